@@ -1,0 +1,122 @@
+package event
+
+import (
+	"time"
+
+	"github.com/deltabridge/deltabridge/pkg/object"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// Type is what an event says. The zero value is no valid type.
+type Type uint8
+
+// The types of events. Gap and Synced are control events: they speak of a resource, not of an object.
+const (
+	Added Type = iota + 1
+	Updated
+	Deleted
+	Gap
+	Synced
+)
+
+// String is the value of the attribute "operation" for changes, and the type's last word for control events.
+func (t Type) String() string {
+	switch t {
+	case Added:
+		return "added"
+	case Updated:
+		return "updated"
+	case Deleted:
+		return "deleted"
+	case Gap:
+		return "gap"
+	case Synced:
+		return "synced"
+	}
+	return "unknown"
+}
+
+// IsControl reports whether an event of this type speaks of a resource as a whole.
+func (t Type) IsControl() bool { return t == Gap || t == Synced }
+
+// Event is what happened to which object, before it is encoded for a sink.
+type Event struct {
+	Type     Type
+	Time     time.Time // when the bridge saw it
+	Resource schema.GroupVersionResource
+
+	// Object is the state that the event is about: the new one, or for a deletion the last one.
+	// Nil for control events.
+	Object *object.Object
+	// Old is the state before an update; nil otherwise.
+	Old *object.Object
+
+	InitialList bool // the object existed when the bridge first started
+	LeftFilter  bool // a Deleted that means: the object lives on, but no longer passes the sink's filter
+
+	// GapInfo is set on Gap events, SyncedInfo on Synced events.
+	GapInfo    *GapInfo
+	SyncedInfo *SyncedInfo
+}
+
+// GapInfo says where states may be missing from the stream, and why. It is the data of a gap event.
+type GapInfo struct {
+	Resource string `json:"resource"` // plural and group, as in "deployments.apps"
+	// From and To are resourceVersions: states after From and before To may be missing. Empty if unknown.
+	From string `json:"from"`
+	To   string `json:"to"`
+	// Reason is one word of the set in the constants Reason…; Message is for people.
+	Reason  string `json:"reason"`
+	Message string `json:"message,omitempty"`
+	// Events counts the events that are known to be missing; 0 where it can't be known.
+	Events int64 `json:"events,omitempty"`
+}
+
+// Why a gap is there.
+const (
+	ReasonRelist   = "relist"   // the API server no longer had the history; final states and deletions were recovered
+	ReasonOverflow = "overflow" // the queue was full and its policy is drop-oldest
+	ReasonOversize = "oversize" // the broker takes no message of this size
+	ReasonRefused  = "refused"  // the broker refused this message for good
+	ReasonRemoved  = "removed"  // the resource is no longer served
+)
+
+// SyncedInfo says that all objects that existed at the start were handed over. It is the data of a synced event.
+type SyncedInfo struct {
+	Resource        string `json:"resource"`
+	ResourceVersion string `json:"resourceVersion"` // of the list
+	Objects         int    `json:"objects"`         // how many the list held
+}
+
+// Key names an object for the purpose of order: two events with equal keys must not overtake each other.
+// Objects of one name that follow each other (delete, re-create) share it. Comparable.
+type Key struct {
+	Group, Resource, Namespace, Name string
+}
+
+// Message is an event encoded for one sink. It is immutable after Encode; Data may be shared with the
+// informer's index and with other sinks.
+type Message struct {
+	Type     Type
+	Time     time.Time
+	Resource schema.GroupVersionResource
+	Cluster  string
+	// Identity of the object; of a control event only ResourceVersion may be set.
+	Identity object.Identity
+
+	InitialList       bool
+	FinalStateUnknown bool
+	LeftFilter        bool
+
+	// ID is the CloudEvents id: the same change has the same id over restarts, re-lists and replicas.
+	ID string
+	// PartitionKey is the Kafka key; empty on sinks that have none.
+	PartitionKey string
+	// Structured: Data is the whole CloudEvent as JSON (structured mode); otherwise Data is the payload alone
+	// and the attributes travel as headers (binary mode).
+	Structured bool
+	Data       []byte
+
+	// GapInfo of a gap event, kept so that a queue can widen it.
+	GapInfo *GapInfo
+}

@@ -1,0 +1,42 @@
+package sinks
+
+import "errors"
+
+// The classes of a failed delivery. A plain error, of no class, means: certainly not written, try again.
+var (
+	// ErrNotAttempted: an earlier message of the same key failed, so this one was not sent. Try again.
+	ErrNotAttempted = errors.New("not attempted: an earlier event of the same object was not acknowledged")
+	// ErrOversize is wrapped by a Permanent error when the destination takes no message of this size.
+	ErrOversize = errors.New("larger than the destination accepts")
+)
+
+// PermanentError is a failure that no retry can mend: the message is malformed or too large.
+type PermanentError struct{ Err error }
+
+func (e *PermanentError) Error() string { return "refused for good: " + e.Err.Error() }
+func (e *PermanentError) Unwrap() error { return e.Err }
+
+// Permanent marks err as one that no retry can mend.
+func Permanent(err error) error { return &PermanentError{Err: err} }
+
+// IsPermanent reports whether err, or an error that it wraps, is a PermanentError.
+func IsPermanent(err error) bool {
+	var p *PermanentError
+	return errors.As(err, &p)
+}
+
+// MaybeWrittenError is a failure after which the broker may have the message all the same: a lost
+// acknowledgement, a time-out. It is tried again; the event's id makes the repetition recognisable.
+type MaybeWrittenError struct{ Err error }
+
+func (e *MaybeWrittenError) Error() string { return "not acknowledged, perhaps written: " + e.Err.Error() }
+func (e *MaybeWrittenError) Unwrap() error { return e.Err }
+
+// MaybeWritten marks err as one after which the message may have been written.
+func MaybeWritten(err error) error { return &MaybeWrittenError{Err: err} }
+
+// IsMaybeWritten reports whether err, or an error that it wraps, is a MaybeWrittenError.
+func IsMaybeWritten(err error) bool {
+	var m *MaybeWrittenError
+	return errors.As(err, &m)
+}
