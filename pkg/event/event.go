@@ -52,7 +52,9 @@ type Event struct {
 	Old *object.Object
 
 	InitialList bool // the object existed when the bridge first started
-	LeftFilter  bool // a Deleted that means: the object lives on, but no longer passes the sink's filter
+	// LeftAt marks a Deleted that means: the object lives on, but no longer passes the sink's filter. It is the
+	// resourceVersion of the state that does not pass; Object is the last state that did.
+	LeftAt string
 
 	// GapInfo is set on Gap events, SyncedInfo on Synced events.
 	GapInfo    *GapInfo
@@ -86,37 +88,4 @@ type SyncedInfo struct {
 	Resource        string `json:"resource"`
 	ResourceVersion string `json:"resourceVersion"` // of the list
 	Objects         int    `json:"objects"`         // how many the list held
-}
-
-// Key names an object for the purpose of order: two events with equal keys must not overtake each other.
-// Objects of one name that follow each other (delete, re-create) share it. Comparable.
-type Key struct {
-	Group, Resource, Namespace, Name string
-}
-
-// Message is an event encoded for one sink. It is immutable after Encode; Data may be shared with the
-// informer's index and with other sinks.
-type Message struct {
-	Type     Type
-	Time     time.Time
-	Resource schema.GroupVersionResource
-	Cluster  string
-	// Identity of the object; of a control event only ResourceVersion may be set.
-	Identity object.Identity
-
-	InitialList       bool
-	FinalStateUnknown bool
-	LeftFilter        bool
-
-	// ID is the CloudEvents id: the same change has the same id over restarts, re-lists and replicas.
-	ID string
-	// PartitionKey is the Kafka key; empty on sinks that have none.
-	PartitionKey string
-	// Structured: Data is the whole CloudEvent as JSON (structured mode); otherwise Data is the payload alone
-	// and the attributes travel as headers (binary mode).
-	Structured bool
-	Data       []byte
-
-	// GapInfo of a gap event, kept so that a queue can widen it.
-	GapInfo *GapInfo
 }

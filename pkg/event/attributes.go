@@ -1,0 +1,115 @@
+package event
+
+import (
+	"encoding/json"
+	"time"
+)
+
+const (
+	typePrefix        = "dev.deltabridge."
+	objectTypePrefix  = typePrefix + "object."
+	sourcePrefix      = "/clusters/"
+	dataContentType   = "application/json"
+	specVersion       = "1.0"
+	deletedSuffix     = ".deleted"
+	leftSuffix        = ".left"
+	controlNamePrefix = "_" // the name of a control event in templates: _gap, _synced
+)
+
+// CloudEventsType is the value of the attribute "type".
+func (t Type) CloudEventsType() string {
+	if t.IsControl() {
+		return typePrefix + t.String()
+	}
+	return objectTypePrefix + t.String()
+}
+
+// Subject is the value of the attribute "subject": <resource>[.<group>]/<namespace>/<name>. The namespace of a
+// cluster-scoped object is empty: "nodes//n1". A control event's subject is the resource alone.
+func (m *Message) Subject() string {
+	if m.Type.IsControl() {
+		return GroupResource(m.Resource)
+	}
+	return GroupResource(m.Resource) + "/" + m.Identity.Namespace + "/" + m.Identity.Name
+}
+
+// Attributes yields the CloudEvents context attributes, required ones first, each with its value in the string
+// form that the binary content mode uses. Attributes without a value are left out. The names carry no prefix.
+// It has the form of an iterator: for name, value := range m.Attributes.
+func (m *Message) Attributes(yield func(name, value string) bool) {
+	id := &m.Identity
+	flag := func(on bool) string {
+		if on {
+			return "true"
+		}
+		return ""
+	}
+	operation, apiVersion := "", ""
+	if !m.Type.IsControl() {
+		operation, apiVersion = m.Type.String(), id.APIVersion()
+	} else {
+		apiVersion = m.Resource.GroupVersion().String()
+	}
+	_ = yieldSet(yield, "specversion", specVersion) &&
+		yieldSet(yield, "id", m.ID) &&
+		yieldSet(yield, "source", sourcePrefix+m.Cluster) &&
+		yieldSet(yield, "type", m.Type.CloudEventsType()) &&
+		yieldSet(yield, "subject", m.Subject()) &&
+		yieldSet(yield, "time", m.Time.UTC().Format(time.RFC3339Nano)) &&
+		yieldSet(yield, "datacontenttype", dataContentType) &&
+		yieldSet(yield, "cluster", m.Cluster) &&
+		yieldSet(yield, "operation", operation) &&
+		yieldSet(yield, "apiversion", apiVersion) &&
+		yieldSet(yield, "kind", id.Kind()) &&
+		yieldSet(yield, "resource", m.Resource.Resource) &&
+		yieldSet(yield, "namespace", id.Namespace) &&
+		yieldSet(yield, "name", id.Name) &&
+		yieldSet(yield, "uid", string(id.UID)) &&
+		yieldSet(yield, "resourceversion", id.ResourceVersion) &&
+		yieldSet(yield, "changedby", id.Manager) &&
+		yieldSet(yield, "initiallist", flag(m.InitialList)) &&
+		yieldSet(yield, "finalstateunknown", flag(m.FinalStateUnknown)) &&
+		yieldSet(yield, "leftfilter", flag(m.LeftFilter)) &&
+		yieldSet(yield, "partitionkey", m.PartitionKey)
+}
+
+func yieldSet(yield func(name, value string) bool, name, value string) bool {
+	return value == "" || yield(name, value)
+}
+
+// AppendStructured appends the CloudEvent in its JSON form (structured content mode) to dst.
+// Source: CloudEvents 1.0, JSON Event Format.
+func (m *Message) AppendStructured(dst []byte) []byte {
+	dst = append(dst, '{')
+	m.Attributes(func(name, value string) bool {
+		dst = appendString(dst, name)
+		dst = append(dst, ':')
+		switch name {
+		case "initiallist", "finalstateunknown", "leftfilter":
+			dst = append(dst, value...) // booleans
+		default:
+			dst = appendString(dst, value)
+		}
+		dst = append(dst, ',')
+		return true
+	})
+	dst = append(dst, `"data":`...)
+	dst = append(dst, m.Data...)
+	return append(dst, '}')
+}
+
+// appendString appends s as a JSON string. Nearly all values are plain ASCII and need no escape.
+func appendString(dst []byte, s string) []byte {
+	for i := range len(s) {
+		if c := s[i]; c < ' ' || c >= 0x7f || c == '"' || c == '\\' {
+			quoted, err := json.Marshal(s)
+			if err != nil { // a string always marshals
+				return append(dst, `""`...)
+			}
+			return append(dst, quoted...)
+		}
+	}
+	dst = append(dst, '"')
+	dst = append(dst, s...)
+	return append(dst, '"')
+}

@@ -1,0 +1,76 @@
+package event
+
+import (
+	"encoding/json"
+	"slices"
+)
+
+// gapID: a gap between the same resourceVersions for the same reason is the same gap.
+func gapID(cluster string, g *GapInfo) string {
+	return "gap." + cluster + "." + g.Resource + "." + g.Reason + "." + g.From + "." + g.To
+}
+
+// RefusalGap is the small gap event that takes the place of a message that the destination refuses for good, so
+// that the hole is in the stream and not only in a log. reason is one of the Reason constants.
+func RefusalGap(m *Message, reason, message string) *Message {
+	info := &GapInfo{
+		Resource: GroupResource(m.Resource), From: m.Identity.ResourceVersion, To: m.Identity.ResourceVersion,
+		Reason: reason, Message: message, Events: 1,
+	}
+	gap := gapMessage(m, info)
+	// The object's own id leads: several objects can be refused at one resourceVersion of a list.
+	gap.ID = m.ID + ".gap"
+	gap.PartitionKey = m.PartitionKey
+	return gap
+}
+
+// FoldGap adds a message that the queue gave up to the gaps that stand in its place, one gap for each resource and
+// cluster; gaps is changed in place. It has the form that pkg/fifo's drop-oldest policy asks for.
+func FoldGap(gaps []*Message, dropped *Message) []*Message {
+	add := GapInfo{
+		Resource: GroupResource(dropped.Resource), From: dropped.Identity.ResourceVersion, To: dropped.Identity.ResourceVersion,
+		Reason: ReasonOverflow, Message: "the queue was full and its policy is drop-oldest", Events: 1,
+	}
+	if dropped.GapInfo != nil { // a gap that was dropped itself: it must not vanish
+		add.From, add.To, add.Events = dropped.GapInfo.From, dropped.GapInfo.To, dropped.GapInfo.Events
+	}
+	i := slices.IndexFunc(gaps, func(g *Message) bool { return g.Resource.GroupResource() == dropped.Resource.GroupResource() })
+	if i < 0 {
+		return append(gaps, gapMessage(dropped, &add))
+	}
+	info := *gaps[i].GapInfo
+	info.To = add.To
+	info.Events += add.Events
+	gaps[i] = gapMessage(dropped, &info)
+	return gaps
+}
+
+// gapMessage makes a gap event like m: for the same sink, cluster and resource.
+func gapMessage(m *Message, info *GapInfo) *Message {
+	gap := &Message{
+		Type: Gap, Time: m.Time, Resource: m.Resource, Cluster: m.Cluster, ID: gapID(m.Cluster, info),
+		Structured: m.Structured, GapInfo: info,
+	}
+	gap.Identity.ResourceVersion = info.To
+	if m.PartitionKey != "" {
+		gap.PartitionKey = info.Resource
+	}
+	gap.Data, _ = json.Marshal(info) // a struct of strings and a number always marshals
+	return gap
+}
+
+// Mergeable reports whether a waiting message may be merged with a later one of the same object: control events
+// never are.
+func Mergeable(m *Message) bool { return !m.Type.IsControl() }
+
+// Merge gives what remains of two messages about one object (one uid), older before newer, when the state between
+// them is given up: the newer state, as an addition if the older was one that the sink has not seen yet.
+// It follows client-go's DeltaFIFO, which keeps the last state and never loses a deletion.
+func Merge(older, newer *Message) *Message {
+	if older.Type != Added || newer.Type != Updated {
+		return newer
+	}
+	merged := *newer
+	merged.Type, merged.InitialList = Added, older.InitialList
+	return &merged
+}

@@ -1,0 +1,115 @@
+package event
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/deltabridge/deltabridge/pkg/object"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Payload says what the data of a change is.
+type Payload string
+
+const (
+	// PayloadObject is the object as the API server sent it, less managedFields; for a deletion its last state.
+	PayloadObject Payload = "object"
+	// PayloadMetadata is apiVersion, kind and metadata alone.
+	PayloadMetadata Payload = "metadata"
+)
+
+// Content is the CloudEvents content mode.
+type Content string
+
+const (
+	// ContentBinary puts the attributes into headers; the message body is the payload.
+	ContentBinary Content = "binary"
+	// ContentStructured puts attributes and payload into one JSON object.
+	ContentStructured Content = "structured"
+)
+
+// Encoder turns events into messages for one sink. Its fields must not change after the first Encode; it is safe
+// for concurrent use.
+type Encoder struct {
+	Cluster string
+	Payload Payload // empty: PayloadObject
+	Content Content // empty: ContentBinary
+	// PartitionKey is the template of the Kafka key; nil where the sink has none.
+	PartitionKey *Template
+	// Redactor hides the values of Secrets; nil sends them in clear.
+	Redactor *Redactor
+}
+
+// Encode makes the message. The event's objects are not kept, but the object's Raw may become the message's Data.
+// An error means that the object is not what the API server should send; it wraps the cause.
+func (e *Encoder) Encode(ev Event) (*Message, error) {
+	m := &Message{
+		Type: ev.Type, Time: ev.Time, Resource: ev.Resource, Cluster: e.Cluster,
+		InitialList: ev.InitialList, Structured: e.Content == ContentStructured, GapInfo: ev.GapInfo,
+	}
+	var err error
+	if ev.Type.IsControl() {
+		err = m.encodeControl(ev)
+	} else {
+		m.Identity = ev.Object.Identity
+		m.FinalStateUnknown = ev.Object.FinalStateUnknown && ev.LeftAt == ""
+		m.LeftFilter = ev.LeftAt != ""
+		if m.LeftFilter {
+			m.Identity.ResourceVersion = ev.LeftAt
+		}
+		m.ID = objectID(ev.Type, m.Identity.UID, m.Identity.ResourceVersion, m.LeftFilter)
+		m.Data, err = e.payload(ev.Object)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if e.PartitionKey != nil {
+		m.PartitionKey = e.PartitionKey.Expand(m)
+	}
+	return m, nil
+}
+
+func objectID(t Type, uid types.UID, resourceVersion string, left bool) string {
+	switch {
+	case left:
+		return string(uid) + "." + resourceVersion + leftSuffix
+	case t == Deleted:
+		return string(uid) + deletedSuffix
+	default:
+		return string(uid) + "." + resourceVersion
+	}
+}
+
+func (m *Message) encodeControl(ev Event) error {
+	var info any = ev.GapInfo
+	if ev.Type == Synced {
+		info = ev.SyncedInfo
+		m.Identity.ResourceVersion = ev.SyncedInfo.ResourceVersion
+		m.ID = "synced." + m.Cluster + "." + ev.SyncedInfo.Resource + "." + ev.SyncedInfo.ResourceVersion
+	} else {
+		m.Identity.ResourceVersion = ev.GapInfo.To
+		m.ID = gapID(m.Cluster, ev.GapInfo)
+	}
+	data, err := json.Marshal(info)
+	if err != nil {
+		return fmt.Errorf("encode %s event: %w", ev.Type, err)
+	}
+	m.Data = data
+	return nil
+}
+
+func (e *Encoder) payload(o *object.Object) ([]byte, error) {
+	raw, err := e.Redactor.redact(o)
+	if err != nil || e.Payload != PayloadMetadata {
+		return raw, err
+	}
+	var doc struct {
+		APIVersion json.RawMessage `json:"apiVersion,omitempty"`
+		Kind       json.RawMessage `json:"kind,omitempty"`
+		Metadata   json.RawMessage `json:"metadata,omitempty"`
+	}
+	if err := json.Unmarshal(raw, &doc); err != nil {
+		return nil, fmt.Errorf("read metadata of %s %s/%s: %w", o.Kind(), o.Namespace, o.Name, err)
+	}
+	return json.Marshal(doc)
+}

@@ -1,0 +1,79 @@
+package event
+
+import (
+	"time"
+
+	"github.com/deltabridge/deltabridge/pkg/object"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// Key names an object for the purpose of order: two messages with equal keys must not overtake each other.
+// Objects of one name that follow each other (delete, re-create) share it. Comparable.
+type Key struct {
+	Group, Resource, Namespace, Name string
+}
+
+// Message is an event encoded for one sink. It is immutable after Encode.
+type Message struct {
+	Type     Type
+	Time     time.Time // when the bridge saw the change
+	Resource schema.GroupVersionResource
+	Cluster  string
+	// Identity of the object; in a control event only the ResourceVersion may be set.
+	Identity object.Identity
+
+	InitialList       bool
+	FinalStateUnknown bool
+	LeftFilter        bool
+
+	// ID is the CloudEvents id (see the package comment).
+	ID string
+	// PartitionKey is the Kafka key; empty on sinks that have none.
+	PartitionKey string
+	// Data is the payload, one JSON document. It may be shared with the informer's index and with other sinks.
+	Data []byte
+	// Structured asks for the structured content mode. Sinks send Body, never Data.
+	Structured bool
+
+	// GapInfo of a gap event, kept so that a queue can widen it.
+	GapInfo *GapInfo
+}
+
+// Body is what a sink sends as the message's content: Data in binary mode, the whole CloudEvent as a JSON object
+// in structured mode. It is built on each call in structured mode; the caller must not write to it.
+func (m *Message) Body() []byte {
+	if !m.Structured {
+		return m.Data
+	}
+	return m.AppendStructured(make([]byte, 0, len(m.Data)+1024))
+}
+
+// ContentType is the media type of Body, as the CloudEvents protocol bindings ask for it.
+func (m *Message) ContentType() string {
+	if m.Structured {
+		return "application/cloudevents+json; charset=UTF-8"
+	}
+	return dataContentType
+}
+
+// Key is the message's order key. Control events have a key of their own for each resource.
+func (m *Message) Key() Key {
+	return Key{m.Resource.Group, m.Resource.Resource, m.Identity.Namespace, m.Identity.Name}
+}
+
+// messageOverhead is what a queued message costs beside its strings and its data, in bytes: the struct itself and
+// its slot in the queue.
+const messageOverhead = 400
+
+// Size is what the message counts in a queue's byte bound: its data, its own strings and a fixed overhead.
+func (m *Message) Size() int64 {
+	return int64(len(m.Data) + len(m.ID) + len(m.PartitionKey) + len(m.Identity.Name) + messageOverhead)
+}
+
+// GroupResource renders the resource as "deployments.apps", or "pods" for the core group.
+func GroupResource(r schema.GroupVersionResource) string {
+	if r.Group == "" {
+		return r.Resource
+	}
+	return r.Resource + "." + r.Group
+}
