@@ -1,0 +1,20 @@
+// Package sinks delivers encoded events to message brokers: the contract that a broker's package fulfils (Sink),
+// the classes of a failed delivery, and the one loop that acts on them (Drain).
+//
+// # What the loop promises
+//
+// A Drain belongs to one queue and one Sink. It takes a batch, sends it, and acknowledges to the queue what the
+// broker acknowledged to it. What it promises holds for every broker, since brokers' packages only say what
+// happened to each message, never what to do about it:
+//
+//   - Every message that it takes ends in exactly one of two ways: delivered (Hooks.OnSettled), or refused for
+//     good (Hooks.OnRefused) with a gap event delivered in its place. Nothing is given up because of time or
+//     number of attempts.
+//   - Two messages of one object are delivered in their order, whatever fails in between. A message can be
+//     repeated after an unclear failure (MaybeWritten), under the same id, but only before a later message of
+//     its object is sent: the last that the broker holds of an object is the newest.
+//   - A control event (gap, synced) is sent when everything before it is settled, and nothing after it is sent
+//     before it is settled itself: "synced" is never ahead of what it speaks of.
+//   - A broker that is away, at the start or for hours, ends nothing: the loop tries again with exponential
+//     back-off and says once that the destination is away and once that it is back.
+package sinks

@@ -1,0 +1,107 @@
+package sinks
+
+import (
+	"log/slog"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+)
+
+// sayAgain is how often a lasting failure is logged again, and only if its cause changed.
+const sayAgain = time.Minute
+
+// state is how the destination stands. Run's goroutine writes it; anyone may read it.
+type state struct {
+	mu       sync.Mutex
+	once     bool      // Connect has succeeded
+	since    time.Time // of the failure; zero if there is none
+	attempts int       // that failed since then
+	cause    error
+	logged   string    // the cause that was logged last
+	loggedAt time.Time // and when
+}
+
+// Connected reports whether the sink has connected: once is enough, for afterwards the queue takes what comes.
+func (d *Drain) Connected() bool {
+	d.state.mu.Lock()
+	defer d.state.mu.Unlock()
+	return d.state.once
+}
+
+// Status says for people how the destination stands: "ok", or since when and why not.
+func (d *Drain) Status() string {
+	s := &d.state
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case !s.since.IsZero() && !s.once:
+		return "connecting since " + s.since.UTC().Format(time.RFC3339) + ": " + s.cause.Error()
+	case !s.since.IsZero():
+		return "retrying since " + s.since.UTC().Format(time.RFC3339) + ": " + s.cause.Error()
+	case !s.once:
+		return "connecting"
+	default:
+		return "ok"
+	}
+}
+
+func (s *state) connected(log *slog.Logger) {
+	s.mu.Lock()
+	s.once = true
+	s.mu.Unlock()
+	log.Info("sink connected")
+	s.ok(log)
+}
+
+func (s *state) retrying() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return !s.since.IsZero()
+}
+
+// ok ends a failure, if there was one.
+func (s *state) ok(log *slog.Logger) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.since.IsZero() {
+		return
+	}
+	log.Info("destination is back", "after", time.Since(s.since).Round(time.Millisecond), "failedAttempts", s.attempts)
+	s.since, s.attempts, s.cause, s.logged = time.Time{}, 0, nil, ""
+}
+
+// failed begins or continues a failure. It is logged when it begins, and again when its cause changes, but not more
+// often than every sayAgain.
+func (s *state) failed(log *slog.Logger, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	if s.since.IsZero() {
+		s.since = now
+	}
+	s.attempts++
+	s.cause = err
+	if s.logged == "" || (s.logged != err.Error() && now.Sub(s.loggedAt) >= sayAgain) {
+		s.logged, s.loggedAt = err.Error(), now
+		log.Warn("destination takes no events; trying again until it does", "error", err)
+	}
+}
+
+// logLimit lets a repeated message through at a limited rate and says how often it was held back.
+type logLimit struct {
+	limiter *rate.Limiter
+	held    int
+}
+
+func (l *logLimit) warn(log *slog.Logger, msg string, args ...any) {
+	if !l.limiter.Allow() {
+		l.held++
+		return
+	}
+	if l.held > 0 {
+		args = append(args, "heldBack", l.held)
+		l.held = 0
+	}
+	log.Warn(msg, args...)
+}
