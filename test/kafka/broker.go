@@ -1,0 +1,225 @@
+package kafka
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// The user that the SASL listener knows.
+const (
+	User     = "alice"
+	Password = "alice-secret"
+)
+
+const (
+	startTimeout = 90 * time.Second // generous: machines of a CI are slow
+	stopTimeout  = 30 * time.Second
+)
+
+// Broker is one Kafka process. Its methods must not be called at once from several goroutines.
+type Broker struct {
+	dir        string
+	jars       string
+	properties []string
+	ports      ports
+	process    *process // nil while it is down
+}
+
+// process is one life of the broker. done is closed when it has ended; err then says how.
+type process struct {
+	cmd  *exec.Cmd
+	done chan struct{}
+	err  error
+}
+
+// Start runs a broker on the data in dir, which it fills if it is empty, and returns when it answers.
+// Each of properties is a line "name=value" that is added to its server.properties. The caller stops it.
+func Start(ctx context.Context, dir string, properties ...string) (*Broker, error) {
+	jars, err := install(ctx)
+	if err != nil {
+		return nil, err
+	}
+	dir, err = filepath.Abs(dir)
+	if err != nil {
+		return nil, err
+	}
+	b := &Broker{dir: dir, jars: jars, properties: properties}
+	if err := b.prepare(ctx); err != nil {
+		return nil, fmt.Errorf("preparing a Kafka broker: %w", err)
+	}
+	return b, b.start(ctx)
+}
+
+// Addr is the plaintext listener's host:port.
+func (b *Broker) Addr() string { return address(b.ports.plain) }
+
+// SASLAddr is the host:port of the listener that demands SASL, without TLS.
+func (b *Broker) SASLAddr() string { return address(b.ports.sasl) }
+
+// TLSAddr is the host:port of the TLS listener, without SASL.
+func (b *Broker) TLSAddr() string { return address(b.ports.tls) }
+
+// CAFile is the PEM file with the certificate that signed the TLS listener's.
+func (b *Broker) CAFile() string { return filepath.Join(b.dir, "ca.pem") }
+
+// LogFile is what the broker prints, over all its lives.
+func (b *Broker) LogFile() string { return filepath.Join(b.dir, "broker.log") }
+
+// Stop ends the broker in good order. Stopping a stopped broker does nothing.
+func (b *Broker) Stop() error { return b.end(syscall.SIGTERM) }
+
+// Kill ends the broker at once, as a crash would.
+func (b *Broker) Kill() error { return b.end(syscall.SIGKILL) }
+
+// Restart stops the broker if it runs, and starts it on its data and its ports.
+func (b *Broker) Restart(ctx context.Context) error {
+	if err := b.Stop(); err != nil {
+		return err
+	}
+	return b.start(ctx)
+}
+
+// Pause freezes the broker: it accepts connections (the kernel does) and answers nothing, until Resume.
+func (b *Broker) Pause() error { return b.signal(syscall.SIGSTOP) }
+
+// Resume undoes Pause.
+func (b *Broker) Resume() error { return b.signal(syscall.SIGCONT) }
+
+func (b *Broker) signal(s syscall.Signal) error {
+	if b.process == nil {
+		return errors.New("the Kafka broker is not running")
+	}
+	return b.process.cmd.Process.Signal(s)
+}
+
+func (b *Broker) end(s syscall.Signal) error {
+	p := b.process
+	if p == nil {
+		return nil
+	}
+	b.process = nil
+	if err := p.cmd.Process.Signal(s); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return fmt.Errorf("ending the Kafka broker: %w", err)
+	}
+	select {
+	case <-p.done:
+		return nil
+	case <-time.After(stopTimeout):
+		_ = p.cmd.Process.Kill() // reported below, with what made it necessary
+		<-p.done
+		return fmt.Errorf("the Kafka broker did not end within %v and was killed; its log is %s", stopTimeout, b.LogFile())
+	}
+}
+
+// java is the command line of a class of the broker's jars.
+func (b *Broker) java(ctx context.Context, class string, args ...string) *exec.Cmd {
+	flags := []string{
+		"-Xms64m", "-Xmx320m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData",
+		"-Djava.awt.headless=true", "-Dlog4j2.configurationFile=" + filepath.Join(b.dir, "log4j2.xml"),
+		"-cp", filepath.Join(b.jars, "*"), class,
+	}
+	cmd := exec.CommandContext(ctx, "java", append(flags, args...)...)
+	cmd.SysProcAttr = dieWithParent()
+	return cmd
+}
+
+func (b *Broker) start(ctx context.Context) error {
+	log, err := os.OpenFile(b.LogFile(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return err
+	}
+	defer log.Close() // the child has its own
+	cmd := b.java(context.WithoutCancel(ctx), "kafka.Kafka", filepath.Join(b.dir, "server.properties"))
+	cmd.Stdout, cmd.Stderr = log, log
+
+	p := &process{cmd: cmd, done: make(chan struct{})}
+	started := make(chan error)
+	go func() {
+		// The death signal is bound to the thread that starts the child, not to the process: this one must
+		// live as long as the child does.
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := cmd.Start()
+		started <- err
+		if err == nil {
+			p.err = cmd.Wait()
+			close(p.done)
+		}
+	}()
+	if err := <-started; err != nil {
+		return fmt.Errorf("starting the Kafka broker: %w", err)
+	}
+	b.process = p
+	if err := b.awaitReady(ctx); err != nil {
+		return errors.Join(err, b.Kill())
+	}
+	return nil
+}
+
+// awaitReady returns when the broker lists itself in the cluster's metadata.
+func (b *Broker) awaitReady(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		err := b.probe(ctx)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-b.process.done:
+			return fmt.Errorf("the Kafka broker ended while it started (%w):\n%s", b.process.err, b.logTail())
+		case <-ctx.Done():
+			return fmt.Errorf("the Kafka broker is not ready (%w, last: %w):\n%s", ctx.Err(), err, b.logTail())
+		case <-tick.C:
+		}
+	}
+}
+
+func (b *Broker) probe(ctx context.Context) error {
+	client, err := kgo.NewClient(kgo.SeedBrokers(b.Addr()), kgo.RequestRetries(0),
+		kgo.DialTimeout(time.Second), kgo.RequestTimeoutOverhead(time.Second))
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	meta, err := kadm.NewClient(client).BrokerMetadata(ctx)
+	if err != nil {
+		return err
+	}
+	if len(meta.Brokers) != 1 || meta.Controller < 0 {
+		return fmt.Errorf("%d brokers, controller %d", len(meta.Brokers), meta.Controller)
+	}
+	return nil
+}
+
+// logTail is the end of the log, for error messages.
+func (b *Broker) logTail() string {
+	text, err := os.ReadFile(b.LogFile())
+	if err != nil {
+		return err.Error()
+	}
+	lines := bytes.Split(bytes.TrimSpace(text), []byte("\n"))
+	return string(bytes.Join(lines[max(0, len(lines)-30):], []byte("\n")))
+}
+
+func (b *Broker) run(ctx context.Context, class string, args ...string) error {
+	text, err := b.java(ctx, class, args...).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("%s %s: %w\n%s", class, strings.Join(args, " "), err, text)
+	}
+	return nil
+}

@@ -1,0 +1,89 @@
+package kafka
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+const readTimeout = 30 * time.Second
+
+// CreateTopic makes a topic. Configs are topic settings as in {"cleanup.policy": "compact"}; nil for none.
+func CreateTopic(t testing.TB, addr, topic string, partitions int, configs map[string]string) {
+	t.Helper()
+	admin, ctx := adminClient(t, addr)
+	values := make(map[string]*string, len(configs))
+	for name, value := range configs {
+		values[name] = &value
+	}
+	if _, err := admin.CreateTopic(ctx, int32(partitions), 1, values, topic); err != nil {
+		t.Fatalf("creating the topic %s: %v", topic, err)
+	}
+}
+
+// ReadAll returns all records that the topic holds now, of each partition in its order, read by a client that
+// has nothing in common with the one under test.
+func ReadAll(t testing.TB, addr, topic string) [][]*kgo.Record {
+	t.Helper()
+	admin, ctx := adminClient(t, addr)
+	ends, err := admin.ListEndOffsets(ctx, topic)
+	if err == nil {
+		err = ends.Error()
+	}
+	if err != nil {
+		t.Fatalf("reading the ends of %s: %v", topic, err)
+	}
+	starts, err := admin.ListStartOffsets(ctx, topic)
+	if err != nil {
+		t.Fatalf("reading the starts of %s: %v", topic, err)
+	}
+	client, err := kgo.NewClient(kgo.SeedBrokers(addr))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+
+	from := map[string]map[int32]kgo.Offset{topic: {}}
+	open := map[int32]int64{} // partition to its end, while records are missing
+	records := make([][]*kgo.Record, len(ends[topic]))
+	ends.Each(func(end kadm.ListedOffset) {
+		start, _ := starts.Lookup(topic, end.Partition)
+		if end.Offset > start.Offset {
+			from[topic][end.Partition] = kgo.NewOffset().At(start.Offset)
+			open[end.Partition] = end.Offset
+		}
+	})
+	if len(open) > 0 {
+		client.AddConsumePartitions(from)
+	}
+	for len(open) > 0 {
+		fetches := client.PollFetches(ctx)
+		if err := fetches.Err(); err != nil {
+			t.Fatalf("reading %s: %v", topic, err)
+		}
+		fetches.EachRecord(func(r *kgo.Record) {
+			records[r.Partition] = append(records[r.Partition], r)
+		})
+		for p, end := range open {
+			// A compacted partition's last offset is always there: the active segment is never compacted.
+			if n := len(records[p]); n > 0 && records[p][n-1].Offset >= end-1 {
+				delete(open, p)
+			}
+		}
+	}
+	return records
+}
+
+func adminClient(t testing.TB, addr string) (*kadm.Client, context.Context) {
+	t.Helper()
+	client, err := kgo.NewClient(kgo.SeedBrokers(addr))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), readTimeout)
+	t.Cleanup(func() { cancel(); client.Close() })
+	return kadm.NewClient(client), ctx
+}
