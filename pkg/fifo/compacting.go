@@ -1,0 +1,175 @@
+package fifo
+
+// CompactingOptions configures a [Compacting] queue. The functions are called with the queue locked: see the
+// package comment.
+type CompactingOptions[T any, K comparable] struct {
+	// MaxItems bounds the items that wait and are taken, together. Required.
+	MaxItems int
+	// MaxBytes bounds the sum of their sizes. 0: no such bound.
+	MaxBytes int64
+	// Size is an item's size in bytes; it must not change while the item is queued. Nil: every item has 0 bytes.
+	Size func(T) int64
+	// Key says which items may be merged with each other, such as an object's uid. It must not change while the item
+	// is queued. Required.
+	Key func(T) K
+	// Mergeable reports whether an item may be merged at all; of those that may not, Key is not asked. Nil: all may.
+	Mergeable func(T) bool
+	// Merge gives the item that stands for both; it takes newer's place, and must have newer's key and be mergeable.
+	// It should not be larger than both together. It changes neither argument, and its result may be thrown away:
+	// it is then called again later. Required.
+	Merge func(older, newer T) T
+	// OnMerge, if set, is called with each older item that was merged away.
+	OnMerge func(older T)
+}
+
+// Compacting is a [Queue] that, when it is full, merges waiting items of the same key. Each merge costs O(1).
+type Compacting[T any, K comparable] struct {
+	core[T]
+	key       func(T) K
+	mergeable func(T) bool
+	merge     func(older, newer T) T
+	onMerge   func(T)
+
+	// waiting are all items that wait, oldest first. Taken items are not in it: no merge can reach them.
+	waiting chain[T, K]
+	// superseded are those that have a newer waiting item of their key, in the order in which that one came.
+	// Invariant: node n is in it if and only if n.newer is not nil; of one key, older items stand before newer ones;
+	// it is empty while pushes wait, since whatever could be merged was merged before the first of them had to.
+	superseded chain[T, K]
+	// latest has the newest waiting item of each key. Invariant: it is the end of the chain of newer links that leads
+	// through all waiting mergeable items of that key in order of age.
+	latest map[K]*node[T, K]
+	// spread is an upper bound of how many keys latest held at a time: maps do not shrink.
+	spread int
+	// free are nodes to use again. Invariant: not more than there are waiting items, or minFree.
+	free nodePool[T, K]
+}
+
+var _ Queue[int] = (*Compacting[int, int])(nil)
+
+// NewCompacting makes a [Compacting] queue. It panics if opts lacks a required field.
+func NewCompacting[T any, K comparable](opts CompactingOptions[T, K]) Queue[T] {
+	if opts.Key == nil || opts.Merge == nil {
+		panic("fifo: Key and Merge are required")
+	}
+	c := &Compacting[T, K]{
+		key: opts.Key, mergeable: opts.Mergeable, merge: opts.Merge, onMerge: opts.OnMerge,
+		waiting: chain[T, K]{by: byAge}, superseded: chain[T, K]{by: bySuccessor}, latest: map[K]*node[T, K]{},
+	}
+	c.init(c, opts.MaxItems, opts.MaxBytes, opts.Size)
+	return c
+}
+
+// offer implements policy.
+func (c *Compacting[T, K]) offer(v T, size int64, behind bool) bool {
+	var key K
+	keyed := c.mergeable == nil || c.mergeable(v)
+	if keyed {
+		key = c.key(v)
+	}
+	if !behind {
+		for !c.fits(size) && c.superseded.head != nil {
+			c.mergeFirst()
+		}
+		if c.fits(size) {
+			c.enqueue(v, size, key, keyed)
+			return true
+		}
+	}
+	return keyed && c.replaceLatest(key, v)
+}
+
+// enqueue puts v at the end; there must be room.
+func (c *Compacting[T, K]) enqueue(v T, size int64, key K, keyed bool) {
+	n := c.free.get()
+	n.v, n.size, n.key, n.keyed = v, size, key, keyed
+	c.waiting.push(n)
+	if keyed {
+		if older := c.latest[key]; older != nil {
+			older.newer = n
+			c.superseded.push(older)
+		}
+		c.latest[key] = n
+		c.spread = max(c.spread, len(c.latest))
+	}
+	c.add(size)
+	c.pushed++
+}
+
+// mergeFirst merges the item that has been superseded for the longest time into its successor.
+//
+// It is the oldest waiting item of its key: an older one would have been superseded before it. So no link leads
+// to it, and none but its own has to be mended.
+func (c *Compacting[T, K]) mergeFirst() {
+	older := c.superseded.head
+	newer := older.newer
+	v := c.merge(older.v, newer.v)
+	size := c.sizeOf(v)
+	c.bytes += size - newer.size
+	newer.v, newer.size = v, size
+	c.remove(older.size)
+	c.mergedAway(older.v)
+	c.discard(older)
+}
+
+// replaceLatest merges the newest waiting item of the key into v and puts the result at the end, if it fits there
+// once that item is gone. Nothing is superseded when it is called, so the key has this one item and no link leads
+// to its node.
+func (c *Compacting[T, K]) replaceLatest(key K, v T) bool {
+	n := c.latest[key]
+	if n == nil {
+		return false
+	}
+	merged := c.merge(n.v, v)
+	size := c.sizeOf(merged)
+	if size > n.size && c.items > 1 && c.maxBytes > 0 && c.bytes-n.size+size > c.maxBytes {
+		return false
+	}
+	c.bytes += size - n.size
+	older := n.v
+	n.v, n.size = merged, size
+	c.waiting.remove(n)
+	c.waiting.push(n)
+	c.pushed++
+	c.mergedAway(older)
+	return true
+}
+
+// mergedAway counts an item that lives on in a newer one only.
+func (c *Compacting[T, K]) mergedAway(older T) {
+	c.merged++
+	if c.onMerge != nil {
+		c.onMerge(older)
+	}
+}
+
+// discard takes n, which is the oldest waiting item of its key or has none, out of everything.
+func (c *Compacting[T, K]) discard(n *node[T, K]) {
+	c.waiting.remove(n)
+	switch {
+	case n.newer != nil:
+		c.superseded.remove(n)
+	case n.keyed:
+		delete(c.latest, n.key)
+		if len(c.latest) == 0 && c.spread > maxSpread {
+			c.latest, c.spread = map[K]*node[T, K]{}, 0
+		}
+	}
+	c.free.put(n, c.waiting.n)
+}
+
+// front implements policy.
+func (c *Compacting[T, K]) front() (int64, bool) {
+	if c.waiting.head == nil {
+		return 0, false
+	}
+	return c.waiting.head.size, true
+}
+
+// pop implements policy.
+func (c *Compacting[T, K]) pop() (T, int64) {
+	n := c.waiting.head
+	v, size := n.v, n.size
+	c.discard(n)
+	return v, size
+}

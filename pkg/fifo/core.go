@@ -1,0 +1,237 @@
+package fifo
+
+import (
+	"context"
+	"sync"
+)
+
+// gapCharge stands for the size of a taken gap item, which is outside the bounds. Sizes are never negative.
+const gapCharge = -1
+
+// policy is the waiting part of a queue: how items are kept until they are taken, and what happens when there is
+// no room. Its methods are called with the core's lock held. The policy keeps the ledger of what waits.
+type policy[T any] interface {
+	// offer takes v up, if need be after making room, and reports whether it did; if not, the push has to wait, and
+	// v is offered again when something changed. behind says that earlier pushes wait for room: then v may only be
+	// taken up if it needs none.
+	offer(v T, size int64, behind bool) bool
+	// front is the size of the item that pop would give; ok is false if nothing waits.
+	front() (size int64, ok bool)
+	// pop removes the oldest waiting item. charge is what is to be given back to the ledger when it is
+	// acknowledged: its size, or gapCharge.
+	pop() (v T, charge int64)
+}
+
+// ledger is a queue's accounting. The core's lock guards it.
+type ledger struct {
+	maxItems int   // at least 1
+	maxBytes int64 // 0: no bound
+
+	// items counts what waits and what is taken, without gap items. Invariant: items <= maxItems.
+	items int
+	// bytes is the sum of their sizes. Invariant: bytes <= maxBytes, unless items is 1 or a merge enlarged an item.
+	bytes int64
+	// gaps counts the gap items that wait and that are taken.
+	gaps int
+
+	// Counters only grow. Invariant: items == pushed - dropped - merged - (acked without gap items).
+	pushed, acked, dropped, merged, blocked int64
+}
+
+// fits reports whether one more item of this size is within the bounds. An empty queue takes any item.
+func (l *ledger) fits(size int64) bool {
+	if l.items == 0 {
+		return true
+	}
+	return l.items < l.maxItems && (l.maxBytes == 0 || size <= l.maxBytes-l.bytes)
+}
+
+// add and remove enter and take out one item of this size.
+func (l *ledger) add(size int64)    { l.items++; l.bytes += size }
+func (l *ledger) remove(size int64) { l.items--; l.bytes -= size }
+
+// core is what the queues of this package share: the lock, the taken items, and those who wait. Each queue embeds
+// it and is its policy.
+type core[T any] struct {
+	policy policy[T]     // set once
+	size   func(T) int64 // set once; may be nil
+	work   chan struct{} // capacity 1: wakes the consumer
+
+	mu sync.Mutex // guards all that follows, and the policy's fields; held only for short, non-blocking work
+	ledger
+	// taken has the charge of each taken item, oldest first. Invariant: the charges and the sizes of the waiting items add up to ledger.bytes.
+	taken deque[int64]
+	// waiters are the pushes that wait, oldest first. Invariant: the first of them is one that the policy refused
+	// after the last change that could have made room.
+	waiters waiterList[T]
+	idle    bool // the consumer waits, or will: the next item must be announced on work
+	closed  bool // Invariant: then there are no waiters
+}
+
+// init sets c up; bounds are checked here, since a queue without them breaks the promise of the whole.
+func (c *core[T]) init(p policy[T], maxItems int, maxBytes int64, size func(T) int64) {
+	if maxItems < 1 || maxBytes < 0 {
+		panic("fifo: MaxItems must be at least 1 and MaxBytes at least 0")
+	}
+	c.policy, c.size, c.work = p, size, make(chan struct{}, 1)
+	c.maxItems, c.maxBytes = maxItems, maxBytes
+}
+
+// sizeOf is v's size, never negative.
+func (c *core[T]) sizeOf(v T) int64 {
+	if c.size == nil {
+		return 0
+	}
+	return max(0, c.size(v))
+}
+
+// Push implements [Queue].
+func (c *core[T]) Push(ctx context.Context, v T) error {
+	w, err := c.tryPush(v, c.sizeOf(v))
+	if w == nil {
+		return err
+	}
+	select {
+	case <-w.done:
+		return w.err
+	case <-ctx.Done():
+		return c.abandon(w, ctx.Err())
+	}
+}
+
+// tryPush offers v and, if it has to wait, gives the waiter that stands for it.
+func (c *core[T]) tryPush(v T, size int64) (*waiter[T], error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return nil, ErrClosed
+	}
+	if c.policy.offer(v, size, c.waiters.head != nil) {
+		c.admit() // only a merge that made an item smaller can have made room for others
+		c.announce()
+		return nil, nil
+	}
+	c.blocked++
+	w := &waiter[T]{v: v, size: size, done: make(chan struct{})}
+	c.waiters.push(w)
+	return w, nil
+}
+
+// admit lets in as many waiting pushes as there is room for, in order.
+func (c *core[T]) admit() {
+	for w := c.waiters.head; w != nil && c.policy.offer(w.v, w.size, false); w = c.waiters.head {
+		c.waiters.remove(w)
+		close(w.done)
+		c.announce()
+	}
+}
+
+// abandon ends w's wait with err, unless it has been decided in the meantime: then that stands.
+func (c *core[T]) abandon(w *waiter[T], err error) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	select {
+	case <-w.done:
+		return w.err
+	default:
+	}
+	c.waiters.remove(w)
+	c.admit() // w may have held up smaller items behind it
+	return err
+}
+
+// announce wakes the consumer if it waits. Its work channel holds one token: a token that was not used, because
+// the consumer's context ended first, costs the next wait one extra look.
+func (c *core[T]) announce() {
+	if !c.idle {
+		return
+	}
+	c.idle = false
+	select {
+	case c.work <- struct{}{}:
+	default:
+	}
+}
+
+// Take implements [Queue]. It clears buf first, so that a consumer that passes its last batch does not pin it while
+// it waits. A limit below 1 counts as 1. A context that has ended wins over waiting items.
+func (c *core[T]) Take(ctx context.Context, buf []T, limit int, maxBytes int64) ([]T, error) {
+	clear(buf)
+	buf = buf[:0]
+	for {
+		if err := ctx.Err(); err != nil {
+			return buf, err
+		}
+		batch, err := c.tryTake(buf, max(1, limit), maxBytes)
+		if err != nil || len(batch) > 0 {
+			return batch, err
+		}
+		select {
+		case <-c.work:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// tryTake appends what there is to buf, which is empty; if that is nothing, the next item will be announced.
+func (c *core[T]) tryTake(buf []T, limit int, maxBytes int64) ([]T, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for len(buf) < limit {
+		size, ok := c.policy.front()
+		if !ok || len(buf) > 0 && size > maxBytes {
+			break
+		}
+		maxBytes -= size // below 0 after a first item that is larger: then it stays alone
+		v, charge := c.policy.pop()
+		c.taken.push(charge)
+		buf = append(buf, v)
+	}
+	c.idle = len(buf) == 0
+	if c.idle && c.closed {
+		return buf, ErrClosed
+	}
+	return buf, nil
+}
+
+// Ack implements [Queue]. It panics if fewer than n items are taken: the caller's accounting is wrong, and to go on
+// would acknowledge what was not delivered.
+func (c *core[T]) Ack(n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if n < 0 || n > c.taken.len() {
+		panic("fifo: Ack of items that are not taken")
+	}
+	for range n {
+		if charge := c.taken.pop(); charge == gapCharge {
+			c.gaps--
+		} else {
+			c.remove(charge)
+		}
+	}
+	c.acked += int64(n)
+	c.admit()
+}
+
+// Close implements [Queue]. Further calls do nothing.
+func (c *core[T]) Close() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.closed = true
+	for w := c.waiters.head; w != nil; w = c.waiters.head {
+		c.waiters.remove(w)
+		w.err = ErrClosed
+		close(w.done)
+	}
+	c.announce()
+}
+
+// Stats implements [Queue]. Gap items are counted in Items, Taken and Acked, but neither in Bytes nor in Pushed.
+func (c *core[T]) Stats() Stats {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return Stats{
+		Items: c.items + c.gaps, Bytes: c.bytes, Taken: c.taken.len(),
+		Pushed: c.pushed, Acked: c.acked, Dropped: c.dropped, Merged: c.merged, Blocked: c.blocked,
+	}
+}

@@ -1,0 +1,49 @@
+package fifo
+
+// minDeque is the capacity that a deque keeps when it is empty; a power of two.
+const minDeque = 16
+
+// deque is a queue in a circular buffer. The buffer doubles when it is full and halves when a quarter is used, so
+// that n operations cost O(n) and memory follows the content: at most 4 slots for an element, or minDeque.
+// The zero value is ready to use.
+type deque[E any] struct {
+	buf  []E // len is 0 or a power of two; slots outside the content hold the zero value, so that they pin nothing
+	head int // index of the oldest element, < len(buf)
+	n    int // elements, <= len(buf)
+}
+
+// len is the number of elements.
+func (d *deque[E]) len() int { return d.n }
+
+// push appends e.
+func (d *deque[E]) push(e E) {
+	if d.n == len(d.buf) {
+		d.resize(max(minDeque, 2*d.n))
+	}
+	d.buf[(d.head+d.n)&(len(d.buf)-1)] = e
+	d.n++
+}
+
+// front is the oldest element. The deque must not be empty.
+func (d *deque[E]) front() *E { return &d.buf[d.head] }
+
+// pop removes the oldest element. The deque must not be empty.
+func (d *deque[E]) pop() E {
+	var zero E
+	e := d.buf[d.head]
+	d.buf[d.head] = zero
+	d.head = (d.head + 1) & (len(d.buf) - 1)
+	d.n--
+	if len(d.buf) > minDeque && d.n <= len(d.buf)/4 {
+		d.resize(len(d.buf) / 2)
+	}
+	return e
+}
+
+// resize moves the content to a buffer of the given capacity, a power of two that is large enough.
+func (d *deque[E]) resize(capacity int) {
+	buf := make([]E, capacity)
+	tail := copy(buf[:d.n], d.buf[d.head:])
+	copy(buf[tail:d.n], d.buf)
+	d.buf, d.head = buf, 0
+}

@@ -1,0 +1,98 @@
+package fifo
+
+const (
+	// minFree is how many unused nodes a Compacting queue may keep when it is empty.
+	minFree = 64
+	// maxSpread is how many keys its map may have held for the map to be kept when it is empty.
+	maxSpread = 1024
+)
+
+// The two chains that a node can be in; indices of node.links.
+const (
+	byAge       = iota // the waiting items
+	bySuccessor        // those of them that are superseded
+	chains
+)
+
+// node is a waiting item of a Compacting queue.
+type node[T any, K comparable] struct {
+	v     T
+	size  int64
+	key   K    // valid if keyed
+	keyed bool // the item is mergeable
+	// newer is the next waiting item of the same key; nil for the newest. Links never lead to a node that is taken
+	// or merged away, since those are always the oldest of their key.
+	newer *node[T, K]
+	links [chains]link[T, K]
+}
+
+// link is a node's place in one chain.
+type link[T any, K comparable] struct {
+	prev, next *node[T, K]
+}
+
+// chain is a doubly linked list through the nodes themselves, so that a node leaves from anywhere in O(1) and
+// without allocation.
+type chain[T any, K comparable] struct {
+	by         int // which of a node's links
+	head, tail *node[T, K]
+	n          int
+}
+
+// push appends n, which must not be in the chain.
+func (c *chain[T, K]) push(n *node[T, K]) {
+	n.links[c.by].prev = c.tail
+	if c.tail == nil {
+		c.head = n
+	} else {
+		c.tail.links[c.by].next = n
+	}
+	c.tail = n
+	c.n++
+}
+
+// remove takes n, which must be in the chain, out of it.
+func (c *chain[T, K]) remove(n *node[T, K]) {
+	l := n.links[c.by]
+	if l.prev == nil {
+		c.head = l.next
+	} else {
+		l.prev.links[c.by].next = l.next
+	}
+	if l.next == nil {
+		c.tail = l.prev
+	} else {
+		l.next.links[c.by].prev = l.prev
+	}
+	n.links[c.by] = link[T, K]{}
+	c.n--
+}
+
+// nodePool keeps nodes for reuse, linked by newer, so that a queue in steady use does not allocate.
+type nodePool[T any, K comparable] struct {
+	head *node[T, K]
+	n    int
+}
+
+// get gives a zero node.
+func (p *nodePool[T, K]) get() *node[T, K] {
+	n := p.head
+	if n == nil {
+		return new(node[T, K])
+	}
+	p.head, n.newer = n.newer, nil
+	p.n--
+	return n
+}
+
+// put takes n back, empties it, and lets go of nodes above what a queue with so many waiting items may keep. Each
+// call changes that limit by one at most, so it lets go of two at most.
+func (p *nodePool[T, K]) put(n *node[T, K], waiting int) {
+	*n = node[T, K]{newer: p.head}
+	p.head = n
+	p.n++
+	for p.n > max(minFree, waiting) {
+		p.head = p.head.newer
+		p.n--
+	}
+}

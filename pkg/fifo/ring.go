@@ -1,0 +1,134 @@
+package fifo
+
+// Overflow is what a [Ring] does with a push that finds it full.
+type Overflow uint8
+
+const (
+	// Block makes the push wait. Nothing is lost.
+	Block Overflow = iota
+	// DropOldest gives up the oldest waiting items until the new one fits. Push never waits.
+	DropOldest
+)
+
+// String is the policy's name in the configuration.
+func (o Overflow) String() string {
+	switch o {
+	case Block:
+		return "block"
+	case DropOldest:
+		return "drop-oldest"
+	}
+	return "unknown"
+}
+
+// RingOptions configures a [Ring]. The functions are called with the queue locked: see the package comment.
+type RingOptions[T any] struct {
+	// MaxItems bounds the items that wait and are taken, together. Required.
+	MaxItems int
+	// MaxBytes bounds the sum of their sizes. 0: no such bound.
+	MaxBytes int64
+	// Size is an item's size in bytes; it must not change while the item is queued. Nil: every item has 0 bytes.
+	Size func(T) int64
+	// Overflow is what a push does that finds the queue full.
+	Overflow Overflow
+	// Gap folds an item that DropOldest gives up into the gap items that stand in front of the oldest waiting item,
+	// and returns what stands there then. It owns gaps: it may append to it and change it and its items, but must
+	// not keep it. The first drop, and the first after these items were taken, gets a nil slice. The result is
+	// outside the bounds, so Gap keeps it short, say one gap item for each resource. Nil: no gap items.
+	Gap func(gaps []T, dropped T) []T
+	// OnDrop, if set, is called with each item that DropOldest gives up, after Gap, in the order of the queue.
+	OnDrop func(dropped T)
+}
+
+// entry is a waiting item and its size, so that Size is asked once.
+type entry[T any] struct {
+	v    T
+	size int64
+}
+
+// Ring is a [Queue] over a circular buffer, with the overflow policies [Block] and [DropOldest].
+type Ring[T any] struct {
+	core[T]
+	overflow Overflow
+	gap      func([]T, T) []T
+	onDrop   func(T)
+
+	// waiting are the items that wait, oldest first. Taken items are not in it: no policy can reach them.
+	// Invariant: with the taken items, less gap items, they are ledger.items.
+	waiting deque[entry[T]]
+	// gaps stand in front of waiting and stand for what was dropped there. Invariant: nil if empty; each of them, and each
+	// taken gap item, is counted once in ledger.gaps.
+	gaps []T
+}
+
+var _ Queue[int] = (*Ring[int])(nil)
+
+// NewRing makes a [Ring]. It panics if opts has no bound on items or an unknown policy.
+func NewRing[T any](opts RingOptions[T]) Queue[T] {
+	if opts.Overflow > DropOldest {
+		panic("fifo: unknown overflow policy")
+	}
+	r := &Ring[T]{overflow: opts.Overflow, gap: opts.Gap, onDrop: opts.OnDrop}
+	r.init(r, opts.MaxItems, opts.MaxBytes, opts.Size)
+	return r
+}
+
+// offer implements policy.
+func (r *Ring[T]) offer(v T, size int64, behind bool) bool {
+	if r.overflow == Block && (behind || !r.fits(size)) {
+		return false
+	}
+	r.pushed++
+	for !r.fits(size) {
+		if r.waiting.len() == 0 { // taken items fill the queue: the oldest waiting item is v
+			r.drop(v)
+			return true
+		}
+		oldest := r.waiting.pop()
+		r.remove(oldest.size)
+		r.drop(oldest.v)
+	}
+	r.add(size)
+	r.waiting.push(entry[T]{v, size})
+	return true
+}
+
+// drop counts v as given up and lets a gap item stand for it.
+func (r *Ring[T]) drop(v T) {
+	r.dropped++
+	if r.gap != nil {
+		before := len(r.gaps)
+		r.gaps = r.gap(r.gaps, v)
+		r.ledger.gaps += len(r.gaps) - before
+	}
+	if r.onDrop != nil {
+		r.onDrop(v)
+	}
+}
+
+// front implements policy.
+func (r *Ring[T]) front() (int64, bool) {
+	if len(r.gaps) > 0 {
+		return r.sizeOf(r.gaps[0]), true
+	}
+	if r.waiting.len() == 0 {
+		return 0, false
+	}
+	return r.waiting.front().size, true
+}
+
+// pop implements policy.
+func (r *Ring[T]) pop() (T, int64) {
+	if len(r.gaps) == 0 {
+		e := r.waiting.pop()
+		return e.v, e.size
+	}
+	var zero T
+	g := r.gaps[0]
+	r.gaps[0] = zero
+	r.gaps = r.gaps[1:]
+	if len(r.gaps) == 0 {
+		r.gaps = nil
+	}
+	return g, gapCharge
+}
