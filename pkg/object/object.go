@@ -1,10 +1,17 @@
 package object
 
 import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
 	"unique"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
 )
 
 // Identity says which object a state belongs to, and which state it is.
@@ -36,4 +43,123 @@ type Object struct {
 	// FinalStateUnknown marks the last known state of an object whose deletion itself was not seen
 	// (client-go's DeletedFinalStateUnknown as data).
 	FinalStateUnknown bool
+
+	view           map[string]any // of Map
+	known, belongs uint64         // of Decision, one bit for each slot
+}
+
+var (
+	_ runtime.Object = (*Object)(nil)
+	_ metav1.Object  = (*Object)(nil)
+)
+
+// New parses the JSON of one object. The result holds a copy of raw, without white space around it and without
+// metadata.managedFields. The error wraps ErrMalformed and means that raw is not one JSON object.
+func New(raw []byte) (*Object, error) {
+	var p parser
+	return p.whole(raw)
+}
+
+// whole parses b, which is one JSON object and nothing else but white space.
+func (p *parser) whole(b []byte) (*Object, error) {
+	start := skipSpace(b, 0)
+	if start == len(b) || b[start] != '{' {
+		return nil, malformed("not a JSON object", len(b))
+	}
+	end := p.parse(b, start)
+	if end < 0 {
+		return nil, malformed("JSON object without an end", len(b))
+	}
+	if skipSpace(b, end) != len(b) {
+		return nil, malformed("more than one JSON value", len(b))
+	}
+	return p.object(b, start, end, ""), nil
+}
+
+// bookmarkObject is what NewBookmark renders.
+type bookmarkObject struct {
+	Metadata struct {
+		ResourceVersion string            `json:"resourceVersion"`
+		Annotations     map[string]string `json:"annotations"`
+	} `json:"metadata"`
+}
+
+// NewBookmark makes the object of the bookmark event that ends the initial events of a watch-list (KEP-3157).
+func NewBookmark(resourceVersion string) *Object {
+	var b bookmarkObject
+	b.Metadata.ResourceVersion = resourceVersion
+	b.Metadata.Annotations = map[string]string{metav1.InitialEventsAnnotationKey: "true"}
+	raw, err := json.Marshal(b)
+	if err != nil {
+		raw = nil // strings always marshal
+	}
+	return &Object{Identity: Identity{ResourceVersion: resourceVersion}, Raw: raw}
+}
+
+// Map is the object as encoding/json decodes it, with int64 for numbers that are integers and fit, and float64 for the
+// others, as in unstructured.Unstructured. The result is kept until Forget and shared by all callers: nobody writes to
+// it. An error means that Raw is not valid JSON, or nested deeper than encoding/json allows.
+//
+// Map, Forget, Decision and SetDecision change the object and take no lock: only the goroutine of the informer that
+// owns the object may call them.
+func (o *Object) Map() (map[string]any, error) {
+	if o.view == nil {
+		var view map[string]any
+		if err := utiljson.Unmarshal(o.Raw, &view); err != nil {
+			return nil, fmt.Errorf("decode %s %s/%s: %w", o.Kind(), o.Namespace, o.Name, err)
+		}
+		o.view = view
+	}
+	return o.view, nil
+}
+
+// Forget drops what Map keeps. The informer calls it when a change was handed to all handlers, so that its index holds
+// bytes only. See Map for who may call it.
+func (o *Object) Forget() { o.view = nil }
+
+// Slots is the number of decisions that an object can remember.
+const Slots = 64
+
+// Decision returns what SetDecision noted in a slot, 0 to Slots-1: whether the object belongs to what the slot stands
+// for. It is not known if nothing was noted, or the slot is out of range. See Map for who may call it.
+func (o *Object) Decision(slot int) (belongs, known bool) {
+	if slot < 0 || slot >= Slots {
+		return false, false
+	}
+	bit := uint64(1) << slot
+	return o.belongs&bit != 0, o.known&bit != 0
+}
+
+// SetDecision notes a decision for Decision. One for a slot out of range is not noted. See Map for who may call it.
+func (o *Object) SetDecision(slot int, belongs bool) {
+	if slot < 0 || slot >= Slots {
+		return
+	}
+	bit := uint64(1) << slot
+	o.known |= bit
+	o.belongs &^= bit
+	if belongs {
+		o.belongs |= bit
+	}
+}
+
+// GVK of the object; zero if the document names none.
+func (o *Object) GVK() schema.GroupVersionKind { return o.GroupVersionKind() }
+
+// GetObjectKind implements runtime.Object.
+func (o *Object) GetObjectKind() schema.ObjectKind { return o }
+
+// SetGroupVersionKind implements schema.ObjectKind. It does nothing: an Object is immutable.
+func (o *Object) SetGroupVersionKind(schema.GroupVersionKind) {}
+
+// DeepCopyObject implements runtime.Object. The copy has its own Raw and nothing that Map keeps.
+func (o *Object) DeepCopyObject() runtime.Object {
+	if o == nil {
+		return nil
+	}
+	c := *o
+	c.Raw = bytes.Clone(o.Raw)
+	c.Owners = slices.Clone(o.Owners)
+	c.view = nil
+	return &c
 }

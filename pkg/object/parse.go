@@ -1,0 +1,242 @@
+package object
+
+import (
+	"errors"
+	"fmt"
+	"time"
+	"unique"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// ErrMalformed is wrapped by errors about documents that are not what they should be: no JSON, or no object.
+var ErrMalformed = errors.New("malformed document")
+
+func malformed(reason string, size int) error {
+	return fmt.Errorf("%w: %s (%d bytes)", ErrMalformed, reason, size)
+}
+
+type span struct{ start, end int }
+
+// parser finds what an Object needs in the JSON of an API object, in one pass. Its fields alias the scanned bytes until
+// object copies what stays. A parser is reused from document to document; the zero value is ready.
+type parser struct {
+	hasAPIVersion, hasKind   bool
+	apiVersion, kind         []byte
+	namespace, name, uid     []byte
+	resourceVersion, manager []byte
+	owners                   [][]byte
+	managedFields            []span // to be cut out; in ascending order
+	text                     []byte // scratch of object
+	lastAPIVersion, lastKind string // of the last gvk: objects of one stream are of one kind
+	lastHandle               unique.Handle[schema.GroupVersionKind]
+}
+
+// parse reads the object that opens at b[i] and returns the offset behind it, -1 if it has no end.
+func (p *parser) parse(b []byte, i int) int {
+	p.hasAPIVersion, p.hasKind, p.apiVersion, p.kind = false, false, nil, nil
+	p.managedFields = p.managedFields[:0]
+	p.forgetMetadata()
+	w := open(b, i)
+	for w.next() {
+		switch string(w.key) {
+		case "apiVersion":
+			p.hasAPIVersion, p.apiVersion = true, w.text()
+		case "kind":
+			p.hasKind, p.kind = true, w.text()
+		case "metadata":
+			p.forgetMetadata() // of equal keys the last one counts alone
+			if w.opens('{') {
+				w.leave(p.metadata(b, w.pos))
+			} else {
+				w.skip()
+			}
+		default:
+			w.skip()
+		}
+	}
+	return w.end()
+}
+
+func (p *parser) forgetMetadata() {
+	p.namespace, p.name, p.uid, p.resourceVersion, p.manager = nil, nil, nil, nil, nil
+	p.owners = p.owners[:0]
+}
+
+func (p *parser) metadata(b []byte, i int) int {
+	kept := false // a member that stays was seen
+	w := open(b, i)
+	for w.next() {
+		switch string(w.key) {
+		case "name":
+			p.name = w.text()
+		case "namespace":
+			p.namespace = w.text()
+		case "uid":
+			p.uid = w.text()
+		case "resourceVersion":
+			p.resourceVersion = w.text()
+		case "ownerReferences":
+			p.owners = p.owners[:0]
+			if w.opens('[') {
+				w.leave(p.ownerReferences(b, w.pos))
+			} else {
+				w.skip()
+			}
+		case "managedFields":
+			p.manager = nil
+			if w.opens('[') {
+				w.leave(p.newestManager(b, w.pos))
+			} else {
+				w.skip()
+			}
+			if !w.bad {
+				p.managedFields = append(p.managedFields, memberSpan(b, &w, kept))
+			}
+			continue
+		default:
+			w.skip()
+		}
+		kept = true
+	}
+	return w.end()
+}
+
+// memberSpan is what to cut so that the member that w just passed is gone and one comma with it: the one before it,
+// or while no member stays before it, the one behind it.
+func memberSpan(b []byte, w *walker, kept bool) span {
+	if kept {
+		return span{w.comma, w.pos}
+	}
+	if next := skipSpace(b, w.pos); next < len(b) && b[next] == ',' {
+		return span{w.keyAt, skipSpace(b, next+1)}
+	}
+	return span{w.keyAt, w.pos}
+}
+
+func (p *parser) ownerReferences(b []byte, i int) int {
+	w := open(b, i)
+	for w.next() {
+		if !w.opens('{') {
+			w.skip()
+			continue
+		}
+		var uid []byte
+		reference := open(b, w.pos)
+		for reference.next() {
+			if string(reference.key) == "uid" {
+				uid = reference.text()
+			} else {
+				reference.skip()
+			}
+		}
+		w.leave(reference.end())
+		if len(uid) > 0 {
+			p.owners = append(p.owners, uid)
+		}
+	}
+	return w.end()
+}
+
+// newestManager notes the manager of the newest entry by its time; of equally old ones the last. An entry without a
+// readable time is older than all others.
+func (p *parser) newestManager(b []byte, i int) int {
+	var newest time.Time
+	w := open(b, i)
+	for w.next() {
+		if !w.opens('{') {
+			w.skip()
+			continue
+		}
+		var manager, at []byte
+		entry := open(b, w.pos)
+		for entry.next() {
+			switch string(entry.key) {
+			case "manager":
+				manager = entry.text()
+			case "time":
+				at = entry.text()
+			default:
+				entry.skip()
+			}
+		}
+		w.leave(entry.end())
+		var t time.Time
+		if t.UnmarshalText(at) != nil { // RFC 3339
+			t = time.Time{}
+		}
+		if !t.Before(newest) {
+			newest, p.manager = t, manager
+		}
+	}
+	return w.end()
+}
+
+// object makes an Object of what parse found in b[start:end], with prefix put behind its opening brace.
+func (p *parser) object(b []byte, start, end int, prefix string) *Object {
+	o := &Object{Identity: Identity{gvk: p.handle()}, Raw: p.raw(b, start, end, prefix)}
+	// One allocation holds all strings: they live as long as each other, and none points into Raw.
+	p.text = p.text[:0]
+	for _, part := range [...][]byte{p.namespace, p.name, p.uid, p.resourceVersion, p.manager} {
+		p.text = append(p.text, part...)
+	}
+	for _, uid := range p.owners {
+		p.text = append(p.text, uid...)
+	}
+	rest := string(p.text)
+	take := func(part []byte) string {
+		s := rest[:len(part)]
+		rest = rest[len(part):]
+		return s
+	}
+	o.Namespace, o.Name, o.UID = take(p.namespace), take(p.name), types.UID(take(p.uid))
+	o.ResourceVersion, o.Manager = take(p.resourceVersion), take(p.manager)
+	if len(p.owners) > 0 {
+		o.Owners = make([]types.UID, len(p.owners))
+		for i, uid := range p.owners {
+			o.Owners[i] = types.UID(take(uid))
+		}
+	}
+	return o
+}
+
+// raw copies b[start:end] without managedFields.
+func (p *parser) raw(b []byte, start, end int, prefix string) []byte {
+	size := len(prefix) + end - start
+	for _, cut := range p.managedFields {
+		size -= cut.end - cut.start
+	}
+	raw := make([]byte, 0, size)
+	if prefix != "" {
+		raw = append(append(raw, b[start]), prefix...)
+		start++
+	}
+	for _, cut := range p.managedFields {
+		raw = append(raw, b[start:cut.start]...)
+		start = cut.end
+	}
+	return append(raw, b[start:end]...)
+}
+
+// handle of the parsed apiVersion and kind. A unique.Handle costs a hash and a look-up, so the last one is remembered.
+func (p *parser) handle() unique.Handle[schema.GroupVersionKind] {
+	if len(p.apiVersion) == 0 && len(p.kind) == 0 {
+		return unique.Handle[schema.GroupVersionKind]{}
+	}
+	if string(p.apiVersion) != p.lastAPIVersion || string(p.kind) != p.lastKind {
+		p.lastAPIVersion, p.lastKind = string(p.apiVersion), string(p.kind)
+		p.lastHandle = unique.Make(groupVersion(p.lastAPIVersion).WithKind(p.lastKind))
+	}
+	return p.lastHandle
+}
+
+// groupVersion splits an apiVersion. One that is none in form counts as a version as a whole, so that APIVersion gives
+// back what the document says.
+func groupVersion(apiVersion string) schema.GroupVersion {
+	gv, err := schema.ParseGroupVersion(apiVersion)
+	if err != nil || gv.String() != apiVersion {
+		return schema.GroupVersion{Version: apiVersion}
+	}
+	return gv
+}
