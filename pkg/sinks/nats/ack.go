@@ -1,0 +1,109 @@
+package nats
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+
+	natsgo "github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/deltabridge/deltabridge/pkg/sinks"
+)
+
+// Codes of the server's errors that nats.go has no names for (nats-server, server/errors.json).
+const (
+	codeHeaderTooLarge = 10097
+	codeStreamMismatch = 10060
+	codeStoreFailed    = 10077
+)
+
+// errNoResponders: no stream takes the subject, so the message was written nowhere.
+var errNoResponders = errors.New("no stream takes this subject: was it deleted, or is JetStream off?")
+
+// ack is what the server answered to one message.
+type ack struct {
+	duplicate bool  // the stream had this id already
+	err       error // of one of the classes of package sinks
+	recheck   bool  // the stream is not as it was: look at it again before the next batch
+}
+
+// ackPrefix is how a plain acknowledgement of this stream begins; what follows is a number and a brace.
+func ackPrefix(stream string) []byte {
+	return []byte(`{"stream":` + strconv.Quote(stream) + `,"seq":`)
+}
+
+// readAck understands the server's answer. Nearly all answers are plain acknowledgements, which need no decoder.
+func readAck(m *natsgo.Msg, prefix []byte) ack {
+	if rest, ok := bytes.CutPrefix(m.Data, prefix); ok && isNumberAndBrace(rest) {
+		return ack{}
+	}
+	if len(m.Data) == 0 && m.Header.Get("Status") == "503" {
+		return ack{err: errNoResponders, recheck: true}
+	}
+	var answer struct {
+		Error     *jetstream.APIError `json:"error"`
+		Stream    string              `json:"stream"`
+		Duplicate bool                `json:"duplicate"`
+	}
+	if err := json.Unmarshal(m.Data, &answer); err != nil {
+		return ack{err: sinks.MaybeWritten(fmt.Errorf("unreadable acknowledgement: %w", err))}
+	}
+	if answer.Error != nil {
+		return refusal(answer.Error)
+	}
+	if answer.Stream == "" {
+		return ack{err: sinks.MaybeWritten(errors.New("acknowledgement names no stream"))}
+	}
+	return ack{duplicate: answer.Duplicate}
+}
+
+func isNumberAndBrace(b []byte) bool {
+	if len(b) < 2 || b[len(b)-1] != '}' {
+		return false
+	}
+	for _, c := range b[:len(b)-1] {
+		if c < '0' || c > '9' {
+			return false
+		}
+	}
+	return true
+}
+
+// refusal classifies an error of the server. Only what depends on the message alone is for good; the rest passes
+// when somebody mends the stream, makes room or waits.
+func refusal(e *jetstream.APIError) ack {
+	switch e.ErrorCode {
+	case jetstream.JSErrCodeStreamMessageExceedsMaximum:
+		return ack{err: sinks.Permanent(fmt.Errorf("%w: more than the stream's maximum message size", sinks.ErrOversize))}
+	case codeHeaderTooLarge:
+		return ack{err: sinks.Permanent(fmt.Errorf("%w: headers above the server's limit", sinks.ErrOversize))}
+	case codeStreamMismatch:
+		return ack{err: fmt.Errorf("another stream takes this subject: give the subject to the expected stream alone: %w", e), recheck: true}
+	case jetstream.JSErrCodeStreamNotFound:
+		return ack{err: e, recheck: true}
+	case codeStoreFailed:
+		return ack{err: fmt.Errorf("the stream did not store it (full, with discard: new?): %w", e)}
+	default:
+		return ack{err: e}
+	}
+}
+
+// publishError classifies an error of the client, before any answer.
+func publishError(err error) error {
+	switch {
+	case errors.Is(err, natsgo.ErrMaxPayload):
+		return sinks.Permanent(fmt.Errorf("%w: more than the server's max_payload", sinks.ErrOversize))
+	case errors.Is(err, natsgo.ErrBadSubject):
+		return sinks.Permanent(err)
+	case errors.Is(err, natsgo.ErrReconnectBufExceeded): // its size is 0: so it says that the client is away
+		return fmt.Errorf("not sent: %w", natsgo.ErrDisconnected)
+	case errors.Is(err, natsgo.ErrConnectionClosed), errors.Is(err, natsgo.ErrConnectionDraining),
+		errors.Is(err, natsgo.ErrHeadersNotSupported):
+		return fmt.Errorf("not sent: %w", err)
+	default: // the socket failed, perhaps after the last byte
+		return sinks.MaybeWritten(err)
+	}
+}

@@ -1,0 +1,84 @@
+package nats
+
+import (
+	"context"
+	"net"
+	"net/url"
+	"strings"
+	"sync"
+)
+
+// dialer opens the client's TCP connections. It keeps two things that nats.go gives no access to: the connection,
+// so that a blocked write can be ended, and the cause of the last failure, which ErrNoServers hides.
+type dialer struct {
+	mu   sync.Mutex
+	ctx  context.Context // of the Connect under way; nil while nats.go reconnects by itself
+	conn net.Conn
+	err  error
+}
+
+// begin says under which context the next connections are opened; nil for none.
+func (d *dialer) begin(ctx context.Context) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.ctx = ctx
+	if ctx != nil {
+		d.err = nil
+	}
+}
+
+// Dial implements nats.CustomDialer.
+func (d *dialer) Dial(network, address string) (net.Conn, error) {
+	d.mu.Lock()
+	ctx := d.ctx
+	d.mu.Unlock()
+	if ctx == nil {
+		ctx = context.Background() // ends by connectTimeout
+	}
+	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
+	defer cancel()
+	conn, err := new(net.Dialer).DialContext(ctx, network, address)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.err = err
+	if err == nil {
+		d.conn = conn
+	}
+	return conn, err
+}
+
+// interrupt closes the present connection, which ends a read or write that blocks. nats.go then reconnects.
+func (d *dialer) interrupt() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.conn != nil {
+		_ = d.conn.Close()
+	}
+}
+
+// note keeps err as the cause of what fails next.
+func (d *dialer) note(err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err != nil {
+		d.err = err
+	}
+}
+
+func (d *dialer) lastError() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.err
+}
+
+// redacted hides users, passwords and tokens in a list of URLs.
+func redacted(urls string) string {
+	out := strings.Split(urls, ",")
+	for i, u := range out {
+		if parsed, err := url.Parse(u); err == nil && parsed.User != nil {
+			parsed.User = url.User("xxxxx")
+			out[i] = parsed.String()
+		}
+	}
+	return strings.Join(out, ",")
+}

@@ -1,0 +1,35 @@
+// Package nats delivers events to a NATS JetStream stream.
+//
+// # What it does with each event
+//
+// It publishes with acknowledgement, with the event's id as Nats-Msg-Id and the stream's name as
+// Nats-Expected-Stream. In binary mode the CloudEvents attributes are headers, ce-<name>, percent-encoded where
+// needed; in structured mode there is the header content-type, and the body is the CloudEvent as JSON
+// (CloudEvents NATS Protocol Binding, working draft after 1.0.2, which added headers).
+//
+// # Order
+//
+// Up to MaxInFlight messages wait for their acknowledgement at once, but never two of one object: the second
+// goes out when the first was acknowledged. A message that was perhaps written is sent again under the same id,
+// and the stream drops the repetition as long as it remembers the id (its duplicate window, two minutes by
+// default). The window also covers the one case in which order alone would not hold: a connection that broke
+// while the server still had unread messages of it.
+//
+// # The connection
+//
+// The client reconnects for ever, and it buffers nothing while it is away: what was not acknowledged when the
+// connection broke is reported as perhaps written, at once, and the queue keeps the rest. Acknowledgements come
+// to an inbox of the sink's own and are read by Send itself. nats.go's PublishMsgAsync does the same with a
+// future, a map entry and a timer for each message, at about twice the CPU time.
+//
+// # The stream
+//
+// A missing stream is created where the configuration says so, also when it goes missing while the bridge runs.
+// A stream that exists is never changed. It is checked instead: what makes delivery impossible is an error, what
+// can lose events behind the bridge's back is a warning.
+//
+// # The embedded server
+//
+// With Config.Embedded the sink runs a nats-server in the process, which others can connect to. Connect starts it,
+// Close stops it.
+package nats

@@ -1,0 +1,100 @@
+package nats
+
+import (
+	natsgo "github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/deltabridge/deltabridge/pkg/event"
+)
+
+const (
+	// contentType is written in lower case, as the CloudEvents SDKs write and look for it: nats.go compares
+	// header names with their case.
+	contentType     = "content-type"
+	attributePrefix = "ce-"
+)
+
+// headers builds the headers of one message after the other in one map. The messages of a sink have nearly the
+// same header names, so nearly always only values are exchanged. That the map is used again is safe: nats.go
+// copies the headers out when it publishes.
+type headers struct {
+	header natsgo.Header
+	slots  map[string]*slot // by name without prefix
+	round  uint64           // counts messages; a slot's 0 means never
+	used   int              // slots of this round
+}
+
+// slot is a header that some message had.
+type slot struct {
+	name  string   // as on the wire
+	value []string // of length 1: what header holds under name
+	round uint64   // of the last message that had it
+}
+
+func newHeaders(stream string) *headers {
+	h := &headers{header: make(natsgo.Header), slots: make(map[string]*slot), round: 1}
+	h.header[jetstream.ExpectedStreamHeader] = []string{stream}
+	return h
+}
+
+// set gives the headers of m. They hold until the next call.
+func (h *headers) set(m *event.Message) natsgo.Header {
+	h.round++
+	h.used = 0
+	h.put("", jetstream.MsgIDHeader, m.ID)
+	if m.Structured {
+		h.put("", contentType, m.ContentType())
+	} else {
+		m.Attributes(func(name, value string) bool {
+			h.put(attributePrefix, name, encode(value))
+			return true
+		})
+	}
+	if len(h.header) > h.used+1 { // one more is the expected stream's
+		for _, s := range h.slots {
+			if s.round != h.round {
+				delete(h.header, s.name)
+			}
+		}
+	}
+	return h.header
+}
+
+func (h *headers) put(prefix, name, value string) {
+	s := h.slots[name]
+	if s == nil {
+		s = &slot{name: prefix + name, value: make([]string, 1)}
+		h.slots[name] = s
+	}
+	if s.round+1 != h.round { // the message before did not have it
+		h.header[s.name] = s.value
+	}
+	s.value[0], s.round = value, h.round
+	h.used++
+}
+
+// encode percent-encodes an attribute's value as section 3.1.3.2 of the NATS protocol binding asks: space, double
+// quote, percent, and whatever is not printable ASCII. Most values need none of it.
+func encode(value string) string {
+	for i := range len(value) {
+		if mustEncode(value[i]) {
+			return encodeFrom(value, i)
+		}
+	}
+	return value
+}
+
+func encodeFrom(value string, from int) string {
+	const digits = "0123456789ABCDEF"
+	out := append(make([]byte, 0, len(value)+16), value[:from]...)
+	for i := from; i < len(value); i++ {
+		if c := value[i]; mustEncode(c) {
+			out = append(out, '%', digits[c>>4], digits[c&15])
+		} else {
+			out = append(out, c)
+		}
+	}
+	return string(out)
+}
+
+func mustEncode(c byte) bool { return c <= ' ' || c >= 0x7f || c == '"' || c == '%' }

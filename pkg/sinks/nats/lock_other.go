@@ -1,0 +1,8 @@
+//go:build !unix
+
+package nats
+
+import "os"
+
+// lockFile does nothing where there is no flock.
+func lockFile(*os.File) error { return nil }

@@ -1,0 +1,246 @@
+package nats
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	natsgo "github.com/nats-io/nats.go"
+
+	"github.com/deltabridge/deltabridge/pkg/event"
+	"github.com/deltabridge/deltabridge/pkg/sinks"
+)
+
+// maxSubject bounds a subject's length in bytes. The server ends the connection of a client whose protocol line
+// is too long (max_control_line, 4096 by default), so that such a message would be tried for ever.
+const maxSubject = 2048
+
+// smallBatch is up to how many keys are deleted one by one.
+const smallBatch = 64
+
+// errNotSent is the result of messages that were still waiting for the window when the batch was given up.
+var errNotSent = errors.New("not sent: the batch was given up")
+
+// flight is one batch on its way. It belongs to Send's goroutine, which publishes and reads the answers in turn:
+// there is nothing to lock.
+//
+// Messages of one object form a chain. Its first is ready at once; each further one becomes ready when the one
+// before it was acknowledged (or refused for good, which is not tried again).
+type flight struct {
+	batch   []*event.Message
+	results []error
+	status  []status
+	next    []int32 // next[i] follows batch[i] in its chain; -1: none
+	ready   []int32 // may be published, from readyAt on
+	readyAt int
+	sent    []int32 // sent[k] is the message with reply token base+k
+	base    uint64
+	flying  int                 // published and without a result
+	open    int                 // without a result
+	last    map[event.Key]int32 // the last message of each key so far
+}
+
+type status uint8
+
+const (
+	waiting status = iota
+	flying
+	done
+)
+
+func (f *flight) begin(batch []*event.Message, results []error) {
+	n := len(batch)
+	f.base += uint64(len(f.sent)) // tokens are never used twice: a late answer must not be taken for another
+	f.batch, f.results, f.open, f.flying = batch, results, n, 0
+	f.status = append(f.status[:0], make([]status, n)...)
+	f.next = append(f.next[:0], make([]int32, n)...)
+	f.ready, f.readyAt, f.sent = f.ready[:0], 0, f.sent[:0]
+	if f.last == nil {
+		f.last = make(map[event.Key]int32, n)
+	}
+	for i, m := range batch {
+		f.next[i] = -1
+		key := m.Key()
+		if before, ok := f.last[key]; ok {
+			f.next[before] = int32(i)
+		} else {
+			f.ready = append(f.ready, int32(i))
+		}
+		f.last[key] = int32(i)
+	}
+}
+
+func (f *flight) end() {
+	if len(f.batch) <= smallBatch { // to clear a map costs as much as it ever held
+		for _, m := range f.batch {
+			delete(f.last, m.Key())
+		}
+	} else {
+		clear(f.last)
+	}
+	f.batch, f.results = nil, nil
+}
+
+// settle gives message i its result, and with it those of its object that can't be attempted any more.
+func (f *flight) settle(i int32, err error) {
+	if f.status[i] == flying {
+		f.flying--
+	}
+	f.status[i] = done
+	f.results[i] = err
+	f.open--
+	next := f.next[i]
+	if err == nil || sinks.IsPermanent(err) {
+		if next >= 0 {
+			f.ready = append(f.ready, next)
+		}
+		return
+	}
+	for ; next >= 0; next = f.next[next] {
+		f.status[next], f.results[next] = done, sinks.ErrNotAttempted
+		f.open--
+	}
+}
+
+// giveUp gives every message without a result one: what is flying may have been written.
+func (f *flight) giveUp(err error) {
+	for i, s := range f.status {
+		switch s {
+		case flying:
+			f.results[i] = sinks.MaybeWritten(err)
+		case waiting:
+			f.results[i] = fmt.Errorf("%w: %w", errNotSent, err)
+		}
+		f.status[i] = done
+	}
+	f.open, f.flying = 0, 0
+}
+
+// Send implements sinks.Sink.
+func (s *Sink) Send(ctx context.Context, batch []*event.Message, results []error) {
+	f := &s.flight
+	f.begin(batch, results)
+	defer f.end()
+	// A publish can block in the socket when the server reads nothing, and nats.go holds its lock meanwhile.
+	defer context.AfterFunc(ctx, s.dial.interrupt)()
+	if err := s.prepare(ctx); err != nil {
+		for i := range results {
+			results[i] = err
+		}
+		return
+	}
+	silence := time.NewTicker(s.cfg.AckTimeout)
+	defer silence.Stop()
+	quiet := false // nothing was answered since the last tick
+	for f.open > 0 {
+		s.fill(ctx)
+		if f.open == 0 {
+			break
+		}
+		select {
+		case m := <-s.acks:
+			quiet = false
+			s.answer(m)
+			for n := len(s.acks); n > 0; n-- {
+				s.answer(<-s.acks)
+			}
+		case err := <-s.lost:
+			f.giveUp(fmt.Errorf("the connection broke: %w", err))
+		case <-silence.C:
+			if quiet {
+				f.giveUp(s.noAnswer())
+			}
+			quiet = true
+		case <-ctx.Done():
+			f.giveUp(ctx.Err())
+		}
+	}
+}
+
+// prepare waits for the connection and looks at the stream again if there is reason to. Nothing was sent when it
+// fails.
+func (s *Sink) prepare(ctx context.Context) error {
+	if s.conn == nil || s.conn.IsClosed() {
+		if err := s.Connect(ctx); err != nil {
+			return err
+		}
+	}
+	if err := s.awaitConnection(ctx); err != nil {
+		return err
+	}
+	for len(s.lost) > 0 { // of a connection that is replaced already
+		<-s.lost
+	}
+	for n := len(s.acks); n > 0; n-- { // late answers to messages that were given up
+		<-s.acks
+	}
+	if s.recheck {
+		if err := s.checkStream(ctx); err != nil {
+			return err
+		}
+		s.recheck = false
+	}
+	return nil
+}
+
+// fill publishes what is ready, as far as the window allows.
+func (s *Sink) fill(ctx context.Context) {
+	f := &s.flight
+	for f.flying < s.cfg.MaxInFlight && f.readyAt < len(f.ready) {
+		if ctx.Err() != nil {
+			return
+		}
+		i := f.ready[f.readyAt]
+		f.readyAt++
+		token := f.base + uint64(len(f.sent))
+		f.sent = append(f.sent, i)
+		f.status[i] = flying
+		f.flying++
+		if err := s.publish(f.batch[i], token); err != nil {
+			f.settle(i, err)
+			if !sinks.IsPermanent(err) { // the connection's fault: the others would fare no better
+				f.giveUp(fmt.Errorf("the connection broke: %w", err))
+			}
+		}
+	}
+}
+
+func (s *Sink) publish(m *event.Message, token uint64) error {
+	s.text = s.subject.Append(s.text[:0], m)
+	if len(s.text) > maxSubject {
+		return sinks.Permanent(fmt.Errorf("%w: subject of %d bytes", sinks.ErrOversize, len(s.text)))
+	}
+	msg := natsgo.Msg{Subject: string(s.text), Header: s.headers.set(m), Data: m.Data}
+	if m.Structured {
+		s.body = m.AppendStructured(s.body[:0]) // nats.go copies it
+		msg.Data = s.body
+	}
+	s.text = strconv.AppendUint(append(s.text[:0], s.inbox...), token, 36)
+	msg.Reply = string(s.text)
+	if err := s.conn.PublishMsg(&msg); err != nil {
+		return publishError(err)
+	}
+	return nil
+}
+
+// answer settles the message that m answers to, if it is still of interest.
+func (s *Sink) answer(m *natsgo.Msg) {
+	f := &s.flight
+	token, err := strconv.ParseUint(strings.TrimPrefix(m.Subject, s.inbox), 36, 64)
+	if err != nil || token < f.base || token >= f.base+uint64(len(f.sent)) {
+		return // late: given up in an earlier batch
+	}
+	i := f.sent[token-f.base]
+	if f.status[i] != flying {
+		return
+	}
+	a := readAck(m, s.ackPrefix)
+	s.recheck = s.recheck || a.recheck
+	if a.duplicate {
+		s.duplicates.Add(1)
+	}
+	f.settle(i, a.err)
+}

@@ -1,0 +1,239 @@
+package nats
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	natsgo "github.com/nats-io/nats.go"
+
+	"github.com/deltabridge/deltabridge/pkg/event"
+	"github.com/deltabridge/deltabridge/pkg/sinks"
+)
+
+const (
+	connectTimeout = 5 * time.Second // for one server: TCP, TLS and the greeting
+	writeTimeout   = 10 * time.Second
+	reconnectWait  = 250 * time.Millisecond
+	pingInterval   = 10 * time.Second // two without an answer end the connection
+)
+
+// Sink publishes to one stream. Like every sinks.Sink it is used by one goroutine.
+type Sink struct {
+	cfg     Config
+	subject *event.Template
+	dial    dialer
+	server  *embedded // with Config.Embedded, once it runs
+	conn    *natsgo.Conn
+
+	inbox     string           // prefix of the reply subjects
+	acks      chan *natsgo.Msg // the server's answers
+	ackPrefix []byte
+	lost      chan error    // the connection broke
+	up        chan struct{} // it is back
+	recheck   bool          // look at the stream before the next batch
+	warned    map[string]bool
+
+	flight     flight
+	headers    *headers
+	text, body []byte
+	duplicates atomic.Int64
+}
+
+var _ sinks.Sink = (*Sink)(nil)
+
+// New checks cfg and returns a sink that is not connected yet. It does no I/O. The error names every mistake.
+func New(cfg Config) (*Sink, error) {
+	subject, err := cfg.validate()
+	if err != nil {
+		return nil, fmt.Errorf("nats: %w", err)
+	}
+	return &Sink{
+		cfg: cfg, subject: subject,
+		ackPrefix: ackPrefix(cfg.Stream.Name),
+		// Room for every answer that can be on its way, late ones of a given up batch included.
+		acks:    make(chan *natsgo.Msg, 4*cfg.MaxInFlight),
+		lost:    make(chan error, 1),
+		up:      make(chan struct{}, 1),
+		warned:  make(map[string]bool),
+		headers: newHeaders(cfg.Stream.Name),
+	}, nil
+}
+
+// Duplicates counts the messages that the stream had already, under the same id. They count as delivered.
+func (s *Sink) Duplicates() int64 { return s.duplicates.Load() }
+
+// Connect implements sinks.Sink: it starts the embedded server if there is one, connects, and finds the stream fit
+// or creates it.
+func (s *Sink) Connect(ctx context.Context) error {
+	if s.cfg.Embedded != nil && s.server == nil {
+		server, err := startEmbedded(*s.cfg.Embedded, s.cfg.Logger)
+		if err != nil {
+			return fmt.Errorf("embedded nats-server: %w", err)
+		}
+		s.server = server
+	}
+	if err := s.connect(ctx); err != nil {
+		return err
+	}
+	if err := s.checkStream(ctx); err != nil {
+		return err
+	}
+	s.recheck = false
+	return nil
+}
+
+// connect makes the connection and the inbox for the answers, unless they are there.
+func (s *Sink) connect(ctx context.Context) error {
+	if s.conn != nil && !s.conn.IsClosed() {
+		return s.awaitConnection(ctx)
+	}
+	opts, err := s.options()
+	if err != nil {
+		return err
+	}
+	urls := s.urls()
+	s.dial.begin(ctx)
+	stop := context.AfterFunc(ctx, s.dial.interrupt)
+	conn, err := natsgo.Connect(urls, opts...)
+	stop()
+	s.dial.begin(nil)
+	if err != nil {
+		if cause := s.dial.lastError(); cause != nil && errors.Is(err, natsgo.ErrNoServers) {
+			err = cause // ErrNoServers alone says nothing
+		}
+		return fmt.Errorf("connect to %s: %w", redacted(urls), err)
+	}
+	s.inbox = conn.NewInbox() + "."
+	if _, err := conn.ChanSubscribe(s.inbox+"*", s.acks); err != nil {
+		conn.Close()
+		return fmt.Errorf("subscribe to the inbox: %w", err)
+	}
+	s.conn = conn
+	return nil
+}
+
+// awaitConnection returns nil once the client is connected. It waits for a reconnection for AckTimeout.
+func (s *Sink) awaitConnection(ctx context.Context) error {
+	if s.conn.IsConnected() {
+		return nil
+	}
+	timeout := time.NewTimer(s.cfg.AckTimeout)
+	defer timeout.Stop()
+	for !s.conn.IsConnected() {
+		select {
+		case <-s.up:
+		case <-timeout.C:
+			return fmt.Errorf("not connected to %s: %w", redacted(s.urls()), errors.Join(natsgo.ErrDisconnected, s.dial.lastError()))
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+// Close implements sinks.Sink. It stops the embedded server too.
+func (s *Sink) Close(ctx context.Context) error {
+	if s.conn != nil {
+		stop := context.AfterFunc(ctx, s.dial.interrupt) // closing flushes, which a hanging server would hold up
+		s.conn.Close()
+		stop()
+	}
+	if s.server != nil {
+		s.server.stop()
+		s.server = nil
+	}
+	return nil
+}
+
+func (s *Sink) urls() string {
+	if s.server != nil {
+		return s.server.url()
+	}
+	return strings.Join(s.cfg.URLs, ",")
+}
+
+// options are the client's. It never gives up, and it buffers nothing while it is away.
+func (s *Sink) options() ([]natsgo.Option, error) {
+	opts := []natsgo.Option{
+		natsgo.Name("deltabridge"),
+		natsgo.MaxReconnects(-1),
+		natsgo.IgnoreAuthErrorAbort(), // credentials can be mended while we run
+		natsgo.ReconnectWait(reconnectWait),
+		natsgo.ReconnectBufSize(-1),
+		natsgo.Timeout(connectTimeout),
+		natsgo.FlusherTimeout(writeTimeout),
+		natsgo.PingInterval(pingInterval),
+		natsgo.SetCustomDialer(&s.dial),
+		natsgo.DisconnectErrHandler(func(_ *natsgo.Conn, err error) {
+			if err == nil {
+				err = natsgo.ErrDisconnected
+			}
+			s.dial.note(err)
+			tell(s.lost, err)
+		}),
+		natsgo.ReconnectHandler(func(*natsgo.Conn) { tell(s.up, struct{}{}) }),
+		natsgo.ReconnectErrHandler(func(_ *natsgo.Conn, err error) { s.dial.note(err) }),
+		natsgo.ErrorHandler(func(_ *natsgo.Conn, _ *natsgo.Subscription, err error) { s.dial.note(err) }),
+	}
+	auth, err := s.cfg.Auth.options()
+	if err != nil {
+		return nil, err
+	}
+	return append(append(opts, auth...), s.cfg.TLS.options()...), nil
+}
+
+// tell sends v unless a value is waiting already.
+func tell[T any](ch chan T, v T) {
+	select {
+	case ch <- v:
+	default:
+	}
+}
+
+// options checks that the files can be read, and lets nats.go read them again at each connection.
+func (a AuthConfig) options() ([]natsgo.Option, error) {
+	for _, file := range []string{a.CredentialsFile, a.TokenFile, a.PasswordFile} {
+		if file == "" {
+			continue
+		}
+		if _, err := os.ReadFile(file); err != nil {
+			return nil, fmt.Errorf("credentials: %w", err)
+		}
+	}
+	switch {
+	case a.CredentialsFile != "":
+		return []natsgo.Option{natsgo.UserCredentials(a.CredentialsFile)}, nil
+	case a.TokenFile != "":
+		return []natsgo.Option{natsgo.TokenHandler(func() string { return readSecret(a.TokenFile) })}, nil
+	case a.User != "":
+		return []natsgo.Option{natsgo.UserInfoHandler(func() (string, string) { return a.User, readSecret(a.PasswordFile) })}, nil
+	}
+	return nil, nil
+}
+
+// readSecret reads a file less the newline that editors leave at its end. A file that has gone gives an empty
+// secret, which the server then refuses.
+func readSecret(file string) string {
+	b, _ := os.ReadFile(file)
+	return strings.TrimRight(string(b), "\r\n")
+}
+
+func (t TLSConfig) options() (opts []natsgo.Option) {
+	if t == (TLSConfig{}) {
+		return nil
+	}
+	opts = append(opts, natsgo.Secure(&tls.Config{ServerName: t.ServerName, MinVersion: tls.VersionTLS12}))
+	if t.CAFile != "" {
+		opts = append(opts, natsgo.RootCAs(t.CAFile))
+	}
+	if t.CertFile != "" {
+		opts = append(opts, natsgo.ClientCert(t.CertFile, t.KeyFile))
+	}
+	return opts
+}
