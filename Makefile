@@ -1,0 +1,103 @@
+# `make` alone says what there is. Needs Go and nothing else; the Kafka tests also need Java and Maven.
+
+SHELL := bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-builtin-rules
+
+# The version in the binary comes from git; the date is that of the commit, so that a build can be repeated.
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+COMMIT  ?= $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
+DATE    ?= $(shell TZ=UTC0 git log -1 --date=iso-strict-local --format=%cd 2>/dev/null || echo unknown)
+LDFLAGS := -s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT) -X main.date=$(DATE)
+
+# The tools and their versions stand in tools/go.mod, apart from what the bridge itself is built of.
+TOOL := go tool -modfile=$(CURDIR)/tools/go.mod
+
+# The race detector needs a C compiler.
+RACE := $(if $(shell command -v $$(go env CC) 2>/dev/null),-race)
+
+# Packages are tested one after another: those that take long drive whole servers and measure time.
+TESTFLAGS ?=
+override TESTFLAGS := $(RACE) -timeout=15m -p=1 $(TESTFLAGS)
+FUZZTIME ?= 20s
+BENCH ?= .
+COUNT ?= 6
+
+.PHONY: help
+help: ## Show this
+	@echo 'make TARGET [NAME=value ...]'
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-8s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+
+.PHONY: build
+build: ## Build bin/bridge
+	CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '$(LDFLAGS)' -o bin/bridge ./cmd/bridge
+
+.PHONY: run
+run: build ## Stream a cluster to an embedded JetStream, and show it: a local one, or that of KUBECONFIG
+	CGO_ENABLED=0 go run -trimpath -buildvcs=false ./test/demo -bridge bin/bridge
+
+.PHONY: test
+test: check bin/testreport ## Everything that must hold: check, then all tests
+	@$(if $(RACE),,echo 'no C compiler: testing without the race detector')
+	@echo 'compiling the tests'
+	@go list $(RACE) -deps -test -export ./... >/dev/null # on all CPUs, whereas the tests run one by one
+	bin/testreport $(if $(CI),-no-skips) . tools -- $(TESTFLAGS)
+
+.PHONY: check
+check: lint vuln ## Formatting, static analysis, import rules, known vulnerabilities
+
+# These look into every dependency: for Kubernetes itself that takes 6 GB of memory.
+WHOLE_PROGRAM := bodyclose,nilnesserr,staticcheck,unparam,unused
+
+.PHONY: lint
+lint:
+	@lint=$$($(TOOL) -n golangci-lint); \
+	echo 'lint: the main module'; $$lint run ./...; \
+	echo 'lint: tools'; (cd tools && $$lint run ./...); \
+	echo 'lint: test/controlplane'; (cd test/controlplane && $$lint run --disable $(WHOLE_PROGRAM) ./...)
+
+# Without a way to the database of vulnerabilities nothing can be said, and nothing is wrong.
+.PHONY: vuln
+vuln:
+	@echo 'govulncheck'; \
+	if ! said=$$($(TOOL) govulncheck ./... 2>&1); then \
+		if grep -q 'fetching vulnerabilities' <<<"$$said"; then \
+			echo 'govulncheck skipped: database unreachable'; \
+		else \
+			echo "$$said"; exit 1; \
+		fi; \
+	fi
+
+.PHONY: fmt
+fmt: ## Format the code
+	$(TOOL) golangci-lint fmt
+
+.PHONY: fuzz
+fuzz: ## Run each fuzz target for FUZZTIME (20s)
+	@grep -rE --include='*_test.go' '^func Fuzz[[:alnum:]_]*\(' cmd internal pkg | \
+	sed -E 's|^(.*)/[^/]*:func (Fuzz[[:alnum:]_]*).*|\1 \2|' | sort | \
+	while read -r package target; do \
+		echo "$$package $$target"; \
+		go test -run='^$$' -fuzz="^$$target\$$" -fuzztime=$(FUZZTIME) "./$$package" </dev/null; \
+	done
+
+.PHONY: cover
+cover: ## Test with coverage: bin/cover.html
+	@mkdir -p bin
+	go test -timeout=15m -p=1 -coverpkg=./cmd/...,./internal/...,./pkg/... -coverprofile=bin/cover.out ./...
+	go tool cover -html=bin/cover.out -o bin/cover.html
+	@go tool cover -func=bin/cover.out | tail -1
+
+.PHONY: bench
+bench: ## Run the benchmarks named BENCH (.), COUNT (6) times, and compare with bin/bench.old if it is there
+	@mkdir -p bin
+	go test -run='^$$' -bench='$(BENCH)' -benchmem -count=$(COUNT) -p=1 -timeout=60m ./pkg/... | tee bin/bench.new
+	$(TOOL) benchstat $(wildcard bin/bench.old) bin/bench.new
+
+.PHONY: clean
+clean: ## Remove what was built
+	rm -rf bin
+
+bin/testreport: $(wildcard tools/testreport/*.go) tools/go.mod
+	go -C tools build -buildvcs=false -o ../bin/testreport ./testreport

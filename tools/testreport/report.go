@@ -1,0 +1,158 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+)
+
+// record is one line of "go test -json"; see "go doc test2json" and, for the build- actions, "go help buildjson".
+type record struct {
+	Action      string
+	Package     string
+	ImportPath  string // of build- actions, in the place of Package
+	Test        string
+	Output      string
+	FailedBuild string
+}
+
+// report counts what the records say. passed and failed count tests; skips names the skipped ones.
+type report struct {
+	w      io.Writer
+	passed int
+	failed int
+	skips  []string
+
+	output map[test][]string // of what has not ended yet
+	open   map[string][]string
+	failIn map[string]int      // failed tests of a package
+	builds map[string][]string // what the compiler said, by ImportPath
+}
+
+// test names a test; with an empty name, the package itself.
+type test struct{ pkg, name string }
+
+func newReport(w io.Writer) *report {
+	return &report{
+		w:      w,
+		output: map[test][]string{},
+		open:   map[string][]string{},
+		failIn: map[string]int{},
+		builds: map[string][]string{},
+	}
+}
+
+// read takes in records until src ends.
+func (r *report) read(src io.Reader) error {
+	lines := bufio.NewReader(src)
+	for {
+		line, err := lines.ReadBytes('\n')
+		if len(line) > 0 {
+			r.line(line)
+		}
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+func (r *report) line(line []byte) {
+	var rec record
+	if err := json.Unmarshal(line, &rec); err != nil {
+		fmt.Fprintf(r.w, "%s", line) // not from test2json: show it as it is
+		return
+	}
+	switch rec.Action {
+	case "build-output":
+		r.builds[rec.ImportPath] = append(r.builds[rec.ImportPath], rec.Output)
+	case "output":
+		t := test{rec.Package, rec.Test}
+		r.output[t] = append(r.output[t], rec.Output)
+	case "run":
+		r.open[rec.Package] = append(r.open[rec.Package], rec.Test)
+	case "pass", "fail", "skip":
+		if rec.Test == "" {
+			r.endPackage(rec)
+		} else {
+			r.endTest(rec)
+		}
+	}
+}
+
+func (r *report) endTest(rec record) {
+	t := test{rec.Package, rec.Test}
+	r.open[t.pkg] = slices.DeleteFunc(r.open[t.pkg], func(name string) bool { return name == t.name })
+	seed := strings.HasPrefix(t.name, "Fuzz") && strings.Contains(t.name, "/")
+	switch {
+	case rec.Action == "fail":
+		r.fail(t)
+	case seed: // an input, not a test
+	case rec.Action == "skip":
+		r.skips = append(r.skips, fmt.Sprintf("%s %s: %s", t.pkg, t.name, reason(r.output[t])))
+	default:
+		r.passed++
+	}
+	delete(r.output, t)
+}
+
+func (r *report) endPackage(rec record) {
+	pkg := rec.Package
+	if rec.Action == "fail" {
+		for _, name := range r.open[pkg] { // the process ended under them
+			r.fail(test{pkg, name})
+			delete(r.output, test{pkg, name})
+		}
+		r.print(r.builds[rec.FailedBuild])
+		if r.failIn[pkg] == 0 {
+			r.failed++
+		}
+	}
+	r.print(r.output[test{pkg, ""}])
+	delete(r.output, test{pkg, ""})
+	delete(r.open, pkg)
+}
+
+func (r *report) fail(t test) {
+	r.failed++
+	r.failIn[t.pkg]++
+	r.print(r.output[t])
+}
+
+// print shows output, less the lines with which the testing package only marks progress.
+func (r *report) print(output []string) {
+	for _, line := range output {
+		if line == "PASS\n" || strings.HasPrefix(line, "=== ") || strings.HasSuffix(line, "[no test files]\n") {
+			continue
+		}
+		fmt.Fprint(r.w, line)
+	}
+}
+
+// summary lists the skipped tests and ends with the line of counts.
+func (r *report) summary() {
+	for _, s := range r.skips {
+		fmt.Fprintln(r.w, "skipped:", s)
+	}
+	fmt.Fprintf(r.w, "%d passed, %d failed, %d skipped\n", r.passed, r.failed, len(r.skips))
+}
+
+// reason finds what t.Skip was told in the output of a skipped test.
+func reason(output []string) string {
+	var said []string
+	for _, line := range output {
+		line = strings.TrimSpace(line)
+		if line != "" && !strings.HasPrefix(line, "=== ") && !strings.HasPrefix(line, "--- ") {
+			said = append(said, line)
+		}
+	}
+	if len(said) == 0 {
+		return "no reason given"
+	}
+	return strings.Join(said, " ")
+}

@@ -1,0 +1,75 @@
+package main
+
+import (
+	"io"
+	"strings"
+	"testing"
+)
+
+func TestCounts(t *testing.T) {
+	const pass = `{"Action":"run","Package":"p","Test":"TestA"}
+{"Action":"pass","Package":"p","Test":"TestA"}
+{"Action":"pass","Package":"p"}
+`
+	tests := []struct {
+		name, records string
+		want          string
+		shows         string // must be in what is printed
+	}{
+		{"pass", pass, "1 passed, 0 failed, 0 skipped", ""},
+		{"failed test fails its package once", `{"Action":"run","Package":"p","Test":"TestA"}
+{"Action":"output","Package":"p","Test":"TestA","Output":"got 1\n"}
+{"Action":"fail","Package":"p","Test":"TestA"}
+{"Action":"fail","Package":"p"}
+`, "0 passed, 1 failed, 0 skipped", "got 1"},
+		{"failed package without a failed test", `{"Action":"run","Package":"p","Test":"TestA"}
+{"Action":"pass","Package":"p","Test":"TestA"}
+{"Action":"output","Package":"p","Output":"found unexpected goroutines\n"}
+{"Action":"fail","Package":"p"}
+`, "1 passed, 1 failed, 0 skipped", "found unexpected goroutines"},
+		{"test without an end", `{"Action":"run","Package":"p","Test":"TestA"}
+{"Action":"output","Package":"p","Test":"TestA","Output":"panic: out of time\n"}
+{"Action":"fail","Package":"p"}
+`, "0 passed, 1 failed, 0 skipped", "panic: out of time"},
+		{"build failure", `{"Action":"build-output","ImportPath":"p [p.test]","Output":"undefined: x\n"}
+{"Action":"build-fail","ImportPath":"p [p.test]"}
+{"Action":"fail","Package":"p","FailedBuild":"p [p.test]"}
+`, "0 passed, 1 failed, 0 skipped", "undefined: x"},
+		{"skip", `{"Action":"run","Package":"p","Test":"TestA"}
+{"Action":"output","Package":"p","Test":"TestA","Output":"=== RUN   TestA\n"}
+{"Action":"output","Package":"p","Test":"TestA","Output":"    a_test.go:4: no java\n"}
+{"Action":"output","Package":"p","Test":"TestA","Output":"--- SKIP: TestA (0.00s)\n"}
+{"Action":"skip","Package":"p","Test":"TestA"}
+{"Action":"pass","Package":"p"}
+`, "0 passed, 0 failed, 1 skipped", "skipped: p TestA: a_test.go:4: no java"},
+		{"package without tests", `{"Action":"skip","Package":"p"}` + "\n", "0 passed, 0 failed, 0 skipped", ""},
+		{"seeds are no tests", `{"Action":"skip","Package":"p","Test":"FuzzA/seed#0"}
+{"Action":"pass","Package":"p","Test":"FuzzA/seed#1"}
+{"Action":"pass","Package":"p","Test":"FuzzA"}
+{"Action":"pass","Package":"p"}
+`, "1 passed, 0 failed, 0 skipped", ""},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			var out strings.Builder
+			r := newReport(&out)
+			if err := r.read(strings.NewReader(tt.records)); err != nil {
+				t.Fatal(err)
+			}
+			r.summary()
+			lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+			if got := lines[len(lines)-1]; got != tt.want {
+				t.Errorf("last line %q, want %q", got, tt.want)
+			}
+			if !strings.Contains(out.String(), tt.shows) {
+				t.Errorf("output lacks %q:\n%s", tt.shows, out.String())
+			}
+		})
+	}
+}
+
+func TestNoModuleIsAnError(t *testing.T) {
+	if err := run(t.Context(), []string{"-no-skips", "--", "-race"}, io.Discard, io.Discard); err == nil {
+		t.Error("no error")
+	}
+}
