@@ -1,0 +1,263 @@
+package event
+
+import (
+	"encoding/json"
+	"maps"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/deltabridge/deltabridge/pkg/object"
+)
+
+var (
+	pods        = schema.GroupVersionResource{Version: "v1", Resource: "pods"}
+	secrets     = schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
+	deployments = schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}
+	nodes       = schema.GroupVersionResource{Version: "v1", Resource: "nodes"}
+	seen        = time.Date(2026, 11, 20, 12, 0, 0, 123456789, time.UTC)
+)
+
+func mustObject(t testing.TB, raw string) *object.Object {
+	t.Helper()
+	o, err := object.New([]byte(raw))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+func podAt(t testing.TB, rv string) *object.Object {
+	t.Helper()
+	return mustObject(t, `{"kind":"Pod","apiVersion":"v1","metadata":{"name":"web-0","namespace":"shop","uid":"u1","resourceVersion":"`+rv+
+		`","managedFields":[{"manager":"kubelet","operation":"Update","time":"2026-11-20T10:00:00Z"}]},"spec":{"nodeName":"n1"}}`)
+}
+
+func encode(t testing.TB, e *Encoder, ev Event) *Message {
+	t.Helper()
+	ev.Time = seen
+	m, err := e.Encode(ev)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+func attributes(m *Message) map[string]string { return maps.Collect(m.Attributes) }
+
+func TestAttributesOfAChange(t *testing.T) {
+	m := encode(t, &Encoder{Cluster: "prod"}, Event{Type: Added, Resource: pods, Object: podAt(t, "17"), InitialList: true})
+	want := map[string]string{
+		"specversion": "1.0", "id": "u1.17", "source": "/clusters/prod", "type": "dev.deltabridge.object.added",
+		"subject": "pods/shop/web-0", "time": "2026-11-20T12:00:00.123456789Z", "datacontenttype": "application/json",
+		"cluster": "prod", "operation": "added", "apiversion": "v1", "kind": "Pod", "resource": "pods", "namespace": "shop",
+		"name": "web-0", "uid": "u1", "resourceversion": "17", "changedby": "kubelet", "initiallist": "true",
+	}
+	if diff := cmp.Diff(want, attributes(m)); diff != "" {
+		t.Error(diff)
+	}
+	if got, want := string(m.Body()), `{"kind":"Pod","apiVersion":"v1","metadata":{"name":"web-0","namespace":"shop","uid":"u1","resourceVersion":"17"},"spec":{"nodeName":"n1"}}`; got != want {
+		t.Errorf("body %s", got)
+	}
+}
+
+func TestIDs(t *testing.T) {
+	gone := podAt(t, "18")
+	unseen := *gone
+	unseen.FinalStateUnknown = true
+	tests := []struct {
+		name string
+		ev   Event
+		id   string
+		set  map[string]string // attributes that matter here
+	}{
+		{"a state", Event{Type: Updated, Resource: pods, Object: podAt(t, "17")}, "u1.17", nil},
+		{"a deletion", Event{Type: Deleted, Resource: pods, Object: gone}, "u1.deleted", map[string]string{"resourceversion": "18"}},
+		{"a deletion that was not seen", Event{Type: Deleted, Resource: pods, Object: &unseen}, "u1.deleted", map[string]string{"finalstateunknown": "true"}},
+		{"a leave", Event{Type: Deleted, Resource: pods, Object: podAt(t, "17"), LeftAt: "18"}, "u1.18.left", map[string]string{"leftfilter": "true", "resourceversion": "18", "operation": "deleted"}},
+		{
+			"a gap", Event{Type: Gap, Resource: deployments, GapInfo: &GapInfo{Resource: "deployments.apps", From: "3", To: "9", Reason: ReasonRelist}},
+			"gap.prod.deployments.apps.relist.3.9", map[string]string{"type": "dev.deltabridge.gap", "subject": "deployments.apps", "apiversion": "apps/v1"},
+		},
+		{
+			"the end of the initial list", Event{Type: Synced, Resource: nodes, SyncedInfo: &SyncedInfo{Resource: "nodes", ResourceVersion: "9", Objects: 2}},
+			"synced.prod.nodes.9", map[string]string{"type": "dev.deltabridge.synced", "resourceversion": "9"},
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			m := encode(t, &Encoder{Cluster: "prod"}, tt.ev)
+			if m.ID != tt.id {
+				t.Errorf("id %q, want %q", m.ID, tt.id)
+			}
+			got := attributes(m)
+			for name, want := range tt.set {
+				if got[name] != want {
+					t.Errorf("%s = %q, want %q", name, got[name], want)
+				}
+			}
+		})
+	}
+}
+
+func TestStructuredIsTheSameEvent(t *testing.T) {
+	o := mustObject(t, `{"kind":"Role","apiVersion":"rbac.authorization.k8s.io/v1","metadata":{"name":"system:\"odd\"\u2028é","uid":"u2","resourceVersion":"5"}}`)
+	e := &Encoder{Cluster: "prod", Content: ContentStructured}
+	m := encode(t, e, Event{Type: Added, Resource: pods, Object: o, InitialList: true})
+	var doc map[string]any
+	if err := json.Unmarshal(m.Body(), &doc); err != nil {
+		t.Fatalf("%v in %s", err, m.Body())
+	}
+	for name, value := range attributes(m) {
+		want := any(value)
+		if name == "initiallist" {
+			want = true
+		}
+		if doc[name] != want {
+			t.Errorf("%s = %v, want %v", name, doc[name], want)
+		}
+	}
+	data, _ := json.Marshal(doc["data"])
+	var want any
+	if err := json.Unmarshal(o.Raw, &want); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, doc["data"]); diff != "" {
+		t.Errorf("%s\n%s", data, diff)
+	}
+	if !strings.HasPrefix(m.ContentType(), "application/cloudevents+json") {
+		t.Error(m.ContentType())
+	}
+}
+
+func TestMetadataPayload(t *testing.T) {
+	m := encode(t, &Encoder{Payload: PayloadMetadata}, Event{Type: Updated, Resource: pods, Object: podAt(t, "17")})
+	want := `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"web-0","namespace":"shop","uid":"u1","resourceVersion":"17"}}`
+	if string(m.Data) != want {
+		t.Errorf("got %s", m.Data)
+	}
+}
+
+func TestSecretsStayInside(t *testing.T) {
+	const raw = `{"kind":"Secret","apiVersion":"v1","metadata":{"name":"db","namespace":"shop","uid":"u3","resourceVersion":"5","annotations":{` +
+		`"kubectl.kubernetes.io/last-applied-configuration":"{\"data\":{\"password\":\"aHVudGVyMg==\"}}","team":"shop"}},` +
+		`"data":{"password":"aHVudGVyMg==","user":"YWRtaW4="},"stringData":{"token":"hunter2"},"type":"Opaque"}`
+	o := mustObject(t, raw)
+	e := &Encoder{Redactor: NewRedactor([]byte("0123456789abcdef0123456789abcdef"))}
+	m := encode(t, e, Event{Type: Added, Resource: secrets, Object: o})
+	for _, value := range []string{"aHVudGVyMg==", "YWRtaW4=", "hunter2"} {
+		if strings.Contains(string(m.Body()), value) {
+			t.Errorf("%q is in %s", value, m.Body())
+		}
+	}
+	var doc struct {
+		Metadata struct{ Annotations map[string]string }
+		Data     map[string]string
+		Type     string
+	}
+	if err := json.Unmarshal(m.Data, &doc); err != nil {
+		t.Fatal(err)
+	}
+	if doc.Type != "Opaque" || doc.Metadata.Annotations["team"] != "shop" || !strings.HasPrefix(doc.Data["password"], "hmac-sha256:") {
+		t.Errorf("%s", m.Data)
+	}
+	if doc.Data["password"] == doc.Data["user"] {
+		t.Error("different values have one fingerprint")
+	}
+	again := encode(t, e, Event{Type: Updated, Resource: secrets, Object: o})
+	if string(again.Data) != string(m.Data) {
+		t.Error("equal values have different fingerprints")
+	}
+	other := encode(t, &Encoder{Redactor: NewRedactor([]byte("another key of thirty-two bytes!"))}, Event{Type: Added, Resource: secrets, Object: o})
+	if string(other.Data) == string(m.Data) {
+		t.Error("another key gives the same fingerprints")
+	}
+	plain := encode(t, &Encoder{}, Event{Type: Added, Resource: secrets, Object: o})
+	if string(plain.Data) != raw {
+		t.Errorf("in clear: %s", plain.Data)
+	}
+}
+
+func TestASecretThatCantBeRedactedIsNotSent(t *testing.T) {
+	o := mustObject(t, `{"kind":"Secret","apiVersion":"v1","metadata":{"name":"db","uid":"u3","resourceVersion":"5"},"data":"hunter2"}`)
+	_, err := (&Encoder{Redactor: NewRedactor(make([]byte, 32))}).Encode(Event{Type: Added, Resource: secrets, Object: o})
+	if err == nil || strings.Contains(err.Error(), "hunter2") {
+		t.Errorf("err = %v", err)
+	}
+}
+
+func TestMerge(t *testing.T) {
+	e := &Encoder{}
+	added := encode(t, e, Event{Type: Added, Resource: pods, Object: podAt(t, "1"), InitialList: true})
+	updated := encode(t, e, Event{Type: Updated, Resource: pods, Object: podAt(t, "2")})
+	deleted := encode(t, e, Event{Type: Deleted, Resource: pods, Object: podAt(t, "3")})
+	left := encode(t, e, Event{Type: Deleted, Resource: pods, Object: podAt(t, "2"), LeftAt: "3"})
+
+	m := Merge(added, updated)
+	if m.Type != Added || !m.InitialList || m.ID != "u1.2" || string(m.Data) != string(updated.Data) {
+		t.Errorf("added + updated: %+v", m)
+	}
+	if updated.Type != Updated {
+		t.Error("Merge changed its argument")
+	}
+	for name, pair := range map[string][2]*Message{
+		"updated + deleted": {updated, deleted}, "added + deleted": {added, deleted}, "updated + left": {updated, left},
+		"left + added": {left, added}, "updated + updated": {updated, updated},
+	} {
+		if got := Merge(pair[0], pair[1]); got != pair[1] {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+	if Mergeable(&Message{Type: Gap}) || !Mergeable(deleted) {
+		t.Error("Mergeable")
+	}
+}
+
+func TestFoldGap(t *testing.T) {
+	e := &Encoder{Cluster: "c"}
+	var gaps []*Message
+	for _, rv := range []string{"4", "5", "6"} {
+		gaps = FoldGap(gaps, encode(t, e, Event{Type: Updated, Resource: pods, Object: podAt(t, rv)}))
+	}
+	gaps = FoldGap(gaps, encode(t, e, Event{Type: Gap, Resource: deployments, GapInfo: &GapInfo{Resource: "deployments.apps", From: "1", To: "3", Reason: ReasonRelist}}))
+	if len(gaps) != 2 {
+		t.Fatalf("%d gaps", len(gaps))
+	}
+	want := GapInfo{Resource: "pods", From: "4", To: "6", Reason: ReasonOverflow, Events: 3}
+	got := *gaps[0].GapInfo
+	got.Message = ""
+	if got != want || gaps[0].Type != Gap || gaps[0].ID != "gap.c.pods.overflow.4.6" {
+		t.Errorf("%+v %s", got, gaps[0].ID)
+	}
+	if g := gaps[1].GapInfo; g.From != "1" || g.To != "3" || g.Resource != "deployments.apps" {
+		t.Errorf("a dropped gap became %+v", g)
+	}
+	var data GapInfo
+	if err := json.Unmarshal(gaps[0].Data, &data); err != nil || data != *gaps[0].GapInfo {
+		t.Errorf("data %s: %v", gaps[0].Data, err)
+	}
+}
+
+func TestRefusalGap(t *testing.T) {
+	m := encode(t, &Encoder{Cluster: "c", Content: ContentStructured}, Event{Type: Updated, Resource: pods, Object: podAt(t, "4")})
+	m.PartitionKey = "pods/shop/web-0"
+	gap := RefusalGap(m, ReasonOversize, "1.2 MB, the stream takes 1 MB")
+	if gap.ID != "u1.4.gap" || gap.Type != Gap || !gap.Structured || gap.PartitionKey != m.PartitionKey || gap.GapInfo.Reason != ReasonOversize {
+		t.Errorf("%+v", gap)
+	}
+}
+
+func TestKeysFollowTheName(t *testing.T) {
+	e := &Encoder{}
+	first := encode(t, e, Event{Type: Deleted, Resource: pods, Object: podAt(t, "4")})
+	recreated := mustObject(t, `{"kind":"Pod","apiVersion":"v1","metadata":{"name":"web-0","namespace":"shop","uid":"other","resourceVersion":"5"}}`)
+	if second := encode(t, e, Event{Type: Added, Resource: pods, Object: recreated}); first.Key() != second.Key() {
+		t.Error("a re-created object could overtake its deletion")
+	}
+	if first.Size() < int64(len(first.Data)) {
+		t.Error("size does not cover the data")
+	}
+}
