@@ -1,0 +1,117 @@
+package filter
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"cel.dev/cel-go/cel"
+	"cel.dev/cel-go/common/types"
+	"github.com/deltabridge/deltabridge/pkg/event"
+	"github.com/deltabridge/deltabridge/pkg/object"
+)
+
+// logInterval is how long an expression that keeps failing is silent in the log after a line about it.
+const logInterval = time.Minute
+
+var errNotBool = errors.New("the result is neither true nor false")
+
+// expression is a `when` compiled. It is safe for concurrent use. A nil expression holds always.
+type expression struct {
+	rule    int
+	program cel.Program
+	onError func(rule int, err error)
+	logger  *slog.Logger
+
+	lastLine atomic.Int64 // when the last line was logged, in nanoseconds since 1970; 0: never
+	unlogged atomic.Int64 // failures since then
+}
+
+// holds evaluates the expression. One that fails holds: an event too many is better than one lost.
+func (e *expression) holds(op event.Type, old, obj *object.Object) bool {
+	if e == nil {
+		return true
+	}
+	holds, err := e.evaluate(op, old, obj)
+	if err != nil {
+		e.failed(obj, err)
+		return true
+	}
+	return holds
+}
+
+func (e *expression) evaluate(op event.Type, old, obj *object.Object) (bool, error) {
+	v := variablesPool.Get().(*variables)
+	v.op, v.old, v.object = op, old, obj
+	result, _, err := e.program.Eval(v)
+	*v = variables{}
+	variablesPool.Put(v)
+	if err != nil {
+		return false, err
+	}
+	holds, ok := result.(types.Bool)
+	if !ok {
+		return false, fmt.Errorf("%w: it is of type %s", errNotBool, result.Type().TypeName())
+	}
+	return bool(holds), nil
+}
+
+// failed counts, and logs once in a while.
+func (e *expression) failed(obj *object.Object, err error) {
+	if e.onError != nil {
+		e.onError(e.rule, err)
+	}
+	failures := e.unlogged.Add(1)
+	now, last := time.Now().UnixNano(), e.lastLine.Load()
+	if last != 0 && now-last < int64(logInterval) {
+		return
+	}
+	// Of several goroutines that come here at once, one logs.
+	if !e.lastLine.CompareAndSwap(last, now) {
+		return
+	}
+	e.unlogged.Add(-failures)
+	e.logger.Warn("filter expression failed, the event passes",
+		"rule", e.rule, "namespace", obj.Namespace, "name", obj.Name,
+		"failures", failures, "error", strings.ReplaceAll(err.Error(), "\n", " "))
+}
+
+// variables is the activation of an expression: what its variables stand for. Objects are decoded only when the
+// evaluation reaches a variable that needs it.
+type variables struct {
+	op          event.Type
+	old, object *object.Object
+}
+
+var variablesPool = sync.Pool{New: func() any { return new(variables) }}
+
+// ResolveName implements cel.Activation.
+func (v *variables) ResolveName(name string) (any, bool) {
+	switch name {
+	case varObject:
+		return decoded(v.object), true
+	case varOld:
+		if v.old == nil {
+			return types.NullValue, true
+		}
+		return decoded(v.old), true
+	case varOperation:
+		return types.String(v.op.String()), true
+	}
+	return nil, false
+}
+
+// Parent implements cel.Activation.
+func (*variables) Parent() cel.Activation { return nil }
+
+func decoded(o *object.Object) any {
+	m, err := o.Map()
+	if err != nil {
+		return types.WrapErr(fmt.Errorf("decode the object: %w", err))
+	}
+	return m
+}

@@ -1,0 +1,121 @@
+package filter
+
+import (
+	"github.com/deltabridge/deltabridge/pkg/event"
+	"github.com/deltabridge/deltabridge/pkg/object"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// Filter is the compiled rules of one sink. It is immutable and safe for concurrent use.
+type Filter struct {
+	rules []*rule // none: everything passes
+	slots int
+}
+
+// Slots is how many decision slots the filter uses, from Options.Slot on. 0 for a nil Filter.
+func (f *Filter) Slots() int {
+	if f == nil {
+		return 0
+	}
+	return f.slots
+}
+
+// For narrows the filter to one resource: rules that do not name it fall away. The result is safe to use even if
+// it is nil, which it is for a nil Filter: then everything passes.
+func (f *Filter) For(gvr schema.GroupVersionResource) *ResourceFilter {
+	if f == nil {
+		return nil
+	}
+	r := &ResourceFilter{all: len(f.rules) == 0, sendsAll: true}
+	for _, rule := range f.rules {
+		if !rule.names(gvr) {
+			continue
+		}
+		r.rules = append(r.rules, rule)
+		r.all = r.all || rule.isTrue()
+		r.sendsAll = r.sendsAll && !rule.hasChangeConditions()
+	}
+	return r
+}
+
+// ResourceFilter is a Filter for the objects of one resource. It is safe for concurrent use. A nil
+// ResourceFilter lets everything pass.
+type ResourceFilter struct {
+	rules []*rule
+	// Two shortcuts, so that objects and changes that no condition can refuse are not looked at.
+	all      bool // each object belongs and each of its changes is sent
+	sendsAll bool // no rule has a condition on the change
+}
+
+// Never reports that no rule names the resource, so that nothing of it can pass and no handler is needed.
+func (r *ResourceFilter) Never() bool { return r != nil && !r.all && len(r.rules) == 0 }
+
+// Belongs reports whether the object conditions of any rule hold. It is the FilterFunc of
+// cache.FilteringResourceEventHandler: obj is an *object.Object, never a tombstone. Expressions over the object
+// are evaluated at most once for each state, and remembered on it. What is no object passes, so that the mistake
+// shows where objects are used.
+func (r *ResourceFilter) Belongs(obj any) bool {
+	if r == nil || r.all {
+		return true
+	}
+	o, ok := obj.(*object.Object)
+	if !ok || o == nil {
+		return true
+	}
+	for _, rule := range r.rules {
+		if rule.belongs(o) {
+			return true
+		}
+	}
+	return false
+}
+
+// Sends reports whether a change of an object that belongs is sent: whether the conditions on the change hold
+// in a rule whose object conditions hold. op is the operation as the sink sees it: Added with the new state for
+// an object that moved into the filter, Deleted with the state before the change for one that left it. old is
+// nil unless op is Updated. Control events always pass.
+func (r *ResourceFilter) Sends(op event.Type, old, obj *object.Object) bool {
+	if r == nil || r.all || r.sendsAll || op.IsControl() {
+		return true
+	}
+	for _, rule := range r.rules {
+		// In the order of what they cost: the set, the object's remembered answer, the expression.
+		if rule.operations.has(op) && rule.belongs(obj) && rule.onChange.holds(op, old, obj) {
+			return true
+		}
+	}
+	return false
+}
+
+func (r *rule) names(gvr schema.GroupVersionResource) bool {
+	for _, pattern := range r.resources {
+		if pattern.Matches(gvr) {
+			return true
+		}
+	}
+	return len(r.resources) == 0
+}
+
+// isTrue reports that the rule lets everything pass of the resources that it names.
+func (r *rule) isTrue() bool {
+	return r.namespaces.All() && r.onObject == nil && !r.hasChangeConditions()
+}
+
+func (r *rule) hasChangeConditions() bool { return r.operations != 0 || r.onChange != nil }
+
+// belongs reports whether the rule's conditions on the object hold. The answer of the expression alone is
+// remembered: the namespace is cheaper to compare than to remember.
+func (r *rule) belongs(o *object.Object) bool {
+	if !r.namespaces.Matches(o.Namespace) {
+		return false
+	}
+	if r.onObject == nil {
+		return true
+	}
+	if belongs, known := o.Decision(r.slot); known {
+		return belongs
+	}
+	belongs := r.onObject.holds(0, nil, o)
+	o.SetDecision(r.slot, belongs)
+	return belongs
+}

@@ -1,0 +1,129 @@
+package filter
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// gvr reads "group/version/resource", with an empty group for the core group.
+func gvr(t testing.TB, text string) schema.GroupVersionResource {
+	t.Helper()
+	parts := strings.Split(text, "/")
+	if len(parts) != 3 {
+		t.Fatalf("%q is not group/version/resource", text)
+	}
+	return schema.GroupVersionResource{Group: parts[0], Version: parts[1], Resource: parts[2]}
+}
+
+func TestResourcePattern(t *testing.T) {
+	all := []string{
+		"/v1/pods", "/v1/podtemplates", "/v1/events", "apps/v1/deployments", "apps/v1beta1/deployments",
+		"extensions/v1/deployments", "events.k8s.io/v1/events", "example.com/v1alpha1/widgets",
+		"example.com/v2/gadgets", "sub.example.com/v1/widgets",
+	}
+	tests := []struct {
+		pattern     string
+		want        []string
+		unqualified bool
+	}{
+		{pattern: "*", want: all},
+		{pattern: "*.*", want: all},
+		{pattern: "pods", want: []string{"/v1/pods"}, unqualified: true},
+		{pattern: "events", want: []string{"/v1/events"}, unqualified: true},
+		{pattern: "events.v1", want: []string{"/v1/events"}, unqualified: true},
+		{pattern: "deployments", unqualified: true},
+		{pattern: "deployments.apps", want: []string{"apps/v1/deployments", "apps/v1beta1/deployments"}},
+		{pattern: "deployments.v1.apps", want: []string{"apps/v1/deployments"}},
+		{pattern: "deployments.v1beta1.apps", want: []string{"apps/v1beta1/deployments"}},
+		{pattern: "deployments.v3.apps"},
+		{pattern: "deployments.*", want: []string{"apps/v1/deployments", "apps/v1beta1/deployments", "extensions/v1/deployments"}},
+		{pattern: "events.events.k8s.io", want: []string{"events.k8s.io/v1/events"}},
+		{pattern: "events.v1.events.k8s.io", want: []string{"events.k8s.io/v1/events"}},
+		{pattern: "*.example.com", want: []string{"example.com/v1alpha1/widgets", "example.com/v2/gadgets"}},
+		{pattern: "*.v2.example.com", want: []string{"example.com/v2/gadgets"}},
+		{pattern: "widgets.*.example.com", want: []string{"sub.example.com/v1/widgets"}},
+		{pattern: "widgets.*example.com", want: []string{"example.com/v1alpha1/widgets", "sub.example.com/v1/widgets"}},
+		{pattern: "[vw]idgets.example.com", want: []string{"example.com/v1alpha1/widgets"}},
+		{pattern: "pod*", want: []string{"/v1/pods", "/v1/podtemplates"}},
+		{pattern: "*s.v1", want: []string{"/v1/pods", "/v1/podtemplates", "/v1/events"}},
+		{pattern: "event?", want: []string{"/v1/events", "events.k8s.io/v1/events"}},
+		// Not of the form of a version, so it is the group.
+		{pattern: "widgets.v1x.example.com"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.pattern, func(t *testing.T) {
+			p, err := ParsePattern(tt.pattern)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for _, text := range all {
+				if p.Matches(gvr(t, text)) {
+					got = append(got, text)
+				}
+			}
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Errorf("matched resources (-want +got):\n%s", diff)
+			}
+			if p.Unqualified != tt.unqualified {
+				t.Errorf("Unqualified = %v", p.Unqualified)
+			}
+			again, err := ParsePattern(p.String())
+			if err != nil || again != p {
+				t.Errorf("String() = %q, which reads back as %+v, %v; want %+v", p.String(), again, err, p)
+			}
+		})
+	}
+}
+
+func TestResourcePatternMistakes(t *testing.T) {
+	for text, want := range map[string]string{
+		"":              "empty",
+		"!pods":         "exclusions",
+		"pods/status":   "subresources",
+		"apps/v1":       "subresources",
+		"Pod":           "lower-case",
+		"pods.":         "ends with a dot",
+		".apps":         "not a resource",
+		"pods,services": "not a resource",
+		"po ds":         "not a resource",
+		`pod\*`:         "not a resource",
+		"pod[s":         "glob",
+		"pods.[apps":    "glob",
+	} {
+		t.Run(text, func(t *testing.T) {
+			p, err := ParsePattern(text)
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Fatalf("error %v does not speak of %q", err, want)
+			}
+			if p != (ResourcePattern{}) {
+				t.Errorf("pattern %+v despite the error", p)
+			}
+		})
+	}
+}
+
+func TestZeroResourcePatternMatchesNothing(t *testing.T) {
+	if (ResourcePattern{}).Matches(gvr(t, "/v1/pods")) {
+		t.Error("matches pods")
+	}
+}
+
+func FuzzParsePattern(f *testing.F) {
+	for _, seed := range []string{"*", "pods", "deployments.v1.apps", "*.example.com", "[", "a.v1.", "!x", "[a-"} {
+		f.Add(seed, "apps", "v1", "deployments")
+	}
+	f.Fuzz(func(t *testing.T, text, group, version, resource string) {
+		p, err := ParsePattern(text)
+		if err != nil {
+			return
+		}
+		p.Matches(schema.GroupVersionResource{Group: group, Version: version, Resource: resource})
+		if again, err := ParsePattern(p.String()); err != nil || again != p {
+			t.Errorf("%q: String() = %q, which reads back as %+v, %v; want %+v", text, p.String(), again, err, p)
+		}
+	})
+}

@@ -1,0 +1,162 @@
+package filter
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"log/slog"
+
+	"github.com/deltabridge/deltabridge/pkg/event"
+)
+
+// Rule is one entry of a sink's `filters:`. The package comment describes what its fields mean.
+type Rule struct {
+	Resources  []string // patterns like pods, deployments.apps, deployments.v1.apps, *.example.com, *; empty: all
+	Namespaces []string // globs and !exclusions; empty: all
+	Operations []string // added, updated, deleted; empty: all
+	When       string   // CEL over object, old, operation; empty: true
+}
+
+// Options are what Compile needs besides the rules.
+type Options struct {
+	// Slot is the first decision slot on object.Object that this filter may use; it uses Filter.Slots of them.
+	// Two filters that see the same objects must not share a slot.
+	Slot int
+	// OnError is called for each expression that failed on an object, every time, with the index of its rule. It
+	// is for counting: it must be quick and safe for concurrent use. Nil: nobody counts.
+	OnError func(rule int, err error)
+	// Logger gets a line about a failing expression, at most once a minute for each rule. Nil: slog.Default().
+	Logger *slog.Logger
+}
+
+// RuleError is one mistake in a rule.
+type RuleError struct {
+	Rule  int    // index of the rule, from 0
+	Field string // "when", "resources[1]", "namespaces[0]", "operations[2]"
+	// Line and Column point into the text of `when`, from 1; both 0 if the mistake has no place. Column counts
+	// characters, not bytes.
+	Line, Column int
+	Err          error
+}
+
+func (e *RuleError) Error() string {
+	if e.Line == 0 {
+		return fmt.Sprintf("rule %d: %s: %v", e.Rule+1, e.Field, e.Err)
+	}
+	return fmt.Sprintf("rule %d: %s: %d:%d: %v", e.Rule+1, e.Field, e.Line, e.Column, e.Err)
+}
+
+// Unwrap returns Err.
+func (e *RuleError) Unwrap() error { return e.Err }
+
+// rule is a Rule compiled.
+type rule struct {
+	resources  []ResourcePattern // empty: all
+	namespaces NamespaceMatcher
+	operations operations
+
+	// The two forms of `when`; at most one is set.
+	onObject *expression // a condition on the object: it decides whether it belongs
+	onChange *expression // a condition on the change: it decides whether it is sent
+
+	slot int // where the answer of onObject is remembered
+}
+
+// operations is a set of the event types that are changes; 0 stands for all.
+type operations uint8
+
+func (s operations) has(op event.Type) bool { return s == 0 || s&(1<<op) != 0 }
+
+// Compile makes a filter of the rules. It reports every mistake of every rule at once; then the filter is nil.
+// Without rules the filter lets everything pass.
+func Compile(rules []Rule, opts Options) (*Filter, []*RuleError) {
+	opts.Logger = cmp.Or(opts.Logger, slog.Default())
+	env, err := newEnv()
+	if err != nil {
+		return nil, []*RuleError{{Field: "when", Err: fmt.Errorf("set up CEL: %w", err)}}
+	}
+	c := compiler{env: env, opts: opts}
+	f := &Filter{}
+	for i, text := range rules {
+		r := c.rule(i, text)
+		if r.onObject != nil {
+			r.slot = opts.Slot + f.slots
+			f.slots++
+		}
+		f.rules = append(f.rules, r)
+	}
+	if len(c.mistakes) > 0 {
+		return nil, c.mistakes
+	}
+	return f, nil
+}
+
+// compiler collects the mistakes of all rules.
+type compiler struct {
+	env      *env
+	opts     Options
+	mistakes []*RuleError
+}
+
+func (c *compiler) mistake(rule int, field string, index int, err error) {
+	c.mistakes = append(c.mistakes, &RuleError{Rule: rule, Field: fmt.Sprintf("%s[%d]", field, index), Err: err})
+}
+
+func (c *compiler) rule(index int, text Rule) *rule {
+	r := &rule{}
+	for i, resource := range text.Resources {
+		pattern, err := ParsePattern(resource)
+		if err != nil {
+			c.mistake(index, "resources", i, fmt.Errorf("%q: %w", resource, err))
+			continue
+		}
+		r.resources = append(r.resources, pattern)
+	}
+
+	namespaces, mistakes := parseNamespaces(text.Namespaces)
+	for _, m := range mistakes {
+		c.mistake(index, "namespaces", m.Index, m.Err)
+	}
+	r.namespaces = namespaces
+
+	for i, name := range text.Operations {
+		op, err := parseOperation(name)
+		if err != nil {
+			c.mistake(index, "operations", i, fmt.Errorf("%q: %w", name, err))
+			continue
+		}
+		r.operations |= 1 << op
+	}
+
+	if text.When != "" {
+		c.when(index, text.When, r)
+	}
+	return r
+}
+
+// when compiles the expression into the one of r's two fields that what it speaks of calls for.
+func (c *compiler) when(index int, text string, r *rule) {
+	program, onChange, issues := c.env.compile(text)
+	for _, issue := range issues {
+		issue.Rule, issue.Field = index, "when"
+		c.mistakes = append(c.mistakes, issue)
+	}
+	if len(issues) > 0 {
+		return
+	}
+	e := &expression{rule: index, program: program, onError: c.opts.OnError, logger: c.opts.Logger}
+	if onChange {
+		r.onChange = e
+	} else {
+		r.onObject = e
+	}
+}
+
+func parseOperation(name string) (event.Type, error) {
+	for _, op := range []event.Type{event.Added, event.Updated, event.Deleted} {
+		if op.String() == name {
+			return op, nil
+		}
+	}
+	return 0, errors.New("no operation: want added, updated or deleted")
+}
