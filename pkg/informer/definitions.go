@@ -1,0 +1,121 @@
+package informer
+
+import (
+	"context"
+	"time"
+
+	"github.com/deltabridge/deltabridge/pkg/object"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+)
+
+// partialObjectMetadata asks for the metadata alone: a CustomResourceDefinition can be a megabyte of schema.
+const partialObjectMetadata = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+
+// watchDefinitions makes an informer that signals changes when CustomResourceDefinitions come, go or change. Nil
+// where no scope could ever match one. RBAC may forbid it: then the set polls.
+func (s *Set) watchDefinitions(changes chan<- struct{}) *Informer {
+	if !s.wildcards() {
+		return nil
+	}
+	definitions := New(Config{Resource: crdResource, ListWatch: metadataListWatch(s.config.Client, crdPath)})
+	signal := func() {
+		select {
+		case changes <- struct{}{}:
+		default: // one is waiting
+		}
+	}
+	definitions.AddEventHandler(cache.ResourceEventHandlerDetailedFuncs{
+		AddFunc: func(_ any, isInInitialList bool) {
+			if !isInInitialList { // the first discovery sees those
+				signal()
+			}
+		},
+		UpdateFunc: func(_, _ any) { signal() },
+		DeleteFunc: func(any) { signal() },
+	})
+	return definitions
+}
+
+func metadataListWatch(client rest.Interface, path string) *cache.ListWatch {
+	v1 := schema.GroupVersion{Version: "v1"}
+	request := func(options *metav1.ListOptions) *rest.Request {
+		return client.Get().AbsPath(path).SetHeader("Accept", partialObjectMetadata).
+			SpecificallyVersionedParams(options, metav1.ParameterCodec, v1)
+	}
+	return &cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+			list := &object.List{}
+			err := request(&options).Do(ctx).Into(list)
+			return list, err
+		},
+		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+			options.Watch = true
+			return request(&options).Watch(ctx)
+		},
+	}
+}
+
+// How often the set looks at what the cluster serves.
+const (
+	pollWatched   = 5 * time.Minute  // while the changes of definitions are watched; aggregated APIs come by it
+	pollUnwatched = 30 * time.Second // where they may not be watched
+	pollFailing   = 2 * time.Second  // first retry after a failure, doubled up to pollUnwatched
+)
+
+// afterChange are the pauses between the looks that follow the change of a definition: the API server needs a moment
+// to serve what was established, and another to stop serving what was removed.
+var afterChange = []time.Duration{200 * time.Millisecond, time.Second, 3 * time.Second, 10 * time.Second}
+
+// pace decides when to look next. The zero value is ready for use.
+type pace struct {
+	pending  []time.Duration // looks that a change still asks for
+	failures int
+}
+
+// wait pauses until it is time to look again; false if ctx ended. complete: the last look left nothing open.
+// watched: changes are seen. Changes that come close together lead to one look: somebody may edit all definitions
+// at once, or one of them all the time.
+func (p *pace) wait(ctx context.Context, changes <-chan struct{}, complete, watched bool) bool {
+	timer := time.NewTimer(p.next(complete, watched))
+	defer timer.Stop()
+	for soon := false; ; {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-changes:
+			p.pending = afterChange[1:]
+			if !soon {
+				soon = true
+				timer.Reset(afterChange[0])
+			}
+		case <-timer.C:
+			return true
+		}
+	}
+}
+
+// next gives the pause before the next look. complete: the last look left nothing open. watched: changes are seen.
+func (p *pace) next(complete, watched bool) time.Duration {
+	if complete {
+		p.failures = 0
+	}
+	if len(p.pending) > 0 {
+		pause := p.pending[0]
+		p.pending = p.pending[1:]
+		return pause
+	}
+	switch {
+	case !complete:
+		p.failures++
+		return min(pollFailing<<min(p.failures-1, 10), pollUnwatched)
+	case watched:
+		return pollWatched
+	default:
+		return pollUnwatched
+	}
+}

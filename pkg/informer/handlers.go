@@ -1,0 +1,66 @@
+package informer
+
+import (
+	"slices"
+
+	"k8s.io/client-go/tools/cache"
+)
+
+// registration is one handler of an informer. Handlers are called synchronously, so a handler has seen the initial
+// list as soon as the informer has handed it over.
+type registration struct {
+	handler cache.ResourceEventHandler
+	owner   *Informer
+}
+
+var _ cache.ResourceEventHandlerRegistration = (*registration)(nil)
+
+// HasSynced reports whether the handler was given every object of the initial list.
+func (r *registration) HasSynced() bool { return r.owner.HasSynced() }
+
+// HasSyncedChecker is HasSynced as a channel.
+func (r *registration) HasSyncedChecker() cache.DoneChecker { return r }
+
+// Name says what is waited for.
+func (r *registration) Name() string { return r.owner.status.name() }
+
+// Done is closed when HasSynced becomes true.
+func (r *registration) Done() <-chan struct{} { return r.owner.synced }
+
+func (r *registration) observeSynced(resourceVersion string, objects int) {
+	if o, ok := r.handler.(Observer); ok {
+		o.OnSynced(resourceVersion, objects)
+	}
+}
+
+func (r *registration) observeGap(from, to, why string) {
+	if o, ok := r.handler.(Observer); ok {
+		o.OnGap(from, to, why)
+	}
+}
+
+// AddEventHandler adds h. If the informer knows objects already, h is first given each of them by OnAdd, as part of
+// its initial list; it returns when that is done. h must not call back into the informer's handler methods.
+func (i *Informer) AddEventHandler(h cache.ResourceEventHandler) cache.ResourceEventHandlerRegistration {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	r := &registration{handler: h, owner: i}
+	if i.listed {
+		objects := sorted(i.indexer.List())
+		for _, o := range objects {
+			h.OnAdd(o, true)
+			o.Forget()
+		}
+		r.observeSynced(i.position, len(objects))
+	}
+	i.handlers = append(i.handlers, r)
+	return r
+}
+
+// RemoveEventHandler ends the calls to a handler; when it returns, none is running. A registration that is not
+// this informer's, or was removed before, is ignored.
+func (i *Informer) RemoveEventHandler(registered cache.ResourceEventHandlerRegistration) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.handlers = slices.DeleteFunc(i.handlers, func(r *registration) bool { return r == registered })
+}

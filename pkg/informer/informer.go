@@ -1,0 +1,204 @@
+package informer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/deltabridge/deltabridge/pkg/object"
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+)
+
+// Names of the indices that every informer has.
+const (
+	ByNamespace = cache.NamespaceIndex
+	ByOwner     = "ownerUID" // values are the uids in metadata.ownerReferences
+)
+
+// Config says what an Informer watches.
+type Config struct {
+	Resource schema.GroupVersionResource
+	// Namespace to watch; empty for all, and for cluster-scoped resources.
+	Namespace string
+	// Accept restricts the informer to the namespaces for which it is true; nil accepts all. Objects elsewhere are
+	// neither kept nor handed on.
+	Accept func(namespace string) bool
+	// ListWatch reaches the API server; its objects are *object.Object. It must end its requests with their context.
+	ListWatch cache.ListerWatcherWithContext
+	// NoWatchList makes the reflector LIST at the start, for servers whose watch-list never ends (aggregated ones).
+	NoWatchList bool
+	// Known are objects that the handlers already know. The first list is compared with them: unchanged ones are not
+	// handed on, missing ones are deletions.
+	Known []*object.Object
+	// Logger of the informer; nil is silent.
+	Logger *slog.Logger
+	// Backoff between failed lists and watches; the zero value is 0.8 s doubling to 30 s, jittered.
+	Backoff wait.Backoff
+}
+
+// Observer is implemented by handlers that also want to know of the stream itself. The calls come in order with
+// those for objects.
+type Observer interface {
+	// OnSynced follows the last object of the first list.
+	OnSynced(resourceVersion string, objects int)
+	// OnGap follows a re-list: states after from and before to may be missing; final states and deletions are not.
+	// It comes before the changes that the list brought.
+	OnGap(from, to, why string)
+}
+
+// Informer is a shared informer for one resource. Make it with New, add handlers, then Run it once.
+type Informer struct {
+	config  Config
+	log     *slog.Logger
+	indexer cache.Indexer
+	count   atomic.Int64 // objects in the index
+	status  tracker
+
+	// mu is held while a change is written to the index and handed to all handlers, so that a handler that is added
+	// meanwhile sees each object exactly once. A handler that blocks holds it: only AddEventHandler and
+	// RemoveEventHandler wait for it.
+	mu       sync.Mutex
+	handlers []*registration
+	listed   bool   // the first Replace was handed over
+	position string // everything up to this resourceVersion was handed over
+	synced   chan struct{}
+}
+
+// New makes an informer that does nothing until Run.
+func New(config Config) *Informer {
+	if config.Logger == nil {
+		config.Logger = slog.New(slog.DiscardHandler)
+	}
+	if config.Backoff == (wait.Backoff{}) {
+		// client-go's own defaults for reflectors.
+		config.Backoff = wait.Backoff{Duration: 800 * time.Millisecond, Factor: 2, Jitter: 1, Cap: 30 * time.Second, Steps: 6}
+	}
+	i := &Informer{
+		config: config,
+		log:    config.Logger,
+		indexer: cache.NewIndexer(keyOf, cache.Indexers{
+			ByNamespace: indexByNamespace,
+			ByOwner:     indexByOwner,
+		}),
+		synced: make(chan struct{}),
+	}
+	for _, o := range config.Known {
+		if err := i.indexer.Add(o); err != nil { // keyOf never fails
+			i.log.Error("known object not indexed", "err", err)
+		}
+	}
+	i.count.Store(int64(len(config.Known)))
+	i.config.Known = nil // the index has them
+	i.status.init(config)
+	return i
+}
+
+// Resource that the informer watches.
+func (i *Informer) Resource() schema.GroupVersionResource { return i.config.Resource }
+
+// GetIndexer gives the last known state of each object. It may be read at any time, and is ahead of the handlers by
+// at most the change that they are being given. Nobody but the informer writes to it.
+func (i *Informer) GetIndexer() cache.Indexer { return i.indexer }
+
+// AddIndexers adds indices, also to a running informer. The functions are given *object.Object.
+func (i *Informer) AddIndexers(indexers cache.Indexers) error { return i.indexer.AddIndexers(indexers) }
+
+// HasSynced reports whether the first list was handed to all handlers.
+func (i *Informer) HasSynced() bool {
+	select {
+	case <-i.synced:
+		return true
+	default:
+		return false
+	}
+}
+
+// Status is a picture of this moment. It never waits for handlers.
+func (i *Informer) Status() Status { return i.status.snapshot(int(i.count.Load()), i.HasSynced()) }
+
+// ErrNoListWatch is returned by Run on an informer without a ListWatch.
+var ErrNoListWatch = errors.New("informer has no ListWatch")
+
+// Run lists and watches until ctx ends, and returns when no handler is being called any more. It can be called once.
+func (i *Informer) Run(ctx context.Context) error {
+	if i.config.ListWatch == nil {
+		return ErrNoListWatch
+	}
+	logger := logr.FromSlogHandler(demoted{i.log.Handler()})
+	ctx = klog.NewContext(ctx, logger)
+	backoff := i.config.Backoff
+	reflector := cache.NewReflectorWithOptions(
+		&observedListWatch{inner: i.config.ListWatch, status: &i.status, log: i.log, runCtx: ctx, noWatchList: i.config.NoWatchList},
+		&object.Object{}, (*store)(i),
+		cache.ReflectorOptions{
+			Logger: &logger, Name: i.status.name(), TypeDescription: i.status.name(), Backoff: &backoff,
+		})
+	reflector.RunWithContext(ctx)
+	return nil
+}
+
+// demoted logs all that the Reflector says for debugging only: it reports every retry as an error. What an operator
+// should know is logged by observedListWatch and on a re-list.
+type demoted struct{ slog.Handler }
+
+func (d demoted) Enabled(ctx context.Context, _ slog.Level) bool {
+	return d.Handler.Enabled(ctx, slog.LevelDebug)
+}
+
+func (d demoted) Handle(ctx context.Context, r slog.Record) error {
+	r.Level = slog.LevelDebug
+	return d.Handler.Handle(ctx, r)
+}
+
+func (d demoted) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return demoted{d.Handler.WithAttrs(attrs)}
+}
+func (d demoted) WithGroup(name string) slog.Handler { return demoted{d.Handler.WithGroup(name)} }
+
+// DeleteAll hands on the deletion of every object that is still known, final state unknown: the resource itself
+// was removed from the cluster. Call it after Run returned.
+func (i *Informer) DeleteAll() {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	for _, o := range sorted(i.indexer.List()) {
+		i.remove(o, unseen(o))
+	}
+}
+
+// Objects gives all that is known, for the Known of a successor.
+func (i *Informer) Objects() []*object.Object { return sorted(i.indexer.List()) }
+
+func keyOf(obj any) (string, error) {
+	o, ok := obj.(*object.Object)
+	if !ok {
+		return "", fmt.Errorf("informer holds *object.Object, not %T", obj)
+	}
+	if o.Namespace == "" {
+		return o.Name, nil
+	}
+	return o.Namespace + "/" + o.Name, nil
+}
+
+func indexByNamespace(obj any) ([]string, error) {
+	return []string{obj.(*object.Object).Namespace}, nil
+}
+
+func indexByOwner(obj any) ([]string, error) {
+	owners := obj.(*object.Object).Owners
+	if len(owners) == 0 {
+		return nil, nil
+	}
+	uids := make([]string, len(owners))
+	for n, uid := range owners {
+		uids[n] = string(uid)
+	}
+	return uids, nil
+}

@@ -1,0 +1,191 @@
+package informer
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/deltabridge/deltabridge/pkg/object"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"k8s.io/client-go/tools/cache"
+)
+
+// store is the informer as the Reflector sees it. The Reflector's one goroutine calls it, in the order of the
+// watch, and reads no further until the call returns. Its methods must not return errors for what handlers do: the
+// Reflector would only log them, and the change would be lost.
+type store Informer
+
+var (
+	_ cache.ReflectorStore         = (*store)(nil)
+	_ cache.ReflectorBookmarkStore = (*store)(nil)
+	_ cache.ResourceVersionUpdater = (*store)(nil)
+)
+
+func (s *store) Add(obj any) error {
+	i, o := (*Informer)(s), obj.(*object.Object)
+	if !i.accepts(o) {
+		return nil
+	}
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.upsert(o, false)
+	return nil
+}
+
+func (s *store) Update(obj any) error { return s.Add(obj) }
+
+func (s *store) Delete(obj any) error {
+	i, o := (*Informer)(s), obj.(*object.Object)
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	known := i.known(o)
+	// The deletion of an object that is not known was handed on before (or is another scope's).
+	if known != nil && known.UID == o.UID {
+		i.remove(known, o)
+	}
+	return nil
+}
+
+// Replace is given a complete list: the Reflector calls it neither for a failed list nor for one that ended early.
+func (s *store) Replace(list []any, resourceVersion string) error {
+	i := (*Informer)(s)
+	objects := slices.DeleteFunc(sorted(list), func(o *object.Object) bool { return !i.accepts(o) })
+
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	first := !i.listed
+	if !first {
+		i.announceGap(resourceVersion)
+	}
+	i.deleteMissing(objects)
+	for _, o := range objects {
+		i.upsert(o, first)
+	}
+	i.position = resourceVersion
+	if first {
+		i.listed = true
+		close(i.synced)
+		for _, r := range i.handlers {
+			r.observeSynced(resourceVersion, len(objects))
+		}
+	}
+	return nil
+}
+
+// Resync is what a Reflector with a resync period calls; ours has none.
+func (s *store) Resync() error { return nil }
+
+// Bookmark: the watch lives, although nothing changed.
+func (s *store) Bookmark(string) error {
+	s.status.bookmark()
+	return nil
+}
+
+// UpdateResourceVersion follows each event, bookmark and list that was stored.
+func (s *store) UpdateResourceVersion(resourceVersion string) {
+	s.mu.Lock()
+	s.position = resourceVersion
+	s.mu.Unlock()
+	s.status.reached(resourceVersion)
+}
+
+func (i *Informer) accepts(o *object.Object) bool {
+	return i.config.Accept == nil || i.config.Accept(o.Namespace)
+}
+
+// known is the state of o's name in the index; nil if there is none.
+func (i *Informer) known(o *object.Object) *object.Object {
+	obj, exists, err := i.indexer.Get(o)
+	if err != nil || !exists {
+		return nil
+	}
+	return obj.(*object.Object)
+}
+
+// upsert stores o and hands on what that means. The caller holds mu.
+func (i *Informer) upsert(o *object.Object, initial bool) {
+	known := i.known(o)
+	if known != nil && known.UID != o.UID {
+		i.remove(known, unseen(known))
+		known = nil
+	}
+	if known != nil && known.ResourceVersion == o.ResourceVersion {
+		return
+	}
+	_ = i.indexer.Update(o) // keyOf never fails on an *object.Object
+	defer o.Forget()
+	if known == nil {
+		i.count.Add(1)
+		for _, r := range i.handlers {
+			r.handler.OnAdd(o, initial)
+		}
+		return
+	}
+	for _, r := range i.handlers {
+		r.handler.OnUpdate(known, o)
+	}
+	known.Forget()
+}
+
+// remove takes known out of the index and hands on last, its last state. The caller holds mu.
+func (i *Informer) remove(known, last *object.Object) {
+	_ = i.indexer.Delete(known)
+	i.count.Add(-1)
+	for _, r := range i.handlers {
+		r.handler.OnDelete(last)
+	}
+	last.Forget()
+}
+
+// deleteMissing hands on the deletion of each known object that the complete list does not hold.
+func (i *Informer) deleteMissing(list []*object.Object) {
+	if i.count.Load() == 0 {
+		return
+	}
+	present := make(map[string]struct{}, len(list))
+	for _, o := range list {
+		key, _ := keyOf(o)
+		present[key] = struct{}{}
+	}
+	for _, known := range sorted(i.indexer.List()) {
+		key, _ := keyOf(known)
+		if _, ok := present[key]; !ok {
+			i.remove(known, unseen(known))
+		}
+	}
+}
+
+func (i *Informer) announceGap(to string) {
+	from := i.position
+	why := i.status.relisted()
+	i.log.Warn("watch could not be continued; listed again, only intermediate states can be missing",
+		"from", from, "to", to, "cause", why)
+	for _, r := range i.handlers {
+		r.observeGap(from, to, why)
+	}
+}
+
+// unseen is the last known state of an object whose deletion was not seen.
+func unseen(o *object.Object) *object.Object {
+	last := *o
+	last.FinalStateUnknown = true
+	return &last
+}
+
+// sorted gives the objects in resourceVersion order (comparable within a resource: KEP-5504). Where a server's
+// resourceVersions can't be compared, the given order stays.
+func sorted(list []any) []*object.Object {
+	objects := make([]*object.Object, 0, len(list))
+	for _, obj := range list {
+		if o, ok := obj.(*object.Object); ok {
+			objects = append(objects, o)
+		}
+	}
+	slices.SortStableFunc(objects, func(a, b *object.Object) int {
+		order, err := resourceversion.CompareResourceVersion(a.ResourceVersion, b.ResourceVersion)
+		if err != nil {
+			return 0
+		}
+		return cmp.Compare(order, 0)
+	})
+	return objects
+}
