@@ -35,14 +35,20 @@ build: ## Build bin/bridge
 
 .PHONY: run
 run: build ## Stream a cluster to an embedded JetStream, and show it: a local one, or that of KUBECONFIG
-	CGO_ENABLED=0 go run -trimpath -buildvcs=false ./test/demo -bridge bin/bridge
+	CGO_ENABLED=0 go build -trimpath -buildvcs=false -o bin/demo ./test/demo
+	bin/demo -bridge bin/bridge
 
 .PHONY: test
-test: check bin/testreport ## Everything that must hold: check, then all tests
+test: prebuild check bin/testreport ## Everything that must hold: check, then all tests
 	@$(if $(RACE),,echo 'no C compiler: testing without the race detector')
 	@echo 'compiling the tests'
 	@go list $(RACE) -deps -test -export ./... >/dev/null # on all CPUs, whereas the tests run one by one
 	bin/testreport $(if $(CI),-no-skips) . tools -- $(TESTFLAGS)
+
+# The control plane of the tests: the first time this takes minutes, longer than a test may. It shows its progress.
+.PHONY: prebuild
+prebuild:
+	go run ./test/cluster/prebuild
 
 .PHONY: check
 check: lint vuln ## Formatting, static analysis, import rules, known vulnerabilities
@@ -51,11 +57,20 @@ check: lint vuln ## Formatting, static analysis, import rules, known vulnerabili
 WHOLE_PROGRAM := bodyclose,nilnesserr,staticcheck,unparam,unused
 
 .PHONY: lint
-lint:
+lint: no-sleep
 	@lint=$$($(TOOL) -n golangci-lint); \
 	echo 'lint: the main module'; $$lint run ./...; \
 	echo 'lint: tools'; (cd tools && $$lint run ./...); \
-	echo 'lint: test/controlplane'; (cd test/controlplane && $$lint run --disable $(WHOLE_PROGRAM) ./...)
+	echo 'lint: test/controlplane (compiles Kubernetes)'; (cd test/controlplane && $$lint run --disable $(WHOLE_PROGRAM) ./...)
+
+# Sleeping makes a test slow or flaky, but for a synctest bubble, where it is how time passes.
+.PHONY: no-sleep
+no-sleep:
+	@files=$$(grep -rl --include='*_test.go' 'time\.Sleep(' cmd internal pkg test | xargs -r grep -L '"testing/synctest"' || true); \
+	if [[ -n $$files ]]; then \
+		echo "time.Sleep in a test: use testing/synctest, or poll for the thing itself with a deadline"; \
+		echo "$$files"; exit 1; \
+	fi
 
 # Without a way to the database of vulnerabilities nothing can be said, and nothing is wrong.
 .PHONY: vuln
