@@ -68,15 +68,18 @@ func etcdConfig(dataDir string, port int, noFsync bool) *embed.Config {
 	return config
 }
 
-// serveEtcd runs etcd until ctx ends, which is no error, or it fails.
+// serveEtcd runs etcd until ctx ends, which is no error, or it fails. The process
+// is expected to end then: connections and listeners stay open.
 func serveEtcd(ctx context.Context, config *embed.Config) error {
 	etcd, err := embed.StartEtcd(config)
 	if err != nil {
 		return fmt.Errorf("start etcd: %w", err)
 	}
-	defer etcd.Close()
 	select {
 	case <-ctx.Done():
+		// This writes all there is and closes the database. Close would wait
+		// before for the watches of the API server, which never end: 7 seconds.
+		etcd.Server.Stop()
 		return nil
 	case err := <-etcd.Err():
 		return fmt.Errorf("etcd: %w", err)

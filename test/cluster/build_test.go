@@ -1,0 +1,80 @@
+package cluster
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestLockExcludes(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "lock")
+	unlock, err := lock(t.Context(), io.Discard, path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := lock(ctx, io.Discard, path); !errors.Is(err, context.Canceled) {
+		t.Errorf("the second lock: %v, want it to wait until the context ends", err)
+	}
+	unlock()
+	unlock, err = lock(ctx, io.Discard, path)
+	if err != nil {
+		t.Fatalf("the lock after the first was given back: %v", err)
+	}
+	unlock()
+}
+
+// The progress is that of the packages; what the compiler complains about is kept
+// for the error.
+func TestFollow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		output, write := io.Pipe()
+		go func() {
+			defer write.Close()
+			for _, text := range []string{
+				"go: downloading k8s.io/api v0.37.1\nk8s.io/api/core/v1\n",
+				"github.com/o-k/a_b~c/v2\n# k8s.io/broken\n./broken.go:1:1: syntax error\n",
+			} {
+				_, _ = io.WriteString(write, text) // fails only when nobody reads any more
+				time.Sleep(progressPeriod + time.Second)
+			}
+		}()
+		messages := builder{log: &log}.follow("x", output)
+		wantMessages := "go: downloading k8s.io/api v0.37.1\n# k8s.io/broken\n./broken.go:1:1: syntax error\n"
+		if diff := cmp.Diff(wantMessages, string(messages)); diff != "" {
+			t.Errorf("messages (-want +got):\n%s", diff)
+		}
+		wantLog := "building x: 1 packages compiled in 10s\n" +
+			"building x: 2 packages compiled in 20s\n" +
+			"built x: 2 packages compiled in 22s\n"
+		if diff := cmp.Diff(wantLog, log.String()); diff != "" {
+			t.Errorf("log (-want +got):\n%s", diff)
+		}
+	})
+}
+
+func TestBuildFailureNamesTheReason(t *testing.T) {
+	b := builder{module: filepath.Join("..", "controlplane"), log: io.Discard}
+	err := b.build(t.Context(), "./nowhere", filepath.Join(t.TempDir(), "x"))
+	if err == nil || !strings.Contains(err.Error(), "nowhere") {
+		t.Errorf("build of a package that is not there: %v", err)
+	}
+}
+
+func TestBuildIsCancelled(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := Build(ctx, io.Discard, Options{}); err == nil {
+		t.Error("Build goes on although its context has ended")
+	}
+}
