@@ -86,5 +86,13 @@
 // An object is asked twice whether it belongs: when it is new, and when its successor arrives. The answer of an
 // expression is therefore kept on the object ([object.Object.SetDecision]), in one slot for each rule that has an
 // expression over the object alone. [Options].Slot is the first, [Filter.Slots] how many; sinks must not share
-// slots.
+// slots. Beyond [object.Slots] nothing is remembered, and expressions are evaluated again.
+//
+// As the decisions of an object are, a filter is asked about an object by the goroutine of its informer only.
+//
+// # Cost
+//
+// An expression sees the object's JSON through a view that finds a field when it is asked for, and decodes nothing
+// else: a few microseconds for a Pod, against some 70 for decoding it. Comparing two whole structures, or looping
+// over the keys of one, decodes that one.
 package filter

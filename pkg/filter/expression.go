@@ -11,6 +11,7 @@ import (
 
 	"cel.dev/cel-go/cel"
 	"cel.dev/cel-go/common/types"
+	"cel.dev/cel-go/common/types/ref"
 	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/object"
 )
@@ -80,11 +81,12 @@ func (e *expression) failed(obj *object.Object, err error) {
 		"failures", failures, "error", strings.ReplaceAll(err.Error(), "\n", " "))
 }
 
-// variables is the activation of an expression: what its variables stand for. Objects are decoded only when the
-// evaluation reaches a variable that needs it.
+// variables is the activation of one evaluation: what its variables stand for.
 type variables struct {
 	op          event.Type
 	old, object *object.Object
+
+	oldView, objectView ref.Val // made when the evaluation first comes upon them
 }
 
 var variablesPool = sync.Pool{New: func() any { return new(variables) }}
@@ -93,12 +95,18 @@ var variablesPool = sync.Pool{New: func() any { return new(variables) }}
 func (v *variables) ResolveName(name string) (any, bool) {
 	switch name {
 	case varObject:
-		return decoded(v.object), true
-	case varOld:
-		if v.old == nil {
-			return types.NullValue, true
+		if v.objectView == nil {
+			v.objectView = newView(v.object.Raw)
 		}
-		return decoded(v.old), true
+		return v.objectView, true
+	case varOld:
+		if v.oldView == nil {
+			v.oldView = types.NullValue
+			if v.old != nil {
+				v.oldView = newView(v.old.Raw)
+			}
+		}
+		return v.oldView, true
 	case varOperation:
 		return types.String(v.op.String()), true
 	}
@@ -107,11 +115,3 @@ func (v *variables) ResolveName(name string) (any, bool) {
 
 // Parent implements cel.Activation.
 func (*variables) Parent() cel.Activation { return nil }
-
-func decoded(o *object.Object) any {
-	m, err := o.Map()
-	if err != nil {
-		return types.WrapErr(fmt.Errorf("decode the object: %w", err))
-	}
-	return m
-}

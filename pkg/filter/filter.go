@@ -6,7 +6,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Filter is the compiled rules of one sink. It is immutable and safe for concurrent use.
+// Filter is the compiled rules of one sink. It is safe for concurrent use on different objects: what it notes on an
+// object (see object.Object.SetDecision) belongs to the goroutine of the object's informer.
 type Filter struct {
 	rules []*rule // none: everything passes
 	slots int
@@ -38,8 +39,8 @@ func (f *Filter) For(gvr schema.GroupVersionResource) *ResourceFilter {
 	return r
 }
 
-// ResourceFilter is a Filter for the objects of one resource. It is safe for concurrent use. A nil
-// ResourceFilter lets everything pass.
+// ResourceFilter is a Filter for the objects of one resource, and as safe for concurrent use. A nil ResourceFilter
+// lets everything pass.
 type ResourceFilter struct {
 	rules []*rule
 	// Two shortcuts, so that objects and changes that no condition can refuse are not looked at.

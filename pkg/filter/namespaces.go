@@ -33,7 +33,7 @@ type EntryError struct {
 	Err   error
 }
 
-func (e *EntryError) Error() string { return fmt.Sprintf("entry %d: %v", e.Index+1, e.Err) }
+func (e *EntryError) Error() string { return fmt.Sprintf("[%d]: %v", e.Index, e.Err) }
 
 // Unwrap returns Err.
 func (e *EntryError) Unwrap() error { return e.Err }

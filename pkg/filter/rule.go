@@ -20,7 +20,8 @@ type Rule struct {
 // Options are what Compile needs besides the rules.
 type Options struct {
 	// Slot is the first decision slot on object.Object that this filter may use; it uses Filter.Slots of them.
-	// Two filters that see the same objects must not share a slot.
+	// Two filters that see the same objects must not share a slot. Slots that an object does not have cost
+	// evaluations, and nothing else.
 	Slot int
 	// OnError is called for each expression that failed on an object, every time, with the index of its rule. It
 	// is for counting: it must be quick and safe for concurrent use. Nil: nobody counts.
@@ -41,9 +42,9 @@ type RuleError struct {
 
 func (e *RuleError) Error() string {
 	if e.Line == 0 {
-		return fmt.Sprintf("rule %d: %s: %v", e.Rule+1, e.Field, e.Err)
+		return fmt.Sprintf("filters[%d].%s: %v", e.Rule, e.Field, e.Err)
 	}
-	return fmt.Sprintf("rule %d: %s: %d:%d: %v", e.Rule+1, e.Field, e.Line, e.Column, e.Err)
+	return fmt.Sprintf("filters[%d].%s: %d:%d: %v", e.Rule, e.Field, e.Line, e.Column, e.Err)
 }
 
 // Unwrap returns Err.

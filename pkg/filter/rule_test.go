@@ -73,8 +73,8 @@ func TestRuleErrorText(t *testing.T) {
 		t.Fatalf("errors: %v", errs)
 	}
 	want := []string{
-		`rule 1: resources[0]: "Pods": resources are written as the lower-case plural, as in configmaps`,
-		`rule 1: when: 2:2: undeclared reference to 'nope'`,
+		`filters[0].resources[0]: "Pods": resources are written as the lower-case plural, as in configmaps`,
+		`filters[0].when: 2:2: undeclared reference to 'nope'`,
 	}
 	if diff := cmp.Diff(want, []string{errs[0].Error(), errs[1].Error()}); diff != "" {
 		t.Errorf("texts (-want +got):\n%s", diff)
