@@ -1,0 +1,261 @@
+package kafka
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"io"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	kafkago "github.com/segmentio/kafka-go"
+	"github.com/segmentio/kafka-go/protocol"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/deltabridge/deltabridge/pkg/event"
+)
+
+// plainRecord is a record as a reader sees it.
+type plainRecord struct {
+	Offset  int64
+	Millis  int64
+	Key     string
+	Value   string
+	IsNull  bool
+	Headers map[string]string
+}
+
+// decode reads a record set with kafka-go's decoder, which checks sizes and checksum.
+func decode(t testing.TB, set []byte) (records []plainRecord, attributes protocol.Attributes) {
+	t.Helper()
+	var rs protocol.RecordSet
+	if _, err := rs.ReadFrom(bytes.NewReader(set)); err != nil {
+		t.Fatalf("decoding the record set: %v", err)
+	}
+	for rs.Records != nil {
+		r, err := rs.Records.ReadRecord()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := plainRecord{Offset: r.Offset, Millis: r.Time.UnixMilli(), Headers: map[string]string{}}
+		p.Key = readBytes(t, r.Key)
+		p.IsNull = r.Value == nil
+		p.Value = readBytes(t, r.Value)
+		for _, h := range r.Headers {
+			p.Headers[h.Key] = string(h.Value)
+		}
+		records = append(records, p)
+	}
+	return records, rs.Attributes
+}
+
+func readBytes(t testing.TB, b protocol.Bytes) string {
+	t.Helper()
+	if b == nil {
+		return ""
+	}
+	text, err := protocol.ReadAll(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+func TestBatchReadsBack(t *testing.T) {
+	late := change(event.Added, "b", 2)
+	late.Time = testTime.Add(1500e6)
+	structured := change(event.Updated, "c", 3)
+	structured.Structured = true
+	deleted := change(event.Deleted, "a", 4)
+	for _, compression := range []Compression{CompressionNone, CompressionGzip, CompressionSnappy, CompressionLZ4, CompressionZstd} {
+		t.Run(string(compression), func(t *testing.T) {
+			var b batch
+			b.reset()
+			for _, m := range []*event.Message{change(event.Added, "a", 1), late, structured, deleted} {
+				if !b.add(m, m.Type == event.Deleted, defaultBatchBytes) {
+					t.Fatal("the batch takes no more")
+				}
+			}
+			codec, _ := compression.codec()
+			set, err := b.encode(codec, producer{id: 7, epoch: 2, sequence: 40})
+			if err != nil {
+				t.Fatal(err)
+			}
+			records, attributes := decode(t, set)
+			if got := attributes.Compression().String(); got != string(compression) && compression != CompressionNone {
+				t.Errorf("compressed with %s", got)
+			}
+			ms := testTime.UnixMilli()
+			want := []plainRecord{
+				{0, ms, "/pods/default/a", string(change(event.Added, "a", 1).Data), false, attributesOf(change(event.Added, "a", 1))},
+				{1, ms + 1500, "/pods/default/b", string(late.Data), false, attributesOf(late)},
+				{2, ms, "/pods/default/c", string(structured.Body()), false, map[string]string{"content-type": "application/cloudevents+json; charset=UTF-8"}},
+				{3, ms, "/pods/default/a", string(deleted.Data), false, attributesOf(deleted)},
+				{4, ms, "/pods/default/a", "", true, map[string]string{}},
+			}
+			if diff := cmp.Diff(want, records); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// attributesOf is what the headers must be, by the binding.
+func attributesOf(m *event.Message) map[string]string {
+	headers := map[string]string{"content-type": "application/json"}
+	for name, value := range m.Attributes {
+		if name != "datacontenttype" {
+			headers["ce_"+name] = value
+		}
+	}
+	return headers
+}
+
+func TestBatchKeepsItsLimit(t *testing.T) {
+	var b batch
+	b.reset()
+	m := padded(change(event.Added, "a", 1), 3000)
+	n := 0
+	for b.add(m, true, 10_000) {
+		n++
+	}
+	if n != 2 || b.size() > 10_000 || b.records() != 4 {
+		t.Errorf("%d messages, %d bytes, %d records", n, b.size(), b.records())
+	}
+	before := b.size()
+	set, err := b.encode(nil, producer{-1, -1, -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(set) != before+sizePrefix {
+		t.Errorf("the encoded batch has %d bytes, its size was %d", len(set)-sizePrefix, before)
+	}
+	if records, _ := decode(t, set); len(records) != 4 {
+		t.Errorf("%d records", len(records))
+	}
+
+	b.reset()
+	if !b.add(padded(m, 50_000), false, 10_000) {
+		t.Error("the first message is not taken")
+	}
+}
+
+func TestBatchIsNeverLargerForBeingCompressed(t *testing.T) {
+	var b batch
+	b.reset()
+	m := change(event.Added, "a", 1)
+	noise := make([]byte, 2000)
+	for i, x := 0, uint32(1); i < len(noise); i++ {
+		x = x*1664525 + 1013904223
+		noise[i] = byte(x >> 24)
+	}
+	m.Data = noise
+	b.add(m, false, defaultBatchBytes)
+	gzip, _ := CompressionGzip.codec()
+	set, err := b.encode(gzip, producer{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(set)-sizePrefix > b.size() {
+		t.Errorf("%d bytes, uncompressed %d", len(set)-sizePrefix, b.size())
+	}
+}
+
+func TestVarintSize(t *testing.T) {
+	for _, n := range []int{0, 1, 63, 64, 8191, 8192, 1 << 20, 1<<20 - 1, 134217727, 134217728} {
+		if want := len(binary.AppendVarint(nil, int64(n))); varintSize(n) != want {
+			t.Errorf("varintSize(%d) = %d, want %d", n, varintSize(n), want)
+		}
+	}
+}
+
+// FuzzBatch compares what is read back with what went in, whatever bytes keys, values and attributes hold.
+func FuzzBatch(f *testing.F) {
+	f.Add("key", []byte("value"), "name", uint16(100), int64(5))
+	f.Add("", []byte{}, "", uint16(8000), int64(-90000))
+	f.Fuzz(func(t *testing.T, key string, value []byte, name string, pad uint16, shift int64) {
+		first := change(event.Updated, "a", 1)
+		second := *first
+		second.PartitionKey, second.Identity.Name = key, name
+		second.Data = append(value, make([]byte, pad)...)
+		second.Time = first.Time.Add(time.Duration(shift % 1e15))
+		var b batch
+		b.reset()
+		b.add(first, false, 1<<30)
+		b.add(&second, true, 1<<30)
+		codec, _ := CompressionSnappy.codec()
+		set, err := b.encode(codec, producer{1, 0, 0})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, _ := decode(t, set)
+		want := []plainRecord{
+			{0, first.Time.UnixMilli(), first.PartitionKey, string(first.Data), false, attributesOf(first)},
+			{1, second.Time.UnixMilli(), key, string(second.Data), false, attributesOf(&second)},
+			{2, second.Time.UnixMilli(), key, "", true, map[string]string{}},
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+	})
+}
+
+// TestPartitionIsTheJavaClients: the numbers were printed by BuiltInPartitioner.partitionForKey of kafka-clients 4.3.1.
+func TestPartitionIsTheJavaClients(t *testing.T) {
+	for _, c := range []struct {
+		key                  string
+		of6, of50, of1000003 int
+	}{
+		{"/pods/default/web-0", 3, 9, 886224},
+		{"apps/deployments/team-a/api", 3, 23, 976177},
+		{"/nodes//node-1", 4, 48, 633816},
+		{"/pods//_gap", 2, 42, 668352},
+		{"rbac.authorization.k8s.io/clusterroles//cluster-admin", 3, 25, 281466},
+		{"example.com/widägets/nämespace/日本", 1, 13, 958370},
+		{"a", 4, 24, 100772},
+		{"ab", 2, 34, 154486},
+		{"abc", 3, 7, 468670},
+		{"abcd", 2, 0, 831631},
+	} {
+		for n, want := range map[int]int{1: 0, 6: c.of6, 50: c.of50, 1000003: c.of1000003} {
+			if got := partitionFor(c.key, n); got != want {
+				t.Errorf("partition of %q among %d: %d, the Java client's is %d", c.key, n, got, want)
+			}
+		}
+	}
+}
+
+// FuzzPartition compares with franz-go's implementation of the same rule.
+func FuzzPartition(f *testing.F) {
+	f.Add("/pods/default/web-0", uint8(6))
+	topicPartitioner := kgo.StickyKeyPartitioner(nil).ForTopic("t")
+	f.Fuzz(func(t *testing.T, key string, n uint8) {
+		if key == "" || n == 0 {
+			return
+		}
+		want := topicPartitioner.Partition(&kgo.Record{Key: []byte(key)}, int(n))
+		if got := partitionFor(key, int(n)); got != want {
+			t.Errorf("partition of %q among %d: %d, want %d", key, n, got, want)
+		}
+	})
+}
+
+// partitionFor asks the sink's own code for the partition.
+func partitionFor(key string, n int) int {
+	top := newTopic("t")
+	for i := range n {
+		top.ids = append(top.ids, i)
+	}
+	top.partitions = make([]*partition, n)
+	backing := make([]partition, n)
+	for i := range backing {
+		backing[i].id = int32(i)
+		top.partitions[i] = &backing[i]
+	}
+	balancer := kafkago.Murmur2Balancer{Consistent: true}
+	return int(top.partitionOf(&balancer, []byte(key)).id)
+}

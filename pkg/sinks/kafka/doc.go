@@ -1,0 +1,64 @@
+// Package kafka delivers events to Apache Kafka topics.
+//
+// # The record
+//
+// Each event is one record in the form of the CloudEvents Kafka protocol binding 1.0. Binary mode: the attributes
+// are headers ce_<name>, the header content-type holds datacontenttype, the value is the payload. Structured mode:
+// the header content-type says application/cloudevents+json, the value is the whole event. The key is the
+// message's PartitionKey, the record's timestamp the event's time.
+//
+// # Partition and order
+//
+// The partition of a key is the one that Kafka's Java client chooses: murmur2(key) & 0x7fffffff modulo the number of
+// partitions, whether or not they have a leader. All events of an object have one key, hence one partition, and a
+// partition's events are written in the order of the batch:
+//
+//   - One request at a time is in flight to a broker; it carries at most one record batch for each partition. Brokers
+//     are served in parallel.
+//   - If the batch of a partition fails, nothing that follows it in this partition is sent before it was sent again.
+//   - A batch that was perhaps written (time-out, connection lost) can still lie in a buffer of the network or of the
+//     broker, and would be written after its own repetition and after newer events. The sink is therefore an
+//     idempotent producer: after each such failure it raises its producer epoch for the partition, and the broker,
+//     once it has seen the new epoch, refuses what still comes with the old one (KIP-98, KIP-360). A repetition is
+//     possible, a step back is not. Where the broker grants no producer id this fence is missing, and the sink warns.
+//
+// If partitions are added to a topic, keys move: an object's older events stay in its old partition, newer ones go to
+// another, and only a reader that merges by time or resourceVersion sees them in order. That is so for every Kafka
+// producer. The sink notices new partitions within [MetadataMaxAge].
+//
+// A template for topic or key whose value changes during an object's life ({operation}, {uid}, {version}) spreads the
+// object over several partitions. The sink then still waits for the acknowledgement of each event before it sends the
+// object's next to another partition, at the cost of more, smaller requests.
+//
+// # Acknowledgement
+//
+// acks=all. Sent is what min.insync.replicas of the topic demands. Each request has a time limit
+// (Config.RequestTimeout), so that a broker that accepts connections and answers nothing is noticed.
+//
+// # Size
+//
+// A batch holds up to 1 MiB, the default of max.message.bytes. A topic that takes less says so: the batch is then
+// halved until it passes, and the smaller size remembered. An event that is refused when it is alone is refused for
+// good ([sinks.ErrOversize]). The limits are not read beforehand: that would need one more permission, and the broker
+// is the judge, at the moment when it counts.
+//
+// # Tombstones
+//
+// With Config.Tombstones a deletion (also one that means "left the filter") is two records in one batch: its event,
+// and after it a record of the same key with a null value and no headers. On a topic with cleanup.policy=compact the
+// last record of a key is what remains, so it must be the tombstone: the state of what exists stays, what was deleted
+// disappears after delete.retention.ms. Readers of the event stream see the deletion as they would without tombstones.
+// The key must then name the object and nothing less: the default does.
+//
+// # Topics
+//
+// A missing topic is created if Config.CreateTopics is set, also when it goes missing later; otherwise the events wait
+// for it, with an error that says so. A topic that exists is never changed.
+//
+// # Why not kafka.Writer, nor kafka.Transport
+//
+// kafka-go's Writer lingers for a second and gives no order over failures. Its Transport reads the metadata of all
+// topics every few seconds, can't be told to read them now, leaves a SASL exchange without a time limit, and does
+// not say whether a request that failed had been sent. This package uses kafka-go's protocol codec, compression and
+// SASL mechanisms, and has one connection to each broker that it opens, bounds and closes itself.
+package kafka

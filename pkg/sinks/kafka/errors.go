@@ -1,0 +1,113 @@
+package kafka
+
+import (
+	"errors"
+	"fmt"
+
+	kafkago "github.com/segmentio/kafka-go"
+
+	"github.com/deltabridge/deltabridge/pkg/sinks"
+)
+
+// verdict is what a partition's error code means for its batch.
+type verdict uint8
+
+const (
+	written     verdict = iota
+	notWritten          // certainly; send it again
+	maybe               // perhaps written; send it again, fenced
+	outOfStep           // the broker and the sink disagree about epoch or sequence: not written; begin a new epoch
+	tooLarge            // halve the batch
+	badRecord           // the broker names the bad records, or halving the batch finds them
+	notTopicFit         // no event can be written to a topic of this name
+)
+
+// judge tells what a produce response's error code says of the batch.
+// Source: the Kafka protocol guide, "Error Codes", and for what may have been written the broker's rules: a leader
+// appends before it waits for its followers, so that an error of the wait leaves the batch in its log.
+func judge(code kafkago.Error) verdict {
+	switch code {
+	case 0:
+		return written
+	case kafkago.MessageSizeTooLarge, kafkago.RecordListTooLarge:
+		return tooLarge
+	case kafkago.InvalidRecord:
+		return badRecord
+	case kafkago.InvalidTopic:
+		return notTopicFit
+	case kafkago.OutOfOrderSequenceNumber, kafkago.InvalidProducerEpoch, kafkago.UnknownProducerId,
+		kafkago.InvalidProducerIDMapping, kafkago.ProducerFenced:
+		return outOfStep
+	case kafkago.RequestTimedOut, kafkago.NotEnoughReplicasAfterAppend, kafkago.NotLeaderForPartition,
+		kafkago.FencedLeaderEpoch, kafkago.KafkaStorageError, kafkago.NetworkException, kafkago.Unknown,
+		kafkago.DuplicateSequenceNumber:
+		return maybe
+	}
+	return notWritten
+}
+
+// movesLeader reports whether the metadata must be read again after this code.
+func movesLeader(code kafkago.Error) bool {
+	switch code {
+	case kafkago.UnknownTopicOrPartition, kafkago.LeaderNotAvailable, kafkago.NotLeaderForPartition,
+		kafkago.ReplicaNotAvailable, kafkago.KafkaStorageError, kafkago.FencedLeaderEpoch,
+		kafkago.UnknownLeaderEpoch, kafkago.UnknownTopicID, kafkago.InconsistentTopicID, kafkago.NetworkException:
+		return true
+	}
+	return false
+}
+
+// remedy is what an operator can do about it, where it is not plain from the code's own words.
+func (s *Sink) remedy(code kafkago.Error) string {
+	switch code {
+	case kafkago.TopicAuthorizationFailed, kafkago.ClusterAuthorizationFailed:
+		return fmt.Sprintf("%s needs the permissions Describe and Write on the topic", s.cfg.SASL.who())
+	case kafkago.UnsupportedCompressionType:
+		return "the broker is too old for this compression; choose another"
+	case kafkago.InvalidTimestamp:
+		return "the event's time is too far from the broker's: check the clocks, " +
+			"and the topic's message.timestamp.before.max.ms and message.timestamp.after.max.ms"
+	case kafkago.NotEnoughReplicas, kafkago.NotEnoughReplicasAfterAppend:
+		return "fewer replicas are in sync than the topic's min.insync.replicas"
+	case kafkago.UnsupportedForMessageFormat:
+		return "the topic's message format is older than Kafka 0.11 and holds no headers"
+	}
+	return ""
+}
+
+func (s *SASLConfig) who() string {
+	if s.Mechanism == "" {
+		return "the client (which does not authenticate)"
+	}
+	return fmt.Sprintf("user %q", s.Username)
+}
+
+// codeError is a broker's error code about a topic or one of its partitions, in words.
+func (s *Sink) codeError(where string, code kafkago.Error, message string) error {
+	text := where
+	if message != "" {
+		text += ": " + message
+	}
+	if r := s.remedy(code); r != "" {
+		text += " (" + r + ")"
+	}
+	return fmt.Errorf("%s: %w", text, code)
+}
+
+// classify marks an error of an exchange in which records were sent.
+func classify(err error) error {
+	var b *brokerError
+	if errors.As(err, &b) && b.sent {
+		return sinks.MaybeWritten(err)
+	}
+	return err
+}
+
+// unmarked is err without the mark that something may have been written.
+func unmarked(err error) error {
+	var m *sinks.MaybeWrittenError
+	if errors.As(err, &m) {
+		return m.Err
+	}
+	return err
+}

@@ -1,0 +1,316 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	kafkago "github.com/segmentio/kafka-go"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/deltabridge/deltabridge/pkg/event"
+	"github.com/deltabridge/deltabridge/pkg/sinks"
+	testkafka "github.com/deltabridge/deltabridge/test/kafka"
+)
+
+var keysProduce = []kmsg.Key{kmsg.Produce}
+
+// TestErrorCodes: what each error code of a partition makes of the messages, and that everything arrives in the end,
+// with a repetition exactly where the code leaves open whether the batch was written and it was.
+func TestErrorCodes(t *testing.T) {
+	for _, c := range []struct {
+		err   *kerr.Error
+		want  []string // of three messages: a, b, a
+		twice bool
+		words string // in the first error
+	}{
+		{kerr.NotLeaderForPartition, []string{"maybe", "maybe", "maybe"}, false, "[6]"},
+		{kerr.RequestTimedOut, []string{"maybe", "maybe", "maybe"}, true, "[7]"},
+		{kerr.NotEnoughReplicasAfterAppend, []string{"maybe", "maybe", "maybe"}, true, "min.insync.replicas"},
+		{kerr.UnknownServerError, []string{"maybe", "maybe", "maybe"}, false, "[-1]"},
+		{kerr.KafkaStorageError, []string{"maybe", "maybe", "maybe"}, false, "[56]"},
+		{kerr.NotEnoughReplicas, []string{"retry", "not attempted", "not attempted"}, false, "min.insync.replicas"},
+		{kerr.LeaderNotAvailable, []string{"retry", "not attempted", "not attempted"}, false, "[5]"},
+		{kerr.UnknownTopicOrPartition, []string{"retry", "not attempted", "not attempted"}, false, "[3]"},
+		{kerr.TopicAuthorizationFailed, []string{"retry", "not attempted", "not attempted"}, false, "Describe and Write"},
+		{kerr.ClusterAuthorizationFailed, []string{"retry", "not attempted", "not attempted"}, false, "Describe and Write"},
+		{kerr.UnsupportedCompressionType, []string{"retry", "not attempted", "not attempted"}, false, "choose another"},
+		{kerr.InvalidTimestamp, []string{"retry", "not attempted", "not attempted"}, false, "clocks"},
+		{kerr.OutOfOrderSequenceNumber, []string{"retry", "not attempted", "not attempted"}, false, "[45]"},
+		{kerr.InvalidProducerEpoch, []string{"retry", "not attempted", "not attempted"}, false, "[47]"},
+		// Halved until each message is alone, and refused alone.
+		{kerr.MessageTooLarge, []string{"ok", "ok", "ok"}, false, ""},
+		{kerr.RecordListTooLarge, []string{"ok", "ok", "ok"}, false, ""},
+		{kerr.InvalidRecord, []string{"ok", "ok", "ok"}, false, ""},
+	} {
+		t.Run(c.err.Message, func(t *testing.T) {
+			fake := newFake(t, kfake.NumBrokers(1), kfake.SeedTopics(1, "events"))
+			s := connected(t, Config{Brokers: fake.ListenAddrs()})
+			fault := fake.Fault(kfake.Fault{Keys: keysProduce, Err: c.err})
+			batch := []*event.Message{change(event.Added, "a", 1), change(event.Added, "b", 2), change(event.Updated, "a", 3)}
+
+			results := send(t, s, batch...)
+			if fault.Hits() == 0 {
+				t.Fatal("the fault did not strike")
+			}
+			if diff := cmp.Diff(c.want, describe(results)); diff != "" {
+				t.Fatalf("results (-want +got):\n%s\n%v", diff, results)
+			}
+			if c.words != "" && !strings.Contains(results[0].Error(), c.words) {
+				t.Errorf("%q does not say %q", results[0], c.words)
+			}
+
+			mustSend(t, s, batch...)
+			want := []string{"u-a.1", "u-b.2", "u-a.3"}
+			if c.twice || c.want[0] == "ok" {
+				want = append(want, want...)
+			}
+			if diff := cmp.Diff(want, ids(testkafka.ReadAll(t, fake.ListenAddrs()[0], "events"))); diff != "" {
+				t.Errorf("records (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestRefusedAlone: an error that lasts refuses one message after the other, and no other.
+func TestRefusedAlone(t *testing.T) {
+	for _, err := range []*kerr.Error{kerr.MessageTooLarge, kerr.InvalidRecord} {
+		t.Run(err.Message, func(t *testing.T) {
+			fake := newFake(t, kfake.NumBrokers(1), kfake.SeedTopics(1, "events"))
+			s := connected(t, Config{Brokers: fake.ListenAddrs(), Compression: CompressionNone})
+			// The broker refuses every batch that holds "poison".
+			fake.Fault(kfake.Fault{Keys: keysProduce, Err: err, Count: -1, When: func(r kmsg.Request) bool {
+				return strings.Contains(string(r.(*kmsg.ProduceRequest).Topics[0].Partitions[0].Records), "poison")
+			}})
+			var batch []*event.Message
+			want := make([]string, 0, 20)
+			for i := range 20 {
+				name := fmt.Sprintf("n%d", i)
+				if i == 7 || i == 8 || i == 19 {
+					name = fmt.Sprintf("poison%d", i)
+					want = append(want, "permanent")
+				} else {
+					want = append(want, "ok")
+				}
+				batch = append(batch, change(event.Added, name, i))
+			}
+			results := send(t, s, batch...)
+			if diff := cmp.Diff(want, describe(results)); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+			if errors.Is(results[7], sinks.ErrOversize) != (err == kerr.MessageTooLarge) {
+				t.Errorf("result of the poison: %v", results[7])
+			}
+			if n := len(ids(testkafka.ReadAll(t, fake.ListenAddrs()[0], "events"))); n != 17 {
+				t.Errorf("%d records, want 17", n)
+			}
+		})
+	}
+}
+
+// TestLeaderMoves: the metadata is read again, and the batch goes to the new leader.
+func TestLeaderMoves(t *testing.T) {
+	fake := newFake(t, kfake.NumBrokers(3), kfake.SeedTopics(1, "events"))
+	s := connected(t, Config{Brokers: fake.ListenAddrs()[:1]})
+	mustSend(t, s, change(event.Added, "a", 1))
+	leader := fake.LeaderFor("events", 0)
+	if err := fake.MoveTopicPartition("events", 0, (leader+1)%3); err != nil {
+		t.Fatal(err)
+	}
+	if got := describe(send(t, s, change(event.Updated, "a", 2))); got[0] != "maybe" {
+		t.Errorf("at the old leader: %s", got)
+	}
+	if got := describe(send(t, s, change(event.Updated, "a", 2))); got[0] != "ok" {
+		t.Errorf("after the metadata were read again: %s", got)
+	}
+}
+
+// TestOnePartitionFails: the other partitions' messages are written all the same.
+func TestOnePartitionFails(t *testing.T) {
+	fake := newFake(t, kfake.NumBrokers(2), kfake.SeedTopics(6, "events"))
+	s := connected(t, Config{Brokers: fake.ListenAddrs()})
+	bad := partitionFor("/pods/default/n0", 6)
+	fake.Fault(kfake.Fault{Keys: keysProduce, Partitions: []int32{int32(bad)}, Err: kerr.NotEnoughReplicas, Count: -1})
+	var batch []*event.Message
+	var want []string
+	first := true
+	for i := range 60 {
+		m := change(event.Added, fmt.Sprintf("n%d", i%30), i)
+		batch = append(batch, m)
+		switch {
+		case partitionFor(m.PartitionKey, 6) != bad:
+			want = append(want, "ok")
+		case first:
+			want, first = append(want, "retry"), false
+		default:
+			want = append(want, "not attempted")
+		}
+	}
+	if diff := cmp.Diff(want, describe(send(t, s, batch...))); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// TestSilentBroker: a request without an answer ends after the time limit, and as perhaps written.
+func TestSilentBroker(t *testing.T) {
+	fake := newFake(t, kfake.NumBrokers(1), kfake.SeedTopics(1, "events"))
+	s := connected(t, Config{Brokers: fake.ListenAddrs(), RequestTimeout: 150 * time.Millisecond})
+	release := make(chan struct{})
+	fake.ControlKey(int16(kmsg.Produce), func(kmsg.Request) (kmsg.Response, error, bool) {
+		fake.SleepControl(func() { <-release })
+		return nil, nil, false
+	})
+	results := send(t, s, change(event.Added, "a", 1), change(event.Added, "b", 1))
+	close(release)
+	if diff := cmp.Diff([]string{"maybe", "maybe"}, describe(results)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if !strings.Contains(results[0].Error(), "no answer within 150ms") {
+		t.Errorf("%v", results[0])
+	}
+	mustSend(t, s, change(event.Added, "a", 1), change(event.Added, "b", 1))
+}
+
+// TestCancellation: Send ends with its context, not with the time limit.
+func TestCancellation(t *testing.T) {
+	fake := newFake(t, kfake.NumBrokers(1), kfake.SeedTopics(1, "events"))
+	s := connected(t, Config{Brokers: fake.ListenAddrs(), RequestTimeout: time.Hour})
+	ctx, cancel := context.WithCancel(t.Context())
+	release := make(chan struct{})
+	fake.ControlKey(int16(kmsg.Produce), func(kmsg.Request) (kmsg.Response, error, bool) {
+		cancel()
+		fake.SleepControl(func() { <-release })
+		return nil, nil, false
+	})
+	defer close(release)
+	results := make([]error, 1)
+	s.Send(ctx, []*event.Message{change(event.Added, "a", 1)}, results)
+	if !sinks.IsMaybeWritten(results[0]) || !errors.Is(results[0], context.Canceled) {
+		t.Errorf("result: %v", results[0])
+	}
+	s.Send(ctx, []*event.Message{change(event.Added, "a", 1)}, results)
+	if results[0] == nil || sinks.IsMaybeWritten(results[0]) {
+		t.Errorf("result of a Send that was not to start: %v", results[0])
+	}
+}
+
+// TestMissingTopic: without createTopics an error that says what to do, and the message goes out once it is done.
+func TestMissingTopic(t *testing.T) {
+	fake := newFake(t, kfake.NumBrokers(1))
+	s := newSink(t, Config{Brokers: fake.ListenAddrs(), Topic: "k8s.{resource}"})
+	if err := s.Connect(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	results := send(t, s, change(event.Added, "a", 1))
+	if got := describe(results); got[0] != "retry" {
+		t.Fatalf("result: %v", results[0])
+	}
+	if !strings.Contains(results[0].Error(), "k8s.pods does not exist") || !strings.Contains(results[0].Error(), "createTopics") {
+		t.Errorf("%v", results[0])
+	}
+	if err := fake.CreateTopic("k8s.pods", 1, nil); err != nil {
+		t.Fatal(err)
+	}
+	if got := describe(send(t, s, change(event.Added, "a", 1))); got[0] != "ok" {
+		t.Errorf("after the topic was created: %v", got)
+	}
+
+	fixed := newSink(t, Config{Brokers: fake.ListenAddrs(), Topic: "nowhere"})
+	if err := fixed.Connect(t.Context()); err == nil {
+		t.Error("Connect does not miss the only topic")
+	}
+}
+
+// TestInvalidTopicName: it can never be written to, so the messages are refused.
+func TestInvalidTopicName(t *testing.T) {
+	fake := newFake(t, kfake.NumBrokers(1), kfake.SeedTopics(1, "events"))
+	s := connected(t, Config{Brokers: fake.ListenAddrs(), Topic: strings.Repeat("x", 250) + "{name}"})
+	fake.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Metadata}, Err: kerr.InvalidTopicException, Count: -1})
+	got := describe(send(t, s, change(event.Added, "a", 1), change(event.Updated, "a", 2)))
+	if diff := cmp.Diff([]string{"permanent", "permanent"}, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// TestTopicRecreated: the producer's numbers of the old topic don't fit the new one.
+func TestTopicRecreated(t *testing.T) {
+	fake := newFake(t, kfake.NumBrokers(1), kfake.SeedTopics(3, "events"))
+	s := connected(t, Config{Brokers: fake.ListenAddrs()})
+	mustSend(t, s, change(event.Added, "a", 1))
+	if err := fake.DeleteTopic("events"); err != nil {
+		t.Fatal(err)
+	}
+	if err := fake.CreateTopic("events", 1, nil); err != nil {
+		t.Fatal(err)
+	}
+	mustSend(t, s, change(event.Updated, "a", 2))
+	if diff := cmp.Diff([]string{"u-a.2"}, ids(testkafka.ReadAll(t, fake.ListenAddrs()[0], "events"))); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// TestVolatileTemplate: events of one object for two partitions are never in flight together.
+func TestVolatileTemplate(t *testing.T) {
+	fake := newFake(t, kfake.NumBrokers(2), kfake.SeedTopics(1, "added", "updated", "deleted"))
+	s := connected(t, Config{Brokers: fake.ListenAddrs(), Topic: "{operation}"})
+	fake.Fault(kfake.Fault{Keys: keysProduce, Topic: "updated", Err: kerr.NotEnoughReplicas, Count: -1})
+	results := send(t, s,
+		change(event.Added, "a", 1), change(event.Added, "b", 1), change(event.Updated, "a", 2), change(event.Deleted, "a", 3))
+	if diff := cmp.Diff([]string{"ok", "ok", "retry", "not attempted"}, describe(results)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// TestNoProducerID: the sink works without, and says so.
+func TestNoProducerID(t *testing.T) {
+	fake := newFake(t, kfake.NumBrokers(1), kfake.SeedTopics(1, "events"))
+	fake.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.InitProducerID}, TopLevel: true, Err: kerr.ClusterAuthorizationFailed, Count: -1})
+	s := connected(t, Config{Brokers: fake.ListenAddrs()})
+	if !s.unfenced {
+		t.Error("the fault did not strike")
+	}
+	if got := describe(send(t, s, change(event.Added, "a", 1))); got[0] != "ok" {
+		t.Errorf("result: %s", got)
+	}
+}
+
+// TestEpochsUsedUp: after the last epoch of a producer id comes a new id.
+func TestEpochsUsedUp(t *testing.T) {
+	fake := newFake(t, kfake.NumBrokers(1), kfake.SeedTopics(1, "events"))
+	s := connected(t, Config{Brokers: fake.ListenAddrs()})
+	mustSend(t, s, change(event.Added, "a", 1))
+	old := s.producer
+	s.topics["events"].partitions[0].epoch = math.MaxInt16
+	fake.Fault(kfake.Fault{Keys: keysProduce, Err: kerr.RequestTimedOut})
+	if got := describe(send(t, s, change(event.Updated, "a", 2))); got[0] != "maybe" {
+		t.Fatalf("result: %s", got)
+	}
+	mustSend(t, s, change(event.Updated, "a", 2))
+	if p := s.topics["events"].partitions[0]; s.producer == old || p.epoch != 0 {
+		t.Errorf("producer id %d, was %d; epoch %d", s.producer, old, p.epoch)
+	}
+}
+
+func TestSequenceWraps(t *testing.T) {
+	p := partition{sequence: math.MaxInt32 - 1}
+	p.advance(3)
+	if p.sequence != 1 {
+		t.Errorf("%d", p.sequence)
+	}
+}
+
+// TestEveryCodeIsJudged: an unknown code never counts as written.
+func TestEveryCodeIsJudged(t *testing.T) {
+	for code := range kafkago.Error(200) {
+		if got := judge(code); (got == written) != (code == 0) {
+			t.Errorf("code %d: %d", code, got)
+		}
+	}
+}

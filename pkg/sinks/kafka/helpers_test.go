@@ -1,0 +1,163 @@
+package kafka
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/deltabridge/deltabridge/pkg/event"
+	"github.com/deltabridge/deltabridge/pkg/object"
+)
+
+// testTime is the time of all test messages: the brokers take records of the past.
+var testTime = time.Date(2026, 3, 4, 5, 6, 7, 891_000_000, time.UTC)
+
+// change makes a message about the object pods/default/<name>.
+func change(typ event.Type, name string, version int) *event.Message {
+	raw := fmt.Sprintf(`{"apiVersion":"v1","kind":"Pod","metadata":{"namespace":"default","name":%q,"uid":"u-%s","resourceVersion":"%d"}}`,
+		name, name, version)
+	obj, err := object.New([]byte(raw))
+	if err != nil {
+		panic(err)
+	}
+	m := &event.Message{
+		Type: typ, Time: testTime, Cluster: "test",
+		Resource: schema.GroupVersionResource{Version: "v1", Resource: "pods"},
+		Identity: obj.Identity, Data: obj.Raw,
+		ID: fmt.Sprintf("u-%s.%d", name, version),
+	}
+	m.PartitionKey = "/pods/default/" + name
+	return m
+}
+
+// padded gives the message a payload of about n bytes that no compression shrinks much.
+func padded(m *event.Message, n int) *event.Message {
+	c := *m
+	var b bytes.Buffer
+	b.WriteString(`{"pad":"`)
+	for x := uint64(88172645463325252); b.Len() < n; {
+		x ^= x << 13
+		x ^= x >> 7
+		x ^= x << 17
+		fmt.Fprintf(&b, "%c%c%c%c", 'A'+x%26, 'a'+x>>8%26, '0'+x>>16%10, 'A'+x>>24%26)
+	}
+	b.WriteString(`"}`)
+	c.Data = b.Bytes()
+	return &c
+}
+
+func newSink(t testing.TB, cfg Config) *Sink {
+	t.Helper()
+	if cfg.Topic == "" {
+		cfg.Topic = "events"
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	s, err := New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(context.Background()); err != nil { // the test's context has ended
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+func connected(t testing.TB, cfg Config) *Sink {
+	t.Helper()
+	s := newSink(t, cfg)
+	if err := s.Connect(t.Context()); err != nil {
+		t.Fatalf("Connect: %v", err)
+	}
+	return s
+}
+
+func newFake(t testing.TB, opts ...kfake.Opt) *kfake.Cluster {
+	t.Helper()
+	c, err := kfake.NewCluster(opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return c
+}
+
+func send(t testing.TB, s *Sink, batch ...*event.Message) []error {
+	t.Helper()
+	results := make([]error, len(batch))
+	s.Send(t.Context(), batch, results)
+	return results
+}
+
+// mustSend sends until every message is acknowledged, as a drain does.
+func mustSend(t testing.TB, s *Sink, batch ...*event.Message) {
+	t.Helper()
+	var last error
+	for range 20 {
+		var rest []*event.Message
+		for i, err := range send(t, s, batch...) {
+			if err != nil {
+				last = err
+				rest = append(rest, batch[i])
+			}
+		}
+		if batch = rest; len(batch) == 0 {
+			return
+		}
+	}
+	t.Fatalf("%d messages are not acknowledged; last error: %v", len(batch), last)
+}
+
+// ids are the ce_id headers of the records of all partitions, a tombstone as "tombstone <key>".
+func ids(partitions [][]*kgo.Record) (all []string) {
+	for _, records := range partitions {
+		for _, r := range records {
+			if r.Value == nil {
+				all = append(all, "tombstone "+string(r.Key))
+				continue
+			}
+			all = append(all, header(r, "ce_id"))
+		}
+	}
+	return all
+}
+
+func header(r *kgo.Record, name string) string {
+	for _, h := range r.Headers {
+		if h.Key == name {
+			return string(h.Value)
+		}
+	}
+	return ""
+}
+
+// describe shortens results to what matters.
+func describe(results []error) []string {
+	words := make([]string, len(results))
+	for i, err := range results {
+		switch {
+		case err == nil:
+			words[i] = "ok"
+		case strings.HasPrefix(err.Error(), "not attempted"):
+			words[i] = "not attempted"
+		case strings.HasPrefix(err.Error(), "refused for good"):
+			words[i] = "permanent"
+		case strings.HasPrefix(err.Error(), "not acknowledged, perhaps written"):
+			words[i] = "maybe"
+		default:
+			words[i] = "retry"
+		}
+	}
+	return words
+}

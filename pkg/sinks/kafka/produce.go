@@ -1,0 +1,219 @@
+package kafka
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"slices"
+
+	kafkago "github.com/segmentio/kafka-go"
+	"github.com/segmentio/kafka-go/protocol"
+	"github.com/segmentio/kafka-go/protocol/produce"
+	"github.com/segmentio/kafka-go/protocol/rawproduce"
+
+	"github.com/deltabridge/deltabridge/pkg/sinks"
+)
+
+const acksAll = -1
+
+// request sends the slots, and settles what the broker says of them.
+func (w *work) request(ctx context.Context, slots []slot) {
+	// The broker's own limit for the wait for followers is less than the sink's: its answer says more than silence.
+	req := &rawproduce.Request{Acks: acksAll, Timeout: int32((w.s.cfg.RequestTimeout * 2 / 3).Milliseconds())}
+	var sent []slot
+	for _, sl := range slots {
+		set, err := sl.b.encode(w.s.codec, w.s.producerOf(sl.p))
+		switch {
+		case err != nil:
+			w.fail(sl.p, fmt.Errorf("compressing with %s: %w", w.s.codec.Name(), err))
+		case len(set) > maxRecordBytes:
+			w.refuse(sl.p, fmt.Errorf("%w: %d bytes", sinks.ErrOversize, len(set)))
+		default:
+			addToRequest(req, sl.p, set)
+			sent = append(sent, sl)
+		}
+	}
+	if len(sent) == 0 {
+		return
+	}
+	msg, err := w.s.cluster.send(ctx, w.leader, req)
+	if err != nil {
+		w.lost(err, sent)
+		return
+	}
+	w.settleAll(msg.(*produce.Response), sent)
+}
+
+func (s *Sink) producerOf(p *partition) producer {
+	if s.producer < 0 {
+		return producer{-1, -1, -1}
+	}
+	return producer{s.producer, p.epoch, p.sequence}
+}
+
+func addToRequest(req *rawproduce.Request, p *partition, set []byte) {
+	i := slices.IndexFunc(req.Topics, func(t rawproduce.RequestTopic) bool { return t.Topic == p.topic.name })
+	if i < 0 {
+		i = len(req.Topics)
+		req.Topics = append(req.Topics, rawproduce.RequestTopic{Topic: p.topic.name})
+	}
+	t := &req.Topics[i]
+	t.Partitions = append(t.Partitions, rawproduce.RequestPartition{
+		Partition: p.id,
+		RecordSet: protocol.RawRecordSet{Reader: bytes.NewReader(set)},
+	})
+}
+
+// lost settles a request without an answer. The broker's other partitions are not tried either.
+func (w *work) lost(err error, sent []slot) {
+	err = classify(err)
+	for _, sl := range sent {
+		if sinks.IsMaybeWritten(err) {
+			w.fence(sl.p)
+		}
+		w.giveUp(sl, err)
+		w.moved = append(w.moved, sl.p.topic)
+	}
+	for _, p := range w.partitions {
+		w.fail(p, fmt.Errorf("another request failed: %w", unmarked(err)))
+	}
+}
+
+// settleAll settles the slots by what the broker says of each.
+func (w *work) settleAll(res *produce.Response, sent []slot) {
+	for _, sl := range sent {
+		answer := answerFor(res, sl.p)
+		if answer == nil {
+			w.fence(sl.p)
+			w.giveUp(sl, sinks.MaybeWritten(fmt.Errorf("kafka broker %s: no word about partition %d of topic %s",
+				w.leader, sl.p.id, sl.p.topic.name)))
+			continue
+		}
+		w.settle(sl, answer)
+	}
+}
+
+func answerFor(res *produce.Response, p *partition) *produce.ResponsePartition {
+	for i := range res.Topics {
+		if res.Topics[i].Topic != p.topic.name {
+			continue
+		}
+		for j := range res.Topics[i].Partitions {
+			if answer := &res.Topics[i].Partitions[j]; answer.Partition == p.id {
+				return answer
+			}
+		}
+	}
+	return nil
+}
+
+func (w *work) settle(sl slot, answer *produce.ResponsePartition) {
+	p, code := sl.p, kafkago.Error(answer.ErrorCode)
+	if movesLeader(code) {
+		w.moved = append(w.moved, p.topic)
+	}
+	err := func() error {
+		return w.s.codeError(fmt.Sprintf("partition %d of topic %s", p.id, p.topic.name), code, answer.ErrorMessage)
+	}
+	switch judge(code) {
+	case written:
+		for _, i := range p.queue[:sl.n] {
+			w.results[i] = nil
+		}
+		p.queue = p.queue[sl.n:]
+		p.advance(sl.b.records())
+		p.limit = min(2*p.limit, len(w.batch))
+	case notWritten:
+		w.fail(p, err())
+	case outOfStep:
+		w.fence(p)
+		w.fail(p, err())
+	case maybe:
+		w.fence(p)
+		w.giveUp(sl, sinks.MaybeWritten(err()))
+	case tooLarge:
+		w.tooLarge(sl, code)
+	case badRecord:
+		w.badRecords(sl, answer, err())
+	case notTopicFit:
+		w.fail(p, sinks.Permanent(err()))
+	}
+}
+
+// fence keeps what was perhaps written from being written after what comes next.
+func (w *work) fence(p *partition) {
+	if !p.fence() {
+		w.exhausted = true
+	}
+}
+
+// tooLarge halves the batch, or refuses its only message. The broker has written nothing of it.
+func (w *work) tooLarge(sl slot, code kafkago.Error) {
+	if sl.n > 1 {
+		sl.p.batchBytes = sl.b.size() / 2
+		return
+	}
+	w.refuse(sl.p, fmt.Errorf("%w: %d bytes, more than max.message.bytes of topic %s: %w",
+		sinks.ErrOversize, sl.b.size(), sl.p.topic.name, code))
+}
+
+// badRecords refuses the messages that the broker names. If it names none, and there are several, halving the batch
+// finds them. The broker has written nothing of the batch.
+func (w *work) badRecords(sl slot, answer *produce.ResponsePartition, err error) {
+	p := sl.p
+	bad := make(map[int]string)
+	for _, re := range answer.RecordErrors {
+		i, found := slices.BinarySearch(sl.b.ends, re.BatchIndex)
+		if found { // ends[i] counts the records up to message i: record ends[i] is the next message's
+			i++
+		}
+		if i < sl.n {
+			bad[i] = re.BatchIndexErrorMessage
+		}
+	}
+	if len(bad) == 0 && sl.n > 1 {
+		p.limit = sl.n / 2
+		return
+	}
+	if len(bad) == 0 {
+		bad[0] = ""
+	}
+	kept := p.queue[:0]
+	for k, i := range p.queue {
+		words, isBad := bad[k]
+		switch {
+		case isBad && words != "":
+			w.results[i] = sinks.Permanent(fmt.Errorf("%w: %s", err, words))
+		case isBad:
+			w.results[i] = sinks.Permanent(err)
+		default:
+			kept = append(kept, i)
+		}
+	}
+	p.queue = kept
+}
+
+// giveUp ends the partition's turn: the slot's messages get err, those behind them stay not attempted.
+func (w *work) giveUp(sl slot, err error) {
+	for _, i := range sl.p.queue[:sl.n] {
+		w.results[i] = err
+	}
+	sl.p.queue = sl.p.queue[:0]
+}
+
+// fail ends the partition's turn before its next message was sent. The first one gets err, the others stay not
+// attempted; an error that no retry mends is everyone's.
+func (w *work) fail(p *partition, err error) {
+	for k, i := range p.queue {
+		if k == 0 || sinks.IsPermanent(err) {
+			w.results[i] = err
+		}
+	}
+	p.queue = p.queue[:0]
+}
+
+// refuse says that the next message of the partition will never be taken, and leaves it out.
+func (w *work) refuse(p *partition, err error) {
+	w.results[p.queue[0]] = sinks.Permanent(err)
+	p.queue = p.queue[1:]
+}

@@ -1,0 +1,216 @@
+package kafka
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	kafkago "github.com/segmentio/kafka-go"
+
+	"github.com/deltabridge/deltabridge/pkg/event"
+	"github.com/deltabridge/deltabridge/pkg/sinks"
+)
+
+const (
+	// maxRequestBytes bounds the record batches of one request. A broker closes the connection on a request larger
+	// than its socket.request.max.bytes: 100 MiB.
+	maxRequestBytes = 32 << 20
+	// maxRecordBytes: an event larger than this is not even tried, for the same reason.
+	maxRecordBytes = 64 << 20
+	// maxParallel bounds the brokers that are served at once.
+	maxParallel = 16
+)
+
+// Send delivers the batch. See [sinks.Sink].
+func (s *Sink) Send(ctx context.Context, batch []*event.Message, results []error) {
+	for i := range results {
+		results[i] = sinks.ErrNotAttempted
+	}
+	if len(batch) == 0 {
+		return
+	}
+	if err := s.ensureProducer(ctx); err != nil {
+		results[0] = err
+		return
+	}
+	s.route(ctx, batch)
+	defer clear(s.routes)
+	for start := 0; start < len(batch); {
+		end := s.wave(batch, start)
+		if !s.sendWave(ctx, batch, results, start, end) {
+			return // what follows may be of an object that failed
+		}
+		start = end
+	}
+}
+
+// route finds the partition of each message, in s.routes. A message whose topic is not known gets its topic's
+// partition for that, see topic.nowhere.
+func (s *Sink) route(ctx context.Context, batch []*event.Message) {
+	now := time.Now()
+	var due []*topic
+	topics := make([]*topic, len(batch))
+	for i, m := range batch {
+		s.buf = s.template.Append(s.buf[:0], m)
+		t := s.topic(s.buf)
+		if t.due(now) && !t.queued {
+			t.queued = true
+			due = append(due, t)
+		}
+		topics[i] = t
+	}
+	if len(due) > 0 {
+		s.refresh(ctx, due)
+		for _, t := range due {
+			t.queued = false
+		}
+	}
+	s.routes = s.routes[:0]
+	for i, m := range batch {
+		s.buf = append(s.buf[:0], m.PartitionKey...)
+		s.routes = append(s.routes, topics[i].partitionOf(&s.balancer, s.buf))
+	}
+}
+
+func (t *topic) partitionOf(balancer *kafkago.Murmur2Balancer, key []byte) *partition {
+	if t.err != nil || len(t.partitions) == 0 {
+		return &t.nowhere
+	}
+	return t.partitions[balancer.Balance(kafkago.Message{Key: key}, t.ids...)]
+}
+
+// wave returns the end of the messages from start on of which no two are of one object but for different partitions.
+func (s *Sink) wave(batch []*event.Message, start int) (end int) {
+	if !s.volatile {
+		return len(batch)
+	}
+	seen := make(map[event.Key]*partition)
+	for i := start; i < len(batch); i++ {
+		key := batch[i].Key()
+		if p, ok := seen[key]; ok && p != s.routes[i] {
+			return i
+		}
+		seen[key] = s.routes[i]
+	}
+	return len(batch)
+}
+
+// sendWave sends batch[start:end] to the leaders of their partitions, in parallel. It reports whether no message is
+// left to be sent again.
+func (s *Sink) sendWave(ctx context.Context, batch []*event.Message, results []error, start, end int) bool {
+	works := s.split(batch, results, start, end)
+	if len(works) == 1 {
+		works[0].run(ctx)
+	} else {
+		limit := make(chan struct{}, maxParallel)
+		var wg sync.WaitGroup
+		for _, w := range works {
+			limit <- struct{}{}
+			wg.Go(func() {
+				w.run(ctx)
+				<-limit
+			})
+		}
+		wg.Wait()
+	}
+	for _, w := range works {
+		for _, t := range w.moved {
+			t.stale = true
+		}
+		if w.exhausted {
+			s.producer = -1 // the next Send gets a new one
+		}
+	}
+	return !slices.ContainsFunc(results[start:end], func(err error) bool {
+		return err != nil && !sinks.IsPermanent(err)
+	})
+}
+
+// split queues the messages at their partitions, and collects the partitions by leader.
+func (s *Sink) split(batch []*event.Message, results []error, start, end int) (works []*work) {
+	byLeader := make(map[string]*work)
+	for i := start; i < end; i++ {
+		p := s.routes[i]
+		if len(p.queue) == 0 {
+			p.limit = len(batch)
+			w := byLeader[p.leader]
+			if w == nil {
+				w = &work{s: s, leader: p.leader, batch: batch, results: results}
+				byLeader[p.leader] = w
+				works = append(works, w)
+			}
+			w.partitions = append(w.partitions, p)
+		}
+		p.queue = append(p.queue, i)
+	}
+	return works
+}
+
+// work is what one broker gets in one wave.
+type work struct {
+	s          *Sink
+	leader     string
+	partitions []*partition // those with a queue; nobody else touches them meanwhile
+	batch      []*event.Message
+	results    []error // of the messages in those queues
+
+	moved     []*topic // whose metadata must be read again
+	exhausted bool     // a new producer id is needed
+}
+
+// slot is a partition's part of a request.
+type slot struct {
+	p *partition
+	b *batch
+	n int // messages
+}
+
+// run sends request after request until nothing is left to send, or fails.
+func (w *work) run(ctx context.Context) {
+	if w.leader == "" {
+		for _, p := range w.partitions {
+			w.fail(p, p.unreachable())
+		}
+		return
+	}
+	for ctx.Err() == nil {
+		slots := w.fill()
+		if len(slots) == 0 {
+			return
+		}
+		w.request(ctx, slots)
+		for _, sl := range slots {
+			w.s.batches.Put(sl.b)
+		}
+	}
+	for _, p := range w.partitions {
+		w.fail(p, context.Cause(ctx))
+	}
+}
+
+// fill takes the next batch of each partition, up to the size of a request.
+func (w *work) fill() (slots []slot) {
+	size := 0
+	for _, p := range w.partitions {
+		if len(p.queue) == 0 {
+			continue
+		}
+		if size > 0 && size+p.batchBytes > maxRequestBytes {
+			break // in the next request
+		}
+		b := w.s.batches.Get().(*batch)
+		b.reset()
+		n := 0
+		for n < min(len(p.queue), p.limit) {
+			m := w.batch[p.queue[n]]
+			if !b.add(m, w.s.cfg.Tombstones && m.Type == event.Deleted, p.batchBytes) {
+				break
+			}
+			n++
+		}
+		size += b.size()
+		slots = append(slots, slot{p, b, n})
+	}
+	return slots
+}

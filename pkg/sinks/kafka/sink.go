@@ -1,0 +1,122 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	kafkago "github.com/segmentio/kafka-go"
+	"github.com/segmentio/kafka-go/compress"
+
+	"github.com/deltabridge/deltabridge/pkg/event"
+	"github.com/deltabridge/deltabridge/pkg/sinks"
+)
+
+// Sink delivers events to Kafka. See the package comment. It implements [sinks.Sink].
+type Sink struct {
+	cfg      Config
+	template *event.Template
+	volatile bool // an object's events may go to several partitions
+	codec    compress.Codec
+	cluster  *cluster
+
+	topics   map[string]*topic
+	producer int64 // id; -1 while there is none
+	unfenced bool  // the cluster grants no producer id
+
+	balancer kafkago.Murmur2Balancer
+	batches  sync.Pool // of *batch
+
+	// Memory that Send calls share.
+	buf    []byte
+	routes []*partition
+}
+
+var _ sinks.Sink = (*Sink)(nil)
+
+// New checks the configuration and returns a sink that is not connected. The error holds every mistake.
+func New(cfg Config) (*Sink, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	cfg.fill()
+	template, err := event.ParseTemplate(cfg.Topic, event.EscapeTopic)
+	if err != nil {
+		return nil, err
+	}
+	key, err := cfg.KeyTemplate()
+	if err != nil {
+		return nil, err
+	}
+	codec, _ := cfg.Compression.codec()
+	s := &Sink{
+		cfg: cfg, template: template, codec: codec, producer: -1,
+		topics:   make(map[string]*topic),
+		balancer: kafkago.Murmur2Balancer{Consistent: true}, // an empty key too has one partition
+		batches:  sync.Pool{New: func() any { return new(batch) }},
+	}
+	for _, variable := range []string{"version", "kind", "uid", "operation"} {
+		s.volatile = s.volatile || template.Uses(variable) || key.Uses(variable)
+	}
+	s.cluster = newCluster(&s.cfg)
+	return s, nil
+}
+
+// Connect returns nil when a broker has answered and authenticated the sink, and, where all events go to one topic,
+// that topic is there.
+func (s *Sink) Connect(ctx context.Context) error {
+	if _, err := s.cluster.metadata(ctx, nil); err != nil {
+		return err
+	}
+	if err := s.ensureProducer(ctx); err != nil {
+		return err
+	}
+	if s.template.Wildcard() != s.template.String() {
+		return nil
+	}
+	t := s.topic([]byte(s.template.String()))
+	t.stale = true
+	s.refresh(ctx, []*topic{t})
+	return t.err
+}
+
+// ensureProducer gets a producer id if there is none.
+func (s *Sink) ensureProducer(ctx context.Context) error {
+	if s.producer >= 0 || s.unfenced {
+		return nil
+	}
+	id, err := s.cluster.producerID(ctx)
+	if errors.Is(err, errNoProducerID) {
+		s.unfenced = true
+		s.cfg.Logger.Warn("without a producer id, a repetition after a time-out can come after newer events; "+
+			"Kafka before 3.0 grants one with the permission IdempotentWrite on the cluster", "error", err)
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("becoming an idempotent producer: %w", err)
+	}
+	s.producer = id
+	for _, t := range s.topics {
+		for _, p := range t.partitions {
+			p.epoch, p.sequence = 0, 0
+		}
+	}
+	return nil
+}
+
+// topic returns what is known of the topic of this name.
+func (s *Sink) topic(name []byte) *topic {
+	t := s.topics[string(name)]
+	if t == nil {
+		t = newTopic(string(name))
+		s.topics[t.name] = t
+	}
+	return t
+}
+
+// Close closes the connections.
+func (s *Sink) Close(context.Context) error {
+	s.cluster.close()
+	return nil
+}

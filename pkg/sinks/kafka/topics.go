@@ -1,0 +1,188 @@
+package kafka
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	kafkago "github.com/segmentio/kafka-go"
+	"github.com/segmentio/kafka-go/protocol/metadata"
+
+	"github.com/deltabridge/deltabridge/pkg/sinks"
+)
+
+// defaultBatchBytes is how large a record batch gets, uncompressed: just below the default of max.message.bytes.
+const defaultBatchBytes = 1 << 20
+
+// createdPoll is how often the sink looks whether a topic that it has created is there.
+const createdPoll = 50 * time.Millisecond
+
+// topic is what is known of a topic that events went to.
+type topic struct {
+	name       string
+	partitions []*partition
+	ids        []int // 0, 1, 2, …: what the balancer chooses from
+	fetched    time.Time
+	stale      bool  // a leader has moved, or the topic is not known yet
+	err        error // why it can't be written to, of the last refresh
+	queued     bool  // for the refresh of this Send
+	nowhere    partition
+}
+
+// partition is a partition's leader and the state of the idempotent producer there.
+type partition struct {
+	topic    *topic
+	id       int32
+	leader   string // host:port; empty while there is none
+	epoch    int16
+	sequence int32
+	// batchBytes is how large a record batch may get, uncompressed. The broker's refusals make it smaller.
+	batchBytes int
+
+	// Of one Send:
+	queue []int // indices in the batch of what is still to send
+	limit int   // how many messages the next record batch may hold
+}
+
+func newTopic(name string) *topic {
+	t := &topic{name: name, stale: true}
+	t.nowhere = partition{topic: t, id: -1}
+	return t
+}
+
+// unreachable says why p has no leader.
+func (p *partition) unreachable() error {
+	if p.topic.err != nil {
+		return p.topic.err
+	}
+	return fmt.Errorf("partition %d of topic %s: %w", p.id, p.topic.name, kafkago.LeaderNotAvailable)
+}
+
+// fence begins a new producer epoch: what was sent before can't be written after what comes now. It returns false
+// when the epochs of the producer id are used up.
+func (p *partition) fence() bool {
+	p.sequence = 0
+	if p.epoch == math.MaxInt16 {
+		return false
+	}
+	p.epoch++
+	return true
+}
+
+// advance counts n records that were written. Sequence numbers start again at 0 after the largest int32.
+func (p *partition) advance(n int32) {
+	p.sequence = int32((uint32(p.sequence) + uint32(n)) & math.MaxInt32)
+}
+
+func (t *topic) due(now time.Time) bool {
+	return t.stale || now.Sub(t.fetched) >= MetadataMaxAge
+}
+
+// refresh reads the topics' partitions and leaders, and creates what is missing if it may. What is wrong is noted
+// in each topic's err.
+func (s *Sink) refresh(ctx context.Context, topics []*topic) {
+	missing := s.fetch(ctx, topics)
+	if len(missing) == 0 || s.cfg.CreateTopics == nil {
+		return
+	}
+	names := make([]string, len(missing))
+	for i, t := range missing {
+		names[i] = t.name
+	}
+	s.cfg.Logger.Info("creating Kafka topics", "topics", names)
+	failed, err := s.cluster.createTopics(ctx, names, s.cfg.CreateTopics)
+	created := missing[:0]
+	for _, t := range missing {
+		if err != nil {
+			t.err = err
+		} else if t.err = failed[t.name]; t.err == nil {
+			created = append(created, t)
+		}
+	}
+	s.awaitCreated(ctx, created)
+}
+
+// awaitCreated waits until the topics have leaders: their creation is acknowledged before every broker knows them.
+func (s *Sink) awaitCreated(ctx context.Context, topics []*topic) {
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.RequestTimeout)
+	defer cancel()
+	tick := time.NewTicker(createdPoll)
+	defer tick.Stop()
+	for len(topics) > 0 {
+		s.fetch(ctx, topics)
+		if !slices.ContainsFunc(topics, func(t *topic) bool { return t.stale }) {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// fetch reads the metadata of the topics and returns those that do not exist.
+func (s *Sink) fetch(ctx context.Context, topics []*topic) (missing []*topic) {
+	names := make([]string, len(topics))
+	byName := make(map[string]*topic, len(topics))
+	for i, t := range topics {
+		names[i], byName[t.name] = t.name, t
+	}
+	found, err := s.cluster.metadata(ctx, names)
+	if err != nil {
+		for _, t := range topics {
+			if t.stale { // otherwise what is known of it may well be right
+				t.err = fmt.Errorf("reading the metadata of topic %s: %w", t.name, err)
+			}
+		}
+		return nil
+	}
+	for i := range found {
+		t := byName[found[i].Name]
+		if t == nil {
+			continue
+		}
+		switch code := kafkago.Error(found[i].ErrorCode); code {
+		case 0:
+			s.learn(t, found[i].Partitions)
+		case kafkago.UnknownTopicOrPartition:
+			t.err = fmt.Errorf("topic %s does not exist (create it, or set createTopics): %w", t.name, code)
+			t.stale = true
+			missing = append(missing, t)
+		case kafkago.InvalidTopic:
+			t.err = sinks.Permanent(s.codeError("topic "+t.name, code, ""))
+			t.stale = true
+		default:
+			t.err = s.codeError("topic "+t.name, code, "")
+			t.stale = true
+		}
+	}
+	return missing
+}
+
+// learn takes over the partitions. A partition keeps its producer state while the topic lives; a topic that was
+// deleted and created again has none, which the broker says (outOfStep).
+func (s *Sink) learn(t *topic, partitions []metadata.ResponsePartition) {
+	for len(t.partitions) < len(partitions) {
+		t.ids = append(t.ids, len(t.partitions))
+		t.partitions = append(t.partitions, &partition{topic: t, id: int32(len(t.partitions))})
+	}
+	t.partitions, t.ids = t.partitions[:len(partitions)], t.ids[:len(partitions)]
+	wasStale := t.stale
+	t.err, t.stale, t.fetched = nil, len(partitions) == 0, time.Now()
+	for _, found := range partitions {
+		if int(found.PartitionIndex) >= len(t.partitions) {
+			continue
+		}
+		p := t.partitions[found.PartitionIndex]
+		if !wasStale || p.batchBytes == 0 { // now and then: the topic's limit may have been raised
+			p.batchBytes = defaultBatchBytes
+		}
+		p.leader = s.cluster.brokers[found.LeaderID]
+		if p.leader == "" {
+			t.stale = true
+		}
+	}
+}
