@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -77,4 +78,35 @@ func TestBuildIsCancelled(t *testing.T) {
 	if _, err := Build(ctx, io.Discard, Options{}); err == nil {
 		t.Error("Build goes on although its context has ended")
 	}
+}
+
+func TestUpToDate(t *testing.T) {
+	dir := t.TempDir()
+	b := builder{module: filepath.Join(dir, "module")}
+	source, target := filepath.Join(b.module, "inner", "x.go"), filepath.Join(dir, "x")
+	write := func(path string, at time.Time) {
+		t.Helper()
+		if err := os.WriteFile(path, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chtimes(path, at, at); err != nil {
+			t.Fatal(err)
+		}
+	}
+	check := func(want bool, when string) {
+		t.Helper()
+		if got, err := b.upToDate(target); err != nil || got != want {
+			t.Errorf("%s: up to date: %v, %v, want %v", when, got, err, want)
+		}
+	}
+	if err := os.MkdirAll(filepath.Dir(source), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now()
+	write(source, now)
+	check(false, "no program")
+	write(target, now.Add(time.Minute))
+	check(true, "program newer than its source")
+	write(source, now.Add(2*time.Minute))
+	check(false, "source newer than the program")
 }

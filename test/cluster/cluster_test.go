@@ -2,10 +2,12 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -49,9 +51,24 @@ func wantConfigMap(t *testing.T, c *Cluster, want *corev1.ConfigMap) {
 // Each process is ended and started again, in every way and alone; the data stay,
 // and the address too.
 func TestProcessesRestartAlone(t *testing.T) {
-	c := ForTest(t)
+	c := ForTest(t, func(o *Options) { o.APIServerFlags = []string{"--v=1"} })
 	before := createConfigMap(t, c, "before")
 	ctx := t.Context()
+	stopWithWatch := func(ctx context.Context) error {
+		w, err := clientOf(t, c).CoreV1().ConfigMaps("").Watch(ctx, metav1.ListOptions{})
+		if err != nil {
+			return err
+		}
+		if err := c.StopAPIServer(ctx); err != nil {
+			return err
+		}
+		for range w.ResultChan() { // the server ends the watch; a test that hangs here found one that it did not
+		}
+		if !strings.Contains(c.api.tail(), "apiserver is exiting") {
+			return errors.New("the API server was killed, because it waited for the watch")
+		}
+		return nil
+	}
 	tests := []struct {
 		name    string
 		stop    func(context.Context) error
@@ -59,7 +76,7 @@ func TestProcessesRestartAlone(t *testing.T) {
 		stopped *process
 		stays   *process
 	}{
-		{"stop API server", c.StopAPIServer, c.StartAPIServer, &c.api, &c.etcd},
+		{"stop API server", stopWithWatch, c.StartAPIServer, &c.api, &c.etcd},
 		{"kill API server", func(context.Context) error { return c.KillAPIServer() }, c.StartAPIServer, &c.api, &c.etcd},
 		{"kill etcd", func(context.Context) error { return c.KillEtcd() }, c.RestartEtcd, &c.etcd, &c.api},
 		{"restart etcd", func(context.Context) error { return nil }, c.RestartEtcd, &c.etcd, &c.api},
@@ -110,7 +127,7 @@ func TestStartAgainOnTheSameFolder(t *testing.T) {
 	}
 	wantNoProcess(t, dir)
 
-	c = ForTest(t, func(o *Options) { o.Dir = dir })
+	c = ForTest(t, func(o *Options) { o.Dir, o.CompactionInterval = dir, time.Second })
 	wantConfigMap(t, c, before)
 	if now := c.RESTConfig(); now.BearerToken != credentials.BearerToken || string(now.CAData) != string(credentials.CAData) {
 		t.Error("the administrator has other credentials than before")
@@ -121,6 +138,28 @@ func TestStartAgainOnTheSameFolder(t *testing.T) {
 	}
 	if _, err := kubernetes.NewForConfigOrDie(config).CoreV1().ConfigMaps("").List(t.Context(), metav1.ListOptions{}); err != nil {
 		t.Errorf("a token from before is no longer valid: %v", err)
+	}
+	waitForCompaction(t, c)
+}
+
+// waitForCompaction waits until the API server has cut the history, which it was
+// told to do every second.
+func waitForCompaction(t *testing.T, c *Cluster) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), readyTimeout)
+	defer cancel()
+	poll := time.NewTicker(readyPoll)
+	defer poll.Stop()
+	for {
+		_, err := c.History(ctx, "/registry/configmaps/")
+		if errors.Is(err, ErrCompacted) {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			t.Fatalf("the history is not compacted; the last answer: %v", err)
+		case <-poll.C:
+		}
 	}
 }
 
