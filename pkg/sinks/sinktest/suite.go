@@ -1,12 +1,410 @@
 package sinktest
 
-import "testing"
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/deltabridge/deltabridge/pkg/event"
+	"github.com/deltabridge/deltabridge/pkg/fifo"
+	"github.com/deltabridge/deltabridge/pkg/sinks"
+)
+
+// patience bounds every wait in the suite. What takes longer is a failure.
+const patience = 60 * time.Second
 
 // Run runs the suite against the harness's kind of destination, each test as a subtest with a destination of
 // its own.
 func Run(t *testing.T, h Harness) {
 	t.Helper()
-	if h.New == nil {
-		t.Fatal("sinktest: Harness.New is nil")
+	tests := []struct {
+		name string
+		run  func(t *testing.T, h Harness, d Destination)
+	}{
+		{"Delivery", testDelivery},
+		{"OrderPerObject", testOrderPerObject},
+		{"ControlEvent", testControlEvent},
+		{"DuplicateKeepsID", testDuplicateKeepsID},
+		{"Oversize", testOversize},
+		{"EmptyBatch", testEmptyBatch},
+		{"AwayAtStart", testAwayAtStart},
+		{"RestartUnderLoad", testRestartUnderLoad},
+		{"StoppedBetweenSends", testStoppedBetweenSends},
+		{"CancelHangingSend", testCancelHangingSend},
+		{"CancelHangingConnect", testCancelHangingConnect},
+		{"ShutdownDrains", testShutdownDrains},
+		{"ShutdownWhileHanging", testShutdownWhileHanging},
 	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) { test.run(t, h, h.New(t)) })
+	}
+}
+
+// connected returns a connected sink that is closed at the end of the test.
+func connected(t *testing.T, d Destination) sinks.Sink {
+	t.Helper()
+	sink := newSink(t, d)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if err := sink.Connect(ctx); err != nil {
+		t.Fatalf("Connect: %v", err)
+	}
+	return sink
+}
+
+func newSink(t *testing.T, d Destination) sinks.Sink {
+	t.Helper()
+	sink := d.NewSink(t)
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 5*time.Second)
+		defer cancel()
+		if err := sink.Close(ctx); err != nil {
+			t.Errorf("Close: %v", err)
+		}
+	})
+	return sink
+}
+
+// send sends batch and gives the results; it fails the test if Send does not return.
+func send(t *testing.T, sink sinks.Sink, batch []*event.Message) []error {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	results := make([]error, len(batch))
+	sink.Send(ctx, batch, results)
+	return results
+}
+
+func sendAll(t *testing.T, sink sinks.Sink, batch []*event.Message) {
+	t.Helper()
+	for i, err := range send(t, sink, batch) {
+		if err != nil {
+			t.Fatalf("message %d of %d (%s): %v", i, len(batch), batch[i].ID, err)
+		}
+	}
+}
+
+func testDelivery(t *testing.T, _ Harness, d Destination) {
+	sink := connected(t, d)
+	var sent []*event.Message
+	for round := range 4 { // several batches, each of a few hundred objects
+		var batch []*event.Message
+		for i := range 300 {
+			batch = append(batch, Message(fmt.Sprintf("o%d", i), round+1, 100+17*i))
+		}
+		sendAll(t, sink, batch)
+		sent = append(sent, batch...)
+	}
+	odd := Message(`system:odd name/with"quotes%and.dots-ü`, 1, 100)
+	odd.Type, odd.InitialList, odd.FinalStateUnknown = event.Deleted, true, true
+	sendAll(t, sink, []*event.Message{odd})
+	expect(t, d.Records(t), append(sent, odd), false)
+}
+
+func testOrderPerObject(t *testing.T, _ Harness, d Destination) {
+	sink := connected(t, d)
+	few, one := Messages(3, 200), make([]*event.Message, 0, 100)
+	for v := range 100 {
+		one = append(one, Message("single", v+1, 50))
+	}
+	sendAll(t, sink, few)
+	sendAll(t, sink, one)
+	expect(t, d.Records(t), append(few, one...), false)
+}
+
+func testControlEvent(t *testing.T, _ Harness, d Destination) {
+	sink := connected(t, d)
+	sent := []*event.Message{Gap()}
+	sendAll(t, sink, sent)
+	expect(t, d.Records(t), sent, false)
+}
+
+// A message that is sent twice, as after an unclear failure, is there once or twice, but always under one id.
+func testDuplicateKeepsID(t *testing.T, _ Harness, d Destination) {
+	sink := connected(t, d)
+	sent := Messages(20, 1)
+	sendAll(t, sink, sent)
+	sendAll(t, sink, sent)
+	records := d.Records(t)
+	if n := len(records); n != len(sent) && n != 2*len(sent) {
+		t.Errorf("%d records of %d messages sent twice", n, len(sent))
+	}
+	expect(t, records, sent, true)
+}
+
+// An event that is too large is refused for good, and holds back neither its object nor others.
+func testOversize(t *testing.T, h Harness, d Destination) {
+	if h.Oversize == 0 {
+		t.Skip("the destination takes events of any size")
+	}
+	sink := connected(t, d)
+	batch := []*event.Message{
+		Message("a", 1, 100), Message("a", 2, h.Oversize), Message("a", 3, 100), Message("b", 1, 100),
+	}
+	results := send(t, sink, batch)
+	for _, i := range []int{0, 2, 3} {
+		if results[i] != nil {
+			t.Errorf("%s: %v", batch[i].ID, results[i])
+		}
+	}
+	if err := results[1]; !sinks.IsPermanent(err) || !errors.Is(err, sinks.ErrOversize) {
+		t.Errorf("oversize event: %v, want a permanent ErrOversize", err)
+	}
+	expect(t, d.Records(t), []*event.Message{batch[0], batch[2], batch[3]}, false)
+	sendAll(t, sink, []*event.Message{Message("a", 4, 100)}) // the connection took no harm
+}
+
+func testEmptyBatch(t *testing.T, _ Harness, d Destination) {
+	sink := connected(t, d)
+	send(t, sink, nil)
+	expect(t, d.Records(t), nil, false)
+}
+
+// running is a Drain at work.
+type running struct {
+	*sinks.Drain
+	queue fifo.Queue[*event.Message]
+	stop  context.CancelFunc
+	done  chan error
+}
+
+// drain runs a Drain over a new sink. It must be ended with finish, or by the test's end.
+func drain(t *testing.T, d Destination) *running {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	q := fifo.NewRing(fifo.RingOptions[*event.Message]{MaxItems: 1000, MaxBytes: 32 << 20, Size: (*event.Message).Size})
+	r := &running{
+		Drain: &sinks.Drain{
+			Name: "test", Sink: newSink(t, d), Queue: q, MaxBatch: 256,
+			Backoff: sinks.Backoff{Min: 20 * time.Millisecond, Max: 500 * time.Millisecond},
+		},
+		queue: q, stop: cancel, done: make(chan error, 1),
+	}
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		r.done <- r.Run(ctx)
+	}()
+	t.Cleanup(func() { cancel(); <-stopped })
+	return r
+}
+
+// push gives messages to the queue; it fails the test if the drain makes no room.
+func (r *running) push(t *testing.T, ms []*event.Message) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	for _, m := range ms {
+		if err := r.queue.Push(ctx, m); err != nil {
+			t.Fatalf("push of %s: %v; the drain's status: %s", m.ID, err, r.Status())
+		}
+	}
+}
+
+// finish closes the queue and waits until everything is delivered.
+func (r *running) finish(t *testing.T) {
+	t.Helper()
+	r.queue.Close()
+	select {
+	case err := <-r.done:
+		if err != nil {
+			t.Fatalf("Run: %v", err)
+		}
+	case <-time.After(patience):
+		t.Fatalf("not drained after %s: %+v; status: %s", patience, r.queue.Stats(), r.Status())
+	}
+}
+
+// await polls until ok, which a real broker leaves no other way to see.
+func await(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	deadline := time.After(patience)
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for !ok() {
+		select {
+		case <-tick.C:
+		case <-deadline:
+			t.Fatalf("not after %s: %s", patience, what)
+		}
+	}
+}
+
+func stopper(t *testing.T, d Destination) Stopper {
+	t.Helper()
+	s, ok := d.(Stopper)
+	if !ok {
+		t.Skip("the destination has no server that could be stopped")
+	}
+	return s
+}
+
+func freezer(t *testing.T, d Destination) Freezer {
+	t.Helper()
+	f, ok := d.(Freezer)
+	if !ok {
+		t.Skip("the destination can't be made to hang")
+	}
+	return f
+}
+
+func testAwayAtStart(t *testing.T, _ Harness, d Destination) {
+	broker := stopper(t, d)
+	broker.Stop(t)
+	r := drain(t, d)
+	sent := Messages(10, 5)
+	r.push(t, sent)
+	await(t, "an attempt to connect", func() bool { return r.Status() != "connecting" })
+	if r.Connected() {
+		t.Error("connected to a broker that is away")
+	}
+	broker.Start(t)
+	r.finish(t)
+	if !r.Connected() || r.Status() != "ok" {
+		t.Errorf("after the start: connected %v, status %q", r.Connected(), r.Status())
+	}
+	expect(t, d.Records(t), sent, true)
+}
+
+func testRestartUnderLoad(t *testing.T, _ Harness, d Destination) {
+	broker := stopper(t, d)
+	r := drain(t, d)
+	var sent []*event.Message
+	load := func(rounds int) {
+		for range rounds {
+			version := len(sent)/40 + 1
+			var round []*event.Message
+			for o := range 40 {
+				round = append(round, Message(fmt.Sprintf("o%d", o), version, 1000))
+			}
+			r.push(t, round)
+			sent = append(sent, round...)
+		}
+	}
+	for range 2 {
+		acked := r.queue.Stats().Acked
+		load(60)
+		await(t, "events at the broker", func() bool { return r.queue.Stats().Acked > acked+100 })
+		broker.Stop(t) // in the middle: the queue is not empty, batches are on their way
+		load(10)
+		broker.Start(t)
+		load(20)
+	}
+	r.finish(t)
+	expect(t, d.Records(t), sent, true)
+}
+
+// A Send to a broker that is away says so, for every message, without a panic or a hang; the next one works.
+func testStoppedBetweenSends(t *testing.T, _ Harness, d Destination) {
+	broker := stopper(t, d)
+	sink := connected(t, d)
+	first, second := Messages(5, 2)[:5], Messages(5, 2)[5:]
+	sendAll(t, sink, first)
+	broker.Stop(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	defer cancel()
+	results := make([]error, len(second))
+	sink.Send(ctx, second, results)
+	for i, err := range results {
+		if err == nil || sinks.IsPermanent(err) {
+			t.Errorf("message %d, with the broker away: %v", i, err)
+		}
+	}
+	broker.Start(t)
+	await(t, "delivery after the broker's return", func() bool {
+		return errors.Join(send(t, sink, second)...) == nil
+	})
+	expect(t, d.Records(t), append(first, second...), true)
+}
+
+// within fails the test if f takes longer than a cancelled call may.
+func within(t *testing.T, what string, f func()) {
+	t.Helper()
+	const soon = 3 * time.Second
+	start := time.Now()
+	f()
+	if took := time.Since(start); took > soon {
+		t.Errorf("%s returned %s after it began, want %s at most", what, took, soon)
+	}
+}
+
+func testCancelHangingSend(t *testing.T, _ Harness, d Destination) {
+	frozen := freezer(t, d)
+	sink := connected(t, d)
+	first := Messages(50, 1)
+	sendAll(t, sink, first)
+	// More than the sockets' buffers hold, so that writing blocks too.
+	var big []*event.Message
+	for i := range 100 {
+		big = append(big, Message(fmt.Sprintf("o%d", i%50), 2+i/50, 200_000))
+	}
+	frozen.Freeze()
+	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+	defer cancel()
+	results := make([]error, len(big))
+	within(t, "a Send that was cancelled after 0.5 s", func() { sink.Send(ctx, big, results) })
+	for i, err := range results {
+		if err == nil || sinks.IsPermanent(err) {
+			t.Errorf("message %d, to a hanging broker: %v", i, err)
+		}
+	}
+	frozen.Thaw()
+	await(t, "delivery after the freeze", func() bool { return errors.Join(send(t, sink, big)...) == nil })
+	expect(t, d.Records(t), append(first, big...), true)
+}
+
+func testCancelHangingConnect(t *testing.T, _ Harness, d Destination) {
+	frozen := freezer(t, d)
+	frozen.Freeze()
+	sink := newSink(t, d)
+	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+	defer cancel()
+	within(t, "a Connect that was cancelled after 0.5 s", func() {
+		if err := sink.Connect(ctx); err == nil {
+			t.Error("connected to a frozen broker")
+		}
+	})
+	frozen.Thaw()
+	ctx, cancel = context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	await(t, "a connection after the freeze", func() bool { return sink.Connect(ctx) == nil })
+	sendAll(t, sink, Messages(3, 1))
+}
+
+// A closed queue is delivered to its last message before Run returns.
+func testShutdownDrains(t *testing.T, _ Harness, d Destination) {
+	r := drain(t, d)
+	sent := Messages(100, 9)
+	r.push(t, sent)
+	r.finish(t)
+	if s := r.queue.Stats(); s.Items != 0 || s.Acked != int64(len(sent)) {
+		t.Errorf("queue after the drain: %+v", s)
+	}
+	expect(t, d.Records(t), sent, true)
+}
+
+// At the end of its time Run returns soon, says how much is left, and has acknowledged nothing that it should not.
+func testShutdownWhileHanging(t *testing.T, _ Harness, d Destination) {
+	frozen := freezer(t, d)
+	r := drain(t, d)
+	sent := Messages(20, 3)
+	r.push(t, sent[:20])
+	await(t, "the first events at the broker", func() bool { return r.queue.Stats().Acked == 20 })
+	frozen.Freeze()
+	r.push(t, sent[20:])
+	r.queue.Close()
+	r.stop()
+	within(t, "Run after the end of its context", func() {
+		var unfinished *sinks.UnfinishedError
+		if err := <-r.done; !errors.As(err, &unfinished) || unfinished.Left != 40 {
+			t.Errorf("Run: %v, want 40 events left", err)
+		}
+	})
+	frozen.Thaw()
+	again := drain(t, d) // what was left comes again, as after a restart
+	again.push(t, sent[20:])
+	again.finish(t)
+	expect(t, d.Records(t), sent, true)
 }
