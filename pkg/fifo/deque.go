@@ -1,10 +1,15 @@
 package fifo
 
-// minDeque is the capacity that a deque keeps when it is empty; a power of two.
-const minDeque = 16
+// Capacities of a deque, powers of two.
+const (
+	minDeque = 16 // the first
+	// keptDeque is the capacity below which a deque does not shrink: the 16 KiB or less are worth less than the
+	// allocations of a queue that goes between empty and one batch.
+	keptDeque = 1024
+)
 
 // deque is a queue in a circular buffer. The buffer doubles when it is full and halves when a quarter is used, so
-// that n operations cost O(n) and memory follows the content: at most 4 slots for an element, or minDeque.
+// that n operations cost O(n) and memory follows the content: at most 4 slots for an element, or keptDeque.
 // The zero value is ready to use.
 type deque[E any] struct {
 	buf  []E // len is 0 or a power of two; slots outside the content hold the zero value, so that they pin nothing
@@ -34,7 +39,7 @@ func (d *deque[E]) pop() E {
 	d.buf[d.head] = zero
 	d.head = (d.head + 1) & (len(d.buf) - 1)
 	d.n--
-	if len(d.buf) > minDeque && d.n <= len(d.buf)/4 {
+	if len(d.buf) > keptDeque && d.n < len(d.buf)/4 {
 		d.resize(len(d.buf) / 2)
 	}
 	return e

@@ -84,7 +84,17 @@
 //
 // # What it costs
 //
-// Measured on one shared 2-core machine (Xeon, 2.1 GHz), items of one pointer, per item, Go 1.26:
+// Measured with Go 1.26 on 2 shared cores (2.6 GHz, EPYC) under other load, hence the ranges; items are pointers,
+// keys are uids; nanoseconds for each item, without allocation unless noted (go test -bench .):
 //
-//	BENCHTABLE
+//	Ring, never full: push + take + ack            50-130   (a channel: 60-80)
+//	Ring, push that drops the oldest               40-80
+//	Compacting, never full: push + take + ack     135-200   (a map entry for each waiting key)
+//	Compacting, push that merges two others        90-120
+//	Compacting, push that replaces its own key     55-75
+//	push that waits and is let in                 530-870   (88 bytes: its waiter)
+//	100 producers, one consumer                    80-490
+//
+// Memory beside the items: in a ring 16 to 64 bytes for each waiting one (with pointer items), in a compacting queue a node of
+// about 100 bytes and a map entry; 8 to 32 bytes for each taken one. A queue at rest keeps less than 64 KiB.
 package fifo

@@ -3,7 +3,10 @@ package fifo
 import (
 	"context"
 	"errors"
+	"maps"
 	"math"
+	"math/rand/v2"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -59,8 +62,8 @@ func run(t *testing.T, q Queue[item], m *model, ops script, check func()) {
 			}
 			want := m.take(limit, maxBytes)
 			got, err := q.Take(t.Context(), nil, limit, maxBytes)
-			if diff := cmp.Diff(want, append([]item{}, got...)); diff != "" {
-				t.Fatalf("Take(%d, %d) (-want +got):\n%s", limit, maxBytes, diff)
+			if !slices.Equal(want, got) {
+				t.Fatalf("Take(%d, %d) (-want +got):\n%s", limit, maxBytes, cmp.Diff(want, got))
 			}
 			if wantErr := len(want) == 0; errors.Is(err, ErrClosed) != wantErr || !wantErr && err != nil {
 				t.Fatalf("Take of %d items: error %v", len(want), err)
@@ -86,12 +89,12 @@ func run(t *testing.T, q Queue[item], m *model, ops script, check func()) {
 		}
 		synctest.Wait()
 		mu.Lock()
-		if diff := cmp.Diff(m.settled, settled); diff != "" {
-			t.Fatalf("pushes (-want +got):\n%s", diff)
+		if !maps.Equal(m.settled, settled) {
+			t.Fatalf("pushes (-want +got):\n%s", cmp.Diff(m.settled, settled))
 		}
 		mu.Unlock()
-		if diff := cmp.Diff(m.snapshot(), q.Stats()); diff != "" {
-			t.Fatalf("stats (-want +got):\n%s", diff)
+		if got, want := q.Stats(), m.snapshot(); got != want {
+			t.Fatalf("stats (-want +got):\n%s", cmp.Diff(want, got))
 		}
 		check()
 	}
@@ -119,24 +122,43 @@ func seeds(f *testing.F) {
 
 func FuzzRing(f *testing.F) {
 	seeds(f)
-	f.Fuzz(func(t *testing.T, data []byte) {
-		ops := script(data)
-		m := &model{overflow: Overflow(ops.next(2)), maxItems: 1 + ops.next(6), maxBytes: int64(ops.next(30))}
-		synctest.Test(t, func(t *testing.T) {
-			r := newTestRing(m.overflow, m.maxItems, m.maxBytes)
-			run(t, r, m, ops, func() { checkRing(t, r) })
-		})
-	})
+	f.Fuzz(func(t *testing.T, data []byte) { playRing(t, data) })
 }
 
 func FuzzCompacting(f *testing.F) {
 	seeds(f)
-	f.Fuzz(func(t *testing.T, data []byte) {
-		ops := script(data)
-		m := &model{compact: true, maxItems: 1 + ops.next(6), maxBytes: int64(ops.next(30))}
-		synctest.Test(t, func(t *testing.T) {
-			c := newTestCompacting(m.maxItems, m.maxBytes)
-			run(t, c, m, ops, func() { checkCompacting(t, c) })
-		})
+	f.Fuzz(func(t *testing.T, data []byte) { playCompacting(t, data) })
+}
+
+// TestModel plays long random scripts, the same in each run, so that an ordinary test run goes deep as well.
+func TestModel(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(1, 2))
+	data := make([]byte, 600)
+	for range 200 {
+		for i := range data {
+			data[i] = byte(rnd.Uint32())
+		}
+		playRing(t, data)
+		playCompacting(t, data)
+	}
+}
+
+// playRing makes a ring as the first bytes say and plays the rest on it.
+func playRing(t *testing.T, data []byte) {
+	ops := script(data)
+	m := &model{overflow: Overflow(ops.next(2)), maxItems: 1 + ops.next(6), maxBytes: int64(ops.next(30))}
+	synctest.Test(t, func(t *testing.T) {
+		r := newTestRing(m.overflow, m.maxItems, m.maxBytes)
+		run(t, r, m, ops, func() { checkRing(t, r) })
+	})
+}
+
+// playCompacting is playRing for a compacting queue.
+func playCompacting(t *testing.T, data []byte) {
+	ops := script(data)
+	m := &model{compact: true, maxItems: 1 + ops.next(6), maxBytes: int64(ops.next(30))}
+	synctest.Test(t, func(t *testing.T) {
+		c := newTestCompacting(m.maxItems, m.maxBytes)
+		run(t, c, m, ops, func() { checkCompacting(t, c) })
 	})
 }

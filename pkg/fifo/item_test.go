@@ -98,7 +98,7 @@ func wantHist(t *testing.T, what string, got []item, want ...string) {
 func checkDeque[E comparable](t *testing.T, name string, d *deque[E]) {
 	t.Helper()
 	var zero E
-	if len(d.buf)&(len(d.buf)-1) != 0 || d.n > len(d.buf) || len(d.buf) > max(minDeque, 4*d.n) {
+	if len(d.buf)&(len(d.buf)-1) != 0 || d.n > len(d.buf) || len(d.buf) > max(keptDeque, 4*d.n) {
 		t.Fatalf("%s: %d elements in %d slots", name, d.n, len(d.buf))
 	}
 	for i := d.n; i < len(d.buf); i++ {

@@ -2,7 +2,7 @@ package fifo
 
 const (
 	// minFree is how many unused nodes a Compacting queue may keep when it is empty.
-	minFree = 64
+	minFree = 256
 	// maxSpread is how many keys its map may have held for the map to be kept when it is empty.
 	maxSpread = 1024
 )

@@ -1,0 +1,171 @@
+package fifo
+
+import (
+	"strconv"
+	"testing"
+)
+
+// msg is about what the bridge queues: a pointer to something with a uid and a size.
+type msg struct {
+	uid  string
+	size int64
+}
+
+const (
+	benchItems = 8192
+	benchBytes = 32 << 20
+	benchBatch = 256
+)
+
+// benchMsgs have distinct uids of the usual length.
+func benchMsgs(n int) []*msg {
+	msgs := make([]*msg, n)
+	for i := range msgs {
+		msgs[i] = &msg{uid: "0f8fad5b-d9cb-469f-a165-" + strconv.Itoa(100000000000+i), size: 2600}
+	}
+	return msgs
+}
+
+func msgSize(m *msg) int64 { return m.size }
+
+func foldMsg(gaps []*msg, m *msg) []*msg {
+	if len(gaps) == 0 {
+		gaps = append(gaps, &msg{})
+	}
+	gaps[0].uid = m.uid
+	return gaps
+}
+
+func benchRing(o Overflow) Queue[*msg] {
+	return NewRing(RingOptions[*msg]{MaxItems: benchItems, MaxBytes: benchBytes, Size: msgSize, Overflow: o, Gap: foldMsg})
+}
+
+func benchCompacting() Queue[*msg] {
+	return NewCompacting(CompactingOptions[*msg, string]{
+		MaxItems: benchItems, MaxBytes: benchBytes, Size: msgSize,
+		Key:       func(m *msg) string { return m.uid },
+		Mergeable: func(m *msg) bool { return m.uid != "" },
+		Merge:     func(_, newer *msg) *msg { return newer },
+	})
+}
+
+func mustPushMsg(b *testing.B, q Queue[*msg], m *msg) {
+	if err := q.Push(b.Context(), m); err != nil {
+		b.Error(err)
+	}
+}
+
+// BenchmarkPushTakeAck is the whole way of an item through a queue that is never full, from one goroutine.
+func BenchmarkPushTakeAck(b *testing.B) {
+	for name, q := range map[string]Queue[*msg]{"ring": benchRing(Block), "compacting": benchCompacting()} {
+		b.Run(name, func(b *testing.B) {
+			msgs := benchMsgs(4096)
+			buf := make([]*msg, 0, benchBatch)
+			b.ReportAllocs()
+			for i := 0; b.Loop(); i++ {
+				mustPushMsg(b, q, msgs[i%len(msgs)])
+				if i%benchBatch == benchBatch-1 {
+					buf, _ = q.Take(b.Context(), buf, benchBatch, benchBytes)
+					q.Ack(len(buf))
+				}
+			}
+		})
+	}
+	b.Run("channel", func(b *testing.B) { // what the ring is measured against
+		c := make(chan *msg, benchItems)
+		msgs := benchMsgs(4096)
+		for i := 0; b.Loop(); i++ {
+			c <- msgs[i%len(msgs)]
+			if i%benchBatch == benchBatch-1 {
+				for range benchBatch {
+					<-c
+				}
+			}
+		}
+	})
+}
+
+// BenchmarkContended has producers on all processors and one consumer, which is slower than they are now and then:
+// pushes wait.
+func BenchmarkContended(b *testing.B) {
+	for name, q := range map[string]Queue[*msg]{
+		"block": benchRing(Block), "drop-oldest": benchRing(DropOldest), "compact": benchCompacting(),
+	} {
+		b.Run(name, func(b *testing.B) {
+			msgs := benchMsgs(20000)
+			stop, stopped := make(chan struct{}), make(chan struct{})
+			go func() {
+				defer close(stopped)
+				var buf []*msg
+				for {
+					buf, _ = q.Take(b.Context(), buf, benchBatch, benchBytes)
+					q.Ack(len(buf))
+					select {
+					case <-stop:
+						return
+					default:
+					}
+				}
+			}()
+			b.ReportAllocs()
+			b.SetParallelism(50)
+			b.RunParallel(func(pb *testing.PB) {
+				for i := 0; pb.Next(); i++ {
+					mustPushMsg(b, q, msgs[i%len(msgs)])
+				}
+			})
+			close(stop)
+			mustPushMsg(b, q, msgs[0])
+			<-stopped
+		})
+	}
+}
+
+// BenchmarkOverflow pushes into a full queue that drops its oldest item each time.
+func BenchmarkOverflow(b *testing.B) {
+	q := benchRing(DropOldest)
+	msgs := benchMsgs(2 * benchItems)
+	b.ReportAllocs()
+	for i := 0; b.Loop(); i++ {
+		mustPushMsg(b, q, msgs[i%len(msgs)])
+	}
+}
+
+// BenchmarkMerge pushes into a full compacting queue: first with superseded items waiting, which are merged; then with all
+// keys distinct, where the new item takes up the old one of its key.
+func BenchmarkMerge(b *testing.B) {
+	for name, keys := range map[string]int{"superseded": benchItems / 8, "replaced": benchItems} {
+		b.Run(name, func(b *testing.B) {
+			q := NewCompacting(CompactingOptions[*msg, string]{
+				MaxItems: benchItems, Size: msgSize,
+				Key:   func(m *msg) string { return m.uid },
+				Merge: func(_, newer *msg) *msg { return newer },
+			})
+			msgs := benchMsgs(keys)
+			for i := range benchItems {
+				mustPushMsg(b, q, msgs[i%keys])
+			}
+			b.ReportAllocs()
+			for i := 0; b.Loop(); i++ {
+				mustPushMsg(b, q, msgs[i%keys])
+			}
+		})
+	}
+}
+
+// BenchmarkBlocked is a push that waits until an acknowledgement lets it in: two goroutines hand over.
+func BenchmarkBlocked(b *testing.B) {
+	q := NewRing(RingOptions[*msg]{MaxItems: 1})
+	m := &msg{}
+	go func() {
+		for range b.N {
+			_ = q.Push(b.Context(), m)
+		}
+	}()
+	b.ReportAllocs()
+	var buf []*msg
+	for range b.N {
+		buf, _ = q.Take(b.Context(), buf, 1, 0)
+		q.Ack(1)
+	}
+}
