@@ -28,6 +28,7 @@ type frames struct {
 	r       *bufio.Reader
 	long    []byte // a line that is longer than r's buffer
 	pending []byte // whole lines that were read but not used, before what r has
+	torn    int    // how many bytes of pending were read behind a torn document: no document is joined of them
 }
 
 func newFrames(r io.Reader) *frames {
@@ -39,14 +40,17 @@ func newFrames(r io.Reader) *frames {
 // io.ErrUnexpectedEOF within a document.
 func (f *frames) next(parse func(doc []byte) bool, skip func(error) error) error {
 	for {
+		torn := f.torn > 0
 		doc, err := f.line()
 		if err == nil {
 			if parse(doc) {
 				return nil
 			}
-			doc, err = f.join(doc)
+			if !torn {
+				doc, err = f.join(doc)
+			}
 			if err == nil {
-				if parse(doc) {
+				if !torn && parse(doc) {
 					return nil
 				}
 				err = malformed("not a watch event", len(doc))
@@ -79,6 +83,7 @@ func (f *frames) anyLine() ([]byte, error) {
 			line = line[:i+1]
 		}
 		f.pending = f.pending[len(line):]
+		f.torn = max(0, f.torn-len(line))
 		return line, nil
 	}
 	line, err := f.r.ReadSlice('\n')
@@ -137,12 +142,15 @@ func (f *frames) join(line []byte) ([]byte, error) {
 	if !errors.As(err, &syntax) && !errors.Is(err, ErrMalformed) {
 		return nil, err
 	}
-	// The decoder reads a line only when all before it was good so far. So the error is in the last line: that one
-	// may be a good event behind a torn one.
+	// The document that starts in the first line is torn. The lines behind it may be good events, all but the last each
+	// on its own; the last one, where the error is, was not looked at beyond it and may start anything. The decoder
+	// reads a line only when all before it was good so far.
+	first := bytes.IndexByte(feed.read, '\n') + 1
 	if feed.last > 0 {
-		f.pending = append(feed.read[feed.last:], f.pending...)
+		f.torn = feed.last - first
+		f.pending = append(feed.read[first:], f.pending...)
 	}
-	return nil, fmt.Errorf("%w: %w (%d bytes)", ErrMalformed, err, feed.last)
+	return nil, fmt.Errorf("%w: %w (in %d bytes)", ErrMalformed, err, len(feed.read))
 }
 
 // lineFeed gives a JSON decoder whole lines, one at a time and only as it asks for them.

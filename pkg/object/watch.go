@@ -86,7 +86,7 @@ func (d *WatchDecoder) event(doc []byte) bool {
 		d.eventType, d.object = eventType, decodeStatus(doc[object.start:object.end])
 		return true
 	}
-	if d.parser.parse(doc, object.start) < 0 {
+	if d.parser.parse(doc, object.start) != object.end {
 		return false
 	}
 	return d.accept(eventType, doc, object.start, object.end)
