@@ -90,3 +90,23 @@ func TestMoveBetweenRules(t *testing.T) {
 		t.Errorf("events (-want +got):\n%s", diff)
 	}
 }
+
+// The last update before a deletion, such as the removal of the last finalizer, is seen as the deletion alone: its
+// state need not be in the filter although the object was. Whether the sink knows the object is what was decided of the
+// state before, and a deletion that carries these decisions follows them.
+func TestDeletionFollowsTheDecisionsItCarries(t *testing.T) {
+	f := mustCompile(t, []Rule{{When: "object.n == 0"}, {When: "object.finalizers.size() > 0"}}, Options{})
+	r := &recorder{filter: f.For(gvr(t, "/v1/pods"))}
+	handler := cache.FilteringResourceEventHandler{FilterFunc: r.filter.Belongs, Handler: r}
+	known, deleted := state("1", `{"n":1,"finalizers":["x"]}`), state("2", `{"n":1,"finalizers":[]}`)
+	handler.OnAdd(known, false)
+	for slot := range object.Slots {
+		if belongs, decided := known.Decision(slot); decided {
+			deleted.SetDecision(slot, belongs)
+		}
+	}
+	handler.OnDelete(deleted)
+	if diff := cmp.Diff([]string{"added 1", "deleted 2"}, r.got); diff != "" {
+		t.Errorf("events (-want +got):\n%s", diff)
+	}
+}

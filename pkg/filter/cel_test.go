@@ -38,6 +38,7 @@ func TestWhatAnExpressionSpeaksOf(t *testing.T) {
 		"object.a.all(old, true) && old.a == 1":                    true,
 		"cel.bind(old, old, old == null)":                          true,
 		"cel.bind(x, operation, x == 'deleted')":                   true,
+		"cel.bind(x, 1, old == x)":                                 true,
 		"optional.of(old).hasValue()":                              true,
 		"size(operation) == 1":                                     true,
 		"operation.startsWith('add')":                              true,

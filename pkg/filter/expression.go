@@ -27,6 +27,7 @@ type expression struct {
 	program cel.Program
 	onError func(rule int, err error)
 	logger  *slog.Logger
+	pool    sync.Pool // of *variables
 
 	lastLine atomic.Int64 // when the last line was logged, in nanoseconds since 1970; 0: never
 	unlogged atomic.Int64 // failures since then
@@ -46,11 +47,14 @@ func (e *expression) holds(op event.Type, old, obj *object.Object) bool {
 }
 
 func (e *expression) evaluate(op event.Type, old, obj *object.Object) (bool, error) {
-	v := variablesPool.Get().(*variables)
+	v, ok := e.pool.Get().(*variables)
+	if !ok {
+		v = new(variables)
+	}
 	v.op, v.old, v.object = op, old, obj
 	result, _, err := e.program.Eval(v)
 	*v = variables{}
-	variablesPool.Put(v)
+	e.pool.Put(v)
 	if err != nil {
 		return false, err
 	}
@@ -88,8 +92,6 @@ type variables struct {
 
 	oldView, objectView ref.Val // made when the evaluation first comes upon them
 }
-
-var variablesPool = sync.Pool{New: func() any { return new(variables) }}
 
 // ResolveName implements cel.Activation.
 func (v *variables) ResolveName(name string) (any, bool) {

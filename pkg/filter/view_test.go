@@ -36,8 +36,11 @@ func sameAsDecoded(t *testing.T, path string, view ref.Val, decoded any) {
 			if again := o.Get(types.String(key)); again != field && again.Equal(field) != types.True {
 				t.Errorf("%s.%s: asked again: %v, not %v", path, key, again, field)
 			}
-			if _, has := decoded[key+"x"]; !has && o.Contains(types.String(key+"x")) != types.False {
-				t.Errorf("%s: contains %q", path, key+"x")
+			other := key + "x"
+			for range 2 {
+				if _, has := decoded[other]; !has && o.Contains(types.String(other)) != types.False {
+					t.Errorf("%s: contains %q", path, other)
+				}
 			}
 		}
 		keys := 0
@@ -85,7 +88,7 @@ func noTwins(view ref.Val, decoded any) bool {
 
 func FuzzView(f *testing.F) {
 	for _, seed := range []string{
-		`{}`, ` { "a" : [ 1 , -2.5e3 , "x\"\\" , null , true, false, {} , [] ] , "b":{"c":{"d":"é"}} } `,
+		`{}`, ` { "a" : [ 1 , -2.5e3 , "x\"\\" , null , true, false, {} , [] ] , "b":{"c":{"d":"e"}} } `, "{\"a\u00e9\":\"\u00e9\"}",
 		`{"a":1,"a":{"b":2}}`, `{"\u0061":1}`, "{\"\xff\":\"\xfe\"}", `{"a":"\ud800","b":"\\"}`, `{"n":9223372036854775808,"m":-9223372036854775808,"z":-0,"o":1.0}`,
 		`{"a":`, `{"a"}`, `{]`, `{"a":[1,}`, `{"`, `{"a":"\"`, `{,}`, `{"a":nul}`, `{"a":{]}}`, `{1:2}`,
 	} {
@@ -146,7 +149,7 @@ func TestViewEvaluatesAsDecoded(t *testing.T) {
 		"object.a == object.old", "object.a != object.old", "object.a == {'b': 1}", "object.a.e == {}", "object == object", "object.a == null",
 		"object.a == [1]", "'b' in object.a", "'x' in object.a", "object.a.all(k, k != '')", "object.a.exists(k, v, v == 1)",
 		"object.a.map(k, k).size() == 3", "object.transformMap(k, v, k).size() == 6", "size(object) == 6", "size(object.a) == 3", "object[dyn(1)] == 1",
-		"object['a']['b'] == 1", "object.a[object.kind] == 1", "type(object.a) == map", "type(object.f) == double", "object.s == 'ä\\n'",
+		"object['a']['b'] == 1", "object.a[object.kind] == 1", "type(object.a) == map", "type(object.f) == double", "object.s == '\u00e4\\n'",
 		"object.a.c.exists(x, x == 'x')", "optional.ofNonZeroValue(object.a.e).hasValue()", "optional.ofNonZeroValue(object.a).hasValue()",
 		"[object.a] == [object.old]", "object.a in [object.old]", "dyn(object.a) == dyn(object.old)", "string(object.a) == ''",
 		"object.?a[?'b'].orValue(3) == 1", "object.t", "object.a", "'%s'.format([object.a.c]) != ''", "'%s'.format([object.a.e]) == '{}'",
