@@ -174,7 +174,7 @@ type running struct {
 func drain(t *testing.T, d Destination) *running {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
-	q := fifo.NewRing(fifo.RingOptions[*event.Message]{MaxItems: 1000, MaxBytes: 32 << 20, Size: (*event.Message).Size})
+	q := fifo.NewRing(fifo.RingOptions[*event.Message]{MaxItems: 100_000, Size: (*event.Message).Size})
 	r := &running{
 		Drain: &sinks.Drain{
 			Name: "test", Sink: newSink(t, d), Queue: q, MaxBatch: 256,

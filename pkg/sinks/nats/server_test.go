@@ -1,0 +1,156 @@
+package nats_test
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	natsgo "github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/deltabridge/deltabridge/pkg/sinks"
+	"github.com/deltabridge/deltabridge/pkg/sinks/nats"
+	"github.com/deltabridge/deltabridge/pkg/sinks/sinktest"
+)
+
+// broker is a real nats-server with a file store. The sink reaches it through a proxy; readers do not.
+type broker struct {
+	*sinktest.Proxy
+	opts *server.Options
+	srv  *server.Server
+	edit func(*nats.Config) // changes the sinks' configuration
+}
+
+func newBroker(t *testing.T) *broker {
+	t.Helper()
+	b := &broker{opts: &server.Options{
+		Host: "127.0.0.1", Port: server.RANDOM_PORT, JetStream: true, StoreDir: t.TempDir(),
+		JetStreamMaxStore: 4 << 30, JetStreamMaxMemory: 1 << 30, NoLog: true, NoSigs: true,
+	}}
+	b.Start(t)
+	t.Cleanup(func() { b.Stop(t) })
+	u, err := url.Parse(b.srv.ClientURL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.Proxy = sinktest.NewProxy(t, u.Host)
+	return b
+}
+
+// Start implements sinktest.Stopper. The first start chooses the port for the later ones.
+func (b *broker) Start(t testing.TB) {
+	t.Helper()
+	srv, err := server.NewServer(b.opts.Clone())
+	if err != nil {
+		t.Fatalf("nats-server: %v", err)
+	}
+	srv.Start()
+	if !srv.ReadyForConnections(20 * time.Second) {
+		t.Fatal("nats-server does not get ready")
+	}
+	b.srv = srv
+	if b.opts.Port == server.RANDOM_PORT {
+		u, _ := url.Parse(srv.ClientURL())
+		if _, err := fmt.Sscan(u.Port(), &b.opts.Port); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// Stop implements sinktest.Stopper.
+func (b *broker) Stop(testing.TB) {
+	b.srv.Shutdown()
+	b.srv.WaitForShutdown()
+}
+
+const (
+	streamName = "K8S"
+	subject    = "k8s.{cluster}.{group}.{resource}.{namespace}.{name}"
+)
+
+func (b *broker) config() nats.Config {
+	cfg := nats.Config{
+		URLs:       []string{"nats://" + b.Addr()},
+		Stream:     nats.StreamConfig{Name: streamName, Create: true, Subjects: []string{"k8s.>"}},
+		Subject:    subject,
+		AckTimeout: 2 * time.Second,
+	}
+	if b.edit != nil {
+		b.edit(&cfg)
+	}
+	return cfg
+}
+
+// NewSink implements sinktest.Destination.
+func (b *broker) NewSink(t testing.TB) sinks.Sink {
+	t.Helper()
+	sink, err := nats.New(b.config())
+	if err != nil {
+		t.Fatalf("New: %v", err)
+	}
+	return sink
+}
+
+// js is a client of the server's own, not through the proxy.
+func (b *broker) js(t testing.TB) jetstream.JetStream {
+	t.Helper()
+	conn, err := natsgo.Connect(b.srv.ClientURL())
+	if err != nil {
+		t.Fatalf("reader: %v", err)
+	}
+	t.Cleanup(conn.Close)
+	js, err := jetstream.New(conn)
+	if err != nil {
+		t.Fatalf("reader: %v", err)
+	}
+	return js
+}
+
+// messages reads the whole stream.
+func (b *broker) messages(t testing.TB) []jetstream.Msg {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	stream, err := b.js(t).Stream(ctx, streamName)
+	if err != nil {
+		t.Fatalf("reader: %v", err)
+	}
+	info, err := stream.Info(ctx)
+	if err != nil {
+		t.Fatalf("reader: %v", err)
+	}
+	consumer, err := stream.CreateConsumer(ctx, jetstream.ConsumerConfig{AckPolicy: jetstream.AckNonePolicy})
+	if err != nil {
+		t.Fatalf("reader: %v", err)
+	}
+	var out []jetstream.Msg
+	for uint64(len(out)) < info.State.Msgs {
+		batch, err := consumer.Fetch(int(info.State.Msgs)-len(out), jetstream.FetchMaxWait(5*time.Second))
+		if err != nil {
+			t.Fatalf("reader: %v", err)
+		}
+		before := len(out)
+		for m := range batch.Messages() {
+			out = append(out, m)
+		}
+		if len(out) == before {
+			t.Fatalf("reader: %d of %d messages: %v", len(out), info.State.Msgs, batch.Error())
+		}
+	}
+	return out
+}
+
+// Records implements sinktest.Destination. The CloudEvents SDK takes the messages apart.
+func (b *broker) Records(t testing.TB) []sinktest.Record {
+	t.Helper()
+	var out []sinktest.Record
+	for _, m := range b.messages(t) {
+		ev := cloudEvent(t, m)
+		attributes, data := attributesOf(ev)
+		out = append(out, sinktest.Record{Key: m.Subject(), Attributes: attributes, Data: data})
+	}
+	return out
+}
