@@ -84,3 +84,14 @@ func BenchmarkFilter(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkDecode is what an expression would pay first if it had no view of the JSON.
+func BenchmarkDecode(b *testing.B) {
+	raw := benchPod(b, "Running")
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := (&object.Object{Raw: raw}).Map(); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -1,7 +1,6 @@
 package filter
 
 import (
-	"io"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -25,7 +24,7 @@ func newObject(namespace, name, json string) *object.Object {
 	return &object.Object{Identity: object.Identity{Namespace: namespace, Name: name}, Raw: []byte(json)}
 }
 
-func quiet() *slog.Logger { return slog.New(slog.NewTextHandler(io.Discard, nil)) }
+func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
 // counter counts the failures of each rule.
 type counter struct {
