@@ -122,10 +122,12 @@ func (c *Compacting[T, K]) replaceLatest(key K, v T) bool {
 	}
 	merged := c.merge(n.v, v)
 	size := c.sizeOf(merged)
-	if size > n.size && c.items > 1 && c.maxBytes > 0 && c.bytes-n.size+size > c.maxBytes {
+	c.remove(n.size)
+	if !c.fits(size) {
+		c.add(n.size)
 		return false
 	}
-	c.bytes += size - n.size
+	c.add(size)
 	older := n.v
 	n.v, n.size = merged, size
 	c.waiting.remove(n)

@@ -59,7 +59,8 @@ type core[T any] struct {
 
 	mu sync.Mutex // guards all that follows, and the policy's fields; held only for short, non-blocking work
 	ledger
-	// taken has the charge of each taken item, oldest first. Invariant: the charges and the sizes of the waiting items add up to ledger.bytes.
+	// taken has the charge of each taken item, oldest first. Invariant: the charges of items that are no gap items and
+	// the sizes of the waiting items add up to ledger.bytes.
 	taken deque[int64]
 	// waiters are the pushes that wait, oldest first. Invariant: the first of them is one that the policy refused
 	// after the last change that could have made room.

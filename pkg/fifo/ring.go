@@ -56,8 +56,8 @@ type Ring[T any] struct {
 	// waiting are the items that wait, oldest first. Taken items are not in it: no policy can reach them.
 	// Invariant: with the taken items, less gap items, they are ledger.items.
 	waiting deque[entry[T]]
-	// gaps stand in front of waiting and stand for what was dropped there. Invariant: nil if empty; each of them, and each
-	// taken gap item, is counted once in ledger.gaps.
+	// gaps stand in front of waiting and stand for what was dropped there. Invariant: nil if empty; each of them, and
+	// each taken gap item, is counted once in ledger.gaps.
 	gaps []T
 }
 

@@ -77,7 +77,11 @@ func TestGapsAreTakenAndStartAnew(t *testing.T) {
 	if s := q.Stats(); s.Items != 5 || s.Bytes != 2 {
 		t.Errorf("three gaps and two items: %+v", s)
 	}
+	array := q.gaps
 	first := take(t, q, 2, math.MaxInt64)
+	if array[0] != (item{}) || array[1] != (item{}) {
+		t.Error("the queue still holds gap items that were taken")
+	}
 	wantHist(t, "first batch", first, "gap 0", "gap 1")
 	mustPush(t, q, newItem(5, 0, 1)) // drops 3, of the key whose gap is taken; key 2's gap still waits
 	checkRing(t, q)
