@@ -43,7 +43,7 @@ func modelOfList(b []byte) *modelList {
 			item.APIVersion, members = l.APIVersion, append(members, `"apiVersion":`+quote(l.APIVersion))
 		}
 		if len(members) > 0 {
-			if strings.TrimSpace(item.Raw[1:]) != "}" {
+			if string(trim([]byte(item.Raw[1:]))) != "}" {
 				members = append(members, "")
 			}
 			item.Raw = "{" + strings.Join(members, ",") + item.Raw[1:]

@@ -23,11 +23,14 @@ type modelObject struct {
 	Raw                      string
 }
 
+// trim cuts the white space of JSON, which is less than that of Unicode.
+func trim(b []byte) []byte { return bytes.Trim(b, " \t\r\n") }
+
 type members map[string]json.RawMessage
 
 // modelMembers is nil if b is no JSON object.
 func modelMembers(b []byte) members {
-	b = bytes.TrimSpace(b)
+	b = trim(b)
 	if len(b) == 0 || b[0] != '{' || !json.Valid(b) {
 		return nil
 	}
@@ -103,7 +106,7 @@ func found(o *Object) *modelObject {
 // modelCut removes managedFields from every top-level metadata of a valid document: the comma before it goes with it, or
 // if no member stays before it, what is up to the next member.
 func modelCut(b []byte) []byte {
-	b = bytes.TrimSpace(b)
+	b = trim(b)
 	out, copied := []byte{}, 0
 	for _, m := range modelSpans(b, 0) {
 		if m.key != "metadata" || b[m.value] != '{' {

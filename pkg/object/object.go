@@ -143,6 +143,11 @@ func (o *Object) SetDecision(slot int, belongs bool) {
 	}
 }
 
+// InheritDecisions replaces what is decided of o by what was decided of an earlier state: the last state of a deleted
+// object may be one that no update showed, and the deletion must follow what was told before. See Map for who may call
+// it.
+func (o *Object) InheritDecisions(from *Object) { o.known, o.belongs = from.known, from.belongs }
+
 // GVK of the object; zero if the document names none.
 func (o *Object) GVK() schema.GroupVersionKind { return o.GroupVersionKind() }
 
