@@ -40,6 +40,7 @@ func (s *store) Delete(obj any) error {
 	known := i.known(o)
 	// The deletion of an object that is not known was handed on before (or is another scope's).
 	if known != nil && known.UID == o.UID {
+		o.InheritDecisions(known) // whoever was told of the object is told of its end
 		i.remove(known, o)
 	}
 	return nil

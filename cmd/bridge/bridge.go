@@ -1,0 +1,232 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/deltabridge/deltabridge/internal/config"
+	"github.com/deltabridge/deltabridge/pkg/event"
+	"github.com/deltabridge/deltabridge/pkg/informer"
+	"k8s.io/client-go/rest"
+)
+
+// Bridge is the whole process: informers, one pipeline for each sink, and the HTTP server.
+type Bridge struct {
+	cfg       *config.Config
+	log       *slog.Logger
+	metrics   *metrics
+	pipelines []*pipeline
+	set       *informer.Set
+	http      *httpServer
+
+	stopping atomic.Bool
+	// reading ends when no more changes are read: it is what a blocked push waits for at shutdown.
+	reading     context.Context //nolint:containedctx // handlers of informers are called without one
+	stopReading context.CancelFunc
+}
+
+// Values of the configuration that decide here.
+const (
+	secretsPlain       = "plain"
+	overflowCompact    = "compact"
+	overflowDropOldest = "drop-oldest"
+	logJSON            = "json"
+)
+
+// maxSlots is how many filter decisions an object can remember; later filters evaluate again.
+const maxSlots = 64
+
+// newBridge builds everything from a checked configuration, and takes the HTTP port. Nothing runs yet.
+func newBridge(cfg *config.Config, kube *rest.Config, log *slog.Logger) (*Bridge, error) {
+	b := &Bridge{cfg: cfg, log: log, metrics: newMetrics()}
+	b.reading, b.stopReading = context.WithCancel(context.Background())
+	redactor, err := loadRedactor(cfg)
+	if err != nil {
+		return nil, err
+	}
+	slot := 0
+	for n := range cfg.Sinks {
+		s := &cfg.Sinks[n]
+		r := redactor
+		if s.Secrets == secretsPlain {
+			r = nil
+		}
+		p, err := newPipeline(cfg, s, b.metrics, r, slot, log)
+		if err != nil {
+			return nil, err
+		}
+		slot = min(slot+p.filter.Slots(), maxSlots)
+		b.pipelines = append(b.pipelines, p)
+	}
+	if b.set, err = newSet(cfg, kube, b.attach, log); err != nil {
+		return nil, err
+	}
+	b.metrics.registry.MustRegister(&stateCollector{b.pipelines, b.set.Statuses})
+	if b.http, err = listenHTTP(cfg.HTTP.Listen, b.metrics.registry, b.notReady); err != nil {
+		return nil, err
+	}
+	return b, nil
+}
+
+// attach joins a new informer to every pipeline.
+func (b *Bridge) attach(i *informer.Informer) {
+	for _, p := range b.pipelines {
+		p.attach(b.reading, i)
+	}
+}
+
+// notReady says in words why the bridge is not ready; empty means that it is.
+func (b *Bridge) notReady() []string {
+	if b.stopping.Load() {
+		return []string{"shutting down"}
+	}
+	var reasons []string
+	for _, p := range b.pipelines {
+		if !p.drain.Connected() {
+			reasons = append(reasons, "sink "+p.name+": "+p.drain.Status())
+		}
+	}
+	return append(reasons, b.set.NotReady()...)
+}
+
+// Run works until ctx ends, then stops in stages: no more reading of changes, no more pushes, delivery of what is
+// queued for at most cfg.ShutdownTimeout, sinks, HTTP last so that the final counters can be read. It returns when
+// every goroutine has ended. What was not delivered is counted in the log and is no error.
+func (b *Bridge) Run(ctx context.Context) error {
+	var stages struct{ http, drains, set stage }
+	stages.http.start(b.http.Run)
+
+	drainCtx, stopDrains := context.WithCancel(context.Background())
+	defer stopDrains()
+	for _, p := range b.pipelines {
+		stages.drains.start(func() error {
+			err := p.drain.Run(drainCtx)
+			if errors.Is(err, context.Canceled) {
+				return nil // counted by left
+			}
+			return err
+		})
+	}
+	stages.set.start(func() error { return b.set.Run(b.reading) })
+
+	var failure error
+	select {
+	case <-ctx.Done():
+	case failure = <-stages.http.failed():
+	case failure = <-stages.drains.failed():
+	case failure = <-stages.set.failed():
+	}
+	b.log.Info("stopping", "shutdownTimeout", time.Duration(b.cfg.ShutdownTimeout))
+	b.stopping.Store(true)
+	b.stopReading()
+	stages.set.wait()
+	for _, p := range b.pipelines {
+		p.queue.Close()
+	}
+	deadline := time.AfterFunc(time.Duration(b.cfg.ShutdownTimeout), stopDrains)
+	stages.drains.wait()
+	deadline.Stop()
+	b.closeSinks()
+	failure = errors.Join(failure, b.http.Close())
+	stages.http.wait()
+	return failure
+}
+
+// closeTimeout bounds the good-bye to one broker.
+const closeTimeout = 5 * time.Second
+
+func (b *Bridge) closeSinks() {
+	for _, p := range b.pipelines {
+		ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+		if err := p.sink.Close(ctx); err != nil {
+			p.log.Warn("sink did not close cleanly", "err", err)
+		}
+		cancel()
+		if left := p.left(); left > 0 {
+			p.log.Warn("events left undelivered", "events", left)
+		} else {
+			p.log.Info("everything was delivered")
+		}
+	}
+}
+
+// stage is a group of goroutines that end together.
+type stage struct {
+	group sync.WaitGroup
+	once  sync.Once
+	errs  chan error
+}
+
+func (s *stage) start(run func() error) {
+	failed := s.failed()
+	s.group.Go(func() {
+		if err := run(); err != nil {
+			select {
+			case failed <- err:
+			default: // one failure is enough to stop
+			}
+		}
+	})
+}
+
+// failed receives the first error of the stage.
+func (s *stage) failed() chan error {
+	s.once.Do(func() { s.errs = make(chan error, 1) })
+	return s.errs
+}
+
+func (s *stage) wait() { s.group.Wait() }
+
+// fingerprintKeyFile, in the state folder, holds the key of the fingerprints that stand in place of secret values.
+const fingerprintKeyFile = "fingerprint.key"
+
+// loadRedactor reads the fingerprint key, or makes one at the first start. Nil if no sink needs it.
+func loadRedactor(cfg *config.Config) (*event.Redactor, error) {
+	needed := false
+	for _, s := range cfg.Sinks {
+		needed = needed || s.Secrets != secretsPlain
+	}
+	if !needed {
+		return nil, nil
+	}
+	path := filepath.Join(cfg.State.Path, fingerprintKeyFile)
+	key, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		key, err = makeKey(path)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("key for the fingerprints of secret values: %w (state.path must be a folder that the bridge can write to)", err)
+	}
+	if len(key) < 32 {
+		return nil, fmt.Errorf("%s: the key has %d bytes, at least 32 are needed (restore the file, or remove it for a new key: all fingerprints change then)", path, len(key))
+	}
+	return event.NewRedactor(key), nil
+}
+
+// makeKey writes a new key. The file appears whole or not at all.
+func makeKey(path string) ([]byte, error) {
+	key := make([]byte, 32)
+	_, _ = rand.Read(key) // never fails (crypto/rand)
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return nil, err
+	}
+	temporary, err := os.CreateTemp(filepath.Dir(path), fingerprintKeyFile+".*")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = os.Remove(temporary.Name()) }() // already renamed in the good case
+	_, err = temporary.Write(key)
+	if err = errors.Join(err, temporary.Sync(), temporary.Close()); err != nil {
+		return nil, err
+	}
+	return key, os.Rename(temporary.Name(), path)
+}

@@ -1,0 +1,141 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/deltabridge/deltabridge/pkg/event"
+	"github.com/deltabridge/deltabridge/pkg/filter"
+	"github.com/deltabridge/deltabridge/pkg/informer"
+	"github.com/deltabridge/deltabridge/pkg/object"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/tools/cache"
+)
+
+// listener is the handler that joins one informer to one pipeline: it filters changes, encodes them once and pushes
+// them to the pipeline's queue. The informer calls it from one goroutine; a push that waits holds the informer up.
+type listener struct {
+	// ctx ends when the process stops reading changes. A push that is given up then is no loss: the change counts as
+	// not delivered.
+	ctx      context.Context //nolint:containedctx // client-go's handlers are called without one
+	pipeline *pipeline
+	resource schema.GroupVersionResource
+	filter   *filter.ResourceFilter
+	counters *resourceCounters
+	log      *slog.Logger
+
+	// filtered calls OnAdd, OnUpdate and OnDelete of sender with what the change is for this sink.
+	filtered cache.FilteringResourceEventHandler
+	// now is the new state of the update that is being filtered; nil outside of updates. It tells a leave (the
+	// object lives on, and this state does not pass) from a deletion.
+	now *object.Object
+	// sent: the change that is being filtered was pushed.
+	sent bool
+}
+
+var (
+	_ cache.ResourceEventHandler = (*listener)(nil)
+	_ informer.Observer          = (*listener)(nil)
+)
+
+func newListener(ctx context.Context, p *pipeline, resource schema.GroupVersionResource, f *filter.ResourceFilter) *listener {
+	l := &listener{
+		ctx: ctx, pipeline: p, resource: resource, filter: f,
+		counters: p.metrics.resource(resource.GroupResource()), log: p.log,
+	}
+	l.filtered = cache.FilteringResourceEventHandler{FilterFunc: f.Belongs, Handler: sender{l}}
+	return l
+}
+
+func (l *listener) OnAdd(obj any, initial bool) {
+	l.pass(func() { l.filtered.OnAdd(obj, initial) })
+}
+
+func (l *listener) OnUpdate(oldObj, newObj any) {
+	l.now, _ = newObj.(*object.Object)
+	l.pass(func() { l.filtered.OnUpdate(oldObj, newObj) })
+	l.now = nil
+}
+
+func (l *listener) OnDelete(obj any) {
+	l.pass(func() { l.filtered.OnDelete(obj) })
+}
+
+// pass counts a change and what the filter made of it.
+func (l *listener) pass(change func()) {
+	l.counters.received.Inc()
+	l.sent = false
+	change()
+	if !l.sent {
+		l.counters.filtered.Inc()
+	}
+}
+
+// OnSynced tells the sink where the initial list of this resource ends.
+func (l *listener) OnSynced(resourceVersion string, objects int) {
+	l.push(event.Event{Type: event.Synced, SyncedInfo: &event.SyncedInfo{
+		Resource: event.GroupResource(l.resource), ResourceVersion: resourceVersion, Objects: objects,
+	}})
+}
+
+// OnGap tells the sink where states may be missing.
+func (l *listener) OnGap(from, to, why string) {
+	l.push(event.Event{Type: event.Gap, GapInfo: &event.GapInfo{
+		Resource: event.GroupResource(l.resource), From: from, To: to, Reason: event.ReasonRelist, Message: why,
+	}})
+}
+
+// sender receives what passed the conditions on the object: what a change is for this sink.
+type sender struct{ *listener }
+
+func (s sender) OnAdd(obj any, initial bool) {
+	s.send(event.Event{Type: event.Added, Object: obj.(*object.Object), InitialList: initial})
+}
+
+func (s sender) OnUpdate(oldObj, newObj any) {
+	s.send(event.Event{Type: event.Updated, Object: newObj.(*object.Object), Old: oldObj.(*object.Object)})
+}
+
+func (s sender) OnDelete(obj any) {
+	ev := event.Event{Type: event.Deleted, Object: obj.(*object.Object)}
+	if s.now != nil {
+		ev.LeftAt = s.now.ResourceVersion
+	}
+	s.send(ev)
+}
+
+// send pushes the change if the conditions on the change hold.
+func (l *listener) send(ev event.Event) {
+	if !l.filter.Sends(ev.Type, ev.Old, ev.Object) {
+		return
+	}
+	l.sent = true
+	l.push(ev)
+}
+
+func (l *listener) push(ev event.Event) {
+	ev.Time, ev.Resource = time.Now(), l.resource
+	m, err := l.pipeline.encoder.Encode(ev)
+	if err != nil {
+		m = l.unencodable(ev, err)
+	}
+	l.counters.queued(m)
+	if err := l.pipeline.queue.Push(l.ctx, m); err != nil {
+		// Only at shutdown: ctx ended, or the queue is closed.
+		l.counters.unqueued(m)
+		l.pipeline.abandoned.Add(1)
+	}
+}
+
+// unencodable makes the gap event that takes the place of an object whose JSON can't be used.
+func (l *listener) unencodable(ev event.Event, cause error) *event.Message {
+	l.log.Error("object can't be encoded, a gap event goes in its place", "err", cause)
+	l.counters.refused.Inc()
+	m := &event.Message{
+		Type: ev.Type, Time: ev.Time, Resource: ev.Resource, Cluster: l.pipeline.encoder.Cluster,
+		Identity: ev.Object.Identity, ID: string(ev.Object.UID) + "." + ev.Object.ResourceVersion,
+		Structured: l.pipeline.encoder.Content == event.ContentStructured,
+	}
+	return event.RefusalGap(m, event.ReasonRefused, cause.Error())
+}

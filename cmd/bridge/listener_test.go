@@ -1,0 +1,182 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/deltabridge/deltabridge/internal/config"
+	"github.com/deltabridge/deltabridge/pkg/event"
+	"github.com/deltabridge/deltabridge/pkg/filter"
+	"github.com/deltabridge/deltabridge/pkg/object"
+)
+
+var pods = schema.GroupVersionResource{Version: "v1", Resource: "pods"}
+
+func pod(t *testing.T, rv int, phase string) *object.Object {
+	t.Helper()
+	o, err := object.New(fmt.Appendf(nil, `{"kind":"Pod","apiVersion":"v1","metadata":{"name":"web","namespace":"shop","uid":"u1","resourceVersion":"%d"},"status":{"phase":%q}}`, rv, phase))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+// pipelineFor builds a pipeline without its sink.
+func pipelineFor(t *testing.T, buffer config.Buffer, rules ...filter.Rule) *pipeline {
+	t.Helper()
+	p := &pipeline{name: "test", metrics: newMetrics().forSink("test"), log: slog.New(slog.DiscardHandler), encoder: &event.Encoder{Cluster: "c"}}
+	compiled, mistakes := filter.Compile(rules, filter.Options{Logger: p.log})
+	if len(mistakes) > 0 {
+		t.Fatal(mistakes)
+	}
+	p.filter, p.queue = compiled, p.buildQueue(buffer)
+	return p
+}
+
+func listen(ctx context.Context, p *pipeline) *listener {
+	return newListener(ctx, p, pods, p.filter.For(pods))
+}
+
+// taken gives what waits in the queue as "operation id".
+func taken(t *testing.T, p *pipeline) (lines []string) {
+	t.Helper()
+	for p.queue.Stats().Items > p.queue.Stats().Taken {
+		batch, err := p.queue.Take(t.Context(), nil, 100, 1<<20)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range batch {
+			attributes := maps.Collect(m.Attributes)
+			line := m.Type.String() + " " + m.ID
+			if attributes["initiallist"] == "true" {
+				line += " initial"
+			}
+			if attributes["leftfilter"] == "true" {
+				line += " left at " + attributes["resourceversion"]
+			}
+			lines = append(lines, line)
+		}
+	}
+	return lines
+}
+
+var roomy = config.Buffer{Events: 100, Bytes: 1 << 20, Overflow: "block"}
+
+func TestListenerAtTheFiltersBorder(t *testing.T) {
+	p := pipelineFor(t, roomy, filter.Rule{Resources: []string{"pods"}, When: "object.status.phase == 'Running'"})
+	l := listen(t.Context(), p)
+	states := []*object.Object{pod(t, 1, "Pending"), pod(t, 2, "Running"), pod(t, 3, "Running"), pod(t, 4, "Failed"), pod(t, 5, "Running"), pod(t, 6, "Running")}
+	l.OnAdd(states[0], true)
+	for n := 1; n < len(states)-1; n++ {
+		l.OnUpdate(states[n-1], states[n])
+	}
+	l.OnDelete(states[5])
+	l.OnSynced("9", 1)
+	l.OnGap("9", "12", "history is gone")
+	want := []string{
+		"added u1.2", "updated u1.3", "deleted u1.4.left left at 4", "added u1.5", "deleted u1.deleted",
+		"synced synced.c.pods.9", "gap gap.c.pods.relist.9.12",
+	}
+	if diff := cmp.Diff(want, taken(t, p)); diff != "" {
+		t.Error(diff)
+	}
+	c := p.metrics.resource(pods.GroupResource())
+	if r, f := testutil.ToFloat64(c.received), testutil.ToFloat64(c.filtered); r != 6 || f != 1 {
+		t.Errorf("received %v, filtered %v", r, f)
+	}
+	if n := testutil.ToFloat64(c.events); n != float64(len(want)) {
+		t.Errorf("%v events are in the books", n)
+	}
+}
+
+func TestListenerSendsOnlyTheOperationsAskedFor(t *testing.T) {
+	p := pipelineFor(t, roomy, filter.Rule{Operations: []string{"deleted"}})
+	l := listen(t.Context(), p)
+	l.OnAdd(pod(t, 1, "Running"), true)
+	l.OnUpdate(pod(t, 1, "Running"), pod(t, 2, "Failed"))
+	l.OnDelete(pod(t, 3, "Failed"))
+	if diff := cmp.Diff([]string{"deleted u1.deleted"}, taken(t, p)); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestInitialList(t *testing.T) {
+	p := pipelineFor(t, roomy)
+	l := listen(t.Context(), p)
+	l.OnAdd(pod(t, 1, "Running"), true)
+	if diff := cmp.Diff([]string{"added u1.1 initial"}, taken(t, p)); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestAFullQueueHoldsTheListenerUntilShutdown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := pipelineFor(t, config.Buffer{Events: 1, Bytes: 1 << 20, Overflow: "block"})
+		ctx, cancel := context.WithCancel(t.Context())
+		l := listen(ctx, p)
+		l.OnAdd(pod(t, 1, "Running"), true)
+		done := make(chan struct{})
+		go func() {
+			l.OnUpdate(pod(t, 1, "Running"), pod(t, 2, "Running"))
+			close(done)
+		}()
+		synctest.Wait()
+		select {
+		case <-done:
+			t.Fatal("the push did not wait")
+		default:
+		}
+		cancel()
+		<-done
+		if p.left() != 2 { // one waits, one was given up
+			t.Errorf("%d events count as left", p.left())
+		}
+	})
+}
+
+// The gauges of a queue follow what its policy does.
+func TestQueueGaugesFollowThePolicies(t *testing.T) {
+	for _, overflow := range []string{"drop-oldest", "compact"} {
+		t.Run(overflow, func(t *testing.T) {
+			p := pipelineFor(t, config.Buffer{Events: 3, Bytes: 1 << 20, Overflow: overflow})
+			l := listen(t.Context(), p)
+			for rv := 1; rv <= 20; rv++ {
+				l.OnUpdate(pod(t, rv, "Running"), pod(t, rv+1, "Running"))
+			}
+			c := p.metrics.resource(pods.GroupResource())
+			stats := p.queue.Stats()
+			waiting := stats.Items
+			if overflow == "drop-oldest" {
+				waiting = 3 + 1 // and the gap event
+				if testutil.ToFloat64(c.dropped) != 17 {
+					t.Errorf("dropped %v", testutil.ToFloat64(c.dropped))
+				}
+			} else if testutil.ToFloat64(c.merged) != 17 {
+				t.Errorf("merged %v", testutil.ToFloat64(c.merged))
+			}
+			if got := testutil.ToFloat64(c.events); got != float64(waiting) {
+				t.Errorf("the gauge says %v events, the queue holds %d", got, waiting)
+			}
+			hooks := p.metrics.hooks()
+			batch, err := p.queue.Take(t.Context(), nil, 100, 1<<20)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, m := range batch {
+				hooks.OnSettled(m, time.Now(), time.Millisecond)
+			}
+			if events, bytes := testutil.ToFloat64(c.events), testutil.ToFloat64(c.bytes); events != 0 || bytes != 0 {
+				t.Errorf("an empty queue shows %v events, %v bytes", events, bytes)
+			}
+		})
+	}
+}

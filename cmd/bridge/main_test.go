@@ -1,0 +1,69 @@
+package main
+
+import (
+	"bytes"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"go.uber.org/goleak"
+)
+
+var update = flag.Bool("update", false, "rewrite the reference pages that the tests compare")
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// command runs the command line in the process and gives what it printed.
+func command(t *testing.T, args ...string) (stdout string, err error) {
+	t.Helper()
+	var out, errs bytes.Buffer
+	cmd := newCommand(&out, &errs)
+	cmd.SetArgs(args)
+	err = cmd.ExecuteContext(t.Context())
+	return out.String(), err
+}
+
+func TestVersion(t *testing.T) {
+	out, err := command(t, "version")
+	if err != nil || !strings.HasPrefix(out, "bridge dev (commit unknown, built unknown, go") {
+		t.Errorf("%q, %v", out, err)
+	}
+}
+
+func TestCheck(t *testing.T) {
+	examples, err := filepath.Glob("../../examples/*.yaml")
+	if err != nil || len(examples) == 0 {
+		t.Fatalf("no examples (%v)", err)
+	}
+	for _, file := range examples {
+		if out, err := command(t, "check", "--config", file); err != nil || out != file+": ok\n" {
+			t.Errorf("%q, %v", out, err)
+		}
+	}
+	bad := filepath.Join(t.TempDir(), "bad.yaml")
+	if err := os.WriteFile(bad, []byte("clutser: prod\nshutdownTimeout: 30\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err = command(t, "check", "--config", bad)
+	if err == nil || !strings.Contains(err.Error(), bad+":1:1: ") || !strings.Contains(err.Error(), bad+":2:18: ") {
+		t.Errorf("both mistakes should be named with their places: %v", err)
+	}
+}
+
+func TestUsageMistakes(t *testing.T) {
+	for _, tt := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"check"}, `required flag(s) "config" not set`},
+		{[]string{"run", "--config", "nowhere.yaml"}, "nowhere.yaml"},
+		{[]string{"run", "extra"}, `unknown command "extra"`},
+		{[]string{"dance"}, `unknown command "dance"`},
+	} {
+		if _, err := command(t, tt.args...); err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%v: %v, want %s", tt.args, err, tt.want)
+		}
+	}
+}

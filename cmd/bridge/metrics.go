@@ -1,0 +1,241 @@
+package main
+
+import (
+	"errors"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/deltabridge/deltabridge/pkg/event"
+	"github.com/deltabridge/deltabridge/pkg/fifo"
+	"github.com/deltabridge/deltabridge/pkg/informer"
+	"github.com/deltabridge/deltabridge/pkg/sinks"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+const namespace = "deltabridge"
+
+// metrics are what /metrics shows of sinks. Labels are sinks and resources, never objects.
+type metrics struct {
+	registry *prometheus.Registry
+
+	received, filtered, sent, acknowledged, retried, dropped, merged, oversize, refused *prometheus.CounterVec
+	queuedEvents, queuedBytes                                                           *prometheus.GaugeVec
+	sendSeconds, lagSeconds                                                             *prometheus.HistogramVec
+	filterErrors                                                                        *prometheus.CounterVec
+}
+
+// Delays reach from a loopback broker's to an outage's: 0.5 ms to about 2 hours.
+var delayBuckets = []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 1800, 7200}
+
+func newMetrics() *metrics {
+	m := &metrics{registry: prometheus.NewRegistry()}
+	counter := func(name, help string) *prometheus.CounterVec {
+		vec := prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: namespace, Name: name, Help: help}, []string{"sink", "resource"})
+		m.registry.MustRegister(vec)
+		return vec
+	}
+	gauge := func(name, help string) *prometheus.GaugeVec {
+		vec := prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: namespace, Name: name, Help: help}, []string{"sink", "resource"})
+		m.registry.MustRegister(vec)
+		return vec
+	}
+	histogram := func(name, help string) *prometheus.HistogramVec {
+		vec := prometheus.NewHistogramVec(prometheus.HistogramOpts{Namespace: namespace, Name: name, Help: help, Buckets: delayBuckets}, []string{"sink"})
+		m.registry.MustRegister(vec)
+		return vec
+	}
+	m.received = counter("events_received_total", "Changes that an informer handed to the sink's filter.")
+	m.filtered = counter("events_filtered_total", "Changes that the sink's filter kept back.")
+	m.sent = counter("events_sent_total", "Attempts to deliver an event to the sink's destination.")
+	m.acknowledged = counter("events_acknowledged_total", "Events that the destination acknowledged.")
+	m.retried = counter("events_retried_total", "Failed attempts after which the event is tried again.")
+	m.dropped = counter("events_dropped_total", "Events that a full queue gave up (overflow: drop-oldest). A gap event stands in their place.")
+	m.merged = counter("events_merged_total", "Events that a full queue merged into a later one of the same object (overflow: compact).")
+	m.oversize = counter("events_oversize_total", "Events that were larger than the destination accepts. A gap event stands in their place.")
+	m.refused = counter("events_refused_total", "Events that could not be encoded or that the destination refused for good, oversize ones included. A gap event stands in their place.")
+	m.queuedEvents = gauge("queue_events", "Events that wait or are in flight.")
+	m.queuedBytes = gauge("queue_bytes", "Bytes of the events that wait or are in flight.")
+	m.sendSeconds = histogram("send_duration_seconds", "Time from handing an event to the sink until its acknowledgement.")
+	m.lagSeconds = histogram("event_lag_seconds", "Time from seeing a change until its acknowledgement.")
+	m.filterErrors = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Namespace: namespace, Name: "filter_errors_total",
+		Help: "Evaluations of a filter expression that failed on an object. The event passed.",
+	}, []string{"sink"})
+	build := prometheus.NewGauge(prometheus.GaugeOpts{
+		Namespace: namespace, Name: "build_info", Help: "Always 1; the labels describe the build.",
+		ConstLabels: prometheus.Labels{"version": version, "commit": commit},
+	})
+	build.Set(1)
+	m.registry.MustRegister(m.filterErrors, build, collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return m
+}
+
+// sinkMetrics are the metrics of one sink. It is safe for concurrent use.
+type sinkMetrics struct {
+	all  *metrics
+	sink string
+	send prometheus.Observer
+	lag  prometheus.Observer
+	errs prometheus.Counter
+
+	mu        sync.RWMutex
+	resources map[schema.GroupResource]*resourceCounters
+}
+
+func (m *metrics) forSink(name string) *sinkMetrics {
+	return &sinkMetrics{
+		all: m, sink: name, resources: map[schema.GroupResource]*resourceCounters{},
+		send: m.sendSeconds.WithLabelValues(name), lag: m.lagSeconds.WithLabelValues(name),
+		errs: m.filterErrors.WithLabelValues(name),
+	}
+}
+
+// resourceCounters are the metrics of one sink and resource; all of them exist, at zero, from the first use on.
+type resourceCounters struct {
+	received, filtered, sent, acknowledged, retried, dropped, merged, oversize, refused prometheus.Counter
+	events, bytes                                                                       prometheus.Gauge
+}
+
+func (s *sinkMetrics) resource(gr schema.GroupResource) *resourceCounters {
+	s.mu.RLock()
+	c := s.resources[gr]
+	s.mu.RUnlock()
+	if c != nil {
+		return c
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if c := s.resources[gr]; c != nil {
+		return c
+	}
+	name := gr.String()
+	c = &resourceCounters{
+		received: s.all.received.WithLabelValues(s.sink, name), filtered: s.all.filtered.WithLabelValues(s.sink, name),
+		sent: s.all.sent.WithLabelValues(s.sink, name), acknowledged: s.all.acknowledged.WithLabelValues(s.sink, name),
+		retried: s.all.retried.WithLabelValues(s.sink, name), dropped: s.all.dropped.WithLabelValues(s.sink, name),
+		merged: s.all.merged.WithLabelValues(s.sink, name), oversize: s.all.oversize.WithLabelValues(s.sink, name),
+		refused: s.all.refused.WithLabelValues(s.sink, name),
+		events:  s.all.queuedEvents.WithLabelValues(s.sink, name), bytes: s.all.queuedBytes.WithLabelValues(s.sink, name),
+	}
+	s.resources[gr] = c
+	return c
+}
+
+func (s *sinkMetrics) of(m *event.Message) *resourceCounters {
+	return s.resource(m.Resource.GroupResource())
+}
+
+func (c *resourceCounters) queued(m *event.Message) {
+	c.events.Inc()
+	c.bytes.Add(float64(m.Size()))
+}
+
+func (c *resourceCounters) unqueued(m *event.Message) {
+	c.events.Dec()
+	c.bytes.Sub(float64(m.Size()))
+}
+
+// hooks count what the drain reports.
+func (s *sinkMetrics) hooks() sinks.Hooks {
+	return sinks.Hooks{
+		OnSettled: func(m *event.Message, sent time.Time, latency time.Duration) {
+			c := s.of(m)
+			c.sent.Inc()
+			c.acknowledged.Inc()
+			c.unqueued(m)
+			s.send.Observe(latency.Seconds())
+			s.lag.Observe(sent.Sub(m.Time).Seconds())
+		},
+		OnRetry: func(m *event.Message, err error) {
+			c := s.of(m)
+			c.retried.Inc()
+			if !errors.Is(err, sinks.ErrNotAttempted) {
+				c.sent.Inc()
+			}
+		},
+		OnRefused: func(m *event.Message, err error) {
+			c := s.of(m)
+			c.sent.Inc()
+			c.refused.Inc()
+			c.unqueued(m)
+			if errors.Is(err, sinks.ErrOversize) {
+				c.oversize.Inc()
+			}
+		},
+	}
+}
+
+func (s *sinkMetrics) dropped(m *event.Message) {
+	c := s.of(m)
+	c.dropped.Inc()
+	c.unqueued(m)
+}
+
+func (s *sinkMetrics) merged(older *event.Message) {
+	c := s.of(older)
+	c.merged.Inc()
+	c.unqueued(older)
+}
+
+// stateCollector reads the state of sinks and informers when it is scraped.
+type stateCollector struct {
+	pipelines []*pipeline
+	informers func() []informer.Status
+}
+
+func desc(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc(namespace+"_"+name, help, labels, nil)
+}
+
+var (
+	descConnected = desc("sink_connected", "1 if the sink's destination takes events.", "sink")
+	descBlocked   = desc("queue_blocked_total", "Pushes that had to wait because the queue was full.", "sink")
+	descObjects   = desc("informer_objects", "Objects that the informer knows.", "resource", "watched_namespace")
+	descVersion   = desc("informer_resource_version", "Last resourceVersion that the informer saw.", "resource", "watched_namespace")
+	descContact   = desc("informer_last_contact_timestamp_seconds", "When the informer last heard of the API server.", "resource", "watched_namespace")
+	descRelists   = desc("informer_relists_total", "Lists after the first one: the watch could not be continued.", "resource", "watched_namespace")
+	descErrors    = desc("informer_errors_total", "List and watch requests that failed.", "resource", "watched_namespace")
+	descSynced    = desc("informer_synced", "1 if the initial list was handed to all sinks.", "resource", "watched_namespace")
+)
+
+// Describe implements prometheus.Collector.
+func (c *stateCollector) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{descConnected, descBlocked, descObjects, descVersion, descContact, descRelists, descErrors, descSynced} {
+		ch <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (c *stateCollector) Collect(ch chan<- prometheus.Metric) {
+	flag := func(on bool) float64 {
+		if on {
+			return 1
+		}
+		return 0
+	}
+	for _, p := range c.pipelines {
+		stats := fifo.Stats(p.queue.Stats())
+		ch <- prometheus.MustNewConstMetric(descConnected, prometheus.GaugeValue, flag(p.drain.Connected()), p.name)
+		ch <- prometheus.MustNewConstMetric(descBlocked, prometheus.CounterValue, float64(stats.Blocked), p.name)
+	}
+	for _, s := range c.informers() {
+		labels := []string{s.Resource.GroupResource().String(), s.Namespace}
+		gauge := func(d *prometheus.Desc, v float64) {
+			ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+		}
+		gauge(descObjects, float64(s.Objects))
+		gauge(descSynced, flag(s.Synced))
+		if v, err := strconv.ParseFloat(s.ResourceVersion, 64); err == nil {
+			gauge(descVersion, v)
+		}
+		if !s.LastContact.IsZero() {
+			gauge(descContact, float64(s.LastContact.UnixMilli())/1000)
+		}
+		ch <- prometheus.MustNewConstMetric(descRelists, prometheus.CounterValue, float64(s.Relists), labels...)
+		ch <- prometheus.MustNewConstMetric(descErrors, prometheus.CounterValue, float64(s.Errors), labels...)
+	}
+}

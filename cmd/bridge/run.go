@@ -1,0 +1,172 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"sync"
+	"syscall"
+
+	"github.com/deltabridge/deltabridge/internal/config"
+	"github.com/deltabridge/deltabridge/pkg/event"
+	"github.com/spf13/cobra"
+	"k8s.io/klog/v2"
+)
+
+func newRunCommand(stdout, stderr io.Writer) *cobra.Command {
+	var (
+		path  string
+		print bool
+	)
+	cmd := &cobra.Command{
+		Use:   "run",
+		Short: "Stream changes until a signal ends it",
+		Long: "run watches the cluster and delivers until SIGINT or SIGTERM. It then delivers what is queued, for at most\n" +
+			"shutdownTimeout; a second signal ends it at once.\n\n" +
+			"Without --config it watches everything that the kubeconfig reaches and feeds an embedded JetStream server\n" +
+			"that keeps its data in ./data, and prints each change.",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg, err := loadConfig(path)
+			if err != nil {
+				return err
+			}
+			if path == "" && !cmd.Flags().Changed("print") {
+				print = true
+			}
+			var out io.Writer
+			if print {
+				out = stdout
+			}
+			return run(cmd.Context(), cfg, out, stderr)
+		},
+	}
+	cmd.Flags().StringVarP(&path, "config", "c", "", "configuration `file` (empty: watch everything, embedded JetStream in ./data)")
+	cmd.Flags().BoolVar(&print, "print", false, "print a line for each event that was acknowledged (default without --config)")
+	return cmd
+}
+
+func newCheckCommand(stdout io.Writer) *cobra.Command {
+	var path string
+	cmd := &cobra.Command{
+		Use:   "check",
+		Short: "Check a configuration without running it",
+		Long:  "check reports every mistake in the file, each with its line and column, and exits with 1 if there is one.",
+		Args:  cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			if _, err := config.Load(path); err != nil {
+				return err
+			}
+			_, err := fmt.Fprintf(stdout, "%s: ok\n", path)
+			return err
+		},
+	}
+	cmd.Flags().StringVarP(&path, "config", "c", "", "configuration `file`")
+	_ = cmd.MarkFlagRequired("config")
+	return cmd
+}
+
+func loadConfig(path string) (*config.Config, error) {
+	if path == "" {
+		return config.Default(), nil
+	}
+	return config.Load(path)
+}
+
+// run builds and runs the bridge. With out it prints each acknowledged event there.
+func run(ctx context.Context, cfg *config.Config, out, stderr io.Writer) error {
+	log := newLogger(cfg, stderr)
+	// client-go logs through klog's one global logger; main is the place to set it.
+	klog.SetSlogLogger(log)
+	kube, err := loadKubeconfig(string(cfg.Kubeconfig))
+	if err != nil {
+		return err
+	}
+	b, err := newBridge(cfg, kube, log)
+	if err != nil {
+		return err
+	}
+	if out != nil {
+		printer := &printer{out: out}
+		for _, p := range b.pipelines {
+			p.onSettled(func(m *event.Message) { printer.print(p, m) })
+		}
+	}
+	log.Info("bridge starts", "version", version, "cluster", cfg.Cluster, "apiServer", kube.Host,
+		"http", b.http.listener.Addr().String(), "sinks", len(cfg.Sinks))
+	ctx, cancel := untilSignal(ctx, log)
+	defer cancel()
+	return b.Run(ctx)
+}
+
+// untilSignal ends the context at the first SIGINT or SIGTERM, and the process at the second.
+func untilSignal(ctx context.Context, log *slog.Logger) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	done := make(chan struct{})
+	var group sync.WaitGroup
+	group.Go(func() {
+		for count := 0; ; count++ {
+			select {
+			case <-done:
+				return
+			case s := <-signals:
+				if count > 0 {
+					log.Error("second signal, ending at once", "signal", s.String())
+					os.Exit(1)
+				}
+				log.Info("signal received", "signal", s.String())
+				cancel()
+			}
+		}
+	})
+	return ctx, func() {
+		signal.Stop(signals)
+		close(done)
+		group.Wait()
+		cancel()
+	}
+}
+
+func newLogger(cfg *config.Config, w io.Writer) *slog.Logger {
+	var level slog.Level
+	_ = level.UnmarshalText([]byte(cfg.Log.Level)) // one of four words: the configuration was checked
+	options := &slog.HandlerOptions{Level: level}
+	if cfg.Log.Format == logJSON {
+		return slog.New(slog.NewJSONHandler(w, options))
+	}
+	return slog.New(slog.NewTextHandler(w, options))
+}
+
+// printer shows acknowledged events to a person, one line each. It is safe for concurrent use.
+type printer struct {
+	mu  sync.Mutex
+	out io.Writer
+}
+
+func (p *printer) print(from *pipeline, m *event.Message) {
+	what := event.GroupResource(m.Resource)
+	switch {
+	case m.Type.IsControl():
+	case m.Identity.Namespace != "":
+		what += " " + m.Identity.Namespace + "/" + m.Identity.Name
+	default:
+		what += " " + m.Identity.Name
+	}
+	where := from.name
+	if from.destination != nil {
+		where += ": " + from.destination.Expand(m)
+	}
+	operation := m.Type.String()
+	if m.LeftFilter {
+		operation = "left"
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	// A terminal that is gone is no reason to stop delivering.
+	_, _ = fmt.Fprintf(p.out, "%s  %-7s  %s  -> %s\n", m.Time.Local().Format("15:04:05.000"), operation, what, where)
+}

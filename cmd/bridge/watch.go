@@ -1,0 +1,105 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+
+	"github.com/deltabridge/deltabridge/internal/config"
+	"github.com/deltabridge/deltabridge/pkg/filter"
+	"github.com/deltabridge/deltabridge/pkg/informer"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+// loadKubeconfig gives the way to the API server: the file that the configuration names, or else the pod's own
+// service account, or else what kubectl would use.
+func loadKubeconfig(path string) (*rest.Config, error) {
+	if path == "" {
+		cfg, err := rest.InClusterConfig()
+		if err == nil {
+			return cfg, nil
+		}
+		if !errors.Is(err, rest.ErrNotInCluster) {
+			return nil, fmt.Errorf("in-cluster configuration: %w", err)
+		}
+	}
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = path
+	cfg, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil).ClientConfig()
+	if clientcmd.IsEmptyConfig(err) {
+		return nil, errors.New("no way to a cluster: not in a pod, and no kubeconfig found (set kubeconfig: in the configuration, or KUBECONFIG, or make ~/.kube/config)")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("kubeconfig: %w", err)
+	}
+	return cfg, nil
+}
+
+// newSet makes the set of informers that the configuration asks for.
+func newSet(cfg *config.Config, kube *rest.Config, onStart func(*informer.Informer), log *slog.Logger) (*informer.Set, error) {
+	kube = rest.CopyConfig(kube)
+	kube.UserAgent = "deltabridge/" + version
+	kube.WarningHandler = rest.NoWarnings{} // deprecations are for those who write objects
+	client, err := informer.NewClient(kube)
+	if err != nil {
+		return nil, fmt.Errorf("client of the API server: %w", err)
+	}
+	kube.QPS, kube.Burst = -1, 0 // discovery is a handful of requests; priority and fairness guards the API server
+	disco, err := discovery.NewDiscoveryClientForConfig(kube)
+	if err != nil {
+		return nil, fmt.Errorf("discovery client: %w", err)
+	}
+	set := informer.SetConfig{Client: client, Discovery: disco, OnStart: onStart, Logger: log}
+	for n := range cfg.Watch {
+		scope, err := newScope(&cfg.Watch[n])
+		if err != nil { // the configuration was checked, so there is none
+			return nil, err
+		}
+		set.Scopes = append(set.Scopes, scope)
+	}
+	return informer.NewSet(set), nil
+}
+
+func newScope(w *config.Watch) (informer.Scope, error) {
+	scope := informer.Scope{LabelSelector: w.LabelSelector, FieldSelector: w.FieldSelector}
+	for _, text := range w.Resources {
+		pattern, err := filter.ParsePattern(text)
+		if err != nil {
+			return scope, err
+		}
+		scope.Patterns = append(scope.Patterns, informer.Pattern{Text: text, Match: pattern.Matches, Wildcard: strings.ContainsAny(text, "*?[")})
+	}
+	var excluded []filter.ResourcePattern
+	for _, text := range w.Exclude {
+		pattern, err := filter.ParsePattern(text)
+		if err != nil {
+			return scope, err
+		}
+		excluded = append(excluded, pattern)
+	}
+	if len(excluded) > 0 {
+		scope.Exclude = func(gvr schema.GroupVersionResource) bool {
+			for _, pattern := range excluded {
+				if pattern.Matches(gvr) {
+					return true
+				}
+			}
+			return false
+		}
+	}
+	namespaces, err := filter.ParseNamespaces(w.Namespaces)
+	if err != nil {
+		return scope, err
+	}
+	switch literals, ok := namespaces.Literals(); {
+	case ok && len(literals) > 0:
+		scope.Namespaces = literals
+	case !namespaces.All():
+		scope.Accept = namespaces.Matches
+	}
+	return scope, nil
+}

@@ -1,0 +1,241 @@
+package e2e
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+)
+
+// bridge is a running binary.
+type bridge struct {
+	t       *testing.T
+	cmd     *exec.Cmd
+	log     *logBuffer
+	stdout  *logBuffer
+	addr    string // of its HTTP server
+	ended   chan error
+	relists float64 // as reached saw them
+}
+
+// logBuffer collects output that is read while it is written.
+type logBuffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (l *logBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.Write(p)
+}
+
+func (l *logBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.String()
+}
+
+var httpAddress = regexp.MustCompile(`http=(\S+)`)
+
+// startBridge runs the binary with a configuration, to which it adds the HTTP server, the state and the kubeconfig.
+func startBridge(t *testing.T, kubeconfig, config string) *bridge {
+	t.Helper()
+	dir := t.TempDir()
+	file := filepath.Join(dir, "bridge.yaml")
+	text := fmt.Sprintf("cluster: e2e\nkubeconfig: %q\nhttp: {listen: \"127.0.0.1:0\"}\nstate: {path: %q}\nlog: {level: debug}\n%s",
+		kubeconfig, filepath.Join(dir, "state"), config)
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	b := &bridge{t: t, log: &logBuffer{}, stdout: &logBuffer{}, ended: make(chan error, 1)}
+	b.cmd = exec.Command(bridgeBinary, "run", "--config", file)
+	b.cmd.Stdout, b.cmd.Stderr = b.stdout, b.log
+	b.cmd.SysProcAttr = childAttr()
+	if err := b.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() { b.ended <- b.cmd.Wait(); close(b.ended) }() // ends with the process, which cleanup ends
+	t.Cleanup(func() {
+		_ = b.cmd.Process.Kill() // if it has ended, that is as well
+		<-b.ended
+		if strings.Contains(b.log.String(), "DATA RACE") {
+			t.Error("the race detector found something in the bridge")
+		}
+		if t.Failed() {
+			t.Logf("the bridge's log:\n%s", tail(b.log.String(), 120))
+		}
+	})
+	eventually(t, 20*time.Second, func() error {
+		match := httpAddress.FindStringSubmatch(b.log.String())
+		if match == nil {
+			return errors.New("the bridge has not named its address")
+		}
+		b.addr = match[1]
+		return nil
+	})
+	return b
+}
+
+func tail(text string, lines int) string {
+	all := strings.Split(strings.TrimSpace(text), "\n")
+	return strings.Join(all[max(0, len(all)-lines):], "\n")
+}
+
+// get reads a page of the bridge's HTTP server.
+func (b *bridge) get(path string) (int, string, error) {
+	ctx, cancel := context.WithTimeout(b.t.Context(), 5*time.Second)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+b.addr+path, nil)
+	if err != nil {
+		return 0, "", err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return 0, "", err
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	return response.StatusCode, string(body), err
+}
+
+func (b *bridge) ready() error {
+	code, body, err := b.get("/readyz")
+	if err == nil && code != http.StatusOK {
+		err = errors.New(body)
+	}
+	return err
+}
+
+func (b *bridge) waitReady() {
+	b.t.Helper()
+	eventually(b.t, time.Minute, b.ready)
+}
+
+// metric sums the samples of a metric whose labels include those given as name=value.
+func (b *bridge) metric(name string, labels ...string) float64 {
+	b.t.Helper()
+	_, body, err := b.get("/metrics")
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	families, err := parser.TextToMetricFamilies(bufio.NewReader(strings.NewReader(body)))
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	sum := 0.0
+	for _, m := range families[name].GetMetric() {
+		found := 0
+		for _, l := range m.GetLabel() {
+			for _, want := range labels {
+				if l.GetName()+"="+l.GetValue() == want {
+					found++
+				}
+			}
+		}
+		if found == len(labels) {
+			sum += m.GetCounter().GetValue() + m.GetGauge().GetValue()
+		}
+	}
+	return sum
+}
+
+// stop ends the bridge as Kubernetes does, and expects it to deliver what it has and to exit cleanly.
+func (b *bridge) stop() {
+	b.t.Helper()
+	if err := b.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		b.t.Fatal(err)
+	}
+	select {
+	case err := <-b.ended:
+		if err != nil {
+			b.t.Errorf("the bridge ended with %v", err)
+		}
+	case <-time.After(time.Minute):
+		b.t.Error("the bridge did not end")
+	}
+}
+
+// residentBytes is the process's memory now.
+func (b *bridge) residentBytes() int64 {
+	b.t.Helper()
+	return int64(b.metric("process_resident_memory_bytes"))
+}
+
+// eventually calls check until it returns nil.
+func eventually(t *testing.T, limit time.Duration, check func() error) {
+	t.Helper()
+	deadline := time.NewTimer(limit)
+	defer deadline.Stop()
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		err := check()
+		if err == nil {
+			return
+		}
+		select {
+		case <-deadline.C:
+			t.Fatalf("after %s: %v", limit, err)
+		case <-t.Context().Done():
+			t.Fatal(t.Context().Err())
+		case <-tick.C:
+		}
+	}
+}
+
+// histogram gives the count and the sum of a sink's histogram.
+func (b *bridge) histogram(name, sink string) (count uint64, sum float64) {
+	b.t.Helper()
+	_, body, err := b.get("/metrics")
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	families, err := parser.TextToMetricFamilies(strings.NewReader(body))
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	for _, m := range families[name].GetMetric() {
+		for _, l := range m.GetLabel() {
+			if l.GetName() == "sink" && l.GetValue() == sink {
+				return m.GetHistogram().GetSampleCount(), m.GetHistogram().GetSampleSum()
+			}
+		}
+	}
+	return 0, 0
+}
+
+// reached reports whether the ConfigMap informer has seen the last of the changes and nothing waits. It keeps the
+// number of re-lists for later.
+func (b *bridge) reached(truth []change) error {
+	last := 0.0
+	for _, c := range truth {
+		if rv, err := strconv.ParseFloat(c.rv, 64); err == nil {
+			last = max(last, rv)
+		}
+	}
+	b.relists = b.metric("deltabridge_informer_relists_total", "resource=configmaps")
+	seen := b.metric("deltabridge_informer_resource_version", "resource=configmaps")
+	if queued := b.metric("deltabridge_queue_events"); seen < last || queued > 0 {
+		return fmt.Errorf("the informer is at %.0f of %.0f, %.0f events wait", seen, last, queued)
+	}
+	return nil
+}

@@ -1,0 +1,152 @@
+package e2e
+
+import (
+	"context"
+	"net"
+	"net/url"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	natsgo "github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/deltabridge/deltabridge/test/kafka"
+)
+
+// received is an event as an independent client read it back from a broker.
+type received struct {
+	attributes map[string]string
+	data       []byte
+}
+
+func (r received) id() string              { return r.attributes["id"] }
+func (r received) subject() string         { return r.attributes["subject"] }
+func (r received) resourceVersion() string { return r.attributes["resourceversion"] }
+
+// object reports whether the event is a change of an object, and no control event.
+func (r received) object() bool {
+	return strings.HasPrefix(r.attributes["type"], "dev.deltabridge.object.")
+}
+
+// jetStream is a real JetStream server, which keeps its port and its files over a restart.
+type jetStream struct {
+	t    *testing.T
+	dir  string
+	port int
+	srv  *server.Server
+}
+
+func newJetStream(t *testing.T) *jetStream {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	js := &jetStream{t: t, dir: t.TempDir(), port: l.Addr().(*net.TCPAddr).Port}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(js.stop)
+	return js
+}
+
+func startJetStream(t *testing.T) *jetStream {
+	t.Helper()
+	js := newJetStream(t)
+	js.start()
+	return js
+}
+
+func (js *jetStream) start() {
+	js.t.Helper()
+	srv, err := server.NewServer(&server.Options{
+		Host: "127.0.0.1", Port: js.port, JetStream: true, StoreDir: filepath.Join(js.dir, "store"), NoLog: true, NoSigs: true,
+	})
+	if err != nil {
+		js.t.Fatal(err)
+	}
+	go srv.Start() // ends with stop
+	if !srv.ReadyForConnections(20 * time.Second) {
+		js.t.Fatal("nats-server is not ready")
+	}
+	js.srv = srv
+}
+
+func (js *jetStream) stop() {
+	if js.srv != nil {
+		js.srv.Shutdown()
+		js.srv.WaitForShutdown()
+		js.srv = nil
+	}
+}
+
+func (js *jetStream) addr() string { return net.JoinHostPort("127.0.0.1", itoa(js.port)) }
+func (js *jetStream) url() string  { return (&url.URL{Scheme: "nats", Host: js.addr()}).String() }
+
+// read gives all messages of a stream, in its order.
+func (js *jetStream) read(stream string) []received {
+	js.t.Helper()
+	conn, err := natsgo.Connect(js.url())
+	if err != nil {
+		js.t.Fatal(err)
+	}
+	defer conn.Close()
+	api, err := jetstream.New(conn)
+	if err != nil {
+		js.t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(js.t.Context(), time.Minute)
+	defer cancel()
+	s, err := api.Stream(ctx, stream)
+	if err != nil {
+		js.t.Fatal(err)
+	}
+	want := s.CachedInfo().State.Msgs
+	consumer, err := s.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{})
+	if err != nil {
+		js.t.Fatal(err)
+	}
+	all := make([]received, 0, want)
+	for uint64(len(all)) < want {
+		batch, err := consumer.Fetch(1000, jetstream.FetchMaxWait(5*time.Second))
+		if err != nil {
+			js.t.Fatal(err)
+		}
+		for m := range batch.Messages() {
+			r := received{attributes: map[string]string{}, data: m.Data()}
+			for name, values := range m.Headers() {
+				if attribute, ok := strings.CutPrefix(strings.ToLower(name), "ce-"); ok {
+					r.attributes[attribute] = values[0]
+				}
+			}
+			all = append(all, r)
+		}
+		if err := batch.Error(); err != nil {
+			js.t.Fatal(err)
+		}
+	}
+	return all
+}
+
+// readKafka gives all records of a topic, one slice for each partition, in their order.
+func readKafka(t *testing.T, addr, topic string) [][]received {
+	t.Helper()
+	var all [][]received
+	for _, partition := range kafka.ReadAll(t, addr, topic) {
+		var records []received
+		for _, record := range partition {
+			r := received{attributes: map[string]string{}, data: record.Value}
+			for _, h := range record.Headers {
+				if attribute, ok := strings.CutPrefix(h.Key, "ce_"); ok {
+					r.attributes[attribute] = string(h.Value)
+				}
+			}
+			records = append(records, r)
+		}
+		all = append(all, records)
+	}
+	return all
+}

@@ -1,0 +1,273 @@
+package e2e
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/deltabridge/deltabridge/pkg/sinks/sinktest"
+	"github.com/deltabridge/deltabridge/test/cluster"
+	"github.com/deltabridge/deltabridge/test/kafka"
+)
+
+// toBoth configures a JetStream sink and a Kafka sink for the ConfigMaps of one namespace.
+func toBoth(namespace, natsURL, kafkaAddr, topic string) string {
+	return fmt.Sprintf(`
+watch: [{resources: [configmaps], namespaces: [%s]}]
+sinks:
+  - name: jetstream
+    nats: {url: %q, stream: {name: E2E, create: true, subjects: ["k8s.>"]}}
+  - name: kafka
+    kafka: {brokers: [%q], topic: %q, createTopics: {partitions: 3, replicationFactor: 1}}
+`, namespace, natsURL, kafkaAddr, topic)
+}
+
+// settled waits until the bridge has nothing to do: every change that etcd holds was received by each sink, and none
+// waits.
+func settled(t *testing.T, b *bridge, changes int, sinks ...string) {
+	t.Helper()
+	eventually(t, 90*time.Second, func() error {
+		for _, sink := range sinks {
+			received := b.metric("deltabridge_events_received_total", "sink="+sink, "resource=configmaps")
+			queued := b.metric("deltabridge_queue_events", "sink="+sink)
+			if received < float64(changes) || queued > 0 {
+				return fmt.Errorf("sink %s received %.0f of %d changes, and %.0f wait", sink, received, changes, queued)
+			}
+		}
+		return nil
+	})
+}
+
+func configMapHistory(t *testing.T, c *cluster.Cluster, namespace string) []change {
+	t.Helper()
+	return history(t, c, "/registry/configmaps/"+namespace+"/", "configmaps")
+}
+
+// TestEveryRevisionArrives: thousands of commits as fast as the API server takes them, to both brokers at once.
+func TestEveryRevisionArrives(t *testing.T) {
+	c, js, k := sharedCluster(t), startJetStream(t), kafka.ForTest(t)
+	cs := clientset(t, c)
+	namespace := newNamespace(t, cs)
+	topic := "every-revision-" + namespace
+	b := startBridge(t, c.Kubeconfig(), toBoth(namespace, js.url(), k.Addr(), topic))
+	b.waitReady()
+
+	began := time.Now()
+	if err := churn(t.Context(), cs, namespace, "cm", 2000, 3); err != nil {
+		t.Fatal(err)
+	}
+	truth := configMapHistory(t, c, namespace)
+	t.Logf("%d commits in %s", len(truth), time.Since(began).Round(time.Millisecond))
+	if len(truth) < 9000 {
+		t.Fatalf("etcd holds %d revisions, want 9000 at least", len(truth))
+	}
+	settled(t, b, len(truth), "jetstream", "kafka")
+	b.stop()
+	prefix := "configmaps/" + namespace + "/"
+	judge(t, "JetStream", truth, prefix, js.read("E2E"))
+	judge(t, "Kafka", truth, prefix, readKafka(t, k.Addr(), topic)...)
+}
+
+// TestBrokersAwayAtStartAndUnderLoad: both brokers are away when the bridge starts, come, and are restarted while
+// changes flow. The bridge goes on by itself.
+func TestBrokersAwayAtStartAndUnderLoad(t *testing.T) {
+	c, js := sharedCluster(t), newJetStream(t)
+	k := kafka.NewForTest(t)
+	cs := clientset(t, c)
+	namespace := newNamespace(t, cs)
+	k.Stop()
+	b := startBridge(t, c.Kubeconfig(), toBoth(namespace, js.url(), k.Addr(), "away"))
+	eventually(t, 20*time.Second, func() error {
+		err := b.ready()
+		if err == nil || !strings.Contains(err.Error(), "sink jetstream") || !strings.Contains(err.Error(), "sink kafka") {
+			return fmt.Errorf("readyz should name both sinks, says %v", err)
+		}
+		return nil
+	})
+	if err := churn(t.Context(), cs, namespace, "before", 50, 2); err != nil {
+		t.Fatal(err)
+	}
+	js.start()
+	if err := k.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	b.waitReady()
+
+	changed := make(chan error, 1)
+	go func() { changed <- churn(t.Context(), cs, namespace, "during", 600, 3) }() // received below
+	js.stop()
+	if err := k.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	js.start()
+	if err := <-changed; err != nil {
+		t.Fatal(err)
+	}
+	truth := configMapHistory(t, c, namespace)
+	settled(t, b, len(truth), "jetstream", "kafka")
+	b.waitReady()
+	b.stop()
+	prefix := "configmaps/" + namespace + "/"
+	judge(t, "JetStream", truth, prefix, js.read("E2E"))
+	judge(t, "Kafka", truth, prefix, dropRepeats(t, readKafka(t, k.Addr(), "away"))...)
+}
+
+// dropRepeats removes events that Kafka, which knows no ids, holds twice after a lost acknowledgement: the same id
+// and the same content.
+func dropRepeats(t *testing.T, partitions [][]received) [][]received {
+	t.Helper()
+	repeats := 0
+	for n, partition := range partitions {
+		seen := map[string]received{}
+		var once []received
+		for _, r := range partition {
+			if before, ok := seen[r.id()]; ok && string(before.data) == string(r.data) {
+				repeats++
+				continue
+			}
+			seen[r.id()] = r
+			once = append(once, r)
+		}
+		partitions[n] = once
+	}
+	t.Logf("%d repeats, each with the id of the first", repeats)
+	return partitions
+}
+
+// TestAHangingSinkDoesNotDelayTheOther: one of two sinks accepts connections and answers nothing.
+func TestAHangingSinkDoesNotDelayTheOther(t *testing.T) {
+	for _, policy := range []string{"drop-oldest", "compact"} {
+		t.Run(policy, func(t *testing.T) {
+			c, live, hung := sharedCluster(t), startJetStream(t), startJetStream(t)
+			proxy := sinktest.NewProxy(t, hung.addr())
+			cs := clientset(t, c)
+			namespace := newNamespace(t, cs)
+			b := startBridge(t, c.Kubeconfig(), fmt.Sprintf(`
+watch: [{resources: [configmaps], namespaces: [%s]}]
+sinks:
+  - name: live
+    nats: {url: %q, stream: {name: E2E, create: true, subjects: ["k8s.>"]}}
+  - name: hung
+    buffer: {events: 1000, bytes: 8Mi, overflow: %s}
+    nats: {url: "nats://%s", ackTimeout: 3s, stream: {name: E2E, create: true, subjects: ["k8s.>"]}}
+`, namespace, live.url(), policy, proxy.Addr()))
+			b.waitReady()
+			alone := churnTime(t, b, func() error { return churn(t.Context(), cs, namespace, "alone", 300, 3) })
+
+			proxy.Freeze()
+			memory := b.residentBytes()
+			beside := churnTime(t, b, func() error { return churn(t.Context(), cs, namespace, "beside", 900, 3) })
+			t.Logf("the live sink's mean lag: %.1f ms alone, %.1f ms beside a hanging sink", alone*1000, beside*1000)
+			if beside > 3*alone+0.1 {
+				t.Error("the hanging sink delays the live one")
+			}
+			if grown := b.residentBytes() - memory; grown > 128<<20 {
+				t.Errorf("memory grew by %d MB while the sink hung", grown>>20)
+			}
+			lost := b.metric("deltabridge_events_dropped_total", "sink=hung") + b.metric("deltabridge_events_merged_total", "sink=hung")
+			if lost == 0 {
+				t.Error("nothing is counted as dropped or merged")
+			}
+			proxy.Thaw()
+			truth := configMapHistory(t, c, namespace)
+			settled(t, b, len(truth), "live", "hung")
+			b.stop()
+
+			prefix := "configmaps/" + namespace + "/"
+			judge(t, "the live sink", truth, prefix, live.read("E2E"))
+			events := hung.read("E2E")
+			changes, gaps := 0, 0
+			for _, r := range events {
+				if r.object() {
+					changes++
+				}
+				if r.attributes["type"] == "dev.deltabridge.gap" {
+					gaps++
+				}
+			}
+			if changes+int(lost) != len(truth) {
+				t.Errorf("%d changes, %d arrived and %.0f are counted as given up", len(truth), changes, lost)
+			}
+			switch {
+			case policy == "compact":
+				judgeFinal(t, "the hanging sink", truth, prefix, events)
+			case gaps == 0:
+				t.Error("events were dropped and no gap event says so")
+			}
+		})
+	}
+}
+
+// churnTime runs a load, waits until the sink "live" has it all, and gives the mean lag of its events in seconds.
+func churnTime(t *testing.T, b *bridge, load func() error) float64 {
+	t.Helper()
+	count, sum := b.histogram("deltabridge_event_lag_seconds", "live")
+	if err := load(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, time.Minute, func() error {
+		if n := b.metric("deltabridge_queue_events", "sink=live"); n > 0 {
+			return fmt.Errorf("%.0f events wait", n)
+		}
+		return nil
+	})
+	newCount, newSum := b.histogram("deltabridge_event_lag_seconds", "live")
+	if newCount == count {
+		t.Fatal("no event was delivered")
+	}
+	return (newSum - sum) / float64(newCount-count)
+}
+
+// TestAPIServerRestart: the API server is killed and started again under load. Nothing final is missing, and the
+// bridge says what happened.
+func TestAPIServerRestart(t *testing.T) {
+	c, js := cluster.ForTest(t), startJetStream(t)
+	cs := clientset(t, c)
+	namespace := newNamespace(t, cs)
+	b := startBridge(t, c.Kubeconfig(), fmt.Sprintf(`
+watch: [{resources: [configmaps], namespaces: [%s]}]
+sinks: [{name: jetstream, nats: {url: %q, stream: {name: E2E, create: true, subjects: ["k8s.>"]}}}]
+`, namespace, js.url()))
+	b.waitReady()
+	changed := make(chan error, 1)
+	go func() { changed <- churn(t.Context(), cs, namespace, "cm", 1500, 3) }() // received below
+	eventually(t, time.Minute, func() error {
+		if b.metric("deltabridge_events_acknowledged_total") < 300 {
+			return errors.New("the load has not begun")
+		}
+		return nil
+	})
+	if err := c.KillAPIServer(); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.StartAPIServer(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-changed; err != nil {
+		t.Fatal(err)
+	}
+	truth := configMapHistory(t, c, namespace)
+	prefix := "configmaps/" + namespace + "/"
+	eventually(t, time.Minute, func() error { return b.reached(truth) })
+	b.stop()
+	events := js.read("E2E")
+	judgeFinal(t, "JetStream", truth, prefix, events)
+	gaps := 0
+	for _, r := range events {
+		if r.attributes["type"] == "dev.deltabridge.gap" {
+			gaps++
+			t.Logf("gap event: %s", r.data)
+		}
+	}
+	relists := int(b.relists)
+	if gaps != relists {
+		t.Errorf("%d re-lists, %d gap events", relists, gaps)
+	}
+	for _, word := range []string{"request failed, trying again", "API server answers again"} {
+		if !strings.Contains(b.log.String(), word) {
+			t.Errorf("the log does not say %q", word)
+		}
+	}
+}

@@ -1,0 +1,133 @@
+package e2e
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/deltabridge/deltabridge/test/cluster"
+)
+
+func itoa(n int) string { return strconv.Itoa(n) }
+
+// change is one revision of etcd, as an event names it.
+type change struct {
+	subject string // <resource>[.<group>]/<namespace>/<name>
+	rv      string
+	deleted bool
+}
+
+// history reads from etcd all revisions under the keys of one resource and namespace.
+func history(t *testing.T, c *cluster.Cluster, etcdPrefix, resource string) []change {
+	t.Helper()
+	revisions, err := c.History(t.Context(), etcdPrefix)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// /registry/configmaps/<namespace>/<name>
+	var changes []change
+	for _, r := range revisions {
+		parts := strings.Split(r.Key, "/")
+		changes = append(changes, change{
+			resource + "/" + parts[len(parts)-2] + "/" + parts[len(parts)-1], strconv.FormatInt(r.ModRevision, 10), r.Deleted,
+		})
+	}
+	return changes
+}
+
+// judge compares what a broker holds with etcd's history: every revision once, and for each object in revision
+// order. partitions are the broker's ordered sequences; subjects under prefix count.
+func judge(t *testing.T, broker string, truth []change, prefix string, partitions ...[]received) {
+	t.Helper()
+	want := map[string]change{}
+	for _, c := range truth {
+		want[c.rv] = c
+	}
+	last := map[string]int64{}
+	seen := map[string]bool{}
+	ids := map[string]bool{}
+	var wrong []string
+	for _, partition := range partitions {
+		for _, r := range partition {
+			if !r.object() || !strings.HasPrefix(r.subject(), prefix) {
+				continue
+			}
+			c, ok := want[r.resourceVersion()]
+			rv, err := strconv.ParseInt(r.resourceVersion(), 10, 64)
+			switch {
+			case err != nil:
+				wrong = append(wrong, fmt.Sprintf("%s has no resourceVersion", r.id()))
+			case !ok || c.subject != r.subject():
+				wrong = append(wrong, fmt.Sprintf("%s@%d is not in etcd", r.subject(), rv))
+			case c.deleted != (r.attributes["operation"] == "deleted"):
+				wrong = append(wrong, fmt.Sprintf("%s@%d is %q", r.subject(), rv, r.attributes["operation"]))
+			case seen[r.resourceVersion()]:
+				wrong = append(wrong, fmt.Sprintf("%s@%d came twice", r.subject(), rv))
+			case rv <= last[r.subject()]:
+				wrong = append(wrong, fmt.Sprintf("%s@%d came after %d", r.subject(), rv, last[r.subject()]))
+			case ids[r.id()]:
+				wrong = append(wrong, fmt.Sprintf("id %s came twice", r.id()))
+			}
+			seen[r.resourceVersion()], ids[r.id()] = true, true
+			last[r.subject()] = max(last[r.subject()], rv)
+		}
+	}
+	missing := 0
+	for rv, c := range want {
+		if !seen[rv] {
+			if missing++; missing <= 5 {
+				wrong = append(wrong, fmt.Sprintf("%s@%s is missing (deleted: %t)", c.subject, rv, c.deleted))
+			}
+		}
+	}
+	if len(wrong) > 0 {
+		t.Errorf("%s: %d of %d revisions are missing; %d findings:\n%s", broker, missing, len(want), len(wrong), strings.Join(wrong[:min(len(wrong), 20)], "\n"))
+	}
+	t.Logf("%s: %d revisions in etcd, %d arrived", broker, len(want), len(want)-missing)
+}
+
+// judgeFinal compares only ends: each object that etcd holds has its last state at the broker as the last event,
+// and each deleted one its deletion; for each object revisions never go back.
+func judgeFinal(t *testing.T, broker string, truth []change, prefix string, partitions ...[]received) {
+	t.Helper()
+	final := map[string]change{}
+	for _, c := range truth {
+		final[c.subject] = c
+	}
+	last := map[string]received{}
+	for _, partition := range partitions {
+		for _, r := range partition {
+			if !r.object() || !strings.HasPrefix(r.subject(), prefix) {
+				continue
+			}
+			if before, ok := last[r.subject()]; ok && revision(t, r) < revision(t, before) {
+				t.Errorf("%s: %s@%s came after @%s", broker, r.subject(), r.resourceVersion(), before.resourceVersion())
+			}
+			last[r.subject()] = r
+		}
+	}
+	missing := 0
+	for subject, c := range final {
+		r, ok := last[subject]
+		deleted := r.attributes["operation"] == "deleted"
+		switch {
+		case ok && c.deleted && deleted:
+		case ok && !c.deleted && !deleted && r.resourceVersion() == c.rv:
+		default:
+			if missing++; missing <= 5 {
+				t.Errorf("%s: %s ended at %s (deleted: %t), the broker has %s %s", broker, subject, c.rv, c.deleted, r.attributes["operation"], r.resourceVersion())
+			}
+		}
+	}
+	t.Logf("%s: %d objects in etcd's history, the ends of %d are missing", broker, len(final), missing)
+}
+
+func revision(t *testing.T, r received) int64 {
+	t.Helper()
+	rv, err := strconv.ParseInt(r.resourceVersion(), 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rv
+}
