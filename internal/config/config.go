@@ -1,0 +1,156 @@
+package config
+
+import (
+	"errors"
+	"log/slog"
+	"os"
+)
+
+// maxFileSize bounds what is read: a ConfigMap holds no more.
+const maxFileSize = 1 << 20
+
+// Config is the whole file.
+type Config struct {
+	// The name of the cluster. It stands in each event: in `source`, in the attribute `cluster`, and for `{cluster}`
+	// in templates. Letters, digits, `-`, `_` and `.`, at most 63 characters.
+	Cluster string `yaml:"cluster" default:"local" example:"prod-eu-1"`
+	// The kubeconfig file to use. Empty: the service account of the Pod that the bridge runs in, else what the
+	// environment variable `KUBECONFIG` names, else `~/.kube/config`. A relative path is relative to the folder of
+	// the configuration file.
+	Kubeconfig File `yaml:"kubeconfig" default:"\"\"" example:"/etc/deltabridge/kubeconfig"`
+	// What the bridge itself has to remember.
+	State State `yaml:"state"`
+	// Metrics and health.
+	HTTP HTTP `yaml:"http"`
+	// What the bridge says about itself.
+	Log Log `yaml:"log"`
+	// How long the bridge goes on delivering what is queued after it was told to stop. What is left then is counted,
+	// and comes again after the next start.
+	ShutdownTimeout Duration `yaml:"shutdownTimeout" default:"30s" min:"0s" example:"1m"`
+	// What to watch. Not given: everything that can be listed and watched, in all namespaces.
+	Watch []Watch `yaml:"watch"`
+	// Where the events go. Not given: one sink `nats` that feeds a JetStream server inside the bridge, with its data
+	// in `./data/nats`.
+	Sinks []Sink `yaml:"sinks"`
+}
+
+// State is where the bridge keeps what it has to remember over a restart.
+type State struct {
+	// The folder. It is created if need be. A relative path is relative to the working directory.
+	Path string `yaml:"path" default:"./state" example:"/var/lib/deltabridge"`
+}
+
+// HTTP is the server of `/metrics`, `/healthz` and `/readyz`.
+type HTTP struct {
+	// The address to listen on, as `host:port`. Without a host: on all addresses. Port 0: any free one, which the log
+	// names.
+	Listen string `yaml:"listen" default:"\":8080\"" example:"127.0.0.1:8080"`
+}
+
+// Log is how the bridge logs, to standard error.
+type Log struct {
+	// The least important lines that are logged.
+	Level LogLevel `yaml:"level" default:"info" enum:"debug info warn error" example:"debug"`
+	// `text` for people, `json` for log collectors.
+	Format string `yaml:"format" default:"text" enum:"text json" example:"json"`
+}
+
+// LogJSON is the Log.Format for log collectors.
+const LogJSON = "json"
+
+// LogLevel is the name of a level of log/slog in lower case.
+type LogLevel string
+
+// Level makes a LogLevel a slog.Leveler. A name that is none means info.
+func (l LogLevel) Level() slog.Level {
+	var level slog.Level // the zero value is info, and stays so if the text is no level
+	_ = level.UnmarshalText([]byte(l))
+	return level
+}
+
+// Watch is resources that are watched, in namespaces. Entries may overlap: what several of them name is watched
+// once.
+type Watch struct {
+	// Which resources: `pods` (of the core group), `deployments.apps`, `deployments.v1.apps`, `*.example.com` (all of
+	// that group), `*` (everything). Those that are installed later are found when they come.
+	Resources []string `yaml:"resources" required:"true" example:"[pods, deployments.apps, \"*.example.com\"]"`
+	// Resources that are not watched although `resources` names them. The same notation.
+	Exclude []string `yaml:"exclude" example:"[leases.coordination.k8s.io, events]"`
+	// In which namespaces: names, globs as in `team-*`, and exclusions as in `!kube-system`, which win. Empty: all.
+	// Only names without wildcards: each namespace is watched by itself, which needs no rights for the whole
+	// cluster. Cluster-scoped objects have the namespace "": an empty list, exclusions only, and `*` match them.
+	Namespaces []string `yaml:"namespaces" example:"[\"team-*\", \"!kube-system\"]"`
+	// Only objects with these labels. The API server evaluates it, so that others cost nothing.
+	LabelSelector string `yaml:"labelSelector" default:"\"\"" example:"app in (web, api), tier!=test"`
+	// Only objects with these fields. The API server evaluates it, and knows only a few fields for each resource.
+	FieldSelector string `yaml:"fieldSelector" default:"\"\"" example:"spec.nodeName=node-1"`
+}
+
+// Load reads the file at path. The error is *Errors.
+func Load(path string) (*Config, error) {
+	data, err := readFile(path)
+	if err != nil {
+		return nil, &Errors{[]*Mistake{{File: path, Problem: "can't be read: " + reason(err).Error(), Remedy: "name the file with --config"}}}
+	}
+	return Parse(path, data)
+}
+
+func readFile(path string) ([]byte, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if info.IsDir() {
+		return nil, errors.New("it is a folder")
+	}
+	if info.Size() > maxFileSize {
+		return nil, errTooLarge
+	}
+	return os.ReadFile(path)
+}
+
+var errTooLarge = errors.New("it is larger than 1Mi")
+
+// Parse reads data, the content of the file called name: messages name it, and relative paths of files begin in its
+// folder. Those files are looked at. The error is *Errors.
+func Parse(name string, data []byte) (*Config, error) {
+	if len(data) > maxFileSize {
+		return nil, &Errors{[]*Mistake{{File: name, Problem: errTooLarge.Error()}}}
+	}
+	d := newDecoder(name, data)
+	c := &Config{}
+	d.document(c)
+	c.fill(d.has)
+	if !d.unreadable {
+		(&validator{d}).config(c)
+	}
+	if err := sorted(d.mistakes); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// Default is what an empty file means, and no file: everything is watched, and one sink feeds an embedded JetStream
+// server. The caller owns it.
+func Default() *Config {
+	c := &Config{}
+	newDecoder("", nil).document(c)
+	c.fill(func(string) bool { return false })
+	return c
+}
+
+// fill sets what depends on whether a list was given, which a default for a key can't tell.
+func (c *Config) fill(has func(path string) bool) {
+	if !has("watch") {
+		c.Watch = []Watch{{Resources: []string{"*"}}}
+	}
+	if !has("sinks") {
+		c.Sinks = []Sink{defaulted[Sink]()}
+		c.Sinks[0].Name = "nats"
+		n := defaulted[NATS]()
+		n.Embedded = new(defaulted[Embedded]())
+		n.Stream.Create = true
+		n.Stream.Subjects = []string{"k8s.>"}
+		c.Sinks[0].NATS = &n
+	}
+}

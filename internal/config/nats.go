@@ -1,0 +1,101 @@
+package config
+
+import "strings"
+
+// NATS delivers to a JetStream stream.
+type NATS struct {
+	// The server; several servers of one cluster are separated by commas. The schemes are `nats`, `tls`, `ws` and
+	// `wss`. Either `url` or `embedded` is given.
+	URL string `yaml:"url" example:"nats://nats-0:4222,nats://nats-1:4222"`
+	// Run a server inside the bridge and deliver to it.
+	Embedded *Embedded `yaml:"embedded"`
+	// The stream, and how to create it.
+	Stream Stream `yaml:"stream"`
+	// The subject of a message. `{cluster}`, `{group}`, `{version}`, `{resource}`, `{kind}`, `{namespace}`, `{name}`,
+	// `{uid}` and `{operation}` stand for what the event says, each for one token: the dots of a group become `_`, the
+	// core group is `core`, what is empty is `_`, and what a token can't hold is percent-encoded.
+	Subject string `yaml:"subject" default:"\"k8s.{cluster}.{group}.{resource}.{namespace}.{name}\"" example:"\"audit.{operation}.{resource}.{namespace}.{name}\""`
+	// How many messages wait for their acknowledgement at once.
+	MaxInFlight int `yaml:"maxInFlight" default:"512" min:"1" max:"65536" example:"2048"`
+	// After this long without any acknowledgement, what waits is sent again.
+	AckTimeout Duration `yaml:"ackTimeout" default:"10s" min:"100ms" max:"10m" example:"30s"`
+	// A `.creds` file, with JWT and nkey seed. Like all files with credentials it is read at each connection. At most
+	// one of `credentialsFile`, `tokenFile` and `user` is given.
+	CredentialsFile File `yaml:"credentialsFile" example:"/etc/deltabridge/bridge.creds"`
+	// A file with a token.
+	TokenFile File `yaml:"tokenFile" example:"/etc/deltabridge/token"`
+	// A user, with `passwordFile`.
+	User string `yaml:"user" example:"bridge"`
+	// A file with the password of `user`.
+	PasswordFile File `yaml:"passwordFile" example:"/etc/deltabridge/password"`
+	// TLS. On if anything is set here, or if the scheme of `url` is `tls` or `wss`.
+	TLS TLS `yaml:"tls"`
+}
+
+// Servers is URL as a list. Empty if it is not set.
+func (n *NATS) Servers() []string {
+	if n.URL == "" {
+		return nil
+	}
+	servers := strings.Split(n.URL, ",")
+	for i := range servers {
+		servers[i] = strings.TrimSpace(servers[i])
+	}
+	return servers
+}
+
+// Embedded is a nats-server with JetStream inside the bridge. It has no authentication: whoever reaches its address can
+// read and write.
+type Embedded struct {
+	// The address to listen on, as `host:port`. Port 0: any free one.
+	Listen string `yaml:"listen" default:"127.0.0.1:4222" example:"127.0.0.1:14222"`
+	// The folder of the streams. It is created if need be; one bridge at a time can use it. A relative path is
+	// relative to the working directory.
+	StoreDir string `yaml:"storeDir" default:"./data/nats" example:"/var/lib/deltabridge/nats"`
+	// What all streams together may take on disk. 0: three quarters of what is free when it starts.
+	MaxStore Size `yaml:"maxStore" default:"0" min:"0" example:"10Gi"`
+	// Wait for the disk at each message. Otherwise the last two minutes of messages outlive the end of the bridge, but
+	// not that of the machine.
+	SyncAlways bool `yaml:"syncAlways" default:"false" example:"true"`
+}
+
+// Stream is the stream that a NATS sink delivers to. One that exists is checked and never changed: all keys but
+// `name` and `create` only matter when it is created.
+type Stream struct {
+	// Its name. No two sinks deliver to one stream of one server: they would take each other's events for
+	// repetitions.
+	Name string `yaml:"name" default:"K8S" example:"AUDIT"`
+	// Create it if it is not there.
+	Create bool `yaml:"create" default:"false" example:"true"`
+	// The subjects that it takes, with the wildcards `*` and `>`. They have to cover `subject`. Empty: those that
+	// `subject` can make.
+	Subjects []string `yaml:"subjects" example:"[\"k8s.>\"]"`
+	// How many servers keep a copy.
+	Replicas int `yaml:"replicas" default:"1" min:"1" max:"5" example:"3"`
+	// Where the server keeps it: `file` or `memory`.
+	Storage string `yaml:"storage" default:"file" enum:"file memory" example:"memory"`
+	// What a full stream does. `old`: the oldest messages go, and readers that lag behind miss them. `new`: it takes no
+	// more, and the bridge waits.
+	Discard string `yaml:"discard" default:"old" enum:"old new" example:"new"`
+	// What it holds at most. 0: no limit.
+	MaxBytes Size `yaml:"maxBytes" default:"0" min:"0" example:"50Gi"`
+	// How many messages it holds at most. 0: no limit.
+	MaxMsgs int `yaml:"maxMsgs" default:"0" min:"0" example:"1000000"`
+	// How long it keeps a message. 0s: for ever.
+	MaxAge Duration `yaml:"maxAge" default:"0s" min:"0s" example:"168h"`
+	// How long it remembers the ids of messages, to tell repetitions. 0s: two minutes, or `maxAge` if that is
+	// shorter.
+	DuplicateWindow Duration `yaml:"duplicateWindow" default:"0s" min:"0s" example:"10m"`
+}
+
+// TLS is how a connection is secured. The certificate of the server is always verified.
+type TLS struct {
+	// The certificates of the authorities to trust, as PEM. Not given: those of the system.
+	CAFile File `yaml:"caFile" example:"/etc/deltabridge/tls/ca.crt"`
+	// The certificate that the bridge shows, as PEM. With `keyFile`.
+	CertFile File `yaml:"certFile" example:"/etc/deltabridge/tls/tls.crt"`
+	// The private key of `certFile`, as PEM.
+	KeyFile File `yaml:"keyFile" example:"/etc/deltabridge/tls/tls.key"`
+	// The name that the certificate of the server has to have. Empty: the host that is connected to.
+	ServerName string `yaml:"serverName" example:"nats.example.com"`
+}

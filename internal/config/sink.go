@@ -1,0 +1,75 @@
+package config
+
+// Values of Sink.Secrets.
+const (
+	SecretsFingerprint = "fingerprint"
+	SecretsPlain       = "plain"
+)
+
+// Values of Buffer.Overflow.
+const (
+	OverflowBlock      = "block"
+	OverflowCompact    = "compact"
+	OverflowDropOldest = "drop-oldest"
+)
+
+// Sink is one destination, with what goes there and how.
+type Sink struct {
+	// Names the sink in logs and metrics. Lower-case letters, digits and `-`, at most 63 characters; no two sinks
+	// have the same name.
+	Name string `yaml:"name" required:"true" example:"audit"`
+	// Which events go there: those that any of the filters lets through. None: all that is watched.
+	Filters []Filter `yaml:"filters"`
+	// The data of an event. `object`: the object as the API server sent it, without `managedFields`; for a deletion
+	// its last known state. `metadata`: `apiVersion`, `kind` and `metadata` alone.
+	Payload string `yaml:"payload" default:"object" enum:"object metadata" later:"change" example:"metadata"`
+	// How a CloudEvent becomes a message. `binary`: its attributes are headers, and the body is the data.
+	// `structured`: the body is the whole event as JSON.
+	Content string `yaml:"content" default:"binary" enum:"binary structured" example:"structured"`
+	// What becomes of the values in Secrets and in the annotation `last-applied-configuration`. `fingerprint`: a
+	// keyed fingerprint stands in place of each, so that a change is visible and a value is not. `plain`: they are
+	// sent as they are.
+	Secrets string `yaml:"secrets" default:"fingerprint" enum:"fingerprint plain" example:"plain"`
+	// The queue in front of the sink.
+	Buffer Buffer `yaml:"buffer"`
+	// Deliver to a NATS JetStream stream. A sink has exactly one of `nats`, `kafka` and `stdout`.
+	NATS *NATS `yaml:"nats"`
+	// Deliver to Kafka topics.
+	Kafka *Kafka `yaml:"kafka"`
+	// Write to standard output. There is nothing to set: `stdout: {}`.
+	Stdout *Stdout `yaml:"stdout"`
+}
+
+// Filter is conditions on events. All that are given have to hold.
+type Filter struct {
+	// The resources to let through, in the notation of `watch[].resources`. Empty: all.
+	Resources []string `yaml:"resources" example:"[pods, \"*.example.com\"]"`
+	// The namespaces to let through, in the notation of `watch[].namespaces`. Empty: all.
+	Namespaces []string `yaml:"namespaces" example:"[\"team-*\", \"!team-test\"]"`
+	// The operations to let through: `added`, `updated`, `deleted`. Empty: all.
+	Operations []string `yaml:"operations" example:"[added, deleted]"`
+	// A condition in CEL (https://cel.dev) over `object`, `old` (null but for updates) and `operation`. If it speaks
+	// of `object` alone, an object that begins to meet it is added for this sink, and one that ceases to is deleted.
+	// A condition that fails, for instance on a field that is not there, counts as met; `has(object.status)` and
+	// `object.?status.?phase.orValue('')` ask in safety.
+	When string `yaml:"when" default:"\"\"" example:"object.?status.?phase.orValue('') == 'Failed'"`
+	// Fields whose changes alone are no event.
+	_ struct{} `yaml:"ignoreChanges" later:"true"`
+}
+
+// Buffer is the bounded queue in front of a sink. It holds what the destination has not acknowledged yet.
+type Buffer struct {
+	// How many events it holds at most.
+	Events int `yaml:"events" default:"8192" min:"1" max:"10000000" example:"100000"`
+	// How many bytes it holds at most. A single event that is larger passes alone.
+	Bytes Size `yaml:"bytes" default:"32Mi" min:"64Ki" max:"1Ti" example:"256Mi"`
+	// What happens when it is full. `block`: the source waits, and other sinks with it; nothing is lost. `compact`:
+	// waiting changes of one object are merged into one; intermediate states go, deletions and final states stay.
+	// `drop-oldest`: the oldest event goes and is counted, and a gap event says so.
+	Overflow string `yaml:"overflow" default:"block" enum:"block compact drop-oldest" later:"spill" example:"compact"`
+	// What `overflow: spill` may write to disk.
+	_ struct{} `yaml:"spill" later:"true"`
+}
+
+// Stdout writes each event as one line of JSON to standard output.
+type Stdout struct{}
