@@ -58,9 +58,10 @@ func (s *Sink) Send(ctx context.Context, batch []*event.Message, results []error
 		settled, err = s.write(ctx)
 		clear(results[:settled])
 		if sinks.IsMaybeWritten(err) {
-			for settled = range n {
-				results[settled] = err
+			for i := range n {
+				results[i] = err
 			}
+			settled = n
 		}
 		batch, results = batch[settled:], results[settled:]
 	}
