@@ -82,7 +82,7 @@ func (l *ListerWatcher) WatchWithContext(ctx context.Context, options metav1.Lis
 		ResourceVersion: options.ResourceVersion,
 		Malformed:       l.malformed(),
 	})
-	w := &eventStream{decoder: decoder, events: make(chan watch.Event), stopped: make(chan struct{})}
+	w := &eventStream{decoder: decoder, events: make(chan watch.Event, readAhead), stopped: make(chan struct{})}
 	go w.run()
 	return w, nil
 }
@@ -122,7 +122,11 @@ type unreachable struct{ cause error }
 func (u unreachable) Error() string   { return u.cause.Error() }
 func (u unreachable) Unwrap() []error { return []error{syscall.ECONNREFUSED, u.cause} }
 
-// eventStream is a watch. Its channel has no buffer: what waits is bounded by what the connection holds.
+// readAhead is how many events of a watch are decoded before they are asked for. With none, each event costs the wake-up
+// of a goroutine, which is as dear as decoding it; beyond eight nothing is gained, and memory is held for each watch.
+const readAhead = 8
+
+// eventStream is a watch.
 type eventStream struct {
 	decoder *object.WatchDecoder
 	events  chan watch.Event
