@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	natsgo "github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 )
 
@@ -32,8 +33,9 @@ func (s *Sink) checkStream(ctx context.Context) error {
 		}
 	}
 	switch {
-	case errors.Is(err, jetstream.ErrJetStreamNotEnabled), errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount):
-		return fmt.Errorf("the server, or this account, has no JetStream: enable it there: %w", err)
+	case errors.Is(err, natsgo.ErrNoResponders), errors.Is(err, jetstream.ErrJetStreamNotEnabled),
+		errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount):
+		return fmt.Errorf("the server, or this account, has no JetStream, or it is not up yet: enable it there: %w", err)
 	case err != nil:
 		return fmt.Errorf("stream %s: %w", want.Name, err)
 	}

@@ -1,0 +1,220 @@
+package nats_test
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+
+	"github.com/deltabridge/deltabridge/pkg/sinks"
+	"github.com/deltabridge/deltabridge/pkg/sinks/nats"
+	"github.com/deltabridge/deltabridge/pkg/sinks/sinktest"
+)
+
+// secured is a broker whose server has other options.
+func secured(t *testing.T, edit func(*server.Options)) *broker {
+	t.Helper()
+	b := newBroker(t)
+	b.Stop(t)
+	edit(b.opts)
+	b.Start(t)
+	return b
+}
+
+func writeFile(t *testing.T, name string, content []byte) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(file, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// tryConnect connects a new sink once.
+func tryConnect(t *testing.T, b *broker) error {
+	t.Helper()
+	sink := b.NewSink(t).(*nats.Sink)
+	defer closeSink(t, sink)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	if err := sink.Connect(ctx); err != nil {
+		return err
+	}
+	send(t, sink, sinktest.Message("a", 1, 100))
+	return nil
+}
+
+func TestPasswordAndToken(t *testing.T) {
+	password := writeFile(t, "password", []byte("secret\n"))
+	b := secured(t, func(o *server.Options) { o.Username, o.Password = "bridge", "secret" })
+	b.edit = func(c *nats.Config) { c.Auth = nats.AuthConfig{User: "bridge", PasswordFile: password} }
+	if err := tryConnect(t, b); err != nil {
+		t.Errorf("with the password: %v", err)
+	}
+	if err := os.WriteFile(password, []byte("wrong"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := tryConnect(t, b); err == nil || !strings.Contains(err.Error(), "Authorization Violation") || strings.Contains(err.Error(), "wrong") {
+		t.Errorf("with another password: %v", err)
+	}
+	b.edit = func(c *nats.Config) { c.Auth = nats.AuthConfig{User: "bridge", PasswordFile: password + ".gone"} }
+	if err := tryConnect(t, b); err == nil || !strings.Contains(err.Error(), "password.gone") {
+		t.Errorf("without the file: %v", err)
+	}
+	b = secured(t, func(o *server.Options) { o.Authorization = "t0ken" })
+	b.edit = func(c *nats.Config) { c.Auth.TokenFile = writeFile(t, "token", []byte("t0ken\n")) }
+	if err := tryConnect(t, b); err != nil {
+		t.Errorf("with the token: %v", err)
+	}
+}
+
+// A password that is changed while the bridge runs takes it away until the file has the new one.
+func TestRotatedPassword(t *testing.T) {
+	password := writeFile(t, "password", []byte("one"))
+	b := secured(t, func(o *server.Options) { o.Username, o.Password = "bridge", "one" })
+	b.edit = func(c *nats.Config) { c.Auth = nats.AuthConfig{User: "bridge", PasswordFile: password} }
+	sink := connect(t, b)
+	send(t, sink, sinktest.Message("a", 1, 100))
+	b.Stop(t)
+	b.opts.Password = "two"
+	b.Start(t)
+	if err := try(t, sink, sinktest.Message("a", 2, 100))[0]; err == nil || sinks.IsPermanent(err) {
+		t.Errorf("with the old password: %v", err)
+	}
+	if err := os.WriteFile(password, []byte("two"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	sent := false
+	for range 20 { // nats.go tries every quarter of a second; Send waits for it
+		if sent = try(t, sink, sinktest.Message("a", 2, 100))[0] == nil; sent {
+			break
+		}
+	}
+	if !sent {
+		t.Error("not connected again with the new password")
+	}
+}
+
+// A user who may not publish to the subject gets no acknowledgement; the error says why.
+func TestPermissionViolation(t *testing.T) {
+	password := writeFile(t, "password", []byte("secret"))
+	b := secured(t, func(o *server.Options) {
+		o.Users = []*server.User{{Username: "bridge", Password: "secret", Permissions: &server.Permissions{
+			Publish: &server.SubjectPermission{Allow: []string{"$JS.API.>"}},
+		}}}
+	})
+	b.edit = func(c *nats.Config) {
+		c.Auth = nats.AuthConfig{User: "bridge", PasswordFile: password}
+		c.AckTimeout = 300 * time.Millisecond
+	}
+	sink := connect(t, b)
+	err := try(t, sink, sinktest.Message("a", 1, 100))[0]
+	if err == nil || sinks.IsPermanent(err) || !strings.Contains(strings.ToLower(err.Error()), "permissions violation for publish to") {
+		t.Errorf("Send: %v", err)
+	}
+}
+
+func TestNoJetStream(t *testing.T) {
+	b := secured(t, func(o *server.Options) { o.JetStream = false })
+	if err := tryConnect(t, b); err == nil || !strings.Contains(err.Error(), "has no JetStream") {
+		t.Errorf("Connect: %v", err)
+	}
+}
+
+func TestNobodyListens(t *testing.T) {
+	b := newBroker(t)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = l.Close()
+	b.edit = func(c *nats.Config) { c.URLs = []string{"nats://token@" + l.Addr().String()} }
+	if err := tryConnect(t, b); err == nil || !strings.Contains(err.Error(), "connection refused") || strings.Contains(err.Error(), "token") {
+		t.Errorf("Connect: %v", err)
+	}
+}
+
+func TestTLS(t *testing.T) {
+	cert, key := selfSigned(t)
+	pair, err := tls.X509KeyPair(cert, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(cert)
+	b := secured(t, func(o *server.Options) {
+		o.TLSConfig = &tls.Config{Certificates: []tls.Certificate{pair}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: pool, MinVersion: tls.VersionTLS12}
+	})
+	certFile, keyFile := writeFile(t, "tls.crt", cert), writeFile(t, "tls.key", key)
+	b.edit = func(c *nats.Config) {
+		c.TLS = nats.TLSConfig{CAFile: certFile, CertFile: certFile, KeyFile: keyFile, ServerName: "nats.example.com"}
+	}
+	if err := tryConnect(t, b); err != nil {
+		t.Errorf("with the certificate: %v", err)
+	}
+	b.edit = func(c *nats.Config) {
+		c.TLS = nats.TLSConfig{CAFile: certFile, CertFile: certFile, KeyFile: keyFile, ServerName: "other.example.com"}
+	}
+	if err := tryConnect(t, b); err == nil || !strings.Contains(err.Error(), "other.example.com") {
+		t.Errorf("with another server name: %v", err)
+	}
+	b.edit = func(c *nats.Config) { c.TLS = nats.TLSConfig{CertFile: certFile, KeyFile: keyFile} }
+	if err := tryConnect(t, b); err == nil || !strings.Contains(err.Error(), "x509") {
+		t.Errorf("without the CA: %v", err)
+	}
+}
+
+// selfSigned makes a certificate for nats.example.com that is its own authority, for servers and clients.
+func selfSigned(t *testing.T) (cert, key []byte) {
+	t.Helper()
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test"}, DNSNames: []string{"nats.example.com"},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true,
+		KeyUsage:    x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	keyDER, err := x509.MarshalECPrivateKey(private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: keyDER})
+}
+
+func TestConfigMistakesAreReportedTogether(t *testing.T) {
+	_, err := nats.New(nats.Config{
+		URLs: []string{"nats://127.0.0.1"}, Embedded: &nats.EmbeddedConfig{},
+		Stream:  nats.StreamConfig{Name: "a.b", Storage: "tape", Discard: "all", Replicas: 9},
+		Subject: "k8s..{nme}", MaxInFlight: -1, AckTimeout: -1,
+		Auth: nats.AuthConfig{CredentialsFile: "x", TokenFile: "y", PasswordFile: "z"},
+		TLS:  nats.TLSConfig{CertFile: "x"},
+	})
+	for _, want := range []string{
+		"exactly one of url and embedded", "embedded.storeDir", `stream.name "a.b"`, "stream.storage", "stream.discard",
+		"stream.replicas", "subject: ", "maxInFlight", "ackTimeout", "only one of credentialsFile", "user and passwordFile", "tls.certFile and tls.keyFile",
+	} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("no mention of %q in: %v", want, err)
+		}
+	}
+}

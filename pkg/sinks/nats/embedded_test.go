@@ -1,0 +1,96 @@
+package nats_test
+
+import (
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	natsgo "github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/deltabridge/deltabridge/pkg/sinks/nats"
+	"github.com/deltabridge/deltabridge/pkg/sinks/sinktest"
+)
+
+// freePort is a loopback address on which nothing listens at this moment.
+func freePort(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+func embeddedSink(t *testing.T, listen, dir string) *nats.Sink {
+	t.Helper()
+	sink, err := nats.New(nats.Config{
+		Embedded: &nats.EmbeddedConfig{Listen: listen, StoreDir: dir, MaxStore: 1 << 30},
+		Stream:   nats.StreamConfig{Name: streamName, Create: true}, Subject: subject,
+		AckTimeout: 2 * time.Second,
+	})
+	if err != nil {
+		t.Fatalf("New: %v", err)
+	}
+	return sink
+}
+
+// The embedded server serves others too, keeps its data, takes large objects, and ends with the sink.
+func TestEmbeddedServer(t *testing.T) {
+	listen, dir := freePort(t), t.TempDir()
+	for run := range 2 {
+		sink := embeddedSink(t, listen, dir)
+		if err := sink.Connect(t.Context()); err != nil {
+			t.Fatalf("Connect: %v", err)
+		}
+		send(t, sink, sinktest.Message("a", run+1, 3<<20))
+		conn, err := natsgo.Connect("nats://" + listen)
+		if err != nil {
+			t.Fatalf("reader: %v", err)
+		}
+		js, _ := jetstream.New(conn)
+		stream, err := js.Stream(t.Context(), streamName)
+		if err != nil {
+			t.Fatalf("reader: %v", err)
+		}
+		if n := stream.CachedInfo().State.Msgs; n != uint64(run+1) {
+			t.Errorf("run %d: %d messages", run, n)
+		}
+		conn.Close()
+		closeSink(t, sink)
+	}
+	if conn, err := net.DialTimeout("tcp", listen, time.Second); err == nil {
+		_ = conn.Close()
+		t.Error("the server still listens")
+	}
+}
+
+func TestEmbeddedServerSaysWhyNot(t *testing.T) {
+	listen, dir := freePort(t), t.TempDir()
+	first := embeddedSink(t, listen, dir)
+	defer closeSink(t, first)
+	if err := first.Connect(t.Context()); err != nil {
+		t.Fatalf("Connect: %v", err)
+	}
+	tests := map[string]struct{ listen, dir, want string }{
+		"port":    {listen, t.TempDir(), "is another server running there? listen tcp " + listen + ": bind: address already in use"},
+		"store":   {"127.0.0.1:0", dir, "is in use by another process"},
+		"address": {"nowhere", t.TempDir(), `listen "nowhere"`},
+		"folder":  {"127.0.0.1:0", "/dev/null/x", "/dev/null"},
+	}
+	for name, test := range tests {
+		sink := embeddedSink(t, test.listen, test.dir)
+		if err := sink.Connect(t.Context()); err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s: %v, want %q", name, err, test.want)
+		}
+		closeSink(t, sink)
+	}
+	closeSink(t, first)
+	again := embeddedSink(t, listen, dir) // the lock went with the first
+	defer closeSink(t, again)
+	if err := again.Connect(t.Context()); err != nil {
+		t.Errorf("Connect after the other has ended: %v", err)
+	}
+}

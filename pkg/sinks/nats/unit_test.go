@@ -1,0 +1,187 @@
+package nats
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	natsgo "github.com/nats-io/nats.go"
+
+	"github.com/deltabridge/deltabridge/pkg/event"
+	"github.com/deltabridge/deltabridge/pkg/sinks"
+	"github.com/deltabridge/deltabridge/pkg/sinks/sinktest"
+)
+
+func TestSubjectWildcards(t *testing.T) {
+	tests := []struct {
+		filter, pattern  string
+		covers, overlaps bool
+	}{
+		{"k8s.>", "k8s.*.*", true, true},
+		{">", "k8s.*", true, true},
+		{"k8s.*.*", "k8s.*.*", true, true},
+		{"k8s.*", "k8s.*.*", false, false},
+		{"k8s.*.*.*", "k8s.*.*", false, false},
+		{"k8s.*.>", "k8s.*", false, false},
+		{"k8s.prod.*", "k8s.*.*", false, true},
+		{"k8s.*.pods", "k8s.prod.*", false, true},
+		{"k8s.prod.>", "k8s.test.*", false, false},
+		{"k8s.a", "k8s.a", true, true},
+		{"orders.>", "k8s.*", false, false},
+	}
+	for _, test := range tests {
+		if got := covers(test.filter, test.pattern); got != test.covers {
+			t.Errorf("covers(%q, %q) = %v", test.filter, test.pattern, got)
+		}
+		if got := overlap(test.filter, test.pattern); got != test.overlaps {
+			t.Errorf("overlap(%q, %q) = %v", test.filter, test.pattern, got)
+		}
+	}
+}
+
+func TestReadAck(t *testing.T) {
+	const plain, permanent, oversize, maybe, ok = "plain", "permanent", "oversize", "maybe", "ok"
+	tests := []struct {
+		data, class        string
+		duplicate, recheck bool
+	}{
+		{`{"stream":"K8S","seq":17}`, ok, false, false},
+		{`{"stream":"K8S", "seq":17}`, ok, false, false},
+		{`{"stream":"K8S","domain":"hub","seq":17}`, ok, false, false},
+		{`{"stream":"K8S","seq":17,"duplicate":true}`, ok, true, false},
+		{`{"error":{"code":503,"err_code":10077,"description":"maximum messages exceeded"},"stream":"K8S","seq":0}`, plain, false, false},
+		{`{"error":{"code":400,"err_code":10054,"description":"message size exceeds maximum allowed"},"stream":"K8S","seq":0}`, oversize, false, false},
+		{`{"error":{"code":400,"err_code":10097,"description":"header size exceeds maximum allowed of 64k"}}`, oversize, false, false},
+		{`{"error":{"code":400,"err_code":10060,"description":"expected stream does not match"}}`, plain, false, true},
+		{`{"error":{"code":404,"err_code":10059,"description":"stream not found"}}`, plain, false, true},
+		{`{"error":{"code":503,"err_code":10023,"description":"insufficient resources"}}`, plain, false, false},
+		{`{"error":{"code":429,"err_code":10167,"description":"too many requests"}}`, plain, false, false},
+		{`{"error":{"code":500,"err_code":60000,"description":"from the future"}}`, plain, false, false},
+		{`{"stream":"K8S","seq":}`, maybe, false, false},
+		{`{}`, maybe, false, false},
+		{``, maybe, false, false},
+		{`+OK`, maybe, false, false},
+	}
+	class := func(err error) string {
+		switch {
+		case err == nil:
+			return ok
+		case sinks.IsPermanent(err) && errors.Is(err, sinks.ErrOversize):
+			return oversize
+		case sinks.IsPermanent(err):
+			return permanent
+		case sinks.IsMaybeWritten(err):
+			return maybe
+		default:
+			return plain
+		}
+	}
+	for _, test := range tests {
+		a := readAck(&natsgo.Msg{Data: []byte(test.data)}, ackPrefix("K8S"))
+		if class(a.err) != test.class || a.duplicate != test.duplicate || a.recheck != test.recheck {
+			t.Errorf("%s: %+v (%s), want %s", test.data, a, class(a.err), test.class)
+		}
+	}
+	a := readAck(&natsgo.Msg{Header: natsgo.Header{"Status": {"503"}}}, ackPrefix("K8S"))
+	if class(a.err) != plain || !a.recheck {
+		t.Errorf("no responders: %+v", a)
+	}
+}
+
+func FuzzEncode(f *testing.F) {
+	for _, s := range []string{"", "plain", "Euro € 😀", `a "b" 100%`, "\x00\r\n\xff"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		encoded := encode(s)
+		for _, c := range []byte(encoded) {
+			if c <= ' ' || c >= 0x7f || c == '"' {
+				t.Fatalf("encode(%q) = %q", s, encoded)
+			}
+		}
+		if decoded, err := url.PathUnescape(encoded); err != nil || decoded != s {
+			t.Fatalf("%q was encoded as %q, which says %q (%v)", s, encoded, decoded, err)
+		}
+	})
+}
+
+func TestEncodeExampleOfTheSpecification(t *testing.T) {
+	if got, want := encode("Euro € 😀"), "Euro%20%E2%82%AC%20%F0%9F%98%80"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+// Headers of one message don't leak into the next, whatever attributes they have.
+func TestHeadersAreThoseOfTheMessage(t *testing.T) {
+	messages := []*event.Message{
+		sinktest.Message("a", 1, 10), sinktest.Gap(), sinktest.Message("b", 1, 10), sinktest.Message("c", 1, 10),
+		sinktest.Message("d", 1, 10), sinktest.Gap(), sinktest.Message("e", 1, 10),
+	}
+	messages[2].Identity.Manager, messages[2].InitialList = "", true
+	messages[3].Structured = true
+	h := newHeaders("K8S")
+	for i, m := range messages {
+		want := natsgo.Header{"Nats-Msg-Id": {m.ID}, "Nats-Expected-Stream": {"K8S"}}
+		if m.Structured {
+			want["content-type"] = []string{"application/cloudevents+json; charset=UTF-8"}
+		} else {
+			for name, value := range sinktest.Attributes(m) {
+				want["ce-"+name] = []string{encode(value)}
+			}
+		}
+		if diff := cmp.Diff(want, h.set(m)); diff != "" {
+			t.Errorf("message %d (-want +got):\n%s", i, diff)
+		}
+	}
+}
+
+// The order in which a batch goes out, for answers in an order of the test's choice.
+func TestFlight(t *testing.T) {
+	m := func(name string, v int) *event.Message { return sinktest.Message(name, v, 0) }
+	batch := []*event.Message{m("a", 1), m("a", 2), m("b", 1), m("a", 3), m("b", 2), m("c", 1)}
+	results := make([]error, len(batch))
+	var f flight
+	step := func(want string) {
+		t.Helper()
+		var names []string
+		for ; f.readyAt < len(f.ready); f.readyAt++ {
+			i := f.ready[f.readyAt]
+			f.status[i] = flying
+			f.flying++
+			f.sent = append(f.sent, i)
+			names = append(names, fmt.Sprintf("%s%d", batch[i].Identity.Name, batch[i].Time.Nanosecond()))
+		}
+		if got := strings.Join(names, " "); got != want {
+			t.Errorf("published %q, want %q", got, want)
+		}
+	}
+	f.begin(batch, results)
+	step("a1 b1 c1")
+	f.settle(2, nil)
+	f.settle(0, sinks.Permanent(errors.New("no")))
+	step("b2 a2")
+	f.settle(1, errors.New("later"))
+	if f.open != 2 || f.flying != 2 || !errors.Is(results[3], sinks.ErrNotAttempted) {
+		t.Errorf("after a2 failed: %d open, %d flying, results %v", f.open, f.flying, results)
+	}
+	f.giveUp(errors.New("broken"))
+	if f.open != 0 || !sinks.IsMaybeWritten(results[4]) || !sinks.IsMaybeWritten(results[5]) {
+		t.Errorf("after the end: %d open, results %v", f.open, results)
+	}
+	base := f.base
+	f.end()
+	if len(f.last) != 0 {
+		t.Errorf("keys are left: %v", f.last)
+	}
+	f.begin(batch[:1], results[:1])
+	if f.base != base+5 {
+		t.Errorf("reply tokens begin at %d, want %d: none may be used twice", f.base, base+5)
+	}
+	f.giveUp(errors.New("broken"))
+	if err := results[0]; sinks.IsMaybeWritten(err) || !errors.Is(err, errNotSent) {
+		t.Errorf("never published: %v", err)
+	}
+}
