@@ -9,6 +9,8 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"errors"
+	"log/slog"
 	"math/big"
 	"net"
 	"os"
@@ -19,6 +21,8 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 
+	"github.com/deltabridge/deltabridge/pkg/event"
+	"github.com/deltabridge/deltabridge/pkg/fifo"
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 	"github.com/deltabridge/deltabridge/pkg/sinks/nats"
 	"github.com/deltabridge/deltabridge/pkg/sinks/sinktest"
@@ -216,5 +220,69 @@ func TestConfigMistakesAreReportedTogether(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("no mention of %q in: %v", want, err)
 		}
+	}
+}
+
+// A connection that breaks ends the wait for acknowledgements at once, not after AckTimeout.
+func TestBrokenConnectionIsNoticed(t *testing.T) {
+	b := newBroker(t)
+	b.edit = func(c *nats.Config) { c.AckTimeout = time.Hour }
+	sink := connect(t, b)
+	send(t, sink, sinktest.Message("a", 1, 100))
+	b.Freeze()
+	cut := time.AfterFunc(100*time.Millisecond, func() { b.Cut(); b.Thaw() })
+	defer cut.Stop()
+	results := try(t, sink, sinktest.Message("a", 2, 100), sinktest.Message("a", 3, 100), sinktest.Message("b", 1, 100))
+	for i, err := range results {
+		unclear := sinks.IsMaybeWritten(err) && strings.Contains(err.Error(), "the connection broke")
+		if unclear != (i != 1) || errors.Is(err, sinks.ErrNotAttempted) != (i == 1) {
+			t.Errorf("message %d: %v", i, err)
+		}
+	}
+	send(t, sink, sinktest.Message("a", 2, 100), sinktest.Message("a", 3, 100), sinktest.Message("b", 1, 100))
+}
+
+// Connections that break again and again under load: the stream has each event once, in order for each object.
+func TestCutsUnderLoad(t *testing.T) {
+	b := newBroker(t)
+	q := fifo.NewRing(fifo.RingOptions[*event.Message]{MaxItems: 1000, Size: (*event.Message).Size})
+	sink := b.NewSink(t)
+	retries := 0
+	d := &sinks.Drain{
+		Sink: sink, Queue: q, MaxBatch: 300, Backoff: sinks.Backoff{Min: time.Millisecond, Max: 20 * time.Millisecond},
+		Hooks:  sinks.Hooks{OnRetry: func(*event.Message, error) { retries++ }},
+		Logger: slog.New(slog.DiscardHandler),
+	}
+	sent := sinktest.Messages(30, 300)
+	go func() {
+		defer q.Close()
+		for i, m := range sent {
+			if i%900 == 500 {
+				b.Cut()
+			}
+			if q.Push(t.Context(), m) != nil {
+				return
+			}
+		}
+	}()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if err := d.Run(ctx); err != nil {
+		t.Fatalf("Run: %v; %s", err, d.Status())
+	}
+	closeSink(t, sink.(*nats.Sink))
+	got := make(map[string][]string)
+	for _, r := range b.Records(t) {
+		got[r.Attributes["name"]] = append(got[r.Attributes["name"]], r.Attributes["id"])
+	}
+	want := make(map[string][]string)
+	for _, m := range sent {
+		want[m.Identity.Name] = append(want[m.Identity.Name], m.ID)
+	}
+	if diff := cmpDiff(want, got); diff != "" {
+		t.Errorf("events of each object (-sent +held):\n%s", diff)
+	}
+	if retries == 0 {
+		t.Error("no cut hit anything")
 	}
 }

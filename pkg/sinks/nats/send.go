@@ -21,8 +21,8 @@ const maxSubject = 2048
 // smallBatch is up to how many keys are deleted one by one.
 const smallBatch = 64
 
-// errNotSent is the result of messages that were still waiting for the window when the batch was given up.
-var errNotSent = errors.New("not sent: the batch was given up")
+// errNotSent is the result of messages that could have gone next when the batch was given up.
+var errNotSent = errors.New("not sent")
 
 // flight is one batch on its way. It belongs to Send's goroutine, which publishes and reads the answers in turn:
 // there is nothing to lock.
@@ -105,18 +105,22 @@ func (f *flight) settle(i int32, err error) {
 	}
 }
 
-// giveUp gives every message without a result one: what is flying may have been written.
+// giveUp gives every message without a result one: what is flying may have been written, what is ready was not sent,
+// and what is behind one of these was not attempted.
 func (f *flight) giveUp(err error) {
+	for _, i := range f.ready[f.readyAt:] {
+		f.status[i], f.results[i] = done, fmt.Errorf("%w: %w", errNotSent, err)
+	}
 	for i, s := range f.status {
 		switch s {
 		case flying:
 			f.results[i] = sinks.MaybeWritten(err)
 		case waiting:
-			f.results[i] = fmt.Errorf("%w: %w", errNotSent, err)
+			f.results[i] = sinks.ErrNotAttempted
 		}
 		f.status[i] = done
 	}
-	f.open, f.flying = 0, 0
+	f.open, f.flying, f.readyAt = 0, 0, len(f.ready)
 }
 
 // Send implements sinks.Sink.
@@ -127,9 +131,7 @@ func (s *Sink) Send(ctx context.Context, batch []*event.Message, results []error
 	// A publish can block in the socket when the server reads nothing, and nats.go holds its lock meanwhile.
 	defer context.AfterFunc(ctx, s.dial.interrupt)()
 	if err := s.prepare(ctx); err != nil {
-		for i := range results {
-			results[i] = err
-		}
+		f.giveUp(err)
 		return
 	}
 	silence := time.NewTicker(s.cfg.AckTimeout)

@@ -24,7 +24,7 @@ type broker struct {
 	edit func(*nats.Config) // changes the sinks' configuration
 }
 
-func newBroker(t *testing.T) *broker {
+func newBroker(t testing.TB) *broker {
 	t.Helper()
 	b := &broker{opts: &server.Options{
 		Host: "127.0.0.1", Port: server.RANDOM_PORT, JetStream: true, StoreDir: t.TempDir(),
