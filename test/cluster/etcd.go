@@ -223,6 +223,7 @@ func (c *Cluster) call(ctx context.Context, path string, request, answer any) er
 	if err := json.NewDecoder(body).Decode(answer); err != nil {
 		return fmt.Errorf("etcd: read answer of %s: %w", path, err)
 	}
+	_, _ = io.Copy(io.Discard, body) // a body read to its end leaves the connection for the next call
 	return nil
 }
 

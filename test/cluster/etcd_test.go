@@ -137,6 +137,47 @@ func fromWatch(t *testing.T, w watch.Interface, prefix string, n int) []Revision
 	return history
 }
 
+// A history is read to its end, also when it is so long that etcd sends it in
+// many parts, and not further.
+func TestLongHistory(t *testing.T) {
+	c, err := newCluster(t.Context(), Options{Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := c.Stop(); err != nil {
+			t.Error(err)
+		}
+	}()
+	if err := c.StartEtcd(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if history, err := c.History(t.Context(), ""); err != nil || len(history) != 0 {
+		t.Errorf("history of an empty store: %v, %v", history, err)
+	}
+	put := func(key string) {
+		t.Helper()
+		request := map[string]any{"key": []byte(key), "value": make([]byte, 4<<10)}
+		if err := c.call(t.Context(), "/v3/kv/put", request, &struct{}{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const n = 2500 // etcd sends 1000 revisions at a time
+	var want []Revision
+	for i := range int64(n) {
+		put("/a/key")
+		want = append(want, Revision{Key: "/a/key", ModRevision: i + 2, CreateRevision: 2})
+	}
+	put("/b/key")
+	got, err := c.History(t.Context(), "/a/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("history (-want +got):\n%s", diff)
+	}
+}
+
 // Events are the resource to see compaction with: the API server keeps no cache
 // of them, so that it must ask etcd for their history.
 func testCompact(t *testing.T, c *Cluster) {
