@@ -42,6 +42,8 @@ func odd() map[string]string {
 		"deep":                     `{"spec":` + strings.Repeat(`[{"a":`, 1500) + `1` + strings.Repeat(`}]`, 1500) + `,"metadata":{"name":"x"}}`,
 		"huge numbers":             `{"spec":{"a":1e999,"b":123456789012345678901234567890,"c":-0,"d":1E-400},"metadata":{"generation":99999999999999999999,"name":"x"}}`,
 		"owners of all kinds":      `{"metadata":{"ownerReferences":[{"uid":"a"},5,null,{"uid":7},{},{"uid":"b","uid":"c"},[{"uid":"x"}],{"uid":""},{"\u0075id":"d"}]}}`,
+		"owners twice":             `{"metadata":{"ownerReferences":[{"uid":"a"}],"ownerReferences":[{"uid":"b"}]}}`,
+		"owners twice, last null":  `{"metadata":{"ownerReferences":[{"uid":"a"}],"ownerReferences":null}}`,
 		"owners are an object":     `{"metadata":{"ownerReferences":{"uid":"a"}}}`,
 		"managed fields alone":     `{"metadata":{"managedFields":[{"manager":"m"}]}}`,
 		"managed fields first":     `{"metadata":{"managedFields":[{"manager":"m"}],"name":"x"}}`,

@@ -172,6 +172,7 @@ func TestWatch(t *testing.T) {
 			}
 			checkWatch(t, stream, 1, "")
 			checkWatch(t, stream, 2, "5")
+			checkWatch(t, stream, 3, "0")
 		})
 	}
 }
@@ -217,6 +218,20 @@ func TestWatchMalformed(t *testing.T) {
 				t.Error(r.End)
 			}
 		})
+	}
+}
+
+// The lines behind a torn document are looked at once each, not joined again and again: that would be quadratic.
+func TestWatchTornDocumentCostsOnce(t *testing.T) {
+	r := decodeWatch(io.NopCloser(strings.NewReader(strings.Repeat("{\"a\":\n", 100)+"}\n"+event("ADDED", small("a"))+"\n")), "")
+	joined := 0
+	for _, report := range r.Errors {
+		if strings.Contains(report, "invalid character") {
+			joined++
+		}
+	}
+	if len(r.Events) != 1 || len(r.Errors) != 101 || joined != 1 {
+		t.Errorf("%d events, %d reports, %d of them of joined lines: %q", len(r.Events), len(r.Errors), joined, r.Errors)
 	}
 }
 
@@ -282,6 +297,14 @@ func TestWatchBigDocuments(t *testing.T) {
 	}
 	pretty := io.MultiReader(strings.NewReader("{\n"), big(MaxDocument))
 	if r := decodeWatch(io.NopCloser(io.MultiReader(pretty, strings.NewReader(small))), ""); len(r.Events) != 1 || len(r.Errors) == 0 {
+		t.Errorf("%d events, errors %q, end %s", len(r.Events), r.Errors, r.End)
+	}
+	lines := []io.Reader{strings.NewReader("{\n")}
+	for range MaxDocument/(1<<20) + 1 {
+		lines = append(lines, strings.NewReader(`"k":"`), io.LimitReader(letters{}, 1<<20), strings.NewReader("\",\n"))
+	}
+	lines = append(lines, strings.NewReader("\"k\":1}\n"+small))
+	if r := decodeWatch(io.NopCloser(io.MultiReader(lines...)), ""); len(r.Events) != 1 || len(r.Errors) == 0 || !strings.Contains(r.Errors[0], "MaxDocument") {
 		t.Errorf("%d events, errors %q, end %s", len(r.Events), r.Errors, r.End)
 	}
 	stock := decodeStock(io.NopCloser(io.MultiReader(big(20<<20), strings.NewReader(small))))
