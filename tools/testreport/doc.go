@@ -1,9 +1,10 @@
 // Command testreport runs the tests of several modules and says truthfully what became of them.
 //
-//	testreport [-no-skips] MODULE... -- [go test flags]
+//	testreport [-no-skips] FOLDER... -- [go test flags]
 //
-// In each MODULE, a folder with a go.mod, it runs "go test -json [flags] ./...". It prints one line for each
-// package, the output of what failed, the reason of each skip, and at the end, over all modules,
+// In each FOLDER it runs "go test -json [flags] ./...", which covers the packages below that belong to the same
+// module. It prints one line for each package, the output of what failed, the reason of each skip, and at the end,
+// over all folders,
 //
 //	N passed, N failed, N skipped
 //

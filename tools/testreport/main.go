@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -35,31 +36,31 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err := flags.Parse(ours); err != nil {
 		return err
 	}
-	modules := flags.Args()
-	if len(modules) == 0 {
-		return fmt.Errorf("no module given")
+	folders := flags.Args()
+	if len(folders) == 0 {
+		return errors.New("no folder given")
 	}
 
 	r := newReport(stdout)
-	for _, module := range modules {
-		if err := r.module(ctx, module, goFlags, stderr); err != nil {
+	defer r.summary() // what is known counts, even if the run was broken off
+	for _, folder := range folders {
+		if err := r.folder(ctx, folder, goFlags, stderr); err != nil {
 			return err
 		}
 	}
-	r.summary()
 	switch {
 	case r.failed > 0:
-		return fmt.Errorf("tests failed")
+		return errors.New("tests failed")
 	case r.passed == 0:
-		return fmt.Errorf("no test ran")
+		return errors.New("no test ran")
 	case *noSkips && len(r.skips) > 0:
-		return fmt.Errorf("tests were skipped, and this machine is expected to run them all")
+		return errors.New("tests were skipped, and this machine is expected to run them all")
 	}
 	return nil
 }
 
-// module runs the tests of the module in dir and counts them. An error means that they could not be run.
-func (r *report) module(ctx context.Context, dir string, goFlags []string, stderr io.Writer) error {
+// folder runs the tests in and below dir and counts them. An error means that they could not be run.
+func (r *report) folder(ctx context.Context, dir string, goFlags []string, stderr io.Writer) error {
 	cmd := exec.CommandContext(ctx, "go", slices.Concat([]string{"test", "-json"}, goFlags, []string{"./..."})...)
 	cmd.Dir = dir
 	cmd.Stderr = stderr
@@ -76,7 +77,7 @@ func (r *report) module(ctx context.Context, dir string, goFlags []string, stder
 	err = cmd.Wait()
 	switch {
 	case ctx.Err() != nil:
-		return fmt.Errorf("interrupted")
+		return errors.New("interrupted")
 	case readErr != nil:
 		return fmt.Errorf("output of go test in %s: %w", dir, readErr)
 	case err != nil && r.failed == before:

@@ -68,7 +68,7 @@ func TestCounts(t *testing.T) {
 	}
 }
 
-func TestNoModuleIsAnError(t *testing.T) {
+func TestNoFolderIsAnError(t *testing.T) {
 	if err := run(t.Context(), []string{"-no-skips", "--", "-race"}, io.Discard, io.Discard); err == nil {
 		t.Error("no error")
 	}
