@@ -154,16 +154,32 @@ func (t *runes) all(yield func(textRune) bool) {
 
 // placeIn is the place in the file of the byte at offset of a scalar's value. However a scalar is written (plain,
 // quoted, as a block, folded), the characters that are no white space stand in the file in the order in which they
-// stand in the value, so it is enough to count those.
+// stand in the value, so it is enough to count those. An offset behind the last of them is the place behind it.
 func (d *decoder) placeIn(node *yaml.Node, offset int) (line, column int) {
 	offset = min(offset, len(node.Value))
-	skip := 0
-	for _, r := range node.Value[:offset] {
+	skip := countText(node.Value[:offset])
+	if skip == 0 || countText(node.Value[offset:]) > 0 {
+		return d.placeOf(node, skip)
+	}
+	line, column = d.placeOf(node, skip-1)
+	return line, column + 1
+}
+
+func countText(s string) (n int) {
+	for _, r := range s {
 		if !unicode.IsSpace(r) {
-			skip++
+			n++
 		}
 	}
+	return n
+}
+
+// placeOf is the place of the character of a scalar that has skip others in front of it, without white space.
+func (d *decoder) placeOf(node *yaml.Node, skip int) (line, column int) {
 	line, column = node.Line, node.Column
+	if node.Value == "" {
+		return line, column
+	}
 	text := newRunes(d.text)
 	for text.line < node.Line || text.line == node.Line && text.column < node.Column {
 		if _, ok := text.next(); !ok {

@@ -39,11 +39,34 @@ func TestPlaceIn(t *testing.T) {
 		if line != wantLine || column != wantColumn {
 			t.Errorf("%s: %d:%d, want %d:%d in\n%s", name, line, column, wantLine, wantColumn, text)
 		}
+		// The end of the value is not in the line that follows.
+		last := len(strings.TrimRight(value.Value, " \n")) - 1
+		line, column = d.placeIn(value, last)
+		for offset := last + 1; offset <= len(value.Value)+1; offset++ {
+			if endLine, endColumn := d.placeIn(value, offset); endLine != line || endColumn != column+1 {
+				t.Errorf("%s: ends at %d:%d, want %d:%d in\n%s", name, endLine, endColumn, line, column+1, text)
+			}
+		}
 		// No offset leads out of the text.
 		for offset := range len(value.Value) + 2 {
 			if line, column := d.placeIn(value, offset); line < 1 || column < 1 {
 				t.Errorf("%s, offset %d: %d:%d", name, offset, line, column)
 			}
+		}
+	}
+}
+
+// Of an empty value there is only the beginning.
+func TestPlaceInEmpty(t *testing.T) {
+	for _, text := range []string{"a: ''\nb: 1", "a: |\n\n\nb: 1", "x: 1\na: \"\"", "a: |"} {
+		d := newDecoder("f", []byte(text))
+		documents, err := parseYAML(d.text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		value := find(documents[0], "a")
+		if line, _ := d.placeIn(value, 0); value.Value == "" && line != value.Line {
+			t.Errorf("%q: line %d, want %d", text, line, value.Line)
 		}
 	}
 }

@@ -173,6 +173,9 @@ func (v *validator) kafka(path string, k *Kafka) {
 		}
 	}
 	v.together(path+".tls", "certFile", "keyFile")
+	if v.has(path+".tls.enabled") && !k.TLS.Enabled && len(v.given(path+".tls", "caFile", "certFile", "keyFile", "serverName")) > 0 {
+		v.report(path+".tls.enabled", "is false, but other keys of tls are given", "write true, or remove the others")
+	}
 	if sasl := v.given(path+".sasl", "mechanism", "username", "passwordFile"); len(sasl) > 0 && len(sasl) < 3 {
 		for _, name := range []string{"mechanism", "username", "passwordFile"} {
 			if !slices.Contains(sasl, name) && !v.confused[path+".sasl."+name] {
