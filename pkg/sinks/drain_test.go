@@ -21,7 +21,7 @@ func TestDrainDelivers(t *testing.T) {
 		sink, seen := &scriptSink{}, &seen{}
 		q := queueOf(t, message("a", 1), message("b", 1), message("a", 2))
 		q.Close()
-		d := &sinks.Drain{Sink: sink, Queue: q, Hooks: seen.hooks()}
+		d := &sinks.Drain{Logger: toTest(t), Sink: sink, Queue: q, Hooks: seen.hooks()}
 		if d.Connected() || d.Status() != "connecting" {
 			t.Errorf("before Run: connected %v, status %q", d.Connected(), d.Status())
 		}
@@ -127,7 +127,7 @@ func TestDrainResetsBackoffOnProgress(t *testing.T) {
 		}
 		q.Close()
 		start := time.Now()
-		if err := (&sinks.Drain{Sink: sink, Queue: q}).Run(t.Context()); err != nil {
+		if err := (&sinks.Drain{Logger: toTest(t), Sink: sink, Queue: q}).Run(t.Context()); err != nil {
 			t.Fatalf("Run: %v", err)
 		}
 		if sink.sends != n {
@@ -157,7 +157,7 @@ func TestDrainRetriesBeforeTakingMore(t *testing.T) {
 		hooks := seen.hooks()
 		hooks.OnError = func(error, int) { acked = append(acked, q.Stats().Acked) }
 		q.Close()
-		d := &sinks.Drain{Sink: sink, Queue: q, MaxBatch: 4, Hooks: hooks}
+		d := &sinks.Drain{Logger: toTest(t), Sink: sink, Queue: q, MaxBatch: 4, Hooks: hooks}
 		if err := d.Run(t.Context()); err != nil {
 			t.Fatalf("Run: %v", err)
 		}
@@ -255,7 +255,7 @@ func TestDrainControlEventsAreBarriers(t *testing.T) {
 		}}
 		q := queueOf(t, control(event.Gap, "g0"), message("a", 1), message("b", 1), control(event.Synced, "s"), control(event.Gap, "g"), message("a", 2))
 		q.Close()
-		if err := (&sinks.Drain{Sink: sink, Queue: q}).Run(t.Context()); err != nil {
+		if err := (&sinks.Drain{Logger: toTest(t), Sink: sink, Queue: q}).Run(t.Context()); err != nil {
 			t.Fatalf("Run: %v", err)
 		}
 		want := [][]string{{"g0"}, {"a.1", "b.1"}, {"a.1"}, {"s"}, {"g"}, {"a.2"}}
@@ -281,7 +281,7 @@ func TestDrainEndsWithContext(t *testing.T) {
 		defer cancel()
 		seen := &seen{}
 		start := time.Now()
-		err := (&sinks.Drain{Sink: sink, Queue: q, MaxBatch: 3, Hooks: seen.hooks()}).Run(ctx)
+		err := (&sinks.Drain{Logger: toTest(t), Sink: sink, Queue: q, MaxBatch: 3, Hooks: seen.hooks()}).Run(ctx)
 		var unfinished *sinks.UnfinishedError
 		if !errors.As(err, &unfinished) || !errors.Is(err, context.DeadlineExceeded) {
 			t.Fatalf("Run: %v", err)
@@ -321,7 +321,7 @@ func TestDrainContextEndsEveryWait(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 				defer cancel()
 				start := time.Now()
-				err := (&sinks.Drain{Sink: test.sink, Queue: queueOf(t, test.ms...)}).Run(ctx)
+				err := (&sinks.Drain{Logger: toTest(t), Sink: test.sink, Queue: queueOf(t, test.ms...)}).Run(ctx)
 				var unfinished *sinks.UnfinishedError
 				if !errors.As(err, &unfinished) || unfinished.Left != test.left {
 					t.Errorf("Run: %v, want %d left", err, test.left)

@@ -141,3 +141,6 @@ func sequences(broker []*event.Message) map[string][]string {
 	}
 	return out
 }
+
+// toTest logs to the test's output.
+func toTest(t *testing.T) *slog.Logger { return slog.New(slog.NewTextHandler(t.Output(), nil)) }

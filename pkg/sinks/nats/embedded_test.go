@@ -1,6 +1,7 @@
 package nats_test
 
 import (
+	"log/slog"
 	"net"
 	"strings"
 	"testing"
@@ -30,6 +31,7 @@ func embeddedSink(t *testing.T, listen, dir string) *nats.Sink {
 		Embedded: &nats.EmbeddedConfig{Listen: listen, StoreDir: dir, MaxStore: 1 << 30},
 		Stream:   nats.StreamConfig{Name: streamName, Create: true}, Subject: subject,
 		AckTimeout: 2 * time.Second,
+		Logger:     slog.New(slog.NewTextHandler(t.Output(), nil)),
 	})
 	if err != nil {
 		t.Fatalf("New: %v", err)

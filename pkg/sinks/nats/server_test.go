@@ -3,6 +3,7 @@ package nats_test
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"net/url"
 	"testing"
 	"time"
@@ -87,7 +88,11 @@ func (b *broker) config() nats.Config {
 // NewSink implements sinktest.Destination.
 func (b *broker) NewSink(t testing.TB) sinks.Sink {
 	t.Helper()
-	sink, err := nats.New(b.config())
+	cfg := b.config()
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.NewTextHandler(t.Output(), nil))
+	}
+	sink, err := nats.New(cfg)
 	if err != nil {
 		t.Fatalf("New: %v", err)
 	}

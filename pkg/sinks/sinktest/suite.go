@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"testing"
 	"time"
 
@@ -179,6 +180,7 @@ func drain(t *testing.T, d Destination) *running {
 		Drain: &sinks.Drain{
 			Name: "test", Sink: newSink(t, d), Queue: q, MaxBatch: 256,
 			Backoff: sinks.Backoff{Min: 20 * time.Millisecond, Max: 500 * time.Millisecond},
+			Logger:  slog.New(slog.NewTextHandler(t.Output(), nil)),
 		},
 		queue: q, stop: cancel, done: make(chan error, 1),
 	}
