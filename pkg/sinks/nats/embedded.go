@@ -147,12 +147,15 @@ func (l *serverLog) keep(format string, v []any) string {
 func (l *serverLog) Noticef(format string, v ...any) {
 	l.log.Debug("nats-server", "text", fmt.Sprintf(format, v...))
 }
+
 func (l *serverLog) Warnf(format string, v ...any) {
 	l.log.Warn("nats-server", "text", fmt.Sprintf(format, v...))
 }
+
 func (l *serverLog) Errorf(format string, v ...any) {
 	l.log.Error("nats-server", "text", l.keep(format, v))
 }
+
 func (l *serverLog) Fatalf(format string, v ...any) {
 	l.log.Error("nats-server", "text", l.keep(format, v))
 }

@@ -37,6 +37,7 @@ type Sink struct {
 	lost      chan error    // the connection broke
 	up        chan struct{} // it is back
 	recheck   bool          // look at the stream before the next batch
+	found     bool          // the stream has been there
 	warned    map[string]bool
 
 	flight     flight

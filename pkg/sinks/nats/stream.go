@@ -28,7 +28,9 @@ func (s *Sink) checkStream(ctx context.Context) error {
 		}
 		// Not CreateOrUpdate: whoever created it meanwhile wins.
 		stream, err = js.CreateStream(ctx, want.jetstream(s.subject.Wildcard()))
-		if err == nil {
+		if err == nil && s.found {
+			s.cfg.Logger.Warn("the stream was gone, with all that it held; created it again", "stream", want.Name)
+		} else if err == nil {
 			s.cfg.Logger.Info("created stream", "stream", want.Name, "subjects", stream.CachedInfo().Config.Subjects)
 		}
 	}
@@ -39,6 +41,7 @@ func (s *Sink) checkStream(ctx context.Context) error {
 	case err != nil:
 		return fmt.Errorf("stream %s: %w", want.Name, err)
 	}
+	s.found = true
 	config := stream.CachedInfo().Config
 	if err := unfit(&config, s.subject.Wildcard()); err != nil {
 		return fmt.Errorf("stream %s: %w", want.Name, err)
