@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/deltabridge/deltabridge/pkg/event"
-	"github.com/deltabridge/deltabridge/pkg/fifo"
 	"github.com/deltabridge/deltabridge/pkg/informer"
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 	"github.com/prometheus/client_golang/prometheus"
@@ -28,7 +27,7 @@ type metrics struct {
 }
 
 // Delays reach from a loopback broker's to an outage's: 0.5 ms to about 2 hours.
-var delayBuckets = []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 1800, 7200}
+var delayBuckets = []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 1800, 7200} //nolint:gochecknoglobals // constant in all but name
 
 func newMetrics() *metrics {
 	m := &metrics{registry: prometheus.NewRegistry()}
@@ -218,7 +217,7 @@ func (c *stateCollector) Collect(ch chan<- prometheus.Metric) {
 		return 0
 	}
 	for _, p := range c.pipelines {
-		stats := fifo.Stats(p.queue.Stats())
+		stats := p.queue.Stats()
 		ch <- prometheus.MustNewConstMetric(descConnected, prometheus.GaugeValue, flag(p.drain.Connected()), p.name)
 		ch <- prometheus.MustNewConstMetric(descBlocked, prometheus.CounterValue, float64(stats.Blocked), p.name)
 	}

@@ -19,7 +19,7 @@ import (
 func newRunCommand(stdout, stderr io.Writer) *cobra.Command {
 	var (
 		path  string
-		print bool
+		lines bool
 	)
 	cmd := &cobra.Command{
 		Use:   "run",
@@ -35,17 +35,17 @@ func newRunCommand(stdout, stderr io.Writer) *cobra.Command {
 				return err
 			}
 			if path == "" && !cmd.Flags().Changed("print") {
-				print = true
+				lines = true
 			}
 			var out io.Writer
-			if print {
+			if lines {
 				out = stdout
 			}
 			return run(cmd.Context(), cfg, out, stderr)
 		},
 	}
 	cmd.Flags().StringVarP(&path, "config", "c", "", "configuration `file` (empty: watch everything, embedded JetStream in ./data)")
-	cmd.Flags().BoolVar(&print, "print", false, "print a line for each event that was acknowledged (default without --config)")
+	cmd.Flags().BoolVar(&lines, "print", false, "print a line for each event that was acknowledged (default without --config)")
 	return cmd
 }
 

@@ -44,7 +44,7 @@ func (m *Message) Attributes(yield func(name, value string) bool) {
 		}
 		return ""
 	}
-	operation, apiVersion := "", ""
+	var operation, apiVersion string
 	if !m.Type.IsControl() {
 		operation, apiVersion = m.Type.String(), id.APIVersion()
 	} else {

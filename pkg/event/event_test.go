@@ -79,12 +79,16 @@ func TestIDs(t *testing.T) {
 		{"a deletion that was not seen", Event{Type: Deleted, Resource: pods, Object: &unseen}, "u1.deleted", map[string]string{"finalstateunknown": "true"}},
 		{"a leave", Event{Type: Deleted, Resource: pods, Object: podAt(t, "17"), LeftAt: "18"}, "u1.18.left", map[string]string{"leftfilter": "true", "resourceversion": "18", "operation": "deleted"}},
 		{
-			"a gap", Event{Type: Gap, Resource: deployments, GapInfo: &GapInfo{Resource: "deployments.apps", From: "3", To: "9", Reason: ReasonRelist}},
-			"gap.prod.deployments.apps.relist.3.9", map[string]string{"type": "dev.deltabridge.gap", "subject": "deployments.apps", "apiversion": "apps/v1"},
+			"a gap",
+			Event{Type: Gap, Resource: deployments, GapInfo: &GapInfo{Resource: "deployments.apps", From: "3", To: "9", Reason: ReasonRelist}},
+			"gap.prod.deployments.apps.relist.3.9",
+			map[string]string{"type": "dev.deltabridge.gap", "subject": "deployments.apps", "apiversion": "apps/v1"},
 		},
 		{
-			"the end of the initial list", Event{Type: Synced, Resource: nodes, SyncedInfo: &SyncedInfo{Resource: "nodes", ResourceVersion: "9", Objects: 2}},
-			"synced.prod.nodes.9", map[string]string{"type": "dev.deltabridge.synced", "resourceversion": "9"},
+			"the end of the initial list",
+			Event{Type: Synced, Resource: nodes, SyncedInfo: &SyncedInfo{Resource: "nodes", ResourceVersion: "9", Objects: 2}},
+			"synced.prod.nodes.9",
+			map[string]string{"type": "dev.deltabridge.synced", "resourceversion": "9"},
 		},
 	}
 	for _, tt := range tests {

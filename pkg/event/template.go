@@ -21,7 +21,9 @@ const (
 )
 
 // variables are the names that a template may hold.
-var variables = []string{"cluster", "group", "version", "resource", "kind", "namespace", "name", "uid", "operation"}
+func variables() []string {
+	return []string{"cluster", "group", "version", "resource", "kind", "namespace", "name", "uid", "operation"}
+}
 
 // Template is a compiled text with {variables} that are replaced by what a message says. It is immutable.
 type Template struct {
@@ -63,8 +65,8 @@ func ParseTemplate(text string, escape Escape) (*Template, error) {
 				return fail(i, "'{' has no '}'")
 			}
 			name := text[i+1 : i+end]
-			if !slices.Contains(variables, name) {
-				return fail(i, "there is no variable %q; there are %s", name, strings.Join(variables, ", "))
+			if !slices.Contains(variables(), name) {
+				return fail(i, "there is no variable %q; there are %s", name, strings.Join(variables(), ", "))
 			}
 			t.parts = append(t.parts, templatePart{variable: name})
 			i += end + 1

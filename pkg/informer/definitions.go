@@ -69,7 +69,7 @@ const (
 
 // afterChange are the pauses between the looks that follow the change of a definition: the API server needs a moment
 // to serve what was established, and another to stop serving what was removed.
-var afterChange = []time.Duration{200 * time.Millisecond, time.Second, 3 * time.Second, 10 * time.Second}
+var afterChange = []time.Duration{200 * time.Millisecond, time.Second, 3 * time.Second, 10 * time.Second} //nolint:gochecknoglobals // constant in all but name
 
 // pace decides when to look next. The zero value is ready for use.
 type pace struct {

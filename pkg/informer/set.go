@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -230,11 +231,7 @@ func (r *running) stop() {
 func (s *Set) snapshot() map[watchKey]*running {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	running := make(map[watchKey]*running, len(s.running))
-	for key, r := range s.running {
-		running[key] = r
-	}
-	return running
+	return maps.Clone(s.running)
 }
 
 // Statuses describes the running informers, by resource and namespace.
@@ -304,4 +301,4 @@ func (s *Set) wildcards() bool {
 	return false
 }
 
-var crdResource = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
+var crdResource = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"} //nolint:gochecknoglobals // constant in all but name

@@ -53,7 +53,6 @@ type tracker struct {
 	errors      int64
 	lastErr     error  // of the last request; nil once one succeeded
 	logged      string // the kind of failure that was logged last; empty once a request succeeded
-	cause       string // the last failure since the last list: why it had to be listed again
 }
 
 func (t *tracker) init(config Config) {
@@ -92,7 +91,6 @@ func (t *tracker) requested(err error) (news bool) {
 		return before != ""
 	}
 	t.errors++
-	t.cause = err.Error()
 	t.logged = string(apierrors.ReasonForError(err))
 	if t.logged == "" {
 		t.logged = "no answer" // the text of a network error differs from one to the next
@@ -100,17 +98,11 @@ func (t *tracker) requested(err error) (news bool) {
 	return t.logged != before
 }
 
-// relisted counts a list after the first one and gives its cause.
-func (t *tracker) relisted() string {
+// relisted counts a list after the first one.
+func (t *tracker) relisted() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.relists++
-	cause := t.cause
-	t.cause = ""
-	if cause == "" {
-		cause = "the API server no longer has the history after resourceVersion " + t.rv
-	}
-	return cause
 }
 
 func (t *tracker) snapshot(objects int, synced bool) Status {

@@ -62,6 +62,7 @@ func (s *store) Replace(list []any, resourceVersion string) error {
 		i.upsert(o, first)
 	}
 	i.position = resourceVersion
+	i.status.reached(resourceVersion) // after a watch-list the Reflector does not call UpdateResourceVersion
 	if first {
 		i.listed = true
 		close(i.synced)
@@ -157,9 +158,9 @@ func (i *Informer) deleteMissing(list []*object.Object) {
 
 func (i *Informer) announceGap(to string) {
 	from := i.position
-	why := i.status.relisted()
-	i.log.Warn("watch could not be continued; listed again, only intermediate states can be missing",
-		"from", from, "to", to, "cause", why)
+	why := "the API server no longer has the history after resourceVersion " + from
+	i.status.relisted()
+	i.log.Warn("watch could not be continued; listed again, only intermediate states can be missing", "from", from, "to", to)
 	for _, r := range i.handlers {
 		r.observeGap(from, to, why)
 	}

@@ -106,8 +106,8 @@ func TestRelistTellsOnlyWhatChanged(t *testing.T) {
 	do(t, s.Replace(list(state(t, "a", "new", "u6", 9), state(t, "a", "same", "u1", 1), state(t, "a", "changed", "u2", 8), state(t, "a", "again", "u5", 10)), "11"))
 	expect(t, j, "gap 7..11", "delete a/gone(u3)@3 unseen=true", "update a/changed(u2)@2 -> a/changed(u2)@8",
 		"add a/new(u6)@9 initial=false", "delete a/again(u4)@4 unseen=true", "add a/again(u5)@10 initial=false")
-	if got := i.Status().Relists; got != 1 {
-		t.Errorf("%d re-lists", got)
+	if got := i.Status(); got.Relists != 1 || got.ResourceVersion != "11" {
+		t.Errorf("%d re-lists, at %s", got.Relists, got.ResourceVersion)
 	}
 }
 

@@ -160,6 +160,8 @@ func (b *bridge) metric(name string, labels ...string) float64 {
 // stop ends the bridge as Kubernetes does, and expects it to deliver what it has and to exit cleanly.
 func (b *bridge) stop() {
 	b.t.Helper()
+	began := time.Now()
+	defer func() { b.t.Logf("the bridge ended within %s", time.Since(began).Round(time.Millisecond)) }()
 	if err := b.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		b.t.Fatal(err)
 	}

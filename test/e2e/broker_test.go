@@ -111,7 +111,7 @@ func (js *jetStream) read(stream string) []received {
 	}
 	all := make([]received, 0, want)
 	for uint64(len(all)) < want {
-		batch, err := consumer.Fetch(1000, jetstream.FetchMaxWait(5*time.Second))
+		batch, err := consumer.Fetch(int(min(1000, want-uint64(len(all)))), jetstream.FetchMaxWait(5*time.Second))
 		if err != nil {
 			js.t.Fatal(err)
 		}

@@ -53,6 +53,7 @@ func run(m *testing.M) int {
 		}
 	}
 	if code == 0 {
+		klog.StopFlushDaemon() // started by client-go's first line of log
 		if err := goleak.Find(); err != nil {
 			return fail(err)
 		}

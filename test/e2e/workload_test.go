@@ -11,7 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
@@ -79,15 +78,17 @@ func oneLife(ctx context.Context, cs kubernetes.Interface, namespace, name strin
 	return err
 }
 
-// persist repeats an operation while the API server can't take it.
+// persist repeats an operation while the API server is away, or comes up and does not know its users yet.
 func persist(ctx context.Context, operation func() error) error {
 	for {
 		err := operation()
-		if err == nil || !(utilnet.IsConnectionRefused(err) || utilnet.IsConnectionReset(err) || utilnet.IsProbableEOF(err) ||
-			utilnet.IsHTTP2ConnectionLost(err) || apierrors.IsServiceUnavailable(err) || apierrors.IsInternalError(err) ||
-			apierrors.IsServerTimeout(err) || apierrors.IsTooManyRequests(err) || apierrors.IsForbidden(err) ||
-			strings.Contains(err.Error(), "apiserver is shutting down") || strings.Contains(err.Error(), "client connection")) {
+		switch apierrors.ReasonForError(err) {
+		case metav1.StatusReasonNotFound, metav1.StatusReasonAlreadyExists, metav1.StatusReasonConflict, metav1.StatusReasonInvalid,
+			metav1.StatusReasonBadRequest:
 			return err
+		}
+		if err == nil {
+			return nil
 		}
 		timer := time.NewTimer(50 * time.Millisecond)
 		select {
