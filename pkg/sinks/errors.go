@@ -29,7 +29,9 @@ func IsPermanent(err error) bool {
 // acknowledgement, a time-out. It is tried again; the event's id makes the repetition recognisable.
 type MaybeWrittenError struct{ Err error }
 
-func (e *MaybeWrittenError) Error() string { return "not acknowledged, perhaps written: " + e.Err.Error() }
+func (e *MaybeWrittenError) Error() string {
+	return "not acknowledged, perhaps written: " + e.Err.Error()
+}
 func (e *MaybeWrittenError) Unwrap() error { return e.Err }
 
 // MaybeWritten marks err as one after which the message may have been written.

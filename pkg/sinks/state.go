@@ -103,5 +103,5 @@ func (l *logLimit) warn(log *slog.Logger, msg string, args ...any) {
 		args = append(args, "heldBack", l.held)
 		l.held = 0
 	}
-	log.Warn(msg, args...)
+	log.Warn(msg, args...) //nolint:sloglint // the callers' messages are constant
 }

@@ -119,7 +119,7 @@ func waitForRules(ctx context.Context, path string, rules []rbacv1.PolicyRule) e
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("the rules are not in force: %w (last error: %v)", ctx.Err(), err)
+			return fmt.Errorf("the rules are not in force: %w (last error: %w)", ctx.Err(), err)
 		case <-poll.C:
 		}
 	}
