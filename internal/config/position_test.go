@@ -87,12 +87,13 @@ func find(n *yaml.Node, key string) *yaml.Node {
 // Where the YAML ends to be YAML, wherever in the file that is.
 func TestSyntaxPlaces(t *testing.T) {
 	for text, want := range map[string]string{
-		"a: b: c":                         "f:1:5",
-		"x: 1\n\na: b: c\nz: 1\n":         "f:3:5",
-		"a:\n\tb: 1":                      "f:2:1",
-		"a: @x":                           "f:1:4",
-		"x: \"1\"\na: \"never\nclosed\n":  "f:2:4",
-		"x: \"b: c: d\"\na: b: c\n":       "f:2:5",
+		"a: b: c":                        "f:1:5",
+		"x: 1\n\na: b: c\nz: 1\n":        "f:3:5",
+		"a:\n\tb: 1":                     "f:2:1",
+		"a: @x":                          "f:1:4",
+		"x: \"1\"\na: \"never\nclosed\n": "f:2:4",
+		"x: \"b: c: d\"\na: b: c\n":      "f:2:5",
+		"a: \"1" + strings.Repeat("\n  2", 8) + "\"\nb: \"never\n": "f:10:4",
 		"a: {b}}":                         "f:1:7",
 		"# \u4e16\u754c\na: \u00e9 x: y":  "f:2:7",
 		"a: *x":                           "f:1:5",
