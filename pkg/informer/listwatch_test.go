@@ -433,6 +433,25 @@ func TestReflectorMalformedDocument(t *testing.T) {
 	})
 }
 
+// The watch after one that skipped is strict again; and an object without a resourceVersion is no event even as the first
+// of a watch: the Reflector would take its next watch from nowhere.
+func TestReflectorStrictAgain(t *testing.T) {
+	unversioned := eventJSON("MODIFIED", `{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"x"}}`)
+	api := newScriptedAPI(t,
+		apiStep{code: 200, body: eventJSON("ADDED", cmJSON("a", 1)) + bookmarkJSON(10, true) + eventJSON("MODIFIED", cmJSON("a", 11)) + unversioned, hold: true},
+		apiStep{code: 200, body: unversioned + eventJSON("MODIFIED", cmJSON("a", 12))},
+		apiStep{code: 200, body: eventJSON("MODIFIED", cmJSON("a", 13)) + unversioned + eventJSON("MODIFIED", cmJSON("a", 14)), hold: true},
+		apiStep{code: 200, body: eventJSON("MODIFIED", cmJSON("a", 14)), hold: true},
+	)
+	var reports []string
+	lw := informer.ListWatch(api.client(), configMaps, "", nil)
+	lw.Malformed = collectReports(&reports)
+	r := reflect(t, api, lw, "update a@14")
+	checkLog(t, "store", []string{"replace [a@1] rv=10", "update a@11", "update a@12", "update a@13", "update a@14"}, r.store.log)
+	checkLog(t, "requests", []string{"WATCHLIST " + cmPath + " rv=", "WATCH " + cmPath + " rv=11", "WATCH " + cmPath + " rv=12", "WATCH " + cmPath + " rv=13"}, api.requests())
+	checkLog(t, "reports", []string{"malformed true, skipped false", "malformed true, skipped true", "malformed true, skipped false"}, reports)
+}
+
 func collectReports(to *[]string) func(error, bool) {
 	return func(err error, skipped bool) {
 		*to = append(*to, fmt.Sprintf("malformed %v, skipped %v", errors.Is(err, object.ErrMalformed), skipped))
