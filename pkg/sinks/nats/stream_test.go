@@ -59,6 +59,8 @@ func TestExistingStreamIsChecked(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			test.stream.Name = streamName
+			// nats-server removes a deleted stream's files behind our back, and can fail to make new ones meanwhile.
+			test.stream.Storage = jetstream.MemoryStorage
 			before, err := js.CreateStream(t.Context(), test.stream)
 			if err != nil {
 				t.Fatal(err)
@@ -132,6 +134,7 @@ func TestCreatedStream(t *testing.T) {
 // goes on when it is back.
 func TestStreamDeletedWhileRunning(t *testing.T) {
 	b := newBroker(t)
+	b.edit = func(c *nats.Config) { c.Stream.Storage = nats.StorageMemory }
 	sink := connect(t, b)
 	js := b.js(t)
 	send(t, sink, sinktest.Message("a", 1, 100))
@@ -153,7 +156,7 @@ func TestStreamDeletedWhileRunning(t *testing.T) {
 	if err := try(t, careful, sinktest.Message("a", 3, 100))[0]; err == nil || !strings.Contains(err.Error(), "stream K8S does not exist") {
 		t.Errorf("without the stream, and not allowed to create it: %v", err)
 	}
-	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: streamName, Subjects: []string{"k8s.>"}}); err != nil {
+	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: streamName, Subjects: []string{"k8s.>"}, Storage: jetstream.MemoryStorage}); err != nil {
 		t.Fatal(err)
 	}
 	send(t, careful, sinktest.Message("a", 3, 100))
