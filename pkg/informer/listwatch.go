@@ -74,7 +74,7 @@ func (l *ListerWatcher) WatchWithContext(ctx context.Context, options metav1.Lis
 	body, err := l.request(options).Stream(ctx)
 	if err != nil {
 		if ctx.Err() == nil && (utilnet.IsProbableEOF(err) || utilnet.IsTimeout(err)) {
-			return nil, unreachable{err}
+			return nil, unreachableError{err}
 		}
 		return nil, err
 	}
@@ -115,12 +115,12 @@ func (l *ListerWatcher) malformed() func(error) error {
 	}
 }
 
-// unreachable is a connection that broke before the API server answered. To a Reflector it is what a refused one is:
+// unreachableError is a connection that broke before the API server answered. To a Reflector it is what a refused one is:
 // it waits and opens the watch again where it was. Any other error would make it list everything.
-type unreachable struct{ cause error }
+type unreachableError struct{ cause error }
 
-func (u unreachable) Error() string   { return u.cause.Error() }
-func (u unreachable) Unwrap() []error { return []error{syscall.ECONNREFUSED, u.cause} }
+func (u unreachableError) Error() string   { return u.cause.Error() }
+func (u unreachableError) Unwrap() []error { return []error{syscall.ECONNREFUSED, u.cause} }
 
 // readAhead is how many events of a watch are decoded before they are asked for. With none, each event costs the wake-up
 // of a goroutine, which is as dear as decoding it; beyond eight nothing is gained, and memory is held for each watch.

@@ -217,11 +217,11 @@ func (s *logStore) UpdateResourceVersion(rv string) {
 type plainLW struct{ cache.ListerWatcherWithContext }
 
 func (plainLW) IsWatchListSemanticsUnSupported() bool { return true }
-func (l plainLW) List(o metav1.ListOptions) (runtime.Object, error) {
-	return l.ListWithContext(context.Background(), o)
+func (plainLW) List(metav1.ListOptions) (runtime.Object, error) {
+	return nil, errors.New("the Reflector asks with a context")
 }
-func (l plainLW) Watch(o metav1.ListOptions) (watch.Interface, error) {
-	return l.WatchWithContext(context.Background(), o)
+func (plainLW) Watch(metav1.ListOptions) (watch.Interface, error) {
+	return nil, errors.New("the Reflector asks with a context")
 }
 
 // stockLW is client-go's own way to list and watch, with our serializer.
@@ -535,7 +535,7 @@ func TestWatchEnds(t *testing.T) {
 			} else {
 				w.Stop()
 			}
-			for range w.ResultChan() { //nolint:revive // until it is closed
+			for range w.ResultChan() {
 			}
 			w.Stop()
 		})
