@@ -220,6 +220,7 @@ func (plainLW) IsWatchListSemanticsUnSupported() bool { return true }
 func (plainLW) List(metav1.ListOptions) (runtime.Object, error) {
 	return nil, errors.New("the Reflector asks with a context")
 }
+
 func (plainLW) Watch(metav1.ListOptions) (watch.Interface, error) {
 	return nil, errors.New("the Reflector asks with a context")
 }

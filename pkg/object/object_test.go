@@ -100,9 +100,9 @@ func TestNewPod(t *testing.T) {
 		UID: "0b0c1f8e-6a55-4d19-9a8e-3b6f1f2a77aa", ResourceVersion: "123456", Manager: "kubelet",
 		Owners: []types.UID{"5f9d6c1e-1111-4222-8333-444455556666"},
 	}
-	from := strings.Index(raw, `,"managedFields":`)
-	to := strings.Index(raw, `},"spec":{"volumes"`)
-	want.Raw = raw[:from] + raw[to:]
+	before, _, _ := strings.Cut(raw, `,"managedFields":`)
+	_, after, _ := strings.Cut(raw, `},"spec":{"volumes"`)
+	want.Raw = before + `},"spec":{"volumes"` + after
 	if diff := cmp.Diff(want, found(o)); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
 	}
