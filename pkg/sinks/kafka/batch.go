@@ -3,6 +3,7 @@ package kafka
 import (
 	"encoding/binary"
 	"hash/crc32"
+	"time"
 
 	"github.com/segmentio/kafka-go/compress"
 
@@ -40,15 +41,15 @@ type batch struct {
 	packed     []byte  // the same with compressed records
 	structured []byte  // the value of a message in structured mode
 	ends       []int32 // for each message: the number of records up to its last one
-	maxTime    int64   // newest timestamp, Unix milliseconds
-	baseTime   int64   // the first record's timestamp
+	time       int64   // the records' timestamp, Unix milliseconds
 }
 
-func (b *batch) reset() {
+// reset empties the batch. Its records will have the timestamp now.
+func (b *batch) reset(now time.Time) {
 	if cap(b.raw) < recordsStart {
 		b.raw = make([]byte, recordsStart, 64<<10)
 	}
-	b.raw, b.ends = b.raw[:recordsStart], b.ends[:0]
+	b.raw, b.ends, b.time = b.raw[:recordsStart], b.ends[:0], now.UnixMilli()
 }
 
 // size is the batch's size without compression, in bytes, as the broker's limits count it.
@@ -64,34 +65,29 @@ func (b *batch) records() int32 {
 // add appends a message, and its tombstone if asked to. If the batch would then be larger than limit it stays
 // as it was and the result is false; but the first message is always taken.
 func (b *batch) add(m *event.Message, tombstone bool, limit int) bool {
-	before, beforeMax := len(b.raw), b.maxTime
-	n, now := b.records(), m.Time.UnixMilli()
-	if n == 0 {
-		b.baseTime, b.maxTime = now, now
-	}
-	b.maxTime = max(b.maxTime, now)
-	b.appendEvent(m, now-b.baseTime, n)
+	before, n := len(b.raw), b.records()
+	b.appendEvent(m, n)
 	n++
 	if tombstone {
-		b.appendTombstone(m.PartitionKey, now-b.baseTime, n)
+		b.appendTombstone(m.PartitionKey, n)
 		n++
 	}
 	if len(b.ends) > 0 && b.size() > limit {
-		b.raw, b.maxTime = b.raw[:before], beforeMax
+		b.raw = b.raw[:before]
 		return false
 	}
 	b.ends = append(b.ends, n)
 	return true
 }
 
-func (b *batch) appendEvent(m *event.Message, timeDelta int64, offsetDelta int32) {
+func (b *batch) appendEvent(m *event.Message, offsetDelta int32) {
 	value := m.Data
 	if m.Structured {
 		b.structured = m.AppendStructured(b.structured[:0])
 		value = b.structured
 	}
 	const headersGuess = 700 // a wrong guess costs a move of the record by a byte
-	start, reserved := b.beginRecord(len(value)+headersGuess, timeDelta, offsetDelta)
+	start, reserved := b.beginRecord(len(value)+headersGuess, offsetDelta)
 	buf := appendKey(b.raw, m.PartitionKey)
 	buf = binary.AppendVarint(buf, int64(len(value)))
 	buf = append(buf, value...)
@@ -114,20 +110,19 @@ func (b *batch) appendEvent(m *event.Message, timeDelta int64, offsetDelta int32
 	b.endRecord(start, reserved)
 }
 
-func (b *batch) appendTombstone(key string, timeDelta int64, offsetDelta int32) {
-	start, reserved := b.beginRecord(len(key), timeDelta, offsetDelta)
+func (b *batch) appendTombstone(key string, offsetDelta int32) {
+	start, reserved := b.beginRecord(len(key), offsetDelta)
 	b.raw = appendKey(b.raw, key)
 	b.raw = append(b.raw, 1, 0) // value length -1, no headers
 	b.endRecord(start, reserved)
 }
 
 // beginRecord leaves room for the length that a record of about sizeGuess bytes has, and appends its first fields.
-func (b *batch) beginRecord(sizeGuess int, timeDelta int64, offsetDelta int32) (start, reserved int) {
+func (b *batch) beginRecord(sizeGuess int, offsetDelta int32) (start, reserved int) {
 	start, reserved = len(b.raw), varintSize(sizeGuess)
 	var room [binary.MaxVarintLen64]byte
 	b.raw = append(b.raw, room[:reserved]...)
-	b.raw = append(b.raw, 0) // attributes: none are defined
-	b.raw = binary.AppendVarint(b.raw, timeDelta)
+	b.raw = append(b.raw, 0, 0) // attributes: none are defined; the difference to the batch's timestamp
 	b.raw = binary.AppendVarint(b.raw, int64(offsetDelta))
 	return start, reserved
 }
@@ -198,8 +193,8 @@ func (b *batch) encode(codec compress.Codec, p producer) ([]byte, error) {
 	h[offMagic] = 2
 	be.PutUint16(h[offAttributes:], uint16(attributes))
 	be.PutUint32(h[offLastDelta:], uint32(b.records()-1))
-	be.PutUint64(h[offBaseTimestamp:], uint64(b.baseTime))
-	be.PutUint64(h[offMaxTimestamp:], uint64(b.maxTime))
+	be.PutUint64(h[offBaseTimestamp:], uint64(b.time))
+	be.PutUint64(h[offMaxTimestamp:], uint64(b.time))
 	be.PutUint64(h[offProducerID:], uint64(p.id))
 	be.PutUint16(h[offProducerEpoch:], uint16(p.epoch))
 	be.PutUint32(h[offBaseSequence:], uint32(p.sequence))

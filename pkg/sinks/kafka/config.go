@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -49,6 +50,8 @@ type Config struct {
 	RequestTimeout time.Duration
 
 	Logger *slog.Logger // nil: slog.Default()
+
+	dial func(ctx context.Context, network, addr string) (net.Conn, error) // nil: a net.Dialer's; tests set it
 }
 
 // CreateTopics is how missing topics are created.
@@ -182,5 +185,8 @@ func (cfg *Config) fill() {
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()
+	}
+	if cfg.dial == nil {
+		cfg.dial = new(net.Dialer).DialContext
 	}
 }

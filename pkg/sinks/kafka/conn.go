@@ -51,8 +51,7 @@ func dial(ctx context.Context, cfg *Config, addr string) (*conn, error) {
 	fail := func(err error) (*conn, error) { return nil, &brokerError{addr: addr, err: err} }
 	ctx, cancel := context.WithTimeout(ctx, cfg.RequestTimeout)
 	defer cancel()
-	var dialer net.Dialer
-	nc, err := dialer.DialContext(ctx, "tcp", addr)
+	nc, err := cfg.dial(ctx, "tcp", addr)
 	if err != nil {
 		return fail(plainCause(ctx, err, cfg.RequestTimeout))
 	}

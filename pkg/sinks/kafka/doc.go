@@ -5,7 +5,9 @@
 // Each event is one record in the form of the CloudEvents Kafka protocol binding 1.0. Binary mode: the attributes
 // are headers ce_<name>, the header content-type holds datacontenttype, the value is the payload. Structured mode:
 // the header content-type says application/cloudevents+json, the value is the whole event. The key is the
-// message's PartitionKey, the record's timestamp the event's time.
+// message's PartitionKey. The record's timestamp is when it was sent, as the Java client does it; the event's own time
+// is the attribute "time". (Brokers forget a producer whose newest record is a day old by its timestamp, and what they
+// remember is what keeps order over failures.)
 //
 // # Partition and order
 //
@@ -18,9 +20,12 @@
 //   - If the batch of a partition fails, nothing that follows it in this partition is sent before it was sent again.
 //   - A batch that was perhaps written (time-out, connection lost) can still lie in a buffer of the network or of the
 //     broker, and would be written after its own repetition and after newer events. The sink is therefore an
-//     idempotent producer: after each such failure it raises its producer epoch for the partition, and the broker,
-//     once it has seen the new epoch, refuses what still comes with the old one (KIP-98, KIP-360). A repetition is
-//     possible, a step back is not. Where the broker grants no producer id this fence is missing, and the sink warns.
+//     idempotent producer: it sends the batch again under the same sequence number, and the broker writes it once, in
+//     its place. If the messages do not come again as they were, the sink raises its producer epoch for the partition,
+//     and the broker refuses what still comes with the old one (KIP-98, KIP-360).
+//
+// So failures of brokers and networks repeat nothing and turn nothing back. A restart of the bridge can repeat, under
+// the same event ids. Where the cluster grants no producer id, the sink works without that fence, and warns.
 //
 // If partitions are added to a topic, keys move: an object's older events stay in its old partition, newer ones go to
 // another, and only a reader that merges by time or resourceVersion sees them in order. That is so for every Kafka

@@ -15,8 +15,8 @@ type verdict uint8
 const (
 	written     verdict = iota
 	notWritten          // certainly; send it again
-	maybe               // perhaps written; send it again, fenced
-	outOfStep           // the broker and the sink disagree about epoch or sequence: not written; begin a new epoch
+	maybe               // perhaps written; send it again as the same batch
+	outOfStep           // the broker and the sink disagree about epoch or sequence; begin a new epoch
 	tooLarge            // halve the batch
 	badRecord           // the broker names the bad records, or halving the batch finds them
 	notTopicFit         // no event can be written to a topic of this name
@@ -36,11 +36,10 @@ func judge(code kafkago.Error) verdict {
 	case kafkago.InvalidTopic:
 		return notTopicFit
 	case kafkago.OutOfOrderSequenceNumber, kafkago.InvalidProducerEpoch, kafkago.UnknownProducerId,
-		kafkago.InvalidProducerIDMapping, kafkago.ProducerFenced:
+		kafkago.InvalidProducerIDMapping, kafkago.ProducerFenced, kafkago.DuplicateSequenceNumber:
 		return outOfStep
 	case kafkago.RequestTimedOut, kafkago.NotEnoughReplicasAfterAppend, kafkago.NotLeaderForPartition,
-		kafkago.FencedLeaderEpoch, kafkago.KafkaStorageError, kafkago.NetworkException, kafkago.Unknown,
-		kafkago.DuplicateSequenceNumber:
+		kafkago.FencedLeaderEpoch, kafkago.KafkaStorageError, kafkago.NetworkException, kafkago.Unknown:
 		return maybe
 	}
 	return notWritten
@@ -65,8 +64,7 @@ func (s *Sink) remedy(code kafkago.Error) string {
 	case kafkago.UnsupportedCompressionType:
 		return "the broker is too old for this compression; choose another"
 	case kafkago.InvalidTimestamp:
-		return "the event's time is too far from the broker's: check the clocks, " +
-			"and the topic's message.timestamp.before.max.ms and message.timestamp.after.max.ms"
+		return "this clock and the broker's differ by more than message.timestamp.after.max.ms or before.max.ms"
 	case kafkago.NotEnoughReplicas, kafkago.NotEnoughReplicasAfterAppend:
 		return "fewer replicas are in sync than the topic's min.insync.replicas"
 	case kafkago.UnsupportedForMessageFormat:

@@ -3,12 +3,14 @@ package kafka
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
 	"time"
 
+	kafkago "github.com/segmentio/kafka-go"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -77,7 +79,12 @@ func newSink(t testing.TB, cfg Config) *Sink {
 func connected(t testing.TB, cfg Config) *Sink {
 	t.Helper()
 	s := newSink(t, cfg)
-	if err := s.Connect(t.Context()); err != nil {
+	var err error
+	waitUntil(t, func() bool { // a broker that has just started has no producer ids to give for a moment
+		err = s.Connect(t.Context())
+		return err == nil || !errors.Is(err, kafkago.GroupLoadInProgress) && !errors.Is(err, kafkago.GroupCoordinatorNotAvailable)
+	})
+	if err != nil {
 		t.Fatalf("Connect: %v", err)
 	}
 	return s

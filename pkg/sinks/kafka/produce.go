@@ -68,10 +68,11 @@ func addToRequest(req *rawproduce.Request, p *partition, set []byte) {
 func (w *work) lost(err error, sent []slot) {
 	err = classify(err)
 	for _, sl := range sent {
-		if sinks.IsMaybeWritten(err) {
-			w.fence(sl.p)
+		if sinks.IsMaybeWritten(err) || sl.again {
+			w.unclear(sl, err)
+		} else {
+			w.fail(sl.p, err)
 		}
-		w.giveUp(sl, err)
 		w.moved = append(w.moved, sl.p.topic)
 	}
 	for _, p := range w.partitions {
@@ -84,9 +85,8 @@ func (w *work) settleAll(res *produce.Response, sent []slot) {
 	for _, sl := range sent {
 		answer := answerFor(res, sl.p)
 		if answer == nil {
-			w.fence(sl.p)
-			w.giveUp(sl, sinks.MaybeWritten(fmt.Errorf("kafka broker %s: no word about partition %d of topic %s",
-				w.leader, sl.p.id, sl.p.topic.name)))
+			w.unclear(sl, fmt.Errorf("kafka broker %s: no word about partition %d of topic %s",
+				w.leader, sl.p.id, sl.p.topic.name))
 			continue
 		}
 		w.settle(sl, answer)
@@ -115,32 +115,70 @@ func (w *work) settle(sl slot, answer *produce.ResponsePartition) {
 	err := func() error {
 		return w.s.codeError(fmt.Sprintf("partition %d of topic %s", p.id, p.topic.name), code, answer.ErrorMessage)
 	}
-	switch judge(code) {
+	v := judge(code)
+	if code == kafkago.DuplicateSequenceNumber && sl.again {
+		v = written // by the first attempt
+	}
+	switch v {
 	case written:
-		for _, i := range p.queue[:sl.n] {
-			w.results[i] = nil
-		}
-		p.queue = p.queue[sl.n:]
-		p.advance(sl.b.records())
-		p.limit = min(2*p.limit, len(w.batch))
+		w.written(sl)
 	case notWritten:
-		w.fail(p, err())
-	case outOfStep:
-		w.fence(p)
-		w.fail(p, err())
+		if sl.again { // this time; the first attempt is as unclear as it was
+			w.unclear(sl, err())
+		} else {
+			w.fail(p, err())
+		}
 	case maybe:
+		w.unclear(sl, err())
+	case outOfStep:
+		w.unclear(sl, err())
 		w.fence(p)
-		w.giveUp(sl, sinks.MaybeWritten(err()))
 	case tooLarge:
+		w.fenceAgain(sl)
 		w.tooLarge(sl, code)
 	case badRecord:
+		w.fenceAgain(sl)
 		w.badRecords(sl, answer, err())
 	case notTopicFit:
 		w.fail(p, sinks.Permanent(err()))
 	}
 }
 
-// fence keeps what was perhaps written from being written after what comes next.
+func (w *work) written(sl slot) {
+	p := sl.p
+	for _, i := range p.queue[:sl.n] {
+		w.results[i] = nil
+	}
+	p.queue, p.unsettled = p.queue[sl.n:], nil
+	p.advance(sl.b.records())
+	p.limit = min(2*p.limit, len(w.batch))
+}
+
+// unclear ends the partition's turn: the slot's messages were perhaps written, those behind them not attempted.
+func (w *work) unclear(sl slot, err error) {
+	if !sinks.IsMaybeWritten(err) {
+		err = sinks.MaybeWritten(err)
+	}
+	p := sl.p
+	if !sl.again {
+		p.unsettled = make([]string, sl.n)
+	}
+	for k, i := range p.queue[:sl.n] {
+		w.results[i] = err
+		p.unsettled[k] = w.batch[i].ID
+	}
+	p.queue = p.queue[:0]
+}
+
+// fenceAgain is for a batch that was perhaps written and is now to be divided.
+func (w *work) fenceAgain(sl slot) {
+	if sl.again {
+		w.fence(sl.p)
+	}
+}
+
+// fence keeps what was perhaps written, and will not be sent again as the same batch, from being written after what
+// comes next.
 func (w *work) fence(p *partition) {
 	if !p.fence() {
 		w.exhausted = true
@@ -191,14 +229,6 @@ func (w *work) badRecords(sl slot, answer *produce.ResponsePartition, err error)
 		}
 	}
 	p.queue = kept
-}
-
-// giveUp ends the partition's turn: the slot's messages get err, those behind them stay not attempted.
-func (w *work) giveUp(sl slot, err error) {
-	for _, i := range sl.p.queue[:sl.n] {
-		w.results[i] = err
-	}
-	sl.p.queue = sl.p.queue[:0]
 }
 
 // fail ends the partition's turn before its next message was sent. The first one gets err, the others stay not

@@ -2,6 +2,7 @@ package kafka
 
 import (
 	"context"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -161,9 +162,10 @@ type work struct {
 
 // slot is a partition's part of a request.
 type slot struct {
-	p *partition
-	b *batch
-	n int // messages
+	p     *partition
+	b     *batch
+	n     int  // messages
+	again bool // the batch was sent before, and perhaps written
 }
 
 // run sends request after request until nothing is left to send, or fails.
@@ -199,18 +201,44 @@ func (w *work) fill() (slots []slot) {
 		if size > 0 && size+p.batchBytes > maxRequestBytes {
 			break // in the next request
 		}
-		b := w.s.batches.Get().(*batch)
-		b.reset()
-		n := 0
-		for n < min(len(p.queue), p.limit) {
-			m := w.batch[p.queue[n]]
-			if !b.add(m, w.s.cfg.Tombstones && m.Type == event.Deleted, p.batchBytes) {
-				break
-			}
-			n++
-		}
-		size += b.size()
-		slots = append(slots, slot{p, b, n})
+		sl := w.fillSlot(p)
+		size += sl.b.size()
+		slots = append(slots, sl)
 	}
 	return slots
+}
+
+// fillSlot takes the next batch of a partition. What was perhaps written is sent again as the batch that it was.
+func (w *work) fillSlot(p *partition) slot {
+	sl := slot{p: p, b: w.s.batches.Get().(*batch)}
+	sl.b.reset(time.Now())
+	limit, limitBytes := min(len(p.queue), p.limit), p.batchBytes
+	if len(p.unsettled) > 0 {
+		if sl.again = w.isUnsettled(p); sl.again {
+			limit, limitBytes = len(p.unsettled), math.MaxInt
+		} else {
+			w.fence(p)
+		}
+	}
+	for sl.n < limit {
+		m := w.batch[p.queue[sl.n]]
+		if !sl.b.add(m, w.s.cfg.Tombstones && m.Type == event.Deleted, limitBytes) {
+			break
+		}
+		sl.n++
+	}
+	return sl
+}
+
+// isUnsettled reports whether the partition's queue begins with the messages that were perhaps written.
+func (w *work) isUnsettled(p *partition) bool {
+	if len(p.queue) < len(p.unsettled) {
+		return false
+	}
+	for k, id := range p.unsettled {
+		if w.batch[p.queue[k]].ID != id {
+			return false
+		}
+	}
+	return true
 }

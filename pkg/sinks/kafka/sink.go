@@ -89,7 +89,7 @@ func (s *Sink) ensureProducer(ctx context.Context) error {
 	id, err := s.cluster.producerID(ctx)
 	if errors.Is(err, errNoProducerID) {
 		s.unfenced = true
-		s.cfg.Logger.Warn("without a producer id, a repetition after a time-out can come after newer events; "+
+		s.cfg.Logger.Warn("without a producer id, events are repeated after a time-out, and can come after newer ones; "+
 			"Kafka before 3.0 grants one with the permission IdempotentWrite on the cluster", "error", err)
 		return nil
 	}
@@ -99,7 +99,7 @@ func (s *Sink) ensureProducer(ctx context.Context) error {
 	s.producer = id
 	for _, t := range s.topics {
 		for _, p := range t.partitions {
-			p.epoch, p.sequence = 0, 0
+			p.startOver()
 		}
 	}
 	return nil

@@ -38,6 +38,9 @@ type partition struct {
 	leader   string // host:port; empty while there is none
 	epoch    int16
 	sequence int32
+	// unsettled are the ids of the messages in the last batch, if it was perhaps written. Sent again as the same
+	// batch under the same sequence number, it is written once.
+	unsettled []string
 	// batchBytes is how large a record batch may get, uncompressed. The broker's refusals make it smaller.
 	batchBytes int
 
@@ -60,10 +63,13 @@ func (p *partition) unreachable() error {
 	return fmt.Errorf("partition %d of topic %s: %w", p.id, p.topic.name, kafkago.LeaderNotAvailable)
 }
 
+// startOver is for a new producer id.
+func (p *partition) startOver() { p.epoch, p.sequence, p.unsettled = 0, 0, nil }
+
 // fence begins a new producer epoch: what was sent before can't be written after what comes now. It returns false
 // when the epochs of the producer id are used up.
 func (p *partition) fence() bool {
-	p.sequence = 0
+	p.sequence, p.unsettled = 0, nil
 	if p.epoch == math.MaxInt16 {
 		return false
 	}
