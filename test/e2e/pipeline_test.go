@@ -67,6 +67,7 @@ func TestEveryRevisionArrives(t *testing.T) {
 		t.Fatalf("etcd holds %d revisions, want 9000 at least", len(truth))
 	}
 	settled(t, b, len(truth), "jetstream", "kafka")
+	t.Logf("the bridge used %.1f s of CPU and %d MB", b.metric("process_cpu_seconds_total"), b.residentBytes()>>20)
 	b.stop()
 	prefix := "configmaps/" + namespace + "/"
 	judge(t, "JetStream", truth, prefix, js.read("E2E"))
