@@ -14,7 +14,9 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 // The user that the SASL listener knows.
@@ -168,7 +170,7 @@ func (b *Broker) start(ctx context.Context) error {
 	return nil
 }
 
-// awaitReady returns when the broker lists itself in the cluster's metadata.
+// awaitReady returns when the broker lists itself in the cluster's metadata and gives out producer ids.
 func (b *Broker) awaitReady(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
@@ -203,7 +205,11 @@ func (b *Broker) probe(ctx context.Context) error {
 	if len(meta.Brokers) != 1 || meta.Controller < 0 {
 		return fmt.Errorf("%d brokers, controller %d", len(meta.Brokers), meta.Controller)
 	}
-	return nil
+	id, err := kmsg.NewPtrInitProducerIDRequest().RequestWith(ctx, client)
+	if err != nil {
+		return err
+	}
+	return kerr.ErrorForCode(id.ErrorCode)
 }
 
 // logTail is the end of the log, for error messages.

@@ -11,7 +11,7 @@ import (
 
 const readTimeout = 30 * time.Second
 
-// CreateTopic makes a topic. Configs are topic settings as in {"cleanup.policy": "compact"}; nil for none.
+// CreateTopic makes a topic and returns when all its partitions can be written to. Configs are topic settings as in {"cleanup.policy": "compact"}; nil for none.
 func CreateTopic(t testing.TB, addr, topic string, partitions int, configs map[string]string) {
 	t.Helper()
 	admin, ctx := adminClient(t, addr)
@@ -21,6 +21,20 @@ func CreateTopic(t testing.TB, addr, topic string, partitions int, configs map[s
 	}
 	if _, err := admin.CreateTopic(ctx, int32(partitions), 1, values, topic); err != nil {
 		t.Fatalf("creating the topic %s: %v", topic, err)
+	}
+	// The metadata name a leader before the leader knows of it.
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		ends, err := admin.ListEndOffsets(ctx, topic)
+		if err == nil && ends.Error() == nil && len(ends[topic]) == partitions {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			t.Fatalf("the topic %s has no leaders: %v, %v", topic, err, ends.Error())
+		}
 	}
 }
 

@@ -1,0 +1,122 @@
+package kafka
+
+import (
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/deltabridge/deltabridge/pkg/sinks"
+	"github.com/deltabridge/deltabridge/pkg/sinks/sinktest"
+	testkafka "github.com/deltabridge/deltabridge/test/kafka"
+)
+
+// TestConformance runs the suite that every sink must pass against a real broker.
+func TestConformance(t *testing.T) {
+	broker := testkafka.NewForTest(t)
+	topics := 0
+	sinktest.Run(t, sinktest.Harness{
+		Oversize: 2 << 20,
+		New: func(t *testing.T) sinktest.Destination {
+			topics++
+			d := &destination{broker: broker, topic: fmt.Sprintf("conformance-%d", topics)}
+			testkafka.CreateTopic(t, broker.Addr(), d.topic, 4, nil)
+			return d
+		},
+	})
+}
+
+// destination is one topic of a real broker.
+type destination struct {
+	broker *testkafka.Broker
+	topic  string
+}
+
+var (
+	_ sinktest.Stopper = (*destination)(nil)
+	_ sinktest.Freezer = (*destination)(nil)
+)
+
+func (d *destination) NewSink(t testing.TB) sinks.Sink {
+	s, err := New(Config{
+		Brokers: []string{d.broker.Addr()}, Topic: d.topic, RequestTimeout: 5 * time.Second,
+		Compression: CompressionNone, // the suite's oversize events shrink to almost nothing
+		Logger:      slog.New(slog.NewTextHandler(t.Output(), nil)),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func (d *destination) Stop(t testing.TB) {
+	t.Helper()
+	if err := d.broker.Stop(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (d *destination) Start(t testing.TB) {
+	t.Helper()
+	if err := d.broker.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (d *destination) Freeze() { must(d.broker.Pause()) }
+func (d *destination) Thaw()   { must(d.broker.Resume()) }
+
+func must(err error) {
+	if err != nil {
+		panic(err) // the suite's interface has no other way
+	}
+}
+
+func (d *destination) Records(t testing.TB) (all []sinktest.Record) {
+	t.Helper()
+	for p, records := range testkafka.ReadAll(t, d.broker.Addr(), d.topic) {
+		for _, r := range records {
+			record := sinktest.Record{Partition: strconv.Itoa(p), Key: string(r.Key), Data: r.Value}
+			record.Attributes = binaryAttributes(r)
+			if strings.HasPrefix(header(r, "content-type"), "application/cloudevents+json") {
+				record.Attributes, record.Data = structuredAttributes(t, r.Value)
+			}
+			all = append(all, record)
+		}
+	}
+	return all
+}
+
+func binaryAttributes(r *kgo.Record) map[string]string {
+	attributes := map[string]string{"datacontenttype": header(r, "content-type")}
+	for _, h := range r.Headers {
+		if name, ok := strings.CutPrefix(h.Key, "ce_"); ok {
+			attributes[name] = string(h.Value)
+		}
+	}
+	return attributes
+}
+
+func structuredAttributes(t testing.TB, value []byte) (map[string]string, []byte) {
+	t.Helper()
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(value, &fields); err != nil {
+		t.Fatal(err)
+	}
+	attributes := make(map[string]string)
+	for name, raw := range fields {
+		var v any
+		if err := json.Unmarshal(raw, &v); err != nil {
+			t.Fatal(err)
+		}
+		if name != "data" {
+			attributes[name] = fmt.Sprint(v)
+		}
+	}
+	return attributes, fields["data"]
+}
