@@ -34,14 +34,6 @@ type Bridge struct {
 	stopReading context.CancelFunc
 }
 
-// Values of the configuration that decide here.
-const (
-	secretsPlain       = "plain"
-	overflowCompact    = "compact"
-	overflowDropOldest = "drop-oldest"
-	logJSON            = "json"
-)
-
 // maxSlots is how many filter decisions an object can remember; later filters evaluate again.
 const maxSlots = 64
 
@@ -57,7 +49,7 @@ func newBridge(cfg *config.Config, kube *rest.Config, log *slog.Logger) (*Bridge
 	for n := range cfg.Sinks {
 		s := &cfg.Sinks[n]
 		r := redactor
-		if s.Secrets == secretsPlain {
+		if s.Secrets == config.SecretsPlain {
 			r = nil
 		}
 		p, err := newPipeline(cfg, s, b.metrics, r, slot, log)
@@ -108,8 +100,10 @@ func (b *Bridge) Run(ctx context.Context) error {
 	drainCtx, stopDrains := context.WithCancel(context.Background())
 	defer stopDrains()
 	for _, p := range b.pipelines {
+		ctx, stop := context.WithCancel(drainCtx)
+		p.stop = stop
 		stages.drains.start(func() error {
-			err := p.drain.Run(drainCtx)
+			err := p.drain.Run(ctx)
 			if errors.Is(err, context.Canceled) {
 				return nil // counted by left
 			}
@@ -131,6 +125,9 @@ func (b *Bridge) Run(ctx context.Context) error {
 	stages.set.wait()
 	for _, p := range b.pipelines {
 		p.queue.Close()
+		if p.queue.Stats().Items == 0 {
+			p.stop() // a broker that was never reached is not worth the wait
+		}
 	}
 	deadline := time.AfterFunc(time.Duration(b.cfg.ShutdownTimeout), stopDrains)
 	stages.drains.wait()
@@ -193,7 +190,7 @@ const fingerprintKeyFile = "fingerprint.key"
 func loadRedactor(cfg *config.Config) (*event.Redactor, error) {
 	needed := false
 	for _, s := range cfg.Sinks {
-		needed = needed || s.Secrets != secretsPlain
+		needed = needed || s.Secrets != config.SecretsPlain
 	}
 	if !needed {
 		return nil, nil

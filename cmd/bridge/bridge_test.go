@@ -120,7 +120,7 @@ func TestFingerprintKey(t *testing.T) {
 	if _, err := loadRedactor(cfg); err == nil || !strings.Contains(err.Error(), "state.path") {
 		t.Errorf("err = %v", err)
 	}
-	cfg.Sinks[0].Secrets = secretsPlain
+	cfg.Sinks[0].Secrets = config.SecretsPlain
 	if r, err := loadRedactor(cfg); err != nil || r != nil {
 		t.Errorf("a key that nobody needs: %v, %v", r, err)
 	}

@@ -24,6 +24,7 @@ type pipeline struct {
 	encoder *event.Encoder
 	queue   fifo.Queue[*event.Message]
 	drain   *sinks.Drain
+	stop    context.CancelFunc // ends the drain at once
 	sink    sinks.Sink
 	// destination tells where a message goes, for people; nil if there is no one place.
 	destination *event.Template
@@ -67,7 +68,7 @@ func (p *pipeline) compileFilter(s *config.Sink, slot int) (*filter.Filter, erro
 }
 
 func (p *pipeline) buildQueue(b config.Buffer) fifo.Queue[*event.Message] {
-	if b.Overflow == overflowCompact {
+	if b.Overflow == config.OverflowCompact {
 		return fifo.NewCompacting(fifo.CompactingOptions[*event.Message, types.UID]{
 			MaxItems: b.Events, MaxBytes: int64(b.Bytes), Size: (*event.Message).Size,
 			Key:       func(m *event.Message) types.UID { return m.Identity.UID },
@@ -77,7 +78,7 @@ func (p *pipeline) buildQueue(b config.Buffer) fifo.Queue[*event.Message] {
 	options := fifo.RingOptions[*event.Message]{
 		MaxItems: b.Events, MaxBytes: int64(b.Bytes), Size: (*event.Message).Size, OnDrop: p.metrics.dropped,
 	}
-	if b.Overflow == overflowDropOldest {
+	if b.Overflow == config.OverflowDropOldest {
 		options.Overflow = fifo.DropOldest
 		options.Gap = p.foldGap
 	}

@@ -133,10 +133,8 @@ func untilSignal(ctx context.Context, log *slog.Logger) (context.Context, contex
 }
 
 func newLogger(cfg *config.Config, w io.Writer) *slog.Logger {
-	var level slog.Level
-	_ = level.UnmarshalText([]byte(cfg.Log.Level)) // one of four words: the configuration was checked
-	options := &slog.HandlerOptions{Level: level}
-	if cfg.Log.Format == logJSON {
+	options := &slog.HandlerOptions{Level: cfg.Log.Level}
+	if cfg.Log.Format == config.LogJSON {
 		return slog.New(slog.NewJSONHandler(w, options))
 	}
 	return slog.New(slog.NewTextHandler(w, options))
