@@ -24,12 +24,18 @@ type report struct {
 	w      io.Writer
 	passed int
 	failed int
-	skips  []string
+	skips  []skip
 
 	output map[test][]string // of what has not ended yet
 	open   map[string][]string
 	failIn map[string]int      // failed tests of a package
 	builds map[string][]string // what the compiler said, by ImportPath
+}
+
+// skip is a skipped test and what it said.
+type skip struct {
+	test
+	reason string
 }
 
 // test names a test; with an empty name, the package itself.
@@ -94,7 +100,7 @@ func (r *report) endTest(rec record) {
 		r.fail(t)
 	case seed: // an input, not a test
 	case rec.Action == "skip":
-		r.skips = append(r.skips, fmt.Sprintf("%s %s: %s", t.pkg, t.name, reason(r.output[t])))
+		r.skips = append(r.skips, skip{t, reason(r.output[t])})
 	default:
 		r.passed++
 	}
@@ -137,7 +143,7 @@ func (r *report) print(output []string) {
 // summary lists the skipped tests and ends with the line of counts.
 func (r *report) summary() {
 	for _, s := range r.skips {
-		fmt.Fprintln(r.w, "skipped:", s)
+		fmt.Fprintf(r.w, "skipped: %s %s: %s\n", s.pkg, s.name, s.reason)
 	}
 	fmt.Fprintf(r.w, "%d passed, %d failed, %d skipped\n", r.passed, r.failed, len(r.skips))
 }

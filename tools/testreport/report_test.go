@@ -2,6 +2,8 @@ package main
 
 import (
 	"io"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -71,5 +73,40 @@ func TestCounts(t *testing.T) {
 func TestNoFolderIsAnError(t *testing.T) {
 	if err := run(t.Context(), []string{"-no-skips", "--", "-race"}, io.Discard, io.Discard); err == nil {
 		t.Error("no error")
+	}
+}
+
+// The module under test has one test, which skips.
+func TestSkips(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"go.mod":    "module x\n\ngo 1.26\n",
+		"x_test.go": "package x\n\nimport \"testing\"\n\nfunc TestA(t *testing.T) {}\n\nfunc TestB(t *testing.T) { t.Skip(\"no java\") }\n",
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	tests := []struct {
+		name string
+		args []string
+		ok   bool
+	}{
+		{"allowed", []string{dir}, true},
+		{"not allowed", []string{"-no-skips", dir}, false},
+		{"allowed for this reason", []string{"-no-skips", "-may-skip=no java", dir}, true},
+		{"not for this one", []string{"-no-skips", "-may-skip=no python", dir}, false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			var out strings.Builder
+			err := run(t.Context(), tt.args, &out, io.Discard)
+			if (err == nil) != tt.ok {
+				t.Errorf("error %v, want ok %v", err, tt.ok)
+			}
+			if want := "1 passed, 0 failed, 1 skipped\n"; !strings.HasSuffix(out.String(), want) {
+				t.Errorf("output %q, want it to end in %q", out.String(), want)
+			}
+		})
 	}
 }
