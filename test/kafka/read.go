@@ -54,7 +54,7 @@ func ReadAll(t testing.TB, addr, topic string) [][]*kgo.Record {
 	if err != nil {
 		t.Fatalf("reading the starts of %s: %v", topic, err)
 	}
-	client, err := kgo.NewClient(kgo.SeedBrokers(addr))
+	client, err := kgo.NewClient(kgo.SeedBrokers(addr), kgo.FetchMaxWait(200*time.Millisecond))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/object"
+	"github.com/deltabridge/deltabridge/pkg/sinks"
 )
 
 // testTime is the time of all test messages: the brokers take records of the past.
@@ -110,20 +111,19 @@ func send(t testing.TB, s *Sink, batch ...*event.Message) []error {
 // mustSend sends until every message is acknowledged, as a drain does.
 func mustSend(t testing.TB, s *Sink, batch ...*event.Message) {
 	t.Helper()
-	var last error
-	for range 20 {
+	waitUntil(t, func() bool {
 		var rest []*event.Message
 		for i, err := range send(t, s, batch...) {
+			if sinks.IsPermanent(err) {
+				t.Fatalf("%s: %v", batch[i].ID, err)
+			}
 			if err != nil {
-				last = err
 				rest = append(rest, batch[i])
 			}
 		}
-		if batch = rest; len(batch) == 0 {
-			return
-		}
-	}
-	t.Fatalf("%d messages are not acknowledged; last error: %v", len(batch), last)
+		batch = rest
+		return len(batch) == 0
+	})
 }
 
 // ids are the ce_id headers of the records of all partitions, a tombstone as "tombstone <key>".

@@ -1,0 +1,294 @@
+package kafka
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/deltabridge/deltabridge/pkg/event"
+	"github.com/deltabridge/deltabridge/pkg/sinks"
+	testkafka "github.com/deltabridge/deltabridge/test/kafka"
+)
+
+// TestTombstones: on a compacted topic the tombstone is what remains of a deleted object, and in the end nothing.
+func TestTombstones(t *testing.T) {
+	broker := testkafka.ForTest(t)
+	testkafka.CreateTopic(t, broker.Addr(), "state", 1, map[string]string{
+		"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01", "segment.ms": "100", "delete.retention.ms": "100",
+	})
+	s := connected(t, Config{Brokers: []string{broker.Addr()}, Topic: "state", Tombstones: true})
+	left := change(event.Deleted, "left", 5)
+	left.LeftFilter, left.ID = true, "u-left.5.left"
+	mustSend(t, s,
+		change(event.Added, "kept", 1), change(event.Added, "gone", 2), change(event.Updated, "kept", 3),
+		change(event.Added, "left", 4), change(event.Deleted, "gone", 6), left,
+		change(event.Deleted, "back", 7), change(event.Added, "back", 8))
+
+	all := []string{
+		"u-kept.1", "u-gone.2", "u-kept.3", "u-left.4",
+		"u-gone.6", "tombstone /pods/default/gone", "u-left.5.left", "tombstone /pods/default/left",
+		"u-back.7", "tombstone /pods/default/back", "u-back.8",
+	}
+	if diff := cmp.Diff(all, ids(testkafka.ReadAll(t, broker.Addr(), "state"))); diff != "" {
+		t.Fatalf("before compaction (-want +got):\n%s", diff)
+	}
+
+	// New segments let the broker compact the older ones; what is written for that is left out of the comparison.
+	want := []string{"u-kept.3", "u-back.8"}
+	var got []string
+	next := 100
+	defer func() {
+		if t.Failed() {
+			t.Logf("wanted to remain: %v; remained: %v", want, got)
+		}
+	}()
+	waitUntil(t, func() bool {
+		next++
+		mustSend(t, s, change(event.Updated, "filler", next))
+		got = slices.DeleteFunc(ids(testkafka.ReadAll(t, broker.Addr(), "state")), func(id string) bool {
+			return strings.HasPrefix(id, "u-filler.")
+		})
+		return slices.Equal(got, want)
+	})
+}
+
+// TestCreateTopics: with the wanted partitions and settings, and what exists stays as it is.
+func TestCreateTopics(t *testing.T) {
+	broker := testkafka.ForTest(t)
+	testkafka.CreateTopic(t, broker.Addr(), "made.by.hand", 2, nil)
+	s := connected(t, Config{
+		Brokers: []string{broker.Addr()}, Topic: "made.{name}",
+		CreateTopics: &CreateTopics{Partitions: 5, ReplicationFactor: 1, Config: map[string]string{"cleanup.policy": "compact", "retention.ms": "1234567"}},
+	})
+	batch := []*event.Message{change(event.Added, "by.hand", 1), change(event.Added, "new-1", 2), change(event.Added, "new-2", 3)}
+	mustSend(t, s, batch...)
+	for topic, want := range map[string]int{"made.by.hand": 2, "made.new-1": 5, "made.new-2": 5} {
+		if got := testkafka.ReadAll(t, broker.Addr(), topic); len(got) != want || len(ids(got)) != 1 {
+			t.Errorf("%s: %d partitions, %v", topic, len(got), ids(got))
+		}
+	}
+	if got := topicConfig(t, broker.Addr(), "made.new-1", "retention.ms"); got != "1234567" {
+		t.Errorf("retention.ms is %s", got)
+	}
+
+	refused := connected(t, Config{
+		Brokers: []string{broker.Addr()}, Topic: "other.{name}",
+		CreateTopics: &CreateTopics{ReplicationFactor: 3},
+	})
+	results := send(t, refused, batch[1])
+	if got := describe(results); got[0] != "retry" || !strings.Contains(results[0].Error(), "creating the topic other.new-1") {
+		t.Errorf("more replicas than brokers: %v", results[0])
+	}
+}
+
+func topicConfig(t *testing.T, addr, topic, name string) string {
+	t.Helper()
+	client, err := kgo.NewClient(kgo.SeedBrokers(addr))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	resources, err := kadm.NewClient(client).DescribeTopicConfigs(t.Context(), topic)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resource, err := resources.On(topic, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range resource.Configs {
+		if c.Key == name && c.Value != nil {
+			return *c.Value
+		}
+	}
+	return ""
+}
+
+// TestSmallLimit: a topic that takes less than the default gets smaller batches; only what is too large alone is
+// refused, and by the broker's judgement of it as it was sent, compressed.
+func TestSmallLimit(t *testing.T) {
+	broker := testkafka.ForTest(t)
+	testkafka.CreateTopic(t, broker.Addr(), "small", 1, map[string]string{"max.message.bytes": "20000"})
+	s := connected(t, Config{Brokers: []string{broker.Addr()}, Topic: "small"})
+	var batch []*event.Message
+	var want, wantIDs []string
+	for i := range 40 {
+		m := padded(change(event.Updated, fmt.Sprintf("o%d", i%3), i), 3000)
+		switch i {
+		case 11, 12, 30:
+			m = padded(m, 60_000)
+		case 20: // large, but it shrinks
+			m.Data = fmt.Appendf(nil, `{"pad":%q}`, strings.Repeat("x", 60_000))
+		}
+		batch = append(batch, m)
+		if i == 11 || i == 12 || i == 30 {
+			want = append(want, "permanent")
+		} else {
+			want, wantIDs = append(want, "ok"), append(wantIDs, m.ID)
+		}
+	}
+	results := send(t, s, batch...)
+	if diff := cmp.Diff(want, describe(results)); diff != "" {
+		t.Errorf("results (-want +got):\n%s", diff)
+	}
+	if !errors.Is(results[11], sinks.ErrOversize) || !strings.Contains(results[11].Error(), "max.message.bytes of topic small") {
+		t.Errorf("%v", results[11])
+	}
+	if diff := cmp.Diff(wantIDs, ids(testkafka.ReadAll(t, broker.Addr(), "small"))); diff != "" {
+		t.Errorf("records (-want +got):\n%s", diff)
+	}
+}
+
+// TestNullKey: a compacted topic refuses a record without a key. The broker names the record; the others are written.
+func TestNullKey(t *testing.T) {
+	broker := testkafka.ForTest(t)
+	testkafka.CreateTopic(t, broker.Addr(), "nullkey", 1, map[string]string{"cleanup.policy": "compact"})
+	s := connected(t, Config{Brokers: []string{broker.Addr()}, Topic: "nullkey", Tombstones: true})
+	keyless := change(event.Added, "b", 2)
+	keyless.PartitionKey = ""
+	results := send(t, s, change(event.Deleted, "a", 1), keyless, change(event.Deleted, "c", 3), keyless, change(event.Added, "d", 4))
+	if diff := cmp.Diff([]string{"ok", "permanent", "ok", "permanent", "ok"}, describe(results)); diff != "" {
+		t.Errorf("results (-want +got):\n%s\n%v", diff, results)
+	}
+	want := []string{"u-a.1", "tombstone /pods/default/a", "u-c.3", "tombstone /pods/default/c", "u-d.4"}
+	if diff := cmp.Diff(want, ids(testkafka.ReadAll(t, broker.Addr(), "nullkey"))); diff != "" {
+		t.Errorf("records (-want +got):\n%s", diff)
+	}
+}
+
+// TestCompressions: what a real broker and an independent reader make of each kind.
+func TestCompressions(t *testing.T) {
+	broker := testkafka.ForTest(t)
+	for _, c := range []Compression{CompressionNone, CompressionGzip, CompressionSnappy, CompressionLZ4, CompressionZstd} {
+		topic := "compression-" + string(c)
+		testkafka.CreateTopic(t, broker.Addr(), topic, 1, nil)
+		s := connected(t, Config{Brokers: []string{broker.Addr()}, Topic: topic, Compression: c})
+		var batch []*event.Message
+		var want []string
+		for i := range 50 {
+			m := change(event.Updated, "a", i)
+			batch, want = append(batch, m), append(want, m.ID)
+		}
+		mustSend(t, s, batch...)
+		if diff := cmp.Diff(want, ids(testkafka.ReadAll(t, broker.Addr(), topic))); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", c, diff)
+		}
+	}
+}
+
+// TestPartitionsGrow: new partitions are used after the next reading of the metadata.
+func TestPartitionsGrow(t *testing.T) {
+	broker := testkafka.ForTest(t)
+	testkafka.CreateTopic(t, broker.Addr(), "growing", 1, nil)
+	s := connected(t, Config{Brokers: []string{broker.Addr()}, Topic: "growing"})
+	mustSend(t, s, change(event.Added, "a", 1))
+
+	client, err := kgo.NewClient(kgo.SeedBrokers(broker.Addr()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	if _, err := kadm.NewClient(client).UpdatePartitions(t.Context(), 7, "growing"); err != nil {
+		t.Fatal(err)
+	}
+	top := s.topics["growing"]
+	waitUntil(t, func() bool {
+		top.fetched = time.Now().Add(-MetadataMaxAge) // as if so much time had passed
+		mustSend(t, s, change(event.Updated, "a", 2))
+		return len(top.partitions) == 7
+	})
+	mustSend(t, s, change(event.Updated, "a", 3))
+	p := partitionFor("/pods/default/a", 7)
+	if got := ids(testkafka.ReadAll(t, broker.Addr(), "growing")[p:][:1]); !slices.Contains(got, "u-a.3") {
+		t.Errorf("partition %d holds %v", p, got)
+	}
+}
+
+// TestAccess: who may connect does, and who may not is told why.
+func TestAccess(t *testing.T) {
+	broker := testkafka.ForTest(t)
+	testkafka.CreateTopic(t, broker.Addr(), "access", 1, nil)
+	right, wrong := passwordFile(t, testkafka.Password+"\n"), passwordFile(t, "wrong")
+	sasl := func(mechanism, user, file string) SASLConfig {
+		return SASLConfig{Mechanism: mechanism, Username: user, PasswordFile: file}
+	}
+	tls := TLSConfig{CAFile: broker.CAFile()}
+	for _, c := range []struct {
+		name, addr string
+		tls        TLSConfig
+		sasl       SASLConfig
+		want       string // in the error; empty: none
+	}{
+		{"plaintext", broker.Addr(), TLSConfig{}, SASLConfig{}, ""},
+		{"PLAIN", broker.SASLAddr(), TLSConfig{}, sasl("PLAIN", testkafka.User, right), ""},
+		{"SCRAM-SHA-256", broker.SASLAddr(), TLSConfig{}, sasl("SCRAM-SHA-256", testkafka.User, right), ""},
+		{"SCRAM-SHA-512", broker.SASLAddr(), TLSConfig{}, sasl("SCRAM-SHA-512", testkafka.User, right), ""},
+		{"TLS", broker.TLSAddr(), tls, SASLConfig{}, ""},
+		{"TLS without verification", broker.TLSAddr(), TLSConfig{InsecureSkipVerify: true}, SASLConfig{}, ""},
+
+		{"PLAIN, wrong password", broker.SASLAddr(), TLSConfig{}, sasl("PLAIN", testkafka.User, wrong), `refuses user "alice" by PLAIN: wrong user name or password`},
+		{"SCRAM, wrong password", broker.SASLAddr(), TLSConfig{}, sasl("SCRAM-SHA-512", testkafka.User, wrong), `refuses user "alice" by SCRAM-SHA-512: wrong user name or password`},
+		{"SCRAM, unknown user", broker.SASLAddr(), TLSConfig{}, sasl("SCRAM-SHA-256", "bob", right), `refuses user "bob"`},
+		{"no SASL where it is demanded", broker.SASLAddr(), TLSConfig{}, SASLConfig{}, "demands SASL"},
+		{"SASL where there is none", broker.Addr(), TLSConfig{}, sasl("PLAIN", testkafka.User, right), "this listener uses no SASL"},
+		{"TLS to a plaintext port", broker.Addr(), tls, SASLConfig{}, "the port may be a plaintext listener"},
+		{"plaintext to a TLS port", broker.TLSAddr(), TLSConfig{}, SASLConfig{}, "the port may be a TLS listener"},
+		{"unknown authority", broker.TLSAddr(), TLSConfig{Enabled: true}, SASLConfig{}, "tls.caFile names the certificate to trust"},
+		{"wrong host", broker.TLSAddr(), TLSConfig{CAFile: broker.CAFile(), ServerName: "kafka.example.com"}, SASLConfig{}, "kafka.example.com"},
+		{"nobody there", "127.0.0.1:1", TLSConfig{}, SASLConfig{}, "connection refused"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := newSink(t, Config{Brokers: []string{c.addr}, Topic: "access", TLS: c.tls, SASL: c.sasl, RequestTimeout: 10 * time.Second})
+			err := s.Connect(t.Context())
+			switch {
+			case c.want == "" && err != nil:
+				t.Fatalf("Connect: %v", err)
+			case c.want == "":
+				mustSend(t, s, change(event.Added, "a", 1))
+			case err == nil || !strings.Contains(err.Error(), c.want):
+				t.Errorf("Connect: %v; it should say %q", err, c.want)
+			}
+		})
+	}
+}
+
+func passwordFile(t *testing.T, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "password")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// TestShortSessions: where the broker ends SASL sessions, the sink connects anew before that.
+func TestShortSessions(t *testing.T) {
+	broker := testkafka.NewForTest(t, "connections.max.reauth.ms=1500")
+	testkafka.CreateTopic(t, broker.Addr(), "sessions", 1, nil)
+	s := connected(t, Config{
+		Brokers: []string{broker.SASLAddr()}, Topic: "sessions",
+		SASL: SASLConfig{Mechanism: "SCRAM-SHA-256", Username: testkafka.User, PasswordFile: passwordFile(t, testkafka.Password)},
+	})
+	var want []string
+	end := time.Now().Add(4 * time.Second)
+	waitUntil(t, func() bool {
+		m := change(event.Updated, "a", len(want))
+		if got := describe(send(t, s, m)); got[0] != "ok" {
+			t.Errorf("after %d events: %s", len(want), got)
+		}
+		want = append(want, m.ID)
+		return time.Now().After(end)
+	})
+	if diff := cmp.Diff(want, ids(testkafka.ReadAll(t, broker.Addr(), "sessions"))); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
