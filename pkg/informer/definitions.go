@@ -16,27 +16,25 @@ import (
 // partialObjectMetadata asks for the metadata alone: a CustomResourceDefinition can be a megabyte of schema.
 const partialObjectMetadata = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 
-// watchDefinitions makes an informer that signals changes when CustomResourceDefinitions come, go or change. Nil
+// lookAgain asks Run to look at what the cluster serves.
+func (s *Set) lookAgain() {
+	select {
+	case s.changes <- struct{}{}:
+	default: // one is waiting
+	}
+}
+
+// watchDefinitions makes an informer that asks for looks when CustomResourceDefinitions come, go or change. Nil
 // where no scope could ever match one. RBAC may forbid it: then the set polls.
-func (s *Set) watchDefinitions(changes chan<- struct{}) *Informer {
+func (s *Set) watchDefinitions() *Informer {
 	if !s.wildcards() {
 		return nil
 	}
 	definitions := New(Config{Resource: crdResource, ListWatch: metadataListWatch(s.config.Client, crdPath)})
-	signal := func() {
-		select {
-		case changes <- struct{}{}:
-		default: // one is waiting
-		}
-	}
-	definitions.AddEventHandler(cache.ResourceEventHandlerDetailedFuncs{
-		AddFunc: func(_ any, isInInitialList bool) {
-			if !isInInitialList { // the first discovery sees those
-				signal()
-			}
-		},
-		UpdateFunc: func(_, _ any) { signal() },
-		DeleteFunc: func(any) { signal() },
+	definitions.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(any) { s.lookAgain() }, // the first ones too: a look may have been too early for them
+		UpdateFunc: func(_, _ any) { s.lookAgain() },
+		DeleteFunc: func(any) { s.lookAgain() },
 	})
 	return definitions
 }
@@ -78,9 +76,14 @@ type pace struct {
 }
 
 // wait pauses until it is time to look again; false if ctx ended. complete: the last look left nothing open.
-// watched: changes are seen. Changes that come close together lead to one look: somebody may edit all definitions
-// at once, or one of them all the time.
+// watched: changes are seen. Changes that come close together lead to one look, and those that come while looks follow
+// an earlier one do not lead to more than one each second: somebody may edit all definitions at once, or one of them
+// all the time.
 func (p *pace) wait(ctx context.Context, changes <-chan struct{}, complete, watched bool) bool {
+	pause := afterChange[0]
+	if len(p.pending) > 0 {
+		pause = afterChange[1]
+	}
 	timer := time.NewTimer(p.next(complete, watched))
 	defer timer.Stop()
 	for soon := false; ; {
@@ -91,7 +94,7 @@ func (p *pace) wait(ctx context.Context, changes <-chan struct{}, complete, watc
 			p.pending = afterChange[1:]
 			if !soon {
 				soon = true
-				timer.Reset(afterChange[0])
+				timer.Reset(pause)
 			}
 		case <-timer.C:
 			return true

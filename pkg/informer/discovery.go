@@ -2,6 +2,7 @@ package informer
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -21,8 +22,11 @@ type Served struct {
 	Namespaced bool
 	Versions   []string // with list and watch, the server's preferred one first
 	// Aggregated: an API server of its own stands behind the group. Its watch-lists may never end
-	// (kubernetes#140890), and its objects are not deleted when the group disappears.
+	// (kubernetes#140890).
 	Aggregated bool
+	// Defined by a CustomResourceDefinition, as far as is known: with that its objects are deleted. Those of other
+	// resources may live on, unseen, when an API server no longer serves them.
+	Defined bool
 }
 
 // discoverer asks the API server what it serves.
@@ -59,18 +63,18 @@ func (d *discoverer) discover(ctx context.Context) (*catalog, error) {
 	case err != nil:
 		return nil, fmt.Errorf("discover what the API server serves: %w", err)
 	}
-	aggregated := d.aggregatedGroups(ctx)
+	services := d.services(ctx)
 	byGroupVersion := map[string]*metav1.APIResourceList{}
 	for _, list := range lists {
 		byGroupVersion[list.GroupVersion] = list
 	}
 	for _, group := range groups {
-		c.served = append(c.served, servedByGroup(group, byGroupVersion, aggregated)...)
+		c.served = append(c.served, servedByGroup(group, byGroupVersion, services)...)
 	}
 	return c, nil
 }
 
-func servedByGroup(group *metav1.APIGroup, lists map[string]*metav1.APIResourceList, aggregated map[schema.GroupVersion]bool) []Served {
+func servedByGroup(group *metav1.APIGroup, lists map[string]*metav1.APIResourceList, services map[schema.GroupVersion]service) []Served {
 	versions := []string{group.PreferredVersion.Version}
 	for _, v := range group.Versions {
 		if v.Version != group.PreferredVersion.Version {
@@ -95,7 +99,8 @@ func servedByGroup(group *metav1.APIGroup, lists map[string]*metav1.APIResourceL
 			}
 			served = append(served, Served{
 				GroupResource: schema.GroupResource{Group: group.Name, Resource: r.Name}, Kind: r.Kind,
-				Namespaced: r.Namespaced, Versions: []string{version}, Aggregated: aggregated[gv],
+				Namespaced: r.Namespaced, Versions: []string{version},
+				Aggregated: services[gv] == aggregated, Defined: services[gv] == definedOrUnknown,
 			})
 		}
 	}
@@ -104,72 +109,89 @@ func servedByGroup(group *metav1.APIGroup, lists map[string]*metav1.APIResourceL
 
 // sameStorage reports which of the candidates are another name for the storage of an earlier one, by equal
 // storageVersionHash. Only legacy discovery documents carry the hash, so they are read for those resources alone
-// whose name and kind occur in several groups.
-func (d *discoverer) sameStorage(ctx context.Context, candidates []Served) map[schema.GroupResource]schema.GroupResource {
+// whose name and kind occur in several groups. unknown are those whose document could not be read.
+func (d *discoverer) sameStorage(ctx context.Context, candidates []Served) (same map[schema.GroupResource]schema.GroupResource, unknown []schema.GroupResource) {
 	type name struct{ resource, kind string }
 	groups := map[name][]Served{}
 	for _, s := range candidates {
 		n := name{s.Resource, s.Kind}
 		groups[n] = append(groups[n], s)
 	}
-	same := map[schema.GroupResource]schema.GroupResource{}
+	same = map[schema.GroupResource]schema.GroupResource{}
 	for _, candidates := range groups {
 		if len(candidates) < 2 {
 			continue
 		}
 		first := map[string]schema.GroupResource{}
 		for _, s := range candidates {
-			hash := d.storageVersionHash(ctx, s)
-			if hash == "" {
-				continue
-			}
-			if earlier, ok := first[hash]; ok {
+			hash, err := d.storageVersionHash(ctx, s)
+			switch earlier, known := first[hash]; {
+			case err != nil:
+				unknown = append(unknown, s.GroupResource)
+			case known:
 				same[s.GroupResource] = earlier
-			} else {
+			case hash != "":
 				first[hash] = s.GroupResource
 			}
 		}
 	}
-	return same
+	return same, unknown
 }
 
-func (d *discoverer) storageVersionHash(ctx context.Context, s Served) string {
+func (d *discoverer) storageVersionHash(ctx context.Context, s Served) (string, error) {
 	gv := schema.GroupVersion{Group: s.Group, Version: s.Versions[0]}
 	list, err := d.client.ServerResourcesForGroupVersionWithContext(ctx, gv.String())
 	if err != nil {
-		return ""
+		return "", err
 	}
 	for _, r := range list.APIResources {
 		if r.Name == s.Resource {
-			return r.StorageVersionHash
+			return r.StorageVersionHash, nil
 		}
 	}
-	return ""
+	return "", nil
 }
 
-// aggregatedGroups are the group/versions with an API server of their own. Where APIServices may not be read, all
-// count as the API server's own.
-func (d *discoverer) aggregatedGroups(ctx context.Context) map[schema.GroupVersion]bool {
+// service is what stands behind a group/version.
+type service int
+
+const (
+	definedOrUnknown service = iota
+	builtIn
+	aggregated
+)
+
+// automanaged is the label of APIServices that kube-apiserver keeps: "onstart" on those of its own groups, "true" on
+// those of CustomResourceDefinitions.
+const automanaged = "kube-aggregator.kubernetes.io/automanaged"
+
+// services asks what stands behind the group/versions. Where APIServices may not be read, nothing is known.
+func (d *discoverer) services(ctx context.Context) map[schema.GroupVersion]service {
 	list := &object.List{}
 	if err := d.raw.Get().AbsPath("/apis/apiregistration.k8s.io/v1/apiservices").Do(ctx).Into(list); err != nil {
 		return nil
 	}
-	aggregated := map[schema.GroupVersion]bool{}
+	services := map[schema.GroupVersion]service{}
 	for _, o := range list.Items {
-		doc, err := o.Map()
-		o.Forget()
-		if err != nil {
+		var doc struct {
+			Metadata struct{ Labels map[string]string }
+			Spec     struct {
+				Group, Version string
+				Service        *struct{}
+			}
+		}
+		if json.Unmarshal(o.Raw, &doc) != nil {
 			continue
 		}
-		spec, _ := doc["spec"].(map[string]any)
-		if spec["service"] == nil {
-			continue
+		gv := schema.GroupVersion{Group: doc.Spec.Group, Version: doc.Spec.Version}
+		switch {
+		case doc.Spec.Service != nil:
+			services[gv] = aggregated
+		case doc.Metadata.Labels[automanaged] == "onstart":
+			services[gv] = builtIn
 		}
-		group, _ := spec["group"].(string)
-		version, _ := spec["version"].(string)
-		aggregated[schema.GroupVersion{Group: group, Version: version}] = true
 	}
-	return aggregated
+	return services
 }
 
 // gone asks the API server about one resource that discovery no longer lists. It is true only on the server's own

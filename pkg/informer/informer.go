@@ -11,6 +11,7 @@ import (
 
 	"github.com/deltabridge/deltabridge/pkg/object"
 	"github.com/go-logr/logr"
+	"golang.org/x/time/rate"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/cache"
@@ -50,7 +51,8 @@ type Observer interface {
 	// OnSynced follows the last object of the first list.
 	OnSynced(resourceVersion string, objects int)
 	// OnGap follows a re-list: states after from and before to may be missing; final states and deletions are not.
-	// It comes before the changes that the list brought.
+	// It comes before the changes that the list brought. With an empty to it follows a document in the watch that
+	// was no event: changes after from may be missing, even final ones, until the objects change again.
 	OnGap(from, to, why string)
 }
 
@@ -61,6 +63,7 @@ type Informer struct {
 	indexer cache.Indexer
 	count   atomic.Int64 // objects in the index
 	status  tracker
+	holes   holes
 
 	// mu is held while a change is written to the index and handed to all handlers, so that a handler that is added
 	// meanwhile sees each object exactly once. A handler that blocks holds it: only AddEventHandler and
@@ -90,15 +93,19 @@ func New(config Config) *Informer {
 		}),
 		synced: make(chan struct{}),
 	}
-	for _, o := range config.Known {
-		if err := i.indexer.Add(o); err != nil { // keyOf never fails
-			i.log.Error("known object not indexed", "err", err)
-		}
-	}
-	i.count.Store(int64(len(config.Known)))
+	i.holes.logs = rate.Sometimes{First: 1, Interval: malformedLogPeriod}
+	i.know(config.Known)
 	i.config.Known = nil // the index has them
 	i.status.init(config)
 	return i
+}
+
+// know makes objects what the first list is compared with.
+func (i *Informer) know(objects []*object.Object) {
+	for _, o := range objects {
+		_ = i.indexer.Add(o) // keyOf never fails on an *object.Object
+	}
+	i.count.Store(int64(len(i.indexer.ListKeys())))
 }
 
 // Resource that the informer watches.
@@ -136,7 +143,7 @@ func (i *Informer) Run(ctx context.Context) error {
 	ctx = klog.NewContext(ctx, logger)
 	backoff := i.config.Backoff
 	reflector := cache.NewReflectorWithOptions(
-		&observedListWatch{inner: i.config.ListWatch, status: &i.status, log: i.log, runCtx: ctx, noWatchList: i.config.NoWatchList},
+		&observedListWatch{informer: i, runCtx: ctx},
 		&object.Object{}, (*store)(i),
 		cache.ReflectorOptions{
 			Logger: &logger, Name: i.status.name(), TypeDescription: i.status.name(), Backoff: &backoff,

@@ -24,7 +24,7 @@ type Scope struct {
 	Patterns []Pattern
 	// Exclude takes resources out again; nil excludes none.
 	Exclude func(schema.GroupVersionResource) bool
-	// Namespaces to watch one by one. Empty: all of them, by one watch.
+	// Namespaces to watch one by one, none of them "". Empty: all of them, by one watch.
 	Namespaces []string
 	// Accept restricts a watch over all namespaces; nil accepts all. It is asked with "" for cluster-scoped objects.
 	Accept func(namespace string) bool
@@ -49,76 +49,95 @@ type wanted struct {
 // plan is what a catalog means for the scopes.
 type plan struct {
 	informers map[watchKey]*wanted
-	unserved  []string // patterns without a wildcard that name nothing served, with a hint
-	unusable  []string // resources that are named, but lie in no namespace of their scope
+	problems  []string // what of the scopes can't be watched, in words
+	open      bool     // a later look may find more
 }
 
 // match is a served resource in the version that the scopes ask for.
 type match struct {
 	served  Served
 	version string
-	scopes  []*Scope
-	named   bool
+	asks    []ask
+}
+
+// ask is a scope that asks for a resource.
+type ask struct {
+	scope *Scope
+	named bool // by a pattern without a wildcard
 }
 
 func (s *Set) plan(ctx context.Context, found *catalog) *plan {
-	matches, used := s.match(found)
+	p := &plan{informers: map[watchKey]*wanted{}}
+	matches := s.match(found, p)
 	candidates := make([]Served, len(matches))
 	for n, m := range matches {
 		candidates[n] = m.served
 	}
-	same := s.discovery.sameStorage(ctx, candidates)
-
-	p := &plan{informers: map[watchKey]*wanted{}}
+	same, unknown := s.discovery.sameStorage(ctx, candidates)
+	p.open = p.open || len(unknown) > 0
 	for _, m := range matches {
-		if _, ok := same[m.served.GroupResource]; ok {
+		if slices.Contains(unknown, m.served.GroupResource) {
 			continue
 		}
-		for _, scope := range m.scopes {
-			p.add(scope, m)
+		target := m
+		if earlier, ok := same[m.served.GroupResource]; ok {
+			target = matches[slices.IndexFunc(matches, func(m match) bool { return m.served.GroupResource == earlier })]
+		}
+		for _, a := range m.asks {
+			p.add(a, target)
 		}
 	}
 	p.dropCovered()
-	for n := range s.config.Scopes {
-		for _, pattern := range s.config.Scopes[n].Patterns {
-			if !pattern.Wildcard && !used[pattern.Text] {
-				p.unserved = append(p.unserved, pattern.Text+suggestion(pattern.Text, found))
-			}
-		}
-	}
+	slices.Sort(p.problems)
+	p.problems = slices.Compact(p.problems)
 	return p
 }
 
-// match finds the served resources that scopes ask for. used holds the patterns that matched something.
-func (s *Set) match(found *catalog) (matches []match, used map[string]bool) {
-	used = map[string]bool{}
+// match finds the served resources that scopes ask for, and notes in the plan what they ask for in vain.
+func (s *Set) match(found *catalog, p *plan) []match {
+	used := map[string]bool{}
+	var matches []match
 	for _, served := range found.served {
 		m := match{served: served}
 		for n := range s.config.Scopes {
 			scope := &s.config.Scopes[n]
-			version, patterns := scope.version(served)
-			if version == "" || (m.version != "" && m.version != version) {
-				continue // of two scopes that pin two versions of one resource the first one counts
+			version, patterns := scope.version(served, m.version)
+			if version == "" {
+				continue
 			}
-			m.version = version
-			m.scopes = append(m.scopes, scope)
+			named := false
 			for _, pattern := range patterns {
 				used[pattern.Text] = true
-				m.named = m.named || !pattern.Wildcard
+				named = named || !pattern.Wildcard
 			}
+			if m.version != "" && m.version != version {
+				p.problems = append(p.problems, served.String()+" is watched in version "+m.version+" only, not in "+version+" too")
+				continue
+			}
+			m.version = version
+			m.asks = append(m.asks, ask{scope, named})
 		}
-		if len(m.scopes) > 0 {
+		if len(m.asks) > 0 {
 			matches = append(matches, m)
 		}
 	}
-	return matches, used
+	for _, scope := range s.config.Scopes {
+		for _, pattern := range scope.Patterns {
+			if !pattern.Wildcard && !used[pattern.Text] {
+				p.open = true
+				p.problems = append(p.problems, "the cluster does not serve "+pattern.Text+suggestion(pattern.Text, found))
+			}
+		}
+	}
+	return matches
 }
 
-// version of the resource that the scope asks for, the preferred one of those that match, and by which patterns.
-func (scope *Scope) version(served Served) (string, []Pattern) {
-	for _, version := range served.Versions {
+// version of the resource that the scope asks for: the given one, or else the preferred one of those that match, and by
+// which patterns.
+func (scope *Scope) version(served Served, given string) (string, []Pattern) {
+	for _, version := range append([]string{given}, served.Versions...) {
 		gvr := served.WithVersion(version)
-		if scope.Exclude != nil && scope.Exclude(gvr) {
+		if version == "" || (scope.Exclude != nil && scope.Exclude(gvr)) {
 			continue
 		}
 		var patterns []Pattern
@@ -135,29 +154,30 @@ func (scope *Scope) version(served Served) (string, []Pattern) {
 }
 
 // add puts the informers of one scope and resource into the plan.
-func (p *plan) add(scope *Scope, m match) {
+func (p *plan) add(a ask, m match) {
+	scope := a.scope
 	key := watchKey{m.served.GroupResource, "", scope.LabelSelector, scope.FieldSelector}
 	if !m.served.Namespaced {
 		if len(scope.Namespaces) > 0 || (scope.Accept != nil && !scope.Accept("")) {
-			if m.named {
-				p.unusable = append(p.unusable, m.served.String())
+			if a.named {
+				p.problems = append(p.problems, m.served.String()+` is cluster-scoped and lies in none of the namespaces; add "" to them to watch it`)
 			}
 			return
 		}
-		p.want(key, m, nil)
+		p.want(key, m, a.named, nil)
 		return
 	}
 	if len(scope.Namespaces) == 0 {
-		p.want(key, m, scope.Accept)
+		p.want(key, m, a.named, scope.Accept)
 		return
 	}
 	for _, namespace := range scope.Namespaces {
 		key.namespace = namespace
-		p.want(key, m, nil)
+		p.want(key, m, a.named, nil)
 	}
 }
 
-func (p *plan) want(key watchKey, m match, accept func(string) bool) {
+func (p *plan) want(key watchKey, m match, named bool, accept func(string) bool) {
 	w, exists := p.informers[key]
 	switch {
 	case !exists:
@@ -171,15 +191,17 @@ func (p *plan) want(key watchKey, m match, accept func(string) bool) {
 	default:
 		w.accepts = append(w.accepts, accept)
 	}
-	w.named = w.named || m.named
+	w.named = w.named || named
 }
 
 // dropCovered removes informers for one namespace where another one watches the same in all namespaces.
 func (p *plan) dropCovered() {
-	for key := range p.informers {
-		all := key
-		all.namespace = ""
-		if w, ok := p.informers[all]; ok && key.namespace != "" && w.accepts == nil {
+	for key, one := range p.informers {
+		everywhere := key
+		everywhere.namespace = ""
+		all := p.informers[everywhere]
+		if key.namespace != "" && all != nil && (all.accepts == nil || all.accept()(key.namespace)) {
+			all.named = all.named || one.named
 			delete(p.informers, key)
 		}
 	}

@@ -26,7 +26,8 @@ type SetConfig struct {
 	Discovery discovery.DiscoveryInterfaceWithContext
 	// OnStart is called for each informer before it runs, to add handlers.
 	OnStart func(*Informer)
-	// OnRemoved is called when a resource is gone from the cluster, after its informer has ended; nil is allowed.
+	// OnRemoved is called when a resource is gone from the cluster, after its informer has ended and handed on what
+	// was left; nil is allowed. Each call is made from a goroutine of its own.
 	OnRemoved func(*Informer)
 	Logger    *slog.Logger // nil is silent
 }
@@ -37,12 +38,14 @@ type Set struct {
 	log       *slog.Logger
 	discovery *discoverer
 	starts    *rate.Limiter
+	changes   chan struct{}                 // asks for a look at what the cluster serves
+	silent    map[schema.GroupVersion]error // that discovery failed for; only Run's goroutine uses it
 
 	mu         sync.Mutex
 	running    map[watchKey]*running
 	discovered bool     // one discovery succeeded
 	problems   []string // what of the scopes can't be watched, in words
-	lastError  string   // of the last discovery
+	failure    failure  // of the last discovery; zero if it succeeded
 }
 
 type running struct {
@@ -50,6 +53,7 @@ type running struct {
 	wanted   *wanted
 	cancel   context.CancelFunc
 	ended    chan struct{}
+	removed  bool // the resource is gone; guarded by Set.mu
 }
 
 // startsPerSecond bounds how fast informers start: each start is a list, and the API server's priority and fairness
@@ -65,6 +69,7 @@ func NewSet(config SetConfig) *Set {
 		config: config, log: config.Logger,
 		discovery: &discoverer{client: config.Discovery, raw: config.Client},
 		starts:    rate.NewLimiter(startsPerSecond, startBurst),
+		changes:   make(chan struct{}, 1),
 		running:   map[watchKey]*running{},
 	}
 }
@@ -74,15 +79,14 @@ func NewSet(config SetConfig) *Set {
 func (s *Set) Run(ctx context.Context) error {
 	var group sync.WaitGroup
 	defer group.Wait()
-	changes := make(chan struct{}, 1)
-	definitions := s.watchDefinitions(changes)
+	definitions := s.watchDefinitions()
 	if definitions != nil {
 		group.Go(func() { _ = definitions.Run(ctx) }) // ends with ctx, without an error
 	}
 	var pace pace
 	for {
 		complete := s.refresh(ctx, &group)
-		if !pace.wait(ctx, changes, complete, definitions != nil && definitions.HasSynced()) {
+		if !pace.wait(ctx, s.changes, complete, definitions != nil && definitions.HasSynced()) {
 			return nil
 		}
 	}
@@ -100,45 +104,44 @@ func (s *Set) refresh(ctx context.Context, group *sync.WaitGroup) bool {
 		return false
 	}
 	p := s.plan(ctx, found)
-	s.report(p)
+	s.report(p, found)
 	for key, w := range p.informers {
 		if !s.isRunning(key) {
 			s.launch(ctx, group, key, w, nil)
 		}
 	}
 	settled := s.reconcile(ctx, group, found, p)
-	return settled && len(found.failed) == 0 && len(p.unserved) == 0
+	return settled && len(found.failed) == 0 && !p.open
 }
 
 func (s *Set) failed(err error) {
+	f := failureOf(err)
 	s.mu.Lock()
-	repeated := s.lastError == err.Error()
-	s.lastError = err.Error()
+	news := s.failure.kind != f.kind
+	s.failure = f
 	s.mu.Unlock()
-	if !repeated {
+	if news {
 		s.log.Error("discovery failed, trying again", "err", err)
 	}
 }
 
-// report notes and logs, once, which parts of the scopes can't be watched.
-func (s *Set) report(p *plan) {
-	var problems []string
-	for _, name := range p.unserved {
-		problems = append(problems, "the cluster does not serve "+name)
-	}
-	for _, name := range p.unusable {
-		problems = append(problems, name+" is cluster-scoped and lies in none of the namespaces; add \"\" to them to watch it")
-	}
-	slices.Sort(problems)
+// report notes and logs, once, which parts of the scopes can't be watched, and what did not answer.
+func (s *Set) report(p *plan, found *catalog) {
 	s.mu.Lock()
 	known := s.problems
-	s.problems, s.discovered, s.lastError = problems, true, ""
+	s.problems, s.discovered, s.failure = p.problems, true, failure{}
 	s.mu.Unlock()
-	for _, problem := range problems {
+	for _, problem := range p.problems {
 		if !slices.Contains(known, problem) {
 			s.log.Warn("can't watch", "problem", problem)
 		}
 	}
+	for gv, err := range found.failed {
+		if s.silent[gv] == nil {
+			s.log.Warn("discovery of a group failed, trying again; what is watched of it stays watched", "group", gv.String(), "err", err)
+		}
+	}
+	s.silent = found.failed
 }
 
 func (s *Set) isRunning(key watchKey) bool {
@@ -147,23 +150,21 @@ func (s *Set) isRunning(key watchKey) bool {
 	return s.running[key] != nil
 }
 
-// launch starts an informer. known are objects that the handlers know from its predecessor.
-func (s *Set) launch(ctx context.Context, group *sync.WaitGroup, key watchKey, w *wanted, predecessor *Informer) {
+// launch starts an informer. It begins with what the handlers know from a predecessor, when that has ended.
+func (s *Set) launch(ctx context.Context, group *sync.WaitGroup, key watchKey, w *wanted, predecessor *running) {
 	gvr := w.served.WithVersion(w.version)
 	log := s.log.With("resource", gvr.GroupResource().String())
 	if key.namespace != "" {
 		log = log.With("namespace", key.namespace)
 	}
-	config := Config{
+	listWatch := ListWatch(s.config.Client, gvr, key.namespace, func(o *metav1.ListOptions) {
+		o.LabelSelector, o.FieldSelector = key.labels, key.fields
+	})
+	informer := New(Config{
 		Resource: gvr, Namespace: key.namespace, Accept: w.accept(), NoWatchList: w.served.Aggregated, Logger: log,
-		ListWatch: ListWatch(s.config.Client, gvr, key.namespace, func(o *metav1.ListOptions) {
-			o.LabelSelector, o.FieldSelector = key.labels, key.fields
-		}),
-	}
-	if predecessor != nil {
-		config.Known = predecessor.Objects()
-	}
-	informer := New(config)
+		ListWatch: listWatch,
+	})
+	listWatch.Malformed = informer.malformed
 	ctx, cancel := context.WithCancel(ctx)
 	r := &running{informer: informer, wanted: w, cancel: cancel, ended: make(chan struct{})}
 	if s.config.OnStart != nil {
@@ -174,6 +175,10 @@ func (s *Set) launch(ctx context.Context, group *sync.WaitGroup, key watchKey, w
 	s.mu.Unlock()
 	group.Go(func() {
 		defer close(r.ended)
+		if predecessor != nil {
+			<-predecessor.ended
+			informer.know(predecessor.informer.Objects())
+		}
 		if s.starts.Wait(ctx) != nil {
 			return // ended before it began
 		}
@@ -184,48 +189,51 @@ func (s *Set) launch(ctx context.Context, group *sync.WaitGroup, key watchKey, w
 }
 
 // reconcile looks at the running informers that the plan does not hold as they are: their resource is gone, or its
-// version is. It reports whether nothing is left in doubt.
+// version is. It reports whether nothing is left in doubt. It does not wait for informers to end: a handler may hold
+// them up.
 func (s *Set) reconcile(ctx context.Context, group *sync.WaitGroup, found *catalog, p *plan) bool {
 	settled := true
 	for key, r := range s.snapshot() {
 		w := p.informers[key]
 		gvr := r.informer.Resource()
 		switch {
+		case r.removed:
+			// When it has ended, there is another look.
 		case w != nil && slices.Contains(w.served.Versions, gvr.Version):
 			// Served as it is watched. A cluster that prefers another version now is no reason to start again.
 		case w != nil:
-			r.stop()
 			s.log.Info("version is no longer served, watching another one", "resource", key.String(), "from", gvr.Version, "to", w.version)
-			s.launch(ctx, group, key, w, r.informer)
+			r.cancel()
+			s.launch(ctx, group, key, w, r)
 		case found.failedGroup(gvr.Group) || !s.discovery.gone(ctx, gvr, r.wanted.served.Aggregated):
 			settled = false
 		default:
-			s.remove(key, r)
+			s.remove(group, key, r)
 		}
 	}
 	return settled
 }
 
-// remove ends the informer of a resource that is gone. With a CustomResourceDefinition its objects are deleted;
-// behind an aggregated API server they may live on, unseen.
-func (s *Set) remove(key watchKey, r *running) {
-	r.stop()
+// remove ends the informer of a resource that is gone, and hands on what went with it.
+func (s *Set) remove(group *sync.WaitGroup, key watchKey, r *running) {
 	s.mu.Lock()
-	delete(s.running, key)
+	r.removed = true
 	s.mu.Unlock()
-	s.log.Info("resource is gone from the cluster, informer ended", "resource", key.String())
-	if !r.wanted.served.Aggregated {
-		r.informer.DeleteAll()
-	}
-	if s.config.OnRemoved != nil {
-		s.config.OnRemoved(r.informer)
-	}
-}
-
-// stop ends the informer and waits for it.
-func (r *running) stop() {
 	r.cancel()
-	<-r.ended
+	group.Go(func() {
+		<-r.ended
+		s.log.Info("resource is gone from the cluster, informer ended", "resource", key.String())
+		if r.wanted.served.Defined {
+			r.informer.DeleteAll()
+		}
+		if s.config.OnRemoved != nil {
+			s.config.OnRemoved(r.informer)
+		}
+		s.mu.Lock()
+		delete(s.running, key)
+		s.mu.Unlock()
+		s.lookAgain() // it may be back
+	})
 }
 
 func (s *Set) snapshot() map[watchKey]*running {
@@ -257,17 +265,17 @@ func (s *Set) NotReady() []string {
 	reasons := slices.Clone(s.problems)
 	if !s.discovered {
 		reason := "discovery has not succeeded yet"
-		if s.lastError != "" {
-			reason = s.lastError
+		if s.failure.err != nil {
+			reason = s.failure.err.Error()
 		}
 		reasons = append(reasons, reason)
 	}
-	s.mu.Unlock()
-	for _, r := range s.snapshot() {
+	for _, r := range s.running {
 		if reason := r.notReady(); reason != "" {
 			reasons = append(reasons, reason)
 		}
 	}
+	s.mu.Unlock()
 	slices.Sort(reasons)
 	return reasons
 }
@@ -276,7 +284,7 @@ func (r *running) notReady() string {
 	status := r.informer.Status()
 	name := r.informer.status.name()
 	switch {
-	case status.Forbidden && !r.wanted.named:
+	case r.removed, status.Forbidden && !r.wanted.named:
 		return ""
 	case status.Forbidden:
 		return fmt.Sprintf("%s is forbidden: %s", name, status.LastError)

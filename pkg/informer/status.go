@@ -1,19 +1,11 @@
 package informer
 
 import (
-	"context"
-	"errors"
-	"fmt"
-	"log/slog"
 	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/tools/cache"
 )
 
 // How long a watch may be silent before it counts as stale. The API server sends bookmarks about once a minute on
@@ -32,11 +24,12 @@ type Status struct {
 	ResourceVersion string    // last one seen, in an event, a bookmark or a list
 	LastContact     time.Time // when the API server was last heard of; zero if never
 	Synced          bool      // the initial list was handed over
-	Stale           bool      // the watch is silent for longer than a live one can be
+	Stale           bool      // the watch is silent for longer than a live one can be, or a handler blocks for so long
 	Forbidden       bool      // RBAC forbids to list or watch; retried
 	Relists         int64     // lists after the first one
 	Errors          int64     // failed requests
-	LastError       string    // of a request; empty once one succeeded
+	Malformed       int64     // documents in watches that were no events
+	LastError       string    // of what fails now; empty if nothing does
 }
 
 // tracker collects an informer's status. It has its own lock, so that reading it never waits for handlers.
@@ -51,12 +44,27 @@ type tracker struct {
 	bookmarks   bool
 	relists     int64
 	errors      int64
-	lastErr     error  // of the last request; nil once one succeeded
-	logged      string // the kind of failure that was logged last; empty once a request succeeded
+	badDocs     int64
+	failing     map[string]failure // by verb: list or watch
+}
+
+// failure is how a request failed last.
+type failure struct {
+	kind string
+	err  error
+}
+
+func failureOf(err error) failure {
+	kind := string(apierrors.ReasonForError(err))
+	if kind == "" {
+		kind = "no answer" // the text of a network error differs from one to the next
+	}
+	return failure{kind, err}
 }
 
 func (t *tracker) init(config Config) {
 	t.resource, t.namespace, t.now = config.Resource, config.Namespace, time.Now
+	t.failing = map[string]failure{}
 }
 
 func (t *tracker) name() string {
@@ -79,23 +87,37 @@ func (t *tracker) bookmark() {
 	t.bookmarks = true
 }
 
-// requested notes how a request went. It reports whether that is news: the first failure of its kind, or the first
-// success after a failure.
-func (t *tracker) requested(err error) (news bool) {
+// requested notes how a request went. It reports whether that is news: the first failure of its kind, or the success
+// after which nothing fails any more. A watch that opens proves that lists are not needed; a list proves nothing of
+// watches, which RBAC may forbid alone.
+func (t *tracker) requested(verb string, err error) (news bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.lastErr = err
-	before := t.logged
 	if err == nil {
-		t.lastContact, t.logged = t.now(), ""
-		return before != ""
+		t.lastContact = t.now()
+		failed := len(t.failing) > 0
+		delete(t.failing, verb)
+		if verb == verbWatch {
+			clear(t.failing)
+		}
+		return failed && len(t.failing) == 0
 	}
 	t.errors++
-	t.logged = string(apierrors.ReasonForError(err))
-	if t.logged == "" {
-		t.logged = "no answer" // the text of a network error differs from one to the next
+	f := failureOf(err)
+	news = true
+	for _, before := range t.failing {
+		news = news && before.kind != f.kind
 	}
-	return t.logged != before
+	t.failing[verb] = f
+	return news
+}
+
+// malformed counts a document that is no event. It returns the position up to which everything was handed over.
+func (t *tracker) malformed() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.badDocs++
+	return t.rv
 }
 
 // relisted counts a list after the first one.
@@ -110,11 +132,13 @@ func (t *tracker) snapshot(objects int, synced bool) Status {
 	defer t.mu.Unlock()
 	s := Status{
 		Resource: t.resource, Namespace: t.namespace, Objects: objects, ResourceVersion: t.rv,
-		LastContact: t.lastContact, Synced: synced, Relists: t.relists, Errors: t.errors,
+		LastContact: t.lastContact, Synced: synced, Relists: t.relists, Errors: t.errors, Malformed: t.badDocs,
 	}
-	if t.lastErr != nil {
-		s.LastError = t.lastErr.Error()
-		s.Forbidden = apierrors.IsForbidden(t.lastErr) || apierrors.IsUnauthorized(t.lastErr)
+	for verb, f := range t.failing {
+		if s.LastError == "" || verb == verbWatch { // without a watch all else is no use
+			s.LastError = f.err.Error()
+		}
+		s.Forbidden = s.Forbidden || apierrors.IsForbidden(f.err) || apierrors.IsUnauthorized(f.err)
 	}
 	limit := plainSilence
 	if t.bookmarks {
@@ -122,61 +146,6 @@ func (t *tracker) snapshot(objects int, synced bool) Status {
 	}
 	s.Stale = synced && t.now().Sub(t.lastContact) > limit
 	return s
-}
-
-// observedListWatch notes how requests went, and ends LISTs with the informer: the Reflector issues them with a
-// context of its own that nobody cancels.
-type observedListWatch struct {
-	inner       cache.ListerWatcherWithContext
-	status      *tracker
-	log         *slog.Logger
-	runCtx      context.Context //nolint:containedctx // the Reflector gives LIST no context that ends
-	noWatchList bool
-}
-
-// IsWatchListSemanticsUnSupported is asked by the Reflector (k8s.io/client-go/util/watchlist).
-func (l *observedListWatch) IsWatchListSemanticsUnSupported() bool { return l.noWatchList }
-
-// List exists for the interface; the Reflector uses ListWithContext.
-func (l *observedListWatch) List(options metav1.ListOptions) (runtime.Object, error) {
-	return l.ListWithContext(l.runCtx, options)
-}
-
-// Watch exists for the interface; the Reflector uses WatchWithContext.
-func (l *observedListWatch) Watch(options metav1.ListOptions) (watch.Interface, error) {
-	return l.WatchWithContext(l.runCtx, options)
-}
-
-func (l *observedListWatch) ListWithContext(_ context.Context, options metav1.ListOptions) (runtime.Object, error) {
-	list, err := l.inner.ListWithContext(l.runCtx, options)
-	l.note("list", err)
-	return list, err
-}
-
-func (l *observedListWatch) WatchWithContext(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-	w, err := l.inner.WatchWithContext(ctx, options)
-	l.note("watch", err)
-	return w, err
-}
-
-// note keeps the result of a request, and logs it if it is news: a resource that stays forbidden, or an API server
-// that stays away, is one line and not one for each retry.
-func (l *observedListWatch) note(verb string, err error) {
-	if l.runCtx.Err() != nil || errors.Is(err, context.Canceled) {
-		return // the informer is being ended
-	}
-	if err != nil {
-		err = fmt.Errorf("%s: %w", verb, err)
-	}
-	news := l.status.requested(err)
-	switch {
-	case news && err != nil:
-		l.log.Warn("request failed, trying again with back-off", "err", err)
-	case news:
-		l.log.Info("API server answers again")
-	case err != nil:
-		l.log.Debug("request failed again", "err", err)
-	}
 }
 
 func groupResource(r schema.GroupVersionResource) string { return r.GroupResource().String() }

@@ -27,6 +27,7 @@ func (s *store) Add(obj any) error {
 	}
 	i.mu.Lock()
 	defer i.mu.Unlock()
+	i.announceHole("")
 	i.upsert(o, false)
 	return nil
 }
@@ -37,6 +38,7 @@ func (s *store) Delete(obj any) error {
 	i, o := (*Informer)(s), obj.(*object.Object)
 	i.mu.Lock()
 	defer i.mu.Unlock()
+	i.announceHole("")
 	known := i.known(o)
 	// The deletion of an object that is not known was handed on before (or is another scope's).
 	if known != nil && known.UID == o.UID {
@@ -54,10 +56,13 @@ func (s *store) Replace(list []any, resourceVersion string) error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	first := !i.listed
+	i.announceHole(resourceVersion)
 	if !first {
 		i.announceGap(resourceVersion)
 	}
-	i.deleteMissing(objects)
+	if !i.holes.inList.Load() { // what is missing may be what was skipped
+		i.deleteMissing(objects)
+	}
 	for _, o := range objects {
 		i.upsert(o, first)
 	}
@@ -78,7 +83,11 @@ func (s *store) Resync() error { return nil }
 
 // Bookmark: the watch lives, although nothing changed.
 func (s *store) Bookmark(string) error {
-	s.status.bookmark()
+	i := (*Informer)(s)
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.announceHole("")
+	i.status.bookmark()
 	return nil
 }
 
@@ -158,8 +167,11 @@ func (i *Informer) deleteMissing(list []*object.Object) {
 
 func (i *Informer) announceGap(to string) {
 	from := i.position
-	why := "the API server no longer has the history after resourceVersion " + from
+	why := "the watch could not be continued at resourceVersion " + from + ", and the resource was listed again"
 	i.status.relisted()
+	if from == to {
+		return // nothing happened in between
+	}
 	i.log.Warn("watch could not be continued; listed again, only intermediate states can be missing", "from", from, "to", to)
 	for _, r := range i.handlers {
 		r.observeGap(from, to, why)

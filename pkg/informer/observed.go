@@ -1,0 +1,80 @@
+package informer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/apimachinery/pkg/watch"
+)
+
+const verbList, verbWatch = "list", "watch"
+
+// observedListWatch is what the Reflector lists and watches with. It notes how requests went, and ends with the
+// informer what the Reflector would not: its LISTs have a context that nobody cancels, and after a watch-list that was
+// refused it sleeps through the end of its own.
+type observedListWatch struct {
+	informer *Informer
+	runCtx   context.Context //nolint:containedctx // the Reflector gives LIST no context that ends
+}
+
+// IsWatchListSemanticsUnSupported is asked by the Reflector (k8s.io/client-go/util/watchlist).
+func (l *observedListWatch) IsWatchListSemanticsUnSupported() bool {
+	return l.informer.config.NoWatchList
+}
+
+// List exists for the interface; the Reflector uses ListWithContext.
+func (l *observedListWatch) List(options metav1.ListOptions) (runtime.Object, error) {
+	return l.ListWithContext(l.runCtx, options)
+}
+
+// Watch exists for the interface; the Reflector uses WatchWithContext.
+func (l *observedListWatch) Watch(options metav1.ListOptions) (watch.Interface, error) {
+	return l.WatchWithContext(l.runCtx, options)
+}
+
+func (l *observedListWatch) ListWithContext(_ context.Context, options metav1.ListOptions) (runtime.Object, error) {
+	l.informer.holes.inList.Store(false)
+	list, err := l.informer.config.ListWatch.ListWithContext(l.runCtx, options)
+	l.note(verbList, err)
+	return list, err
+}
+
+func (l *observedListWatch) WatchWithContext(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+	list := options.SendInitialEvents != nil
+	if list {
+		l.informer.holes.inList.Store(false)
+	}
+	w, err := l.informer.config.ListWatch.WatchWithContext(ctx, options)
+	l.note(verbWatch, err)
+	if list && (utilnet.IsConnectionRefused(err) || apierrors.IsTooManyRequests(err)) {
+		// Without its cause, for which the Reflector would sleep for up to a minute, deaf to its context. So it tries a
+		// LIST, and then waits in a way that ends.
+		return nil, errors.New(err.Error())
+	}
+	return w, err
+}
+
+// note keeps the result of a request, and logs it if it is news: a resource that stays forbidden, or an API server
+// that stays away, is one line and not one for each retry.
+func (l *observedListWatch) note(verb string, err error) {
+	if l.runCtx.Err() != nil || errors.Is(err, context.Canceled) {
+		return // the informer is being ended
+	}
+	if err != nil {
+		err = fmt.Errorf("%s: %w", verb, err)
+	}
+	news := l.informer.status.requested(verb, err)
+	switch {
+	case news && err != nil:
+		l.informer.log.Warn("request failed, trying again with back-off", "err", err)
+	case news:
+		l.informer.log.Info("API server answers again")
+	case err != nil:
+		l.informer.log.Debug("request failed again", "err", err)
+	}
+}

@@ -1,0 +1,265 @@
+package informer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	gocmp "github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+
+	"github.com/deltabridge/deltabridge/pkg/filter"
+)
+
+// legacyDocuments is the part of discovery that a plan needs: storage version hashes, by group/version and resource.
+type legacyDocuments struct {
+	discovery.DiscoveryInterfaceWithContext
+	hashes map[string]string // "events.k8s.io/v1 events"
+}
+
+func (l legacyDocuments) ServerResourcesForGroupVersionWithContext(_ context.Context, gv string) (*metav1.APIResourceList, error) {
+	list := &metav1.APIResourceList{GroupVersion: gv}
+	for key, hash := range l.hashes {
+		if name, ok := strings.CutPrefix(key, gv+" "); ok {
+			if hash == "error" {
+				return nil, errors.New("no answer")
+			}
+			list.APIResources = append(list.APIResources, metav1.APIResource{Name: name, StorageVersionHash: hash})
+		}
+	}
+	return list, nil
+}
+
+func servedIn(resource, group, kind string, namespaced bool, versions ...string) Served {
+	return Served{GroupResource: schema.GroupResource{Group: group, Resource: resource}, Kind: kind, Namespaced: namespaced, Versions: versions}
+}
+
+var planCatalog = &catalog{served: []Served{
+	servedIn("pods", "", "Pod", true, "v1"),
+	servedIn("events", "", "Event", true, "v1"),
+	servedIn("nodes", "", "Node", false, "v1"),
+	servedIn("deployments", "apps", "Deployment", true, "v1", "v1beta2"),
+	servedIn("events", "events.k8s.io", "Event", true, "v1"),
+	servedIn("widgets", "example.com", "Widget", true, "v2", "v1"),
+}}
+
+var planHashes = map[string]string{"v1 events": "same", "events.k8s.io/v1 events": "same"}
+
+func patterns(t *testing.T, texts ...string) []Pattern {
+	t.Helper()
+	var patterns []Pattern
+	for _, text := range texts {
+		p, err := filter.ParsePattern(text)
+		do(t, err)
+		patterns = append(patterns, Pattern{Text: text, Match: p.Matches, Wildcard: strings.ContainsAny(text, "*?[")})
+	}
+	return patterns
+}
+
+func excluding(t *testing.T, text string) func(schema.GroupVersionResource) bool {
+	t.Helper()
+	return patterns(t, text)[0].Match
+}
+
+func only(namespaces ...string) func(string) bool {
+	return func(namespace string) bool { return slices.Contains(namespaces, namespace) }
+}
+
+// describePlan gives a line for each informer: resource@version, its namespace, its selectors, the namespaces of "",
+// a, b and c that it accepts if not all, and whether it was named.
+func describePlan(p *plan) []string {
+	lines := []string{}
+	for key, w := range maps.All(p.informers) {
+		line := key.String() + "@" + w.version
+		if key.GroupResource != w.served.GroupResource {
+			line += " served as " + w.served.String()
+		}
+		if key.namespace != "" {
+			line += " in " + key.namespace
+		}
+		for _, selector := range []string{key.labels, key.fields} {
+			if selector != "" {
+				line += " where " + selector
+			}
+		}
+		if accept := w.accept(); accept != nil {
+			var accepted []string
+			for _, namespace := range []string{"", "a", "b", "c"} {
+				if accept(namespace) {
+					accepted = append(accepted, fmt.Sprintf("%q", namespace))
+				}
+			}
+			line += " of " + strings.Join(accepted, ",")
+		}
+		if w.named {
+			line += " (named)"
+		}
+		lines = append(lines, line)
+	}
+	slices.Sort(lines)
+	return lines
+}
+
+func TestPlan(t *testing.T) {
+	for _, tt := range []struct {
+		name     string
+		scopes   []Scope
+		hashes   map[string]string
+		want     []string
+		problems []string
+		open     bool // look again soon
+	}{
+		{
+			name: "nothing", want: []string{},
+		}, {
+			name:   "preferred version",
+			scopes: []Scope{{Patterns: patterns(t, "deployments.apps", "widgets.example.com")}},
+			want:   []string{"deployments.apps@v1 (named)", "widgets.example.com@v2 (named)"},
+		}, {
+			name:   "pinned version",
+			scopes: []Scope{{Patterns: patterns(t, "deployments.v1beta2.apps", "*.v1.example.com")}},
+			want:   []string{"deployments.apps@v1beta2 (named)", "widgets.example.com@v1"},
+		}, {
+			name:   "another scope follows the pinned version",
+			scopes: []Scope{{Patterns: patterns(t, "deployments.v1beta2.apps"), Namespaces: []string{"a"}}, {Patterns: patterns(t, "*.apps")}},
+			want:   []string{"deployments.apps@v1beta2 (named)"},
+		}, {
+			name:     "two versions of one resource",
+			scopes:   []Scope{{Patterns: patterns(t, "deployments.apps")}, {Patterns: patterns(t, "deployments.v1beta2.apps"), LabelSelector: "x=y"}},
+			want:     []string{"deployments.apps@v1 (named)"},
+			problems: []string{"deployments.apps is watched in version v1 only, not in v1beta2 too"},
+		}, {
+			name:   "everything: one storage under two names once",
+			scopes: []Scope{{Patterns: patterns(t, "*")}},
+			want:   []string{"deployments.apps@v1", "events@v1", "nodes@v1", "pods@v1", "widgets.example.com@v2"},
+		}, {
+			name:   "the second name alone",
+			scopes: []Scope{{Patterns: patterns(t, "events.events.k8s.io")}},
+			want:   []string{"events.events.k8s.io@v1 (named)"},
+		}, {
+			name:   "no scope is lost with the second name",
+			scopes: []Scope{{Patterns: patterns(t, "events"), Namespaces: []string{"a"}}, {Patterns: patterns(t, "events.events.k8s.io"), Namespaces: []string{"a", "b"}}},
+			want:   []string{"events@v1 in a (named)", "events@v1 in b (named)"},
+		}, {
+			name:   "two storages of one name",
+			scopes: []Scope{{Patterns: patterns(t, "events", "events.events.k8s.io")}},
+			hashes: map[string]string{"v1 events": "one", "events.k8s.io/v1 events": "two"},
+			want:   []string{"events.events.k8s.io@v1 (named)", "events@v1 (named)"},
+		}, {
+			name:   "no hashes, no guess",
+			scopes: []Scope{{Patterns: patterns(t, "events", "events.events.k8s.io")}},
+			hashes: map[string]string{},
+			want:   []string{"events.events.k8s.io@v1 (named)", "events@v1 (named)"},
+		}, {
+			name:   "a document that can't be read: later, not twice",
+			scopes: []Scope{{Patterns: patterns(t, "events", "events.events.k8s.io")}},
+			hashes: map[string]string{"v1 events": "same", "events.k8s.io/v1 events": "error"},
+			want:   []string{"events@v1 (named)"},
+			open:   true,
+		}, {
+			name:   "exclude",
+			scopes: []Scope{{Patterns: patterns(t, "*"), Exclude: excluding(t, "*s")}, {Patterns: patterns(t, "pods")}},
+			want:   []string{"pods@v1 (named)"},
+		}, {
+			name:   "an excluded version leaves the others",
+			scopes: []Scope{{Patterns: patterns(t, "*.apps"), Exclude: excluding(t, "deployments.v1.apps")}},
+			want:   []string{"deployments.apps@v1beta2"},
+		}, {
+			name:     "unserved",
+			scopes:   []Scope{{Patterns: patterns(t, "deployments", "pod", "gadgets.example.com", "gadgets", "*.absent.org")}},
+			want:     []string{},
+			problems: []string{"the cluster does not serve deployments (did you mean deployments.apps?)", "the cluster does not serve gadgets", "the cluster does not serve gadgets.example.com", "the cluster does not serve pod (did you mean pods?)"},
+			open:     true,
+		}, {
+			name:     "cluster-scoped resources lie in no namespace",
+			scopes:   []Scope{{Patterns: patterns(t, "pods", "nodes"), Namespaces: []string{"a"}}, {Patterns: patterns(t, "nodes"), Accept: only("b")}},
+			want:     []string{"pods@v1 in a (named)"},
+			problems: []string{`nodes is cluster-scoped and lies in none of the namespaces; add "" to them to watch it`},
+		}, {
+			name:   "and only those that are named are missed",
+			scopes: []Scope{{Patterns: patterns(t, "nodes")}, {Patterns: patterns(t, "*"), Namespaces: []string{"a"}, Exclude: excluding(t, "*.?*")}},
+			want:   []string{"events@v1 in a", "nodes@v1 (named)", "pods@v1 in a"},
+		}, {
+			name:   "cluster-scoped resources where no namespace is one of them",
+			scopes: []Scope{{Patterns: patterns(t, "nodes"), Accept: only("", "b")}},
+			want:   []string{"nodes@v1 (named)"},
+		}, {
+			name:   "an informer for each namespace",
+			scopes: []Scope{{Patterns: patterns(t, "pods"), Namespaces: []string{"a", "b"}}, {Patterns: patterns(t, "p*"), Namespaces: []string{"b", "c"}}},
+			want:   []string{"pods@v1 in a (named)", "pods@v1 in b (named)", "pods@v1 in c"},
+		}, {
+			name:   "one for all of them covers it",
+			scopes: []Scope{{Patterns: patterns(t, "pods"), Namespaces: []string{"a", "b"}}, {Patterns: patterns(t, "*")}},
+			want:   []string{"deployments.apps@v1", "events@v1", "nodes@v1", "pods@v1 (named)", "widgets.example.com@v2"},
+		}, {
+			name:   "one that accepts the namespace too, no other does",
+			scopes: []Scope{{Patterns: patterns(t, "pods"), Namespaces: []string{"a", "b"}}, {Patterns: patterns(t, "pods"), Accept: only("b", "c")}},
+			want:   []string{`pods@v1 in a (named)`, `pods@v1 of "b","c" (named)`},
+		}, {
+			name:   "the union of what is accepted",
+			scopes: []Scope{{Patterns: patterns(t, "pods"), Accept: only("a")}, {Patterns: patterns(t, "pods"), Accept: only("c")}},
+			want:   []string{`pods@v1 of "a","c" (named)`},
+		}, {
+			name:   "all is the union with all",
+			scopes: []Scope{{Patterns: patterns(t, "pods"), Accept: only("a")}, {Patterns: patterns(t, "pods")}, {Patterns: patterns(t, "pods"), Accept: only("c")}},
+			want:   []string{"pods@v1 (named)"},
+		}, {
+			name: "selectors are informers of their own",
+			scopes: []Scope{
+				{Patterns: patterns(t, "pods"), LabelSelector: "app=x"},
+				{Patterns: patterns(t, "pods"), FieldSelector: "spec.nodeName=n"},
+				{Patterns: patterns(t, "pods"), LabelSelector: "app=x", Namespaces: []string{"a"}},
+			},
+			want: []string{"pods@v1 where app=x (named)", "pods@v1 where spec.nodeName=n (named)"},
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if tt.hashes == nil {
+				tt.hashes = planHashes
+			}
+			s := NewSet(SetConfig{Scopes: tt.scopes, Discovery: legacyDocuments{hashes: tt.hashes}})
+			p := s.plan(t.Context(), planCatalog)
+			if diff := gocmp.Diff(tt.want, describePlan(p)); diff != "" {
+				t.Errorf("informers (-want +got):\n%s", diff)
+			}
+			if diff := gocmp.Diff(tt.problems, p.problems); diff != "" {
+				t.Errorf("problems (-want +got):\n%s", diff)
+			}
+			if p.open != tt.open {
+				t.Errorf("open: %t", p.open)
+			}
+		})
+	}
+}
+
+// servedByGroup lists each resource once, with the versions in which it can be listed and watched, preferred first.
+func TestServedByGroup(t *testing.T) {
+	readable := metav1.Verbs{"get", "list", "watch", "create"}
+	group := &metav1.APIGroup{
+		Name: "example.com", PreferredVersion: metav1.GroupVersionForDiscovery{Version: "v2"},
+		Versions: []metav1.GroupVersionForDiscovery{{Version: "v3"}, {Version: "v2"}, {Version: "v1"}},
+	}
+	lists := map[string]*metav1.APIResourceList{
+		"example.com/v3": {APIResources: []metav1.APIResource{{Name: "widgets", Kind: "Widget", Namespaced: true, Verbs: readable}, {Name: "news", Kind: "New", Verbs: readable}}},
+		"example.com/v2": {APIResources: []metav1.APIResource{
+			{Name: "widgets", Kind: "Widget", Namespaced: true, Verbs: readable},
+			{Name: "widgets/status", Kind: "Widget", Namespaced: true, Verbs: metav1.Verbs{"get", "patch"}},
+			{Name: "reviews", Kind: "Review", Verbs: metav1.Verbs{"create"}},
+			{Name: "statuses", Kind: "ComponentStatus", Verbs: metav1.Verbs{"get", "list"}},
+		}},
+		// v1 did not answer
+	}
+	v2, v3 := schema.GroupVersion{Group: "example.com", Version: "v2"}, schema.GroupVersion{Group: "example.com", Version: "v3"}
+	got := servedByGroup(group, lists, map[schema.GroupVersion]service{v2: aggregated, v3: builtIn})
+	widgets, news := servedIn("widgets", "example.com", "Widget", true, "v2", "v3"), servedIn("news", "example.com", "New", false, "v3")
+	widgets.Aggregated = true
+	if diff := gocmp.Diff([]Served{widgets, news}, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
