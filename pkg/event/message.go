@@ -37,6 +37,18 @@ type Message struct {
 
 	// GapInfo of a gap event, kept so that a queue can widen it.
 	GapInfo *GapInfo
+
+	// Origin is where the message stands in what it came from, for the checkpoint. Sinks have no use for it.
+	Origin Origin
+}
+
+// Origin is the place of a message in the changes of its source.
+type Origin struct {
+	Source string // what one informer watches
+	// Position is the resourceVersion up to which its source had been handed over before this message.
+	Position string
+	// Seq is the number under which the message is settled in this process; 0 if nobody waits for it.
+	Seq uint64
 }
 
 // Body is what a sink sends as the message's content: Data in binary mode, the whole CloudEvent as a JSON object

@@ -1,6 +1,13 @@
 package object
 
-import "k8s.io/apimachinery/pkg/runtime/schema"
+import (
+	"unique"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// NewIdentity makes an identity that holds the kind alone; the other fields are the caller's to set.
+func NewIdentity(gvk schema.GroupVersionKind) Identity { return Identity{gvk: unique.Make(gvk)} }
 
 // GroupVersionKind of the object; zero if the document names none.
 func (i *Identity) GroupVersionKind() schema.GroupVersionKind {
