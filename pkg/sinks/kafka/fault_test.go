@@ -77,6 +77,54 @@ func TestErrorCodes(t *testing.T) {
 	}
 }
 
+// TestUnclearBatchComesBackLonger: what was perhaps written is sent again as the batch that it was, whatever else waits
+// by now, and with whatever answer the broker says that it has it.
+func TestUnclearBatchComesBackLonger(t *testing.T) {
+	for _, again := range []*kerr.Error{nil, kerr.NotEnoughReplicas, kerr.DuplicateSequenceNumber} {
+		t.Run(fmt.Sprint(again), func(t *testing.T) {
+			fake := newFake(t, kfake.NumBrokers(1), kfake.SeedTopics(1, "events"))
+			s := connected(t, Config{Brokers: fake.ListenAddrs()})
+			mustSend(t, s, change(event.Added, "a", 1))
+			fake.Fault(kfake.Fault{Keys: keysProduce, Err: kerr.RequestTimedOut})
+			batch := []*event.Message{change(event.Updated, "a", 2), change(event.Updated, "b", 3)}
+			if got := describe(send(t, s, batch...)); got[1] != "maybe" {
+				t.Fatalf("results: %v", got)
+			}
+			if again != nil {
+				fake.Fault(kfake.Fault{Keys: keysProduce, Err: again})
+			}
+			batch = append(batch, change(event.Updated, "a", 4))
+			results := describe(send(t, s, batch...))
+			if again == kerr.NotEnoughReplicas {
+				if diff := cmp.Diff([]string{"maybe", "maybe", "not attempted"}, results); diff != "" {
+					t.Errorf("the second attempt (-want +got):\n%s", diff)
+				}
+				results = describe(send(t, s, batch...))
+			}
+			if diff := cmp.Diff([]string{"ok", "ok", "ok"}, results); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+			want := []string{"u-a.1", "u-a.2", "u-b.3", "u-a.4"}
+			if diff := cmp.Diff(want, ids(testkafka.ReadAll(t, fake.ListenAddrs()[0], "events"))); diff != "" {
+				t.Errorf("records (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestBrokerAway: a request that never left is certainly not written.
+func TestBrokerAway(t *testing.T) {
+	fake := newFake(t, kfake.NumBrokers(1), kfake.SeedTopics(1, "events"))
+	s := connected(t, Config{Brokers: fake.ListenAddrs()})
+	mustSend(t, s, change(event.Added, "a", 1))
+	s.cluster.close() // the next request needs a new connection
+	fake.Close()
+	results := send(t, s, change(event.Updated, "a", 2), change(event.Updated, "a", 3))
+	if diff := cmp.Diff([]string{"retry", "not attempted"}, describe(results)); diff != "" {
+		t.Errorf("(-want +got):\n%s\n%v", diff, results)
+	}
+}
+
 // TestRefusedAlone: an error that lasts refuses one message after the other, and no other.
 func TestRefusedAlone(t *testing.T) {
 	for _, err := range []*kerr.Error{kerr.MessageTooLarge, kerr.InvalidRecord} {

@@ -60,6 +60,28 @@ func TestLateRequestIsFenced(t *testing.T) {
 	}
 }
 
+// TestLateRequestOfOthers: the same, where the messages do not come again, but others come in their place.
+func TestLateRequestOfOthers(t *testing.T) {
+	broker := testkafka.ForTest(t)
+	testkafka.CreateTopic(t, broker.Addr(), "others", 1, nil)
+	r := newRelay(t)
+	s := connected(t, Config{Brokers: []string{broker.Addr()}, Topic: "others", RequestTimeout: 500 * time.Millisecond, dial: r.dial})
+	mustSend(t, s, change(event.Added, "a", 1))
+	r.hold()
+	if got := describe(send(t, s, change(event.Updated, "a", 2))); got[0] != "maybe" {
+		t.Fatalf("the held request: %s", got)
+	}
+	mustSend(t, s, change(event.Updated, "a", 3))
+	r.release()
+	if err := s.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+	r.wg.Wait()
+	if diff := cmp.Diff([]string{"u-a.1", "u-a.3"}, ids(testkafka.ReadAll(t, broker.Addr(), "others"))); diff != "" {
+		t.Errorf("records (-want +got):\n%s", diff)
+	}
+}
+
 // TestOrderOverFailures: a drain under load, while the broker is restarted, killed and frozen. Each object's
 // versions arrive in order, each once.
 func TestOrderOverFailures(t *testing.T) {
