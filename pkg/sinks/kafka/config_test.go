@@ -24,14 +24,18 @@ func TestValidateReportsEveryMistake(t *testing.T) {
 		{"brokers", Config{Brokers: []string{"a:1", "b", ":9092"}, Topic: "t"}, []string{`brokers[1]: "b" is not`, `brokers[2]: ":9092" is not`}},
 		{"templates", Config{Brokers: []string{"a:1"}, Topic: "a b", Key: "{nope}"}, []string{"topic: template", "key: template"}},
 		{"compression", Config{Brokers: []string{"a:1"}, Topic: "t", Compression: "rar"}, []string{`compression: "rar"`}},
-		{"numbers", Config{Brokers: []string{"a:1"}, Topic: "t", RequestTimeout: -1, CreateTopics: &CreateTopics{Partitions: -1, ReplicationFactor: -1}},
-			[]string{"requestTimeout:", "createTopics.partitions:", "createTopics.replicationFactor:"}},
+		{
+			"numbers", Config{Brokers: []string{"a:1"}, Topic: "t", RequestTimeout: -1, CreateTopics: &CreateTopics{Partitions: -1, ReplicationFactor: -1}},
+			[]string{"requestTimeout:", "createTopics.partitions:", "createTopics.replicationFactor:"},
+		},
 		{"tls", Config{Brokers: []string{"a:1"}, Topic: "t", TLS: TLSConfig{CAFile: missing}}, []string{"tls.caFile: open"}},
 		{"tls, no certificate", Config{Brokers: []string{"a:1"}, Topic: "t", TLS: TLSConfig{CAFile: empty}}, []string{"tls.caFile: no PEM"}},
 		{"tls, no key", Config{Brokers: []string{"a:1"}, Topic: "t", TLS: TLSConfig{CertFile: empty}}, []string{"tls.certFile:"}},
 		{"sasl, no mechanism", Config{Brokers: []string{"a:1"}, Topic: "t", SASL: SASLConfig{Username: "u"}}, []string{"sasl.mechanism: is needed"}},
-		{"sasl", Config{Brokers: []string{"a:1"}, Topic: "t", SASL: SASLConfig{Mechanism: "GSSAPI", PasswordFile: missing}},
-			[]string{`sasl.mechanism: "GSSAPI"`, "sasl.username:", "sasl.passwordFile: open"}},
+		{
+			"sasl", Config{Brokers: []string{"a:1"}, Topic: "t", SASL: SASLConfig{Mechanism: "GSSAPI", PasswordFile: missing}},
+			[]string{`sasl.mechanism: "GSSAPI"`, "sasl.username:", "sasl.passwordFile: open"},
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, err := New(c.cfg)

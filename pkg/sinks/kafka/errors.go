@@ -103,8 +103,7 @@ func classify(err error) error {
 
 // unmarked is err without the mark that something may have been written.
 func unmarked(err error) error {
-	var m *sinks.MaybeWrittenError
-	if errors.As(err, &m) {
+	if m, ok := errors.AsType[*sinks.MaybeWrittenError](err); ok {
 		return m.Err
 	}
 	return err

@@ -70,7 +70,7 @@ func newSink(t testing.TB, cfg Config) *Sink {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := s.Close(context.Background()); err != nil { // the test's context has ended
+		if err := s.Close(context.WithoutCancel(t.Context())); err != nil {
 			t.Error(err)
 		}
 	})
