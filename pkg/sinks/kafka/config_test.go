@@ -25,7 +25,8 @@ func TestValidateReportsEveryMistake(t *testing.T) {
 		{"templates", Config{Brokers: []string{"a:1"}, Topic: "a b", Key: "{nope}"}, []string{"topic: template", "key: template"}},
 		{"compression", Config{Brokers: []string{"a:1"}, Topic: "t", Compression: "rar"}, []string{`compression: "rar"`}},
 		{
-			"numbers", Config{Brokers: []string{"a:1"}, Topic: "t", RequestTimeout: -1, CreateTopics: &CreateTopics{Partitions: -1, ReplicationFactor: -1}},
+			"numbers",
+			Config{Brokers: []string{"a:1"}, Topic: "t", RequestTimeout: -1, CreateTopics: &CreateTopics{Partitions: -1, ReplicationFactor: -1}},
 			[]string{"requestTimeout:", "createTopics.partitions:", "createTopics.replicationFactor:"},
 		},
 		{"tls", Config{Brokers: []string{"a:1"}, Topic: "t", TLS: TLSConfig{CAFile: missing}}, []string{"tls.caFile: open"}},
@@ -33,7 +34,8 @@ func TestValidateReportsEveryMistake(t *testing.T) {
 		{"tls, no key", Config{Brokers: []string{"a:1"}, Topic: "t", TLS: TLSConfig{CertFile: empty}}, []string{"tls.certFile:"}},
 		{"sasl, no mechanism", Config{Brokers: []string{"a:1"}, Topic: "t", SASL: SASLConfig{Username: "u"}}, []string{"sasl.mechanism: is needed"}},
 		{
-			"sasl", Config{Brokers: []string{"a:1"}, Topic: "t", SASL: SASLConfig{Mechanism: "GSSAPI", PasswordFile: missing}},
+			"sasl",
+			Config{Brokers: []string{"a:1"}, Topic: "t", SASL: SASLConfig{Mechanism: "GSSAPI", PasswordFile: missing}},
 			[]string{`sasl.mechanism: "GSSAPI"`, "sasl.username:", "sasl.passwordFile: open"},
 		},
 	} {

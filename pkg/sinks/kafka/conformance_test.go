@@ -24,15 +24,16 @@ func TestConformance(t *testing.T) {
 		Oversize: 2 << 20,
 		New: func(t *testing.T) sinktest.Destination {
 			topics++
-			d := &destination{broker: broker, topic: fmt.Sprintf("conformance-%d", topics)}
+			d := &destination{network: newNetwork(t), broker: broker, topic: fmt.Sprintf("conformance-%d", topics)}
 			testkafka.CreateTopic(t, broker.Addr(), d.topic, 4, nil)
 			return d
 		},
 	})
 }
 
-// destination is one topic of a real broker.
+// destination is one topic of a real broker, behind a network that can hang.
 type destination struct {
+	*network
 	broker *testkafka.Broker
 	topic  string
 }
@@ -47,6 +48,7 @@ func (d *destination) NewSink(t testing.TB) sinks.Sink {
 		Brokers: []string{d.broker.Addr()}, Topic: d.topic, RequestTimeout: 5 * time.Second,
 		Compression: CompressionNone, // the suite's oversize events shrink to almost nothing
 		Logger:      slog.New(slog.NewTextHandler(t.Output(), nil)),
+		dial:        d.dial,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -65,15 +67,6 @@ func (d *destination) Start(t testing.TB) {
 	t.Helper()
 	if err := d.broker.Restart(t.Context()); err != nil {
 		t.Fatal(err)
-	}
-}
-
-func (d *destination) Freeze() { must(d.broker.Pause()) }
-func (d *destination) Thaw()   { must(d.broker.Resume()) }
-
-func must(err error) {
-	if err != nil {
-		panic(err) // the suite's interface has no other way
 	}
 }
 

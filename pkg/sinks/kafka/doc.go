@@ -24,8 +24,10 @@
 //     its place. If the messages do not come again as they were, the sink raises its producer epoch for the partition,
 //     and the broker refuses what still comes with the old one (KIP-98, KIP-360).
 //
-// So failures of brokers and networks repeat nothing and turn nothing back. A restart of the bridge can repeat, under
-// the same event ids. Where the cluster grants no producer id, the sink works without that fence, and warns.
+// So failures of brokers and networks repeat nothing and turn nothing back while the bridge runs. A restart of the
+// bridge can repeat, under the same event ids. It begins as another producer, which does not fence the one before it: a
+// request that the bridge gave up when it ended, and that a hanging broker or network still holds, can be written after
+// what the next run sends. Where the cluster grants no producer id, the sink works without that fence, and warns.
 //
 // If partitions are added to a topic, keys move: an object's older events stay in its old partition, newer ones go to
 // another, and only a reader that merges by time or resourceVersion sees them in order. That is so for every Kafka
