@@ -161,7 +161,9 @@ func (d demoted) Enabled(ctx context.Context, _ slog.Level) bool {
 }
 
 func (d demoted) Handle(ctx context.Context, r slog.Record) error {
-	r.Level = slog.LevelDebug
+	if r.Level = slog.LevelDebug; !d.Enabled(ctx, r.Level) {
+		return nil // logr does not ask before an error
+	}
 	return d.Handler.Handle(ctx, r)
 }
 

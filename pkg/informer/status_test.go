@@ -107,26 +107,32 @@ func TestFailuresAreNewsOnce(t *testing.T) {
 			name:     "the API server is away and comes back",
 			requests: []request{watch(refused(1)), list(refused(2)), watch(refused(3)), list(refused(4)), watch(nil), watch(nil)},
 			news:     []string{"WARN request failed", "INFO API server answers"}, errors: 4,
-		}, {
+		},
+		{
 			name:     "all is forbidden for ever",
 			requests: []request{watch(forbidden), list(forbidden), watch(forbidden), list(forbidden)},
 			news:     []string{"WARN request failed"}, errors: 4, last: "watch: " + forbidden.Error(), refused: true,
-		}, {
+		},
+		{
 			name:     "watches are forbidden, lists are not",
 			requests: []request{watch(forbidden), list(nil), watch(forbidden), list(nil), watch(forbidden), list(nil)},
 			news:     []string{"WARN request failed"}, errors: 3, last: "watch: " + forbidden.Error(), refused: true,
-		}, {
+		},
+		{
 			name:     "lists are forbidden, watches are not",
 			requests: []request{list(forbidden), watch(nil), watch(nil)},
 			news:     []string{"WARN request failed", "INFO API server answers"}, errors: 1,
-		}, {
+		},
+		{
 			name:     "another failure",
 			requests: []request{watch(refused(1)), list(refused(1)), watch(forbidden), list(forbidden), watch(refused(2)), list(refused(2)), list(nil)},
 			news:     []string{"WARN request failed", "WARN request failed", "WARN request failed"}, errors: 6, last: "watch: " + refused(2).Error(),
-		}, {
+		},
+		{
 			name:     "cancelled requests are none",
 			requests: []request{list(context.Canceled), watch(fmt.Errorf("get: %w", context.Canceled))},
-		}, {
+		},
+		{
 			name:     "unauthorized",
 			requests: []request{watch(apierrors.NewUnauthorized("who are you?"))},
 			news:     []string{"WARN request failed"}, errors: 1, last: "watch: who are you?", refused: true,

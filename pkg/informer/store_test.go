@@ -248,7 +248,6 @@ func FuzzHandlersMirrorTheServer(f *testing.F) {
 type mirror struct {
 	t       *testing.T
 	objects map[string]*object.Object
-	last    int
 }
 
 func (m *mirror) OnAdd(obj any, _ bool) {

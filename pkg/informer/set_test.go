@@ -1,0 +1,418 @@
+package informer_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/discovery"
+
+	"github.com/deltabridge/deltabridge/pkg/informer"
+)
+
+// This file tests sets of informers against the real API server.
+
+// censored is discovery without some resources.
+type censored struct {
+	discovery.DiscoveryInterfaceWithContext
+	mu     sync.Mutex
+	hidden []string
+	looks  int
+}
+
+func (c *censored) hide(resources ...string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.hidden, c.looks = resources, 0
+}
+
+func (c *censored) ServerGroupsAndResourcesWithContext(ctx context.Context) ([]*metav1.APIGroup, []*metav1.APIResourceList, error) {
+	groups, lists, err := c.DiscoveryInterfaceWithContext.ServerGroupsAndResourcesWithContext(ctx)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, list := range lists {
+		list.APIResources = slices.DeleteFunc(list.APIResources, func(r metav1.APIResource) bool { return slices.Contains(c.hidden, r.Name) })
+	}
+	c.looks++
+	return groups, lists, err
+}
+
+func (c *censored) waitLooks(t *testing.T, n int) {
+	t.Helper()
+	eventually(t, func() error {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if c.looks < n {
+			return fmt.Errorf("%d looks", c.looks)
+		}
+		return nil
+	})
+}
+
+func TestDiscoveryThatLacksAResource(t *testing.T) {
+	c, k := sharedCluster(t), newKube(t)
+	crd := kind{"lacks", "lack.example.com"}
+	k.define(crd, nil, "v1")
+	defer k.undefine(crd)
+	k.put(crd, "v1", "mine", "1")
+	namespace := k.namespace()
+	k.create(namespace, "one")
+	hiding := &censored{}
+	w := watchScopes(t, c.RESTConfig(), func(sc *informer.SetConfig) {
+		hiding.DiscoveryInterfaceWithContext, sc.Discovery = sc.Discovery, hiding
+	}, informer.Scope{Patterns: resources(t, "configmap*"), Namespaces: []string{namespace}}, informer.Scope{Patterns: resources(t, "*.lack.example.com")})
+	eventually(t, func() error {
+		if len(w.Statuses()) < 2 {
+			return errors.New("not all is watched")
+		}
+		return nil
+	})
+	w.waitReady()
+	hiding.hide("configmaps", "lacks")
+	k.redefine(crd, nil, "v1") // so that the set looks
+	hiding.waitLooks(t, 3)
+	k.create(namespace, "two")
+	k.put(crd, "v1", "mine", "2")
+	w.record("configmaps").waitFor(t, "add two")
+	w.record(crd.name()).waitFor(t, "update mine")
+	hiding.hide()
+	k.redefine(crd, nil, "v1")
+	hiding.waitLooks(t, 2)
+	k.create(namespace, "three")
+	w.record("configmaps").waitFor(t, "add three")
+	checkLog(t, "ConfigMaps", []string{"add one initially", "synced", "add two", "add three"}, w.record("configmaps").lines())
+	checkLog(t, "custom objects", []string{"add mine initially", "update mine"}, w.record(crd.name()).lines("mine"))
+	if n := len(w.started("configmaps")) + len(w.started(crd.name())); n != 2 || w.isRemoved("configmaps") || w.isRemoved(crd.name()) {
+		t.Errorf("%d informers were started", n)
+	}
+}
+
+// The watched version is no longer served: another one is watched, nothing is handed on again. An edited definition
+// starts nothing anew.
+func TestVersionNoLongerServed(t *testing.T) {
+	c, k := sharedCluster(t), newKube(t)
+	crd := kind{"gauges", "versions.example.com"}
+	k.define(crd, nil, "v1", "v2")
+	defer k.undefine(crd)
+	k.put(crd, "v1", "one", "1")
+	k.put(crd, "v1", "two", "1")
+	w := watchScopes(t, c.RESTConfig(), nil, informer.Scope{Patterns: resources(t, "gauges.versions.example.com")})
+	w.waitReady()
+	seen := w.record(crd.name())
+	if v := w.started(crd.name())[0].Resource().Version; v != "v2" {
+		t.Fatalf("version %s is watched", v)
+	}
+	k.redefine(crd, nil, "v1", "v2") // edited
+	k.put(crd, "v1", "one", "2")
+	seen.waitFor(t, "update one")
+	if n := len(w.started(crd.name())); n != 1 {
+		t.Errorf("%d informers after an edit", n)
+	}
+
+	k.redefine(crd, map[string]bool{"v1": true}, "v1", "v2")
+	eventually(t, func() error {
+		if n := len(w.started(crd.name())); n != 2 {
+			return fmt.Errorf("%d informers", n)
+		}
+		return nil
+	})
+	w.waitReady()
+	k.put(crd, "v1", "two", "2")
+	seen.waitFor(t, "update two")
+	must(t, k.Resource(crd.in("v1")).Namespace("default").Delete(t.Context(), "two", metav1.DeleteOptions{}))
+	seen.waitFor(t, "delete two")
+	checkLog(t, "one", []string{"add one initially", "update one"}, seen.lines("one"))
+	checkLog(t, "two", []string{"add two initially", "update two", "delete two"}, seen.lines("two"))
+	if n := len(w.Statuses()); n != 1 {
+		t.Errorf("%d informers run", n)
+	}
+}
+
+func TestDefinitionComesAndGoes(t *testing.T) {
+	c, k := sharedCluster(t), newKube(t)
+	crd := kind{"guests", "guests.example.com"}
+	w := watchScopes(t, c.RESTConfig(), nil, informer.Scope{Patterns: resources(t, "*.guests.example.com")})
+	w.waitReady()
+	k.define(crd, nil, "v1")
+	k.put(crd, "v1", "one", "1")
+	seen := w.record(crd.name())
+	seen.waitFor(t, "synced")
+	// Deleted and at once created again.
+	k.undefine(crd)
+	k.define(crd, nil, "v1")
+	k.put(crd, "v1", "one", "1")
+	eventually(t, func() error {
+		if lines := seen.lines("one"); len(lines) < 3 {
+			return fmt.Errorf("%q", lines)
+		}
+		return nil
+	})
+	k.put(crd, "v1", "one", "2")
+	seen.waitFor(t, "update one")
+	changes := slices.DeleteFunc(seen.all(), func(c change) bool { return c.name != "one" })
+	var verbs []string
+	for _, c := range changes {
+		verbs = append(verbs, c.verb)
+	}
+	if diff := cmp.Diff([]string{"add", "delete", "add", "update"}, verbs); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	} else if changes[0].uid != changes[1].uid || changes[1].uid == changes[2].uid {
+		t.Errorf("uids: %v", changes)
+	}
+	k.undefine(crd)
+	w.waitRemoved(crd.name())
+	if last := seen.lines("one"); !strings.HasPrefix(last[len(last)-1], "delete") || len(last) != 5 {
+		t.Errorf("%q", last)
+	}
+	eventually(t, func() error {
+		if n := len(w.Statuses()); n != 0 {
+			return fmt.Errorf("%d informers run", n)
+		}
+		return nil
+	})
+	w.waitReady()
+}
+
+// Deletions that the watch does not show come with the end of the resource.
+func TestDefinitionGoesUnseen(t *testing.T) {
+	k := newKube(t)
+	p, config := proxied(t)
+	crd := kind{"ghosts", "ghosts.example.com"}
+	k.define(crd, nil, "v1")
+	k.put(crd, "v1", "one", "1")
+	k.put(crd, "v1", "two", "1")
+	w := watchScopes(t, config, nil, informer.Scope{Patterns: resources(t, "*.ghosts.example.com")})
+	seen := w.record(crd.name())
+	seen.waitFor(t, "synced")
+	p.Freeze()
+	k.undefine(crd)
+	p.Cut() // with all that was on the way
+	p.Thaw()
+	w.waitRemoved(crd.name())
+	checkLog(t, "changes", []string{"add one initially", "add two initially", "synced", "delete one unseen", "delete two unseen"}, seen.lines())
+	if status := w.started(crd.name())[0].Status(); status.Objects != 0 {
+		t.Errorf("status %+v", status)
+	}
+}
+
+func TestManyDefinitionsAtOnce(t *testing.T) {
+	c, k := sharedCluster(t), newKube(t)
+	const many = 20
+	counting := &censored{}
+	w := watchScopes(t, c.RESTConfig(), func(sc *informer.SetConfig) {
+		counting.DiscoveryInterfaceWithContext, sc.Discovery = sc.Discovery, counting
+	}, informer.Scope{Patterns: resources(t, "*.storm.example.com")})
+	w.waitReady()
+	crd := func(n int) kind { return kind{fmt.Sprintf("storm%02ds", n), "storm.example.com"} }
+	start := time.Now()
+	var group sync.WaitGroup
+	for n := range many {
+		group.Go(func() {
+			if _, err := k.Resource(crds).Create(t.Context(), crd(n).definition(nil, "v1"), metav1.CreateOptions{}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	group.Wait()
+	created := time.Now()
+	eventually(t, func() error {
+		statuses := w.Statuses()
+		for _, s := range statuses {
+			if !s.Synced {
+				return fmt.Errorf("%s is not synced", s.Resource)
+			}
+		}
+		if len(statuses) != many {
+			return fmt.Errorf("%d of %d are watched", len(statuses), many)
+		}
+		return nil
+	})
+	counting.mu.Lock()
+	looks := counting.looks
+	counting.mu.Unlock()
+	t.Logf("created within %s, all watched %s later, after %d looks", created.Sub(start).Round(time.Millisecond), time.Since(created).Round(time.Millisecond), looks)
+	if took := time.Since(created); took > 15*time.Second {
+		t.Errorf("all are watched only after %s", took)
+	}
+	for n := range many {
+		group.Go(func() {
+			if err := k.Resource(crds).Delete(t.Context(), crd(n).name(), metav1.DeleteOptions{}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	group.Wait()
+	eventually(t, func() error {
+		if n := len(w.Statuses()); n > 0 {
+			return fmt.Errorf("%d are watched", n)
+		}
+		return nil
+	})
+}
+
+func TestEventsAreWatchedOnce(t *testing.T) {
+	c, k := sharedCluster(t), newKube(t)
+	namespace := k.namespace()
+	in := []string{namespace}
+	both := watchScopes(t, c.RESTConfig(), nil, informer.Scope{Patterns: resources(t, "event*.*", "events", "events.events.k8s.io"), Namespaces: in})
+	alone := watchScopes(t, c.RESTConfig(), nil, informer.Scope{Patterns: resources(t, "events.events.k8s.io"), Namespaces: in})
+	both.waitReady()
+	alone.waitReady()
+	_, err := k.CoreV1().Events(namespace).Create(t.Context(), &corev1.Event{
+		ObjectMeta: metav1.ObjectMeta{Name: "happened"}, InvolvedObject: corev1.ObjectReference{Namespace: namespace, Kind: "Pod", Name: "p"},
+	}, metav1.CreateOptions{})
+	must(t, err)
+	both.record("events").waitFor(t, "add happened")
+	alone.record("events.events.k8s.io").waitFor(t, "add happened")
+	if raw := alone.record("events.events.k8s.io").all()[1].raw; !strings.Contains(raw, `"apiVersion":"events.k8s.io/v1"`) {
+		t.Errorf("the other API's object: %s", raw)
+	}
+	if len(both.started("events")) != 1 || len(both.started("events.events.k8s.io")) != 0 || len(alone.Statuses()) != 1 {
+		t.Errorf("%v are watched, and alone %v", both.Statuses(), alone.Statuses())
+	}
+}
+
+// Literal namespaces are watched one by one, and what RBAC forbids is said and harms no other.
+func TestNamespacesAndForbiddenResources(t *testing.T) {
+	k := newKube(t)
+	first, second, third := k.namespace(), k.namespace(), k.namespace()
+	config := restricted(t, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"list", "watch"}})
+	w := watchScopes(t, config, nil,
+		informer.Scope{Patterns: resources(t, "configmaps", "secrets"), Namespaces: []string{first, second}},
+		informer.Scope{Patterns: resources(t, "pod*"), Namespaces: []string{first}}, // forbidden too, and only a wildcard's
+	)
+	seen := w.record("configmaps")
+	eventually(t, func() error {
+		if n := seen.count("synced"); n != 2 {
+			return fmt.Errorf("%d are synced", n)
+		}
+		return nil
+	})
+	for _, namespace := range []string{third, first, second} {
+		k.create(namespace, "in-"+namespace)
+	}
+	seen.waitFor(t, "add in-"+first)
+	seen.waitFor(t, "add in-"+second)
+	if n := seen.count("add in-" + third); n != 0 {
+		t.Error("a namespace that nobody asked for is watched")
+	}
+	eventually(t, func() error {
+		reasons := w.NotReady()
+		want := []string{"secrets in " + first + " is forbidden: ", "secrets in " + second + " is forbidden: "}
+		slices.Sort(want)
+		if len(reasons) != 2 || !strings.HasPrefix(reasons[0], want[0]) || !strings.HasPrefix(reasons[1], want[1]) {
+			return fmt.Errorf("not ready: %q", reasons)
+		}
+		return nil
+	})
+	var described []string
+	for _, s := range w.Statuses() {
+		if name := s.Resource.Resource; name == "pods" || !strings.HasPrefix(name, "pod") {
+			described = append(described, fmt.Sprintf("%s %t %t", name, s.Synced, s.Forbidden))
+		}
+	}
+	checkLog(t, "statuses", []string{"configmaps true false", "configmaps true false", "pods false true", "secrets false true", "secrets false true"}, described)
+	if n := strings.Count(w.log.String(), "resource=secrets"); n != 2 {
+		t.Errorf("%d lines of log about what is forbidden, want one for each namespace", n)
+	}
+}
+
+// The handler of a resource that is gone, and of one whose version is, blocks: others come and go all the same.
+func TestBlockedHandlerHoldsUpNoOther(t *testing.T) {
+	c, k := sharedCluster(t), newKube(t)
+	going, changing, coming := kind{"goings", "block.example.com"}, kind{"changings", "block.example.com"}, kind{"comings", "block.example.com"}
+	k.define(going, nil, "v1")
+	k.define(changing, nil, "v1", "v2")
+	defer k.undefine(changing)
+	k.put(going, "v1", "one", "1")
+	k.put(changing, "v1", "one", "1")
+	gates := map[string]*gate{going.name(): newGate(), changing.name(): newGate()}
+	w := watchScopes(t, c.RESTConfig(), func(sc *informer.SetConfig) {
+		start := sc.OnStart
+		sc.OnStart = func(i *informer.Informer) {
+			if g := gates[i.Resource().GroupResource().String()]; g != nil {
+				i.AddEventHandler(g)
+			}
+			start(i)
+		}
+	}, informer.Scope{Patterns: resources(t, "*.block.example.com")})
+	for _, g := range gates {
+		g.waitBlocked(t)
+	}
+	k.undefine(going)
+	k.redefine(changing, map[string]bool{"v1": true}, "v1", "v2")
+	k.define(coming, nil, "v1")
+	defer k.undefine(coming)
+	k.put(coming, "v1", "one", "1")
+	w.record(coming.name()).waitFor(t, "synced")
+	eventually(t, func() error {
+		if n := len(w.started(changing.name())); n != 2 {
+			return fmt.Errorf("%d informers were started for the other version", n)
+		}
+		return nil
+	})
+	if w.isRemoved(going.name()) || len(w.started(going.name())) != 1 {
+		t.Error("removed before its handler was told")
+	}
+	for _, g := range gates {
+		close(g.open)
+	}
+	w.waitRemoved(going.name())
+	if lines := gates[going.name()].lines("one"); len(lines) != 2 || !strings.HasPrefix(lines[1], "delete one") {
+		t.Errorf("%q", lines)
+	}
+	k.put(changing, "v1", "one", "2")
+	w.record(changing.name()).waitFor(t, "update one")
+	checkLog(t, "over the change of version", []string{"add one initially", "update one"}, gates[changing.name()].lines("one"))
+	w.waitReady()
+}
+
+// It stops the API server of all tests for a while; they do not run in parallel.
+func TestAPIServerIsAway(t *testing.T) {
+	c, k := sharedCluster(t), newKube(t)
+	namespace := k.namespace()
+	must(t, c.StopAPIServer(t.Context()))
+	in := informer.Scope{Patterns: resources(t, "configmaps"), Namespaces: []string{namespace}}
+
+	t.Run("an informer ends while it waits", func(t *testing.T) {
+		for _, noWatchList := range []bool{true, false} {
+			i, stop := runInformer(t, c.RESTConfig(), namespace, func(c *informer.Config) {
+				c.NoWatchList, c.Backoff = noWatchList, slow
+			})
+			eventually(t, func() error {
+				if s := i.Status(); s.Errors == 0 {
+					return errors.New("no request has failed")
+				}
+				return nil
+			})
+			start := time.Now()
+			stop()
+			if took := time.Since(start); took > 5*time.Second {
+				t.Errorf("ended after %s", took)
+			}
+		}
+	})
+	w := watchScopes(t, c.RESTConfig(), nil, in)
+	eventually(t, func() error {
+		if reasons := w.NotReady(); len(reasons) != 1 || !strings.Contains(reasons[0], "connection refused") {
+			return fmt.Errorf("not ready: %q", reasons)
+		}
+		return nil
+	})
+	must(t, c.StartAPIServer(t.Context()))
+	w.waitReady()
+	k.create(namespace, "one")
+	w.record("configmaps").waitFor(t, "add one")
+	if n := strings.Count(w.log.String(), "level=ERROR"); n != 1 {
+		t.Errorf("%d errors are logged", n)
+	}
+}

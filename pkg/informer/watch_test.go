@@ -1,0 +1,481 @@
+package informer_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/deltabridge/deltabridge/pkg/informer"
+	"github.com/deltabridge/deltabridge/pkg/sinks/sinktest"
+)
+
+// This file tests single informers against the real API server.
+
+// quick is a back-off for tests that wait for retries.
+var quick = wait.Backoff{Duration: 20 * time.Millisecond, Factor: 1, Steps: 1000, Cap: time.Second}
+
+// slow is a back-off that no test could wait for.
+var slow = wait.Backoff{Duration: time.Hour, Factor: 1, Steps: 1000, Cap: time.Hour}
+
+// runInformer runs an informer of ConfigMaps in a namespace until the end of the test.
+func runInformer(t *testing.T, config *rest.Config, namespace string, edit func(*informer.Config), handlers ...cache.ResourceEventHandler) (i *informer.Informer, stop func()) {
+	t.Helper()
+	httpClient, err := rest.HTTPClientFor(config)
+	must(t, err)
+	client, err := informer.NewClientFor(config, httpClient)
+	must(t, err)
+	c := informer.Config{
+		Resource: configMaps, Namespace: namespace, ListWatch: informer.ListWatch(client, configMaps, namespace, nil), Backoff: quick,
+	}
+	if edit != nil {
+		edit(&c)
+	}
+	i = informer.New(c)
+	for _, h := range handlers {
+		i.AddEventHandler(h)
+	}
+	stop = runUntil(t, i.Run, httpClient)
+	t.Cleanup(stop)
+	return i, stop
+}
+
+func waitSynced(t *testing.T, i *informer.Informer) {
+	t.Helper()
+	eventually(t, func() error {
+		if !i.HasSynced() {
+			return fmt.Errorf("not synced: %+v", i.Status())
+		}
+		return nil
+	})
+}
+
+// labelled is a ListWatch of ConfigMaps with selectors.
+func labelled(t *testing.T, namespace, labels, fields string) *informer.ListerWatcher {
+	t.Helper()
+	client, err := informer.NewClient(sharedCluster(t).RESTConfig())
+	must(t, err)
+	return informer.ListWatch(client, configMaps, namespace, func(o *metav1.ListOptions) { o.LabelSelector, o.FieldSelector = labels, fields })
+}
+
+// Every revision that etcd committed arrives, in its order, at a handler from the start; a late one gets what is there
+// and then the rest.
+func TestHandlersSeeEveryRevision(t *testing.T) {
+	c, k := sharedCluster(t), newKube(t)
+	namespace := k.namespace()
+	k.create(namespace, "before-1")
+	k.create(namespace, "before-2")
+	early, late := &record{}, &record{}
+	i, _ := runInformer(t, c.RESTConfig(), namespace, nil, early)
+	waitSynced(t, i)
+
+	const workers, each = 4, 12
+	half := make(chan struct{}, workers)
+	goOn := make(chan struct{})
+	var group sync.WaitGroup
+	for worker := range workers {
+		group.Go(func() {
+			for n := range each {
+				if n == each/2 {
+					half <- struct{}{}
+					<-goOn
+				}
+				if err := oneLife(t.Context(), k, namespace, fmt.Sprintf("w%d-%d", worker, n), n%2 == 0); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	for range workers {
+		<-half
+	}
+	close(goOn) // and add a handler while they write
+	registration := i.AddEventHandler(late)
+	if !registration.HasSynced() || !cache.IsDone(registration.HasSyncedChecker()) {
+		t.Error("a handler that was given everything counts as not synced")
+	}
+	group.Wait()
+	k.create(namespace, "last")
+	early.waitFor(t, "add last")
+	late.waitFor(t, "add last")
+
+	revisions, err := c.History(t.Context(), "/registry/configmaps/"+namespace+"/")
+	must(t, err)
+	var want, got []string
+	for _, r := range revisions {
+		want = append(want, fmt.Sprintf("%s@%d deleted=%t", r.Key[strings.LastIndex(r.Key, "/")+1:], r.ModRevision, r.Deleted))
+	}
+	for _, c := range early.all() {
+		if c.verb != "synced" {
+			got = append(got, fmt.Sprintf("%s@%s deleted=%t", c.name, c.rv, c.verb == "delete"))
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("the early handler (-want +got):\n%s", diff)
+	}
+	checkLateHandler(t, early.all(), late.all())
+}
+
+// checkLateHandler: the initial list of the late handler is what the early one's changes come to up to its end, and what
+// follows is the same for both.
+func checkLateHandler(t *testing.T, early, late []change) {
+	t.Helper()
+	end := slices.IndexFunc(late, func(c change) bool { return c.verb == "synced" })
+	if end < 0 {
+		t.Fatal("the late handler has no synced")
+	}
+	rest := late[end+1:]
+	for n := range rest {
+		if rest[n].initial {
+			t.Errorf("initial after the initial list: %v", rest[n])
+		}
+	}
+	split := len(early) - len(rest)
+	if diff := cmp.Diff(early[split:], rest, cmp.AllowUnexported(change{})); diff != "" {
+		t.Errorf("after its initial list (-early +late):\n%s", diff)
+	}
+	state := map[string]string{}
+	for _, c := range early[:split] {
+		switch c.verb {
+		case "add", "update":
+			state[c.name] = c.rv
+		case "delete":
+			delete(state, c.name)
+		}
+	}
+	last := 0
+	for _, c := range late[:end] {
+		rv, err := strconv.Atoi(c.rv)
+		if err != nil || rv <= last || c.verb != "add" || !c.initial || state[c.name] != c.rv {
+			t.Errorf("%v at %s, expected at %s, after %d: %v", c, c.rv, state[c.name], last, err)
+		}
+		last = rv
+		delete(state, c.name)
+	}
+	if len(state) > 0 {
+		t.Errorf("the late handler's initial list lacks %v", state)
+	}
+}
+
+// oneLife creates, changes and perhaps deletes an object.
+func oneLife(ctx context.Context, k *kube, namespace, name string, deleted bool) error {
+	api := k.CoreV1().ConfigMaps(namespace)
+	cm, err := api.Create(ctx, configMap(name, nil), metav1.CreateOptions{})
+	if err != nil {
+		return err
+	}
+	cm.Data = map[string]string{"k": "v"}
+	if _, err := api.Update(ctx, cm, metav1.UpdateOptions{}); err != nil || !deleted {
+		return err
+	}
+	return api.Delete(ctx, name, metav1.DeleteOptions{})
+}
+
+// An object that leaves what the API server selects comes as a deletion that can't be told from a real one.
+func TestSelectors(t *testing.T) {
+	c, k := sharedCluster(t), newKube(t)
+	namespace := k.namespace()
+	byLabel, byField := &record{}, &record{}
+	runInformer(t, c.RESTConfig(), namespace, func(c *informer.Config) { c.ListWatch = labelled(t, namespace, "app=x", "") }, byLabel)
+	runInformer(t, c.RESTConfig(), namespace, func(c *informer.Config) { c.ListWatch = labelled(t, namespace, "", "metadata.name=one") }, byField)
+	byLabel.waitFor(t, "synced")
+	byField.waitFor(t, "synced")
+
+	api := k.CoreV1().ConfigMaps(namespace)
+	x := map[string]string{"app": "x"}
+	cm, err := api.Create(t.Context(), configMap("one", x), metav1.CreateOptions{})
+	must(t, err)
+	var left *corev1.ConfigMap
+	for _, labels := range []map[string]string{nil, x} {
+		cm.Labels = labels
+		cm, err = api.Update(t.Context(), cm, metav1.UpdateOptions{})
+		must(t, err)
+		if labels == nil {
+			left = cm
+		}
+	}
+	k.delete(namespace, "one")
+	_, err = api.Create(t.Context(), configMap("two", x), metav1.CreateOptions{})
+	must(t, err)
+	byLabel.waitFor(t, "add two")
+	k.create(namespace, "other")
+	byField.waitFor(t, "delete one")
+
+	checkLog(t, "by label", []string{"synced", "add one", "delete one", "add one", "delete one", "add two"}, byLabel.lines())
+	checkLog(t, "by field", []string{"synced", "add one", "update one", "update one", "delete one"}, byField.lines())
+	leave := byLabel.all()[2]
+	if leave.rv != left.ResourceVersion || leave.uid != string(left.UID) || leave.unseen || !strings.Contains(leave.raw, `"app":"x"`) {
+		t.Errorf("the leave is at %s, unseen %t, of %s; the update was at %s", leave.rv, leave.unseen, leave.raw, left.ResourceVersion)
+	}
+}
+
+// gate is a handler that blocks in each call until it is opened.
+type gate struct {
+	*record
+	calls atomic.Int64
+	open  chan struct{}
+}
+
+func newGate() *gate { return &gate{record: &record{}, open: make(chan struct{})} }
+
+func (g *gate) pass() {
+	g.calls.Add(1)
+	<-g.open
+}
+
+func (g *gate) OnAdd(obj any, initial bool) { g.pass(); g.record.OnAdd(obj, initial) }
+func (g *gate) OnUpdate(o, n any)           { g.pass(); g.record.OnUpdate(o, n) }
+func (g *gate) OnDelete(obj any)            { g.pass(); g.record.OnDelete(obj) }
+
+// waitBlocked waits for the first call.
+func (g *gate) waitBlocked(t *testing.T) {
+	t.Helper()
+	eventually(t, func() error {
+		if g.calls.Load() == 0 {
+			return errors.New("the handler is not called")
+		}
+		return nil
+	})
+}
+
+func TestBlockedHandler(t *testing.T) {
+	c, k := sharedCluster(t), newKube(t)
+	namespace := k.namespace()
+	g, free := newGate(), &record{}
+	blocked, stopBlocked := runInformer(t, c.RESTConfig(), namespace, nil, g)
+	other, stopOther := runInformer(t, c.RESTConfig(), namespace, nil, free)
+	waitSynced(t, blocked)
+	waitSynced(t, other)
+	const objects = 20
+	for n := range objects {
+		k.create(namespace, fmt.Sprintf("c%02d", n))
+	}
+	g.waitBlocked(t)
+	added := make(chan struct{})
+	late := &record{}
+	go func() {
+		defer close(added)
+		blocked.AddEventHandler(late)
+	}()
+	free.waitFor(t, fmt.Sprintf("add c%02d", objects-1)) // the other one goes on
+
+	if calls, status, index := g.calls.Load(), blocked.Status(), len(blocked.GetIndexer().ListKeys()); calls != 1 || status.Objects > 1 || index > 1 || !status.Synced {
+		t.Errorf("%d calls, %d objects, %d in the index; status %+v", calls, status.Objects, index, status)
+	}
+	select {
+	case <-added:
+		t.Error("AddEventHandler did not wait for the change that is being handed over")
+	default:
+	}
+	stopOther()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		stopBlocked()
+	}()
+	select {
+	case <-ended:
+		t.Error("Run ended while a handler is being called")
+	case <-added:
+		t.Error("AddEventHandler did not wait")
+	default:
+	}
+	close(g.open)
+	<-ended
+	<-added
+	if len(late.all()) == 0 || late.lines()[0] != "add c00 initially" {
+		t.Errorf("the late handler saw %q", late.lines())
+	}
+}
+
+// begun is a ListWatch that says when a request begins.
+type begun struct {
+	cache.ListerWatcherWithContext
+	requests chan string
+}
+
+func (b *begun) ListWithContext(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+	b.requests <- "list"
+	return b.ListerWatcherWithContext.ListWithContext(ctx, o)
+}
+
+func (b *begun) WatchWithContext(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+	b.requests <- "watch"
+	return b.ListerWatcherWithContext.WatchWithContext(ctx, o)
+}
+
+// proxied is the shared cluster through a proxy.
+func proxied(t *testing.T) (*sinktest.Proxy, *rest.Config) {
+	t.Helper()
+	config := sharedCluster(t).RESTConfig()
+	p := sinktest.NewProxy(t, strings.TrimPrefix(config.Host, "https://"))
+	config.Host = "https://" + p.Addr()
+	// A transport of its own: others share one by their configuration.
+	config.Dial = nil
+	config.Wrap(func(rt http.RoundTripper) http.RoundTripper { return rt })
+	return p, config
+}
+
+// Run ends at once although the API server does not answer, on a connection that stands and while one is being made.
+func TestShutdownWhileARequestHangs(t *testing.T) {
+	sharedCluster(t)
+	for _, noWatchList := range []bool{true, false} {
+		for _, connected := range []bool{true, false} {
+			t.Run(fmt.Sprintf("list %t connected %t", noWatchList, connected), func(t *testing.T) {
+				before := goleak.IgnoreCurrent()
+				t.Run("run", func(t *testing.T) {
+					p, config := proxied(t)
+					httpClient, err := rest.HTTPClientFor(config)
+					must(t, err)
+					client, err := informer.NewClientFor(config, httpClient)
+					must(t, err)
+					if connected {
+						must(t, client.Get().AbsPath("/version").Do(t.Context()).Error())
+					}
+					p.Freeze()
+					lw := &begun{informer.ListWatch(client, configMaps, "default", nil), make(chan string, 10)}
+					i := informer.New(informer.Config{Resource: configMaps, Namespace: "default", ListWatch: lw, NoWatchList: noWatchList})
+					stop := runUntil(t, i.Run, httpClient)
+					if got := <-lw.requests; (got == "list") != noWatchList {
+						t.Errorf("the first request is a %s", got)
+					}
+					start := time.Now()
+					stop()
+					if took := time.Since(start); took > 5*time.Second {
+						t.Errorf("ended after %s", took)
+					}
+					if status := i.Status(); status.Synced || status.Errors > 0 || status.LastError != "" {
+						t.Errorf("status %+v", status)
+					}
+				})
+				if err := goleak.Find(before); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+	}
+}
+
+// Watches that RBAC forbids where lists are allowed: that is said once, the resource is polled, and handlers see what
+// changed.
+func TestWatchForbidden(t *testing.T) {
+	k := newKube(t)
+	namespace := k.namespace()
+	config := restricted(t, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"list"}})
+	log, seen := &logBuffer{}, &record{}
+	i, _ := runInformer(t, config, namespace, func(c *informer.Config) { c.Logger = slog.New(slog.NewTextHandler(log, nil)) }, seen)
+	waitSynced(t, i)
+	eventually(t, func() error {
+		if s := i.Status(); s.Errors < 4 || s.Relists < 2 {
+			return fmt.Errorf("%d errors, %d re-lists", s.Errors, s.Relists)
+		}
+		return nil
+	})
+	if s := i.Status(); !s.Forbidden || !strings.HasPrefix(s.LastError, "watch: ") {
+		t.Errorf("status: %+v", s)
+	}
+	k.create(namespace, "one")
+	seen.waitFor(t, "add one")
+	lines := slices.DeleteFunc(strings.Split(strings.TrimSpace(log.String()), "\n"), func(line string) bool { return strings.Contains(line, "listed again") })
+	if len(lines) != 1 || !strings.Contains(lines[0], "request failed") {
+		t.Errorf("log:\n%s", log)
+	}
+}
+
+// restricted gives the configuration of somebody who may do what the rules say.
+func restricted(t *testing.T, rules ...rbacv1.PolicyRule) *rest.Config {
+	t.Helper()
+	path, err := sharedCluster(t).RestrictedKubeconfig(t.Context(), rules)
+	must(t, err)
+	config, err := clientcmd.BuildConfigFromFlags("", path)
+	must(t, err)
+	return config
+}
+
+// litter puts documents that are no events into watches of ConfigMaps, in front of as many events as it is told.
+type litter struct {
+	http.RoundTripper
+	next atomic.Int64
+}
+
+func (l *litter) RoundTrip(r *http.Request) (*http.Response, error) {
+	response, err := l.RoundTripper.RoundTrip(r)
+	if err == nil && r.URL.Query().Get("watch") == "true" && strings.HasSuffix(r.URL.Path, "/configmaps") {
+		response.Body = &litteredBody{ReadCloser: response.Body, litter: l, atStart: true}
+	}
+	return response, err
+}
+
+type litteredBody struct {
+	io.ReadCloser
+	litter  *litter
+	atStart bool // of a document
+	buffer  bytes.Buffer
+}
+
+func (b *litteredBody) Read(p []byte) (int, error) {
+	if b.buffer.Len() > 0 {
+		return b.buffer.Read(p)
+	}
+	n, err := b.ReadCloser.Read(p)
+	if n > 0 && b.atStart && b.litter.next.Add(-1) >= 0 {
+		b.buffer.WriteString("<html>\n")
+		b.buffer.Write(p[:n])
+		b.atStart = p[n-1] == '\n'
+		return b.buffer.Read(p)
+	}
+	if n > 0 {
+		b.atStart = p[n-1] == '\n'
+	}
+	return n, err
+}
+
+// A document that is no event is asked for again; if it stays, the handlers learn where a change may be missing.
+func TestMalformedDocumentIsAGap(t *testing.T) {
+	k := newKube(t)
+	namespace := k.namespace()
+	config := sharedCluster(t).RESTConfig()
+	l := &litter{}
+	config.Wrap(func(rt http.RoundTripper) http.RoundTripper { l.RoundTripper = rt; return l })
+	w := watchScopes(t, config, nil, informer.Scope{Patterns: resources(t, "configmaps"), Namespaces: []string{namespace}})
+	w.waitReady()
+	seen := w.record("configmaps")
+	k.create(namespace, "one")
+	seen.waitFor(t, "add one")
+	l.next.Store(1)
+	k.create(namespace, "two")
+	seen.waitFor(t, "add two")
+	l.next.Store(1) // in the watch that was opened because of the last one
+	k.create(namespace, "three")
+	seen.waitFor(t, "add three")
+	checkLog(t, "changes", []string{"synced", "add one", "add two", "gap", "add three"}, seen.lines())
+	changes := seen.all()
+	if gap := changes[3]; gap.rv != changes[2].rv+".." {
+		t.Errorf("gap %s after a change at %s", gap.rv, changes[2].rv)
+	}
+	if s := w.Statuses()[0]; s.Malformed != 2 || s.Relists != 0 {
+		t.Errorf("status %+v", s)
+	}
+}
