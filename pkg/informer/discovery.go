@@ -63,7 +63,10 @@ func (d *discoverer) discover(ctx context.Context) (*catalog, error) {
 	case err != nil:
 		return nil, fmt.Errorf("discover what the API server serves: %w", err)
 	}
-	services := d.services(ctx)
+	services, err := d.services(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("list APIServices: %w", err)
+	}
 	byGroupVersion := map[string]*metav1.APIResourceList{}
 	for _, list := range lists {
 		byGroupVersion[list.GroupVersion] = list
@@ -165,11 +168,16 @@ const (
 // those of CustomResourceDefinitions.
 const automanaged = "kube-aggregator.kubernetes.io/automanaged"
 
-// services asks what stands behind the group/versions. Where APIServices may not be read, nothing is known.
-func (d *discoverer) services(ctx context.Context) map[schema.GroupVersion]service {
+// services asks what stands behind the group/versions. Where APIServices may not be read, or do not exist, nothing is
+// known.
+func (d *discoverer) services(ctx context.Context) (map[schema.GroupVersion]service, error) {
 	list := &object.List{}
-	if err := d.raw.Get().AbsPath("/apis/apiregistration.k8s.io/v1/apiservices").Do(ctx).Into(list); err != nil {
-		return nil
+	err := d.raw.Get().AbsPath("/apis/apiregistration.k8s.io/v1/apiservices").Do(ctx).Into(list)
+	switch {
+	case apierrors.IsForbidden(err) || apierrors.IsNotFound(err):
+		return nil, nil
+	case err != nil:
+		return nil, err
 	}
 	services := map[schema.GroupVersion]service{}
 	for _, o := range list.Items {
@@ -191,7 +199,7 @@ func (d *discoverer) services(ctx context.Context) map[schema.GroupVersion]servi
 			services[gv] = builtIn
 		}
 	}
-	return services
+	return services, nil
 }
 
 // gone asks the API server about one resource that discovery no longer lists. It is true only on the server's own

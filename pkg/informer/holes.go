@@ -33,14 +33,14 @@ func (i *Informer) malformed(err error, skipped bool) {
 }
 
 // announceHole tells the observers of the hole that waits, if there is one. It begins at the last change that was
-// handed over when the document was read, or before; to is where it ends, "" if that is not known. The caller holds mu.
-func (i *Informer) announceHole(to string) {
+// handed over when the document was read; where it ends is not known. The caller holds mu.
+func (i *Informer) announceHole() {
 	h := i.holes.waiting.Swap(nil)
 	if h == nil {
 		return
 	}
 	for _, r := range i.handlers {
-		r.observeGap(h.from, to, h.why)
+		r.observeGap(h.from, "", h.why)
 	}
 }
 

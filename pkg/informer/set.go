@@ -43,9 +43,10 @@ type Set struct {
 
 	mu         sync.Mutex
 	running    map[watchKey]*running
-	discovered bool     // one discovery succeeded
-	problems   []string // what of the scopes can't be watched, in words
-	failure    failure  // of the last discovery; zero if it succeeded
+	left       map[watchKey]*running // ended, and their objects may be back
+	discovered bool                  // one discovery succeeded
+	problems   []string              // what of the scopes can't be watched, in words
+	failure    failure               // of the last discovery; zero if it succeeded
 }
 
 type running struct {
@@ -71,6 +72,7 @@ func NewSet(config SetConfig) *Set {
 		starts:    rate.NewLimiter(startsPerSecond, startBurst),
 		changes:   make(chan struct{}, 1),
 		running:   map[watchKey]*running{},
+		left:      map[watchKey]*running{},
 	}
 }
 
@@ -106,8 +108,8 @@ func (s *Set) refresh(ctx context.Context, group *sync.WaitGroup) bool {
 	p := s.plan(ctx, found)
 	s.report(p, found)
 	for key, w := range p.informers {
-		if !s.isRunning(key) {
-			s.launch(ctx, group, key, w, nil)
+		if before, isRunning := s.lookUp(key); !isRunning {
+			s.launch(ctx, group, key, w, before)
 		}
 	}
 	settled := s.reconcile(ctx, group, found, p)
@@ -144,10 +146,11 @@ func (s *Set) report(p *plan, found *catalog) {
 	s.silent = found.failed
 }
 
-func (s *Set) isRunning(key watchKey) bool {
+// lookUp reports whether an informer runs, and gives the one that did if it left objects.
+func (s *Set) lookUp(key watchKey) (before *running, isRunning bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.running[key] != nil
+	return s.left[key], s.running[key] != nil
 }
 
 // launch starts an informer. It begins with what the handlers know from a predecessor, when that has ended.
@@ -172,6 +175,7 @@ func (s *Set) launch(ctx context.Context, group *sync.WaitGroup, key watchKey, w
 	}
 	s.mu.Lock()
 	s.running[key] = r
+	delete(s.left, key)
 	s.mu.Unlock()
 	group.Go(func() {
 		defer close(r.ended)
@@ -214,7 +218,8 @@ func (s *Set) reconcile(ctx context.Context, group *sync.WaitGroup, found *catal
 	return settled
 }
 
-// remove ends the informer of a resource that is gone, and hands on what went with it.
+// remove ends the informer of a resource that is gone. With its definition its objects are deleted; those of any
+// other resource may be back, when another version of an API server answers again.
 func (s *Set) remove(group *sync.WaitGroup, key watchKey, r *running) {
 	s.mu.Lock()
 	r.removed = true
@@ -223,7 +228,8 @@ func (s *Set) remove(group *sync.WaitGroup, key watchKey, r *running) {
 	group.Go(func() {
 		<-r.ended
 		s.log.Info("resource is gone from the cluster, informer ended", "resource", key.String())
-		if r.wanted.served.Defined {
+		defined := r.wanted.served.Defined
+		if defined {
 			r.informer.DeleteAll()
 		}
 		if s.config.OnRemoved != nil {
@@ -231,6 +237,9 @@ func (s *Set) remove(group *sync.WaitGroup, key watchKey, r *running) {
 		}
 		s.mu.Lock()
 		delete(s.running, key)
+		if !defined {
+			s.left[key] = r
+		}
 		s.mu.Unlock()
 		s.lookAgain() // it may be back
 	})

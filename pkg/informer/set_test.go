@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -19,7 +20,8 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/informer"
 )
 
-// This file tests sets of informers against the real API server.
+// This file tests sets of informers against the real API server. Tests that wait for the API server to come to terms
+// with definitions do so in parallel, after all others.
 
 // censored is discovery without some resources.
 type censored struct {
@@ -59,6 +61,7 @@ func (c *censored) waitLooks(t *testing.T, n int) {
 }
 
 func TestDiscoveryThatLacksAResource(t *testing.T) {
+	t.Parallel()
 	c, k := sharedCluster(t), newKube(t)
 	crd := kind{"lacks", "lack.example.com"}
 	k.define(crd, nil, "v1")
@@ -99,6 +102,7 @@ func TestDiscoveryThatLacksAResource(t *testing.T) {
 // The watched version is no longer served: another one is watched, nothing is handed on again. An edited definition
 // starts nothing anew.
 func TestVersionNoLongerServed(t *testing.T) {
+	t.Parallel()
 	c, k := sharedCluster(t), newKube(t)
 	crd := kind{"gauges", "versions.example.com"}
 	k.define(crd, nil, "v1", "v2")
@@ -138,6 +142,7 @@ func TestVersionNoLongerServed(t *testing.T) {
 }
 
 func TestDefinitionComesAndGoes(t *testing.T) {
+	t.Parallel()
 	c, k := sharedCluster(t), newKube(t)
 	crd := kind{"guests", "guests.example.com"}
 	w := watchScopes(t, c.RESTConfig(), nil, informer.Scope{Patterns: resources(t, "*.guests.example.com")})
@@ -184,6 +189,7 @@ func TestDefinitionComesAndGoes(t *testing.T) {
 
 // Deletions that the watch does not show come with the end of the resource.
 func TestDefinitionGoesUnseen(t *testing.T) {
+	t.Parallel()
 	k := newKube(t)
 	p, config := proxied(t)
 	crd := kind{"ghosts", "ghosts.example.com"}
@@ -204,7 +210,99 @@ func TestDefinitionGoesUnseen(t *testing.T) {
 	}
 }
 
+// elsewhere sends requests for a resource to a path that the API server does not know, or holds them back.
+type elsewhere struct {
+	http.RoundTripper
+	mu       sync.Mutex
+	resource string
+	held     chan struct{} // closed when they may go on; nil: at once
+}
+
+func (e *elsewhere) divert(resource string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.resource = resource
+}
+
+func (e *elsewhere) RoundTrip(r *http.Request) (*http.Response, error) {
+	e.mu.Lock()
+	resource, held := e.resource, e.held
+	e.mu.Unlock()
+	if resource != "" && strings.HasSuffix(r.URL.Path, "/"+resource) {
+		if held == nil {
+			r = r.Clone(r.Context())
+			r.URL.Path += "-of-another-release"
+			return e.RoundTripper.RoundTrip(r)
+		}
+		select {
+		case <-held:
+		case <-r.Context().Done():
+			return nil, r.Context().Err()
+		}
+	}
+	return e.RoundTripper.RoundTrip(r)
+}
+
+// A resource of the API server itself is not served for a while, as by a server of another release behind the same
+// address. Its objects live on: nothing says that they were deleted.
+func TestBuiltInResourceGoesAndComesBack(t *testing.T) {
+	t.Parallel()
+	k := newKube(t)
+	namespace := k.namespace()
+	k.create(namespace, "stays")
+	k.create(namespace, "goes")
+	hiding, diverted := &censored{}, &elsewhere{}
+	config := sharedCluster(t).RESTConfig()
+	config.Wrap(func(rt http.RoundTripper) http.RoundTripper { diverted.RoundTripper = rt; return diverted })
+	w := watchScopes(t, config, func(sc *informer.SetConfig) {
+		hiding.DiscoveryInterfaceWithContext, sc.Discovery = sc.Discovery, hiding
+	}, informer.Scope{Patterns: resources(t, "configmap*", "configmaps"), Namespaces: []string{namespace}})
+	w.waitReady()
+	diverted.divert("configmaps")
+	hiding.hide("configmaps")
+	crd := kind{"nudges", "nudge.example.com"}
+	k.define(crd, nil, "v1")
+	defer k.undefine(crd)
+	w.waitRemoved("configmaps")
+	if reasons := w.NotReady(); len(reasons) != 1 || reasons[0] != "the cluster does not serve configmaps" {
+		t.Errorf("not ready: %q", reasons)
+	}
+	k.delete(namespace, "goes")
+	k.create(namespace, "comes")
+	diverted.divert("")
+	hiding.hide()
+	seen := w.record("configmaps")
+	seen.waitFor(t, "add comes initially")
+	w.waitReady()
+	checkLog(t, "changes", []string{"add stays initially", "add goes initially", "synced", "delete goes unseen", "add comes initially", "synced"}, seen.lines())
+}
+
+// A definition that comes after the first look and before definitions are watched is not overlooked.
+func TestDefinitionBetweenLookAndWatch(t *testing.T) {
+	t.Parallel()
+	k := newKube(t)
+	crd := kind{"betweens", "between.example.com"}
+	config := sharedCluster(t).RESTConfig()
+	held := &elsewhere{resource: "customresourcedefinitions", held: make(chan struct{})}
+	looking := &censored{}
+	config.Wrap(func(rt http.RoundTripper) http.RoundTripper { held.RoundTripper = rt; return held })
+	w := watchScopes(t, config, func(sc *informer.SetConfig) {
+		looking.DiscoveryInterfaceWithContext, sc.Discovery = sc.Discovery, looking
+	}, informer.Scope{Patterns: resources(t, "*.between.example.com")})
+	looking.waitLooks(t, 1)
+	k.define(crd, nil, "v1")
+	defer k.undefine(crd)
+	k.put(crd, "v1", "one", "1")
+	close(held.held)
+	start := time.Now()
+	w.record(crd.name()).waitFor(t, "add one initially")
+	if took := time.Since(start); took > 15*time.Second {
+		t.Errorf("watched only after %s", took)
+	}
+}
+
 func TestManyDefinitionsAtOnce(t *testing.T) {
+	t.Parallel()
 	c, k := sharedCluster(t), newKube(t)
 	const many = 20
 	counting := &censored{}
@@ -328,6 +426,7 @@ func TestNamespacesAndForbiddenResources(t *testing.T) {
 
 // The handler of a resource that is gone, and of one whose version is, blocks: others come and go all the same.
 func TestBlockedHandlerHoldsUpNoOther(t *testing.T) {
+	t.Parallel()
 	c, k := sharedCluster(t), newKube(t)
 	going, changing, coming := kind{"goings", "block.example.com"}, kind{"changings", "block.example.com"}, kind{"comings", "block.example.com"}
 	k.define(going, nil, "v1")
@@ -376,7 +475,7 @@ func TestBlockedHandlerHoldsUpNoOther(t *testing.T) {
 	w.waitReady()
 }
 
-// It stops the API server of all tests for a while; they do not run in parallel.
+// It stops the API server of all tests for a while, and so is not one of those in parallel.
 func TestAPIServerIsAway(t *testing.T) {
 	c, k := sharedCluster(t), newKube(t)
 	namespace := k.namespace()

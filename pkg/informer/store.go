@@ -27,7 +27,7 @@ func (s *store) Add(obj any) error {
 	}
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	i.announceHole("")
+	i.announceHole()
 	i.upsert(o, false)
 	return nil
 }
@@ -38,7 +38,7 @@ func (s *store) Delete(obj any) error {
 	i, o := (*Informer)(s), obj.(*object.Object)
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	i.announceHole("")
+	i.announceHole()
 	known := i.known(o)
 	// The deletion of an object that is not known was handed on before (or is another scope's).
 	if known != nil && known.UID == o.UID {
@@ -56,7 +56,7 @@ func (s *store) Replace(list []any, resourceVersion string) error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	first := !i.listed
-	i.announceHole(resourceVersion)
+	i.announceHole()
 	if !first {
 		i.announceGap(resourceVersion)
 	}
@@ -86,7 +86,7 @@ func (s *store) Bookmark(string) error {
 	i := (*Informer)(s)
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	i.announceHole("")
+	i.announceHole()
 	i.status.bookmark()
 	return nil
 }
