@@ -69,7 +69,7 @@ lint: no-sleep
 	@lint=$$($(TOOL) -n golangci-lint); \
 	echo 'lint: the main module'; $$lint run ./...; \
 	echo 'lint: tools'; (cd tools && $$lint run ./...); \
-	echo 'lint: test/controlplane (compiles Kubernetes)'; (cd test/controlplane && $$lint run --disable $(WHOLE_PROGRAM) ./...)
+	echo 'lint: test/controlplane (compiles Kubernetes)'; (cd test/controlplane && CGO_ENABLED=0 $$lint run --disable $(WHOLE_PROGRAM) ./...)
 
 # Sleeping makes a test slow or flaky, but for a synctest bubble, where it is how time passes.
 .PHONY: no-sleep

@@ -91,8 +91,9 @@ func (b builder) build(ctx context.Context, pkg, target string) error {
 	}
 	cmd := exec.CommandContext(ctx, "go", "build", "-C", b.module, "-v", "-buildvcs=false",
 		"-ldflags", flags, "-o", target, pkg)
-	// The module stands alone, whatever workspace the main one is used in.
-	cmd.Env = append(os.Environ(), "GOWORK=off")
+	// The module stands alone, whatever workspace the main one is used in. Without cgo: a second setting would mean to
+	// compile Kubernetes a second time.
+	cmd.Env = append(os.Environ(), "GOWORK=off", "CGO_ENABLED=0")
 	// Interrupted, the go command ends the compilers that it started.
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = stopTimeout

@@ -204,12 +204,16 @@ func testRestrictedKubeconfig(t *testing.T, c *Cluster) {
 
 // The kubeconfig is what makes the connection safe; without it there is no way in.
 func testStrangers(t *testing.T, c *Cluster) {
-	if _, err := http.Get(c.APIServerURL() + "/readyz"); err == nil || !strings.Contains(err.Error(), "certificate") {
+	response, err := http.Get(c.APIServerURL() + "/readyz")
+	if err == nil || !strings.Contains(err.Error(), "certificate") {
 		t.Errorf("a client without the certificate authority: %v, want it to refuse the certificate", err)
+	}
+	if err == nil {
+		response.Body.Close()
 	}
 	config := c.RESTConfig()
 	config.BearerToken = ""
-	_, err := kubernetes.NewForConfigOrDie(config).CoreV1().Namespaces().List(t.Context(), metav1.ListOptions{})
+	_, err = kubernetes.NewForConfigOrDie(config).CoreV1().Namespaces().List(t.Context(), metav1.ListOptions{})
 	if !apierrors.IsForbidden(err) {
 		t.Errorf("list without a token: %v, want 403", err)
 	}

@@ -81,7 +81,9 @@ func TestBrokersAwayAtStartAndUnderLoad(t *testing.T) {
 	k := kafka.NewForTest(t)
 	cs := clientset(t, c)
 	namespace := newNamespace(t, cs)
-	k.Stop()
+	if err := k.Stop(); err != nil {
+		t.Fatal(err)
+	}
 	b := startBridge(t, c.Kubeconfig(), toBoth(namespace, js.url(), k.Addr(), "away"))
 	eventually(t, 20*time.Second, func() error {
 		err := b.ready()

@@ -87,7 +87,7 @@ func (m natsMessage) Finish(error) error { return nil }
 
 func cloudEvent(t testing.TB, m jetstream.Msg) *ce.Event {
 	t.Helper()
-	ev, err := binding.ToEvent(context.Background(), natsMessage{m})
+	ev, err := binding.ToEvent(t.Context(), natsMessage{m})
 	if err != nil {
 		t.Fatalf("message at %s is no CloudEvent: %v", m.Subject(), err)
 	}

@@ -21,10 +21,14 @@ type dialer struct {
 func (d *dialer) begin(ctx context.Context) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.ctx = ctx
-	if ctx != nil {
-		d.err = nil
-	}
+	d.ctx, d.err = ctx, nil
+}
+
+// end says that what was begun is over: later connections are the client's own.
+func (d *dialer) end() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.ctx = nil
 }
 
 // Dial implements nats.CustomDialer.

@@ -103,7 +103,7 @@ func (s *Sink) connect(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, s.dial.interrupt)
 	conn, err := natsgo.Connect(urls, opts...)
 	stop()
-	s.dial.begin(nil)
+	s.dial.end()
 	if err != nil {
 		if cause := s.dial.lastError(); cause != nil && errors.Is(err, natsgo.ErrNoServers) {
 			err = cause // ErrNoServers alone says nothing

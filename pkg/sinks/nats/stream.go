@@ -55,7 +55,7 @@ func (s *Sink) warn(found []string) {
 	for _, doubt := range found {
 		if !s.warned[doubt] {
 			s.warned[doubt] = true
-			s.cfg.Logger.Warn("stream can lose events: "+doubt, "stream", s.cfg.Stream.Name)
+			s.cfg.Logger.Warn("stream can lose events", "doubt", doubt, "stream", s.cfg.Stream.Name)
 		}
 	}
 }
