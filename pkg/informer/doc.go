@@ -17,8 +17,16 @@
 //   - No change, no call: updates whose resourceVersion did not change (a re-list, a resync) are not handed on.
 //   - Deletions: OnDelete is always given an *object.Object, never a cache.DeletedFinalStateUnknown. Where the
 //     deletion itself was not seen, the object is the last known state with FinalStateUnknown set.
+//   - Selectors: to a watch with a label or field selector an object that leaves the selection is deleted, and one that
+//     comes back is added, with the same uid. The API server sends the same event as for a real deletion, with the last
+//     state that was selected and the resourceVersion of the change; so FinalStateUnknown is not set, and nothing tells
+//     the two apart. Ids that are made from the uid alone repeat when an object leaves twice.
 //   - Completeness: intermediate states can be missing only after a re-list; each one is announced to handlers that
 //     are [Observer]s. Final states and deletions are never missing. A list that fails or ends early changes nothing.
+//   - Malformed documents: one that is no watch event, though the API server gave it twice, is skipped. It is counted
+//     and logged, and observers are told of the gap before the next change or bookmark. Up to eight changes from before
+//     the document may follow the announcement; the gap begins before them. After a watch-list with such a document
+//     nothing counts as deleted because it is missing.
 //   - Late handlers: a handler added to a running informer is first given every known object by OnAdd with
 //     isInInitialList set.
 //
@@ -28,6 +36,15 @@
 //
 // A [Set] runs the informers that its scopes ask for: it discovers what the cluster serves, starts an informer for
 // what appears, and ends it when the resource is gone, which it takes from the API server's word about that one
-// resource and never from a discovery document that merely lacks it. Each informer is on its own: one that RBAC
-// forbids is reported and retried, and harms no other.
+// resource and never from a discovery document that merely lacks it.
+//
+//   - A resource that went with its CustomResourceDefinition: the deletion of each object that is still known is handed
+//     on. Objects of any other resource may live on behind another API server: nothing is handed on, and should the
+//     resource be back, its informer continues with what is known.
+//   - An edited definition starts nothing anew. When the watched version is no longer served, another one is watched,
+//     and nothing is handed on again.
+//   - One storage under two names (Events) is watched once, under the first name, for the scopes of both.
+//   - One resource is watched in one version: the one that the first scope which names it asks for.
+//   - Each informer is on its own: one that RBAC forbids, or whose handler blocks, is reported and harms no other.
+//     No start and no end of an informer waits for the handlers of another one.
 package informer

@@ -129,6 +129,11 @@ func TestFailuresAreNewsOnce(t *testing.T) {
 			news:     []string{"WARN request failed", "WARN request failed", "WARN request failed"}, errors: 6, last: "watch: " + refused(2).Error(),
 		},
 		{
+			name:     "two failures at once",
+			requests: []request{watch(forbidden), list(refused(1)), watch(forbidden), list(refused(2))},
+			news:     []string{"WARN request failed", "WARN request failed"}, errors: 4, last: "watch: " + forbidden.Error(), refused: true,
+		},
+		{
 			name:     "cancelled requests are none",
 			requests: []request{list(context.Canceled), watch(fmt.Errorf("get: %w", context.Canceled))},
 		},
