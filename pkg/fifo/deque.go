@@ -32,6 +32,9 @@ func (d *deque[E]) push(e E) {
 // front is the oldest element. The deque must not be empty.
 func (d *deque[E]) front() *E { return &d.buf[d.head] }
 
+// at is the element with i older ones before it, 0 <= i < len.
+func (d *deque[E]) at(i int) *E { return &d.buf[(d.head+i)&(len(d.buf)-1)] }
+
 // pop removes the oldest element. The deque must not be empty.
 func (d *deque[E]) pop() E {
 	var zero E
@@ -39,10 +42,26 @@ func (d *deque[E]) pop() E {
 	d.buf[d.head] = zero
 	d.head = (d.head + 1) & (len(d.buf) - 1)
 	d.n--
+	d.shrink()
+	return e
+}
+
+// popBack removes the newest element. The deque must not be empty.
+func (d *deque[E]) popBack() E {
+	var zero E
+	last := d.at(d.n - 1)
+	e := *last
+	*last = zero
+	d.n--
+	d.shrink()
+	return e
+}
+
+// shrink halves a buffer of which less than a quarter is used.
+func (d *deque[E]) shrink() {
 	if len(d.buf) > keptDeque && d.n < len(d.buf)/4 {
 		d.resize(len(d.buf) / 2)
 	}
-	return e
 }
 
 // resize moves the content to a buffer of the given capacity, a power of two that is large enough.

@@ -1,0 +1,404 @@
+package fifo
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"maps"
+	"time"
+)
+
+// DefaultSyncInterval is how long a spilled item waits at most for the commit that makes it durable.
+const DefaultSyncInterval = 200 * time.Millisecond
+
+// readRetry is how long Take waits before it tries again to open a file that it could not open.
+const readRetry = time.Second
+
+// SpillOptions configures a [Spill]. Size and Mark are called with the queue locked, the others are not: Encode and
+// OnDurable are called by the goroutine of Run, Decode by the consumer's, OnCorrupt by either and by NewSpill.
+// None of them may call the queue.
+type SpillOptions[T any] struct {
+	// Path is the queue's file. It is created when it is first needed, with mode 0600, in a directory that exists; next
+	// to it stand for a moment Path+".new", and for ever files that could not be used, Path+".damaged-"+time.
+	// No other queue and no other process may use it. Required.
+	Path string
+	// MaxItems bounds the items that are held in memory. Required, at least 2.
+	MaxItems int
+	// MaxBytes bounds the sum of their sizes. 0: no such bound.
+	MaxBytes int64
+	// MaxDiskBytes bounds what the items on disk take, encoded and with their index; then Push waits. One item is
+	// written whatever its size. The file is somewhat larger: see the package comment. 0: no bound.
+	MaxDiskBytes int64
+	// Size is an item's size in memory in bytes; it must not change while the item is queued. Nil: every item has 0.
+	Size func(T) int64
+	// Encode appends what has to be stored of v to dst. It may run while the consumer has v. An item that can't be
+	// encoded is handled as one that can't be written: it stays in memory, and so does what follows. Required.
+	Encode func(dst []byte, v T) ([]byte, error)
+	// Decode is Encode's opposite. It may keep data. Required.
+	Decode func(data []byte) (T, error)
+	// Mark names the place of an item in its source, in whose order the items of that source are pushed; source is
+	// empty for items that have none. The store keeps the last position of each source that is durable:
+	// acknowledged, or on disk. Nil: no positions.
+	Mark func(T) (source, position string)
+	// OnDurable is called after each commit with the items that it wrote and that were not yet acknowledged, in order.
+	// The consumer gets and acknowledges each of them as well, as this value or as a decoded copy, perhaps even
+	// before OnDurable returns. Items from an earlier run are not told. The slice must not be kept.
+	OnDurable func(items []T)
+	// OnCorrupt is called when items could not be read back and were skipped, with their number, or with -1 when the
+	// whole file was set aside and nobody knows.
+	OnCorrupt func(lost int, err error)
+	// SyncInterval is the longest time between two commits while there is something to write. 0: DefaultSyncInterval.
+	SyncInterval time.Duration
+	Logger       *slog.Logger // nil: slog.Default()
+}
+
+// spilled is an item that is held in memory.
+type spilled[T any] struct {
+	v    T
+	size int64
+	seq  uint64 // items are numbered in their order, from 1, over restarts as long as something lies on disk
+}
+
+// mark is a position of a source, and the number of the item that it is from.
+type mark struct {
+	position string
+	seq      uint64
+}
+
+// share is a part of the bounds.
+type share struct {
+	items int
+	bytes int64 // 0: no bound
+}
+
+// fits reports whether an item of this size has room beside so many items with so many bytes.
+func (s share) fits(items int, bytes, size int64) bool {
+	return items < s.items && (s.bytes == 0 || size <= s.bytes-bytes)
+}
+
+// exceeded reports whether these are more than the share.
+func (s share) exceeded(items int, bytes int64) bool {
+	return items > s.items || s.bytes > 0 && bytes > s.bytes
+}
+
+// Spill is a [Queue] that writes to disk what does not fit in memory. The package comment says how.
+//
+// In order of age, the items that are not acknowledged are: those in head, of which the oldest are taken; those that
+// lie only on disk, with the numbers from headEnd+1 to diskEnd(); those in buf. The core's ledger counts head and buf.
+type Spill[T any] struct {
+	core[T]
+	opts  SpillOptions[T]
+	store *spillStore
+	wake  chan struct{} // capacity 1: Run has something to do that does not wait for the next interval
+	// headShare bounds what is taken, and head while the queue spills; bufShare bounds buf. Together they are the
+	// bounds of the whole.
+	headShare, bufShare share
+	// commitBytes is how much one commit writes, and how much starts one at once; shrinkAbove is the size above which the
+	// file is replaced when it is no longer needed. Set once.
+	commitBytes, shrinkAbove int64
+
+	// All that follows is guarded by core.mu.
+
+	// spilling says that items go to disk: something lies there, or will. If not, buf is empty, no unacknowledged item is
+	// on disk, and headEnd == tail.
+	spilling bool
+	head     deque[spilled[T]] // invariant: its first taken.len() items are the taken ones
+	headEnd  uint64            // all items up to this number are in head, or acknowledged, or lost
+	buf      deque[spilled[T]] // the newest items, with consecutive numbers up to tail; none is known to be on disk
+	tail     uint64            // the newest item's number
+	// durable: items up to this number are on disk or acknowledged. Valid while spilling. Invariant: no item between
+	// headEnd and buf has a greater one.
+	durable uint64
+	told    uint64 // items that could not be read back have been told up to this number
+
+	takenBytes, bufBytes int64 // sums of the sizes of what is taken, and of what is in buf
+
+	blocks    deque[block] // what is in the file, in order, less what was acknowledged before the last commit
+	diskBytes int64        // what blocks take
+	fileBytes int64
+
+	marks      map[string]mark // of items that were acknowledged or written, if newer than the file's
+	positions  map[string]string
+	savedMarks uint64 // positions are those of all items up to this number
+	savedAcked uint64 // what the file has as acknowledged
+
+	errs     int64
+	lastErr  string // empty: the last commit succeeded
+	readFail bool   // the file could not be opened for reading: a commit has to look after it
+}
+
+var _ Queue[int] = (*Spill[int])(nil)
+
+// NewSpill makes a [Spill], which begins with what its file holds. A file that is damaged, or of an unknown format, is set
+// aside. An error is about the options, or says that the file can't be opened. The file is closed by Run.
+func NewSpill[T any](opts SpillOptions[T]) (*Spill[T], error) {
+	switch {
+	case opts.Path == "" || opts.Encode == nil || opts.Decode == nil:
+		return nil, errors.New("fifo: Path, Encode and Decode are required")
+	case opts.MaxItems < 2 || opts.MaxBytes < 0 || opts.MaxDiskBytes < 0:
+		return nil, errors.New("fifo: MaxItems must be at least 2, MaxBytes and MaxDiskBytes at least 0")
+	}
+	if opts.SyncInterval <= 0 {
+		opts.SyncInterval = DefaultSyncInterval
+	}
+	if opts.Logger == nil {
+		opts.Logger = slog.Default()
+	}
+	store, state, damage, err := openSpillStore(opts.Path, opts.Logger)
+	if err != nil {
+		return nil, err
+	}
+	if damage != nil && opts.OnCorrupt != nil {
+		opts.OnCorrupt(-1, damage)
+	}
+	s := &Spill[T]{
+		opts: opts, store: store, wake: make(chan struct{}, 1),
+		headShare:   share{items: opts.MaxItems - opts.MaxItems/2, bytes: opts.MaxBytes - opts.MaxBytes/2},
+		bufShare:    share{items: opts.MaxItems / 2, bytes: opts.MaxBytes / 2},
+		commitBytes: commitBytes, shrinkAbove: shrinkAbove,
+		headEnd: state.acked, tail: state.last, durable: state.last, told: state.acked,
+		savedMarks: state.last, savedAcked: state.acked,
+		fileBytes: state.fileBytes, positions: state.marks, marks: map[string]mark{},
+	}
+	if s.positions == nil {
+		s.positions = map[string]string{}
+	}
+	for _, b := range state.blocks {
+		s.blocks.push(b)
+		s.diskBytes += b.bytes
+	}
+	s.spilling = s.blocks.len() > 0
+	s.init(s, opts.MaxItems, opts.MaxBytes, opts.Size)
+	return s, nil
+}
+
+// Positions are, for each source, the last position that the file has as durable: every item of that source up to it
+// was acknowledged or lies on disk. The map is the caller's.
+func (s *Spill[T]) Positions() map[string]string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return maps.Clone(s.positions)
+}
+
+// SpillStats says what is on disk: unacknowledged items, what they take in the file, with what was acknowledged since
+// the last commit, and the file's size, in bytes; how many times writing or opening failed since the start, and why it
+// did the last time, which is empty again when it succeeded.
+func (s *Spill[T]) SpillStats() (items, bytes, fileBytes, errors int64, lastErr string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if acked := s.ackedUpTo(); s.spilling && s.durable > acked {
+		items = int64(s.durable - acked)
+	}
+	return items, s.diskBytes, s.fileBytes, s.errs, s.lastErr
+}
+
+// Stats implements [Queue]. Items counts what is in memory and on disk, Bytes what is in memory. Items from an earlier run
+// are not in Pushed. Dropped counts items that could not be read back.
+func (s *Spill[T]) Stats() Stats {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return Stats{
+		Items: s.items + int(s.diskEnd()-s.headEnd), Bytes: s.bytes, Taken: s.taken.len(),
+		Pushed: s.pushed, Acked: s.acked, Dropped: s.dropped, Blocked: s.blocked,
+	}
+}
+
+// diskEnd is the number of the newest item that is not in buf.
+func (s *Spill[T]) diskEnd() uint64 {
+	if s.buf.len() == 0 {
+		return s.tail
+	}
+	return s.buf.front().seq - 1
+}
+
+// ackedUpTo is the number up to which all items were acknowledged (or lost).
+func (s *Spill[T]) ackedUpTo() uint64 {
+	if s.head.len() == 0 {
+		return s.headEnd
+	}
+	return s.head.front().seq - 1
+}
+
+func (s *Spill[T]) headBytes() int64 { return s.bytes - s.bufBytes }
+
+// offer implements policy.
+func (s *Spill[T]) offer(v T, size int64, behind bool) bool {
+	if behind {
+		return false
+	}
+	if !s.spilling && s.fits(size) {
+		s.accept(size)
+		s.head.push(spilled[T]{v, size, s.tail})
+		s.headEnd = s.tail
+		return true
+	}
+	if !s.spilling {
+		s.spilling, s.durable = true, s.ackedUpTo()
+		s.kick()
+	}
+	if !s.room(size) {
+		if s.waiters.head == nil { // else the first of those who wait said so
+			s.kick()
+		}
+		return false
+	}
+	s.accept(size)
+	s.buf.push(spilled[T]{v, size, s.tail})
+	s.bufBytes += size
+	if s.pressing() {
+		s.kick()
+	}
+	return true
+}
+
+// accept counts an item that is taken up, and numbers it.
+func (s *Spill[T]) accept(size int64) {
+	s.add(size)
+	s.pushed++
+	s.tail++
+}
+
+// room reports whether an item of this size may go to buf. When the queue began to spill, head may hold more than its
+// share: what is on disk and not taken is then let go of.
+func (s *Spill[T]) room(size int64) bool {
+	for s.headShare.exceeded(s.head.len(), s.headBytes()) && s.head.len() > s.taken.len() {
+		newest := s.head.at(s.head.len() - 1)
+		if newest.seq > s.durable {
+			return false
+		}
+		s.headEnd = newest.seq - 1
+		s.remove(newest.size)
+		s.head.popBack()
+	}
+	return s.buf.len() == 0 || s.bufShare.fits(s.buf.len(), s.bufBytes, size)
+}
+
+// pressing reports whether what is to be written should not wait for the end of the interval.
+func (s *Spill[T]) pressing() bool {
+	return s.waiters.head != nil || s.bufBytes >= s.commitBytes || s.bufBytes > s.bufShare.bytes/2 && s.bufShare.bytes > 0 ||
+		s.buf.len() > s.bufShare.items/2
+}
+
+// kick makes Run look at once.
+func (s *Spill[T]) kick() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// front implements policy. What is taken is bounded by headShare, so that buf has room whatever the consumer does.
+func (s *Spill[T]) front() (int64, bool) {
+	taken := s.taken.len()
+	next := &s.head
+	at := taken
+	if s.head.len() == taken {
+		if s.buf.len() == 0 || s.headEnd < s.diskEnd() {
+			return 0, false
+		}
+		next, at = &s.buf, 0
+	}
+	size := next.at(at).size
+	return size, taken == 0 || s.headShare.fits(taken, s.takenBytes, size)
+}
+
+// pop implements policy.
+func (s *Spill[T]) pop() (T, int64) {
+	if s.head.len() == s.taken.len() {
+		s.advance()
+	}
+	e := s.head.at(s.taken.len())
+	s.takenBytes += e.size
+	return e.v, e.size
+}
+
+// advance moves the oldest item of buf to head, which it must continue.
+func (s *Spill[T]) advance() {
+	e := s.buf.pop()
+	s.bufBytes -= e.size
+	s.head.push(e)
+	s.headEnd = e.seq
+}
+
+// Take implements [Queue]. What was taken and not acknowledged is at most half of the bounds, or one item: at that Take
+// waits for an acknowledgement. While the file can't be opened, it waits for that. After the end of Run it gives
+// what is in memory, and then an error if more lies on disk.
+func (s *Spill[T]) Take(ctx context.Context, buf []T, limit int, maxBytes int64) ([]T, error) {
+	clear(buf)
+	buf, limit = buf[:0], max(1, limit)
+	for {
+		if err := ctx.Err(); err != nil {
+			return buf, err
+		}
+		failed := s.fill(limit, maxBytes)
+		batch, err := s.tryTake(buf, limit, maxBytes)
+		more := s.taking()
+		switch {
+		case len(batch) > 0:
+			return batch, nil
+		case err != nil && !more:
+			return batch, err
+		case errors.Is(failed, errStopped):
+			return batch, failed
+		case failed != nil:
+			s.failed(failed, true)
+			pause(ctx, readRetry)
+			continue
+		}
+		select {
+		case <-s.work:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// taking lets in who waits, if what was taken from buf made room, and reports whether more items wait to be taken.
+func (s *Spill[T]) taking() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.admit()
+	return s.head.len() > s.taken.len() || s.headEnd < s.tail
+}
+
+// pause waits for d, or until ctx ends.
+func pause(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}
+
+// Ack implements [Queue].
+func (s *Spill[T]) Ack(n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if n < 0 || n > s.taken.len() {
+		panic("fifo: Ack of items that are not taken")
+	}
+	for range n {
+		s.taken.pop()
+		e := s.head.pop()
+		s.remove(e.size)
+		s.takenBytes -= e.size
+		if !s.spilling || e.seq > s.durable {
+			s.note(e.v, e.seq)
+		}
+	}
+	s.acked += int64(n)
+	s.admit()
+	if s.head.len() > s.taken.len() || s.headEnd < s.tail {
+		s.announce() // to a consumer that had taken as much as it may
+	}
+}
+
+// note keeps the position of an item that was acknowledged or written.
+func (s *Spill[T]) note(v T, seq uint64) {
+	if s.opts.Mark == nil {
+		return
+	}
+	if source, position := s.opts.Mark(v); source != "" && s.marks[source].seq < seq {
+		s.marks[source] = mark{position, seq}
+	}
+}

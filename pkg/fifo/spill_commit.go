@@ -1,0 +1,406 @@
+package fifo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"time"
+)
+
+const (
+	// commitBytes is how much one commit writes at most, in sizes of items and in encoded bytes, unless one item is larger.
+	commitBytes = 4 << 20
+	// shrinkAbove is the size above which the file is replaced by an empty one when nothing lies in it any more.
+	shrinkAbove = 16 << 20
+	// After a failed commit the next one waits for retryMin, then twice as long each time, up to retryMax.
+	retryMin = 200 * time.Millisecond
+	retryMax = 10 * time.Second
+)
+
+// Run commits what is to be written until ctx ends. Then, if the queue spills, it commits everything that was pushed by
+// then, and closes the file; what is only in memory because the queue does not spill stays there. An error says what
+// could not be written; that is not durable. Call Run once, and stop pushing before ctx ends.
+func (s *Spill[T]) Run(ctx context.Context) error {
+	defer s.store.stop()
+	c := &committer[T]{Spill: s}
+	retry := retryMin
+	for {
+		if !c.wait(ctx) {
+			return c.last()
+		}
+		for {
+			progress, err := c.round(false)
+			if err == nil {
+				retry = retryMin
+				if progress && s.pressed() && ctx.Err() == nil {
+					continue
+				}
+				break
+			}
+			s.failed(err, false)
+			pause(ctx, retry)
+			retry = min(2*retry, retryMax)
+			if ctx.Err() != nil {
+				break
+			}
+		}
+	}
+}
+
+// committer is what the goroutine of Run owns.
+type committer[T any] struct {
+	*Spill[T]
+	entries []spilled[T]   // what the commit at hand writes
+	writers []*blockWriter // their memory is used again while the queue spills
+	failing bool           // the last commit failed, which was logged
+}
+
+// wait returns true when there may be something to do, and false when ctx has ended.
+func (c *committer[T]) wait(ctx context.Context) bool {
+	c.mu.Lock()
+	spilling := c.spilling
+	c.mu.Unlock()
+	var interval <-chan time.Time
+	if spilling {
+		t := time.NewTimer(c.opts.SyncInterval)
+		defer t.Stop()
+		interval = t.C
+	} else {
+		c.writers, c.entries = nil, nil
+	}
+	select {
+	case <-c.wake:
+	case <-interval:
+	case <-ctx.Done():
+	}
+	return ctx.Err() == nil
+}
+
+// last commits everything that is there now.
+func (c *committer[T]) last() error {
+	c.mu.Lock()
+	end := c.tail
+	c.mu.Unlock()
+	for {
+		progress, err := c.round(true)
+		if err != nil {
+			return fmt.Errorf("fifo: write to the spill file at the end: %w", err)
+		}
+		c.mu.Lock()
+		left := 0
+		if from := max(c.durable, c.ackedUpTo()); c.spilling && from < end {
+			left = int(end - from)
+		}
+		c.mu.Unlock()
+		if left == 0 {
+			return nil
+		}
+		if !progress {
+			return fmt.Errorf("fifo: no room on disk for the last %d items", left)
+		}
+	}
+}
+
+// pressed reports whether the next commit should follow at once.
+func (s *Spill[T]) pressed() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.spilling && s.pressing()
+}
+
+// failed records a failure of the file.
+func (s *Spill[T]) failed(err error, reading bool) {
+	s.mu.Lock()
+	s.errs++
+	first := s.lastErr == ""
+	s.lastErr = err.Error()
+	if reading {
+		s.readFail = true
+		s.kick()
+	}
+	s.mu.Unlock()
+	if first {
+		s.opts.Logger.Error("The spill file fails; it is tried again and again", "path", s.opts.Path, "error", err)
+	}
+}
+
+// plan is what a commit is to do.
+type plan struct {
+	acked      uint64
+	known      uint64          // the number of the newest item that is on disk or acknowledged
+	savedAcked uint64          // acked as the file has it
+	readFail   bool            // reading failed, so a commit has to show whether the file is damaged
+	firstKept  uint64          // begins the oldest block that is still needed; 0: none is
+	fileBytes  int64           // the file's size
+	room       int64           // what may be written; negative: no bound
+	empty      bool            // nothing that is needed lies on disk
+	leave      bool            // that is so, and the queue need not spill any more
+	unused     bool            // and nothing was written
+	marks      map[string]mark // of acknowledged items, that the file does not have
+}
+
+// plan looks at what there is to do; ok is false if that is nothing. Items to write are in c.entries.
+func (c *committer[T]) plan(final bool) (p plan, ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	clear(c.entries)
+	c.entries = c.entries[:0]
+	if !c.spilling {
+		return p, false
+	}
+	p = plan{
+		acked: c.ackedUpTo(), known: max(c.durable, c.ackedUpTo()),
+		savedAcked: c.savedAcked, readFail: c.readFail, fileBytes: c.fileBytes, room: -1, marks: map[string]mark{},
+	}
+	freed, acknowledged := 0, int64(0)
+	for freed < c.blocks.len() && c.blocks.at(freed).last <= p.acked {
+		acknowledged += c.blocks.at(freed).bytes
+		freed++
+	}
+	if p.empty = freed == c.blocks.len(); !p.empty {
+		p.firstKept = c.blocks.at(freed).first
+	}
+	if c.opts.MaxDiskBytes > 0 {
+		p.room = max(0, c.opts.MaxDiskBytes-c.diskBytes+acknowledged)
+	}
+	pending := p.known < c.tail
+	if p.empty && (!pending || !final && c.calm()) {
+		p.leave, p.unused = true, c.blocks.len() == 0
+	} else {
+		c.collect(p.known)
+	}
+	for source, m := range c.marks {
+		if m.seq > c.savedMarks {
+			p.marks[source] = m
+		}
+	}
+	return p, p.leave || len(c.entries) > 0 || p.acked > p.savedAcked || p.readFail
+}
+
+// calm reports whether all there is fits in memory with room to spare.
+func (s *Spill[T]) calm() bool {
+	return s.waiters.head == nil && !s.headShare.exceeded(s.items, s.bytes)
+}
+
+// collect puts the next items to write, those behind known, to c.entries.
+func (c *committer[T]) collect(known uint64) {
+	var bytes int64
+	take := func(d *deque[spilled[T]], from int) {
+		for i := from; i < d.len() && (bytes < c.commitBytes || len(c.entries) == 0); i++ {
+			c.entries = append(c.entries, *d.at(i))
+			bytes += d.at(i).size
+		}
+	}
+	if c.headEnd > known { // numbers have no holes here, since nothing of it was read back
+		take(&c.head, c.head.len()-int(c.headEnd-known))
+		known = c.headEnd
+	}
+	if c.buf.len() > 0 && (len(c.entries) == 0 || c.entries[len(c.entries)-1].seq == known) {
+		take(&c.buf, int(known+1-c.buf.front().seq))
+	}
+}
+
+// round makes one commit and reports whether it wrote or deleted anything. An error may come with progress.
+func (c *committer[T]) round(final bool) (progress bool, err error) {
+	p, ok := c.plan(final)
+	if !ok {
+		return false, nil
+	}
+	if p.unused {
+		c.leave()
+		return true, nil
+	}
+	blocks, marks, encodeErr := c.encode(p)
+	if len(blocks) == 0 && !p.leave && p.acked <= p.savedAcked && !p.readFail { // no room, or it can't be encoded
+		return false, encodeErr
+	}
+	last := p.known
+	if n := len(blocks); n > 0 {
+		last = blocks[n-1].last
+	}
+	fileBytes, err := c.write(p, blocks, marks, last)
+	if err != nil {
+		return false, err
+	}
+	durable, progress := c.finish(p, blocks, marks, last, fileBytes, encodeErr == nil)
+	clear(c.entries)
+	if len(durable) > 0 && c.opts.OnDurable != nil {
+		c.opts.OnDurable(durable)
+	}
+	return progress, encodeErr
+}
+
+// encode makes blocks of c.entries, as far as there is room, and adds their marks to those of p. With an error the items
+// before the one that it is about are encoded.
+func (c *committer[T]) encode(p plan) (blocks []*blockWriter, marks map[string]mark, err error) {
+	marks = maps.Clone(p.marks)
+	var w *blockWriter
+	var done int64 // what the finished blocks take
+	var total int
+	for _, e := range c.entries {
+		if w != nil && w.size() >= blockBytes {
+			w.finish()
+			done += w.bytes
+			w = nil
+		}
+		if w == nil {
+			w = c.writer(len(blocks))
+			w.reset(e.seq)
+			blocks = append(blocks, w)
+		}
+		before := w.size()
+		added, encodeErr := w.add(
+			func(dst []byte) ([]byte, error) { return c.opts.Encode(dst, e.v) },
+			func(bytes int) bool {
+				alone := p.empty && len(blocks) == 1 && before == blockHead
+				return p.room < 0 || done+footprint(bytes) <= p.room || alone
+			},
+		)
+		if encodeErr != nil {
+			err = fmt.Errorf("encode an item: %w", encodeErr)
+			break
+		}
+		if !added {
+			break
+		}
+		if c.opts.Mark != nil {
+			if source, position := c.opts.Mark(e.v); source != "" {
+				marks[source] = mark{position, e.seq}
+			}
+		}
+		if total += w.size() - before; int64(total) >= c.commitBytes {
+			break
+		}
+	}
+	if w != nil {
+		if w.last < w.first { // the first item was not added
+			return blocks[:len(blocks)-1], marks, err
+		}
+		w.finish()
+	}
+	return blocks, marks, err
+}
+
+// writer is the i-th of c's writers.
+func (c *committer[T]) writer(i int) *blockWriter {
+	if i == len(c.writers) {
+		c.writers = append(c.writers, new(blockWriter))
+	}
+	return c.writers[i]
+}
+
+// write makes p durable.
+func (c *committer[T]) write(p plan, blocks []*blockWriter, marks map[string]mark, last uint64) (int64, error) {
+	commit := &spillCommit{known: p.known, blocks: blocks, acked: p.acked, last: last, marks: map[string]string{}}
+	if commit.keep = p.firstKept; commit.keep == 0 {
+		commit.keep = p.acked + 1
+	}
+	for source, m := range marks {
+		commit.marks[source] = m.position
+	}
+	if p.leave && p.fileBytes > c.shrinkAbove {
+		return c.rewrite(p, false)
+	}
+	fileBytes, err := c.store.commit(commit)
+	damaged := isDamage(err)
+	if !damaged && !errors.Is(err, fs.ErrNotExist) {
+		return fileBytes, err
+	}
+	if !damaged && p.firstKept > 0 {
+		c.opts.Logger.Error("The spill file is gone, with items in it", "path", c.opts.Path)
+	}
+	if _, err := c.rewrite(p, damaged); err != nil {
+		return 0, err
+	}
+	return c.store.commit(commit)
+}
+
+// rewrite replaces the file: it is not there, or damaged, or too large for what it holds. The new one has what the file
+// should have before the commit at hand.
+func (c *committer[T]) rewrite(p plan, damaged bool) (int64, error) {
+	var kept []block
+	c.mu.Lock()
+	for i := range c.blocks.len() {
+		if b := *c.blocks.at(i); b.last > p.acked {
+			kept = append(kept, b)
+		}
+	}
+	c.mu.Unlock()
+	marks := c.Positions()
+	for source, m := range p.marks {
+		marks[source] = m.position
+	}
+	return c.store.rewrite(kept, &spillCommit{known: p.known, acked: p.acked, last: p.known, marks: marks}, damaged)
+}
+
+// finish takes over that p is durable, and gives the items that this is news for.
+func (c *committer[T]) finish(p plan, blocks []*blockWriter, marks map[string]mark, last uint64, fileBytes int64, ok bool) (durable []T, progress bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for c.blocks.len() > 0 && c.blocks.front().last <= p.acked {
+		c.diskBytes -= c.blocks.pop().bytes
+		progress = true
+	}
+	for _, w := range blocks {
+		c.blocks.push(w.block)
+		c.diskBytes += w.bytes
+		progress = true
+	}
+	c.durable, c.savedMarks, c.savedAcked, c.fileBytes = last, last, p.acked, fileBytes
+	for source, m := range marks {
+		c.positions[source] = m.position
+		if c.marks[source].seq <= last {
+			delete(c.marks, source)
+		}
+	}
+	acked := c.ackedUpTo()
+	for _, e := range c.entries {
+		if e.seq > acked && e.seq <= last {
+			durable = append(durable, e.v)
+		}
+	}
+	for c.buf.len() > 0 && c.buf.front().seq <= last {
+		if e := c.buf.front(); c.headEnd+1 == e.seq && (c.head.len() == 0 || c.headShare.fits(c.head.len(), c.headBytes(), e.size)) {
+			c.advance()
+			continue
+		}
+		e := c.buf.pop()
+		c.bufBytes -= e.size
+		c.remove(e.size)
+	}
+	if ok {
+		c.recovered()
+	}
+	if p.leave {
+		c.leaveLocked()
+		progress = true
+	}
+	c.admit()
+	return durable, progress
+}
+
+// recovered ends a time of failures.
+func (c *committer[T]) recovered() {
+	c.readFail = false
+	if c.lastErr != "" {
+		c.lastErr = ""
+		c.opts.Logger.Info("The spill file works again", "path", c.opts.Path)
+	}
+}
+
+// leave ends spilling: nothing that is needed lies on disk.
+func (c *committer[T]) leave() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.leaveLocked()
+	c.admit()
+}
+
+func (c *committer[T]) leaveLocked() {
+	for c.buf.len() > 0 {
+		c.advance()
+	}
+	c.spilling = false
+}

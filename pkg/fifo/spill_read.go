@@ -1,0 +1,121 @@
+package fifo
+
+// readBytes is about how much is read from disk at a time.
+const readBytes = 1 << 20
+
+// fill reads from disk until as much waits in memory as a Take with these limits may give, or no more lies only there.
+// What can't be read is told and skipped. Only the consumer calls it.
+func (s *Spill[T]) fill(limit int, maxBytes int64) error {
+	var raw []rawItem
+	for {
+		b, from, items, bytes, ok := s.wanted(limit, maxBytes)
+		if !ok {
+			return nil
+		}
+		var err error
+		if raw, err = s.store.read(raw[:0], b, from, items, bytes); err != nil {
+			return err
+		}
+		if !s.loaded(from, s.decode(raw)) {
+			return nil
+		}
+	}
+}
+
+// wanted says what to read next: from block b the items from the number from on, at least one, but not more than so
+// many items and bytes.
+func (s *Spill[T]) wanted(limit int, maxBytes int64) (b block, from uint64, items int, bytes int64, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	waiting, waitingBytes := s.head.len()-s.taken.len(), s.headBytes()-s.takenBytes
+	if s.headEnd >= s.diskEnd() || waiting > 0 && (waiting >= limit || waitingBytes >= maxBytes) {
+		return block{}, 0, 0, 0, false
+	}
+	items, bytes = min(limit-waiting, s.headShare.items-s.head.len()), min(readBytes, maxBytes-waitingBytes)
+	if s.headShare.bytes > 0 {
+		bytes = min(bytes, s.headShare.bytes-s.headBytes())
+	}
+	if s.head.len() > 0 && (items <= 0 || bytes <= 0) {
+		return block{}, 0, 0, 0, false
+	}
+	from = s.headEnd + 1
+	return s.blockOf(from), from, items, bytes, true
+}
+
+// blockOf is the block that has the item with this number, which is on disk.
+func (s *Spill[T]) blockOf(seq uint64) block {
+	low, high := 0, s.blocks.len()
+	for low < high-1 {
+		if middle := (low + high) / 2; s.blocks.at(middle).first <= seq {
+			low = middle
+		} else {
+			high = middle
+		}
+	}
+	return *s.blocks.at(low)
+}
+
+// readItem is an item that was read, or, with err, a run of items that could not be.
+type readItem[T any] struct {
+	rawItem
+	v    T
+	size int64
+}
+
+func (s *Spill[T]) decode(raw []rawItem) []readItem[T] {
+	items := make([]readItem[T], len(raw))
+	for i, r := range raw {
+		items[i].rawItem = r
+		if r.err == nil {
+			items[i].v, items[i].err = s.opts.Decode(r.data)
+		}
+		if items[i].err == nil {
+			items[i].size = s.sizeOf(items[i].v)
+		}
+	}
+	return items
+}
+
+// loaded puts what was read to head, as far as it has room, and reports whether that was anything.
+func (s *Spill[T]) loaded(from uint64, items []readItem[T]) bool {
+	lost, err := s.append(from, items)
+	if lost > 0 {
+		s.opts.Logger.Error("Spilled items could not be read back and are lost", "lost", lost, "path", s.opts.Path, "error", err)
+		if s.opts.OnCorrupt != nil {
+			s.opts.OnCorrupt(lost, err)
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.headEnd >= from
+}
+
+func (s *Spill[T]) append(from uint64, items []readItem[T]) (lost int, firstErr error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.headEnd+1 != from { // a push let go of the newest items of head, so these are no longer the next
+		return 0, nil
+	}
+	for _, item := range items {
+		if item.err != nil {
+			// Told once, although they are read again if they were let go of.
+			if item.last > s.told {
+				lost += int(item.last - max(s.told, item.first-1))
+				s.told = item.last
+				if firstErr == nil {
+					firstErr = item.err
+				}
+			}
+			s.headEnd = item.last
+			continue
+		}
+		if s.head.len() > 0 && !s.headShare.fits(s.head.len(), s.headBytes(), item.size) {
+			break
+		}
+		s.add(item.size)
+		s.head.push(spilled[T]{item.v, item.size, item.last})
+		s.headEnd = item.last
+	}
+	s.dropped += int64(lost)
+	return lost, firstErr
+}

@@ -1,0 +1,276 @@
+package fifo
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"go.etcd.io/bbolt"
+	bolterrors "go.etcd.io/bbolt/errors"
+)
+
+const (
+	// growBytes is by how much the file grows at a time, once it is as large as that.
+	growBytes = 4 << 20
+	// remapAfter is how much may be read through the file's memory map before it is mapped anew: pages that were read
+	// count as the process's resident memory for as long as they are mapped.
+	remapAfter = 8 << 20
+	// lockTimeout is how long to wait for another process to let go of the file.
+	lockTimeout = 2 * time.Second
+)
+
+// errStopped is what Take returns for items on disk once Run has returned.
+var errStopped = errors.New("fifo: the spill file is closed")
+
+// damageError says that the store's own structure is not as it should be.
+type damageError struct{ reason any }
+
+func (e *damageError) Error() string { return fmt.Sprintf("the file is damaged: %v", e.reason) }
+
+// spillStore is the file of a Spill: it knows blocks and marks, but neither items nor the queue.
+//
+// Reads may run beside each other and beside one commit or rewrite.
+type spillStore struct {
+	path string
+	log  *slog.Logger
+
+	mu       sync.RWMutex // guards what follows; held for reading while db is in use
+	db       *bbolt.DB    // nil: to be opened when it is needed
+	file     *os.File     // db's
+	unsynced bool         // the file was moved to its place, but its directory was not synced
+	stopped  bool
+
+	mapped atomic.Int64 // bytes read through the map since the file was opened
+}
+
+// openSpillStore opens the file if there is one. Where it can't be read it is set aside, and why is in damage. err is
+// for what people have to mend: no permission, another process has the file.
+func openSpillStore(path string, log *slog.Logger) (s *spillStore, state spillState, damage, err error) {
+	s = &spillStore{path: path, log: log}
+	if err := os.Remove(s.newPath()); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, state, nil, fmt.Errorf("remove what an interrupted copy left: %w", err)
+	}
+	if s.db, s.file, err = openBolt(path, 0); err == nil {
+		if state, err = s.load(); err == nil {
+			if state.lostMarks > 0 {
+				log.Error("Positions in the spill file are damaged; their sources begin where they would without them",
+					"path", path, "positions", state.lostMarks)
+			}
+			return s, state, nil, nil
+		}
+		s.drop()
+	}
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return s, spillState{}, nil, nil
+	case !unusable(err):
+		return nil, spillState{}, nil, fmt.Errorf("open the spill file %s: %w", path, err)
+	}
+	aside := s.asidePath()
+	if renameErr := os.Rename(path, aside); renameErr != nil {
+		return nil, spillState{}, nil, fmt.Errorf("set the spill file aside, which can't be used (%w): %w", err, renameErr)
+	}
+	log.Error("The spill file can't be used and was set aside; the queue begins with an empty one",
+		"path", path, "setAside", aside, "error", err)
+	return s, spillState{}, err, nil
+}
+
+// unusable reports whether an error of opening or loading is about the file's content.
+func unusable(err error) bool {
+	var pathError *fs.PathError
+	var errno syscall.Errno
+	return !errors.As(err, &pathError) && !errors.As(err, &errno) && !errors.Is(err, bolterrors.ErrTimeout)
+}
+
+// openBolt opens a file; flags may have os.O_CREATE, without it the file must exist.
+func openBolt(path string, flags int) (db *bbolt.DB, file *os.File, err error) {
+	err = guarded(func() (err error) {
+		db, err = bbolt.Open(path, 0o600, &bbolt.Options{
+			Timeout: lockTimeout, FreelistType: bbolt.FreelistMapType, NoStatistics: true,
+			OpenFile: func(name string, _ int, mode os.FileMode) (*os.File, error) {
+				var err error
+				file, err = os.OpenFile(name, os.O_RDWR|flags, mode)
+				return file, err
+			},
+		})
+		return err
+	})
+	if err != nil {
+		if file != nil {
+			file.Close() // done already, unless the file is damaged
+		}
+		return nil, nil, err
+	}
+	db.AllocSize = growBytes
+	return db, file, nil
+}
+
+// guarded runs f, which uses the store's library, and makes errors of its panics over a damaged file, and of faults
+// in reading the memory map: the file was cut off, or the disk can't be read.
+func guarded(f func() error) (err error) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		if p := recover(); p != nil {
+			err = &damageError{p}
+		}
+	}()
+	return f()
+}
+
+// load reads everything but the blocks themselves.
+func (s *spillStore) load() (state spillState, err error) {
+	err = guarded(func() error { return s.db.View(state.read) })
+	if err != nil {
+		return state, err
+	}
+	state.fileBytes, err = s.size()
+	return state, err
+}
+
+// acquire gives the open file; the caller ends with s.mu.RUnlock if err is nil.
+func (s *spillStore) acquire() (*bbolt.DB, error) {
+	for {
+		s.mu.RLock()
+		if s.db != nil {
+			return s.db, nil
+		}
+		s.mu.RUnlock()
+		if err := s.reopen(); err != nil {
+			return nil, err
+		}
+	}
+}
+
+func (s *spillStore) reopen() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stopped {
+		return errStopped
+	}
+	if s.db != nil {
+		return nil
+	}
+	db, file, err := openBolt(s.path, 0)
+	switch {
+	case err == nil:
+		s.db, s.file = db, file
+		s.mapped.Store(0)
+		return nil
+	case unusable(err):
+		return &damageError{err}
+	}
+	return fmt.Errorf("open the spill file again: %w", err)
+}
+
+// read appends copies of b's items from the number from on to raw, as [block.items] does. What can't be read is part
+// of the result; err means that it may work later.
+func (s *spillStore) read(raw []rawItem, b block, from uint64, limit int, budget int64) ([]rawItem, error) {
+	db, err := s.acquire()
+	if err != nil {
+		return raw, err
+	}
+	before := len(raw)
+	err = guarded(func() error {
+		return db.View(func(tx *bbolt.Tx) error {
+			data := blockData(tx, b)
+			if data == nil {
+				return errBlockMissing
+			}
+			s.mapped.Add(int64(len(data)))
+			raw = b.items(raw, data, from, limit, budget)
+			return nil
+		})
+	})
+	s.mu.RUnlock()
+	if err != nil {
+		raw = append(raw[:before], rawItem{first: from, last: b.last, err: err})
+	}
+	if s.mapped.Load() >= remapAfter {
+		s.forget(false)
+	}
+	return raw, nil
+}
+
+func blockData(tx *bbolt.Tx, b block) []byte {
+	bucket := tx.Bucket([]byte(bucketBlocks))
+	if bucket == nil {
+		return nil
+	}
+	return bucket.Get(b.key())
+}
+
+// forget closes the file; it is opened again when it is needed. With damaged, the library may have panicked while it
+// held its locks: then its memory is given up rather than closed.
+func (s *spillStore) forget(damaged bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.db == nil {
+		return
+	}
+	if damaged {
+		s.drop()
+		return
+	}
+	if err := s.db.Close(); err != nil {
+		s.log.Warn("Closing the spill file failed", "path", s.path, "error", err)
+	}
+	s.db, s.file = nil, nil
+}
+
+// drop closes the file under the library, which lets go of the lock on it.
+func (s *spillStore) drop() {
+	s.file.Close()
+	s.db, s.file = nil, nil
+}
+
+// stop closes the file for good.
+func (s *spillStore) stop() {
+	s.forget(false)
+	s.mu.Lock()
+	s.stopped = true
+	s.mu.Unlock()
+}
+
+// commit makes c durable and gives the file's size. After an error c may have been written or not: the next commit has
+// to say the same about everything that c did.
+func (s *spillStore) commit(c *spillCommit) (int64, error) {
+	db, err := s.acquire()
+	if err != nil {
+		return 0, err
+	}
+	unsynced := s.unsynced
+	err = guarded(func() error { return db.Update(c.apply) })
+	var size int64
+	if err == nil {
+		size, err = s.size()
+	}
+	s.mu.RUnlock()
+	if err == nil && unsynced {
+		return size, s.syncDir()
+	}
+	if err != nil {
+		// What the library has in memory may differ from the file. Hence the file is read anew.
+		s.forget(isDamage(err))
+	}
+	return size, err
+}
+
+func isDamage(err error) bool {
+	var damage *damageError
+	return errors.As(err, &damage)
+}
+
+func (s *spillStore) size() (int64, error) {
+	info, err := s.file.Stat()
+	if err != nil {
+		return 0, err
+	}
+	return info.Size(), nil
+}

@@ -1,0 +1,607 @@
+package fifo
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// spillTest is a Spill of items, with what its functions were told.
+type spillTest struct {
+	*Spill[item]
+	t    *testing.T
+	path string
+	stop context.CancelFunc // ends Run
+	done chan error         // Run's result
+
+	mu      sync.Mutex
+	durable []int // ids, in the order in which OnDurable told them
+	lost    int
+	encode  func(item) error // may fail
+	log     strings.Builder
+}
+
+// spillOptions are options for small items; sizes are those that the items say.
+func spillOptions(path string) SpillOptions[item] {
+	return SpillOptions[item]{
+		Path: path, MaxItems: 8, Size: itemSize,
+		Encode: func(dst []byte, v item) ([]byte, error) {
+			data, err := json.Marshal(v)
+			return append(dst, data...), err
+		},
+		Decode: func(data []byte) (v item, err error) { return v, json.Unmarshal(data, &v) },
+		Mark:   func(v item) (string, string) { return fmt.Sprint("source", v.Key), fmt.Sprint(v.ID) },
+	}
+}
+
+// openSpill makes a Spill; options are changed by change.
+func openSpill(t *testing.T, path string, change func(o *SpillOptions[item])) *spillTest {
+	t.Helper()
+	s := &spillTest{t: t, path: path}
+	o := spillOptions(path)
+	encode := o.Encode
+	o.Encode = func(dst []byte, v item) ([]byte, error) {
+		s.mu.Lock()
+		fail := s.encode
+		s.mu.Unlock()
+		if fail != nil {
+			if err := fail(v); err != nil {
+				return dst, err
+			}
+		}
+		return encode(dst, v)
+	}
+	o.OnDurable = func(items []item) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		for _, v := range items {
+			s.durable = append(s.durable, v.ID)
+		}
+	}
+	o.OnCorrupt = func(lost int, _ error) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.lost += lost
+	}
+	o.Logger = slog.New(slog.NewTextHandler(lockedWriter{&s.mu, &s.log}, nil))
+	if change != nil {
+		change(&o)
+	}
+	var err error
+	if s.Spill, err = NewSpill(o); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+type lockedWriter struct {
+	mu *sync.Mutex
+	w  *strings.Builder
+}
+
+func (l lockedWriter) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.w.Write(p)
+}
+
+// start runs Run until end, or the test's end.
+func (s *spillTest) start() *spillTest {
+	s.t.Helper()
+	ctx, cancel := context.WithCancel(context.WithoutCancel(s.t.Context()))
+	s.stop, s.done = cancel, make(chan error, 1)
+	go func() { s.done <- s.Run(ctx) }()
+	s.t.Cleanup(func() {
+		if s.done != nil {
+			cancel()
+			<-s.done
+		}
+	})
+	return s
+}
+
+// end ends Run and gives its error.
+func (s *spillTest) end() error {
+	s.t.Helper()
+	if s.done == nil {
+		s.start()
+	}
+	s.stop()
+	err := <-s.done
+	s.done = nil
+	return err
+}
+
+// abandon lets go of the file as a crash does: nothing more is written.
+func (s *spillTest) abandon() {
+	s.store.stop()
+}
+
+func (s *spillTest) push(from, to int) {
+	s.t.Helper()
+	for id := from; id <= to; id++ {
+		if err := s.Push(s.t.Context(), newItem(id, id%3, 1)); err != nil {
+			s.t.Fatalf("Push(%d): %v", id, err)
+		}
+	}
+}
+
+// takeIDs takes and acknowledges n items.
+func (s *spillTest) takeIDs(n int) (ids []int) {
+	s.t.Helper()
+	for len(ids) < n {
+		batch := take(s.t, s, n-len(ids), 1<<30)
+		for _, v := range batch {
+			ids = append(ids, v.ID)
+		}
+		s.Ack(len(batch))
+	}
+	return ids
+}
+
+func (s *spillTest) wantIDs(what string, got []int, from, to int) {
+	s.t.Helper()
+	want := []int{}
+	for id := from; id <= to; id++ {
+		want = append(want, id)
+	}
+	if diff := cmp.Diff(want, append([]int{}, got...)); diff != "" {
+		s.t.Errorf("%s (-want +got):\n%s", what, diff)
+	}
+}
+
+// bubble runs f in a bubble, where time passes only while nothing happens: reading and writing a file is something.
+func bubble(t *testing.T, f func(t *testing.T, path string)) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "q")
+	synctest.Test(t, func(t *testing.T) { f(t, path) })
+}
+
+func fileExists(t *testing.T, path string) bool {
+	t.Helper()
+	_, err := os.Stat(path)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		t.Fatal(err)
+	}
+	return err == nil
+}
+
+func TestSpillMemoryMode(t *testing.T) {
+	bubble(t, func(t *testing.T, path string) {
+		s := openSpill(t, path, nil).start()
+		s.push(1, 8)
+		s.wantIDs("taken", s.takeIDs(8), 1, 8)
+		s.push(9, 16)
+		time.Sleep(time.Minute)
+		if fileExists(t, path) {
+			t.Error("there is a file although everything fits in memory")
+		}
+		if err := s.end(); err != nil {
+			t.Error(err)
+		}
+		if fileExists(t, path) || len(s.durable) > 0 {
+			t.Error("what fits in memory was written at the end")
+		}
+		s.wantIDs("taken after the end", s.takeIDs(8), 9, 16)
+	})
+}
+
+func TestSpillAndComeBack(t *testing.T) {
+	bubble(t, func(t *testing.T, path string) {
+		s := openSpill(t, path, nil).start()
+		s.push(1, 100)
+		time.Sleep(time.Second)
+		s.wantIDs("durable", s.durable, 1, 100)
+		if diff := cmp.Diff(map[string]string{"source0": "99", "source1": "100", "source2": "98"}, s.Positions()); diff != "" {
+			t.Error(diff)
+		}
+		items, bytes, fileBytes, errs, lastErr := s.SpillStats()
+		if items != 100 || bytes < 5000 || fileBytes < bytes || errs != 0 || lastErr != "" {
+			t.Errorf("SpillStats: %d items, %d bytes, file %d, %d errors, %q", items, bytes, fileBytes, errs, lastErr)
+		}
+		if got := s.Stats(); got.Items != 100 || got.Pushed != 100 {
+			t.Errorf("%+v", got)
+		}
+		s.wantIDs("taken", s.takeIDs(100), 1, 100)
+		time.Sleep(time.Second)
+		if s.spilling {
+			t.Error("still spilling, although everything was acknowledged")
+		}
+		if items, bytes, _, _, _ := s.SpillStats(); items != 0 || bytes != 0 {
+			t.Errorf("%d items, %d bytes on disk", items, bytes)
+		}
+		s.push(101, 108)
+		time.Sleep(time.Second)
+		s.wantIDs("durable", s.durable, 1, 100)
+		s.wantIDs("taken", s.takeIDs(8), 101, 108)
+	})
+}
+
+// What was taken and not acknowledged when the queue began to spill is written too, and so comes again.
+func TestSpillWritesTaken(t *testing.T) {
+	bubble(t, func(t *testing.T, path string) {
+		s := openSpill(t, path, nil).start()
+		s.push(1, 8)
+		batch := take(t, s, 9, 9)
+		if len(batch) != 4 {
+			t.Errorf("took %d items, want half of the bound", len(batch))
+		}
+		s.Ack(1)
+		s.push(9, 20)
+		time.Sleep(time.Second)
+		s.wantIDs("durable", s.durable, 2, 20)
+		s.abandon()
+
+		s2 := openSpill(t, path, nil).start()
+		if diff := cmp.Diff(map[string]string{"source0": "18", "source1": "19", "source2": "20"}, s2.Positions()); diff != "" {
+			t.Error(diff)
+		}
+		s2.push(21, 22)
+		s2.wantIDs("after the crash", s2.takeIDs(21), 2, 22)
+	})
+}
+
+func TestSpillSurvives(t *testing.T) {
+	bubble(t, func(t *testing.T, path string) {
+		s := openSpill(t, path, nil).start()
+		s.push(1, 50)
+		s.wantIDs("taken", s.takeIDs(10), 1, 10)
+		s.Close()
+		if err := s.end(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Take(t.Context(), nil, 100, 100); err == nil || errors.Is(err, ErrClosed) {
+			t.Errorf("Take = %v, but items lie on disk", err)
+		}
+
+		s2 := openSpill(t, path, nil).start()
+		if got := s2.Stats(); got.Items != 40 || got.Pushed != 0 {
+			t.Errorf("%+v", got)
+		}
+		s2.push(51, 70)
+		s2.Close()
+		s2.wantIDs("after the restart", s2.takeIDs(60), 11, 70)
+		if _, err := s2.Take(t.Context(), nil, 1, 1); !errors.Is(err, ErrClosed) {
+			t.Errorf("Take = %v", err)
+		}
+		if err := s2.end(); err != nil {
+			t.Fatal(err)
+		}
+
+		s3 := openSpill(t, path, nil)
+		if got := s3.Stats(); got.Items != 0 || s3.spilling {
+			t.Errorf("%+v after everything was acknowledged", got)
+		}
+		if got := s3.Positions()["source1"]; got != "70" {
+			t.Errorf("position %q", got)
+		}
+		if err := s3.end(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// Positions of sources whose items never went to disk are in the file as well.
+func TestSpillMarksOfAcknowledged(t *testing.T) {
+	bubble(t, func(t *testing.T, path string) {
+		s := openSpill(t, path, nil).start()
+		if err := s.Push(t.Context(), newItem(77, 7, 1)); err != nil {
+			t.Fatal(err)
+		}
+		s.takeIDs(1)
+		for id := range 20 {
+			if err := s.Push(t.Context(), newItem(id, 1, 1)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(time.Second)
+		if diff := cmp.Diff(map[string]string{"source7": "77", "source1": "19"}, s.Positions()); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
+func TestSpillMemoryBound(t *testing.T) {
+	for _, tc := range []struct {
+		name             string
+		maxItems         int
+		maxBytes         int64
+		sizes            []int64
+		boundIt, boundBy int64
+	}{
+		{"items", 10, 0, []int64{1}, 10, 0},
+		{"bytes", 1000, 100, []int64{1, 7, 20, 50}, 1000, 100},
+		{"large items", 1000, 100, []int64{1, 80, 3, 200}, 1000, 400},
+		{"least", 2, 0, []int64{1}, 2, 0},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, path string) {
+				s := openSpill(t, path, func(o *SpillOptions[item]) { o.MaxItems, o.MaxBytes = tc.maxItems, tc.maxBytes }).start()
+				check := func() {
+					t.Helper()
+					checkSpill(t, s.Spill)
+					s.mu.Lock()
+					s.mu.Unlock()
+					s.core.mu.Lock()
+					defer s.core.mu.Unlock()
+					if int64(s.items) > tc.boundIt || tc.boundBy > 0 && s.bytes > tc.boundBy {
+						t.Fatalf("%d items, %d bytes in memory", s.items, s.bytes)
+					}
+				}
+				const n = 400
+				go func() {
+					for id := range n {
+						if s.Push(t.Context(), newItem(id, 1, tc.sizes[id%len(tc.sizes)])) != nil {
+							return
+						}
+						check()
+					}
+				}()
+				synctest.Wait()
+				for id := 0; id < n; {
+					batch := take(t, s, 1+id%17, 150)
+					check()
+					for _, v := range batch {
+						if v.ID != id {
+							t.Fatalf("took %d, want %d", v.ID, id)
+						}
+						id++
+					}
+					if id%3 == 0 {
+						time.Sleep(50 * time.Millisecond)
+					}
+					s.Ack(len(batch))
+					check()
+				}
+			})
+		})
+	}
+}
+
+func TestSpillDiskBound(t *testing.T) {
+	bubble(t, func(t *testing.T, path string) {
+		const bound = 40000
+		big := strings.Repeat("x", 3000)
+		s := openSpill(t, path, func(o *SpillOptions[item]) { o.MaxDiskBytes = bound }).start()
+		const n = 100
+		pushed := make(chan int, n)
+		go func() {
+			for id := range n {
+				if s.Push(t.Context(), item{ID: id, Size: 1, Hist: big}) == nil {
+					pushed <- id
+				}
+			}
+		}()
+		time.Sleep(time.Minute)
+		if got := len(pushed); got < 12 || got > 8+13 {
+			t.Errorf("%d pushes were let in", got)
+		}
+		for id := 0; id < n; {
+			_, bytes, _, errs, _ := s.SpillStats()
+			if bytes > bound || errs > 0 {
+				t.Fatalf("%d bytes on disk, %d errors", bytes, errs)
+			}
+			for _, got := range s.takeIDs(1) {
+				if got != id {
+					t.Fatalf("took %d, want %d", got, id)
+				}
+				id++
+			}
+		}
+		if got := len(pushed); got != n {
+			t.Errorf("%d of %d pushes returned", got, n)
+		}
+	})
+}
+
+// Items that are each larger than the bound on disk lie there one at a time.
+func TestSpillDiskBoundLargeItem(t *testing.T) {
+	bubble(t, func(t *testing.T, path string) {
+		s := openSpill(t, path, func(o *SpillOptions[item]) { o.MaxDiskBytes = 10000 }).start()
+		const n = 20
+		go func() {
+			for id := range n {
+				if err := s.Push(t.Context(), item{ID: id, Size: 1, Hist: strings.Repeat("y", 20000)}); err != nil {
+					t.Errorf("Push: %v", err)
+				}
+			}
+		}()
+		time.Sleep(time.Minute)
+		if items, bytes, _, _, _ := s.SpillStats(); items != 1 || bytes < 20000 || bytes > 21000 {
+			t.Errorf("%d items, %d bytes on disk", items, bytes)
+		}
+		var got []int
+		for range n {
+			got = append(got, s.takeIDs(1)...)
+			time.Sleep(time.Second)
+			if _, bytes, _, _, _ := s.SpillStats(); bytes > 21000 {
+				t.Errorf("%d bytes on disk", bytes)
+			}
+		}
+		s.wantIDs("taken", got, 0, n-1)
+	})
+}
+
+// What has no room on disk at the end is in the error of Run.
+func TestSpillDiskBoundAtTheEnd(t *testing.T) {
+	bubble(t, func(t *testing.T, path string) {
+		s := openSpill(t, path, func(o *SpillOptions[item]) { o.MaxDiskBytes = 10 }).start()
+		s.push(1, 8)
+		if err := s.Push(ended(t), newItem(9, 9, 1)); err == nil {
+			t.Error("a full queue took an item up at once")
+		}
+		time.Sleep(time.Second)
+		if err := s.end(); err == nil || !strings.Contains(err.Error(), "the last 7 items") {
+			t.Errorf("Run = %v", err)
+		}
+	})
+}
+
+func TestSpillEncodeFails(t *testing.T) {
+	bubble(t, func(t *testing.T, path string) {
+		s := openSpill(t, path, nil)
+		s.encode = func(v item) error {
+			if v.ID == 5 {
+				return errors.New("not this one")
+			}
+			return nil
+		}
+		s.start()
+		done := make(chan bool)
+		go func() {
+			s.push(1, 20)
+			close(done)
+		}()
+		time.Sleep(time.Minute)
+		s.wantIDs("durable", s.durable, 1, 4)
+		if _, _, _, errs, lastErr := s.SpillStats(); errs == 0 || !strings.Contains(lastErr, "not this one") {
+			t.Errorf("%d errors, %q", errs, lastErr)
+		}
+		got := s.takeIDs(5) // then it need not be written any more
+		time.Sleep(time.Minute)
+		<-done
+		if _, _, _, _, lastErr := s.SpillStats(); lastErr != "" {
+			t.Errorf("still %q", lastErr)
+		}
+		got = append(got, s.takeIDs(15)...)
+		s.wantIDs("taken", got, 1, 20)
+		if n := strings.Count(s.log.String(), "level=ERROR"); n != 1 {
+			t.Errorf("%d errors in the log, want one for the whole time:\n%s", n, s.log.String())
+		}
+	})
+}
+
+// While it was large, the file is replaced when nothing lies in it; the positions stay.
+func TestSpillShrinks(t *testing.T) {
+	bubble(t, func(t *testing.T, path string) {
+		big := strings.Repeat("x", 20000)
+		s := openSpill(t, path, nil)
+		s.shrinkAbove = 256 << 10
+		s.start()
+		for id := range 100 {
+			if err := s.Push(t.Context(), item{ID: id, Size: 1, Hist: big}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(time.Second)
+		_, _, before, _, _ := s.SpillStats()
+		s.takeIDs(100)
+		time.Sleep(time.Second)
+		_, _, after, _, _ := s.SpillStats()
+		info, err := os.Stat(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if before < 2000000 || after > 64<<10 || info.Size() != after || info.Mode().Perm() != 0o600 {
+			t.Errorf("the file had %d bytes, then %d (%d), mode %v", before, after, info.Size(), info.Mode())
+		}
+		s.push(1001, 1050) // the new file is in use
+		time.Sleep(time.Second)
+		s.abandon()
+		s2 := openSpill(t, path, nil).start()
+		if got := s2.Positions()["source0"]; got != "1050" {
+			t.Errorf("position %q", got)
+		}
+		s2.wantIDs("taken", s2.takeIDs(50), 1001, 1050)
+	})
+}
+
+func TestSpillOptionErrors(t *testing.T) {
+	ok := spillOptions(filepath.Join(t.TempDir(), "q"))
+	for name, change := range map[string]func(*SpillOptions[item]){
+		"no path":   func(o *SpillOptions[item]) { o.Path = "" },
+		"no encode": func(o *SpillOptions[item]) { o.Encode = nil },
+		"no decode": func(o *SpillOptions[item]) { o.Decode = nil },
+		"one item":  func(o *SpillOptions[item]) { o.MaxItems = 1 },
+		"bytes":     func(o *SpillOptions[item]) { o.MaxBytes = -1 },
+		"disk":      func(o *SpillOptions[item]) { o.MaxDiskBytes = -1 },
+		"directory": func(o *SpillOptions[item]) { o.Path = t.TempDir() },
+	} {
+		o := ok
+		change(&o)
+		if _, err := NewSpill(o); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+}
+
+// Two queues must not use one file.
+func TestSpillFileInUse(t *testing.T) {
+	bubble(t, func(t *testing.T, path string) {
+		s := openSpill(t, path, nil).start()
+		s.push(1, 20)
+		time.Sleep(time.Second)
+		if _, err := NewSpill(spillOptions(path)); err == nil {
+			t.Error("a second queue opened the file")
+		}
+		s.wantIDs("taken", s.takeIDs(20), 1, 20)
+	})
+}
+
+// checkSpill checks every invariant of s's fields.
+func checkSpill(t *testing.T, s *Spill[item]) {
+	t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	checkDeque(t, "head", &s.head)
+	checkDeque(t, "buf", &s.buf)
+	checkDeque(t, "blocks", &s.blocks)
+	var headBytes, bufBytes, takenBytes int64
+	previous := s.ackedUpTo()
+	for i := range s.head.len() {
+		e := s.head.at(i)
+		headBytes += e.size
+		if i < s.taken.len() {
+			takenBytes += e.size
+		}
+		if e.seq <= previous && i > 0 || e.size != e.v.Size {
+			t.Fatalf("head has number %d behind %d", e.seq, previous)
+		}
+		previous = e.seq
+	}
+	if s.headEnd < previous {
+		t.Fatalf("head has numbers up to %d, headEnd is %d", previous, s.headEnd)
+	}
+	for i := range s.buf.len() {
+		e := s.buf.at(i)
+		bufBytes += e.size
+		if e.seq != s.tail-uint64(s.buf.len()-1-i) || e.seq <= s.durable || e.seq <= s.headEnd {
+			t.Fatalf("buf has number %d at %d of %d; tail %d, durable %d, head's end %d", e.seq, i, s.buf.len(), s.tail, s.durable, s.headEnd)
+		}
+	}
+	if s.takenBytes != takenBytes || s.bufBytes != bufBytes || s.bytes != headBytes+bufBytes || s.items != s.head.len()+s.buf.len() {
+		t.Fatalf("taken %d (%d), buf %d (%d), all %d (%d) bytes; %d items (%d)", s.takenBytes, takenBytes,
+			s.bufBytes, bufBytes, s.bytes, headBytes+bufBytes, s.items, s.head.len()+s.buf.len())
+	}
+	switch {
+	case !s.spilling && (s.buf.len() > 0 || s.headEnd != s.tail):
+		t.Fatalf("not spilling, but %d items in buf; head ends with %d, tail is %d", s.buf.len(), s.headEnd, s.tail)
+	case s.spilling && s.headEnd < s.diskEnd() && s.diskEnd() > s.durable:
+		t.Fatalf("items up to %d are neither in memory nor on disk, which has those up to %d", s.diskEnd(), s.durable)
+	}
+	var disk int64
+	for i := range s.blocks.len() {
+		b := s.blocks.at(i)
+		disk += b.bytes
+		if i > 0 && b.first != s.blocks.at(i-1).last+1 || b.last > s.durable {
+			t.Fatalf("block %d: %+v; durable %d", i, b, s.durable)
+		}
+	}
+	if disk != s.diskBytes {
+		t.Fatalf("%d bytes on disk, counted %d", disk, s.diskBytes)
+	}
+	if s.closed && s.waiters.head != nil {
+		t.Fatal("a push waits on a closed queue")
+	}
+}
