@@ -81,8 +81,12 @@ func (l *listener) OnSynced(resourceVersion string, objects int) {
 
 // OnGap tells the sink where states may be missing.
 func (l *listener) OnGap(from, to, why string) {
+	reason := event.ReasonRelist
+	if to == "" { // not a list, but a document in the watch that was no event
+		reason = event.ReasonMalformed
+	}
 	l.push(event.Event{Type: event.Gap, GapInfo: &event.GapInfo{
-		Resource: event.GroupResource(l.resource), From: from, To: to, Reason: event.ReasonRelist, Message: why,
+		Resource: event.GroupResource(l.resource), From: from, To: to, Reason: reason, Message: why,
 	}})
 }
 

@@ -156,8 +156,9 @@ func (i *Informer) Run(ctx context.Context) error {
 // should know is logged by observedListWatch and on a re-list.
 type demoted struct{ slog.Handler }
 
-func (d demoted) Enabled(ctx context.Context, _ slog.Level) bool {
-	return d.Handler.Enabled(ctx, slog.LevelDebug)
+func (d demoted) Enabled(ctx context.Context, level slog.Level) bool {
+	// Below are whole responses, Secrets among them.
+	return level >= slog.LevelDebug && d.Handler.Enabled(ctx, slog.LevelDebug)
 }
 
 func (d demoted) Handle(ctx context.Context, r slog.Record) error {

@@ -174,7 +174,7 @@ func (s *Sink) prepare(ctx context.Context) error {
 		return err
 	}
 	for len(s.lost) > 0 { // of a connection that is replaced already
-		_ = <-s.lost
+		<-s.lost //nolint:errcheck // it says why that one was lost
 	}
 	for n := len(s.acks); n > 0; n-- { // late answers to messages that were given up
 		<-s.acks
