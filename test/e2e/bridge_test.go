@@ -74,7 +74,7 @@ func startBridge(t *testing.T, kubeconfig, config string) *bridge {
 	go func() { b.ended <- b.cmd.Wait(); close(b.ended) }() // ends with the process, which cleanup ends
 	t.Cleanup(func() {
 		_ = b.cmd.Process.Kill() // if it has ended, that is as well
-		<-b.ended //nolint:errcheck // it was told to end, one way or another
+		<-b.ended                //nolint:errcheck // it was told to end, one way or another
 		if strings.Contains(b.log.String(), "DATA RACE") {
 			t.Error("the race detector found something in the bridge")
 		}
