@@ -1,0 +1,314 @@
+package checkpoint
+
+import (
+	"bytes"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/deltabridge/deltabridge/pkg/object"
+)
+
+// kept lists what there is in a folder besides the checkpoint and its lock.
+func kept(t testing.TB, folder string) []string {
+	t.Helper()
+	entries, err := os.ReadDir(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, e := range entries {
+		if e.Name() != fileName && e.Name() != lockName {
+			names = append(names, e.Name())
+		}
+	}
+	return names
+}
+
+// usable checks that an empty store works.
+func usable(t testing.TB, s *Store) {
+	t.Helper()
+	if states, err := s.States(); err != nil || len(states) != 0 {
+		t.Errorf("not empty: %v %v", states, err)
+	}
+	if _, err := s.BeginCluster(testUID); err != nil {
+		t.Fatal(err)
+	}
+	o := small(t, "n", "usable", "1")
+	commit(t, s, nil, Update{Source: testSource("usable"), ResourceVersion: "1", Upserts: []*object.Object{o}})
+	if _, rows := rowsOf(t, s, "usable"); len(rows) != 1 {
+		t.Errorf("%d rows", len(rows))
+	}
+}
+
+func TestBeginCluster(t *testing.T) {
+	folder := t.TempDir()
+	s := open(t, folder)
+	steps := []struct {
+		uid   string
+		fresh bool
+		kept  int
+	}{{"one", true, 0}, {"one", false, 0}, {"two", true, 1}, {"two", false, 1}, {"one", true, 2}}
+	for _, step := range steps {
+		fresh, err := s.BeginCluster(step.uid)
+		if err != nil || fresh != step.fresh || s.ClusterUID() != step.uid || len(kept(t, folder)) != step.kept {
+			t.Errorf("%s: fresh %t, uid %s, kept %v, %v", step.uid, fresh, s.ClusterUID(), kept(t, folder), err)
+		}
+		commit(t, s, nil, Update{Source: testSource("of-" + step.uid)})
+		states, err := s.States()
+		if err != nil || len(states) != 1 || states[0].Source.Name != "of-"+step.uid {
+			t.Errorf("%v %v", states, err)
+		}
+		s.Close()
+		s = open(t, folder)
+	}
+	for _, name := range kept(t, folder) {
+		if !strings.HasPrefix(name, "checkpoint.db.other-cluster-2") {
+			t.Error(name)
+		}
+	}
+}
+
+func TestAnotherNameOfTheClusterIsNoOtherCluster(t *testing.T) {
+	folder := t.TempDir()
+	s := begin(t, folder)
+	commit(t, s, nil, Update{Source: testSource("pods")})
+	s.Close()
+	var log bytes.Buffer
+	for i := range 2 {
+		s, err := Open(Options{Path: folder, ClusterName: "renamed", Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if fresh, err := s.BeginCluster(testUID); err != nil || fresh {
+			t.Errorf("fresh %t, %v", fresh, err)
+		}
+		if n := strings.Count(log.String(), "another name"); n != 1 {
+			t.Errorf("start %d: told %d times:\n%s", i, n, log.String())
+		}
+		s.Close()
+	}
+}
+
+func TestSetAside(t *testing.T) {
+	folder := t.TempDir()
+	s := begin(t, folder)
+	commit(t, s, map[string]string{"a": "rules"}, Update{Source: testSource("pods"), ResourceVersion: "5"})
+	for range 3 { // within one second, perhaps: each needs a name of its own
+		if err := s.SetAside("Restored to 17!"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if s.ClusterUID() != testUID || s.Refused() != 3 {
+		t.Errorf("uid %s, refused %d", s.ClusterUID(), s.Refused())
+	}
+	if _, known, err := s.SinkConfig("a"); known || err != nil {
+		t.Error("not empty", err)
+	}
+	usable(t, s)
+	s.Close()
+	if s = open(t, folder); s.ClusterUID() != testUID {
+		t.Errorf("uid %q after a restart", s.ClusterUID())
+	}
+	names := kept(t, folder)
+	if len(names) != 3 || !strings.HasPrefix(names[0], "checkpoint.db.restored-to-17-2") {
+		t.Fatal(names)
+	}
+	// What was set aside is a whole checkpoint.
+	again := t.TempDir()
+	if err := os.Rename(filepath.Join(folder, names[0]), filepath.Join(again, fileName)); err != nil {
+		t.Fatal(err)
+	}
+	if states, err := open(t, again).States(); err != nil || len(states) != 1 {
+		t.Error(states, err)
+	}
+}
+
+func TestSetAsideThatFailsChangesNothing(t *testing.T) {
+	folder := t.TempDir()
+	s := begin(t, folder)
+	commit(t, s, nil, Update{Source: testSource("pods"), ResourceVersion: "5"})
+	inTheWay := filepath.Join(folder, fileName+suffixNew)
+	if err := os.MkdirAll(filepath.Join(inTheWay, "x"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.SetAside("x"); err == nil {
+		t.Fatal("expected an error")
+	}
+	if states, err := s.States(); err != nil || len(states) != 1 {
+		t.Error(states, err)
+	}
+	commit(t, s, nil, Update{Source: testSource("nodes"), ResourceVersion: "6"})
+	if err := os.RemoveAll(inTheWay); err != nil {
+		t.Fatal(err)
+	}
+	s.Close()
+	if states, err := open(t, folder).States(); err != nil || len(states) != 2 {
+		t.Error(states, err)
+	}
+}
+
+func TestLeftoversOfACrashAreRemoved(t *testing.T) {
+	folder := t.TempDir()
+	if err := os.WriteFile(filepath.Join(folder, fileName+suffixNew), []byte("half"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	usable(t, open(t, folder))
+	if names := kept(t, folder); len(names) != 0 {
+		t.Error(names)
+	}
+}
+
+func TestRefused(t *testing.T) {
+	put := func(bucket, key, value string) func(*testing.T, string) {
+		return func(t *testing.T, path string) {
+			edit(t, path, func(tx *bbolt.Tx) error { return tx.Bucket([]byte(bucket)).Put([]byte(key), []byte(value)) })
+		}
+	}
+	tests := []struct {
+		name, reason string
+		change       func(t *testing.T, path string)
+	}{
+		{"newer format", "newer-format", put(bucketStore, keyFormat, "2")},
+		{"no format", "corrupt", put(bucketStore, keyFormat, "x")},
+		{"record damaged", "corrupt", put(bucketStore, keyStore, "\x00\x00\x00\x00{}")},
+		{"no JSON", "corrupt", put(bucketStore, keyStore, string(seal(keyStore, []byte("\x00\x00\x00\x00{"))))},
+		{"no sources", "corrupt", func(t *testing.T, path string) {
+			edit(t, path, func(tx *bbolt.Tx) error { return tx.DeleteBucket([]byte(bucketSources)) })
+		}},
+		{"another program's", "foreign", func(t *testing.T, path string) {
+			if err := os.Remove(path); err != nil {
+				t.Fatal(err)
+			}
+			edit(t, path, func(tx *bbolt.Tx) error { _, err := tx.CreateBucket([]byte("key")); return err })
+		}},
+		{"no bbolt file", "corrupt", func(t *testing.T, path string) {
+			if err := os.WriteFile(path, bytes.Repeat([]byte("text "), 10_000), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			folder := t.TempDir()
+			s := begin(t, folder)
+			commit(t, s, nil, Update{Source: testSource("pods"), ResourceVersion: "5"})
+			s.Close()
+			test.change(t, s.path)
+			before, err := os.ReadFile(s.path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var log bytes.Buffer
+			s, err = Open(Options{Path: folder, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer s.Close()
+			names := kept(t, folder)
+			if len(names) != 1 || !strings.HasPrefix(names[0], fileName+"."+test.reason+"-2") || s.Refused() != 1 || s.ClusterUID() != "" {
+				t.Fatalf("kept %v, refused %d, uid %q", names, s.Refused(), s.ClusterUID())
+			}
+			if after, err := os.ReadFile(filepath.Join(folder, names[0])); err != nil || !bytes.Equal(before, after) {
+				t.Error("the file that was set aside was changed", err)
+			}
+			for _, want := range []string{"level=WARN", "set aside", "reason=" + test.reason, names[0], "remedy="} {
+				if !strings.Contains(log.String(), want) {
+					t.Errorf("the log lacks %q:\n%s", want, log.String())
+				}
+			}
+			usable(t, s)
+		})
+	}
+}
+
+// edit changes a file behind the store's back.
+func edit(t testing.TB, path string, change func(*bbolt.Tx) error) {
+	t.Helper()
+	db, err := openBolt(path, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Update(change); err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestAsideName(t *testing.T) {
+	at := time.Date(2026, 11, 20, 13, 0, 0, 0, time.FixedZone("", 3600))
+	path := filepath.Join(t.TempDir(), fileName)
+	for _, test := range []struct{ reason, want string }{
+		{"corrupt", ".corrupt-20261120T120000Z"},
+		{"../../etc/passwd", ".etc-passwd-20261120T120000Z"},
+		{"Gr\u00f6\u00dfe", ".gr--e-20261120T120000Z"},
+		{strings.Repeat("x", 100), "." + strings.Repeat("x", 40) + "-20261120T120000Z"},
+	} {
+		if got := asideName(path, test.reason, at); got != path+test.want {
+			t.Errorf("%q: %s", test.reason, got)
+		}
+	}
+}
+
+func TestCompaction(t *testing.T) {
+	folder := t.TempDir()
+	s := begin(t, folder)
+	objects := pods(t, 0, 6000, 1)
+	source := testSource("pods")
+	commit(t, s, map[string]string{"a": "rules"}, Update{Source: source, ResourceVersion: "1", Upserts: objects, Sinks: map[string]string{"a": "2"}})
+	full := s.Stats().SizeBytes
+	var gone []string
+	for _, o := range objects[1000:] {
+		gone = append(gone, rowKey(o))
+	}
+	commit(t, s, nil, Update{Source: source, ResourceVersion: "3", Deletes: gone, Sinks: map[string]string{"a": "4"}})
+	s.Close()
+	var log bytes.Buffer
+	s, err := Open(Options{Path: folder, ClusterName: "test", Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if size := s.Stats().SizeBytes; size > full/3 || !strings.Contains(log.String(), "compacted") || len(kept(t, folder)) != 0 {
+		t.Errorf("%d bytes, were %d; %v\n%s", size, full, kept(t, folder), log.String())
+	}
+	state, rows := rowsOf(t, s, source.Name)
+	if state.ResourceVersion != "3" || state.Sinks["a"] != "4" || s.ClusterUID() != testUID || len(rows) != 1000 {
+		t.Errorf("%+v, %d rows", state, len(rows))
+	}
+	if text, known, _ := s.SinkConfig("a"); !known || text != "rules" {
+		t.Error(text, known)
+	}
+	commit(t, s, nil, Update{Source: source, ResourceVersion: "5", Upserts: objects[2000:2001]})
+	if _, rows := rowsOf(t, s, source.Name); len(rows) != 1001 {
+		t.Errorf("%d rows", len(rows))
+	}
+}
+
+func TestWhatIsNotCompacted(t *testing.T) {
+	for _, test := range []struct {
+		usage
+		want bool
+	}{
+		{usage{1 << 20, 7 << 20}, false},
+		{usage{1 << 20, 8 << 20}, true},
+		{usage{4 << 20, 8 << 20}, false},
+		{usage{512 << 20, 2 << 30}, true},
+		{usage{513 << 20, 2 << 30}, false},
+	} {
+		if got := test.sparse(); got != test.want {
+			t.Errorf("%+v: %t", test.usage, got)
+		}
+	}
+	if slices.Contains([]int64{pageSize, mapSize, growSize}, 0) {
+		t.Error("a size is 0")
+	}
+}

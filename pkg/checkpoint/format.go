@@ -1,0 +1,246 @@
+package checkpoint
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"slices"
+	"strconv"
+
+	"github.com/deltabridge/deltabridge/pkg/object"
+	"github.com/klauspost/compress/s2"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// formatVersion is the version of what is described here. A file with a higher one is not touched.
+const formatVersion = 1
+
+// The buckets of the file and the keys of the first. All values but that of the format are sealed.
+const (
+	bucketStore   = "deltabridge"
+	keyFormat     = "format"  // formatVersion in decimal digits: readable for each version that ever was or will be
+	keyStore      = "store"   // storeRecord as JSON
+	bucketSources = "sources" // name of the source -> sourceRecord as JSON
+	bucketRows    = "rows"    // name of the source -> bucket: key of the row -> row
+)
+
+// errDamaged is wrapped by errors about bytes that are not what was once written.
+var errDamaged = errors.New("damaged")
+
+// storeRecord is what there is once in a file. Sources lists those that must be there, so that one that is missing is
+// noticed.
+type storeRecord struct {
+	ClusterName string            `json:"clusterName"`
+	ClusterUID  string            `json:"clusterUID"`
+	Sinks       map[string]string `json:"sinks"`   // sink -> its configuration
+	Sources     []string          `json:"sources"` // sorted
+}
+
+func (r storeRecord) knows(source string) bool {
+	_, found := slices.BinarySearch(r.Sources, source)
+	return found
+}
+
+// sourceRecord is a State, and what its rows must add up to. That is what ties the rows to the watermark: a page that
+// was lost, or is that of an earlier commit, holds rows that are sound each by themselves.
+type sourceRecord struct {
+	Group           string            `json:"group"`
+	Version         string            `json:"version"`
+	Resource        string            `json:"resource"`
+	Namespace       string            `json:"namespace,omitempty"`
+	LabelSelector   string            `json:"labelSelector,omitempty"`
+	FieldSelector   string            `json:"fieldSelector,omitempty"`
+	ResourceVersion string            `json:"resourceVersion"`
+	Sinks           map[string]string `json:"sinks"`
+	Rows            tally             `json:"rows"`
+}
+
+// tally is a checksum of a set of rows that can be kept up to date row by row.
+type tally struct {
+	Count int    `json:"count"`
+	Sum   uint64 `json:"sum"` // of the rows' checksums, modulo 2^64
+}
+
+// add counts a sealed row.
+func (t *tally) add(sealed []byte) {
+	t.Count++
+	t.Sum += uint64(checksumOf(sealed))
+}
+
+// remove uncounts a sealed row. One that is damaged leaves a tally that does not add up, as it must.
+func (t *tally) remove(sealed []byte) {
+	t.Count--
+	t.Sum -= uint64(checksumOf(sealed))
+}
+
+func (r *sourceRecord) set(u *Update) {
+	s := u.Source
+	r.Group, r.Version, r.Resource = s.Resource.Group, s.Resource.Version, s.Resource.Resource
+	r.Namespace, r.LabelSelector, r.FieldSelector = s.Namespace, s.LabelSelector, s.FieldSelector
+	r.ResourceVersion, r.Sinks = u.ResourceVersion, u.Sinks
+}
+
+func (r *sourceRecord) state(name string) State {
+	sinks := r.Sinks
+	if sinks == nil {
+		sinks = map[string]string{}
+	}
+	return State{
+		Source: Source{
+			Name:      name,
+			Resource:  schema.GroupVersionResource{Group: r.Group, Version: r.Version, Resource: r.Resource},
+			Namespace: r.Namespace, LabelSelector: r.LabelSelector, FieldSelector: r.FieldSelector,
+		},
+		ResourceVersion: r.ResourceVersion, Sinks: sinks,
+	}
+}
+
+// A sealed value is
+//
+//	CRC-32C (RFC 3720, 12.1) of key and content, little endian, 4 bytes
+//	content
+//
+// With the key in it, no value can pass for that of another key.
+const sealSize = 4
+
+// seal puts the checksum into the first sealSize bytes of b, behind which the content stands.
+func seal(key string, b []byte) []byte {
+	binary.LittleEndian.PutUint32(b, checksum(key, b[sealSize:]))
+	return b
+}
+
+// unseal gives the content of a sealed value; it aliases b.
+func unseal(key string, b []byte) ([]byte, error) {
+	if len(b) < sealSize {
+		return nil, fmt.Errorf("%w: %q has %d bytes", errDamaged, key, len(b))
+	}
+	if checksumOf(b) != checksum(key, b[sealSize:]) {
+		return nil, fmt.Errorf("%w: checksum of %q is wrong", errDamaged, key)
+	}
+	return b[sealSize:], nil
+}
+
+func checksum(key string, content []byte) uint32 {
+	table := crc32.MakeTable(crc32.Castagnoli) // made once, by hash/crc32
+	return crc32.Update(crc32.Update(0, table, []byte(key)), table, content)
+}
+
+// checksumOf gives the checksum that a sealed value says it has; 0 if it is too short for one.
+func checksumOf(sealed []byte) uint32 {
+	if len(sealed) < sealSize {
+		return 0
+	}
+	return binary.LittleEndian.Uint32(sealed)
+}
+
+func sealJSON(key string, v any) ([]byte, error) {
+	content, err := json.Marshal(v)
+	if err != nil {
+		return nil, fmt.Errorf("encode %q: %w", key, err)
+	}
+	return seal(key, append(make([]byte, sealSize, sealSize+len(content)), content...)), nil
+}
+
+func unsealJSON(key string, b []byte, v any) error {
+	content, err := unseal(key, b)
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(content, v); err != nil {
+		return fmt.Errorf("%w: %q is no JSON: %w", errDamaged, key, err)
+	}
+	return nil
+}
+
+// A row's content is
+//
+//	kind of the body, 1 byte
+//	length of the manager, unsigned varint; the manager
+//	body: the object's JSON
+//
+// All else that an object.Object holds is found in its JSON again.
+const (
+	bodyRaw byte = 1 // JSON as it is
+	bodyS2  byte = 2 // JSON as one block of s2, see github.com/klauspost/compress/s2
+)
+
+// minS2 is the size below which compression is not tried, in bytes: it would not save a page.
+const minS2 = 256
+
+// rowCodec encodes and decodes rows. It keeps a buffer; the zero value is ready. Not for concurrent use.
+type rowCodec struct {
+	buffer []byte
+}
+
+// encode makes the sealed row of an object, in memory of its own.
+func (c *rowCodec) encode(key string, o *object.Object) []byte {
+	kind, body := bodyRaw, o.Raw
+	if len(o.Raw) >= minS2 {
+		if n := s2.MaxEncodedLen(len(o.Raw)); cap(c.buffer) < n {
+			c.buffer = make([]byte, n)
+		}
+		if short := s2.Encode(c.buffer[:cap(c.buffer)], o.Raw); len(short) < len(body)*7/8 {
+			kind, body = bodyS2, short
+		}
+	}
+	row := make([]byte, sealSize, sealSize+1+binary.MaxVarintLen32+len(o.Manager)+len(body))
+	row = append(row, kind)
+	row = binary.AppendUvarint(row, uint64(len(o.Manager)))
+	row = append(row, o.Manager...)
+	return seal(key, append(row, body...))
+}
+
+// decode makes the object of a sealed row; it shares no memory with it.
+func (c *rowCodec) decode(key string, sealed []byte) (*object.Object, error) {
+	content, err := unseal(key, sealed)
+	if err != nil {
+		return nil, err
+	}
+	if len(content) == 0 {
+		return nil, fmt.Errorf("%w: row %q is empty", errDamaged, key)
+	}
+	kind, rest := content[0], content[1:]
+	length, n := binary.Uvarint(rest)
+	if n <= 0 || length > uint64(len(rest)-n) {
+		return nil, fmt.Errorf("%w: row %q has no manager", errDamaged, key)
+	}
+	manager, body := string(rest[n:n+int(length)]), rest[n+int(length):]
+	switch kind {
+	case bodyRaw:
+	case bodyS2:
+		if body, err = s2.Decode(c.buffer[:cap(c.buffer)], body); err != nil {
+			return nil, fmt.Errorf("%w: row %q: %w", errDamaged, key, err)
+		}
+		c.buffer = body
+	default:
+		return nil, fmt.Errorf("%w: row %q is of the unknown kind %d", errDamaged, key, kind)
+	}
+	o, err := object.New(body) // copies
+	if err != nil {
+		return nil, fmt.Errorf("%w: row %q: %w", errDamaged, key, err)
+	}
+	if rowKey(o) != key {
+		return nil, fmt.Errorf("%w: row %q holds %q", errDamaged, key, rowKey(o))
+	}
+	o.Manager = manager
+	return o, nil
+}
+
+// rowKey is where an object's row stands: "namespace/name", or "name" if it has no namespace.
+func rowKey(o *object.Object) string {
+	if o.Namespace == "" {
+		return o.Name
+	}
+	return o.Namespace + "/" + o.Name
+}
+
+// parseFormat reads the value of keyFormat.
+func parseFormat(b []byte) (int, error) {
+	version, err := strconv.Atoi(string(b))
+	if err != nil || version < 1 {
+		return 0, fmt.Errorf("%w: format version %q", errDamaged, b)
+	}
+	return version, nil
+}

@@ -1,0 +1,179 @@
+package checkpoint
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// model is what a store must be, held in maps.
+type model struct {
+	sinks   map[string]string
+	sources map[string]*modelSource
+}
+
+type modelSource struct {
+	version string
+	sinks   map[string]string
+	rows    map[string]string
+}
+
+// script turns bytes into choices.
+type script struct{ b []byte }
+
+func (s *script) below(n int) int {
+	if len(s.b) == 0 {
+		return 0
+	}
+	v := int(s.b[0]) % n
+	s.b = s.b[1:]
+	return v
+}
+
+// update makes one up, and does the same to the model.
+func (m *model) update(t testing.TB, s *script, n int) Update {
+	name := fmt.Sprintf("source-%d", s.below(3))
+	u := Update{Source: testSource(name), ResourceVersion: fmt.Sprint(n), Reset: s.below(8) == 0, Sinks: map[string]string{}}
+	for sink := range m.sinks {
+		if s.below(2) == 0 {
+			u.Sinks[sink] = fmt.Sprint(n + 1)
+		}
+	}
+	source := m.sources[name]
+	if source == nil {
+		source = &modelSource{rows: map[string]string{}}
+		m.sources[name] = source
+	}
+	if u.Reset {
+		clear(source.rows)
+	}
+	source.version, source.sinks = u.ResourceVersion, maps.Clone(u.Sinks)
+	for range s.below(20) {
+		key := fmt.Sprintf("ns/%02d", s.below(60))
+		u.Deletes = append(u.Deletes, key)
+		delete(source.rows, key)
+	}
+	for range s.below(40) {
+		o := pod(t, s.below(4), n)
+		if s.below(2) == 0 {
+			o = small(t, "ns", fmt.Sprintf("%02d", s.below(60)), fmt.Sprint(n))
+		}
+		o.Manager = []string{"", "kubectl", "a manager of some length"}[s.below(3)]
+		u.Upserts = append(u.Upserts, o)
+		source.rows[rowKey(o)] = o.Manager + " " + string(o.Raw)
+	}
+	return u
+}
+
+// commit makes a commit up.
+func (m *model) commit(t testing.TB, store *Store, s *script, n int) {
+	var sinks map[string]string
+	if s.below(4) == 0 {
+		sinks = map[string]string{}
+		for i := range s.below(4) {
+			sinks[fmt.Sprintf("sink-%d", i)] = fmt.Sprint(s.below(3))
+		}
+		m.sinks = sinks
+		for _, source := range m.sources {
+			maps.DeleteFunc(source.sinks, func(sink, _ string) bool { _, ok := sinks[sink]; return !ok })
+		}
+	}
+	var updates []Update
+	for range s.below(4) {
+		updates = append(updates, m.update(t, s, n))
+	}
+	commit(t, store, sinks, updates...)
+}
+
+func (m *model) check(t testing.TB, store *Store) {
+	t.Helper()
+	states, err := store.States()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(states) != len(m.sources) {
+		t.Fatalf("%d sources, want %d", len(states), len(m.sources))
+	}
+	rows := int64(0)
+	for _, state := range states {
+		want := m.sources[state.Source.Name]
+		loaded, got := rowsOf(t, store, state.Source.Name)
+		if diff := cmp.Diff(loaded, state); diff != "" {
+			t.Fatal(diff)
+		}
+		if diff := cmp.Diff(State{testSource(state.Source.Name), want.version, want.sinks}, state); diff != "" {
+			t.Fatal(diff)
+		}
+		if diff := cmp.Diff(want.rows, got); diff != "" {
+			t.Fatal(diff)
+		}
+		rows += int64(len(got))
+	}
+	for i := range 4 {
+		sink := fmt.Sprintf("sink-%d", i)
+		want, wantKnown := m.sinks[sink]
+		if got, known, err := store.SinkConfig(sink); err != nil || got != want || known != wantKnown {
+			t.Fatalf("%s: %q %t %v", sink, got, known, err)
+		}
+	}
+	if stats := store.Stats(); stats.Rows != rows || stats.Damaged+stats.Refused+stats.Errors != 0 {
+		t.Fatalf("%+v, want %d rows", stats, rows)
+	}
+	// Our reading of the file must agree with bbolt's: it was written by bbolt, so it is sound.
+	file, err := os.Open(store.path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	if _, err := inspect(file); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// run does what the script says, and compares after each step.
+func (m *model) run(t *testing.T, s *script) {
+	folder := t.TempDir()
+	store := begin(t, folder)
+	for n := 0; len(s.b) > 0; n++ {
+		switch s.below(10) {
+		case 0:
+			if err := store.Close(); err != nil {
+				t.Fatal(err)
+			}
+			store = begin(t, folder)
+		case 1:
+			name := slices.Sorted(maps.Keys(m.sources))
+			if len(name) > 0 {
+				gone := name[s.below(len(name))]
+				delete(m.sources, gone)
+				if err := store.Forget(gone); err != nil {
+					t.Fatal(err)
+				}
+			}
+		default:
+			m.commit(t, store, s, n)
+		}
+		m.check(t, store)
+	}
+	if err := store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	m.check(t, begin(t, folder))
+}
+
+func newModel() *model { return &model{sinks: map[string]string{}, sources: map[string]*modelSource{}} }
+
+func TestModel(t *testing.T) {
+	for seed := range byte(8) {
+		newModel().run(t, &script{noise(seed, 6000)})
+	}
+}
+
+func FuzzModel(f *testing.F) {
+	f.Add([]byte{3, 0, 3, 0, 1, 2, 1, 0, 0, 0, 0, 5, 1, 1, 1, 0, 3, 1, 2, 1, 0})
+	f.Fuzz(func(t *testing.T, b []byte) { newModel().run(t, &script{b}) })
+}

@@ -1,0 +1,323 @@
+package checkpoint
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/deltabridge/deltabridge/pkg/object"
+)
+
+// rowsOf gives what a source holds: key -> JSON and manager.
+func rowsOf(t testing.TB, s *Store, source string) (State, map[string]string) {
+	t.Helper()
+	state, objects, err := s.Load(source)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := map[string]string{}
+	for _, o := range objects {
+		rows[rowKey(o)] = o.Manager + " " + string(o.Raw)
+	}
+	return state, rows
+}
+
+func rowsFrom(objects ...*object.Object) map[string]string {
+	rows := map[string]string{}
+	for _, o := range objects {
+		rows[rowKey(o)] = o.Manager + " " + string(o.Raw)
+	}
+	return rows
+}
+
+func commit(t testing.TB, s *Store, sinks map[string]string, updates ...Update) {
+	t.Helper()
+	if err := s.Commit(updates, sinks); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestCommit(t *testing.T) {
+	a1, a2, b1 := small(t, "ns", "a", "1"), small(t, "ns", "a", "2"), small(t, "ns", "b", "1")
+	node := newObject(t, `{"apiVersion":"v1","kind":"Node","metadata":{"name":"n1","uid":"u","resourceVersion":"5"}}`)
+	nameless := newObject(t, `{"kind":"Odd","metadata":{}}`)
+	source := testSource("deployments")
+	sinks := map[string]string{"live": "7"}
+	tests := []struct {
+		name    string
+		updates []Update
+		want    []*object.Object
+	}{
+		{"insert", []Update{{Upserts: []*object.Object{b1, a1, node}}}, []*object.Object{a1, b1, node}},
+		{"replace", []Update{{Upserts: []*object.Object{a1, b1}}, {Upserts: []*object.Object{a2}}}, []*object.Object{a2, b1}},
+		{"last of equal keys", []Update{{Upserts: []*object.Object{a1, a2}}}, []*object.Object{a2}},
+		{"delete", []Update{{Upserts: []*object.Object{a1, b1}}, {Deletes: []string{"ns/a", "ns/none"}}}, []*object.Object{b1}},
+		{"deletes come first", []Update{{Upserts: []*object.Object{a1}, Deletes: []string{"ns/a"}}}, []*object.Object{a1}},
+		{"reset", []Update{{Upserts: []*object.Object{a1}}, {Reset: true, Upserts: []*object.Object{b1}}}, []*object.Object{b1}},
+		{"reset to nothing", []Update{{Upserts: []*object.Object{a1}}, {Reset: true}}, nil},
+		{"without a name", []Update{{Upserts: []*object.Object{nameless, a1}, Deletes: []string{""}}}, []*object.Object{a1}},
+		{"same again", []Update{{Upserts: []*object.Object{a1}}, {Upserts: []*object.Object{a1}}}, []*object.Object{a1}},
+	}
+	for _, oneByOne := range []bool{false, true} {
+		for _, test := range tests {
+			t.Run(fmt.Sprintf("%s/%t", test.name, oneByOne), func(t *testing.T) {
+				folder := t.TempDir()
+				s := begin(t, folder)
+				for i := range test.updates {
+					test.updates[i].Source, test.updates[i].ResourceVersion, test.updates[i].Sinks = source, "7", sinks
+				}
+				if oneByOne {
+					for _, u := range test.updates {
+						commit(t, s, sinks, u)
+					}
+				} else {
+					commit(t, s, sinks, test.updates...)
+				}
+				want := State{Source: source, ResourceVersion: "7", Sinks: sinks}
+				check := func(s *Store) {
+					t.Helper()
+					state, rows := rowsOf(t, s, source.Name)
+					if diff := cmp.Diff(want, state); diff != "" {
+						t.Error(diff)
+					}
+					if diff := cmp.Diff(rowsFrom(test.want...), rows); diff != "" {
+						t.Error(diff)
+					}
+					if n := s.Stats().Rows; n != int64(len(test.want)) {
+						t.Errorf("%d rows counted, want %d", n, len(test.want))
+					}
+				}
+				check(s)
+				s.Close()
+				check(open(t, folder))
+			})
+		}
+	}
+}
+
+func TestObjectsComeBackAsTheyWere(t *testing.T) {
+	random := noise(0, 40_000)
+	objects := []*object.Object{
+		newObject(t, `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"d","namespace":"n","uid":"u","resourceVersion":"9",`+
+			`"ownerReferences":[{"uid":"o1"},{"uid":"o2"}],"managedFields":[{"manager":"kubectl \u00e9","time":"2026-01-01T00:00:00Z"}]},"spec":{}}`),
+		newObject(t, fmt.Sprintf(`{"kind":"Big","metadata":{"name":"compressible"},"data":%q}`, strings.Repeat("abc ", 200_000))),
+		newObject(t, fmt.Sprintf(`{"kind":"Big","metadata":{"name":"random"},"data":"%x"}`, random)),
+		newObject(t, fmt.Sprintf(`{"kind":"Odd","metadata":{"name":"bytes"},"data":"%s"}`, bytes.ReplaceAll(random, []byte{'"'}, nil))),
+		newObject(t, `{"metadata":{"name":"x"}}`),
+	}
+	s := begin(t, t.TempDir())
+	commit(t, s, nil, Update{Source: testSource("all"), ResourceVersion: "1", Upserts: objects})
+	_, loaded, err := s.Load("all")
+	if err != nil || len(loaded) != len(objects) {
+		t.Fatal(len(loaded), err)
+	}
+	byKey := map[string]*object.Object{}
+	for _, o := range loaded {
+		byKey[rowKey(o)] = o
+	}
+	for _, o := range objects {
+		got := byKey[rowKey(o)]
+		if got == nil || got.Identity != o.Identity || !bytes.Equal(got.Raw, o.Raw) || !cmp.Equal(got.Owners, o.Owners) {
+			t.Errorf("%s: got %+v, want %+v", rowKey(o), got, o.Identity)
+		}
+	}
+}
+
+func TestSources(t *testing.T) {
+	folder := t.TempDir()
+	s := begin(t, folder)
+	pods, nodes := testSource("pods in team-a"), Source{Name: "nodes", LabelSelector: "a=b", FieldSelector: "c=d", Namespace: "n"}
+	a := small(t, "ns", "a", "1")
+	commit(t, s, map[string]string{},
+		Update{Source: pods, ResourceVersion: "10", Sinks: map[string]string{"x": "11"}, Upserts: []*object.Object{a}},
+		Update{Source: nodes, Upserts: []*object.Object{a}})
+	s.Close()
+	s = open(t, folder)
+	states, err := s.States()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []State{{Source: nodes, Sinks: map[string]string{}}, {Source: pods, ResourceVersion: "10", Sinks: map[string]string{"x": "11"}}}
+	if diff := cmp.Diff(want, states); diff != "" {
+		t.Error(diff)
+	}
+	if err := errors.Join(s.Forget("nodes"), s.Forget("never there")); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if states, err = s.States(); err != nil || len(states) != 1 || states[0].Source != pods {
+			t.Errorf("after Forget: %v %v", states, err)
+		}
+		if state, rows := rowsOf(t, s, "nodes"); len(rows) != 0 || state.Source.Name != "" {
+			t.Error("a forgotten source has rows")
+		}
+		s.Close()
+		s = open(t, folder)
+	}
+	// It begins from nothing when it comes back.
+	commit(t, s, nil, Update{Source: nodes, ResourceVersion: "20"})
+	if _, rows := rowsOf(t, s, "nodes"); len(rows) != 0 {
+		t.Error("a source that came back has rows")
+	}
+	if err := s.Commit([]Update{{}}, nil); err == nil {
+		t.Error("a source without a name was committed")
+	}
+}
+
+func TestSinks(t *testing.T) {
+	folder := t.TempDir()
+	s := begin(t, folder)
+	pods, nodes := testSource("pods"), testSource("nodes")
+	both := map[string]string{"a": "5", "b": "5"}
+	commit(t, s, map[string]string{"a": "rules of a", "b": ""},
+		Update{Source: pods, ResourceVersion: "5", Sinks: both}, Update{Source: nodes, ResourceVersion: "5", Sinks: both})
+	// b is removed by a commit of one source, and is gone from the other too.
+	commit(t, s, map[string]string{"a": "rules of a"}, Update{Source: pods, ResourceVersion: "6", Sinks: map[string]string{"a": "6"}})
+	commit(t, s, map[string]string{"a": "other rules", "b": "back"})
+	commit(t, s, nil, Update{Source: pods, ResourceVersion: "7", Sinks: map[string]string{"a": "7"}})
+	for range 2 {
+		got := map[string]map[string]string{}
+		states, err := s.States()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, state := range states {
+			got[state.Source.Name] = state.Sinks
+		}
+		if diff := cmp.Diff(map[string]map[string]string{"pods": {"a": "7"}, "nodes": {"a": "5"}}, got); diff != "" {
+			t.Error(diff)
+		}
+		for sink, want := range map[string]string{"a": "other rules true", "b": "back true", "c": " false"} {
+			text, known, err := s.SinkConfig(sink)
+			if got := fmt.Sprint(text, " ", known); err != nil || got != want {
+				t.Errorf("%s: %s %v, want %s", sink, got, err, want)
+			}
+		}
+		s.Close()
+		s = open(t, folder)
+	}
+}
+
+func TestCommitOfNothingDoesNotWrite(t *testing.T) {
+	s := begin(t, t.TempDir())
+	sinks := map[string]string{"a": "rules"}
+	commit(t, s, sinks)
+	before := s.Stats()
+	commit(t, s, sinks)
+	commit(t, s, nil)
+	after := s.Stats()
+	if after.Commits != before.Commits || !after.LastCommit.After(before.LastCommit) {
+		t.Errorf("before %+v, after %+v", before, after)
+	}
+}
+
+func TestOutOfOrder(t *testing.T) {
+	s := open(t, t.TempDir())
+	if err := s.Commit(nil, nil); !errors.Is(err, ErrNoCluster) {
+		t.Errorf("commit before BeginCluster: %v", err)
+	}
+	if _, err := s.BeginCluster(""); err == nil {
+		t.Error("an empty uid was noted")
+	}
+	if err := errors.Join(s.Close(), s.Close()); err != nil {
+		t.Error(err)
+	}
+	_, _, loadErr := s.Load("x")
+	_, statesErr := s.States()
+	_, _, sinkErr := s.SinkConfig("x")
+	_, beginErr := s.BeginCluster("x")
+	for _, err := range []error{loadErr, statesErr, sinkErr, beginErr, s.Commit(nil, nil), s.Forget("x"), s.SetAside("x")} {
+		if !errors.Is(err, ErrClosed) {
+			t.Errorf("after Close: %v", err)
+		}
+	}
+	s.Stats()
+}
+
+func TestModes(t *testing.T) {
+	folder := filepath.Join(t.TempDir(), "a", "b")
+	s := begin(t, folder)
+	commit(t, s, map[string]string{"a": ""})
+	for path, want := range map[string]os.FileMode{folder: 0o700 | os.ModeDir, s.path: 0o600, filepath.Join(folder, lockName): 0o600} {
+		if info, err := os.Stat(path); err != nil || info.Mode() != want {
+			t.Errorf("%s: %v %v, want %v", path, info.Mode(), err, want)
+		}
+	}
+	if err := s.SetAside("x"); err != nil {
+		t.Fatal(err)
+	}
+	if info, err := os.Stat(s.path); err != nil || info.Mode() != 0o600 {
+		t.Errorf("%v %v", info.Mode(), err)
+	}
+}
+
+func TestStats(t *testing.T) {
+	start := time.Now()
+	s := begin(t, t.TempDir())
+	commit(t, s, nil, Update{Source: testSource("pods"), Upserts: []*object.Object{small(t, "n", "a", "1"), small(t, "n", "b", "1")}})
+	commit(t, s, nil, Update{Source: testSource("nodes"), Upserts: []*object.Object{small(t, "", "c", "1")}})
+	if err := s.Commit([]Update{{}}, nil); err == nil {
+		t.Fatal("expected an error")
+	}
+	stats := s.Stats()
+	if stats.SizeBytes < 16<<10 || stats.LastCommit.Before(start) || stats.LastError == "" {
+		t.Errorf("%+v", stats)
+	}
+	stats.SizeBytes, stats.LastCommit, stats.LastError = 0, time.Time{}, ""
+	if diff := cmp.Diff(Stats{Sources: 2, Rows: 3, Commits: 3, Errors: 1}, stats); diff != "" {
+		t.Error(diff)
+	}
+	commit(t, s, nil, Update{Source: testSource("nodes"), Deletes: []string{"c"}})
+	if stats := s.Stats(); stats.LastError != "" || stats.Rows != 2 {
+		t.Errorf("%+v", stats)
+	}
+}
+
+func TestConcurrentUse(t *testing.T) {
+	s := begin(t, t.TempDir())
+	done := make(chan error, 4)
+	for range 2 {
+		go func() {
+			for range 30 {
+				if _, _, err := s.Load("pods"); err != nil {
+					done <- err
+					return
+				}
+				s.Stats()
+			}
+			_, err := s.States()
+			done <- err
+		}()
+	}
+	go func() {
+		for range 3 {
+			if err := s.SetAside("test"); err != nil {
+				done <- err
+				return
+			}
+		}
+		done <- nil
+	}()
+	o := small(t, "n", "a", "1")
+	go func() {
+		for i := range 30 {
+			if err := s.Commit([]Update{{Source: testSource("pods"), ResourceVersion: fmt.Sprint(i), Upserts: []*object.Object{o}}}, nil); err != nil {
+				done <- err
+				return
+			}
+		}
+		done <- nil
+	}()
+	for range 4 {
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}
+}
