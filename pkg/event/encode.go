@@ -57,7 +57,7 @@ func (e *Encoder) Encode(ev Event) (*Message, error) {
 		if m.LeftFilter {
 			m.Identity.ResourceVersion = ev.LeftAt
 		}
-		m.ID = objectID(ev.Type, m.Identity.UID, m.Identity.ResourceVersion, m.LeftFilter)
+		m.ID = objectID(ev.Type, m.Identity.UID, m.Identity.ResourceVersion, m.LeftFilter, ev.Selected)
 		m.Data, err = e.payload(ev.Object)
 	}
 	if err != nil {
@@ -69,8 +69,10 @@ func (e *Encoder) Encode(ev Event) (*Message, error) {
 	return m, nil
 }
 
-func objectID(t Type, uid types.UID, resourceVersion string, left bool) string {
+func objectID(t Type, uid types.UID, resourceVersion string, left, selected bool) string {
 	switch {
+	case t == Deleted && selected && !left:
+		return string(uid) + "." + resourceVersion + deletedSuffix
 	case left:
 		return string(uid) + "." + resourceVersion + leftSuffix
 	case t == Deleted:

@@ -77,6 +77,7 @@ func TestIDs(t *testing.T) {
 		{"a state", Event{Type: Updated, Resource: pods, Object: podAt(t, "17")}, "u1.17", nil},
 		{"a deletion", Event{Type: Deleted, Resource: pods, Object: gone}, "u1.deleted", map[string]string{"resourceversion": "18"}},
 		{"a deletion that was not seen", Event{Type: Deleted, Resource: pods, Object: &unseen}, "u1.deleted", map[string]string{"finalstateunknown": "true"}},
+		{"a deletion that may be a leave", Event{Type: Deleted, Resource: pods, Object: gone, Selected: true}, "u1.18.deleted", nil},
 		{"a leave", Event{Type: Deleted, Resource: pods, Object: podAt(t, "17"), LeftAt: "18"}, "u1.18.left", map[string]string{"leftfilter": "true", "resourceversion": "18", "operation": "deleted"}},
 		{
 			"a gap",
