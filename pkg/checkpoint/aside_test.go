@@ -267,7 +267,7 @@ func TestCompaction(t *testing.T) {
 	full := s.Stats().SizeBytes
 	var gone []string
 	for _, o := range objects[1000:] {
-		gone = append(gone, rowKey(o))
+		gone = append(gone, Key(o))
 	}
 	commit(t, s, nil, Update{Source: source, ResourceVersion: "3", Deletes: gone, Sinks: map[string]string{"a": "4"}})
 	s.Close()

@@ -239,7 +239,7 @@ func fill(t *testing.T, s *Store, full func(bool), want string) {
 	commit(t, s, map[string]string{"a": "rules"}, Update{Source: source, ResourceVersion: "1", Upserts: kept})
 	before := contents(t, s)
 	full(true)
-	more := Update{Source: source, ResourceVersion: "2", Upserts: pods(t, 10, 5000, 2), Deletes: []string{rowKey(kept[0])}}
+	more := Update{Source: source, ResourceVersion: "2", Upserts: pods(t, 10, 5000, 2), Deletes: []string{Key(kept[0])}}
 	for range 3 {
 		err := s.Commit([]Update{more}, map[string]string{"b": "other"})
 		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), s.path) {

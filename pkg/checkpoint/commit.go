@@ -206,7 +206,7 @@ type keyed struct {
 func (w *writer) upsert(bucket *bbolt.Bucket, objects []*object.Object, rows *tally) error {
 	sorted := make([]keyed, 0, len(objects))
 	for _, o := range objects {
-		if key := rowKey(o); key != "" {
+		if key := Key(o); key != "" {
 			sorted = append(sorted, keyed{key, o})
 		}
 	}

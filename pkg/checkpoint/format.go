@@ -221,19 +221,11 @@ func (c *rowCodec) decode(key string, sealed []byte) (*object.Object, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: row %q: %w", errDamaged, key, err)
 	}
-	if rowKey(o) != key {
-		return nil, fmt.Errorf("%w: row %q holds %q", errDamaged, key, rowKey(o))
+	if Key(o) != key {
+		return nil, fmt.Errorf("%w: row %q holds %q", errDamaged, key, Key(o))
 	}
 	o.Manager = manager
 	return o, nil
-}
-
-// rowKey is where an object's row stands: "namespace/name", or "name" if it has no namespace.
-func rowKey(o *object.Object) string {
-	if o.Namespace == "" {
-		return o.Name
-	}
-	return o.Namespace + "/" + o.Name
 }
 
 // parseFormat reads the value of keyFormat.

@@ -64,7 +64,7 @@ func (m *model) update(t testing.TB, s *script, n int) Update {
 		}
 		o.Manager = []string{"", "kubectl", "a manager of some length"}[s.below(3)]
 		u.Upserts = append(u.Upserts, o)
-		source.rows[rowKey(o)] = o.Manager + " " + string(o.Raw)
+		source.rows[Key(o)] = o.Manager + " " + string(o.Raw)
 	}
 	return u
 }

@@ -24,7 +24,7 @@ func rowsOf(t testing.TB, s *Store, source string) (State, map[string]string) {
 	}
 	rows := map[string]string{}
 	for _, o := range objects {
-		rows[rowKey(o)] = o.Manager + " " + string(o.Raw)
+		rows[Key(o)] = o.Manager + " " + string(o.Raw)
 	}
 	return state, rows
 }
@@ -32,7 +32,7 @@ func rowsOf(t testing.TB, s *Store, source string) (State, map[string]string) {
 func rowsFrom(objects ...*object.Object) map[string]string {
 	rows := map[string]string{}
 	for _, o := range objects {
-		rows[rowKey(o)] = o.Manager + " " + string(o.Raw)
+		rows[Key(o)] = o.Manager + " " + string(o.Raw)
 	}
 	return rows
 }
@@ -120,12 +120,12 @@ func TestObjectsComeBackAsTheyWere(t *testing.T) {
 	}
 	byKey := map[string]*object.Object{}
 	for _, o := range loaded {
-		byKey[rowKey(o)] = o
+		byKey[Key(o)] = o
 	}
 	for _, o := range objects {
-		got := byKey[rowKey(o)]
+		got := byKey[Key(o)]
 		if got == nil || got.Identity != o.Identity || !bytes.Equal(got.Raw, o.Raw) || !cmp.Equal(got.Owners, o.Owners) {
-			t.Errorf("%s: got %+v, want %+v", rowKey(o), got, o.Identity)
+			t.Errorf("%s: got %+v, want %+v", Key(o), got, o.Identity)
 		}
 	}
 }

@@ -1,0 +1,319 @@
+package checkpoint
+
+import (
+	"maps"
+	"sync"
+	"time"
+
+	"github.com/deltabridge/deltabridge/pkg/object"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+)
+
+// Ledger keeps, in memory, what of one source is settled: for each sink, and for all of them. It is the arithmetic of
+// the watermark; nothing in it waits or writes.
+//
+// The informer's goroutine tells it of changes in their order (Note, Expect, Caught, Reached); the sinks tell it, in any
+// order, what is settled (Settle); the committer collects what may be written (Collect). It is safe for concurrent use.
+//
+// A position is a resourceVersion up to which everything was handed over. A sink's watermark is the last position before
+// its oldest change that is not settled; the source's is the least of them. Rows follow the source's watermark and are
+// never ahead of it: a row that is removed too early is a deletion lost. They may lag behind, which costs a repetition.
+//
+// A sink that is new to the source is first given the rows as its initial list. Until that is settled it has no
+// watermark of its own, so that it begins again after a crash, and it holds the source's watermark, so that the rows
+// that it was given stay.
+type Ledger struct {
+	source Source
+
+	mu      sync.Mutex
+	seq     uint64 // of the last thing that was told; it only grows
+	here    mark   // the last position
+	sinks   map[string]*sinkLedger
+	pending map[string][]rowChange // changes of rows that are not written, by key, oldest first
+	dirty   bool                   // something was told since the last Collect
+	written Update                 // ResourceVersion and Sinks of the last Collect
+}
+
+// mark is a position: all that was told up to seq belongs to it.
+type mark struct {
+	seq             uint64
+	resourceVersion string
+}
+
+type rowChange struct {
+	seq    uint64
+	object *object.Object // nil: the row goes
+}
+
+// sinkLedger holds a sink's changes that are not settled, oldest first. Their number is bounded by what the sink's
+// queue holds.
+type sinkLedger struct {
+	here   mark
+	caught bool   // it was given the rows, or needs not to be
+	floor  string // what it had settled in an earlier life: its watermark does not fall behind that
+	open   map[uint64]*openChange
+	head   *openChange
+	tail   *openChange
+}
+
+// openChange is a change that is not settled, and the sink's position before it.
+type openChange struct {
+	seq        uint64
+	since      time.Time
+	before     mark
+	fresh      bool // of the initial list: there is no watermark before it
+	prev, next *openChange
+}
+
+// NewLedger begins from what the store held of the source; the zero State for a source that is new. sinks are those that
+// are configured. Numbers begin above base, so that those of two ledgers of one source can't be taken for each other.
+func NewLedger(source Source, state State, sinks []string, base uint64) *Ledger {
+	l := &Ledger{
+		source: source, sinks: map[string]*sinkLedger{}, pending: map[string][]rowChange{}, seq: base,
+		here: mark{base, state.ResourceVersion}, written: Update{ResourceVersion: state.ResourceVersion, Sinks: state.Sinks},
+	}
+	for _, name := range sinks {
+		floor := state.Sinks[name]
+		l.sinks[name] = &sinkLedger{here: l.here, caught: floor != "", floor: floor, open: map[uint64]*openChange{}}
+	}
+	return l
+}
+
+// Begun reports whether the ledger has a position: it resumed, or its first list was stored.
+func (l *Ledger) Begun() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.here.resourceVersion != ""
+}
+
+// reaches reports whether a is resourceVersion b or a later one. What can't be compared does not reach.
+func reaches(a, b string) bool {
+	if a == "" {
+		return false
+	}
+	order, err := resourceversion.CompareResourceVersion(a, b)
+	return err == nil && order >= 0
+}
+
+// Begin says that the source's first list was stored, rows and all, before anything of it is handed over.
+func (l *Ledger) Begin(resourceVersion string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.here = mark{l.seq, resourceVersion}
+	for _, s := range l.sinks {
+		s.here = l.here
+	}
+}
+
+// StartOver says that resourceVersions went back: the cluster was restored from a backup. What sinks had settled in an
+// earlier life says nothing any more.
+func (l *Ledger) StartOver() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, s := range l.sinks {
+		s.floor = ""
+	}
+}
+
+// Note says what a change makes of a row: the object's new state, or nil if it is gone.
+func (l *Ledger) Note(key string, o *object.Object) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.seq++
+	l.note(key, rowChange{l.seq, o})
+	l.dirty = true
+}
+
+// note appends a change of a row. Of the states of one object the first and the last are kept: one between them would
+// only be written to be overwritten. Additions and deletions stay, so that what exists at the watermark has a row; they
+// are bounded by what the queues hold, which no policy merges deletions out of.
+func (l *Ledger) note(key string, change rowChange) {
+	waiting := l.pending[key]
+	if n := len(waiting); n >= 2 && sameObject(waiting[n-2].object, waiting[n-1].object) && sameObject(waiting[n-1].object, change.object) {
+		waiting[n-1] = change
+		return
+	}
+	l.pending[key] = append(waiting, change)
+}
+
+func sameObject(a, b *object.Object) bool { return a != nil && b != nil && a.UID == b.UID }
+
+// Expect says that something goes to a sink, which will settle it under the number that is returned; never 0. Call it
+// before the sink can.
+func (l *Ledger) Expect(sink string) uint64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.seq++
+	s := l.sinks[sink]
+	c := &openChange{seq: l.seq, since: time.Now(), before: s.here, fresh: !s.caught, prev: s.tail}
+	if s.tail == nil {
+		s.head = c
+	} else {
+		s.tail.next = c
+	}
+	s.tail = c
+	s.open[c.seq] = c
+	return c.seq
+}
+
+// Settle says that a sink is done with something: it was acknowledged, durably spilled, refused or dropped by policy.
+// Numbers that are settled already are ignored.
+func (l *Ledger) Settle(sink string, seq uint64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s := l.sinks[sink]
+	if s == nil || s.open[seq] == nil {
+		return
+	}
+	c := s.open[seq]
+	delete(s.open, seq)
+	if c.prev == nil {
+		s.head = c.next
+	} else {
+		c.prev.next = c.next
+	}
+	if c.next == nil {
+		s.tail = c.prev
+	} else {
+		c.next.prev = c.prev
+	}
+	l.dirty = true
+}
+
+// Caught says that a sink was given its whole initial list. Further calls change nothing.
+func (l *Ledger) Caught(sink string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if s := l.sinks[sink]; !s.caught {
+		s.caught, s.here = true, mark{l.seq, l.here.resourceVersion}
+		l.dirty = true
+	}
+}
+
+// Reached says that everything up to resourceVersion was handed over. It follows each change, each list as a whole, and
+// each bookmark.
+func (l *Ledger) Reached(resourceVersion string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.here = mark{l.seq, resourceVersion}
+	for _, s := range l.sinks {
+		if s.caught {
+			s.here = l.here
+		}
+	}
+	l.dirty = true
+}
+
+// watermark of a sink; fresh: it has not settled its initial list.
+func (s *sinkLedger) watermark() (m mark, fresh bool) {
+	if s.head != nil {
+		return s.head.before, s.head.fresh
+	}
+	return s.here, !s.caught
+}
+
+// Collect gives what may be written now; false if that is no more than what was given last. Call Failed with an update
+// that could not be written.
+func (l *Ledger) Collect() (Update, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.dirty || l.here.resourceVersion == "" {
+		return Update{}, false
+	}
+	l.dirty = false
+	u := Update{Source: l.source, Sinks: map[string]string{}}
+	least := l.here
+	for name, s := range l.sinks {
+		m, fresh := s.watermark()
+		if m.seq < least.seq {
+			least = m
+		}
+		switch {
+		case fresh:
+		case reaches(s.floor, m.resourceVersion):
+			u.Sinks[name] = s.floor
+		default:
+			u.Sinks[name] = m.resourceVersion
+		}
+	}
+	u.ResourceVersion = least.resourceVersion
+	for key, waiting := range l.pending {
+		l.collectRow(&u, key, waiting, least.seq)
+	}
+	if len(u.Upserts)+len(u.Deletes) == 0 && u.ResourceVersion == l.written.ResourceVersion && maps.Equal(u.Sinks, l.written.Sinks) {
+		return Update{}, false
+	}
+	l.written = Update{ResourceVersion: u.ResourceVersion, Sinks: u.Sinks}
+	return u, true
+}
+
+// collectRow moves the changes of one row that the watermark covers into the update.
+func (l *Ledger) collectRow(u *Update, key string, waiting []rowChange, covered uint64) {
+	n := 0
+	for n < len(waiting) && waiting[n].seq <= covered {
+		n++
+	}
+	if n == 0 {
+		return
+	}
+	if o := waiting[n-1].object; o != nil {
+		u.Upserts = append(u.Upserts, o)
+	} else {
+		u.Deletes = append(u.Deletes, key)
+	}
+	if n == len(waiting) {
+		delete(l.pending, key)
+	} else {
+		l.pending[key] = waiting[n:]
+	}
+}
+
+// Failed takes back an update that could not be written: its rows are given again with the next one.
+func (l *Ledger) Failed(u Update) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	back := func(key string, o *object.Object) {
+		l.pending[key] = append([]rowChange{{0, o}}, l.pending[key]...)
+	}
+	for _, o := range u.Upserts {
+		back(Key(o), o)
+	}
+	for _, key := range u.Deletes {
+		back(key, nil)
+	}
+	l.written = Update{}
+	l.dirty = true
+}
+
+// Key of an object's row: "namespace/name", or "name" if it has no namespace.
+func Key(o *object.Object) string {
+	if o.Namespace == "" {
+		return o.Name
+	}
+	return o.Namespace + "/" + o.Name
+}
+
+// Lag says how far a sink is behind.
+type Lag struct {
+	Open            int       // what is not settled
+	Since           time.Time // when the oldest of it was handed over; zero if nothing is open
+	ResourceVersion string    // the sink's watermark; empty while it has not settled its initial list
+}
+
+// Lags gives each sink's.
+func (l *Ledger) Lags() map[string]Lag {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	lags := map[string]Lag{}
+	for name, s := range l.sinks {
+		lag := Lag{Open: len(s.open)}
+		if s.head != nil {
+			lag.Since = s.head.since
+		}
+		if m, fresh := s.watermark(); !fresh {
+			lag.ResourceVersion = m.resourceVersion
+		}
+		lags[name] = lag
+	}
+	return lags
+}

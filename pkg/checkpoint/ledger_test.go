@@ -1,0 +1,213 @@
+package checkpoint
+
+import (
+	"fmt"
+	"strconv"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/deltabridge/deltabridge/pkg/object"
+)
+
+func stateOf(t testing.TB, name string, rv int) *object.Object {
+	t.Helper()
+	o, err := object.New(fmt.Appendf(nil, `{"metadata":{"name":%q,"resourceVersion":"%d"}}`, name, rv))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+func collected(t *testing.T, l *Ledger) (rv string, sinks map[string]string, upserts, deletes int) {
+	t.Helper()
+	u, ok := l.Collect()
+	if !ok {
+		t.Fatal("there is nothing to write")
+	}
+	return u.ResourceVersion, u.Sinks, len(u.Upserts), len(u.Deletes)
+}
+
+func TestAFirstList(t *testing.T) {
+	l := NewLedger(Source{Name: "pods"}, State{}, []string{"a", "b"}, 0)
+	if _, ok := l.Collect(); ok {
+		t.Error("there is something to write before the first list")
+	}
+	l.Begin("10")
+	a1, b1 := l.Expect("a"), l.Expect("b")
+	a2 := l.Expect("a")
+	l.Caught("a")
+	l.Caught("b")
+	l.Reached("10")
+	if rv, sinks, _, _ := collected(t, l); rv != "10" || len(sinks) != 0 {
+		t.Errorf("nothing is settled: %s %v", rv, sinks)
+	}
+	l.Settle("a", a2)
+	l.Note("x", stateOf(t, "x", 11))
+	l.Reached("11")
+	l.Settle("a", a1)
+	rv, sinks, upserts, _ := collected(t, l)
+	if diff := cmp.Diff(map[string]string{"a": "11"}, sinks); diff != "" || rv != "10" || upserts != 0 {
+		t.Errorf("b has not settled its initial list: %s, %s, %d rows", rv, diff, upserts)
+	}
+	l.Settle("b", b1)
+	rv, sinks, upserts, _ = collected(t, l)
+	if diff := cmp.Diff(map[string]string{"a": "11", "b": "11"}, sinks); diff != "" || rv != "11" || upserts != 1 {
+		t.Errorf("%s, %s, %d rows", rv, diff, upserts)
+	}
+}
+
+func TestANewSinkHoldsTheRows(t *testing.T) {
+	l := NewLedger(Source{}, State{ResourceVersion: "50", Sinks: map[string]string{"old": "70"}}, []string{"old", "new"}, 0)
+	given := l.Expect("new")
+	l.Caught("new")
+	l.Note("x", nil)
+	l.Reached("60")
+	if u, ok := l.Collect(); ok {
+		t.Errorf("the watermark moved before the new sink had settled: %+v", u)
+	}
+	l.Settle("new", given)
+	rv, sinks, _, deletes := collected(t, l)
+	if diff := cmp.Diff(map[string]string{"old": "70", "new": "60"}, sinks); diff != "" || rv != "60" || deletes != 1 {
+		t.Errorf("%s, %s, %d rows went", rv, diff, deletes)
+	}
+}
+
+func TestAnUpdateThatCouldNotBeWritten(t *testing.T) {
+	l := NewLedger(Source{}, State{ResourceVersion: "1", Sinks: map[string]string{"a": "1"}}, []string{"a"}, 0)
+	l.Note("x", stateOf(t, "x", 2))
+	l.Note("gone", nil)
+	l.Reached("2")
+	u, _ := l.Collect()
+	l.Failed(u)
+	l.Note("x", stateOf(t, "x", 3))
+	l.Reached("3")
+	again, ok := l.Collect()
+	if !ok || again.ResourceVersion != "3" || len(again.Upserts) != 1 || again.Upserts[0].ResourceVersion != "3" || len(again.Deletes) != 1 {
+		t.Errorf("%+v", again)
+	}
+	if _, ok := l.Collect(); ok {
+		t.Error("the same is given twice")
+	}
+}
+
+// Whatever is settled in whatever order: a sink's watermark covers nothing that it has not settled; what exists at the
+// source's watermark has a row; and no row is ahead of it.
+func FuzzLedger(f *testing.F) {
+	f.Add([]byte{1, 2, 3, 200, 4, 150, 151, 250, 5, 6, 7, 251, 200, 201})
+	f.Add([]byte{0, 3, 0, 3, 0, 250, 160, 161, 162, 163, 250})
+	f.Fuzz(func(t *testing.T, steps []byte) {
+		m := newLedgerModel(t)
+		for _, step := range steps {
+			switch {
+			case step < 128:
+				m.change(step)
+			case step < 240:
+				m.settle(int(step - 128))
+			default:
+				m.collect(step >= 250)
+			}
+		}
+	})
+}
+
+type ledgerModel struct {
+	t      *testing.T
+	l      *Ledger
+	rv     int
+	exists map[string][]bool         // by key: existence at each rv
+	open   []modelChange             // not settled
+	rows   map[string]*object.Object // what is on disk
+	at     int                       // watermark on disk
+}
+
+type modelChange struct {
+	sink string
+	seq  uint64
+	rv   int
+}
+
+var modelKeys = []string{"x", "y", "z"}
+
+func newLedgerModel(t *testing.T) *ledgerModel {
+	m := &ledgerModel{t: t, rows: map[string]*object.Object{}, exists: map[string][]bool{}}
+	m.l = NewLedger(Source{}, State{ResourceVersion: "0", Sinks: map[string]string{"a": "0", "b": "0"}}, []string{"a", "b"}, 0)
+	for _, key := range modelKeys {
+		m.exists[key] = []bool{false}
+	}
+	return m
+}
+
+func (m *ledgerModel) change(step byte) {
+	m.rv++
+	key := modelKeys[step%3]
+	for _, k := range modelKeys {
+		m.exists[k] = append(m.exists[k], m.exists[k][m.rv-1])
+	}
+	if m.exists[key][m.rv-1] && step%5 == 0 {
+		m.exists[key][m.rv] = false
+		m.l.Note(key, nil)
+	} else {
+		m.exists[key][m.rv] = true
+		m.l.Note(key, stateOf(m.t, key, m.rv))
+	}
+	for n, sink := range []string{"a", "b"} {
+		if step>>(5+n)&1 == 0 { // otherwise its filter keeps the change back
+			m.open = append(m.open, modelChange{sink, m.l.Expect(sink), m.rv})
+		}
+	}
+	m.l.Reached(strconv.Itoa(m.rv))
+}
+
+func (m *ledgerModel) settle(n int) {
+	if len(m.open) == 0 {
+		return
+	}
+	n %= len(m.open)
+	m.l.Settle(m.open[n].sink, m.open[n].seq)
+	m.open = append(m.open[:n], m.open[n+1:]...)
+}
+
+func (m *ledgerModel) collect(fails bool) {
+	u, ok := m.l.Collect()
+	if !ok {
+		return
+	}
+	if fails {
+		m.l.Failed(u)
+		return
+	}
+	at, err := strconv.Atoi(u.ResourceVersion)
+	if err != nil || at < m.at {
+		m.t.Fatalf("watermark %q after %d", u.ResourceVersion, m.at)
+	}
+	m.at = at
+	for sink, text := range u.Sinks {
+		rv, _ := strconv.Atoi(text)
+		if rv < at {
+			m.t.Fatalf("sink %s is at %d, behind the source's %d", sink, rv, at)
+		}
+		for _, c := range m.open {
+			if c.sink == sink && c.rv <= rv {
+				m.t.Fatalf("sink %s is at %d, and has not settled %d", sink, rv, c.rv)
+			}
+		}
+	}
+	for _, o := range u.Upserts {
+		m.rows[o.Name] = o
+	}
+	for _, key := range u.Deletes {
+		delete(m.rows, key)
+	}
+	for _, key := range modelKeys {
+		row := m.rows[key]
+		if m.exists[key][at] && row == nil {
+			m.t.Fatalf("%s exists at %d and has no row", key, at)
+		}
+		if row != nil {
+			if rv, _ := strconv.Atoi(row.ResourceVersion); rv > at {
+				m.t.Fatalf("row %s@%d is ahead of %d", key, rv, at)
+			}
+		}
+	}
+}
