@@ -3,6 +3,7 @@ package informer
 import (
 	"slices"
 
+	"github.com/deltabridge/deltabridge/pkg/object"
 	"k8s.io/client-go/tools/cache"
 )
 
@@ -11,6 +12,8 @@ import (
 type registration struct {
 	handler cache.ResourceEventHandler
 	owner   *Informer
+	// replay: the handler does not know what Config.Known holds, and is given it when the informer runs.
+	replay bool
 }
 
 var _ cache.ResourceEventHandlerRegistration = (*registration)(nil)
@@ -30,6 +33,12 @@ func (r *registration) Done() <-chan struct{} { return r.owner.synced }
 func (r *registration) observeSynced(resourceVersion string, objects int) {
 	if o, ok := r.handler.(Observer); ok {
 		o.OnSynced(resourceVersion, objects)
+	}
+}
+
+func (r *registration) observePosition(resourceVersion string) {
+	if p, ok := r.handler.(Positioner); ok {
+		p.OnPosition(resourceVersion)
 	}
 }
 
@@ -55,6 +64,36 @@ func (i *Informer) AddEventHandler(h cache.ResourceEventHandler) cache.ResourceE
 	}
 	i.handlers = append(i.handlers, r)
 	return r
+}
+
+// AddNewEventHandler adds a handler that does not know the objects of Config.Known, before the informer runs: it is first
+// given each of them, as its initial list.
+func (i *Informer) AddNewEventHandler(h cache.ResourceEventHandler) cache.ResourceEventHandlerRegistration {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	r := &registration{handler: h, owner: i, replay: i.config.ResumeAt != ""}
+	i.handlers = append(i.handlers, r)
+	return r
+}
+
+// replay gives new handlers what the others know.
+func (i *Informer) replay() {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	var known []*object.Object
+	for _, r := range i.handlers {
+		if !r.replay {
+			continue
+		}
+		if known == nil {
+			known = sorted(i.indexer.List())
+		}
+		for _, o := range known {
+			r.handler.OnAdd(o, true)
+			o.Forget()
+		}
+		r.observeSynced(i.config.ResumeAt, len(known))
+	}
 }
 
 // RemoveEventHandler ends the calls to a handler; when it returns, none is running. A registration that is not

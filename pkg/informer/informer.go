@@ -39,6 +39,18 @@ type Config struct {
 	// Known are objects that the handlers already know. The first list is compared with them: unchanged ones are not
 	// handed on, missing ones are deletions.
 	Known []*object.Object
+	// Source names what the informer watches, for a checkpoint. Optional.
+	Source Source
+	// ResumeAt is the resourceVersion at which Known was the state. The informer then lists nothing, and opens its watch
+	// there. If the API server no longer has the history it lists, and tells what differs from Known; the gap is
+	// announced. Empty: the informer begins with a list.
+	ResumeAt string
+	// Probe asks the API server whether it has reached a resourceVersion; see NewProbe. A cluster that was restored from
+	// a backup has not, and would accept the watch and stay silent. Nil: it is taken to have.
+	Probe func(ctx context.Context, resourceVersion string) error
+	// OnFirstList is given the first list before any of it is handed over, unless the informer resumes: to store what
+	// the handlers are about to know. Nil is allowed.
+	OnFirstList func(objects []*object.Object, resourceVersion string)
 	// Logger of the informer; nil is silent.
 	Logger *slog.Logger
 	// Backoff between failed lists and watches; the zero value is 0.8 s doubling to 30 s, jittered.
@@ -56,6 +68,19 @@ type Observer interface {
 	OnGap(from, to, why string)
 }
 
+// Positioner is implemented by handlers that want to know how far the informer is. OnPosition follows each change, each
+// list as a whole, and each bookmark: everything up to resourceVersion was handed to all handlers.
+type Positioner interface {
+	OnPosition(resourceVersion string)
+}
+
+// Source says what an informer watches. Name is unique among the informers of a Set, and the same in every process.
+type Source struct {
+	Name                                    string
+	Resource                                schema.GroupVersionResource
+	Namespace, LabelSelector, FieldSelector string
+}
+
 // Informer is a shared informer for one resource. Make it with New, add handlers, then Run it once.
 type Informer struct {
 	config  Config
@@ -71,6 +96,7 @@ type Informer struct {
 	mu       sync.Mutex
 	handlers []*registration
 	listed   bool   // the first Replace was handed over
+	succeeds bool   // the handlers know what a predecessor told them
 	position string // everything up to this resourceVersion was handed over
 	synced   chan struct{}
 }
@@ -96,6 +122,7 @@ func New(config Config) *Informer {
 	i.holes.logs = rate.Sometimes{First: 1, Interval: malformedLogPeriod}
 	i.know(config.Known)
 	i.config.Known = nil // the index has them
+	i.position = config.ResumeAt
 	i.status.init(config)
 	return i
 }
@@ -107,6 +134,18 @@ func (i *Informer) know(objects []*object.Object) {
 	}
 	i.count.Store(int64(len(i.indexer.ListKeys())))
 }
+
+// succeed makes the informer go on where a predecessor ended.
+func (i *Informer) succeed(predecessor *Informer) {
+	i.know(predecessor.Objects())
+	i.succeeds = true
+}
+
+// Source that the informer watches.
+func (i *Informer) Source() Source { return i.config.Source }
+
+// ResumesAt is the resourceVersion at which the informer resumes; empty if it begins with a list.
+func (i *Informer) ResumesAt() string { return i.config.ResumeAt }
 
 // Resource that the informer watches.
 func (i *Informer) Resource() schema.GroupVersionResource { return i.config.Resource }
@@ -142,8 +181,9 @@ func (i *Informer) Run(ctx context.Context) error {
 	logger := logr.FromSlogHandler(demoted{i.log.Handler()})
 	ctx = klog.NewContext(ctx, logger)
 	backoff := i.config.Backoff
+	i.replay()
 	reflector := cache.NewReflectorWithOptions(
-		&observedListWatch{informer: i, runCtx: ctx},
+		&resumingListWatch{observedListWatch: &observedListWatch{informer: i, runCtx: ctx}, at: i.config.ResumeAt},
 		&object.Object{}, (*store)(i),
 		cache.ReflectorOptions{
 			Logger: &logger, Name: i.status.name(), TypeDescription: i.status.name(), Backoff: &backoff,

@@ -49,6 +49,9 @@ func (l *observedListWatch) WatchWithContext(ctx context.Context, options metav1
 	if list {
 		l.informer.holes.inList.Store(false)
 	}
+	if !list && l.isAhead(ctx, options.ResourceVersion) {
+		return nil, apierrors.NewResourceExpired(ErrFutureVersion.Error()) // the Reflector lists
+	}
 	w, err := l.informer.config.ListWatch.WatchWithContext(ctx, options)
 	l.note(verbWatch, err)
 	if list && (utilnet.IsConnectionRefused(err) || apierrors.IsTooManyRequests(err)) {
@@ -57,6 +60,18 @@ func (l *observedListWatch) WatchWithContext(ctx context.Context, options metav1
 		return nil, errors.New(err.Error())
 	}
 	return w, err
+}
+
+// isAhead reports whether the informer is ahead of its cluster, as it is after etcd was restored from a backup: a watch
+// would be accepted and stay silent until the cluster has caught up. Only the API server's clear word counts.
+func (l *observedListWatch) isAhead(ctx context.Context, resourceVersion string) bool {
+	probe := l.informer.config.Probe
+	if probe == nil || resourceVersion == "" || !errors.Is(probe(ctx, resourceVersion), ErrFutureVersion) {
+		return false
+	}
+	l.informer.log.Warn("the cluster is behind what was seen of it, listing: was it restored from a backup?", "resourceVersion", resourceVersion)
+	l.informer.status.refusedCheckpoint()
+	return true
 }
 
 // note keeps the result of a request, and logs it if it is news: a resource that stays forbidden, or an API server

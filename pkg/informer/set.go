@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/deltabridge/deltabridge/pkg/object"
 	"golang.org/x/time/rate"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -26,6 +27,18 @@ type SetConfig struct {
 	Discovery discovery.DiscoveryInterfaceWithContext
 	// OnStart is called for each informer before it runs, to add handlers.
 	OnStart func(*Informer)
+	// Resume gives what is known of a source, and the resourceVersion at which that was the state; empty if nothing is.
+	// It is called before OnStart. Nil: nothing is known of any.
+	Resume func(Source) (known []*object.Object, at string)
+	// OnFirstList is given the first list of a source that does not resume, before any of it is handed over; nil is
+	// allowed.
+	OnFirstList func(source Source, objects []*object.Object, resourceVersion string)
+	// Remembered are sources that an earlier process watched. Those whose resource is gone since are handed on as
+	// deleted, object by object; those that no scope asks for any more are only forgotten. Nil: none.
+	Remembered func() []Source
+	// OnForget is called for each remembered source that is watched no more, after the last was handed on. Nil is
+	// allowed.
+	OnForget func(source string)
 	// OnRemoved is called when a resource is gone from the cluster, after its informer has ended and handed on what
 	// was left; nil is allowed. Each call is made from a goroutine of its own.
 	OnRemoved func(*Informer)
@@ -34,12 +47,13 @@ type SetConfig struct {
 
 // Set runs one informer for each resource that its scopes match and the cluster serves.
 type Set struct {
-	config    SetConfig
-	log       *slog.Logger
-	discovery *discoverer
-	starts    *rate.Limiter
-	changes   chan struct{}                 // asks for a look at what the cluster serves
-	silent    map[schema.GroupVersion]error // that discovery failed for; only Run's goroutine uses it
+	config     SetConfig
+	log        *slog.Logger
+	discovery  *discoverer
+	starts     *rate.Limiter
+	changes    chan struct{}                 // asks for a look at what the cluster serves
+	remembered map[string]bool               // sources that an earlier process watched and that were dealt with
+	silent     map[schema.GroupVersion]error // that discovery failed for; only Run's goroutine uses it
 
 	mu         sync.Mutex
 	running    map[watchKey]*running
@@ -113,6 +127,7 @@ func (s *Set) refresh(ctx context.Context, group *sync.WaitGroup) bool {
 		}
 	}
 	settled := s.reconcile(ctx, group, found, p)
+	settled = s.reconcileRemembered(ctx, group, found, p) && settled
 	return settled && len(found.failed) == 0 && !p.open
 }
 
@@ -163,10 +178,15 @@ func (s *Set) launch(ctx context.Context, group *sync.WaitGroup, key watchKey, w
 	listWatch := ListWatch(s.config.Client, gvr, key.namespace, func(o *metav1.ListOptions) {
 		o.LabelSelector, o.FieldSelector = key.labels, key.fields
 	})
-	informer := New(Config{
+	config := Config{
 		Resource: gvr, Namespace: key.namespace, Accept: w.accept(), NoWatchList: w.served.Aggregated, Logger: log,
-		ListWatch: listWatch,
-	})
+		ListWatch: listWatch, Source: key.source(gvr),
+		Probe: NewProbe(s.config.Client, gvr, key.namespace, w.served.Namespaced),
+	}
+	if predecessor == nil {
+		s.resume(&config)
+	}
+	informer := New(config)
 	listWatch.Malformed = informer.malformed
 	ctx, cancel := context.WithCancel(ctx)
 	r := &running{informer: informer, wanted: w, cancel: cancel, ended: make(chan struct{})}
@@ -181,7 +201,7 @@ func (s *Set) launch(ctx context.Context, group *sync.WaitGroup, key watchKey, w
 		defer close(r.ended)
 		if predecessor != nil {
 			<-predecessor.ended
-			informer.know(predecessor.informer.Objects())
+			informer.succeed(predecessor.informer)
 		}
 		if s.starts.Wait(ctx) != nil {
 			return // ended before it began

@@ -1,6 +1,7 @@
 package informer
 
 import (
+	"strings"
 	"sync"
 	"time"
 
@@ -20,6 +21,7 @@ const (
 type Status struct {
 	Resource        schema.GroupVersionResource
 	Namespace       string // empty: all
+	Selector        string // what the API server selects by label and field; empty: nothing
 	Objects         int
 	ResourceVersion string    // last one seen, in an event, a bookmark or a list
 	LastContact     time.Time // when the API server was last heard of; zero if never
@@ -27,6 +29,8 @@ type Status struct {
 	Stale           bool      // the watch is silent for longer than a live one can be, or a handler blocks for so long
 	Forbidden       bool      // RBAC forbids to list or watch; retried
 	Relists         int64     // lists after the first one
+	Resumed         bool      // the watch continued where the checkpoint ended, without a list
+	Refused         bool      // the checkpoint was refused: the cluster has not reached its resourceVersion
 	Errors          int64     // failed requests
 	Malformed       int64     // documents in watches that were no events
 	LastError       string    // of what fails now; empty if nothing does
@@ -36,6 +40,7 @@ type Status struct {
 type tracker struct {
 	resource  schema.GroupVersionResource
 	namespace string
+	selector  string
 	now       func() time.Time
 
 	mu          sync.Mutex
@@ -43,6 +48,8 @@ type tracker struct {
 	lastContact time.Time
 	bookmarks   bool
 	relists     int64
+	didResume   bool
+	didRefuse   bool
 	errors      int64
 	badDocs     int64
 	failing     map[string]failure // by verb: list or watch
@@ -63,6 +70,7 @@ func failureOf(err error) failure {
 }
 
 func (t *tracker) init(config Config) {
+	t.selector = strings.Trim(config.Source.LabelSelector+";"+config.Source.FieldSelector, ";")
 	t.resource, t.namespace, t.now = config.Resource, config.Namespace, time.Now
 	t.failing = map[string]failure{}
 }
@@ -120,6 +128,18 @@ func (t *tracker) malformed() string {
 	return t.rv
 }
 
+func (t *tracker) resumed(rv string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.didResume, t.rv, t.lastContact = true, rv, t.now()
+}
+
+func (t *tracker) refusedCheckpoint() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.didRefuse = true
+}
+
 // relisted counts a list after the first one.
 func (t *tracker) relisted() {
 	t.mu.Lock()
@@ -131,8 +151,8 @@ func (t *tracker) snapshot(objects int, synced bool) Status {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	s := Status{
-		Resource: t.resource, Namespace: t.namespace, Objects: objects, ResourceVersion: t.rv,
-		LastContact: t.lastContact, Synced: synced, Relists: t.relists, Errors: t.errors, Malformed: t.badDocs,
+		Resource: t.resource, Namespace: t.namespace, Selector: t.selector, Objects: objects, ResourceVersion: t.rv,
+		LastContact: t.lastContact, Synced: synced, Relists: t.relists, Resumed: t.didResume, Refused: t.didRefuse, Errors: t.errors, Malformed: t.badDocs,
 	}
 	for verb, f := range t.failing {
 		if s.LastError == "" || verb == verbWatch { // without a watch all else is no use

@@ -55,9 +55,15 @@ func (s *store) Replace(list []any, resourceVersion string) error {
 
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	first := !i.listed
+	if i.resumes(resourceVersion, len(list)) {
+		return nil
+	}
+	first := !i.listed && !i.succeeds && i.config.ResumeAt == ""
 	i.announceHole()
-	if !first {
+	switch {
+	case first && i.config.OnFirstList != nil:
+		i.config.OnFirstList(objects, resourceVersion)
+	case !first && !i.succeeds:
 		i.announceGap(resourceVersion)
 	}
 	if !i.holes.inList.Load() { // what is missing may be what was skipped
@@ -68,14 +74,23 @@ func (s *store) Replace(list []any, resourceVersion string) error {
 	}
 	i.position = resourceVersion
 	i.status.reached(resourceVersion) // after a watch-list the Reflector does not call UpdateResourceVersion
-	if first {
-		i.listed = true
-		close(i.synced)
-		for _, r := range i.handlers {
+	i.succeeds = false
+	for _, r := range i.handlers {
+		if first {
 			r.observeSynced(resourceVersion, len(objects))
 		}
+		r.observePosition(resourceVersion)
 	}
+	i.hasListed()
 	return nil
+}
+
+// hasListed notes that the handlers know the state. The caller holds mu.
+func (i *Informer) hasListed() {
+	if !i.listed {
+		i.listed = true
+		close(i.synced)
+	}
 }
 
 // Resync is what a Reflector with a resync period calls; ours has none.
@@ -94,7 +109,12 @@ func (s *store) Bookmark(string) error {
 // UpdateResourceVersion follows each event, bookmark and list that was stored.
 func (s *store) UpdateResourceVersion(resourceVersion string) {
 	s.mu.Lock()
-	s.position = resourceVersion
+	if s.position != resourceVersion {
+		s.position = resourceVersion
+		for _, r := range s.handlers {
+			r.observePosition(resourceVersion)
+		}
+	}
 	s.mu.Unlock()
 	s.status.reached(resourceVersion)
 }

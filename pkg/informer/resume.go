@@ -1,0 +1,174 @@
+package informer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/deltabridge/deltabridge/pkg/object"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/rest"
+)
+
+// ErrFutureVersion is what a probe returns for a resourceVersion that the cluster has not reached: it was restored from
+// a backup, or is another one.
+var ErrFutureVersion = errors.New("the cluster has not reached this resourceVersion: was it restored from a backup?")
+
+// NewProbe makes the Probe of a Config. It asks for one object at the resourceVersion or later; whether that object is
+// there does not matter. The API server answers 504 with the cause ResourceVersionTooLarge for a resourceVersion from
+// its future, where a watch would be accepted and stay silent (kubernetes#107457).
+func NewProbe(client rest.Interface, gvr schema.GroupVersionResource, namespace string, namespaced bool) func(context.Context, string) error {
+	if namespaced && namespace == "" {
+		namespace = metav1.NamespaceDefault
+	}
+	return func(ctx context.Context, resourceVersion string) error {
+		err := client.Get().AbsPath(resourcePath(gvr, namespace), "deltabridge-probe").
+			Param("resourceVersion", resourceVersion).MaxRetries(0).Do(ctx).Error()
+		switch {
+		case apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge):
+			return ErrFutureVersion
+		case err == nil || apierrors.IsNotFound(err) || apierrors.IsForbidden(err) || apierrors.IsMethodNotSupported(err):
+			return nil // answered, or the watch will say
+		default:
+			return fmt.Errorf("ask whether the cluster has reached resourceVersion %s: %w", resourceVersion, err)
+		}
+	}
+}
+
+// resumingListWatch makes the first sync of a Reflector continue where an earlier process ended: in place of a list it
+// gives an empty one at the resourceVersion, which store.Replace recognises (resumes), and the watch opens there. All
+// later syncs are real.
+type resumingListWatch struct {
+	*observedListWatch
+
+	mu sync.Mutex
+	at string // empty once the first sync was begun, or given up
+}
+
+// pending gives the resourceVersion to resume at, after asking whether the cluster has reached it. An error is worth a
+// retry; empty means that a real list is due.
+func (l *resumingListWatch) pending(ctx context.Context) (string, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.at == "" || l.informer.config.Probe == nil {
+		return l.at, nil
+	}
+	err := l.informer.config.Probe(ctx, l.at)
+	if errors.Is(err, ErrFutureVersion) {
+		l.informer.log.Warn("checkpoint is refused, listing", "resourceVersion", l.at, "err", err)
+		l.informer.status.refusedCheckpoint()
+		l.at = ""
+		return "", nil
+	}
+	if err != nil {
+		l.note(verbWatch, err)
+	}
+	return l.at, err
+}
+
+func (l *resumingListWatch) begun() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.at = ""
+}
+
+// List exists for the interface; the Reflector uses ListWithContext.
+func (l *resumingListWatch) List(options metav1.ListOptions) (runtime.Object, error) {
+	return l.ListWithContext(l.runCtx, options)
+}
+
+// Watch exists for the interface; the Reflector uses WatchWithContext.
+func (l *resumingListWatch) Watch(options metav1.ListOptions) (watch.Interface, error) {
+	return l.WatchWithContext(l.runCtx, options)
+}
+
+// ListWithContext is what the Reflector begins with where it does not use watch-lists.
+func (l *resumingListWatch) ListWithContext(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+	at, err := l.pending(l.runCtx)
+	if err != nil {
+		return nil, err
+	}
+	if at != "" {
+		l.begun()
+		return &object.List{ListMeta: metav1.ListMeta{ResourceVersion: at}}, nil
+	}
+	return l.observedListWatch.ListWithContext(ctx, options)
+}
+
+// WatchWithContext answers the first watch-list by a plain watch from the resourceVersion, with the bookmark in front
+// that ends an empty initial list.
+func (l *resumingListWatch) WatchWithContext(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+	if options.SendInitialEvents == nil || !*options.SendInitialEvents {
+		return l.observedListWatch.WatchWithContext(ctx, options)
+	}
+	at, err := l.pending(l.runCtx)
+	if err != nil {
+		return nil, err
+	}
+	if at == "" {
+		return l.observedListWatch.WatchWithContext(ctx, options)
+	}
+	plain := options
+	// The API server refuses a resourceVersionMatch on a watch without initial events.
+	plain.SendInitialEvents, plain.ResourceVersionMatch, plain.ResourceVersion = nil, "", at
+	w, err := l.informer.config.ListWatch.WatchWithContext(ctx, plain) // pending has probed
+	l.note(verbWatch, err)
+	switch {
+	case apierrors.IsResourceExpired(err) || apierrors.IsGone(err):
+		l.begun()
+		return l.observedListWatch.WatchWithContext(ctx, options)
+	case err != nil:
+		return nil, err // the Reflector comes again
+	}
+	l.begun()
+	return newPrefixedWatch(watch.Event{Type: watch.Bookmark, Object: object.NewBookmark(at)}, w), nil
+}
+
+// prefixedWatch is a watch with one event in front.
+type prefixedWatch struct {
+	watch.Interface
+	events  chan watch.Event
+	stopped chan struct{}
+	once    sync.Once
+	group   sync.WaitGroup
+}
+
+func newPrefixedWatch(first watch.Event, w watch.Interface) *prefixedWatch {
+	p := &prefixedWatch{Interface: w, events: make(chan watch.Event), stopped: make(chan struct{})}
+	p.group.Go(func() {
+		defer close(p.events)
+		for e, ok := first, true; ok; e, ok = <-w.ResultChan() {
+			select {
+			case p.events <- e:
+			case <-p.stopped:
+				return
+			}
+		}
+	})
+	return p
+}
+
+func (p *prefixedWatch) ResultChan() <-chan watch.Event { return p.events }
+
+// Stop ends the watch and waits for its goroutine.
+func (p *prefixedWatch) Stop() {
+	p.once.Do(func() { close(p.stopped) })
+	p.Interface.Stop()
+	p.group.Wait()
+}
+
+// resumes reports whether a list is the empty one that stands for the checkpoint. The caller holds mu.
+func (i *Informer) resumes(resourceVersion string, items int) bool {
+	if i.listed || i.config.ResumeAt == "" || resourceVersion != i.config.ResumeAt || items > 0 {
+		return false
+	}
+	i.hasListed()
+	i.status.resumed(resourceVersion)
+	i.log.Info("resumed from the checkpoint", "resourceVersion", resourceVersion, "objects", i.count.Load())
+	return true
+}
