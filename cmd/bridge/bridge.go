@@ -16,17 +16,20 @@ import (
 	"github.com/deltabridge/deltabridge/internal/config"
 	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/informer"
+	"github.com/deltabridge/deltabridge/pkg/object"
 	"k8s.io/client-go/rest"
 )
 
 // Bridge is the whole process: informers, one pipeline for each sink, and the HTTP server.
 type Bridge struct {
-	cfg       *config.Config
-	log       *slog.Logger
-	metrics   *metrics
-	pipelines []*pipeline
-	set       *informer.Set
-	http      *httpServer
+	cfg        *config.Config
+	log        *slog.Logger
+	checkpoint *checkpointer
+	metrics    *metrics
+	pipelines  []*pipeline
+	set        *informer.Set
+	client     rest.Interface // of the API server
+	http       *httpServer
 
 	stopping atomic.Bool
 	// reading ends when no more changes are read: it is what a blocked push waits for at shutdown.
@@ -45,6 +48,9 @@ func newBridge(cfg *config.Config, kube *rest.Config, log *slog.Logger) (*Bridge
 	if err != nil {
 		return nil, err
 	}
+	if b.checkpoint, err = openCheckpoint(cfg, log); err != nil {
+		return nil, err
+	}
 	slot := 0
 	for n := range cfg.Sinks {
 		s := &cfg.Sinks[n]
@@ -52,27 +58,42 @@ func newBridge(cfg *config.Config, kube *rest.Config, log *slog.Logger) (*Bridge
 		if s.Secrets == config.SecretsPlain {
 			r = nil
 		}
-		p, err := newPipeline(cfg, s, b.metrics, r, slot, log)
+		p, err := newPipeline(cfg, s, b.metrics, r, slot, b.checkpoint, log)
 		if err != nil {
 			return nil, err
 		}
 		slot = min(slot+p.filter.Slots(), maxSlots)
 		b.pipelines = append(b.pipelines, p)
 	}
-	if b.set, err = newSet(cfg, kube, b.attach, log); err != nil {
+	if err = b.buildSet(kube); err != nil {
 		return nil, err
 	}
-	b.metrics.registry.MustRegister(&stateCollector{b.pipelines, b.set.Statuses})
+	b.metrics.registry.MustRegister(&stateCollector{b.pipelines, b.set.Statuses, b.checkpoint})
 	if b.http, err = listenHTTP(cfg.HTTP.Listen, b.metrics.registry, b.notReady); err != nil {
 		return nil, err
 	}
 	return b, nil
 }
 
-// attach joins a new informer to every pipeline.
-func (b *Bridge) attach(i *informer.Informer) {
+// resume gives what the checkpoint holds of a source, for its informer to begin with.
+func (b *Bridge) resume(source informer.Source) (known []*object.Object, at string) {
+	spilled := map[string]string{}
 	for _, p := range b.pipelines {
-		p.attach(b.reading, i)
+		if p.spill != nil && p.spill.Stats().Items > 0 { // of an empty spill the checkpoint knows better
+			spilled[p.name] = p.spill.Positions()[source.Name]
+		}
+	}
+	return b.checkpoint.resume(source, spilled)
+}
+
+// attach joins a new informer to the checkpoint and to every pipeline.
+func (b *Bridge) attach(i *informer.Informer) {
+	source := i.Source()
+	ledger := b.checkpoint.ledger(source.Name)
+	i.AddEventHandler(recorder{ledger})
+	for _, p := range b.pipelines {
+		floor, _ := b.checkpoint.knows(source.Name, p.name)
+		p.attach(b.reading, i, ledger, i.ResumesAt(), floor)
 	}
 }
 
@@ -87,6 +108,17 @@ func (b *Bridge) notReady() []string {
 			reasons = append(reasons, "sink "+p.name+": "+p.drain.Status())
 		}
 	}
+	for _, p := range b.pipelines {
+		if p.spill == nil {
+			continue
+		}
+		if _, _, _, _, err := p.spill.SpillStats(); err != "" {
+			reasons = append(reasons, "sink "+p.name+": its spill can't be written: "+err)
+		}
+	}
+	if reason := b.checkpoint.notReady(); reason != "" {
+		reasons = append(reasons, reason)
+	}
 	return append(reasons, b.set.NotReady()...)
 }
 
@@ -94,14 +126,22 @@ func (b *Bridge) notReady() []string {
 // queued for at most cfg.ShutdownTimeout, sinks, HTTP last so that the final counters can be read. It returns when
 // every goroutine has ended. What was not delivered is counted in the log and is no error.
 func (b *Bridge) Run(ctx context.Context) error {
-	var stages struct{ http, drains, set stage }
+	var stages struct{ http, checkpoint, spills, drains, set stage }
 	stages.http.start(b.http.Run)
+	background, stopBackground := context.WithCancel(context.Background())
+	defer stopBackground()
+	stages.checkpoint.start(func() error { return b.checkpoint.Run(background) })
+	spilling, stopSpilling := context.WithCancel(background)
+	defer stopSpilling()
 
 	drainCtx, stopDrains := context.WithCancel(context.Background())
 	defer stopDrains()
 	for _, p := range b.pipelines {
 		ctx, stop := context.WithCancel(drainCtx)
 		p.stop = stop
+		if p.spill != nil {
+			stages.spills.start(func() error { return p.spill.Run(spilling) })
+		}
 		stages.drains.start(func() error {
 			err := p.drain.Run(ctx)
 			if errors.Is(err, context.Canceled) {
@@ -110,12 +150,13 @@ func (b *Bridge) Run(ctx context.Context) error {
 			return err
 		})
 	}
-	stages.set.start(func() error { return b.set.Run(b.reading) })
+	stages.set.start(b.read)
 
 	var failure error
 	select {
 	case <-ctx.Done():
 	case failure = <-stages.http.failed():
+	case failure = <-stages.spills.failed():
 	case failure = <-stages.drains.failed():
 	case failure = <-stages.set.failed():
 	}
@@ -132,10 +173,26 @@ func (b *Bridge) Run(ctx context.Context) error {
 	deadline := time.AfterFunc(time.Duration(b.cfg.ShutdownTimeout), stopDrains)
 	stages.drains.wait()
 	deadline.Stop()
+	stopSpilling()
+	stages.spills.wait()
+	stopBackground()
+	stages.checkpoint.wait()
 	b.closeSinks()
-	failure = errors.Join(failure, b.http.Close())
+	failure = errors.Join(failure, b.checkpoint.store.Close(), b.http.Close())
 	stages.http.wait()
 	return failure
+}
+
+// read watches the cluster until no more changes are to be read.
+func (b *Bridge) read() error {
+	err := b.checkpoint.identify(b.reading, b.client)
+	switch {
+	case b.reading.Err() != nil:
+		return nil //nolint:nilerr // told to stop
+	case err != nil:
+		return err
+	}
+	return b.set.Run(b.reading)
 }
 
 // closeTimeout bounds the good-bye to one broker.

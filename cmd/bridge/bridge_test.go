@@ -137,7 +137,7 @@ func TestMetricsPage(t *testing.T) {
 	m.forSink("js").resource(schema.GroupResource{Resource: "pods"})
 	m.registry.MustRegister(&stateCollector{b.pipelines, func() []informer.Status {
 		return []informer.Status{{Resource: schema.GroupVersionResource{Resource: "pods"}, ResourceVersion: "1", LastContact: time.Now()}}
-	}})
+	}, b.checkpoint})
 	families, err := m.registry.Gather()
 	if err != nil {
 		t.Fatal(err)

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/deltabridge/deltabridge/pkg/checkpoint"
 	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/filter"
 	"github.com/deltabridge/deltabridge/pkg/informer"
@@ -23,6 +24,15 @@ type listener struct {
 	resource schema.GroupVersionResource
 	filter   *filter.ResourceFilter
 	counters *resourceCounters
+	ledger   *checkpoint.Ledger
+	source   string
+	selected bool // the API server selects objects by label or field
+	// floor is the resourceVersion up to which the sink has settled everything in an earlier life; empty once the
+	// informer is past it. Changes below are not sent again.
+	floor string
+	// previous is the filter that the sink had before its configuration changed; nil otherwise. Its initial list is
+	// then only what that makes of a difference.
+	previous *filter.ResourceFilter
 	log      *slog.Logger
 
 	// filtered calls OnAdd, OnUpdate and OnDelete of sender with what the change is for this sink.
@@ -32,16 +42,25 @@ type listener struct {
 	now *object.Object
 	// sent: the change that is being filtered was pushed.
 	sent bool
+	// position is the last one that the informer reached, and inList says that it is being given a list, whose changes
+	// have no position of their own.
+	position string
+	inList   bool
 }
 
 var (
 	_ cache.ResourceEventHandler = (*listener)(nil)
 	_ informer.Observer          = (*listener)(nil)
+	_ informer.Positioner        = (*listener)(nil)
 )
 
-func newListener(ctx context.Context, p *pipeline, resource schema.GroupVersionResource, f *filter.ResourceFilter) *listener {
+// newListener makes the handler. at is the position from which the informer resumes; empty if it begins with a list.
+func newListener(ctx context.Context, p *pipeline, source informer.Source, f *filter.ResourceFilter, ledger *checkpoint.Ledger, at string) *listener {
+	resource := source.Resource
 	l := &listener{
-		ctx: ctx, pipeline: p, resource: resource, filter: f,
+		ctx: ctx, pipeline: p, resource: resource, filter: f, ledger: ledger, source: source.Name,
+		selected: source.LabelSelector != "" || source.FieldSelector != "",
+		position: at, inList: at == "",
 		counters: p.metrics.resource(resource.GroupResource()), log: p.log,
 	}
 	l.filtered = cache.FilteringResourceEventHandler{FilterFunc: f.Belongs, Handler: sender{l}}
@@ -49,7 +68,23 @@ func newListener(ctx context.Context, p *pipeline, resource schema.GroupVersionR
 }
 
 func (l *listener) OnAdd(obj any, initial bool) {
+	if initial && l.previous != nil {
+		l.pass(func() { l.refilter(obj.(*object.Object)) })
+		return
+	}
 	l.pass(func() { l.filtered.OnAdd(obj, initial) })
+}
+
+// refilter tells the sink what a new filter makes of an object that it may know: it enters, it leaves, or nothing.
+func (l *listener) refilter(o *object.Object) {
+	before, now := l.previous.Belongs(o), l.filter.Belongs(o)
+	switch {
+	case now && !before:
+		l.send(event.Event{Type: event.Added, Object: o, InitialList: true})
+	case before && !now:
+		l.sent = true
+		l.push(event.Event{Type: event.Deleted, Object: o, LeftAt: o.ResourceVersion})
+	}
 }
 
 func (l *listener) OnUpdate(oldObj, newObj any) {
@@ -77,6 +112,16 @@ func (l *listener) OnSynced(resourceVersion string, objects int) {
 	l.push(event.Event{Type: event.Synced, SyncedInfo: &event.SyncedInfo{
 		Resource: event.GroupResource(l.resource), ResourceVersion: resourceVersion, Objects: objects,
 	}})
+	l.ledger.Caught(l.pipeline.name)
+	l.previous = nil
+}
+
+// OnPosition implements informer.Positioner.
+func (l *listener) OnPosition(resourceVersion string) {
+	l.position, l.inList = resourceVersion, false
+	if l.floor != "" && laterVersion(l.floor, resourceVersion) == resourceVersion {
+		l.floor = ""
+	}
 }
 
 // OnGap tells the sink where states may be missing.
@@ -84,6 +129,11 @@ func (l *listener) OnGap(from, to, why string) {
 	reason := event.ReasonRelist
 	if to == "" { // not a list, but a document in the watch that was no event
 		reason = event.ReasonMalformed
+	} else {
+		l.inList = true
+	}
+	if wentBack(from, to) {
+		l.floor = "" // what was settled then says nothing about now
 	}
 	l.push(event.Event{Type: event.Gap, GapInfo: &event.GapInfo{
 		Resource: event.GroupResource(l.resource), From: from, To: to, Reason: reason, Message: why,
@@ -119,16 +169,50 @@ func (l *listener) send(ev event.Event) {
 }
 
 func (l *listener) push(ev event.Event) {
-	ev.Time, ev.Resource = time.Now(), l.resource
+	if l.settledBefore(ev) {
+		return
+	}
+	ev.Time, ev.Resource, ev.Selected = time.Now(), l.resource, l.selected
 	m, err := l.pipeline.encoder.Encode(ev)
 	if err != nil {
 		m = l.unencodable(ev, err)
 	}
+	m.Origin = event.Origin{Source: l.source, Position: l.positionOf(ev), Seq: l.ledger.Expect(l.pipeline.name)}
 	l.counters.queued(m)
 	if err := l.pipeline.queue.Push(l.ctx, m); err != nil {
 		// Only at shutdown: ctx ended, or the queue is closed.
 		l.counters.unqueued(m)
 		l.pipeline.abandoned.Add(1)
+	}
+}
+
+// settledBefore reports whether the sink has settled an event in an earlier life. Deletions that were not seen have no
+// resourceVersion to tell: they are repeated, under their id.
+func (l *listener) settledBefore(ev event.Event) bool {
+	if l.floor == "" || ev.Type.IsControl() || ev.InitialList || ev.Object.FinalStateUnknown {
+		return false
+	}
+	return laterVersion(l.floor, stateVersion(ev)) == l.floor
+}
+
+// stateVersion is the resourceVersion of the state to which an event leads.
+func stateVersion(ev event.Event) string {
+	if ev.LeftAt != "" {
+		return ev.LeftAt
+	}
+	return ev.Object.ResourceVersion
+}
+
+// positionOf is the position that the source has reached when an event is settled: the resourceVersion of a change that
+// the watch brought, and for all else, which comes in lists, the position before.
+func (l *listener) positionOf(ev event.Event) string {
+	switch {
+	case ev.InitialList:
+		return "" // a sink that has a part of its initial list begins it again
+	case l.inList || ev.Type.IsControl() || ev.Object.FinalStateUnknown:
+		return l.position
+	default:
+		return stateVersion(ev)
 	}
 }
 

@@ -14,8 +14,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/deltabridge/deltabridge/internal/config"
+	"github.com/deltabridge/deltabridge/pkg/checkpoint"
 	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/filter"
+	"github.com/deltabridge/deltabridge/pkg/informer"
 	"github.com/deltabridge/deltabridge/pkg/object"
 )
 
@@ -33,17 +35,25 @@ func pod(t *testing.T, rv int, phase string) *object.Object {
 // pipelineFor builds a pipeline without its sink.
 func pipelineFor(t *testing.T, buffer config.Buffer, rules ...filter.Rule) *pipeline {
 	t.Helper()
-	p := &pipeline{name: "test", metrics: newMetrics().forSink("test"), log: slog.New(slog.DiscardHandler), encoder: &event.Encoder{Cluster: "c"}}
+	p := &pipeline{
+		name: "test", metrics: newMetrics().forSink("test"), log: slog.New(slog.DiscardHandler),
+		encoder: &event.Encoder{Cluster: "c"}, settle: func(*event.Message) {},
+	}
 	compiled, mistakes := filter.Compile(rules, filter.Options{Logger: p.log})
 	if len(mistakes) > 0 {
 		t.Fatal(mistakes)
 	}
-	p.filter, p.queue = compiled, p.buildQueue(buffer)
+	queue, err := p.buildQueue(buffer, t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.filter, p.queue = compiled, queue
 	return p
 }
 
 func listen(ctx context.Context, p *pipeline) *listener {
-	return newListener(ctx, p, pods, p.filter.For(pods))
+	ledger := checkpoint.NewLedger(checkpoint.Source{}, checkpoint.State{}, []string{p.name}, 0)
+	return newListener(ctx, p, informer.Source{Name: "pods", Resource: pods}, p.filter.For(pods), ledger, "")
 }
 
 // taken gives what waits in the queue as "operation id".

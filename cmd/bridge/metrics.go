@@ -2,12 +2,10 @@ package main
 
 import (
 	"errors"
-	"strconv"
 	"sync"
 	"time"
 
 	"github.com/deltabridge/deltabridge/pkg/event"
-	"github.com/deltabridge/deltabridge/pkg/informer"
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -24,13 +22,16 @@ type metrics struct {
 	queuedEvents, queuedBytes                                                           *prometheus.GaugeVec
 	sendSeconds, lagSeconds                                                             *prometheus.HistogramVec
 	filterErrors                                                                        *prometheus.CounterVec
+
+	// started tells events of an earlier life, which come out of the spill, from those that are in the queue's books.
+	started time.Time
 }
 
 // Delays reach from a loopback broker's to an outage's: 0.5 ms to about 2 hours.
 var delayBuckets = []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 1800, 7200} //nolint:gochecknoglobals // constant in all but name
 
 func newMetrics() *metrics {
-	m := &metrics{registry: prometheus.NewRegistry()}
+	m := &metrics{registry: prometheus.NewRegistry(), started: time.Now()}
 	counter := func(name, help string) *prometheus.CounterVec {
 		vec := prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: namespace, Name: name, Help: help}, []string{"sink", "resource"})
 		m.registry.MustRegister(vec)
@@ -145,7 +146,7 @@ func (s *sinkMetrics) hooks() sinks.Hooks {
 			c := s.of(m)
 			c.sent.Inc()
 			c.acknowledged.Inc()
-			c.unqueued(m)
+			s.done(c, m)
 			s.send.Observe(latency.Seconds())
 			s.lag.Observe(sent.Sub(m.Time).Seconds())
 		},
@@ -160,11 +161,18 @@ func (s *sinkMetrics) hooks() sinks.Hooks {
 			c := s.of(m)
 			c.sent.Inc()
 			c.refused.Inc()
-			c.unqueued(m)
+			s.done(c, m)
 			if errors.Is(err, sinks.ErrOversize) {
 				c.oversize.Inc()
 			}
 		},
+	}
+}
+
+// done takes a message off the queue's books, if it is in them.
+func (s *sinkMetrics) done(c *resourceCounters, m *event.Message) {
+	if !m.Time.Before(s.all.started) {
+		c.unqueued(m)
 	}
 }
 
@@ -178,63 +186,4 @@ func (s *sinkMetrics) merged(older *event.Message) {
 	c := s.of(older)
 	c.merged.Inc()
 	c.unqueued(older)
-}
-
-// stateCollector reads the state of sinks and informers when it is scraped.
-type stateCollector struct {
-	pipelines []*pipeline
-	informers func() []informer.Status
-}
-
-func desc(name, help string, labels ...string) *prometheus.Desc {
-	return prometheus.NewDesc(namespace+"_"+name, help, labels, nil)
-}
-
-var (
-	descConnected = desc("sink_connected", "1 if the sink's destination takes events.", "sink")
-	descBlocked   = desc("queue_blocked_total", "Pushes that had to wait because the queue was full.", "sink")
-	descObjects   = desc("informer_objects", "Objects that the informer knows.", "resource", "watched_namespace")
-	descVersion   = desc("informer_resource_version", "Last resourceVersion that the informer saw.", "resource", "watched_namespace")
-	descContact   = desc("informer_last_contact_timestamp_seconds", "When the informer last heard of the API server.", "resource", "watched_namespace")
-	descRelists   = desc("informer_relists_total", "Lists after the first one: the watch could not be continued.", "resource", "watched_namespace")
-	descErrors    = desc("informer_errors_total", "List and watch requests that failed.", "resource", "watched_namespace")
-	descSynced    = desc("informer_synced", "1 if the initial list was handed to all sinks.", "resource", "watched_namespace")
-)
-
-// Describe implements prometheus.Collector.
-func (c *stateCollector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{descConnected, descBlocked, descObjects, descVersion, descContact, descRelists, descErrors, descSynced} {
-		ch <- d
-	}
-}
-
-// Collect implements prometheus.Collector.
-func (c *stateCollector) Collect(ch chan<- prometheus.Metric) {
-	flag := func(on bool) float64 {
-		if on {
-			return 1
-		}
-		return 0
-	}
-	for _, p := range c.pipelines {
-		stats := p.queue.Stats()
-		ch <- prometheus.MustNewConstMetric(descConnected, prometheus.GaugeValue, flag(p.drain.Connected()), p.name)
-		ch <- prometheus.MustNewConstMetric(descBlocked, prometheus.CounterValue, float64(stats.Blocked), p.name)
-	}
-	for _, s := range c.informers() {
-		labels := []string{s.Resource.GroupResource().String(), s.Namespace}
-		gauge := func(d *prometheus.Desc, v float64) {
-			ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
-		}
-		gauge(descObjects, float64(s.Objects))
-		gauge(descSynced, flag(s.Synced))
-		if v, err := strconv.ParseFloat(s.ResourceVersion, 64); err == nil {
-			gauge(descVersion, v)
-		}
-		if !s.LastContact.IsZero() {
-			gauge(descContact, float64(s.LastContact.UnixMilli())/1000)
-		}
-		ch <- prometheus.MustNewConstMetric(descRelists, prometheus.CounterValue, float64(s.Relists), labels...)
-		ch <- prometheus.MustNewConstMetric(descErrors, prometheus.CounterValue, float64(s.Errors), labels...)
-	}
 }

@@ -4,15 +4,19 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"slices"
 	"sync/atomic"
 	"time"
 
 	"github.com/deltabridge/deltabridge/internal/config"
+	"github.com/deltabridge/deltabridge/pkg/checkpoint"
 	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/fifo"
 	"github.com/deltabridge/deltabridge/pkg/filter"
 	"github.com/deltabridge/deltabridge/pkg/informer"
+	"github.com/deltabridge/deltabridge/pkg/object"
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -31,81 +35,156 @@ type pipeline struct {
 
 	metrics *sinkMetrics
 	log     *slog.Logger
+	// previous is the filter that the sink had before its configuration changed; nil if it did not.
+	previous *filter.Filter
+	spill    *fifo.Spill[*event.Message] // the queue, if its policy is spill; nil otherwise
+	settle   func(*event.Message)        // tells the checkpoint that the sink is done with a message
 	// abandoned counts events that were given up at shutdown before the queue took them.
 	abandoned atomic.Int64
 }
 
 // newPipeline builds the pipeline of one configured sink. slot is the first decision slot that its filter may use.
-func newPipeline(cfg *config.Config, s *config.Sink, m *metrics, redactor *event.Redactor, slot int, log *slog.Logger) (*pipeline, error) {
+func newPipeline(cfg *config.Config, s *config.Sink, m *metrics, redactor *event.Redactor, slot int, c *checkpointer, log *slog.Logger) (*pipeline, error) {
 	p := &pipeline{name: s.Name, metrics: m.forSink(s.Name), log: log.With("sink", s.Name)}
+	p.settle = func(m *event.Message) { c.settle(p.name, m) }
 	p.encoder = &event.Encoder{
 		Cluster: cfg.Cluster, Payload: event.Payload(s.Payload), Content: event.Content(s.Content), Redactor: redactor,
 	}
 	var err error
-	if p.filter, err = p.compileFilter(s, slot); err != nil {
+	if p.filter, err = p.compileFilter(s.Filters, slot); err != nil {
 		return nil, err
+	}
+	if before := c.changed[s.Name]; before != nil {
+		if p.previous, err = p.compileFilter(before.Filters, object.Slots); err != nil { // beyond the slots: not remembered
+			return nil, err
+		}
 	}
 	if err = p.buildSink(s); err != nil {
 		return nil, fmt.Errorf("sink %s: %w", s.Name, err)
 	}
-	p.queue = p.buildQueue(s.Buffer)
-	p.drain = &sinks.Drain{Name: s.Name, Sink: p.sink, Queue: p.queue, Hooks: p.metrics.hooks(), Logger: log}
+	if p.queue, err = p.buildQueue(s.Buffer, cfg.State.Path); err != nil {
+		return nil, fmt.Errorf("sink %s: %w", s.Name, err)
+	}
+	p.drain = &sinks.Drain{Name: s.Name, Sink: p.sink, Queue: p.queue, Hooks: p.hooks(), Logger: log}
 	return p, nil
 }
 
-func (p *pipeline) compileFilter(s *config.Sink, slot int) (*filter.Filter, error) {
+// hooks count what the drain reports, and settle what it is done with.
+func (p *pipeline) hooks() sinks.Hooks {
+	hooks := p.metrics.hooks()
+	settled, refused := hooks.OnSettled, hooks.OnRefused
+	hooks.OnSettled = func(m *event.Message, sent time.Time, latency time.Duration) {
+		settled(m, sent, latency)
+		p.settle(m)
+	}
+	hooks.OnRefused = func(m *event.Message, err error) {
+		refused(m, err)
+		p.settle(m)
+	}
+	return hooks
+}
+
+func (p *pipeline) compileFilter(filters []config.Filter, slot int) (*filter.Filter, error) {
 	var rules []filter.Rule
-	for _, f := range s.Filters {
+	for _, f := range filters {
 		rules = append(rules, filter.Rule{Resources: f.Resources, Namespaces: f.Namespaces, Operations: f.Operations, When: f.When})
 	}
 	compiled, mistakes := filter.Compile(rules, filter.Options{
 		Slot: slot, Logger: p.log, OnError: func(int, error) { p.metrics.errs.Inc() },
 	})
 	if len(mistakes) > 0 { // the configuration was checked, so there are none
-		return nil, fmt.Errorf("sink %s: %w", s.Name, mistakes[0])
+		return nil, fmt.Errorf("sink %s: %w", p.name, mistakes[0])
 	}
 	return compiled, nil
 }
 
-func (p *pipeline) buildQueue(b config.Buffer) fifo.Queue[*event.Message] {
-	if b.Overflow == config.OverflowCompact {
+func (p *pipeline) buildQueue(b config.Buffer, state string) (fifo.Queue[*event.Message], error) {
+	switch b.Overflow {
+	case config.OverflowSpill:
+		return p.buildSpill(b, state)
+	case config.OverflowCompact:
 		return fifo.NewCompacting(fifo.CompactingOptions[*event.Message, types.UID]{
 			MaxItems: b.Events, MaxBytes: int64(b.Bytes), Size: (*event.Message).Size,
 			Key:       func(m *event.Message) types.UID { return m.Identity.UID },
-			Mergeable: event.Mergeable, Merge: event.Merge, OnMerge: p.metrics.merged,
-		})
+			Mergeable: event.Mergeable, Merge: event.Merge, OnMerge: p.merged,
+		}), nil
+	case config.OverflowDropOldest:
+		return fifo.NewRing(fifo.RingOptions[*event.Message]{
+			MaxItems: b.Events, MaxBytes: int64(b.Bytes), Size: (*event.Message).Size,
+			Overflow: fifo.DropOldest, Gap: p.foldGap, OnDrop: p.metrics.dropped,
+		}), nil
+	default:
+		return fifo.NewRing(fifo.RingOptions[*event.Message]{
+			MaxItems: b.Events, MaxBytes: int64(b.Bytes), Size: (*event.Message).Size,
+		}), nil
 	}
-	options := fifo.RingOptions[*event.Message]{
-		MaxItems: b.Events, MaxBytes: int64(b.Bytes), Size: (*event.Message).Size, OnDrop: p.metrics.dropped,
-	}
-	if b.Overflow == config.OverflowDropOldest {
-		options.Overflow = fifo.DropOldest
-		options.Gap = p.foldGap
-	}
-	return fifo.NewRing(options)
 }
 
-// foldGap is event.FoldGap with the books kept: the gap events are in the queue too.
+func (p *pipeline) buildSpill(b config.Buffer, state string) (fifo.Queue[*event.Message], error) {
+	if err := os.MkdirAll(state, 0o700); err != nil {
+		return nil, fmt.Errorf("state.path: %w", err)
+	}
+	var err error
+	p.spill, err = fifo.NewSpill(fifo.SpillOptions[*event.Message]{
+		Path:     filepath.Join(state, "spill-"+p.name+".db"),
+		MaxItems: b.Events, MaxBytes: int64(b.Bytes), MaxDiskBytes: int64(b.Spill.MaxBytes), Size: (*event.Message).Size,
+		Encode: func(dst []byte, m *event.Message) ([]byte, error) { return m.AppendStored(dst) },
+		Decode: event.ParseStored,
+		Mark:   func(m *event.Message) (source, position string) { return m.Origin.Source, m.Origin.Position },
+		OnDurable: func(messages []*event.Message) {
+			for _, m := range messages {
+				p.settle(m)
+			}
+		},
+		Logger: p.log,
+	})
+	return p.spill, err
+}
+
+// merged counts a message that was merged into a later one of its object, which settles it.
+func (p *pipeline) merged(older *event.Message) {
+	p.metrics.merged(older)
+	p.settle(older)
+}
+
+// foldGap is event.FoldGap with the books kept. The gap event is in the queue too, and it takes over the place of the
+// first message that it stands for: until it is delivered, a crash brings everything that it stands for again.
 func (p *pipeline) foldGap(gaps []*event.Message, dropped *event.Message) []*event.Message {
 	resource := dropped.Resource.GroupResource()
 	same := func(g *event.Message) bool { return g.Resource.GroupResource() == resource }
 	counters := p.metrics.of(dropped)
+	origin := dropped.Origin
 	if n := slices.IndexFunc(gaps, same); n >= 0 {
 		counters.unqueued(gaps[n])
+		origin = gaps[n].Origin
+		p.settle(dropped)
 	}
 	gaps = event.FoldGap(gaps, dropped)
-	counters.queued(gaps[slices.IndexFunc(gaps, same)])
+	gap := gaps[slices.IndexFunc(gaps, same)]
+	gap.Origin = origin
+	counters.queued(gap)
 	return gaps
 }
 
 // attach adds the pipeline's handler to an informer, unless nothing of that resource can pass the filter. ctx ends
-// when the process stops reading changes.
-func (p *pipeline) attach(ctx context.Context, i *informer.Informer) {
+// when the process stops reading changes. at is the position from which the informer resumes; floor is what the sink
+// had settled of the source; empty: it does not know the source.
+func (p *pipeline) attach(ctx context.Context, i *informer.Informer, ledger *checkpoint.Ledger, at, floor string) {
 	f := p.filter.For(i.Resource())
-	if f.Never() {
+	if f.Never() && p.previous == nil {
+		ledger.Caught(p.name) // nothing of it is for this sink
 		return
 	}
-	i.AddEventHandler(newListener(ctx, p, i.Resource(), f))
+	l := newListener(ctx, p, i.Source(), f, ledger, at)
+	if floor != "" {
+		l.floor = floor
+		i.AddEventHandler(l)
+		return
+	}
+	if p.previous != nil && at != "" {
+		l.previous = p.previous.For(i.Resource())
+	}
+	i.AddNewEventHandler(l)
 }
 
 // left counts the events that the process gives up at its end.

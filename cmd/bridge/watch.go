@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"log/slog"
 	"strings"
 
 	"github.com/deltabridge/deltabridge/internal/config"
@@ -39,29 +38,33 @@ func loadKubeconfig(path string) (*rest.Config, error) {
 	return cfg, nil
 }
 
-// newSet makes the set of informers that the configuration asks for.
-func newSet(cfg *config.Config, kube *rest.Config, onStart func(*informer.Informer), log *slog.Logger) (*informer.Set, error) {
+// buildSet makes the set of informers that the configuration asks for.
+func (b *Bridge) buildSet(kube *rest.Config) error {
 	kube = rest.CopyConfig(kube)
 	kube.UserAgent = "deltabridge/" + version
 	kube.WarningHandler = rest.NoWarnings{} // deprecations are for those who write objects
-	client, err := informer.NewClient(kube)
-	if err != nil {
-		return nil, fmt.Errorf("client of the API server: %w", err)
+	var err error
+	if b.client, err = informer.NewClient(kube); err != nil {
+		return fmt.Errorf("client of the API server: %w", err)
 	}
 	kube.QPS, kube.Burst = -1, 0 // discovery is a handful of requests; priority and fairness guards the API server
 	disco, err := discovery.NewDiscoveryClientForConfig(kube)
 	if err != nil {
-		return nil, fmt.Errorf("discovery client: %w", err)
+		return fmt.Errorf("discovery client: %w", err)
 	}
-	set := informer.SetConfig{Client: client, Discovery: disco, OnStart: onStart, Logger: log}
-	for n := range cfg.Watch {
-		scope, err := newScope(&cfg.Watch[n])
+	set := informer.SetConfig{
+		Client: b.client, Discovery: disco, OnStart: b.attach, Logger: b.log,
+		Resume: b.resume, OnFirstList: b.checkpoint.firstList, Remembered: b.checkpoint.remembered, OnForget: b.checkpoint.forget,
+	}
+	for n := range b.cfg.Watch {
+		scope, err := newScope(&b.cfg.Watch[n])
 		if err != nil { // the configuration was checked, so there is none
-			return nil, err
+			return err
 		}
 		set.Scopes = append(set.Scopes, scope)
 	}
-	return informer.NewSet(set), nil
+	b.set = informer.NewSet(set)
+	return nil
 }
 
 func newScope(w *config.Watch) (informer.Scope, error) {

@@ -34,7 +34,7 @@ func TestDefault(t *testing.T) {
 		Watch:           []Watch{{Resources: []string{"*"}}},
 		Sinks: []Sink{{
 			Name: "nats", Payload: "object", Content: "binary", Secrets: SecretsFingerprint,
-			Buffer: Buffer{8192, 32 << 20, OverflowBlock, struct{}{}},
+			Buffer: Buffer{8192, 32 << 20, OverflowSpill, Spill{1 << 30}},
 			NATS: &NATS{
 				Embedded: &Embedded{Listen: "127.0.0.1:4222", StoreDir: "./data/nats"},
 				Stream: Stream{

@@ -9,6 +9,7 @@ const (
 // Values of Buffer.Overflow.
 const (
 	OverflowBlock      = "block"
+	OverflowSpill      = "spill"
 	OverflowCompact    = "compact"
 	OverflowDropOldest = "drop-oldest"
 )
@@ -63,12 +64,19 @@ type Buffer struct {
 	Events int `yaml:"events" default:"8192" min:"1" max:"10000000" example:"100000"`
 	// How many bytes it holds at most. A single event that is larger passes alone.
 	Bytes Size `yaml:"bytes" default:"32Mi" min:"64Ki" max:"1Ti" example:"256Mi"`
-	// What happens when it is full. `block`: the source waits, and other sinks with it; nothing is lost. `compact`:
-	// waiting changes of one object are merged into one; intermediate states go, deletions and final states stay.
-	// `drop-oldest`: the oldest event goes and is counted, and a gap event says so.
-	Overflow string `yaml:"overflow" default:"block" enum:"block compact drop-oldest" later:"spill" example:"compact"`
-	// What `overflow: spill` may write to disk.
-	_ struct{} `yaml:"spill" later:"true"`
+	// What happens when it is full. `spill`: events go to disk, in order, up to a size, and then the source waits; nothing
+	// is lost. `block`: the source waits, and other sinks with it; nothing is lost. `compact`: waiting changes of one
+	// object are merged into one; intermediate states go, deletions and final states stay. `drop-oldest`: the oldest event
+	// goes and is counted, and a gap event says so.
+	Overflow string `yaml:"overflow" default:"spill" enum:"spill block compact drop-oldest" example:"compact"`
+	// What `overflow: spill` may write to disk. The file lies in the folder of the state.
+	Spill Spill `yaml:"spill"`
+}
+
+// Spill is the part of a queue that lies on disk.
+type Spill struct {
+	// How many bytes it holds at most. Then the source waits.
+	MaxBytes Size `yaml:"maxBytes" default:"1Gi" min:"1Mi" max:"16Ti" example:"20Gi"`
 }
 
 // Stdout writes each event as one line of JSON to standard output.
