@@ -25,13 +25,14 @@ import (
 
 // bridge is a running binary.
 type bridge struct {
-	t       *testing.T
-	cmd     *exec.Cmd
-	log     *logBuffer
-	stdout  *logBuffer
-	addr    string // of its HTTP server
-	ended   chan error
-	relists float64 // as reached saw them
+	t             *testing.T
+	cmd           *exec.Cmd
+	log           *logBuffer
+	stdout        *logBuffer
+	addr          string // of its HTTP server
+	ended         chan error
+	relists       float64 // as reached saw them
+	commitsAtLast float64
 }
 
 // logBuffer collects output that is read while it is written.
@@ -57,7 +58,12 @@ var httpAddress = regexp.MustCompile(`http=(\S+)`)
 // startBridge runs the binary with a configuration, to which it adds the HTTP server, the state and the kubeconfig.
 func startBridge(t *testing.T, kubeconfig, config string) *bridge {
 	t.Helper()
-	dir := t.TempDir()
+	return startBridgeIn(t, t.TempDir(), kubeconfig, config)
+}
+
+// startBridgeIn is startBridge with the folder of an earlier one, whose state it takes over.
+func startBridgeIn(t *testing.T, dir, kubeconfig, config string) *bridge {
+	t.Helper()
 	file := filepath.Join(dir, "bridge.yaml")
 	text := fmt.Sprintf("cluster: e2e\nkubeconfig: %q\nhttp: {listen: \"127.0.0.1:0\"}\nstate: {path: %q}\nlog: {level: debug}\n%s",
 		kubeconfig, filepath.Join(dir, "state"), config)
@@ -175,6 +181,15 @@ func (b *bridge) stop() {
 	}
 }
 
+// kill ends the bridge as a node failure would.
+func (b *bridge) kill() {
+	b.t.Helper()
+	if err := b.cmd.Process.Kill(); err != nil {
+		b.t.Fatal(err)
+	}
+	<-b.ended //nolint:errcheck // killed
+}
+
 // residentBytes is the process's memory now.
 func (b *bridge) residentBytes() int64 {
 	b.t.Helper()
@@ -236,7 +251,7 @@ func (b *bridge) reached(truth []change) error {
 	}
 	b.relists = b.metric("deltabridge_informer_relists_total", "resource=configmaps")
 	seen := b.metric("deltabridge_informer_resource_version", "resource=configmaps")
-	if queued := b.metric("deltabridge_queue_events"); seen < last || queued > 0 {
+	if queued := b.metric("deltabridge_queue_events") + b.metric("deltabridge_spill_events"); seen < last || queued > 0 {
 		return fmt.Errorf("the informer is at %.0f of %.0f, %.0f events wait", seen, last, queued)
 	}
 	return nil
