@@ -38,8 +38,9 @@ type checkpointer struct {
 	mu      sync.Mutex
 	states  map[string]checkpoint.State // what the store held at the start
 	ledgers map[string]*checkpoint.Ledger
-	opened  uint64 // ledgers that were opened, so that no two use the same numbers
-	failing string // why the last commit failed; empty if it did not
+	opened  uint64          // ledgers that were opened, so that no two use the same numbers
+	leaving map[string]bool // sources that are forgotten when all of their events are settled
+	failing string          // why the last commit failed; empty if it did not
 }
 
 // openCheckpoint opens the store of the configured state folder.
@@ -52,7 +53,7 @@ func openCheckpoint(cfg *config.Config, log *slog.Logger) (*checkpointer, error)
 	}
 	c := &checkpointer{
 		store: store, log: log, filters: map[string]string{}, changed: map[string]*config.Sink{},
-		states: map[string]checkpoint.State{}, ledgers: map[string]*checkpoint.Ledger{},
+		states: map[string]checkpoint.State{}, ledgers: map[string]*checkpoint.Ledger{}, leaving: map[string]bool{},
 	}
 	for n := range cfg.Sinks {
 		if err := c.addSink(&cfg.Sinks[n]); err != nil {
@@ -165,8 +166,8 @@ func (c *checkpointer) remembered() []informer.Source {
 // resume opens the ledger of a source and gives what the store holds of it. spilled are the positions that lie in the
 // sinks' spills.
 func (c *checkpointer) resume(source informer.Source, spilled map[string]string) (known []*object.Object, at string) {
-	if c.ledger(source.Name) != nil {
-		return nil, "" // the resource is back: what was told of it before still counts
+	if c.isBack(source.Name) {
+		return nil, "" // what was told of it before still counts
 	}
 	state, known, err := c.store.Load(source.Name)
 	if err != nil {
@@ -181,11 +182,11 @@ func (c *checkpointer) resume(source informer.Source, spilled map[string]string)
 			state.Sinks[sink] = laterVersion(state.Sinks[sink], position)
 		}
 	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	for sink := range c.changed {
 		delete(state.Sinks, sink)
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	state.Source = checkpoint.Source(source)
 	c.states[source.Name] = state
 	c.opened++
@@ -241,13 +242,50 @@ func (c *checkpointer) firstList(source informer.Source, objects []*object.Objec
 	l.Begin(resourceVersion)
 }
 
-// forget drops a source that is not watched any more.
+// isBack reports whether a source has a ledger: its resource went and came again.
+func (c *checkpointer) isBack(source string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.leaving, source)
+	return c.ledgers[source] != nil
+}
+
+// forget drops a source that is not watched any more, as soon as every sink has settled what it was told of it.
 func (c *checkpointer) forget(source string) {
 	c.mu.Lock()
-	delete(c.states, source)
-	delete(c.ledgers, source)
+	defer c.mu.Unlock()
+	c.leaving[source] = true
+}
+
+// removed drops a source whose resource is gone. Where its objects may live on, unseen, the source stays.
+func (c *checkpointer) removed(i *informer.Informer) {
+	if len(i.Objects()) == 0 {
+		c.forget(i.Source().Name)
+	}
+}
+
+// finishLeaving drops the sources that are to be forgotten and have nothing open.
+func (c *checkpointer) finishLeaving() {
+	c.mu.Lock()
+	var gone []string
+	for source := range c.leaving {
+		open := 0
+		if l := c.ledgers[source]; l != nil {
+			for _, lag := range l.Lags() {
+				open += lag.Open
+			}
+		}
+		if open == 0 {
+			gone = append(gone, source)
+			delete(c.leaving, source)
+			delete(c.states, source)
+			delete(c.ledgers, source)
+		}
+	}
 	c.mu.Unlock()
-	c.report(c.store.Forget(source))
+	for _, source := range gone {
+		c.report(c.store.Forget(source))
+	}
 }
 
 // Run commits until ctx ends, and once more then.
@@ -278,6 +316,7 @@ func (c *checkpointer) commit() {
 		}
 	}
 	c.finishChanges(ledgers)
+	defer c.finishLeaving()
 	if len(updates) == 0 {
 		return
 	}
@@ -292,15 +331,15 @@ func (c *checkpointer) commit() {
 
 // finishChanges lets the store take the new filter of a sink that was told of the difference everywhere.
 func (c *checkpointer) finishChanges(ledgers map[string]*checkpoint.Ledger) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	for sink := range c.changed {
 		done := len(ledgers) > 0
 		for _, l := range ledgers {
 			done = done && l.Lags()[sink].ResourceVersion != ""
 		}
 		if done {
-			c.mu.Lock()
 			delete(c.changed, sink)
-			c.mu.Unlock()
 		}
 	}
 }

@@ -56,7 +56,8 @@ func newPipeline(cfg *config.Config, s *config.Sink, m *metrics, redactor *event
 	}
 	if before := c.changed[s.Name]; before != nil {
 		if p.previous, err = p.compileFilter(before.Filters, object.Slots); err != nil { // beyond the slots: not remembered
-			return nil, err
+			p.log.Warn("the sink's old filter is not understood any more: it gets everything anew", "err", err)
+			p.previous = nil
 		}
 	}
 	if err = p.buildSink(s); err != nil {

@@ -54,7 +54,7 @@ func (b *Bridge) buildSet(kube *rest.Config) error {
 	}
 	set := informer.SetConfig{
 		Client: b.client, Discovery: disco, OnStart: b.attach, Logger: b.log,
-		Resume: b.resume, OnFirstList: b.checkpoint.firstList, Remembered: b.checkpoint.remembered, OnForget: b.checkpoint.forget,
+		Resume: b.resume, OnFirstList: b.checkpoint.firstList, OnRemoved: b.checkpoint.removed, Remembered: b.checkpoint.remembered, OnForget: b.checkpoint.forget,
 	}
 	for n := range b.cfg.Watch {
 		scope, err := newScope(&b.cfg.Watch[n])

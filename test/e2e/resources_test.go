@@ -3,6 +3,7 @@ package e2e
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -227,5 +228,81 @@ sinks:
 	want := []string{"added  " + truth[2].rv, "deleted true " + truth[3].rv}
 	if strings.Join(got, ", ") != strings.Join(want, ", ") {
 		t.Errorf("events %q, want %q", got, want)
+	}
+}
+
+// TestAResourceThatGoesWhileTheBridgeIsDown: its objects' deletions are delivered when the bridge comes back, and not
+// again at the next start.
+func TestAResourceThatGoesWhileTheBridgeIsDown(t *testing.T) {
+	c, js := sharedCluster(t), startJetStream(t)
+	api, err := dynamic.NewForConfig(c.RESTConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	gizmos := schema.GroupVersionResource{Group: "down.example.com", Version: "v1", Resource: "gizmos"}
+	definitions := api.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"})
+	if _, err := definitions.Create(t.Context(), definition(gizmos, "Gizmo"), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for n := range 3 {
+		gizmo := &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": "down.example.com/v1", "kind": "Gizmo", "metadata": map[string]any{"name": fmt.Sprintf("g%d", n)},
+		}}
+		eventually(t, 20*time.Second, func() error {
+			_, err := api.Resource(gizmos).Namespace("default").Create(t.Context(), gizmo, metav1.CreateOptions{})
+			return err
+		})
+	}
+	config := fmt.Sprintf(`
+watch: [{resources: ["*.down.example.com"]}]
+sinks: [{name: jetstream, nats: {url: %q, stream: {name: E2E, create: true, subjects: ["k8s.>"]}}}]
+`, js.url())
+	dir := t.TempDir()
+	acknowledged := func(b *bridge, want float64) {
+		t.Helper()
+		eventually(t, 30*time.Second, func() error {
+			if n := b.metric("deltabridge_events_acknowledged_total", "resource=gizmos.down.example.com"); n < want {
+				return fmt.Errorf("%.0f of %.0f events arrived", n, want)
+			}
+			return nil
+		})
+	}
+	b := startBridgeIn(t, dir, c.Kubeconfig(), config)
+	acknowledged(b, 4) // three objects, and that the list is complete
+	b.stop()
+	if err := definitions.Delete(t.Context(), "gizmos.down.example.com", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, 20*time.Second, func() error {
+		if _, err := api.Resource(gizmos).List(t.Context(), metav1.ListOptions{}); !apierrors.IsNotFound(err) {
+			return fmt.Errorf("the resource is still served: %v", err)
+		}
+		return nil
+	})
+	b = startBridgeIn(t, dir, c.Kubeconfig(), config)
+	acknowledged(b, 3)
+	eventually(t, 10*time.Second, func() error {
+		if n := b.metric("deltabridge_unsettled_events"); n > 0 {
+			return errors.New("the source is not forgotten yet")
+		}
+		return nil
+	})
+	b.stop()
+	b = startBridgeIn(t, dir, c.Kubeconfig(), config)
+	b.waitReady()
+	pause(t, 2*time.Second)
+	b.stop()
+	var deleted []string
+	for _, r := range js.read("E2E") {
+		if r.attributes["operation"] == "deleted" {
+			deleted = append(deleted, r.attributes["name"]+" "+r.attributes["finalstateunknown"])
+		}
+	}
+	slices.Sort(deleted)
+	if got := strings.Join(deleted, ", "); got != "g0 true, g1 true, g2 true" {
+		t.Errorf("deletions: %q", got)
+	}
+	if strings.Contains(b.log.String(), "handing on its deletions") {
+		t.Error("the last start handed on deletions again")
 	}
 }
