@@ -18,10 +18,10 @@ const namespace = "deltabridge"
 type metrics struct {
 	registry *prometheus.Registry
 
-	received, filtered, sent, acknowledged, retried, dropped, merged, oversize, refused *prometheus.CounterVec
-	queuedEvents, queuedBytes                                                           *prometheus.GaugeVec
-	sendSeconds, lagSeconds                                                             *prometheus.HistogramVec
-	filterErrors                                                                        *prometheus.CounterVec
+	received, filtered, sent, acknowledged, retried, dropped, merged, oversize, refused, gaps *prometheus.CounterVec
+	queuedEvents, queuedBytes                                                                 *prometheus.GaugeVec
+	sendSeconds, lagSeconds                                                                   *prometheus.HistogramVec
+	filterErrors                                                                              *prometheus.CounterVec
 
 	// started tells events of an earlier life, which come out of the spill, from those that are in the queue's books.
 	started time.Time
@@ -56,6 +56,7 @@ func newMetrics() *metrics {
 	m.merged = counter("events_merged_total", "Events that a full queue merged into a later one of the same object (overflow: compact).")
 	m.oversize = counter("events_oversize_total", "Events that were larger than the destination accepts. A gap event stands in their place.")
 	m.refused = counter("events_refused_total", "Events that could not be encoded or that the destination refused for good, oversize ones included. A gap event stands in their place.")
+	m.gaps = counter("gap_events_total", "Gap events that were delivered: places in the stream where states may be missing.")
 	m.queuedEvents = gauge("queue_events", "Events that wait or are in flight.")
 	m.queuedBytes = gauge("queue_bytes", "Bytes of the events that wait or are in flight.")
 	m.sendSeconds = histogram("send_duration_seconds", "Time from handing an event to the sink until its acknowledgement.")
@@ -96,8 +97,8 @@ func (m *metrics) forSink(name string) *sinkMetrics {
 
 // resourceCounters are the metrics of one sink and resource; all of them exist, at zero, from the first use on.
 type resourceCounters struct {
-	received, filtered, sent, acknowledged, retried, dropped, merged, oversize, refused prometheus.Counter
-	events, bytes                                                                       prometheus.Gauge
+	received, filtered, sent, acknowledged, retried, dropped, merged, oversize, refused, gaps prometheus.Counter
+	events, bytes                                                                             prometheus.Gauge
 }
 
 func (s *sinkMetrics) resource(gr schema.GroupResource) *resourceCounters {
@@ -118,8 +119,8 @@ func (s *sinkMetrics) resource(gr schema.GroupResource) *resourceCounters {
 		sent: s.all.sent.WithLabelValues(s.sink, name), acknowledged: s.all.acknowledged.WithLabelValues(s.sink, name),
 		retried: s.all.retried.WithLabelValues(s.sink, name), dropped: s.all.dropped.WithLabelValues(s.sink, name),
 		merged: s.all.merged.WithLabelValues(s.sink, name), oversize: s.all.oversize.WithLabelValues(s.sink, name),
-		refused: s.all.refused.WithLabelValues(s.sink, name),
-		events:  s.all.queuedEvents.WithLabelValues(s.sink, name), bytes: s.all.queuedBytes.WithLabelValues(s.sink, name),
+		refused: s.all.refused.WithLabelValues(s.sink, name), gaps: s.all.gaps.WithLabelValues(s.sink, name),
+		events: s.all.queuedEvents.WithLabelValues(s.sink, name), bytes: s.all.queuedBytes.WithLabelValues(s.sink, name),
 	}
 	s.resources[gr] = c
 	return c
@@ -146,6 +147,9 @@ func (s *sinkMetrics) hooks() sinks.Hooks {
 			c := s.of(m)
 			c.sent.Inc()
 			c.acknowledged.Inc()
+			if m.Type == event.Gap {
+				c.gaps.Inc()
+			}
 			s.done(c, m)
 			s.send.Observe(latency.Seconds())
 			s.lag.Observe(sent.Sub(m.Time).Seconds())

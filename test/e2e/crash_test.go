@@ -295,6 +295,43 @@ func TestSpillThroughAnOutage(t *testing.T) {
 	}
 }
 
+// TestEverySinkBlocked: the only sink is away and its queue is full, while the API server goes on. The bridge stays
+// within its bounds, and catches up when the sink returns.
+func TestEverySinkBlocked(t *testing.T) {
+	c, js := sharedCluster(t), newJetStream(t)
+	cs := clientset(t, c)
+	namespace := newNamespace(t, cs)
+	b := startBridge(t, c.Kubeconfig(), fmt.Sprintf(`
+watch: [{resources: [configmaps], namespaces: [%s]}]
+sinks:
+  - name: jetstream
+    buffer: {events: 100, bytes: 1Mi, overflow: block}
+    nats: {url: %q, stream: {name: E2E, create: true, subjects: ["k8s.>"]}}
+`, namespace, js.url()))
+	eventually(t, 20*time.Second, func() error {
+		if b.metric("deltabridge_informer_synced") == 0 {
+			return errors.New("not synced")
+		}
+		return nil
+	})
+	before := b.residentBytes()
+	if err := churn(t.Context(), cs, namespace, "cm", 1500, 3); err != nil {
+		t.Fatal(err)
+	}
+	during, queued := b.residentBytes(), b.metric("deltabridge_queue_bytes")
+	t.Logf("memory: %d MB before, %d MB while blocked; %.0f bytes are queued", before>>20, during>>20, queued)
+	if queued > 1<<20+64<<10 {
+		t.Errorf("%.0f bytes are queued", queued)
+	}
+	if during-before > 32<<20 {
+		t.Errorf("memory grew by %d MB", (during-before)>>20)
+	}
+	js.start()
+	truth := upTo(t, b, c, namespace)
+	b.stop()
+	judge(t, "JetStream", truth, "configmaps/"+namespace+"/", js.read("E2E"))
+}
+
 // TestTermination: SIGTERM under load ends the bridge in time, and the next one repeats nothing.
 func TestTermination(t *testing.T) {
 	c, js, k := sharedCluster(t), startJetStream(t), kafka.ForTest(t)
