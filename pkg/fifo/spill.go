@@ -109,7 +109,6 @@ type Spill[T any] struct {
 	// durable: items up to this number are on disk or acknowledged. Valid while spilling. Invariant: no item between
 	// headEnd and buf has a greater one.
 	durable uint64
-	told    uint64 // items that could not be read back have been told up to this number
 
 	takenBytes, bufBytes int64 // sums of the sizes of what is taken, and of what is in buf
 
@@ -123,8 +122,10 @@ type Spill[T any] struct {
 	savedAcked uint64 // what the file has as acknowledged
 
 	errs     int64
-	lastErr  string // empty: the last commit succeeded
-	readFail bool   // the file could not be opened for reading: a commit has to look after it
+	lastErr  string    // empty: the last commit succeeded
+	failing  bool      // it was logged that the file fails, at failedAt
+	failedAt time.Time // zero: never
+	readFail bool      // the file could not be opened for reading: a commit has to look after it
 }
 
 var _ Queue[int] = (*Spill[int])(nil)
@@ -156,7 +157,7 @@ func NewSpill[T any](opts SpillOptions[T]) (*Spill[T], error) {
 		headShare:   share{items: opts.MaxItems - opts.MaxItems/2, bytes: opts.MaxBytes - opts.MaxBytes/2},
 		bufShare:    share{items: opts.MaxItems / 2, bytes: opts.MaxBytes / 2},
 		commitBytes: commitBytes, shrinkAbove: shrinkAbove,
-		headEnd: state.acked, tail: state.last, durable: state.last, told: state.acked,
+		headEnd: state.acked, tail: state.last, durable: state.last,
 		savedMarks: state.last, savedAcked: state.acked,
 		fileBytes: state.fileBytes, positions: state.marks, marks: map[string]mark{},
 	}

@@ -5,18 +5,22 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"time"
 )
 
 const (
 	// commitBytes is how much one commit writes at most, in sizes of items and in encoded bytes, unless one item is larger.
 	commitBytes = 4 << 20
+	// maxFreed is how many acknowledged blocks one commit deletes at most, unless they are all. It bounds how much of the
+	// file a commit has to look at, and so to map.
+	maxFreed = 128
 	// shrinkAbove is the size above which the file is replaced by an empty one when nothing lies in it any more.
 	shrinkAbove = 16 << 20
 	// After a failed commit the next one waits for retryMin, then twice as long each time, up to retryMax.
 	retryMin = 200 * time.Millisecond
 	retryMax = 10 * time.Second
+	// failureLog is the shortest time between two messages that the file began to fail: a full disk comes and goes.
+	failureLog = time.Minute
 )
 
 // Run commits what is to be written until ctx ends. Then, if the queue spills, it commits everything that was pushed by
@@ -54,7 +58,7 @@ type committer[T any] struct {
 	*Spill[T]
 	entries []spilled[T]   // what the commit at hand writes
 	writers []*blockWriter // their memory is used again while the queue spills
-	failing bool           // the last commit failed, which was logged
+	doubt   bool           // a commit was begun and not finished: the file may have what it wrote
 }
 
 // wait returns true when there may be something to do, and false when ctx has ended.
@@ -107,21 +111,24 @@ func (c *committer[T]) last() error {
 func (s *Spill[T]) pressed() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.spilling && s.pressing()
+	return s.spilling && (s.pressing() || s.blocks.len() > maxFreed && s.blocks.at(maxFreed).last <= s.ackedUpTo())
 }
 
 // failed records a failure of the file.
 func (s *Spill[T]) failed(err error, reading bool) {
 	s.mu.Lock()
 	s.errs++
-	first := s.lastErr == ""
+	tell := !s.failing && time.Since(s.failedAt) >= failureLog
+	if tell {
+		s.failing, s.failedAt = true, time.Now()
+	}
 	s.lastErr = err.Error()
 	if reading {
 		s.readFail = true
 		s.kick()
 	}
 	s.mu.Unlock()
-	if first {
+	if tell {
 		s.opts.Logger.Error("The spill file fails; it is tried again and again", "path", s.opts.Path, "error", err)
 	}
 }
@@ -135,9 +142,11 @@ type plan struct {
 	firstKept  uint64          // begins the oldest block that is still needed; 0: none is
 	fileBytes  int64           // the file's size
 	room       int64           // what may be written; negative: no bound
+	freed      int             // how many blocks go
+	freedBytes int64           // and what they take
 	empty      bool            // nothing that is needed lies on disk
 	leave      bool            // that is so, and the queue need not spill any more
-	unused     bool            // and nothing was written
+	unused     bool            // and the file has nothing of it
 	marks      map[string]mark // of acknowledged items, that the file does not have
 }
 
@@ -154,20 +163,21 @@ func (c *committer[T]) plan(final bool) (p plan, ok bool) {
 		acked: c.ackedUpTo(), known: max(c.durable, c.ackedUpTo()),
 		savedAcked: c.savedAcked, readFail: c.readFail, fileBytes: c.fileBytes, room: -1, marks: map[string]mark{},
 	}
-	freed, acknowledged := 0, int64(0)
-	for freed < c.blocks.len() && c.blocks.at(freed).last <= p.acked {
-		acknowledged += c.blocks.at(freed).bytes
-		freed++
+	for p.freed < min(c.blocks.len(), maxFreed) && c.blocks.at(p.freed).last <= p.acked {
+		p.freedBytes += c.blocks.at(p.freed).bytes
+		p.freed++
 	}
-	if p.empty = freed == c.blocks.len(); !p.empty {
-		p.firstKept = c.blocks.at(freed).first
+	if p.freed < c.blocks.len() {
+		p.firstKept = c.blocks.at(p.freed).first
 	}
+	p.empty = c.blocks.len() == 0 || c.blocks.at(c.blocks.len()-1).last <= p.acked
 	if c.opts.MaxDiskBytes > 0 {
-		p.room = max(0, c.opts.MaxDiskBytes-c.diskBytes+acknowledged)
+		p.room = max(0, c.opts.MaxDiskBytes-c.diskBytes+p.freedBytes)
 	}
 	pending := p.known < c.tail
 	if p.empty && (!pending || !final && c.calm()) {
-		p.leave, p.unused = true, c.blocks.len() == 0
+		p.leave, p.unused = true, c.blocks.len() == 0 && !c.doubt
+		p.freed, p.freedBytes, p.firstKept = c.blocks.len(), c.diskBytes, 0
 	} else {
 		c.collect(p.known)
 	}
@@ -221,10 +231,16 @@ func (c *committer[T]) round(final bool) (progress bool, err error) {
 		last = blocks[n-1].last
 	}
 	fileBytes, err := c.write(p, blocks, marks, last)
+	whole := encodeErr == nil
+	if err != nil && len(blocks) > 0 && p.freed > 0 {
+		// Room that a commit frees is there for the next one: on a full disk the deletions have to go alone.
+		whole, blocks, marks, last = false, nil, p.marks, p.known
+		fileBytes, err = c.write(p, blocks, marks, last)
+	}
 	if err != nil {
 		return false, err
 	}
-	durable, progress := c.finish(p, blocks, marks, last, fileBytes, encodeErr == nil)
+	durable, progress := c.finish(p, blocks, marks, last, fileBytes, whole)
 	clear(c.entries)
 	if len(durable) > 0 && c.opts.OnDurable != nil {
 		c.opts.OnDurable(durable)
@@ -232,68 +248,10 @@ func (c *committer[T]) round(final bool) (progress bool, err error) {
 	return progress, encodeErr
 }
 
-// encode makes blocks of c.entries, as far as there is room, and adds their marks to those of p. With an error the items
-// before the one that it is about are encoded.
-func (c *committer[T]) encode(p plan) (blocks []*blockWriter, marks map[string]mark, err error) {
-	marks = maps.Clone(p.marks)
-	var w *blockWriter
-	var done int64 // what the finished blocks take
-	var total int
-	for _, e := range c.entries {
-		if w != nil && w.size() >= blockBytes {
-			w.finish()
-			done += w.bytes
-			w = nil
-		}
-		if w == nil {
-			w = c.writer(len(blocks))
-			w.reset(e.seq)
-			blocks = append(blocks, w)
-		}
-		before := w.size()
-		added, encodeErr := w.add(
-			func(dst []byte) ([]byte, error) { return c.opts.Encode(dst, e.v) },
-			func(bytes int) bool {
-				alone := p.empty && len(blocks) == 1 && before == blockHead
-				return p.room < 0 || done+footprint(bytes) <= p.room || alone
-			},
-		)
-		if encodeErr != nil {
-			err = fmt.Errorf("encode an item: %w", encodeErr)
-			break
-		}
-		if !added {
-			break
-		}
-		if c.opts.Mark != nil {
-			if source, position := c.opts.Mark(e.v); source != "" {
-				marks[source] = mark{position, e.seq}
-			}
-		}
-		if total += w.size() - before; int64(total) >= c.commitBytes {
-			break
-		}
-	}
-	if w != nil {
-		if w.last < w.first { // the first item was not added
-			return blocks[:len(blocks)-1], marks, err
-		}
-		w.finish()
-	}
-	return blocks, marks, err
-}
-
-// writer is the i-th of c's writers.
-func (c *committer[T]) writer(i int) *blockWriter {
-	if i == len(c.writers) {
-		c.writers = append(c.writers, new(blockWriter))
-	}
-	return c.writers[i]
-}
-
 // write makes p durable.
 func (c *committer[T]) write(p plan, blocks []*blockWriter, marks map[string]mark, last uint64) (int64, error) {
-	commit := &spillCommit{known: p.known, blocks: blocks, acked: p.acked, last: last, marks: map[string]string{}}
+	c.doubt = true
+	commit := &spillCommit{known: p.known, freedBytes: p.freedBytes, blocks: blocks, acked: p.acked, last: last, marks: map[string]string{}}
 	if commit.keep = p.firstKept; commit.keep == 0 {
 		commit.keep = p.acked + 1
 	}
@@ -301,7 +259,10 @@ func (c *committer[T]) write(p plan, blocks []*blockWriter, marks map[string]mar
 		commit.marks[source] = m.position
 	}
 	if p.leave && p.fileBytes > c.shrinkAbove {
-		return c.rewrite(p, false)
+		if size, err := c.rewrite(p, false); err == nil {
+			return size, nil
+		}
+		// A full disk perhaps. An empty file that is too large will do, too; it is tried again when it is empty the next time.
 	}
 	fileBytes, err := c.store.commit(commit)
 	damaged := isDamage(err)
@@ -339,7 +300,7 @@ func (c *committer[T]) rewrite(p plan, damaged bool) (int64, error) {
 func (c *committer[T]) finish(p plan, blocks []*blockWriter, marks map[string]mark, last uint64, fileBytes int64, ok bool) (durable []T, progress bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for c.blocks.len() > 0 && c.blocks.front().last <= p.acked {
+	for range p.freed {
 		c.diskBytes -= c.blocks.pop().bytes
 		progress = true
 	}
@@ -348,6 +309,7 @@ func (c *committer[T]) finish(p plan, blocks []*blockWriter, marks map[string]ma
 		c.diskBytes += w.bytes
 		progress = true
 	}
+	c.doubt = false
 	c.durable, c.savedMarks, c.savedAcked, c.fileBytes = last, last, p.acked, fileBytes
 	for source, m := range marks {
 		c.positions[source] = m.position
@@ -383,9 +345,9 @@ func (c *committer[T]) finish(p plan, blocks []*blockWriter, marks map[string]ma
 
 // recovered ends a time of failures.
 func (c *committer[T]) recovered() {
-	c.readFail = false
-	if c.lastErr != "" {
-		c.lastErr = ""
+	c.readFail, c.lastErr = false, ""
+	if c.failing {
+		c.failing = false
 		c.opts.Logger.Info("The spill file works again", "path", c.opts.Path)
 	}
 }
@@ -394,6 +356,7 @@ func (c *committer[T]) recovered() {
 func (c *committer[T]) leave() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.recovered()
 	c.leaveLocked()
 	c.admit()
 }

@@ -34,12 +34,13 @@ type spillState struct {
 
 // spillCommit is what one transaction changes.
 type spillCommit struct {
-	keep   uint64 // blocks in front of this one go; 0: none
-	known  uint64 // what begins behind this number is of a transaction that failed and was in part written: it goes
-	blocks []*blockWriter
-	acked  uint64
-	last   uint64
-	marks  map[string]string // those that change
+	keep       uint64 // blocks in front of this one go; 0: none
+	known      uint64 // what begins behind this number is of a transaction that failed and was in part written: it goes
+	freedBytes int64  // what those in front take
+	blocks     []*blockWriter
+	acked      uint64
+	last       uint64
+	marks      map[string]string // those that change
 }
 
 func number(n uint64) []byte { return binary.BigEndian.AppendUint64(nil, n) }

@@ -78,7 +78,7 @@ func (s *Spill[T]) decode(raw []rawItem) []readItem[T] {
 
 // loaded puts what was read to head, as far as it has room, and reports whether that was anything.
 func (s *Spill[T]) loaded(from uint64, items []readItem[T]) bool {
-	lost, err := s.append(from, items)
+	lost, err := s.append(items)
 	if lost > 0 {
 		s.opts.Logger.Error("Spilled items could not be read back and are lost", "lost", lost, "path", s.opts.Path, "error", err)
 		if s.opts.OnCorrupt != nil {
@@ -90,21 +90,17 @@ func (s *Spill[T]) loaded(from uint64, items []readItem[T]) bool {
 	return s.headEnd >= from
 }
 
-func (s *Spill[T]) append(from uint64, items []readItem[T]) (lost int, firstErr error) {
+// append does so. While it was read nobody has changed headEnd: head gets longer by items of buf
+// only where nothing lies on disk alone between the two, and is cut at its end only when it exceeds its share, which it
+// does only when the queue begins to spill, before the first of it is on disk alone.
+func (s *Spill[T]) append(items []readItem[T]) (lost int, firstErr error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.headEnd+1 != from { // a push let go of the newest items of head, so these are no longer the next
-		return 0, nil
-	}
 	for _, item := range items {
 		if item.err != nil {
-			// Told once, although they are read again if they were let go of.
-			if item.last > s.told {
-				lost += int(item.last - max(s.told, item.first-1))
-				s.told = item.last
-				if firstErr == nil {
-					firstErr = item.err
-				}
+			lost += int(item.last - item.first + 1)
+			if firstErr == nil {
+				firstErr = item.err
 			}
 			s.headEnd = item.last
 			continue

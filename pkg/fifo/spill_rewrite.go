@@ -40,7 +40,7 @@ func (s *spillStore) rewrite(blocks []block, c *spillCommit, aside bool) (int64,
 			err = s.replace(db, file, aside)
 		}
 		if err != nil {
-			file.Close()
+			_ = file.Close() // nothing of it is used
 		}
 	}
 	if err != nil {
@@ -50,9 +50,12 @@ func (s *spillStore) rewrite(blocks []block, c *spillCommit, aside bool) (int64,
 	if err := s.syncDir(); err != nil { // tried again by the next commit
 		return 0, fmt.Errorf("sync the spill file's directory: %w", err)
 	}
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	return s.size()
+	s.forget() // and opened under its own name, which errors tell
+	info, err := os.Stat(s.path)
+	if err != nil {
+		return 0, fmt.Errorf("look at the new spill file: %w", err)
+	}
+	return info.Size(), nil
 }
 
 // copy fills db, a few blocks at a time.
@@ -98,7 +101,7 @@ func (s *spillStore) blockCopy(b block) (data []byte, err error) {
 		})
 	})
 	if err != nil {
-		return nil, nil //nolint:nilerr // this block is lost, others may not be
+		return nil, nil // this block is lost, others may not be
 	}
 	return data, nil
 }
@@ -124,12 +127,8 @@ func (s *spillStore) replace(db *bbolt.DB, file *os.File, aside bool) error {
 	if err := os.Rename(s.newPath(), s.path); err != nil {
 		return err
 	}
-	if s.db != nil {
-		if err := s.db.Close(); err != nil {
-			s.log.Warn("Closing the old spill file failed", "path", s.path, "error", err)
-		}
-	}
-	s.db, s.file, s.unsynced = db, file, true
+	s.close()
+	s.db, s.file, s.damage, s.unsynced = db, file, nil, true
 	s.mapped.Store(0)
 	return nil
 }

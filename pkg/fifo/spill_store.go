@@ -44,6 +44,7 @@ type spillStore struct {
 	mu       sync.RWMutex // guards what follows; held for reading while db is in use
 	db       *bbolt.DB    // nil: to be opened when it is needed
 	file     *os.File     // db's
+	damage   error        // why the file, open or not, can be read in parts at most; nil: it is whole
 	unsynced bool         // the file was moved to its place, but its directory was not synced
 	stopped  bool
 
@@ -65,7 +66,11 @@ func openSpillStore(path string, log *slog.Logger) (s *spillStore, state spillSt
 			}
 			return s, state, nil, nil
 		}
-		s.drop()
+		if isDamage(err) {
+			s.damage = err
+		}
+		s.close()
+		s.damage = nil
 	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -104,7 +109,7 @@ func openBolt(path string, flags int) (db *bbolt.DB, file *os.File, err error) {
 	})
 	if err != nil {
 		if file != nil {
-			file.Close() // done already, unless the file is damaged
+			_ = file.Close() // done already, unless the file is damaged
 		}
 		return nil, nil, err
 	}
@@ -154,8 +159,8 @@ func (s *spillStore) reopen() error {
 	if s.stopped {
 		return errStopped
 	}
-	if s.db != nil {
-		return nil
+	if s.db != nil || s.damage != nil {
+		return s.damage
 	}
 	db, file, err := openBolt(s.path, 0)
 	switch {
@@ -164,7 +169,8 @@ func (s *spillStore) reopen() error {
 		s.mapped.Store(0)
 		return nil
 	case unusable(err):
-		return &damageError{err}
+		s.damage = &damageError{err}
+		return s.damage
 	}
 	return fmt.Errorf("open the spill file again: %w", err)
 }
@@ -193,7 +199,7 @@ func (s *spillStore) read(raw []rawItem, b block, from uint64, limit int, budget
 		raw = append(raw[:before], rawItem{first: from, last: b.last, err: err})
 	}
 	if s.mapped.Load() >= remapAfter {
-		s.forget(false)
+		s.forget()
 	}
 	return raw, nil
 }
@@ -206,36 +212,37 @@ func blockData(tx *bbolt.Tx, b block) []byte {
 	return bucket.Get(b.key())
 }
 
-// forget closes the file; it is opened again when it is needed. With damaged, the library may have panicked while it
-// held its locks: then its memory is given up rather than closed.
-func (s *spillStore) forget(damaged bool) {
+// forget closes the file; it is opened again when it is needed. A damaged file stays open: its parts are still to be read,
+// and it may not open again.
+func (s *spillStore) forget() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.db == nil {
-		return
+	if s.damage == nil {
+		s.close()
 	}
-	if damaged {
-		s.drop()
-		return
-	}
-	if err := s.db.Close(); err != nil {
-		s.log.Warn("Closing the spill file failed", "path", s.path, "error", err)
-	}
-	s.db, s.file = nil, nil
 }
 
-// drop closes the file under the library, which lets go of the lock on it.
-func (s *spillStore) drop() {
-	s.file.Close()
+// close closes the file. If it is damaged, the library may have panicked while it held its locks, and would wait for them for
+// ever: then its memory map is given up, and with it the lock on the file stays until the process ends.
+func (s *spillStore) close() {
+	switch {
+	case s.db == nil:
+	case s.damage != nil:
+		_ = s.file.Close() // nothing is written there any more
+	default:
+		if err := s.db.Close(); err != nil {
+			s.log.Warn("Closing the spill file failed", "path", s.path, "error", err)
+		}
+	}
 	s.db, s.file = nil, nil
 }
 
 // stop closes the file for good.
 func (s *spillStore) stop() {
-	s.forget(false)
 	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.close()
 	s.stopped = true
-	s.mu.Unlock()
 }
 
 // commit makes c durable and gives the file's size. After an error c may have been written or not: the next commit has
@@ -246,18 +253,28 @@ func (s *spillStore) commit(c *spillCommit) (int64, error) {
 		return 0, err
 	}
 	unsynced := s.unsynced
-	err = guarded(func() error { return db.Update(c.apply) })
+	if err = s.damage; err == nil {
+		err = guarded(func() error { return db.Update(c.apply) })
+	}
 	var size int64
 	if err == nil {
 		size, err = s.size()
 	}
+	mapped := s.mapped.Add(c.freedBytes + 2*blockBytes) // it reads the ends of what stays, too
 	s.mu.RUnlock()
+	if mapped >= remapAfter {
+		defer s.forget()
+	}
 	if err == nil && unsynced {
 		return size, s.syncDir()
 	}
-	if err != nil {
-		// What the library has in memory may differ from the file. Hence the file is read anew.
-		s.forget(isDamage(err))
+	switch {
+	case isDamage(err):
+		s.mu.Lock()
+		s.damage = err
+		s.mu.Unlock()
+	case err != nil: // what the library has in memory may differ from the file
+		s.forget()
 	}
 	return size, err
 }

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -104,8 +105,7 @@ func (s *spillTest) start() *spillTest {
 	go func() { s.done <- s.Run(ctx) }()
 	s.t.Cleanup(func() {
 		if s.done != nil {
-			cancel()
-			<-s.done
+			_ = s.end()
 		}
 	})
 	return s
@@ -126,6 +126,26 @@ func (s *spillTest) end() error {
 // abandon lets go of the file as a crash does: nothing more is written.
 func (s *spillTest) abandon() {
 	s.store.stop()
+}
+
+// durableIDs is what OnDurable was told.
+func (s *spillTest) durableIDs() []int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.durable)
+}
+
+func (s *spillTest) isSpilling() bool {
+	s.core.mu.Lock()
+	defer s.core.mu.Unlock()
+	return s.spilling
+}
+
+// logged is what was logged.
+func (s *spillTest) logged() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.log.String()
 }
 
 func (s *spillTest) push(from, to int) {
@@ -168,6 +188,9 @@ func bubble(t *testing.T, f func(t *testing.T, path string)) {
 	synctest.Test(t, func(t *testing.T) { f(t, path) })
 }
 
+// passTime lets time pass in a bubble.
+func passTime(d time.Duration) { time.Sleep(d) }
+
 func fileExists(t *testing.T, path string) bool {
 	t.Helper()
 	_, err := os.Stat(path)
@@ -190,7 +213,7 @@ func TestSpillMemoryMode(t *testing.T) {
 		if err := s.end(); err != nil {
 			t.Error(err)
 		}
-		if fileExists(t, path) || len(s.durable) > 0 {
+		if fileExists(t, path) || len(s.durableIDs()) > 0 {
 			t.Error("what fits in memory was written at the end")
 		}
 		s.wantIDs("taken after the end", s.takeIDs(8), 9, 16)
@@ -202,7 +225,7 @@ func TestSpillAndComeBack(t *testing.T) {
 		s := openSpill(t, path, nil).start()
 		s.push(1, 100)
 		time.Sleep(time.Second)
-		s.wantIDs("durable", s.durable, 1, 100)
+		s.wantIDs("durable", s.durableIDs(), 1, 100)
 		if diff := cmp.Diff(map[string]string{"source0": "99", "source1": "100", "source2": "98"}, s.Positions()); diff != "" {
 			t.Error(diff)
 		}
@@ -215,7 +238,7 @@ func TestSpillAndComeBack(t *testing.T) {
 		}
 		s.wantIDs("taken", s.takeIDs(100), 1, 100)
 		time.Sleep(time.Second)
-		if s.spilling {
+		if s.isSpilling() {
 			t.Error("still spilling, although everything was acknowledged")
 		}
 		if items, bytes, _, _, _ := s.SpillStats(); items != 0 || bytes != 0 {
@@ -223,7 +246,7 @@ func TestSpillAndComeBack(t *testing.T) {
 		}
 		s.push(101, 108)
 		time.Sleep(time.Second)
-		s.wantIDs("durable", s.durable, 1, 100)
+		s.wantIDs("durable", s.durableIDs(), 1, 100)
 		s.wantIDs("taken", s.takeIDs(8), 101, 108)
 	})
 }
@@ -240,7 +263,7 @@ func TestSpillWritesTaken(t *testing.T) {
 		s.Ack(1)
 		s.push(9, 20)
 		time.Sleep(time.Second)
-		s.wantIDs("durable", s.durable, 2, 20)
+		s.wantIDs("durable", s.durableIDs(), 2, 20)
 		s.abandon()
 
 		s2 := openSpill(t, path, nil).start()
@@ -280,7 +303,7 @@ func TestSpillSurvives(t *testing.T) {
 		}
 
 		s3 := openSpill(t, path, nil)
-		if got := s3.Stats(); got.Items != 0 || s3.spilling {
+		if got := s3.Stats(); got.Items != 0 || s3.isSpilling() {
 			t.Errorf("%+v after everything was acknowledged", got)
 		}
 		if got := s3.Positions()["source1"]; got != "70" {
@@ -331,8 +354,6 @@ func TestSpillMemoryBound(t *testing.T) {
 				check := func() {
 					t.Helper()
 					checkSpill(t, s.Spill)
-					s.mu.Lock()
-					s.mu.Unlock()
 					s.core.mu.Lock()
 					defer s.core.mu.Unlock()
 					if int64(s.items) > tc.boundIt || tc.boundBy > 0 && s.bytes > tc.boundBy {
@@ -448,6 +469,26 @@ func TestSpillDiskBoundAtTheEnd(t *testing.T) {
 	})
 }
 
+// What is acknowledged while it is written is not told as durable.
+func TestSpillAckDuringCommit(t *testing.T) {
+	bubble(t, func(t *testing.T, path string) {
+		s := openSpill(t, path, nil)
+		s.push(1, 8)
+		take(t, s, 3, 9)
+		s.encode = func(v item) error {
+			if v.ID == 5 && s.Stats().Taken > 0 {
+				s.Ack(3)
+			}
+			return nil
+		}
+		s.start()
+		s.push(9, 20)
+		time.Sleep(time.Second)
+		s.wantIDs("durable", s.durableIDs(), 4, 20)
+		s.wantIDs("taken", s.takeIDs(17), 4, 20)
+	})
+}
+
 func TestSpillEncodeFails(t *testing.T) {
 	bubble(t, func(t *testing.T, path string) {
 		s := openSpill(t, path, nil)
@@ -464,7 +505,7 @@ func TestSpillEncodeFails(t *testing.T) {
 			close(done)
 		}()
 		time.Sleep(time.Minute)
-		s.wantIDs("durable", s.durable, 1, 4)
+		s.wantIDs("durable", s.durableIDs(), 1, 4)
 		if _, _, _, errs, lastErr := s.SpillStats(); errs == 0 || !strings.Contains(lastErr, "not this one") {
 			t.Errorf("%d errors, %q", errs, lastErr)
 		}
@@ -476,8 +517,8 @@ func TestSpillEncodeFails(t *testing.T) {
 		}
 		got = append(got, s.takeIDs(15)...)
 		s.wantIDs("taken", got, 1, 20)
-		if n := strings.Count(s.log.String(), "level=ERROR"); n != 1 {
-			t.Errorf("%d errors in the log, want one for the whole time:\n%s", n, s.log.String())
+		if n := strings.Count(s.logged(), "level=ERROR"); n != 1 {
+			t.Errorf("%d errors in the log, want one for the whole time:\n%s", n, s.logged())
 		}
 	})
 }
