@@ -152,13 +152,15 @@ func (c *checkpointer) load(uid string) error {
 	return nil
 }
 
-// remembered are the sources that the store knows.
+// remembered are the sources that an earlier process watched and this one has not begun to.
 func (c *checkpointer) remembered() []informer.Source {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var sources []informer.Source
-	for _, s := range c.states {
-		sources = append(sources, informer.Source(s.Source))
+	for name, s := range c.states {
+		if c.ledgers[name] == nil {
+			sources = append(sources, informer.Source(s.Source))
+		}
 	}
 	return sources
 }
