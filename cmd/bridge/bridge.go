@@ -79,8 +79,8 @@ func newBridge(cfg *config.Config, kube *rest.Config, log *slog.Logger) (*Bridge
 func (b *Bridge) resume(source informer.Source) (known []*object.Object, at string) {
 	spilled := map[string]string{}
 	for _, p := range b.pipelines {
-		if p.spill != nil && p.spill.Stats().Items > 0 { // of an empty spill the checkpoint knows better
-			spilled[p.name] = p.spill.Positions()[source.Name]
+		if position := p.spilled[b.checkpoint.store.ClusterUID()+"/"+source.Name]; position != "" {
+			spilled[p.name] = position
 		}
 	}
 	return b.checkpoint.resume(source, spilled)
@@ -89,10 +89,16 @@ func (b *Bridge) resume(source informer.Source) (known []*object.Object, at stri
 // attach joins a new informer to the checkpoint and to every pipeline.
 func (b *Bridge) attach(i *informer.Informer) {
 	source := i.Source()
+	if !b.checkpoint.isBack(source.Name) {
+		b.resume(source) // it goes on from a predecessor whose source was forgotten
+	}
 	ledger := b.checkpoint.ledger(source.Name)
 	i.AddEventHandler(recorder{ledger})
 	for _, p := range b.pipelines {
-		floor, _ := b.checkpoint.knows(source.Name, p.name)
+		floor := ""
+		if i.ResumesAt() != "" { // what was settled before counts only for what goes on from there
+			floor, _ = b.checkpoint.knows(source.Name, p.name)
+		}
 		p.attach(b.reading, i, ledger, i.ResumesAt(), floor)
 	}
 }

@@ -35,12 +35,13 @@ type checkpointer struct {
 	filters map[string]string
 	changed map[string]*config.Sink // sinks whose filter changed: with the filter that they had
 
-	mu      sync.Mutex
-	states  map[string]checkpoint.State // what the store held at the start
-	ledgers map[string]*checkpoint.Ledger
-	opened  uint64          // ledgers that were opened, so that no two use the same numbers
-	leaving map[string]bool // sources that are forgotten when all of their events are settled
-	failing string          // why the last commit failed; empty if it did not
+	mu       sync.Mutex
+	states   map[string]checkpoint.State // what the store held at the start
+	ledgers  map[string]*checkpoint.Ledger
+	opened   uint64          // ledgers that were opened, so that no two use the same numbers
+	leaving  map[string]bool // sources that are forgotten when all of their events are settled
+	refilter map[string]bool // of which source and sink the difference between the old and the new filter is to be told
+	failing  string          // why the last commit failed; empty if it did not
 }
 
 // openCheckpoint opens the store of the configured state folder.
@@ -53,7 +54,7 @@ func openCheckpoint(cfg *config.Config, log *slog.Logger) (*checkpointer, error)
 	}
 	c := &checkpointer{
 		store: store, log: log, filters: map[string]string{}, changed: map[string]*config.Sink{},
-		states: map[string]checkpoint.State{}, ledgers: map[string]*checkpoint.Ledger{}, leaving: map[string]bool{},
+		states: map[string]checkpoint.State{}, ledgers: map[string]*checkpoint.Ledger{}, leaving: map[string]bool{}, refilter: map[string]bool{},
 	}
 	for n := range cfg.Sinks {
 		if err := c.addSink(&cfg.Sinks[n]); err != nil {
@@ -181,13 +182,18 @@ func (c *checkpointer) resume(source informer.Source, spilled map[string]string)
 	}
 	if state.ResourceVersion != "" {
 		for sink, position := range spilled {
-			state.Sinks[sink] = laterVersion(state.Sinks[sink], position)
+			if state.Sinks[sink] != "" { // a sink that has no watermark gets everything, whatever lies in its spill
+				state.Sinks[sink] = laterVersion(state.Sinks[sink], position)
+			}
 		}
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for sink := range c.changed {
-		delete(state.Sinks, sink)
+		if state.Sinks[sink] != "" {
+			c.refilter[source.Name+"\x00"+sink] = true
+			delete(state.Sinks, sink)
+		}
 	}
 	state.Source = checkpoint.Source(source)
 	c.states[source.Name] = state
@@ -202,6 +208,13 @@ func (c *checkpointer) knows(source, sink string) (floor string, known bool) {
 	defer c.mu.Unlock()
 	floor = c.states[source].Sinks[sink]
 	return floor, floor != ""
+}
+
+// refilters reports whether a sink knows a source by its old filter.
+func (c *checkpointer) refilters(source, sink string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.refilter[source+"\x00"+sink]
 }
 
 func (c *checkpointer) ledger(source string) *checkpoint.Ledger {
@@ -269,7 +282,7 @@ func (c *checkpointer) removed(i *informer.Informer) {
 // finishLeaving drops the sources that are to be forgotten and have nothing open.
 func (c *checkpointer) finishLeaving() {
 	c.mu.Lock()
-	var gone []string
+	var failure error
 	for source := range c.leaving {
 		open := 0
 		if l := c.ledgers[source]; l != nil {
@@ -277,16 +290,20 @@ func (c *checkpointer) finishLeaving() {
 				open += lag.Open
 			}
 		}
-		if open == 0 {
-			gone = append(gone, source)
-			delete(c.leaving, source)
-			delete(c.states, source)
-			delete(c.ledgers, source)
+		if open > 0 {
+			continue
 		}
+		if err := c.store.Forget(source); err != nil {
+			failure = err
+			continue
+		}
+		delete(c.leaving, source)
+		delete(c.states, source)
+		delete(c.ledgers, source)
 	}
 	c.mu.Unlock()
-	for _, source := range gone {
-		c.report(c.store.Forget(source))
+	if failure != nil {
+		c.report(failure)
 	}
 }
 
@@ -337,8 +354,9 @@ func (c *checkpointer) finishChanges(ledgers map[string]*checkpoint.Ledger) {
 	defer c.mu.Unlock()
 	for sink := range c.changed {
 		done := len(ledgers) > 0
-		for _, l := range ledgers {
-			done = done && l.Lags()[sink].ResourceVersion != ""
+		for source := range c.states { // those that are not begun yet are still to be told
+			l := ledgers[source]
+			done = done && l != nil && l.Lags()[sink].ResourceVersion != ""
 		}
 		if done {
 			delete(c.changed, sink)

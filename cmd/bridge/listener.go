@@ -131,9 +131,10 @@ func (l *listener) OnGap(from, to, why string) {
 		reason = event.ReasonMalformed
 	} else {
 		l.inList = true
+		l.floor = "" // what the list brings is told, be it once more: a part of it would end in the wrong state
 	}
 	if wentBack(from, to) {
-		l.floor = "" // what was settled then says nothing about now
+		l.position = ""
 	}
 	l.push(event.Event{Type: event.Gap, GapInfo: &event.GapInfo{
 		Resource: event.GroupResource(l.resource), From: from, To: to, Reason: reason, Message: why,
@@ -179,7 +180,11 @@ func (l *listener) push(ev event.Event) {
 	}
 	m.Origin = event.Origin{Source: l.source, Position: l.positionOf(ev), Seq: l.ledger.Expect(l.pipeline.name)}
 	l.counters.queued(m)
-	if err := l.pipeline.queue.Push(l.ctx, m); err != nil {
+	err = l.ctx.Err() // after a push was given up none may succeed: its position would cover the one that did not
+	if err == nil {
+		err = l.pipeline.queue.Push(l.ctx, m)
+	}
+	if err != nil {
 		// Only at shutdown: ctx ended, or the queue is closed.
 		l.counters.unqueued(m)
 		l.pipeline.abandoned.Add(1)

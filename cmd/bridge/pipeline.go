@@ -38,7 +38,12 @@ type pipeline struct {
 	// previous is the filter that the sink had before its configuration changed; nil if it did not.
 	previous *filter.Filter
 	spill    *fifo.Spill[*event.Message] // the queue, if its policy is spill; nil otherwise
-	settle   func(*event.Message)        // tells the checkpoint that the sink is done with a message
+	// spilled are the positions of what lay in the spill at the start, by cluster and source; none if it was empty, for
+	// then the checkpoint knows better.
+	spilled   map[string]string
+	cluster   func() string            // uid of the cluster, once it is known
+	refilters func(source string) bool // the sink knows the source by its old filter
+	settle    func(*event.Message)     // tells the checkpoint that the sink is done with a message
 	// abandoned counts events that were given up at shutdown before the queue took them.
 	abandoned atomic.Int64
 }
@@ -47,6 +52,8 @@ type pipeline struct {
 func newPipeline(cfg *config.Config, s *config.Sink, m *metrics, redactor *event.Redactor, slot int, c *checkpointer, log *slog.Logger) (*pipeline, error) {
 	p := &pipeline{name: s.Name, metrics: m.forSink(s.Name), log: log.With("sink", s.Name)}
 	p.settle = func(m *event.Message) { c.settle(p.name, m) }
+	p.cluster = c.store.ClusterUID
+	p.refilters = func(source string) bool { return c.refilters(source, p.name) }
 	p.encoder = &event.Encoder{
 		Cluster: cfg.Cluster, Payload: event.Payload(s.Payload), Content: event.Content(s.Content), Redactor: redactor,
 	}
@@ -131,7 +138,9 @@ func (p *pipeline) buildSpill(b config.Buffer, state string) (fifo.Queue[*event.
 		MaxItems: b.Events, MaxBytes: int64(b.Bytes), MaxDiskBytes: int64(b.Spill.MaxBytes), Size: (*event.Message).Size,
 		Encode: func(dst []byte, m *event.Message) ([]byte, error) { return m.AppendStored(dst) },
 		Decode: event.ParseStored,
-		Mark:   func(m *event.Message) (source, position string) { return m.Origin.Source, m.Origin.Position },
+		Mark: func(m *event.Message) (source, position string) {
+			return p.cluster() + "/" + m.Origin.Source, m.Origin.Position
+		},
 		OnDurable: func(messages []*event.Message) {
 			for _, m := range messages {
 				p.settle(m)
@@ -139,7 +148,13 @@ func (p *pipeline) buildSpill(b config.Buffer, state string) (fifo.Queue[*event.
 		},
 		Logger: p.log,
 	})
-	return p.spill, err
+	if err != nil {
+		return nil, err
+	}
+	if p.spill.Stats().Items > 0 {
+		p.spilled = p.spill.Positions()
+	}
+	return p.spill, nil
 }
 
 // merged counts a message that was merged into a later one of its object, which settles it.
@@ -182,7 +197,7 @@ func (p *pipeline) attach(ctx context.Context, i *informer.Informer, ledger *che
 		i.AddEventHandler(l)
 		return
 	}
-	if p.previous != nil && at != "" {
+	if p.previous != nil && at != "" && p.refilters(i.Source().Name) {
 		l.previous = p.previous.For(i.Resource())
 	}
 	i.AddNewEventHandler(l)

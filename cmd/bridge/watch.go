@@ -102,7 +102,7 @@ func newScope(w *config.Watch) (informer.Scope, error) {
 	case ok && len(literals) > 0:
 		scope.Namespaces = literals
 	case !namespaces.All():
-		scope.Accept = namespaces.Matches
+		scope.Accept, scope.AcceptText = namespaces.Matches, strings.Join(w.Namespaces, ",")
 	}
 	return scope, nil
 }

@@ -124,12 +124,15 @@ func (l *Ledger) Note(key string, o *object.Object) {
 	l.dirty = true
 }
 
-// note appends a change of a row. Of the states of one object the first and the last are kept: one between them would
-// only be written to be overwritten. Additions and deletions stay, so that what exists at the watermark has a row; they
+// maxWaiting is from how many waiting changes of a row on its last one is replaced by the next.
+const maxWaiting = 8
+
+// note appends a change of a row. Of many states of one object that wait, those in the middle are given up: the row is
+// then written late, which costs repetitions and memory only. Additions and deletions stay, so that what exists at the watermark has a row; they
 // are bounded by what the queues hold, which no policy merges deletions out of.
 func (l *Ledger) note(key string, change rowChange) {
 	waiting := l.pending[key]
-	if n := len(waiting); n >= 2 && sameObject(waiting[n-2].object, waiting[n-1].object) && sameObject(waiting[n-1].object, change.object) {
+	if n := len(waiting); n >= maxWaiting && sameObject(waiting[n-2].object, waiting[n-1].object) && sameObject(waiting[n-1].object, change.object) {
 		waiting[n-1] = change
 		return
 	}

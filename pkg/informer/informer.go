@@ -138,7 +138,7 @@ func (i *Informer) know(objects []*object.Object) {
 // succeed makes the informer go on where a predecessor ended.
 func (i *Informer) succeed(predecessor *Informer) {
 	i.know(predecessor.Objects())
-	i.succeeds = true
+	i.succeeds = predecessor.HasSynced()
 }
 
 // Source that the informer watches.

@@ -28,6 +28,8 @@ type Scope struct {
 	Namespaces []string
 	// Accept restricts a watch over all namespaces; nil accepts all. It is asked with "" for cluster-scoped objects.
 	Accept func(namespace string) bool
+	// AcceptText is Accept in words. It is a part of the source's name: a checkpoint of other namespaces is of no use.
+	AcceptText string
 
 	LabelSelector, FieldSelector string // evaluated by the API server
 }
@@ -43,6 +45,7 @@ type wanted struct {
 	served  Served
 	version string
 	accepts []func(string) bool // any of them; nil: all
+	texts   []string            // of accepts
 	named   bool                // by a pattern without a wildcard
 }
 
@@ -168,7 +171,7 @@ func (p *plan) add(a ask, m match) {
 		return
 	}
 	if len(scope.Namespaces) == 0 {
-		p.want(key, m, a.named, scope.Accept)
+		p.want(key, m, a.named, scope)
 		return
 	}
 	for _, namespace := range scope.Namespaces {
@@ -177,19 +180,21 @@ func (p *plan) add(a ask, m match) {
 	}
 }
 
-func (p *plan) want(key watchKey, m match, named bool, accept func(string) bool) {
+// want puts one informer into the plan, for the namespaces that scope accepts; nil: for all.
+func (p *plan) want(key watchKey, m match, named bool, scope *Scope) {
 	w, exists := p.informers[key]
+	all := scope == nil || scope.Accept == nil
 	switch {
 	case !exists:
 		w = &wanted{served: m.served, version: m.version}
 		p.informers[key] = w
-		if accept != nil {
-			w.accepts = []func(string) bool{accept}
+		if !all {
+			w.accepts, w.texts = []func(string) bool{scope.Accept}, []string{scope.AcceptText}
 		}
-	case accept == nil || w.accepts == nil:
-		w.accepts = nil
+	case all || w.accepts == nil:
+		w.accepts, w.texts = nil, nil
 	default:
-		w.accepts = append(w.accepts, accept)
+		w.accepts, w.texts = append(w.accepts, scope.Accept), append(w.texts, scope.AcceptText)
 	}
 	w.named = w.named || named
 }

@@ -3,6 +3,7 @@ package informer
 import (
 	"context"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/deltabridge/deltabridge/pkg/object"
@@ -10,10 +11,13 @@ import (
 )
 
 // source names an informer for a checkpoint. The version is not part of the name: objects are the same in all of them.
-func (k watchKey) source(gvr schema.GroupVersionResource) Source {
+func (k watchKey) source(gvr schema.GroupVersionResource, accepted []string) Source {
 	name := k.GroupResource.String()
 	if k.namespace != "" {
 		name += " in " + k.namespace
+	}
+	if len(accepted) > 0 {
+		name += " in " + strings.Join(accepted, " or ")
 	}
 	if k.labels != "" {
 		name += " with labels " + k.labels
@@ -48,7 +52,10 @@ func (s *Set) reconcileRemembered(ctx context.Context, group *sync.WaitGroup, fo
 	for _, source := range s.config.Remembered() {
 		key := watchKey{source.Resource.GroupResource(), source.Namespace, source.LabelSelector, source.FieldSelector}
 		switch {
-		case s.remembered[source.Name] || p.informers[key] != nil || s.runs(key):
+		case s.remembered[source.Name] || s.runs(key, source.Name):
+			continue
+		case s.serves(found, source.Resource.GroupResource()) && (p.open || len(found.failed) > 0):
+			settled = false // the plan may lack what a later look finds
 			continue
 		case !s.asksFor(key, source.Resource) || s.serves(found, source.Resource.GroupResource()):
 			s.log.Info("source is watched no more, its checkpoint is dropped", "source", source.Name)
@@ -58,7 +65,7 @@ func (s *Set) reconcileRemembered(ctx context.Context, group *sync.WaitGroup, fo
 			continue
 		default:
 			s.log.Info("resource went while nobody watched, handing on its deletions", "source", source.Name)
-			s.bury(group, source)
+			s.bury(group, key, source)
 		}
 		if s.remembered == nil {
 			s.remembered = map[string]bool{}
@@ -69,16 +76,23 @@ func (s *Set) reconcileRemembered(ctx context.Context, group *sync.WaitGroup, fo
 }
 
 // bury hands on the deletion of all that is known of a source whose resource is gone.
-func (s *Set) bury(group *sync.WaitGroup, source Source) {
+func (s *Set) bury(group *sync.WaitGroup, key watchKey, source Source) {
 	config := Config{Resource: source.Resource, Namespace: source.Namespace, Source: source, Logger: s.log}
 	s.resume(&config)
 	informer := New(config)
 	if s.config.OnStart != nil {
 		s.config.OnStart(informer)
 	}
+	s.mu.Lock()
+	s.running[key] = &running{informer: informer, wanted: &wanted{}, cancel: func() {}, removed: true}
+	s.mu.Unlock()
 	group.Go(func() { // a handler may hold it up
 		informer.DeleteAll()
 		s.forget(source.Name)
+		s.mu.Lock()
+		delete(s.running, key)
+		s.mu.Unlock()
+		s.lookAgain() // it may be back
 	})
 }
 
@@ -105,8 +119,10 @@ func (s *Set) serves(found *catalog, gr schema.GroupResource) bool {
 	return slices.ContainsFunc(found.served, func(served Served) bool { return served.GroupResource == gr })
 }
 
-func (s *Set) runs(key watchKey) bool {
+// runs reports whether the source is watched, or was by this process.
+func (s *Set) runs(key watchKey, source string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.running[key] != nil
+	r := s.running[key]
+	return r != nil && r.informer.Source().Name == source || s.left[key] != nil
 }

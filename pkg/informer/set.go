@@ -180,7 +180,7 @@ func (s *Set) launch(ctx context.Context, group *sync.WaitGroup, key watchKey, w
 	})
 	config := Config{
 		Resource: gvr, Namespace: key.namespace, Accept: w.accept(), NoWatchList: w.served.Aggregated, Logger: log,
-		ListWatch: listWatch, Source: key.source(gvr),
+		ListWatch: listWatch, Source: key.source(gvr, w.texts),
 		Probe: NewProbe(s.config.Client, gvr, key.namespace, w.served.Namespaced),
 	}
 	if predecessor == nil {

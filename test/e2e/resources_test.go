@@ -254,7 +254,7 @@ func TestAResourceThatGoesWhileTheBridgeIsDown(t *testing.T) {
 		})
 	}
 	config := fmt.Sprintf(`
-watch: [{resources: ["*.down.example.com"]}]
+watch: [{resources: [gizmos.down.example.com, configmaps]}]
 sinks: [{name: jetstream, nats: {url: %q, stream: {name: E2E, create: true, subjects: ["k8s.>"]}}}]
 `, js.url())
 	dir := t.TempDir()
