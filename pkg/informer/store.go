@@ -192,7 +192,13 @@ func (i *Informer) announceGap(to string) {
 	if from == to {
 		return // nothing happened in between
 	}
-	i.log.Warn("watch could not be continued; listed again, only intermediate states can be missing", "from", from, "to", to)
+	if order, err := resourceversion.CompareResourceVersion(to, from); err == nil && order < 0 {
+		why = "the cluster went back from resourceVersion " + from + ", and the resource was listed again: was it restored from a backup?"
+		i.status.refusedCheckpoint()
+		i.log.Warn("the cluster went back, listed again: was it restored from a backup?", "from", from, "to", to)
+	} else {
+		i.log.Warn("watch could not be continued; listed again, only intermediate states can be missing", "from", from, "to", to)
+	}
 	for _, r := range i.handlers {
 		r.observeGap(from, to, why)
 	}

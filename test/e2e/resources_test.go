@@ -289,7 +289,12 @@ sinks: [{name: jetstream, nats: {url: %q, stream: {name: E2E, create: true, subj
 	})
 	b.stop()
 	b = startBridgeIn(t, dir, c.Kubeconfig(), config)
-	b.waitReady()
+	eventually(t, 20*time.Second, func() error {
+		if b.metric("deltabridge_informer_synced", "resource=configmaps") == 0 {
+			return errors.New("the bridge has not begun")
+		}
+		return nil
+	})
 	pause(t, 2*time.Second)
 	b.stop()
 	var deleted []string
