@@ -345,16 +345,17 @@ func TestSpillRandomDamage(t *testing.T) {
 				passTime(10 * time.Second)
 			}
 			for id := 61; id <= 90; id++ {
-				if !got[id] {
-					t.Fatalf("item %d is lost, which was pushed after the damage", id)
+				// In a damaged tree, what is written later may be lost as well; but it is told.
+				if !got[id] && s.lostItems() <= 0 {
+					t.Fatalf("item %d is lost, which was pushed after the damage; %d told as lost\n%s", id, s.lostItems(), s.logged())
 				}
 			}
 			switch {
 			case s.lostItems() < 0 && waiting == 0:
 				aside++
-			case s.lostItems() == 0 && len(got) == 90:
+			case s.lostItems() == 0 && len(got) == waiting+30: // with the newest meta page damaged, the last commit is undone
 				whole++
-			case s.lostItems() > 0 && len(got)+s.lostItems() == 90:
+			case s.lostItems() > 0 && len(got)+s.lostItems() == waiting+30:
 				partly++
 			default:
 				t.Fatalf("%d items were read, %d are told as lost, %d waited at first\n%s", len(got), s.lostItems(), waiting, s.logged())
@@ -411,6 +412,7 @@ func TestSpillRewritesDamagedFile(t *testing.T) {
 		<-done
 		passTime(time.Minute)
 		ids := s.readAll()
+		passTime(time.Second) // what was read is deleted, which meets the damage if nothing else did
 		if len(ids)+s.lostItems() != 200 || s.lostItems() == 0 || s.lostItems() > 60 || len(setAside(t, path)) != 1 {
 			t.Errorf("%d items, %d lost, set aside %v\n%s", len(ids), s.lostItems(), setAside(t, path), s.logged())
 		}

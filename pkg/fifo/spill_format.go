@@ -94,16 +94,17 @@ func (state *spillState) read(tx *bbolt.Tx) error {
 // their turn.
 func (state *spillState) readBlocks(bucket *bbolt.Bucket) error {
 	contradiction := &damageError{"the numbers of the items contradict each other"}
-	end := state.acked
+	end, previous := state.acked, uint64(0)
 	c := bucket.Cursor()
 	for k, v := c.First(); k != nil; k, v = c.Next() {
 		if len(k) != 16 {
 			return contradiction
 		}
 		b := block{first: binary.BigEndian.Uint64(k), last: binary.BigEndian.Uint64(k[8:]), bytes: footprint(len(v))}
-		if b.first > b.last || b.last > state.last || len(state.blocks) > 0 && b.first <= end {
+		if b.first > b.last || b.last > state.last || b.first <= previous {
 			return contradiction
 		}
+		previous = b.last
 		if b.last <= state.acked {
 			continue
 		}
@@ -128,16 +129,11 @@ func (c *spillCommit) apply(tx *bbolt.Tx) error {
 	if err != nil {
 		return err
 	}
-	cursor := blocks.Cursor()
-	for k, _ := cursor.First(); k != nil && bytes.Compare(k, number(c.keep)) < 0; k, _ = cursor.First() {
-		if err := blocks.Delete(k); err != nil {
-			return fmt.Errorf("delete a block: %w", err)
-		}
+	if err := deleteBlocks(blocks, nil, number(c.keep)); err != nil {
+		return err
 	}
-	for k, _ := cursor.Seek(number(c.known + 1)); k != nil; k, _ = cursor.Seek(number(c.known + 1)) {
-		if err := blocks.Delete(k); err != nil {
-			return fmt.Errorf("delete a block of a failed transaction: %w", err)
-		}
+	if err := deleteBlocks(blocks, number(c.known+1), nil); err != nil { // those of a failed transaction
+		return err
 	}
 	for _, b := range c.blocks {
 		if err := blocks.Put(b.key(), b.data); err != nil {
@@ -145,6 +141,26 @@ func (c *spillCommit) apply(tx *bbolt.Tx) error {
 		}
 	}
 	return nil
+}
+
+// deleteBlocks deletes the blocks with keys not below from and below to; nil: no end. In a damaged tree a key may be met that can't
+// be deleted, or one may be met twice.
+func deleteBlocks(blocks *bbolt.Bucket, from, to []byte) error {
+	cursor := blocks.Cursor()
+	var last []byte
+	for {
+		k, _ := cursor.Seek(from)
+		if k == nil || to != nil && bytes.Compare(k, to) >= 0 {
+			return nil
+		}
+		if last != nil && bytes.Compare(k, last) <= 0 {
+			return &damageError{"a block can't be deleted"}
+		}
+		last = bytes.Clone(k)
+		if err := blocks.Delete(last); err != nil {
+			return fmt.Errorf("delete a block: %w", err)
+		}
+	}
 }
 
 // fixed writes all but the blocks, and gives their bucket.

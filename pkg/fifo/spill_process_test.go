@@ -246,6 +246,10 @@ func TestSpillDiskFullChild(t *testing.T) {
 				}
 				pause(t.Context(), 5*time.Millisecond)
 			}
+			// A new file that could not be finished is gone, and with it what it took.
+			if maps, err := os.ReadFile("/proc/self/maps"); err == nil && strings.Contains(string(maps), ".new (deleted)") {
+				t.Error("a removed file is still mapped")
+			}
 			if len(pushed) == n {
 				t.Error("Push did not wait")
 			}

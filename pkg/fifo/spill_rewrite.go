@@ -40,7 +40,7 @@ func (s *spillStore) rewrite(blocks []block, c *spillCommit, aside bool) (int64,
 			err = s.replace(db, file, aside)
 		}
 		if err != nil {
-			_ = file.Close() // nothing of it is used
+			discard(db, file, err)
 		}
 	}
 	if err != nil {
@@ -56,6 +56,16 @@ func (s *spillStore) rewrite(blocks []block, c *spillCommit, aside bool) (int64,
 		return 0, fmt.Errorf("look at the new spill file: %w", err)
 	}
 	return info.Size(), nil
+}
+
+// discard closes a file that is not used, after err. Its memory map would hold the room on disk of a file that is removed; but
+// after a panic the library may wait for ever for its own locks.
+func discard(db *bbolt.DB, file *os.File, err error) {
+	if isDamage(err) {
+		_ = file.Close()
+		return
+	}
+	_ = db.Close()
 }
 
 // copy fills db, a few blocks at a time.

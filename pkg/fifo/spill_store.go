@@ -131,11 +131,17 @@ func guarded(f func() error) (err error) {
 
 // load reads everything but the blocks themselves.
 func (s *spillStore) load() (state spillState, err error) {
-	err = guarded(func() error { return s.db.View(state.read) })
-	if err != nil {
+	if state.fileBytes, err = s.size(); err != nil {
 		return state, err
 	}
-	state.fileBytes, err = s.size()
+	err = guarded(func() error {
+		return s.db.View(func(tx *bbolt.Tx) error {
+			if tx.Size() > state.fileBytes {
+				return &damageError{"it was cut off"}
+			}
+			return state.read(tx)
+		})
+	})
 	return state, err
 }
 

@@ -420,6 +420,7 @@ func TestSpillDiskBound(t *testing.T) {
 				id++
 			}
 		}
+		synctest.Wait() // the last push has returned, its goroutine may not have said so
 		if got := len(pushed); got != n {
 			t.Errorf("%d of %d pushes returned", got, n)
 		}
