@@ -37,6 +37,7 @@ var (
 	descSpillSize = desc("spill_bytes", "Bytes of the events that lie in the sink's spill.", "sink")
 	descSpillFile = desc("spill_file_bytes", "Size of the spill's file.", "sink")
 	descSpillErrs = desc("spill_errors_total", "Writes to the spill that failed and were tried again.", "sink")
+	descSpillLost = desc("spill_lost_events_total", "Events in the spill that could not be read back: the file was damaged.", "sink")
 	descCPSize    = desc("checkpoint_bytes", "Size of the checkpoint's file.")
 	descCPAge     = desc("checkpoint_last_commit_timestamp_seconds", "When the checkpoint was last written.")
 	descCPCommits = desc("checkpoint_commits_total", "Transactions of the checkpoint.")
@@ -49,7 +50,7 @@ var (
 func (c *stateCollector) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		descConnected, descBlocked, descObjects, descVersion, descContact, descRelists, descErrors, descSynced,
-		descResumed, descRefused, descMalformed, descUnsettled, descWatermark, descLagging, descSpilled, descSpillSize, descSpillFile, descSpillErrs,
+		descResumed, descRefused, descMalformed, descUnsettled, descWatermark, descLagging, descSpilled, descSpillSize, descSpillFile, descSpillErrs, descSpillLost,
 		descCPSize, descCPAge, descCPCommits, descCPErrors, descCPRefused,
 	} {
 		ch <- d
@@ -102,6 +103,7 @@ func (c *stateCollector) collectCheckpoint(ch chan<- prometheus.Metric) {
 		ch <- prometheus.MustNewConstMetric(descSpillSize, prometheus.GaugeValue, float64(bytes), p.name)
 		ch <- prometheus.MustNewConstMetric(descSpillFile, prometheus.GaugeValue, float64(fileBytes), p.name)
 		ch <- prometheus.MustNewConstMetric(descSpillErrs, prometheus.CounterValue, float64(errs), p.name)
+		ch <- prometheus.MustNewConstMetric(descSpillLost, prometheus.CounterValue, float64(p.queue.Stats().Dropped), p.name)
 	}
 	for source, sinks := range c.checkpoint.lags() {
 		for sink, lag := range sinks {
