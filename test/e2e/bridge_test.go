@@ -134,6 +134,17 @@ func (b *bridge) waitReady() {
 	eventually(b.t, time.Minute, b.ready)
 }
 
+// waitListed waits until the first list of ConfigMaps was handed over, whatever the sinks do.
+func (b *bridge) waitListed() {
+	b.t.Helper()
+	eventually(b.t, time.Minute, func() error {
+		if b.metric("deltabridge_informer_synced", "resource=configmaps") == 0 {
+			return errors.New("the first list is not handed over")
+		}
+		return nil
+	})
+}
+
 // metric sums the samples of a metric whose labels include those given as name=value.
 func (b *bridge) metric(name string, labels ...string) float64 {
 	b.t.Helper()

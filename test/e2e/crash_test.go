@@ -308,12 +308,7 @@ sinks:
     buffer: {events: 100, bytes: 1Mi, overflow: block}
     nats: {url: %q, stream: {name: E2E, create: true, subjects: ["k8s.>"]}}
 `, namespace, js.url()))
-	eventually(t, 20*time.Second, func() error {
-		if b.metric("deltabridge_informer_synced") == 0 {
-			return errors.New("not synced")
-		}
-		return nil
-	})
+	b.waitListed()
 	before := b.residentBytes()
 	if err := churn(t.Context(), cs, namespace, "cm", 1500, 3); err != nil {
 		t.Fatal(err)
@@ -372,6 +367,7 @@ sinks:
 `, namespace, live.url(), away.url())
 	dir := t.TempDir()
 	b := startBridgeIn(t, dir, c.Kubeconfig(), config)
+	b.waitListed() // what happened before the first list is history
 	lag := churnTime(t, b, func() error { return churn(t.Context(), cs, namespace, "first", 400, 3) })
 	t.Logf("the live sink's mean lag: %.1f ms", lag*1000)
 	first := len(configMapHistory(t, c, namespace))
@@ -642,12 +638,7 @@ sinks:
     buffer: {events: 100, bytes: 1Mi}
     nats: {url: %q, stream: {name: E2E, create: true, subjects: ["k8s.>"]}}
 `, namespace, js.url()))
-	eventually(t, 20*time.Second, func() error {
-		if b.metric("deltabridge_informer_synced") == 0 {
-			return errors.New("not synced")
-		}
-		return nil
-	})
+	b.waitListed()
 	if err := churn(t.Context(), cs, namespace, "cm", 800, 3); err != nil {
 		t.Fatal(err)
 	}

@@ -92,6 +92,7 @@ func TestBrokersAwayAtStartAndUnderLoad(t *testing.T) {
 		}
 		return nil
 	})
+	b.waitListed() // what happened before the first list is history
 	if err := churn(t.Context(), cs, namespace, "before", 50, 2); err != nil {
 		t.Fatal(err)
 	}
