@@ -138,7 +138,9 @@ func (i *Informer) know(objects []*object.Object) {
 // succeed makes the informer go on where a predecessor ended.
 func (i *Informer) succeed(predecessor *Informer) {
 	i.know(predecessor.Objects())
-	i.succeeds = predecessor.HasSynced()
+	predecessor.mu.Lock() // it has ended
+	defer predecessor.mu.Unlock()
+	i.succeeds = predecessor.listed || predecessor.succeeds
 }
 
 // Source that the informer watches.

@@ -126,6 +126,9 @@ func (s *Set) refresh(ctx context.Context, group *sync.WaitGroup) bool {
 			s.launch(ctx, group, key, w, before)
 		}
 	}
+	s.mu.Lock()
+	s.discovered = true // not before the informers run: the set would be ready for a moment
+	s.mu.Unlock()
 	settled := s.reconcile(ctx, group, found, p)
 	settled = s.reconcileRemembered(ctx, group, found, p) && settled
 	return settled && len(found.failed) == 0 && !p.open
@@ -146,7 +149,7 @@ func (s *Set) failed(err error) {
 func (s *Set) report(p *plan, found *catalog) {
 	s.mu.Lock()
 	known := s.problems
-	s.problems, s.discovered, s.failure = p.problems, true, failure{}
+	s.problems, s.failure = p.problems, failure{}
 	s.mu.Unlock()
 	for _, problem := range p.problems {
 		if !slices.Contains(known, problem) {
