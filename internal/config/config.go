@@ -13,7 +13,7 @@ const maxFileSize = 1 << 20
 type Config struct {
 	// The name of the cluster. It stands in each event: in `source`, in the attribute `cluster`, and for `{cluster}`
 	// in templates. Letters, digits, `-`, `_` and `.`, at most 63 characters.
-	Cluster string `yaml:"cluster" default:"local" example:"prod-eu-1"`
+	Cluster string `yaml:"cluster" default:"local" pattern:"^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$" example:"prod-eu-1"`
 	// The kubeconfig file to use. Empty: the service account of the Pod that the bridge runs in, else what the
 	// environment variable `KUBECONFIG` names, else `~/.kube/config`. A relative path is relative to the folder of
 	// the configuration file.
@@ -28,23 +28,23 @@ type Config struct {
 	// and comes again after the next start.
 	ShutdownTimeout Duration `yaml:"shutdownTimeout" default:"30s" min:"0s" example:"1m"`
 	// What to watch. Not given: everything that can be listed and watched, in all namespaces.
-	Watch []Watch `yaml:"watch"`
+	Watch []Watch `yaml:"watch" minItems:"1"`
 	// Where the events go. Not given: one sink `nats` that feeds a JetStream server inside the bridge, with its data
 	// in `./data/nats`.
-	Sinks []Sink `yaml:"sinks"`
+	Sinks []Sink `yaml:"sinks" minItems:"1"`
 }
 
 // State is where the bridge keeps what it has to remember over a restart.
 type State struct {
 	// The folder. It is created if need be. A relative path is relative to the working directory.
-	Path string `yaml:"path" default:"./state" example:"/var/lib/deltabridge"`
+	Path string `yaml:"path" pattern:"." default:"./state" example:"/var/lib/deltabridge"`
 }
 
 // HTTP is the server of `/metrics`, `/healthz` and `/readyz`.
 type HTTP struct {
 	// The address to listen on, as `host:port`. Without a host: on all addresses. Port 0: any free one, which the log
 	// names.
-	Listen string `yaml:"listen" default:"\":8080\"" example:"127.0.0.1:8080"`
+	Listen string `yaml:"listen" pattern:":[0-9]+$" default:"\":8080\"" example:"127.0.0.1:8080"`
 }
 
 // Log is how the bridge logs, to standard error.
@@ -73,13 +73,13 @@ func (l LogLevel) Level() slog.Level {
 type Watch struct {
 	// Which resources: `pods` (of the core group), `deployments.apps`, `deployments.v1.apps`, `*.example.com` (all of
 	// that group), `*` (everything). Those that are installed later are found when they come.
-	Resources []string `yaml:"resources" required:"true" example:"[pods, deployments.apps, \"*.example.com\"]"`
+	Resources []string `yaml:"resources" required:"true" minItems:"1" pattern:"^[a-z0-9*?\\[\\]^-]+(\\.[a-z0-9.*?\\[\\]^-]*[a-z0-9*?\\[\\]^-])?$" example:"[pods, deployments.apps, \"*.example.com\"]"`
 	// Resources that are not watched although `resources` names them. The same notation.
-	Exclude []string `yaml:"exclude" example:"[leases.coordination.k8s.io, events]"`
+	Exclude []string `yaml:"exclude" pattern:"^[a-z0-9*?\\[\\]^-]+(\\.[a-z0-9.*?\\[\\]^-]*[a-z0-9*?\\[\\]^-])?$" example:"[leases.coordination.k8s.io, events]"`
 	// In which namespaces: names, globs as in `team-*`, and exclusions as in `!kube-system`, which win. Empty: all.
 	// Only names without wildcards: each namespace is watched by itself, which needs no rights for the whole
 	// cluster. Cluster-scoped objects have the namespace "": an empty list, exclusions only, and `*` match them.
-	Namespaces []string `yaml:"namespaces" example:"[\"team-*\", \"!kube-system\"]"`
+	Namespaces []string `yaml:"namespaces" pattern:"^!?[a-z0-9*?\\[\\]^-]*$" example:"[\"team-*\", \"!kube-system\"]"`
 	// Only objects with these labels. The API server evaluates it, so that others cost nothing.
 	LabelSelector string `yaml:"labelSelector" default:"\"\"" example:"app in (web, api), tier!=test"`
 	// Only objects with these fields. The API server evaluates it, and knows only a few fields for each resource.

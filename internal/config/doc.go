@@ -35,9 +35,15 @@
 //	required  the key has to be given
 //	enum      the values that it can have
 //	min, max  the bounds of a number, a size or a duration
+//	pattern   a regular expression that a text, or each entry of a list, matches; for the schema, validation is exact
+//	entries   the values that an entry of a list can have; for the schema
+//	minItems  how many entries a list has at least; for the schema
+//	oneOf     of the keys of the struct that have it exactly one is given; for the schema
 //	later     values, or on a blank field the key itself, that a later version will have
 //
-// docs/configuration.md is generated from them by `go test ./internal/config -update`, and a test compares.
+// docs/configuration.md and schema.json are generated from them by `go test ./internal/config -update`, and tests
+// compare. The schema takes whatever Parse takes, and what it refuses Parse refuses too; contradictions and the contents
+// of texts are for Parse alone.
 //
 // Other decoders were considered. yaml.v3's KnownFields reports all unknown keys, but no columns; goccy/go-yaml has
 // columns, but stops at the first mistake; neither tells where a value came from once it is decoded.

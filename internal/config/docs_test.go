@@ -201,15 +201,7 @@ func (r *reference) section(path string, typ reflect.Type) {
 }
 
 func (r *reference) key(path string, typ reflect.Type, f field) {
-	owner := typ
-	for len(f.index) > 1 && owner.Field(f.index[0]).Anonymous {
-		owner = owner.Field(f.index[0]).Type
-		f.index = f.index[1:]
-	}
-	about := oneParagraph(r.comments[owner.Name()+"."+f.name])
-	if about == "" {
-		panic("no comment: " + owner.Name() + "." + f.name)
-	}
+	about := keyComment(r.comments, typ, f)
 	if f.tag.Get("later") == "true" {
 		fmt.Fprintf(&r.out, "- `%s` (not in this version)  \n  %s\n", f.name, about)
 		return
@@ -232,6 +224,19 @@ func (r *reference) key(path string, typ reflect.Type, f field) {
 		fmt.Fprintf(&r.out, "  \n  Keys: [`%s`](#%s)", child, anchor)
 	}
 	r.out.WriteString("\n")
+}
+
+// keyComment is the doc comment of a key of typ, which may be that of an inlined struct.
+func keyComment(comments map[string]string, typ reflect.Type, f field) string {
+	for len(f.index) > 1 && typ.Field(f.index[0]).Anonymous {
+		typ = typ.Field(f.index[0]).Type
+		f.index = f.index[1:]
+	}
+	about := oneParagraph(comments[typ.Name()+"."+f.name])
+	if about == "" {
+		panic("no comment: " + typ.Name() + "." + f.name)
+	}
+	return about
 }
 
 // keyType says what values a key takes.

@@ -3,7 +3,7 @@ package config
 // Kafka delivers to topics of a Kafka cluster.
 type Kafka struct {
 	// Brokers to find the cluster by, as `host:port`.
-	Brokers []string `yaml:"brokers" required:"true" example:"[kafka-0:9092, kafka-1:9092]"`
+	Brokers []string `yaml:"brokers" required:"true" minItems:"1" pattern:":[0-9]+$" example:"[kafka-0:9092, kafka-1:9092]"`
 	// The topic of a message. The same variables as in `nats.subject`; what a topic name can't hold becomes `-`, the
 	// core group is `core`, and what is empty is `_`.
 	Topic string `yaml:"topic" default:"\"k8s.{resource}\"" example:"\"k8s.{group}.{resource}\""`

@@ -48,10 +48,10 @@ func (n *NATS) Servers() []string {
 // read and write.
 type Embedded struct {
 	// The address to listen on, as `host:port`. Port 0: any free one.
-	Listen string `yaml:"listen" default:"127.0.0.1:4222" example:"127.0.0.1:14222"`
+	Listen string `yaml:"listen" pattern:":[0-9]+$" default:"127.0.0.1:4222" example:"127.0.0.1:14222"`
 	// The folder of the streams. It is created if need be; one bridge at a time can use it. A relative path is
 	// relative to the working directory.
-	StoreDir string `yaml:"storeDir" default:"./data/nats" example:"/var/lib/deltabridge/nats"`
+	StoreDir string `yaml:"storeDir" pattern:"." default:"./data/nats" example:"/var/lib/deltabridge/nats"`
 	// What all streams together may take on disk. 0: three quarters of what is free when it starts.
 	MaxStore Size `yaml:"maxStore" default:"0" min:"0" example:"10Gi"`
 	// Wait for the disk at each message. Otherwise the last two minutes of messages outlive the end of the bridge, but
@@ -64,7 +64,7 @@ type Embedded struct {
 type Stream struct {
 	// Its name. No two sinks deliver to one stream of one server: they would take each other's events for
 	// repetitions.
-	Name string `yaml:"name" default:"K8S" example:"AUDIT"`
+	Name string `yaml:"name" default:"K8S" pattern:"^[^\\s.*>/\\\\]{1,255}$" example:"AUDIT"`
 	// Create it if it is not there.
 	Create bool `yaml:"create" default:"false" example:"true"`
 	// The subjects that it takes, with the wildcards `*` and `>`. They have to cover `subject`. Empty: those that

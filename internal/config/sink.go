@@ -18,7 +18,7 @@ const (
 type Sink struct {
 	// Names the sink in logs and metrics. Lower-case letters, digits and `-`, at most 63 characters; no two sinks
 	// have the same name.
-	Name string `yaml:"name" required:"true" example:"audit"`
+	Name string `yaml:"name" required:"true" pattern:"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$" example:"audit"`
 	// Which events go there: those that any of the filters lets through. None: all that is watched.
 	Filters []Filter `yaml:"filters"`
 	// The data of an event. `object`: the object as the API server sent it, without `managedFields`; for a deletion
@@ -34,21 +34,21 @@ type Sink struct {
 	// The queue in front of the sink.
 	Buffer Buffer `yaml:"buffer"`
 	// Deliver to a NATS JetStream stream. A sink has exactly one of `nats`, `kafka` and `stdout`.
-	NATS *NATS `yaml:"nats"`
+	NATS *NATS `yaml:"nats" oneOf:"true"`
 	// Deliver to Kafka topics.
-	Kafka *Kafka `yaml:"kafka"`
+	Kafka *Kafka `yaml:"kafka" oneOf:"true"`
 	// Write to standard output. There is nothing to set: `stdout: {}`.
-	Stdout *Stdout `yaml:"stdout"`
+	Stdout *Stdout `yaml:"stdout" oneOf:"true"`
 }
 
 // Filter is conditions on events. All that are given have to hold.
 type Filter struct {
 	// The resources to let through, in the notation of `watch[].resources`. Empty: all.
-	Resources []string `yaml:"resources" example:"[pods, \"*.example.com\"]"`
+	Resources []string `yaml:"resources" pattern:"^[a-z0-9*?\\[\\]^-]+(\\.[a-z0-9.*?\\[\\]^-]*[a-z0-9*?\\[\\]^-])?$" example:"[pods, \"*.example.com\"]"`
 	// The namespaces to let through, in the notation of `watch[].namespaces`. Empty: all.
-	Namespaces []string `yaml:"namespaces" example:"[\"team-*\", \"!team-test\"]"`
+	Namespaces []string `yaml:"namespaces" pattern:"^!?[a-z0-9*?\\[\\]^-]*$" example:"[\"team-*\", \"!team-test\"]"`
 	// The operations to let through: `added`, `updated`, `deleted`. Empty: all.
-	Operations []string `yaml:"operations" example:"[added, deleted]"`
+	Operations []string `yaml:"operations" entries:"added updated deleted" example:"[added, deleted]"`
 	// A condition in CEL (https://cel.dev) over `object`, `old` (null but for updates) and `operation`. If it speaks
 	// of `object` alone, an object that begins to meet it is added for this sink, and one that ceases to is deleted.
 	// A condition that fails, for instance on a field that is not there, counts as met; `has(object.status)` and

@@ -57,15 +57,15 @@ func parseSize(text string) (Size, error) {
 	if !sizeText.MatchString(text) {
 		return 0, errNoSize
 	}
+	if strings.HasSuffix(text, "m") {
+		return 0, errors.New("m means a thousandth: write M or Mi")
+	}
 	q, err := resource.ParseQuantity(text)
 	if err != nil {
 		return 0, errNoSize
 	}
 	n := q.Value()
 	if q.Cmp(*resource.NewQuantity(n, resource.DecimalSI)) != 0 || n == math.MaxInt64 {
-		if strings.HasSuffix(text, "m") {
-			return 0, errors.New("m means a thousandth: write M or Mi")
-		}
 		return 0, errors.New("it is not a whole number of bytes below 8Ei")
 	}
 	return Size(n), nil

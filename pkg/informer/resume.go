@@ -19,6 +19,9 @@ import (
 // a backup, or is another one.
 var ErrFutureVersion = errors.New("the cluster has not reached this resourceVersion: was it restored from a backup?")
 
+// ProbeName is the name of the object that a probe asks for. RBAC may allow `get` for this name alone.
+const ProbeName = "deltabridge-probe"
+
 // NewProbe makes the Probe of a Config. It asks for one object at the resourceVersion or later; whether that object is
 // there does not matter. The API server answers 504 with the cause ResourceVersionTooLarge for a resourceVersion from
 // its future, where a watch would be accepted and stay silent (kubernetes#107457).
@@ -27,7 +30,7 @@ func NewProbe(client rest.Interface, gvr schema.GroupVersionResource, namespace 
 		namespace = metav1.NamespaceDefault
 	}
 	return func(ctx context.Context, resourceVersion string) error {
-		err := client.Get().AbsPath(resourcePath(gvr, namespace), "deltabridge-probe").
+		err := client.Get().AbsPath(resourcePath(gvr, namespace), ProbeName).
 			Param("resourceVersion", resourceVersion).MaxRetries(0).Do(ctx).Error()
 		switch {
 		case apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge):

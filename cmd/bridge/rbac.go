@@ -1,0 +1,91 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/deltabridge/deltabridge/internal/config"
+	"github.com/deltabridge/deltabridge/internal/rbac"
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+)
+
+func newRBACCommand(stdout io.Writer) *cobra.Command {
+	var (
+		path     string
+		discover bool
+		options  rbac.Options
+		names    rbac.Names
+	)
+	cmd := &cobra.Command{
+		Use:   "rbac",
+		Short: "Print the RBAC objects that a configuration needs",
+		Long: "rbac prints roles and bindings, for kubectl apply, that allow to read what `watch:` names and nothing else: in the\n" +
+			"whole cluster, or in the namespaces where `namespaces:` lists names only. Secrets are there only if they are named.\n\n" +
+			"RBAC knows neither exclusions nor wildcards that are a part of a name. With --discover, wildcards become a list of\n" +
+			"what the cluster of the kubeconfig serves now.",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg, err := loadConfig(path)
+			if err != nil {
+				return err
+			}
+			if discover {
+				if options.Served, err = served(cmd.Context(), cfg); err != nil {
+					return err
+				}
+			}
+			access, err := rbac.For(cfg.Watch, options)
+			if err != nil {
+				return err
+			}
+			return rbac.Write(stdout, access, names)
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVarP(&path, "config", "c", "", "configuration `file`")
+	_ = cmd.MarkFlagRequired("config")
+	flags.StringVarP(&names.Namespace, "namespace", "n", "deltabridge", "namespace of the service account")
+	flags.StringVar(&names.ServiceAccount, "service-account", "deltabridge", "`name` of the service account")
+	flags.StringVar(&names.Name, "name", "deltabridge", "`name` of the roles and bindings")
+	flags.StringSliceVar(&options.Groups, "group", nil, "API `group` of custom resources that \"*\" is to reach (can be repeated)")
+	flags.BoolVar(&discover, "discover", false, "replace wildcards by what the cluster serves now")
+	cmd.MarkFlagsMutuallyExclusive("group", "discover")
+	return cmd
+}
+
+// served asks the API server for all resources that can be listed and watched, in all versions.
+func served(ctx context.Context, cfg *config.Config) ([]rbac.Served, error) {
+	kube, err := loadKubeconfig(string(cfg.Kubeconfig))
+	if err != nil {
+		return nil, err
+	}
+	client, err := discovery.NewDiscoveryClientForConfig(kube)
+	if err != nil {
+		return nil, fmt.Errorf("discovery client: %w", err)
+	}
+	_, lists, err := client.ServerGroupsAndResourcesWithContext(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("discover what the API server serves: %w", err)
+	}
+	var found []rbac.Served
+	for _, list := range lists {
+		gv, err := schema.ParseGroupVersion(list.GroupVersion)
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range list.APIResources {
+			if slices.Contains(r.Verbs, "list") && slices.Contains(r.Verbs, "watch") {
+				found = append(found, rbac.Served{GroupVersionResource: gv.WithResource(r.Name), Namespaced: r.Namespaced})
+			}
+		}
+	}
+	if len(found) == 0 {
+		return nil, errors.New("discover what the API server serves: nothing")
+	}
+	return found, nil
+}

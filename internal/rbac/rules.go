@@ -1,0 +1,303 @@
+package rbac
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/deltabridge/deltabridge/internal/config"
+	"github.com/deltabridge/deltabridge/pkg/filter"
+	"github.com/deltabridge/deltabridge/pkg/informer"
+)
+
+// Served is a resource that the cluster serves with list and watch.
+type Served struct {
+	schema.GroupVersionResource
+	Namespaced bool
+}
+
+// Access is what the bridge needs.
+type Access struct {
+	// Cluster is for the whole cluster.
+	Cluster []rbacv1.PolicyRule
+	// Namespaces is for single namespaces, by name.
+	Namespaces map[string][]rbacv1.PolicyRule
+	// Notes say in words where the rules grant more or less than the configuration asks for.
+	Notes []string
+}
+
+// Options say how wildcards are resolved.
+type Options struct {
+	// Groups are the API groups besides those of Kubernetes that `*` reaches.
+	Groups []string
+	// Served is what wildcards are resolved to. Nil: they stay wildcards.
+	Served []Served
+}
+
+// The resources of the core group that can be listed and watched. It takes no custom resources.
+func coreNamespaced() []string {
+	return []string{
+		"configmaps", "endpoints", "events", "limitranges", "persistentvolumeclaims", "pods", "podtemplates",
+		"replicationcontrollers", "resourcequotas", "secrets", "serviceaccounts", "services",
+	}
+}
+
+func coreCluster() []string { return []string{"namespaces", "nodes", "persistentvolumes"} }
+
+// builtInGroups are the groups of Kubernetes itself but for the core group, as far as they have what can be watched.
+func builtInGroups() []string {
+	return []string{
+		"admissionregistration.k8s.io", "apiextensions.k8s.io", "apiregistration.k8s.io", "apps", "autoscaling", "batch",
+		"certificates.k8s.io", "coordination.k8s.io", "discovery.k8s.io", "events.k8s.io", "flowcontrol.apiserver.k8s.io",
+		"networking.k8s.io", "node.k8s.io", "policy", "rbac.authorization.k8s.io", "resource.k8s.io", "scheduling.k8s.io",
+		"storage.k8s.io", "storagemigration.k8s.io",
+	}
+}
+
+const secrets = "secrets"
+
+// For computes what the entries of `watch` need. The error says which entry RBAC can't express, and what to do.
+func For(watch []config.Watch, options Options) (*Access, error) {
+	c := &computation{options: options, scopes: map[string]*grants{}}
+	access := &Access{Namespaces: map[string][]rbacv1.PolicyRule{}}
+	for n := range watch {
+		if err := c.watch(&watch[n]); err != nil {
+			return nil, fmt.Errorf("watch[%d].%w", n, err)
+		}
+	}
+	access.Cluster = append(c.scope("").rules(), c.own()...)
+	for namespace, g := range c.scopes {
+		if namespace != "" {
+			access.Namespaces[namespace] = g.rules()
+		}
+	}
+	slices.Sort(c.notes)
+	access.Notes = slices.Compact(c.notes)
+	return access, nil
+}
+
+var errPart = errors.New("RBAC knows no wildcards that are a part of a name (use --discover, or write the names out)")
+
+// computation collects grants.
+type computation struct {
+	options            Options
+	scopes             map[string]*grants // by namespace, "" being the whole cluster
+	wildcards, foreign bool               // what the bridge has to know besides
+	notes              []string
+}
+
+// grants is what is granted in one scope.
+type grants struct {
+	named map[string][]string // resources by group
+	whole []string            // groups
+}
+
+func (c *computation) scope(namespace string) *grants {
+	if c.scopes[namespace] == nil {
+		c.scopes[namespace] = &grants{named: map[string][]string{}}
+	}
+	return c.scopes[namespace]
+}
+
+// entry is one of `watch`, parsed.
+type entry struct {
+	namespaces []string // [""]: the whole cluster
+	exclude    []filter.ResourcePattern
+	secrets    bool // are named
+}
+
+func (c *computation) watch(w *config.Watch) error {
+	e := entry{namespaces: []string{""}}
+	matcher, err := filter.ParseNamespaces(w.Namespaces)
+	if err != nil {
+		return fmt.Errorf("namespaces: %w", err)
+	}
+	if literals, ok := matcher.Literals(); ok {
+		e.namespaces = literals
+	} else if !matcher.All() {
+		c.note("namespaces: [%s] is watched, and granted, in the whole cluster: only a list of nothing but names is not", strings.Join(w.Namespaces, ", "))
+	}
+	if e.exclude, err = parsePatterns(w.Exclude); err != nil {
+		return fmt.Errorf("exclude%w", err)
+	}
+	patterns, err := parsePatterns(w.Resources)
+	if err != nil {
+		return fmt.Errorf("resources%w", err)
+	}
+	for _, p := range patterns {
+		e.secrets = e.secrets || p.Resource == secrets && matches(p.Group, "") && !e.excludes("", p.Version, secrets)
+	}
+	for n, p := range patterns {
+		c.wildcards = c.wildcards || isGlob(w.Resources[n])
+		c.foreign = c.foreign || isGlob(w.Resources[n]) || strings.Contains(p.Group, ".")
+		for _, namespace := range e.namespaces {
+			if err := c.pattern(&e, namespace, p); err != nil {
+				return fmt.Errorf("resources[%d]: %q: %w", n, w.Resources[n], err)
+			}
+		}
+	}
+	return nil
+}
+
+func parsePatterns(texts []string) ([]filter.ResourcePattern, error) {
+	patterns := make([]filter.ResourcePattern, len(texts))
+	for n, text := range texts {
+		var err error
+		if patterns[n], err = filter.ParsePattern(text); err != nil {
+			return nil, fmt.Errorf("[%d]: %w", n, err)
+		}
+	}
+	return patterns, nil
+}
+
+func (e *entry) excludes(group, version, resource string) bool {
+	gvr := schema.GroupVersionResource{Group: group, Version: version, Resource: resource}
+	return slices.ContainsFunc(e.exclude, func(p filter.ResourcePattern) bool { return p.Matches(gvr) })
+}
+
+// pattern grants in one scope what one pattern names.
+func (c *computation) pattern(e *entry, namespace string, p filter.ResourcePattern) error {
+	g := c.scope(namespace)
+	switch {
+	case !isGlob(p.Resource) && !isGlob(p.Group):
+		if !e.excludes(p.Group, p.Version, p.Resource) {
+			g.add(p.Group, p.Resource)
+		}
+	case c.options.Served != nil:
+		c.resolve(e, namespace, p)
+	case isPart(p.Resource) || isPart(p.Group):
+		return errPart
+	case p.Resource != "*":
+		g.add(p.Group, p.Resource)
+	case p.Group == "*" && e.secrets:
+		g.whole = append(g.whole, "*")
+		c.cantExclude(e, "*")
+	case p.Group == "*":
+		g.addCore(e, namespace)
+		for _, group := range slices.Concat(builtInGroups(), c.options.Groups) {
+			c.whole(e, g, group)
+		}
+		c.note("resources: \"*\" reaches the API groups of Kubernetes%s, without Secrets; name other groups by --group, or use --discover; name secrets to watch them too", besides(c.options.Groups))
+	case p.Group == "":
+		g.addCore(e, namespace)
+	default:
+		c.whole(e, g, p.Group)
+	}
+	return nil
+}
+
+// resolve grants what the cluster serves under a pattern with wildcards. Secrets have to be named.
+func (c *computation) resolve(e *entry, namespace string, p filter.ResourcePattern) {
+	for _, s := range c.options.Served {
+		isSecret := s.Group == "" && s.Resource == secrets
+		if p.Matches(s.GroupVersionResource) && !e.excludes(s.Group, s.Version, s.Resource) && (namespace == "" || s.Namespaced) && (!isSecret || e.secrets) {
+			c.scope(namespace).add(s.Group, s.Resource)
+		}
+	}
+	c.note("wildcards stand for what the cluster serves now: run this again when resources are added")
+}
+
+// whole grants all of a group.
+func (c *computation) whole(e *entry, g *grants, group string) {
+	all := func(p filter.ResourcePattern) bool {
+		return p.Resource == "*" && p.Version == "" && matches(p.Group, group)
+	}
+	if slices.ContainsFunc(e.exclude, all) {
+		return
+	}
+	g.whole = append(g.whole, group)
+	c.cantExclude(e, group)
+}
+
+// cantExclude notes what is excluded of a group that is granted as a whole.
+func (c *computation) cantExclude(e *entry, group string) {
+	for _, p := range e.exclude {
+		if group == "*" || matches(p.Group, group) {
+			c.note("exclude: %q can be read all the same: RBAC knows no exclusions (use --discover)", p.String())
+		}
+	}
+}
+
+func (c *computation) note(format string, args ...any) {
+	c.notes = append(c.notes, fmt.Sprintf(format, args...))
+}
+
+func besides(groups []string) string {
+	if len(groups) == 0 {
+		return ""
+	}
+	return " and for " + strings.Join(groups, ", ")
+}
+
+func (g *grants) add(group, resource string) {
+	if !slices.Contains(g.named[group], resource) {
+		g.named[group] = append(g.named[group], resource)
+	}
+}
+
+func (g *grants) addCore(e *entry, namespace string) {
+	resources := coreNamespaced()
+	if namespace == "" {
+		resources = append(resources, coreCluster()...)
+	}
+	for _, resource := range resources {
+		if !e.excludes("", "v1", resource) && (resource != secrets || e.secrets) {
+			g.add("", resource)
+		}
+	}
+}
+
+func (g *grants) rules() []rbacv1.PolicyRule {
+	var rules []rbacv1.PolicyRule
+	for _, group := range slices.Sorted(maps.Keys(g.named)) {
+		rules = append(rules, rbacv1.PolicyRule{
+			APIGroups: []string{group}, Resources: slices.Sorted(slices.Values(g.named[group])), Verbs: []string{"get", "list", "watch"},
+		})
+	}
+	groups := slices.Compact(slices.Sorted(slices.Values(g.whole)))
+	if slices.Contains(groups, "*") {
+		groups = []string{"*"}
+	}
+	if len(groups) > 0 {
+		rules = append(
+			rules,
+			rbacv1.PolicyRule{APIGroups: groups, Resources: []string{"*"}, Verbs: []string{"list", "watch"}},
+			rbacv1.PolicyRule{APIGroups: groups, Resources: []string{"*"}, ResourceNames: []string{informer.ProbeName}, Verbs: []string{"get"}},
+		)
+	}
+	return rules
+}
+
+// own is what the bridge needs to know of the cluster besides what it watches.
+func (c *computation) own() []rbacv1.PolicyRule {
+	rules := []rbacv1.PolicyRule{{
+		APIGroups: []string{""}, Resources: []string{"namespaces"}, ResourceNames: []string{"kube-system"}, Verbs: []string{"get"},
+	}}
+	if c.wildcards {
+		rules = append(rules, rbacv1.PolicyRule{
+			APIGroups: []string{"apiextensions.k8s.io"}, Resources: []string{"customresourcedefinitions"}, Verbs: []string{"get", "list", "watch"},
+		})
+	}
+	if c.foreign {
+		rules = append(rules, rbacv1.PolicyRule{
+			APIGroups: []string{"apiregistration.k8s.io"}, Resources: []string{"apiservices"}, Verbs: []string{"list"},
+		})
+	}
+	return rules
+}
+
+func isGlob(text string) bool { return strings.ContainsAny(text, `*?[`) }
+
+// isPart reports whether a glob is one that RBAC does not know.
+func isPart(glob string) bool { return isGlob(glob) && glob != "*" }
+
+func matches(glob, name string) bool {
+	matched, err := path.Match(glob, name)
+	return err == nil && matched
+}
