@@ -10,6 +10,10 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 COMMIT  ?= $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
 DATE    ?= $(shell TZ=UTC0 git log -1 --date=iso-strict-local --format=%cd 2>/dev/null || echo unknown)
 LDFLAGS := -s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT) -X main.date=$(DATE)
+# The same bytes wherever it is built.
+RELEASE := -trimpath -buildvcs=false -ldflags '$(LDFLAGS)'
+IMAGE ?= bin/image
+override IMAGE := $(abspath $(IMAGE))
 
 # The tools and their versions stand in tools/go.mod, apart from what the bridge itself is built of.
 TOOL := go tool -modfile=$(CURDIR)/tools/go.mod
@@ -34,11 +38,34 @@ COUNT ?= 6
 .PHONY: help
 help: ## Show this
 	@echo 'make TARGET [NAME=value ...]'
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-8s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
 .PHONY: build
 build: ## Build bin/bridge
-	CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '$(LDFLAGS)' -o bin/bridge ./cmd/bridge
+	CGO_ENABLED=0 go build $(RELEASE) -o bin/bridge ./cmd/bridge
+
+.PHONY: image
+image: ## Build the OCI image for amd64 and arm64, with SBOMs: IMAGE (bin/image), no container engine needed
+	@for arch in amd64 arm64; do \
+		CGO_ENABLED=0 GOOS=linux GOARCH=$$arch GOAMD64=v1 GOARM64=v8.0 go build $(RELEASE) -o $(IMAGE).bin/$$arch/bridge ./cmd/bridge; \
+	done
+	@go -C tools run -buildvcs=false ./image -dir $(CURDIR) -bin $(IMAGE).bin -out $(IMAGE) -version '$(VERSION)' -commit '$(COMMIT)' -date '$(DATE)'
+
+# From nothing: two copies, two caches. The tests do the same with one cache.
+.PHONY: reproducible
+reproducible: ## Build the image twice, in different folders and from empty caches, and compare: takes minutes
+	@work=$$(mktemp -d); trap 'chmod -R u+w "$$work"; rm -rf "$$work"' EXIT; \
+	for copy in one another/place; do \
+		mkdir -p "$$work/$$copy"; git ls-files -z -co --exclude-standard | xargs -0 cp --parents -t "$$work/$$copy"; \
+		GOCACHE="$$work/cache/$$copy" $(MAKE) -s -C "$$work/$$copy" image IMAGE=bin/image VERSION='$(VERSION)' COMMIT='$(COMMIT)' DATE='$(DATE)'; \
+		rm -rf "$$work/cache"; \
+	done; \
+	diff -r "$$work/one/bin/image" "$$work/another/place/bin/image"; \
+	echo "the same, byte for byte:"; cat "$$work/one/bin/image/layout/index.json"; echo
+
+.PHONY: licenses
+licenses: ## Check the licenses of what is in the program, and write THIRD_PARTY.md
+	@go -C tools run -buildvcs=false ./licenses -dir $(CURDIR) -update
 
 .PHONY: run
 run: build ## Stream a cluster to an embedded JetStream, and show it: a local one, or that of KUBECONFIG

@@ -1,0 +1,135 @@
+package main
+
+import (
+	"context"
+	"path/filepath"
+	"strings"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/static"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+
+	"github.com/deltabridge/deltabridge/tools/internal/modules"
+)
+
+const (
+	program    = "usr/bin/bridge"
+	workingDir = "var/lib/deltabridge"
+	// user is the number that images without root use by custom; the chart sets the same.
+	user      = 65532
+	userGroup = "65532:65532"
+	sbomType  = "application/vnd.cyclonedx+json"
+)
+
+// image makes the image for one architecture.
+func (r *release) image(ctx context.Context, arch string) (platformImage, error) {
+	binary := filepath.Join(r.bin, arch, "bridge")
+	parts, err := modules.List(ctx, r.dir, "./cmd/bridge", "GOOS=linux", "GOARCH="+arch, "CGO_ENABLED=0")
+	if err != nil {
+		return platformImage{}, err
+	}
+	sbom, err := r.sbom(binary, arch, parts)
+	if err != nil {
+		return platformImage{}, err
+	}
+	image := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
+	if image, err = mutate.ConfigFile(image, r.config(arch)); err != nil {
+		return platformImage{}, err
+	}
+	for _, part := range []struct {
+		what  string
+		files func() ([]file, error)
+	}{
+		{"user, folders, certificates", baseFiles},
+		{"license texts", func() ([]file, error) { return licenseFiles(r.dir, parts) }},
+		{"program", func() ([]file, error) { return readFile(program, binary, 0o755) }},
+	} {
+		files, err := part.files()
+		if err != nil {
+			return platformImage{}, err
+		}
+		layer, err := newLayer(files, r.date)
+		if err != nil {
+			return platformImage{}, err
+		}
+		history := v1.History{Created: v1.Time{Time: r.date}, CreatedBy: "tools/image", Comment: part.what}
+		if image, err = mutate.Append(image, mutate.Addendum{Layer: layer, History: history}); err != nil {
+			return platformImage{}, err
+		}
+	}
+	image = mutate.Annotations(image, r.about()).(v1.Image)
+	return platformImage{image, arch, sbom}, nil
+}
+
+func (r *release) config(arch string) *v1.ConfigFile {
+	return &v1.ConfigFile{
+		OS: "linux", Architecture: arch, Created: v1.Time{Time: r.date},
+		RootFS: v1.RootFS{Type: "layers"},
+		Config: v1.Config{
+			User: userGroup, WorkingDir: "/" + workingDir, Labels: r.about(),
+			Entrypoint: []string{"/" + program}, Cmd: []string{"run"},
+			Env: []string{"PATH=/usr/bin", "HOME=/" + workingDir, "SSL_CERT_FILE=/" + certificates},
+		},
+	}
+}
+
+// index joins the images and their SBOMs.
+func (r *release) index(images []platformImage) (v1.ImageIndex, error) {
+	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
+	var sboms []mutate.IndexAddendum
+	for _, image := range images {
+		platform := &v1.Platform{OS: "linux", Architecture: image.arch}
+		index = mutate.AppendManifests(index, mutate.IndexAddendum{Add: image, Descriptor: v1.Descriptor{Platform: platform}})
+		sbom, err := r.artifact(image)
+		if err != nil {
+			return nil, err
+		}
+		// Programs that look for an image to run skip a platform that they do not know.
+		unknown := &v1.Platform{OS: "unknown", Architecture: "unknown"}
+		sboms = append(sboms, mutate.IndexAddendum{Add: sbom, Descriptor: v1.Descriptor{Platform: unknown, ArtifactType: sbomType}})
+	}
+	index = mutate.AppendManifests(index, sboms...)
+	return mutate.Annotations(index, r.about()).(v1.ImageIndex), nil
+}
+
+// artifact is the SBOM of an image in the form of an image, with that as its subject.
+func (r *release) artifact(of platformImage) (v1.Image, error) {
+	digest, err := of.Digest()
+	if err != nil {
+		return nil, err
+	}
+	size, err := of.Size()
+	if err != nil {
+		return nil, err
+	}
+	mediaType, err := of.MediaType()
+	if err != nil {
+		return nil, err
+	}
+	artifact, err := mutate.AppendLayers(mutate.MediaType(empty.Image, types.OCIManifestSchema1), static.NewLayer(of.sbom, sbomType))
+	if err != nil {
+		return nil, err
+	}
+	if artifact, err = mutate.CreatedAt(artifact, v1.Time{Time: r.date}); err != nil {
+		return nil, err
+	}
+	artifact = mutate.ConfigMediaType(artifact, sbomType)
+	subject := v1.Descriptor{MediaType: mediaType, Digest: digest, Size: size}
+	return mutate.Subject(artifact, subject).(v1.Image), nil
+}
+
+func licenseFiles(dir string, parts []modules.Module) ([]file, error) {
+	const folder = "usr/share/licenses/"
+	files, err := readFile(folder+"deltabridge/LICENSE", filepath.Join(dir, "LICENSE"), 0o644)
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range parts {
+		for name, text := range m.Texts {
+			files = append(files, file{name: folder + strings.ToLower(m.Path) + "/" + name, mode: 0o644, data: text})
+		}
+	}
+	return files, nil
+}

@@ -1,0 +1,342 @@
+package main
+
+import (
+	"archive/tar"
+	"bytes"
+	"debug/elf"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/CycloneDX/cyclonedx-go"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+)
+
+const (
+	testVersion = "v1.2.3-test"
+	testCommit  = "0123456789012345678901234567890123456789"
+	testDate    = "2026-01-02T03:04:05+01:00"
+)
+
+// projectImage is the image of the project, made once for all tests.
+var projectImage = sync.OnceValues(func() (string, error) {
+	out := filepath.Join(scratch, "image")
+	return out, makeImage("../..", out)
+})
+
+// scratch is a folder for all tests, which TestMain removes.
+var scratch string
+
+func TestMain(m *testing.M) {
+	var err error
+	if scratch, err = os.MkdirTemp("", "image"); err != nil {
+		panic(err)
+	}
+	code := m.Run()
+	_ = os.RemoveAll(scratch)
+	os.Exit(code)
+}
+
+// makeImage runs make in a copy of the project.
+func makeImage(dir, out string) error {
+	cmd := exec.Command("make", "-s", "-C", dir, "image", "IMAGE="+out,
+		"VERSION="+testVersion, "COMMIT="+testCommit, "DATE="+testDate)
+	if said, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("make image: %w\n%s", err, said)
+	}
+	return nil
+}
+
+// The image has what it should, for both architectures, and its program runs without root and without anything else.
+func TestImage(t *testing.T) {
+	out, err := projectImage()
+	if err != nil {
+		t.Fatal(err)
+	}
+	outer, err := layout.ImageIndexFromPath(filepath.Join(out, "layout"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, err := outer.IndexManifest()
+	if err != nil || len(list.Manifests) != 1 || list.Manifests[0].Annotations["org.opencontainers.image.ref.name"] != testVersion {
+		t.Fatalf("layout: %+v, %v", list, err)
+	}
+	index, err := outer.ImageIndex(list.Manifests[0].Digest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	manifest, err := index.IndexManifest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkAbout(t, "index", manifest.Annotations)
+	images := map[string]v1.Descriptor{}
+	sboms := map[string]bool{} // by the digest of their subject
+	for _, m := range manifest.Manifests {
+		if m.Platform.OS == "linux" {
+			images[m.Platform.Architecture] = m
+			continue
+		}
+		sbom, err := index.Image(m.Digest)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sboms[checkSBOM(t, sbom)] = true
+	}
+	if len(images) != 2 || len(sboms) != 2 {
+		t.Fatalf("images %v, SBOMs of %v", images, sboms)
+	}
+	for _, arch := range architectures() {
+		t.Run(arch, func(t *testing.T) {
+			image, err := index.Image(images[arch].Digest)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !sboms[images[arch].Digest.String()] {
+				t.Error("no SBOM")
+			}
+			checkImage(t, image, arch)
+		})
+	}
+}
+
+func checkImage(t *testing.T, image v1.Image, arch string) {
+	t.Helper()
+	manifest, err := image.Manifest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkAbout(t, "manifest", manifest.Annotations)
+	config, err := image.ConfigFile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkAbout(t, "labels", config.Config.Labels)
+	if config.Architecture != arch || config.OS != "linux" || config.Config.User != "65532:65532" || config.Created.Year() != 2026 {
+		t.Errorf("config %+v", config)
+	}
+	root := unpack(t, image)
+	checkProgram(t, filepath.Join(root, program), arch)
+	if pem, err := os.ReadFile(filepath.Join(root, certificates)); err != nil || bytes.Count(pem, []byte("BEGIN CERTIFICATE")) < 100 {
+		t.Errorf("certificates: %v, %d bytes", err, len(pem))
+	}
+	for _, name := range []string{"deltabridge/LICENSE", "std/LICENSE", "k8s.io/client-go/LICENSE", "github.com/nats-io/nats.go/LICENSE"} {
+		if _, err := os.Stat(filepath.Join(root, "usr/share/licenses", name)); err != nil {
+			t.Error(err)
+		}
+	}
+	if arch != runtime.GOARCH || runtime.GOOS != "linux" {
+		return
+	}
+	// Root can go into the image and give up its rights there, as a container engine does; anybody else can only run
+	// the program where it lies.
+	cmd := exec.CommandContext(t.Context(), filepath.Join(root, program), "version")
+	cmd.Env = config.Config.Env
+	if os.Getuid() == 0 {
+		cmd.Path, cmd.Dir = config.Config.Entrypoint[0], config.Config.WorkingDir
+		cmd.SysProcAttr = &syscall.SysProcAttr{Chroot: root, Credential: &syscall.Credential{Uid: user, Gid: user}}
+	}
+	said, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("bridge version: %v\n%s", err, said)
+	}
+	for _, want := range []string{testVersion, testCommit, testDate, "linux/" + arch} {
+		if !strings.Contains(string(said), want) {
+			t.Errorf("bridge version says %q, without %s", said, want)
+		}
+	}
+}
+
+// checkProgram says what is wrong with an executable that has to run where there is nothing else.
+func checkProgram(t *testing.T, path, arch string) {
+	t.Helper()
+	f, err := elf.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if want := map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64}[arch]; f.Machine != want {
+		t.Errorf("machine %v, want %v", f.Machine, want)
+	}
+	for _, p := range f.Progs {
+		if p.Type == elf.PT_INTERP || p.Type == elf.PT_DYNAMIC {
+			t.Errorf("not static: it has %v", p.Type)
+		}
+	}
+}
+
+func checkAbout(t *testing.T, what string, got map[string]string) {
+	t.Helper()
+	for name, want := range map[string]string{
+		"version": testVersion, "revision": testCommit, "created": "2026-01-02T02:04:05Z", "source": source, "licenses": license,
+	} {
+		if got := got["org.opencontainers.image."+name]; got != want {
+			t.Errorf("%s: %s is %q, want %q", what, name, got, want)
+		}
+	}
+}
+
+// checkSBOM returns the digest of the image that it is about.
+func checkSBOM(t *testing.T, artifact v1.Image) string {
+	t.Helper()
+	manifest, err := artifact.Manifest()
+	if err != nil || manifest.Subject == nil || len(manifest.Layers) != 1 {
+		t.Fatalf("SBOM: %+v, %v", manifest, err)
+	}
+	layer, err := artifact.LayerByDigest(manifest.Layers[0].Digest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	content, err := layer.Compressed() // as it is: the media type says that it is JSON
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer content.Close()
+	var bom cyclonedx.BOM
+	if err := cyclonedx.NewBOMDecoder(content, cyclonedx.BOMFileFormatJSON).Decode(&bom); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"std", "k8s.io/client-go", "github.com/nats-io/nats.go"} {
+		i := slices.IndexFunc(*bom.Components, func(c cyclonedx.Component) bool { return c.Name == want })
+		if i < 0 || (*bom.Components)[i].Version == "" || len(*(*bom.Components)[i].Licenses) == 0 {
+			t.Errorf("SBOM has no %s with a version and a license", want)
+		}
+	}
+	return manifest.Subject.Digest.String()
+}
+
+func unpack(t *testing.T, image v1.Image) string {
+	t.Helper()
+	root := t.TempDir()
+	if err := os.Chmod(filepath.Dir(root), 0o755); err != nil { // the program's user has to get there
+		t.Fatal(err)
+	}
+	content := mutate.Extract(image)
+	defer content.Close()
+	for r := tar.NewReader(content); ; {
+		h, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			return root
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		path := filepath.Join(root, filepath.FromSlash(h.Name))
+		if h.Typeflag == tar.TypeDir {
+			err = os.MkdirAll(path, h.FileInfo().Mode())
+		} else {
+			var data []byte
+			if data, err = io.ReadAll(r); err == nil {
+				err = os.WriteFile(path, data, h.FileInfo().Mode())
+			}
+		}
+		if err == nil && os.Getuid() == 0 {
+			err = os.Chown(path, h.Uid, h.Gid)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// Built in two folders, the image is the same, byte for byte. Both builds share Go's cache, which leaves out the time
+// that compiling takes: `make reproducible` does not.
+func TestReproducible(t *testing.T) {
+	first, err := projectImage()
+	if err != nil {
+		t.Fatal(err)
+	}
+	elsewhere, second := filepath.Join(t.TempDir(), "a", "longer", "path"), filepath.Join(t.TempDir(), "image")
+	copyTree(t, "../..", elsewhere)
+	if err := makeImage(elsewhere, second); err != nil {
+		t.Fatal(err)
+	}
+	one, another := contents(t, first), contents(t, second)
+	if len(one) < 10 {
+		t.Fatalf("%d files", len(one))
+	}
+	for name, content := range one {
+		if !bytes.Equal(content, another[name]) {
+			t.Errorf("%s differs", name)
+		}
+	}
+	if len(another) != len(one) {
+		t.Errorf("%d and %d files", len(one), len(another))
+	}
+}
+
+func contents(t *testing.T, dir string) map[string][]byte {
+	t.Helper()
+	files := map[string][]byte{}
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		name, err := filepath.Rel(dir, path)
+		if err != nil {
+			return err
+		}
+		files[name], err = os.ReadFile(path)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
+}
+
+// copyTree copies the project without what was built and what git keeps.
+func copyTree(t *testing.T, from, to string) {
+	t.Helper()
+	skipped := []string{".git", ".work", "bin", "data", "state"}
+	err := filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		name, err := filepath.Rel(from, path)
+		if err != nil {
+			return err
+		}
+		target := filepath.Join(to, name)
+		switch {
+		case slices.Contains(skipped, name) && d.IsDir():
+			return filepath.SkipDir
+		case d.IsDir():
+			return os.MkdirAll(target, 0o755)
+		case !d.Type().IsRegular():
+			return nil
+		}
+		data, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		return os.WriteFile(target, data, 0o600)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// The program in an image whose licenses are not known can't be described.
+func TestUnknownLicense(t *testing.T) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &release{version: testVersion}
+	if sbom, err := r.sbom(self, runtime.GOARCH, nil); err == nil || sbom != nil {
+		t.Errorf("SBOM %s, error %v", sbom, err)
+	}
+}
