@@ -101,7 +101,7 @@ lint: no-sleep
 # Sleeping makes a test slow or flaky, but for a synctest bubble, where it is how time passes.
 .PHONY: no-sleep
 no-sleep:
-	@files=$$(grep -rl --include='*_test.go' 'time\.Sleep(' cmd internal pkg test | xargs -r grep -L '"testing/synctest"' || true); \
+	@files=$$(grep -rl --include='*_test.go' 'time\.Sleep(' bench cmd internal pkg test | xargs -r grep -L '"testing/synctest"' || true); \
 	if [[ -n $$files ]]; then \
 		echo "time.Sleep in a test: use testing/synctest, or poll for the thing itself with a deadline"; \
 		echo "$$files"; exit 1; \
@@ -139,8 +139,17 @@ cover: ## Test with coverage: bin/cover.html
 	go tool cover -html=bin/cover.out -o bin/cover.html
 	@go tool cover -func=bin/cover.out | tail -1
 
+# What `make bench` takes: -scenario=replay,churn -runs=5 -quick -profile=bin/profiles
+BENCHFLAGS ?=
+
 .PHONY: bench
-bench: ## Run the benchmarks named BENCH (.), COUNT (6) times, and compare with bin/bench.old if it is there
+bench: build ## Measure the bridge beside the cheapest conceivable one (BENCHFLAGS: see bin/bench -h), and write bench/RESULTS.md
+	go build -buildvcs=false -o bin/floor ./bench/floor
+	go build -buildvcs=false -o bin/bench ./bench
+	bin/bench -bridge=bin/bridge -floor=bin/floor -results=bench/RESULTS.md $(BENCHFLAGS)
+
+.PHONY: microbench
+microbench: ## Run the Go benchmarks named BENCH (.), COUNT (6) times, and compare with bin/bench.old if it is there
 	@mkdir -p bin
 	go test -run='^$$' -bench='$(BENCH)' -benchmem -count=$(COUNT) -p=1 -timeout=60m ./pkg/... | tee bin/bench.new
 	$(TOOL) benchstat $(wildcard bin/bench.old) bin/bench.new

@@ -18,8 +18,9 @@ import (
 
 func newRunCommand(stdout, stderr io.Writer) *cobra.Command {
 	var (
-		path  string
-		lines bool
+		path     string
+		lines    bool
+		profiles string
 	)
 	cmd := &cobra.Command{
 		Use:   "run",
@@ -41,11 +42,20 @@ func newRunCommand(stdout, stderr io.Writer) *cobra.Command {
 			if lines {
 				out = stdout
 			}
+			if profiles != "" {
+				stop, err := servePprof(profiles, stderr)
+				if err != nil {
+					return err
+				}
+				defer stop()
+			}
 			return run(cmd.Context(), cfg, out, stderr)
 		},
 	}
 	cmd.Flags().StringVarP(&path, "config", "c", "", "configuration `file` (empty: watch everything, embedded JetStream in ./data)")
 	cmd.Flags().BoolVar(&lines, "print", false, "print a line for each event that was acknowledged (default without --config)")
+	cmd.Flags().StringVar(&profiles, "pprof", "", "serve profiles of this process at this `address`, for whoever reaches it")
+	_ = cmd.Flags().MarkHidden("pprof") // for measuring
 	return cmd
 }
 

@@ -79,6 +79,14 @@ func (b *Broker) CAFile() string { return filepath.Join(b.dir, "ca.pem") }
 // LogFile is what the broker prints, over all its lives.
 func (b *Broker) LogFile() string { return filepath.Join(b.dir, "broker.log") }
 
+// PID is the process id of the running broker; 0 while it is down.
+func (b *Broker) PID() int {
+	if b.process == nil {
+		return 0
+	}
+	return b.process.cmd.Process.Pid
+}
+
 // Stop ends the broker in good order. Stopping a stopped broker does nothing.
 func (b *Broker) Stop() error { return b.end(syscall.SIGTERM) }
 

@@ -1,0 +1,69 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+)
+
+// bound is what is promised of one measurement, and what is aimed at. Lower is better in all of them.
+type bound struct {
+	id         string // by which scenarios give what they measured
+	what       string
+	format     string // of the three numbers
+	bound, aim float64
+}
+
+// bounds are the promises. Ratios are to the floor in the same run.
+func bounds() []bound {
+	const ratio, mb, percent = "%.2f x", "%.0f MB", "%.2f %%"
+	js, kafka := jetStreamName, kafkaName
+	return []bound{
+		{"replay/rate/" + js, "replay: events/s, floor / bridge", ratio, 1.9, 1.4},
+		{"replay/rate/" + kafka, "replay: events/s, floor / bridge", ratio, 2, 1.2},
+		{"replay/cpu/" + js, "replay: CPU per event", ratio, 1.7, 1.1},
+		{"replay/cpu/" + kafka, "replay: CPU per event", ratio, 2, 1.2},
+		{"churn/cpu/" + js, "churn: CPU per event", ratio, 1.6, 1.0},
+		{"churn/cpu/" + kafka, "churn: CPU per event", ratio, 2, 1.4},
+		{"churn/p99/" + js, "churn: p99 latency", ratio, 1.8, 1.2},
+		{"churn/p99/" + kafka, "churn: p99 latency", ratio, 1.5, 1.0},
+		{"snapshot/20000/seconds/" + js, "snapshot 20,000 x 2.6 KB: seconds", ratio, 2, 1.3},
+		{"snapshot/20000/seconds/" + kafka, "snapshot 20,000 x 2.6 KB: seconds", ratio, 1.6, 1.0},
+		{"snapshot/20000/peak/" + js, "snapshot 20,000 x 2.6 KB: peak memory", mb, 160, 96},
+		{"snapshot/20000/peak/" + kafka, "snapshot 20,000 x 2.6 KB: peak memory", mb, 160, 96},
+		{"snapshot/100000/peak/" + js, "snapshot 100,000 x 8 KB: peak memory", mb, 500, 250},
+		{"snapshot/100000/peak/" + kafka, "snapshot 100,000 x 8 KB: peak memory", mb, 500, 250},
+		{"snapshot/100000/heap/" + js, "live heap per known object of 8 KB, at rest", "%.2f KB", 1.5, 0.7},
+		{"cel/cpu", "a CEL filter on every event: CPU per event, to without", ratio, 2, 1.5},
+		{"many/memory", "at rest, 300 resources, 3,000 objects: memory", mb, 96, 64},
+		{"many/cpu", "at rest, 300 resources, 3,000 objects: CPU of a core", percent, 0.5, 0.2},
+		{"grow/sinks", "CPU per event and sink: 16 sinks to 1", ratio, 1, 1},
+	}
+}
+
+// verdicts writes the table of bounds for what was measured.
+func (r *report) verdicts(b *strings.Builder) {
+	var rows [][]string
+	for _, bound := range bounds() {
+		value, ok := r.measured[bound.id]
+		if !ok {
+			continue
+		}
+		verdict := "not reached"
+		switch {
+		case value <= bound.aim:
+			verdict = "aim reached"
+		case value <= bound.bound:
+			verdict = "bound reached"
+		}
+		cell := func(v float64) string { return fmt.Sprintf(bound.format, v) }
+		broker := "-"
+		for _, name := range []string{jetStreamName, kafkaName} {
+			if strings.HasSuffix(bound.id, "/"+name) {
+				broker = name
+			}
+		}
+		rows = append(rows, []string{bound.what, broker, cell(bound.bound), cell(bound.aim), cell(value), verdict})
+	}
+	b.WriteString("## Bounds\n\nRatios are those of the bridge to the floor in the same run; medians. Less is better.\n\n")
+	writeTable(b, []string{"measured", "broker", "bound", "aim", "result", ""}, rows)
+}

@@ -1,0 +1,187 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"time"
+
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+)
+
+// bridge is the program under test: the built binary, with its checkpoint and at its default settings.
+type bridge struct {
+	*program
+	dir         string // of its configuration and state
+	http, pprof string // addresses
+}
+
+// bridgeSetup is what differs from one bridge to another.
+type bridgeSetup struct {
+	kubeconfig string
+	watch      string   // of the configuration's list, in YAML; empty: configmaps
+	sinks      []string // destinations; each sink has two filters
+	when       string   // of the second filter, in CEL
+}
+
+// config is the bridge's configuration file.
+func (s bridgeSetup) config(dir string, to broker) string {
+	watch := s.watch
+	if watch == "" {
+		watch = "{resources: [configmaps]}"
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "cluster: bench\nkubeconfig: %q\nhttp: {listen: \"127.0.0.1:0\"}\nstate: {path: %q}\n", s.kubeconfig, filepath.Join(dir, "state"))
+	fmt.Fprintf(&b, "watch: [%s]\nsinks:\n", watch)
+	when := ""
+	if s.when != "" {
+		when = fmt.Sprintf(", when: %q", s.when)
+	}
+	for _, name := range s.sinks {
+		// The first filter lets nothing pass, so that both are looked at each time.
+		fmt.Fprintf(&b, "  - name: %s\n    filters:\n      - {resources: [\"*\", \"*.*\"], namespaces: [\"team-*\"]%s}\n"+
+			"      - {resources: [\"*\", \"*.*\"], namespaces: [\"bench*\"], operations: [added, updated, deleted]%s}\n    %s\n",
+			strings.ToLower(name), when, when, to.sink(name))
+	}
+	return b.String()
+}
+
+// startBridge runs a new bridge, without a state of an earlier one.
+func (b *bench) startBridge(ctx context.Context, setup bridgeSetup, to broker) (*bridge, error) {
+	dir, err := os.MkdirTemp(b.dir, "bridge-")
+	if err != nil {
+		return nil, err
+	}
+	file := filepath.Join(dir, "bridge.yaml")
+	if err := os.WriteFile(file, []byte(setup.config(dir, to)), 0o600); err != nil {
+		return nil, err
+	}
+	p, err := start(b.bridgeBinary, "run", "--config", file, "--pprof", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	r := &bridge{program: p, dir: dir}
+	err = p.prints(ctx, func(output string) bool {
+		r.http, r.pprof = submatch(`http=(\S+)`, output), submatch(`pprof=(\S+)`, output)
+		return r.http != "" && r.pprof != ""
+	})
+	if err != nil {
+		return nil, errors.Join(err, p.stop())
+	}
+	return r, nil
+}
+
+func submatch(pattern, text string) string {
+	match := regexp.MustCompile(pattern).FindStringSubmatch(text)
+	if match == nil {
+		return ""
+	}
+	return match[1]
+}
+
+// end stops the bridge and removes its state.
+func (r *bridge) end() error { return errors.Join(r.stop(), os.RemoveAll(r.dir)) }
+
+func get(ctx context.Context, url string) (int, string, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return 0, "", err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return 0, "", err
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	return response.StatusCode, string(body), err
+}
+
+// ready waits until the bridge is: its sinks are connected, and what exists was handed to them.
+func (r *bridge) ready(ctx context.Context) error {
+	return until(ctx, startTimeout, func() error {
+		if r.ended() {
+			return permanent{r.failed(errors.New("ended by itself"))}
+		}
+		code, body, err := get(ctx, "http://"+r.http+"/readyz")
+		if err == nil && code != http.StatusOK {
+			err = errors.New(body)
+		}
+		return err
+	})
+}
+
+// metrics reads what the bridge says of itself.
+func (r *bridge) metrics(ctx context.Context) (metrics, error) {
+	_, body, err := get(ctx, "http://"+r.http+"/metrics")
+	if err != nil {
+		return nil, err
+	}
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	return parser.TextToMetricFamilies(bufio.NewReader(strings.NewReader(body)))
+}
+
+// metrics are the samples of one moment.
+type metrics map[string]*dto.MetricFamily
+
+// sum of a metric's samples.
+func (m metrics) sum(name string) (sum float64) {
+	for _, s := range m[name].GetMetric() {
+		sum += s.GetCounter().GetValue() + s.GetGauge().GetValue() + s.GetUntyped().GetValue()
+	}
+	return sum
+}
+
+// delivered checks the bridge's own word: each event of each sink acknowledged, none tried again, none given up.
+func (r *bridge) delivered(ctx context.Context, events int) error {
+	m, err := r.metrics(ctx)
+	if err != nil {
+		return err
+	}
+	for _, name := range []string{"retried", "dropped", "merged", "refused"} {
+		if n := m.sum("deltabridge_events_" + name + "_total"); n > 0 {
+			return fmt.Errorf("%.0f events were %s", n, name)
+		}
+	}
+	if n := m.sum("deltabridge_events_acknowledged_total"); n < float64(events) {
+		return fmt.Errorf("%.0f of %d events are acknowledged", n, events)
+	}
+	return nil
+}
+
+// liveHeap is what the bridge's heap holds after a garbage collection, in bytes.
+func (r *bridge) liveHeap(ctx context.Context) (float64, error) {
+	if code, _, err := get(ctx, "http://"+r.pprof+"/debug/pprof/heap?gc=1"); err != nil || code != http.StatusOK {
+		return 0, fmt.Errorf("heap profile: status %d: %w", code, err)
+	}
+	m, err := r.metrics(ctx)
+	return m.sum("go_memstats_heap_alloc_bytes"), err
+}
+
+// profile writes profiles of the bridge, if they are wanted: of its CPU from now on, and with finish of what it has
+// allocated.
+func (b *bench) profile(ctx context.Context, r *bridge, name string, length time.Duration) (finish func() error) {
+	if b.profileDir == "" {
+		return func() error { return nil }
+	}
+	save := func(kind, path string) error {
+		code, body, err := get(ctx, "http://"+r.pprof+path)
+		if err != nil || code != http.StatusOK {
+			return fmt.Errorf("%s profile: status %d: %w", kind, code, err)
+		}
+		return os.WriteFile(filepath.Join(b.profileDir, name+"."+kind+".pprof"), []byte(body), 0o644)
+	}
+	saved := make(chan error, 1)
+	go func() { // received by finish
+		saved <- save("cpu", fmt.Sprintf("/debug/pprof/profile?seconds=%d", int(length.Seconds())))
+	}()
+	return func() error { return errors.Join(<-saved, save("allocs", "/debug/pprof/allocs")) }
+}

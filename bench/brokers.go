@@ -1,0 +1,203 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	natsgo "github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/deltabridge/deltabridge/test/kafka"
+)
+
+// Names of the brokers, in tables and flags.
+const (
+	jetStreamName = "JetStream"
+	kafkaName     = "Kafka"
+)
+
+// broker is a real one in a process of its own, and a client to look at what it holds.
+type broker interface {
+	name() string
+	// create makes an empty destination: a stream or a topic.
+	create(ctx context.Context, name string) error
+	remove(ctx context.Context, name string) error
+	// held is how many messages the destination holds.
+	held(ctx context.Context, name string) (int64, error)
+	// floorArgs lead the floor to the destination.
+	floorArgs(name string) []string
+	// sink is the part of a sink's configuration that leads there.
+	sink(name string) string
+	cpu() (time.Duration, error)
+	down() error
+	up(ctx context.Context) error
+	close() error
+}
+
+func (b *bench) startBroker(ctx context.Context, name string) (broker, error) {
+	if name == kafkaName {
+		return b.startKafka(ctx)
+	}
+	return b.startJetStream(ctx)
+}
+
+// jetStream is a nats-server.
+type jetStream struct {
+	*program
+	dir, url string
+	conn     *natsgo.Conn
+	js       jetstream.JetStream
+}
+
+func (b *bench) startJetStream(ctx context.Context) (*jetStream, error) {
+	dir, err := os.MkdirTemp(b.dir, "nats-")
+	if err != nil {
+		return nil, err
+	}
+	j := &jetStream{dir: dir}
+	return j, j.up(ctx)
+}
+
+func (j *jetStream) up(ctx context.Context) error {
+	args := []string{"nats-server", "-dir", j.dir}
+	if j.url != "" { // the port that it had
+		args = append(args, "-port", j.url[strings.LastIndexByte(j.url, ':')+1:])
+	}
+	var err error
+	if j.program, err = startSelf(args...); err != nil {
+		return err
+	}
+	if j.url, err = j.firstWord(ctx); err != nil {
+		return errors.Join(err, j.stop())
+	}
+	if j.conn == nil {
+		if j.conn, err = natsgo.Connect(j.url, natsgo.MaxReconnects(-1), natsgo.ReconnectWait(100*time.Millisecond)); err == nil {
+			j.js, err = jetstream.New(j.conn)
+		}
+	}
+	if err != nil {
+		return errors.Join(err, j.stop())
+	}
+	return nil
+}
+
+func (j *jetStream) down() error { return j.stop() }
+
+func (j *jetStream) close() error {
+	j.conn.Close()
+	return errors.Join(j.stop(), os.RemoveAll(j.dir))
+}
+
+func (j *jetStream) name() string { return jetStreamName }
+
+// create makes the stream as the bridge would.
+func (j *jetStream) create(ctx context.Context, name string) error {
+	_, err := j.js.CreateStream(ctx, jetstream.StreamConfig{
+		Name: name, Subjects: []string{name + ".>"}, Duplicates: 2 * time.Minute, AllowDirect: true,
+	})
+	return err
+}
+
+func (j *jetStream) remove(ctx context.Context, name string) error {
+	return j.js.DeleteStream(ctx, name)
+}
+
+func (j *jetStream) held(ctx context.Context, name string) (int64, error) {
+	s, err := j.js.Stream(ctx, name)
+	if err != nil {
+		return 0, err
+	}
+	return int64(s.CachedInfo().State.Msgs), nil
+}
+
+func (j *jetStream) floorArgs(name string) []string {
+	return []string{"-nats", j.url, "-subject", name + ".line"}
+}
+
+func (j *jetStream) sink(name string) string {
+	return fmt.Sprintf(`nats: {url: %q, stream: {name: %s}, subject: "%s.{cluster}.{group}.{resource}.{namespace}.{name}"}`, j.url, name, name)
+}
+
+// kafkaBroker is a Kafka broker.
+type kafkaBroker struct {
+	broker *kafka.Broker
+	dir    string
+	client *kgo.Client
+	admin  *kadm.Client
+}
+
+// partitions of a topic.
+const partitions = 3
+
+func (b *bench) startKafka(ctx context.Context) (*kafkaBroker, error) {
+	dir, err := os.MkdirTemp(b.dir, "kafka-")
+	if err != nil {
+		return nil, err
+	}
+	k := &kafkaBroker{dir: dir}
+	if k.broker, err = kafka.Start(ctx, filepath.Join(dir, "broker")); err != nil {
+		return nil, err
+	}
+	if k.client, err = kgo.NewClient(kgo.SeedBrokers(k.broker.Addr())); err != nil {
+		return nil, errors.Join(err, k.broker.Kill())
+	}
+	k.admin = kadm.NewClient(k.client)
+	return k, nil
+}
+
+func (k *kafkaBroker) name() string { return kafkaName }
+
+func (k *kafkaBroker) create(ctx context.Context, name string) error {
+	if _, err := k.admin.CreateTopic(ctx, partitions, 1, nil, name); err != nil {
+		return err
+	}
+	return until(ctx, startTimeout, func() error { // the partitions' leaders take a moment to know of it
+		_, err := k.held(ctx, name)
+		return err
+	})
+}
+
+func (k *kafkaBroker) remove(ctx context.Context, name string) error {
+	_, err := k.admin.DeleteTopic(ctx, name)
+	return err
+}
+
+func (k *kafkaBroker) held(ctx context.Context, name string) (int64, error) {
+	ends, err := k.admin.ListEndOffsets(ctx, name)
+	if err == nil {
+		err = ends.Error()
+	}
+	if err != nil {
+		return 0, err
+	}
+	if len(ends[name]) != partitions {
+		return 0, fmt.Errorf("topic %s has %d partitions", name, len(ends[name]))
+	}
+	sum := int64(0)
+	ends.Each(func(end kadm.ListedOffset) { sum += end.Offset })
+	return sum, nil
+}
+
+func (k *kafkaBroker) floorArgs(name string) []string {
+	return []string{"-kafka", k.broker.Addr(), "-topic", name, "-partitions", fmt.Sprint(partitions)}
+}
+
+func (k *kafkaBroker) sink(name string) string {
+	return fmt.Sprintf(`kafka: {brokers: [%q], topic: %s}`, k.broker.Addr(), name)
+}
+
+func (k *kafkaBroker) cpu() (time.Duration, error)  { return cpuOf(k.broker.PID()) }
+func (k *kafkaBroker) down() error                  { return k.broker.Stop() }
+func (k *kafkaBroker) up(ctx context.Context) error { return k.broker.Restart(ctx) }
+
+func (k *kafkaBroker) close() error {
+	k.client.Close()
+	return errors.Join(k.broker.Kill(), os.RemoveAll(k.dir))
+}

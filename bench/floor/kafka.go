@@ -1,0 +1,114 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	kafkago "github.com/segmentio/kafka-go"
+	"github.com/segmentio/kafka-go/protocol"
+)
+
+const (
+	maxBatchBytes = 900 << 10 // before compression: a broker takes 1 MiB by default
+	linger        = 5 * time.Millisecond
+	requests      = 2 // at once
+	waitingLines  = 1024
+)
+
+// kafka sends record batches to the partitions in turn: without keys, several requests at once, so without an order. A
+// batch goes when it is full, or linger after its first line.
+type kafka struct {
+	client     *kafkago.Client
+	topic      string
+	partitions int
+
+	lines   chan []byte
+	collect sync.Mutex // held by the sender that fills its batch
+	next    int        // partition; guarded by collect
+	senders sync.WaitGroup
+	failed  atomic.Pointer[error]
+}
+
+func newKafka(o options) *kafka {
+	k := &kafka{
+		client: &kafkago.Client{Addr: kafkago.TCP(o.kafka), Transport: &kafkago.Transport{}},
+		topic:  o.topic, partitions: o.partitions, lines: make(chan []byte, waitingLines),
+	}
+	for range requests {
+		k.senders.Go(k.run)
+	}
+	return k
+}
+
+func (k *kafka) send(line []byte) error {
+	if err := k.failed.Load(); err != nil {
+		return *err
+	}
+	k.lines <- line
+	return nil
+}
+
+func (k *kafka) finish() error {
+	close(k.lines)
+	k.senders.Wait()
+	if err := k.failed.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+func (k *kafka) run() {
+	var b batch
+	for {
+		b.reset()
+		k.collect.Lock()
+		k.fill(&b)
+		k.next = (k.next + 1) % k.partitions
+		partition := k.next
+		k.collect.Unlock()
+		if b.count == 0 {
+			return
+		}
+		if err := k.produce(&b, partition); err != nil {
+			k.failed.CompareAndSwap(nil, &err) // and what still comes is taken from the channel, so that nobody waits
+		}
+	}
+}
+
+// fill collects lines. A batch without any is the end.
+func (k *kafka) fill(b *batch) {
+	line, ok := <-k.lines
+	if !ok {
+		return
+	}
+	b.add(line)
+	timer := time.NewTimer(linger)
+	defer timer.Stop()
+	for b.size()+len(line) < maxBatchBytes {
+		select {
+		case line, ok = <-k.lines:
+			if !ok {
+				return
+			}
+			b.add(line)
+		case <-timer.C:
+			return
+		}
+	}
+}
+
+func (k *kafka) produce(b *batch, partition int) error {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	response, err := k.client.RawProduce(ctx, &kafkago.RawProduceRequest{
+		Topic: k.topic, Partition: partition, RequiredAcks: kafkago.RequireAll,
+		RawRecords: protocol.RawRecordSet{Reader: bytes.NewReader(b.encode())},
+	})
+	if err == nil {
+		err = response.Error
+	}
+	return err
+}

@@ -1,0 +1,90 @@
+package listwatch
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"strings"
+)
+
+// Namespace in which all objects lie.
+const Namespace = "bench"
+
+// bodies is how many different contents the objects have. They are further apart than a compressor of batches looks.
+const bodies = 512
+
+// corpus makes ConfigMaps as an API server writes them.
+type corpus struct {
+	contents []string // of data["application.properties"], as the inside of a JSON string
+}
+
+// newCorpus makes objects of about size bytes of JSON, the same ones each time.
+func newCorpus(size int) *corpus {
+	random := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // the same objects each time is what is wanted
+	c := &corpus{}
+	overhead := len(c.appendObject(nil, 0, 1, true))
+	for range bodies {
+		c.contents = append(c.contents, properties(random, max(0, size-overhead)))
+	}
+	return c
+}
+
+// properties is text as it stands in a ConfigMap: keys, words and numbers, which compress to about a third.
+func properties(random *rand.Rand, size int) string {
+	words := strings.Fields(`server client cache queue timeout interval retries enabled disabled max min size limit path host
+		port user role group token level debug info warn error format json text metric trace sample rate window burst backoff
+		pool idle keepalive buffer flush batch shard replica leader primary region zone cluster tenant feature flag`)
+	word := func() string { return words[random.IntN(len(words))] }
+	var b strings.Builder
+	for b.Len() < size {
+		fmt.Fprintf(&b, `%s.%s.%s=`, word(), word(), word())
+		if random.IntN(2) == 0 {
+			fmt.Fprintf(&b, `%x\n`, random.Uint64())
+		} else {
+			fmt.Fprintf(&b, `%s-%d-%s\n`, word(), random.IntN(10_000), word())
+		}
+	}
+	return strings.TrimSuffix(b.String()[:size], `\`)
+}
+
+// appendObject appends object n as it was at a resourceVersion. The items of a list have neither kind nor apiVersion.
+func (c *corpus) appendObject(buf []byte, n int, resourceVersion int64, typed bool) []byte {
+	content := ""
+	if len(c.contents) > 0 {
+		content = c.contents[n%len(c.contents)]
+	}
+	if typed {
+		buf = append(buf, `{"kind":"ConfigMap","apiVersion":"v1",`...)
+	} else {
+		buf = append(buf, '{')
+	}
+	buf = append(buf, `"metadata":{"name":"settings-`...)
+	buf = appendDigits(buf, n, 6)
+	buf = append(buf, `","namespace":"`+Namespace+`","uid":"5e0c4f3a-8d21-4b7e-9c55-`...)
+	buf = appendDigits(buf, n, 12)
+	buf = append(buf, `","resourceVersion":"`...)
+	buf = strconv.AppendInt(buf, resourceVersion, 10)
+	buf = append(buf, `","creationTimestamp":"2026-03-01T08:00:00Z","labels":{"app.kubernetes.io/name":"shop",`+
+		`"app.kubernetes.io/managed-by":"Helm","tier":"backend"},"annotations":{"example.com/owner":"team-a"},`+
+		`"managedFields":[{"manager":"helm","operation":"Update","apiVersion":"v1","time":"2026-03-01T08:00:00Z",`+
+		`"fieldsType":"FieldsV1","fieldsV1":{"f:data":{".":{},"f:application.properties":{},"f:revision":{}},`+
+		`"f:metadata":{"f:annotations":{".":{},"f:example.com/owner":{}},"f:labels":{".":{},"f:tier":{}}}}}]},`+
+		`"data":{"revision":"`...)
+	buf = strconv.AppendInt(buf, resourceVersion, 10)
+	buf = append(buf, `","application.properties":"`...)
+	buf = append(buf, content...)
+	return append(buf, `"}}`...)
+}
+
+// appendDigits appends n with leading zeros.
+func appendDigits(buf []byte, n, width int) []byte {
+	at := len(buf)
+	for range width {
+		buf = append(buf, '0')
+	}
+	for i := at + width - 1; n > 0 && i >= at; i-- {
+		buf[i] = byte('0' + n%10)
+		n /= 10
+	}
+	return buf
+}

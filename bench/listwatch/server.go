@@ -1,0 +1,208 @@
+package listwatch
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+)
+
+// Base is the resourceVersion before the first event.
+const Base = 2_000_000
+
+// Options say what a Server serves.
+type Options struct {
+	Objects int // exist at the start
+	Events  int // follow when they are released
+	Keys    int // objects that the events go round; those that do not exist yet are added. 0: Objects
+	Size    int // of an object, in bytes of JSON; it may be off by a few
+}
+
+// Server is an http.Handler. It is safe for concurrent use.
+type Server struct {
+	options  Options
+	corpus   *corpus
+	mux      *http.ServeMux
+	once     sync.Once
+	released chan struct{}
+}
+
+// New makes a server whose events wait for a POST to ReleasePath.
+func New(options Options) *Server {
+	if options.Keys == 0 {
+		options.Keys = max(1, options.Objects)
+	}
+	s := &Server{options: options, corpus: newCorpus(options.Size), mux: http.NewServeMux(), released: make(chan struct{})}
+	s.mux.HandleFunc("GET "+Path, s.configMaps)
+	s.mux.HandleFunc("GET /api/v1/namespaces/"+Namespace+"/configmaps", s.configMaps)
+	for path, document := range documents() {
+		s.mux.HandleFunc("GET "+path, func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, document) })
+	}
+	s.mux.HandleFunc("GET /", func(w http.ResponseWriter, r *http.Request) {
+		answer(w, http.StatusNotFound, fmt.Sprintf(`{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure",`+
+			`"message":"%s is not served","reason":"NotFound","code":404}`, r.URL.Path))
+	})
+	s.mux.HandleFunc("POST "+ReleasePath, func(w http.ResponseWriter, _ *http.Request) {
+		s.Release()
+		w.WriteHeader(http.StatusNoContent)
+	})
+	return s
+}
+
+// Paths of a Server.
+const (
+	Path        = "/api/v1/configmaps" // of all objects
+	ReleasePath = "/bench/release"     // POST: see Server.Release
+)
+
+// documents are answers that never change.
+func documents() map[string]string {
+	return map[string]string{
+		"/version": `{"major":"1","minor":"37","gitVersion":"v1.37.0"}`,
+		"/api":     `{"kind":"APIVersions","versions":["v1"],"serverAddressByClientCIDRs":[]}`,
+		"/apis":    `{"kind":"APIGroupList","apiVersion":"v1","groups":[]}`,
+		"/api/v1": `{"kind":"APIResourceList","groupVersion":"v1","resources":[{"name":"configmaps","singularName":"configmap",` +
+			`"namespaced":true,"kind":"ConfigMap","verbs":["create","delete","get","list","patch","update","watch"]}]}`,
+		"/api/v1/namespaces/kube-system": `{"kind":"Namespace","apiVersion":"v1","metadata":{"name":"kube-system",` +
+			`"uid":"9b2f6a1c-0000-4000-8000-000000000001","resourceVersion":"4"}}`,
+	}
+}
+
+func answer(w http.ResponseWriter, code int, document string) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(code)
+	_, _ = w.Write([]byte(document)) // a client that is gone needs no answer
+}
+
+// ServeHTTP implements http.Handler.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.mux.ServeHTTP(w, r) }
+
+// Release lets the events follow. Calling it again does nothing.
+func (s *Server) Release() { s.once.Do(func() { close(s.released) }) }
+
+func (s *Server) configMaps(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
+	query := r.URL.Query()
+	if query.Get("watch") == "" || query.Get("watch") == "false" || query.Get("watch") == "0" {
+		s.list(w, query.Get("limit"), query.Get("continue"))
+		return
+	}
+	from := int64(Base)
+	if v, err := strconv.ParseInt(query.Get("resourceVersion"), 10, 64); err == nil && v > Base {
+		from = v
+	}
+	out := &stream{w: w, flusher: w.(http.Flusher), buf: make([]byte, 0, 2*streamBuffer)}
+	out.flush() // the client learns that its watch is open
+	if query.Get("sendInitialEvents") == "true" {
+		s.initial(out)
+	}
+	s.follow(r.Context(), out, from)
+}
+
+// list writes one page. The token of the next is the number of its first object.
+func (s *Server) list(w http.ResponseWriter, limit, token string) {
+	first, _ := strconv.Atoi(token)
+	size, _ := strconv.Atoi(limit)
+	last := s.options.Objects
+	next := ""
+	if size > 0 && first+size < last {
+		last = first + size
+		next = fmt.Sprintf(`,"continue":"%d","remainingItemCount":%d`, last, s.options.Objects-last)
+	}
+	out := &stream{w: w, buf: make([]byte, 0, 2*streamBuffer)}
+	out.buf = fmt.Appendf(out.buf, `{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"%d"%s},"items":[`, int64(Base), next)
+	for n := first; n < last; n++ {
+		if n > first {
+			out.buf = append(out.buf, ',')
+		}
+		out.buf = s.corpus.appendObject(out.buf, n, s.createdAt(n), false)
+		out.written()
+	}
+	out.buf = append(out.buf, "]}\n"...)
+	out.flush()
+}
+
+// createdAt is the resourceVersion of an object that exists at the start.
+func (s *Server) createdAt(n int) int64 { return Base/2 + int64(n) }
+
+// initial writes the objects, and the bookmark that ends them.
+func (s *Server) initial(out *stream) {
+	for n := range s.options.Objects {
+		out.buf = append(out.buf, `{"type":"ADDED","object":`...)
+		out.buf = s.corpus.appendObject(out.buf, n, s.createdAt(n), true)
+		out.buf = append(out.buf, "}\n"...)
+		out.written()
+	}
+	out.buf = fmt.Appendf(out.buf, `{"type":"BOOKMARK","object":{"kind":"ConfigMap","apiVersion":"v1","metadata":{"resourceVersion":"%d",`+
+		`"annotations":{"k8s.io/initial-events-end":"true"}}}}`+"\n", int64(Base))
+	out.flush()
+}
+
+// follow writes the events after a resourceVersion, when they are released, and then waits for the client to go.
+func (s *Server) follow(ctx context.Context, out *stream, from int64) {
+	select {
+	case <-s.released:
+	case <-ctx.Done():
+		return
+	}
+	for k := int(from - Base); k < s.options.Events && out.err == nil; k++ {
+		kind := "MODIFIED"
+		if k < s.options.Keys && k >= s.options.Objects {
+			kind = "ADDED"
+		}
+		out.buf = append(out.buf, `{"type":"`...)
+		out.buf = append(out.buf, kind...)
+		out.buf = append(out.buf, `","object":`...)
+		out.buf = s.corpus.appendObject(out.buf, k%s.options.Keys, Base+1+int64(k), true)
+		out.buf = append(out.buf, "}\n"...)
+		out.written()
+	}
+	out.flush()
+	<-ctx.Done()
+}
+
+// streamBuffer is how much is written at once.
+const streamBuffer = 64 << 10
+
+// stream collects what is written to a response.
+type stream struct {
+	w       http.ResponseWriter
+	flusher http.Flusher // nil: the response flushes by itself
+	buf     []byte
+	err     error
+}
+
+// written follows each addition to buf.
+func (s *stream) written() {
+	if len(s.buf) >= streamBuffer {
+		s.flush()
+	}
+}
+
+func (s *stream) flush() {
+	if s.err == nil {
+		_, s.err = s.w.Write(s.buf)
+	}
+	s.buf = s.buf[:0]
+	if s.err == nil && s.flusher != nil {
+		s.flusher.Flush()
+	}
+}
+
+// Kubeconfig is the text of a kubeconfig that leads to a server at url; caFile, if not empty, vouches for it.
+func Kubeconfig(url, caFile string) string {
+	ca := ""
+	if caFile != "" {
+		ca = ", certificate-authority: " + strconv.Quote(caFile)
+	}
+	return strings.TrimLeft(fmt.Sprintf(`
+apiVersion: v1
+kind: Config
+clusters: [{name: bench, cluster: {server: %q%s}}]
+users: [{name: bench, user: {token: bench}}]
+contexts: [{name: bench, context: {cluster: bench, user: bench}}]
+current-context: bench
+`, url, ca), "\n")
+}

@@ -1,0 +1,47 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// childAttr ends the child if this process dies.
+func childAttr() *syscall.SysProcAttr { return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} }
+
+// cpuOf is the CPU time that a process has used so far, user and system, to the nanosecond.
+func cpuOf(pid int) (time.Duration, error) {
+	const schedulersClock = 2
+	var t unix.Timespec
+	if err := unix.ClockGettime(int32(^pid<<3|schedulersClock), &t); err != nil {
+		return 0, fmt.Errorf("CPU clock of process %d: %w", pid, err)
+	}
+	return time.Duration(t.Nano()), nil
+}
+
+// memoryOf gives the resident memory of a process in bytes: now and at its peak.
+func memoryOf(pid int) (now, peak int64, err error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return 0, 0, err
+	}
+	for line := range strings.Lines(string(text)) {
+		fields := strings.Fields(line)
+		if len(fields) < 2 {
+			continue
+		}
+		kilobytes, _ := strconv.ParseInt(fields[1], 10, 64) // other lines hold no number
+		switch fields[0] {
+		case "VmRSS:":
+			now = kilobytes << 10
+		case "VmHWM:":
+			peak = kilobytes << 10
+		}
+	}
+	return now, peak, nil
+}

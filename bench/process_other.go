@@ -1,0 +1,17 @@
+//go:build !linux
+
+package main
+
+import (
+	"errors"
+	"syscall"
+	"time"
+)
+
+var errOnlyLinux = errors.New("the benchmarks measure by what Linux says of a process")
+
+func childAttr() *syscall.SysProcAttr { return nil }
+
+func cpuOf(int) (time.Duration, error) { return 0, errOnlyLinux }
+
+func memoryOf(int) (now, peak int64, err error) { return 0, 0, errOnlyLinux }

@@ -1,0 +1,200 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/deltabridge/deltabridge/bench/listwatch"
+)
+
+const (
+	smallObject = 2600
+	largeObject = 8000
+
+	// checkpointed is how long the bridge may take to write its checkpoint of the last event: it does so each second.
+	checkpointed = 1500 * time.Millisecond
+
+	// profileLength is longer than the loads that are profiled.
+	profileLength = 8 * time.Second
+
+	// loadTimeout bounds one run.
+	loadTimeout = 10 * time.Minute
+)
+
+// sample is what one run of one program came to.
+type sample struct {
+	events    int
+	seconds   float64
+	cpu       time.Duration
+	brokerCPU time.Duration
+	peak      int64
+	liveHeap  float64 // of a bridge, in bytes, at rest
+}
+
+func (s sample) rate() float64        { return float64(s.events) / s.seconds }
+func (s sample) cpuPerEvent() float64 { return micros(s.cpu) / float64(s.events) }
+
+func micros(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e3 }
+
+// replay: 100,000 events as fast as the client reads them.
+func replay(ctx context.Context, b *bench) error {
+	load := listwatch.Options{Events: b.scaled(100_000), Keys: 5000, Size: smallObject}
+	for _, name := range b.brokers {
+		to, err := b.startBroker(ctx, name)
+		if err != nil {
+			return err
+		}
+		p, err := b.replayPairs(ctx, to, load)
+		if err = errors.Join(err, to.close()); err != nil {
+			return err
+		}
+		b.report.replay(name, p)
+	}
+	return nil
+}
+
+// replayPairs runs the floor and the bridge in turn.
+func (b *bench) replayPairs(ctx context.Context, to broker, load listwatch.Options) (p pairs, err error) {
+	warm := load
+	warm.Events = max(load.Events/5, 1)
+	if _, err := b.replayFloor(ctx, to, warm); err != nil { // the first run on a cold broker tells nothing
+		return p, err
+	}
+	for n := range b.runs {
+		var floor, bridge sample
+		measure := []func() error{
+			func() (err error) { floor, err = b.replayFloor(ctx, to, load); return err },
+			func() (err error) {
+				bridge, err = b.replayBridge(ctx, to, load, bridgeSetup{sinks: []string{"bench"}}, fmt.Sprintf("replay-%s-%d", to.name(), n))
+				return err
+			},
+		}
+		if n%2 == 1 {
+			measure[0], measure[1] = measure[1], measure[0]
+		}
+		for _, run := range measure {
+			if err := run(); err != nil {
+				return p, err
+			}
+		}
+		b.say("replay, %s: floor %.0f events/s, %.1f us CPU/event, %.0f MB; bridge %.0f events/s, %.1f us CPU/event, %.0f MB; ratio of the CPU %.2f",
+			to.name(), floor.rate(), floor.cpuPerEvent(), megabytes(floor.peak), bridge.rate(), bridge.cpuPerEvent(), megabytes(bridge.peak),
+			bridge.cpuPerEvent()/floor.cpuPerEvent())
+		p.floor, p.bridge = append(p.floor, floor), append(p.bridge, bridge)
+	}
+	return p, nil
+}
+
+func (b *bench) replayFloor(ctx context.Context, to broker, load listwatch.Options) (s sample, err error) {
+	const name = "floor"
+	if err := to.create(ctx, name); err != nil {
+		return s, err
+	}
+	defer func() { err = errors.Join(err, to.remove(ctx, name)) }()
+	server, err := b.startListWatch(ctx, load)
+	if err != nil {
+		return s, err
+	}
+	defer func() { err = errors.Join(err, server.stop()) }()
+	url := fmt.Sprintf("%s%s?watch=true&resourceVersion=%d", server.url, listwatch.Path, int64(listwatch.Base))
+	floor, err := start(b.floorBinary, append(to.floorArgs(name), "-url", url, "-count", fmt.Sprint(load.Events))...)
+	if err != nil {
+		return s, err
+	}
+	defer func() { err = errors.Join(err, floor.stop()) }()
+	if _, err := floor.firstWord(ctx); err != nil {
+		return s, err
+	}
+	s, err = measure(ctx, floor, to, name, load.Events, server.release)
+	if err != nil {
+		return s, err
+	}
+	err = floor.prints(ctx, func(output string) bool { return strings.Contains(output, "done\n") })
+	return s, errors.Join(err, s.finish(floor))
+}
+
+func (b *bench) replayBridge(ctx context.Context, to broker, load listwatch.Options, setup bridgeSetup, run string) (s sample, err error) {
+	for _, name := range setup.sinks {
+		if err := to.create(ctx, name); err != nil {
+			return s, err
+		}
+		defer func() { err = errors.Join(err, to.remove(ctx, name)) }()
+	}
+	server, err := b.startListWatch(ctx, load)
+	if err != nil {
+		return s, err
+	}
+	defer func() { err = errors.Join(err, server.stop()) }()
+	setup.kubeconfig = server.kubeconfig
+	r, err := b.startBridge(ctx, setup, to)
+	if err != nil {
+		return s, err
+	}
+	defer func() { err = errors.Join(err, r.end()) }()
+	if err := r.ready(ctx); err != nil {
+		return s, err
+	}
+	finish := b.profile(ctx, r, run, profileLength)
+	s, err = measure(ctx, r.program, to, setup.sinks[0], load.Events, server.release)
+	if err == nil {
+		err = pause(ctx, checkpointed)
+	}
+	if err != nil {
+		return s, err
+	}
+	if err := errors.Join(s.finish(r.program), finish(), r.delivered(ctx, load.Events*len(setup.sinks))); err != nil {
+		return s, err
+	}
+	s.liveHeap, err = r.liveHeap(ctx)
+	return s, err
+}
+
+// measure releases a load, and waits until the broker holds all of it.
+func measure(ctx context.Context, p *program, to broker, destination string, events int, release func(context.Context) error) (s sample, err error) {
+	s.events = events
+	before, err := to.held(ctx, destination) // the events that end the first list
+	if err != nil {
+		return s, err
+	}
+	if s.cpu, err = p.cpu(); err != nil {
+		return s, err
+	}
+	if s.brokerCPU, err = to.cpu(); err != nil {
+		return s, err
+	}
+	began := time.Now()
+	if err := release(ctx); err != nil {
+		return s, err
+	}
+	err = until(ctx, loadTimeout, func() error {
+		held, err := to.held(ctx, destination)
+		switch {
+		case p.ended():
+			return permanent{p.failed(errors.New("ended by itself"))}
+		case err == nil && held-before < int64(events):
+			err = fmt.Errorf("the broker holds %d of %d events", held-before, events)
+		}
+		return err
+	})
+	s.seconds = time.Since(began).Seconds()
+	if err != nil {
+		return s, err
+	}
+	cpu, err := to.cpu()
+	s.brokerCPU = cpu - s.brokerCPU
+	return s, err
+}
+
+// finish takes what the program has used.
+func (s *sample) finish(p *program) error {
+	cpu, err := p.cpu()
+	if err != nil {
+		return err
+	}
+	s.cpu = cpu - s.cpu
+	_, s.peak, err = memoryOf(p.pid())
+	return err
+}

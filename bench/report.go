@@ -1,0 +1,124 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// report collects what the scenarios measured.
+type report struct {
+	tables   []table
+	measured map[string]float64 // by the id of a bound
+}
+
+// table is what a scenario shows of itself.
+type table struct {
+	title string
+	note  string
+	head  []string
+	rows  [][]string
+}
+
+// pairs are the runs of the floor and of the bridge, in turn.
+type pairs struct {
+	floor, bridge []sample
+}
+
+func (p pairs) each(of func(sample) float64) (floor, bridge, ratio float64) {
+	var floors, bridges, ratios []float64
+	for n := range p.floor {
+		f, b := of(p.floor[n]), of(p.bridge[n])
+		floors, bridges, ratios = append(floors, f), append(bridges, b), append(ratios, b/f)
+	}
+	return median(floors), median(bridges), median(ratios)
+}
+
+func median(values []float64) float64 {
+	if len(values) == 0 {
+		return 0
+	}
+	sorted := slices.Sorted(slices.Values(values))
+	middle := len(sorted) / 2
+	if len(sorted)%2 == 1 {
+		return sorted[middle]
+	}
+	return (sorted[middle-1] + sorted[middle]) / 2
+}
+
+func megabytes(bytes int64) float64 { return float64(bytes) / 1e6 }
+
+// measure notes what was measured of a bound.
+func (r *report) measure(id string, value float64) {
+	if r.measured == nil {
+		r.measured = map[string]float64{}
+	}
+	r.measured[id] = value
+}
+
+// table gives the scenario's table, for a row to be added.
+func (r *report) table(title, note string, head ...string) *table {
+	for n := range r.tables {
+		if r.tables[n].title == title {
+			return &r.tables[n]
+		}
+	}
+	r.tables = append(r.tables, table{title: title, note: note, head: head})
+	return &r.tables[len(r.tables)-1]
+}
+
+func (t *table) row(cells ...string) { t.rows = append(t.rows, cells) }
+
+// compared is a cell with both programs and their ratio.
+func (p pairs) compared(format string, of func(sample) float64) string {
+	floor, bridge, ratio := p.each(of)
+	return fmt.Sprintf(format+" / "+format+" = %.2f", bridge, floor, ratio)
+}
+
+func (r *report) replay(broker string, p pairs) {
+	t := r.table("replay", "100,000 events over 5,000 ConfigMaps of 2.6 KB, as fast as they are read. Bridge / floor.",
+		"broker", "events/s", "CPU us/event", "peak memory MB", "the broker's CPU us/event", "bridge's live heap KB/object")
+	_, heap, _ := p.each(func(s sample) float64 { return s.liveHeap / 5000 / 1e3 })
+	t.row(broker, p.compared("%.0f", sample.rate), p.compared("%.1f", sample.cpuPerEvent),
+		p.compared("%.0f", func(s sample) float64 { return megabytes(s.peak) }),
+		p.compared("%.1f", func(s sample) float64 { return micros(s.brokerCPU) / float64(s.events) }), fmt.Sprintf("%.2f", heap))
+	_, _, rate := p.each(sample.rate)
+	_, _, cpu := p.each(sample.cpuPerEvent)
+	r.measure("replay/rate/"+broker, 1/rate)
+	r.measure("replay/cpu/"+broker, cpu)
+}
+
+// markdown is the whole report.
+func (r *report) markdown() string {
+	var b strings.Builder
+	r.verdicts(&b)
+	for _, t := range r.tables {
+		fmt.Fprintf(&b, "\n## %s\n\n%s\n\n", t.title, t.note)
+		writeTable(&b, t.head, t.rows)
+	}
+	return b.String()
+}
+
+// writeTable writes a table of Markdown that is also readable as it is.
+func writeTable(b *strings.Builder, head []string, rows [][]string) {
+	widths := make([]int, len(head))
+	for _, row := range append([][]string{head}, rows...) {
+		for n, cell := range row {
+			widths[n] = max(widths[n], len(cell))
+		}
+	}
+	line := func(cells []string) {
+		for n, cell := range cells {
+			fmt.Fprintf(b, "| %-*s ", widths[n], cell)
+		}
+		b.WriteString("|\n")
+	}
+	line(head)
+	for _, width := range widths {
+		b.WriteString("|" + strings.Repeat("-", width+2))
+	}
+	b.WriteString("|\n")
+	for _, row := range rows {
+		line(row)
+	}
+}

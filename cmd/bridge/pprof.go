@@ -1,0 +1,33 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/pprof"
+	"sync"
+	"time"
+)
+
+// servePprof serves profiles of this process (net/http/pprof) until stop, and says where. They show what lies in
+// memory, so the address should be one that only this machine reaches.
+func servePprof(addr string, out io.Writer) (stop func(), err error) {
+	listener, err := net.Listen("tcp", addr)
+	if err != nil {
+		return nil, fmt.Errorf("--pprof: %w", err)
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("/debug/pprof/", pprof.Index)
+	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
+	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
+	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
+	var group sync.WaitGroup
+	group.Go(func() { _ = server.Serve(listener) }) // the error is that it was closed
+	fmt.Fprintf(out, "pprof=%s\n", listener.Addr())
+	return func() {
+		_ = server.Close() // profiles under way are of no use any more
+		group.Wait()
+	}, nil
+}
