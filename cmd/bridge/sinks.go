@@ -48,7 +48,7 @@ func (p *pipeline) natsConfig(c *config.NATS) nats.Config {
 			MaxAge: time.Duration(c.Stream.MaxAge), DuplicateWindow: time.Duration(c.Stream.DuplicateWindow),
 		},
 		Auth: nats.AuthConfig{
-			CredentialsFile: string(c.CredentialsFile), TokenFile: string(c.TokenFile),
+			CredentialsFile: string(c.CredentialsFile), NkeyFile: string(c.NkeyFile), TokenFile: string(c.TokenFile),
 			User: c.User, PasswordFile: string(c.PasswordFile),
 		},
 		TLS: nats.TLSConfig{
@@ -69,7 +69,7 @@ func (p *pipeline) kafkaConfig(c *config.Kafka) kafka.Config {
 			Enabled: c.TLS.Enabled, CAFile: string(c.TLS.CAFile), CertFile: string(c.TLS.CertFile),
 			KeyFile: string(c.TLS.KeyFile), ServerName: c.TLS.ServerName,
 		},
-		SASL: kafka.SASLConfig{Mechanism: c.SASL.Mechanism, Username: c.SASL.Username, PasswordFile: string(c.SASL.PasswordFile)},
+		SASL: kafka.SASLConfig{Mechanism: c.SASL.Mechanism, Username: c.SASL.Username, PasswordFile: string(c.SASL.PasswordFile), Region: c.SASL.Region},
 	}
 	if t := c.CreateTopics; t != nil {
 		cfg.CreateTopics = &kafka.CreateTopics{Partitions: t.Partitions, ReplicationFactor: t.ReplicationFactor, Config: t.Config}

@@ -155,17 +155,20 @@ func notDefault(t *testing.T, path string, v reflect.Value) {
 	}
 }
 
-// merged is the first sink with the destinations of the others, and with the embedded server of the last.
+// merged is the first sink with the destinations of the others, with the embedded server of the last, and with the
+// keys that exclude others.
 func merged(sinks reflect.Value) reflect.Value {
 	s := sinks.Index(0).Interface().(Sink)
 	for i := 1; i < sinks.Len(); i++ {
 		other := sinks.Index(i).Interface().(Sink)
 		if other.Kafka != nil {
-			s.Kafka = other.Kafka
+			k := *other.Kafka
+			k.SASL.Region = "set"
+			s.Kafka = &k
 		}
 		if other.NATS != nil {
 			n := *s.NATS
-			n.Embedded, n.TokenFile, n.CredentialsFile = other.NATS.Embedded, "set", "set"
+			n.Embedded, n.TokenFile, n.CredentialsFile, n.NkeyFile = other.NATS.Embedded, "set", "set", "set"
 			s.NATS = &n
 		}
 	}

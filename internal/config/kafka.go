@@ -18,7 +18,8 @@ type Kafka struct {
 	CreateTopics *CreateTopics `yaml:"createTopics"`
 	// How long an exchange with a broker may take, connecting included.
 	RequestTimeout Duration `yaml:"requestTimeout" default:"15s" min:"100ms" max:"10m" example:"30s"`
-	// TLS.
+	// TLS. All files with certificates, keys and passwords are read at each connection, and connections are opened anew
+	// when one of them changes.
 	TLS KafkaTLS `yaml:"tls"`
 	// Authentication. Off if nothing is set here.
 	SASL SASL `yaml:"sasl"`
@@ -44,10 +45,14 @@ type KafkaTLS struct {
 
 // SASL is how the bridge authenticates to the brokers.
 type SASL struct {
-	// The mechanism. Empty: no authentication.
-	Mechanism string `yaml:"mechanism" enum:"PLAIN SCRAM-SHA-256 SCRAM-SHA-512" example:"SCRAM-SHA-512"`
+	// The mechanism. Empty: no authentication. `AWS_MSK_IAM` takes the credentials of the AWS environment: the role of a
+	// service account (IRSA), EKS Pod Identity, variables or files.
+	Mechanism string `yaml:"mechanism" enum:"PLAIN SCRAM-SHA-256 SCRAM-SHA-512 AWS_MSK_IAM" example:"SCRAM-SHA-512"`
 	// The user.
 	Username string `yaml:"username" example:"bridge"`
 	// A file with the password of `username`. It is read at each connection.
 	PasswordFile File `yaml:"passwordFile" example:"/etc/deltabridge/password"`
+	// The AWS region of the cluster, for `AWS_MSK_IAM`. Empty: that of the environment variable `AWS_REGION`, which IRSA
+	// sets.
+	Region string `yaml:"region" example:"eu-central-1"`
 }

@@ -19,9 +19,11 @@ type NATS struct {
 	MaxInFlight int `yaml:"maxInFlight" default:"512" min:"1" max:"65536" example:"2048"`
 	// After this long without any acknowledgement, what waits is sent again.
 	AckTimeout Duration `yaml:"ackTimeout" default:"10s" min:"100ms" max:"10m" example:"30s"`
-	// A `.creds` file, with JWT and nkey seed. Like all files with credentials it is read at each connection. At most
-	// one of `credentialsFile`, `tokenFile` and `user` is given.
+	// A `.creds` file, with JWT and nkey seed. Like all files with credentials, keys and certificates it is read again at
+	// each connection. At most one of `credentialsFile`, `nkeyFile`, `tokenFile` and `user` is given.
 	CredentialsFile File `yaml:"credentialsFile" example:"/etc/deltabridge/bridge.creds"`
+	// A file with the seed of a user's nkey, which begins with `SU`.
+	NkeyFile File `yaml:"nkeyFile" example:"/etc/deltabridge/bridge.nk"`
 	// A file with a token.
 	TokenFile File `yaml:"tokenFile" example:"/etc/deltabridge/token"`
 	// A user, with `passwordFile`.

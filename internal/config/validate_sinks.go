@@ -32,7 +32,7 @@ func (v *validator) nats(path string, n *NATS) {
 	template := v.template(path+".subject", n.Subject, event.EscapeSubject)
 	v.stream(path+".stream", &n.Stream, template)
 
-	auth := v.given(path, "credentialsFile", "tokenFile", "user")
+	auth := v.given(path, "credentialsFile", "nkeyFile", "tokenFile", "user")
 	if len(auth) > 1 {
 		v.report(path+"."+auth[1], "is given besides "+auth[0], "keep one of them")
 	}
@@ -43,7 +43,7 @@ func (v *validator) nats(path string, n *NATS) {
 // serverURL checks one server. A URL with credentials is not repeated in the message.
 func (v *validator) serverURL(path, text string) {
 	if strings.Contains(text, "@") {
-		v.report(path, "has credentials in it: secrets do not stand in this file", "remove what is in front of the @, and use user and passwordFile, tokenFile or credentialsFile")
+		v.report(path, "has credentials in it: secrets do not stand in this file", "remove what is in front of the @, and use user and passwordFile, tokenFile, nkeyFile or credentialsFile")
 		return
 	}
 	u, err := url.Parse(text)
@@ -176,11 +176,30 @@ func (v *validator) kafka(path string, k *Kafka) {
 	if v.has(path+".tls.enabled") && !k.TLS.Enabled && len(v.given(path+".tls", "caFile", "certFile", "keyFile", "serverName")) > 0 {
 		v.report(path+".tls.enabled", "is false, but other keys of tls are given", "write true, or remove the others")
 	}
-	if sasl := v.given(path+".sasl", "mechanism", "username", "passwordFile"); len(sasl) > 0 && len(sasl) < 3 {
-		for _, name := range []string{"mechanism", "username", "passwordFile"} {
-			if !slices.Contains(sasl, name) && !v.confused[path+".sasl."+name] {
-				v.report(path+".sasl."+name, "is missing besides "+sasl[0], "give mechanism, username and passwordFile, or none of them")
+	v.sasl(path+".sasl", &k.SASL)
+}
+
+func (v *validator) sasl(path string, s *SASL) {
+	names := []string{"mechanism", "username", "passwordFile"}
+	given := v.given(path, append(names, "region")...)
+	if s.Mechanism == "AWS_MSK_IAM" {
+		for _, name := range given {
+			if name == "username" || name == "passwordFile" {
+				v.report(path+"."+name, "is given besides mechanism AWS_MSK_IAM, which takes the credentials of the AWS environment", "remove it")
 			}
+		}
+		return
+	}
+	if slices.Contains(given, "region") && !v.broken[path+".mechanism"] {
+		v.report(path+".region", "is for mechanism AWS_MSK_IAM alone", "remove it, or write mechanism: AWS_MSK_IAM")
+	}
+	given = slices.DeleteFunc(given, func(name string) bool { return name == "region" })
+	if len(given) == 0 || len(given) == 3 {
+		return
+	}
+	for _, name := range names {
+		if !slices.Contains(given, name) && !v.confused[path+"."+name] {
+			v.report(path+"."+name, "is missing besides "+given[0], "give mechanism, username and passwordFile, or none of them")
 		}
 	}
 }

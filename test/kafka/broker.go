@@ -17,9 +17,11 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/deltabridge/deltabridge/test/certs"
 )
 
-// The user that the SASL listener knows.
+// The user that the SASL listeners know.
 const (
 	User     = "alice"
 	Password = "alice-secret"
@@ -73,7 +75,18 @@ func (b *Broker) SASLAddr() string { return address(b.ports.sasl) }
 // TLSAddr is the host:port of the TLS listener, without SASL.
 func (b *Broker) TLSAddr() string { return address(b.ports.tls) }
 
-// CAFile is the PEM file with the certificate that signed the TLS listener's.
+// MutualTLSAddr is the host:port of the listener that demands a client certificate ([Broker.ClientCA]), without SASL.
+func (b *Broker) MutualTLSAddr() string { return address(b.ports.mutual) }
+
+// SASLTLSAddr is the host:port of the listener that demands SASL, over TLS.
+func (b *Broker) SASLTLSAddr() string { return address(b.ports.saslTLS) }
+
+// ClientCA is the authority whose client certificates the listener at MutualTLSAddr takes.
+func (b *Broker) ClientCA() (*certs.Authority, error) { return certs.Load(b.clientsFile()) }
+
+func (b *Broker) clientsFile() string { return filepath.Join(b.dir, "clients.pem") }
+
+// CAFile is the PEM file with the certificate of the authority that signed the broker's.
 func (b *Broker) CAFile() string { return filepath.Join(b.dir, "ca.pem") }
 
 // LogFile is what the broker prints, over all its lives.

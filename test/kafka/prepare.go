@@ -2,15 +2,8 @@ package kafka
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"errors"
 	"fmt"
-	"math/big"
 	mathrand "math/rand/v2"
 	"net"
 	"os"
@@ -18,7 +11,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
+
+	"github.com/deltabridge/deltabridge/test/certs"
 )
 
 // clusterID is any 16 bytes in URL-safe base64.
@@ -38,7 +32,7 @@ const logConfig = `<?xml version="1.0" encoding="UTF-8"?>
 `
 
 // ports of the listeners; kept in a file, so that a later Start on the same folder has the same.
-type ports struct{ plain, sasl, tls, controller int }
+type ports struct{ plain, sasl, tls, mutual, saslTLS, controller int }
 
 func address(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
 
@@ -51,7 +45,7 @@ func (b *Broker) prepare(ctx context.Context) error {
 	text, err := os.ReadFile(portsFile)
 	formatted := err == nil
 	if formatted {
-		if _, err := fmt.Sscan(string(text), &b.ports.plain, &b.ports.sasl, &b.ports.tls, &b.ports.controller); err != nil {
+		if _, err := fmt.Sscan(string(text), &b.ports.plain, &b.ports.sasl, &b.ports.tls, &b.ports.mutual, &b.ports.saslTLS, &b.ports.controller); err != nil {
 			return fmt.Errorf("reading %s: %w", portsFile, err)
 		}
 	} else if b.ports, err = freePorts(); err != nil {
@@ -69,13 +63,13 @@ func (b *Broker) prepare(ctx context.Context) error {
 	}
 	// Last, for it says that the folder is complete.
 	return os.WriteFile(portsFile,
-		fmt.Appendln(nil, b.ports.plain, b.ports.sasl, b.ports.tls, b.ports.controller), 0o644)
+		fmt.Appendln(nil, b.ports.plain, b.ports.sasl, b.ports.tls, b.ports.mutual, b.ports.saslTLS, b.ports.controller), 0o644)
 }
 
 func (b *Broker) writeFiles() error {
 	keyStore := filepath.Join(b.dir, "broker.pem")
 	if _, err := os.Stat(keyStore); err != nil {
-		if err := writeCertificate(keyStore, b.CAFile()); err != nil {
+		if err := b.writeCertificates(keyStore); err != nil {
 			return err
 		}
 	}
@@ -87,9 +81,24 @@ func (b *Broker) writeFiles() error {
 }
 
 func (b *Broker) serverProperties(keyStore string) []string {
-	listeners := fmt.Sprintf("PLAINTEXT://%s,SASL_PLAINTEXT://%s,SSL://%s", b.Addr(), b.SASLAddr(), b.TLSAddr())
+	listeners := fmt.Sprintf("PLAINTEXT://%s,SASL_PLAINTEXT://%s,SSL://%s,MUTUAL://%s,SASL_SSL://%s",
+		b.Addr(), b.SASLAddr(), b.TLSAddr(), b.MutualTLSAddr(), b.SASLTLSAddr())
 	controller := address(b.ports.controller)
-	jaas := "listener.name.sasl_plaintext.%s.sasl.jaas.config=org.apache.kafka.common.security.%s required%s;"
+	jaas := func(mechanism, module string) []string {
+		var lines []string
+		for _, listener := range []string{"sasl_plaintext", "sasl_ssl"} {
+			lines = append(lines, fmt.Sprintf("listener.name.%s.%s.sasl.jaas.config=org.apache.kafka.common.security.%s;", listener, mechanism, module))
+		}
+		return lines
+	}
+	return slices.Concat(
+		jaas("plain", fmt.Sprintf("plain.PlainLoginModule required user_%s=%q", User, Password)),
+		jaas("scram-sha-256", "scram.ScramLoginModule required"),
+		jaas("scram-sha-512", "scram.ScramLoginModule required"),
+		b.commonProperties(keyStore, listeners, controller))
+}
+
+func (b *Broker) commonProperties(keyStore, listeners, controller string) []string {
 	return []string{
 		"process.roles=broker,controller",
 		"node.id=1",
@@ -97,16 +106,16 @@ func (b *Broker) serverProperties(keyStore string) []string {
 		"controller.listener.names=CONTROLLER",
 		"listeners=" + listeners + ",CONTROLLER://" + controller,
 		"advertised.listeners=" + listeners,
-		"listener.security.protocol.map=PLAINTEXT:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT,SSL:SSL,CONTROLLER:PLAINTEXT",
+		"listener.security.protocol.map=PLAINTEXT:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT,SSL:SSL,MUTUAL:SSL,SASL_SSL:SASL_SSL,CONTROLLER:PLAINTEXT",
 		"inter.broker.listener.name=PLAINTEXT",
 		"log.dirs=" + filepath.Join(b.dir, "data"),
 
 		"sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-256,SCRAM-SHA-512",
-		fmt.Sprintf(jaas, "plain", "plain.PlainLoginModule", fmt.Sprintf(" user_%s=%q", User, Password)),
-		fmt.Sprintf(jaas, "scram-sha-256", "scram.ScramLoginModule", ""),
-		fmt.Sprintf(jaas, "scram-sha-512", "scram.ScramLoginModule", ""),
 		"ssl.keystore.type=PEM",
 		"ssl.keystore.location=" + keyStore,
+		"listener.name.mutual.ssl.client.auth=required",
+		"listener.name.mutual.ssl.truststore.type=PEM",
+		"listener.name.mutual.ssl.truststore.location=" + filepath.Join(b.dir, "clients-ca.pem"),
 
 		// One node, small, quick to start and to stop.
 		"auto.create.topics.enable=false",
@@ -145,39 +154,32 @@ func freePorts() (ports, error) {
 		if err := l.Close(); err != nil {
 			return ports{}, err
 		}
-		if found = append(found, port); len(found) == 4 {
-			return ports{found[0], found[1], found[2], found[3]}, nil
+		if found = append(found, port); len(found) == 6 {
+			return ports{found[0], found[1], found[2], found[3], found[4], found[5]}, nil
 		}
 	}
 	return ports{}, errors.New("no free ports between 15000 and 30000")
 }
 
-// writeCertificate makes a self-signed certificate for 127.0.0.1: key and certificate for the broker, the
-// certificate alone, as a CA, for clients.
-func writeCertificate(keyStore, caFile string) error {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+// writeCertificates makes two authorities and the broker's certificate: key and certificate for the broker, the
+// certificate of its authority for clients, and the authority of clients, with its key, for tests.
+func (b *Broker) writeCertificates(keyStore string) error {
+	servers, err := certs.New("deltabridge test brokers")
 	if err != nil {
 		return err
 	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "deltabridge test broker"},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().AddDate(10, 0, 0),
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, DNSNames: []string{"localhost"},
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	clients, err := certs.New("deltabridge test clients")
 	if err != nil {
 		return err
 	}
-	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
+	cert, key, err := servers.Issue(certs.Options{Name: "broker", Hosts: []string{"127.0.0.1", "localhost"}})
 	if err != nil {
 		return err
 	}
-	certPEM := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
-	keyPEM := pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER})
-	if err := os.WriteFile(caFile, certPEM, 0o644); err != nil {
-		return err
-	}
-	return os.WriteFile(keyStore, append(keyPEM, certPEM...), 0o600)
+	return errors.Join(
+		os.WriteFile(b.CAFile(), servers.PEM(), 0o644),
+		clients.Save(b.clientsFile()),
+		os.WriteFile(filepath.Join(b.dir, "clients-ca.pem"), clients.PEM(), 0o644),
+		os.WriteFile(keyStore, append(key, cert...), 0o600),
+	)
 }

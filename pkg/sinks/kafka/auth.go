@@ -2,12 +2,11 @@ package kafka
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
-	"io"
-	"os"
+	"net"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -17,6 +16,9 @@ import (
 	"github.com/segmentio/kafka-go/sasl"
 	"github.com/segmentio/kafka-go/sasl/plain"
 	"github.com/segmentio/kafka-go/sasl/scram"
+
+	"github.com/deltabridge/deltabridge/pkg/sinks"
+	"github.com/deltabridge/deltabridge/pkg/sinks/access"
 )
 
 // The SASL mechanisms.
@@ -24,125 +26,159 @@ const (
 	mechanismPlain       = "PLAIN"
 	mechanismScramSHA256 = "SCRAM-SHA-256"
 	mechanismScramSHA512 = "SCRAM-SHA-512"
+	mechanismIAM         = "AWS_MSK_IAM"
 )
 
 func saslMechanisms() []string {
-	return []string{mechanismPlain, mechanismScramSHA256, mechanismScramSHA512}
+	return []string{mechanismPlain, mechanismScramSHA256, mechanismScramSHA512, mechanismIAM}
 }
 
 func (t *TLSConfig) enabled() bool { return *t != TLSConfig{} }
 
-// load reads the files. host is what the certificate must be for, unless ServerName is set.
-func (t *TLSConfig) load(host string) (*tls.Config, error) {
-	c := &tls.Config{
-		MinVersion:         tls.VersionTLS12,
-		ServerName:         t.ServerName,
-		InsecureSkipVerify: t.InsecureSkipVerify,
+func (t *TLSConfig) files() *access.TLS {
+	return &access.TLS{
+		Section: "kafka.tls", CAFile: t.CAFile, CertFile: t.CertFile, KeyFile: t.KeyFile,
+		ServerName: t.ServerName, InsecureSkipVerify: t.InsecureSkipVerify,
 	}
-	if c.ServerName == "" {
-		c.ServerName = host
-	}
-	if t.CAFile != "" {
-		pem, err := os.ReadFile(t.CAFile)
-		if err != nil {
-			return nil, fmt.Errorf("tls.caFile: %w", err)
-		}
-		c.RootCAs = x509.NewCertPool()
-		if !c.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("tls.caFile: no PEM certificate in %s", t.CAFile)
-		}
-	}
-	if t.CertFile != "" {
-		cert, err := tls.LoadX509KeyPair(t.CertFile, t.KeyFile)
-		if err != nil {
-			return nil, fmt.Errorf("tls.certFile: %w", err)
-		}
-		c.Certificates = []tls.Certificate{cert}
-	}
-	return c, nil
+}
+
+// files are all that a connection is opened with.
+func (cfg *Config) files() []string {
+	return append(cfg.TLS.files().Files(), cfg.SASL.PasswordFile)
 }
 
 func (s *SASLConfig) password() (string, error) {
-	text, err := os.ReadFile(s.PasswordFile)
-	if err != nil {
-		return "", fmt.Errorf("sasl.passwordFile: %w", err)
-	}
-	return strings.TrimRight(string(text), "\r\n"), nil
+	return access.Secret("kafka.sasl.passwordFile", s.PasswordFile)
 }
 
-func (s *SASLConfig) mechanism() (sasl.Mechanism, error) {
+// mechanism also gives the secret that no error may repeat.
+func (s *SASLConfig) mechanism(ctx context.Context, aws *awsCredentials) (_ sasl.Mechanism, secret string, err error) {
+	if s.Mechanism == mechanismIAM {
+		m, err := aws.mechanism(ctx, s)
+		return m, "", err
+	}
 	password, err := s.password()
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
+	var m sasl.Mechanism = plain.Mechanism{Username: s.Username, Password: password}
 	switch s.Mechanism {
 	case mechanismScramSHA256:
-		return scram.Mechanism(scram.SHA256, s.Username, password)
+		m, err = scram.Mechanism(scram.SHA256, s.Username, password)
 	case mechanismScramSHA512:
-		return scram.Mechanism(scram.SHA512, s.Username, password)
-	default:
-		return plain.Mechanism{Username: s.Username, Password: password}, nil
+		m, err = scram.Mechanism(scram.SHA512, s.Username, password)
 	}
+	if err != nil { // of the preparation of strings: a character that passwords can't have
+		return nil, "", &sinks.ConnectError{
+			Step: sinks.StepFiles, Key: "kafka.sasl.passwordFile", Err: errors.New("user or password hold characters that " + s.Mechanism + " does not take"),
+		}
+	}
+	return m, password, nil
 }
 
 // authenticate runs the SASL exchange on a new connection. Source: KIP-43, KIP-152, and for the session's life
 // KIP-368.
-func (k *conn) authenticate(ctx context.Context, s *SASLConfig) error {
-	mechanism, err := s.mechanism()
+func (k *conn) authenticate(ctx context.Context, s *SASLConfig, aws *awsCredentials) error {
+	mechanism, secret, err := s.mechanism(ctx, aws)
 	if err != nil {
 		return err
 	}
 	if err := k.offerMechanism(ctx, s.Mechanism); err != nil {
 		return err
 	}
-	session, state, err := mechanism.Start(ctx)
+	session, state, err := mechanism.Start(k.withMetadata(ctx))
 	if err != nil {
-		return fmt.Errorf("%s: %w", s.Mechanism, err)
+		if s.Mechanism == mechanismIAM {
+			err = access.Words(err, "there are no AWS credentials: %s", strings.TrimPrefix(err.Error(), "failed to refresh cached credentials, "))
+		}
+		return k.fail(sinks.StepAuthenticate, s.secretKey(), s.startRemedy(), err)
 	}
 	for done := false; !done; {
 		msg, err := k.exchange(ctx, &saslauthenticate.Request{AuthBytes: state})
-		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		if isClosed(err) {
 			// Old brokers answer a wrong password by closing the connection.
-			return s.refusal("the broker closed the connection")
+			return k.refused(s, "it closed the connection")
 		} else if err != nil {
-			return fmt.Errorf("%s: %w", s.Mechanism, err)
+			return k.fail(sinks.StepAuthenticate, "", "", fmt.Errorf("%s: %w", s.Mechanism, err))
 		}
 		res := msg.(*saslauthenticate.Response)
 		if code := kafkago.Error(res.ErrorCode); code == kafkago.SASLAuthenticationFailed {
-			return s.refusal(res.ErrorMessage)
+			return k.refused(s, access.Redact(res.ErrorMessage, secret))
 		} else if code != 0 {
-			return fmt.Errorf("%s: %w %s", s.Mechanism, code, res.ErrorMessage)
+			words := access.Redact(res.ErrorMessage, secret)
+			return k.fail(sinks.StepAuthenticate, "kafka.sasl", "", fmt.Errorf("%s: %w %s", s.Mechanism, code, words))
 		}
 		if life := time.Duration(res.SessionLifetimeMs) * time.Millisecond; life > 0 {
 			k.expires = time.Now().Add(life * 4 / 5)
 		}
 		if done, state, err = session.Next(ctx, res.AuthBytes); err != nil {
-			return fmt.Errorf("%s: the broker's answer is wrong: %w", s.Mechanism, err)
+			return k.fail(sinks.StepAuthenticate, s.secretKey(), s.startRemedy(),
+				fmt.Errorf("%s: its proof that it knows the password is wrong: %w", s.Mechanism, err))
 		}
 	}
 	return nil
 }
 
-func (s *SASLConfig) refusal(words string) error {
-	return fmt.Errorf("the broker refuses user %q by %s: wrong user name or password (%s): %w",
-		s.Username, s.Mechanism, words, kafkago.SASLAuthenticationFailed)
+// withMetadata says who the exchange is with, as AWS_MSK_IAM needs to know: it signs the host.
+func (k *conn) withMetadata(ctx context.Context) context.Context {
+	host, port, err := net.SplitHostPort(k.addr)
+	if err != nil {
+		return ctx
+	}
+	number, err := strconv.Atoi(port)
+	if err != nil {
+		return ctx
+	}
+	return sasl.WithMetadata(ctx, &sasl.Metadata{Host: host, Port: number})
+}
+
+// secretKey is the key that what is secret comes from.
+func (s *SASLConfig) secretKey() string {
+	if s.Mechanism == mechanismIAM {
+		return "kafka.sasl.region"
+	}
+	return "kafka.sasl.passwordFile"
+}
+
+func (s *SASLConfig) startRemedy() string {
+	if s.Mechanism == mechanismIAM {
+		return "give the pod AWS credentials: annotate its service account with eks.amazonaws.com/role-arn, or use EKS Pod Identity"
+	}
+	return "check kafka.sasl.username and the content of kafka.sasl.passwordFile"
+}
+
+func (k *conn) refused(s *SASLConfig, words string) error {
+	if s.Mechanism == mechanismIAM {
+		return k.fail(sinks.StepAuthenticate, s.secretKey(), "allow the IAM role kafka-cluster:Connect on the cluster, and check kafka.sasl.region and the clock",
+			access.Words(kafkago.SASLAuthenticationFailed, "it refuses the AWS credentials (%s)", words))
+	}
+	return k.fail(sinks.StepAuthenticate, s.secretKey(), s.startRemedy(),
+		access.Words(kafkago.SASLAuthenticationFailed, "it refuses user %q by %s: wrong user name or password (%s)", s.Username, s.Mechanism, words))
 }
 
 func (k *conn) offerMechanism(ctx context.Context, name string) error {
+	const key = "kafka.sasl.mechanism"
 	msg, err := k.exchange(ctx, &saslhandshake.Request{Mechanism: name})
 	if err != nil {
-		return fmt.Errorf("offering %s: %w", name, err)
+		return k.fail(sinks.StepAuthenticate, key, "", fmt.Errorf("offered %s: %w", name, err))
 	}
 	res := msg.(*saslhandshake.Response)
 	switch code := kafkago.Error(res.ErrorCode); code {
 	case 0:
 		return nil
 	case kafkago.UnsupportedSASLMechanism:
-		return fmt.Errorf("the broker does not take the SASL mechanism %s, but %s: %w",
-			name, strings.Join(res.Mechanisms, ", "), code)
+		return k.fail(sinks.StepAuthenticate, key, "set "+key+" to one of them",
+			access.Words(code, "it does not take %s, but %s", name, strings.Join(slices.Sorted(slices.Values(res.Mechanisms)), ", ")))
 	case kafkago.IllegalSASLState:
-		return fmt.Errorf("this listener uses no SASL; leave sasl out, or connect to the port that uses it: %w", code)
+		return k.fail(sinks.StepAuthenticate, "kafka.sasl", "leave kafka.sasl out, or connect to the port of the listener that uses it",
+			access.Words(code, "this listener uses no SASL"))
 	default:
-		return fmt.Errorf("offering %s: %w", name, code)
+		return k.fail(sinks.StepAuthenticate, key, "", fmt.Errorf("offered %s: %w", name, code))
 	}
+}
+
+// demandsSASL is what a listener that demands SASL does to a client that does not authenticate.
+func (k *conn) demandsSASL() error {
+	return k.fail(sinks.StepAuthenticate, "kafka.sasl", "set kafka.sasl.mechanism, username and passwordFile, or connect to the port of another listener",
+		errors.New("it closed the connection at the first request, as a listener that demands SASL does"))
 }

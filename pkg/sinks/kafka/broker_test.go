@@ -213,54 +213,6 @@ func TestPartitionsGrow(t *testing.T) {
 	}
 }
 
-// TestAccess: who may connect does, and who may not is told why.
-func TestAccess(t *testing.T) {
-	broker := testkafka.ForTest(t)
-	testkafka.CreateTopic(t, broker.Addr(), "access", 1, nil)
-	right, wrong := passwordFile(t, testkafka.Password+"\n"), passwordFile(t, "wrong")
-	sasl := func(mechanism, user, file string) SASLConfig {
-		return SASLConfig{Mechanism: mechanism, Username: user, PasswordFile: file}
-	}
-	tls := TLSConfig{CAFile: broker.CAFile()}
-	for _, c := range []struct {
-		name, addr string
-		tls        TLSConfig
-		sasl       SASLConfig
-		want       string // in the error; empty: none
-	}{
-		{"plaintext", broker.Addr(), TLSConfig{}, SASLConfig{}, ""},
-		{"PLAIN", broker.SASLAddr(), TLSConfig{}, sasl("PLAIN", testkafka.User, right), ""},
-		{"SCRAM-SHA-256", broker.SASLAddr(), TLSConfig{}, sasl("SCRAM-SHA-256", testkafka.User, right), ""},
-		{"SCRAM-SHA-512", broker.SASLAddr(), TLSConfig{}, sasl("SCRAM-SHA-512", testkafka.User, right), ""},
-		{"TLS", broker.TLSAddr(), tls, SASLConfig{}, ""},
-		{"TLS without verification", broker.TLSAddr(), TLSConfig{InsecureSkipVerify: true}, SASLConfig{}, ""},
-
-		{"PLAIN, wrong password", broker.SASLAddr(), TLSConfig{}, sasl("PLAIN", testkafka.User, wrong), `refuses user "alice" by PLAIN: wrong user name or password`},
-		{"SCRAM, wrong password", broker.SASLAddr(), TLSConfig{}, sasl("SCRAM-SHA-512", testkafka.User, wrong), `refuses user "alice" by SCRAM-SHA-512: wrong user name or password`},
-		{"SCRAM, unknown user", broker.SASLAddr(), TLSConfig{}, sasl("SCRAM-SHA-256", "bob", right), `refuses user "bob"`},
-		{"no SASL where it is demanded", broker.SASLAddr(), TLSConfig{}, SASLConfig{}, "demands SASL"},
-		{"SASL where there is none", broker.Addr(), TLSConfig{}, sasl("PLAIN", testkafka.User, right), "this listener uses no SASL"},
-		{"TLS to a plaintext port", broker.Addr(), tls, SASLConfig{}, "the port may be a plaintext listener"},
-		{"plaintext to a TLS port", broker.TLSAddr(), TLSConfig{}, SASLConfig{}, "the port may be a TLS listener"},
-		{"unknown authority", broker.TLSAddr(), TLSConfig{Enabled: true}, SASLConfig{}, "tls.caFile names the certificate to trust"},
-		{"wrong host", broker.TLSAddr(), TLSConfig{CAFile: broker.CAFile(), ServerName: "kafka.example.com"}, SASLConfig{}, "kafka.example.com"},
-		{"nobody there", "127.0.0.1:1", TLSConfig{}, SASLConfig{}, "connection refused"},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			s := newSink(t, Config{Brokers: []string{c.addr}, Topic: "access", TLS: c.tls, SASL: c.sasl, RequestTimeout: 10 * time.Second})
-			err := s.Connect(t.Context())
-			switch {
-			case c.want == "" && err != nil:
-				t.Fatalf("Connect: %v", err)
-			case c.want == "":
-				mustSend(t, s, change(event.Added, "a", 1))
-			case err == nil || !strings.Contains(err.Error(), c.want):
-				t.Errorf("Connect: %v; it should say %q", err, c.want)
-			}
-		})
-	}
-}
-
 func passwordFile(t *testing.T, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "password")

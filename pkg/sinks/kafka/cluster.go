@@ -17,7 +17,12 @@ import (
 	"github.com/segmentio/kafka-go/protocol/createtopics"
 	"github.com/segmentio/kafka-go/protocol/initproducerid"
 	"github.com/segmentio/kafka-go/protocol/metadata"
+
+	"github.com/deltabridge/deltabridge/pkg/sinks/access"
 )
+
+// lookEvery is a matter of seconds as the kubelet takes a minute or so to renew a mounted Secret.
+const lookEvery = 10 * time.Second
 
 // cluster knows the brokers and keeps one connection to each that was needed.
 type cluster struct {
@@ -26,12 +31,15 @@ type cluster struct {
 	brokers    map[int32]string // id to host:port, of the last metadata
 	controller int32
 
+	aws       awsCredentials
+	lookEvery time.Duration // how often the files of a connection are looked at
+
 	mu    sync.Mutex
 	conns map[string]*conn // idle ones, by address
 }
 
 func newCluster(cfg *Config) *cluster {
-	return &cluster{cfg: cfg, controller: -1, conns: make(map[string]*conn)}
+	return &cluster{cfg: cfg, controller: -1, lookEvery: lookEvery, conns: make(map[string]*conn)}
 }
 
 // send does one exchange with the broker at addr. It is safe for concurrent use. Its error is a *brokerError.
@@ -41,10 +49,10 @@ func (c *cluster) send(ctx context.Context, addr string, req protocol.Message) (
 }
 
 func (c *cluster) sendReuse(ctx context.Context, addr string, req protocol.Message) (_ protocol.Message, reused bool, _ error) {
-	k := c.take(addr)
-	if reused = k != nil; !reused {
+	k := c.renewed(ctx, c.take(addr))
+	if reused = k != nil && k.exchanges > 0; k == nil {
 		var err error
-		if k, err = dial(ctx, c.cfg, addr); err != nil {
+		if k, err = c.dial(ctx, addr); err != nil {
 			return nil, false, err
 		}
 	}
@@ -52,7 +60,7 @@ func (c *cluster) sendReuse(ctx context.Context, addr string, req protocol.Messa
 	if err != nil {
 		k.close()
 		if isClosed(err) && k.exchanges == 1 && c.cfg.SASL.Mechanism == "" {
-			err = fmt.Errorf("%w (a listener that demands SASL closes the connection like this)", err)
+			err = k.demandsSASL()
 		}
 		return nil, reused, &brokerError{addr: addr, sent: true, err: err}
 	}
@@ -70,6 +78,30 @@ func (c *cluster) take(addr string) *conn {
 		return nil
 	}
 	return k
+}
+
+// renewed opens a connection anew if the files that it was opened with have changed. If that fails, k still holds, and
+// serves until it ends by itself: a mistake in the new files must not stop what works.
+func (c *cluster) renewed(ctx context.Context, k *conn) *conn {
+	if k == nil || time.Since(k.looked) < c.lookEvery {
+		return k
+	}
+	k.looked = time.Now()
+	stamp := access.Stamp(c.cfg.files()...)
+	if stamp == k.files {
+		return k
+	}
+	fresh, err := c.dial(ctx, k.addr)
+	if err != nil {
+		if ctx.Err() == nil && err.Error() != k.spoken {
+			k.spoken = err.Error()
+			c.cfg.Logger.Warn("the files for the connection have changed, and do not do; going on with what there is", "error", err)
+		}
+		return k
+	}
+	c.cfg.Logger.Info("the files for the connection have changed; connected anew", "broker", k.addr)
+	k.close()
+	return fresh
 }
 
 func (c *cluster) put(addr string, k *conn) {
@@ -171,6 +203,20 @@ func (c *cluster) metadata(ctx context.Context, names []string) ([]metadata.Resp
 // createTopics creates the topics. One that is there meanwhile is none the worse. The result has an entry for each
 // topic that could not be created.
 func (c *cluster) createTopics(ctx context.Context, names []string, how *CreateTopics) (map[string]error, error) {
+	msg, err := c.askController(ctx, c.createRequest(names, how))
+	if err != nil {
+		return nil, fmt.Errorf("creating topics: %w", err)
+	}
+	failed := make(map[string]error)
+	for _, t := range msg.(*createtopics.Response).Topics {
+		if code := kafkago.Error(t.ErrorCode); code != 0 && code != kafkago.TopicAlreadyExists {
+			failed[t.Name] = c.notCreated(t.Name, code, t.ErrorMessage)
+		}
+	}
+	return failed, nil
+}
+
+func (c *cluster) createRequest(names []string, how *CreateTopics) *createtopics.Request {
 	req := &createtopics.Request{TimeoutMs: int32(c.cfg.RequestTimeout.Milliseconds())}
 	for _, name := range names {
 		t := createtopics.RequestTopic{Name: name, NumPartitions: -1, ReplicationFactor: -1}
@@ -185,17 +231,7 @@ func (c *cluster) createTopics(ctx context.Context, names []string, how *CreateT
 		}
 		req.Topics = append(req.Topics, t)
 	}
-	msg, err := c.askController(ctx, req)
-	if err != nil {
-		return nil, fmt.Errorf("creating topics: %w", err)
-	}
-	failed := make(map[string]error)
-	for _, t := range msg.(*createtopics.Response).Topics {
-		if code := kafkago.Error(t.ErrorCode); code != 0 && code != kafkago.TopicAlreadyExists {
-			failed[t.Name] = fmt.Errorf("creating the topic %s: %w: %s", t.Name, code, t.ErrorMessage)
-		}
-	}
-	return failed, nil
+	return req
 }
 
 // askController asks the controller, where the cluster names one that clients can reach. (In KRaft mode every

@@ -7,12 +7,14 @@ import (
 	"log/slog"
 	"net"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/segmentio/kafka-go/compress"
 	"github.com/segmentio/kafka-go/compress/zstd"
 
 	"github.com/deltabridge/deltabridge/pkg/event"
+	"github.com/deltabridge/deltabridge/pkg/sinks"
 )
 
 // Defaults.
@@ -61,8 +63,8 @@ type CreateTopics struct {
 	Config            map[string]string // topic settings, as in {"cleanup.policy": "compact"}
 }
 
-// TLSConfig names the files for TLS. Enabled or any other field turns TLS on. The files are read at each
-// connection, so that they can be rotated.
+// TLSConfig names the files for TLS. Enabled or any other field turns TLS on. These files, and that of the password, are
+// read at each connection, and connections are opened anew when they change, so that they can be rotated.
 type TLSConfig struct {
 	Enabled            bool
 	CAFile             string // empty: the system's
@@ -74,9 +76,12 @@ type TLSConfig struct {
 
 // SASLConfig is how the sink authenticates. With an empty Mechanism it does not.
 type SASLConfig struct {
-	Mechanism    string // PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512
+	Mechanism    string // PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or AWS_MSK_IAM
 	Username     string
-	PasswordFile string // read at each connection; line ends at its end are cut off
+	PasswordFile string // line ends at its end are cut off
+	// Region of the cluster, for AWS_MSK_IAM; empty: the environment's (AWS_REGION). The credentials are those of the
+	// AWS environment: a service account's role (IRSA), EKS Pod Identity, variables, files or the instance.
+	Region string
 }
 
 // Compression of record batches.
@@ -152,21 +157,30 @@ func (t *TLSConfig) validate() (errs []error) {
 	if (t.CertFile != "") != (t.KeyFile != "") {
 		return []error{errors.New("tls.certFile: certFile and keyFile belong together")}
 	}
-	if _, err := t.load("localhost"); err != nil {
-		errs = append(errs, err)
+	if _, err := t.files().NewSession(); err != nil {
+		errs = append(errs, atKey(err))
 	}
 	return errs
 }
 
 func (s *SASLConfig) validate() (errs []error) {
 	if s.Mechanism == "" {
-		if s.Username != "" || s.PasswordFile != "" {
+		if s.Username != "" || s.PasswordFile != "" || s.Region != "" {
 			errs = append(errs, fmt.Errorf("sasl.mechanism: is needed: one of %v", saslMechanisms()))
+		}
+		return errs
+	}
+	if s.Mechanism == mechanismIAM {
+		if s.Username != "" || s.PasswordFile != "" {
+			errs = append(errs, errors.New("sasl.username: AWS_MSK_IAM takes the credentials of the AWS environment, no user and password"))
 		}
 		return errs
 	}
 	if !slices.Contains(saslMechanisms(), s.Mechanism) {
 		errs = append(errs, fmt.Errorf("sasl.mechanism: %q is none of %v", s.Mechanism, saslMechanisms()))
+	}
+	if s.Region != "" {
+		errs = append(errs, errors.New("sasl.region: is for AWS_MSK_IAM alone"))
 	}
 	if s.Username == "" {
 		errs = append(errs, errors.New("sasl.username: is needed"))
@@ -174,9 +188,18 @@ func (s *SASLConfig) validate() (errs []error) {
 	if s.PasswordFile == "" {
 		errs = append(errs, errors.New("sasl.passwordFile: is needed"))
 	} else if _, err := s.password(); err != nil {
-		errs = append(errs, err)
+		errs = append(errs, atKey(err))
 	}
 	return errs
+}
+
+// atKey is an error of a file behind its key, as the other errors of Validate are.
+func atKey(err error) error {
+	known, ok := errors.AsType[*sinks.ConnectError](err)
+	if !ok {
+		return err
+	}
+	return fmt.Errorf("%s: %w", strings.TrimPrefix(known.Key, "kafka."), known.Err)
 }
 
 func (cfg *Config) fill() {

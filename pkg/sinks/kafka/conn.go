@@ -2,19 +2,21 @@ package kafka
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
+	"crypto/sha256"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
 	kafkago "github.com/segmentio/kafka-go"
 	"github.com/segmentio/kafka-go/protocol"
 	"github.com/segmentio/kafka-go/protocol/apiversions"
+
+	"github.com/deltabridge/deltabridge/pkg/sinks"
+	"github.com/deltabridge/deltabridge/pkg/sinks/access"
 )
 
 const (
@@ -26,7 +28,9 @@ const (
 
 // conn is a connection to one broker, past TLS, version exchange and authentication. One goroutine uses it at a time.
 type conn struct {
+	addr    string
 	net     net.Conn
+	tls     *access.Session // nil: without
 	proto   *protocol.Conn
 	timeout time.Duration
 
@@ -34,6 +38,10 @@ type conn struct {
 	expires   time.Time // of the SASL session; zero: never
 	exchanges int
 	broken    bool
+
+	files  [sha256.Size]byte // the stamp of the files that it was opened with
+	looked time.Time         // when they were last compared
+	spoken string            // what was said of changed files that do not do
 }
 
 // brokerError says which broker did not do what was asked, and whether the request may have reached it.
@@ -43,72 +51,97 @@ type brokerError struct {
 	err  error
 }
 
-func (e *brokerError) Error() string { return "kafka broker " + e.addr + ": " + e.err.Error() }
+func (e *brokerError) Error() string {
+	if known, ok := e.err.(*sinks.ConnectError); ok && known.Address != "" { //nolint:errorlint // not one that it wraps
+		return "kafka broker " + known.Error()
+	}
+	return "kafka broker " + e.addr + ": " + e.err.Error()
+}
 func (e *brokerError) Unwrap() error { return e.err }
 
+// trace is told of each step of open that succeeded. It may be nil.
+type trace func(step, detail string, warn bool)
+
+func (tr trace) passed(step, detail string, warn bool) {
+	if tr != nil {
+		tr(step, detail, warn)
+	}
+}
+
 // dial connects to the broker at addr. Nothing that fails here has reached it.
-func dial(ctx context.Context, cfg *Config, addr string) (*conn, error) {
-	fail := func(err error) (*conn, error) { return nil, &brokerError{addr: addr, err: err} }
+func (c *cluster) dial(ctx context.Context, addr string) (*conn, error) {
+	k, err := c.open(ctx, addr, nil)
+	if err != nil {
+		return nil, &brokerError{addr: addr, err: err}
+	}
+	return k, nil
+}
+
+func (c *cluster) open(ctx context.Context, addr string, tr trace) (*conn, error) {
+	cfg := c.cfg
 	ctx, cancel := context.WithTimeout(ctx, cfg.RequestTimeout)
 	defer cancel()
+	k := &conn{addr: addr, timeout: cfg.RequestTimeout, files: access.Stamp(cfg.files()...), looked: time.Now()}
+	session, err := cfg.TLS.files().NewSession()
+	if err != nil {
+		return nil, err
+	}
 	nc, err := cfg.dial(ctx, "tcp", addr)
 	if err != nil {
-		return fail(plainCause(ctx, err, cfg.RequestTimeout))
+		return nil, c.dialError(ctx, addr, err)
 	}
+	tr.passed(sinks.StepConnect, "to "+nc.RemoteAddr().String(), false)
 	if cfg.TLS.enabled() {
-		if nc, err = startTLS(ctx, cfg, nc, addr); err != nil {
-			return fail(err)
+		tc, err := session.Handshake(ctx, nc, addr, cfg.RequestTimeout)
+		if err != nil {
+			return nil, err
 		}
+		text, warn := session.Details(tc.ConnectionState())
+		tr.passed(sinks.StepTLS, text, warn)
+		nc, k.tls = tc, session
 	}
-	k := &conn{net: nc, proto: protocol.NewConn(nc, clientID), timeout: cfg.RequestTimeout}
-	if err := k.open(ctx, cfg); err != nil {
+	k.net, k.proto = nc, protocol.NewConn(nc, clientID)
+	if err := k.greet(ctx, tr); err != nil {
 		k.close()
-		return fail(err)
+		return nil, err
+	}
+	if cfg.SASL.Mechanism != "" {
+		if err := k.authenticate(ctx, &cfg.SASL, &c.aws); err != nil {
+			k.close()
+			return nil, err
+		}
+		tr.passed(sinks.StepAuthenticate, cfg.SASL.who()+" by "+cfg.SASL.Mechanism, false)
 	}
 	k.exchanges = 0
 	return k, nil
 }
 
-func startTLS(ctx context.Context, cfg *Config, nc net.Conn, addr string) (net.Conn, error) {
-	host, _, err := net.SplitHostPort(addr)
-	if err != nil {
-		return nil, err
+// dialError is why there is no connection to addr. Addresses that the configuration does not have are the cluster's.
+func (c *cluster) dialError(ctx context.Context, addr string, err error) error {
+	err = access.DialError(ctx, addr, "kafka.brokers", c.cfg.RequestTimeout, err)
+	known, ok := errors.AsType[*sinks.ConnectError](err)
+	if !ok || slices.Contains(c.cfg.Brokers, addr) {
+		return err
 	}
-	tlsConfig, err := cfg.TLS.load(host)
-	if err != nil {
-		nc.Close()
-		return nil, err
-	}
-	tc := tls.Client(nc, tlsConfig)
-	if err := tc.HandshakeContext(ctx); err != nil {
-		nc.Close()
-		return nil, fmt.Errorf("TLS handshake: %w%s", plainCause(ctx, err, cfg.RequestTimeout), tlsHint(err))
-	}
-	return tc, nil
+	known.Key = ""
+	known.Remedy = "the cluster tells its clients to go there: set advertised.listeners of that broker to an address that can be reached from here"
+	return known
 }
 
-// tlsHint is what is probably wrong, in words.
-func tlsHint(err error) string {
-	var header tls.RecordHeaderError
-	var unknown x509.UnknownAuthorityError
-	switch {
-	case errors.As(err, &header), isClosed(err):
-		return " (the port may be a plaintext listener; then leave tls out)"
-	case errors.As(err, &unknown):
-		return " (tls.caFile names the certificate to trust)"
-	}
-	return ""
+// fail is an error of a step with this broker, in words.
+func (k *conn) fail(step, key, remedy string, err error) error {
+	return &sinks.ConnectError{Step: step, Address: k.addr, Key: key, Remedy: remedy, Err: err}
 }
 
-// open learns the broker's API versions and authenticates.
-func (k *conn) open(ctx context.Context, cfg *Config) error {
+// greet learns the broker's API versions.
+func (k *conn) greet(ctx context.Context, tr trace) error {
 	msg, err := k.exchange(ctx, new(apiversions.Request))
 	if err != nil {
-		return fmt.Errorf("asking for its API versions: %w%s", err, k.openHint(cfg, err))
+		return k.greetError(ctx, err)
 	}
 	res := msg.(*apiversions.Response)
 	if res.ErrorCode != 0 {
-		return fmt.Errorf("asking for its API versions: %w", kafkago.Error(res.ErrorCode))
+		return k.fail(sinks.StepProtocol, "kafka.brokers", "", fmt.Errorf("asked for its API versions: %w", kafkago.Error(res.ErrorCode)))
 	}
 	versions := make(map[protocol.ApiKey]int16, len(res.ApiKeys))
 	for _, api := range res.ApiKeys {
@@ -117,23 +150,31 @@ func (k *conn) open(ctx context.Context, cfg *Config) error {
 	}
 	const headersSince = 3 // version of the Produce request with record headers: Kafka 0.11
 	if versions[protocol.Produce] < headersSince {
-		return errors.New("it is older than Kafka 0.11 and takes no record headers")
+		return k.fail(sinks.StepProtocol, "", "use a newer broker", errors.New("it is older than Kafka 0.11 and takes no record headers"))
 	}
 	k.proto.SetVersions(versions)
-	if cfg.SASL.Mechanism != "" {
-		return k.authenticate(ctx, &cfg.SASL)
-	}
+	tr.passed(sinks.StepProtocol, fmt.Sprintf("%d APIs, Produce up to version %d", len(versions), versions[protocol.Produce]), false)
 	return nil
 }
 
-func (k *conn) openHint(cfg *Config, err error) string {
+// greetError is what the first exchange failed with, in words: much of what is wrong before shows only here.
+func (k *conn) greetError(ctx context.Context, err error) error {
 	switch {
-	case cfg.TLS.enabled() && (isClosed(err) || strings.Contains(err.Error(), "certificate")):
-		return " (it may demand a client certificate: tls.certFile, tls.keyFile)"
-	case !cfg.TLS.enabled() && (isClosed(err) || strings.Contains(err.Error(), "expecting TLS")):
-		return " (the port may be a TLS listener; then set tls)"
+	case ctx.Err() != nil && errors.Is(context.Cause(ctx), context.Canceled):
+		return context.Cause(ctx)
+	case k.tls != nil && k.tls.Refused(err):
+		return k.tls.Failure(k.addr, k.timeout, err)
+	case k.tls == nil && strings.Contains(err.Error(), "expecting TLS"): // kafka-go's words for a TLS alert
+		return k.fail(sinks.StepTLS, "kafka.tls", "set kafka.tls.enabled: true, or connect to the port of the plaintext listener",
+			errors.New("it answers in TLS, and kafka.tls is not set"))
+	case k.tls == nil && isClosed(err):
+		return k.fail(sinks.StepTLS, "kafka.tls", "set kafka.tls.enabled: true if it is a TLS listener, or correct kafka.brokers",
+			errors.New("it closed the connection at the first request, as a TLS listener or another server does"))
+	case access.TimedOut(err):
+		return k.fail(sinks.StepProtocol, "kafka.brokers", "see whether kafka.brokers names a Kafka broker, and whether it is overloaded",
+			access.Words(os.ErrDeadlineExceeded, "asked for its API versions, it gives no answer within %v", k.timeout))
 	}
-	return ""
+	return k.fail(sinks.StepProtocol, "kafka.brokers", "see whether kafka.brokers names a Kafka broker", fmt.Errorf("asked for its API versions: %w", err))
 }
 
 // exchange sends a request and waits for its answer, for k.timeout at most and not longer than ctx. After an error
@@ -165,13 +206,7 @@ func (k *conn) usable(now time.Time) bool {
 func (k *conn) close() { _ = k.net.Close() } // whatever it says, the connection is gone
 
 // isClosed reports whether err says that the other side closed the connection.
-func isClosed(err error) bool {
-	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		return true
-	}
-	var op *net.OpError
-	return errors.As(err, &op) && !op.Timeout() && (op.Op == "read" || op.Op == "write")
-}
+func isClosed(err error) bool { return access.Closed(err) }
 
 // plainCause is err in words that stay the same from one attempt to the next: without the local port.
 func plainCause(ctx context.Context, err error, timeout time.Duration) error {
@@ -181,13 +216,5 @@ func plainCause(ctx context.Context, err error, timeout time.Duration) error {
 	case errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, context.DeadlineExceeded):
 		return fmt.Errorf("no answer within %v: %w", timeout, os.ErrDeadlineExceeded)
 	}
-	return withoutPorts(err)
-}
-
-func withoutPorts(err error) error {
-	var op *net.OpError
-	if !errors.As(err, &op) || op.Source == nil {
-		return err
-	}
-	return &net.OpError{Op: op.Op, Net: op.Net, Err: op.Err}
+	return access.Plain(err)
 }

@@ -7,6 +7,7 @@ import (
 	kafkago "github.com/segmentio/kafka-go"
 
 	"github.com/deltabridge/deltabridge/pkg/sinks"
+	"github.com/deltabridge/deltabridge/pkg/sinks/access"
 )
 
 // verdict is what a partition's error code means for its batch.
@@ -59,8 +60,6 @@ func movesLeader(code kafkago.Error) bool {
 // remedy is what an operator can do about it, where it is not plain from the code's own words.
 func (s *Sink) remedy(code kafkago.Error) string {
 	switch code {
-	case kafkago.TopicAuthorizationFailed, kafkago.ClusterAuthorizationFailed:
-		return fmt.Sprintf("%s needs the permissions Describe and Write on the topic", s.cfg.SASL.who())
 	case kafkago.UnsupportedCompressionType:
 		return "the broker is too old for this compression; choose another"
 	case kafkago.InvalidTimestamp:
@@ -74,8 +73,11 @@ func (s *Sink) remedy(code kafkago.Error) string {
 }
 
 func (s *SASLConfig) who() string {
-	if s.Mechanism == "" {
+	switch s.Mechanism {
+	case "":
 		return "the client (which does not authenticate)"
+	case mechanismIAM:
+		return "the IAM role"
 	}
 	return fmt.Sprintf("user %q", s.Username)
 }
@@ -86,10 +88,43 @@ func (s *Sink) codeError(where string, code kafkago.Error, message string) error
 	if message != "" {
 		text += ": " + message
 	}
+	switch code {
+	case kafkago.TopicAuthorizationFailed, kafkago.ClusterAuthorizationFailed:
+		return &sinks.ConnectError{
+			Step: sinks.StepAuthorize, Key: "kafka.topic",
+			Remedy: fmt.Sprintf("give %s the permissions Describe and Write on the topic", s.cfg.SASL.who()),
+			Err:    access.Words(code, "%s: not allowed (%s)", text, code.Title()),
+		}
+	}
 	if r := s.remedy(code); r != "" {
 		text += " (" + r + ")"
 	}
 	return fmt.Errorf("%s: %w", text, code)
+}
+
+// noTopic is the error of a topic that is not there.
+func noTopic(name string) error {
+	return &sinks.ConnectError{
+		Step: sinks.StepTopic, Key: "kafka.createTopics", Remedy: "create it, correct kafka.topic, or set kafka.createTopics",
+		Err: access.Words(kafkago.UnknownTopicOrPartition, "topic %s does not exist", name),
+	}
+}
+
+// notCreated is why a topic could not be created.
+func (c *cluster) notCreated(name string, code kafkago.Error, message string) error {
+	e := &sinks.ConnectError{Step: sinks.StepTopic, Key: "kafka.createTopics", Err: access.Words(code, "creating the topic %s: %s: %s", name, code.Title(), message)}
+	switch code {
+	case kafkago.TopicAuthorizationFailed, kafkago.ClusterAuthorizationFailed:
+		e.Step = sinks.StepAuthorize
+		e.Remedy = fmt.Sprintf("give %s the permission Create on the topic (or create it by hand)", c.cfg.SASL.who())
+	case kafkago.InvalidReplicationFactor:
+		e.Key += ".replicationFactor"
+	case kafkago.InvalidPartitionNumber:
+		e.Key += ".partitions"
+	case kafkago.InvalidConfiguration:
+		e.Key += ".config"
+	}
+	return e
 }
 
 // classify marks an error of an exchange in which records were sent.

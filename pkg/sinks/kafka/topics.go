@@ -154,7 +154,7 @@ func (s *Sink) fetch(ctx context.Context, topics []*topic) (missing []*topic) {
 		case 0:
 			s.learn(t, found[i].Partitions)
 		case kafkago.UnknownTopicOrPartition:
-			t.err = fmt.Errorf("topic %s does not exist (create it, or set createTopics): %w", t.name, code)
+			t.err = noTopic(t.name)
 			t.stale = true
 			missing = append(missing, t)
 		case kafkago.InvalidTopic:

@@ -45,9 +45,10 @@ type Config struct {
 }
 
 // AuthConfig names the files that hold credentials. They are read at each connection, so that they can be
-// rotated. At most one of CredentialsFile, TokenFile and User is set.
+// rotated. At most one of CredentialsFile, NkeyFile, TokenFile and User is set.
 type AuthConfig struct {
 	CredentialsFile string // a .creds file: JWT and nkey seed
+	NkeyFile        string // the seed of a user's nkey
 	TokenFile       string
 	User            string
 	PasswordFile    string
@@ -111,7 +112,7 @@ func (cfg *Config) validate() (*event.Template, error) {
 	check(cfg.MaxInFlight >= 0, "maxInFlight must not be negative")
 	check(cfg.AckTimeout >= 0, "ackTimeout must not be negative")
 	a := cfg.Auth
-	check(countSet(a.CredentialsFile, a.TokenFile, a.User) <= 1, "only one of credentialsFile, tokenFile and user can be set")
+	check(countSet(a.CredentialsFile, a.NkeyFile, a.TokenFile, a.User) <= 1, "only one of credentialsFile, nkeyFile, tokenFile and user can be set")
 	check((a.User != "") == (a.PasswordFile != ""), "user and passwordFile belong together")
 	check((cfg.TLS.CertFile != "") == (cfg.TLS.KeyFile != ""), "tls.certFile and tls.keyFile belong together")
 	subject, err := event.ParseTemplate(cfg.Subject, event.EscapeSubject)

@@ -210,6 +210,9 @@ func (a AuthConfig) options() ([]natsgo.Option, error) {
 	switch {
 	case a.CredentialsFile != "":
 		return []natsgo.Option{natsgo.UserCredentials(a.CredentialsFile)}, nil
+	case a.NkeyFile != "":
+		opt, err := natsgo.NkeyOptionFromSeed(a.NkeyFile)
+		return []natsgo.Option{opt}, err
 	case a.TokenFile != "":
 		return []natsgo.Option{natsgo.TokenHandler(func() string { return readSecret(a.TokenFile) })}, nil
 	case a.User != "":

@@ -1,0 +1,53 @@
+package access
+
+import (
+	"crypto/sha256"
+	"errors"
+	"io/fs"
+	"os"
+	"strings"
+
+	"github.com/deltabridge/deltabridge/pkg/sinks"
+)
+
+// Secret reads the file that the configuration's key names, less the line ends at its end.
+func Secret(key, file string) (string, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return "", fileError(key, err)
+	}
+	secret := strings.TrimRight(string(text), "\r\n")
+	if secret == "" {
+		return "", fileError(key, errors.New(file+" is empty"))
+	}
+	return secret, nil
+}
+
+func fileError(key string, err error) *sinks.ConnectError {
+	e := &sinks.ConnectError{Step: sinks.StepFiles, Key: key, Err: err}
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		e.Remedy = "mount the file, or correct " + key
+	case errors.Is(err, fs.ErrPermission):
+		e.Remedy = "let the user that the bridge runs as read the file"
+	}
+	return e
+}
+
+// Stamp stands for the present contents of the files: it is another when one of them has changed, come or gone.
+// Empty names are left out.
+func Stamp(files ...string) [sha256.Size]byte {
+	var all []byte
+	for _, file := range files {
+		if file == "" {
+			continue
+		}
+		text, err := os.ReadFile(file)
+		one := sha256.Sum256(text)
+		all = append(all, one[:]...)
+		if err != nil {
+			all = append(all, 1)
+		}
+	}
+	return sha256.Sum256(all)
+}

@@ -1,0 +1,236 @@
+package kafka
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/deltabridge/deltabridge/pkg/sinks"
+	"github.com/deltabridge/deltabridge/test/certs"
+	testkafka "github.com/deltabridge/deltabridge/test/kafka"
+)
+
+// table is the findings, a line each: what a person sees, less the details of those that passed.
+func table(findings []sinks.Finding, addr string) (lines []string) {
+	for _, f := range findings {
+		var line string
+		switch {
+		case f.Err != nil:
+			line = fmt.Sprintf("FAIL %s %s: %v -> %s", f.Step, f.Target, f.Err, f.Remedy)
+		case f.Warn:
+			line = fmt.Sprintf("warn %s %s: %s -> %s", f.Step, f.Target, f.Detail, f.Remedy)
+		default:
+			line = fmt.Sprintf("ok %s %s", f.Step, f.Target)
+		}
+		lines = append(lines, strings.NewReplacer(addr, "ADDR").Replace(line))
+	}
+	return lines
+}
+
+const (
+	warnReplica = ": it has one replica: what a lost broker held is lost, acknowledged or not -> give it 3 replicas and min.insync.replicas 2"
+	warnSize    = ": it takes messages of %d bytes at most, and an object can have 1572864: larger ones (compressed) become gap events -> raise its max.message.bytes"
+)
+
+// TestCheck: each step of the way, and the topic's settings against the promises. Nothing is created.
+func TestCheck(t *testing.T) {
+	broker := testkafka.ForTest(t)
+	large := map[string]string{"max.message.bytes": "4194304"}
+	with := func(settings ...string) map[string]string {
+		all := map[string]string{"max.message.bytes": "4194304"}
+		for i := 0; i < len(settings); i += 2 {
+			all[settings[i]] = settings[i+1]
+		}
+		return all
+	}
+	for topic, settings := range map[string]map[string]string{
+		"check.well": large, "check.small": with("max.message.bytes", "20000"), "check.compact": with("cleanup.policy", "compact"),
+		"check.insync": with("min.insync.replicas", "2"), "check.short": with("retention.ms", "60000"),
+	} {
+		testkafka.CreateTopic(t, broker.Addr(), topic, 2, settings)
+	}
+	before := topicNames(t, broker.Addr())
+	reached := []string{"ok connect ADDR", "ok protocol ADDR", "ok authorize idempotent producer"}
+	there := func(topic string, more ...string) []string {
+		lines := slices.Concat(reached, []string{"ok authorize topic " + topic, "ok topic topic " + topic})
+		for _, m := range more {
+			kind, text, _ := strings.Cut(m, " ")
+			lines = append(lines, kind+" topic topic "+topic+text)
+		}
+		return lines
+	}
+	replica := "warn " + warnReplica
+	for _, c := range []struct {
+		name string
+		cfg  Config
+		want []string
+	}{
+		{"well", Config{Topic: "check.well"}, there("check.well", replica)},
+		{"too small for a message", Config{Topic: "check.small"}, there("check.small", replica, "warn "+fmt.Sprintf(warnSize, 20000))},
+		{
+			"compacted",
+			Config{Topic: "check.compact"},
+			there("check.compact", replica, "warn : it is compacted: of each object the last event stays, also that of its deletion, for ever -> set kafka.tombstones: true"),
+		},
+		{"compacted, with tombstones", Config{Topic: "check.compact", Tombstones: true}, there("check.compact", replica)},
+		{
+			"tombstones in vain",
+			Config{Topic: "check.well", Tombstones: true},
+			there("check.well", replica, "warn : kafka.tombstones is set, and its cleanup.policy is delete: the tombstones have no effect -> set its cleanup.policy to compact, or leave kafka.tombstones out"),
+		},
+		{
+			"acks can't be had",
+			Config{Topic: "check.insync"},
+			there("check.insync", "FAIL : topic: acks=all can't be had: min.insync.replicas is 2, and it has 1 replicas; set its min.insync.replicas to less than its replicas, or add replicas (see kafka.topic)"+
+				" -> set its min.insync.replicas to less than its replicas, or add replicas (see kafka.topic)", replica),
+		},
+		{
+			"short retention",
+			Config{Topic: "check.short"},
+			there("check.short", replica, "warn : it keeps events for 1m0s: readers that are away for longer miss them -> raise its retention.ms"),
+		},
+		{
+			"missing",
+			Config{Topic: "check.missing"},
+			append(slices.Clone(reached), "FAIL topic topic check.missing: topic: topic check.missing does not exist; create it, correct kafka.topic, or set kafka.createTopics"+
+				" -> create it, correct kafka.topic, or set kafka.createTopics"),
+		},
+		{"would be created", Config{Topic: "check.missing", CreateTopics: &CreateTopics{}}, append(slices.Clone(reached), "ok topic topic check.missing")},
+		{
+			"would be created, but with too many replicas",
+			Config{Topic: "check.missing", CreateTopics: &CreateTopics{ReplicationFactor: 3}},
+			append(slices.Clone(reached), "FAIL topic topic check.missing: topic: creating the topic check.missing: Invalid Replication Factor: "+
+				"Unable to replicate the partition 3 time(s): The target replication factor of 3 cannot be reached because only 1 broker(s) are registered or some brokers have all their log directories cordoned. (see kafka.createTopics.replicationFactor)"+
+				" -> see kafka.createTopics.replicationFactor"),
+		},
+		{
+			"template",
+			Config{Topic: "check.w{name}"},
+			append(slices.Clone(reached), "ok topic check.w{name}", "ok authorize topic check.well", "ok topic topic check.well", "warn topic topic check.well"+warnReplica),
+		},
+		{
+			"template without topics",
+			Config{Topic: "check.none.{name}"},
+			append(slices.Clone(reached), "warn topic check.none.{name}: 0 topics are there that it can make; events for others wait until they are there"+
+				" -> create a topic for each value of the template, or set kafka.createTopics"),
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			c.cfg.Brokers = []string{broker.Addr()}
+			if diff := cmp.Diff(c.want, table(newSink(t, c.cfg).Check(t.Context()), broker.Addr())); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+	if diff := cmp.Diff(before, topicNames(t, broker.Addr())); diff != "" {
+		t.Errorf("topics have come or gone:\n%s", diff)
+	}
+}
+
+func topicNames(t *testing.T, addr string) []string {
+	t.Helper()
+	client, err := kgo.NewClient(kgo.SeedBrokers(addr))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	topics, err := kadm.NewClient(client).ListTopics(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return topics.Names()
+}
+
+// TestCheckWay: a broker that does not do ends its own way only; certificates that end soon are told.
+func TestCheckWay(t *testing.T) {
+	broker := testkafka.ForTest(t)
+	testkafka.CreateTopic(t, broker.Addr(), "check-way", 1, map[string]string{"max.message.bytes": "4194304"})
+	s := newSink(t, Config{
+		Brokers: []string{"127.0.0.1:1", broker.MutualTLSAddr(), "broker.invalid:9092"}, Topic: "check-way",
+		TLS: client(t, nil, certs.Options{Name: "bridge", Lifetime: 48 * time.Hour}),
+	})
+	findings := s.Check(t.Context())
+	got := table(findings, broker.MutualTLSAddr())
+	for i, f := range findings {
+		if f.Step == sinks.StepTLS || f.Step == sinks.StepFiles {
+			got[i] = strings.Split(got[i], ":")[0]
+			if f.Step == sinks.StepTLS && (!strings.Contains(f.Detail, "TLS 1.3; the server's certificate") || !strings.Contains(f.Detail, `the client's ("CN=bridge") is valid until`)) {
+				t.Errorf("TLS: %s", f.Detail)
+			}
+		}
+	}
+	want := []string{
+		"ok files kafka",
+		"FAIL connect 127.0.0.1:1: 127.0.0.1:1: connect: nothing listens there (connection refused); start the broker, or correct the port in kafka.brokers -> start the broker, or correct the port in kafka.brokers",
+		"ok connect ADDR", "warn TLS ADDR", "ok protocol ADDR",
+		`FAIL resolve broker.invalid:9092: broker.invalid:9092: resolve: there is no host "broker.invalid"; correct the name in kafka.brokers, or the DNS -> correct the name in kafka.brokers, or the DNS`,
+		"ok authorize idempotent producer", "ok authorize topic check-way", "ok topic topic check-way", "warn topic topic check-way" + warnReplica,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// TestCheckStopsWhereItFails: later steps are not reported as if they had been tried.
+func TestCheckStopsWhereItFails(t *testing.T) {
+	broker := testkafka.ForTest(t)
+	for _, c := range []struct {
+		name string
+		cfg  Config
+		want []string
+	}{
+		{
+			"no SASL where it is demanded",
+			Config{Brokers: []string{broker.SASLAddr()}},
+			[]string{"ok connect", "ok protocol", "FAIL authenticate"},
+		},
+		{
+			"wrong password",
+			Config{
+				Brokers: []string{broker.SASLAddr()},
+				SASL:    SASLConfig{Mechanism: "PLAIN", Username: testkafka.User, PasswordFile: passwordFile(t, "wr0ng")},
+			},
+			[]string{"ok files", "ok connect", "ok protocol", "FAIL authenticate"},
+		},
+		{"TLS to a plaintext port", Config{Brokers: []string{broker.Addr()}, TLS: TLSConfig{CAFile: broker.CAFile()}}, []string{"ok files", "ok connect", "FAIL TLS"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			got := table(newSink(t, c.cfg).Check(t.Context()), c.cfg.Brokers[0])
+			for i := range got {
+				got[i] = strings.Join(strings.Fields(got[i])[:2], " ")
+			}
+			if diff := cmp.Diff(c.want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestCheckAdvertised: a cluster that tells clients to go where they can't is the broker's mistake.
+func TestCheckAdvertised(t *testing.T) {
+	cluster := newFake(t, kfake.NumBrokers(1), kfake.SeedTopics(1, "events"))
+	cluster.ControlKey(int16(kmsg.Metadata), func(kmsg.Request) (kmsg.Response, error, bool) {
+		cluster.KeepControl()
+		res := kmsg.NewPtrMetadataResponse()
+		res.Version = 8
+		broker := kmsg.NewMetadataResponseBroker()
+		broker.Host, broker.Port = "internal.invalid", 9092
+		res.Brokers = append(res.Brokers, broker)
+		return res, nil, true
+	})
+	addr := cluster.ListenAddrs()[0]
+	got := table(newSink(t, Config{Brokers: []string{addr}}).Check(t.Context()), addr)
+	const remedy = "the cluster tells its clients to go there: set advertised.listeners of that broker to an address that can be reached from here"
+	const want = `FAIL resolve internal.invalid:9092: internal.invalid:9092: resolve: there is no host "internal.invalid"; ` + remedy + " -> " + remedy
+	if !slices.Contains(got, want) {
+		t.Errorf("got\n%s\nwithout\n%s", strings.Join(got, "\n"), want)
+	}
+}
