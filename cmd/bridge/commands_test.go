@@ -15,6 +15,26 @@ func TestSchema(t *testing.T) {
 	}
 }
 
+// What doctor finds is tested with the built binary (test/e2e); here, that it ends as it should.
+func TestDoctor(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "bridge.yaml")
+	text := "kubeconfig: bridge.yaml\nhttp: {listen: \"127.0.0.1:0\"}\nstate: {path: " + dir + "}\nsinks: [{name: lines, stdout: {}}]\n"
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out, err := command(t, "doctor", "--config", file)
+	if err == nil || !strings.HasSuffix(err.Error(), "steps failed") || !strings.Contains(out, "FAILED   kubeconfig") || strings.Contains(out, "\x1b") {
+		t.Errorf("%v\n%s", err, out)
+	}
+	if out, err := command(t, "doctor", "--config", file, "-o", "json"); err == nil || !strings.HasPrefix(out, "{\n  \"ok\": ") {
+		t.Errorf("%v\n%s", err, out)
+	}
+	if _, err := command(t, "doctor", "--config", file, "-o", "xml"); err == nil || !strings.Contains(err.Error(), "want table or json") {
+		t.Errorf("an unknown format: %v", err)
+	}
+}
+
 // Each example has rights that RBAC can express; the names are those that are asked for.
 func TestRBAC(t *testing.T) {
 	examples, err := filepath.Glob("../../examples/*.yaml")

@@ -35,7 +35,7 @@ func newCommand(stdout, stderr io.Writer) *cobra.Command {
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.AddCommand(newRunCommand(stdout, stderr), newCheckCommand(stdout), newSchemaCommand(stdout), newRBACCommand(stdout), newVersionCommand(stdout))
+	root.AddCommand(newRunCommand(stdout, stderr), newCheckCommand(stdout), newSchemaCommand(stdout), newRBACCommand(stdout), newDoctorCommand(stdout), newVersionCommand(stdout))
 	return root
 }
 

@@ -133,9 +133,8 @@ func (c *computation) watch(w *config.Watch) error {
 	for _, p := range patterns {
 		e.secrets = e.secrets || p.Resource == secrets && matches(p.Group, "") && !e.excludes("", p.Version, secrets)
 	}
+	c.look(w.Resources, patterns)
 	for n, p := range patterns {
-		c.wildcards = c.wildcards || isGlob(w.Resources[n])
-		c.foreign = c.foreign || isGlob(w.Resources[n]) || strings.Contains(p.Group, ".")
 		for _, namespace := range e.namespaces {
 			if err := c.pattern(&e, namespace, p); err != nil {
 				return fmt.Errorf("resources[%d]: %q: %w", n, w.Resources[n], err)
@@ -274,7 +273,28 @@ func (g *grants) rules() []rbacv1.PolicyRule {
 	return rules
 }
 
-// own is what the bridge needs to know of the cluster besides what it watches.
+// Own is what the bridge needs to know of the cluster besides what it watches. It does without: each rule makes it notice
+// something sooner, or at all.
+func Own(watch []config.Watch) []rbacv1.PolicyRule {
+	c := &computation{}
+	for n := range watch {
+		patterns, err := parsePatterns(watch[n].Resources)
+		if err != nil { // the configuration was checked, so there is none
+			continue
+		}
+		c.look(watch[n].Resources, patterns)
+	}
+	return c.own()
+}
+
+// look notes what patterns ask for besides what they name.
+func (c *computation) look(texts []string, patterns []filter.ResourcePattern) {
+	for n, p := range patterns {
+		c.wildcards = c.wildcards || isGlob(texts[n])
+		c.foreign = c.foreign || isGlob(texts[n]) || strings.Contains(p.Group, ".")
+	}
+}
+
 func (c *computation) own() []rbacv1.PolicyRule {
 	rules := []rbacv1.PolicyRule{{
 		APIGroups: []string{""}, Resources: []string{"namespaces"}, ResourceNames: []string{"kube-system"}, Verbs: []string{"get"},

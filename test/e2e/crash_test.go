@@ -610,17 +610,20 @@ func listRequests(t *testing.T, c *cluster.Cluster) float64 {
 	return sum
 }
 
-// TestAFullDisk: the state lies on a file system that fills up while the broker is away.
-func TestAFullDisk(t *testing.T) {
-	dir := t.TempDir()
-	mount := func(options string) error {
-		output, err := exec.Command("mount", "-t", "tmpfs", "-o", options, "tmpfs", dir).CombinedOutput()
-		if err != nil {
-			err = fmt.Errorf("%w: %s", err, output)
-		}
-		return err
+// mount mounts a file system in memory, or changes that which is there.
+func mount(dir, options string) error {
+	output, err := exec.Command("mount", "-t", "tmpfs", "-o", options, "tmpfs", dir).CombinedOutput()
+	if err != nil {
+		err = fmt.Errorf("%w: %s", err, output)
 	}
-	if err := mount("size=6m"); err != nil {
+	return err
+}
+
+// smallDisk is a folder on a file system of its own.
+func smallDisk(t *testing.T, options string) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := mount(dir, options); err != nil {
 		t.Skip("a small file system can't be mounted here:", err)
 	}
 	t.Cleanup(func() {
@@ -628,6 +631,12 @@ func TestAFullDisk(t *testing.T) {
 			t.Errorf("umount: %v: %s", err, output)
 		}
 	})
+	return dir
+}
+
+// TestAFullDisk: the state lies on a file system that fills up while the broker is away.
+func TestAFullDisk(t *testing.T) {
+	dir := smallDisk(t, "size=6m")
 	c, js := sharedCluster(t), newJetStream(t)
 	cs := clientset(t, c)
 	namespace := newNamespace(t, cs)
@@ -651,7 +660,7 @@ sinks:
 	if !strings.Contains(b.log.String(), "no space left on device") {
 		t.Error("the log does not name the full disk")
 	}
-	if err := mount("remount,size=256m"); err != nil {
+	if err := mount(dir, "remount,size=256m"); err != nil {
 		t.Fatal(err)
 	}
 	js.start()

@@ -1,0 +1,107 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"time"
+
+	"github.com/deltabridge/deltabridge/internal/config"
+	"github.com/deltabridge/deltabridge/internal/doctor"
+	"github.com/deltabridge/deltabridge/pkg/event"
+	"github.com/go-logr/logr"
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
+)
+
+func newDoctorCommand(stdout io.Writer) *cobra.Command {
+	var (
+		path, output string
+		timeout      time.Duration
+	)
+	cmd := &cobra.Command{
+		Use:   "doctor",
+		Short: "Try everything that run would need, and change nothing",
+		Long: "doctor goes to the API server, looks at the state folder and the machine, and goes to each destination, step by step.\n" +
+			"It prints what it found, with a remedy for each failure, and exits with 1 if something failed. Warnings are no failures.",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if output != "table" && output != "json" {
+				return fmt.Errorf("--output %s: want table or json", output)
+			}
+			cfg, err := loadConfig(path)
+			if err != nil {
+				return err
+			}
+			options, err := examined(cfg)
+			options.Step = timeout
+			if err != nil {
+				return err
+			}
+			klog.SetLogger(logr.Discard()) // what fails is in the report
+			ctx, cancel := untilSignal(cmd.Context(), slog.New(slog.DiscardHandler))
+			defer cancel()
+			report := doctor.Examine(ctx, options)
+			if ctx.Err() != nil {
+				return errors.New("interrupted")
+			}
+			if output == "json" {
+				err = report.WriteJSON(stdout)
+			} else {
+				err = report.WriteTable(stdout, styleOf(stdout))
+			}
+			if _, _, failed := report.Count(); err == nil && failed > 0 {
+				err = fmt.Errorf("%d of %d steps failed", failed, len(report))
+			}
+			return err
+		},
+	}
+	cmd.Flags().StringVarP(&path, "config", "c", "", "configuration `file`")
+	_ = cmd.MarkFlagRequired("config")
+	cmd.Flags().StringVarP(&output, "output", "o", "table", "`format` of the report: table or json")
+	cmd.Flags().DurationVar(&timeout, "timeout", 10*time.Second, "how long a step at the API server may take")
+	return cmd
+}
+
+// examined is what of a configuration can be tried.
+func examined(cfg *config.Config) (doctor.Options, error) {
+	options := doctor.Options{Config: cfg, Kube: func() (*rest.Config, error) {
+		kube, err := loadKubeconfig(string(cfg.Kubeconfig))
+		if err == nil {
+			kube.UserAgent, kube.WarningHandler = "deltabridge-doctor/"+version, rest.NoWarnings{}
+		}
+		return kube, err
+	}}
+	for n := range cfg.Watch {
+		scope, err := newScope(&cfg.Watch[n])
+		if err != nil { // the configuration was checked, so there is none
+			return options, err
+		}
+		options.Scopes = append(options.Scopes, scope)
+	}
+	for n := range cfg.Sinks {
+		p := &pipeline{name: cfg.Sinks[n].Name, log: slog.New(slog.DiscardHandler), encoder: &event.Encoder{}}
+		if err := p.buildSink(&cfg.Sinks[n]); err != nil {
+			return options, fmt.Errorf("sink %s: %w", p.name, err)
+		}
+		options.Sinks = append(options.Sinks, doctor.NamedSink{Name: p.name, Sink: p.sink})
+	}
+	return options, nil
+}
+
+// styleOf is how a table looks on a terminal, and where it is read by programs.
+func styleOf(w io.Writer) doctor.Style {
+	file, ok := w.(*os.File)
+	if !ok || !term.IsTerminal(int(file.Fd())) {
+		return doctor.Style{}
+	}
+	style := doctor.Style{Color: os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"}
+	if width, _, err := term.GetSize(int(file.Fd())); err == nil {
+		style.Width = width
+	}
+	return style
+}

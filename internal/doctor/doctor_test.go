@@ -1,0 +1,207 @@
+package doctor
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/client-go/rest"
+
+	"github.com/deltabridge/deltabridge/internal/config"
+	"github.com/deltabridge/deltabridge/pkg/checkpoint"
+	"github.com/deltabridge/deltabridge/pkg/sinks"
+)
+
+func findings() Report {
+	return Report{
+		{"API server", sinks.Finding{Step: "connect", Target: "a:1", Detail: "connected"}},
+		{"API server", sinks.Finding{Step: "watch", Target: "pods", Detail: "get is not allowed: that is noticed late, and not at once", Warn: true, Remedy: "grant what it needs, and some more words"}},
+		{"sink \u00e4", sinks.Finding{
+			Step: "TLS", Target: "a-broker-with-a-very-long-name.example.com:9093", Detail: "once",
+			Err: &sinks.ConnectError{Step: "TLS", Address: "elsewhere", Remedy: "not here", Err: errors.New("a-word-that-is-longer-than-the-line-has-room-for it")}, Remedy: "mend",
+		}},
+		{"sink \u00e4", sinks.Finding{Step: "stream", Err: errors.New("gone"), Remedy: "look"}},
+	}
+}
+
+func TestWriteTable(t *testing.T) {
+	var out strings.Builder
+	if err := findings().WriteTable(&out, Style{Width: 66}); err != nil {
+		t.Fatal(err)
+	}
+	want := `  RESULT   STEP     TARGET  FOUND, AND WHAT TO DO
+API server
+  ok       connect  a:1     connected
+  warning  watch    pods    get is not allowed: that is noticed
+                            late, and not at once
+                            -> grant what it needs, and some more
+                            words
+sink ` + "\u00e4" + `
+  FAILED   TLS      a-broker-with-a-very-long-name.example.com:9093
+                            once:
+                            a-word-that-is-longer-than-the-line-has-room-for
+                            it
+                            -> mend
+  FAILED   stream           gone
+                            -> look
+
+1 ok, 1 warning, 2 failed
+`
+	if diff := cmp.Diff(want, out.String()); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	if strings.Contains(out.String(), "\x1b") {
+		t.Error("colors where none are wanted")
+	}
+	var colored strings.Builder
+	if err := findings().WriteTable(&colored, Style{Width: 66, Color: true}); err != nil {
+		t.Fatal(err)
+	}
+	plainText := strings.NewReplacer(colorRed, "", colorGreen, "", colorYellow, "", colorBold, "", colorOff, "").Replace(colored.String())
+	if plainText != out.String() || !strings.Contains(colored.String(), colorRed+"FAILED "+colorOff) || !strings.Contains(colored.String(), colorGreen+"ok     "+colorOff) {
+		t.Errorf("with colors:\n%s", colored.String())
+	}
+}
+
+func TestWriteJSON(t *testing.T) {
+	var out strings.Builder
+	if err := findings().WriteJSON(&out); err != nil {
+		t.Fatal(err)
+	}
+	var got struct {
+		OK, Warnings, Failed int
+		Findings             []map[string]string
+	}
+	if err := json.Unmarshal([]byte(out.String()), &got); err != nil {
+		t.Fatal(err)
+	}
+	if got.OK != 1 || got.Warnings != 1 || got.Failed != 2 {
+		t.Errorf("counts: %+v", got)
+	}
+	want := map[string]string{
+		"area": "sink \u00e4", "step": "TLS", "target": "a-broker-with-a-very-long-name.example.com:9093", "result": "failed", "detail": "once",
+		"error": "once: a-word-that-is-longer-than-the-line-has-room-for it", "remedy": "mend",
+	}
+	if diff := cmp.Diff(want, got.Findings[2]); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+func TestSize(t *testing.T) {
+	for n, want := range map[int64]string{0: "0", 1023: "1023", 1024: "1Ki", 1536: "1.5Ki", 32 << 20: "32Mi", 1<<40 + 1<<39: "1.5Ti", 1 << 62: "4Ei"} {
+		if got := size(n); got != want {
+			t.Errorf("size(%d) = %s, want %s", n, got, want)
+		}
+	}
+}
+
+// outcome examines without an API server and gives the finding of a step.
+func outcome(t *testing.T, cfg *config.Config, area, step string, more ...NamedSink) Finding {
+	t.Helper()
+	report := Examine(t.Context(), Options{Config: cfg, Sinks: more, Kube: func() (*rest.Config, error) { return nil, errors.New("no kubeconfig") }})
+	for _, f := range report {
+		if f.Area == area && f.Step == step {
+			return f
+		}
+	}
+	t.Fatalf("no finding for %s, %s in %v", area, step, report)
+	return Finding{}
+}
+
+func localConfig(t *testing.T) *config.Config {
+	t.Helper()
+	cfg := config.Default()
+	cfg.State.Path, cfg.HTTP.Listen = filepath.Join(t.TempDir(), "a", "b"), "127.0.0.1:0"
+	return cfg
+}
+
+func TestState(t *testing.T) {
+	cfg := localConfig(t)
+	if f := outcome(t, cfg, "API server", "kubeconfig"); f.Err == nil || f.Remedy == "" {
+		t.Errorf("no kubeconfig: %+v", f)
+	}
+	if f := outcome(t, cfg, "state", "folder"); f.Result() != "ok" || !strings.Contains(f.Detail, "would be made in "+filepath.Dir(filepath.Dir(cfg.State.Path))) {
+		t.Errorf("no folder: %+v", f)
+	}
+	store, err := checkpoint.Open(checkpoint.Options{Path: cfg.State.Path})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := store.BeginCluster("another"); err != nil {
+		t.Fatal(err)
+	}
+	if f := outcome(t, cfg, "state", "checkpoint"); f.Result() != "warning" || !strings.Contains(f.Detail, "a bridge uses it") {
+		t.Errorf("in use: %+v", f)
+	}
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	cfg.HTTP.Listen = taken.Addr().String()
+	if f := outcome(t, cfg, "process", "listen"); f.Result() != "ok" {
+		t.Errorf("the bridge's own port: %+v", f)
+	}
+	if err := store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if f := outcome(t, cfg, "process", "listen"); f.Err == nil || !strings.Contains(f.Remedy, "http.listen") {
+		t.Errorf("somebody else's port: %+v", f)
+	}
+	e := &examination{Options: Options{Config: cfg}, cluster: "this"}
+	e.checkpoint(t.Context(), cfg.State.Path)
+	if f := e.report[0]; f.Result() != "warning" || !strings.Contains(f.Detail, "of another cluster") {
+		t.Errorf("another cluster: %+v", f)
+	}
+	if err := os.WriteFile(filepath.Join(cfg.State.Path, "checkpoint.db"), []byte("x"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if f := outcome(t, cfg, "state", "checkpoint"); f.Result() != "warning" || !strings.Contains(f.Detail, "set aside") {
+		t.Errorf("damaged: %+v", f)
+	}
+	cfg.State.Path = filepath.Join(cfg.State.Path, "checkpoint.db")
+	if f := outcome(t, cfg, "state", "folder"); f.Err == nil || f.Remedy == "" {
+		t.Errorf("a file: %+v", f)
+	}
+}
+
+func TestMemory(t *testing.T) {
+	cfg := localConfig(t)
+	limit, _ := memoryLimit()
+	if limit == 0 {
+		limit = 1 << 60
+	}
+	cfg.Sinks[0].Buffer.Bytes = config.Size(limit)
+	f := outcome(t, cfg, "process", "memory")
+	if limited := limit != 1<<60; f.Warn != limited || !strings.Contains(f.Detail, size(limit)) {
+		t.Errorf("%+v", f)
+	}
+}
+
+// checked is a sink with findings of its own.
+type checked struct {
+	sinks.Sink
+	found []sinks.Finding
+}
+
+func (c *checked) Check(context.Context) []sinks.Finding { return c.found }
+
+func TestSinks(t *testing.T) {
+	cfg := localConfig(t)
+	all := []NamedSink{
+		{"plain", nil},
+		{"bad", &checked{found: []sinks.Finding{{Step: "stream", Err: errors.New("gone")}}}},
+	}
+	if f := outcome(t, cfg, "sink bad", "stream", all...); f.Err == nil {
+		t.Errorf("%+v", f)
+	}
+	if f := outcome(t, cfg, "sink plain", "destination", all...); f.Result() != "ok" {
+		t.Errorf("%+v", f)
+	}
+}

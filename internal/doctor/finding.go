@@ -1,0 +1,177 @@
+package doctor
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"time"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/deltabridge/deltabridge/internal/config"
+	"github.com/deltabridge/deltabridge/pkg/informer"
+	"github.com/deltabridge/deltabridge/pkg/sinks"
+)
+
+// Finding is the outcome of one step.
+type Finding struct {
+	Area string // what the step belongs to: "API server", "state", "process", "sink NAME"
+	sinks.Finding
+}
+
+// Result of a finding in one word.
+func (f *Finding) Result() string {
+	switch {
+	case f.Err != nil:
+		return "FAILED"
+	case f.Warn:
+		return "warning"
+	default:
+		return "ok"
+	}
+}
+
+// text is what was found, for people.
+func (f *Finding) text() string {
+	if f.Err == nil {
+		return f.Detail
+	}
+	text := f.Err.Error()
+	if ce, ok := f.Err.(*sinks.ConnectError); ok { //nolint:errorlint // wrapped, it would lack what is around it
+		text = ce.Err.Error() // step, address and remedy stand in columns of their own
+	}
+	if f.Detail != "" {
+		text = f.Detail + ": " + text
+	}
+	return text
+}
+
+// Report is all findings, in the order of the steps.
+type Report []Finding
+
+// Count gives how many findings there are of each kind.
+func (r Report) Count() (ok, warnings, failed int) {
+	for n := range r {
+		switch {
+		case r[n].Err != nil:
+			failed++
+		case r[n].Warn:
+			warnings++
+		default:
+			ok++
+		}
+	}
+	return ok, warnings, failed
+}
+
+// WriteJSON writes the report as one JSON object.
+func (r Report) WriteJSON(w io.Writer) error {
+	type finding struct {
+		Area   string `json:"area"`
+		Step   string `json:"step"`
+		Target string `json:"target"`
+		Result string `json:"result"` // ok, warning, failed
+		Detail string `json:"detail,omitempty"`
+		Error  string `json:"error,omitempty"`
+		Remedy string `json:"remedy,omitempty"`
+	}
+	var out struct {
+		OK       int       `json:"ok"`
+		Warnings int       `json:"warnings"`
+		Failed   int       `json:"failed"`
+		Findings []finding `json:"findings"`
+	}
+	out.OK, out.Warnings, out.Failed = r.Count()
+	for n := range r {
+		f := finding{Area: r[n].Area, Step: r[n].Step, Target: r[n].Target, Result: r[n].Result(), Detail: r[n].Detail, Remedy: r[n].Remedy}
+		if r[n].Err != nil {
+			f.Result, f.Error = "failed", r[n].text()
+		}
+		out.Findings = append(out.Findings, f)
+	}
+	encoder := json.NewEncoder(w)
+	encoder.SetEscapeHTML(false)
+	encoder.SetIndent("", "  ")
+	return encoder.Encode(out)
+}
+
+// NamedSink is a sink and its name.
+type NamedSink struct {
+	Name string
+	sinks.Sink
+}
+
+// Options are what to try.
+type Options struct {
+	Config *config.Config
+	// Kube finds the way to the API server.
+	Kube func() (*rest.Config, error)
+	// Scopes are what is watched.
+	Scopes []informer.Scope
+	// Sinks are not connected. Those that are no [sinks.Checker] have nothing that could fail.
+	Sinks []NamedSink
+	// Step bounds a single step at the API server. Zero: 10 seconds.
+	Step time.Duration
+}
+
+// examination collects findings.
+type examination struct {
+	Options
+	report Report
+	area   string
+	// cluster is the uid of the cluster; empty if it is not known.
+	cluster string
+	// api is nil until the API server was reached.
+	api *apiServer
+}
+
+// Examine tries everything. It returns soon after ctx ends.
+func Examine(ctx context.Context, o Options) Report {
+	if o.Step == 0 {
+		o.Step = 10 * time.Second
+	}
+	e := &examination{Options: o}
+	e.area = "API server"
+	e.apiServer(ctx)
+	e.area = "state"
+	e.state(ctx)
+	e.area = "process"
+	e.process()
+	e.sinks(ctx)
+	return e.report
+}
+
+func (e *examination) add(f ...sinks.Finding) {
+	for _, one := range f {
+		e.report = append(e.report, Finding{e.area, one})
+	}
+}
+
+func (e *examination) ok(step, target, detail string) {
+	e.add(sinks.Finding{Step: step, Target: target, Detail: detail})
+}
+
+func (e *examination) warn(step, target, detail, remedy string) {
+	e.add(sinks.Finding{Step: step, Target: target, Detail: detail, Warn: true, Remedy: remedy})
+}
+
+func (e *examination) fail(step, target string, err error, remedy string) {
+	e.add(sinks.Finding{Step: step, Target: target, Err: err, Remedy: remedy})
+}
+
+// sinks tries all destinations at once.
+func (e *examination) sinks(ctx context.Context) {
+	found := make([][]sinks.Finding, len(e.Sinks))
+	each(len(e.Sinks), len(e.Sinks), func(n int) {
+		if checker, ok := e.Sinks[n].Sink.(sinks.Checker); ok {
+			found[n] = checker.Check(ctx)
+		}
+	})
+	for n, s := range e.Sinks {
+		e.area = "sink " + s.Name
+		if found[n] == nil {
+			e.ok("destination", "", "nothing to try")
+		}
+		e.add(found[n]...)
+	}
+}

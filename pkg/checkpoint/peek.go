@@ -1,0 +1,82 @@
+package checkpoint
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"go.etcd.io/bbolt"
+)
+
+// Summary is what there is to say of a checkpoint that is not opened.
+type Summary struct {
+	Exists     bool
+	Locked     bool // another process uses it: nothing is known of its content
+	SizeBytes  int64
+	LastCommit time.Time // when the file was last written
+
+	// Unusable says why Open would set the file aside; empty if it would not.
+	Unusable                string
+	ClusterName, ClusterUID string
+	States                  []State // by name; those that can't be read are left out
+}
+
+// Peek looks at the checkpoint of a folder and changes nothing. The error is about reading it at all; it says what to do.
+func Peek(folder string) (Summary, error) {
+	path := filepath.Join(folder, fileName)
+	info, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return Summary{}, nil
+	}
+	if err != nil {
+		return Summary{}, explain("look at the checkpoint", path, err)
+	}
+	s := Summary{Exists: true, SizeBytes: info.Size(), LastCommit: info.ModTime()}
+	lockPath := filepath.Join(folder, lockName)
+	if _, err := os.Stat(lockPath); err == nil { // or else nobody has it, and lock would make the file
+		unlock, err := lock(lockPath, 0)
+		if errors.Is(err, ErrLocked) {
+			s.Locked = true
+			return s, nil
+		}
+		if err != nil {
+			return s, explain("lock the checkpoint", folder, err)
+		}
+		defer func() { _ = unlock() }() // what was read holds all the same
+	}
+	err = s.read(path)
+	if refused, ok := errors.AsType[*refusal](err); ok {
+		s.Unusable, err = refused.Error(), nil
+	}
+	return s, explain("read the checkpoint", path, err)
+}
+
+func (s *Summary) read(path string) (err error) {
+	if _, err := inspectFile(path); err != nil {
+		return refuse(err)
+	}
+	defer recoverFault(&err)()
+	db, err := bbolt.Open(path, 0o600, &bbolt.Options{ReadOnly: true, Timeout: boltPatience})
+	if err != nil {
+		return refuse(err)
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	record, err := readHeader(db)
+	if err != nil {
+		return refuse(err)
+	}
+	s.ClusterName, s.ClusterUID = record.ClusterName, record.ClusterUID
+	return db.View(func(tx *bbolt.Tx) error {
+		for _, name := range record.Sources {
+			if r, err := getSource(tx, name); err == nil {
+				s.States = append(s.States, r.state(name))
+			}
+		}
+		return nil
+	})
+}
+
+// Remedy says what to do about an error of the file system under a checkpoint or a spill; empty if nothing is known.
+func Remedy(err error) string { return remedyFor(err) }

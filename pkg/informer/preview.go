@@ -1,0 +1,55 @@
+package informer
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// Watched is what one informer of a Set watches.
+type Watched struct {
+	Resource   schema.GroupVersionResource
+	Namespaced bool
+	// Namespace that it is watched in; empty: all.
+	Namespace                    string
+	LabelSelector, FieldSelector string
+	// Named by a pattern without a wildcard: the set is not ready without it.
+	Named bool
+	// Aggregated: an API server of its own stands behind it. It is not asked for watch-lists.
+	Aggregated bool
+}
+
+// Preview is what a Set would do if it were to run now.
+type Preview struct {
+	// Watched is in the order of resources and namespaces.
+	Watched []Watched
+	// Problems say what of the scopes can't be watched, in words.
+	Problems []string
+	// Silent are group/versions that the API server names, and that do not answer.
+	Silent map[schema.GroupVersion]error
+}
+
+// Preview asks what the cluster serves, and starts nothing. It needs neither Run nor a set that does not run.
+func (s *Set) Preview(ctx context.Context) (Preview, error) {
+	found, err := s.discovery.discover(ctx)
+	if err != nil {
+		return Preview{}, err
+	}
+	p := s.plan(ctx, found)
+	view := Preview{Problems: p.problems, Silent: found.failed}
+	for key, w := range p.informers {
+		view.Watched = append(view.Watched, Watched{
+			Resource: w.served.WithVersion(w.version), Namespaced: w.served.Namespaced, Namespace: key.namespace,
+			LabelSelector: key.labels, FieldSelector: key.fields, Named: w.named, Aggregated: w.served.Aggregated,
+		})
+	}
+	slices.SortFunc(view.Watched, func(a, b Watched) int {
+		return cmp.Or(
+			cmp.Compare(a.Resource.Group, b.Resource.Group), cmp.Compare(a.Resource.Resource, b.Resource.Resource),
+			cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.LabelSelector, b.LabelSelector), cmp.Compare(a.FieldSelector, b.FieldSelector),
+		)
+	})
+	return view, nil
+}

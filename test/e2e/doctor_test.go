@@ -1,0 +1,236 @@
+package e2e
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"math/big"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+// diagnosis is what `bridge doctor` prints as JSON.
+type diagnosis struct {
+	OK, Warnings, Failed int
+	Findings             []finding
+}
+
+type finding struct{ Area, Step, Target, Result, Detail, Error, Remedy string }
+
+// String is a finding in one line.
+func (f finding) String() string {
+	return strings.Join([]string{f.Area, f.Step, f.Target, f.Result, f.Detail, f.Error, f.Remedy}, " | ")
+}
+
+// examine runs `bridge doctor` with a configuration to which the kubeconfig, the HTTP address and the state are added.
+func examine(t *testing.T, dir, kubeconfig, config string) diagnosis {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "bridge.yaml")
+	text := fmt.Sprintf("kubeconfig: %q\nhttp: {listen: \"127.0.0.1:0\"}\nstate: {path: %q}\n%s", kubeconfig, filepath.Join(dir, "state"), config)
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out, errs, err := runBridge(t, "doctor", "--config", file, "-o", "json")
+	var d diagnosis
+	if err := json.Unmarshal([]byte(out), &d); err != nil {
+		t.Fatalf("%v: %s\n%s", err, out, errs)
+	}
+	if failed := err != nil; failed != (d.Failed > 0) || d.OK+d.Warnings+d.Failed != len(d.Findings) {
+		t.Errorf("ended with %v: %d failed, %d warnings, %d ok of %d; %s", err, d.Failed, d.Warnings, d.OK, len(d.Findings), errs)
+	}
+	t.Cleanup(func() {
+		for _, f := range d.Findings {
+			if t.Failed() {
+				t.Log(f)
+			}
+		}
+	})
+	for _, f := range d.Findings {
+		if f.Result != "ok" && f.Remedy == "" {
+			t.Errorf("no remedy: %v", f)
+		}
+	}
+	return d
+}
+
+// expect fails unless the findings that are not ok are those that are described by words of them.
+func (d diagnosis) expect(t *testing.T, descriptions ...string) {
+	t.Helper()
+	for _, f := range d.Findings {
+		found := f.Result == "ok"
+		for n, description := range descriptions {
+			if describes(description, f) {
+				descriptions[n], found = "", true
+			}
+		}
+		if !found {
+			t.Errorf("unexpected: %v", f)
+		}
+	}
+	for _, description := range descriptions {
+		if description != "" {
+			t.Errorf("missing: %s", description)
+		}
+	}
+}
+
+// describes reports whether all words of a description, divided by "...", stand in the finding in their order.
+func describes(description string, f finding) bool {
+	text := f.String()
+	for part := range strings.SplitSeq(description, "...") {
+		_, after, found := strings.Cut(text, part)
+		if !found || description == "" {
+			return false
+		}
+		text = after
+	}
+	return true
+}
+
+func TestDoctorAllIsWell(t *testing.T) {
+	c, js := sharedCluster(t), startJetStream(t)
+	cs := clientset(t, c)
+	namespace := newNamespace(t, cs)
+	config := fmt.Sprintf(`
+watch:
+  - {resources: [configmaps, deployments.apps], namespaces: [%s]}
+  - {resources: [nodes, "*.v1"], exclude: [secrets], labelSelector: "a!=b"}
+sinks:
+  - {name: lines, stdout: {}}
+  - {name: jetstream, nats: {url: %q, stream: {name: E2E, create: true, subjects: ["k8s.>"]}}}
+`, namespace, js.url())
+	dir := t.TempDir()
+	d := examine(t, dir, c.Kubeconfig(), config)
+	d.expect(t)
+	for _, want := range []string{
+		"API server | connect...ok", "API server | TLS...valid until", "API server | authenticate...as ", "API server | version...Kubernetes v1.",
+		"cluster | namespace kube-system | ok | uid ", "watch | configmaps in " + namespace + " | ok | 0 objects; watch-list with bookmarks",
+		"watch | nodes | ok", "state | folder...does not exist yet", "state | write...ok", "state | space...free", "state | checkpoint...there is none",
+		"process | memory...ok", "process | listen...ok", "sink lines", "sink jetstream...ok",
+	} {
+		if !d.has(want) {
+			t.Errorf("missing: %s", want)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(dir, "state")); !os.IsNotExist(err) {
+		t.Errorf("the state folder was made: %v", err)
+	}
+	b := startBridgeIn(t, dir, c.Kubeconfig(), config)
+	b.waitReady()
+	during := examine(t, dir, c.Kubeconfig(), config)
+	during.expect(t, "state | checkpoint...warning | a bridge uses it")
+	b.stop()
+	after := examine(t, dir, c.Kubeconfig(), config)
+	after.expect(t)
+	if !after.has("state | checkpoint...the watch can go on from there") {
+		t.Errorf("the checkpoint: %v", after.Findings)
+	}
+}
+
+func (d diagnosis) has(description string) bool {
+	for _, f := range d.Findings {
+		if describes(description, f) {
+			return true
+		}
+	}
+	return false
+}
+
+// The rights are missing, in part and altogether.
+func TestDoctorWithoutRights(t *testing.T) {
+	c := sharedCluster(t)
+	some := withRights(t, c, "watch: [{resources: [configmaps], namespaces: [default]}]\n")
+	examine(t, t.TempDir(), some, `
+watch:
+  - {resources: [configmaps, pods], namespaces: [default]}
+  - {resources: [secrets, "*.apps", unheardof.example.com]}
+sinks: [{name: lines, stdout: {}}]
+`).expect(t,
+		"discover...failed...the cluster does not serve unheardof.example.com...watch",
+		"authorize | customresourcedefinitions | warning...noticed after 30 seconds...bridge rbac",
+		"authorize | apiservices | warning...bridge rbac",
+		"watch | pods in default | failed...get, list, watch is not allowed...bridge rbac",
+		"watch | secrets | failed...get, list, watch is not allowed...bridge rbac",
+		"watch | deployments.apps | warning...it will be missing...or exclude it",
+		"watch | statefulsets.apps | warning", "watch | daemonsets.apps | warning", "watch | replicasets.apps | warning", "watch | controllerrevisions.apps | warning",
+	)
+}
+
+// The API server can't be reached, or not trusted, or does not know the bridge.
+func TestDoctorAPIServer(t *testing.T) {
+	c := sharedCluster(t)
+	admin, err := clientcmd.LoadFromFile(c.Kubeconfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := "watch: [{resources: [configmaps]}]\nsinks: [{name: lines, stdout: {}}]\n"
+	for _, tt := range []struct {
+		name string
+		with func(server, ca, token *string)
+		want string
+	}{
+		{"wrong CA", func(_, ca, _ *string) { *ca = otherCA(t) }, "TLS...failed...certificate signed by unknown authority...certificate-authority"},
+		{"wrong port", func(server, _, _ *string) { *server = "https://127.0.0.1:1" }, "connect | 127.0.0.1:1 | failed...connection refused...correct the server in the kubeconfig"},
+		{"no such host", func(server, _, _ *string) { *server = "https://nowhere.invalid:6443" }, "resolve | nowhere.invalid | failed...correct the server in the kubeconfig, or the DNS"},
+		{"wrong token", func(_, _, token *string) { *token = "wrong" }, "authenticate...failed...asked for the client to provide credentials...renew the token"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			kube := admin.DeepCopy()
+			for _, cluster := range kube.Clusters {
+				ca, token := string(cluster.CertificateAuthorityData), ""
+				tt.with(&cluster.Server, &ca, &token)
+				cluster.CertificateAuthorityData = []byte(ca)
+				for _, user := range kube.AuthInfos {
+					if token != "" {
+						user.Token, user.ClientCertificateData, user.ClientKeyData = token, nil, nil
+					}
+				}
+			}
+			file := filepath.Join(t.TempDir(), "kubeconfig")
+			if err := clientcmd.WriteToFile(*kube, file); err != nil {
+				t.Fatal(err)
+			}
+			examine(t, t.TempDir(), file, lines).expect(t, tt.want)
+		})
+	}
+}
+
+// otherCA makes the certificate of an authority that signed nothing here.
+func otherCA(t *testing.T) string {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "other"}, NotAfter: time.Now().Add(time.Hour),
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
+}
+
+// The disk is full.
+func TestDoctorFullDisk(t *testing.T) {
+	dir := smallDisk(t, "size=1m")
+	if err := os.WriteFile(filepath.Join(dir, "filler"), make([]byte, 1<<20), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	examine(t, dir, sharedCluster(t).Kubeconfig(), "watch: [{resources: [configmaps]}]\nsinks: [{name: lines, stdout: {}}]\n").expect(t,
+		"state | write...failed...no space left on device...make room or enlarge the volume",
+		"state | space...warning | 0 free, the spills may take 1Gi...make room",
+	)
+}
