@@ -1,22 +1,17 @@
 package e2e
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
-	"crypto/x509/pkix"
 	"encoding/json"
-	"encoding/pem"
 	"fmt"
-	"math/big"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/deltabridge/deltabridge/test/certs"
+	"github.com/deltabridge/deltabridge/test/kafka"
 )
 
 // diagnosis is what `bridge doctor` prints as JSON.
@@ -208,19 +203,41 @@ func TestDoctorAPIServer(t *testing.T) {
 // otherCA makes the certificate of an authority that signed nothing here.
 func otherCA(t *testing.T) string {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	authority, err := certs.New("other")
 	if err != nil {
 		t.Fatal(err)
 	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "other"}, NotAfter: time.Now().Add(time.Hour),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	if err != nil {
+	return string(authority.PEM())
+}
+
+// Kafka: a topic as it should be but for the single broker, and what can be wrong with one.
+func TestDoctorKafka(t *testing.T) {
+	c, k := sharedCluster(t), kafka.ForTest(t)
+	ca := filepath.Join(t.TempDir(), "ca.crt")
+	if err := os.WriteFile(ca, []byte(otherCA(t)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
+	kafka.CreateTopic(t, k.Addr(), "doctor-well", 1, map[string]string{"max.message.bytes": "4194304"})
+	kafka.CreateTopic(t, k.Addr(), "doctor-small", 1, map[string]string{"max.message.bytes": "1000"})
+	const replica = "topic | topic doctor-...warning...it has one replica...give it 3 replicas"
+	for _, tt := range []struct {
+		name, kafka string
+		want        []string
+	}{
+		{"well", fmt.Sprintf("{brokers: [%q], topic: doctor-well}", k.Addr()), []string{replica}},
+		{"too small", fmt.Sprintf("{brokers: [%q], topic: doctor-small}", k.Addr()), []string{
+			replica, "sink kafka | topic | topic doctor-small | warning...it takes messages of 1000 bytes at most...raise its max.message.bytes",
+		}},
+		{"missing", fmt.Sprintf("{brokers: [%q], topic: doctor-missing}", k.Addr()), []string{"sink kafka | topic | topic doctor-missing | failed...kafka.createTopics"}},
+		{"wrong CA", fmt.Sprintf("{brokers: [%q], topic: doctor-well, tls: {caFile: %q}}", k.TLSAddr(), ca), []string{
+			"sink kafka | TLS | " + k.TLSAddr() + " | failed...its certificate is signed by...kafka.tls.caFile",
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			config := "watch: [{resources: [configmaps]}]\nsinks: [{name: kafka, kafka: " + tt.kafka + "}]\n"
+			examine(t, t.TempDir(), c.Kubeconfig(), config).expect(t, tt.want...)
+		})
+	}
 }
 
 // The disk is full.
