@@ -63,6 +63,21 @@ reproducible: ## Build the image twice, in different folders and from empty cach
 	diff -r "$$work/one/bin/image" "$$work/another/place/bin/image"; \
 	echo "the same, byte for byte:"; cat "$$work/one/bin/image/layout/index.json"; echo
 
+.PHONY: chart
+chart: chart-tools ## Bring what is generated of the Helm chart up to date: schema, README.md; and test it
+	go test ./test/chart -update
+	go test ./test/chart
+
+# Programs that the tests of the chart run, each in a module of its own. The tag leaves out most of what promtool does
+# not need here.
+CHART_TOOLS := helm=helm.sh/helm/v4/cmd/helm helmdocs=github.com/norwoodj/helm-docs/cmd/helm-docs promtool=github.com/prometheus/prometheus/cmd/promtool
+.PHONY: chart-tools
+chart-tools: $(foreach t,$(CHART_TOOLS),bin/tools/$(firstword $(subst =, ,$(t))))
+
+bin/tools/%: tools/%/go.mod
+	@echo 'compiling $*'
+	CGO_ENABLED=0 go -C tools/$* build -buildvcs=false -tags remove_all_sd -o $(CURDIR)/$@ $(patsubst $*=%,%,$(filter $*=%,$(CHART_TOOLS)))
+
 .PHONY: licenses
 licenses: ## Check the licenses of what is in the program, and write THIRD_PARTY.md
 	@go -C tools run -buildvcs=false ./licenses -dir $(CURDIR) -update
@@ -84,6 +99,7 @@ test: prebuild check bin/testreport ## Everything that must hold: check, then al
 .PHONY: prebuild
 prebuild:
 	go run ./test/cluster/prebuild
+	@$(MAKE) -s chart-tools
 
 .PHONY: check
 check: lint vuln ## Formatting, static analysis, import rules, known vulnerabilities

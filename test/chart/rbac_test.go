@@ -1,0 +1,115 @@
+package chart
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"sigs.k8s.io/yaml"
+)
+
+// The chart's template and `bridge rbac` grant the same, whatever is watched.
+func TestRBACIsThatOfTheBridge(t *testing.T) {
+	for _, watch := range []string{
+		``,
+		`[{resources: ["*"]}]`,
+		`[{resources: ["*", secrets]}]`,
+		`[{resources: ["*", secrets], exclude: [secrets]}]`,
+		`[{resources: ["*", "secrets.*"]}]`,
+		`[{resources: ["*"]}, {resources: [secrets]}]`,
+		`[{resources: ["*"], exclude: [leases.coordination.k8s.io, events, "*.apps", "*.*.k8s.io", "p*", "node?", "[a-c]*"]}]`,
+		`[{resources: ["*"], exclude: ["*"]}]`,
+		`[{resources: ["*"], namespaces: [a, b]}]`,
+		`[{resources: ["*", secrets], namespaces: [a]}, {resources: ["*.apps"]}]`,
+		`[{resources: [pods]}]`,
+		`[{resources: [pods, pods, configmaps, deployments.apps, deployments.v1.apps]}]`,
+		`[{resources: [pods.v1, "*.v1", "*.v1.apps", jobs.v1beta1.batch]}]`,
+		`[{resources: [pods, secrets], exclude: [pods]}]`,
+		`[{resources: [pods.v1, services], exclude: [pods.v2, services.v1]}]`,
+		`[{resources: [widgets.example.com, gadgets.v1alpha1.example.com]}]`,
+		`[{resources: ["*.example.com", "*.apps"], exclude: ["*.apps", widgets.example.com]}]`,
+		`[{resources: ["*.v1.example.com"], exclude: ["*.v1.example.com"]}]`,
+		`[{resources: ["events.*"]}]`,
+		`[{resources: [pods, secrets], namespaces: [a, b, a]}]`,
+		`[{resources: [pods], namespaces: [a]}, {resources: [services, pods], namespaces: [a, b]}]`,
+		`[{resources: [pods], namespaces: ["team-*"]}]`,
+		`[{resources: [pods], namespaces: ["!kube-system"]}]`,
+		`[{resources: [pods], namespaces: [a, "!kube-system"]}]`,
+		`[{resources: [pods, nodes], namespaces: [""]}]`,
+		`[{resources: [pods], namespaces: ["", a]}]`,
+		`[{resources: [pods], namespaces: ["team-[ab]"]}, {resources: [pods], namespaces: ["te?m"]}]`,
+		`[{resources: [pods], namespaces: []}]`,
+		`[{resources: [pods], exclude: [pods], namespaces: [a]}]`,
+		`[{resources: ["*"], namespaces: [a]}, {resources: ["*"]}]`,
+	} {
+		for _, groups := range [][]string{nil, {"example.com", "a.example.com"}} {
+			if groups != nil && !strings.Contains(watch, `"*"`) {
+				continue
+			}
+			name := fmt.Sprintf("%s groups %v", watch, groups)
+			config := "sinks: [{name: a, stdout: {}}]\nstate: {path: /state}\n"
+			if watch != "" {
+				config += "watch: " + watch + "\n"
+			}
+			args := []string{"rbac", "--config", writeFile(t, "bridge.yaml", config), "--namespace", "streams", "--name", "streams:deltabridge"}
+			for _, group := range groups {
+				args = append(args, "--group", group)
+			}
+			want, _, err := command(t, tools.bridge, args...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			values := map[string]any{"rbac": map[string]any{"groups": slices.Concat(groups, []string{})}}
+			var parsed map[string]any
+			if err := yaml.Unmarshal([]byte(config), &parsed); err != nil {
+				t.Fatal(err)
+			}
+			if watch == "" {
+				parsed["watch"] = nil // takes the default of the chart away
+			}
+			values["config"] = parsed
+			text, err := yaml.Marshal(values)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := template(t, "--show-only", "templates/rbac.yaml", "--values", writeFile(t, "values.yaml", string(text)))
+			if diff := cmp.Diff(rights(t, want), rights(t, got)); diff != "" {
+				t.Errorf("%s (-bridge rbac +chart):\n%s", name, diff)
+			}
+		}
+	}
+}
+
+// rights are the roles and bindings in a text, less their labels.
+func rights(t *testing.T, text string) map[string]any {
+	t.Helper()
+	found := map[string]any{}
+	for _, o := range objects(t, text) {
+		key := strings.Join([]string{o.Kind, o.Namespace, o.Name}, " ")
+		if found[key] != nil {
+			t.Errorf("%s is there twice", key)
+		}
+		if strings.HasSuffix(o.Kind, "Binding") {
+			var b rbacv1.RoleBinding // of the same form as a ClusterRoleBinding
+			o.decode(t, &b)
+			found[key] = []any{b.RoleRef, b.Subjects}
+			continue
+		}
+		var r rbacv1.Role // of the same form as a ClusterRole
+		o.decode(t, &r)
+		found[key] = append([]rbacv1.PolicyRule{}, r.Rules...)
+	}
+	return found
+}
+
+func TestExtraRules(t *testing.T) {
+	got := template(t, "--show-only", "templates/rbac.yaml", "--values", chartDir+"/examples/everything.yaml")
+	role, _ := rights(t, got)["ClusterRole  streams:bridge"].([]rbacv1.PolicyRule)
+	want := rbacv1.PolicyRule{APIGroups: []string{"metrics.k8s.io"}, Resources: []string{"nodes"}, Verbs: []string{"get", "list"}}
+	if !slices.ContainsFunc(role, func(r rbacv1.PolicyRule) bool { return cmp.Equal(r, want) }) {
+		t.Errorf("extraRules are not among %v", role)
+	}
+}

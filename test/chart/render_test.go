@@ -1,0 +1,278 @@
+package chart
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+)
+
+// examples are the example values by name; "default" are those of the chart itself.
+func examples(t *testing.T) map[string][]string {
+	t.Helper()
+	files, err := filepath.Glob(chartDir + "/examples/*.yaml")
+	if err != nil || len(files) < 4 {
+		t.Fatalf("examples %v: %v", files, err)
+	}
+	all := map[string][]string{"default": nil}
+	for _, file := range files {
+		all[strings.TrimSuffix(filepath.Base(file), ".yaml")] = []string{"--values", file}
+	}
+	return all
+}
+
+// template renders the chart as the release "deltabridge" in the namespace "streams".
+func template(t *testing.T, args ...string) string {
+	t.Helper()
+	return helm(t, append([]string{"template", "deltabridge", chartDir, "--namespace", "streams"}, args...)...)
+}
+
+// Each of the example values, and the defaults, render as before, and helm finds nothing to say about them.
+func TestRenderings(t *testing.T) {
+	for name, values := range examples(t) {
+		t.Run(name, func(t *testing.T) {
+			got := withoutDashboard(t, template(t, values...))
+			file := filepath.Join("testdata", name+".golden.yaml")
+			if *update {
+				if err := os.WriteFile(file, []byte(got), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(string(want), got); diff != "" {
+				t.Errorf("not as in %s: look, and run make chart (-want +got):\n%s", file, diff)
+			}
+			if out, _, err := command(t, tools.helm, append([]string{"lint", "--strict", chartDir}, values...)...); err != nil || strings.Contains(out, "[WARNING]") {
+				t.Errorf("helm lint: %v\n%s", err, out)
+			}
+		})
+	}
+}
+
+// withoutDashboard puts a word in place of the dashboard, which is a file of its own.
+func withoutDashboard(t *testing.T, rendering string) string {
+	t.Helper()
+	text, err := os.ReadFile(chartDir + "/files/dashboard.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	indented := "    " + strings.ReplaceAll(strings.TrimSuffix(string(text), "\n"), "\n", "\n    ")
+	return strings.Replace(rendering, indented, "    files/dashboard.json", 1)
+}
+
+// What reaches the bridge is a configuration that it accepts, with the credentials where the chart mounts them.
+func TestConfigurations(t *testing.T) {
+	for name, values := range examples(t) {
+		t.Run(name, func(t *testing.T) {
+			out := template(t, values...)
+			etc := t.TempDir()
+			text := strings.ReplaceAll(renderedConfig(t, out), "/etc/deltabridge/", etc+"/")
+			mountCredentials(t, out, etc)
+			if _, _, err := command(t, tools.bridge, "check", "--config", writeFile(t, "bridge.yaml", text)); err != nil {
+				t.Errorf("%v\n%s", err, text)
+			}
+		})
+	}
+}
+
+// renderedConfig is the configuration in a rendering.
+func renderedConfig(t *testing.T, rendering string) string {
+	t.Helper()
+	for _, object := range objects(t, rendering) {
+		if object.Kind == "ConfigMap" {
+			var c corev1.ConfigMap
+			object.decode(t, &c)
+			if text, ok := c.Data["bridge.yaml"]; ok {
+				return text
+			}
+		}
+	}
+	t.Fatal("there is no ConfigMap with bridge.yaml")
+	return ""
+}
+
+// secretKeys are the keys of the Secrets that the example values name.
+func secretKeys() map[string][]string {
+	return map[string][]string{
+		"nats-bridge":       {"bridge.creds", "password", "ca.crt"},
+		"kafka-deltabridge": {"password", "ca.crt"},
+	}
+}
+
+// mountCredentials puts files below etc as the Pod has them below /etc/deltabridge.
+func mountCredentials(t *testing.T, rendering, etc string) {
+	t.Helper()
+	spec := statefulSet(t, rendering).Spec.Template.Spec
+	for _, mount := range spec.Containers[0].VolumeMounts {
+		i := slices.IndexFunc(spec.Volumes, func(v corev1.Volume) bool { return v.Name == mount.Name })
+		if i < 0 || spec.Volumes[i].Secret == nil {
+			continue
+		}
+		names := secretKeys()[spec.Volumes[i].Secret.SecretName]
+		if items := spec.Volumes[i].Secret.Items; len(items) > 0 {
+			names = nil
+			for _, item := range items {
+				names = append(names, item.Path)
+			}
+		}
+		dir := filepath.Join(etc, strings.TrimPrefix(mount.MountPath, "/etc/deltabridge"))
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range names {
+			content := "secret"
+			if strings.HasSuffix(name, ".crt") {
+				content = certificate(t)
+			}
+			if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// No values of the configuration stand anywhere but in the ConfigMap, and nothing secret stands there.
+func TestCredentialsAreFiles(t *testing.T) {
+	config := template(t, "--values", chartDir+"/examples/namespaced.yaml")
+	for _, object := range objects(t, config) {
+		if object.Kind == "Secret" {
+			t.Errorf("the chart renders the Secret %s", object.Name)
+		}
+	}
+	_, _, err := command(t, tools.helm, "template", "x", chartDir, "--set", "config.sinks[0].nats.password=geheim")
+	if err == nil || !strings.Contains(err.Error(), "password") {
+		t.Errorf("a password in the configuration: %v", err)
+	}
+}
+
+// A changed configuration rolls the Pod; what it is not about does not.
+func TestChecksum(t *testing.T) {
+	const name = "checksum/config"
+	of := func(args ...string) string {
+		return statefulSet(t, template(t, args...)).Spec.Template.Annotations[name]
+	}
+	first := of()
+	if again := of("--set", "monitor.enabled=true,service.port=81"); first == "" || again != first {
+		t.Errorf("%q, then %q for the same configuration", first, again)
+	}
+	if changed := of("--set", "config.cluster=other"); changed == first {
+		t.Errorf("%q for another configuration too", changed)
+	}
+}
+
+// The soft limit of the Go runtime follows the memory limit, however that is written.
+func TestGoMemLimit(t *testing.T) {
+	for _, tt := range []struct{ limit, percent, want string }{
+		{"1Gi", "90", "966367641"},
+		{"1.5Gi", "80", "1288490188"},
+		{"500M", "90", "450000000"},
+		{"1073741824", "50", "536870912"},
+		{"1Gi", "0", ""},
+		{"null", "90", ""},
+	} {
+		sts := statefulSet(t, template(t, "--set", "resources.limits.memory="+tt.limit+",goMemLimit.percent="+tt.percent))
+		got := ""
+		for _, e := range sts.Spec.Template.Spec.Containers[0].Env {
+			if e.Name == "GOMEMLIMIT" {
+				got = e.Value
+			}
+		}
+		if got != tt.want {
+			t.Errorf("limit %s, %s percent: GOMEMLIMIT %q, want %q", tt.limit, tt.percent, got, tt.want)
+		}
+	}
+}
+
+// The Pod is given as long as the bridge takes, and a bit.
+func TestTerminationGracePeriod(t *testing.T) {
+	for timeout, want := range map[string]int64{"30s": 45, "1m30s": 105, "1h": 3615, "1500ms": 17, "0s": 15} {
+		if got := *statefulSet(t, template(t, "--set", "config.shutdownTimeout="+timeout)).Spec.Template.Spec.TerminationGracePeriodSeconds; got != want {
+			t.Errorf("shutdownTimeout %s: %d seconds, want %d", timeout, got, want)
+		}
+	}
+}
+
+// The notes say how to see data, and what the chosen values cost.
+func TestNotes(t *testing.T) {
+	for _, tt := range []struct {
+		values []string
+		want   []string
+		not    []string
+	}{
+		{nil, []string{"/readyz", "nats --server nats://nats.nats:4222 sub 'k8s.>'", "helm test", "without Secrets"}, []string{"emptyDir", "too small"}},
+		{examples(t)["no-persistence"], []string{"emptyDir", "logs -f"}, []string{"without Secrets"}},
+		{examples(t)["namespaced"], []string{"kafka-console-consumer"}, []string{"granted, in the whole cluster"}},
+		{examples(t)["everything"], []string{"team-*", "granted, in the whole cluster"}, nil},
+		{[]string{"--set", "persistence.size=1Gi"}, []string{"the volume is too small"}, nil},
+		{[]string{"--set", "rbac.create=false"}, []string{"bridge rbac"}, nil},
+	} {
+		_, notes, _ := strings.Cut(helm(t, append([]string{"install", "deltabridge", chartDir, "--dry-run=client"}, tt.values...)...), "\nNOTES:")
+		for _, want := range tt.want {
+			if !strings.Contains(notes, want) {
+				t.Errorf("%v: no %q in\n%s", tt.values, want, notes)
+			}
+		}
+		for _, not := range tt.not {
+			if strings.Contains(notes, not) {
+				t.Errorf("%v: %q in\n%s", tt.values, not, notes)
+			}
+		}
+	}
+}
+
+// What the chart can't do it refuses.
+func TestRefuses(t *testing.T) {
+	for values, want := range map[string]string{
+		"config.state.path=state":                   "absolute path",
+		"config.watch[0].resources[0]=pod*":         "RBAC knows no wildcards that are a part of a name",
+		"config.watch[0].resources[0]=*.*.k8s.io":   "RBAC knows no wildcards that are a part of a name",
+		"config.sinks[0].buffer.spill.maxBytes=1Xi": "maxBytes",
+	} {
+		if _, _, err := command(t, tools.helm, "template", "x", chartDir, "--set", values); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", values, err, want)
+		}
+	}
+}
+
+// object is a rendered object.
+type object struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata"`
+
+	text string
+}
+
+func objects(t *testing.T, rendering string) []object {
+	t.Helper()
+	var all []object
+	for text := range strings.SplitSeq("\n"+rendering, "\n---\n") {
+		o := object{text: text}
+		if err := yaml.Unmarshal([]byte(text), &o); err != nil {
+			t.Fatalf("%v in\n%s", err, text)
+		}
+		if o.Kind != "" {
+			all = append(all, o)
+		}
+	}
+	if len(all) == 0 {
+		t.Fatal("nothing was rendered")
+	}
+	return all
+}
+
+// decode reads the object into its type. A field that the type does not have fails the test.
+func (o *object) decode(t *testing.T, into any) {
+	t.Helper()
+	if err := yaml.UnmarshalStrict([]byte(o.text), into); err != nil {
+		t.Fatalf("%s %s: %v", o.Kind, o.Name, err)
+	}
+}
