@@ -1,0 +1,210 @@
+package event
+
+import (
+	"encoding/json"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"maps"
+	"os"
+	"reflect"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/deltabridge/deltabridge/pkg/object"
+)
+
+// eventsPage gives a section of docs/events.md.
+func eventsPage(t *testing.T, section string) string {
+	t.Helper()
+	page, err := os.ReadFile("../../docs/events.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, text, found := strings.Cut(string(page), "\n## "+section+"\n")
+	if !found {
+		t.Fatalf("there is no section %q", section)
+	}
+	text, _, _ = strings.Cut(text, "\n## ")
+	return text
+}
+
+// rows gives the cells of a table, without its head.
+func rows(text string) (all [][]string) {
+	for line := range strings.Lines(text) {
+		if inner, isRow := strings.CutPrefix(strings.TrimSpace(line), "| "); isRow {
+			all = append(all, strings.Split(strings.TrimSuffix(inner, " |"), " | "))
+		}
+	}
+	return all[min(1, len(all)):]
+}
+
+var code = regexp.MustCompile("`([^`]*)`")
+
+// codes gives what stands in backticks.
+func codes(text string) (all []string) {
+	for _, m := range code.FindAllStringSubmatch(text, -1) {
+		all = append(all, m[1])
+	}
+	return all
+}
+
+func TestTypesPage(t *testing.T) {
+	var got, want []string
+	data := map[string]string{}
+	for _, row := range rows(eventsPage(t, "Types")) {
+		got = append(got, codes(row[0])...)
+		data[codes(row[0])[0]] = row[2]
+	}
+	for typ := Added; typ.String() != Type(0).String(); typ++ {
+		want = append(want, typ.CloudEventsType())
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("types (-code +page):\n%s", diff)
+	}
+	for typ, info := range map[Type]reflect.Type{Gap: reflect.TypeFor[GapInfo](), Synced: reflect.TypeFor[SyncedInfo]()} {
+		var keys []string
+		for f := range info.Fields() {
+			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+			keys = append(keys, strconv.Quote(name))
+		}
+		if want := "`{" + strings.Join(keys, ", ") + "}`"; data[typ.CloudEventsType()] != want {
+			t.Errorf("%s: data %s, want %s", typ, data[typ.CloudEventsType()], want)
+		}
+	}
+}
+
+// The attributes are those that messages of every kind have, together; their values have the forms that the page shows.
+func TestAttributesPage(t *testing.T) {
+	page := map[string]string{}
+	for _, row := range rows(eventsPage(t, "Attributes")) {
+		for _, name := range codes(row[0]) {
+			page[name] = row[1]
+		}
+	}
+	key, err := ParseTemplate("{uid}", EscapeNone)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Values that are their own descriptions.
+	resource := schema.GroupVersionResource{Group: "<group>", Version: "v1", Resource: "<resource>"}
+	o := &object.Object{Raw: []byte("{}"), Identity: object.NewIdentity(schema.GroupVersionKind{Group: "<group>", Version: "v1", Kind: "Pod"})}
+	o.Namespace, o.Name, o.UID, o.ResourceVersion, o.Manager = "<namespace>", "<name>", "<uid>", "<resourceVersion>", "kubectl"
+	unseen := *o
+	unseen.FinalStateUnknown = true
+	e := &Encoder{Cluster: "<cluster>", PartitionKey: key}
+	seenNames := map[string]bool{}
+	for _, ev := range []Event{
+		{Type: Added, Object: o, InitialList: true},
+		{Type: Updated, Object: o},
+		{Type: Deleted, Object: o},
+		{Type: Deleted, Object: &unseen},
+		{Type: Deleted, Object: o, Selected: true},
+		{Type: Deleted, Object: o, LeftAt: o.ResourceVersion},
+		{Type: Gap, GapInfo: &GapInfo{Resource: "r"}},
+		{Type: Synced, SyncedInfo: &SyncedInfo{Resource: "r"}},
+	} {
+		ev.Resource = resource
+		got := attributes(encode(t, e, ev))
+		for name, value := range got {
+			seenNames[name] = true
+			form := ""
+			switch {
+			case ev.Type.IsControl() && name != "source" && name != "datacontenttype" && name != "specversion":
+			case name == "subject":
+				form = strings.Replace(value, ".<group>", "[.<group>]", 1)
+			case slices.Contains([]string{"specversion", "id", "source", "datacontenttype", "operation", "initiallist", "finalstateunknown", "leftfilter"}, name):
+				form = value
+			}
+			if form != "" && !strings.Contains(page[name], "`"+form+"`") {
+				t.Errorf("%s can be %q: %s", name, form, page[name])
+			}
+		}
+	}
+	if diff := cmp.Diff(slices.Sorted(maps.Keys(seenNames)), slices.Sorted(maps.Keys(page))); diff != "" {
+		t.Errorf("attributes (-code +page):\n%s", diff)
+	}
+	node := mustObject(t, `{"kind":"Node","apiVersion":"v1","metadata":{"name":"n1","uid":"u","resourceVersion":"1"}}`)
+	if m := encode(t, e, Event{Type: Added, Resource: nodes, Object: node}); !slices.Contains(codes(page["subject"]), m.Subject()) {
+		t.Errorf("the page does not show %q", m.Subject())
+	}
+}
+
+func TestPayloadsPage(t *testing.T) {
+	section := eventsPage(t, "Payloads")
+	for _, payload := range []Payload{PayloadObject, PayloadMetadata} {
+		if !strings.Contains(section, "`payload: "+string(payload)+"`") {
+			t.Errorf("the page does not know %q", payload)
+		}
+	}
+	var fingerprint string
+	if err := json.Unmarshal(NewRedactor(make([]byte, 32)).fingerprint([]byte("x")), &fingerprint); err != nil {
+		t.Fatal(err)
+	}
+	prefix, digits, _ := strings.Cut(fingerprint, ":")
+	if want := "`" + prefix + ":<" + strconv.Itoa(len(digits)) + " hex digits>`"; !strings.Contains(section, want) {
+		t.Errorf("the page does not say %s", want)
+	}
+}
+
+// The reasons are the constants of the code.
+func TestGapsPage(t *testing.T) {
+	var got, want []string
+	for _, row := range rows(eventsPage(t, "Gap events")) {
+		got = append(got, codes(row[0])...)
+	}
+	file, err := parser.ParseFile(token.NewFileSet(), "event.go", nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ast.Inspect(file, func(n ast.Node) bool {
+		if spec, ok := n.(*ast.ValueSpec); ok && strings.HasPrefix(spec.Names[0].Name, "Reason") {
+			reason, err := strconv.Unquote(spec.Values[0].(*ast.BasicLit).Value)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want = append(want, reason)
+		}
+		return true
+	})
+	slices.Sort(got)
+	slices.Sort(want)
+	if diff := cmp.Diff(want, got); diff != "" || len(want) == 0 {
+		t.Errorf("reasons (-code +page):\n%s", diff)
+	}
+}
+
+func TestTemplatesPage(t *testing.T) {
+	section := eventsPage(t, "Subjects, topics, keys")
+	first, _, _ := strings.Cut(section, ". ")
+	names := make([]string, 0, len(variables()))
+	for _, name := range codes(first) {
+		names = append(names, strings.Trim(name, "{}"))
+	}
+	if diff := cmp.Diff(variables(), names); diff != "" {
+		t.Errorf("variables (-code +page):\n%s", diff)
+	}
+	subject, err := ParseTemplate("{name}.{group}.{namespace}", EscapeSubject)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ca := mustObject(t, `{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"kube-root-ca.crt","uid":"u","resourceVersion":"1"}}`)
+	gap := &Message{Type: Gap, Resource: pods}
+	synced := &Message{Type: Synced, Resource: pods}
+	for text, m := range map[string]*Message{
+		"kube-root-ca%2Ecrt.core._": encode(t, &Encoder{}, Event{Type: Added, Resource: pods, Object: ca}), "_gap.core._": gap, "_synced.core._": synced,
+	} {
+		if got := subject.Expand(m); got != text {
+			t.Errorf("%q, the page says %q", got, text)
+		}
+		if token, _, _ := strings.Cut(text, "."); !strings.Contains(section, "`"+token+"`") {
+			t.Errorf("the page does not show %q", token)
+		}
+	}
+}
