@@ -59,6 +59,7 @@ type scenario struct {
 func scenarios() []scenario {
 	return []scenario{
 		{"replay", replay},
+		{"snapshot", snapshot},
 	}
 }
 

@@ -63,27 +63,34 @@ func (b *bench) replayPairs(ctx context.Context, to broker, load listwatch.Optio
 	if _, err := b.replayFloor(ctx, to, warm); err != nil { // the first run on a cold broker tells nothing
 		return p, err
 	}
+	return b.inTurn(
+		func() (sample, error) { return b.replayFloor(ctx, to, load) },
+		func(n int) (sample, error) {
+			return b.replayBridge(ctx, to, load, bridgeSetup{sinks: []string{"bench"}}, fmt.Sprintf("replay-%s-%d", to.name(), n))
+		},
+		func(floor, bridge sample) {
+			b.say("replay, %s: floor %.0f events/s, %.1f us CPU/event, %.0f MB; bridge %.0f events/s, %.1f us CPU/event, %.0f MB; ratio of the CPU %.2f",
+				to.name(), floor.rate(), floor.cpuPerEvent(), megabytes(floor.peak), bridge.rate(), bridge.cpuPerEvent(), megabytes(bridge.peak),
+				bridge.cpuPerEvent()/floor.cpuPerEvent())
+		})
+}
+
+// inTurn runs the floor and the bridge alternately, and each of them first in every other pair.
+func (b *bench) inTurn(floor func() (sample, error), bridge func(n int) (sample, error), say func(floor, bridge sample)) (p pairs, err error) {
 	for n := range b.runs {
-		var floor, bridge sample
-		measure := []func() error{
-			func() (err error) { floor, err = b.replayFloor(ctx, to, load); return err },
-			func() (err error) {
-				bridge, err = b.replayBridge(ctx, to, load, bridgeSetup{sinks: []string{"bench"}}, fmt.Sprintf("replay-%s-%d", to.name(), n))
-				return err
-			},
-		}
-		if n%2 == 1 {
-			measure[0], measure[1] = measure[1], measure[0]
-		}
-		for _, run := range measure {
-			if err := run(); err != nil {
+		var of [2]sample
+		for turn := range of {
+			if (turn+n)%2 == 0 {
+				of[0], err = floor()
+			} else {
+				of[1], err = bridge(n)
+			}
+			if err != nil {
 				return p, err
 			}
 		}
-		b.say("replay, %s: floor %.0f events/s, %.1f us CPU/event, %.0f MB; bridge %.0f events/s, %.1f us CPU/event, %.0f MB; ratio of the CPU %.2f",
-			to.name(), floor.rate(), floor.cpuPerEvent(), megabytes(floor.peak), bridge.rate(), bridge.cpuPerEvent(), megabytes(bridge.peak),
-			bridge.cpuPerEvent()/floor.cpuPerEvent())
-		p.floor, p.bridge = append(p.floor, floor), append(p.bridge, bridge)
+		say(of[0], of[1])
+		p.floor, p.bridge = append(p.floor, of[0]), append(p.bridge, of[1])
 	}
 	return p, nil
 }
@@ -154,7 +161,6 @@ func (b *bench) replayBridge(ctx context.Context, to broker, load listwatch.Opti
 
 // measure releases a load, and waits until the broker holds all of it.
 func measure(ctx context.Context, p *program, to broker, destination string, events int, release func(context.Context) error) (s sample, err error) {
-	s.events = events
 	before, err := to.held(ctx, destination) // the events that end the first list
 	if err != nil {
 		return s, err
@@ -169,7 +175,13 @@ func measure(ctx context.Context, p *program, to broker, destination string, eve
 	if err := release(ctx); err != nil {
 		return s, err
 	}
-	err = until(ctx, loadTimeout, func() error {
+	return s, s.await(ctx, p, to, destination, before, events, began)
+}
+
+// await waits until the broker holds so many events more than before.
+func (s *sample) await(ctx context.Context, p *program, to broker, destination string, before int64, events int, began time.Time) error {
+	s.events = events
+	err := until(ctx, loadTimeout, func() error {
 		held, err := to.held(ctx, destination)
 		switch {
 		case p.ended():
@@ -181,11 +193,11 @@ func measure(ctx context.Context, p *program, to broker, destination string, eve
 	})
 	s.seconds = time.Since(began).Seconds()
 	if err != nil {
-		return s, err
+		return err
 	}
 	cpu, err := to.cpu()
 	s.brokerCPU = cpu - s.brokerCPU
-	return s, err
+	return err
 }
 
 // finish takes what the program has used.

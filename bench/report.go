@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/deltabridge/deltabridge/bench/listwatch"
 )
 
 // report collects what the scenarios measured.
@@ -86,6 +88,24 @@ func (r *report) replay(broker string, p pairs) {
 	_, _, cpu := p.each(sample.cpuPerEvent)
 	r.measure("replay/rate/"+broker, 1/rate)
 	r.measure("replay/cpu/"+broker, cpu)
+}
+
+func (r *report) snapshot(broker string, load listwatch.Options, p pairs, quick bool) {
+	t := r.table("snapshot", "Objects exist at the start; from the start of the process until the broker holds all of them. Bridge / floor.",
+		"broker", "objects", "bytes each", "seconds", "CPU us/object", "peak memory MB", "bridge's live heap KB/object")
+	seconds := func(s sample) float64 { return s.seconds }
+	peak := func(s sample) float64 { return megabytes(s.peak) }
+	_, heap, _ := p.each(func(s sample) float64 { return s.liveHeap / float64(s.events) / 1e3 })
+	t.row(broker, fmt.Sprint(load.Objects), fmt.Sprint(load.Size), p.compared("%.2f", seconds), p.compared("%.1f", sample.cpuPerEvent),
+		p.compared("%.0f", peak), fmt.Sprintf("%.2f", heap))
+	if quick {
+		return // the bounds are for so many objects
+	}
+	_, mb, _ := p.each(peak)
+	_, _, ratio := p.each(seconds)
+	r.measure(fmt.Sprintf("snapshot/%d/seconds/%s", load.Objects, broker), ratio)
+	r.measure(fmt.Sprintf("snapshot/%d/peak/%s", load.Objects, broker), mb)
+	r.measure(fmt.Sprintf("snapshot/%d/heap/%s", load.Objects, broker), heap)
 }
 
 // markdown is the whole report.

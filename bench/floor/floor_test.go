@@ -16,13 +16,13 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// Lines of all lengths, some larger than a chunk, come out as they went in, however they are read.
+// Lines of all lengths, some larger than the buffer, come out as they went in, however they are read.
 func TestEach(t *testing.T) {
 	var want []string
 	for n := range 200 {
 		want = append(want, fmt.Sprintf("%d:%s", n, strings.Repeat("x", n*n)))
 	}
-	want = append(want, strings.Repeat("y", 3*chunkSize), "the last")
+	want = append(want, strings.Repeat("y", 3*readBuffer), "the last")
 	text := strings.Join(want, "\n") + "\n"
 	for name, r := range map[string]io.Reader{
 		"whole": strings.NewReader(text), "in halves": iotest.HalfReader(strings.NewReader(text)),

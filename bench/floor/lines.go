@@ -1,54 +1,32 @@
 package main
 
 import (
-	"bytes"
+	"bufio"
 	"errors"
 	"io"
 )
 
-// chunkSize is how much is read into one piece of memory, which lines then share.
-const chunkSize = 256 << 10
+// readBuffer is how much is read from the connection at once.
+const readBuffer = 64 << 10
 
-// each hands over the lines of a stream: count of them, or with 0 all. Lines are not copied, but for those that lie
-// across the end of a chunk.
+// each hands over the lines of a stream: count of them, or with 0 all. Each line has memory of its own, since nats.go
+// keeps it until it is acknowledged. (Lines that share the memory into which they were read would save a quarter of the
+// floor's CPU in replay; this is the program that one would write.)
 func each(r io.Reader, count int, hand func(line []byte) error) error {
-	chunk := make([]byte, chunkSize)
-	start, end := 0, 0 // of what is read and not handed over
-	handed := 0
-	for {
-		n, err := r.Read(chunk[end:])
-		fresh := end // a line's end can only be in what is new
-		end += n
-		for {
-			at := bytes.IndexByte(chunk[fresh:end], '\n')
-			if at < 0 {
-				break
-			}
-			if err := hand(chunk[start : fresh+at : fresh+at]); err != nil {
-				return err
-			}
-			fresh += at + 1
-			start = fresh
-			if handed++; handed == count {
-				return nil
-			}
-		}
+	lines := bufio.NewReaderSize(r, readBuffer)
+	for handed := 0; count == 0 || handed < count; handed++ {
+		line, err := lines.ReadBytes('\n')
 		switch {
-		case errors.Is(err, io.EOF) && count > 0:
-			return io.ErrUnexpectedEOF
-		case errors.Is(err, io.EOF):
+		case errors.Is(err, io.EOF) && count == 0:
 			return nil
+		case errors.Is(err, io.EOF):
+			return io.ErrUnexpectedEOF
 		case err != nil:
 			return err
 		}
-		if end == len(chunk) {
-			size := chunkSize
-			for size < 2*(end-start) {
-				size *= 2
-			}
-			next := make([]byte, size)
-			end = copy(next, chunk[start:end])
-			chunk, start = next, 0
+		if err := hand(line[:len(line)-1]); err != nil {
+			return err
 		}
 	}
+	return nil
 }
