@@ -157,6 +157,19 @@ func (r *bridge) delivered(ctx context.Context, events int) error {
 	return nil
 }
 
+// idle checks that the sinks together have delivered so many events, and that nothing waits.
+func (r *bridge) idle(ctx context.Context, events int) error {
+	m, err := r.metrics(ctx)
+	if err != nil {
+		return err
+	}
+	acknowledged, waiting := m.sum("deltabridge_events_acknowledged_total"), m.sum("deltabridge_queue_events")+m.sum("deltabridge_spill_events")
+	if acknowledged < float64(events) || waiting > 0 {
+		return fmt.Errorf("%.0f of %d events are acknowledged, %.0f wait", acknowledged, events, waiting)
+	}
+	return nil
+}
+
 // liveHeap is what the bridge's heap holds after a garbage collection, in bytes.
 func (r *bridge) liveHeap(ctx context.Context) (float64, error) {
 	if code, _, err := get(ctx, "http://"+r.pprof+"/debug/pprof/heap?gc=1"); err != nil || code != http.StatusOK {

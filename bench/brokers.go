@@ -31,6 +31,8 @@ type broker interface {
 	remove(ctx context.Context, name string) error
 	// held is how many messages the destination holds.
 	held(ctx context.Context, name string) (int64, error)
+	// consume gives each message that the destination gets from now on, until stop.
+	consume(ctx context.Context, name string, take func(data []byte)) (stop func(), err error)
 	// floorArgs lead the floor to the destination.
 	floorArgs(name string) []string
 	// sink is the part of a sink's configuration that leads there.

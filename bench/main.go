@@ -60,6 +60,11 @@ func scenarios() []scenario {
 	return []scenario{
 		{"replay", replay},
 		{"snapshot", snapshot},
+		{"churn", churn},
+		{"outage", outage},
+		{"many", many},
+		{"grow", grow},
+		{"cel", cel},
 	}
 }
 

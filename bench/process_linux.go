@@ -45,3 +45,34 @@ func memoryOf(pid int) (now, peak int64, err error) {
 	}
 	return now, peak, nil
 }
+
+// connectionsTo counts the open TCP connections of a process to a port, over IPv4.
+func connectionsTo(pid int, port string) (int, error) {
+	number, err := strconv.ParseUint(port, 10, 16)
+	if err != nil {
+		return 0, err
+	}
+	table, err := os.ReadFile(fmt.Sprintf("/proc/%d/net/tcp", pid))
+	if err != nil {
+		return 0, err
+	}
+	const established = "01"
+	sockets := map[string]bool{} // as the links in fd name them
+	for line := range strings.Lines(string(table)) {
+		if f := strings.Fields(line); len(f) > 9 && f[3] == established && strings.HasSuffix(f[2], fmt.Sprintf(":%04X", number)) {
+			sockets["socket:["+f[9]+"]"] = true
+		}
+	}
+	dir := fmt.Sprintf("/proc/%d/fd", pid)
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return 0, err
+	}
+	count := 0
+	for _, e := range entries {
+		if link, err := os.Readlink(dir + "/" + e.Name()); err == nil && sockets[link] { // one that was just closed is none
+			count++
+		}
+	}
+	return count, nil
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -30,8 +31,10 @@ type sample struct {
 	seconds   float64
 	cpu       time.Duration
 	brokerCPU time.Duration
+	resident  int64
 	peak      int64
-	liveHeap  float64 // of a bridge, in bytes, at rest
+	liveHeap  float64         // of a bridge, in bytes, at rest
+	latencies []time.Duration // sorted
 }
 
 func (s sample) rate() float64        { return float64(s.events) / s.seconds }
@@ -115,7 +118,7 @@ func (b *bench) replayFloor(ctx context.Context, to broker, load listwatch.Optio
 	if _, err := floor.firstWord(ctx); err != nil {
 		return s, err
 	}
-	s, err = measure(ctx, floor, to, name, load.Events, server.release)
+	s, err = measure(ctx, floor, to, []string{name}, load.Events, server.release)
 	if err != nil {
 		return s, err
 	}
@@ -124,28 +127,13 @@ func (b *bench) replayFloor(ctx context.Context, to broker, load listwatch.Optio
 }
 
 func (b *bench) replayBridge(ctx context.Context, to broker, load listwatch.Options, setup bridgeSetup, run string) (s sample, err error) {
-	for _, name := range setup.sinks {
-		if err := to.create(ctx, name); err != nil {
-			return s, err
-		}
-		defer func() { err = errors.Join(err, to.remove(ctx, name)) }()
-	}
-	server, err := b.startListWatch(ctx, load)
+	r, server, end, err := b.replaying(ctx, to, load, setup)
 	if err != nil {
 		return s, err
 	}
-	defer func() { err = errors.Join(err, server.stop()) }()
-	setup.kubeconfig = server.kubeconfig
-	r, err := b.startBridge(ctx, setup, to)
-	if err != nil {
-		return s, err
-	}
-	defer func() { err = errors.Join(err, r.end()) }()
-	if err := r.ready(ctx); err != nil {
-		return s, err
-	}
+	defer func() { err = errors.Join(err, end()) }()
 	finish := b.profile(ctx, r, run, profileLength)
-	s, err = measure(ctx, r.program, to, setup.sinks[0], load.Events, server.release)
+	s, err = measure(ctx, r.program, to, setup.sinks, load.Events, server.release)
 	if err == nil {
 		err = pause(ctx, checkpointed)
 	}
@@ -159,9 +147,61 @@ func (b *bench) replayBridge(ctx context.Context, to broker, load listwatch.Opti
 	return s, err
 }
 
-// measure releases a load, and waits until the broker holds all of it.
-func measure(ctx context.Context, p *program, to broker, destination string, events int, release func(context.Context) error) (s sample, err error) {
-	before, err := to.held(ctx, destination) // the events that end the first list
+// replaying starts a bridge on a load that waits to be released, and makes its destinations.
+func (b *bench) replaying(ctx context.Context, to broker, load listwatch.Options, setup bridgeSetup) (r *bridge, server *listWatch, end func() error, err error) {
+	var ends []func() error
+	end = func() (err error) {
+		for _, end := range slices.Backward(ends) {
+			err = errors.Join(err, end())
+		}
+		return err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, end())
+		}
+	}()
+	for _, name := range setup.sinks {
+		if err := to.create(ctx, name); err != nil {
+			return nil, nil, nil, err
+		}
+		ends = append(ends, func() error { return to.remove(context.WithoutCancel(ctx), name) })
+	}
+	if server, err = b.startListWatch(ctx, load); err != nil {
+		return nil, nil, nil, err
+	}
+	ends = append(ends, server.stop)
+	setup.kubeconfig = server.kubeconfig
+	if r, err = b.startBridge(ctx, setup, to); err != nil {
+		return nil, nil, nil, err
+	}
+	ends = append(ends, r.end)
+	if err = r.ready(ctx); err != nil {
+		return nil, nil, nil, err
+	}
+	// Ready means that what exists was handed over, not that it has arrived.
+	if err = until(ctx, loadTimeout, func() error { return r.idle(ctx, load.Objects*len(setup.sinks)) }); err == nil {
+		err = pause(ctx, checkpointed)
+	}
+	return r, server, end, err
+}
+
+// heldOf gives what each destination holds.
+func heldOf(ctx context.Context, to broker, destinations []string) ([]int64, error) {
+	var all []int64
+	for _, name := range destinations {
+		held, err := to.held(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, held)
+	}
+	return all, nil
+}
+
+// measure releases a load, and waits until each destination holds all of it.
+func measure(ctx context.Context, p *program, to broker, destinations []string, events int, release func(context.Context) error) (s sample, err error) {
+	before, err := heldOf(ctx, to, destinations) // what came before the load
 	if err != nil {
 		return s, err
 	}
@@ -175,19 +215,21 @@ func measure(ctx context.Context, p *program, to broker, destination string, eve
 	if err := release(ctx); err != nil {
 		return s, err
 	}
-	return s, s.await(ctx, p, to, destination, before, events, began)
+	return s, s.await(ctx, p, to, destinations, before, events, began)
 }
 
-// await waits until the broker holds so many events more than before.
-func (s *sample) await(ctx context.Context, p *program, to broker, destination string, before int64, events int, began time.Time) error {
+// await waits until each destination holds so many events more than before.
+func (s *sample) await(ctx context.Context, p *program, to broker, destinations []string, before []int64, events int, began time.Time) error {
 	s.events = events
 	err := until(ctx, loadTimeout, func() error {
-		held, err := to.held(ctx, destination)
-		switch {
-		case p.ended():
+		held, err := heldOf(ctx, to, destinations)
+		if p.ended() {
 			return permanent{p.failed(errors.New("ended by itself"))}
-		case err == nil && held-before < int64(events):
-			err = fmt.Errorf("the broker holds %d of %d events", held-before, events)
+		}
+		for n := range held {
+			if more := held[n] - before[n]; more < int64(events) {
+				return fmt.Errorf("%s holds %d of %d events", destinations[n], more, events)
+			}
 		}
 		return err
 	})
@@ -207,6 +249,6 @@ func (s *sample) finish(p *program) error {
 		return err
 	}
 	s.cpu = cpu - s.cpu
-	_, s.peak, err = memoryOf(p.pid())
+	s.resident, s.peak, err = memoryOf(p.pid())
 	return err
 }

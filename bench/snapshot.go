@@ -69,7 +69,7 @@ func (b *bench) snapshotFloor(ctx context.Context, to broker, load listwatch.Opt
 		return s, err
 	}
 	defer func() { err = errors.Join(err, floor.stop()) }()
-	if err := s.await(ctx, floor, to, name, 0, load.Objects, began); err != nil {
+	if err := s.await(ctx, floor, to, []string{name}, []int64{0}, load.Objects, began); err != nil {
 		return s, err
 	}
 	err = floor.prints(ctx, func(output string) bool { return strings.Contains(output, "done\n") })
@@ -97,7 +97,7 @@ func (b *bench) snapshotBridge(ctx context.Context, to broker, load listwatch.Op
 	}
 	defer func() { err = errors.Join(err, r.end()) }()
 	finish := b.profile(ctx, r, run, profileLength)
-	if err := s.await(ctx, r.program, to, name, 0, load.Objects, began); err != nil {
+	if err := s.await(ctx, r.program, to, []string{name}, []int64{0}, load.Objects, began); err != nil {
 		return s, err
 	}
 	if err := pause(ctx, checkpointed); err != nil {

@@ -1,0 +1,77 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/deltabridge/deltabridge/test/cluster"
+)
+
+// apiServer is a real API server with its etcd.
+type apiServer struct {
+	*cluster.Cluster
+	client kubernetes.Interface
+	caFile string
+	token  string
+}
+
+// writers is how many requests to the API server are under way at once.
+const writers = 8
+
+func (b *bench) startAPIServer(ctx context.Context) (*apiServer, error) {
+	dir, err := os.MkdirTemp(b.dir, "cluster-")
+	if err != nil {
+		return nil, err
+	}
+	c, err := cluster.Start(ctx, cluster.Options{Dir: dir, Log: b.out})
+	if err != nil {
+		return nil, err
+	}
+	a := &apiServer{Cluster: c, caFile: b.path("api-server-ca.pem")}
+	config := c.RESTConfig()
+	a.token = config.BearerToken
+	err = rest.LoadTLSFiles(config)
+	if err == nil {
+		err = os.WriteFile(a.caFile, config.CAData, 0o600)
+	}
+	if err == nil {
+		a.client, err = kubernetes.NewForConfig(config)
+	}
+	if err == nil {
+		_, err = a.client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: benchNamespace}}, metav1.CreateOptions{})
+	}
+	if err != nil {
+		return nil, errors.Join(err, c.Stop())
+	}
+	return a, nil
+}
+
+// benchNamespace holds all objects of the benchmarks in a real API server.
+const benchNamespace = "bench"
+
+// post creates an object at a path.
+func (a *apiServer) post(ctx context.Context, path, document string) error {
+	err := a.client.CoreV1().RESTClient().Post().AbsPath(path).SetHeader("Content-Type", "application/json").Body([]byte(document)).Do(ctx).Error()
+	if err != nil {
+		return fmt.Errorf("create at %s: %w", path, err)
+	}
+	return nil
+}
+
+// parallel calls do for 0 to count-1, several at once.
+func parallel(ctx context.Context, count int, do func(ctx context.Context, n int) error) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(writers)
+	for n := range count {
+		group.Go(func() error { return do(ctx, n) })
+	}
+	return group.Wait()
+}

@@ -1,0 +1,229 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/time/rate"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+const (
+	churnObjects = 500
+	churnRate    = 1000 // commits a second, if the API server takes them
+	churnWarmUp  = 2 * time.Second
+	churnTime    = 20 * time.Second
+
+	// committedAt is the annotation with the time of the commit, in Unix nanoseconds.
+	committedAt = "bench/at"
+)
+
+// churn: a real API server under load. The floor and the bridge watch the same commits at the same time.
+func churn(ctx context.Context, b *bench) error {
+	api, err := b.startAPIServer(ctx)
+	if err != nil {
+		return err
+	}
+	err = parallel(ctx, churnObjects, func(ctx context.Context, n int) error {
+		_, err := api.client.CoreV1().ConfigMaps(benchNamespace).Create(ctx, churnObject(n), metav1.CreateOptions{})
+		return err
+	})
+	for _, name := range b.brokers {
+		if err != nil {
+			break
+		}
+		err = b.churnWith(ctx, api, name)
+	}
+	return errors.Join(err, api.Stop())
+}
+
+func (b *bench) churnWith(ctx context.Context, api *apiServer, brokerName string) error {
+	to, err := b.startBroker(ctx, brokerName)
+	if err != nil {
+		return err
+	}
+	var p pairs
+	for n := range b.runs {
+		var floor, bridge sample
+		if floor, bridge, err = b.churnOnce(ctx, api, to, fmt.Sprintf("churn-%s-%d", brokerName, n)); err != nil {
+			break
+		}
+		b.say("churn, %s: %.0f commits/s; floor %.0f us CPU/event, p50 %.1f ms, p99 %.1f ms, max %.0f ms; bridge %.0f us, %.1f ms, %.1f ms, %.0f ms",
+			brokerName, floor.rate(), floor.cpuPerEvent(), floor.latency(.5), floor.latency(.99), floor.latency(1),
+			bridge.cpuPerEvent(), bridge.latency(.5), bridge.latency(.99), bridge.latency(1))
+		p.floor, p.bridge = append(p.floor, floor), append(p.bridge, bridge)
+	}
+	if err = errors.Join(err, to.close()); err == nil {
+		b.report.churn(brokerName, p)
+	}
+	return err
+}
+
+func (r *report) churn(broker string, p pairs) {
+	t := r.table("churn", "A real API server under updates of ConfigMaps of 2.6 KB; both watch the same commits at the same time. Latency from before "+
+		"the request that commits until an independent consumer of the broker has the event. Bridge / floor.",
+		"broker", "commits/s", "CPU us/event", "p50 ms", "p99 ms", "max ms", "peak memory MB")
+	at := func(q float64) func(sample) float64 { return func(s sample) float64 { return s.latency(q) } }
+	rate, _, _ := p.each(sample.rate)
+	t.row(broker, fmt.Sprintf("%.0f", rate), p.compared("%.0f", sample.cpuPerEvent), p.compared("%.1f", at(.5)), p.compared("%.1f", at(.99)),
+		p.compared("%.0f", at(1)), p.compared("%.0f", func(s sample) float64 { return megabytes(s.peak) }))
+	_, _, cpu := p.each(sample.cpuPerEvent)
+	_, _, p99 := p.each(at(.99))
+	r.measure("churn/cpu/"+broker, cpu)
+	r.measure("churn/p99/"+broker, p99)
+}
+
+// latency is a quantile, in milliseconds.
+func (s sample) latency(quantile float64) float64 {
+	if len(s.latencies) == 0 {
+		return 0
+	}
+	return float64(s.latencies[int(quantile*float64(len(s.latencies)-1))].Nanoseconds()) / 1e6
+}
+
+// churnOnce runs both at the same time.
+func (b *bench) churnOnce(ctx context.Context, api *apiServer, to broker, run string) (floorSample, bridgeSample sample, err error) {
+	const floorName, bridgeName = "floor", "bench"
+	for _, name := range []string{floorName, bridgeName} {
+		if err := to.create(ctx, name); err != nil {
+			return sample{}, sample{}, err
+		}
+		defer func() { err = errors.Join(err, to.remove(ctx, name)) }()
+	}
+	path := "/api/v1/namespaces/" + benchNamespace + "/configmaps"
+	args := append(to.floorArgs(floorName), "-url", api.APIServerURL()+path+"?watch=true", "-ca", api.caFile, "-token", api.token,
+		fmt.Sprintf("-http1=%t", b.floorHTTP1))
+	floor, err := start(b.floorBinary, args...)
+	if err != nil {
+		return sample{}, sample{}, err
+	}
+	defer func() { err = errors.Join(err, floor.stop()) }()
+	if _, err := floor.firstWord(ctx); err != nil {
+		return sample{}, sample{}, err
+	}
+	setup := bridgeSetup{kubeconfig: api.Kubeconfig(), watch: "{resources: [configmaps], namespaces: [" + benchNamespace + "]}", sinks: []string{bridgeName}}
+	r, err := b.startBridge(ctx, setup, to)
+	if err != nil {
+		return sample{}, sample{}, err
+	}
+	defer func() { err = errors.Join(err, r.end()) }()
+	if err := r.ready(ctx); err != nil {
+		return sample{}, sample{}, err
+	}
+	c := &comparison{api: api, programs: []*program{floor, r.program}}
+	for _, name := range []string{floorName, bridgeName} {
+		received := &latencies{}
+		stop, err := to.consume(ctx, name, received.take)
+		if err != nil {
+			return sample{}, sample{}, err
+		}
+		defer stop()
+		c.received = append(c.received, received)
+	}
+	finish := func() error { return nil }
+	samples, err := c.measure(ctx, b.scaled(int(churnTime/time.Second)), func() { finish = b.profile(ctx, r, run, churnTime) })
+	if err != nil {
+		return sample{}, sample{}, err
+	}
+	return samples[0], samples[1], finish()
+}
+
+// comparison is one load that several programs see.
+type comparison struct {
+	api      *apiServer
+	programs []*program
+	received []*latencies // by each
+}
+
+// measure gives what each program used for each commit of so many seconds.
+func (c *comparison) measure(ctx context.Context, seconds int, profile func()) ([]sample, error) {
+	if _, err := c.load(ctx, churnWarmUp); err != nil {
+		return nil, err
+	}
+	samples := make([]sample, len(c.programs))
+	for n, p := range c.programs {
+		var err error
+		if samples[n].cpu, err = p.cpu(); err != nil {
+			return nil, err
+		}
+		c.received[n].reset()
+	}
+	profile()
+	began := time.Now()
+	commits, err := c.load(ctx, time.Duration(seconds)*time.Second)
+	if err != nil {
+		return nil, err
+	}
+	took := time.Since(began).Seconds()
+	if err := pause(ctx, checkpointed); err != nil {
+		return nil, err
+	}
+	for n, p := range c.programs {
+		samples[n].events, samples[n].seconds = commits, took
+		if err := samples[n].finish(p); err != nil {
+			return nil, err
+		}
+		samples[n].latencies = c.received[n].sorted()
+	}
+	return samples, nil
+}
+
+// load updates the objects in turn, and returns when every consumer has all of it.
+func (c *comparison) load(ctx context.Context, length time.Duration) (commits int, err error) {
+	var before []int
+	for _, r := range c.received {
+		before = append(before, r.count())
+	}
+	limiter := rate.NewLimiter(churnRate, writers)
+	deadline := time.Now().Add(length)
+	var committed atomic.Int64
+	err = parallel(ctx, writers, func(ctx context.Context, writer int) error {
+		for n := writer; time.Now().Before(deadline); n += writers {
+			if err := limiter.Wait(ctx); err != nil {
+				return err
+			}
+			o := churnObject(n % churnObjects)
+			o.Annotations[committedAt] = strconv.FormatInt(time.Now().UnixNano(), 10)
+			if _, err := c.api.client.CoreV1().ConfigMaps(benchNamespace).Update(ctx, o, metav1.UpdateOptions{}); err != nil {
+				return err
+			}
+			committed.Add(1)
+		}
+		return nil
+	})
+	if err != nil {
+		return 0, err
+	}
+	return int(committed.Load()), until(ctx, startTimeout, func() error {
+		for n, r := range c.received {
+			if got := int64(r.count() - before[n]); got < committed.Load() {
+				return fmt.Errorf("the consumer of %s has %d of %d commits", c.programs[n].name, got, committed.Load())
+			}
+		}
+		return nil
+	})
+}
+
+func churnObject(n int) *corev1.ConfigMap {
+	var settings strings.Builder
+	for i := 0; settings.Len() < smallObject-700; i++ {
+		fmt.Fprintf(&settings, "setting.%d.%d=%x\n", n, i, (n+1)*(i+7)*2654435761)
+	}
+	return &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: fmt.Sprintf("settings-%06d", n), Namespace: benchNamespace, Labels: map[string]string{"tier": "backend"},
+			Annotations: map[string]string{committedAt: "0"},
+		},
+		Data: map[string]string{"application.properties": settings.String()},
+	}
+}
+
+// sortedLatencies are at their quantiles.
+func sortedLatencies(all []time.Duration) []time.Duration { return slices.Sorted(slices.Values(all)) }

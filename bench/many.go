@@ -1,0 +1,170 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"time"
+)
+
+const (
+	manyGroups, manyPerGroup = 10, 30
+	objectsPerResource       = 10
+	settling                 = 5 * time.Second // after the last event
+	atRest                   = 30 * time.Second
+)
+
+// rest is what an idle bridge needs.
+type idleness struct {
+	resident, heap          float64 // bytes
+	cpu                     float64 // percent of a core
+	goroutines, connections float64
+}
+
+// many: hundreds of resources, where nothing happens.
+func many(ctx context.Context, b *bench) error {
+	api, err := b.startAPIServer(ctx)
+	if err != nil {
+		return err
+	}
+	return errors.Join(b.manyResources(ctx, api), api.Stop())
+}
+
+func (b *bench) manyResources(ctx context.Context, api *apiServer) error {
+	perGroup := b.scaled(manyPerGroup)
+	began := time.Now()
+	watch := ""
+	for group := range manyGroups {
+		watch += fmt.Sprintf(`, "*.%s"`, manyGroup(group))
+	}
+	watch = "{resources: [" + watch[2:] + "]}"
+	if err := define(ctx, api, perGroup); err != nil {
+		return err
+	}
+	b.say("many: %d resources of %d objects, made in %s", manyGroups*perGroup, objectsPerResource, time.Since(began).Round(time.Second))
+	objects := manyGroups * perGroup * objectsPerResource
+	return b.onFirstBroker(ctx, func(to broker) error {
+		var all []idleness
+		for range b.runs {
+			i, err := b.idle(ctx, api, to, watch, objects)
+			if err != nil {
+				return err
+			}
+			b.say("many: %.0f MB resident, live heap %.1f MB, %.2f %% of a core, %.0f goroutines, %.0f connections to the API server",
+				i.resident/1e6, i.heap/1e6, i.cpu, i.goroutines, i.connections)
+			all = append(all, i)
+		}
+		b.report.many(all, manyGroups*perGroup, objects, b.quick)
+		return nil
+	})
+}
+
+func manyGroup(n int) string { return fmt.Sprintf("group%d.bench.example.com", n) }
+
+// define makes the resources, and their objects.
+func define(ctx context.Context, api *apiServer, perGroup int) error {
+	err := parallel(ctx, manyGroups*perGroup, func(ctx context.Context, n int) error {
+		group, kind := manyGroup(n/perGroup), fmt.Sprintf("Thing%d", n%perGroup)
+		plural := fmt.Sprintf("thing%ds", n%perGroup)
+		return api.post(ctx, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", fmt.Sprintf(`{"apiVersion":"apiextensions.k8s.io/v1",
+			"kind":"CustomResourceDefinition","metadata":{"name":"%s.%s"},"spec":{"group":"%s","scope":"Namespaced",
+			"names":{"plural":"%s","kind":"%s"},"versions":[{"name":"v1","served":true,"storage":true,
+			"schema":{"openAPIV3Schema":{"type":"object","x-kubernetes-preserve-unknown-fields":true}}}]}}`, plural, group, group, plural, kind))
+	})
+	if err != nil {
+		return err
+	}
+	return parallel(ctx, manyGroups*perGroup, func(ctx context.Context, n int) error {
+		group := manyGroup(n / perGroup)
+		path := fmt.Sprintf("/apis/%s/v1/namespaces/%s/thing%ds", group, benchNamespace, n%perGroup)
+		for i := range objectsPerResource {
+			err := until(ctx, startTimeout, func() error { // it is served some time after it is defined
+				return api.post(ctx, path, fmt.Sprintf(`{"apiVersion":"%s/v1","kind":"Thing%d","metadata":{"name":"thing-%d","namespace":"%s",
+					"labels":{"app.kubernetes.io/name":"shop","tier":"backend"}},"spec":{"replicas":%d,"image":"registry.example.com/shop/web:v1.2.%d",
+					"schedule":"*/5 * * * *","settings":{"timeout":"30s","retries":3,"endpoints":["10.0.0.1:8080","10.0.0.2:8080"]}}}`,
+					group, n%perGroup, i, benchNamespace, i, n))
+			})
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// idle runs a bridge until it has delivered everything, and looks at it while nothing happens.
+func (b *bench) idle(ctx context.Context, api *apiServer, to broker, watch string, objects int) (i idleness, err error) {
+	const name = "bench"
+	if err := to.create(ctx, name); err != nil {
+		return i, err
+	}
+	defer func() { err = errors.Join(err, to.remove(ctx, name)) }()
+	r, err := b.startBridge(ctx, bridgeSetup{kubeconfig: api.Kubeconfig(), watch: watch, sinks: []string{name}}, to)
+	if err != nil {
+		return i, err
+	}
+	defer func() { err = errors.Join(err, r.end()) }()
+	if err := until(ctx, loadTimeout, func() error { return r.idle(ctx, objects) }); err != nil {
+		return i, err
+	}
+	if err := pause(ctx, settling); err != nil {
+		return i, err
+	}
+	before, err := r.cpu()
+	if err != nil {
+		return i, err
+	}
+	began := time.Now()
+	if err := pause(ctx, atRest); err != nil {
+		return i, err
+	}
+	after, err := r.cpu()
+	if err != nil {
+		return i, err
+	}
+	i.cpu = 100 * (after - before).Seconds() / time.Since(began).Seconds()
+	resident, _, err := memoryOf(r.pid())
+	if err != nil {
+		return i, err
+	}
+	i.resident = float64(resident)
+	address, err := url.Parse(api.APIServerURL())
+	if err != nil {
+		return i, err
+	}
+	connections, err := connectionsTo(r.pid(), address.Port())
+	if err != nil {
+		return i, err
+	}
+	i.connections = float64(connections)
+	m, err := r.metrics(ctx)
+	if err != nil {
+		return i, err
+	}
+	i.goroutines = m.sum("go_goroutines")
+	i.heap, err = r.liveHeap(ctx)
+	return i, err
+}
+
+func (r *report) many(all []idleness, resources, objects int, quick bool) {
+	value := func(of func(idleness) float64) float64 {
+		var values []float64
+		for _, i := range all {
+			values = append(values, of(i))
+		}
+		return median(values)
+	}
+	resident := value(func(i idleness) float64 { return i.resident / 1e6 })
+	cpu := value(func(i idleness) float64 { return i.cpu })
+	t := r.table("many", "CustomResourceDefinitions of a real API server, all watched, and nothing happens for "+atRest.String()+".",
+		"resources", "objects", "resident MB", "live heap MB", "CPU % of a core", "goroutines", "connections")
+	t.row(fmt.Sprint(resources), fmt.Sprint(objects), fmt.Sprintf("%.0f", resident), fmt.Sprintf("%.1f", value(func(i idleness) float64 { return i.heap / 1e6 })),
+		fmt.Sprintf("%.2f", cpu), fmt.Sprintf("%.0f", value(func(i idleness) float64 { return i.goroutines })),
+		fmt.Sprintf("%.0f", value(func(i idleness) float64 { return i.connections })))
+	if quick {
+		return // the bounds are for so many
+	}
+	r.measure("many/memory", resident)
+	r.measure("many/cpu", cpu)
+}

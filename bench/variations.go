@@ -1,0 +1,187 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/deltabridge/deltabridge/bench/listwatch"
+)
+
+// onFirstBroker runs a scenario that does not depend on the broker.
+func (b *bench) onFirstBroker(ctx context.Context, run func(to broker) error) error {
+	to, err := b.startBroker(ctx, b.brokers[0])
+	if err != nil {
+		return err
+	}
+	return errors.Join(run(to), to.close())
+}
+
+// celFilter looks at two places of the object, and lets everything of the load pass.
+const celFilter = "object.metadata.?labels['tier'].orValue('') == 'backend' && object.data['revision'] != ''"
+
+// cel: a filter in CEL on every event, against none.
+func cel(ctx context.Context, b *bench) error {
+	load := listwatch.Options{Events: b.scaled(100_000), Keys: 5000, Size: smallObject}
+	return b.onFirstBroker(ctx, func(to broker) error {
+		setup := bridgeSetup{sinks: []string{"bench"}}
+		with := setup
+		with.when = celFilter
+		p, err := b.inTurn(
+			func() (sample, error) { return b.replayBridge(ctx, to, load, setup, "cel-without") },
+			func(n int) (sample, error) { return b.replayBridge(ctx, to, load, with, fmt.Sprintf("cel-%d", n)) },
+			func(without, with sample) {
+				b.say("cel: %.1f us CPU/event without, %.1f with", without.cpuPerEvent(), with.cpuPerEvent())
+			})
+		if err != nil {
+			return err
+		}
+		t := b.report.table("cel", "The replay, with the filter `"+celFilter+"` / without.", "events/s", "CPU us/event")
+		t.row(p.compared("%.0f", sample.rate), p.compared("%.1f", sample.cpuPerEvent))
+		_, _, ratio := p.each(sample.cpuPerEvent)
+		b.report.measure("cel/cpu", ratio)
+		return nil
+	})
+}
+
+// grow: how cost grows with the objects that are known, and with the sinks.
+func grow(ctx context.Context, b *bench) error {
+	return b.onFirstBroker(ctx, func(to broker) error {
+		if err := b.growObjects(ctx, to); err != nil {
+			return err
+		}
+		return b.growSinks(ctx, to)
+	})
+}
+
+func (b *bench) growObjects(ctx context.Context, to broker) error {
+	t := b.report.table("grow: objects", "Updates that go round all objects of 2.6 KB, which exist at the start.",
+		"objects", "events", "events/s", "CPU us/event", "live heap KB/object", "resident KB/object", "resident MB at the peak")
+	for _, factor := range []int{1, 5, 25} {
+		load := listwatch.Options{Objects: b.scaled(5000 * factor), Events: b.scaled(100_000), Size: smallObject}
+		runs, err := b.repeat(func(n int) (sample, error) {
+			return b.replayBridge(ctx, to, load, bridgeSetup{sinks: []string{"bench"}}, fmt.Sprintf("grow-objects-%d-%d", factor, n))
+		})
+		if err != nil {
+			return err
+		}
+		perObject := func(bytes float64) float64 { return bytes / float64(load.Objects) / 1e3 }
+		rate, cpu := of(runs, sample.rate), of(runs, sample.cpuPerEvent)
+		heap := of(runs, func(s sample) float64 { return perObject(s.liveHeap) })
+		resident := of(runs, func(s sample) float64 { return perObject(float64(s.resident)) })
+		peak := of(runs, func(s sample) float64 { return megabytes(s.peak) })
+		t.row(fmt.Sprint(load.Objects), fmt.Sprint(load.Events), fmt.Sprintf("%.0f", rate), fmt.Sprintf("%.1f", cpu),
+			fmt.Sprintf("%.2f", heap), fmt.Sprintf("%.2f", resident), fmt.Sprintf("%.0f", peak))
+		b.say("grow: %d objects: %.0f events/s, %.1f us CPU/event, live heap %.2f KB/object, peak %.0f MB", load.Objects, rate, cpu, heap, peak)
+	}
+	return nil
+}
+
+func (b *bench) growSinks(ctx context.Context, to broker) error {
+	t := b.report.table("grow: sinks", "The replay with 20,000 events, each to every sink.",
+		"sinks", "events/s", "CPU us/event", "CPU us/event and sink", "resident MB at the peak")
+	load := listwatch.Options{Events: b.scaled(20_000), Keys: 5000, Size: smallObject}
+	one := 0.0
+	for _, count := range []int{1, 4, 16} {
+		setup := bridgeSetup{}
+		for n := range count {
+			setup.sinks = append(setup.sinks, fmt.Sprintf("bench%d", n))
+		}
+		runs, err := b.repeat(func(n int) (sample, error) {
+			return b.replayBridge(ctx, to, load, setup, fmt.Sprintf("grow-sinks-%d-%d", count, n))
+		})
+		if err != nil {
+			return err
+		}
+		cpu := of(runs, sample.cpuPerEvent)
+		each := cpu / float64(count)
+		if count == 1 {
+			one = each
+		}
+		b.report.measure("grow/sinks", each/one) // that of the most sinks stays
+		t.row(fmt.Sprint(count), fmt.Sprintf("%.0f", of(runs, sample.rate)), fmt.Sprintf("%.1f", cpu), fmt.Sprintf("%.1f", each),
+			fmt.Sprintf("%.0f", of(runs, func(s sample) float64 { return megabytes(s.peak) })))
+		b.say("grow: %d sinks: %.1f us CPU/event, %.1f for each sink", count, cpu, each)
+	}
+	return nil
+}
+
+// repeat runs one program several times.
+func (b *bench) repeat(run func(n int) (sample, error)) (all []sample, err error) {
+	for n := range b.runs {
+		s, err := run(n)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, s)
+	}
+	return all, nil
+}
+
+// of is the median of what was measured of some runs.
+func of(runs []sample, value func(sample) float64) float64 {
+	var values []float64
+	for _, s := range runs {
+		values = append(values, value(s))
+	}
+	return median(values)
+}
+
+// outage: the broker goes before the load, and comes back when the bridge has taken all of it.
+func outage(ctx context.Context, b *bench) error {
+	load := listwatch.Options{Events: b.scaled(100_000), Keys: 5000, Size: smallObject}
+	setup := bridgeSetup{sinks: []string{"bench"}}
+	for _, name := range b.brokers {
+		to, err := b.startBroker(ctx, name)
+		if err != nil {
+			return err
+		}
+		p, err := b.inTurn(
+			func() (sample, error) { return b.replayBridge(ctx, to, load, setup, "outage-without-"+name) },
+			func(n int) (sample, error) {
+				return b.throughOutage(ctx, to, load, setup, fmt.Sprintf("outage-%s-%d", name, n))
+			},
+			func(without, with sample) {
+				b.say("outage, %s: peak %.0f MB without, %.0f MB with", name, megabytes(without.peak), megabytes(with.peak))
+			})
+		if err = errors.Join(err, to.close()); err != nil {
+			return err
+		}
+		t := b.report.table("outage", "The replay while the broker is away, until it is back and holds all / without an outage. What does not fit the queue "+
+			"(8192 events, 32 MiB) is spilled.", "broker", "peak memory MB", "CPU us/event")
+		t.row(name, p.compared("%.0f", func(s sample) float64 { return megabytes(s.peak) }), p.compared("%.1f", sample.cpuPerEvent))
+	}
+	return nil
+}
+
+func (b *bench) throughOutage(ctx context.Context, to broker, load listwatch.Options, setup bridgeSetup, run string) (s sample, err error) {
+	r, server, end, err := b.replaying(ctx, to, load, setup)
+	if err != nil {
+		return s, err
+	}
+	defer func() { err = errors.Join(err, end()) }()
+	finish := b.profile(ctx, r, run, 2*profileLength)
+	s, err = measure(ctx, r.program, to, setup.sinks, load.Events, func(ctx context.Context) error {
+		err := errors.Join(to.down(), server.release(ctx))
+		if err == nil {
+			err = until(ctx, loadTimeout, func() error { return r.received(ctx, load.Events) })
+		}
+		return errors.Join(err, to.up(ctx))
+	})
+	if err == nil {
+		err = pause(ctx, checkpointed)
+	}
+	if err != nil {
+		return s, err
+	}
+	return s, errors.Join(s.finish(r.program), finish())
+}
+
+// received checks that the bridge has taken so many events from its informers.
+func (r *bridge) received(ctx context.Context, events int) error {
+	m, err := r.metrics(ctx)
+	if got := m.sum("deltabridge_events_received_total"); err == nil && got < float64(events) {
+		err = fmt.Errorf("the bridge has received %.0f of %d events", got, events)
+	}
+	return err
+}
