@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -117,7 +116,7 @@ func (b *bench) churnOnce(ctx context.Context, api *apiServer, to broker, run st
 	if err := r.ready(ctx); err != nil {
 		return sample{}, sample{}, err
 	}
-	c := &comparison{api: api, programs: []*program{floor, r.program}}
+	c := &comparison{api: api, to: to, names: []string{floorName, bridgeName}, programs: []*program{floor, r.program}}
 	for _, name := range []string{floorName, bridgeName} {
 		received := &latencies{}
 		stop, err := to.consume(ctx, name, received.take)
@@ -138,6 +137,8 @@ func (b *bench) churnOnce(ctx context.Context, api *apiServer, to broker, run st
 // comparison is one load that several programs see.
 type comparison struct {
 	api      *apiServer
+	to       broker
+	names    []string // of the destinations
 	programs []*program
 	received []*latencies // by each
 }
@@ -203,12 +204,19 @@ func (c *comparison) load(ctx context.Context, length time.Duration) (commits in
 	}
 	return int(committed.Load()), until(ctx, startTimeout, func() error {
 		for n, r := range c.received {
-			if got := int64(r.count() - before[n]); got < committed.Load() {
-				return fmt.Errorf("the consumer of %s has %d of %d commits", c.programs[n].name, got, committed.Load())
+			if got := r.count() - before[n]; got < int(committed.Load()) {
+				return c.behind(ctx, n, got, int(committed.Load()))
 			}
 		}
 		return nil
 	})
+}
+
+// behind says all that is known of a consumer that has not got everything.
+func (c *comparison) behind(ctx context.Context, n, got, commits int) error {
+	err := fmt.Errorf("the consumer of %s has %d of %d commits; the program said: %q", c.names[n], got, commits, c.programs[n].output.String())
+	held, heldErr := c.to.held(ctx, c.names[n])
+	return errors.Join(err, heldErr, fmt.Errorf("the broker holds %d messages", held))
 }
 
 func churnObject(n int) *corev1.ConfigMap {
@@ -224,6 +232,3 @@ func churnObject(n int) *corev1.ConfigMap {
 		Data: map[string]string{"application.properties": settings.String()},
 	}
 }
-
-// sortedLatencies are at their quantiles.
-func sortedLatencies(all []time.Duration) []time.Duration { return slices.Sorted(slices.Values(all)) }

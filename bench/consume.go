@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -52,7 +53,7 @@ func (l *latencies) reset() {
 func (l *latencies) sorted() []time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return sortedLatencies(l.all)
+	return slices.Sorted(slices.Values(l.all))
 }
 
 // consume gives each message that the stream gets from now on.
