@@ -1,0 +1,246 @@
+package e2e
+
+import (
+	"fmt"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/deltabridge/deltabridge/pkg/sinks/sinktest"
+	"github.com/deltabridge/deltabridge/test/kafka"
+)
+
+// outage is for how long the brokers are away; half of it before the bridge is killed, half of it after.
+const outage = 2 * time.Minute
+
+// TestSpillThroughAnOutage: both brokers are away for minutes under steady change, with a memory queue far smaller
+// than what accumulates. The bridge is killed in the middle, and once more while it catches up.
+func TestSpillThroughAnOutage(t *testing.T) {
+	c, js, k := sharedCluster(t), startJetStream(t), kafka.ForTest(t)
+	natsProxy := sinktest.NewProxy(t, js.addr())
+	cs := clientset(t, c)
+	namespace := newNamespace(t, cs)
+	topic := "outage-" + namespace
+	config := toBoth(namespace, "nats://"+natsProxy.Addr(), k.Addr(), topic)
+	for _, sink := range []string{"nats", "kafka"} {
+		config = strings.ReplaceAll(config, "    "+sink+":", "    buffer: {events: 100, bytes: 1Mi}\n    "+sink+":")
+	}
+	dir := t.TempDir()
+	b := startBridgeIn(t, dir, c.Kubeconfig(), config)
+	b.waitReady()
+	changes := startChanges(t, cs, namespace, 200, 120)
+	before := b.peakBytes(outage / 8)
+
+	natsProxy.Freeze()
+	natsProxy.Cut()
+	if err := k.Pause(); err != nil {
+		t.Fatal(err)
+	}
+	during := b.peakBytes(outage / 2)
+	b.kill()
+	b = startBridgeIn(t, dir, c.Kubeconfig(), config)
+	after := b.peakBytes(outage / 2)
+	spilled := b.metric("deltabridge_spill_events")
+	natsProxy.Thaw()
+	if err := k.Resume(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, time.Minute, func() error {
+		if n := b.metric("deltabridge_events_acknowledged_total"); n < 200 {
+			return fmt.Errorf("%.0f events arrived", n)
+		}
+		return nil
+	})
+	b.kill() // while it catches up
+	b = startBridgeIn(t, dir, c.Kubeconfig(), config)
+	changes.stop(t)
+	truth := upTo(t, b, c, namespace)
+	b.stop()
+	t.Logf("%.0f events were spilled; peak memory: %d MB before the outage, %d MB in it, %d MB after the kill",
+		spilled, before>>20, during>>20, after>>20)
+	if spilled < 5000 {
+		t.Errorf("%.0f events were spilled: that is no outage of minutes", spilled)
+	}
+	prefix := "configmaps/" + namespace + "/"
+	judge(t, "JetStream", truth, prefix, js.read("E2E"))
+	judge(t, "Kafka", truth, prefix, dropRepeats(t, readKafka(t, k.Addr(), topic))...)
+	if len(raceFlag) == 0 && float64(max(during, after)) > 1.2*float64(before) {
+		t.Errorf("memory grew from %d to %d MB", before>>20, max(during, after)>>20)
+	}
+}
+
+// peakBytes is the most resident memory that is seen in a time.
+func (b *bridge) peakBytes(during time.Duration) int64 {
+	b.t.Helper()
+	end := time.NewTimer(during)
+	defer end.Stop()
+	tick := time.NewTicker(250 * time.Millisecond)
+	defer tick.Stop()
+	peak := int64(0)
+	for {
+		peak = max(peak, b.residentBytes())
+		select {
+		case <-end.C:
+			return peak
+		case <-b.t.Context().Done():
+			b.t.Fatal(b.t.Context().Err())
+		case <-tick.C:
+		}
+	}
+}
+
+// TestEverySinkBlocked: every sink is away and its queue is full, while the API server goes on. The bridge stays
+// within its bounds, and catches up when the sinks return.
+func TestEverySinkBlocked(t *testing.T) {
+	c := sharedCluster(t)
+	sinks := []*destination{awayJetStream(t), awayKafka(t)}
+	cs := clientset(t, c)
+	namespace := newNamespace(t, cs)
+	config := fmt.Sprintf("\nwatch: [{resources: [configmaps], namespaces: [%s]}]\nsinks:\n", namespace)
+	for n, d := range sinks {
+		config += d.sink("sink-"+itoa(n), "{events: 100, bytes: 1Mi, overflow: block}")
+	}
+	b := startBridge(t, c.Kubeconfig(), config)
+	b.waitListed()
+	before := b.residentBytes()
+	if err := churn(t.Context(), cs, namespace, "cm", 1500, 3); err != nil {
+		t.Fatal(err)
+	}
+	during, queued := b.residentBytes(), b.metric("deltabridge_queue_bytes")
+	t.Logf("memory: %d MB before, %d MB while blocked; %.0f bytes are queued", before>>20, during>>20, queued)
+	if queued > 2*(1<<20+64<<10) {
+		t.Errorf("%.0f bytes are queued", queued)
+	}
+	if during-before > 32<<20 {
+		t.Errorf("memory grew by %d MB", (during-before)>>20)
+	}
+	for _, d := range sinks {
+		d.start()
+	}
+	truth := upTo(t, b, c, namespace)
+	b.stop()
+	for _, d := range sinks {
+		judge(t, d.broker, truth, "configmaps/"+namespace+"/", d.read()...)
+	}
+}
+
+// TestOneSinkAwayForTheWholeRun: it costs the other nothing, and gets everything when it returns.
+func TestOneSinkAwayForTheWholeRun(t *testing.T) {
+	for name, brokers := range map[string]func() (live, away *destination){
+		"Kafka is away":     func() (live, away *destination) { return awayJetStream(t), awayKafka(t) },
+		"JetStream is away": func() (live, away *destination) { return awayKafka(t), awayJetStream(t) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			live, away := brokers()
+			live.start()
+			oneSinkAway(t, live, away)
+		})
+	}
+}
+
+func oneSinkAway(t *testing.T, live, away *destination) {
+	c := sharedCluster(t)
+	cs := clientset(t, c)
+	namespace, other := newNamespace(t, cs), newNamespace(t, cs)
+	head := "\nwatch: [{resources: [configmaps], namespaces: [%s]}]\nsinks:\n" + live.sink("live", "")
+	load := func(b *bridge, namespace, prefix string, count int) (lag float64, took time.Duration) {
+		began := time.Now()
+		lag = churnTime(t, b, func() error { return churn(t.Context(), cs, namespace, prefix, count, 3) })
+		return lag, time.Since(began)
+	}
+	b := startBridge(t, c.Kubeconfig(), fmt.Sprintf(head, other))
+	b.waitReady()
+	lagAlone, tookAlone := load(b, other, "alone", 400)
+	b.stop()
+
+	config, dir := fmt.Sprintf(head+away.sink("away", "{events: 200, bytes: 1Mi}"), namespace), t.TempDir()
+	b = startBridgeIn(t, dir, c.Kubeconfig(), config)
+	b.waitListed() // what happened before the first list is history
+	lag, took := load(b, namespace, "first", 400)
+	t.Logf("mean lag of the live sink %.1f ms, alone %.1f ms; the load took %s, alone %s", lag*1000, lagAlone*1000, took, tookAlone)
+	if lag > 3*lagAlone+0.1 || took > 2*tookAlone {
+		t.Error("the sink that is away delays the live one")
+	}
+	first := len(configMapHistory(t, c, namespace))
+	b.stop()
+
+	b = startBridgeIn(t, dir, c.Kubeconfig(), config)
+	load(b, namespace, "second", 200)
+	second := len(configMapHistory(t, c, namespace)) - first
+	if n := int(b.metric("deltabridge_events_acknowledged_total", "sink=live")); n > second {
+		t.Errorf("the live sink was sent %d events for %d changes: what it had settled came again", n, second)
+	}
+	away.start()
+	truth := upTo(t, b, c, namespace)
+	if n := int(b.metric("deltabridge_events_acknowledged_total", "sink=away", "resource=configmaps")); n < len(truth) || n > len(truth)+5 {
+		t.Errorf("the sink that was away was sent %d events for %d changes", n, len(truth))
+	}
+	b.stop()
+	prefix := "configmaps/" + namespace + "/"
+	judge(t, "the live sink, "+live.broker, truth, prefix, live.read()...)
+	judge(t, "the sink that was away, "+away.broker, truth, prefix, away.read()...)
+}
+
+// mount mounts a file system in memory, or changes that which is there.
+func mount(dir, options string) error {
+	output, err := exec.Command("mount", "-t", "tmpfs", "-o", options, "tmpfs", dir).CombinedOutput()
+	if err != nil {
+		err = fmt.Errorf("%w: %s", err, output)
+	}
+	return err
+}
+
+// smallDisk is a folder on a file system of its own.
+func smallDisk(t *testing.T, options string) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := mount(dir, options); err != nil {
+		t.Skip("a small file system can't be mounted here:", err)
+	}
+	t.Cleanup(func() {
+		if output, err := exec.Command("umount", dir).CombinedOutput(); err != nil {
+			t.Errorf("umount: %v: %s", err, output)
+		}
+	})
+	return dir
+}
+
+// TestAFullDisk: the state lies on a file system that fills up while the brokers are away.
+func TestAFullDisk(t *testing.T) {
+	dir := smallDisk(t, "size=8m")
+	c := sharedCluster(t)
+	sinks := []*destination{awayJetStream(t), awayKafka(t)}
+	cs := clientset(t, c)
+	namespace := newNamespace(t, cs)
+	config := fmt.Sprintf("\nwatch: [{resources: [configmaps], namespaces: [%s]}]\nsinks:\n", namespace)
+	for n, d := range sinks {
+		config += d.sink("sink-"+itoa(n), "{events: 100, bytes: 1Mi}")
+	}
+	b := startBridgeIn(t, dir, c.Kubeconfig(), config)
+	b.waitListed()
+	if err := churn(t.Context(), cs, namespace, "cm", 800, 3); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, time.Minute, func() error {
+		if err := b.ready(); err == nil || !strings.Contains(err.Error(), "no space left on device") {
+			return fmt.Errorf("readyz should name the full disk: %v", err)
+		}
+		return nil
+	})
+	if !strings.Contains(b.log.String(), "no space left on device") {
+		t.Error("the log does not name the full disk")
+	}
+	if err := mount(dir, "remount,size=256m"); err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range sinks {
+		d.start()
+	}
+	b.waitReady()
+	truth := upTo(t, b, c, namespace)
+	b.stop()
+	for _, d := range sinks {
+		judge(t, d.broker, truth, "configmaps/"+namespace+"/", d.read()...)
+	}
+}
