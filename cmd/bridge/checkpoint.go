@@ -38,10 +38,11 @@ type checkpointer struct {
 	mu       sync.Mutex
 	states   map[string]checkpoint.State // what the store held at the start
 	ledgers  map[string]*checkpoint.Ledger
-	opened   uint64          // ledgers that were opened, so that no two use the same numbers
-	leaving  map[string]bool // sources that are forgotten when all of their events are settled
-	refilter map[string]bool // of which source and sink the difference between the old and the new filter is to be told
-	failing  string          // why the last commit failed; empty if it did not
+	stages   map[string]*checkpoint.Stage // of first lists that are being read
+	opened   uint64                       // ledgers that were opened, so that no two use the same numbers
+	leaving  map[string]bool              // sources that are forgotten when all of their events are settled
+	refilter map[string]bool              // of which source and sink the difference between the old and the new filter is to be told
+	failing  string                       // why the last commit failed; empty if it did not
 }
 
 // openCheckpoint opens the store of the configured state folder.
@@ -54,7 +55,7 @@ func openCheckpoint(cfg *config.Config, log *slog.Logger) (*checkpointer, error)
 	}
 	c := &checkpointer{
 		store: store, log: log, filters: map[string]string{}, changed: map[string]*config.Sink{},
-		states: map[string]checkpoint.State{}, ledgers: map[string]*checkpoint.Ledger{}, leaving: map[string]bool{}, refilter: map[string]bool{},
+		states: map[string]checkpoint.State{}, ledgers: map[string]*checkpoint.Ledger{}, stages: map[string]*checkpoint.Stage{}, leaving: map[string]bool{}, refilter: map[string]bool{},
 	}
 	for n := range cfg.Sinks {
 		if err := c.addSink(&cfg.Sinks[n]); err != nil {
@@ -172,7 +173,7 @@ func (c *checkpointer) resume(source informer.Source, spilled map[string]string)
 	if c.isBack(source.Name) {
 		return nil, "" // what was told of it before still counts
 	}
-	state, known, err := c.store.Load(source.Name)
+	state, known, err := c.store.LoadIndex(source.Name)
 	if err != nil {
 		c.log.Error("checkpoint of a resource can't be read, listing", "source", source.Name, "err", err)
 		state, known = checkpoint.State{}, nil
@@ -231,30 +232,6 @@ func (c *checkpointer) settle(sink string, m *event.Message) {
 	if l := c.ledger(m.Origin.Source); l != nil {
 		l.Settle(sink, m.Origin.Seq)
 	}
-}
-
-// firstList stores the first list of a source before any of it is handed over: from then on a deletion can't be missed.
-func (c *checkpointer) firstList(source informer.Source, objects []*object.Object, resourceVersion string) {
-	l := c.ledger(source.Name)
-	if l.Begun() {
-		for _, o := range objects {
-			l.Note(checkpoint.Key(o), o)
-		}
-		return
-	}
-	err := c.store.Commit([]checkpoint.Update{{
-		Source: checkpoint.Source(source), ResourceVersion: resourceVersion, Upserts: objects, Reset: true,
-	}}, c.storedFilters())
-	c.report(err)
-	if err == nil {
-		l.Begin(resourceVersion)
-		return
-	}
-	// What the store does not have is written with the next commit that succeeds.
-	for _, o := range objects {
-		l.Note(checkpoint.Key(o), o)
-	}
-	l.Begin(resourceVersion)
 }
 
 // isBack reports whether a source has a ledger: its resource went and came again.
@@ -340,9 +317,11 @@ func (c *checkpointer) commit() {
 		return
 	}
 	err := c.store.Commit(updates, c.storedFilters())
-	if err != nil {
-		for n, u := range updates {
+	for n, u := range updates {
+		if err != nil {
 			from[n].Failed(u)
+		} else {
+			from[n].Written(u)
 		}
 	}
 	c.report(err)

@@ -8,6 +8,7 @@ import (
 	"github.com/deltabridge/deltabridge/internal/config"
 	"github.com/deltabridge/deltabridge/pkg/filter"
 	"github.com/deltabridge/deltabridge/pkg/informer"
+	"github.com/deltabridge/deltabridge/pkg/object"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
@@ -54,7 +55,10 @@ func (b *Bridge) buildSet(kube *rest.Config) error {
 	}
 	set := informer.SetConfig{
 		Client: b.client, Discovery: disco, OnStart: b.attach, Logger: b.log,
-		Resume: b.resume, OnFirstList: b.checkpoint.firstList, OnRemoved: b.checkpoint.removed, Remembered: b.checkpoint.remembered, OnForget: b.checkpoint.forget,
+		Resume: b.resume, Bodies: b.checkpoint.bodies, OnRemoved: b.checkpoint.removed, Remembered: b.checkpoint.remembered, OnForget: b.checkpoint.forget,
+		OnFirstList: func(source informer.Source, objects []*object.Object, resourceVersion string) bool {
+			return b.checkpoint.firstList(b.reading, source, objects, resourceVersion)
+		},
 	}
 	for n := range b.cfg.Watch {
 		scope, err := newScope(&b.cfg.Watch[n])

@@ -191,6 +191,7 @@ func (w *writer) apply(tx *bbolt.Tx, u *Update) error {
 	if err := w.upsert(bucket, u.Upserts, &r.Rows); err != nil {
 		return err
 	}
+	w.store.resident.Used(w.store.db, tx, int64(len(u.Upserts)+len(u.Deletes))*pageSize)
 	r.set(u)
 	w.rows[name] = r.Rows.Count
 	return putSource(tx, name, r)

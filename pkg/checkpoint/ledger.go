@@ -2,6 +2,7 @@ package checkpoint
 
 import (
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -29,9 +30,10 @@ type Ledger struct {
 	seq     uint64 // of the last thing that was told; it only grows
 	here    mark   // the last position
 	sinks   map[string]*sinkLedger
-	pending map[string][]rowChange // changes of rows that are not written, by key, oldest first
-	dirty   bool                   // something was told since the last Collect
-	written Update                 // ResourceVersion and Sinks of the last Collect
+	pending map[string][]rowChange    // changes of rows that are not written, by key, oldest first
+	writing map[string]*object.Object // rows that were collected, and are not known to be written
+	dirty   bool                      // something was told since the last Collect
+	written Update                    // ResourceVersion and Sinks of the last Collect
 }
 
 // mark is a position: all that was told up to seq belongs to it.
@@ -69,7 +71,7 @@ type openChange struct {
 // are configured. Numbers begin above base, so that those of two ledgers of one source can't be taken for each other.
 func NewLedger(source Source, state State, sinks []string, base uint64) *Ledger {
 	l := &Ledger{
-		source: source, sinks: map[string]*sinkLedger{}, pending: map[string][]rowChange{}, seq: base,
+		source: source, sinks: map[string]*sinkLedger{}, pending: map[string][]rowChange{}, writing: map[string]*object.Object{}, seq: base,
 		here: mark{base, state.ResourceVersion}, written: Update{ResourceVersion: state.ResourceVersion, Sinks: state.Sinks},
 	}
 	for _, name := range sinks {
@@ -128,15 +130,35 @@ func (l *Ledger) Note(key string, o *object.Object) {
 const maxWaiting = 8
 
 // note appends a change of a row. Of many states of one object that wait, those in the middle are given up: the row is
-// then written late, which costs repetitions and memory only. Additions and deletions stay, so that what exists at the watermark has a row; they
-// are bounded by what the queues hold, which no policy merges deletions out of.
+// then written late, which costs repetitions and memory only. Additions and deletions stay, so that what exists at the
+// watermark has a row; they are bounded by what the queues hold, which no policy merges deletions out of. The last two
+// states stay too: of the one before the last, Find may be asked while the last is being handed over.
 func (l *Ledger) note(key string, change rowChange) {
 	waiting := l.pending[key]
-	if n := len(waiting); n >= maxWaiting && sameObject(waiting[n-2].object, waiting[n-1].object) && sameObject(waiting[n-1].object, change.object) {
-		waiting[n-1] = change
+	if n := len(waiting); n >= maxWaiting && sameObject(waiting[n-3].object, waiting[n-2].object) && sameObject(waiting[n-2].object, waiting[n-1].object) {
+		waiting[n-2], waiting[n-1] = waiting[n-1], change
 		return
 	}
 	l.pending[key] = append(waiting, change)
+}
+
+// Find gives a state that was noted and is not known to be written; nil if there is none. The last state of an object, and
+// until Reached follows it also the one before, is either found here or in the store.
+func (l *Ledger) Find(key string, id object.Identity) *object.Object {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	is := func(o *object.Object) bool {
+		return o != nil && o.UID == id.UID && o.ResourceVersion == id.ResourceVersion
+	}
+	for _, change := range slices.Backward(l.pending[key]) {
+		if is(change.object) {
+			return change.object
+		}
+	}
+	if o := l.writing[key]; is(o) {
+		return o
+	}
+	return nil
 }
 
 func sameObject(a, b *object.Object) bool { return a != nil && b != nil && a.UID == b.UID }
@@ -215,8 +237,8 @@ func (s *sinkLedger) watermark() (m mark, fresh bool) {
 	return s.here, !s.caught
 }
 
-// Collect gives what may be written now; false if that is no more than what was given last. Call Failed with an update
-// that could not be written.
+// Collect gives what may be written now; false if that is no more than what was given last. Call Written or Failed with
+// the update before the next Collect.
 func (l *Ledger) Collect() (Update, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -247,7 +269,17 @@ func (l *Ledger) Collect() (Update, bool) {
 		return Update{}, false
 	}
 	l.written = Update{ResourceVersion: u.ResourceVersion, Sinks: u.Sinks}
+	for _, o := range u.Upserts {
+		l.writing[Key(o)] = o
+	}
 	return u, true
+}
+
+// Written says that an update is in the store.
+func (l *Ledger) Written(Update) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	clear(l.writing)
 }
 
 // collectRow moves the changes of one row that the watermark covers into the update.
@@ -275,6 +307,7 @@ func (l *Ledger) collectRow(u *Update, key string, waiting []rowChange, covered 
 func (l *Ledger) Failed(u Update) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	clear(l.writing)
 	back := func(key string, o *object.Object) {
 		l.pending[key] = append([]rowChange{{0, o}}, l.pending[key]...)
 	}

@@ -92,7 +92,8 @@ func TestAnUpdateThatCouldNotBeWritten(t *testing.T) {
 }
 
 // Whatever is settled in whatever order: a sink's watermark covers nothing that it has not settled; what exists at the
-// source's watermark has a row; and no row is ahead of it.
+// source's watermark has a row; no row is ahead of it; and the last state of an object, while it is being handed over also the
+// one before it, is to be found in the ledger or on disk.
 func FuzzLedger(f *testing.F) {
 	f.Add([]byte{1, 2, 3, 200, 4, 150, 151, 250, 5, 6, 7, 251, 200, 201})
 	f.Add([]byte{0, 3, 0, 3, 0, 250, 160, 161, 162, 163, 250})
@@ -115,10 +116,11 @@ type ledgerModel struct {
 	t      *testing.T
 	l      *Ledger
 	rv     int
-	exists map[string][]bool         // by key: existence at each rv
-	open   []modelChange             // not settled
-	rows   map[string]*object.Object // what is on disk
-	at     int                       // watermark on disk
+	exists map[string][]bool           // by key: existence at each rv
+	open   []modelChange               // not settled
+	rows   map[string]*object.Object   // what is on disk
+	at     int                         // watermark on disk
+	states map[string][]*object.Object // by key: the states since it was last created, the last two at most
 }
 
 type modelChange struct {
@@ -130,7 +132,7 @@ type modelChange struct {
 var modelKeys = []string{"x", "y", "z"}
 
 func newLedgerModel(t *testing.T) *ledgerModel {
-	m := &ledgerModel{t: t, rows: map[string]*object.Object{}, exists: map[string][]bool{}}
+	m := &ledgerModel{t: t, rows: map[string]*object.Object{}, exists: map[string][]bool{}, states: map[string][]*object.Object{}}
 	m.l = NewLedger(Source{}, State{ResourceVersion: "0", Sinks: map[string]string{"a": "0", "b": "0"}}, []string{"a", "b"}, 0)
 	for _, key := range modelKeys {
 		m.exists[key] = []bool{false}
@@ -147,9 +149,16 @@ func (m *ledgerModel) change(step byte) {
 	if m.exists[key][m.rv-1] && step%5 == 0 {
 		m.exists[key][m.rv] = false
 		m.l.Note(key, nil)
+		m.states[key] = m.states[key][len(m.states[key])-1:]
+		m.find(key)
+		m.states[key] = nil
 	} else {
 		m.exists[key][m.rv] = true
-		m.l.Note(key, stateOf(m.t, key, m.rv))
+		o := stateOf(m.t, key, m.rv)
+		m.l.Note(key, o)
+		states := append(m.states[key], o)
+		m.states[key] = states[max(0, len(states)-2):]
+		m.find(key)
 	}
 	for n, sink := range []string{"a", "b"} {
 		if step>>(5+n)&1 == 0 { // otherwise its filter keeps the change back
@@ -157,6 +166,15 @@ func (m *ledgerModel) change(step byte) {
 		}
 	}
 	m.l.Reached(strconv.Itoa(m.rv))
+}
+
+// find looks for the states of an object that may be asked for.
+func (m *ledgerModel) find(key string) {
+	for _, o := range m.states[key] {
+		if m.l.Find(key, o.Identity) == nil && (m.rows[key] == nil || m.rows[key].ResourceVersion != o.ResourceVersion) {
+			m.t.Fatalf("%s@%s is neither in the ledger nor on disk", key, o.ResourceVersion)
+		}
+	}
 }
 
 func (m *ledgerModel) settle(n int) {
@@ -176,6 +194,10 @@ func (m *ledgerModel) collect(fails bool) {
 	if fails {
 		m.l.Failed(u)
 		return
+	}
+	for _, key := range modelKeys {
+		m.states[key] = m.states[key][max(0, len(m.states[key])-1):]
+		m.find(key) // it is being written
 	}
 	at, err := strconv.Atoi(u.ResourceVersion)
 	if err != nil || at < m.at {
@@ -199,6 +221,7 @@ func (m *ledgerModel) collect(fails bool) {
 	for _, key := range u.Deletes {
 		delete(m.rows, key)
 	}
+	m.l.Written(u)
 	for _, key := range modelKeys {
 		row := m.rows[key]
 		if m.exists[key][at] && row == nil {

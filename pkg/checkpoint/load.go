@@ -46,6 +46,15 @@ func (s *Store) States() ([]State, error) {
 //
 // Sources may be loaded at the same time.
 func (s *Store) Load(source string) (State, []*object.Object, error) {
+	return s.loadSource(source, true)
+}
+
+// LoadIndex is Load without the objects' Raw, which Fetch gives: what is read then takes little memory.
+func (s *Store) LoadIndex(source string) (State, []*object.Object, error) {
+	return s.loadSource(source, false)
+}
+
+func (s *Store) loadSource(source string, bytes bool) (State, []*object.Object, error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	if s.db == nil {
@@ -60,7 +69,12 @@ func (s *Store) Load(source string) (State, []*object.Object, error) {
 		if record, err = getSource(tx, source); err != nil {
 			return err
 		}
-		rows, err = readRows(tx.Bucket([]byte(bucketRows)).Bucket([]byte(source)), record.Rows)
+		rows, err = readRows(tx.Bucket([]byte(bucketRows)).Bucket([]byte(source)), record.Rows, func(o *object.Object, size int) {
+			if !bytes {
+				o.Raw = nil
+			}
+			s.resident.Used(s.db, tx, int64(size))
+		})
 		return err
 	})
 	if errors.Is(err, errDamaged) {
@@ -73,8 +87,9 @@ func (s *Store) Load(source string) (State, []*object.Object, error) {
 	return record.state(source), rows, nil
 }
 
-// readRows reads all rows of a source, which must add up to want.
-func readRows(bucket *bbolt.Bucket, want tally) ([]*object.Object, error) {
+// readRows reads all rows of a source, which must add up to want. each is called for each of them, with its size in the
+// file.
+func readRows(bucket *bbolt.Bucket, want tally, each func(o *object.Object, size int)) ([]*object.Object, error) {
 	if bucket == nil {
 		return nil, fmt.Errorf("%w: the rows are missing", errDamaged)
 	}
@@ -89,6 +104,7 @@ func readRows(bucket *bbolt.Bucket, want tally) ([]*object.Object, error) {
 			return err
 		}
 		sum.add(value)
+		each(o, len(value))
 		rows = append(rows, o)
 		return nil
 	})

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/deltabridge/deltabridge/internal/mapped"
 	"github.com/deltabridge/deltabridge/pkg/object"
 	"go.etcd.io/bbolt"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -80,14 +81,18 @@ type Store struct {
 	unlock func() error
 
 	mu     sync.RWMutex // held for writing by all that changes the file
+	swap   sync.RWMutex // held for writing, within mu, while db becomes another: Fetch does not wait for mu
 	db     *bbolt.DB    // nil: closed
 	record storeRecord  // as it is in the file
 	unsure bool         // the last transaction failed: see settle
+
+	resident mapped.Meter
 
 	statsMu sync.Mutex // taken last, never held while waiting
 	stats   Stats
 	rows    map[string]int  // number of rows by source
 	damaged map[string]bool // sources that could not be read, until something is committed of them
+	stages  map[string]*Stage
 }
 
 // fileName of the checkpoint in its folder.
@@ -113,7 +118,7 @@ func Open(opts Options) (*Store, error) {
 	}
 	s := &Store{
 		path: filepath.Join(opts.Path, fileName), opts: opts, logger: opts.Logger, unlock: unlock,
-		rows: map[string]int{}, damaged: map[string]bool{},
+		rows: map[string]int{}, damaged: map[string]bool{}, stages: map[string]*Stage{},
 	}
 	if err := s.begin(); err != nil {
 		return nil, errors.Join(explain("open the checkpoint", s.path, err), unlock())
@@ -152,6 +157,9 @@ func (s *Store) load() error {
 		}
 	}
 	s.use(db, record)
+	if err := s.dropStaged(); err != nil {
+		s.logger.Warn("what is left of an unfinished list stays in the checkpoint", "path", s.path, "error", err)
+	}
 	if record.ClusterName != s.opts.ClusterName {
 		s.logger.Warn("checkpoint was written under another name of the cluster; it counts as long as the cluster's uid is the same",
 			"was", record.ClusterName, "is", s.opts.ClusterName, "path", s.path)
@@ -161,7 +169,9 @@ func (s *Store) load() error {
 
 // use begins to use a file, and finds out which of its sources can't be.
 func (s *Store) use(db *bbolt.DB, record storeRecord) {
+	s.swap.Lock()
 	s.db, s.record, s.unsure = db, record, false
+	s.swap.Unlock()
 	s.statsMu.Lock()
 	clear(s.rows)
 	clear(s.damaged)
@@ -265,8 +275,10 @@ func (s *Store) Close() error {
 	if s.db == nil {
 		return nil
 	}
+	s.swap.Lock()
 	db := s.db
 	s.db = nil
+	s.swap.Unlock()
 	return explain("close the checkpoint", s.path, errors.Join(db.Close(), s.unlock()))
 }
 

@@ -33,10 +33,11 @@ func (r *Redactor) fingerprint(value []byte) json.RawMessage {
 // (which repeats them), replaced by fingerprints. Other objects' bytes are returned as they are. Keys stay: they
 // are what people recognise a Secret by.
 func (r *Redactor) redact(o *object.Object) ([]byte, error) {
-	if r == nil || o.Kind() != "Secret" || o.APIVersion() != "v1" {
-		return o.Raw, nil
+	raw, err := o.Bytes()
+	if err != nil || r == nil || o.Kind() != "Secret" || o.APIVersion() != "v1" {
+		return raw, err
 	}
-	redacted, err := r.redactSecret(o.Raw)
+	redacted, err := r.redactSecret(raw)
 	if err != nil {
 		// Rather no event than a value in clear. The cause may quote the document, so it is not passed on.
 		return nil, fmt.Errorf("secret %s/%s can't be redacted: its JSON has an unexpected form", o.Namespace, o.Name)

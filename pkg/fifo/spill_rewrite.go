@@ -107,6 +107,7 @@ func (s *spillStore) blockCopy(b block) (data []byte, err error) {
 	err = guarded(func() error {
 		return db.View(func(tx *bbolt.Tx) error {
 			data = append(data, blockData(tx, b)...)
+			s.resident.Used(db, tx, int64(len(data)))
 			return nil
 		})
 	})
@@ -139,7 +140,6 @@ func (s *spillStore) replace(db *bbolt.DB, file *os.File, aside bool) error {
 	}
 	s.close()
 	s.db, s.file, s.damage, s.unsynced = db, file, nil, true
-	s.mapped.Store(0)
 	return nil
 }
 

@@ -8,20 +8,18 @@ import (
 	"os"
 	"runtime/debug"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"time"
 
 	"go.etcd.io/bbolt"
 	bolterrors "go.etcd.io/bbolt/errors"
+
+	"github.com/deltabridge/deltabridge/internal/mapped"
 )
 
 const (
 	// growBytes is by how much the file grows at a time, once it is as large as that.
 	growBytes = 4 << 20
-	// remapAfter is how much may be read through the file's memory map before it is mapped anew: pages that were read
-	// count as the process's resident memory for as long as they are mapped.
-	remapAfter = 8 << 20
 	// lockTimeout is how long to wait for another process to let go of the file.
 	lockTimeout = 2 * time.Second
 )
@@ -48,7 +46,7 @@ type spillStore struct {
 	unsynced bool         // the file was moved to its place, but its directory was not synced
 	stopped  bool
 
-	mapped atomic.Int64 // bytes read through the map since the file was opened
+	resident mapped.Meter
 }
 
 // openSpillStore opens the file if there is one. Where it can't be read it is set aside, and why is in damage. err is
@@ -139,6 +137,7 @@ func (s *spillStore) load() (state spillState, err error) {
 			if tx.Size() > state.fileBytes {
 				return &damageError{"it was cut off"}
 			}
+			defer s.resident.Used(s.db, tx, mapped.Limit) // all keys
 			return state.read(tx)
 		})
 	})
@@ -172,7 +171,6 @@ func (s *spillStore) reopen() error {
 	switch {
 	case err == nil:
 		s.db, s.file = db, file
-		s.mapped.Store(0)
 		return nil
 	case unusable(err):
 		s.damage = &damageError{err}
@@ -195,17 +193,14 @@ func (s *spillStore) read(raw []rawItem, b block, from uint64, limit int, budget
 			if data == nil {
 				return errBlockMissing
 			}
-			s.mapped.Add(int64(len(data)))
 			raw = b.items(raw, data, from, limit, budget)
+			s.resident.Used(db, tx, int64(len(data)))
 			return nil
 		})
 	})
 	s.mu.RUnlock()
 	if err != nil {
 		raw = append(raw[:before], rawItem{first: from, last: b.last, err: err})
-	}
-	if s.mapped.Load() >= remapAfter {
-		s.forget()
 	}
 	return raw, nil
 }
@@ -260,17 +255,18 @@ func (s *spillStore) commit(c *spillCommit) (int64, error) {
 	}
 	unsynced := s.unsynced
 	if err = s.damage; err == nil {
-		err = guarded(func() error { return db.Update(c.apply) })
+		err = guarded(func() error {
+			return db.Update(func(tx *bbolt.Tx) error {
+				defer s.resident.Used(db, tx, c.freedBytes+2*blockBytes) // it reads the ends of what stays, too
+				return c.apply(tx)
+			})
+		})
 	}
 	var size int64
 	if err == nil {
 		size, err = s.size()
 	}
-	mapped := s.mapped.Add(c.freedBytes + 2*blockBytes) // it reads the ends of what stays, too
 	s.mu.RUnlock()
-	if mapped >= remapAfter {
-		defer s.forget()
-	}
 	if err == nil && unsynced {
 		return size, s.syncDir()
 	}

@@ -98,14 +98,14 @@ func (v *variables) ResolveName(name string) (any, bool) {
 	switch name {
 	case varObject:
 		if v.objectView == nil {
-			v.objectView = newView(v.object.Raw)
+			v.objectView = viewOf(v.object)
 		}
 		return v.objectView, true
 	case varOld:
 		if v.oldView == nil {
 			v.oldView = types.NullValue
 			if v.old != nil {
-				v.oldView = newView(v.old.Raw)
+				v.oldView = viewOf(v.old)
 			}
 		}
 		return v.oldView, true
@@ -113,6 +113,15 @@ func (v *variables) ResolveName(name string) (any, bool) {
 		return types.String(v.op.String()), true
 	}
 	return nil, false
+}
+
+// viewOf an object; an error, as a value, if its bytes can't be had.
+func viewOf(o *object.Object) ref.Val {
+	raw, err := o.Bytes()
+	if err != nil {
+		return types.WrapErr(err)
+	}
+	return newView(raw)
 }
 
 // Parent implements cel.Activation.

@@ -49,8 +49,11 @@ type Config struct {
 	// a backup has not, and would accept the watch and stay silent. Nil: it is taken to have.
 	Probe func(ctx context.Context, resourceVersion string) error
 	// OnFirstList is given the first list before any of it is handed over, unless the informer resumes: to store what
-	// the handlers are about to know. Nil is allowed.
-	OnFirstList func(objects []*object.Object, resourceVersion string)
+	// the handlers are about to know. It returns false if the process ends before that is stored; then nothing is handed
+	// over. Nil is allowed.
+	OnFirstList func(objects []*object.Object, resourceVersion string) bool
+	// Bodies keeps the bytes of objects in place of the index. Nil: the index holds them.
+	Bodies Bodies
 	// Logger of the informer; nil is silent.
 	Logger *slog.Logger
 	// Backoff between failed lists and watches; the zero value is 0.8 s doubling to 30 s, jittered.
@@ -130,6 +133,9 @@ func New(config Config) *Informer {
 // know makes objects what the first list is compared with.
 func (i *Informer) know(objects []*object.Object) {
 	for _, o := range objects {
+		if i.config.Bodies != nil {
+			o.Release(i.config.Bodies)
+		}
 		_ = i.indexer.Add(o) // keyOf never fails on an *object.Object
 	}
 	i.count.Store(int64(len(i.indexer.ListKeys())))

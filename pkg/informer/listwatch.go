@@ -30,12 +30,19 @@ type ListerWatcher struct {
 	// asked for once more. Set it before the first use; it is called from the goroutines of the watches.
 	Malformed func(err error, skipped bool)
 
+	// BeginList, if not nil, is called for each list, and for each watch that begins with one. The function that it
+	// returns, if not nil, is called for each object of the list as it is read; an error ends the list. A watch-list may
+	// bring, before it is complete, changes and deletions of what it brought. Set it before the first use; it is called
+	// from the goroutines of the watches.
+	BeginList func() func(watch.EventType, *object.Object) error
+
 	client rest.Interface
 	path   string
 	tweak  func(*metav1.ListOptions)
 
 	mu      sync.Mutex
-	lenient bool // the last watch was ended by a malformed document
+	lenient bool                                        // the last watch was ended by a malformed document
+	page    func(watch.EventType, *object.Object) error // of the list whose pages are being read
 }
 
 var (
@@ -65,7 +72,31 @@ func (l *ListerWatcher) ListWithContext(ctx context.Context, options metav1.List
 	if err := l.request(options).Do(ctx).Into(list); err != nil {
 		return nil, err
 	}
+	if each := l.pageOf(options); each != nil {
+		for _, o := range list.Items {
+			if err := each(watch.Added, o); err != nil {
+				return nil, err
+			}
+		}
+	}
 	return list, nil
+}
+
+// pageOf is what each object of a page of a list is passed through.
+func (l *ListerWatcher) pageOf(options metav1.ListOptions) func(watch.EventType, *object.Object) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if options.Continue == "" {
+		l.page = l.beginList()
+	}
+	return l.page
+}
+
+func (l *ListerWatcher) beginList() func(watch.EventType, *object.Object) error {
+	if l.BeginList == nil {
+		return nil
+	}
+	return l.BeginList()
 }
 
 // WatchWithContext opens a watch. Cancel the context or call Stop to end it; its channel is closed then.
@@ -83,7 +114,11 @@ func (l *ListerWatcher) WatchWithContext(ctx context.Context, options metav1.Lis
 		Malformed:       l.malformed(),
 	})
 	w := &eventStream{decoder: decoder, events: make(chan watch.Event, readAhead), stopped: make(chan struct{})}
-	go w.run()
+	var each func(watch.EventType, *object.Object) error
+	if options.SendInitialEvents != nil && *options.SendInitialEvents {
+		each = l.beginList()
+	}
+	go w.run(each)
 	return w, nil
 }
 
@@ -145,13 +180,24 @@ func (w *eventStream) Stop() {
 	})
 }
 
-func (w *eventStream) run() {
+// run reads the stream. each, if not nil, is called for the objects of the list that it begins with.
+func (w *eventStream) run(each func(watch.EventType, *object.Object) error) {
 	defer close(w.events)
 	defer w.Stop()
 	for {
 		eventType, obj, err := w.decoder.Decode()
 		if err != nil {
 			return // how a stream ends is all the same to a Reflector: it goes on where this one was
+		}
+		if each != nil {
+			o, ok := obj.(*object.Object)
+			switch {
+			case !ok:
+			case eventType == watch.Bookmark && o.GetAnnotations()[metav1.InitialEventsAnnotationKey] == "true":
+				each = nil // the list is complete
+			case eventType != watch.Bookmark && each(eventType, o) != nil:
+				return
+			}
 		}
 		select {
 		case w.events <- watch.Event{Type: eventType, Object: obj}:

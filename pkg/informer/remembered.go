@@ -35,10 +35,18 @@ func (s *Set) resume(config *Config) {
 		config.Known, config.ResumeAt = s.config.Resume(source)
 	}
 	if s.config.OnFirstList != nil {
-		config.OnFirstList = func(objects []*object.Object, resourceVersion string) {
-			s.config.OnFirstList(source, objects, resourceVersion)
+		config.OnFirstList = func(objects []*object.Object, resourceVersion string) bool {
+			return s.config.OnFirstList(source, objects, resourceVersion)
 		}
 	}
+}
+
+// bodies of an informer; nil if they stay in memory.
+func (s *Set) bodies(source Source) Bodies {
+	if s.config.Bodies == nil {
+		return nil
+	}
+	return s.config.Bodies(source)
 }
 
 // reconcileRemembered deals, once, with each source that an earlier process watched and that this one does not: its
@@ -77,7 +85,7 @@ func (s *Set) reconcileRemembered(ctx context.Context, group *sync.WaitGroup, fo
 
 // bury hands on the deletion of all that is known of a source whose resource is gone.
 func (s *Set) bury(group *sync.WaitGroup, key watchKey, source Source) {
-	config := Config{Resource: source.Resource, Namespace: source.Namespace, Source: source, Logger: s.log}
+	config := Config{Resource: source.Resource, Namespace: source.Namespace, Source: source, Bodies: s.bodies(source), Logger: s.log}
 	s.resume(&config)
 	informer := New(config)
 	if s.config.OnStart != nil {

@@ -32,7 +32,9 @@ type SetConfig struct {
 	Resume func(Source) (known []*object.Object, at string)
 	// OnFirstList is given the first list of a source that does not resume, before any of it is handed over; nil is
 	// allowed.
-	OnFirstList func(source Source, objects []*object.Object, resourceVersion string)
+	OnFirstList func(source Source, objects []*object.Object, resourceVersion string) bool
+	// Bodies gives who keeps the bytes of a source's objects (see Config.Bodies). Nil: the informers' indexes.
+	Bodies func(source Source) Bodies
 	// Remembered are sources that an earlier process watched. Those whose resource is gone since are handed on as
 	// deleted, object by object; those that no scope asks for any more are only forgotten. Nil: none.
 	Remembered func() []Source
@@ -186,11 +188,12 @@ func (s *Set) launch(ctx context.Context, group *sync.WaitGroup, key watchKey, w
 		ListWatch: listWatch, Source: key.source(gvr, w.texts),
 		Probe: NewProbe(s.config.Client, gvr, key.namespace, w.served.Namespaced),
 	}
+	config.Bodies = s.bodies(config.Source)
 	if predecessor == nil {
 		s.resume(&config)
 	}
 	informer := New(config)
-	listWatch.Malformed = informer.malformed
+	listWatch.Malformed, listWatch.BeginList = informer.malformed, informer.beginList
 	ctx, cancel := context.WithCancel(ctx)
 	r := &running{informer: informer, wanted: w, cancel: cancel, ended: make(chan struct{})}
 	if s.config.OnStart != nil {

@@ -58,11 +58,13 @@ func (s *store) Replace(list []any, resourceVersion string) error {
 	if i.resumes(resourceVersion, len(list)) {
 		return nil
 	}
-	first := !i.listed && !i.succeeds && i.config.ResumeAt == ""
+	first := i.first()
 	i.announceHole()
 	switch {
 	case first && i.config.OnFirstList != nil:
-		i.config.OnFirstList(objects, resourceVersion)
+		if !i.config.OnFirstList(objects, resourceVersion) {
+			return nil // the process is ending
+		}
 	case !first && !i.succeeds:
 		i.announceGap(resourceVersion)
 	}
@@ -142,19 +144,23 @@ func (i *Informer) upsert(o *object.Object, initial bool) {
 	if known != nil && known.ResourceVersion == o.ResourceVersion {
 		return
 	}
-	_ = i.indexer.Update(o) // keyOf never fails on an *object.Object
-	defer o.Forget()
+	entry := i.indexed(o)
+	_ = i.indexer.Update(entry) // keyOf never fails on an *object.Object
 	if known == nil {
 		i.count.Add(1)
 		for _, r := range i.handlers {
 			r.handler.OnAdd(o, initial)
 		}
-		return
+	} else {
+		for _, r := range i.handlers {
+			r.handler.OnUpdate(known, o)
+		}
+		known.Forget()
 	}
-	for _, r := range i.handlers {
-		r.handler.OnUpdate(known, o)
+	o.Forget()
+	if entry != o {
+		entry.InheritDecisions(o)
 	}
-	known.Forget()
 }
 
 // remove takes known out of the index and hands on last, its last state. The caller holds mu.

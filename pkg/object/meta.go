@@ -7,12 +7,16 @@ import (
 )
 
 // The methods of metav1.Object. Those on identity read its fields; the others decode their part of Raw at each call and
-// keep nothing. A part that is absent or of another type than expected reads as its zero value. The setters do nothing:
+// keep nothing. A part that is absent, of another type than expected, or can't be fetched reads as its zero value. The setters do nothing:
 // an Object is immutable.
 
 // metadata decodes one member of the object's metadata into into, and leaves it alone if there is none.
 func (o *Object) metadata(name string, into any) {
-	value := member(member(o.Raw, "metadata"), name)
+	raw, err := o.Bytes()
+	if err != nil {
+		return
+	}
+	value := member(member(raw, "metadata"), name)
 	if value == nil {
 		return
 	}

@@ -36,7 +36,8 @@ type Identity struct {
 type Object struct {
 	Identity
 
-	// Raw is the object's JSON, compact as the API server sends it.
+	// Raw is the object's JSON, compact as the API server sends it. It is nil in an object that was released: Bytes is
+	// for all who may meet one.
 	Raw []byte
 	// Owners are the uids in metadata.ownerReferences, in their order; nil if there are none.
 	Owners []types.UID
@@ -44,6 +45,7 @@ type Object struct {
 	// (client-go's DeletedFinalStateUnknown as data).
 	FinalStateUnknown bool
 
+	keeper         Keeper         // of Raw; nil: the object itself
 	view           map[string]any // of Map
 	known, belongs uint64         // of Decision, one bit for each slot
 }
@@ -98,14 +100,18 @@ func NewBookmark(resourceVersion string) *Object {
 
 // Map is the object as encoding/json decodes it, with int64 for numbers that are integers and fit, and float64 for the
 // others, as in unstructured.Unstructured. The result is kept until Forget and shared by all callers: nobody writes to
-// it. An error means that Raw is not valid JSON, or nested deeper than encoding/json allows.
+// it. An error means that Raw is not valid JSON, or nested deeper than encoding/json allows, or that it can't be fetched.
 //
-// Map, Forget, Decision and SetDecision change the object and take no lock: only the goroutine of the informer that
+// Map, Bytes, Release, Forget, Decision and SetDecision change the object and take no lock: only the goroutine of the informer that
 // owns the object may call them.
 func (o *Object) Map() (map[string]any, error) {
 	if o.view == nil {
+		raw, err := o.Bytes()
+		if err != nil {
+			return nil, err
+		}
 		var view map[string]any
-		if err := utiljson.Unmarshal(o.Raw, &view); err != nil {
+		if err := utiljson.Unmarshal(raw, &view); err != nil {
 			return nil, fmt.Errorf("decode %s %s/%s: %w", o.Kind(), o.Namespace, o.Name, err)
 		}
 		o.view = view
@@ -113,9 +119,14 @@ func (o *Object) Map() (map[string]any, error) {
 	return o.view, nil
 }
 
-// Forget drops what Map keeps. The informer calls it when a change was handed to all handlers, so that its index holds
-// bytes only. See Map for who may call it.
-func (o *Object) Forget() { o.view = nil }
+// Forget drops what Map keeps, and what Bytes has fetched. The informer calls it when a change was handed to all
+// handlers, so that its index stays small. See Map for who may call it.
+func (o *Object) Forget() {
+	o.view = nil
+	if o.keeper != nil {
+		o.Raw = nil
+	}
+}
 
 // Slots is the number of decisions that an object can remember.
 const Slots = 64

@@ -143,7 +143,7 @@ func oneSinkAway(t *testing.T, live, away *destination) {
 	c := sharedCluster(t)
 	cs := clientset(t, c)
 	namespace, other := newNamespace(t, cs), newNamespace(t, cs)
-	head := "\nwatch: [{resources: [configmaps], namespaces: [%s]}]\nsinks:\n" + live.sink("live", "")
+	head := "\nshutdownTimeout: 3s\nwatch: [{resources: [configmaps], namespaces: [%s]}]\nsinks:\n" + live.sink("live", "")
 	load := func(b *bridge, namespace, prefix string, count int) (lag float64, took time.Duration) {
 		began := time.Now()
 		lag = churnTime(t, b, func() error { return churn(t.Context(), cs, namespace, prefix, count, 3) })

@@ -1,0 +1,88 @@
+package informer
+
+import (
+	"github.com/deltabridge/deltabridge/pkg/object"
+	"k8s.io/apimachinery/pkg/watch"
+)
+
+// Bodies keeps the bytes of an informer's objects, so that the index holds identities only: bytes are needed again for
+// the last known state of an object whose deletion was not seen, and where a filter or a payload asks for the old state.
+//
+// What it can give back is what the handlers were given: the first handler of an informer is to store it.
+type Bodies interface {
+	object.Keeper
+	// Stage begins to take the objects of a first list, while it is read. What was staged before is dropped: a list that
+	// breaks is begun again. Nil: nothing is taken, and the list stays in memory.
+	Stage() Stage
+}
+
+// Stage takes objects of a first list. OnFirstList follows when the list is complete.
+type Stage interface {
+	// Put keeps an object's bytes. It may wait for the disk. An error ends the list, which is then tried again.
+	Put(o *object.Object) error
+	// Remove drops an object that was put: it was deleted while the list was read. Errors are as of Put.
+	Remove(o *object.Object) error
+}
+
+// beginList gives what each object of a list is passed through while the list is read; nil if nothing is to be done. It
+// releases the bytes that are kept elsewhere, so that a list of any length takes little memory.
+func (i *Informer) beginList() func(watch.EventType, *object.Object) error {
+	bodies := i.config.Bodies
+	if bodies == nil {
+		return nil
+	}
+	if i.beginsWithList() {
+		stage := bodies.Stage()
+		if stage == nil {
+			return nil
+		}
+		return func(eventType watch.EventType, o *object.Object) error {
+			if !i.accepts(o) {
+				return nil
+			}
+			err := i.stage(stage, eventType, o)
+			if err != nil {
+				i.status.requested(verbList, err)
+			}
+			return err
+		}
+	}
+	return func(_ watch.EventType, o *object.Object) error {
+		if known := i.known(o); known != nil && known.UID == o.UID && known.ResourceVersion == o.ResourceVersion {
+			o.Release(bodies)
+		}
+		return nil
+	}
+}
+
+func (i *Informer) stage(stage Stage, eventType watch.EventType, o *object.Object) error {
+	switch {
+	case o.Name == "": // nobody could ask for it again
+		return nil
+	case eventType == watch.Deleted:
+		return stage.Remove(o)
+	}
+	if err := stage.Put(o); err != nil {
+		return err
+	}
+	o.Release(i.config.Bodies)
+	return nil
+}
+
+// beginsWithList reports whether the next list is the first that the handlers are given.
+func (i *Informer) beginsWithList() bool {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.first()
+}
+
+// first reports whether the handlers know nothing yet. The caller holds mu.
+func (i *Informer) first() bool { return !i.listed && !i.succeeds && i.config.ResumeAt == "" }
+
+// indexed is what the index is to hold of an object.
+func (i *Informer) indexed(o *object.Object) *object.Object {
+	if i.config.Bodies == nil || o.IsReleased() || o.Name == "" {
+		return o
+	}
+	return o.Released(i.config.Bodies)
+}

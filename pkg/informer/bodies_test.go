@@ -1,0 +1,185 @@
+package informer
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/deltabridge/deltabridge/pkg/object"
+)
+
+// shelf keeps bytes as a checkpoint does: it is the first handler, and takes first lists.
+type shelf struct {
+	states  map[string]string
+	fetched []string
+	refuses error
+}
+
+var (
+	_ Bodies                     = (*shelf)(nil)
+	_ Stage                      = (*shelf)(nil)
+	_ cache.ResourceEventHandler = (*shelf)(nil)
+)
+
+func (s *shelf) Fetch(o *object.Object) ([]byte, error) {
+	s.fetched = append(s.fetched, label(o))
+	raw, ok := s.states[label(o)]
+	if !ok {
+		return nil, fmt.Errorf("%s is not kept", label(o))
+	}
+	return []byte(raw), nil
+}
+
+func (s *shelf) take() (fetched []string) { fetched, s.fetched = s.fetched, nil; return fetched }
+
+func (s *shelf) Stage() Stage { clear(s.states); return s }
+
+func (s *shelf) Put(o *object.Object) error {
+	if s.refuses == nil {
+		s.states[label(o)] = string(o.Raw)
+	}
+	return s.refuses
+}
+
+func (s *shelf) Remove(o *object.Object) error { delete(s.states, label(o)); return s.refuses }
+
+func (s *shelf) OnAdd(obj any, initial bool) {
+	if !initial {
+		s.states[label(obj)] = string(obj.(*object.Object).Raw)
+	}
+}
+func (s *shelf) OnUpdate(_, obj any) { s.OnAdd(obj, false) }
+func (s *shelf) OnDelete(any)        {}
+
+// reader is a handler that asks for the bytes of all that it is given.
+type reader struct {
+	t *testing.T
+	journal
+}
+
+func (r *reader) read(obj any) {
+	o := obj.(*object.Object)
+	raw, err := o.Bytes()
+	if err != nil {
+		r.t.Error(err)
+		return
+	}
+	again, err := object.New(raw)
+	if err != nil || label(again) != label(o) {
+		r.t.Errorf("%s has the bytes %s (%v)", label(o), raw, err)
+	}
+}
+func (r *reader) OnAdd(obj any, initial bool) { r.read(obj); r.journal.OnAdd(obj, initial) }
+func (r *reader) OnUpdate(o, n any)           { r.read(o); r.read(n); r.journal.OnUpdate(o, n) }
+func (r *reader) OnDelete(obj any)            { r.read(obj); r.journal.OnDelete(obj) }
+
+// listed passes objects through what a list passes them through.
+func listed(t *testing.T, i *Informer, objects ...*object.Object) []any {
+	t.Helper()
+	each := i.beginList()
+	for _, o := range objects {
+		do(t, each(watch.Added, o))
+	}
+	return list(objects...)
+}
+
+// holdsNoBytes looks into the index.
+func holdsNoBytes(t *testing.T, i *Informer) {
+	t.Helper()
+	for _, o := range i.Objects() {
+		if o.Raw != nil {
+			t.Errorf("the index holds the bytes of %s", label(o))
+		}
+	}
+}
+
+func TestBytesAreKeptElsewhere(t *testing.T) {
+	kept := &shelf{states: map[string]string{}}
+	firstLists := 0
+	i := New(Config{Resource: configMaps, Bodies: kept, OnFirstList: func([]*object.Object, string) bool { firstLists++; return true }})
+	i.AddEventHandler(kept)
+	r := &reader{t: t}
+	i.AddEventHandler(r)
+	s := (*store)(i)
+
+	first := listed(t, i, state(t, "a", "x", "u1", 1), state(t, "a", "y", "u2", 2))
+	for _, o := range first {
+		if o.(*object.Object).Raw != nil {
+			t.Error("the list holds bytes")
+		}
+	}
+	do(t, s.Replace(first, "3"))
+	expect(t, &r.journal, "add a/x(u1)@1 initial=true", "add a/y(u2)@2 initial=true", "synced 3, 2 objects")
+	if diff := cmp.Diff([]string{"a/x(u1)@1", "a/y(u2)@2"}, kept.take()); diff != "" || firstLists != 1 {
+		t.Errorf("%d first lists, each object is fetched once: %s", firstLists, diff)
+	}
+	holdsNoBytes(t, i)
+
+	i.known(state(t, "a", "x", "u1", 1)).SetDecision(3, true)
+	now := state(t, "a", "x", "u1", 4)
+	now.SetDecision(3, false)
+	do(t, s.Update(now))
+	do(t, s.Delete(state(t, "a", "y", "u2", 5)))
+	expect(t, &r.journal, "update a/x(u1)@1 -> a/x(u1)@4", "delete a/y(u2)@5 unseen=false")
+	if belongs, known := i.known(now).Decision(3); belongs || !known {
+		t.Error("the index lacks what was decided of the new state")
+	}
+	if diff := cmp.Diff([]string{"a/x(u1)@1"}, kept.take()); diff != "" {
+		t.Error("only old states are fetched: " + diff)
+	}
+	holdsNoBytes(t, i)
+
+	// A list anew: what is known already is not held, what is new is.
+	again := listed(t, i, state(t, "a", "x", "u1", 4), state(t, "a", "z", "u3", 6))
+	if again[0].(*object.Object).Raw != nil || again[1].(*object.Object).Raw == nil {
+		t.Error("a list holds the bytes of what differs, and of nothing else")
+	}
+	do(t, s.Replace(again, "7"))
+	do(t, s.Replace(listed(t, i, state(t, "a", "x", "u9", 8)), "9"))
+	expect(t, &r.journal, "gap 3..7", "add a/z(u3)@6 initial=false",
+		"gap 7..9", "delete a/z(u3)@6 unseen=true", "delete a/x(u1)@4 unseen=true", "add a/x(u9)@8 initial=false")
+	holdsNoBytes(t, i)
+	if firstLists != 1 {
+		t.Errorf("%d first lists", firstLists)
+	}
+}
+
+func TestAListEndsWhenItsBytesCannotBeKept(t *testing.T) {
+	full := errors.New("no space left on device")
+	i := New(Config{Resource: configMaps, Bodies: &shelf{states: map[string]string{}, refuses: full}})
+	o := state(t, "a", "x", "u1", 1)
+	if err := i.beginList()(watch.Added, o); !errors.Is(err, full) || o.Raw == nil {
+		t.Errorf("%v; it has lost its bytes: %t", err, o.Raw == nil)
+	}
+	if got := i.Status().LastError; got != full.Error() {
+		t.Errorf("the status says %q", got)
+	}
+}
+
+// A watch-list may bring the end of an object before it is complete.
+func TestADeletionWithinAList(t *testing.T) {
+	kept := &shelf{states: map[string]string{}}
+	i := New(Config{Resource: configMaps, Bodies: kept})
+	each := i.beginList()
+	do(t, each(watch.Added, state(t, "a", "x", "u1", 1)))
+	do(t, each(watch.Added, state(t, "a", "y", "u2", 2)))
+	do(t, each(watch.Deleted, state(t, "a", "y", "u2", 2)))
+	if len(kept.states) != 1 {
+		t.Errorf("%d states are kept", len(kept.states))
+	}
+}
+
+// The process ends before the first list is stored: nothing of it is handed on.
+func TestAFirstListThatIsNotStored(t *testing.T) {
+	i, j := New(Config{Resource: configMaps, OnFirstList: func([]*object.Object, string) bool { return false }}), &journal{}
+	i.AddEventHandler(j)
+	do(t, (*store)(i).Replace(list(state(t, "a", "x", "u1", 1)), "3"))
+	expect(t, j)
+	if i.HasSynced() {
+		t.Error("synced")
+	}
+}
