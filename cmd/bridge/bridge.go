@@ -68,6 +68,7 @@ func newBridge(cfg *config.Config, kube *rest.Config, log *slog.Logger) (*Bridge
 	if err = b.buildSet(kube); err != nil {
 		return nil, err
 	}
+	holdsUp(b.pipelines)
 	b.metrics.registry.MustRegister(&stateCollector{b.pipelines, b.set.Statuses, b.checkpoint})
 	if b.http, err = listenHTTP(cfg.HTTP.Listen, b.metrics.registry, b.notReady); err != nil {
 		return nil, err

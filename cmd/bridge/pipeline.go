@@ -21,6 +21,14 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
+const (
+	// spillPatience is how long a sink that is only slower than the API server holds up the reading of changes before its
+	// queue goes to disk: far less than the API server's history lasts.
+	spillPatience = 2 * time.Second
+	// starving is for how long another sink may have nothing to send meanwhile.
+	starving = 10 * time.Millisecond
+)
+
 // pipeline is one sink with all that belongs to it, in the order of the flow: filter, encoder, queue, drain, sink.
 type pipeline struct {
 	name    string
@@ -38,6 +46,7 @@ type pipeline struct {
 	// previous is the filter that the sink had before its configuration changed; nil if it did not.
 	previous *filter.Filter
 	spill    *fifo.Spill[*event.Message] // the queue, if its policy is spill; nil otherwise
+	hurry    func() bool                 // another sink would be held up with the source; set before anything is pushed
 	// spilled are the positions of what lay in the spill at the start, by cluster and source; none if it was empty, for
 	// then the checkpoint knows better.
 	spilled   map[string]string
@@ -146,6 +155,8 @@ func (p *pipeline) buildSpill(b config.Buffer, state string) (fifo.Queue[*event.
 				p.settle(m)
 			}
 		},
+		Patience: spillPatience, Since: func(m *event.Message) time.Time { return m.Time },
+		Hurry:  func() bool { return p.hurry != nil && p.hurry() },
 		Logger: p.log,
 	})
 	if err != nil {
@@ -212,5 +223,16 @@ func (p *pipeline) onSettled(f func(m *event.Message)) {
 	p.drain.Hooks.OnSettled = func(m *event.Message, sent time.Time, latency time.Duration) {
 		count(m, sent, latency)
 		f(m)
+	}
+}
+
+// holdsUp makes each pipeline spill at once if the source's waiting for it would keep another one idle.
+func holdsUp(pipelines []*pipeline) {
+	for _, p := range pipelines {
+		p.hurry = func() bool {
+			return slices.ContainsFunc(pipelines, func(other *pipeline) bool {
+				return other != p && other.queue.Idle() > starving
+			})
+		}
 	}
 }

@@ -135,11 +135,20 @@ const maxWaiting = 8
 // states stay too: of the one before the last, Find may be asked while the last is being handed over.
 func (l *Ledger) note(key string, change rowChange) {
 	waiting := l.pending[key]
+	if len(waiting) > 1 { // of those that are settled only the last will be written
+		covered := l.least().seq
+		n := 0
+		for n < len(waiting)-1 && waiting[n+1].seq <= covered {
+			n++
+		}
+		waiting = slices.Delete(waiting, 0, n)
+	}
 	if n := len(waiting); n >= maxWaiting && sameObject(waiting[n-3].object, waiting[n-2].object) && sameObject(waiting[n-2].object, waiting[n-1].object) {
 		waiting[n-2], waiting[n-1] = waiting[n-1], change
-		return
+	} else {
+		waiting = append(waiting, change)
 	}
-	l.pending[key] = append(waiting, change)
+	l.pending[key] = waiting
 }
 
 // Find gives a state that was noted and is not known to be written; nil if there is none. The last state of an object, and
@@ -237,6 +246,17 @@ func (s *sinkLedger) watermark() (m mark, fresh bool) {
 	return s.here, !s.caught
 }
 
+// least is the source's watermark.
+func (l *Ledger) least() mark {
+	least := l.here
+	for _, s := range l.sinks {
+		if m, _ := s.watermark(); m.seq < least.seq {
+			least = m
+		}
+	}
+	return least
+}
+
 // Collect gives what may be written now; false if that is no more than what was given last. Call Written or Failed with
 // the update before the next Collect.
 func (l *Ledger) Collect() (Update, bool) {
@@ -247,12 +267,9 @@ func (l *Ledger) Collect() (Update, bool) {
 	}
 	l.dirty = false
 	u := Update{Source: l.source, Sinks: map[string]string{}}
-	least := l.here
+	least := l.least()
 	for name, s := range l.sinks {
 		m, fresh := s.watermark()
-		if m.seq < least.seq {
-			least = m
-		}
 		switch {
 		case fresh:
 		case reaches(s.floor, m.resourceVersion):

@@ -14,6 +14,9 @@ const DefaultSyncInterval = 200 * time.Millisecond
 // readRetry is how long Take waits before it tries again to open a file that it could not open.
 const readRetry = time.Second
 
+// patienceTick is how often a push that waits before the queue spills is looked at again, besides at each acknowledgement.
+const patienceTick = 10 * time.Millisecond
+
 // SpillOptions configures a [Spill]. Size and Mark are called with the queue locked, the others are not: Encode and
 // OnDurable are called by the goroutine of Run, Decode by the consumer's, OnCorrupt by either and by NewSpill.
 // None of them may call the queue.
@@ -47,6 +50,16 @@ type SpillOptions[T any] struct {
 	// OnCorrupt is called when items could not be read back and were skipped, with their number, or with -1 when the
 	// whole file was set aside and nobody knows.
 	OnCorrupt func(lost int, err error)
+	// Patience is for how long the source may be held up by a full queue before the queue spills: as long as the oldest
+	// item that is not acknowledged is younger than that. What is written to disk has to be read back, which costs more
+	// than all else: a source that is only a little faster than the consumer is better held up. 0: the queue spills at
+	// once.
+	Patience time.Duration
+	// Since gives when an item came to be. Required with Patience.
+	Since func(T) time.Time
+	// Hurry reports whether somebody else would have to wait together with the source; then the queue spills at once.
+	// It may call Idle of other queues, but nothing that takes their lock. Nil: nobody.
+	Hurry func() bool
 	// SyncInterval is the longest time between two commits while there is something to write. 0: DefaultSyncInterval.
 	SyncInterval time.Duration
 	Logger       *slog.Logger // nil: slog.Default()
@@ -110,6 +123,8 @@ type Spill[T any] struct {
 	// headEnd and buf has a greater one.
 	durable uint64
 
+	patient bool // the first waiter waits for the consumer, and not for the disk
+
 	takenBytes, bufBytes int64 // sums of the sizes of what is taken, and of what is in buf
 
 	blocks    deque[block] // what is in the file, in order, less what was acknowledged before the last commit
@@ -138,6 +153,9 @@ func NewSpill[T any](opts SpillOptions[T]) (*Spill[T], error) {
 		return nil, errors.New("fifo: Path, Encode and Decode are required")
 	case opts.MaxItems < 2 || opts.MaxBytes < 0 || opts.MaxDiskBytes < 0:
 		return nil, errors.New("fifo: MaxItems must be at least 2, MaxBytes and MaxDiskBytes at least 0")
+	}
+	if opts.Patience > 0 && opts.Since == nil {
+		return nil, errors.New("fifo: Patience needs Since")
 	}
 	if opts.SyncInterval <= 0 {
 		opts.SyncInterval = DefaultSyncInterval
@@ -234,6 +252,9 @@ func (s *Spill[T]) offer(v T, size int64, behind bool) bool {
 		return true
 	}
 	if !s.spilling {
+		if s.waits() {
+			return false
+		}
 		s.spilling, s.durable = true, s.ackedUpTo()
 		s.kick()
 	}
@@ -250,6 +271,25 @@ func (s *Spill[T]) offer(v T, size int64, behind bool) bool {
 		s.kick()
 	}
 	return true
+}
+
+// waits reports whether a push is to wait for the consumer, rather than make the queue spill.
+func (s *Spill[T]) waits() bool {
+	waits := s.opts.Patience > 0 && s.head.len() > 0 && time.Since(s.opts.Since(s.head.front().v)) < s.opts.Patience &&
+		(s.opts.Hurry == nil || !s.opts.Hurry())
+	if waits && !s.patient {
+		s.kick() // Run looks again every patienceTick
+	}
+	s.patient = waits
+	return waits
+}
+
+// look lets a push that waits for the consumer make the queue spill, if that is due.
+func (s *Spill[T]) look() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.admit()
+	s.patient = s.patient && s.waiters.head != nil
 }
 
 // accept counts an item that is taken up, and numbers it.

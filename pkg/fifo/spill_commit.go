@@ -64,14 +64,21 @@ type committer[T any] struct {
 // wait returns true when there may be something to do, and false when ctx has ended.
 func (c *committer[T]) wait(ctx context.Context) bool {
 	c.mu.Lock()
-	spilling := c.spilling
+	spilling, patient := c.spilling, c.patient
 	c.mu.Unlock()
 	var interval <-chan time.Time
-	if spilling {
+	switch {
+	case spilling:
 		t := time.NewTimer(c.opts.SyncInterval)
 		defer t.Stop()
 		interval = t.C
-	} else {
+	case patient:
+		t := time.NewTimer(patienceTick)
+		defer t.Stop()
+		interval = t.C
+		defer c.look()
+	}
+	if !spilling {
 		c.writers, c.entries = nil, nil
 	}
 	select {
