@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -95,3 +96,24 @@ type worded struct {
 
 func (w *worded) Error() string { return w.text }
 func (w *worded) Unwrap() error { return w.err }
+
+// Join is several errors, one of each server, on one line; each distinct one once, behind prefix. errs is not empty.
+func Join(prefix string, errs []error) error {
+	j := &joined{}
+	var lines []string
+	for _, err := range errs {
+		if line := prefix + err.Error(); !slices.Contains(lines, line) {
+			lines, j.errs = append(lines, line), append(j.errs, err)
+		}
+	}
+	j.text = strings.Join(lines, "; ")
+	return j
+}
+
+type joined struct {
+	text string
+	errs []error
+}
+
+func (j *joined) Error() string   { return j.text }
+func (j *joined) Unwrap() []error { return j.errs }

@@ -207,8 +207,7 @@ func (s *Session) distrust(e *sinks.ConnectError, err error) bool {
 // Refused reports whether err says that the other side refused in TLS: by an alert, or, where it wanted a certificate
 // of ours and did not get one that it takes, by closing the connection.
 func (s *Session) Refused(err error) bool {
-	var op *net.OpError
-	if errors.As(err, &op) && op.Op == "remote error" {
+	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "remote error" {
 		return true
 	}
 	s.mu.Lock()
@@ -235,23 +234,26 @@ func (s *Session) refusal(e *sinks.ConnectError, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	key := s.tls.Section + ".certFile"
-	err = Plain(err)
 	now := time.Now()
+	alert := "" // the words of it, where there is one: with TLS 1.3 it can get lost behind the closing of the connection
+	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "remote error" {
+		alert = " (" + op.Err.Error() + ")"
+	}
 	switch {
 	case s.asked && s.shown == nil:
 		e.Key = key
-		e.Err = fmt.Errorf("it demands a client certificate, and none is configured: %w", err)
+		e.Err = Words(err, "it demands a client certificate, and none is configured")
 		e.Remedy = "set " + key + " and " + s.tls.Section + ".keyFile"
 	case s.asked && expired(s.shown, now):
 		e.Key = key
-		e.Err = fmt.Errorf("it refuses the client certificate, which %s: %w", validity(s.shown, now), err)
+		e.Err = Words(err, "it refuses the client certificate, which %s", validity(s.shown, now))
 		e.Remedy = "renew the certificate in " + key
 	case s.asked:
 		e.Key = key
-		e.Err = fmt.Errorf("it refuses the client certificate of %q, signed by %q: %w", s.shown.Subject, issuer(s.shown), err)
+		e.Err = Words(err, "it refuses the client certificate of %q, signed by %q%s", s.shown.Subject, issuer(s.shown), alert)
 		e.Remedy = "let the server trust that authority, or set another certificate in " + key
 	default:
-		e.Err = fmt.Errorf("it refuses the handshake: %w", err)
+		e.Err = Words(err, "it refuses the handshake%s", alert)
 	}
 }
 

@@ -14,26 +14,10 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/deltabridge/deltabridge/pkg/sinks"
+	"github.com/deltabridge/deltabridge/pkg/sinks/sinktest"
 	"github.com/deltabridge/deltabridge/test/certs"
 	testkafka "github.com/deltabridge/deltabridge/test/kafka"
 )
-
-// table is the findings, a line each: what a person sees, less the details of those that passed.
-func table(findings []sinks.Finding, addr string) (lines []string) {
-	for _, f := range findings {
-		var line string
-		switch {
-		case f.Err != nil:
-			line = fmt.Sprintf("FAIL %s %s: %v -> %s", f.Step, f.Target, f.Err, f.Remedy)
-		case f.Warn:
-			line = fmt.Sprintf("warn %s %s: %s -> %s", f.Step, f.Target, f.Detail, f.Remedy)
-		default:
-			line = fmt.Sprintf("ok %s %s", f.Step, f.Target)
-		}
-		lines = append(lines, strings.NewReplacer(addr, "ADDR").Replace(line))
-	}
-	return lines
-}
 
 const (
 	warnReplica = ": it has one replica: what a lost broker held is lost, acknowledged or not -> give it 3 replicas and min.insync.replicas 2"
@@ -125,7 +109,7 @@ func TestCheck(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			c.cfg.Brokers = []string{broker.Addr()}
-			if diff := cmp.Diff(c.want, table(newSink(t, c.cfg).Check(t.Context()), broker.Addr())); diff != "" {
+			if diff := cmp.Diff(c.want, sinktest.Table(newSink(t, c.cfg).Check(t.Context()), broker.Addr())); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
@@ -158,7 +142,7 @@ func TestCheckWay(t *testing.T) {
 		TLS: client(t, nil, certs.Options{Name: "bridge", Lifetime: 48 * time.Hour}),
 	})
 	findings := s.Check(t.Context())
-	got := table(findings, broker.MutualTLSAddr())
+	got := sinktest.Table(findings, broker.MutualTLSAddr())
 	for i, f := range findings {
 		if f.Step == sinks.StepTLS || f.Step == sinks.StepFiles {
 			got[i] = strings.Split(got[i], ":")[0]
@@ -203,7 +187,7 @@ func TestCheckStopsWhereItFails(t *testing.T) {
 		{"TLS to a plaintext port", Config{Brokers: []string{broker.Addr()}, TLS: TLSConfig{CAFile: broker.CAFile()}}, []string{"ok files", "ok connect", "FAIL TLS"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			got := table(newSink(t, c.cfg).Check(t.Context()), c.cfg.Brokers[0])
+			got := sinktest.Table(newSink(t, c.cfg).Check(t.Context()), c.cfg.Brokers[0])
 			for i := range got {
 				got[i] = strings.Join(strings.Fields(got[i])[:2], " ")
 			}
@@ -227,7 +211,7 @@ func TestCheckAdvertised(t *testing.T) {
 		return res, nil, true
 	})
 	addr := cluster.ListenAddrs()[0]
-	got := table(newSink(t, Config{Brokers: []string{addr}}).Check(t.Context()), addr)
+	got := sinktest.Table(newSink(t, Config{Brokers: []string{addr}}).Check(t.Context()), addr)
 	const remedy = "the cluster tells its clients to go there: set advertised.listeners of that broker to an address that can be reached from here"
 	const want = `FAIL resolve internal.invalid:9092: internal.invalid:9092: resolve: there is no host "internal.invalid"; ` + remedy + " -> " + remedy
 	if !slices.Contains(got, want) {

@@ -18,6 +18,7 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/object"
 	"github.com/deltabridge/deltabridge/pkg/sinks"
+	"github.com/deltabridge/deltabridge/pkg/sinks/sinktest"
 )
 
 // testTime is the time of all test messages: the brokers take records of the past.
@@ -167,4 +168,12 @@ func describe(results []error) []string {
 		}
 	}
 	return words
+}
+
+// blamed is sinktest.Blamed, as a type of this package's own.
+type blamed struct{ Step, Key, Text string }
+
+func blame(t *testing.T, err error, addr string) blamed {
+	t.Helper()
+	return blamed(sinktest.Blame(t, err, addr))
 }

@@ -68,10 +68,10 @@ func TestPasswordAndToken(t *testing.T) {
 	if err := tryConnect(t, b); err != nil {
 		t.Errorf("with the password: %v", err)
 	}
-	if err := os.WriteFile(password, []byte("wrong"), 0o600); err != nil {
+	if err := os.WriteFile(password, []byte("wr0ng"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := tryConnect(t, b); err == nil || !strings.Contains(err.Error(), "Authorization Violation") || strings.Contains(err.Error(), "wrong") {
+	if err := tryConnect(t, b); err == nil || !strings.Contains(err.Error(), "Authorization Violation") || strings.Contains(err.Error(), "wr0ng") {
 		t.Errorf("with another password: %v", err)
 	}
 	b.edit = func(c *nats.Config) { c.Auth = nats.AuthConfig{User: "bridge", PasswordFile: password + ".gone"} }

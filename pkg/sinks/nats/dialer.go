@@ -6,6 +6,8 @@ import (
 	"net/url"
 	"strings"
 	"sync"
+
+	natsgo "github.com/nats-io/nats.go"
 )
 
 // dialer opens the client's TCP connections. It keeps two things that nats.go gives no access to: the connection,
@@ -73,6 +75,14 @@ func (d *dialer) lastError() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.err
+}
+
+// cause is the last error, or that there is no connection.
+func (d *dialer) cause() error {
+	if err := d.lastError(); err != nil {
+		return err
+	}
+	return natsgo.ErrDisconnected
 }
 
 // redacted hides users, passwords and tokens in a list of URLs.

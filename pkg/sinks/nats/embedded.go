@@ -3,6 +3,7 @@ package nats
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net"
 	"os"
@@ -12,12 +13,16 @@ import (
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
+
+	"github.com/deltabridge/deltabridge/pkg/sinks"
+	"github.com/deltabridge/deltabridge/pkg/sinks/access"
 )
 
 const (
 	embeddedReady = 10 * time.Second
 	// embeddedMaxPayload holds the largest object that etcd takes, with its old state and headers.
 	embeddedMaxPayload = 8 << 20
+	lockName           = "deltabridge.lock"
 )
 
 // EmbeddedConfig runs a nats-server with JetStream in the process. It has no authentication: on an address other
@@ -93,7 +98,10 @@ func startEmbedded(cfg EmbeddedConfig, log *slog.Logger) (_ *embedded, err error
 func probe(address string) error {
 	l, err := net.Listen("tcp", address)
 	if err != nil {
-		return fmt.Errorf("is another server running there? %w", err)
+		return &sinks.ConnectError{
+			Step: sinks.StepConnect, Address: address, Key: "nats.embedded.listen", Remedy: "stop the other server there, or set another address in nats.embedded.listen",
+			Err: fmt.Errorf("the embedded server can't listen there; is another server running? %w", access.Plain(err)),
+		}
 	}
 	return l.Close()
 }
@@ -103,15 +111,48 @@ func lockStore(dir string) (*os.File, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
-	f, err := os.OpenFile(filepath.Join(dir, "deltabridge.lock"), os.O_RDWR|os.O_CREATE, 0o600)
+	f, err := os.OpenFile(filepath.Join(dir, lockName), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, err
 	}
 	if err := lockFile(f); err != nil {
 		_ = f.Close()
-		return nil, fmt.Errorf("store %s is in use by another process: %w", dir, err)
+		return nil, storeInUse(dir, err)
 	}
 	return f, nil
+}
+
+func storeInUse(dir string, err error) error {
+	return &sinks.ConnectError{
+		Step: sinks.StepFiles, Key: "nats.embedded.storeDir", Remedy: "stop the other bridge, or give this one another folder",
+		Err: fmt.Errorf("store %s is in use by another process: %w", dir, err),
+	}
+}
+
+// checkEmbedded reports whether the embedded server could start. It leaves nothing behind.
+func checkEmbedded(cfg *EmbeddedConfig) []sinks.Finding {
+	listen := cfg.Listen
+	if listen == "" {
+		listen = DefaultEmbeddedListen
+	}
+	store := sinks.Finding{Step: sinks.StepFiles, Target: cfg.StoreDir, Detail: "the store of the embedded server is free"}
+	f, err := os.OpenFile(filepath.Join(cfg.StoreDir, lockName), os.O_RDWR, 0)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		store.Detail = "the store of the embedded server does not exist, and is created at the start"
+	case err != nil:
+		store = sinks.Failed(sinks.StepFiles, cfg.StoreDir, &sinks.ConnectError{Step: sinks.StepFiles, Key: "nats.embedded.storeDir", Err: err})
+	default:
+		if err := lockFile(f); err != nil {
+			store = sinks.Failed(sinks.StepFiles, cfg.StoreDir, storeInUse(cfg.StoreDir, err))
+		}
+		_ = f.Close()
+	}
+	port := sinks.Finding{Step: sinks.StepConnect, Target: listen, Detail: "the address of the embedded server is free"}
+	if err := probe(listen); err != nil {
+		port = sinks.Failed(sinks.StepConnect, listen, err)
+	}
+	return []sinks.Finding{store, port}
 }
 
 func (e *embedded) url() string { return e.srv.ClientURL() }

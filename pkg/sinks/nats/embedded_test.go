@@ -77,7 +77,7 @@ func TestEmbeddedServerSaysWhyNot(t *testing.T) {
 		t.Fatalf("Connect: %v", err)
 	}
 	tests := map[string]struct{ listen, dir, want string }{
-		"port":    {listen, t.TempDir(), "is another server running there? listen tcp " + listen + ": bind: address already in use"},
+		"port":    {listen, t.TempDir(), "is another server running? listen tcp " + listen + ": bind: address already in use"},
 		"store":   {"127.0.0.1:0", dir, "is in use by another process"},
 		"address": {"nowhere", t.TempDir(), `listen "nowhere"`},
 		"folder":  {"127.0.0.1:0", "/dev/null/x", "/dev/null"},

@@ -2,10 +2,8 @@ package nats
 
 import (
 	"context"
-	"crypto/tls"
-	"errors"
+	"crypto/sha256"
 	"fmt"
-	"os"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -14,6 +12,7 @@ import (
 
 	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/sinks"
+	"github.com/deltabridge/deltabridge/pkg/sinks/access"
 )
 
 const (
@@ -30,6 +29,8 @@ type Sink struct {
 	dial    dialer
 	server  *embedded // with Config.Embedded, once it runs
 	conn    *natsgo.Conn
+	seed    [sha256.Size]byte // the stamp of the nkey that conn uses
+	denials denials
 
 	inbox     string           // prefix of the reply subjects
 	acks      chan *natsgo.Msg // the server's answers
@@ -94,21 +95,20 @@ func (s *Sink) connect(ctx context.Context) error {
 	if s.conn != nil && !s.conn.IsClosed() {
 		return s.awaitConnection(ctx)
 	}
+	s.seed = s.cfg.Auth.stamp()
 	opts, err := s.options()
 	if err != nil {
 		return err
 	}
 	urls := s.urls()
+	s.denials.forget()
 	s.dial.begin(ctx)
 	stop := context.AfterFunc(ctx, s.dial.interrupt)
 	conn, err := natsgo.Connect(urls, opts...)
 	stop()
 	s.dial.end()
 	if err != nil {
-		if cause := s.dial.lastError(); cause != nil && errors.Is(err, natsgo.ErrNoServers) {
-			err = cause // ErrNoServers alone says nothing
-		}
-		return fmt.Errorf("connect to %s: %w", redacted(urls), err)
+		return s.diagnose(ctx, fmt.Errorf("connect to %s: %w", redacted(urls), err))
 	}
 	s.inbox = conn.NewInbox() + "."
 	if _, err := conn.ChanSubscribe(s.inbox+"*", s.acks); err != nil {
@@ -124,13 +124,17 @@ func (s *Sink) awaitConnection(ctx context.Context) error {
 	if s.conn.IsConnected() {
 		return nil
 	}
+	if s.cfg.Auth.NkeyFile != "" && s.cfg.Auth.stamp() != s.seed {
+		s.conn.Close()
+		return s.connect(ctx)
+	}
 	timeout := time.NewTimer(s.cfg.AckTimeout)
 	defer timeout.Stop()
 	for !s.conn.IsConnected() {
 		select {
 		case <-s.up:
 		case <-timeout.C:
-			return fmt.Errorf("not connected to %s: %w", redacted(s.urls()), errors.Join(natsgo.ErrDisconnected, s.dial.lastError()))
+			return s.diagnose(ctx, fmt.Errorf("not connected to %s: %w", redacted(s.urls()), s.dial.cause()))
 		case <-ctx.Done():
 			return ctx.Err()
 		}
@@ -180,13 +184,33 @@ func (s *Sink) options() ([]natsgo.Option, error) {
 		}),
 		natsgo.ReconnectHandler(func(*natsgo.Conn) { tell(s.up, struct{}{}) }),
 		natsgo.ReconnectErrHandler(func(_ *natsgo.Conn, err error) { s.dial.note(err) }),
-		natsgo.ErrorHandler(func(_ *natsgo.Conn, _ *natsgo.Subscription, err error) { s.dial.note(err) }),
+		natsgo.ErrorHandler(func(_ *natsgo.Conn, _ *natsgo.Subscription, err error) {
+			s.dial.note(err)
+			s.denials.note(err)
+		}),
 	}
-	auth, err := s.cfg.Auth.options()
+	session, err := s.cfg.TLS.files().NewSession()
 	if err != nil {
 		return nil, err
 	}
-	return append(append(opts, auth...), s.cfg.TLS.options()...), nil
+	more, err := s.accessOptions(session, s.cfg.TLS.enabled())
+	if err != nil {
+		return nil, err
+	}
+	return append(opts, more...), nil
+}
+
+// accessOptions are those for authentication and TLS.
+func (s *Sink) accessOptions(session *access.Session, secured bool) ([]natsgo.Option, error) {
+	auth, err := s.cfg.Auth.options()
+	if err != nil || !secured {
+		return auth, err
+	}
+	secure, err := s.cfg.TLS.options(session)
+	if err != nil {
+		return nil, err
+	}
+	return append(auth, secure...), nil
 }
 
 // tell sends v unless a value is waiting already.
@@ -195,49 +219,4 @@ func tell[T any](ch chan T, v T) {
 	case ch <- v:
 	default:
 	}
-}
-
-// options checks that the files can be read, and lets nats.go read them again at each connection.
-func (a AuthConfig) options() ([]natsgo.Option, error) {
-	for _, file := range []string{a.CredentialsFile, a.TokenFile, a.PasswordFile} {
-		if file == "" {
-			continue
-		}
-		if _, err := os.ReadFile(file); err != nil {
-			return nil, fmt.Errorf("credentials: %w", err)
-		}
-	}
-	switch {
-	case a.CredentialsFile != "":
-		return []natsgo.Option{natsgo.UserCredentials(a.CredentialsFile)}, nil
-	case a.NkeyFile != "":
-		opt, err := natsgo.NkeyOptionFromSeed(a.NkeyFile)
-		return []natsgo.Option{opt}, err
-	case a.TokenFile != "":
-		return []natsgo.Option{natsgo.TokenHandler(func() string { return readSecret(a.TokenFile) })}, nil
-	case a.User != "":
-		return []natsgo.Option{natsgo.UserInfoHandler(func() (string, string) { return a.User, readSecret(a.PasswordFile) })}, nil
-	}
-	return nil, nil
-}
-
-// readSecret reads a file less the newline that editors leave at its end. A file that has gone gives an empty
-// secret, which the server then refuses.
-func readSecret(file string) string {
-	b, _ := os.ReadFile(file)
-	return strings.TrimRight(string(b), "\r\n")
-}
-
-func (t TLSConfig) options() (opts []natsgo.Option) {
-	if t == (TLSConfig{}) {
-		return nil
-	}
-	opts = append(opts, natsgo.Secure(&tls.Config{ServerName: t.ServerName, MinVersion: tls.VersionTLS12}))
-	if t.CAFile != "" {
-		opts = append(opts, natsgo.RootCAs(t.CAFile))
-	}
-	if t.CertFile != "" {
-		opts = append(opts, natsgo.ClientCert(t.CertFile, t.KeyFile))
-	}
-	return opts
 }

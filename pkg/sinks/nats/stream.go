@@ -10,22 +10,38 @@ import (
 
 	natsgo "github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/deltabridge/deltabridge/pkg/sinks"
+	"github.com/deltabridge/deltabridge/pkg/sinks/access"
 )
 
 // checkStream finds the stream fit, or creates it where it is missing and the configuration says so.
 func (s *Sink) checkStream(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.AckTimeout)
 	defer cancel()
+	watched, end := s.denials.during(ctx)
+	info, err := s.findStream(watched)
+	denial := end()
+	if err != nil {
+		return s.streamError(err, denial)
+	}
+	s.found = true
+	wildcard := s.subject.Wildcard()
+	if err := unfit(&info.Config, wildcard); err != nil {
+		return s.unfitError(err)
+	}
+	s.warn(doubts(&info.Config, wildcard, s.conn.MaxPayload()))
+	return nil
+}
+
+func (s *Sink) findStream(ctx context.Context) (*jetstream.StreamInfo, error) {
 	js, err := jetstream.New(s.conn)
 	if err != nil {
-		return fmt.Errorf("jetstream: %w", err)
+		return nil, err
 	}
 	want := s.cfg.Stream
 	stream, err := js.Stream(ctx, want.Name)
-	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		if !want.Create {
-			return fmt.Errorf("stream %s does not exist: create it, or set stream.create: true", want.Name)
-		}
+	if errors.Is(err, jetstream.ErrStreamNotFound) && want.Create {
 		// Not CreateOrUpdate: whoever created it meanwhile wins.
 		stream, err = js.CreateStream(ctx, want.jetstream(s.subject.Wildcard()))
 		if err == nil && s.found {
@@ -34,28 +50,65 @@ func (s *Sink) checkStream(ctx context.Context) error {
 			s.cfg.Logger.Info("created stream", "stream", want.Name, "subjects", stream.CachedInfo().Config.Subjects)
 		}
 	}
+	if err != nil {
+		return nil, err
+	}
+	return stream.CachedInfo(), nil
+}
+
+// streamError is why the stream could not be found or created, in words. denial is what the server denied meanwhile.
+func (s *Sink) streamError(err, denial error) error {
+	name := s.cfg.Stream.Name
+	e := &sinks.ConnectError{Step: sinks.StepStream, Key: "nats.stream", Err: fmt.Errorf("stream %s: %w", name, err)}
+	api, isAPI := errors.AsType[jetstream.JetStreamError](err)
 	switch {
+	case denial != nil:
+		return s.denied("stream "+name+" can't be looked up or created", denial)
 	case errors.Is(err, natsgo.ErrNoResponders), errors.Is(err, jetstream.ErrJetStreamNotEnabled),
 		errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount):
-		return fmt.Errorf("the server, or this account, has no JetStream, or it is not up yet: enable it there: %w", err)
-	case err != nil:
-		return fmt.Errorf("stream %s: %w", want.Name, err)
+		e.Key = ""
+		e.Err = access.Words(err, "the server, or this account, has no JetStream, or it is not up yet (%v)", err)
+		e.Remedy = "enable JetStream on the server, and for the account of " + s.cfg.Auth.who()
+	case errors.Is(err, jetstream.ErrStreamNotFound):
+		e.Key = "nats.stream.create"
+		e.Err = access.Words(err, "stream %s does not exist", name)
+		e.Remedy = "create it, correct nats.stream.name, or set nats.stream.create: true"
+	case errors.Is(err, context.DeadlineExceeded):
+		e.Err = access.Words(err, "stream %s: JetStream gives no answer within %v", name, s.cfg.AckTimeout)
+		e.Remedy = "see whether the cluster has a JetStream leader (nats server report jetstream)"
+	case isAPI && api.APIError() != nil:
+		e.Err = access.Words(err, "stream %s can't be created: %s", name, api.APIError().Description)
+		e.Key, e.Remedy = creationRemedy(api.APIError().ErrorCode)
 	}
-	s.found = true
-	config := stream.CachedInfo().Config
-	if err := unfit(&config, s.subject.Wildcard()); err != nil {
-		return fmt.Errorf("stream %s: %w", want.Name, err)
+	return e
+}
+
+// creationRemedy is what to do about a stream that can't be created. The codes are the server's (errors.json).
+func creationRemedy(code jetstream.ErrorCode) (key, remedy string) {
+	switch code {
+	case 10065: // subjects overlap with an existing stream
+		return "nats.stream.subjects", "name that stream in nats.stream.name, or choose other subjects"
+	case 10074, 10005: // replicas > 1 not supported in non-clustered mode; no suitable peers
+		return "nats.stream.replicas", "ask for no more replicas than the cluster has servers with JetStream"
+	case 10023, 10028, 10047, 10002: // insufficient resources, memory or storage; account resources exceeded
+		return "nats.stream.maxBytes", "raise the limits of the server or the account, or ask for less"
+	case 10027: // maximum number of streams reached
+		return "nats.stream.create", "raise the account's limit of streams, or create it by hand"
 	}
-	s.warn(doubts(&config, s.subject.Wildcard(), s.conn.MaxPayload()))
-	return nil
+	return "nats.stream", ""
+}
+
+func (s *Sink) unfitError(err error) error {
+	return &sinks.ConnectError{Step: sinks.StepStream, Key: "nats.stream", Err: fmt.Errorf("stream %s: %w", s.cfg.Stream.Name, err)}
 }
 
 // warn logs each doubt once in the sink's life.
-func (s *Sink) warn(found []string) {
-	for _, doubt := range found {
-		if !s.warned[doubt] {
-			s.warned[doubt] = true
-			s.cfg.Logger.Warn("stream can lose events", "doubt", doubt, "stream", s.cfg.Stream.Name)
+func (s *Sink) warn(found []doubt) {
+	for _, d := range found {
+		text := d.what + "; " + d.remedy
+		if !s.warned[text] {
+			s.warned[text] = true
+			s.cfg.Logger.Warn("stream can lose events", "doubt", text, "stream", s.cfg.Stream.Name)
 		}
 	}
 }
@@ -75,30 +128,34 @@ func unfit(c *jetstream.StreamConfig, wildcard string) error {
 	return nil
 }
 
-// doubts says how a stream that takes messages may lose events, each with its remedy.
-func doubts(c *jetstream.StreamConfig, wildcard string, maxPayload int64) (out []string) {
-	doubt := func(on bool, format string, args ...any) {
+// doubt is a way in which a stream that takes messages may lose some, and what to do about it.
+type doubt struct{ what, remedy string }
+
+// doubts are those of a stream for messages whose subjects match wildcard.
+func doubts(c *jetstream.StreamConfig, wildcard string, maxPayload int64) (out []doubt) {
+	add := func(on bool, remedy, format string, args ...any) {
 		if on {
-			out = append(out, fmt.Sprintf(format, args...))
+			out = append(out, doubt{fmt.Sprintf(format, args...), remedy})
 		}
 	}
-	doubt(!slices.ContainsFunc(c.Subjects, func(filter string) bool { return covers(filter, wildcard) }),
+	add(!slices.ContainsFunc(c.Subjects, func(filter string) bool { return covers(filter, wildcard) }),
+		fmt.Sprintf("add %q to its subjects", wildcard),
 		"no subject of it covers all of %q (it has %q): events outside them are not delivered until the stream takes them", wildcard, c.Subjects)
 	old := c.Discard == jetstream.DiscardOld
-	doubt(old && (c.MaxBytes > 0 || c.MaxMsgs > 0),
-		"when full (max_bytes %d, max_msgs %d) it drops its oldest messages, read or not; with discard: new the bridge would wait instead", c.MaxBytes, c.MaxMsgs)
-	doubt(c.MaxMsgsPerSubject > 0 && old,
+	add(old && (c.MaxBytes > 0 || c.MaxMsgs > 0), "with discard: new the bridge would wait instead",
+		"when full (max_bytes %d, max_msgs %d) it drops its oldest messages, read or not", c.MaxBytes, c.MaxMsgs)
+	add(c.MaxMsgsPerSubject > 0 && old, "remove max_msgs_per_subject, if each state matters",
 		"it keeps the last %d messages of each subject (max_msgs_per_subject): readers that lag behind miss the states before", c.MaxMsgsPerSubject)
-	doubt(c.Retention == jetstream.InterestPolicy,
-		"its retention is interest: what arrives while it has no consumer is gone at once; use retention: limits")
-	doubt(c.Duplicates < DefaultDuplicateWindow && (c.MaxAge == 0 || c.Duplicates < c.MaxAge),
-		"it remembers ids for %s only (duplicate_window): what is sent again later than that is stored twice; use %s or more", c.Duplicates, DefaultDuplicateWindow)
+	add(c.Retention == jetstream.InterestPolicy, "use retention: limits",
+		"its retention is interest: what arrives while it has no consumer is gone at once")
+	add(c.Duplicates < DefaultDuplicateWindow && (c.MaxAge == 0 || c.Duplicates < c.MaxAge), fmt.Sprintf("use %s or more", DefaultDuplicateWindow),
+		"it remembers ids for %s only (duplicate_window): what is sent again later than that is stored twice", c.Duplicates)
 	limit := maxPayload
 	if c.MaxMsgSize > 0 {
 		limit = min(limit, int64(c.MaxMsgSize))
 	}
-	doubt(limit < largestObject,
-		"it takes messages of %d bytes at most, and an object can have %d: larger ones become gap events; raise max_payload of the server (and max_msg_size of the stream)", limit, largestObject)
+	add(limit < largestObject, "raise max_payload of the server (and max_msg_size of the stream)",
+		"it takes messages of %d bytes at most, and an object can have %d: larger ones become gap events", limit, largestObject)
 	return out
 }
 
@@ -133,8 +190,12 @@ func match(filter, pattern string, token func(f, p string) bool) bool {
 // noAnswer is the error of messages whose acknowledgement did not come.
 func (s *Sink) noAnswer() error {
 	err := fmt.Errorf("no acknowledgement for %s", s.cfg.AckTimeout.Round(time.Millisecond))
-	if cause := s.dial.lastError(); cause != nil { // a permission violation, for example, is only told like this
-		return fmt.Errorf("%w; the last error of the connection: %w", err, cause)
+	cause := s.dial.lastError()
+	switch {
+	case cause == nil:
+		return err
+	case errors.Is(cause, natsgo.ErrPermissionViolation): // told like this alone
+		return s.denied(err.Error(), cause)
 	}
-	return err
+	return fmt.Errorf("%w; the last error of the connection: %w", err, cause)
 }

@@ -98,7 +98,7 @@ func TestMissingStream(t *testing.T) {
 	b.edit = func(c *nats.Config) { c.Stream.Create = false }
 	sink := b.NewSink(t).(*nats.Sink)
 	defer closeSink(t, sink)
-	if err := sink.Connect(t.Context()); err == nil || !strings.Contains(err.Error(), "stream K8S does not exist: create it, or set stream.create: true") {
+	if err := sink.Connect(t.Context()); err == nil || !strings.Contains(err.Error(), "stream K8S does not exist; create it, correct nats.stream.name, or set nats.stream.create: true") {
 		t.Errorf("Connect: %v", err)
 	}
 	if _, err := b.js(t).CreateStream(t.Context(), jetstream.StreamConfig{Name: streamName, Subjects: []string{"k8s.>"}}); err != nil {

@@ -1,0 +1,377 @@
+package nats_test
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"net"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/nats-io/jwt/v2"
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nkeys"
+
+	"github.com/deltabridge/deltabridge/pkg/sinks"
+	"github.com/deltabridge/deltabridge/pkg/sinks/nats"
+	"github.com/deltabridge/deltabridge/pkg/sinks/sinktest"
+	"github.com/deltabridge/deltabridge/test/certs"
+)
+
+// blamed is sinktest.Blamed, as a type of this package's own.
+type blamed struct{ Step, Key, Text string }
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
+// pki is an authority for servers and clients.
+type pki struct {
+	*certs.Authority
+	caFile string
+}
+
+func newPKI(t *testing.T, name string) pki {
+	t.Helper()
+	a := must(certs.New(name))
+	return pki{a, writeFile(t, "ca.crt", a.PEM())}
+}
+
+// server lets the server use TLS, and demand a client certificate if mutual.
+func (p pki) server(mutual bool) func(*server.Options) {
+	return func(o *server.Options) {
+		cert, key := mustPair(p.Issue(certs.Options{Name: "server", Hosts: []string{"127.0.0.1", "nats.example.com"}}))
+		pool := x509.NewCertPool()
+		pool.AppendCertsFromPEM(p.PEM())
+		o.TLSConfig = &tls.Config{Certificates: []tls.Certificate{must(tls.X509KeyPair(cert, key))}, ClientCAs: pool, MinVersion: tls.VersionTLS12}
+		if mutual {
+			o.TLSConfig.ClientAuth = tls.RequireAndVerifyClientCert
+		}
+		o.TLSTimeout = 5
+	}
+}
+
+func mustPair(a, b []byte, err error) (_, _ []byte) {
+	if err != nil {
+		panic(err)
+	}
+	return a, b
+}
+
+// client makes the files of a client certificate.
+func (p pki) client(t *testing.T, o certs.Options) nats.TLSConfig {
+	t.Helper()
+	certFile, keyFile, err := p.IssueFiles(t.TempDir(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return nats.TLSConfig{CAFile: p.caFile, CertFile: certFile, KeyFile: keyFile}
+}
+
+// operator is a server's trust in JWTs, with one account that may use JetStream.
+type operator struct{ account nkeys.KeyPair }
+
+func (op *operator) trust(o *server.Options) {
+	root, system := must(nkeys.CreateOperator()), must(nkeys.CreateAccount())
+	op.account = must(nkeys.CreateAccount())
+	claims := jwt.NewOperatorClaims(must(root.PublicKey()))
+	claims.Name = "test"
+	resolver := new(server.MemAccResolver)
+	for name, pair := range map[string]nkeys.KeyPair{"SYS": system, "APP": op.account} {
+		account := jwt.NewAccountClaims(must(pair.PublicKey()))
+		account.Name = name
+		if name == "APP" {
+			account.Limits.JetStreamLimits = jwt.JetStreamLimits{MemoryStorage: -1, DiskStorage: -1, Streams: -1, Consumer: -1}
+		}
+		if err := resolver.Store(must(pair.PublicKey()), must(account.Encode(root))); err != nil {
+			panic(err)
+		}
+	}
+	o.TrustedOperators = []*jwt.OperatorClaims{must(jwt.DecodeOperatorClaims(must(claims.Encode(root))))}
+	o.AccountResolver, o.SystemAccount = resolver, must(system.PublicKey())
+}
+
+// credentials are those of a new user of the account. expires: 0 for never.
+func (op *operator) credentials(account nkeys.KeyPair, name string, expires time.Duration) []byte {
+	pair := must(nkeys.CreateUser())
+	claims := jwt.NewUserClaims(must(pair.PublicKey()))
+	claims.Name = name
+	if expires != 0 {
+		claims.Expires = time.Now().Add(expires).Unix()
+	}
+	return must(jwt.FormatUserConfig(must(claims.Encode(account)), must(pair.Seed())))
+}
+
+func nkeyUser() (public string, seed []byte) {
+	pair := must(nkeys.CreateUser())
+	return must(pair.PublicKey()), must(pair.Seed())
+}
+
+// TestRightAccess: each kind of authentication, and TLS, against a server that demands it.
+func TestRightAccess(t *testing.T) {
+	p := newPKI(t, "authority")
+	public, seed := nkeyUser()
+	op := new(operator)
+	closed := must(net.Listen("tcp", "127.0.0.1:0"))
+	_ = closed.Close()
+	free := must(net.Listen("tcp", "127.0.0.1:0"))
+	webAddr := free.Addr().String()
+	_ = free.Close()
+	websocket := func(secure func(*server.Options)) func(*server.Options) {
+		return func(o *server.Options) {
+			o.Websocket = server.WebsocketOpts{Host: "127.0.0.1", Port: free.Addr().(*net.TCPAddr).Port, NoTLS: secure == nil}
+			if secure != nil {
+				var other server.Options
+				secure(&other)
+				o.Websocket.TLSConfig = other.TLSConfig
+			}
+		}
+	}
+	for name, c := range map[string]struct {
+		server func(*server.Options)
+		client func(*nats.Config)
+	}{
+		"password": {
+			func(o *server.Options) { o.Username, o.Password = "bridge", "s3cret" },
+			func(c *nats.Config) {
+				c.Auth = nats.AuthConfig{User: "bridge", PasswordFile: writeFile(t, "password", []byte("s3cret\n"))}
+			},
+		},
+		"token": {
+			func(o *server.Options) { o.Authorization = "t0ken" },
+			func(c *nats.Config) { c.Auth.TokenFile = writeFile(t, "token", []byte("t0ken\n")) },
+		},
+		"nkey": {
+			func(o *server.Options) { o.Nkeys = []*server.NkeyUser{{Nkey: public}} },
+			func(c *nats.Config) { c.Auth.NkeyFile = writeFile(t, "bridge.nk", append(seed, '\n')) },
+		},
+		"credentials": {
+			op.trust,
+			func(c *nats.Config) {
+				c.Auth.CredentialsFile = writeFile(t, "bridge.creds", op.credentials(op.account, "bridge", time.Hour))
+			},
+		},
+		"TLS": {p.server(false), func(c *nats.Config) { c.TLS.CAFile = p.caFile }},
+		"TLS by its scheme": {p.server(false), func(c *nats.Config) {
+			c.TLS.CAFile = p.caFile
+			c.URLs[0] = strings.Replace(c.URLs[0], "nats:", "tls:", 1)
+		}},
+		"server name": {p.server(false), func(c *nats.Config) {
+			c.TLS = nats.TLSConfig{CAFile: p.caFile, ServerName: "nats.example.com"}
+		}},
+		"mutual TLS": {p.server(true), func(c *nats.Config) { c.TLS = p.client(t, certs.Options{Name: "bridge"}) }},
+		"WebSocket":  {websocket(nil), func(c *nats.Config) { c.URLs = []string{"ws://" + webAddr} }},
+		"WebSocket over TLS": {websocket(p.server(false)), func(c *nats.Config) {
+			c.URLs = []string{"wss://" + webAddr}
+			c.TLS.CAFile = p.caFile
+		}},
+		"several URLs, one of them dead": {func(*server.Options) {}, func(c *nats.Config) {
+			c.URLs = append([]string{"nats://" + closed.Addr().String()}, c.URLs...)
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := secured(t, c.server)
+			b.edit = c.client
+			if err := tryConnect(t, b); err != nil {
+				t.Errorf("Connect: %v", err)
+			}
+			for _, f := range b.NewSink(t).(*nats.Sink).Check(t.Context()) {
+				if f.Err != nil && !strings.Contains(name, "dead") {
+					t.Errorf("Check: %s %s: %v", f.Step, f.Target, f.Err)
+				}
+			}
+		})
+	}
+}
+
+// TestWrongAccess: who may not connect is told why, and what to look at.
+func TestWrongAccess(t *testing.T) {
+	p, other := newPKI(t, "authority"), newPKI(t, "another authority")
+	plain := secured(t, func(*server.Options) {})
+	password := secured(t, func(o *server.Options) { o.Username, o.Password = "bridge", "s3cret" })
+	token := secured(t, func(o *server.Options) { o.Authorization = "t0ken" })
+	public, _ := nkeyUser()
+	_, seed := nkeyUser()
+	nkey := secured(t, func(o *server.Options) { o.Nkeys = []*server.NkeyUser{{Nkey: public}} })
+	op := new(operator)
+	operated := secured(t, op.trust)
+	secure, mutual := secured(t, p.server(false)), secured(t, p.server(true))
+	silence, web := silent(t, ""), silent(t, "HTTP/1.1 400 Bad Request\r\n")
+	wrong := writeFile(t, "secret", []byte("wr0ng-secret"))
+	foreign := must(nkeys.CreateAccount())
+	for _, c := range []struct {
+		name   string
+		broker *broker
+		edit   func(*nats.Config)
+		want   blamed
+	}{
+		{
+			"wrong password", password, func(c *nats.Config) { c.Auth = nats.AuthConfig{User: "bridge", PasswordFile: wrong} },
+			blamed{sinks.StepAuthenticate, "nats.passwordFile", `nats server ADDR: authenticate: it refuses user "bridge": wrong user or password (nats: Authorization Violation); check nats.user and the content of nats.passwordFile`},
+		},
+		{
+			"no credentials", password, func(*nats.Config) {},
+			blamed{sinks.StepAuthenticate, "nats.credentialsFile", "nats server ADDR: authenticate: it demands credentials, and none are configured (nats: Authorization Violation); set nats.credentialsFile, nats.nkeyFile, nats.tokenFile, or nats.user and nats.passwordFile"},
+		},
+		{
+			"wrong token", token, func(c *nats.Config) { c.Auth.TokenFile = wrong },
+			blamed{sinks.StepAuthenticate, "nats.tokenFile", "nats server ADDR: authenticate: it refuses the token (nats: Authorization Violation); check the content of nats.tokenFile"},
+		},
+		{
+			"wrong nkey", nkey, func(c *nats.Config) { c.Auth.NkeyFile = writeFile(t, "bridge.nk", seed) },
+			blamed{sinks.StepAuthenticate, "nats.nkeyFile", "nats server ADDR: authenticate: it refuses the nkey NKEY (nats: Authorization Violation); add that public key to the server's users, or correct the seed in nats.nkeyFile"},
+		},
+		{
+			"a file that is no nkey", nkey, func(c *nats.Config) { c.Auth.NkeyFile = wrong },
+			blamed{sinks.StepFiles, "nats.nkeyFile", "files: secret: it holds no seed of a user's nkey (which begins with SU) (see nats.nkeyFile)"},
+		},
+		{
+			"nkey where a password is wanted", password, func(c *nats.Config) { c.Auth.NkeyFile = writeFile(t, "bridge.nk", seed) },
+			blamed{sinks.StepAuthenticate, "nats.nkeyFile", "nats server ADDR: authenticate: it takes no nkeys and no JWTs, and is shown the nkey NKEY (nats: nkeys not supported by the server); use what the server is configured for: nats.tokenFile, or nats.user and nats.passwordFile (see nats.nkeyFile)"},
+		},
+		{
+			"credentials of another account", operated, func(c *nats.Config) {
+				c.Auth.CredentialsFile = writeFile(t, "bridge.creds", op.credentials(foreign, "bridge", 0))
+			},
+			blamed{sinks.StepAuthenticate, "nats.credentialsFile", `nats server ADDR: authenticate: it refuses user "bridge" of the credentials (NKEY) (nats: Authorization Violation); check that nats.credentialsFile belongs to an account of this server, and was not revoked`},
+		},
+		{
+			"expired credentials", operated, func(c *nats.Config) {
+				c.Auth.CredentialsFile = writeFile(t, "bridge.creds", op.credentials(op.account, "bridge", -time.Hour))
+			},
+			blamed{sinks.StepAuthenticate, "nats.credentialsFile", `nats server ADDR: authenticate: it refuses user "bridge" of the credentials (NKEY): the JWT expired on DATE (nats: Authorization Violation); issue new credentials, and put them into nats.credentialsFile`},
+		},
+		{
+			"a file that holds no credentials", operated, func(c *nats.Config) { c.Auth.CredentialsFile = wrong },
+			blamed{sinks.StepFiles, "nats.credentialsFile", "files: secret: it holds no JWT of a user (see nats.credentialsFile)"},
+		},
+		{
+			"password where JWTs are wanted", operated, func(c *nats.Config) { c.Auth = nats.AuthConfig{User: "bridge", PasswordFile: wrong} },
+			blamed{sinks.StepAuthenticate, "nats.passwordFile", `nats server ADDR: authenticate: it refuses user "bridge": wrong user or password (nats: Authorization Violation); check nats.user and the content of nats.passwordFile; or use nats.credentialsFile or nats.nkeyFile, which it takes too`},
+		},
+		{
+			"missing file", password, func(c *nats.Config) { c.Auth = nats.AuthConfig{User: "bridge", PasswordFile: wrong + ".gone"} },
+			blamed{sinks.StepFiles, "nats.passwordFile", "files: open secret.gone: no such file or directory; mount the file, or correct nats.passwordFile"},
+		},
+		{
+			"wrong authority", secure, func(c *nats.Config) { c.TLS.CAFile = other.caFile },
+			blamed{sinks.StepTLS, "nats.tls.caFile", `nats server ADDR: TLS: its certificate is signed by "CN=authority", which is not among ca.crt: tls: failed to verify certificate: x509: certificate signed by unknown authority; put the certificate of that authority into nats.tls.caFile`},
+		},
+		{
+			"system authorities", secure, func(*nats.Config) {},
+			blamed{sinks.StepTLS, "nats.tls.caFile", `nats server ADDR: TLS: its certificate is signed by "CN=authority", which is not among the system's authorities: tls: failed to verify certificate: x509: certificate signed by unknown authority; put the certificate of that authority into nats.tls.caFile`},
+		},
+		{
+			"wrong host", secure, func(c *nats.Config) { c.TLS = nats.TLSConfig{CAFile: p.caFile, ServerName: "other.example.com"} },
+			blamed{sinks.StepTLS, "nats.tls.serverName", "nats server ADDR: TLS: its certificate is for nats.example.com, 127.0.0.1, not for other.example.com: tls: failed to verify certificate: x509: certificate is valid for nats.example.com, not other.example.com; connect by a name that the certificate has, or set nats.tls.serverName"},
+		},
+		{
+			"no client certificate", mutual, func(c *nats.Config) { c.TLS.CAFile = p.caFile },
+			blamed{sinks.StepTLS, "nats.tls.certFile", "nats server ADDR: TLS: it demands a client certificate, and none is configured; set nats.tls.certFile and nats.tls.keyFile"},
+		},
+		{
+			"expired client certificate", mutual, func(c *nats.Config) { c.TLS = p.client(t, certs.Options{Name: "bridge", Lifetime: -time.Hour}) },
+			blamed{sinks.StepTLS, "nats.tls.certFile", "nats server ADDR: TLS: it refuses the client certificate, which expired on DATE; renew the certificate in nats.tls.certFile"},
+		},
+		{
+			"client certificate of another authority", mutual, func(c *nats.Config) {
+				c.TLS = other.client(t, certs.Options{Name: "bridge"})
+				c.TLS.CAFile = p.caFile
+			},
+			blamed{sinks.StepTLS, "nats.tls.certFile", `nats server ADDR: TLS: it refuses the client certificate of "CN=bridge", signed by "CN=another authority"; let the server trust that authority, or set another certificate in nats.tls.certFile`},
+		},
+		{
+			"TLS where there is none", plain, func(c *nats.Config) { c.TLS.CAFile = p.caFile },
+			blamed{sinks.StepTLS, "nats.tls", "nats server ADDR: TLS: it is configured, and the server offers none; leave nats.tls out, or enable TLS on the server"},
+		},
+		{
+			"TLS by its scheme where there is none", plain, func(c *nats.Config) { c.URLs = []string{"tls://" + plain.Addr()} },
+			blamed{sinks.StepTLS, "nats.url", "nats server ADDR: TLS: it is configured, and the server offers none; write nats:// in nats.url, or enable TLS on the server"},
+		},
+		{
+			"nobody there", plain, func(c *nats.Config) { c.URLs = []string{"nats://127.0.0.1:1"} },
+			blamed{sinks.StepConnect, "nats.url", "nats server 127.0.0.1:1: connect: nothing listens there (connection refused); start the broker, or correct the port in nats.url"},
+		},
+		{
+			"unknown host", plain, func(c *nats.Config) { c.URLs = []string{"nats://nats.invalid"} },
+			blamed{sinks.StepResolve, "nats.url", `nats server nats.invalid:4222: resolve: there is no host "nats.invalid"; correct the name in nats.url, or the DNS`},
+		},
+		{
+			"silence", plain, func(c *nats.Config) { c.URLs = []string{"nats://" + silence}; c.AckTimeout = 300 * time.Millisecond },
+			blamed{sinks.StepProtocol, "nats.url", "nats server ADDR: protocol: it accepts the connection, and then says nothing for 300ms; see whether nats.url names a NATS server, and whether it hangs, or wants TLS before its greeting (handshake_first)"},
+		},
+		{
+			"another service", plain, func(c *nats.Config) { c.URLs = []string{"nats://" + web} },
+			blamed{sinks.StepProtocol, "nats.url", "nats server ADDR: protocol: it does not greet as a NATS server does; correct nats.url: the port is another service's"},
+		},
+		{
+			"no WebSocket", plain, func(c *nats.Config) { c.URLs = []string{"ws://" + plain.Addr()} },
+			blamed{sinks.StepProtocol, "nats.url", "nats server ADDR: protocol: it does not answer as a WebSocket; see whether nats.url names the WebSocket port of a NATS server"},
+		},
+		{
+			"missing stream", plain, func(c *nats.Config) { c.Stream.Create = false },
+			blamed{sinks.StepStream, "nats.stream.create", "stream: stream K8S does not exist; create it, correct nats.stream.name, or set nats.stream.create: true"},
+		},
+		{
+			"too many replicas", plain, func(c *nats.Config) { c.Stream.Replicas = 3 },
+			blamed{sinks.StepStream, "nats.stream.replicas", "stream: stream K8S can't be created: replicas > 1 not supported in non-clustered mode; ask for no more replicas than the cluster has servers with JetStream (see nats.stream.replicas)"},
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			c.broker.edit = c.edit
+			sink := c.broker.NewSink(t).(*nats.Sink)
+			defer closeSink(t, sink)
+			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+			defer cancel()
+			err := sink.Connect(ctx)
+			addr := c.broker.Addr()
+			for _, a := range []string{silence, web} {
+				if strings.Contains(fmt.Sprint(err), a) {
+					addr = a
+				}
+			}
+			got := blamed(sinktest.Blame(t, err, addr))
+			got.Text = regexp.MustCompile(`\bU[A-Z2-7]{55}\b`).ReplaceAllString(got.Text, "NKEY")
+			if diff := cmp.Diff(c.want, got); diff != "" {
+				t.Errorf("Connect (-want +got):\n%s", diff)
+			}
+			if err != nil && strings.Contains(err.Error(), "wr0ng") {
+				t.Error("it repeats the secret")
+			}
+			if steps := sinktest.Failures(sink.Check(ctx)); len(steps) == 0 || steps[0] != c.want.Step {
+				t.Errorf("Check: failures %v", steps)
+			}
+		})
+	}
+}
+
+// silent accepts connections, and says greeting and nothing more.
+func silent(t *testing.T, greeting string) string {
+	t.Helper()
+	l := must(net.Listen("tcp", "127.0.0.1:0"))
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		var open []net.Conn
+		for {
+			nc, err := l.Accept()
+			if err != nil {
+				for _, nc := range open {
+					_ = nc.Close()
+				}
+				return
+			}
+			_, _ = nc.Write([]byte(greeting))
+			open = append(open, nc)
+		}
+	}()
+	t.Cleanup(func() { _ = l.Close(); <-done })
+	return l.Addr().String()
+}

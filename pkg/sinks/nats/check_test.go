@@ -1,0 +1,262 @@
+package nats_test
+
+import (
+	"context"
+	"net"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/deltabridge/deltabridge/pkg/sinks"
+	"github.com/deltabridge/deltabridge/pkg/sinks/nats"
+	"github.com/deltabridge/deltabridge/pkg/sinks/sinktest"
+	"github.com/deltabridge/deltabridge/test/certs"
+)
+
+const (
+	warnReplica = "warn stream stream K8S: it has one replica: what a lost server held is lost, acknowledged or not -> give it 3 replicas, on a cluster of 3 servers or more (num_replicas)"
+	warnMemory  = "warn stream stream K8S: it is kept in memory: a restart of the server loses it -> use storage: file"
+)
+
+// TestCheckStream: the stream against the promises, whether it is there or would be created. Nothing is created.
+func TestCheckStream(t *testing.T) {
+	b := secured(t, func(o *server.Options) { o.MaxPayload = 4 << 20 })
+	js := b.js(t)
+	reached := []string{"ok connect ADDR", "ok protocol ADDR", "ok authorize subject k8s.*.*.*.*.*"}
+	fit := jetstream.StreamConfig{Name: streamName, Subjects: []string{"k8s.>"}, Storage: jetstream.MemoryStorage}
+	with := func(edit func(*jetstream.StreamConfig)) *jetstream.StreamConfig {
+		c := fit
+		edit(&c)
+		return &c
+	}
+	for _, c := range []struct {
+		name   string
+		stream *jetstream.StreamConfig // that is there
+		edit   func(*nats.Config)
+		want   []string
+	}{
+		{"well", &fit, nil, []string{"ok stream stream K8S", warnReplica, warnMemory}},
+		{
+			"missing", nil, func(c *nats.Config) { c.Stream.Create = false },
+			[]string{"FAIL stream stream K8S: stream: stream K8S does not exist; create it, correct nats.stream.name, or set nats.stream.create: true -> create it, correct nats.stream.name, or set nats.stream.create: true"},
+		},
+		{"would be created", nil, nil, []string{"ok stream stream K8S", warnReplica}},
+		{
+			"would be created, but the subjects are taken",
+			with(func(c *jetstream.StreamConfig) { c.Name, c.Subjects = "OTHER", []string{"k8s.test.>"} }), nil,
+			[]string{`FAIL stream stream K8S: stream: stream K8S is not there, and can't be created: stream OTHER takes "k8s.>" already, or a part of it; name that stream in nats.stream.name, or choose other subjects (see nats.stream.subjects)` +
+				" -> name that stream in nats.stream.name, or choose other subjects (see nats.stream.subjects)"},
+		},
+		{
+			"would be created, but with too many replicas", nil, func(c *nats.Config) { c.Stream.Replicas = 3 },
+			[]string{"FAIL stream stream K8S: stream: stream K8S is not there, and can't be created: 3 replicas are asked for, and the server is in no cluster; ask for no more replicas than the cluster has servers with JetStream (see nats.stream.replicas)" +
+				" -> ask for no more replicas than the cluster has servers with JetStream (see nats.stream.replicas)"},
+		},
+		{
+			"other subjects", with(func(c *jetstream.StreamConfig) { c.Subjects = []string{"orders.>"} }), nil,
+			[]string{`FAIL stream stream K8S: stream: stream K8S: its subjects ["orders.>"] take none of "k8s.*.*.*.*.*": add the subject to the stream, or change the sink's subject (see nats.stream) -> see nats.stream`},
+		},
+		{
+			"can lose events", with(func(c *jetstream.StreamConfig) {
+				c.MaxMsgs, c.MaxMsgSize, c.MaxAge, c.Duplicates, c.Retention = 100, 5000, 30*time.Minute, time.Second, jetstream.InterestPolicy
+			}), nil,
+			[]string{
+				"ok stream stream K8S",
+				"warn stream stream K8S: when full (max_bytes -1, max_msgs 100) it drops its oldest messages, read or not -> with discard: new the bridge would wait instead",
+				"warn stream stream K8S: its retention is interest: what arrives while it has no consumer is gone at once -> use retention: limits",
+				"warn stream stream K8S: it remembers ids for 1s only (duplicate_window): what is sent again later than that is stored twice -> use 2m0s or more",
+				"warn stream stream K8S: it takes messages of 5000 bytes at most, and an object can have 1572864: larger ones become gap events -> raise max_payload of the server (and max_msg_size of the stream)",
+				warnReplica, warnMemory,
+				"warn stream stream K8S: it keeps messages for 30m0s: readers that are away for longer miss them -> raise max_age",
+			},
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if c.stream != nil {
+				if _, err := js.CreateStream(t.Context(), *c.stream); err != nil {
+					t.Fatal(err)
+				}
+				defer func() { _ = js.DeleteStream(context.WithoutCancel(t.Context()), c.stream.Name) }()
+			}
+			b.edit = c.edit
+			got := sinktest.Table(b.NewSink(t).(*nats.Sink).Check(t.Context()), b.Addr())
+			if diff := cmp.Diff(slices.Concat(reached, c.want), got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+			var names []string
+			for name := range js.StreamNames(t.Context()).Name() {
+				names = append(names, name)
+			}
+			if len(names) > 1 || len(names) == 1 && (c.stream == nil || names[0] != c.stream.Name) {
+				t.Errorf("streams %q", names)
+			}
+		})
+	}
+}
+
+// TestCheckPermissions: what the server denies is found before an event is lost in it, and Connect says the same.
+func TestCheckPermissions(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		publish server.SubjectPermission
+		want    []string
+		connect string // the error of Connect; empty: none
+	}{
+		{
+			"all that is needed",
+			server.SubjectPermission{Allow: []string{"k8s.>", "$JS.API.STREAM.INFO.K8S", "$JS.API.STREAM.CREATE.K8S", "$JS.API.STREAM.NAMES", "$JS.API.INFO", "$SYS.REQ.USER.INFO"}},
+			[]string{"ok authorize subject k8s.*.*.*.*.*", "ok stream stream K8S", warnReplica},
+			"",
+		},
+		{
+			"the server does not tell",
+			server.SubjectPermission{Deny: []string{"$SYS.>"}},
+			[]string{"ok authorize subject k8s.*.*.*.*.*", "ok stream stream K8S", warnReplica},
+			"",
+		},
+		{
+			"not to the subject",
+			server.SubjectPermission{Allow: []string{"$JS.API.>", "$SYS.REQ.USER.INFO"}},
+			[]string{
+				`FAIL authorize subject k8s.*.*.*.*.*: authorize: the user may not do what is needed: Permissions Violation for Publish to "k8s.*.*.*.*.*"; let user "bridge" publish to k8s.*.*.*.*.*, on the server, or change nats.subject` +
+					` -> let user "bridge" publish to k8s.*.*.*.*.*, on the server, or change nats.subject`,
+				"ok stream stream K8S", warnReplica,
+			},
+			"",
+		},
+		{
+			"to a part of the subject",
+			server.SubjectPermission{Allow: []string{"k8s.test.>", "$JS.API.>", "$SYS.REQ.USER.INFO"}},
+			[]string{
+				"ok authorize subject k8s.*.*.*.*.*",
+				`warn authorize subject k8s.*.*.*.*.*: the user may publish to a part of "k8s.*.*.*.*.*" only: events outside are not delivered -> let user "bridge" publish to k8s.*.*.*.*.*, on the server, or change nats.subject`,
+				"ok stream stream K8S", warnReplica,
+			},
+			"",
+		},
+		{
+			"not to JetStream",
+			server.SubjectPermission{Allow: []string{"k8s.>", "$SYS.REQ.USER.INFO"}},
+			[]string{
+				`FAIL authorize subject k8s.*.*.*.*.*: authorize: the user may not do what is needed: Permissions Violation for Publish to "$JS.API.STREAM.INFO.K8S"; let user "bridge" publish to $JS.API.STREAM.INFO.K8S, on the server` +
+					` -> let user "bridge" publish to $JS.API.STREAM.INFO.K8S, on the server`,
+				`FAIL authorize subject k8s.*.*.*.*.*: authorize: the user may not do what is needed: Permissions Violation for Publish to "$JS.API.STREAM.CREATE.K8S"; let user "bridge" publish to $JS.API.STREAM.CREATE.K8S, on the server` +
+					` -> let user "bridge" publish to $JS.API.STREAM.CREATE.K8S, on the server`,
+				`FAIL authorize stream K8S: authorize: stream K8S can't be looked up or created: Permissions Violation for Publish to "$JS.API.STREAM.INFO.K8S"; let user "bridge" publish to $JS.API.STREAM.INFO.K8S, on the server` +
+					` -> let user "bridge" publish to $JS.API.STREAM.INFO.K8S, on the server`,
+			},
+			`authorize: stream K8S can't be looked up or created: Permissions Violation for Publish to "$JS.API.STREAM.INFO.K8S"; let user "bridge" publish to $JS.API.STREAM.INFO.K8S, on the server`,
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			password := writeFile(t, "password", []byte("secret"))
+			b := secured(t, func(o *server.Options) {
+				o.MaxPayload = 4 << 20
+				o.Users = []*server.User{{Username: "bridge", Password: "secret", Permissions: &server.Permissions{Publish: &c.publish}}}
+			})
+			b.edit = func(cfg *nats.Config) { cfg.Auth = nats.AuthConfig{User: "bridge", PasswordFile: password} }
+			sink := b.NewSink(t).(*nats.Sink)
+			defer closeSink(t, sink)
+			start := time.Now()
+			got := sinktest.Table(sink.Check(t.Context()), b.Addr())
+			want := append([]string{"ok files nats", "ok connect ADDR", "ok protocol ADDR", "ok authenticate ADDR"}, c.want...)
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("Check (-want +got):\n%s", diff)
+			}
+			err := sink.Connect(t.Context())
+			if text := strings.TrimPrefix(errorText(err), "<nil>"); text != c.connect {
+				t.Errorf("Connect: %v", err)
+			}
+			if took := time.Since(start); took > 1500*time.Millisecond { // AckTimeout is 2s
+				t.Errorf("a denial was waited for, %v", took)
+			}
+		})
+	}
+}
+
+func errorText(err error) string {
+	if err == nil {
+		return "<nil>"
+	}
+	return err.Error()
+}
+
+// TestCheckServers: a server that does not do ends its own way only; certificates and credentials that end soon are told.
+func TestCheckServers(t *testing.T) {
+	p := newPKI(t, "authority")
+	op := new(operator)
+	b := secured(t, func(o *server.Options) { op.trust(o); p.server(true)(o); o.MaxPayload = 4 << 20 })
+	b.edit = func(c *nats.Config) {
+		c.URLs = []string{"nats://127.0.0.1:1", c.URLs[0], "tls://nats.invalid:4222"}
+		c.TLS = p.client(t, certs.Options{Name: "bridge", Lifetime: 48 * time.Hour})
+		c.Auth.CredentialsFile = writeFile(t, "bridge.creds", op.credentials(op.account, "bridge", 24*time.Hour))
+	}
+	findings := b.NewSink(t).(*nats.Sink).Check(t.Context())
+	got := sinktest.Table(findings, b.Addr())
+	for i, f := range findings {
+		switch {
+		case f.Step == sinks.StepTLS:
+			got[i] = strings.Split(got[i], ":")[0]
+			if !strings.Contains(f.Detail, `TLS 1.3; the server's certificate (signed by "CN=authority") is valid until`) || !strings.Contains(f.Detail, `the client's ("CN=bridge") is valid until`) {
+				t.Errorf("TLS: %s", f.Detail)
+			}
+		case f.Step == sinks.StepAuthorize && f.Warn:
+			got[i] = strings.Split(got[i], ":")[0] + " -> " + f.Remedy
+		}
+	}
+	want := []string{
+		"ok files nats",
+		"FAIL connect 127.0.0.1:1: 127.0.0.1:1: connect: nothing listens there (connection refused); start the broker, or correct the port in nats.url -> start the broker, or correct the port in nats.url",
+		"ok connect ADDR", "ok protocol ADDR", "warn TLS ADDR", "ok authenticate ADDR",
+		`FAIL resolve nats.invalid:4222: nats.invalid:4222: resolve: there is no host "nats.invalid"; correct the name in nats.url, or the DNS -> correct the name in nats.url, or the DNS`,
+		"warn authorize subject k8s.*.*.*.*.* -> issue new credentials in time",
+		"ok stream stream K8S", warnReplica,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// TestCheckEmbedded: a server of the bridge's own is not started; what would stand in its way is found.
+func TestCheckEmbedded(t *testing.T) {
+	l := must(net.Listen("tcp", "127.0.0.1:0"))
+	defer l.Close()
+	dir := filepath.Join(t.TempDir(), "store")
+	check := func(listen, dir string) []string {
+		t.Helper()
+		sink, err := nats.New(nats.Config{
+			Embedded: &nats.EmbeddedConfig{Listen: listen, StoreDir: dir}, Subject: subject, Stream: nats.StreamConfig{Name: streamName, Create: true},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return sinktest.Table(sink.Check(t.Context()), l.Addr().String())
+	}
+	if diff := cmp.Diff([]string{"ok files " + dir, "ok connect 127.0.0.1:0", "ok stream stream K8S"}, check("127.0.0.1:0", dir)); diff != "" {
+		t.Errorf("well (-want +got):\n%s", diff)
+	}
+	want := "FAIL connect ADDR: ADDR: connect: the embedded server can't listen there; is another server running? listen tcp ADDR: bind: address already in use; stop the other server there, or set another address in nats.embedded.listen" +
+		" -> stop the other server there, or set another address in nats.embedded.listen"
+	if got := check(l.Addr().String(), dir); !slices.Contains(got, want) {
+		t.Errorf("address in use: %s", got)
+	}
+	running, err := nats.New(nats.Config{
+		Embedded: &nats.EmbeddedConfig{Listen: "127.0.0.1:0", StoreDir: dir}, Subject: subject, Stream: nats.StreamConfig{Name: streamName, Create: true},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer closeSink(t, running)
+	if err := running.Connect(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := check("127.0.0.1:0", dir); !strings.HasPrefix(got[0], "FAIL files "+dir+": files: store "+dir+" is in use by another process") {
+		t.Errorf("store in use: %s", got)
+	}
+}

@@ -1,0 +1,139 @@
+package nats_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+
+	"github.com/deltabridge/deltabridge/pkg/sinks"
+	"github.com/deltabridge/deltabridge/pkg/sinks/nats"
+	"github.com/deltabridge/deltabridge/pkg/sinks/sinktest"
+	"github.com/deltabridge/deltabridge/test/certs"
+)
+
+// TestRotatedFiles: each kind of secret is read again at a reconnection. Before the file has the new one, the error
+// names the file's key; nobody restarts the sink.
+func TestRotatedFiles(t *testing.T) {
+	first, firstSeed := nkeyUser()
+	second, secondSeed := nkeyUser()
+	op := new(operator)
+	old, renewed := newPKI(t, "old authority"), newPKI(t, "new authority")
+	dir := t.TempDir()
+	file := func(name string, content []byte) string {
+		t.Helper()
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	clientCertificate := func(p pki, o certs.Options) nats.TLSConfig {
+		t.Helper()
+		c := nats.TLSConfig{CAFile: file("ca.crt", p.PEM())}
+		var err error
+		if c.CertFile, c.KeyFile, err = p.IssueFiles(dir, o); err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	for name, c := range map[string]struct {
+		server func(*server.Options)
+		client func(*nats.Config) // writes the files
+		revoke func(*server.Options)
+		rotate func() // writes them anew
+		key    string
+	}{
+		"token": {
+			func(o *server.Options) { o.Authorization = "one" },
+			func(c *nats.Config) { c.Auth.TokenFile = file("token", []byte("one")) },
+			func(o *server.Options) { o.Authorization = "two" },
+			func() { file("token", []byte("two\n")) },
+			"nats.tokenFile",
+		},
+		"nkey": {
+			func(o *server.Options) { o.Nkeys = []*server.NkeyUser{{Nkey: first}} },
+			func(c *nats.Config) { c.Auth.NkeyFile = file("bridge.nk", firstSeed) },
+			func(o *server.Options) { o.Nkeys = []*server.NkeyUser{{Nkey: second}} },
+			func() { file("bridge.nk", secondSeed) },
+			"nats.nkeyFile",
+		},
+		"credentials": {
+			op.trust,
+			func(c *nats.Config) {
+				c.Auth.CredentialsFile = file("bridge.creds", op.credentials(op.account, "bridge", 0))
+			},
+			op.trust, // a new operator
+			func() { file("bridge.creds", op.credentials(op.account, "bridge", 0)) },
+			"nats.credentialsFile",
+		},
+		"certificates": {
+			old.server(true),
+			func(c *nats.Config) { c.TLS = clientCertificate(old, certs.Options{Name: "bridge"}) },
+			renewed.server(true),
+			func() { clientCertificate(renewed, certs.Options{Name: "bridge"}) },
+			"nats.tls.caFile",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := secured(t, c.server)
+			b.edit = func(cfg *nats.Config) {
+				c.client(cfg)
+				cfg.AckTimeout = 400 * time.Millisecond
+				cfg.Stream.Storage = nats.StorageMemory
+			}
+			sink := connect(t, b)
+			send(t, sink, sinktest.Message("a", 1, 100))
+			b.Stop(t)
+			c.revoke(b.opts)
+			b.Start(t)
+			_ = try(t, sink, sinktest.Message("a", 2, 100)) // the connection broke
+			err := try(t, sink, sinktest.Message("a", 2, 100))[0]
+			if got := sinktest.Blame(t, err, b.Addr()); got.Key != c.key || sinks.IsPermanent(err) {
+				t.Errorf("with the old file: %+v", got)
+			}
+			c.rotate()
+			for range 20 { // nats.go tries every quarter of a second; Send waits for it
+				if err = try(t, sink, sinktest.Message("a", 2, 100))[0]; err == nil {
+					break
+				}
+			}
+			if err != nil {
+				t.Errorf("with the new file: %v", err)
+			}
+		})
+	}
+}
+
+// TestSwappedClientCertificate: one that has expired is told at the next connection, and a new one is used.
+func TestSwappedClientCertificate(t *testing.T) {
+	p := newPKI(t, "authority")
+	b := secured(t, p.server(true))
+	files := p.client(t, certs.Options{Name: "bridge"})
+	b.edit = func(c *nats.Config) { c.TLS = files; c.AckTimeout = 400 * time.Millisecond }
+	sink := connect(t, b)
+	send(t, sink, sinktest.Message("a", 1, 100))
+	dir := filepath.Dir(files.CertFile)
+	if _, _, err := p.IssueFiles(dir, certs.Options{Name: "bridge", Lifetime: -time.Minute}); err != nil {
+		t.Fatal(err)
+	}
+	send(t, sink, sinktest.Message("a", 2, 100)) // the connection stands
+	b.Cut()
+	_ = try(t, sink, sinktest.Message("a", 3, 100))
+	if err := try(t, sink, sinktest.Message("a", 3, 100))[0]; err == nil || !strings.Contains(err.Error(), "it refuses the client certificate, which expired on") {
+		t.Errorf("with the expired certificate: %v", err)
+	}
+	if _, _, err := p.IssueFiles(dir, certs.Options{Name: "bridge"}); err != nil {
+		t.Fatal(err)
+	}
+	var err error
+	for range 20 {
+		if err = try(t, sink, sinktest.Message("a", 3, 100))[0]; err == nil {
+			return
+		}
+	}
+	t.Errorf("with the new certificate: %v", err)
+}

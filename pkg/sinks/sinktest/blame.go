@@ -1,0 +1,57 @@
+package sinktest
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/deltabridge/deltabridge/pkg/sinks"
+)
+
+// Blamed is what an error says to the person who has to mend it.
+type Blamed struct{ Step, Key, Text string }
+
+// Blame takes err apart, which has to be, or to wrap, a [sinks.ConnectError]. What differs from run to run is replaced: the
+// address addr by ADDR, times by DATE, and of paths below the test's folders the last part stays, and alerts of TLS are left out.
+func Blame(t testing.TB, err error, addr string) Blamed {
+	t.Helper()
+	ce, ok := errors.AsType[*sinks.ConnectError](err)
+	if !ok {
+		t.Fatalf("no ConnectError: %v", err)
+	}
+	text := strings.NewReplacer(addr, "ADDR").Replace(err.Error())
+	text = regexp.MustCompile(`20\d\d-\d\d-\d\dT[0-9:]+Z`).ReplaceAllString(text, "DATE")
+	text = regexp.MustCompile(regexp.QuoteMeta(filepath.Dir(filepath.Dir(t.TempDir())))+`[^ :]*/`).ReplaceAllString(text, "")
+	text = regexp.MustCompile(` \(tls: [a-z ]+\)`).ReplaceAllString(text, "") // an alert, which can get lost
+	return Blamed{ce.Step, ce.Key, text}
+}
+
+// Table is the findings of a check, a line each: what a person sees, less the details of those that passed.
+func Table(findings []sinks.Finding, addr string) (lines []string) {
+	for _, f := range findings {
+		var line string
+		switch {
+		case f.Err != nil:
+			line = fmt.Sprintf("FAIL %s %s: %v -> %s", f.Step, f.Target, f.Err, f.Remedy)
+		case f.Warn:
+			line = fmt.Sprintf("warn %s %s: %s -> %s", f.Step, f.Target, f.Detail, f.Remedy)
+		default:
+			line = fmt.Sprintf("ok %s %s", f.Step, f.Target)
+		}
+		lines = append(lines, strings.NewReplacer(addr, "ADDR").Replace(line))
+	}
+	return lines
+}
+
+// Failures are the steps that failed.
+func Failures(findings []sinks.Finding) (steps []string) {
+	for _, f := range findings {
+		if f.Err != nil {
+			steps = append(steps, f.Step)
+		}
+	}
+	return steps
+}
