@@ -25,6 +25,7 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/filter"
 	"github.com/deltabridge/deltabridge/pkg/informer"
 	"github.com/deltabridge/deltabridge/pkg/object"
+	"github.com/deltabridge/deltabridge/test/cluster"
 )
 
 // This file is what the tests against the real API server share.
@@ -317,7 +318,7 @@ type kube struct {
 
 func newKube(t *testing.T) *kube {
 	t.Helper()
-	config := sharedCluster(t).RESTConfig()
+	config := cluster.Shared(t).RESTConfig()
 	typed, err := kubernetes.NewForConfig(config)
 	must(t, err)
 	anything, err := dynamic.NewForConfig(config)

@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/discovery"
 
 	"github.com/deltabridge/deltabridge/pkg/informer"
+	"github.com/deltabridge/deltabridge/test/cluster"
 )
 
 // This file tests sets of informers against the real API server. Tests that wait for the API server to come to terms
@@ -62,7 +63,7 @@ func (c *censored) waitLooks(t *testing.T, n int) {
 
 func TestDiscoveryThatLacksAResource(t *testing.T) {
 	t.Parallel()
-	c, k := sharedCluster(t), newKube(t)
+	c, k := cluster.Shared(t), newKube(t)
 	crd := kind{"lacks", "lack.example.com"}
 	k.define(crd, nil, "v1")
 	defer k.undefine(crd)
@@ -103,7 +104,7 @@ func TestDiscoveryThatLacksAResource(t *testing.T) {
 // starts nothing anew.
 func TestVersionNoLongerServed(t *testing.T) {
 	t.Parallel()
-	c, k := sharedCluster(t), newKube(t)
+	c, k := cluster.Shared(t), newKube(t)
 	crd := kind{"gauges", "versions.example.com"}
 	k.define(crd, nil, "v1", "v2")
 	defer k.undefine(crd)
@@ -143,7 +144,7 @@ func TestVersionNoLongerServed(t *testing.T) {
 
 func TestDefinitionComesAndGoes(t *testing.T) {
 	t.Parallel()
-	c, k := sharedCluster(t), newKube(t)
+	c, k := cluster.Shared(t), newKube(t)
 	crd := kind{"guests", "guests.example.com"}
 	w := watchScopes(t, c.RESTConfig(), nil, informer.Scope{Patterns: resources(t, "*.guests.example.com")})
 	w.waitReady()
@@ -252,7 +253,7 @@ func TestBuiltInResourceGoesAndComesBack(t *testing.T) {
 	k.create(namespace, "stays")
 	k.create(namespace, "goes")
 	hiding, diverted := &censored{}, &elsewhere{}
-	config := sharedCluster(t).RESTConfig()
+	config := cluster.Shared(t).RESTConfig()
 	config.Wrap(func(rt http.RoundTripper) http.RoundTripper { diverted.RoundTripper = rt; return diverted })
 	w := watchScopes(t, config, func(sc *informer.SetConfig) {
 		hiding.DiscoveryInterfaceWithContext, sc.Discovery = sc.Discovery, hiding
@@ -282,7 +283,7 @@ func TestDefinitionBetweenLookAndWatch(t *testing.T) {
 	t.Parallel()
 	k := newKube(t)
 	crd := kind{"betweens", "between.example.com"}
-	config := sharedCluster(t).RESTConfig()
+	config := cluster.Shared(t).RESTConfig()
 	held := &elsewhere{resource: "customresourcedefinitions", held: make(chan struct{})}
 	looking := &censored{}
 	config.Wrap(func(rt http.RoundTripper) http.RoundTripper { held.RoundTripper = rt; return held })
@@ -303,7 +304,7 @@ func TestDefinitionBetweenLookAndWatch(t *testing.T) {
 
 func TestManyDefinitionsAtOnce(t *testing.T) {
 	t.Parallel()
-	c, k := sharedCluster(t), newKube(t)
+	c, k := cluster.Shared(t), newKube(t)
 	const many = 20
 	counting := &censored{}
 	w := watchScopes(t, c.RESTConfig(), func(sc *informer.SetConfig) {
@@ -358,7 +359,7 @@ func TestManyDefinitionsAtOnce(t *testing.T) {
 }
 
 func TestEventsAreWatchedOnce(t *testing.T) {
-	c, k := sharedCluster(t), newKube(t)
+	c, k := cluster.Shared(t), newKube(t)
 	namespace := k.namespace()
 	in := []string{namespace}
 	both := watchScopes(t, c.RESTConfig(), nil, informer.Scope{Patterns: resources(t, "event*.*", "events", "events.events.k8s.io"), Namespaces: in})
@@ -427,7 +428,7 @@ func TestNamespacesAndForbiddenResources(t *testing.T) {
 // The handler of a resource that is gone, and of one whose version is, blocks: others come and go all the same.
 func TestBlockedHandlerHoldsUpNoOther(t *testing.T) {
 	t.Parallel()
-	c, k := sharedCluster(t), newKube(t)
+	c, k := cluster.Shared(t), newKube(t)
 	going, changing, coming := kind{"goings", "block.example.com"}, kind{"changings", "block.example.com"}, kind{"comings", "block.example.com"}
 	k.define(going, nil, "v1")
 	k.define(changing, nil, "v1", "v2")
@@ -477,7 +478,7 @@ func TestBlockedHandlerHoldsUpNoOther(t *testing.T) {
 
 // It stops the API server of all tests for a while, and so is not one of those in parallel.
 func TestAPIServerIsAway(t *testing.T) {
-	c, k := sharedCluster(t), newKube(t)
+	c, k := cluster.Shared(t), newKube(t)
 	namespace := k.namespace()
 	must(t, c.StopAPIServer(t.Context()))
 	in := informer.Scope{Patterns: resources(t, "configmaps"), Namespaces: []string{namespace}}

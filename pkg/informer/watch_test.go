@@ -30,6 +30,7 @@ import (
 
 	"github.com/deltabridge/deltabridge/pkg/informer"
 	"github.com/deltabridge/deltabridge/pkg/sinks/sinktest"
+	"github.com/deltabridge/deltabridge/test/cluster"
 )
 
 // This file tests single informers against the real API server.
@@ -75,7 +76,7 @@ func waitSynced(t *testing.T, i *informer.Informer) {
 // labelled is a ListWatch of ConfigMaps with selectors.
 func labelled(t *testing.T, namespace, labels, fields string) *informer.ListerWatcher {
 	t.Helper()
-	client, err := informer.NewClient(sharedCluster(t).RESTConfig())
+	client, err := informer.NewClient(cluster.Shared(t).RESTConfig())
 	must(t, err)
 	return informer.ListWatch(client, configMaps, namespace, func(o *metav1.ListOptions) { o.LabelSelector, o.FieldSelector = labels, fields })
 }
@@ -83,7 +84,7 @@ func labelled(t *testing.T, namespace, labels, fields string) *informer.ListerWa
 // Every revision that etcd committed arrives, in its order, at a handler from the start; a late one gets what is there
 // and then the rest.
 func TestHandlersSeeEveryRevision(t *testing.T) {
-	c, k := sharedCluster(t), newKube(t)
+	c, k := cluster.Shared(t), newKube(t)
 	namespace := k.namespace()
 	k.create(namespace, "before-1")
 	k.create(namespace, "before-2")
@@ -195,7 +196,7 @@ func oneLife(ctx context.Context, k *kube, namespace, name string, deleted bool)
 
 // An object that leaves what the API server selects comes as a deletion that can't be told from a real one.
 func TestSelectors(t *testing.T) {
-	c, k := sharedCluster(t), newKube(t)
+	c, k := cluster.Shared(t), newKube(t)
 	namespace := k.namespace()
 	byLabel, byField := &record{}, &record{}
 	runInformer(t, c.RESTConfig(), namespace, func(c *informer.Config) { c.ListWatch = labelled(t, namespace, "app=x", "") }, byLabel)
@@ -261,7 +262,7 @@ func (g *gate) waitBlocked(t *testing.T) {
 }
 
 func TestBlockedHandler(t *testing.T) {
-	c, k := sharedCluster(t), newKube(t)
+	c, k := cluster.Shared(t), newKube(t)
 	namespace := k.namespace()
 	g, free := newGate(), &record{}
 	blocked, stopBlocked := runInformer(t, c.RESTConfig(), namespace, nil, g)
@@ -329,7 +330,7 @@ func (b *begun) WatchWithContext(ctx context.Context, o metav1.ListOptions) (wat
 // proxied is the shared cluster through a proxy.
 func proxied(t *testing.T) (*sinktest.Proxy, *rest.Config) {
 	t.Helper()
-	config := sharedCluster(t).RESTConfig()
+	config := cluster.Shared(t).RESTConfig()
 	p := sinktest.NewProxy(t, strings.TrimPrefix(config.Host, "https://"))
 	config.Host = "https://" + p.Addr()
 	// A transport of its own: others share one by their configuration.
@@ -340,7 +341,7 @@ func proxied(t *testing.T) (*sinktest.Proxy, *rest.Config) {
 
 // Run ends at once although the API server does not answer, on a connection that stands and while one is being made.
 func TestShutdownWhileARequestHangs(t *testing.T) {
-	sharedCluster(t)
+	cluster.Shared(t)
 	for _, noWatchList := range []bool{true, false} {
 		for _, connected := range []bool{true, false} {
 			t.Run(fmt.Sprintf("list %t connected %t", noWatchList, connected), func(t *testing.T) {
@@ -407,7 +408,7 @@ func TestWatchForbidden(t *testing.T) {
 // restricted gives the configuration of somebody who may do what the rules say.
 func restricted(t *testing.T, rules ...rbacv1.PolicyRule) *rest.Config {
 	t.Helper()
-	path, err := sharedCluster(t).RestrictedKubeconfig(t.Context(), rules)
+	path, err := cluster.Shared(t).RestrictedKubeconfig(t.Context(), rules)
 	must(t, err)
 	config, err := clientcmd.BuildConfigFromFlags("", path)
 	must(t, err)
@@ -456,7 +457,7 @@ func (b *litteredBody) Read(p []byte) (int, error) {
 func TestMalformedDocumentIsAGap(t *testing.T) {
 	k := newKube(t)
 	namespace := k.namespace()
-	config := sharedCluster(t).RESTConfig()
+	config := cluster.Shared(t).RESTConfig()
 	l := &litter{}
 	config.Wrap(func(rt http.RoundTripper) http.RoundTripper { l.RoundTripper = rt; return l })
 	w := watchScopes(t, config, nil, informer.Scope{Patterns: resources(t, "configmaps"), Namespaces: []string{namespace}})
