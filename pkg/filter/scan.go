@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"unicode/utf8"
+
+	"github.com/deltabridge/deltabridge/internal/jsonscan"
 )
 
 // cursor walks over the members of one JSON object or the elements of one JSON array, without a look into them.
@@ -50,7 +52,7 @@ func (c *cursor) element() (value []byte, ok bool) {
 func (c *cursor) value() (value []byte, ok bool) {
 	c.skipSpace()
 	start := c.i
-	c.i = skipValue(c.b, start)
+	c.i = jsonscan.Value(c.b, start)
 	if c.i <= start {
 		c.i, c.bad = len(c.b), true
 		return nil, false
@@ -58,80 +60,7 @@ func (c *cursor) value() (value []byte, ok bool) {
 	return c.b[start:c.i], true
 }
 
-func (c *cursor) skipSpace() { c.i = skipSpace(c.b, c.i) }
-
-func skipSpace(b []byte, i int) int {
-	for i < len(b) && (b[i] == ' ' || b[i] == '\n' || b[i] == '\t' || b[i] == '\r') {
-		i++
-	}
-	return i
-}
-
-// skipValue returns the index behind the value that begins at i, or -1 if the text ends before the value.
-func skipValue(b []byte, i int) int {
-	if i >= len(b) {
-		return -1
-	}
-	switch b[i] {
-	case '"':
-		return skipString(b, i)
-	case '{', '[':
-		return skipNested(b, i)
-	}
-	for i < len(b) && !endsLiteral(b[i]) {
-		i++
-	}
-	return i
-}
-
-// endsLiteral reports whether a number, true, false or null ends before c.
-func endsLiteral(c byte) bool {
-	switch c {
-	case ',', ']', '}', ':', ' ', '\n', '\t', '\r':
-		return true
-	}
-	return false
-}
-
-// skipNested counts brackets, of both kinds together: in valid JSON they match.
-func skipNested(b []byte, i int) int {
-	depth := 0
-	for i < len(b) {
-		switch b[i] {
-		case '"':
-			if i = skipString(b, i); i < 0 {
-				return -1
-			}
-			continue
-		case '{', '[':
-			depth++
-		case '}', ']':
-			if depth--; depth == 0 {
-				return i + 1
-			}
-		}
-		i++
-	}
-	return -1
-}
-
-// skipString returns the index behind the string whose opening quote is at start.
-func skipString(b []byte, start int) int {
-	for i := start + 1; ; i++ {
-		quote := bytes.IndexByte(b[min(i, len(b)):], '"')
-		if quote < 0 {
-			return -1
-		}
-		i += quote
-		backslashes := 0
-		for b[i-1-backslashes] == '\\' {
-			backslashes++ // ends at the opening quote at the latest
-		}
-		if backslashes%2 == 0 {
-			return i + 1
-		}
-	}
-}
+func (c *cursor) skipSpace() { c.i = jsonscan.Space(c.b, c.i) }
 
 // unquote decodes a JSON string as encoding/json does: invalid UTF-8 becomes U+FFFD.
 func unquote(quoted []byte) (string, error) {

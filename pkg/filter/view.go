@@ -10,6 +10,7 @@ import (
 	"cel.dev/cel-go/common/types"
 	"cel.dev/cel-go/common/types/ref"
 	"cel.dev/cel-go/common/types/traits"
+	"github.com/deltabridge/deltabridge/internal/jsonscan"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 )
 
@@ -39,7 +40,7 @@ var _ interface {
 
 // newView returns raw as a CEL value; if raw is no JSON object, as an error.
 func newView(raw []byte) ref.Val {
-	start := skipSpace(raw, 0)
+	start := jsonscan.Space(raw, 0)
 	if start == len(raw) || raw[start] != '{' {
 		return types.WrapErr(errMalformed)
 	}

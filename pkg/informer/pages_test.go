@@ -11,6 +11,7 @@ import (
 
 	"github.com/deltabridge/deltabridge/pkg/informer"
 	"github.com/deltabridge/deltabridge/pkg/object"
+	"github.com/deltabridge/deltabridge/test/cluster"
 )
 
 // A list is passed on object by object as it is read, whether it comes in pages or as the beginning of a watch, and what
@@ -21,7 +22,7 @@ func TestObjectsOfAListArePassedOn(t *testing.T) {
 	for n := range 5 {
 		k.create(namespace, fmt.Sprintf("c-%d", n))
 	}
-	client, err := informer.NewClient(sharedCluster(t).RESTConfig())
+	client, err := informer.NewClient(cluster.Shared(t).RESTConfig())
 	must(t, err)
 	lw := informer.ListWatch(client, configMaps, namespace, nil)
 	var told []string

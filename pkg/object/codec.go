@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/deltabridge/deltabridge/internal/jsonscan"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -100,7 +101,7 @@ func statusGVK() *schema.GroupVersionKind {
 // isStatus looks no further than it must: every apiserver writes kind and apiVersion in front of what is long. Objects
 // that name them later are read to their end, which costs one more scan.
 func isStatus(data []byte) bool {
-	i := skipSpace(data, 0)
+	i := jsonscan.Space(data, 0)
 	if i == len(data) || data[i] != '{' {
 		return false
 	}

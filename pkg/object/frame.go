@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+
+	"github.com/deltabridge/deltabridge/internal/jsonscan"
 )
 
 // MaxDocument is the size in bytes up to which a document of a watch is read. etcd takes 1.5 MiB by default; an API
@@ -70,7 +72,7 @@ func (f *frames) next(parse func(doc []byte) bool, skip func(error) error) error
 func (f *frames) line() ([]byte, error) {
 	for {
 		line, err := f.anyLine()
-		if err != nil || skipSpace(line, 0) < len(line) {
+		if err != nil || jsonscan.Space(line, 0) < len(line) {
 			return line, err
 		}
 	}
@@ -127,7 +129,7 @@ func (f *frames) longLine(start []byte) ([]byte, error) {
 // join returns the JSON document that starts with the line, or an error that wraps ErrMalformed and has passed over at
 // least that line. What follows the document on its last line is the next line.
 func (f *frames) join(line []byte) ([]byte, error) {
-	if line[skipSpace(line, 0)] != '{' {
+	if line[jsonscan.Space(line, 0)] != '{' {
 		return nil, malformed("not a JSON object", len(line))
 	}
 	feed := &lineFeed{frames: f, read: bytes.Clone(line)}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"strings"
 
+	"github.com/deltabridge/deltabridge/internal/jsonscan"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
@@ -42,7 +43,7 @@ func (l *List) DeepCopyObject() runtime.Object {
 // decode reads the body of a LIST into l, whatever l held before.
 func (l *List) decode(b []byte) error {
 	*l = List{}
-	start := skipSpace(b, 0)
+	start := jsonscan.Space(b, 0)
 	if start == len(b) || b[start] != '{' {
 		return malformed("list is not a JSON object", len(b))
 	}
@@ -71,7 +72,7 @@ func (l *List) decode(b []byte) error {
 	if end < 0 {
 		return malformed("list without an end", len(b))
 	}
-	if skipSpace(b, end) != len(b) {
+	if jsonscan.Space(b, end) != len(b) {
 		return malformed("more than one JSON value", len(b))
 	}
 	if d.itemsAt >= 0 && d.list != l.TypeMeta {
@@ -99,7 +100,7 @@ type listDecoder struct {
 func (d *listDecoder) items(i int, list metav1.TypeMeta) int {
 	d.itemsAt, d.list, d.found = i, list, nil
 	if d.b[i] != '[' {
-		return skipValue(d.b, i)
+		return jsonscan.Value(d.b, i)
 	}
 	d.typed(list)
 	w := open(d.b, i)
@@ -140,7 +141,7 @@ func (d *listDecoder) missing(start int) string {
 	case !d.p.hasAPIVersion:
 		d.p.apiVersion, members = d.apiVersion, d.versionMember
 	}
-	if members != "" && d.b[skipSpace(d.b, start+1)] == '}' {
+	if members != "" && d.b[jsonscan.Space(d.b, start+1)] == '}' {
 		return strings.TrimSuffix(members, ",") // nothing follows in an empty object
 	}
 	return members

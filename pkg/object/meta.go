@@ -1,6 +1,7 @@
 package object
 
 import (
+	"github.com/deltabridge/deltabridge/internal/jsonscan"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
@@ -26,7 +27,7 @@ func (o *Object) metadata(name string, into any) {
 
 // member returns the value of the last member of that name; nil if b is no object or has none.
 func member(b []byte, name string) (value []byte) {
-	i := skipSpace(b, 0)
+	i := jsonscan.Space(b, 0)
 	if i >= len(b) || b[i] != '{' {
 		return nil
 	}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"unique"
 
+	"github.com/deltabridge/deltabridge/internal/jsonscan"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -64,7 +65,7 @@ func New(raw []byte) (*Object, error) {
 
 // whole parses b, which is one JSON object and nothing else but white space.
 func (p *parser) whole(b []byte) (*Object, error) {
-	start := skipSpace(b, 0)
+	start := jsonscan.Space(b, 0)
 	if start == len(b) || b[start] != '{' {
 		return nil, malformed("not a JSON object", len(b))
 	}
@@ -72,7 +73,7 @@ func (p *parser) whole(b []byte) (*Object, error) {
 	if end < 0 {
 		return nil, malformed("JSON object without an end", len(b))
 	}
-	if skipSpace(b, end) != len(b) {
+	if jsonscan.Space(b, end) != len(b) {
 		return nil, malformed("more than one JSON value", len(b))
 	}
 	return p.object(b, start, end, ""), nil

@@ -6,6 +6,7 @@ import (
 	"time"
 	"unique"
 
+	"github.com/deltabridge/deltabridge/internal/jsonscan"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -109,8 +110,8 @@ func memberSpan(b []byte, w *walker, kept bool) span {
 	if kept {
 		return span{w.comma, w.pos}
 	}
-	if next := skipSpace(b, w.pos); next < len(b) && b[next] == ',' {
-		return span{w.keyAt, skipSpace(b, next+1)}
+	if next := jsonscan.Space(b, w.pos); next < len(b) && b[next] == ',' {
+		return span{w.keyAt, jsonscan.Space(b, next+1)}
 	}
 	return span{w.keyAt, w.pos}
 }

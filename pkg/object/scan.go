@@ -1,96 +1,10 @@
 package object
 
 import (
-	"bytes"
 	"encoding/json"
+
+	"github.com/deltabridge/deltabridge/internal/jsonscan"
 )
-
-// The scanner knows JSON (RFC 8259) only as far as it must to find the members of an object and the ends of values:
-// strings, and brackets by their depth. It is iterative, so deep nesting costs no stack, and it allocates nothing.
-// Offsets are absolute in the scanned bytes; -1 says that the bytes ended, or were no JSON, before the end was found.
-
-// skipSpace returns the offset of the first byte at or after i that is no JSON white space.
-func skipSpace(b []byte, i int) int {
-	for i < len(b) && (b[i] == ' ' || b[i] == '\n' || b[i] == '\t' || b[i] == '\r') {
-		i++
-	}
-	return i
-}
-
-// skipString returns the offset behind the string whose opening quote is b[i].
-func skipString(b []byte, i int) int {
-	i++
-	for {
-		n := bytes.IndexByte(b[i:], '"')
-		if n < 0 {
-			return -1
-		}
-		i += n
-		if b[i-1] != '\\' {
-			return i + 1
-		}
-		// An odd number of backslashes escapes the quote. The opening quote ends the count.
-		slashes := 1
-		for b[i-1-slashes] == '\\' {
-			slashes++
-		}
-		i++
-		if slashes%2 == 0 {
-			return i
-		}
-	}
-}
-
-// skipValue returns the offset behind the value that starts at b[i].
-func skipValue(b []byte, i int) int {
-	if i >= len(b) {
-		return -1
-	}
-	switch b[i] {
-	case '"':
-		return skipString(b, i)
-	case '{', '[':
-		return skipNested(b, i)
-	}
-	start := i
-	for i < len(b) && !isDelimiter(b[i]) {
-		i++
-	}
-	if i == start {
-		return -1
-	}
-	return i
-}
-
-func isDelimiter(c byte) bool {
-	switch c {
-	case ' ', '\n', '\t', '\r', ',', ':', '}', ']', '{', '[', '"':
-		return true
-	}
-	return false
-}
-
-// skipNested returns the offset behind the object or array that opens at b[i].
-func skipNested(b []byte, i int) int {
-	depth := 0
-	for i < len(b) {
-		switch b[i] {
-		case '"':
-			if i = skipString(b, i); i < 0 {
-				return -1
-			}
-			continue
-		case '{', '[':
-			depth++
-		case '}', ']':
-			if depth--; depth == 0 {
-				return i + 1
-			}
-		}
-		i++
-	}
-	return -1
-}
 
 // walker steps through the members of a JSON object, or the elements of an array:
 //
@@ -124,7 +38,7 @@ func (w *walker) next() bool {
 	if w.bad {
 		return false
 	}
-	i := skipSpace(w.b, w.pos)
+	i := jsonscan.Space(w.b, w.pos)
 	if i < len(w.b) && w.b[i] == w.close {
 		w.pos = i + 1
 		return false
@@ -134,22 +48,22 @@ func (w *walker) next() bool {
 			return w.fail()
 		}
 		w.comma = i
-		i = skipSpace(w.b, i+1)
+		i = jsonscan.Space(w.b, i+1)
 	}
 	w.begun = true
 	if w.close == '}' {
 		if i >= len(w.b) || w.b[i] != '"' {
 			return w.fail()
 		}
-		end := skipString(w.b, i)
+		end := jsonscan.String(w.b, i)
 		if end < 0 {
 			return w.fail()
 		}
 		w.keyAt, w.key = i, unquote(w.b[i:end])
-		if i = skipSpace(w.b, end); i >= len(w.b) || w.b[i] != ':' {
+		if i = jsonscan.Space(w.b, end); i >= len(w.b) || w.b[i] != ':' {
 			return w.fail()
 		}
-		i = skipSpace(w.b, i+1)
+		i = jsonscan.Space(w.b, i+1)
 	}
 	if i >= len(w.b) {
 		return w.fail()
@@ -173,7 +87,7 @@ func (w *walker) leave(end int) {
 }
 
 // skip passes the current value unread.
-func (w *walker) skip() { w.leave(skipValue(w.b, w.pos)) }
+func (w *walker) skip() { w.leave(jsonscan.Value(w.b, w.pos)) }
 
 // text passes the current value and returns it if it is a string, otherwise nil. The result may alias the scanned bytes.
 func (w *walker) text() []byte {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 
+	"github.com/deltabridge/deltabridge/internal/jsonscan"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -74,7 +75,7 @@ func (d *WatchDecoder) event(doc []byte) bool {
 		end := d.parser.parse(doc, at)
 		// The scan has found where the object ends. If more than the envelope's brace follows, it was another document
 		// than it seemed.
-		if end > 0 && end < len(doc) && doc[end] == '}' && skipSpace(doc, end+1) == len(doc) {
+		if end > 0 && end < len(doc) && doc[end] == '}' && jsonscan.Space(doc, end+1) == len(doc) {
 			return d.accept(eventType, doc, at, end)
 		}
 	}
@@ -123,7 +124,7 @@ func fastEnvelope(doc []byte) (watch.EventType, int) {
 
 // envelope finds type and object of a watch event in any JSON. It is false for all other documents.
 func envelope(doc []byte) (eventType watch.EventType, object span, ok bool) {
-	start := skipSpace(doc, 0)
+	start := jsonscan.Space(doc, 0)
 	if start == len(doc) || doc[start] != '{' {
 		return "", span{}, false
 	}
@@ -140,7 +141,7 @@ func envelope(doc []byte) (eventType watch.EventType, object span, ok bool) {
 			w.skip()
 		}
 	}
-	if end := w.end(); end < 0 || skipSpace(doc, end) != len(doc) {
+	if end := w.end(); end < 0 || jsonscan.Space(doc, end) != len(doc) {
 		return "", span{}, false
 	}
 	switch eventType {

@@ -1,0 +1,87 @@
+package jsonscan
+
+import "bytes"
+
+// Space returns the offset of the first byte at or after i that is no JSON white space.
+func Space(b []byte, i int) int {
+	for i < len(b) && (b[i] == ' ' || b[i] == '\n' || b[i] == '\t' || b[i] == '\r') {
+		i++
+	}
+	return i
+}
+
+// String returns the offset behind the string whose opening quote is b[i]; -1 if it does not end.
+func String(b []byte, i int) int {
+	i++
+	for {
+		n := bytes.IndexByte(b[i:], '"')
+		if n < 0 {
+			return -1
+		}
+		i += n
+		if b[i-1] != '\\' {
+			return i + 1
+		}
+		// An odd number of backslashes escapes the quote. The opening quote ends the count.
+		slashes := 1
+		for b[i-1-slashes] == '\\' {
+			slashes++
+		}
+		i++
+		if slashes%2 == 0 {
+			return i
+		}
+	}
+}
+
+// Value returns the offset behind the value that starts at b[i]; -1 if none does, or if it does not end.
+func Value(b []byte, i int) int {
+	if i >= len(b) {
+		return -1
+	}
+	switch b[i] {
+	case '"':
+		return String(b, i)
+	case '{', '[':
+		return nested(b, i)
+	}
+	start := i
+	for i < len(b) && !isDelimiter(b[i]) {
+		i++
+	}
+	if i == start {
+		return -1
+	}
+	return i
+}
+
+// isDelimiter reports whether a number, true, false or null ends before c.
+func isDelimiter(c byte) bool {
+	switch c {
+	case ' ', '\n', '\t', '\r', ',', ':', '}', ']', '{', '[', '"':
+		return true
+	}
+	return false
+}
+
+// nested returns the offset behind the object or array that opens at b[i]; -1 if it does not end.
+func nested(b []byte, i int) int {
+	depth := 0
+	for i < len(b) {
+		switch b[i] {
+		case '"':
+			if i = String(b, i); i < 0 {
+				return -1
+			}
+			continue
+		case '{', '[':
+			depth++
+		case '}', ']':
+			if depth--; depth == 0 {
+				return i + 1
+			}
+		}
+		i++
+	}
+	return -1
+}
