@@ -31,7 +31,7 @@ type broker interface {
 	remove(ctx context.Context, name string) error
 	// held is how many messages the destination holds.
 	held(ctx context.Context, name string) (int64, error)
-	// consume gives each message that the destination gets from now on, until stop.
+	// consume gives each message of the destination, those that it gets included, until stop.
 	consume(ctx context.Context, name string, take func(data []byte)) (stop func(), err error)
 	// floorArgs lead the floor to the destination.
 	floorArgs(name string) []string

@@ -118,7 +118,7 @@ func (b *bench) churnOnce(ctx context.Context, api *apiServer, to broker, run st
 	}
 	c := &comparison{api: api, to: to, names: []string{floorName, bridgeName}, programs: []*program{floor, r.program}}
 	for _, name := range []string{floorName, bridgeName} {
-		received := &latencies{}
+		received := &latencies{since: time.Now().UnixNano()}
 		stop, err := to.consume(ctx, name, received.take)
 		if err != nil {
 			return sample{}, sample{}, err
