@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
@@ -56,6 +57,44 @@ func (b *bench) startAPIServer(ctx context.Context) (*apiServer, error) {
 
 // benchNamespace holds all objects of the benchmarks in a real API server.
 const benchNamespace = "bench"
+
+// createConfigMaps makes the first so many of the namespace.
+func (a *apiServer) createConfigMaps(ctx context.Context, count int) error {
+	return parallel(ctx, count, func(ctx context.Context, n int) error {
+		_, err := a.client.CoreV1().ConfigMaps(benchNamespace).Create(ctx, realConfigMap(n), metav1.CreateOptions{})
+		return err
+	})
+}
+
+// watch is how the bridge's configuration asks for them.
+func (a *apiServer) watch() string {
+	return "{resources: [configmaps], namespaces: [" + benchNamespace + "]}"
+}
+
+// floorTo leads the floor to them.
+func (b *bench) floorTo(a *apiServer, parameters string) []string {
+	return []string{
+		"-url", a.APIServerURL() + "/api/v1/namespaces/" + benchNamespace + "/configmaps" + parameters, "-ca", a.caFile, "-token", a.token,
+		fmt.Sprintf("-http1=%t", b.floorHTTP1),
+	}
+}
+
+// committedAt is the annotation with the time of the commit, in Unix nanoseconds.
+const committedAt = "bench/at"
+
+func realConfigMap(n int) *corev1.ConfigMap {
+	var settings strings.Builder
+	for i := 0; settings.Len() < smallObject-700; i++ {
+		fmt.Fprintf(&settings, "setting.%d.%d=%x\n", n, i, (n+1)*(i+7)*2654435761)
+	}
+	return &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: fmt.Sprintf("settings-%06d", n), Namespace: benchNamespace, Labels: map[string]string{"tier": "backend"},
+			Annotations: map[string]string{committedAt: "0"},
+		},
+		Data: map[string]string{"application.properties": settings.String()},
+	}
+}
 
 // post creates an object at a path.
 func (a *apiServer) post(ctx context.Context, path, document string) error {

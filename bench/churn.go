@@ -5,12 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"strings"
 	"sync/atomic"
 	"time"
 
 	"golang.org/x/time/rate"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -19,9 +17,6 @@ const (
 	churnRate    = 1000 // commits a second, if the API server takes them
 	churnWarmUp  = 2 * time.Second
 	churnTime    = 20 * time.Second
-
-	// committedAt is the annotation with the time of the commit, in Unix nanoseconds.
-	committedAt = "bench/at"
 )
 
 // churn: a real API server under load. The floor and the bridge watch the same commits at the same time.
@@ -30,10 +25,7 @@ func churn(ctx context.Context, b *bench) error {
 	if err != nil {
 		return err
 	}
-	err = parallel(ctx, churnObjects, func(ctx context.Context, n int) error {
-		_, err := api.client.CoreV1().ConfigMaps(benchNamespace).Create(ctx, churnObject(n), metav1.CreateOptions{})
-		return err
-	})
+	err = api.createConfigMaps(ctx, churnObjects)
 	for _, name := range b.brokers {
 		if err != nil {
 			break
@@ -96,10 +88,7 @@ func (b *bench) churnOnce(ctx context.Context, api *apiServer, to broker, run st
 		}
 		defer func() { err = errors.Join(err, to.remove(ctx, name)) }()
 	}
-	path := "/api/v1/namespaces/" + benchNamespace + "/configmaps"
-	args := append(to.floorArgs(floorName), "-url", api.APIServerURL()+path+"?watch=true", "-ca", api.caFile, "-token", api.token,
-		fmt.Sprintf("-http1=%t", b.floorHTTP1))
-	floor, err := start(b.floorBinary, args...)
+	floor, err := start(b.floorBinary, append(to.floorArgs(floorName), b.floorTo(api, "?watch=true")...)...)
 	if err != nil {
 		return sample{}, sample{}, err
 	}
@@ -107,7 +96,7 @@ func (b *bench) churnOnce(ctx context.Context, api *apiServer, to broker, run st
 	if _, err := floor.firstWord(ctx); err != nil {
 		return sample{}, sample{}, err
 	}
-	setup := bridgeSetup{kubeconfig: api.Kubeconfig(), watch: "{resources: [configmaps], namespaces: [" + benchNamespace + "]}", sinks: []string{bridgeName}}
+	setup := bridgeSetup{kubeconfig: api.Kubeconfig(), watch: api.watch(), sinks: []string{bridgeName}}
 	r, err := b.startBridge(ctx, setup, to)
 	if err != nil {
 		return sample{}, sample{}, err
@@ -190,7 +179,7 @@ func (c *comparison) load(ctx context.Context, length time.Duration) (commits in
 			if err := limiter.Wait(ctx); err != nil {
 				return err
 			}
-			o := churnObject(n % churnObjects)
+			o := realConfigMap(n % churnObjects)
 			o.Annotations[committedAt] = strconv.FormatInt(time.Now().UnixNano(), 10)
 			if _, err := c.api.client.CoreV1().ConfigMaps(benchNamespace).Update(ctx, o, metav1.UpdateOptions{}); err != nil {
 				return err
@@ -217,18 +206,4 @@ func (c *comparison) behind(ctx context.Context, n, got, commits int) error {
 	err := fmt.Errorf("the consumer of %s has %d of %d commits; the program said: %q", c.names[n], got, commits, c.programs[n].output.String())
 	held, heldErr := c.to.held(ctx, c.names[n])
 	return errors.Join(err, heldErr, fmt.Errorf("the broker holds %d messages", held))
-}
-
-func churnObject(n int) *corev1.ConfigMap {
-	var settings strings.Builder
-	for i := 0; settings.Len() < smallObject-700; i++ {
-		fmt.Fprintf(&settings, "setting.%d.%d=%x\n", n, i, (n+1)*(i+7)*2654435761)
-	}
-	return &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{
-			Name: fmt.Sprintf("settings-%06d", n), Namespace: benchNamespace, Labels: map[string]string{"tier": "backend"},
-			Annotations: map[string]string{committedAt: "0"},
-		},
-		Data: map[string]string{"application.properties": settings.String()},
-	}
 }

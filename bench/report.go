@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-
-	"github.com/deltabridge/deltabridge/bench/listwatch"
 )
 
 // report collects what the scenarios measured.
@@ -90,22 +88,26 @@ func (r *report) replay(broker string, p pairs) {
 	r.measure("replay/cpu/"+broker, cpu)
 }
 
-func (r *report) snapshot(broker string, load listwatch.Options, p pairs, quick bool) {
+func (r *report) snapshot(broker string, from source, size int, p pairs, quick bool) {
 	t := r.table("snapshot", "Objects exist at the start; from the start of the process until the broker holds all of them. Bridge / floor.",
-		"broker", "objects", "bytes each", "seconds", "CPU us/object", "peak memory MB", "bridge's live heap KB/object")
+		"broker", "list/watch server", "objects", "bytes each", "seconds", "CPU us/object", "peak memory MB", "bridge's live heap KB/object")
 	seconds := func(s sample) float64 { return s.seconds }
 	peak := func(s sample) float64 { return megabytes(s.peak) }
 	_, heap, _ := p.each(func(s sample) float64 { return s.liveHeap / float64(s.events) / 1e3 })
-	t.row(broker, fmt.Sprint(load.Objects), fmt.Sprint(load.Size), p.compared("%.2f", seconds), p.compared("%.1f", sample.cpuPerEvent),
+	t.row(broker, from.what, fmt.Sprint(from.objects), fmt.Sprint(size), p.compared("%.2f", seconds), p.compared("%.1f", sample.cpuPerEvent),
 		p.compared("%.0f", peak), fmt.Sprintf("%.2f", heap))
 	if quick {
 		return // the bounds are for so many objects
 	}
 	_, mb, _ := p.each(peak)
 	_, _, ratio := p.each(seconds)
-	r.measure(fmt.Sprintf("snapshot/%d/seconds/%s", load.Objects, broker), ratio)
-	r.measure(fmt.Sprintf("snapshot/%d/peak/%s", load.Objects, broker), mb)
-	r.measure(fmt.Sprintf("snapshot/%d/heap/%s", load.Objects, broker), heap)
+	id := fmt.Sprintf("snapshot/%d/%%s/%s", from.objects, broker)
+	if from.watch != "" {
+		id = fmt.Sprintf("snapshot/api/%d/%%s/%s", from.objects, broker)
+	}
+	r.measure(fmt.Sprintf(id, "seconds"), ratio)
+	r.measure(fmt.Sprintf(id, "peak"), mb)
+	r.measure(fmt.Sprintf(id, "heap"), heap)
 }
 
 // markdown is the whole report.

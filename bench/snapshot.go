@@ -4,25 +4,55 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/deltabridge/deltabridge/bench/listwatch"
 )
 
+// source is where the objects of a snapshot come from.
+type source struct {
+	what       string
+	objects    int
+	kubeconfig string
+	watch      string   // of the bridge's configuration; empty: ConfigMaps
+	floorArgs  []string // that lead the floor there
+}
+
+// watchList are the parameters of a watch that begins with what exists.
+const watchList = "?watch=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true"
+
 // snapshot: objects exist when the bridge starts. Time and CPU count from the start of the process.
 func snapshot(ctx context.Context, b *bench) error {
+	api, err := b.startAPIServer(ctx)
+	if err != nil {
+		return err
+	}
+	return errors.Join(b.snapshots(ctx, api), api.Stop())
+}
+
+func (b *bench) snapshots(ctx context.Context, api *apiServer) error {
+	objects := b.scaled(20_000)
+	b.say("snapshot: creating %d objects", objects)
+	if err := api.createConfigMaps(ctx, objects); err != nil {
+		return err
+	}
+	behind := source{
+		what: "API server", objects: objects, kubeconfig: api.Kubeconfig(), watch: api.watch(), floorArgs: b.floorTo(api, watchList),
+	}
 	for _, name := range b.brokers {
 		to, err := b.startBroker(ctx, name)
 		if err != nil {
 			return err
 		}
-		for _, load := range []listwatch.Options{{Objects: b.scaled(20_000), Size: smallObject}, {Objects: b.scaled(100_000), Size: largeObject}} {
-			var p pairs
-			if p, err = b.snapshotPairs(ctx, to, load); err != nil {
+		for _, load := range []listwatch.Options{{Objects: objects, Size: smallObject}, {Objects: b.scaled(100_000), Size: largeObject}} {
+			if err = b.snapshotOf(ctx, to, load); err != nil {
 				break
 			}
-			b.report.snapshot(name, load, p, b.quick)
+		}
+		if err == nil {
+			err = b.snapshotFrom(ctx, to, behind, smallObject)
 		}
 		if err = errors.Join(err, to.close()); err != nil {
 			return err
@@ -31,79 +61,85 @@ func snapshot(ctx context.Context, b *bench) error {
 	return nil
 }
 
-func (b *bench) snapshotPairs(ctx context.Context, to broker, load listwatch.Options) (pairs, error) {
-	warm := listwatch.Options{Objects: max(load.Objects/10, 1), Size: load.Size}
-	if _, err := b.snapshotFloor(ctx, to, warm); err != nil {
-		return pairs{}, err
+// snapshotOf takes the objects from a list/watch server with nothing behind it.
+func (b *bench) snapshotOf(ctx context.Context, to broker, load listwatch.Options) error {
+	server, err := b.startListWatch(ctx, load)
+	if err != nil {
+		return err
 	}
-	return b.inTurn(
-		func() (sample, error) { return b.snapshotFloor(ctx, to, load) },
-		func(n int) (sample, error) {
-			return b.snapshotBridge(ctx, to, load, fmt.Sprintf("snapshot-%d-%s-%d", load.Objects, to.name(), n))
-		},
-		func(floor, bridge sample) {
-			b.say("snapshot of %d x %d bytes, %s: floor %.2f s, %.1f us CPU/object, %.0f MB; bridge %.2f s, %.1f us CPU/object, %.0f MB, live heap %.2f KB/object",
-				load.Objects, load.Size, to.name(), floor.seconds, floor.cpuPerEvent(), megabytes(floor.peak),
-				bridge.seconds, bridge.cpuPerEvent(), megabytes(bridge.peak), bridge.liveHeap/float64(load.Objects)/1e3)
-		})
+	from := source{
+		what: "nothing behind", objects: load.Objects, kubeconfig: server.kubeconfig,
+		floorArgs: []string{"-url", server.url + listwatch.Path + watchList},
+	}
+	return errors.Join(b.snapshotFrom(ctx, to, from, load.Size), server.stop())
 }
 
-func (b *bench) snapshotFloor(ctx context.Context, to broker, load listwatch.Options) (s sample, err error) {
+// snapshotFrom runs the pairs, and reports them.
+func (b *bench) snapshotFrom(ctx context.Context, to broker, from source, size int) error {
+	if _, err := b.snapshotFloor(ctx, to, from); err != nil { // the first run on a cold broker tells nothing
+		return err
+	}
+	p, err := b.inTurn(
+		func() (sample, error) { return b.snapshotFloor(ctx, to, from) },
+		func(n int) (sample, error) {
+			return b.snapshotBridge(ctx, to, from, fmt.Sprintf("snapshot-%d-%s-%s-%d", from.objects, strings.Fields(from.what)[0], to.name(), n))
+		},
+		func(floor, bridge sample) {
+			b.say("snapshot of %d x %d bytes (%s), %s: floor %.2f s, %.1f us CPU/object, %.0f MB; bridge %.2f s, %.1f us CPU/object, %.0f MB, live heap %.2f KB/object",
+				from.objects, size, from.what, to.name(), floor.seconds, floor.cpuPerEvent(), megabytes(floor.peak),
+				bridge.seconds, bridge.cpuPerEvent(), megabytes(bridge.peak), bridge.liveHeap/float64(from.objects)/1e3)
+		})
+	if err == nil {
+		b.report.snapshot(to.name(), from, size, p, b.quick)
+	}
+	return err
+}
+
+func (b *bench) snapshotFloor(ctx context.Context, to broker, from source) (s sample, err error) {
 	const name = "floor"
 	if err := to.create(ctx, name); err != nil {
 		return s, err
 	}
 	defer func() { err = errors.Join(err, to.remove(ctx, name)) }()
-	server, err := b.startListWatch(ctx, load)
-	if err != nil {
-		return s, err
-	}
-	defer func() { err = errors.Join(err, server.stop()) }()
 	if s.brokerCPU, err = to.cpu(); err != nil {
 		return s, err
 	}
-	url := server.url + listwatch.Path + "?watch=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true"
 	began := time.Now()
-	floor, err := start(b.floorBinary, append(to.floorArgs(name), "-url", url, "-count", fmt.Sprint(load.Objects))...)
+	floor, err := start(b.floorBinary, slices.Concat(to.floorArgs(name), from.floorArgs, []string{"-count", fmt.Sprint(from.objects)})...)
 	if err != nil {
 		return s, err
 	}
 	defer func() { err = errors.Join(err, floor.stop()) }()
-	if err := s.await(ctx, floor, to, []string{name}, []int64{0}, load.Objects, began); err != nil {
+	if err := s.await(ctx, floor, to, []string{name}, []int64{0}, from.objects, began); err != nil {
 		return s, err
 	}
 	err = floor.prints(ctx, func(output string) bool { return strings.Contains(output, "done\n") })
 	return s, errors.Join(err, s.finish(floor))
 }
 
-func (b *bench) snapshotBridge(ctx context.Context, to broker, load listwatch.Options, run string) (s sample, err error) {
+func (b *bench) snapshotBridge(ctx context.Context, to broker, from source, run string) (s sample, err error) {
 	const name = "bench"
 	if err := to.create(ctx, name); err != nil {
 		return s, err
 	}
 	defer func() { err = errors.Join(err, to.remove(ctx, name)) }()
-	server, err := b.startListWatch(ctx, load)
-	if err != nil {
-		return s, err
-	}
-	defer func() { err = errors.Join(err, server.stop()) }()
 	if s.brokerCPU, err = to.cpu(); err != nil {
 		return s, err
 	}
 	began := time.Now()
-	r, err := b.startBridge(ctx, bridgeSetup{kubeconfig: server.kubeconfig, sinks: []string{name}}, to)
+	r, err := b.startBridge(ctx, bridgeSetup{kubeconfig: from.kubeconfig, watch: from.watch, sinks: []string{name}}, to)
 	if err != nil {
 		return s, err
 	}
 	defer func() { err = errors.Join(err, r.end()) }()
 	finish := b.profile(ctx, r, run, profileLength)
-	if err := s.await(ctx, r.program, to, []string{name}, []int64{0}, load.Objects, began); err != nil {
+	if err := s.await(ctx, r.program, to, []string{name}, []int64{0}, from.objects, began); err != nil {
 		return s, err
 	}
 	if err := pause(ctx, checkpointed); err != nil {
 		return s, err
 	}
-	if err := errors.Join(s.finish(r.program), finish(), r.delivered(ctx, load.Objects)); err != nil {
+	if err := errors.Join(s.finish(r.program), finish(), r.delivered(ctx, from.objects)); err != nil {
 		return s, err
 	}
 	s.liveHeap, err = r.liveHeap(ctx)
