@@ -196,10 +196,22 @@ func TestSinks(t *testing.T) {
 	cfg := localConfig(t)
 	all := []NamedSink{
 		{"plain", nil},
-		{"bad", &checked{found: []sinks.Finding{{Step: "stream", Err: errors.New("gone")}}}},
+		{"bad", &checked{found: []sinks.Finding{{Step: "connect", Err: errors.New("taken")}, {Step: "stream", Err: errors.New("gone")}}}},
 	}
 	if f := outcome(t, cfg, "sink bad", "stream", all...); f.Err == nil {
 		t.Errorf("%+v", f)
+	}
+	cfg.Sinks[0].Name = "bad" // it has an embedded server
+	store, err := checkpoint.Open(checkpoint.Options{Path: cfg.State.Path})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	if f := outcome(t, cfg, "sink bad", "stream", all...); f.Err == nil {
+		t.Errorf("not because of the bridge's own server: %+v", f)
+	}
+	if f := outcome(t, cfg, "sink bad", "connect", all...); f.Result() != "ok" || !strings.Contains(f.Detail, "a bridge runs") {
+		t.Errorf("the bridge's own server: %+v", f)
 	}
 	if f := outcome(t, cfg, "sink plain", "destination", all...); f.Result() != "ok" {
 		t.Errorf("%+v", f)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"slices"
 	"time"
 
 	"k8s.io/client-go/rest"
@@ -117,8 +118,9 @@ type Options struct {
 // examination collects findings.
 type examination struct {
 	Options
-	report Report
-	area   string
+	report  Report
+	area    string
+	running bool // a bridge uses the state folder
 	// cluster is the uid of the cluster; empty if it is not known.
 	cluster string
 	// api is nil until the API server was reached.
@@ -172,6 +174,25 @@ func (e *examination) sinks(ctx context.Context) {
 		if found[n] == nil {
 			e.ok("destination", "", "nothing to try")
 		}
+		if e.running && e.embedded(s.Name) {
+			found[n] = takenByItself(found[n])
+		}
 		e.add(found[n]...)
 	}
+}
+
+func (e *examination) embedded(sink string) bool {
+	return slices.ContainsFunc(e.Config.Sinks, func(s config.Sink) bool {
+		return s.Name == sink && s.NATS != nil && s.NATS.Embedded != nil
+	})
+}
+
+// takenByItself excuses what an embedded server finds taken, because the running bridge has it.
+func takenByItself(found []sinks.Finding) []sinks.Finding {
+	for n, f := range found {
+		if f.Err != nil && (f.Step == sinks.StepFiles || f.Step == sinks.StepConnect) {
+			found[n] = sinks.Finding{Step: f.Step, Target: f.Target, Detail: "is in use, and a bridge runs with this state"}
+		}
+	}
+	return found
 }

@@ -10,8 +10,6 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
-
-	"github.com/deltabridge/deltabridge/pkg/checkpoint"
 )
 
 // process looks at what the bridge needs of the machine.
@@ -24,7 +22,7 @@ func (e *examination) process() {
 		e.ok("listen", "http "+address, "is free")
 		return
 	}
-	if s, peekErr := checkpoint.Peek(e.Config.State.Path); errors.Is(err, syscall.EADDRINUSE) && peekErr == nil && s.Locked {
+	if e.running && errors.Is(err, syscall.EADDRINUSE) {
 		e.ok("listen", "http "+address, "is in use, and a bridge runs with this state")
 		return
 	}

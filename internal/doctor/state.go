@@ -115,6 +115,7 @@ func (e *examination) checkpoint(ctx context.Context, folder string) {
 	case !s.Exists:
 		e.ok(stepCheckpoint, "", "there is none: the bridge will list everything")
 	case s.Locked:
+		e.running = true
 		e.warn(stepCheckpoint, "", fmt.Sprintf("a bridge uses it; written %s ago", age(s.LastCommit)), "if it is another bridge than this one, give each a state.path of its own")
 	case s.Unusable != "":
 		e.warn(stepCheckpoint, "", "it will be set aside: "+s.Unusable, "deletions that were missed are lost; restore the file from a backup if there is one")

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"crypto/tls"
 	"net"
 	"net/url"
 	"path/filepath"
@@ -13,6 +14,7 @@ import (
 	natsgo "github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/deltabridge/deltabridge/test/certs"
 	"github.com/deltabridge/deltabridge/test/kafka"
 )
 
@@ -36,6 +38,7 @@ type jetStream struct {
 	t    *testing.T
 	dir  string
 	port int
+	tls  *tls.Config // nil: none
 	srv  *server.Server
 }
 
@@ -64,6 +67,7 @@ func (js *jetStream) start() {
 	js.t.Helper()
 	srv, err := server.NewServer(&server.Options{
 		Host: "127.0.0.1", Port: js.port, JetStream: true, StoreDir: filepath.Join(js.dir, "store"), NoLog: true, NoSigs: true,
+		TLS: js.tls != nil, TLSConfig: js.tls,
 	})
 	if err != nil {
 		js.t.Fatal(err)
@@ -86,18 +90,68 @@ func (js *jetStream) stop() {
 func (js *jetStream) addr() string { return net.JoinHostPort("127.0.0.1", itoa(js.port)) }
 func (js *jetStream) url() string  { return (&url.URL{Scheme: "nats", Host: js.addr()}).String() }
 
-// read gives all messages of a stream, in its order.
-func (js *jetStream) read(stream string) []received {
+// secure gives the server a certificate of an authority that nobody knows. Call it before start.
+func (js *jetStream) secure() {
+	js.t.Helper()
+	authority, err := certs.New("a test")
+	if err != nil {
+		js.t.Fatal(err)
+	}
+	cert, key, err := authority.Issue(certs.Options{Name: "nats", Hosts: []string{"127.0.0.1"}})
+	if err != nil {
+		js.t.Fatal(err)
+	}
+	pair, err := tls.X509KeyPair(cert, key)
+	if err != nil {
+		js.t.Fatal(err)
+	}
+	js.tls = &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
+}
+
+// api is that of an independent client.
+func (js *jetStream) api() (api jetstream.JetStream, closeConn func()) {
 	js.t.Helper()
 	conn, err := natsgo.Connect(js.url())
 	if err != nil {
 		js.t.Fatal(err)
 	}
-	defer conn.Close()
-	api, err := jetstream.New(conn)
+	api, err = jetstream.New(conn)
 	if err != nil {
 		js.t.Fatal(err)
 	}
+	return api, conn.Close
+}
+
+// create makes a stream.
+func (js *jetStream) create(config jetstream.StreamConfig) {
+	js.t.Helper()
+	api, closeConn := js.api()
+	defer closeConn()
+	if _, err := api.CreateStream(js.t.Context(), config); err != nil {
+		js.t.Fatal(err)
+	}
+}
+
+// streams gives the names of all.
+func (js *jetStream) streams() (names []string) {
+	js.t.Helper()
+	api, closeConn := js.api()
+	defer closeConn()
+	lister := api.StreamNames(js.t.Context())
+	for name := range lister.Name() {
+		names = append(names, name)
+	}
+	if err := lister.Err(); err != nil {
+		js.t.Fatal(err)
+	}
+	return names
+}
+
+// read gives all messages of a stream, in its order.
+func (js *jetStream) read(stream string) []received {
+	js.t.Helper()
+	api, closeConn := js.api()
+	defer closeConn()
 	ctx, cancel := context.WithTimeout(js.t.Context(), time.Minute)
 	defer cancel()
 	s, err := api.Stream(ctx, stream)

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/nats-io/nats.go/jetstream"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/deltabridge/deltabridge/test/certs"
@@ -105,8 +106,10 @@ sinks:
   - {name: jetstream, nats: {url: %q, stream: {name: E2E, create: true, subjects: ["k8s.>"]}}}
 `, namespace, js.url())
 	dir := t.TempDir()
+	single := "sink jetstream | stream | stream E2E | warning...one replica"
+	small := "sink jetstream | stream | stream E2E | warning...it takes messages of 1048576 bytes at most...raise max_payload"
 	d := examine(t, dir, c.Kubeconfig(), config)
-	d.expect(t)
+	d.expect(t, single, small)
 	for _, want := range []string{
 		"API server | connect...ok", "API server | TLS...valid until", "API server | authenticate...as ", "API server | version...Kubernetes v1.",
 		"cluster | namespace kube-system | ok | uid ", "watch | configmaps in " + namespace + " | ok | 0 objects; watch-list with bookmarks",
@@ -120,13 +123,16 @@ sinks:
 	if _, err := os.Stat(filepath.Join(dir, "state")); !os.IsNotExist(err) {
 		t.Errorf("the state folder was made: %v", err)
 	}
+	if names := js.streams(); len(names) > 0 {
+		t.Errorf("streams were made: %v", names)
+	}
 	b := startBridgeIn(t, dir, c.Kubeconfig(), config)
 	b.waitReady()
 	during := examine(t, dir, c.Kubeconfig(), config)
-	during.expect(t, "state | checkpoint...warning | a bridge uses it")
+	during.expect(t, "state | checkpoint...warning | a bridge uses it", single, small)
 	b.stop()
 	after := examine(t, dir, c.Kubeconfig(), config)
-	after.expect(t)
+	after.expect(t, single, small)
 	if !after.has("state | checkpoint...the watch can go on from there") {
 		t.Errorf("the checkpoint: %v", after.Findings)
 	}
@@ -237,6 +243,47 @@ func TestDoctorKafka(t *testing.T) {
 			config := "watch: [{resources: [configmaps]}]\nsinks: [{name: kafka, kafka: " + tt.kafka + "}]\n"
 			examine(t, t.TempDir(), c.Kubeconfig(), config).expect(t, tt.want...)
 		})
+	}
+}
+
+// NATS: the stream is not there, takes no message of the size that objects can have, and a server that is not trusted.
+func TestDoctorNATS(t *testing.T) {
+	c, js := sharedCluster(t), startJetStream(t)
+	dir := t.TempDir()
+	ca := filepath.Join(dir, "ca.crt")
+	if err := os.WriteFile(ca, []byte(otherCA(t)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	small := jetstream.StreamConfig{Name: "SMALL", Subjects: []string{"small.>"}, MaxMsgSize: 1000}
+	js.create(small)
+	secured := newJetStream(t)
+	secured.secure()
+	secured.start()
+	for _, tt := range []struct {
+		name, nats string
+		want       []string
+	}{
+		{"stream missing", fmt.Sprintf("{url: %q, stream: {name: E2E}}", js.url()), []string{
+			"sink js | stream | stream E2E | failed...stream E2E does not exist...nats.stream.create: true",
+		}},
+		{"too small", fmt.Sprintf("{url: %q, stream: {name: SMALL}, subject: \"small.{uid}\"}", js.url()), []string{
+			"stream SMALL | warning...it takes messages of 1000 bytes at most, and an object can have...max_msg_size", "stream SMALL | warning...one replica",
+		}},
+		{"wrong CA", fmt.Sprintf("{url: \"tls://%s\", stream: {name: E2E}, tls: {caFile: %q}}", secured.addr(), ca), []string{
+			"sink js | TLS | " + secured.addr() + " | failed...its certificate is signed by...nats.tls.caFile",
+		}},
+		{"no server", "{url: \"nats://127.0.0.1:1\", stream: {name: E2E}}", []string{"sink js | connect | 127.0.0.1:1 | failed...nothing listens there...nats.url"}},
+		{"embedded", fmt.Sprintf("{embedded: {listen: %q, storeDir: %q}, stream: {name: E2E, create: true, subjects: [\"k8s.>\"]}}", js.addr(), filepath.Join(dir, "store")), []string{
+			"sink js | connect | " + js.addr() + " | failed...nats.embedded.listen",
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			config := "watch: [{resources: [configmaps]}]\nsinks: [{name: js, nats: " + tt.nats + "}]\n"
+			examine(t, t.TempDir(), c.Kubeconfig(), config).expect(t, tt.want...)
+		})
+	}
+	if names := js.streams(); len(names) != 1 {
+		t.Errorf("streams were made: %v", names)
 	}
 }
 
