@@ -1,0 +1,254 @@
+package chart
+
+import (
+	"encoding/json"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/restmapper"
+	"sigs.k8s.io/yaml"
+
+	"github.com/deltabridge/deltabridge/test/cluster"
+)
+
+const namespace = "streams"
+
+// kube is a real API server, with a namespace in which Pods have to meet the restricted Pod Security Standard.
+type kube struct {
+	*cluster.Cluster
+	client  kubernetes.Interface
+	dynamic dynamic.Interface
+}
+
+func startKube(t *testing.T) *kube {
+	t.Helper()
+	k := &kube{Cluster: cluster.ForTest(t)}
+	var err error
+	if k.client, err = kubernetes.NewForConfig(k.RESTConfig()); err != nil {
+		t.Fatal(err)
+	}
+	if k.dynamic, err = dynamic.NewForConfig(k.RESTConfig()); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{namespace, "payments", "orders", "monitoring"} {
+		labels := map[string]string{}
+		for _, mode := range []string{"enforce", "warn"} {
+			labels["pod-security.kubernetes.io/"+mode] = "restricted"
+		}
+		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}
+		if _, err := k.client.CoreV1().Namespaces().Create(t.Context(), ns, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, keys := range secretKeys() {
+		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name}, StringData: map[string]string{}}
+		for _, key := range keys {
+			secret.StringData[key] = "secret"
+		}
+		if _, err := k.client.CoreV1().Secrets(namespace).Create(t.Context(), secret, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return k
+}
+
+// define installs a definition of a custom resource that takes everything, and waits until it is served.
+func (k *kube) define(t *testing.T, group, version, kind, plural string) {
+	t.Helper()
+	text := `{"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "` + plural + "." + group + `"},
+		"spec": {"group": "` + group + `", "scope": "Namespaced", "names": {"kind": "` + kind + `", "plural": "` + plural + `"}, "versions": [{
+		"name": "` + version + `", "served": true, "storage": true,
+		"schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}}]}}`
+	var crd unstructured.Unstructured
+	if err := json.Unmarshal([]byte(text), &crd.Object); err != nil {
+		t.Fatal(err)
+	}
+	definitions := schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
+	if _, err := k.dynamic.Resource(definitions).Create(t.Context(), &crd, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, func() error {
+		_, err := k.dynamic.Resource(schema.GroupVersionResource{Group: group, Version: version, Resource: plural}).List(t.Context(), metav1.ListOptions{})
+		return err
+	})
+}
+
+// helm runs helm against the API server and returns what it prints and what it warns of.
+func (k *kube) helm(t *testing.T, args ...string) (out, warnings string) {
+	t.Helper()
+	out, warnings, err := command(t, tools.helm, append(args, "--kubeconfig", k.Kubeconfig(), "--namespace", namespace)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out, warnings
+}
+
+// Each of the example values can be installed, upgraded and uninstalled: the API server takes all objects, and would admit
+// the Pods, under the restricted Pod Security Standard.
+func TestInstall(t *testing.T) {
+	k := startKube(t)
+	for _, kind := range []string{"PodMonitor", "ServiceMonitor", "PrometheusRule"} {
+		k.define(t, "monitoring.coreos.com", "v1", kind, strings.ToLower(kind)+"s")
+	}
+	all := examples(t)
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		t.Run(name, func(t *testing.T) { k.lifeOfARelease(t, all[name]) })
+	}
+	t.Run("not restricted", func(t *testing.T) {
+		_, warnings := k.helm(t, "install", "deltabridge", chartDir, "--set", "securityContext=null")
+		if !strings.Contains(warnings, "would violate PodSecurity") {
+			t.Errorf("no warning, so there is no admission: %q", warnings)
+		}
+		pod := k.podOf(t)
+		if err := k.admits(t, pod); !apierrors.IsForbidden(err) {
+			t.Errorf("a Pod without a security context is admitted: %v", err)
+		}
+		k.helm(t, "uninstall", "deltabridge")
+	})
+}
+
+func (k *kube) lifeOfARelease(t *testing.T, values []string) {
+	t.Helper()
+	install := func(verb string, args ...string) {
+		t.Helper()
+		_, warnings := k.helm(t, slices.Concat([]string{verb, "deltabridge", chartDir}, values, args)...)
+		if warnings != "" {
+			t.Errorf("helm %s: %s", verb, warnings)
+		}
+	}
+	install("install")
+	if err := k.admits(t, k.podOf(t)); err != nil {
+		t.Error(err)
+	}
+	hooks, _ := k.helm(t, "get", "hooks", "deltabridge")
+	var job batchv1.Job
+	object := objects(t, hooks)[0]
+	object.decode(t, &job)
+	if err := k.admits(t, &job.Spec.Template); err != nil {
+		t.Error(err)
+	}
+	if _, err := k.client.BatchV1().Jobs(namespace).Create(t.Context(), &job, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}); err != nil {
+		t.Error(err)
+	}
+
+	const config, credentials = "checksum/config", "checksum/credentials"
+	first := k.podOf(t).Annotations
+	install("upgrade", "--set", "config.cluster=renamed")
+	second := k.podOf(t).Annotations
+	if second[config] == first[config] || second[credentials] != first[credentials] {
+		t.Errorf("a changed configuration does not roll the Pod, or credentials do: %v, then %v", first, second)
+	}
+	for secret := range secretKeys() {
+		patch := []byte(`{"stringData": {"password": "changed by ` + t.Name() + `"}}`)
+		if _, err := k.client.CoreV1().Secrets(namespace).Patch(t.Context(), secret, "application/merge-patch+json", patch, metav1.PatchOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	install("upgrade", "--set", "config.cluster=renamed")
+	third := k.podOf(t).Annotations
+	if third[config] != second[config] || (third[credentials] == second[credentials]) != (second[credentials] == "") {
+		t.Errorf("a changed Secret does not roll the Pod: %v, then %v", second, third)
+	}
+
+	manifest, _ := k.helm(t, "get", "manifest", "deltabridge")
+	if left := k.existing(t, manifest); left < 6 {
+		t.Errorf("only %d objects are there", left)
+	}
+	k.helm(t, "uninstall", "deltabridge")
+	if left := k.existing(t, manifest); left != 0 {
+		t.Errorf("%d objects are left behind", left)
+	}
+}
+
+// podOf is the template of the release's StatefulSet, as the API server has it, with what the controller adds.
+func (k *kube) podOf(t *testing.T) *corev1.PodTemplateSpec {
+	t.Helper()
+	sets, err := k.client.AppsV1().StatefulSets(namespace).List(t.Context(), metav1.ListOptions{LabelSelector: "app.kubernetes.io/instance=deltabridge"})
+	if err != nil || len(sets.Items) != 1 {
+		t.Fatalf("%d StatefulSets, %v", len(sets.Items), err)
+	}
+	pod := &sets.Items[0].Spec.Template
+	for _, claim := range sets.Items[0].Spec.VolumeClaimTemplates {
+		pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{Name: claim.Name, VolumeSource: corev1.VolumeSource{
+			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim.Name + "-0"},
+		}})
+	}
+	return pod
+}
+
+// admits asks whether the API server would take a Pod.
+func (k *kube) admits(t *testing.T, template *corev1.PodTemplateSpec) error {
+	t.Helper()
+	pod := &corev1.Pod{ObjectMeta: *template.ObjectMeta.DeepCopy(), Spec: *template.Spec.DeepCopy()}
+	pod.Name = "deltabridge-0"
+	_, err := k.client.CoreV1().Pods(namespace).Create(t.Context(), pod, metav1.CreateOptions{
+		DryRun: []string{metav1.DryRunAll}, FieldValidation: metav1.FieldValidationStrict,
+	})
+	return err
+}
+
+// existing counts the objects of a manifest that are there.
+func (k *kube) existing(t *testing.T, manifest string) int {
+	t.Helper()
+	client, err := discovery.NewDiscoveryClientForConfig(k.RESTConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	groups, err := restmapper.GetAPIGroupResources(client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mapper := restmapper.NewDiscoveryRESTMapper(groups)
+	count := 0
+	for _, o := range objects(t, manifest) {
+		var u unstructured.Unstructured
+		if err := yaml.Unmarshal([]byte(o.text), &u.Object); err != nil {
+			t.Fatal(err)
+		}
+		mapping, err := mapper.RESTMapping(u.GroupVersionKind().GroupKind(), u.GroupVersionKind().Version)
+		if err != nil {
+			t.Fatal(err)
+		}
+		at := u.GetNamespace()
+		if mapping.Scope.Name() == "namespace" && at == "" {
+			at = namespace
+		}
+		_, err = k.dynamic.Resource(mapping.Resource).Namespace(at).Get(t.Context(), u.GetName(), metav1.GetOptions{})
+		switch {
+		case err == nil:
+			count++
+		case !apierrors.IsNotFound(err):
+			t.Error(err)
+		}
+	}
+	return count
+}
+
+// The packed chart has what it needs and no more.
+func TestPackage(t *testing.T) {
+	dir := t.TempDir()
+	helm(t, "package", chartDir, "--destination", dir)
+	packed, err := filepath.Glob(dir + "/deltabridge-*.tgz")
+	if err != nil || len(packed) != 1 {
+		t.Fatalf("%v, %v", packed, err)
+	}
+	if info, err := os.Stat(packed[0]); err != nil || info.Size() > 200<<10 {
+		t.Errorf("%v, %v", info.Size(), err)
+	}
+	if got, want := helm(t, "template", "deltabridge", packed[0], "--namespace", namespace), template(t); got != want {
+		t.Error("the packed chart renders something else")
+	}
+}
