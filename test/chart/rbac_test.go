@@ -22,6 +22,8 @@ func TestRBACIsThatOfTheBridge(t *testing.T) {
 		`[{resources: ["*"]}, {resources: [secrets]}]`,
 		`[{resources: ["*"], exclude: [leases.coordination.k8s.io, events, "*.apps", "*.*.k8s.io", "p*", "node?", "[a-c]*"]}]`,
 		`[{resources: ["*"], exclude: ["*"]}]`,
+		`[{resources: ["*"], exclude: [configmaps.v1, pods.v2, "*.v1.apps"]}]`,
+		`[{resources: ["*", secrets]}, {resources: ["*.apps"]}]`,
 		`[{resources: ["*"], namespaces: [a, b]}]`,
 		`[{resources: ["*", secrets], namespaces: [a]}, {resources: ["*.apps"]}]`,
 		`[{resources: [pods]}]`,
