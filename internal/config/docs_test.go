@@ -75,6 +75,30 @@ func TestDocumentedExamples(t *testing.T) {
 	}
 }
 
+// The examples of docs/connections.md hold, once the files that they name are there.
+func TestConnectionExamples(t *testing.T) {
+	written, err := os.ReadFile("../../docs/connections.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	text := strings.ReplaceAll(string(written), "/etc/deltabridge/", dir+"/")
+	for _, file := range regexp.MustCompile(regexp.QuoteMeta(dir)+`/[a-z.]+`).FindAllString(text, -1) {
+		if err := os.WriteFile(file, []byte("x"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	blocks := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(text, -1)
+	if len(blocks) < 3 {
+		t.Fatalf("there are %d examples", len(blocks))
+	}
+	for _, block := range blocks {
+		if _, err := Parse("bridge.yaml", []byte(block[1])); err != nil {
+			t.Errorf("%v\nof:\n%s", err, block[1])
+		}
+	}
+}
+
 // The files in examples/ hold, and each says at its top what it is for.
 func TestExamples(t *testing.T) {
 	files, err := filepath.Glob("../../examples/*.yaml")

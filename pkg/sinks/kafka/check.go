@@ -79,7 +79,10 @@ func (c *cluster) checkBrokers(ctx context.Context, addrs []string) (all []sinks
 func (c *cluster) checkBroker(ctx context.Context, addr string) (findings []sinks.Finding) {
 	passed := func(step, detail string, warn bool) {
 		f := sinks.Finding{Step: step, Target: addr, Detail: detail, Warn: warn}
-		if warn {
+		switch {
+		case warn && step == sinks.StepAuthenticate:
+			f.Remedy = "use kafka.tls, or a SCRAM mechanism"
+		case warn:
 			f.Remedy = "renew the certificate"
 		}
 		findings = append(findings, f)

@@ -184,6 +184,14 @@ func TestCheckStopsWhereItFails(t *testing.T) {
 			},
 			[]string{"ok files", "ok connect", "ok protocol", "FAIL authenticate"},
 		},
+		{
+			"password in the clear",
+			Config{
+				Brokers: []string{broker.SASLAddr()}, Topic: "check.nowhere", CreateTopics: &CreateTopics{},
+				SASL: SASLConfig{Mechanism: "PLAIN", Username: testkafka.User, PasswordFile: passwordFile(t, testkafka.Password)},
+			},
+			[]string{"ok files", "ok connect", "ok protocol", "warn authenticate", "ok authorize", "ok topic"},
+		},
 		{"TLS to a plaintext port", Config{Brokers: []string{broker.Addr()}, TLS: TLSConfig{CAFile: broker.CAFile()}}, []string{"ok files", "ok connect", "FAIL TLS"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -110,7 +110,11 @@ func (c *cluster) open(ctx context.Context, addr string, tr trace) (*conn, error
 			k.close()
 			return nil, err
 		}
-		tr.passed(sinks.StepAuthenticate, cfg.SASL.who()+" by "+cfg.SASL.Mechanism, false)
+		detail, bare := cfg.SASL.who()+" by "+cfg.SASL.Mechanism, cfg.SASL.Mechanism == mechanismPlain && k.tls == nil
+		if bare {
+			detail += ", without TLS: whoever is on the way can read the password"
+		}
+		tr.passed(sinks.StepAuthenticate, detail, bare)
 	}
 	k.exchanges = 0
 	return k, nil

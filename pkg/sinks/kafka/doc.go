@@ -42,6 +42,13 @@
 // acks=all. Sent is what min.insync.replicas of the topic demands. Each request has a time limit
 // (Config.RequestTimeout), so that a broker that accepts connections and answers nothing is noticed.
 //
+// # Access
+//
+// TLS, mutual TLS, SASL PLAIN, SCRAM and AWS_MSK_IAM. Every few seconds, before a connection is used, its files are compared
+// with those that it was opened with; if they have changed it is opened anew, and if that fails the old one goes on. Each
+// failure on the way is a [sinks.ConnectError]. [Sink.Check] goes the same way, and looks at the topics, without
+// changing anything.
+//
 // # Size
 //
 // A batch holds up to 1 MiB, the default of max.message.bytes. A topic that takes less says so: the batch is then

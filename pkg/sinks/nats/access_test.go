@@ -375,3 +375,24 @@ func silent(t *testing.T, greeting string) string {
 	t.Cleanup(func() { _ = l.Close(); <-done })
 	return l.Addr().String()
 }
+
+// TestSeveralURLs: when the server of the connection goes away, another of the URLs takes over.
+func TestSeveralURLs(t *testing.T) {
+	one, two := newBroker(t), newBroker(t)
+	two.Stop(t)
+	one.edit = func(c *nats.Config) { c.URLs = append(c.URLs, "nats://"+two.Addr()) }
+	sink := connect(t, one)
+	send(t, sink, sinktest.Message("a", 1, 100))
+	two.Start(t)
+	one.Stop(t)
+	defer one.Start(t)
+	var err error
+	for range 10 {
+		if err = try(t, sink, sinktest.Message("a", 2, 100))[0]; err == nil {
+			break
+		}
+	}
+	if n := len(two.messages(t)); err != nil || n != 1 {
+		t.Errorf("%d messages on the other server, %v", n, err)
+	}
+}

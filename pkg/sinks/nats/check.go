@@ -78,7 +78,10 @@ func (s *Sink) checkServer(ctx context.Context, raw string) (findings []sinks.Fi
 	}
 	t.passed = func(step, detail string, warn bool) {
 		f := sinks.Finding{Step: step, Target: t.addr, Detail: detail, Warn: warn}
-		if warn {
+		switch {
+		case warn && step == sinks.StepAuthenticate:
+			f.Remedy = "enable TLS on the server, or use an nkey or credentials, which are never sent"
+		case warn:
 			f.Remedy = "renew the certificate"
 		}
 		findings = append(findings, f)

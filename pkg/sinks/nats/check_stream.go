@@ -74,12 +74,16 @@ func (s *Sink) checkCreation(ctx context.Context, js jetstream.JetStream, t *tri
 		return refuse(key, remedy, "%d replicas are asked for, and the server is in no cluster", config.Replicas)
 	}
 	for _, subject := range config.Subjects {
-		if other, err := js.StreamNameBySubject(ctx, subject); err == nil && other != config.Name {
+		watched, end := t.denials.during(ctx) // what may not be asked stays unknown
+		other, err := js.StreamNameBySubject(watched, subject)
+		if _ = end(); err == nil && other != config.Name {
 			key, remedy := creationRemedy(10065)
 			return refuse(key, remedy, "stream %s takes %q already, or a part of it", other, subject)
 		}
 	}
-	account, err := js.AccountInfo(ctx)
+	watched, end := t.denials.during(ctx)
+	account, err := js.AccountInfo(watched)
+	_ = end()
 	if errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount) || errors.Is(err, jetstream.ErrJetStreamNotEnabled) {
 		return []sinks.Finding{sinks.Failed(sinks.StepStream, target, s.streamError(err, nil))}
 	}

@@ -21,6 +21,7 @@ import (
 
 const (
 	warnReplica = "warn stream stream K8S: it has one replica: what a lost server held is lost, acknowledged or not -> give it 3 replicas, on a cluster of 3 servers or more (num_replicas)"
+	warnBare    = `warn authenticate ADDR: user "bridge", without TLS: whoever is on the way can read the secret -> enable TLS on the server, or use an nkey or credentials, which are never sent`
 	warnMemory  = "warn stream stream K8S: it is kept in memory: a restart of the server loses it -> use storage: file"
 )
 
@@ -115,6 +116,12 @@ func TestCheckPermissions(t *testing.T) {
 			"",
 		},
 		{
+			"all that the documentation names",
+			server.SubjectPermission{Allow: []string{"k8s.>", "$JS.API.STREAM.INFO.K8S", "$JS.API.STREAM.CREATE.K8S"}},
+			[]string{"ok authorize subject k8s.*.*.*.*.*", "ok stream stream K8S", warnReplica},
+			"",
+		},
+		{
 			"the server does not tell",
 			server.SubjectPermission{Deny: []string{"$SYS.>"}},
 			[]string{"ok authorize subject k8s.*.*.*.*.*", "ok stream stream K8S", warnReplica},
@@ -158,20 +165,25 @@ func TestCheckPermissions(t *testing.T) {
 			password := writeFile(t, "password", []byte("secret"))
 			b := secured(t, func(o *server.Options) {
 				o.MaxPayload = 4 << 20
-				o.Users = []*server.User{{Username: "bridge", Password: "secret", Permissions: &server.Permissions{Publish: &c.publish}}}
+				o.Users = []*server.User{{Username: "bridge", Password: "secret", Permissions: &server.Permissions{
+					Publish: &c.publish, Subscribe: &server.SubjectPermission{Allow: []string{"_INBOX.>"}},
+				}}}
 			})
 			b.edit = func(cfg *nats.Config) { cfg.Auth = nats.AuthConfig{User: "bridge", PasswordFile: password} }
 			sink := b.NewSink(t).(*nats.Sink)
 			defer closeSink(t, sink)
 			start := time.Now()
 			got := sinktest.Table(sink.Check(t.Context()), b.Addr())
-			want := append([]string{"ok files nats", "ok connect ADDR", "ok protocol ADDR", "ok authenticate ADDR"}, c.want...)
+			want := append([]string{"ok files nats", "ok connect ADDR", "ok protocol ADDR", warnBare}, c.want...)
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("Check (-want +got):\n%s", diff)
 			}
 			err := sink.Connect(t.Context())
 			if text := strings.TrimPrefix(errorText(err), "<nil>"); text != c.connect {
 				t.Errorf("Connect: %v", err)
+			}
+			if c.connect == "" && !strings.Contains(c.name, "not to") && err == nil {
+				send(t, sink, sinktest.Message("a", 1, 100))
 			}
 			if took := time.Since(start); took > 1500*time.Millisecond { // AckTimeout is 2s
 				t.Errorf("a denial was waited for, %v", took)

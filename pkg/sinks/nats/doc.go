@@ -23,6 +23,10 @@
 // future and a map entry for each message, fails all that is pending at a reconnection, and costs a third more CPU
 // time and three times the allocations, the server's included (BenchmarkSend, BenchmarkPublishMsgAsync).
 //
+// Certificates and secrets are read from their files at each connection. nats.go tells little of why it can't connect; then
+// the sink goes the way to each server by itself, step by step, and says which step failed (a [sinks.ConnectError]).
+// [Sink.Check] does the same, and looks at the stream, without changing anything.
+//
 // # The stream
 //
 // A missing stream is created where the configuration says so, also when it goes missing while the bridge runs.

@@ -93,7 +93,11 @@ func (t *trial) run(ctx context.Context) (*natsgo.Conn, error) {
 		t.passed(sinks.StepProtocol, fmt.Sprintf("nats-server %s over WebSocket", conn.ConnectedServerVersion()), false)
 	}
 	if _, file := t.sink.cfg.Auth.file(); file != "" || t.info.AuthRequired {
-		t.passed(sinks.StepAuthenticate, t.sink.cfg.Auth.who(), false)
+		detail, bare := t.sink.cfg.Auth.who(), false
+		if _, err := conn.TLSConnectionState(); err != nil && (t.sink.cfg.Auth.TokenFile != "" || t.sink.cfg.Auth.User != "") {
+			detail, bare = detail+", without TLS: whoever is on the way can read the secret", true
+		}
+		t.passed(sinks.StepAuthenticate, detail, bare)
 	}
 	return conn, nil
 }
