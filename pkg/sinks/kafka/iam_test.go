@@ -252,6 +252,7 @@ func TestIAMWebIdentity(t *testing.T) {
 	server := newIAMServer(t, map[string]string{"ASIAEXAMPLE": "temporary"})
 	var mu sync.Mutex
 	var tokens []string
+	life := time.Hour
 	sts := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		mu.Lock()
 		defer mu.Unlock()
@@ -259,7 +260,7 @@ func TestIAMWebIdentity(t *testing.T) {
 		_, _ = fmt.Fprintf(w, `<AssumeRoleWithWebIdentityResponse xmlns="https://sts.amazonaws.com/doc/2011-06-15/"><AssumeRoleWithWebIdentityResult>
 			<Credentials><AccessKeyId>ASIAEXAMPLE</AccessKeyId><SecretAccessKey>temporary</SecretAccessKey><SessionToken>session</SessionToken>
 			<Expiration>%s</Expiration></Credentials></AssumeRoleWithWebIdentityResult></AssumeRoleWithWebIdentityResponse>`,
-			time.Now().Add(time.Second).UTC().Format(time.RFC3339Nano))
+			time.Now().Add(life).UTC().Format(time.RFC3339Nano))
 	}))
 	t.Cleanup(sts.Close)
 	token := passwordFile(t, "first")
@@ -267,14 +268,25 @@ func TestIAMWebIdentity(t *testing.T) {
 		"AWS_REGION": "us-east-2", "AWS_ENDPOINT_URL_STS": sts.URL,
 		"AWS_ROLE_ARN": "arn:aws:iam::123456789012:role/bridge", "AWS_WEB_IDENTITY_TOKEN_FILE": token,
 	})
-	s := iamSink(t, server.addr, "")
-	const call = "AssumeRoleWithWebIdentity arn:aws:iam::123456789012:role/bridge "
-	waitUntil(t, func() bool {
+	dial := func(s *Sink) {
+		t.Helper()
 		k, err := s.cluster.dial(t.Context(), server.addr)
 		if err != nil {
 			t.Fatalf("%v; %v", err, server.refusals)
 		}
 		k.close()
+	}
+	lasting := iamSink(t, server.addr, "")
+	dial(lasting)
+	dial(lasting)
+	if len(tokens) != 1 {
+		t.Errorf("%d roles assumed for two connections", len(tokens))
+	}
+	life = time.Second
+	s := iamSink(t, server.addr, "")
+	const call = "AssumeRoleWithWebIdentity arn:aws:iam::123456789012:role/bridge "
+	waitUntil(t, func() bool {
+		dial(s)
 		overwrite(t, token, "second")
 		mu.Lock()
 		defer mu.Unlock()
