@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 
 	"github.com/deltabridge/deltabridge/internal/config"
@@ -118,9 +119,10 @@ type Options struct {
 // examination collects findings.
 type examination struct {
 	Options
-	report  Report
-	area    string
-	running bool // a bridge uses the state folder
+	report     Report
+	area       string
+	running    bool                                 // a bridge uses the state folder
+	namespaced map[schema.GroupVersionResource]bool // of what is watched
 	// cluster is the uid of the cluster; empty if it is not known.
 	cluster string
 	// api is nil until the API server was reached.
@@ -132,7 +134,7 @@ func Examine(ctx context.Context, o Options) Report {
 	if o.Step == 0 {
 		o.Step = 10 * time.Second
 	}
-	e := &examination{Options: o}
+	e := &examination{Options: o, namespaced: map[schema.GroupVersionResource]bool{}}
 	e.area = "API server"
 	e.apiServer(ctx)
 	e.area = "state"

@@ -128,7 +128,7 @@ func (e *examination) checkpoint(ctx context.Context, folder string) {
 
 // resume tries whether the watch can go on where the checkpoint ends, by the source that is furthest back.
 func (e *examination) resume(ctx context.Context, s checkpoint.Summary) {
-	detail := fmt.Sprintf("%d resources, %v, written %s ago", len(s.States), size(s.SizeBytes), age(s.LastCommit))
+	detail := fmt.Sprintf("%s, %v, written %s ago", counted(len(s.States), "resource"), size(s.SizeBytes), age(s.LastCommit))
 	var oldest *checkpoint.State
 	var least uint64
 	for n := range s.States {
@@ -143,7 +143,7 @@ func (e *examination) resume(ctx context.Context, s checkpoint.Summary) {
 	}
 	source := oldest.Source
 	err := e.reachesBack(ctx, &informer.Watched{
-		Resource: source.Resource, Namespace: source.Namespace, Namespaced: source.Namespace != "",
+		Resource: source.Resource, Namespace: source.Namespace, Namespaced: e.namespaced[source.Resource],
 		LabelSelector: source.LabelSelector, FieldSelector: source.FieldSelector,
 	}, oldest.ResourceVersion)
 	switch {

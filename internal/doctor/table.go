@@ -45,8 +45,8 @@ func (r Report) WriteTable(w io.Writer, style Style) error {
 	}
 	ok, warnings, failed := r.Count()
 	fmt.Fprintf(&t.out, "\n%d ok, %s, %s\n", ok,
-		t.counted(colorYellow, warnings, fmt.Sprintf("%d warning%s", warnings, plural(warnings))),
-		t.counted(colorRed, failed, fmt.Sprintf("%d failed", failed)))
+		t.emphasized(colorYellow, warnings, counted(warnings, "warning")),
+		t.emphasized(colorRed, failed, fmt.Sprintf("%d failed", failed)))
 	_, err := io.WriteString(w, t.out.String())
 	return err
 }
@@ -82,7 +82,7 @@ func (t *table) colored(color, text string) string {
 	return color + text + colorOff
 }
 
-func (t *table) counted(color string, count int, text string) string {
+func (t *table) emphasized(color string, count int, text string) string {
 	if count == 0 {
 		return text
 	}
@@ -104,11 +104,12 @@ func runes(text string) int { return utf8.RuneCountInString(text) }
 
 func pad(text string, width int) string { return text + strings.Repeat(" ", max(width-runes(text), 0)) }
 
-func plural(n int) string {
+// counted is a number of things.
+func counted(n int, thing string) string {
 	if n == 1 {
-		return ""
+		return "1 " + thing
 	}
-	return "s"
+	return fmt.Sprintf("%d %ss", n, thing)
 }
 
 // wrap divides a text between words into lines of at most width characters. A longer word has a line of its own.

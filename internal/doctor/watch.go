@@ -31,12 +31,15 @@ func (e *examination) watches(ctx context.Context) {
 		e.fail("discover", "", err, "look at the API server's log; discovery is granted by system:discovery")
 		return
 	}
-	e.ok("discover", "", fmt.Sprintf("%d resources to watch", len(preview.Watched)))
+	e.ok("discover", "", counted(len(preview.Watched), "resource")+" to watch")
 	for _, problem := range preview.Problems {
 		e.fail("discover", "", errors.New(problem), "correct `watch` in the configuration, or install what defines the resource")
 	}
 	for gv, err := range preview.Silent {
 		e.warn("discover", gv.String(), "the API server behind it does not answer: "+err.Error(), "mend or remove the APIService v1."+gv.Group)
+	}
+	for _, w := range preview.Watched {
+		e.namespaced[w.Resource] = w.Namespaced
 	}
 	e.own(ctx)
 	found := make([]sinks.Finding, len(preview.Watched))
@@ -156,10 +159,7 @@ func (e *examination) list(ctx context.Context, w *informer.Watched) (string, er
 	} else if list.Continue != "" { // with selectors it is not counted
 		return "some objects", nil
 	}
-	if count == 1 {
-		return "1 object", nil
-	}
-	return fmt.Sprintf("%d objects", count), nil
+	return counted(int(count), "object"), nil
 }
 
 // open opens the watch that the bridge would, for a name that nothing has, so that nothing is sent but the bookmark
