@@ -70,7 +70,7 @@ func (r *release) config(arch string) *v1.ConfigFile {
 		Config: v1.Config{
 			User: userGroup, WorkingDir: "/" + workingDir, Labels: r.about(),
 			Entrypoint: []string{"/" + program}, Cmd: []string{"run"},
-			Env: []string{"PATH=/usr/bin", "HOME=/" + workingDir, "SSL_CERT_FILE=/" + certificates},
+			Env: []string{"PATH=/usr/bin", "HOME=/" + workingDir},
 		},
 	}
 }
