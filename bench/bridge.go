@@ -180,7 +180,7 @@ func (r *bridge) liveHeap(ctx context.Context) (float64, error) {
 }
 
 // profile writes profiles of the bridge, if they are wanted: of its CPU from now on, and with finish of what it has
-// allocated.
+// allocated and of what is still there of it.
 func (b *bench) profile(ctx context.Context, r *bridge, name string, length time.Duration) (finish func() error) {
 	if b.profileDir == "" {
 		return func() error { return nil }
@@ -196,5 +196,7 @@ func (b *bench) profile(ctx context.Context, r *bridge, name string, length time
 	go func() { // received by finish
 		saved <- save("cpu", fmt.Sprintf("/debug/pprof/profile?seconds=%d", int(length.Seconds())))
 	}()
-	return func() error { return errors.Join(<-saved, save("allocs", "/debug/pprof/allocs")) }
+	return func() error {
+		return errors.Join(<-saved, save("allocs", "/debug/pprof/allocs"), save("heap", "/debug/pprof/heap?gc=1"))
+	}
 }

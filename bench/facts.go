@@ -20,6 +20,7 @@ func (b *bench) facts() string {
 	text.WriteString("# Results of `make bench`\n\n")
 	for _, f := range [][2]string{
 		{"date", time.Now().UTC().Format("2006-01-02 15:04 MST")},
+		{"runs", fmt.Sprintf("%d of each program", b.runs)},
 		{"commit", command("git", "describe", "--always", "--dirty", "--tags")},
 		{"machine", fmt.Sprintf("%d cores (%s), %s", runtime.NumCPU(), fromFile("/proc/cpuinfo", `model name\s*: (.*)`), memory())},
 		{"kernel", command("uname", "-sr")},

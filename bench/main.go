@@ -81,7 +81,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	brokers := flags.String("brokers", jetStreamName+","+kafkaName, "with which brokers")
 	flags.IntVar(&b.runs, "runs", 3, "runs of each program; the tables show medians")
 	flags.BoolVar(&b.quick, "quick", false, "a tenth of the load, to see whether everything works")
-	flags.StringVar(&b.profileDir, "profile", "", "write profiles of the bridge, CPU and allocations, to this `folder`")
+	flags.StringVar(&b.profileDir, "profile", "", "write profiles of the bridge (CPU, allocations, heap) to this `folder`")
 	flags.StringVar(&b.resultsFile, "results", "", "write the results to this `file`")
 	temporary := flags.String("tmp", os.TempDir(), "`folder` for the data of the brokers and the bridge; it should lie on a disk")
 	flags.BoolVar(&b.floorHTTP1, "floor-http1", false, "the floor speaks HTTP/1.1 to a real API server")
@@ -118,6 +118,9 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 // finish prints the report.
 func (b *bench) finish() error {
 	text := b.report.markdown()
+	if b.quick {
+		text = "**With -quick: a tenth of the load. These figures say whether everything works, and nothing else.**\n\n" + text
+	}
 	_, err := fmt.Fprint(b.out, "\n", text)
 	if b.resultsFile != "" {
 		err = errors.Join(err, os.WriteFile(b.resultsFile, []byte(b.facts()+text), 0o644))

@@ -15,7 +15,7 @@ const (
 	atRest                   = 30 * time.Second
 )
 
-// rest is what an idle bridge needs.
+// idleness is what a bridge needs while nothing happens.
 type idleness struct {
 	resident, heap          float64 // bytes
 	cpu                     float64 // percent of a core
@@ -46,8 +46,8 @@ func (b *bench) manyResources(ctx context.Context, api *apiServer) error {
 	objects := manyGroups * perGroup * objectsPerResource
 	return b.onFirstBroker(ctx, func(to broker) error {
 		var all []idleness
-		for range b.runs {
-			i, err := b.idle(ctx, api, to, watch, objects)
+		for n := range b.runs {
+			i, err := b.idle(ctx, api, to, watch, objects, fmt.Sprintf("many-%d", n))
 			if err != nil {
 				return err
 			}
@@ -94,7 +94,7 @@ func define(ctx context.Context, api *apiServer, perGroup int) error {
 }
 
 // idle runs a bridge until it has delivered everything, and looks at it while nothing happens.
-func (b *bench) idle(ctx context.Context, api *apiServer, to broker, watch string, objects int) (i idleness, err error) {
+func (b *bench) idle(ctx context.Context, api *apiServer, to broker, watch string, objects int, run string) (i idleness, err error) {
 	const name = "bench"
 	if err := to.create(ctx, name); err != nil {
 		return i, err
@@ -111,6 +111,7 @@ func (b *bench) idle(ctx context.Context, api *apiServer, to broker, watch strin
 	if err := pause(ctx, settling); err != nil {
 		return i, err
 	}
+	finish := b.profile(ctx, r, run, atRest)
 	before, err := r.cpu()
 	if err != nil {
 		return i, err
@@ -143,6 +144,9 @@ func (b *bench) idle(ctx context.Context, api *apiServer, to broker, watch strin
 		return i, err
 	}
 	i.goroutines = m.sum("go_goroutines")
+	if err := finish(); err != nil {
+		return i, err
+	}
 	i.heap, err = r.liveHeap(ctx)
 	return i, err
 }
