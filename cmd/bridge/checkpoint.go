@@ -19,8 +19,15 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// commitInterval is how often what was settled is written. It bounds what a crash repeats.
-const commitInterval = time.Second
+const (
+	// commitInterval is how often what was settled is written. It bounds what a crash repeats.
+	commitInterval = time.Second
+	// maxCommitInterval is what it grows to where commits take long: under a load that changes the same objects again and
+	// again, a commit half as often costs half as much.
+	maxCommitInterval = 4 * time.Second
+	// commitShare is the part of the time that commits may take.
+	commitShare = 20
+)
 
 // unknownCluster stands for the uid of a cluster that RBAC forbids to ask.
 const unknownCluster = "unknown"
@@ -286,16 +293,18 @@ func (c *checkpointer) finishLeaving() {
 
 // Run commits until ctx ends, and once more then.
 func (c *checkpointer) Run(ctx context.Context) error {
-	ticker := time.NewTicker(commitInterval)
-	defer ticker.Stop()
+	timer := time.NewTimer(commitInterval)
+	defer timer.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			c.commit()
 			return nil
-		case <-ticker.C:
-			c.commit()
+		case <-timer.C:
 		}
+		began := time.Now()
+		c.commit()
+		timer.Reset(min(max(commitInterval, commitShare*time.Since(began)), maxCommitInterval))
 	}
 }
 

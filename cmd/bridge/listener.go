@@ -178,7 +178,7 @@ func (l *listener) push(ev event.Event) {
 	if err != nil {
 		m = l.unencodable(ev, err)
 	}
-	m.Origin = event.Origin{Source: l.source, Position: l.positionOf(ev), Seq: l.ledger.Expect(l.pipeline.name)}
+	m.Origin = event.Origin{Source: l.source, Position: l.positionOf(ev), Seq: l.ledger.Expect(l.pipeline.name, ev.Time)}
 	l.counters.queued(m)
 	err = l.ctx.Err() // after a push was given up none may succeed: its position would cover the one that did not
 	if err == nil {

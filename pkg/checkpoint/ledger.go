@@ -47,26 +47,6 @@ type rowChange struct {
 	object *object.Object // nil: the row goes
 }
 
-// sinkLedger holds a sink's changes that are not settled, oldest first. Their number is bounded by what the sink's
-// queue holds.
-type sinkLedger struct {
-	here   mark
-	caught bool   // it was given the rows, or needs not to be
-	floor  string // what it had settled in an earlier life: its watermark does not fall behind that
-	open   map[uint64]*openChange
-	head   *openChange
-	tail   *openChange
-}
-
-// openChange is a change that is not settled, and the sink's position before it.
-type openChange struct {
-	seq        uint64
-	since      time.Time
-	before     mark
-	fresh      bool // of the initial list: there is no watermark before it
-	prev, next *openChange
-}
-
 // NewLedger begins from what the store held of the source; the zero State for a source that is new. sinks are those that
 // are configured. Numbers begin above base, so that those of two ledgers of one source can't be taken for each other.
 func NewLedger(source Source, state State, sinks []string, base uint64) *Ledger {
@@ -76,7 +56,7 @@ func NewLedger(source Source, state State, sinks []string, base uint64) *Ledger 
 	}
 	for _, name := range sinks {
 		floor := state.Sinks[name]
-		l.sinks[name] = &sinkLedger{here: l.here, caught: floor != "", floor: floor, open: map[uint64]*openChange{}}
+		l.sinks[name] = &sinkLedger{here: l.here, caught: floor != "", floor: floor, first: base + 1}
 	}
 	return l
 }
@@ -173,45 +153,23 @@ func (l *Ledger) Find(key string, id object.Identity) *object.Object {
 func sameObject(a, b *object.Object) bool { return a != nil && b != nil && a.UID == b.UID }
 
 // Expect says that something goes to a sink, which will settle it under the number that is returned; never 0. Call it
-// before the sink can.
-func (l *Ledger) Expect(sink string) uint64 {
+// before the sink can. at is the time.
+func (l *Ledger) Expect(sink string, at time.Time) uint64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.seq++
 	s := l.sinks[sink]
-	c := &openChange{seq: l.seq, since: time.Now(), before: s.here, fresh: !s.caught, prev: s.tail}
-	if s.tail == nil {
-		s.head = c
-	} else {
-		s.tail.next = c
-	}
-	s.tail = c
-	s.open[c.seq] = c
-	return c.seq
+	return s.expect(entry{seq: l.seq, since: at.UnixNano(), before: s.here, fresh: !s.caught})
 }
 
 // Settle says that a sink is done with something: it was acknowledged, durably spilled, refused or dropped by policy.
 // Numbers that are settled already are ignored.
-func (l *Ledger) Settle(sink string, seq uint64) {
+func (l *Ledger) Settle(sink string, number uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	s := l.sinks[sink]
-	if s == nil || s.open[seq] == nil {
-		return
+	if s := l.sinks[sink]; s != nil && s.settle(number) {
+		l.dirty = true
 	}
-	c := s.open[seq]
-	delete(s.open, seq)
-	if c.prev == nil {
-		s.head = c.next
-	} else {
-		c.prev.next = c.next
-	}
-	if c.next == nil {
-		s.tail = c.prev
-	} else {
-		c.next.prev = c.prev
-	}
-	l.dirty = true
 }
 
 // Caught says that a sink was given its whole initial list. Further calls change nothing.
@@ -236,14 +194,6 @@ func (l *Ledger) Reached(resourceVersion string) {
 		}
 	}
 	l.dirty = true
-}
-
-// watermark of a sink; fresh: it has not settled its initial list.
-func (s *sinkLedger) watermark() (m mark, fresh bool) {
-	if s.head != nil {
-		return s.head.before, s.head.fresh
-	}
-	return s.here, !s.caught
 }
 
 // least is the source's watermark.
@@ -339,12 +289,7 @@ func (l *Ledger) Failed(u Update) {
 }
 
 // Key of an object's row: "namespace/name", or "name" if it has no namespace.
-func Key(o *object.Object) string {
-	if o.Namespace == "" {
-		return o.Name
-	}
-	return o.Namespace + "/" + o.Name
-}
+func Key(o *object.Object) string { return o.Key() }
 
 // Lag says how far a sink is behind.
 type Lag struct {
@@ -359,9 +304,9 @@ func (l *Ledger) Lags() map[string]Lag {
 	defer l.mu.Unlock()
 	lags := map[string]Lag{}
 	for name, s := range l.sinks {
-		lag := Lag{Open: len(s.open)}
-		if s.head != nil {
-			lag.Since = s.head.since
+		lag := Lag{Open: s.open}
+		if c := s.oldest(); c != nil {
+			lag.Since = time.Unix(0, c.since)
 		}
 		if m, fresh := s.watermark(); !fresh {
 			lag.ResourceVersion = m.resourceVersion

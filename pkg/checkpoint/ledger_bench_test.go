@@ -3,6 +3,7 @@ package checkpoint
 import (
 	"strconv"
 	"testing"
+	"time"
 
 	"github.com/deltabridge/deltabridge/pkg/object"
 )
@@ -45,6 +46,6 @@ func BenchmarkLedger(b *testing.B) {
 func change(l *Ledger, key string, o *object.Object, sinks []string, open *[]uint64) {
 	l.Note(key, o)
 	for _, sink := range sinks {
-		*open = append(*open, l.Expect(sink))
+		*open = append(*open, l.Expect(sink, time.Now()))
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strconv"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -34,8 +35,8 @@ func TestAFirstList(t *testing.T) {
 		t.Error("there is something to write before the first list")
 	}
 	l.Begin("10")
-	a1, b1 := l.Expect("a"), l.Expect("b")
-	a2 := l.Expect("a")
+	a1, b1 := l.Expect("a", time.Now()), l.Expect("b", time.Now())
+	a2 := l.Expect("a", time.Now())
 	l.Caught("a")
 	l.Caught("b")
 	l.Reached("10")
@@ -59,7 +60,7 @@ func TestAFirstList(t *testing.T) {
 
 func TestANewSinkHoldsTheRows(t *testing.T) {
 	l := NewLedger(Source{}, State{ResourceVersion: "50", Sinks: map[string]string{"old": "70"}}, []string{"old", "new"}, 0)
-	given := l.Expect("new")
+	given := l.Expect("new", time.Now())
 	l.Caught("new")
 	l.Note("x", nil)
 	l.Reached("60")
@@ -162,7 +163,7 @@ func (m *ledgerModel) change(step byte) {
 	}
 	for n, sink := range []string{"a", "b"} {
 		if step>>(5+n)&1 == 0 { // otherwise its filter keeps the change back
-			m.open = append(m.open, modelChange{sink, m.l.Expect(sink), m.rv})
+			m.open = append(m.open, modelChange{sink, m.l.Expect(sink, time.Now()), m.rv})
 		}
 	}
 	m.l.Reached(strconv.Itoa(m.rv))

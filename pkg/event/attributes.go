@@ -18,15 +18,27 @@ const (
 
 // CloudEventsType is the value of the attribute "type".
 func (t Type) CloudEventsType() string {
-	if t.IsControl() {
-		return typePrefix + t.String()
+	switch t { // constants: each event asks
+	case Added:
+		return objectTypePrefix + "added"
+	case Updated:
+		return objectTypePrefix + "updated"
+	case Deleted:
+		return objectTypePrefix + "deleted"
+	case Gap:
+		return typePrefix + "gap"
+	case Synced:
+		return typePrefix + "synced"
 	}
-	return objectTypePrefix + t.String()
+	return typePrefix + t.String()
 }
 
 // Subject is the value of the attribute "subject": <resource>[.<group>]/<namespace>/<name>. The namespace of a
 // cluster-scoped object is empty: "nodes//n1". A control event's subject is the resource alone.
 func (m *Message) Subject() string {
+	if m.subject != "" {
+		return m.subject
+	}
 	if m.Type.IsControl() {
 		return GroupResource(m.Resource)
 	}
@@ -52,10 +64,10 @@ func (m *Message) Attributes(yield func(name, value string) bool) {
 	}
 	_ = yieldSet(yield, "specversion", specVersion) &&
 		yieldSet(yield, "id", m.ID) &&
-		yieldSet(yield, "source", sourcePrefix+m.Cluster) &&
+		yieldSet(yield, "source", m.cloudEventsSource()) &&
 		yieldSet(yield, "type", m.Type.CloudEventsType()) &&
 		yieldSet(yield, "subject", m.Subject()) &&
-		yieldSet(yield, "time", m.Time.UTC().Format(time.RFC3339Nano)) &&
+		yieldSet(yield, "time", m.timeText()) &&
 		yieldSet(yield, "datacontenttype", dataContentType) &&
 		yieldSet(yield, "cluster", m.Cluster) &&
 		yieldSet(yield, "operation", operation) &&
@@ -71,6 +83,20 @@ func (m *Message) Attributes(yield func(name, value string) bool) {
 		yieldSet(yield, "finalstateunknown", flag(m.FinalStateUnknown)) &&
 		yieldSet(yield, "leftfilter", flag(m.LeftFilter)) &&
 		yieldSet(yield, "partitionkey", m.PartitionKey)
+}
+
+func (m *Message) cloudEventsSource() string {
+	if m.source != "" {
+		return m.source
+	}
+	return sourcePrefix + m.Cluster
+}
+
+func (m *Message) timeText() string {
+	if m.time != "" {
+		return m.time
+	}
+	return m.Time.UTC().Format(time.RFC3339Nano)
 }
 
 func yieldSet(yield func(name, value string) bool, name, value string) bool {

@@ -21,14 +21,14 @@ func BenchmarkEncode(b *testing.B) {
 	redactor := NewRedactor([]byte(strings.Repeat("k", 32)))
 	for _, bench := range []struct {
 		name     string
-		encoder  Encoder
+		encoder  *Encoder
 		resource schema.GroupVersionResource
 		object   *object.Object
 	}{
-		{"object", Encoder{Redactor: redactor}, configMaps, plain},
-		{"object with a key", Encoder{Redactor: redactor, PartitionKey: key}, configMaps, plain},
-		{"metadata", Encoder{Redactor: redactor, Payload: PayloadMetadata}, configMaps, plain},
-		{"secret", Encoder{Redactor: redactor}, secrets, secret},
+		{"object", &Encoder{Redactor: redactor}, configMaps, plain},
+		{"object with a key", &Encoder{Redactor: redactor, PartitionKey: key}, configMaps, plain},
+		{"metadata", &Encoder{Redactor: redactor, Payload: PayloadMetadata}, configMaps, plain},
+		{"secret", &Encoder{Redactor: redactor}, secrets, secret},
 	} {
 		b.Run(bench.name, func(b *testing.B) {
 			bench.encoder.Cluster = "prod-eu-1"

@@ -3,9 +3,10 @@ package event
 import (
 	"encoding/json"
 	"fmt"
+	"sync"
+	"time"
 
 	"github.com/deltabridge/deltabridge/pkg/object"
-	"k8s.io/apimachinery/pkg/types"
 )
 
 // Payload says what the data of a change is.
@@ -38,6 +39,9 @@ type Encoder struct {
 	PartitionKey *Template
 	// Redactor hides the values of Secrets; nil sends them in clear.
 	Redactor *Redactor
+
+	once   sync.Once
+	source string // the attribute, of Cluster
 }
 
 // Encode makes the message. The event's objects are not kept, but the object's Raw may become the message's Data.
@@ -57,7 +61,7 @@ func (e *Encoder) Encode(ev Event) (*Message, error) {
 		if m.LeftFilter {
 			m.Identity.ResourceVersion = ev.LeftAt
 		}
-		m.ID = objectID(ev.Type, m.Identity.UID, m.Identity.ResourceVersion, m.LeftFilter, ev.Selected)
+		e.render(m, ev.Selected)
 		m.Data, err = e.payload(ev.Object)
 	}
 	if err != nil {
@@ -69,17 +73,38 @@ func (e *Encoder) Encode(ev Event) (*Message, error) {
 	return m, nil
 }
 
-func objectID(t Type, uid types.UID, resourceVersion string, left, selected bool) string {
-	switch {
-	case t == Deleted && selected && !left:
-		return string(uid) + "." + resourceVersion + deletedSuffix
-	case left:
-		return string(uid) + "." + resourceVersion + leftSuffix
-	case t == Deleted:
-		return string(uid) + deletedSuffix
-	default:
-		return string(uid) + "." + resourceVersion
+// render sets the texts that are made of several parts, with one allocation for all of them: each event needs them.
+func (e *Encoder) render(m *Message, selected bool) {
+	var buffer [256]byte
+	text := appendObjectID(buffer[:0], m, selected)
+	id := len(text)
+	text = append(text, m.Resource.Resource...)
+	if m.Resource.Group != "" {
+		text = append(append(text, '.'), m.Resource.Group...)
 	}
+	text = append(append(text, '/'), m.Identity.Namespace...)
+	text = append(append(text, '/'), m.Identity.Name...)
+	subject := len(text)
+	text = m.Time.UTC().AppendFormat(text, time.RFC3339Nano)
+	all := string(text)
+	m.ID, m.subject, m.time = all[:id], all[id:subject], all[subject:]
+	e.once.Do(func() { e.source = sourcePrefix + e.Cluster })
+	m.source = e.source
+}
+
+// appendObjectID appends the id of a change: see the package comment.
+func appendObjectID(dst []byte, m *Message, selected bool) []byte {
+	dst = append(dst, m.Identity.UID...)
+	if m.Type != Deleted || m.LeftFilter || selected {
+		dst = append(append(dst, '.'), m.Identity.ResourceVersion...)
+	}
+	switch {
+	case m.LeftFilter:
+		dst = append(dst, leftSuffix...)
+	case m.Type == Deleted:
+		dst = append(dst, deletedSuffix...)
+	}
+	return dst
 }
 
 func (m *Message) encodeControl(ev Event) error {

@@ -38,6 +38,9 @@ type Message struct {
 	// GapInfo of a gap event, kept so that a queue can widen it.
 	GapInfo *GapInfo
 
+	// What Encode has rendered already, in one piece of memory; empty in messages that were made in another way.
+	subject, time, source string
+
 	// Origin is where the message stands in what it came from, for the checkpoint. Sinks have no use for it.
 	Origin Origin
 }

@@ -17,6 +17,7 @@ import (
 // config is not changed. Its Timeout is ignored, since it would end each watch.
 func NewClient(config *rest.Config) (rest.Interface, error) {
 	config = clientConfig(config)
+	config.Dial = buffered(config.Dial)
 	httpClient, err := rest.HTTPClientFor(config)
 	if err != nil {
 		return nil, fmt.Errorf("client for %s: %w", config.Host, err)

@@ -30,7 +30,7 @@
 //   - Late handlers: a handler added to a running informer is first given every known object by OnAdd with
 //     isInInitialList set.
 //
-// The index is client-go's cache.Indexer, with the indices [ByNamespace] and [ByOwner] and any that the caller adds.
+// The index is client-go's cache.Indexer, with the indices that the caller adds, such as those of [Indexers].
 //
 // # Set
 //

@@ -18,7 +18,7 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// Names of the indices that every informer has.
+// Names of the indices of Indexers.
 const (
 	ByNamespace = cache.NamespaceIndex
 	ByOwner     = "ownerUID" // values are the uids in metadata.ownerReferences
@@ -114,13 +114,10 @@ func New(config Config) *Informer {
 		config.Backoff = wait.Backoff{Duration: 800 * time.Millisecond, Factor: 2, Jitter: 1, Cap: 30 * time.Second, Steps: 6}
 	}
 	i := &Informer{
-		config: config,
-		log:    config.Logger,
-		indexer: cache.NewIndexer(keyOf, cache.Indexers{
-			ByNamespace: indexByNamespace,
-			ByOwner:     indexByOwner,
-		}),
-		synced: make(chan struct{}),
+		config:  config,
+		log:     config.Logger,
+		indexer: cache.NewIndexer(keyOf, cache.Indexers{}),
+		synced:  make(chan struct{}),
 	}
 	i.holes.logs = rate.Sometimes{First: 1, Interval: malformedLogPeriod}
 	i.know(config.Known)
@@ -162,7 +159,14 @@ func (i *Informer) Resource() schema.GroupVersionResource { return i.config.Reso
 // at most the change that they are being given. Nobody but the informer writes to it.
 func (i *Informer) GetIndexer() cache.Indexer { return i.indexer }
 
-// AddIndexers adds indices, also to a running informer. The functions are given *object.Object.
+// Indexers are those that more than one user may want. An informer has none of its own: each one costs memory for each
+// object, and time for each change.
+func Indexers() cache.Indexers {
+	return cache.Indexers{ByNamespace: indexByNamespace, ByOwner: indexByOwner}
+}
+
+// AddIndexers adds indices, also to a running informer. The functions are given *object.Object, whose bytes they must not
+// ask for.
 func (i *Informer) AddIndexers(indexers cache.Indexers) error { return i.indexer.AddIndexers(indexers) }
 
 // HasSynced reports whether the first list was handed to all handlers.
@@ -239,10 +243,7 @@ func keyOf(obj any) (string, error) {
 	if !ok {
 		return "", fmt.Errorf("informer holds *object.Object, not %T", obj)
 	}
-	if o.Namespace == "" {
-		return o.Name, nil
-	}
-	return o.Namespace + "/" + o.Name, nil
+	return o.Key(), nil
 }
 
 func indexByNamespace(obj any) ([]string, error) {

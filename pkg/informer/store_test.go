@@ -153,6 +153,7 @@ func TestAcceptHidesOtherNamespaces(t *testing.T) {
 
 func TestIndices(t *testing.T) {
 	i := New(Config{Resource: configMaps})
+	do(t, i.AddIndexers(Indexers()))
 	do(t, i.AddIndexers(cache.Indexers{"initial": func(obj any) ([]string, error) {
 		return []string{obj.(*object.Object).Name[:1]}, nil
 	}}))

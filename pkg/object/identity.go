@@ -22,3 +22,14 @@ func (i *Identity) APIVersion() string { return i.GroupVersionKind().GroupVersio
 
 // Kind is the object's "kind".
 func (i *Identity) Kind() string { return i.GroupVersionKind().Kind }
+
+// Key is "namespace/name", or "name" if there is no namespace: what client-go's cache.MetaNamespaceKeyFunc gives.
+func (i *Identity) Key() string {
+	switch {
+	case i.Namespace == "":
+		return i.Name
+	case i.key != "":
+		return i.key
+	}
+	return i.Namespace + "/" + i.Name
+}

@@ -27,6 +27,7 @@ type Identity struct {
 	Manager string
 
 	gvk unique.Handle[schema.GroupVersionKind]
+	key string // of Key; empty where the identity was put together from parts
 }
 
 // Object is one state of an API object: the JSON that the API server sent, less metadata.managedFields,

@@ -3,6 +3,7 @@ package object
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 	"unique"
 
@@ -178,8 +179,9 @@ func (p *parser) newestManager(b []byte, i int) int {
 func (p *parser) object(b []byte, start, end int, prefix string) *Object {
 	o := &Object{Identity: Identity{gvk: p.handle()}, Raw: p.raw(b, start, end, prefix)}
 	// One allocation holds all strings: they live as long as each other, and none points into Raw.
-	p.text = p.text[:0]
-	for _, part := range [...][]byte{p.namespace, p.name, p.uid, p.resourceVersion, p.manager} {
+	p.text = append(append(append(p.text[:0], p.namespace...), '/'), p.name...)
+	key := len(p.text)
+	for _, part := range [...][]byte{p.uid, p.resourceVersion, p.manager} {
 		p.text = append(p.text, part...)
 	}
 	for _, uid := range p.owners {
@@ -191,7 +193,9 @@ func (p *parser) object(b []byte, start, end int, prefix string) *Object {
 		rest = rest[len(part):]
 		return s
 	}
-	o.Namespace, o.Name, o.UID = take(p.namespace), take(p.name), types.UID(take(p.uid))
+	o.key, rest = rest[:key], rest[key:]
+	o.Namespace, o.Name = o.key[:len(p.namespace)], o.key[len(p.namespace)+1:]
+	o.UID = types.UID(take(p.uid))
 	o.ResourceVersion, o.Manager = take(p.resourceVersion), take(p.manager)
 	if len(p.owners) > 0 {
 		o.Owners = make([]types.UID, len(p.owners))
@@ -207,6 +211,13 @@ func (p *parser) raw(b []byte, start, end int, prefix string) []byte {
 	size := len(prefix) + end - start
 	for _, cut := range p.managedFields {
 		size -= cut.end - cut.start
+	}
+	if prefix == "" && len(p.managedFields) < 2 {
+		raw := append([]byte(nil), b[start:start+size]...) // unlike what make gives, not filled with zeros first
+		for _, cut := range p.managedFields {
+			copy(raw[cut.start-start:], b[cut.end:end])
+		}
+		return slices.Clip(raw)
 	}
 	raw := make([]byte, 0, size)
 	if prefix != "" {

@@ -21,14 +21,16 @@ type headers struct {
 	header natsgo.Header
 	slots  map[string]*slot // by name without prefix
 	round  uint64           // counts messages; a slot's 0 means never
-	used   int              // slots of this round
+	used   []*slot          // of this round, in their order; before that, those of the last one
+	n      int              // how many of used are of this round
 }
 
 // slot is a header that some message had.
 type slot struct {
-	name  string   // as on the wire
-	value []string // of length 1: what header holds under name
-	round uint64   // of the last message that had it
+	attribute string   // its name without prefix
+	name      string   // as on the wire
+	value     []string // of length 1: what header holds under name
+	round     uint64   // of the last message that had it
 }
 
 func newHeaders(stream string) *headers {
@@ -40,7 +42,7 @@ func newHeaders(stream string) *headers {
 // set gives the headers of m. They hold until the next call.
 func (h *headers) set(m *event.Message) natsgo.Header {
 	h.round++
-	h.used = 0
+	h.n = 0
 	h.put("", jetstream.MsgIDHeader, m.ID)
 	if m.Structured {
 		h.put("", contentType, m.ContentType())
@@ -50,7 +52,8 @@ func (h *headers) set(m *event.Message) natsgo.Header {
 			return true
 		})
 	}
-	if len(h.header) > h.used+1 { // one more is the expected stream's
+	h.used = h.used[:h.n]
+	if len(h.header) > h.n+1 { // one more is the expected stream's
 		for _, s := range h.slots {
 			if s.round != h.round {
 				delete(h.header, s.name)
@@ -61,16 +64,27 @@ func (h *headers) set(m *event.Message) natsgo.Header {
 }
 
 func (h *headers) put(prefix, name, value string) {
-	s := h.slots[name]
-	if s == nil {
-		s = &slot{name: prefix + name, value: make([]string, 1)}
-		h.slots[name] = s
-	}
+	s := h.slot(prefix, name)
 	if s.round+1 != h.round { // the message before did not have it
 		h.header[s.name] = s.value
 	}
 	s.value[0], s.round = value, h.round
-	h.used++
+}
+
+// slot gives the slot of a name, nearly always that which the message before had in the same place.
+func (h *headers) slot(prefix, name string) *slot {
+	if h.n < len(h.used) && h.used[h.n].attribute == name {
+		h.n++
+		return h.used[h.n-1]
+	}
+	s := h.slots[name]
+	if s == nil {
+		s = &slot{attribute: name, name: prefix + name, value: make([]string, 1)}
+		h.slots[name] = s
+	}
+	h.used = append(h.used[:h.n], s)
+	h.n++
+	return s
 }
 
 // encode percent-encodes an attribute's value as section 3.1.3.2 of the NATS protocol binding asks: space, double

@@ -215,14 +215,17 @@ func (s *Sink) publish(m *event.Message, token uint64) error {
 	if len(s.text) > maxSubject {
 		return sinks.Permanent(fmt.Errorf("%w: subject of %d bytes", sinks.ErrOversize, len(s.text)))
 	}
-	msg := natsgo.Msg{Subject: string(s.text), Header: s.headers.set(m), Data: m.Data}
+	subject := len(s.text)
+	s.text = strconv.AppendUint(append(s.text, s.inbox...), token, 36)
+	text := string(s.text) // one allocation for both
+	s.msg = natsgo.Msg{Subject: text[:subject], Reply: text[subject:], Header: s.headers.set(m), Data: m.Data}
 	if m.Structured {
-		s.body = m.AppendStructured(s.body[:0]) // nats.go copies it
-		msg.Data = s.body
+		s.body = m.AppendStructured(s.body[:0])
+		s.msg.Data = s.body
 	}
-	s.text = strconv.AppendUint(append(s.text[:0], s.inbox...), token, 36)
-	msg.Reply = string(s.text)
-	if err := s.conn.PublishMsg(&msg); err != nil {
+	err := s.conn.PublishMsg(&s.msg) // which copies all of it
+	s.msg.Data = nil
+	if err != nil {
 		return publishError(err)
 	}
 	return nil

@@ -44,6 +44,7 @@ type Sink struct {
 	flight     flight
 	headers    *headers
 	text, body []byte
+	msg        natsgo.Msg // of publish: memory that is used again
 	duplicates atomic.Int64
 }
 
