@@ -193,7 +193,7 @@ func (s *Session) distrust(e *sinks.ConnectError, err error) bool {
 		e.Remedy = "connect by a name that the certificate has, or set " + e.Key
 	case errors.As(err, &invalid) && invalid.Reason == x509.Expired && invalid.Cert != nil:
 		e.Key = ""
-		e.Err = fmt.Errorf("its certificate %s: %w", validity(invalid.Cert, time.Now()), err)
+		e.Err = Words(err, "its certificate %s", validity(invalid.Cert, time.Now())) // err's words have the present time
 		e.Remedy = "renew the certificate of the server (or of its authority), or set the clock of this machine"
 	case verification != nil:
 		e.Key = s.tls.Section + ".caFile"

@@ -203,6 +203,11 @@ func TestWrongAccess(t *testing.T) {
 	op := new(operator)
 	operated := secured(t, op.trust)
 	secure, mutual := secured(t, p.server(false)), secured(t, p.server(true))
+	expired := secured(t, func(o *server.Options) {
+		p.server(false)(o)
+		cert, key := mustPair(p.Issue(certs.Options{Name: "server", Hosts: []string{"127.0.0.1"}, Lifetime: -time.Hour}))
+		o.TLSConfig.Certificates = []tls.Certificate{must(tls.X509KeyPair(cert, key))}
+	})
 	silence, web := silent(t, ""), silent(t, "HTTP/1.1 400 Bad Request\r\n")
 	wrong := writeFile(t, "secret", []byte("wr0ng-secret"))
 	foreign := must(nkeys.CreateAccount())
@@ -271,6 +276,10 @@ func TestWrongAccess(t *testing.T) {
 		{
 			"wrong host", secure, func(c *nats.Config) { c.TLS = nats.TLSConfig{CAFile: p.caFile, ServerName: "other.example.com"} },
 			blamed{sinks.StepTLS, "nats.tls.serverName", "nats server ADDR: TLS: its certificate is for nats.example.com, 127.0.0.1, not for other.example.com: tls: failed to verify certificate: x509: certificate is valid for nats.example.com, not other.example.com; connect by a name that the certificate has, or set nats.tls.serverName"},
+		},
+		{
+			"expired certificate of the server", expired, func(c *nats.Config) { c.TLS.CAFile = p.caFile },
+			blamed{sinks.StepTLS, "", "nats server ADDR: TLS: its certificate expired on DATE; renew the certificate of the server (or of its authority), or set the clock of this machine"},
 		},
 		{
 			"no client certificate", mutual, func(c *nats.Config) { c.TLS.CAFile = p.caFile },
