@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"log" //nolint:depguard // the registry wants one
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,9 +21,13 @@ import (
 	"testing"
 
 	"github.com/CycloneDX/cyclonedx-go"
+	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/google/go-containerregistry/pkg/registry"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/google/go-containerregistry/pkg/v1/validate"
 )
 
 const (
@@ -82,6 +88,7 @@ func TestImage(t *testing.T) {
 		t.Fatal(err)
 	}
 	checkAbout(t, "index", manifest.Annotations)
+	checkPush(t, index, manifest)
 	images := map[string]v1.Descriptor{}
 	sboms := map[string]bool{} // by the digest of their subject
 	for _, m := range manifest.Manifests {
@@ -109,6 +116,42 @@ func TestImage(t *testing.T) {
 			}
 			checkImage(t, image, arch)
 		})
+	}
+}
+
+// checkPush sends the index to a registry and asks it for the images as a container engine does.
+func checkPush(t *testing.T, index v1.ImageIndex, manifest *v1.IndexManifest) {
+	t.Helper()
+	if err := validate.Index(index); err != nil { // sizes and digests
+		t.Error(err)
+	}
+	server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0)), registry.WithReferrersSupport(true)))
+	defer server.Close()
+	ref, err := name.NewTag(strings.TrimPrefix(server.URL, "http://") + "/deltabridge:test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := remote.WriteIndex(ref, index, remote.WithContext(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range manifest.Manifests {
+		if m.Platform.OS != "linux" {
+			continue
+		}
+		image, err := remote.Image(ref, remote.WithPlatform(*m.Platform), remote.WithContext(t.Context()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if digest, err := image.Digest(); err != nil || digest != m.Digest {
+			t.Errorf("the registry has %s for %s: %v, want %s", digest, m.Platform, err, m.Digest)
+		}
+		referrers, err := remote.Referrers(ref.Digest(m.Digest.String()), remote.WithContext(t.Context()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if list, err := referrers.IndexManifest(); err != nil || len(list.Manifests) != 1 || list.Manifests[0].ArtifactType != sbomType {
+			t.Errorf("SBOM of %s: %+v, %v", m.Platform, list, err)
+		}
 	}
 }
 
