@@ -17,4 +17,11 @@
 //     before it is settled itself: "synced" is never ahead of what it speaks of.
 //   - A broker that is away, at the start or for hours, ends nothing: the loop tries again with exponential
 //     back-off and says once that the destination is away and once that it is back.
+//
+// # What a failure says
+//
+// A destination that can't be used is a ConnectError: which server, which step, what came instead of what was expected,
+// and which key of the configuration to look at. Its text is for the person who has to mend it, the same from one
+// attempt to the next, and without secrets. A sink that is a Checker can be tried step by step without changing
+// anything: `bridge doctor`.
 package sinks
