@@ -44,7 +44,7 @@ type bench struct {
 	profileDir                string // empty: no profiles
 	resultsFile               string // empty: none
 	dir                       string // of everything that is thrown away at the end
-	floorHTTP1                bool
+	tls, floorHTTP1           bool
 
 	out    io.Writer
 	report report
@@ -84,7 +84,8 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	flags.StringVar(&b.profileDir, "profile", "", "write profiles of the bridge (CPU, allocations, heap) to this `folder`")
 	flags.StringVar(&b.resultsFile, "results", "", "write the results to this `file`")
 	temporary := flags.String("tmp", os.TempDir(), "`folder` for the data of the brokers and the bridge; it should lie on a disk")
-	flags.BoolVar(&b.floorHTTP1, "floor-http1", false, "the floor speaks HTTP/1.1 to a real API server")
+	flags.BoolVar(&b.tls, "tls", false, "TLS, and so HTTP/2, for the list/watch server with nothing behind it too")
+	flags.BoolVar(&b.floorHTTP1, "floor-http1", false, "the floor speaks HTTP/1.1 where there is TLS")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}

@@ -105,7 +105,7 @@ func (b *bench) idle(ctx context.Context, api *apiServer, to broker, watch strin
 		return i, err
 	}
 	defer func() { err = errors.Join(err, r.end()) }()
-	if err := until(ctx, loadTimeout, func() error { return r.idle(ctx, objects) }); err != nil {
+	if err := untilSlow(ctx, func() error { return r.idle(ctx, objects) }); err != nil {
 		return i, err
 	}
 	if err := pause(ctx, settling); err != nil {

@@ -143,6 +143,7 @@ func (p *program) firstWord(ctx context.Context) (string, error) {
 const (
 	startTimeout = time.Minute
 	pollInterval = 10 * time.Millisecond
+	slowInterval = 200 * time.Millisecond
 )
 
 // permanent is an error that until does not wait for to go.
@@ -150,9 +151,18 @@ type permanent struct{ error }
 
 // until calls check until it returns nil, ctx ends or the limit has passed.
 func until(ctx context.Context, limit time.Duration, check func() error) error {
+	return poll(ctx, pollInterval, limit, check)
+}
+
+// untilSlow is until for what costs the program that is measured: its metrics.
+func untilSlow(ctx context.Context, check func() error) error {
+	return poll(ctx, slowInterval, loadTimeout, check)
+}
+
+func poll(ctx context.Context, interval, limit time.Duration, check func() error) error {
 	deadline := time.NewTimer(limit)
 	defer deadline.Stop()
-	tick := time.NewTicker(pollInterval)
+	tick := time.NewTicker(interval)
 	defer tick.Stop()
 	for {
 		err := check()

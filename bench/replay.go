@@ -21,6 +21,9 @@ const (
 	// profileLength is longer than the loads that are profiled.
 	profileLength = 8 * time.Second
 
+	// stalled is how long a broker may get nothing before a run fails.
+	stalled = 40 * time.Second
+
 	// loadTimeout bounds one run.
 	loadTimeout = 10 * time.Minute
 )
@@ -109,8 +112,9 @@ func (b *bench) replayFloor(ctx context.Context, to broker, load listwatch.Optio
 		return s, err
 	}
 	defer func() { err = errors.Join(err, server.stop()) }()
-	url := fmt.Sprintf("%s%s?watch=true&resourceVersion=%d", server.url, listwatch.Path, int64(listwatch.Base))
-	floor, err := start(b.floorBinary, append(to.floorArgs(name), "-url", url, "-count", fmt.Sprint(load.Events))...)
+	args := slices.Concat(to.floorArgs(name), server.floorTo(b, fmt.Sprintf("?watch=true&resourceVersion=%d", int64(listwatch.Base))),
+		[]string{"-count", fmt.Sprint(load.Events)})
+	floor, err := start(b.floorBinary, args...)
 	if err != nil {
 		return s, err
 	}
@@ -180,7 +184,7 @@ func (b *bench) replaying(ctx context.Context, to broker, load listwatch.Options
 		return nil, nil, nil, err
 	}
 	// Ready means that what exists was handed over, not that it has arrived.
-	if err = until(ctx, loadTimeout, func() error { return r.idle(ctx, load.Objects*len(setup.sinks)) }); err == nil {
+	if err = untilSlow(ctx, func() error { return r.idle(ctx, load.Objects*len(setup.sinks)) }); err == nil {
 		err = pause(ctx, checkpointed)
 	}
 	return r, server, end, err
@@ -221,15 +225,24 @@ func measure(ctx context.Context, p *program, to broker, destinations []string, 
 // await waits until each destination holds so many events more than before.
 func (s *sample) await(ctx context.Context, p *program, to broker, destinations []string, before []int64, events int, began time.Time) error {
 	s.events = events
+	progress, sum := time.Now(), int64(-1)
 	err := until(ctx, loadTimeout, func() error {
 		held, err := heldOf(ctx, to, destinations)
 		if p.ended() {
 			return permanent{p.failed(errors.New("ended by itself"))}
 		}
+		total := int64(0)
 		for n := range held {
-			if more := held[n] - before[n]; more < int64(events) {
-				return fmt.Errorf("%s holds %d of %d events", destinations[n], more, events)
+			more := held[n] - before[n]
+			if total += more; more < int64(events) {
+				err = fmt.Errorf("%s holds %d of %d events", destinations[n], more, events)
 			}
+		}
+		switch {
+		case total != sum:
+			progress, sum = time.Now(), total
+		case time.Since(progress) > stalled:
+			err = permanent{p.failed(fmt.Errorf("nothing has come for %s: %w", stalled, err))}
 		}
 		return err
 	})

@@ -69,7 +69,7 @@ func (b *bench) snapshotOf(ctx context.Context, to broker, load listwatch.Option
 	}
 	from := source{
 		what: "nothing behind", objects: load.Objects, kubeconfig: server.kubeconfig,
-		floorArgs: []string{"-url", server.url + listwatch.Path + watchList},
+		floorArgs: server.floorTo(b, watchList),
 	}
 	return errors.Join(b.snapshotFrom(ctx, to, from, load.Size), server.stop())
 }

@@ -164,7 +164,7 @@ func (b *bench) throughOutage(ctx context.Context, to broker, load listwatch.Opt
 	s, err = measure(ctx, r.program, to, setup.sinks, load.Events, func(ctx context.Context) error {
 		err := errors.Join(to.down(), server.release(ctx))
 		if err == nil {
-			err = until(ctx, loadTimeout, func() error { return r.received(ctx, load.Events) })
+			err = untilSlow(ctx, func() error { return r.received(ctx, load.Events) })
 		}
 		return errors.Join(err, to.up(ctx))
 	})
