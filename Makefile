@@ -57,6 +57,8 @@ reproducible: ## Build the image twice, in different folders and from empty cach
 	@work=$$(mktemp -d); trap 'chmod -R u+w "$$work"; rm -rf "$$work"' EXIT; \
 	for copy in one another/place; do \
 		mkdir -p "$$work/$$copy"; git ls-files -z -co --exclude-standard | xargs -0 cp --parents -t "$$work/$$copy"; \
+	done; \
+	for copy in one another/place; do \
 		GOCACHE="$$work/cache/$$copy" $(MAKE) -s -C "$$work/$$copy" image IMAGE=bin/image VERSION='$(VERSION)' COMMIT='$(COMMIT)' DATE='$(DATE)'; \
 		rm -rf "$$work/cache"; \
 	done; \
