@@ -161,7 +161,7 @@ const metricsIntro = `# Metrics
 What ` + "`/metrics`" + ` shows, beside the usual metrics of the Go runtime and the process. Labels are sinks, resources and watched
 namespaces, never objects. The counters of a sink and a resource are there, at zero, as soon as the resource is watched.
 
-Worth an alert:
+Worth an alert (the Helm chart has these and more as rules, with [what to do](operations.md#alerts)):
 
 - ` + "`deltabridge_sink_connected == 0`" + ` for minutes: a broker is away.
 - ` + "`histogram_quantile(0.99, rate(deltabridge_event_lag_seconds_bucket[5m]))`" + ` above what readers bear.
