@@ -115,3 +115,24 @@ func TestExtraRules(t *testing.T) {
 		t.Errorf("extraRules are not among %v", role)
 	}
 }
+
+// Who may not create a ClusterRole does without one, where nothing needs it.
+func TestWithoutClusterRole(t *testing.T) {
+	got := template(t, "--values", chartDir+"/examples/namespaced.yaml", "--set", "rbac.cluster=false")
+	roles := 0
+	for _, o := range objects(t, got) {
+		if strings.HasPrefix(o.Kind, "ClusterRole") {
+			t.Errorf("there is the %s %s", o.Kind, o.Name)
+		}
+		if o.Kind == "Role" {
+			roles++
+		}
+	}
+	if roles != 2 {
+		t.Errorf("%d Roles, want 2", roles)
+	}
+	_, _, err := command(t, tools.helm, "template", "x", chartDir, "--set", "rbac.cluster=false")
+	if err == nil || !strings.Contains(err.Error(), "needs a ClusterRole") {
+		t.Errorf("a watch on the whole cluster: %v", err)
+	}
+}
