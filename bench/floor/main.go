@@ -90,6 +90,7 @@ func run(ctx context.Context, o options) error {
 // open starts the watch.
 func open(ctx context.Context, o options) (io.ReadCloser, error) {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.DisableCompression = true // dear, and of no use on one machine
 	if o.http1 {
 		transport.Protocols = new(http.Protocols)
 		transport.Protocols.SetHTTP1(true)

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -199,7 +200,25 @@ func (b *Bridge) read() error {
 	case err != nil:
 		return err
 	}
+	var group sync.WaitGroup
+	defer group.Wait()
+	group.Go(b.giveBack)
 	return b.set.Run(b.reading)
+}
+
+// giveBack returns memory to the system once, when the bridge has become ready: first lists take several times what
+// is kept of them, and the runtime gives that back so slowly that it looks like need.
+func (b *Bridge) giveBack() {
+	ticker := time.NewTicker(time.Second)
+	defer ticker.Stop()
+	for len(b.notReady()) > 0 {
+		select {
+		case <-b.reading.Done():
+			return
+		case <-ticker.C:
+		}
+	}
+	debug.FreeOSMemory()
 }
 
 // closeTimeout bounds the good-bye to one broker.

@@ -16,8 +16,10 @@ import (
 const MaxDocument = 64 << 20
 
 const (
-	readBuffer = 16 << 10 // for each watch, for ever: a TLS record, and most events
-	keepBuffer = 1 << 20  // a buffer for longer lines is not kept if it grew beyond
+	quietBuffer = 4 << 10  // for each watch, for ever: most of them bring an event now and then
+	readBuffer  = 32 << 10 // of a watch that brought so many lines without a pause
+	busyLines   = 64
+	keepBuffer  = 1 << 20 // a buffer for longer lines is not kept if it grew beyond
 )
 
 // frames cuts a stream into JSON documents.
@@ -28,13 +30,14 @@ const (
 // document by a real JSON decoder: pretty-printed ones, and several on a line.
 type frames struct {
 	r       *bufio.Reader
+	busy    int    // lines behind which the buffer held more; -1: r has its full size
 	long    []byte // a line that is longer than r's buffer
 	pending []byte // whole lines that were read but not used, before what r has
 	torn    int    // how many bytes of pending were read behind a torn document: no document is joined of them
 }
 
 func newFrames(r io.Reader) *frames {
-	return &frames{r: bufio.NewReaderSize(r, readBuffer)}
+	return &frames{r: bufio.NewReaderSize(r, quietBuffer)}
 }
 
 // next finds the next document that parse takes. For each one that it does not take, or that is no JSON, skip decides
@@ -98,7 +101,22 @@ func (f *frames) anyLine() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	f.grow()
 	return line, nil
+}
+
+// grow gives a busy stream a larger buffer. The line that was read last is valid as before: it lies in the old one, from
+// which the new one reads what is left when it is asked for the next line.
+func (f *frames) grow() {
+	switch {
+	case f.busy < 0:
+	case f.r.Buffered() == 0:
+		f.busy = 0
+	case f.busy < busyLines:
+		f.busy++
+	default:
+		f.r, f.busy = bufio.NewReaderSize(f.r, readBuffer), -1
+	}
 }
 
 // longLine reads on from the start of a line that fills r's buffer.
