@@ -213,6 +213,11 @@ func TestNotes(t *testing.T) {
 		{examples(t)["namespaced"], []string{"kafka-console-consumer"}, []string{"granted, in the whole cluster"}},
 		{examples(t)["everything"], []string{"team-*", "granted, in the whole cluster"}, nil},
 		{[]string{"--set", "persistence.size=1Gi"}, []string{"the volume is too small"}, nil},
+		{
+			[]string{"--set", "config.http.listen=127.0.0.1:8080,config.sinks[0].name=a,config.sinks[0].nats.url=nats://n:1"},
+			[]string{"neither probes", "nats://n:1 sub '>'"},
+			nil,
+		},
 		{[]string{"--set", "rbac.create=false"}, []string{"bridge rbac"}, nil},
 	} {
 		_, notes, _ := strings.Cut(helm(t, append([]string{"install", "deltabridge", chartDir, "--dry-run=client"}, tt.values...)...), "\nNOTES:")
