@@ -69,20 +69,20 @@ func (o *jsonObject) Find(key ref.Val) (ref.Val, bool) {
 // lookup returns nil if there is no such field. Of several with one key it takes the last, as encoding/json does.
 func (o *jsonObject) lookup(name string) (ref.Val, error) {
 	var last []byte
-	c := newCursor(o.raw)
-	for key, value, ok := c.member(); ok; key, value, ok = c.member() {
+	c := jsonscan.NewCursor(o.raw)
+	for key, value, ok := c.Member(); ok; key, value, ok = c.Member() {
 		inner := key[1 : len(key)-1]
 		if string(inner) == name {
 			last = value
 			continue
 		}
 		if !isPlain(inner) {
-			if decoded, err := unquote(key); err == nil && decoded == name {
+			if decoded, err := jsonscan.Unquote(key); err == nil && decoded == name {
 				last = value
 			}
 		}
 	}
-	if c.bad {
+	if c.Bad {
 		return nil, errMalformed
 	}
 	if last == nil {
@@ -135,11 +135,11 @@ func (o *jsonObject) Contains(key ref.Val) ref.Val {
 // twice, which the API server does not send, counts twice.
 func (o *jsonObject) Size() ref.Val {
 	n := 0
-	c := newCursor(o.raw)
-	for _, _, ok := c.member(); ok; _, _, ok = c.member() {
+	c := jsonscan.NewCursor(o.raw)
+	for _, _, ok := c.Member(); ok; _, _, ok = c.Member() {
 		n++
 	}
-	if c.bad {
+	if c.Bad {
 		return types.WrapErr(errMalformed)
 	}
 	return types.Int(n)
@@ -189,7 +189,7 @@ func jsonValue(raw []byte) ref.Val {
 	case '[':
 		return jsonArray(raw)
 	case '"':
-		s, err := unquote(raw)
+		s, err := jsonscan.Unquote(raw)
 		if err != nil {
 			return types.WrapErr(fmt.Errorf("%w: %w", errMalformed, err))
 		}
@@ -211,11 +211,11 @@ func jsonValue(raw []byte) ref.Val {
 
 func jsonArray(raw []byte) ref.Val {
 	var elements []ref.Val
-	c := newCursor(raw)
-	for value, ok := c.element(); ok; value, ok = c.element() {
+	c := jsonscan.NewCursor(raw)
+	for value, ok := c.Element(); ok; value, ok = c.Element() {
 		elements = append(elements, jsonValue(value))
 	}
-	if c.bad {
+	if c.Bad {
 		return types.WrapErr(errMalformed)
 	}
 	return types.NewRefValList(types.DefaultTypeAdapter, elements)

@@ -1,0 +1,226 @@
+package jsonpatch
+
+import (
+	"bytes"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/deltabridge/deltabridge/internal/jsonscan"
+)
+
+// Op is what an operation does, by its name in RFC 6902.
+type Op string
+
+// The operations that Diff makes.
+const (
+	Add     Op = "add"
+	Remove  Op = "remove"
+	Replace Op = "replace"
+)
+
+// Segment is one step of a path: into a member of an object, or into an element of a list.
+type Segment struct {
+	// Name of the member; not set for an element.
+	Name string
+	// Element is the value of the list's element, in the new document or, for what was removed, in the old one; nil for a
+	// member. It aliases the document.
+	Element []byte
+	// Index of the element in that document.
+	Index int
+}
+
+// Change is one operation.
+type Change struct {
+	Op Op
+	// Path of what changed: in the new document, or for what was removed in the old one. Empty: the whole document.
+	Path []Segment
+	// Value is the new value; nil for a removal. It aliases the new document.
+	Value []byte
+
+	// at is the index that the last step has when the operations before this one are done. It differs from the Path's
+	// where elements of a list were removed.
+	at int
+}
+
+// Pointer is the Path as a JSON pointer (RFC 6901).
+func (c *Change) Pointer() string { return string(appendPointer(nil, c.Path, -1)) }
+
+func appendPointer(dst []byte, path []Segment, at int) []byte {
+	for n, s := range path {
+		dst = append(dst, '/')
+		switch {
+		case s.Element == nil:
+			dst = append(dst, escape(s.Name)...)
+		case at >= 0 && n == len(path)-1:
+			dst = strconv.AppendInt(dst, int64(at), 10)
+		default:
+			dst = strconv.AppendInt(dst, int64(s.Index), 10)
+		}
+	}
+	return dst
+}
+
+// escape a member's name as RFC 6901 says.
+func escape(name string) string {
+	if !strings.ContainsAny(name, "~/") {
+		return name
+	}
+	return strings.NewReplacer("~", "~0", "/", "~1").Replace(name)
+}
+
+// maxDepth bounds how deep two documents are compared: each level is scanned once more than the one above it.
+const maxDepth = 500
+
+// Diff gives the operations that make newDoc of oldDoc, in the order in which they are to be applied.
+func Diff(oldDoc, newDoc []byte) []Change {
+	d := differ{}
+	d.value(trim(oldDoc), trim(newDoc))
+	return d.changes
+}
+
+func trim(b []byte) []byte { return bytes.Trim(b, " \t\r\n") }
+
+// differ walks over two documents at once.
+type differ struct {
+	path    []Segment
+	changes []Change
+}
+
+func (d *differ) emit(op Op, value []byte) {
+	d.changes = append(d.changes, Change{Op: op, Path: slices.Clone(d.path), Value: value, at: -1})
+}
+
+func (d *differ) enter(s Segment) { d.path = append(d.path, s) }
+func (d *differ) leave()          { d.path = d.path[:len(d.path)-1] }
+
+// value compares two values at one path.
+func (d *differ) value(before, after []byte) {
+	if same(before, after) {
+		return
+	}
+	if len(before) == 0 || len(after) == 0 || before[0] != after[0] || len(d.path) > maxDepth {
+		d.emit(Replace, after)
+		return
+	}
+	switch after[0] {
+	case '{':
+		a, okBefore := membersOf(before)
+		b, okAfter := membersOf(after)
+		if okBefore && okAfter {
+			d.object(a, b)
+			return
+		}
+	case '[':
+		a, okBefore := elementsOf(before)
+		b, okAfter := elementsOf(after)
+		if okBefore && okAfter {
+			d.list(a, b)
+			return
+		}
+	}
+	d.emit(Replace, after)
+}
+
+// same reports whether two values are the same text, or the same string in another spelling.
+func same(a, b []byte) bool {
+	if bytes.Equal(a, b) {
+		return true
+	}
+	if len(a) < 2 || len(b) < 2 || a[0] != '"' || b[0] != '"' || bytes.IndexByte(a, '\\') < 0 && bytes.IndexByte(b, '\\') < 0 {
+		return false
+	}
+	x, errA := jsonscan.Unquote(a)
+	y, errB := jsonscan.Unquote(b)
+	return errA == nil && errB == nil && x == y
+}
+
+// members of an object, in their order.
+type members struct {
+	names  []string
+	values [][]byte
+	index  map[string]int // of names
+}
+
+// membersOf is false for what is no object, and for one with duplicate keys.
+func membersOf(object []byte) (m members, ok bool) {
+	m.index = map[string]int{}
+	c := jsonscan.NewCursor(object)
+	for key, value, ok := c.Member(); ok; key, value, ok = c.Member() {
+		name, err := jsonscan.Unquote(key)
+		if err != nil {
+			return m, false
+		}
+		m.index[name] = len(m.names)
+		m.names, m.values = append(m.names, name), append(m.values, value)
+	}
+	return m, !c.Bad && len(m.index) == len(m.names)
+}
+
+// elementsOf is false for what is no list.
+func elementsOf(list []byte) (elements [][]byte, ok bool) {
+	c := jsonscan.NewCursor(list)
+	for value, ok := c.Element(); ok; value, ok = c.Element() {
+		elements = append(elements, value)
+	}
+	return elements, !c.Bad
+}
+
+func (d *differ) object(before, after members) {
+	for _, name := range before.names {
+		if _, stays := after.index[name]; !stays {
+			d.enter(Segment{Name: name})
+			d.emit(Remove, nil)
+			d.leave()
+		}
+	}
+	for n, name := range after.names {
+		d.enter(Segment{Name: name})
+		if at, was := before.index[name]; was {
+			d.value(before.values[at], after.values[n])
+		} else {
+			d.emit(Add, after.values[n])
+		}
+		d.leave()
+	}
+}
+
+// list goes from left to right: what is left of the place where it works is as in the new list already.
+func (d *differ) list(before, after [][]byte) {
+	start := 0
+	for start < len(before) && start < len(after) && same(before[start], after[start]) {
+		start++
+	}
+	endBefore, endAfter := len(before), len(after)
+	for endBefore > start && endAfter > start && same(before[endBefore-1], after[endAfter-1]) {
+		endBefore, endAfter = endBefore-1, endAfter-1
+	}
+	i, j := start, start
+	for _, pair := range append(align(before[start:endBefore], after[start:endAfter]), [2]int{endBefore - start, endAfter - start}) {
+		nextBefore, nextAfter := start+pair[0], start+pair[1]
+		for ; i < nextBefore && j < nextAfter; i, j = i+1, j+1 { // neither has a counterpart: one takes the other's place
+			d.element(before[i], after[j], j)
+		}
+		for ; i < nextBefore; i++ {
+			d.enter(Segment{Element: before[i], Index: i})
+			d.emit(Remove, nil)
+			d.changes[len(d.changes)-1].at = j
+			d.leave()
+		}
+		for ; j < nextAfter; j++ {
+			d.enter(Segment{Element: after[j], Index: j})
+			d.emit(Add, after[j])
+			d.leave()
+		}
+		if i < endBefore { // the pair itself
+			d.element(before[i], after[j], j)
+			i, j = i+1, j+1
+		}
+	}
+}
+
+func (d *differ) element(before, after []byte, index int) {
+	d.enter(Segment{Element: after, Index: index})
+	d.value(before, after)
+	d.leave()
+}

@@ -1,0 +1,73 @@
+package jsonscan
+
+import (
+	"bytes"
+	"encoding/json"
+	"unicode/utf8"
+)
+
+// Cursor walks over the members of one JSON object or the elements of one JSON array, without a look into them. It is for
+// JSON that pkg/object has accepted; on anything else it stops with Bad set, and never panics.
+type Cursor struct {
+	b []byte
+	i int // behind what was read so far
+	// Bad: what was read is no JSON.
+	Bad bool
+}
+
+// NewCursor makes a cursor over b, which begins with { or [.
+func NewCursor(b []byte) Cursor { return Cursor{b: b, i: 1} }
+
+// Member returns the next member of an object: the key as its JSON string, and the value. Both are parts of b.
+func (c *Cursor) Member() (key, value []byte, ok bool) {
+	key, ok = c.Element()
+	if !ok {
+		return nil, nil, false
+	}
+	c.skipSpace()
+	if key[0] != '"' || c.i >= len(c.b) || c.b[c.i] != ':' {
+		c.Bad = true
+		return nil, nil, false
+	}
+	c.i++
+	value, ok = c.value()
+	return key, value, ok
+}
+
+// Element returns the next element of an array.
+func (c *Cursor) Element() (value []byte, ok bool) {
+	c.skipSpace()
+	if c.i < len(c.b) && c.b[c.i] == ',' {
+		c.i++
+		c.skipSpace()
+	}
+	if c.i < len(c.b) && (c.b[c.i] == '}' || c.b[c.i] == ']') {
+		return nil, false
+	}
+	return c.value()
+}
+
+// value returns the value at the cursor.
+func (c *Cursor) value() (value []byte, ok bool) {
+	c.skipSpace()
+	start := c.i
+	c.i = Value(c.b, start)
+	if c.i <= start {
+		c.i, c.Bad = len(c.b), true
+		return nil, false
+	}
+	return c.b[start:c.i], true
+}
+
+func (c *Cursor) skipSpace() { c.i = Space(c.b, c.i) }
+
+// Unquote decodes a JSON string, given with its quotes, as encoding/json does: invalid UTF-8 becomes U+FFFD.
+func Unquote(quoted []byte) (string, error) {
+	inner := quoted[1 : len(quoted)-1]
+	if bytes.IndexByte(inner, '\\') < 0 && utf8.Valid(inner) {
+		return string(inner), nil
+	}
+	var s string
+	err := json.Unmarshal(quoted, &s)
+	return s, err
+}
