@@ -15,9 +15,9 @@ import (
 	"time"
 
 	"github.com/deltabridge/deltabridge/internal/config"
-	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/informer"
 	"github.com/deltabridge/deltabridge/pkg/object"
+	"github.com/deltabridge/deltabridge/pkg/redact"
 	"k8s.io/client-go/rest"
 )
 
@@ -270,7 +270,7 @@ func (s *stage) wait() { s.group.Wait() }
 const fingerprintKeyFile = "fingerprint.key"
 
 // loadRedactor reads the fingerprint key, or makes one at the first start. Nil if no sink needs it.
-func loadRedactor(cfg *config.Config) (*event.Redactor, error) {
+func loadRedactor(cfg *config.Config) (*redact.Redactor, error) {
 	needed := false
 	for _, s := range cfg.Sinks {
 		needed = needed || s.Secrets != config.SecretsPlain
@@ -289,7 +289,7 @@ func loadRedactor(cfg *config.Config) (*event.Redactor, error) {
 	if len(key) < 32 {
 		return nil, fmt.Errorf("%s: the key has %d bytes, at least 32 are needed (restore the file, or remove it for a new key: all fingerprints change then)", path, len(key))
 	}
-	return event.NewRedactor(key), nil
+	return redact.New(key), nil
 }
 
 // makeKey writes a new key. The file appears whole or not at all.

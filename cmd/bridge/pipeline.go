@@ -17,6 +17,7 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/filter"
 	"github.com/deltabridge/deltabridge/pkg/informer"
 	"github.com/deltabridge/deltabridge/pkg/object"
+	"github.com/deltabridge/deltabridge/pkg/redact"
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -58,7 +59,7 @@ type pipeline struct {
 }
 
 // newPipeline builds the pipeline of one configured sink. slot is the first decision slot that its filter may use.
-func newPipeline(cfg *config.Config, s *config.Sink, m *metrics, redactor *event.Redactor, slot int, c *checkpointer, log *slog.Logger) (*pipeline, error) {
+func newPipeline(cfg *config.Config, s *config.Sink, m *metrics, redactor *redact.Redactor, slot int, c *checkpointer, log *slog.Logger) (*pipeline, error) {
 	p := &pipeline{name: s.Name, metrics: m.forSink(s.Name), log: log.With("sink", s.Name)}
 	p.settle = func(m *event.Message) { c.settle(p.name, m) }
 	p.cluster = c.store.ClusterUID

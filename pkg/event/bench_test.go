@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/deltabridge/deltabridge/pkg/object"
+	"github.com/deltabridge/deltabridge/pkg/redact"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
@@ -18,7 +19,7 @@ func BenchmarkEncode(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	redactor := NewRedactor([]byte(strings.Repeat("k", 32)))
+	redactor := redact.New([]byte(strings.Repeat("k", 32)))
 	for _, bench := range []struct {
 		name     string
 		encoder  *Encoder

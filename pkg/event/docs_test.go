@@ -14,6 +14,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/deltabridge/deltabridge/pkg/redact"
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -143,11 +144,13 @@ func TestPayloadsPage(t *testing.T) {
 			t.Errorf("the page does not know %q", payload)
 		}
 	}
-	var fingerprint string
-	if err := json.Unmarshal(NewRedactor(make([]byte, 32)).fingerprint([]byte("x")), &fingerprint); err != nil {
+	secret := mustObject(t, `{"kind":"Secret","apiVersion":"v1","metadata":{"name":"s"},"data":{"x":"eA=="}}`)
+	m := encode(t, &Encoder{Redactor: redact.New(make([]byte, 32))}, Event{Type: Added, Resource: secrets, Object: secret})
+	var doc struct{ Data map[string]string }
+	if err := json.Unmarshal(m.Data, &doc); err != nil {
 		t.Fatal(err)
 	}
-	prefix, digits, _ := strings.Cut(fingerprint, ":")
+	prefix, digits, _ := strings.Cut(doc.Data["x"], ":")
 	if want := "`" + prefix + ":<" + strconv.Itoa(len(digits)) + " hex digits>`"; !strings.Contains(section, want) {
 		t.Errorf("the page does not say %s", want)
 	}

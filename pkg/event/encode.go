@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/deltabridge/deltabridge/pkg/object"
+	"github.com/deltabridge/deltabridge/pkg/redact"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 // Payload says what the data of a change is.
@@ -37,15 +39,16 @@ type Encoder struct {
 	Content Content // empty: ContentBinary
 	// PartitionKey is the template of the Kafka key; nil where the sink has none.
 	PartitionKey *Template
-	// Redactor hides the values of Secrets; nil sends them in clear.
-	Redactor *Redactor
+	// Redactor hides secret values; nil sends them in clear. What it has hidden before costs no more than a look.
+	Redactor *redact.Redactor
 
 	once   sync.Once
 	source string // the attribute, of Cluster
 }
 
 // Encode makes the message. The event's objects are not kept, but the object's Raw may become the message's Data.
-// An error means that the object is not what the API server should send; it wraps the cause.
+// An error means that the object is not what the API server should send, or that its bytes can't be had. It never quotes
+// the object: it is logged, and a gap event says it to the sink.
 func (e *Encoder) Encode(ev Event) (*Message, error) {
 	m := &Message{
 		Type: ev.Type, Time: ev.Time, Resource: ev.Resource, Cluster: e.Cluster,
@@ -62,7 +65,7 @@ func (e *Encoder) Encode(ev Event) (*Message, error) {
 			m.Identity.ResourceVersion = ev.LeftAt
 		}
 		e.render(m, ev.Selected)
-		m.Data, err = e.payload(ev.Object)
+		m.Data, err = e.payload(ev.Resource, ev.Object)
 	}
 	if err != nil {
 		return nil, err
@@ -125,8 +128,8 @@ func (m *Message) encodeControl(ev Event) error {
 	return nil
 }
 
-func (e *Encoder) payload(o *object.Object) ([]byte, error) {
-	raw, err := e.Redactor.redact(o)
+func (e *Encoder) payload(resource schema.GroupVersionResource, o *object.Object) ([]byte, error) {
+	raw, err := e.bytes(resource, o)
 	if err != nil || e.Payload != PayloadMetadata {
 		return raw, err
 	}
@@ -135,8 +138,17 @@ func (e *Encoder) payload(o *object.Object) ([]byte, error) {
 		Kind       json.RawMessage `json:"kind,omitempty"`
 		Metadata   json.RawMessage `json:"metadata,omitempty"`
 	}
-	if err := json.Unmarshal(raw, &doc); err != nil {
-		return nil, fmt.Errorf("read metadata of %s %s/%s: %w", o.Kind(), o.Namespace, o.Name, err)
+	if json.Unmarshal(raw, &doc) != nil { // the cause could quote the document
+		return nil, fmt.Errorf("read metadata of %s %s/%s: its JSON has an unexpected form", o.Kind(), o.Namespace, o.Name)
 	}
 	return json.Marshal(doc)
+}
+
+// bytes is the object as this sink may know it. Nothing else of an object goes into a payload.
+func (e *Encoder) bytes(resource schema.GroupVersionResource, o *object.Object) ([]byte, error) {
+	raw, err := o.Bytes()
+	if err != nil {
+		return nil, err
+	}
+	return e.Redactor.Redact(resource, o, raw)
 }

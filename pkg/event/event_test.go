@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/deltabridge/deltabridge/pkg/object"
+	"github.com/deltabridge/deltabridge/pkg/redact"
 )
 
 var (
@@ -151,7 +152,7 @@ func TestSecretsStayInside(t *testing.T) {
 		`"kubectl.kubernetes.io/last-applied-configuration":"{\"data\":{\"password\":\"aHVudGVyMg==\"}}","team":"shop"}},` +
 		`"data":{"password":"aHVudGVyMg==","user":"YWRtaW4="},"stringData":{"token":"hunter2"},"type":"Opaque"}`
 	o := mustObject(t, raw)
-	e := &Encoder{Redactor: NewRedactor([]byte("0123456789abcdef0123456789abcdef"))}
+	e := &Encoder{Redactor: redact.New([]byte("0123456789abcdef0123456789abcdef"))}
 	m := encode(t, e, Event{Type: Added, Resource: secrets, Object: o})
 	for _, value := range []string{"aHVudGVyMg==", "YWRtaW4=", "hunter2"} {
 		if strings.Contains(string(m.Body()), value) {
@@ -176,7 +177,7 @@ func TestSecretsStayInside(t *testing.T) {
 	if string(again.Data) != string(m.Data) {
 		t.Error("equal values have different fingerprints")
 	}
-	other := encode(t, &Encoder{Redactor: NewRedactor([]byte("another key of thirty-two bytes!"))}, Event{Type: Added, Resource: secrets, Object: o})
+	other := encode(t, &Encoder{Redactor: redact.New([]byte("another key of thirty-two bytes!"))}, Event{Type: Added, Resource: secrets, Object: o})
 	if string(other.Data) == string(m.Data) {
 		t.Error("another key gives the same fingerprints")
 	}
@@ -186,9 +187,17 @@ func TestSecretsStayInside(t *testing.T) {
 	}
 }
 
-func TestASecretThatCantBeRedactedIsNotSent(t *testing.T) {
-	o := mustObject(t, `{"kind":"Secret","apiVersion":"v1","metadata":{"name":"db","uid":"u3","resourceVersion":"5"},"data":"hunter2"}`)
-	_, err := (&Encoder{Redactor: NewRedactor(make([]byte, 32))}).Encode(Event{Type: Added, Resource: secrets, Object: o})
+func TestASecretOfAnyFormStaysInside(t *testing.T) {
+	for _, data := range []string{`"hunter2"`, `["hunter2"]`, `{"a":{"b":["hunter2",{"c":"hunter2"}]}}`, `{"a" "hunter2"}`, `hunter2`} {
+		o := mustObject(t, `{"kind":"Secret","apiVersion":"v1","metadata":{"name":"db","uid":"u3","resourceVersion":"5"},"data":`+data+`}`)
+		m, err := (&Encoder{Redactor: redact.New(make([]byte, 32))}).Encode(Event{Type: Added, Resource: secrets, Object: o})
+		if err != nil || strings.Contains(string(m.Body()), "hunter2") || !strings.Contains(string(m.Body()), "hmac-sha256:") {
+			t.Errorf("%s: %s, %v", data, m.Body(), err)
+		}
+	}
+	o := mustObject(t, `{"kind":"Secret","apiVersion":"v1","metadata":{"name":"db","uid":"u3","resourceVersion":"5"},"data":{}}`)
+	o.Raw = []byte(`{"data":{"a":"hunter2"}`)
+	_, err := (&Encoder{Redactor: redact.New(make([]byte, 32))}).Encode(Event{Type: Added, Resource: secrets, Object: o})
 	if err == nil || strings.Contains(err.Error(), "hunter2") {
 		t.Errorf("err = %v", err)
 	}
