@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"runtime"
 	"sync"
 	"syscall"
 
@@ -91,6 +92,7 @@ func run(ctx context.Context, cfg *config.Config, out, stderr io.Writer) error {
 	log := newLogger(cfg, stderr)
 	// client-go logs through klog's one global logger; main is the place to set it.
 	klog.SetSlogLogger(log)
+	limitProcessors(cfg)
 	kube, err := loadKubeconfig(string(cfg.Kubeconfig))
 	if err != nil {
 		return err
@@ -106,7 +108,7 @@ func run(ctx context.Context, cfg *config.Config, out, stderr io.Writer) error {
 		}
 	}
 	log.Info("bridge starts", "version", version, "cluster", cfg.Cluster, "apiServer", kube.Host,
-		"http", b.http.listener.Addr().String(), "sinks", len(cfg.Sinks))
+		"http", b.http.listener.Addr().String(), "sinks", len(cfg.Sinks), "processors", runtime.GOMAXPROCS(0))
 	ctx, cancel := untilSignal(ctx, log)
 	defer cancel()
 	return b.Run(ctx)

@@ -1,6 +1,7 @@
 package object
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"slices"
@@ -144,7 +145,7 @@ func (p *parser) ownerReferences(b []byte, i int) int {
 // newestManager notes the manager of the newest entry by its time; of equally old ones the last. An entry without a
 // readable time is older than all others.
 func (p *parser) newestManager(b []byte, i int) int {
-	var newest time.Time
+	var newest []byte
 	w := open(b, i)
 	for w.next() {
 		if !w.opens('{') {
@@ -164,15 +165,30 @@ func (p *parser) newestManager(b []byte, i int) int {
 			}
 		}
 		w.leave(entry.end())
-		var t time.Time
-		if t.UnmarshalText(at) != nil { // RFC 3339
-			t = time.Time{}
-		}
-		if !t.Before(newest) {
-			newest, p.manager = t, manager
+		if !earlier(at, newest) {
+			newest, p.manager = at, manager
 		}
 	}
 	return w.end()
+}
+
+// earlier compares two times in the format of RFC 3339; one that is in none is earlier than any other.
+func earlier(a, b []byte) bool {
+	const seconds = len("2006-01-02T15:04:05Z") // how kube-apiserver writes it: the order is that of the bytes
+	if len(a) == seconds && len(b) == seconds && a[seconds-1] == 'Z' && b[seconds-1] == 'Z' {
+		return bytes.Compare(a, b) < 0
+	}
+	if len(b) == 0 {
+		return false // there is nothing to compare with
+	}
+	var at, than time.Time
+	if at.UnmarshalText(a) != nil {
+		at = time.Time{}
+	}
+	if than.UnmarshalText(b) != nil {
+		than = time.Time{}
+	}
+	return at.Before(than)
 }
 
 // object makes an Object of what parse found in b[start:end], with prefix put behind its opening brace.
