@@ -196,7 +196,7 @@ func (b *Bridge) read() error {
 	err := b.checkpoint.identify(b.reading, b.client)
 	switch {
 	case b.reading.Err() != nil:
-		return nil //nolint:nilerr // told to stop
+		return nil
 	case err != nil:
 		return err
 	}
