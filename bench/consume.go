@@ -57,9 +57,12 @@ func (l *latencies) sorted() []time.Duration {
 	return slices.Sorted(slices.Values(l.all))
 }
 
-// consume gives each message of the stream.
+// consume gives each message of the stream. The consumer is not an ordered one of nats.go, which starts itself anew where
+// the machine is so busy that a heartbeat is late.
 func (j *jetStream) consume(ctx context.Context, name string, take func(data []byte)) (stop func(), err error) {
-	consumer, err := j.js.OrderedConsumer(ctx, name, jetstream.OrderedConsumerConfig{})
+	consumer, err := j.js.CreateConsumer(ctx, name, jetstream.ConsumerConfig{
+		AckPolicy: jetstream.AckNonePolicy, InactiveThreshold: loadTimeout, MemoryStorage: true,
+	})
 	if err != nil {
 		return nil, err
 	}
