@@ -38,6 +38,7 @@ func (i *Informer) beginList() func(watch.EventType, *object.Object) error {
 		}
 		return func(eventType watch.EventType, o *object.Object) error {
 			if !i.accepts(o) {
+				o.Release(bodies) // it is dropped when the list is complete
 				return nil
 			}
 			err := i.stage(stage, eventType, o)
