@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"flag"
 	"fmt"
 	"os/exec"
 	"strings"
@@ -11,10 +12,11 @@ import (
 	"github.com/deltabridge/deltabridge/test/kafka"
 )
 
-// outage is for how long the brokers are away; half of it before the bridge is killed, half of it after.
-const outage = 2 * time.Minute
+// outage is for how long the brokers are away; half of it before the bridge is killed, half of it after. What holds for
+// 40 seconds was seen to hold for minutes, too: go test ./test/e2e -run TestSpillThroughAnOutage -outage 5m
+var outage = flag.Duration("outage", 40*time.Second, "for how long TestSpillThroughAnOutage keeps the brokers away") //nolint:gochecknoglobals // a flag
 
-// TestSpillThroughAnOutage: both brokers are away for minutes under steady change, with a memory queue far smaller
+// TestSpillThroughAnOutage: both brokers are away under steady change, with a memory queue far smaller
 // than what accumulates. The bridge is killed in the middle, and once more while it catches up.
 func TestSpillThroughAnOutage(t *testing.T) {
 	c, js, k := sharedCluster(t), startJetStream(t), kafka.ForTest(t)
@@ -30,17 +32,17 @@ func TestSpillThroughAnOutage(t *testing.T) {
 	b := startBridgeIn(t, dir, c.Kubeconfig(), config)
 	b.waitReady()
 	changes := startChanges(t, cs, namespace, 200, 120)
-	before := b.peakBytes(outage / 8)
+	before := b.peakBytes(*outage / 4)
 
 	natsProxy.Freeze()
 	natsProxy.Cut()
 	if err := k.Pause(); err != nil {
 		t.Fatal(err)
 	}
-	during := b.peakBytes(outage / 2)
+	during := b.peakBytes(*outage / 2)
 	b.kill()
 	b = startBridgeIn(t, dir, c.Kubeconfig(), config)
-	after := b.peakBytes(outage / 2)
+	after := b.peakBytes(*outage / 2)
 	spilled := b.metric("deltabridge_spill_events")
 	natsProxy.Thaw()
 	if err := k.Resume(); err != nil {
@@ -59,8 +61,8 @@ func TestSpillThroughAnOutage(t *testing.T) {
 	b.stop()
 	t.Logf("%.0f events were spilled; peak memory: %d MB before the outage, %d MB in it, %d MB after the kill",
 		spilled, before>>20, during>>20, after>>20)
-	if spilled < 5000 {
-		t.Errorf("%.0f events were spilled: that is no outage of minutes", spilled)
+	if spilled < 1500 {
+		t.Errorf("only %.0f events were spilled", spilled)
 	}
 	prefix := "configmaps/" + namespace + "/"
 	judge(t, "JetStream", truth, prefix, js.read("E2E"))
