@@ -56,7 +56,7 @@ func newBridge(cfg *config.Config, kube *rest.Config, log *slog.Logger) (*Bridge
 	for n := range cfg.Sinks {
 		s := &cfg.Sinks[n]
 		r := redactor
-		if s.Secrets == config.SecretsPlain {
+		if plain(s) {
 			r = nil
 		}
 		p, err := newPipeline(cfg, s, b.metrics, r, slot, b.checkpoint, log)
@@ -265,6 +265,9 @@ func (s *stage) failed() chan error {
 }
 
 func (s *stage) wait() { s.group.Wait() }
+
+// plain reports whether a sink gets the values of Secrets in clear.
+func plain(s *config.Sink) bool { return s.Secrets == config.SecretsPlain }
 
 // fingerprintKeyFile, in the state folder, holds the key of the fingerprints that stand in place of secret values.
 const fingerprintKeyFile = "fingerprint.key"

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/deltabridge/deltabridge/internal/config"
+	"github.com/deltabridge/deltabridge/internal/console"
 	"github.com/deltabridge/deltabridge/internal/doctor"
 	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/go-logr/logr"
@@ -94,12 +95,15 @@ func examined(cfg *config.Config) (doctor.Options, error) {
 }
 
 // styleOf is how a table looks on a terminal, and where it is read by programs.
-func styleOf(w io.Writer) doctor.Style {
+func styleOf(w io.Writer) doctor.Style { return doctor.Style(consoleStyle(w)) }
+
+// consoleStyle is that of a terminal, or of a file: without colors, and nothing is cut.
+func consoleStyle(w io.Writer) console.Style {
 	file, ok := w.(*os.File)
 	if !ok || !term.IsTerminal(int(file.Fd())) {
-		return doctor.Style{}
+		return console.Style{}
 	}
-	style := doctor.Style{Color: os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"}
+	style := console.Style{Color: os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"}
 	if width, _, err := term.GetSize(int(file.Fd())); err == nil {
 		style.Width = width
 	}

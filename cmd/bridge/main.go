@@ -35,7 +35,8 @@ func newCommand(stdout, stderr io.Writer) *cobra.Command {
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.AddCommand(newRunCommand(stdout, stderr), newCheckCommand(stdout), newSchemaCommand(stdout), newRBACCommand(stdout), newDoctorCommand(stdout), newVersionCommand(stdout))
+	root.AddCommand(newRunCommand(stdout, stderr), newCheckCommand(stdout), newSchemaCommand(stdout), newRBACCommand(stdout), newDoctorCommand(stdout),
+		newExplainCommand(stdout), newVersionCommand(stdout))
 	return root
 }
 

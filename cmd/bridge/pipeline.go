@@ -64,27 +64,35 @@ func newPipeline(cfg *config.Config, s *config.Sink, m *metrics, redactor *redac
 	p.settle = func(m *event.Message) { c.settle(p.name, m) }
 	p.cluster = c.store.ClusterUID
 	p.refilters = func(source string) bool { return c.refilters(source, p.name) }
-	p.encoder = &event.Encoder{
-		Cluster: cfg.Cluster, Payload: event.Payload(s.Payload), Content: event.Content(s.Content), Redactor: redactor,
-	}
-	var err error
-	if p.filter, err = p.compileFilter(s.Filters, slot); err != nil {
+	if err := p.compose(cfg, s, redactor, slot); err != nil {
 		return nil, err
 	}
+	var err error
 	if before := c.changed[s.Name]; before != nil {
 		if p.previous, err = p.compileFilter(before.Filters, object.Slots); err != nil { // beyond the slots: not remembered
 			p.log.Warn("the sink's old filter is not understood any more: it gets everything anew", "err", err)
 			p.previous = nil
 		}
 	}
-	if err = p.buildSink(s); err != nil {
-		return nil, fmt.Errorf("sink %s: %w", s.Name, err)
-	}
 	if p.queue, err = p.buildQueue(s.Buffer, cfg.State.Path); err != nil {
 		return nil, fmt.Errorf("sink %s: %w", s.Name, err)
 	}
 	p.drain = &sinks.Drain{Name: s.Name, Sink: p.sink, Queue: p.queue, Hooks: p.hooks(), Logger: log}
 	return p, nil
+}
+
+// compose builds what decides on a message: filter, encoder and sink. It does no I/O but reads the sink's files.
+func (p *pipeline) compose(cfg *config.Config, s *config.Sink, redactor *event.Redactor, slot int) (err error) {
+	p.encoder = &event.Encoder{
+		Cluster: cfg.Cluster, Payload: event.Payload(s.Payload), Content: event.Content(s.Content), Redactor: redactor,
+	}
+	if p.filter, err = p.compileFilter(s.Filters, slot); err != nil {
+		return err
+	}
+	if err = p.buildSink(s); err != nil {
+		return fmt.Errorf("sink %s: %w", s.Name, err)
+	}
+	return nil
 }
 
 // hooks count what the drain reports, and settle what it is done with.

@@ -52,6 +52,7 @@ func (e *RuleError) Unwrap() error { return e.Err }
 
 // rule is a Rule compiled.
 type rule struct {
+	text       Rule              // as it was given, for Explain
 	resources  []ResourcePattern // empty: all
 	namespaces NamespaceMatcher
 	operations operations
@@ -104,7 +105,7 @@ func (c *compiler) mistake(rule int, field string, index int, err error) {
 }
 
 func (c *compiler) rule(index int, text Rule) *rule {
-	r := &rule{}
+	r := &rule{text: text}
 	for i, resource := range text.Resources {
 		pattern, err := ParsePattern(resource)
 		if err != nil {

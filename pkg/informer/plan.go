@@ -156,12 +156,34 @@ func (scope *Scope) version(served Served, given string) (string, []Pattern) {
 	return "", nil
 }
 
+// outside reports that a scope of namespaces has none of the cluster-scoped objects.
+func (scope *Scope) outside() bool {
+	return len(scope.Namespaces) > 0 || (scope.Accept != nil && !scope.Accept(""))
+}
+
+// Covers reports whether the scope asks for a resource, and whether objects in a namespace are within it; namespace is empty
+// for a cluster-scoped resource. version is the one that it asks for. Selectors are not looked at.
+func (scope *Scope) Covers(served Served, namespace string) (version string, resource, within bool) {
+	version, _ = scope.version(served, "")
+	switch {
+	case version == "":
+		return "", false, false
+	case !served.Namespaced:
+		within = !scope.outside()
+	case len(scope.Namespaces) > 0:
+		within = slices.Contains(scope.Namespaces, namespace)
+	default:
+		within = scope.Accept == nil || scope.Accept(namespace)
+	}
+	return version, true, within
+}
+
 // add puts the informers of one scope and resource into the plan.
 func (p *plan) add(a ask, m match) {
 	scope := a.scope
 	key := watchKey{m.served.GroupResource, "", scope.LabelSelector, scope.FieldSelector}
 	if !m.served.Namespaced {
-		if len(scope.Namespaces) > 0 || (scope.Accept != nil && !scope.Accept("")) {
+		if scope.outside() {
 			if a.named {
 				p.problems = append(p.problems, m.served.String()+` is cluster-scoped and lies in none of the namespaces; add "" to them to watch it`)
 			}

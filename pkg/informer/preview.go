@@ -53,3 +53,13 @@ func (s *Set) Preview(ctx context.Context) (Preview, error) {
 	})
 	return view, nil
 }
+
+// Serves asks what the cluster serves: the resources that can be listed and watched. Those whose API server does not
+// answer are not among them.
+func (s *Set) Serves(ctx context.Context) ([]Served, error) {
+	found, err := s.discovery.discover(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return found.served, nil
+}

@@ -74,6 +74,9 @@ func (s *Sink) route(ctx context.Context, batch []*event.Message) {
 	}
 }
 
+// tombstone reports whether a record without value follows the message.
+func (s *Sink) tombstone(m *event.Message) bool { return s.cfg.Tombstones && m.Type == event.Deleted }
+
 func (t *topic) partitionOf(balancer *kafkago.Murmur2Balancer, key []byte) *partition {
 	if t.err != nil || len(t.partitions) == 0 {
 		return &t.nowhere
@@ -222,7 +225,7 @@ func (w *work) fillSlot(p *partition) slot {
 	}
 	for sl.n < limit {
 		m := w.batch[p.queue[sl.n]]
-		if !sl.b.add(m, w.s.cfg.Tombstones && m.Type == event.Deleted, limitBytes) {
+		if !sl.b.add(m, w.s.tombstone(m), limitBytes) {
 			break
 		}
 		sl.n++

@@ -211,24 +211,33 @@ func (s *Sink) fill(ctx context.Context) {
 }
 
 func (s *Sink) publish(m *event.Message, token uint64) error {
-	s.text = s.subject.Append(s.text[:0], m)
-	if len(s.text) > maxSubject {
-		return sinks.Permanent(fmt.Errorf("%w: subject of %d bytes", sinks.ErrOversize, len(s.text)))
+	text, err := s.appendSubject(s.text[:0], m)
+	if err != nil {
+		return err
 	}
-	subject := len(s.text)
-	s.text = strconv.AppendUint(append(s.text, s.inbox...), token, 36)
-	text := string(s.text) // one allocation for both
-	s.msg = natsgo.Msg{Subject: text[:subject], Reply: text[subject:], Header: s.headers.set(m), Data: m.Data}
+	subject := len(text)
+	s.text = strconv.AppendUint(append(text, s.inbox...), token, 36)
+	both := string(s.text) // one allocation for both
+	s.msg = natsgo.Msg{Subject: both[:subject], Reply: both[subject:], Header: s.headers.set(m), Data: m.Data}
 	if m.Structured {
 		s.body = m.AppendStructured(s.body[:0])
 		s.msg.Data = s.body
 	}
-	err := s.conn.PublishMsg(&s.msg) // which copies all of it
+	err = s.conn.PublishMsg(&s.msg) // which copies all of it
 	s.msg.Data = nil
 	if err != nil {
 		return publishError(err)
 	}
 	return nil
+}
+
+// appendSubject appends the subject of m to dst. The error is of the class Permanent.
+func (s *Sink) appendSubject(dst []byte, m *event.Message) ([]byte, error) {
+	dst = s.subject.Append(dst, m)
+	if len(dst) > maxSubject {
+		return nil, sinks.Permanent(fmt.Errorf("%w: subject of %d bytes", sinks.ErrOversize, len(dst)))
+	}
+	return dst, nil
 }
 
 // answer settles the message that m answers to, if it is still of interest.

@@ -1,0 +1,120 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/deltabridge/deltabridge/internal/explain"
+)
+
+// What explain says of a live object, and that run then does it, is tested with the built binary (test/e2e).
+func TestExplain(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string) string {
+		t.Helper()
+		file := filepath.Join(dir, name)
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return file
+	}
+	cfg := write("bridge.yaml", `
+cluster: c
+watch:
+  - {resources: [pods, deployments.apps], namespaces: ["team-*"], labelSelector: "app=web"}
+  - {resources: ["*.example.com"]}
+  - {resources: [nodes], namespaces: ["", "team-*"], fieldSelector: spec.unschedulable=false}
+sinks:
+  - name: js
+    filters: [{resources: [pods], when: "object.status.phase != 'Done'"}]
+    nats: {url: "nats://127.0.0.1:1"}
+  - {name: kafka, kafka: {brokers: ["127.0.0.1:1"], topic: "t.{resource}"}}
+  - {name: lines, secrets: plain, stdout: {}}
+`)
+	pod := `{"kind":"Pod","apiVersion":"v1","metadata":{"name":"web","namespace":"team-a","labels":{"app":"web"},"uid":"u1","resourceVersion":"7"},"status":{"phase":"Running"}}`
+	file := write("pod.json", pod)
+	done := write("done.yaml", "kind: Pod\napiVersion: v1\nmetadata: {name: web, namespace: team-a, uid: u1, resourceVersion: \"8\", labels: {app: web}}\nstatus: {phase: Done}\n")
+	several := write("several.yaml", "---\nkind: Node\napiVersion: v1\nmetadata: {name: n1}\n---\nkind: List\napiVersion: v1\nitems:\n- "+pod+"\n- {kind: Deployment, apiVersion: apps/v1, metadata: {name: web}}\n")
+
+	told := func(args ...string) (reports []explain.Report) {
+		t.Helper()
+		out, err := command(t, append([]string{"explain", "-c", cfg, "--offline", "-o", "json"}, args...)...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for decoder := json.NewDecoder(strings.NewReader(out)); decoder.More(); {
+			var r explain.Report
+			if err := decoder.Decode(&r); err != nil {
+				t.Fatal(err)
+			}
+			reports = append(reports, r)
+		}
+		return reports
+	}
+	summary := func(r explain.Report) string {
+		parts := []string{r.Object.Resource, r.Object.Namespace + "/" + r.Object.Name}
+		for _, w := range r.Watch {
+			parts = append(parts, map[bool]string{true: "+", false: "-"}[w.Covers])
+		}
+		for _, s := range r.Sinks {
+			text := s.Name + "=" + s.Operation
+			if s.Sent {
+				text += ":" + s.Message.ID + ":" + s.Message.Subject + s.Message.Topic + s.Message.Key
+			}
+			parts = append(parts, text)
+		}
+		return strings.Join(parts, " ")
+	}
+	for _, tt := range []struct {
+		args []string
+		want []string
+	}{
+		{[]string{file}, []string{"pods team-a/web + - - js=added:u1.7:k8s.c.core.pods.team-a.web kafka=added:u1.7:t.pods/pods/team-a/web lines=added:u1.7:"}},
+		{[]string{done, "--old", file}, []string{"pods team-a/web + - - js=left:u1.8.left:k8s.c.core.pods.team-a.web kafka=updated:u1.8:t.pods/pods/team-a/web lines=updated:u1.8:"}},
+		{[]string{file, "--old", done}, []string{"pods team-a/web + - - js=added:u1.7:k8s.c.core.pods.team-a.web kafka=updated:u1.7:t.pods/pods/team-a/web lines=updated:u1.7:"}},
+		{[]string{file, "--operation", "deleted"}, []string{"pods team-a/web + - - js=deleted:u1.7.deleted:k8s.c.core.pods.team-a.web kafka=deleted:u1.7.deleted:t.pods/pods/team-a/web lines=deleted:u1.7.deleted:"}},
+		{[]string{several, "-n", "shop", "--resource", ""}, []string{
+			"nodes shop/n1 - - - js= kafka=added lines=added", // offline, a namespace that is given counts
+			"pods team-a/web + - - js=added:u1.7:k8s.c.core.pods.team-a.web kafka=added:u1.7:t.pods/pods/team-a/web lines=added:u1.7:",
+			"deployments.apps shop/web - - - js= kafka=added lines=added",
+		}},
+		{[]string{several}, []string{
+			"nodes /n1 - - + js= kafka=added:<uid>.<resourceVersion>:t.nodes/nodes//n1 lines=added:<uid>.<resourceVersion>:",
+			"pods team-a/web + - - js=added:u1.7:k8s.c.core.pods.team-a.web kafka=added:u1.7:t.pods/pods/team-a/web lines=added:u1.7:",
+			"deployments.apps /web - - - js= kafka=added lines=added",
+		}},
+		{[]string{file, "--resource", "pods.example.com"}, []string{"pods.example.com team-a/web - + - js= kafka=added:u1.7:t.podsexample.com/pods/team-a/web lines=added:u1.7:"}},
+	} {
+		var got []string
+		for _, r := range told(tt.args...) {
+			got = append(got, summary(r))
+		}
+		if strings.Join(got, "\n") != strings.Join(tt.want, "\n") {
+			t.Errorf("%v:\n%s", tt.args, strings.Join(got, "\n"))
+		}
+	}
+	if out, err := command(t, "explain", "-c", cfg, "--offline", file); err != nil || !strings.Contains(out, "\nsink js (nats)  sent as added\n") || strings.Contains(out, "\x1b") {
+		t.Errorf("the table: %v\n%s", err, out)
+	}
+	empty := write("empty.yaml", "---\n")
+	for want, args := range map[string][]string{
+		"there is no object in it":       {empty},
+		"want one object in each":        {several, "--old", file},
+		"the object has to be in a file": {"pods", "a/b", "--offline"},
+		"give the state before":          {file, "--operation", "updated"},
+		"--old is for an update":         {file, "--operation", "deleted", "--old", file},
+		"want added, updated or deleted": {file, "--operation", "changed"},
+		"want table or json":             {file, "-o", "xml"},
+		"no such file":                   {filepath.Join(dir, "nowhere")},
+		"different uids":                 {file, "--old", write("other.json", strings.Replace(pod, `"u1"`, `"u2"`, 1))},
+		"no apiVersion and kind":         {write("bare.json", `{"metadata":{"name":"x"}}`)},
+		"no metadata.name":               {write("nameless.json", `{"kind":"Pod","apiVersion":"v1"}`)},
+	} {
+		if _, err := command(t, append([]string{"explain", "-c", cfg, "--offline"}, args...)...); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v: %v, want %s", args, err, want)
+		}
+	}
+}

@@ -1,0 +1,97 @@
+package explain
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/deltabridge/deltabridge/internal/console"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+func report() *Report {
+	three := 3
+	return &Report{
+		Object:    Object{Resource: "pods", APIVersion: "v1", Kind: "Pod", Namespace: "team-a", Name: "web-0", ResourceVersion: "4711", Bytes: 12345},
+		Operation: "updated", Watched: true,
+		Watch: []Watch{{0, "pods, deployments.apps in team-*", true, "covers it"}, {1, "*.example.com", false, "it does not name pods"}},
+		Notes: []string{"the resource is guessed"},
+		Sinks: []Sink{
+			{Name: "live", Kind: "nats", Sent: true, Operation: "left", Filters: []Filter{
+				{Index: 0, Conditions: []Condition{{Field: "resources", Text: "deployments.apps", Found: "pods"}}},
+				{Index: 1, State: "now", Belongs: true, Passes: true, Conditions: []Condition{
+					{Field: "namespaces", Text: "team-*, !team-b", Found: "team-a", Holds: true},
+					{Field: "when", Text: "object.metadata.labels['app.kubernetes.io/name'] == 'gr\u00fcn' && object.spec.replicas > 3", Holds: true, Error: "no such key: labels"},
+				}},
+				{Index: 2, Passes: true, Belongs: true},
+			}, Message: &Message{
+				ID: "6f0c7a52-1d0e-4c77-9a3c-0e6f5f9a5a11.4711.left", Stream: "K8S", Subject: "k8s.prod.core.pods.team-a.web-0",
+				Size: 13001, Limit: 1 << 20, Headers: []Header{{"ce-id", "6f0c7a52-1d0e-4c77-9a3c-0e6f5f9a5a11.4711.left"}, {"ce-name", "web-0\x1b[2J"}},
+			}},
+			{Name: "audit", Kind: "kafka", Sent: true, Operation: "updated", Message: &Message{
+				ID: "6f0c.4711", Topic: "k8s.pods", Key: "/pods/team-a/web-0", Partition: &three, Partitions: 6, Size: 2 << 20, Limit: 1 << 20, Tombstone: true,
+				Unknown: "the settings of topic k8s.pods can't be read: not allowed",
+			}},
+			{Name: "third", Kind: "stdout", Filters: []Filter{{Index: 0, Conditions: []Condition{{Field: "operations", Text: "deleted", Found: "updated"}}}}},
+			{Name: "broken", Kind: "nats", Operation: "updated", Error: "the subject is too long"},
+		},
+	}
+}
+
+func TestTable(t *testing.T) {
+	unwatched := report()
+	unwatched.Watched, unwatched.Watch[0].Covers, unwatched.Sinks[0].Sent, unwatched.Notes = false, false, false, nil
+	unwatched.Sinks = unwatched.Sinks[:1]
+	for name, tt := range map[string]struct {
+		report *Report
+		style  console.Style
+	}{
+		"40": {report(), console.Style{Width: 40}}, "80-color": {report(), console.Style{Width: 80, Color: true}},
+		"200": {report(), console.Style{Width: 200}}, "pipe": {report(), console.Style{}}, "unwatched": {unwatched, console.Style{Width: 80}},
+	} {
+		var out bytes.Buffer
+		if err := tt.report.WriteTable(&out, tt.style); err != nil {
+			t.Fatal(err)
+		}
+		file := filepath.Join("testdata", "table-"+name+".golden")
+		if *update {
+			if err := os.WriteFile(file, out.Bytes(), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(string(want), out.String()); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+		for line := range strings.Lines(out.String()) {
+			if w := console.Width(strings.TrimSuffix(line, "\n")); tt.style.Width > 40 && !tt.style.Color && w > tt.style.Width {
+				t.Errorf("%s: %d wide: %q", name, w, line)
+			}
+		}
+	}
+}
+
+func TestJSON(t *testing.T) {
+	var out bytes.Buffer
+	if err := report().WriteJSON(&out); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{`"partition": 3`, `"operation": "left"`, `object.spec.replicas > 3`} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("no %s in\n%s", want, out.String())
+		}
+	}
+	if strings.Count(out.String(), fmt.Sprintf("%q", "partition")) != 1 {
+		t.Error("a partition that is not known is told")
+	}
+}
