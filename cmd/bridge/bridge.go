@@ -292,8 +292,11 @@ func loadRedactor(cfg *config.Config) (*redact.Redactor, error) {
 	if len(key) < 32 {
 		return nil, fmt.Errorf("%s: the key has %d bytes, at least 32 are needed (restore the file, or remove it for a new key: all fingerprints change then)", path, len(key))
 	}
-	return redact.New(key), nil
+	return redactorWith(cfg, key), nil
 }
+
+// redactorWith is what hides values by a key.
+func redactorWith(_ *config.Config, key []byte) *redact.Redactor { return redact.New(key) }
 
 // makeKey writes a new key. The file appears whole or not at all.
 func makeKey(path string) ([]byte, error) {

@@ -162,7 +162,7 @@ func (o *explainOptions) explain(ctx context.Context, cfg *config.Config, s *sub
 	for n := range cfg.Sinks {
 		config := &cfg.Sinks[n]
 		p := &pipeline{name: config.Name, metrics: newMetrics().forSink(config.Name), log: slog.New(slog.DiscardHandler), settle: func(*event.Message) {}}
-		redactor := event.NewRedactor(key)
+		redactor := redactorWith(cfg, key)
 		if plain(config) {
 			redactor = nil
 		}

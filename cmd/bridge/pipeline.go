@@ -82,7 +82,7 @@ func newPipeline(cfg *config.Config, s *config.Sink, m *metrics, redactor *redac
 }
 
 // compose builds what decides on a message: filter, encoder and sink. It does no I/O but reads the sink's files.
-func (p *pipeline) compose(cfg *config.Config, s *config.Sink, redactor *event.Redactor, slot int) (err error) {
+func (p *pipeline) compose(cfg *config.Config, s *config.Sink, redactor *redact.Redactor, slot int) (err error) {
 	p.encoder = &event.Encoder{
 		Cluster: cfg.Cluster, Payload: event.Payload(s.Payload), Content: event.Content(s.Content), Redactor: redactor,
 	}
