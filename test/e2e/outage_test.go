@@ -14,7 +14,7 @@ import (
 
 // outage is for how long the brokers are away; half of it before the bridge is killed, half of it after. What holds for
 // 40 seconds was seen to hold for minutes, too: go test ./test/e2e -run TestSpillThroughAnOutage -outage 5m
-var outage = flag.Duration("outage", 40*time.Second, "for how long TestSpillThroughAnOutage keeps the brokers away") //nolint:gochecknoglobals // a flag
+var outage = flag.Duration("outage", 40*time.Second, "for how long TestSpillThroughAnOutage keeps the brokers away")
 
 // TestSpillThroughAnOutage: both brokers are away under steady change, with a memory queue far smaller
 // than what accumulates. The bridge is killed in the middle, and once more while it catches up.
