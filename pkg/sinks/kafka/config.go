@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/segmentio/kafka-go/compress"
+	"github.com/segmentio/kafka-go/compress/snappy"
 	"github.com/segmentio/kafka-go/compress/zstd"
 
 	"github.com/deltabridge/deltabridge/pkg/event"
@@ -104,7 +105,8 @@ func (c Compression) codec() (codec compress.Codec, ok bool) {
 	case CompressionGzip:
 		return &compress.GzipCodec, true
 	case "", CompressionSnappy:
-		return &compress.SnappyCodec, true
+		// The library's default level takes twice the time, a third of all that is spent on an event, for a few percent.
+		return &snappy.Codec{Compression: snappy.FasterCompression}, true
 	case CompressionLZ4:
 		return &compress.Lz4Codec, true
 	case CompressionZstd:
