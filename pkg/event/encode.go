@@ -17,6 +17,9 @@ type Payload string
 const (
 	// PayloadObject is the object as the API server sent it, less managedFields; for a deletion its last state.
 	PayloadObject Payload = "object"
+	// PayloadChange is what a change made of the object: the new and the old state, the difference between them as a patch
+	// and as paths, and who owns what changed.
+	PayloadChange Payload = "change"
 	// PayloadMetadata is apiVersion, kind and metadata alone.
 	PayloadMetadata Payload = "metadata"
 )
@@ -37,18 +40,22 @@ type Encoder struct {
 	Cluster string
 	Payload Payload // empty: PayloadObject
 	Content Content // empty: ContentBinary
+	Patch   Patch   // of PayloadChange; empty: PatchJSON
 	// PartitionKey is the template of the Kafka key; nil where the sink has none.
 	PartitionKey *Template
 	// Redactor hides secret values; nil sends them in clear. What it has hidden before costs no more than a look.
 	Redactor *redact.Redactor
+	// OnOldMissing is called where the state before an update can't be had, with the cause: the event is sent without it.
+	// Nil is allowed.
+	OnOldMissing func(error)
 
 	once   sync.Once
 	source string // the attribute, of Cluster
 }
 
-// Encode makes the message. The event's objects are not kept, but the object's Raw may become the message's Data.
-// An error means that the object is not what the API server should send, or that its bytes can't be had. It never quotes
-// the object: it is logged, and a gap event says it to the sink.
+// Encode makes the message. The event's objects are asked for their bytes (see object.Object.Map for who may) and not kept,
+// but the object's Raw may become the message's Data. An error means that the object is not what the API server should send,
+// or that its bytes can't be had. It never quotes the object: it is logged, and a gap event says it to the sink.
 func (e *Encoder) Encode(ev Event) (*Message, error) {
 	m := &Message{
 		Type: ev.Type, Time: ev.Time, Resource: ev.Resource, Cluster: e.Cluster,
@@ -65,7 +72,7 @@ func (e *Encoder) Encode(ev Event) (*Message, error) {
 			m.Identity.ResourceVersion = ev.LeftAt
 		}
 		e.render(m, ev.Selected)
-		m.Data, err = e.payload(ev.Resource, ev.Object)
+		m.Data, err = e.payload(&ev)
 	}
 	if err != nil {
 		return nil, err
@@ -128,8 +135,12 @@ func (m *Message) encodeControl(ev Event) error {
 	return nil
 }
 
-func (e *Encoder) payload(resource schema.GroupVersionResource, o *object.Object) ([]byte, error) {
-	raw, err := e.bytes(resource, o)
+func (e *Encoder) payload(ev *Event) ([]byte, error) {
+	if e.Payload == PayloadChange {
+		return e.change(ev)
+	}
+	o := ev.Object
+	raw, err := e.bytes(ev.Resource, o)
 	if err != nil || e.Payload != PayloadMetadata {
 		return raw, err
 	}

@@ -36,6 +36,9 @@ type ListerWatcher struct {
 	// from the goroutines of the watches.
 	BeginList func() func(watch.EventType, *object.Object) error
 
+	// ManagedFields keeps the managedFields of objects until the change was handed over. Set it before the first use.
+	ManagedFields bool
+
 	client rest.Interface
 	path   string
 	tweak  func(*metav1.ListOptions)
@@ -68,7 +71,7 @@ func (l *ListerWatcher) Watch(options metav1.ListOptions) (watch.Interface, erro
 
 // ListWithContext returns an *object.List. The error is an apierrors.APIStatus if the API server gave one.
 func (l *ListerWatcher) ListWithContext(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-	list := &object.List{}
+	list := &object.List{ManagedFields: l.ManagedFields}
 	if err := l.request(options).Do(ctx).Into(list); err != nil {
 		return nil, err
 	}
@@ -112,6 +115,7 @@ func (l *ListerWatcher) WatchWithContext(ctx context.Context, options metav1.Lis
 	decoder := object.NewWatchDecoder(body, object.WatchOptions{
 		ResourceVersion: options.ResourceVersion,
 		Malformed:       l.malformed(),
+		ManagedFields:   l.ManagedFields,
 	})
 	w := &eventStream{decoder: decoder, events: make(chan watch.Event, readAhead), stopped: make(chan struct{})}
 	var each func(watch.EventType, *object.Object) error

@@ -44,7 +44,9 @@ type SetConfig struct {
 	// OnRemoved is called when a resource is gone from the cluster, after its informer has ended and handed on what
 	// was left; nil is allowed. Each call is made from a goroutine of its own.
 	OnRemoved func(*Informer)
-	Logger    *slog.Logger // nil is silent
+	// ManagedFields keeps the managedFields of objects while a change is handed over, at the cost of a copy of them.
+	ManagedFields bool
+	Logger        *slog.Logger // nil is silent
 }
 
 // Set runs one informer for each resource that its scopes match and the cluster serves.
@@ -183,6 +185,7 @@ func (s *Set) launch(ctx context.Context, group *sync.WaitGroup, key watchKey, w
 	listWatch := ListWatch(s.config.Client, gvr, key.namespace, func(o *metav1.ListOptions) {
 		o.LabelSelector, o.FieldSelector = key.labels, key.fields
 	})
+	listWatch.ManagedFields = s.config.ManagedFields
 	config := Config{
 		Resource: gvr, Namespace: key.namespace, Accept: w.accept(), NoWatchList: w.served.Aggregated, Logger: log,
 		ListWatch: listWatch, Source: key.source(gvr, w.texts),

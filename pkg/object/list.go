@@ -15,6 +15,8 @@ type List struct {
 	metav1.TypeMeta
 	metav1.ListMeta
 	Items []*Object
+	// ManagedFields, set before the list is decoded, keeps each item's managedFields as WatchOptions.ManagedFields does.
+	ManagedFields bool
 }
 
 var (
@@ -27,7 +29,7 @@ func (l *List) DeepCopyObject() runtime.Object {
 	if l == nil {
 		return nil
 	}
-	c := &List{TypeMeta: l.TypeMeta}
+	c := &List{TypeMeta: l.TypeMeta, ManagedFields: l.ManagedFields}
 	l.ListMeta.DeepCopyInto(&c.ListMeta)
 	if l.Items != nil {
 		c.Items = make([]*Object, len(l.Items))
@@ -42,12 +44,12 @@ func (l *List) DeepCopyObject() runtime.Object {
 
 // decode reads the body of a LIST into l, whatever l held before.
 func (l *List) decode(b []byte) error {
-	*l = List{}
+	*l = List{ManagedFields: l.ManagedFields}
 	start := jsonscan.Space(b, 0)
 	if start == len(b) || b[start] != '{' {
 		return malformed("list is not a JSON object", len(b))
 	}
-	d := listDecoder{b: b, itemsAt: -1}
+	d := listDecoder{b: b, itemsAt: -1, p: parser{keepManaged: l.ManagedFields}}
 	w := open(b, start)
 	for w.next() {
 		switch string(w.key) {

@@ -114,8 +114,17 @@ func (o *Object) GetOwnerReferences() (references []metav1.OwnerReference) {
 	return references
 }
 
-// GetManagedFields is always nil: they were cut out.
+// GetManagedFields is always nil: they were cut out. See ManagedFieldsJSON.
 func (o *Object) GetManagedFields() []metav1.ManagedFieldsEntry { return nil }
+
+// ManagedFieldsJSON is the value of metadata.managedFields as the API server sent it; nil if there was none, if they were
+// not asked for (WatchOptions, List), and once the change was handed over. Nobody writes to it. See Map for who may call it.
+func (o *Object) ManagedFieldsJSON() []byte {
+	if o.managed == nil {
+		return nil
+	}
+	return *o.managed
+}
 
 // SetNamespace does nothing.
 func (o *Object) SetNamespace(string) {}

@@ -48,6 +48,7 @@ type Object struct {
 	FinalStateUnknown bool
 
 	keeper         Keeper         // of Raw; nil: the object itself
+	managed        *[]byte        // of ManagedFieldsJSON; a pointer, since nearly all objects have none
 	view           map[string]any // of Map
 	known, belongs uint64         // of Decision, one bit for each slot
 }
@@ -104,7 +105,7 @@ func NewBookmark(resourceVersion string) *Object {
 // others, as in unstructured.Unstructured. The result is kept until Forget and shared by all callers: nobody writes to
 // it. An error means that Raw is not valid JSON, or nested deeper than encoding/json allows, or that it can't be fetched.
 //
-// Map, Bytes, Release, Forget, Decision and SetDecision change the object and take no lock: only the goroutine of the informer that
+// Map, Bytes, ManagedFieldsJSON, Release, Forget, Decision and SetDecision change the object and take no lock: only the goroutine of the informer that
 // owns the object may call them.
 func (o *Object) Map() (map[string]any, error) {
 	if o.view == nil {
@@ -121,10 +122,10 @@ func (o *Object) Map() (map[string]any, error) {
 	return o.view, nil
 }
 
-// Forget drops what Map keeps, and what Bytes has fetched. The informer calls it when a change was handed to all
+// Forget drops what Map keeps, what Bytes has fetched, and the managedFields. The informer calls it when a change was handed to all
 // handlers, so that its index stays small. See Map for who may call it.
 func (o *Object) Forget() {
-	o.view = nil
+	o.view, o.managed = nil, nil
 	if o.keeper != nil {
 		o.Raw = nil
 	}
@@ -179,5 +180,8 @@ func (o *Object) DeepCopyObject() runtime.Object {
 	c.Raw = bytes.Clone(o.Raw)
 	c.Owners = slices.Clone(o.Owners)
 	c.view = nil
+	if o.managed != nil {
+		c.managed = new(bytes.Clone(*o.managed))
+	}
 	return &c
 }

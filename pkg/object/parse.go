@@ -25,12 +25,14 @@ type span struct{ start, end int }
 // parser finds what an Object needs in the JSON of an API object, in one pass. Its fields alias the scanned bytes until
 // object copies what stays. A parser is reused from document to document; the zero value is ready.
 type parser struct {
+	keepManaged              bool // objects keep their managedFields until they are forgotten
 	hasAPIVersion, hasKind   bool
 	apiVersion, kind         []byte
 	namespace, name, uid     []byte
 	resourceVersion, manager []byte
 	owners                   [][]byte
 	managedFields            []span // to be cut out; in ascending order
+	managed                  span   // the value of the last one
 	text                     []byte // scratch of object
 	lastAPIVersion, lastKind string // of the last gvk: objects of one stream are of one kind
 	lastHandle               unique.Handle[schema.GroupVersionKind]
@@ -64,6 +66,7 @@ func (p *parser) parse(b []byte, i int) int {
 
 func (p *parser) forgetMetadata() {
 	p.namespace, p.name, p.uid, p.resourceVersion, p.manager = nil, nil, nil, nil, nil
+	p.managed = span{}
 	p.owners = p.owners[:0]
 }
 
@@ -89,12 +92,14 @@ func (p *parser) metadata(b []byte, i int) int {
 			}
 		case "managedFields":
 			p.manager = nil
+			p.managed.start = w.pos
 			if w.opens('[') {
 				w.leave(p.newestManager(b, w.pos))
 			} else {
 				w.skip()
 			}
 			if !w.bad {
+				p.managed.end = w.pos
 				p.managedFields = append(p.managedFields, memberSpan(b, &w, kept))
 			}
 			continue
@@ -194,6 +199,9 @@ func earlier(a, b []byte) bool {
 // object makes an Object of what parse found in b[start:end], with prefix put behind its opening brace.
 func (p *parser) object(b []byte, start, end int, prefix string) *Object {
 	o := &Object{Identity: Identity{gvk: p.handle()}, Raw: p.raw(b, start, end, prefix)}
+	if p.keepManaged && p.managed.end > 0 {
+		o.managed = new(bytes.Clone(b[p.managed.start:p.managed.end]))
+	}
 	// One allocation holds all strings: they live as long as each other, and none points into Raw.
 	p.text = append(append(append(p.text[:0], p.namespace...), '/'), p.name...)
 	key := len(p.text)

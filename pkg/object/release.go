@@ -8,10 +8,10 @@ type Keeper interface {
 	Fetch(o *Object) ([]byte, error)
 }
 
-// Release drops the object's bytes and names who keeps them: from then on Bytes fetches them there, and Forget drops them
+// Release drops the object's bytes (its managedFields with them, for good) and names who keeps them: from then on Bytes fetches them there, and Forget drops them
 // again. See Map for who may call it.
 func (o *Object) Release(keeper Keeper) {
-	o.Raw, o.view, o.keeper = nil, nil, keeper
+	o.Raw, o.managed, o.view, o.keeper = nil, nil, nil, keeper
 }
 
 // Released is a copy of the object without its bytes. See Release.

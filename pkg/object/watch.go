@@ -19,6 +19,8 @@ type WatchOptions struct {
 	// on behind the document; an error is what Decode returns. A nil function ends the stream with
 	// io.ErrUnexpectedEOF, after which a Reflector opens its watch again.
 	Malformed func(error) error
+	// ManagedFields keeps each object's managedFields until it is forgotten or released. See Object.ManagedFieldsJSON.
+	ManagedFields bool
 }
 
 // WatchDecoder reads the events of a watch from the body of the response. It implements watch.Decoder of apimachinery.
@@ -45,6 +47,7 @@ var _ watch.Decoder = (*WatchDecoder)(nil)
 func NewWatchDecoder(body io.ReadCloser, options WatchOptions) *WatchDecoder {
 	d := &WatchDecoder{
 		body: body, frames: newFrames(body), skip: options.Malformed,
+		parser:    parser{keepManaged: options.ManagedFields},
 		versioned: options.ResourceVersion != "" && options.ResourceVersion != "0",
 	}
 	if d.skip == nil {

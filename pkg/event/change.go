@@ -1,0 +1,85 @@
+package event
+
+import (
+	"github.com/deltabridge/deltabridge/internal/jsonpatch"
+)
+
+// Patch says in which form the payload "change" tells what differs between two states.
+type Patch string
+
+const (
+	// PatchJSON is a JSON Patch (RFC 6902): a list of operations. It is exact.
+	PatchJSON Patch = "json"
+	// PatchMerge is a JSON Merge Patch (RFC 7386): a partial document. It replaces lists as a whole, and can't tell a
+	// member that became null from one that was removed.
+	PatchMerge Patch = "merge"
+)
+
+// changeOverhead is what the data of a change has besides its documents and its patch, in bytes: for the first allocation.
+const changeOverhead = 512
+
+// change renders the data of PayloadChange. What is compared is what the sink may see, so that no value that is redacted
+// gets into a patch.
+func (e *Encoder) change(ev *Event) ([]byte, error) {
+	object, err := e.bytes(ev.Resource, ev.Object)
+	if err != nil {
+		return nil, err
+	}
+	old, err := e.visibleOld(ev)
+	if err != nil {
+		return nil, err
+	}
+	dst := make([]byte, 0, len(object)+len(old)+len(object)/4+changeOverhead)
+	dst = append(append(dst, `{"operation":"`...), ev.Type.String()...)
+	dst = append(append(dst, `","object":`...), object...)
+	if old == nil {
+		dst = append(dst, `,"old":null,"patch":null,"changedPaths":[],"managers":`...)
+		var managers []manager
+		if ev.Type != Deleted { // nobody notes who deletes
+			managers = managersOf(ev.Object.ManagedFieldsJSON())
+		}
+		return append(appendManagers(dst, managers), '}'), nil
+	}
+	dst = append(append(dst, `,"old":`...), old...)
+	dst = append(dst, `,"patch":`...)
+	changes := jsonpatch.Diff(old, object)
+	if e.Patch == PatchMerge {
+		dst = jsonpatch.AppendMerge(dst, old, object)
+	} else {
+		dst = jsonpatch.AppendPatch(dst, changes)
+	}
+	dst = append(dst, `,"changedPaths":[`...)
+	for n := range changes {
+		if isResourceVersion(changes[n].Path) {
+			continue
+		}
+		if dst[len(dst)-1] != '[' {
+			dst = append(dst, ',')
+		}
+		dst = jsonpatch.AppendString(dst, changes[n].Pointer())
+	}
+	dst = append(dst, `],"managers":`...)
+	dst = appendManagers(dst, ownersOf(ev.Object.ManagedFieldsJSON(), changes))
+	return append(dst, '}'), nil
+}
+
+// visibleOld is the state before an update; nil for all else, and where its bytes can't be had: then the change is told
+// without it.
+func (e *Encoder) visibleOld(ev *Event) ([]byte, error) {
+	if ev.Type != Updated || ev.Old == nil {
+		return nil, nil
+	}
+	_, missing := ev.Old.Bytes()
+	if missing == nil {
+		return e.bytes(ev.Resource, ev.Old)
+	}
+	if e.OnOldMissing != nil {
+		e.OnOldMissing(missing)
+	}
+	return nil, nil
+}
+
+// isResourceVersion reports whether a path is that of metadata.resourceVersion, which each change changes.
+func isResourceVersion(path []jsonpatch.Segment) bool {
+	return len(path) == 2 && path[0].Name == "metadata" && path[1].Name == "resourceVersion"
+}
