@@ -30,6 +30,7 @@ func BenchmarkEncode(b *testing.B) {
 		{"object with a key", &Encoder{Redactor: redactor, PartitionKey: key}, configMaps, plain},
 		{"metadata", &Encoder{Redactor: redactor, Payload: PayloadMetadata}, configMaps, plain},
 		{"secret", &Encoder{Redactor: redactor}, secrets, secret},
+		{"change", &Encoder{Redactor: redactor, Payload: PayloadChange}, configMaps, plain},
 	} {
 		b.Run(bench.name, func(b *testing.B) {
 			bench.encoder.Cluster = "prod-eu-1"
