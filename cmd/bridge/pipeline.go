@@ -85,6 +85,9 @@ func newPipeline(cfg *config.Config, s *config.Sink, m *metrics, redactor *redac
 func (p *pipeline) compose(cfg *config.Config, s *config.Sink, redactor *redact.Redactor, slot int) (err error) {
 	p.encoder = &event.Encoder{
 		Cluster: cfg.Cluster, Payload: event.Payload(s.Payload), Content: event.Content(s.Content), Redactor: redactor,
+		Patch: event.Patch(s.Patch), OnOldMissing: func(err error) {
+			p.log.Error("the state before an update can't be read, the change is sent without it", "err", err)
+		},
 	}
 	if p.filter, err = p.compileFilter(s.Filters, slot); err != nil {
 		return err

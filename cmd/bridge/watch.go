@@ -60,6 +60,9 @@ func (b *Bridge) buildSet(kube *rest.Config) error {
 			return b.checkpoint.firstList(b.reading, source, objects, resourceVersion)
 		},
 	}
+	for n := range b.cfg.Sinks {
+		set.ManagedFields = set.ManagedFields || b.cfg.Sinks[n].Payload == config.PayloadChange
+	}
 	for n := range b.cfg.Watch {
 		scope, err := newScope(&b.cfg.Watch[n])
 		if err != nil { // the configuration was checked, so there is none

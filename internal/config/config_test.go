@@ -33,7 +33,7 @@ func TestDefault(t *testing.T) {
 		ShutdownTimeout: Duration(30 * time.Second),
 		Watch:           []Watch{{Resources: []string{"*"}}},
 		Sinks: []Sink{{
-			Name: "nats", Payload: "object", Content: "binary", Secrets: SecretsFingerprint,
+			Name: "nats", Payload: "object", Patch: "json", Content: "binary", Secrets: SecretsFingerprint,
 			Buffer: Buffer{8192, 32 << 20, OverflowSpill, Spill{1 << 30}},
 			NATS: &NATS{
 				Embedded: &Embedded{Listen: "127.0.0.1:4222", StoreDir: "./data/nats"},
@@ -81,6 +81,7 @@ func TestDefaultsOfPackages(t *testing.T) {
 		{"kafka.compression", kafka.Compression(k.Compression), kafka.DefaultCompression},
 		{"kafka.requestTimeout", time.Duration(k.RequestTimeout), kafka.DefaultRequestTimeout},
 		{"payload", event.Payload(s.Payload), event.PayloadObject},
+		{"patch", event.Patch(s.Patch), event.PatchJSON},
 		{"content", event.Content(s.Content), event.ContentBinary},
 	} {
 		if c.got != c.want {

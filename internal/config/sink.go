@@ -6,6 +6,9 @@ const (
 	SecretsPlain       = "plain"
 )
 
+// PayloadChange is the Sink.Payload that has both states.
+const PayloadChange = "change"
+
 // Values of Buffer.Overflow.
 const (
 	OverflowBlock      = "block"
@@ -22,8 +25,13 @@ type Sink struct {
 	// Which events go there: those that any of the filters lets through. None: all that is watched.
 	Filters []Filter `yaml:"filters"`
 	// The data of an event. `object`: the object as the API server sent it, without `managedFields`; for a deletion
-	// its last known state. `metadata`: `apiVersion`, `kind` and `metadata` alone.
-	Payload string `yaml:"payload" default:"object" enum:"object metadata" later:"change" example:"metadata"`
+	// its last known state. `change`: new and old state, the difference between them as a patch and as a list of paths,
+	// and which field managers own what changed. `metadata`: `apiVersion`, `kind` and `metadata` alone.
+	Payload string `yaml:"payload" default:"object" enum:"object change metadata" example:"change"`
+	// The form of the patch in `payload: change`. `json`: a list of operations (JSON Patch, RFC 6902). `merge`: a partial
+	// document (JSON Merge Patch, RFC 7386), which replaces lists as a whole and can't tell a key that became null from one
+	// that was removed.
+	Patch string `yaml:"patch" default:"json" enum:"json merge" example:"merge"`
 	// How a CloudEvent becomes a message. `binary`: its attributes are headers, and the body is the data.
 	// `structured`: the body is the whole event as JSON.
 	Content string `yaml:"content" default:"binary" enum:"binary structured" example:"structured"`

@@ -102,6 +102,7 @@ func (v *validator) sink(path string, s *Sink) {
 		v.report(path+".name", strconv.Quote(shorten(s.Name))+" can't be the name of a sink", "use at most 63 lower-case letters, digits and -, beginning and ending with a letter or digit")
 	}
 	v.filters(path+".filters", s.Filters)
+	v.payload(path, s)
 
 	var given []string
 	for _, name := range []string{"nats", "kafka", "stdout"} {
@@ -120,6 +121,22 @@ func (v *validator) sink(path string, s *Sink) {
 	}
 	if s.Kafka != nil && !v.broken[path+".kafka"] {
 		v.kafka(path+".kafka", s.Kafka)
+	}
+}
+
+// payload reports what does not go together with a payload.
+func (v *validator) payload(path string, s *Sink) {
+	if v.broken[path+".payload"] {
+		return
+	}
+	if s.Payload != PayloadChange {
+		if v.has(path+".patch") && !v.broken[path+".patch"] {
+			v.report(path+".patch", "has no meaning without payload: change", "remove it, or write payload: change")
+		}
+		return
+	}
+	if s.Buffer.Overflow == OverflowCompact {
+		v.report(path+".buffer.overflow", "is compact, which gives up states between: a change would not say what changed", "write spill, block or drop-oldest, or payload: object")
 	}
 }
 

@@ -139,7 +139,7 @@ func TestAttributesPage(t *testing.T) {
 
 func TestPayloadsPage(t *testing.T) {
 	section := eventsPage(t, "Payloads")
-	for _, payload := range []Payload{PayloadObject, PayloadMetadata} {
+	for _, payload := range []Payload{PayloadObject, PayloadChange, PayloadMetadata} {
 		if !strings.Contains(section, "`payload: "+string(payload)+"`") {
 			t.Errorf("the page does not know %q", payload)
 		}
@@ -153,6 +153,38 @@ func TestPayloadsPage(t *testing.T) {
 	prefix, digits, _ := strings.Cut(doc.Data["x"], ":")
 	if want := "`" + prefix + ":<" + strconv.Itoa(len(digits)) + " hex digits>`"; !strings.Contains(section, want) {
 		t.Errorf("the page does not say %s", want)
+	}
+}
+
+// The example is what the code makes of two states, and the table has its keys.
+func TestChangePage(t *testing.T) {
+	section := eventsPage(t, "The payload `change`")
+	_, example, _ := strings.Cut(section, "```json\n")
+	example, _, _ = strings.Cut(example, "\n```")
+	state := func(rv, replicas, image, managers string) *object.Object {
+		return withManagers(t, `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"web","namespace":"shop","uid":"6f0c7a52-1d0e-4c77-9a3c-0e6f5f9a5a11","resourceVersion":"`+rv+`","managedFields":[`+managers+`]},`+
+			`"spec":{"replicas":`+replicas+`,"template":{"spec":{"containers":[{"name":"web","image":"`+image+`"}]}}}}`)
+	}
+	after := state("48213", "3", "web:2", `{"manager":"ci","operation":"Apply","time":"2026-11-20T12:25:57Z","fieldsV1":{"f:spec":{"f:template":{"f:spec":{"f:containers":{"k:{\"name\":\"web\"}":{"f:image":{},"f:name":{}}}}}}}},`+
+		`{"manager":"autoscaler","operation":"Update","subresource":"scale","time":"2026-11-20T11:02:41Z","fieldsV1":{"f:spec":{"f:replicas":{}}}}`)
+	m := encode(t, &Encoder{Payload: PayloadChange}, Event{Type: Updated, Resource: deployments, Object: after, Old: state("48107", "3", "web:1", "")})
+	var want, got any
+	if err := json.Unmarshal(m.Data, &want); err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal([]byte(example), &got); err != nil {
+		t.Fatalf("%v\n%s", err, m.Data)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("example (-code +page):\n%s\n%s", diff, m.Data)
+	}
+	var keys []string
+	for _, row := range rows(section) {
+		keys = append(keys, codes(row[0])...)
+	}
+	slices.Sort(keys)
+	if diff := cmp.Diff(slices.Sorted(maps.Keys(want.(map[string]any))), keys); diff != "" {
+		t.Errorf("keys (-code +page):\n%s", diff)
 	}
 }
 
