@@ -13,34 +13,34 @@ import (
 // yet is in the ledger, all else in the store.
 type bodies struct {
 	checkpoint *checkpointer
-	source     string
+	source     informer.Source
 }
 
 var _ informer.Bodies = bodies{}
 
-func (c *checkpointer) bodies(source informer.Source) informer.Bodies { return bodies{c, source.Name} }
+func (c *checkpointer) bodies(source informer.Source) informer.Bodies { return bodies{c, source} }
 
 // Fetch implements object.Keeper.
 func (b bodies) Fetch(o *object.Object) ([]byte, error) {
 	key := checkpoint.Key(o)
-	if l := b.checkpoint.ledger(b.source); l != nil {
+	if l := b.checkpoint.ledger(b.source.Name); l != nil {
 		if found := l.Find(key, o.Identity); found != nil {
 			return found.Raw, nil
 		}
 	}
-	return b.checkpoint.store.Fetch(b.source, key, o.Identity)
+	return b.checkpoint.store.Fetch(b.source.Name, key, o.Identity)
 }
 
 // Stage implements informer.Bodies.
 func (b bodies) Stage() informer.Stage {
-	l := b.checkpoint.ledger(b.source)
+	l := b.checkpoint.ledger(b.source.Name)
 	if l == nil || l.Begun() {
 		return nil
 	}
-	stage := b.checkpoint.store.Stage(b.source)
+	stage := b.checkpoint.store.Stage(checkpoint.Source(b.source))
 	b.checkpoint.mu.Lock()
 	defer b.checkpoint.mu.Unlock()
-	b.checkpoint.stages[b.source] = stage
+	b.checkpoint.stages[b.source.Name] = stage
 	return stage
 }
 
@@ -59,7 +59,7 @@ func (c *checkpointer) firstList(ctx context.Context, source informer.Source, ob
 	delete(c.stages, source.Name)
 	c.mu.Unlock()
 	if stage == nil { // the list was not staged, so that the objects have their bytes
-		stage = c.store.Stage(source.Name)
+		stage = c.store.Stage(checkpoint.Source(source))
 	} else {
 		objects = nil
 	}

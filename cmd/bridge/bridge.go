@@ -2,13 +2,8 @@ package main
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
-	"fmt"
-	"io/fs"
 	"log/slog"
-	"os"
-	"path/filepath"
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
@@ -17,7 +12,6 @@ import (
 	"github.com/deltabridge/deltabridge/internal/config"
 	"github.com/deltabridge/deltabridge/pkg/informer"
 	"github.com/deltabridge/deltabridge/pkg/object"
-	"github.com/deltabridge/deltabridge/pkg/redact"
 	"k8s.io/client-go/rest"
 )
 
@@ -25,6 +19,7 @@ import (
 type Bridge struct {
 	cfg        *config.Config
 	log        *slog.Logger
+	redaction  *redaction
 	checkpoint *checkpointer
 	metrics    *metrics
 	pipelines  []*pipeline
@@ -45,21 +40,17 @@ const maxSlots = 64
 func newBridge(cfg *config.Config, kube *rest.Config, log *slog.Logger) (*Bridge, error) {
 	b := &Bridge{cfg: cfg, log: log, metrics: newMetrics()}
 	b.reading, b.stopReading = context.WithCancel(context.Background())
-	redactor, err := loadRedactor(cfg)
-	if err != nil {
+	var err error
+	if b.redaction, err = newRedaction(cfg); err != nil {
 		return nil, err
 	}
-	if b.checkpoint, err = openCheckpoint(cfg, log); err != nil {
+	if b.checkpoint, err = openCheckpoint(cfg, b.redaction.privacy, log); err != nil {
 		return nil, err
 	}
 	slot := 0
 	for n := range cfg.Sinks {
 		s := &cfg.Sinks[n]
-		r := redactor
-		if plain(s) {
-			r = nil
-		}
-		p, err := newPipeline(cfg, s, b.metrics, r, slot, b.checkpoint, log)
+		p, err := newPipeline(cfg, s, b.metrics, b.redaction.forSink(s), slot, b.checkpoint, log)
 		if err != nil {
 			return nil, err
 		}
@@ -265,54 +256,3 @@ func (s *stage) failed() chan error {
 }
 
 func (s *stage) wait() { s.group.Wait() }
-
-// plain reports whether a sink gets the values of Secrets in clear.
-func plain(s *config.Sink) bool { return s.Secrets == config.SecretsPlain }
-
-// fingerprintKeyFile, in the state folder, holds the key of the fingerprints that stand in place of secret values.
-const fingerprintKeyFile = "fingerprint.key"
-
-// loadRedactor reads the fingerprint key, or makes one at the first start. Nil if no sink needs it.
-func loadRedactor(cfg *config.Config) (*redact.Redactor, error) {
-	needed := false
-	for _, s := range cfg.Sinks {
-		needed = needed || s.Secrets != config.SecretsPlain
-	}
-	if !needed {
-		return nil, nil
-	}
-	path := filepath.Join(cfg.State.Path, fingerprintKeyFile)
-	key, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		key, err = makeKey(path)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("key for the fingerprints of secret values: %w (state.path must be a folder that the bridge can write to)", err)
-	}
-	if len(key) < 32 {
-		return nil, fmt.Errorf("%s: the key has %d bytes, at least 32 are needed (restore the file, or remove it for a new key: all fingerprints change then)", path, len(key))
-	}
-	return redactorWith(cfg, key), nil
-}
-
-// redactorWith is what hides values by a key.
-func redactorWith(_ *config.Config, key []byte) *redact.Redactor { return redact.New(key) }
-
-// makeKey writes a new key. The file appears whole or not at all.
-func makeKey(path string) ([]byte, error) {
-	key := make([]byte, 32)
-	_, _ = rand.Read(key) // never fails (crypto/rand)
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return nil, err
-	}
-	temporary, err := os.CreateTemp(filepath.Dir(path), fingerprintKeyFile+".*")
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = os.Remove(temporary.Name()) }() // already renamed in the good case
-	_, err = temporary.Write(key)
-	if err = errors.Join(err, temporary.Sync(), temporary.Close()); err != nil {
-		return nil, err
-	}
-	return key, os.Rename(temporary.Name(), path)
-}

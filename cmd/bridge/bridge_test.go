@@ -98,34 +98,6 @@ func TestATakenPortIsAnErrorAtTheStart(t *testing.T) {
 	}
 }
 
-func TestFingerprintKey(t *testing.T) {
-	cfg := embedded(t)
-	for range 2 { // made once, then read
-		if r, err := loadRedactor(cfg); err != nil || r == nil {
-			t.Fatal(err)
-		}
-	}
-	path := filepath.Join(cfg.State.Path, fingerprintKeyFile)
-	info, err := os.Stat(path)
-	if err != nil || info.Mode().Perm() != 0o600 {
-		t.Errorf("mode %v, %v", info.Mode(), err)
-	}
-	if err := os.WriteFile(path, []byte("short"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := loadRedactor(cfg); err == nil || !strings.Contains(err.Error(), "at least 32") {
-		t.Errorf("err = %v", err)
-	}
-	cfg.State.Path = path // a file, not a folder
-	if _, err := loadRedactor(cfg); err == nil || !strings.Contains(err.Error(), "state.path") {
-		t.Errorf("err = %v", err)
-	}
-	cfg.Sinks[0].Secrets = config.SecretsPlain
-	if r, err := loadRedactor(cfg); err != nil || r != nil {
-		t.Errorf("a key that nobody needs: %v, %v", r, err)
-	}
-}
-
 // docs/metrics.md holds what the code registers.
 func TestMetricsPage(t *testing.T) {
 	b, err := newBridge(embedded(t), &rest.Config{Host: "https://127.0.0.1:1"}, slog.New(slog.DiscardHandler))

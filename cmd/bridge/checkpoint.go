@@ -53,9 +53,9 @@ type checkpointer struct {
 }
 
 // openCheckpoint opens the store of the configured state folder.
-func openCheckpoint(cfg *config.Config, log *slog.Logger) (*checkpointer, error) {
+func openCheckpoint(cfg *config.Config, privacy *checkpoint.Privacy, log *slog.Logger) (*checkpointer, error) {
 	store, err := checkpoint.Open(checkpoint.Options{
-		Path: cfg.State.Path, ClusterName: cfg.Cluster, Logger: log,
+		Path: cfg.State.Path, ClusterName: cfg.Cluster, Privacy: privacy, Logger: log,
 	})
 	if err != nil {
 		return nil, err

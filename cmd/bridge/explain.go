@@ -159,14 +159,14 @@ func (o *explainOptions) explain(ctx context.Context, cfg *config.Config, s *sub
 	}
 	key := make([]byte, 32) // a key of its own: fingerprints are of one length, and are not shown
 	_, _ = rand.Read(key)
+	redaction, err := redactionWith(cfg, key)
+	if err != nil {
+		return nil, err
+	}
 	for n := range cfg.Sinks {
 		config := &cfg.Sinks[n]
 		p := &pipeline{name: config.Name, metrics: newMetrics().forSink(config.Name), log: slog.New(slog.DiscardHandler), settle: func(*event.Message) {}}
-		redactor := redactorWith(cfg, key)
-		if plain(config) {
-			redactor = nil
-		}
-		if err := p.compose(cfg, config, redactor, object.Slots); err != nil { // beyond the slots: nothing is remembered
+		if err := p.compose(cfg, config, redaction.forSink(config), object.Slots); err != nil { // beyond the slots: nothing is remembered
 			return nil, err
 		}
 		r.Sinks = append(r.Sinks, o.explainSink(ctx, p, kindOf(config), s))

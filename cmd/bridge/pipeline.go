@@ -119,7 +119,7 @@ func (p *pipeline) compileFilter(filters []config.Filter, slot int) (*filter.Fil
 		rules = append(rules, filter.Rule{Resources: f.Resources, Namespaces: f.Namespaces, Operations: f.Operations, When: f.When})
 	}
 	compiled, mistakes := filter.Compile(rules, filter.Options{
-		Slot: slot, Logger: p.log, OnError: func(int, error) { p.metrics.errs.Inc() },
+		Slot: slot, Bytes: seen(p.encoder.Redactor), Logger: p.log, OnError: func(int, error) { p.metrics.errs.Inc() },
 	})
 	if len(mistakes) > 0 { // the configuration was checked, so there are none
 		return nil, fmt.Errorf("sink %s: %w", p.name, mistakes[0])

@@ -54,7 +54,7 @@ func (b *Bridge) buildSet(kube *rest.Config) error {
 		return fmt.Errorf("discovery client: %w", err)
 	}
 	set := informer.SetConfig{
-		Client: b.client, Discovery: disco, OnStart: b.attach, Logger: b.log,
+		Client: b.client, Discovery: disco, OnStart: b.attach, Transform: b.redaction.transform(), Logger: b.log,
 		Resume: b.resume, Bodies: b.checkpoint.bodies, OnRemoved: b.checkpoint.removed, Remembered: b.checkpoint.remembered, OnForget: b.checkpoint.forget,
 		OnFirstList: func(source informer.Source, objects []*object.Object, resourceVersion string) bool {
 			return b.checkpoint.firstList(b.reading, source, objects, resourceVersion)

@@ -27,6 +27,11 @@ type Config struct {
 	// How long the bridge goes on delivering what is queued after it was told to stop. What is left then is counted,
 	// and comes again after the next start.
 	ShutdownTimeout Duration `yaml:"shutdownTimeout" default:"30s" min:"0s" example:"1m"`
+	// Values that are hidden besides those of Secrets and the annotation `last-applied-configuration`: docs/secrets.md.
+	Redact []Redact `yaml:"redact"`
+	// The file with the key under which values are hidden: at least 32 bytes, as from `openssl rand -hex 32`. Not given:
+	// the bridge makes a key and keeps it in the folder of the state. With another key all fingerprints change.
+	RedactionKeyFile File `yaml:"redactionKeyFile" example:"/etc/deltabridge/credentials/redaction/key"`
 	// What to watch. Not given: everything that can be listed and watched, in all namespaces.
 	Watch []Watch `yaml:"watch" minItems:"1"`
 	// Where the events go. Not given: one sink `nats` that feeds a JetStream server inside the bridge, with its data
@@ -66,6 +71,15 @@ func (l LogLevel) Level() slog.Level {
 	var level slog.Level // the zero value is info, and stays so if the text is no level
 	_ = level.UnmarshalText([]byte(l))
 	return level
+}
+
+// Redact is values of some resources that are hidden: a keyed fingerprint stands in place of each.
+type Redact struct {
+	// Of which resources, in the notation of `watch[].resources`. Empty: all.
+	Resources []string `yaml:"resources" pattern:"^[a-z0-9*?\\[\\]^-]+(\\.[a-z0-9.*?\\[\\]^-]*[a-z0-9*?\\[\\]^-])?$" example:"[pods, \"*.apps\"]"`
+	// Where the values stand: keys with dots between them, `[*]` for all elements of a list or members of an object, and
+	// `["a key"]` for one with a dot in it. Of a list or an object each value inside is hidden.
+	Paths []string `yaml:"paths" required:"true" minItems:"1" example:"[\"spec.containers[*].env[*].value\", \"spec.template.spec.containers[*].env[*].value\"]"`
 }
 
 // Watch is resources that are watched, in namespaces. Entries may overlap: what several of them name is watched

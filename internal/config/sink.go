@@ -35,9 +35,9 @@ type Sink struct {
 	// How a CloudEvent becomes a message. `binary`: its attributes are headers, and the body is the data.
 	// `structured`: the body is the whole event as JSON.
 	Content string `yaml:"content" default:"binary" enum:"binary structured" example:"structured"`
-	// What becomes of the values in Secrets and in the annotation `last-applied-configuration`. `fingerprint`: a
-	// keyed fingerprint stands in place of each, so that a change is visible and a value is not. `plain`: they are
-	// sent as they are.
+	// What becomes of the values in Secrets, in the annotation `last-applied-configuration` and of what `redact` names.
+	// `fingerprint`: a keyed fingerprint stands in place of each, so that a change is visible and a value is not. `plain`:
+	// they are sent as they are. The sink's filters see what is sent.
 	Secrets string `yaml:"secrets" default:"fingerprint" enum:"fingerprint plain" example:"plain"`
 	// The queue in front of the sink.
 	Buffer Buffer `yaml:"buffer"`

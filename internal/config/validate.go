@@ -15,6 +15,7 @@ import (
 
 	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/filter"
+	"github.com/deltabridge/deltabridge/pkg/redact"
 )
 
 // validator finds what is wrong with values that have the right type, and reports it where they stand.
@@ -31,6 +32,9 @@ func (v *validator) config(c *Config) {
 	}
 	for i := range c.Watch {
 		v.watch(fmt.Sprintf("watch[%d]", i), &c.Watch[i])
+	}
+	for i := range c.Redact {
+		v.redact(fmt.Sprintf("redact[%d]", i), &c.Redact[i])
 	}
 	if len(c.Sinks) == 0 && !v.broken["sinks"] {
 		v.report("sinks", "is empty: the events would go nowhere", "add a sink, or remove the key to get an embedded JetStream server")
@@ -73,6 +77,21 @@ func (v *validator) watch(path string, w *Watch) {
 	}
 	if _, err := fields.ParseSelector(w.FieldSelector); err != nil {
 		v.report(path+".fieldSelector", oneLine(err), "write it as for kubectl get --field-selector, for instance spec.nodeName=node-1")
+	}
+}
+
+func (v *validator) redact(path string, r *Redact) {
+	if v.broken[path] {
+		return
+	}
+	v.patterns(path+".resources", r.Resources)
+	if len(r.Paths) == 0 && v.has(path+".paths") {
+		v.report(path+".paths", "is empty: nothing would be hidden", "write [\"spec.containers[*].env[*].value\"]")
+	}
+	for i, text := range r.Paths {
+		if _, err := redact.ParsePath(text); err != nil {
+			v.report(fmt.Sprintf("%s.paths[%d]", path, i), strconv.Quote(shorten(text))+" "+oneLine(err), "write it as spec.containers[*].env[*].value")
+		}
 	}
 }
 

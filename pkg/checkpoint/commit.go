@@ -12,6 +12,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/deltabridge/deltabridge/pkg/object"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 // fillPercent is how full bbolt makes the pages that it splits. Rows are put in the order of their keys, and most are
@@ -122,7 +123,7 @@ func (r storeRecord) with(updates []Update, sinkConfigs map[string]string) store
 
 func (r storeRecord) equal(o storeRecord) bool {
 	return r.ClusterName == o.ClusterName && r.ClusterUID == o.ClusterUID &&
-		maps.Equal(r.Sinks, o.Sinks) && slices.Equal(r.Sources, o.Sources)
+		r.Privacy == o.Privacy && maps.Equal(r.Sinks, o.Sinks) && slices.Equal(r.Sources, o.Sources)
 }
 
 // keepSinks removes the watermarks of all sinks that are not in keep: one that comes back later is a new one.
@@ -188,7 +189,7 @@ func (w *writer) apply(tx *bbolt.Tx, u *Update) error {
 			}
 		}
 	}
-	if err := w.upsert(bucket, u.Upserts, &r.Rows); err != nil {
+	if err := w.upsert(bucket, u.Source.Resource, u.Upserts, &r.Rows); err != nil {
 		return err
 	}
 	w.store.resident.Used(w.store.db, tx, int64(len(u.Upserts)+len(u.Deletes))*pageSize)
@@ -204,7 +205,8 @@ type keyed struct {
 }
 
 // upsert puts rows in the order of their keys, which is how bbolt's pages are.
-func (w *writer) upsert(bucket *bbolt.Bucket, objects []*object.Object, rows *tally) error {
+func (w *writer) upsert(bucket *bbolt.Bucket, resource schema.GroupVersionResource, objects []*object.Object, rows *tally) error {
+	w.codec.privacy, w.codec.resource = w.store.opts.Privacy, resource
 	sorted := make([]keyed, 0, len(objects))
 	for _, o := range objects {
 		if key := Key(o); key != "" {

@@ -28,7 +28,7 @@ func (s *Store) Fetch(source, key string, id object.Identity) ([]byte, error) {
 			return fmt.Errorf("%w: there is no row %q", ErrNoState, key)
 		}
 		s.resident.Used(s.db, tx, int64(len(sealed)))
-		var codec rowCodec
+		codec := rowCodec{privacy: s.opts.Privacy}
 		o, err = codec.decode(key, sealed)
 		return err
 	})

@@ -34,8 +34,9 @@ var errDamaged = errors.New("damaged")
 type storeRecord struct {
 	ClusterName string            `json:"clusterName"`
 	ClusterUID  string            `json:"clusterUID"`
-	Sinks       map[string]string `json:"sinks"`   // sink -> its configuration
-	Sources     []string          `json:"sources"` // sorted
+	Sinks       map[string]string `json:"sinks"`             // sink -> its configuration
+	Sources     []string          `json:"sources"`           // sorted
+	Privacy     string            `json:"privacy,omitempty"` // Privacy.Name of all rows
 }
 
 func (r storeRecord) knows(source string) bool {
@@ -162,34 +163,62 @@ func unsealJSON(key string, b []byte, v any) error {
 //
 // All else that an object.Object holds is found in its JSON again.
 const (
-	bodyRaw byte = 1 // JSON as it is
-	bodyS2  byte = 2 // JSON as one block of s2, see github.com/klauspost/compress/s2
+	bodyRaw    byte = 1 // JSON as it is
+	bodyS2     byte = 2 // JSON as one block of s2, see github.com/klauspost/compress/s2
+	bodySealed byte = 3 // redacted JSON, and behind it the JSON itself, encrypted: see appendSealed
 )
 
 // minS2 is the size below which compression is not tried, in bytes: it would not save a page.
 const minS2 = 256
 
-// rowCodec encodes and decodes rows. It keeps a buffer; the zero value is ready. Not for concurrent use.
+// rowCodec encodes and decodes the rows of one resource. It keeps a buffer. Not for concurrent use.
 type rowCodec struct {
-	buffer []byte
+	privacy  *Privacy // nil: rows hold objects as they are
+	resource schema.GroupVersionResource
+	buffer   []byte
 }
 
 // encode makes the sealed row of an object, in memory of its own.
 func (c *rowCodec) encode(key string, o *object.Object) []byte {
-	kind, body := bodyRaw, o.Raw
-	if len(o.Raw) >= minS2 {
-		if n := s2.MaxEncodedLen(len(o.Raw)); cap(c.buffer) < n {
-			c.buffer = make([]byte, n)
-		}
-		if short := s2.Encode(c.buffer[:cap(c.buffer)], o.Raw); len(short) < len(body)*7/8 {
-			kind, body = bodyS2, short
-		}
+	raw := c.privacy.redact(c.resource, o)
+	kind, body := c.compress(raw)
+	if c.privacy.seals() && !same(raw, o.Raw) {
+		kind, body = bodySealed, c.appendSealed(key, kind, body, o.Raw)
 	}
 	row := make([]byte, sealSize, sealSize+1+binary.MaxVarintLen32+len(o.Manager)+len(body))
 	row = append(row, kind)
 	row = binary.AppendUvarint(row, uint64(len(o.Manager)))
 	row = append(row, o.Manager...)
 	return seal(key, append(row, body...))
+}
+
+// compress gives raw as a body; it may be in the codec's buffer.
+func (c *rowCodec) compress(raw []byte) (kind byte, body []byte) {
+	if len(raw) >= minS2 {
+		if n := s2.MaxEncodedLen(len(raw)); cap(c.buffer) < n {
+			c.buffer = make([]byte, n)
+		}
+		if short := s2.Encode(c.buffer[:cap(c.buffer)], raw); len(short) < len(raw)*7/8 {
+			return bodyS2, short
+		}
+	}
+	return bodyRaw, raw
+}
+
+// expand is the opposite of compress.
+func (c *rowCodec) expand(kind byte, body []byte) ([]byte, error) {
+	switch kind {
+	case bodyRaw:
+		return body, nil
+	case bodyS2:
+		raw, err := s2.Decode(c.buffer[:cap(c.buffer)], body)
+		if err == nil {
+			c.buffer = raw
+		}
+		return raw, err
+	default:
+		return nil, fmt.Errorf("unknown kind %d", kind)
+	}
 }
 
 // decode makes the object of a sealed row; it shares no memory with it.
@@ -207,15 +236,14 @@ func (c *rowCodec) decode(key string, sealed []byte) (*object.Object, error) {
 		return nil, fmt.Errorf("%w: row %q has no manager", errDamaged, key)
 	}
 	manager, body := string(rest[n:n+int(length)]), rest[n+int(length):]
-	switch kind {
-	case bodyRaw:
-	case bodyS2:
-		if body, err = s2.Decode(c.buffer[:cap(c.buffer)], body); err != nil {
-			return nil, fmt.Errorf("%w: row %q: %w", errDamaged, key, err)
-		}
-		c.buffer = body
-	default:
-		return nil, fmt.Errorf("%w: row %q is of the unknown kind %d", errDamaged, key, kind)
+	if kind == bodySealed {
+		kind, body, err = c.open(key, body)
+	}
+	if err == nil {
+		body, err = c.expand(kind, body)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w: row %q: %w", errDamaged, key, err)
 	}
 	o, err := object.New(body) // copies
 	if err != nil {

@@ -69,11 +69,12 @@ func (s *Store) loadSource(source string, bytes bool) (State, []*object.Object, 
 		if record, err = getSource(tx, source); err != nil {
 			return err
 		}
-		rows, err = readRows(tx.Bucket([]byte(bucketRows)).Bucket([]byte(source)), record.Rows, func(o *object.Object, size int) {
+		rows, err = readRows(tx.Bucket([]byte(bucketRows)).Bucket([]byte(source)), record.Rows, s.opts.Privacy, func(o *object.Object, size int) error {
 			if !bytes {
 				o.Raw = nil
 			}
 			s.resident.Used(s.db, tx, int64(size))
+			return nil
 		})
 		return err
 	})
@@ -89,12 +90,12 @@ func (s *Store) loadSource(source string, bytes bool) (State, []*object.Object, 
 
 // readRows reads all rows of a source, which must add up to want. each is called for each of them, with its size in the
 // file.
-func readRows(bucket *bbolt.Bucket, want tally, each func(o *object.Object, size int)) ([]*object.Object, error) {
+func readRows(bucket *bbolt.Bucket, want tally, privacy *Privacy, each func(o *object.Object, size int) error) ([]*object.Object, error) {
 	if bucket == nil {
 		return nil, fmt.Errorf("%w: the rows are missing", errDamaged)
 	}
 	var (
-		codec rowCodec
+		codec = rowCodec{privacy: privacy}
 		sum   tally
 		rows  []*object.Object
 	)
@@ -104,9 +105,8 @@ func readRows(bucket *bbolt.Bucket, want tally, each func(o *object.Object, size
 			return err
 		}
 		sum.add(value)
-		each(o, len(value))
 		rows = append(rows, o)
-		return nil
+		return each(o, len(value))
 	})
 	if err == nil && sum != want {
 		err = fmt.Errorf("%w: %d rows with sum %#x, of %d rows with sum %#x", errDamaged, sum.Count, sum.Sum, want.Count, want.Sum)

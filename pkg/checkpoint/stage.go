@@ -7,6 +7,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/deltabridge/deltabridge/pkg/object"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 // bucketStaged holds, as bucketRows does, the rows of first lists that are not complete. What is found in it when the
@@ -22,20 +23,21 @@ var errSuperseded = errors.New("checkpoint: the list was begun again")
 // Stage takes the rows of a source's first list while it is being read, so that a list of any length takes little memory.
 // Nothing of it counts before Finish. It is for one goroutine, but may be used beside all else.
 type Stage struct {
-	store *Store
-	name  string
-	batch []*object.Object
-	bytes int
-	rows  tally // that were written
-	begun bool  // something was written
+	store    *Store
+	name     string
+	resource schema.GroupVersionResource
+	batch    []*object.Object
+	bytes    int
+	rows     tally // that were written
+	begun    bool  // something was written
 }
 
 // Stage begins a list of a source. One that was begun before, and not finished, is void.
-func (s *Store) Stage(source string) *Stage {
-	st := &Stage{store: s, name: source}
+func (s *Store) Stage(source Source) *Stage {
+	st := &Stage{store: s, name: source.Name, resource: source.Resource}
 	s.statsMu.Lock()
 	defer s.statsMu.Unlock()
-	s.stages[source] = st
+	s.stages[source.Name] = st
 	return st
 }
 
@@ -141,7 +143,7 @@ func (st *Stage) write(also func(*bbolt.Tx) error, done func()) error {
 		}
 		rows.FillPercent = fillPercent
 		w := writer{store: s}
-		if err := w.upsert(rows, st.batch, &st.rows); err != nil {
+		if err := w.upsert(rows, st.resource, st.batch, &st.rows); err != nil {
 			return err
 		}
 		s.resident.Used(s.db, tx, int64(st.bytes))

@@ -44,7 +44,7 @@ func TestStage(t *testing.T) {
 
 	a, b, c, d := large(t, "a", "1"), large(t, "b", "2"), large(t, "c", "3"), small(t, "ns", "d", "4")
 	newer := small(t, "ns", "a", "5")
-	stage := s.Stage("pods")
+	stage := s.Stage(Source{Name: "pods"})
 	put(t, stage, a, b, c, d, newer)
 	if err := stage.Remove(b); err != nil {
 		t.Fatal(err)
@@ -74,7 +74,7 @@ func TestStage(t *testing.T) {
 
 func TestAnEmptyListIsFinished(t *testing.T) {
 	s := begin(t, t.TempDir())
-	finish(t, s.Stage("pods"), "pods")
+	finish(t, s.Stage(Source{Name: "pods"}), "pods")
 	if state, rows := rowsOf(t, s, "pods"); state.ResourceVersion != "9" || len(rows) > 0 {
 		t.Errorf("at %q with %d rows", state.ResourceVersion, len(rows))
 	}
@@ -83,9 +83,9 @@ func TestAnEmptyListIsFinished(t *testing.T) {
 // A list that breaks is begun again: what it brought before may be gone.
 func TestAStageThatIsBegunAgain(t *testing.T) {
 	s := begin(t, t.TempDir())
-	first := s.Stage("pods")
+	first := s.Stage(Source{Name: "pods"})
 	put(t, first, large(t, "a", "1"), large(t, "b", "1"), large(t, "c", "1"), large(t, "d", "1"))
-	second := s.Stage("pods")
+	second := s.Stage(Source{Name: "pods"})
 	put(t, second, small(t, "ns", "e", "2"))
 	err := first.Finish(Update{Source: testSource("pods"), ResourceVersion: "3"}, nil)
 	if !errors.Is(err, errSuperseded) {
@@ -101,7 +101,7 @@ func TestAStageThatIsBegunAgain(t *testing.T) {
 func TestAStageThatWasLeft(t *testing.T) {
 	folder := t.TempDir()
 	s := begin(t, folder)
-	put(t, s.Stage("pods"), large(t, "a", "1"), large(t, "b", "1"), large(t, "c", "1"), large(t, "d", "1"))
+	put(t, s.Stage(Source{Name: "pods"}), large(t, "a", "1"), large(t, "b", "1"), large(t, "c", "1"), large(t, "d", "1"))
 	s.Close()
 	s = open(t, folder)
 	err := s.view(func(tx *bbolt.Tx) error {
@@ -163,7 +163,7 @@ func TestFetchBesideAllElse(t *testing.T) {
 	}()
 	for n := range 30 {
 		commit(t, s, nil, Update{Source: testSource("nodes"), ResourceVersion: "5", Upserts: []*object.Object{pod(t, n, n)}})
-		stage := s.Stage("lists")
+		stage := s.Stage(Source{Name: "lists"})
 		put(t, stage, large(t, "a", fmt.Sprint(n%10)), pod(t, n, n))
 		finish(t, stage, "lists")
 	}

@@ -57,6 +57,7 @@ type Options struct {
 	Path        string       // the folder of the checkpoint (state.path); it is made if it is missing
 	ClusterName string       // for messages; what identifies a cluster is its uid
 	Logger      *slog.Logger // nil: none
+	Privacy     *Privacy     // what rows may hold in clear; nil: everything
 	NoSync      bool         // don't wait for the disk: for tests and benchmarks only
 }
 
@@ -133,14 +134,14 @@ func (s *Store) begin() error {
 	}
 	_, err := os.Lstat(s.path)
 	if errors.Is(err, os.ErrNotExist) {
-		return s.replace("", storeRecord{ClusterName: s.opts.ClusterName})
+		return s.replace("", s.emptyRecord(""))
 	}
 	if err != nil {
 		return err
 	}
 	err = s.load()
 	if refused, ok := errors.AsType[*refusal](err); ok {
-		return s.setAside(refused.reason, refused.err, storeRecord{ClusterName: s.opts.ClusterName})
+		return s.setAside(refused.reason, refused.err, s.emptyRecord(""))
 	}
 	return err
 }
@@ -151,7 +152,11 @@ func (s *Store) load() error {
 	if err != nil {
 		return err
 	}
-	if size.sparse() {
+	if record.Privacy != s.opts.Privacy.name() {
+		if db, record, err = s.rewrite(db, record); err != nil {
+			return err
+		}
+	} else if size.sparse() {
 		if db, err = s.compact(db, size); err != nil {
 			return err
 		}
@@ -165,6 +170,11 @@ func (s *Store) load() error {
 			"was", record.ClusterName, "is", s.opts.ClusterName, "path", s.path)
 	}
 	return nil
+}
+
+// emptyRecord is that of a file without rows.
+func (s *Store) emptyRecord(clusterUID string) storeRecord {
+	return storeRecord{ClusterName: s.opts.ClusterName, ClusterUID: clusterUID, Privacy: s.opts.Privacy.name()}
 }
 
 // use begins to use a file, and finds out which of its sources can't be.
@@ -215,7 +225,7 @@ func (s *Store) BeginCluster(uid string) (fresh bool, err error) {
 	if noted := s.record.ClusterUID; noted != "" && noted != uid {
 		err = s.setAside("other-cluster",
 			fmt.Errorf("it is of cluster %q with uid %s, and this is %q with uid %s", s.record.ClusterName, noted, s.opts.ClusterName, uid),
-			storeRecord{ClusterName: s.opts.ClusterName, ClusterUID: uid})
+			s.emptyRecord(uid))
 		return err == nil, explain("begin the checkpoint of another cluster", s.path, err)
 	}
 	fresh = s.record.ClusterUID == ""
@@ -239,7 +249,8 @@ func (s *Store) SetAside(reason string) error {
 	if s.db == nil {
 		return ErrClosed
 	}
-	record := storeRecord{ClusterName: s.record.ClusterName, ClusterUID: s.record.ClusterUID}
+	record := s.emptyRecord(s.record.ClusterUID)
+	record.ClusterName = s.record.ClusterName
 	return explain("set the checkpoint aside", s.path, s.setAside(reason, nil, record))
 }
 

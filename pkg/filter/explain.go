@@ -62,7 +62,7 @@ func (r *rule) explain(gvr schema.GroupVersionResource, op event.Type, old, obj 
 		add(Condition{Field: "namespaces", Text: strings.Join(r.text.Namespaces, ", "), Found: obj.Namespace, Holds: r.namespaces.Matches(obj.Namespace)})
 	}
 	if r.onObject != nil {
-		add(r.onObject.explain(r.text.When, 0, nil, obj))
+		add(r.onObject.explain(gvr, r.text.When, 0, nil, obj))
 	}
 	v.Sends = v.Belongs
 	if r.operations != 0 {
@@ -70,7 +70,7 @@ func (r *rule) explain(gvr schema.GroupVersionResource, op event.Type, old, obj 
 		v.Sends = v.Sends && r.operations.has(op)
 	}
 	if r.onChange != nil {
-		c := r.onChange.explain(r.text.When, op, old, obj)
+		c := r.onChange.explain(gvr, r.text.When, op, old, obj)
 		c.OnChange = true
 		add(c)
 		v.Sends = v.Sends && c.Holds
@@ -78,7 +78,7 @@ func (r *rule) explain(gvr schema.GroupVersionResource, op event.Type, old, obj 
 	return v
 }
 
-func (e *expression) explain(text string, op event.Type, old, obj *object.Object) Condition {
-	holds, err := e.evaluate(op, old, obj)
+func (e *expression) explain(gvr schema.GroupVersionResource, text string, op event.Type, old, obj *object.Object) Condition {
+	holds, err := e.evaluate(gvr, op, old, obj)
 	return Condition{Field: "when", Text: text, Holds: holds || err != nil, Err: err}
 }

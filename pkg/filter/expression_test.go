@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 // Each failure is counted; the log has one line a minute for each rule, and says how many there were.
@@ -23,7 +24,7 @@ func TestFailuresAreCountedAndSometimesLogged(t *testing.T) {
 		})
 		fail := func(rule, times int) {
 			for range times {
-				if !f.rules[rule].belongs(newObject("ns", "a", `{}`)) {
+				if !f.rules[rule].belongs(schema.GroupVersionResource{}, newObject("ns", "a", `{}`)) {
 					t.Error("an expression that fails refuses")
 				}
 			}

@@ -27,7 +27,7 @@ func (f *Filter) For(gvr schema.GroupVersionResource) *ResourceFilter {
 	if f == nil {
 		return nil
 	}
-	r := &ResourceFilter{all: len(f.rules) == 0, sendsAll: true}
+	r := &ResourceFilter{resource: gvr, all: len(f.rules) == 0, sendsAll: true}
 	for _, rule := range f.rules {
 		if !rule.names(gvr) {
 			continue
@@ -42,7 +42,8 @@ func (f *Filter) For(gvr schema.GroupVersionResource) *ResourceFilter {
 // ResourceFilter is a Filter for the objects of one resource, and as safe for concurrent use. A nil ResourceFilter
 // lets everything pass.
 type ResourceFilter struct {
-	rules []*rule
+	resource schema.GroupVersionResource
+	rules    []*rule
 	// Two shortcuts, so that objects and changes that no condition can refuse are not looked at.
 	all      bool // each object belongs and each of its changes is sent
 	sendsAll bool // no rule has a condition on the change
@@ -64,7 +65,7 @@ func (r *ResourceFilter) Belongs(obj any) bool {
 		return true
 	}
 	for _, rule := range r.rules {
-		if rule.belongs(o) {
+		if rule.belongs(r.resource, o) {
 			return true
 		}
 	}
@@ -81,7 +82,7 @@ func (r *ResourceFilter) Sends(op event.Type, old, obj *object.Object) bool {
 	}
 	for _, rule := range r.rules {
 		// In the order of what they cost: the set, the object's remembered answer, the expression.
-		if rule.operations.has(op) && rule.belongs(obj) && rule.onChange.holds(op, old, obj) {
+		if rule.operations.has(op) && rule.belongs(r.resource, obj) && rule.onChange.holds(r.resource, op, old, obj) {
 			return true
 		}
 	}
@@ -106,7 +107,7 @@ func (r *rule) hasChangeConditions() bool { return r.operations != 0 || r.onChan
 
 // belongs reports whether the rule's conditions on the object hold. The answer of the expression alone is
 // remembered: the namespace is cheaper to compare than to remember.
-func (r *rule) belongs(o *object.Object) bool {
+func (r *rule) belongs(resource schema.GroupVersionResource, o *object.Object) bool {
 	if !r.namespaces.Matches(o.Namespace) {
 		return false
 	}
@@ -116,7 +117,7 @@ func (r *rule) belongs(o *object.Object) bool {
 	if belongs, known := o.Decision(r.slot); known {
 		return belongs
 	}
-	belongs := r.onObject.holds(0, nil, o)
+	belongs := r.onObject.holds(resource, 0, nil, o)
 	o.SetDecision(r.slot, belongs)
 	return belongs
 }

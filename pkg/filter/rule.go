@@ -7,6 +7,8 @@ import (
 	"log/slog"
 
 	"github.com/deltabridge/deltabridge/pkg/event"
+	"github.com/deltabridge/deltabridge/pkg/object"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 // Rule is one entry of a sink's `filters:`. The package comment describes what its fields mean.
@@ -26,6 +28,8 @@ type Options struct {
 	// OnError is called for each expression that failed on an object, every time, with the index of its rule. It
 	// is for counting: it must be quick and safe for concurrent use. Nil: nobody counts.
 	OnError func(rule int, err error)
+	// Bytes gives what `when` sees of an object; nil: its Bytes. It must give the same for the same state at any time.
+	Bytes func(schema.GroupVersionResource, *object.Object) ([]byte, error)
 	// Logger gets a line about a failing expression, at most once a minute for each rule. Nil: slog.Default().
 	Logger *slog.Logger
 }
@@ -146,7 +150,7 @@ func (c *compiler) when(index int, text string, r *rule) {
 	if len(issues) > 0 {
 		return
 	}
-	e := &expression{rule: index, program: program, onError: c.opts.OnError, logger: c.opts.Logger}
+	e := &expression{rule: index, text: text, program: program, bytes: c.opts.Bytes, onError: c.opts.OnError, logger: c.opts.Logger}
 	if onChange {
 		r.onChange = e
 	} else {

@@ -38,6 +38,9 @@ type ListerWatcher struct {
 
 	// ManagedFields keeps the managedFields of objects until the change was handed over. Set it before the first use.
 	ManagedFields bool
+	// Transform, if not nil, is given each object before anything else is. It may change the object's Raw, but not what the
+	// Identity was read from. Set it before the first use; it is called from the goroutines of the watches.
+	Transform func(*object.Object)
 
 	client rest.Interface
 	path   string
@@ -74,6 +77,11 @@ func (l *ListerWatcher) ListWithContext(ctx context.Context, options metav1.List
 	list := &object.List{ManagedFields: l.ManagedFields}
 	if err := l.request(options).Do(ctx).Into(list); err != nil {
 		return nil, err
+	}
+	if l.Transform != nil {
+		for _, o := range list.Items {
+			l.Transform(o)
+		}
 	}
 	if each := l.pageOf(options); each != nil {
 		for _, o := range list.Items {
@@ -117,7 +125,7 @@ func (l *ListerWatcher) WatchWithContext(ctx context.Context, options metav1.Lis
 		Malformed:       l.malformed(),
 		ManagedFields:   l.ManagedFields,
 	})
-	w := &eventStream{decoder: decoder, events: make(chan watch.Event, readAhead), stopped: make(chan struct{})}
+	w := &eventStream{decoder: decoder, transform: l.Transform, events: make(chan watch.Event, readAhead), stopped: make(chan struct{})}
 	var each func(watch.EventType, *object.Object) error
 	if options.SendInitialEvents != nil && *options.SendInitialEvents {
 		each = l.beginList()
@@ -167,10 +175,11 @@ const readAhead = 8
 
 // eventStream is a watch.
 type eventStream struct {
-	decoder *object.WatchDecoder
-	events  chan watch.Event
-	stop    sync.Once
-	stopped chan struct{}
+	decoder   *object.WatchDecoder
+	transform func(*object.Object)
+	events    chan watch.Event
+	stop      sync.Once
+	stopped   chan struct{}
 }
 
 // ResultChan implements watch.Interface.
@@ -193,8 +202,11 @@ func (w *eventStream) run(each func(watch.EventType, *object.Object) error) {
 		if err != nil {
 			return // how a stream ends is all the same to a Reflector: it goes on where this one was
 		}
+		o, ok := obj.(*object.Object)
+		if ok && w.transform != nil && eventType != watch.Bookmark {
+			w.transform(o)
+		}
 		if each != nil {
-			o, ok := obj.(*object.Object)
 			switch {
 			case !ok:
 			case eventType == watch.Bookmark && o.GetAnnotations()[metav1.InitialEventsAnnotationKey] == "true":

@@ -35,6 +35,8 @@ type SetConfig struct {
 	OnFirstList func(source Source, objects []*object.Object, resourceVersion string) bool
 	// Bodies gives who keeps the bytes of a source's objects (see Config.Bodies). Nil: the informers' indexes.
 	Bodies func(source Source) Bodies
+	// Transform is given each object before anything else is, and may change its Raw; see ListerWatcher. Nil: none.
+	Transform func(schema.GroupVersionResource, *object.Object)
 	// Remembered are sources that an earlier process watched. Those whose resource is gone since are handed on as
 	// deleted, object by object; those that no scope asks for any more are only forgotten. Nil: none.
 	Remembered func() []Source
@@ -186,6 +188,9 @@ func (s *Set) launch(ctx context.Context, group *sync.WaitGroup, key watchKey, w
 		o.LabelSelector, o.FieldSelector = key.labels, key.fields
 	})
 	listWatch.ManagedFields = s.config.ManagedFields
+	if s.config.Transform != nil {
+		listWatch.Transform = func(o *object.Object) { s.config.Transform(gvr, o) }
+	}
 	config := Config{
 		Resource: gvr, Namespace: key.namespace, Accept: w.accept(), NoWatchList: w.served.Aggregated, Logger: log,
 		ListWatch: listWatch, Source: key.source(gvr, w.texts),

@@ -90,7 +90,9 @@ func (p *pass) entries(i int, paths [][]step, hide bool) int {
 		return i + 1
 	}
 	for {
-		inner, hidden, place := paths, hide, len(p.place)
+		var inner [][]step
+		var hidden bool
+		place := len(p.place)
 		if list {
 			inner, hidden = enter(paths, hide)
 			p.place = append(p.place, "/*"...)

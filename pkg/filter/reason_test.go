@@ -1,0 +1,36 @@
+package filter
+
+import (
+	"bytes"
+	"log/slog"
+	"strings"
+	"testing"
+)
+
+// What CEL says of a failure can quote the object; the log does not.
+func TestFailuresDoNotQuoteTheObject(t *testing.T) {
+	for when, want := range map[string]string{
+		"object.missing == 1":                      "no such key: missing",
+		"object.keys[object.secret] == 1":          "no such key",
+		"int(object.secret) == 1":                  "a function does not take its argument",
+		"timestamp(object.secret) < timestamp(0)":  "a function does not take its argument",
+		"duration(object.secret) > duration('1s')": "a function does not take its argument",
+		"'x'.matches(object.secret)":               "a function does not take its argument",
+		"ip(object.secret).isLoopback()":           "a function does not take its argument",
+		"object.secret + 1 == 2":                   "no such overload",
+		"1 / object.zero == 1":                     "division by zero",
+		"object.number + 1 == 0":                   "integer overflow",
+		"object.secret":                            "the result is neither true nor false",
+		"object.list[object.number] == 1":          "a function does not take its argument",
+	} {
+		var log bytes.Buffer
+		f := mustCompile(t, []Rule{{When: when}}, Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		o := newObject("ns", "a", `{"secret":"hunter2(","keys":{},"zero":0,"number":9223372036854775807,"list":[1]}`)
+		if !f.For(gvr(t, "/v1/pods")).Belongs(o) {
+			t.Errorf("%s: refused", when)
+		}
+		if !strings.Contains(log.String(), want) || strings.Contains(log.String(), "hunter2") || strings.Contains(log.String(), "922337") {
+			t.Errorf("%s: %s", when, log.String())
+		}
+	}
+}
