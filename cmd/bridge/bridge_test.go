@@ -107,6 +107,7 @@ func TestMetricsPage(t *testing.T) {
 	defer b.http.listener.Close()
 	m := newMetrics()
 	m.forSink("js").resource(schema.GroupResource{Resource: "pods"})
+	m.forSink("js").suppressed(schema.GroupResource{Resource: "pods"}, "status")
 	m.registry.MustRegister(&stateCollector{b.pipelines, func() []informer.Status {
 		return []informer.Status{{Resource: schema.GroupVersionResource{Resource: "pods"}, ResourceVersion: "1", LastContact: time.Now()}}
 	}, b.checkpoint})

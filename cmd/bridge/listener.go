@@ -162,7 +162,8 @@ func (s sender) OnDelete(obj any) {
 
 // send pushes the change if the conditions on the change hold.
 func (l *listener) send(ev event.Event) {
-	if !l.filter.Sends(ev.Type, ev.Old, ev.Object) {
+	if reason := l.filter.Refusal(ev.Type, ev.Old, ev.Object); reason != "" {
+		l.pipeline.metrics.suppressed(l.resource.GroupResource(), reason)
 		return
 	}
 	l.sent = true

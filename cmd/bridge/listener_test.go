@@ -1,7 +1,9 @@
 package main
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -188,5 +190,42 @@ func TestQueueGaugesFollowThePolicies(t *testing.T) {
 				t.Errorf("an empty queue shows %v events, %v bytes", events, bytes)
 			}
 		})
+	}
+}
+
+// What is kept back is counted by what took it, and the next event has the state that it led to as its old one.
+func TestListenerSuppresses(t *testing.T) {
+	p := pipelineFor(t, roomy, filter.Rule{IgnoreChanges: []string{"status"}})
+	p.encoder.Payload = event.PayloadChange
+	l := listen(t.Context(), p)
+	states := []*object.Object{pod(t, 1, "Pending"), pod(t, 2, "Running"), pod(t, 3, "Running"), pod(t, 4, "Failed")}
+	moved, err := object.New(bytes.Replace(states[3].Raw, []byte(`"resourceVersion":"4"`), []byte(`"resourceVersion":"5","labels":{"a":"b"}`), 1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	states = append(states, moved)
+	l.OnAdd(states[0], true)
+	for n := 1; n < len(states); n++ {
+		l.OnUpdate(states[n-1], states[n])
+	}
+	batch, err := p.queue.Take(t.Context(), nil, 10, 1<<20)
+	if err != nil || len(batch) != 2 {
+		t.Fatalf("%d events, %v", len(batch), err)
+	}
+	var data struct{ Old, Object json.RawMessage }
+	if err := json.Unmarshal(batch[1].Data, &data); err != nil {
+		t.Fatal(err)
+	}
+	if string(data.Old) != string(states[3].Raw) || string(data.Object) != string(moved.Raw) {
+		t.Errorf("%s to %s", data.Old, data.Object)
+	}
+	suppressed := func(reason string) float64 {
+		return testutil.ToFloat64(p.metrics.all.suppressed.WithLabelValues("test", "pods", reason))
+	}
+	if s, b := suppressed("status"), suppressed("managedFields"); s != 2 || b != 1 {
+		t.Errorf("%v suppressed for status, %v for bookkeeping", s, b)
+	}
+	if f := testutil.ToFloat64(p.metrics.resource(pods.GroupResource()).filtered); f != 3 {
+		t.Errorf("%v filtered", f)
 	}
 }

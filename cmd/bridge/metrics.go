@@ -21,7 +21,7 @@ type metrics struct {
 	received, filtered, sent, acknowledged, retried, dropped, merged, oversize, refused, gaps *prometheus.CounterVec
 	queuedEvents, queuedBytes                                                                 *prometheus.GaugeVec
 	sendSeconds, lagSeconds                                                                   *prometheus.HistogramVec
-	filterErrors                                                                              *prometheus.CounterVec
+	filterErrors, suppressed                                                                  *prometheus.CounterVec
 
 	// started tells events of an earlier life, which come out of the spill, from those that are in the queue's books.
 	started time.Time
@@ -65,12 +65,16 @@ func newMetrics() *metrics {
 		Namespace: namespace, Name: "filter_errors_total",
 		Help: "Evaluations of a filter expression that failed on an object. The event passed.",
 	}, []string{"sink"})
+	m.suppressed = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Namespace: namespace, Name: "events_suppressed_total",
+		Help: "Changes of objects that are for the sink which a condition on the change kept back: operations, when, onlyChanges, or the entry of ignoreChanges that took all of it. They are part of events_filtered_total.",
+	}, []string{"sink", "resource", "reason"})
 	build := prometheus.NewGauge(prometheus.GaugeOpts{
 		Namespace: namespace, Name: "build_info", Help: "Always 1; the labels describe the build.",
 		ConstLabels: prometheus.Labels{"version": version, "commit": commit},
 	})
 	build.Set(1)
-	m.registry.MustRegister(m.filterErrors, build, collectors.NewGoCollector(),
+	m.registry.MustRegister(m.filterErrors, m.suppressed, build, collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
@@ -124,6 +128,10 @@ func (s *sinkMetrics) resource(gr schema.GroupResource) *resourceCounters {
 	}
 	s.resources[gr] = c
 	return c
+}
+
+func (s *sinkMetrics) suppressed(gr schema.GroupResource, reason string) {
+	s.all.suppressed.WithLabelValues(s.sink, gr.String(), reason).Inc()
 }
 
 func (s *sinkMetrics) of(m *event.Message) *resourceCounters {

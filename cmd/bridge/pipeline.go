@@ -116,7 +116,10 @@ func (p *pipeline) hooks() sinks.Hooks {
 func (p *pipeline) compileFilter(filters []config.Filter, slot int) (*filter.Filter, error) {
 	var rules []filter.Rule
 	for _, f := range filters {
-		rules = append(rules, filter.Rule{Resources: f.Resources, Namespaces: f.Namespaces, Operations: f.Operations, When: f.When})
+		rules = append(rules, filter.Rule{
+			Resources: f.Resources, Namespaces: f.Namespaces, Operations: f.Operations, When: f.When,
+			IgnoreChanges: f.IgnoreChanges, OnlyChanges: f.OnlyChanges, Preset: f.Preset,
+		})
 	}
 	compiled, mistakes := filter.Compile(rules, filter.Options{
 		Slot: slot, Bytes: seen(p.encoder.Redactor), Logger: p.log, OnError: func(int, error) { p.metrics.errs.Inc() },

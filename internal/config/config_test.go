@@ -90,6 +90,12 @@ func TestDefaultsOfPackages(t *testing.T) {
 	}
 }
 
+func TestDesign(t *testing.T) {
+	if _, err := Load("testdata/design.yaml"); err != nil {
+		t.Error(err)
+	}
+}
+
 // Every key set to something that is not its default.
 func TestEveryKey(t *testing.T) {
 	c, err := Load("testdata/full.yaml")

@@ -62,8 +62,18 @@ type Filter struct {
 	// A condition that fails, for instance on a field that is not there, counts as met; `has(object.status)` and
 	// `object.?status.?phase.orValue('')` ask in safety.
 	When string `yaml:"when" default:"\"\"" example:"object.?status.?phase.orValue('') == 'Failed'"`
-	// Fields whose changes alone are no event.
-	_ struct{} `yaml:"ignoreChanges" later:"true"`
+	// An update that touches nothing but these parts of the object is no event. Paths: `status`,
+	// `metadata.annotations["example.com/at"]`, `spec.items[*].lastSeen`. Names that stand for several: `status`, `metadata`,
+	// `managedFields` (what the API server alone counts: `resourceVersion` and `generation` are never a change where this
+	// key or `onlyChanges` is given), `leases` (locks that are renewed by who holds them), `heartbeats` (times at which
+	// somebody looked, in `status.conditions` and on endpoints).
+	IgnoreChanges []string `yaml:"ignoreChanges" example:"[status, metadata.annotations]"`
+	// An update is an event only if it touches one of these parts of the object; the notation of paths is that of
+	// `ignoreChanges`, which wins where both name something. Empty: all.
+	OnlyChanges []string `yaml:"onlyChanges" example:"[spec, metadata.labels]"`
+	// `quiet`, for watches of everything: leaves out what only churns. That is Events, Endpoints and EndpointSlices as a
+	// whole, and updates that are nothing but `managedFields`, `leases` and `heartbeats`. Empty: nothing.
+	Preset string `yaml:"preset" enum:"quiet" example:"quiet"`
 }
 
 // Buffer is the bounded queue in front of a sink. It holds what the destination has not acknowledged yet.

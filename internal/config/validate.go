@@ -163,7 +163,10 @@ func (v *validator) payload(path string, s *Sink) {
 func (v *validator) filters(path string, filters []Filter) {
 	rules := make([]filter.Rule, len(filters))
 	for i, f := range filters {
-		rules[i] = filter.Rule{Resources: f.Resources, Namespaces: f.Namespaces, Operations: f.Operations, When: f.When}
+		rules[i] = filter.Rule{
+			Resources: f.Resources, Namespaces: f.Namespaces, Operations: f.Operations, When: f.When,
+			IgnoreChanges: f.IgnoreChanges, OnlyChanges: f.OnlyChanges, Preset: f.Preset,
+		}
 	}
 	_, mistakes := filter.Compile(rules, filter.Options{})
 	for _, m := range mistakes {
@@ -254,6 +257,10 @@ func remedyFor(key string) string {
 		return "write names, globs as in team-*, exclusions as in !kube-system"
 	case "operations":
 		return "write added, updated or deleted"
+	case "ignoreChanges":
+		return "write paths as in metadata.annotations or status.conditions[*].lastHeartbeatTime, or " + strings.Join(filter.ChangePresets(), ", ")
+	case "onlyChanges":
+		return "write paths as in spec or metadata.labels"
 	default: // when
 		return "it is CEL over object, old and operation"
 	}

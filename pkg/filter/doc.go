@@ -22,8 +22,8 @@
 // event says that it only left the filter. That is client-go's FilteringResourceEventHandler, whose FilterFunc
 // is [ResourceFilter.Belongs].
 //
-// Conditions on the change decide whether a change of an object that belongs is sent: operations, and a `when`
-// that mentions `old` or `operation`, as a whole. They are [ResourceFilter.Sends]. The operation that they
+// Conditions on the change decide whether a change of an object that belongs is sent: operations, ignoreChanges,
+// onlyChanges, preset, and a `when` that mentions `old` or `operation`, as a whole. They are [ResourceFilter.Sends]. The operation that they
 // see is the one of this sink: an object that moves into the filter is "added" there, one that leaves is
 // "deleted". A change that is not sent moves nothing over a border.
 //
@@ -51,6 +51,17 @@
 // stand. A list of exclusions only means everything else. Objects that are cluster-scoped have the namespace
 // "": an empty list matches them, exclusions only, `*`, and the entry "", but not `team-*`. The entry "!"
 // excludes them.
+//
+// # What an update touches
+//
+// With ignoreChanges an update is sent if it touches anything besides what the entries name; with onlyChanges, if it touches
+// what one of them names. An entry is a path, in which [*] stands for all elements of a list or all members of an object, or
+// in ignoreChanges one of [ChangePresets]. A rule that has either never counts metadata.resourceVersion, metadata.generation
+// and metadata.managedFields: they say that something changed, and not what. An object that is absent, null or empty is the
+// same here as long as a path leads on through it. Additions and deletions are not concerned.
+//
+// What is compared are the states directly before and after the change, as bytes; values are looked into only where a path
+// leads. A change that is not sent moves on all the same: the next one is compared with the state that it led to.
 //
 // # When
 //

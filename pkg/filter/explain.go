@@ -20,7 +20,7 @@ type Verdict struct {
 
 // Condition is one field of a rule, and what came of it.
 type Condition struct {
-	Field    string // resources, namespaces, operations, when
+	Field    string // resources, namespaces, operations, ignoreChanges, onlyChanges, preset, when
 	Text     string // as it is configured; lists are joined by ", "
 	Found    string // what it was held against; empty for an expression
 	OnChange bool   // it is a condition on the change, not on the object
@@ -55,6 +55,9 @@ func (r *rule) explain(gvr schema.GroupVersionResource, op event.Type, old, obj 
 	if len(r.resources) > 0 {
 		v.Conditions = append(v.Conditions, Condition{Field: "resources", Text: strings.Join(r.text.Resources, ", "), Found: event.GroupResource(gvr), Holds: v.Named})
 	}
+	if r.excludes(gvr) {
+		v.Conditions = append(v.Conditions, Condition{Field: "preset", Text: r.text.Preset, Found: event.GroupResource(gvr)})
+	}
 	if !v.Named {
 		return v
 	}
@@ -69,6 +72,10 @@ func (r *rule) explain(gvr schema.GroupVersionResource, op event.Type, old, obj 
 		add(Condition{Field: "operations", Text: strings.Join(r.text.Operations, ", "), Found: op.String(), OnChange: true, Holds: r.operations.has(op)})
 		v.Sends = v.Sends && r.operations.has(op)
 	}
+	for _, c := range r.explainChanges(op, old, obj) {
+		add(c)
+		v.Sends = v.Sends && c.Holds
+	}
 	if r.onChange != nil {
 		c := r.onChange.explain(gvr, r.text.When, op, old, obj)
 		c.OnChange = true
@@ -81,4 +88,34 @@ func (r *rule) explain(gvr schema.GroupVersionResource, op event.Type, old, obj 
 func (e *expression) explain(gvr schema.GroupVersionResource, text string, op event.Type, old, obj *object.Object) Condition {
 	holds, err := e.evaluate(gvr, op, old, obj)
 	return Condition{Field: "when", Text: text, Holds: holds || err != nil, Err: err}
+}
+
+// explainChanges tells of each of the keys that say what an update has to touch.
+func (r *rule) explainChanges(op event.Type, old, obj *object.Object) (conditions []Condition) {
+	if r.changes == nil {
+		return nil
+	}
+	var reason string
+	var err error
+	if op == event.Updated && old != nil {
+		reason, err = r.changes.refusal(old, obj)
+	}
+	add := func(field, text string, holds bool) {
+		c := Condition{Field: field, Text: text, OnChange: true, Holds: holds, Err: err}
+		if !holds {
+			c.Found = reason
+		}
+		conditions = append(conditions, c)
+	}
+	if r.text.OnlyChanges != nil {
+		add(ReasonOnlyChanges, strings.Join(r.text.OnlyChanges, ", "), reason != ReasonOnlyChanges)
+	}
+	ignores := reason == "" || reason == ReasonOnlyChanges
+	if r.text.IgnoreChanges != nil {
+		add("ignoreChanges", strings.Join(r.text.IgnoreChanges, ", "), ignores)
+	}
+	if r.text.Preset != "" {
+		add("preset", r.text.Preset, ignores)
+	}
+	return conditions
 }

@@ -1,6 +1,9 @@
 package filter
 
 import (
+	"cmp"
+	"slices"
+
 	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/object"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -77,19 +80,49 @@ func (r *ResourceFilter) Belongs(obj any) bool {
 // an object that moved into the filter, Deleted with the state before the change for one that left it. old is
 // nil unless op is Updated. Control events always pass.
 func (r *ResourceFilter) Sends(op event.Type, old, obj *object.Object) bool {
+	return r.Refusal(op, old, obj) == ""
+}
+
+// Refusal says why Sends is false, in a word for metrics: ReasonOperations, ReasonWhen, ReasonOnlyChanges, or the entry of
+// ignoreChanges that names what changed. Of several rules it is that of the first one that asks for this operation. Empty:
+// the change is sent.
+func (r *ResourceFilter) Refusal(op event.Type, old, obj *object.Object) string {
 	if r == nil || r.all || r.sendsAll || op.IsControl() {
-		return true
+		return ""
 	}
+	first := ""
 	for _, rule := range r.rules {
-		// In the order of what they cost: the set, the object's remembered answer, the expression.
-		if rule.operations.has(op) && rule.belongs(r.resource, obj) && rule.onChange.holds(r.resource, op, old, obj) {
-			return true
+		// In the order of what they cost: the set, the object's remembered answer, the bytes, the expression.
+		if !rule.operations.has(op) || !rule.belongs(r.resource, obj) {
+			continue
+		}
+		reason := rule.refusal(r.resource, op, old, obj)
+		if reason == "" {
+			return ""
+		}
+		first = cmp.Or(first, reason)
+	}
+	return cmp.Or(first, ReasonOperations)
+}
+
+// refusal is what the rule's conditions on a change say of one whose operation it asks for.
+func (r *rule) refusal(gvr schema.GroupVersionResource, op event.Type, old, obj *object.Object) string {
+	if r.changes != nil && op == event.Updated && old != nil {
+		// A state that can't be had counts as changed: an event too many is better than one lost.
+		if reason, err := r.changes.refusal(old, obj); err == nil && reason != "" {
+			return reason
 		}
 	}
-	return false
+	if !r.onChange.holds(gvr, op, old, obj) {
+		return ReasonWhen
+	}
+	return ""
 }
 
 func (r *rule) names(gvr schema.GroupVersionResource) bool {
+	if r.excludes(gvr) {
+		return false
+	}
 	for _, pattern := range r.resources {
 		if pattern.Matches(gvr) {
 			return true
@@ -98,12 +131,18 @@ func (r *rule) names(gvr schema.GroupVersionResource) bool {
 	return len(r.resources) == 0
 }
 
+func (r *rule) excludes(gvr schema.GroupVersionResource) bool {
+	return slices.ContainsFunc(r.excluded, func(p ResourcePattern) bool { return p.Matches(gvr) })
+}
+
 // isTrue reports that the rule lets everything pass of the resources that it names.
 func (r *rule) isTrue() bool {
 	return r.namespaces.All() && r.onObject == nil && !r.hasChangeConditions()
 }
 
-func (r *rule) hasChangeConditions() bool { return r.operations != 0 || r.onChange != nil }
+func (r *rule) hasChangeConditions() bool {
+	return r.operations != 0 || r.changes != nil || r.onChange != nil
+}
 
 // belongs reports whether the rule's conditions on the object hold. The answer of the expression alone is
 // remembered: the namespace is cheaper to compare than to remember.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 
 	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/object"
@@ -17,6 +18,10 @@ type Rule struct {
 	Namespaces []string // globs and !exclusions; empty: all
 	Operations []string // added, updated, deleted; empty: all
 	When       string   // CEL over object, old, operation; empty: true
+
+	IgnoreChanges []string // paths and ChangePresets; an update that touches nothing else is not sent
+	OnlyChanges   []string // paths; an update that touches none of them is not sent. Empty: all
+	Preset        string   // PresetQuiet, or empty
 }
 
 // Options are what Compile needs besides the rules.
@@ -58,8 +63,10 @@ func (e *RuleError) Unwrap() error { return e.Err }
 type rule struct {
 	text       Rule              // as it was given, for Explain
 	resources  []ResourcePattern // empty: all
+	excluded   []ResourcePattern
 	namespaces NamespaceMatcher
 	operations operations
+	changes    *changes // nil: any
 
 	// The two forms of `when`; at most one is set.
 	onObject *expression // a condition on the object: it decides whether it belongs
@@ -137,7 +144,29 @@ func (c *compiler) rule(index int, text Rule) *rule {
 	if text.When != "" {
 		c.when(index, text.When, r)
 	}
+	c.changes(index, text, r)
 	return r
+}
+
+// changes compiles what an update has to touch, and the preset.
+func (c *compiler) changes(index int, text Rule, r *rule) {
+	ignore := text.IgnoreChanges
+	switch text.Preset {
+	case "":
+	case PresetQuiet:
+		ignore = append(slices.Clip(ignore), quietChanges()...)
+		for _, resource := range quietResources() {
+			pattern, err := ParsePattern(resource)
+			if err != nil {
+				c.mistakes = append(c.mistakes, &RuleError{Rule: index, Field: "preset", Err: err})
+				continue
+			}
+			r.excluded = append(r.excluded, pattern)
+		}
+	default:
+		c.mistakes = append(c.mistakes, &RuleError{Rule: index, Field: "preset", Err: fmt.Errorf("%q is no preset: want %s", text.Preset, PresetQuiet)})
+	}
+	r.changes = parseChanges(ignore, text.OnlyChanges, func(field string, i int, err error) { c.mistake(index, field, i, err) })
 }
 
 // when compiles the expression into the one of r's two fields that what it speaks of calls for.
