@@ -99,13 +99,17 @@ func styleOf(w io.Writer) doctor.Style { return doctor.Style(consoleStyle(w)) }
 
 // consoleStyle is that of a terminal, or of a file: without colors, and nothing is cut.
 func consoleStyle(w io.Writer) console.Style {
-	file, ok := w.(*os.File)
-	if !ok || !term.IsTerminal(int(file.Fd())) {
+	if !isTerminal(w) {
 		return console.Style{}
 	}
 	style := console.Style{Color: os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"}
-	if width, _, err := term.GetSize(int(file.Fd())); err == nil {
+	if width, _, err := term.GetSize(int(w.(*os.File).Fd())); err == nil {
 		style.Width = width
 	}
 	return style
+}
+
+func isTerminal(w io.Writer) bool {
+	file, ok := w.(*os.File)
+	return ok && term.IsTerminal(int(file.Fd()))
 }

@@ -36,7 +36,7 @@ func newCommand(stdout, stderr io.Writer) *cobra.Command {
 	root.SetErr(stderr)
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.AddCommand(newRunCommand(stdout, stderr), newCheckCommand(stdout), newSchemaCommand(stdout), newRBACCommand(stdout), newDoctorCommand(stdout),
-		newExplainCommand(stdout), newVersionCommand(stdout))
+		newExplainCommand(stdout), newTailCommand(stdout, stderr), newVersionCommand(stdout))
 	return root
 }
 

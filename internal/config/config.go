@@ -153,6 +153,15 @@ func Default() *Config {
 	return c
 }
 
+// DefaultSink is a sink with its defaults, and without a destination and a name.
+func DefaultSink() Sink { return defaulted[Sink]() }
+
+// DefaultNATS is a destination with its defaults, and without a server.
+func DefaultNATS() NATS { return defaulted[NATS]() }
+
+// DefaultKafka is a destination with its defaults, and without brokers.
+func DefaultKafka() Kafka { return defaulted[Kafka]() }
+
 // fill sets what depends on whether a list was given, which a default for a key can't tell.
 func (c *Config) fill(has func(path string) bool) {
 	if !has("watch") {

@@ -35,6 +35,8 @@ type Change struct {
 	Op Op
 	// Path of what changed: in the new document, or for what was removed in the old one. Empty: the whole document.
 	Path []Segment
+	// Old is the value before; nil for an addition. It aliases the old document.
+	Old []byte
 	// Value is the new value; nil for a removal. It aliases the new document.
 	Value []byte
 
@@ -87,8 +89,8 @@ type differ struct {
 	changes []Change
 }
 
-func (d *differ) emit(op Op, value []byte) {
-	d.changes = append(d.changes, Change{Op: op, Path: slices.Clone(d.path), Value: value, at: -1})
+func (d *differ) emit(op Op, old, value []byte) {
+	d.changes = append(d.changes, Change{Op: op, Path: slices.Clone(d.path), Old: old, Value: value, at: -1})
 }
 
 func (d *differ) enter(s Segment) { d.path = append(d.path, s) }
@@ -100,7 +102,7 @@ func (d *differ) value(before, after []byte) {
 		return
 	}
 	if len(before) == 0 || len(after) == 0 || before[0] != after[0] || len(d.path) > maxDepth {
-		d.emit(Replace, after)
+		d.emit(Replace, before, after)
 		return
 	}
 	switch after[0] {
@@ -119,7 +121,7 @@ func (d *differ) value(before, after []byte) {
 			return
 		}
 	}
-	d.emit(Replace, after)
+	d.emit(Replace, before, after)
 }
 
 // same reports whether two values are the same text, or the same string in another spelling.
@@ -170,7 +172,7 @@ func (d *differ) object(before, after members) {
 	for _, name := range before.names {
 		if _, stays := after.index[name]; !stays {
 			d.enter(Segment{Name: name})
-			d.emit(Remove, nil)
+			d.emit(Remove, before.values[before.index[name]], nil)
 			d.leave()
 		}
 	}
@@ -179,7 +181,7 @@ func (d *differ) object(before, after members) {
 		if at, was := before.index[name]; was {
 			d.value(before.values[at], after.values[n])
 		} else {
-			d.emit(Add, after.values[n])
+			d.emit(Add, nil, after.values[n])
 		}
 		d.leave()
 	}
@@ -203,13 +205,13 @@ func (d *differ) list(before, after [][]byte) {
 		}
 		for ; i < nextBefore; i++ {
 			d.enter(Segment{Element: before[i], Index: i})
-			d.emit(Remove, nil)
+			d.emit(Remove, before[i], nil)
 			d.changes[len(d.changes)-1].at = j
 			d.leave()
 		}
 		for ; j < nextAfter; j++ {
 			d.enter(Segment{Element: after[j], Index: j})
-			d.emit(Add, after[j])
+			d.emit(Add, nil, after[j])
 			d.leave()
 		}
 		if i < endBefore { // the pair itself

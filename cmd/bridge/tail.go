@@ -1,0 +1,201 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/deltabridge/deltabridge/internal/config"
+	"github.com/deltabridge/deltabridge/internal/console"
+	"github.com/deltabridge/deltabridge/internal/tail"
+	"github.com/deltabridge/deltabridge/pkg/event"
+	"github.com/deltabridge/deltabridge/pkg/filter"
+	"github.com/deltabridge/deltabridge/pkg/sinks"
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// tailOptions are the flags of `bridge tail`.
+type tailOptions struct {
+	path, sink          string
+	nats, stream        string
+	kafka, topic        string
+	namespaces, include []string
+	selector, output    string
+	since               time.Duration
+	diff                bool
+	follow, noFollow    bool
+}
+
+func newTailCommand(stdout, stderr io.Writer) *cobra.Command {
+	var o tailOptions
+	cmd := &cobra.Command{
+		Use:   "tail",
+		Short: "Show what is in the stream, and what comes",
+		Long: "tail reads events back from JetStream or Kafka and shows each in a line: when, what happened, resource, name,\n" +
+			"resourceVersion and who changed it; gaps and the ends of initial lists stand out. With --diff it shows what each\n" +
+			"update changed. It disturbs nobody: no durable consumer, no consumer group, no acknowledgement.\n\n" +
+			"It reads from a sink of a configuration, with its credentials, or from the servers that are named. Without --config\n" +
+			"and servers, from the JetStream server inside of a `bridge run` that was started without --config.",
+		Example: "  bridge tail -c bridge.yaml --sink audit --since 1h\n" +
+			"  bridge tail --nats nats://127.0.0.1:4222 --diff -n 'team-*' --resource deployments.apps\n" +
+			"  bridge tail --kafka 127.0.0.1:9092 --topic k8s.pods -l app=web -o json --no-follow",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			log := slog.New(slog.DiscardHandler)
+			source, err := o.source(log)
+			if err != nil {
+				return err
+			}
+			printer, err := o.printer(stdout, stderr)
+			if err != nil {
+				return err
+			}
+			ctx, cancel := untilSignal(cmd.Context(), log)
+			defer cancel()
+			read := sinks.ReadOptions{Follow: o.follow || (!o.noFollow && isTerminal(stdout))}
+			if o.since > 0 {
+				read.Since = time.Now().Add(-o.since)
+			}
+			err = source.Read(ctx, read, printer.Print)
+			last, done := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
+			defer done()
+			return errors.Join(err, source.Close(last))
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVarP(&o.path, "config", "c", "", "configuration `file`")
+	flags.StringVar(&o.sink, "sink", "", "`name` of the sink in the configuration to read from (default: the only one)")
+	flags.StringVar(&o.nats, "nats", "", "read from the NATS servers at this `URL`, without a configuration")
+	flags.StringVar(&o.stream, "stream", "K8S", "JetStream stream, with --nats")
+	flags.StringVar(&o.kafka, "kafka", "", "read from the Kafka `brokers` at these host:port, without a configuration")
+	flags.StringVar(&o.topic, "topic", "k8s.{resource}", "Kafka topic, with --kafka; {resource} and the like stand for any text")
+	flags.StringSliceVarP(&o.namespaces, "namespace", "n", nil, "show these namespaces only, as in the filters of a sink (can be repeated)")
+	flags.StringSliceVar(&o.include, "resource", nil, "show these `resources` only, as in pods, deployments.apps, *.example.com (can be repeated)")
+	flags.StringVarP(&o.selector, "selector", "l", "", "show objects with these labels only")
+	flags.DurationVar(&o.since, "since", 10*time.Minute, "how far back to begin; 0: with the first that is there")
+	flags.BoolVar(&o.diff, "diff", false, "show what each update changed")
+	flags.StringVarP(&o.output, "output", "o", "line", "`format`: line, or json for one CloudEvent in each line")
+	flags.BoolVarP(&o.follow, "follow", "f", false, "go on with what comes (default on a terminal)")
+	flags.BoolVar(&o.noFollow, "no-follow", false, "end with what is there now")
+	cmd.MarkFlagsMutuallyExclusive("follow", "no-follow")
+	cmd.MarkFlagsMutuallyExclusive("config", "nats", "kafka")
+	return cmd
+}
+
+// readable is a sink whose destination can be read back.
+type readable interface {
+	sinks.Sink
+	sinks.Reader
+}
+
+// source is what to read from.
+func (o *tailOptions) source(log *slog.Logger) (readable, error) {
+	s, err := o.sinkConfig()
+	if err != nil {
+		return nil, err
+	}
+	p := &pipeline{name: s.Name, log: log, encoder: &event.Encoder{}}
+	if err := p.buildSink(s); err != nil {
+		return nil, fmt.Errorf("sink %s: %w", s.Name, err)
+	}
+	source, ok := p.sink.(readable)
+	if !ok {
+		return nil, fmt.Errorf("sink %s writes to standard output: there is nothing to read back", s.Name)
+	}
+	return source, nil
+}
+
+func (o *tailOptions) sinkConfig() (*config.Sink, error) {
+	if o.nats != "" || o.kafka != "" {
+		if o.sink != "" {
+			return nil, errors.New("--sink is for a configuration, which --config names")
+		}
+		s := config.DefaultSink()
+		s.Name = "tail"
+		if o.nats != "" {
+			n := config.DefaultNATS()
+			n.URL, n.Stream.Name = o.nats, o.stream
+			s.NATS = &n
+		} else {
+			k := config.DefaultKafka()
+			k.Brokers, k.Topic = strings.Split(o.kafka, ","), o.topic
+			s.Kafka = &k
+		}
+		return &s, nil
+	}
+	cfg, err := loadConfig(o.path)
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	var found *config.Sink
+	for n := range cfg.Sinks {
+		s := &cfg.Sinks[n]
+		if s.Name == o.sink {
+			return s, nil
+		}
+		if s.Stdout == nil {
+			names, found = append(names, s.Name), s
+		}
+	}
+	switch {
+	case o.sink != "":
+		return nil, fmt.Errorf("--sink %s: there is no such sink; there are %s", o.sink, strings.Join(names, ", "))
+	case len(names) == 0:
+		return nil, errors.New("no sink delivers to a broker: there is nothing to read back")
+	case len(names) > 1:
+		return nil, fmt.Errorf("there are several sinks: choose one with --sink (%s)", strings.Join(names, ", "))
+	}
+	return found, nil
+}
+
+func (o *tailOptions) printer(stdout, stderr io.Writer) (*tail.Printer, error) {
+	options := tail.Options{
+		Out: stdout, Notes: stderr, Diff: o.diff, JSON: o.output == "json",
+		Style: func() console.Style { return consoleStyle(stdout) },
+	}
+	switch {
+	case o.output != "line" && o.output != "json":
+		return nil, fmt.Errorf("--output %s: want line or json", o.output)
+	case o.diff && options.JSON:
+		return nil, errors.New("--diff is for --output line: in JSON, compare the data")
+	case o.since < 0:
+		return nil, errors.New("--since: must not be negative")
+	}
+	var patterns []filter.ResourcePattern
+	for _, text := range o.include {
+		pattern, err := filter.ParsePattern(text)
+		if err != nil {
+			return nil, fmt.Errorf("--resource %s: %w", text, err)
+		}
+		patterns = append(patterns, pattern)
+	}
+	if len(patterns) > 0 {
+		options.Resource = func(groupResource, version string) bool {
+			gvr := schema.ParseGroupResource(groupResource).WithVersion(version)
+			return slices.ContainsFunc(patterns, func(p filter.ResourcePattern) bool { return p.Matches(gvr) })
+		}
+	}
+	if len(o.namespaces) > 0 {
+		namespaces, err := filter.ParseNamespaces(o.namespaces)
+		if err != nil {
+			return nil, fmt.Errorf("--namespace: %w", err)
+		}
+		options.Namespace = namespaces.Matches
+	}
+	if o.selector != "" {
+		selector, err := labels.Parse(o.selector)
+		if err != nil {
+			return nil, fmt.Errorf("--selector: %w", err)
+		}
+		options.Selector = selector
+	}
+	return tail.New(options), nil
+}

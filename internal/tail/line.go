@@ -1,0 +1,137 @@
+package tail
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/deltabridge/deltabridge/internal/console"
+	"github.com/deltabridge/deltabridge/pkg/event"
+	"github.com/deltabridge/deltabridge/pkg/sinks"
+)
+
+// layout is how wide the columns are, in cells; 0 leaves one out, and less than 0 pads to that width and cuts nothing.
+type layout struct {
+	clock                              string
+	operation, resource, version, name int
+	manager                            int
+}
+
+const (
+	millis = "15:04:05.000"
+	gap    = 2 // between columns
+
+	narrow = 60  // below, there is room for what changed alone
+	wide   = 100 // from here on, for the time in milliseconds
+
+	operationWidth = len("updated")
+)
+
+func layoutFor(width int) layout {
+	l := layout{clock: time.TimeOnly, operation: operationWidth}
+	switch {
+	case width <= 0: // no terminal
+		return layout{clock: millis, operation: operationWidth, resource: -20, name: -32, version: -8, manager: -1}
+	case width < narrow:
+		rest := max(width-len(l.clock)-l.operation-3*gap, 8)
+		l.resource = rest * 2 / 5
+		l.name = rest - l.resource
+		return l
+	case width >= wide:
+		l.clock, l.version, l.manager = millis, 10, 24
+	default:
+		l.version, l.manager = 8, 10
+	}
+	rest := width - len(l.clock) - l.operation - l.version - l.manager - 5*gap
+	l.resource = min(rest*2/5, 36)
+	l.name = min(rest-l.resource, 72)
+	return l
+}
+
+// line is an event in one line, with the line's end.
+func line(r *sinks.Record, style console.Style) string {
+	l := layoutFor(style.Width)
+	word, color := operation(r)
+	at := moment(r).Local().Format(l.clock)
+	if r.Type().IsControl() {
+		text := console.Pad(word, l.operation) + "  " + console.Clean(control(r))
+		if style.Width > 0 {
+			text = console.Cut(text, max(style.Width-len(at)-gap, 1))
+		}
+		return at + "  " + style.Paint(color, text) + "\n"
+	}
+	name := r.Attributes["name"]
+	if namespace := r.Attributes["namespace"]; namespace != "" {
+		name = namespace + "/" + name
+	}
+	columns := []string{at, style.Paint(color, word) + strings.Repeat(" ", max(l.operation-len(word), 0))}
+	for i, c := range []struct {
+		text  string
+		width int
+	}{{r.Resource(), l.resource}, {name, l.name}, {version(r), l.version}, {r.Attributes["changedby"], l.manager}} {
+		text := console.Clean(c.text)
+		switch {
+		case c.width > 0 && i == 0: // the end of a group tells little
+			columns = append(columns, console.Pad(console.Cut(text, c.width), c.width))
+		case c.width > 0:
+			columns = append(columns, console.Pad(console.CutMiddle(text, c.width), c.width))
+		case c.width < 0:
+			columns = append(columns, console.Pad(text, -c.width))
+		}
+	}
+	if note := notes(r); note != "" && style.Width <= 0 {
+		columns = append(columns, note)
+	}
+	return strings.TrimRight(strings.Join(columns, "  "), " ") + "\n"
+}
+
+// notes are for those who read lines from a file, where there is no color and no end of a line.
+func notes(r *sinks.Record) string {
+	var all []string
+	for _, name := range []string{"initiallist", "finalstateunknown"} {
+		if r.Attributes[name] == "true" {
+			all = append(all, name)
+		}
+	}
+	if len(all) == 0 {
+		return ""
+	}
+	return "(" + strings.Join(all, ", ") + ")"
+}
+
+// control is what a gap or synced event says.
+func control(r *sinks.Record) string {
+	if r.Type() == event.Synced {
+		var info event.SyncedInfo
+		if json.Unmarshal(r.Data, &info) != nil {
+			return r.Resource()
+		}
+		return fmt.Sprintf("%s  %s objects at %s", info.Resource, console.Count(int64(info.Objects)), info.ResourceVersion)
+	}
+	var info event.GapInfo
+	if json.Unmarshal(r.Data, &info) != nil {
+		return r.Resource()
+	}
+	text := info.Resource + "  " + info.Reason
+	if info.Events > 0 {
+		text += fmt.Sprintf(", %s events", console.Count(info.Events))
+	}
+	switch {
+	case info.From != "" && info.From == info.To:
+		text += " at " + info.From
+	case info.From != "" || info.To != "":
+		text += fmt.Sprintf(", after %s and before %s", known(info.From), known(info.To))
+	}
+	if info.Message != "" {
+		text += ": " + info.Message
+	}
+	return text
+}
+
+func known(version string) string {
+	if version == "" {
+		return "?"
+	}
+	return version
+}

@@ -1,0 +1,185 @@
+package tail
+
+import (
+	"bytes"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/deltabridge/deltabridge/internal/console"
+	"github.com/deltabridge/deltabridge/pkg/sinks"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+// record makes one from attributes, as "name=value", and data.
+func record(kind, data string, attributes ...string) *sinks.Record {
+	r := &sinks.Record{Place: "K8S #1", Stored: time.Date(2026, 11, 20, 12, 0, 0, 0, time.Local)}
+	r.Data = []byte(data)
+	r.Attributes = map[string]string{
+		"id": "i", "type": "dev.deltabridge." + kind, "apiversion": "v1", "uid": "u1",
+		"time": r.Stored.Add(1234 * time.Millisecond).UTC().Format(time.RFC3339Nano),
+	}
+	for _, a := range attributes {
+		name, value, _ := strings.Cut(a, "=")
+		r.Attributes[name] = value
+	}
+	return r
+}
+
+func of(resource, namespace, name, version string, more ...string) []string {
+	return append([]string{"subject=" + resource + "/" + namespace + "/" + name, "namespace=" + namespace, "name=" + name, "resourceversion=" + version}, more...)
+}
+
+const script = "#!/bin/sh\\nset -e\\necho one\\nexit 0\\n"
+
+// day is a stream in which everything happens.
+func day() []*sinks.Record {
+	deployment := of("deployments.apps", "team-a", "web-frontend", "48213", "changedby=kubectl-edit", "uid=d")
+	return []*sinks.Record{
+		record("object.added", `{"metadata":{"name":"settings","labels":{"app":"web"}},"data":{"run":"`+script+`"}}`, of("configmaps", "shop", "settings", "4700", "initiallist=true")...),
+		record("synced", `{"resource":"configmaps","resourceVersion":"4700","objects":12345}`, "subject=configmaps"),
+		record("object.added", `{"kind":"Deployment","metadata":{"resourceVersion":"48213"},"spec":{"replicas":2,"image":"web:1"}}`, deployment...),
+		record("object.updated", `{"kind":"Deployment","metadata":{"resourceVersion":"48214"},"spec":{"replicas":3,"paused":true}}`, append(deployment, "resourceversion=48214", "changedby=horizontal-pod-autoscaler")...),
+		record("object.updated", `{"metadata":{"name":"settings","labels":{"app":"api"}},"data":{"run":"#!/bin/sh\nset -eu\necho one\nexit 0\n"}}`, of("configmaps", "shop", "settings", "48215", "changedby=gr\u00fc\u00df-\u5e93\u5b58")...),
+		record("object.updated", `{"metadata":{"name":"unseen"}}`, of("pods", "shop", "unseen", "48216", "uid=p")...),
+		record("object.updated", `{"operation":"updated","object":{"kind":"Pod","a":[1,2,3]},"old":{"kind":"Pod","a":[1,3]},"patch":[]}`, of("pods", "shop", "with-old", "48217", "uid=q")...),
+		record("object.updated", `{"operation":"updated","object":{"kind":"Pod"},"old":null,"patch":[{"op":"remove","path":"/spec/nodeName"},{"op":"replace","path":"/status/phase","value":"Failed"}]}`, of("pods", "shop", "with-patch", "48218", "uid=r")...),
+		record("object.deleted", `{}`, of("pods", "a-namespace-with-a-long-name", "web-frontend-7d4b9c6f5-x2x4z", "48219", "finalstateunknown=true", "changedby=kubelet")...),
+		record("object.deleted", `{}`, of("nodes", "", "node-17", "48220", "leftfilter=true")...),
+		record("gap", `{"resource":"pods","from":"48220","to":"48300","reason":"overflow","message":"the queue was full and its policy is drop-oldest","events":80}`, "subject=pods"),
+		record("gap", `{"resource":"widgets.example.com","from":"7","to":"7","reason":"oversize"}`, "subject=widgets.example.com"),
+		record("object.added", `{}`, of("pods", "shop", "\x1b[2J\u202eevil", "48301")...),
+		{Place: "K8S #9", Stored: time.Date(2026, 11, 20, 12, 0, 1, 0, time.Local), Foreign: errors.New("it has no header ce-id")},
+		{Place: "t/0 #3"}, // a tombstone
+	}
+}
+
+func TestLines(t *testing.T) {
+	for name, tt := range map[string]struct {
+		style console.Style
+		diff  bool
+	}{
+		"40": {console.Style{Width: 40}, false}, "80": {console.Style{Width: 80}, false}, "80-color-diff": {console.Style{Width: 80, Color: true}, true},
+		"200": {console.Style{Width: 200}, false}, "40-diff": {console.Style{Width: 40}, true}, "pipe-diff": {console.Style{}, true},
+	} {
+		var out bytes.Buffer
+		p := New(Options{Out: &out, Notes: &out, Diff: tt.diff, Style: func() console.Style { return tt.style }})
+		for _, r := range day() {
+			if err := p.Print(r); err != nil {
+				t.Fatal(err)
+			}
+		}
+		file := filepath.Join("testdata", "lines-"+name+".golden")
+		if *update {
+			if err := os.WriteFile(file, out.Bytes(), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(string(want), out.String()); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+		for line := range strings.Lines(out.String()) {
+			if w := console.Width(strings.TrimSuffix(line, "\n")); tt.style.Width > 0 && !tt.style.Color && w > tt.style.Width {
+				t.Errorf("%s: %d wide: %q", name, w, line)
+			}
+		}
+	}
+}
+
+func TestWhatIsShown(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		options Options
+		want    string
+	}{
+		{"all", Options{}, "settings SYNCED web-frontend web-frontend settings unseen with-old with-patch web-frontend-7d4b9c6f5-x2x4z node-17 GAP GAP evil ?"},
+		{"namespace", Options{Namespace: func(n string) bool { return n == "team-a" }}, "SYNCED web-frontend web-frontend GAP GAP ?"},
+		{"resource", Options{Resource: func(r, v string) bool { return r == "pods" && v == "v1" }}, "unseen with-old with-patch web-frontend-7d4b9c6f5-x2x4z GAP evil ?"},
+		{"selector", Options{Selector: labels.SelectorFromSet(labels.Set{"app": "web"})}, "settings SYNCED GAP GAP ?"},
+	} {
+		var out bytes.Buffer
+		tt.options.Out, tt.options.Notes = &out, &out
+		tt.options.Style = func() console.Style { return console.Style{} }
+		p := New(tt.options)
+		for _, r := range day() {
+			if err := p.Print(r); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var got []string
+		for line := range strings.Lines(out.String()) {
+			for _, word := range []string{
+				"SYNCED", "GAP", "web-frontend-7d4b9c6f5-x2x4z", "web-frontend", "settings", "unseen", "with-old", "with-patch", "node-17", "evil", "?",
+			} {
+				if strings.Contains(line, word) {
+					got = append(got, word)
+					break
+				}
+			}
+		}
+		if diff := cmp.Diff(tt.want, strings.Join(got, " ")); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", tt.name, diff)
+		}
+	}
+}
+
+func TestJSONLines(t *testing.T) {
+	var out bytes.Buffer
+	p := New(Options{Out: &out, Notes: &out, JSON: true, Style: func() console.Style { return console.Style{} }})
+	for _, r := range day() {
+		if err := p.Print(r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := strings.Count(out.String(), "\n"); n != 13 || strings.ContainsRune(out.String(), '\x1b') {
+		t.Errorf("%d lines:\n%s", n, out.String())
+	}
+}
+
+func TestBehind(t *testing.T) {
+	var out, notes bytes.Buffer
+	p := New(Options{Out: &out, Notes: &notes, Style: func() console.Style { return console.Style{} }})
+	clock := time.Unix(0, 0)
+	p.now = func() time.Time { return clock }
+	for _, behind := range []int64{12345, 12344, 5000, 999, 1, 0, 0, 100, 0} {
+		r := record("object.added", "{}", of("pods", "a", fmt.Sprint(behind), "1")...)
+		r.Behind = behind
+		if err := p.Print(r); err != nil {
+			t.Fatal(err)
+		}
+		if clock = clock.Add(time.Second); behind == 12345 {
+			clock = clock.Add(time.Hour)
+		}
+	}
+	if want := "-- 12,345 more in the stream --\n-- 12,344 more in the stream --\n-- up to date --\n"; notes.String() != want {
+		t.Errorf("%q", notes.String())
+	}
+}
+
+func TestStatesAreBounded(t *testing.T) {
+	s := states{limit: 100}
+	for n := range 50 {
+		s.put(fmt.Sprint(n), make([]byte, 30))
+		s.put(fmt.Sprint(n), make([]byte, 20))
+	}
+	if s.bytes > 100 || s.bytes < 60 {
+		t.Errorf("%d bytes of %d states", s.bytes, len(s.last))
+	}
+	s.drop("none")
+	if s.put("large", make([]byte, 101)); s.bytes > 100 {
+		t.Errorf("%d bytes", s.bytes)
+	}
+}
