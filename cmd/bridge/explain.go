@@ -163,6 +163,12 @@ func (o *explainOptions) explain(ctx context.Context, cfg *config.Config, s *sub
 	if err != nil {
 		return nil, err
 	}
+	if hide := redaction.transform(); hide != nil { // as informers do
+		hide(s.resource, s.now)
+		if s.old != nil {
+			hide(s.resource, s.old)
+		}
+	}
 	for n := range cfg.Sinks {
 		config := &cfg.Sinks[n]
 		p := &pipeline{name: config.Name, metrics: newMetrics().forSink(config.Name), log: slog.New(slog.DiscardHandler), settle: func(*event.Message) {}}
