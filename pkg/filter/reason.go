@@ -21,7 +21,7 @@ func (e *expression) reason(err error) string {
 		return "no such key"
 	}
 	known := []string{
-		"no such overload", "division by zero", "modulus by zero", "integer overflow", "unsigned integer overflow", "cost limit exceeded",
+		"no such overload", "division by zero", "modulus by zero", "integer overflow", "unsigned integer overflow", "type conversion error", "index out of bounds", "cost limit exceeded",
 		"operation cancelled: actual cost limit exceeded", errMalformed.Error(),
 	}
 	if n := slices.IndexFunc(known, func(words string) bool { return strings.HasPrefix(message, words) }); n >= 0 {

@@ -12,16 +12,16 @@ func TestFailuresDoNotQuoteTheObject(t *testing.T) {
 	for when, want := range map[string]string{
 		"object.missing == 1":                      "no such key: missing",
 		"object.keys[object.secret] == 1":          "no such key",
-		"int(object.secret) == 1":                  "a function does not take its argument",
+		"int(object.secret) == 1":                  "type conversion error",
 		"timestamp(object.secret) < timestamp(0)":  "a function does not take its argument",
-		"duration(object.secret) > duration('1s')": "a function does not take its argument",
+		"duration(object.secret) > duration('1s')": "type conversion error",
 		"'x'.matches(object.secret)":               "a function does not take its argument",
 		"ip(object.secret).isLoopback()":           "a function does not take its argument",
 		"object.secret + 1 == 2":                   "no such overload",
 		"1 / object.zero == 1":                     "division by zero",
 		"object.number + 1 == 0":                   "integer overflow",
 		"object.secret":                            "the result is neither true nor false",
-		"object.list[object.number] == 1":          "a function does not take its argument",
+		"object.list[object.number] == 1":          "index out of bounds",
 	} {
 		var log bytes.Buffer
 		f := mustCompile(t, []Rule{{When: when}}, Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})

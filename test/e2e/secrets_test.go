@@ -198,7 +198,7 @@ sinks:
   - name: change
     payload: change
     content: structured
-    filters: [{when: "duration(object.data.a) > duration('1s') || int(object.data.token) == 1"}, {when: "old == null || int(old.data.a) == 1"}]
+    filters: [{when: "timestamp(object.?data.?a.orValue(object.?data.?token.orValue(''))) > timestamp(0)"}, {when: "old == null || timestamp(old.?data.?a.orValue('')) > timestamp(0)"}]
     buffer: {events: 10, bytes: 64Ki}
     nats: {url: %q, stream: {name: E2E, create: true, subjects: ["k8s.>"]}}
   - name: object
