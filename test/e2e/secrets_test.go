@@ -198,7 +198,9 @@ sinks:
   - name: change
     payload: change
     content: structured
-    filters: [{when: "timestamp(object.?data.?a.orValue(object.?data.?token.orValue(''))) > timestamp(0)"}, {when: "old == null || timestamp(old.?data.?a.orValue('')) > timestamp(0)"}]
+    filters: # a failing expression is one that passes
+      - {resources: [secrets], when: "timestamp(object.data.a) > timestamp(0)"}
+      - {resources: [configmaps], when: "timestamp(object.?data.?token.orValue('none')) > timestamp(0)"}
     buffer: {events: 10, bytes: 64Ki}
     nats: {url: %q, stream: {name: E2E, create: true, subjects: ["k8s.>"]}}
   - name: object
