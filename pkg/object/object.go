@@ -114,8 +114,8 @@ func (o *Object) Map() (map[string]any, error) {
 			return nil, err
 		}
 		var view map[string]any
-		if err := utiljson.Unmarshal(raw, &view); err != nil {
-			return nil, fmt.Errorf("decode %s %s/%s: %w", o.Kind(), o.Namespace, o.Name, err)
+		if utiljson.Unmarshal(raw, &view) != nil { // the cause could quote the document, which may be a Secret
+			return nil, fmt.Errorf("decode %s %s/%s: %w", o.Kind(), o.Namespace, o.Name, ErrMalformed)
 		}
 		o.view = view
 	}
