@@ -75,6 +75,21 @@ func TestDocumentedExamples(t *testing.T) {
 	}
 }
 
+// The example of docs/secrets.md holds.
+func TestSecretsExample(t *testing.T) {
+	written, err := os.ReadFile("../../docs/secrets.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(string(written), -1)
+	if len(blocks) != 1 {
+		t.Fatalf("there are %d examples", len(blocks))
+	}
+	if _, err := Parse("bridge.yaml", []byte(blocks[0][1])); err != nil {
+		t.Error(err)
+	}
+}
+
 // The examples of docs/connections.md hold, once the files that they name are there.
 func TestConnectionExamples(t *testing.T) {
 	written, err := os.ReadFile("../../docs/connections.md")

@@ -26,7 +26,8 @@
 // room for a new file, another process that uses it.
 //
 // One process at a time uses a folder: checkpoint.lock is locked with flock(2) for as long as the store is open, and
-// never removed. File and lock have mode 0600, a folder that is made has 0700: the rows hold objects as they are.
+// never removed. File and lock have mode 0600, a folder that is made has 0700. Rows hold objects as they are, but for what
+// [Privacy] says: rows of another one are rewritten by Open, into a new file, so that nothing stays in free pages.
 //
 // # The file
 //
@@ -37,7 +38,8 @@
 //	rows          name -> bucket: "namespace/name" or "name" -> row
 //
 // All values but the format's begin with a CRC-32C of key and content (see seal). A row is the object's JSON, as one
-// block of s2 where that makes it an eighth smaller, and the manager, which is not in the JSON (see bodyRaw).
+// block of s2 where that makes it an eighth smaller, and the manager, which is not in the JSON (see bodyRaw). Where Privacy
+// seals, it is the redacted JSON, and beside it the JSON itself, encrypted (see appendSealed).
 //
 // The store record names all sources, so that one whose record is lost is noticed. Format numbers only grow; a program
 // sets aside what has a higher one than it knows.
