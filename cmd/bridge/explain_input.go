@@ -149,7 +149,9 @@ func (a *apiServer) get(ctx context.Context, gvr schema.GroupVersionResource, na
 	if fieldSelector != "" {
 		field += "," + fieldSelector
 	}
-	found, err := informer.ListWatch(a.client, gvr, namespace, nil).ListWithContext(ctx, metav1.ListOptions{LabelSelector: labelSelector, FieldSelector: field})
+	lister := informer.ListWatch(a.client, gvr, namespace, nil)
+	lister.ManagedFields = true // for payload: change
+	found, err := lister.ListWithContext(ctx, metav1.ListOptions{LabelSelector: labelSelector, FieldSelector: field})
 	if err != nil {
 		return nil, err
 	}

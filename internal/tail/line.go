@@ -24,6 +24,7 @@ const (
 
 	narrow = 60  // below, there is room for what changed alone
 	wide   = 100 // from here on, for the time in milliseconds
+	widest = 140
 
 	operationWidth = len("updated")
 )
@@ -38,13 +39,15 @@ func layoutFor(width int) layout {
 		l.resource = rest * 2 / 5
 		l.name = rest - l.resource
 		return l
+	case width >= widest:
+		l.clock, l.version, l.manager = millis, 10, 26
 	case width >= wide:
-		l.clock, l.version, l.manager = millis, 10, 24
+		l.clock, l.version, l.manager = millis, 9, 18
 	default:
 		l.version, l.manager = 8, 10
 	}
 	rest := width - len(l.clock) - l.operation - l.version - l.manager - 5*gap
-	l.resource = min(rest*2/5, 36)
+	l.resource = min(rest*9/20, 36)
 	l.name = min(rest-l.resource, 72)
 	return l
 }
