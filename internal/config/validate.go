@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"regexp"
 	"strconv"
 	"strings"
@@ -32,6 +33,11 @@ func (v *validator) config(c *Config) {
 	}
 	for i := range c.Watch {
 		v.watch(fmt.Sprintf("watch[%d]", i), &c.Watch[i])
+	}
+	if path := string(c.RedactionKeyFile); path != "" && !v.broken["redactionKeyFile"] {
+		if info, err := os.Stat(path); err == nil && info.Size() < redact.MinKey {
+			v.report("redactionKeyFile", fmt.Sprintf("%q has %d bytes, and the key needs at least %d", path, info.Size(), redact.MinKey), "make one: openssl rand -hex 32")
+		}
 	}
 	for i := range c.Redact {
 		v.redact(fmt.Sprintf("redact[%d]", i), &c.Redact[i])

@@ -7,7 +7,6 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"hash"
-	"strings"
 
 	"github.com/deltabridge/deltabridge/internal/jsonscan"
 )
@@ -138,7 +137,7 @@ func (p *pass) at(i int) byte {
 func (p *pass) member(quoted []byte, paths [][]step, hide bool) (inner [][]step, hidden bool) {
 	key, ok := unquote(quoted)
 	p.place = append(binary.AppendUvarint(append(p.place, '.'), uint64(len(key))), key...)
-	hidden = hide || !ok || p.deep && strings.EqualFold(key, lastApplied)
+	hidden = hide || !ok || p.deep && bytes.EqualFold(key, p.redactor.applied)
 	for _, path := range paths {
 		switch {
 		case !path[0].matches(key):
@@ -167,19 +166,19 @@ func enter(paths [][]step, hide bool) (inner [][]step, hidden bool) {
 	return inner, hidden
 }
 
-// unquote gives the text of a JSON string. If it is none it gives the token, and false.
-func unquote(token []byte) (string, bool) {
+// unquote gives the text of a JSON string, which may alias the token. If it is none it gives the token, and false.
+func unquote(token []byte) ([]byte, bool) {
 	inner := token[1 : len(token)-1]
 	for _, c := range inner {
 		if c == '\\' || c >= 0x80 || c < ' ' {
 			var s string
 			if json.Unmarshal(token, &s) != nil {
-				return string(token), false
+				return token, false
 			}
-			return s, true
+			return []byte(s), true
 		}
 	}
-	return string(inner), true
+	return inner, true
 }
 
 // replace puts a fingerprint in the place of raw[start:end], unless that is one.
@@ -187,7 +186,7 @@ func (p *pass) replace(start, end int) {
 	value, kind := p.raw[start:end], byte('j')
 	if value[0] == '"' {
 		if text, ok := unquote(value); ok { // however it is escaped
-			value, kind = []byte(text), 's'
+			value, kind = text, 's'
 		}
 	}
 	mac := p.redactor.macs.Get().(*mac)

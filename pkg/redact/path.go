@@ -1,6 +1,7 @@
 package redact
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"strings"
@@ -11,11 +12,13 @@ type Path struct{ steps []step }
 
 // step is one key, or all of them.
 type step struct {
-	name string
+	name []byte
 	all  bool
 }
 
-func (s step) matches(key string) bool { return s.all || strings.EqualFold(s.name, key) }
+func (s step) matches(key []byte) bool { return s.all || s.is(key) }
+
+func (s step) is(key []byte) bool { return bytes.EqualFold(s.name, key) }
 
 var errEmptyStep = errors.New("has an empty part")
 
@@ -43,7 +46,7 @@ func parseStep(text string, first bool) (s step, rest string, err error) {
 		}
 		if quoted, ok := strings.CutPrefix(text, `["`); ok {
 			if name, rest, ok := strings.Cut(quoted, `"]`); ok && name != "" {
-				return step{name: name}, rest, nil
+				return step{name: []byte(name)}, rest, nil
 			}
 		}
 		return s, "", errors.New(`has brackets with something else than * or "a key" in them`)
@@ -68,7 +71,7 @@ func parseStep(text string, first bool) (s step, rest string, err error) {
 	case strings.ContainsAny(name, " \t\r\n\"'$@?]*"):
 		return s, "", fmt.Errorf(`has %q in it: write it as ["key"] if that is a key`, name)
 	}
-	return step{name: name}, text[end:], nil
+	return step{name: []byte(name)}, text[end:], nil
 }
 
 // check refuses to hide what an object is known by.
@@ -78,14 +81,14 @@ func (p Path) check() error {
 		return errors.New("would hide everything: begin it with the key of a part")
 	}
 	for _, name := range []string{"apiVersion", "kind"} {
-		if strings.EqualFold(top.name, name) {
+		if top.is([]byte(name)) {
 			return fmt.Errorf("would hide %s, which the bridge knows an object by", name)
 		}
 	}
-	if !strings.EqualFold(top.name, "metadata") {
+	if !top.is([]byte("metadata")) {
 		return nil
 	}
-	if len(p.steps) > 1 && !p.steps[1].all && (strings.EqualFold(p.steps[1].name, "labels") || strings.EqualFold(p.steps[1].name, "annotations")) {
+	if len(p.steps) > 1 && (p.steps[1].is([]byte("labels")) || p.steps[1].is([]byte("annotations"))) {
 		return nil
 	}
 	return errors.New("would hide what the bridge knows an object by: of metadata only labels and annotations can be hidden")

@@ -30,16 +30,17 @@ type Rule struct {
 
 // Redactor replaces secret values by fingerprints. It is safe for concurrent use. A nil Redactor hides nothing.
 type Redactor struct {
-	key   []byte
-	rules []Rule
-	macs  sync.Pool // of *mac
-	paths sync.Map  // schema.GroupVersionResource -> [][]step
+	key     []byte
+	rules   []Rule
+	applied []byte    // lastApplied
+	macs    sync.Pool // of *mac
+	paths   sync.Map  // schema.GroupVersionResource -> [][]step
 }
 
 // New makes fingerprints under key, of which it keeps a copy. The key should have MinKey random bytes or more: whoever
 // knows it can try guesses. Fingerprints under two keys have nothing to do with each other.
 func New(key []byte, rules ...Rule) *Redactor {
-	r := &Redactor{key: bytes.Clone(key), rules: rules}
+	r := &Redactor{key: bytes.Clone(key), rules: rules, applied: []byte(lastApplied)}
 	r.macs.New = func() any { return &mac{hash: hmac.New(sha256.New, r.key)} }
 	return r
 }
@@ -65,7 +66,7 @@ func (r *Redactor) Redact(resource schema.GroupVersionResource, o *object.Object
 	}
 	secret := isSecret(resource, o)
 	paths := r.pathsOf(resource, secret)
-	deep := secret || mayHold(raw, lastApplied)
+	deep := secret || mayHold(raw, r.applied)
 	if len(paths) == 0 && !deep {
 		return raw, nil
 	}
@@ -115,7 +116,11 @@ func isSecret(resource schema.GroupVersionResource, o *object.Object) bool {
 
 // pathsOf is what to look for in the objects of a resource. Nobody writes to it.
 func (r *Redactor) pathsOf(resource schema.GroupVersionResource, secret bool) [][]step {
-	found, ok := r.paths.Load(resource)
+	var found any // to ask the map costs an allocation
+	ok := len(r.rules) == 0
+	if !ok {
+		found, ok = r.paths.Load(resource)
+	}
 	if !ok {
 		var paths [][]step
 		for _, rule := range r.rules {
@@ -127,7 +132,7 @@ func (r *Redactor) pathsOf(resource schema.GroupVersionResource, secret bool) []
 		}
 		found, _ = r.paths.LoadOrStore(resource, paths)
 	}
-	paths := found.([][]step)
+	paths, _ := found.([][]step)
 	if !secret {
 		return paths
 	}
@@ -137,16 +142,16 @@ func (r *Redactor) pathsOf(resource schema.GroupVersionResource, secret bool) []
 // secretPaths is what is hidden in each Secret: its values, and the annotations in which tools repeat it: kapp, Rancher's
 // wrangler and Banzai Cloud's operators.
 func secretPaths() [][]step {
-	paths := [][]step{{{name: "data"}}, {{name: "stringData"}}}
+	paths := [][]step{{{name: []byte("data")}}, {{name: []byte("stringData")}}}
 	for _, annotation := range []string{"kapp.k14s.io/original", "objectset.rio.cattle.io/applied", "banzaicloud.com/last-applied"} {
-		paths = append(paths, []step{{name: "metadata"}, {name: "annotations"}, {name: annotation}})
+		paths = append(paths, []step{{name: []byte("metadata")}, {name: []byte("annotations")}, {name: []byte(annotation)}})
 	}
 	return paths
 }
 
 // mayHold reports whether a key can stand in raw. It looks at all bytes, and at nothing twice where there are no escapes.
-func mayHold(raw []byte, key string) bool {
-	if bytes.Contains(raw, []byte(key)) {
+func mayHold(raw, key []byte) bool {
+	if bytes.Contains(raw, key) {
 		return true
 	}
 	if bytes.IndexByte(raw, '\\') < 0 {
