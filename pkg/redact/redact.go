@@ -66,7 +66,7 @@ func (r *Redactor) Redact(resource schema.GroupVersionResource, o *object.Object
 	}
 	secret := isSecret(resource, o)
 	paths := r.pathsOf(resource, secret)
-	deep := secret || mayHold(raw, r.applied)
+	deep := secret || mayHoldApplied(raw)
 	if len(paths) == 0 && !deep {
 		return raw, nil
 	}
@@ -149,9 +149,10 @@ func secretPaths() [][]step {
 	return paths
 }
 
-// mayHold reports whether a key can stand in raw. It looks at all bytes, and at nothing twice where there are no escapes.
-func mayHold(raw, key []byte) bool {
-	if bytes.Contains(raw, key) {
+// mayHoldApplied reports whether lastApplied can stand in raw. It looks at all bytes: for a part of the name that begins
+// with a character that is rare in objects.
+func mayHoldApplied(raw []byte) bool {
+	if bytes.Contains(raw, []byte("/last-applied-configuration")) {
 		return true
 	}
 	if bytes.IndexByte(raw, '\\') < 0 {
