@@ -155,9 +155,15 @@ func mayHoldApplied(raw []byte) bool {
 	if bytes.Contains(raw, []byte("/last-applied-configuration")) {
 		return true
 	}
-	if bytes.IndexByte(raw, '\\') < 0 {
-		return false
+	// It can be written with escapes: \/ and \u.
+	for {
+		n := bytes.IndexByte(raw, '\\')
+		if n < 0 || n+1 >= len(raw) {
+			return false
+		}
+		if raw[n+1] == '/' || raw[n+1] == 'u' {
+			return true
+		}
+		raw = raw[n+2:]
 	}
-	// A key can be written with escapes: \/ and those of ASCII.
-	return bytes.Contains(raw, []byte(`\/`)) || bytes.Contains(raw, []byte(`\u00`))
 }
