@@ -105,11 +105,11 @@ func TestDiff(t *testing.T) {
 // What can't be compared member by member is replaced as a whole.
 func TestDiffOfOddDocuments(t *testing.T) {
 	deep := strings.Repeat(`{"a":`, 2000) + "1" + strings.Repeat("}", 2000)
-	for _, c := range [][2]string{
-		{`{"a":1,"a":2}`, `{"a":3,"a":2}`}, {`{"a":1`, `{"a":2}`}, {`[1,`, `[2]`}, {``, `{}`}, {`{"a":tru}`, `{"a":1}`},
+	for _, c := range [][3]string{
+		{`{"a":1,"a":2}`, `{"a":3,"a":2}`, ""}, {`{"a":1`, `{"a":2}`, ""}, {`[1,`, `[2]`, ""}, {``, `{}`, ""}, {`{"a":tru}`, `{"a":1}`, "/a"},
 	} {
 		changes := Diff([]byte(c[0]), []byte(c[1]))
-		if len(changes) != 1 || changes[0].Op != Replace {
+		if len(changes) != 1 || changes[0].Op != Replace || changes[0].Pointer() != c[2] {
 			t.Errorf("%q to %q: %s", c[0], c[1], AppendPatch(nil, changes))
 		}
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/deltabridge/deltabridge/internal/jsonpatch"
 	"github.com/deltabridge/deltabridge/pkg/object"
 	"github.com/deltabridge/deltabridge/pkg/redact"
 )
@@ -85,6 +86,39 @@ func TestChange(t *testing.T) {
 		`[{"name":"web","image":"web:2","args":["-q"]},{"name":"log","image":"log:1"}]}}}}`
 	if diff := cmp.Diff(merge, string(merged.Patch)); diff != "" {
 		t.Errorf("merge patch (-want +got):\n%s", diff)
+	}
+}
+
+// Who owns what changed, in each form that FieldsV1 has.
+func TestOwners(t *testing.T) {
+	const others = `"f:metadata":{"f:labels":{".":{},"f:app":{}}}`
+	for _, c := range []struct{ name, fields, before, after, paths string }{
+		{"field", `"f:a":{}`, `"a":1`, `"a":2`, "/a"},
+		{"another field", `"f:b":{}`, `"a":1,"b":1`, `"a":2,"b":1`, ""},
+		{"something below", `"f:a":{"f:b":{"f:c":{}}}`, `"x":1`, `"x":1,"a":{"b":{"c":1}}`, "/a"},
+		{"owned as a whole", `"f:a":{}`, `"a":{"b":{"c":1}}`, `"a":{"b":{"c":2}}`, "/a/b/c"},
+		{"removed from what is owned as a whole", `"f:a":{}`, `"a":{"b":1,"c":1}`, `"a":{"b":1}`, "/a/c"},
+		{"removed", `"f:a":{"f:b":{}}`, `"a":{"b":1,"c":1}`, `"a":{"b":1}`, ""},
+		{"list element by two keys", `"f:a":{"k:{\"port\":80,\"protocol\":\"TCP\"}":{".":{},"f:port":{}}}`, `"a":[]`, `"a":[{"port":80,"protocol":"TCP"}]`, "/a/0"},
+		{"list element with another key", `"f:a":{"k:{\"port\":80,\"protocol\":\"UDP\"}":{".":{},"f:port":{}}}`, `"a":[]`, `"a":[{"port":80,"protocol":"TCP"}]`, ""},
+		{"field of a list element", `"f:a":{"k:{\"name\":\"\u0078\"}":{".":{},"f:v":{}}}`, `"a":[{"name":"w"},{"name":"x","v":1}]`, `"a":[{"name":"x","v":2}]`, "/a/0/v"},
+		{"value of a set", `"f:a":{"v:\"y\"":{}}`, `"a":["x"]`, `"a":["x","y"]`, "/a/1"},
+		{"another value of a set", `"f:a":{"v:\"x\"":{}}`, `"a":["x"]`, `"a":["x","y"]`, ""},
+		{"index", `"f:a":{"i:1":{}}`, `"a":["x"]`, `"a":["x","y"]`, "/a/1"},
+		{"resourceVersion", `"f:metadata":{}`, `"metadata":{"resourceVersion":"1"}`, `"metadata":{"resourceVersion":"2"}`, ""},
+	} {
+		changes := jsonpatch.Diff([]byte("{"+c.before+"}"), []byte("{"+c.after+"}"))
+		owners := ownersOf([]byte(`[{"manager":"other","fieldsV1":{`+others+`}},{"manager":"me","fieldsV1":{`+c.fields+`}}]`), changes)
+		var paths []string
+		for _, o := range owners {
+			if o.Name != "me" {
+				t.Errorf("%s: %+v", c.name, o)
+			}
+			paths = append(paths, o.Paths...)
+		}
+		if got := strings.Join(paths, " "); got != c.paths {
+			t.Errorf("%s: owns %q, want %q", c.name, got, c.paths)
+		}
 	}
 }
 
