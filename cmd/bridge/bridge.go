@@ -82,8 +82,9 @@ func (b *Bridge) resume(source informer.Source) (known []*object.Object, at stri
 // attach joins a new informer to the checkpoint and to every pipeline.
 func (b *Bridge) attach(i *informer.Informer) {
 	source := i.Source()
-	if !b.checkpoint.isBack(source.Name) {
-		b.resume(source) // it goes on from a predecessor whose source was forgotten
+	if !b.checkpoint.isBack(source.Name) { // it goes on from a predecessor whose source was forgotten
+		b.resume(source)
+		i.BeginAnew()
 	}
 	ledger := b.checkpoint.ledger(source.Name)
 	i.AddEventHandler(recorder{ledger})

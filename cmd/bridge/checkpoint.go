@@ -37,6 +37,7 @@ type checkpointer struct {
 	store *checkpoint.Store
 	log   *slog.Logger
 	sinks []string
+	lossy bool // some sink's queue gives up events when it is full
 	// filters is each sink's configuration as text. Of a sink whose filter changed the store keeps the old text until
 	// the sink was told of the difference everywhere.
 	filters map[string]string
@@ -79,6 +80,7 @@ func (c *checkpointer) addSink(s *config.Sink) error {
 		return err
 	}
 	c.sinks = append(c.sinks, s.Name)
+	c.lossy = c.lossy || s.Buffer.Overflow == config.OverflowCompact || s.Buffer.Overflow == config.OverflowDropOldest
 	c.filters[s.Name] = string(text)
 	before, known, err := c.store.SinkConfig(s.Name)
 	if err != nil || !known || before == string(text) {
@@ -206,7 +208,11 @@ func (c *checkpointer) resume(source informer.Source, spilled map[string]string)
 	state.Source = checkpoint.Source(source)
 	c.states[source.Name] = state
 	c.opened++
-	c.ledgers[source.Name] = checkpoint.NewLedger(checkpoint.Source(source), state, c.sinks, c.opened<<40)
+	ledger := checkpoint.NewLedger(checkpoint.Source(source), state, c.sinks, c.opened<<40)
+	if c.lossy {
+		ledger.Merge()
+	}
+	c.ledgers[source.Name] = ledger
 	return known, state.ResourceVersion
 }
 
@@ -281,6 +287,8 @@ func (c *checkpointer) finishLeaving() {
 			failure = err
 			continue
 		}
+		c.store.DropStage(source)
+		delete(c.stages, source)
 		delete(c.leaving, source)
 		delete(c.states, source)
 		delete(c.ledgers, source)

@@ -33,6 +33,7 @@ type Ledger struct {
 	pending map[string][]rowChange    // changes of rows that are not written, by key, oldest first
 	writing map[string]*object.Object // rows that were collected, and are not known to be written
 	dirty   bool                      // something was told since the last Collect
+	merges  bool                      // see Merge
 	written Update                    // ResourceVersion and Sinks of the last Collect
 }
 
@@ -56,7 +57,7 @@ func NewLedger(source Source, state State, sinks []string, base uint64) *Ledger 
 	}
 	for _, name := range sinks {
 		floor := state.Sinks[name]
-		l.sinks[name] = &sinkLedger{here: l.here, caught: floor != "", floor: floor, first: base + 1}
+		l.sinks[name] = &sinkLedger{here: l.here, caught: floor != "", floor: floor, last: base}
 	}
 	return l
 }
@@ -106,30 +107,54 @@ func (l *Ledger) Note(key string, o *object.Object) {
 	l.dirty = true
 }
 
-// maxWaiting is from how many waiting changes of a row on its last one is replaced by the next.
+// Merge lets the ledger give up states of an object in the middle of more than eight that wait for a sink. Without it they
+// are bounded by what the sinks' queues hold, or have on disk. A queue that drops or merges events holds the watermark
+// until the oldest of what it stands for is delivered, while any number of changes is settled behind it.
+//
+// What is given up can be missed after a crash: the row is then older than the watermark, and a filter's border that the
+// object crossed in between is not seen.
+func (l *Ledger) Merge() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.merges = true
+}
+
+// maxWaiting is from how many waiting changes of a row on some are given up; see Merge.
 const maxWaiting = 8
 
-// note appends a change of a row. Of many states of one object that wait, those in the middle are given up: the row is
-// then written late, which costs repetitions and memory only. Additions and deletions stay, so that what exists at the
-// watermark has a row; they are bounded by what the queues hold, which no policy merges deletions out of. The last two
-// states stay too: of the one before the last, Find may be asked while the last is being handed over.
+// note appends a change of a row, and drops those that will never be written: of all between two places where the watermark
+// can come to stand only the last one is.
+//
+// With Merge, of many states of one object those in the middle go too. The last two stay: of the one before the last, Find
+// may be asked while the last is being handed over. So do additions and deletions, so that what exists at the watermark has
+// a row.
 func (l *Ledger) note(key string, change rowChange) {
 	waiting := l.pending[key]
-	if len(waiting) > 1 { // of those that are settled only the last will be written
-		covered := l.least().seq
-		n := 0
-		for n < len(waiting)-1 && waiting[n+1].seq <= covered {
-			n++
+	if len(waiting) > 1 {
+		least, next := l.least().seq, l.next()
+		waiting = slices.Delete(waiting, 0, lastUpTo(waiting, least))
+		if from := before(waiting, least); from < len(waiting) {
+			waiting = slices.Delete(waiting, from, from+lastUpTo(waiting[from:], next))
 		}
-		waiting = slices.Delete(waiting, 0, n)
 	}
-	if n := len(waiting); n >= maxWaiting && sameObject(waiting[n-3].object, waiting[n-2].object) && sameObject(waiting[n-2].object, waiting[n-1].object) {
+	if n := len(waiting); l.merges && n >= maxWaiting && sameObject(waiting[n-3].object, waiting[n-2].object) && sameObject(waiting[n-2].object, waiting[n-1].object) {
 		waiting[n-2], waiting[n-1] = waiting[n-1], change
 	} else {
 		waiting = append(waiting, change)
 	}
 	l.pending[key] = waiting
 }
+
+// before is how many changes are not behind a place.
+func before(waiting []rowChange, seq uint64) (n int) {
+	for n < len(waiting) && waiting[n].seq <= seq {
+		n++
+	}
+	return n
+}
+
+// lastUpTo is the index of the last change that is not behind a place; 0 if there is none.
+func lastUpTo(waiting []rowChange, seq uint64) int { return max(0, before(waiting, seq)-1) }
 
 // Find gives a state that was noted and is not known to be written; nil if there is none. The last state of an object, and
 // until Reached follows it also the one before, is either found here or in the store.
@@ -159,7 +184,7 @@ func (l *Ledger) Expect(sink string, at time.Time) uint64 {
 	defer l.mu.Unlock()
 	l.seq++
 	s := l.sinks[sink]
-	return s.expect(entry{seq: l.seq, since: at.UnixNano(), before: s.here, fresh: !s.caught})
+	return s.expect(entry{since: at.UnixNano(), before: s.here, fresh: !s.caught})
 }
 
 // Settle says that a sink is done with something: it was acknowledged, durably spilled, refused or dropped by policy.
@@ -205,6 +230,19 @@ func (l *Ledger) least() mark {
 		}
 	}
 	return least
+}
+
+// next is the least place beyond the source's watermark where that may come to stand.
+func (l *Ledger) next() uint64 {
+	least, next := l.least().seq, l.here.seq
+	for _, s := range l.sinks {
+		at, _ := s.watermark()
+		if at.seq <= least {
+			at = s.next()
+		}
+		next = min(next, at.seq)
+	}
+	return next
 }
 
 // Collect gives what may be written now; false if that is no more than what was given last. Call Written or Failed with

@@ -1,54 +1,63 @@
 package checkpoint
 
-// sinkLedger holds a sink's changes from the oldest one on that is not settled. Their number is bounded by what the
-// sink's queue holds.
+import (
+	"cmp"
+	"slices"
+)
+
+// sinkLedger holds a sink's changes that are not settled, and for a while some that are.
 type sinkLedger struct {
 	here   mark
 	caught bool   // it was given the rows, or needs not to be
 	floor  string // what it had settled in an earlier life: its watermark does not fall behind that
-	// changes[n] has the number first+n. The first of them is not settled.
-	changes []entry
-	start   int    // of what is in use of changes
-	first   uint64 // the number of changes[start]
+
+	changes []entry // by number. The first one from start on is not settled.
+	start   int
+	last    uint64 // number that was given
 	open    int    // how many are not settled
+	second  int    // no change between start and this one is open
 }
 
 // entry is a change that a sink was given, and the sink's position before it.
 type entry struct {
-	seq     uint64
+	number  uint64
 	since   int64 // when, in nanoseconds since 1970
 	before  mark
 	fresh   bool // of the initial list: there is no watermark before it
 	settled bool
 }
 
+// keepChanges is for how many changes, beside those that are open, there is room at least.
+const keepChanges = 1024
+
 // expect appends a change and gives its number.
 func (s *sinkLedger) expect(c entry) uint64 {
-	if len(s.changes) == cap(s.changes) && s.start > len(s.changes)/2 { // rather than to grow
-		n := copy(s.changes, s.changes[s.start:])
+	if len(s.changes) == cap(s.changes) && len(s.changes) > 2*s.open+keepChanges { // rather than to grow
+		open := slices.DeleteFunc(s.changes[s.start:], func(c entry) bool { return c.settled })
+		n := copy(s.changes, open)
 		clear(s.changes[n:])
-		s.changes, s.start = s.changes[:n], 0
+		s.changes, s.start, s.second = s.changes[:n], 0, 0
 	}
+	s.last++
+	c.number = s.last
 	s.changes = append(s.changes, c)
 	s.open++
-	return s.first + uint64(len(s.changes)-s.start-1)
+	return s.last
 }
 
 // settle reports whether the number was open.
 func (s *sinkLedger) settle(number uint64) bool {
-	waiting := s.changes[s.start:]
-	if number < s.first || number-s.first >= uint64(len(waiting)) || waiting[number-s.first].settled {
+	at, found := s.find(number)
+	if !found || s.changes[at].settled {
 		return false
 	}
-	waiting[number-s.first].settled = true
+	s.changes[at].settled, s.changes[at].before = true, mark{} // let go of the position
 	s.open--
 	for s.start < len(s.changes) && s.changes[s.start].settled {
-		s.changes[s.start] = entry{} // let go of its position
 		s.start++
-		s.first++
 	}
 	if s.start == len(s.changes) {
-		s.changes, s.start = s.changes[:0], 0
+		s.changes, s.start, s.second = s.changes[:0], 0, 0
 		if cap(s.changes) > keepChanges {
 			s.changes = nil
 		}
@@ -56,8 +65,18 @@ func (s *sinkLedger) settle(number uint64) bool {
 	return true
 }
 
-// keepChanges is for how many changes room is kept when none is open.
-const keepChanges = 1024
+// find gives the place of a number. Where nothing was left out it is known without a search.
+func (s *sinkLedger) find(number uint64) (at int, found bool) {
+	if s.start == len(s.changes) || number < s.changes[s.start].number {
+		return 0, false
+	}
+	at = s.start + int(number-s.changes[s.start].number)
+	if at < len(s.changes) && s.changes[at].number == number {
+		return at, true
+	}
+	at, found = slices.BinarySearchFunc(s.changes[s.start:], number, func(c entry, n uint64) int { return cmp.Compare(c.number, n) })
+	return s.start + at, found
+}
 
 // oldest is the oldest change that is not settled; nil if there is none.
 func (s *sinkLedger) oldest() *entry {
@@ -73,4 +92,18 @@ func (s *sinkLedger) watermark() (m mark, fresh bool) {
 		return c.before, c.fresh
 	}
 	return s.here, !s.caught
+}
+
+// next is the least position beyond its watermark that the watermark may come to stand at: of all that lies between, only the
+// end will ever count.
+func (s *sinkLedger) next() mark {
+	if s.start == len(s.changes) {
+		return s.here
+	}
+	for s.second = max(s.second, s.start+1); s.second < len(s.changes); s.second++ {
+		if !s.changes[s.second].settled {
+			return s.changes[s.second].before
+		}
+	}
+	return s.here
 }

@@ -28,8 +28,7 @@ type Stage struct {
 	resource schema.GroupVersionResource
 	batch    []*object.Object
 	bytes    int
-	rows     tally // that were written
-	begun    bool  // something was written
+	begun    bool // something was written, or may have been
 }
 
 // Stage begins a list of a source. One that was begun before, and not finished, is void.
@@ -41,80 +40,130 @@ func (s *Store) Stage(source Source) *Stage {
 	return st
 }
 
-// Put takes an object, which must not change afterwards. It may write, and then waits for the disk. After an error the
-// stage is of no use.
+// Put takes an object, which must not change afterwards. It may write what was put before, and then waits for the disk.
+// After an error, which is about that, the object was not taken: call Put again.
 func (st *Stage) Put(o *object.Object) error {
-	copied := *o // the caller may release its bytes
-	st.batch = append(st.batch, &copied)
-	st.bytes += len(o.Raw)
-	if st.bytes < stageBytes {
-		return nil
+	if st.bytes >= stageBytes {
+		if err := st.write(st.rows, st.written); err != nil {
+			return err
+		}
 	}
-	return st.write(nil, nil)
+	st.batch = append(st.batch, o.Detached()) // the caller may release its bytes
+	st.bytes += len(o.Raw)
+	return nil
 }
 
-// Remove drops an object that was put.
+// Remove drops an object that was put. After an error call it again.
 func (st *Stage) Remove(o *object.Object) error {
 	return st.write(func(tx *bbolt.Tx) error {
-		rows := tx.Bucket([]byte(bucketStaged)).Bucket([]byte(st.name))
-		key := []byte(Key(o))
-		if old := rows.Get(key); old != nil {
-			st.rows.remove(old)
-			return rows.Delete(key)
+		if err := st.rows(tx); err != nil {
+			return err
 		}
-		return nil
-	}, nil)
+		return tx.Bucket([]byte(bucketStaged)).Bucket([]byte(st.name)).Delete([]byte(Key(o)))
+	}, st.written)
 }
 
 // Finish makes what was staged the source's rows, in one transaction with its record and the configuration of the sinks,
-// as Commit does with an Update that has Reset set. After an error it can be called again.
+// as Commit does with an Update that has Reset set. After an error call it again.
 func (st *Stage) Finish(u Update, sinkConfigs map[string]string) error {
-	s := st.store
 	if !st.begun {
-		if !s.stagesNow(st) {
+		if !st.store.stagesNow(st) {
 			return errSuperseded
 		}
 		u.Reset, u.Upserts = true, st.batch
-		return s.Commit([]Update{u}, sinkConfigs)
+		if err := st.store.Commit([]Update{u}, sinkConfigs); err != nil {
+			return err
+		}
+		st.end()
+		return nil
 	}
 	// A bucket that was changed can't be moved in the same transaction: bbolt moves what is in the file.
-	if err := st.write(nil, nil); err != nil {
-		return err
+	if len(st.batch) > 0 {
+		if err := st.write(st.rows, st.written); err != nil {
+			return err
+		}
 	}
+	return st.move(&u, sinkConfigs)
+}
+
+// move puts the staged bucket in its place. It can be repeated, also after a transaction that failed so late that what it
+// did is there.
+func (st *Stage) move(u *Update, sinkConfigs map[string]string) error {
+	s := st.store
 	var record storeRecord
+	var sum tally
 	return st.write(func(tx *bbolt.Tx) error {
-		record = s.record.with([]Update{u}, sinkConfigs)
-		if !record.equal(s.record) {
-			if err := putRecord(tx, record); err != nil {
-				return err
-			}
-			if err := s.keepSinks(tx, record.Sinks); err != nil {
-				return err
-			}
-		}
-		rows := tx.Bucket([]byte(bucketRows))
-		if err := deleteBucket(rows, st.name); err != nil {
+		record = s.record.with([]Update{*u}, sinkConfigs)
+		if err := putRecord(tx, record); err != nil {
 			return err
 		}
-		if err := tx.MoveBucket([]byte(st.name), tx.Bucket([]byte(bucketStaged)), rows); err != nil {
+		if err := s.keepSinks(tx, record.Sinks); err != nil {
 			return err
 		}
-		r := sourceRecord{Rows: st.rows}
-		r.set(&u)
+		all, parent := tx.Bucket([]byte(bucketRows)), tx.Bucket([]byte(bucketStaged))
+		staged := parent.Bucket([]byte(st.name))
+		if staged == nil { // it was moved
+			r, err := getSource(tx, st.name)
+			sum = r.Rows
+			return err
+		}
+		sum = tally{}
+		err := staged.ForEach(func(_, row []byte) error { sum.add(row); return nil })
+		if err != nil {
+			return err
+		}
+		if err := deleteBucket(all, st.name); err != nil {
+			return err
+		}
+		if err := tx.MoveBucket([]byte(st.name), parent, all); err != nil {
+			return err
+		}
+		r := sourceRecord{Rows: sum}
+		r.set(u)
 		return putSource(tx, st.name, r)
 	}, func() {
 		s.record = record
 		s.statsMu.Lock()
-		defer s.statsMu.Unlock()
-		s.rows[st.name] = st.rows.Count
+		s.rows[st.name] = sum.Count
 		delete(s.damaged, st.name)
-		delete(s.stages, st.name)
+		s.statsMu.Unlock()
+		st.end()
 	})
 }
 
-// write writes what is held, and does whatever else is to be done in the same transaction, and done when that is on the
-// disk; both may be nil.
-func (st *Stage) write(also func(*bbolt.Tx) error, done func()) error {
+// written lets go of what is in the file.
+func (st *Stage) written() {
+	clear(st.batch)
+	st.batch, st.bytes = st.batch[:0], 0
+}
+
+// end lets go of what the stage holds.
+func (st *Stage) end() {
+	st.batch, st.bytes = nil, 0
+	st.store.DropStage(st.name)
+}
+
+// DropStage makes the stage of a source, if there is one, void: its list will not be finished.
+func (s *Store) DropStage(source string) {
+	s.statsMu.Lock()
+	defer s.statsMu.Unlock()
+	delete(s.stages, source)
+}
+
+// rows puts what is held into the staged bucket. To do so twice is to do it once.
+func (st *Stage) rows(tx *bbolt.Tx) error {
+	rows, err := tx.Bucket([]byte(bucketStaged)).CreateBucketIfNotExists([]byte(st.name))
+	if err != nil {
+		return err
+	}
+	rows.FillPercent = fillPercent
+	w := writer{store: st.store}
+	st.store.resident.Used(st.store.db, tx, int64(st.bytes))
+	return w.upsert(rows, st.resource, st.batch, &tally{}) // they are counted when they are moved
+}
+
+// write makes one transaction, and calls done, before anything else can be written, when it is on the disk.
+func (st *Stage) write(change func(*bbolt.Tx) error, done func()) error {
 	s := st.store
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -126,7 +175,6 @@ func (st *Stage) write(also func(*bbolt.Tx) error, done func()) error {
 	case !s.stagesNow(st):
 		return errSuperseded
 	}
-	before := st.rows
 	err := s.update(func(tx *bbolt.Tx) error {
 		staged, err := tx.CreateBucketIfNotExists([]byte(bucketStaged))
 		if err != nil {
@@ -137,30 +185,13 @@ func (st *Stage) write(also func(*bbolt.Tx) error, done func()) error {
 				return err
 			}
 		}
-		rows, err := staged.CreateBucketIfNotExists([]byte(st.name))
-		if err != nil {
-			return err
-		}
-		rows.FillPercent = fillPercent
-		w := writer{store: s}
-		if err := w.upsert(rows, st.resource, st.batch, &st.rows); err != nil {
-			return err
-		}
-		s.resident.Used(s.db, tx, int64(st.bytes))
-		if also == nil {
-			return nil
-		}
-		return also(tx)
+		return change(tx)
 	})
 	if err != nil {
-		st.rows = before
 		return explain("write the checkpoint", s.path, fmt.Errorf("source %q: %w", st.name, err))
 	}
-	clear(st.batch)
-	st.batch, st.bytes, st.begun = st.batch[:0], 0, true
-	if done != nil {
-		done()
-	}
+	st.begun = true
+	done()
 	return nil
 }
 

@@ -3,6 +3,7 @@ package checkpoint
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -173,5 +174,35 @@ func TestFetchBesideAllElse(t *testing.T) {
 	close(stop)
 	if err := <-ended; err != nil && !errors.Is(err, bolterrors.ErrDatabaseNotOpen) {
 		t.Error(err)
+	}
+}
+
+// A transaction can fail so late that what it did is there all the same (see Store.settle). What follows begins where the
+// stage was.
+func TestAStageWhoseTransactionsFailLate(t *testing.T) {
+	s := begin(t, t.TempDir())
+	stage := s.Stage(testSource("pods"))
+	objects := []*object.Object{large(t, "a", "1"), large(t, "b", "2"), large(t, "c", "3"), large(t, "d", "4"), large(t, "e", "5"), small(t, "ns", "f", "6")}
+	for _, o := range objects {
+		before := *stage
+		before.batch = slices.Clone(stage.batch)
+		put(t, stage, o)
+		*stage = before // as if it had failed
+		put(t, stage, o)
+	}
+	u := Update{Source: testSource("pods"), ResourceVersion: "9"}
+	before, record := *stage, s.record
+	before.batch, before.bytes = nil, 0 // written; to move it failed
+	finish(t, stage, "pods")
+	*stage, s.record = before, record
+	s.stages["pods"] = stage
+	if err := stage.Finish(u, map[string]string{"live": ""}); err != nil {
+		t.Fatal(err)
+	}
+	if state, rows := rowsOf(t, s, "pods"); state.ResourceVersion != "9" || len(rows) != len(objects) {
+		t.Errorf("at %q with %d rows of %d", state.ResourceVersion, len(rows), len(objects))
+	}
+	if len(s.stages) > 0 || stage.batch != nil {
+		t.Error("the stage is kept")
 	}
 }

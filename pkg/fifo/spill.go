@@ -14,6 +14,9 @@ const DefaultSyncInterval = 200 * time.Millisecond
 // readRetry is how long Take waits before it tries again to open a file that it could not open.
 const readRetry = time.Second
 
+// holdUp is for how many times its Patience a queue that is full all the time holds the source up in all.
+const holdUp = 10
+
 // patienceTick is how often a push that waits before the queue spills is looked at again, besides at each acknowledgement.
 const patienceTick = 10 * time.Millisecond
 
@@ -52,8 +55,8 @@ type SpillOptions[T any] struct {
 	OnCorrupt func(lost int, err error)
 	// Patience is for how long the source may be held up by a full queue before the queue spills: as long as the oldest
 	// item that is not acknowledged is younger than that. What is written to disk has to be read back, which costs more
-	// than all else: a source that is only a little faster than the consumer is better held up. 0: the queue spills at
-	// once.
+	// than all else: a source that is only a little faster than the consumer is better held up. That lasts for ten times
+	// Patience at most, unless the queue was half empty in between. 0: the queue spills at once.
 	Patience time.Duration
 	// Since gives when an item came to be. Required with Patience.
 	Since func(T) time.Time
@@ -123,7 +126,8 @@ type Spill[T any] struct {
 	// headEnd and buf has a greater one.
 	durable uint64
 
-	patient bool // the first waiter waits for the consumer, and not for the disk
+	patient   bool      // the first waiter waits for the consumer, and not for the disk
+	heldSince time.Time // when the queue was found full, and has not been half empty since; zero: it was not
 
 	takenBytes, bufBytes int64 // sums of the sizes of what is taken, and of what is in buf
 
@@ -275,7 +279,14 @@ func (s *Spill[T]) offer(v T, size int64, behind bool) bool {
 
 // waits reports whether a push is to wait for the consumer, rather than make the queue spill.
 func (s *Spill[T]) waits() bool {
-	waits := s.opts.Patience > 0 && s.head.len() > 0 && time.Since(s.opts.Since(s.head.front().v)) < s.opts.Patience &&
+	if s.opts.Patience == 0 || s.head.len() == 0 {
+		return false
+	}
+	now := time.Now()
+	if s.heldSince.IsZero() {
+		s.heldSince = now
+	}
+	waits := now.Sub(s.opts.Since(s.head.front().v)) < s.opts.Patience && now.Sub(s.heldSince) < holdUp*s.opts.Patience &&
 		(s.opts.Hurry == nil || !s.opts.Hurry())
 	if waits && !s.patient {
 		s.kick() // Run looks again every patienceTick
@@ -428,6 +439,9 @@ func (s *Spill[T]) Ack(n int) {
 		}
 	}
 	s.acked += int64(n)
+	if !s.heldSince.IsZero() && 2*s.items < s.maxItems && (s.maxBytes == 0 || 2*s.bytes < s.maxBytes) {
+		s.heldSince = time.Time{}
+	}
 	s.admit()
 	if s.head.len() > s.taken.len() || s.headEnd < s.tail {
 		s.announce() // to a consumer that had taken as much as it may

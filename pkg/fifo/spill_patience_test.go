@@ -105,3 +105,29 @@ func TestIdle(t *testing.T) {
 		}
 	})
 }
+
+// A consumer that goes on, but is slower than the source for long, does not hold it up for ever.
+func TestSpillEndsTheHoldingUp(t *testing.T) {
+	bubble(t, func(t *testing.T, path string) {
+		s := openSpill(t, path, func(o *SpillOptions[item]) {
+			o.Patience, o.Since = 2*time.Second, func(v item) time.Time { return time.Now().Add(-time.Duration(v.Size)) } // always young
+		}).start()
+		began := time.Now()
+		go func() { // ends with the last push, or when the queue is closed
+			for id := 1; id < 1000 && s.Push(t.Context(), newItem(id, 0, 1)) == nil; id++ {
+			}
+		}()
+		for !s.isSpilling() {
+			passTime(200 * time.Millisecond)
+			synctest.Wait()
+			s.takeIDs(1)
+			if time.Since(began) > time.Minute {
+				t.Fatal("the source is held up for ever")
+			}
+		}
+		if took := time.Since(began); took < holdUp*2*time.Second {
+			t.Errorf("it spills after %s", took)
+		}
+		s.Close()
+	})
+}

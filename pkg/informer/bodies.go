@@ -1,6 +1,9 @@
 package informer
 
 import (
+	"context"
+	"time"
+
 	"github.com/deltabridge/deltabridge/pkg/object"
 	"k8s.io/apimachinery/pkg/watch"
 )
@@ -18,55 +21,77 @@ type Bodies interface {
 
 // Stage takes objects of a first list. OnFirstList follows when the list is complete.
 type Stage interface {
-	// Put keeps an object's bytes. It may wait for the disk. An error ends the list, which is then tried again.
+	// Put keeps an object's bytes. It may wait for the disk. After an error the object was not taken, and Put is called
+	// again.
 	Put(o *object.Object) error
 	// Remove drops an object that was put: it was deleted while the list was read. Errors are as of Put.
 	Remove(o *object.Object) error
 }
 
+// stageRetry is how long a list waits before it is tried again to keep an object.
+const stageRetry = time.Second
+
 // beginList gives what each object of a list is passed through while the list is read; nil if nothing is to be done. It
 // releases the bytes that are kept elsewhere, so that a list of any length takes little memory.
-func (i *Informer) beginList() func(watch.EventType, *object.Object) error {
+func (i *Informer) beginList(ctx context.Context) func(watch.EventType, *object.Object) error {
 	bodies := i.config.Bodies
-	if bodies == nil {
+	if bodies == nil || ctx.Err() != nil { // a request that was given up must not begin a list over that of a successor
 		return nil
 	}
-	if i.beginsWithList() {
-		stage := bodies.Stage()
-		if stage == nil {
-			return nil
-		}
-		return func(eventType watch.EventType, o *object.Object) error {
-			if !i.accepts(o) {
-				o.Release(bodies) // it is dropped when the list is complete
-				return nil
-			}
-			err := i.stage(stage, eventType, o)
-			if err != nil {
-				i.status.requested(verbList, err)
-			}
-			return err
-		}
-	}
-	return func(_ watch.EventType, o *object.Object) error {
+	keep := func(_ watch.EventType, o *object.Object) error {
 		if known := i.known(o); known != nil && known.UID == o.UID && known.ResourceVersion == o.ResourceVersion {
 			o.Release(bodies)
 		}
 		return nil
 	}
+	if i.beginsWithList() {
+		if stage := bodies.Stage(); stage != nil {
+			keep = func(eventType watch.EventType, o *object.Object) error { return i.stage(ctx, stage, eventType, o) }
+		}
+	}
+	return func(eventType watch.EventType, o *object.Object) error {
+		if !i.accepts(o) {
+			o.Release(bodies) // it is dropped when the list is complete
+			return nil
+		}
+		return keep(eventType, o)
+	}
 }
 
-func (i *Informer) stage(stage Stage, eventType watch.EventType, o *object.Object) error {
-	switch {
-	case o.Name == "": // nobody could ask for it again
+// stage keeps an object of a first list. Where that fails, the disk is full, say, it tries again until ctx ends: the list
+// waits, and with it the API server.
+func (i *Informer) stage(ctx context.Context, stage Stage, eventType watch.EventType, o *object.Object) error {
+	if o.Name == "" { // nobody could ask for it again
 		return nil
-	case eventType == watch.Deleted:
-		return stage.Remove(o)
 	}
-	if err := stage.Put(o); err != nil {
-		return err
+	for failed := false; ; failed = true {
+		var err error
+		if eventType == watch.Deleted {
+			err = stage.Remove(o)
+		} else {
+			err = stage.Put(o)
+		}
+		if err == nil {
+			if failed {
+				i.status.requested(verbList, nil)
+				i.log.Info("first list goes on")
+			}
+			break
+		}
+		if i.status.requested(verbList, err) || !failed {
+			i.log.Warn("first list can't be stored and waits", "err", err)
+		}
+		timer := time.NewTimer(stageRetry)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return err
+		}
 	}
-	o.Release(i.config.Bodies)
+	if eventType != watch.Deleted {
+		o.Release(i.config.Bodies)
+	}
 	return nil
 }
 

@@ -1,9 +1,14 @@
 package informer
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/watch"
@@ -16,6 +21,7 @@ import (
 type shelf struct {
 	states  map[string]string
 	fetched []string
+	mu      sync.Mutex
 	refuses error
 }
 
@@ -38,7 +44,15 @@ func (s *shelf) take() (fetched []string) { fetched, s.fetched = s.fetched, nil;
 
 func (s *shelf) Stage() Stage { clear(s.states); return s }
 
+func (s *shelf) set(refuses error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.refuses = refuses
+}
+
 func (s *shelf) Put(o *object.Object) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if s.refuses == nil {
 		s.states[label(o)] = string(o.Raw)
 	}
@@ -80,7 +94,7 @@ func (r *reader) OnDelete(obj any)            { r.read(obj); r.journal.OnDelete(
 // listed passes objects through what a list passes them through.
 func listed(t *testing.T, i *Informer, objects ...*object.Object) []any {
 	t.Helper()
-	each := i.beginList()
+	each := i.beginList(t.Context())
 	for _, o := range objects {
 		do(t, each(watch.Added, o))
 	}
@@ -148,23 +162,41 @@ func TestBytesAreKeptElsewhere(t *testing.T) {
 	}
 }
 
-func TestAListEndsWhenItsBytesCannotBeKept(t *testing.T) {
-	full := errors.New("no space left on device")
-	i := New(Config{Resource: configMaps, Bodies: &shelf{states: map[string]string{}, refuses: full}})
-	o := state(t, "a", "x", "u1", 1)
-	if err := i.beginList()(watch.Added, o); !errors.Is(err, full) || o.Raw == nil {
-		t.Errorf("%v; it has lost its bytes: %t", err, o.Raw == nil)
-	}
-	if got := i.Status().LastError; got != full.Error() {
-		t.Errorf("the status says %q", got)
-	}
+// A full disk holds a first list up. It says so, and goes on when there is room.
+func TestAListWaitsUntilItsBytesAreKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		kept := &shelf{states: map[string]string{}, refuses: errors.New("no space left on device")}
+		i := New(Config{Resource: configMaps, Bodies: kept})
+		ctx, cancel := context.WithCancel(t.Context())
+		each := i.beginList(ctx)
+		o, done := state(t, "a", "x", "u1", 1), make(chan error, 1)
+		go func() { done <- each(watch.Added, o) }()
+		time.Sleep(10 * stageRetry)
+		synctest.Wait()
+		if got := i.Status().LastError; !strings.Contains(got, "no space left on device") || len(done) > 0 || o.Raw == nil {
+			t.Errorf("the status says %q; it waits: %t; it has its bytes: %t", got, len(done) == 0, o.Raw != nil)
+		}
+		kept.set(nil)
+		do(t, <-done)
+		if got := i.Status().LastError; got != "" || o.Raw != nil || len(kept.states) != 1 {
+			t.Errorf("in the end the status says %q, and it has its bytes: %t", got, o.Raw != nil)
+		}
+		kept.set(errors.New("full again"))
+		cancel()
+		if err := each(watch.Added, state(t, "a", "y", "u2", 2)); err == nil {
+			t.Error("the list goes on after its end")
+		}
+		if i.beginList(ctx) != nil {
+			t.Error("a list begins after the end of its request")
+		}
+	})
 }
 
 // A watch-list may bring the end of an object before it is complete.
 func TestADeletionWithinAList(t *testing.T) {
 	kept := &shelf{states: map[string]string{}}
 	i := New(Config{Resource: configMaps, Bodies: kept})
-	each := i.beginList()
+	each := i.beginList(t.Context())
 	do(t, each(watch.Added, state(t, "a", "x", "u1", 1)))
 	do(t, each(watch.Added, state(t, "a", "y", "u2", 2)))
 	do(t, each(watch.Deleted, state(t, "a", "y", "u2", 2)))

@@ -100,6 +100,7 @@ type Informer struct {
 	handlers []*registration
 	listed   bool   // the first Replace was handed over
 	succeeds bool   // the handlers know what a predecessor told them
+	anew     bool   // BeginAnew was called
 	position string // everything up to this resourceVersion was handed over
 	synced   chan struct{}
 }
@@ -140,11 +141,18 @@ func (i *Informer) know(objects []*object.Object) {
 
 // succeed makes the informer go on where a predecessor ended.
 func (i *Informer) succeed(predecessor *Informer) {
+	if i.anew {
+		return
+	}
 	i.know(predecessor.Objects())
 	predecessor.mu.Lock() // it has ended
 	defer predecessor.mu.Unlock()
 	i.succeeds = predecessor.listed || predecessor.succeeds
 }
+
+// BeginAnew says that nothing is left of what a predecessor told the handlers: the informer's first list is that of its
+// source. Call it before the informer runs.
+func (i *Informer) BeginAnew() { i.anew = true }
 
 // Source that the informer watches.
 func (i *Informer) Source() Source { return i.config.Source }

@@ -34,7 +34,8 @@ type ListerWatcher struct {
 	// returns, if not nil, is called for each object of the list as it is read; an error ends the list. A watch-list may
 	// bring, before it is complete, changes and deletions of what it brought. Set it before the first use; it is called
 	// from the goroutines of the watches.
-	BeginList func() func(watch.EventType, *object.Object) error
+	// The function may wait, until the context of the request ends.
+	BeginList func(context.Context) func(watch.EventType, *object.Object) error
 
 	// ManagedFields keeps the managedFields of objects until the change was handed over. Set it before the first use.
 	ManagedFields bool
@@ -83,7 +84,7 @@ func (l *ListerWatcher) ListWithContext(ctx context.Context, options metav1.List
 			l.Transform(o)
 		}
 	}
-	if each := l.pageOf(options); each != nil {
+	if each := l.pageOf(ctx, options); each != nil {
 		for _, o := range list.Items {
 			if err := each(watch.Added, o); err != nil {
 				return nil, err
@@ -94,20 +95,20 @@ func (l *ListerWatcher) ListWithContext(ctx context.Context, options metav1.List
 }
 
 // pageOf is what each object of a page of a list is passed through.
-func (l *ListerWatcher) pageOf(options metav1.ListOptions) func(watch.EventType, *object.Object) error {
+func (l *ListerWatcher) pageOf(ctx context.Context, options metav1.ListOptions) func(watch.EventType, *object.Object) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if options.Continue == "" {
-		l.page = l.beginList()
+		l.page = l.beginList(ctx)
 	}
 	return l.page
 }
 
-func (l *ListerWatcher) beginList() func(watch.EventType, *object.Object) error {
+func (l *ListerWatcher) beginList(ctx context.Context) func(watch.EventType, *object.Object) error {
 	if l.BeginList == nil {
 		return nil
 	}
-	return l.BeginList()
+	return l.BeginList(ctx)
 }
 
 // WatchWithContext opens a watch. Cancel the context or call Stop to end it; its channel is closed then.
@@ -128,7 +129,7 @@ func (l *ListerWatcher) WatchWithContext(ctx context.Context, options metav1.Lis
 	w := &eventStream{decoder: decoder, transform: l.Transform, events: make(chan watch.Event, readAhead), stopped: make(chan struct{})}
 	var each func(watch.EventType, *object.Object) error
 	if options.SendInitialEvents != nil && *options.SendInitialEvents {
-		each = l.beginList()
+		each = l.beginList(ctx)
 	}
 	go w.run(each)
 	return w, nil

@@ -1,6 +1,7 @@
 package informer_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -28,7 +29,7 @@ func TestObjectsOfAListArePassedOn(t *testing.T) {
 	var told []string
 	refuse := errors.New("no more")
 	var limit int
-	lw.BeginList = func() func(watch.EventType, *object.Object) error {
+	lw.BeginList = func(context.Context) func(watch.EventType, *object.Object) error {
 		told = append(told, "begin")
 		return func(_ watch.EventType, o *object.Object) error {
 			if limit--; limit < 0 {

@@ -34,6 +34,12 @@ func (s *Set) resume(config *Config) {
 	if s.config.Resume != nil {
 		config.Known, config.ResumeAt = s.config.Resume(source)
 	}
+	s.storeFirstList(config)
+}
+
+// storeFirstList makes an informer tell of its first list.
+func (s *Set) storeFirstList(config *Config) {
+	source := config.Source
 	if s.config.OnFirstList != nil {
 		config.OnFirstList = func(objects []*object.Object, resourceVersion string) bool {
 			return s.config.OnFirstList(source, objects, resourceVersion)

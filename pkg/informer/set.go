@@ -199,6 +199,8 @@ func (s *Set) launch(ctx context.Context, group *sync.WaitGroup, key watchKey, w
 	config.Bodies = s.bodies(config.Source)
 	if predecessor == nil {
 		s.resume(&config)
+	} else {
+		s.storeFirstList(&config)
 	}
 	informer := New(config)
 	listWatch.Malformed, listWatch.BeginList = informer.malformed, informer.beginList

@@ -8,8 +8,8 @@ type Keeper interface {
 	Fetch(o *Object) ([]byte, error)
 }
 
-// Release drops the object's bytes (its managedFields with them, for good) and names who keeps them: from then on Bytes fetches them there, and Forget drops them
-// again. See Map for who may call it.
+// Release drops the object's bytes (its managedFields with them, for good) and names who keeps them: from then on Bytes
+// fetches them there, and Forget drops them again. See Map for who may call it.
 func (o *Object) Release(keeper Keeper) {
 	o.Raw, o.managed, o.view, o.keeper = nil, nil, nil, keeper
 }
@@ -18,6 +18,13 @@ func (o *Object) Release(keeper Keeper) {
 func (o *Object) Released(keeper Keeper) *Object {
 	c := *o
 	c.Release(keeper)
+	return &c
+}
+
+// Detached is a copy of the object that shares its bytes and nothing else: it keeps them when the object is released.
+func (o *Object) Detached() *Object {
+	c := *o
+	c.managed, c.view, c.keeper = nil, nil, nil
 	return &c
 }
 
