@@ -38,23 +38,22 @@ func (i *Informer) beginList(ctx context.Context) func(watch.EventType, *object.
 	if bodies == nil || ctx.Err() != nil { // a request that was given up must not begin a list over that of a successor
 		return nil
 	}
-	keep := func(_ watch.EventType, o *object.Object) error {
-		if known := i.known(o); known != nil && known.UID == o.UID && known.ResourceVersion == o.ResourceVersion {
-			o.Release(bodies)
-		}
-		return nil
-	}
+	var stage Stage
 	if i.beginsWithList() {
-		if stage := bodies.Stage(); stage != nil {
-			keep = func(eventType watch.EventType, o *object.Object) error { return i.stage(ctx, stage, eventType, o) }
-		}
+		stage = bodies.Stage()
 	}
 	return func(eventType watch.EventType, o *object.Object) error {
-		if !i.accepts(o) {
+		switch {
+		case !i.accepts(o):
 			o.Release(bodies) // it is dropped when the list is complete
-			return nil
+		case stage != nil:
+			return i.stage(ctx, stage, eventType, o)
+		default:
+			if known := i.known(o); known != nil && known.UID == o.UID && known.ResourceVersion == o.ResourceVersion {
+				o.Release(bodies)
+			}
 		}
-		return keep(eventType, o)
+		return nil
 	}
 }
 
