@@ -65,7 +65,9 @@ func (r *redaction) transform() func(schema.GroupVersionResource, *object.Object
 	if r.plain {
 		return nil
 	}
-	return func(gvr schema.GroupVersionResource, o *object.Object) { o.Raw = r.redactor.Hide(gvr, o, o.Raw) }
+	return func(gvr schema.GroupVersionResource, o *object.Object) {
+		o.Raw, o.Hidden = r.redactor.Hide(gvr, o, o.Raw), true
+	}
 }
 
 // forSink is what hides values from a sink; nil if it wants them in clear.
@@ -86,8 +88,8 @@ func seen(r *redact.Redactor) func(schema.GroupVersionResource, *object.Object) 
 	}
 	return func(gvr schema.GroupVersionResource, o *object.Object) ([]byte, error) {
 		raw, err := o.Bytes()
-		if err != nil {
-			return nil, err
+		if err != nil || o.Hidden {
+			return raw, err
 		}
 		return r.Redact(gvr, o, raw)
 	}

@@ -33,7 +33,7 @@ func (p *Privacy) name() string {
 }
 
 func (p *Privacy) redact(resource schema.GroupVersionResource, o *object.Object) []byte {
-	if p == nil || p.Redact == nil {
+	if p == nil || p.Redact == nil || o.Hidden {
 		return o.Raw
 	}
 	return p.Redact(resource, o)

@@ -108,7 +108,11 @@ func (st *Stage) move(u *Update, sinkConfigs map[string]string) error {
 			return err
 		}
 		sum = tally{}
-		err := staged.ForEach(func(_, row []byte) error { sum.add(row); return nil })
+		err := staged.ForEach(func(_, row []byte) error {
+			sum.add(row)
+			s.resident.Used(s.db, tx, int64(len(row)))
+			return nil
+		})
 		if err != nil {
 			return err
 		}

@@ -158,8 +158,8 @@ func (e *Encoder) payload(ev *Event) ([]byte, error) {
 // bytes is the object as this sink may know it. Nothing else of an object goes into a payload.
 func (e *Encoder) bytes(resource schema.GroupVersionResource, o *object.Object) ([]byte, error) {
 	raw, err := o.Bytes()
-	if err != nil {
-		return nil, err
+	if err != nil || o.Hidden {
+		return raw, err
 	}
 	return e.Redactor.Redact(resource, o, raw)
 }

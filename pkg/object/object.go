@@ -46,6 +46,9 @@ type Object struct {
 	// FinalStateUnknown marks the last known state of an object whose deletion itself was not seen
 	// (client-go's DeletedFinalStateUnknown as data).
 	FinalStateUnknown bool
+	// Hidden says that Raw, wherever it is kept, has no secret values any more: they were replaced when the object was read.
+	// Set it before anybody else has the object.
+	Hidden bool
 
 	keeper         Keeper         // of Raw; nil: the object itself
 	managed        *[]byte        // of ManagedFieldsJSON; a pointer, since nearly all objects have none
