@@ -27,6 +27,9 @@ const (
 	maxCommitInterval = 4 * time.Second
 	// commitShare is the part of the time that commits may take.
 	commitShare = 20
+	// maxCommitBytes is from which size of a commit on the next one does not wait longer than commitInterval: what is to be
+	// written is in memory.
+	maxCommitBytes = 16 << 20
 )
 
 // unknownCluster stands for the uid of a cluster that RBAC forbids to ask.
@@ -311,13 +314,16 @@ func (c *checkpointer) Run(ctx context.Context) error {
 		case <-timer.C:
 		}
 		began := time.Now()
-		c.commit()
-		timer.Reset(min(max(commitInterval, commitShare*time.Since(began)), maxCommitInterval))
+		pause := commitInterval
+		if bytes := c.commit(); bytes < maxCommitBytes {
+			pause = min(max(commitInterval, commitShare*time.Since(began)), maxCommitInterval)
+		}
+		timer.Reset(pause)
 	}
 }
 
-// commit writes what was settled since the last time, in one transaction.
-func (c *checkpointer) commit() {
+// commit writes what was settled since the last time, in one transaction. It gives the size of its rows.
+func (c *checkpointer) commit() (bytes int) {
 	c.mu.Lock()
 	ledgers := maps.Clone(c.ledgers)
 	c.mu.Unlock()
@@ -326,12 +332,15 @@ func (c *checkpointer) commit() {
 	for _, name := range slices.Sorted(maps.Keys(ledgers)) {
 		if u, ok := ledgers[name].Collect(); ok {
 			updates, from = append(updates, u), append(from, ledgers[name])
+			for _, o := range u.Upserts {
+				bytes += len(o.Raw)
+			}
 		}
 	}
 	c.finishChanges(ledgers)
 	defer c.finishLeaving()
 	if len(updates) == 0 {
-		return
+		return 0
 	}
 	err := c.store.Commit(updates, c.storedFilters())
 	for n, u := range updates {
@@ -342,6 +351,7 @@ func (c *checkpointer) commit() {
 		}
 	}
 	c.report(err)
+	return bytes
 }
 
 // finishChanges lets the store take the new filter of a sink that was told of the difference everywhere.
