@@ -14,12 +14,6 @@ const DefaultSyncInterval = 200 * time.Millisecond
 // readRetry is how long Take waits before it tries again to open a file that it could not open.
 const readRetry = time.Second
 
-// holdUp is for how many times its Patience a queue that is full all the time holds the source up in all.
-const holdUp = 10
-
-// patienceTick is how often a push that waits before the queue spills is looked at again, besides at each acknowledgement.
-const patienceTick = 10 * time.Millisecond
-
 // SpillOptions configures a [Spill]. Size and Mark are called with the queue locked, the others are not: Encode and
 // OnDurable are called by the goroutine of Run, Decode by the consumer's, OnCorrupt by either and by NewSpill.
 // None of them may call the queue.
@@ -275,32 +269,6 @@ func (s *Spill[T]) offer(v T, size int64, behind bool) bool {
 		s.kick()
 	}
 	return true
-}
-
-// waits reports whether a push is to wait for the consumer, rather than make the queue spill.
-func (s *Spill[T]) waits() bool {
-	if s.opts.Patience == 0 || s.head.len() == 0 {
-		return false
-	}
-	now := time.Now()
-	if s.heldSince.IsZero() {
-		s.heldSince = now
-	}
-	waits := now.Sub(s.opts.Since(s.head.front().v)) < s.opts.Patience && now.Sub(s.heldSince) < holdUp*s.opts.Patience &&
-		(s.opts.Hurry == nil || !s.opts.Hurry())
-	if waits && !s.patient {
-		s.kick() // Run looks again every patienceTick
-	}
-	s.patient = waits
-	return waits
-}
-
-// look lets a push that waits for the consumer make the queue spill, if that is due.
-func (s *Spill[T]) look() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.admit()
-	s.patient = s.patient && s.waiters.head != nil
 }
 
 // accept counts an item that is taken up, and numbers it.
