@@ -6,12 +6,23 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/deltabridge/deltabridge/docs/schemas"
 	"github.com/deltabridge/deltabridge/internal/config"
 )
 
 func TestSchema(t *testing.T) {
 	if out, err := command(t, "schema"); err != nil || out != config.Schema() || !strings.HasPrefix(out, "{\n") {
 		t.Errorf("%.200q, %v", out, err)
+	}
+	for _, name := range schemas.Names() {
+		if out, err := command(t, "schema", "--event", name); err != nil || !strings.HasPrefix(out, "{\n  \"$schema\": \"https://json-schema.org/draft/2020-12/schema\"") {
+			t.Errorf("%s: %.200q, %v", name, out, err)
+		}
+	}
+	for _, name := range []string{"", "pods"} {
+		if _, err := command(t, "schema", "--event", name); err == nil || !strings.Contains(err.Error(), "want change, cloudevent, ") {
+			t.Errorf("--event %q: %v", name, err)
+		}
 	}
 }
 

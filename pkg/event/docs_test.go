@@ -14,6 +14,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/deltabridge/deltabridge/docs/schemas"
 	"github.com/deltabridge/deltabridge/pkg/redact"
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -185,6 +186,16 @@ func TestChangePage(t *testing.T) {
 	slices.Sort(keys)
 	if diff := cmp.Diff(slices.Sorted(maps.Keys(want.(map[string]any))), keys); diff != "" {
 		t.Errorf("keys (-code +page):\n%s", diff)
+	}
+}
+
+// The page links all schemas.
+func TestSchemasPage(t *testing.T) {
+	section := eventsPage(t, "Schemas")
+	for _, name := range schemas.Names() {
+		if !strings.Contains(section, "[`"+name+"`](schemas/"+name+".json)") {
+			t.Errorf("the page does not link %q", name)
+		}
 	}
 }
 
