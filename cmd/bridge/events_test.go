@@ -17,30 +17,81 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/deltabridge/deltabridge/internal/jsonscan"
 	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/object"
 	"github.com/deltabridge/deltabridge/pkg/sinks/nats"
 )
 
-// exampleObject is what the API server sends of the ConfigMap in the example of docs/events.md.
+// exampleObject is what the API server sends of the ConfigMap in the examples of docs/events.md.
 const exampleObject = `{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"settings","namespace":"shop",` +
 	`"uid":"6f0c7a52-1d0e-4c77-9a3c-0e6f5f9a5a11","resourceVersion":"48213","creationTimestamp":"2026-11-20T12:25:53Z",` +
-	`"managedFields":[{"manager":"kubectl-edit","operation":"Update","time":"2026-11-20T12:25:57Z"}]},"data":{"color":"green"}}`
+	`"managedFields":[{"manager":"kubectl-edit","operation":"Update","time":"2026-11-20T12:25:57Z","fieldsV1":{"f:data":{"f:color":{}}}}]},"data":{"color":"green"}}`
 
-// The example in docs/events.md is what a client reads back from JetStream, with its header names and all.
-func TestEventsPageExample(t *testing.T) {
-	o, err := object.New([]byte(exampleObject))
+// deletedObject is the same when it is deleted: with the resourceVersion of the deletion.
+var deletedObject = strings.Replace(exampleObject, "48213", "48390", 1)
+
+// The examples in docs/events.md are what the code makes: those on NATS with all headers, as a client reads them back.
+func TestEventsPageExamples(t *testing.T) {
+	const path = "../../docs/events.md"
+	page, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := (&event.Encoder{Cluster: "prod-eu-1"}).Encode(event.Event{
-		Type: event.Updated, Time: time.Date(2026, 11, 20, 12, 25, 57, 861204311, time.UTC),
-		Resource: schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}, Object: o,
-	})
+	update := event.Event{Type: event.Updated, Object: exampleState(t, exampleObject)}
+	unseen := exampleState(t, exampleObject)
+	unseen.FinalStateUnknown = true
+	binary, structured := exampleMessage(t, &event.Encoder{}, update), exampleMessage(t, &event.Encoder{Content: event.ContentStructured}, update)
+	read := throughJetStream(t, binary, structured)
+	page = withExample(t, page, "On NATS", "text", headersText(read[0], binary)+string(read[0].Data()))
+	page = withExample(t, page, "Structured", "text", headersText(read[1], structured)+wrapped(read[1].Data()))
+
+	change := &event.Encoder{Payload: event.PayloadChange}
+	for heading, m := range map[string]*event.Message{
+		"An object of the initial list, payload `metadata`": exampleMessage(t, &event.Encoder{Payload: event.PayloadMetadata},
+			event.Event{Type: event.Added, Object: exampleState(t, exampleObject), InitialList: true}),
+		"An addition, payload `change`": exampleMessage(t, change, event.Event{Type: event.Added, Object: exampleState(t, exampleObject)}),
+		"A deletion":                    exampleMessage(t, &event.Encoder{}, event.Event{Type: event.Deleted, Object: exampleState(t, deletedObject)}),
+		"A deletion, payload `change`":  exampleMessage(t, change, event.Event{Type: event.Deleted, Object: exampleState(t, deletedObject)}),
+		"A deletion that was not seen":  exampleMessage(t, &event.Encoder{}, event.Event{Type: event.Deleted, Object: unseen}),
+		"A leave":                       exampleMessage(t, &event.Encoder{}, event.Event{Type: event.Deleted, Object: exampleState(t, exampleObject), LeftAt: "48377"}),
+		"A gap": exampleMessage(t, &event.Encoder{}, event.Event{Type: event.Gap, GapInfo: &event.GapInfo{
+			Resource: "configmaps", From: "48213", To: "51006", Reason: event.ReasonRelist, Message: "the watch could not be continued: too old resource version",
+		}}),
+		"The end of an initial list": exampleMessage(t, &event.Encoder{}, event.Event{Type: event.Synced, SyncedInfo: &event.SyncedInfo{
+			Resource: "configmaps", ResourceVersion: "48377", Objects: 112,
+		}}),
+	} {
+		page = withExample(t, page, heading, "json", wrapped(m.AppendStructured(nil)))
+	}
+	compareFile(t, path, page)
+}
+
+// exampleState is an object with its managedFields, as the payload "change" wants it.
+func exampleState(t *testing.T, raw string) *object.Object {
+	t.Helper()
+	list := &object.List{ManagedFields: true}
+	_, _, err := object.NegotiatedSerializer().SupportedMediaTypes()[0].Serializer.Decode([]byte(`{"kind":"List","items":[`+raw+`]}`), nil, list)
+	if err != nil || len(list.Items) != 1 {
+		t.Fatal(err)
+	}
+	return list.Items[0]
+}
+
+func exampleMessage(t *testing.T, e *event.Encoder, ev event.Event) *event.Message {
+	t.Helper()
+	e.Cluster = "prod-eu-1"
+	ev.Time = time.Date(2026, 11, 20, 12, 25, 57, 861204311, time.UTC)
+	ev.Resource = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
+	m, err := e.Encode(ev)
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := throughJetStream(t, m)
+	return m
+}
+
+// headersText is a message's subject and its headers, attributes in their order.
+func headersText(got jetstream.Msg, m *event.Message) string {
 	var text strings.Builder
 	fmt.Fprintf(&text, "subject: %s\n", got.Subject())
 	headers := maps.Clone(got.Headers())
@@ -55,23 +106,56 @@ func TestEventsPageExample(t *testing.T) {
 	for _, name := range slices.Sorted(maps.Keys(headers)) {
 		show(name)
 	}
-	fmt.Fprintf(&text, "\n%s\n", got.Data())
-
-	const path = "../../docs/events.md"
-	page, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	before, rest, _ := bytes.Cut(page, []byte("\n```text\n"))
-	_, after, found := bytes.Cut(rest, []byte("```\n"))
-	if !found {
-		t.Fatal("the page has no example")
-	}
-	compareFile(t, path, slices.Concat(before, []byte("\n```text\n"+text.String()+"```\n"), after))
+	return text.String() + "\n"
 }
 
-// throughJetStream delivers a message by the sink to a server, and reads it back by a plain client.
-func throughJetStream(t *testing.T, m *event.Message) jetstream.Msg {
+// wrapped breaks the members of a JSON object, and those of its data, into lines that a page can show.
+func wrapped(document []byte) string {
+	const width = 120
+	text, line := "", ""
+	c := jsonscan.NewCursor(document)
+	for key, value, ok := c.Member(); ok; key, value, ok = c.Member() {
+		member := string(key) + ": " + string(value)
+		switch {
+		case line == "":
+			line = "  " + member
+		case len(line)+len(member) > width || string(key) == `"data"`:
+			text += line + ",\n"
+			line = "  " + member
+		default:
+			line += ", " + member
+		}
+	}
+	return "{\n" + text + line + "\n}"
+}
+
+// withExample is the page with another text in the first block below a heading.
+func withExample(t *testing.T, page []byte, heading, kind, text string) []byte {
+	t.Helper()
+	open := "\n```" + kind + "\n"
+	at := bytes.Index(page, []byte("\n### "+heading+"\n"))
+	if at < 0 {
+		t.Fatalf("the page has no section %q", heading)
+	}
+	before, rest, _ := bytes.Cut(page[at:], []byte(open))
+	_, after, found := bytes.Cut(rest, []byte("```\n"))
+	if !found || bytes.Contains(before[1:], []byte("\n#")) {
+		t.Fatalf("the section %q has no example", heading)
+	}
+	return slices.Concat(page[:at], before, []byte(open+text+"\n```\n"), after)
+}
+
+// throughJetStream delivers messages by the sink to one server each, and reads them back by a plain client: as repetitions
+// of each other a server would take one of them.
+func throughJetStream(t *testing.T, messages ...*event.Message) (read []jetstream.Msg) {
+	t.Helper()
+	for _, m := range messages {
+		read = append(read, oneThroughJetStream(t, m))
+	}
+	return read
+}
+
+func oneThroughJetStream(t *testing.T, m *event.Message) jetstream.Msg {
 	t.Helper()
 	srv, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, JetStream: true, StoreDir: t.TempDir(), NoLog: true, NoSigs: true})
 	if err != nil {

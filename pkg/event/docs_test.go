@@ -197,6 +197,17 @@ func TestSchemasPage(t *testing.T) {
 			t.Errorf("the page does not link %q", name)
 		}
 	}
+	compiled, events := payloadSchema(t, "cloudevent", true), 0
+	for _, block := range strings.Split(eventsPage(t, "Examples"), "\n{\n")[1:] {
+		document, _, _ := strings.Cut(block, "\n}\n")
+		events++
+		if err := compiled.Validate(unmarshal(t, []byte("{"+document+"}"))); err != nil {
+			t.Errorf("%v\n%s", err, document)
+		}
+	}
+	if events < 9 {
+		t.Errorf("%d events", events)
+	}
 }
 
 // The reasons are the constants of the code.
