@@ -46,6 +46,7 @@ func (p *pipeline) natsConfig(c *config.NATS) nats.Config {
 			Storage: nats.Storage(c.Stream.Storage), Discard: nats.Discard(c.Stream.Discard),
 			MaxBytes: int64(c.Stream.MaxBytes), MaxMsgs: int64(c.Stream.MaxMsgs),
 			MaxAge: time.Duration(c.Stream.MaxAge), DuplicateWindow: time.Duration(c.Stream.DuplicateWindow),
+			LastPerSubject: c.Stream.LastPerSubject, DeletionsKeptFor: time.Duration(c.Stream.DeletionsKeptFor),
 		},
 		Auth: nats.AuthConfig{
 			CredentialsFile: string(c.CredentialsFile), NkeyFile: string(c.NkeyFile), TokenFile: string(c.TokenFile),

@@ -38,7 +38,7 @@ func TestDefault(t *testing.T) {
 			NATS: &NATS{
 				Embedded: &Embedded{Listen: "127.0.0.1:4222", StoreDir: "./data/nats"},
 				Stream: Stream{
-					Name: "K8S", Create: true, Subjects: []string{"k8s.>"}, Replicas: 1, Storage: "file", Discard: "old",
+					Name: "K8S", Create: true, Subjects: []string{"k8s.>"}, Replicas: 1, Storage: "file", Discard: "old", DeletionsKeptFor: Duration(24 * time.Hour),
 				},
 				Subject:     "k8s.{cluster}.{group}.{resource}.{namespace}.{name}",
 				MaxInFlight: 512, AckTimeout: Duration(10 * time.Second),
@@ -176,6 +176,7 @@ func merged(sinks reflect.Value) reflect.Value {
 		if other.NATS != nil {
 			n := *s.NATS
 			n.Embedded, n.TokenFile, n.CredentialsFile, n.NkeyFile = other.NATS.Embedded, "set", "set", "set"
+			n.Stream.LastPerSubject, n.Stream.DeletionsKeptFor = other.NATS.Stream.LastPerSubject, other.NATS.Stream.DeletionsKeptFor
 			s.NATS = &n
 		}
 	}

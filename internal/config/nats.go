@@ -88,6 +88,12 @@ type Stream struct {
 	// How long it remembers the ids of messages, to tell repetitions. 0s: two minutes, or `maxAge` if that is
 	// shorter.
 	DuplicateWindow Duration `yaml:"duplicateWindow" default:"0s" min:"0s" example:"10m"`
+	// Keep the last message of each subject, so that the stream holds the present state: a mirror. `subject` has to name
+	// one object, as its default does. A stream that exists is used only if it is so (`max_msgs_per_subject` 1).
+	LastPerSubject bool `yaml:"lastPerSubject" default:"false" example:"true"`
+	// With `lastPerSubject`: how long deletions stay in the stream, for readers that were away. 0s: for ever. It needs
+	// nats-server 2.11 or newer.
+	DeletionsKeptFor Duration `yaml:"deletionsKeptFor" default:"24h" min:"0s" example:"1h"`
 }
 
 // TLS is how a connection is secured. The certificate of the server is always verified.

@@ -39,6 +39,10 @@ type Sink struct {
 	// `fingerprint`: a keyed fingerprint stands in place of each, so that a change is visible and a value is not. `plain`:
 	// they are sent as they are. The sink's filters see what is sent.
 	Secrets string `yaml:"secrets" default:"fingerprint" enum:"fingerprint plain" example:"plain"`
+	// How often everything that exists and is for this sink is told once more, as it is then: events of their own type
+	// (`restated`), which are no changes. They heal what a destination has lost. `bridge resync` does it on request. 0s: never
+	// by itself.
+	Resync Duration `yaml:"resync" default:"0s" min:"0s" example:"6h"`
 	// The queue in front of the sink.
 	Buffer Buffer `yaml:"buffer"`
 	// Deliver to a NATS JetStream stream. A sink has exactly one of `nats`, `kafka` and `stdout`.
@@ -55,8 +59,9 @@ type Filter struct {
 	Resources []string `yaml:"resources" pattern:"^[a-z0-9*?\\[\\]^-]+(\\.[a-z0-9.*?\\[\\]^-]*[a-z0-9*?\\[\\]^-])?$" example:"[pods, \"*.example.com\"]"`
 	// The namespaces to let through, in the notation of `watch[].namespaces`. Empty: all.
 	Namespaces []string `yaml:"namespaces" pattern:"^!?[a-z0-9*?\\[\\]^-]*$" example:"[\"team-*\", \"!team-test\"]"`
-	// The operations to let through: `added`, `updated`, `deleted`. Empty: all.
-	Operations []string `yaml:"operations" entries:"added updated deleted" example:"[added, deleted]"`
+	// The operations to let through: `added`, `updated`, `deleted`; `restated`, which `added` and `updated` let through too,
+	// for objects that are told once more (`resync`). Empty: all.
+	Operations []string `yaml:"operations" entries:"added updated deleted restated" example:"[added, deleted]"`
 	// A condition in CEL (https://cel.dev) over `object`, `old` (null but for updates) and `operation`. If it speaks
 	// of `object` alone, an object that begins to meet it is added for this sink, and one that ceases to is deleted.
 	// A condition that fails, for instance on a field that is not there, counts as met; `has(object.status)` and

@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"k8s.io/apimachinery/pkg/fields"
@@ -122,12 +123,18 @@ func (v *validator) namespaces(path string, entries []string) {
 	}
 }
 
+// leastResync is the least that makes sense.
+const leastResync = time.Minute
+
 func (v *validator) sink(path string, s *Sink) {
 	if len(validation.IsDNS1123Label(s.Name)) > 0 && v.has(path+".name") {
 		v.report(path+".name", strconv.Quote(shorten(s.Name))+" can't be the name of a sink", "use at most 63 lower-case letters, digits and -, beginning and ending with a letter or digit")
 	}
 	v.filters(path+".filters", s.Filters)
 	v.payload(path, s)
+	if r := time.Duration(s.Resync); r > 0 && r < leastResync {
+		v.report(path+".resync", fmt.Sprintf("is less than %v: the sink would be told everything without end", leastResync), "write 6h, or 0s for never")
+	}
 
 	var given []string
 	for _, name := range []string{"nats", "kafka", "stdout"} {
@@ -262,7 +269,7 @@ func remedyFor(key string) string {
 	case "namespaces":
 		return "write names, globs as in team-*, exclusions as in !kube-system"
 	case "operations":
-		return "write added, updated or deleted"
+		return "write added, updated, deleted or restated"
 	case "ignoreChanges":
 		return "write paths as in metadata.annotations or status.conditions[*].lastHeartbeatTime, or " + strings.Join(filter.ChangePresets(), ", ")
 	case "onlyChanges":

@@ -31,6 +31,7 @@ func (v *validator) nats(path string, n *NATS) {
 	}
 	template := v.template(path+".subject", n.Subject, event.EscapeSubject)
 	v.stream(path+".stream", &n.Stream, template)
+	v.natsMirror(path, n, template)
 
 	auth := v.given(path, "credentialsFile", "nkeyFile", "tokenFile", "user")
 	if len(auth) > 1 {
@@ -163,15 +164,10 @@ func (v *validator) kafka(path string, k *Kafka) {
 	for i, broker := range k.Brokers {
 		v.address(fmt.Sprintf("%s.brokers[%d]", path, i), broker, true, "write host:9092, without a scheme")
 	}
-	v.template(path+".topic", k.Topic, event.EscapeTopic)
-	if key := v.template(path+".key", k.Key, event.EscapeNone); key != nil {
-		switch {
-		case key.Uses("operation"):
-			v.report(path+".key", "has {operation} in it: the events of an object would come out of order", "use what stays the same for an object, as in "+defaulted[Kafka]().Key)
-		case k.Tombstones && !key.Uses("name") && !key.Uses("uid"):
-			v.report(path+".key", "is the same for several objects: with tombstones, the deletion of one would take the others along", "use "+defaulted[Kafka]().Key)
-		}
+	if topic := v.template(path+".topic", k.Topic, event.EscapeTopic); topic != nil && k.Tombstones && topic.Uses("operation") {
+		v.report(path+".topic", "has {operation} in it: with tombstones, a deletion would leave the object's state in another topic", "use "+defaulted[Kafka]().Topic)
 	}
+	v.kafkaKey(path, k)
 	v.together(path+".tls", "certFile", "keyFile")
 	if v.has(path+".tls.enabled") && !k.TLS.Enabled && len(v.given(path+".tls", "caFile", "certFile", "keyFile", "serverName")) > 0 {
 		v.report(path+".tls.enabled", "is false, but other keys of tls are given", "write true, or remove the others")

@@ -45,7 +45,7 @@ const diffIndent = "    "
 func (p *Printer) diff(r *sinks.Record, c *change, style console.Style) string {
 	uid := r.Attributes["uid"]
 	switch r.Type() {
-	case event.Added:
+	case event.Added, event.Restated:
 		p.states.put(uid, c.object)
 		return ""
 	case event.Updated:

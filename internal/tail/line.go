@@ -110,7 +110,11 @@ func control(r *sinks.Record) string {
 		if json.Unmarshal(r.Data, &info) != nil {
 			return r.Resource()
 		}
-		return fmt.Sprintf("%s  %s objects at %s", info.Resource, console.Count(int64(info.Objects)), info.ResourceVersion)
+		what := "objects"
+		if info.Resync {
+			what = "objects again"
+		}
+		return fmt.Sprintf("%s  %s %s at %s", info.Resource, console.Count(int64(info.Objects)), what, info.ResourceVersion)
 	}
 	var info event.GapInfo
 	if json.Unmarshal(r.Data, &info) != nil {

@@ -198,6 +198,8 @@ func operation(r *sinks.Record) (word string, color console.Color) {
 		return "deleted", console.Red
 	case event.Gap:
 		return "GAP", console.Alarm
+	case event.Restated: // nothing happened
+		return "again", console.Dim
 	}
 	return "SYNCED", console.Cyan
 }

@@ -58,6 +58,8 @@ func day() []*sinks.Record {
 		record("gap", `{"resource":"pods","from":"48220","to":"48300","reason":"overflow","message":"the queue was full and its policy is drop-oldest","events":80}`, "subject=pods"),
 		record("gap", `{"resource":"widgets.example.com","from":"7","to":"7","reason":"oversize"}`, "subject=widgets.example.com"),
 		record("object.added", `{}`, of("pods", "shop", "\x1b[2J\u202eevil", "48301")...),
+		record("object.restated", `{"metadata":{"name":"told-again","labels":{"app":"web"}}}`, of("configmaps", "shop", "told-again", "48215")...),
+		record("synced", `{"resource":"configmaps","resourceVersion":"48301","objects":12345,"resync":true,"since":"2026-11-20T12:00:00Z"}`, "subject=configmaps"),
 		{Place: "K8S #9", Stored: time.Date(2026, 11, 20, 12, 0, 1, 0, time.Local), Foreign: errors.New("it has no header ce-id")},
 		{Place: "t/0 #3"}, // a tombstone
 	}
@@ -105,10 +107,10 @@ func TestWhatIsShown(t *testing.T) {
 		options Options
 		want    string
 	}{
-		{"all", Options{}, "settings SYNCED web-frontend web-frontend settings unseen with-old with-patch web-frontend-7d4b9c6f5-x2x4z node-17 GAP GAP evil ?"},
-		{"namespace", Options{Namespace: func(n string) bool { return n == "team-a" }}, "SYNCED web-frontend web-frontend GAP GAP ?"},
+		{"all", Options{}, "settings SYNCED web-frontend web-frontend settings unseen with-old with-patch web-frontend-7d4b9c6f5-x2x4z node-17 GAP GAP evil told-again SYNCED ?"},
+		{"namespace", Options{Namespace: func(n string) bool { return n == "team-a" }}, "SYNCED web-frontend web-frontend GAP GAP SYNCED ?"},
 		{"resource", Options{Resource: func(r, v string) bool { return r == "pods" && v == "v1" }}, "unseen with-old with-patch web-frontend-7d4b9c6f5-x2x4z GAP evil ?"},
-		{"selector", Options{Selector: labels.SelectorFromSet(labels.Set{"app": "web"})}, "settings SYNCED GAP GAP ?"},
+		{"selector", Options{Selector: labels.SelectorFromSet(labels.Set{"app": "web"})}, "settings SYNCED GAP GAP told-again SYNCED ?"},
 	} {
 		var out bytes.Buffer
 		tt.options.Out, tt.options.Notes = &out, &out
@@ -122,7 +124,7 @@ func TestWhatIsShown(t *testing.T) {
 		var got []string
 		for line := range strings.Lines(out.String()) {
 			for _, word := range []string{
-				"SYNCED", "GAP", "web-frontend-7d4b9c6f5-x2x4z", "web-frontend", "settings", "unseen", "with-old", "with-patch", "node-17", "evil", "?",
+				"SYNCED", "GAP", "web-frontend-7d4b9c6f5-x2x4z", "web-frontend", "settings", "unseen", "with-old", "with-patch", "node-17", "evil", "told-again", "?",
 			} {
 				if strings.Contains(line, word) {
 					got = append(got, word)
@@ -144,7 +146,7 @@ func TestJSONLines(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if n := strings.Count(out.String(), "\n"); n != 13 || strings.ContainsRune(out.String(), '\x1b') {
+	if n := strings.Count(out.String(), "\n"); n != 15 || strings.ContainsRune(out.String(), '\x1b') {
 		t.Errorf("%d lines:\n%s", n, out.String())
 	}
 }

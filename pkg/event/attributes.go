@@ -29,6 +29,8 @@ func (t Type) CloudEventsType() string {
 		return typePrefix + "gap"
 	case Synced:
 		return typePrefix + "synced"
+	case Restated:
+		return objectTypePrefix + "restated"
 	}
 	return typePrefix + t.String()
 }

@@ -1,6 +1,8 @@
 package event
 
 import (
+	"bytes"
+
 	"github.com/deltabridge/deltabridge/internal/jsonpatch"
 )
 
@@ -30,12 +32,12 @@ func (e *Encoder) change(ev *Event) ([]byte, error) {
 		return nil, err
 	}
 	dst := make([]byte, 0, len(object)+len(old)+len(object)/4+changeOverhead)
-	dst = append(append(dst, `{"operation":"`...), ev.Type.String()...)
+	dst = append(append(dst, operationMember...), ev.Type.String()...)
 	dst = append(append(dst, `","object":`...), object...)
 	if old == nil {
 		dst = append(dst, `,"old":null,"patch":null,"changedPaths":[],"managers":`...)
 		var managers []manager
-		if ev.Type != Deleted { // nobody notes who deletes
+		if ev.Type != Deleted { // nobody notes who deletes; what is restated has no managedFields
 			managers = managersOf(ev.Object.ManagedFieldsJSON())
 		}
 		return append(appendManagers(dst, managers), '}'), nil
@@ -82,4 +84,16 @@ func (e *Encoder) visibleOld(ev *Event) ([]byte, error) {
 // isResourceVersion reports whether a path is that of metadata.resourceVersion, which each change changes.
 func isResourceVersion(path []jsonpatch.Segment) bool {
 	return len(path) == 2 && path[0].Name == "metadata" && path[1].Name == "resourceVersion"
+}
+
+// operationMember is how the data of a change begins, and that of no object.
+const operationMember = `{"operation":"`
+
+// retold is the data of a change under another operation; other data stays as it is.
+func retold(data []byte, from, to Type) []byte {
+	rest, ok := bytes.CutPrefix(data, []byte(operationMember+from.String()+`"`))
+	if !ok {
+		return data
+	}
+	return append([]byte(operationMember+to.String()+`"`), rest...)
 }

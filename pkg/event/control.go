@@ -20,7 +20,6 @@ func RefusalGap(m *Message, reason, message string) *Message {
 	gap := gapMessage(m, info)
 	// The object's own id leads: several objects can be refused at one resourceVersion of a list.
 	gap.ID = m.ID + ".gap"
-	gap.PartitionKey = m.PartitionKey
 	return gap
 }
 
@@ -53,10 +52,16 @@ func gapMessage(m *Message, info *GapInfo) *Message {
 	}
 	gap.Identity.ResourceVersion = info.To
 	if m.PartitionKey != "" {
-		gap.PartitionKey = info.Resource
+		gap.PartitionKey = controlKey(gap)
 	}
 	gap.Data, _ = json.Marshal(info) // a struct of strings and a number always marshals
 	return gap
+}
+
+// controlKey is the Kafka key of a control event: one for each resource and type, which no object has. On a compacted topic
+// it must not take the place of an object's state, nor of what is said of another resource.
+func controlKey(m *Message) string {
+	return GroupResource(m.Resource) + "/" + controlNamePrefix + m.Type.String()
 }
 
 // Mergeable reports whether a waiting message may be merged with a later one of the same object: control events
@@ -65,12 +70,22 @@ func Mergeable(m *Message) bool { return !m.Type.IsControl() }
 
 // Merge gives what remains of two messages about one object (one uid), older before newer, when the state between
 // them is given up: the newer state, as an addition if the older was one that the sink has not seen yet.
-// It follows client-go's DeltaFIFO, which keeps the last state and never loses a deletion.
+// It follows client-go's DeltaFIFO, which keeps the last state and never loses a deletion. A restatement takes no change
+// away: what the older message says happened has happened, and is told with the newer state, at the newer time.
 func Merge(older, newer *Message) *Message {
-	if older.Type != Added || newer.Type != Updated {
+	added := older.Type == Added && (newer.Type == Updated || newer.Type == Restated)
+	updated := older.Type == Updated && newer.Type == Restated
+	if !added && !updated {
 		return newer
 	}
 	merged := *newer
-	merged.Type, merged.InitialList = Added, older.InitialList
+	merged.Type, merged.InitialList = older.Type, older.InitialList
+	switch {
+	case newer.Type != Restated:
+	case older.Identity.ResourceVersion == newer.Identity.ResourceVersion: // the payload may say more than the state
+		merged.Data, merged.Identity = older.Data, older.Identity
+	default:
+		merged.Data = retold(newer.Data, newer.Type, older.Type)
+	}
 	return &merged
 }

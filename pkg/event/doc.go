@@ -6,13 +6,14 @@
 // The id of an event depends on the change alone, so that the same change has the same id over restarts,
 // re-lists and replicas:
 //
-//   - <uid>.<resourceVersion> for a state of an object (added, updated);
+//   - <uid>.<resourceVersion> for a state of an object (added, updated, and restated: telling it again makes no other);
 //   - <uid>.deleted for its deletion, whether the deletion was seen or inferred from a list;
 //   - <uid>.<resourceVersion>.deleted for a deletion under a labelSelector or fieldSelector, where it can also mean that
 //     the object is no longer selected, and happen more than once;
 //   - <uid>.<resourceVersion>.left where the object stopped passing a sink's filter, with the resourceVersion of
 //     the state that does not pass: never the id of the real deletion, which may still come;
-//   - gap.… and synced.… with cluster, resource and resourceVersions for control events.
+//   - gap.… and synced.… with cluster, resource and resourceVersions for control events; the synced event of a resync also
+//     with the time at which that began.
 //
 // # Ownership
 //

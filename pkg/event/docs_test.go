@@ -105,6 +105,7 @@ func TestAttributesPage(t *testing.T) {
 	for _, ev := range []Event{
 		{Type: Added, Object: o, InitialList: true},
 		{Type: Updated, Object: o},
+		{Type: Restated, Object: o},
 		{Type: Deleted, Object: o},
 		{Type: Deleted, Object: &unseen},
 		{Type: Deleted, Object: o, Selected: true},

@@ -77,7 +77,11 @@ func (e *Encoder) Encode(ev Event) (*Message, error) {
 	if err != nil {
 		return nil, err
 	}
-	if e.PartitionKey != nil {
+	switch {
+	case e.PartitionKey == nil:
+	case ev.Type.IsControl():
+		m.PartitionKey = controlKey(m)
+	default:
 		m.PartitionKey = e.PartitionKey.Expand(m)
 	}
 	return m, nil
@@ -123,6 +127,9 @@ func (m *Message) encodeControl(ev Event) error {
 		info = ev.SyncedInfo
 		m.Identity.ResourceVersion = ev.SyncedInfo.ResourceVersion
 		m.ID = "synced." + m.Cluster + "." + ev.SyncedInfo.Resource + "." + ev.SyncedInfo.ResourceVersion
+		if since := ev.SyncedInfo.Since; since != nil {
+			m.ID += "." + since.UTC().Format(time.RFC3339Nano)
+		}
 	} else {
 		m.Identity.ResourceVersion = ev.GapInfo.To
 		m.ID = gapID(m.Cluster, ev.GapInfo)

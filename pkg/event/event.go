@@ -10,13 +10,18 @@ import (
 // Type is what an event says. The zero value is no valid type.
 type Type uint8
 
-// The types of events. Gap and Synced are control events: they speak of a resource, not of an object.
+// The types of events. Gap and Synced are control events: they speak of a resource, not of an object. The numbers lie on
+// disk: new types go to the end.
 const (
 	Added Type = iota + 1
 	Updated
 	Deleted
 	Gap
 	Synced
+	// Restated is no change: an object that is known is told once more, as it is now.
+	Restated
+
+	lastType = Restated
 )
 
 // String is the value of the attribute "operation" for changes, and the type's last word for control events.
@@ -32,6 +37,8 @@ func (t Type) String() string {
 		return "gap"
 	case Synced:
 		return "synced"
+	case Restated:
+		return "restated"
 	}
 	return "unknown"
 }
@@ -86,9 +93,14 @@ const (
 	ReasonMalformed = "malformed" // the API server sent a document that is no event; a change after From may be missing
 )
 
-// SyncedInfo says that all objects that existed at the start were handed over. It is the data of a synced event.
+// SyncedInfo says that all objects that existed at the start were handed over, or with Resync that all that exist were
+// restated. It is the data of a synced event.
 type SyncedInfo struct {
 	Resource        string `json:"resource"`
-	ResourceVersion string `json:"resourceVersion"` // of the list
-	Objects         int    `json:"objects"`         // how many the list held
+	ResourceVersion string `json:"resourceVersion"` // of the list; after a resync that up to which changes were told
+	Objects         int    `json:"objects"`         // how many the list held; after a resync how many were restated
+	// Resync marks the end of a resync: what exists of the resource, and is for this sink, was told at Since or later.
+	Resync bool `json:"resync,omitempty"`
+	// Since is when the resync of the resource began; nil without Resync.
+	Since *time.Time `json:"since,omitempty"`
 }

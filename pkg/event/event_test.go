@@ -39,7 +39,9 @@ func podAt(t testing.TB, rv string) *object.Object {
 
 func encode(t testing.TB, e *Encoder, ev Event) *Message {
 	t.Helper()
-	ev.Time = seen
+	if ev.Time.IsZero() {
+		ev.Time = seen
+	}
 	m, err := e.Encode(ev)
 	if err != nil {
 		t.Fatal(err)
@@ -66,6 +68,7 @@ func TestAttributesOfAChange(t *testing.T) {
 }
 
 func TestIDs(t *testing.T) {
+	resyncedSince := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 	gone := podAt(t, "18")
 	unseen := *gone
 	unseen.FinalStateUnknown = true
@@ -90,6 +93,18 @@ func TestIDs(t *testing.T) {
 			"the end of the initial list",
 			Event{Type: Synced, Resource: nodes, SyncedInfo: &SyncedInfo{Resource: "nodes", ResourceVersion: "9", Objects: 2}},
 			"synced.prod.nodes.9",
+			map[string]string{"type": "dev.deltabridge.synced", "resourceversion": "9"},
+		},
+		{
+			"a state told again",
+			Event{Type: Restated, Resource: pods, Object: podAt(t, "17")},
+			"u1.17",
+			map[string]string{"type": "dev.deltabridge.object.restated", "operation": "restated"},
+		},
+		{
+			"the end of a resync",
+			Event{Type: Synced, Resource: nodes, SyncedInfo: &SyncedInfo{Resource: "nodes", ResourceVersion: "9", Objects: 2, Resync: true, Since: &resyncedSince}},
+			"synced.prod.nodes.9.2026-11-20T12:00:00Z",
 			map[string]string{"type": "dev.deltabridge.synced", "resourceversion": "9"},
 		},
 	}
@@ -225,8 +240,55 @@ func TestMerge(t *testing.T) {
 			t.Errorf("%s: %+v", name, got)
 		}
 	}
-	if Mergeable(&Message{Type: Gap}) || !Mergeable(deleted) {
+	if Mergeable(&Message{Type: Gap}) || !Mergeable(deleted) || !Mergeable(&Message{Type: Restated}) {
 		t.Error("Mergeable")
+	}
+}
+
+// A restatement takes no change away, and no deletion.
+func TestMergeRestated(t *testing.T) {
+	later := time.Date(2026, 11, 20, 13, 0, 0, 0, time.UTC)
+	e := &Encoder{Payload: PayloadChange}
+	states := map[string]*Message{
+		"added":        encode(t, e, Event{Type: Added, Resource: pods, Object: podAt(t, "1"), InitialList: true}),
+		"updated":      encode(t, e, Event{Type: Updated, Resource: pods, Object: podAt(t, "2"), Old: podAt(t, "1")}),
+		"restated":     encode(t, e, Event{Type: Restated, Resource: pods, Object: podAt(t, "2"), Time: later}),
+		"restated at3": encode(t, e, Event{Type: Restated, Resource: pods, Object: podAt(t, "3"), Time: later}),
+		"deleted":      encode(t, e, Event{Type: Deleted, Resource: pods, Object: podAt(t, "3")}),
+		"updated at3":  encode(t, e, Event{Type: Updated, Resource: pods, Object: podAt(t, "3"), Old: podAt(t, "2")}),
+	}
+	for _, tt := range []struct {
+		older, newer string
+		want         Type
+		id, time     string
+		patch        bool
+	}{
+		{"added", "restated", Added, "u1.2", "restated", false},
+		{"added", "restated at3", Added, "u1.3", "restated", false},
+		{"updated", "restated", Updated, "u1.2", "restated", true}, // the same state: the patch stays
+		{"updated", "restated at3", Updated, "u1.3", "restated", false},
+		{"restated", "updated at3", Updated, "u1.3", "updated at3", true},
+		{"restated", "deleted", Deleted, "u1.deleted", "deleted", false},
+		{"restated", "restated at3", Restated, "u1.3", "restated at3", false},
+	} {
+		got := Merge(states[tt.older], states[tt.newer])
+		var data struct {
+			Operation string
+			Patch     []any
+			Object    struct {
+				Metadata struct{ ResourceVersion string }
+			}
+		}
+		if err := json.Unmarshal(got.Data, &data); err != nil {
+			t.Fatal(err)
+		}
+		if got.Type != tt.want || got.ID != tt.id || data.Operation != tt.want.String() || (data.Patch != nil) != tt.patch ||
+			attributes(got)["time"] != attributes(states[tt.time])["time"] {
+			t.Errorf("%s + %s: %s %s, data %s", tt.older, tt.newer, got.Type, got.ID, got.Data)
+		}
+		if got.Type != Deleted && data.Object.Metadata.ResourceVersion != got.Identity.ResourceVersion {
+			t.Errorf("%s + %s is at %s and tells %s", tt.older, tt.newer, got.Identity.ResourceVersion, got.Data)
+		}
 	}
 }
 
@@ -259,7 +321,7 @@ func TestRefusalGap(t *testing.T) {
 	m := encode(t, &Encoder{Cluster: "c", Content: ContentStructured}, Event{Type: Updated, Resource: pods, Object: podAt(t, "4")})
 	m.PartitionKey = "pods/shop/web-0"
 	gap := RefusalGap(m, ReasonOversize, "1.2 MB, the stream takes 1 MB")
-	if gap.ID != "u1.4.gap" || gap.Type != Gap || !gap.Structured || gap.PartitionKey != m.PartitionKey || gap.GapInfo.Reason != ReasonOversize {
+	if gap.ID != "u1.4.gap" || gap.Type != Gap || !gap.Structured || gap.PartitionKey != "pods/_gap" || gap.GapInfo.Reason != ReasonOversize {
 		t.Errorf("%+v", gap)
 	}
 }

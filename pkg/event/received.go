@@ -37,7 +37,7 @@ func ParseStructured(body []byte) (Received, error) {
 
 // Type of the event; 0 if it is none of the bridge's.
 func (r *Received) Type() Type {
-	for t := Added; t <= Synced; t++ {
+	for t := Added; t <= lastType; t++ {
 		if r.Attributes["type"] == t.CloudEventsType() {
 			return t
 		}

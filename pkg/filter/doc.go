@@ -27,6 +27,9 @@
 // see is the one of this sink: an object that moves into the filter is "added" there, one that leaves is
 // "deleted". A change that is not sent moves nothing over a border.
 //
+// An object that is told once more, as it is, changes nothing: of the conditions on the change, operations and `when` count.
+// Rules that let additions or updates pass by their operations let it pass, too.
+//
 // With several rules an object belongs if the object conditions of any rule hold, and a change is sent if the
 // conditions on the change hold in one of the rules whose object conditions hold.
 //
@@ -68,8 +71,8 @@
 // A CEL expression (https://cel.dev) with a result of true or false, over
 //
 //	object     the new state; for a deletion the last known one. The JSON of the API server: object.spec.replicas
-//	old        the state before an update; null for additions and deletions
-//	operation  "added", "updated" or "deleted"
+//	old        the state before an update; null for all else
+//	operation  "added", "updated", "deleted", or "restated" for an object that is told once more
 //
 // There are the standard functions and macros, has() and optionals included, and the extension libraries
 // strings, lists, sets, math, regex, network (ip, cidr), bindings (cel.bind) and two-variable comprehensions,

@@ -75,6 +75,12 @@ func TestDecisions(t *testing.T) {
 		{name: "when and namespace", rules: []Rule{{When: isFailed, Namespaces: []string{"a"}}}, namespace: "b", object: failed, op: event.Added},
 
 		{name: "operation", rules: []Rule{{Operations: []string{"deleted", "updated"}}}, object: running, op: event.Deleted, belongs: true, sends: true},
+		{name: "told once more, to who asks for additions", rules: []Rule{{Operations: []string{"added"}}}, object: running, op: event.Restated, belongs: true, sends: true},
+		{name: "told once more, to who asks for updates", rules: []Rule{{Operations: []string{"deleted", "updated"}}}, object: running, op: event.Restated, belongs: true, sends: true},
+		{name: "told once more, to who asks for deletions", rules: []Rule{{Operations: []string{"deleted"}}}, object: running, op: event.Restated, belongs: true},
+		{name: "told once more, to who asks for that alone", rules: []Rule{{Operations: []string{"restated"}}}, object: running, op: event.Restated, belongs: true, sends: true},
+		{name: "added, to who asks to be told once more", rules: []Rule{{Operations: []string{"restated"}}}, object: running, op: event.Added, belongs: true},
+		{name: "told once more, with a condition on the operation", rules: []Rule{{When: "operation == 'restated'"}}, object: running, op: event.Restated, belongs: true, sends: true},
 		{name: "another operation", rules: []Rule{{Operations: []string{"deleted", "updated"}}}, object: running, op: event.Added, belongs: true},
 
 		{name: "old", rules: []Rule{{When: "old == null || object.spec != old.spec"}}, old: failed, object: scaled, op: event.Updated, belongs: true, sends: true},

@@ -16,7 +16,7 @@ import (
 type Rule struct {
 	Resources  []string // patterns like pods, deployments.apps, deployments.v1.apps, *.example.com, *; empty: all
 	Namespaces []string // globs and !exclusions; empty: all
-	Operations []string // added, updated, deleted; empty: all
+	Operations []string // added, updated, deleted, restated (which added and updated let through too); empty: all
 	When       string   // CEL over object, old, operation; empty: true
 
 	IgnoreChanges []string // paths and ChangePresets; an update that touches nothing else is not sent
@@ -75,10 +75,17 @@ type rule struct {
 	slot int // where the answer of onObject is remembered
 }
 
-// operations is a set of the event types that are changes; 0 stands for all.
+// operations is a set of the event types that speak of an object; 0 stands for all. Who asks for states (added, updated) is
+// told them once more, too.
 type operations uint8
 
-func (s operations) has(op event.Type) bool { return s == 0 || s&(1<<op) != 0 }
+func (s operations) has(op event.Type) bool {
+	wanted := operations(1) << op
+	if op == event.Restated {
+		wanted |= 1<<event.Added | 1<<event.Updated
+	}
+	return s == 0 || s&wanted != 0
+}
 
 // Compile makes a filter of the rules. It reports every mistake of every rule at once; then the filter is nil.
 // Without rules the filter lets everything pass.
@@ -188,10 +195,10 @@ func (c *compiler) when(index int, text string, r *rule) {
 }
 
 func parseOperation(name string) (event.Type, error) {
-	for _, op := range []event.Type{event.Added, event.Updated, event.Deleted} {
+	for _, op := range []event.Type{event.Added, event.Updated, event.Deleted, event.Restated} {
 		if op.String() == name {
 			return op, nil
 		}
 	}
-	return 0, errors.New("no operation: want added, updated or deleted")
+	return 0, errors.New("no operation: want added, updated, deleted or restated")
 }

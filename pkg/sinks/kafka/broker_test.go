@@ -90,6 +90,42 @@ func TestCreateTopics(t *testing.T) {
 	}
 }
 
+// TestMirrorTopics: with tombstones, topics are created compacted, unless the configuration says more; a restatement is a
+// record of its object, a control event is not.
+func TestMirrorTopics(t *testing.T) {
+	broker := testkafka.ForTest(t)
+	for topic, c := range map[string]struct {
+		tombstones bool
+		config     map[string]string
+		want       string
+	}{
+		"mirror":      {tombstones: true, want: "compact"},
+		"mirror.both": {tombstones: true, config: map[string]string{"cleanup.policy": "compact,delete"}, want: "compact,delete"},
+		"no.mirror":   {want: "delete"},
+	} {
+		s := connected(t, Config{
+			Brokers: []string{broker.Addr()}, Topic: topic, Tombstones: c.tombstones,
+			CreateTopics: &CreateTopics{Partitions: 1, ReplicationFactor: 1, Config: c.config},
+		})
+		gap := event.RefusalGap(change(event.Updated, "a", 2), event.ReasonOversize, "too large")
+		mustSend(t, s, change(event.Added, "a", 1), gap, change(event.Restated, "a", 1), change(event.Deleted, "b", 3))
+		if got := topicConfig(t, broker.Addr(), topic, "cleanup.policy"); got != c.want {
+			t.Errorf("%s: cleanup.policy is %s, want %s", topic, got, c.want)
+		}
+		var got []string
+		for _, r := range testkafka.ReadAll(t, broker.Addr(), topic)[0] {
+			got = append(got, string(r.Key)+" "+header(r, "ce_operation"))
+		}
+		want := []string{"/pods/default/a added", "pods/_gap ", "/pods/default/a restated", "/pods/default/b deleted"}
+		if c.tombstones {
+			want = append(want, "/pods/default/b ")
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", topic, diff)
+		}
+	}
+}
+
 func topicConfig(t *testing.T, addr, topic, name string) string {
 	t.Helper()
 	client, err := kgo.NewClient(kgo.SeedBrokers(addr))

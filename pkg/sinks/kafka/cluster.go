@@ -200,6 +200,9 @@ func (c *cluster) metadata(ctx context.Context, names []string) ([]metadata.Resp
 	return res.Topics, nil
 }
 
+// cleanupPolicy is the topic setting that says whether the last record of each key stays.
+const cleanupPolicy = "cleanup.policy"
+
 // createTopics creates the topics. One that is there meanwhile is none the worse. The result has an entry for each
 // topic that could not be created.
 func (c *cluster) createTopics(ctx context.Context, names []string, how *CreateTopics) (map[string]error, error) {
@@ -225,6 +228,9 @@ func (c *cluster) createRequest(names []string, how *CreateTopics) *createtopics
 		}
 		if how.ReplicationFactor > 0 {
 			t.ReplicationFactor = int16(how.ReplicationFactor)
+		}
+		if _, given := how.Config[cleanupPolicy]; c.cfg.Tombstones && !given {
+			t.Configs = append(t.Configs, createtopics.RequestConfig{Name: cleanupPolicy, Value: "compact"})
 		}
 		for _, key := range slices.Sorted(maps.Keys(how.Config)) {
 			t.Configs = append(t.Configs, createtopics.RequestConfig{Name: key, Value: how.Config[key]})

@@ -41,7 +41,8 @@ type Config struct {
 	Key string
 	// Compression of record batches; empty: DefaultCompression.
 	Compression Compression
-	// Tombstones lets each deletion be followed by a record with a null value; see the package comment.
+	// Tombstones lets each deletion be followed by a record with a null value, and topics be created compacted; see the
+	// package comment.
 	Tombstones bool
 	// CreateTopics says how to create missing topics; nil: they are not created.
 	CreateTopics *CreateTopics
@@ -61,7 +62,7 @@ type Config struct {
 type CreateTopics struct {
 	Partitions        int               // 0: the broker's num.partitions
 	ReplicationFactor int               // 0: the broker's default.replication.factor
-	Config            map[string]string // topic settings, as in {"cleanup.policy": "compact"}
+	Config            map[string]string // topic settings, as in {"min.insync.replicas": "2"}
 }
 
 // TLSConfig names the files for TLS. Enabled or any other field turns TLS on. These files, and that of the password, are

@@ -18,6 +18,7 @@ const (
 	codeHeaderTooLarge = 10097
 	codeStreamMismatch = 10060
 	codeStoreFailed    = 10077
+	codeTTLDisabled    = 10166
 )
 
 // errNoResponders: no stream takes the subject, so the message was written nowhere.
@@ -82,7 +83,7 @@ func refusal(e *jetstream.APIError) ack {
 		return ack{err: sinks.Permanent(fmt.Errorf("%w: headers above the server's limit", sinks.ErrOversize))}
 	case codeStreamMismatch:
 		return ack{err: fmt.Errorf("another stream takes this subject: give the subject to the expected stream alone: %w", e), recheck: true}
-	case jetstream.JSErrCodeStreamNotFound:
+	case jetstream.JSErrCodeStreamNotFound, codeTTLDisabled:
 		return ack{err: e, recheck: true}
 	case codeStoreFailed:
 		return ack{err: fmt.Errorf("the stream did not store it (full, with discard: new?): %w", e)}

@@ -17,7 +17,7 @@ const shortAge = time.Hour
 // judgeStream holds a stream that is there against what the bridge promises.
 func (s *Sink) judgeStream(info *jetstream.StreamInfo, maxPayload int64) []sinks.Finding {
 	target := "stream " + s.cfg.Stream.Name
-	if err := unfit(&info.Config, s.subject.Wildcard()); err != nil {
+	if err := s.unfit(&info.Config); err != nil {
 		return []sinks.Finding{sinks.Failed(sinks.StepStream, target, s.unfitError(err))}
 	}
 	detail := fmt.Sprintf("%s; %d messages", describe(&info.Config), info.State.Msgs)
@@ -26,7 +26,7 @@ func (s *Sink) judgeStream(info *jetstream.StreamInfo, maxPayload int64) []sinks
 
 // judgeConfig is the warnings about a stream.
 func (s *Sink) judgeConfig(c *jetstream.StreamConfig, maxPayload int64) (findings []sinks.Finding) {
-	found := doubts(c, s.subject.Wildcard(), maxPayload)
+	found := append(s.doubts(c, maxPayload), s.judgeMirror(c)...)
 	if c.Replicas <= 1 && s.cfg.Embedded == nil { // of an embedded server everyone knows
 		found = append(found, doubt{
 			"it has one replica: what a lost server held is lost, acknowledged or not", "give it 3 replicas, on a cluster of 3 servers or more (num_replicas)",
@@ -35,7 +35,7 @@ func (s *Sink) judgeConfig(c *jetstream.StreamConfig, maxPayload int64) (finding
 	if c.Storage == jetstream.MemoryStorage && c.Replicas <= 1 {
 		found = append(found, doubt{"it is kept in memory: a restart of the server loses it", "use storage: file"})
 	}
-	if c.MaxAge > 0 && c.MaxAge < shortAge {
+	if c.MaxAge > 0 && c.MaxAge < shortAge && !s.cfg.Stream.LastPerSubject {
 		found = append(found, doubt{fmt.Sprintf("it keeps messages for %v: readers that are away for longer miss them", c.MaxAge), "raise max_age"})
 	}
 	for _, d := range found {
@@ -47,8 +47,8 @@ func (s *Sink) judgeConfig(c *jetstream.StreamConfig, maxPayload int64) (finding
 }
 
 func describe(c *jetstream.StreamConfig) string {
-	return fmt.Sprintf("subjects %q, %s, replicas %d, retention %s, discard %s, max_bytes %d, max_msgs %d, max_age %v, max_msg_size %d, duplicate_window %v",
-		c.Subjects, c.Storage, c.Replicas, c.Retention, c.Discard, c.MaxBytes, c.MaxMsgs, c.MaxAge, c.MaxMsgSize, c.Duplicates)
+	return fmt.Sprintf("subjects %q, %s, replicas %d, retention %s, discard %s, max_bytes %d, max_msgs %d, max_msgs_per_subject %d, max_age %v, max_msg_size %d, duplicate_window %v",
+		c.Subjects, c.Storage, c.Replicas, c.Retention, c.Discard, c.MaxBytes, c.MaxMsgs, c.MaxMsgsPerSubject, c.MaxAge, c.MaxMsgSize, c.Duplicates)
 }
 
 // checkConfigured is the findings about a stream that would be created, as far as the configuration tells.

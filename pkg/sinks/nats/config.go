@@ -18,6 +18,7 @@ const (
 	DefaultMaxInFlight     = 512
 	DefaultAckTimeout      = 10 * time.Second
 	DefaultDuplicateWindow = 2 * time.Minute
+	minDeletionsKeptFor    = time.Second // the server's least TTL
 	DefaultEmbeddedListen  = "127.0.0.1:4222"
 )
 
@@ -93,6 +94,10 @@ type StreamConfig struct {
 	MaxAge   time.Duration
 	// DuplicateWindow is how long the stream remembers ids. 0: DefaultDuplicateWindow, or MaxAge if that is less.
 	DuplicateWindow time.Duration
+	// LastPerSubject makes the stream a mirror, which keeps the last message of each subject. One that exists has to be so.
+	LastPerSubject bool
+	// DeletionsKeptFor is how long deletions stay in a mirror. 0: for ever.
+	DeletionsKeptFor time.Duration
 }
 
 // validate checks cfg, fills in the defaults and compiles the subject. It reports every mistake that it finds.
@@ -109,6 +114,7 @@ func (cfg *Config) validate() (*event.Template, error) {
 	check(cfg.Stream.Replicas >= 0 && cfg.Stream.Replicas <= 5, "stream.replicas must be 1 to 5")
 	check(oneOf(cfg.Stream.Storage, "", StorageFile, StorageMemory), "stream.storage must be file or memory")
 	check(oneOf(cfg.Stream.Discard, "", DiscardOld, DiscardNew), "stream.discard must be old or new")
+	check(cfg.Stream.DeletionsKeptFor == 0 || cfg.Stream.DeletionsKeptFor >= minDeletionsKeptFor, "stream.deletionsKeptFor must be 0 or at least %v", minDeletionsKeptFor)
 	check(cfg.MaxInFlight >= 0, "maxInFlight must not be negative")
 	check(cfg.AckTimeout >= 0, "ackTimeout must not be negative")
 	a := cfg.Auth
@@ -167,6 +173,10 @@ func (s *StreamConfig) jetstream(wildcard string) jetstream.StreamConfig {
 		if s.MaxAge > 0 { // the server refuses a window longer than the age
 			c.Duplicates = min(c.Duplicates, s.MaxAge)
 		}
+	}
+	if s.LastPerSubject {
+		c.MaxMsgsPerSubject = 1
+		c.AllowMsgTTL = s.DeletionsKeptFor > 0
 	}
 	if c.MaxBytes == 0 {
 		c.MaxBytes = -1

@@ -1,6 +1,8 @@
 package nats
 
 import (
+	"crypto/rand"
+
 	natsgo "github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -23,6 +25,10 @@ type headers struct {
 	round  uint64           // counts messages; a slot's 0 means never
 	used   []*slot          // of this round, in their order; before that, those of the last one
 	n      int              // how many of used are of this round
+
+	mirror bool   // the stream keeps the last message of each subject
+	ttl    string // of deletions; empty: they have none
+	run    string // for ownID: no other process has it
 }
 
 // slot is a header that some message had.
@@ -33,9 +39,9 @@ type slot struct {
 	round     uint64   // of the last message that had it
 }
 
-func newHeaders(stream string) *headers {
-	h := &headers{header: make(natsgo.Header), slots: make(map[string]*slot), round: 1}
-	h.header[jetstream.ExpectedStreamHeader] = []string{stream}
+func newHeaders(stream *StreamConfig) *headers {
+	h := &headers{header: make(natsgo.Header), slots: make(map[string]*slot), round: 1, mirror: stream.LastPerSubject, run: rand.Text()[:8]}
+	h.header[jetstream.ExpectedStreamHeader] = []string{stream.Name}
 	return h
 }
 
@@ -43,7 +49,14 @@ func newHeaders(stream string) *headers {
 func (h *headers) set(m *event.Message) natsgo.Header {
 	h.round++
 	h.n = 0
-	h.put("", jetstream.MsgIDHeader, m.ID)
+	id := m.ID
+	if h.mirror || m.Type == event.Restated {
+		id = h.ownID(m)
+	}
+	h.put("", jetstream.MsgIDHeader, id)
+	if h.ttl != "" && m.Type == event.Deleted {
+		h.put("", jetstream.MsgTTLHeader, h.ttl)
+	}
 	if m.Structured {
 		h.put("", contentType, m.ContentType())
 	} else {

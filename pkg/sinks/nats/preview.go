@@ -23,7 +23,9 @@ func (s *Sink) Preview(ctx context.Context, m *event.Message, ask bool) (sinks.P
 	if err != nil {
 		return sinks.Placement{}, err
 	}
-	header := newHeaders(s.cfg.Stream.Name).set(m)
+	headers := newHeaders(&s.cfg.Stream)
+	headers.ttl = s.cfg.Stream.deletionTTL()
+	header := headers.set(m)
 	msg := natsgo.Msg{Subject: string(subject), Header: header, Data: m.Body()}
 	p := sinks.Placement{
 		Stream: s.cfg.Stream.Name, Subject: msg.Subject,
@@ -73,7 +75,7 @@ func (s *Sink) largest(ctx context.Context) (int64, error) {
 	if config.MaxMsgSize > 0 {
 		limit = min(limit, int64(config.MaxMsgSize))
 	}
-	if err := unfit(&config, s.subject.Wildcard()); err != nil {
+	if err := s.unfit(&config); err != nil {
 		return limit, fmt.Errorf("stream %s: %w", s.cfg.Stream.Name, err)
 	}
 	return limit, nil

@@ -26,11 +26,11 @@ func (s *Sink) checkStream(ctx context.Context) error {
 		return s.streamError(err, denial)
 	}
 	s.found = true
-	wildcard := s.subject.Wildcard()
-	if err := unfit(&info.Config, wildcard); err != nil {
+	if err := s.unfit(&info.Config); err != nil {
 		return s.unfitError(err)
 	}
-	s.warn(doubts(&info.Config, wildcard, s.conn.MaxPayload()))
+	s.warn(s.doubts(&info.Config, s.conn.MaxPayload()))
+	s.apply(&info.Config)
 	return nil
 }
 
@@ -45,7 +45,7 @@ func (s *Sink) findStream(ctx context.Context) (*jetstream.StreamInfo, error) {
 		// Not CreateOrUpdate: whoever created it meanwhile wins.
 		stream, err = js.CreateStream(ctx, want.jetstream(s.subject.Wildcard()))
 		if err == nil && s.found {
-			s.cfg.Logger.Warn("the stream was gone, with all that it held; created it again", "stream", want.Name)
+			s.cfg.Logger.Warn("the stream was gone, with all that it held; created it again. What exists can be told once more: bridge resync", "stream", want.Name)
 		} else if err == nil {
 			s.cfg.Logger.Info("created stream", "stream", want.Name, "subjects", stream.CachedInfo().Config.Subjects)
 		}
@@ -131,8 +131,8 @@ func unfit(c *jetstream.StreamConfig, wildcard string) error {
 // doubt is a way in which a stream that takes messages may lose some, and what to do about it.
 type doubt struct{ what, remedy string }
 
-// doubts are those of a stream for messages whose subjects match wildcard.
-func doubts(c *jetstream.StreamConfig, wildcard string, maxPayload int64) (out []doubt) {
+// doubts are those of a stream for messages whose subjects match wildcard. mirror: it is to keep last messages alone.
+func doubts(c *jetstream.StreamConfig, wildcard string, mirror bool, maxPayload int64) (out []doubt) {
 	add := func(on bool, remedy, format string, args ...any) {
 		if on {
 			out = append(out, doubt{fmt.Sprintf(format, args...), remedy})
@@ -144,11 +144,11 @@ func doubts(c *jetstream.StreamConfig, wildcard string, maxPayload int64) (out [
 	old := c.Discard == jetstream.DiscardOld
 	add(old && (c.MaxBytes > 0 || c.MaxMsgs > 0), "with discard: new the bridge would wait instead",
 		"when full (max_bytes %d, max_msgs %d) it drops its oldest messages, read or not", c.MaxBytes, c.MaxMsgs)
-	add(c.MaxMsgsPerSubject > 0 && old, "remove max_msgs_per_subject, if each state matters",
+	add(c.MaxMsgsPerSubject > 0 && old && !mirror, "remove max_msgs_per_subject if each state matters, or set nats.stream.lastPerSubject: true if the last one does",
 		"it keeps the last %d messages of each subject (max_msgs_per_subject): readers that lag behind miss the states before", c.MaxMsgsPerSubject)
 	add(c.Retention == jetstream.InterestPolicy, "use retention: limits",
 		"its retention is interest: what arrives while it has no consumer is gone at once")
-	add(c.Duplicates < DefaultDuplicateWindow && (c.MaxAge == 0 || c.Duplicates < c.MaxAge), fmt.Sprintf("use %s or more", DefaultDuplicateWindow),
+	add(!mirror && c.Duplicates < DefaultDuplicateWindow && (c.MaxAge == 0 || c.Duplicates < c.MaxAge), fmt.Sprintf("use %s or more", DefaultDuplicateWindow),
 		"it remembers ids for %s only (duplicate_window): what is sent again later than that is stored twice", c.Duplicates)
 	limit := maxPayload
 	if c.MaxMsgSize > 0 {

@@ -1,0 +1,79 @@
+package config
+
+import (
+	"strings"
+	"time"
+
+	"github.com/deltabridge/deltabridge/pkg/event"
+)
+
+// natsMirror checks what a stream needs that keeps the last message of each subject. template is nil if it is wrong.
+func (v *validator) natsMirror(path string, n *NATS, template *event.Template) {
+	s := &n.Stream
+	if !s.LastPerSubject {
+		if v.has(path+".stream.deletionsKeptFor") && !v.broken[path+".stream.deletionsKeptFor"] {
+			v.report(path+".stream.deletionsKeptFor", "has no meaning without lastPerSubject", "remove it, or write lastPerSubject: true")
+		}
+		return
+	}
+	if kept := time.Duration(s.DeletionsKeptFor); kept > 0 && kept < time.Second {
+		v.report(path+".stream.deletionsKeptFor", "is less than a second, the least that a server counts", "write 24h, or 0s to keep them for ever")
+	}
+	if template != nil {
+		v.namesOneObject(path+".subject", template, "with lastPerSubject, the stream would keep one of them", defaulted[NATS]().Subject)
+	}
+	if s.MaxAge > 0 {
+		v.report(path+".stream.maxAge", "is given besides lastPerSubject: objects that did not change for so long would be missing", "remove it")
+	}
+	if (s.MaxBytes > 0 || s.MaxMsgs > 0) && s.Discard != "new" {
+		v.report(path+".stream.discard", "is not new, and a limit is given besides lastPerSubject: a full stream would forget objects", "write discard: new, with which the bridge waits")
+	}
+}
+
+// namesOneObject reports a subject that several objects have, or one object several of.
+func (v *validator) namesOneObject(path string, t *event.Template, otherwise, remedy string) {
+	all := func(names ...string) bool {
+		for _, name := range names {
+			if !t.Uses(name) {
+				return false
+			}
+		}
+		return true
+	}
+	for _, changing := range []string{"operation", "version"} {
+		if t.Uses(changing) {
+			v.report(path, "has {"+changing+"} in it, which is not the same for all events of an object: its last state would not be the last of one subject",
+				"use what stays the same for an object, as in "+remedy)
+			return
+		}
+	}
+	if !t.Uses("uid") && !all("namespace", "name", "resource") && !all("namespace", "name", "kind") {
+		v.report(path, "is the same for several objects: "+otherwise, "name them by {resource}, {namespace} and {name}, or by {uid}, as in "+remedy)
+	}
+}
+
+// kafkaKey checks the key of records, which decides on their order, and on what a compacted topic keeps.
+func (v *validator) kafkaKey(path string, k *Kafka) {
+	key := v.template(path+".key", k.Key, event.EscapeNone)
+	if key == nil {
+		return
+	}
+	switch {
+	case key.Uses("operation"):
+		v.report(path+".key", "has {operation} in it: the events of an object would come out of order", "use what stays the same for an object, as in "+defaulted[Kafka]().Key)
+	case k.Tombstones && !key.Uses("name") && !key.Uses("uid"):
+		v.report(path+".key", "is the same for several objects: with tombstones, the deletion of one would take the others along", "use "+defaulted[Kafka]().Key)
+	}
+	if policy, given := k.policy(); k.Tombstones && given && !strings.Contains(policy, "compact") {
+		v.report(path+".createTopics.config", "has cleanup.policy "+policy+", with which tombstones have no effect", "write compact, or remove it to get that")
+	}
+}
+
+// policy is the cleanup.policy of topics that are created.
+func (k *Kafka) policy() (policy string, given bool) {
+	if k.CreateTopics == nil {
+		return "", false
+	}
+	policy, given = k.CreateTopics.Config["cleanup.policy"]
+	return policy, given
+}

@@ -1,0 +1,202 @@
+package nats_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/deltabridge/deltabridge/pkg/event"
+	"github.com/deltabridge/deltabridge/pkg/sinks"
+	"github.com/deltabridge/deltabridge/pkg/sinks/nats"
+	"github.com/deltabridge/deltabridge/pkg/sinks/sinktest"
+)
+
+// asMirror makes the sinks of a broker keep last messages alone.
+func asMirror(deletionsKeptFor time.Duration) func(*nats.Config) {
+	return func(c *nats.Config) {
+		c.Stream.LastPerSubject, c.Stream.DeletionsKeptFor = true, deletionsKeptFor
+	}
+}
+
+func deletion(name string, v int) *event.Message {
+	m := sinktest.Message(name, v, 100)
+	m.Type, m.ID = event.Deleted, string(m.Identity.UID)+".deleted"
+	return m
+}
+
+func restated(name string, v int) *event.Message {
+	m := sinktest.Message(name, v, 100)
+	m.Type, m.Time = event.Restated, time.Now()
+	return m
+}
+
+// held is what the stream holds, as "operation id", sorted.
+func held(t *testing.T, b *broker) []string {
+	t.Helper()
+	var all []string
+	for _, r := range b.Records(t) {
+		all = append(all, r.Attributes["operation"]+" "+r.Attributes["id"])
+	}
+	slices.Sort(all)
+	return all
+}
+
+func expectHeld(t *testing.T, b *broker, want ...string) {
+	t.Helper()
+	if diff := cmpDiff(want, held(t, b)); diff != "" {
+		t.Errorf("the stream (-want +got):\n%s", diff)
+	}
+}
+
+// The stream holds the last state of each object, a deletion for a while, and what came after it.
+func TestMirror(t *testing.T) {
+	b := newBroker(t)
+	b.edit = asMirror(time.Second)
+	sink := connect(t, b)
+	stream, err := b.js(t).Stream(t.Context(), streamName)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c := stream.CachedInfo().Config; c.MaxMsgsPerSubject != 1 || !c.AllowMsgTTL {
+		t.Errorf("created as %+v", c)
+	}
+	send(t, sink, sinktest.Message("a", 1, 100), sinktest.Message("b", 1, 100), sinktest.Message("a", 2, 100), deletion("b", 2),
+		sinktest.Message("c", 1, 100), deletion("c", 2), sinktest.Message("c", 3, 100))
+	expectHeld(t, b, "deleted uid-b.deleted", "updated uid-a.1002", "updated uid-c.1003")
+	deadline := time.After(20 * time.Second)
+	for len(held(t, b)) != 2 {
+		select {
+		case <-deadline:
+			t.Fatalf("the deletion does not vanish: %v", held(t, b))
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+	expectHeld(t, b, "updated uid-a.1002", "updated uid-c.1003")
+}
+
+// After a crash states are repeated, and the server may know the id of a later one and not that of an earlier one. The last
+// message is that of the last state all the same.
+func TestMirrorAfterACrash(t *testing.T) {
+	b := newBroker(t)
+	b.edit = asMirror(0)
+	before := connect(t, b)
+	again := sinktest.Message("a", 2, 100)
+	send(t, before, again, deletion("b", 2))
+	send(t, before, again) // as after a connection that broke
+	if n := before.Duplicates(); n != 1 {
+		t.Errorf("%d repetitions were recognised in one life, want 1", n)
+	}
+	after := connect(t, b)
+	send(t, after, sinktest.Message("a", 1, 100), again, sinktest.Message("b", 1, 100), deletion("b", 2))
+	expectHeld(t, b, "deleted uid-b.deleted", "updated uid-a.1002")
+}
+
+// A restatement is written although the stream knows the event, also where it has lost it; one that is sent again is not
+// written twice.
+func TestRestatement(t *testing.T) {
+	b := newBroker(t)
+	sink := connect(t, b)
+	first := restated("a", 1)
+	send(t, sink, sinktest.Message("a", 1, 100), first)
+	send(t, sink, first)
+	expectHeld(t, b, "restated uid-a.1001", "updated uid-a.1001")
+	stream, err := b.js(t).Stream(t.Context(), streamName)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := stream.Purge(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	send(t, sink, restated("a", 1))
+	expectHeld(t, b, "restated uid-a.1001")
+}
+
+// A stream that is there is used as a mirror only if it is one. Without TTLs deletions stay, and doctor says so.
+func TestExistingMirror(t *testing.T) {
+	for name, test := range map[string]struct {
+		stream   jetstream.StreamConfig
+		err      string
+		findings []string // beside that it has one replica and is kept in memory
+	}{
+		"a mirror": {stream: jetstream.StreamConfig{MaxMsgsPerSubject: 1, AllowMsgTTL: true, Duplicates: time.Second}},
+		"no TTLs": {
+			stream:   jetstream.StreamConfig{MaxMsgsPerSubject: 1},
+			findings: []string{"deletions stay in it, as the last messages of their subjects: it allows no TTL for single messages (allow_msg_ttl)"},
+		},
+		"an age": {
+			stream:   jetstream.StreamConfig{MaxMsgsPerSubject: 1, AllowMsgTTL: true, MaxAge: time.Minute},
+			findings: []string{"it forgets an object that did not change for 1m0s (max_age)"},
+		},
+		"a log":     {stream: jetstream.StreamConfig{}, err: "it keeps all messages of each subject, and nats.stream.lastPerSubject asks for one: set its max_msgs_per_subject to 1"},
+		"a history": {stream: jetstream.StreamConfig{MaxMsgsPerSubject: 5}, err: "it keeps 5 messages of each subject"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBroker(t)
+			b.Stop(t)
+			b.opts.MaxPayload = 4 << 20
+			b.Start(t)
+			b.edit = asMirror(time.Hour)
+			test.stream.Name, test.stream.Subjects, test.stream.Storage = streamName, []string{"k8s.>"}, jetstream.MemoryStorage
+			if _, err := b.js(t).CreateStream(t.Context(), test.stream); err != nil {
+				t.Fatal(err)
+			}
+			sink := b.NewSink(t).(*nats.Sink)
+			defer closeSink(t, sink)
+			err := sink.Connect(t.Context())
+			if test.err == "" && err != nil || test.err != "" && (err == nil || !strings.Contains(err.Error(), test.err)) {
+				t.Errorf("Connect: %v, want %q", err, test.err)
+			}
+			findings, failed := judged(t, b)
+			if err != nil {
+				if !strings.Contains(failed, test.err) {
+					t.Errorf("Check: %s", failed)
+				}
+				return
+			}
+			if diff := cmpDiff(test.findings, findings); diff != "" {
+				t.Errorf("Check (-want +got):\n%s", diff)
+			}
+			send(t, sink, sinktest.Message("a", 1, 100), deletion("a", 2))
+			expectHeld(t, b, "deleted uid-a.deleted")
+		})
+	}
+}
+
+// judged is what Check finds of the stream: the warnings, and the failure if there is one.
+func judged(t *testing.T, b *broker) (warnings []string, failed string) {
+	t.Helper()
+	for _, f := range b.NewSink(t).(*nats.Sink).Check(t.Context()) {
+		switch {
+		case f.Err != nil:
+			failed = f.Err.Error()
+		case f.Warn && !strings.Contains(f.Detail, "one replica") && !strings.Contains(f.Detail, "in memory"):
+			warnings = append(warnings, f.Detail)
+		}
+	}
+	return warnings, failed
+}
+
+// TTLs that the stream ceases to take while the bridge runs are left out from then on.
+func TestMirrorLosesTTLs(t *testing.T) {
+	b := newBroker(t)
+	b.edit = func(c *nats.Config) {
+		asMirror(time.Hour)(c)
+		c.Stream.Storage = nats.StorageMemory
+	}
+	sink := connect(t, b)
+	js := b.js(t)
+	if err := js.DeleteStream(t.Context(), streamName); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: streamName, Subjects: []string{"k8s.>"}, MaxMsgsPerSubject: 1, Storage: jetstream.MemoryStorage}); err != nil {
+		t.Fatal(err)
+	}
+	if err := try(t, sink, deletion("a", 1))[0]; err == nil || sinks.IsPermanent(err) {
+		t.Errorf("with a TTL that the stream does not take: %v, want a plain error", err)
+	}
+	send(t, sink, deletion("a", 1))
+	expectHeld(t, b, "deleted uid-a.deleted")
+}
