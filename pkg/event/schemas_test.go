@@ -103,6 +103,7 @@ func schemaEvents(t testing.TB) (all []Event) {
 			{Type: Updated, Object: o, Old: old},
 			{Type: Updated, Object: o, Old: old.Released(noBytes{})},
 			{Type: Updated, Object: o},
+			{Type: Restated, Object: o},
 			{Type: Deleted, Object: o},
 			{Type: Deleted, Object: &unseen},
 			{Type: Deleted, Object: o, Selected: true},
@@ -113,6 +114,7 @@ func schemaEvents(t testing.TB) (all []Event) {
 			{Type: Gap, GapInfo: &GapInfo{Resource: GroupResource(resource), Reason: ReasonRefused}},
 			{Type: Synced, SyncedInfo: &SyncedInfo{Resource: GroupResource(resource), ResourceVersion: "100"}},
 			{Type: Synced, SyncedInfo: &SyncedInfo{Resource: GroupResource(resource), ResourceVersion: "100", Objects: 3}},
+			{Type: Synced, SyncedInfo: &SyncedInfo{Resource: GroupResource(resource), ResourceVersion: "100", Objects: 3, Resync: true, Since: &seen}},
 		} {
 			ev.Resource = resource
 			all = append(all, ev)
