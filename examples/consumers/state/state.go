@@ -1,0 +1,178 @@
+// Package state is what the example consumers make of the events: the present state of each object and how often it
+// changed, in one file. Events that come twice change nothing, and what a batch of events changes is written in one
+// transaction, so that a consumer that is killed loses nothing and counts nothing twice.
+package state
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+
+	bolt "go.etcd.io/bbolt"
+)
+
+// Event is one CloudEvent of the bridge, with the attributes that matter here.
+type Event struct {
+	ID, Type, UID     string
+	Object            string    // names the object: its cluster, resource, namespace and name
+	Version           uint64    // the resourceVersion
+	Time              time.Time // when the bridge saw it
+	FinalStateUnknown bool
+	Data              []byte
+}
+
+// New makes an event of its attributes, as the headers have them, and its data.
+func New(attributes map[string]string, data []byte) (Event, error) {
+	e := Event{
+		ID: attributes["id"], Type: attributes["type"], UID: attributes["uid"], Object: attributes["source"] + "/" + attributes["subject"],
+		FinalStateUnknown: attributes["finalstateunknown"] == "true", Data: data,
+	}
+	var err error
+	if e.ID == "" || e.Type == "" {
+		return e, fmt.Errorf("this is no event: it has the attributes %v", attributes)
+	}
+	if e.Time, err = time.Parse(time.RFC3339Nano, attributes["time"]); err != nil {
+		return e, fmt.Errorf("event %s: %w", e.ID, err)
+	}
+	if version := attributes["resourceversion"]; version != "" { // a gap may have none
+		if e.Version, err = strconv.ParseUint(version, 10, 64); err != nil {
+			return e, fmt.Errorf("event %s: %w", e.ID, err)
+		}
+	}
+	return e, nil
+}
+
+// Object is what is known of one object. Those that were deleted stay, without data, so that late repetitions of their
+// states are recognized.
+type Object struct {
+	Object  string          `json:"object"`
+	UID     string          `json:"uid"`
+	Version uint64          `json:"resourceVersion"`
+	Deleted bool            `json:"deleted"`
+	Changes int             `json:"changes"` // how many events there were about it: each counts once
+	Told    time.Time       `json:"told"`    // when the bridge spoke of it last
+	Data    json.RawMessage `json:"data,omitempty"`
+}
+
+// Store is the file. It is safe for concurrent use.
+type Store struct{ db *bolt.DB }
+
+const objectTypes = "dev.deltabridge.object."
+
+// buckets of the file: events by id, objects by name, gaps by id.
+func buckets() (events, objects, gaps []byte) {
+	return []byte("events"), []byte("objects"), []byte("gaps")
+}
+
+// Open opens the file, or makes it. It waits for another process that has it open.
+func Open(path string) (*Store, error) {
+	db, err := bolt.Open(path, 0o600, nil)
+	if err != nil {
+		return nil, fmt.Errorf("open %s: %w", path, err)
+	}
+	err = db.Update(func(tx *bolt.Tx) error {
+		events, objects, gaps := buckets()
+		for _, name := range [][]byte{events, objects, gaps} {
+			if _, err := tx.CreateBucketIfNotExists(name); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return &Store{db}, err
+}
+
+// Close closes the file.
+func (s *Store) Close() error { return s.db.Close() }
+
+// Apply takes in a batch of events, all or none of it, and says how many of them it knew before. Say is told what a person
+// should know.
+func (s *Store) Apply(batch []Event, say func(text string)) (repeated int, err error) {
+	err = s.db.Update(func(tx *bolt.Tx) error {
+		for _, e := range batch {
+			var again bool
+			var err error
+			switch {
+			case strings.HasPrefix(e.Type, objectTypes):
+				if again, err = applyObject(tx, e); again {
+					repeated++
+				}
+			case e.Type == "dev.deltabridge.gap":
+				err = applyGap(tx, e, say)
+			case e.Type == "dev.deltabridge.synced":
+				say("synced: " + string(e.Data))
+			default: // of a later version
+			}
+			if err != nil {
+				return fmt.Errorf("event %s: %w", e.ID, err)
+			}
+		}
+		return nil
+	})
+	return repeated, err
+}
+
+func applyObject(tx *bolt.Tx, e Event) (repeated bool, err error) {
+	eventsName, objectsName, _ := buckets()
+	events, objects := tx.Bucket(eventsName), tx.Bucket(objectsName)
+	known := Object{Object: e.Object}
+	if text := objects.Get([]byte(e.Object)); text != nil {
+		if err := json.Unmarshal(text, &known); err != nil {
+			return false, err
+		}
+	}
+	if e.Time.After(known.Told) {
+		known.Told = e.Time
+	}
+	if repeated = events.Get([]byte(e.ID)) != nil; !repeated {
+		known.Changes++
+		if newer(known, e) {
+			known.UID, known.Version, known.Data = e.UID, e.Version, e.Data
+			if known.Deleted = strings.HasSuffix(e.Type, ".deleted"); known.Deleted {
+				known.Data = nil
+			}
+		}
+		// A consumer that runs for long removes ids that are older than any repetition can be: a day is plenty.
+		if err := events.Put([]byte(e.ID), []byte(e.Time.Format(time.RFC3339Nano))); err != nil {
+			return false, err
+		}
+	}
+	text, err := json.Marshal(known)
+	if err != nil {
+		return false, err
+	}
+	return repeated, objects.Put([]byte(e.Object), text)
+}
+
+// newer reports whether an event takes precedence over what is known. The resourceVersions of one resource compare as
+// numbers. A deletion that was not seen has that of the last state that the bridge remembers, but it is final all the same.
+func newer(known Object, e Event) bool {
+	return e.Version > known.Version || e.FinalStateUnknown && e.UID == known.UID
+}
+
+// applyGap notes where events may be missing.
+func applyGap(tx *bolt.Tx, e Event, say func(text string)) error {
+	_, _, gapsName := buckets()
+	gaps := tx.Bucket(gapsName)
+	if gaps.Get([]byte(e.ID)) != nil {
+		return nil
+	}
+	// The present state is right after a gap whose reason is relist, and to be restated after others. An audit trail has a
+	// hole either way.
+	say("gap: " + string(e.Data))
+	return gaps.Put([]byte(e.ID), e.Data)
+}
+
+// Print writes each object as a line of JSON, in the order of their names.
+func (s *Store) Print(w io.Writer) error {
+	return s.db.View(func(tx *bolt.Tx) error {
+		_, objects, _ := buckets()
+		return tx.Bucket(objects).ForEach(func(_, line []byte) error {
+			_, err := fmt.Fprintf(w, "%s\n", line)
+			return err
+		})
+	})
+}

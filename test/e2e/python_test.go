@@ -1,0 +1,149 @@
+package e2e
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+const pythonExamples = "../../examples/consumers/python"
+
+// noIndex is what pip says where it can't reach an index of packages.
+var noIndex = regexp.MustCompile(`NewConnectionError|ConnectTimeout|Failed to establish|Name or service not known|Temporary failure in name resolution|Network is unreachable`)
+
+// pythonForExamples is a Python that has what the examples require, in .work/. The test is skipped where there is no Python, or
+// no way to its packages.
+func pythonForExamples(t *testing.T) string {
+	t.Helper()
+	system, err := exec.LookPath("python3")
+	if err != nil {
+		t.Skip("the Python examples need python3")
+	}
+	pins, err := os.ReadFile(filepath.Join(pythonExamples, "requirements.txt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	version, err := exec.Command(system, "-c", "import sys, venv, ensurepip; print(sys.version)").Output()
+	if err != nil {
+		t.Skipf("the Python examples need venv and pip: %v", err)
+	}
+	base, err := filepath.Abs("../../.work/python")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(base, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	lock, err := os.OpenFile(filepath.Join(base, "lock"), os.O_CREATE|os.O_RDWR, 0o644)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lock.Close()
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(base, fmt.Sprintf("%x", sha256.Sum256(append(version, pins...)))[:16])
+	python := filepath.Join(dir, "bin", "python")
+	if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
+		return python
+	}
+	tmp := dir + ".tmp"
+	if err := os.RemoveAll(tmp); err != nil { // of a test that was killed
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(tmp)
+	if out, err := exec.Command(system, "-m", "venv", tmp).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	install := exec.Command(filepath.Join(tmp, "bin", "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--retries=1",
+		"--only-binary=:all:", "-r", filepath.Join(pythonExamples, "requirements.txt"))
+	if out, err := install.CombinedOutput(); noIndex.Match(out) {
+		t.Skipf("the Python examples need an index of packages: %s", out)
+	} else if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	if err := os.Rename(tmp, dir); err != nil { // complete
+		t.Fatal(err)
+	}
+	return python
+}
+
+// The state of the Python examples is that of the Go ones, event by event, and a patch makes the new state of the old one.
+func TestPythonExamples(t *testing.T) {
+	python := pythonForExamples(t)
+	run := func(input []byte, args ...string) []byte {
+		t.Helper()
+		var errs bytes.Buffer
+		cmd := exec.Command(python, args...)
+		cmd.Dir, cmd.Stdin, cmd.Stderr, cmd.SysProcAttr = pythonExamples, bytes.NewReader(input), &errs, childAttr()
+		out, err := cmd.Output()
+		if err != nil {
+			t.Fatalf("%v: %s", err, errs.String())
+		}
+		return out
+	}
+	parsed := func(lines []byte) (objects []map[string]any) {
+		t.Helper()
+		for line := range bytes.Lines(lines) {
+			o := map[string]any{}
+			if err := json.Unmarshal(line, &o); err != nil {
+				t.Fatalf("%v: %s", err, line)
+			}
+			delete(o, "told") // is written with another number of digits
+			objects = append(objects, o)
+		}
+		return objects
+	}
+	const replay = `
+import json, sys, state
+s = state.State(sys.argv[1])
+for line in sys.stdin:
+    event = json.loads(line)
+    s.apply([(event["attributes"], json.dumps(event["data"]).encode())])
+`
+	events, err := os.ReadFile("../../examples/consumers/testdata/events.jsonl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := os.ReadFile("../../examples/consumers/testdata/objects.jsonl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "state.sqlite")
+	for range 2 { // the second time everything is a repetition
+		run(events, "-c", replay, file)
+		if diff := cmp.Diff(parsed(want), parsed(run(nil, "state.py", file))); diff != "" {
+			t.Error(diff)
+		}
+	}
+
+	page, err := os.ReadFile("../../docs/events.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(page), "\n## The payload `change`\n")
+	_, change, _ := strings.Cut(section, "```json\n")
+	change, _, _ = strings.Cut(change, "\n```")
+	var data changeData
+	if err := json.Unmarshal([]byte(change), &data); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(canonical(t, data.Object), canonical(t, run([]byte(change), "patch.py"))); diff != "" {
+		t.Errorf("JSON Patch:\n%s", diff)
+	}
+	merge := `{"old":{"a":1,"b":{"c":[1],"d":2}},"patch":{"a":null,"b":{"c":[2],"e":{"f":3}}}}`
+	if got := string(bytes.TrimSpace(run([]byte(merge), "patch.py"))); got != `{"b": {"c": [2], "d": 2, "e": {"f": 3}}}` {
+		t.Errorf("JSON Merge Patch: %s", got)
+	}
+}
