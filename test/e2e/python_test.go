@@ -107,7 +107,7 @@ func TestPythonExamples(t *testing.T) {
 	}
 	const replay = `
 import json, sys, state
-s = state.State(sys.argv[1])
+s = state.State(sys.argv[1], sweep=True)
 for line in sys.stdin:
     event = json.loads(line)
     s.apply([(event["attributes"], json.dumps(event["data"]).encode())])

@@ -54,6 +54,7 @@ func run(ctx context.Context, o options) error {
 	if o.show {
 		return store.Print(os.Stdout)
 	}
+	store.Sweep = o.subject == "" // this consumer reads all of the stream
 	conn, err := nats.Connect(o.url, nats.MaxReconnects(-1))
 	if err != nil {
 		return err

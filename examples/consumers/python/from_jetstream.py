@@ -36,7 +36,7 @@ async def consume(state, messages):
 
 
 async def main(options):
-    state = State(options.state)
+    state = State(options.state, sweep=options.subject == ">")  # when this consumer reads all of the stream
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)

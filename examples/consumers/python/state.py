@@ -22,7 +22,10 @@ def comparable(time):
 
 
 class State:
-    def __init__(self, path):
+    def __init__(self, path, sweep=False):
+        """With sweep the end of a resync removes what it shows to be gone. That is for who reads all of a stream in its order: in
+        a topic with several partitions that end can overtake objects."""
+        self.sweep = sweep
         self.db = sqlite3.connect(path)
         self.db.executescript(SCHEMA)
 
@@ -37,7 +40,7 @@ class State:
                 elif kind == "dev.deltabridge.gap":
                     self.apply_gap(attributes, data)
                 elif kind == "dev.deltabridge.synced":
-                    print("synced:", data.decode(), flush=True)
+                    self.apply_synced(attributes, data)
                 # all else is of a later version
         return repeated
 
@@ -47,10 +50,12 @@ class State:
         version, time = int(a["resourceversion"]), comparable(a["time"])
         self.db.execute("INSERT OR IGNORE INTO objects VALUES (?, '', 0, 0, 0, '', NULL)", (name,))
         self.db.execute("UPDATE objects SET told = max(told, ?) WHERE object = ?", (time, name))
-        # A consumer that runs for long removes ids that are older than any repetition can be: a day is plenty.
-        if self.db.execute("INSERT OR IGNORE INTO events VALUES (?, ?)", (a["id"], time)).rowcount == 0:
+        if self.db.execute("SELECT 1 FROM events WHERE id = ?", (a["id"],)).fetchone():
             return True
-        self.db.execute("UPDATE objects SET changes = changes + 1 WHERE object = ?", (name,))
+        if a["type"] != "dev.deltabridge.object.restated":  # no change, but what this state may have missed
+            # A consumer that runs for long removes ids that are older than any repetition can be: a day is plenty.
+            self.db.execute("INSERT INTO events VALUES (?, ?)", (a["id"], time))
+            self.db.execute("UPDATE objects SET changes = changes + 1 WHERE object = ?", (name,))
         # A deletion that was not seen has the version of the last state that the bridge remembers, but it is final all the
         # same. Deleted objects stay, without data, so that late repetitions of their states are recognized.
         unseen = a.get("finalstateunknown") == "true"
@@ -66,6 +71,20 @@ class State:
         # a hole either way.
         if self.db.execute("INSERT OR IGNORE INTO gaps VALUES (?, ?)", (a["id"], data.decode())).rowcount:
             print("gap:", data.decode(), flush=True)
+
+    def apply_synced(self, a, data):
+        """All objects of a resource were told: after a first list, or since a resync began. What was not told since is gone, and
+        its deletion was missed."""
+        print("synced:", data.decode(), flush=True)
+        info = json.loads(data)
+        if not info.get("resync") or not self.sweep:
+            return
+        prefix = a["source"] + "/" + a["subject"] + "/"
+        gone = "substr(object, 1, ?) = ? AND NOT deleted AND told < ?"
+        values = (len(prefix), prefix, comparable(info["since"]))
+        for (name,) in self.db.execute(f"SELECT object FROM objects WHERE {gone}", values):
+            print("gone:", name, flush=True)
+        self.db.execute(f"UPDATE objects SET deleted = 1, data = NULL WHERE {gone}", values)
 
     def print(self):
         for name, uid, version, deleted, changes, told, data in self.db.execute("SELECT * FROM objects ORDER BY object"):

@@ -4,6 +4,7 @@
 package state
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -58,7 +59,13 @@ type Object struct {
 }
 
 // Store is the file. It is safe for concurrent use.
-type Store struct{ db *bolt.DB }
+type Store struct {
+	// Sweep removes what the end of a resync shows to be gone. It is for who reads all of a stream in its order: in a topic
+	// with several partitions that end can overtake objects.
+	Sweep bool
+
+	db *bolt.DB
+}
 
 const objectTypes = "dev.deltabridge.object."
 
@@ -82,7 +89,7 @@ func Open(path string) (*Store, error) {
 		}
 		return nil
 	})
-	return &Store{db}, err
+	return &Store{db: db}, err
 }
 
 // Close closes the file.
@@ -103,7 +110,7 @@ func (s *Store) Apply(batch []Event, say func(text string)) (repeated int, err e
 			case e.Type == "dev.deltabridge.gap":
 				err = applyGap(tx, e, say)
 			case e.Type == "dev.deltabridge.synced":
-				say("synced: " + string(e.Data))
+				err = s.applySynced(tx, e, say)
 			default: // of a later version
 			}
 			if err != nil {
@@ -128,16 +135,18 @@ func applyObject(tx *bolt.Tx, e Event) (repeated bool, err error) {
 		known.Told = e.Time
 	}
 	if repeated = events.Get([]byte(e.ID)) != nil; !repeated {
-		known.Changes++
 		if newer(known, e) {
 			known.UID, known.Version, known.Data = e.UID, e.Version, e.Data
 			if known.Deleted = strings.HasSuffix(e.Type, ".deleted"); known.Deleted {
 				known.Data = nil
 			}
 		}
-		// A consumer that runs for long removes ids that are older than any repetition can be: a day is plenty.
-		if err := events.Put([]byte(e.ID), []byte(e.Time.Format(time.RFC3339Nano))); err != nil {
-			return false, err
+		if e.Type != objectTypes+"restated" { // no change, but what this state may have missed
+			known.Changes++
+			// A consumer that runs for long removes ids that are older than any repetition can be: a day is plenty.
+			if err := events.Put([]byte(e.ID), []byte(e.Time.Format(time.RFC3339Nano))); err != nil {
+				return false, err
+			}
 		}
 	}
 	text, err := json.Marshal(known)
@@ -164,6 +173,44 @@ func applyGap(tx *bolt.Tx, e Event, say func(text string)) error {
 	// hole either way.
 	say("gap: " + string(e.Data))
 	return gaps.Put([]byte(e.ID), e.Data)
+}
+
+// applySynced notes that all objects of a resource were told: after a first list, or since a resync began. What was not told
+// since is gone, and its deletion was missed.
+func (s *Store) applySynced(tx *bolt.Tx, e Event, say func(text string)) error {
+	say("synced: " + string(e.Data))
+	var info struct {
+		Resync bool
+		Since  time.Time
+	}
+	if err := json.Unmarshal(e.Data, &info); err != nil || !info.Resync || !s.Sweep {
+		return err
+	}
+	_, name, _ := buckets()
+	objects, gone := tx.Bucket(name), []Object{}
+	prefix := []byte(e.Object + "/")
+	cursor := objects.Cursor()
+	for key, text := cursor.Seek(prefix); bytes.HasPrefix(key, prefix); key, text = cursor.Next() {
+		var o Object
+		if err := json.Unmarshal(text, &o); err != nil {
+			return err
+		}
+		if !o.Deleted && o.Told.Before(info.Since) {
+			gone = append(gone, o)
+		}
+	}
+	for _, o := range gone {
+		say("gone: " + o.Object)
+		o.Deleted, o.Data = true, nil
+		text, err := json.Marshal(o)
+		if err != nil {
+			return err
+		}
+		if err := objects.Put([]byte(o.Object), text); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Print writes each object as a line of JSON, in the order of their names.
