@@ -219,9 +219,7 @@ const closeTimeout = 5 * time.Second
 func (b *Bridge) closeSinks() {
 	for _, p := range b.pipelines {
 		ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
-		if err := p.sink.Close(ctx); err != nil {
-			p.log.Warn("sink did not close cleanly", "err", err)
-		}
+		p.close(ctx)
 		cancel()
 		if left := p.left(); left > 0 {
 			p.log.Warn("events left undelivered", "events", left)

@@ -138,7 +138,7 @@ Worth an alert (the Helm chart has these and more as rules, with [what to do](op
 
 - ` + "`deltabridge_sink_connected == 0`" + ` for minutes: a broker is away.
 - ` + "`histogram_quantile(0.99, rate(deltabridge_event_lag_seconds_bucket[5m]))`" + ` above what readers bear.
-- ` + "`increase(deltabridge_events_dropped_total[10m]) > 0`" + `, and the same for refused and oversize: the stream has gaps.
+- ` + "`increase(deltabridge_events_dropped_total[10m]) > 0`" + `, and the same for ` + "`deltabridge_events_refused_total`" + `: the stream has gaps.
 - ` + "`time() - deltabridge_informer_last_contact_timestamp_seconds > 900`" + `: a watch is silent.
 
 | metric | type | labels | meaning |

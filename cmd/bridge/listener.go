@@ -231,5 +231,5 @@ func (l *listener) unencodable(ev event.Event, cause error) *event.Message {
 		Identity: ev.Object.Identity, ID: string(ev.Object.UID) + "." + ev.Object.ResourceVersion,
 		Structured: l.pipeline.encoder.Content == event.ContentStructured,
 	}
-	return event.RefusalGap(m, event.ReasonRefused, cause.Error())
+	return event.RefusalGap(m, event.ReasonRefused, cause.Error(), "")
 }

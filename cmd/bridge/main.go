@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -19,8 +20,17 @@ var (
 func main() {
 	if err := newCommand(os.Stdout, os.Stderr).Execute(); err != nil {
 		fmt.Fprintln(os.Stderr, "bridge:", err)
+		if known, ok := errors.AsType[*exitError](err); ok {
+			os.Exit(known.code)
+		}
 		os.Exit(1)
 	}
+}
+
+// exitError is an error for which the process ends with a code other than 1.
+type exitError struct {
+	error
+	code int
 }
 
 func newCommand(stdout, stderr io.Writer) *cobra.Command {
@@ -36,7 +46,7 @@ func newCommand(stdout, stderr io.Writer) *cobra.Command {
 	root.SetErr(stderr)
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.AddCommand(newRunCommand(stdout, stderr), newCheckCommand(stdout), newSchemaCommand(stdout), newRBACCommand(stdout), newDoctorCommand(stdout),
-		newExplainCommand(stdout), newTailCommand(stdout, stderr), newVersionCommand(stdout))
+		newExplainCommand(stdout), newTailCommand(stdout, stderr), newDeadLettersCommand(stdout, stderr), newVersionCommand(stdout))
 	return root
 }
 

@@ -21,7 +21,7 @@ type metrics struct {
 	received, filtered, sent, acknowledged, retried, dropped, merged, oversize, refused, gaps *prometheus.CounterVec
 	queuedEvents, queuedBytes                                                                 *prometheus.GaugeVec
 	sendSeconds, lagSeconds                                                                   *prometheus.HistogramVec
-	filterErrors, suppressed                                                                  *prometheus.CounterVec
+	filterErrors, suppressed, refusals                                                        *prometheus.CounterVec
 
 	// started tells events of an earlier life, which come out of the spill, from those that are in the queue's books.
 	started time.Time
@@ -54,8 +54,8 @@ func newMetrics() *metrics {
 	m.retried = counter("events_retried_total", "Failed attempts after which the event is tried again.")
 	m.dropped = counter("events_dropped_total", "Events that a full queue gave up (overflow: drop-oldest). A gap event stands in their place.")
 	m.merged = counter("events_merged_total", "Events that a full queue merged into a later one of the same object (overflow: compact).")
-	m.oversize = counter("events_oversize_total", "Events that were larger than the destination accepts. A gap event stands in their place.")
-	m.refused = counter("events_refused_total", "Events that could not be encoded or that the destination refused for good, oversize ones included. A gap event stands in their place.")
+	m.oversize = counter("events_oversize_total", "Events that were larger than the destination accepts, whatever was done about them.")
+	m.refused = counter("events_refused_total", "Events in whose place a gap event stands: they could not be encoded, or the destination refused them for good.")
 	m.gaps = counter("gap_events_total", "Gap events that were delivered: places in the stream where states may be missing.")
 	m.queuedEvents = gauge("queue_events", "Events that wait or are in flight.")
 	m.queuedBytes = gauge("queue_bytes", "Bytes of the events that wait or are in flight.")
@@ -69,12 +69,16 @@ func newMetrics() *metrics {
 		Namespace: namespace, Name: "events_suppressed_total",
 		Help: "Changes of objects that are for the sink which a condition on the change kept back: operations, when, onlyChanges, or the entry of ignoreChanges that took all of it. They are part of events_filtered_total.",
 	}, []string{"sink", "resource", "reason"})
+	m.refusals = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Namespace: namespace, Name: "refusals_total",
+		Help: "Events that the destination refused for good, by reason and by what was done: metadata, claimCheck, deadLetter, gap, or lost (a gap event, because the dead letters were full).",
+	}, []string{"sink", "reason", "outcome"})
 	build := prometheus.NewGauge(prometheus.GaugeOpts{
 		Namespace: namespace, Name: "build_info", Help: "Always 1; the labels describe the build.",
 		ConstLabels: prometheus.Labels{"version": version, "commit": commit},
 	})
 	build.Set(1)
-	m.registry.MustRegister(m.filterErrors, m.suppressed, build, collectors.NewGoCollector(),
+	m.registry.MustRegister(m.filterErrors, m.suppressed, m.refusals, build, collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
@@ -92,6 +96,11 @@ type sinkMetrics struct {
 }
 
 func (m *metrics) forSink(name string) *sinkMetrics {
+	for _, reason := range []string{event.ReasonOversize, event.ReasonRefused} { // all are there from the start: increase() misses a first step
+		for _, outcome := range sinks.Outcomes(reason) {
+			m.refusals.WithLabelValues(name, reason, string(outcome))
+		}
+	}
 	return &sinkMetrics{
 		all: m, sink: name, resources: map[schema.GroupResource]*resourceCounters{},
 		send: m.sendSeconds.WithLabelValues(name), lag: m.lagSeconds.WithLabelValues(name),
@@ -169,14 +178,18 @@ func (s *sinkMetrics) hooks() sinks.Hooks {
 				c.sent.Inc()
 			}
 		},
-		OnRefused: func(m *event.Message, err error) {
+		OnRefused: func(m *event.Message, r sinks.Refusal) {
 			c := s.of(m)
-			c.sent.Inc()
-			c.refused.Inc()
-			s.done(c, m)
-			if errors.Is(err, sinks.ErrOversize) {
+			s.all.refusals.WithLabelValues(s.sink, r.Reason, string(r.Outcome)).Inc()
+			if r.Reason == event.ReasonOversize {
 				c.oversize.Inc()
 			}
+			c.sent.Inc()
+			if r.Outcome.InStream() { // OnSettled is called as well
+				return
+			}
+			c.refused.Inc()
+			s.done(c, m)
 		},
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/deltabridge/deltabridge/internal/config"
 	"github.com/deltabridge/deltabridge/pkg/checkpoint"
+	"github.com/deltabridge/deltabridge/pkg/deadletter"
 	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/fifo"
 	"github.com/deltabridge/deltabridge/pkg/filter"
@@ -39,6 +40,8 @@ type pipeline struct {
 	drain   *sinks.Drain
 	stop    context.CancelFunc // ends the drain at once
 	sink    sinks.Sink
+	letters *deadletter.File              // the sink's file of dead letters; nil if it has none
+	closers []func(context.Context) error // of connections besides the sink's
 	// destination tells where a message goes, for people; nil if there is no one place.
 	destination *event.Template
 
@@ -77,7 +80,11 @@ func newPipeline(cfg *config.Config, s *config.Sink, m *metrics, redactor *redac
 	if p.queue, err = p.buildQueue(s.Buffer, cfg.State.Path); err != nil {
 		return nil, fmt.Errorf("sink %s: %w", s.Name, err)
 	}
-	p.drain = &sinks.Drain{Name: s.Name, Sink: p.sink, Queue: p.queue, Hooks: p.hooks(), Logger: log}
+	refusals, err := p.buildRefusals(s, cfg.State.Path)
+	if err != nil {
+		return nil, fmt.Errorf("sink %s: %w", s.Name, err)
+	}
+	p.drain = &sinks.Drain{Name: s.Name, Sink: p.sink, Queue: p.queue, Refusals: refusals, Hooks: p.hooks(), Logger: log}
 	return p, nil
 }
 
@@ -106,9 +113,11 @@ func (p *pipeline) hooks() sinks.Hooks {
 		settled(m, sent, latency)
 		p.settle(m)
 	}
-	hooks.OnRefused = func(m *event.Message, err error) {
-		refused(m, err)
-		p.settle(m)
+	hooks.OnRefused = func(m *event.Message, r sinks.Refusal) {
+		refused(m, r)
+		if !r.Outcome.InStream() { // or OnSettled is called as well
+			p.settle(m)
+		}
 	}
 	return hooks
 }

@@ -38,6 +38,8 @@ var (
 	descSpillFile = desc("spill_file_bytes", "Size of the spill's file.", "sink")
 	descSpillErrs = desc("spill_errors_total", "Writes to the spill that failed and were tried again.", "sink")
 	descSpillLost = desc("spill_lost_events_total", "Events in the spill that could not be read back: the file was damaged.", "sink")
+	descLetters   = desc("dead_letters", "Dead letters in the sink's file.", "sink")
+	descLetterLen = desc("dead_letter_bytes", "Bytes of the dead letters in the sink's file.", "sink")
 	descCPSize    = desc("checkpoint_bytes", "Size of the checkpoint's file.")
 	descCPAge     = desc("checkpoint_last_commit_timestamp_seconds", "When the checkpoint was last written.")
 	descCPCommits = desc("checkpoint_commits_total", "Transactions of the checkpoint.")
@@ -51,7 +53,7 @@ func (c *stateCollector) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		descConnected, descBlocked, descObjects, descVersion, descContact, descRelists, descErrors, descSynced,
 		descResumed, descRefused, descMalformed, descUnsettled, descWatermark, descLagging, descSpilled, descSpillSize, descSpillFile, descSpillErrs, descSpillLost,
-		descCPSize, descCPAge, descCPCommits, descCPErrors, descCPRefused,
+		descLetters, descLetterLen, descCPSize, descCPAge, descCPCommits, descCPErrors, descCPRefused,
 	} {
 		ch <- d
 	}
@@ -70,6 +72,7 @@ func (c *stateCollector) Collect(ch chan<- prometheus.Metric) {
 		ch <- prometheus.MustNewConstMetric(descConnected, prometheus.GaugeValue, flag(p.drain.Connected()), p.name)
 		ch <- prometheus.MustNewConstMetric(descBlocked, prometheus.CounterValue, float64(stats.Blocked), p.name)
 	}
+	c.collectLetters(ch)
 	c.collectCheckpoint(ch)
 	for _, s := range c.informers() {
 		labels := []string{s.Resource.GroupResource().String(), s.Namespace, s.Selector}
@@ -89,6 +92,22 @@ func (c *stateCollector) Collect(ch chan<- prometheus.Metric) {
 		ch <- prometheus.MustNewConstMetric(descRelists, prometheus.CounterValue, float64(s.Relists), labels...)
 		ch <- prometheus.MustNewConstMetric(descErrors, prometheus.CounterValue, float64(s.Errors), labels...)
 		ch <- prometheus.MustNewConstMetric(descMalformed, prometheus.CounterValue, float64(s.Malformed), labels...)
+	}
+}
+
+// collectLetters shows the files of dead letters, which commands change too.
+func (c *stateCollector) collectLetters(ch chan<- prometheus.Metric) {
+	for _, p := range c.pipelines {
+		if p.letters == nil {
+			continue
+		}
+		letters, size, err := p.letters.Stats()
+		if err != nil {
+			p.log.Warn("dead letters can't be counted", "err", err)
+			continue
+		}
+		ch <- prometheus.MustNewConstMetric(descLetters, prometheus.GaugeValue, float64(letters), p.name)
+		ch <- prometheus.MustNewConstMetric(descLetterLen, prometheus.GaugeValue, float64(size), p.name)
 	}
 }
 

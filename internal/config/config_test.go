@@ -33,7 +33,7 @@ func TestDefault(t *testing.T) {
 		ShutdownTimeout: Duration(30 * time.Second),
 		Watch:           []Watch{{Resources: []string{"*"}}},
 		Sinks: []Sink{{
-			Name: "nats", Payload: "object", Patch: "json", Content: "binary", Secrets: SecretsFingerprint,
+			Name: "nats", Payload: "object", Patch: "json", Content: "binary", Secrets: SecretsFingerprint, Oversize: OversizeMetadata,
 			Buffer: Buffer{8192, 32 << 20, OverflowSpill, Spill{1 << 30}},
 			NATS: &NATS{
 				Embedded: &Embedded{Listen: "127.0.0.1:4222", StoreDir: "./data/nats"},
@@ -178,6 +178,18 @@ func merged(sinks reflect.Value) reflect.Value {
 			n.Embedded, n.TokenFile, n.CredentialsFile, n.NkeyFile = other.NATS.Embedded, "set", "set", "set"
 			n.Stream.LastPerSubject, n.Stream.DeletionsKeptFor = other.NATS.Stream.LastPerSubject, other.NATS.Stream.DeletionsKeptFor
 			s.NATS = &n
+		}
+		if other.ClaimCheck != nil {
+			c := *other.ClaimCheck
+			n := *c.NATS
+			n.TokenFile, n.CredentialsFile, n.NkeyFile = "set", "set", "set"
+			c.NATS, s.ClaimCheck = &n, &c
+		}
+		if d := other.DeadLetter; d != nil {
+			s.DeadLetter.Topic += d.Topic
+			if d.File != nil {
+				s.DeadLetter.File = d.File
+			}
 		}
 	}
 	return reflect.ValueOf(s)

@@ -187,7 +187,7 @@ func section(path string, f field) (string, reflect.Type) {
 func readComments(t *testing.T) map[string]string {
 	t.Helper()
 	comments := map[string]string{}
-	for _, file := range []string{"config.go", "sink.go", "nats.go", "kafka.go"} {
+	for _, file := range []string{"config.go", "sink.go", "nats.go", "kafka.go", "refusals.go"} {
 		tree, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ParseComments)
 		if err != nil {
 			t.Fatal(err)

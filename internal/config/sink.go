@@ -43,6 +43,16 @@ type Sink struct {
 	// (`restated`), which are no changes. They heal what a destination has lost. `bridge resync` does it on request. 0s: never
 	// by itself.
 	Resync Duration `yaml:"resync" default:"0s" min:"0s" example:"6h"`
+	// What becomes of an event that is larger than the destination takes. `metadata`: it is sent with the metadata of the
+	// object alone, and says so. `claimCheck`: the same, and the whole data goes to an object store. `deadLetter`: it is
+	// kept as `deadLetter` says, and a gap event takes its place. `gap`: a gap event takes its place. What is too large
+	// even with metadata alone is dealt with as `deadLetter`, or if that is not given as `gap`.
+	Oversize string `yaml:"oversize" default:"metadata" enum:"metadata claimCheck deadLetter gap" example:"claimCheck"`
+	// The object store for `oversize: claimCheck`.
+	ClaimCheck *ClaimCheck `yaml:"claimCheck"`
+	// Where events are kept that the destination refuses for good: malformed ones, and with `oversize: deadLetter` those
+	// that are too large. Not given: nowhere, and a gap event takes their place.
+	DeadLetter *DeadLetter `yaml:"deadLetter"`
 	// The queue in front of the sink.
 	Buffer Buffer `yaml:"buffer"`
 	// Deliver to a NATS JetStream stream. A sink has exactly one of `nats`, `kafka` and `stdout`.

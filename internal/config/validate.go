@@ -135,6 +135,7 @@ func (v *validator) sink(path string, s *Sink) {
 	if r := time.Duration(s.Resync); r > 0 && r < leastResync {
 		v.report(path+".resync", fmt.Sprintf("is less than %v: the sink would be told everything without end", leastResync), "write 6h, or 0s for never")
 	}
+	v.refusals(path, s)
 
 	var given []string
 	for _, name := range []string{"nats", "kafka", "stdout"} {

@@ -2,6 +2,7 @@ package event
 
 import (
 	"encoding/json"
+	"strings"
 	"time"
 )
 
@@ -84,6 +85,8 @@ func (m *Message) Attributes(yield func(name, value string) bool) {
 		yieldSet(yield, "initiallist", flag(m.InitialList)) &&
 		yieldSet(yield, "finalstateunknown", flag(m.FinalStateUnknown)) &&
 		yieldSet(yield, "leftfilter", flag(m.LeftFilter)) &&
+		yieldSet(yield, "resent", flag(m.Resent)) &&
+		(m.Marks == nil || m.Marks.attributes(yield)) &&
 		yieldSet(yield, "partitionkey", m.PartitionKey)
 }
 
@@ -112,10 +115,9 @@ func (m *Message) AppendStructured(dst []byte) []byte {
 	m.Attributes(func(name, value string) bool {
 		dst = appendString(dst, name)
 		dst = append(dst, ':')
-		switch name {
-		case "initiallist", "finalstateunknown", "leftfilter":
-			dst = append(dst, value...) // booleans
-		default:
+		if isBare(name, value) {
+			dst = append(dst, value...)
+		} else {
 			dst = appendString(dst, value)
 		}
 		dst = append(dst, ',')
@@ -124,6 +126,17 @@ func (m *Message) AppendStructured(dst []byte) []byte {
 	dst = append(dst, `"data":`...)
 	dst = append(dst, m.Data...)
 	return append(dst, '}')
+}
+
+// isBare reports whether the value of an attribute is no string in JSON, but a boolean or a number.
+func isBare(name, value string) bool {
+	switch name {
+	case "initiallist", "finalstateunknown", "leftfilter", "resent":
+		return value == "true"
+	case "datasize":
+		return value != "" && strings.Trim(value, "0123456789") == ""
+	}
+	return false
 }
 
 // appendString appends s as a JSON string. Nearly all values are plain ASCII and need no escape.

@@ -11,15 +11,22 @@ func gapID(cluster string, g *GapInfo) string {
 }
 
 // RefusalGap is the small gap event that takes the place of a message that the destination refuses for good, so
-// that the hole is in the stream and not only in a log. reason is one of the Reason constants.
-func RefusalGap(m *Message, reason, message string) *Message {
+// that the hole is in the stream and not only in a log. reason is one of the Reason constants; deadLetter says where the
+// message is kept, and is empty if it is not.
+func RefusalGap(m *Message, reason, message, deadLetter string) *Message {
 	info := &GapInfo{
 		Resource: GroupResource(m.Resource), From: m.Identity.ResourceVersion, To: m.Identity.ResourceVersion,
-		Reason: reason, Message: message, Events: 1,
+		Reason: reason, Message: message, Events: 1, DeadLetter: deadLetter,
+	}
+	if !m.Type.IsControl() {
+		info.Event, info.Subject, info.Operation = m.ID, m.Subject(), m.Type.String()
 	}
 	gap := gapMessage(m, info)
 	// The object's own id leads: several objects can be refused at one resourceVersion of a list.
 	gap.ID = m.ID + ".gap"
+	if m.Type == Deleted { // what is deleted has no state that the gap could replace, and a tombstone may have to follow
+		gap.PartitionKey = m.PartitionKey
+	}
 	return gap
 }
 

@@ -130,6 +130,14 @@ func TestAttributesPage(t *testing.T) {
 			}
 		}
 	}
+	refused := encode(t, e, Event{Type: Added, Object: o, Resource: resource})
+	refused.Resent, refused.Marks = true, &Marks{Omitted: ReasonOversize, Size: 1, Ref: "nats-object://BUCKET/NAME", Digest: "sha256:<64 hex digits>", Refused: ReasonRefused, Cause: "c"}
+	for name, value := range attributes(refused) {
+		seenNames[name] = true
+		if slices.Contains([]string{"resent", "dataomitted", "dataref", "datadigest", "refused"}, name) && !strings.Contains(page[name], "`"+value+"`") {
+			t.Errorf("%s can be %q: %s", name, value, page[name])
+		}
+	}
 	if diff := cmp.Diff(slices.Sorted(maps.Keys(seenNames)), slices.Sorted(maps.Keys(page))); diff != "" {
 		t.Errorf("attributes (-code +page):\n%s", diff)
 	}

@@ -151,15 +151,11 @@ func (e *Encoder) payload(ev *Event) ([]byte, error) {
 	if err != nil || e.Payload != PayloadMetadata {
 		return raw, err
 	}
-	var doc struct {
-		APIVersion json.RawMessage `json:"apiVersion,omitempty"`
-		Kind       json.RawMessage `json:"kind,omitempty"`
-		Metadata   json.RawMessage `json:"metadata,omitempty"`
+	metadata, err := metadataOf(raw)
+	if err != nil {
+		return nil, fmt.Errorf("read metadata of %s %s/%s: %w", o.Kind(), o.Namespace, o.Name, err)
 	}
-	if json.Unmarshal(raw, &doc) != nil { // the cause could quote the document
-		return nil, fmt.Errorf("read metadata of %s %s/%s: its JSON has an unexpected form", o.Kind(), o.Namespace, o.Name)
-	}
-	return json.Marshal(doc)
+	return metadata, nil
 }
 
 // bytes is the object as this sink may know it. Nothing else of an object goes into a payload.

@@ -82,6 +82,13 @@ type GapInfo struct {
 	Message string `json:"message,omitempty"`
 	// Events counts the events that are known to be missing; 0 where it can't be known.
 	Events int64 `json:"events,omitempty"`
+
+	// Of a gap in the place of one event that the destination refused for good: what it was, and where it is kept.
+
+	Event      string `json:"event,omitempty"`      // its id
+	Subject    string `json:"subject,omitempty"`    // its object, as in the attribute "subject"
+	Operation  string `json:"operation,omitempty"`  // what happened to that
+	DeadLetter string `json:"deadLetter,omitempty"` // where the event is kept, in words; empty: nowhere
 }
 
 // Why a gap is there.

@@ -320,7 +320,14 @@ func TestFoldGap(t *testing.T) {
 func TestRefusalGap(t *testing.T) {
 	m := encode(t, &Encoder{Cluster: "c", Content: ContentStructured}, Event{Type: Updated, Resource: pods, Object: podAt(t, "4")})
 	m.PartitionKey = "pods/shop/web-0"
-	gap := RefusalGap(m, ReasonOversize, "1.2 MB, the stream takes 1 MB")
+	gap := RefusalGap(m, ReasonOversize, "1.2 MB, the stream takes 1 MB", "file x")
+	want := GapInfo{
+		Resource: "pods", From: "4", To: "4", Reason: ReasonOversize, Message: "1.2 MB, the stream takes 1 MB", Events: 1,
+		Event: "u1.4", Subject: "pods/shop/web-0", Operation: "updated", DeadLetter: "file x",
+	}
+	if diff := cmp.Diff(want, *gap.GapInfo); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
 	if gap.ID != "u1.4.gap" || gap.Type != Gap || !gap.Structured || gap.PartitionKey != "pods/_gap" || gap.GapInfo.Reason != ReasonOversize {
 		t.Errorf("%+v", gap)
 	}

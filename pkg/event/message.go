@@ -25,6 +25,8 @@ type Message struct {
 	InitialList       bool
 	FinalStateUnknown bool
 	LeftFilter        bool
+	// Resent: a person sent it again, long after it was refused. Newer states may have come before it.
+	Resent bool
 
 	// ID is the CloudEvents id (see the package comment).
 	ID string
@@ -34,6 +36,9 @@ type Message struct {
 	Data []byte
 	// Structured asks for the structured content mode. Sinks send Body, never Data.
 	Structured bool
+
+	// Marks are further attributes; nil but for few messages.
+	Marks *Marks
 
 	// GapInfo of a gap event, kept so that a queue can widen it.
 	GapInfo *GapInfo

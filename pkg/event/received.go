@@ -62,7 +62,7 @@ func (r *Received) AppendStructured(dst []byte) []byte {
 	dst = append(dst, '{')
 	for _, name := range names {
 		dst = append(appendString(dst, name), ':')
-		if value := r.Attributes[name]; isFlag(name) && value == "true" {
+		if value := r.Attributes[name]; isBare(name, value) {
 			dst = append(dst, value...)
 		} else {
 			dst = appendString(dst, value)
@@ -76,9 +76,4 @@ func (r *Received) AppendStructured(dst []byte) []byte {
 		dst = append(dst, "null"...)
 	}
 	return append(dst, '}')
-}
-
-// isFlag reports whether an attribute is a boolean.
-func isFlag(name string) bool {
-	return name == "initiallist" || name == "finalstateunknown" || name == "leftfilter"
 }

@@ -165,7 +165,18 @@ func TestWhatIsEncodedIsValid(t *testing.T) {
 							continue
 						}
 						// What queues and sinks make of it.
-						for _, gap := range append(FoldGap(nil, m), RefusalGap(m, ReasonOversize, "too large")) {
+						marks := Marks{Omitted: ReasonOversize, Size: int64(len(m.Data)), Ref: "nats-object://claims/u.1", Digest: "sha256:" + strings.Repeat("0a", 32), Refused: ReasonRefused, Cause: "c"}
+						if reduced, err := Reduce(m, marks); err == nil {
+							reduced.Resent = true
+							name := dataSchema(ev.Type, payload)
+							if payload == PayloadObject {
+								name = "metadata"
+							}
+							check(name, reduced.Data)
+							check("cloudevent", structured(reduced))
+							reduced.Attributes(func(name, _ string) bool { attributesSeen[name] = true; return true })
+						}
+						for _, gap := range append(FoldGap(nil, m), RefusalGap(m, ReasonOversize, "too large", "a file")) {
 							check("gap", gap.Data)
 							check("cloudevent", structured(gap))
 							gaps++

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"strings"
@@ -211,7 +212,13 @@ func noLeak(t *testing.T, e *Encoder, ev Event, document string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	what := map[string][]byte{"the body": body, "the spill": stored}
+	what := map[string][]byte{"the body": body, "the spill, and a dead letter": stored}
+	if reduced, err := Reduce(m, Marks{}); err == nil {
+		what["the metadata alone"] = reduced.Body()
+	} else if e.Payload != PayloadMetadata && !errors.Is(err, errNotSmaller) {
+		t.Fatalf("%v (of %.2000s)", err, document)
+	}
+	what["the gap in its place"] = RefusalGap(m, ReasonOversize, "m", "d").Body()
 	m.Attributes(func(name, value string) bool { what[name] = []byte(value); return true })
 	for name, b := range what {
 		if form := leaks(b); form != "" {

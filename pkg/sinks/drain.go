@@ -34,12 +34,13 @@ type Drain struct {
 	MaxBatch      int   // 0: DefaultMaxBatch
 	MaxBatchBytes int64 // 0: DefaultMaxBatchBytes
 	Backoff       Backoff
+	Refusals      Refusals // what becomes of what the destination refuses for good
 	Hooks         Hooks
 	Logger        *slog.Logger // nil: slog.Default()
 
-	state   state
-	wait    *backoff.ExponentialBackOff
-	refused logLimit
+	state         state
+	wait          *backoff.ExponentialBackOff
+	refused, lost logLimit
 
 	// Memory that Send calls share.
 	taken   []*event.Message
@@ -69,9 +70,10 @@ type Hooks struct {
 	OnSettled func(m *event.Message, sent time.Time, latency time.Duration)
 	// OnRetry is called each time that a message will be tried again, with what the sink said of it.
 	OnRetry func(m *event.Message, err error)
-	// OnRefused is called once for each message that was refused for good, when the gap event in its place was
-	// delivered (or refused too). Then nothing more is to be done about it: it is settled as well.
-	OnRefused func(m *event.Message, err error)
+	// OnRefused is called once for each message that was refused for good, when what takes its place was delivered (or a
+	// gap event was refused too). If that is the event itself in another form (OutcomeMetadata, OutcomeClaimCheck),
+	// OnSettled is called too. Otherwise nothing more is to be done about it: it is settled as well.
+	OnRefused func(m *event.Message, r Refusal)
 }
 
 // UnfinishedError is what Run returns when its context ended before the queue was drained.
@@ -88,8 +90,9 @@ func (e *UnfinishedError) Unwrap() error { return e.Err }
 // item is one message of a batch on its way.
 type item struct {
 	orig    *event.Message
-	send    *event.Message // orig, or the gap event in its place
+	send    *event.Message // orig, or what takes its place; nil: that has to be found
 	refusal error          // why orig was refused
+	outcome Outcome        // of the refusal
 	done    bool
 }
 
@@ -145,6 +148,7 @@ func (d *Drain) init() {
 		backoff.WithMaxElapsedTime(0), // never give up
 	)
 	d.refused.limiter = rate.NewLimiter(rate.Every(10*time.Second), 3)
+	d.lost.limiter = rate.NewLimiter(rate.Every(10*time.Second), 3)
 }
 
 func (d *Drain) unfinished(err error) error {
@@ -220,21 +224,18 @@ func (d *Drain) deliver(ctx context.Context, batch []*event.Message) error {
 }
 
 // attempt sends what is not settled yet, in order, and records what became of it. It reports whether anything
-// was settled, or replaced by a gap event.
+// was settled, or refused.
 func (d *Drain) attempt(ctx context.Context) (progress bool) {
-	d.out, d.outItem = d.out[:0], d.outItem[:0]
-	for i := range d.items {
-		if !d.items[i].done {
-			d.out, d.outItem = append(d.out, d.items[i].send), append(d.outItem, i)
-		}
-	}
+	away := d.collect(ctx)
 	d.results = append(d.results[:0], make([]error, len(d.out))...)
 	start := time.Now()
-	d.Sink.Send(ctx, d.out, d.results)
+	if len(d.out) > 0 {
+		d.Sink.Send(ctx, d.out, d.results)
+	}
 	sent := time.Now()
 
-	var first error
-	retries := 0
+	var first error // of those that were attempted
+	again := 0
 	for k, err := range d.results {
 		it := &d.items[d.outItem[k]]
 		switch {
@@ -245,52 +246,72 @@ func (d *Drain) attempt(ctx context.Context) (progress bool) {
 			d.refuse(it, err)
 			progress = true
 		default:
-			if retries++; first == nil {
+			if again++; first == nil && !errors.Is(err, ErrNotAttempted) {
 				first = err
-			}
-			if d.Hooks.OnRetry != nil {
-				d.Hooks.OnRetry(it.orig, err)
 			}
 		}
 	}
 	clear(d.out)
-	if retries == 0 {
+	if first == nil && again > 0 && !progress { // the sink says nothing of the cause
+		first = ErrNotAttempted
+	}
+	if first != nil { // otherwise they were held back by an earlier event of their object that was refused
+		d.retry()
+	} else {
+		first = away
+	}
+	if first == nil {
 		d.state.ok(d.Logger)
 	} else if ctx.Err() == nil {
-		d.failed(first, retries)
+		d.failed(first, max(again, 1))
 	}
 	return progress
+}
+
+// collect puts into d.out what is to be sent now: all that is not settled, up to the first message of which what takes its
+// place can't be had now, with the cause.
+func (d *Drain) collect(ctx context.Context) (away error) {
+	d.out, d.outItem = d.out[:0], d.outItem[:0]
+	for i := range d.items {
+		it := &d.items[i]
+		if it.done {
+			continue
+		}
+		if it.send == nil {
+			if err := d.replace(ctx, it); err != nil {
+				return err
+			}
+		}
+		d.out, d.outItem = append(d.out, it.send), append(d.outItem, i)
+	}
+	return nil
+}
+
+// retry tells the hook of the messages that will be tried again.
+func (d *Drain) retry() {
+	if d.Hooks.OnRetry == nil {
+		return
+	}
+	for k, err := range d.results {
+		if err != nil && !IsPermanent(err) {
+			d.Hooks.OnRetry(d.items[d.outItem[k]].orig, err)
+		}
+	}
 }
 
 func (d *Drain) settle(it *item, sent time.Time, latency time.Duration) {
 	it.done = true
 	if it.refusal != nil {
 		if d.Hooks.OnRefused != nil {
-			d.Hooks.OnRefused(it.orig, it.refusal)
+			d.Hooks.OnRefused(it.orig, Refusal{Reason: it.reason(), Err: it.refusal, Outcome: it.outcome})
 		}
-		return
+		if !it.outcome.InStream() {
+			return
+		}
 	}
 	if d.Hooks.OnSettled != nil {
 		d.Hooks.OnSettled(it.orig, sent, latency)
 	}
-}
-
-// refuse puts a gap event into the place of a message that the destination refuses for good. If it refuses the
-// gap event as well, the message is only counted.
-func (d *Drain) refuse(it *item, err error) {
-	if it.refusal != nil {
-		it.refusal = errors.Join(it.refusal, fmt.Errorf("gap event in its place: %w", err))
-		d.settle(it, time.Time{}, 0)
-		return
-	}
-	it.refusal = err
-	reason := event.ReasonRefused
-	if errors.Is(err, ErrOversize) {
-		reason = event.ReasonOversize
-	}
-	d.refused.warn(d.Logger, "event refused for good; a gap event takes its place",
-		"id", it.orig.ID, "subject", it.orig.Subject(), "bytes", len(it.orig.Data), "error", err)
-	it.send = event.RefusalGap(it.orig, reason, err.Error())
 }
 
 func (d *Drain) failed(err error, n int) {

@@ -4,7 +4,7 @@ import "errors"
 
 // The classes of a failed delivery. A plain error, of no class, means: certainly not written, try again.
 var (
-	// ErrNotAttempted: an earlier message of the same key failed, so this one was not sent. Try again.
+	// ErrNotAttempted: an earlier message of the same key failed or was refused, so this one was not sent. Try again.
 	ErrNotAttempted = errors.New("not attempted: an earlier event of the same object was not acknowledged")
 	// ErrOversize is wrapped by a Permanent error when the destination takes no message of this size.
 	ErrOversize = errors.New("larger than the destination accepts")

@@ -54,7 +54,7 @@ func (s *scriptSink) Send(ctx context.Context, batch []*event.Message, results [
 		if err == nil || sinks.IsMaybeWritten(err) && errors.Is(err, errWritten) {
 			s.broker = append(s.broker, m)
 		}
-		held[m.Key()] = err != nil && !sinks.IsPermanent(err)
+		held[m.Key()] = err != nil
 	}
 	s.batches = append(s.batches, ids)
 }
@@ -112,7 +112,7 @@ func (s *seen) hooks() sinks.Hooks {
 		OnConnect: func() { s.connects++ },
 		OnSettled: func(m *event.Message, _ time.Time, _ time.Duration) { s.settled = append(s.settled, m.ID) },
 		OnRetry:   func(*event.Message, error) { s.retries++ },
-		OnRefused: func(m *event.Message, _ error) { s.refused = append(s.refused, m.ID) },
+		OnRefused: func(m *event.Message, _ sinks.Refusal) { s.refused = append(s.refused, m.ID) },
 	}
 }
 

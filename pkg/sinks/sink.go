@@ -18,8 +18,8 @@ type Sink interface {
 	// batch[i], and otherwise an error of one of the classes in errors.go. len(results) == len(batch).
 	//
 	// Order: no message may be in flight while an earlier one with the same Key is. If batch[i] fails, later
-	// messages of its key are not attempted: their result is ErrNotAttempted. (A Permanent failure does not
-	// hold back the later ones, for it is not tried again.)
+	// messages of its key are not attempted: their result is ErrNotAttempted. That holds for a Permanent failure too:
+	// something may be sent in the place of that message, and has to come first.
 	//
 	// Send returns when every message has a result, or soon after ctx ends: then what is not known to be
 	// acknowledged has an error. It keeps neither slice.

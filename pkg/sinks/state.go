@@ -1,6 +1,7 @@
 package sinks
 
 import (
+	"context"
 	"log/slog"
 	"sync"
 	"time"
@@ -95,6 +96,14 @@ type logLimit struct {
 }
 
 func (l *logLimit) warn(log *slog.Logger, msg string, args ...any) {
+	l.log(log, slog.LevelWarn, msg, args)
+}
+
+func (l *logLimit) error(log *slog.Logger, msg string, args ...any) {
+	l.log(log, slog.LevelError, msg, args)
+}
+
+func (l *logLimit) log(log *slog.Logger, level slog.Level, msg string, args []any) {
 	if !l.limiter.Allow() {
 		l.held++
 		return
@@ -103,5 +112,5 @@ func (l *logLimit) warn(log *slog.Logger, msg string, args ...any) {
 		args = append(args, "heldBack", l.held)
 		l.held = 0
 	}
-	log.Warn(msg, args...) //nolint:sloglint // the callers' messages are constant
+	log.Log(context.Background(), level, msg, args...) //nolint:sloglint // the callers' messages are constant
 }

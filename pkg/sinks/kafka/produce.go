@@ -11,6 +11,7 @@ import (
 	"github.com/segmentio/kafka-go/protocol/produce"
 	"github.com/segmentio/kafka-go/protocol/rawproduce"
 
+	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 )
 
@@ -217,8 +218,14 @@ func (w *work) badRecords(sl slot, answer *produce.ResponsePartition, err error)
 		bad[0] = ""
 	}
 	kept := p.queue[:0]
+	refused := make(map[event.Key]bool)
 	for k, i := range p.queue {
 		words, isBad := bad[k]
+		key := w.batch[i].Key()
+		if !isBad && refused[key] { // not attempted
+			continue
+		}
+		refused[key] = refused[key] || isBad
 		switch {
 		case isBad && words != "":
 			w.results[i] = sinks.Permanent(fmt.Errorf("%w: %s", err, words))
@@ -242,8 +249,10 @@ func (w *work) fail(p *partition, err error) {
 	p.queue = p.queue[:0]
 }
 
-// refuse says that the next message of the partition will never be taken, and leaves it out.
+// refuse says that the next message of the partition will never be taken, and leaves it out, with those of its object that
+// come after it: they are not attempted.
 func (w *work) refuse(p *partition, err error) {
 	w.results[p.queue[0]] = sinks.Permanent(err)
-	p.queue = p.queue[1:]
+	key := w.batch[p.queue[0]].Key()
+	p.queue = slices.DeleteFunc(p.queue[1:], func(i int) bool { return w.batch[i].Key() == key })
 }

@@ -74,8 +74,11 @@ func (s *Sink) route(ctx context.Context, batch []*event.Message) {
 	}
 }
 
-// tombstone reports whether a record without value follows the message.
-func (s *Sink) tombstone(m *event.Message) bool { return s.cfg.Tombstones && m.Type == event.Deleted }
+// tombstone reports whether a record without value follows the message: a deletion, or the gap in the place of one, which
+// has the key of the object.
+func (s *Sink) tombstone(m *event.Message) bool {
+	return s.cfg.Tombstones && (m.Type == event.Deleted || m.GapInfo != nil && m.GapInfo.Operation == event.Deleted.String())
+}
 
 func (t *topic) partitionOf(balancer *kafkago.Murmur2Balancer, key []byte) *partition {
 	if t.err != nil || len(t.partitions) == 0 {
@@ -100,8 +103,8 @@ func (s *Sink) wave(batch []*event.Message, start int) (end int) {
 	return len(batch)
 }
 
-// sendWave sends batch[start:end] to the leaders of their partitions, in parallel. It reports whether no message is
-// left to be sent again.
+// sendWave sends batch[start:end] to the leaders of their partitions, in parallel. It reports whether all were
+// written.
 func (s *Sink) sendWave(ctx context.Context, batch []*event.Message, results []error, start, end int) bool {
 	works := s.split(batch, results, start, end)
 	if len(works) == 1 {
@@ -126,9 +129,7 @@ func (s *Sink) sendWave(ctx context.Context, batch []*event.Message, results []e
 			s.producer = -1 // the next Send gets a new one
 		}
 	}
-	return !slices.ContainsFunc(results[start:end], func(err error) bool {
-		return err != nil && !sinks.IsPermanent(err)
-	})
+	return !slices.ContainsFunc(results[start:end], func(err error) bool { return err != nil })
 }
 
 // split queues the messages at their partitions, and collects the partitions by leader.

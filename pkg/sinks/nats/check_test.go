@@ -72,7 +72,7 @@ func TestCheckStream(t *testing.T) {
 				"warn stream stream K8S: when full (max_bytes -1, max_msgs 100) it drops its oldest messages, read or not -> with discard: new the bridge would wait instead",
 				"warn stream stream K8S: its retention is interest: what arrives while it has no consumer is gone at once -> use retention: limits",
 				"warn stream stream K8S: it remembers ids for 1s only (duplicate_window): what is sent again later than that is stored twice -> use 2m0s or more",
-				"warn stream stream K8S: it takes messages of 5000 bytes at most, and an object can have 1572864: larger ones become gap events -> raise max_payload of the server (and max_msg_size of the stream)",
+				"warn stream stream K8S: it takes messages of 5000 bytes at most, and an object can have 1572864: what becomes of larger ones says the sink's oversize -> raise max_payload of the server (and max_msg_size of the stream)",
 				warnReplica, warnMemory,
 				"warn stream stream K8S: it keeps messages for 30m0s: readers that are away for longer miss them -> raise max_age",
 			},

@@ -28,7 +28,7 @@ var errNotSent = errors.New("not sent")
 // there is nothing to lock.
 //
 // Messages of one object form a chain. Its first is ready at once; each further one becomes ready when the one
-// before it was acknowledged (or refused for good, which is not tried again).
+// before it was acknowledged.
 type flight struct {
 	batch   []*event.Message
 	results []error
@@ -93,7 +93,7 @@ func (f *flight) settle(i int32, err error) {
 	f.results[i] = err
 	f.open--
 	next := f.next[i]
-	if err == nil || sinks.IsPermanent(err) {
+	if err == nil {
 		if next >= 0 {
 			f.ready = append(f.ready, next)
 		}

@@ -155,7 +155,7 @@ func doubts(c *jetstream.StreamConfig, wildcard string, mirror bool, maxPayload 
 		limit = min(limit, int64(c.MaxMsgSize))
 	}
 	add(limit < largestObject, "raise max_payload of the server (and max_msg_size of the stream)",
-		"it takes messages of %d bytes at most, and an object can have %d: larger ones become gap events", limit, largestObject)
+		"it takes messages of %d bytes at most, and an object can have %d: what becomes of larger ones says the sink's oversize", limit, largestObject)
 	return out
 }
 

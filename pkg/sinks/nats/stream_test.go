@@ -223,7 +223,7 @@ func TestOversizeForStreamAndProtocol(t *testing.T) {
 	headers := sinktest.Message("c", 1, 100)
 	headers.Identity.Manager = strings.Repeat("m", 70_000)
 	batch := []*event.Message{
-		sinktest.Message("a", 1, 100), sinktest.Message("a", 2, 6000), sinktest.Message(strings.Repeat("b", 3000), 1, 100), headers, sinktest.Message("a", 3, 100),
+		sinktest.Message("a", 1, 100), sinktest.Message("a", 2, 6000), sinktest.Message(strings.Repeat("b", 3000), 1, 100), headers, sinktest.Message("d", 1, 100),
 	}
 	for i, err := range try(t, sink, batch...) {
 		if refused := i >= 1 && i <= 3; refused != (sinks.IsPermanent(err) && errors.Is(err, sinks.ErrOversize)) || !refused && err != nil {

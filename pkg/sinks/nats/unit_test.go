@@ -141,7 +141,7 @@ func TestHeadersAreThoseOfTheMessage(t *testing.T) {
 // The order in which a batch goes out, for answers in an order of the test's choice.
 func TestFlight(t *testing.T) {
 	m := func(name string, v int) *event.Message { return sinktest.Message(name, v, 0) }
-	batch := []*event.Message{m("a", 1), m("a", 2), m("b", 1), m("a", 3), m("b", 2), m("c", 1)}
+	batch := []*event.Message{m("a", 1), m("a", 2), m("b", 1), m("a", 3), m("b", 2), m("c", 1), m("d", 1), m("d", 2)}
 	results := make([]error, len(batch))
 	var f flight
 	step := func(want string) {
@@ -159,10 +159,14 @@ func TestFlight(t *testing.T) {
 		}
 	}
 	f.begin(batch, results)
-	step("a1 b1 c1")
+	step("a1 b1 c1 d1")
 	f.settle(2, nil)
-	f.settle(0, sinks.Permanent(errors.New("no")))
+	f.settle(0, nil)
+	f.settle(6, sinks.Permanent(errors.New("no"))) // what takes its place comes first
 	step("b2 a2")
+	if !errors.Is(results[7], sinks.ErrNotAttempted) {
+		t.Errorf("after d1 was refused: %v", results[7])
+	}
 	f.settle(1, errors.New("later"))
 	if f.open != 2 || f.flying != 2 || !errors.Is(results[3], sinks.ErrNotAttempted) {
 		t.Errorf("after a2 failed: %d open, %d flying, results %v", f.open, f.flying, results)
@@ -177,8 +181,8 @@ func TestFlight(t *testing.T) {
 		t.Errorf("keys are left: %v", f.last)
 	}
 	f.begin(batch[:1], results[:1])
-	if f.base != base+5 {
-		t.Errorf("reply tokens begin at %d, want %d: none may be used twice", f.base, base+5)
+	if f.base != base+6 {
+		t.Errorf("reply tokens begin at %d, want %d: none may be used twice", f.base, base+6)
 	}
 	f.giveUp(errors.New("broken"))
 	if err := results[0]; sinks.IsMaybeWritten(err) || !errors.Is(err, errNotSent) {

@@ -48,7 +48,7 @@ func Messages(objects, versions int) []*event.Message {
 
 // Gap is a control event, for the same resource as Message.
 func Gap() *event.Message {
-	return event.RefusalGap(Message("o0", 1, 0), event.ReasonRefused, "because")
+	return event.RefusalGap(Message("o0", 1, 0), event.ReasonRefused, "because", "")
 }
 
 // Attributes of a message, as a destination should hold them.

@@ -1,0 +1,213 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	natsgo "github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/deltabridge/deltabridge/internal/config"
+	"github.com/deltabridge/deltabridge/pkg/deadletter"
+	"github.com/deltabridge/deltabridge/pkg/event"
+	"github.com/deltabridge/deltabridge/pkg/object"
+	"github.com/deltabridge/deltabridge/pkg/sinks"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// lettersOf fills the file of a sink with letters about ConfigMaps of some sizes, whose ids are u.1, u.2 and so on.
+func lettersOf(t *testing.T, state, sink string, sizes ...int) *deadletter.File {
+	t.Helper()
+	f := &deadletter.File{Path: filepath.Join(state, deadletter.Name(sink))}
+	for n, size := range sizes {
+		o, err := object.New(fmt.Appendf(nil, `{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"big","namespace":"shop","uid":"u","resourceVersion":"%d"},"data":{"a":%q}}`, n+1, strings.Repeat("x", size)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		e := &event.Encoder{Cluster: "c"}
+		m, err := e.Encode(event.Event{Type: event.Updated, Object: o, Time: time.Now(), Resource: schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := f.Keep(t.Context(), m, event.ReasonOversize, sinks.Permanent(sinks.ErrOversize)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return f
+}
+
+// smallServer is a JetStream server that takes messages of up to 20,000 bytes.
+func smallServer(t *testing.T) (url string, js jetstream.JetStream) {
+	t.Helper()
+	srv, err := server.NewServer(&server.Options{
+		Host: "127.0.0.1", Port: server.RANDOM_PORT, JetStream: true, StoreDir: t.TempDir(), MaxPayload: 20_000, NoLog: true, NoSigs: true,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv.Start()
+	t.Cleanup(func() {
+		srv.Shutdown()
+		srv.WaitForShutdown()
+	})
+	if !srv.ReadyForConnections(20 * time.Second) {
+		t.Fatal("nats-server is not ready")
+	}
+	conn, err := natsgo.Connect(srv.ClientURL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(conn.Close)
+	if js, err = jetstream.New(conn); err != nil {
+		t.Fatal(err)
+	}
+	return srv.ClientURL(), js
+}
+
+func TestDeadLetters(t *testing.T) {
+	url, js := smallServer(t)
+	dir := t.TempDir()
+	state, file := filepath.Join(dir, "state"), filepath.Join(dir, "bridge.yaml")
+	sink := func(name, more string) string {
+		return fmt.Sprintf("  - name: %[1]s\n    deadLetter: {file: {}}\n    nats: {url: %[2]q, subject: \"%[1]s.{resource}.{namespace}.{name}\", stream: {name: %[1]s, create: true%[3]s}}\n", name, url, more)
+	}
+	text := fmt.Sprintf("cluster: c\nstate: {path: %q}\nsinks:\n", state) + sink("live", "") + sink("last", ", lastPerSubject: true") +
+		"  - {name: topic, deadLetter: {topic: dead}, kafka: {brokers: [\"127.0.0.1:1\"]}}\n"
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	run := func(args ...string) (string, error) {
+		return command(t, append([]string{"dead-letters", args[0], "--config", file}, args[1:]...)...)
+	}
+	if out, err := run("list"); err != nil || strings.Count(out, "\n") != 1 {
+		t.Errorf("none: %v\n%s", err, out)
+	}
+	if out, err := run("list", "-o", "json"); err != nil || out != "[]\n" {
+		t.Errorf("none: %v\n%s", err, out)
+	}
+	live, last := lettersOf(t, state, "live", 100, 50_000, 200, 300), lettersOf(t, state, "last", 100)
+
+	out, err := run("list")
+	if err != nil || strings.Count(out, "\n") != 6 || !strings.Contains(out, "configmaps/shop/big") || !strings.Contains(out, "  u.3\n") {
+		t.Errorf("%v\n%s", err, out)
+	}
+	out, err = run("list", "--sink", "live", "-o", "json")
+	var entries []struct {
+		Sink, ID, Subject, Operation, Reason, Error string
+		Bytes                                       int
+	}
+	if err != nil || json.Unmarshal([]byte(out), &entries) != nil || len(entries) != 4 {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	if e := entries[1]; e.Sink != "live" || e.ID != "u.2" || e.Subject != "configmaps/shop/big" || e.Operation != "updated" || e.Reason != "oversize" || e.Error == "" || e.Bytes < 50_000 {
+		t.Errorf("%+v", e)
+	}
+	out, err = run("show", "u.2")
+	if err != nil || !strings.Contains(out, "\nresourceversion: 2\n") || !strings.Contains(out, strings.Repeat("x", 50_000)) || !strings.Contains(out, "sink:    live\n") {
+		t.Errorf("%v\n%.2000s", err, out)
+	}
+	for _, mistake := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"list", "--sink", "none"}, "no such sink"},
+		{[]string{"list", "-o", "xml"}, "want table or json"},
+		{[]string{"show", "u.1"}, "of several sinks: choose one with --sink (live, last)"},
+		{[]string{"show", "u.9"}, "no such dead letter: u.9"},
+		{[]string{"drop"}, "or write --all"},
+		{[]string{"resend", "--all", "u.1"}, "or write --all"},
+		{[]string{"resend", "--sink", "last", "--all"}, "--force"},
+	} {
+		if _, err := run(mistake.args...); err == nil || !strings.Contains(err.Error(), mistake.want) {
+			t.Errorf("%v: %v, want %q", mistake.args, err, mistake.want)
+		}
+	}
+	if n, _, err := live.Stats(); n != 4 || err != nil {
+		t.Fatalf("%d letters, %v", n, err)
+	}
+	if out, err = run("drop", "--sink", "live", "u.4"); err != nil || out != "live  u.4  dropped\n" {
+		t.Errorf("%v\n%s", err, out)
+	}
+
+	out, err = run("resend", "--sink", "live", "--all")
+	known, ok := errors.AsType[*exitError](err)
+	if !ok || known.code != stillRefused || !strings.Contains(err.Error(), "1 of 3 are still refused") {
+		t.Errorf("%v", err)
+	}
+	if !strings.Contains(out, "live  u.1  sent again\nlive  u.2  still refused: ") || !strings.Contains(out, "max_payload") || !strings.Contains(out, "\nlive  u.3  sent again\n") {
+		t.Errorf("%s", out)
+	}
+	if letters, err := live.List(); err != nil || len(letters) != 1 || letters[0].ID != "u.2" {
+		t.Errorf("left: %+v, %v", letters, err)
+	}
+	stream, err := js.Stream(t.Context(), "live")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := stream.GetMsg(t.Context(), 2)
+	if err != nil || m.Header.Get("ce-id") != "u.3" || m.Header.Get("ce-resent") != "true" || m.Header.Get("Nats-Msg-Id") != "u.3" {
+		t.Errorf("%v, %v", m, err)
+	}
+	if out, err = run("resend", "--sink", "last", "--force", "u.1"); err != nil || out != "last  u.1  sent again\n" {
+		t.Errorf("%v\n%s", err, out)
+	}
+	if n, _, err := last.Stats(); n != 0 || err != nil {
+		t.Errorf("%d letters, %v", n, err)
+	}
+}
+
+// A destination that is away leaves everything where it is.
+func TestResendToNobody(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "bridge.yaml")
+	text := fmt.Sprintf("state: {path: %q}\nsinks: [{name: live, deadLetter: {file: {}}, nats: {url: \"nats://127.0.0.1:1\", stream: {create: true}}}]\n", dir)
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	letters := lettersOf(t, dir, "live", 100)
+	_, err := command(t, "dead-letters", "resend", "--config", file, "--all", "--timeout", "300ms")
+	if _, refused := errors.AsType[*exitError](err); err == nil || refused || !strings.Contains(err.Error(), "connection refused") {
+		t.Errorf("%v", err)
+	}
+	if n, _, err := letters.Stats(); n != 1 || err != nil {
+		t.Errorf("%d letters, %v", n, err)
+	}
+}
+
+// What the configuration says of refused events gets to the drain.
+func TestRefusalsOfTheConfiguration(t *testing.T) {
+	for text, want := range map[string]struct {
+		mode            sinks.Outcome
+		claims, letters bool
+		closers         int
+	}{
+		`nats: {url: "nats://a:4222"}`:                                                                                                 {mode: sinks.OutcomeMetadata},
+		`oversize: gap, nats: {url: "nats://a:4222"}`:                                                                                  {mode: sinks.OutcomeGap},
+		`oversize: claimCheck, claimCheck: {bucket: b}, nats: {url: "nats://a:4222"}`:                                                  {mode: sinks.OutcomeClaimCheck, claims: true},
+		`oversize: claimCheck, claimCheck: {bucket: b, nats: {url: "nats://b:4222"}}, kafka: {brokers: ["a:9092"]}`:                    {mode: sinks.OutcomeClaimCheck, claims: true, closers: 1},
+		`oversize: deadLetter, deadLetter: {file: {}}, kafka: {brokers: ["a:9092"]}`:                                                   {mode: sinks.OutcomeDeadLetter, letters: true},
+		`deadLetter: {topic: dead}, kafka: {brokers: ["a:9092"], tombstones: true, createTopics: {config: {cleanup.policy: compact}}}`: {mode: sinks.OutcomeMetadata, letters: true, closers: 1},
+		`deadLetter: {subject: dead, stream: D}, nats: {url: "nats://a:4222"}`:                                                         {mode: sinks.OutcomeMetadata, letters: true, closers: 1},
+	} {
+		cfg, err := config.Parse("bridge.yaml", []byte("sinks: [{name: a, "+text+"}]"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := &pipeline{name: "a", log: newLogger(cfg, t.Output()), encoder: &event.Encoder{}}
+		if err := p.buildSink(&cfg.Sinks[0]); err != nil {
+			t.Fatal(err)
+		}
+		r, err := p.buildRefusals(&cfg.Sinks[0], t.TempDir())
+		if err != nil || r.Oversize != want.mode || (r.Claims != nil) != want.claims || (r.DeadLetters != nil) != want.letters || len(p.closers) != want.closers {
+			t.Errorf("%s: %+v with %d connections, %v", text, r, len(p.closers), err)
+		}
+		p.close(t.Context())
+	}
+}

@@ -1,0 +1,88 @@
+package kafka
+
+import (
+	"context"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/deltabridge/deltabridge/pkg/event"
+	"github.com/deltabridge/deltabridge/pkg/fifo"
+	"github.com/deltabridge/deltabridge/pkg/sinks"
+	testkafka "github.com/deltabridge/deltabridge/test/kafka"
+)
+
+// bigObject is a message that a topic with a small limit does not take, while its metadata passes.
+func bigObject(typ event.Type, name string, version int) *event.Message {
+	m := change(typ, name, version)
+	pad := padded(m, 60_000).Data
+	m.Data = []byte(strings.TrimSuffix(string(m.Data), "}") + `,"data":` + string(pad) + "}")
+	return m
+}
+
+// TestRefusalsInOrder: in each mode what takes the place of an event keeps its place, and a deletion keeps its tombstone.
+func TestRefusalsInOrder(t *testing.T) {
+	broker := testkafka.ForTest(t)
+	tests := []struct {
+		mode sinks.Outcome
+		want []string
+		dead []string
+	}{
+		{sinks.OutcomeMetadata, []string{"u-a.1", "u-a.2 oversize", "u-a.3 oversize", "tombstone /pods/default/a", "u-a.4"}, nil},
+		{sinks.OutcomeGap, []string{"u-a.1", "u-a.2.gap", "u-a.3.gap", "tombstone /pods/default/a", "u-a.4"}, nil},
+		{sinks.OutcomeDeadLetter, []string{"u-a.1", "u-a.2.gap", "u-a.3.gap", "tombstone /pods/default/a", "u-a.4"}, []string{"u-a.2 oversize", "u-a.3 oversize"}},
+	}
+	for _, test := range tests {
+		t.Run(string(test.mode), func(t *testing.T) {
+			topic := "refusals-" + strings.ToLower(string(test.mode))
+			testkafka.CreateTopic(t, broker.Addr(), topic, 1, map[string]string{"max.message.bytes": "20000"})
+			s := connected(t, Config{Brokers: []string{broker.Addr()}, Topic: topic, Tombstones: true})
+			letters := newSink(t, Config{
+				Brokers: []string{broker.Addr()}, Topic: "dead-" + topic,
+				CreateTopics: &CreateTopics{Partitions: 1, ReplicationFactor: 1, Config: map[string]string{"max.message.bytes": "16777216"}},
+			})
+			q := fifo.NewRing(fifo.RingOptions[*event.Message]{MaxItems: 1000, Size: (*event.Message).Size})
+			big := bigObject(event.Updated, "a", 2)
+			for _, m := range []*event.Message{change(event.Added, "a", 1), big, bigObject(event.Deleted, "a", 3), change(event.Added, "a", 4)} {
+				if err := q.Push(t.Context(), m); err != nil {
+					t.Fatal(err)
+				}
+			}
+			q.Close()
+			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+			defer cancel()
+			d := &sinks.Drain{
+				Sink: s, Queue: q, Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
+				Refusals: sinks.Refusals{Oversize: test.mode, DeadLetters: &sinks.LetterSink{Sink: letters, Where: "topic"}},
+			}
+			if err := d.Run(ctx); err != nil {
+				t.Fatal(err)
+			}
+			read := func(topic, attribute string) (all []string) {
+				for _, r := range testkafka.ReadAll(t, broker.Addr(), topic)[0] {
+					text := header(r, "ce_id") + " " + header(r, attribute)
+					if r.Value == nil {
+						text = "tombstone " + string(r.Key)
+					}
+					all = append(all, strings.TrimSpace(text))
+				}
+				return all
+			}
+			if diff := cmp.Diff(test.want, read(topic, "ce_dataomitted")); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+			if test.dead == nil {
+				return
+			}
+			if diff := cmp.Diff(test.dead, read("dead-"+topic, "ce_refused")); diff != "" {
+				t.Errorf("dead letters (-want +got):\n%s", diff)
+			}
+			if r := testkafka.ReadAll(t, broker.Addr(), "dead-"+topic)[0][0]; string(r.Value) != string(big.Data) {
+				t.Errorf("the letter has %d bytes, want %d", len(r.Value), len(big.Data))
+			}
+		})
+	}
+}

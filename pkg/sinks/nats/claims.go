@@ -1,0 +1,152 @@
+package nats
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net/url"
+	"time"
+
+	natsgo "github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/deltabridge/deltabridge/pkg/event"
+	"github.com/deltabridge/deltabridge/pkg/sinks"
+	"github.com/deltabridge/deltabridge/pkg/sinks/access"
+)
+
+const (
+	// claimScheme begins the reference to an object in an object store: nats-object://BUCKET/NAME.
+	claimScheme = "nats-object"
+	// claimChunk is the size of an object's parts, in bytes, where the server takes that much.
+	claimChunk = 128 << 10
+	// claimRate bounds how long an object may take, in bytes per second.
+	claimRate = 256 << 10
+)
+
+// ClaimConfig names the object store for the data of messages that are too large. All fields but Bucket only matter for
+// creation.
+type ClaimConfig struct {
+	Bucket   string
+	Create   bool          // create it if it is not there
+	TTL      time.Duration // how long an object is kept; 0: for ever
+	MaxBytes int64         // 0: unlimited
+	Replicas int           // 0: 1
+}
+
+// Claims keeps data of messages in a JetStream object store. It is used by one goroutine, that of the sink's drain.
+type Claims struct {
+	cfg   ClaimConfig
+	sink  *Sink // whose connection is used
+	own   bool  // nobody else uses it
+	store jetstream.ObjectStore
+	ttl   time.Duration // of the bucket as it is
+}
+
+var _ sinks.Claims = (*Claims)(nil)
+
+// Claims gives an object store on the sink's own connection.
+func (s *Sink) Claims(cfg ClaimConfig) *Claims { return &Claims{cfg: cfg, sink: s} }
+
+// NewClaims gives an object store on a connection of its own. Of connection, stream and subject are not used. It does no
+// I/O. The error names every mistake.
+func NewClaims(connection Config, cfg ClaimConfig) (*Claims, error) {
+	connection.Stream.Name, connection.Subject = cfg.Bucket, cfg.Bucket
+	s, err := New(connection)
+	if err != nil {
+		return nil, err
+	}
+	return &Claims{cfg: cfg, sink: s, own: true}, nil
+}
+
+// Close gives up the connection, if it is the store's own.
+func (c *Claims) Close(ctx context.Context) error {
+	if !c.own {
+		return nil
+	}
+	return c.sink.Close(ctx)
+}
+
+// Store implements [sinks.Claims]. The name of an object is the event's id and the beginning of its digest, so that a
+// repetition finds it there, and no other data comes under a name that was sent.
+func (c *Claims) Store(ctx context.Context, m *event.Message) (ref, digest string, err error) {
+	sum := sha256.Sum256(m.Data)
+	digest = hex.EncodeToString(sum[:])
+	name := m.ID + "." + digest[:16]
+	ctx, cancel := context.WithTimeout(ctx, c.sink.cfg.AckTimeout+time.Duration(len(m.Data)/claimRate)*time.Second)
+	defer cancel()
+	defer context.AfterFunc(ctx, c.sink.dial.interrupt)()
+	if err := c.sink.connect(ctx); err != nil {
+		return "", "", err
+	}
+	if err := c.put(ctx, name, m); err != nil {
+		c.store = nil // look for it again
+		return "", "", c.failure(err)
+	}
+	where := url.URL{Scheme: claimScheme, Host: c.cfg.Bucket, Path: "/" + name}
+	return where.String(), "sha256:" + digest, nil
+}
+
+func (c *Claims) put(ctx context.Context, name string, m *event.Message) error {
+	if err := c.open(ctx); err != nil {
+		return err
+	}
+	info, err := c.store.GetInfo(ctx, name)
+	switch {
+	case err == nil && (c.ttl == 0 || time.Since(info.ModTime) < c.ttl/2):
+		return nil // from before a crash; storing it again would disturb who reads it
+	case err != nil && !errors.Is(err, jetstream.ErrObjectNotFound):
+		return err
+	}
+	_, err = c.store.Put(ctx, jetstream.ObjectMeta{
+		Name:        name,
+		Description: "data of an event that its destination takes no message for",
+		Headers:     natsgo.Header{contentType: {"application/json"}},
+		Metadata:    map[string]string{"id": m.ID, "source": "/clusters/" + m.Cluster, "subject": m.Subject()},
+		Opts:        &jetstream.ObjectMetaOptions{ChunkSize: uint32(min(claimChunk, c.sink.conn.MaxPayload()/2))},
+	}, bytes.NewReader(m.Data))
+	return err
+}
+
+// open finds the bucket, or creates it where it is missing and the configuration says so.
+func (c *Claims) open(ctx context.Context) error {
+	if c.store != nil {
+		return nil
+	}
+	js, err := jetstream.New(c.sink.conn)
+	if err != nil {
+		return err
+	}
+	store, err := js.ObjectStore(ctx, c.cfg.Bucket)
+	if errors.Is(err, jetstream.ErrBucketNotFound) && c.cfg.Create {
+		store, err = js.CreateObjectStore(ctx, jetstream.ObjectStoreConfig{
+			Bucket: c.cfg.Bucket, Description: "created by deltabridge", TTL: c.cfg.TTL,
+			MaxBytes: c.cfg.MaxBytes, Replicas: max(c.cfg.Replicas, 1),
+		})
+		if err == nil {
+			c.sink.cfg.Logger.Info("created object store", "bucket", c.cfg.Bucket)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	status, err := store.Status(ctx)
+	if err != nil {
+		return err
+	}
+	c.store, c.ttl = store, status.TTL()
+	return nil
+}
+
+// failure is why the data could not be stored, in words.
+func (c *Claims) failure(err error) error {
+	e := &sinks.ConnectError{Step: sinks.StepStream, Key: "claimCheck.bucket", Err: fmt.Errorf("object store %s: %w", c.cfg.Bucket, err)}
+	if errors.Is(err, jetstream.ErrBucketNotFound) {
+		e.Err = access.Words(err, "object store %s does not exist", c.cfg.Bucket)
+		e.Remedy = "create it, correct claimCheck.bucket, or set claimCheck.create: true"
+	}
+	return e
+}

@@ -1,0 +1,160 @@
+package sinks
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/deltabridge/deltabridge/pkg/event"
+)
+
+// Outcome is what became of a message that the destination refuses for good.
+type Outcome string
+
+// The outcomes.
+const (
+	OutcomeMetadata   Outcome = "metadata"   // it was sent with the metadata of its object instead of the data
+	OutcomeClaimCheck Outcome = "claimCheck" // the same, and its data is kept where the event says
+	OutcomeDeadLetter Outcome = "deadLetter" // it is kept as a dead letter, and a gap event took its place
+	OutcomeGap        Outcome = "gap"        // a gap event took its place
+	// OutcomeLost: it was to be kept as a dead letter and could not be; a gap event took its place.
+	OutcomeLost Outcome = "lost"
+)
+
+// InStream reports whether the event itself is in the stream, in some form.
+func (o Outcome) InStream() bool { return o == OutcomeMetadata || o == OutcomeClaimCheck }
+
+// Outcomes are those that a refusal for this reason (event.ReasonOversize, event.ReasonRefused) can have.
+func Outcomes(reason string) []Outcome {
+	lasting := []Outcome{OutcomeDeadLetter, OutcomeGap, OutcomeLost}
+	if reason == event.ReasonOversize {
+		return append(lasting, OutcomeMetadata, OutcomeClaimCheck)
+	}
+	return lasting
+}
+
+// Refusals says what is done with messages that the destination refuses for good. The zero value lets a gap event take
+// the place of each.
+type Refusals struct {
+	// Oversize is what is tried first with a message that is too large. OutcomeMetadata and OutcomeClaimCheck go on to
+	// DeadLetters where even that is refused, OutcomeDeadLetter begins with them, and OutcomeGap passes them by.
+	// Empty: OutcomeGap.
+	Oversize    Outcome
+	Claims      Claims      // needed with OutcomeClaimCheck
+	DeadLetters DeadLetters // nil: there are none
+}
+
+// Claims keeps the data of messages that are too large for their destination. It is used by the drain's goroutine alone.
+type Claims interface {
+	// Store returns when the data is kept durably, and says where, as a URI. For the same message it is the same
+	// place. After any error but a Permanent one the drain tries again until it succeeds, and sends nothing that comes
+	// after the message.
+	Store(ctx context.Context, m *event.Message) (ref, digest string, err error)
+}
+
+// DeadLetters keeps messages that are refused for good. It is used by the drain's goroutine alone.
+type DeadLetters interface {
+	// Keep returns when the message is kept durably, and says where, in words. Errors are as those of Claims.Store; a
+	// Permanent one means that it can't be kept: there is no room for it.
+	Keep(ctx context.Context, m *event.Message, reason string, cause error) (where string, err error)
+}
+
+// Refusal is why a message was refused for good, and what became of it.
+type Refusal struct {
+	Reason  string // event.ReasonOversize or event.ReasonRefused
+	Err     error  // what the destination said
+	Outcome Outcome
+}
+
+// reason is that of a message's first refusal.
+func (it *item) reason() string {
+	if errors.Is(it.refusal, ErrOversize) {
+		return event.ReasonOversize
+	}
+	return event.ReasonRefused
+}
+
+// refuse notes that the destination refuses what was sent for an item. If that was the gap event in its place, nothing
+// more can be done.
+func (d *Drain) refuse(it *item, err error) {
+	switch {
+	case it.refusal == nil:
+		it.refusal = err
+	case it.outcome.InStream():
+		it.refusal = fmt.Errorf("%w; as %s: %w", it.refusal, it.outcome, err)
+	default:
+		it.refusal = errors.Join(it.refusal, fmt.Errorf("gap event in its place: %w", err))
+		d.settle(it, time.Time{}, 0)
+		return
+	}
+	it.outcome = d.Refusals.after(it)
+	it.send = nil
+}
+
+// after is what to try next with a message that was refused.
+func (r *Refusals) after(it *item) Outcome {
+	if it.orig.Type.IsControl() {
+		return OutcomeGap
+	}
+	if it.reason() == event.ReasonOversize {
+		switch {
+		case it.outcome == "" && r.Oversize.InStream():
+			return r.Oversize
+		case r.Oversize == OutcomeGap || r.Oversize == "":
+			return OutcomeGap
+		}
+	}
+	if (it.outcome == "" || it.outcome.InStream()) && r.DeadLetters != nil {
+		return OutcomeDeadLetter
+	}
+	return OutcomeGap
+}
+
+// replace finds what to send in the place of a refused message. An error means that it has to be tried again.
+func (d *Drain) replace(ctx context.Context, it *item) error {
+	for it.send == nil {
+		if err := d.tryOutcome(ctx, it); IsPermanent(err) {
+			it.refusal = fmt.Errorf("%w; %w", it.refusal, err)
+			if it.outcome == OutcomeDeadLetter {
+				it.outcome = OutcomeLost
+				d.lost.error(d.Logger, "event refused for good, and not kept as a dead letter", "id", it.orig.ID, "subject", it.orig.Subject(), "error", err)
+				continue
+			}
+			it.outcome = d.Refusals.after(it)
+		} else if err != nil {
+			return err
+		}
+	}
+	d.refused.warn(d.Logger, "event refused for good; something else takes its place", "instead", it.outcome,
+		"id", it.orig.ID, "subject", it.orig.Subject(), "bytes", len(it.orig.Data), "error", it.refusal)
+	return nil
+}
+
+// tryOutcome makes what is sent for the item's outcome. An error of the class Permanent means that it can't be had.
+func (d *Drain) tryOutcome(ctx context.Context, it *item) error {
+	marks := event.Marks{Omitted: it.reason(), Size: int64(len(it.orig.Data))}
+	where := ""
+	var err error
+	switch it.outcome {
+	case OutcomeMetadata, OutcomeClaimCheck:
+		reduced, err := event.Reduce(it.orig, marks)
+		if err != nil {
+			return Permanent(err)
+		}
+		if it.outcome == OutcomeClaimCheck {
+			if marks.Ref, marks.Digest, err = d.Refusals.Claims.Store(ctx, it.orig); err != nil {
+				return fmt.Errorf("claim check: %w", err)
+			}
+			reduced.Marks = &marks
+		}
+		it.send = reduced
+		return nil
+	case OutcomeDeadLetter:
+		if where, err = d.Refusals.DeadLetters.Keep(ctx, it.orig, it.reason(), it.refusal); err != nil {
+			return fmt.Errorf("dead letter: %w", err)
+		}
+	}
+	it.send = event.RefusalGap(it.orig, it.reason(), it.refusal.Error(), where)
+	return nil
+}
