@@ -50,21 +50,24 @@ class State:
         version, time = int(a["resourceversion"]), comparable(a["time"])
         self.db.execute("INSERT OR IGNORE INTO objects VALUES (?, '', 0, 0, 0, '', NULL)", (name,))
         self.db.execute("UPDATE objects SET told = max(told, ?) WHERE object = ?", (time, name))
-        if self.db.execute("SELECT 1 FROM events WHERE id = ?", (a["id"],)).fetchone():
-            return True
-        if a["type"] != "dev.deltabridge.object.restated":  # no change, but what this state may have missed
+        repeated = self.db.execute("SELECT 1 FROM events WHERE id = ?", (a["id"],)).fetchone() is not None
+        restated = a["type"] == "dev.deltabridge.object.restated"
+        if not repeated and not restated:  # which is no change, but what this state may have missed
             # A consumer that runs for long removes ids that are older than any repetition can be: a day is plenty.
             self.db.execute("INSERT INTO events VALUES (?, ?)", (a["id"], time))
             self.db.execute("UPDATE objects SET changes = changes + 1 WHERE object = ?", (name,))
-        # A deletion that was not seen has the version of the last state that the bridge remembers, but it is final all the
-        # same. Deleted objects stay, without data, so that late repetitions of their states are recognized.
-        unseen = a.get("finalstateunknown") == "true"
+        exists = restated or a.get("initiallist") == "true"  # told because it exists, not because it changed
+        # The version of a leave can be the known one, if the filter changed and not the object. And a deletion that was not seen
+        # has that of the last state that the bridge remembers, but it is final all the same. Deleted objects stay, without data,
+        # so that late repetitions of their states are recognized.
         deleted = a["type"].endswith(".deleted")
+        unseen = a.get("finalstateunknown") == "true"
         self.db.execute(
-            "UPDATE objects SET uid = ?, version = ?, deleted = ?, data = ? WHERE object = ? AND (version < ? OR (? AND uid = ?))",
-            (uid, version, deleted, None if deleted else data.decode(), name, version, unseen, uid),
+            "UPDATE objects SET uid = ?, version = ?, deleted = ?, data = ? WHERE object = ? AND "
+            "(version < ? OR (version = ? AND ?) OR (? AND uid = ?))",
+            (uid, version, deleted, None if deleted else data.decode(), name, version, version, deleted or exists, unseen, uid),
         )
-        return False
+        return repeated
 
     def apply_gap(self, a, data):
         # The present state is right after a gap whose reason is relist, and to be restated after others. An audit trail has

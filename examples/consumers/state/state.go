@@ -21,6 +21,8 @@ type Event struct {
 	Object            string    // names the object: its cluster, resource, namespace and name
 	Version           uint64    // the resourceVersion
 	Time              time.Time // when the bridge saw it
+	Deleted           bool      // or left the filter
+	Exists            bool      // the object is told because it exists, not because it changed: restated, or of an initial list
 	FinalStateUnknown bool
 	Data              []byte
 }
@@ -31,6 +33,8 @@ func New(attributes map[string]string, data []byte) (Event, error) {
 		ID: attributes["id"], Type: attributes["type"], UID: attributes["uid"], Object: attributes["source"] + "/" + attributes["subject"],
 		FinalStateUnknown: attributes["finalstateunknown"] == "true", Data: data,
 	}
+	e.Deleted = e.Type == objectTypes+"deleted"
+	e.Exists = e.Type == restated || attributes["initiallist"] == "true"
 	var err error
 	if e.ID == "" || e.Type == "" {
 		return e, fmt.Errorf("this is no event: it has the attributes %v", attributes)
@@ -67,7 +71,10 @@ type Store struct {
 	db *bolt.DB
 }
 
-const objectTypes = "dev.deltabridge.object."
+const (
+	objectTypes = "dev.deltabridge.object."
+	restated    = objectTypes + "restated"
+)
 
 // buckets of the file: events by id, objects by name, gaps by id.
 func buckets() (events, objects, gaps []byte) {
@@ -134,19 +141,18 @@ func applyObject(tx *bolt.Tx, e Event) (repeated bool, err error) {
 	if e.Time.After(known.Told) {
 		known.Told = e.Time
 	}
-	if repeated = events.Get([]byte(e.ID)) != nil; !repeated {
-		if newer(known, e) {
-			known.UID, known.Version, known.Data = e.UID, e.Version, e.Data
-			if known.Deleted = strings.HasSuffix(e.Type, ".deleted"); known.Deleted {
-				known.Data = nil
-			}
+	repeated = events.Get([]byte(e.ID)) != nil
+	if newer(known, e) {
+		known.UID, known.Version, known.Deleted, known.Data = e.UID, e.Version, e.Deleted, e.Data
+		if e.Deleted {
+			known.Data = nil
 		}
-		if e.Type != objectTypes+"restated" { // no change, but what this state may have missed
-			known.Changes++
-			// A consumer that runs for long removes ids that are older than any repetition can be: a day is plenty.
-			if err := events.Put([]byte(e.ID), []byte(e.Time.Format(time.RFC3339Nano))); err != nil {
-				return false, err
-			}
+	}
+	if !repeated && e.Type != restated { // which is no change, but what this state may have missed
+		known.Changes++
+		// A consumer that runs for long removes ids that are older than any repetition can be: a day is plenty.
+		if err := events.Put([]byte(e.ID), []byte(e.Time.Format(time.RFC3339Nano))); err != nil {
+			return false, err
 		}
 	}
 	text, err := json.Marshal(known)
@@ -157,9 +163,12 @@ func applyObject(tx *bolt.Tx, e Event) (repeated bool, err error) {
 }
 
 // newer reports whether an event takes precedence over what is known. The resourceVersions of one resource compare as
-// numbers. A deletion that was not seen has that of the last state that the bridge remembers, but it is final all the same.
+// numbers. That of a leave can be the known one, if the filter changed and not the object. And a deletion that was not seen has
+// that of the last state that the bridge remembers, but it is final all the same.
 func newer(known Object, e Event) bool {
-	return e.Version > known.Version || e.FinalStateUnknown && e.UID == known.UID
+	return e.Version > known.Version ||
+		e.Version == known.Version && (e.Deleted || e.Exists) ||
+		e.FinalStateUnknown && e.UID == known.UID
 }
 
 // applyGap notes where events may be missing.

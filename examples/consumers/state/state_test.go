@@ -4,10 +4,13 @@ import (
 	"bytes"
 	"encoding/json"
 	"flag"
+	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -73,7 +76,7 @@ func TestState(t *testing.T) {
 			}
 			repeats += n
 		}
-		if repeats != 5 { // with those that are restated as they are known
+		if repeats != 9 { // with those that are restated as they are known
 			t.Errorf("%d repetitions", repeats)
 		}
 		want := []string{
@@ -122,4 +125,80 @@ func TestWhatIsNoEvent(t *testing.T) {
 			t.Errorf("%v became %+v", attributes, e)
 		}
 	}
+}
+
+// Whatever is sent twice, as by a bridge that was killed and repeats the last events in their order: the state is the same.
+func TestRepetitions(t *testing.T) {
+	r := rand.New(rand.NewPCG(5, 6))
+	for range 20 {
+		once, twice := open(t, filepath.Join(t.TempDir(), "once.db")), open(t, filepath.Join(t.TempDir(), "twice.db"))
+		var sent, repeating []Event
+		at := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+		for _, e := range randomHistory(r) {
+			e.Time = at
+			sent, repeating = append(sent, e), append(repeating, e)
+			if r.IntN(8) == 0 {
+				repeating = append(repeating, sent[r.IntN(len(sent)):]...)
+			}
+		}
+		for s, batch := range map[*Store][]Event{once: sent, twice: repeating} {
+			if _, err := s.Apply(batch, func(string) {}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if diff := cmp.Diff(printed(t, once), printed(t, twice)); diff != "" {
+			t.Fatalf("once and with repetitions:\n%s\n%+v", diff, repeating)
+		}
+	}
+}
+
+// randomHistory is what a bridge can send of three objects, in its order.
+func randomHistory(r *rand.Rand) (all []Event) {
+	type life struct {
+		uid     string
+		version uint64
+		sent    bool // and not deleted
+	}
+	objects, version := make([]life, 3), uint64(0)
+	for range 60 {
+		n := r.IntN(len(objects))
+		o := &objects[n]
+		version++
+		e := Event{Object: fmt.Sprintf("pods/ns/%d", n), Type: objectTypes + "updated"}
+		switch kind := r.IntN(6); {
+		case o.uid == "": // a new one
+			*o = life{fmt.Sprintf("u%d", version), version, true}
+			e.Type = objectTypes + "added"
+		case !o.sent: // it comes back to the filter, changed or not
+			e.Type, e.Exists, o.sent = objectTypes+"added", true, true
+			if kind < 3 {
+				e.Exists, o.version = false, version
+			}
+		case kind == 0: // deleted
+			o.version = version
+			e.Type, e.Deleted = objectTypes+"deleted", true
+		case kind == 1: // deleted, unseen; perhaps in a state that is not the last one that was sent
+			e.Type, e.Deleted, e.FinalStateUnknown = objectTypes+"deleted", true, true
+			o.version -= uint64(r.IntN(2))
+		case kind == 2: // it leaves the filter, changed or not
+			e.Type, e.Deleted, o.sent = objectTypes+"deleted", true, false
+			o.version += (version - o.version) * uint64(r.IntN(2))
+		case kind == 3:
+			e.Type, e.Exists = restated, true
+		default:
+			o.version = version
+		}
+		e.UID, e.Version = o.uid, o.version
+		e.ID = fmt.Sprintf("%s.%d", e.UID, e.Version)
+		e.Data = []byte(fmt.Sprintf(`"%s"`, e.ID))
+		switch {
+		case e.Deleted && !o.sent:
+			e.ID += ".left"
+		case e.Deleted:
+			e.ID = e.UID + ".deleted"
+			*o = life{}
+		}
+		all = append(all, e)
+	}
+	return all
 }
