@@ -47,6 +47,16 @@ func TestEventsPageExamples(t *testing.T) {
 	page = withExample(t, page, "Structured", "text", headersText(read[1], structured)+wrapped(read[1].Data()))
 
 	change := &event.Encoder{Payload: event.PayloadChange}
+	large, err := event.Reduce(exampleMessage(t, change, event.Event{
+		Type: event.Updated, Object: exampleState(t, exampleObject), Old: exampleState(t, strings.NewReplacer("48213", "48107", "green", "red").Replace(exampleObject)),
+	}), event.Marks{
+		Omitted: event.ReasonOversize, Size: 1310766, Ref: "nats-object://k8s-claims/6f0c7a52-1d0e-4c77-9a3c-0e6f5f9a5a11.48213.2c26b46b68ffc68f",
+		Digest: "sha256:2c26b46b68ffc68ff99b453c1d30413413422d706483bfa0f98a5e886266e7ae",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	since := time.Date(2026, 11, 20, 12, 25, 50, 0, time.UTC)
 	for heading, m := range map[string]*event.Message{
 		"An object of the initial list, payload `metadata`": exampleMessage(t, &event.Encoder{Payload: event.PayloadMetadata},
 			event.Event{Type: event.Added, Object: exampleState(t, exampleObject), InitialList: true}),
@@ -61,6 +71,11 @@ func TestEventsPageExamples(t *testing.T) {
 		"The end of an initial list": exampleMessage(t, &event.Encoder{}, event.Event{Type: event.Synced, SyncedInfo: &event.SyncedInfo{
 			Resource: "configmaps", ResourceVersion: "48377", Objects: 112,
 		}}),
+		"A restated object": exampleMessage(t, &event.Encoder{}, event.Event{Type: event.Restated, Object: exampleState(t, exampleObject)}),
+		"The end of a resync": exampleMessage(t, &event.Encoder{}, event.Event{Type: event.Synced, SyncedInfo: &event.SyncedInfo{
+			Resource: "configmaps", ResourceVersion: "51377", Objects: 97, Resync: true, Since: &since,
+		}}),
+		"A change that was too large, payload `change`": large,
 	} {
 		page = withExample(t, page, heading, "json", wrapped(m.AppendStructured(nil)))
 	}

@@ -10,7 +10,8 @@ import sys
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS events (id TEXT PRIMARY KEY, time TEXT);
-CREATE TABLE IF NOT EXISTS objects (object TEXT PRIMARY KEY, uid TEXT, version INTEGER, deleted INTEGER, changes INTEGER, told TEXT, data TEXT);
+CREATE TABLE IF NOT EXISTS objects (object TEXT PRIMARY KEY, uid TEXT, version INTEGER, deleted INTEGER, changes INTEGER, told TEXT, omitted TEXT,
+                                    data TEXT);
 CREATE TABLE IF NOT EXISTS gaps (id TEXT PRIMARY KEY, data TEXT);
 """
 
@@ -48,7 +49,7 @@ class State:
         name, uid = a["source"] + "/" + a["subject"], a["uid"]
         # The resourceVersions of one resource compare as numbers.
         version, time = int(a["resourceversion"]), comparable(a["time"])
-        self.db.execute("INSERT OR IGNORE INTO objects VALUES (?, '', 0, 0, 0, '', NULL)", (name,))
+        self.db.execute("INSERT OR IGNORE INTO objects VALUES (?, '', 0, 0, 0, '', NULL, NULL)", (name,))
         self.db.execute("UPDATE objects SET told = max(told, ?) WHERE object = ?", (time, name))
         repeated = self.db.execute("SELECT 1 FROM events WHERE id = ?", (a["id"],)).fetchone() is not None
         restated = a["type"] == "dev.deltabridge.object.restated"
@@ -63,9 +64,10 @@ class State:
         deleted = a["type"].endswith(".deleted")
         unseen = a.get("finalstateunknown") == "true"
         self.db.execute(
-            "UPDATE objects SET uid = ?, version = ?, deleted = ?, data = ? WHERE object = ? AND "
+            "UPDATE objects SET uid = ?, version = ?, deleted = ?, omitted = ?, data = ? WHERE object = ? AND "
             "(version < ? OR (version = ? AND ?) OR (? AND uid = ?))",
-            (uid, version, deleted, None if deleted else data.decode(), name, version, version, deleted or exists, unseen, uid),
+            (uid, version, deleted, a.get("dataomitted"), None if deleted else data.decode(),  # omitted: the metadata alone
+             name, version, version, deleted or exists, unseen, uid),
         )
         return repeated
 
@@ -87,11 +89,13 @@ class State:
         values = (len(prefix), prefix, comparable(info["since"]))
         for (name,) in self.db.execute(f"SELECT object FROM objects WHERE {gone}", values):
             print("gone:", name, flush=True)
-        self.db.execute(f"UPDATE objects SET deleted = 1, data = NULL WHERE {gone}", values)
+        self.db.execute(f"UPDATE objects SET deleted = 1, omitted = NULL, data = NULL WHERE {gone}", values)
 
     def print(self):
-        for name, uid, version, deleted, changes, told, data in self.db.execute("SELECT * FROM objects ORDER BY object"):
+        for name, uid, version, deleted, changes, told, omitted, data in self.db.execute("SELECT * FROM objects ORDER BY object"):
             line = {"object": name, "uid": uid, "resourceVersion": version, "deleted": bool(deleted), "changes": changes, "told": told}
+            if omitted is not None:
+                line["omitted"] = omitted
             if data is not None:
                 line["data"] = json.loads(data)
             print(json.dumps(line))

@@ -24,6 +24,7 @@ type Event struct {
 	Deleted           bool      // or left the filter
 	Exists            bool      // the object is told because it exists, not because it changed: restated, or of an initial list
 	FinalStateUnknown bool
+	Omitted           string // why Data is the object's metadata alone; empty: it is all of it
 	Data              []byte
 }
 
@@ -31,7 +32,7 @@ type Event struct {
 func New(attributes map[string]string, data []byte) (Event, error) {
 	e := Event{
 		ID: attributes["id"], Type: attributes["type"], UID: attributes["uid"], Object: attributes["source"] + "/" + attributes["subject"],
-		FinalStateUnknown: attributes["finalstateunknown"] == "true", Data: data,
+		FinalStateUnknown: attributes["finalstateunknown"] == "true", Omitted: attributes["dataomitted"], Data: data,
 	}
 	e.Deleted = e.Type == objectTypes+"deleted"
 	e.Exists = e.Type == restated || attributes["initiallist"] == "true"
@@ -59,6 +60,7 @@ type Object struct {
 	Deleted bool            `json:"deleted"`
 	Changes int             `json:"changes"` // how many events there were about it: each counts once
 	Told    time.Time       `json:"told"`    // when the bridge spoke of it last
+	Omitted string          `json:"omitted,omitempty"`
 	Data    json.RawMessage `json:"data,omitempty"`
 }
 
@@ -143,7 +145,7 @@ func applyObject(tx *bolt.Tx, e Event) (repeated bool, err error) {
 	}
 	repeated = events.Get([]byte(e.ID)) != nil
 	if newer(known, e) {
-		known.UID, known.Version, known.Deleted, known.Data = e.UID, e.Version, e.Deleted, e.Data
+		known.UID, known.Version, known.Deleted, known.Omitted, known.Data = e.UID, e.Version, e.Deleted, e.Omitted, e.Data
 		if e.Deleted {
 			known.Data = nil
 		}
@@ -210,7 +212,7 @@ func (s *Store) applySynced(tx *bolt.Tx, e Event, say func(text string)) error {
 	}
 	for _, o := range gone {
 		say("gone: " + o.Object)
-		o.Deleted, o.Data = true, nil
+		o.Deleted, o.Omitted, o.Data = true, "", nil
 		text, err := json.Marshal(o)
 		if err != nil {
 			return err
