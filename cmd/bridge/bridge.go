@@ -24,6 +24,7 @@ type Bridge struct {
 	metrics    *metrics
 	pipelines  []*pipeline
 	set        *informer.Set
+	resyncs    *resyncer
 	client     rest.Interface // of the API server
 	http       *httpServer
 
@@ -60,6 +61,7 @@ func newBridge(cfg *config.Config, kube *rest.Config, log *slog.Logger) (*Bridge
 	if err = b.buildSet(kube); err != nil {
 		return nil, err
 	}
+	b.resyncs = newResyncer(b.reading, b.pipelines, b.set.Informers, log)
 	holdsUp(b.pipelines)
 	b.metrics.registry.MustRegister(&stateCollector{b.pipelines, b.set.Statuses, b.checkpoint})
 	if b.http, err = listenHTTP(cfg.HTTP.Listen, b.metrics.registry, b.notReady); err != nil {
@@ -185,15 +187,20 @@ func (b *Bridge) Run(ctx context.Context) error {
 
 // read watches the cluster until no more changes are to be read.
 func (b *Bridge) read() error {
+	var group sync.WaitGroup
+	defer group.Wait()
+	group.Go(b.resyncs.Run)
+	if c := listenControl(b.cfg.State.Path, b.resyncs, b.log); c != nil {
+		group.Go(func() { c.Run(b.reading) })
+	}
 	err := b.checkpoint.identify(b.reading, b.client)
 	switch {
 	case b.reading.Err() != nil:
 		return nil
 	case err != nil:
+		b.stopReading()
 		return err
 	}
-	var group sync.WaitGroup
-	defer group.Wait()
 	group.Go(b.giveBack)
 	return b.set.Run(b.reading)
 }

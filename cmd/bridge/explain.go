@@ -66,7 +66,7 @@ func newExplainCommand(stdout io.Writer) *cobra.Command {
 	flags.StringVarP(&o.path, "config", "c", "", "configuration `file`")
 	_ = cmd.MarkFlagRequired("config")
 	flags.StringVar(&o.old, "old", "", "`file` with the state before, for an update")
-	flags.StringVar(&o.operation, "operation", "", "added, updated or deleted (default: updated with --old, else added)")
+	flags.StringVar(&o.operation, "operation", "", "added, updated, deleted or restated (default: updated with --old, else added)")
 	flags.StringVarP(&o.namespace, "namespace", "n", "", "namespace of the object, if it is not given with it")
 	flags.StringVar(&o.resource, "resource", "", "`resource` of the object in the file, as in deployments.apps (default: what the API server says)")
 	flags.BoolVar(&o.offline, "offline", false, "ask neither the API server nor the destinations")
@@ -94,12 +94,12 @@ func (o *explainOptions) check(args []string) error {
 		if o.old == "" {
 			return errors.New("--operation updated: give the state before with --old")
 		}
-	case event.Added.String(), event.Deleted.String():
+	case event.Added.String(), event.Deleted.String(), event.Restated.String():
 		if o.old != "" {
 			return fmt.Errorf("--old is for an update, and --operation is %s", o.operation)
 		}
 	default:
-		return fmt.Errorf("--operation %s: want added, updated or deleted", o.operation)
+		return fmt.Errorf("--operation %s: want added, updated, deleted or restated", o.operation)
 	}
 	return nil
 }
@@ -200,6 +200,8 @@ func (o *explainOptions) explainSink(ctx context.Context, p *pipeline, kind stri
 		l.OnAdd(s.now, false)
 	case o.operation == event.Updated.String():
 		l.OnUpdate(s.old, s.now)
+	case o.operation == event.Restated.String():
+		(&restating{listener: l}).OnRestate(s.now)
 	default:
 		l.OnDelete(s.now)
 	}
@@ -258,6 +260,8 @@ func judgements(f *filter.Filter, s *subject, operation string) []explain.Filter
 	switch {
 	case operation == event.Deleted.String():
 		return verdicts(f.Explain(s.resource, event.Deleted, nil, s.now), "")
+	case operation == event.Restated.String():
+		return verdicts(f.Explain(s.resource, event.Restated, nil, s.now), "")
 	case s.old == nil:
 		return verdicts(f.Explain(s.resource, event.Added, nil, s.now), "")
 	case before == now:

@@ -195,7 +195,7 @@ func (l *listener) push(ev event.Event) {
 // settledBefore reports whether the sink has settled an event in an earlier life. Deletions that were not seen have no
 // resourceVersion to tell: they are repeated, under their id.
 func (l *listener) settledBefore(ev event.Event) bool {
-	if l.floor == "" || ev.Type.IsControl() || ev.InitialList || ev.Object.FinalStateUnknown {
+	if l.floor == "" || ev.Type.IsControl() || ev.Type == event.Restated || ev.InitialList || ev.Object.FinalStateUnknown {
 		return false
 	}
 	return laterVersion(l.floor, stateVersion(ev)) == l.floor
@@ -210,12 +210,12 @@ func stateVersion(ev event.Event) string {
 }
 
 // positionOf is the position that the source has reached when an event is settled: the resourceVersion of a change that
-// the watch brought, and for all else, which comes in lists, the position before.
+// the watch brought, and for all else, which comes in lists or is told once more, the position before.
 func (l *listener) positionOf(ev event.Event) string {
 	switch {
 	case ev.InitialList:
 		return "" // a sink that has a part of its initial list begins it again
-	case l.inList || ev.Type.IsControl() || ev.Object.FinalStateUnknown:
+	case l.inList || ev.Type.IsControl() || ev.Type == event.Restated || ev.Object.FinalStateUnknown:
 		return l.position
 	default:
 		return stateVersion(ev)

@@ -22,6 +22,7 @@ type metrics struct {
 	queuedEvents, queuedBytes                                                                 *prometheus.GaugeVec
 	sendSeconds, lagSeconds                                                                   *prometheus.HistogramVec
 	filterErrors, suppressed, refusals                                                        *prometheus.CounterVec
+	restated, resyncs                                                                         *prometheus.CounterVec
 
 	// started tells events of an earlier life, which come out of the spill, from those that are in the queue's books.
 	started time.Time
@@ -57,6 +58,7 @@ func newMetrics() *metrics {
 	m.oversize = counter("events_oversize_total", "Events that were larger than the destination accepts, whatever was done about them.")
 	m.refused = counter("events_refused_total", "Events in whose place a gap event stands: they could not be encoded, or the destination refused them for good.")
 	m.gaps = counter("gap_events_total", "Gap events that were delivered: places in the stream where states may be missing.")
+	m.restated = counter("events_restated_total", "Objects that a resync told once more, as they were then: no changes.")
 	m.queuedEvents = gauge("queue_events", "Events that wait or are in flight.")
 	m.queuedBytes = gauge("queue_bytes", "Bytes of the events that wait or are in flight.")
 	m.sendSeconds = histogram("send_duration_seconds", "Time from handing an event to the sink until its acknowledgement.")
@@ -73,12 +75,15 @@ func newMetrics() *metrics {
 		Namespace: namespace, Name: "refusals_total",
 		Help: "Events that the destination refused for good, by reason and by what was done: metadata, claimCheck, deadLetter, gap, or lost (a gap event, because the dead letters were full).",
 	}, []string{"sink", "reason", "outcome"})
+	m.resyncs = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Namespace: namespace, Name: "resyncs_total", Help: "Resyncs that were begun, at intervals and on request.",
+	}, []string{"sink"})
 	build := prometheus.NewGauge(prometheus.GaugeOpts{
 		Namespace: namespace, Name: "build_info", Help: "Always 1; the labels describe the build.",
 		ConstLabels: prometheus.Labels{"version": version, "commit": commit},
 	})
 	build.Set(1)
-	m.registry.MustRegister(m.filterErrors, m.suppressed, m.refusals, build, collectors.NewGoCollector(),
+	m.registry.MustRegister(m.filterErrors, m.suppressed, m.refusals, m.resyncs, build, collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
@@ -90,6 +95,8 @@ type sinkMetrics struct {
 	send prometheus.Observer
 	lag  prometheus.Observer
 	errs prometheus.Counter
+	// resyncs that were begun
+	resyncs prometheus.Counter
 
 	mu        sync.RWMutex
 	resources map[schema.GroupResource]*resourceCounters
@@ -104,13 +111,14 @@ func (m *metrics) forSink(name string) *sinkMetrics {
 	return &sinkMetrics{
 		all: m, sink: name, resources: map[schema.GroupResource]*resourceCounters{},
 		send: m.sendSeconds.WithLabelValues(name), lag: m.lagSeconds.WithLabelValues(name),
-		errs: m.filterErrors.WithLabelValues(name),
+		errs: m.filterErrors.WithLabelValues(name), resyncs: m.resyncs.WithLabelValues(name),
 	}
 }
 
 // resourceCounters are the metrics of one sink and resource; all of them exist, at zero, from the first use on.
 type resourceCounters struct {
 	received, filtered, sent, acknowledged, retried, dropped, merged, oversize, refused, gaps prometheus.Counter
+	restated                                                                                  prometheus.Counter
 	events, bytes                                                                             prometheus.Gauge
 }
 
@@ -133,7 +141,8 @@ func (s *sinkMetrics) resource(gr schema.GroupResource) *resourceCounters {
 		retried: s.all.retried.WithLabelValues(s.sink, name), dropped: s.all.dropped.WithLabelValues(s.sink, name),
 		merged: s.all.merged.WithLabelValues(s.sink, name), oversize: s.all.oversize.WithLabelValues(s.sink, name),
 		refused: s.all.refused.WithLabelValues(s.sink, name), gaps: s.all.gaps.WithLabelValues(s.sink, name),
-		events: s.all.queuedEvents.WithLabelValues(s.sink, name), bytes: s.all.queuedBytes.WithLabelValues(s.sink, name),
+		restated: s.all.restated.WithLabelValues(s.sink, name),
+		events:   s.all.queuedEvents.WithLabelValues(s.sink, name), bytes: s.all.queuedBytes.WithLabelValues(s.sink, name),
 	}
 	s.resources[gr] = c
 	return c

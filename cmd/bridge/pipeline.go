@@ -42,6 +42,11 @@ type pipeline struct {
 	sink    sinks.Sink
 	letters *deadletter.File              // the sink's file of dead letters; nil if it has none
 	closers []func(context.Context) error // of connections besides the sink's
+	resync  time.Duration                 // how often everything is restated; 0: on request only
+	bounds  struct {                      // of the queue
+		events int
+		bytes  int64
+	}
 	// destination tells where a message goes, for people; nil if there is no one place.
 	destination *event.Template
 
@@ -63,7 +68,8 @@ type pipeline struct {
 
 // newPipeline builds the pipeline of one configured sink. slot is the first decision slot that its filter may use.
 func newPipeline(cfg *config.Config, s *config.Sink, m *metrics, redactor *redact.Redactor, slot int, c *checkpointer, log *slog.Logger) (*pipeline, error) {
-	p := &pipeline{name: s.Name, metrics: m.forSink(s.Name), log: log.With("sink", s.Name)}
+	p := &pipeline{name: s.Name, metrics: m.forSink(s.Name), log: log.With("sink", s.Name), resync: time.Duration(s.Resync)}
+	p.bounds.events, p.bounds.bytes = s.Buffer.Events, int64(s.Buffer.Bytes)
 	p.settle = func(m *event.Message) { c.settle(p.name, m) }
 	p.cluster = c.store.ClusterUID
 	p.refilters = func(source string) bool { return c.refilters(source, p.name) }

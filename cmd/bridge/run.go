@@ -27,7 +27,8 @@ func newRunCommand(stdout, stderr io.Writer) *cobra.Command {
 		Use:   "run",
 		Short: "Stream changes until a signal ends it",
 		Long: "run watches the cluster and delivers until SIGINT or SIGTERM. It then delivers what is queued, for at most\n" +
-			"shutdownTimeout; a second signal ends it at once.\n\n" +
+			"shutdownTimeout; a second signal ends it at once. At SIGUSR1 it tells every sink once more what exists, as\n" +
+			"bridge resync does.\n\n" +
 			"Without --config it watches everything that the kubeconfig reaches and feeds an embedded JetStream server\n" +
 			"that keeps its data in ./data, and prints each change.",
 		Args: cobra.NoArgs,
@@ -109,6 +110,7 @@ func run(ctx context.Context, cfg *config.Config, out, stderr io.Writer) error {
 	}
 	log.Info("bridge starts", "version", version, "cluster", cfg.Cluster, "apiServer", kube.Host,
 		"http", b.http.listener.Addr().String(), "sinks", len(cfg.Sinks), "processors", runtime.GOMAXPROCS(0))
+	defer onResyncSignal(b.resyncs.signals)()
 	ctx, cancel := untilSignal(ctx, log)
 	defer cancel()
 	return b.Run(ctx)

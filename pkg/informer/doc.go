@@ -29,6 +29,8 @@
 //     nothing counts as deleted because it is missing.
 //   - Late handlers: a handler added to a running informer is first given every known object by OnAdd with
 //     isInInitialList set.
+//   - Restating: a handler can be given every known object again while the informer runs, between the changes
+//     ([Informer.Restate]).
 //
 // The index is client-go's cache.Indexer, with the indices that the caller adds, such as those of [Indexers].
 //

@@ -96,6 +96,17 @@ func (i *Informer) replay() {
 	}
 }
 
+// Handlers are those that were added, in the order in which they are called.
+func (i *Informer) Handlers() []cache.ResourceEventHandler {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	handlers := make([]cache.ResourceEventHandler, len(i.handlers))
+	for n, r := range i.handlers {
+		handlers[n] = r.handler
+	}
+	return handlers
+}
+
 // RemoveEventHandler ends the calls to a handler; when it returns, none is running. A registration that is not
 // this informer's, or was removed before, is ignored.
 func (i *Informer) RemoveEventHandler(registered cache.ResourceEventHandlerRegistration) {

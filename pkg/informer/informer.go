@@ -94,15 +94,17 @@ type Informer struct {
 	holes   holes
 
 	// mu is held while a change is written to the index and handed to all handlers, so that a handler that is added
-	// meanwhile sees each object exactly once. A handler that blocks holds it: only AddEventHandler and
-	// RemoveEventHandler wait for it.
-	mu       sync.Mutex
-	handlers []*registration
-	listed   bool   // the first Replace was handed over
-	succeeds bool   // the handlers know what a predecessor told them
-	anew     bool   // BeginAnew was called
-	position string // everything up to this resourceVersion was handed over
-	synced   chan struct{}
+	// meanwhile sees each object exactly once. A handler that blocks holds it: only those wait for it that add, remove
+	// or list handlers, or restate objects.
+	mu        sync.Mutex
+	handlers  []*registration
+	listed    bool      // the first Replace was handed over
+	resumedAt time.Time // when it was, if it stood for the checkpoint; zero otherwise
+	ended     bool      // Run has returned
+	succeeds  bool      // the handlers know what a predecessor told them
+	anew      bool      // BeginAnew was called
+	position  string    // everything up to this resourceVersion was handed over
+	synced    chan struct{}
 }
 
 // New makes an informer that does nothing until Run.
@@ -209,6 +211,9 @@ func (i *Informer) Run(ctx context.Context) error {
 			Logger: &logger, Name: i.status.name(), TypeDescription: i.status.name(), Backoff: &backoff,
 		})
 	reflector.RunWithContext(ctx)
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.ended = true
 	return nil
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/deltabridge/deltabridge/pkg/object"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -171,6 +172,7 @@ func (i *Informer) resumes(resourceVersion string, items int) bool {
 		return false
 	}
 	i.hasListed()
+	i.resumedAt = time.Now()
 	i.status.resumed(resourceVersion)
 	i.log.Info("resumed from the checkpoint", "resourceVersion", resourceVersion, "objects", i.count.Load())
 	return true

@@ -287,6 +287,20 @@ func (s *Set) snapshot() map[watchKey]*running {
 	return maps.Clone(s.running)
 }
 
+// Informers are those that run, by the names of their sources.
+func (s *Set) Informers() []*Informer {
+	var informers []*Informer
+	s.mu.Lock()
+	for _, r := range s.running {
+		if !r.removed {
+			informers = append(informers, r.informer)
+		}
+	}
+	s.mu.Unlock()
+	slices.SortFunc(informers, func(a, b *Informer) int { return strings.Compare(a.Source().Name, b.Source().Name) })
+	return informers
+}
+
 // Statuses describes the running informers, by resource and namespace.
 func (s *Set) Statuses() []Status {
 	var statuses []Status

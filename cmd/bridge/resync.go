@@ -1,0 +1,193 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/deltabridge/deltabridge/pkg/event"
+	"github.com/deltabridge/deltabridge/pkg/informer"
+)
+
+// resyncer tells sinks once more what exists: at the intervals of the configuration, and on request. It is safe for
+// concurrent use.
+type resyncer struct {
+	ctx       context.Context //nolint:containedctx // ends when no more changes are read, and with it each resync, whoever asked for it
+	pipelines []*pipeline
+	informers func() []*informer.Informer // that run
+	signals   chan os.Signal              // each one asks for a resync of all sinks
+	log       *slog.Logger
+
+	mu      sync.Mutex
+	running map[string]time.Time // by sink: since when
+}
+
+func newResyncer(ctx context.Context, pipelines []*pipeline, informers func() []*informer.Informer, log *slog.Logger) *resyncer {
+	return &resyncer{
+		ctx: ctx, pipelines: pipelines, informers: informers, signals: make(chan os.Signal, 1), log: log, running: map[string]time.Time{},
+	}
+}
+
+// resyncReport is what a resync of one sink came to.
+type resyncReport struct {
+	Sink      string   `json:"sink"`
+	Resources int      `json:"resources"`
+	Objects   int      `json:"objects"`
+	Skipped   []string `json:"skipped,omitempty"` // resources, each with the cause
+	Error     string   `json:"error,omitempty"`   // why it did not come to its end; empty if it did
+}
+
+// Run resyncs at intervals and at signals until the context of the resyncer ends, and returns when no resync that it began
+// is under way.
+func (r *resyncer) Run() {
+	var group sync.WaitGroup
+	defer group.Wait()
+	for _, p := range r.pipelines {
+		if p.resync > 0 {
+			group.Go(func() { r.repeat(p) })
+		}
+	}
+	for {
+		select {
+		case <-r.ctx.Done():
+			return
+		case s := <-r.signals:
+			group.Go(func() { r.resync(r.pipelines, "signal "+s.String()) })
+		}
+	}
+}
+
+func (r *resyncer) repeat(p *pipeline) {
+	ticker := time.NewTicker(p.resync)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-r.ctx.Done():
+			return
+		case <-ticker.C:
+			r.resync([]*pipeline{p}, "interval")
+		}
+	}
+}
+
+// find gives the pipelines of a sink, or all of them if the name is empty.
+func (r *resyncer) find(sink string) ([]*pipeline, error) {
+	if sink == "" {
+		return r.pipelines, nil
+	}
+	var names []string
+	for _, p := range r.pipelines {
+		if p.name == sink {
+			return []*pipeline{p}, nil
+		}
+		names = append(names, p.name)
+	}
+	return nil, fmt.Errorf("there is no sink %q; there are %s", sink, strings.Join(names, ", "))
+}
+
+// resync restates to the sinks, each at its own pace, and reports when all have ended. why is for the log.
+func (r *resyncer) resync(pipelines []*pipeline, why string) []resyncReport {
+	reports := make([]resyncReport, len(pipelines))
+	var group sync.WaitGroup
+	for n, p := range pipelines {
+		group.Go(func() {
+			log := p.log.With("why", why)
+			log.Info("resync begins")
+			began := time.Now()
+			reports[n] = r.one(p)
+			log = log.With("objects", reports[n].Objects, "resources", reports[n].Resources, "took", time.Since(began).Round(time.Millisecond))
+			switch {
+			case reports[n].Error != "":
+				log.Warn("resync did not come to its end", "err", reports[n].Error)
+			case len(reports[n].Skipped) > 0:
+				log.Warn("resync ended, without some resources", "skipped", reports[n].Skipped)
+			default:
+				log.Info("resync ended")
+			}
+		})
+	}
+	group.Wait()
+	return reports
+}
+
+// one restates to one sink, unless that is under way.
+func (r *resyncer) one(p *pipeline) resyncReport {
+	r.mu.Lock()
+	since, busy := r.running[p.name]
+	if !busy {
+		r.running[p.name] = time.Now()
+	}
+	r.mu.Unlock()
+	if busy {
+		return resyncReport{Sink: p.name, Error: "a resync is under way since " + since.UTC().Format(time.RFC3339) + ": ask again when it has ended"}
+	}
+	defer func() {
+		r.mu.Lock()
+		delete(r.running, p.name)
+		r.mu.Unlock()
+	}()
+	p.metrics.resyncs.Inc()
+	report := resyncReport{Sink: p.name}
+	informers := r.informers()
+	if len(informers) == 0 {
+		report.Error = "nothing is watched yet"
+		return report
+	}
+	for len(informers) > 0 { // those of one resource follow each other
+		resource := informers[0].Resource().GroupResource()
+		of := slices.IndexFunc(informers, func(i *informer.Informer) bool { return i.Resource().GroupResource() != resource })
+		if of < 0 {
+			of = len(informers)
+		}
+		if err := r.resource(p, informers[:of], &report); err != nil {
+			if r.ctx.Err() != nil {
+				report.Error = "the bridge is shutting down"
+				return report
+			}
+			report.Skipped = append(report.Skipped, event.GroupResource(informers[0].Resource())+": "+err.Error())
+		}
+		informers = informers[of:]
+	}
+	return report
+}
+
+// resource restates what all informers of one resource know, and marks the end. After an error there is no mark: then not
+// all that exists was told.
+func (r *resyncer) resource(p *pipeline, informers []*informer.Informer, report *resyncReport) error {
+	since := time.Now()
+	type source struct {
+		informer *informer.Informer
+		listener *listener
+	}
+	var sources []source
+	for _, i := range informers {
+		for _, h := range i.Handlers() {
+			if l, ok := h.(*listener); ok && l.pipeline == p {
+				sources = append(sources, source{i, l})
+			}
+		}
+	}
+	objects := 0
+	for n, s := range sources {
+		restating := &restating{listener: s.listener}
+		var done func(string)
+		if n == len(sources)-1 {
+			done = func(resourceVersion string) { restating.finish(resourceVersion, objects+restating.objects, since) }
+		}
+		err := s.informer.Restate(r.ctx, restating, done)
+		objects += restating.objects
+		report.Objects += restating.objects
+		if err != nil {
+			return err
+		}
+	}
+	if len(sources) > 0 {
+		report.Resources++
+	}
+	return nil
+}

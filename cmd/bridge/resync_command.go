@@ -1,0 +1,116 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/deltabridge/deltabridge/internal/config"
+	"github.com/deltabridge/deltabridge/internal/console"
+)
+
+// configVariable names the configuration of the bridge that runs beside, for commands without --config: the chart sets it.
+const configVariable = "DELTABRIDGE_CONFIG"
+
+func newResyncCommand(stdout io.Writer) *cobra.Command {
+	var path, sink string
+	cmd := &cobra.Command{
+		Use:   "resync",
+		Short: "Tell sinks once more what exists",
+		Long: "resync asks the bridge that runs with this configuration, on this machine, to send each object that its sinks are\n" +
+			"for once more, as it is now: as events of the type restated, which are no changes. It waits until all of them are\n" +
+			"handed over to the sinks' queues; if it is interrupted, the bridge goes on.\n\n" +
+			"Without --config it takes the file that " + configVariable + " names, so that in a pod of the chart\n" +
+			"`kubectl exec statefulset/deltabridge -- bridge resync` will do.",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if path == "" {
+				path = os.Getenv(configVariable)
+			}
+			cfg, err := loadConfig(path)
+			if err != nil {
+				return err
+			}
+			ctx, cancel := untilSignal(cmd.Context(), slog.New(slog.DiscardHandler))
+			defer cancel()
+			reports, err := requestResync(ctx, cfg, sink)
+			if err != nil {
+				return err
+			}
+			return printResync(stdout, reports)
+		},
+	}
+	cmd.Flags().StringVarP(&path, "config", "c", "", "configuration `file` of the bridge that runs")
+	cmd.Flags().StringVar(&sink, "sink", "", "`name` of the only sink to tell (empty: all)")
+	return cmd
+}
+
+// requestResync asks the bridge that has the state of the configuration, and waits for its answer.
+func requestResync(ctx context.Context, cfg *config.Config, sink string) ([]resyncReport, error) {
+	path := filepath.Join(cfg.State.Path, socketName)
+	client := http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", path)
+	}}}
+	defer client.CloseIdleConnections()
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://bridge/resync?sink="+url.QueryEscape(sink), nil)
+	if err != nil {
+		return nil, err
+	}
+	response, err := client.Do(request)
+	switch {
+	case ctx.Err() != nil:
+		return nil, errors.New("interrupted; the bridge goes on with the resync")
+	case errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED):
+		return nil, fmt.Errorf("no bridge runs with this state.path on this machine (nobody listens on %s): start it, or give the configuration that it runs with", path)
+	case errors.Is(err, os.ErrPermission):
+		return nil, fmt.Errorf("the socket of the bridge is for the user that it runs as: %w", err)
+	case err != nil:
+		return nil, fmt.Errorf("the bridge gave no answer; it may have ended: %w", err)
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		return nil, fmt.Errorf("the bridge gave no answer; it may have ended: %w", err)
+	}
+	if response.StatusCode != http.StatusOK {
+		return nil, errors.New(strings.TrimSpace(string(body)))
+	}
+	var reports []resyncReport
+	if err := json.Unmarshal(body, &reports); err != nil {
+		return nil, fmt.Errorf("the bridge answered what is not understood: is it of another version? %w", err)
+	}
+	return reports, nil
+}
+
+// printResync shows what came of it. The error says that some sink was not told all.
+func printResync(out io.Writer, reports []resyncReport) error {
+	var failed []string
+	for _, r := range reports {
+		text := fmt.Sprintf("%s: %s objects of %s resources told once more\n", r.Sink, console.Count(int64(r.Objects)), console.Count(int64(r.Resources)))
+		for _, skipped := range r.Skipped {
+			text += "  without " + skipped + "\n"
+		}
+		if _, err := io.WriteString(out, text); err != nil {
+			return err
+		}
+		if r.Error != "" {
+			failed = append(failed, "sink "+r.Sink+": "+r.Error)
+		}
+	}
+	if len(failed) > 0 {
+		return errors.New(strings.Join(failed, "; "))
+	}
+	return nil
+}

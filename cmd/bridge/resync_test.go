@@ -1,0 +1,236 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/deltabridge/deltabridge/internal/config"
+	"github.com/deltabridge/deltabridge/pkg/checkpoint"
+	"github.com/deltabridge/deltabridge/pkg/event"
+	"github.com/deltabridge/deltabridge/pkg/filter"
+	"github.com/deltabridge/deltabridge/pkg/informer"
+)
+
+// What belongs to the sink is told once more; positions stay where they are, and nothing counts as a change.
+func TestRestating(t *testing.T) {
+	p := pipelineFor(t, roomy, filter.Rule{When: "object.status.phase == 'Running'", Operations: []string{"updated"}})
+	l := listen(t.Context(), p)
+	l.OnPosition("40")
+	r := &restating{listener: l}
+	r.OnRestate(pod(t, 3, "Pending"))
+	r.OnRestate(pod(t, 7, "Running"))
+	since := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+	r.finish("40", r.objects, since)
+	batch, err := p.queue.Take(t.Context(), nil, 100, 1<<20)
+	if err != nil || len(batch) != 2 {
+		t.Fatalf("%d events, %v", len(batch), err)
+	}
+	if m := batch[0]; m.Type != event.Restated || m.ID != "u1.7" || m.Origin.Position != "40" || m.Origin.Seq == 0 {
+		t.Errorf("%s %s, %+v", m.Type, m.ID, m.Origin)
+	}
+	var info event.SyncedInfo
+	if err := json.Unmarshal(batch[1].Data, &info); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(event.SyncedInfo{Resource: "pods", ResourceVersion: "40", Objects: 1, Resync: true, Since: &since}, info); diff != "" {
+		t.Error(diff)
+	}
+	c := p.metrics.resource(pods.GroupResource())
+	if told, changes := testutil.ToFloat64(c.restated), testutil.ToFloat64(c.received); told != 1 || changes != 0 {
+		t.Errorf("counted %v restatements and %v changes", told, changes)
+	}
+	deletions := pipelineFor(t, roomy, filter.Rule{Operations: []string{"deleted"}})
+	r = &restating{listener: listen(t.Context(), deletions)}
+	if r.OnRestate(pod(t, 7, "Running")); r.objects != 0 || deletions.queue.Stats().Items != 0 {
+		t.Error("who asks for deletions was told a state")
+	}
+}
+
+// A restatement waits for room in the queue, and until the informer is past what the sink was told in an earlier life.
+func TestMayRestate(t *testing.T) {
+	p := pipelineFor(t, roomy)
+	p.bounds.events, p.bounds.bytes = 4, 1<<20
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	ledger := checkpoint.NewLedger(checkpoint.Source{}, checkpoint.State{}, []string{p.name}, 0)
+	r := &restating{listener: newListener(ctx, p, informer.Source{Name: "pods", Resource: pods}, nil, ledger, "10")}
+	want := func(may bool, when string) {
+		t.Helper()
+		if r.MayRestate() != may {
+			t.Errorf("%s: %t", when, !may)
+		}
+	}
+	want(true, "at the beginning")
+	r.floor = "10"
+	want(true, "resumed where the sink was")
+	r.floor = "12"
+	want(false, "resumed before that")
+	r.OnPosition("13")
+	want(true, "past that")
+	for n := range 2 {
+		want(true, fmt.Sprint(n, " of 4"))
+		r.OnRestate(pod(t, 7, "Running"))
+	}
+	want(false, "half full")
+	p.bounds.events, p.bounds.bytes = 100, 2*p.queue.Stats().Bytes
+	want(false, "half full, in bytes")
+	if _, err := p.queue.Take(t.Context(), nil, 10, 1<<20); err != nil {
+		t.Fatal(err)
+	}
+	p.queue.Ack(2)
+	want(true, "empty")
+	cancel()
+	want(false, "shutting down")
+}
+
+func resyncerFor(ctx context.Context, pipelines ...*pipeline) *resyncer {
+	return newResyncer(ctx, pipelines, func() []*informer.Informer { return nil }, slog.New(slog.DiscardHandler))
+}
+
+func TestOneResyncAtATime(t *testing.T) {
+	p := pipelineFor(t, roomy)
+	r := resyncerFor(t.Context(), p)
+	r.running[p.name] = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+	if got := r.one(p); got.Error != "a resync is under way since 2026-11-20T12:00:00Z: ask again when it has ended" {
+		t.Errorf("%+v", got)
+	}
+	delete(r.running, p.name)
+	for range 2 {
+		if got := r.one(p); got.Error != "nothing is watched yet" {
+			t.Errorf("%+v", got)
+		}
+	}
+}
+
+func TestResyncAtIntervalsAndSignals(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		often, never := pipelineFor(t, roomy), pipelineFor(t, roomy)
+		often.resync, never.name = time.Hour, "never"
+		r := resyncerFor(ctx, often, never)
+		ended := make(chan struct{})
+		go func() { r.Run(); close(ended) }()
+		time.Sleep(3*time.Hour + time.Minute)
+		synctest.Wait()
+		if a, b := testutil.ToFloat64(often.metrics.resyncs), testutil.ToFloat64(never.metrics.resyncs); a != 3 || b != 0 {
+			t.Errorf("%v and %v resyncs in three hours", a, b)
+		}
+		r.signals <- os.Interrupt // any will do
+		synctest.Wait()
+		if a, b := testutil.ToFloat64(often.metrics.resyncs), testutil.ToFloat64(never.metrics.resyncs); a != 4 || b != 1 {
+			t.Errorf("%v and %v resyncs after a signal", a, b)
+		}
+		cancel()
+		<-ended
+	})
+}
+
+// serveControl serves a socket in a new folder, whose configuration it writes.
+func serveControl(t *testing.T, r *resyncer) (file string) {
+	t.Helper()
+	file = stateConfig(t)
+	c := listenControl(filepath.Dir(file), r, slog.New(slog.NewTextHandler(t.Output(), nil)))
+	if c == nil {
+		t.Fatal("no socket")
+	}
+	ended := make(chan struct{})
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	go func() { c.Run(ctx); close(ended) }()
+	t.Cleanup(func() { cancel(); <-ended })
+	return file
+}
+
+func stateConfig(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "bridge-") // t.TempDir could be too long for a socket
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	file := filepath.Join(dir, "bridge.yaml")
+	if err := os.WriteFile(file, []byte("state: {path: "+dir+"}\nsinks: [{name: lines, stdout: {}}]\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+func TestResyncCommand(t *testing.T) {
+	p := pipelineFor(t, roomy)
+	file := serveControl(t, resyncerFor(t.Context(), p))
+	info, err := os.Stat(filepath.Join(filepath.Dir(file), socketName))
+	if err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("the socket: %v, %v", info, err)
+	}
+	out, err := command(t, "resync", "--config", file)
+	if err == nil || err.Error() != "sink test: nothing is watched yet" || out != "test: 0 objects of 0 resources told once more\n" {
+		t.Errorf("%q, %v", out, err)
+	}
+	if _, err := command(t, "resync", "--config", file, "--sink", "tset"); err == nil || err.Error() != `there is no sink "tset"; there are test` {
+		t.Errorf("another sink: %v", err)
+	}
+	t.Setenv(configVariable, file)
+	if _, err := command(t, "resync"); err == nil || err.Error() != "sink test: nothing is watched yet" {
+		t.Errorf("with a variable: %v", err)
+	}
+	if _, err := command(t, "resync", "--config", stateConfig(t)); err == nil || !strings.HasPrefix(err.Error(), "no bridge runs with this state.path on this machine") {
+		t.Errorf("without a bridge: %v", err)
+	}
+	var text strings.Builder
+	if err := printResync(&text, []resyncReport{{Sink: "a", Resources: 2, Objects: 12345, Skipped: []string{"pods: forbidden"}}}); err != nil {
+		t.Error(err)
+	}
+	if want := "a: 12,345 objects of 2 resources told once more\n  without pods: forbidden\n"; text.String() != want {
+		t.Errorf("%q", text.String())
+	}
+}
+
+func TestSocketInTheWay(t *testing.T) {
+	dir := filepath.Dir(stateConfig(t))
+	path := filepath.Join(dir, socketName)
+	left, err := (&net.ListenConfig{}).Listen(t.Context(), "unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := listenUnix(path); err == nil || err.Error() != "another process listens there" {
+		t.Errorf("in use: %v", err)
+	}
+	left.(*net.UnixListener).SetUnlinkOnClose(false) // as a killed process leaves it
+	if err := left.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := requestResync(t.Context(), &config.Config{State: config.State{Path: dir}}, ""); err == nil || !strings.HasPrefix(err.Error(), "no bridge runs") {
+		t.Errorf("nobody listens: %v", err)
+	}
+	listener, err := listenUnix(path)
+	if err != nil {
+		t.Fatalf("left behind: %v", err)
+	}
+	if err := listener.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := listenUnix(path); err == nil || !strings.Contains(err.Error(), "which is no socket") {
+		t.Errorf("a file: %v", err)
+	}
+	if _, err := listenUnix(filepath.Join(dir, strings.Repeat("x", 100), socketName)); err == nil || !strings.Contains(err.Error(), "choose a shorter state.path") {
+		t.Errorf("a long path: %v", err)
+	}
+	if listenControl(dir, nil, slog.New(slog.DiscardHandler)) != nil {
+		t.Error("a socket, although a file is in its way")
+	}
+}

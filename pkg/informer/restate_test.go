@@ -1,0 +1,133 @@
+package informer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/deltabridge/deltabridge/pkg/object"
+)
+
+// retold is a journal that is restated to, up to a limit at first.
+type retold struct {
+	*journal
+	room int
+}
+
+func (r *retold) MayRestate() bool { return r.room > 0 }
+
+func (r *retold) OnRestate(o *object.Object) {
+	r.room--
+	r.note("restate %s", label(o))
+}
+
+func (r *retold) done(rv string) { r.note("restated, at %s", rv) }
+
+// What is known is told in its state of that moment, changes come in between, and no state comes after a newer one.
+func TestRestate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		i, j := New(Config{Resource: configMaps}), &journal{}
+		i.AddEventHandler(j)
+		s := (*store)(i)
+		r := &retold{j, 2}
+		if err := i.Restate(t.Context(), r, r.done); !errors.Is(err, ErrNotSynced) {
+			t.Errorf("before the first list: %v", err)
+		}
+		var all []any
+		for n, name := range []string{"a", "b", "changed", "deleted", "again", "f"} {
+			all = append(all, state(t, "ns", name, "u-"+name, n+1))
+		}
+		do(t, s.Replace(all, "10"))
+		j.take()
+
+		ended := make(chan error, 1)
+		go func() { ended <- i.Restate(t.Context(), r, r.done) }()
+		synctest.Wait() // it has told two, and waits
+		expect(t, j, "restate ns/a(u-a)@1", "restate ns/b(u-b)@2")
+		do(t, s.Update(state(t, "ns", "b", "u-b", 11)))
+		do(t, s.Update(state(t, "ns", "changed", "u-changed", 12)))
+		do(t, s.Delete(state(t, "ns", "deleted", "u-deleted", 13)))
+		do(t, s.Delete(state(t, "ns", "again", "u-again", 14)))
+		do(t, s.Add(state(t, "ns", "again", "u-other", 15)))
+		do(t, s.Add(state(t, "ns", "new", "u-new", 16)))
+		s.UpdateResourceVersion("16")
+		i.mu.Lock()
+		j.take()
+		r.room = 2
+		i.mu.Unlock()
+		time.Sleep(time.Second) // of a synctest bubble
+		synctest.Wait()
+		expect(t, j, "restate ns/changed(u-changed)@12", "restate ns/f(u-f)@6") // and for the end there is no room
+		i.mu.Lock()
+		r.room = 1
+		i.mu.Unlock()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		expect(t, j, "restated, at 16")
+	})
+}
+
+// A change has to wait for one slice at most, however many objects there are.
+func TestRestateInSlices(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		i, j := New(Config{Resource: configMaps}), &journal{}
+		i.AddEventHandler(j)
+		s := (*store)(i)
+		var all []any
+		for n := range 2*restateSlice + 10 {
+			all = append(all, state(t, "ns", fmt.Sprint("o", n), fmt.Sprint("u", n), n+1))
+		}
+		do(t, s.Replace(all, "1000"))
+		objects := sorted(i.indexer.List())
+		r := &retold{j, 1 << 30}
+		for _, want := range []int{restateSlice, restateSlice, 10} {
+			j.take()
+			before := len(objects)
+			var finished bool
+			var err error
+			if objects, finished, err = i.restateSome(r, objects, nil); err != nil || finished != (want == 10) {
+				t.Fatalf("finished: %t, %v", finished, err)
+			}
+			if got := len(j.take()); got != want || before-len(objects) < want {
+				t.Errorf("%d objects at once, want %d", got, want)
+			}
+		}
+	})
+}
+
+// After it resumed, an informer may lag behind what an earlier process told; after it ended, behind what its successor tells.
+func TestRestateWhatIsKnownForSure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		i, j := New(Config{Resource: configMaps, Known: []*object.Object{state(t, "ns", "a", "u", 4)}, ResumeAt: "10"}), &journal{}
+		i.AddEventHandler(j)
+		do(t, (*store)(i).Replace(nil, "10"))
+		r := &retold{j, 1 << 30}
+		began := time.Now()
+		if err := i.Restate(t.Context(), r, r.done); err != nil {
+			t.Fatal(err)
+		}
+		if waited := time.Since(began); waited < resumeGrace || waited > resumeGrace+time.Second {
+			t.Errorf("waited %s", waited)
+		}
+		expect(t, j, "restate ns/a(u)@4", "restated, at 10")
+
+		ctx, cancel := context.WithCancel(t.Context())
+		r.room = 0
+		ended := make(chan error, 1)
+		go func() { ended <- i.Restate(ctx, r, r.done) }()
+		synctest.Wait()
+		cancel()
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			t.Errorf("cancelled: %v", err)
+		}
+		i.ended = true
+		if err := i.Restate(t.Context(), r, r.done); !errors.Is(err, ErrEnded) {
+			t.Errorf("after its end: %v", err)
+		}
+		expect(t, j)
+	})
+}
