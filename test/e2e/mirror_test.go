@@ -1,0 +1,405 @@
+package e2e
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/deltabridge/deltabridge/test/cluster"
+	"github.com/deltabridge/deltabridge/test/kafka"
+)
+
+// mirrors are a JetStream stream of last messages and a compacted Kafka topic, with the bridge that fills them.
+type mirrors struct {
+	t         *testing.T
+	c         *cluster.Cluster
+	cs        kubernetes.Interface
+	js        *jetStream
+	kafka     string // its address
+	namespace string
+	dir       string
+	config    string
+	b         *bridge
+}
+
+const mirrorStream, mirrorTopic = "MIRROR", "mirror"
+
+func newMirrors(t *testing.T) *mirrors {
+	t.Helper()
+	m := &mirrors{t: t, c: cluster.ForTest(t), js: startJetStream(t), kafka: kafka.ForTest(t).Addr(), dir: t.TempDir()}
+	m.cs = clientset(t, m.c)
+	m.namespace = newNamespace(t, m.cs)
+	m.config = fmt.Sprintf(`
+watch: [{resources: [configmaps], namespaces: [%s]}]
+sinks:
+  - name: jetstream
+    nats: {url: %q, stream: {name: %s, create: true, lastPerSubject: true}}
+  - name: kafka
+    kafka: {brokers: [%q], topic: %s, tombstones: true, createTopics: {partitions: 3, replicationFactor: 1}}
+`, m.namespace, m.js.url(), mirrorStream, m.kafka, mirrorTopic)
+	return m
+}
+
+// start runs the bridge, with what the one before has left.
+func (m *mirrors) start() {
+	m.t.Helper()
+	m.b = startBridgeIn(m.t, m.dir, m.c.Kubeconfig(), m.config)
+	m.b.waitReady()
+}
+
+// resync runs `bridge resync` and gives what it prints.
+func (m *mirrors) resync(args ...string) string {
+	m.t.Helper()
+	out, errs, err := runBridge(m.t, append([]string{"resync", "--config", filepath.Join(m.dir, "bridge.yaml")}, args...)...)
+	if err != nil {
+		m.t.Fatalf("bridge resync: %v: %s%s", err, out, errs)
+	}
+	return out
+}
+
+// settle waits until the bridge has delivered all that etcd holds.
+func (m *mirrors) settle() {
+	m.t.Helper()
+	upTo(m.t, m.b, m.c, m.namespace)
+}
+
+// cluster is the present state, as the API server lists it: by name, without managedFields.
+func (m *mirrors) cluster() map[string]any {
+	m.t.Helper()
+	data, err := m.cs.CoreV1().RESTClient().Get().AbsPath("/api/v1/namespaces/" + m.namespace + "/configmaps").DoRaw(m.t.Context())
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	var list struct{ Items []map[string]any }
+	if err := json.Unmarshal(data, &list); err != nil {
+		m.t.Fatal(err)
+	}
+	objects := map[string]any{}
+	for _, o := range list.Items {
+		o["kind"], o["apiVersion"] = "ConfigMap", "v1"
+		metadata := o["metadata"].(map[string]any)
+		delete(metadata, "managedFields")
+		objects[metadata["name"].(string)] = o
+	}
+	return objects
+}
+
+// entry is what a mirror holds of an object: its last event.
+type entry struct {
+	received
+	stored uint64 // its place
+}
+
+// stream reads the JetStream mirror: one message for each subject.
+func (m *mirrors) stream() map[string]entry {
+	m.t.Helper()
+	api, closeConn := m.js.api()
+	defer closeConn()
+	s, err := api.Stream(m.t.Context(), mirrorStream)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	if c := s.CachedInfo().Config; c.MaxMsgsPerSubject != 1 || !c.AllowMsgTTL {
+		m.t.Errorf("the stream is %+v", c)
+	}
+	entries := map[string]entry{}
+	for n, r := range m.js.read(mirrorStream) {
+		key := r.subject() + r.attributes["type"]
+		if r.object() {
+			key = r.attributes["name"]
+		}
+		if _, twice := entries[key]; twice {
+			m.t.Errorf("%s is in the stream twice", key)
+		}
+		entries[key] = entry{r, uint64(n)}
+	}
+	return entries
+}
+
+// topic reads the Kafka mirror from its start: the last record for each key, unless it is a tombstone.
+func (m *mirrors) topic() map[string]entry {
+	m.t.Helper()
+	entries := map[string]entry{}
+	partitions := readKafka(m.t, m.kafka, mirrorTopic)
+	for p, records := range kafka.ReadAll(m.t, m.kafka, mirrorTopic) {
+		for n, record := range records {
+			if key := string(record.Key); record.Value == nil {
+				delete(entries, key)
+			} else {
+				entries[key] = entry{partitions[p][n], uint64(record.Offset)}
+			}
+		}
+	}
+	for key, e := range entries {
+		if e.attributes["operation"] == "deleted" {
+			m.t.Errorf("the topic will never forget %s: its last record is the deletion, and no tombstone", key)
+		}
+	}
+	return entries
+}
+
+// present are the objects of a mirror, by name.
+func present(entries map[string]entry) map[string]any {
+	objects := map[string]any{}
+	for _, e := range entries {
+		if !e.object() || e.attributes["operation"] == "deleted" {
+			continue
+		}
+		var o any
+		if json.Unmarshal(e.data, &o) != nil {
+			o = "no JSON: " + string(e.data)
+		}
+		objects[e.attributes["name"]] = o
+	}
+	return objects
+}
+
+// swept are the entries without those that the last resync would have told, did they exist.
+func swept(t *testing.T, entries map[string]entry) map[string]entry {
+	t.Helper()
+	var since time.Time
+	for _, e := range entries {
+		var info struct {
+			Resync bool
+			Since  time.Time
+		}
+		if e.attributes["type"] == "dev.deltabridge.synced" {
+			if err := json.Unmarshal(e.data, &info); err != nil || !info.Resync {
+				t.Fatalf("the last synced event is not that of a resync: %s, %v", e.data, err)
+			}
+			since = info.Since
+		}
+	}
+	if since.IsZero() {
+		t.Fatal("there is no synced event")
+	}
+	left := maps.Clone(entries)
+	maps.DeleteFunc(left, func(_ string, e entry) bool {
+		at, err := time.Parse(time.RFC3339Nano, e.attributes["time"])
+		return err == nil && e.object() && at.Before(since)
+	})
+	return left
+}
+
+// equal compares both mirrors with the cluster. It waits for what is not in doubt: that Kafka shows all that it acknowledged.
+func (m *mirrors) equal(when string) {
+	m.t.Helper()
+	want := m.cluster()
+	if diff := cmp.Diff(want, present(m.stream())); diff != "" {
+		m.t.Errorf("%s, the stream (-cluster +mirror):\n%s", when, diff)
+	}
+	if diff := cmp.Diff(want, present(m.topic())); diff != "" {
+		m.t.Errorf("%s, the topic (-cluster +mirror):\n%s", when, diff)
+	}
+	m.t.Logf("%s: %d objects", when, len(want))
+	if len(want) < 10 {
+		m.t.Errorf("%s: that is too few to tell", when)
+	}
+}
+
+// TestMirrors: what independent readers make of both mirrors is what the cluster holds, after random changes through a
+// kill and a re-list, and again after the stream lost everything; and a reader can tell what only a mirror still holds.
+func TestMirrors(t *testing.T) {
+	m := newMirrors(t)
+	m.start()
+	changes := startChanges(t, m.cs, m.namespace, 60, 150)
+	m.changed(changes, 150)
+	m.b.kill() // under load
+	m.changed(changes, 30)
+	m.start()
+	m.changed(changes, 100)
+	changes.stop(t)
+	m.settle()
+	m.equal("after a kill")
+
+	// Away for longer than the history. What was created in the last second before is another matter: what only a mirror
+	// still holds is swept, below.
+	before := upTo(t, m.b, m.c, m.namespace)
+	eventually(t, 10*time.Second, func() error { return m.b.committed(before) })
+	m.b.kill()
+	changes = startChanges(t, m.cs, m.namespace, 60, 150)
+	m.changed(changes, 150)
+	changes.stop(t)
+	m.restartAPI()
+	m.start()
+	m.settle()
+	if m.b.metric("deltabridge_informer_relists_total") == 0 {
+		t.Error("nothing was listed again")
+	}
+	m.equal("after a re-list")
+
+	m.purgeAndResync()
+	m.resyncUnderLoad()
+	m.loseTheCheckpoint()
+
+	if _, stderr, err := runBridge(t, "resync", "--config", filepath.Join(m.dir, "bridge.yaml"), "--sink", "none"); err == nil || !strings.Contains(stderr, `there is no sink "none"; there are jetstream, kafka`) {
+		t.Errorf("an unknown sink: %v, %s", err, stderr)
+	}
+	m.b.stop()
+	if _, stderr, err := runBridge(t, "resync", "--config", filepath.Join(m.dir, "bridge.yaml")); err == nil || !strings.Contains(stderr, "no bridge runs with this state.path") {
+		t.Errorf("without a bridge: %v, %s", err, stderr)
+	}
+}
+
+// changed waits for so many more changes.
+func (m *mirrors) changed(r *randomChanges, more int64) {
+	m.t.Helper()
+	until := r.made.Load() + more
+	eventually(m.t, time.Minute, func() error {
+		if made := r.made.Load(); made < until {
+			return fmt.Errorf("%d of %d changes", made, until)
+		}
+		return nil
+	})
+}
+
+// restartAPI makes the API server forget its history.
+func (m *mirrors) restartAPI() {
+	m.t.Helper()
+	if err := m.c.KillAPIServer(); err != nil {
+		m.t.Fatal(err)
+	}
+	if err := m.c.StartAPIServer(m.t.Context()); err != nil {
+		m.t.Fatal(err)
+	}
+}
+
+var resyncLine = regexp.MustCompile(`(?m)^jetstream: (\d+) objects of 1 resources told once more$`)
+
+// purgeAndResync: a stream that lost everything holds everything again.
+func (m *mirrors) purgeAndResync() {
+	t := m.t
+	t.Helper()
+	api, closeConn := m.js.api()
+	defer closeConn()
+	s, err := api.Stream(t.Context(), mirrorStream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Purge(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	out := m.resync("--sink", "jetstream")
+	match := resyncLine.FindStringSubmatch(out)
+	if match == nil || strings.Contains(out, "kafka") {
+		t.Fatalf("bridge resync printed %q", out)
+	}
+	m.settle()
+	m.equal("after a purge and a resync")
+	objects, err := strconv.Atoi(match[1])
+	if err != nil || objects != len(m.cluster()) {
+		t.Errorf("%s objects were told, the cluster holds %d", match[1], len(m.cluster()))
+	}
+	for key, e := range m.stream() {
+		var o struct {
+			Metadata struct{ UID, ResourceVersion string }
+		}
+		switch {
+		case e.attributes["type"] == "dev.deltabridge.synced":
+			if want := fmt.Sprintf(`"objects":%d,"resync":true,"since":"`, objects); !strings.Contains(string(e.data), want) {
+				t.Errorf("the end of the resync: %s, want %s", e.data, want)
+			}
+		case json.Unmarshal(e.data, &o) != nil || e.attributes["operation"] != "restated" || e.id() != o.Metadata.UID+"."+o.Metadata.ResourceVersion:
+			t.Errorf("%s: %v", key, e.attributes)
+		}
+	}
+	if n := m.b.metric("deltabridge_events_restated_total", "sink=jetstream"); int(n) != objects {
+		t.Errorf("%.0f restatements are counted", n)
+	}
+}
+
+// resyncUnderLoad: while objects change, resyncs tell none of them in an older state than it was told before.
+func (m *mirrors) resyncUnderLoad() {
+	t := m.t
+	t.Helper()
+	before := kafka.ReadAll(t, m.kafka, mirrorTopic)
+	changes := startChanges(t, m.cs, m.namespace, 60, 200)
+	for range 5 {
+		m.changed(changes, 50)
+		m.resync()
+	}
+	if err := m.b.cmd.Process.Signal(syscall.SIGUSR1); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, 20*time.Second, func() error {
+		if n := m.b.metric("deltabridge_resyncs_total", "sink=kafka"); n != 6 {
+			return fmt.Errorf("%.0f resyncs", n)
+		}
+		return nil
+	})
+	m.changed(changes, 50)
+	changes.stop(t)
+	m.settle()
+	m.equal("after resyncs under load")
+	last, restated := map[string]int64{}, 0
+	for p, records := range readKafka(t, m.kafka, mirrorTopic) {
+		for _, r := range records[len(before[p]):] {
+			if !r.object() {
+				continue
+			}
+			if at := revision(t, r.resourceVersion()); at < last[r.subject()] {
+				t.Errorf("%s is %s at %d, after %d", r.subject(), r.attributes["operation"], at, last[r.subject()])
+			} else {
+				last[r.subject()] = at
+			}
+			if r.attributes["operation"] == "restated" {
+				restated++
+			}
+		}
+	}
+	t.Logf("%d restatements among the changes", restated)
+	if restated < 100 {
+		t.Errorf("%d restatements are too few to tell", restated)
+	}
+}
+
+// loseTheCheckpoint: what is deleted while the bridge is down is never told. After a resync a reader knows what to drop.
+func (m *mirrors) loseTheCheckpoint() {
+	t := m.t
+	t.Helper()
+	m.b.kill()
+	if err := os.RemoveAll(filepath.Join(m.dir, "state")); err != nil {
+		t.Fatal(err)
+	}
+	gone := 0
+	for name := range m.cluster() {
+		if gone == 7 {
+			break
+		}
+		if err := m.cs.CoreV1().ConfigMaps(m.namespace).Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		gone++
+	}
+	m.start()
+	eventually(t, 20*time.Second, func() error { // the first list
+		if m.b.metric("deltabridge_queue_events") > 0 || m.b.metric("deltabridge_events_acknowledged_total", "sink=kafka") == 0 {
+			return errors.New("the first list is not delivered")
+		}
+		return nil
+	})
+	m.resync()
+	m.settle()
+	want := m.cluster()
+	for where, entries := range map[string]map[string]entry{"stream": m.stream(), "topic": m.topic()} {
+		if held := len(present(entries)); held != len(want)+gone {
+			t.Errorf("the %s holds %d objects, want %d and %d that are gone", where, held, len(want), gone)
+		}
+		if diff := cmp.Diff(want, present(swept(t, entries))); diff != "" {
+			t.Errorf("the %s, swept (-cluster +mirror):\n%s", where, diff)
+		}
+	}
+}
