@@ -98,11 +98,11 @@ func requestResync(ctx context.Context, cfg *config.Config, sink string) ([]resy
 func printResync(out io.Writer, reports []resyncReport) error {
 	var failed []string
 	for _, r := range reports {
-		text := fmt.Sprintf("%s: %s objects of %s resources told once more\n", r.Sink, console.Count(int64(r.Objects)), console.Count(int64(r.Resources)))
+		lines := []string{fmt.Sprintf("%s: %s objects of %s resources told once more", r.Sink, console.Count(int64(r.Objects)), console.Count(int64(r.Resources)))}
 		for _, skipped := range r.Skipped {
-			text += "  without " + skipped + "\n"
+			lines = append(lines, "  without "+skipped)
 		}
-		if _, err := io.WriteString(out, text); err != nil {
+		if _, err := fmt.Fprintln(out, strings.Join(lines, "\n")); err != nil {
 			return err
 		}
 		if r.Error != "" {

@@ -155,11 +155,7 @@ func serveControl(t *testing.T, r *resyncer) (file string) {
 
 func stateConfig(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "bridge-") // t.TempDir could be too long for a socket
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	dir := t.TempDir()
 	file := filepath.Join(dir, "bridge.yaml")
 	if err := os.WriteFile(file, []byte("state: {path: "+dir+"}\nsinks: [{name: lines, stdout: {}}]\n"), 0o600); err != nil {
 		t.Fatal(err)

@@ -97,14 +97,8 @@ func (m *mirrors) cluster() map[string]any {
 	return objects
 }
 
-// entry is what a mirror holds of an object: its last event.
-type entry struct {
-	received
-	stored uint64 // its place
-}
-
 // stream reads the JetStream mirror: one message for each subject.
-func (m *mirrors) stream() map[string]entry {
+func (m *mirrors) stream() map[string]received {
 	m.t.Helper()
 	api, closeConn := m.js.api()
 	defer closeConn()
@@ -115,8 +109,8 @@ func (m *mirrors) stream() map[string]entry {
 	if c := s.CachedInfo().Config; c.MaxMsgsPerSubject != 1 || !c.AllowMsgTTL {
 		m.t.Errorf("the stream is %+v", c)
 	}
-	entries := map[string]entry{}
-	for n, r := range m.js.read(mirrorStream) {
+	entries := map[string]received{}
+	for _, r := range m.js.read(mirrorStream) {
 		key := r.subject() + r.attributes["type"]
 		if r.object() {
 			key = r.attributes["name"]
@@ -124,22 +118,22 @@ func (m *mirrors) stream() map[string]entry {
 		if _, twice := entries[key]; twice {
 			m.t.Errorf("%s is in the stream twice", key)
 		}
-		entries[key] = entry{r, uint64(n)}
+		entries[key] = r
 	}
 	return entries
 }
 
 // topic reads the Kafka mirror from its start: the last record for each key, unless it is a tombstone.
-func (m *mirrors) topic() map[string]entry {
+func (m *mirrors) topic() map[string]received {
 	m.t.Helper()
-	entries := map[string]entry{}
+	entries := map[string]received{}
 	partitions := readKafka(m.t, m.kafka, mirrorTopic)
 	for p, records := range kafka.ReadAll(m.t, m.kafka, mirrorTopic) {
 		for n, record := range records {
 			if key := string(record.Key); record.Value == nil {
 				delete(entries, key)
 			} else {
-				entries[key] = entry{partitions[p][n], uint64(record.Offset)}
+				entries[key] = partitions[p][n]
 			}
 		}
 	}
@@ -152,7 +146,7 @@ func (m *mirrors) topic() map[string]entry {
 }
 
 // present are the objects of a mirror, by name.
-func present(entries map[string]entry) map[string]any {
+func present(entries map[string]received) map[string]any {
 	objects := map[string]any{}
 	for _, e := range entries {
 		if !e.object() || e.attributes["operation"] == "deleted" {
@@ -168,7 +162,7 @@ func present(entries map[string]entry) map[string]any {
 }
 
 // swept are the entries without those that the last resync would have told, did they exist.
-func swept(t *testing.T, entries map[string]entry) map[string]entry {
+func swept(t *testing.T, entries map[string]received) map[string]received {
 	t.Helper()
 	var since time.Time
 	for _, e := range entries {
@@ -187,7 +181,7 @@ func swept(t *testing.T, entries map[string]entry) map[string]entry {
 		t.Fatal("there is no synced event")
 	}
 	left := maps.Clone(entries)
-	maps.DeleteFunc(left, func(_ string, e entry) bool {
+	maps.DeleteFunc(left, func(_ string, e received) bool {
 		at, err := time.Parse(time.RFC3339Nano, e.attributes["time"])
 		return err == nil && e.object() && at.Before(since)
 	})
@@ -394,7 +388,7 @@ func (m *mirrors) loseTheCheckpoint() {
 	m.resync()
 	m.settle()
 	want := m.cluster()
-	for where, entries := range map[string]map[string]entry{"stream": m.stream(), "topic": m.topic()} {
+	for where, entries := range map[string]map[string]received{"stream": m.stream(), "topic": m.topic()} {
 		if held := len(present(entries)); held != len(want)+gone {
 			t.Errorf("the %s holds %d objects, want %d and %d that are gone", where, held, len(want), gone)
 		}

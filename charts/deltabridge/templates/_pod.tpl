@@ -45,8 +45,10 @@ resources:
 {{- end }}
 {{- $limit := dig "limits" "memory" "" .Values.resources }}
 {{- $share := .Values.goMemLimit.percent | int64 }}
-{{- if or .Values.env (and $limit $share) }}
 env:
+  # For commands that are run in the container: kubectl exec ... -- bridge resync
+  - name: DELTABRIDGE_CONFIG
+    value: /etc/deltabridge/config/bridge.yaml
   {{- if and $limit $share }}
   - name: GOMEMLIMIT
     value: {{ div (mul (include "deltabridge.bytes" $limit | int64) $share) 100 | quote }}
@@ -54,7 +56,6 @@ env:
   {{- with .Values.env }}
   {{- toYaml . | nindent 2 }}
   {{- end }}
-{{- end }}
 {{- with .Values.envFrom }}
 envFrom:
   {{- toYaml . | nindent 2 }}
