@@ -87,6 +87,7 @@ func (m *Message) Attributes(yield func(name, value string) bool) {
 		yieldSet(yield, "leftfilter", flag(m.LeftFilter)) &&
 		yieldSet(yield, "resent", flag(m.Resent)) &&
 		(m.Marks == nil || m.Marks.attributes(yield)) &&
+		(m.Context == nil || m.Context.attributes(yield)) &&
 		yieldSet(yield, "partitionkey", m.PartitionKey)
 }
 

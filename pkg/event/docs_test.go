@@ -2,6 +2,7 @@ package event
 
 import (
 	"encoding/json"
+	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -104,8 +105,8 @@ func TestAttributesPage(t *testing.T) {
 	seenNames := map[string]bool{}
 	for _, ev := range []Event{
 		{Type: Added, Object: o, InitialList: true},
-		{Type: Updated, Object: o},
 		{Type: Restated, Object: o},
+		{Type: Updated, Object: o, Context: &testContext},
 		{Type: Deleted, Object: o},
 		{Type: Deleted, Object: &unseen},
 		{Type: Deleted, Object: o, Selected: true},
@@ -195,6 +196,38 @@ func TestChangePage(t *testing.T) {
 	slices.Sort(keys)
 	if diff := cmp.Diff(slices.Sorted(maps.Keys(want.(map[string]any))), keys); diff != "" {
 		t.Errorf("keys (-code +page):\n%s", diff)
+	}
+}
+
+// The example is what the code makes of a context, and the table names what it has.
+func TestEnrichmentPage(t *testing.T) {
+	section := eventsPage(t, "Enrichment")
+	_, example, _ := strings.Cut(section, "```json\n")
+	example, _, _ = strings.Cut(example, "\n```")
+	var want, got map[string]any
+	if err := json.Unmarshal(testContext.appendJSON(nil), &want); err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal([]byte(example), &got); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("example (-code +page):\n%s", diff)
+	}
+	table := fmt.Sprint(rows(section))
+	for name := range want {
+		if !strings.Contains(table, "`"+name) {
+			t.Errorf("the table lacks %s", name)
+		}
+	}
+	testContext.attributes(func(name, _ string) bool {
+		if !strings.Contains(table, "`"+name+"`") {
+			t.Errorf("the table lacks the attribute %s", name)
+		}
+		return true
+	})
+	if !strings.Contains(section, strconv.Itoa(maxLabels>>10)+" KiB") || !strings.Contains(section, "`"+moreLabels+"`") {
+		t.Error("the page does not say where labels end")
 	}
 }
 

@@ -43,6 +43,9 @@ type Encoder struct {
 	Patch   Patch   // of PayloadChange; empty: PatchJSON
 	// PartitionKey is the template of the Kafka key; nil where the sink has none.
 	PartitionKey *Template
+	// ContextInData puts an event's Context into the data of PayloadChange and PayloadMetadata, instead of attributes. It has no
+	// meaning for PayloadObject.
+	ContextInData bool
 	// Redactor hides secret values; nil sends them in clear. What it has hidden before costs no more than a look.
 	Redactor *redact.Redactor
 	// OnOldMissing is called where the state before an update can't be had, with the cause: the event is sent without it.
@@ -72,7 +75,9 @@ func (e *Encoder) Encode(ev Event) (*Message, error) {
 			m.Identity.ResourceVersion = ev.LeftAt
 		}
 		e.render(m, ev.Selected)
-		m.Data, err = e.payload(&ev)
+		if m.Data, err = e.payload(&ev); err == nil && ev.Context != nil {
+			e.addContext(m, ev.Context)
+		}
 	}
 	if err != nil {
 		return nil, err
@@ -85,6 +90,15 @@ func (e *Encoder) Encode(ev Event) (*Message, error) {
 		m.PartitionKey = e.PartitionKey.Expand(m)
 	}
 	return m, nil
+}
+
+// addContext puts the context where the sink wants it.
+func (e *Encoder) addContext(m *Message, c *Context) {
+	if e.ContextInData && (e.Payload == PayloadChange || e.Payload == PayloadMetadata) {
+		m.Data = c.withContext(m.Data)
+	} else {
+		m.Context = c
+	}
 }
 
 // render sets the texts that are made of several parts, with one allocation for all of them: each event needs them.

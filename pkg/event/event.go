@@ -66,6 +66,9 @@ type Event struct {
 	// be selected, and it can happen more than once.
 	Selected bool
 
+	// Context is what other objects say of Object; nil if the sink does not ask for it.
+	Context *Context
+
 	// GapInfo is set on Gap events, SyncedInfo on Synced events.
 	GapInfo    *GapInfo
 	SyncedInfo *SyncedInfo

@@ -34,6 +34,7 @@ type stored struct {
 	Key        string    `json:"pk,omitempty"`
 	Structured bool      `json:"s,omitempty"`
 	Gap        *GapInfo  `json:"gap,omitempty"`
+	Context    *Context  `json:"x,omitempty"`
 	Source     string    `json:"src,omitempty"`
 	Position   string    `json:"pos,omitempty"`
 }
@@ -46,7 +47,7 @@ func (m *Message) AppendStored(dst []byte) ([]byte, error) {
 		Cluster: m.Cluster, APIVersion: m.Identity.APIVersion(), Kind: m.Identity.Kind(), Namespace: m.Identity.Namespace,
 		Name: m.Identity.Name, UID: string(m.Identity.UID), RV: m.Identity.ResourceVersion, Manager: m.Identity.Manager,
 		Initial: m.InitialList, Unknown: m.FinalStateUnknown, Left: m.LeftFilter, ID: m.ID, Key: m.PartitionKey,
-		Structured: m.Structured, Gap: m.GapInfo, Source: m.Origin.Source, Position: m.Origin.Position,
+		Structured: m.Structured, Gap: m.GapInfo, Context: m.Context, Source: m.Origin.Source, Position: m.Origin.Position,
 	})
 	if err != nil {
 		return dst, fmt.Errorf("store event %s: %w", m.ID, err)
@@ -71,7 +72,7 @@ func ParseStored(data []byte) (*Message, error) {
 	m := &Message{
 		Type: s.Type, Time: s.Time, Resource: schema.GroupVersionResource{Group: s.Group, Version: s.Version, Resource: s.Resource},
 		Cluster: s.Cluster, InitialList: s.Initial, FinalStateUnknown: s.Unknown, LeftFilter: s.Left, ID: s.ID,
-		PartitionKey: s.Key, Structured: s.Structured, GapInfo: s.Gap, Data: data[end:],
+		PartitionKey: s.Key, Structured: s.Structured, GapInfo: s.Gap, Context: s.Context, Data: data[end:],
 		Origin: Origin{Source: s.Source, Position: s.Position},
 	}
 	m.Identity = object.NewIdentity(schema.FromAPIVersionAndKind(s.APIVersion, s.Kind))

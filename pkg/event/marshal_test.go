@@ -17,6 +17,7 @@ func TestStoredMessagesComeBack(t *testing.T) {
 		{Type: Added, Resource: pods, Object: podAt(t, "17"), InitialList: true},
 		{Type: Deleted, Resource: pods, Object: podAt(t, "17"), LeftAt: "18"},
 		{Type: Restated, Resource: pods, Object: podAt(t, "17")},
+		{Type: Updated, Resource: pods, Object: podAt(t, "17"), Context: &testContext},
 		{Type: Gap, Resource: deployments, GapInfo: &GapInfo{Resource: "deployments.apps", From: "3", To: "9", Reason: ReasonRelist}},
 	} {
 		m := encode(t, e, ev)

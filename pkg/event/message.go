@@ -28,6 +28,9 @@ type Message struct {
 	// Resent: a person sent it again, long after it was refused. Newer states may have come before it.
 	Resent bool
 
+	// Context becomes attributes; nil if there is none, or Data has it.
+	Context *Context
+
 	// ID is the CloudEvents id (see the package comment).
 	ID string
 	// PartitionKey is the Kafka key; empty on sinks that have none.
@@ -87,7 +90,7 @@ const messageOverhead = 400
 
 // Size is what the message counts in a queue's byte bound: its data, its own strings and a fixed overhead.
 func (m *Message) Size() int64 {
-	return int64(len(m.Data) + len(m.ID) + len(m.PartitionKey) + len(m.Identity.Name) + messageOverhead)
+	return int64(len(m.Data) + len(m.ID) + len(m.PartitionKey) + len(m.Identity.Name) + m.Context.size() + messageOverhead)
 }
 
 // GroupResource renders the resource as "deployments.apps", or "pods" for the core group.

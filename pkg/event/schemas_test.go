@@ -40,7 +40,7 @@ func payloadSchema(t testing.TB, name string, closed bool) *jsonschema.Schema {
 	if root := document.(map[string]any); closed && name != "object" {
 		root["additionalProperties"] = false
 		defs, _ := root["$defs"].(map[string]any)
-		for _, def := range []string{"change", "gap", "synced", "patchOperation", "manager"} {
+		for _, def := range []string{"change", "gap", "synced", "patchOperation", "manager", "context", "metadata"} {
 			if d, ok := defs[def].(map[string]any); ok {
 				d["additionalProperties"] = false
 			}
@@ -104,6 +104,8 @@ func schemaEvents(t testing.TB) (all []Event) {
 			{Type: Updated, Object: o, Old: old.Released(noBytes{})},
 			{Type: Updated, Object: o},
 			{Type: Restated, Object: o},
+			{Type: Updated, Object: o, Old: old, Context: &testContext},
+			{Type: Deleted, Object: o, Context: &Context{}},
 			{Type: Deleted, Object: o},
 			{Type: Deleted, Object: &unseen},
 			{Type: Deleted, Object: o, Selected: true},
@@ -152,7 +154,7 @@ func TestWhatIsEncodedIsValid(t *testing.T) {
 		for _, content := range []Content{ContentBinary, ContentStructured} {
 			for _, patch := range []Patch{PatchJSON, PatchMerge} {
 				for _, template := range []*Template{nil, key} {
-					e := &Encoder{Cluster: "prod", Payload: payload, Content: content, Patch: patch, PartitionKey: template, Redactor: redact.New(make([]byte, 32))}
+					e := &Encoder{Cluster: "prod", Payload: payload, Content: content, ContextInData: content == ContentStructured, Patch: patch, PartitionKey: template, Redactor: redact.New(make([]byte, 32))}
 					for _, ev := range schemaEvents(t) {
 						m := encode(t, e, ev)
 						check(dataSchema(ev.Type, payload), m.Data)

@@ -1,0 +1,117 @@
+package event
+
+import (
+	"strings"
+
+	"github.com/deltabridge/deltabridge/internal/jsonpatch"
+)
+
+// Context is what other objects say of the one that an event is about, as of when the event was made. It is shared by
+// messages: nobody writes to it.
+type Context struct {
+	// Owner is the top of the object's owners, as far as they are known; zero if it has none.
+	Owner Owner `json:"o,omitzero"`
+	// NamespaceLabels are those of the object's namespace, InvolvedLabels those of the object that a Kubernetes Event is
+	// about: as a=b,c=d in the order of their keys, without a character that would need an escape. Empty: there are none, or
+	// they are not known.
+	NamespaceLabels string `json:"n,omitempty"`
+	InvolvedLabels  string `json:"i,omitempty"`
+}
+
+// Owner names an object as an owner reference does: it lies in the namespace of what it owns, or is cluster-scoped.
+type Owner struct {
+	APIVersion string `json:"a,omitempty"`
+	Kind       string `json:"k,omitempty"`
+	Name       string `json:"m,omitempty"`
+	UID        string `json:"u,omitempty"`
+}
+
+// String is <kind>[.<group>]/<name>, as in "Deployment.apps/web".
+func (o *Owner) String() string {
+	if group, _, grouped := strings.Cut(o.APIVersion, "/"); grouped {
+		return o.Kind + "." + group + "/" + o.Name
+	}
+	return o.Kind + "/" + o.Name
+}
+
+// maxLabels bounds an attribute that has labels, in bytes: headers are no place for much text.
+const maxLabels = 2048
+
+// moreLabels ends an attribute whose last labels were left out.
+const moreLabels = ",..."
+
+// labelsAttribute is labels as far as an attribute has room for them.
+func labelsAttribute(labels string) string {
+	if len(labels) <= maxLabels {
+		return labels
+	}
+	end := strings.LastIndexByte(labels[:maxLabels-len(moreLabels)+1], ',')
+	return labels[:max(0, end)] + moreLabels
+}
+
+// attributes yields the extension attributes of the context.
+func (c *Context) attributes(yield func(name, value string) bool) bool {
+	if c.Owner != (Owner{}) && (!yieldSet(yield, "owner", c.Owner.String()) || !yieldSet(yield, "owneruid", c.Owner.UID)) {
+		return false
+	}
+	return yieldSet(yield, "namespacelabels", labelsAttribute(c.NamespaceLabels)) &&
+		yieldSet(yield, "involvedlabels", labelsAttribute(c.InvolvedLabels))
+}
+
+// size is what the context counts in a queue.
+func (c *Context) size() int {
+	if c == nil {
+		return 0
+	}
+	return contextOverhead + len(c.NamespaceLabels) + len(c.InvolvedLabels)
+}
+
+// contextOverhead is the struct, in bytes. The owner's strings are shared.
+const contextOverhead = 96
+
+// appendJSON appends the context in the form that it has inside of the data.
+func (c *Context) appendJSON(dst []byte) []byte {
+	dst = append(dst, '{')
+	if c.Owner != (Owner{}) {
+		dst = append(dst, `"owner":{`...)
+		for _, m := range [...]struct{ name, value string }{
+			{"apiVersion", c.Owner.APIVersion}, {"kind", c.Owner.Kind}, {"name", c.Owner.Name}, {"uid", c.Owner.UID},
+		} {
+			if m.value != "" {
+				dst = jsonpatch.AppendString(appendKey(dst, m.name), m.value)
+			}
+		}
+		dst = append(dst, '}')
+	}
+	if c.NamespaceLabels != "" {
+		dst = appendLabels(appendKey(dst, "namespaceLabels"), c.NamespaceLabels)
+	}
+	if c.InvolvedLabels != "" {
+		dst = append(appendKey(dst, "involvedObject"), `{"labels":`...)
+		dst = append(appendLabels(dst, c.InvolvedLabels), '}')
+	}
+	return append(dst, '}')
+}
+
+// appendKey begins the next member of an object.
+func appendKey(dst []byte, name string) []byte {
+	if dst[len(dst)-1] != '{' {
+		dst = append(dst, ',')
+	}
+	return append(jsonpatch.AppendString(dst, name), ':')
+}
+
+func appendLabels(dst []byte, labels string) []byte {
+	dst = append(dst, '{')
+	for label := range strings.SplitSeq(labels, ",") {
+		key, value, _ := strings.Cut(label, "=")
+		dst = jsonpatch.AppendString(appendKey(dst, key), value)
+	}
+	return append(dst, '}')
+}
+
+// withContext gives a document, which is a JSON object and nobody else's, a last member "context".
+func (c *Context) withContext(doc []byte) []byte {
+	doc = appendKey(doc[:len(doc)-1], "context")
+	return append(c.appendJSON(doc), '}')
+}
