@@ -36,6 +36,8 @@ type Config struct {
 	ListWatch cache.ListerWatcherWithContext
 	// NoWatchList makes the reflector LIST at the start, for servers whose watch-list never ends (aggregated ones).
 	NoWatchList bool
+	// Auxiliary says that no other scope asks for what the informer watches; see Scope.
+	Auxiliary bool
 	// Known are objects that the handlers already know. The first list is compared with them: unchanged ones are not
 	// handed on, missing ones are deletions.
 	Known []*object.Object
@@ -161,6 +163,9 @@ func (i *Informer) Source() Source { return i.config.Source }
 
 // ResumesAt is the resourceVersion at which the informer resumes; empty if it begins with a list.
 func (i *Informer) ResumesAt() string { return i.config.ResumeAt }
+
+// Auxiliary reports whether only auxiliary scopes ask for the informer: see Scope.
+func (i *Informer) Auxiliary() bool { return i.config.Auxiliary }
 
 // Resource that the informer watches.
 func (i *Informer) Resource() schema.GroupVersionResource { return i.config.Resource }

@@ -2,6 +2,7 @@ package informer
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"strings"
 
@@ -32,12 +33,17 @@ type Scope struct {
 	AcceptText string
 
 	LabelSelector, FieldSelector string // evaluated by the API server
+
+	// Auxiliary scopes are watched for what is to be known of their objects when others are handed on: their informers start
+	// first. What another scope watches anyhow is not watched again; what is not served, or forbidden, is no problem.
+	Auxiliary bool
 }
 
 // watchKey tells informers apart.
 type watchKey struct {
 	schema.GroupResource
 	namespace, labels, fields string
+	auxiliary                 bool // for auxiliary scopes alone
 }
 
 // wanted is an informer that should run.
@@ -47,6 +53,7 @@ type wanted struct {
 	accepts []func(string) bool // any of them; nil: all
 	texts   []string            // of accepts
 	named   bool                // by a pattern without a wildcard
+	first   bool                // an auxiliary scope asks for it
 }
 
 // plan is what a catalog means for the scopes.
@@ -111,7 +118,7 @@ func (s *Set) match(found *catalog, p *plan) []match {
 			named := false
 			for _, pattern := range patterns {
 				used[pattern.Text] = true
-				named = named || !pattern.Wildcard
+				named = named || !pattern.Wildcard && !scope.Auxiliary
 			}
 			if m.version != "" && m.version != version {
 				p.problems = append(p.problems, served.String()+" is watched in version "+m.version+" only, not in "+version+" too")
@@ -126,7 +133,7 @@ func (s *Set) match(found *catalog, p *plan) []match {
 	}
 	for _, scope := range s.config.Scopes {
 		for _, pattern := range scope.Patterns {
-			if !pattern.Wildcard && !used[pattern.Text] {
+			if !pattern.Wildcard && !scope.Auxiliary && !used[pattern.Text] {
 				p.open = true
 				p.problems = append(p.problems, "the cluster does not serve "+pattern.Text+suggestion(pattern.Text, found))
 			}
@@ -178,10 +185,23 @@ func (scope *Scope) Covers(served Served, namespace string) (version string, res
 	return version, true, within
 }
 
+// order gives the keys of the informers, those first that auxiliary scopes ask for.
+func (p *plan) order() []watchKey {
+	return slices.SortedFunc(maps.Keys(p.informers), func(a, b watchKey) int {
+		first := func(key watchKey) int {
+			if p.informers[key].first {
+				return 0
+			}
+			return 1
+		}
+		return first(a) - first(b)
+	})
+}
+
 // add puts the informers of one scope and resource into the plan.
 func (p *plan) add(a ask, m match) {
 	scope := a.scope
-	key := watchKey{m.served.GroupResource, "", scope.LabelSelector, scope.FieldSelector}
+	key := watchKey{m.served.GroupResource, "", scope.LabelSelector, scope.FieldSelector, scope.Auxiliary}
 	if !m.served.Namespaced {
 		if scope.outside() {
 			if a.named {
@@ -219,19 +239,53 @@ func (p *plan) want(key watchKey, m match, named bool, scope *Scope) {
 		w.accepts, w.texts = append(w.accepts, scope.Accept), append(w.texts, scope.AcceptText)
 	}
 	w.named = w.named || named
+	w.first = w.first || key.auxiliary
 }
 
-// dropCovered removes informers for one namespace where another one watches the same in all namespaces.
+// dropCovered removes informers for one namespace where another one watches the same in all namespaces, and auxiliary ones
+// where any other does.
 func (p *plan) dropCovered() {
 	for key, one := range p.informers {
-		everywhere := key
-		everywhere.namespace = ""
-		all := p.informers[everywhere]
-		if key.namespace != "" && all != nil && (all.accepts == nil || all.accept()(key.namespace)) {
-			all.named = all.named || one.named
+		for _, other := range key.wider() {
+			all := p.informers[other]
+			if all == nil || !all.covers(key.namespace, one) {
+				continue
+			}
+			all.named, all.first = all.named || one.named, all.first || one.first
 			delete(p.informers, key)
+			break
 		}
 	}
+}
+
+// wider gives the keys under which the same may be watched.
+func (k watchKey) wider() (keys []watchKey) {
+	everywhere := k
+	everywhere.namespace = ""
+	if k.auxiliary {
+		here := k
+		here.auxiliary = false
+		keys = append(keys, here)
+		if k.namespace != "" {
+			here.namespace = ""
+			keys = append(keys, here)
+		}
+	}
+	if k.namespace != "" {
+		keys = append(keys, everywhere)
+	}
+	return keys
+}
+
+// covers reports whether w watches all that another one does, which is for one namespace, or for all if that is empty.
+func (w *wanted) covers(namespace string, other *wanted) bool {
+	switch {
+	case w.accepts == nil:
+		return true
+	case namespace != "":
+		return w.accept()(namespace)
+	}
+	return other.accepts != nil && !slices.ContainsFunc(other.texts, func(text string) bool { return !slices.Contains(w.texts, text) })
 }
 
 func (w *wanted) accept() func(string) bool {

@@ -100,6 +100,12 @@ func describePlan(p *plan) []string {
 		if w.named {
 			line += " (named)"
 		}
+		if key.auxiliary {
+			line += " (auxiliary)"
+		}
+		if w.first {
+			line += " (first)"
+		}
 		lines = append(lines, line)
 	}
 	slices.Sort(lines)
@@ -217,6 +223,34 @@ func TestPlan(t *testing.T) {
 				{Patterns: patterns(t, "pods"), LabelSelector: "app=x", Namespaces: []string{"a"}},
 			},
 			want: []string{"pods@v1 where app=x (named)", "pods@v1 where spec.nodeName=n (named)"},
+		}, {
+			name: "auxiliary ones are not watched twice, nor missed",
+			scopes: []Scope{
+				{Patterns: patterns(t, "*"), Exclude: excluding(t, "deployments.apps")},
+				{Patterns: patterns(t, "pods", "deployments.apps", "absent.apps"), Auxiliary: true},
+			},
+			want: []string{"deployments.apps@v1 (auxiliary) (first)", "events@v1", "nodes@v1", "pods@v1 (first)", "widgets.example.com@v2"},
+		}, {
+			name: "auxiliary ones where others watch a part",
+			scopes: []Scope{
+				{Patterns: patterns(t, "pods"), LabelSelector: "app=x"},
+				{Patterns: patterns(t, "deployments.apps"), Accept: only("a"), AcceptText: "a"},
+				{Patterns: patterns(t, "pods", "deployments.apps", "nodes"), Accept: only("a", "b"), AcceptText: "a,b", Auxiliary: true},
+				{Patterns: patterns(t, "deployments.apps"), Namespaces: []string{"a", "c"}, Auxiliary: true},
+			},
+			want: []string{
+				`deployments.apps@v1 in c (auxiliary) (first)`, `deployments.apps@v1 of "a" (named) (first)`,
+				`deployments.apps@v1 of "a","b" (auxiliary) (first)`, `pods@v1 of "a","b" (auxiliary) (first)`, `pods@v1 where app=x (named)`,
+			},
+		}, {
+			name: "auxiliary ones of the same namespaces",
+			scopes: []Scope{
+				{Patterns: patterns(t, "pods"), Accept: only("a"), AcceptText: "a"},
+				{Patterns: patterns(t, "pods"), Namespaces: []string{"b"}},
+				{Patterns: patterns(t, "pods"), Accept: only("a"), AcceptText: "a", Auxiliary: true},
+				{Patterns: patterns(t, "pods"), Namespaces: []string{"b"}, Auxiliary: true},
+			},
+			want: []string{`pods@v1 in b (named) (first)`, `pods@v1 of "a" (named) (first)`},
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -13,6 +13,9 @@ import (
 // source names an informer for a checkpoint. The version is not part of the name: objects are the same in all of them.
 func (k watchKey) source(gvr schema.GroupVersionResource, accepted []string) Source {
 	name := k.GroupResource.String()
+	if k.auxiliary {
+		name = auxiliaryPrefix + name
+	}
 	if k.namespace != "" {
 		name += " in " + k.namespace
 	}
@@ -27,6 +30,9 @@ func (k watchKey) source(gvr schema.GroupVersionResource, accepted []string) Sou
 	}
 	return Source{Name: name, Resource: gvr, Namespace: k.namespace, LabelSelector: k.labels, FieldSelector: k.fields}
 }
+
+// auxiliaryPrefix begins the names of auxiliary sources. The name of a resource has no space.
+const auxiliaryPrefix = "auxiliary "
 
 // resume makes an informer begin with what is known of its source.
 func (s *Set) resume(config *Config) {
@@ -64,7 +70,10 @@ func (s *Set) reconcileRemembered(ctx context.Context, group *sync.WaitGroup, fo
 	}
 	settled := true
 	for _, source := range s.config.Remembered() {
-		key := watchKey{source.Resource.GroupResource(), source.Namespace, source.LabelSelector, source.FieldSelector}
+		key := watchKey{
+			source.Resource.GroupResource(), source.Namespace, source.LabelSelector, source.FieldSelector,
+			strings.HasPrefix(source.Name, auxiliaryPrefix),
+		}
 		switch {
 		case s.remembered[source.Name] || s.runs(key, source.Name):
 			continue
@@ -91,7 +100,7 @@ func (s *Set) reconcileRemembered(ctx context.Context, group *sync.WaitGroup, fo
 
 // bury hands on the deletion of all that is known of a source whose resource is gone.
 func (s *Set) bury(group *sync.WaitGroup, key watchKey, source Source) {
-	config := Config{Resource: source.Resource, Namespace: source.Namespace, Source: source, Bodies: s.bodies(source), Logger: s.log}
+	config := Config{Resource: source.Resource, Namespace: source.Namespace, Source: source, Auxiliary: key.auxiliary, Bodies: s.bodies(source), Logger: s.log}
 	s.resume(&config)
 	informer := New(config)
 	if s.config.OnStart != nil {
@@ -119,7 +128,7 @@ func (s *Set) forget(source string) {
 // asksFor reports whether a scope would watch the source if its resource were served.
 func (s *Set) asksFor(key watchKey, gvr schema.GroupVersionResource) bool {
 	return slices.ContainsFunc(s.config.Scopes, func(scope Scope) bool {
-		if scope.LabelSelector != key.labels || scope.FieldSelector != key.fields || (scope.Exclude != nil && scope.Exclude(gvr)) {
+		if scope.Auxiliary != key.auxiliary || scope.LabelSelector != key.labels || scope.FieldSelector != key.fields || (scope.Exclude != nil && scope.Exclude(gvr)) {
 			return false
 		}
 		if (len(scope.Namespaces) == 0) != (key.namespace == "") || (key.namespace != "" && !slices.Contains(scope.Namespaces, key.namespace)) {

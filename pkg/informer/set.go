@@ -127,9 +127,9 @@ func (s *Set) refresh(ctx context.Context, group *sync.WaitGroup) bool {
 	}
 	p := s.plan(ctx, found)
 	s.report(p, found)
-	for key, w := range p.informers {
+	for _, key := range p.order() {
 		if before, isRunning := s.lookUp(key); !isRunning {
-			s.launch(ctx, group, key, w, before)
+			s.launch(ctx, group, key, p.informers[key], before)
 		}
 	}
 	s.mu.Lock()
@@ -181,6 +181,9 @@ func (s *Set) lookUp(key watchKey) (before *running, isRunning bool) {
 func (s *Set) launch(ctx context.Context, group *sync.WaitGroup, key watchKey, w *wanted, predecessor *running) {
 	gvr := w.served.WithVersion(w.version)
 	log := s.log.With("resource", gvr.GroupResource().String())
+	if key.auxiliary {
+		log = log.With("auxiliary", true)
+	}
 	if key.namespace != "" {
 		log = log.With("namespace", key.namespace)
 	}
@@ -193,7 +196,7 @@ func (s *Set) launch(ctx context.Context, group *sync.WaitGroup, key watchKey, w
 	}
 	config := Config{
 		Resource: gvr, Namespace: key.namespace, Accept: w.accept(), NoWatchList: w.served.Aggregated, Logger: log,
-		ListWatch: listWatch, Source: key.source(gvr, w.texts),
+		ListWatch: listWatch, Source: key.source(gvr, w.texts), Auxiliary: key.auxiliary,
 		Probe: NewProbe(s.config.Client, gvr, key.namespace, w.served.Namespaced),
 	}
 	config.Bodies = s.bodies(config.Source)
@@ -360,6 +363,9 @@ func (r *running) notReady() string {
 func (s *Set) wildcards() bool {
 	for _, scope := range s.config.Scopes {
 		for _, pattern := range scope.Patterns {
+			if scope.Auxiliary {
+				continue
+			}
 			if pattern.Wildcard || strings.Contains(pattern.Text, ".") {
 				return true
 			}

@@ -21,7 +21,7 @@ const (
 type Status struct {
 	Resource        schema.GroupVersionResource
 	Namespace       string // empty: all
-	Selector        string // what the API server selects by label and field; empty: nothing
+	Selector        string // what the API server selects by label and field; empty: nothing; "(auxiliary)" of auxiliary informers
 	Objects         int
 	ResourceVersion string    // last one seen, in an event, a bookmark or a list
 	LastContact     time.Time // when the API server was last heard of; zero if never
@@ -71,6 +71,9 @@ func failureOf(err error) failure {
 
 func (t *tracker) init(config Config) {
 	t.selector = strings.Trim(config.Source.LabelSelector+";"+config.Source.FieldSelector, ";")
+	if config.Auxiliary { // another informer may watch a part of the same
+		t.selector = "(auxiliary)"
+	}
 	t.resource, t.namespace, t.now = config.Resource, config.Namespace, time.Now
 	t.failing = map[string]failure{}
 }
