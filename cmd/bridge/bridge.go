@@ -21,6 +21,7 @@ type Bridge struct {
 	log        *slog.Logger
 	redaction  *redaction
 	checkpoint *checkpointer
+	enrichment *enrichment // nil: no sink asks for it
 	metrics    *metrics
 	pipelines  []*pipeline
 	set        *informer.Set
@@ -48,6 +49,7 @@ func newBridge(cfg *config.Config, kube *rest.Config, log *slog.Logger) (*Bridge
 	if b.checkpoint, err = openCheckpoint(cfg, b.redaction.privacy, log); err != nil {
 		return nil, err
 	}
+	b.enrichment = newEnrichment(b.reading, cfg, b.redaction.redactor)
 	slot := 0
 	for n := range cfg.Sinks {
 		s := &cfg.Sinks[n]
@@ -55,6 +57,7 @@ func newBridge(cfg *config.Config, kube *rest.Config, log *slog.Logger) (*Bridge
 		if err != nil {
 			return nil, err
 		}
+		p.enrich = b.enrichment.forSink(s)
 		slot = min(slot+p.filter.Slots(), maxSlots)
 		b.pipelines = append(b.pipelines, p)
 	}
@@ -90,7 +93,12 @@ func (b *Bridge) attach(i *informer.Informer) {
 	}
 	ledger := b.checkpoint.ledger(source.Name)
 	i.AddEventHandler(recorder{ledger})
+	b.enrichment.attach(i)
 	for _, p := range b.pipelines {
+		if i.Auxiliary() {
+			ledger.Caught(p.name) // nothing of it is for sinks
+			continue
+		}
 		floor := ""
 		if i.ResumesAt() != "" { // what was settled before counts only for what goes on from there
 			floor, _ = b.checkpoint.knows(source.Name, p.name)

@@ -77,12 +77,9 @@ func examined(cfg *config.Config) (doctor.Options, error) {
 		}
 		return kube, err
 	}}
-	for n := range cfg.Watch {
-		scope, err := newScope(&cfg.Watch[n])
-		if err != nil { // the configuration was checked, so there is none
-			return options, err
-		}
-		options.Scopes = append(options.Scopes, scope)
+	var err error
+	if options.Scopes, err = scopesOf(cfg); err != nil { // the configuration was checked, so there is none
+		return options, err
 	}
 	for n := range cfg.Sinks {
 		p := &pipeline{name: cfg.Sinks[n].Name, log: slog.New(slog.DiscardHandler), encoder: &event.Encoder{}}

@@ -175,6 +175,9 @@ func (l *listener) push(ev event.Event) {
 		return
 	}
 	ev.Time, ev.Resource, ev.Selected = time.Now(), l.resource, l.selected
+	if l.pipeline.enrich != nil && ev.Object != nil {
+		ev.Context = l.pipeline.enrich(l.resource, ev.Object)
+	}
 	m, err := l.pipeline.encoder.Encode(ev)
 	if err != nil {
 		m = l.unencodable(ev, err)

@@ -20,6 +20,7 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/object"
 	"github.com/deltabridge/deltabridge/pkg/redact"
 	"github.com/deltabridge/deltabridge/pkg/sinks"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -47,6 +48,8 @@ type pipeline struct {
 		events int
 		bytes  int64
 	}
+	// enrich gives what other objects say of one; nil if the sink does not ask.
+	enrich func(schema.GroupVersionResource, *object.Object) *event.Context
 	// destination tells where a message goes, for people; nil if there is no one place.
 	destination *event.Template
 
@@ -98,7 +101,8 @@ func newPipeline(cfg *config.Config, s *config.Sink, m *metrics, redactor *redac
 func (p *pipeline) compose(cfg *config.Config, s *config.Sink, redactor *redact.Redactor, slot int) (err error) {
 	p.encoder = &event.Encoder{
 		Cluster: cfg.Cluster, Payload: event.Payload(s.Payload), Content: event.Content(s.Content), Redactor: redactor,
-		Patch: event.Patch(s.Patch), OnOldMissing: func(err error) {
+		ContextInData: s.Enrich.As == config.EnrichData,
+		Patch:         event.Patch(s.Patch), OnOldMissing: func(err error) {
 			p.log.Error("the state before an update can't be read, the change is sent without it", "err", err)
 		},
 	}

@@ -39,7 +39,7 @@ func newRBACCommand(stdout io.Writer) *cobra.Command {
 					return err
 				}
 			}
-			access, err := rbac.For(cfg.Watch, options)
+			access, err := rbac.For(slices.Concat(cfg.Watch, cfg.Auxiliary()), options)
 			if err != nil {
 				return err
 			}

@@ -57,21 +57,41 @@ func (b *Bridge) buildSet(kube *rest.Config) error {
 		Client: b.client, Discovery: disco, OnStart: b.attach, Transform: b.redaction.transform(), Logger: b.log,
 		Resume: b.resume, Bodies: b.checkpoint.bodies, OnRemoved: b.checkpoint.removed, Remembered: b.checkpoint.remembered, OnForget: b.checkpoint.forget,
 		OnFirstList: func(source informer.Source, objects []*object.Object, resourceVersion string) bool {
-			return b.checkpoint.firstList(b.reading, source, objects, resourceVersion)
+			if !b.checkpoint.firstList(b.reading, source, objects, resourceVersion) {
+				return false
+			}
+			b.enrichment.firstList(source, objects)
+			return true
 		},
 	}
 	for n := range b.cfg.Sinks {
 		set.ManagedFields = set.ManagedFields || b.cfg.Sinks[n].Payload == config.PayloadChange
 	}
-	for n := range b.cfg.Watch {
-		scope, err := newScope(&b.cfg.Watch[n])
-		if err != nil { // the configuration was checked, so there is none
-			return err
-		}
-		set.Scopes = append(set.Scopes, scope)
+	if set.Scopes, err = scopesOf(b.cfg); err != nil { // the configuration was checked, so there is none
+		return err
 	}
 	b.set = informer.NewSet(set)
 	return nil
+}
+
+// scopesOf gives all that is watched: what the configuration names, in its order, and what is needed besides.
+func scopesOf(cfg *config.Config) ([]informer.Scope, error) {
+	var scopes []informer.Scope
+	add := func(watches []config.Watch, auxiliary bool) error {
+		for n := range watches {
+			scope, err := newScope(&watches[n])
+			if err != nil {
+				return err
+			}
+			scope.Auxiliary = auxiliary
+			scopes = append(scopes, scope)
+		}
+		return nil
+	}
+	if err := add(cfg.Watch, false); err != nil {
+		return nil, err
+	}
+	return scopes, add(cfg.Auxiliary(), true)
 }
 
 func newScope(w *config.Watch) (informer.Scope, error) {

@@ -6,8 +6,11 @@ const (
 	SecretsPlain       = "plain"
 )
 
-// PayloadChange is the Sink.Payload that has both states.
-const PayloadChange = "change"
+// Values of Sink.Payload that are documents of the bridge's own: with both states, and with the metadata alone.
+const (
+	PayloadChange   = "change"
+	PayloadMetadata = "metadata"
+)
 
 // Values of Buffer.Overflow.
 const (
@@ -53,6 +56,8 @@ type Sink struct {
 	// Where events are kept that the destination refuses for good: malformed ones, and with `oversize: deadLetter` those
 	// that are too large. Not given: nowhere, and a gap event takes their place.
 	DeadLetter *DeadLetter `yaml:"deadLetter"`
+	// What other objects say of the one that an event is about: docs/events.md.
+	Enrich Enrich `yaml:"enrich"`
 	// The queue in front of the sink.
 	Buffer Buffer `yaml:"buffer"`
 	// Deliver to a NATS JetStream stream. A sink has exactly one of `nats`, `kafka` and `stdout`.
@@ -62,6 +67,32 @@ type Sink struct {
 	// Write to standard output. There is nothing to set: `stdout: {}`.
 	Stdout *Stdout `yaml:"stdout" oneOf:"true"`
 }
+
+// Values of Enrich.As.
+const (
+	EnrichAttributes = "attributes"
+	EnrichData       = "data"
+)
+
+// Enrich adds to events what other objects say of theirs. It comes from what the bridge watches, never from a request
+// for an event: what is needed and not in `watch` is watched besides, in the same namespaces, and not sent.
+type Enrich struct {
+	// The top owner of the object: a Pod's Deployment, a Job's CronJob. Watched for it: `replicasets`, `statefulsets`,
+	// `daemonsets` and `deployments` in `apps`, `jobs` and `cronjobs` in `batch`. Put others that own such, as in custom
+	// resources, into `watch`; else the last owner reference that is known counts.
+	Owner bool `yaml:"owner" default:"false" example:"true"`
+	// The labels of the object's namespace. Watched for it: `namespaces`, in the whole cluster.
+	NamespaceLabels bool `yaml:"namespaceLabels" default:"false" example:"true"`
+	// For Kubernetes Events: the labels of the object that they are about, and with `owner` its top owner. Watched for it:
+	// `pods`, `nodes` where the whole cluster is watched, and what is for `owner`.
+	InvolvedObject bool `yaml:"involvedObject" default:"false" example:"true"`
+	// Where it stands. `attributes`: in attributes of the event, which are headers. `data`: in the data, as `context`; not with
+	// `payload: object`, which is the object alone.
+	As string `yaml:"as" default:"attributes" enum:"attributes data" example:"data"`
+}
+
+// Wanted reports whether anything is asked for.
+func (e *Enrich) Wanted() bool { return e.Owner || e.NamespaceLabels || e.InvolvedObject }
 
 // Filter is conditions on events. All that are given have to hold.
 type Filter struct {

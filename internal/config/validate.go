@@ -136,6 +136,7 @@ func (v *validator) sink(path string, s *Sink) {
 		v.report(path+".resync", fmt.Sprintf("is less than %v: the sink would be told everything without end", leastResync), "write 6h, or 0s for never")
 	}
 	v.refusals(path, s)
+	v.enrich(path, s)
 
 	var given []string
 	for _, name := range []string{"nats", "kafka", "stdout"} {
@@ -154,6 +155,18 @@ func (v *validator) sink(path string, s *Sink) {
 	}
 	if s.Kafka != nil && !v.broken[path+".kafka"] {
 		v.kafka(path+".kafka", s.Kafka)
+	}
+}
+
+// enrich reports what can't be added.
+func (v *validator) enrich(path string, s *Sink) {
+	at := path + ".enrich"
+	switch {
+	case !v.has(at) || v.broken[at] || v.confused[at]:
+	case !s.Enrich.Wanted() && len(v.given(at, "owner", "namespaceLabels", "involvedObject")) == 0:
+		v.report(at, "asks for nothing", "write owner: true, namespaceLabels: true or involvedObject: true")
+	case s.Enrich.As == EnrichData && !v.broken[at+".as"] && !v.broken[path+".payload"] && s.Payload != PayloadChange && s.Payload != PayloadMetadata:
+		v.report(at+".as", "is data, and payload: object is the object as the API server sent it, and nothing else", "write as: attributes, or payload: change or metadata")
 	}
 }
 

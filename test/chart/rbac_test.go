@@ -1,7 +1,6 @@
 package chart
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -51,37 +50,59 @@ func TestRBACIsThatOfTheBridge(t *testing.T) {
 			if groups != nil && !strings.Contains(watch, `"*"`) {
 				continue
 			}
-			name := fmt.Sprintf("%s groups %v", watch, groups)
-			config := "sinks: [{name: a, stdout: {}}]\nstate: {path: /state}\n"
-			if watch != "" {
-				config += "watch: " + watch + "\n"
-			}
-			args := []string{"rbac", "--config", writeFile(t, "bridge.yaml", config), "--namespace", "streams", "--name", "streams:deltabridge"}
-			for _, group := range groups {
-				args = append(args, "--group", group)
-			}
-			want, _, err := command(t, tools.bridge, args...)
-			if err != nil {
-				t.Fatal(err)
-			}
-			values := map[string]any{"rbac": map[string]any{"groups": slices.Concat(groups, []string{})}}
-			var parsed map[string]any
-			if err := yaml.Unmarshal([]byte(config), &parsed); err != nil {
-				t.Fatal(err)
-			}
-			if watch == "" {
-				parsed["watch"] = nil // takes the default of the chart away
-			}
-			values["config"] = parsed
-			text, err := yaml.Marshal(values)
-			if err != nil {
-				t.Fatal(err)
-			}
-			got := template(t, "--show-only", "templates/rbac.yaml", "--values", writeFile(t, "values.yaml", string(text)))
-			if diff := cmp.Diff(rights(t, want), rights(t, got)); diff != "" {
-				t.Errorf("%s (-bridge rbac +chart):\n%s", name, diff)
-			}
+			sameRights(t, watch, "{name: a, stdout: {}}", groups)
 		}
+	}
+}
+
+// What sinks need for enrichment is granted too.
+func TestRBACForEnrichment(t *testing.T) {
+	for _, c := range []struct{ watch, sinks string }{
+		{``, `{name: a, stdout: {}, enrich: {owner: true}}`},
+		{`[{resources: [pods]}, {resources: [services], namespaces: ["team-*"]}]`, `{name: a, stdout: {}, enrich: {involvedObject: true}}, {name: b, stdout: {}}`},
+		{`[{resources: [events], namespaces: [a, b]}, {resources: [pods], namespaces: [b, c]}]`, `{name: b, stdout: {}, enrich: {owner: true}}, {name: a, stdout: {}, enrich: {involvedObject: true, namespaceLabels: true, owner: false}}`},
+		{`[{resources: [pods], namespaces: ["", a]}]`, `{name: a, stdout: {}, enrich: {namespaceLabels: true}}`},
+	} {
+		sameRights(t, c.watch, c.sinks, nil)
+	}
+	_, _, err := command(t, tools.helm, "template", "x", chartDir, "--values", chartDir+"/examples/namespaced.yaml", "--set", "rbac.cluster=false",
+		"--set", "config.sinks[0].enrich.namespaceLabels=true")
+	if err == nil || !strings.Contains(err.Error(), "enrich.namespaceLabels") {
+		t.Errorf("labels of namespaces without a ClusterRole: %v", err)
+	}
+}
+
+// sameRights compares what the chart grants with what `bridge rbac` prints.
+func sameRights(t *testing.T, watch, sinks string, groups []string) {
+	t.Helper()
+	config := "sinks: [" + sinks + "]\nstate: {path: /state}\n"
+	if watch != "" {
+		config += "watch: " + watch + "\n"
+	}
+	args := []string{"rbac", "--config", writeFile(t, "bridge.yaml", config), "--namespace", "streams", "--name", "streams:deltabridge"}
+	for _, group := range groups {
+		args = append(args, "--group", group)
+	}
+	want, _, err := command(t, tools.bridge, args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	values := map[string]any{"rbac": map[string]any{"groups": slices.Concat(groups, []string{})}}
+	var parsed map[string]any
+	if err := yaml.Unmarshal([]byte(config), &parsed); err != nil {
+		t.Fatal(err)
+	}
+	if watch == "" {
+		parsed["watch"] = nil // takes the default of the chart away
+	}
+	values["config"] = parsed
+	text, err := yaml.Marshal(values)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := template(t, "--show-only", "templates/rbac.yaml", "--values", writeFile(t, "values.yaml", string(text)))
+	if diff := cmp.Diff(rights(t, want), rights(t, got)); diff != "" {
+		t.Errorf("%s, sinks %s, groups %v (-bridge rbac +chart):\n%s", watch, sinks, groups, diff)
 	}
 }
 

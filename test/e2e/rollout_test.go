@@ -52,10 +52,18 @@ func makeReady(ctx context.Context, cs kubernetes.Interface, pod *corev1.Pod) er
 	return err
 }
 
-// TestARolloutReadAlong: of a Deployment's rollout, with all that the controllers make of it, what remains under the preset
+// TestWithControllers is what needs the controllers of Kubernetes: they take a while to start, so that all share them.
+func TestWithControllers(t *testing.T) {
+	log := newAuditLog(t)
+	c := cluster.ForTest(t, func(o *cluster.Options) { o.ControllerManager, o.APIServerFlags = true, log.flags() })
+	t.Run("ARolloutReadAlong", func(t *testing.T) { readRolloutAlong(t, c) })
+	t.Run("Enrichment", func(t *testing.T) { enrichRollout(t, c, log) })
+}
+
+// readRolloutAlong: of a Deployment's rollout, with all that the controllers make of it, what remains under the preset
 // is what a person would list.
-func TestARolloutReadAlong(t *testing.T) {
-	c, js := cluster.ForTest(t, func(o *cluster.Options) { o.ControllerManager = true }), startJetStream(t)
+func readRolloutAlong(t *testing.T, c *cluster.Cluster) {
+	js := startJetStream(t)
 	cs := clientset(t, c)
 	namespace := newNamespace(t, cs)
 	eventually(t, 30*time.Second, func() error { // what a namespace comes with is not the rollout's

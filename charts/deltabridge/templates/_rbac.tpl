@@ -1,5 +1,5 @@
 {{/*
-What the bridge may read, computed from config.watch as internal/rbac does for `bridge rbac`; tests hold the two together.
+What the bridge may read, computed from config.watch and the sinks' enrich as internal/rbac does for `bridge rbac`; tests hold the two together.
 The templates below give JSON.
 */}}
 
@@ -123,9 +123,39 @@ Takes watch, namespace, groups (those of custom resources that "*" reaches).
 {{- dict "named" $named "whole" $whole | toJson }}
 {{- end }}
 
+{{/* What is watched, with what the sinks' enrich needs besides, as entries of config.watch in a list. */}}
+{{- define "deltabridge.watches" -}}
+{{- $watches := .Values.config.watch | default (list (dict "resources" (list "*"))) }}
+{{- $needs := dict }}
+{{- range .Values.config.sinks }}
+{{- range $need, $wanted := .enrich }}
+{{- if and (kindIs "bool" $wanted) $wanted }}
+{{- $_ := set $needs $need true }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- $auxiliary := list }}
+{{- if or $needs.owner $needs.involvedObject }}
+{{- range $watches }}
+{{- $resources := list "replicasets.apps" "statefulsets.apps" "daemonsets.apps" "deployments.apps" "jobs.batch" "cronjobs.batch" }}
+{{- if $needs.involvedObject }}
+{{- $resources = append $resources "pods" }}
+{{- if not .namespaces }}
+{{- $resources = append $resources "nodes" }}
+{{- end }}
+{{- end }}
+{{- $auxiliary = append $auxiliary (dict "resources" $resources "namespaces" (.namespaces | default list)) }}
+{{- end }}
+{{- end }}
+{{- if $needs.namespaceLabels }}
+{{- $auxiliary = append $auxiliary (dict "resources" (list "namespaces")) }}
+{{- end }}
+{{- concat $watches $auxiliary | toJson }}
+{{- end }}
+
 {{/* Everything: {NAMESPACE: [RULE]}, "" being the whole cluster. */}}
 {{- define "deltabridge.rules" -}}
-{{- $watches := .Values.config.watch | default (list (dict "resources" (list "*"))) }}
+{{- $watches := include "deltabridge.watches" . | fromJsonArray }}
 {{- $scopes := dict "" (dict "named" dict "whole" list) }}
 {{- $wildcards := false }}
 {{- $foreign := false }}

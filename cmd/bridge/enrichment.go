@@ -1,0 +1,146 @@
+package main
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/deltabridge/deltabridge/internal/config"
+	"github.com/deltabridge/deltabridge/pkg/enrich"
+	"github.com/deltabridge/deltabridge/pkg/event"
+	"github.com/deltabridge/deltabridge/pkg/informer"
+	"github.com/deltabridge/deltabridge/pkg/object"
+	"github.com/deltabridge/deltabridge/pkg/redact"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// learnPatience is how long informers wait, once at the start, for what the others have to tell of their objects.
+const learnPatience = 10 * time.Second
+
+// enrichment joins the informers to the index from which sinks' events are enriched. Its nil is that of a configuration in
+// which no sink asks for it. It is safe for concurrent use.
+type enrichment struct {
+	index *enrich.Index
+	// ctx ends when no more changes are read.
+	ctx context.Context //nolint:containedctx // handlers of informers are called without one
+
+	// needed are the resources whose facts are waited for at the start.
+	needed map[string]bool
+
+	mu       sync.Mutex
+	handlers map[string]*enrich.Handler    // by source, until its first list
+	pending  map[string]*informer.Informer // those that have not told yet what they know, by source
+	deadline time.Time                     // of waiting for them; zero before the first
+	change   chan struct{}                 // is closed when pending changes
+}
+
+// newEnrichment makes the index for what the sinks need. Facts are of what the sinks may know that get fingerprints.
+func newEnrichment(ctx context.Context, cfg *config.Config, redactor *redact.Redactor) *enrichment {
+	var needs enrich.Needs
+	for n := range cfg.Sinks {
+		of := needsOf(&cfg.Sinks[n])
+		needs.Owner = needs.Owner || of.Owner
+		needs.NamespaceLabels = needs.NamespaceLabels || of.NamespaceLabels
+		needs.InvolvedObject = needs.InvolvedObject || of.InvolvedObject
+	}
+	if needs == (enrich.Needs{}) {
+		return nil
+	}
+	needed := map[string]bool{}
+	for _, w := range cfg.Auxiliary() {
+		for _, resource := range w.Resources {
+			needed[resource] = true
+		}
+	}
+	return &enrichment{
+		index: enrich.New(enrich.Options{Needs: needs, Bytes: seen(redactor)}), ctx: ctx, needed: needed,
+		handlers: map[string]*enrich.Handler{}, pending: map[string]*informer.Informer{}, change: make(chan struct{}),
+	}
+}
+
+func needsOf(s *config.Sink) enrich.Needs {
+	return enrich.Needs{Owner: s.Enrich.Owner, NamespaceLabels: s.Enrich.NamespaceLabels, InvolvedObject: s.Enrich.InvolvedObject}
+}
+
+// forSink gives what enriches the events of a sink; nil if it does not ask for that.
+func (e *enrichment) forSink(s *config.Sink) func(schema.GroupVersionResource, *object.Object) *event.Context {
+	needs := needsOf(s)
+	if e == nil || needs == (enrich.Needs{}) {
+		return nil
+	}
+	return func(resource schema.GroupVersionResource, o *object.Object) *event.Context {
+		return e.index.Context(resource, o, needs)
+	}
+}
+
+// attach makes the index learn from an informer that is about to run. Call it before listeners are attached.
+func (e *enrichment) attach(i *informer.Informer) {
+	if e == nil {
+		return
+	}
+	source := i.Source().Name
+	handler := e.index.Handler(i.Resource(), func() { e.learned(source) })
+	i.AddNewEventHandler(handler)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.handlers[source] = handler
+	if e.needed[event.GroupResource(i.Resource())] {
+		e.pending[source] = i
+	}
+}
+
+// firstList makes the index learn from a first list, which is stored and not handed over yet.
+func (e *enrichment) firstList(source informer.Source, objects []*object.Object) {
+	if e == nil {
+		return
+	}
+	e.mu.Lock()
+	handler := e.handlers[source.Name]
+	e.mu.Unlock()
+	if handler != nil {
+		handler.OnList(objects)
+	}
+}
+
+// learned notes that an informer has told what it knows, and waits for the others: an object is then not handed on before
+// its owner is known. It waits neither long nor for one whose requests fail.
+func (e *enrichment) learned(source string) {
+	e.mu.Lock()
+	if _, pending := e.pending[source]; pending {
+		delete(e.pending, source)
+		close(e.change)
+		e.change = make(chan struct{})
+	}
+	if e.deadline.IsZero() {
+		e.deadline = time.Now().Add(learnPatience)
+	}
+	deadline := e.deadline
+	e.mu.Unlock()
+
+	look := time.NewTicker(100 * time.Millisecond)
+	defer look.Stop()
+	for {
+		change, done := e.waiting()
+		if done || time.Now().After(deadline) {
+			return
+		}
+		select {
+		case <-change:
+		case <-look.C:
+		case <-e.ctx.Done():
+			return
+		}
+	}
+}
+
+// waiting reports whether nobody is left to be waited for, and how to learn of a change.
+func (e *enrichment) waiting() (change chan struct{}, done bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, i := range e.pending {
+		if i.Status().LastError == "" {
+			return e.change, false
+		}
+	}
+	return nil, true
+}

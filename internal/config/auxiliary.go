@@ -1,0 +1,40 @@
+package config
+
+import "slices"
+
+// Auxiliary is what has to be watched for the sinks' `enrich`, besides `watch`. Entries may repeat what `watch` names.
+func (c *Config) Auxiliary() []Watch {
+	var needs Enrich
+	for n := range c.Sinks {
+		e := &c.Sinks[n].Enrich
+		needs.Owner = needs.Owner || e.Owner
+		needs.InvolvedObject = needs.InvolvedObject || e.InvolvedObject
+		needs.NamespaceLabels = needs.NamespaceLabels || e.NamespaceLabels
+	}
+	var watches []Watch
+	if needs.Owner || needs.InvolvedObject {
+		for n := range c.Watch {
+			namespaces := c.Watch[n].Namespaces
+			if slices.ContainsFunc(watches, func(w Watch) bool { return slices.Equal(w.Namespaces, namespaces) }) {
+				continue
+			}
+			w := Watch{Resources: owners(), Namespaces: namespaces}
+			if needs.InvolvedObject {
+				w.Resources = append(w.Resources, "pods")
+			}
+			if needs.InvolvedObject && len(namespaces) == 0 {
+				w.Resources = append(w.Resources, "nodes")
+			}
+			watches = append(watches, w)
+		}
+	}
+	if needs.NamespaceLabels {
+		watches = append(watches, Watch{Resources: []string{"namespaces"}})
+	}
+	return watches
+}
+
+// owners are the resources of Kubernetes that own what others run.
+func owners() []string {
+	return []string{"replicasets.apps", "statefulsets.apps", "daemonsets.apps", "deployments.apps", "jobs.batch", "cronjobs.batch"}
+}

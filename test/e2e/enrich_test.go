@@ -1,0 +1,305 @@
+package e2e
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/deltabridge/deltabridge/test/cluster"
+)
+
+// auditLog is what an API server notes of the requests of service accounts.
+type auditLog struct{ policy, file string }
+
+func newAuditLog(t *testing.T) *auditLog {
+	t.Helper()
+	dir := t.TempDir()
+	log := &auditLog{filepath.Join(dir, "policy.yaml"), filepath.Join(dir, "audit.log")}
+	const policy = `{"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "omitStages": ["ResponseStarted", "ResponseComplete"],
+		"rules": [{"level": "Metadata", "userGroups": ["system:serviceaccounts"]}]}`
+	if err := os.WriteFile(log.policy, []byte(policy), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return log
+}
+
+func (l *auditLog) flags() []string {
+	return []string{"--audit-policy-file=" + l.policy, "--audit-log-path=" + l.file, "--audit-log-mode=blocking"}
+}
+
+// requests counts what a user asked for: "verb resource", and "get resource/name".
+func (l *auditLog) requests(t *testing.T, user string) map[string]int {
+	t.Helper()
+	text, err := os.ReadFile(l.file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	counts := map[string]int{}
+	for line := range bytes.Lines(text) {
+		var entry struct {
+			Verb      string
+			User      struct{ Username string }
+			ObjectRef struct{ Resource, Name string }
+		}
+		if err := json.Unmarshal(line, &entry); err != nil {
+			t.Fatal(err)
+		}
+		if entry.User.Username != user || entry.ObjectRef.Resource == "" {
+			continue
+		}
+		request := entry.Verb + " " + entry.ObjectRef.Resource
+		if entry.Verb == "get" {
+			request += "/" + entry.ObjectRef.Name
+		}
+		counts[request]++
+	}
+	return counts
+}
+
+// enriched is a running test: workloads in a namespace, and a bridge that watches their Pods and Events alone.
+type enriched struct {
+	t         *testing.T
+	cs        kubernetes.Interface
+	namespace string
+	js        *jetStream
+	b         *bridge
+}
+
+// enrichRollout: Pods tell their Deployment and their CronJob, Events what they are about, and all the labels of their
+// namespace; also of what was deleted after its owners, or while the bridge was down. The API server is asked for none of it.
+func enrichRollout(t *testing.T, c *cluster.Cluster, log *auditLog) {
+	e := &enriched{t: t, cs: clientset(t, c), js: startJetStream(t)}
+	e.namespace = newNamespace(t, e.cs)
+	e.patch("namespaces", e.namespace, `{"metadata":{"labels":{"team":"blue"}}}`)
+	eventually(t, 30*time.Second, func() error {
+		_, err := e.cs.CoreV1().ServiceAccounts(e.namespace).Get(t.Context(), "default", metav1.GetOptions{})
+		return err
+	})
+	for _, name := range []string{"web", "api"} {
+		if _, err := e.cs.AppsV1().Deployments(e.namespace).Create(t.Context(), deployment(name, 1), metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	e.job("nightly")
+	eventually(t, time.Minute, func() error {
+		if n := len(e.pods("")); n != 3 {
+			return fmt.Errorf("there are %d Pods", n)
+		}
+		return nil
+	})
+	const sink = "enrich: {owner: true, namespaceLabels: true, involvedObject: true, as: %s}, nats: {url: %q, subject: %q, stream: {name: %s, create: true, subjects: [%q]}}"
+	config := fmt.Sprintf("watch: [{resources: [pods, events], namespaces: [%s]}]\nsinks:\n  - {name: attributes, "+sink+"}\n  - {name: data, payload: metadata, "+sink+"}\n",
+		e.namespace, "attributes", e.js.url(), "k8s.{resource}", "E2E", "k8s.>", "data", e.js.url(), "data.{resource}", "DATA", "data.>")
+	kubeconfig := withRights(t, c, config)
+	dir := t.TempDir()
+	e.b = startBridgeIn(t, dir, kubeconfig, config)
+	e.b.waitReady()
+
+	web := e.pods("app=web")[0]
+	e.event(&web)
+	e.expect("added Event", "Deployment.apps/web", "team=blue", "app=web,pod-template-hash="+web.Labels["pod-template-hash"])
+	e.expect("added Pod "+web.Name, "Deployment.apps/web", "team=blue", "")
+	e.expect("added Pod "+e.pods("app=api")[0].Name, "Deployment.apps/api", "team=blue", "")
+	e.expect("added Pod "+e.pods("batch.kubernetes.io/job-name=nightly-1")[0].Name, "CronJob.batch/nightly", "team=blue", "")
+
+	// Labels are those of now. The owner goes first, and the Pod stays for a while.
+	e.patch("namespaces", e.namespace, `{"metadata":{"labels":{"team":"green"}}}`)
+	api := e.pods("app=api")[0].Name
+	e.patch("pods", api, `{"metadata":{"finalizers":["example.com/hold"]}}`)
+	e.remove("api")
+	eventually(t, time.Minute, func() error {
+		if known := e.b.metric("deltabridge_informer_objects", "resource=replicasets.apps"); known != 1 {
+			return fmt.Errorf("the bridge knows %.0f ReplicaSets", known)
+		}
+		return nil
+	})
+	e.patch("pods", api, `{"metadata":{"finalizers":null}}`)
+	e.expect("deleted Pod "+api, "Deployment.apps/api", "team=green", "")
+
+	// All of it goes while the bridge is down.
+	eventually(t, 20*time.Second, func() error {
+		if waiting := e.b.metric("deltabridge_unsettled_events"); waiting > 0 {
+			return fmt.Errorf("%.0f events are not settled", waiting)
+		}
+		return nil
+	})
+	pause(t, 2*time.Second) // for the checkpoint
+	e.b.kill()
+	e.remove("web")
+	eventually(t, time.Minute, func() error {
+		if left := e.pods("app=web"); len(left) > 0 {
+			return errors.New("the Pod is still there")
+		}
+		return nil
+	})
+	e.b = startBridgeIn(t, dir, kubeconfig, config)
+	e.b.waitReady()
+	e.expect("deleted Pod "+web.Name, "Deployment.apps/web", "team=green", "")
+	if resumed := e.b.metric("deltabridge_informer_resumed"); resumed < 9 { // pods, events, six owners, namespaces
+		t.Errorf("%.0f informers resumed", resumed)
+	}
+	e.b.stop()
+	e.judgeData()
+	requests := log.requests(t, nameOf(t, userOf(t, kubeconfig)))
+	t.Logf("requests: %v", requests)
+	for request, count := range requests {
+		verb, target, _ := strings.Cut(request, " ")
+		_, name, _ := strings.Cut(target, "/")
+		if verb == "get" && name != "kube-system" && name != "deltabridge-probe" || verb == "list" && count > 2 { // starts
+			t.Errorf("%d times: %s", count, request)
+		}
+	}
+	if requests["watch pods"] == 0 {
+		t.Error("the audit log does not know the bridge")
+	}
+}
+
+// nameOf is how the API server calls a user.
+func nameOf(t *testing.T, user kubernetes.Interface) string {
+	t.Helper()
+	review, err := user.AuthenticationV1().SelfSubjectReviews().Create(t.Context(), &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return review.Status.UserInfo.Username
+}
+
+func (e *enriched) patch(resource, name, patch string) {
+	e.t.Helper()
+	request := e.cs.CoreV1().RESTClient().Patch(types.MergePatchType).Resource(resource).Name(name).Body([]byte(patch))
+	if resource != "namespaces" {
+		request = request.Namespace(e.namespace)
+	}
+	if err := request.Do(e.t.Context()).Error(); err != nil {
+		e.t.Fatal(err)
+	}
+}
+
+func (e *enriched) pods(selector string) []corev1.Pod {
+	e.t.Helper()
+	pods, err := e.cs.CoreV1().Pods(e.namespace).List(e.t.Context(), metav1.ListOptions{LabelSelector: selector})
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	return pods.Items
+}
+
+// remove deletes a Deployment, and the garbage collector what it owns.
+func (e *enriched) remove(deployment string) {
+	e.t.Helper()
+	err := e.cs.AppsV1().Deployments(e.namespace).Delete(e.t.Context(), deployment, metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationBackground)})
+	if err != nil && !apierrors.IsNotFound(err) {
+		e.t.Fatal(err)
+	}
+}
+
+// job makes a CronJob that is not due, and a Job of it.
+func (e *enriched) job(name string) {
+	e.t.Helper()
+	template := corev1.PodTemplateSpec{Spec: corev1.PodSpec{RestartPolicy: corev1.RestartPolicyNever, Containers: []corev1.Container{{Name: "x", Image: "x"}}}}
+	cron, err := e.cs.BatchV1().CronJobs(e.namespace).Create(e.t.Context(), &batchv1.CronJob{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec:       batchv1.CronJobSpec{Schedule: "0 0 1 1 *", JobTemplate: batchv1.JobTemplateSpec{Spec: batchv1.JobSpec{Template: template}}},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	job := &batchv1.Job{Spec: batchv1.JobSpec{Template: template}}
+	job.Name = name + "-1"
+	job.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(cron, batchv1.SchemeGroupVersion.WithKind("CronJob"))}
+	if _, err := e.cs.BatchV1().Jobs(e.namespace).Create(e.t.Context(), job, metav1.CreateOptions{}); err != nil {
+		e.t.Fatal(err)
+	}
+}
+
+// event reports something of a Pod, as a kubelet does.
+func (e *enriched) event(pod *corev1.Pod) {
+	e.t.Helper()
+	event := &corev1.Event{
+		ObjectMeta:     metav1.ObjectMeta{Name: "e2e"},
+		InvolvedObject: corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID},
+		Reason:         "Started", Message: "started",
+	}
+	if _, err := e.cs.CoreV1().Events(e.namespace).Create(e.t.Context(), event, metav1.CreateOptions{}); err != nil {
+		e.t.Fatal(err)
+	}
+}
+
+// expect waits for the last event that is so described, "operation kind [name]", and looks at what it says of others.
+func (e *enriched) expect(description, owner, namespaceLabel, involved string) {
+	e.t.Helper()
+	eventually(e.t, 20*time.Second, func() error {
+		var found *received
+		all := e.js.read("E2E")
+		for n := range all {
+			a := all[n].attributes
+			if a["kind"] == "Event" && a["name"] != "e2e" {
+				continue // the controllers'
+			}
+			if text := a["operation"] + " " + a["kind"]; text == description || text+" "+a["name"] == description {
+				found = &all[n]
+			}
+		}
+		if found == nil {
+			return fmt.Errorf("%s did not come", description)
+		}
+		a := found.attributes
+		if a["owner"] != owner || a["owneruid"] == "" || a["involvedlabels"] != involved || !strings.Contains(","+a["namespacelabels"]+",", ","+namespaceLabel+",") {
+			return fmt.Errorf("%s has %v", description, a)
+		}
+		return nil
+	})
+}
+
+// judgeData compares the two sinks: what one says in attributes, the other does in its data. Events of the controllers have
+// an owner all the same.
+func (e *enriched) judgeData() {
+	e.t.Helper()
+	attributes, ofControllers := map[string]map[string]string{}, 0
+	for _, r := range e.js.read("E2E") {
+		attributes[r.id()] = r.attributes
+		if r.attributes["kind"] == "Event" && r.attributes["name"] != "e2e" && r.attributes["owner"] != "" {
+			ofControllers++
+		}
+	}
+	compared := 0
+	for _, r := range e.js.read("DATA") {
+		if !r.object() {
+			continue
+		}
+		if r.attributes["owner"] != "" {
+			e.t.Errorf("%s has attributes too", r.id())
+		}
+		var doc struct {
+			Context struct {
+				Owner           struct{ UID string }
+				NamespaceLabels map[string]string
+			}
+		}
+		if err := json.Unmarshal(r.data, &doc); err != nil {
+			e.t.Fatal(err)
+		}
+		want := attributes[r.id()]
+		if doc.Context.Owner.UID != want["owneruid"] || doc.Context.NamespaceLabels["kubernetes.io/metadata.name"] != e.namespace {
+			e.t.Errorf("%s: %s, and the attributes are %v", r.id(), r.data, want)
+		}
+		compared++
+	}
+	if compared < 8 || ofControllers == 0 {
+		e.t.Errorf("%d events in both sinks, %d of the controllers' Events have an owner", compared, ofControllers)
+	}
+}
