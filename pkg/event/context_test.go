@@ -63,6 +63,18 @@ func TestContextInData(t *testing.T) {
 	}
 }
 
+// A change that is too large keeps its context.
+func TestContextOfReduced(t *testing.T) {
+	e := &Encoder{Payload: PayloadChange, ContextInData: true}
+	m, err := Reduce(encode(t, e, Event{Type: Updated, Resource: pods, Object: podAt(t, "17"), Old: podAt(t, "16"), Context: &testContext}), Marks{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := string(testContext.appendJSON([]byte(`,"context":`))); !strings.HasSuffix(string(m.Data), want+"}") {
+		t.Errorf("%s, want %s", m.Data, want)
+	}
+}
+
 // An attribute has room for so many labels; which is said, and what is there is whole.
 func TestManyLabels(t *testing.T) {
 	var all []string

@@ -66,6 +66,7 @@ func reducedData(data []byte) ([]byte, error) {
 		Object       json.RawMessage `json:"object"`
 		ChangedPaths json.RawMessage `json:"changedPaths"`
 		Managers     json.RawMessage `json:"managers"`
+		Context      json.RawMessage `json:"context"`
 	}
 	if json.Unmarshal(data, &change) != nil {
 		return nil, errNoObject
@@ -82,6 +83,9 @@ func reducedData(data []byte) ([]byte, error) {
 	dst = append(append(dst, `,"object":`...), object...)
 	dst = append(append(dst, `,"old":null,"patch":null,"changedPaths":`...), change.ChangedPaths...)
 	dst = append(append(dst, `,"managers":`...), change.Managers...)
+	if change.Context != nil {
+		dst = append(appendKey(dst, "context"), change.Context...)
+	}
 	return append(dst, '}'), nil
 }
 
