@@ -30,7 +30,8 @@ type Ledger struct {
 	seq     uint64 // of the last thing that was told; it only grows
 	here    mark   // the last position
 	sinks   map[string]*sinkLedger
-	pending map[string][]rowChange    // changes of rows that are not written, by key, oldest first
+	all     []*sinkLedger             // of sinks: each change looks at them
+	pending map[string]*[]rowChange   // changes of rows that are not written, by key, oldest first; none is empty
 	writing map[string]*object.Object // rows that were collected, and are not known to be written
 	dirty   bool                      // something was told since the last Collect
 	merges  bool                      // see Merge
@@ -52,12 +53,13 @@ type rowChange struct {
 // are configured. Numbers begin above base, so that those of two ledgers of one source can't be taken for each other.
 func NewLedger(source Source, state State, sinks []string, base uint64) *Ledger {
 	l := &Ledger{
-		source: source, sinks: map[string]*sinkLedger{}, pending: map[string][]rowChange{}, writing: map[string]*object.Object{}, seq: base,
+		source: source, sinks: map[string]*sinkLedger{}, pending: map[string]*[]rowChange{}, writing: map[string]*object.Object{}, seq: base,
 		here: mark{base, state.ResourceVersion}, written: Update{ResourceVersion: state.ResourceVersion, Sinks: state.Sinks},
 	}
 	for _, name := range sinks {
 		floor := state.Sinks[name]
 		l.sinks[name] = &sinkLedger{here: l.here, caught: floor != "", floor: floor, last: base}
+		l.all = append(l.all, l.sinks[name])
 	}
 	return l
 }
@@ -83,7 +85,7 @@ func (l *Ledger) Begin(resourceVersion string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.here = mark{l.seq, resourceVersion}
-	for _, s := range l.sinks {
+	for _, s := range l.all {
 		s.here = l.here
 	}
 }
@@ -93,7 +95,7 @@ func (l *Ledger) Begin(resourceVersion string) {
 func (l *Ledger) StartOver() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, s := range l.sinks {
+	for _, s := range l.all {
 		s.floor = ""
 	}
 }
@@ -129,9 +131,14 @@ const maxWaiting = 8
 // may be asked while the last is being handed over. So do additions and deletions, so that what exists at the watermark has
 // a row.
 func (l *Ledger) note(key string, change rowChange) {
-	waiting := l.pending[key]
+	row := l.pending[key]
+	if row == nil {
+		l.pending[key] = &[]rowChange{change}
+		return
+	}
+	waiting := *row
 	if len(waiting) > 1 {
-		least, next := l.least().seq, l.next()
+		least, next := l.places()
 		waiting = slices.Delete(waiting, 0, lastUpTo(waiting, least))
 		if from := before(waiting, least); from < len(waiting) {
 			waiting = slices.Delete(waiting, from, from+lastUpTo(waiting[from:], next))
@@ -142,7 +149,7 @@ func (l *Ledger) note(key string, change rowChange) {
 	} else {
 		waiting = append(waiting, change)
 	}
-	l.pending[key] = waiting
+	*row = waiting
 }
 
 // before is how many changes are not behind a place.
@@ -164,9 +171,11 @@ func (l *Ledger) Find(key string, id object.Identity) *object.Object {
 	is := func(o *object.Object) bool {
 		return o != nil && o.UID == id.UID && o.ResourceVersion == id.ResourceVersion
 	}
-	for _, change := range slices.Backward(l.pending[key]) {
-		if is(change.object) {
-			return change.object
+	if row := l.pending[key]; row != nil {
+		for _, change := range slices.Backward(*row) {
+			if is(change.object) {
+				return change.object
+			}
 		}
 	}
 	if o := l.writing[key]; is(o) {
@@ -213,7 +222,7 @@ func (l *Ledger) Reached(resourceVersion string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.here = mark{l.seq, resourceVersion}
-	for _, s := range l.sinks {
+	for _, s := range l.all {
 		if s.caught {
 			s.here = l.here
 		}
@@ -224,7 +233,7 @@ func (l *Ledger) Reached(resourceVersion string) {
 // least is the source's watermark.
 func (l *Ledger) least() mark {
 	least := l.here
-	for _, s := range l.sinks {
+	for _, s := range l.all {
 		if m, _ := s.watermark(); m.seq < least.seq {
 			least = m
 		}
@@ -232,17 +241,17 @@ func (l *Ledger) least() mark {
 	return least
 }
 
-// next is the least place beyond the source's watermark where that may come to stand.
-func (l *Ledger) next() uint64 {
-	least, next := l.least().seq, l.here.seq
-	for _, s := range l.sinks {
+// places are the source's watermark, and the least place beyond it where that may come to stand.
+func (l *Ledger) places() (least, next uint64) {
+	least, next = l.least().seq, l.here.seq
+	for _, s := range l.all {
 		at, _ := s.watermark()
 		if at.seq <= least {
 			at = s.next()
 		}
 		next = min(next, at.seq)
 	}
-	return next
+	return least, next
 }
 
 // Collect gives what may be written now; false if that is no more than what was given last. Call Written or Failed with
@@ -267,8 +276,8 @@ func (l *Ledger) Collect() (Update, bool) {
 		}
 	}
 	u.ResourceVersion = least.resourceVersion
-	for key, waiting := range l.pending {
-		l.collectRow(&u, key, waiting, least.seq)
+	for key, row := range l.pending {
+		l.collectRow(&u, key, row, least.seq)
 	}
 	if len(u.Upserts)+len(u.Deletes) == 0 && u.ResourceVersion == l.written.ResourceVersion && maps.Equal(u.Sinks, l.written.Sinks) {
 		return Update{}, false
@@ -288,11 +297,9 @@ func (l *Ledger) Written(Update) {
 }
 
 // collectRow moves the changes of one row that the watermark covers into the update.
-func (l *Ledger) collectRow(u *Update, key string, waiting []rowChange, covered uint64) {
-	n := 0
-	for n < len(waiting) && waiting[n].seq <= covered {
-		n++
-	}
+func (l *Ledger) collectRow(u *Update, key string, row *[]rowChange, covered uint64) {
+	waiting := *row
+	n := before(waiting, covered)
 	if n == 0 {
 		return
 	}
@@ -304,7 +311,7 @@ func (l *Ledger) collectRow(u *Update, key string, waiting []rowChange, covered 
 	if n == len(waiting) {
 		delete(l.pending, key)
 	} else {
-		l.pending[key] = waiting[n:]
+		*row = waiting[n:]
 	}
 }
 
@@ -314,7 +321,11 @@ func (l *Ledger) Failed(u Update) {
 	defer l.mu.Unlock()
 	clear(l.writing)
 	back := func(key string, o *object.Object) {
-		l.pending[key] = append([]rowChange{{0, o}}, l.pending[key]...)
+		if row := l.pending[key]; row != nil {
+			*row = append([]rowChange{{0, o}}, *row...)
+		} else {
+			l.pending[key] = &[]rowChange{{0, o}}
+		}
 	}
 	for _, o := range u.Upserts {
 		back(Key(o), o)

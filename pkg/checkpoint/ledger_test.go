@@ -270,7 +270,7 @@ func TestWhatIsSettledBehindAnOpenChangeIsLetGoOf(t *testing.T) {
 	}
 	kept := 0
 	for _, changes := range l.pending {
-		kept += len(changes)
+		kept += len(*changes)
 	}
 	if n := cap(l.sinks["a"].changes); n > 8*keepChanges || kept > 1000 {
 		t.Errorf("there is room for %d changes of a sink, and %d changes of rows wait", n, kept)

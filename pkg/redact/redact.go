@@ -155,6 +155,15 @@ func mayHoldApplied(raw []byte) bool {
 	if bytes.Contains(raw, []byte("/last-applied-configuration")) {
 		return true
 	}
-	// It can be written with escapes. What is found behind an escaped backslash is none, but who looks closer finds that out.
-	return bytes.Contains(raw, []byte(`\/`)) || bytes.Contains(raw, []byte(`\u`))
+	// It can be written with escapes. Those that objects are full of, of newlines and quotes, do not count.
+	for rest := raw; ; {
+		at := bytes.IndexByte(rest, '\\')
+		if at < 0 || at+1 == len(rest) {
+			return false
+		}
+		if c := rest[at+1]; c == '/' || c == 'u' {
+			return true
+		}
+		rest = rest[at+2:]
+	}
 }

@@ -176,6 +176,7 @@ func (s *Sink) options() ([]natsgo.Option, error) {
 		natsgo.FlusherTimeout(writeTimeout),
 		natsgo.PingInterval(pingInterval),
 		natsgo.SetCustomDialer(&s.dial),
+		natsgo.SkipSubjectValidation(), // the template escapes what a subject may not hold
 		natsgo.DisconnectErrHandler(func(_ *natsgo.Conn, err error) {
 			if err == nil {
 				err = natsgo.ErrDisconnected
