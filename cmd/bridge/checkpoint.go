@@ -26,7 +26,7 @@ const (
 	// again, a commit half as often costs half as much.
 	maxCommitInterval = 4 * time.Second
 	// commitShare is the part of the time that commits may take.
-	commitShare = 20
+	commitShare = 40
 	// maxCommitBytes is from which size of a commit on the next one does not wait longer than commitInterval: what is to be
 	// written is in memory.
 	maxCommitBytes = 16 << 20

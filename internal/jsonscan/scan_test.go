@@ -47,3 +47,22 @@ func FuzzValue(f *testing.F) {
 		}
 	})
 }
+
+// Every byte value before, at and behind a quote, at every distance.
+func TestQuote(t *testing.T) {
+	for length := range 80 {
+		for c := range 256 {
+			b := bytes.Repeat([]byte{byte(c)}, length)
+			if got, want := quote(b), bytes.IndexByte(b, '"'); got != want {
+				t.Fatalf("%d times %#x: %d, want %d", length, c, got, want)
+			}
+			for at := range b {
+				b[at] = '"'
+				if got, want := quote(b), bytes.IndexByte(b, '"'); got != want {
+					t.Fatalf("a quote at %d of %d times %#x: %d, want %d", at, length, c, got, want)
+				}
+				b[at] = byte(c)
+			}
+		}
+	}
+}

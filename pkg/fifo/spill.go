@@ -49,8 +49,10 @@ type SpillOptions[T any] struct {
 	OnCorrupt func(lost int, err error)
 	// Patience is for how long the source may be held up by a full queue before the queue spills: as long as the oldest
 	// item that is not acknowledged is younger than that. What is written to disk has to be read back, which costs more
-	// than all else: a source that is only a little faster than the consumer is better held up. That lasts for ten times
-	// Patience at most, unless the queue was half empty in between. 0: the queue spills at once.
+	// than all else: a source that is only a little faster than the consumer is better held up. From a quarter of the bounds
+	// on it is held up while the oldest item is younger than an eighth of Patience: what waits for long has left the
+	// processor's caches. All that lasts for ten times Patience at most, until the consumer has had nothing to do for a
+	// moment. 0: the queue fills up, and spills at once.
 	Patience time.Duration
 	// Since gives when an item came to be. Required with Patience.
 	Since func(T) time.Time
@@ -102,7 +104,8 @@ type Spill[T any] struct {
 	wake  chan struct{} // capacity 1: Run has something to do that does not wait for the next interval
 	// headShare bounds what is taken, and head while the queue spills; bufShare bounds buf. Together they are the
 	// bounds of the whole.
-	headShare, bufShare share
+	// easyShare is what they hold before a push has to wait for the consumer; see waits.
+	headShare, bufShare, easyShare share
 	// commitBytes is how much one commit writes, and how much starts one at once; shrinkAbove is the size above which the
 	// file is replaced when it is no longer needed. Set once.
 	commitBytes, shrinkAbove int64
@@ -120,8 +123,9 @@ type Spill[T any] struct {
 	// headEnd and buf has a greater one.
 	durable uint64
 
-	patient   bool      // the first waiter waits for the consumer, and not for the disk
-	heldSince time.Time // when the queue was found full, and has not been half empty since; zero: it was not
+	patient bool          // the first waiter waits for the consumer, and not for the disk
+	heldAt  time.Time     // since when the first waiter waits for the consumer; zero: it does not
+	held    time.Duration // how long others before it did, since the consumer had nothing to do
 
 	takenBytes, bufBytes int64 // sums of the sizes of what is taken, and of what is in buf
 
@@ -172,6 +176,7 @@ func NewSpill[T any](opts SpillOptions[T]) (*Spill[T], error) {
 		opts: opts, store: store, wake: make(chan struct{}, 1),
 		headShare:   share{items: opts.MaxItems - opts.MaxItems/2, bytes: opts.MaxBytes - opts.MaxBytes/2},
 		bufShare:    share{items: opts.MaxItems / 2, bytes: opts.MaxBytes / 2},
+		easyShare:   share{items: max(1, opts.MaxItems/easyPart), bytes: (opts.MaxBytes + easyPart - 1) / easyPart},
 		commitBytes: commitBytes, shrinkAbove: shrinkAbove,
 		headEnd: state.acked, tail: state.last, durable: state.last,
 		savedMarks: state.last, savedAcked: state.acked,
@@ -243,15 +248,15 @@ func (s *Spill[T]) offer(v T, size int64, behind bool) bool {
 	if behind {
 		return false
 	}
-	if !s.spilling && s.fits(size) {
-		s.accept(size)
-		s.head.push(spilled[T]{v, size, s.tail})
-		s.headEnd = s.tail
-		return true
-	}
 	if !s.spilling {
-		if s.waits() {
+		if s.waits(size) {
 			return false
+		}
+		if s.fits(size) {
+			s.accept(size)
+			s.head.push(spilled[T]{v, size, s.tail})
+			s.headEnd = s.tail
+			return true
 		}
 		s.spilling, s.durable = true, s.ackedUpTo()
 		s.kick()
@@ -407,9 +412,6 @@ func (s *Spill[T]) Ack(n int) {
 		}
 	}
 	s.acked += int64(n)
-	if !s.heldSince.IsZero() && 2*s.items < s.maxItems && (s.maxBytes == 0 || 2*s.bytes < s.maxBytes) {
-		s.heldSince = time.Time{}
-	}
 	s.admit()
 	if s.head.len() > s.taken.len() || s.headEnd < s.tail {
 		s.announce() // to a consumer that had taken as much as it may

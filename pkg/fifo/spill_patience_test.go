@@ -1,33 +1,95 @@
 package fifo
 
 import (
+	"context"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 )
 
-// patientSpill is a full queue, whose items came to be when they were pushed, and a Push that finds it full.
-func patientSpill(t *testing.T, path string, hurry func() bool) (s *spillTest, pushed *atomic.Bool) {
+const patience = 2 * time.Second
+
+// openPatient is an empty queue for 8 items, all of which came to be now.
+func openPatient(t *testing.T, path string, hurry func() bool) *spillTest {
 	t.Helper()
-	began := map[int]time.Time{}
-	s = openSpill(t, path, func(o *SpillOptions[item]) {
-		o.Patience, o.Hurry = 2*time.Second, hurry
-		o.Since = func(v item) time.Time {
-			if _, ok := began[v.ID]; !ok {
-				began[v.ID] = time.Now()
-			}
-			return began[v.ID]
-		}
+	born := time.Now()
+	return openSpill(t, path, func(o *SpillOptions[item]) {
+		o.Patience, o.Hurry, o.Since = patience, hurry, func(item) time.Time { return born }
 	}).start()
-	s.push(1, 8)
-	pushed = &atomic.Bool{}
-	go func() { // ends with the push
-		s.push(9, 9)
+}
+
+// pushLater pushes in a goroutine, which ends with the push, and says when it is done.
+func (s *spillTest) pushLater(from, to int) *atomic.Bool {
+	pushed := &atomic.Bool{}
+	go func() {
+		s.push(from, to)
 		pushed.Store(true)
 	}()
 	synctest.Wait()
-	return s, pushed
+	return pushed
+}
+
+// patientSpill is a full queue, and a Push that finds it full.
+func patientSpill(t *testing.T, path string, hurry func() bool) (s *spillTest, pushed *atomic.Bool) {
+	t.Helper()
+	s = openPatient(t, path, hurry)
+	s.push(1, 8)
+	return s, s.pushLater(9, 9)
+}
+
+// A queue with room makes a push wait for a moment if the consumer is busy, and fills up if it stays so.
+func TestSpillFillsUpOnlyForASlowConsumer(t *testing.T) {
+	bubble(t, func(t *testing.T, path string) {
+		s := openPatient(t, path, nil)
+		s.push(1, 8/easyPart)
+		pushed := s.pushLater(8/easyPart+1, 8)
+		if got := s.Stats().Items; got != 8/easyPart {
+			t.Fatalf("%d items at once, want %d", got, 8/easyPart)
+		}
+		s.wantIDs("taken", s.takeIDs(1), 1, 1)
+		synctest.Wait()
+		if got := s.Stats().Items; got != 8/easyPart || pushed.Load() {
+			t.Fatalf("%d items after one was taken, want %d", got, 8/easyPart)
+		}
+		passTime(patience/easyPatience + patienceTick)
+		synctest.Wait()
+		if !pushed.Load() || s.isSpilling() {
+			t.Error("a consumer that does nothing holds the source up although there is room")
+		}
+		s.wantIDs("taken", s.takeIDs(7), 2, 8)
+	})
+}
+
+// For how long the source was held up is forgotten when the consumer has caught up with it, and not before.
+func TestSpillForgetsHoldingUp(t *testing.T) {
+	bubble(t, func(t *testing.T, path string) {
+		s := openPatient(t, path, nil)
+		s.push(1, 8)
+		held := func() time.Duration {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			return s.held
+		}
+		if got := held(); got < patience/easyPatience {
+			t.Fatalf("held up for %s", got)
+		}
+		s.takeIDs(8)
+		s.push(9, 9)
+		if held() == 0 {
+			t.Error("forgotten while the consumer had no pause")
+		}
+		s.takeIDs(1)
+		ctx, cancel := context.WithTimeout(t.Context(), 2*rest)
+		defer cancel()
+		if _, err := s.Take(ctx, nil, 1, 1); err == nil { // the consumer waits
+			t.Fatal("there was an item more")
+		}
+		s.push(10, 10)
+		if got := held(); got != 0 {
+			t.Errorf("%s remembered, although the consumer had nothing to do", got)
+		}
+	})
 }
 
 // A source that is a little faster than the consumer is held up, and nothing is written.
