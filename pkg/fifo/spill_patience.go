@@ -4,6 +4,7 @@ import "time"
 
 const (
 	// holdUp is for how many times its Patience a queue holds the source up in all, until the consumer has had nothing to do.
+	// Not at all, if somebody else has starved meanwhile.
 	holdUp = 10
 	// rest is how long that has to be.
 	rest = 10 * time.Millisecond
@@ -27,8 +28,11 @@ func (s *Spill[T]) waits(size int64) bool {
 	if fits {
 		patience /= easyPatience
 	}
+	if s.opts.Hurry != nil && s.opts.Hurry() {
+		s.held = holdUp * s.opts.Patience // or the next push would wait until somebody starves again
+	}
 	waits := !(fits && s.easyShare.fits(s.items, s.bytes, size)) && now.Sub(s.opts.Since(s.head.front().v)) < patience &&
-		s.held+s.heldFor(now) < holdUp*s.opts.Patience && (s.opts.Hurry == nil || !s.opts.Hurry())
+		s.held+s.heldFor(now) < holdUp*s.opts.Patience
 	switch {
 	case !waits:
 		s.held += s.heldFor(now)

@@ -142,6 +142,28 @@ func TestSpillIsHurried(t *testing.T) {
 	})
 }
 
+// Somebody who starved once does not starve again with the next push.
+func TestSpillStaysHurried(t *testing.T) {
+	bubble(t, func(t *testing.T, path string) {
+		var hurry atomic.Bool
+		s := openPatient(t, path, hurry.Load)
+		s.push(1, 8/easyPart)
+		pushed := s.pushLater(8/easyPart+1, 8/easyPart+1)
+		hurry.Store(true)
+		passTime(patienceTick + time.Millisecond)
+		synctest.Wait()
+		if !pushed.Load() {
+			t.Fatal("a push waits although others starve and there is room")
+		}
+		hurry.Store(false)
+		began := time.Now()
+		if s.push(8/easyPart+2, 8); time.Since(began) > 0 {
+			t.Error("the next push waits again")
+		}
+		s.takeIDs(8)
+	})
+}
+
 func TestIdle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := NewRing(RingOptions[item]{MaxItems: 4})
