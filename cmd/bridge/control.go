@@ -86,13 +86,19 @@ func (c *control) Run(ctx context.Context) {
 	}
 }
 
-// serve answers a request for a resync, when that has ended. It goes on if whoever asked has gone.
+// serve answers a request for a resync: with a line of JSON for each sink, when it was told everything. The resync goes on if
+// whoever asked has gone.
 func (r *resyncer) serve(w http.ResponseWriter, request *http.Request) {
 	pipelines, err := r.find(request.URL.Query().Get("sink"))
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusNotFound)
 		return
 	}
-	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(r.resync(pipelines, "request")) // who asked may be gone
+	w.Header().Set("Content-Type", "application/jsonl")
+	answer := json.NewEncoder(w)
+	r.resync(pipelines, "request", func(report resyncReport) {
+		if answer.Encode(report) == nil { // who asked may be gone
+			_ = http.NewResponseController(w).Flush()
+		}
+	})
 }

@@ -57,7 +57,7 @@ func (r *resyncer) Run() {
 		case <-r.ctx.Done():
 			return
 		case s := <-r.signals:
-			group.Go(func() { r.resync(r.pipelines, "signal "+s.String()) })
+			group.Go(func() { r.resync(r.pipelines, "signal "+s.String(), nil) })
 		}
 	}
 }
@@ -70,7 +70,7 @@ func (r *resyncer) repeat(p *pipeline) {
 		case <-r.ctx.Done():
 			return
 		case <-ticker.C:
-			r.resync([]*pipeline{p}, "interval")
+			r.resync([]*pipeline{p}, "interval", nil)
 		}
 	}
 }
@@ -90,29 +90,40 @@ func (r *resyncer) find(sink string) ([]*pipeline, error) {
 	return nil, fmt.Errorf("there is no sink %q; there are %s", sink, strings.Join(names, ", "))
 }
 
-// resync restates to the sinks, each at its own pace, and reports when all have ended. why is for the log.
-func (r *resyncer) resync(pipelines []*pipeline, why string) []resyncReport {
-	reports := make([]resyncReport, len(pipelines))
+// resync restates to the sinks, each at its own pace, and returns when all have ended. tell (nil is allowed) is given each report
+// as soon as it is there, one after the other. why is for the log.
+func (r *resyncer) resync(pipelines []*pipeline, why string, tell func(resyncReport)) {
 	var group sync.WaitGroup
-	for n, p := range pipelines {
+	var telling sync.Mutex
+	for _, p := range pipelines {
 		group.Go(func() {
-			log := p.log.With("why", why)
-			log.Info("resync begins")
-			began := time.Now()
-			reports[n] = r.one(p)
-			log = log.With("objects", reports[n].Objects, "resources", reports[n].Resources, "took", time.Since(began).Round(time.Millisecond))
-			switch {
-			case reports[n].Error != "":
-				log.Warn("resync did not come to its end", "err", reports[n].Error)
-			case len(reports[n].Skipped) > 0:
-				log.Warn("resync ended, without some resources", "skipped", reports[n].Skipped)
-			default:
-				log.Info("resync ended")
+			report := r.logged(p, why)
+			if tell != nil {
+				telling.Lock()
+				defer telling.Unlock()
+				tell(report)
 			}
 		})
 	}
 	group.Wait()
-	return reports
+}
+
+// logged is one, with the beginning and the end in the log.
+func (r *resyncer) logged(p *pipeline, why string) resyncReport {
+	log := p.log.With("why", why)
+	log.Info("resync begins")
+	began := time.Now()
+	report := r.one(p)
+	log = log.With("objects", report.Objects, "resources", report.Resources, "took", time.Since(began).Round(time.Millisecond))
+	switch {
+	case report.Error != "":
+		log.Warn("resync did not come to its end", "err", report.Error)
+	case len(report.Skipped) > 0:
+		log.Warn("resync ended, without some resources", "skipped", report.Skipped)
+	default:
+		log.Info("resync ended")
+	}
+	return report
 }
 
 // one restates to one sink, unless that is under way.

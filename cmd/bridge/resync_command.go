@@ -45,11 +45,7 @@ func newResyncCommand(stdout io.Writer) *cobra.Command {
 			}
 			ctx, cancel := untilSignal(cmd.Context(), slog.New(slog.DiscardHandler))
 			defer cancel()
-			reports, err := requestResync(ctx, cfg, sink)
-			if err != nil {
-				return err
-			}
-			return printResync(stdout, reports)
+			return requestResync(ctx, cfg, sink, stdout)
 		},
 	}
 	cmd.Flags().StringVarP(&path, "config", "c", "", "configuration `file` of the bridge that runs")
@@ -57,8 +53,9 @@ func newResyncCommand(stdout io.Writer) *cobra.Command {
 	return cmd
 }
 
-// requestResync asks the bridge that has the state of the configuration, and waits for its answer.
-func requestResync(ctx context.Context, cfg *config.Config, sink string) ([]resyncReport, error) {
+// requestResync asks the bridge that has the state of the configuration, and prints its answer as it comes. The error says why some
+// sink was not told everything.
+func requestResync(ctx context.Context, cfg *config.Config, sink string, out io.Writer) error {
 	path := filepath.Join(cfg.State.Path, socketName)
 	client := http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "unix", path)
@@ -66,51 +63,52 @@ func requestResync(ctx context.Context, cfg *config.Config, sink string) ([]resy
 	defer client.CloseIdleConnections()
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://bridge/resync?sink="+url.QueryEscape(sink), nil)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	response, err := client.Do(request)
 	switch {
 	case ctx.Err() != nil:
-		return nil, errors.New("interrupted; the bridge goes on with the resync")
+		return errInterrupted
 	case errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED):
-		return nil, fmt.Errorf("no bridge runs with this state.path on this machine (nobody listens on %s): start it, or give the configuration that it runs with", path)
+		return fmt.Errorf("no bridge runs with this state.path on this machine (nobody listens on %s): start it, or give the configuration that it runs with", path)
 	case errors.Is(err, os.ErrPermission):
-		return nil, fmt.Errorf("the socket of the bridge is for the user that it runs as: %w", err)
+		return fmt.Errorf("the socket of the bridge is for the user that it runs as: %w", err)
 	case err != nil:
-		return nil, fmt.Errorf("the bridge gave no answer; it may have ended: %w", err)
+		return fmt.Errorf("the bridge gave no answer; it may have ended: %w", err)
 	}
 	defer response.Body.Close()
-	body, err := io.ReadAll(response.Body)
-	if err != nil {
-		return nil, fmt.Errorf("the bridge gave no answer; it may have ended: %w", err)
-	}
 	if response.StatusCode != http.StatusOK {
-		return nil, errors.New(strings.TrimSpace(string(body)))
+		body, _ := io.ReadAll(response.Body) // what there is of it
+		return errors.New(strings.TrimSpace(string(body)))
 	}
-	var reports []resyncReport
-	if err := json.Unmarshal(body, &reports); err != nil {
-		return nil, fmt.Errorf("the bridge answered what is not understood: is it of another version? %w", err)
-	}
-	return reports, nil
-}
-
-// printResync shows what came of it. The error says that some sink was not told all.
-func printResync(out io.Writer, reports []resyncReport) error {
-	var failed []string
-	for _, r := range reports {
-		lines := []string{fmt.Sprintf("%s: %s objects of %s resources told once more", r.Sink, console.Count(int64(r.Objects)), console.Count(int64(r.Resources)))}
-		for _, skipped := range r.Skipped {
-			lines = append(lines, "  without "+skipped)
+	var failed []error
+	for reports := json.NewDecoder(response.Body); ; {
+		var report resyncReport
+		switch err := reports.Decode(&report); {
+		case errors.Is(err, io.EOF):
+			return errors.Join(failed...)
+		case ctx.Err() != nil:
+			return errInterrupted
+		case err != nil:
+			return fmt.Errorf("the bridge ended meanwhile, or is of another version: %w", err)
 		}
-		if _, err := fmt.Fprintln(out, strings.Join(lines, "\n")); err != nil {
+		if err := printResync(out, &report); err != nil {
 			return err
 		}
-		if r.Error != "" {
-			failed = append(failed, "sink "+r.Sink+": "+r.Error)
+		if report.Error != "" {
+			failed = append(failed, fmt.Errorf("sink %s: %s", report.Sink, report.Error))
 		}
 	}
-	if len(failed) > 0 {
-		return errors.New(strings.Join(failed, "; "))
+}
+
+var errInterrupted = errors.New("interrupted; the bridge goes on with the resync")
+
+// printResync shows what came of the resync of a sink.
+func printResync(out io.Writer, r *resyncReport) error {
+	lines := []string{fmt.Sprintf("%s: %s objects of %s resources told once more", r.Sink, console.Count(int64(r.Objects)), console.Count(int64(r.Resources)))}
+	for _, skipped := range r.Skipped {
+		lines = append(lines, "  without "+skipped)
 	}
-	return nil
+	_, err := fmt.Fprintln(out, strings.Join(lines, "\n"))
+	return err
 }

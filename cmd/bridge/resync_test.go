@@ -185,7 +185,7 @@ func TestResyncCommand(t *testing.T) {
 		t.Errorf("without a bridge: %v", err)
 	}
 	var text strings.Builder
-	if err := printResync(&text, []resyncReport{{Sink: "a", Resources: 2, Objects: 12345, Skipped: []string{"pods: forbidden"}}}); err != nil {
+	if err := printResync(&text, &resyncReport{Sink: "a", Resources: 2, Objects: 12345, Skipped: []string{"pods: forbidden"}}); err != nil {
 		t.Error(err)
 	}
 	if want := "a: 12,345 objects of 2 resources told once more\n  without pods: forbidden\n"; text.String() != want {
@@ -207,7 +207,7 @@ func TestSocketInTheWay(t *testing.T) {
 	if err := left.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := requestResync(t.Context(), &config.Config{State: config.State{Path: dir}}, ""); err == nil || !strings.HasPrefix(err.Error(), "no bridge runs") {
+	if err := requestResync(t.Context(), &config.Config{State: config.State{Path: dir}}, "", t.Output()); err == nil || !strings.HasPrefix(err.Error(), "no bridge runs") {
 		t.Errorf("nobody listens: %v", err)
 	}
 	listener, err := listenUnix(path)

@@ -7,6 +7,14 @@
 // needed; in structured mode there is the header content-type, and the body is the CloudEvent as JSON
 // (CloudEvents NATS Protocol Binding, working draft after 1.0.2, which added headers).
 //
+// A restatement has another Nats-Msg-Id, which only this process uses: the stream must take it although it holds the event.
+//
+// # Mirrors
+//
+// With StreamConfig.LastPerSubject the stream keeps the last message of each subject, and so the present state of each object.
+// Then every message has a Nats-Msg-Id that only this process uses: after a crash the bridge repeats states, and a stream that knows
+// the id of a newer one but not that of an older one would end with the older. Deletions have a TTL, where the stream allows it.
+//
 // # Order
 //
 // Up to MaxInFlight messages wait for their acknowledgement at once, but never two of one object: the second
