@@ -147,6 +147,7 @@ type subject struct {
 	watched  bool
 	selected bool // the API server selects the objects of the entry that covers it
 	notes    []string
+	api      *apiServer // nil: it can't be asked
 }
 
 func (o *explainOptions) explain(ctx context.Context, cfg *config.Config, s *subject) (*explain.Report, error) {
@@ -169,12 +170,17 @@ func (o *explainOptions) explain(ctx context.Context, cfg *config.Config, s *sub
 			hide(s.resource, s.old)
 		}
 	}
+	enrichment := newEnrichment(ctx, cfg, redaction.redactor)
+	if enrichment != nil {
+		r.Notes = append(r.Notes, o.learn(ctx, enrichment, s)...)
+	}
 	for n := range cfg.Sinks {
 		config := &cfg.Sinks[n]
 		p := &pipeline{name: config.Name, metrics: newMetrics().forSink(config.Name), log: slog.New(slog.DiscardHandler), settle: func(*event.Message) {}}
 		if err := p.compose(cfg, config, redaction.forSink(config), object.Slots); err != nil { // beyond the slots: nothing is remembered
 			return nil, err
 		}
+		p.enrich = enrichment.forSink(config)
 		r.Sinks = append(r.Sinks, o.explainSink(ctx, p, kindOf(config), s))
 	}
 	return r, nil

@@ -88,7 +88,7 @@ func (o *explainOptions) subjects(ctx context.Context, cfg *config.Config, scope
 		if err != nil {
 			return nil, err
 		}
-		s := &subject{now: o.complete(state, served)}
+		s := &subject{now: o.complete(state, served), api: api}
 		if len(old) > 0 {
 			s.old = o.complete(old[0], served)
 		}
@@ -129,7 +129,7 @@ func (o *explainOptions) live(ctx context.Context, cfg *config.Config, api *apiS
 	if now == nil {
 		return nil, fmt.Errorf("%s %q: there is none in the cluster (namespace %q)", served.String(), rest, namespace)
 	}
-	s := &subject{now: now}
+	s := &subject{now: now, api: api}
 	if o.old != "" {
 		old, err := readObjects(o.old, nil)
 		if err != nil {
@@ -196,12 +196,8 @@ func (o *explainOptions) servedOf(state *object.Object, api *apiServer) (served 
 	if gvk.Kind == "" || gvk.Version == "" {
 		return served, "", errors.New("the object has no apiVersion and kind")
 	}
-	if api != nil {
-		for _, s := range api.served {
-			if s.Group == gvk.Group && s.Kind == gvk.Kind && slices.Contains(s.Versions, gvk.Version) {
-				return s, "", nil
-			}
-		}
+	if s := api.servedAs(gvk); s != nil {
+		return *s, "", nil
 	}
 	served = informer.Served{Kind: gvk.Kind, Namespaced: state.Namespace != "" || o.namespace != "", Versions: []string{gvk.Version}}
 	if o.resource != "" {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -116,6 +117,13 @@ func enrichRollout(t *testing.T, c *cluster.Cluster, log *auditLog) {
 	e.expect("added Pod "+e.pods("app=api")[0].Name, "Deployment.apps/api", "team=blue", "")
 	e.expect("added Pod "+e.pods("batch.kubernetes.io/job-name=nightly-1")[0].Name, "CronJob.batch/nightly", "team=blue", "")
 
+	for _, s := range explainFor(t, filepath.Join(dir, "bridge.yaml"), "pods", e.namespace+"/"+web.Name).Sinks {
+		tells := slices.ContainsFunc(s.Message.Headers, func(h header) bool { return h.Name == "ce-owner" && h.Value == "Deployment.apps/web" })
+		if tells != (s.Name == "attributes") {
+			t.Errorf("explain shows of %s: %v", s.Name, s.Message.Headers)
+		}
+	}
+
 	// Labels are those of now. The owner goes first, and the Pod stays for a while.
 	e.patch("namespaces", e.namespace, `{"metadata":{"labels":{"team":"green"}}}`)
 	api := e.pods("app=api")[0].Name
@@ -159,7 +167,7 @@ func enrichRollout(t *testing.T, c *cluster.Cluster, log *auditLog) {
 	for request, count := range requests {
 		verb, target, _ := strings.Cut(request, " ")
 		_, name, _ := strings.Cut(target, "/")
-		if verb == "get" && name != "kube-system" && name != "deltabridge-probe" || verb == "list" && count > 2 { // starts
+		if verb == "get" && name != "kube-system" && name != "deltabridge-probe" || verb == "list" && count > 3 { // two starts, and explain
 			t.Errorf("%d times: %s", count, request)
 		}
 	}

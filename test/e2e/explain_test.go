@@ -6,6 +6,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -18,6 +19,8 @@ import (
 
 	"github.com/deltabridge/deltabridge/test/kafka"
 )
+
+type header = struct{ Name, Value string }
 
 // explained is what `bridge explain -o json` prints.
 type explained struct {
@@ -36,7 +39,7 @@ type explained struct {
 			ID, Subject, Topic, Key string
 			Partition               *int
 			Partitions              int
-			Headers                 []struct{ Name, Value string }
+			Headers                 []header
 			Size, Limit             int64
 			Unknown                 string
 		}
@@ -174,6 +177,7 @@ watch:
 sinks:
   - name: js
     filters: [{when: "object.metadata.name != 'left-out' && object.?data.?color.orValue('') != 'black'"}]
+    enrich: {namespaceLabels: true}
     nats: {url: %q, stream: {name: E2E, create: true, subjects: ["k8s.>"]}}
   - name: kafka
     filters: [{resources: [configmaps]}]
@@ -204,6 +208,11 @@ sinks:
 		told = append(told, explainFor(t, file, "configmaps", namespace+"/"+name))
 	}
 	told = append(told, explainFor(t, file, "secrets", "secret", "-n", namespace))
+	if headers := told[0].Sinks[0].Message.Headers; !slices.ContainsFunc(headers, func(h header) bool {
+		return h.Name == "ce-namespacelabels" && h.Value == "kubernetes.io/metadata.name="+namespace
+	}) {
+		t.Errorf("the labels of the namespace are not told: %v", headers)
+	}
 	if e := explainFor(t, file, "configmaps", namespace+"/unselected"); e.Watched || e.Sinks[0].Sent || !strings.Contains(e.Watch[0].Why, "does not select it") {
 		t.Errorf("what no watch entry selects: %+v", e)
 	}
