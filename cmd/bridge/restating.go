@@ -40,8 +40,12 @@ func (r *restating) finish(resourceVersion string, objects int, since time.Time)
 	}})
 }
 
-// hasRoom reports whether the queue is less than half full, and nothing of it lies on disk.
+// restatedPart is the part of a queue that restatements may fill, with what else is in it: half of what it takes before a push that
+// may make it spill has to wait, which would hold up the watch. It also bounds what a change waits behind.
+const restatedPart = 8
+
+// hasRoom reports whether the queue takes a restatement.
 func (p *pipeline) hasRoom() bool {
 	s := p.queue.Stats()
-	return s.Items == 0 || 2*s.Items < p.bounds.events && 2*s.Bytes < p.bounds.bytes
+	return s.Items == 0 || restatedPart*s.Items < p.bounds.events && restatedPart*s.Bytes < p.bounds.bytes
 }

@@ -61,7 +61,7 @@ func TestRestating(t *testing.T) {
 // A restatement waits for room in the queue, and until the informer is past what the sink was told in an earlier life.
 func TestMayRestate(t *testing.T) {
 	p := pipelineFor(t, roomy)
-	p.bounds.events, p.bounds.bytes = 4, 1<<20
+	p.bounds.events, p.bounds.bytes = 16, 1<<20
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	ledger := checkpoint.NewLedger(checkpoint.Source{}, checkpoint.State{}, []string{p.name}, 0)
@@ -80,12 +80,12 @@ func TestMayRestate(t *testing.T) {
 	r.OnPosition("13")
 	want(true, "past that")
 	for n := range 2 {
-		want(true, fmt.Sprint(n, " of 4"))
+		want(true, fmt.Sprint(n, " of 16"))
 		r.OnRestate(pod(t, 7, "Running"))
 	}
-	want(false, "half full")
-	p.bounds.events, p.bounds.bytes = 100, 2*p.queue.Stats().Bytes
-	want(false, "half full, in bytes")
+	want(false, "an eighth full")
+	p.bounds.events, p.bounds.bytes = 100, 8*p.queue.Stats().Bytes
+	want(false, "an eighth full, in bytes")
 	if _, err := p.queue.Take(t.Context(), nil, 10, 1<<20); err != nil {
 		t.Fatal(err)
 	}

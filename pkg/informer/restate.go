@@ -26,7 +26,7 @@ var (
 const (
 	// restateSlice is for how many objects a change in the watch may have to wait.
 	restateSlice = 256
-	restatePause = 20 * time.Millisecond
+	restatePause = 5 * time.Millisecond
 	// resumeGrace is how long after it resumed an informer is taken to lag behind what the handlers were told by an earlier
 	// process. The watch gives that at once; nothing says where it ends.
 	resumeGrace = 5 * time.Second
