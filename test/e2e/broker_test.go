@@ -39,6 +39,7 @@ type jetStream struct {
 	dir  string
 	port int
 	tls  *tls.Config // nil: none
+	max  int32       // the largest message, in bytes; 0: the server's default
 	srv  *server.Server
 }
 
@@ -67,7 +68,7 @@ func (js *jetStream) start() {
 	js.t.Helper()
 	srv, err := server.NewServer(&server.Options{
 		Host: "127.0.0.1", Port: js.port, JetStream: true, StoreDir: filepath.Join(js.dir, "store"), NoLog: true, NoSigs: true,
-		TLS: js.tls != nil, TLSConfig: js.tls,
+		TLS: js.tls != nil, TLSConfig: js.tls, MaxPayload: js.max,
 	})
 	if err != nil {
 		js.t.Fatal(err)

@@ -38,6 +38,19 @@ func CreateTopic(t testing.TB, addr, topic string, partitions int, configs map[s
 	}
 }
 
+// SetTopicConfig changes a setting of a topic, as in "max.message.bytes".
+func SetTopicConfig(t testing.TB, addr, topic, name, value string) {
+	t.Helper()
+	admin, ctx := adminClient(t, addr)
+	changed, err := admin.AlterTopicConfigs(ctx, []kadm.AlterConfig{{Op: kadm.SetConfig, Name: name, Value: &value}}, topic)
+	if err == nil {
+		_, err = changed.On(topic, func(r *kadm.AlterConfigsResponse) error { return r.Err })
+	}
+	if err != nil {
+		t.Fatalf("setting %s of topic %s: %v", name, topic, err)
+	}
+}
+
 // ReadAll returns all records that the topic holds now, of each partition in its order, read by a client that
 // has nothing in common with the one under test.
 func ReadAll(t testing.TB, addr, topic string) [][]*kgo.Record {

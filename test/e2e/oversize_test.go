@@ -1,0 +1,398 @@
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/deltabridge/deltabridge/test/kafka"
+)
+
+const (
+	smallLimit = 64 << 10 // of a message, in bytes, at both brokers
+	largeLimit = 4 << 20
+)
+
+// oversize is the sinks of TestOversize: for each mode one to a stream and one to a topic, and one to a topic that takes
+// everything.
+type oversize struct {
+	t         *testing.T
+	namespace string
+	js        *jetStream
+	kafka     string // address
+	dir       string // of the bridge
+	reference map[string][]byte
+	hidden    *hidden
+}
+
+func (o *oversize) topic(name string) string { return "oversize-" + name + "-" + o.namespace }
+
+func (o *oversize) config() string {
+	var text strings.Builder
+	fmt.Fprintf(&text, "watch: [{resources: [configmaps, secrets], namespaces: [%s]}]\nredact: [{resources: [configmaps], paths: [data.token]}]\nsinks:\n", o.namespace)
+	sink := func(name, keys, destination string) {
+		fmt.Fprintf(&text, "  - name: %s\n%s    %s\n", name, keys, destination)
+	}
+	stream := func(name, keys string) {
+		sink(name, keys, fmt.Sprintf("nats: {url: %q, subject: %q, stream: {name: %q, create: true}}", o.js.url(), name+".{resource}.{namespace}.{name}", name))
+	}
+	topic := func(name, keys, more string) {
+		sink(name, keys, fmt.Sprintf("kafka: {brokers: [%q], topic: %q%s}", o.kafka, o.topic(name), more))
+	}
+	topic("reference", "", "")
+	stream("n-metadata", "")
+	topic("k-metadata", "    content: structured\n", ", tombstones: true")
+	stream("n-claim", "    oversize: claimCheck\n    claimCheck: {bucket: claims, create: true, ttl: 1h}\n")
+	topic("k-claim", "    payload: change\n    content: structured\n    oversize: claimCheck\n    claimCheck: {bucket: claims, create: true, nats: {url: \""+o.js.url()+"\"}}\n", "")
+	stream("n-letter", "    oversize: deadLetter\n    deadLetter: {file: {}}\n")
+	topic("k-letter", "    oversize: deadLetter\n    deadLetter: {file: {}}\n", "")
+	stream("n-gap", "    oversize: gap\n")
+	topic("k-gap", "    oversize: gap\n", "")
+	return text.String()
+}
+
+// read gives what a sink has delivered, without repetitions: by partition, in order.
+func (o *oversize) read(sink string) [][]received {
+	o.t.Helper()
+	if strings.HasPrefix(sink, "n-") {
+		return [][]received{o.js.read(sink)}
+	}
+	partitions := readKafka(o.t, o.kafka, o.topic(sink))
+	for n, partition := range partitions {
+		seen := map[string]bool{}
+		var once []received
+		for _, r := range partition {
+			var event map[string]json.RawMessage
+			if len(r.attributes) == 0 && json.Unmarshal(r.data, &event) == nil { // structured mode, and no tombstone
+				r.data = event["data"]
+				for name, value := range event {
+					r.attributes[name] = strings.Trim(string(value), `"`)
+				}
+			}
+			if key := r.id() + string(r.data); r.id() == "" || !seen[key] {
+				once = append(once, r)
+				seen[key] = true
+			}
+		}
+		partitions[n] = once
+	}
+	return partitions
+}
+
+// load makes ConfigMaps small, large, large and small again, and deletes every second one while it is large; and a
+// Secret that is large.
+func (o *oversize) load(ctx context.Context, cs kubernetes.Interface, prefix string, count int) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(4)
+	group.Go(func() error {
+		values := map[string]string{}
+		for n := range 2000 {
+			values["key-"+itoa(n)] = string(o.hidden.forms[0])
+		}
+		_, err := cs.CoreV1().Secrets(o.namespace).Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: prefix}, StringData: values}, metav1.CreateOptions{})
+		return err
+	})
+	for n := range count {
+		group.Go(func() error {
+			api := cs.CoreV1().ConfigMaps(o.namespace)
+			cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%s-%d", prefix, n)}, Data: map[string]string{"token": string(o.hidden.forms[0])}}
+			if _, err := api.Create(ctx, cm, metav1.CreateOptions{}); err != nil {
+				return err
+			}
+			for _, large := range []bool{true, true, false, true} {
+				cm.Data["a"] = rand.Text()
+				if large {
+					noise := make([]byte, smallLimit) // twice as much in hex, and nothing for a compression
+					_, _ = rand.Read(noise)           // never fails
+					cm.Data["a"] = hex.EncodeToString(noise)
+				}
+				if _, err := api.Update(ctx, cm, metav1.UpdateOptions{}); err != nil {
+					return err
+				}
+			}
+			if n%2 == 0 {
+				return api.Delete(ctx, cm.Name, metav1.DeleteOptions{})
+			}
+			return nil
+		})
+	}
+	return group.Wait()
+}
+
+// command runs `bridge dead-letters`.
+func (o *oversize) command(args ...string) (out string, code int) {
+	o.t.Helper()
+	cmd := exec.CommandContext(o.t.Context(), bridgeBinary, append([]string{"dead-letters", args[0], "--config", filepath.Join(o.dir, "bridge.yaml")}, args[1:]...)...)
+	text, err := cmd.CombinedOutput()
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+		code = exit.ExitCode()
+	} else if err != nil {
+		o.t.Fatal(err)
+	}
+	return string(text), code
+}
+
+// letters are the events in a sink's file, by id, with their subjects.
+func (o *oversize) letters(sink string) map[string]string {
+	o.t.Helper()
+	out, code := o.command("list", "--sink", sink, "-o", "json")
+	var entries []struct{ ID, Subject string }
+	if err := json.Unmarshal([]byte(out), &entries); err != nil || code != 0 {
+		o.t.Fatalf("%d, %v: %s", code, err, out)
+	}
+	ids := map[string]string{}
+	for _, e := range entries {
+		ids[e.ID] = e.Subject
+	}
+	return ids
+}
+
+// whole fails the test if data is not that of the event, as the sink that takes everything has it.
+func (o *oversize) whole(sink string, r received, data []byte) {
+	o.t.Helper()
+	if sink == "k-claim" {
+		var change struct{ Object json.RawMessage }
+		if err := json.Unmarshal(data, &change); err != nil {
+			o.t.Error(err)
+		}
+		data = change.Object
+	}
+	if want := o.reference[r.resourceVersion()]; want == nil || !bytes.Equal(data, want) {
+		o.t.Errorf("%s: the data of %s is not the object", sink, r.id())
+	}
+}
+
+// claim reads the data that an event refers to.
+func (o *oversize) claim(store jetstream.ObjectStore, r received) []byte {
+	o.t.Helper()
+	name, ok := strings.CutPrefix(r.attributes["dataref"], "nats-object://claims/")
+	data, err := store.GetBytes(o.t.Context(), name)
+	sum := sha256.Sum256(data)
+	if !ok || err != nil || r.attributes["datadigest"] != "sha256:"+hex.EncodeToString(sum[:]) || r.attributes["datasize"] != itoa(len(data)) {
+		o.t.Errorf("%s: %v, %d bytes, %v", r.attributes["dataref"], err, len(data), r.attributes)
+	}
+	return data
+}
+
+// reduced checks the events of a sink that has each in some form: all of them, in order, those that are too large with their
+// metadata.
+func (o *oversize) reduced(sink string, truth []change, store jetstream.ObjectStore) {
+	o.t.Helper()
+	partitions := o.read(sink)
+	judge(o.t, sink, truth, "configmaps/"+o.namespace+"/", partitions...)
+	omitted, deletions, tombstones := 0, 0, 0
+	for _, partition := range partitions {
+		for i, r := range partition {
+			switch {
+			case r.attributes["type"] == "":
+				tombstones++
+				if i == 0 || partition[i-1].attributes["operation"] != "deleted" {
+					o.t.Errorf("%s: a tombstone after %v", sink, partition[i-1].attributes)
+				}
+			case r.attributes["type"] == "dev.deltabridge.gap":
+				o.t.Errorf("%s: %s", sink, r.data)
+			case !r.object():
+			case r.attributes["dataomitted"] == "oversize":
+				omitted++
+				if r.attributes["operation"] == "deleted" {
+					deletions++
+				}
+				if store != nil {
+					o.whole(sink, r, o.claim(store, r))
+				}
+				var data struct {
+					Metadata *metav1.ObjectMeta
+					Object   *metav1.PartialObjectMetadata
+					Data     any
+				}
+				err := json.Unmarshal(r.data, &data)
+				if data.Object != nil {
+					data.Metadata = &data.Object.ObjectMeta
+				}
+				if err != nil || data.Metadata == nil || data.Metadata.Name != r.attributes["name"] || data.Data != nil || len(r.data) > 5000 {
+					o.t.Errorf("%s: %v, %.300s", sink, err, r.data)
+				}
+			default:
+				if len(r.data) < smallLimit {
+					o.whole(sink, r, r.data)
+				}
+			}
+		}
+	}
+	if omitted < 20 || deletions < 3 || sink == "k-metadata" && tombstones < 3 {
+		o.t.Errorf("%s: %d events without their data, %d of deletions, %d tombstones", sink, omitted, deletions, tombstones)
+	}
+	o.t.Logf("%s: %d events without their data, %d of deletions", sink, omitted, deletions)
+}
+
+// gaps checks the events of a sink in which gap events stand for those that are too large, and gives those, by id.
+func (o *oversize) gaps(sink string, truth []change, letters bool) map[string]bool {
+	o.t.Helper()
+	seen, ids := map[string]bool{}, map[string]bool{}
+	for _, partition := range o.read(sink) {
+		for _, r := range partition {
+			seen[r.resourceVersion()] = true
+			var info struct{ Event, Subject, Operation, DeadLetter, Reason, From string }
+			if r.attributes["type"] != "dev.deltabridge.gap" {
+				continue
+			}
+			if err := json.Unmarshal(r.data, &info); err != nil || info.Reason != "oversize" || info.Event == "" || (info.DeadLetter != "") != letters ||
+				!strings.Contains(info.Subject, o.namespace) {
+				o.t.Errorf("%s: %v, %s", sink, err, r.data)
+			}
+			ids[info.Event], seen[info.From] = true, true
+		}
+	}
+	for _, c := range truth {
+		if !seen[c.rv] {
+			o.t.Errorf("%s: of %s@%s there is neither the event nor a gap", sink, c.subject, c.rv)
+		}
+	}
+	if len(ids) < 20 {
+		o.t.Errorf("%s: %d gaps", sink, len(ids))
+	}
+	return ids
+}
+
+// resend sends dead letters again, first in vain.
+func (o *oversize) resend(sink string, raise func()) {
+	o.t.Helper()
+	letters := o.letters(sink)
+	if out, code := o.command("resend", "--sink", sink, "--all"); code != 2 || strings.Count(out, "still refused: ") != len(letters) || len(o.letters(sink)) != len(letters) {
+		o.t.Errorf("%s: exit code %d\n%.2000s", sink, code, out)
+	}
+	raise()
+	if out, code := o.command("resend", "--sink", sink, "--all"); code != 0 || strings.Count(out, "sent again\n") != len(letters) || len(o.letters(sink)) != 0 {
+		o.t.Errorf("%s: exit code %d\n%.2000s", sink, code, out)
+	}
+	for _, partition := range o.read(sink) {
+		for _, r := range partition {
+			if r.attributes["resent"] != "true" {
+				continue
+			}
+			o.whole(sink, r, r.data)
+			delete(letters, r.id())
+		}
+	}
+	if len(letters) > 0 {
+		o.t.Errorf("%s: %v did not arrive", sink, letters)
+	}
+}
+
+// TestOversize: objects over both brokers' limits in each mode, with a kill -9 in between. Claims are read back byte for
+// byte, dead letters sent again when the limit was raised; and nothing of all that holds a secret value.
+func TestOversize(t *testing.T) {
+	c, k, js := sharedCluster(t), kafka.ForTest(t), newJetStream(t)
+	js.max = smallLimit
+	js.start()
+	cs := clientset(t, c)
+	o := &oversize{t: t, namespace: newNamespace(t, cs), js: js, kafka: k.Addr(), dir: t.TempDir(), reference: map[string][]byte{}, hidden: &hidden{t: t}}
+	o.hidden.value()
+	for name, limit := range map[string]int{"reference": largeLimit, "k-metadata": smallLimit, "k-claim": smallLimit, "k-letter": smallLimit, "k-gap": smallLimit} {
+		kafka.CreateTopic(t, k.Addr(), o.topic(name), 2, map[string]string{"max.message.bytes": itoa(limit)})
+	}
+	b := startBridgeIn(t, o.dir, c.Kubeconfig(), o.config())
+	b.waitReady()
+	loaded := make(chan error, 1)
+	go func() { loaded <- o.load(t.Context(), cs, "a", 9) }() // received below
+	eventually(t, 30*time.Second, func() error {
+		if b.metric("deltabridge_refusals_total") < 60 {
+			return errors.New("too little was refused for a kill to be in between")
+		}
+		return nil
+	})
+	b.kill()
+	o.hidden.output(b)
+	if err := <-loaded; err != nil {
+		t.Fatal(err)
+	}
+	b = startBridgeIn(t, o.dir, c.Kubeconfig(), o.config())
+	b.waitReady()
+	truth := configMapHistory(t, c, o.namespace)
+	eventually(t, time.Minute, func() error { return b.reached(truth) })
+
+	for _, partition := range o.read("reference") {
+		for _, r := range partition {
+			o.reference[r.resourceVersion()] = r.data
+		}
+	}
+	api, closeConn := js.api()
+	store, err := api.ObjectStore(t.Context(), "claims")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, broker := range []string{"n", "k"} {
+		o.reduced(broker+"-metadata", truth, nil)
+		o.reduced(broker+"-claim", truth, store)
+		o.gaps(broker+"-gap", truth, false)
+		kept := o.letters(broker + "-letter")
+		for id := range o.gaps(broker+"-letter", truth, true) {
+			if kept[id] == "" {
+				t.Errorf("%s-letter: %s is not among the dead letters", broker, id)
+			}
+			delete(kept, id)
+		}
+		for id := range kept {
+			t.Errorf("%s-letter: %s is a dead letter, and no gap event says so", broker, id)
+		}
+	}
+	closeConn()
+	o.secrets(b)
+
+	o.resend("k-letter", func() {
+		kafka.SetTopicConfig(t, k.Addr(), o.topic("k-letter"), "max.message.bytes", itoa(largeLimit))
+	})
+	o.resend("n-letter", func() {
+		js.stop()
+		js.max = largeLimit
+		js.start()
+	})
+	if n := b.metric("deltabridge_dead_letters"); n != 0 {
+		t.Errorf("%.0f dead letters are left", n)
+	}
+	b.stop()
+	o.hidden.output(b)
+}
+
+// secrets looks for values in files, claims and pages, and that fingerprints are there in their place.
+func (o *oversize) secrets(b *bridge) {
+	o.t.Helper()
+	o.hidden.process(b)
+	if found := append(o.hidden.files(o.dir), o.hidden.files(o.js.dir)...); len(found) > 0 {
+		o.t.Errorf("values are in %v", found)
+	}
+	info, err := os.Stat(filepath.Join(o.dir, "state", "dead-letters-n-letter.db"))
+	if err != nil || info.Mode().Perm() != 0o600 {
+		o.t.Errorf("%v, %v", info.Mode(), err)
+	}
+	secrets := 0
+	for id, subject := range o.letters("n-letter") {
+		if !strings.HasPrefix(subject, "secrets/") {
+			continue
+		}
+		secrets++
+		if out, code := o.command("show", "--sink", "n-letter", id); code != 0 || o.hidden.in([]byte(out)) || !strings.Contains(out, "hmac-sha256:") {
+			o.t.Errorf("%d, %.1000s", code, out)
+		}
+	}
+	if secrets == 0 {
+		o.t.Error("there is no Secret among the dead letters")
+	}
+}
