@@ -100,7 +100,9 @@ func TestATakenPortIsAnErrorAtTheStart(t *testing.T) {
 
 // docs/metrics.md holds what the code registers.
 func TestMetricsPage(t *testing.T) {
-	b, err := newBridge(embedded(t), &rest.Config{Host: "https://127.0.0.1:1"}, slog.New(slog.DiscardHandler))
+	cfg := embedded(t)
+	cfg.Sinks[0].DeadLetter = &config.DeadLetter{File: &config.DeadLetterFile{}}
+	b, err := newBridge(cfg, &rest.Config{Host: "https://127.0.0.1:1"}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

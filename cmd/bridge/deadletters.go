@@ -1,11 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"os"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -34,14 +36,14 @@ func newDeadLettersCommand(stdout, stderr io.Writer) *cobra.Command {
 		Use:   "dead-letters",
 		Short: "List, show, send again or drop what destinations refused for good",
 		Long: "dead-letters works on the files of sinks with deadLetter.file, in the folder of the state, while the bridge runs and\n" +
-			"while it does not. An entry is named by the id of its event.",
+			"while it does not. An entry is named by the id of its event.\n\n" +
+			"Without --config it takes the file that " + configVariable + " names, as in a pod of the chart.",
 		Example: "  bridge dead-letters list -c bridge.yaml\n" +
 			"  bridge dead-letters show -c bridge.yaml 6f0c7a52-1d0e-4c77-9a3c-0e6f5f9a5a11.48213\n" +
 			"  bridge dead-letters resend -c bridge.yaml --sink audit --all\n" +
 			"  bridge dead-letters drop -c bridge.yaml --sink audit 6f0c7a52-1d0e-4c77-9a3c-0e6f5f9a5a11.48213",
 	}
 	cmd.PersistentFlags().StringVarP(&o.path, "config", "c", "", "configuration `file`")
-	_ = cmd.MarkPersistentFlagRequired("config")
 	cmd.PersistentFlags().StringVar(&o.sink, "sink", "", "`name` of the sink (default: all)")
 
 	list := &cobra.Command{
@@ -87,7 +89,11 @@ type box struct {
 
 // boxes reads the files of the sinks that are asked for.
 func (o *letterOptions) boxes() ([]box, error) {
-	cfg, err := loadConfig(o.path)
+	path := cmp.Or(o.path, os.Getenv(configVariable))
+	if path == "" {
+		return nil, errors.New("name the configuration with --config")
+	}
+	cfg, err := loadConfig(path)
 	if err != nil {
 		return nil, err
 	}

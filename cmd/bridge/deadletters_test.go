@@ -113,6 +113,13 @@ func TestDeadLetters(t *testing.T) {
 	if err != nil || !strings.Contains(out, "\nresourceversion: 2\n") || !strings.Contains(out, strings.Repeat("x", 50_000)) || !strings.Contains(out, "sink:    live\n") {
 		t.Errorf("%v\n%.2000s", err, out)
 	}
+	if _, err := command(t, "dead-letters", "list"); err == nil || !strings.Contains(err.Error(), "--config") {
+		t.Errorf("%v", err)
+	}
+	t.Setenv(configVariable, file)
+	if inPod, err := command(t, "dead-letters", "show", "u.2"); err != nil || inPod != out {
+		t.Errorf("%v\n%.2000s", err, inPod)
+	}
 	for _, mistake := range []struct {
 		args []string
 		want string

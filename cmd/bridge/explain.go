@@ -181,14 +181,14 @@ func (o *explainOptions) explain(ctx context.Context, cfg *config.Config, s *sub
 			return nil, err
 		}
 		p.enrich = enrichment.forSink(config)
-		r.Sinks = append(r.Sinks, o.explainSink(ctx, p, kindOf(config), s))
+		r.Sinks = append(r.Sinks, o.explainSink(ctx, p, config, s))
 	}
 	return r, nil
 }
 
 // explainSink runs the change through the listener of `bridge run`, into a queue of its own.
-func (o *explainOptions) explainSink(ctx context.Context, p *pipeline, kind string, s *subject) explain.Sink {
-	out := explain.Sink{Name: p.name, Kind: kind, Filters: judgements(p.filter, s, o.operation)}
+func (o *explainOptions) explainSink(ctx context.Context, p *pipeline, c *config.Sink, s *subject) explain.Sink {
+	out := explain.Sink{Name: p.name, Kind: kindOf(c), Filters: judgements(p.filter, s, o.operation)}
 	var err error
 	if p.queue, err = p.buildQueue(config.Buffer{Events: 8, Bytes: 1 << 40, Overflow: config.OverflowBlock}, ""); err != nil {
 		out.Error = err.Error()
@@ -229,6 +229,9 @@ func (o *explainOptions) explainSink(ctx context.Context, p *pipeline, kind stri
 		out.Operation = "left"
 	}
 	out.Message, out.Error = o.placed(ctx, p.sink, m)
+	if out.Message.TooLarge() {
+		out.Message.Oversize = whenTooLarge(c)
+	}
 	return out
 }
 

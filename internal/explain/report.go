@@ -82,6 +82,8 @@ type Message struct {
 	Size       int64             `json:"size"`            // in bytes, as the destination counts
 	Limit      int64             `json:"limit,omitempty"` // of the destination; 0: not known
 	Unknown    string            `json:"unknown,omitempty"`
+	// Oversize is what becomes of a message that is larger than Limit, in words; empty if it is not larger.
+	Oversize string `json:"oversize,omitempty"`
 }
 
 // Header of a message.

@@ -97,7 +97,7 @@ func (t *table) sink(s *Sink, watched bool) {
 	case s.Error != "":
 		outcome, color = "REFUSED", console.Red
 	case s.Message != nil && s.Message.TooLarge():
-		outcome, color = "TOO LARGE: the destination refuses it, and a gap event takes its place", console.Red
+		outcome, color = "TOO LARGE: "+s.Message.Oversize, console.Red
 	case s.Sent:
 		outcome, color = "sent as "+s.Operation, console.Green
 	case !watched && s.Operation != "":

@@ -36,7 +36,7 @@ func report() *Report {
 				Size: 13001, Limit: 1 << 20, Headers: []Header{{"ce-id", "6f0c7a52-1d0e-4c77-9a3c-0e6f5f9a5a11.4711.left"}, {"ce-name", "web-0\x1b[2J"}},
 			}},
 			{Name: "audit", Kind: "kafka", Sent: true, Operation: "updated", Message: &Message{
-				ID: "6f0c.4711", Topic: "k8s.pods", Key: "/pods/team-a/web-0", Partition: &three, Partitions: 6, Size: 2 << 20, Limit: 1 << 20, Tombstone: true,
+				ID: "6f0c.4711", Topic: "k8s.pods", Key: "/pods/team-a/web-0", Partition: &three, Partitions: 6, Size: 2 << 20, Limit: 1 << 20, Tombstone: true, Oversize: "sent with the metadata of the object alone (oversize: metadata)",
 				Unknown: "the settings of topic k8s.pods can't be read: not allowed",
 			}},
 			{Name: "third", Kind: "stdout", Filters: []Filter{{Index: 0, Conditions: []Condition{{Field: "operations", Text: "deleted", Found: "updated"}}}}},

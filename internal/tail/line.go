@@ -3,6 +3,7 @@ package tail
 import (
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -92,15 +93,34 @@ func line(r *sinks.Record, style console.Style) string {
 // notes are for those who read lines from a file, where there is no color and no end of a line.
 func notes(r *sinks.Record) string {
 	var all []string
-	for _, name := range []string{"initiallist", "finalstateunknown"} {
+	for _, name := range []string{"initiallist", "finalstateunknown", "resent"} {
 		if r.Attributes[name] == "true" {
 			all = append(all, name)
 		}
+	}
+	if text := omitted(r); text != "" {
+		all = append(all, text)
 	}
 	if len(all) == 0 {
 		return ""
 	}
 	return "(" + strings.Join(all, ", ") + ")"
+}
+
+// omitted says that the data is not all of the event's; empty if it is.
+func omitted(r *sinks.Record) string {
+	why := r.Attributes["dataomitted"]
+	if why == "" {
+		return ""
+	}
+	text := "data omitted: " + why
+	if size, err := strconv.ParseInt(r.Attributes["datasize"], 10, 64); err == nil {
+		text += ", " + console.Count(size) + " bytes"
+	}
+	if ref := r.Attributes["dataref"]; ref != "" {
+		text += " in " + ref
+	}
+	return console.Clean(text)
 }
 
 // control is what a gap or synced event says.
@@ -121,7 +141,10 @@ func control(r *sinks.Record) string {
 		return r.Resource()
 	}
 	text := info.Resource + "  " + info.Reason
-	if info.Events > 0 {
+	switch {
+	case info.Event != "": // one event, which is named
+		text += ", " + info.Subject + " " + info.Operation
+	case info.Events > 0:
 		text += fmt.Sprintf(", %s events", console.Count(info.Events))
 	}
 	switch {
@@ -129,6 +152,9 @@ func control(r *sinks.Record) string {
 		text += " at " + info.From
 	case info.From != "" || info.To != "":
 		text += fmt.Sprintf(", after %s and before %s", known(info.From), known(info.To))
+	}
+	if info.DeadLetter != "" {
+		text += ", kept in " + info.DeadLetter
 	}
 	if info.Message != "" {
 		text += ": " + info.Message

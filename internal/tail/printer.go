@@ -71,7 +71,15 @@ func (p *Printer) Print(r *sinks.Record) error {
 	}
 	style := p.Style()
 	text := line(r, style)
-	if p.Diff {
+	left := omitted(r)
+	if left != "" && style.Width > 0 { // elsewhere it stands in the line
+		text += diffIndent + style.Paint(console.Yellow, console.Cut("("+left+")", max(style.Width-len(diffIndent), 8))) + "\n"
+	}
+	switch {
+	case !p.Diff:
+	case left != "": // there is nothing to compare, nor will the next one find anything
+		p.states.drop(r.Attributes["uid"])
+	default:
 		text += p.diff(r, c, style)
 	}
 	_, err := io.WriteString(p.Out, text)

@@ -57,6 +57,9 @@ func day() []*sinks.Record {
 		record("object.deleted", `{}`, of("nodes", "", "node-17", "48220", "leftfilter=true")...),
 		record("gap", `{"resource":"pods","from":"48220","to":"48300","reason":"overflow","message":"the queue was full and its policy is drop-oldest","events":80}`, "subject=pods"),
 		record("gap", `{"resource":"widgets.example.com","from":"7","to":"7","reason":"oversize"}`, "subject=widgets.example.com"),
+		record("gap", `{"resource":"configmaps","from":"8","to":"8","reason":"oversize","message":"more than max_payload","events":1,"event":"u.8","subject":"configmaps/shop/big","operation":"updated","deadLetter":"file dead-letters-live.db"}`, "subject=configmaps"),
+		record("object.updated", `{"metadata":{"name":"web"}}`, append(deployment, "resourceversion=48215", "dataomitted=oversize", "datasize=1348219", "dataref=nats-object://claims/d.48215.2c26b46b68ffc68f")...),
+		record("object.updated", `{"kind":"Deployment","metadata":{"resourceVersion":"48216"}}`, append(deployment, "resourceversion=48216", "resent=true")...),
 		record("object.added", `{}`, of("pods", "shop", "\x1b[2J\u202eevil", "48301")...),
 		record("object.restated", `{"metadata":{"name":"told-again","labels":{"app":"web"}}}`, of("configmaps", "shop", "told-again", "48215")...),
 		record("synced", `{"resource":"configmaps","resourceVersion":"48301","objects":12345,"resync":true,"since":"2026-11-20T12:00:00Z"}`, "subject=configmaps"),
@@ -107,10 +110,10 @@ func TestWhatIsShown(t *testing.T) {
 		options Options
 		want    string
 	}{
-		{"all", Options{}, "settings SYNCED web-frontend web-frontend settings unseen with-old with-patch web-frontend-7d4b9c6f5-x2x4z node-17 GAP GAP evil told-again SYNCED ?"},
-		{"namespace", Options{Namespace: func(n string) bool { return n == "team-a" }}, "SYNCED web-frontend web-frontend GAP GAP SYNCED ?"},
+		{"all", Options{}, "settings SYNCED web-frontend web-frontend settings unseen with-old with-patch web-frontend-7d4b9c6f5-x2x4z node-17 GAP GAP GAP web-frontend web-frontend evil told-again SYNCED ?"},
+		{"namespace", Options{Namespace: func(n string) bool { return n == "team-a" }}, "SYNCED web-frontend web-frontend GAP GAP GAP web-frontend web-frontend SYNCED ?"},
 		{"resource", Options{Resource: func(r, v string) bool { return r == "pods" && v == "v1" }}, "unseen with-old with-patch web-frontend-7d4b9c6f5-x2x4z GAP evil ?"},
-		{"selector", Options{Selector: labels.SelectorFromSet(labels.Set{"app": "web"})}, "settings SYNCED GAP GAP told-again SYNCED ?"},
+		{"selector", Options{Selector: labels.SelectorFromSet(labels.Set{"app": "web"})}, "settings SYNCED GAP GAP GAP told-again SYNCED ?"},
 	} {
 		var out bytes.Buffer
 		tt.options.Out, tt.options.Notes = &out, &out
@@ -146,7 +149,7 @@ func TestJSONLines(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if n := strings.Count(out.String(), "\n"); n != 15 || strings.ContainsRune(out.String(), '\x1b') {
+	if n := strings.Count(out.String(), "\n"); n != 18 || strings.ContainsRune(out.String(), '\x1b') {
 		t.Errorf("%d lines:\n%s", n, out.String())
 	}
 }

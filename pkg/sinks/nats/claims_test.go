@@ -263,3 +263,31 @@ func objects(t *testing.T, store jetstream.ObjectStore) []*jetstream.ObjectInfo 
 	}
 	return all
 }
+
+// A bucket that goes missing is created again where the configuration says so.
+func TestClaimsInABucketThatWent(t *testing.T) {
+	b := smallBroker(t)
+	cfg := b.config()
+	cfg.Logger = slog.New(slog.DiscardHandler)
+	claims, err := nats.NewClaims(cfg, nats.ClaimConfig{Bucket: "claims", Create: true, TTL: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = claims.Close(context.WithoutCancel(t.Context())) }) // the test is over
+	if _, _, err := claims.Store(t.Context(), large("a", 1)); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.js(t).DeleteObjectStore(t.Context(), "claims"); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := claims.Store(t.Context(), large("a", 2)); err == nil || sinks.IsPermanent(err) {
+		t.Errorf("the bucket is gone: %v", err)
+	}
+	if _, _, err := claims.Store(t.Context(), large("a", 2)); err != nil {
+		t.Error(err)
+	}
+	status, err := mustStore(t, b).Status(t.Context())
+	if err != nil || status.TTL() != time.Hour || len(objects(t, mustStore(t, b))) != 1 {
+		t.Errorf("%v, %v", status, err)
+	}
+}
