@@ -170,6 +170,7 @@ func goExample(t *testing.T, name string) string {
 // TestExampleConsumers: the examples are killed in the middle of their work, again and again, and are sent repetitions, tombstones
 // and control events. Each counts each change once, and knows the present state in the end.
 func TestExampleConsumers(t *testing.T) {
+	t.Parallel()
 	c, js, k := sharedCluster(t), startJetStream(t), kafka.ForTest(t)
 	cs := clientset(t, c)
 	namespace := newNamespace(t, cs)

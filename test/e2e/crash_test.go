@@ -128,6 +128,7 @@ func TestKilledAtAnyMoment(t *testing.T) {
 // TestDownForLongerThanTheHistory: while the bridge is down objects change, go and come again, and the API server is
 // restarted, so that it refuses to continue.
 func TestDownForLongerThanTheHistory(t *testing.T) {
+	t.Parallel()
 	c, js, k := cluster.ForTest(t), startJetStream(t), kafka.ForTest(t)
 	cs := clientset(t, c)
 	namespace := newNamespace(t, cs)

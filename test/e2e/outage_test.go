@@ -17,9 +17,11 @@ import (
 var outage = flag.Duration("outage", 40*time.Second, "for how long TestSpillThroughAnOutage keeps the brokers away")
 
 // TestSpillThroughAnOutage: both brokers are away under steady change, with a memory queue far smaller
-// than what accumulates. The bridge is killed in the middle, and once more while it catches up.
+// than what accumulates. The bridge is killed in the middle, and once more while it catches up. It mostly waits, beside the
+// other parallel tests: those that look at no times.
 func TestSpillThroughAnOutage(t *testing.T) {
-	c, js, k := sharedCluster(t), startJetStream(t), kafka.ForTest(t)
+	t.Parallel()
+	c, js, k := sharedCluster(t), startJetStream(t), kafka.NewForTest(t)
 	natsProxy := sinktest.NewProxy(t, js.addr())
 	cs := clientset(t, c)
 	namespace := newNamespace(t, cs)

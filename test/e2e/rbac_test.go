@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -80,10 +81,11 @@ func withRights(t *testing.T, c *cluster.Cluster, config string, flags ...string
 	for _, scope := range scopes {
 		attributes := authorizationv1.ResourceAttributes{Verb: scope.verb, Group: scope.group, Resource: scope.resource, Name: scope.name, Namespace: scope.namespace}
 		eventually(t, 20*time.Second, func() error {
-			if !may(t, user, attributes) {
-				return fmt.Errorf("%v is not in force", attributes)
+			allowed, err := may(t.Context(), user, attributes)
+			if err == nil && !allowed {
+				err = fmt.Errorf("%v is not in force", attributes)
 			}
-			return nil
+			return err
 		})
 	}
 	return kubeconfig
@@ -104,15 +106,14 @@ func userOf(t *testing.T, kubeconfig string) kubernetes.Interface {
 }
 
 // may asks the API server whether a user may do something.
-func may(t *testing.T, user kubernetes.Interface, attributes authorizationv1.ResourceAttributes) bool {
-	t.Helper()
-	review, err := user.AuthorizationV1().SelfSubjectAccessReviews().Create(t.Context(), &authorizationv1.SelfSubjectAccessReview{
+func may(ctx context.Context, user kubernetes.Interface, attributes authorizationv1.ResourceAttributes) (bool, error) {
+	review, err := user.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{
 		Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &attributes},
 	}, metav1.CreateOptions{})
 	if err != nil {
-		t.Fatal(err)
+		return false, err
 	}
-	return review.Status.Allowed
+	return review.Status.Allowed, nil
 }
 
 // request is one that a rule allows.
@@ -166,7 +167,7 @@ func judgeRights(t *testing.T, c *cluster.Cluster, kubeconfig string, namespaces
 	if err != nil {
 		t.Fatal(err)
 	}
-	asked, wrong := 0, 0
+	var questions []request
 	seen := map[request]bool{}
 	for _, list := range lists {
 		gv, err := schema.ParseGroupVersion(list.GroupVersion)
@@ -183,22 +184,36 @@ func judgeRights(t *testing.T, c *cluster.Cluster, kubeconfig string, namespaces
 							continue
 						}
 						seen[q] = true
-						got := may(t, user, authorizationv1.ResourceAttributes{
-							Verb: verb, Group: gv.Group, Resource: resource, Subresource: subresource, Namespace: namespace, Name: name,
-						})
-						asked++
-						if got == want(q) {
-							continue
-						}
-						if wrong++; wrong <= 10 {
-							t.Errorf("%+v: allowed %t", q, got)
-						}
+						questions = append(questions, q)
 					}
 				}
 			}
 		}
 	}
-	t.Logf("%d questions, %d wrong answers", asked, wrong)
+	answers := make([]bool, len(questions))
+	group, ctx := errgroup.WithContext(t.Context())
+	group.SetLimit(8)
+	for n, q := range questions {
+		group.Go(func() (err error) {
+			answers[n], err = may(ctx, user, authorizationv1.ResourceAttributes{
+				Verb: q.verb, Group: q.group, Resource: q.resource, Subresource: q.subresource, Namespace: q.namespace, Name: q.name,
+			})
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	wrong := 0
+	for n, q := range questions {
+		if answers[n] == want(q) {
+			continue
+		}
+		if wrong++; wrong <= 10 {
+			t.Errorf("%+v: allowed %t", q, answers[n])
+		}
+	}
+	t.Logf("%d questions, %d wrong answers", len(questions), wrong)
 	_, err = user.CoreV1().Secrets("").List(t.Context(), metav1.ListOptions{})
 	if secrets := want(request{"list", "", "secrets", "", "", ""}); apierrors.IsForbidden(err) == secrets || !secrets && err == nil {
 		t.Errorf("Secrets are wanted: %t; they are listed with %v", secrets, err)

@@ -15,6 +15,7 @@ import (
 // TestARestoredEtcd: etcd comes back from an older copy behind the same address, while the bridge runs and while it
 // does not.
 func TestARestoredEtcd(t *testing.T) {
+	t.Parallel()
 	for _, running := range []bool{true, false} {
 		t.Run(fmt.Sprintf("running=%t", running), func(t *testing.T) {
 			var data string
