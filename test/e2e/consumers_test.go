@@ -19,6 +19,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"github.com/twmb/franz-go/pkg/kgo"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	natsgo "github.com/nats-io/nats.go"
@@ -175,10 +176,10 @@ func TestExampleConsumers(t *testing.T) {
 	cs := clientset(t, c)
 	namespace := newNamespace(t, cs)
 	topic := "consumers-" + namespace
-	b := startBridge(t, c.Kubeconfig(), strings.Replace(toBoth(namespace, js.url(), k.Addr(), topic), "createTopics:", "tombstones: true, createTopics:", 1))
+	dir := t.TempDir()
+	b := startBridgeIn(t, dir, c.Kubeconfig(), strings.Replace(toBoth(namespace, js.url(), k.Addr(), topic), "createTopics:", "tombstones: true, createTopics:", 1))
 	b.waitReady()
 
-	dir := t.TempDir()
 	file := func(name string) string { return filepath.Join(dir, name) }
 	fromJetStream, fromKafka := goExample(t, "jetstream"), goExample(t, "kafka")
 	consumers := []*exampleConsumer{
@@ -241,9 +242,70 @@ func TestExampleConsumers(t *testing.T) {
 			t.Errorf("%s took %d events for repetitions:\n%s", consumer.name, n, consumer.said)
 		}
 	}
+	healed(t, js, b, filepath.Join(dir, "bridge.yaml"), consumers, func() []change {
+		if err := churn(t.Context(), cs, namespace, "round-0", 20, 1); err != nil { // objects that exist, and others
+			t.Fatal(err)
+		}
+		for _, name := range []string{"round-1-1", "round-1-3"} {
+			if err := cs.CoreV1().ConfigMaps(namespace).Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return configMapHistory(t, c, namespace)
+	})
 	validStream(t, js.read("E2E"))
 	for _, partition := range readKafka(t, k.Addr(), topic) {
 		validStream(t, partition)
+	}
+}
+
+// healed takes changes out of the stream, asks for a resync, and expects those who read it in its order to know the present state.
+func healed(t *testing.T, js *jetStream, b *bridge, config string, consumers []*exampleConsumer, changes func() []change) {
+	t.Helper()
+	truth := changes()
+	settled(t, b, len(truth), "jetstream")
+	api, closeConn := js.api()
+	defer closeConn()
+	stream, err := api.Stream(t.Context(), "E2E")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := stream.Purge(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if out, errs, err := runBridge(t, "resync", "-c", config, "--sink", "jetstream"); err != nil {
+		t.Fatalf("%v: %s%s", err, out, errs)
+	}
+	want := map[string]int64{}
+	for _, revision := range truth {
+		if want[revision.subject], err = strconv.ParseInt(revision.rv, 10, 64); err != nil {
+			t.Fatal(err)
+		}
+		if revision.deleted {
+			delete(want, revision.subject)
+		}
+	}
+	for _, consumer := range consumers {
+		if strings.HasSuffix(consumer.name, "Kafka") {
+			continue
+		}
+		consumer.start()
+		eventually(t, time.Minute, func() error {
+			if !strings.Contains(consumer.out.String(), `"resync":true`) {
+				return fmt.Errorf("%s has not seen the end of the resync", consumer.name)
+			}
+			return nil
+		})
+		consumer.end(syscall.SIGTERM)
+		got := map[string]int64{}
+		for subject, o := range consumer.state() {
+			if !o.Deleted {
+				got[subject] = o.ResourceVersion
+			}
+		}
+		if diff := cmp.Diff(want, got); diff != "" || strings.Count(consumer.out.String(), "gone: ") != 2 {
+			t.Errorf("%s, what exists after a resync (-etcd +consumer):\n%s\n%s", consumer.name, tail(diff, 40), consumer.out)
+		}
 	}
 }
 
