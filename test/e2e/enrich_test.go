@@ -90,18 +90,9 @@ func enrichRollout(t *testing.T, c *cluster.Cluster, log *auditLog) {
 		_, err := e.cs.CoreV1().ServiceAccounts(e.namespace).Get(t.Context(), "default", metav1.GetOptions{})
 		return err
 	})
-	for _, name := range []string{"web", "api"} {
-		if _, err := e.cs.AppsV1().Deployments(e.namespace).Create(t.Context(), deployment(name, 1), metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
-	}
+	e.deploy("web")
 	e.job("nightly")
-	eventually(t, time.Minute, func() error {
-		if n := len(e.pods("")); n != 3 {
-			return fmt.Errorf("there are %d Pods", n)
-		}
-		return nil
-	})
+	e.waitPods(2)
 	const sink = "enrich: {owner: true, namespaceLabels: true, involvedObject: true, as: %s}, nats: {url: %q, subject: %q, stream: {name: %s, create: true, subjects: [%q]}}"
 	config := fmt.Sprintf("watch: [{resources: [pods, events], namespaces: [%s]}]\nsinks:\n  - {name: attributes, "+sink+"}\n  - {name: data, payload: metadata, "+sink+"}\n",
 		e.namespace, "attributes", e.js.url(), "k8s.{resource}", "E2E", "k8s.>", "data", e.js.url(), "data.{resource}", "DATA", "data.>")
@@ -109,6 +100,8 @@ func enrichRollout(t *testing.T, c *cluster.Cluster, log *auditLog) {
 	dir := t.TempDir()
 	e.b = startBridgeIn(t, dir, kubeconfig, config)
 	e.b.waitReady()
+	e.deploy("api")
+	e.waitPods(3)
 
 	web := e.pods("app=web")[0]
 	e.event(&web)
@@ -204,6 +197,23 @@ func (e *enriched) pods(selector string) []corev1.Pod {
 		e.t.Fatal(err)
 	}
 	return pods.Items
+}
+
+func (e *enriched) waitPods(count int) {
+	e.t.Helper()
+	eventually(e.t, time.Minute, func() error {
+		if n := len(e.pods("")); n != count {
+			return fmt.Errorf("there are %d Pods", n)
+		}
+		return nil
+	})
+}
+
+func (e *enriched) deploy(name string) {
+	e.t.Helper()
+	if _, err := e.cs.AppsV1().Deployments(e.namespace).Create(e.t.Context(), deployment(name, 1), metav1.CreateOptions{}); err != nil {
+		e.t.Fatal(err)
+	}
 }
 
 // remove deletes a Deployment, and the garbage collector what it owns.
