@@ -57,12 +57,18 @@ func quote(b []byte) int {
 
 // Value returns the offset behind the value that starts at b[i]; -1 if none does, or if it does not end.
 func Value(b []byte, i int) int {
+	end, _ := Measure(b, i)
+	return end
+}
+
+// Measure is Value, and tells the length of the longest key in the value, as it is written there and without its quotes.
+func Measure(b []byte, i int) (end, longestKey int) {
 	if i >= len(b) {
-		return -1
+		return -1, 0
 	}
 	switch b[i] {
 	case '"':
-		return String(b, i)
+		return String(b, i), 0
 	case '{', '[':
 		return nested(b, i)
 	}
@@ -71,9 +77,9 @@ func Value(b []byte, i int) int {
 		i++
 	}
 	if i == start {
-		return -1
+		return -1, 0
 	}
-	return i
+	return i, 0
 }
 
 // isDelimiter reports whether a number, true, false or null ends before c.
@@ -85,24 +91,34 @@ func isDelimiter(c byte) bool {
 	return false
 }
 
-// nested returns the offset behind the object or array that opens at b[i]; -1 if it does not end.
-func nested(b []byte, i int) int {
+// nested is Measure of the object or array that opens at b[i].
+func nested(b []byte, i int) (end, longestKey int) {
 	depth := 0
 	for i < len(b) {
 		switch b[i] {
 		case '"':
+			start := i
 			if i = String(b, i); i < 0 {
-				return -1
+				return -1, 0
+			}
+			if n := i - start - len(`""`); n > longestKey && isKey(b, i) {
+				longestKey = n
 			}
 			continue
 		case '{', '[':
 			depth++
 		case '}', ']':
 			if depth--; depth == 0 {
-				return i + 1
+				return i + 1, longestKey
 			}
 		}
 		i++
 	}
-	return -1
+	return -1, 0
+}
+
+// isKey reports whether the string that ends before b[i] is a key.
+func isKey(b []byte, i int) bool {
+	i = Space(b, i)
+	return i < len(b) && b[i] == ':'
 }

@@ -49,12 +49,19 @@ type Object struct {
 	// Hidden says that Raw, wherever it is kept, has no secret values any more: they were replaced when the object was read.
 	// Set it before anybody else has the object.
 	Hidden bool
+	// ShortKeys says that no key in Raw, wherever it stands, has as many as LongKey bytes, escapes counted as they are written.
+	// It is false where that is not known.
+	ShortKeys bool
 
 	keeper         Keeper         // of Raw; nil: the object itself
 	managed        *[]byte        // of ManagedFieldsJSON; a pointer, since nearly all objects have none
 	view           map[string]any // of Map
 	known, belongs uint64         // of Decision, one bit for each slot
 }
+
+// LongKey is the length in bytes from which on a key is a long one: that of the annotation of kubectl apply, which nearly no
+// other key reaches.
+const LongKey = len("kubectl.kubernetes.io/last-applied-configuration")
 
 var (
 	_ runtime.Object = (*Object)(nil)

@@ -3,6 +3,7 @@ package object
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"reflect"
 	"slices"
 	"strings"
@@ -298,5 +299,34 @@ func TestNewBookmark(t *testing.T) {
 	}
 	if got := mustNew(t, string(b.Raw)); got.ResourceVersion != `4"2` {
 		t.Errorf("Raw %s", b.Raw)
+	}
+}
+
+func TestShortKeys(t *testing.T) {
+	long := `"` + strings.Repeat("k", LongKey) + `":{}`
+	escaped := `"` + strings.Repeat(`\u006b`, LongKey/6) + `":{}`
+	for _, place := range []string{
+		`{%s}`, `{"metadata":{"name":"a",%s}}`, `{"metadata":{"annotations":{"a":"b",%s}}}`, `{"metadata":{"ownerReferences":[{"uid":"1",%s}]}}`,
+		`{"metadata":{"ownerReferences":{%s}}}`, `{"metadata":{"annotations":{%s}},"metadata":{}}`, `{"metadata":[{%s}]}`, `{"spec":{"template":[[{"a":[],%s}]]}}`, `{"a":{ %s }}`,
+	} {
+		for key, want := range map[string]bool{long: false, strings.Replace(long, "k", "", 1): true, strings.Replace(long, `":`, "\" :\n", 1): false, escaped: false, `"v":"` + long[1:LongKey] + long[1:LongKey] + `"`: true} {
+			doc := fmt.Sprintf(place, key)
+			o, err := New([]byte(doc))
+			if err != nil {
+				t.Fatalf("%s: %v", doc, err)
+			}
+			if o.ShortKeys != want {
+				t.Errorf("%s: %t", doc, o.ShortKeys)
+			}
+			if o.Released(nil).ShortKeys != want {
+				t.Errorf("%s: lost when it is released", doc)
+			}
+		}
+	}
+	if o, err := New([]byte(`{"metadata":{"managedFields":[{"fieldsV1":{"f:` + long[1:] + `}}]}}`)); err != nil || !o.ShortKeys {
+		t.Errorf("within managedFields, which are cut out: %v, %v", o, err)
+	}
+	if new(Object).ShortKeys {
+		t.Error("an object that was not parsed")
 	}
 }

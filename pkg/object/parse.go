@@ -33,6 +33,7 @@ type parser struct {
 	owners                   [][]byte
 	managedFields            []span // to be cut out; in ascending order
 	managed                  span   // the value of the last one
+	longestKey               int    // length in bytes, as it is written; what is within managedFields does not count
 	text                     []byte // scratch of object
 	lastAPIVersion, lastKind string // of the last gvk: objects of one stream are of one kind
 	lastHandle               unique.Handle[schema.GroupVersionKind]
@@ -41,7 +42,7 @@ type parser struct {
 // parse reads the object that opens at b[i] and returns the offset behind it, -1 if it has no end.
 func (p *parser) parse(b []byte, i int) int {
 	p.hasAPIVersion, p.hasKind, p.apiVersion, p.kind = false, false, nil, nil
-	p.managedFields = p.managedFields[:0]
+	p.managedFields, p.longestKey = p.managedFields[:0], 0
 	p.forgetMetadata()
 	w := open(b, i)
 	for w.next() {
@@ -61,6 +62,7 @@ func (p *parser) parse(b []byte, i int) int {
 			w.skip()
 		}
 	}
+	p.longestKey = max(p.longestKey, w.longestKey)
 	return w.end()
 }
 
@@ -108,6 +110,7 @@ func (p *parser) metadata(b []byte, i int) int {
 		}
 		kept = true
 	}
+	p.longestKey = max(p.longestKey, w.longestKey)
 	return w.end()
 }
 
@@ -140,6 +143,7 @@ func (p *parser) ownerReferences(b []byte, i int) int {
 			}
 		}
 		w.leave(reference.end())
+		p.longestKey = max(p.longestKey, reference.longestKey)
 		if len(uid) > 0 {
 			p.owners = append(p.owners, uid)
 		}
@@ -198,7 +202,7 @@ func earlier(a, b []byte) bool {
 
 // object makes an Object of what parse found in b[start:end], with prefix put behind its opening brace.
 func (p *parser) object(b []byte, start, end int, prefix string) *Object {
-	o := &Object{Identity: Identity{gvk: p.handle()}, Raw: p.raw(b, start, end, prefix)}
+	o := &Object{Identity: Identity{gvk: p.handle()}, Raw: p.raw(b, start, end, prefix), ShortKeys: p.longestKey < LongKey}
 	if p.keepManaged && p.managed.end > 0 {
 		o.managed = new(bytes.Clone(b[p.managed.start:p.managed.end]))
 	}

@@ -22,6 +22,8 @@ type walker struct {
 	close byte   // the bracket that ends the walk
 	begun bool
 	bad   bool
+	// longestKey is the length in bytes of the longest key that was passed, also within values.
+	longestKey int
 }
 
 // open starts a walk over the object or array that opens at b[i].
@@ -60,6 +62,7 @@ func (w *walker) next() bool {
 			return w.fail()
 		}
 		w.keyAt, w.key = i, unquote(w.b[i:end])
+		w.longestKey = max(w.longestKey, end-i-len(`""`))
 		if i = jsonscan.Space(w.b, end); i >= len(w.b) || w.b[i] != ':' {
 			return w.fail()
 		}
@@ -87,7 +90,11 @@ func (w *walker) leave(end int) {
 }
 
 // skip passes the current value unread.
-func (w *walker) skip() { w.leave(jsonscan.Value(w.b, w.pos)) }
+func (w *walker) skip() {
+	end, key := jsonscan.Measure(w.b, w.pos)
+	w.longestKey = max(w.longestKey, key)
+	w.leave(end)
+}
 
 // text passes the current value and returns it if it is a string, otherwise nil. The result may alias the scanned bytes.
 func (w *walker) text() []byte {

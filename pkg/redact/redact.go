@@ -66,7 +66,7 @@ func (r *Redactor) Redact(resource schema.GroupVersionResource, o *object.Object
 	}
 	secret := isSecret(resource, o)
 	paths := r.pathsOf(resource, secret)
-	deep := secret || mayHoldApplied(raw)
+	deep := secret || !o.ShortKeys && mayHoldApplied(raw) // no form of lastApplied is a short key
 	if len(paths) == 0 && !deep {
 		return raw, nil
 	}
