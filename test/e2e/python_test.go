@@ -110,7 +110,8 @@ import json, sys, state
 s = state.State(sys.argv[1], sweep=True)
 for line in sys.stdin:
     event = json.loads(line)
-    s.apply([(event["attributes"], json.dumps(event["data"]).encode())])
+    data = json.dumps(event["data"]).encode() if "data" in event else None
+    s.apply([(event.get("attributes", {}), data, event.get("key"))])
 `
 	events, err := os.ReadFile("../../examples/consumers/testdata/events.jsonl")
 	if err != nil {

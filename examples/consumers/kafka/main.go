@@ -98,8 +98,10 @@ func fetch(ctx context.Context, reader *kafka.Reader) (records []kafka.Message, 
 func consume(ctx context.Context, store *state.Store, reader *kafka.Reader, records []kafka.Message) error {
 	var batch []state.Event
 	for _, r := range records {
+		key := r.Topic + "/" + string(r.Key)
 		if r.Value == nil {
-			continue // a tombstone, for compaction: the deletion itself came before
+			batch = append(batch, state.Tombstone(key))
+			continue
 		}
 		attributes := map[string]string{}
 		for _, h := range r.Headers {
@@ -107,11 +109,13 @@ func consume(ctx context.Context, store *state.Store, reader *kafka.Reader, reco
 				attributes[attribute] = string(h.Value)
 			}
 		}
-		if event, err := state.New(attributes, r.Value); err != nil {
+		event, err := state.New(attributes, r.Value)
+		if err != nil {
 			fmt.Printf("%s/%d #%d is skipped: %v\n", r.Topic, r.Partition, r.Offset, err) // it would come again for ever
-		} else {
-			batch = append(batch, event)
+			continue
 		}
+		event.Key = key
+		batch = append(batch, event)
 	}
 	repeated, err := store.Apply(batch, func(text string) { fmt.Println(text) })
 	if err != nil {

@@ -26,7 +26,7 @@ async def consume(state, messages):
     for msg in messages:
         attributes = attributes_of(msg)
         if "id" in attributes and "type" in attributes:
-            batch.append((attributes, msg.data))
+            batch.append((attributes, msg.data, None))
         else:
             print(msg.subject, "is skipped: it is no event", flush=True)  # it would come again for ever
     repeated = state.apply(batch)

@@ -24,11 +24,9 @@ def consume(state, consumer, records):
                 print("trying again:", record.error(), flush=True)
                 continue
             raise KafkaException(record.error())
-        if record.value() is None:
-            continue  # a tombstone, for compaction: the deletion itself came before
         attributes = attributes_of(record)
-        if "id" in attributes and "type" in attributes:
-            batch.append((attributes, record.value()))
+        if record.value() is None or "id" in attributes and "type" in attributes:
+            batch.append((attributes, record.value(), f"{record.topic()}/{(record.key() or b'').decode()}"))
         else:  # it would come again for ever
             print(f"{record.topic()}/{record.partition()} #{record.offset()} is skipped: it is no event", flush=True)
     repeated = state.apply(batch)

@@ -12,6 +12,7 @@ SCHEMA = """
 CREATE TABLE IF NOT EXISTS events (id TEXT PRIMARY KEY, time TEXT);
 CREATE TABLE IF NOT EXISTS objects (object TEXT PRIMARY KEY, uid TEXT, version INTEGER, deleted INTEGER, changes INTEGER, told TEXT, omitted TEXT,
                                     data TEXT);
+CREATE TABLE IF NOT EXISTS keys (key TEXT PRIMARY KEY, object TEXT);
 CREATE TABLE IF NOT EXISTS gaps (id TEXT PRIMARY KEY, data TEXT);
 """
 
@@ -31,13 +32,16 @@ class State:
         self.db.executescript(SCHEMA)
 
     def apply(self, batch):
-        """Takes in a batch of (attributes, data), all or none of it, and says how many of them it knew before."""
+        """Takes in a batch of (attributes, data, key), all or none of it, and says how many of them it knew before. The key is, on
+        Kafka, the topic and the key of the record, which are one object's; without data it is a tombstone."""
         repeated = 0
         with self.db:  # one transaction
-            for attributes, data in batch:
-                kind = attributes["type"]
-                if kind.startswith("dev.deltabridge.object."):
-                    repeated += self.apply_object(attributes, data)
+            for attributes, data, key in batch:
+                kind = attributes.get("type", "")
+                if data is None:
+                    self.apply_tombstone(key)
+                elif kind.startswith("dev.deltabridge.object."):
+                    repeated += self.apply_object(attributes, data, key)
                 elif kind == "dev.deltabridge.gap":
                     self.apply_gap(attributes, data)
                 elif kind == "dev.deltabridge.synced":
@@ -45,31 +49,38 @@ class State:
                 # all else is of a later version
         return repeated
 
-    def apply_object(self, a, data):
+    def apply_object(self, a, data, key):
         name, uid = a["source"] + "/" + a["subject"], a["uid"]
         # The resourceVersions of one resource compare as numbers.
         version, time = int(a["resourceversion"]), comparable(a["time"])
         self.db.execute("INSERT OR IGNORE INTO objects VALUES (?, '', 0, 0, 0, '', NULL, NULL)", (name,))
         self.db.execute("UPDATE objects SET told = max(told, ?) WHERE object = ?", (time, name))
-        repeated = self.db.execute("SELECT 1 FROM events WHERE id = ?", (a["id"],)).fetchone() is not None
-        restated = a["type"] == "dev.deltabridge.object.restated"
-        if not repeated and not restated:  # which is no change, but what this state may have missed
+        if key is not None:
+            self.db.execute("INSERT OR REPLACE INTO keys VALUES (?, ?)", (key, name))
+        # What is not older than what is known. The version of a leave can be the known one, if the filter changed and not the
+        # object. And a deletion that was not seen has that of the last state that the bridge remembers, but it is final all
+        # the same. Deleted objects stay, without data, so that late repetitions of their states are recognized.
+        deleted = a["type"].endswith(".deleted")
+        unseen = a.get("finalstateunknown") == "true"
+        omitted = a.get("dataomitted")  # why the data is the object's metadata alone
+        self.db.execute(
+            "UPDATE objects SET uid = ?, version = ?, deleted = ?, omitted = ?, data = ? WHERE object = ? AND (version <= ? OR (? AND uid = ?))",
+            (uid, version, deleted, omitted, None if deleted else data.decode(), name, version, unseen, uid),
+        )
+        if self.db.execute("SELECT 1 FROM events WHERE id = ?", (a["id"],)).fetchone():
+            return True
+        if a["type"] != "dev.deltabridge.object.restated":  # which is no change, but what this state may have missed
             # A consumer that runs for long removes ids that are older than any repetition can be: a day is plenty.
             self.db.execute("INSERT INTO events VALUES (?, ?)", (a["id"], time))
             self.db.execute("UPDATE objects SET changes = changes + 1 WHERE object = ?", (name,))
-        exists = restated or a.get("initiallist") == "true"  # told because it exists, not because it changed
-        # The version of a leave can be the known one, if the filter changed and not the object. And a deletion that was not seen
-        # has that of the last state that the bridge remembers, but it is final all the same. Deleted objects stay, without data,
-        # so that late repetitions of their states are recognized.
-        deleted = a["type"].endswith(".deleted")
-        unseen = a.get("finalstateunknown") == "true"
+        return False
+
+    def apply_tombstone(self, key):
+        """Mostly the deletion came before it, but compaction can have removed that."""
         self.db.execute(
-            "UPDATE objects SET uid = ?, version = ?, deleted = ?, omitted = ?, data = ? WHERE object = ? AND "
-            "(version < ? OR (version = ? AND ?) OR (? AND uid = ?))",
-            (uid, version, deleted, a.get("dataomitted"), None if deleted else data.decode(),  # omitted: the metadata alone
-             name, version, version, deleted or exists, unseen, uid),
+            "UPDATE objects SET deleted = 1, omitted = NULL, data = NULL WHERE NOT deleted AND object = (SELECT object FROM keys WHERE key = ?)",
+            (key,),
         )
-        return repeated
 
     def apply_gap(self, a, data):
         # The present state is right after a gap whose reason is relist, and to be restated after others. An audit trail has

@@ -22,11 +22,14 @@ type Event struct {
 	Version           uint64    // the resourceVersion
 	Time              time.Time // when the bridge saw it
 	Deleted           bool      // or left the filter
-	Exists            bool      // the object is told because it exists, not because it changed: restated, or of an initial list
 	FinalStateUnknown bool
 	Omitted           string // why Data is the object's metadata alone; empty: it is all of it
 	Data              []byte
+	Key               string // on Kafka the topic and the key of the record, which are one object's
 }
+
+// Tombstone is the event that a record of Kafka without a value stands for: what has its key is gone.
+func Tombstone(key string) Event { return Event{Type: tombstone, Key: key} }
 
 // New makes an event of its attributes, as the headers have them, and its data.
 func New(attributes map[string]string, data []byte) (Event, error) {
@@ -35,7 +38,6 @@ func New(attributes map[string]string, data []byte) (Event, error) {
 		FinalStateUnknown: attributes["finalstateunknown"] == "true", Omitted: attributes["dataomitted"], Data: data,
 	}
 	e.Deleted = e.Type == objectTypes+"deleted"
-	e.Exists = e.Type == restated || attributes["initiallist"] == "true"
 	var err error
 	if e.ID == "" || e.Type == "" {
 		return e, fmt.Errorf("this is no event: it has the attributes %v", attributes)
@@ -76,12 +78,20 @@ type Store struct {
 const (
 	objectTypes = "dev.deltabridge.object."
 	restated    = objectTypes + "restated"
+	tombstone   = "tombstone" // no type of the bridge
 )
 
-// buckets of the file: events by id, objects by name, gaps by id.
-func buckets() (events, objects, gaps []byte) {
-	return []byte("events"), []byte("objects"), []byte("gaps")
-}
+// bucket of the file: events by id, objects by name, gaps by id, names of objects by the keys of their records.
+type bucket string
+
+func (b bucket) of(tx *bolt.Tx) *bolt.Bucket { return tx.Bucket([]byte(b)) }
+
+const (
+	events  bucket = "events"
+	objects bucket = "objects"
+	gaps    bucket = "gaps"
+	keys    bucket = "keys"
+)
 
 // Open opens the file, or makes it. It waits for another process that has it open.
 func Open(path string) (*Store, error) {
@@ -90,9 +100,8 @@ func Open(path string) (*Store, error) {
 		return nil, fmt.Errorf("open %s: %w", path, err)
 	}
 	err = db.Update(func(tx *bolt.Tx) error {
-		events, objects, gaps := buckets()
-		for _, name := range [][]byte{events, objects, gaps} {
-			if _, err := tx.CreateBucketIfNotExists(name); err != nil {
+		for _, b := range []bucket{events, objects, gaps, keys} {
+			if _, err := tx.CreateBucketIfNotExists([]byte(b)); err != nil {
 				return err
 			}
 		}
@@ -116,6 +125,8 @@ func (s *Store) Apply(batch []Event, say func(text string)) (repeated int, err e
 				if again, err = applyObject(tx, e); again {
 					repeated++
 				}
+			case e.Type == tombstone:
+				err = applyTombstone(tx, e)
 			case e.Type == "dev.deltabridge.gap":
 				err = applyGap(tx, e, say)
 			case e.Type == "dev.deltabridge.synced":
@@ -132,58 +143,82 @@ func (s *Store) Apply(batch []Event, say func(text string)) (repeated int, err e
 }
 
 func applyObject(tx *bolt.Tx, e Event) (repeated bool, err error) {
-	eventsName, objectsName, _ := buckets()
-	events, objects := tx.Bucket(eventsName), tx.Bucket(objectsName)
-	known := Object{Object: e.Object}
-	if text := objects.Get([]byte(e.Object)); text != nil {
-		if err := json.Unmarshal(text, &known); err != nil {
-			return false, err
-		}
+	known, err := get(tx, []byte(e.Object))
+	if err != nil {
+		return false, err
 	}
 	if e.Time.After(known.Told) {
 		known.Told = e.Time
 	}
-	repeated = events.Get([]byte(e.ID)) != nil
-	if newer(known, e) {
+	if current(known, e) {
 		known.UID, known.Version, known.Deleted, known.Omitted, known.Data = e.UID, e.Version, e.Deleted, e.Omitted, e.Data
 		if e.Deleted {
 			known.Data = nil
 		}
 	}
+	repeated = events.of(tx).Get([]byte(e.ID)) != nil
 	if !repeated && e.Type != restated { // which is no change, but what this state may have missed
 		known.Changes++
 		// A consumer that runs for long removes ids that are older than any repetition can be: a day is plenty.
-		if err := events.Put([]byte(e.ID), []byte(e.Time.Format(time.RFC3339Nano))); err != nil {
+		if err := events.of(tx).Put([]byte(e.ID), []byte(e.Time.Format(time.RFC3339Nano))); err != nil {
 			return false, err
 		}
 	}
-	text, err := json.Marshal(known)
-	if err != nil {
-		return false, err
+	if e.Key != "" {
+		if err := keys.of(tx).Put([]byte(e.Key), []byte(e.Object)); err != nil {
+			return false, err
+		}
 	}
-	return repeated, objects.Put([]byte(e.Object), text)
+	return repeated, put(tx, known)
 }
 
-// newer reports whether an event takes precedence over what is known. The resourceVersions of one resource compare as
-// numbers. That of a leave can be the known one, if the filter changed and not the object. And a deletion that was not seen has
-// that of the last state that the bridge remembers, but it is final all the same.
-func newer(known Object, e Event) bool {
-	return e.Version > known.Version ||
-		e.Version == known.Version && (e.Deleted || e.Exists) ||
-		e.FinalStateUnknown && e.UID == known.UID
+// current reports whether an event is not older than what is known. The resourceVersions of one resource compare as numbers.
+// That of a leave can be the known one, if the filter changed and not the object. And a deletion that was not seen has that of
+// the last state that the bridge remembers, but it is final all the same.
+func current(known Object, e Event) bool {
+	return e.Version >= known.Version || e.FinalStateUnknown && e.UID == known.UID
+}
+
+// applyTombstone: mostly the deletion came before it, but compaction can have removed that.
+func applyTombstone(tx *bolt.Tx, e Event) error {
+	name := keys.of(tx).Get([]byte(e.Key))
+	if name == nil {
+		return nil
+	}
+	known, err := get(tx, name)
+	if err != nil || known.Deleted {
+		return err
+	}
+	known.Deleted, known.Omitted, known.Data = true, "", nil
+	return put(tx, known)
+}
+
+func get(tx *bolt.Tx, name []byte) (Object, error) {
+	o := Object{Object: string(name)}
+	text := objects.of(tx).Get(name)
+	if text == nil {
+		return o, nil
+	}
+	return o, json.Unmarshal(text, &o)
+}
+
+func put(tx *bolt.Tx, o Object) error {
+	text, err := json.Marshal(o)
+	if err != nil {
+		return err
+	}
+	return objects.of(tx).Put([]byte(o.Object), text)
 }
 
 // applyGap notes where events may be missing.
 func applyGap(tx *bolt.Tx, e Event, say func(text string)) error {
-	_, _, gapsName := buckets()
-	gaps := tx.Bucket(gapsName)
-	if gaps.Get([]byte(e.ID)) != nil {
+	if gaps.of(tx).Get([]byte(e.ID)) != nil {
 		return nil
 	}
 	// The present state is right after a gap whose reason is relist, and to be restated after others. An audit trail has a
 	// hole either way.
 	say("gap: " + string(e.Data))
-	return gaps.Put([]byte(e.ID), e.Data)
+	return gaps.of(tx).Put([]byte(e.ID), e.Data)
 }
 
 // applySynced notes that all objects of a resource were told: after a first list, or since a resync began. What was not told
@@ -197,11 +232,10 @@ func (s *Store) applySynced(tx *bolt.Tx, e Event, say func(text string)) error {
 	if err := json.Unmarshal(e.Data, &info); err != nil || !info.Resync || !s.Sweep {
 		return err
 	}
-	_, name, _ := buckets()
-	objects, gone := tx.Bucket(name), []Object{}
+	var gone []Object
 	prefix := []byte(e.Object + "/")
-	cursor := objects.Cursor()
-	for key, text := cursor.Seek(prefix); bytes.HasPrefix(key, prefix); key, text = cursor.Next() {
+	cursor := objects.of(tx).Cursor()
+	for name, text := cursor.Seek(prefix); bytes.HasPrefix(name, prefix); name, text = cursor.Next() {
 		var o Object
 		if err := json.Unmarshal(text, &o); err != nil {
 			return err
@@ -213,11 +247,7 @@ func (s *Store) applySynced(tx *bolt.Tx, e Event, say func(text string)) error {
 	for _, o := range gone {
 		say("gone: " + o.Object)
 		o.Deleted, o.Omitted, o.Data = true, "", nil
-		text, err := json.Marshal(o)
-		if err != nil {
-			return err
-		}
-		if err := objects.Put([]byte(o.Object), text); err != nil {
+		if err := put(tx, o); err != nil {
 			return err
 		}
 	}
@@ -227,8 +257,7 @@ func (s *Store) applySynced(tx *bolt.Tx, e Event, say func(text string)) error {
 // Print writes each object as a line of JSON, in the order of their names.
 func (s *Store) Print(w io.Writer) error {
 	return s.db.View(func(tx *bolt.Tx) error {
-		_, objects, _ := buckets()
-		return tx.Bucket(objects).ForEach(func(_, line []byte) error {
+		return objects.of(tx).ForEach(func(_, line []byte) error {
 			_, err := fmt.Fprintf(w, "%s\n", line)
 			return err
 		})
