@@ -18,7 +18,7 @@ func (p *pipeline) buildSink(s *config.Sink) (err error) {
 	case s.NATS != nil:
 		p.sink, err = nats.New(p.natsConfig(s.NATS))
 		if err == nil {
-			p.destination, err = event.ParseTemplate(s.NATS.Subject, event.EscapeSubject)
+			p.destination, err = event.ParseTemplate(s.NATS.Subject, s.NATS.Escape())
 		}
 	case s.Kafka != nil:
 		cfg := p.kafkaConfig(s.Kafka)
@@ -46,7 +46,7 @@ func (p *pipeline) natsConfig(c *config.NATS) nats.Config {
 			Storage: nats.Storage(c.Stream.Storage), Discard: nats.Discard(c.Stream.Discard),
 			MaxBytes: int64(c.Stream.MaxBytes), MaxMsgs: int64(c.Stream.MaxMsgs),
 			MaxAge: time.Duration(c.Stream.MaxAge), DuplicateWindow: time.Duration(c.Stream.DuplicateWindow),
-			LastPerSubject: c.Stream.LastPerSubject, DeletionsKeptFor: time.Duration(c.Stream.DeletionsKeptFor),
+			LastPerSubject: c.Stream.LastPerSubject, KeyValue: c.Bucket != "", DeletionsKeptFor: time.Duration(c.Stream.DeletionsKeptFor),
 		},
 		Auth: nats.AuthConfig{
 			CredentialsFile: string(c.CredentialsFile), NkeyFile: string(c.NkeyFile), TokenFile: string(c.TokenFile),

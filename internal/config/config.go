@@ -141,6 +141,11 @@ func Parse(name string, data []byte) (*Config, error) {
 	if err := sorted(d.mistakes); err != nil {
 		return nil, err
 	}
+	for n := range c.Sinks {
+		if c.Sinks[n].NATS != nil {
+			c.Sinks[n].NATS.resolve()
+		}
+	}
 	return c, nil
 }
 

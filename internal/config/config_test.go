@@ -173,7 +173,11 @@ func merged(sinks reflect.Value) reflect.Value {
 			k.SASL.Region = "set"
 			s.Kafka = &k
 		}
-		if other.NATS != nil {
+		if other.NATS != nil && other.NATS.Bucket != "" {
+			n := *s.NATS
+			n.Bucket = other.NATS.Bucket
+			s.NATS = &n
+		} else if other.NATS != nil {
 			n := *s.NATS
 			n.Embedded, n.TokenFile, n.CredentialsFile, n.NkeyFile = other.NATS.Embedded, "set", "set", "set"
 			n.Stream.LastPerSubject, n.Stream.DeletionsKeptFor = other.NATS.Stream.LastPerSubject, other.NATS.Stream.DeletionsKeptFor

@@ -1,6 +1,10 @@
 package config
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/deltabridge/deltabridge/pkg/event"
+)
 
 // NATS delivers to a JetStream stream.
 type NATS struct {
@@ -11,6 +15,10 @@ type NATS struct {
 	Embedded *Embedded `yaml:"embedded"`
 	// The stream, and how to create it.
 	Stream Stream `yaml:"stream"`
+	// A key-value bucket in place of a stream, so that `nats kv get`, `ls` and `watch` show the present state: a mirror.
+	// `subject` is then the key, in which `=` and two hexadecimal digits stand for what a key can't hold. `stream` says how
+	// it is created, but for `name`, `subjects` and `lastPerSubject`; one that exists needs a history of 1.
+	Bucket string `yaml:"bucket" pattern:"^[A-Za-z0-9_-]{1,240}$" example:"STATE"`
 	// The subject of a message. `{cluster}`, `{group}`, `{version}`, `{resource}`, `{kind}`, `{namespace}`, `{name}`,
 	// `{uid}` and `{operation}` stand for what the event says, each for one token: the dots of a group become `_`, the
 	// core group is `core`, what is empty is `_`, and what a token can't hold is percent-encoded.
@@ -32,6 +40,35 @@ type NATS struct {
 	PasswordFile File `yaml:"passwordFile" example:"/etc/deltabridge/password"`
 	// TLS. On if anything is set here, or if the scheme of `url` is `tls` or `wss`.
 	TLS TLS `yaml:"tls"`
+}
+
+// A bucket is a stream of this name, with these subjects.
+const bucketStream, bucketSubjects = "KV_", "$KV."
+
+// Escape is how values are made fit for Subject.
+func (n *NATS) Escape() event.Escape {
+	if n.Bucket != "" {
+		return event.EscapeKey
+	}
+	return event.EscapeSubject
+}
+
+// streamName is that of the stream, or of the one that a bucket is.
+func (n *NATS) streamName() string {
+	if n.Bucket != "" {
+		return bucketStream + n.Bucket
+	}
+	return n.Stream.Name
+}
+
+// resolve writes a bucket out as the stream that it is.
+func (n *NATS) resolve() {
+	if n.Bucket == "" {
+		return
+	}
+	prefix := bucketSubjects + n.Bucket + "."
+	n.Stream.Name, n.Stream.Subjects, n.Stream.LastPerSubject = n.streamName(), []string{prefix + ">"}, true
+	n.Subject = prefix + n.Subject
 }
 
 // Servers is URL as a list. Empty if it is not set.

@@ -248,7 +248,7 @@ func (v *validator) template(path, text string, escape event.Escape) *event.Temp
 
 func (v *validator) exampleTemplate(escape event.Escape) string {
 	switch escape {
-	case event.EscapeSubject:
+	case event.EscapeSubject, event.EscapeKey:
 		return defaulted[NATS]().Subject
 	case event.EscapeTopic:
 		return defaulted[Kafka]().Topic

@@ -10,9 +10,11 @@ import (
 // natsMirror checks what a stream needs that keeps the last message of each subject. template is nil if it is wrong.
 func (v *validator) natsMirror(path string, n *NATS, template *event.Template) {
 	s := &n.Stream
-	if !s.LastPerSubject {
+	if n.Bucket != "" {
+		v.bucket(path, n)
+	} else if !s.LastPerSubject {
 		if v.has(path+".stream.deletionsKeptFor") && !v.broken[path+".stream.deletionsKeptFor"] {
-			v.report(path+".stream.deletionsKeptFor", "has no meaning without lastPerSubject", "remove it, or write lastPerSubject: true")
+			v.report(path+".stream.deletionsKeptFor", "has no meaning without lastPerSubject", "remove it, or write lastPerSubject: true, or name a bucket")
 		}
 		return
 	}
@@ -20,13 +22,25 @@ func (v *validator) natsMirror(path string, n *NATS, template *event.Template) {
 		v.report(path+".stream.deletionsKeptFor", "is less than a second, the least that a server counts", "write 24h, or 0s to keep them for ever")
 	}
 	if template != nil {
-		v.namesOneObject(path+".subject", template, "with lastPerSubject, the stream would keep one of them", defaulted[NATS]().Subject)
+		v.namesOneObject(path+".subject", template, "with lastPerSubject, or in a bucket, one of them would be kept", defaulted[NATS]().Subject)
 	}
 	if s.MaxAge > 0 {
-		v.report(path+".stream.maxAge", "is given besides lastPerSubject: objects that did not change for so long would be missing", "remove it")
+		v.report(path+".stream.maxAge", "is given for a mirror: objects that did not change for so long would be missing", "remove it")
 	}
-	if (s.MaxBytes > 0 || s.MaxMsgs > 0) && s.Discard != "new" {
+	if n.Bucket == "" && (s.MaxBytes > 0 || s.MaxMsgs > 0) && s.Discard != "new" { // a full bucket takes no more
 		v.report(path+".stream.discard", "is not new, and a limit is given besides lastPerSubject: a full stream would forget objects", "write discard: new, with which the bridge waits")
+	}
+}
+
+// bucket checks what a bucket makes of the other keys.
+func (v *validator) bucket(path string, n *NATS) {
+	for _, key := range []string{"name", "subjects", "lastPerSubject", "discard"} {
+		if at := path + ".stream." + key; v.has(at) && !v.broken[at] {
+			v.report(at, "is given besides bucket, which says it", "remove it")
+		}
+	}
+	if strings.Contains(n.Subject, "$") {
+		v.report(path+".subject", "has $ in it, which a key can't hold", "remove it: the subject is the key alone")
 	}
 }
 

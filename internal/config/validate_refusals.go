@@ -104,7 +104,7 @@ func (v *validator) deadLetter(path string, s *Sink) {
 		v.report(at+".subject", "is not for an embedded server", "write file: {}")
 	case d.Stream == "" && !v.broken[at+".stream"] && !v.confused[at]:
 		v.report(at, "has a subject and no stream", "add the name of the stream that takes it, as in stream: DEAD")
-	case n != nil && d.Stream == n.Stream.Name:
+	case n != nil && d.Stream == n.streamName():
 		v.report(at+".stream", "is the stream of the sink: it would take an event that is sent again for a repetition of its dead letter", "use a stream of its own")
 	}
 }

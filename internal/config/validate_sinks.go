@@ -29,7 +29,7 @@ func (v *validator) nats(path string, n *NATS) {
 			v.report(path+".stream.create", "is not true, and an embedded server begins without a stream", "write stream: {create: true}")
 		}
 	}
-	template := v.template(path+".subject", n.Subject, event.EscapeSubject)
+	template := v.template(path+".subject", n.Subject, n.Escape())
 	v.stream(path+".stream", &n.Stream, template)
 	v.natsMirror(path, n, template)
 
@@ -253,8 +253,8 @@ func (v *validator) natsConflict(path, other string, a, b *NATS) {
 	if !slices.ContainsFunc(hostsOf(a), func(host string) bool { return slices.Contains(hostsOf(b), host) }) {
 		return
 	}
-	if a.Stream.Name == b.Stream.Name {
-		v.report(path+".stream.name", fmt.Sprintf("%q is the stream of %s too: it would take the events of one sink for repetitions of the other's", shorten(a.Stream.Name), other), "use two streams, with subjects that do not overlap")
+	if name := a.streamName(); name == b.streamName() {
+		v.report(path+".stream.name", fmt.Sprintf("%q is the stream of %s too: it would take the events of one sink for repetitions of the other's", shorten(name), other), "use two streams, with subjects that do not overlap")
 		return
 	}
 	if !a.Stream.Create || !b.Stream.Create {
@@ -298,6 +298,9 @@ func hostsOf(n *NATS) []string {
 
 // subjectsOf is the subjects of the stream as it would be created.
 func (v *validator) subjectsOf(n *NATS) []string {
+	if n.Bucket != "" {
+		return []string{bucketSubjects + n.Bucket + ".>"}
+	}
 	if len(n.Stream.Subjects) > 0 {
 		return n.Stream.Subjects
 	}

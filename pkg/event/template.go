@@ -18,6 +18,9 @@ const (
 	// EscapeTopic makes each value fit for a Kafka topic name ([a-zA-Z0-9._-]); other characters become '-'. An
 	// empty value is "_", the core group "core".
 	EscapeTopic
+	// EscapeKey makes each value one token of a key in a NATS key-value bucket: as EscapeSubject, but what a key can't hold is '='
+	// and two hexadecimal digits.
+	EscapeKey
 )
 
 // variables are the names that a template may hold.
@@ -85,14 +88,14 @@ func ParseTemplate(text string, escape Escape) (*Template, error) {
 			i += end
 		}
 	}
-	if escape == EscapeSubject && (strings.HasPrefix(text, ".") || strings.HasSuffix(text, ".") || strings.Contains(text, "..")) {
+	if (escape == EscapeSubject || escape == EscapeKey) && (strings.HasPrefix(text, ".") || strings.HasSuffix(text, ".") || strings.Contains(text, "..")) {
 		return fail(0, "a subject can't have an empty token (two dots, or a dot at an end)")
 	}
 	return t, nil
 }
 
 func (e Escape) place() string {
-	return [...]string{"text", "NATS subject", "Kafka topic name"}[e]
+	return [...]string{"text", "NATS subject", "Kafka topic name", "key of a NATS bucket"}[e]
 }
 
 func (e Escape) allowsLiteral(r rune) bool {
@@ -101,6 +104,8 @@ func (e Escape) allowsLiteral(r rune) bool {
 		return r > ' ' && r < 0x7f && r != '*' && r != '>'
 	case EscapeTopic:
 		return isTopicByte(byte(r)) && r < 0x7f
+	case EscapeKey: // the subjects of a bucket begin with $KV
+		return r < 0x7f && (isKeyByte(byte(r)) || r == '.' || r == '=' || r == '$')
 	default:
 		return true
 	}
@@ -193,10 +198,12 @@ func (e Escape) appendValue(dst []byte, variable, value string) []byte {
 		switch c := value[i]; {
 		case e == EscapeTopic && !isTopicByte(c):
 			dst = append(dst, '-')
-		case e == EscapeSubject && variable == "group" && c == '.':
+		case (e == EscapeSubject || e == EscapeKey) && variable == "group" && c == '.':
 			dst = append(dst, '_')
 		case e == EscapeSubject && !isTokenByte(c):
 			dst = append(dst, '%', hexDigits[c>>4], hexDigits[c&15])
+		case e == EscapeKey && !isKeyByte(c):
+			dst = append(dst, '=', hexDigits[c>>4], hexDigits[c&15])
 		default:
 			dst = append(dst, c)
 		}
@@ -210,6 +217,9 @@ const hexDigits = "0123456789ABCDEF"
 func isTokenByte(c byte) bool {
 	return c > ' ' && c < 0x7f && c != '.' && c != '*' && c != '>' && c != '%'
 }
+
+// isKeyByte: what a token of a key may hold as it is. '=' is encoded too, which makes the encoding reversible.
+func isKeyByte(c byte) bool { return c != '.' && isTopicByte(c) || c == '/' }
 
 func isTopicByte(c byte) bool {
 	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '.' || c == '_' || c == '-'

@@ -27,6 +27,7 @@ func TestExpand(t *testing.T) {
 		{subject, EscapeSubject, messageFor("", "configmaps", "kube-system", "kube-root-ca.crt"), "k8s.prod-eu%2E1.core.configmaps.kube-system.kube-root-ca%2Ecrt"},
 		{subject, EscapeSubject, messageFor("rbac.authorization.k8s.io", "clusterroles", "", "system:node*>"), "k8s.prod-eu%2E1.rbac_authorization_k8s_io.clusterroles._.system:node%2A%3E"},
 		{subject, EscapeSubject, &Message{Type: Gap, Cluster: "c", Resource: pods}, "k8s.c.core.pods._._gap"},
+		{"$KV.S." + subject, EscapeKey, messageFor("rbac.authorization.k8s.io", "clusterroles", "", "system:a=b.c"), "$KV.S.k8s.prod-eu=2E1.rbac_authorization_k8s_io.clusterroles._.system=3Aa=3Db=2Ec"},
 		{"x.{operation}.{version}.{uid}", EscapeSubject, messageFor("", "pods", "a", "b"), "x.updated.v1.u1"},
 		{"k8s.{resource}", EscapeTopic, messageFor("apps", "deployments", "a", "b"), "k8s.deployments"},
 		{"{group}-{name}", EscapeTopic, messageFor("", "roles", "a", "system:x"), "core-system-x"},
@@ -57,6 +58,8 @@ func TestTemplateMistakes(t *testing.T) {
 		{"k8s events", EscapeSubject, 3, "NATS subject"},
 		{"k8s.>", EscapeSubject, 4, "NATS subject"},
 		{"k8s..{name}", EscapeSubject, 0, "empty token"},
+		{"k8s:{name}", EscapeKey, 3, "key of a NATS bucket"},
+		{"k8s.{name}.", EscapeKey, 0, "empty token"},
 		{"k8s/{name}", EscapeTopic, 3, "Kafka topic"},
 		{"k8s\u0161", EscapeTopic, 3, "Kafka topic"},
 	}

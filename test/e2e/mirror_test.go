@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -22,7 +21,7 @@ import (
 	"github.com/deltabridge/deltabridge/test/kafka"
 )
 
-// mirrors are a JetStream stream of last messages and a compacted Kafka topic, with the bridge that fills them.
+// mirrors are a JetStream stream of last messages, a bucket, and a compacted Kafka topic, with the bridge that fills them.
 type mirrors struct {
 	t         *testing.T
 	c         *cluster.Cluster
@@ -35,7 +34,7 @@ type mirrors struct {
 	b         *bridge
 }
 
-const mirrorStream, mirrorTopic = "MIRROR", "mirror"
+const mirrorStream, mirrorTopic, mirrorBucket = "MIRROR", "mirror", "STATE"
 
 func newMirrors(t *testing.T) *mirrors {
 	t.Helper()
@@ -49,7 +48,9 @@ sinks:
     nats: {url: %q, stream: {name: %s, create: true, lastPerSubject: true}}
   - name: kafka
     kafka: {brokers: [%q], topic: %s, tombstones: true, createTopics: {partitions: 3, replicationFactor: 1}}
-`, m.namespace, m.js.url(), mirrorStream, m.kafka, mirrorTopic)
+  - name: bucket
+    nats: {url: %q, bucket: %s, stream: {create: true}}
+`, m.namespace, m.js.url(), mirrorStream, m.kafka, mirrorTopic, m.js.url(), mirrorBucket)
 	return m
 }
 
@@ -97,98 +98,7 @@ func (m *mirrors) cluster() map[string]any {
 	return objects
 }
 
-// stream reads the JetStream mirror: one message for each subject.
-func (m *mirrors) stream() map[string]received {
-	m.t.Helper()
-	api, closeConn := m.js.api()
-	defer closeConn()
-	s, err := api.Stream(m.t.Context(), mirrorStream)
-	if err != nil {
-		m.t.Fatal(err)
-	}
-	if c := s.CachedInfo().Config; c.MaxMsgsPerSubject != 1 || !c.AllowMsgTTL {
-		m.t.Errorf("the stream is %+v", c)
-	}
-	entries := map[string]received{}
-	for _, r := range m.js.read(mirrorStream) {
-		key := r.subject() + r.attributes["type"]
-		if r.object() {
-			key = r.attributes["name"]
-		}
-		if _, twice := entries[key]; twice {
-			m.t.Errorf("%s is in the stream twice", key)
-		}
-		entries[key] = r
-	}
-	return entries
-}
-
-// topic reads the Kafka mirror from its start: the last record for each key, unless it is a tombstone.
-func (m *mirrors) topic() map[string]received {
-	m.t.Helper()
-	entries := map[string]received{}
-	partitions := readKafka(m.t, m.kafka, mirrorTopic)
-	for p, records := range kafka.ReadAll(m.t, m.kafka, mirrorTopic) {
-		for n, record := range records {
-			if key := string(record.Key); record.Value == nil {
-				delete(entries, key)
-			} else {
-				entries[key] = partitions[p][n]
-			}
-		}
-	}
-	for key, e := range entries {
-		if e.attributes["operation"] == "deleted" {
-			m.t.Errorf("the topic will never forget %s: its last record is the deletion, and no tombstone", key)
-		}
-	}
-	return entries
-}
-
-// present are the objects of a mirror, by name.
-func present(entries map[string]received) map[string]any {
-	objects := map[string]any{}
-	for _, e := range entries {
-		if !e.object() || e.attributes["operation"] == "deleted" {
-			continue
-		}
-		var o any
-		if json.Unmarshal(e.data, &o) != nil {
-			o = "no JSON: " + string(e.data)
-		}
-		objects[e.attributes["name"]] = o
-	}
-	return objects
-}
-
-// swept are the entries without those that the last resync would have told, did they exist.
-func swept(t *testing.T, entries map[string]received) map[string]received {
-	t.Helper()
-	var since time.Time
-	for _, e := range entries {
-		var info struct {
-			Resync bool
-			Since  time.Time
-		}
-		if e.attributes["type"] == "dev.deltabridge.synced" {
-			if err := json.Unmarshal(e.data, &info); err != nil || !info.Resync {
-				t.Fatalf("the last synced event is not that of a resync: %s, %v", e.data, err)
-			}
-			since = info.Since
-		}
-	}
-	if since.IsZero() {
-		t.Fatal("there is no synced event")
-	}
-	left := maps.Clone(entries)
-	maps.DeleteFunc(left, func(_ string, e received) bool {
-		at, err := time.Parse(time.RFC3339Nano, e.attributes["time"])
-		return err == nil && e.object() && at.Before(since)
-	})
-	return left
-}
-
-// equal compares both mirrors with the cluster. It waits for what is not in doubt: that Kafka shows all that it acknowledged.
+// equal compares the mirrors with the cluster. It waits for what is not in doubt: that Kafka shows all that it acknowledged.
 func (m *mirrors) equal(when string) {
 	m.t.Helper()
 	want := m.cluster()
@@ -198,13 +108,16 @@ func (m *mirrors) equal(when string) {
 	if diff := cmp.Diff(want, present(m.topic())); diff != "" {
 		m.t.Errorf("%s, the topic (-cluster +mirror):\n%s", when, diff)
 	}
+	if diff := cmp.Diff(want, m.bucket()); diff != "" {
+		m.t.Errorf("%s, the bucket (-cluster +mirror):\n%s", when, diff)
+	}
 	m.t.Logf("%s: %d objects", when, len(want))
 	if len(want) < 10 {
 		m.t.Errorf("%s: that is too few to tell", when)
 	}
 }
 
-// TestMirrors: what independent readers make of both mirrors is what the cluster holds, after random changes through a
+// TestMirrors: what independent readers make of the mirrors is what the cluster holds, after random changes through a
 // kill and a re-list, and again after the stream lost everything; and a reader can tell what only a mirror still holds.
 func TestMirrors(t *testing.T) {
 	m := newMirrors(t)
@@ -239,7 +152,7 @@ func TestMirrors(t *testing.T) {
 	m.resyncUnderLoad()
 	m.loseTheCheckpoint()
 
-	if _, stderr, err := runBridge(t, "resync", "--config", filepath.Join(m.dir, "bridge.yaml"), "--sink", "none"); err == nil || !strings.Contains(stderr, `there is no sink "none"; there are jetstream, kafka`) {
+	if _, stderr, err := runBridge(t, "resync", "--config", filepath.Join(m.dir, "bridge.yaml"), "--sink", "none"); err == nil || !strings.Contains(stderr, `there is no sink "none"; there are jetstream, kafka, bucket`) {
 		t.Errorf("an unknown sink: %v, %s", err, stderr)
 	}
 	m.b.stop()

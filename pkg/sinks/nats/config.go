@@ -96,6 +96,9 @@ type StreamConfig struct {
 	DuplicateWindow time.Duration
 	// LastPerSubject makes the stream a mirror, which keeps the last message of each subject. One that exists has to be so.
 	LastPerSubject bool
+	// KeyValue makes it a key-value bucket: Name is KV_<bucket>, and Config.Subject is $KV.<bucket>.<key>, with values for keys
+	// (event.EscapeKey). It is a mirror, too.
+	KeyValue bool
 	// DeletionsKeptFor is how long deletions stay in a mirror. 0: for ever.
 	DeletionsKeptFor time.Duration
 }
@@ -121,7 +124,11 @@ func (cfg *Config) validate() (*event.Template, error) {
 	check(countSet(a.CredentialsFile, a.NkeyFile, a.TokenFile, a.User) <= 1, "only one of credentialsFile, nkeyFile, tokenFile and user can be set")
 	check((a.User != "") == (a.PasswordFile != ""), "user and passwordFile belong together")
 	check((cfg.TLS.CertFile != "") == (cfg.TLS.KeyFile != ""), "tls.certFile and tls.keyFile belong together")
-	subject, err := event.ParseTemplate(cfg.Subject, event.EscapeSubject)
+	escape := event.EscapeSubject
+	if cfg.Stream.KeyValue {
+		escape, cfg.Stream.LastPerSubject = event.EscapeKey, true
+	}
+	subject, err := event.ParseTemplate(cfg.Subject, escape)
 	if err != nil {
 		errs = append(errs, fmt.Errorf("subject: %w", err))
 	}
@@ -177,6 +184,9 @@ func (s *StreamConfig) jetstream(wildcard string) jetstream.StreamConfig {
 	if s.LastPerSubject {
 		c.MaxMsgsPerSubject = 1
 		c.AllowMsgTTL = s.DeletionsKeptFor > 0
+	}
+	if s.KeyValue { // as clients create them
+		c.Discard, c.AllowRollup, c.DenyDelete = jetstream.DiscardNew, true, true
 	}
 	if c.MaxBytes == 0 {
 		c.MaxBytes = -1

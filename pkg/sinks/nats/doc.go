@@ -14,6 +14,7 @@
 // With StreamConfig.LastPerSubject the stream keeps the last message of each subject, and so the present state of each object.
 // Then every message has a Nats-Msg-Id that only this process uses: after a crash the bridge repeats states, and a stream that knows
 // the id of a newer one but not that of an older one would end with the older. Deletions have a TTL, where the stream allows it.
+// With StreamConfig.KeyValue it is a key-value bucket, and a deletion deletes the key.
 //
 // # Order
 //

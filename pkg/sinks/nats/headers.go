@@ -26,6 +26,7 @@ type headers struct {
 	used   []*slot          // of this round, in their order; before that, those of the last one
 	n      int              // how many of used are of this round
 
+	bucket bool   // it is a key-value bucket
 	mirror bool   // the stream keeps the last message of each subject
 	ttl    string // of deletions; empty: they have none
 	run    string // for ownID: no other process has it
@@ -40,7 +41,7 @@ type slot struct {
 }
 
 func newHeaders(stream *StreamConfig) *headers {
-	h := &headers{header: make(natsgo.Header), slots: make(map[string]*slot), round: 1, mirror: stream.LastPerSubject, run: rand.Text()[:8]}
+	h := &headers{header: make(natsgo.Header), slots: make(map[string]*slot), round: 1, bucket: stream.KeyValue, mirror: stream.LastPerSubject, run: rand.Text()[:8]}
 	h.header[jetstream.ExpectedStreamHeader] = []string{stream.Name}
 	return h
 }
@@ -54,8 +55,8 @@ func (h *headers) set(m *event.Message) natsgo.Header {
 		id = h.ownID(m)
 	}
 	h.put("", jetstream.MsgIDHeader, id)
-	if h.ttl != "" && m.Type == event.Deleted {
-		h.put("", jetstream.MsgTTLHeader, h.ttl)
+	if h.mirror && m.Type == event.Deleted {
+		h.putDeletion()
 	}
 	if m.Structured {
 		h.put("", contentType, m.ContentType())

@@ -3,6 +3,7 @@ package nats
 import (
 	"fmt"
 	"strconv"
+	"strings"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -19,6 +20,19 @@ import (
 func (h *headers) ownID(m *event.Message) string {
 	return m.ID + "." + h.run + "." + strconv.FormatInt(m.Time.UnixNano(), 36)
 }
+
+// putDeletion adds what makes a message the end of its subject: for a while, and in the eyes of a bucket's clients.
+func (h *headers) putDeletion() {
+	if h.ttl != "" {
+		h.put("", jetstream.MsgTTLHeader, h.ttl)
+	}
+	if h.bucket {
+		h.put("", bucketOperation, "DEL")
+	}
+}
+
+// bucketOperation is the header by which clients of a bucket know that a key was deleted (NATS ADR-8).
+const bucketOperation = "KV-Operation"
 
 // apply makes what is known of the stream decide on the headers.
 func (s *Sink) apply(c *jetstream.StreamConfig) {
@@ -45,6 +59,10 @@ func (s *Sink) unfit(c *jetstream.StreamConfig) error {
 		kept := "all messages"
 		if n > 0 {
 			kept = fmt.Sprintf("%d messages", n)
+		}
+		if s.cfg.Stream.KeyValue {
+			return fmt.Errorf("the bucket keeps %s of each key, and nats.bucket asks for one: set its history to 1 (nats kv edit %s --history=1)",
+				kept, strings.TrimPrefix(c.Name, "KV_"))
 		}
 		return fmt.Errorf("it keeps %s of each subject, and nats.stream.lastPerSubject asks for one: set its max_msgs_per_subject to 1 "+
 			"(nats stream edit %s --max-msgs-per-subject=1), or leave lastPerSubject out", kept, c.Name)

@@ -1,6 +1,7 @@
 package nats_test
 
 import (
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -199,4 +200,67 @@ func TestMirrorLosesTTLs(t *testing.T) {
 	}
 	send(t, sink, deletion("a", 1))
 	expectHeld(t, b, "deleted uid-a.deleted")
+}
+
+// In a bucket the clients' own view of it is the present state.
+func TestBucket(t *testing.T) {
+	b := newBroker(t)
+	b.edit = func(c *nats.Config) {
+		c.Stream.Name, c.Stream.Subjects, c.Stream.KeyValue, c.Stream.DeletionsKeptFor = "KV_STATE", []string{"$KV.STATE.>"}, true, time.Hour
+		c.Subject = "$KV.STATE.{group}.{resource}.{namespace}.{name}"
+	}
+	sink := connect(t, b)
+	bucket, err := b.js(t).KeyValue(t.Context(), "STATE")
+	if err != nil {
+		t.Fatal(err)
+	}
+	watcher, err := bucket.WatchAll(t.Context(), jetstream.UpdatesOnly())
+	if err != nil {
+		t.Fatal(err)
+	}
+	send(t, sink, sinktest.Message("a", 1, 100), sinktest.Message("system:x.y", 1, 100), sinktest.Message("a", 2, 100), deletion("system:x.y", 2), sinktest.Message("b", 3, 100))
+	const prefix = "apps_example_com.things.default."
+	seen := map[string]bool{} // what was replaced at once may be missing
+	for !seen["KeyValuePutOp "+prefix+"a"] || !seen["KeyValuePutOp "+prefix+"b"] || !seen["KeyValueDeleteOp "+prefix+"system=3Ax=2Ey"] {
+		select {
+		case e := <-watcher.Updates():
+			seen[e.Operation().String()+" "+e.Key()] = true
+		case <-time.After(10 * time.Second):
+			t.Fatalf("after %v nothing comes", seen)
+		}
+	}
+	if err := watcher.Stop(); err != nil {
+		t.Error(err)
+	}
+	keys, err := bucket.Keys(t.Context())
+	slices.Sort(keys)
+	if diff := cmpDiff([]string{prefix + "a", prefix + "b"}, keys); diff != "" || err != nil {
+		t.Errorf("keys, %v (-want +got):\n%s", err, diff)
+	}
+	entry, err := bucket.Get(t.Context(), prefix+"a")
+	if err != nil || string(entry.Value()) != string(sinktest.Message("a", 2, 100).Data) {
+		t.Errorf("get: %v, %v", entry, err)
+	}
+	if _, err := bucket.Get(t.Context(), prefix+"system=3Ax=2Ey"); !errors.Is(err, jetstream.ErrKeyNotFound) {
+		t.Errorf("get what was deleted: %v", err)
+	}
+	status, err := bucket.Status(t.Context())
+	if err != nil || status.History() != 1 {
+		t.Errorf("%v, %v", status, err)
+	}
+
+	// One that was made by hand, with a history of its own.
+	if _, err := b.js(t).CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: "LONG", History: 5}); err != nil {
+		t.Fatal(err)
+	}
+	edit := b.edit
+	b.edit = func(c *nats.Config) {
+		edit(c)
+		c.Stream.Name, c.Stream.Subjects, c.Subject = "KV_LONG", nil, "$KV.LONG.{uid}"
+	}
+	other := b.NewSink(t).(*nats.Sink)
+	defer closeSink(t, other)
+	if err := other.Connect(t.Context()); err == nil || !strings.Contains(err.Error(), "the bucket keeps 5 messages of each key, and nats.bucket asks for one: set its history to 1 (nats kv edit LONG --history=1)") {
+		t.Errorf("a bucket with a history: %v", err)
+	}
 }
