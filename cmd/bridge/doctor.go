@@ -12,6 +12,7 @@ import (
 	"github.com/deltabridge/deltabridge/internal/console"
 	"github.com/deltabridge/deltabridge/internal/doctor"
 	"github.com/deltabridge/deltabridge/pkg/event"
+	"github.com/deltabridge/deltabridge/pkg/sinks"
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
@@ -86,9 +87,26 @@ func examined(cfg *config.Config) (doctor.Options, error) {
 		if err := p.buildSink(&cfg.Sinks[n]); err != nil {
 			return options, fmt.Errorf("sink %s: %w", p.name, err)
 		}
-		options.Sinks = append(options.Sinks, doctor.NamedSink{Name: p.name, Sink: p.sink})
+		refusals, err := p.buildRefusals(&cfg.Sinks[n], cfg.State.Path)
+		if err != nil {
+			return options, fmt.Errorf("sink %s: %w", p.name, err)
+		}
+		options.Sinks = append(options.Sinks, doctor.NamedSink{Name: p.name, Sink: p.sink, Besides: besides(refusals)})
 	}
 	return options, nil
+}
+
+// besides are the destinations of what a sink refuses.
+func besides(r sinks.Refusals) (all []sinks.Checker) {
+	if c, ok := r.Claims.(sinks.Checker); ok {
+		all = append(all, c)
+	}
+	if l, ok := r.DeadLetters.(*sinks.LetterSink); ok {
+		if c, ok := l.Sink.(sinks.Checker); ok {
+			all = append(all, c)
+		}
+	}
+	return all
 }
 
 // styleOf is how a table looks on a terminal, and where it is read by programs.

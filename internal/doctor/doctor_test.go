@@ -195,8 +195,14 @@ func (c *checked) Check(context.Context) []sinks.Finding { return c.found }
 func TestSinks(t *testing.T) {
 	cfg := localConfig(t)
 	all := []NamedSink{
-		{"plain", nil},
-		{"bad", &checked{found: []sinks.Finding{{Step: "connect", Err: errors.New("taken")}, {Step: "stream", Err: errors.New("gone")}}}},
+		{Name: "plain"},
+		{
+			Name: "bad", Sink: &checked{found: []sinks.Finding{{Step: "connect", Err: errors.New("taken")}, {Step: "stream", Err: errors.New("gone")}}},
+			Besides: []sinks.Checker{&checked{found: []sinks.Finding{{Step: "topic", Err: errors.New("of dead letters")}}}},
+		},
+	}
+	if f := outcome(t, cfg, "sink bad", "topic", all...); f.Err == nil {
+		t.Errorf("%+v", f)
 	}
 	if f := outcome(t, cfg, "sink bad", "stream", all...); f.Err == nil {
 		t.Errorf("%+v", f)

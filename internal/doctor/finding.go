@@ -101,6 +101,8 @@ func (r Report) WriteJSON(w io.Writer) error {
 type NamedSink struct {
 	Name string
 	sinks.Sink
+	// Besides are other destinations that it needs: for claims, or dead letters.
+	Besides []sinks.Checker
 }
 
 // Options are what to try.
@@ -169,6 +171,9 @@ func (e *examination) sinks(ctx context.Context) {
 	each(len(e.Sinks), len(e.Sinks), func(n int) {
 		if checker, ok := e.Sinks[n].Sink.(sinks.Checker); ok {
 			found[n] = checker.Check(ctx)
+		}
+		for _, other := range e.Sinks[n].Besides {
+			found[n] = append(found[n], other.Check(ctx)...)
 		}
 	})
 	for n, s := range e.Sinks {

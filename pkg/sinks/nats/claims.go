@@ -150,3 +150,52 @@ func (c *Claims) failure(err error) error {
 	}
 	return e
 }
+
+var _ sinks.Checker = (*Claims)(nil)
+
+// Check implements [sinks.Checker]: the servers, unless they are those of the sink, and the bucket. An embedded server is not
+// started, and has nothing to find.
+func (c *Claims) Check(ctx context.Context) []sinks.Finding {
+	if c.sink.cfg.Embedded != nil {
+		return nil
+	}
+	found, conn, _ := c.sink.checkServers(ctx)
+	if !c.own {
+		found = nil // the check of the sink tells of them
+	}
+	if conn == nil {
+		return found
+	}
+	defer conn.Close()
+	ctx, cancel := context.WithTimeout(ctx, c.sink.cfg.AckTimeout)
+	defer cancel()
+	return append(found, c.checkBucket(ctx, conn))
+}
+
+func (c *Claims) checkBucket(ctx context.Context, conn *natsgo.Conn) sinks.Finding {
+	f := sinks.Finding{Step: sinks.StepStream, Target: "object store " + c.cfg.Bucket}
+	js, err := jetstream.New(conn)
+	if err != nil {
+		return sinks.Failed(f.Step, f.Target, err)
+	}
+	store, err := js.ObjectStore(ctx, c.cfg.Bucket)
+	if errors.Is(err, jetstream.ErrBucketNotFound) && c.cfg.Create {
+		f.Detail = "not there yet: it will be created with the first event that is too large"
+		return f
+	}
+	if err != nil {
+		return sinks.Failed(f.Step, f.Target, c.failure(err))
+	}
+	status, err := store.Status(ctx)
+	switch {
+	case err != nil:
+		return sinks.Failed(f.Step, f.Target, c.failure(err))
+	case status.Sealed():
+		return sinks.Failed(f.Step, f.Target, c.failure(errors.New("it is sealed and takes nothing: name another")))
+	}
+	f.Detail = fmt.Sprintf("%d bytes", status.Size())
+	if status.TTL() > 0 {
+		f.Detail += fmt.Sprintf(", objects are kept for %v", status.TTL())
+	}
+	return f
+}

@@ -199,6 +199,7 @@ func TestClaimsAgainAndAway(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = claims.Close(context.WithoutCancel(t.Context())) }) // the test is over
+	checked(t, claims, "claims does not exist")
 	var known *sinks.ConnectError
 	if _, _, err = claims.Store(t.Context(), large("a", 1)); !errors.As(err, &known) || sinks.IsPermanent(err) || !strings.Contains(err.Error(), "claimCheck.create") {
 		t.Errorf("no bucket: %v", err)
@@ -207,6 +208,7 @@ func TestClaimsAgainAndAway(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	checked(t, claims, "objects are kept for 1h0m0s")
 	keep := func(m *event.Message) string {
 		t.Helper()
 		ref, _, err := claims.Store(t.Context(), m)
@@ -264,6 +266,16 @@ func objects(t *testing.T, store jetstream.ObjectStore) []*jetstream.ObjectInfo 
 	return all
 }
 
+// checked fails the test if a check, which makes nothing, does not end with what is wanted.
+func checked(t *testing.T, claims *nats.Claims, want string) {
+	t.Helper()
+	findings := claims.Check(t.Context())
+	last := fmt.Sprintf("%+v", findings[len(findings)-1])
+	if len(findings) < 2 || !strings.Contains(last, want) || !strings.Contains(last, "object store claims") {
+		t.Errorf("%s", last)
+	}
+}
+
 // A bucket that goes missing is created again where the configuration says so.
 func TestClaimsInABucketThatWent(t *testing.T) {
 	b := smallBroker(t)
@@ -274,6 +286,7 @@ func TestClaimsInABucketThatWent(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = claims.Close(context.WithoutCancel(t.Context())) }) // the test is over
+	checked(t, claims, "it will be created")
 	if _, _, err := claims.Store(t.Context(), large("a", 1)); err != nil {
 		t.Fatal(err)
 	}
