@@ -310,15 +310,18 @@ func TestOversize(t *testing.T) {
 	}
 	b := startBridgeIn(t, o.dir, c.Kubeconfig(), o.config())
 	b.waitReady()
+	began := time.Now()
+	phase := func(name string) { t.Logf("%s after %s", name, time.Since(began).Round(time.Millisecond)) }
 	loaded := make(chan error, 1)
-	go func() { loaded <- o.load(t.Context(), cs, "a", 9) }() // received below
+	go func() { loaded <- o.load(t.Context(), cs, "a", 7) }() // received below
 	eventually(t, 30*time.Second, func() error {
-		if b.metric("deltabridge_refusals_total") < 60 {
+		if b.metric("deltabridge_refusals_total") < 40 {
 			return errors.New("too little was refused for a kill to be in between")
 		}
 		return nil
 	})
 	b.kill()
+	phase("killed")
 	o.hidden.output(b)
 	if err := <-loaded; err != nil {
 		t.Fatal(err)
@@ -327,6 +330,7 @@ func TestOversize(t *testing.T) {
 	b.waitReady()
 	truth := configMapHistory(t, c, o.namespace)
 	eventually(t, time.Minute, func() error { return b.reached(truth) })
+	phase("everything delivered")
 
 	for _, partition := range o.read("reference") {
 		for _, r := range partition {
@@ -354,7 +358,9 @@ func TestOversize(t *testing.T) {
 		}
 	}
 	closeConn()
+	phase("streams and topics read")
 	o.secrets(b)
+	phase("files searched")
 
 	o.resend("k-letter", func() {
 		kafka.SetTopicConfig(t, k.Addr(), o.topic("k-letter"), "max.message.bytes", itoa(largeLimit))
@@ -364,6 +370,7 @@ func TestOversize(t *testing.T) {
 		js.max = largeLimit
 		js.start()
 	})
+	phase("sent again")
 	if n := b.metric("deltabridge_dead_letters"); n != 0 {
 		t.Errorf("%.0f dead letters are left", n)
 	}

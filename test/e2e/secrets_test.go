@@ -55,7 +55,7 @@ func (h *hidden) in(data []byte) bool {
 func (h *hidden) files(folder string) (found []string) {
 	h.t.Helper()
 	err := filepath.WalkDir(folder, func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
+		if err != nil || !d.Type().IsRegular() { // a socket can't be read
 			return err
 		}
 		data, err := os.ReadFile(path)
