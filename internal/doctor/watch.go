@@ -106,9 +106,12 @@ func (e *examination) watched(ctx context.Context, w *informer.Watched) sinks.Fi
 	case len(missing) > 0:
 		err := fmt.Errorf("%s is not allowed", strings.Join(missing, ", "))
 		f.Remedy = rbacRemedy
-		if w.Named {
+		switch {
+		case w.Named:
 			f.Err = err
-		} else { // the bridge goes without it, and is ready
+		case w.Auxiliary:
+			f.Warn, f.Detail = true, err.Error()+": a sink's `enrich` will lack it"
+		default: // the bridge goes without it, and is ready
 			f.Warn, f.Detail = true, err.Error()+": it will be missing"
 			f.Remedy += ", or exclude it"
 		}

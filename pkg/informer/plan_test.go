@@ -297,3 +297,30 @@ func TestServedByGroup(t *testing.T) {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 }
+
+// An auxiliary source and one of the same for sinks are two, also for what a checkpoint remembers.
+func TestAuxiliarySources(t *testing.T) {
+	s := NewSet(SetConfig{Scopes: []Scope{
+		{Patterns: patterns(t, "pods")},
+		{Patterns: patterns(t, "deployments.apps"), Auxiliary: true},
+	}, Discovery: legacyDocuments{}})
+	p := s.plan(t.Context(), planCatalog)
+	names := map[string]bool{}
+	for key, w := range p.informers {
+		source := key.source(w.served.WithVersion(w.version), w.texts)
+		names[source.Name] = true
+		if again := keyOfSource(source); again != key {
+			t.Errorf("%q is remembered as %+v, not as %+v", source.Name, again, key)
+		}
+		if !s.asksFor(key, source.Resource) {
+			t.Errorf("nothing asks for %s", source.Name)
+		}
+		key.auxiliary = !key.auxiliary
+		if s.asksFor(key, source.Resource) {
+			t.Errorf("%s is asked for in the place of its like", source.Name)
+		}
+	}
+	if !names["pods"] || !names["auxiliary deployments.apps"] {
+		t.Errorf("sources %v", names)
+	}
+}

@@ -17,6 +17,8 @@ type Watched struct {
 	LabelSelector, FieldSelector string
 	// Named by a pattern without a wildcard: the set is not ready without it.
 	Named bool
+	// Auxiliary: no sink gets it; see Scope.
+	Auxiliary bool
 	// Aggregated: an API server of its own stands behind it. It is not asked for watch-lists.
 	Aggregated bool
 }
@@ -42,7 +44,7 @@ func (s *Set) Preview(ctx context.Context) (Preview, error) {
 	for key, w := range p.informers {
 		view.Watched = append(view.Watched, Watched{
 			Resource: w.served.WithVersion(w.version), Namespaced: w.served.Namespaced, Namespace: key.namespace,
-			LabelSelector: key.labels, FieldSelector: key.fields, Named: w.named, Aggregated: w.served.Aggregated,
+			LabelSelector: key.labels, FieldSelector: key.fields, Named: w.named, Auxiliary: key.auxiliary, Aggregated: w.served.Aggregated,
 		})
 	}
 	slices.SortFunc(view.Watched, func(a, b Watched) int {

@@ -31,6 +31,14 @@ func (k watchKey) source(gvr schema.GroupVersionResource, accepted []string) Sou
 	return Source{Name: name, Resource: gvr, Namespace: k.namespace, LabelSelector: k.labels, FieldSelector: k.fields}
 }
 
+// keyOfSource is the key whose informer has the source.
+func keyOfSource(source Source) watchKey {
+	return watchKey{
+		source.Resource.GroupResource(), source.Namespace, source.LabelSelector, source.FieldSelector,
+		strings.HasPrefix(source.Name, auxiliaryPrefix),
+	}
+}
+
 // auxiliaryPrefix begins the names of auxiliary sources. The name of a resource has no space.
 const auxiliaryPrefix = "auxiliary "
 
@@ -70,10 +78,7 @@ func (s *Set) reconcileRemembered(ctx context.Context, group *sync.WaitGroup, fo
 	}
 	settled := true
 	for _, source := range s.config.Remembered() {
-		key := watchKey{
-			source.Resource.GroupResource(), source.Namespace, source.LabelSelector, source.FieldSelector,
-			strings.HasPrefix(source.Name, auxiliaryPrefix),
-		}
+		key := keyOfSource(source)
 		switch {
 		case s.remembered[source.Name] || s.runs(key, source.Name):
 			continue

@@ -191,7 +191,7 @@ func TestDoctorWithoutRights(t *testing.T) {
 watch:
   - {resources: [configmaps, pods], namespaces: [default]}
   - {resources: [secrets, "*.apps", unheardof.example.com]}
-sinks: [{name: lines, stdout: {}}]
+sinks: [{name: lines, enrich: {namespaceLabels: true}, stdout: {}}]
 `).expect(t,
 		"discover...failed...the cluster does not serve unheardof.example.com...watch",
 		"authorize | customresourcedefinitions | warning...noticed after 30 seconds...bridge rbac",
@@ -199,6 +199,7 @@ sinks: [{name: lines, stdout: {}}]
 		"watch | pods in default | failed...get, list, watch is not allowed...bridge rbac",
 		"watch | secrets | failed...get, list, watch is not allowed...bridge rbac",
 		"watch | deployments.apps | warning...it will be missing...or exclude it",
+		"watch | namespaces | warning...get, list, watch is not allowed...`enrich` will lack it...bridge rbac",
 		"watch | statefulsets.apps | warning", "watch | daemonsets.apps | warning", "watch | replicasets.apps | warning", "watch | controllerrevisions.apps | warning",
 	)
 }
