@@ -11,7 +11,8 @@ import (
 // restating is a listener while it is restated to: it tells the sink what it knows, once more.
 type restating struct {
 	*listener
-	objects int // that were told
+	objects  int // that were told
+	withheld int // that are for the sink, and that a condition on the change kept back
 }
 
 var _ informer.Restater = (*restating)(nil)
@@ -24,7 +25,11 @@ func (r *restating) MayRestate() bool {
 
 // OnRestate implements informer.Restater.
 func (r *restating) OnRestate(o *object.Object) {
-	if !r.filter.Belongs(o) || r.filter.Refusal(event.Restated, nil, o) != "" {
+	if !r.filter.Belongs(o) {
+		return
+	}
+	if r.filter.Refusal(event.Restated, nil, o) != "" {
+		r.withheld++
 		return
 	}
 	r.push(event.Event{Type: event.Restated, Object: o})

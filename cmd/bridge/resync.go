@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -167,8 +168,8 @@ func (r *resyncer) one(p *pipeline) resyncReport {
 	return report
 }
 
-// resource restates what all informers of one resource know, and marks the end. After an error there is no mark: then not
-// all that exists was told.
+// resource restates what all informers of one resource know, and marks the end. There is no mark with an error: then not all
+// that exists was told.
 func (r *resyncer) resource(p *pipeline, informers []*informer.Informer, report *resyncReport) error {
 	since := time.Now()
 	type source struct {
@@ -183,19 +184,27 @@ func (r *resyncer) resource(p *pipeline, informers []*informer.Informer, report 
 			}
 		}
 	}
-	objects := 0
+	objects, withheld := 0, 0
+	var failed error
 	for n, s := range sources {
 		restating := &restating{listener: s.listener}
 		var done func(string)
 		if n == len(sources)-1 {
-			done = func(resourceVersion string) { restating.finish(resourceVersion, objects+restating.objects, since) }
+			done = func(resourceVersion string) {
+				if failed == nil && withheld+restating.withheld == 0 { // otherwise readers would take for gone what was not told
+					restating.finish(resourceVersion, objects+restating.objects, since)
+				}
+			}
 		}
-		err := s.informer.Restate(r.ctx, restating, done)
-		objects += restating.objects
+		failed = cmp.Or(failed, s.informer.Restate(r.ctx, restating, done))
+		objects, withheld = objects+restating.objects, withheld+restating.withheld
 		report.Objects += restating.objects
-		if err != nil {
-			return err
-		}
+	}
+	switch {
+	case failed != nil:
+		return failed
+	case withheld > 0:
+		return fmt.Errorf("operations or when of the sink's filters keep %d of its objects back", withheld)
 	}
 	if len(sources) > 0 {
 		report.Resources++

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -15,12 +16,17 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
 
 	"github.com/deltabridge/deltabridge/internal/config"
 	"github.com/deltabridge/deltabridge/pkg/checkpoint"
 	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/filter"
 	"github.com/deltabridge/deltabridge/pkg/informer"
+	"github.com/deltabridge/deltabridge/pkg/object"
 )
 
 // What belongs to the sink is told once more; positions stay where they are, and nothing counts as a change.
@@ -53,7 +59,7 @@ func TestRestating(t *testing.T) {
 	}
 	deletions := pipelineFor(t, roomy, filter.Rule{Operations: []string{"deleted"}})
 	r = &restating{listener: listen(t.Context(), deletions)}
-	if r.OnRestate(pod(t, 7, "Running")); r.objects != 0 || deletions.queue.Stats().Items != 0 {
+	if r.OnRestate(pod(t, 7, "Running")); r.objects != 0 || r.withheld != 1 || deletions.queue.Stats().Items != 0 {
 		t.Error("who asks for deletions was told a state")
 	}
 }
@@ -228,5 +234,94 @@ func TestSocketInTheWay(t *testing.T) {
 	}
 	if listenControl(dir, nil, slog.New(slog.DiscardHandler)) != nil {
 		t.Error("a socket, although a file is in its way")
+	}
+}
+
+// watching runs an informer that knows some pods of a namespace; with an error its list fails.
+func watching(t *testing.T, p *pipeline, namespace string, failure error, known ...*object.Object) *informer.Informer {
+	t.Helper()
+	c := informer.Config{
+		Resource: pods, Namespace: namespace, NoWatchList: true, Source: informer.Source{Name: "pods in " + namespace, Resource: pods, Namespace: namespace},
+		ListWatch: &cache.ListWatch{
+			ListWithContextFunc:  func(context.Context, metav1.ListOptions) (runtime.Object, error) { return nil, failure },
+			WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) { return watch.NewFake(), nil },
+		},
+	}
+	if failure == nil {
+		c.Known, c.ResumeAt = known, "10"
+	}
+	i := informer.New(c)
+	ledger := checkpoint.NewLedger(checkpoint.Source{}, checkpoint.State{}, []string{p.name}, 0)
+	i.AddEventHandler(newListener(t.Context(), p, i.Source(), p.filter.For(pods), ledger, c.ResumeAt))
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- i.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	return i
+}
+
+// The end is marked once for each resource, when all of it was told.
+func TestEndOfAResync(t *testing.T) {
+	for name, tt := range map[string]struct {
+		rule    filter.Rule
+		failure error // of the list of one of two namespaces
+		want    []string
+		report  resyncReport
+	}{
+		"all": {
+			want:   []string{"restated u1.3", "restated u1.4", "synced {pods 10 2}"},
+			report: resyncReport{Sink: "test", Resources: 1, Objects: 2},
+		},
+		"a namespace is not known": {
+			failure: errors.New("forbidden"), want: []string{"restated u1.3"},
+			report: resyncReport{Sink: "test", Objects: 1, Skipped: []string{"pods: its list is not handed over yet"}},
+		},
+		"some are kept back": {
+			rule: filter.Rule{When: "operation == 'added' || object.status.phase == 'Running'"}, want: []string{"restated u1.3"},
+			report: resyncReport{Sink: "test", Objects: 1, Skipped: []string{"pods: operations or when of the sink's filters keep 1 of its objects back"}},
+		},
+		"some are not for the sink": {
+			rule: filter.Rule{When: "object.status.phase == 'Running'"}, want: []string{"restated u1.3", "synced {pods 10 1}"},
+			report: resyncReport{Sink: "test", Resources: 1, Objects: 1},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := pipelineFor(t, roomy, tt.rule)
+				p.bounds.events, p.bounds.bytes = roomy.Events, int64(roomy.Bytes)
+				a, b := watching(t, p, "a", nil, pod(t, 3, "Running")), watching(t, p, "b", tt.failure, pod(t, 4, "Pending"))
+				synctest.Wait()
+				r := newResyncer(t.Context(), []*pipeline{p}, func() []*informer.Informer { return []*informer.Informer{a, b} }, p.log)
+				var report resyncReport
+				began := time.Now()
+				r.resync(r.pipelines, "test", func(r resyncReport) { report = r })
+				if diff := cmp.Diff(tt.report, report); diff != "" {
+					t.Errorf("report (-want +got):\n%s", diff)
+				}
+				var got []string
+				batch, err := p.queue.Take(t.Context(), nil, 100, 1<<20)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, m := range batch {
+					var info event.SyncedInfo
+					if m.Type != event.Synced {
+						got = append(got, m.Type.String()+" "+m.ID)
+					} else if err := json.Unmarshal(m.Data, &info); err != nil || !info.Resync || !info.Since.Equal(began) {
+						t.Errorf("synced: %s, since %s", m.Data, began)
+					} else {
+						got = append(got, fmt.Sprintf("synced {%s %s %d}", info.Resource, info.ResourceVersion, info.Objects))
+					}
+				}
+				if diff := cmp.Diff(tt.want, got); diff != "" {
+					t.Errorf("events (-want +got):\n%s", diff)
+				}
+			})
+		})
 	}
 }
