@@ -9,7 +9,7 @@ import (
 type bound struct {
 	id         string // by which scenarios give what they measured
 	what       string
-	format     string // of the three numbers
+	format     string  // of the three numbers
 	bound, aim float64 // 0: none
 }
 
