@@ -214,9 +214,10 @@ func (b *Bridge) read() error {
 }
 
 // giveBack returns memory to the system once, when the bridge has become ready: first lists take several times what
-// is kept of them, and the runtime gives that back so slowly that it looks like need.
+// is kept of them, and the runtime gives that back so slowly that it looks like need. Until then garbage is collected more
+// often than later, for the same reason.
 func (b *Bridge) giveBack() {
-	ticker := time.NewTicker(time.Second)
+	ticker := time.NewTicker(100 * time.Millisecond)
 	defer ticker.Stop()
 	for len(b.notReady()) > 0 {
 		select {
@@ -226,6 +227,7 @@ func (b *Bridge) giveBack() {
 		}
 	}
 	debug.FreeOSMemory()
+	relaxGarbage()
 }
 
 // closeTimeout bounds the good-bye to one broker.

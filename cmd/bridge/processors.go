@@ -26,8 +26,8 @@ func processors(cfg *config.Config, available int) int {
 // and known objects have no bytes, so that what is live is little (docs/performance.md).
 const garbagePercent = 200
 
-// limitGarbage leaves it at what people have set in the environment. A limit set there (GOMEMLIMIT) holds all the same.
-func limitGarbage() {
+// relaxGarbage leaves it at what people have set in the environment. A limit set there (GOMEMLIMIT) holds all the same.
+func relaxGarbage() {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(garbagePercent)
 	}

@@ -94,7 +94,6 @@ func run(ctx context.Context, cfg *config.Config, out, stderr io.Writer) error {
 	// client-go logs through klog's one global logger; main is the place to set it.
 	klog.SetSlogLogger(log)
 	limitProcessors(cfg)
-	limitGarbage()
 	kube, err := loadKubeconfig(string(cfg.Kubeconfig))
 	if err != nil {
 		return err
