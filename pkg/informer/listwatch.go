@@ -216,8 +216,14 @@ func (w *eventStream) run(each func(watch.EventType, *object.Object) error) {
 				return
 			}
 		}
+		event := watch.Event{Type: eventType, Object: obj}
 		select {
-		case w.events <- watch.Event{Type: eventType, Object: obj}:
+		case w.events <- event: // alone it costs less than half
+			continue
+		default:
+		}
+		select {
+		case w.events <- event:
 		case <-w.stopped:
 			return
 		}
