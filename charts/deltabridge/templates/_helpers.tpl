@@ -138,7 +138,7 @@ annotations:
 {{- define "deltabridge.brokerPorts" -}}
 {{- $ports := list }}
 {{- range .Values.config.sinks }}
-{{- range splitList "," (dig "nats" "url" "" .) }}
+{{- range splitList "," (printf "%s,%s" (dig "nats" "url" "" .) (dig "claimCheck" "nats" "url" "" .)) }}
 {{- $default := ternary 443 (ternary 80 4222 (hasPrefix "ws:" (trim .))) (hasPrefix "wss:" (trim .)) }}
 {{- if trim . }}
 {{- $ports = append $ports (regexFind "[0-9]+$" (regexFind ":[0-9]+$" (trimSuffix "/" (trim .))) | default $default | int) }}

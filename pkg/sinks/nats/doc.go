@@ -42,6 +42,11 @@
 // A stream that exists is never changed. It is checked instead: what makes delivery impossible is an error, what
 // can lose events behind the bridge's back is a warning.
 //
+// # Large data
+//
+// [Claims] keeps data that a destination takes no message for in a JetStream object store, on the connection of a sink or on
+// one of its own.
+//
 // # The embedded server
 //
 // With Config.Embedded the sink runs a nats-server in the process, which others can connect to. Connect starts it,
