@@ -75,6 +75,7 @@ sinks:
 		{[]string{file}, []string{"pods team-a/web + - - js=added:u1.7:k8s.c.core.pods.team-a.web kafka=added:u1.7:t.pods/pods/team-a/web lines=added:u1.7:"}},
 		{[]string{done, "--old", file}, []string{"pods team-a/web + - - js=left:u1.8.left:k8s.c.core.pods.team-a.web kafka=updated:u1.8:t.pods/pods/team-a/web lines=updated:u1.8:"}},
 		{[]string{file, "--old", done}, []string{"pods team-a/web + - - js=added:u1.7:k8s.c.core.pods.team-a.web kafka=updated:u1.7:t.pods/pods/team-a/web lines=updated:u1.7:"}},
+		{[]string{file, "--operation", "restated"}, []string{"pods team-a/web + - - js=restated:u1.7:k8s.c.core.pods.team-a.web kafka=restated:u1.7:t.pods/pods/team-a/web lines=restated:u1.7:"}},
 		{[]string{file, "--operation", "deleted"}, []string{"pods team-a/web + - - js=deleted:u1.7.deleted:k8s.c.core.pods.team-a.web kafka=deleted:u1.7.deleted:t.pods/pods/team-a/web lines=deleted:u1.7.deleted:"}},
 		{[]string{several, "-n", "shop", "--resource", ""}, []string{
 			"nodes shop/n1 - - - js= kafka=added lines=added", // offline, a namespace that is given counts
