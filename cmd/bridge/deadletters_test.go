@@ -170,6 +170,22 @@ func TestDeadLetters(t *testing.T) {
 	}
 }
 
+func TestIsMirror(t *testing.T) {
+	for text, want := range map[string]bool{
+		`nats: {url: "nats://a:4222"}`: false, `nats: {url: "nats://a:4222", bucket: STATE}`: true,
+		`nats: {url: "nats://a:4222", stream: {lastPerSubject: true}}`: true,
+		`kafka: {brokers: ["a:9092"]}`:                                 false, `kafka: {brokers: ["a:9092"], tombstones: true}`: true, `stdout: {}`: false,
+	} {
+		cfg, err := config.Parse("bridge.yaml", []byte("sinks: [{name: a, "+text+"}]"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := isMirror(&cfg.Sinks[0]); got != want {
+			t.Errorf("%s: %t", text, got)
+		}
+	}
+}
+
 // A destination that is away leaves everything where it is.
 func TestResendToNobody(t *testing.T) {
 	dir := t.TempDir()
@@ -201,6 +217,8 @@ func TestRefusalsOfTheConfiguration(t *testing.T) {
 		`oversize: claimCheck, claimCheck: {bucket: b, nats: {url: "nats://b:4222"}}, kafka: {brokers: ["a:9092"]}`:                    {mode: sinks.OutcomeClaimCheck, claims: true, closers: 1},
 		`oversize: deadLetter, deadLetter: {file: {}}, kafka: {brokers: ["a:9092"]}`:                                                   {mode: sinks.OutcomeDeadLetter, letters: true},
 		`deadLetter: {topic: dead}, kafka: {brokers: ["a:9092"], tombstones: true, createTopics: {config: {cleanup.policy: compact}}}`: {mode: sinks.OutcomeMetadata, letters: true, closers: 1},
+		`deadLetter: {subject: dead, stream: D}, nats: {url: "nats://a:4222", stream: {lastPerSubject: true, deletionsKeptFor: 1h}}`:   {mode: sinks.OutcomeMetadata, letters: true, closers: 1},
+		`deadLetter: {subject: dead, stream: D}, nats: {url: "nats://a:4222", bucket: STATE}`:                                          {mode: sinks.OutcomeMetadata, letters: true, closers: 1},
 		`deadLetter: {subject: dead, stream: D}, nats: {url: "nats://a:4222"}`:                                                         {mode: sinks.OutcomeMetadata, letters: true, closers: 1},
 	} {
 		cfg, err := config.Parse("bridge.yaml", []byte("sinks: [{name: a, "+text+"}]"))

@@ -87,7 +87,7 @@ func (p *pipeline) buildLetterSink(s *config.Sink) (sinks.DeadLetters, error) {
 	}
 	cfg := p.natsConfig(s.NATS)
 	cfg.Subject, cfg.Stream.Name, cfg.Stream.Subjects = s.DeadLetter.Subject, s.DeadLetter.Stream, nil
-	cfg.Stream.LastPerSubject, cfg.Stream.KeyValue = false, false // it is no mirror, whatever the sink's is
+	cfg.Stream.LastPerSubject, cfg.Stream.KeyValue, cfg.Stream.DeletionsKeptFor = false, false, 0 // it is no mirror, whatever the sink's is
 	sink, err := nats.New(cfg)
 	if err != nil {
 		return nil, err
