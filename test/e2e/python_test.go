@@ -20,7 +20,7 @@ import (
 const pythonExamples = "../../examples/consumers/python"
 
 // noIndex is what pip says where it can't reach an index of packages.
-var noIndex = regexp.MustCompile(`NewConnectionError|ConnectTimeout|Failed to establish|Name or service not known|Temporary failure in name resolution|Network is unreachable`)
+var noIndex = regexp.MustCompile(`NewConnectionError|ProxyError|ConnectTimeout|Failed to establish|Name or service not known|Temporary failure in name resolution|Network is unreachable`)
 
 // pythonForExamples is a Python that has what the examples require, in .work/. The test is skipped where there is no Python, or
 // no way to its packages.
