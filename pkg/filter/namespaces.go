@@ -18,13 +18,27 @@ type NamespaceMatcher struct {
 type namespaceGlob struct {
 	glob    string
 	literal bool
+	prefix  string // if glob is that and "*" behind it, as nearly all are: each event asks
+	begins  bool   // prefix is meant
+}
+
+func newNamespaceGlob(glob string) namespaceGlob {
+	g := namespaceGlob{glob: glob, literal: !hasMeta(glob)}
+	if prefix, ok := strings.CutSuffix(glob, "*"); ok && !hasMeta(prefix) {
+		g.prefix, g.begins = prefix, true
+	}
+	return g
 }
 
 func (g namespaceGlob) matches(namespace string) bool {
-	if g.literal {
+	switch {
+	case g.literal:
 		return g.glob == namespace
+	case g.begins: // a namespace holds no slash, which is all that "*" does not match
+		return strings.HasPrefix(namespace, g.prefix)
+	default:
+		return matchGlob(g.glob, namespace)
 	}
-	return matchGlob(g.glob, namespace)
 }
 
 // EntryError is a mistake in one entry of a list.
@@ -59,7 +73,7 @@ func parseNamespaces(entries []string) (NamespaceMatcher, []*EntryError) {
 			mistakes = append(mistakes, &EntryError{Index: i, Err: fmt.Errorf("%q: %w", entry, err)})
 			continue
 		}
-		g := namespaceGlob{glob: glob, literal: !hasMeta(glob)}
+		g := newNamespaceGlob(glob)
 		if excluded {
 			m.exclude = append(m.exclude, g)
 		} else {

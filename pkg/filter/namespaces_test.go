@@ -2,6 +2,7 @@ package filter
 
 import (
 	"errors"
+	"path"
 	"regexp"
 	"slices"
 	"strings"
@@ -123,4 +124,16 @@ func namespacesModel(entries []string, namespace string) bool {
 	excluded := slices.ContainsFunc(entries, func(e string) bool { return excluding(e) && matches(e[1:]) })
 	onlyExclusions := !slices.ContainsFunc(entries, func(e string) bool { return !excluding(e) })
 	return (included || onlyExclusions) && !excluded
+}
+
+func TestNamespaceGlobIsPathMatch(t *testing.T) {
+	names := []string{"", "a", "ab", "abc", "b", "team-", "team-a", "team", "kube-system", "-"}
+	for _, glob := range []string{"*", "a*", "ab*", "team-*", "**", "*-*", "?*", "[a-b]*", "*a", "a", "", "[a]", "a?"} {
+		g := newNamespaceGlob(glob)
+		for _, name := range names {
+			if want, err := path.Match(glob, name); err != nil || g.matches(name) != want {
+				t.Errorf("%q of %q: %t, %v", name, glob, g.matches(name), err)
+			}
+		}
+	}
 }
