@@ -38,11 +38,37 @@ func String(b []byte, i int) int {
 	}
 }
 
+// ones has a 1 in each byte. The tests of eight bytes at a time are those of Warren, Hacker's Delight, section 6-1: of
+// x-ones &^ x & ones<<7 the lowest bit stands in the first byte of x that is 0, and there is none if no byte is.
+const ones = 0x0101010101010101
+
+// IsPlain reports whether the inside of a JSON string is the text that it means: ASCII, without escapes and control
+// characters.
+func IsPlain(inner []byte) bool {
+	for len(inner) >= 8 {
+		x := binary.LittleEndian.Uint64(inner)
+		slash := x ^ '\\'*ones
+		if ((x-' '*ones)|(slash-ones)&^slash|x)&(ones<<7) != 0 {
+			return isPlain(inner) // a byte that borrows can look like one that is meant
+		}
+		inner = inner[8:]
+	}
+	return isPlain(inner)
+}
+
+func isPlain(inner []byte) bool {
+	for _, c := range inner {
+		if c == '\\' || c >= 0x80 || c < ' ' {
+			return false
+		}
+	}
+	return true
+}
+
 // quote is bytes.IndexByte(b, '"'). Most strings are short: it looks at their first bytes eight at a time before it calls
 // what is faster for long ones.
 func quote(b []byte) int {
 	const (
-		ones   = 0x0101010101010101
 		quotes = '"' * ones
 		near   = 32
 	)

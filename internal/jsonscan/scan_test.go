@@ -66,3 +66,24 @@ func TestQuote(t *testing.T) {
 		}
 	}
 }
+
+// Every byte value in every place of texts of every length.
+func TestIsPlain(t *testing.T) {
+	for _, filler := range []byte{' ', 'a', '[', ']', 0x7f} {
+		for length := range 40 {
+			b := bytes.Repeat([]byte{filler}, length)
+			if !IsPlain(b) {
+				t.Fatalf("%q", b)
+			}
+			for at := range b {
+				for c := range 256 {
+					b[at] = byte(c)
+					if got, want := IsPlain(b), c >= ' ' && c < 0x80 && c != '\\'; got != want {
+						t.Fatalf("%q: %t", b, got)
+					}
+				}
+				b[at] = filler
+			}
+		}
+	}
+}

@@ -1,9 +1,11 @@
 package event
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/deltabridge/deltabridge/pkg/object"
@@ -53,7 +55,8 @@ type Encoder struct {
 	OnOldMissing func(error)
 
 	once   sync.Once
-	source string // the attribute, of Cluster
+	source string                 // the attribute, of Cluster
+	second atomic.Pointer[second] // of the last event
 }
 
 // Encode makes the message. The event's objects are asked for their bytes (see object.Object.Map for who may) and not kept,
@@ -113,11 +116,35 @@ func (e *Encoder) render(m *Message, selected bool) {
 	text = append(append(text, '/'), m.Identity.Namespace...)
 	text = append(append(text, '/'), m.Identity.Name...)
 	subject := len(text)
-	text = m.Time.UTC().AppendFormat(text, time.RFC3339Nano)
+	text = e.appendTime(text, m.Time)
 	all := string(text)
 	m.ID, m.subject, m.time = all[:id], all[id:subject], all[subject:]
 	e.once.Do(func() { e.source = sourcePrefix + e.Cluster })
 	m.source = e.source
+}
+
+// second is a time without its fraction.
+type second struct {
+	unix int64
+	text string
+}
+
+// appendTime appends t as time.RFC3339Nano has it, in UTC. Of the events of one second only the fraction differs.
+func (e *Encoder) appendTime(dst []byte, t time.Time) []byte {
+	last := e.second.Load()
+	if unix := t.Unix(); last == nil || last.unix != unix {
+		last = &second{unix, t.UTC().Format("2006-01-02T15:04:05")}
+		e.second.Store(last)
+	}
+	dst = append(dst, last.text...)
+	if n := t.Nanosecond(); n > 0 {
+		digits := [...]byte{'.', '0', '0', '0', '0', '0', '0', '0', '0', '0'}
+		for i := len(digits) - 1; n > 0; i, n = i-1, n/10 {
+			digits[i] += byte(n % 10)
+		}
+		dst = append(dst, bytes.TrimRight(digits[:], "0")...)
+	}
+	return append(dst, 'Z')
 }
 
 // appendObjectID appends the id of a change: see the package comment.

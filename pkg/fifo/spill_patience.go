@@ -19,7 +19,8 @@ const patienceTick = 10 * time.Millisecond
 // waits reports whether a push is to wait for the consumer, rather than to fill the queue or make it spill.
 func (s *Spill[T]) waits(size int64) bool {
 	fits := s.fits(size)
-	if s.opts.Patience == 0 || s.head.len() == 0 || fits && s.heldAt.IsZero() && s.easyShare.fits(s.items, s.bytes, size) {
+	easy := fits && s.easyShare.fits(s.items, s.bytes, size)
+	if s.opts.Patience == 0 || s.heldAt.IsZero() && (s.head.len() == 0 || easy) {
 		s.rested()
 		return false
 	}
@@ -31,7 +32,7 @@ func (s *Spill[T]) waits(size int64) bool {
 	if s.opts.Hurry != nil && s.opts.Hurry() {
 		s.held = holdUp * s.opts.Patience // or the next push would wait until somebody starves again
 	}
-	waits := !(fits && s.easyShare.fits(s.items, s.bytes, size)) && now.Sub(s.opts.Since(s.head.front().v)) < patience &&
+	waits := s.head.len() > 0 && !easy && now.Sub(s.opts.Since(s.head.front().v)) < patience &&
 		s.held+s.heldFor(now) < holdUp*s.opts.Patience
 	switch {
 	case !waits:

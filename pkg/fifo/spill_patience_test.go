@@ -142,6 +142,29 @@ func TestSpillIsHurried(t *testing.T) {
 	})
 }
 
+// The time after a push that waited was let in does not count, whatever was acknowledged with it.
+func TestSpillHoldsUpOnlyWhileAPushWaits(t *testing.T) {
+	bubble(t, func(t *testing.T, path string) {
+		s := openPatient(t, path, nil)
+		s.push(1, 8/easyPart)
+		pushed := s.pushLater(8/easyPart+1, 8/easyPart+1)
+		s.takeIDs(8 / easyPart) // all that there is, at once
+		synctest.Wait()
+		if !pushed.Load() {
+			t.Fatal("the push is not let in")
+		}
+		passTime(time.Hour)
+		s.push(8/easyPart+2, 8/easyPart+2)
+		s.mu.Lock()
+		held := s.held
+		s.mu.Unlock()
+		if held > patience {
+			t.Errorf("held up for %s", held)
+		}
+		s.takeIDs(2)
+	})
+}
+
 // Somebody who starved once does not starve again with the next push.
 func TestSpillStaysHurried(t *testing.T) {
 	bubble(t, func(t *testing.T, path string) {

@@ -118,14 +118,12 @@ func (w *walker) end() int {
 // unless it has escapes or bytes outside ASCII, which encoding/json resolves.
 func unquote(token []byte) []byte {
 	inner := token[1 : len(token)-1]
-	for _, c := range inner {
-		if c == '\\' || c >= 0x80 || c < ' ' {
-			var s string
-			if json.Unmarshal(token, &s) != nil {
-				return nil
-			}
-			return []byte(s)
-		}
+	if jsonscan.IsPlain(inner) {
+		return inner
 	}
-	return inner
+	var s string
+	if json.Unmarshal(token, &s) != nil {
+		return nil
+	}
+	return []byte(s)
 }

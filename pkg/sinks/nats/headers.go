@@ -36,6 +36,7 @@ type headers struct {
 type slot struct {
 	attribute string   // its name without prefix
 	name      string   // as on the wire
+	text      string   // what value is the encoded form of
 	value     []string // of length 1: what header holds under name
 	round     uint64   // of the last message that had it
 }
@@ -62,7 +63,7 @@ func (h *headers) set(m *event.Message) natsgo.Header {
 		h.put("", contentType, m.ContentType())
 	} else {
 		m.Attributes(func(name, value string) bool {
-			h.put(attributePrefix, name, encode(value))
+			h.put(attributePrefix, name, value)
 			return true
 		})
 	}
@@ -82,7 +83,13 @@ func (h *headers) put(prefix, name, value string) {
 	if s.round+1 != h.round { // the message before did not have it
 		h.header[s.name] = s.value
 	}
-	s.value[0], s.round = value, h.round
+	if s.round = h.round; s.text != value { // nearly all messages have half of their values in common
+		s.text = value
+		if prefix != "" {
+			value = encode(value)
+		}
+		s.value[0] = value
+	}
 }
 
 // slot gives the slot of a name, nearly always that which the message before had in the same place.
