@@ -131,6 +131,7 @@ func TestDeadLetters(t *testing.T) {
 		{[]string{"drop"}, "or write --all"},
 		{[]string{"resend", "--all", "u.1"}, "or write --all"},
 		{[]string{"resend", "--sink", "last", "--all"}, "--force"},
+		{[]string{"resend", "--all"}, "--force"}, // nor is anything sent to the others
 	} {
 		if _, err := run(mistake.args...); err == nil || !strings.Contains(err.Error(), mistake.want) {
 			t.Errorf("%v: %v, want %q", mistake.args, err, mistake.want)
@@ -167,6 +168,61 @@ func TestDeadLetters(t *testing.T) {
 	}
 	if n, _, err := last.Stats(); n != 0 || err != nil {
 		t.Errorf("%d letters, %v", n, err)
+	}
+}
+
+// A letter that another command drops meanwhile is no reason to keep the others.
+func TestResendWhatWasDroppedMeanwhile(t *testing.T) {
+	url, _ := smallServer(t)
+	cfg, err := config.Parse("bridge.yaml", fmt.Appendf(nil, "sinks: [{name: live, nats: {url: %q, subject: \"live.{name}\", stream: {create: true}}}]", url))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := lettersOf(t, t.TempDir(), "live", 100, 100, 100)
+	letters, err := f.List()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.Drop("u.2"); err != nil {
+		t.Fatal(err)
+	}
+	var out strings.Builder
+	o := &letterOptions{stdout: &out, timeout: 20 * time.Second}
+	sent, refused, err := o.resendTo(t.Context(), &box{sink: &cfg.Sinks[0], file: f, letters: letters})
+	if sent != 2 || refused != 0 || err != nil || out.String() != "live  u.1  sent again\nlive  u.3  sent again\n" {
+		t.Errorf("%d sent, %d refused, %v\n%s", sent, refused, err, out.String())
+	}
+}
+
+// What goes to a stream for dead letters is marked as that of its sink.
+func TestLettersOfASink(t *testing.T) {
+	url, js := smallServer(t)
+	cfg, err := config.Parse("bridge.yaml", fmt.Appendf(nil, "sinks: [{name: live, deadLetter: {subject: dead, stream: DEAD}, nats: {url: %q, stream: {create: true}}}]", url))
+	if err != nil {
+		t.Fatal(err)
+	}
+	letter, err := lettersOf(t, t.TempDir(), "live", 100).Get("u.1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &pipeline{name: "live", log: newLogger(cfg, t.Output()), encoder: &event.Encoder{}}
+	if err := p.buildSink(&cfg.Sinks[0]); err != nil {
+		t.Fatal(err)
+	}
+	defer p.close(t.Context())
+	r, err := p.buildRefusals(&cfg.Sinks[0], t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.DeadLetters.Keep(t.Context(), letter.Message, event.ReasonRefused, sinks.ErrOversize); err != nil {
+		t.Fatal(err)
+	}
+	stream, err := js.Stream(t.Context(), "DEAD")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m, err := stream.GetMsg(t.Context(), 1); err != nil || m.Header.Get("Nats-Msg-Id") != "u.1.letter.live" || m.Header.Get("ce-id") != "u.1" {
+		t.Errorf("%v, %v", m, err)
 	}
 }
 

@@ -86,6 +86,7 @@ func (p *pipeline) buildLetterSink(s *config.Sink) (sinks.DeadLetters, error) {
 		return &sinks.LetterSink{Sink: sink, Where: "topic " + s.DeadLetter.Topic}, nil
 	}
 	cfg := p.natsConfig(s.NATS)
+	cfg.LettersOf = s.Name
 	cfg.Subject, cfg.Stream.Name, cfg.Stream.Subjects = s.DeadLetter.Subject, s.DeadLetter.Stream, nil
 	cfg.Stream.LastPerSubject, cfg.Stream.KeyValue, cfg.Stream.DeletionsKeptFor = false, false, 0 // it is no mirror, whatever the sink's is
 	sink, err := nats.New(cfg)

@@ -2,15 +2,18 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/url"
+	"slices"
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
 
 	"github.com/deltabridge/deltabridge/internal/config"
 	"github.com/deltabridge/deltabridge/internal/console"
+	"github.com/deltabridge/deltabridge/pkg/deadletter"
 	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 )
@@ -21,15 +24,15 @@ func (o *letterOptions) resend(ctx context.Context, ids []string) error {
 	if err != nil {
 		return err
 	}
-	sent, refused := 0, 0
-	for _, b := range all {
-		if len(b.letters) == 0 {
-			continue
-		}
+	all = slices.DeleteFunc(all, func(b box) bool { return len(b.letters) == 0 })
+	for _, b := range all { // before anything is sent
 		if isMirror(b.sink) && !o.force {
 			return fmt.Errorf("sink %s keeps the last event of each object: an old one would take the place of a newer one; "+
 				"`bridge resync` brings the present state, and --force sends it all the same", b.sink.Name)
 		}
+	}
+	sent, refused := 0, 0
+	for _, b := range all {
 		done, again, err := o.resendTo(ctx, &b)
 		sent, refused = sent+done, refused+again
 		if err != nil {
@@ -69,6 +72,9 @@ func (o *letterOptions) resendTo(ctx context.Context, b *box) (sent, refused int
 	}
 	for _, l := range b.letters {
 		letter, err := b.file.Get(l.ID)
+		if errors.Is(err, deadletter.ErrNotFound) {
+			continue // another command has dropped it meanwhile, or sent it
+		}
 		if err != nil {
 			return sent, refused, err
 		}

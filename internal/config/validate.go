@@ -61,6 +61,7 @@ func (v *validator) config(c *Config) {
 		}
 	}
 	v.conflicts(c.Sinks)
+	v.letterConflicts(c.Sinks)
 }
 
 func (v *validator) notEmpty(path, text, remedy string) {

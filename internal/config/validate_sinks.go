@@ -274,12 +274,8 @@ func (v *validator) natsConflict(path, other string, a, b *NATS) {
 func hostsOf(n *NATS) []string {
 	var hosts []string
 	add := func(host, port string) {
-		switch host {
-		case "", "0.0.0.0", "::", "::1", "localhost":
-			host = "127.0.0.1"
-		}
 		if port != "0" {
-			hosts = append(hosts, net.JoinHostPort(strings.ToLower(host), port))
+			hosts = append(hosts, net.JoinHostPort(canonicalHost(host), port))
 		}
 	}
 	if n.Embedded != nil {

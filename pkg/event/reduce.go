@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"errors"
 	"strconv"
+
+	"github.com/deltabridge/deltabridge/internal/jsonscan"
 )
 
 // Marks are attributes that only messages have that a destination refused at first.
@@ -60,16 +62,26 @@ func Reduce(m *Message, marks Marks) (*Message, error) {
 
 // reducedData is the payload with the metadata alone. Each object has the member metadata, and a change has not.
 func reducedData(data []byte) ([]byte, error) {
-	var change struct {
-		Metadata     json.RawMessage `json:"metadata"`
-		Operation    json.RawMessage `json:"operation"`
-		Object       json.RawMessage `json:"object"`
-		ChangedPaths json.RawMessage `json:"changedPaths"`
-		Managers     json.RawMessage `json:"managers"`
-		Context      json.RawMessage `json:"context"`
-	}
-	if json.Unmarshal(data, &change) != nil {
-		return nil, errNoObject
+	var change struct{ Metadata, Operation, Object, ChangedPaths, Managers, Context json.RawMessage }
+	err := members(data, func(name string) *json.RawMessage {
+		switch name {
+		case "metadata":
+			return &change.Metadata
+		case "operation":
+			return &change.Operation
+		case "object":
+			return &change.Object
+		case "changedPaths":
+			return &change.ChangedPaths
+		case "managers":
+			return &change.Managers
+		case "context":
+			return &change.Context
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
 	}
 	if change.Metadata != nil || change.Object == nil {
 		return metadataOf(data)
@@ -96,8 +108,43 @@ func metadataOf(raw []byte) ([]byte, error) {
 		Kind       json.RawMessage `json:"kind,omitempty"`
 		Metadata   json.RawMessage `json:"metadata,omitempty"`
 	}
-	if json.Unmarshal(raw, &doc) != nil {
-		return nil, errNoObject
+	err := members(raw, func(name string) *json.RawMessage {
+		switch name {
+		case "apiVersion":
+			return &doc.APIVersion
+		case "kind":
+			return &doc.Kind
+		case "metadata":
+			return &doc.Metadata
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
 	}
 	return json.Marshal(doc)
+}
+
+// members puts the values of an object's members where into says (nil: nowhere). Names have to be equal: encoding/json would
+// also take the member "Metadata" of a custom resource for "metadata". Of equal names the last counts. The error does not
+// quote the object.
+func members(raw []byte, into func(name string) *json.RawMessage) error {
+	raw = raw[jsonscan.Space(raw, 0):]
+	if len(raw) == 0 || raw[0] != '{' {
+		return errNoObject
+	}
+	cursor := jsonscan.NewCursor(raw)
+	for key, value, ok := cursor.Member(); ok; key, value, ok = cursor.Member() {
+		name, err := jsonscan.Unquote(key)
+		if err != nil {
+			return errNoObject
+		}
+		if field := into(name); field != nil {
+			*field = value
+		}
+	}
+	if cursor.Bad {
+		return errNoObject
+	}
+	return nil
 }

@@ -21,6 +21,8 @@ func TestReduce(t *testing.T) {
 	now := mustObject(t, strings.Replace(strings.Replace(smallConfigMap, `"4"`, `"5"`, 1), `"x"`, `"`+strings.Repeat("y", 5000)+`"`, 1))
 	// A custom resource can have any members.
 	odd := mustObject(t, strings.Replace(smallConfigMap, `"data":`, `"operation":"updated","object":{"metadata":{}},"pad":"`+strings.Repeat("y", 500)+`","data":`, 1))
+	// Of these names none is one of those that are kept.
+	named := mustObject(t, strings.Replace(smallConfigMap, `"data":`, `"Metadata":{"name":"b"},"KIND":"Other","apiversion":"v2","pad":"`+strings.Repeat("y", 500)+`","data":`, 1))
 	tests := map[string]struct {
 		payload Payload
 		event   Event
@@ -31,6 +33,8 @@ func TestReduce(t *testing.T) {
 		"odd":              {PayloadObject, Event{Type: Added, Object: odd}, strings.Replace(metadataAlone, `"5"`, `"4"`, 1)},
 		"change":           {PayloadChange, Event{Type: Updated, Object: now, Old: old}, `{"operation":"updated","object":` + metadataAlone + `,"old":null,"patch":null,"changedPaths":["/data/a"],"managers":[]}`},
 		"change, deleted":  {PayloadChange, Event{Type: Deleted, Object: now}, `{"operation":"deleted","object":` + metadataAlone + `,"old":null,"patch":null,"changedPaths":[],"managers":[]}`},
+		"other names":      {PayloadObject, Event{Type: Added, Object: named}, strings.Replace(metadataAlone, `"5"`, `"4"`, 1)},
+		"change of those":  {PayloadChange, Event{Type: Added, Object: named}, `{"operation":"added","object":` + strings.Replace(metadataAlone, `"5"`, `"4"`, 1) + `,"old":null,"patch":null,"changedPaths":[],"managers":[]}`},
 		"nothing to leave": {PayloadMetadata, Event{Type: Updated, Object: now, Old: old}, ""},
 	}
 	for name, test := range tests {
@@ -91,6 +95,24 @@ func TestReduce(t *testing.T) {
 	broken.Type, broken.Data = Updated, []byte(`{"secret`)
 	if _, err := Reduce(&broken, Marks{}); err == nil || strings.Contains(err.Error(), "secret") {
 		t.Errorf("%v", err)
+	}
+}
+
+// Names of members are compared as JSON says: to the letter, unescaped, the last of equal ones counts.
+func TestMetadataOf(t *testing.T) {
+	const want = `{"apiVersion":"v1","kind":"A","metadata":{"name":"a"}}`
+	for _, text := range []string{
+		` {"kind":"A","Kind":"B","apiVersion":"v1","APIVersion":"v2","metadata":{"name":"a"},"Metadata":{"name":"b"},"METADATA":null}`,
+		`{"apiVersion":"v0","apiVersion":"v1","\u006bind":"A", "metadata" : { "name" : "a" } }`,
+	} {
+		if got, err := metadataOf([]byte(text)); err != nil || string(got) != want {
+			t.Errorf("%s, %v", got, err)
+		}
+	}
+	for _, text := range []string{``, `null`, `[]`, `{"secret`, `{"kind":"A"`, `{"secret":}`} {
+		if got, err := metadataOf([]byte(text)); err == nil || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%s: %s, %v", text, got, err)
+		}
 	}
 }
 

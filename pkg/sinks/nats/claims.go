@@ -43,7 +43,8 @@ type Claims struct {
 	sink  *Sink // whose connection is used
 	own   bool  // nobody else uses it
 	store jetstream.ObjectStore
-	ttl   time.Duration // of the bucket as it is
+	kept  jetstream.Stream // what store lies in
+	ttl   time.Duration    // of the bucket as it is
 }
 
 var _ sinks.Claims = (*Claims)(nil)
@@ -73,8 +74,9 @@ func (c *Claims) Close(ctx context.Context) error {
 // Store implements [sinks.Claims]. The name of an object is the event's id and the beginning of its digest, so that a
 // repetition finds it there, and no other data comes under a name that was sent.
 func (c *Claims) Store(ctx context.Context, m *event.Message) (ref, digest string, err error) {
-	sum := sha256.Sum256(m.Data)
-	digest = hex.EncodeToString(sum[:])
+	sum := sha256.New()
+	sum.Write(m.Data)
+	digest = hex.EncodeToString(sum.Sum(nil))
 	name := m.ID + "." + digest[:16]
 	ctx, cancel := context.WithTimeout(ctx, c.sink.cfg.AckTimeout+time.Duration(len(m.Data)/claimRate)*time.Second)
 	defer cancel()
@@ -82,7 +84,7 @@ func (c *Claims) Store(ctx context.Context, m *event.Message) (ref, digest strin
 	if err := c.sink.connect(ctx); err != nil {
 		return "", "", err
 	}
-	if err := c.put(ctx, name, m); err != nil {
+	if err := c.put(ctx, name, jetstream.GetObjectDigestValue(sum), m); err != nil {
 		c.store = nil // look for it again
 		return "", "", c.failure(err)
 	}
@@ -90,16 +92,21 @@ func (c *Claims) Store(ctx context.Context, m *event.Message) (ref, digest strin
 	return where.String(), "sha256:" + digest, nil
 }
 
-func (c *Claims) put(ctx context.Context, name string, m *event.Message) error {
+// put stores the data of m, unless it is there. An attempt that a timeout or the end of a connection cut off can leave parts
+// behind that no object refers to: their name is known to the client library alone.
+func (c *Claims) put(ctx context.Context, name, digest string, m *event.Message) error {
 	if err := c.open(ctx); err != nil {
 		return err
 	}
 	info, err := c.store.GetInfo(ctx, name)
-	switch {
-	case err == nil && (c.ttl == 0 || time.Since(info.ModTime) < c.ttl/2):
-		return nil // from before a crash; storing it again would disturb who reads it
-	case err != nil && !errors.Is(err, jetstream.ErrObjectNotFound):
+	if err != nil && !errors.Is(err, jetstream.ErrObjectNotFound) {
 		return err
+	}
+	if err == nil && (c.ttl == 0 || time.Since(info.ModTime) < c.ttl/2) {
+		whole, err := c.isWhole(ctx, info, digest, len(m.Data))
+		if err != nil || whole {
+			return err // from before a crash; storing it again would disturb who reads it
+		}
 	}
 	_, err = c.store.Put(ctx, jetstream.ObjectMeta{
 		Name:        name,
@@ -109,6 +116,20 @@ func (c *Claims) put(ctx context.Context, name string, m *event.Message) error {
 		Opts:        &jetstream.ObjectMetaOptions{ChunkSize: uint32(min(claimChunk, c.sink.conn.MaxPayload()/2))},
 	}, bytes.NewReader(m.Data))
 	return err
+}
+
+// isWhole reports whether all parts of an object are there, and are the data with this digest and size, in bytes. The
+// description of an object tells nothing of that: it is accepted where its parts were refused, as by a full bucket.
+func (c *Claims) isWhole(ctx context.Context, info *jetstream.ObjectInfo, digest string, size int) (bool, error) {
+	if info.Digest != digest || info.Size != uint64(size) {
+		return false, nil
+	}
+	parts := fmt.Sprintf("$O.%s.C.%s", c.cfg.Bucket, info.NUID)
+	stream, err := c.kept.Info(ctx, jetstream.WithSubjectFilter(parts))
+	if err != nil {
+		return false, err
+	}
+	return stream.State.Subjects[parts] == uint64(info.Chunks), nil
 }
 
 // open finds the bucket, or creates it where it is missing and the configuration says so.
@@ -137,7 +158,11 @@ func (c *Claims) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	c.store, c.ttl = store, status.TTL()
+	kept, err := js.Stream(ctx, "OBJ_"+c.cfg.Bucket)
+	if err != nil {
+		return err
+	}
+	c.store, c.kept, c.ttl = store, kept, status.TTL()
 	return nil
 }
 

@@ -276,6 +276,87 @@ func checked(t *testing.T, claims *nats.Claims, want string) {
 	}
 }
 
+// A full bucket takes the description of an object and refuses its parts: that is no claim, however often it is tried. Nor is
+// one of whose parts some are gone.
+func TestClaimsInAFullBucket(t *testing.T) {
+	b := smallBroker(t)
+	cfg := b.config()
+	cfg.Logger = slog.New(slog.DiscardHandler)
+	claims, err := nats.NewClaims(cfg, nats.ClaimConfig{Bucket: "claims", Create: true, MaxBytes: 150 << 10})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = claims.Close(context.WithoutCancel(t.Context())) }) // the test is over
+	m := large("a", 1)
+	for range 3 {
+		if ref, _, err := claims.Store(t.Context(), m); err == nil || sinks.IsPermanent(err) {
+			t.Fatalf("%d bytes in a bucket of 150 KiB: %s, %v", len(m.Data), ref, err)
+		}
+	}
+	if n := len(objects(t, mustStore(t, b))); n != 1 {
+		t.Fatalf("%d objects are described, want the one that is not there", n)
+	}
+	stream, err := b.js(t).Stream(t.Context(), "OBJ_claims")
+	if err != nil {
+		t.Fatal(err)
+	}
+	wider := stream.CachedInfo().Config
+	wider.MaxBytes = 1 << 20
+	if stream, err = b.js(t).UpdateStream(t.Context(), wider); err != nil {
+		t.Fatal(err)
+	}
+	stored := func() string {
+		t.Helper()
+		ref, _, err := claims.Store(t.Context(), m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		data, err := mustStore(t, b).GetBytes(t.Context(), strings.TrimPrefix(ref, "nats-object://claims/"))
+		if err != nil || !bytes.Equal(data, m.Data) {
+			t.Errorf("%d bytes of %d, %v", len(data), len(m.Data), err)
+		}
+		return objects(t, mustStore(t, b))[0].NUID
+	}
+	first := stored()
+	if again := stored(); again != first {
+		t.Error("what is whole was written again")
+	}
+	part, err := stream.GetLastMsgForSubject(t.Context(), "$O.claims.C."+first)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := stream.DeleteMsg(t.Context(), part.Sequence); err != nil {
+		t.Fatal(err)
+	}
+	if again := stored(); again == first {
+		t.Error("a part is missing, and it was not written again")
+	}
+}
+
+// Dead letters of one event, of two sinks, lie side by side in a stream, and beside the event itself. One that is sent again is
+// the same letter.
+func TestDeadLettersHaveIDsOfTheirOwn(t *testing.T) {
+	b := newBroker(t)
+	m := sinktest.Message("a", 1, 100)
+	for _, of := range []string{"live", "audit", "live"} {
+		letters := newSink(t, b, func(cfg *nats.Config) { cfg.LettersOf = of })
+		if _, err := (&sinks.LetterSink{Sink: letters}).Keep(t.Context(), m, event.ReasonRefused, errors.New("no")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	drained(t, connect(t, b), sinks.Refusals{}, m)
+	var ids []string
+	for _, got := range b.messages(t) {
+		ids = append(ids, got.Headers().Get("Nats-Msg-Id"))
+		if id := got.Headers().Get("ce-id"); id != m.ID {
+			t.Errorf("ce-id %q", id)
+		}
+	}
+	if diff := cmp.Diff([]string{m.ID + ".letter.live", m.ID + ".letter.audit", m.ID}, ids); diff != "" {
+		t.Errorf("ids of messages (-want +got):\n%s", diff)
+	}
+}
+
 // A bucket that goes missing is created again where the configuration says so.
 func TestClaimsInABucketThatWent(t *testing.T) {
 	b := smallBroker(t)

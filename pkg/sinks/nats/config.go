@@ -39,6 +39,10 @@ type Config struct {
 	// given up and sent again. It also bounds how long Send waits for a reconnection. 0: DefaultAckTimeout.
 	AckTimeout time.Duration
 
+	// LettersOf is the sink of which the messages are dead letters; empty: they are none. A letter is an event of which a
+	// stream may hold another message, so it has a Nats-Msg-Id of its own.
+	LettersOf string
+
 	Auth AuthConfig
 	TLS  TLSConfig
 

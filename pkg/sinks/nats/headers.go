@@ -30,6 +30,8 @@ type headers struct {
 	mirror bool   // the stream keeps the last message of each subject
 	ttl    string // of deletions; empty: they have none
 	run    string // for ownID: no other process has it
+
+	suffix string // of each Nats-Msg-Id
 }
 
 // slot is a header that some message had.
@@ -41,9 +43,13 @@ type slot struct {
 	round     uint64   // of the last message that had it
 }
 
-func newHeaders(stream *StreamConfig) *headers {
+func newHeaders(cfg *Config) *headers {
+	stream := &cfg.Stream
 	h := &headers{header: make(natsgo.Header), slots: make(map[string]*slot), round: 1, bucket: stream.KeyValue, mirror: stream.LastPerSubject, run: rand.Text()[:8]}
 	h.header[jetstream.ExpectedStreamHeader] = []string{stream.Name}
+	if cfg.LettersOf != "" {
+		h.suffix = ".letter." + cfg.LettersOf
+	}
 	return h
 }
 
@@ -54,6 +60,9 @@ func (h *headers) set(m *event.Message) natsgo.Header {
 	id := m.ID
 	if h.mirror || m.Type == event.Restated {
 		id = h.ownID(m)
+	}
+	if h.suffix != "" {
+		id += h.suffix
 	}
 	h.put("", jetstream.MsgIDHeader, id)
 	if h.mirror && m.Type == event.Deleted {

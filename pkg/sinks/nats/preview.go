@@ -23,7 +23,7 @@ func (s *Sink) Preview(ctx context.Context, m *event.Message, ask bool) (sinks.P
 	if err != nil {
 		return sinks.Placement{}, err
 	}
-	headers := newHeaders(&s.cfg.Stream)
+	headers := newHeaders(&s.cfg)
 	headers.ttl = s.cfg.Stream.deletionTTL()
 	header := headers.set(m)
 	msg := natsgo.Msg{Subject: string(subject), Header: header, Data: m.Body()}

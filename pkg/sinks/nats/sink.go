@@ -64,7 +64,7 @@ func New(cfg Config) (*Sink, error) {
 		lost:    make(chan error, 1),
 		up:      make(chan struct{}, 1),
 		warned:  make(map[string]bool),
-		headers: newHeaders(&cfg.Stream),
+		headers: newHeaders(&cfg),
 	}, nil
 }
 

@@ -122,7 +122,7 @@ func TestHeadersAreThoseOfTheMessage(t *testing.T) {
 	}
 	messages[2].Identity.Manager, messages[2].InitialList = "", true
 	messages[3].Structured = true
-	h := newHeaders(&StreamConfig{Name: "K8S"})
+	h := newHeaders(&Config{Stream: StreamConfig{Name: "K8S"}})
 	for i, m := range messages {
 		want := natsgo.Header{"Nats-Msg-Id": {m.ID}, "Nats-Expected-Stream": {"K8S"}}
 		if m.Structured {
