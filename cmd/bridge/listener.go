@@ -119,7 +119,7 @@ func (l *listener) OnSynced(resourceVersion string, objects int) {
 // OnPosition implements informer.Positioner.
 func (l *listener) OnPosition(resourceVersion string) {
 	l.position, l.inList = resourceVersion, false
-	if l.floor != "" && laterVersion(l.floor, resourceVersion) == resourceVersion {
+	if past(l.floor, resourceVersion) {
 		l.floor = ""
 	}
 }
@@ -170,17 +170,20 @@ func (l *listener) send(ev event.Event) {
 	l.push(ev)
 }
 
-func (l *listener) push(ev event.Event) {
+// push encodes the event and puts it into the queue. It returns the time that the event says; zero if the event itself was not
+// pushed.
+func (l *listener) push(ev event.Event) (told time.Time) {
 	if l.settledBefore(ev) {
-		return
+		return told
 	}
 	ev.Time, ev.Resource, ev.Selected = time.Now(), l.resource, l.selected
 	if l.pipeline.enrich != nil && ev.Object != nil {
 		ev.Context = l.pipeline.enrich(l.resource, ev.Object)
 	}
+	told = ev.Time
 	m, err := l.pipeline.encoder.Encode(ev)
 	if err != nil {
-		m = l.unencodable(ev, err)
+		m, told = l.unencodable(ev, err), time.Time{}
 	}
 	m.Origin = event.Origin{Source: l.source, Position: l.positionOf(ev), Seq: l.ledger.Expect(l.pipeline.name, ev.Time)}
 	l.counters.queued(m)
@@ -192,7 +195,9 @@ func (l *listener) push(ev event.Event) {
 		// Only at shutdown: ctx ended, or the queue is closed.
 		l.counters.unqueued(m)
 		l.pipeline.abandoned.Add(1)
+		return time.Time{}
 	}
+	return told
 }
 
 // settledBefore reports whether the sink has settled an event in an earlier life. Deletions that were not seen have no
@@ -201,7 +206,7 @@ func (l *listener) settledBefore(ev event.Event) bool {
 	if l.floor == "" || ev.Type.IsControl() || ev.Type == event.Restated || ev.InitialList || ev.Object.FinalStateUnknown {
 		return false
 	}
-	return laterVersion(l.floor, stateVersion(ev)) == l.floor
+	return !past(l.floor, stateVersion(ev)) || l.floor == stateVersion(ev)
 }
 
 // stateVersion is the resourceVersion of the state to which an event leads.
@@ -229,10 +234,14 @@ func (l *listener) positionOf(ev event.Event) string {
 func (l *listener) unencodable(ev event.Event, cause error) *event.Message {
 	l.log.Error("object can't be encoded, a gap event goes in its place", "err", cause)
 	l.counters.refused.Inc()
+	l.counters.untold.Add(1)
 	m := &event.Message{
 		Type: ev.Type, Time: ev.Time, Resource: ev.Resource, Cluster: l.pipeline.encoder.Cluster,
 		Identity: ev.Object.Identity, ID: string(ev.Object.UID) + "." + ev.Object.ResourceVersion,
 		Structured: l.pipeline.encoder.Content == event.ContentStructured,
+	}
+	if key := l.pipeline.encoder.PartitionKey; key != nil {
+		m.PartitionKey = key.Expand(m)
 	}
 	return event.RefusalGap(m, event.ReasonRefused, cause.Error(), "")
 }

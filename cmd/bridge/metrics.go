@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/deltabridge/deltabridge/pkg/event"
@@ -120,6 +121,8 @@ type resourceCounters struct {
 	received, filtered, sent, acknowledged, retried, dropped, merged, oversize, refused, gaps prometheus.Counter
 	restated                                                                                  prometheus.Counter
 	events, bytes                                                                             prometheus.Gauge
+
+	untold atomic.Int64 // as refused, without control events: what is not in the stream in any form
 }
 
 func (s *sinkMetrics) resource(gr schema.GroupResource) *resourceCounters {
@@ -198,6 +201,9 @@ func (s *sinkMetrics) hooks() sinks.Hooks {
 				return
 			}
 			c.refused.Inc()
+			if !m.Type.IsControl() {
+				c.untold.Add(1)
+			}
 			s.done(c, m)
 		},
 	}

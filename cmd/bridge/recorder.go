@@ -52,6 +52,16 @@ func (r recorder) note(obj any) {
 	r.ledger.Note(checkpoint.Key(o), o)
 }
 
+// past reports whether a position has reached a floor. No floor is always reached. What does not compare with the floor counts as
+// past it: a change is rather told twice than kept back for ever.
+func past(floor, position string) bool {
+	if floor == "" || position == "" {
+		return floor == ""
+	}
+	order, err := resourceversion.CompareResourceVersion(position, floor)
+	return err != nil || order >= 0
+}
+
 // laterVersion is the later of two resourceVersions of one resource; empty is earlier than any.
 func laterVersion(a, b string) string {
 	if a == "" {

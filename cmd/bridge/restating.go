@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+	"fmt"
 	"time"
 
 	"github.com/deltabridge/deltabridge/pkg/event"
@@ -13,6 +15,9 @@ type restating struct {
 	*listener
 	objects  int // that were told
 	withheld int // that are for the sink, and that a condition on the change kept back
+	// since is when it began, or an earlier time that was told, of a clock that went back meanwhile: of a wall clock, as readers
+	// compare it.
+	since time.Time
 }
 
 var _ informer.Restater = (*restating)(nil)
@@ -20,7 +25,7 @@ var _ informer.Restater = (*restating)(nil)
 // MayRestate implements informer.Restater. A restatement never fills the queue: it would hold up changes, or the policy would
 // make a place for it at their cost. And it waits until the informer is past what the sink was told in an earlier life.
 func (r *restating) MayRestate() bool {
-	return r.ctx.Err() == nil && laterVersion(r.floor, r.position) == r.position && r.pipeline.hasRoom()
+	return r.ctx.Err() == nil && past(r.floor, r.position) && r.pipeline.hasRoom()
 }
 
 // OnRestate implements informer.Restater.
@@ -32,7 +37,16 @@ func (r *restating) OnRestate(o *object.Object) {
 		r.withheld++
 		return
 	}
-	r.push(event.Event{Type: event.Restated, Object: o})
+	if at := r.push(event.Event{Type: event.Restated, Object: o}); !at.IsZero() {
+		r.told(at)
+	}
+}
+
+// told notes that an object was told, at the time that its event says.
+func (r *restating) told(at time.Time) {
+	if at = at.Round(0); at.Before(r.since) {
+		r.since = at
+	}
 	r.objects++
 	r.counters.restated.Inc()
 }
@@ -53,4 +67,43 @@ const restatedPart = 8
 func (p *pipeline) hasRoom() bool {
 	s := p.queue.Stats()
 	return s.Items == 0 || restatedPart*s.Items < p.bounds.events && restatedPart*s.Bytes < p.bounds.bytes
+}
+
+// deliveredPause is how long delivered waits before it looks again.
+const deliveredPause = 5 * time.Millisecond
+
+// losses are events that did not reach the destination as they were pushed, or not in their turn, since the process began.
+type losses struct {
+	dropped, merged int64 // by the queue, whatever their resource
+	refused         int64 // of one resource: by the destination, with nothing but a gap event in the stream; or never encoded
+}
+
+func (p *pipeline) lossesOf(c *resourceCounters) losses {
+	s := p.queue.Stats()
+	return losses{dropped: s.Dropped, merged: s.Merged, refused: c.untold.Load()}
+}
+
+// delivered returns when everything that is in the queue now was delivered. The error says what was lost since before, or is the
+// context's. While nothing is dropped or merged a queue keeps its order, so that the number of acknowledgements tells.
+func (p *pipeline) delivered(ctx context.Context, c *resourceCounters, before losses) error {
+	fence := p.queue.Stats()
+	for {
+		s := p.queue.Stats() // before the losses: they are counted before the acknowledgement
+		now := p.lossesOf(c)
+		switch {
+		case now.refused > before.refused:
+			return fmt.Errorf("its end is not marked: %d of its events were refused meanwhile, gap events say which", now.refused-before.refused)
+		case now.dropped > before.dropped:
+			return fmt.Errorf("its end is not marked: the queue gave up %d events meanwhile", now.dropped-before.dropped)
+		case now.merged > before.merged:
+			return fmt.Errorf("its end is not marked: the full queue merged %d events meanwhile", now.merged-before.merged)
+		case s.Items == 0 || s.Acked-fence.Acked >= int64(fence.Items):
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(deliveredPause):
+		}
+	}
 }

@@ -168,10 +168,9 @@ func (r *resyncer) one(p *pipeline) resyncReport {
 	return report
 }
 
-// resource restates what all informers of one resource know, and marks the end. There is no mark with an error: then not all
-// that exists was told.
+// resource restates what all informers of one resource know, waits until that is delivered, and marks the end. There is no mark
+// with an error: then not all that exists was told, and readers would take for gone what was not.
 func (r *resyncer) resource(p *pipeline, informers []*informer.Informer, report *resyncReport) error {
-	since := time.Now()
 	type source struct {
 		informer *informer.Informer
 		listener *listener
@@ -184,20 +183,17 @@ func (r *resyncer) resource(p *pipeline, informers []*informer.Informer, report 
 			}
 		}
 	}
+	if len(sources) == 0 {
+		return nil
+	}
+	counters, since := sources[0].listener.counters, time.Now().Round(0)
+	before := p.lossesOf(counters)
 	objects, withheld := 0, 0
 	var failed error
-	for n, s := range sources {
-		restating := &restating{listener: s.listener}
-		var done func(string)
-		if n == len(sources)-1 {
-			done = func(resourceVersion string) {
-				if failed == nil && withheld+restating.withheld == 0 { // otherwise readers would take for gone what was not told
-					restating.finish(resourceVersion, objects+restating.objects, since)
-				}
-			}
-		}
-		failed = cmp.Or(failed, s.informer.Restate(r.ctx, restating, done))
-		objects, withheld = objects+restating.objects, withheld+restating.withheld
+	for _, s := range sources {
+		restating := &restating{listener: s.listener, since: since}
+		failed = cmp.Or(failed, s.informer.Restate(r.ctx, restating))
+		objects, withheld, since = objects+restating.objects, withheld+restating.withheld, restating.since
 		report.Objects += restating.objects
 	}
 	switch {
@@ -206,8 +202,14 @@ func (r *resyncer) resource(p *pipeline, informers []*informer.Informer, report 
 	case withheld > 0:
 		return fmt.Errorf("operations or when of the sink's filters keep %d of its objects back", withheld)
 	}
-	if len(sources) > 0 {
-		report.Resources++
+	if err := p.delivered(r.ctx, counters, before); err != nil {
+		return err
 	}
+	last := sources[len(sources)-1]
+	marking := &restating{listener: last.listener}
+	if err := last.informer.Turn(r.ctx, marking, func(resourceVersion string) { marking.finish(resourceVersion, objects, since) }); err != nil {
+		return err
+	}
+	report.Resources++
 	return nil
 }

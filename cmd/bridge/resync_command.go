@@ -31,7 +31,8 @@ func newResyncCommand(stdout io.Writer) *cobra.Command {
 		Short: "Tell sinks once more what exists",
 		Long: "resync asks the bridge that runs with this configuration, on this machine, to send each object that its sinks are\n" +
 			"for once more, as it is now: as events of the type restated, which are no changes. It waits until all of them are\n" +
-			"handed over to the sinks' queues; if it is interrupted, the bridge goes on.\n\n" +
+			"delivered; if it is interrupted, the bridge goes on. It ends with 1 if a resync was refused or broken off, and with 2\n" +
+			"if resources were left out, or their ends not marked.\n\n" +
 			"Without --config it takes the file that " + configVariable + " names, so that in a pod of the chart\n" +
 			"`kubectl exec statefulset/deltabridge -- bridge resync` will do.",
 		Args: cobra.NoArgs,
@@ -54,7 +55,7 @@ func newResyncCommand(stdout io.Writer) *cobra.Command {
 }
 
 // requestResync asks the bridge that has the state of the configuration, and prints its answer as it comes. The error says why some
-// sink was not told everything.
+// sink was not told everything; the process ends with 2 if that was so of some resources only.
 func requestResync(ctx context.Context, cfg *config.Config, sink string, out io.Writer) error {
 	path := filepath.Join(cfg.State.Path, socketName)
 	client := http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -82,10 +83,14 @@ func requestResync(ctx context.Context, cfg *config.Config, sink string, out io.
 		return errors.New(strings.TrimSpace(string(body)))
 	}
 	var failed []error
+	skipped := 0
 	for reports := json.NewDecoder(response.Body); ; {
 		var report resyncReport
 		switch err := reports.Decode(&report); {
 		case errors.Is(err, io.EOF):
+			if len(failed) == 0 && skipped > 0 {
+				return &exitError{fmt.Errorf("%s resources are not told completely: see above", console.Count(int64(skipped))), 2}
+			}
 			return errors.Join(failed...)
 		case ctx.Err() != nil:
 			return errInterrupted
@@ -95,6 +100,7 @@ func requestResync(ctx context.Context, cfg *config.Config, sink string, out io.
 		if err := printResync(out, &report); err != nil {
 			return err
 		}
+		skipped += len(report.Skipped)
 		if report.Error != "" {
 			failed = append(failed, fmt.Errorf("sink %s: %s", report.Sink, report.Error))
 		}

@@ -190,6 +190,14 @@ func TestResyncCommand(t *testing.T) {
 	if _, err := command(t, "resync", "--config", stateConfig(t)); err == nil || !strings.HasPrefix(err.Error(), "no bridge runs with this state.path on this machine") {
 		t.Errorf("without a bridge: %v", err)
 	}
+	var incomplete *exitError
+	other := pipelineFor(t, roomy)
+	unknown := watching(t, other, "a", errors.New("forbidden"))
+	r := resyncerFor(t.Context(), other)
+	r.informers = func() []*informer.Informer { return []*informer.Informer{unknown} }
+	if out, err := command(t, "resync", "--config", serveControl(t, r)); !errors.As(err, &incomplete) || incomplete.code != 2 || !strings.Contains(out, "without pods: its list") {
+		t.Errorf("without a resource: %q, %v", out, err)
+	}
 	var text strings.Builder
 	if err := printResync(&text, &resyncReport{Sink: "a", Resources: 2, Objects: 12345, Skipped: []string{"pods: forbidden"}}); err != nil {
 		t.Error(err)
@@ -269,7 +277,8 @@ func watching(t *testing.T, p *pipeline, namespace string, failure error, known 
 func TestEndOfAResync(t *testing.T) {
 	for name, tt := range map[string]struct {
 		rule    filter.Rule
-		failure error // of the list of one of two namespaces
+		failure error  // of the list of one of two namespaces
+		refuse  string // by the destination
 		want    []string
 		report  resyncReport
 	}{
@@ -285,6 +294,10 @@ func TestEndOfAResync(t *testing.T) {
 			rule: filter.Rule{When: "operation == 'added' || object.status.phase == 'Running'"}, want: []string{"restated u1.3"},
 			report: resyncReport{Sink: "test", Objects: 1, Skipped: []string{"pods: operations or when of the sink's filters keep 1 of its objects back"}},
 		},
+		"one is refused": {
+			refuse: "u1.4", want: []string{"restated u1.3", "gap u1.4.gap"},
+			report: resyncReport{Sink: "test", Objects: 2, Skipped: []string{"pods: its end is not marked: 1 of its events were refused meanwhile, gap events say which"}},
+		},
 		"some are not for the sink": {
 			rule: filter.Rule{When: "object.status.phase == 'Running'"}, want: []string{"restated u1.3", "synced {pods 10 1}"},
 			report: resyncReport{Sink: "test", Resources: 1, Objects: 1},
@@ -297,6 +310,7 @@ func TestEndOfAResync(t *testing.T) {
 				a, b := watching(t, p, "a", nil, pod(t, 3, "Running")), watching(t, p, "b", tt.failure, pod(t, 4, "Pending"))
 				synctest.Wait()
 				r := newResyncer(t.Context(), []*pipeline{p}, func() []*informer.Informer { return []*informer.Informer{a, b} }, p.log)
+				took := draining(t, p, tt.refuse)
 				var report resyncReport
 				began := time.Now()
 				r.resync(r.pipelines, "test", func(r resyncReport) { report = r })
@@ -304,11 +318,7 @@ func TestEndOfAResync(t *testing.T) {
 					t.Errorf("report (-want +got):\n%s", diff)
 				}
 				var got []string
-				batch, err := p.queue.Take(t.Context(), nil, 100, 1<<20)
-				if err != nil {
-					t.Fatal(err)
-				}
-				for _, m := range batch {
+				for _, m := range took() {
 					var info event.SyncedInfo
 					if m.Type != event.Synced {
 						got = append(got, m.Type.String()+" "+m.ID)

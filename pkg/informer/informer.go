@@ -101,7 +101,8 @@ type Informer struct {
 	mu        sync.Mutex
 	handlers  []*registration
 	listed    bool      // the first Replace was handed over
-	resumedAt time.Time // when it was, if it stood for the checkpoint; zero otherwise
+	resumedAt time.Time // when it was, or its watch was opened, if it stood for the checkpoint; zero otherwise
+	resuming  bool      // it stood for the checkpoint, and the watch from there is not open yet
 	ended     bool      // Run has returned
 	succeeds  bool      // the handlers know what a predecessor told them
 	anew      bool      // BeginAnew was called

@@ -54,6 +54,9 @@ func (l *observedListWatch) WatchWithContext(ctx context.Context, options metav1
 	}
 	w, err := l.informer.config.ListWatch.WatchWithContext(ctx, options)
 	l.note(verbWatch, err)
+	if err == nil {
+		l.informer.watchOpened()
+	}
 	if list && (utilnet.IsConnectionRefused(err) || apierrors.IsTooManyRequests(err)) {
 		// Without its cause, for which the Reflector would sleep for up to a minute, deaf to its context. So it tries a
 		// LIST, and then waits in a way that ends.

@@ -27,21 +27,30 @@ const (
 	// restateSlice is for how many objects a change in the watch may have to wait.
 	restateSlice = 256
 	restatePause = 5 * time.Millisecond
-	// resumeGrace is how long after it resumed an informer is taken to lag behind what the handlers were told by an earlier
+	// resumeGrace is how long after it resumed, which is when its first watch is open, an informer is taken to lag behind what the handlers were told by an earlier
 	// process. The watch gives that at once; nothing says where it ends.
 	resumeGrace = 5 * time.Second
 )
 
-// Restate gives r each object that is known, in resourceVersion order and in its state of that moment, and then calls done
-// (nil is allowed) with the position of the informer. It does so between the changes of the watch, a few objects at a time,
+// Restate gives r each object that is known, in resourceVersion order and in its state of that moment. It does so between the changes of the watch, a few objects at a time,
 // so that neither waits for long: no handler is told of an object in an older state than before. What is deleted meanwhile
 // is left out, and so is what is new: handlers are told of that anyway. It returns early when ctx ends, and with ErrNotSynced
 // or ErrEnded if the informer does not know what there is.
-func (i *Informer) Restate(ctx context.Context, r Restater, done func(resourceVersion string)) error {
+func (i *Informer) Restate(ctx context.Context, r Restater) error {
 	if !i.HasSynced() {
 		return ErrNotSynced
 	}
-	objects := sorted(i.indexer.List())
+	return i.restate(ctx, r, sorted(i.indexer.List()), nil)
+}
+
+// Turn calls done with the position of the informer, once r may be restated to, as Restate calls r: not while a handler is called.
+// It returns early when ctx ends, and with ErrEnded.
+func (i *Informer) Turn(ctx context.Context, r Restater, done func(resourceVersion string)) error {
+	return i.restate(ctx, r, nil, done)
+}
+
+// restate gives r objects, and then calls done, if that is not nil.
+func (i *Informer) restate(ctx context.Context, r Restater, objects []*object.Object, done func(resourceVersion string)) error {
 	for {
 		rest, finished, err := i.restateSome(r, objects, done)
 		if err != nil || finished {
@@ -67,7 +76,7 @@ func (i *Informer) restateSome(r Restater, objects []*object.Object, done func(s
 	if i.ended {
 		return nil, false, ErrEnded
 	}
-	if time.Since(i.resumedAt) < resumeGrace {
+	if i.resuming || time.Since(i.resumedAt) < resumeGrace {
 		return objects, false, nil
 	}
 	for n, o := range objects {

@@ -24,7 +24,13 @@ func (r *retold) OnRestate(o *object.Object) {
 	r.note("restate %s", label(o))
 }
 
-func (r *retold) done(rv string) { r.note("restated, at %s", rv) }
+// restate is Restate with a word at the end.
+func (r *retold) restate(ctx context.Context, i *Informer) error {
+	if err := i.Restate(ctx, r); err != nil {
+		return err
+	}
+	return i.Turn(ctx, r, func(rv string) { r.note("restated, at %s", rv) })
+}
 
 // What is known is told in its state of that moment, changes come in between, and no state comes after a newer one.
 func TestRestate(t *testing.T) {
@@ -33,7 +39,7 @@ func TestRestate(t *testing.T) {
 		i.AddEventHandler(j)
 		s := (*store)(i)
 		r := &retold{j, 2}
-		if err := i.Restate(t.Context(), r, r.done); !errors.Is(err, ErrNotSynced) {
+		if err := r.restate(t.Context(), i); !errors.Is(err, ErrNotSynced) {
 			t.Errorf("before the first list: %v", err)
 		}
 		var all []any
@@ -44,7 +50,7 @@ func TestRestate(t *testing.T) {
 		j.take()
 
 		ended := make(chan error, 1)
-		go func() { ended <- i.Restate(t.Context(), r, r.done) }()
+		go func() { ended <- r.restate(t.Context(), i) }()
 		synctest.Wait() // it has told two, and waits
 		expect(t, j, "restate ns/a(u-a)@1", "restate ns/b(u-b)@2")
 		do(t, s.Update(state(t, "ns", "b", "u-b", 11)))
@@ -107,7 +113,7 @@ func TestRestateWhatIsKnownForSure(t *testing.T) {
 		do(t, (*store)(i).Replace(nil, "10"))
 		r := &retold{j, 1 << 30}
 		began := time.Now()
-		if err := i.Restate(t.Context(), r, r.done); err != nil {
+		if err := r.restate(t.Context(), i); err != nil {
 			t.Fatal(err)
 		}
 		if waited := time.Since(began); waited < resumeGrace || waited > resumeGrace+time.Second {
@@ -115,17 +121,31 @@ func TestRestateWhatIsKnownForSure(t *testing.T) {
 		}
 		expect(t, j, "restate ns/a(u)@4", "restated, at 10")
 
+		i.awaitWatch() // of a resume without watch-lists: the watch, which brings what it lags behind, is opened later
+		ended := make(chan error, 1)
+		began = time.Now()
+		go func() { ended <- r.restate(t.Context(), i) }()
+		time.Sleep(time.Minute)
+		i.watchOpened()
+		i.watchOpened() // again, which changes nothing
+		if err := <-ended; err != nil {
+			t.Fatal(err)
+		}
+		if waited := time.Since(began) - time.Minute; waited < resumeGrace || waited > resumeGrace+time.Second {
+			t.Errorf("waited %s after the watch was opened", waited)
+		}
+		expect(t, j, "restate ns/a(u)@4", "restated, at 10")
+
 		ctx, cancel := context.WithCancel(t.Context())
 		r.room = 0
-		ended := make(chan error, 1)
-		go func() { ended <- i.Restate(ctx, r, r.done) }()
+		go func() { ended <- r.restate(ctx, i) }()
 		synctest.Wait()
 		cancel()
 		if err := <-ended; !errors.Is(err, context.Canceled) {
 			t.Errorf("cancelled: %v", err)
 		}
 		i.ended = true
-		if err := i.Restate(t.Context(), r, r.done); !errors.Is(err, ErrEnded) {
+		if err := r.restate(t.Context(), i); !errors.Is(err, ErrEnded) {
 			t.Errorf("after its end: %v", err)
 		}
 		expect(t, j)

@@ -99,6 +99,7 @@ func (l *resumingListWatch) ListWithContext(ctx context.Context, options metav1.
 	}
 	if at != "" {
 		l.begun()
+		l.informer.awaitWatch()
 		return &object.List{ListMeta: metav1.ListMeta{ResourceVersion: at}}, nil
 	}
 	return l.observedListWatch.ListWithContext(ctx, options)
@@ -176,4 +177,21 @@ func (i *Informer) resumes(resourceVersion string, items int) bool {
 	i.status.resumed(resourceVersion)
 	i.log.Info("resumed from the checkpoint", "resourceVersion", resourceVersion, "objects", i.count.Load())
 	return true
+}
+
+// awaitWatch notes that a list will stand for the checkpoint while the watch from there is not open: what an earlier process may
+// have told already comes with that.
+func (i *Informer) awaitWatch() {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.resuming = true
+}
+
+// watchOpened notes that a watch was opened: the first one brings what is behind the checkpoint.
+func (i *Informer) watchOpened() {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.resuming {
+		i.resuming, i.resumedAt = false, time.Now()
+	}
 }

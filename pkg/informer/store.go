@@ -76,8 +76,8 @@ func (s *store) Replace(list []any, resourceVersion string) error {
 		i.upsert(o, first)
 	}
 	i.position = resourceVersion
-	i.status.reached(resourceVersion)            // after a watch-list the Reflector does not call UpdateResourceVersion
-	i.succeeds, i.resumedAt = false, time.Time{} // a list leaves nothing behind
+	i.status.reached(resourceVersion)                               // after a watch-list the Reflector does not call UpdateResourceVersion
+	i.succeeds, i.resuming, i.resumedAt = false, false, time.Time{} // a list leaves nothing behind
 	for _, r := range i.handlers {
 		if first {
 			r.observeSynced(resourceVersion, len(objects))
