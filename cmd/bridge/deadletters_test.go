@@ -76,7 +76,7 @@ func TestDeadLetters(t *testing.T) {
 	dir := t.TempDir()
 	state, file := filepath.Join(dir, "state"), filepath.Join(dir, "bridge.yaml")
 	sink := func(name, more string) string {
-		return fmt.Sprintf("  - name: %[1]s\n    deadLetter: {file: {}}\n    nats: {url: %[2]q, subject: \"%[1]s.{resource}.{namespace}.{name}\", stream: {name: %[1]s, create: true%[3]s}}\n", name, url, more)
+		return fmt.Sprintf("  - name: %[1]s\n    deadLetter: {file: {}}\n    nats: {url: %[2]q, subject: \"%[1]s.{group}.{resource}.{namespace}.{name}\", stream: {name: %[1]s, create: true%[3]s}}\n", name, url, more)
 	}
 	text := fmt.Sprintf("cluster: c\nstate: {path: %q}\nsinks:\n", state) + sink("live", "") + sink("last", ", lastPerSubject: true") +
 		"  - {name: topic, deadLetter: {topic: dead}, kafka: {brokers: [\"127.0.0.1:1\"]}}\n"

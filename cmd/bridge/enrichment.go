@@ -28,10 +28,11 @@ type enrichment struct {
 	needed map[string]bool
 
 	mu       sync.Mutex
-	handlers map[string]*enrich.Handler    // by source, until its first list
-	pending  map[string]*informer.Informer // those that have not told yet what they know, by source
-	deadline time.Time                     // of waiting for them; zero before the first
-	change   chan struct{}                 // is closed when pending changes
+	sources  map[schema.GroupResource]map[string]*informer.Informer // all that learn, by source
+	handlers map[string]*enrich.Handler                             // by source, until its first list
+	pending  map[string]*informer.Informer                          // those that have not told yet what they know, by source
+	deadline time.Time                                              // of waiting for them; zero before the first
+	change   chan struct{}                                          // is closed when pending changes
 }
 
 // newEnrichment makes the index for what the sinks need. Facts are of what the sinks may know that get fingerprints.
@@ -54,6 +55,7 @@ func newEnrichment(ctx context.Context, cfg *config.Config, redactor *redact.Red
 	}
 	return &enrichment{
 		index: enrich.New(enrich.Options{Needs: needs, Bytes: seen(redactor)}), ctx: ctx, needed: needed,
+		sources:  map[schema.GroupResource]map[string]*informer.Informer{},
 		handlers: map[string]*enrich.Handler{}, pending: map[string]*informer.Informer{}, change: make(chan struct{}),
 	}
 }
@@ -80,13 +82,36 @@ func (e *enrichment) attach(i *informer.Informer) {
 	}
 	source := i.Source().Name
 	handler := e.index.Handler(i.Resource(), func() { e.learned(source) })
+	handler.Held = func(o *object.Object) bool { return e.heldByAnother(i, o) }
 	i.AddNewEventHandler(handler)
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	resource := i.Resource().GroupResource()
+	if e.sources[resource] == nil {
+		e.sources[resource] = map[string]*informer.Informer{}
+	}
+	e.sources[resource][source] = i // in the place of a predecessor, whose objects are no longer kept up
 	e.handlers[source] = handler
 	if e.needed[event.GroupResource(i.Resource())] {
 		e.pending[source] = i
 	}
+}
+
+// heldByAnother reports whether an informer of another source has an object that is gone from one: several can watch parts of
+// one resource, and an object that leaves a selector is not deleted. An informer takes an object out of its indexer before it
+// hands on that it is gone, so the last one to do so learns that no other has it.
+func (e *enrichment) heldByAnother(gone *informer.Informer, o *object.Object) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for source, i := range e.sources[gone.Resource().GroupResource()] {
+		if source == gone.Source().Name {
+			continue
+		}
+		if known, exists, err := i.GetIndexer().GetByKey(o.Key()); err == nil && exists && known.(*object.Object).UID == o.UID {
+			return true
+		}
+	}
+	return false
 }
 
 // firstList makes the index learn from a first list, which is stored and not handed over yet.

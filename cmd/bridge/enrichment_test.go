@@ -9,7 +9,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/deltabridge/deltabridge/internal/config"
+	"github.com/deltabridge/deltabridge/pkg/enrich"
 	"github.com/deltabridge/deltabridge/pkg/informer"
+	"github.com/deltabridge/deltabridge/pkg/object"
 )
 
 func enrichmentFor(t *testing.T, ctx context.Context, text string) *enrichment {
@@ -82,4 +84,45 @@ func TestEnrichedForEach(t *testing.T) {
 			t.Errorf("asks: %t, gets: %t", asks, got)
 		}
 	}
+}
+
+// What leaves a selector is not deleted as long as another informer has it: its fact stays. The last one that has it buries it.
+func TestLeftSelectorIsKnown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := enrichmentFor(t, t.Context(), "sinks: [{name: a, stdout: {}, enrich: {owner: true}}]")
+		owned := func(uid string) *object.Object {
+			o, err := object.New([]byte(`{"apiVersion":"v1","kind":"Pod","metadata":{"namespace":"shop","name":"` + uid + `","uid":"` + uid + `","resourceVersion":"1",` +
+				`"ownerReferences":[{"apiVersion":"apps/v1","kind":"ReplicaSet","name":"r","uid":"r"}]}}`))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return o
+		}
+		watching := func(source string, known ...*object.Object) *informer.Informer {
+			pods := schema.GroupVersionResource{Version: "v1", Resource: "pods"}
+			i := informer.New(informer.Config{Resource: pods, Source: informer.Source{Name: source, Resource: pods}, Known: known, ResumeAt: "1"})
+			e.attach(i)
+			for _, o := range known {
+				i.Handlers()[0].OnAdd(o, true)
+			}
+			return i
+		}
+		pod, namesake := owned("p"), owned("other")
+		namesake.Name = pod.Name // it was deleted, and made again meanwhile
+		selected, all := watching("pods with labels app=web", pod), watching("auxiliary pods", pod)
+		watching("pods in a", namesake)
+		afterwards := func(uid string) bool { // with a deletion, long after
+			time.Sleep(2 * time.Hour)
+			watching(uid, owned(uid)).DeleteAll()
+			return e.index.Context(all.Resource(), pod, enrich.Needs{Owner: true}).Owner.UID == "r"
+		}
+		selected.DeleteAll()
+		if !afterwards("x") {
+			t.Error("a Pod that left a selector is not known any more")
+		}
+		all.DeleteAll()
+		if afterwards("y") {
+			t.Error("a Pod that was deleted is known for ever")
+		}
+	})
 }

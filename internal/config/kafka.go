@@ -13,7 +13,8 @@ type Kafka struct {
 	// The compression of messages.
 	Compression string `yaml:"compression" default:"snappy" enum:"none gzip snappy lz4 zstd" example:"zstd"`
 	// Follow each deletion by a message without value, so that a compacted topic forgets the object and holds the present
-	// state: a mirror. Topics that the bridge creates are then compacted (`cleanup.policy: compact`).
+	// state: a mirror. `topic` and `key` together then have to name one object, by `{group}`, `{resource}`, `{namespace}` and
+	// `{name}`, or by `{uid}`. Topics that the bridge creates are compacted (`cleanup.policy: compact`).
 	Tombstones bool `yaml:"tombstones" default:"false" example:"true"`
 	// Create topics that are not there. Not given: they have to be there.
 	CreateTopics *CreateTopics `yaml:"createTopics"`

@@ -126,7 +126,7 @@ type Stream struct {
 	// shorter.
 	DuplicateWindow Duration `yaml:"duplicateWindow" default:"0s" min:"0s" example:"10m"`
 	// Keep the last message of each subject, so that the stream holds the present state: a mirror. `subject` has to name
-	// one object, as its default does. A stream that exists is used only if it is so (`max_msgs_per_subject` 1).
+	// one object, as its default does: by `{group}`, `{resource}`, `{namespace}` and `{name}`, or by `{uid}`. A stream that exists is used only if it is so (`max_msgs_per_subject` 1).
 	LastPerSubject bool `yaml:"lastPerSubject" default:"false" example:"true"`
 	// With `lastPerSubject`: how long deletions stay in the stream, for readers that were away. 0s: for ever. It needs
 	// nats-server 2.11 or newer.

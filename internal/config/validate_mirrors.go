@@ -1,6 +1,7 @@
 package config
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -46,14 +47,6 @@ func (v *validator) bucket(path string, n *NATS) {
 
 // namesOneObject reports a subject that several objects have, or one object several of.
 func (v *validator) namesOneObject(path string, t *event.Template, otherwise, remedy string) {
-	all := func(names ...string) bool {
-		for _, name := range names {
-			if !t.Uses(name) {
-				return false
-			}
-		}
-		return true
-	}
 	for _, changing := range []string{"operation", "version"} {
 		if t.Uses(changing) {
 			v.report(path, "has {"+changing+"} in it, which is not the same for all events of an object: its last state would not be the last of one subject",
@@ -61,13 +54,20 @@ func (v *validator) namesOneObject(path string, t *event.Template, otherwise, re
 			return
 		}
 	}
-	if !t.Uses("uid") && !all("namespace", "name", "resource") && !all("namespace", "name", "kind") {
-		v.report(path, "is the same for several objects: "+otherwise, "name them by {resource}, {namespace} and {name}, or by {uid}, as in "+remedy)
+	if !usesAll(t.Uses, "uid") && !usesAll(t.Uses, "group", "resource", "namespace", "name") {
+		v.report(path, "is the same for several objects: "+otherwise, "name them by {group}, {resource}, {namespace} and {name}, or by {uid}, as in "+remedy)
 	}
 }
 
-// kafkaKey checks the key of records, which decides on their order, and on what a compacted topic keeps.
-func (v *validator) kafkaKey(path string, k *Kafka) {
+// usesAll reports whether all of the variables are used. Two groups can serve resources of one name (services), whose objects often
+// have the same names: only with the group one object is named.
+func usesAll(uses func(string) bool, variables ...string) bool {
+	return !slices.ContainsFunc(variables, func(variable string) bool { return !uses(variable) })
+}
+
+// kafkaKey checks the key of records, which decides on their order, and on what a compacted topic keeps. topic is nil if it is
+// wrong.
+func (v *validator) kafkaKey(path string, k *Kafka, topic *event.Template) {
 	key := v.template(path+".key", k.Key, event.EscapeNone)
 	if key == nil {
 		return
@@ -75,12 +75,20 @@ func (v *validator) kafkaKey(path string, k *Kafka) {
 	switch {
 	case key.Uses("operation"):
 		v.report(path+".key", "has {operation} in it: the events of an object would come out of order", "use what stays the same for an object, as in "+defaulted[Kafka]().Key)
-	case k.Tombstones && !key.Uses("name") && !key.Uses("uid"):
-		v.report(path+".key", "is the same for several objects: with tombstones, the deletion of one would take the others along", "use "+defaulted[Kafka]().Key)
+	case k.Tombstones && topic != nil && !keepsApart(topic, key):
+		v.report(path+".key", "is the same for several objects of one topic: with tombstones, one of them would be kept, and the deletion of one would take the others along",
+			"name them by {group}, {resource}, {namespace} and {name}, or by {uid}: use "+defaulted[Kafka]().Key)
 	}
 	if policy, given := k.policy(); k.Tombstones && given && !strings.Contains(policy, "compact") {
 		v.report(path+".createTopics.config", "has cleanup.policy "+policy+", with which tombstones have no effect", "write compact, or remove it to get that")
 	}
+}
+
+// keepsApart reports whether no two objects have the same key in the same topic. A name has to be in the key: what the name of a
+// topic can't hold becomes the same "-".
+func keepsApart(topic, key *event.Template) bool {
+	either := func(variable string) bool { return topic.Uses(variable) || key.Uses(variable) }
+	return either("uid") || key.Uses("name") && usesAll(either, "group", "resource", "namespace")
 }
 
 // policy is the cleanup.policy of topics that are created.

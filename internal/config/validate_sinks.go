@@ -164,10 +164,11 @@ func (v *validator) kafka(path string, k *Kafka) {
 	for i, broker := range k.Brokers {
 		v.address(fmt.Sprintf("%s.brokers[%d]", path, i), broker, true, "write host:9092, without a scheme")
 	}
-	if topic := v.template(path+".topic", k.Topic, event.EscapeTopic); topic != nil && k.Tombstones && topic.Uses("operation") {
+	topic := v.template(path+".topic", k.Topic, event.EscapeTopic)
+	if topic != nil && k.Tombstones && topic.Uses("operation") {
 		v.report(path+".topic", "has {operation} in it: with tombstones, a deletion would leave the object's state in another topic", "use "+defaulted[Kafka]().Topic)
 	}
-	v.kafkaKey(path, k)
+	v.kafkaKey(path, k, topic)
 	v.together(path+".tls", "certFile", "keyFile")
 	if v.has(path+".tls.enabled") && !k.TLS.Enabled && len(v.given(path+".tls", "caFile", "certFile", "keyFile", "serverName")) > 0 {
 		v.report(path+".tls.enabled", "is false, but other keys of tls are given", "write true, or remove the others")

@@ -13,6 +13,10 @@ import (
 // Handler learns from one informer's objects. The informer calls it before the handlers that ask for contexts, and first
 // with what it knows already (AddNewEventHandler): a change is then enriched with what it brought itself.
 type Handler struct {
+	// Held reports whether another informer has an object of which this one says that it is gone: then it lives, and only ceased
+	// to be selected. It may be set before the first call. Nil: no other has.
+	Held func(*object.Object) bool
+
 	index    *Index
 	resource schema.GroupVersionResource
 	// learned is called when all that the informer knows at its start was learned.
@@ -64,6 +68,9 @@ func (h *Handler) OnUpdate(_, newObj any) { h.learn(newObj.(*object.Object)) }
 // OnDelete implements cache.ResourceEventHandler.
 func (h *Handler) OnDelete(obj any) {
 	o := obj.(*object.Object)
+	if h.Held != nil && h.Held(o) {
+		return // the other one tells what comes of it, its deletion too
+	}
 	if f := h.index.get(string(o.UID)); f != nil && !f.deleted.IsZero() {
 		return // another informer told so
 	}

@@ -25,7 +25,7 @@ func RefusalGap(m *Message, reason, message, deadLetter string) *Message {
 	// The object's own id leads: several objects can be refused at one resourceVersion of a list.
 	gap.ID = m.ID + ".gap"
 	if m.Type == Deleted { // what is deleted has no state that the gap could replace, and a tombstone may have to follow
-		gap.PartitionKey = m.PartitionKey
+		gap.PartitionKey, info.Deletion = m.PartitionKey, m
 	}
 	return gap
 }

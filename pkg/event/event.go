@@ -92,6 +92,10 @@ type GapInfo struct {
 	Subject    string `json:"subject,omitempty"`    // its object, as in the attribute "subject"
 	Operation  string `json:"operation,omitempty"`  // what happened to that
 	DeadLetter string `json:"deadLetter,omitempty"` // where the event is kept, in words; empty: nowhere
+
+	// Deletion is that event if it was a deletion, for a sink that has to make its readers forget the object: the gap event
+	// itself does not name it. It is not part of the data.
+	Deletion *Message `json:"-"`
 }
 
 // Why a gap is there.

@@ -59,11 +59,11 @@
 // # Tombstones
 //
 // With Config.Tombstones a deletion (also one that means "left the filter", and the gap event in the place of one that was
-// refused) is two records in one batch: its event, and after it a record of the same key with a null value and no headers. On a topic with cleanup.policy=compact the
-// last record of a key is what remains, so it must be the tombstone: the state of what exists stays, what was deleted
-// disappears after delete.retention.ms. Readers of the event stream see the deletion as they would without tombstones.
-// The key must then name the object and nothing less: the default does. Control events have keys of their own. A topic that
-// the sink creates gets cleanup.policy=compact with Tombstones, unless CreateTopics.Config says otherwise.
+// refused, which then has the object's topic) is two records in one batch: its event, and after it a record of the same key
+// with a null value and no headers. On a topic with cleanup.policy=compact the last record of a key is what remains, so it
+// must be the tombstone: the state of what exists stays, what was deleted disappears after delete.retention.ms. Readers of
+// the event stream see the deletion as they would without tombstones. Topic and key must then name one object together: the
+// defaults do. Control events have keys of their own. A topic that the sink creates gets cleanup.policy=compact with Tombstones, unless CreateTopics.Config says otherwise.
 //
 // # Topics
 //

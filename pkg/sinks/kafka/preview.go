@@ -19,7 +19,7 @@ var _ sinks.Previewer = (*Sink)(nil)
 // Preview implements [sinks.Previewer]. The partition of a topic that is not there is told if it would be created with a
 // configured number of partitions.
 func (s *Sink) Preview(ctx context.Context, m *event.Message, ask bool) (sinks.Placement, error) {
-	p := sinks.Placement{Topic: s.template.Expand(m), Key: m.PartitionKey}
+	p := sinks.Placement{Topic: string(s.appendTopic(nil, m)), Key: m.PartitionKey}
 	if err := s.render(&p, m); err != nil {
 		return p, err
 	}

@@ -86,3 +86,50 @@ func TestRefusalsInOrder(t *testing.T) {
 		})
 	}
 }
+
+// TestRefusedDeletionIsForgotten: where the topic says which object it is, the tombstone of a refused deletion is in the topic
+// of the object.
+func TestRefusedDeletionIsForgotten(t *testing.T) {
+	broker := testkafka.ForTest(t)
+	s := connected(t, Config{
+		Brokers: []string{broker.Addr()}, Topic: "forgotten.{namespace}.{kind}.{name}.{uid}", Tombstones: true,
+		CreateTopics: &CreateTopics{Partitions: 3, ReplicationFactor: 1, Config: map[string]string{"max.message.bytes": "20000"}},
+	})
+	q := fifo.NewRing(fifo.RingOptions[*event.Message]{MaxItems: 10, Size: (*event.Message).Size})
+	for _, m := range []*event.Message{change(event.Added, "a", 1), bigObject(event.Deleted, "a", 2)} {
+		if err := q.Push(t.Context(), m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	q.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	d := &sinks.Drain{Sink: s, Queue: q, Logger: slog.New(slog.NewTextHandler(t.Output(), nil))}
+	if err := d.Run(ctx); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"u-a.1", "u-a.2.gap", "tombstone /pods/default/a"}
+	if diff := cmp.Diff(want, ids(testkafka.ReadAll(t, broker.Addr(), "forgotten.default.Pod.a.u-a"))); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestTopicOfGaps(t *testing.T) {
+	deletion := change(event.Deleted, "a", 1)
+	long := change(event.Deleted, strings.Repeat("a", 250), 1)
+	for _, c := range []struct {
+		tombstones bool
+		m          *event.Message
+		want       string
+	}{
+		{true, event.RefusalGap(deletion, event.ReasonOversize, "", ""), "t.default.a"},
+		{true, event.RefusalGap(change(event.Updated, "a", 1), event.ReasonOversize, "", ""), "t._._gap"},
+		{false, event.RefusalGap(deletion, event.ReasonOversize, "", ""), "t._._gap"}, // nothing to forget
+		{true, event.RefusalGap(long, event.ReasonRefused, "", ""), "t._._gap"},       // that can't be a topic
+	} {
+		s := newSink(t, Config{Brokers: []string{"127.0.0.1:1"}, Topic: "t.{namespace}.{name}", Tombstones: c.tombstones})
+		if got := string(s.appendTopic(nil, c.m)); got != c.want {
+			t.Errorf("tombstones %t, %s: topic %s, want %s", c.tombstones, c.m.ID, got, c.want)
+		}
+	}
+}

@@ -19,6 +19,8 @@ const (
 	maxRequestBytes = 32 << 20
 	// maxRecordBytes: an event larger than this is not even tried, for the same reason.
 	maxRecordBytes = 64 << 20
+	// maxTopicName is how long the name of a topic may be, in bytes: Kafka's Topic.MAX_NAME_LENGTH.
+	maxTopicName = 249
 	// maxParallel bounds the brokers that are served at once.
 	maxParallel = 16
 )
@@ -53,7 +55,7 @@ func (s *Sink) route(ctx context.Context, batch []*event.Message) {
 	var due []*topic
 	topics := make([]*topic, len(batch))
 	for i, m := range batch {
-		s.buf = s.template.Append(s.buf[:0], m)
+		s.buf = s.appendTopic(s.buf[:0], m)
 		t := s.topic(s.buf)
 		if t.due(now) && !t.queued {
 			t.queued = true
@@ -77,7 +79,27 @@ func (s *Sink) route(ctx context.Context, batch []*event.Message) {
 // tombstone reports whether a record without value follows the message: a deletion, or the gap in the place of one, which
 // has the key of the object.
 func (s *Sink) tombstone(m *event.Message) bool {
-	return s.cfg.Tombstones && (m.Type == event.Deleted || m.GapInfo != nil && m.GapInfo.Operation == event.Deleted.String())
+	return s.cfg.Tombstones && (m.Type == event.Deleted || m.GapInfo != nil && m.GapInfo.Deletion != nil)
+}
+
+// object is the message that says whose object's records m belongs to: the refused deletion for a gap in its place that a
+// tombstone follows, for only in the object's own topic the tombstone reaches what it is for; else m.
+func (s *Sink) object(m *event.Message) *event.Message {
+	if m.GapInfo != nil && s.tombstone(m) {
+		return m.GapInfo.Deletion
+	}
+	return m
+}
+
+// appendTopic appends the name of the message's topic. If the object's can't be a topic, nothing of it is there to be
+// forgotten, and the gap event has the topic of any other.
+func (s *Sink) appendTopic(dst []byte, m *event.Message) []byte {
+	start := len(dst)
+	dst = s.template.Append(dst, s.object(m))
+	if len(dst)-start > maxTopicName {
+		dst = s.template.Append(dst[:start], m)
+	}
+	return dst
 }
 
 func (t *topic) partitionOf(balancer *kafkago.Murmur2Balancer, key []byte) *partition {
@@ -94,7 +116,7 @@ func (s *Sink) wave(batch []*event.Message, start int) (end int) {
 	}
 	seen := make(map[event.Key]*partition)
 	for i := start; i < len(batch); i++ {
-		key := batch[i].Key()
+		key := s.object(batch[i]).Key()
 		if p, ok := seen[key]; ok && p != s.routes[i] {
 			return i
 		}
