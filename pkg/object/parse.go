@@ -241,11 +241,7 @@ func (p *parser) raw(b []byte, start, end int, prefix string) []byte {
 		size -= cut.end - cut.start
 	}
 	if prefix == "" && len(p.managedFields) < 2 {
-		raw := append([]byte(nil), b[start:start+size]...) // unlike what make gives, not filled with zeros first
-		for _, cut := range p.managedFields {
-			copy(raw[cut.start-start:], b[cut.end:end])
-		}
-		return slices.Clip(raw)
+		return slices.Clip(p.rawCutOnce(b[start:end], start, size))
 	}
 	raw := make([]byte, 0, size)
 	if prefix != "" {
@@ -257,6 +253,24 @@ func (p *parser) raw(b []byte, start, end int, prefix string) []byte {
 		start = cut.end
 	}
 	return append(raw, b[start:end]...)
+}
+
+// rawCutOnce copies doc, which lay at start in what was parsed, with at most one cut; size is what remains. What append
+// makes is not filled with zeros first, unlike what make gives: so as much as remains is copied from one side of the cut on,
+// and the other side, the shorter one, over it.
+func (p *parser) rawCutOnce(doc []byte, start, size int) []byte {
+	if len(p.managedFields) == 0 {
+		return append([]byte(nil), doc...)
+	}
+	before, behind := p.managedFields[0].start-start, p.managedFields[0].end-start
+	if before > len(doc)-behind {
+		raw := append([]byte(nil), doc[:size]...)
+		copy(raw[before:], doc[behind:])
+		return raw
+	}
+	raw := append([]byte(nil), doc[len(doc)-size:]...)
+	copy(raw, doc[:before])
+	return raw
 }
 
 // handle of the parsed apiVersion and kind. A unique.Handle costs a hash and a look-up, so the last one is remembered.
