@@ -19,19 +19,6 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-const (
-	// commitInterval is how often what was settled is written. It bounds what a crash repeats.
-	commitInterval = time.Second
-	// maxCommitInterval is what it grows to where commits take long: under a load that changes the same objects again and
-	// again, a commit half as often costs half as much.
-	maxCommitInterval = 4 * time.Second
-	// commitShare is the part of the time that commits may take.
-	commitShare = 40
-	// maxCommitBytes is from which size of a commit on the next one does not wait longer than commitInterval: what is to be
-	// written is in memory.
-	maxCommitBytes = 16 << 20
-)
-
 // unknownCluster stands for the uid of a cluster that RBAC forbids to ask.
 const unknownCluster = "unknown"
 
@@ -304,26 +291,37 @@ func (c *checkpointer) finishLeaving() {
 
 // Run commits until ctx ends, and once more then.
 func (c *checkpointer) Run(ctx context.Context) error {
-	timer := time.NewTimer(commitInterval)
-	defer timer.Stop()
+	ticker := time.NewTicker(commitInterval)
+	defer ticker.Stop()
+	pace, last := newCommitPace(), time.Now()
 	for {
 		select {
 		case <-ctx.Done():
 			c.commit()
 			return nil
-		case <-timer.C:
+		case <-ticker.C:
 		}
-		began := time.Now()
-		pause := commitInterval
-		if bytes := c.commit(); bytes < maxCommitBytes {
-			pause = min(max(commitInterval, commitShare*time.Since(began)), maxCommitInterval)
+		if began := time.Now(); pace.due(c.waiting(), began.Sub(last)) {
+			rows, size := c.commit()
+			last = began
+			pace.learn(rows, size, time.Since(began))
 		}
-		timer.Reset(pause)
 	}
 }
 
-// commit writes what was settled since the last time, in one transaction. It gives the size of its rows.
-func (c *checkpointer) commit() (bytes int) {
+// waiting is how many rows changed since they were written.
+func (c *checkpointer) waiting() (rows int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, l := range c.ledgers {
+		rows += l.Waiting()
+	}
+	return rows
+}
+
+// commit writes what was settled since the last time, in one transaction. It gives the number of its rows, and the size of
+// their objects.
+func (c *checkpointer) commit() (rows, size int) {
 	c.mu.Lock()
 	ledgers := maps.Clone(c.ledgers)
 	c.mu.Unlock()
@@ -332,15 +330,16 @@ func (c *checkpointer) commit() (bytes int) {
 	for _, name := range slices.Sorted(maps.Keys(ledgers)) {
 		if u, ok := ledgers[name].Collect(); ok {
 			updates, from = append(updates, u), append(from, ledgers[name])
+			rows += len(u.Upserts) + len(u.Deletes)
 			for _, o := range u.Upserts {
-				bytes += len(o.Raw)
+				size += len(o.Raw)
 			}
 		}
 	}
 	c.finishChanges(ledgers)
 	defer c.finishLeaving()
 	if len(updates) == 0 {
-		return 0
+		return 0, 0
 	}
 	err := c.store.Commit(updates, c.storedFilters())
 	for n, u := range updates {
@@ -351,7 +350,7 @@ func (c *checkpointer) commit() (bytes int) {
 		}
 	}
 	c.report(err)
-	return bytes
+	return rows, size
 }
 
 // finishChanges lets the store take the new filter of a sink that was told of the difference everywhere.

@@ -289,6 +289,13 @@ func (l *Ledger) Collect() (Update, bool) {
 	return u, true
 }
 
+// Waiting is how many rows have changes that were not collected.
+func (l *Ledger) Waiting() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.pending)
+}
+
 // Written says that an update is in the store.
 func (l *Ledger) Written(Update) {
 	l.mu.Lock()
