@@ -214,8 +214,7 @@ func (b *Bridge) read() error {
 }
 
 // giveBack returns memory to the system once, when the bridge has become ready: first lists take several times what
-// is kept of them, and the runtime gives that back so slowly that it looks like need. Until then garbage is collected more
-// often than later, for the same reason.
+// is kept of them, and the runtime gives that back so slowly that it looks like need. From then on it tends the garbage.
 func (b *Bridge) giveBack() {
 	ticker := time.NewTicker(100 * time.Millisecond)
 	defer ticker.Stop()
@@ -227,7 +226,7 @@ func (b *Bridge) giveBack() {
 		}
 	}
 	debug.FreeOSMemory()
-	relaxGarbage()
+	tendGarbage(b.reading)
 }
 
 // closeTimeout bounds the good-bye to one broker.

@@ -3,7 +3,6 @@ package main
 import (
 	"os"
 	"runtime"
-	"runtime/debug"
 	"slices"
 
 	"github.com/deltabridge/deltabridge/internal/config"
@@ -20,17 +19,6 @@ func processors(cfg *config.Config, available int) int {
 		return available // a server runs inside
 	}
 	return min(available, 1+(len(cfg.Sinks)-1)/sinksPerProcessor)
-}
-
-// garbagePercent is how much garbage the heap may hold beside what is live before it is collected. Queues are kept shallow
-// and known objects have no bytes, so that what is live is little (docs/performance.md).
-const garbagePercent = 200
-
-// relaxGarbage leaves it at what people have set in the environment. A limit set there (GOMEMLIMIT) holds all the same.
-func relaxGarbage() {
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(garbagePercent)
-	}
 }
 
 // limitProcessors leaves it at what people have set in the environment.
