@@ -1,0 +1,86 @@
+package reach
+
+import (
+	"context"
+	"errors"
+	"net"
+	"time"
+)
+
+const (
+	// Timeout is how long an attempt to open a TCP connection may take.
+	Timeout = time.Second
+	// lookupTimeout is how long the DNS may take: a resolver asks a second server only after several seconds.
+	lookupTimeout = 5 * time.Second
+)
+
+// Dial opens a TCP connection to address, which is host:port. It tries all addresses of the host at once, each for
+// Timeout, and returns the first connection. Its error is that of the host's first address, or the lookup's.
+func Dial(ctx context.Context, network, address string) (net.Conn, error) {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, &net.OpError{Op: "dial", Net: network, Err: err}
+	}
+	if host == "" || net.ParseIP(host) != nil {
+		return dialOne(ctx, network, address)
+	}
+	looking, cancel := context.WithTimeout(ctx, lookupTimeout)
+	defer cancel()
+	hosts, err := net.DefaultResolver.LookupHost(looking, host)
+	if err != nil {
+		return nil, err
+	}
+	addresses := make([]string, len(hosts))
+	for i, h := range hosts {
+		addresses[i] = net.JoinHostPort(h, port)
+	}
+	return first(ctx, network, addresses, dialOne)
+}
+
+func dialOne(ctx context.Context, network, address string) (net.Conn, error) {
+	d := net.Dialer{Timeout: Timeout}
+	return d.DialContext(ctx, network, address)
+}
+
+type dialFunc = func(ctx context.Context, network, address string) (net.Conn, error)
+
+// first dials all addresses at once. When it returns, no other connection is open or being opened.
+func first(ctx context.Context, network string, addresses []string, dial dialFunc) (net.Conn, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	type result struct {
+		i    int
+		conn net.Conn
+		err  error
+	}
+	results := make(chan result)
+	for i, address := range addresses {
+		go func() {
+			conn, err := dial(ctx, network, address)
+			results <- result{i, conn, err}
+		}()
+	}
+	var won net.Conn
+	errs := make([]error, len(addresses))
+	for range addresses {
+		r := <-results
+		switch {
+		case r.err != nil:
+			errs[r.i] = r.err
+		case won == nil:
+			won = r.conn
+			cancel()
+		default:
+			_ = r.conn.Close()
+		}
+	}
+	if won != nil {
+		return won, nil
+	}
+	for _, err := range errs {
+		if err != nil {
+			return nil, err
+		}
+	}
+	return nil, errors.New("the host has no address")
+}

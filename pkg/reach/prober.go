@@ -1,0 +1,169 @@
+package reach
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Interval is the time between two dials of an address that someone waits for.
+const Interval = 250 * time.Millisecond
+
+// Prober dials the addresses that someone waits for. The zero value is ready. It must not be copied.
+type Prober struct {
+	// Dial opens a connection, which is closed at once. Nil: the function Dial. Set it before the first Wait.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+
+	mu     sync.Mutex
+	probes map[string]*probe
+}
+
+// probe is an address that someone waits for.
+type probe struct {
+	stop    context.CancelFunc
+	waiters map[*waiter]struct{} // never empty
+	err     error                // why the last dial failed
+}
+
+// waiter is one call of Wait. Its channel has room for one address.
+type waiter struct{ reached chan string }
+
+// UnreachableError is why Wait returned without success.
+type UnreachableError struct {
+	// Failures are why the last dial of each address failed. Addresses without a result are not in it.
+	Failures []Failure
+	Err      error // the context's
+}
+
+// Failure is a dial that failed.
+type Failure struct {
+	Address string
+	Err     error
+}
+
+// Error is one line.
+func (e *UnreachableError) Error() string {
+	if len(e.Failures) == 0 {
+		return e.Err.Error()
+	}
+	var lines []string
+	for _, f := range e.Failures {
+		lines = append(lines, f.Address+": "+f.Err.Error())
+	}
+	return strings.Join(lines, "; ")
+}
+
+func (e *UnreachableError) Unwrap() error { return e.Err }
+
+// Wait returns the address that accepted a connection first. The first dial comes at once, unless somebody waits for the address
+// already. When ctx ends, the error is an *UnreachableError. Wait is safe for concurrent use.
+func (p *Prober) Wait(ctx context.Context, addrs ...string) (string, error) {
+	if len(addrs) == 0 {
+		return "", errors.New("reach: no address to wait for")
+	}
+	addrs = slices.Compact(slices.Sorted(slices.Values(addrs)))
+	w := &waiter{reached: make(chan string, 1)}
+	for _, addr := range addrs {
+		p.join(addr, w)
+	}
+	select {
+	case addr := <-w.reached:
+		p.leave(addrs, w)
+		return addr, nil
+	case <-ctx.Done():
+		return "", &UnreachableError{Failures: p.leave(addrs, w), Err: fmt.Errorf("cannot be reached: %w", context.Cause(ctx))}
+	}
+}
+
+// join adds a waiter to the probe of an address, and starts it if need be.
+func (p *Prober) join(addr string, w *waiter) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if running := p.probes[addr]; running != nil {
+		running.waiters[w] = struct{}{}
+		return
+	}
+	if p.probes == nil {
+		p.probes = make(map[string]*probe)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	started := &probe{stop: stop, waiters: map[*waiter]struct{}{w: {}}}
+	p.probes[addr] = started
+	go p.run(ctx, addr, started)
+}
+
+// leave takes the waiter out of the probes, and ends those that nobody waits for. It returns the addresses' failures.
+func (p *Prober) leave(addrs []string, w *waiter) (failures []Failure) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, addr := range addrs {
+		running := p.probes[addr]
+		if running == nil {
+			continue
+		}
+		if _, mine := running.waiters[w]; !mine { // the address was reached, and somebody waits for it again
+			continue
+		}
+		if running.err != nil {
+			failures = append(failures, Failure{addr, running.err})
+		}
+		if delete(running.waiters, w); len(running.waiters) == 0 {
+			p.end(addr, running)
+		}
+	}
+	return failures
+}
+
+// end stops a probe. Must be called with mu held.
+func (p *Prober) end(addr string, running *probe) {
+	running.stop()
+	delete(p.probes, addr)
+}
+
+// run dials addr every Interval until ctx ends.
+func (p *Prober) run(ctx context.Context, addr string, running *probe) {
+	var dials sync.WaitGroup
+	defer dials.Wait()
+	tick := time.NewTicker(Interval)
+	defer tick.Stop()
+	for {
+		dials.Go(func() { p.try(ctx, addr, running) })
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// try dials once. On success it wakes everyone who waits for addr, and ends the probe.
+func (p *Prober) try(ctx context.Context, addr string, running *probe) {
+	dial := p.Dial
+	if dial == nil {
+		dial = Dial
+	}
+	conn, err := dial(ctx, "tcp", addr)
+	if err == nil {
+		_ = conn.Close()
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case ctx.Err() != nil:
+	case err != nil:
+		running.err = err
+	default:
+		for w := range running.waiters {
+			select {
+			case w.reached <- addr:
+			default: // another of its addresses was first
+			}
+		}
+		p.end(addr, running)
+	}
+}

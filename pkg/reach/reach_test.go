@@ -1,0 +1,236 @@
+package reach
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// network is a network of which the test says who can be reached. A dial takes delay, and fails with err.
+type network struct {
+	mu    sync.Mutex
+	up    map[string]bool
+	delay time.Duration
+	err   error
+	dials []time.Duration // when, since start
+	start time.Time
+}
+
+func newNetwork() *network {
+	return &network{up: map[string]bool{}, err: syscall.ECONNREFUSED, start: time.Now()}
+}
+
+func (n *network) set(addr string, up bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.up[addr] = up
+}
+
+func (n *network) dialed() []time.Duration {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return append([]time.Duration(nil), n.dials...)
+}
+
+func (n *network) dial(ctx context.Context, _, addr string) (net.Conn, error) {
+	n.mu.Lock()
+	n.dials = append(n.dials, time.Since(n.start))
+	up := n.up[addr]
+	n.mu.Unlock()
+	if up {
+		a, b := net.Pipe()
+		_ = b.Close()
+		return a, nil
+	}
+	select {
+	case <-time.After(n.delay):
+		return nil, n.err
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// While nobody answers at all, and each dial takes its whole timeout, there is a new one every Interval nevertheless.
+func TestDialsDoNotWaitForEachOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNetwork()
+		n.delay = Timeout
+		p := &Prober{Dial: n.dial}
+		time.AfterFunc(60*time.Second+100*time.Millisecond, func() { n.set("a:1", true) })
+		addr, err := p.Wait(t.Context(), "a:1")
+		if err != nil || addr != "a:1" {
+			t.Fatal(addr, err)
+		}
+		if late := time.Since(n.start) - 60*time.Second - 100*time.Millisecond; late > Interval {
+			t.Errorf("noticed after %v", late)
+		}
+		dials := n.dialed()
+		for i := range dials[1:] {
+			if dials[i+1]-dials[i] > Interval {
+				t.Fatalf("dials at %v and %v", dials[i], dials[i+1])
+			}
+		}
+	})
+}
+
+// Many who wait for one address share its dials, and all of them are woken; whoever comes later starts anew.
+func TestWaitersShareAProbe(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNetwork()
+		p := &Prober{Dial: n.dial}
+		var all sync.WaitGroup
+		for i := range 50 {
+			all.Go(func() {
+				time.Sleep(time.Duration(i) * 10 * time.Millisecond)
+				if addr, err := p.Wait(t.Context(), "a:1", "b:1"); err != nil || addr != "b:1" {
+					t.Error(addr, err)
+				}
+			})
+		}
+		time.AfterFunc(2*time.Second-time.Millisecond, func() { n.set("b:1", true) })
+		all.Wait()
+		if dials := len(n.dialed()); dials > 18 || dials < 16 {
+			t.Errorf("%d dials of two addresses in 2 s", dials)
+		}
+		if len(p.probes) != 0 {
+			t.Errorf("%d probes left", len(p.probes))
+		}
+		if addr, err := p.Wait(t.Context(), "b:1"); addr != "b:1" || err != nil {
+			t.Error(addr, err)
+		}
+	})
+}
+
+// When the context ends the error says why each address could not be reached, and nothing is left behind.
+func TestWaitGivesUpWithItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNetwork()
+		p := &Prober{Dial: n.dial}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err := p.Wait(ctx, "b:1", "a:1", "b:1")
+		unreachable, ok := errors.AsType[*UnreachableError](err)
+		if !ok || !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff("a:1: connection refused; b:1: connection refused", unreachable.Error()); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+		synctest.Wait()
+		before := len(n.dialed())
+		time.Sleep(10 * time.Second)
+		if after := len(n.dialed()); after != before || len(p.probes) != 0 {
+			t.Errorf("%d dials while nobody waits, %d probes", after-before, len(p.probes))
+		}
+	})
+}
+
+// One who gives up does not disturb the others.
+func TestOthersGoOnWaiting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNetwork()
+		p := &Prober{Dial: n.dial}
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(time.Second, cancel)
+		time.AfterFunc(3*time.Second, func() { n.set("a:1", true) })
+		go func() { _, _ = p.Wait(ctx, "a:1") }()
+		if _, err := p.Wait(t.Context(), "a:1"); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// The real thing: a port where nobody listens, until somebody does.
+func TestARealListener(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := l.Addr().String()
+	_ = l.Close()
+	p := new(Prober)
+	done := make(chan time.Time)
+	go func() {
+		if _, err := p.Wait(t.Context(), addr); err != nil {
+			t.Error(err)
+		}
+		done <- time.Now()
+	}()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*Interval)
+	defer cancel()
+	if _, err := p.Wait(ctx, addr); !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatal(err)
+	}
+	if l, err = net.Listen("tcp", addr); err != nil {
+		t.Skip("somebody took the port: ", err)
+	}
+	defer l.Close()
+	listening := time.Now()
+	if late := (<-done).Sub(listening); late > 4*Interval { // one, on a machine that has nothing else to do
+		t.Errorf("noticed after %v", late)
+	}
+}
+
+func TestDialReachesAnyAddressOfAHost(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	_, port, _ := net.SplitHostPort(l.Addr().String())
+	conn, err := Dial(t.Context(), "tcp", net.JoinHostPort("localhost", port)) // ::1 as well, on most machines
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = conn.Close()
+	if _, err := Dial(t.Context(), "tcp", "127.0.0.1"); err == nil {
+		t.Error("an address without a port was accepted")
+	}
+}
+
+// One address that swallows packets does not delay another, and a connection that comes too late is closed.
+func TestAllAddressesAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		closed := 0
+		dial := func(ctx context.Context, _, addr string) (net.Conn, error) {
+			switch addr {
+			case "silent":
+				<-ctx.Done()
+				return nil, ctx.Err()
+			case "refused":
+				return nil, syscall.ECONNREFUSED
+			}
+			time.Sleep(10 * time.Millisecond)
+			a, b := net.Pipe()
+			_ = b.Close()
+			return &counted{a, &closed}, nil
+		}
+		start := time.Now()
+		conn, err := first(t.Context(), "tcp", []string{"silent", "refused", "good", "good too"}, dial)
+		if err != nil || time.Since(start) > 10*time.Millisecond || closed != 1 {
+			t.Fatal(err, time.Since(start), closed)
+		}
+		_ = conn.Close()
+		if _, err := first(t.Context(), "tcp", []string{"refused", "refused"}, dial); !errors.Is(err, syscall.ECONNREFUSED) {
+			t.Error(err)
+		}
+	})
+}
+
+// counted counts how many connections were closed.
+type counted struct {
+	net.Conn
+	closed *int
+}
+
+func (c *counted) Close() error {
+	*c.closed++
+	return c.Conn.Close()
+}
