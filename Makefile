@@ -97,6 +97,12 @@ test: prebuild check bin/testreport ## Everything that must hold: check, then al
 	@go list -e $(RACE) -deps -test -export ./... >/dev/null 2>&1 || true
 	bin/testreport $(if $(CI),-no-skips -may-skip='$(MAY_SKIP)') $(TESTED) -- $(TESTFLAGS)
 
+# The same cases, with the counts and durations that the documentation names, and the ones that take too long for `make test`.
+.PHONY: test-long
+test-long: export DELTABRIDGE_TEST_LONG := 1
+test-long: ## All tests with their full counts and durations: takes hours
+	$(MAKE) test TESTFLAGS='$(TESTFLAGS) -timeout=120m'
+
 # The control plane of the tests: the first time this takes minutes, longer than a test may. It shows its progress.
 .PHONY: prebuild
 prebuild:

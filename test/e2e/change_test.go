@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/deltabridge/deltabridge/test/scale"
 	jsonpatch "github.com/evanphx/json-patch/v5"
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
@@ -251,7 +252,7 @@ sinks:
 `, namespace, js.url()), t.TempDir()
 	b := startBridgeIn(t, dir, c.Kubeconfig(), config)
 	b.waitReady()
-	const edits, lives = 1000, 5
+	edits, lives := scale.Of(400, 1000), scale.Of(2, 5)
 	for n := range edits {
 		e.edit(t)
 		switch n % (edits / lives) {

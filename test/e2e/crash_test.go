@@ -16,6 +16,7 @@ import (
 
 	"github.com/deltabridge/deltabridge/test/cluster"
 	"github.com/deltabridge/deltabridge/test/kafka"
+	"github.com/deltabridge/deltabridge/test/scale"
 )
 
 // randomChanges creates, updates, deletes and re-creates ConfigMaps of a few names, at most rate a second, until it is
@@ -89,7 +90,7 @@ func upTo(t *testing.T, b *bridge, c *cluster.Cluster, namespace string) []chang
 	return truth
 }
 
-// TestKilledAtAnyMoment: the bridge is killed thirty times under random changes, some of which happen while it is
+// TestKilledAtAnyMoment: the bridge is killed many times under random changes, some of which happen while it is
 // down, within the API server's history.
 func TestKilledAtAnyMoment(t *testing.T) {
 	c, js, k := sharedCluster(t), startJetStream(t), kafka.ForTest(t)
@@ -101,7 +102,7 @@ func TestKilledAtAnyMoment(t *testing.T) {
 	first.waitReady() // what happened before the first list is history
 	changes := startChanges(t, cs, namespace, 60, 150)
 	first.kill()
-	const kills = 30
+	kills := scale.Of(8, 30)
 	for range kills {
 		b := startBridgeIn(t, dir, c.Kubeconfig(), config)
 		pause(t, time.Duration(rand.IntN(1500))*time.Millisecond)

@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"flag"
 	"fmt"
 	"os/exec"
 	"strings"
@@ -10,11 +9,8 @@ import (
 
 	"github.com/deltabridge/deltabridge/pkg/sinks/sinktest"
 	"github.com/deltabridge/deltabridge/test/kafka"
+	"github.com/deltabridge/deltabridge/test/scale"
 )
-
-// outage is for how long the brokers are away; half of it before the bridge is killed, half of it after. What holds for
-// 40 seconds was seen to hold for minutes, too: go test ./test/e2e -run TestSpillThroughAnOutage -outage 5m
-var outage = flag.Duration("outage", 40*time.Second, "for how long TestSpillThroughAnOutage keeps the brokers away")
 
 // TestSpillThroughAnOutage: both brokers are away under steady change, with a memory queue far smaller
 // than what accumulates. The bridge is killed in the middle, and once more while it catches up. It mostly waits, beside the
@@ -34,17 +30,18 @@ func TestSpillThroughAnOutage(t *testing.T) {
 	b := startBridgeIn(t, dir, c.Kubeconfig(), config)
 	b.waitReady()
 	changes := startChanges(t, cs, namespace, 200, 120)
-	before := b.peakBytes(*outage / 4)
+	outage := scale.Of(10*time.Second, 5*time.Minute) // half of it before the bridge is killed, half of it after
+	before := b.peakBytes(outage / 4)
 
 	natsProxy.Freeze()
 	natsProxy.Cut()
 	if err := k.Pause(); err != nil {
 		t.Fatal(err)
 	}
-	during := b.peakBytes(*outage / 2)
+	during := b.peakBytes(outage / 2)
 	b.kill()
 	b = startBridgeIn(t, dir, c.Kubeconfig(), config)
-	after := b.peakBytes(*outage / 2)
+	after := b.peakBytes(outage / 2)
 	spilled := b.metric("deltabridge_spill_events")
 	natsProxy.Thaw()
 	if err := k.Resume(); err != nil {
@@ -63,7 +60,7 @@ func TestSpillThroughAnOutage(t *testing.T) {
 	b.stop()
 	t.Logf("%.0f events were spilled; peak memory: %d MB before the outage, %d MB in it, %d MB after the kill",
 		spilled, before>>20, during>>20, after>>20)
-	if spilled < 1500 {
+	if spilled < 50*outage.Seconds() {
 		t.Errorf("only %.0f events were spilled", spilled)
 	}
 	prefix := "configmaps/" + namespace + "/"
