@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"log/slog"
 	"runtime/debug"
@@ -10,6 +11,8 @@ import (
 	"time"
 
 	"github.com/deltabridge/deltabridge/internal/config"
+	"github.com/deltabridge/deltabridge/internal/engine"
+	"github.com/deltabridge/deltabridge/pkg/checkpoint"
 	"github.com/deltabridge/deltabridge/pkg/informer"
 	"github.com/deltabridge/deltabridge/pkg/object"
 	"k8s.io/client-go/rest"
@@ -20,7 +23,7 @@ type Bridge struct {
 	cfg        *config.Config
 	log        *slog.Logger
 	redaction  *redaction
-	checkpoint *checkpointer
+	engine     *engine.Engine
 	enrichment *enrichment // nil: no sink asks for it
 	metrics    *metrics
 	pipelines  []*pipeline
@@ -46,14 +49,14 @@ func newBridge(cfg *config.Config, kube *rest.Config, log *slog.Logger) (*Bridge
 	if b.redaction, err = newRedaction(cfg); err != nil {
 		return nil, err
 	}
-	if b.checkpoint, err = openCheckpoint(cfg, b.redaction.privacy, log); err != nil {
+	if b.engine, err = openEngine(cfg, b.redaction.privacy, log); err != nil {
 		return nil, err
 	}
 	b.enrichment = newEnrichment(b.reading, cfg, b.redaction.redactor)
 	slot := 0
 	for n := range cfg.Sinks {
 		s := &cfg.Sinks[n]
-		p, err := newPipeline(cfg, s, b.metrics, b.redaction.forSink(s), slot, b.checkpoint, log)
+		p, err := newPipeline(cfg, s, b.metrics, b.redaction.forSink(s), slot, b.engine, log)
 		if err != nil {
 			return nil, err
 		}
@@ -66,44 +69,59 @@ func newBridge(cfg *config.Config, kube *rest.Config, log *slog.Logger) (*Bridge
 	}
 	b.resyncs = newResyncer(b.reading, b.pipelines, b.set.Informers, log)
 	holdsUp(b.pipelines)
-	b.metrics.registry.MustRegister(&stateCollector{b.pipelines, b.set.Statuses, b.checkpoint})
+	b.metrics.registry.MustRegister(&stateCollector{b.pipelines, b.set.Statuses, b.engine})
 	if b.http, err = listenHTTP(cfg.HTTP.Listen, b.metrics.registry, b.notReady); err != nil {
 		return nil, err
 	}
 	return b, nil
 }
 
+// openEngine opens the checkpoint of the configured state folder.
+func openEngine(cfg *config.Config, privacy *checkpoint.Privacy, log *slog.Logger) (*engine.Engine, error) {
+	o := engine.Options{Folder: cfg.State.Path, Cluster: cfg.Cluster, Privacy: privacy, Logger: log}
+	for n := range cfg.Sinks {
+		s := &cfg.Sinks[n]
+		text, err := json.Marshal(s.Filters)
+		if err != nil {
+			return nil, err
+		}
+		lossy := s.Buffer.Overflow == config.OverflowCompact || s.Buffer.Overflow == config.OverflowDropOldest
+		o.Sinks = append(o.Sinks, engine.Sink{Name: s.Name, Filter: string(text), Lossy: lossy})
+	}
+	return engine.Open(o)
+}
+
 // resume gives what the checkpoint holds of a source, for its informer to begin with.
 func (b *Bridge) resume(source informer.Source) (known []*object.Object, at string) {
 	spilled := map[string]string{}
 	for _, p := range b.pipelines {
-		if position := p.spilled[b.checkpoint.store.ClusterUID()+"/"+source.Name]; position != "" {
+		if position := p.spilled[b.engine.ClusterUID()+"/"+source.Name]; position != "" {
 			spilled[p.name] = position
 		}
 	}
-	return b.checkpoint.resume(source, spilled)
+	return b.engine.Resume(source, spilled)
 }
 
 // attach joins a new informer to the checkpoint and to every pipeline.
 func (b *Bridge) attach(i *informer.Informer) {
 	source := i.Source()
-	if !b.checkpoint.isBack(source.Name) { // it goes on from a predecessor whose source was forgotten
+	if !b.engine.IsBack(source.Name) { // it goes on from a predecessor whose source was forgotten
 		b.resume(source)
 		i.BeginAnew()
 	}
-	ledger := b.checkpoint.ledger(source.Name)
-	i.AddEventHandler(recorder{ledger})
+	ledger := b.engine.Ledger(source.Name)
+	i.AddEventHandler(b.engine.Recorder(source.Name))
 	b.enrichment.attach(i)
 	for _, p := range b.pipelines {
 		if i.Auxiliary() {
 			ledger.Caught(p.name) // nothing of it is for sinks
 			continue
 		}
-		floor := ""
+		var known engine.Knowledge
 		if i.ResumesAt() != "" { // what was settled before counts only for what goes on from there
-			floor, _ = b.checkpoint.knows(source.Name, p.name)
+			known = b.engine.Known(source.Name, p.name)
 		}
-		p.attach(b.reading, i, ledger, i.ResumesAt(), floor)
+		p.attach(b.reading, i, ledger, known)
 	}
 }
 
@@ -126,7 +144,7 @@ func (b *Bridge) notReady() []string {
 			reasons = append(reasons, "sink "+p.name+": its spill can't be written: "+err)
 		}
 	}
-	if reason := b.checkpoint.notReady(); reason != "" {
+	if reason := b.engine.NotReady(); reason != "" {
 		reasons = append(reasons, reason)
 	}
 	return append(reasons, b.set.NotReady()...)
@@ -140,7 +158,7 @@ func (b *Bridge) Run(ctx context.Context) error {
 	stages.http.start(b.http.Run)
 	background, stopBackground := context.WithCancel(context.Background())
 	defer stopBackground()
-	stages.checkpoint.start(func() error { return b.checkpoint.Run(background) })
+	stages.checkpoint.start(func() error { return b.engine.Run(background) })
 	spilling, stopSpilling := context.WithCancel(background)
 	defer stopSpilling()
 
@@ -188,7 +206,7 @@ func (b *Bridge) Run(ctx context.Context) error {
 	stopBackground()
 	stages.checkpoint.wait()
 	b.closeSinks()
-	failure = errors.Join(failure, b.checkpoint.store.Close(), b.http.Close())
+	failure = errors.Join(failure, b.engine.Close(), b.http.Close())
 	stages.http.wait()
 	return failure
 }
@@ -201,7 +219,7 @@ func (b *Bridge) read() error {
 	if c := listenControl(b.cfg.State.Path, b.resyncs, b.log); c != nil {
 		group.Go(func() { c.Run(b.reading) })
 	}
-	err := b.checkpoint.identify(b.reading, b.client)
+	err := b.engine.Identify(b.reading, b.client)
 	switch {
 	case b.reading.Err() != nil:
 		return nil

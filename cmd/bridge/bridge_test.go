@@ -112,7 +112,7 @@ func TestMetricsPage(t *testing.T) {
 	m.forSink("js").suppressed(schema.GroupResource{Resource: "pods"}, "status")
 	m.registry.MustRegister(&stateCollector{b.pipelines, func() []informer.Status {
 		return []informer.Status{{Resource: schema.GroupVersionResource{Resource: "pods"}, ResourceVersion: "1", LastContact: time.Now()}}
-	}, b.checkpoint})
+	}, b.engine})
 	families, err := m.registry.Gather()
 	if err != nil {
 		t.Fatal(err)

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/deltabridge/deltabridge/internal/engine"
 	"github.com/deltabridge/deltabridge/pkg/checkpoint"
 	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/filter"
@@ -119,7 +120,7 @@ func (l *listener) OnSynced(resourceVersion string, objects int) {
 // OnPosition implements informer.Positioner.
 func (l *listener) OnPosition(resourceVersion string) {
 	l.position, l.inList = resourceVersion, false
-	if past(l.floor, resourceVersion) {
+	if engine.Past(l.floor, resourceVersion) {
 		l.floor = ""
 	}
 }
@@ -133,7 +134,7 @@ func (l *listener) OnGap(from, to, why string) {
 		l.inList = true
 		l.floor = "" // what the list brings is told, be it once more: a part of it would end in the wrong state
 	}
-	if wentBack(from, to) {
+	if engine.WentBack(from, to) {
 		l.position = ""
 	}
 	l.push(event.Event{Type: event.Gap, GapInfo: &event.GapInfo{
@@ -206,7 +207,7 @@ func (l *listener) settledBefore(ev event.Event) bool {
 	if l.floor == "" || ev.Type.IsControl() || ev.Type == event.Restated || ev.InitialList || ev.Object.FinalStateUnknown {
 		return false
 	}
-	return !past(l.floor, stateVersion(ev)) || l.floor == stateVersion(ev)
+	return !engine.Past(l.floor, stateVersion(ev)) || l.floor == stateVersion(ev)
 }
 
 // stateVersion is the resourceVersion of the state to which an event leads.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"log/slog"
 	"os"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/deltabridge/deltabridge/internal/config"
+	"github.com/deltabridge/deltabridge/internal/engine"
 	"github.com/deltabridge/deltabridge/pkg/checkpoint"
 	"github.com/deltabridge/deltabridge/pkg/deadletter"
 	"github.com/deltabridge/deltabridge/pkg/event"
@@ -61,28 +63,26 @@ type pipeline struct {
 	hurry    func() bool                 // another sink would be held up with the source; set before anything is pushed
 	// spilled are the positions of what lay in the spill at the start, by cluster and source; none if it was empty, for
 	// then the checkpoint knows better.
-	spilled   map[string]string
-	cluster   func() string            // uid of the cluster, once it is known
-	refilters func(source string) bool // the sink knows the source by its old filter
-	settle    func(*event.Message)     // tells the checkpoint that the sink is done with a message
+	spilled map[string]string
+	cluster func() string        // uid of the cluster, once it is known
+	settle  func(*event.Message) // tells the checkpoint that the sink is done with a message
 	// abandoned counts events that were given up at shutdown before the queue took them.
 	abandoned atomic.Int64
 }
 
 // newPipeline builds the pipeline of one configured sink. slot is the first decision slot that its filter may use.
-func newPipeline(cfg *config.Config, s *config.Sink, m *metrics, redactor *redact.Redactor, slot int, c *checkpointer, log *slog.Logger) (*pipeline, error) {
+func newPipeline(cfg *config.Config, s *config.Sink, m *metrics, redactor *redact.Redactor, slot int, eng *engine.Engine, log *slog.Logger) (*pipeline, error) {
 	p := &pipeline{name: s.Name, metrics: m.forSink(s.Name), log: log.With("sink", s.Name), resync: time.Duration(s.Resync)}
 	p.bounds.events, p.bounds.bytes = s.Buffer.Events, int64(s.Buffer.Bytes)
-	p.settle = func(m *event.Message) { c.settle(p.name, m) }
-	p.cluster = c.store.ClusterUID
-	p.refilters = func(source string) bool { return c.refilters(source, p.name) }
+	p.settle = func(m *event.Message) { eng.Settle(p.name, m) }
+	p.cluster = eng.ClusterUID
 	if err := p.compose(cfg, s, redactor, slot); err != nil {
 		return nil, err
 	}
 	var err error
-	if before := c.changed[s.Name]; before != nil {
-		if p.previous, err = p.compileFilter(before.Filters, object.Slots); err != nil { // beyond the slots: not remembered
-			p.log.Warn("the sink's old filter is not understood any more: it gets everything anew", "err", err)
+	if before, changed := eng.OldFilter(s.Name); changed {
+		if p.previous, err = p.compileOld(before); err != nil {
+			p.log.Warn("the sink's old filter can't be read any more: it gets an initial list", "err", err)
 			p.previous = nil
 		}
 	}
@@ -130,6 +130,15 @@ func (p *pipeline) hooks() sinks.Hooks {
 		}
 	}
 	return hooks
+}
+
+// compileOld compiles a filter that the sink had before its configuration changed.
+func (p *pipeline) compileOld(text string) (*filter.Filter, error) {
+	var filters []config.Filter
+	if err := json.Unmarshal([]byte(text), &filters); err != nil {
+		return nil, err
+	}
+	return p.compileFilter(filters, object.Slots) // beyond the slots: what it decides is not remembered
 }
 
 func (p *pipeline) compileFilter(filters []config.Filter, slot int) (*filter.Filter, error) {
@@ -228,21 +237,20 @@ func (p *pipeline) foldGap(gaps []*event.Message, dropped *event.Message) []*eve
 }
 
 // attach adds the pipeline's handler to an informer, unless nothing of that resource can pass the filter. ctx ends
-// when the process stops reading changes. at is the position from which the informer resumes; floor is what the sink
-// had settled of the source; empty: it does not know the source.
-func (p *pipeline) attach(ctx context.Context, i *informer.Informer, ledger *checkpoint.Ledger, at, floor string) {
+// when the process stops reading changes.
+func (p *pipeline) attach(ctx context.Context, i *informer.Informer, ledger *checkpoint.Ledger, known engine.Knowledge) {
 	f := p.filter.For(i.Resource())
 	if f.Never() && p.previous == nil {
 		ledger.Caught(p.name) // nothing of it is for this sink
 		return
 	}
-	l := newListener(ctx, p, i.Source(), f, ledger, at)
-	if floor != "" {
-		l.floor = floor
+	l := newListener(ctx, p, i.Source(), f, ledger, i.ResumesAt())
+	if known.Floor != "" {
+		l.floor = known.Floor
 		i.AddEventHandler(l)
 		return
 	}
-	if p.previous != nil && at != "" && p.refilters(i.Source().Name) {
+	if p.previous != nil && known.OldFilter {
 		l.previous = p.previous.For(i.Resource())
 	}
 	i.AddNewEventHandler(l)

@@ -4,15 +4,16 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/deltabridge/deltabridge/internal/engine"
 	"github.com/deltabridge/deltabridge/pkg/informer"
 	"github.com/prometheus/client_golang/prometheus"
 )
 
 // stateCollector reads the state of sinks and informers when it is scraped.
 type stateCollector struct {
-	pipelines  []*pipeline
-	informers  func() []informer.Status
-	checkpoint *checkpointer
+	pipelines []*pipeline
+	informers func() []informer.Status
+	engine    *engine.Engine
 }
 
 func desc(name, help string, labels ...string) *prometheus.Desc {
@@ -124,7 +125,7 @@ func (c *stateCollector) collectCheckpoint(ch chan<- prometheus.Metric) {
 		ch <- prometheus.MustNewConstMetric(descSpillErrs, prometheus.CounterValue, float64(errs), p.name)
 		ch <- prometheus.MustNewConstMetric(descSpillLost, prometheus.CounterValue, float64(p.queue.Stats().Dropped), p.name)
 	}
-	for source, sinks := range c.checkpoint.lags() {
+	for source, sinks := range c.engine.Lags() {
 		for sink, lag := range sinks {
 			ch <- prometheus.MustNewConstMetric(descUnsettled, prometheus.GaugeValue, float64(lag.Open), source, sink)
 			if v, err := strconv.ParseFloat(lag.ResourceVersion, 64); err == nil {
@@ -137,7 +138,7 @@ func (c *stateCollector) collectCheckpoint(ch chan<- prometheus.Metric) {
 			ch <- prometheus.MustNewConstMetric(descLagging, prometheus.GaugeValue, seconds, source, sink)
 		}
 	}
-	stats := c.checkpoint.store.Stats()
+	stats := c.engine.Stats()
 	ch <- prometheus.MustNewConstMetric(descCPSize, prometheus.GaugeValue, float64(stats.SizeBytes))
 	ch <- prometheus.MustNewConstMetric(descCPCommits, prometheus.CounterValue, float64(stats.Commits))
 	ch <- prometheus.MustNewConstMetric(descCPErrors, prometheus.CounterValue, float64(stats.Errors))

@@ -55,9 +55,9 @@ func (b *Bridge) buildSet(kube *rest.Config) error {
 	}
 	set := informer.SetConfig{
 		Client: b.client, Discovery: disco, OnStart: b.attach, Transform: b.redaction.transform(), Logger: b.log,
-		Resume: b.resume, Bodies: b.checkpoint.bodies, OnRemoved: b.checkpoint.removed, Remembered: b.checkpoint.remembered, OnForget: b.checkpoint.forget,
+		Resume: b.resume, Bodies: b.engine.Bodies, OnRemoved: b.engine.Removed, Remembered: b.engine.Remembered, OnForget: b.engine.Forget,
 		OnFirstList: func(source informer.Source, objects []*object.Object, resourceVersion string) bool {
-			if !b.checkpoint.firstList(b.reading, source, objects, resourceVersion) {
+			if !b.engine.FirstList(b.reading, source, objects, resourceVersion) {
 				return false
 			}
 			b.enrichment.firstList(source, objects)

@@ -296,6 +296,16 @@ func (l *Ledger) Waiting() int {
 	return len(l.pending)
 }
 
+// Open is how much all sinks together have not settled.
+func (l *Ledger) Open() (open int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, s := range l.all {
+		open += s.open
+	}
+	return open
+}
+
 // Written says that an update is in the store.
 func (l *Ledger) Written(Update) {
 	l.mu.Lock()

@@ -1,0 +1,166 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/deltabridge/deltabridge/pkg/checkpoint"
+	"github.com/deltabridge/deltabridge/pkg/object"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/rest"
+)
+
+// unknownCluster stands for the uid of a cluster that RBAC forbids to ask.
+const unknownCluster = "unknown"
+
+// Options of Open.
+type Options struct {
+	Folder  string              // of the checkpoint
+	Cluster string              // its name, for messages
+	Privacy *checkpoint.Privacy // what rows may hold in clear; nil: everything
+	Sinks   []Sink
+	Logger  *slog.Logger
+}
+
+// Sink is what the engine has to know of a sink.
+type Sink struct {
+	Name string
+	// Filter is the sink's filter as text. If it is another one than before, the sink is sent the difference: see Known.
+	Filter string
+	// Lossy: the sink's queue gives up events when it is full.
+	Lossy bool
+}
+
+// Engine keeps the store in step with the ledgers. It is safe for concurrent use.
+type Engine struct {
+	store *checkpoint.Store
+	log   *slog.Logger
+	sinks []string
+	lossy bool // some sink is
+	// filters is each sink's present filter. Of a sink whose filter changed the store keeps the old text until the sink was
+	// sent the difference everywhere.
+	filters map[string]string
+	changed map[string]string // sinks whose filter changed: the filter that they had
+
+	mu      sync.Mutex
+	sources map[string]*source // by name: those of the store, and those that were resumed
+	opened  uint64             // ledgers that were opened, so that no two use the same numbers
+	failing string             // why the last commit failed; empty if it did not
+}
+
+// Open opens the checkpoint in a folder. Nothing of it counts before Identify.
+func Open(o Options) (*Engine, error) {
+	store, err := checkpoint.Open(checkpoint.Options{Path: o.Folder, ClusterName: o.Cluster, Privacy: o.Privacy, Logger: o.Logger})
+	if err != nil {
+		return nil, err
+	}
+	e := &Engine{store: store, log: o.Logger, filters: map[string]string{}, changed: map[string]string{}, sources: map[string]*source{}}
+	for _, s := range o.Sinks {
+		e.sinks = append(e.sinks, s.Name)
+		e.lossy = e.lossy || s.Lossy
+		e.filters[s.Name] = s.Filter
+		before, known, err := store.SinkConfig(s.Name)
+		if err != nil {
+			return nil, fmt.Errorf("checkpoint: %w", err)
+		}
+		if known && before != s.Filter {
+			o.Logger.Info("filter changed: the sink will be sent what enters and what leaves", "sink", s.Name)
+			e.changed[s.Name] = before
+		}
+	}
+	return e, nil
+}
+
+// Close closes the checkpoint. Call it after Run returned.
+func (e *Engine) Close() error { return e.store.Close() }
+
+// ClusterUID is the uid of the cluster that the checkpoint is of; empty before Identify if it is new.
+func (e *Engine) ClusterUID() string { return e.store.ClusterUID() }
+
+// Stats tells how the checkpoint is doing.
+func (e *Engine) Stats() checkpoint.Stats { return e.store.Stats() }
+
+// OldFilter is the filter that a sink had before its configuration changed.
+func (e *Engine) OldFilter(sink string) (text string, changed bool) {
+	text, changed = e.changed[sink]
+	return text, changed
+}
+
+// Identify waits until the API server says which cluster it is, and loads what the store holds of that cluster. It
+// returns ctx's error if that ends first.
+func (e *Engine) Identify(ctx context.Context, client rest.Interface) error {
+	for {
+		uid, err := clusterUID(ctx, client)
+		if err == nil {
+			return e.load(uid)
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if e.fail("the API server does not answer: " + err.Error()) {
+			e.log.Warn("API server does not answer, trying again", "err", err)
+		}
+		if !pause(ctx, retryInterval) {
+			return ctx.Err()
+		}
+	}
+}
+
+// clusterUID is the uid of the namespace kube-system, which lives as long as the cluster. Empty if RBAC forbids to ask.
+func clusterUID(ctx context.Context, client rest.Interface) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	data, err := client.Get().AbsPath("/api/v1/namespaces/kube-system").DoRaw(ctx)
+	switch {
+	case apierrors.IsForbidden(err) || apierrors.IsNotFound(err):
+		return "", nil
+	case err != nil:
+		return "", err
+	}
+	o, err := object.New(data)
+	if err != nil {
+		return "", err
+	}
+	return string(o.UID), nil
+}
+
+func (e *Engine) load(uid string) error {
+	if uid == "" {
+		e.log.Warn("the namespace kube-system can't be read: whether the checkpoint is of this cluster is not checked")
+		if uid = e.store.ClusterUID(); uid == "" {
+			uid = unknownCluster
+		}
+	}
+	if _, err := e.store.BeginCluster(uid); err != nil {
+		return fmt.Errorf("checkpoint: %w", err)
+	}
+	states, err := e.store.States()
+	if err != nil {
+		return fmt.Errorf("checkpoint: %w", err)
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.failing = ""
+	for _, s := range states {
+		e.sources[s.Source.Name] = &source{state: s}
+	}
+	return nil
+}
+
+// NotReady says why the checkpoint keeps the bridge from being ready; empty if it does not.
+func (e *Engine) NotReady() string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.failing
+}
+
+func (e *Engine) fail(why string) (news bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	news = e.failing == ""
+	e.failing = why
+	return news
+}

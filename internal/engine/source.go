@@ -1,0 +1,181 @@
+package engine
+
+import (
+	"github.com/deltabridge/deltabridge/pkg/checkpoint"
+	"github.com/deltabridge/deltabridge/pkg/event"
+	"github.com/deltabridge/deltabridge/pkg/informer"
+	"github.com/deltabridge/deltabridge/pkg/object"
+)
+
+// source is what the engine holds of one source.
+type source struct {
+	state    checkpoint.State   // what the store held when it was resumed, or before that at the start
+	ledger   *checkpoint.Ledger // nil until it is resumed
+	stage    *checkpoint.Stage  // of a first list that is being read
+	leaving  bool               // to be forgotten when everything is settled
+	refilter map[string]bool    // sinks that are to be sent the difference between their old and their new filter
+}
+
+// Remembered are the sources that an earlier process watched and this one has not begun to.
+func (e *Engine) Remembered() []informer.Source {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	var sources []informer.Source
+	for _, s := range e.sources {
+		if s.ledger == nil {
+			sources = append(sources, informer.Source(s.state.Source))
+		}
+	}
+	return sources
+}
+
+// Resume opens the ledger of a source and gives what the store holds of it. spilled are the positions that are in the
+// sinks' spills. A source that was resumed before goes on with its ledger, and gives nothing.
+func (e *Engine) Resume(of informer.Source, spilled map[string]string) (known []*object.Object, at string) {
+	if e.IsBack(of.Name) {
+		return nil, "" // what was sent of it before still counts
+	}
+	state, known, err := e.store.LoadIndex(of.Name)
+	if err != nil {
+		e.log.Error("checkpoint of a resource can't be read, listing", "source", of.Name, "err", err)
+		state, known = checkpoint.State{}, nil
+	}
+	if state.Sinks == nil {
+		state.Sinks = map[string]string{}
+	}
+	if state.ResourceVersion != "" {
+		for sink, position := range spilled {
+			if state.Sinks[sink] != "" { // a sink that has no watermark gets everything, whatever is in its spill
+				state.Sinks[sink] = later(state.Sinks[sink], position)
+			}
+		}
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	s := &source{refilter: map[string]bool{}}
+	for sink := range e.changed {
+		if state.Sinks[sink] != "" {
+			s.refilter[sink] = true
+			delete(state.Sinks, sink)
+		}
+	}
+	state.Source = checkpoint.Source(of)
+	s.state = state
+	e.opened++
+	s.ledger = checkpoint.NewLedger(state.Source, state, e.sinks, e.opened<<40)
+	if e.lossy {
+		s.ledger.Merge()
+	}
+	e.sources[of.Name] = s
+	return known, state.ResourceVersion
+}
+
+// Knowledge is what a sink knows of a source that was resumed.
+type Knowledge struct {
+	// Floor is the resourceVersion up to which it has settled everything; empty: it does not know the source.
+	Floor string
+	// OldFilter: it knows the source by the filter that it had before, and is to be sent the difference.
+	OldFilter bool
+}
+
+// Known says what a sink knows of a source.
+func (e *Engine) Known(name, sink string) Knowledge {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	s := e.sources[name]
+	if s == nil {
+		return Knowledge{}
+	}
+	return Knowledge{Floor: s.state.Sinks[sink], OldFilter: s.refilter[sink]}
+}
+
+// Ledger of a source; nil if it was not resumed.
+func (e *Engine) Ledger(name string) *checkpoint.Ledger {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if s := e.sources[name]; s != nil {
+		return s.ledger
+	}
+	return nil
+}
+
+// Settle says that a sink is done with a message.
+func (e *Engine) Settle(sink string, m *event.Message) {
+	if m.Origin.Seq == 0 {
+		return
+	}
+	if l := e.Ledger(m.Origin.Source); l != nil {
+		l.Settle(sink, m.Origin.Seq)
+	}
+}
+
+// IsBack reports whether a source has a ledger: its resource went and came again. It is not forgotten then.
+func (e *Engine) IsBack(name string) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	s := e.sources[name]
+	if s == nil {
+		return false
+	}
+	s.leaving = false
+	return s.ledger != nil
+}
+
+// Forget drops a source that is not watched any more, as soon as every sink has settled what it was sent of it.
+func (e *Engine) Forget(name string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if s := e.sources[name]; s != nil {
+		s.leaving = true
+	}
+}
+
+// Removed forgets a source whose resource is gone. Where its objects may live on, unseen, the source stays.
+func (e *Engine) Removed(i *informer.Informer) {
+	if len(i.Objects()) == 0 {
+		e.Forget(i.Source().Name)
+	}
+}
+
+// finishLeaving drops the sources that are to be forgotten and have nothing open.
+func (e *Engine) finishLeaving() {
+	var failure error
+	e.mu.Lock()
+	for name, s := range e.sources {
+		if !s.leaving || s.ledger != nil && s.ledger.Open() > 0 {
+			continue
+		}
+		if err := e.store.Forget(name); err != nil {
+			failure = err
+			continue
+		}
+		e.store.DropStage(name)
+		delete(e.sources, name)
+	}
+	e.mu.Unlock()
+	if failure != nil {
+		e.report(failure)
+	}
+}
+
+// ledgers are those of all sources that were resumed.
+func (e *Engine) ledgers() map[string]*checkpoint.Ledger {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	ledgers := make(map[string]*checkpoint.Ledger, len(e.sources))
+	for name, s := range e.sources {
+		if s.ledger != nil {
+			ledgers[name] = s.ledger
+		}
+	}
+	return ledgers
+}
+
+// Lags gives what each sink has not settled, by source and sink.
+func (e *Engine) Lags() map[string]map[string]checkpoint.Lag {
+	lags := map[string]map[string]checkpoint.Lag{}
+	for name, l := range e.ledgers() {
+		lags[name] = l.Lags()
+	}
+	return lags
+}
