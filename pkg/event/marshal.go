@@ -37,18 +37,43 @@ type stored struct {
 	Context    *Context  `json:"x,omitempty"`
 	Source     string    `json:"src,omitempty"`
 	Position   string    `json:"pos,omitempty"`
+	Deletion   *stored   `json:"del,omitempty"` // GapInfo.Deletion, without its data
 }
 
-// AppendStored appends the message in the form in which it can lie on disk: the length of the head as four bytes, the
-// head as JSON, the data. The number by which it is settled is not kept: it belongs to the process.
-func (m *Message) AppendStored(dst []byte) ([]byte, error) {
-	head, err := json.Marshal(stored{
+func (m *Message) stored() *stored {
+	s := &stored{
 		Type: m.Type, Time: m.Time, Group: m.Resource.Group, Version: m.Resource.Version, Resource: m.Resource.Resource,
 		Cluster: m.Cluster, APIVersion: m.Identity.APIVersion(), Kind: m.Identity.Kind(), Namespace: m.Identity.Namespace,
 		Name: m.Identity.Name, UID: string(m.Identity.UID), RV: m.Identity.ResourceVersion, Manager: m.Identity.Manager,
 		Initial: m.InitialList, Unknown: m.FinalStateUnknown, Left: m.LeftFilter, ID: m.ID, Key: m.PartitionKey,
 		Structured: m.Structured, Gap: m.GapInfo, Context: m.Context, Source: m.Origin.Source, Position: m.Origin.Position,
-	})
+	}
+	if m.GapInfo != nil && m.GapInfo.Deletion != nil {
+		s.Deletion = m.GapInfo.Deletion.stored()
+	}
+	return s
+}
+
+func (s *stored) message(data []byte) *Message {
+	m := &Message{
+		Type: s.Type, Time: s.Time, Resource: schema.GroupVersionResource{Group: s.Group, Version: s.Version, Resource: s.Resource},
+		Cluster: s.Cluster, InitialList: s.Initial, FinalStateUnknown: s.Unknown, LeftFilter: s.Left, ID: s.ID,
+		PartitionKey: s.Key, Structured: s.Structured, GapInfo: s.Gap, Context: s.Context, Data: data,
+		Origin: Origin{Source: s.Source, Position: s.Position},
+	}
+	m.Identity = object.NewIdentity(schema.FromAPIVersionAndKind(s.APIVersion, s.Kind))
+	m.Identity.Namespace, m.Identity.Name, m.Identity.UID = s.Namespace, s.Name, types.UID(s.UID)
+	m.Identity.ResourceVersion, m.Identity.Manager = s.RV, s.Manager
+	if m.GapInfo != nil && s.Deletion != nil {
+		m.GapInfo.Deletion = s.Deletion.message(nil)
+	}
+	return m
+}
+
+// AppendStored appends the message in the form in which it can lie on disk: the length of the head as four bytes, the
+// head as JSON, the data. The number by which it is settled is not kept: it belongs to the process.
+func (m *Message) AppendStored(dst []byte) ([]byte, error) {
+	head, err := json.Marshal(m.stored())
 	if err != nil {
 		return dst, fmt.Errorf("store event %s: %w", m.ID, err)
 	}
@@ -69,14 +94,5 @@ func ParseStored(data []byte) (*Message, error) {
 	if err := json.Unmarshal(data[4:end], &s); err != nil {
 		return nil, fmt.Errorf("%w: %w", errStored, err)
 	}
-	m := &Message{
-		Type: s.Type, Time: s.Time, Resource: schema.GroupVersionResource{Group: s.Group, Version: s.Version, Resource: s.Resource},
-		Cluster: s.Cluster, InitialList: s.Initial, FinalStateUnknown: s.Unknown, LeftFilter: s.Left, ID: s.ID,
-		PartitionKey: s.Key, Structured: s.Structured, GapInfo: s.Gap, Context: s.Context, Data: data[end:],
-		Origin: Origin{Source: s.Source, Position: s.Position},
-	}
-	m.Identity = object.NewIdentity(schema.FromAPIVersionAndKind(s.APIVersion, s.Kind))
-	m.Identity.Namespace, m.Identity.Name, m.Identity.UID = s.Namespace, s.Name, types.UID(s.UID)
-	m.Identity.ResourceVersion, m.Identity.Manager = s.RV, s.Manager
-	return m, nil
+	return s.message(data[end:]), nil
 }

@@ -45,6 +45,35 @@ func TestStoredMessagesComeBack(t *testing.T) {
 	}
 }
 
+// A gap in the place of a deletion that could not be sent names the object, so that a tombstone can follow it. It still does
+// so when it was on disk.
+func TestAStoredGapKeepsItsDeletion(t *testing.T) {
+	key, err := ParseTemplate("{resource}/{name}", EscapeNone)
+	if err != nil {
+		t.Fatal(err)
+	}
+	deleted := encode(t, &Encoder{Cluster: "prod", PartitionKey: key}, Event{Type: Deleted, Resource: pods, Object: podAt(t, "17")})
+	gap := RefusalGap(deleted, ReasonRefused, "no", "")
+	data, err := gap.AppendStored(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	back, err := ParseStored(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := back.GapInfo.Deletion
+	if got == nil {
+		t.Fatal("the gap does not name the deleted object any more")
+	}
+	if got.Type != Deleted || got.Key() != deleted.Key() || got.ID != deleted.ID || got.Resource != pods || got.Subject() != deleted.Subject() {
+		t.Errorf("the deletion came back as %s %s, key %s", got.Type, got.Subject(), got.Key())
+	}
+	if string(back.Body()) != string(gap.Body()) {
+		t.Errorf("%s came back as %s", gap.Body(), back.Body())
+	}
+}
+
 func FuzzParseStored(f *testing.F) {
 	m := &Message{Type: Updated, ID: "u1.4", Data: []byte(`{}`)}
 	data, err := m.AppendStored(nil)

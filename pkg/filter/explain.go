@@ -1,6 +1,7 @@
 package filter
 
 import (
+	"errors"
 	"strings"
 
 	"github.com/deltabridge/deltabridge/pkg/event"
@@ -25,7 +26,7 @@ type Condition struct {
 	Found    string // what it was held against; empty for an expression
 	OnChange bool   // it is a condition on the change, not on the object
 	Holds    bool
-	Err      error // why an expression failed, which counts as true; nil if it did not
+	Err      error // why an expression failed, which counts as true, without values of the object; nil if it did not
 }
 
 // Explain gives what each rule says of a change, as Belongs and Sends would decide it. The arguments are those of
@@ -87,7 +88,10 @@ func (r *rule) explain(gvr schema.GroupVersionResource, op event.Type, old, obj 
 
 func (e *expression) explain(gvr schema.GroupVersionResource, text string, op event.Type, old, obj *object.Object) Condition {
 	holds, err := e.evaluate(gvr, op, old, obj)
-	return Condition{Field: "when", Text: text, Holds: holds || err != nil, Err: err}
+	if err != nil {
+		holds, err = true, errors.New(e.reason(err))
+	}
+	return Condition{Field: "when", Text: text, Holds: holds, Err: err}
 }
 
 // explainChanges tells of each of the keys that say what an update has to touch.

@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// reason says why an evaluation failed, for the log. CEL's own words quote what the expression worked on (a text that is
-// no number, no time, no pattern), and that may be a secret: only words that are known to have nothing of the object in
-// them are passed on.
+// reason says why an evaluation failed, for the log and for Explain. CEL's own words quote what the expression worked on (a
+// string that is not a number, a time or a pattern), and that may be a secret: only words that are known to have nothing of the
+// object in them are passed on.
 func (e *expression) reason(err error) string {
 	if errors.Is(err, errBytes) || errors.Is(err, errNotBool) {
 		return oneLine(err) // our own
@@ -27,7 +27,7 @@ func (e *expression) reason(err error) string {
 	if n := slices.IndexFunc(known, func(words string) bool { return strings.HasPrefix(message, words) }); n >= 0 {
 		return known[n]
 	}
-	return "a function does not take its argument (its value is not logged, for it may be a secret)"
+	return "a function does not take its argument (its value is not shown, for it may be a secret)"
 }
 
 func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", " ") }

@@ -5,9 +5,11 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
+
+	"github.com/deltabridge/deltabridge/pkg/event"
 )
 
-// What CEL says of a failure can quote the object; the log does not.
+// What CEL says of a failure can quote the object; neither the log nor Explain does.
 func TestFailuresDoNotQuoteTheObject(t *testing.T) {
 	for when, want := range map[string]string{
 		"object.missing == 1":                      "no such key: missing",
@@ -31,6 +33,10 @@ func TestFailuresDoNotQuoteTheObject(t *testing.T) {
 		}
 		if !strings.Contains(log.String(), want) || strings.Contains(log.String(), "hunter2") || strings.Contains(log.String(), "922337") {
 			t.Errorf("%s: %s", when, log.String())
+		}
+		explained := f.Explain(gvr(t, "/v1/pods"), event.Added, nil, o)[0].Conditions[0].Err
+		if explained == nil || !strings.Contains(explained.Error(), want) || strings.Contains(explained.Error(), "hunter2") || strings.Contains(explained.Error(), "922337") {
+			t.Errorf("%s is explained as %v", when, explained)
 		}
 	}
 }
