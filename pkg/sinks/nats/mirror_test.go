@@ -122,7 +122,12 @@ func TestExistingMirror(t *testing.T) {
 		err      string
 		findings []string // beside that it has one replica and is kept in memory
 	}{
-		"a mirror": {stream: jetstream.StreamConfig{MaxMsgsPerSubject: 1, AllowMsgTTL: true, Duplicates: time.Second}},
+		"a mirror": {stream: jetstream.StreamConfig{MaxMsgsPerSubject: 1, AllowMsgTTL: true, Duplicates: 5 * time.Minute}},
+		"a short memory": {
+			stream: jetstream.StreamConfig{MaxMsgsPerSubject: 1, AllowMsgTTL: true, Duplicates: time.Second},
+			findings: []string{"it remembers ids for 1s only (duplicate_window): after a broken connection, a copy that arrives later than that can replace " +
+				"a newer state"},
+		},
 		"no TTLs": {
 			stream:   jetstream.StreamConfig{MaxMsgsPerSubject: 1},
 			findings: []string{"deletions stay in it, as the last messages of their subjects: it allows no TTL for single messages (allow_msg_ttl)"},

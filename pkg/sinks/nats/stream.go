@@ -148,8 +148,12 @@ func doubts(c *jetstream.StreamConfig, wildcard string, mirror bool, maxPayload 
 		"it keeps the last %d messages of each subject (max_msgs_per_subject): readers that lag behind miss the states before", c.MaxMsgsPerSubject)
 	add(c.Retention == jetstream.InterestPolicy, "use retention: limits",
 		"its retention is interest: what arrives while it has no consumer is gone at once")
-	add(!mirror && c.Duplicates < DefaultDuplicateWindow && (c.MaxAge == 0 || c.Duplicates < c.MaxAge), fmt.Sprintf("use %s or more", DefaultDuplicateWindow),
-		"it remembers ids for %s only (duplicate_window): what is sent again later than that is stored twice", c.Duplicates)
+	late := "what is sent again later than that is stored twice"
+	if mirror {
+		late = "after a broken connection, a copy that arrives later than that can replace a newer state"
+	}
+	add(c.Duplicates < DefaultDuplicateWindow && (c.MaxAge == 0 || c.Duplicates < c.MaxAge), fmt.Sprintf("use %s or more", DefaultDuplicateWindow),
+		"it remembers ids for %s only (duplicate_window): %s", c.Duplicates, late)
 	limit := maxPayload
 	if c.MaxMsgSize > 0 {
 		limit = min(limit, int64(c.MaxMsgSize))
