@@ -64,8 +64,10 @@ type pipeline struct {
 	// spilled are the positions of what lay in the spill at the start, by cluster and source; none if it was empty, for
 	// then the checkpoint knows better.
 	spilled map[string]string
-	cluster func() string        // uid of the cluster, once it is known
-	settle  func(*event.Message) // tells the checkpoint that the sink is done with a message
+	// remembered gives the sources that the checkpoint has; nil: there is none.
+	remembered func() []checkpoint.State
+	cluster    func() string        // uid of the cluster, once it is known
+	settle     func(*event.Message) // tells the checkpoint that the sink is done with a message
 	// abandoned counts events that were given up at shutdown before the queue took them.
 	abandoned atomic.Int64
 }
@@ -76,6 +78,7 @@ func newPipeline(cfg *config.Config, s *config.Sink, m *metrics, redactor *redac
 	p.bounds.events, p.bounds.bytes = s.Buffer.Events, int64(s.Buffer.Bytes)
 	p.settle = func(m *event.Message) { eng.Settle(p.name, m) }
 	p.cluster = eng.ClusterUID
+	p.remembered = eng.States
 	if err := p.compose(cfg, s, redactor, slot); err != nil {
 		return nil, err
 	}
@@ -188,9 +191,13 @@ func (p *pipeline) buildSpill(b config.Buffer, state string) (fifo.Queue[*event.
 	p.spill, err = fifo.NewSpill(fifo.SpillOptions[*event.Message]{
 		Path:     filepath.Join(state, "spill-"+p.name+".db"),
 		MaxItems: b.Events, MaxBytes: int64(b.Bytes), MaxDiskBytes: int64(b.Spill.MaxBytes), Size: (*event.Message).Size,
-		Encode: func(dst []byte, m *event.Message) ([]byte, error) { return m.AppendStored(dst) },
-		Decode: event.ParseStored,
+		Encode:    func(dst []byte, m *event.Message) ([]byte, error) { return m.AppendStored(dst) },
+		Decode:    event.ParseStored,
+		OnCorrupt: p.lostGaps,
 		Mark: func(m *event.Message) (source, position string) {
+			if m.Origin.Source == "" {
+				return "", ""
+			}
 			return p.cluster() + "/" + m.Origin.Source, m.Origin.Position
 		},
 		OnDurable: func(messages []*event.Message) {

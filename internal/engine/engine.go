@@ -83,6 +83,15 @@ func (e *Engine) ClusterUID() string { return e.store.ClusterUID() }
 // Stats tells how the checkpoint is doing.
 func (e *Engine) Stats() checkpoint.Stats { return e.store.Stats() }
 
+// States gives the sources that the checkpoint has, as it has them now.
+func (e *Engine) States() []checkpoint.State {
+	states, err := e.store.States()
+	if err != nil {
+		e.log.Error("cannot read the sources in the checkpoint", "err", err)
+	}
+	return states
+}
+
 // OldFilter is the filter that a sink had before its configuration changed.
 func (e *Engine) OldFilter(sink string) (text string, changed bool) {
 	text, changed = e.changed[sink]

@@ -104,6 +104,7 @@ const (
 	ReasonOverflow  = "overflow"  // the queue was full and its policy is drop-oldest
 	ReasonOversize  = "oversize"  // the broker takes no message of this size
 	ReasonRefused   = "refused"   // the broker refused this message for good
+	ReasonDamaged   = "damaged"   // events that waited on the bridge's disk could not be read back
 	ReasonMalformed = "malformed" // the API server sent a document that is no event; a change after From may be missing
 )
 

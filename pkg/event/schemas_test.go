@@ -201,7 +201,7 @@ func TestWhatIsEncodedIsValid(t *testing.T) {
 // The schemas know the reasons of gaps that the code has.
 func TestSchemaReasons(t *testing.T) {
 	compiled := payloadSchema(t, "gap", false)
-	for _, reason := range []string{ReasonRelist, ReasonOverflow, ReasonOversize, ReasonRefused, ReasonMalformed} {
+	for _, reason := range []string{ReasonRelist, ReasonOverflow, ReasonOversize, ReasonRefused, ReasonMalformed, ReasonDamaged} {
 		info, err := json.Marshal(GapInfo{Resource: "pods", Reason: reason})
 		if err != nil {
 			t.Fatal(err)

@@ -15,7 +15,7 @@ const DefaultSyncInterval = 200 * time.Millisecond
 const readRetry = time.Second
 
 // SpillOptions configures a [Spill]. Size and Mark are called with the queue locked, the others are not: Encode and
-// OnDurable are called by the goroutine of Run, Decode by the consumer's, OnCorrupt by either and by NewSpill.
+// OnDurable are called by the goroutine of Run, Decode by the consumer's, OnCorrupt by the consumer's and by NewSpill.
 // None of them may call the queue.
 type SpillOptions[T any] struct {
 	// Path is the queue's file. It is created when it is first needed, with mode 0600, in a directory that exists; next
@@ -44,9 +44,9 @@ type SpillOptions[T any] struct {
 	// The consumer gets and acknowledges each of them as well, as this value or as a decoded copy, perhaps even
 	// before OnDurable returns. Items from an earlier run are not told. The slice must not be kept.
 	OnDurable func(items []T)
-	// OnCorrupt is called when items could not be read back and were skipped, with their number, or with -1 when the
-	// whole file was set aside and nobody knows.
-	OnCorrupt func(lost int, err error)
+	// OnCorrupt is called with the queue locked when items could not be read back. The consumer gets the items that it returns
+	// in the place of those that are lost; they may have no place in a source (Mark). Nil: lost items are skipped.
+	OnCorrupt func(Loss) []T
 	// Patience is for how long the source may be held up by a full queue before the queue spills: as long as the oldest
 	// item that is not acknowledged is younger than that. What is written to disk has to be read back, which costs more
 	// than all else: a source that is only a little faster than the consumer is better held up. From a quarter of the bounds
@@ -62,6 +62,22 @@ type SpillOptions[T any] struct {
 	// SyncInterval is the longest time between two commits while there is something to write. 0: DefaultSyncInterval.
 	SyncInterval time.Duration
 	Logger       *slog.Logger // nil: slog.Default()
+}
+
+// Loss is a run of items that could not be read back.
+type Loss struct {
+	First, Last uint64 // numbers of the items, which grow over restarts; 0 if the whole file is lost and nobody knows
+	// Positions are those of [Spill.Positions], to be read only during the call; nil if the whole file is lost.
+	Positions map[string]string
+	Err       error // why it could not be read
+}
+
+// Items is how many items are lost; 0 if nobody knows.
+func (l Loss) Items() int {
+	if l.Last == 0 {
+		return 0
+	}
+	return int(l.Last - l.First + 1)
 }
 
 // spilled is an item that is held in memory.
@@ -169,9 +185,6 @@ func NewSpill[T any](opts SpillOptions[T]) (*Spill[T], error) {
 	if err != nil {
 		return nil, err
 	}
-	if damage != nil && opts.OnCorrupt != nil {
-		opts.OnCorrupt(-1, damage)
-	}
 	s := &Spill[T]{
 		opts: opts, store: store, wake: make(chan struct{}, 1),
 		headShare:   share{items: opts.MaxItems - opts.MaxItems/2, bytes: opts.MaxBytes - opts.MaxBytes/2},
@@ -191,6 +204,15 @@ func NewSpill[T any](opts SpillOptions[T]) (*Spill[T], error) {
 	}
 	s.spilling = s.blocks.len() > 0
 	s.init(s, opts.MaxItems, opts.MaxBytes, opts.Size)
+	if damage != nil {
+		for _, v := range s.replacements(Loss{Err: damage}) { // the first items of the new file
+			size := s.sizeOf(v)
+			s.add(size)
+			s.tail++
+			s.head.push(spilled[T]{v, size, s.tail})
+		}
+		s.headEnd = s.tail
+	}
 	return s, nil
 }
 
@@ -292,8 +314,10 @@ func (s *Spill[T]) room(size int64) bool {
 			return false
 		}
 		s.headEnd = newest.seq - 1
-		s.remove(newest.size)
-		s.head.popBack()
+		for s.head.len() > s.taken.len() && s.head.at(s.head.len()-1).seq == newest.seq { // replacements of a run share a number
+			s.remove(s.head.at(s.head.len() - 1).size)
+			s.head.popBack()
+		}
 	}
 	return s.buf.len() == 0 || s.bufShare.fits(s.buf.len(), s.bufBytes, size)
 }

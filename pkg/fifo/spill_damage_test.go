@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -102,6 +103,78 @@ func TestSpillDamagedItem(t *testing.T) {
 		}
 		if !strings.Contains(s.logged(), "could not be read back") {
 			t.Errorf("log: %s", s.logged())
+		}
+	})
+}
+
+// What OnCorrupt gives is delivered in the place of what is lost, before what follows it. Until all of it is acknowledged the
+// next process is given it again.
+func TestSpillReplacesWhatIsLost(t *testing.T) {
+	bubble(t, func(t *testing.T, path string) {
+		filled(t, path, 30)
+		open := func() *spillTest {
+			return openSpill(t, path, func(o *SpillOptions[item]) {
+				decode := o.Decode
+				o.Decode = func(data []byte) (item, error) {
+					v, err := decode(data)
+					if v.ID == 1 || v.ID == 15 || v.ID == 30 {
+						err = errors.New("unknown version")
+					}
+					return v, err
+				}
+				o.OnCorrupt = func(l Loss) []item {
+					if l.Err == nil || l.Items() != 1 || len(l.Positions) == 0 {
+						t.Errorf("%+v", l)
+					}
+					return []item{{ID: -int(l.First)}, {ID: -int(l.First)}}
+				}
+			}).start()
+		}
+		s := open()
+		got := s.takeIDs(1)
+		if want := []int{-1}; !slices.Equal(got, want) {
+			t.Fatalf("%v, want %v", got, want)
+		}
+		if err := s.end(); err != nil {
+			t.Fatal(err)
+		}
+		s = open()
+		want := []int{-1, -1}
+		for id := 2; id < 30; id++ {
+			if id == 15 {
+				want = append(want, -15, -15)
+			} else {
+				want = append(want, id)
+			}
+		}
+		want = append(want, -30, -30)
+		if got := s.takeIDs(len(want)); !slices.Equal(got, want) {
+			t.Errorf("%v, want %v", got, want)
+		}
+		passTime(time.Second)
+		if s.isSpilling() || s.Stats().Items != 0 || s.Stats().Bytes != 0 {
+			t.Errorf("%+v: not all of the file was done with", s.Stats())
+		}
+	})
+}
+
+// Of a file that can't be read at all, the first that is delivered says so.
+func TestSpillReplacesALostFile(t *testing.T) {
+	bubble(t, func(t *testing.T, path string) {
+		if err := os.WriteFile(path, []byte("nonsense"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		s := openSpill(t, path, func(o *SpillOptions[item]) {
+			o.OnCorrupt = func(l Loss) []item {
+				if l.Err == nil || l.Items() != 0 {
+					t.Errorf("%+v", l)
+				}
+				return []item{{ID: -1}, {ID: -2}}
+			}
+		}).start()
+		s.push(1, 20) // more than fits into memory
+		if got := s.takeIDs(22); got[0] != -1 || got[1] != -2 || got[2] != 1 {
+			t.Errorf("%v", got)
 		}
 	})
 }

@@ -42,7 +42,7 @@ func newCrashTest(t *testing.T, path string, maxItems int, maxBytes, diskBytes i
 			d.told[v.Key] = v.ID
 		}
 	}
-	d.o.OnCorrupt = func(lost int, err error) { t.Fatalf("%d items lost: %v", lost, err) }
+	d.o.OnCorrupt = func(l Loss) []item { t.Fatalf("%d items lost: %v", l.Items(), l.Err); return nil }
 	d.open()
 	return d
 }

@@ -67,7 +67,7 @@ func TestSpillKillChild(t *testing.T) {
 	o := spillOptions(path)
 	o.MaxItems, o.SyncInterval, o.MaxDiskBytes = 40, 5*time.Millisecond, 8<<20
 	o.OnDurable = func(items []item) { out.lines("durable", items) }
-	o.OnCorrupt = func(lost int, err error) { t.Errorf("lost %d: %v", lost, err) }
+	o.OnCorrupt = func(l Loss) []item { t.Errorf("lost %d: %v", l.Items(), l.Err); return nil }
 	s, err := NewSpill(o)
 	if err != nil {
 		t.Fatal(err)

@@ -81,9 +81,6 @@ func (s *Spill[T]) loaded(from uint64, items []readItem[T]) bool {
 	lost, err := s.append(items)
 	if lost > 0 {
 		s.opts.Logger.Error("Spilled items could not be read back and are lost", "lost", lost, "path", s.opts.Path, "error", err)
-		if s.opts.OnCorrupt != nil {
-			s.opts.OnCorrupt(lost, err)
-		}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -97,21 +94,39 @@ func (s *Spill[T]) append(items []readItem[T]) (lost int, firstErr error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, item := range items {
+		if s.head.len() > 0 && !s.headShare.fits(s.head.len(), s.headBytes(), item.size) {
+			break
+		}
 		if item.err != nil {
-			lost += int(item.last - item.first + 1)
 			if firstErr == nil {
 				firstErr = item.err
 			}
-			s.headEnd = item.last
+			lost += s.replace(Loss{item.first, item.last, s.positions, item.err})
 			continue
-		}
-		if s.head.len() > 0 && !s.headShare.fits(s.head.len(), s.headBytes(), item.size) {
-			break
 		}
 		s.add(item.size)
 		s.head.push(spilled[T]{item.v, item.size, item.last})
 		s.headEnd = item.last
 	}
-	s.dropped += int64(lost)
 	return lost, firstErr
+}
+
+// replace puts what OnCorrupt gives for lost items in their place, and returns how many are lost. All of it has the number of
+// the first lost item, so that the run is acknowledged when the last of it is. Must be called with mu held.
+func (s *Spill[T]) replace(l Loss) int {
+	for _, v := range s.replacements(l) {
+		size := s.sizeOf(v)
+		s.add(size)
+		s.head.push(spilled[T]{v, size, l.First})
+	}
+	s.headEnd = l.Last
+	s.dropped += int64(l.Items())
+	return l.Items()
+}
+
+func (s *Spill[T]) replacements(l Loss) []T {
+	if s.opts.OnCorrupt == nil {
+		return nil
+	}
+	return s.opts.OnCorrupt(l)
 }

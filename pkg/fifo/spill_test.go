@@ -70,10 +70,13 @@ func openSpill(t *testing.T, path string, change func(o *SpillOptions[item])) *s
 			s.durable = append(s.durable, v.ID)
 		}
 	}
-	o.OnCorrupt = func(lost int, _ error) {
+	o.OnCorrupt = func(l Loss) []item {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.lost += lost
+		if s.lost += l.Items(); l.Last == 0 {
+			s.lost = -1
+		}
+		return nil
 	}
 	o.Logger = slog.New(slog.NewTextHandler(lockedWriter{&s.mu, &s.log}, nil))
 	if change != nil {
