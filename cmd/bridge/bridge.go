@@ -15,6 +15,7 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/checkpoint"
 	"github.com/deltabridge/deltabridge/pkg/informer"
 	"github.com/deltabridge/deltabridge/pkg/object"
+	"github.com/deltabridge/deltabridge/pkg/reach"
 	"k8s.io/client-go/rest"
 )
 
@@ -30,6 +31,7 @@ type Bridge struct {
 	set        *informer.Set
 	resyncs    *resyncer
 	client     rest.Interface // of the API server
+	prober     reach.Prober   // shared by all that wait for a server
 	http       *httpServer
 
 	stopping atomic.Bool
@@ -56,7 +58,7 @@ func newBridge(cfg *config.Config, kube *rest.Config, log *slog.Logger) (*Bridge
 	slot := 0
 	for n := range cfg.Sinks {
 		s := &cfg.Sinks[n]
-		p, err := newPipeline(cfg, s, b.metrics, b.redaction.forSink(s), slot, b.engine, log)
+		p, err := newPipeline(cfg, s, b.metrics, b.redaction.forSink(s), slot, b.engine, &b.prober, log)
 		if err != nil {
 			return nil, err
 		}

@@ -20,6 +20,7 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/filter"
 	"github.com/deltabridge/deltabridge/pkg/informer"
 	"github.com/deltabridge/deltabridge/pkg/object"
+	"github.com/deltabridge/deltabridge/pkg/reach"
 	"github.com/deltabridge/deltabridge/pkg/redact"
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -57,6 +58,7 @@ type pipeline struct {
 
 	metrics *sinkMetrics
 	log     *slog.Logger
+	prober  *reach.Prober // shared by all sinks; nil: each connection has its own
 	// previous is the filter that the sink had before its configuration changed; nil if it did not.
 	previous *filter.Filter
 	spill    *fifo.Spill[*event.Message] // the queue, if its policy is spill; nil otherwise
@@ -73,8 +75,8 @@ type pipeline struct {
 }
 
 // newPipeline builds the pipeline of one configured sink. slot is the first decision slot that its filter may use.
-func newPipeline(cfg *config.Config, s *config.Sink, m *metrics, redactor *redact.Redactor, slot int, eng *engine.Engine, log *slog.Logger) (*pipeline, error) {
-	p := &pipeline{name: s.Name, metrics: m.forSink(s.Name), log: log.With("sink", s.Name), resync: time.Duration(s.Resync)}
+func newPipeline(cfg *config.Config, s *config.Sink, m *metrics, redactor *redact.Redactor, slot int, eng *engine.Engine, prober *reach.Prober, log *slog.Logger) (*pipeline, error) {
+	p := &pipeline{name: s.Name, prober: prober, metrics: m.forSink(s.Name), log: log.With("sink", s.Name), resync: time.Duration(s.Resync)}
 	p.bounds.events, p.bounds.bytes = s.Buffer.Events, int64(s.Buffer.Bytes)
 	p.settle = func(m *event.Message) { eng.Settle(p.name, m) }
 	p.cluster = eng.ClusterUID

@@ -40,7 +40,7 @@ func (p *pipeline) buildSink(s *config.Sink) (err error) {
 func (p *pipeline) natsConfig(c *config.NATS) nats.Config {
 	cfg := nats.Config{
 		URLs:    c.Servers(),
-		Subject: c.Subject, MaxInFlight: c.MaxInFlight, AckTimeout: time.Duration(c.AckTimeout), Logger: p.log,
+		Subject: c.Subject, MaxInFlight: c.MaxInFlight, AckTimeout: time.Duration(c.AckTimeout), Prober: p.prober, Logger: p.log,
 		Stream: nats.StreamConfig{
 			Name: c.Stream.Name, Create: c.Stream.Create, Subjects: c.Stream.Subjects, Replicas: c.Stream.Replicas,
 			Storage: nats.Storage(c.Stream.Storage), Discard: nats.Discard(c.Stream.Discard),
@@ -65,7 +65,7 @@ func (p *pipeline) natsConfig(c *config.NATS) nats.Config {
 func (p *pipeline) kafkaConfig(c *config.Kafka) kafka.Config {
 	cfg := kafka.Config{
 		Brokers: c.Brokers, Topic: c.Topic, Key: c.Key, Compression: kafka.Compression(c.Compression),
-		Tombstones: c.Tombstones, RequestTimeout: time.Duration(c.RequestTimeout), Logger: p.log,
+		Tombstones: c.Tombstones, RequestTimeout: time.Duration(c.RequestTimeout), Prober: p.prober, Logger: p.log,
 		TLS: kafka.TLSConfig{
 			Enabled: c.TLS.Enabled, CAFile: string(c.TLS.CAFile), CertFile: string(c.TLS.CertFile),
 			KeyFile: string(c.TLS.KeyFile), ServerName: c.TLS.ServerName,

@@ -27,6 +27,8 @@ type ConnectError struct {
 	Key    string
 	Remedy string // what to do, as an imperative clause; empty: plain from Err and Key
 	Err    error  // what was expected, and what came
+	// Rejected: the server answered, and its answer will not change soon; see RejectedError.
+	Rejected bool
 }
 
 // Error is one line: address, step, cause, remedy and key, as far as they are known.

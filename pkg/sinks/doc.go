@@ -16,8 +16,9 @@
 //     takes the place of a refused one too; a gap event, which is about a resource, may come later.
 //   - A control event (gap, synced) is sent when everything before it is settled, and nothing after it is sent
 //     before it is settled itself: "synced" is never ahead of what it speaks of.
-//   - A broker that is away, at the start or for hours, ends nothing: the loop tries again with exponential
-//     back-off and says once that the destination is away and once that it is back.
+//   - A broker that is away, at the start or for hours, ends nothing: the loop tries again at least every RetryInterval, or with
+//     exponential back-off up to ten seconds if the broker answers and rejects what it is asked. It logs once that the
+//     destination is away and once that it is back.
 //
 // # What a failure says
 //

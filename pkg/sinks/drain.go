@@ -19,8 +19,11 @@ const (
 	DefaultMaxBatch      = 2048
 	DefaultMaxBatchBytes = 16 << 20
 	DefaultBackoffMin    = 100 * time.Millisecond
-	DefaultBackoffMax    = 30 * time.Second
+	DefaultBackoffMax    = 10 * time.Second
 )
+
+// RetryInterval is the longest pause before the next attempt at a destination that is away or not ready.
+const RetryInterval = 250 * time.Millisecond
 
 // Drain moves messages from a queue to a sink until the queue is closed and empty. The package comment says what
 // it promises. Set the fields, then call Run once; Connected and Status may be called at any time.
@@ -39,7 +42,8 @@ type Drain struct {
 	Logger        *slog.Logger // nil: slog.Default()
 
 	state         state
-	wait          *backoff.ExponentialBackOff
+	rejected      *backoff.ExponentialBackOff // the pause after a rejection
+	away          *backoff.ExponentialBackOff // the pause after any other failure
 	refused, lost logLimit
 
 	// Memory that Send calls share.
@@ -51,7 +55,8 @@ type Drain struct {
 }
 
 // Backoff says how long the loop waits after a failure: Min after the first, then twice as long each time up to
-// Max, each spread by half in both directions. It starts again at Min whenever a message was delivered.
+// Max, each spread by half in both directions, while the destination rejects what it is asked (RejectedError). After any other
+// failure it is not more than RetryInterval. It starts again at Min whenever a message was delivered.
 type Backoff struct {
 	Min time.Duration // 0: DefaultBackoffMin
 	Max time.Duration // 0: DefaultBackoffMax
@@ -141,14 +146,24 @@ func (d *Drain) init() {
 	if high <= 0 {
 		high = DefaultBackoffMax
 	}
-	d.wait = backoff.NewExponentialBackOff(
+	d.rejected, d.away = doubling(low, high), doubling(low, min(high, RetryInterval))
+	d.refused.limiter = rate.NewLimiter(rate.Every(10*time.Second), 3)
+	d.lost.limiter = rate.NewLimiter(rate.Every(10*time.Second), 3)
+}
+
+func doubling(low, high time.Duration) *backoff.ExponentialBackOff {
+	return backoff.NewExponentialBackOff(
 		backoff.WithInitialInterval(low),
 		backoff.WithMaxInterval(max(low, high)),
 		backoff.WithMultiplier(2),
 		backoff.WithMaxElapsedTime(0), // never give up
 	)
-	d.refused.limiter = rate.NewLimiter(rate.Every(10*time.Second), 3)
-	d.lost.limiter = rate.NewLimiter(rate.Every(10*time.Second), 3)
+}
+
+// resetBackoff makes the next pause the shortest again.
+func (d *Drain) resetBackoff() {
+	d.rejected.Reset()
+	d.away.Reset()
 }
 
 func (d *Drain) unfinished(err error) error {
@@ -170,7 +185,7 @@ func (d *Drain) connect(ctx context.Context) error {
 			return err
 		}
 	}
-	d.wait.Reset()
+	d.resetBackoff()
 	d.state.connected(d.Logger)
 	if d.Hooks.OnConnect != nil {
 		d.Hooks.OnConnect()
@@ -210,7 +225,7 @@ func (d *Drain) deliver(ctx context.Context, batch []*event.Message) error {
 			return nil
 		}
 		if progress {
-			d.wait.Reset()
+			d.resetBackoff()
 		}
 		if d.state.retrying() {
 			err := d.pause(ctx)
@@ -321,8 +336,16 @@ func (d *Drain) failed(err error, n int) {
 	}
 }
 
+// pause waits before the next attempt, depending on why the last one failed.
 func (d *Drain) pause(ctx context.Context) error {
-	timer := time.NewTimer(d.wait.NextBackOff())
+	var pause time.Duration
+	if IsRejected(d.state.lastCause()) {
+		pause = d.rejected.NextBackOff()
+	} else {
+		d.rejected.Reset()
+		pause = min(d.away.NextBackOff(), max(RetryInterval, d.away.InitialInterval))
+	}
+	timer := time.NewTimer(pause)
 	defer timer.Stop()
 	select {
 	case <-timer.C:

@@ -44,16 +44,27 @@ func TestDrainDelivers(t *testing.T) {
 	})
 }
 
-// A destination that is away is tried with exponential back-off, without end, and is spoken of twice.
-func TestDrainBacksOffWhileAway(t *testing.T) {
+// A destination that is away is tried at least every RetryInterval, without end; one that rejects what it is asked is asked less
+// and less often. Both are logged twice.
+func TestDrainTriesAgain(t *testing.T) {
+	t.Run("away", func(t *testing.T) {
+		testTriesAgain(t, errAway, 3*time.Minute, sinks.RetryInterval/2, sinks.RetryInterval)
+	})
+	t.Run("rejected", func(t *testing.T) {
+		err := &sinks.ConnectError{Step: sinks.StepAuthenticate, Err: errAway, Rejected: true}
+		testTriesAgain(t, fmt.Errorf("two servers: %w", errors.Join(errors.New("one"), err)), 3*time.Hour, 5*time.Second, 15*time.Second)
+	})
+}
+
+func testTriesAgain(t *testing.T, cause error, away, least, most time.Duration) {
 	synctest.Test(t, func(t *testing.T) {
 		var tries []time.Time
 		start := time.Now()
-		back := start.Add(3 * time.Hour)
+		back := start.Add(away)
 		sink := &scriptSink{connect: func(context.Context) error {
 			tries = append(tries, time.Now())
 			if time.Now().Before(back) {
-				return errAway
+				return cause
 			}
 			return nil
 		}}
@@ -63,10 +74,10 @@ func TestDrainBacksOffWhileAway(t *testing.T) {
 		d := &sinks.Drain{Name: "live", Sink: sink, Queue: q, Logger: log}
 		done := make(chan error)
 		go func() { done <- d.Run(t.Context()) }()
-		time.Sleep(time.Hour)
+		time.Sleep(away / 2)
 		synctest.Wait()
-		if want := "connecting since 2000-01-01T00:00:00Z: connection refused"; d.Status() != want || d.Connected() {
-			t.Errorf("after an hour: connected %v, status %q, want %q", d.Connected(), d.Status(), want)
+		if want := "connecting since 2000-01-01T00:00:00Z: " + cause.Error(); d.Status() != want || d.Connected() {
+			t.Errorf("meanwhile: connected %v, status %q, want %q", d.Connected(), d.Status(), want)
 		}
 		if err := <-done; err != nil {
 			t.Fatalf("Run: %v", err)
@@ -78,11 +89,11 @@ func TestDrainBacksOffWhileAway(t *testing.T) {
 		for i := range tries[1:] {
 			longest = max(longest, tries[i+1].Sub(tries[i]))
 		}
-		if longest < 15*time.Second || longest > 45*time.Second {
-			t.Errorf("longest wait %s, want about 30s", longest)
+		if longest < least || longest > most {
+			t.Errorf("longest wait %s, want %s to %s", longest, least, most)
 		}
 		if got := strings.Count(text.String(), "level=WARN"); got != 1 {
-			t.Errorf("%d warnings in three hours, want 1:\n%s", got, text)
+			t.Errorf("%d warnings, want 1:\n%s", got, text)
 		}
 		if !strings.Contains(text.String(), "destination is back") || !strings.Contains(text.String(), "sink=live") {
 			t.Errorf("log does not say that it is back:\n%s", text)

@@ -1,6 +1,9 @@
 package sinks
 
-import "errors"
+import (
+	"errors"
+	"slices"
+)
 
 // The classes of a failed delivery. A plain error, of no class, means: certainly not written, try again.
 var (
@@ -41,4 +44,30 @@ func MaybeWritten(err error) error { return &MaybeWrittenError{Err: err} }
 func IsMaybeWritten(err error) bool {
 	var m *MaybeWrittenError
 	return errors.As(err, &m)
+}
+
+// RejectedError is an answer of the destination that will not change soon: a wrong password, a missing right, a full
+// stream. The drain asks again less and less often, while it asks a destination that is away or not ready
+// every RetryInterval.
+type RejectedError struct{ Err error }
+
+func (e *RejectedError) Error() string { return e.Err.Error() }
+func (e *RejectedError) Unwrap() error { return e.Err }
+
+// Rejected marks err as an answer that will not change soon.
+func Rejected(err error) error { return &RejectedError{Err: err} }
+
+// IsRejected reports whether err, or an error that it wraps, is a RejectedError or a ConnectError with Rejected.
+func IsRejected(err error) bool {
+	switch e := err.(type) { //nolint:errorlint // it walks the tree: errors.As would give the first ConnectError alone
+	case nil:
+		return false
+	case *RejectedError:
+		return true
+	case *ConnectError:
+		return e.Rejected || IsRejected(e.Err)
+	case interface{ Unwrap() []error }:
+		return slices.ContainsFunc(e.Unwrap(), IsRejected)
+	}
+	return IsRejected(errors.Unwrap(err))
 }

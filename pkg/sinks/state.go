@@ -61,6 +61,13 @@ func (s *state) retrying() bool {
 	return !s.since.IsZero()
 }
 
+// lastCause is why the last attempt failed; nil if it did not.
+func (s *state) lastCause() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.cause
+}
+
 // ok ends a failure, if there was one.
 func (s *state) ok(log *slog.Logger) {
 	s.mu.Lock()

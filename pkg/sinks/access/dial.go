@@ -12,8 +12,33 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/deltabridge/deltabridge/pkg/reach"
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 )
+
+// reachPatience is a little more than a dial takes, so that each of the first ones has a result.
+const reachPatience = reach.Timeout + reach.Interval/2
+
+// Reach returns the first of the addresses that accepts a connection. If none does for a second, the error has what explain
+// makes of each address's failure, which is a net.Dialer's or a net.Resolver's.
+func Reach(ctx context.Context, p *reach.Prober, addrs []string, explain func(addr string, err error) error) (string, error) {
+	short, cancel := context.WithTimeout(ctx, reachPatience)
+	defer cancel()
+	addr, err := p.Wait(short, addrs...)
+	if err == nil || canceled(ctx) {
+		return addr, err
+	}
+	var errs []error
+	if unreachable, ok := errors.AsType[*reach.UnreachableError](err); ok {
+		for _, f := range unreachable.Failures {
+			errs = append(errs, explain(f.Address, f.Err))
+		}
+	}
+	if len(errs) == 0 { // the DNS gives no answer, or there is no address
+		errs = append(errs, explain(strings.Join(addrs, ","), err))
+	}
+	return "", Join("", errs)
+}
 
 // DialError is why no TCP connection to address came about: err is a net.Dialer's or a net.Resolver's. key is where
 // the configuration has the address, timeout how long was waited.

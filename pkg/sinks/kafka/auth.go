@@ -148,12 +148,15 @@ func (s *SASLConfig) startRemedy() string {
 }
 
 func (k *conn) refused(s *SASLConfig, words string) error {
+	e := &sinks.ConnectError{Step: sinks.StepAuthenticate, Address: k.addr, Key: s.secretKey(), Rejected: true}
 	if s.Mechanism == mechanismIAM {
-		return k.fail(sinks.StepAuthenticate, s.secretKey(), "allow the IAM role kafka-cluster:Connect on the cluster, and check kafka.sasl.region and the clock",
-			access.Words(kafkago.SASLAuthenticationFailed, "it refuses the AWS credentials (%s)", words))
+		e.Remedy = "allow the IAM role kafka-cluster:Connect on the cluster, and check kafka.sasl.region and the clock"
+		e.Err = access.Words(kafkago.SASLAuthenticationFailed, "it refuses the AWS credentials (%s)", words)
+		return e
 	}
-	return k.fail(sinks.StepAuthenticate, s.secretKey(), s.startRemedy(),
-		access.Words(kafkago.SASLAuthenticationFailed, "it refuses user %q by %s: wrong user name or password (%s)", s.Username, s.Mechanism, words))
+	e.Remedy = s.startRemedy()
+	e.Err = access.Words(kafkago.SASLAuthenticationFailed, "it refuses user %q by %s: wrong user name or password (%s)", s.Username, s.Mechanism, words)
+	return e
 }
 
 func (k *conn) offerMechanism(ctx context.Context, name string) error {

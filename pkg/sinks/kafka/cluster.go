@@ -127,7 +127,11 @@ func (c *cluster) close() {
 func (c *cluster) ask(ctx context.Context, req protocol.Message) (protocol.Message, error) {
 	var errs []string
 	var last error
-	for _, addr := range c.candidates() {
+	candidates, err := c.reachable(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, addr := range candidates {
 		msg, reused, err := c.sendReuse(ctx, addr, req)
 		if err != nil && reused && ctx.Err() == nil { // it may have been closed while it was idle
 			msg, err = c.send(ctx, addr, req)
@@ -149,6 +153,22 @@ func (c *cluster) ask(ctx context.Context, req protocol.Message) (protocol.Messa
 	return nil, &unreachableError{strings.Join(errs, "; "), last}
 }
 
+// reachable is candidates, of which the first accepts connections. If none does for a second, the error says why.
+func (c *cluster) reachable(ctx context.Context) ([]string, error) {
+	all, connected := c.candidates()
+	if connected {
+		return all, nil
+	}
+	addr, err := access.Reach(ctx, c.cfg.Prober, all, func(addr string, err error) error {
+		return &brokerError{addr: addr, err: c.dialError(ctx, addr, err)}
+	})
+	if err != nil {
+		return nil, err
+	}
+	slices.SortStableFunc(all, func(a, b string) int { return boolRank(a != addr) - boolRank(b != addr) })
+	return all, nil
+}
+
 // unreachableError is the errors of several brokers on one line.
 type unreachableError struct {
 	text string
@@ -158,21 +178,23 @@ type unreachableError struct {
 func (e *unreachableError) Error() string { return e.text }
 func (e *unreachableError) Unwrap() error { return e.last }
 
-// candidates are the brokers in the order in which to ask them: connected ones, configured ones, others.
-func (c *cluster) candidates() []string {
+// candidates are the brokers in the order in which to ask them: connected ones, configured ones, others. connected: there
+// is a connection to the first.
+func (c *cluster) candidates() (all []string, connected bool) {
 	known := slices.Sorted(maps.Values(c.brokers))
-	all := slices.Concat(c.cfg.Brokers, known)
+	all = slices.Concat(c.cfg.Brokers, known)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	slices.SortStableFunc(all, func(a, b string) int {
 		return boolRank(c.conns[a] == nil) - boolRank(c.conns[b] == nil)
 	})
 	seen := make(map[string]bool, len(all))
-	return slices.DeleteFunc(all, func(addr string) bool {
+	all = slices.DeleteFunc(all, func(addr string) bool {
 		again := seen[addr]
 		seen[addr] = true
 		return again
 	})
+	return all, c.conns[all[0]] != nil
 }
 
 func boolRank(b bool) int {

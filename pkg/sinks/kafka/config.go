@@ -15,6 +15,7 @@ import (
 	"github.com/segmentio/kafka-go/compress/zstd"
 
 	"github.com/deltabridge/deltabridge/pkg/event"
+	"github.com/deltabridge/deltabridge/pkg/reach"
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 )
 
@@ -50,12 +51,16 @@ type Config struct {
 	TLS  TLSConfig
 	SASL SASLConfig
 
-	// RequestTimeout bounds each exchange with a broker, connecting included. 0: DefaultRequestTimeout.
+	// RequestTimeout bounds each exchange with a broker, TLS and authentication included. TCP alone has reach.Timeout.
+	// 0: DefaultRequestTimeout.
 	RequestTimeout time.Duration
+
+	// Prober finds out when a broker is back. Sinks with the same brokers should share it. Nil: the sink's own.
+	Prober *reach.Prober
 
 	Logger *slog.Logger // nil: slog.Default()
 
-	dial func(ctx context.Context, network, addr string) (net.Conn, error) // nil: a net.Dialer's; tests set it
+	dial func(ctx context.Context, network, addr string) (net.Conn, error) // nil: reach.Dial; tests set it
 }
 
 // CreateTopics is how missing topics are created.
@@ -213,6 +218,9 @@ func (cfg *Config) fill() {
 		cfg.Logger = slog.Default()
 	}
 	if cfg.dial == nil {
-		cfg.dial = new(net.Dialer).DialContext
+		cfg.dial = reach.Dial
+	}
+	if cfg.Prober == nil {
+		cfg.Prober = &reach.Prober{Dial: cfg.dial}
 	}
 }

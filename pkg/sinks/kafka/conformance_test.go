@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"log/slog"
@@ -68,6 +69,17 @@ func (d *destination) Start(t testing.TB) {
 	if err := d.broker.Restart(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// Takes implements sinktest.Observer.
+func (d *destination) Takes(ctx context.Context) error {
+	client, err := kgo.NewClient(kgo.SeedBrokers(d.broker.Addr()), kgo.DefaultProduceTopic(d.topic), kgo.DisableIdempotentWrite(),
+		kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	return client.ProduceSync(ctx, &kgo.Record{Value: []byte("observer")}).FirstErr()
 }
 
 func (d *destination) Records(t testing.TB) (all []sinktest.Record) {

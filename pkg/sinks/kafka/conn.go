@@ -15,6 +15,7 @@ import (
 	"github.com/segmentio/kafka-go/protocol"
 	"github.com/segmentio/kafka-go/protocol/apiversions"
 
+	"github.com/deltabridge/deltabridge/pkg/reach"
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 	"github.com/deltabridge/deltabridge/pkg/sinks/access"
 )
@@ -122,7 +123,7 @@ func (c *cluster) open(ctx context.Context, addr string, tr trace) (*conn, error
 
 // dialError is why there is no connection to addr. Addresses that the configuration does not have are the cluster's.
 func (c *cluster) dialError(ctx context.Context, addr string, err error) error {
-	err = access.DialError(ctx, addr, "kafka.brokers", c.cfg.RequestTimeout, err)
+	err = access.DialError(ctx, addr, "kafka.brokers", min(reach.Timeout, c.cfg.RequestTimeout), err)
 	known, ok := errors.AsType[*sinks.ConnectError](err)
 	if !ok || slices.Contains(c.cfg.Brokers, addr) {
 		return err

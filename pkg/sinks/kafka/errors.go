@@ -57,6 +57,16 @@ func movesLeader(code kafkago.Error) bool {
 	return false
 }
 
+// passing reports whether a code is that of a cluster which is starting, or chooses a leader: it is about to change.
+func passing(code kafkago.Error) bool {
+	switch code {
+	case kafkago.RequestTimedOut, kafkago.BrokerNotAvailable, kafkago.GroupLoadInProgress, kafkago.GroupCoordinatorNotAvailable,
+		kafkago.NotCoordinatorForGroup, kafkago.NotController, kafkago.Unknown, kafkago.InvalidReplicationFactor:
+		return true // the last one: there are not enough brokers yet
+	}
+	return movesLeader(code) || judge(code) == outOfStep
+}
+
 // remedy is what an operator can do about it, where it is not plain from the code's own words.
 func (s *Sink) remedy(code kafkago.Error) string {
 	switch code {
@@ -93,26 +103,33 @@ func (s *Sink) codeError(where string, code kafkago.Error, message string) error
 		return &sinks.ConnectError{
 			Step: sinks.StepAuthorize, Key: "kafka.topic",
 			Remedy: fmt.Sprintf("give %s the permissions Describe and Write on the topic", s.cfg.SASL.who()),
-			Err:    access.Words(code, "%s: not allowed (%s)", text, code.Title()),
+			Err:    access.Words(code, "%s: not allowed (%s)", text, code.Title()), Rejected: true,
 		}
 	}
 	if r := s.remedy(code); r != "" {
 		text += " (" + r + ")"
 	}
-	return fmt.Errorf("%s: %w", text, code)
+	err := fmt.Errorf("%s: %w", text, code)
+	if passing(code) {
+		return err
+	}
+	return sinks.Rejected(err)
 }
 
 // noTopic is the error of a topic that is not there.
 func noTopic(name string) error {
 	return &sinks.ConnectError{
 		Step: sinks.StepTopic, Key: "kafka.createTopics", Remedy: "create it, correct kafka.topic, or set kafka.createTopics",
-		Err: access.Words(kafkago.UnknownTopicOrPartition, "topic %s does not exist", name),
+		Err: access.Words(kafkago.UnknownTopicOrPartition, "topic %s does not exist", name), Rejected: true,
 	}
 }
 
 // notCreated is why a topic could not be created.
 func (c *cluster) notCreated(name string, code kafkago.Error, message string) error {
-	e := &sinks.ConnectError{Step: sinks.StepTopic, Key: "kafka.createTopics", Err: access.Words(code, "creating the topic %s: %s: %s", name, code.Title(), message)}
+	e := &sinks.ConnectError{
+		Step: sinks.StepTopic, Key: "kafka.createTopics", Rejected: !passing(code),
+		Err: access.Words(code, "creating the topic %s: %s: %s", name, code.Title(), message),
+	}
 	switch code {
 	case kafkago.TopicAuthorizationFailed, kafkago.ClusterAuthorizationFailed:
 		e.Step = sinks.StepAuthorize

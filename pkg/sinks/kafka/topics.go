@@ -97,7 +97,6 @@ func (s *Sink) refresh(ctx context.Context, topics []*topic) {
 	for i, t := range missing {
 		names[i] = t.name
 	}
-	s.cfg.Logger.Info("creating Kafka topics", "topics", names)
 	failed, err := s.cluster.createTopics(ctx, names, s.cfg.CreateTopics)
 	created := missing[:0]
 	for _, t := range missing {
@@ -105,6 +104,7 @@ func (s *Sink) refresh(ctx context.Context, topics []*topic) {
 			t.err = err
 		} else if t.err = failed[t.name]; t.err == nil {
 			created = append(created, t)
+			s.cfg.Logger.Info("created Kafka topic", "topic", t.name)
 		}
 	}
 	s.awaitCreated(ctx, created)

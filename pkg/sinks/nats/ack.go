@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"strconv"
 
 	natsgo "github.com/nats-io/nats.go"
@@ -16,6 +17,7 @@ import (
 // Codes of the server's errors that nats.go has no names for (nats-server, server/errors.json).
 const (
 	codeHeaderTooLarge = 10097
+	codeNoResources    = 10023
 	codeStreamMismatch = 10060
 	codeStoreFailed    = 10077
 	codeTTLDisabled    = 10166
@@ -73,6 +75,11 @@ func isNumberAndBrace(b []byte) bool {
 	return true
 }
 
+// passing reports whether an error is that of a server, or cluster, which is not ready yet.
+func passing(e *jetstream.APIError) bool {
+	return e.Code == http.StatusServiceUnavailable && e.ErrorCode != codeStoreFailed && e.ErrorCode != codeNoResources
+}
+
 // refusal classifies an error of the server. Only what depends on the message alone is for good; the rest passes
 // when somebody mends the stream, makes room or waits.
 func refusal(e *jetstream.APIError) ack {
@@ -82,14 +89,16 @@ func refusal(e *jetstream.APIError) ack {
 	case codeHeaderTooLarge:
 		return ack{err: sinks.Permanent(fmt.Errorf("%w: headers above the server's limit", sinks.ErrOversize))}
 	case codeStreamMismatch:
-		return ack{err: fmt.Errorf("another stream takes this subject: give the subject to the expected stream alone: %w", e), recheck: true}
+		return ack{err: sinks.Rejected(fmt.Errorf("another stream takes this subject: give the subject to the expected stream alone: %w", e)), recheck: true}
 	case jetstream.JSErrCodeStreamNotFound, codeTTLDisabled:
 		return ack{err: e, recheck: true}
 	case codeStoreFailed:
-		return ack{err: fmt.Errorf("the stream did not store it (full, with discard: new?): %w", e)}
-	default:
+		return ack{err: sinks.Rejected(fmt.Errorf("the stream did not store it (full, with discard: new?): %w", e))}
+	}
+	if passing(e) {
 		return ack{err: e}
 	}
+	return ack{err: sinks.Rejected(e)}
 }
 
 // publishError classifies an error of the client, before any answer.

@@ -71,7 +71,7 @@ func (a *AuthConfig) check() error {
 		_, err = a.publicKey()
 	}
 	if err != nil {
-		return &sinks.ConnectError{Step: sinks.StepFiles, Key: key, Err: fmt.Errorf("%s: %w", file, err)}
+		return &sinks.ConnectError{Step: sinks.StepFiles, Key: key, Err: fmt.Errorf("%s: %w", file, err), Rejected: true}
 	}
 	return nil
 }
@@ -154,7 +154,7 @@ func (a *AuthConfig) options() ([]natsgo.Option, error) {
 func (s *Sink) authError(info *serverInfo, words error) *sinks.ConnectError {
 	a := &s.cfg.Auth
 	key, file := a.file()
-	e := &sinks.ConnectError{Step: sinks.StepAuthenticate, Key: key}
+	e := &sinks.ConnectError{Step: sinks.StepAuthenticate, Key: key, Rejected: true}
 	also := ""
 	if info.Nonce != "" {
 		also = "; or use nats.credentialsFile or nats.nkeyFile, which it takes too"

@@ -173,6 +173,8 @@ func (c *Claims) failure(err error) error {
 		e.Err = access.Words(err, "object store %s does not exist", c.cfg.Bucket)
 		e.Remedy = "create it, correct claimCheck.bucket, or set claimCheck.create: true"
 	}
+	api, isAPI := errors.AsType[jetstream.JetStreamError](err)
+	e.Rejected = isAPI && (api.APIError() == nil || !passing(api.APIError()))
 	return e
 }
 

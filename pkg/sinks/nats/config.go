@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/deltabridge/deltabridge/pkg/event"
+	"github.com/deltabridge/deltabridge/pkg/reach"
 )
 
 // Defaults.
@@ -36,7 +37,7 @@ type Config struct {
 	// MaxInFlight is how many messages wait for their acknowledgement at once. 0: DefaultMaxInFlight.
 	MaxInFlight int
 	// AckTimeout: after this long without any acknowledgement (and at most twice as long) those that wait are
-	// given up and sent again. It also bounds how long Send waits for a reconnection. 0: DefaultAckTimeout.
+	// given up and sent again. 0: DefaultAckTimeout.
 	AckTimeout time.Duration
 
 	// LettersOf is the sink of which the messages are dead letters; empty: they are none. A letter is an event of which a
@@ -45,6 +46,9 @@ type Config struct {
 
 	Auth AuthConfig
 	TLS  TLSConfig
+
+	// Prober finds out when a server is back. Sinks with the same servers should share it. Nil: the sink's own.
+	Prober *reach.Prober
 
 	Logger *slog.Logger // nil: slog.Default()
 }
@@ -149,6 +153,9 @@ func (cfg *Config) fill() {
 	}
 	if cfg.AckTimeout == 0 {
 		cfg.AckTimeout = DefaultAckTimeout
+	}
+	if cfg.Prober == nil {
+		cfg.Prober = new(reach.Prober)
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()

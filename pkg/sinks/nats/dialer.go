@@ -2,12 +2,15 @@ package nats
 
 import (
 	"context"
+	"errors"
 	"net"
 	"net/url"
 	"strings"
 	"sync"
 
 	natsgo "github.com/nats-io/nats.go"
+
+	"github.com/deltabridge/deltabridge/pkg/reach"
 )
 
 // dialer opens the client's TCP connections. It keeps two things that nats.go gives no access to: the connection,
@@ -15,8 +18,16 @@ import (
 type dialer struct {
 	mu   sync.Mutex
 	ctx  context.Context // of the Connect under way; nil while nats.go reconnects by itself
+	best string          // accepted a connection just now; empty: not known
 	conn net.Conn
 	err  error
+}
+
+// prefer says which address accepted a connection just now.
+func (d *dialer) prefer(address string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.best = address
 }
 
 // begin says under which context the next connections are opened; nil for none.
@@ -36,14 +47,17 @@ func (d *dialer) end() {
 // Dial implements nats.CustomDialer.
 func (d *dialer) Dial(network, address string) (net.Conn, error) {
 	d.mu.Lock()
-	ctx := d.ctx
+	ctx, timeout := d.ctx, connectTimeout
+	if d.best != "" && d.best != address { // nats.go tries one server after the other: the best must not wait for one that is away
+		timeout = reach.Interval
+	}
 	d.mu.Unlock()
 	if ctx == nil {
-		ctx = context.Background() // ends by connectTimeout
+		ctx = context.Background() // ends by the timeout
 	}
-	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	conn, err := new(net.Dialer).DialContext(ctx, network, address)
+	conn, err := reach.Dial(ctx, network, address)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.err = err
@@ -75,6 +89,13 @@ func (d *dialer) lastError() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.err
+}
+
+// refused reports whether a server refused the credentials the last time.
+func (d *dialer) refused() bool {
+	err := d.lastError()
+	return errors.Is(err, natsgo.ErrAuthorization) || errors.Is(err, natsgo.ErrAuthExpired) || errors.Is(err, natsgo.ErrAuthRevoked) ||
+		errors.Is(err, natsgo.ErrAccountAuthExpired)
 }
 
 // cause is the last error, or that there is no connection.

@@ -2,9 +2,13 @@ package nats_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/url"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -97,6 +101,21 @@ func (b *broker) NewSink(t testing.TB) sinks.Sink {
 		t.Fatalf("New: %v", err)
 	}
 	return sink
+}
+
+// Takes implements sinktest.Observer.
+func (b *broker) Takes(ctx context.Context) error {
+	deadline, _ := ctx.Deadline()
+	conn, err := natsgo.Connect("nats://"+net.JoinHostPort(b.opts.Host, strconv.Itoa(b.opts.Port)), natsgo.NoReconnect(), natsgo.Timeout(time.Until(deadline)))
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	answer, err := conn.RequestWithContext(ctx, "k8s.observer", nil)
+	if err == nil && !strings.Contains(string(answer.Data), `"seq"`) {
+		err = errors.New(string(answer.Data))
+	}
+	return err
 }
 
 // js is a client of the server's own, not through the proxy.

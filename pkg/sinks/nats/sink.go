@@ -11,14 +11,15 @@ import (
 	natsgo "github.com/nats-io/nats.go"
 
 	"github.com/deltabridge/deltabridge/pkg/event"
+	"github.com/deltabridge/deltabridge/pkg/reach"
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 	"github.com/deltabridge/deltabridge/pkg/sinks/access"
 )
 
 const (
-	connectTimeout = 5 * time.Second // for one server: TCP, TLS and the greeting
+	connectTimeout = 5 * time.Second // for one server: TCP, TLS and the greeting; TCP alone has reach.Timeout
+	reportAfter    = time.Second     // that a connection was lost is reported when it is not back by then
 	writeTimeout   = 10 * time.Second
-	reconnectWait  = 250 * time.Millisecond
 	pingInterval   = 10 * time.Second // two without an answer end the connection
 )
 
@@ -35,10 +36,11 @@ type Sink struct {
 	inbox     string           // prefix of the reply subjects
 	acks      chan *natsgo.Msg // the server's answers
 	ackPrefix []byte
-	lost      chan error    // the connection broke
-	up        chan struct{} // it is back
-	recheck   bool          // look at the stream before the next batch
-	found     bool          // the stream has been there
+	lost      chan error                  // the connection broke
+	up        chan struct{}               // it is back
+	current   atomic.Pointer[natsgo.Conn] // conn, for nats.go's goroutine that reconnects
+	recheck   bool                        // look at the stream before the next batch
+	found     bool                        // the stream has been there
 	warned    map[string]bool
 
 	flight     flight
@@ -103,6 +105,15 @@ func (s *Sink) connect(ctx context.Context) error {
 	}
 	urls := s.urls()
 	s.denials.forget()
+	if s.server == nil {
+		addr, err := access.Reach(ctx, s.cfg.Prober, addresses(s.cfg.URLs), func(addr string, err error) error {
+			return fmt.Errorf("nats server %w", access.DialError(ctx, addr, "nats.url", reach.Timeout, err))
+		})
+		if err != nil {
+			return err
+		}
+		s.dial.prefer(addr)
+	}
 	s.dial.begin(ctx)
 	stop := context.AfterFunc(ctx, s.dial.interrupt)
 	conn, err := natsgo.Connect(urls, opts...)
@@ -117,10 +128,12 @@ func (s *Sink) connect(ctx context.Context) error {
 		return fmt.Errorf("subscribe to the inbox: %w", err)
 	}
 	s.conn = conn
+	s.current.Store(conn)
 	return nil
 }
 
-// awaitConnection returns nil once the client is connected. It waits for a reconnection for AckTimeout.
+// awaitConnection returns nil once the client is connected. It waits for a reconnection for a while, and then until it has found
+// out why there is none.
 func (s *Sink) awaitConnection(ctx context.Context) error {
 	if s.conn.IsConnected() {
 		return nil
@@ -129,18 +142,32 @@ func (s *Sink) awaitConnection(ctx context.Context) error {
 		s.conn.Close()
 		return s.connect(ctx)
 	}
-	timeout := time.NewTimer(s.cfg.AckTimeout)
+	timeout := time.NewTimer(min(reportAfter, s.cfg.AckTimeout))
 	defer timeout.Stop()
-	for !s.conn.IsConnected() {
+	trying, stop := context.WithCancel(ctx)
+	defer stop()
+	var diagnosis chan error // nil until the timeout
+	for {
 		select {
 		case <-s.up:
+			if !s.conn.IsConnected() {
+				continue
+			}
+			if stop(); diagnosis != nil {
+				<-diagnosis //nolint:errcheck // it does not matter any more
+			}
+			return nil
 		case <-timeout.C:
-			return s.diagnose(ctx, fmt.Errorf("not connected to %s: %w", redacted(s.urls()), s.dial.cause()))
+			diagnosis = make(chan error, 1)
+			go func() {
+				diagnosis <- s.diagnose(trying, fmt.Errorf("not connected to %s: %w", redacted(s.urls()), s.dial.cause()))
+			}()
+		case err := <-diagnosis:
+			return err
 		case <-ctx.Done():
 			return ctx.Err()
 		}
 	}
-	return nil
 }
 
 // Close implements sinks.Sink. It stops the embedded server too.
@@ -164,13 +191,49 @@ func (s *Sink) urls() string {
 	return strings.Join(s.cfg.URLs, ",")
 }
 
+// reconnectDelay is how long nats.go waits before it tries its servers again, after all of them failed. It waits until one of
+// them accepts a connection; ctx ends with the connection.
+func (s *Sink) reconnectDelay(ctx context.Context, failed int) time.Duration {
+	if s.dial.refused() {
+		return min(reach.Interval<<min(failed, 10), sinks.DefaultBackoffMax)
+	}
+	urls := s.cfg.URLs
+	if conn := s.current.Load(); conn != nil {
+		urls = conn.Servers() // also those that a server named
+	}
+	if s.cfg.Embedded != nil || len(urls) == 0 {
+		return reach.Interval
+	}
+	ctx, cancel := context.WithTimeout(ctx, sinks.DefaultBackoffMax) // there may be another list by then
+	defer cancel()
+	start := time.Now()
+	if addr, err := s.cfg.Prober.Wait(ctx, addresses(urls)...); err == nil {
+		s.dial.prefer(addr)
+	}
+	return max(0, reach.Interval-time.Since(start))
+}
+
+// addresses are host:port of the servers.
+func addresses(urls []string) []string {
+	out := make([]string, 0, len(urls))
+	for _, raw := range urls {
+		if _, addr, err := serverAddress(raw); err == nil {
+			out = append(out, addr)
+		}
+	}
+	return out
+}
+
 // options are the client's. It never gives up, and it buffers nothing while it is away.
 func (s *Sink) options() ([]natsgo.Option, error) {
+	life, end := context.WithCancel(context.Background()) // of the connection
 	opts := []natsgo.Option{
 		natsgo.Name("deltabridge"),
 		natsgo.MaxReconnects(-1),
 		natsgo.IgnoreAuthErrorAbort(), // credentials can be mended while we run
-		natsgo.ReconnectWait(reconnectWait),
+		natsgo.CustomReconnectDelay(func(failed int) time.Duration { return s.reconnectDelay(life, failed) }),
+		natsgo.ClosedHandler(func(*natsgo.Conn) { end() }),
+		natsgo.SkipHostLookup(), // the dialer tries all addresses of a host at once
 		natsgo.ReconnectBufSize(-1),
 		natsgo.Timeout(connectTimeout),
 		natsgo.FlusherTimeout(writeTimeout),
@@ -193,10 +256,12 @@ func (s *Sink) options() ([]natsgo.Option, error) {
 	}
 	session, err := s.cfg.TLS.files().NewSession()
 	if err != nil {
+		end()
 		return nil, err
 	}
 	more, err := s.accessOptions(session, s.cfg.TLS.enabled())
 	if err != nil {
+		end()
 		return nil, err
 	}
 	return append(opts, more...), nil

@@ -11,6 +11,7 @@ import (
 	natsgo "github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/deltabridge/deltabridge/pkg/reach"
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 	"github.com/deltabridge/deltabridge/pkg/sinks/access"
 )
@@ -40,7 +41,7 @@ func (s *Sink) findStream(ctx context.Context) (*jetstream.StreamInfo, error) {
 		return nil, err
 	}
 	want := s.cfg.Stream
-	stream, err := js.Stream(ctx, want.Name)
+	stream, err := lookUp(ctx, js, want.Name)
 	if errors.Is(err, jetstream.ErrStreamNotFound) && want.Create {
 		// Not CreateOrUpdate: whoever created it meanwhile wins.
 		stream, err = js.CreateStream(ctx, want.jetstream(s.subject.Wildcard()))
@@ -54,6 +55,37 @@ func (s *Sink) findStream(ctx context.Context) (*jetstream.StreamInfo, error) {
 		return nil, err
 	}
 	return stream.CachedInfo(), nil
+}
+
+// lookUp finds the stream. A cluster without a leader leaves requests unanswered, and answers those that come later: so the
+// request is sent again while there is no answer.
+func lookUp(ctx context.Context, js jetstream.JetStream, name string) (jetstream.Stream, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	type answer struct {
+		stream jetstream.Stream
+		err    error
+	}
+	answers := make(chan answer)
+	tick := time.NewTicker(2 * reach.Interval)
+	defer tick.Stop()
+	for waiting := 0; ; {
+		go func() {
+			stream, err := js.Stream(ctx, name)
+			answers <- answer{stream, err}
+		}()
+		waiting++
+		select {
+		case <-tick.C:
+			continue
+		case a := <-answers:
+			cancel()
+			for range waiting - 1 {
+				<-answers
+			}
+			return a.stream, a.err
+		}
+	}
 }
 
 // streamError is why the stream could not be found or created, in words. denial is what the server denied meanwhile.
@@ -71,7 +103,7 @@ func (s *Sink) streamError(err, denial error) error {
 		e.Remedy = "enable JetStream on the server, and for the account of " + s.cfg.Auth.who()
 	case errors.Is(err, jetstream.ErrStreamNotFound):
 		e.Key = "nats.stream.create"
-		e.Err = access.Words(err, "stream %s does not exist", name)
+		e.Err, e.Rejected = access.Words(err, "stream %s does not exist", name), true
 		e.Remedy = "create it, correct nats.stream.name, or set nats.stream.create: true"
 	case errors.Is(err, context.DeadlineExceeded):
 		e.Err = access.Words(err, "stream %s: JetStream gives no answer within %v", name, s.cfg.AckTimeout)
@@ -79,6 +111,7 @@ func (s *Sink) streamError(err, denial error) error {
 	case isAPI && api.APIError() != nil:
 		e.Err = access.Words(err, "stream %s can't be created: %s", name, api.APIError().Description)
 		e.Key, e.Remedy = creationRemedy(api.APIError().ErrorCode)
+		e.Rejected = !passing(api.APIError())
 	}
 	return e
 }
@@ -99,7 +132,7 @@ func creationRemedy(code jetstream.ErrorCode) (key, remedy string) {
 }
 
 func (s *Sink) unfitError(err error) error {
-	return &sinks.ConnectError{Step: sinks.StepStream, Key: "nats.stream", Err: fmt.Errorf("stream %s: %w", s.cfg.Stream.Name, err)}
+	return &sinks.ConnectError{Step: sinks.StepStream, Key: "nats.stream", Err: fmt.Errorf("stream %s: %w", s.cfg.Stream.Name, err), Rejected: true}
 }
 
 // warn logs each doubt once in the sink's life.

@@ -16,6 +16,7 @@ import (
 
 	natsgo "github.com/nats-io/nats.go"
 
+	"github.com/deltabridge/deltabridge/pkg/reach"
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 	"github.com/deltabridge/deltabridge/pkg/sinks/access"
 )
@@ -54,12 +55,25 @@ func (s *Sink) newTrial(raw string) (*trial, error) {
 	if err != nil {
 		return nil, err
 	}
+	u, addr, err := serverAddress(raw)
+	if err != nil {
+		return nil, &sinks.ConnectError{Step: sinks.StepResolve, Key: "nats.url", Err: errors.New("it is no URL"), Rejected: true} // err repeats what it holds
+	}
+	return &trial{
+		sink: s, session: session, url: u, addr: addr,
+		timeout: min(connectTimeout, s.cfg.AckTimeout), denials: new(denials),
+		passed: func(string, string, bool) {},
+	}, nil
+}
+
+// serverAddress is host:port of a server's URL, with the default port that nats.go takes.
+func serverAddress(raw string) (*url.URL, string, error) {
 	if !strings.Contains(raw, "://") { // as nats.go does
 		raw = "nats://" + raw
 	}
-	u, err := url.Parse(raw)
+	u, err := url.Parse(strings.TrimSpace(raw))
 	if err != nil {
-		return nil, &sinks.ConnectError{Step: sinks.StepResolve, Key: "nats.url", Err: errors.New("it is no URL")} // err repeats what it holds
+		return nil, "", err
 	}
 	port := u.Port()
 	if port == "" {
@@ -68,11 +82,7 @@ func (s *Sink) newTrial(raw string) (*trial, error) {
 	if port == "" {
 		port = "4222"
 	}
-	return &trial{
-		sink: s, session: session, url: u, addr: net.JoinHostPort(u.Hostname(), port),
-		timeout: min(connectTimeout, s.cfg.AckTimeout), denials: new(denials),
-		passed: func(string, string, bool) {},
-	}, nil
+	return u, net.JoinHostPort(u.Hostname(), port), nil
 }
 
 func (t *trial) fail(step, key, remedy string, err error) error {
@@ -114,9 +124,9 @@ func (t *trial) greet(ctx context.Context, ws bool) error {
 		}
 		t.passed(sinks.StepResolve, strings.Join(ips, ", "), false)
 	}
-	nc, err := new(net.Dialer).DialContext(ctx, "tcp", t.addr)
+	nc, err := reach.Dial(ctx, "tcp", t.addr)
 	if err != nil {
-		return access.DialError(ctx, t.addr, "nats.url", t.timeout, err)
+		return access.DialError(ctx, t.addr, "nats.url", min(reach.Timeout, t.timeout), err)
 	}
 	defer nc.Close()
 	t.passed(sinks.StepConnect, "to "+nc.RemoteAddr().String(), false)
@@ -228,7 +238,7 @@ func (t *trial) connectError(ctx context.Context, err error) error {
 	case t.session.Refused(err), errors.Is(err, natsgo.ErrTLS):
 		return t.session.Failure(t.addr, t.timeout, err)
 	case errors.As(err, &op) && op.Op == "dial":
-		return access.DialError(ctx, t.addr, "nats.url", t.timeout, err)
+		return access.DialError(ctx, t.addr, "nats.url", min(reach.Timeout, t.timeout), err)
 	case access.TimedOut(err), errors.Is(err, natsgo.ErrTimeout):
 		return t.fail(sinks.StepProtocol, "nats.url", "see whether the server is overloaded",
 			access.Words(os.ErrDeadlineExceeded, "no answer within %v", t.timeout))
@@ -311,7 +321,7 @@ func (d *denials) during(ctx context.Context) (_ context.Context, end func() err
 // denied is a permission violation in words. doing is what it stood in the way of.
 func (s *Sink) denied(doing string, err error) *sinks.ConnectError {
 	words := strings.TrimPrefix(err.Error(), natsgo.ErrPermissionViolation.Error()+": ")
-	e := &sinks.ConnectError{Step: sinks.StepAuthorize, Err: access.Words(err, "%s: %s", doing, words)}
+	e := &sinks.ConnectError{Step: sinks.StepAuthorize, Err: access.Words(err, "%s: %s", doing, words), Rejected: true}
 	_, rest, _ := strings.Cut(words, ` to "`)
 	subject, _, _ := strings.Cut(rest, `"`)
 	switch {

@@ -31,6 +31,7 @@ func Run(t *testing.T, h Harness) {
 		{"Oversize", testOversize},
 		{"EmptyBatch", testEmptyBatch},
 		{"AwayAtStart", testAwayAtStart},
+		{"NoticedAtOnce", testNoticedAtOnce},
 		{"RestartUnderLoad", testRestartUnderLoad},
 		{"StoppedBetweenSends", testStoppedBetweenSends},
 		{"CancelHangingSend", testCancelHangingSend},
@@ -172,8 +173,8 @@ type running struct {
 	done  chan error
 }
 
-// drain runs a Drain over a new sink. It must be ended with finish, or by the test's end.
-func drain(t *testing.T, d Destination) *running {
+// drain runs a Drain over a new sink. It must be ended with finish, or by the test's end. edit changes it before.
+func drain(t *testing.T, d Destination, edit ...func(*sinks.Drain)) *running {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	q := fifo.NewRing(fifo.RingOptions[*event.Message]{MaxItems: 100_000, Size: (*event.Message).Size})
@@ -184,6 +185,9 @@ func drain(t *testing.T, d Destination) *running {
 			Logger:  slog.New(slog.NewTextHandler(t.Output(), nil)),
 		},
 		queue: q, stop: cancel, done: make(chan error, 1),
+	}
+	for _, change := range edit {
+		change(r.Drain)
 	}
 	stopped := make(chan struct{})
 	go func() {

@@ -1,0 +1,103 @@
+package sinktest
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/deltabridge/deltabridge/pkg/event"
+	"github.com/deltabridge/deltabridge/pkg/sinks"
+)
+
+// Observer is a Destination of which another client can find out that it takes messages.
+type Observer interface {
+	// Takes makes one attempt to store a message with a connection of its own and code that the sink does not have. It
+	// returns soon after ctx ends.
+	Takes(ctx context.Context) error
+}
+
+const (
+	outage     = 6 * time.Second        // long enough for back-off to show
+	tryEvery   = 50 * time.Millisecond  // of the observer
+	tryFor     = 500 * time.Millisecond // and how long one of its attempts may take
+	noticeSoon = time.Second            // after the observer's first success
+)
+
+// testNoticedAtOnce: a broker that comes back is used at once, whether it was away at the start or went away later.
+func testNoticedAtOnce(t *testing.T, _ Harness, d Destination) {
+	broker := stopper(t, d)
+	observer, ok := d.(Observer)
+	if !ok {
+		t.Skip("no other client knows the destination")
+	}
+	sendAll(t, connected(t, d), []*event.Message{Message("a", 1, 100)}) // creates what is missing
+	broker.Stop(t)
+	settled := make(chan time.Time, 16)
+	r := drain(t, d, func(d *sinks.Drain) {
+		d.Backoff = sinks.Backoff{}
+		d.Hooks.OnSettled = func(_ *event.Message, sent time.Time, _ time.Duration) { settled <- sent }
+	})
+	r.push(t, []*event.Message{Message("a", 2, 100)})
+	comesBack(t, "away at the start", broker, observer, settled)
+	broker.Stop(t)
+	r.push(t, []*event.Message{Message("a", 3, 100)})
+	comesBack(t, "away later", broker, observer, settled)
+	broker.Stop(t)
+	time.AfterFunc(outage-tryEvery, func() { r.push(t, []*event.Message{Message("a", 4, 100)}) })
+	comesBack(t, "away while nothing was to be sent", broker, observer, settled)
+	r.finish(t)
+}
+
+// comesBack starts the broker after an outage, and compares when the event was delivered with when another client could deliver.
+func comesBack(t *testing.T, name string, broker Stopper, observer Observer, settled chan time.Time) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	var watching sync.WaitGroup
+	taken := make(chan time.Time, 1)
+	watching.Go(func() {
+		tick := time.NewTicker(tryEvery)
+		defer tick.Stop()
+		var tries sync.WaitGroup
+		defer tries.Wait()
+		for ctx.Err() == nil {
+			tries.Go(func() {
+				try, end := context.WithTimeout(ctx, tryFor)
+				defer end()
+				if observer.Takes(try) == nil {
+					select {
+					case taken <- time.Now():
+						cancel()
+					default:
+					}
+				}
+			})
+			select {
+			case <-tick.C:
+			case <-ctx.Done():
+			}
+		}
+	})
+	timer := time.NewTimer(outage)
+	defer timer.Stop()
+	<-timer.C
+	broker.Start(t)
+	var other, own time.Time
+	for _, wait := range []struct {
+		ch   chan time.Time
+		into *time.Time
+	}{{taken, &other}, {settled, &own}} {
+		select {
+		case *wait.into = <-wait.ch:
+		case <-time.After(patience):
+			t.Fatalf("%s: not delivered", name)
+		}
+	}
+	cancel()
+	watching.Wait()
+	if late := own.Sub(other); late > noticeSoon {
+		t.Errorf("%s: delivered %v after another client could", name, late)
+	} else {
+		t.Logf("%s: delivered %v after another client could", name, late)
+	}
+}
