@@ -51,7 +51,7 @@ func newBridge(cfg *config.Config, kube *rest.Config, log *slog.Logger) (*Bridge
 	if b.redaction, err = newRedaction(cfg); err != nil {
 		return nil, err
 	}
-	if b.engine, err = openEngine(cfg, b.redaction.privacy, log); err != nil {
+	if b.engine, err = openEngine(cfg, b.redaction.privacy, b.persist, log); err != nil {
 		return nil, err
 	}
 	b.enrichment = newEnrichment(b.reading, cfg, b.redaction.redactor)
@@ -79,8 +79,8 @@ func newBridge(cfg *config.Config, kube *rest.Config, log *slog.Logger) (*Bridge
 }
 
 // openEngine opens the checkpoint of the configured state folder.
-func openEngine(cfg *config.Config, privacy *checkpoint.Privacy, log *slog.Logger) (*engine.Engine, error) {
-	o := engine.Options{Folder: cfg.State.Path, Cluster: cfg.Cluster, Privacy: privacy, Logger: log}
+func openEngine(cfg *config.Config, privacy *checkpoint.Privacy, persist func(), log *slog.Logger) (*engine.Engine, error) {
+	o := engine.Options{Folder: cfg.State.Path, Cluster: cfg.Cluster, Privacy: privacy, Persist: persist, Logger: log}
 	for n := range cfg.Sinks {
 		s := &cfg.Sinks[n]
 		text, err := json.Marshal(s.Filters)
@@ -91,6 +91,15 @@ func openEngine(cfg *config.Config, privacy *checkpoint.Privacy, log *slog.Logge
 		o.Sinks = append(o.Sinks, engine.Sink{Name: s.Name, Filter: string(text), Lossy: lossy})
 	}
 	return engine.Open(o)
+}
+
+// persist has the queues write to disk, soon, what waits in them.
+func (b *Bridge) persist() {
+	for _, p := range b.pipelines {
+		if q, ok := p.queue.(interface{ Persist() }); ok {
+			q.Persist()
+		}
+	}
 }
 
 // resume gives what the checkpoint holds of a source, for its informer to begin with.
@@ -112,7 +121,7 @@ func (b *Bridge) attach(i *informer.Informer) {
 		i.BeginAnew()
 	}
 	ledger := b.engine.Ledger(source.Name)
-	i.AddEventHandler(b.engine.Recorder(source.Name))
+	i.AddEventHandler(b.engine.Recorder(b.reading, source.Name))
 	b.enrichment.attach(i)
 	for _, p := range b.pipelines {
 		if i.Auxiliary() {

@@ -51,7 +51,7 @@ func (e *Engine) FirstList(ctx context.Context, source informer.Source, objects 
 	l := e.Ledger(source.Name)
 	if l.Begun() { // its resource went and came again
 		for _, o := range objects {
-			l.Note(checkpoint.Key(o), o)
+			l.Add(checkpoint.Key(o), o)
 		}
 		return true
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/checkpoint"
 )
 
-// Run commits until ctx ends, and once more then.
+// Run commits until ctx ends, and once more then. The error is that of the last commit.
 func (e *Engine) Run(ctx context.Context) error {
 	ticker := time.NewTicker(commitInterval)
 	defer ticker.Stop()
@@ -17,8 +17,11 @@ func (e *Engine) Run(ctx context.Context) error {
 	for {
 		select {
 		case <-ctx.Done():
-			e.commit()
-			return nil
+			return e.Flush()
+		case <-e.crowded:
+			e.relieve(ctx)
+			last = time.Now()
+			continue
 		case <-ticker.C:
 		}
 		if began := time.Now(); pace.due(e.waiting(), began.Sub(last)) {
@@ -27,6 +30,14 @@ func (e *Engine) Run(ctx context.Context) error {
 			pace.learn(rows, size, time.Since(began))
 		}
 	}
+}
+
+// Flush writes what is settled now.
+func (e *Engine) Flush() error {
+	e.commit()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.lastErr
 }
 
 // waiting is how many rows changed since they were written.
@@ -95,6 +106,9 @@ func (e *Engine) storedFilters() map[string]string {
 
 // report keeps the outcome of a commit, and logs it if it is news.
 func (e *Engine) report(err error) {
+	e.mu.Lock()
+	e.lastErr = err
+	e.mu.Unlock()
 	if err == nil {
 		e.mu.Lock()
 		before := e.failing

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/deltabridge/deltabridge/pkg/checkpoint"
@@ -22,6 +23,7 @@ type Options struct {
 	Cluster string              // its name, for messages
 	Privacy *checkpoint.Privacy // what rows may hold in clear; nil: everything
 	Sinks   []Sink
+	Persist func() // asks the queues of all sinks to write to disk, soon, what waits in them; nil: they can't
 	Logger  *slog.Logger
 }
 
@@ -30,7 +32,7 @@ type Sink struct {
 	Name string
 	// Filter is the sink's filter as text. If it is another one than before, the sink is sent the difference: see Known.
 	Filter string
-	// Lossy: the sink's queue gives up events when it is full.
+	// Lossy: the sink's queue drops or merges events when it is full.
 	Lossy bool
 }
 
@@ -39,7 +41,12 @@ type Engine struct {
 	store *checkpoint.Store
 	log   *slog.Logger
 	sinks []string
-	lossy bool // some sink is
+	lossy map[string]bool // by sink
+	// persist is Options.Persist; crowded receives when the ledgers hold too much.
+	persist func()
+	crowded chan struct{}
+	held    atomic.Int64 // what all ledgers hold: see Ledger.Held
+	isFull  bool         // see full
 	// filters is each sink's present filter. Of a sink whose filter changed the store keeps the old text until the sink was
 	// sent the difference everywhere.
 	filters map[string]string
@@ -48,7 +55,8 @@ type Engine struct {
 	mu      sync.Mutex
 	sources map[string]*source // by name: those of the store, and those that were resumed
 	opened  uint64             // ledgers that were opened, so that no two use the same numbers
-	failing string             // why the last commit failed; empty if it did not
+	failing string             // why the bridge is not ready; empty if it is
+	lastErr error              // of the last commit
 }
 
 // Open opens the checkpoint in a folder. Nothing of it counts before Identify.
@@ -57,10 +65,12 @@ func Open(o Options) (*Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &Engine{store: store, log: o.Logger, filters: map[string]string{}, changed: map[string]string{}, sources: map[string]*source{}}
+	e := &Engine{
+		store: store, log: o.Logger, lossy: map[string]bool{}, persist: o.Persist, crowded: make(chan struct{}, 1), filters: map[string]string{}, changed: map[string]string{}, sources: map[string]*source{},
+	}
 	for _, s := range o.Sinks {
 		e.sinks = append(e.sinks, s.Name)
-		e.lossy = e.lossy || s.Lossy
+		e.lossy[s.Name] = s.Lossy
 		e.filters[s.Name] = s.Filter
 		before, known, err := store.SinkConfig(s.Name)
 		if err != nil {

@@ -14,6 +14,8 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/object"
 )
 
+var quiet = slog.New(slog.DiscardHandler)
+
 const testCluster = "6ba7b810-9dad-11d1-80b4-00c04fd430c8"
 
 var pods = informer.Source{Name: "pods", Resource: schema.GroupVersionResource{Version: "v1", Resource: "pods"}}
@@ -31,7 +33,7 @@ func pod(t testing.TB, name string, version int) *object.Object {
 // start begins a process on a folder: an engine that knows its cluster.
 func start(t *testing.T, folder string, sinks ...Sink) *Engine {
 	t.Helper()
-	e, err := Open(Options{Folder: folder, Cluster: "test", Sinks: sinks, Logger: slog.New(slog.DiscardHandler)})
+	e, err := Open(Options{Folder: folder, Cluster: "test", Sinks: sinks, Logger: quiet})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,15 +68,15 @@ func begin(t *testing.T, e *Engine, source informer.Source, version string, obje
 	if !e.FirstList(t.Context(), source, objects, version) {
 		t.Fatal("the first list was not stored")
 	}
-	caughtUp(e, source, version)
+	caughtUp(t, e, source, version)
 }
 
 // caughtUp says that every sink was given the whole source, and that it is at a position.
-func caughtUp(e *Engine, source informer.Source, version string) {
+func caughtUp(t *testing.T, e *Engine, source informer.Source, version string) {
 	for _, sink := range e.sinks {
 		e.Ledger(source.Name).Caught(sink)
 	}
-	e.Recorder(source.Name).OnPosition(version)
+	e.Recorder(t.Context(), source.Name).OnPosition(version)
 }
 
 // send hands a message to a sink.
@@ -93,7 +95,7 @@ func TestResume(t *testing.T) {
 	folder := t.TempDir()
 	e := start(t, folder, Sink{Name: "fast"}, Sink{Name: "slow"})
 	begin(t, e, pods, "10", pod(t, "a", 3), pod(t, "b", 4))
-	r := e.Recorder("pods")
+	r := e.Recorder(t.Context(), "pods")
 
 	r.OnUpdate(nil, pod(t, "a", 11))
 	first, waiting := send(e, pods, "fast"), send(e, pods, "slow")
@@ -138,10 +140,10 @@ func TestBodies(t *testing.T) {
 		}
 	}
 	fetch(pod(t, "a", 3))
-	e.Recorder("pods").OnUpdate(nil, pod(t, "a", 11))
+	e.Recorder(t.Context(), "pods").OnUpdate(nil, pod(t, "a", 11))
 	fetch(pod(t, "a", 3))
 	fetch(pod(t, "a", 11))
-	e.Recorder("pods").OnPosition("11")
+	e.Recorder(t.Context(), "pods").OnPosition("11")
 	e.commit()
 	fetch(pod(t, "a", 11))
 }

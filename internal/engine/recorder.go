@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"context"
+
 	"github.com/deltabridge/deltabridge/pkg/checkpoint"
 	"github.com/deltabridge/deltabridge/pkg/informer"
 	"github.com/deltabridge/deltabridge/pkg/object"
@@ -10,7 +12,11 @@ import (
 
 // Recorder is the first handler of each informer. It notes in the ledger what a change makes of a row, before other
 // handlers send it, and how far the informer is, after they have.
-type Recorder struct{ ledger *checkpoint.Ledger }
+type Recorder struct {
+	ctx    context.Context //nolint:containedctx // client-go's handlers are called without one
+	engine *Engine
+	ledger *checkpoint.Ledger
+}
 
 var (
 	_ cache.ResourceEventHandler = Recorder{}
@@ -18,24 +24,33 @@ var (
 	_ informer.Positioner        = Recorder{}
 )
 
-// Recorder of a source that was resumed.
-func (e *Engine) Recorder(source string) Recorder { return Recorder{e.Ledger(source)} }
+// Recorder of a source that was resumed. ctx ends when no more changes are read.
+func (e *Engine) Recorder(ctx context.Context, source string) Recorder {
+	return Recorder{ctx, e, e.Ledger(source)}
+}
 
 // OnAdd implements cache.ResourceEventHandler.
 func (r Recorder) OnAdd(obj any, initial bool) {
 	if !initial { // the first list was stored as a whole
-		r.note(obj)
+		o := obj.(*object.Object)
+		r.ledger.Add(checkpoint.Key(o), o)
 	}
 }
 
 // OnUpdate implements cache.ResourceEventHandler.
-func (r Recorder) OnUpdate(_, newObj any) { r.note(newObj) }
+func (r Recorder) OnUpdate(_, newObj any) {
+	o := newObj.(*object.Object)
+	r.ledger.Note(checkpoint.Key(o), o)
+}
 
 // OnDelete implements cache.ResourceEventHandler.
 func (r Recorder) OnDelete(obj any) { r.ledger.Note(checkpoint.Key(obj.(*object.Object)), nil) }
 
-// OnPosition implements informer.Positioner.
-func (r Recorder) OnPosition(resourceVersion string) { r.ledger.Reached(resourceVersion) }
+// OnPosition implements informer.Positioner. It waits while the ledgers hold too much.
+func (r Recorder) OnPosition(resourceVersion string) {
+	r.ledger.Reached(resourceVersion)
+	r.engine.makeRoom(r.ctx, r.ledger)
+}
 
 // OnSynced implements informer.Observer.
 func (r Recorder) OnSynced(string, int) {}
@@ -45,11 +60,6 @@ func (r Recorder) OnGap(from, to, _ string) {
 	if WentBack(from, to) {
 		r.ledger.StartOver()
 	}
-}
-
-func (r Recorder) note(obj any) {
-	o := obj.(*object.Object)
-	r.ledger.Note(checkpoint.Key(o), o)
 }
 
 // WentBack reports whether a list is older than what was seen before it: etcd was restored to an earlier revision, and

@@ -63,9 +63,7 @@ func (e *Engine) Resume(of informer.Source, spilled map[string]string) (known []
 	s.state = state
 	e.opened++
 	s.ledger = checkpoint.NewLedger(state.Source, state, e.sinks, e.opened<<40)
-	if e.lossy {
-		s.ledger.Merge()
-	}
+	s.ledger.CountIn(&e.held)
 	e.sources[of.Name] = s
 	return known, state.ResourceVersion
 }
@@ -150,6 +148,9 @@ func (e *Engine) finishLeaving() {
 			continue
 		}
 		e.store.DropStage(name)
+		if s.ledger != nil {
+			s.ledger.Discard()
+		}
 		delete(e.sources, name)
 	}
 	e.mu.Unlock()

@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/deltabridge/deltabridge/pkg/object"
@@ -34,8 +35,12 @@ type Ledger struct {
 	pending map[string]*[]rowChange   // changes of rows that are not written, by key, oldest first; none is empty
 	writing map[string]*object.Object // rows that were collected, and are not known to be written
 	dirty   bool                      // something was told since the last Collect
-	merges  bool                      // see Merge
-	written Update                    // ResourceVersion and Sinks of the last Collect
+	bytes   int64                     // of pending
+	// unreached is how much of bytes was noted since the last position: nothing can let go of it before the next one.
+	unreached int64
+	total     *atomic.Int64 // see CountIn; nil: none
+	counted   int64         // how much of it is of this ledger
+	written   Update // ResourceVersion and Sinks of the last Collect
 }
 
 // mark is a position: all that was told up to seq belongs to it.
@@ -47,6 +52,7 @@ type mark struct {
 type rowChange struct {
 	seq    uint64
 	object *object.Object // nil: the row goes
+	added  bool           // there was no row before
 }
 
 // NewLedger begins from what the store held of the source; the zero State for a source that is new. sinks are those that
@@ -100,56 +106,46 @@ func (l *Ledger) StartOver() {
 	}
 }
 
+// Add notes a new row: that of an object that was not there before.
+func (l *Ledger) Add(key string, o *object.Object) { l.change(key, o, true) }
+
 // Note says what a change makes of a row: the object's new state, or nil if it is gone.
-func (l *Ledger) Note(key string, o *object.Object) {
+func (l *Ledger) Note(key string, o *object.Object) { l.change(key, o, false) }
+
+func (l *Ledger) change(key string, o *object.Object, added bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.seq++
-	l.note(key, rowChange{l.seq, o})
+	l.note(key, rowChange{l.seq, o, added})
 	l.dirty = true
 }
 
-// Merge lets the ledger give up states of an object in the middle of more than eight that wait for a sink. Without it they
-// are bounded by what the sinks' queues hold, or have on disk. A queue that drops or merges events holds the watermark
-// until the oldest of what it stands for is delivered, while any number of changes is settled behind it.
-//
-// What is given up can be missed after a crash: the row is then older than the watermark, and a filter's border that the
-// object crossed in between is not seen.
-func (l *Ledger) Merge() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.merges = true
+// rowOverhead is what a change that waits costs beside the object's JSON, in bytes.
+const rowOverhead = 300
+
+func (c rowChange) size() int64 {
+	if c.object == nil {
+		return rowOverhead
+	}
+	return int64(len(c.object.Raw)) + rowOverhead
 }
 
-// maxWaiting is from how many waiting changes of a row on some are given up; see Merge.
-const maxWaiting = 8
-
-// note appends a change of a row, and drops those that will never be written: of all between two places where the watermark
-// can come to stand only the last one is.
-//
-// With Merge, of many states of one object those in the middle go too. The last two stay: of the one before the last, Find
-// may be asked while the last is being handed over. So do additions and deletions, so that what exists at the watermark has
-// a row.
+// note appends a change of a row.
 func (l *Ledger) note(key string, change rowChange) {
-	row := l.pending[key]
-	if row == nil {
-		l.pending[key] = &[]rowChange{change}
-		return
-	}
-	waiting := *row
-	if len(waiting) > 1 {
-		least, next := l.places()
-		waiting = slices.Delete(waiting, 0, lastUpTo(waiting, least))
-		if from := before(waiting, least); from < len(waiting) {
-			waiting = slices.Delete(waiting, from, from+lastUpTo(waiting[from:], next))
-		}
-	}
-	if n := len(waiting); l.merges && n >= maxWaiting && sameObject(waiting[n-3].object, waiting[n-2].object) && sameObject(waiting[n-2].object, waiting[n-1].object) {
-		waiting[n-2], waiting[n-1] = waiting[n-1], change
+	l.bytes += change.size()
+	l.unreached += change.size()
+	if row := l.pending[key]; row != nil {
+		*row = append(*row, change)
 	} else {
-		waiting = append(waiting, change)
+		l.pending[key] = &[]rowChange{change}
 	}
-	*row = waiting
+}
+
+// drop takes changes off the count of what waits.
+func (l *Ledger) drop(changes ...rowChange) {
+	for _, c := range changes {
+		l.bytes -= c.size()
+	}
 }
 
 // before is how many changes are not behind a place.
@@ -159,9 +155,6 @@ func before(waiting []rowChange, seq uint64) (n int) {
 	}
 	return n
 }
-
-// lastUpTo is the index of the last change that is not behind a place; 0 if there is none.
-func lastUpTo(waiting []rowChange, seq uint64) int { return max(0, before(waiting, seq)-1) }
 
 // Find gives a state that was noted and is not known to be written; nil if there is none. The last state of an object, and
 // until Reached follows it also the one before, is either found here or in the store.
@@ -183,8 +176,6 @@ func (l *Ledger) Find(key string, id object.Identity) *object.Object {
 	}
 	return nil
 }
-
-func sameObject(a, b *object.Object) bool { return a != nil && b != nil && a.UID == b.UID }
 
 // Expect says that something goes to a sink, which will settle it under the number that is returned; never 0. Call it
 // before the sink can. at is the time.
@@ -221,13 +212,14 @@ func (l *Ledger) Caught(sink string) {
 func (l *Ledger) Reached(resourceVersion string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.here = mark{l.seq, resourceVersion}
+	l.here, l.unreached = mark{l.seq, resourceVersion}, 0
 	for _, s := range l.all {
 		if s.caught {
 			s.here = l.here
 		}
 	}
 	l.dirty = true
+	l.count()
 }
 
 // least is the source's watermark.
@@ -239,19 +231,6 @@ func (l *Ledger) least() mark {
 		}
 	}
 	return least
-}
-
-// places are the source's watermark, and the least place beyond it where that may come to stand.
-func (l *Ledger) places() (least, next uint64) {
-	least, next = l.least().seq, l.here.seq
-	for _, s := range l.all {
-		at, _ := s.watermark()
-		if at.seq <= least {
-			at = s.next()
-		}
-		next = min(next, at.seq)
-	}
-	return least, next
 }
 
 // Collect gives what may be written now; false if that is no more than what was given last. Call Written or Failed with
@@ -279,6 +258,7 @@ func (l *Ledger) Collect() (Update, bool) {
 	for key, row := range l.pending {
 		l.collectRow(&u, key, row, least.seq)
 	}
+	l.count()
 	if len(u.Upserts)+len(u.Deletes) == 0 && u.ResourceVersion == l.written.ResourceVersion && maps.Equal(u.Sinks, l.written.Sinks) {
 		return Update{}, false
 	}
@@ -325,6 +305,7 @@ func (l *Ledger) collectRow(u *Update, key string, row *[]rowChange, covered uin
 	} else {
 		u.Deletes = append(u.Deletes, key)
 	}
+	l.drop(waiting[:n]...)
 	if n == len(waiting) {
 		delete(l.pending, key)
 	} else {
@@ -338,10 +319,12 @@ func (l *Ledger) Failed(u Update) {
 	defer l.mu.Unlock()
 	clear(l.writing)
 	back := func(key string, o *object.Object) {
+		change := rowChange{object: o}
+		l.bytes += change.size()
 		if row := l.pending[key]; row != nil {
-			*row = append([]rowChange{{0, o}}, *row...)
+			*row = append([]rowChange{change}, *row...)
 		} else {
-			l.pending[key] = &[]rowChange{{0, o}}
+			l.pending[key] = &[]rowChange{change}
 		}
 	}
 	for _, o := range u.Upserts {
@@ -352,6 +335,7 @@ func (l *Ledger) Failed(u Update) {
 	}
 	l.written = Update{}
 	l.dirty = true
+	l.count()
 }
 
 // Key of an object's row: "namespace/name", or "name" if it has no namespace.

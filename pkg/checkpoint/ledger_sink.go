@@ -15,7 +15,6 @@ type sinkLedger struct {
 	start   int
 	last    uint64 // number that was given
 	open    int    // how many are not settled
-	second  int    // no change between start and this one is open
 }
 
 // entry is a change that a sink was given, and the sink's position before it.
@@ -36,7 +35,7 @@ func (s *sinkLedger) expect(c entry) uint64 {
 		open := slices.DeleteFunc(s.changes[s.start:], func(c entry) bool { return c.settled })
 		n := copy(s.changes, open)
 		clear(s.changes[n:])
-		s.changes, s.start, s.second = s.changes[:n], 0, 0
+		s.changes, s.start = s.changes[:n], 0
 	}
 	s.last++
 	c.number = s.last
@@ -57,7 +56,7 @@ func (s *sinkLedger) settle(number uint64) bool {
 		s.start++
 	}
 	if s.start == len(s.changes) {
-		s.changes, s.start, s.second = s.changes[:0], 0, 0
+		s.changes, s.start = s.changes[:0], 0
 		if cap(s.changes) > keepChanges {
 			s.changes = nil
 		}
@@ -92,18 +91,4 @@ func (s *sinkLedger) watermark() (m mark, fresh bool) {
 		return c.before, c.fresh
 	}
 	return s.here, !s.caught
-}
-
-// next is the least position beyond its watermark that the watermark may come to stand at: of all that lies between, only the
-// end will ever count.
-func (s *sinkLedger) next() mark {
-	if s.start == len(s.changes) {
-		return s.here
-	}
-	for s.second = max(s.second, s.start+1); s.second < len(s.changes); s.second++ {
-		if !s.changes[s.second].settled {
-			return s.changes[s.second].before
-		}
-	}
-	return s.here
 }

@@ -3,6 +3,7 @@ package checkpoint
 import (
 	"fmt"
 	"strconv"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -93,7 +94,7 @@ func TestAnUpdateThatCouldNotBeWritten(t *testing.T) {
 }
 
 // Whatever is settled in whatever order: a sink's watermark covers nothing that it has not settled; what exists at the
-// source's watermark has a row; no row is ahead of it, or without Merge behind it; and the last state of an object, while it is being handed over also the
+// source's watermark has a row; no row is ahead of it, or without Squeeze behind it; and the last state of an object, while it is being handed over also the
 // one before it, is to be found in the ledger or on disk.
 func FuzzLedger(f *testing.F) {
 	f.Add([]byte{1, 2, 3, 200, 4, 150, 151, 250, 5, 6, 7, 251, 200, 201})
@@ -101,8 +102,7 @@ func FuzzLedger(f *testing.F) {
 	f.Fuzz(func(t *testing.T, steps []byte) {
 		m := newLedgerModel(t)
 		if len(steps) > 0 && steps[0]&1 == 0 {
-			m.l.Merge()
-			m.merges = true
+			m.squeezes = true
 		}
 		for _, step := range steps {
 			switch {
@@ -118,16 +118,17 @@ func FuzzLedger(f *testing.F) {
 }
 
 type ledgerModel struct {
-	t      *testing.T
-	l      *Ledger
-	rv     int
-	merges bool
-	exists map[string][]bool           // by key: existence at each rv
-	latest map[string][]int            // by key: the rv of its state at each rv
-	open   []modelChange               // not settled
-	rows   map[string]*object.Object   // what is on disk
-	at     int                         // watermark on disk
-	states map[string][]*object.Object // by key: the states since it was last created, the last two at most
+	t        *testing.T
+	l        *Ledger
+	rv       int
+	squeezes bool
+	born     map[string]int              // by key: since which rv it exists
+	exists   map[string][]bool           // by key: existence at each rv
+	latest   map[string][]int            // by key: the rv of its state at each rv
+	open     []modelChange               // not settled
+	rows     map[string]*object.Object   // what is on disk
+	at       int                         // watermark on disk
+	states   map[string][]*object.Object // by key: the states since it was last created, the last two at most
 }
 
 type modelChange struct {
@@ -139,7 +140,7 @@ type modelChange struct {
 var modelKeys = []string{"x", "y", "z"}
 
 func newLedgerModel(t *testing.T) *ledgerModel {
-	m := &ledgerModel{t: t, rows: map[string]*object.Object{}, exists: map[string][]bool{}, latest: map[string][]int{}, states: map[string][]*object.Object{}}
+	m := &ledgerModel{t: t, rows: map[string]*object.Object{}, born: map[string]int{}, exists: map[string][]bool{}, latest: map[string][]int{}, states: map[string][]*object.Object{}}
 	m.l = NewLedger(Source{}, State{ResourceVersion: "0", Sinks: map[string]string{"a": "0", "b": "0"}}, []string{"a", "b"}, 0)
 	for _, key := range modelKeys {
 		m.exists[key], m.latest[key] = []bool{false}, []int{0}
@@ -163,7 +164,12 @@ func (m *ledgerModel) change(step byte) {
 	} else {
 		m.exists[key][m.rv], m.latest[key][m.rv] = true, m.rv
 		o := stateOf(m.t, key, m.rv)
-		m.l.Note(key, o)
+		if m.exists[key][m.rv-1] {
+			m.l.Note(key, o)
+		} else {
+			m.l.Add(key, o)
+			m.born[key] = m.rv
+		}
 		states := append(m.states[key], o)
 		m.states[key] = states[max(0, len(states)-2):]
 		m.find(key)
@@ -174,6 +180,16 @@ func (m *ledgerModel) change(step byte) {
 		}
 	}
 	m.l.Reached(strconv.Itoa(m.rv))
+	if m.squeezes && step%7 == 0 {
+		m.l.Squeeze()
+		for k, states := range m.states {
+			m.states[k] = states[max(0, len(states)-1):]
+			m.find(k)
+		}
+	}
+	if m.l.Held() != sizeOf(m.l) {
+		m.t.Fatalf("%d bytes are held, it says %d", sizeOf(m.l), m.l.Held())
+	}
 }
 
 // find looks for the states of an object that may be asked for.
@@ -232,56 +248,123 @@ func (m *ledgerModel) collect(fails bool) {
 	m.l.Written(u)
 	for _, key := range modelKeys {
 		row := m.rows[key]
-		if m.exists[key][at] && row == nil {
+		alive := m.exists[key][m.rv] && (m.born[key] <= at)
+		if m.exists[key][at] && row == nil && (!m.squeezes || alive) {
 			m.t.Fatalf("%s exists at %d and has no row", key, at)
 		}
 		if row != nil {
 			if rv, _ := strconv.Atoi(row.ResourceVersion); rv > at {
 				m.t.Fatalf("row %s@%d is ahead of %d", key, rv, at)
 			}
-			if rv, _ := strconv.Atoi(row.ResourceVersion); !m.merges && (rv != m.latest[key][at] || !m.exists[key][at]) {
+			if rv, _ := strconv.Atoi(row.ResourceVersion); !m.squeezes && (rv != m.latest[key][at] || !m.exists[key][at]) {
 				m.t.Fatalf("row %s@%d at watermark %d, where it is at %d (exists: %t)", key, rv, at, m.latest[key][at], m.exists[key][at])
 			}
 		}
 	}
 }
 
-// What a sink that drops or merges leaves behind is bounded, however long the oldest of it stays open.
+// What a sink that drops or merges leaves behind is bounded by the objects that exist, however long the oldest of it stays
+// open: also where names do not recur.
 func TestWhatIsSettledBehindAnOpenChangeIsLetGoOf(t *testing.T) {
-	l := NewLedger(Source{}, State{ResourceVersion: "0", Sinks: map[string]string{"a": "0"}}, []string{"a"}, 7)
-	l.Merge()
-	first := l.Expect("a", time.Now())
-	rv := 0
-	reach := func() { rv++; l.Reached(strconv.Itoa(rv)) }
-	reach()
-	var waiting []uint64
-	for n := range 100_000 {
-		key := "k" + strconv.Itoa(n%50)
-		l.Note(key, stateOf(t, key, rv+1))
-		waiting = append(waiting, l.Expect("a", time.Now()))
-		reach()
-		l.Note(key, nil)
-		reach()
-		if len(waiting) > 100 {
-			l.Settle("a", waiting[0])
-			l.Settle("a", waiting[0]) // once more changes nothing
-			waiting = waiting[1:]
+	for name, key := range map[string]func(n int) string{
+		"names that recur": func(n int) string { return "k" + strconv.Itoa(n%50) },
+		"names that don't": func(n int) string { return "k" + strconv.Itoa(n) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := NewLedger(Source{}, State{ResourceVersion: "0", Sinks: map[string]string{"a": "0"}}, []string{"a"}, 7)
+			var total atomic.Int64
+			l.CountIn(&total)
+			first := l.Expect("a", time.Now())
+			rv, most := 0, int64(0)
+			reach := func() { rv++; l.Reached(strconv.Itoa(rv)) }
+			reach()
+			var waiting []uint64
+			for n := range 100_000 {
+				l.Add(key(n), stateOf(t, key(n), rv+1))
+				waiting = append(waiting, l.Expect("a", time.Now()))
+				reach()
+				l.Note(key(n), nil)
+				reach()
+				if len(waiting) > 100 {
+					l.Settle("a", waiting[0])
+					l.Settle("a", waiting[0]) // once more changes nothing
+					waiting = waiting[1:]
+				}
+				if l.Held() > 100_000 {
+					l.Squeeze()
+				}
+				most = max(most, l.Held())
+			}
+			if n := cap(l.sinks["a"].changes); n > 8*keepChanges || most > 101_000 {
+				t.Errorf("there is room for %d changes of a sink, and %d bytes of rows waited", n, most)
+			}
+			if total.Load() != l.Held() || l.Held() != sizeOf(l) {
+				t.Errorf("%d bytes are held, the total says %d, the ledger %d", sizeOf(l), total.Load(), l.Held())
+			}
+			if got := l.Lags()["a"].Open; got != 1+len(waiting) {
+				t.Errorf("%d are open", got)
+			}
+			for _, number := range append(waiting, first) {
+				l.Settle("a", number)
+			}
+			if got := l.Lags()["a"]; got.Open != 0 || got.ResourceVersion != strconv.Itoa(rv) {
+				t.Errorf("in the end: %+v, want %d", got, rv)
+			}
+			if l.Collect(); total.Load() != 0 {
+				t.Errorf("%d bytes are held of nothing", total.Load())
+			}
+		})
+	}
+}
+
+// sizeOf counts what waits.
+func sizeOf(l *Ledger) (size int64) {
+	for _, changes := range l.pending {
+		for _, c := range *changes {
+			size += c.size()
 		}
 	}
-	kept := 0
-	for _, changes := range l.pending {
-		kept += len(*changes)
-	}
-	if n := cap(l.sinks["a"].changes); n > 8*keepChanges || kept > 1000 {
-		t.Errorf("there is room for %d changes of a sink, and %d changes of rows wait", n, kept)
-	}
-	if got := l.Lags()["a"].Open; got != 1+len(waiting) {
-		t.Errorf("%d are open", got)
-	}
-	for _, number := range append(waiting, first) {
-		l.Settle("a", number)
-	}
-	if got := l.Lags()["a"]; got.Open != 0 || got.ResourceVersion != strconv.Itoa(rv) {
-		t.Errorf("in the end: %+v, want %d", got, rv)
+	return size
+}
+
+func TestSqueeze(t *testing.T) {
+	for changes, want := range map[string]string{
+		"":          "",
+		"a":         "a",
+		"u":         "u",
+		"uu":        "u",
+		"auuu":      "au",
+		"ad":        "",
+		"auud":      "",
+		"uud":       "d",
+		"d":         "d",
+		"dau":       "dau",
+		"dauuu":     "dau",
+		"daud":      "d",
+		"uudaudauu": "dau",
+		"adadada":   "a",
+	} {
+		var given []rowChange
+		for n, kind := range changes {
+			c := rowChange{seq: uint64(n), added: kind == 'a'}
+			if kind != 'd' {
+				c.object = stateOf(t, "x", n)
+			}
+			given = append(given, c)
+		}
+		got := ""
+		for _, c := range squeeze(given) {
+			switch {
+			case c.object == nil:
+				got += "d"
+			case c.added:
+				got += "a"
+			default:
+				got += "u"
+			}
+		}
+		if got != want {
+			t.Errorf("%s becomes %s, want %s", changes, got, want)
+		}
 	}
 }
