@@ -162,8 +162,9 @@ func (b *Bridge) notReady() []string {
 }
 
 // Run works until ctx ends, then stops in stages: no more reading of changes, no more pushes, delivery of what is
-// queued for at most cfg.ShutdownTimeout, sinks, HTTP last so that the final counters can be read. It returns when
-// every goroutine has ended. What was not delivered is counted in the log and is no error.
+// queued for at most cfg.ShutdownTimeout as long as the destination takes it, then what is left goes to disk, the checkpoint,
+// sinks, HTTP last so that the final counters can be read. It returns when every goroutine has ended. What was not
+// delivered is counted in the log and is no error; what could not be written is one.
 func (b *Bridge) Run(ctx context.Context) error {
 	var stages struct{ http, checkpoint, spills, drains, set stage }
 	stages.http.start(b.http.Run)
@@ -173,15 +174,15 @@ func (b *Bridge) Run(ctx context.Context) error {
 	spilling, stopSpilling := context.WithCancel(background)
 	defer stopSpilling()
 
-	drainCtx, stopDrains := context.WithCancel(context.Background())
-	defer stopDrains()
 	for _, p := range b.pipelines {
-		ctx, stop := context.WithCancel(drainCtx)
-		p.stop = stop
+		ctx, stop := context.WithCancel(context.Background())
+		defer stop()
+		p.stop, p.drained = stop, make(chan struct{})
 		if p.spill != nil {
 			stages.spills.start(func() error { return p.spill.Run(spilling) })
 		}
 		stages.drains.start(func() error {
+			defer close(p.drained)
 			err := p.drain.Run(ctx)
 			if errors.Is(err, context.Canceled) {
 				return nil // counted by left
@@ -203,21 +204,14 @@ func (b *Bridge) Run(ctx context.Context) error {
 	b.stopping.Store(true)
 	b.stopReading()
 	stages.set.wait()
-	for _, p := range b.pipelines {
-		p.queue.Close()
-		if p.queue.Stats().Items == 0 {
-			p.stop() // a broker that was never reached is not worth the wait
-		}
-	}
-	deadline := time.AfterFunc(time.Duration(b.cfg.ShutdownTimeout), stopDrains)
+	b.finishDelivery()
 	stages.drains.wait()
-	deadline.Stop()
 	stopSpilling()
 	stages.spills.wait()
 	stopBackground()
 	stages.checkpoint.wait()
 	b.closeSinks()
-	failure = errors.Join(failure, b.engine.Close(), b.http.Close())
+	failure = errors.Join(failure, stages.spills.failure(), stages.checkpoint.failure(), b.engine.Close(), b.http.Close())
 	stages.http.wait()
 	return failure
 }
@@ -258,22 +252,6 @@ func (b *Bridge) giveBack() {
 	tendGarbage(b.reading)
 }
 
-// closeTimeout bounds the good-bye to one broker.
-const closeTimeout = 5 * time.Second
-
-func (b *Bridge) closeSinks() {
-	for _, p := range b.pipelines {
-		ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
-		p.close(ctx)
-		cancel()
-		if left := p.left(); left > 0 {
-			p.log.Warn("events left undelivered", "events", left)
-		} else {
-			p.log.Info("everything was delivered")
-		}
-	}
-}
-
 // stage is a group of goroutines that end together.
 type stage struct {
 	group sync.WaitGroup
@@ -300,3 +278,13 @@ func (s *stage) failed() chan error {
 }
 
 func (s *stage) wait() { s.group.Wait() }
+
+// failure is the first error of the stage, if nobody received it before.
+func (s *stage) failure() error {
+	select {
+	case err := <-s.failed():
+		return err
+	default:
+		return nil
+	}
+}

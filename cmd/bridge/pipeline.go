@@ -43,6 +43,8 @@ type pipeline struct {
 	queue   fifo.Queue[*event.Message]
 	drain   *sinks.Drain
 	stop    context.CancelFunc // ends the drain at once
+	drained chan struct{}      // closed when the drain has ended
+	cut     bool               // the drain was ended before it had delivered everything
 	sink    sinks.Sink
 	letters *deadletter.File              // the sink's file of dead letters; nil if it has none
 	closers []func(context.Context) error // of connections besides the sink's
@@ -126,11 +128,13 @@ func (p *pipeline) hooks() sinks.Hooks {
 	settled, refused := hooks.OnSettled, hooks.OnRefused
 	hooks.OnSettled = func(m *event.Message, sent time.Time, latency time.Duration) {
 		settled(m, sent, latency)
-		p.settle(m)
+		if p.spill == nil { // else the queue knows when
+			p.settle(m)
+		}
 	}
 	hooks.OnRefused = func(m *event.Message, r sinks.Refusal) {
 		refused(m, r)
-		if !r.Outcome.InStream() { // or OnSettled is called as well
+		if p.spill == nil && !r.Outcome.InStream() { // or OnSettled is called as well
 			p.settle(m)
 		}
 	}
@@ -202,11 +206,12 @@ func (p *pipeline) buildSpill(b config.Buffer, state string) (fifo.Queue[*event.
 			}
 			return p.cluster() + "/" + m.Origin.Source, m.Origin.Position
 		},
-		OnDurable: func(messages []*event.Message) {
+		OnSettled: func(messages []*event.Message) {
 			for _, m := range messages {
 				p.settle(m)
 			}
 		},
+		Receipt:  func(m *event.Message) *event.Message { return &event.Message{Origin: m.Origin} },
 		Patience: spillPatience, Since: func(m *event.Message) time.Time { return m.Time },
 		Hurry:  func() bool { return p.hurry != nil && p.hurry() },
 		Logger: p.log,
@@ -265,8 +270,14 @@ func (p *pipeline) attach(ctx context.Context, i *informer.Informer, ledger *che
 	i.AddNewEventHandler(l)
 }
 
-// left counts the events that the process gives up at its end.
-func (p *pipeline) left() int64 { return int64(p.queue.Stats().Items) + p.abandoned.Load() }
+// left counts the events that the process leaves at its end: those that are on disk, and those that are not.
+func (p *pipeline) left() (onDisk, lost int64) {
+	lost = int64(p.queue.Stats().Items) + p.abandoned.Load()
+	if p.spill != nil {
+		onDisk, _, _, _, _ = p.spill.SpillStats()
+	}
+	return onDisk, max(0, lost-onDisk)
+}
 
 // onSettled adds f to what is called when an event was acknowledged. Call it before the drain runs.
 func (p *pipeline) onSettled(f func(m *event.Message)) {

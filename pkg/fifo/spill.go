@@ -11,11 +11,14 @@ import (
 // DefaultSyncInterval is how long a spilled item waits at most for the commit that makes it durable.
 const DefaultSyncInterval = 200 * time.Millisecond
 
+// DefaultMaxAge is how long an item waits at most for its acknowledgement before it is written to disk.
+const DefaultMaxAge = 10 * time.Second
+
 // readRetry is how long Take waits before it tries again to open a file that it could not open.
 const readRetry = time.Second
 
-// SpillOptions configures a [Spill]. Size and Mark are called with the queue locked, the others are not: Encode and
-// OnDurable are called by the goroutine of Run, Decode by the consumer's, OnCorrupt by the consumer's and by NewSpill.
+// SpillOptions configures a [Spill]. Size, Mark, Since and Receipt are called with the queue locked, the others are not: Encode
+// is called by the goroutine of Run, Decode by the consumer's, OnSettled by either, OnCorrupt by the consumer's and by NewSpill.
 // None of them may call the queue.
 type SpillOptions[T any] struct {
 	// Path is the queue's file. It is created when it is first needed, with mode 0600, in a directory that exists; next
@@ -40,10 +43,14 @@ type SpillOptions[T any] struct {
 	// empty for items that have none. The store keeps the last position of each source that is durable:
 	// acknowledged, or on disk. Nil: no positions.
 	Mark func(T) (source, position string)
-	// OnDurable is called after each commit with the items that it wrote and that were not yet acknowledged, in order.
-	// The consumer gets and acknowledges each of them as well, as this value or as a decoded copy, perhaps even
-	// before OnDurable returns. Items from an earlier run are not told. The slice must not be kept.
-	OnDurable func(items []T)
+	// OnSettled is called once for each item that the source need not send again after a crash: it was acknowledged, or is on
+	// disk. An item that is on disk is still given to the consumer. An item that was acknowledged is settled when the file says
+	// so too, as long as the file has items: after a crash those come again, and what is newer has to follow them. Items that
+	// an earlier process pushed are not reported. The slice must not be kept.
+	OnSettled func(items []T)
+	// Receipt makes a small value that OnSettled gets in the place of an item that was acknowledged before the file says
+	// so. Nil: the item itself.
+	Receipt func(T) T
 	// OnCorrupt is called with the queue locked when items could not be read back. The consumer gets the items that it returns
 	// in the place of those that are lost; they may have no place in a source (Mark). Nil: lost items are skipped.
 	OnCorrupt func(Loss) []T
@@ -54,8 +61,11 @@ type SpillOptions[T any] struct {
 	// processor's caches. All that lasts for ten times Patience at most, until the consumer has had nothing to do for a
 	// moment. 0: the queue fills up, and spills at once.
 	Patience time.Duration
-	// Since gives when an item came to be. Required with Patience.
+	// Since gives when an item came to be. Required with Patience. Nil: items are not written because of their age.
 	Since func(T) time.Time
+	// MaxAge is how long an item waits for its acknowledgement before the queue spills, however little waits: a source may
+	// not keep its history for longer. 0: DefaultMaxAge.
+	MaxAge time.Duration
 	// Hurry reports whether somebody else would have to wait together with the source; then the queue spills at once.
 	// It may call Idle of other queues, but nothing that takes their lock. Nil: nobody.
 	Hurry func() bool
@@ -85,6 +95,12 @@ type spilled[T any] struct {
 	v    T
 	size int64
 	seq  uint64 // items are numbered in their order, from 1, over restarts as long as something lies on disk
+}
+
+// receipt stands for an item that was acknowledged.
+type receipt[T any] struct {
+	v   T
+	seq uint64
 }
 
 // mark is a position of a source, and the number of the item that it is from.
@@ -139,6 +155,14 @@ type Spill[T any] struct {
 	// headEnd and buf has a greater one.
 	durable uint64
 
+	// due: items up to this number have to be acknowledged or on disk before the queue stops to spill.
+	due uint64
+	// receipts are of items that were acknowledged before they were on disk, and are not settled: the file does not say
+	// so. Empty while the queue does not spill.
+	receipts deque[receipt[T]]
+	// released is memory of the consumer: what its last Ack settled.
+	released []T
+
 	patient bool          // the first waiter waits for the consumer, and not for the disk
 	heldAt  time.Time     // since when the first waiter waits for the consumer; zero: it does not
 	held    time.Duration // how long others before it did, since the consumer had nothing to do
@@ -177,6 +201,9 @@ func NewSpill[T any](opts SpillOptions[T]) (*Spill[T], error) {
 	}
 	if opts.SyncInterval <= 0 {
 		opts.SyncInterval = DefaultSyncInterval
+	}
+	if opts.MaxAge <= 0 {
+		opts.MaxAge = DefaultMaxAge
 	}
 	if opts.Logger == nil {
 		opts.Logger = slog.Default()
@@ -280,7 +307,7 @@ func (s *Spill[T]) offer(v T, size int64, behind bool) bool {
 			s.headEnd = s.tail
 			return true
 		}
-		s.spilling, s.durable = true, s.ackedUpTo()
+		s.begin()
 		s.kick()
 	}
 	if !s.room(size) {
@@ -296,6 +323,29 @@ func (s *Spill[T]) offer(v T, size int64, behind bool) bool {
 		s.kick()
 	}
 	return true
+}
+
+// begin makes the queue spill.
+func (s *Spill[T]) begin() {
+	if !s.spilling {
+		s.spilling, s.durable = true, s.ackedUpTo()
+	}
+}
+
+// Persist makes the queue write everything that waits now to disk, and returns at once; OnSettled says when it is there.
+// What finds no room on disk stays in memory.
+func (s *Spill[T]) Persist() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.persist()
+}
+
+func (s *Spill[T]) persist() {
+	if s.ackedUpTo() < s.tail {
+		s.begin()
+		s.due = s.tail
+		s.kick()
+	}
 }
 
 // accept counts an item that is taken up, and numbers it.
@@ -421,24 +471,55 @@ func pause(ctx context.Context, d time.Duration) {
 
 // Ack implements [Queue].
 func (s *Spill[T]) Ack(n int) {
+	s.report(s.acknowledge(n))
+	clear(s.released)
+}
+
+// acknowledge does so, and gives what is settled by it.
+func (s *Spill[T]) acknowledge(n int) []T {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if n < 0 || n > s.taken.len() {
 		panic("fifo: Ack of items that are not taken")
 	}
+	s.released = s.released[:0]
 	for range n {
 		s.taken.pop()
 		e := s.head.pop()
 		s.remove(e.size)
 		s.takenBytes -= e.size
-		if !s.spilling || e.seq > s.durable {
+		switch {
+		case !s.spilling:
 			s.note(e.v, e.seq)
+			s.released = append(s.released, e.v)
+		case e.seq > s.durable: // else it is on disk, and was settled by that
+			s.note(e.v, e.seq)
+			s.hold(e)
 		}
 	}
 	s.acked += int64(n)
 	s.admit()
 	if s.head.len() > s.taken.len() || s.headEnd < s.tail {
 		s.announce() // to a consumer that had taken as much as it may
+	}
+	return s.released
+}
+
+// hold keeps a receipt of an acknowledged item until the file knows of it.
+func (s *Spill[T]) hold(e spilled[T]) {
+	if s.opts.OnSettled == nil {
+		return
+	}
+	if s.opts.Receipt != nil {
+		e.v = s.opts.Receipt(e.v)
+	}
+	s.receipts.push(receipt[T]{e.v, e.seq})
+}
+
+// report tells OnSettled of items, if there are any.
+func (s *Spill[T]) report(items []T) {
+	if len(items) > 0 && s.opts.OnSettled != nil {
+		s.opts.OnSettled(items)
 	}
 }
 

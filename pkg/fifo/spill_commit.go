@@ -23,9 +23,9 @@ const (
 	failureLog = time.Minute
 )
 
-// Run commits what is to be written until ctx ends. Then, if the queue spills, it commits everything that was pushed by
-// then, and closes the file; what is only in memory because the queue does not spill stays there. An error says what
-// could not be written; that is not durable. Call Run once, and stop pushing before ctx ends.
+// Run commits what is to be written until ctx ends. Then it writes everything that is not acknowledged, whether the queue
+// spills or not and whatever MaxDiskBytes is, and closes the file. An error says what could not be written; that is not
+// durable. Call Run once, and stop pushing before ctx ends.
 func (s *Spill[T]) Run(ctx context.Context) error {
 	defer s.store.stop()
 	c := &committer[T]{Spill: s}
@@ -38,7 +38,7 @@ func (s *Spill[T]) Run(ctx context.Context) error {
 			progress, err := c.round(false)
 			if err == nil {
 				retry = retryMin
-				if progress && s.pressed() && ctx.Err() == nil {
+				if progress && (c.more || s.pressed()) && ctx.Err() == nil {
 					continue
 				}
 				break
@@ -58,28 +58,33 @@ type committer[T any] struct {
 	*Spill[T]
 	entries []spilled[T]   // what the commit at hand writes
 	writers []*blockWriter // their memory is used again while the queue spills
+	more    bool           // there was more to write than the last commit took
 	doubt   bool           // a commit was begun and not finished: the file may have what it wrote
 }
 
 // wait returns true when there may be something to do, and false when ctx has ended.
 func (c *committer[T]) wait(ctx context.Context) bool {
 	c.mu.Lock()
-	spilling, patient := c.spilling, c.patient
+	spilling, patient, young := c.spilling, c.patient, c.young()
 	c.mu.Unlock()
 	var interval <-chan time.Time
+	after := func(d time.Duration) (stop func() bool) {
+		t := time.NewTimer(d)
+		interval = t.C
+		return t.Stop
+	}
 	switch {
 	case spilling:
-		t := time.NewTimer(c.opts.SyncInterval)
-		defer t.Stop()
-		interval = t.C
+		defer after(c.opts.SyncInterval)()
 	case patient:
-		t := time.NewTimer(patienceTick)
-		defer t.Stop()
-		interval = t.C
+		defer after(patienceTick)()
 		defer c.look()
+	case c.opts.Since != nil:
+		defer after(young)()
 	}
 	if !spilling {
 		c.writers, c.entries = nil, nil
+		defer c.age()
 	}
 	select {
 	case <-c.wake:
@@ -89,14 +94,33 @@ func (c *committer[T]) wait(ctx context.Context) bool {
 	return ctx.Err() == nil
 }
 
+// young is for how long no item can be older than MaxAge.
+func (s *Spill[T]) young() time.Duration {
+	if s.opts.Since == nil || s.head.len() == 0 {
+		return s.opts.MaxAge
+	}
+	return max(time.Millisecond, s.opts.MaxAge-time.Since(s.opts.Since(s.head.front().v)))
+}
+
+// age makes the queue spill if an item has waited for longer than MaxAge.
+func (s *Spill[T]) age() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.opts.Since != nil && s.head.len() > 0 && time.Since(s.opts.Since(s.head.front().v)) >= s.opts.MaxAge {
+		s.persist()
+	}
+}
+
 // last commits everything that is there now.
 func (c *committer[T]) last() error {
 	c.mu.Lock()
 	end := c.tail
+	c.persist()
 	c.mu.Unlock()
 	for {
 		progress, err := c.round(true)
 		if err != nil {
+			c.failed(err, false)
 			return fmt.Errorf("fifo: write to the spill file at the end: %w", err)
 		}
 		c.mu.Lock()
@@ -109,7 +133,7 @@ func (c *committer[T]) last() error {
 			return nil
 		}
 		if !progress {
-			return fmt.Errorf("fifo: no room on disk for the last %d items", left)
+			return fmt.Errorf("fifo: the last %d items could not be written to the spill file", left)
 		}
 	}
 }
@@ -162,7 +186,7 @@ func (c *committer[T]) plan(final bool) (p plan, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	clear(c.entries)
-	c.entries = c.entries[:0]
+	c.entries, c.more = c.entries[:0], false
 	if !c.spilling {
 		return p, false
 	}
@@ -178,7 +202,7 @@ func (c *committer[T]) plan(final bool) (p plan, ok bool) {
 		p.firstKept = c.blocks.at(p.freed).first
 	}
 	p.empty = c.blocks.len() == 0 || c.blocks.at(c.blocks.len()-1).last <= p.acked
-	if c.opts.MaxDiskBytes > 0 {
+	if c.opts.MaxDiskBytes > 0 && !final {
 		p.room = max(0, c.opts.MaxDiskBytes-c.diskBytes+p.freedBytes)
 	}
 	pending := p.known < c.tail
@@ -196,9 +220,9 @@ func (c *committer[T]) plan(final bool) (p plan, ok bool) {
 	return p, p.leave || len(c.entries) > 0 || p.acked > p.savedAcked || p.readFail
 }
 
-// calm reports whether all there is fits in memory with room to spare.
+// calm reports whether all there is fits in memory with room to spare, and may stay there.
 func (s *Spill[T]) calm() bool {
-	return s.waiters.head == nil && !s.headShare.exceeded(s.items, s.bytes)
+	return s.waiters.head == nil && !s.headShare.exceeded(s.items, s.bytes) && s.due <= max(s.durable, s.ackedUpTo())
 }
 
 // collect puts the next items to write, those behind known, to c.entries.
@@ -217,6 +241,7 @@ func (c *committer[T]) collect(known uint64) {
 	if c.buf.len() > 0 && (len(c.entries) == 0 || c.entries[len(c.entries)-1].seq == known) {
 		take(&c.buf, int(known+1-c.buf.front().seq))
 	}
+	c.more = bytes >= c.commitBytes
 }
 
 // round makes one commit and reports whether it wrote or deleted anything. An error may come with progress.
@@ -226,7 +251,7 @@ func (c *committer[T]) round(final bool) (progress bool, err error) {
 		return false, nil
 	}
 	if p.unused {
-		c.leave()
+		c.report(c.leave())
 		return true, nil
 	}
 	blocks, marks, encodeErr := c.encode(p)
@@ -247,11 +272,9 @@ func (c *committer[T]) round(final bool) (progress bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	durable, progress := c.finish(p, blocks, marks, last, fileBytes, whole)
+	settled, progress := c.finish(p, blocks, marks, last, fileBytes, whole)
 	clear(c.entries)
-	if len(durable) > 0 && c.opts.OnDurable != nil {
-		c.opts.OnDurable(durable)
-	}
+	c.report(settled)
 	return progress, encodeErr
 }
 
@@ -303,8 +326,8 @@ func (c *committer[T]) rewrite(p plan, damaged bool) (int64, error) {
 	return c.store.rewrite(kept, &spillCommit{known: p.known, acked: p.acked, last: p.known, marks: marks}, damaged)
 }
 
-// finish takes over that p is durable, and gives the items that this is news for.
-func (c *committer[T]) finish(p plan, blocks []*blockWriter, marks map[string]mark, last uint64, fileBytes int64, ok bool) (durable []T, progress bool) {
+// finish takes over that p is durable, and gives the items that are settled by that.
+func (c *committer[T]) finish(p plan, blocks []*blockWriter, marks map[string]mark, last uint64, fileBytes int64, ok bool) (settled []T, progress bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for range p.freed {
@@ -324,10 +347,11 @@ func (c *committer[T]) finish(p plan, blocks []*blockWriter, marks map[string]ma
 			delete(c.marks, source)
 		}
 	}
+	settled = c.release(nil, last)
 	acked := c.ackedUpTo()
 	for _, e := range c.entries {
 		if e.seq > acked && e.seq <= last {
-			durable = append(durable, e.v)
+			settled = append(settled, e.v)
 		}
 	}
 	for c.buf.len() > 0 && c.buf.front().seq <= last {
@@ -343,11 +367,19 @@ func (c *committer[T]) finish(p plan, blocks []*blockWriter, marks map[string]ma
 		c.recovered()
 	}
 	if p.leave {
-		c.leaveLocked()
+		settled = c.leaveLocked(settled)
 		progress = true
 	}
 	c.admit()
-	return durable, progress
+	return settled, progress
+}
+
+// release appends what the receipts up to a number stand for, and drops them.
+func (s *Spill[T]) release(settled []T, upTo uint64) []T {
+	for s.receipts.len() > 0 && s.receipts.front().seq <= upTo {
+		settled = append(settled, s.receipts.pop().v)
+	}
+	return settled
 }
 
 // recovered ends a time of failures.
@@ -359,18 +391,20 @@ func (c *committer[T]) recovered() {
 	}
 }
 
-// leave ends spilling: nothing that is needed lies on disk.
-func (c *committer[T]) leave() {
+// leave ends spilling: nothing that is needed is on disk. It gives the items that are settled by that.
+func (c *committer[T]) leave() []T {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.recovered()
-	c.leaveLocked()
+	settled := c.leaveLocked(nil)
 	c.admit()
+	return settled
 }
 
-func (c *committer[T]) leaveLocked() {
+func (c *committer[T]) leaveLocked(settled []T) []T {
 	for c.buf.len() > 0 {
 		c.advance()
 	}
 	c.spilling = false
+	return c.release(settled, c.tail)
 }

@@ -44,6 +44,7 @@ func (c *committer[T]) encode(p plan) (blocks []*blockWriter, marks map[string]m
 			}
 		}
 		if total += w.size() - before; int64(total) >= c.commitBytes {
+			c.more = c.more || e.seq < c.entries[len(c.entries)-1].seq
 			break
 		}
 	}

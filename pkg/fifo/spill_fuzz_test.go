@@ -19,10 +19,14 @@ type crashTest struct {
 	o SpillOptions[item]
 	// opened counts the runs of the queue.
 	opened int
+	// opening is what was on disk then: an orderly end writes everything.
+	opening int64
 
 	next  [3]int // what each source pushes next
 	acked [3]int // up to what each source's items were acknowledged at any time
-	told  [3]int // and told as durable
+	// settled is up to what OnSettled was called, which is what a checkpoint may say: after a restart a source goes on behind it,
+	// or behind its position in the file if the file has items and the position is the later one.
+	settled [3]int
 
 	// Of this run of the queue:
 	base  uint64 // the number in front of that of all[0]
@@ -34,12 +38,12 @@ type crashTest struct {
 func newCrashTest(t *testing.T, path string, maxItems int, maxBytes, diskBytes int64) *crashTest {
 	d := &crashTest{t: t, o: spillOptions(path), next: [3]int{1, 1, 1}}
 	d.o.MaxItems, d.o.MaxBytes, d.o.MaxDiskBytes = maxItems, maxBytes, diskBytes
-	d.o.OnDurable = func(items []item) {
+	d.o.OnSettled = func(items []item) {
 		for _, v := range items {
-			if v.ID <= d.told[v.Key] {
-				t.Fatalf("item %d of source %d is told as durable for the second time", v.ID, v.Key)
+			if v.ID != d.settled[v.Key]+1 {
+				t.Fatalf("item %d of source %d is settled behind %d", v.ID, v.Key, d.settled[v.Key])
 			}
-			d.told[v.Key] = v.ID
+			d.settled[v.Key] = v.ID
 		}
 	}
 	d.o.OnCorrupt = func(l Loss) []item { t.Fatalf("%d items lost: %v", l.Items(), l.Err); return nil }
@@ -54,7 +58,7 @@ func (d *crashTest) open() {
 	}
 	s.commitBytes, s.shrinkAbove = int64(1+40*(d.opened%3)), 100<<10
 	d.opened++
-	d.Spill, d.c = s, &committer[item]{Spill: s}
+	d.Spill, d.c, d.opening = s, &committer[item]{Spill: s}, s.diskBytes
 }
 
 // push pushes an item of the source, if there is room. Some are large when they are encoded.
@@ -123,6 +127,7 @@ func (d *crashTest) commit(fails bool) {
 // restart ends the queue, in order or by a crash, and opens it again.
 func (d *crashTest) restart(orderly bool) {
 	if orderly {
+		d.Persist()
 		for {
 			progress, err := d.c.round(true)
 			if err != nil {
@@ -148,8 +153,11 @@ func (d *crashTest) restart(orderly bool) {
 				d.t.Fatal(err)
 			}
 		}
-		if position < d.told[source] {
-			d.t.Fatalf("source %d was told that %d is durable, its position is %d", source, d.told[source], position)
+		if position < d.settled[source] && to > from {
+			d.t.Fatalf("source %d: %d is settled, but the file has items and the position %d", source, d.settled[source], position)
+		}
+		if to == from {
+			position = d.settled[source]
 		}
 		// All up to the position was acknowledged, or is there.
 		want := d.acked[source] + 1
@@ -165,8 +173,8 @@ func (d *crashTest) restart(orderly bool) {
 			d.t.Fatalf("source %d: position %d, but %d is neither acknowledged nor there", source, position, want)
 		}
 		d.next[source] = position + 1
-		// What is after the position comes again, and is told again.
-		d.told[source] = position
+		// What is after the position comes again, and is settled again.
+		d.settled[source] = position
 	}
 	// What is on disk, with what the sources push then, is in order for each source.
 	last := d.acked
@@ -189,7 +197,7 @@ func (d *crashTest) check() {
 	if d.items > d.o.MaxItems {
 		d.t.Fatalf("%d items in memory, at most %d", d.items, d.o.MaxItems)
 	}
-	if d.o.MaxDiskBytes > 0 && d.diskBytes > d.o.MaxDiskBytes && d.blocks.len() > 1 {
+	if d.o.MaxDiskBytes > 0 && d.diskBytes > max(d.o.MaxDiskBytes, d.opening) && d.blocks.len() > 1 {
 		d.t.Fatalf("%d bytes in %d blocks on disk, at most %d", d.diskBytes, d.blocks.len(), d.o.MaxDiskBytes)
 	}
 }
@@ -203,6 +211,9 @@ func (d *crashTest) step(op, arg byte) {
 	case 9, 10:
 		d.ack(int(arg % 8))
 	case 11, 12, 13:
+		if arg%8 == 0 {
+			d.Persist()
+		}
 		d.commit(false)
 	case 14:
 		d.commit(arg%2 == 0)

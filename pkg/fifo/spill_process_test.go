@@ -66,7 +66,8 @@ func TestSpillKillChild(t *testing.T) {
 	out := &report{w: os.Stdout}
 	o := spillOptions(path)
 	o.MaxItems, o.SyncInterval, o.MaxDiskBytes = 40, 5*time.Millisecond, 8<<20
-	o.OnDurable = func(items []item) { out.lines("durable", items) }
+	o.OnSettled = func(items []item) { out.lines("settled", items) }
+	o.Receipt = func(v item) item { return item{ID: v.ID, Key: v.Key} }
 	o.OnCorrupt = func(l Loss) []item { t.Errorf("lost %d: %v", l.Items(), l.Err); return nil }
 	s, err := NewSpill(o)
 	if err != nil {
@@ -82,7 +83,9 @@ func TestSpillKillChild(t *testing.T) {
 	for source := range killSources {
 		position := 0
 		_, _ = fmt.Sscan(s.Positions()[fmt.Sprint("source", source)], &position)
-		out.lines("position", []item{{Key: source, ID: position}})
+		if s.Stats().Items > 0 { // else the checkpoint of a bridge would say more
+			out.lines("position", []item{{Key: source, ID: position}})
+		}
 		pushing.Go(func() {
 			for id := position + 1; id <= killEnd; id++ {
 				if err := s.Push(ctx, item{ID: id, Key: source, Size: 1, Hist: pad[:id%1000]}); err != nil {
@@ -124,13 +127,14 @@ func TestSpillKillChild(t *testing.T) {
 }
 
 // TestSpillKill kills a process with -9 again and again while it pushes and takes, and checks from its reports, for each source:
-// what is taken goes up by one, from what was taken before at most; nothing is skipped; what was durable is behind the position.
+// what is taken goes up by one, from what was taken before at most; nothing is skipped; what was settled is not behind the position
+// of a file that has items.
 func TestSpillKill(t *testing.T) {
 	if os.Getenv(spillChild) != "" {
 		t.Skip("is the parent")
 	}
 	path := filepath.Join(t.TempDir(), "q")
-	var taken, durable [killSources]int
+	var taken, settled [killSources]int
 	kills, ended := 0, false
 	for n := 0; !ended && n < 60; n++ {
 		cmd := child(t, "TestSpillKillChild", path)
@@ -146,7 +150,7 @@ func TestSpillKill(t *testing.T) {
 				_ = cmd.Process.Kill()
 			})
 		}
-		ended = checkReports(t, pipe, &taken, &durable)
+		ended = checkReports(t, pipe, &taken, &settled)
 		if err := cmd.Wait(); err != nil && ended {
 			t.Fatalf("the child failed: %v", err)
 		}
@@ -157,19 +161,19 @@ func TestSpillKill(t *testing.T) {
 			kills++
 		}
 	}
-	t.Logf("%d kills, taken up to %v, durable up to %v", kills, taken, durable)
+	t.Logf("%d kills, taken up to %v, settled up to %v", kills, taken, settled)
 	for source, n := range taken {
 		if n != killEnd {
 			t.Errorf("source %d: taken up to %d of %d", source, n, killEnd)
 		}
 	}
-	if kills < 3 || durable == [killSources]int{} {
-		t.Errorf("%d kills, durable %v: too little happened", kills, durable)
+	if kills < 3 || settled == [killSources]int{} {
+		t.Errorf("%d kills, settled %v: too little happened", kills, settled)
 	}
 }
 
 // checkReports reads what one child says; ended says that it took everything.
-func checkReports(t *testing.T, r io.Reader, taken, durable *[killSources]int) (ended bool) {
+func checkReports(t *testing.T, r io.Reader, taken, settled *[killSources]int) (ended bool) {
 	var last [killSources]int // taken in this run
 	lines := bufio.NewReader(r)
 	for {
@@ -187,11 +191,11 @@ func checkReports(t *testing.T, r io.Reader, taken, durable *[killSources]int) (
 		}
 		switch verb {
 		case "position":
-			if id < durable[source] {
-				t.Errorf("source %d: position %d, but %d was durable", source, id, durable[source])
+			if id < settled[source] {
+				t.Errorf("source %d: position %d, but %d was settled", source, id, settled[source])
 			}
-		case "durable":
-			durable[source] = max(durable[source], id)
+		case "settled":
+			settled[source] = max(settled[source], id)
 		case "took":
 			if last[source] == 0 && id > taken[source]+1 || last[source] > 0 && id != last[source]+1 {
 				t.Errorf("source %d: took %d behind %d, at any time up to %d", source, id, last[source], taken[source])

@@ -30,6 +30,13 @@ func (d *Drain) Connected() bool {
 	return d.state.once
 }
 
+// Delivering reports whether the sink has connected and its destination takes what it is given.
+func (d *Drain) Delivering() bool {
+	d.state.mu.Lock()
+	defer d.state.mu.Unlock()
+	return d.state.once && d.state.since.IsZero()
+}
+
 // Status says for people how the destination stands: "ok", or since when and why not.
 func (d *Drain) Status() string {
 	s := &d.state
