@@ -34,7 +34,7 @@ type Compacting[T any, K comparable] struct {
 	waiting chain[T, K]
 	// superseded are those that have a newer waiting item of their key, in the order in which that one came.
 	// Invariant: node n is in it if and only if n.newer is not nil; of one key, older items stand before newer ones;
-	// it is empty while pushes wait, since whatever could be merged was merged before the first of them had to.
+	// it is empty while pushes wait, since whatever could be merged was merged before the first of them had to; unless holding.
 	superseded chain[T, K]
 	// latest has the newest waiting item of each key. Invariant: it is the end of the chain of newer links that leads
 	// through all waiting mergeable items of that key in order of age.
@@ -68,7 +68,7 @@ func (c *Compacting[T, K]) offer(v T, size int64, behind bool) bool {
 		key = c.key(v)
 	}
 	if !behind {
-		for !c.fits(size) && c.superseded.head != nil {
+		for !c.holding && !c.fits(size) && c.superseded.head != nil {
 			c.mergeFirst()
 		}
 		if c.fits(size) {
@@ -76,7 +76,7 @@ func (c *Compacting[T, K]) offer(v T, size int64, behind bool) bool {
 			return true
 		}
 	}
-	return keyed && c.replaceLatest(key, v)
+	return !c.holding && keyed && c.replaceLatest(key, v)
 }
 
 // enqueue puts v at the end; there must be room.

@@ -69,6 +69,8 @@ type core[T any] struct {
 	// waiters are the pushes that wait, oldest first. Invariant: the first of them is one that the policy refused
 	// after the last change that could have made room.
 	waiters waiterList[T]
+	// holding: a push that finds no room waits, whatever the policy is.
+	holding bool
 	idle    bool // the consumer waits, or will: the next item must be announced on work
 	closed  bool // Invariant: then there are no waiters
 }
@@ -236,6 +238,14 @@ func (c *core[T]) Close() {
 		close(w.done)
 	}
 	c.announce()
+}
+
+// hold suspends the policy, or lets it apply: to the pushes that wait, too.
+func (c *core[T]) hold(on bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.holding = on
+	c.admit()
 }
 
 // Idle implements [Queue].

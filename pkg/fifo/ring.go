@@ -75,7 +75,7 @@ func NewRing[T any](opts RingOptions[T]) Queue[T] {
 
 // offer implements policy.
 func (r *Ring[T]) offer(v T, size int64, behind bool) bool {
-	if r.overflow == Block && (behind || !r.fits(size)) {
+	if (r.overflow == Block || r.holding) && (behind || !r.fits(size)) {
 		return false
 	}
 	r.pushed++

@@ -133,7 +133,9 @@ type Spill[T any] struct {
 	core[T]
 	opts  SpillOptions[T]
 	store *spillStore
-	wake  chan struct{} // capacity 1: Run has something to do that does not wait for the next interval
+	// onFull, if set, is called by Run when a commit found no room on disk or failed, and when one found room again. Set once.
+	onFull func(full bool)
+	wake   chan struct{} // capacity 1: Run has something to do that does not wait for the next interval
 	// headShare bounds what is taken, and head while the queue spills; bufShare bounds buf. Together they are the
 	// bounds of the whole.
 	// easyShare is what they hold before a push has to wait for the consumer; see waits.
@@ -157,6 +159,8 @@ type Spill[T any] struct {
 
 	// due: items up to this number have to be acknowledged or on disk before the queue stops to spill.
 	due uint64
+	// lifted: pushes are taken up whatever the bounds are.
+	lifted bool
 	// receipts are of items that were acknowledged before they were on disk, and are not settled: the file does not say
 	// so. Empty while the queue does not spill.
 	receipts deque[receipt[T]]
@@ -297,6 +301,11 @@ func (s *Spill[T]) offer(v T, size int64, behind bool) bool {
 	if behind {
 		return false
 	}
+	if s.lifted {
+		s.begin()
+		s.enqueue(v, size)
+		return true
+	}
 	if !s.spilling {
 		if s.waits(size) {
 			return false
@@ -316,13 +325,26 @@ func (s *Spill[T]) offer(v T, size int64, behind bool) bool {
 		}
 		return false
 	}
-	s.accept(size)
-	s.buf.push(spilled[T]{v, size, s.tail})
-	s.bufBytes += size
+	s.enqueue(v, size)
 	if s.pressing() {
 		s.kick()
 	}
 	return true
+}
+
+// enqueue takes v up in buf.
+func (s *Spill[T]) enqueue(v T, size int64) {
+	s.accept(size)
+	s.buf.push(spilled[T]{v, size, s.tail})
+	s.bufBytes += size
+}
+
+// lift lets all pushes in, those that wait first. What they push is written when Run ends.
+func (s *Spill[T]) lift() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lifted = true
+	s.admit()
 }
 
 // begin makes the queue spill.

@@ -36,6 +36,7 @@ func (s *Spill[T]) Run(ctx context.Context) error {
 		}
 		for {
 			progress, err := c.round(false)
+			c.tellFull(err != nil || c.cut)
 			if err == nil {
 				retry = retryMin
 				if progress && (c.more || s.pressed()) && ctx.Err() == nil {
@@ -58,8 +59,18 @@ type committer[T any] struct {
 	*Spill[T]
 	entries []spilled[T]   // what the commit at hand writes
 	writers []*blockWriter // their memory is used again while the queue spills
+	cut     bool           // the last commit found no room on disk
+	full    bool           // as onFull was told
 	more    bool           // there was more to write than the last commit took
 	doubt   bool           // a commit was begun and not finished: the file may have what it wrote
+}
+
+// tellFull tells onFull if that is news.
+func (c *committer[T]) tellFull(full bool) {
+	if full != c.full && c.onFull != nil {
+		c.onFull(full)
+	}
+	c.full = full
 }
 
 // wait returns true when there may be something to do, and false when ctx has ended.
@@ -186,7 +197,7 @@ func (c *committer[T]) plan(final bool) (p plan, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	clear(c.entries)
-	c.entries, c.more = c.entries[:0], false
+	c.entries, c.more, c.cut = c.entries[:0], false, false
 	if !c.spilling {
 		return p, false
 	}

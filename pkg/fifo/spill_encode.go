@@ -36,6 +36,7 @@ func (c *committer[T]) encode(p plan) (blocks []*blockWriter, marks map[string]m
 			break
 		}
 		if !added {
+			c.cut = true
 			break
 		}
 		if c.opts.Mark != nil {

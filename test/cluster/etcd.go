@@ -106,10 +106,15 @@ func (c *Cluster) Compact(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("compact: %w", err)
 	}
+	return c.CompactTo(ctx, current)
+}
+
+// CompactTo is Compact up to a revision, of which everything is kept.
+func (c *Cluster) CompactTo(ctx context.Context, revision int64) error {
 	// physical: the answer comes when the revisions are gone.
-	err = c.call(ctx, "/v3/kv/compaction", map[string]any{"revision": current, "physical": true}, &struct{}{})
+	err := c.call(ctx, "/v3/kv/compaction", map[string]any{"revision": revision, "physical": true}, &struct{}{})
 	if err != nil {
-		return fmt.Errorf("compact at revision %d: %w", current, err)
+		return fmt.Errorf("compact at revision %d: %w", revision, err)
 	}
 	return nil
 }

@@ -1,0 +1,233 @@
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/deltabridge/deltabridge/pkg/sinks/sinktest"
+	"github.com/deltabridge/deltabridge/test/cluster"
+	"github.com/deltabridge/deltabridge/test/kafka"
+)
+
+// forgetful is a cluster whose API server has no history of ConfigMaps but etcd's, which a test can cut anywhere.
+func forgetful(t *testing.T) *cluster.Cluster {
+	t.Helper()
+	return cluster.ForTest(t, func(o *cluster.Options) { o.APIServerFlags = []string{"--watch-cache-sizes=configmaps#0"} })
+}
+
+// recording keeps what a compaction removes.
+type recording struct {
+	mu      sync.Mutex
+	changes []change
+}
+
+// record keeps the changes of a namespace's ConfigMaps, from now on.
+func record(t *testing.T, c *cluster.Cluster, namespace string) *recording {
+	t.Helper()
+	from, err := c.Revision(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	r, ended := &recording{}, make(chan error, 1)
+	go func() {
+		ended <- c.WatchHistory(ctx, "/registry/configmaps/"+namespace+"/", from+1, func(rev cluster.Revision) error {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			name := rev.Key[strings.LastIndex(rev.Key, "/")+1:]
+			r.changes = append(r.changes, change{"configmaps/" + namespace + "/" + name, strconv.FormatInt(rev.ModRevision, 10), rev.Deleted})
+			return nil
+		})
+	}()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+	})
+	return r
+}
+
+// upTo gives what was recorded once the object was seen, which is the last that a test creates.
+func (r *recording) upTo(t *testing.T, cs kubernetes.Interface, namespace, name string) (changes []change, last int64) {
+	t.Helper()
+	if err := oneLife(t.Context(), cs, namespace, name, 0, false); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, 20*time.Second, func() error {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if !slices.ContainsFunc(r.changes, func(c change) bool { return strings.HasSuffix(c.subject, "/"+name) }) {
+			return errors.New("etcd has not told of the last change")
+		}
+		changes = slices.Clone(r.changes)
+		return nil
+	})
+	return changes, revision(t, changes[len(changes)-1].rv)
+}
+
+// TestWaitingEventsOutliveTheHistory: a broker is away, with the default buffer, and the bridge ends. Then the API server forgets
+// everything up to that moment. What waited in memory arrives, deletions while the bridge was down too, and there is no gap.
+func TestWaitingEventsOutliveTheHistory(t *testing.T) {
+	t.Parallel()
+	c := forgetful(t)
+	for name, test := range map[string]struct {
+		live bool // there is another sink, whose broker is there
+		kill bool // kill -9, some seconds later
+		hang bool // the broker is not away, but answers nothing
+	}{
+		"one sink, SIGTERM":               {},
+		"one sink that hangs, SIGTERM":    {hang: true},
+		"one sink, kill -9 a while later": {kill: true},
+		"one of two sinks, SIGTERM":       {live: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			outliveTheHistory(t, c, test.live, test.kill, test.hang)
+		})
+	}
+}
+
+func outliveTheHistory(t *testing.T, c *cluster.Cluster, withLive, kill, hang bool) {
+	cs := clientset(t, c)
+	namespace := newNamespace(t, cs)
+	changes := record(t, c, namespace)
+	live, away := startJetStream(t), startJetStream(t)
+	proxy := sinktest.NewProxy(t, away.addr())
+	const sink = `
+  - name: %s
+    nats: {url: "nats://%s", stream: {name: E2E, create: true, subjects: ["k8s.>"]}}`
+	config := fmt.Sprintf("\nwatch: [{resources: [configmaps], namespaces: [%s]}]\nsinks:", namespace) + fmt.Sprintf(sink, "away", proxy.Addr())
+	sinks := map[string]*jetStream{"away": away}
+	if withLive {
+		config += fmt.Sprintf(sink, "live", live.addr())
+		sinks["live"] = live
+	}
+	dir := t.TempDir()
+	b := startBridgeIn(t, dir, c.Kubeconfig(), config)
+	b.waitReady()
+	if err := churn(t.Context(), cs, namespace, "before", 20, 1); err != nil {
+		t.Fatal(err)
+	}
+	if hang {
+		proxy.Freeze()
+	} else {
+		away.stop()
+	}
+	if err := churn(t.Context(), cs, namespace, "waits", 100, 3); err != nil {
+		t.Fatal(err)
+	}
+	truth, last := changes.upTo(t, cs, namespace, "last-before")
+	eventually(t, 20*time.Second, func() error {
+		if at := b.metric("deltabridge_informer_resource_version", "resource=configmaps"); int64(at) < last {
+			return fmt.Errorf("the bridge has read up to %.0f of %d", at, last)
+		}
+		return nil
+	})
+	if withLive {
+		eventually(t, 20*time.Second, func() error { return b.acknowledged("live", len(truth)) })
+	}
+	b.end(kill, last)
+
+	if err := c.CompactTo(t.Context(), last); err != nil {
+		t.Fatal(err)
+	}
+	if err := cs.CoreV1().ConfigMaps(namespace).DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	b = startBridgeIn(t, dir, c.Kubeconfig(), config)
+	if hang {
+		proxy.Thaw()
+	} else {
+		away.start()
+	}
+	b.waitReady()
+	truth, _ = changes.upTo(t, cs, namespace, "last-of-all")
+	eventually(t, 30*time.Second, func() error { return b.reached(truth) })
+	b.stop()
+	for name, js := range sinks {
+		events := js.read("E2E")
+		judge(t, "the sink "+name, truth, "configmaps/"+namespace+"/", events)
+		for _, r := range events {
+			if r.attributes["type"] == "dev.deltabridge.gap" {
+				t.Errorf("the sink %s was sent a gap event: %s", name, r.data)
+			}
+		}
+	}
+}
+
+// acknowledged reports whether a sink has had its changes acknowledged.
+func (b *bridge) acknowledged(sink string, changes int) error {
+	b.t.Helper()
+	if n := int(b.metric("deltabridge_events_acknowledged_total", "sink="+sink, "resource=configmaps")); n < changes {
+		return fmt.Errorf("sink %s: %d of %d changes are acknowledged", sink, n, changes)
+	}
+	return nil
+}
+
+// end ends the bridge: at once by SIGTERM, which may not take long although a broker takes nothing, or by kill -9 when the
+// checkpoint has everything up to a revision.
+func (b *bridge) end(kill bool, last int64) {
+	b.t.Helper()
+	if !kill {
+		began := time.Now()
+		b.stop()
+		if took := time.Since(began); took > 2*time.Second {
+			b.t.Errorf("the bridge took %s to end", took)
+		}
+		return
+	}
+	eventually(b.t, 30*time.Second, func() error {
+		if at := b.metric("deltabridge_watermark_resource_version", "resource=configmaps"); int64(at) < last {
+			return fmt.Errorf("settled up to %.0f of %d", at, last)
+		}
+		return nil
+	})
+	commits := b.metric("deltabridge_checkpoint_commits_total")
+	eventually(b.t, 30*time.Second, func() error {
+		age := time.Now().Unix() - int64(b.metric("deltabridge_checkpoint_last_commit_timestamp_seconds"))
+		if b.metric("deltabridge_checkpoint_commits_total") == commits && age < 2 {
+			return errors.New("the next commit of the checkpoint is due")
+		}
+		return nil
+	})
+	b.kill()
+}
+
+// TestStopWithKafkaAway: a Kafka broker that answers nothing does not hold up the end either.
+func TestStopWithKafkaAway(t *testing.T) {
+	t.Parallel()
+	c, k := sharedCluster(t), kafka.NewForTest(t)
+	cs := clientset(t, c)
+	namespace := newNamespace(t, cs)
+	config := fmt.Sprintf("\nwatch: [{resources: [configmaps], namespaces: [%s]}]\nsinks: [{name: kafka, kafka: {brokers: [%q], topic: %q, createTopics: {partitions: 3, replicationFactor: 1}}}]\n",
+		namespace, k.Addr(), namespace)
+	dir := t.TempDir()
+	b := startBridgeIn(t, dir, c.Kubeconfig(), config)
+	b.waitReady()
+	if err := k.Pause(); err != nil {
+		t.Fatal(err)
+	}
+	if err := churn(t.Context(), cs, namespace, "waits", 20, 3); err != nil {
+		t.Fatal(err)
+	}
+	b.end(false, 0)
+	if err := k.Resume(); err != nil {
+		t.Fatal(err)
+	}
+	b = startBridgeIn(t, dir, c.Kubeconfig(), config)
+	b.waitReady()
+	truth := upTo(t, b, c, namespace)
+	b.stop()
+	judge(t, "Kafka", truth, "configmaps/"+namespace+"/", dropRepeats(t, readKafka(t, k.Addr(), namespace))...)
+}
