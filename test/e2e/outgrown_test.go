@@ -188,7 +188,7 @@ func (b *bridge) end(kill bool, last int64) {
 		return
 	}
 	eventually(b.t, 30*time.Second, func() error {
-		if at := b.metric("deltabridge_watermark_resource_version", "resource=configmaps"); int64(at) < last {
+		if at := b.metric("deltabridge_watermark_resource_version", "sink=away"); int64(at) < last {
 			return fmt.Errorf("settled up to %.0f of %d", at, last)
 		}
 		return nil
