@@ -27,7 +27,9 @@ type listener struct {
 	counters *resourceCounters
 	ledger   *checkpoint.Ledger
 	source   string
-	selected bool // the API server selects objects by label or field
+	// namespace is the one that the informer watches; empty: all.
+	namespace string
+	selected  bool // the API server selects objects by label or field
 	// floor is the resourceVersion up to which the sink has settled everything in an earlier life; empty once the
 	// informer is past it. Changes below are not sent again.
 	floor string
@@ -59,7 +61,7 @@ var (
 func newListener(ctx context.Context, p *pipeline, source informer.Source, f *filter.ResourceFilter, ledger *checkpoint.Ledger, at string) *listener {
 	resource := source.Resource
 	l := &listener{
-		ctx: ctx, pipeline: p, resource: resource, filter: f, ledger: ledger, source: source.Name,
+		ctx: ctx, pipeline: p, resource: resource, filter: f, ledger: ledger, source: source.Name, namespace: source.Namespace,
 		selected: source.LabelSelector != "" || source.FieldSelector != "",
 		position: at, inList: at == "",
 		counters: p.metrics.resource(resource.GroupResource()), log: p.log,
@@ -108,10 +110,10 @@ func (l *listener) pass(change func()) {
 	}
 }
 
-// OnSynced tells the sink where the initial list of this resource ends.
+// OnSynced tells the sink where the initial list of this resource, or of the namespace that the informer watches, ends.
 func (l *listener) OnSynced(resourceVersion string, objects int) {
 	l.push(event.Event{Type: event.Synced, SyncedInfo: &event.SyncedInfo{
-		Resource: event.GroupResource(l.resource), ResourceVersion: resourceVersion, Objects: objects,
+		Resource: event.GroupResource(l.resource), Namespace: l.namespace, ResourceVersion: resourceVersion, Objects: objects,
 	}})
 	l.ledger.Caught(l.pipeline.name)
 	l.previous = nil

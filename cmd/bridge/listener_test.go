@@ -110,6 +110,33 @@ func TestListenerAtTheFiltersBorder(t *testing.T) {
 	}
 }
 
+// Namespaces that are watched one by one are listed one by one, often at one resourceVersion: each says which it is, under
+// an id of its own.
+func TestEachNamespaceSaysThatItsListWasSent(t *testing.T) {
+	p := pipelineFor(t, roomy)
+	var namespaces []string
+	for _, namespace := range []string{"shop", "web"} {
+		ledger := checkpoint.NewLedger(checkpoint.Source{}, checkpoint.State{}, []string{p.name}, 0)
+		source := informer.Source{Name: "pods in " + namespace, Resource: pods, Namespace: namespace}
+		newListener(t.Context(), p, source, p.filter.For(pods), ledger, "").OnSynced("9", 2)
+	}
+	batch, err := p.queue.Take(t.Context(), nil, 10, 1<<20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ids := map[string]bool{}
+	for _, m := range batch {
+		var info struct{ Namespace string }
+		if err := json.Unmarshal(m.Data, &info); err != nil {
+			t.Fatal(err)
+		}
+		ids[m.ID], namespaces = true, append(namespaces, info.Namespace)
+	}
+	if diff := cmp.Diff([]string{"shop", "web"}, namespaces); diff != "" || len(ids) != 2 {
+		t.Errorf("ids %v, namespaces %s", ids, diff)
+	}
+}
+
 func TestListenerSendsOnlyTheOperationsAskedFor(t *testing.T) {
 	p := pipelineFor(t, roomy, filter.Rule{Operations: []string{"deleted"}})
 	l := listen(t.Context(), p)

@@ -134,7 +134,11 @@ func control(r *sinks.Record) string {
 		if info.Resync {
 			what = "objects again"
 		}
-		return fmt.Sprintf("%s  %s %s at %s", info.Resource, console.Count(int64(info.Objects)), what, info.ResourceVersion)
+		resource := info.Resource
+		if info.Namespace != "" {
+			resource += " in " + info.Namespace
+		}
+		return fmt.Sprintf("%s  %s %s at %s", resource, console.Count(int64(info.Objects)), what, info.ResourceVersion)
 	}
 	var info event.GapInfo
 	if json.Unmarshal(r.Data, &info) != nil {

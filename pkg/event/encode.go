@@ -167,10 +167,7 @@ func (m *Message) encodeControl(ev Event) error {
 	if ev.Type == Synced {
 		info = ev.SyncedInfo
 		m.Identity.ResourceVersion = ev.SyncedInfo.ResourceVersion
-		m.ID = "synced." + m.Cluster + "." + ev.SyncedInfo.Resource + "." + ev.SyncedInfo.ResourceVersion
-		if since := ev.SyncedInfo.Since; since != nil {
-			m.ID += "." + since.UTC().Format(time.RFC3339Nano)
-		}
+		m.ID = syncedID(m.Cluster, ev.SyncedInfo)
 	} else {
 		m.Identity.ResourceVersion = ev.GapInfo.To
 		m.ID = gapID(m.Cluster, ev.GapInfo)
@@ -181,6 +178,18 @@ func (m *Message) encodeControl(ev Event) error {
 	}
 	m.Data = data
 	return nil
+}
+
+func syncedID(cluster string, s *SyncedInfo) string {
+	id := "synced." + cluster + "." + s.Resource
+	if s.Namespace != "" {
+		id += "/" + s.Namespace
+	}
+	id += "." + s.ResourceVersion
+	if s.Since != nil {
+		id += "." + s.Since.UTC().Format(time.RFC3339Nano)
+	}
+	return id
 }
 
 func (e *Encoder) payload(ev *Event) ([]byte, error) {

@@ -112,8 +112,9 @@ const (
 // restated. It is the data of a synced event.
 type SyncedInfo struct {
 	Resource        string `json:"resource"`
-	ResourceVersion string `json:"resourceVersion"` // of the list; after a resync that up to which changes were told
-	Objects         int    `json:"objects"`         // how many the list held; after a resync how many were restated
+	Namespace       string `json:"namespace,omitempty"` // of a list of one namespace; empty: of all that are watched
+	ResourceVersion string `json:"resourceVersion"`     // of the list; after a resync that up to which changes were told
+	Objects         int    `json:"objects"`             // how many the list held; after a resync how many were restated
 	// Resync marks the end of a resync: what exists of the resource, and is for this sink, was told at Since or later.
 	Resync bool `json:"resync,omitempty"`
 	// Since is when the resync of the resource began; nil without Resync.

@@ -96,6 +96,12 @@ func TestIDs(t *testing.T) {
 			map[string]string{"type": "dev.deltabridge.synced", "resourceversion": "9"},
 		},
 		{
+			"the end of the initial list of a namespace",
+			Event{Type: Synced, Resource: pods, SyncedInfo: &SyncedInfo{Resource: "pods", Namespace: "shop", ResourceVersion: "9", Objects: 2}},
+			"synced.prod.pods/shop.9",
+			map[string]string{"type": "dev.deltabridge.synced", "subject": "pods", "resourceversion": "9"},
+		},
+		{
 			"a state told again",
 			Event{Type: Restated, Resource: pods, Object: podAt(t, "17")},
 			"u1.17",

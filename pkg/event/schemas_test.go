@@ -116,6 +116,7 @@ func schemaEvents(t testing.TB) (all []Event) {
 			{Type: Gap, GapInfo: &GapInfo{Resource: GroupResource(resource), Reason: ReasonRefused}},
 			{Type: Synced, SyncedInfo: &SyncedInfo{Resource: GroupResource(resource), ResourceVersion: "100"}},
 			{Type: Synced, SyncedInfo: &SyncedInfo{Resource: GroupResource(resource), ResourceVersion: "100", Objects: 3}},
+			{Type: Synced, SyncedInfo: &SyncedInfo{Resource: GroupResource(resource), Namespace: "shop", ResourceVersion: "100", Objects: 3}},
 			{Type: Synced, SyncedInfo: &SyncedInfo{Resource: GroupResource(resource), ResourceVersion: "100", Objects: 3, Resync: true, Since: &seen}},
 		} {
 			ev.Resource = resource
