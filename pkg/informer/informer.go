@@ -67,7 +67,7 @@ type Config struct {
 type Observer interface {
 	// OnSynced follows the last object of the first list.
 	OnSynced(resourceVersion string, objects int)
-	// OnGap follows a re-list: states after from and before to may be missing; final states and deletions are not.
+	// OnGap follows a re-list, also by another informer of the source: states after from and before to may be missing; final states and deletions are not.
 	// It comes before the changes that the list brought. With an empty to it follows a document in the watch that
 	// was no event: changes after from may be missing, even final ones, until the objects change again.
 	OnGap(from, to, why string)
@@ -144,7 +144,8 @@ func (i *Informer) know(objects []*object.Object) {
 	i.count.Store(int64(len(i.indexer.ListKeys())))
 }
 
-// succeed makes the informer go on where a predecessor ended.
+// succeed makes the informer go on where a predecessor ended: with what that knew, and from its position, so that what is
+// missed in between is announced.
 func (i *Informer) succeed(predecessor *Informer) {
 	if i.anew {
 		return
@@ -152,7 +153,8 @@ func (i *Informer) succeed(predecessor *Informer) {
 	i.know(predecessor.Objects())
 	predecessor.mu.Lock() // it has ended
 	defer predecessor.mu.Unlock()
-	i.succeeds = predecessor.listed || predecessor.succeeds
+	i.succeeds = !predecessor.first()
+	i.position = predecessor.position
 }
 
 // BeginAnew says that nothing is left of what a predecessor told the handlers: the informer's first list is that of its

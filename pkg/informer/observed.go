@@ -39,6 +39,11 @@ func (l *observedListWatch) Watch(options metav1.ListOptions) (watch.Interface, 
 
 func (l *observedListWatch) ListWithContext(_ context.Context, options metav1.ListOptions) (runtime.Object, error) {
 	l.informer.holes.inList.Store(false)
+	if options.ResourceVersion == "0" && !l.informer.beginsWithList() {
+		// "0" is whatever the server has cached, be it older than what is known: what is missing there would be taken for
+		// deleted. Empty is the present state.
+		options.ResourceVersion = ""
+	}
 	list, err := l.informer.config.ListWatch.ListWithContext(l.runCtx, options)
 	l.note(verbList, err)
 	return list, err

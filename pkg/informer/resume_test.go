@@ -7,7 +7,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
@@ -53,4 +56,53 @@ func TestGraceBeginsWithTheWatch(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// A list of whatever a server has cached may be older than what is known: what is missing in it would be told as deleted. So an
+// informer that knows something asks for the present state.
+func TestAListIsNotOlderThanWhatIsKnown(t *testing.T) {
+	refuses := func(context.Context, string) error { return ErrFutureVersion }
+	for _, tt := range []struct {
+		name        string
+		config      Config
+		predecessor *Informer
+		want        string
+	}{
+		{"nothing is known", Config{}, nil, "0"},
+		{"nothing is known, and there are no watch-lists", Config{NoWatchList: true}, nil, "0"},
+		{"the checkpoint is refused", Config{ResumeAt: "10", Probe: refuses}, nil, ""},
+		{"the checkpoint is refused, and there are no watch-lists", Config{NoWatchList: true, ResumeAt: "10", Probe: refuses}, nil, ""},
+		{"a predecessor ended", Config{NoWatchList: true}, New(Config{ResumeAt: "10"}), ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				asked := make(chan string, 1)
+				tt.config.Resource = configMaps
+				tt.config.ListWatch = &cache.ListWatch{
+					ListWithContextFunc: func(_ context.Context, options metav1.ListOptions) (runtime.Object, error) {
+						asked <- options.ResourceVersion
+						return &object.List{ListMeta: metav1.ListMeta{ResourceVersion: "8"}}, nil
+					},
+					WatchFuncWithContext: func(_ context.Context, options metav1.ListOptions) (watch.Interface, error) {
+						if options.SendInitialEvents != nil {
+							return nil, apierrors.NewInvalid(schema.GroupKind{}, "sendInitialEvents", nil) // as of an older server
+						}
+						return watch.NewFake(), nil
+					},
+				}
+				i := New(tt.config)
+				if tt.predecessor != nil {
+					i.succeed(tt.predecessor)
+				}
+				ctx, cancel := context.WithCancel(t.Context())
+				ended := make(chan error, 1)
+				go func() { ended <- i.Run(ctx) }()
+				if got := <-asked; got != tt.want {
+					t.Errorf("listed at resourceVersion %q, want %q", got, tt.want)
+				}
+				cancel()
+				do(t, <-ended)
+			})
+		})
+	}
 }

@@ -61,6 +61,8 @@ type Set struct {
 	remembered map[string]bool               // sources that an earlier process watched and that were dealt with
 	silent     map[schema.GroupVersion]error // that discovery failed for; only Run's goroutine uses it
 
+	launching sync.Mutex // held while a look's informers are launched
+
 	mu         sync.Mutex
 	running    map[watchKey]*running
 	left       map[watchKey]*running // ended, and their objects may be back
@@ -127,11 +129,13 @@ func (s *Set) refresh(ctx context.Context, group *sync.WaitGroup) bool {
 	}
 	p := s.plan(ctx, found)
 	s.report(p, found)
+	s.launching.Lock()
 	for _, key := range p.order() {
 		if before, isRunning := s.lookUp(key); !isRunning {
 			s.launch(ctx, group, key, p.informers[key], before)
 		}
 	}
+	s.launching.Unlock()
 	s.mu.Lock()
 	s.discovered = true // not before the informers run: the set would be ready for a moment
 	s.mu.Unlock()
@@ -290,16 +294,20 @@ func (s *Set) snapshot() map[watchKey]*running {
 	return maps.Clone(s.running)
 }
 
-// Informers are those that run, by the names of their sources.
+// Informers are those of everything that is watched, by the names of their sources. Of a resource that is watched by several
+// it has all or none: it waits while some are being launched, and so must not be called by OnStart. Those whose resource is
+// not served have ended, and can't be restated.
 func (s *Set) Informers() []*Informer {
 	var informers []*Informer
+	s.launching.Lock()
 	s.mu.Lock()
-	for _, r := range s.running {
-		if !r.removed {
+	for _, of := range []map[watchKey]*running{s.running, s.left} {
+		for _, r := range of {
 			informers = append(informers, r.informer)
 		}
 	}
 	s.mu.Unlock()
+	s.launching.Unlock()
 	slices.SortFunc(informers, func(a, b *Informer) int { return strings.Compare(a.Source().Name, b.Source().Name) })
 	return informers
 }

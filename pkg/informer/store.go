@@ -66,7 +66,7 @@ func (s *store) Replace(list []any, resourceVersion string) error {
 		if !i.config.OnFirstList(objects, resourceVersion) {
 			return nil // the process is ending
 		}
-	case !first && !i.succeeds:
+	case !first:
 		i.announceGap(resourceVersion)
 	}
 	if !i.holes.inList.Load() { // what is missing may be what was skipped

@@ -286,3 +286,49 @@ func (m *mirror) equals(server map[string]*object.Object) {
 		}
 	}
 }
+
+// An informer goes on where another one ended. What happened in between is a gap like that of any re-list, unless nothing
+// can have happened.
+func TestSuccessor(t *testing.T) {
+	known := func(t *testing.T) []*object.Object { return []*object.Object{state(t, "a", "x", "u1", 4)} }
+	listed := func(t *testing.T) *Informer {
+		i := New(Config{Resource: configMaps})
+		do(t, (*store)(i).Replace(list(known(t)...), "10"))
+		(*store)(i).UpdateResourceVersion("12")
+		return i
+	}
+	for _, tt := range []struct {
+		name        string
+		predecessor func(t *testing.T) *Informer
+		at          string
+		want        []string
+	}{
+		{"listed again", listed, "20", []string{"gap 12..20", "update a/x(u1)@4 -> a/x(u1)@15", "add a/y(u2)@16 initial=false"}},
+		{"nothing happened anywhere", listed, "12", []string{"update a/x(u1)@4 -> a/x(u1)@15", "add a/y(u2)@16 initial=false"}},
+		{
+			"the predecessor succeeded another one, and had no list of its own",
+			func(t *testing.T) *Informer { i := New(Config{Resource: configMaps}); i.succeed(listed(t)); return i },
+			"20", []string{"gap 12..20", "update a/x(u1)@4 -> a/x(u1)@15", "add a/y(u2)@16 initial=false"},
+		},
+		{
+			"the predecessor did not come to resume",
+			func(t *testing.T) *Informer {
+				return New(Config{Resource: configMaps, Known: known(t), ResumeAt: "9"})
+			},
+			"20", []string{"gap 9..20", "update a/x(u1)@4 -> a/x(u1)@15", "add a/y(u2)@16 initial=false"},
+		},
+		{
+			"the predecessor had nothing",
+			func(t *testing.T) *Informer { return New(Config{Resource: configMaps}) },
+			"20", []string{"add a/x(u1)@15 initial=true", "add a/y(u2)@16 initial=true", "synced 20, 2 objects"},
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			i, j := New(Config{Resource: configMaps}), &journal{}
+			i.AddEventHandler(j)
+			i.succeed(tt.predecessor(t))
+			do(t, (*store)(i).Replace(list(state(t, "a", "x", "u1", 15), state(t, "a", "y", "u2", 16)), tt.at))
+			expect(t, j, tt.want...)
+		})
+	}
+}
