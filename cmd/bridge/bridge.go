@@ -30,6 +30,7 @@ type Bridge struct {
 	pipelines  []*pipeline
 	set        *informer.Set
 	resyncs    *resyncer
+	connector  *informer.Connector
 	client     rest.Interface // of the API server
 	prober     reach.Prober   // shared by all that wait for a server
 	http       *httpServer
@@ -224,7 +225,7 @@ func (b *Bridge) read() error {
 	if c := listenControl(b.cfg.State.Path, b.resyncs, b.log); c != nil {
 		group.Go(func() { c.Run(b.reading) })
 	}
-	err := b.engine.Identify(b.reading, b.client)
+	err := b.engine.Identify(b.reading, b.connector, b.client)
 	switch {
 	case b.reading.Err() != nil:
 		return nil

@@ -44,6 +44,8 @@ func (b *Bridge) buildSet(kube *rest.Config) error {
 	kube = rest.CopyConfig(kube)
 	kube.UserAgent = "deltabridge/" + version
 	kube.WarningHandler = rest.NoWarnings{} // deprecations are for those who write objects
+	b.connector = informer.NewConnector(kube.Dial)
+	kube.Dial = b.connector.Dial
 	var err error
 	if b.client, err = informer.NewClient(kube); err != nil {
 		return fmt.Errorf("client of the API server: %w", err)
@@ -54,7 +56,7 @@ func (b *Bridge) buildSet(kube *rest.Config) error {
 		return fmt.Errorf("discovery client: %w", err)
 	}
 	set := informer.SetConfig{
-		Client: b.client, Discovery: disco, OnStart: b.attach, Transform: b.redaction.transform(), Logger: b.log,
+		Client: b.client, Connector: b.connector, Discovery: disco, OnStart: b.attach, Transform: b.redaction.transform(), Logger: b.log,
 		Resume: b.resume, Bodies: b.engine.Bodies, OnRemoved: b.engine.Removed, Remembered: b.engine.Remembered, OnForget: b.engine.Forget,
 		OnFirstList: func(source informer.Source, objects []*object.Object, resourceVersion string) bool {
 			if !b.engine.FirstList(b.reading, source, objects, resourceVersion) {

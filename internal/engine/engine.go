@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/deltabridge/deltabridge/pkg/checkpoint"
+	"github.com/deltabridge/deltabridge/pkg/informer"
 	"github.com/deltabridge/deltabridge/pkg/object"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/rest"
@@ -110,29 +111,26 @@ func (e *Engine) OldFilter(sink string) (text string, changed bool) {
 
 // Identify waits until the API server says which cluster it is, and loads what the store holds of that cluster. It
 // returns ctx's error if that ends first.
-func (e *Engine) Identify(ctx context.Context, client rest.Interface) error {
-	for {
-		uid, err := clusterUID(ctx, client)
-		if err == nil {
-			return e.load(uid)
-		}
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		if e.fail("the API server does not answer: " + err.Error()) {
+func (e *Engine) Identify(ctx context.Context, connector *informer.Connector, client rest.Interface) error {
+	var uid string
+	err := connector.Until(ctx, func() (err error) {
+		uid, err = clusterUID(ctx, client)
+		if err != nil && ctx.Err() == nil && e.fail("the API server does not answer: "+err.Error()) {
 			e.log.Warn("API server does not answer, trying again", "err", err)
 		}
-		if !pause(ctx, retryInterval) {
-			return ctx.Err()
-		}
+		return err
+	})
+	if err != nil {
+		return ctx.Err()
 	}
+	return e.load(uid)
 }
 
 // clusterUID is the uid of the namespace kube-system, which lives as long as the cluster. Empty if RBAC forbids to ask.
 func clusterUID(ctx context.Context, client rest.Interface) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	data, err := client.Get().AbsPath("/api/v1/namespaces/kube-system").DoRaw(ctx)
+	data, err := client.Get().AbsPath("/api/v1/namespaces/kube-system").MaxRetries(0).DoRaw(ctx)
 	switch {
 	case apierrors.IsForbidden(err) || apierrors.IsNotFound(err):
 		return "", nil

@@ -30,7 +30,7 @@ func (s *Set) watchDefinitions() *Informer {
 	if !s.wildcards() {
 		return nil
 	}
-	definitions := New(Config{Resource: crdResource, ListWatch: metadataListWatch(s.config.Client, crdPath)})
+	definitions := New(Config{Resource: crdResource, ListWatch: metadataListWatch(s.config.Client, crdPath), Connector: s.config.Connector})
 	definitions.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(any) { s.lookAgain() }, // the first ones too: a look may have been too early for them
 		UpdateFunc: func(_, _ any) { s.lookAgain() },
@@ -42,7 +42,7 @@ func (s *Set) watchDefinitions() *Informer {
 func metadataListWatch(client rest.Interface, path string) *cache.ListWatch {
 	v1 := schema.GroupVersion{Version: "v1"}
 	request := func(options *metav1.ListOptions) *rest.Request {
-		return client.Get().AbsPath(path).SetHeader("Accept", partialObjectMetadata).
+		return client.Get().AbsPath(path).MaxRetries(0).SetHeader("Accept", partialObjectMetadata).
 			SpecificallyVersionedParams(options, metav1.ParameterCodec, v1)
 	}
 	return &cache.ListWatch{

@@ -4,7 +4,8 @@ import (
 	"bufio"
 	"context"
 	"net"
-	"time"
+
+	"github.com/deltabridge/deltabridge/pkg/reach"
 )
 
 // connBuffer is how much is read from a connection to the API server at a time. Under load net/http would ask the kernel
@@ -16,7 +17,7 @@ type dialFunc = func(ctx context.Context, network, address string) (net.Conn, er
 // buffered makes connections that are read in large pieces. dial may be nil.
 func buffered(dial dialFunc) dialFunc {
 	if dial == nil {
-		dial = (&net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second}).DialContext // as client-go has it
+		dial = reach.Dial
 	}
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		conn, err := dial(ctx, network, address)

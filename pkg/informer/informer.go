@@ -58,7 +58,10 @@ type Config struct {
 	Bodies Bodies
 	// Logger of the informer; nil is silent.
 	Logger *slog.Logger
-	// Backoff between failed lists and watches; the zero value is 0.8 s doubling to 30 s, jittered.
+	// Connector waits for the API server while it can't be reached; nil is allowed.
+	Connector *Connector
+	// Backoff between lists and watches that the API server answers by an error; the zero value is 50 ms, growing to 10 s as
+	// long as that goes on.
 	Backoff wait.Backoff
 }
 
@@ -116,8 +119,7 @@ func New(config Config) *Informer {
 		config.Logger = slog.New(slog.DiscardHandler)
 	}
 	if config.Backoff == (wait.Backoff{}) {
-		// client-go's own defaults for reflectors.
-		config.Backoff = wait.Backoff{Duration: 800 * time.Millisecond, Factor: 2, Jitter: 1, Cap: 30 * time.Second, Steps: 6}
+		config.Backoff = answerBackoff()
 	}
 	i := &Informer{
 		config:  config,

@@ -139,8 +139,8 @@ func (l *ListerWatcher) request(options metav1.ListOptions) *rest.Request {
 	if l.tweak != nil {
 		l.tweak(&options)
 	}
-	return l.client.Get().AbsPath(l.path).
-		SpecificallyVersionedParams(&options, metav1.ParameterCodec, schema.GroupVersion{Version: "v1"})
+	return l.client.Get().AbsPath(l.path).MaxRetries(0). // it is repeated by whoever asked
+								SpecificallyVersionedParams(&options, metav1.ParameterCodec, schema.GroupVersion{Version: "v1"})
 }
 
 // malformed decides for one watch about documents that are no watch event.

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -20,6 +22,31 @@ const verbList, verbWatch = "list", "watch"
 type observedListWatch struct {
 	informer *Informer
 	runCtx   context.Context //nolint:containedctx // the Reflector gives LIST no context that ends
+
+	mu        sync.Mutex
+	notBefore time.Time // what the API server asked for, by a Retry-After
+}
+
+// reach makes a request, again and again until the API server answers it. Meanwhile the Reflector, which would wait longer
+// each time, waits here. It notes failures; that a list or a watch succeeded is noted by the caller.
+func (l *observedListWatch) reach(ctx context.Context, verb string, request func() error) error {
+	l.mu.Lock()
+	notBefore := l.notBefore
+	l.mu.Unlock()
+	pause(ctx, time.Until(notBefore))
+	err := l.informer.config.Connector.reach(ctx, func() error {
+		err := request()
+		if err != nil {
+			l.note(verb, err)
+		}
+		return err
+	})
+	if asked := retryAfter(err); asked > 0 {
+		l.mu.Lock()
+		l.notBefore = time.Now().Add(asked)
+		l.mu.Unlock()
+	}
+	return err
 }
 
 // IsWatchListSemanticsUnSupported is asked by the Reflector (k8s.io/client-go/util/watchlist).
@@ -44,8 +71,14 @@ func (l *observedListWatch) ListWithContext(_ context.Context, options metav1.Li
 		// deleted. Empty is the present state.
 		options.ResourceVersion = ""
 	}
-	list, err := l.informer.config.ListWatch.ListWithContext(l.runCtx, options)
-	l.note(verbList, err)
+	var list runtime.Object
+	err := l.reach(l.runCtx, verbList, func() (err error) {
+		list, err = l.informer.config.ListWatch.ListWithContext(l.runCtx, options)
+		return err
+	})
+	if err == nil {
+		l.note(verbList, nil)
+	}
 	return list, err
 }
 
@@ -54,32 +87,49 @@ func (l *observedListWatch) WatchWithContext(ctx context.Context, options metav1
 	if list {
 		l.informer.holes.inList.Store(false)
 	}
-	if !list && l.isAhead(ctx, options.ResourceVersion) {
+	var w watch.Interface
+	ahead := false
+	err := l.reach(ctx, verbWatch, func() (err error) {
+		if !list {
+			ahead, err = l.isAhead(ctx, options.ResourceVersion)
+		}
+		if err == nil && !ahead {
+			w, err = l.informer.config.ListWatch.WatchWithContext(ctx, options)
+		}
+		return err
+	})
+	switch {
+	case ahead:
 		return nil, apierrors.NewResourceExpired(ErrFutureVersion.Error()) // the Reflector lists
-	}
-	w, err := l.informer.config.ListWatch.WatchWithContext(ctx, options)
-	l.note(verbWatch, err)
-	if err == nil {
+	case err == nil:
+		l.note(verbWatch, nil)
 		l.informer.watchOpened()
 	}
 	if list && (utilnet.IsConnectionRefused(err) || apierrors.IsTooManyRequests(err)) {
-		// Without its cause, for which the Reflector would sleep for up to a minute, deaf to its context. So it tries a
-		// LIST, and then waits in a way that ends.
+		// Without its cause, for which the Reflector would sleep, deaf to its context. So it tries a LIST, and then waits in
+		// a way that ends.
 		return nil, errors.New(err.Error())
 	}
 	return w, err
 }
 
 // isAhead reports whether the informer is ahead of its cluster, as it is after etcd was restored from a backup: a watch
-// would be accepted and stay silent until the cluster has caught up. Only the API server's clear word counts.
-func (l *observedListWatch) isAhead(ctx context.Context, resourceVersion string) bool {
+// would be accepted and stay silent until the cluster has caught up. Only the API server's clear word counts; the error
+// says that it gave none, because it was not reached.
+func (l *observedListWatch) isAhead(ctx context.Context, resourceVersion string) (bool, error) {
 	probe := l.informer.config.Probe
-	if probe == nil || resourceVersion == "" || !errors.Is(probe(ctx, resourceVersion), ErrFutureVersion) {
-		return false
+	if probe == nil || resourceVersion == "" {
+		return false, nil
+	}
+	switch err := probe(ctx, resourceVersion); {
+	case unreachable(err):
+		return false, err
+	case !errors.Is(err, ErrFutureVersion):
+		return false, nil
 	}
 	l.informer.log.Warn("the cluster is behind what was seen of it, listing: was it restored from a backup?", "resourceVersion", resourceVersion)
 	l.informer.status.refusedCheckpoint()
-	return true
+	return true, nil
 }
 
 // note keeps the result of a request, and logs it if it is news: a resource that stays forbidden, or an API server

@@ -62,15 +62,19 @@ func (l *resumingListWatch) pending(ctx context.Context) (string, error) {
 	if l.at == "" || l.informer.config.Probe == nil {
 		return l.at, nil
 	}
-	err := l.informer.config.Probe(ctx, l.at)
-	if errors.Is(err, ErrFutureVersion) {
-		l.informer.log.Warn("checkpoint is refused, listing", "resourceVersion", l.at, "err", err)
+	ahead := false
+	err := l.reach(ctx, verbWatch, func() error {
+		err := l.informer.config.Probe(ctx, l.at)
+		if ahead = errors.Is(err, ErrFutureVersion); ahead {
+			return nil
+		}
+		return err
+	})
+	if ahead {
+		l.informer.log.Warn("checkpoint is refused, listing", "resourceVersion", l.at, "err", ErrFutureVersion)
 		l.informer.status.refusedCheckpoint()
 		l.at = ""
 		return "", nil
-	}
-	if err != nil {
-		l.note(verbWatch, err)
 	}
 	return l.at, err
 }
@@ -121,8 +125,14 @@ func (l *resumingListWatch) WatchWithContext(ctx context.Context, options metav1
 	plain := options
 	// The API server refuses a resourceVersionMatch on a watch without initial events.
 	plain.SendInitialEvents, plain.ResourceVersionMatch, plain.ResourceVersion = nil, "", at
-	w, err := l.informer.config.ListWatch.WatchWithContext(ctx, plain) // pending has probed
-	l.note(verbWatch, err)
+	var w watch.Interface
+	err = l.reach(ctx, verbWatch, func() (err error) {
+		w, err = l.informer.config.ListWatch.WatchWithContext(ctx, plain) // pending has probed
+		return err
+	})
+	if err == nil {
+		l.note(verbWatch, nil)
+	}
 	switch {
 	case apierrors.IsResourceExpired(err) || apierrors.IsGone(err):
 		l.begun()

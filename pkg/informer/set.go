@@ -23,6 +23,8 @@ type SetConfig struct {
 	Scopes []Scope
 	// Client reaches the API server with object.NegotiatedSerializer; see NewClient.
 	Client rest.Interface
+	// Connector waits for the API server while it can't be reached; nil is allowed.
+	Connector *Connector
 	// Discovery lists what the API server serves.
 	Discovery discovery.DiscoveryInterfaceWithContext
 	// OnStart is called for each informer before it runs, to add handlers.
@@ -119,13 +121,15 @@ func (s *Set) Run(ctx context.Context) error {
 // refresh brings the running informers in step with what the cluster serves. It reports whether all is known that
 // there is to know; false asks to look again soon.
 func (s *Set) refresh(ctx context.Context, group *sync.WaitGroup) bool {
-	found, err := s.discovery.discover(ctx)
-	if ctx.Err() != nil {
-		return false
-	}
+	var found *catalog
+	err := s.config.Connector.Until(ctx, func() (err error) {
+		if found, err = s.discovery.discover(ctx); err != nil && ctx.Err() == nil {
+			s.failed(err)
+		}
+		return err
+	})
 	if err != nil {
-		s.failed(err)
-		return false
+		return false // ctx ended
 	}
 	p := s.plan(ctx, found)
 	s.report(p, found)
@@ -200,7 +204,7 @@ func (s *Set) launch(ctx context.Context, group *sync.WaitGroup, key watchKey, w
 	}
 	config := Config{
 		Resource: gvr, Namespace: key.namespace, Accept: w.accept(), NoWatchList: w.served.Aggregated, Logger: log,
-		ListWatch: listWatch, Source: key.source(gvr, w.texts), Auxiliary: key.auxiliary,
+		ListWatch: listWatch, Connector: s.config.Connector, Source: key.source(gvr, w.texts), Auxiliary: key.auxiliary,
 		Probe: NewProbe(s.config.Client, gvr, key.namespace, w.served.Namespaced),
 	}
 	config.Bodies = s.bodies(config.Source)

@@ -1,0 +1,106 @@
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/deltabridge/deltabridge/test/cluster"
+)
+
+// TestAPIServerIsBack: the API server is killed under load and started again, several times. Beside the bridge an independent
+// client lists every 50 ms: half a second after its first success the bridge has listed or watches again.
+func TestAPIServerIsBack(t *testing.T) {
+	const restarts, limit = 3, 500 * time.Millisecond
+	c, js := cluster.ForTest(t), startJetStream(t)
+	cs := clientset(t, c)
+	namespace := newNamespace(t, cs)
+	b := startBridge(t, c.Kubeconfig(), fmt.Sprintf(`
+watch: [{resources: [configmaps], namespaces: [%s]}]
+sinks: [{name: jetstream, nats: {url: %q, stream: {name: E2E, create: true, subjects: ["k8s.>"]}}}]
+`, namespace, js.url()))
+	b.waitReady()
+	changes := startChanges(t, cs, namespace, 200, 150)
+	var answered []time.Time
+	for range restarts {
+		before := changes.made.Load()
+		eventually(t, time.Minute, func() error {
+			if made := changes.made.Load(); made < before+200 {
+				return fmt.Errorf("%d changes were made", made)
+			}
+			return nil
+		})
+		if err := c.KillAPIServer(); err != nil {
+			t.Fatal(err)
+		}
+		first := make(chan time.Time, 1)
+		go func() { first <- firstList(t.Context(), clientset(t, c), namespace) }()
+		if err := c.StartAPIServer(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		answered = append(answered, <-first)
+	}
+	before := changes.made.Load()
+	eventually(t, time.Minute, func() error {
+		if made := changes.made.Load(); made < before+100 {
+			return fmt.Errorf("%d changes were made", made)
+		}
+		return nil
+	})
+	changes.stop(t)
+	truth := upTo(t, b, c, namespace)
+	b.stop()
+	events := js.read("E2E")
+	judgeFinal(t, "JetStream", truth, "configmaps/"+namespace+"/", events)
+	t.Logf("%d of %d revisions arrived, over %d restarts", arrived(events), len(truth), restarts)
+
+	for n, at := range answered {
+		late, found := time.Hour, false
+		for _, e := range events {
+			// The first that follows, a gap or a change, shows that the bridge is there again.
+			when, err := time.Parse(time.RFC3339Nano, e.attributes["time"])
+			if err == nil && when.After(at.Add(-time.Second)) && (e.attributes["type"] == "dev.deltabridge.gap" || when.After(at)) {
+				late, found = when.Sub(at), true
+				break
+			}
+		}
+		t.Logf("restart %d: the bridge is %s behind the first list of an independent client", n+1, late.Round(time.Millisecond))
+		if !found || late > limit {
+			t.Errorf("restart %d: it is there only after %s", n+1, late)
+		}
+	}
+}
+
+// firstList is when a client that lists every 50 ms succeeds.
+func firstList(ctx context.Context, cs kubernetes.Interface, namespace string) time.Time {
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		attempt, cancel := context.WithTimeout(ctx, time.Second)
+		_, err := cs.CoreV1().ConfigMaps(namespace).List(attempt, metav1.ListOptions{})
+		cancel()
+		if err == nil || errors.Is(ctx.Err(), context.Canceled) {
+			return time.Now()
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return time.Now()
+		}
+	}
+}
+
+// arrived counts the changes among events.
+func arrived(events []received) (n int) {
+	for _, e := range events {
+		if e.attributes["uid"] != "" {
+			n++
+		}
+	}
+	return n
+}
