@@ -150,7 +150,7 @@ func TestInformerRecoversAtOnce(t *testing.T) {
 						if len(lists) == 1 {
 							w = &breaking{w, broken}
 						}
-						w = newPrefixedWatch(watch.Event{Type: watch.Bookmark, Object: object.NewBookmark("10")}, w)
+						w = newPrefixedWatch(w, watch.Event{Type: watch.Bookmark, Object: object.NewBookmark("10")})
 						return nil
 					}
 					watches = append(watches, time.Now())

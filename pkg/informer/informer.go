@@ -97,6 +97,7 @@ type Informer struct {
 	count   atomic.Int64 // objects in the index
 	status  tracker
 	holes   holes
+	history history
 
 	// mu is held while a change is written to the index and handed to all handlers, so that a handler that is added
 	// meanwhile sees each object exactly once. A handler that blocks holds it: only those wait for it that add, remove

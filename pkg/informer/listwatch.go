@@ -30,6 +30,10 @@ type ListerWatcher struct {
 	// asked for once more. Set it before the first use; it is called from the goroutines of the watches.
 	Malformed func(err error, skipped bool)
 
+	// Failed, if not nil, is given the ERROR event that ends a watch, before the watch gives it. Set it before the first use; it
+	// is called from the goroutines of the watches.
+	Failed func(*metav1.Status)
+
 	// BeginList, if not nil, is called for each list, and for each watch that begins with one. The function that it
 	// returns, if not nil, is called for each object of the list as it is read; an error ends the list. A watch-list may
 	// bring, before it is complete, changes and deletions of what it brought. Set it before the first use; it is called
@@ -126,7 +130,7 @@ func (l *ListerWatcher) WatchWithContext(ctx context.Context, options metav1.Lis
 		Malformed:       l.malformed(),
 		ManagedFields:   l.ManagedFields,
 	})
-	w := &eventStream{decoder: decoder, transform: l.Transform, events: make(chan watch.Event, readAhead), stopped: make(chan struct{})}
+	w := &eventStream{decoder: decoder, transform: l.Transform, failed: l.Failed, events: make(chan watch.Event, readAhead), stopped: make(chan struct{})}
 	var each func(watch.EventType, *object.Object) error
 	if options.SendInitialEvents != nil && *options.SendInitialEvents {
 		each = l.beginList(ctx)
@@ -178,6 +182,7 @@ const readAhead = 8
 type eventStream struct {
 	decoder   *object.WatchDecoder
 	transform func(*object.Object)
+	failed    func(*metav1.Status)
 	events    chan watch.Event
 	stop      sync.Once
 	stopped   chan struct{}
@@ -215,6 +220,9 @@ func (w *eventStream) run(each func(watch.EventType, *object.Object) error) {
 			case eventType != watch.Bookmark && each(eventType, o) != nil:
 				return
 			}
+		}
+		if status, bad := obj.(*metav1.Status); bad && w.failed != nil {
+			w.failed(status)
 		}
 		event := watch.Event{Type: eventType, Object: obj}
 		select {

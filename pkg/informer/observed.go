@@ -71,6 +71,11 @@ func (l *observedListWatch) ListWithContext(_ context.Context, options metav1.Li
 		// deleted. Empty is the present state.
 		options.ResourceVersion = ""
 	}
+	if options.Continue == "" {
+		if list := l.listHistory(l.runCtx); list != nil {
+			return list, nil
+		}
+	}
 	var list runtime.Object
 	err := l.reach(l.runCtx, verbList, func() (err error) {
 		list, err = l.informer.config.ListWatch.ListWithContext(l.runCtx, options)
@@ -86,6 +91,10 @@ func (l *observedListWatch) WatchWithContext(ctx context.Context, options metav1
 	list := options.SendInitialEvents != nil
 	if list {
 		l.informer.holes.inList.Store(false)
+		if w := l.watchHistory(ctx, options); w != nil {
+			l.informer.watchOpened()
+			return w, nil
+		}
 	}
 	var w watch.Interface
 	ahead := false

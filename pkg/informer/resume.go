@@ -122,17 +122,7 @@ func (l *resumingListWatch) WatchWithContext(ctx context.Context, options metav1
 	if at == "" {
 		return l.observedListWatch.WatchWithContext(ctx, options)
 	}
-	plain := options
-	// The API server refuses a resourceVersionMatch on a watch without initial events.
-	plain.SendInitialEvents, plain.ResourceVersionMatch, plain.ResourceVersion = nil, "", at
-	var w watch.Interface
-	err = l.reach(ctx, verbWatch, func() (err error) {
-		w, err = l.informer.config.ListWatch.WatchWithContext(ctx, plain) // pending has probed
-		return err
-	})
-	if err == nil {
-		l.note(verbWatch, nil)
-	}
+	w, err := l.watchFrom(ctx, options, at) // pending has probed
 	switch {
 	case apierrors.IsResourceExpired(err) || apierrors.IsGone(err):
 		l.begun()
@@ -141,10 +131,10 @@ func (l *resumingListWatch) WatchWithContext(ctx context.Context, options metav1
 		return nil, err // the Reflector comes again
 	}
 	l.begun()
-	return newPrefixedWatch(watch.Event{Type: watch.Bookmark, Object: object.NewBookmark(at)}, w), nil
+	return newPrefixedWatch(w, watch.Event{Type: watch.Bookmark, Object: object.NewBookmark(at)}), nil
 }
 
-// prefixedWatch is a watch with one event in front.
+// prefixedWatch is a watch with events in front.
 type prefixedWatch struct {
 	watch.Interface
 	events  chan watch.Event
@@ -153,14 +143,26 @@ type prefixedWatch struct {
 	group   sync.WaitGroup
 }
 
-func newPrefixedWatch(first watch.Event, w watch.Interface) *prefixedWatch {
+func newPrefixedWatch(w watch.Interface, first ...watch.Event) *prefixedWatch {
 	p := &prefixedWatch{Interface: w, events: make(chan watch.Event), stopped: make(chan struct{})}
 	p.group.Go(func() {
 		defer close(p.events)
-		for e, ok := first, true; ok; e, ok = <-w.ResultChan() {
+		send := func(e watch.Event) bool {
 			select {
 			case p.events <- e:
+				return true
 			case <-p.stopped:
+				return false
+			}
+		}
+		for _, e := range first {
+			if !send(e) {
+				return
+			}
+		}
+		first = nil // the objects are not to be held as long as the watch lasts
+		for e := range w.ResultChan() {
+			if !send(e) {
 				return
 			}
 		}

@@ -214,7 +214,7 @@ func (s *Set) launch(ctx context.Context, group *sync.WaitGroup, key watchKey, w
 		s.storeFirstList(&config)
 	}
 	informer := New(config)
-	listWatch.Malformed, listWatch.BeginList = informer.malformed, informer.beginList
+	listWatch.Malformed, listWatch.BeginList, listWatch.Failed = informer.malformed, informer.beginList, informer.watchFailed
 	ctx, cancel := context.WithCancel(ctx)
 	r := &running{informer: informer, wanted: w, cancel: cancel, ended: make(chan struct{})}
 	if s.config.OnStart != nil {
