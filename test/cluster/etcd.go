@@ -31,6 +31,8 @@ type Revision struct {
 	CreateRevision int64
 	// Deleted is true when the change is the deletion of the key.
 	Deleted bool
+	// Value is what etcd has under the key, as the API server encodes it; nil in a deletion.
+	Value []byte
 }
 
 // History returns every committed change of the keys with the prefix, in the
@@ -141,6 +143,7 @@ type watchEvent struct {
 		Key            []byte `json:"key"`
 		CreateRevision int64  `json:"create_revision,string"`
 		ModRevision    int64  `json:"mod_revision,string"`
+		Value          []byte `json:"value"`
 	} `json:"kv"`
 }
 
@@ -189,6 +192,7 @@ func revisions(events []watchEvent, created map[string]int64) []Revision {
 			ModRevision:    e.KV.ModRevision,
 			CreateRevision: e.KV.CreateRevision,
 			Deleted:        e.Type == "DELETE",
+			Value:          e.KV.Value,
 		}
 		if r.Deleted {
 			r.CreateRevision = created[r.Key]

@@ -1,0 +1,151 @@
+package chaos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+// bridge is a process of the built binary.
+type bridge struct {
+	cmd   *exec.Cmd
+	log   string // the file
+	addr  string // of its HTTP server
+	done  chan struct{}
+	err   error        // how it ended, once done is closed
+	ready atomic.Int64 // the revision at which it had handed over its first lists; 0: not yet
+}
+
+var httpAddress = regexp.MustCompile(`http=(\S+)`)
+
+// startBridge starts the binary and waits until it serves HTTP, or has ended.
+func startBridge(w *world, dir, config string, n int) (*bridge, error) {
+	b := &bridge{log: filepath.Join(dir, fmt.Sprintf("bridge-%d.log", n)), done: make(chan struct{})}
+	file, err := os.Create(b.log)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close() // the process has its own
+	b.cmd = exec.Command(w.binary, "run", "--config", config)
+	b.cmd.Env = append(os.Environ(), w.env...)
+	b.cmd.Stdout, b.cmd.Stderr = file, file
+	b.cmd.SysProcAttr = childAttr()
+	if err := b.cmd.Start(); err != nil {
+		return nil, err
+	}
+	go func() { b.err = b.cmd.Wait(); close(b.done) }() // ends with the process
+	err = poll(context.Background(), time.Minute, func() error {
+		if match := httpAddress.FindStringSubmatch(b.text()); match != nil {
+			b.addr = match[1]
+			return nil
+		}
+		select {
+		case <-b.done:
+			return nil
+		default:
+			return errors.New("the bridge has not named its address")
+		}
+	})
+	if err == nil && b.addr != "" {
+		go b.watch(w) // ends with the process
+	}
+	return b, err
+}
+
+// watch notes when the bridge has handed over its first lists.
+func (b *bridge) watch(w *world) {
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	client := &http.Client{Timeout: 3 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	for {
+		select {
+		case <-b.done:
+			return
+		case <-tick.C:
+		}
+		if b.listed(client) {
+			if rv, err := w.cluster.Revision(context.Background()); err == nil {
+				b.ready.Store(rv)
+				return
+			}
+		}
+	}
+}
+
+// listed reports whether nothing keeps the bridge from being ready but its sinks and its disk.
+func (b *bridge) listed(client *http.Client) bool {
+	response, err := client.Get("http://" + b.addr + "/readyz")
+	if err != nil {
+		return false
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		return false
+	}
+	for line := range strings.Lines(string(body)) {
+		if reason, ok := strings.CutPrefix(line, "- "); ok && !strings.HasPrefix(reason, "sink ") && !strings.Contains(reason, "checkpoint") {
+			return false
+		}
+	}
+	return !strings.Contains(string(body), "shutting down")
+}
+
+func (b *bridge) text() string {
+	text, err := os.ReadFile(b.log)
+	if err != nil {
+		return err.Error()
+	}
+	return string(text)
+}
+
+// tail is the end of its log.
+func (b *bridge) tail(lines int) string {
+	all := strings.Split(strings.TrimSpace(b.text()), "\n")
+	return strings.Join(all[max(0, len(all)-lines):], "\n")
+}
+
+func (b *bridge) ended() bool {
+	select {
+	case <-b.done:
+		return true
+	default:
+		return false
+	}
+}
+
+func (b *bridge) kill() {
+	_ = b.cmd.Process.Kill() // if it has ended, that is as well
+	<-b.done
+}
+
+// stopTimeout is how long a SIGTERM may take: shutdownTimeout is two seconds.
+const stopTimeout = 20 * time.Second
+
+// term ends the bridge in order.
+func (b *bridge) term() error {
+	if err := b.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		return err
+	}
+	timer := time.NewTimer(stopTimeout)
+	defer timer.Stop()
+	select {
+	case <-b.done:
+		return b.err
+	case <-timer.C:
+		_ = b.cmd.Process.Signal(syscall.SIGQUIT) // its goroutines are in the log
+		pause(context.Background(), time.Second)
+		b.kill()
+		return fmt.Errorf("it did not end within %s", stopTimeout)
+	}
+}

@@ -1,0 +1,132 @@
+package chaos
+
+import (
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/deltabridge/deltabridge/test/cluster"
+	"github.com/deltabridge/deltabridge/test/kafka"
+)
+
+var (
+	duration = flag.Duration("chaos.duration", 90*time.Second, "for how long TestChaos begins new runs")
+	lanes    = flag.Int("chaos.lanes", 2, "how many runs there are at once, each with a control plane of its own")
+	seed     = flag.Uint64("chaos.seed", 0, "seed of the first run; 0: any. The next run has the next one")
+	runs     = flag.Int("chaos.runs", 0, "how many runs each lane makes; 0: as many as there is time for")
+	onKafka  = flag.String("chaos.kafka", "auto", "whether there are sinks that write to Kafka: yes, no, or auto: in the second lane")
+	shrink   = flag.Int("chaos.shrink", 0, "how many runs may be made to shrink a scenario that failed")
+	repeat   = flag.Int("chaos.repeat", 1, "how often each scenario is played")
+	keep     = flag.String("chaos.keep", "", "directory for the files of runs that failed")
+	tags     = flag.String("chaos.tags", "", "build tags of the bridge")
+)
+
+// bridgeBinary is built once for all tests.
+var bridgeBinary string
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	dir, err := os.MkdirTemp("", "deltabridge-chaos-")
+	if err == nil {
+		bridgeBinary = filepath.Join(dir, "bridge")
+		build := exec.Command("go", "build", "-tags", *tags, "-o", bridgeBinary, "github.com/deltabridge/deltabridge/cmd/bridge")
+		build.Stdout, build.Stderr = os.Stderr, os.Stderr
+		err = build.Run()
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "chaos:", err)
+		os.Exit(1)
+	}
+	goleak.VerifyTestMain(cluster.Main(kafka.Main(m)), goleak.Cleanup(func(code int) {
+		_ = os.RemoveAll(dir) // what is left is in the system's directory for such things
+		os.Exit(code)
+	}))
+}
+
+// TestChaos plays random scenarios and judges what arrived.
+func TestChaos(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes minutes")
+	}
+	first := *seed
+	if first == 0 {
+		first = rand.Uint64N(1 << 40)
+	}
+	end := time.Now().Add(*duration)
+	for lane := range *lanes {
+		t.Run(fmt.Sprintf("lane=%d", lane), func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, lane, bridgeBinary, nil)
+			w.keepDir = *keep
+			o := Options{Disk: CanMount()}
+			if *onKafka == "yes" || *onKafka == "auto" && lane == 1 {
+				w.kafka = kafka.NewForTest(t)
+				o.Kafka = true
+			}
+			began := time.Now()
+			for n := 0; n < *runs || *runs == 0 && time.Now().Before(end); n++ {
+				seed := first + uint64(n**lanes+lane)
+				for range *repeat {
+					if failed := w.one(t, Generate(seed, o)); failed && *runs == 0 {
+						return
+					}
+				}
+			}
+			t.Logf("%d runs in %s", w.runs, time.Since(began).Round(time.Second))
+		})
+	}
+}
+
+// one plays a scenario, and reports and shrinks it if it fails.
+func (w *world) one(t *testing.T, s Scenario) (failed bool) {
+	t.Helper()
+	began := time.Now()
+	violations, log, err := w.play(t.Context(), s)
+	if err != nil {
+		t.Fatalf("seed %d: %v\n%s", s.Seed, err, strings.Join(log, "\n"))
+	}
+	t.Logf("seed %d: %d steps in %s, %d violations, %s", s.Seed, len(s.Steps), time.Since(began).Round(time.Second), len(violations), log[len(log)-1])
+	if len(violations) == 0 {
+		return false
+	}
+	t.Errorf("seed %d has violations. Replay it with -chaos.seed %d -chaos.runs 1 -chaos.lanes 1 -chaos.kafka %s\n%s\n%s\n%s",
+		s.Seed, s.Seed, map[bool]string{true: "yes", false: "no"}[s.Kafka], s, strings.Join(log, "\n"), describe(violations))
+	if *shrink > 0 {
+		small := Shrink(s, *shrink, func(s Scenario) bool {
+			again, _, err := w.play(t.Context(), s)
+			return err == nil && sharesClass(again, violations)
+		})
+		violations, log, err := w.play(t.Context(), small)
+		t.Errorf("shrunk to\n%s\n%s\n%s\n%v", small, strings.Join(log, "\n"), describe(violations), err)
+	}
+	return true
+}
+
+func describe(violations []Violation) string {
+	counts, lines := map[Class]int{}, []string(nil)
+	for _, v := range violations {
+		if counts[v.Class]++; counts[v.Class] <= 6 {
+			lines = append(lines, v.String())
+		}
+	}
+	return fmt.Sprintf("%v\n%s", counts, strings.Join(lines, "\n"))
+}
+
+func sharesClass(a, b []Violation) bool {
+	for _, x := range a {
+		for _, y := range b {
+			if x.Class == y.Class {
+				return true
+			}
+		}
+	}
+	return false
+}

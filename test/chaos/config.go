@@ -1,0 +1,84 @@
+package chaos
+
+import (
+	"fmt"
+	"strings"
+)
+
+// yaml writes a configuration for the binary.
+func (r *run) yaml(c Config) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "cluster: chaos%d\nkubeconfig: %q\nhttp: {listen: \"127.0.0.1:0\"}\nstate: {path: %q}\nlog: {level: debug}\nshutdownTimeout: 2s\nwatch:\n",
+		r.w.lane, r.kubeconfig, r.state)
+	for _, watch := range c.Watch {
+		fmt.Fprintf(&b, "  - resources: [%s]\n    namespaces: [%s]\n", strings.Join(watch.Resources, ", "), r.real(watch.Namespaces, true))
+		if watch.Team != "" {
+			fmt.Fprintf(&b, "    labelSelector: %s=%s\n", teamLabel, watch.Team)
+		}
+	}
+	b.WriteString("sinks:\n")
+	for _, s := range c.Sinks {
+		r.yamlSink(&b, s)
+	}
+	return b.String()
+}
+
+// real gives the names of namespaces.
+func (r *run) real(letters []string, all bool) string {
+	if len(letters) == 0 && all {
+		return fmt.Sprintf("%q", r.name+"-*")
+	}
+	var names []string
+	for _, l := range letters {
+		names = append(names, r.names[l])
+	}
+	return strings.Join(names, ", ")
+}
+
+func (r *run) yamlSink(b *strings.Builder, s Sink) {
+	fmt.Fprintf(b, "  - name: %s\n", s.Name)
+	if s.Payload != "" {
+		fmt.Fprintf(b, "    payload: %s\n", s.Payload)
+	}
+	var buffer []string
+	if s.Events > 0 {
+		buffer = append(buffer, fmt.Sprintf("events: %d", s.Events))
+	}
+	if s.Small {
+		buffer = append(buffer, "bytes: 64Ki", "spill: {maxBytes: 1Mi}")
+	}
+	if s.Overflow != "" {
+		buffer = append(buffer, "overflow: "+s.Overflow)
+	}
+	if len(buffer) > 0 {
+		fmt.Fprintf(b, "    buffer: {%s}\n", strings.Join(buffer, ", "))
+	}
+	var filter []string
+	if len(s.Filter.Resources) > 0 {
+		filter = append(filter, "resources: ["+strings.Join(s.Filter.Resources, ", ")+"]")
+	}
+	if len(s.Filter.Namespaces) > 0 {
+		filter = append(filter, "namespaces: ["+r.real(s.Filter.Namespaces, false)+"]")
+	}
+	if s.Filter.Team != "" {
+		filter = append(filter, fmt.Sprintf(`when: "object.metadata.?labels.?%s.orValue('') == '%s'"`, teamLabel, s.Filter.Team))
+	}
+	if len(filter) > 0 {
+		fmt.Fprintf(b, "    filters: [{%s}]\n", strings.Join(filter, ", "))
+	}
+	d := r.dests[s.Name]
+	switch s.Kind {
+	case Topic:
+		fmt.Fprintf(b, "    kafka: {brokers: [%q], topic: %q, createTopics: {partitions: 2, replicationFactor: 1}}\n", r.w.kafka.Addr(), d.stream)
+	case TopicMirror:
+		fmt.Fprintf(b, "    kafka: {brokers: [%q], topic: %q, tombstones: true, createTopics: {partitions: 2, replicationFactor: 1}}\n", r.w.kafka.Addr(), d.stream)
+	case Bucket:
+		fmt.Fprintf(b, "    nats: {url: \"nats://%s\", ackTimeout: 3s, bucket: %s, stream: {create: true}}\n", d.proxy.addr(), d.stream)
+	case Mirror:
+		fmt.Fprintf(b, "    nats: {url: \"nats://%s\", ackTimeout: 3s, subject: %q, stream: {name: %s, create: true, lastPerSubject: true}}\n",
+			d.proxy.addr(), d.stream+".{group}.{resource}.{namespace}.{name}", d.stream)
+	default:
+		fmt.Fprintf(b, "    nats: {url: \"nats://%s\", ackTimeout: 3s, subject: %q, stream: {name: %s}}\n",
+			d.proxy.addr(), d.stream+".{group}.{resource}.{namespace}.{name}", d.stream)
+	}
+}

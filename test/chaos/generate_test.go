@@ -1,0 +1,55 @@
+package chaos
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// TestGenerateIsPure: a seed is a scenario, and none is empty.
+func TestGenerateIsPure(t *testing.T) {
+	actions := map[Action]int{}
+	for seed := range uint64(500) {
+		o := Options{Kafka: seed%2 == 0, Disk: seed%3 == 0}
+		s := Generate(seed, o)
+		if diff := cmp.Diff(s, Generate(seed, o)); diff != "" {
+			t.Fatal(diff)
+		}
+		if len(s.Steps) < 3 || !strings.Contains(s.String(), "start") {
+			t.Errorf("seed %d:\n%s", seed, s)
+		}
+		for _, step := range s.Steps {
+			actions[step.Action]++
+			if step.Config != nil && len(step.Config.Sinks) < len(s.Config.Sinks) {
+				t.Errorf("seed %d: a sink is gone", seed)
+			}
+		}
+	}
+	for _, a := range []Action{Write, Kill, Term, Start, Configure, Away, Hang, Cut, Back, Forget, RestartAPI, HangAPI, BackAPI, FillDisk, FreeDisk, Resync, Settle} {
+		if actions[a] < 20 {
+			t.Errorf("%s was drawn %d times", a, actions[a])
+		}
+	}
+}
+
+// TestShrink: what makes a scenario fail is all that is left of it.
+func TestShrink(t *testing.T) {
+	fails := func(s Scenario) bool {
+		at := slices.IndexFunc(s.Steps, func(x Step) bool { return x.Action == Kill || x.Action == Term })
+		return at >= 0 && slices.ContainsFunc(s.Steps[at:], func(x Step) bool { return x.Action == Forget }) && s.Config.Sink("s1") != nil
+	}
+	found := 0
+	for seed := uint64(0); found < 20; seed++ {
+		s := Generate(seed, Options{})
+		if !fails(s) {
+			continue
+		}
+		found++
+		small := Shrink(s, 200, fails)
+		if !fails(small) || len(small.Steps) != 2 || len(small.Config.Sinks) != 1 {
+			t.Errorf("seed %d was shrunk to\n%s", seed, small)
+		}
+	}
+}

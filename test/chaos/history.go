@@ -1,0 +1,112 @@
+package chaos
+
+import (
+	"slices"
+	"time"
+)
+
+// Rev is a revision of etcd: a state of an object, or its deletion.
+type Rev struct {
+	RV                        int64
+	Resource, Namespace, Name string
+	UID                       string
+	Deleted                   bool
+	Team                      string // the label; of a deletion, that of the last state
+	Stamp                     string // what the writer wrote: no two states have the same
+	At                        time.Time
+
+	prev, next *Rev // of the same name, whatever the uid
+}
+
+// History is what etcd committed, in order.
+type History struct {
+	Revs []*Rev
+	byRV map[int64]*Rev
+	uids map[string][]*Rev
+}
+
+// NewHistory links the revisions of each object.
+func NewHistory(revs []*Rev) *History {
+	h := &History{Revs: revs, byRV: map[int64]*Rev{}, uids: map[string][]*Rev{}}
+	last := map[string]*Rev{}
+	for _, r := range revs {
+		r.prev, r.next = nil, nil
+		subject := r.subject()
+		if before := last[subject]; before != nil && !before.Deleted {
+			r.prev, before.next = before, r
+		}
+		last[subject] = r
+		h.byRV[r.RV] = r
+		h.uids[r.UID] = append(h.uids[r.UID], r)
+	}
+	return h
+}
+
+func (r *Rev) subject() string { return r.Resource + "/" + r.Namespace + "/" + r.Name }
+
+// liveAt gives the last revision of an object that is not after rv; nil if there is none.
+func (h *History) liveAt(uid string, rv int64) *Rev {
+	revs := h.uids[uid]
+	n, found := slices.BinarySearchFunc(revs, rv, func(r *Rev, rv int64) int { return int(r.RV - rv) })
+	if found {
+		return revs[n]
+	}
+	if n == 0 {
+		return nil
+	}
+	return revs[n-1]
+}
+
+// Event is a message as an independent client read it.
+type Event struct {
+	Place int // the partition
+	At    time.Time
+	// Operation is added, updated, deleted, restated, gap or synced; empty for a tombstone.
+	Operation                 string
+	ID                        string
+	Key                       string // of a Kafka record
+	Resource, Namespace, Name string
+	UID                       string
+	RV                        int64
+	Left                      bool // leftfilter
+	Unknown                   bool // finalstateunknown
+	Stamp                     string
+	Gap                       *Gap
+}
+
+func (e *Event) subject() string { return e.Resource + "/" + e.Namespace + "/" + e.Name }
+func (e *Event) object() bool {
+	return e.Operation != "" && e.Operation != "gap" && e.Operation != "synced"
+}
+
+// Gap is the data of a gap event.
+type Gap struct {
+	Resource, Reason string
+	From, To         int64
+	Events           int
+	Subject          string
+}
+
+// Timeline is what happened in a run, and when.
+type Timeline struct {
+	Processes []Process
+	Faults    []Fault
+	Settled   []int64 // revisions at which everything had arrived
+}
+
+// Process is one process of the bridge.
+type Process struct {
+	Config     Config
+	Start, End time.Time
+	// The revisions of etcd when it was started, when it had handed over its first lists (0: it never had), and when it had ended.
+	StartRev, ReadyRev, EndRev int64
+	How                        string // kill or term
+}
+
+// Fault is a fault of a destination (Sink is set), of the API server or of the disk.
+type Fault struct {
+	Action   Action
+	Sink     string
+	From, To time.Time
+	Rev      int64 // of etcd at From
+}

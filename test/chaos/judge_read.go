@@ -1,0 +1,133 @@
+package chaos
+
+import (
+	"slices"
+	"time"
+)
+
+// read goes through the events in their order, removes repetitions, and looks at order and operations.
+func (j *sinkJudge) read(events []*Event) {
+	seen := map[string]*Event{}    // the last event by id, repetitions too
+	places := map[string]int{}     // partition by subject
+	merged := j.everHad("compact") // what is merged can change its operation
+	for _, e := range events {
+		if !e.object() || !j.valid(e) {
+			continue
+		}
+		if place, ok := places[e.subject()]; ok && place != e.Place {
+			j.report(Order, "%s: other events of the object are in partition %d", e, place)
+		}
+		places[e.subject()] = e.Place
+		last := j.told[e.UID]
+		isThere := last != nil && last.Operation != "deleted"
+		changes := isThere == (e.Operation == "deleted")
+		gone := last != nil && last.Operation == "deleted" && j.History.byRV[last.RV].Deleted // not only for this sink
+		before := seen[e.ID]
+		seen[e.ID] = e
+		if before != nil && before.Operation != "restated" && e.Operation != "restated" && (gone || e.RV < last.RV || !changes) {
+			if cause := j.repeats(before, e); !cause {
+				j.report(Repeated, "%s, after %s", e, before)
+			}
+			continue
+		}
+		j.ordered(e, last, changes)
+		if !merged && !j.hasGap(e.Resource, "overflow") {
+			j.operation(e, last, isThere)
+		}
+		j.kept = append(j.kept, e)
+		j.told[e.UID], j.subjects[e.subject()] = e, e
+	}
+}
+
+// ordered looks at an event that is no repetition. last is the one before of the same uid.
+func (j *sinkJudge) ordered(e, last *Event, changes bool) {
+	before := j.subjects[e.subject()]
+	switch {
+	case before == nil:
+	case before.UID != e.UID && before.RV > e.RV:
+		j.report(Order, "%s, after %s of its successor", e, before)
+	case e.Operation == "deleted" && e.Unknown: // carries the last state that was known
+	case e.RV < before.RV:
+		j.report(Order, "%s, after %s", e, before)
+	case e.RV == before.RV && last != nil && e.Operation != "restated" && last.Operation != "restated" && !changes:
+		j.report(Repeated, "%s, after %s, with another id", e, before)
+	}
+}
+
+func (j *sinkJudge) operation(e, last *Event, isThere bool) {
+	switch {
+	case e.Operation == "added" && isThere:
+		j.report(Operation, "%s, after %s", e, last)
+	case e.Operation == "updated" && !isThere, e.Operation == "deleted" && !isThere:
+		j.report(Operation, "%s, but the object is not there: %v", e, last)
+	}
+}
+
+const (
+	// commitSlack is how long the last commit of the checkpoint can have been before a kill: "about a second and at most four".
+	commitSlack = 5 * time.Second
+	// waitSlack is for how long events wait in memory while a destination is away.
+	waitSlack = 12 * time.Second
+	// flightSlack is how long a message can have been under way when a fault began.
+	flightSlack = 2 * time.Second
+)
+
+// repeats reports whether a fault explains that an event came again.
+func (j *sinkJudge) repeats(before, again *Event) bool {
+	ended := false // a process ended between the two
+	for _, p := range j.Timeline.Processes {
+		if p.End.IsZero() || p.End.Before(before.At.Add(-time.Second)) || again.At.Before(p.End) {
+			continue
+		}
+		ended = true
+		if p.How == string(Kill) && p.End.Sub(before.At) < commitSlack {
+			return true
+		}
+		if p.How == string(Kill) && p.End.Sub(before.At) < waitSlack && j.relistedBetween(before, again) {
+			return true
+		}
+	}
+	return slices.ContainsFunc(j.Timeline.Faults, func(f Fault) bool {
+		switch {
+		case f.Sink == j.sink.Name && f.Action != Resync:
+			return f.around(before.At, flightSlack) && (ended || !j.sink.Kind.OnKafka())
+		case f.Action == FillDisk:
+			return ended && f.around(before.At, commitSlack)
+		}
+		return false
+	})
+}
+
+// relistedBetween: what a list brings is sent, be it once more.
+func (j *sinkJudge) relistedBetween(before, again *Event) bool {
+	return slices.ContainsFunc(j.gaps, func(g *Event) bool {
+		return g.Gap.Resource == again.Resource && g.Gap.Reason == "relist" && g.At.After(before.At)
+	})
+}
+
+// around reports whether a time is within the fault, or so close to it.
+func (f Fault) around(t time.Time, slack time.Duration) bool {
+	return t.After(f.From.Add(-slack)) && (f.To.IsZero() || t.Before(f.To.Add(slack)))
+}
+
+// tombstones: on a compacted topic each deletion is followed by a record without value, and nothing else is.
+func (j *sinkJudge) tombstones(events []*Event) {
+	open := map[string]*Event{} // deletions without tombstone, by key
+	for _, e := range events {
+		deletion := open[e.Key]
+		switch {
+		case e.Operation == "" && deletion == nil:
+			j.report(Tombstones, "a tombstone of %s without a deletion before it", e.Key)
+		case e.Operation == "":
+			delete(open, e.Key)
+		case e.Operation == "deleted":
+			open[e.Key] = e
+		case deletion != nil && e.object():
+			j.report(Tombstones, "%s without a tombstone between it and %s", deletion, e)
+			delete(open, e.Key)
+		}
+	}
+	for _, e := range open {
+		j.report(Tombstones, "%s without a tombstone", e)
+	}
+}

@@ -1,0 +1,368 @@
+package chaos
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+var began = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
+
+// second is a time of the story.
+func second(n float64) time.Time { return began.Add(time.Duration(n * float64(time.Second))) }
+
+// story is a run in short: revisions, one each second, and what a sink got.
+type story struct {
+	t     *testing.T
+	in    Input
+	revs  []*Rev
+	sinks []Sink
+}
+
+// tell begins a story. Each word is a revision: a name, then ":red" or ":blue" for another team, or "-" for its deletion.
+func tell(t *testing.T, words string, sinks ...Sink) *story {
+	t.Helper()
+	s := &story{t: t, sinks: sinks, in: Input{Events: map[string][]*Event{}}}
+	uids, teams := map[string]string{}, map[string]string{}
+	for n, word := range strings.Fields(words) {
+		rv := int64(n + 1)
+		name, deleted := strings.CutSuffix(word, "-")
+		name, team, labelled := strings.Cut(name, ":")
+		if uids[name] == "" {
+			uids[name] = fmt.Sprintf("uid-%s-%d", name, rv)
+		}
+		if labelled {
+			teams[name] = team
+		}
+		s.revs = append(s.revs, &Rev{
+			RV: rv, Resource: "secrets", Namespace: "a", Name: name, UID: uids[name], Deleted: deleted, Team: teams[name],
+			Stamp: itoa(rv), At: second(float64(rv)),
+		})
+		if deleted {
+			delete(uids, name)
+			delete(teams, name)
+		}
+	}
+	s.in.History = NewHistory(s.revs)
+	return s
+}
+
+func (s *story) config() Config {
+	return Config{Watch: []Watch{{Resources: []string{"secrets"}}}, Sinks: slices.Clone(s.sinks)}
+}
+
+// process runs from a second to another, which are revisions too. 0 as its end: it goes on.
+func (s *story) process(from, to int64, how Action, c Config) *story {
+	p := Process{Config: c, Start: second(float64(from)), StartRev: from, ReadyRev: max(from, 1), EndRev: to, End: second(float64(to)), How: string(how)}
+	if to == 0 {
+		p.EndRev, p.End = math.MaxInt64, time.Time{}
+	}
+	s.in.Timeline.Processes = append(s.in.Timeline.Processes, p)
+	return s
+}
+
+func (s *story) fault(a Action, sink string, from, to int64) *story {
+	s.in.Timeline.Faults = append(s.in.Timeline.Faults, Fault{Action: a, Sink: sink, From: second(float64(from)), To: second(float64(to)), Rev: from})
+	return s
+}
+
+// got adds what a sink holds: "added 3", "updated 4", "deleted 5", "left 5", "unknown 5", "gap relist 2 5", "gap overflow 2 5 3". "@9" behind
+// it is the second at which it was stored; else that of its revision.
+func (s *story) got(sink string, lines ...string) *story {
+	for _, line := range lines {
+		line, at, timed := strings.Cut(line, "@")
+		words := strings.Fields(line)
+		e := &Event{Operation: words[0], Resource: "secrets", Namespace: "a"}
+		numbers := make([]int64, 3)
+		for n, w := range words[1:] {
+			if e.Operation == "gap" {
+				if n == 0 {
+					e.Gap = &Gap{Resource: "secrets", Reason: w}
+					continue
+				}
+				n--
+			}
+			if _, err := fmt.Sscan(w, &numbers[n]); err != nil {
+				s.t.Fatal(line, err)
+			}
+		}
+		e.RV = numbers[0]
+		e.At = second(float64(e.RV) + 0.1)
+		if e.Gap != nil {
+			e.Gap.From, e.Gap.To, e.Gap.Events = numbers[0], numbers[1], int(numbers[2])
+			e.At = second(float64(e.Gap.To) + 0.1)
+			e.ID = line
+		} else if r := s.in.History.byRV[e.RV]; r != nil {
+			e.Name, e.UID, e.Stamp = r.Name, r.UID, r.Stamp
+			e.ID = e.UID + "." + itoa(e.RV)
+		}
+		switch e.Operation {
+		case "left":
+			e.Operation, e.Left, e.ID = "deleted", true, e.ID+".left"
+		case "unknown":
+			e.Operation, e.Unknown, e.ID = "deleted", true, e.UID+".deleted"
+		case "deleted":
+			e.ID = e.UID + ".deleted"
+		}
+		if timed {
+			var n float64
+			if _, err := fmt.Sscan(at, &n); err != nil {
+				s.t.Fatal(err)
+			}
+			e.At = second(n)
+		}
+		s.in.Events[sink] = append(s.in.Events[sink], e)
+	}
+	return s
+}
+
+// ends judges, and expects violations of these classes.
+func (s *story) ends(want ...Class) {
+	s.t.Helper()
+	var got []Class
+	for _, v := range Judge(s.in) {
+		s.t.Log(v)
+		got = append(got, v.Class)
+	}
+	slices.Sort(got)
+	slices.Sort(want)
+	if !slices.Equal(got, want) {
+		s.t.Errorf("violations: %q, want %q", got, want)
+	}
+}
+
+func stream(f Filter) Sink { return Sink{Name: "s", Kind: Stream, Filter: f, ShortWindow: true} }
+
+func TestJudgeAnUndisturbedRun(t *testing.T) {
+	const words = "x y x x- y"
+	all := []string{"added 1", "added 2", "updated 3", "deleted 4", "updated 5"}
+	one := func(change func([]string) []string) *story {
+		s := tell(t, words, stream(Filter{}))
+		return s.process(0, 0, "", s.config()).got("s", change(slices.Clone(all))...)
+	}
+	for name, c := range map[string]struct {
+		change func([]string) []string
+		want   []Class
+	}{
+		"all is well":              {func(l []string) []string { return l }, nil},
+		"a state is missing":       {func(l []string) []string { return slices.Delete(l, 2, 3) }, []Class{Missing}},
+		"the last one is missing":  {func(l []string) []string { return slices.Delete(l, 4, 5) }, []Class{Missing}},
+		"a deletion is missing":    {func(l []string) []string { return slices.Delete(l, 3, 4) }, []Class{StillThere}},
+		"wrong order":              {func(l []string) []string { l[0], l[2] = l[2], l[0]; return l }, []Class{Order, Operation, Operation}},
+		"order of two objects":     {func(l []string) []string { l[0], l[1] = l[1], l[0]; return l }, nil},
+		"twice":                    {func(l []string) []string { return slices.Insert(l, 3, l[2]) }, []Class{Repeated}},
+		"deleted twice":            {func(l []string) []string { return append(l, l[3]) }, []Class{Repeated}},
+		"unknown":                  {func(l []string) []string { l[4] = "updated 77"; return l }, []Class{Foreign, Missing}},
+		"an update is no addition": {func(l []string) []string { l[0] = "updated 1"; return l }, []Class{Operation}},
+		"a gap without a cause":    {func(l []string) []string { return append(l, "gap relist 1 3") }, []Class{GapCause}},
+		"a drop without a cause":   {func(l []string) []string { return append(l, "gap overflow 1 3 1") }, []Class{GapCause}},
+		"a refusal":                {func(l []string) []string { return append(l, "gap refused 1 1 1") }, []Class{GapCause}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := one(c.change)
+			s.t = t
+			s.ends(c.want...)
+		})
+	}
+}
+
+func TestJudgeContent(t *testing.T) {
+	s := tell(t, "x", stream(Filter{}))
+	s.process(0, 0, "", s.config()).got("s", "added 1")
+	s.in.Events["s"][0].Stamp = "other"
+	s.ends(Foreign)
+}
+
+func TestJudgePartitions(t *testing.T) {
+	s := tell(t, "x x", stream(Filter{}))
+	s.process(0, 0, "", s.config()).got("s", "added 1", "updated 2")
+	s.in.Events["s"][1].Place = 1
+	s.ends(Order)
+}
+
+func TestJudgeFilters(t *testing.T) {
+	for name, c := range map[string]struct {
+		got  []string
+		want []Class
+	}{
+		"all is well":         {[]string{"added 1", "left 2", "added 4", "deleted 6"}, nil},
+		"no leave":            {[]string{"added 1", "updated 4", "deleted 6"}, []Class{StillThere}},
+		"not for the sink":    {[]string{"added 1", "left 2", "added 3", "left 3", "added 4", "deleted 6"}, []Class{Foreign}},
+		"left without reason": {[]string{"added 1", "left 2", "added 4", "left 4", "deleted 6"}, []Class{Foreign, Operation}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := tell(t, "x:red x:blue x x:red y:blue x-", stream(Filter{Team: "red"}))
+			s.process(0, 0, "", s.config()).got("s", c.got...).ends(c.want...)
+		})
+	}
+}
+
+func TestJudgeKills(t *testing.T) {
+	for name, c := range map[string]struct {
+		got  []string
+		want []Class
+	}{
+		"what was not committed comes again": {[]string{"added 1", "updated 8", "updated 9", "updated 8@12", "updated 9@12.1", "updated 11@12.2", "updated 12@12.3"}, nil},
+		"what was committed does not":        {[]string{"added 1", "updated 8", "updated 9", "added 1@12", "updated 11@12.2", "updated 12@12.3"}, []Class{Repeated}},
+		"and nothing is missing":             {[]string{"added 1", "updated 8", "updated 9", "updated 12"}, []Class{Missing}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := tell(t, "x y y y y y y x x y x x", stream(Filter{Namespaces: []string{"a"}}))
+			for _, r := range s.revs { // y is elsewhere
+				if r.Name == "y" {
+					r.Namespace = "b"
+				}
+			}
+			s.in.History = NewHistory(s.revs)
+			s.process(0, 10, Kill, s.config()).process(11, 0, "", s.config()).got("s", c.got...).ends(c.want...)
+		})
+	}
+}
+
+func TestJudgeATermination(t *testing.T) {
+	s := tell(t, "x x x", stream(Filter{}))
+	s.process(0, 2, Term, s.config()).process(2, 0, "", s.config())
+	s.got("s", "added 1", "updated 2", "updated 2@2.9", "updated 3").ends(Repeated)
+}
+
+func TestJudgeAnOutage(t *testing.T) {
+	s := tell(t, "x x x x x x x x x x", stream(Filter{}))
+	s.process(0, 0, "", s.config()).fault(Hang, "s", 2, 5)
+	s.got("s", "added 1", "updated 2", "updated 2@5", "updated 3@5", "updated 4@5", "updated 5", "updated 6", "updated 7", "updated 8", "updated 9", "updated 9@9.5", "updated 10").
+		ends(Repeated)
+}
+
+func TestJudgeLostHistory(t *testing.T) {
+	for name, c := range map[string]struct {
+		got  []string
+		want []Class
+	}{
+		"all is well":               {[]string{"added 1", "added 2", "updated 20", "added 21", "gap relist 21 26", "updated 25", "unknown 2", "updated 27"}, nil},
+		"a deletion is missing":     {[]string{"added 1", "added 2", "updated 20", "added 21", "gap relist 21 26", "updated 25", "updated 27"}, []Class{StillThere}},
+		"the present state too":     {[]string{"added 1", "added 2", "updated 20", "added 21", "gap relist 21 26", "unknown 2", "updated 27"}, []Class{Missing}},
+		"no gap":                    {[]string{"added 1", "added 2", "updated 20", "added 21", "updated 25", "unknown 2", "updated 27"}, []Class{Missing, Missing}},
+		"wider than its cause":      {[]string{"added 1", "added 2", "updated 20", "added 21", "gap relist 2 26", "updated 25", "unknown 2", "updated 27"}, []Class{GapWidth}},
+		"wider, and a hole":         {[]string{"added 1", "added 2", "added 21", "gap relist 2 26", "updated 25", "unknown 2", "updated 27"}, []Class{GapWidth}},
+		"hole beside the gap":       {[]string{"added 1", "added 2", "added 21", "gap relist 21 26", "updated 25", "unknown 2", "updated 27"}, []Class{Missing}},
+		"gap where nothing is lost": {[]string{"added 1", "added 2", "updated 20", "added 21", "gap relist 30 31", "updated 23", "updated 24", "updated 25", "unknown 2", "updated 27"}, []Class{GapCause}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			// x changes three times while the bridge is down, y goes, and n lives and dies there.
+			words := "x y " + strings.Repeat("z ", 17) + "x w n x x x y- x n-"
+			s := tell(t, words, stream(Filter{Namespaces: []string{"a"}}))
+			for _, r := range s.revs {
+				if r.Name == "z" {
+					r.Namespace = "b"
+				}
+			}
+			s.revs[21].Deleted, s.revs[27].Deleted = false, true
+			s.in.History = NewHistory(s.revs)
+			s.process(0, 21, Term, s.config()).process(26, 0, "", s.config()).fault(Forget, "", 25, 25)
+			s.in.Timeline.Processes[1].ReadyRev = 28
+			got := append(slices.Clone(c.got), "added 22@26.2", "deleted 28")
+			s.got("s", got...).ends(c.want...)
+		})
+	}
+}
+
+func TestJudgeDrops(t *testing.T) {
+	for name, c := range map[string]struct {
+		got  []string
+		want []Class
+	}{
+		"as many as announced": {[]string{"added 1", "gap overflow 2 3 2", "updated 4"}, nil},
+		"more than announced":  {[]string{"added 1", "gap overflow 2 2 1", "updated 4"}, []Class{Missing}},
+		"without a gap":        {[]string{"added 1", "updated 4"}, []Class{Missing, Missing}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			sink := stream(Filter{})
+			sink.Overflow = "drop-oldest"
+			s := tell(t, "x x x x", sink)
+			s.process(0, 0, "", s.config()).fault(Hang, "s", 1, 4).got("s", c.got...).ends(c.want...)
+		})
+	}
+}
+
+func TestJudgeCompaction(t *testing.T) {
+	sink := stream(Filter{})
+	sink.Overflow = "compact"
+	for name, c := range map[string]struct {
+		got  []string
+		want []Class
+	}{
+		"intermediate states": {[]string{"added 3", "added 4", "deleted 5"}, nil},
+		"a final state":       {[]string{"added 2", "added 4", "deleted 5"}, []Class{Missing}},
+		"a deletion":          {[]string{"added 3", "added 4"}, []Class{StillThere}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := tell(t, "x x x y y-", sink)
+			s.process(0, 0, "", s.config()).got("s", c.got...).ends(c.want...)
+		})
+	}
+}
+
+func TestJudgeAChangedFilter(t *testing.T) {
+	for name, c := range map[string]struct {
+		got  []string
+		want []Class
+	}{
+		"all is well":   {[]string{"added 1", "updated 3", "left 3@4.5", "added 2@4.5", "updated 6"}, nil},
+		"no leave":      {[]string{"added 1", "updated 3", "added 2@4.5", "updated 6"}, []Class{StillThere}},
+		"no addition":   {[]string{"added 1", "updated 3", "left 3@4.5", "updated 6"}, []Class{Operation}},
+		"nothing since": {[]string{"added 1", "updated 3", "left 3@4.5", "added 2@4.5"}, []Class{Missing}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := tell(t, "x:red y:blue x z:blue z- y", stream(Filter{Team: "red"}))
+			after := s.config()
+			after.Sinks[0].Filter.Team = "blue"
+			s.process(0, 4, Term, s.config()).process(4, 0, "", after)
+			s.in.Timeline.Settled = []int64{4}
+			got := slices.Clone(c.got)
+			if !slices.Contains(got, "added 4") { // z is gone: it may be sent or not
+				s.got("s", got...).ends(c.want...)
+			}
+		})
+	}
+	t.Run("there and back", func(t *testing.T) { // the id of the second addition is that of the first
+		s := tell(t, "x:red", stream(Filter{Team: "red"}))
+		other := s.config()
+		other.Sinks[0].Filter.Team = "blue"
+		s.process(0, 2, Term, s.config()).process(2, 3, Term, other).process(3, 0, "", s.config())
+		s.got("s", "added 1", "left 1@2.5", "added 1@3.5").ends()
+		s.in.Events = map[string][]*Event{}
+		s.got("s", "added 1", "left 1@2.5").ends(Missing)
+	})
+}
+
+func TestJudgeMirrors(t *testing.T) {
+	for name, c := range map[string]struct {
+		got  []string
+		want []Class
+	}{
+		"all is well":     {[]string{"updated 3", "deleted 4"}, nil},
+		"an older state":  {[]string{"added 1", "deleted 4"}, []Class{Missing}},
+		"what is deleted": {[]string{"updated 3", "added 2"}, []Class{StillThere}},
+		"nothing":         {nil, []Class{Missing}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := tell(t, "x y x y-", Sink{Name: "s", Kind: Mirror})
+			s.process(0, 0, "", s.config()).got("s", c.got...).ends(c.want...)
+		})
+	}
+}
+
+func TestJudgeTombstones(t *testing.T) {
+	s := tell(t, "x x-", Sink{Name: "s", Kind: TopicMirror})
+	s.process(0, 0, "", s.config()).got("s", "added 1", "deleted 2")
+	for _, e := range s.in.Events["s"] {
+		e.Key = "x"
+	}
+	s.ends(Tombstones)
+	s.in.Events["s"] = append(s.in.Events["s"], &Event{Key: "x"})
+	s.ends()
+	s.in.Events["s"] = append(s.in.Events["s"], &Event{Key: "y"})
+	s.ends(Tombstones)
+}

@@ -1,0 +1,70 @@
+package chaos
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+var (
+	mutants     = flag.String("chaos.mutants", "", "which mutants TestMutants looks for: names with commas between them, or all")
+	mutantLimit = flag.Duration("chaos.mutant-limit", 10*time.Minute, "within what time each mutant has to be found")
+)
+
+// Mutants are the ways in which a bridge that is built with the tag chaosmutants can be broken, and what each is.
+func Mutants() [][2]string {
+	return [][2]string{}
+}
+
+// TestMutants: random scenarios find each way of breaking the bridge.
+func TestMutants(t *testing.T) {
+	if *mutants == "" {
+		t.Skip("takes up to ten minutes for each mutant: -chaos.mutants all")
+	}
+	binary := filepath.Join(t.TempDir(), "bridge")
+	build := exec.Command("go", "build", "-tags", "chaosmutants", "-o", binary, "github.com/deltabridge/deltabridge/cmd/bridge")
+	build.Stderr = os.Stderr
+	if err := build.Run(); err != nil {
+		t.Fatal(err)
+	}
+	w := newWorld(t, 0, binary, nil)
+	o := Options{Disk: CanMount()}
+	seed := *seed
+	var report []string
+	for _, m := range Mutants() {
+		if *mutants != "all" && !strings.Contains(","+*mutants+",", ","+m[0]+",") {
+			continue
+		}
+		w.env = []string{"DELTABRIDGE_MUTANT=" + m[0]}
+		line := w.hunt(t, m, &seed, o)
+		t.Log(line)
+		report = append(report, line)
+	}
+	t.Logf("mutants:\n%s", strings.Join(report, "\n"))
+}
+
+// hunt plays scenarios until one finds the mutant.
+func (w *world) hunt(t *testing.T, m [2]string, seed *uint64, o Options) string {
+	t.Helper()
+	began := time.Now()
+	for n := 1; ; n++ {
+		*seed++
+		violations, log, err := w.play(t.Context(), Generate(*seed, o))
+		if err != nil {
+			t.Fatalf("seed %d: %v\n%s", *seed, err, strings.Join(log, "\n"))
+		}
+		took := time.Since(began).Round(time.Second)
+		if len(violations) > 0 {
+			return fmt.Sprintf("%-28s found after %s, run %d, seed %d: %s", m[0], took, n, *seed, violations[0])
+		}
+		if took > *mutantLimit {
+			t.Errorf("%s (%s) was not found in %d runs", m[0], m[1], n)
+			return fmt.Sprintf("%-28s NOT FOUND in %s, %d runs", m[0], took, n)
+		}
+	}
+}

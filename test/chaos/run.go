@@ -1,0 +1,398 @@
+package chaos
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// run plays one scenario.
+type run struct {
+	w     *world
+	s     Scenario
+	name  string
+	names map[string]string // of the namespaces, by letter
+	dir   string
+	state string // where the bridge keeps it; a file system of its own if the disk is filled
+
+	api        *proxy // to the API server
+	kubeconfig string
+	dests      map[string]*dest
+	config     Config // wanted
+	used       Config // of the last start that succeeded
+	bridge     *bridge
+	writers    sync.WaitGroup
+	background sync.WaitGroup // resyncs
+	timeline   Timeline
+	violations []Violation // that are none of a sink
+	log        []string
+	began      time.Time
+	stopped    bool // it failed, so that the rest would take long and say nothing
+}
+
+// play runs a scenario and gives the violations, and what happened when. An error is not the bridge's.
+func (w *world) play(ctx context.Context, s Scenario) (violations []Violation, log []string, err error) {
+	r := &run{w: w, s: s, config: s.Config.Clone(), dests: map[string]*dest{}, began: time.Now()}
+	r.used = r.config
+	if r.name, r.names, err = w.begin(ctx); err != nil {
+		return nil, nil, err
+	}
+	defer w.end(ctx, r.names)
+	if r.dir, err = os.MkdirTemp("", "chaos-"+r.name+"-"); err != nil {
+		return nil, nil, err
+	}
+	defer func() { r.clear(len(violations) > 0) }()
+	if err = r.prepare(ctx); err != nil {
+		return nil, nil, err
+	}
+	for _, step := range s.Steps {
+		if r.stopped || ctx.Err() != nil {
+			break
+		}
+		r.note("%s", strings.SplitN(step.String(), "\n", 2)[0])
+		if err = r.do(ctx, step); err != nil {
+			return nil, r.log, fmt.Errorf("%s: %w", step.Action, err)
+		}
+	}
+	if violations, err = r.finish(ctx); err != nil {
+		return nil, r.log, err
+	}
+	return violations, r.log, nil
+}
+
+func (r *run) note(format string, args ...any) {
+	r.log = append(r.log, time.Now().Format("05.000 ")+fmt.Sprintf(format, args...))
+}
+
+func (r *run) violation(format string, args ...any) {
+	r.violations = append(r.violations, Violation{Process_, "bridge", fmt.Sprintf(format, args...)})
+	r.note("VIOLATION: "+format, args...)
+}
+
+// prepare makes proxies, destinations and the place of the state.
+func (r *run) prepare(ctx context.Context) error {
+	var err error
+	if r.api, err = newProxy(strings.TrimPrefix(r.w.cluster.APIServerURL(), "https://")); err != nil {
+		return err
+	}
+	if r.kubeconfig, err = r.w.kubeconfig(r.dir, r.api.addr()); err != nil {
+		return err
+	}
+	r.state = filepath.Join(r.dir, "state")
+	for _, step := range r.s.Steps {
+		if step.Action == FillDisk {
+			if err := os.MkdirAll(r.state, 0o700); err != nil {
+				return err
+			}
+			if err := mount(r.state); err != nil {
+				return err
+			}
+			break
+		}
+	}
+	configs := []Config{r.s.Config}
+	for _, step := range r.s.Steps {
+		if step.Config != nil {
+			configs = append(configs, *step.Config)
+		}
+	}
+	for _, c := range configs {
+		for _, s := range c.Sinks {
+			if r.dests[s.Name] == nil {
+				if err := r.destination(ctx, s); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+func (r *run) destination(ctx context.Context, s Sink) (err error) {
+	d := &dest{kind: s.Kind, stream: r.name + "-" + s.Name}
+	r.dests[s.Name] = d
+	if s.Kind.OnKafka() {
+		return nil
+	}
+	if d.proxy, err = newProxy(r.w.natsAddr()); err != nil || s.Kind != Stream {
+		return err
+	}
+	window := 2 * time.Minute
+	if s.ShortWindow {
+		window = time.Second
+	}
+	_, err = r.w.js.CreateStream(ctx, jetstream.StreamConfig{
+		Name: d.stream, Subjects: []string{d.stream + ".>"}, Duplicates: window, Storage: jetstream.MemoryStorage,
+	})
+	return err
+}
+
+// mount puts a small file system in memory in a place.
+func mount(dir string) error {
+	if output, err := exec.Command("mount", "-t", "tmpfs", "-o", "size=32m", "tmpfs", dir).CombinedOutput(); err != nil {
+		return fmt.Errorf("mount: %w: %s", err, output)
+	}
+	return nil
+}
+
+// CanMount reports whether the disk of the state can be filled on this machine.
+func CanMount() bool {
+	dir, err := os.MkdirTemp("", "chaos-")
+	if err != nil {
+		return false
+	}
+	defer os.RemoveAll(dir)
+	if mount(dir) != nil {
+		return false
+	}
+	return exec.Command("umount", dir).Run() == nil
+}
+
+// clear ends what is left of the run, and removes its files unless it failed.
+func (r *run) clear(failed bool) {
+	if r.bridge != nil {
+		r.bridge.kill()
+	}
+	r.background.Wait()
+	r.api.close()
+	for _, d := range r.dests {
+		switch {
+		case d.proxy != nil:
+			d.proxy.close()
+			name := d.stream
+			if d.kind == Bucket {
+				name = "KV_" + name
+			}
+			_ = r.w.js.DeleteStream(context.Background(), name) // tidiness
+		default:
+			_ = r.w.kafka.Resume() // for the next run
+		}
+	}
+	if failed && r.w.keepDir != "" {
+		_ = os.CopyFS(filepath.Join(r.w.keepDir, filepath.Base(r.dir)), os.DirFS(r.dir)) // for people; the socket can't be copied
+	}
+	_ = exec.Command("umount", r.state).Run() // if it was mounted
+	_ = os.RemoveAll(r.dir)
+}
+
+// finish lets everything arrive, ends the bridge and judges.
+func (r *run) finish(ctx context.Context) ([]Violation, error) {
+	if !r.stopped {
+		r.note("the end")
+		if err := r.settle(ctx); err != nil {
+			return nil, err
+		}
+	} else {
+		r.heal()
+		r.writers.Wait()
+	}
+	r.end(Term)
+	input, _, err := r.input(ctx)
+	if err != nil {
+		return nil, err
+	}
+	counts := map[string]int{}
+	for name, events := range input.Events {
+		counts[name] = len(events)
+	}
+	r.note("%d revisions, events: %v", len(input.History.Revs), counts)
+	return append(r.violations, Judge(input)...), nil
+}
+
+// input reads everything that the judge needs, and the revision up to which it is complete.
+func (r *run) input(ctx context.Context) (Input, int64, error) {
+	history, now, err := r.w.history(ctx, r.names)
+	if err != nil {
+		return Input{}, 0, err
+	}
+	in := Input{History: history, Timeline: r.timeline, Events: map[string][]*Event{}}
+	if b := r.bridge; b != nil {
+		in.Timeline.Processes[len(in.Timeline.Processes)-1].ReadyRev = b.ready.Load()
+	}
+	for name, d := range r.dests {
+		if in.Events[name], err = r.read(ctx, d); err != nil {
+			return Input{}, 0, err
+		}
+	}
+	return in, now, nil
+}
+
+const (
+	// settleQuiet is for how long nothing may arrive before what is missing is a violation; settleLimit, how long it may take
+	// at most.
+	settleQuiet = 25 * time.Second
+	settleLimit = 2 * time.Minute
+)
+
+// settle ends all faults and waits until everything has arrived.
+func (r *run) settle(ctx context.Context) error {
+	r.writers.Wait()
+	r.heal()
+	if err := r.start(ctx); err != nil || r.stopped {
+		return err
+	}
+	began, news, seen := time.Now(), time.Now(), -1
+	for {
+		in, now, err := r.input(ctx)
+		if err != nil {
+			return err
+		}
+		count := 0
+		for _, events := range in.Events {
+			count += len(events)
+		}
+		if count != seen {
+			seen, news = count, time.Now()
+		}
+		waiting := 0
+		for _, v := range Judge(in) {
+			if v.incomplete() {
+				waiting++
+			}
+		}
+		switch {
+		case waiting == 0 && r.bridge.ready.Load() > 0:
+			r.timeline.Settled = append(r.timeline.Settled, now)
+			r.note("settled at %d after %s", now, time.Since(began).Round(time.Millisecond))
+			return nil
+		case r.bridge.ended():
+			r.violation("the bridge ended by itself: %v\n%s", r.bridge.err, r.bridge.tail(20))
+			r.stopped = true
+			return nil
+		case time.Since(news) > settleQuiet, time.Since(began) > settleLimit:
+			r.note("not settled: %d are missing, ready: %d", waiting, r.bridge.ready.Load())
+			if r.bridge.ready.Load() == 0 {
+				r.violation("the bridge is not ready after %s\n%s", time.Since(began).Round(time.Second), r.bridge.tail(20))
+			}
+			r.stopped = true
+			return nil
+		}
+		pause(ctx, 300*time.Millisecond)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+	}
+}
+
+// start starts the bridge, unless it runs. A configuration that it refuses because of what the one before has left is given up.
+func (r *run) start(ctx context.Context) error {
+	if r.bridge != nil && !r.bridge.ended() {
+		return nil
+	}
+	if r.bridge != nil {
+		r.violation("the bridge ended by itself: %v\n%s", r.bridge.err, r.bridge.tail(20))
+		r.over("")
+	}
+	file := filepath.Join(r.dir, "bridge.yaml")
+	if err := os.WriteFile(file, []byte(r.yaml(r.config)), 0o600); err != nil {
+		return err
+	}
+	rev, err := r.w.cluster.Revision(ctx)
+	if err != nil {
+		return err
+	}
+	at := time.Now()
+	b, err := startBridge(r.w, r.dir, file, len(r.timeline.Processes))
+	if err != nil {
+		return err
+	}
+	if b.addr == "" {
+		return r.refused(ctx, b)
+	}
+	r.used, r.bridge = r.config, b
+	r.timeline.Processes = append(r.timeline.Processes, Process{Config: r.config, Start: at, StartRev: rev, EndRev: math.MaxInt64})
+	return nil
+}
+
+// refused looks at why the bridge did not start.
+func (r *run) refused(ctx context.Context, b *bridge) error {
+	text := b.tail(20)
+	_ = os.Rename(b.log, b.log+fmt.Sprintf(".refused-%d", len(r.log)))
+	switch {
+	case r.fault(FillDisk, "") != nil:
+		r.note("the bridge does not start on a full disk: %s", text)
+		return nil
+	case strings.Contains(text, "undelivered") && !sameConfig(r.config, r.used):
+		r.note("the configuration is refused, the one before is taken: %s", text)
+		r.config = r.used
+		return r.start(ctx)
+	}
+	r.violation("the bridge does not start: %v\n%s\n%s", b.err, text, r.yaml(r.config))
+	r.stopped = true
+	return nil
+}
+
+func sameConfig(a, b Config) bool { return a.String() == b.String() }
+
+// end ends the bridge with Kill or Term.
+func (r *run) end(how Action) {
+	if r.bridge == nil {
+		return
+	}
+	if r.bridge.ended() {
+		r.violation("the bridge ended by itself: %v\n%s", r.bridge.err, r.bridge.tail(20))
+	} else if how == Kill {
+		r.bridge.kill()
+	} else if err := r.bridge.term(); err != nil && r.fault(FillDisk, "") == nil {
+		r.violation("SIGTERM: %v\n%s", err, r.bridge.tail(20))
+	}
+	r.over(how)
+}
+
+// over notes the end of the process.
+func (r *run) over(how Action) {
+	p := &r.timeline.Processes[len(r.timeline.Processes)-1]
+	p.ReadyRev, p.How, p.End = r.bridge.ready.Load(), string(how), time.Now()
+	if text := r.bridge.text(); strings.Contains(text, "DATA RACE") || strings.Contains(text, "panic:") {
+		r.violation("a panic or a race:\n%s", r.bridge.tail(60))
+	}
+	p.EndRev = math.MaxInt64
+	if rev, err := r.w.cluster.Revision(context.Background()); err == nil {
+		p.EndRev = rev
+	}
+	r.bridge = nil
+}
+
+// fault gives the fault that goes on; nil if there is none.
+func (r *run) fault(a Action, sink string) *Fault {
+	for n := range r.timeline.Faults {
+		if f := &r.timeline.Faults[n]; f.Action == a && f.Sink == sink && f.To.IsZero() {
+			return f
+		}
+	}
+	return nil
+}
+
+// begins and finishes note faults.
+func (r *run) begins(ctx context.Context, a Action, sink string) error {
+	rev, err := r.w.cluster.Revision(ctx)
+	r.timeline.Faults = append(r.timeline.Faults, Fault{Action: a, Sink: sink, From: time.Now(), Rev: rev})
+	return err
+}
+
+func (r *run) finishes(sink string, of ...Action) {
+	for _, a := range of {
+		if f := r.fault(a, sink); f != nil {
+			f.To = time.Now()
+		}
+	}
+}
+
+// heal ends all faults.
+func (r *run) heal() {
+	for name := range maps.Keys(r.dests) {
+		r.back(name)
+	}
+	r.api.set(Back)
+	r.finishes("", HangAPI)
+	r.freeDisk()
+}

@@ -1,0 +1,210 @@
+package chaos
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Scenario is what one run does. It depends on nothing but its seed, or on what Shrink made of it.
+type Scenario struct {
+	Seed   uint64
+	Kafka  bool // some sinks write to Kafka
+	Config Config
+	Steps  []Step
+}
+
+// Config is a configuration of the bridge. Namespaces are letters, which the runner replaces by the names of the run.
+type Config struct {
+	Watch []Watch
+	Sinks []Sink
+}
+
+// Watch is an entry of the configuration's watch.
+type Watch struct {
+	Resources  []string
+	Namespaces []string // none: a glob over all namespaces of the run
+	Team       string   // label selector; empty: none
+}
+
+// Filter is a sink's only filter. Its zero value lets everything pass.
+type Filter struct {
+	Resources  []string
+	Namespaces []string
+	Team       string // a condition on the object
+}
+
+// Sink is one sink.
+type Sink struct {
+	Name     string
+	Kind     Kind
+	Filter   Filter
+	Payload  string // empty: the default
+	Overflow string // empty: the default
+	Events   int    // of the buffer in memory; 0: the default
+	Small    bool   // the buffer has little room on disk and, in bytes, in memory
+	// ShortWindow makes the stream forget the ids of messages after seconds, so that repetitions are seen.
+	ShortWindow bool
+}
+
+// Kind says what kind of destination a sink has.
+type Kind string
+
+// The kinds of destinations.
+const (
+	Stream      Kind = "stream"
+	Mirror      Kind = "mirror" // a stream of last messages
+	Bucket      Kind = "bucket"
+	Topic       Kind = "topic"
+	TopicMirror Kind = "topic-mirror" // with tombstones
+)
+
+// OnKafka reports whether the destination is a topic.
+func (k Kind) OnKafka() bool { return k == Topic || k == TopicMirror }
+
+// LastOnly reports whether the destination holds last states and no history.
+func (k Kind) LastOnly() bool { return k == Mirror || k == Bucket }
+
+// Action is what a step does.
+type Action string
+
+// The actions. Each is possible at any time, and does nothing where it makes no sense: so steps can be left out.
+const (
+	Write      Action = "write"      // Count changes, drawn from Seed, Pause between two; in the background
+	Await      Action = "await"      // the end of all writes
+	Pause      Action = "pause"      // for Pause
+	Kill       Action = "kill"       // kill -9 of the bridge
+	Term       Action = "term"       // SIGTERM, and wait for the end
+	Start      Action = "start"      // of the bridge, unless it runs
+	Configure  Action = "configure"  // use another configuration from the next start on
+	Away       Action = "away"       // the destination of Sink refuses connections
+	Hang       Action = "hang"       // the destination of Sink accepts connections and answers nothing
+	Cut        Action = "cut"        // the connections of Sink break
+	Back       Action = "back"       // the destination of Sink is back
+	Forget     Action = "forget"     // the API server forgets its history, of resources without watch cache
+	RestartAPI Action = "restartAPI" // the API server is killed and started: it forgets the history of all resources
+	HangAPI    Action = "hangAPI"    // the API server answers nothing
+	BackAPI    Action = "backAPI"    // the API server answers again
+	FillDisk   Action = "fillDisk"   // no space on the disk of the state
+	FreeDisk   Action = "freeDisk"
+	Resync     Action = "resync" // of Sink
+	Settle     Action = "settle" // end all faults, and wait until everything has arrived
+)
+
+// Step is one step of a scenario. Which fields count depends on Action.
+type Step struct {
+	Action Action
+	Sink   string        `json:",omitempty"`
+	Seed   uint64        `json:",omitempty"`
+	Count  int           `json:",omitempty"`
+	Pause  time.Duration `json:",omitempty"`
+	Config *Config       `json:",omitempty"`
+}
+
+// String is the scenario as people read it.
+func (s Scenario) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "seed %d, kafka=%t\n%s", s.Seed, s.Kafka, s.Config)
+	for n, step := range s.Steps {
+		fmt.Fprintf(&b, "%3d %s\n", n, step)
+	}
+	return b.String()
+}
+
+// String is the step in one line, unless it brings a configuration.
+func (s Step) String() string {
+	text := string(s.Action)
+	if s.Sink != "" {
+		text += " " + s.Sink
+	}
+	if s.Count > 0 {
+		text += fmt.Sprintf(" %d changes (seed %d), one each", s.Count, s.Seed)
+	}
+	if s.Pause > 0 {
+		text += " " + s.Pause.String()
+	}
+	if s.Config != nil {
+		text += "\n" + strings.TrimRight(s.Config.String(), "\n")
+	}
+	return text
+}
+
+// String has a line for each part.
+func (c Config) String() string {
+	var b strings.Builder
+	for _, w := range c.Watch {
+		fmt.Fprintf(&b, "    watch %s", strings.Join(w.Resources, ","))
+		scope(&b, nil, w.Namespaces, w.Team)
+	}
+	for _, s := range c.Sinks {
+		fmt.Fprintf(&b, "    sink %s: %s", s.Name, s.Kind)
+		if s.Payload != "" {
+			fmt.Fprintf(&b, ", payload %s", s.Payload)
+		}
+		if s.Overflow != "" || s.Events > 0 || s.Small {
+			fmt.Fprintf(&b, ", buffer {overflow %q, events %d, small %t}", s.Overflow, s.Events, s.Small)
+		}
+		if s.ShortWindow {
+			b.WriteString(", short window")
+		}
+		scope(&b, s.Filter.Resources, s.Filter.Namespaces, s.Filter.Team)
+	}
+	return b.String()
+}
+
+func scope(b *strings.Builder, resources, namespaces []string, team string) {
+	if len(resources) > 0 {
+		fmt.Fprintf(b, ", only %s", strings.Join(resources, ","))
+	}
+	if len(namespaces) > 0 {
+		fmt.Fprintf(b, ", in %s", strings.Join(namespaces, ","))
+	}
+	if team != "" {
+		fmt.Fprintf(b, ", of team %s", team)
+	}
+	b.WriteByte('\n')
+}
+
+// Sink gives a sink by its name; nil if there is none.
+func (c Config) Sink(name string) *Sink {
+	if n := slices.IndexFunc(c.Sinks, func(s Sink) bool { return s.Name == name }); n >= 0 {
+		return &c.Sinks[n]
+	}
+	return nil
+}
+
+// Clone is a deep copy.
+func (c Config) Clone() Config {
+	c.Watch, c.Sinks = slices.Clone(c.Watch), slices.Clone(c.Sinks)
+	for n := range c.Watch {
+		c.Watch[n].Resources, c.Watch[n].Namespaces = slices.Clone(c.Watch[n].Resources), slices.Clone(c.Watch[n].Namespaces)
+	}
+	for n := range c.Sinks {
+		f := &c.Sinks[n].Filter
+		f.Resources, f.Namespaces = slices.Clone(f.Resources), slices.Clone(f.Namespaces)
+	}
+	return c
+}
+
+// covers reports whether objects of a resource and a namespace are watched, whatever their labels.
+func (c Config) covers(resource, namespace string) bool {
+	return slices.ContainsFunc(c.Watch, func(w Watch) bool {
+		return slices.Contains(w.Resources, resource) && (len(w.Namespaces) == 0 || slices.Contains(w.Namespaces, namespace))
+	})
+}
+
+// passes reports whether a state is for a sink.
+func (c Config) passes(sink string, r *Rev) bool {
+	s := c.Sink(sink)
+	if s == nil || r == nil || r.Deleted {
+		return false
+	}
+	watched := slices.ContainsFunc(c.Watch, func(w Watch) bool {
+		return slices.Contains(w.Resources, r.Resource) && (len(w.Namespaces) == 0 || slices.Contains(w.Namespaces, r.Namespace)) &&
+			(w.Team == "" || w.Team == r.Team)
+	})
+	f := s.Filter
+	return watched && (len(f.Resources) == 0 || slices.Contains(f.Resources, r.Resource)) &&
+		(len(f.Namespaces) == 0 || slices.Contains(f.Namespaces, r.Namespace)) && (f.Team == "" || f.Team == r.Team)
+}

@@ -1,0 +1,172 @@
+package chaos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"time"
+)
+
+// do does one step.
+func (r *run) do(ctx context.Context, s Step) error {
+	switch s.Action {
+	case Write:
+		r.writers.Go(func() { (&writer{w: r.w, names: r.names, step: s}).run(ctx) })
+	case Await:
+		r.writers.Wait()
+	case Pause:
+		pause(ctx, s.Pause)
+	case Kill, Term:
+		r.end(s.Action)
+	case Start:
+		return r.start(ctx)
+	case Configure:
+		r.config = s.Config.Clone()
+	case Away, Hang, Cut:
+		return r.disturb(ctx, s.Sink, s.Action)
+	case Back:
+		r.back(s.Sink)
+	case Forget, RestartAPI:
+		return r.forget(ctx, s.Action)
+	case HangAPI:
+		if r.fault(HangAPI, "") == nil {
+			r.api.set(Hang)
+			return r.begins(ctx, HangAPI, "")
+		}
+	case BackAPI:
+		r.api.set(Back)
+		r.finishes("", HangAPI)
+	case FillDisk:
+		return r.fillDisk(ctx)
+	case FreeDisk:
+		r.freeDisk()
+	case Resync:
+		r.resync(ctx, s.Sink)
+	case Settle:
+		return r.settle(ctx)
+	default:
+		return fmt.Errorf("unknown action %q", s.Action)
+	}
+	return nil
+}
+
+// disturb begins a fault of a destination.
+func (r *run) disturb(ctx context.Context, sink string, a Action) error {
+	d := r.dests[sink]
+	if d == nil {
+		return nil
+	}
+	if d.proxy == nil { // the broker hangs, for all of its sinks
+		for name, other := range r.dests {
+			if other.proxy == nil && r.fault(Hang, name) == nil {
+				if err := r.begins(ctx, Hang, name); err != nil {
+					return err
+				}
+			}
+		}
+		err := r.w.kafka.Pause()
+		if a == Cut {
+			pause(ctx, time.Second)
+			r.back(sink)
+		}
+		return err
+	}
+	if a == Cut {
+		err := r.begins(ctx, Cut, sink)
+		d.proxy.set(Cut)
+		r.finishes(sink, Cut)
+		return err
+	}
+	r.finishes(sink, Away, Hang)
+	err := r.begins(ctx, a, sink)
+	d.proxy.set(a)
+	return err
+}
+
+// back ends the faults of a destination.
+func (r *run) back(sink string) {
+	d := r.dests[sink]
+	switch {
+	case d == nil:
+	case d.proxy != nil:
+		d.proxy.set(Back)
+		r.finishes(sink, Away, Hang)
+	default:
+		_ = r.w.kafka.Resume() // what does not run is found out when the topic is read
+		for name := range r.dests {
+			r.finishes(name, Hang)
+		}
+	}
+}
+
+// forget makes the API server lose its history.
+func (r *run) forget(ctx context.Context, a Action) error {
+	if err := r.begins(ctx, a, ""); err != nil {
+		return err
+	}
+	f := &r.timeline.Faults[len(r.timeline.Faults)-1]
+	var err error
+	if a == Forget {
+		err = r.w.cluster.Compact(ctx)
+	} else if err = r.w.cluster.KillAPIServer(); err == nil {
+		err = r.w.cluster.StartAPIServer(ctx)
+	}
+	if err != nil {
+		return err
+	}
+	f.To = time.Now()
+	f.Rev, err = r.w.cluster.Revision(ctx) // it may have gone on meanwhile
+	return err
+}
+
+func (r *run) filler() string { return filepath.Join(r.state, "filler") }
+
+// fillDisk leaves no room in the file system of the state.
+func (r *run) fillDisk(ctx context.Context) error {
+	if r.fault(FillDisk, "") != nil {
+		return nil
+	}
+	if err := r.begins(ctx, FillDisk, ""); err != nil {
+		return err
+	}
+	file, err := os.Create(r.filler())
+	if err != nil && !errors.Is(err, syscall.ENOSPC) {
+		return err
+	}
+	_, err = io.Copy(file, endless{})
+	if !errors.Is(err, syscall.ENOSPC) {
+		return fmt.Errorf("the disk is not full: %w", err)
+	}
+	return errors.Join(file.Close())
+}
+
+type endless struct{}
+
+func (endless) Read(p []byte) (int, error) { return len(p), nil }
+
+func (r *run) freeDisk() {
+	if r.fault(FillDisk, "") == nil {
+		return
+	}
+	_ = os.Remove(r.filler()) // if it is not there, there is room
+	r.finishes("", FillDisk)
+}
+
+// resync asks for one, and does not wait.
+func (r *run) resync(ctx context.Context, sink string) {
+	if r.bridge == nil || r.used.Sink(sink) == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	cmd := exec.CommandContext(ctx, r.w.binary, "resync", "--config", filepath.Join(r.dir, "bridge.yaml"), "--sink", sink)
+	cmd.Env = append(os.Environ(), r.w.env...)
+	r.background.Go(func() {
+		defer cancel()
+		_ = cmd.Run() // it is broken off where the bridge ends
+	})
+}

@@ -1,0 +1,298 @@
+package chaos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	natsgo "github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+
+	"github.com/deltabridge/deltabridge/test/cluster"
+	"github.com/deltabridge/deltabridge/test/kafka"
+)
+
+const (
+	teamLabel = "team"
+	stampNote = "chaos.example.com/stamp"
+	padNote   = "chaos.example.com/pad"
+)
+
+// world is what runs share, one after the other: a control plane, a nats-server and perhaps a Kafka broker. Its errors are not
+// violations: they end the test.
+type world struct {
+	t       testing.TB
+	lane    int
+	binary  string   // the bridge
+	env     []string // of the bridge
+	keepDir string   // where the files of failed runs go
+	cluster *cluster.Cluster
+	api     dynamic.Interface
+	nats    *server.Server
+	js      jetstream.JetStream
+	kafka   *kafka.Broker // nil: none
+	runs    int
+
+	mu    sync.Mutex
+	revs  map[string][]*Rev // by namespace
+	reach int64             // the last revision that was seen
+	objs  map[string]*Rev   // the present state, by key
+}
+
+// newWorld starts everything, and ends it with the test.
+func newWorld(t testing.TB, lane int, binary string, env []string) *world {
+	t.Helper()
+	w := &world{t: t, lane: lane, binary: binary, env: env, revs: map[string][]*Rev{}, objs: map[string]*Rev{}}
+	w.cluster = cluster.ForTest(t, func(o *cluster.Options) {
+		for _, r := range Resources() {
+			if !strings.Contains(r, ".") && !cached(r) {
+				o.APIServerFlags = append(o.APIServerFlags, "--watch-cache-sizes="+r+"#0")
+			}
+		}
+	})
+	w.startNATS()
+	config := rest.CopyConfig(w.cluster.RESTConfig())
+	config.QPS, config.Timeout = -1, 3*time.Second
+	var err error
+	if w.api, err = dynamic.NewForConfig(config); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.define(); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	ended := make(chan error, 1)
+	go func() { ended <- w.cluster.WatchHistory(ctx, "/registry/", 1, w.learn) }() // received by the cleanup
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			t.Errorf("the history can't be read: %v", err)
+		}
+	})
+	return w
+}
+
+func cached(resource string) bool {
+	for _, c := range Cached() {
+		if c == resource {
+			return true
+		}
+	}
+	return false
+}
+
+func (w *world) startNATS() {
+	w.t.Helper()
+	var err error
+	w.nats, err = server.NewServer(&server.Options{
+		Host: "127.0.0.1", Port: -1, JetStream: true, StoreDir: w.t.TempDir(), NoLog: true, NoSigs: true,
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	go w.nats.Start() // ends with the cleanup
+	w.t.Cleanup(func() { w.nats.Shutdown(); w.nats.WaitForShutdown() })
+	if !w.nats.ReadyForConnections(30 * time.Second) {
+		w.t.Fatal("nats-server is not ready")
+	}
+	conn, err := natsgo.Connect(w.nats.ClientURL())
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.t.Cleanup(conn.Close)
+	if w.js, err = jetstream.New(conn); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// define makes the custom resource.
+func (w *world) define() error {
+	gvr := resourceOf(boxes)
+	crd := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+		"metadata": map[string]any{"name": boxes},
+		"spec": map[string]any{
+			"group": gvr.Group, "scope": "Namespaced",
+			"names": map[string]any{"plural": gvr.Resource, "singular": "box", "kind": "Box", "listKind": "BoxList"},
+			"versions": []any{map[string]any{
+				"name": gvr.Version, "served": true, "storage": true,
+				"schema": map[string]any{"openAPIV3Schema": map[string]any{"type": "object", "x-kubernetes-preserve-unknown-fields": true}},
+			}},
+		},
+	}}
+	ctx := w.t.Context()
+	definitions := schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
+	if _, err := w.api.Resource(definitions).Create(ctx, crd, metav1.CreateOptions{}); err != nil {
+		return err
+	}
+	return poll(ctx, 30*time.Second, func() error {
+		_, err := w.api.Resource(gvr).List(ctx, metav1.ListOptions{})
+		return err
+	})
+}
+
+// poll asks until there is no error.
+func poll(ctx context.Context, limit time.Duration, check func() error) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		err := check()
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("after %s: %w", limit, err)
+		case <-tick.C:
+		}
+	}
+}
+
+func resourceOf(name string) schema.GroupVersionResource {
+	resource, group, custom := strings.Cut(name, ".")
+	if !custom {
+		return schema.GroupVersionResource{Version: "v1", Resource: resource}
+	}
+	return schema.GroupVersionResource{Group: group, Version: "v1", Resource: resource}
+}
+
+// learn takes a revision of etcd: /registry/[group/]resource/namespace/name.
+func (w *world) learn(r cluster.Revision) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.reach = r.ModRevision
+	parts := strings.Split(strings.TrimPrefix(r.Key, "/registry/"), "/")
+	if len(parts) < 3 {
+		return nil
+	}
+	resource, namespace, name := parts[len(parts)-3], parts[len(parts)-2], parts[len(parts)-1]
+	if resource == "boxes" {
+		resource = boxes
+	}
+	if w.revs[namespace] == nil { // of no run
+		return nil
+	}
+	rev := &Rev{RV: r.ModRevision, Resource: resource, Namespace: namespace[len(namespace)-1:], Name: name, Deleted: r.Deleted, At: time.Now()}
+	if before := w.objs[r.Key]; r.Deleted && before != nil {
+		rev.UID, rev.Team = before.UID, before.Team
+		delete(w.objs, r.Key)
+	} else {
+		object, err := decode(r.Value)
+		if err != nil {
+			return fmt.Errorf("%s: %w", r.Key, err)
+		}
+		rev.UID, rev.Team, rev.Stamp = string(object.GetUID()), object.GetLabels()[teamLabel], object.GetAnnotations()[stampNote]
+		w.objs[r.Key] = rev
+	}
+	w.revs[namespace] = append(w.revs[namespace], rev)
+	return nil
+}
+
+// decode reads what the API server stores: protobuf of its own types, JSON of custom ones.
+func decode(value []byte) (metav1.Object, error) {
+	if len(value) > 0 && value[0] == '{' {
+		u := &unstructured.Unstructured{}
+		return u, u.UnmarshalJSON(value)
+	}
+	object, _, err := scheme.Codecs.UniversalDeserializer().Decode(value, nil, nil)
+	if err != nil {
+		return nil, err
+	}
+	return meta.Accessor(object)
+}
+
+// history gives what etcd committed in the namespaces of a run up to now, and the revision of now.
+func (w *world) history(ctx context.Context, names map[string]string) (*History, int64, error) {
+	now, err := w.cluster.Revision(ctx)
+	if err != nil {
+		return nil, 0, err
+	}
+	var revs []*Rev
+	err = poll(ctx, 20*time.Second, func() error {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if w.reach < now {
+			return fmt.Errorf("the history is read up to %d of %d", w.reach, now)
+		}
+		revs = nil
+		for _, real := range names {
+			for _, r := range w.revs[real] {
+				revs = append(revs, new(*r)) // the links are of this history
+			}
+		}
+		return nil
+	})
+	sortRevs(revs)
+	return NewHistory(revs), now, err
+}
+
+// begin makes the namespaces of a run: real names by letter.
+func (w *world) begin(ctx context.Context) (run string, names map[string]string, err error) {
+	w.runs++
+	run = fmt.Sprintf("r%d-%d", w.lane, w.runs)
+	names = map[string]string{}
+	for _, letter := range namespaces() {
+		name := run + "-" + letter
+		names[letter] = name
+		w.mu.Lock()
+		w.revs[name] = []*Rev{}
+		w.mu.Unlock()
+		ns := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": name}}}
+		err := poll(ctx, 30*time.Second, func() error {
+			_, err := w.api.Resource(resourceOf("namespaces")).Create(ctx, ns, metav1.CreateOptions{})
+			if apierrors.IsAlreadyExists(err) {
+				err = nil
+			}
+			return err
+		})
+		if err != nil {
+			return "", nil, err
+		}
+	}
+	return run, names, nil
+}
+
+// end removes what a run has left.
+func (w *world) end(ctx context.Context, names map[string]string) {
+	for _, real := range names {
+		for _, r := range Resources() {
+			_ = w.api.Resource(resourceOf(r)).Namespace(real).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{}) // tidiness
+		}
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, real := range names {
+		delete(w.revs, real)
+	}
+}
+
+// kubeconfig writes a kubeconfig that reaches the API server at addr.
+func (w *world) kubeconfig(dir, addr string) (string, error) {
+	text, err := os.ReadFile(w.cluster.Kubeconfig())
+	if err != nil {
+		return "", err
+	}
+	direct := strings.TrimPrefix(w.cluster.APIServerURL(), "https://")
+	path := filepath.Join(dir, "kubeconfig")
+	return path, os.WriteFile(path, []byte(strings.ReplaceAll(string(text), direct, addr)), 0o600)
+}
+
+func (w *world) natsAddr() string { return w.nats.Addr().(*net.TCPAddr).String() }
