@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/deltabridge/deltabridge/internal/engine"
+	"github.com/deltabridge/deltabridge/internal/mutant"
 	"github.com/deltabridge/deltabridge/pkg/checkpoint"
 	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/filter"
@@ -84,7 +85,7 @@ func (l *listener) refilter(o *object.Object) {
 	switch {
 	case now && !before:
 		l.send(event.Event{Type: event.Added, Object: o, InitialList: true})
-	case before && !now:
+	case before && !now && !mutant.On("no-leave-on-change"):
 		l.sent = true
 		l.push(event.Event{Type: event.Deleted, Object: o, LeftAt: o.ResourceVersion})
 	}
@@ -139,6 +140,9 @@ func (l *listener) OnGap(from, to, why string) {
 	if engine.WentBack(from, to) {
 		l.position = ""
 	}
+	if mutant.On("no-gap") {
+		return
+	}
 	l.push(event.Event{Type: event.Gap, GapInfo: &event.GapInfo{
 		Resource: event.GroupResource(l.resource), From: from, To: to, Reason: reason, Message: why,
 	}})
@@ -158,6 +162,9 @@ func (s sender) OnUpdate(oldObj, newObj any) {
 func (s sender) OnDelete(obj any) {
 	ev := event.Event{Type: event.Deleted, Object: obj.(*object.Object)}
 	if s.now != nil {
+		if mutant.On("no-leave") {
+			return
+		}
 		ev.LeftAt = s.now.ResourceVersion
 	}
 	s.send(ev)
@@ -206,7 +213,7 @@ func (l *listener) push(ev event.Event) (told time.Time) {
 // settledBefore reports whether the sink has settled an event in an earlier life. Deletions that were not seen have no
 // resourceVersion to tell: they are repeated, under their id.
 func (l *listener) settledBefore(ev event.Event) bool {
-	if l.floor == "" || ev.Type.IsControl() || ev.Type == event.Restated || ev.InitialList || ev.Object.FinalStateUnknown {
+	if l.floor == "" || mutant.On("repeat-settled") || ev.Type.IsControl() || ev.Type == event.Restated || ev.InitialList || ev.Object.FinalStateUnknown {
 		return false
 	}
 	return !engine.Past(l.floor, stateVersion(ev)) || l.floor == stateVersion(ev)

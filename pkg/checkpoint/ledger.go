@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/deltabridge/deltabridge/internal/mutant"
 	"github.com/deltabridge/deltabridge/pkg/object"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 )
@@ -244,8 +245,14 @@ func (l *Ledger) Collect() (Update, bool) {
 	l.dirty = false
 	u := Update{Source: l.source, Sinks: map[string]string{}}
 	least := l.least()
+	if mutant.On("rows-early") {
+		least = l.here
+	}
 	for name, s := range l.sinks {
 		m, fresh := s.watermark()
+		if mutant.On("watermark-early") {
+			m = l.here
+		}
 		switch {
 		case fresh:
 		case reaches(s.floor, m.resourceVersion):

@@ -2,6 +2,7 @@ package event
 
 import (
 	"encoding/json"
+	"github.com/deltabridge/deltabridge/internal/mutant"
 	"slices"
 )
 
@@ -46,7 +47,9 @@ func FoldGap(gaps []*Message, dropped *Message) []*Message {
 	}
 	info := *gaps[i].GapInfo
 	info.To = add.To
-	info.Events += add.Events
+	if !mutant.On("uncounted-drops") {
+		info.Events += add.Events
+	}
 	gaps[i] = gapMessage(dropped, &info)
 	return gaps
 }
@@ -80,6 +83,9 @@ func Mergeable(m *Message) bool { return !m.Type.IsControl() }
 // It follows client-go's DeltaFIFO, which keeps the last state and never loses a deletion. A restatement takes no change
 // away: what the older message says happened has happened, and is told with the newer state, at the newer time.
 func Merge(older, newer *Message) *Message {
+	if mutant.On("merge-deletions-away") && newer.Type == Deleted {
+		return older
+	}
 	added := older.Type == Added && (newer.Type == Updated || newer.Type == Restated)
 	updated := older.Type == Updated && newer.Type == Restated
 	if !added && !updated {

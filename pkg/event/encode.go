@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/deltabridge/deltabridge/internal/mutant"
 	"github.com/deltabridge/deltabridge/pkg/object"
 	"github.com/deltabridge/deltabridge/pkg/redact"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -197,6 +198,9 @@ func (e *Encoder) payload(ev *Event) ([]byte, error) {
 		return e.change(ev)
 	}
 	o := ev.Object
+	if mutant.On("old-content") && ev.Old != nil {
+		o = ev.Old
+	}
 	raw, err := e.bytes(ev.Resource, o)
 	if err != nil || e.Payload != PayloadMetadata {
 		return raw, err

@@ -10,6 +10,7 @@ import (
 	"github.com/cenkalti/backoff/v4"
 	"golang.org/x/time/rate"
 
+	"github.com/deltabridge/deltabridge/internal/mutant"
 	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/fifo"
 )
@@ -210,6 +211,9 @@ func (d *Drain) deliver(ctx context.Context, batch []*event.Message) error {
 	for _, m := range batch {
 		d.items = append(d.items, item{orig: m, send: m})
 	}
+	if mutant.On("reorder") {
+		mutant.Swap(d.items, func(a, b item) bool { return a.orig.Key() == b.orig.Key() })
+	}
 	defer func() { clear(d.items) }()
 	acked := 0
 	for {
@@ -252,6 +256,9 @@ func (d *Drain) attempt(ctx context.Context) (progress bool) {
 	var first error // of those that were attempted
 	again := 0
 	for k, err := range d.results {
+		if mutant.On("settle-unsent") {
+			err = nil
+		}
 		it := &d.items[d.outItem[k]]
 		switch {
 		case err == nil:

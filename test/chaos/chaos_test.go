@@ -26,7 +26,7 @@ var (
 	shrink   = flag.Int("chaos.shrink", 0, "how many runs may be made to shrink a scenario that failed")
 	repeat   = flag.Int("chaos.repeat", 1, "how often each scenario is played")
 	keep     = flag.String("chaos.keep", "", "directory for the files of runs that failed")
-	tags     = flag.String("chaos.tags", "", "build tags of the bridge")
+	built    = flag.String("chaos.bridge", "", "the binary to test; empty: it is built")
 )
 
 // bridgeBinary is built once for all tests.
@@ -35,11 +35,9 @@ var bridgeBinary string
 func TestMain(m *testing.M) {
 	flag.Parse()
 	dir, err := os.MkdirTemp("", "deltabridge-chaos-")
-	if err == nil {
+	if bridgeBinary = *built; err == nil && bridgeBinary == "" {
 		bridgeBinary = filepath.Join(dir, "bridge")
-		build := exec.Command("go", "build", "-tags", *tags, "-o", bridgeBinary, "github.com/deltabridge/deltabridge/cmd/bridge")
-		build.Stdout, build.Stderr = os.Stderr, os.Stderr
-		err = build.Run()
+		err = buildBridge(bridgeBinary)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "chaos:", err)
@@ -49,6 +47,12 @@ func TestMain(m *testing.M) {
 		_ = os.RemoveAll(dir) // what is left is in the system's directory for such things
 		os.Exit(code)
 	}))
+}
+
+func buildBridge(path string, flags ...string) error {
+	build := exec.Command("go", append(append([]string{"build", "-o", path}, flags...), "github.com/deltabridge/deltabridge/cmd/bridge")...)
+	build.Stdout, build.Stderr = os.Stderr, os.Stderr
+	return build.Run()
 }
 
 // TestChaos plays random scenarios and judges what arrived.

@@ -3,8 +3,6 @@ package chaos
 import (
 	"flag"
 	"fmt"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -18,7 +16,20 @@ var (
 
 // Mutants are the ways in which a bridge that is built with the tag chaosmutants can be broken, and what each is.
 func Mutants() [][2]string {
-	return [][2]string{}
+	return [][2]string{
+		{"settle-unsent", "an event counts as delivered whatever the destination says"},
+		{"reorder", "two events of one object are exchanged"},
+		{"no-leave", "an object that stops passing the filter is not sent as left"},
+		{"no-leave-on-change", "the same, where the filter changed"},
+		{"repeat-settled", "what a sink has settled is sent again after a restart"},
+		{"no-gap", "a list after a lost history is not announced"},
+		{"no-missed-deletions", "what a list lacks is not deleted"},
+		{"rows-early", "rows of the checkpoint are ahead of what is settled"},
+		{"watermark-early", "a sink's watermark is ahead of what is settled"},
+		{"uncounted-drops", "a gap event does not count what was dropped"},
+		{"merge-deletions-away", "a deletion is lost where waiting events are merged"},
+		{"old-content", "an update is sent with the content of the state before"},
+	}
 }
 
 // TestMutants: random scenarios find each way of breaking the bridge.
@@ -27,9 +38,7 @@ func TestMutants(t *testing.T) {
 		t.Skip("takes up to ten minutes for each mutant: -chaos.mutants all")
 	}
 	binary := filepath.Join(t.TempDir(), "bridge")
-	build := exec.Command("go", "build", "-tags", "chaosmutants", "-o", binary, "github.com/deltabridge/deltabridge/cmd/bridge")
-	build.Stderr = os.Stderr
-	if err := build.Run(); err != nil {
+	if err := buildBridge(binary, "-tags", "chaosmutants"); err != nil {
 		t.Fatal(err)
 	}
 	w := newWorld(t, 0, binary, nil)
