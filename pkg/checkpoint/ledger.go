@@ -41,7 +41,7 @@ type Ledger struct {
 	unreached int64
 	total     *atomic.Int64 // see CountIn; nil: none
 	counted   int64         // how much of it is of this ledger
-	written   Update // ResourceVersion and Sinks of the last Collect
+	written   Update        // ResourceVersion and Sinks of the last Collect
 }
 
 // mark is a position: all that was told up to seq belongs to it.

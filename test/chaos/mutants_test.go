@@ -18,6 +18,8 @@ var (
 func Mutants() [][2]string {
 	return [][2]string{
 		{"settle-unsent", "an event counts as delivered whatever the destination says"},
+		{"no-spill-at-end", "what waits in memory at the end is not written to disk"},
+		{"lose-spilled", "one of sixteen events that were written to disk is not read back"},
 		{"reorder", "two events of one object are exchanged"},
 		{"no-leave", "an object that stops passing the filter is not sent as left"},
 		{"no-leave-on-change", "the same, where the filter changed"},
