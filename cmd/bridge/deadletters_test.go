@@ -160,7 +160,7 @@ func TestDeadLetters(t *testing.T) {
 		t.Fatal(err)
 	}
 	m, err := stream.GetMsg(t.Context(), 2)
-	if err != nil || m.Header.Get("ce-id") != "u.3" || m.Header.Get("ce-resent") != "true" || m.Header.Get("Nats-Msg-Id") != "u.3" {
+	if err != nil || m.Header.Get("ce-id") != "u.3" || m.Header.Get("ce-resent") != "true" || m.Header.Get("Nats-Msg-Id") != m.Header.Get("ce-cluster")+"/u.3" {
 		t.Errorf("%v, %v", m, err)
 	}
 	if out, err = run("resend", "--sink", "last", "--force", "u.1"); err != nil || out != "last  u.1  sent again\n" {
@@ -221,7 +221,7 @@ func TestLettersOfASink(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if m, err := stream.GetMsg(t.Context(), 1); err != nil || m.Header.Get("Nats-Msg-Id") != "u.1.letter.live" || m.Header.Get("ce-id") != "u.1" {
+	if m, err := stream.GetMsg(t.Context(), 1); err != nil || m.Header.Get("Nats-Msg-Id") != m.Header.Get("ce-cluster")+"/u.1.letter.live" || m.Header.Get("ce-id") != "u.1" {
 		t.Errorf("%v, %v", m, err)
 	}
 }

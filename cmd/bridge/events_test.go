@@ -50,7 +50,7 @@ func TestEventsPageExamples(t *testing.T) {
 	large, err := event.Reduce(exampleMessage(t, change, event.Event{
 		Type: event.Updated, Object: exampleState(t, exampleObject), Old: exampleState(t, strings.NewReplacer("48213", "48107", "green", "red").Replace(exampleObject)),
 	}), event.Marks{
-		Omitted: event.ReasonOversize, Size: 1310766, Ref: "nats-object://k8s-claims/6f0c7a52-1d0e-4c77-9a3c-0e6f5f9a5a11.48213.2c26b46b68ffc68f",
+		Omitted: event.ReasonOversize, Size: 1310766, Ref: "nats-object://k8s-claims/prod-eu-1/6f0c7a52-1d0e-4c77-9a3c-0e6f5f9a5a11.48213.2c26b46b68ffc68f",
 		Digest: "sha256:2c26b46b68ffc68ff99b453c1d30413413422d706483bfa0f98a5e886266e7ae",
 	})
 	if err != nil {
@@ -95,7 +95,7 @@ func exampleState(t *testing.T, raw string) *object.Object {
 
 func exampleMessage(t *testing.T, e *event.Encoder, ev event.Event) *event.Message {
 	t.Helper()
-	e.Cluster = "prod-eu-1"
+	e.Cluster, e.ClusterUID = "prod-eu-1", "9d3b6a1e-52c4-4f0a-8a57-1c0f6f4b2e90"
 	ev.Time = time.Date(2026, 11, 20, 12, 25, 57, 861204311, time.UTC)
 	ev.Resource = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
 	m, err := e.Encode(ev)

@@ -72,22 +72,22 @@ sinks:
 		args []string
 		want []string
 	}{
-		{[]string{file}, []string{"pods team-a/web + - - js=added:u1.7:k8s.c.core.pods.team-a.web kafka=added:u1.7:t.pods/pods/team-a/web lines=added:u1.7:"}},
-		{[]string{done, "--old", file}, []string{"pods team-a/web + - - js=left:u1.8.left:k8s.c.core.pods.team-a.web kafka=updated:u1.8:t.pods/pods/team-a/web lines=updated:u1.8:"}},
-		{[]string{file, "--old", done}, []string{"pods team-a/web + - - js=added:u1.7:k8s.c.core.pods.team-a.web kafka=updated:u1.7:t.pods/pods/team-a/web lines=updated:u1.7:"}},
-		{[]string{file, "--operation", "restated"}, []string{"pods team-a/web + - - js=restated:u1.7:k8s.c.core.pods.team-a.web kafka=restated:u1.7:t.pods/pods/team-a/web lines=restated:u1.7:"}},
-		{[]string{file, "--operation", "deleted"}, []string{"pods team-a/web + - - js=deleted:u1.7.deleted:k8s.c.core.pods.team-a.web kafka=deleted:u1.7.deleted:t.pods/pods/team-a/web lines=deleted:u1.7.deleted:"}},
+		{[]string{file}, []string{"pods team-a/web + - - js=added:u1.7:k8s.c.core.pods.team-a.web kafka=added:u1.7:t.podsc//pods/team-a/web lines=added:u1.7:"}},
+		{[]string{done, "--old", file}, []string{"pods team-a/web + - - js=left:u1.8.left:k8s.c.core.pods.team-a.web kafka=updated:u1.8:t.podsc//pods/team-a/web lines=updated:u1.8:"}},
+		{[]string{file, "--old", done}, []string{"pods team-a/web + - - js=added:u1.7:k8s.c.core.pods.team-a.web kafka=updated:u1.7:t.podsc//pods/team-a/web lines=updated:u1.7:"}},
+		{[]string{file, "--operation", "restated"}, []string{"pods team-a/web + - - js=restated:u1.7:k8s.c.core.pods.team-a.web kafka=restated:u1.7:t.podsc//pods/team-a/web lines=restated:u1.7:"}},
+		{[]string{file, "--operation", "deleted"}, []string{"pods team-a/web + - - js=deleted:u1.7.deleted:k8s.c.core.pods.team-a.web kafka=deleted:u1.7.deleted:t.podsc//pods/team-a/web lines=deleted:u1.7.deleted:"}},
 		{[]string{several, "-n", "shop", "--resource", ""}, []string{
 			"nodes shop/n1 - - - js= kafka=added lines=added", // offline, a namespace that is given counts
-			"pods team-a/web + - - js=added:u1.7:k8s.c.core.pods.team-a.web kafka=added:u1.7:t.pods/pods/team-a/web lines=added:u1.7:",
+			"pods team-a/web + - - js=added:u1.7:k8s.c.core.pods.team-a.web kafka=added:u1.7:t.podsc//pods/team-a/web lines=added:u1.7:",
 			"deployments.apps shop/web - - - js= kafka=added lines=added",
 		}},
 		{[]string{several}, []string{
-			"nodes /n1 - - + js= kafka=added:<uid>.<resourceVersion>:t.nodes/nodes//n1 lines=added:<uid>.<resourceVersion>:",
-			"pods team-a/web + - - js=added:u1.7:k8s.c.core.pods.team-a.web kafka=added:u1.7:t.pods/pods/team-a/web lines=added:u1.7:",
+			"nodes /n1 - - + js= kafka=added:<uid>.<resourceVersion>:t.nodesc//nodes//n1 lines=added:<uid>.<resourceVersion>:",
+			"pods team-a/web + - - js=added:u1.7:k8s.c.core.pods.team-a.web kafka=added:u1.7:t.podsc//pods/team-a/web lines=added:u1.7:",
 			"deployments.apps /web - - - js= kafka=added lines=added",
 		}},
-		{[]string{file, "--resource", "pods.example.com"}, []string{"pods.example.com team-a/web - + - js= kafka=added:u1.7:t.podsexample.com/pods/team-a/web lines=added:u1.7:"}},
+		{[]string{file, "--resource", "pods.example.com"}, []string{"pods.example.com team-a/web - + - js= kafka=added:u1.7:t.podsc/example.com/pods/team-a/web lines=added:u1.7:"}},
 	} {
 		var got []string
 		for _, r := range told(tt.args...) {

@@ -142,7 +142,7 @@ func TestUnencodable(t *testing.T) {
 	for _, m := range batch {
 		got = append(got, m.Type.String()+" "+m.PartitionKey)
 	}
-	if diff := cmp.Diff([]string{"gap pods/_gap", "gap pods/shop/web"}, got); diff != "" {
+	if diff := cmp.Diff([]string{"gap c/pods/_gap", "gap pods/shop/web"}, got); diff != "" {
 		t.Error(diff)
 	}
 }

@@ -9,7 +9,7 @@ type Kafka struct {
 	Topic string `yaml:"topic" default:"\"k8s.{resource}\"" example:"\"k8s.{group}.{resource}\""`
 	// The key of a message, which decides on its partition. The same variables, inserted as they are. It has to be the
 	// same for all events of an object, or they would lose their order: `{operation}` can't be in it.
-	Key string `yaml:"key" default:"\"{group}/{resource}/{namespace}/{name}\"" example:"\"{uid}\""`
+	Key string `yaml:"key" default:"\"{cluster}/{group}/{resource}/{namespace}/{name}\"" example:"\"{uid}\""`
 	// The compression of messages.
 	Compression string `yaml:"compression" default:"snappy" enum:"none gzip snappy lz4 zstd" example:"zstd"`
 	// Follow each deletion by a message without value, so that a compacted topic forgets the object and holds the present

@@ -73,6 +73,7 @@ func (m *Message) Attributes(yield func(name, value string) bool) {
 		yieldSet(yield, "time", m.timeText()) &&
 		yieldSet(yield, "datacontenttype", dataContentType) &&
 		yieldSet(yield, "cluster", m.Cluster) &&
+		yieldSet(yield, "clusteruid", m.ClusterUID) &&
 		yieldSet(yield, "operation", operation) &&
 		yieldSet(yield, "apiversion", apiVersion) &&
 		yieldSet(yield, "kind", id.Kind()) &&

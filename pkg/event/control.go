@@ -57,7 +57,7 @@ func FoldGap(gaps []*Message, dropped *Message) []*Message {
 // gapMessage makes a gap event like m: for the same sink, cluster and resource.
 func gapMessage(m *Message, info *GapInfo) *Message {
 	gap := &Message{
-		Type: Gap, Time: m.Time, Resource: m.Resource, Cluster: m.Cluster, ID: gapID(m.Cluster, info),
+		Type: Gap, Time: m.Time, Resource: m.Resource, Cluster: m.Cluster, ClusterUID: m.ClusterUID, ID: gapID(m.Cluster, info),
 		Structured: m.Structured, GapInfo: info,
 	}
 	gap.Identity.ResourceVersion = info.To
@@ -68,10 +68,10 @@ func gapMessage(m *Message, info *GapInfo) *Message {
 	return gap
 }
 
-// controlKey is the Kafka key of a control event: one for each resource and type, which no object has. On a compacted topic
+// controlKey is the Kafka key of a control event: one for each cluster, resource and type, which no object has. On a compacted topic
 // it must not take the place of an object's state, nor of what is said of another resource.
 func controlKey(m *Message) string {
-	return GroupResource(m.Resource) + "/" + controlNamePrefix + m.Type.String()
+	return m.Cluster + "/" + GroupResource(m.Resource) + "/" + controlNamePrefix + m.Type.String()
 }
 
 // Mergeable reports whether a waiting message may be merged with a later one of the same object: control events

@@ -103,7 +103,7 @@ func TestAttributesPage(t *testing.T) {
 	o.Namespace, o.Name, o.UID, o.ResourceVersion, o.Manager = "<namespace>", "<name>", "<uid>", "<resourceVersion>", "kubectl"
 	unseen := *o
 	unseen.FinalStateUnknown = true
-	e := &Encoder{Cluster: "<cluster>", PartitionKey: key}
+	e := &Encoder{Cluster: "<cluster>", ClusterUID: "k1", PartitionKey: key}
 	seenNames := map[string]bool{}
 	for _, ev := range []Event{
 		{Type: Added, Object: o, InitialList: true},

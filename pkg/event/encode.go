@@ -41,9 +41,11 @@ const (
 // for concurrent use.
 type Encoder struct {
 	Cluster string
-	Payload Payload // empty: PayloadObject
-	Content Content // empty: ContentBinary
-	Patch   Patch   // of PayloadChange; empty: PatchJSON
+	// ClusterUID becomes the attribute clusteruid; empty: there is none.
+	ClusterUID string
+	Payload    Payload // empty: PayloadObject
+	Content    Content // empty: ContentBinary
+	Patch      Patch   // of PayloadChange; empty: PatchJSON
 	// PartitionKey is the template of the Kafka key; nil where the sink has none.
 	PartitionKey *Template
 	// ContextInData puts an event's Context into the data of PayloadChange and PayloadMetadata, instead of attributes. It has no
@@ -65,7 +67,7 @@ type Encoder struct {
 // or that its bytes can't be had. It never quotes the object: it is logged, and a gap event says it to the sink.
 func (e *Encoder) Encode(ev Event) (*Message, error) {
 	m := &Message{
-		Type: ev.Type, Time: ev.Time, Resource: ev.Resource, Cluster: e.Cluster,
+		Type: ev.Type, Time: ev.Time, Resource: ev.Resource, Cluster: e.Cluster, ClusterUID: e.ClusterUID,
 		InitialList: ev.InitialList, Structured: e.Content == ContentStructured, GapInfo: ev.GapInfo,
 	}
 	var err error
@@ -108,7 +110,9 @@ func (e *Encoder) addContext(m *Message, c *Context) {
 // render sets the texts that are made of several parts, with one allocation for all of them: each event needs them.
 func (e *Encoder) render(m *Message, selected bool) {
 	var buffer [256]byte
-	text := appendObjectID(buffer[:0], m, selected)
+	text := append(append(buffer[:0], e.Cluster...), '/')
+	cluster := len(text)
+	text = appendObjectID(text, m, selected)
 	id := len(text)
 	text = append(text, m.Resource.Resource...)
 	if m.Resource.Group != "" {
@@ -119,7 +123,7 @@ func (e *Encoder) render(m *Message, selected bool) {
 	subject := len(text)
 	text = e.appendTime(text, m.Time)
 	all := string(text)
-	m.ID, m.subject, m.time = all[:id], all[id:subject], all[subject:]
+	m.ID, m.subject, m.time, m.uniqueID = all[cluster:id], all[id:subject], all[subject:], all[:id]
 	e.once.Do(func() { e.source = sourcePrefix + e.Cluster })
 	m.source = e.source
 }

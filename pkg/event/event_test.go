@@ -334,8 +334,57 @@ func TestRefusalGap(t *testing.T) {
 	if diff := cmp.Diff(want, *gap.GapInfo); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if gap.ID != "u1.4.gap" || gap.Type != Gap || !gap.Structured || gap.PartitionKey != "pods/_gap" || gap.GapInfo.Reason != ReasonOversize {
+	if gap.ID != "u1.4.gap" || gap.Type != Gap || !gap.Structured || gap.PartitionKey != "c/pods/_gap" || gap.GapInfo.Reason != ReasonOversize {
 		t.Errorf("%+v", gap)
+	}
+}
+
+// Two clusters, one restored from a copy of the other, write to one destination: nothing of one can be taken for the other's.
+func TestClustersInOnePlace(t *testing.T) {
+	key, err := ParseTemplate("{cluster}/{group}/{resource}/{namespace}/{name}", EscapeNone)
+	if err != nil {
+		t.Fatal(err)
+	}
+	made := func(cluster, uid string) (all []*Message) {
+		e := &Encoder{Cluster: cluster, ClusterUID: uid, PartitionKey: key}
+		for _, ev := range []Event{
+			{Type: Added, Object: podAt(t, "4")}, {Type: Restated, Object: podAt(t, "4")}, {Type: Deleted, Object: podAt(t, "5")},
+			{Type: Gap, GapInfo: &GapInfo{Resource: "pods", From: "1", To: "2"}}, {Type: Synced, SyncedInfo: &SyncedInfo{Resource: "pods", ResourceVersion: "2"}},
+		} {
+			ev.Resource = pods
+			all = append(all, encode(t, e, ev))
+		}
+		all = append(all, RefusalGap(all[0], ReasonOversize, "too large", ""))
+		return append(all, FoldGap(nil, all[0])...)
+	}
+	one, other := made("prod", "k1"), made("copy", "k2")
+	for i, m := range one {
+		o := other[i]
+		if m.UniqueID() == o.UniqueID() || m.UniqueID() != "prod/"+m.ID {
+			t.Errorf("%v: unique ids %q and %q", m.Type, m.UniqueID(), o.UniqueID())
+		}
+		if m.PartitionKey == o.PartitionKey {
+			t.Errorf("%v: both have the key %q", m.Type, m.PartitionKey)
+		}
+		if m.ClusterUID != "k1" || o.ClusterUID != "k2" {
+			t.Errorf("%v: cluster uids %q and %q", m.Type, m.ClusterUID, o.ClusterUID)
+		}
+		stored, err := m.AppendStored(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		read, err := ParseStored(stored)
+		if err != nil || read.UniqueID() != m.UniqueID() || read.ClusterUID != "k1" {
+			t.Errorf("%v from the disk: %q of %q, %v", m.Type, read.UniqueID(), read.ClusterUID, err)
+		}
+	}
+	if id := one[5].UniqueID(); id != "prod/u1.4.gap" {
+		t.Errorf("a message that was made of another one has the unique id %q", id)
+	}
+	for name := range (&Message{Type: Added, Cluster: "prod"}).Attributes {
+		if name == "clusteruid" {
+			t.Error("an unknown uid has an attribute")
+		}
 	}
 }
 

@@ -20,6 +20,7 @@ type stored struct {
 	Version    string    `json:"v,omitempty"`
 	Resource   string    `json:"r"`
 	Cluster    string    `json:"c,omitempty"`
+	ClusterUID string    `json:"cu,omitempty"`
 	APIVersion string    `json:"av,omitempty"`
 	Kind       string    `json:"k,omitempty"`
 	Namespace  string    `json:"ns,omitempty"`
@@ -43,7 +44,7 @@ type stored struct {
 func (m *Message) stored() *stored {
 	s := &stored{
 		Type: m.Type, Time: m.Time, Group: m.Resource.Group, Version: m.Resource.Version, Resource: m.Resource.Resource,
-		Cluster: m.Cluster, APIVersion: m.Identity.APIVersion(), Kind: m.Identity.Kind(), Namespace: m.Identity.Namespace,
+		Cluster: m.Cluster, ClusterUID: m.ClusterUID, APIVersion: m.Identity.APIVersion(), Kind: m.Identity.Kind(), Namespace: m.Identity.Namespace,
 		Name: m.Identity.Name, UID: string(m.Identity.UID), RV: m.Identity.ResourceVersion, Manager: m.Identity.Manager,
 		Initial: m.InitialList, Unknown: m.FinalStateUnknown, Left: m.LeftFilter, ID: m.ID, Key: m.PartitionKey,
 		Structured: m.Structured, Gap: m.GapInfo, Context: m.Context, Source: m.Origin.Source, Position: m.Origin.Position,
@@ -57,7 +58,7 @@ func (m *Message) stored() *stored {
 func (s *stored) message(data []byte) *Message {
 	m := &Message{
 		Type: s.Type, Time: s.Time, Resource: schema.GroupVersionResource{Group: s.Group, Version: s.Version, Resource: s.Resource},
-		Cluster: s.Cluster, InitialList: s.Initial, FinalStateUnknown: s.Unknown, LeftFilter: s.Left, ID: s.ID,
+		Cluster: s.Cluster, ClusterUID: s.ClusterUID, InitialList: s.Initial, FinalStateUnknown: s.Unknown, LeftFilter: s.Left, ID: s.ID,
 		PartitionKey: s.Key, Structured: s.Structured, GapInfo: s.Gap, Context: s.Context, Data: data,
 		Origin: Origin{Source: s.Source, Position: s.Position},
 	}

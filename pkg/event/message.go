@@ -18,7 +18,9 @@ type Message struct {
 	Type     Type
 	Time     time.Time // when the bridge saw the change
 	Resource schema.GroupVersionResource
-	Cluster  string
+	Cluster  string // the configured name
+	// ClusterUID is the uid of the namespace kube-system; empty if it is not known.
+	ClusterUID string
 	// Identity of the object; in a control event only the ResourceVersion may be set.
 	Identity object.Identity
 
@@ -31,7 +33,7 @@ type Message struct {
 	// Context becomes attributes; nil if there is none, or Data has it.
 	Context *Context
 
-	// ID is the CloudEvents id (see the package comment).
+	// ID is the CloudEvents id (see the package comment). It is unique within one cluster.
 	ID string
 	// PartitionKey is the Kafka key; empty on sinks that have none.
 	PartitionKey string
@@ -47,7 +49,7 @@ type Message struct {
 	GapInfo *GapInfo
 
 	// What Encode has rendered already, in one piece of memory; empty in messages that were made in another way.
-	subject, time, source string
+	subject, time, source, uniqueID string
 
 	// Origin is where the message stands in what it came from, for the checkpoint. Sinks have no use for it.
 	Origin Origin
@@ -87,6 +89,15 @@ func (m *Message) Key() Key {
 // messageOverhead is what a queued message costs beside its strings and its data, in bytes: the struct itself and
 // its slot in the queue.
 const messageOverhead = 400
+
+// UniqueID is <cluster>/<id>: unique among all clusters that share a destination. A cluster that was restored from a copy of
+// another one has objects with the same uids and resourceVersions.
+func (m *Message) UniqueID() string {
+	if n := len(m.uniqueID) - len(m.ID); n > 0 && m.uniqueID[n:] == m.ID {
+		return m.uniqueID
+	}
+	return m.Cluster + "/" + m.ID
+}
 
 // Size is what the message counts in a queue's byte bound: its data, its own strings and a fixed overhead.
 func (m *Message) Size() int64 {

@@ -155,7 +155,7 @@ func TestWhatIsEncodedIsValid(t *testing.T) {
 		for _, content := range []Content{ContentBinary, ContentStructured} {
 			for _, patch := range []Patch{PatchJSON, PatchMerge} {
 				for _, template := range []*Template{nil, key} {
-					e := &Encoder{Cluster: "prod", Payload: payload, Content: content, ContextInData: content == ContentStructured, Patch: patch, PartitionKey: template, Redactor: redact.New(make([]byte, 32))}
+					e := &Encoder{Cluster: "prod", ClusterUID: "k1", Payload: payload, Content: content, ContextInData: content == ContentStructured, Patch: patch, PartitionKey: template, Redactor: redact.New(make([]byte, 32))}
 					for _, ev := range schemaEvents(t) {
 						m := encode(t, e, ev)
 						check(dataSchema(ev.Type, payload), m.Data)

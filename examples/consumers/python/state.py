@@ -51,6 +51,7 @@ class State:
 
     def apply_object(self, a, data, key):
         name, uid = a["source"] + "/" + a["subject"], a["uid"]
+        event = a["source"] + "/" + a["id"]  # an id is unique within one cluster
         # The resourceVersions of one resource compare as numbers.
         version, time = int(a["resourceversion"]), comparable(a["time"])
         self.db.execute("INSERT OR IGNORE INTO objects VALUES (?, '', 0, 0, 0, '', NULL, NULL)", (name,))
@@ -67,11 +68,11 @@ class State:
             "UPDATE objects SET uid = ?, version = ?, deleted = ?, omitted = ?, data = ? WHERE object = ? AND (version <= ? OR (? AND uid = ?))",
             (uid, version, deleted, omitted, None if deleted else data.decode(), name, version, unseen, uid),
         )
-        if self.db.execute("SELECT 1 FROM events WHERE id = ?", (a["id"],)).fetchone():
+        if self.db.execute("SELECT 1 FROM events WHERE id = ?", (event,)).fetchone():
             return True
         if a["type"] != "dev.deltabridge.object.restated":  # which is no change, but what this state may have missed
             # A consumer that runs for long removes ids that are older than any repetition can be: a day is plenty.
-            self.db.execute("INSERT INTO events VALUES (?, ?)", (a["id"], time))
+            self.db.execute("INSERT INTO events VALUES (?, ?)", (event, time))
             self.db.execute("UPDATE objects SET changes = changes + 1 WHERE object = ?", (name,))
         return False
 
@@ -85,7 +86,7 @@ class State:
     def apply_gap(self, a, data):
         # The present state is right after a gap whose reason is relist, and to be restated after others. An audit trail has
         # a hole either way.
-        if self.db.execute("INSERT OR IGNORE INTO gaps VALUES (?, ?)", (a["id"], data.decode())).rowcount:
+        if self.db.execute("INSERT OR IGNORE INTO gaps VALUES (?, ?)", (a["source"] + "/" + a["id"], data.decode())).rowcount:
             print("gap:", data.decode(), flush=True)
 
     def apply_synced(self, a, data):

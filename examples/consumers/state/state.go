@@ -34,12 +34,13 @@ func Tombstone(key string) Event { return Event{Type: tombstone, Key: key} }
 // New makes an event of its attributes, as the headers have them, and its data.
 func New(attributes map[string]string, data []byte) (Event, error) {
 	e := Event{
-		ID: attributes["id"], Type: attributes["type"], UID: attributes["uid"], Object: attributes["source"] + "/" + attributes["subject"],
+		// An id is unique within one cluster.
+		ID: attributes["source"] + "/" + attributes["id"], Type: attributes["type"], UID: attributes["uid"], Object: attributes["source"] + "/" + attributes["subject"],
 		FinalStateUnknown: attributes["finalstateunknown"] == "true", Omitted: attributes["dataomitted"], Data: data,
 	}
 	e.Deleted = e.Type == objectTypes+"deleted"
 	var err error
-	if e.ID == "" || e.Type == "" {
+	if attributes["id"] == "" || e.Type == "" {
 		return e, fmt.Errorf("this is no event: it has the attributes %v", attributes)
 	}
 	if e.Time, err = time.Parse(time.RFC3339Nano, attributes["time"]); err != nil {

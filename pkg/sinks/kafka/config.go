@@ -21,9 +21,9 @@ import (
 
 // Defaults.
 const (
-	// DefaultKey names an object of any resource, so that topics may be shared and compacted. It has the group,
+	// DefaultKey names an object of any cluster and resource, so that topics may be shared and compacted. It has the group,
 	// for there are resources of one name in several groups: services of the core and of Knative.
-	DefaultKey            = "{group}/{resource}/{namespace}/{name}"
+	DefaultKey            = "{cluster}/{group}/{resource}/{namespace}/{name}"
 	DefaultCompression    = CompressionSnappy
 	DefaultRequestTimeout = 15 * time.Second
 )

@@ -71,13 +71,13 @@ func (c *Claims) Close(ctx context.Context) error {
 	return c.sink.Close(ctx)
 }
 
-// Store implements [sinks.Claims]. The name of an object is the event's id and the beginning of its digest, so that a
+// Store implements [sinks.Claims]. The name of an object is the cluster's name, the event's id and the beginning of its digest, so that a
 // repetition finds it there, and no other data comes under a name that was sent.
 func (c *Claims) Store(ctx context.Context, m *event.Message) (ref, digest string, err error) {
 	sum := sha256.New()
 	sum.Write(m.Data)
 	digest = hex.EncodeToString(sum.Sum(nil))
-	name := m.ID + "." + digest[:16]
+	name := m.UniqueID() + "." + digest[:16]
 	ctx, cancel := context.WithTimeout(ctx, c.sink.cfg.AckTimeout+time.Duration(len(m.Data)/claimRate)*time.Second)
 	defer cancel()
 	defer context.AfterFunc(ctx, c.sink.dial.interrupt)()

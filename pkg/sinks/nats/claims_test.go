@@ -121,7 +121,7 @@ func checkClaim(t *testing.T, b *broker, m *event.Message) {
 		}
 		sum := sha256.Sum256(m.Data)
 		digest := hex.EncodeToString(sum[:])
-		name := m.ID + "." + digest[:16]
+		name := m.UniqueID() + "." + digest[:16]
 		if ref := got.Headers().Get("ce-dataref"); ref != "nats-object://claims/"+name {
 			t.Errorf("dataref %q", ref)
 		}
@@ -352,7 +352,7 @@ func TestDeadLettersHaveIDsOfTheirOwn(t *testing.T) {
 			t.Errorf("ce-id %q", id)
 		}
 	}
-	if diff := cmp.Diff([]string{m.ID + ".letter.live", m.ID + ".letter.audit", m.ID}, ids); diff != "" {
+	if diff := cmp.Diff([]string{m.UniqueID() + ".letter.live", m.UniqueID() + ".letter.audit", m.UniqueID()}, ids); diff != "" {
 		t.Errorf("ids of messages (-want +got):\n%s", diff)
 	}
 }

@@ -130,7 +130,7 @@ func TestCloudEventsSDKReadsBothContents(t *testing.T) {
 		ev := cloudEvent(t, m)
 		attributes, data := attributesOf(ev)
 		id := attributes["id"]
-		if got := m.Headers().Get("Nats-Msg-Id"); got != id {
+		if got := m.Headers().Get("Nats-Msg-Id"); got != "test/"+id {
 			t.Errorf("Nats-Msg-Id %q of event %q", got, id)
 		}
 		if got := m.Headers().Get("Nats-Expected-Stream"); got != streamName {

@@ -2,7 +2,7 @@
 //
 // # What it does with each event
 //
-// It publishes with acknowledgement, with the event's id as Nats-Msg-Id and the stream's name as
+// It publishes with acknowledgement, with <cluster>/<the event's id> as Nats-Msg-Id and the stream's name as
 // Nats-Expected-Stream. In binary mode the CloudEvents attributes are headers, ce-<name>, percent-encoded where
 // needed; in structured mode there is the header content-type, and the body is the CloudEvent as JSON
 // (CloudEvents NATS Protocol Binding, working draft after 1.0.2, which added headers).

@@ -57,7 +57,7 @@ func newHeaders(cfg *Config) *headers {
 func (h *headers) set(m *event.Message) natsgo.Header {
 	h.round++
 	h.n = 0
-	id := m.ID
+	id := m.UniqueID()
 	if h.mirror || m.Type == event.Restated {
 		id = h.ownID(m)
 	}

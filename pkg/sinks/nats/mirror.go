@@ -18,7 +18,7 @@ import (
 // the state after a crash: of two states that are repeated, the older is written, if its id is forgotten, and the newer is
 // not.
 func (h *headers) ownID(m *event.Message) string {
-	return m.ID + "." + h.run + "." + strconv.FormatInt(m.Time.UnixNano(), 36)
+	return m.UniqueID() + "." + h.run + "." + strconv.FormatInt(m.Time.UnixNano(), 36)
 }
 
 // putDeletion adds what makes a message the end of its subject: for a while, and in the eyes of a bucket's clients.

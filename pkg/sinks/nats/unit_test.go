@@ -124,7 +124,7 @@ func TestHeadersAreThoseOfTheMessage(t *testing.T) {
 	messages[3].Structured = true
 	h := newHeaders(&Config{Stream: StreamConfig{Name: "K8S"}})
 	for i, m := range messages {
-		want := natsgo.Header{"Nats-Msg-Id": {m.ID}, "Nats-Expected-Stream": {"K8S"}}
+		want := natsgo.Header{"Nats-Msg-Id": {"test/" + m.ID}, "Nats-Expected-Stream": {"K8S"}}
 		if m.Structured {
 			want["content-type"] = []string{"application/cloudevents+json; charset=UTF-8"}
 		} else {
