@@ -17,6 +17,7 @@ const (
 	StepAuthorize    = "authorize"    // who they belong to may do what is needed
 	StepTopic        = "topic"        // Kafka: the topic is there and keeps what the bridge promises
 	StepStream       = "stream"       // NATS: so does the stream
+	StepName         = "cluster name" // no other cluster writes there under this one's name
 )
 
 // ConnectError is why a destination can't be used, in words for who has to mend it. It holds no secret.

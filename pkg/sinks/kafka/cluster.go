@@ -30,6 +30,7 @@ type cluster struct {
 
 	brokers    map[int32]string // id to host:port, of the last metadata
 	controller int32
+	id         string // of the Kafka cluster; empty: not known yet
 
 	aws       awsCredentials
 	lookEvery time.Duration // how often the files of a connection are looked at
@@ -218,7 +219,7 @@ func (c *cluster) metadata(ctx context.Context, names []string) ([]metadata.Resp
 	for _, b := range res.Brokers {
 		c.brokers[b.NodeID] = net.JoinHostPort(b.Host, strconv.Itoa(int(b.Port)))
 	}
-	c.controller = res.ControllerID
+	c.controller, c.id = res.ControllerID, res.ClusterID
 	return res.Topics, nil
 }
 

@@ -41,7 +41,11 @@ type Sink struct {
 	current   atomic.Pointer[natsgo.Conn] // conn, for nats.go's goroutine that reconnects
 	recheck   bool                        // look at the stream before the next batch
 	found     bool                        // the stream has been there
-	warned    map[string]bool
+
+	destination string // the stream, when it was last looked at
+	replicas    int    // that it has
+
+	warned map[string]bool
 
 	flight     flight
 	headers    *headers

@@ -27,6 +27,7 @@ func (s *Sink) checkStream(ctx context.Context) error {
 		return s.streamError(err, denial)
 	}
 	s.found = true
+	s.destination, s.replicas = destinationOf(s.cfg.Stream.Name, info), info.Config.Replicas
 	if err := s.unfit(&info.Config); err != nil {
 		return s.unfitError(err)
 	}

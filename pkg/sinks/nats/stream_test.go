@@ -244,3 +244,54 @@ func TestDuplicatesAreCounted(t *testing.T) {
 		t.Errorf("%d messages, want 3", n)
 	}
 }
+
+// A stream that was created again is another destination, which knows no names of clusters.
+func TestARecreatedStreamIsAnotherDestination(t *testing.T) {
+	b := newBroker(t)
+	claim := func(uid string) (destination string, err error) {
+		sink := connect(t, b)
+		return sink.Destination(), sinks.Claim(t.Context(), sink, "live", sinks.Owner{Cluster: "prod", UID: uid})
+	}
+	before, err := claim("k1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := claim("k2"); !errors.Is(err, sinks.ErrNameTaken) {
+		t.Errorf("a second cluster: %v", err)
+	}
+	b.Stop(t)
+	b.Start(t)
+	if same, err := claim("k1"); same != before || err != nil {
+		t.Errorf("after a restart of the server it is %s, not %s; %v", same, before, err)
+	}
+	if err := b.js(t).DeleteStream(t.Context(), streamName); err != nil {
+		t.Fatal(err)
+	}
+	after, err := claim("k2")
+	if after == before || err != nil {
+		t.Errorf("created again it is %s, as before %s; %v", after, before, err)
+	}
+	if _, err := claim("k1"); !errors.Is(err, sinks.ErrNameTaken) {
+		t.Errorf("the cluster that had the name in the old stream: %v", err)
+	}
+}
+
+// Without a bucket, names are registered in the metadata of the stream.
+func TestNamesInTheMetadata(t *testing.T) {
+	b := newBroker(t)
+	js := b.js(t)
+	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "OTHER", Subjects: []string{"$KV.deltabridge-clusters.>"}}); err != nil {
+		t.Fatal(err) // it takes the subjects of the bucket, so that there can be none
+	}
+	sink := connect(t, b)
+	if err := sinks.Claim(t.Context(), sink, "live", sinks.Owner{Cluster: "prod", UID: "k1"}); err != nil {
+		t.Fatal(err)
+	}
+	stream, err := js.Stream(t.Context(), streamName)
+	if err != nil || !strings.Contains(stream.CachedInfo().Config.Metadata["deltabridge.cluster.prod"], `"k1"`) {
+		t.Errorf("metadata %v, %v", stream.CachedInfo().Config.Metadata, err)
+	}
+	if err := sinks.Claim(t.Context(), connect(t, b), "live", sinks.Owner{Cluster: "prod", UID: "k2"}); !errors.Is(err, sinks.ErrNameTaken) {
+		t.Errorf("a second cluster: %v", err)
+	}
+}

@@ -38,6 +38,10 @@ func Run(t *testing.T, h Harness) {
 		{"CancelHangingConnect", testCancelHangingConnect},
 		{"ShutdownDrains", testShutdownDrains},
 		{"ShutdownWhileHanging", testShutdownWhileHanging},
+		{"Destination", testDestination},
+		{"ClusterNames", testClusterNames},
+		{"ClusterNamesAtOnce", testClusterNamesAtOnce},
+		{"ForeignNameWritesNothing", testForeignNameWritesNothing},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) { test.run(t, h, h.New(t)) })

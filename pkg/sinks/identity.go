@@ -1,0 +1,140 @@
+package sinks
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/deltabridge/deltabridge/pkg/event"
+)
+
+// Owner is a cluster that writes to a destination: its configured name, and the uid of its namespace kube-system.
+type Owner struct{ Cluster, UID string }
+
+// Registration is what a destination knows of a cluster's name.
+type Registration struct {
+	UID   string    // of the cluster that the name belongs to; empty: it belongs to none
+	Since time.Time // when it was registered
+}
+
+// Identified is implemented by sinks whose destination can be told from others, and can hold records of who writes to it.
+// The goroutine that calls Connect and Send calls it.
+type Identified interface {
+	// Destination names what the sink writes to, whatever the address: equal names are the same destination. It is as the
+	// last Connect, Send or Check found it; empty before.
+	Destination() string
+	// Registered returns what the destination knows of a cluster's name. An error that wraps ErrNoRegister means that
+	// nothing can be known.
+	Registered(ctx context.Context, cluster string) (Registration, error)
+	// Register records that owner's name belongs to owner, and no longer to the uid replaced (empty: to none). If it
+	// belongs to another one, that stays, and the error is nil: see what Registered returns. An error that wraps
+	// ErrNoRegister means that nothing can be recorded.
+	Register(ctx context.Context, owner Owner, replaced string) error
+}
+
+// ErrNoRegister: the destination has no place for the names of clusters, or the client may not use it.
+var ErrNoRegister = errors.New("names of clusters can't be registered")
+
+// ErrNameTaken is wrapped by the error of Claim if the name belongs to another cluster.
+var ErrNameTaken = errors.New("the cluster's name is taken")
+
+// Claim makes sure that a cluster's name belongs to that cluster at the destination, and registers it if it belongs to none.
+// sink is the sink's name, for the error: a *ConnectError that wraps ErrNameTaken if it belongs to another cluster.
+func Claim(ctx context.Context, d Identified, sink string, owner Owner) error {
+	found, err := d.Registered(ctx, owner.Cluster)
+	if err == nil && found.UID == "" {
+		if err = d.Register(ctx, owner, ""); err == nil {
+			found, err = d.Registered(ctx, owner.Cluster) // another one may have been first
+		}
+	}
+	if err != nil || found.UID == owner.UID {
+		return err
+	}
+	return &ConnectError{
+		Step: StepName,
+		Err: fmt.Errorf("%w: %s knows %q as the cluster with the uid %s, since %s, and this one has the uid %s",
+			ErrNameTaken, d.Destination(), owner.Cluster, found.UID, found.Since.UTC().Format(time.RFC3339), owner.UID),
+		Remedy: fmt.Sprintf("give each cluster its own name (cluster), or, if this cluster was rebuilt, hand the name over: bridge claim --config FILE --sink %s", sink),
+	}
+}
+
+// Guard is a Sink that sends nothing under the name of another cluster, and reports which destination it writes to. A sink
+// that is not Identified is passed through. Set the fields before the first Connect.
+type Guard struct {
+	Sink
+	Name string // of the sink
+	// Owner returns who writes; an empty UID means that it is not known yet, or can't be.
+	Owner func() Owner
+	// OnDestination is called when the destination is known, and when it becomes another one, by the goroutine of Connect
+	// and Send. Nil is allowed.
+	OnDestination func(name string)
+	Logger        *slog.Logger
+
+	claimed     Owner  // at destination
+	destination string // as it was reported
+	unguarded   atomic.Bool
+}
+
+// Connect implements Sink.
+func (g *Guard) Connect(ctx context.Context) error {
+	if err := g.Sink.Connect(ctx); err != nil {
+		return err
+	}
+	g.claimed = Owner{}
+	return g.identify(ctx)
+}
+
+// Send implements Sink. Nothing is sent as long as the name belongs to another cluster.
+func (g *Guard) Send(ctx context.Context, batch []*event.Message, results []error) {
+	if err := g.identify(ctx); err != nil {
+		for i := range results {
+			results[i] = err
+		}
+		return
+	}
+	g.Sink.Send(ctx, batch, results)
+	g.report()
+}
+
+// identify reports the destination, and claims the name if that was not done there.
+func (g *Guard) identify(ctx context.Context) error {
+	d, ok := g.Sink.(Identified)
+	if !ok {
+		return nil
+	}
+	g.report()
+	owner := g.Owner()
+	if owner.UID == "" || owner == g.claimed {
+		return nil
+	}
+	err := Claim(ctx, d, g.Name, owner)
+	if errors.Is(err, ErrNoRegister) {
+		if !g.unguarded.Swap(true) {
+			g.Logger.Warn("whether another cluster writes under this cluster's name is not checked", "cluster", owner.Cluster, "err", err)
+		}
+		err = nil
+	}
+	if err == nil {
+		g.claimed = owner
+	}
+	return err
+}
+
+// report tells of another destination than before: a stream can be created again while the sink is connected.
+func (g *Guard) report() {
+	d, ok := g.Sink.(Identified)
+	if !ok {
+		return
+	}
+	name := d.Destination()
+	if name == "" || name == g.destination {
+		return
+	}
+	g.destination, g.claimed = name, Owner{}
+	if g.OnDestination != nil {
+		g.OnDestination(name)
+	}
+}

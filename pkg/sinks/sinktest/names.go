@@ -1,0 +1,140 @@
+package sinktest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/deltabridge/deltabridge/pkg/event"
+	"github.com/deltabridge/deltabridge/pkg/sinks"
+)
+
+func identified(t *testing.T, d Destination) sinks.Identified {
+	t.Helper()
+	sink, ok := connected(t, d).(sinks.Identified)
+	if !ok {
+		t.Skip("the sink does not know its destination from others")
+	}
+	return sink
+}
+
+// A destination has one name, whoever asks.
+func testDestination(t *testing.T, _ Harness, d Destination) {
+	one, other := identified(t, d), identified(t, d)
+	if one.Destination() == "" || one.Destination() != other.Destination() {
+		t.Errorf("two sinks write to %q and %q", one.Destination(), other.Destination())
+	}
+}
+
+// The name of a cluster belongs to the first that registered it, until it is handed over.
+func testClusterNames(t *testing.T, _ Harness, d Destination) {
+	one, other := identified(t, d), identified(t, d)
+	first, second := sinks.Owner{Cluster: "prod.eu-1", UID: "k1"}, sinks.Owner{Cluster: "prod.eu-1", UID: "k2"}
+	claim := func(d sinks.Identified, owner sinks.Owner) error {
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
+		return sinks.Claim(ctx, d, "live", owner)
+	}
+	for range 2 {
+		if err := claim(one, first); err != nil {
+			t.Fatalf("the first claim: %v", err)
+		}
+	}
+	err := claim(other, second)
+	if !errors.Is(err, sinks.ErrNameTaken) || !strings.Contains(err.Error(), "bridge claim") || !strings.Contains(err.Error(), "k1") {
+		t.Fatalf("a second cluster under the same name: %v", err)
+	}
+	if err := claim(other, sinks.Owner{Cluster: "prod", UID: "k2"}); err != nil {
+		t.Errorf("under a name of its own: %v", err)
+	}
+	if err := other.Register(t.Context(), second, "another"); err != nil {
+		t.Error(err)
+	}
+	if err := claim(one, first); err != nil {
+		t.Errorf("what does not belong to the one that is replaced was handed over: %v", err)
+	}
+	if err := other.Register(t.Context(), second, "k1"); err != nil {
+		t.Fatalf("handing over: %v", err)
+	}
+	if err := claim(other, second); err != nil {
+		t.Errorf("after it was handed over: %v", err)
+	}
+	if err := claim(one, first); !errors.Is(err, sinks.ErrNameTaken) {
+		t.Errorf("the cluster that lost the name: %v", err)
+	}
+}
+
+// Of several clusters that register one name at once, one gets it, and all agree which.
+func testClusterNamesAtOnce(t *testing.T, _ Harness, d Destination) {
+	const clusters = 8
+	var all []sinks.Identified
+	for range clusters {
+		all = append(all, identified(t, d))
+	}
+	errs := make([]error, clusters)
+	var group sync.WaitGroup
+	for n, sink := range all {
+		group.Go(func() {
+			errs[n] = sinks.Claim(t.Context(), sink, "live", sinks.Owner{Cluster: "prod", UID: fmt.Sprintf("k%d", n)})
+		})
+	}
+	group.Wait()
+	holder := ""
+	for n, err := range errs {
+		switch {
+		case err == nil && holder == "":
+			holder = fmt.Sprintf("k%d", n)
+		case err == nil:
+			t.Errorf("k%d has the name too, not only %s", n, holder)
+		case !errors.Is(err, sinks.ErrNameTaken):
+			t.Errorf("k%d: %v", n, err)
+		}
+	}
+	if found, err := all[0].Registered(t.Context(), "prod"); err != nil || found.UID != holder || holder == "" || found.Since.IsZero() {
+		t.Errorf("the name belongs to %+v, want %q; %v", found, holder, err)
+	}
+}
+
+// A sink writes nothing under the name of another cluster, and begins by itself when the name is handed over.
+func testForeignNameWritesNothing(t *testing.T, _ Harness, d Destination) {
+	if err := sinks.Claim(t.Context(), identified(t, d), "live", sinks.Owner{Cluster: "test", UID: "k1"}); err != nil {
+		t.Fatal(err)
+	}
+	sink := newSink(t, d)
+	owner := sinks.Owner{Cluster: "test"} // its uid is not known yet
+	var destinations []string
+	guard := &sinks.Guard{
+		Sink: sink, Name: "live", Owner: func() sinks.Owner { return owner }, Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
+		OnDestination: func(name string) { destinations = append(destinations, name) },
+	}
+	if err := guard.Connect(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if len(destinations) != 1 || destinations[0] != sink.(sinks.Identified).Destination() {
+		t.Errorf("destinations %q", destinations)
+	}
+	owner.UID = "k2"
+	if err := guard.Connect(t.Context()); !errors.Is(err, sinks.ErrNameTaken) {
+		t.Errorf("Connect: %v", err)
+	}
+	batch := []*event.Message{Message("a", 1, 100), Message("b", 1, 100)}
+	for _, err := range send(t, guard, batch) {
+		if !errors.Is(err, sinks.ErrNameTaken) || sinks.IsPermanent(err) {
+			t.Errorf("Send: %v", err)
+		}
+	}
+	if got := d.Records(t); len(got) != 0 {
+		t.Fatalf("%d events were written", len(got))
+	}
+	if err := sink.(sinks.Identified).Register(t.Context(), owner, "k1"); err != nil {
+		t.Fatal(err)
+	}
+	sendAll(t, guard, batch)
+	if got := d.Records(t); len(got) != len(batch) {
+		t.Errorf("%d events were written, want %d", len(got), len(batch))
+	}
+}
