@@ -146,6 +146,8 @@ func (b *Bridge) notReady() []string {
 	for _, p := range b.pipelines {
 		if !p.drain.Connected() {
 			reasons = append(reasons, "sink "+p.name+": "+p.drain.Status())
+		} else if refused := p.guard.Refused(); refused != "" {
+			reasons = append(reasons, "sink "+p.name+": "+refused)
 		}
 	}
 	for _, p := range b.pipelines {
@@ -234,6 +236,10 @@ func (b *Bridge) read() error {
 		return err
 	}
 	group.Go(b.giveBack)
+	for _, p := range b.pipelines {
+		p.encoder.ClusterUID = b.engine.KnownUID()
+		group.Go(func() { b.resyncs.follow(p, b.engine, func() bool { return len(b.set.NotReady()) == 0 }) })
+	}
 	return b.set.Run(b.reading)
 }
 

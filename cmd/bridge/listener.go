@@ -231,9 +231,9 @@ func stateVersion(ev event.Event) string {
 // the watch brought, and for all else, which comes in lists or is told once more, the position before.
 func (l *listener) positionOf(ev event.Event) string {
 	switch {
-	case ev.InitialList:
+	case ev.InitialList && !ev.Again:
 		return "" // a sink that has a part of its initial list begins it again
-	case l.inList || ev.Type.IsControl() || ev.Type == event.Restated || ev.Object.FinalStateUnknown:
+	case l.inList || ev.Again || ev.Type.IsControl() || ev.Type == event.Restated || ev.Object.FinalStateUnknown:
 		return l.position
 	default:
 		return stateVersion(ev)
@@ -246,7 +246,7 @@ func (l *listener) unencodable(ev event.Event, cause error) *event.Message {
 	l.counters.refused.Inc()
 	l.counters.untold.Add(1)
 	m := &event.Message{
-		Type: ev.Type, Time: ev.Time, Resource: ev.Resource, Cluster: l.pipeline.encoder.Cluster,
+		Type: ev.Type, Time: ev.Time, Resource: ev.Resource, Cluster: l.pipeline.encoder.Cluster, ClusterUID: l.pipeline.encoder.ClusterUID,
 		Identity: ev.Object.Identity, ID: string(ev.Object.UID) + "." + ev.Object.ResourceVersion,
 		Structured: l.pipeline.encoder.Content == event.ContentStructured,
 	}

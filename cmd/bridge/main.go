@@ -46,7 +46,7 @@ func newCommand(stdout, stderr io.Writer) *cobra.Command {
 	root.SetErr(stderr)
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.AddCommand(newRunCommand(stdout, stderr), newCheckCommand(stdout), newSchemaCommand(stdout), newRBACCommand(stdout), newDoctorCommand(stdout),
-		newExplainCommand(stdout), newTailCommand(stdout, stderr), newDeadLettersCommand(stdout, stderr), newResyncCommand(stdout), newVersionCommand(stdout))
+		newExplainCommand(stdout), newTailCommand(stdout, stderr), newDeadLettersCommand(stdout, stderr), newResyncCommand(stdout), newClaimCommand(stdout), newVersionCommand(stdout))
 	return root
 }
 

@@ -55,6 +55,9 @@ type pipeline struct {
 	}
 	// enrich gives what other objects say of one; nil if the sink does not ask.
 	enrich func(schema.GroupVersionResource, *object.Object) *event.Context
+	guard  *sinks.Guard // sink, as the drain uses it
+	// destinations has the last destination that the sink reported, until it is taken.
+	destinations chan string
 	// destination tells where a message goes, for people; nil if there is no one place.
 	destination *event.Template
 
@@ -100,7 +103,7 @@ func newPipeline(cfg *config.Config, s *config.Sink, m *metrics, redactor *redac
 	if err != nil {
 		return nil, fmt.Errorf("sink %s: %w", s.Name, err)
 	}
-	p.drain = &sinks.Drain{Name: s.Name, Sink: p.sink, Queue: p.queue, Refusals: refusals, Hooks: p.hooks(), Logger: log}
+	p.drain = &sinks.Drain{Name: s.Name, Sink: p.guarded(cfg.Cluster, eng), Queue: p.queue, Refusals: refusals, Hooks: p.hooks(), Logger: log}
 	return p, nil
 }
 

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/url"
 	"slices"
 	"time"
 
@@ -52,14 +51,8 @@ func isMirror(s *config.Sink) bool {
 
 // resendTo sends the letters of one sink. The error is that of the first which was neither acknowledged nor refused.
 func (o *letterOptions) resendTo(ctx context.Context, b *box) (sent, refused int, err error) {
-	config := *b.sink
-	if n := config.NATS; n != nil && n.Embedded != nil { // the server is inside of the bridge that runs
-		client := *n
-		client.URL, client.Embedded = (&url.URL{Scheme: "nats", Host: n.Embedded.Listen}).String(), nil
-		config.NATS = &client
-	}
-	p := &pipeline{name: config.Name, log: slog.New(slog.DiscardHandler), encoder: &event.Encoder{}}
-	if err := p.buildSink(&config); err != nil {
+	p := &pipeline{name: b.sink.Name, log: slog.New(slog.DiscardHandler), encoder: &event.Encoder{}}
+	if err := p.buildSink(asClient(b.sink)); err != nil {
 		return 0, 0, err
 	}
 	defer func() {

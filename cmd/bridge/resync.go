@@ -138,11 +138,7 @@ func (r *resyncer) one(p *pipeline) resyncReport {
 	if busy {
 		return resyncReport{Sink: p.name, Error: "a resync is under way since " + since.UTC().Format(time.RFC3339) + ": ask again when it has ended"}
 	}
-	defer func() {
-		r.mu.Lock()
-		delete(r.running, p.name)
-		r.mu.Unlock()
-	}()
+	defer r.end(p)
 	p.metrics.resyncs.Inc()
 	report := resyncReport{Sink: p.name}
 	informers := r.informers()
@@ -150,39 +146,75 @@ func (r *resyncer) one(p *pipeline) resyncReport {
 		report.Error = "nothing is watched yet"
 		return report
 	}
-	for len(informers) > 0 { // those of one resource follow each other
-		resource := informers[0].Resource().GroupResource()
-		of := slices.IndexFunc(informers, func(i *informer.Informer) bool { return i.Resource().GroupResource() != resource })
-		if of < 0 {
-			of = len(informers)
-		}
-		if err := r.resource(p, informers[:of], &report); err != nil {
+	for len(informers) > 0 {
+		group := ofOneResource(informers)
+		if err := r.resource(p, group, &report); err != nil {
 			if r.ctx.Err() != nil {
 				report.Error = "the bridge is shutting down"
 				return report
 			}
 			report.Skipped = append(report.Skipped, event.GroupResource(informers[0].Resource())+": "+err.Error())
 		}
-		informers = informers[of:]
+		informers = informers[len(group):]
 	}
 	return report
+}
+
+// begin waits until nothing is restated to a sink, and keeps others from beginning. Call end after it.
+func (r *resyncer) begin(ctx context.Context, p *pipeline) error {
+	for {
+		r.mu.Lock()
+		_, busy := r.running[p.name]
+		if !busy {
+			r.running[p.name] = time.Now()
+		}
+		r.mu.Unlock()
+		if !busy {
+			return nil
+		}
+		if err := pauseFor(ctx, introducePause); err != nil {
+			return err
+		}
+	}
+}
+
+func (r *resyncer) end(p *pipeline) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.running, p.name)
+}
+
+// ofOneResource is the first informers that are of one resource: they follow each other.
+func ofOneResource(informers []*informer.Informer) []*informer.Informer {
+	resource := informers[0].Resource().GroupResource()
+	n := slices.IndexFunc(informers, func(i *informer.Informer) bool { return i.Resource().GroupResource() != resource })
+	if n < 0 {
+		return informers
+	}
+	return informers[:n]
+}
+
+// restated is an informer and its listener for one sink.
+type restated struct {
+	informer *informer.Informer
+	listener *listener
+}
+
+func (p *pipeline) sourcesOf(informers []*informer.Informer) (all []restated) {
+	for _, i := range informers {
+		for _, h := range i.Handlers() {
+			if l, ok := h.(*listener); ok && l.pipeline == p {
+				all = append(all, restated{i, l})
+			}
+		}
+	}
+	return all
 }
 
 // resource restates what all informers of one resource know, waits until that is delivered, and marks the end. There is no mark
 // with an error: then not all that exists was told, and readers would take for gone what was not.
 func (r *resyncer) resource(p *pipeline, informers []*informer.Informer, report *resyncReport) error {
-	type source struct {
-		informer *informer.Informer
-		listener *listener
-	}
-	var sources []source
-	for _, i := range informers {
-		for _, h := range i.Handlers() {
-			if l, ok := h.(*listener); ok && l.pipeline == p {
-				sources = append(sources, source{i, l})
-			}
-		}
-	}
+	sources := p.sourcesOf(informers)
 	if len(sources) == 0 {
 		return nil
 	}

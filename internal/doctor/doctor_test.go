@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -90,6 +91,45 @@ func TestWriteJSON(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got.Findings[2]); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+// identified is a sink that knows its destination from others.
+type identified struct {
+	checked
+	destination string
+}
+
+func (i *identified) Destination() string { return i.destination }
+
+func (*identified) Registered(context.Context, string) (sinks.Registration, error) {
+	return sinks.Registration{}, sinks.ErrNoRegister
+}
+
+func (*identified) Register(context.Context, sinks.Owner, string) error { return sinks.ErrNoRegister }
+
+// What will be sent again is said before the start.
+func TestAnotherDestination(t *testing.T) {
+	cfg := localConfig(t)
+	store, err := checkpoint.Open(checkpoint.Options{Path: cfg.State.Path})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := store.SetDestination("live", "stream A"); err != nil {
+		t.Fatal(err)
+	}
+	if err := store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]bool{"stream A": false, "stream B": true, "": false} {
+		sink := NamedSink{Name: "live", Sink: &identified{checked{found: []sinks.Finding{{Step: sinks.StepStream}}}, name}}
+		report := Examine(t.Context(), Options{Config: cfg, Sinks: []NamedSink{sink}, Kube: func() (*rest.Config, error) { return nil, errors.New("no kubeconfig") }})
+		found := slices.ContainsFunc(report, func(f Finding) bool {
+			return f.Step == stepDestination && f.Result() == "warning" && strings.Contains(f.Detail, "stream A") && strings.Contains(f.Detail, "initial list")
+		})
+		if found != want {
+			t.Errorf("%q: %v", name, report)
+		}
 	}
 }
 

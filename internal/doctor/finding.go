@@ -125,6 +125,8 @@ type examination struct {
 	area       string
 	running    bool                                 // a bridge uses the state folder
 	namespaced map[schema.GroupVersionResource]bool // of what is watched
+	// destinations are those that the checkpoint knows, by sink.
+	destinations map[string]string
 	// cluster is the uid of the cluster; empty if it is not known.
 	cluster string
 	// api is nil until the API server was reached.
@@ -179,13 +181,25 @@ func (e *examination) sinks(ctx context.Context) {
 	for n, s := range e.Sinks {
 		e.area = "sink " + s.Name
 		if found[n] == nil {
-			e.ok("destination", "", "nothing to try")
+			e.ok(stepDestination, "", "nothing to try")
 		}
 		if e.running && e.embedded(s.Name) {
 			found[n] = takenByItself(found[n])
 		}
 		e.add(found[n]...)
+		e.destination(&s)
 	}
+}
+
+// destination says what a sink will be sent because it points to another destination than before.
+func (e *examination) destination(s *NamedSink) {
+	before := e.destinations[s.Name]
+	d, ok := s.Sink.(sinks.Identified)
+	if !ok || before == "" || d.Destination() == "" || d.Destination() == before {
+		return
+	}
+	e.warn(stepDestination, d.Destination(), "it is another one than before ("+before+"): it will be sent what was spilled, and then everything "+
+		"that exists, as an initial list", "nothing, if that is what you want; the old destination is sent nothing more")
 }
 
 func (e *examination) embedded(sink string) bool {

@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	stepFolder, stepWrite, stepSpace, stepCheckpoint = "folder", "write", "space", "checkpoint"
+	stepFolder, stepWrite, stepSpace, stepCheckpoint, stepDestination = "folder", "write", "space", "checkpoint", "destination"
 
 	// probeSize is how much is written to find out whether the folder takes anything.
 	probeSize = 64 << 10
@@ -122,6 +122,7 @@ func (e *examination) checkpoint(ctx context.Context, folder string) {
 	case e.cluster != "" && s.ClusterUID != "" && s.ClusterUID != "unknown" && s.ClusterUID != e.cluster:
 		e.warn(stepCheckpoint, "", fmt.Sprintf("it is of another cluster (%q, uid %s) and will be set aside", s.ClusterName, s.ClusterUID), "give each cluster a state.path of its own, or correct the kubeconfig")
 	default:
+		e.destinations = s.Destinations
 		e.resume(ctx, s)
 	}
 }

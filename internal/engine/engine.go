@@ -53,6 +53,8 @@ type Engine struct {
 	filters map[string]string
 	changed map[string]string // sinks whose filter changed: the filter that they had
 
+	uid atomic.Value // of the cluster, a string: see KnownUID
+
 	mu      sync.Mutex
 	sources map[string]*source // by name: those of the store, and those that were resumed
 	opened  uint64             // ledgers that were opened, so that no two use the same numbers
@@ -69,6 +71,7 @@ func Open(o Options) (*Engine, error) {
 	e := &Engine{
 		store: store, log: o.Logger, lossy: map[string]bool{}, persist: o.Persist, crowded: make(chan struct{}, 1), filters: map[string]string{}, changed: map[string]string{}, sources: map[string]*source{},
 	}
+	e.noteUID(store.ClusterUID())
 	for _, s := range o.Sinks {
 		e.sinks = append(e.sinks, s.Name)
 		e.lossy[s.Name] = s.Lossy
@@ -90,6 +93,26 @@ func (e *Engine) Close() error { return e.store.Close() }
 
 // ClusterUID is the uid of the cluster that the checkpoint is of; empty before Identify if it is new.
 func (e *Engine) ClusterUID() string { return e.store.ClusterUID() }
+
+// KnownUID is ClusterUID; empty if that could never be read. It waits for nothing.
+func (e *Engine) KnownUID() string {
+	uid, _ := e.uid.Load().(string)
+	return uid
+}
+
+// noteUID is for KnownUID.
+func (e *Engine) noteUID(uid string) {
+	if uid == unknownCluster {
+		uid = ""
+	}
+	e.uid.Store(uid)
+}
+
+// Destination is which destination has what was settled for a sink; empty if that is not known.
+func (e *Engine) Destination(sink string) string { return e.store.Destination(sink) }
+
+// SetDestination notes that a destination has what was settled for a sink.
+func (e *Engine) SetDestination(sink, name string) error { return e.store.SetDestination(sink, name) }
 
 // Stats tells how the checkpoint is doing.
 func (e *Engine) Stats() checkpoint.Stats { return e.store.Stats() }
@@ -114,7 +137,7 @@ func (e *Engine) OldFilter(sink string) (text string, changed bool) {
 func (e *Engine) Identify(ctx context.Context, connector *informer.Connector, client rest.Interface) error {
 	var uid string
 	err := connector.Until(ctx, func() (err error) {
-		uid, err = clusterUID(ctx, client)
+		uid, err = ReadClusterUID(ctx, client)
 		if err != nil && ctx.Err() == nil && e.fail("the API server does not answer: "+err.Error()) {
 			e.log.Warn("API server does not answer, trying again", "err", err)
 		}
@@ -126,8 +149,8 @@ func (e *Engine) Identify(ctx context.Context, connector *informer.Connector, cl
 	return e.load(uid)
 }
 
-// clusterUID is the uid of the namespace kube-system, which lives as long as the cluster. Empty if RBAC forbids to ask.
-func clusterUID(ctx context.Context, client rest.Interface) (string, error) {
+// ReadClusterUID returns the uid of the namespace kube-system, which lives as long as the cluster. Empty if RBAC forbids to ask.
+func ReadClusterUID(ctx context.Context, client rest.Interface) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	data, err := client.Get().AbsPath("/api/v1/namespaces/kube-system").MaxRetries(0).DoRaw(ctx)
@@ -146,7 +169,7 @@ func clusterUID(ctx context.Context, client rest.Interface) (string, error) {
 
 func (e *Engine) load(uid string) error {
 	if uid == "" {
-		e.log.Warn("the namespace kube-system can't be read: whether the checkpoint is of this cluster is not checked")
+		e.log.Warn("the namespace kube-system can't be read: whether the checkpoint is of this cluster, and whether another one writes under its name, is not checked")
 		if uid = e.store.ClusterUID(); uid == "" {
 			uid = unknownCluster
 		}
@@ -154,6 +177,7 @@ func (e *Engine) load(uid string) error {
 	if _, err := e.store.BeginCluster(uid); err != nil {
 		return fmt.Errorf("checkpoint: %w", err)
 	}
+	e.noteUID(uid)
 	states, err := e.store.States()
 	if err != nil {
 		return fmt.Errorf("checkpoint: %w", err)

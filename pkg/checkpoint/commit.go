@@ -111,6 +111,8 @@ func (s *Store) Forget(source string) error {
 func (r storeRecord) with(updates []Update, sinkConfigs map[string]string) storeRecord {
 	if sinkConfigs != nil {
 		r.Sinks = maps.Clone(sinkConfigs)
+		r.Destinations = maps.Clone(r.Destinations)
+		maps.DeleteFunc(r.Destinations, func(sink, _ string) bool { _, ok := sinkConfigs[sink]; return !ok })
 	}
 	r.Sources = slices.Clone(r.Sources)
 	for _, u := range updates {
@@ -123,7 +125,8 @@ func (r storeRecord) with(updates []Update, sinkConfigs map[string]string) store
 
 func (r storeRecord) equal(o storeRecord) bool {
 	return r.ClusterName == o.ClusterName && r.ClusterUID == o.ClusterUID &&
-		r.Privacy == o.Privacy && maps.Equal(r.Sinks, o.Sinks) && slices.Equal(r.Sources, o.Sources)
+		r.Privacy == o.Privacy && maps.Equal(r.Sinks, o.Sinks) &&
+		maps.Equal(r.Destinations, o.Destinations) && slices.Equal(r.Sources, o.Sources)
 }
 
 // keepSinks removes the watermarks of all sinks that are not in keep: one that comes back later is a new one.

@@ -37,6 +37,8 @@ type storeRecord struct {
 	Sinks       map[string]string `json:"sinks"`             // sink -> its configuration
 	Sources     []string          `json:"sources"`           // sorted
 	Privacy     string            `json:"privacy,omitempty"` // Privacy.Name of all rows
+	// Destinations says for each sink which destination has what was settled for it.
+	Destinations map[string]string `json:"destinations,omitempty"`
 }
 
 func (r storeRecord) knows(source string) bool {

@@ -3,6 +3,7 @@ package checkpoint
 import (
 	"errors"
 	"fmt"
+	"maps"
 
 	"go.etcd.io/bbolt"
 
@@ -142,6 +143,36 @@ func (s *Store) isDamaged(source string) bool {
 	s.statsMu.Lock()
 	defer s.statsMu.Unlock()
 	return s.damaged[source]
+}
+
+// Destination is what SetDestination noted of a sink; empty if it noted nothing.
+func (s *Store) Destination(sink string) string {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.record.Destinations[sink]
+}
+
+// SetDestination notes which destination has what was settled for a sink. It is on the disk when SetDestination returns.
+func (s *Store) SetDestination(sink, name string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.db == nil {
+		return ErrClosed
+	}
+	if s.record.Destinations[sink] == name {
+		return nil
+	}
+	record := s.record
+	record.Destinations = maps.Clone(record.Destinations)
+	if record.Destinations == nil {
+		record.Destinations = map[string]string{}
+	}
+	record.Destinations[sink] = name
+	if err := s.update(func(tx *bbolt.Tx) error { return putRecord(tx, record) }); err != nil {
+		return explain("write the checkpoint", s.path, err)
+	}
+	s.record = record
+	return nil
 }
 
 // SinkConfig gives the configuration of a sink as the last commit noted it; known is false if it noted none.

@@ -21,6 +21,8 @@ type Summary struct {
 	Unusable                string
 	ClusterName, ClusterUID string
 	States                  []State // by name; those that can't be read are left out
+	// Destinations says for each sink which destination has what was settled for it.
+	Destinations map[string]string
 }
 
 // Peek looks at the checkpoint of a folder and changes nothing. The error is about reading it at all; it says what to do.
@@ -67,7 +69,7 @@ func (s *Summary) read(path string) (err error) {
 	if err != nil {
 		return refuse(err)
 	}
-	s.ClusterName, s.ClusterUID = record.ClusterName, record.ClusterUID
+	s.ClusterName, s.ClusterUID, s.Destinations = record.ClusterName, record.ClusterUID, record.Destinations
 	return db.View(func(tx *bbolt.Tx) error {
 		for _, name := range record.Sources {
 			if r, err := getSource(tx, name); err == nil {

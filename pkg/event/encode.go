@@ -68,7 +68,7 @@ type Encoder struct {
 func (e *Encoder) Encode(ev Event) (*Message, error) {
 	m := &Message{
 		Type: ev.Type, Time: ev.Time, Resource: ev.Resource, Cluster: e.Cluster, ClusterUID: e.ClusterUID,
-		InitialList: ev.InitialList, Structured: e.Content == ContentStructured, GapInfo: ev.GapInfo,
+		InitialList: ev.InitialList, Again: ev.Again, Structured: e.Content == ContentStructured, GapInfo: ev.GapInfo,
 	}
 	var err error
 	if ev.Type.IsControl() {

@@ -66,6 +66,9 @@ type Event struct {
 	// be selected, and it can happen more than once.
 	Selected bool
 
+	// Again: the destination has to take it although it may hold the event, under the same id.
+	Again bool
+
 	// Context is what other objects say of Object; nil if the sink does not ask for it.
 	Context *Context
 

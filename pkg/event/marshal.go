@@ -31,6 +31,7 @@ type stored struct {
 	Initial    bool      `json:"i,omitempty"`
 	Unknown    bool      `json:"f,omitempty"`
 	Left       bool      `json:"l,omitempty"`
+	Again      bool      `json:"o,omitempty"`
 	ID         string    `json:"id"`
 	Key        string    `json:"pk,omitempty"`
 	Structured bool      `json:"s,omitempty"`
@@ -46,7 +47,7 @@ func (m *Message) stored() *stored {
 		Type: m.Type, Time: m.Time, Group: m.Resource.Group, Version: m.Resource.Version, Resource: m.Resource.Resource,
 		Cluster: m.Cluster, ClusterUID: m.ClusterUID, APIVersion: m.Identity.APIVersion(), Kind: m.Identity.Kind(), Namespace: m.Identity.Namespace,
 		Name: m.Identity.Name, UID: string(m.Identity.UID), RV: m.Identity.ResourceVersion, Manager: m.Identity.Manager,
-		Initial: m.InitialList, Unknown: m.FinalStateUnknown, Left: m.LeftFilter, ID: m.ID, Key: m.PartitionKey,
+		Initial: m.InitialList, Unknown: m.FinalStateUnknown, Left: m.LeftFilter, Again: m.Again, ID: m.ID, Key: m.PartitionKey,
 		Structured: m.Structured, Gap: m.GapInfo, Context: m.Context, Source: m.Origin.Source, Position: m.Origin.Position,
 	}
 	if m.GapInfo != nil && m.GapInfo.Deletion != nil {
@@ -58,7 +59,7 @@ func (m *Message) stored() *stored {
 func (s *stored) message(data []byte) *Message {
 	m := &Message{
 		Type: s.Type, Time: s.Time, Resource: schema.GroupVersionResource{Group: s.Group, Version: s.Version, Resource: s.Resource},
-		Cluster: s.Cluster, ClusterUID: s.ClusterUID, InitialList: s.Initial, FinalStateUnknown: s.Unknown, LeftFilter: s.Left, ID: s.ID,
+		Cluster: s.Cluster, ClusterUID: s.ClusterUID, InitialList: s.Initial, FinalStateUnknown: s.Unknown, LeftFilter: s.Left, Again: s.Again, ID: s.ID,
 		PartitionKey: s.Key, Structured: s.Structured, GapInfo: s.Gap, Context: s.Context, Data: data,
 		Origin: Origin{Source: s.Source, Position: s.Position},
 	}

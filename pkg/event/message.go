@@ -30,6 +30,9 @@ type Message struct {
 	// Resent: a person sent it again, long after it was refused. Newer states may have come before it.
 	Resent bool
 
+	// Again: the destination has to take it although it may hold the event, under the same id.
+	Again bool
+
 	// Context becomes attributes; nil if there is none, or Data has it.
 	Context *Context
 

@@ -54,7 +54,7 @@ func Claim(ctx context.Context, d Identified, sink string, owner Owner) error {
 		return err
 	}
 	return &ConnectError{
-		Step: StepName,
+		Step: StepName, Rejected: true,
 		Err: fmt.Errorf("%w: %s knows %q as the cluster with the uid %s, since %s, and this one has the uid %s",
 			ErrNameTaken, d.Destination(), owner.Cluster, found.UID, found.Since.UTC().Format(time.RFC3339), owner.UID),
 		Remedy: fmt.Sprintf("give each cluster its own name (cluster), or, if this cluster was rebuilt, hand the name over: bridge claim --config FILE --sink %s", sink),
@@ -66,7 +66,8 @@ func Claim(ctx context.Context, d Identified, sink string, owner Owner) error {
 type Guard struct {
 	Sink
 	Name string // of the sink
-	// Owner returns who writes; an empty UID means that it is not known yet, or can't be.
+	// Owner returns who writes. An empty UID means that it is not known yet, before the first message, or that it can't be
+	// known: then nothing is checked.
 	Owner func() Owner
 	// OnDestination is called when the destination is known, and when it becomes another one, by the goroutine of Connect
 	// and Send. Nil is allowed.
@@ -75,7 +76,8 @@ type Guard struct {
 
 	claimed     Owner  // at destination
 	destination string // as it was reported
-	unguarded   atomic.Bool
+	warned      bool   // that nothing is checked
+	refused     atomic.Pointer[string]
 }
 
 // Connect implements Sink.
@@ -112,7 +114,8 @@ func (g *Guard) identify(ctx context.Context) error {
 	}
 	err := Claim(ctx, d, g.Name, owner)
 	if errors.Is(err, ErrNoRegister) {
-		if !g.unguarded.Swap(true) {
+		if !g.warned {
+			g.warned = true
 			g.Logger.Warn("whether another cluster writes under this cluster's name is not checked", "cluster", owner.Cluster, "err", err)
 		}
 		err = nil
@@ -120,7 +123,25 @@ func (g *Guard) identify(ctx context.Context) error {
 	if err == nil {
 		g.claimed = owner
 	}
+	g.noteRefusal(err)
 	return err
+}
+
+// Refused says for people why nothing is sent although the destination is there; empty if that is not so. It may be called at
+// any time.
+func (g *Guard) Refused() string {
+	if text := g.refused.Load(); text != nil {
+		return *text
+	}
+	return ""
+}
+
+func (g *Guard) noteRefusal(err error) {
+	text := ""
+	if errors.Is(err, ErrNameTaken) {
+		text = err.Error()
+	}
+	g.refused.Store(&text)
 }
 
 // report tells of another destination than before: a stream can be created again while the sink is connected.

@@ -116,9 +116,9 @@ func TestMirrorTopics(t *testing.T) {
 		for _, r := range testkafka.ReadAll(t, broker.Addr(), topic)[0] {
 			got = append(got, string(r.Key)+" "+header(r, "ce_operation"))
 		}
-		want := []string{"test//pods/default/a added", "test/pods/_gap ", "test//pods/default/a restated", "test//pods/default/b deleted"}
+		want := []string{"/pods/default/a added", "test/pods/_gap ", "/pods/default/a restated", "/pods/default/b deleted"}
 		if c.tombstones {
-			want = append(want, "test//pods/default/b ")
+			want = append(want, "/pods/default/b ")
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", topic, diff)

@@ -41,6 +41,7 @@ func (s *Sink) Check(ctx context.Context) []sinks.Finding {
 	if _, err := c.metadata(ctx, nil); err != nil {
 		return append(findings, sinks.Failed(sinks.StepProtocol, "cluster", err))
 	}
+	s.cluster.id = c.id
 	named := slices.DeleteFunc(slices.Sorted(maps.Values(c.brokers)), func(addr string) bool {
 		return slices.Contains(s.cfg.Brokers, addr)
 	})

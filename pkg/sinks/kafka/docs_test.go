@@ -23,12 +23,12 @@ func TestEventsPageExample(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const topicTemplate, keyTemplate = "k8s.{resource}", "{resource}/{namespace}/{name}"
+	const topicTemplate, keyTemplate = "k8s.{resource}", DefaultKey
 	key, err := event.ParseTemplate(keyTemplate, event.EscapeNone)
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := (&event.Encoder{Cluster: "prod-eu-1", PartitionKey: key}).Encode(event.Event{
+	m, err := (&event.Encoder{Cluster: "prod-eu-1", ClusterUID: "9d3b6a1e-52c4-4f0a-8a57-1c0f6f4b2e90", PartitionKey: key}).Encode(event.Event{
 		Type: event.Updated, Time: time.Date(2026, 11, 20, 12, 25, 57, 861204311, time.UTC),
 		Resource: schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}, Object: o,
 	})

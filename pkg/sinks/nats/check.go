@@ -205,8 +205,10 @@ func (s *Sink) checkJetStream(ctx context.Context, conn *natsgo.Conn, t *trial) 
 	denial := end()
 	switch {
 	case err == nil:
+		s.destination = destinationOf(s.cfg.Stream.Name, stream.CachedInfo())
 		return s.judgeStream(stream.CachedInfo(), conn.MaxPayload())
 	case errors.Is(err, jetstream.ErrStreamNotFound) && s.cfg.Stream.Create:
+		s.destination = destinationOf(s.cfg.Stream.Name, nil)
 		return s.checkCreation(ctx, js, t, conn.MaxPayload())
 	}
 	return []sinks.Finding{sinks.Failed(sinks.StepStream, target, s.streamError(err, denial))}

@@ -7,7 +7,7 @@
 // needed; in structured mode there is the header content-type, and the body is the CloudEvent as JSON
 // (CloudEvents NATS Protocol Binding, working draft after 1.0.2, which added headers).
 //
-// A restatement has another Nats-Msg-Id, which only this process uses: the stream must take it although it holds the event.
+// A restatement, and what a new destination is sent, has another Nats-Msg-Id, which only this process uses: the stream must take it although it holds the event.
 //
 // # Mirrors
 //

@@ -58,7 +58,7 @@ func (h *headers) set(m *event.Message) natsgo.Header {
 	h.round++
 	h.n = 0
 	id := m.UniqueID()
-	if h.mirror || m.Type == event.Restated {
+	if h.mirror || m.Again || m.Type == event.Restated {
 		id = h.ownID(m)
 	}
 	if h.suffix != "" {

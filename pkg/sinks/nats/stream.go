@@ -47,7 +47,7 @@ func (s *Sink) findStream(ctx context.Context) (*jetstream.StreamInfo, error) {
 		// Not CreateOrUpdate: whoever created it meanwhile wins.
 		stream, err = js.CreateStream(ctx, want.jetstream(s.subject.Wildcard()))
 		if err == nil && s.found {
-			s.cfg.Logger.Warn("the stream was gone, with all that it held; created it again. What exists can be told once more: bridge resync", "stream", want.Name)
+			s.cfg.Logger.Warn("the stream was gone, with all that it held; created it again; it will be sent what exists", "stream", want.Name)
 		} else if err == nil {
 			s.cfg.Logger.Info("created stream", "stream", want.Name, "subjects", stream.CachedInfo().Config.Subjects)
 		}

@@ -189,3 +189,16 @@ func TestFlight(t *testing.T) {
 		t.Errorf("never published: %v", err)
 	}
 }
+
+// What a destination has to take although it may hold the event has an id of this process.
+func TestAgainHasAnIDOfItsOwn(t *testing.T) {
+	h, other := newHeaders(&Config{Stream: StreamConfig{Name: "K8S"}}), newHeaders(&Config{Stream: StreamConfig{Name: "K8S"}})
+	m := sinktest.Message("a", 1, 10)
+	plain := h.set(m).Get("Nats-Msg-Id")
+	again := *m
+	again.Again = true
+	first := h.set(&again).Get("Nats-Msg-Id")
+	if first == plain || first != h.set(&again).Get("Nats-Msg-Id") || first == other.set(&again).Get("Nats-Msg-Id") {
+		t.Errorf("%q, and as an ordinary event %q", first, plain)
+	}
+}

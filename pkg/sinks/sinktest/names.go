@@ -127,6 +127,9 @@ func testForeignNameWritesNothing(t *testing.T, _ Harness, d Destination) {
 			t.Errorf("Send: %v", err)
 		}
 	}
+	if !strings.Contains(guard.Refused(), "bridge claim --config FILE --sink live") {
+		t.Errorf("Refused: %q", guard.Refused())
+	}
 	if got := d.Records(t); len(got) != 0 {
 		t.Fatalf("%d events were written", len(got))
 	}
@@ -134,6 +137,9 @@ func testForeignNameWritesNothing(t *testing.T, _ Harness, d Destination) {
 		t.Fatal(err)
 	}
 	sendAll(t, guard, batch)
+	if guard.Refused() != "" {
+		t.Errorf("Refused: %q", guard.Refused())
+	}
 	if got := d.Records(t); len(got) != len(batch) {
 		t.Errorf("%d events were written, want %d", len(got), len(batch))
 	}
