@@ -90,6 +90,9 @@ func upTo(t *testing.T, b *bridge, c *cluster.Cluster, namespace string) []chang
 	return truth
 }
 
+// repeatedAfterAKill is from how long before a kill -9 events may be sent again: docs/delivery.md.
+const repeatedAfterAKill = 4 * time.Second
+
 // TestKilledAtAnyMoment: the bridge is killed many times under random changes, some of which happen while it is
 // down, within the API server's history.
 func TestKilledAtAnyMoment(t *testing.T) {
@@ -102,23 +105,31 @@ func TestKilledAtAnyMoment(t *testing.T) {
 	first.waitReady() // what happened before the first list is history
 	changes := startChanges(t, cs, namespace, 60, 150)
 	first.kill()
-	kills := scale.Of(8, 30)
-	for range kills {
+	var kills []time.Time
+	kill := func(b *bridge) {
+		kills = append(kills, time.Now())
+		b.kill()
+	}
+	for range scale.Of(8, 30) {
 		b := startBridgeIn(t, dir, c.Kubeconfig(), config)
 		pause(t, time.Duration(rand.IntN(1500))*time.Millisecond)
-		b.kill()
+		kill(b)
 		pause(t, time.Duration(rand.IntN(300))*time.Millisecond)
 	}
 	b := startBridgeIn(t, dir, c.Kubeconfig(), config)
 	b.waitReady()
+	pause(t, 3*repeatedAfterAKill) // a life in which most must not be repeated
+	kill(b)
+	b = startBridgeIn(t, dir, c.Kubeconfig(), config)
+	b.waitReady()
 	changes.stop(t)
 	truth := upTo(t, b, c, namespace)
 	b.stop()
-	t.Logf("%d kills, %d changes", kills, len(truth))
+	t.Logf("%d kills, %d changes", len(kills), len(truth))
 	prefix := "configmaps/" + namespace + "/"
 	events := js.read("E2E")
 	judge(t, "JetStream", truth, prefix, events)
-	judge(t, "Kafka", truth, prefix, dropRepeats(t, readKafka(t, k.Addr(), topic))...)
+	judge(t, "Kafka", truth, prefix, withoutRepeats(t, readKafka(t, k.Addr(), topic), kills, repeatedAfterAKill)...)
 	for _, r := range events {
 		if r.attributes["type"] == "dev.deltabridge.gap" {
 			t.Errorf("a gap where the history was there: %s", r.data)
@@ -178,7 +189,11 @@ func TestDownForLongerThanTheHistory(t *testing.T) {
 	prefix := "configmaps/" + namespace + "/"
 	events := js.read("E2E")
 	judgeFinal(t, "JetStream", truth, prefix, events)
-	judgeFinal(t, "Kafka", truth, prefix, readKafka(t, k.Addr(), topic)...)
+	records := readKafka(t, k.Addr(), topic)
+	judgeFinal(t, "Kafka", truth, prefix, records...)
+	once(t, "Kafka", records...)
+	once(t, "JetStream", events)
+	gapsInPlace(t, events)
 	changed := map[string]bool{}
 	for _, c := range truth[len(before):] {
 		changed[c.subject] = true
@@ -204,12 +219,14 @@ func TestDownForLongerThanTheHistory(t *testing.T) {
 }
 
 // committed reports whether the checkpoint has all of the changes.
-func (b *bridge) committed(truth []change) error {
+func (b *bridge) committed(truth []change) error { return b.committedBy(truth, "jetstream", "kafka") }
+
+func (b *bridge) committedBy(truth []change, sinks ...string) error {
 	last := 0.0
 	for _, c := range truth {
 		last = max(last, float64(revision(b.t, c.rv)))
 	}
-	for _, sink := range []string{"jetstream", "kafka"} {
+	for _, sink := range sinks {
 		if at := b.metric("deltabridge_watermark_resource_version", "sink="+sink); at < last {
 			return fmt.Errorf("sink %s is at %.0f of %.0f", sink, at, last)
 		}

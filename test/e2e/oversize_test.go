@@ -38,6 +38,7 @@ type oversize struct {
 	js        *jetStream
 	kafka     string // address
 	dir       string // of the bridge
+	killed    time.Time
 	reference map[string][]byte
 	hidden    *hidden
 }
@@ -76,15 +77,23 @@ func (o *oversize) read(sink string) [][]received {
 	}
 	partitions := readKafka(o.t, o.kafka, o.topic(sink))
 	for n, partition := range partitions {
-		partitions[n] = withoutRepetitions(partition)
+		var repeated []received
+		if partitions[n], repeated = withoutRepetitions(partition); len(repeated) == 0 {
+			continue
+		}
+		for _, r := range repeated {
+			if at := made(o.t, r); r.attributes["resent"] == "" && at.After(o.killed) {
+				o.t.Errorf("%s: %s came twice, and was made after the kill", sink, r.id())
+			}
+		}
 	}
 	return partitions
 }
 
-// withoutRepetitions drops events that are there already. The tombstone of a deletion goes with it: what was read before
-// the repetition is not what it follows.
-func withoutRepetitions(partition []received) (once []received) {
-	seen := map[string]bool{}
+// withoutRepetitions drops events that are there already, and gives the first copies of those. The tombstone of a deletion goes
+// with it: what was read before the repetition is not what it follows.
+func withoutRepetitions(partition []received) (once, firsts []received) {
+	seen := map[string]received{}
 	repeated := false // the record before is a deletion that was dropped
 	for _, r := range partition {
 		var event map[string]json.RawMessage
@@ -95,18 +104,20 @@ func withoutRepetitions(partition []received) (once []received) {
 			}
 		}
 		key := r.id() + string(r.data)
+		first, known := seen[key]
 		switch {
 		case r.id() == "" && repeated:
 			repeated = false
 			continue
-		case r.id() != "" && seen[key]:
+		case r.id() != "" && known:
+			firsts = append(firsts, first)
 			repeated = r.attributes["operation"] == "deleted"
 			continue
 		}
-		seen[key], repeated = true, false
+		seen[key], repeated = r, false
 		once = append(once, r)
 	}
-	return once
+	return once, firsts
 }
 
 func TestWithoutRepetitions(t *testing.T) {
@@ -115,10 +126,10 @@ func TestWithoutRepetitions(t *testing.T) {
 	}
 	tombstone := received{attributes: map[string]string{}}
 	deleted, updated := record("a.deleted", "deleted"), record("b.7", "updated")
-	got := withoutRepetitions([]received{deleted, tombstone, updated, deleted, tombstone, updated, tombstone})
+	got, firsts := withoutRepetitions([]received{deleted, tombstone, updated, deleted, tombstone, updated, tombstone})
 	want := []received{deleted, tombstone, updated, tombstone} // the last one follows no deletion, which is to be seen
-	if len(got) != len(want) {
-		t.Fatalf("%d records, want %d", len(got), len(want))
+	if len(got) != len(want) || len(firsts) != 2 {
+		t.Fatalf("%d records and %d repetitions, want %d and 2", len(got), len(firsts), len(want))
 	}
 	for n := range want {
 		if got[n].id() != want[n].id() {
@@ -351,6 +362,7 @@ func TestOversize(t *testing.T) {
 		}
 		return nil
 	})
+	o.killed = time.Now()
 	b.kill()
 	phase("killed")
 	o.hidden.output(b)

@@ -114,3 +114,32 @@ func adminClient(t testing.TB, addr string) (*kadm.Client, context.Context) {
 	t.Cleanup(func() { cancel(); client.Close() })
 	return kadm.NewClient(client), ctx
 }
+
+// DeleteTopic deletes a topic with all that it holds.
+func DeleteTopic(t testing.TB, addr, topic string) {
+	t.Helper()
+	admin, ctx := adminClient(t, addr)
+	if _, err := admin.DeleteTopic(ctx, topic); err != nil {
+		t.Fatalf("deleting the topic %s: %v", topic, err)
+	}
+}
+
+// Purge deletes all records that a topic holds now.
+func Purge(t testing.TB, addr, topic string) {
+	t.Helper()
+	admin, ctx := adminClient(t, addr)
+	ends, err := admin.ListEndOffsets(ctx, topic)
+	if err == nil {
+		err = ends.Error()
+	}
+	if err != nil {
+		t.Fatalf("reading the ends of %s: %v", topic, err)
+	}
+	deleted, err := admin.DeleteRecords(ctx, ends.Offsets())
+	if err == nil {
+		err = deleted.Error()
+	}
+	if err != nil {
+		t.Fatalf("deleting the records of %s: %v", topic, err)
+	}
+}

@@ -1,0 +1,93 @@
+package e2e
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/deltabridge/deltabridge/test/kafka"
+)
+
+// TestALostDestination: a stream and a topic are deleted under the bridge, and later purged. What comes then arrives by
+// itself, and a resync brings everything that exists back, each object once and none in an older state.
+func TestALostDestination(t *testing.T) {
+	c, js, k := sharedCluster(t), startJetStream(t), kafka.ForTest(t)
+	cs := clientset(t, c)
+	namespace := newNamespace(t, cs)
+	topic := "lost-" + namespace
+	m := &mirrors{t: t, c: c, cs: cs, namespace: namespace, dir: t.TempDir(), config: toBoth(namespace, js.url(), k.Addr(), topic)}
+	m.start()
+	change := func(round, from, to int) {
+		t.Helper()
+		for n := from; n < to; n++ {
+			if err := oneLife(t.Context(), cs, namespace, fmt.Sprintf("c-%d", n), round, false); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	const objects = 20
+	change(0, 0, objects)
+	m.settle()
+	api, closeConn := js.api()
+	defer closeConn()
+	for round, lose := range []func(){
+		func() {
+			if err := api.DeleteStream(t.Context(), "E2E"); err != nil {
+				t.Fatal(err)
+			}
+			kafka.DeleteTopic(t, k.Addr(), topic)
+		},
+		func() {
+			s, err := api.Stream(t.Context(), "E2E")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := s.Purge(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			kafka.Purge(t, k.Addr(), topic)
+		},
+	} {
+		lose()
+		before := len(configMapHistory(t, c, namespace))
+		change(round+1, 0, 5)
+		m.settle()
+		changes := configMapHistory(t, c, namespace)[before:]
+		for broker, partitions := range map[string][][]received{"JetStream": {js.read("E2E")}, "Kafka": readKafka(t, k.Addr(), topic)} {
+			judge(t, fmt.Sprintf("%s, round %d, what came after the loss", broker, round), changes, "configmaps/"+namespace+"/", partitions...)
+		}
+		m.resync()
+		m.settle()
+		judgeResync(t, "JetStream", objects, js.read("E2E"))
+		judgeResync(t, "Kafka", objects, readKafka(t, k.Addr(), topic)...)
+	}
+	m.b.stop()
+}
+
+// judgeResync expects each object once among what was restated, behind its last change.
+func judgeResync(t *testing.T, broker string, objects int, partitions ...[]received) {
+	t.Helper()
+	restated, last := map[string]int{}, map[string]int64{}
+	for _, partition := range partitions {
+		for _, r := range partition {
+			if !r.object() {
+				continue
+			}
+			if r.attributes["operation"] == "restated" {
+				restated[r.subject()]++
+			}
+			at := revision(t, r.resourceVersion())
+			if at < last[r.subject()] {
+				t.Errorf("%s: %s at %d came after %d", broker, r.subject(), at, last[r.subject()])
+			}
+			last[r.subject()] = at
+		}
+	}
+	for subject, n := range restated {
+		if n != 1 {
+			t.Errorf("%s: %s was restated %d times", broker, subject, n)
+		}
+	}
+	if len(restated) != objects {
+		t.Errorf("%s: %d objects were restated, want %d", broker, len(restated), objects)
+	}
+}
