@@ -207,7 +207,9 @@ func (j *sinkJudge) complete() {
 		}
 		if isState {
 			j.report(Missing, "%s@%d (%s)", r.subject(), r.RV, r.At.Format("05.000"))
-		} else {
+		} else if !slices.ContainsFunc(j.kept, func(e *Event) bool {
+			return e.UID == r.UID && e.RV < r.RV && (r.prev == nil || e.RV >= r.prev.RV) && j.unknown(e)
+		}) {
 			j.report(StillThere, "the leave of %s@%d (%s)", r.subject(), r.RV, r.At.Format("05.000"))
 		}
 	}
@@ -313,7 +315,7 @@ func (j *sinkJudge) final() {
 			if !reported[text] {
 				j.report(Missing, "the last state %s; the destination has %v", text, last)
 			}
-		case !should && is:
+		case !should && is && !j.unknown(last):
 			j.report(StillThere, "%s, which ended at %d (%s, deleted: %t); the destination has %s", r.subject(), r.RV, r.At.Format("05.000"), r.Deleted, last)
 		}
 	}

@@ -56,11 +56,30 @@ func (j *sinkJudge) ordered(e, last *Event, changes bool) {
 
 func (j *sinkJudge) operation(e, last *Event, isThere bool) {
 	switch {
+	case j.unknown(last):
 	case e.Operation == "added" && isThere:
 		j.report(Operation, "%s, after %s", e, last)
 	case e.Operation == "updated" && !isThere, e.Operation == "deleted" && !isThere:
 		j.report(Operation, "%s, but the object is not there: %v", e, last)
 	}
+}
+
+// unknown reports whether the bridge may have forgotten that it sent a state: it was killed before the checkpoint had it, and then the
+// API server had lost the history. The gap event covers it ("What cannot be had" in delivery.md).
+func (j *sinkJudge) unknown(last *Event) bool {
+	if last == nil {
+		return false
+	}
+	killed := slices.ContainsFunc(j.Timeline.Processes, func(p Process) bool {
+		slack := commitSlack
+		if j.anyFault(p.End) {
+			slack = waitSlack
+		}
+		return p.How == string(Kill) && last.At.Before(p.End.Add(time.Second)) && p.End.Sub(last.At) < slack
+	})
+	return killed && slices.ContainsFunc(j.gaps, func(g *Event) bool {
+		return g.Gap.Resource == last.Resource && g.Gap.Reason == "relist" && g.Gap.From < last.RV && last.RV <= g.Gap.To
+	})
 }
 
 const (

@@ -268,6 +268,26 @@ func TestJudgeLostHistory(t *testing.T) {
 	}
 }
 
+// TestJudgeWhatCannotBeHad: what was sent in the second before a kill may be forgotten, if the history is lost as well.
+func TestJudgeWhatCannotBeHad(t *testing.T) {
+	for name, c := range map[string]struct {
+		how  Action
+		gap  string
+		want []Class
+	}{
+		"killed, and the history is lost": {Kill, "gap relist 2 5", nil},
+		"ended in order":                  {Term, "gap relist 2 5", []Class{StillThere}},
+		"the checkpoint had it":           {Kill, "gap relist 3 5", []Class{StillThere}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := tell(t, "y y x x- y", stream(Filter{}))
+			s.process(0, 3, c.how, s.config()).process(4, 0, "", s.config()).fault(Forget, "", 4, 4)
+			s.in.Timeline.Processes[0].End, s.in.Timeline.Processes[1].ReadyRev = second(3.5), 5
+			s.got("s", "added 1", "updated 2", "added 3", c.gap, "updated 5").ends(c.want...)
+		})
+	}
+}
+
 func TestJudgeDrops(t *testing.T) {
 	for name, c := range map[string]struct {
 		got  []string
