@@ -207,9 +207,7 @@ func (j *sinkJudge) complete() {
 		}
 		if isState {
 			j.report(Missing, "%s@%d (%s)", r.subject(), r.RV, r.At.Format("05.000"))
-		} else if !slices.ContainsFunc(j.kept, func(e *Event) bool {
-			return e.UID == r.UID && e.RV < r.RV && (r.prev == nil || e.RV >= r.prev.RV) && j.unknown(e)
-		}) {
+		} else if j.shows(r) {
 			j.report(StillThere, "the leave of %s@%d (%s)", r.subject(), r.RV, r.At.Format("05.000"))
 		}
 	}
@@ -224,6 +222,18 @@ func (j *sinkJudge) complete() {
 			j.report(Missing, "%d states of %s, and gap events speak of %d; the first is %s@%d", len(revs), resource, announced, revs[0].subject(), revs[0].RV)
 		}
 	}
+}
+
+// shows reports whether the destination shows an object before a leave: what was never sent need not leave, and is reported as
+// missing if it had to be sent.
+func (j *sinkJudge) shows(leave *Rev) bool {
+	var last *Event
+	for _, e := range j.kept {
+		if e.UID == leave.UID && e.RV < leave.RV {
+			last = e
+		}
+	}
+	return last != nil && last.Operation != "deleted" && !j.unknown(last)
 }
 
 func (j *sinkJudge) hasGap(resource, reason string) bool {

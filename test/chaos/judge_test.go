@@ -200,6 +200,12 @@ func TestJudgeFilters(t *testing.T) {
 	}
 }
 
+func TestJudgeALeaveBeforeTheFirstList(t *testing.T) {
+	s := tell(t, "x:red x:blue y:red", stream(Filter{Team: "red"}))
+	s.process(2, 0, "", s.config())
+	s.got("s", "added 3").ends()
+}
+
 func TestJudgeKills(t *testing.T) {
 	for name, c := range map[string]struct {
 		got  []string
