@@ -25,7 +25,11 @@ watch: [{resources: [configmaps], namespaces: [%s]}]
 sinks: [{name: jetstream, nats: {url: %q, stream: {name: E2E, create: true, subjects: ["k8s.>"]}}}]
 `, namespace, js.url()))
 	b.waitReady()
-	changes := startChanges(t, cs, namespace, 200, 150)
+	changes := startChanges(t, cs, namespace, 200, 100)
+	// Most writes are elsewhere, so that the position of the watch is behind the last one when the API server is killed, and
+	// its successor can't continue the watch.
+	other := newNamespace(t, cs)
+	elsewhere := []*randomChanges{startChanges(t, cs, other, 50, 400), startChanges(t, cs, other, 50, 400)}
 	var answered []time.Time
 	for range restarts {
 		before := changes.made.Load()
@@ -53,11 +57,17 @@ sinks: [{name: jetstream, nats: {url: %q, stream: {name: E2E, create: true, subj
 		return nil
 	})
 	changes.stop(t)
+	for _, e := range elsewhere {
+		e.stop(t)
+	}
 	truth := upTo(t, b, c, namespace)
 	b.stop()
 	events := js.read("E2E")
 	judgeFinal(t, "JetStream", truth, "configmaps/"+namespace+"/", events)
-	t.Logf("%d of %d revisions arrived, over %d restarts", arrived(events), len(truth), restarts)
+	t.Logf("%d of %d revisions arrived, over %d restarts and %.0f re-lists", arrived(events), len(truth), restarts, b.relists)
+	if b.relists == 0 {
+		t.Error("every watch could be continued: nothing was shown")
+	}
 	if missing := len(truth) - arrived(events); missing > len(truth)/20 {
 		t.Errorf("%d revisions are missing: the history that the API server still had was not read", missing)
 	}
