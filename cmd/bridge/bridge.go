@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"runtime/debug"
 	"sync"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/deltabridge/deltabridge/internal/config"
+	"github.com/deltabridge/deltabridge/internal/doctor"
 	"github.com/deltabridge/deltabridge/internal/engine"
 	"github.com/deltabridge/deltabridge/pkg/checkpoint"
 	"github.com/deltabridge/deltabridge/pkg/informer"
@@ -46,6 +48,9 @@ const maxSlots = 64
 
 // newBridge builds everything from a checked configuration, and takes the HTTP port. Nothing runs yet.
 func newBridge(cfg *config.Config, kube *rest.Config, log *slog.Logger) (*Bridge, error) {
+	if err := doctor.AbandonedSpills(cfg); err != nil {
+		return nil, fmt.Errorf("%w (%s)", err, doctor.SpillRemedy)
+	}
 	b := &Bridge{cfg: cfg, log: log, metrics: newMetrics()}
 	b.reading, b.stopReading = context.WithCancel(context.Background())
 	var err error

@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	stepFolder, stepWrite, stepSpace, stepCheckpoint, stepDestination = "folder", "write", "space", "checkpoint", "destination"
+	stepFolder, stepWrite, stepSpills, stepSpace, stepCheckpoint, stepDestination = "folder", "write", "spills", "space", "checkpoint", "destination"
 
 	// probeSize is how much is written to find out whether the folder takes anything.
 	probeSize = 64 << 10
@@ -39,6 +39,9 @@ func (e *examination) state(ctx context.Context) {
 		e.fail(stepWrite, "", err, stateRemedy(err))
 	} else {
 		e.ok(stepWrite, "", "can be written")
+	}
+	if err := AbandonedSpills(e.Config); err != nil {
+		e.fail(stepSpills, "", err, SpillRemedy)
 	}
 	e.space(folder, existing)
 	e.checkpoint(ctx, folder)

@@ -44,7 +44,8 @@
 //
 // # Spilling to disk
 //
-// A [Spill] keeps its items in memory only, until a Push finds no room. From then on it spills: everything that is
+// A [Spill] keeps its items in memory only, until a Push finds no room, or an item has waited for longer than MaxAge, or
+// [Spill.Persist] is called, or Run ends. From then on it spills: everything that is
 // not acknowledged goes to the file, oldest first, also what is taken; then, in order, all that is pushed. The consumer
 // gets what is in memory from there, and the rest from the file. When everything in the file is acknowledged and what is
 // left fits in half of the bounds, the queue is back in memory, and does no I/O.
@@ -53,8 +54,9 @@
 // beginning. For each source (SpillOptions.Mark) the file holds the position up to which that run goes, written in one
 // transaction with the items; a source that goes on behind its position after a crash loses nothing and mixes nothing
 // up. After a crash at any moment Take gives first what the file holds, in order, then what is pushed. What was
-// acknowledged after the last commit can come again; it has the same content. An item that OnDurable was called for
-// is missing only if it was acknowledged, or its bytes can't be read.
+// acknowledged after the last commit can come again; it has the same content. An item that OnSettled was called for
+// is missing only if it was acknowledged, or its bytes can't be read. OnSettled and the file agree on one order: while the file has
+// items, what was acknowledged behind them is settled only when the file says that those were acknowledged.
 //
 // Commits. [Spill.Run] makes them: each SyncInterval while the queue spills, and at once when a Push waits or enough is
 // there. One commit writes up to 4 MiB and deletes what was acknowledged.

@@ -1,0 +1,59 @@
+package doctor
+
+import (
+	"context"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/deltabridge/deltabridge/internal/config"
+	"github.com/deltabridge/deltabridge/pkg/fifo"
+)
+
+// What waits for a sink that is renamed or removed is named, with the number of events; an empty file of one is not.
+func TestAbandonedSpills(t *testing.T) {
+	dir := t.TempDir()
+	file := func(sink string, events, delivered int) {
+		q, err := fifo.NewSpill(fifo.SpillOptions[string]{
+			Path: filepath.Join(dir, "spill-"+sink+".db"), MaxItems: 100,
+			Encode: func(dst []byte, v string) ([]byte, error) { return append(dst, v...), nil },
+			Decode: func(data []byte) (string, error) { return string(data), nil },
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range events {
+			if err := q.Push(t.Context(), "x"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := q.Run(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if delivered > 0 {
+			file := filepath.Join(dir, "spill-"+sink+".db")
+			if items, err := fifo.PeekSpill(file); err != nil || items != int64(events) {
+				t.Errorf("PeekSpill = %d, %v", items, err)
+			}
+		}
+	}
+	file("here", 3, 0)
+	cfg := &config.Config{State: config.State{Path: dir}, Sinks: []config.Sink{{Name: "here"}, {Name: "new"}}}
+	for n := range cfg.Sinks {
+		cfg.Sinks[n].Buffer.Overflow = config.OverflowSpill
+	}
+	if err := AbandonedSpills(cfg); err != nil {
+		t.Error(err)
+	}
+	file("gone", 5, 5)
+	err := AbandonedSpills(cfg)
+	if err == nil || !strings.Contains(err.Error(), "spill-gone.db holds 5 events for sink gone") {
+		t.Errorf("AbandonedSpills = %v", err)
+	}
+	cfg.Sinks[0].Buffer.Overflow = config.OverflowBlock
+	if err := AbandonedSpills(cfg); err == nil || !strings.Contains(err.Error(), "spill-here.db holds 3 events for sink here") {
+		t.Errorf("AbandonedSpills with another policy = %v", err)
+	}
+}
