@@ -16,7 +16,6 @@ import (
 	"github.com/deltabridge/deltabridge/internal/engine"
 	"github.com/deltabridge/deltabridge/pkg/checkpoint"
 	"github.com/deltabridge/deltabridge/pkg/informer"
-	"github.com/deltabridge/deltabridge/pkg/object"
 	"github.com/deltabridge/deltabridge/pkg/reach"
 	"k8s.io/client-go/rest"
 )
@@ -109,14 +108,24 @@ func (b *Bridge) persist() {
 }
 
 // resume gives what the checkpoint holds of a source, for its informer to begin with.
-func (b *Bridge) resume(source informer.Source) (known []*object.Object, at string) {
+func (b *Bridge) resume(source informer.Source) informer.Memory {
+	return b.engine.Resume(source, b.spilled(source.Name))
+}
+
+// takeOver makes objects of remembered sources those of another one.
+func (b *Bridge) takeOver(into informer.Source, shares []informer.Share) {
+	b.engine.TakeOver(b.reading, into, shares, b.spilled)
+}
+
+// spilled gives the positions of a source that were in the spills at the start, by sink.
+func (b *Bridge) spilled(source string) map[string]string {
 	spilled := map[string]string{}
 	for _, p := range b.pipelines {
-		if position := p.spilled[b.engine.ClusterUID()+"/"+source.Name]; position != "" {
+		if position := p.spilled[b.engine.ClusterUID()+"/"+source]; position != "" {
 			spilled[p.name] = position
 		}
 	}
-	return b.engine.Resume(source, spilled)
+	return spilled
 }
 
 // attach joins a new informer to the checkpoint and to every pipeline.

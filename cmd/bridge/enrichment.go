@@ -83,7 +83,7 @@ func (e *enrichment) attach(i *informer.Informer) {
 	source := i.Source().Name
 	handler := e.index.Handler(i.Resource(), func() { e.learned(source) })
 	handler.Held = func(o *object.Object) bool { return e.heldByAnother(i, o) }
-	i.AddNewEventHandler(handler)
+	i.AddChangedEventHandler(handler) // it may be told of more than it knows
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	resource := i.Resource().GroupResource()

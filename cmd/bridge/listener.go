@@ -55,6 +55,7 @@ type listener struct {
 var (
 	_ cache.ResourceEventHandler = (*listener)(nil)
 	_ informer.Observer          = (*listener)(nil)
+	_ informer.Leaver            = (*listener)(nil)
 	_ informer.Positioner        = (*listener)(nil)
 )
 
@@ -98,7 +99,22 @@ func (l *listener) OnUpdate(oldObj, newObj any) {
 }
 
 func (l *listener) OnDelete(obj any) {
+	if o := obj.(*object.Object); l.previous != nil { // the sink knows the object by the old filter
+		l.pass(func() {
+			if l.sent = l.previous.Belongs(o); l.sent {
+				l.push(sender{l}.deletion(o))
+			}
+		})
+		return
+	}
 	l.pass(func() { l.filtered.OnDelete(obj) })
+}
+
+// OnLeave implements informer.Leaver: for the sink it is as if the object had left its filter.
+func (l *listener) OnLeave(last, now *object.Object) {
+	l.now = now
+	l.OnDelete(last)
+	l.now = nil
 }
 
 // pass counts a change and what the filter made of it.
@@ -160,14 +176,18 @@ func (s sender) OnUpdate(oldObj, newObj any) {
 }
 
 func (s sender) OnDelete(obj any) {
-	ev := event.Event{Type: event.Deleted, Object: obj.(*object.Object)}
+	if s.now != nil && mutant.On("no-leave") {
+		return
+	}
+	s.send(s.deletion(obj.(*object.Object)))
+}
+
+func (s sender) deletion(o *object.Object) event.Event {
+	ev := event.Event{Type: event.Deleted, Object: o}
 	if s.now != nil {
-		if mutant.On("no-leave") {
-			return
-		}
 		ev.LeftAt = s.now.ResourceVersion
 	}
-	s.send(ev)
+	return ev
 }
 
 // send pushes the change if the conditions on the change hold.
@@ -213,10 +233,16 @@ func (l *listener) push(ev event.Event) (told time.Time) {
 // settledBefore reports whether the sink has settled an event in an earlier life. Deletions that were not seen have no
 // resourceVersion to tell: they are repeated, under their id.
 func (l *listener) settledBefore(ev event.Event) bool {
-	if l.floor == "" || mutant.On("repeat-settled") || ev.Type.IsControl() || ev.Type == event.Restated || ev.InitialList || ev.Object.FinalStateUnknown {
+	if l.floor == "" || mutant.On("repeat-settled") || ev.Type.IsControl() || ev.Type == event.Restated || ev.InitialList || ev.Object.FinalStateUnknown || leftUnchanged(ev) {
 		return false
 	}
 	return !engine.Past(l.floor, stateVersion(ev)) || l.floor == stateVersion(ev)
+}
+
+// leftUnchanged reports whether an event is the leave of an object that is not known to have changed: what is watched or what passes
+// the filter has.
+func leftUnchanged(ev event.Event) bool {
+	return ev.LeftAt != "" && ev.LeftAt == ev.Object.ResourceVersion
 }
 
 // stateVersion is the resourceVersion of the state to which an event leads.
@@ -233,7 +259,7 @@ func (l *listener) positionOf(ev event.Event) string {
 	switch {
 	case ev.InitialList && !ev.Again:
 		return "" // a sink that has a part of its initial list begins it again
-	case l.inList || ev.Again || ev.Type.IsControl() || ev.Type == event.Restated || ev.Object.FinalStateUnknown:
+	case l.inList || ev.Again || ev.Type.IsControl() || ev.Type == event.Restated || ev.Object.FinalStateUnknown || leftUnchanged(ev):
 		return l.position
 	default:
 		return stateVersion(ev)

@@ -262,15 +262,21 @@ func (p *pipeline) attach(ctx context.Context, i *informer.Informer, ledger *che
 		return
 	}
 	l := newListener(ctx, p, i.Source(), f, ledger, i.ResumesAt())
-	if known.Floor != "" {
+	l.inList = l.inList || i.Relists()
+	switch {
+	case known.Floor != "" && i.Relists():
+		i.AddEventHandler(l) // the list is compared with what is older
+	case known.Floor != "":
 		l.floor = known.Floor
 		i.AddEventHandler(l)
-		return
-	}
-	if p.previous != nil && known.OldFilter {
+	case p.previous != nil && known.OldFilter:
 		l.previous = p.previous.For(i.Resource())
+		i.AddChangedEventHandler(l)
+	case known.Part:
+		i.AddChangedEventHandler(l)
+	default:
+		i.AddNewEventHandler(l)
 	}
-	i.AddNewEventHandler(l)
 }
 
 // left counts the events that the process leaves at its end: those that are on disk, and those that are not.

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/deltabridge/deltabridge/internal/config"
@@ -57,7 +58,7 @@ func (b *Bridge) buildSet(kube *rest.Config) error {
 	}
 	set := informer.SetConfig{
 		Client: b.client, Connector: b.connector, Discovery: disco, OnStart: b.attach, Transform: b.redaction.transform(), Logger: b.log,
-		Resume: b.resume, Bodies: b.engine.Bodies, OnRemoved: b.engine.Removed, Remembered: b.engine.Remembered, OnForget: b.engine.Forget,
+		Resume: b.resume, TakeOver: b.takeOver, Bodies: b.engine.Bodies, OnRemoved: b.engine.Removed, Remembered: b.engine.Remembered, OnForget: b.engine.Forget,
 		OnFirstList: func(source informer.Source, objects []*object.Object, resourceVersion string) bool {
 			if !b.engine.FirstList(b.reading, source, objects, resourceVersion) {
 				return false
@@ -131,7 +132,8 @@ func newScope(w *config.Watch) (informer.Scope, error) {
 	case ok && len(literals) > 0:
 		scope.Namespaces = literals
 	case !namespaces.All():
-		scope.Accept, scope.AcceptText = namespaces.Matches, strings.Join(w.Namespaces, ",")
+		sorted := slices.Compact(slices.Sorted(slices.Values(w.Namespaces))) // their order has no meaning
+		scope.Accept, scope.AcceptText = namespaces.Matches, strings.Join(sorted, ",")
 	}
 	return scope, nil
 }

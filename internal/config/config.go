@@ -82,8 +82,9 @@ type Redact struct {
 	Paths []string `yaml:"paths" required:"true" minItems:"1" example:"[\"spec.containers[*].env[*].value\", \"spec.template.spec.containers[*].env[*].value\"]"`
 }
 
-// Watch is resources that are watched, in namespaces. Entries may overlap: what several of them name is watched
-// once.
+// Watch is resources that are watched, in namespaces. Entries may overlap: an object that several of them name is watched once,
+// and is in the events once. An object that is not selected any more is sent as deleted, with `leftfilter`; see
+// docs/delivery.md for what a changed `watch` does.
 type Watch struct {
 	// Which resources: `pods` (of the core group), `deployments.apps`, `deployments.v1.apps`, `*.example.com` (all of
 	// that group), `*` (everything). Those that are installed later are found when they come.
@@ -94,9 +95,13 @@ type Watch struct {
 	// Only names without wildcards: each namespace is watched by itself, which needs no rights for the whole
 	// cluster. Cluster-scoped objects have the namespace "": an empty list, exclusions only, and `*` match them.
 	Namespaces []string `yaml:"namespaces" pattern:"^!?[a-z0-9*?\\[\\]^-]*$" example:"[\"team-*\", \"!kube-system\"]"`
-	// Only objects with these labels. The API server evaluates it, so that others cost nothing.
+	// Only objects with these labels. The API server evaluates it, so that others cost nothing; unless entries that name the same
+	// resource, in all namespaces or in the same ones, have other selectors: then the bridge reads all objects of the resource, and
+	// selects.
 	LabelSelector string `yaml:"labelSelector" default:"\"\"" example:"app in (web, api), tier!=test"`
-	// Only objects with these fields. The API server evaluates it, and knows only a few fields for each resource.
+	// Only objects with these fields. The API server evaluates it, and knows only a few fields for each resource. Entries that
+	// may name the same objects must have the same, or one of them no selector at all; except for `metadata.name` and
+	// `metadata.namespace`, which the bridge can evaluate.
 	FieldSelector string `yaml:"fieldSelector" default:"\"\"" example:"spec.nodeName=node-1"`
 }
 

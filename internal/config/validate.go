@@ -35,6 +35,7 @@ func (v *validator) config(c *Config) {
 	for i := range c.Watch {
 		v.watch(fmt.Sprintf("watch[%d]", i), &c.Watch[i])
 	}
+	v.overlaps(c.Watch)
 	if path := string(c.RedactionKeyFile); path != "" && !v.broken["redactionKeyFile"] {
 		if info, err := os.Stat(path); err == nil && info.Size() < redact.MinKey {
 			v.report("redactionKeyFile", fmt.Sprintf("%q has %d bytes, and the key needs at least %d", path, info.Size(), redact.MinKey), "make one: openssl rand -hex 32")

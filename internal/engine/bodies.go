@@ -61,7 +61,10 @@ func (e *Engine) FirstList(ctx context.Context, source informer.Source, objects 
 	} else {
 		objects = nil
 	}
-	update := checkpoint.Update{Source: checkpoint.Source(source), ResourceVersion: resourceVersion}
+	update := checkpoint.Update{Source: checkpoint.Source(source), ResourceVersion: resourceVersion, Sinks: map[string]string{}}
+	for _, sink := range e.sinks {
+		update.Sinks[sink] = "" // it is given a part now
+	}
 	for {
 		err := e.finish(stage, objects, update)
 		e.report(err)

@@ -62,8 +62,8 @@ func kill(t *testing.T, e *Engine) {
 // begin gives a source its first list, which each sink settles.
 func begin(t *testing.T, e *Engine, source informer.Source, version string, objects ...*object.Object) {
 	t.Helper()
-	if known, at := e.Resume(source, nil); len(known) != 0 || at != "" {
-		t.Fatalf("a new source resumes at %q with %d rows", at, len(known))
+	if memory := e.Resume(source, nil); len(memory.Known) != 0 || memory.At != "" {
+		t.Fatalf("a new source resumes at %q with %d rows", memory.At, len(memory.Known))
 	}
 	if !e.FirstList(t.Context(), source, objects, version) {
 		t.Fatal("the first list was not stored")
@@ -111,9 +111,9 @@ func TestResume(t *testing.T) {
 	if got := e.Remembered(); len(got) != 1 || got[0] != pods {
 		t.Errorf("remembered: %+v", got)
 	}
-	known, at := e.Resume(pods, map[string]string{"slow": "11", "new": "11"})
-	if diff := cmp.Diff([]string{"a@3", "b@4"}, namesOf(known)); diff != "" || at != "10" {
-		t.Errorf("the rows are those of the slow sink: at %s, %s", at, diff)
+	memory := e.Resume(pods, map[string]string{"slow": "11", "new": "11"})
+	if diff := cmp.Diff([]string{"a@3", "b@4"}, namesOf(memory.Known)); diff != "" || memory.At != "10" {
+		t.Errorf("the rows are those of the slow sink: at %s, %s", memory.At, diff)
 	}
 	for sink, want := range map[string]string{"fast": "12", "slow": "11", "new": ""} { // what was spilled of slow counts
 		if got := e.Known("pods", sink); got.Floor != want || got.OldFilter {

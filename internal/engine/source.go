@@ -1,10 +1,11 @@
 package engine
 
 import (
+	"maps"
+
 	"github.com/deltabridge/deltabridge/pkg/checkpoint"
 	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/informer"
-	"github.com/deltabridge/deltabridge/pkg/object"
 )
 
 // source is what the engine holds of one source.
@@ -31,25 +32,19 @@ func (e *Engine) Remembered() []informer.Source {
 
 // Resume opens the ledger of a source and gives what the store holds of it. spilled are the positions that are in the
 // sinks' spills. A source that was resumed before goes on with its ledger, and gives nothing.
-func (e *Engine) Resume(of informer.Source, spilled map[string]string) (known []*object.Object, at string) {
+func (e *Engine) Resume(of informer.Source, spilled map[string]string) informer.Memory {
 	if e.IsBack(of.Name) {
-		return nil, "" // what was sent of it before still counts
+		return informer.Memory{} // what was sent of it before still counts
 	}
 	state, known, err := e.store.LoadIndex(of.Name)
 	if err != nil {
 		e.log.Error("checkpoint of a resource can't be read, listing", "source", of.Name, "err", err)
 		state, known = checkpoint.State{}, nil
 	}
-	if state.Sinks == nil {
-		state.Sinks = map[string]string{}
+	if state.ResourceVersion == "" {
+		state.Source = checkpoint.Source(of)
 	}
-	if state.ResourceVersion != "" {
-		for sink, position := range spilled {
-			if state.Sinks[sink] != "" { // a sink that has no watermark gets everything, whatever is in its spill
-				state.Sinks[sink] = later(state.Sinks[sink], position)
-			}
-		}
-	}
+	state.Sinks = withSpilled(&state, spilled)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	s := &source{refilter: map[string]bool{}}
@@ -59,13 +54,26 @@ func (e *Engine) Resume(of informer.Source, spilled map[string]string) (known []
 			delete(state.Sinks, sink)
 		}
 	}
-	state.Source = checkpoint.Source(of)
 	s.state = state
 	e.opened++
-	s.ledger = checkpoint.NewLedger(state.Source, state, e.sinks, e.opened<<40)
+	s.ledger = checkpoint.NewLedger(checkpoint.Source(of), state, e.sinks, e.opened<<40)
 	s.ledger.CountIn(&e.held)
 	e.sources[of.Name] = s
-	return known, state.ResourceVersion
+	return informer.Memory{Known: known, At: state.ResourceVersion, Scope: state.Source.Scope}
+}
+
+// withSpilled gives what each sink has settled of a source, with what is in its spill.
+func withSpilled(state *checkpoint.State, spilled map[string]string) map[string]string {
+	sinks := maps.Clone(state.Sinks)
+	if sinks == nil {
+		sinks = map[string]string{}
+	}
+	for sink, position := range spilled {
+		if state.ResourceVersion != "" && sinks[sink] != "" { // a sink that has no watermark gets everything, whatever is in its spill
+			sinks[sink] = later(sinks[sink], position)
+		}
+	}
+	return sinks
 }
 
 // Knowledge is what a sink knows of a source that was resumed.
@@ -74,6 +82,8 @@ type Knowledge struct {
 	Floor string
 	// OldFilter: it knows the source by the filter that it had before, and is to be sent the difference.
 	OldFilter bool
+	// Part: it may have been sent a part of the source.
+	Part bool
 }
 
 // Known says what a sink knows of a source.
@@ -84,7 +94,8 @@ func (e *Engine) Known(name, sink string) Knowledge {
 	if s == nil {
 		return Knowledge{}
 	}
-	return Knowledge{Floor: s.state.Sinks[sink], OldFilter: s.refilter[sink]}
+	floor, part := s.state.Sinks[sink]
+	return Knowledge{Floor: floor, OldFilter: s.refilter[sink], Part: part && floor == ""}
 }
 
 // Ledger of a source; nil if it was not resumed.

@@ -55,6 +55,8 @@ type sourceRecord struct {
 	Namespace       string            `json:"namespace,omitempty"`
 	LabelSelector   string            `json:"labelSelector,omitempty"`
 	FieldSelector   string            `json:"fieldSelector,omitempty"`
+	Scope           string            `json:"scope,omitempty"`
+	Defined         bool              `json:"defined,omitempty"`
 	ResourceVersion string            `json:"resourceVersion"`
 	Sinks           map[string]string `json:"sinks"`
 	Rows            tally             `json:"rows"`
@@ -82,6 +84,7 @@ func (r *sourceRecord) set(u *Update) {
 	s := u.Source
 	r.Group, r.Version, r.Resource = s.Resource.Group, s.Resource.Version, s.Resource.Resource
 	r.Namespace, r.LabelSelector, r.FieldSelector = s.Namespace, s.LabelSelector, s.FieldSelector
+	r.Scope, r.Defined = s.Scope, s.Defined
 	r.ResourceVersion, r.Sinks = u.ResourceVersion, u.Sinks
 }
 
@@ -95,6 +98,7 @@ func (r *sourceRecord) state(name string) State {
 			Name:      name,
 			Resource:  schema.GroupVersionResource{Group: r.Group, Version: r.Version, Resource: r.Resource},
 			Namespace: r.Namespace, LabelSelector: r.LabelSelector, FieldSelector: r.FieldSelector,
+			Scope: r.Scope, Defined: r.Defined,
 		},
 		ResourceVersion: r.ResourceVersion, Sinks: sinks,
 	}

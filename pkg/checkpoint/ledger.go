@@ -41,7 +41,29 @@ type Ledger struct {
 	unreached int64
 	total     *atomic.Int64 // see CountIn; nil: none
 	counted   int64         // how much of it is of this ledger
-	written   Update        // ResourceVersion and Sinks of the last Collect
+	written   Update        // ResourceVersion, Sinks and scope of the last Collect
+	scope     scopeChange
+}
+
+// scopeChange is where a source's scope becomes another one: at the first position that is reached.
+type scopeChange struct {
+	before string // what it was
+	seq    uint64
+	done   bool
+}
+
+func (c *scopeChange) change(seq uint64) {
+	if !c.done {
+		c.done, c.seq = true, seq
+	}
+}
+
+// at gives the scope of the rows at a watermark; now is what it becomes.
+func (c *scopeChange) at(seq uint64, now string) string {
+	if c.done && seq >= c.seq {
+		return now
+	}
+	return c.before
 }
 
 // mark is a position: all that was told up to seq belongs to it.
@@ -56,16 +78,19 @@ type rowChange struct {
 	added  bool           // there was no row before
 }
 
-// NewLedger begins from what the store held of the source; the zero State for a source that is new. sinks are those that
+// NewLedger begins from what the store held of the source; the zero State for a source that is new. Where the state is of another
+// scope, that is the scope of what is written until the list is settled that was compared with it. sinks are those that
 // are configured. Numbers begin above base, so that those of two ledgers of one source can't be taken for each other.
 func NewLedger(source Source, state State, sinks []string, base uint64) *Ledger {
 	l := &Ledger{
 		source: source, sinks: map[string]*sinkLedger{}, pending: map[string]*[]rowChange{}, writing: map[string]*object.Object{}, seq: base,
 		here: mark{base, state.ResourceVersion}, written: Update{ResourceVersion: state.ResourceVersion, Sinks: state.Sinks},
 	}
+	l.scope.before, l.written.Source.Scope = state.Source.Scope, state.Source.Scope
 	for _, name := range sinks {
 		floor := state.Sinks[name]
-		l.sinks[name] = &sinkLedger{here: l.here, caught: floor != "", floor: floor, last: base}
+		_, began := state.Sinks[name]
+		l.sinks[name] = &sinkLedger{here: l.here, caught: floor != "", began: began, floor: floor, last: base}
 		l.all = append(l.all, l.sinks[name])
 	}
 	return l
@@ -91,6 +116,7 @@ func reaches(a, b string) bool {
 func (l *Ledger) Begin(resourceVersion string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.scope.change(l.seq)
 	l.here = mark{l.seq, resourceVersion}
 	for _, s := range l.all {
 		s.here = l.here
@@ -185,6 +211,7 @@ func (l *Ledger) Expect(sink string, at time.Time) uint64 {
 	defer l.mu.Unlock()
 	l.seq++
 	s := l.sinks[sink]
+	s.began = true
 	return s.expect(entry{since: at.UnixNano(), before: s.here, fresh: !s.caught})
 }
 
@@ -213,6 +240,7 @@ func (l *Ledger) Caught(sink string) {
 func (l *Ledger) Reached(resourceVersion string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.scope.change(l.seq)
 	l.here, l.unreached = mark{l.seq, resourceVersion}, 0
 	for _, s := range l.all {
 		if s.caught {
@@ -254,6 +282,8 @@ func (l *Ledger) Collect() (Update, bool) {
 			m = l.here
 		}
 		switch {
+		case fresh && s.began:
+			u.Sinks[name] = ""
 		case fresh:
 		case reaches(s.floor, m.resourceVersion):
 			u.Sinks[name] = s.floor
@@ -261,15 +291,15 @@ func (l *Ledger) Collect() (Update, bool) {
 			u.Sinks[name] = m.resourceVersion
 		}
 	}
-	u.ResourceVersion = least.resourceVersion
+	u.ResourceVersion, u.Source.Scope = least.resourceVersion, l.scope.at(least.seq, l.source.Scope)
 	for key, row := range l.pending {
 		l.collectRow(&u, key, row, least.seq)
 	}
 	l.count()
-	if len(u.Upserts)+len(u.Deletes) == 0 && u.ResourceVersion == l.written.ResourceVersion && maps.Equal(u.Sinks, l.written.Sinks) {
+	if len(u.Upserts)+len(u.Deletes) == 0 && u.ResourceVersion == l.written.ResourceVersion && u.Source.Scope == l.written.Source.Scope && maps.Equal(u.Sinks, l.written.Sinks) {
 		return Update{}, false
 	}
-	l.written = Update{ResourceVersion: u.ResourceVersion, Sinks: u.Sinks}
+	l.written = Update{Source: u.Source, ResourceVersion: u.ResourceVersion, Sinks: u.Sinks}
 	for _, o := range u.Upserts {
 		l.writing[Key(o)] = o
 	}

@@ -9,6 +9,7 @@ import (
 type sinkLedger struct {
 	here   mark
 	caught bool   // it was given the rows, or needs not to be
+	began  bool   // it was given something, in this process or an earlier one
 	floor  string // what it had settled in an earlier life: its watermark does not fall behind that
 
 	changes []entry // by number. The first one from start on is not settled.

@@ -31,6 +31,10 @@ type Source struct {
 	Name                                    string // any, unique; not empty
 	Resource                                schema.GroupVersionResource
 	Namespace, LabelSelector, FieldSelector string // empty: all
+	// Scope says which objects of these are watched, in words of the informer; empty: all.
+	Scope string
+	// Defined says that a CustomResourceDefinition defines the resource.
+	Defined bool
 }
 
 // State says how far a source is settled.
@@ -38,7 +42,8 @@ type State struct {
 	Source Source
 	// ResourceVersion is the watermark: everything up to it is settled. Empty: there is none, and no row is to be used.
 	ResourceVersion string
-	// Sinks holds each sink's own watermark, which is not behind ResourceVersion. A sink that is missing has none.
+	// Sinks holds each sink's own watermark, which is not behind ResourceVersion. A sink that is missing was given nothing; one
+	// whose watermark is empty may have been given a part of its initial list.
 	Sinks map[string]string
 }
 

@@ -44,7 +44,13 @@ func (i *Informer) beginList(ctx context.Context) func(watch.EventType, *object.
 	}
 	return func(eventType watch.EventType, o *object.Object) error {
 		switch {
-		case !i.accepts(o):
+		case !i.selects(o):
+			o.Unselected = true
+			if stage != nil && eventType != watch.Added { // it may have been selected, and kept
+				if err := i.stage(ctx, stage, watch.Deleted, o); err != nil {
+					return err
+				}
+			}
 			o.Release(bodies) // it is dropped when the list is complete
 		case stage != nil:
 			return i.stage(ctx, stage, eventType, o)

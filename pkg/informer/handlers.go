@@ -14,6 +14,16 @@ type registration struct {
 	owner   *Informer
 	// replay: the handler does not know what Config.Known holds, and is given it when the informer runs.
 	replay bool
+	// knows: it was given some of that before.
+	knows bool
+}
+
+// Leaver is implemented by handlers that tell an object that left what is watched from one that was deleted. Others are given
+// OnDelete.
+type Leaver interface {
+	// OnLeave is given the last state that was watched, and the one that is not: the same if what is watched has changed, and not
+	// the object as far as is known.
+	OnLeave(last, now *object.Object)
 }
 
 var _ cache.ResourceEventHandlerRegistration = (*registration)(nil)
@@ -69,24 +79,35 @@ func (i *Informer) AddEventHandler(h cache.ResourceEventHandler) cache.ResourceE
 // AddNewEventHandler adds a handler that does not know the objects of Config.Known, before the informer runs: it is first
 // given each of them, as its initial list.
 func (i *Informer) AddNewEventHandler(h cache.ResourceEventHandler) cache.ResourceEventHandlerRegistration {
+	return i.addReplayed(h, false)
+}
+
+// AddChangedEventHandler adds a handler as AddNewEventHandler does, that may have been given some of the objects before: it is
+// told of those that left, too.
+func (i *Informer) AddChangedEventHandler(h cache.ResourceEventHandler) cache.ResourceEventHandlerRegistration {
+	return i.addReplayed(h, true)
+}
+
+func (i *Informer) addReplayed(h cache.ResourceEventHandler, knows bool) *registration {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	r := &registration{handler: h, owner: i, replay: i.config.ResumeAt != ""}
+	r := &registration{handler: h, owner: i, replay: i.config.ResumeAt != "", knows: knows}
 	i.handlers = append(i.handlers, r)
 	return r
 }
 
-// replay gives new handlers what the others know.
+// replay gives new handlers what the others know, without what is outside of the scope.
 func (i *Informer) replay() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
+	i.replayed = true
 	var known []*object.Object
 	for _, r := range i.handlers {
 		if !r.replay {
 			continue
 		}
 		if known == nil {
-			known = sorted(i.indexer.List())
+			known = i.inScope()
 		}
 		for _, o := range known {
 			r.handler.OnAdd(o, true)
@@ -94,6 +115,37 @@ func (i *Informer) replay() {
 		}
 		r.observeSynced(i.config.ResumeAt, len(known))
 	}
+}
+
+// inScope gives the known objects, in order, and notes those that are outside of the scope. The caller holds mu.
+func (i *Informer) inScope() []*object.Object {
+	known := sorted(i.indexer.List())
+	if !i.config.Relist {
+		return known
+	}
+	i.outside = map[string]bool{}
+	return slices.DeleteFunc(known, func(o *object.Object) bool {
+		within := i.within(o)
+		if !within {
+			i.outside[o.Key()] = true
+		}
+		return !within
+	})
+}
+
+// within reports whether a known object is in the scope, as far as it shows that.
+func (i *Informer) within(o *object.Object) bool {
+	if i.config.Within == nil {
+		return true
+	}
+	within := i.config.Within(o)
+	o.Forget()
+	return within
+}
+
+// has reports whether a handler may have been given a known object. The caller holds mu.
+func (i *Informer) has(r *registration, known *object.Object) bool {
+	return !r.replay || r.knows || i.replayed && !i.outside[known.Key()]
 }
 
 // Handlers are those that were added, in the order in which they are called.

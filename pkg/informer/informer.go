@@ -29,9 +29,14 @@ type Config struct {
 	Resource schema.GroupVersionResource
 	// Namespace to watch; empty for all, and for cluster-scoped resources.
 	Namespace string
-	// Accept restricts the informer to the namespaces for which it is true; nil accepts all. Objects elsewhere are
-	// neither kept nor handed on.
-	Accept func(namespace string) bool
+	// Select restricts the informer to the objects for which it is true, by what of them can't change in place or is in their bytes;
+	// nil selects all. Others are neither kept nor handed on. One that is not selected any more has left: see Leaver.
+	Select func(*object.Object) bool
+	// Within is Select and what the API server selects by in addition, as far as an object shows it. It is asked about Known if
+	// Relist is set. Nil: all.
+	Within func(*object.Object) bool
+	// Selector is what is selected by label and field, in words.
+	Selector string
 	// ListWatch reaches the API server; its objects are *object.Object. It must end its requests with their context.
 	ListWatch cache.ListerWatcherWithContext
 	// NoWatchList makes the reflector LIST at the start, for servers whose watch-list never ends (aggregated ones).
@@ -47,6 +52,9 @@ type Config struct {
 	// there. If the API server no longer has the history it lists, and tells what differs from Known; the gap is
 	// announced. Empty: the informer begins with a list.
 	ResumeAt string
+	// Relist makes the informer list although ResumeAt is set, and hand on what differs from Known, as if the API server had no
+	// history from there: Known is of another scope. What Within does not have of it, and the list does not show, has left.
+	Relist bool
 	// Probe asks the API server whether it has reached a resourceVersion; see NewProbe. A cluster that was restored from
 	// a backup has not, and would accept the watch and stay silent. Nil: it is taken to have.
 	Probe func(ctx context.Context, resourceVersion string) error
@@ -86,7 +94,11 @@ type Positioner interface {
 type Source struct {
 	Name                                    string
 	Resource                                schema.GroupVersionResource
-	Namespace, LabelSelector, FieldSelector string
+	Namespace, LabelSelector, FieldSelector string // what the API server selects by
+	// Scope says which objects of the resource and namespace are watched: two processes that watch the same have the same. Empty: all.
+	Scope string
+	// Defined says that a CustomResourceDefinition defines the resource, as far as is known: with that its objects are deleted.
+	Defined bool
 }
 
 // Informer is a shared informer for one resource. Make it with New, add handlers, then Run it once.
@@ -104,13 +116,15 @@ type Informer struct {
 	// or list handlers, or restate objects.
 	mu        sync.Mutex
 	handlers  []*registration
-	listed    bool      // the first Replace was handed over
-	resumedAt time.Time // when it was, or its watch was opened, if it stood for the checkpoint; zero otherwise
-	resuming  bool      // it stood for the checkpoint, and the watch from there is not open yet
-	ended     bool      // Run has returned
-	succeeds  bool      // the handlers know what a predecessor told them
-	anew      bool      // BeginAnew was called
-	position  string    // everything up to this resourceVersion was handed over
+	listed    bool            // the first Replace was handed over
+	resumedAt time.Time       // when it was, or its watch was opened, if it stood for the checkpoint; zero otherwise
+	resuming  bool            // it stood for the checkpoint, and the watch from there is not open yet
+	ended     bool            // Run has returned
+	succeeds  bool            // the handlers know what a predecessor told them
+	replayed  bool            // new handlers were given what the others know
+	outside   map[string]bool // objects of Config.Known, by key, that those were not given; nil once a list was handed over
+	anew      bool            // BeginAnew was called
+	position  string          // everything up to this resourceVersion was handed over
 	synced    chan struct{}
 }
 
@@ -167,8 +181,11 @@ func (i *Informer) BeginAnew() { i.anew = true }
 // Source that the informer watches.
 func (i *Informer) Source() Source { return i.config.Source }
 
-// ResumesAt is the resourceVersion at which the informer resumes; empty if it begins with a list.
+// ResumesAt is the resourceVersion of the state that is known at the start; empty if nothing is.
 func (i *Informer) ResumesAt() string { return i.config.ResumeAt }
+
+// Relists reports whether the informer compares what is known at the start with a list: see Config.Relist.
+func (i *Informer) Relists() bool { return i.config.Relist }
 
 // Auxiliary reports whether only auxiliary scopes ask for the informer: see Scope.
 func (i *Informer) Auxiliary() bool { return i.config.Auxiliary }
@@ -216,7 +233,7 @@ func (i *Informer) Run(ctx context.Context) error {
 	backoff := i.config.Backoff
 	i.replay()
 	reflector := cache.NewReflectorWithOptions(
-		&resumingListWatch{observedListWatch: &observedListWatch{informer: i, runCtx: ctx}, at: i.config.ResumeAt},
+		&resumingListWatch{observedListWatch: &observedListWatch{informer: i, runCtx: ctx}, at: i.resumesAt()},
 		&object.Object{}, (*store)(i),
 		cache.ReflectorOptions{
 			Logger: &logger, Name: i.status.name(), TypeDescription: i.status.name(), Backoff: &backoff,
@@ -256,6 +273,15 @@ func (i *Informer) DeleteAll() {
 	defer i.mu.Unlock()
 	for _, o := range sorted(i.indexer.List()) {
 		i.remove(o, unseen(o))
+	}
+}
+
+// LeaveAll hands on that every object that is known left what is watched. Call it on an informer that does not run.
+func (i *Informer) LeaveAll() {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	for _, o := range sorted(i.indexer.List()) {
+		i.leave(o, o)
 	}
 }
 

@@ -112,6 +112,9 @@ func (r *record) OnAdd(obj any, initial bool) {
 }
 func (r *record) OnUpdate(_, obj any) { r.note("update", obj, nil) }
 func (r *record) OnDelete(obj any)    { r.note("delete", obj, nil) }
+func (r *record) OnLeave(last, now *object.Object) {
+	r.note("leave", last, func(c *change) { c.rv = now.ResourceVersion })
+}
 func (r *record) OnSynced(rv string, _ int) {
 	r.note("synced", nil, func(c *change) { c.rv = rv })
 }

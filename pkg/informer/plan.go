@@ -2,6 +2,7 @@ package informer
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -29,31 +30,33 @@ type Scope struct {
 	Namespaces []string
 	// Accept restricts a watch over all namespaces; nil accepts all. It is asked with "" for cluster-scoped objects.
 	Accept func(namespace string) bool
-	// AcceptText is Accept in words. It is a part of the source's name: a checkpoint of other namespaces is of no use.
+	// AcceptText is Accept in words, globs with commas between them: the same for the same namespaces. It tells whether a checkpoint
+	// is of the same scope.
 	AcceptText string
 
-	LabelSelector, FieldSelector string // evaluated by the API server
+	// LabelSelector and FieldSelector are evaluated by the API server where all scopes of a resource and namespace have the same,
+	// else here. Fields other than the name and the namespace can't be evaluated here.
+	LabelSelector, FieldSelector string
 
 	// Auxiliary scopes are watched for what is to be known of their objects when others are handed on: their informers start
 	// first. What another scope watches anyhow is not watched again; what is not served, or forbidden, is no problem.
 	Auxiliary bool
 }
 
-// watchKey tells informers apart.
+// watchKey tells informers apart. Two that are not auxiliary never watch the same object.
 type watchKey struct {
 	schema.GroupResource
-	namespace, labels, fields string
-	auxiliary                 bool // for auxiliary scopes alone
+	namespace string // empty: all, without those that informers of their own watch
+	auxiliary bool   // for auxiliary scopes alone
 }
 
 // wanted is an informer that should run.
 type wanted struct {
-	served  Served
-	version string
-	accepts []func(string) bool // any of them; nil: all
-	texts   []string            // of accepts
-	named   bool                // by a pattern without a wildcard
-	first   bool                // an auxiliary scope asks for it
+	served    Served
+	version   string
+	selection selection
+	named     bool // by a pattern without a wildcard
+	first     bool // an auxiliary scope asks for it
 }
 
 // plan is what a catalog means for the scopes.
@@ -97,7 +100,9 @@ func (s *Set) plan(ctx context.Context, found *catalog) *plan {
 			p.add(a, target)
 		}
 	}
-	p.dropCovered()
+	p.share()
+	p.dropAuxiliary()
+	p.evaluate()
 	slices.Sort(p.problems)
 	p.problems = slices.Compact(p.problems)
 	return p
@@ -185,23 +190,39 @@ func (scope *Scope) Covers(served Served, namespace string) (version string, res
 	return version, true, within
 }
 
-// order gives the keys of the informers, those first that auxiliary scopes ask for.
+// order gives the keys of the informers: those of resources first that auxiliary scopes ask for, and of one resource those of
+// single namespaces, which may take over what the one for all namespaces had.
 func (p *plan) order() []watchKey {
-	return slices.SortedFunc(maps.Keys(p.informers), func(a, b watchKey) int {
-		first := func(key watchKey) int {
-			if p.informers[key].first {
-				return 0
-			}
-			return 1
+	first := map[schema.GroupResource]bool{}
+	for key, w := range p.informers {
+		first[key.GroupResource] = first[key.GroupResource] || w.first
+	}
+	rank := func(key watchKey) (rank int) {
+		if !first[key.GroupResource] {
+			rank = 2
 		}
-		return first(a) - first(b)
-	})
+		if key.namespace == "" {
+			rank++
+		}
+		return rank
+	}
+	return slices.SortedFunc(maps.Keys(p.informers), func(a, b watchKey) int { return rank(a) - rank(b) })
+}
+
+// owner gives the key of the informer for a namespace; false if there is none.
+func (p *plan) owner(resource schema.GroupResource, auxiliary bool, namespace string) (key watchKey, found bool) {
+	for _, key = range []watchKey{{resource, namespace, auxiliary}, {resource, "", auxiliary}} {
+		if p.informers[key] != nil {
+			return key, true
+		}
+	}
+	return key, false
 }
 
 // add puts the informers of one scope and resource into the plan.
 func (p *plan) add(a ask, m match) {
 	scope := a.scope
-	key := watchKey{m.served.GroupResource, "", scope.LabelSelector, scope.FieldSelector, scope.Auxiliary}
+	key := watchKey{m.served.GroupResource, "", scope.Auxiliary}
 	if !m.served.Namespaced {
 		if scope.outside() {
 			if a.named {
@@ -209,91 +230,104 @@ func (p *plan) add(a ask, m match) {
 			}
 			return
 		}
-		p.want(key, m, a.named, nil)
+		c := clauseOf(scope)
+		c.accepts, c.texts = nil, nil
+		p.want(key, m, a.named, c)
 		return
 	}
 	if len(scope.Namespaces) == 0 {
-		p.want(key, m, a.named, scope)
+		p.want(key, m, a.named, clauseOf(scope))
 		return
 	}
-	for _, namespace := range scope.Namespaces {
-		key.namespace = namespace
-		p.want(key, m, a.named, nil)
+	for _, key.namespace = range scope.Namespaces {
+		p.want(key, m, a.named, clauseOf(scope))
 	}
 }
 
-// want puts one informer into the plan, for the namespaces that scope accepts; nil: for all.
-func (p *plan) want(key watchKey, m match, named bool, scope *Scope) {
-	w, exists := p.informers[key]
-	all := scope == nil || scope.Accept == nil
-	switch {
-	case !exists:
+// want puts one informer into the plan, or more into what it selects.
+func (p *plan) want(key watchKey, m match, named bool, c clause) {
+	w := p.informers[key]
+	if w == nil {
 		w = &wanted{served: m.served, version: m.version}
 		p.informers[key] = w
-		if !all {
-			w.accepts, w.texts = []func(string) bool{scope.Accept}, []string{scope.AcceptText}
-		}
-	case all || w.accepts == nil:
-		w.accepts, w.texts = nil, nil
-	default:
-		w.accepts, w.texts = append(w.accepts, scope.Accept), append(w.texts, scope.AcceptText)
 	}
+	w.selection = w.selection.with(c)
 	w.named = w.named || named
 	w.first = w.first || key.auxiliary
 }
 
-// dropCovered removes informers for one namespace where another one watches the same in all namespaces, and auxiliary ones
-// where any other does.
-func (p *plan) dropCovered() {
+// share settles who watches a namespace for which there is an informer of its own beside the one for all: that one, if it selects
+// there all that is wanted; otherwise the namespace's own alone.
+func (p *plan) share() {
 	for key, one := range p.informers {
-		for _, other := range key.wider() {
-			all := p.informers[other]
-			if all == nil || !all.covers(key.namespace, one) {
-				continue
-			}
+		all := p.informers[watchKey{key.GroupResource, "", key.auxiliary}]
+		if key.namespace == "" || all == nil {
+			continue
+		}
+		there := all.selection.in(key.namespace)
+		if len(there.clauses) == 0 {
+			continue
+		}
+		if there.covers(one.selection) {
 			all.named, all.first = all.named || one.named, all.first || one.first
 			delete(p.informers, key)
-			break
+			continue
+		}
+		for _, c := range there.clauses {
+			one.selection = one.selection.with(c)
+		}
+		one.named = one.named || all.named
+		at, _ := slices.BinarySearch(all.selection.except, key.namespace)
+		all.selection.except = slices.Insert(slices.Clone(all.selection.except), at, key.namespace)
+	}
+}
+
+// dropAuxiliary removes auxiliary informers where another one watches the same.
+func (p *plan) dropAuxiliary() {
+	for key, auxiliary := range p.informers {
+		other, found := p.owner(key.GroupResource, false, key.namespace)
+		if !key.auxiliary || !found {
+			continue
+		}
+		by := p.informers[other]
+		watched := by.selection
+		if key.namespace != "" && other.namespace == "" {
+			watched = watched.in(key.namespace)
+		} else {
+			watched = p.together(other)
+		}
+		if watched.covers(auxiliary.selection) {
+			by.named, by.first = by.named || auxiliary.named, true
+			delete(p.informers, key)
 		}
 	}
 }
 
-// wider gives the keys under which the same may be watched.
-func (k watchKey) wider() (keys []watchKey) {
-	everywhere := k
-	everywhere.namespace = ""
-	if k.auxiliary {
-		here := k
-		here.auxiliary = false
-		keys = append(keys, here)
-		if k.namespace != "" {
-			here.namespace = ""
-			keys = append(keys, here)
+// together is what an informer selects, with the namespaces that others watch in its place if those select no less there.
+func (p *plan) together(key watchKey) selection {
+	s := p.informers[key].selection
+	whole := selection{clauses: s.clauses}
+	if slices.ContainsFunc(s.except, func(namespace string) bool {
+		one := p.informers[watchKey{key.GroupResource, namespace, key.auxiliary}]
+		return one == nil || !one.selection.covers(whole.in(namespace))
+	}) {
+		return s
+	}
+	return whole
+}
+
+// evaluate takes out of the plan what nobody can evaluate, and notes that.
+func (p *plan) evaluate() {
+	for key, w := range p.informers {
+		rest, dropped := w.selection.evaluable()
+		w.selection = rest
+		for _, by := range dropped {
+			name := w.served.String()
+			if key.namespace != "" {
+				name += " in " + key.namespace
+			}
+			p.problems = append(p.problems, fmt.Sprintf("%s is not watched with fields %s: other scopes select it differently, and what the fields of an object are only the API server knows", name, by))
 		}
-	}
-	if k.namespace != "" {
-		keys = append(keys, everywhere)
-	}
-	return keys
-}
-
-// covers reports whether w watches all that another one does, which is for one namespace, or for all if that is empty.
-func (w *wanted) covers(namespace string, other *wanted) bool {
-	switch {
-	case w.accepts == nil:
-		return true
-	case namespace != "":
-		return w.accept()(namespace)
-	}
-	return other.accepts != nil && !slices.ContainsFunc(other.texts, func(text string) bool { return !slices.Contains(w.texts, text) })
-}
-
-func (w *wanted) accept() func(string) bool {
-	if w.accepts == nil {
-		return nil
-	}
-	return func(namespace string) bool {
-		return slices.ContainsFunc(w.accepts, func(accept func(string) bool) bool { return accept(namespace) })
 	}
 }
 

@@ -3,7 +3,6 @@ package informer
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -71,8 +70,8 @@ func only(namespaces ...string) func(string) bool {
 	return func(namespace string) bool { return slices.Contains(namespaces, namespace) }
 }
 
-// describePlan gives a line for each informer: resource@version, its namespace, its selectors, the namespaces of "",
-// a, b and c that it accepts if not all, and whether it was named.
+// describePlan gives a line for each informer: resource@version, its namespace, what it selects if not all, by what the API server
+// selects, and whether it was named.
 func describePlan(p *plan) []string {
 	lines := []string{}
 	for key, w := range maps.All(p.informers) {
@@ -83,19 +82,11 @@ func describePlan(p *plan) []string {
 		if key.namespace != "" {
 			line += " in " + key.namespace
 		}
-		for _, selector := range []string{key.labels, key.fields} {
-			if selector != "" {
-				line += " where " + selector
-			}
+		if text := w.selection.String(); text != "" {
+			line += " " + text
 		}
-		if accept := w.accept(); accept != nil {
-			var accepted []string
-			for _, namespace := range []string{"", "a", "b", "c"} {
-				if accept(namespace) {
-					accepted = append(accepted, fmt.Sprintf("%q", namespace))
-				}
-			}
-			line += " of " + strings.Join(accepted, ",")
+		if labels, fields := w.selection.server(); labels+fields != "" {
+			line += " by " + labels + fields
 		}
 		if w.named {
 			line += " (named)"
@@ -184,7 +175,7 @@ func TestPlan(t *testing.T) {
 			open:     true,
 		}, {
 			name:     "cluster-scoped resources lie in no namespace",
-			scopes:   []Scope{{Patterns: patterns(t, "pods", "nodes"), Namespaces: []string{"a"}}, {Patterns: patterns(t, "nodes"), Accept: only("b")}},
+			scopes:   []Scope{{Patterns: patterns(t, "pods", "nodes"), Namespaces: []string{"a"}}, {Patterns: patterns(t, "nodes"), Accept: only("b"), AcceptText: "b"}},
 			want:     []string{"pods@v1 in a (named)"},
 			problems: []string{`nodes is cluster-scoped and lies in none of the namespaces; add "" to them to watch it`},
 		}, {
@@ -193,7 +184,7 @@ func TestPlan(t *testing.T) {
 			want:   []string{"events@v1 in a", "nodes@v1 (named)", "pods@v1 in a"},
 		}, {
 			name:   "cluster-scoped resources where no namespace is one of them",
-			scopes: []Scope{{Patterns: patterns(t, "nodes"), Accept: only("", "b")}},
+			scopes: []Scope{{Patterns: patterns(t, "nodes"), Accept: only("", "b"), AcceptText: ",b"}},
 			want:   []string{"nodes@v1 (named)"},
 		}, {
 			name:   "an informer for each namespace",
@@ -205,24 +196,77 @@ func TestPlan(t *testing.T) {
 			want:   []string{"deployments.apps@v1", "events@v1", "nodes@v1", "pods@v1 (named)", "widgets.example.com@v2"},
 		}, {
 			name:   "one that accepts the namespace too, no other does",
-			scopes: []Scope{{Patterns: patterns(t, "pods"), Namespaces: []string{"a", "b"}}, {Patterns: patterns(t, "pods"), Accept: only("b", "c")}},
-			want:   []string{`pods@v1 in a (named)`, `pods@v1 of "b","c" (named)`},
+			scopes: []Scope{{Patterns: patterns(t, "pods"), Namespaces: []string{"a", "b"}}, {Patterns: patterns(t, "pods"), Accept: only("b", "c"), AcceptText: "b,c"}},
+			want:   []string{`pods@v1 in a (named)`, `pods@v1 in b or c (named)`},
 		}, {
 			name:   "the union of what is accepted",
-			scopes: []Scope{{Patterns: patterns(t, "pods"), Accept: only("a")}, {Patterns: patterns(t, "pods"), Accept: only("c")}},
-			want:   []string{`pods@v1 of "a","c" (named)`},
+			scopes: []Scope{{Patterns: patterns(t, "pods"), Accept: only("a"), AcceptText: "a"}, {Patterns: patterns(t, "pods"), Accept: only("c"), AcceptText: "c"}},
+			want:   []string{`pods@v1 in a or c (named)`},
 		}, {
 			name:   "all is the union with all",
-			scopes: []Scope{{Patterns: patterns(t, "pods"), Accept: only("a")}, {Patterns: patterns(t, "pods")}, {Patterns: patterns(t, "pods"), Accept: only("c")}},
+			scopes: []Scope{{Patterns: patterns(t, "pods"), Accept: only("a"), AcceptText: "a"}, {Patterns: patterns(t, "pods")}, {Patterns: patterns(t, "pods"), Accept: only("c"), AcceptText: "c"}},
 			want:   []string{"pods@v1 (named)"},
 		}, {
-			name: "selectors are informers of their own",
+			name: "of the same selectors the API server's",
 			scopes: []Scope{
-				{Patterns: patterns(t, "pods"), LabelSelector: "app=x"},
-				{Patterns: patterns(t, "pods"), FieldSelector: "spec.nodeName=n"},
-				{Patterns: patterns(t, "pods"), LabelSelector: "app=x", Namespaces: []string{"a"}},
+				{Patterns: patterns(t, "pods"), LabelSelector: "app in (y,x), b", FieldSelector: "spec.nodeName=n,a=b"},
+				{Patterns: patterns(t, "pods"), LabelSelector: "b,app in (x,y)", FieldSelector: "a=b,spec.nodeName=n", Accept: only("a"), AcceptText: "a"},
 			},
-			want: []string{"pods@v1 where app=x (named)", "pods@v1 where spec.nodeName=n (named)"},
+			want: []string{"pods@v1 with labels app in (x,y),b with fields a=b,spec.nodeName=n by app in (x,y),ba=b,spec.nodeName=n (named)"},
+		}, {
+			name: "different labels are selected here",
+			scopes: []Scope{
+				{Patterns: patterns(t, "pods"), LabelSelector: "app=y", FieldSelector: "a=b"},
+				{Patterns: patterns(t, "pods"), LabelSelector: "app=x", FieldSelector: "a=b", Accept: only("a"), AcceptText: "a"},
+			},
+			want: []string{"pods@v1 in a with labels app=x with fields a=b or with labels app=y with fields a=b by a=b (named)"},
+		}, {
+			name: "a part of what another scope selects",
+			scopes: []Scope{
+				{Patterns: patterns(t, "pods"), LabelSelector: "app=x", FieldSelector: "a=b"},
+				{Patterns: patterns(t, "pods"), LabelSelector: "app=x"},
+				{Patterns: patterns(t, "pods"), LabelSelector: "app=y", Namespaces: []string{"a"}},
+				{Patterns: patterns(t, "pods"), FieldSelector: "a=b", Namespaces: []string{"a"}},
+				{Patterns: patterns(t, "p*"), Namespaces: []string{"a"}},
+			},
+			want: []string{"pods@v1 in a (named)", "pods@v1 with labels app=x except in a by app=x (named)"},
+		}, {
+			name: "a namespace is watched once",
+			scopes: []Scope{
+				{Patterns: patterns(t, "pods"), LabelSelector: "app=x", Accept: only("a", "b"), AcceptText: "a,b"},
+				{Patterns: patterns(t, "pods"), LabelSelector: "app=y", Namespaces: []string{"a", "c"}},
+			},
+			want: []string{
+				"pods@v1 in a or b with labels app=x except in a by app=x (named)", "pods@v1 in a with labels app=x or with labels app=y (named)",
+				"pods@v1 in c with labels app=y by app=y (named)",
+			},
+		}, {
+			name:   "globs are shared out among entries in any way",
+			scopes: []Scope{{Patterns: patterns(t, "pods"), Accept: only("c", "a"), AcceptText: "c,a"}, {Patterns: patterns(t, "pods"), Accept: only("b", "c"), AcceptText: "b,c"}},
+			want:   []string{"pods@v1 in a or b or c (named)"},
+		}, {
+			name: "fields of the name and the namespace are selected here",
+			scopes: []Scope{
+				{Patterns: patterns(t, "pods"), FieldSelector: "metadata.namespace!=a"},
+				{Patterns: patterns(t, "pods"), FieldSelector: "metadata.name=x"},
+			},
+			want: []string{"pods@v1 with fields metadata.name=x or with fields metadata.namespace!=a (named)"},
+		}, {
+			name: "other fields are not",
+			scopes: []Scope{
+				{Patterns: patterns(t, "pods"), FieldSelector: "spec.nodeName=m"},
+				{Patterns: patterns(t, "pods"), FieldSelector: "spec.nodeName=n"},
+			},
+			want:     []string{"pods@v1 with fields spec.nodeName=m by spec.nodeName=m (named)"},
+			problems: []string{"pods is not watched with fields spec.nodeName=n: other scopes select it differently, and what the fields of an object are only the API server knows"},
+		}, {
+			name: "fields and labels of different scopes neither",
+			scopes: []Scope{
+				{Patterns: patterns(t, "pods"), FieldSelector: "spec.nodeName=m", Namespaces: []string{"a", "b"}},
+				{Patterns: patterns(t, "pods"), LabelSelector: "app=x", Namespaces: []string{"b", "c"}},
+			},
+			want:     []string{"pods@v1 in a with fields spec.nodeName=m by spec.nodeName=m (named)", "pods@v1 in b with labels app=x by app=x (named)", "pods@v1 in c with labels app=x by app=x (named)"},
+			problems: []string{"pods in b is not watched with fields spec.nodeName=m: other scopes select it differently, and what the fields of an object are only the API server knows"},
 		}, {
 			name: "auxiliary ones are not watched twice, nor missed",
 			scopes: []Scope{
@@ -239,8 +283,8 @@ func TestPlan(t *testing.T) {
 				{Patterns: patterns(t, "deployments.apps"), Namespaces: []string{"a", "c"}, Auxiliary: true},
 			},
 			want: []string{
-				`deployments.apps@v1 in c (auxiliary) (first)`, `deployments.apps@v1 of "a" (named) (first)`,
-				`deployments.apps@v1 of "a","b" (auxiliary) (first)`, `pods@v1 of "a","b" (auxiliary) (first)`, `pods@v1 where app=x (named)`,
+				`deployments.apps@v1 in a (named)`, `deployments.apps@v1 in a or b (auxiliary) (first)`,
+				`deployments.apps@v1 in c (auxiliary) (first)`, `pods@v1 in a or b (auxiliary) (first)`, `pods@v1 with labels app=x by app=x (named)`,
 			},
 		}, {
 			name: "auxiliary ones of the same namespaces",
@@ -250,7 +294,7 @@ func TestPlan(t *testing.T) {
 				{Patterns: patterns(t, "pods"), Accept: only("a"), AcceptText: "a", Auxiliary: true},
 				{Patterns: patterns(t, "pods"), Namespaces: []string{"b"}, Auxiliary: true},
 			},
-			want: []string{`pods@v1 in b (named) (first)`, `pods@v1 of "a" (named) (first)`},
+			want: []string{`pods@v1 in a (named) (first)`, `pods@v1 in b (named) (first)`},
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -307,7 +351,7 @@ func TestAuxiliarySources(t *testing.T) {
 	p := s.plan(t.Context(), planCatalog)
 	names := map[string]bool{}
 	for key, w := range p.informers {
-		source := key.source(w.served.WithVersion(w.version), w.texts)
+		source := key.source(w)
 		names[source.Name] = true
 		if again := keyOfSource(source); again != key {
 			t.Errorf("%q is remembered as %+v, not as %+v", source.Name, again, key)

@@ -42,9 +42,10 @@ func (s *Set) Preview(ctx context.Context) (Preview, error) {
 	p := s.plan(ctx, found)
 	view := Preview{Problems: p.problems, Silent: found.failed}
 	for key, w := range p.informers {
+		labels, fields := w.selection.server()
 		view.Watched = append(view.Watched, Watched{
 			Resource: w.served.WithVersion(w.version), Namespaced: w.served.Namespaced, Namespace: key.namespace,
-			LabelSelector: key.labels, FieldSelector: key.fields, Named: w.named, Auxiliary: key.auxiliary, Aggregated: w.served.Aggregated,
+			LabelSelector: labels, FieldSelector: fields, Named: w.named, Auxiliary: key.auxiliary, Aggregated: w.served.Aggregated,
 		})
 	}
 	slices.SortFunc(view.Watched, func(a, b Watched) int {

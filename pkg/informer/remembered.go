@@ -10,8 +10,30 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// source names an informer for a checkpoint. The version is not part of the name: objects are the same in all of them.
-func (k watchKey) source(gvr schema.GroupVersionResource, accepted []string) Source {
+// Memory is what a checkpoint holds of a source.
+type Memory struct {
+	Known []*object.Object // the objects that the handlers were given
+	At    string           // the resourceVersion of which Known is the state; empty: nothing is known
+	Scope string           // Source.Scope of then
+}
+
+// Share is a part of a remembered source: its objects in the namespaces for which In is true.
+type Share struct {
+	Source string
+	In     func(namespace string) bool
+}
+
+// source names an informer for a checkpoint. What is selected of the resource is not part of the name, nor is its version: objects
+// are the same in all of them.
+func (k watchKey) source(w *wanted) Source {
+	labels, fields := w.selection.server()
+	return Source{
+		Name: k.name(), Resource: w.served.WithVersion(w.version), Namespace: k.namespace,
+		LabelSelector: labels, FieldSelector: fields, Scope: w.selection.String(), Defined: w.served.Defined,
+	}
+}
+
+func (k watchKey) name() string {
 	name := k.GroupResource.String()
 	if k.auxiliary {
 		name = auxiliaryPrefix + name
@@ -19,36 +41,70 @@ func (k watchKey) source(gvr schema.GroupVersionResource, accepted []string) Sou
 	if k.namespace != "" {
 		name += " in " + k.namespace
 	}
-	if len(accepted) > 0 {
-		name += " in " + strings.Join(accepted, " or ")
-	}
-	if k.labels != "" {
-		name += " with labels " + k.labels
-	}
-	if k.fields != "" {
-		name += " with fields " + k.fields
-	}
-	return Source{Name: name, Resource: gvr, Namespace: k.namespace, LabelSelector: k.labels, FieldSelector: k.fields}
+	return name
 }
 
 // keyOfSource is the key whose informer has the source.
 func keyOfSource(source Source) watchKey {
-	return watchKey{
-		source.Resource.GroupResource(), source.Namespace, source.LabelSelector, source.FieldSelector,
-		strings.HasPrefix(source.Name, auxiliaryPrefix),
-	}
+	return watchKey{source.Resource.GroupResource(), source.Namespace, strings.HasPrefix(source.Name, auxiliaryPrefix)}
 }
 
 // auxiliaryPrefix begins the names of auxiliary sources. The name of a resource has no space.
 const auxiliaryPrefix = "auxiliary "
 
-// resume makes an informer begin with what is known of its source.
-func (s *Set) resume(config *Config) {
+// resume makes an informer begin with what is known of its source, and of what it takes over from others. Where that was another
+// scope it compares that with a list.
+func (s *Set) resume(config *Config, key watchKey, p *plan) {
 	source := config.Source
 	if s.config.Resume != nil {
-		config.Known, config.ResumeAt = s.config.Resume(source)
+		s.takeOver(source, key, p)
+		memory := s.config.Resume(source)
+		config.Known, config.ResumeAt = memory.Known, memory.At
+		config.Relist = memory.At != "" && memory.Scope != source.Scope
+		if config.Relist {
+			s.log.Info("what is watched of a resource has changed, listing", "source", source.Name, "was", memory.Scope, "is", source.Scope)
+		}
 	}
 	s.storeFirstList(config)
+}
+
+// mixed is the scope of a source that took over objects of others, until it was listed. No selection has this text.
+const mixed = "(several)"
+
+// takeOver makes objects of remembered sources those of a source that watches them from now on.
+func (s *Set) takeOver(source Source, key watchKey, p *plan) {
+	if s.config.TakeOver == nil || s.config.Remembered == nil {
+		return
+	}
+	var shares []Share
+	source.Scope = mixed
+	known := false
+	for _, other := range s.config.Remembered() {
+		of := keyOfSource(other)
+		if of.GroupResource != key.GroupResource || of.auxiliary != key.auxiliary {
+			continue
+		}
+		if other.Name == source.Name {
+			known = true
+			continue
+		}
+		if owner, _ := p.owner(key.GroupResource, key.auxiliary, of.namespace); of.namespace != "" && owner != key {
+			continue
+		}
+		if of.namespace == "" && other.Scope == "" && other.LabelSelector == "" && other.FieldSelector == "" && key.namespace != "" {
+			source.Scope = "" // all objects of the namespace
+		}
+		shares = append(shares, Share{other.Name, func(namespace string) bool {
+			owner, found := p.owner(key.GroupResource, key.auxiliary, namespace)
+			return found && owner == key
+		}})
+	}
+	if known || len(shares) > 1 {
+		source.Scope = mixed
+	}
+	if len(shares) > 0 {
+		s.config.TakeOver(source, shares)
+	}
 }
 
 // storeFirstList makes an informer tell of its first list.
@@ -70,8 +126,8 @@ func (s *Set) bodies(source Source) Bodies {
 }
 
 // reconcileRemembered deals, once, with each source that an earlier process watched and that this one does not: its
-// resource is gone, and its objects' deletions are still to be handed on; or no scope asks for it any more. It reports
-// whether nothing is left in doubt.
+// resource is gone, and its objects' deletions are still to be handed on; or no scope asks any more for what others did not take
+// over of it, which has left. It reports whether nothing is left in doubt.
 func (s *Set) reconcileRemembered(ctx context.Context, group *sync.WaitGroup, found *catalog, p *plan) bool {
 	if s.config.Remembered == nil {
 		return true
@@ -79,21 +135,27 @@ func (s *Set) reconcileRemembered(ctx context.Context, group *sync.WaitGroup, fo
 	settled := true
 	for _, source := range s.config.Remembered() {
 		key := keyOfSource(source)
-		switch {
-		case s.remembered[source.Name] || s.runs(key, source.Name):
+		if s.remembered[source.Name] || s.runs(key, source.Name) {
 			continue
-		case s.serves(found, source.Resource.GroupResource()) && (p.open || len(found.failed) > 0):
-			settled = false // the plan may lack what a later look finds
+		}
+		switch served := s.serves(found, key.GroupResource); {
+		case served && (p.open || len(found.failed) > 0) || s.waits(key, p):
+			settled = false // the plan may lack what a later look finds, or what takes over is not begun yet
 			continue
-		case !s.asksFor(key, source.Resource) || s.serves(found, source.Resource.GroupResource()):
-			s.log.Info("source is watched no more, its checkpoint is dropped", "source", source.Name)
-			s.forget(source.Name)
-		case found.failedGroup(source.Resource.Group) || !s.discovery.gone(ctx, source.Resource, false):
-			settled = false
-			continue
-		default:
+		case !served && s.asksFor(key, source.Resource) && !source.Defined:
+			s.log.Info("resource is not served; what is known of it stays known", "source", source.Name) // its objects may live on
+		case !served && s.asksFor(key, source.Resource):
+			if found.failedGroup(source.Resource.Group) || !s.discovery.gone(ctx, source.Resource, false) {
+				settled = false
+				continue
+			}
 			s.log.Info("resource went while nobody watched, handing on its deletions", "source", source.Name)
-			s.bury(group, key, source)
+			s.bury(group, key, source, (*Informer).DeleteAll)
+		case key.auxiliary:
+			s.forget(source.Name)
+		default:
+			s.log.Info("source is watched no more, handing on that its objects left", "source", source.Name)
+			s.bury(group, key, source, (*Informer).LeaveAll)
 		}
 		if s.remembered == nil {
 			s.remembered = map[string]bool{}
@@ -103,22 +165,43 @@ func (s *Set) reconcileRemembered(ctx context.Context, group *sync.WaitGroup, fo
 	return settled
 }
 
-// bury hands on the deletion of all that is known of a source whose resource is gone.
-func (s *Set) bury(group *sync.WaitGroup, key watchKey, source Source) {
+// waits reports whether an informer that may take over objects of a source is not begun, or whether the source's own place is taken.
+func (s *Set) waits(of watchKey, p *plan) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for key := range p.informers {
+		r := s.running[key]
+		if key.GroupResource == of.GroupResource && key.auxiliary == of.auxiliary && (r == nil || r.removed) {
+			return true
+		}
+	}
+	r := s.running[of]
+	return r != nil && r.removed
+}
+
+// bury hands on what became of all that is known of a source that is not watched any more.
+func (s *Set) bury(group *sync.WaitGroup, key watchKey, source Source, handOn func(*Informer)) {
 	config := Config{Resource: source.Resource, Namespace: source.Namespace, Source: source, Auxiliary: key.auxiliary, Bodies: s.bodies(source), Logger: s.log}
-	s.resume(&config)
+	if s.config.Resume != nil {
+		memory := s.config.Resume(source)
+		config.Known, config.ResumeAt = memory.Known, memory.At
+	}
 	informer := New(config)
 	if s.config.OnStart != nil {
 		s.config.OnStart(informer)
 	}
 	s.mu.Lock()
-	s.running[key] = &running{informer: informer, wanted: &wanted{}, cancel: func() {}, removed: true}
+	if s.running[key] == nil {
+		s.running[key] = &running{informer: informer, wanted: &wanted{}, cancel: func() {}, removed: true}
+	}
 	s.mu.Unlock()
 	group.Go(func() { // a handler may hold it up
-		informer.DeleteAll()
+		handOn(informer)
 		s.forget(source.Name)
 		s.mu.Lock()
-		delete(s.running, key)
+		if r := s.running[key]; r != nil && r.informer == informer {
+			delete(s.running, key)
+		}
 		s.mu.Unlock()
 		s.lookAgain() // it may be back
 	})
@@ -130,13 +213,10 @@ func (s *Set) forget(source string) {
 	}
 }
 
-// asksFor reports whether a scope would watch the source if its resource were served.
+// asksFor reports whether a scope would watch the resource of a source if it were served.
 func (s *Set) asksFor(key watchKey, gvr schema.GroupVersionResource) bool {
 	return slices.ContainsFunc(s.config.Scopes, func(scope Scope) bool {
-		if scope.Auxiliary != key.auxiliary || scope.LabelSelector != key.labels || scope.FieldSelector != key.fields || (scope.Exclude != nil && scope.Exclude(gvr)) {
-			return false
-		}
-		if (len(scope.Namespaces) == 0) != (key.namespace == "") || (key.namespace != "" && !slices.Contains(scope.Namespaces, key.namespace)) {
+		if scope.Auxiliary != key.auxiliary || (scope.Exclude != nil && scope.Exclude(gvr)) {
 			return false
 		}
 		return slices.ContainsFunc(scope.Patterns, func(p Pattern) bool { return p.Match(gvr) })

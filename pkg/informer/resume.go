@@ -179,9 +179,17 @@ func (p *prefixedWatch) Stop() {
 	p.group.Wait()
 }
 
+// resumesAt is where the informer opens its watch without a list; empty: nowhere.
+func (i *Informer) resumesAt() string {
+	if i.config.Relist {
+		return ""
+	}
+	return i.config.ResumeAt
+}
+
 // resumes reports whether a list is the empty one that stands for the checkpoint. The caller holds mu.
 func (i *Informer) resumes(resourceVersion string, items int) bool {
-	if i.listed || i.config.ResumeAt == "" || resourceVersion != i.config.ResumeAt || items > 0 {
+	if i.listed || i.resumesAt() == "" || resourceVersion != i.config.ResumeAt || items > 0 {
 		return false
 	}
 	i.hasListed()

@@ -29,9 +29,11 @@ type SetConfig struct {
 	Discovery discovery.DiscoveryInterfaceWithContext
 	// OnStart is called for each informer before it runs, to add handlers.
 	OnStart func(*Informer)
-	// Resume gives what is known of a source, and the resourceVersion at which that was the state; empty if nothing is.
-	// It is called before OnStart. Nil: nothing is known of any.
-	Resume func(Source) (known []*object.Object, at string)
+	// Resume gives what is known of a source. It is called before OnStart. Nil: nothing is known of any.
+	Resume func(Source) Memory
+	// TakeOver makes shares of remembered sources known objects of another one, whose Scope is that of what it knows then. It is
+	// called before Resume of that source, and returns when that is stored. Nil is allowed without Remembered.
+	TakeOver func(into Source, shares []Share)
 	// OnFirstList is given the first list of a source that does not resume, before any of it is handed over; nil is
 	// allowed.
 	OnFirstList func(source Source, objects []*object.Object, resourceVersion string) bool
@@ -39,10 +41,11 @@ type SetConfig struct {
 	Bodies func(source Source) Bodies
 	// Transform is given each object before anything else is, and may change its Raw; see ListerWatcher. Nil: none.
 	Transform func(schema.GroupVersionResource, *object.Object)
-	// Remembered are sources that an earlier process watched. Those whose resource is gone since are handed on as
-	// deleted, object by object; those that no scope asks for any more are only forgotten. Nil: none.
+	// Remembered are sources that an earlier process watched and this one has not resumed. What other sources watch now they take
+	// over; what no scope asks for any more has left; those whose resource is gone with its definition are handed on as deleted.
+	// Nil: none.
 	Remembered func() []Source
-	// OnForget is called for each remembered source that is watched no more, after the last was handed on. Nil is
+	// OnForget is called for each remembered source that is watched no more, after the last object was handed on. Nil is
 	// allowed.
 	OnForget func(source string)
 	// OnRemoved is called when a resource is gone from the cluster, after its informer has ended and handed on what
@@ -136,7 +139,7 @@ func (s *Set) refresh(ctx context.Context, group *sync.WaitGroup) bool {
 	s.launching.Lock()
 	for _, key := range p.order() {
 		if before, isRunning := s.lookUp(key); !isRunning {
-			s.launch(ctx, group, key, p.informers[key], before)
+			s.launch(ctx, group, key, p, before)
 		}
 	}
 	s.launching.Unlock()
@@ -186,7 +189,8 @@ func (s *Set) lookUp(key watchKey) (before *running, isRunning bool) {
 }
 
 // launch starts an informer. It begins with what the handlers know from a predecessor, when that has ended.
-func (s *Set) launch(ctx context.Context, group *sync.WaitGroup, key watchKey, w *wanted, predecessor *running) {
+func (s *Set) launch(ctx context.Context, group *sync.WaitGroup, key watchKey, p *plan, predecessor *running) {
+	w := p.informers[key]
 	gvr := w.served.WithVersion(w.version)
 	log := s.log.With("resource", gvr.GroupResource().String())
 	if key.auxiliary {
@@ -195,21 +199,23 @@ func (s *Set) launch(ctx context.Context, group *sync.WaitGroup, key watchKey, w
 	if key.namespace != "" {
 		log = log.With("namespace", key.namespace)
 	}
+	source := key.source(w)
 	listWatch := ListWatch(s.config.Client, gvr, key.namespace, func(o *metav1.ListOptions) {
-		o.LabelSelector, o.FieldSelector = key.labels, key.fields
+		o.LabelSelector, o.FieldSelector = source.LabelSelector, source.FieldSelector
 	})
 	listWatch.ManagedFields = s.config.ManagedFields
 	if s.config.Transform != nil {
 		listWatch.Transform = func(o *object.Object) { s.config.Transform(gvr, o) }
 	}
 	config := Config{
-		Resource: gvr, Namespace: key.namespace, Accept: w.accept(), NoWatchList: w.served.Aggregated, Logger: log,
-		ListWatch: listWatch, Connector: s.config.Connector, Source: key.source(gvr, w.texts), Auxiliary: key.auxiliary,
+		Resource: gvr, Namespace: key.namespace, NoWatchList: w.served.Aggregated, Logger: log,
+		Select: w.selection.matcher(false), Within: w.selection.matcher(true), Selector: w.selection.selectors(),
+		ListWatch: listWatch, Connector: s.config.Connector, Source: source, Auxiliary: key.auxiliary,
 		Probe: NewProbe(s.config.Client, gvr, key.namespace, w.served.Namespaced),
 	}
 	config.Bodies = s.bodies(config.Source)
 	if predecessor == nil {
-		s.resume(&config)
+		s.resume(&config, key, p)
 	} else {
 		s.storeFirstList(&config)
 	}
@@ -255,7 +261,7 @@ func (s *Set) reconcile(ctx context.Context, group *sync.WaitGroup, found *catal
 		case w != nil:
 			s.log.Info("version is no longer served, watching another one", "resource", key.String(), "from", gvr.Version, "to", w.version)
 			r.cancel()
-			s.launch(ctx, group, key, w, r)
+			s.launch(ctx, group, key, p, r)
 		case found.failedGroup(gvr.Group) || !s.discovery.gone(ctx, gvr, r.wanted.served.Aggregated):
 			settled = false
 		default:

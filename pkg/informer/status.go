@@ -1,7 +1,6 @@
 package informer
 
 import (
-	"strings"
 	"sync"
 	"time"
 
@@ -21,7 +20,7 @@ const (
 type Status struct {
 	Resource        schema.GroupVersionResource
 	Namespace       string // empty: all
-	Selector        string // what the API server selects by label and field; empty: nothing; "(auxiliary)" of auxiliary informers
+	Selector        string // what is selected by label and field; empty: everything; "(auxiliary)" of auxiliary informers
 	Objects         int
 	ResourceVersion string    // last one seen, in an event, a bookmark or a list
 	LastContact     time.Time // when the API server was last heard of; zero if never
@@ -70,7 +69,7 @@ func failureOf(err error) failure {
 }
 
 func (t *tracker) init(config Config) {
-	t.selector = strings.Trim(config.Source.LabelSelector+";"+config.Source.FieldSelector, ";")
+	t.selector = config.Selector
 	if config.Auxiliary { // another informer may watch a part of the same
 		t.selector = "(auxiliary)"
 	}

@@ -24,13 +24,18 @@ var (
 
 func (s *store) Add(obj any) error {
 	i, o := (*Informer)(s), obj.(*object.Object)
-	if !i.accepts(o) {
+	selected := i.selects(o)
+	if !selected && i.known(o) == nil { // nobody else writes to the index
 		return nil
 	}
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.announceHole()
-	i.upsert(o, false)
+	if selected {
+		i.upsert(o, false)
+	} else {
+		i.drop(i.known(o), o)
+	}
 	return nil
 }
 
@@ -53,7 +58,7 @@ func (s *store) Delete(obj any) error {
 // Replace is given a complete list: the Reflector calls it neither for a failed list nor for one that ended early.
 func (s *store) Replace(list []any, resourceVersion string) error {
 	i := (*Informer)(s)
-	objects := slices.DeleteFunc(sorted(list), func(o *object.Object) bool { return !i.accepts(o) })
+	objects, others := i.selected(sorted(list))
 
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -71,11 +76,12 @@ func (s *store) Replace(list []any, resourceVersion string) error {
 		i.announceGap(resourceVersion)
 	}
 	if !i.holes.inList.Load() { // what is missing may be what was skipped
-		i.deleteMissing(objects)
+		i.deleteMissing(objects, others)
 	}
 	for _, o := range objects {
 		i.upsert(o, first)
 	}
+	i.outside = nil
 	i.position = resourceVersion
 	i.status.reached(resourceVersion)                               // after a watch-list the Reflector does not call UpdateResourceVersion
 	i.succeeds, i.resuming, i.resumedAt = false, false, time.Time{} // a list leaves nothing behind
@@ -123,8 +129,23 @@ func (s *store) UpdateResourceVersion(resourceVersion string) {
 	s.status.reached(resourceVersion)
 }
 
-func (i *Informer) accepts(o *object.Object) bool {
-	return i.config.Accept == nil || i.config.Accept(o.Namespace)
+func (i *Informer) selects(o *object.Object) bool {
+	return i.config.Select == nil || i.config.Select(o)
+}
+
+// selected gives the objects of a list that are selected, and the others that are known.
+func (i *Informer) selected(list []*object.Object) (objects, others []*object.Object) {
+	objects = slices.DeleteFunc(list, func(o *object.Object) bool {
+		// Of those without bytes it was noted when they were read.
+		if !o.Unselected && (o.IsReleased() || i.selects(o)) {
+			return false
+		}
+		if i.known(o) != nil {
+			others = append(others, o)
+		}
+		return true
+	})
+	return objects, others
 }
 
 // known is the state of o's name in the index; nil if there is none.
@@ -155,7 +176,11 @@ func (i *Informer) upsert(o *object.Object, initial bool) {
 		}
 	} else {
 		for _, r := range i.handlers {
-			r.handler.OnUpdate(known, o)
+			if i.outside == nil || i.has(r, known) {
+				r.handler.OnUpdate(known, o)
+			} else {
+				r.handler.OnAdd(o, initial)
+			}
 		}
 		known.Forget()
 	}
@@ -170,13 +195,43 @@ func (i *Informer) remove(known, last *object.Object) {
 	_ = i.indexer.Delete(known)
 	i.count.Add(-1)
 	for _, r := range i.handlers {
-		r.handler.OnDelete(last)
+		if i.has(r, known) {
+			r.handler.OnDelete(last)
+		}
 	}
 	last.Forget()
 }
 
-// deleteMissing hands on the deletion of each known object that the complete list does not hold.
-func (i *Informer) deleteMissing(list []*object.Object) {
+// leave takes known out of the index and hands on that the object is not watched any more: now is its state, or known if that is
+// not known to be another. The caller holds mu.
+func (i *Informer) leave(known, now *object.Object) {
+	_ = i.indexer.Delete(known)
+	i.count.Add(-1)
+	for _, r := range i.handlers {
+		switch leaver, ok := r.handler.(Leaver); {
+		case !i.has(r, known):
+		case ok:
+			leaver.OnLeave(known, now)
+		default:
+			r.handler.OnDelete(known)
+		}
+	}
+	known.Forget()
+	now.Forget()
+}
+
+// drop takes known out of the index: the object is now in a state that is not selected, or is another one. The caller holds mu.
+func (i *Informer) drop(known, now *object.Object) {
+	if known.UID == now.UID {
+		i.leave(known, now)
+	} else {
+		i.remove(known, unseen(known))
+	}
+}
+
+// deleteMissing hands on what became of each known object that is not in the complete list of what is selected: it is one of the
+// others that the list had, or has left because the scope is another one, or was deleted.
+func (i *Informer) deleteMissing(list, others []*object.Object) {
 	if i.count.Load() == 0 || mutant.On("no-missed-deletions") {
 		return
 	}
@@ -185,18 +240,38 @@ func (i *Informer) deleteMissing(list []*object.Object) {
 		key, _ := keyOf(o)
 		present[key] = struct{}{}
 	}
+	for _, now := range others {
+		key, _ := keyOf(now)
+		present[key] = struct{}{}
+	}
 	for _, known := range sorted(i.indexer.List()) {
 		key, _ := keyOf(known)
-		if _, ok := present[key]; !ok {
+		switch _, ok := present[key]; {
+		case ok:
+		case i.config.Relist && !i.listed && i.serverSelects() && !i.within(known):
+			i.leave(known, known) // whether it lives the list does not say
+		default:
 			i.remove(known, unseen(known))
 		}
 	}
+	for _, now := range others {
+		i.drop(i.known(now), now)
+	}
+}
+
+// serverSelects reports whether lists lack what exists.
+func (i *Informer) serverSelects() bool {
+	return i.config.Source.LabelSelector != "" || i.config.Source.FieldSelector != ""
 }
 
 func (i *Informer) announceGap(to string) {
 	from := i.position
 	why := "the watch could not be continued at resourceVersion " + from + ", and the resource was listed again"
-	i.status.relisted()
+	if i.config.Relist && !i.listed {
+		why = "what is watched of the resource is not what it was at resourceVersion " + from + ", and the resource was listed"
+	} else {
+		i.status.relisted()
+	}
 	if from == to {
 		return // nothing happened in between
 	}

@@ -138,7 +138,7 @@ func TestKnownObjectsAreTheStartingPoint(t *testing.T) {
 }
 
 func TestAcceptHidesOtherNamespaces(t *testing.T) {
-	i := New(Config{Resource: configMaps, Accept: func(namespace string) bool { return namespace == "a" }})
+	i := New(Config{Resource: configMaps, Select: func(o *object.Object) bool { return o.Namespace == "a" }})
 	j := &journal{}
 	i.AddEventHandler(j)
 	s := (*store)(i)

@@ -46,6 +46,8 @@ type Object struct {
 	// FinalStateUnknown marks the last known state of an object whose deletion itself was not seen
 	// (client-go's DeletedFinalStateUnknown as data).
 	FinalStateUnknown bool
+	// Unselected marks an object of a list that the informer does not select, and has no bytes of.
+	Unselected bool
 	// Hidden says that Raw, wherever it is kept, has no secret values any more: they were replaced when the object was read.
 	// Set it before anybody else has the object.
 	Hidden bool

@@ -1,0 +1,88 @@
+package engine
+
+import (
+	"context"
+	"strings"
+
+	"github.com/deltabridge/deltabridge/pkg/checkpoint"
+	"github.com/deltabridge/deltabridge/pkg/informer"
+)
+
+// TakeOver makes shares of remembered sources known objects of another one, which is resumed next: what is watched has changed, and
+// what is known of it goes on to count. spilled gives the positions of a source that are in the sinks' spills. It waits until the
+// store takes it, or ctx ends.
+func (e *Engine) TakeOver(ctx context.Context, into informer.Source, shares []informer.Share, spilled func(source string) map[string]string) {
+	state, rows := e.joined(into, shares, spilled)
+	if len(rows) == 0 {
+		return
+	}
+	for {
+		err := e.store.TakeOver(state, rows)
+		e.report(err)
+		if err == nil {
+			break
+		}
+		if !pause(ctx, retryInterval) {
+			return
+		}
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.sources[into.Name] = &source{state: state}
+}
+
+// joined gives the state of a source that takes over others: as far back as any of them, and known to a sink as far as all of them
+// are. One that knows some of them is sent an initial list again.
+func (e *Engine) joined(into informer.Source, shares []informer.Share, spilled func(source string) map[string]string) (state checkpoint.State, rows []checkpoint.Share) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	join := func(name string) bool {
+		s := e.sources[name]
+		if s == nil || s.state.ResourceVersion == "" || s.ledger != nil {
+			return false
+		}
+		other := s.state
+		other.Sinks = withSpilled(&other, spilled(name))
+		if state.ResourceVersion == "" {
+			state = other
+			return true
+		}
+		state.ResourceVersion = earlier(state.ResourceVersion, other.ResourceVersion)
+		for _, sink := range e.sinks {
+			a, inOne := state.Sinks[sink]
+			b, inOther := other.Sinks[sink]
+			switch {
+			case a != "" && b != "":
+				state.Sinks[sink] = earlier(a, b)
+			case inOne || inOther:
+				state.Sinks[sink] = ""
+			}
+		}
+		return true
+	}
+	if s := e.sources[into.Name]; s != nil && s.ledger != nil {
+		return state, nil // it goes on with what it has
+	}
+	join(into.Name)
+	for _, share := range shares {
+		if join(share.Source) {
+			rows = append(rows, checkpoint.Share{Source: share.Source, Has: func(key string) bool {
+				namespace, _, namespaced := strings.Cut(key, "/")
+				if !namespaced {
+					namespace = ""
+				}
+				return share.In(namespace)
+			}})
+		}
+	}
+	state.Source = checkpoint.Source(into)
+	return state, rows
+}
+
+// earlier is the earlier of two resourceVersions of one resource, neither of them empty.
+func earlier(a, b string) string {
+	if later(a, b) == a {
+		return b
+	}
+	return a
+}

@@ -1,0 +1,128 @@
+package informer
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/deltabridge/deltabridge/pkg/object"
+)
+
+// labelled makes one state of an object with a label.
+func labelled(t testing.TB, name, uid string, rv int, team string) *object.Object {
+	t.Helper()
+	o, err := object.New(fmt.Appendf(nil, `{"metadata":{"name":%q,"namespace":"a","uid":%q,"resourceVersion":"%d","labels":{"team":%q}}}`, name, uid, rv, team))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+// leaves is a journal that tells leaves from deletions.
+type leaves struct{ journal }
+
+func (l *leaves) OnLeave(last, now *object.Object) {
+	l.note("leave %s@%s", label(last), now.ResourceVersion)
+}
+
+func teams(teams string) func(*object.Object) bool {
+	return func(o *object.Object) bool { return strings.Contains(teams, o.GetLabels()["team"]) }
+}
+
+// What is selected here, and not by the API server, is one object whatever selects it, and leaves when nothing does.
+func TestLeaves(t *testing.T) {
+	i, told, plain := New(Config{Resource: configMaps, Select: teams("ab")}), &leaves{}, &journal{}
+	i.AddEventHandler(told)
+	s := (*store)(i)
+	do(t, s.Replace(list(labelled(t, "x", "u1", 1, "a"), labelled(t, "y", "u2", 2, "c")), "3"))
+	do(t, s.Update(labelled(t, "x", "u1", 4, "b")))
+	do(t, s.Update(labelled(t, "y", "u2", 5, "c")))
+	do(t, s.Update(labelled(t, "x", "u1", 6, "c")))
+	do(t, s.Update(labelled(t, "x", "u1", 7, "c")))
+	do(t, s.Update(labelled(t, "x", "u1", 8, "a")))
+	do(t, s.Delete(labelled(t, "y", "u2", 9, "c")))
+	expect(t, &told.journal, "add a/x(u1)@1 initial=true", "synced 3, 1 objects", "update a/x(u1)@1 -> a/x(u1)@4", "leave a/x(u1)@4@6",
+		"add a/x(u1)@8 initial=false")
+
+	do(t, s.Add(labelled(t, "z", "u3", 10, "a")))
+	do(t, s.Add(labelled(t, "w", "u5", 10, "a")))
+	i.AddEventHandler(plain)
+	told.take()
+	plain.take()
+	// One leaves unseen, one is another object by then, and one is gone.
+	do(t, s.Replace(list(labelled(t, "x", "u1", 11, "c"), labelled(t, "z", "u4", 12, "c")), "13"))
+	expect(t, &told.journal, "gap 3..13", "delete a/w(u5)@10 unseen=true", "leave a/x(u1)@8@11", "delete a/z(u3)@10 unseen=true")
+	expect(t, plain, "gap 3..13", "delete a/w(u5)@10 unseen=true", "delete a/x(u1)@8 unseen=false", "delete a/z(u3)@10 unseen=true")
+}
+
+// What is watched is not what it was: known objects are compared with a list, and handlers that are new are told nothing of those
+// that are outside.
+func TestAnotherScope(t *testing.T) {
+	for _, selected := range []bool{false, true} {
+		t.Run(fmt.Sprintf("selected by the API server %t", selected), func(t *testing.T) {
+			known := []*object.Object{
+				labelled(t, "stays", "u1", 1, "b"), labelled(t, "left", "u2", 2, "a"), labelled(t, "gone", "u3", 3, "b"),
+				labelled(t, "comes", "u4", 4, "a"), labelled(t, "out-and-gone", "u5", 5, "a"),
+			}
+			config := Config{Resource: configMaps, Known: known, ResumeAt: "10", Relist: true, Within: teams("bc")}
+			items := list(labelled(t, "stays", "u1", 1, "b"), labelled(t, "comes", "u4", 12, "b"), labelled(t, "new", "u6", 6, "c"))
+			outAndGone := "delete a/out-and-gone(u5)@5 unseen=true"
+			if selected {
+				config.Source.LabelSelector = "team in (b,c)"
+				outAndGone = "leave a/out-and-gone(u5)@5@5" // nobody knows better
+			} else {
+				config.Select = teams("bc")
+				items = append(items, labelled(t, "left", "u2", 11, "a"))
+			}
+			i := New(config)
+			old, fresh, changed := &leaves{}, &leaves{}, &leaves{}
+			i.AddEventHandler(old)
+			i.AddNewEventHandler(fresh)
+			i.AddChangedEventHandler(changed)
+			i.replay()
+			initial := []string{"add a/stays(u1)@1 initial=true", "add a/gone(u3)@3 initial=true", "synced 10, 2 objects"}
+			expect(t, &old.journal)
+			expect(t, &fresh.journal, initial...)
+			expect(t, &changed.journal, initial...)
+
+			do(t, (*store)(i).Replace(items, "13"))
+			left := "leave a/left(u2)@2@11"
+			if selected {
+				left = "leave a/left(u2)@2@2"
+			}
+			gone, comes, added := "delete a/gone(u3)@3 unseen=true", "update a/comes(u4)@4 -> a/comes(u4)@12", "add a/new(u6)@6 initial=false"
+			all := []string{"gap 10..13", gone, outAndGone, left, added, comes}
+			if selected {
+				all = []string{"gap 10..13", left, gone, outAndGone, added, comes}
+			}
+			expect(t, &old.journal, all...)
+			expect(t, &changed.journal, all...)
+			expect(t, &fresh.journal, "gap 10..13", gone, added, "add a/comes(u4)@12 initial=false")
+			if status := i.Status(); status.Relists != 0 || status.Objects != 3 {
+				t.Errorf("%+v", status)
+			}
+		})
+	}
+}
+
+// A list of nothing at the known resourceVersion is not taken for what a resuming informer is given in place of a list.
+func TestAnotherScopeHasNothing(t *testing.T) {
+	i, told := New(Config{Resource: configMaps, Known: []*object.Object{labelled(t, "x", "u1", 1, "a")}, ResumeAt: "10", Relist: true, Select: teams("b"), Within: teams("b")}), &leaves{}
+	i.AddEventHandler(told)
+	i.replay()
+	do(t, (*store)(i).Replace(list(), "10"))
+	expect(t, &told.journal, "delete a/x(u1)@1 unseen=true")
+}
+
+// A source that nobody watches any more: who was told of its objects is told that they left.
+func TestNobodyWatchesASource(t *testing.T) {
+	i := New(Config{Resource: configMaps, Known: []*object.Object{labelled(t, "x", "u1", 1, "a")}, ResumeAt: "10"})
+	old, fresh, changed := &leaves{}, &leaves{}, &leaves{}
+	i.AddEventHandler(old)
+	i.AddNewEventHandler(fresh)
+	i.AddChangedEventHandler(changed)
+	i.LeaveAll()
+	expect(t, &old.journal, "leave a/x(u1)@1@1")
+	expect(t, &fresh.journal)
+	expect(t, &changed.journal, "leave a/x(u1)@1@1")
+}

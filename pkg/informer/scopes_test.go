@@ -1,0 +1,269 @@
+package informer_test
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/deltabridge/deltabridge/pkg/informer"
+	"github.com/deltabridge/deltabridge/pkg/object"
+	"github.com/deltabridge/deltabridge/test/cluster"
+)
+
+// This file tests what a Set makes of scopes that overlap, and of scopes that are not what they were, against the real API
+// server.
+
+// label gives a ConfigMap the label team, or none, and a value that nothing selects by.
+func (k *kube) label(namespace, name, team, value string) {
+	k.t.Helper()
+	api := k.CoreV1().ConfigMaps(namespace)
+	o, err := api.Get(k.t.Context(), name, metav1.GetOptions{})
+	if err != nil {
+		_, err = api.Create(k.t.Context(), configMap(name, map[string]string{"team": team, "value": value}), metav1.CreateOptions{})
+		must(k.t, err)
+		return
+	}
+	o.Labels = map[string]string{"team": team, "value": value}
+	_, err = api.Update(k.t.Context(), o, metav1.UpdateOptions{})
+	must(k.t, err)
+}
+
+// Two scopes select objects of one resource by different labels. An object that moves from one to the other is updated, in one
+// stream; one that neither selects any more has left.
+func TestSelectorsThatDiffer(t *testing.T) {
+	c, k := cluster.Shared(t), newKube(t)
+	namespace := k.namespace()
+	k.label(namespace, "always", "a", "0")
+	k.label(namespace, "never", "c", "0")
+	in := func(selector string) informer.Scope {
+		return informer.Scope{Patterns: resources(t, "configmaps"), Namespaces: []string{namespace}, LabelSelector: selector}
+	}
+	w := watchScopes(t, c.RESTConfig(), nil, in("team=a"), in("team=b"))
+	w.waitReady()
+	for n, team := range []string{"b", "a", "b", "c", "c", "a"} {
+		k.label(namespace, "always", "b", fmt.Sprint(n))
+		k.label(namespace, "moves", team, fmt.Sprint(n))
+	}
+	k.delete(namespace, "moves")
+	k.label(namespace, "last", "a", "0")
+	seen := w.record("configmaps")
+	seen.waitFor(t, "add last")
+	checkLog(t, "always selected", append([]string{"add always initially"}, slices.Repeat([]string{"update always"}, 6)...), seen.lines("always"))
+	checkLog(t, "moving", []string{"add moves", "update moves", "update moves", "leave moves", "add moves", "delete moves"}, seen.lines("moves"))
+	checkLog(t, "never selected", []string{}, seen.lines("never"))
+	if n := len(w.started("configmaps")); n != 1 {
+		t.Errorf("%d informers were started", n)
+	}
+}
+
+// memory is a checkpoint in memory, as it is when a process ended.
+type memory struct {
+	mu      sync.Mutex
+	sources map[string]*remembered
+	resumed map[string]bool
+}
+
+type remembered struct {
+	source informer.Source
+	known  []*object.Object
+	at     string
+}
+
+func (m *memory) config(sc *informer.SetConfig) {
+	sc.Remembered = func() (sources []informer.Source) {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		for name, s := range m.sources {
+			if !m.resumed[name] {
+				sources = append(sources, s.source)
+			}
+		}
+		return sources
+	}
+	sc.Resume = func(source informer.Source) informer.Memory {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.resumed[source.Name] = true
+		s := m.sources[source.Name]
+		if s == nil {
+			return informer.Memory{}
+		}
+		return informer.Memory{Known: s.known, At: s.at, Scope: s.source.Scope}
+	}
+	sc.TakeOver = func(into informer.Source, shares []informer.Share) {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		if m.sources[into.Name] == nil {
+			m.sources[into.Name] = &remembered{at: m.sources[shares[0].Source].at}
+		}
+		to := m.sources[into.Name]
+		to.source = into
+		for _, share := range shares {
+			from := m.sources[share.Source]
+			var rest []*object.Object
+			for _, o := range from.known {
+				if share.In(o.Namespace) {
+					to.known = append(to.known, o)
+				} else {
+					rest = append(rest, o)
+				}
+			}
+			from.known = rest
+		}
+	}
+	sc.OnForget = func(source string) {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		delete(m.sources, source)
+	}
+}
+
+// remember is what a checkpoint holds of a Set that ends now.
+func remember(t *testing.T, w *watching) *memory {
+	t.Helper()
+	w.stop()
+	m := &memory{sources: map[string]*remembered{}, resumed: map[string]bool{}}
+	for _, i := range w.Informers() {
+		m.sources[i.Source().Name] = &remembered{i.Source(), i.Objects(), i.Status().ResourceVersion}
+	}
+	return m
+}
+
+// What is watched changes while nobody watches: what is known goes on to count. What stays is not handed on again, what went is
+// deleted, what is not watched any more has left, and what is new is added.
+func TestScopesChange(t *testing.T) {
+	c, k := cluster.Shared(t), newKube(t)
+	names := func(namespaces ...string) informer.Scope { return informer.Scope{Namespaces: namespaces} }
+	globs := func(namespaces ...string) informer.Scope {
+		slices.Sort(namespaces)
+		return informer.Scope{Accept: func(n string) bool { return slices.Contains(namespaces, n) }, AcceptText: strings.Join(namespaces, ",")}
+	}
+	with := func(scope informer.Scope, selector string) informer.Scope {
+		scope.LabelSelector = selector
+		return scope
+	}
+	type scopes = []informer.Scope
+	for _, tt := range []struct {
+		name          string
+		before, after func(a, b string) scopes
+		a, b          string // what is told of "stays" and "goes" in the namespaces, in brief
+		gaps          int
+	}{
+		{"the same in another order", func(a, b string) scopes { return scopes{globs(a), with(globs(b), "team"), globs(b)} },
+			func(a, b string) scopes { return scopes{globs(b, a), globs(a)} }, "add new, delete goes", "add new, delete goes", 0},
+		{"nothing", func(a, b string) scopes { return scopes{globs(a), with(globs(b), "team in (x,a)")} },
+			func(a, b string) scopes { return scopes{with(globs(b), "team in (a, x)"), globs(a)} }, "add new, delete goes", "add new, delete goes", 0},
+		{"names to fewer", func(a, b string) scopes { return scopes{names(a, b)} },
+			func(a, b string) scopes { return scopes{names(a)} }, "add new, delete goes", "leave goes, leave stays", 0},
+		{"names to globs", func(a, b string) scopes { return scopes{names(a, b)} },
+			func(a, b string) scopes { return scopes{globs(a, b)} }, "add new, delete goes", "add new, delete goes", 1},
+		{"names to fewer globs", func(a, b string) scopes { return scopes{names(a, b)} },
+			func(a, b string) scopes { return scopes{globs(b)} }, "delete goes, leave stays", "add new, delete goes", 1},
+		{"globs to names", func(a, b string) scopes { return scopes{globs(a, b)} },
+			func(a, b string) scopes { return scopes{names(a, b)} }, "add new, delete goes", "add new, delete goes", 2},
+		{"globs to fewer names", func(a, b string) scopes { return scopes{globs(a, b)} },
+			func(a, b string) scopes { return scopes{names(b)} }, "leave goes, leave stays", "add new, delete goes", 1},
+		{"more globs", func(a, b string) scopes { return scopes{globs(a)} },
+			func(a, b string) scopes { return scopes{globs(a, b)} }, "add new, delete goes", "add new, add stays", 1},
+		{"split by labels", func(a, b string) scopes { return scopes{globs(a, b)} },
+			func(a, b string) scopes { return scopes{with(names(a), "team=a"), with(globs(a, b), "team=x")} }, "add new, delete goes", "leave goes, leave stays", 2},
+		{"the resource altogether", func(a, b string) scopes { return scopes{names(a, b)} },
+			func(a, b string) scopes { return nil }, "leave goes, leave stays", "leave goes, leave stays", 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			a, b := k.namespace(), k.namespace()
+			of := func(list scopes) scopes {
+				for n := range list {
+					list[n].Patterns = resources(t, "configmaps")
+				}
+				return append(list, informer.Scope{Patterns: resources(t, "namespaces")})
+			}
+			for _, namespace := range []string{a, b} {
+				k.label(namespace, "stays", "a", "0")
+				k.label(namespace, "goes", "a", "0")
+			}
+			w := watchScopes(t, c.RESTConfig(), nil, of(tt.before(a, b))...)
+			w.waitReady()
+			m := remember(t, w)
+			for _, namespace := range []string{a, b} {
+				k.delete(namespace, "goes")
+				k.label(namespace, "new", "a", "0")
+			}
+			w = watchScopes(t, c.RESTConfig(), m.config, of(tt.after(a, b))...)
+			w.waitReady()
+			eventually(t, func() error {
+				m.mu.Lock()
+				defer m.mu.Unlock()
+				for name := range m.sources {
+					if !m.resumed[name] {
+						return fmt.Errorf("%s is still remembered", name)
+					}
+				}
+				return nil
+			})
+			told := func(namespace string) string {
+				var lines []string
+				for _, c := range w.record("configmaps").all() {
+					if c.namespace == namespace {
+						lines = append(lines, c.verb+" "+c.name)
+					}
+				}
+				slices.Sort(lines)
+				return strings.Join(lines, ", ")
+			}
+			eventually(t, func() error {
+				if gotA, gotB := told(a), told(b); gotA != tt.a || gotB != tt.b {
+					return fmt.Errorf("told %q and %q, want %q and %q", gotA, gotB, tt.a, tt.b)
+				}
+				return nil
+			})
+			if gaps := w.record("configmaps").count("gap"); gaps != tt.gaps {
+				t.Errorf("%d gaps", gaps)
+			}
+			if n := w.record("configmaps").count("synced"); n != 0 {
+				t.Errorf("%d initial lists", n)
+			}
+		})
+	}
+}
+
+// The API server does not serve a resource of its own when a process begins: what is known of it stays known.
+func TestBuiltInResourceIsAwayAtTheStart(t *testing.T) {
+	t.Parallel()
+	k := newKube(t)
+	namespace := k.namespace()
+	k.create(namespace, "stays")
+	k.create(namespace, "goes")
+	in := informer.Scope{Patterns: resources(t, "configmap*", "configmaps"), Namespaces: []string{namespace}}
+	w := watchScopes(t, cluster.Shared(t).RESTConfig(), nil, in)
+	w.waitReady()
+	m := remember(t, w)
+	hiding, diverted := &censored{}, &elsewhere{}
+	config := cluster.Shared(t).RESTConfig()
+	config.Wrap(func(rt http.RoundTripper) http.RoundTripper { diverted.RoundTripper = rt; return diverted })
+	diverted.divert("configmaps")
+	hiding.hide("configmaps")
+	w = watchScopes(t, config, func(sc *informer.SetConfig) {
+		hiding.DiscoveryInterfaceWithContext, sc.Discovery = sc.Discovery, hiding
+		m.config(sc)
+	}, in)
+	hiding.waitLooks(t, 2)
+	k.delete(namespace, "goes")
+	if got := w.record("configmaps").lines(); len(got) != 0 {
+		t.Errorf("told %q", got)
+	}
+	diverted.divert("")
+	hiding.hide()
+	crd := kind{"starts", "start.example.com"}
+	k.define(crd, nil, "v1") // so that the set looks
+	defer k.undefine(crd)
+	w.record("configmaps").waitFor(t, "delete goes")
+	k.create(namespace, "comes")
+	w.record("configmaps").waitFor(t, "add comes")
+	checkLog(t, "changes", []string{"delete goes", "add comes"}, w.record("configmaps").lines())
+}
