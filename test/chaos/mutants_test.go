@@ -39,9 +39,12 @@ func TestMutants(t *testing.T) {
 	if *mutants == "" {
 		t.Skip("takes up to ten minutes for each mutant: -chaos.mutants all")
 	}
-	binary := filepath.Join(t.TempDir(), "bridge")
-	if err := buildBridge(binary, "-tags", "chaosmutants"); err != nil {
-		t.Fatal(err)
+	binary := *built
+	if binary == "" {
+		binary = filepath.Join(t.TempDir(), "bridge")
+		if err := buildBridge(binary, "-tags", "chaosmutants"); err != nil {
+			t.Fatal(err)
+		}
 	}
 	w := newWorld(t, 0, binary, nil)
 	o := Options{Disk: CanMount()}
@@ -51,7 +54,6 @@ func TestMutants(t *testing.T) {
 		if *mutants != "all" && !strings.Contains(","+*mutants+",", ","+m[0]+",") {
 			continue
 		}
-		w.env = []string{"DELTABRIDGE_MUTANT=" + m[0]}
 		line := w.hunt(t, m, &seed, o)
 		t.Log(line)
 		report = append(report, line)
@@ -59,18 +61,19 @@ func TestMutants(t *testing.T) {
 	t.Logf("mutants:\n%s", strings.Join(report, "\n"))
 }
 
-// hunt plays scenarios until one finds the mutant.
+// hunt plays scenarios until one finds the mutant: it fails with it, and not without.
 func (w *world) hunt(t *testing.T, m [2]string, seed *uint64, o Options) string {
 	t.Helper()
 	began := time.Now()
 	for n := 1; ; n++ {
 		*seed++
-		violations, log, err := w.play(t.Context(), Generate(*seed, o))
-		if err != nil {
-			t.Fatalf("seed %d: %v\n%s", *seed, err, strings.Join(log, "\n"))
-		}
+		violations := w.mutated(t, *seed, o, m[0])
 		took := time.Since(began).Round(time.Second)
 		if len(violations) > 0 {
+			if same := w.mutated(t, *seed, o, ""); len(same) > 0 {
+				t.Logf("seed %d fails without %s as well: %s", *seed, m[0], same[0])
+				continue
+			}
 			return fmt.Sprintf("%-28s found after %s, run %d, seed %d: %s", m[0], took, n, *seed, violations[0])
 		}
 		if took > *mutantLimit {
@@ -78,4 +81,15 @@ func (w *world) hunt(t *testing.T, m [2]string, seed *uint64, o Options) string 
 			return fmt.Sprintf("%-28s NOT FOUND in %s, %d runs", m[0], took, n)
 		}
 	}
+}
+
+// mutated plays a scenario on a bridge that is broken in one way; with no name, on one that is not.
+func (w *world) mutated(t *testing.T, seed uint64, o Options, name string) []Violation {
+	t.Helper()
+	w.env = []string{"DELTABRIDGE_MUTANT=" + name}
+	violations, log, err := w.play(t.Context(), Generate(seed, o))
+	if err != nil {
+		t.Fatalf("seed %d: %v\n%s", seed, err, strings.Join(log, "\n"))
+	}
+	return violations
 }
