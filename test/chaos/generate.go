@@ -122,7 +122,15 @@ func (g *generator) buffer(s *Sink) {
 	if g.chance(50) {
 		s.Events = pick(g, 10, 50, 200, 1000)
 	}
-	if s.Kind != Stream && s.Kind != Topic && s.Overflow == "drop-oldest" { // a mirror may then miss last states
+	s.possible()
+}
+
+// possible takes back what can't be configured, or not judged.
+func (s *Sink) possible() {
+	switch {
+	case s.Kind != Stream && s.Kind != Topic && s.Overflow == "drop-oldest": // a mirror may then miss last states
+		s.Overflow = ""
+	case s.Payload == "change" && s.Overflow == "compact": // is refused
 		s.Overflow = ""
 	}
 }
@@ -233,6 +241,7 @@ func (g *generator) change() {
 	case 6:
 		if s.Kind == Stream || s.Kind == Topic {
 			s.Payload = pick(g, "", "change", "metadata")
+			s.possible()
 		}
 	case 7:
 		if len(c.Sinks) < 4 {
