@@ -13,6 +13,7 @@ import (
 	"github.com/deltabridge/deltabridge/internal/mutant"
 	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/fifo"
+	"github.com/deltabridge/deltabridge/pkg/parked"
 )
 
 // Defaults of a Drain.
@@ -39,10 +40,14 @@ type Drain struct {
 	MaxBatchBytes int64 // 0: DefaultMaxBatchBytes
 	Backoff       Backoff
 	Refusals      Refusals // what becomes of what the destination refuses for good
-	Hooks         Hooks
-	Logger        *slog.Logger // nil: slog.Default()
+	// Parked keeps the events of those parts of the destination that take none. The caller closes it after Run. Nil: the other
+	// parts wait for them.
+	Parked *parked.Store
+	Hooks  Hooks
+	Logger *slog.Logger // nil: slog.Default()
 
 	state         state
+	parking       parking
 	rejected      *backoff.ExponentialBackOff // the pause after a rejection
 	away          *backoff.ExponentialBackOff // the pause after any other failure
 	refused, lost logLimit
@@ -76,6 +81,9 @@ type Hooks struct {
 	OnSettled func(m *event.Message, sent time.Time, latency time.Duration)
 	// OnRetry is called each time that a message will be tried again, with what the sink said of it.
 	OnRetry func(m *event.Message, err error)
+	// OnParked is called once for each message that was parked: it is durable. When it is delivered later, OnSettled is called with a
+	// copy of it.
+	OnParked func(m *event.Message)
 	// OnRefused is called once for each message that was refused for good, when what takes its place was delivered (or a
 	// gap event was refused too). If that is the event itself in another form (OutcomeMetadata, OutcomeClaimCheck),
 	// OnSettled is called too. Otherwise nothing more is to be done about it: it is settled as well.
@@ -99,6 +107,7 @@ type item struct {
 	send    *event.Message // orig, or what takes its place; nil: that has to be found
 	refusal error          // why orig was refused
 	outcome Outcome        // of the refusal
+	park    string         // the part of the destination that takes no events: to be parked; empty: to be sent
 	done    bool
 }
 
@@ -110,7 +119,8 @@ func (d *Drain) Run(ctx context.Context) error {
 		return d.unfinished(err)
 	}
 	for {
-		batch, err := d.Queue.Take(ctx, d.taken, d.MaxBatch, d.MaxBatchBytes)
+		d.retryParked(ctx)
+		batch, err := d.take(ctx)
 		if errors.Is(err, fifo.ErrClosed) {
 			return nil
 		}
@@ -204,12 +214,12 @@ func upToControl(batch []*event.Message) int {
 	return len(batch)
 }
 
-// deliver sends batch until each of its messages is settled, and acknowledges the settled ones at its front as it
-// goes. It returns an error only when ctx ended.
+// deliver sends batch until each of its messages is settled or parked, and acknowledges those at its front as it goes. It
+// returns an error only when ctx ended.
 func (d *Drain) deliver(ctx context.Context, batch []*event.Message) error {
 	d.items = d.items[:0]
 	for _, m := range batch {
-		d.items = append(d.items, item{orig: m, send: m})
+		d.items = append(d.items, item{orig: m, send: m, park: d.parkedPart(m)})
 	}
 	if mutant.On("reorder") {
 		mutant.Swap(d.items, func(a, b item) bool { return a.orig.Key() == b.orig.Key() })
@@ -217,7 +227,15 @@ func (d *Drain) deliver(ctx context.Context, batch []*event.Message) error {
 	defer func() { clear(d.items) }()
 	acked := 0
 	for {
-		progress := d.attempt(ctx)
+		full := d.park()
+		a := d.attempt(ctx)
+		if d.markUnavailable() {
+			full = d.park()
+		}
+		if a.err == nil {
+			a.err = full
+		}
+		d.report(ctx, a)
 		from := acked
 		for acked < len(d.items) && d.items[acked].done {
 			acked++
@@ -228,23 +246,44 @@ func (d *Drain) deliver(ctx context.Context, batch []*event.Message) error {
 		if acked == len(d.items) {
 			return nil
 		}
-		if progress {
+		if a.progress {
 			d.resetBackoff()
 		}
-		if d.state.retrying() {
-			err := d.pause(ctx)
-			if err != nil {
+		if a.err != nil || a.unavailable {
+			if err := d.pause(ctx); err != nil {
 				return err
 			}
 		} else if ctx.Err() != nil { // only gap events are new: nothing to wait for
 			return ctx.Err()
 		}
+		if full != nil { // what is parked must go, or there will never be room
+			items := d.items
+			d.items = nil
+			d.retryParked(ctx)
+			d.items = items
+		}
 	}
 }
 
-// attempt sends what is not settled yet, in order, and records what became of it. It reports whether anything
-// was settled, or refused.
-func (d *Drain) attempt(ctx context.Context) (progress bool) {
+// attempted is the outcome of one Send.
+type attempted struct {
+	progress    bool  // something was settled, or refused
+	err         error // why something has to be tried again, but for parts that are unavailable
+	again       int   // how many messages have to be
+	unavailable bool  // a part of the destination is
+}
+
+// report keeps how the destination stands.
+func (d *Drain) report(ctx context.Context, a attempted) {
+	if a.err == nil {
+		d.state.ok(d.Logger)
+	} else if ctx.Err() == nil {
+		d.failed(a.err, max(a.again, 1))
+	}
+}
+
+// attempt sends what is not settled yet, in order, and records what became of it.
+func (d *Drain) attempt(ctx context.Context) (a attempted) {
 	away := d.collect(ctx)
 	d.results = append(d.results[:0], make([]error, len(d.out))...)
 	start := time.Now()
@@ -253,8 +292,6 @@ func (d *Drain) attempt(ctx context.Context) (progress bool) {
 	}
 	sent := time.Now()
 
-	var first error // of those that were attempted
-	again := 0
 	for k, err := range d.results {
 		if mutant.On("settle-unsent") {
 			err = nil
@@ -263,31 +300,30 @@ func (d *Drain) attempt(ctx context.Context) (progress bool) {
 		switch {
 		case err == nil:
 			d.settle(it, sent, sent.Sub(start))
-			progress = true
+			a.progress = true
 		case IsPermanent(err):
 			d.refuse(it, err)
-			progress = true
+			a.progress = true
+		case d.isUnavailable(err):
+			a.again++
+			a.unavailable = true
 		default:
-			if again++; first == nil && !errors.Is(err, ErrNotAttempted) {
-				first = err
+			if a.again++; a.err == nil && !errors.Is(err, ErrNotAttempted) {
+				a.err = err
 			}
 		}
 	}
 	clear(d.out)
-	if first == nil && again > 0 && !progress { // the sink says nothing of the cause
-		first = ErrNotAttempted
+	if a.err == nil && a.again > 0 && !a.progress && !a.unavailable { // the sink says nothing of the cause
+		a.err = ErrNotAttempted
 	}
-	if first != nil { // otherwise they were held back by an earlier event of their object that was refused
+	if a.err != nil || a.unavailable { // otherwise they were held back by an earlier event of their object that was refused
 		d.retry()
-	} else {
-		first = away
 	}
-	if first == nil {
-		d.state.ok(d.Logger)
-	} else if ctx.Err() == nil {
-		d.failed(first, max(again, 1))
+	if a.err == nil {
+		a.err = away
 	}
-	return progress
+	return a
 }
 
 // collect puts into d.out what is to be sent now: all that is not settled, up to the first message of which what takes its
@@ -296,7 +332,7 @@ func (d *Drain) collect(ctx context.Context) (away error) {
 	d.out, d.outItem = d.out[:0], d.outItem[:0]
 	for i := range d.items {
 		it := &d.items[i]
-		if it.done {
+		if it.done || it.park != "" {
 			continue
 		}
 		if it.send == nil {

@@ -2,6 +2,7 @@ package sinks
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"sync"
 	"time"
@@ -39,6 +40,17 @@ func (d *Drain) Delivering() bool {
 
 // Status says for people how the destination stands: "ok", or since when and why not.
 func (d *Drain) Status() string {
+	status := d.connectionStatus()
+	if parts := d.Unavailable(); len(parts) > 0 {
+		status += fmt.Sprintf("; %d destinations with parked events, first %s since %s", len(parts), parts[0].Destination, parts[0].Since.UTC().Format(time.RFC3339))
+		if parts[0].Cause != nil {
+			status += ": " + parts[0].Cause.Error()
+		}
+	}
+	return status
+}
+
+func (d *Drain) connectionStatus() string {
 	s := &d.state
 	s.mu.Lock()
 	defer s.mu.Unlock()

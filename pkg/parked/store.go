@@ -1,0 +1,457 @@
+package parked
+
+import (
+	"cmp"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io/fs"
+	"log/slog"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/deltabridge/deltabridge/internal/mapped"
+	"github.com/deltabridge/deltabridge/pkg/event"
+)
+
+const (
+	prefix, suffix = "parked-", ".db" // of files' names, around that of the sink
+	lockTimeout    = 2 * time.Second  // how long to wait for another process to let go of the file
+	format         = "1"
+)
+
+// ErrFull is the error of Park when there is no room: MaxBytes is reached.
+var ErrFull = errors.New("no room for parked events: buffer.spill.maxBytes is reached")
+
+// Options of a Store.
+type Options struct {
+	Dir  string // of the state; it must exist when the first event is parked
+	Sink string
+	// MaxBytes bounds what the events take, together with what Used returns. 0: no bound. The file is larger.
+	MaxBytes int64
+	Used     func() int64 // bytes that share the bound; nil: none
+	Logger   *slog.Logger // nil: slog.Default()
+}
+
+// Store is the parked events of one sink. Its methods may be called at once, except for Close, which is the last.
+type Store struct {
+	opts Options
+	path string
+
+	mu     sync.Mutex
+	db     *bbolt.DB // nil: there is no file
+	queues map[string]*Queue
+	last   uint64 // the number of the newest event
+	lost   int64
+	used   mapped.Meter
+}
+
+// Queue is the parked events of one part of the destination.
+type Queue struct {
+	Destination string    `json:"-"`
+	First       uint64    `json:"-"` // the number of the oldest event
+	Events      int       `json:"events"`
+	Bytes       int64     `json:"bytes"`
+	Since       time.Time `json:"since"` // when the first event was parked
+	// Resources of the events, as in "pods" and "deployments.apps". They stay until the queue is empty.
+	Resources []string `json:"resources"`
+}
+
+// Entry is an event and its number.
+type Entry struct {
+	Number  uint64
+	Message *event.Message
+}
+
+// The buckets and keys of the file. The bucket of queues has one for each queue, which has its description under keyQueue and a
+// bucket of its events.
+const (
+	bucketQueues = "queues"
+	bucketEvents = "events"
+	keyQueue     = "queue"
+	keyFormat    = "format"
+)
+
+// Open makes a Store with what its file holds, if there is one. An error says that the file cannot be opened.
+func Open(opts Options) (*Store, error) {
+	if opts.Logger == nil {
+		opts.Logger = slog.Default()
+	}
+	s := &Store{opts: opts, path: filepath.Join(opts.Dir, prefix+opts.Sink+suffix), queues: map[string]*Queue{}}
+	if _, err := os.Stat(s.path); errors.Is(err, fs.ErrNotExist) {
+		return s, nil
+	}
+	db, err := open(s.path, false)
+	if err == nil {
+		if err = s.load(db); err == nil {
+			s.db = db
+			return s, nil
+		}
+		_ = db.Close()
+	}
+	if pathError := new(fs.PathError); errors.As(err, &pathError) || errors.Is(err, bbolt.ErrTimeout) {
+		return nil, fmt.Errorf("open the parked events %s: %w", s.path, err)
+	}
+	aside := fmt.Sprintf("%s.damaged-%d", s.path, time.Now().UnixNano())
+	if err := os.Rename(s.path, aside); err != nil {
+		return nil, fmt.Errorf("rename the file of parked events, which cannot be used: %w", err)
+	}
+	s.lost++
+	s.queues, s.last = map[string]*Queue{}, 0
+	opts.Logger.Error("the parked events cannot be read, the file was renamed", "path", s.path, "renamedTo", aside, "err", err)
+	return s, nil
+}
+
+func open(path string, readOnly bool) (*bbolt.DB, error) {
+	return bbolt.Open(path, 0o600, &bbolt.Options{Timeout: lockTimeout, FreelistType: bbolt.FreelistMapType, NoStatistics: true, ReadOnly: readOnly})
+}
+
+// load reads the description of each queue, and the numbers of the events at its ends.
+func (s *Store) load(db *bbolt.DB) error {
+	return db.View(func(tx *bbolt.Tx) error {
+		queues := tx.Bucket([]byte(bucketQueues))
+		if queues == nil || string(queues.Get([]byte(keyFormat))) != format {
+			return errors.New("this is no file of parked events, or of another version")
+		}
+		s.last = queues.Sequence()
+		return queues.ForEachBucket(func(name []byte) error {
+			q := &Queue{Destination: string(name)}
+			bucket := queues.Bucket(name)
+			if err := json.Unmarshal(bucket.Get([]byte(keyQueue)), q); err != nil {
+				return fmt.Errorf("queue %s: %w", name, err)
+			}
+			events := bucket.Bucket([]byte(bucketEvents))
+			if events == nil {
+				return fmt.Errorf("queue %s has no events", name)
+			}
+			if first, _ := events.Cursor().First(); len(first) == 8 {
+				q.First = binary.BigEndian.Uint64(first)
+				s.queues[q.Destination] = q
+			}
+			return nil
+		})
+	})
+}
+
+// Queues are the queues that hold events, the oldest event first.
+func (s *Store) Queues() []Queue {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var out []Queue
+	for _, q := range s.queues {
+		out = append(out, *q)
+	}
+	slices.SortFunc(out, func(a, b Queue) int { return cmp.Compare(a.First, b.First) })
+	return out
+}
+
+// Holds reports whether the queue of a destination holds events.
+func (s *Store) Holds(destination string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.queues[destination] != nil
+}
+
+// Empty reports whether nothing is parked.
+func (s *Store) Empty() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.queues) == 0
+}
+
+// Bytes is what the events take. Lost counts events, and files, that could not be read.
+func (s *Store) Bytes() (bytes, lost int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.bytes(), s.lost
+}
+
+func (s *Store) bytes() (n int64) {
+	for _, q := range s.queues {
+		n += q.Bytes
+	}
+	return n
+}
+
+// Parking is an event and the part of the destination that cannot take it.
+type Parking struct {
+	Destination string
+	Message     *event.Message
+}
+
+// Park appends the events to the queues of their destinations. All are durable when it returns nil; after an error none is.
+func (s *Store) Park(all []Parking) error {
+	values := make([][]byte, len(all))
+	var size int64
+	for i, p := range all {
+		stored, err := p.Message.AppendStored(make([]byte, 4, 4+len(p.Message.Data)+512))
+		if err != nil {
+			return err
+		}
+		binary.BigEndian.PutUint32(stored, crc32.Checksum(stored[4:], crc32.MakeTable(crc32.Castagnoli)))
+		values[i] = stored
+		size += int64(len(stored))
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	used := s.bytes()
+	if s.opts.Used != nil {
+		used += s.opts.Used()
+	}
+	if s.opts.MaxBytes > 0 && used > 0 && used+size > s.opts.MaxBytes {
+		return ErrFull
+	}
+	if err := s.create(); err != nil {
+		return err
+	}
+	changed, last := map[string]*Queue{}, s.last
+	err := s.db.Update(func(tx *bbolt.Tx) error {
+		queues := tx.Bucket([]byte(bucketQueues))
+		for i, p := range all {
+			last++
+			if err := s.append(queues, changed, p, values[i], last); err != nil {
+				return err
+			}
+		}
+		for name, q := range changed {
+			if err := describe(queues.Bucket([]byte(name)), q); err != nil {
+				return err
+			}
+		}
+		s.used.Used(s.db, tx, size)
+		return queues.SetSequence(last)
+	})
+	if err != nil {
+		return fmt.Errorf("park events: %w", err)
+	}
+	s.last = last
+	maps.Copy(s.queues, changed)
+	return nil
+}
+
+// create makes the file, if there is none, durable before anything is in it.
+func (s *Store) create() error {
+	if s.db != nil {
+		return nil
+	}
+	db, err := open(s.path, false)
+	if err != nil {
+		return fmt.Errorf("create the file of parked events: %w", err)
+	}
+	err = db.Update(func(tx *bbolt.Tx) error {
+		queues, err := tx.CreateBucketIfNotExists([]byte(bucketQueues))
+		if err != nil {
+			return err
+		}
+		return queues.Put([]byte(keyFormat), []byte(format))
+	})
+	if err == nil {
+		err = syncDir(s.opts.Dir)
+	}
+	if err != nil {
+		_ = db.Close()
+		return fmt.Errorf("create the file of parked events: %w", err)
+	}
+	s.db = db
+	return nil
+}
+
+func syncDir(path string) error {
+	dir, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	return dir.Sync()
+}
+
+// append puts one event into the transaction. changed are copies of the queues as they are afterwards.
+func (s *Store) append(queues *bbolt.Bucket, changed map[string]*Queue, p Parking, value []byte, number uint64) error {
+	q := changed[p.Destination]
+	if q == nil {
+		q = &Queue{Destination: p.Destination, First: number, Since: time.Now()}
+		if before := s.queues[p.Destination]; before != nil {
+			*q = *before
+			q.Resources = slices.Clone(before.Resources)
+		}
+		changed[p.Destination] = q
+	}
+	q.Events++
+	q.Bytes += int64(len(value))
+	if resource := p.Message.Resource.GroupResource().String(); !slices.Contains(q.Resources, resource) {
+		q.Resources = append(q.Resources, resource)
+	}
+	bucket, err := queues.CreateBucketIfNotExists([]byte(p.Destination))
+	if err != nil {
+		return err
+	}
+	events, err := bucket.CreateBucketIfNotExists([]byte(bucketEvents))
+	if err != nil {
+		return err
+	}
+	events.FillPercent = 1 // keys only grow
+	return events.Put(binary.BigEndian.AppendUint64(nil, number), value)
+}
+
+func describe(bucket *bbolt.Bucket, q *Queue) error {
+	text, err := json.Marshal(q)
+	if err != nil {
+		return err
+	}
+	return bucket.Put([]byte(keyQueue), text)
+}
+
+// Head gives the oldest events of a queue: at most limit, of at most maxBytes, but one if there is any. They stay in the queue.
+// Events that cannot be read are removed.
+func (s *Store) Head(destination string, limit int, maxBytes int64) ([]Entry, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.queues[destination] == nil {
+		return nil, nil
+	}
+	var out []Entry
+	var damaged []uint64
+	err := s.db.View(func(tx *bbolt.Tx) error {
+		var size int64
+		c := tx.Bucket([]byte(bucketQueues)).Bucket([]byte(destination)).Bucket([]byte(bucketEvents)).Cursor()
+		for k, v := c.First(); k != nil && len(out) < limit; k, v = c.Next() {
+			if size += int64(len(v)); size > maxBytes && len(out) > 0 {
+				break
+			}
+			number := binary.BigEndian.Uint64(k)
+			m, err := parse(v)
+			if err != nil {
+				damaged = append(damaged, number)
+				continue
+			}
+			out = append(out, Entry{number, m})
+		}
+		s.used.Used(s.db, tx, size)
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read parked events: %w", err)
+	}
+	if len(damaged) > 0 {
+		s.lost += int64(len(damaged))
+		s.opts.Logger.Error("parked events are damaged and lost", "path", s.path, "destination", destination, "events", len(damaged))
+		if err := s.remove(destination, damaged); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+func parse(value []byte) (*event.Message, error) {
+	if len(value) < 4 || binary.BigEndian.Uint32(value) != crc32.Checksum(value[4:], crc32.MakeTable(crc32.Castagnoli)) {
+		return nil, errors.New("wrong checksum")
+	}
+	return event.ParseStored(slices.Clone(value[4:]))
+}
+
+// Remove takes events out of a queue. A queue without events is gone, and so is the file without queues.
+func (s *Store) Remove(destination string, numbers []uint64) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.remove(destination, numbers)
+}
+
+func (s *Store) remove(destination string, numbers []uint64) error {
+	before := s.queues[destination]
+	if before == nil || len(numbers) == 0 {
+		return nil
+	}
+	after := *before
+	err := s.db.Update(func(tx *bbolt.Tx) error {
+		queues := tx.Bucket([]byte(bucketQueues))
+		bucket := queues.Bucket([]byte(destination))
+		events := bucket.Bucket([]byte(bucketEvents))
+		for _, number := range numbers {
+			key := binary.BigEndian.AppendUint64(nil, number)
+			value := events.Get(key)
+			if value == nil {
+				continue
+			}
+			after.Events--
+			after.Bytes -= int64(len(value))
+			if err := events.Delete(key); err != nil {
+				return err
+			}
+		}
+		first, _ := events.Cursor().First()
+		if first == nil {
+			return queues.DeleteBucket([]byte(destination))
+		}
+		after.First = binary.BigEndian.Uint64(first)
+		return describe(bucket, &after)
+	})
+	if err != nil {
+		return fmt.Errorf("remove parked events: %w", err)
+	}
+	if after.Events > 0 {
+		s.queues[destination] = &after
+		return nil
+	}
+	if delete(s.queues, destination); len(s.queues) > 0 {
+		return nil
+	}
+	return s.removeFile()
+}
+
+// removeFile gives the room on disk back when nothing is parked.
+func (s *Store) removeFile() error {
+	err := s.db.Close()
+	s.db = nil
+	return errors.Join(err, os.Remove(s.path))
+}
+
+// Close closes the file. What it holds is there at the next Open.
+func (s *Store) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.db == nil {
+		return nil
+	}
+	err := s.db.Close()
+	s.db = nil
+	return err
+}
+
+// Sinks are the names of the sinks of which the directory holds parked events.
+func Sinks(dir string) (names []string, err error) {
+	files, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	for _, f := range files {
+		name, isParked := strings.CutPrefix(f.Name(), prefix)
+		if name, ends := strings.CutSuffix(name, suffix); isParked && ends {
+			names = append(names, name)
+		}
+	}
+	return names, nil
+}
+
+// Read gives the queues of a sink without changing anything. No process may have the file open for writing.
+func Read(dir, sink string) ([]Queue, error) {
+	path := filepath.Join(dir, prefix+sink+suffix)
+	db, err := open(path, true)
+	if err != nil {
+		return nil, fmt.Errorf("read the parked events %s: %w", path, err)
+	}
+	defer db.Close()
+	s := &Store{queues: map[string]*Queue{}}
+	if err := s.load(db); err != nil {
+		return nil, fmt.Errorf("read the parked events %s: %w", path, err)
+	}
+	return s.Queues(), nil
+}

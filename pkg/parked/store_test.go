@@ -1,0 +1,143 @@
+package parked
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/deltabridge/deltabridge/pkg/event"
+)
+
+func message(resource, id string, size int) *event.Message {
+	m := &event.Message{
+		Type: event.Updated, Resource: schema.GroupVersionResource{Version: "v1", Resource: resource}, ID: id,
+		Data: bytes.Repeat([]byte("x"), size),
+	}
+	m.Identity.Namespace, m.Identity.Name = "default", id
+	return m
+}
+
+func newStore(t *testing.T, opts Options) *Store {
+	t.Helper()
+	opts.Sink = "live"
+	s, err := Open(opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+func ids(t *testing.T, s *Store, destination string, limit int, maxBytes int64) (out []string, numbers []uint64) {
+	t.Helper()
+	head, err := s.Head(destination, limit, maxBytes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range head {
+		out, numbers = append(out, e.Message.ID), append(numbers, e.Number)
+	}
+	return out, numbers
+}
+
+// What is parked is there after a restart, in order for each destination; with the last event the file goes.
+func TestParkedEventsSurviveARestart(t *testing.T) {
+	opts := Options{Dir: t.TempDir()}
+	s := newStore(t, opts)
+	for i := range 5 {
+		err := s.Park([]Parking{
+			{"pods", message("pods", fmt.Sprint("p", i), 10)},
+			{"secrets/3", message("secrets", fmt.Sprint("s", i), 10)},
+			{"pods", message("pods", fmt.Sprint("q", i), 10)},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if left, err := Sinks(opts.Dir); err != nil || !cmp.Equal([]string{"live"}, left) {
+		t.Errorf("left: %v, %v", left, err)
+	}
+	queues, err := Read(opts.Dir, "live")
+	if err != nil || len(queues) != 2 || queues[0].Events != 10 || queues[1].Destination != "secrets/3" {
+		t.Errorf("read: %+v, %v", queues, err)
+	}
+	s = newStore(t, opts)
+	if diff := cmp.Diff(queues, s.Queues()); diff != "" {
+		t.Errorf("queues (-read +opened):\n%s", diff)
+	}
+	if err := s.Park([]Parking{{"secrets/3", message("secrets", "s5", 10)}}); err != nil {
+		t.Fatal(err)
+	}
+	got, numbers := ids(t, s, "pods", 4, 1<<20)
+	if diff := cmp.Diff([]string{"p0", "q0", "p1", "q1"}, got); diff != "" {
+		t.Errorf("head (-want +got):\n%s", diff)
+	}
+	if err := s.Remove("pods", []uint64{numbers[0], numbers[2]}); err != nil { // those between stay
+		t.Fatal(err)
+	}
+	if got, _ = ids(t, s, "pods", 3, 1<<20); !cmp.Equal([]string{"q0", "q1", "p2"}, got) {
+		t.Errorf("after removing two: %v", got)
+	}
+	if got, _ = ids(t, s, "pods", 100, 1); !cmp.Equal([]string{"q0"}, got) {
+		t.Errorf("within one byte: %v", got)
+	}
+	for _, destination := range []string{"pods", "secrets/3"} {
+		_, numbers = ids(t, s, destination, 100, 1<<20)
+		if err := s.Remove(destination, numbers); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := os.Stat(s.path); !errors.Is(err, os.ErrNotExist) || len(s.Queues()) != 0 || s.Holds("pods") {
+		t.Errorf("the last event was removed: %v, %v", err, s.Queues())
+	}
+	if err := s.Park([]Parking{{"pods", message("pods", "p9", 10)}}); err != nil || !s.Holds("pods") {
+		t.Errorf("again: %v", err)
+	}
+}
+
+// The bound is shared with what else the sink has on disk; what does not fit is not parked, not even in part.
+func TestParkedEventsAreBounded(t *testing.T) {
+	other := int64(0)
+	s := newStore(t, Options{Dir: t.TempDir(), MaxBytes: 10_000, Used: func() int64 { return other }})
+	if err := s.Park([]Parking{{"a", message("pods", "p1", 3000)}}); err != nil {
+		t.Fatal(err)
+	}
+	two := []Parking{{"a", message("pods", "p2", 3000)}, {"b", message("pods", "p3", 3000)}}
+	other = 5000
+	if err := s.Park(two); !errors.Is(err, ErrFull) || s.Holds("b") {
+		t.Errorf("beyond the bound: %v", err)
+	}
+	other = 0
+	if err := s.Park(two); err != nil {
+		t.Error(err)
+	}
+	if n, _ := s.Bytes(); n < 9000 || n > 10_000 {
+		t.Errorf("%d bytes", n)
+	}
+}
+
+func TestADamagedFileIsRenamed(t *testing.T) {
+	opts := Options{Dir: t.TempDir()}
+	s := newStore(t, opts)
+	if err := os.WriteFile(s.path, bytes.Repeat([]byte("no "), 10_000), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s = newStore(t, opts)
+	if _, lost := s.Bytes(); lost != 1 || len(s.Queues()) != 0 {
+		t.Errorf("%d lost, %v", lost, s.Queues())
+	}
+	if err := s.Park([]Parking{{"a", message("pods", "p1", 10)}}); err != nil {
+		t.Error(err)
+	}
+	if _, err := Open(Options{Dir: opts.Dir, Sink: "live"}); err == nil {
+		t.Error("two stores on one file")
+	}
+}

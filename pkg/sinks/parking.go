@@ -1,0 +1,360 @@
+package sinks
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/cenkalti/backoff/v4"
+
+	"github.com/deltabridge/deltabridge/pkg/event"
+	"github.com/deltabridge/deltabridge/pkg/fifo"
+	"github.com/deltabridge/deltabridge/pkg/parked"
+)
+
+const (
+	// parkAfter is how long a part of the destination may be unavailable before its events are parked, if that is likely to
+	// pass: a partition chooses a leader within a second or two.
+	parkAfter = 2 * time.Second
+	// batchesAtOnce is how many batches of a queue of parked events are delivered before the sink's own queue has its turn.
+	batchesAtOnce = 4
+)
+
+// parking is what the drain knows of the parts of its destination that take no events.
+type parking struct {
+	failing map[string]time.Time // since when a part has failed, without parked events
+	mu      sync.Mutex           // guards retries against Unavailable
+	retries map[string]*retry    // of parts with parked events
+}
+
+// retry is when the parked events of a part are tried again.
+type retry struct {
+	at    time.Time // zero: at once
+	wait  *backoff.ExponentialBackOff
+	cause error // why the part takes no events; nil: it was not tried yet
+}
+
+// UnavailablePart is a part of the destination that has parked events.
+type UnavailablePart struct {
+	parked.Queue
+	Cause error // why it takes no events; nil: they are being delivered, or were not tried yet
+}
+
+// Unavailable gives the parts of the destination that have parked events, the longest-waiting first. It may be called at any
+// time.
+func (d *Drain) Unavailable() (parts []UnavailablePart) {
+	if d.Parked == nil {
+		return nil
+	}
+	d.parking.mu.Lock()
+	defer d.parking.mu.Unlock()
+	for _, q := range d.Parked.Queues() {
+		part := UnavailablePart{Queue: q}
+		if r := d.parking.retries[q.Destination]; r != nil {
+			part.Cause = r.cause
+		}
+		parts = append(parts, part)
+	}
+	return parts
+}
+
+// destination is the part of the destination that takes m; empty if nothing can be parked.
+func (d *Drain) destination(m *event.Message) string {
+	router, ok := d.Sink.(Router)
+	if !ok || d.Parked == nil {
+		return ""
+	}
+	return router.Destination(m)
+}
+
+func (d *Drain) isUnavailable(err error) bool {
+	if d.Parked == nil {
+		return false
+	}
+	_, ok := errors.AsType[*UnavailableError](err)
+	return ok
+}
+
+// covers reports whether a part is the given one, or a larger one that it belongs to.
+func covers(larger, part string) bool {
+	return part == larger || strings.HasPrefix(part, larger) && part[len(larger)] == '/'
+}
+
+// parkedPart gives the queue of parked events that m has to be behind; empty: none. A control event has to be behind all events of its
+// resource.
+func (d *Drain) parkedPart(m *event.Message) string {
+	if d.Parked == nil || d.Parked.Empty() {
+		return ""
+	}
+	part := d.destination(m)
+	if part == "" {
+		return ""
+	}
+	inside := "" // a queue of the larger part has all that is newer
+	for _, q := range d.Parked.Queues() {
+		switch {
+		case covers(q.Destination, part) && (inside == "" || len(q.Destination) < len(inside)):
+			inside = q.Destination
+		case inside == "" && covers(part, q.Destination): // it is not known yet to which of the smaller parts m belongs
+			inside = part
+		case inside == "" && m.Type.IsControl() && slices.Contains(q.Resources, m.Resource.GroupResource().String()):
+			inside = part
+		}
+	}
+	return inside
+}
+
+// markUnavailable marks for parking what can't be sent because a part of the destination takes no events. It reports whether there is
+// any.
+func (d *Drain) markUnavailable() (marked bool) {
+	if d.Parked == nil {
+		return false
+	}
+	causes := make(map[string]error) // of the parts whose events are to be parked
+	for k, err := range d.results {
+		e, ok := errors.AsType[*UnavailableError](err)
+		switch {
+		case err == nil && len(d.parking.failing) > 0:
+			part := d.destination(d.items[d.outItem[k]].orig)
+			for failing := range d.parking.failing {
+				if covers(failing, part) {
+					delete(d.parking.failing, failing)
+				}
+			}
+		case !ok:
+		case IsRejected(err) || d.lasts(e.Destination):
+			causes[e.Destination] = e.Err
+		}
+	}
+	for part, cause := range causes {
+		d.beginParking(part, cause)
+		for i := range d.items {
+			if it := &d.items[i]; !it.done && covers(part, d.destination(it.orig)) {
+				it.park, marked = part, true
+			}
+		}
+	}
+	return marked
+}
+
+// lasts reports whether a part has been failing for long.
+func (d *Drain) lasts(part string) bool {
+	if d.parking.failing == nil {
+		d.parking.failing = make(map[string]time.Time)
+	}
+	since, failing := d.parking.failing[part]
+	if !failing {
+		d.parking.failing[part] = time.Now()
+	}
+	return failing && time.Since(since) >= parkAfter
+}
+
+func (d *Drain) beginParking(part string, cause error) {
+	delete(d.parking.failing, part)
+	if d.Parked.Holds(part) {
+		return
+	}
+	d.Logger.Warn("destination takes no events, they are parked on disk; other destinations go on", "destination", part, "err", cause)
+	r := d.retryOf(part)
+	r.cause, r.at = cause, time.Now().Add(r.wait.NextBackOff())
+}
+
+// retryOf gives the retry of a part.
+func (d *Drain) retryOf(part string) *retry {
+	d.parking.mu.Lock()
+	defer d.parking.mu.Unlock()
+	if d.parking.retries == nil {
+		d.parking.retries = make(map[string]*retry)
+	}
+	r := d.parking.retries[part]
+	if r == nil {
+		r = &retry{wait: doubling(d.rejected.InitialInterval, d.rejected.MaxInterval)}
+		d.parking.retries[part] = r
+	}
+	return r
+}
+
+// park parks the items that are marked for it. An error means that they have to be marked again later: there is no room.
+func (d *Drain) park() error {
+	var all []parked.Parking
+	for i := range d.items {
+		if it := &d.items[i]; it.park != "" && !it.done {
+			all = append(all, parked.Parking{Destination: it.park, Message: it.orig})
+		}
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	if err := d.Parked.Park(all); err != nil {
+		return fmt.Errorf("destination %s takes no events: %w", all[0].Destination, err)
+	}
+	for i := range d.items {
+		if it := &d.items[i]; it.park != "" && !it.done {
+			it.done = true
+			if d.Hooks.OnParked != nil {
+				d.Hooks.OnParked(it.orig)
+			}
+		}
+	}
+	return nil
+}
+
+// take is Take of the queue. It returns without messages when parked events are to be tried again.
+func (d *Drain) take(ctx context.Context) ([]*event.Message, error) {
+	at, waiting := d.nextRetry()
+	if !waiting || d.Queue.Stats().Items > 0 {
+		return d.Queue.Take(ctx, d.taken, d.MaxBatch, d.MaxBatchBytes)
+	}
+	if !time.Now().Before(at) && ctx.Err() == nil {
+		return nil, nil
+	}
+	short, cancel := context.WithDeadline(ctx, at)
+	defer cancel()
+	batch, err := d.Queue.Take(short, d.taken, d.MaxBatch, d.MaxBatchBytes)
+	if err != nil && !errors.Is(err, fifo.ErrClosed) && ctx.Err() == nil && short.Err() != nil {
+		return batch, nil
+	}
+	return batch, err
+}
+
+// nextRetry is when the next parked events are to be tried again.
+func (d *Drain) nextRetry() (at time.Time, waiting bool) {
+	if d.Parked == nil || d.Parked.Empty() {
+		return at, false
+	}
+	queues := d.Parked.Queues()
+	for _, q := range queues {
+		if r := d.retryOf(q.Destination); !isBehind(q, queues) && (!waiting || r.at.Before(at)) {
+			at, waiting = r.at, true
+		}
+	}
+	return at, waiting
+}
+
+// isBehind reports whether a smaller part has older events.
+func isBehind(q parked.Queue, queues []parked.Queue) bool {
+	return slices.ContainsFunc(queues, func(other parked.Queue) bool {
+		return other.Destination != q.Destination && covers(q.Destination, other.Destination)
+	})
+}
+
+// retryParked delivers parked events, as far as they are due and their destination takes them.
+func (d *Drain) retryParked(ctx context.Context) {
+	if d.Parked == nil || d.Parked.Empty() {
+		return
+	}
+	queues := d.Parked.Queues()
+	for _, q := range queues {
+		r := d.retryOf(q.Destination)
+		for range batchesAtOnce {
+			if ctx.Err() != nil || time.Now().Before(r.at) || isBehind(q, queues) || !d.Parked.Holds(q.Destination) {
+				break
+			}
+			d.deliverParked(ctx, q.Destination, r)
+		}
+	}
+}
+
+// deliverParked makes one attempt to deliver the oldest parked events of a part.
+func (d *Drain) deliverParked(ctx context.Context, part string, r *retry) {
+	head, err := d.Parked.Head(part, d.MaxBatch, d.MaxBatchBytes)
+	if err == nil && len(head) > 0 {
+		head = d.ready(part, head)
+		if len(head) == 0 {
+			r.at = time.Now().Add(RetryInterval)
+			return
+		}
+		err = d.sendParked(ctx, part, head)
+	}
+	switch {
+	case ctx.Err() != nil:
+		return
+	case err == nil:
+		d.setCause(r, nil)
+		r.at = time.Time{}
+		r.wait.Reset()
+	case d.isUnavailable(err) || IsRejected(err):
+		d.setCause(r, err)
+		r.at = time.Now().Add(r.wait.NextBackOff())
+	default:
+		d.setCause(r, err)
+		r.at = time.Now().Add(RetryInterval)
+	}
+	if !d.Parked.Holds(part) {
+		d.parking.mu.Lock()
+		delete(d.parking.retries, part)
+		d.parking.mu.Unlock()
+		d.Logger.Info("destination takes events again, everything that was parked is delivered", "destination", part)
+	}
+}
+
+func (d *Drain) setCause(r *retry, err error) {
+	d.parking.mu.Lock()
+	defer d.parking.mu.Unlock()
+	r.cause = err
+}
+
+// ready gives what of the oldest events of a part may be sent now: those before the first control event, or that alone if no other
+// part has older events of its resource.
+func (d *Drain) ready(part string, head []parked.Entry) []parked.Entry {
+	for i, e := range head {
+		if !e.Message.Type.IsControl() {
+			continue
+		}
+		if i > 0 {
+			return head[:i]
+		}
+		resource := e.Message.Resource.GroupResource().String()
+		if slices.ContainsFunc(d.Parked.Queues(), func(q parked.Queue) bool {
+			return q.Destination != part && q.First < e.Number && slices.Contains(q.Resources, resource)
+		}) {
+			return nil
+		}
+		return head[:1]
+	}
+	return head
+}
+
+// sendParked sends parked events, and removes those that were delivered. The error is why some were not.
+func (d *Drain) sendParked(ctx context.Context, part string, head []parked.Entry) error {
+	d.items = d.items[:0]
+	for _, e := range head {
+		d.items = append(d.items, item{orig: e.Message, send: e.Message})
+	}
+	defer func() { clear(d.items); d.items = d.items[:0] }()
+	for {
+		a := d.attempt(ctx)
+		d.report(ctx, a)
+		var unavailable error
+		for _, err := range d.results {
+			if unavailable == nil && d.isUnavailable(err) {
+				unavailable = err
+			}
+		}
+		var done []uint64
+		left := false
+		for i := range d.items {
+			if d.items[i].done {
+				done = append(done, head[i].Number)
+			}
+			left = left || !d.items[i].done
+		}
+		if err := d.Parked.Remove(part, done); err != nil { // they will be sent again
+			return err
+		}
+		switch {
+		case a.err != nil:
+			return a.err
+		case unavailable != nil:
+			return unavailable
+		case !left:
+			return nil
+		case ctx.Err() != nil || !a.progress:
+			return ErrNotAttempted
+		}
+	}
+}

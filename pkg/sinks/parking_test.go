@@ -1,0 +1,329 @@
+package sinks_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/deltabridge/deltabridge/pkg/event"
+	"github.com/deltabridge/deltabridge/pkg/fifo"
+	"github.com/deltabridge/deltabridge/pkg/parked"
+	"github.com/deltabridge/deltabridge/pkg/sinks"
+)
+
+// routed is a sink with a topic for each resource, and for some of them a partition for each first letter of a name.
+type routed struct {
+	*scriptSink
+	divided map[string]bool // topics with partitions
+	down    map[string]error
+}
+
+func (r *routed) Destination(m *event.Message) string {
+	topic := m.Resource.Resource
+	if !r.divided[topic] || m.Identity.Name == "" {
+		return topic
+	}
+	return topic + "/" + m.Identity.Name[:1]
+}
+
+func newRouted() *routed {
+	r := &routed{scriptSink: &scriptSink{}, divided: map[string]bool{}, down: map[string]error{}}
+	r.send = func(_ context.Context, m *event.Message) error {
+		part := r.Destination(m)
+		topic, _, _ := strings.Cut(part, "/")
+		for _, name := range []string{topic, part} {
+			if err := r.down[name]; err != nil {
+				return sinks.Unavailable(name, err)
+			}
+		}
+		return nil
+	}
+	return r
+}
+
+var errNoTopic = sinks.Rejected(errors.New("the topic does not exist"))
+
+// of is a message of another resource.
+func of(resource string, m *event.Message) *event.Message {
+	m.Resource = schema.GroupVersionResource{Version: "v1", Resource: resource}
+	m.ID = resource + "." + m.ID
+	return m
+}
+
+func openParked(t *testing.T, dir string, maxBytes int64) *parked.Store {
+	t.Helper()
+	s, err := parked.Open(parked.Options{Dir: dir, Sink: "live", MaxBytes: maxBytes})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+// running runs a Drain in the bubble.
+func running(t *testing.T, d *sinks.Drain) (stop func() error) {
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- d.Run(ctx) }()
+	return func() error { cancel(); return <-done }
+}
+
+// A topic that does not exist holds up nothing else, not even for a moment. When it exists its events come, in order, and before newer ones; also
+// after a restart.
+func TestAMissingTopicStopsNothingElse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		sink := newRouted()
+		sink.down["services"] = errNoTopic
+		store := openParked(t, dir, 0)
+		q := queueOf(t)
+		var parkedIDs []string
+		d := &sinks.Drain{Sink: sink, Queue: q, Logger: toTest(t), Parked: store}
+		d.Hooks.OnParked = func(m *event.Message) { parkedIDs = append(parkedIDs, m.ID) }
+		stop := running(t, d)
+		var want []string
+		for i := range 200 {
+			m := message(fmt.Sprint("pod", i%20), i/20+1)
+			want = append(want, m.ID)
+			_ = q.Push(t.Context(), m)
+			if i%50 == 0 {
+				_ = q.Push(t.Context(), of("services", message("s", i/50+1)))
+			}
+		}
+		synctest.Wait()
+		got := sink.ids()
+		slices.Sort(got)
+		slices.Sort(want)
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Fatalf("meanwhile (-want +got):\n%s", diff)
+		}
+		if len(parkedIDs) != 4 || q.Stats().Items != 0 {
+			t.Errorf("parked %v, %d in the queue", parkedIDs, q.Stats().Items)
+		}
+		parts := d.Unavailable()
+		if len(parts) != 1 || parts[0].Destination != "services" || parts[0].Events != 4 || !strings.Contains(parts[0].Cause.Error(), "does not exist") {
+			t.Errorf("unavailable: %+v", parts)
+		}
+		if !strings.Contains(d.Status(), "services") || !strings.HasPrefix(d.Status(), "ok") {
+			t.Errorf("status %q", d.Status())
+		}
+		time.Sleep(time.Hour)
+		sends := sink.sends
+		time.Sleep(time.Minute)
+		if n := sink.sends - sends; n < 3 || n > 20 {
+			t.Errorf("%d attempts in a minute", n)
+		}
+		_ = stop()
+		if err := store.Close(); err != nil {
+			t.Fatal(err)
+		}
+
+		store = openParked(t, dir, 0)
+		q = queueOf(t, of("services", message("s", 5)), message("late", 1))
+		d = &sinks.Drain{Sink: sink, Queue: q, Logger: toTest(t), Parked: store}
+		stop = running(t, d)
+		synctest.Wait()
+		if got := sink.ids(); got[len(got)-1] != "late.1" || !store.Holds("services") {
+			t.Errorf("after the restart: %v", got[len(got)-1])
+		}
+		time.Sleep(time.Minute)
+		delete(sink.down, "services")
+		time.Sleep(15 * time.Second)
+		_ = q.Push(t.Context(), of("services", message("s", 6)))
+		synctest.Wait()
+		got = sink.ids()
+		if diff := cmp.Diff([]string{"services.s.1", "services.s.2", "services.s.3", "services.s.4", "services.s.5", "services.s.6"}, got[len(got)-6:]); diff != "" {
+			t.Errorf("parked events (-want +got):\n%s", diff)
+		}
+		if !store.Empty() || d.Status() != "ok" {
+			t.Errorf("afterwards: %s", d.Status())
+		}
+		_ = stop()
+	})
+}
+
+// A partition that chooses a leader is waited for; one that has none for long is not. A destination that is away parks nothing.
+func TestWhatPassesIsNotParked(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		part   string
+		down   time.Duration
+		parked bool
+	}{{"election", "configmaps/a", time.Second, false}, {"no leader", "configmaps/a", time.Minute, true}, {"away", "", time.Hour, false}} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				sink := newRouted()
+				sink.divided["configmaps"] = true
+				start := time.Now()
+				route := sink.send
+				sink.send = func(ctx context.Context, m *event.Message) error {
+					if time.Since(start) > c.down {
+						delete(sink.down, c.part)
+					} else if c.part == "" {
+						return errAway
+					} else {
+						sink.down[c.part] = errors.New("no leader")
+					}
+					return route(ctx, m)
+				}
+				store := openParked(t, t.TempDir(), 0)
+				q := queueOf(t, message("a", 1), message("b", 1), message("a", 2), message("b", 2))
+				stop := running(t, &sinks.Drain{Sink: sink, Queue: q, Logger: toTest(t), Parked: store})
+				time.Sleep(min(c.down, 10*time.Second) - time.Millisecond)
+				if store.Holds(c.part) != c.parked {
+					t.Errorf("parked: %v", !c.parked)
+				}
+				if c.parked && len(sink.broker) != 2 {
+					t.Errorf("meanwhile: %v", sink.ids())
+				}
+				time.Sleep(2 * time.Hour)
+				if diff := cmp.Diff(map[string][]string{"a": {"a.1", "a.2"}, "b": {"b.1", "b.2"}}, sequences(sink.broker)); diff != "" {
+					t.Errorf("at last (-want +got):\n%s", diff)
+				}
+				_ = stop()
+			})
+		})
+	}
+}
+
+// A control event comes after all that precedes it of its resource, wherever that is parked, and does not wait for other resources.
+func TestControlEventsComeAfterWhatIsParked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sink := newRouted()
+		sink.divided["configmaps"] = true
+		sink.down["configmaps/a"] = errNoTopic
+		store := openParked(t, t.TempDir(), 0)
+		gap := func(resource string) *event.Message {
+			m := of(resource, message("", 0))
+			m.Type, m.ID = event.Gap, resource+".gap"
+			return m
+		}
+		q := queueOf(t, message("a", 1), message("b", 1), gap("configmaps"), gap("pods"), message("b", 2))
+		stop := running(t, &sinks.Drain{Sink: sink, Queue: q, Logger: toTest(t), Parked: store})
+		time.Sleep(time.Minute)
+		if diff := cmp.Diff([]string{"b.1", "pods.gap"}, sink.ids()); diff != "" {
+			t.Errorf("meanwhile (-want +got):\n%s", diff)
+		}
+		delete(sink.down, "configmaps/a")
+		time.Sleep(time.Minute)
+		if diff := cmp.Diff([]string{"b.1", "pods.gap", "a.1", "configmaps.gap", "b.2"}, sink.ids()); diff != "" {
+			t.Errorf("at last (-want +got):\n%s", diff)
+		}
+		_ = stop()
+	})
+}
+
+// Without room for parked events the sink's queue waits, as it did before there was a place for them, and what is parked is tried on.
+func TestNoRoomForParkedEvents(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sink := newRouted()
+		sink.down["services"] = errNoTopic
+		store := openParked(t, t.TempDir(), 2000)
+		q := queueOf(t)
+		var want []string
+		for i := range 30 {
+			m := of("services", message("s", i+1))
+			want = append(want, m.ID)
+			_ = q.Push(t.Context(), m)
+		}
+		d := &sinks.Drain{Sink: sink, Queue: q, MaxBatch: 2, Logger: toTest(t), Parked: store}
+		stop := running(t, d)
+		time.Sleep(time.Hour)
+		if n := q.Stats().Items; n == 0 || n == 30 || !strings.Contains(d.Status(), "maxBytes") {
+			t.Errorf("%d in the queue, status %q", n, d.Status())
+		}
+		delete(sink.down, "services")
+		time.Sleep(time.Minute)
+		if diff := cmp.Diff(want, sink.ids()); diff != "" {
+			t.Errorf("at last (-want +got):\n%s", diff)
+		}
+		_ = stop()
+	})
+}
+
+// Over random failures of topics, partitions and of the whole destination, and over restarts, each object keeps its order and nothing
+// is missing.
+func TestParkingRandomFailures(t *testing.T) {
+	for seed := range uint64(12) {
+		synctest.Test(t, func(t *testing.T) {
+			r := rand.New(rand.NewPCG(seed, 7))
+			dir := t.TempDir()
+			sink := newRouted()
+			sink.divided["configmaps"] = true
+			parts := []string{"configmaps", "configmaps/a", "configmaps/b", "services", "secrets"}
+			route := sink.send
+			sink.send = func(ctx context.Context, m *event.Message) error {
+				if r.IntN(10) == 0 {
+					return errAway
+				}
+				return route(ctx, m)
+			}
+			want := map[string][]string{}
+			version := map[string]int{}
+			var backlog []*event.Message // what a crash brings again: not acknowledged
+			for range 6 {
+				store := openParked(t, dir, 0)
+				q := fifo.NewRing(fifo.RingOptions[*event.Message]{MaxItems: 1000, Size: (*event.Message).Size})
+				for _, m := range backlog {
+					_ = q.Push(t.Context(), m)
+				}
+				acked := 0
+				log, _ := logged()
+				stop := running(t, &sinks.Drain{Sink: sink, Queue: q, MaxBatch: 1 + r.IntN(16), Logger: log, Parked: store})
+				for range 60 {
+					part := parts[r.IntN(len(parts))]
+					if r.IntN(3) == 0 {
+						sink.down[part] = []error{errNoTopic, errors.New("no leader")}[r.IntN(2)]
+					} else {
+						delete(sink.down, part)
+					}
+					resource := []string{"configmaps", "services", "secrets"}[r.IntN(3)]
+					name := []string{"a1", "a2", "b1", "c1"}[r.IntN(4)]
+					version[resource+name]++
+					m := of(resource, message(name, version[resource+name]))
+					key := resource + "." + name
+					want[key] = append(want[key], m.ID)
+					backlog = append(backlog, m)
+					_ = q.Push(t.Context(), m)
+					time.Sleep(time.Duration(r.IntN(2000)) * time.Millisecond)
+				}
+				_ = stop()
+				acked = int(q.Stats().Acked)
+				backlog = backlog[acked:]
+				_ = store.Close()
+			}
+			clear(sink.down)
+			store := openParked(t, dir, 0)
+			q := fifo.NewRing(fifo.RingOptions[*event.Message]{MaxItems: 1000, Size: (*event.Message).Size})
+			for _, m := range backlog {
+				_ = q.Push(t.Context(), m)
+			}
+			log, _ := logged()
+			stop := running(t, &sinks.Drain{Sink: sink, Queue: q, Logger: log, Parked: store})
+			time.Sleep(5 * time.Minute)
+			if !store.Empty() || q.Stats().Items > 0 {
+				t.Errorf("seed %d: %v, %d in the queue", seed, store.Queues(), q.Stats().Items)
+			}
+			_ = stop()
+			got := map[string][]string{}
+			for _, m := range sink.broker {
+				key := m.Resource.Resource + "." + m.Identity.Name
+				if ids := got[key]; len(ids) == 0 || ids[len(ids)-1] != m.ID {
+					got[key] = append(ids, m.ID)
+				}
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Fatalf("seed %d: (-want +got):\n%s", seed, diff)
+			}
+		})
+	}
+}
