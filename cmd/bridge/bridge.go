@@ -60,6 +60,9 @@ func newBridge(cfg *config.Config, kube *rest.Config, log *slog.Logger) (*Bridge
 		return nil, err
 	}
 	b.enrichment = newEnrichment(b.reading, cfg, b.redaction.redactor)
+	if err = orphanedEvents(cfg); err != nil {
+		return nil, err
+	}
 	slot := 0
 	for n := range cfg.Sinks {
 		s := &cfg.Sinks[n]

@@ -17,7 +17,9 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/deltabridge/deltabridge/internal/config"
+	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/informer"
+	"github.com/deltabridge/deltabridge/pkg/parked"
 )
 
 // embedded is a configuration that feeds an embedded JetStream server on free ports.
@@ -107,6 +109,11 @@ func TestMetricsPage(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer b.http.listener.Close()
+	store := b.pipelines[0].drain.Parked
+	if err := store.Park([]parked.Parking{{Destination: "k8s.pods", Message: &event.Message{}}}); err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
 	m := newMetrics()
 	m.forSink("js").resource(schema.GroupResource{Resource: "pods"})
 	m.forSink("js").suppressed(schema.GroupResource{Resource: "pods"}, "status")

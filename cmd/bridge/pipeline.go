@@ -103,7 +103,11 @@ func newPipeline(cfg *config.Config, s *config.Sink, m *metrics, redactor *redac
 	if err != nil {
 		return nil, fmt.Errorf("sink %s: %w", s.Name, err)
 	}
-	p.drain = &sinks.Drain{Name: s.Name, Sink: p.guarded(cfg.Cluster, eng), Queue: p.queue, Refusals: refusals, Hooks: p.hooks(), Logger: log}
+	parking, err := p.openParked(s.Buffer, cfg.State.Path)
+	if err != nil {
+		return nil, fmt.Errorf("sink %s: %w", s.Name, err)
+	}
+	p.drain = &sinks.Drain{Name: s.Name, Sink: p.guarded(cfg.Cluster, eng), Queue: p.queue, Refusals: refusals, Parked: parking, Hooks: p.hooks(), Logger: log}
 	return p, nil
 }
 
@@ -132,6 +136,11 @@ func (p *pipeline) hooks() sinks.Hooks {
 	hooks.OnSettled = func(m *event.Message, sent time.Time, latency time.Duration) {
 		settled(m, sent, latency)
 		if p.spill == nil { // else the queue knows when
+			p.settle(m)
+		}
+	}
+	hooks.OnParked = func(m *event.Message) { // it is on disk
+		if p.spill == nil {
 			p.settle(m)
 		}
 	}

@@ -104,6 +104,17 @@ func (p *pipeline) close(ctx context.Context) {
 			p.log.Warn("sink did not close cleanly", "err", err)
 		}
 	}
+	if p.drain == nil { // a command's: it delivers nothing
+		return
+	}
+	for _, part := range p.drain.Unavailable() {
+		p.log.Warn("events are parked until their destination takes them", "destination", part.Destination, "events", part.Events)
+	}
+	if store := p.drain.Parked; store != nil {
+		if err := store.Close(); err != nil {
+			p.log.Error("parked events did not close cleanly", "err", err)
+		}
+	}
 }
 
 // whenTooLarge says what becomes of an event that is larger than the sink's destination takes.

@@ -39,6 +39,9 @@ var (
 	descSpillFile = desc("spill_file_bytes", "Size of the spill's file.", "sink")
 	descSpillErrs = desc("spill_errors_total", "Writes to the spill that failed and were tried again.", "sink")
 	descSpillLost = desc("spill_lost_events_total", "Events in the spill that could not be read back: the file was damaged.", "sink")
+	descParked    = desc("parked_events", "Events that wait on disk because their destination, a topic, partition or subject, takes none: a row for each of the first 20 such destinations, and one for all others.", "sink", "destination")
+	descParkedLen = desc("parked_bytes", "Bytes of the parked events of the sink.", "sink")
+	descParkLost  = desc("parked_lost_events_total", "Parked events that could not be read back: the file was damaged.", "sink")
 	descLetters   = desc("dead_letters", "Dead letters in the sink's file.", "sink")
 	descLetterLen = desc("dead_letter_bytes", "Bytes of the dead letters in the sink's file.", "sink")
 	descCPSize    = desc("checkpoint_bytes", "Size of the checkpoint's file.")
@@ -54,7 +57,7 @@ func (c *stateCollector) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		descConnected, descBlocked, descObjects, descVersion, descContact, descRelists, descErrors, descSynced,
 		descResumed, descRefused, descMalformed, descUnsettled, descWatermark, descLagging, descSpilled, descSpillSize, descSpillFile, descSpillErrs, descSpillLost,
-		descLetters, descLetterLen, descCPSize, descCPAge, descCPCommits, descCPErrors, descCPRefused,
+		descParked, descParkedLen, descParkLost, descLetters, descLetterLen, descCPSize, descCPAge, descCPCommits, descCPErrors, descCPRefused,
 	} {
 		ch <- d
 	}
@@ -73,6 +76,7 @@ func (c *stateCollector) Collect(ch chan<- prometheus.Metric) {
 		ch <- prometheus.MustNewConstMetric(descConnected, prometheus.GaugeValue, flag(p.drain.Connected()), p.name)
 		ch <- prometheus.MustNewConstMetric(descBlocked, prometheus.CounterValue, float64(stats.Blocked), p.name)
 	}
+	c.collectParked(ch)
 	c.collectLetters(ch)
 	c.collectCheckpoint(ch)
 	for _, s := range c.informers() {
@@ -93,6 +97,32 @@ func (c *stateCollector) Collect(ch chan<- prometheus.Metric) {
 		ch <- prometheus.MustNewConstMetric(descRelists, prometheus.CounterValue, float64(s.Relists), labels...)
 		ch <- prometheus.MustNewConstMetric(descErrors, prometheus.CounterValue, float64(s.Errors), labels...)
 		ch <- prometheus.MustNewConstMetric(descMalformed, prometheus.CounterValue, float64(s.Malformed), labels...)
+	}
+}
+
+// parkedRows is how many destinations with parked events are shown by name for each sink.
+const parkedRows = 20
+
+// collectParked shows the destinations that take no events.
+func (c *stateCollector) collectParked(ch chan<- prometheus.Metric) {
+	for _, p := range c.pipelines {
+		if p.drain.Parked == nil {
+			continue
+		}
+		others := 0
+		for n, part := range p.drain.Unavailable() {
+			if n >= parkedRows {
+				others += part.Events
+				continue
+			}
+			ch <- prometheus.MustNewConstMetric(descParked, prometheus.GaugeValue, float64(part.Events), p.name, part.Destination)
+		}
+		if others > 0 {
+			ch <- prometheus.MustNewConstMetric(descParked, prometheus.GaugeValue, float64(others), p.name, "others")
+		}
+		bytes, lost := p.drain.Parked.Bytes()
+		ch <- prometheus.MustNewConstMetric(descParkedLen, prometheus.GaugeValue, float64(bytes), p.name)
+		ch <- prometheus.MustNewConstMetric(descParkLost, prometheus.CounterValue, float64(lost), p.name)
 	}
 }
 

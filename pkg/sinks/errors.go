@@ -75,7 +75,7 @@ func IsRejected(err error) bool {
 // UnavailableError is a failure of one part of the destination, a topic, partition or subject, that takes no events now while
 // the connection works. The drain parks the events of that part and goes on with the others.
 type UnavailableError struct {
-	Destination string // as Router.Destination names it, or a larger part
+	Destination string // as Router.Part names it, or a larger part
 	Err         error
 }
 

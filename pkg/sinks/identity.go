@@ -120,6 +120,9 @@ func (g *Guard) identify(ctx context.Context) error {
 		}
 		err = nil
 	}
+	if e, ok := errors.AsType[*UnavailableError](err); ok { // whatever holds the names: nothing is sent anywhere without it
+		err = e.Err
+	}
 	if err == nil {
 		g.claimed = owner
 	}
@@ -142,6 +145,14 @@ func (g *Guard) noteRefusal(err error) {
 		text = err.Error()
 	}
 	g.refused.Store(&text)
+}
+
+// Part implements [Router], if the sink does.
+func (g *Guard) Part(m *event.Message) string {
+	if router, ok := g.Sink.(Router); ok {
+		return router.Part(m)
+	}
+	return ""
 }
 
 // report tells of another destination than before: a stream can be created again while the sink is connected.

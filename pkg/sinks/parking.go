@@ -68,7 +68,7 @@ func (d *Drain) destination(m *event.Message) string {
 	if !ok || d.Parked == nil {
 		return ""
 	}
-	return router.Destination(m)
+	return router.Part(m)
 }
 
 func (d *Drain) isUnavailable(err error) bool {

@@ -27,7 +27,7 @@ type routed struct {
 	down    map[string]error
 }
 
-func (r *routed) Destination(m *event.Message) string {
+func (r *routed) Part(m *event.Message) string {
 	topic := m.Resource.Resource
 	if !r.divided[topic] || m.Identity.Name == "" {
 		return topic
@@ -38,7 +38,7 @@ func (r *routed) Destination(m *event.Message) string {
 func newRouted() *routed {
 	r := &routed{scriptSink: &scriptSink{}, divided: map[string]bool{}, down: map[string]error{}}
 	r.send = func(_ context.Context, m *event.Message) error {
-		part := r.Destination(m)
+		part := r.Part(m)
 		topic, _, _ := strings.Cut(part, "/")
 		for _, name := range []string{topic, part} {
 			if err := r.down[name]; err != nil {

@@ -77,6 +77,17 @@ broker or are lost, and somebody should be woken; `warning` that they soon may.
   severity: critical
   summary: 'Events in the spill of {{`{{ $labels.sink }}`}} are lost.'
   description: 'The file was damaged: about {{`{{ $value | humanize }}`}} events could not be read back.'
+- alert: DeltabridgeDestinationUnavailable
+  expr: deltabridge_parked_events{ {{- $of -}} } > 0
+  for: 2m
+  severity: warning
+  summary: '{{`{{ $labels.destination }}`}} of {{`{{ $labels.sink }}`}} takes no events.'
+  description: '{{`{{ $value }}`}} events wait for it on disk; the rest of the sink goes on.'
+- alert: DeltabridgeParkedLost
+  expr: increase(deltabridge_parked_lost_events_total{ {{- $of -}} }[1h]) > 0
+  severity: critical
+  summary: 'Parked events of {{`{{ $labels.sink }}`}} are lost.'
+  description: 'Their file was damaged: they could not be read back.'
 - alert: DeltabridgeWatchSilent
   expr: time() - deltabridge_informer_last_contact_timestamp_seconds{ {{- $of -}} } > {{ .Values.prometheusRule.maxSilenceSeconds }}
   for: 1m

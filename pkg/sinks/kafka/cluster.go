@@ -32,6 +32,9 @@ type cluster struct {
 	controller int32
 	id         string // of the Kafka cluster; empty: not known yet
 
+	answered   string // the broker that answered the last question about the cluster
+	answeredAt time.Time
+
 	aws       awsCredentials
 	lookEvery time.Duration // how often the files of a connection are looked at
 
@@ -138,6 +141,7 @@ func (c *cluster) ask(ctx context.Context, req protocol.Message) (protocol.Messa
 			msg, err = c.send(ctx, addr, req)
 		}
 		if err == nil {
+			c.answered, c.answeredAt = addr, time.Now()
 			return msg, nil
 		}
 		if ctx.Err() != nil {
@@ -168,6 +172,11 @@ func (c *cluster) reachable(ctx context.Context) ([]string, error) {
 	}
 	slices.SortStableFunc(all, func(a, b string) int { return boolRank(a != addr) - boolRank(b != addr) })
 	return all, nil
+}
+
+// worksWithout reports whether another broker than that at addr has answered just now.
+func (c *cluster) worksWithout(addr string) bool {
+	return c.answered != addr && time.Since(c.answeredAt) < c.cfg.RequestTimeout
 }
 
 // unreachableError is the errors of several brokers on one line.

@@ -37,6 +37,7 @@ type destination struct {
 	*network
 	broker *testkafka.Broker
 	topic  string
+	topics []string // if it was divided
 }
 
 var (
@@ -45,8 +46,12 @@ var (
 )
 
 func (d *destination) NewSink(t testing.TB) sinks.Sink {
+	topic := d.topic
+	if d.topics != nil {
+		topic += "-{resource}"
+	}
 	s, err := New(Config{
-		Brokers: []string{d.broker.Addr()}, Topic: d.topic, RequestTimeout: 5 * time.Second,
+		Brokers: []string{d.broker.Addr()}, Topic: topic, RequestTimeout: 5 * time.Second,
 		Compression: CompressionNone, // the suite's oversize events shrink to almost nothing
 		Logger:      slog.New(slog.NewTextHandler(t.Output(), nil)),
 		dial:        d.dial,
@@ -71,6 +76,21 @@ func (d *destination) Start(t testing.TB) {
 	}
 }
 
+// Divide implements sinktest.Divider: what follows is about the topics that begin with the destination's name.
+func (d *destination) Divide(t *testing.T, resources []string) {
+	d.topics = []string{}
+	for _, resource := range resources {
+		d.Add(t, resource)
+	}
+}
+
+// Add implements sinktest.Divider.
+func (d *destination) Add(t *testing.T, resource string) {
+	topic := d.topic + "-" + resource
+	testkafka.CreateTopic(t, d.broker.Addr(), topic, 4, nil)
+	d.topics = append(d.topics, topic)
+}
+
 // Takes implements sinktest.Observer.
 func (d *destination) Takes(ctx context.Context) error {
 	client, err := kgo.NewClient(kgo.SeedBrokers(d.broker.Addr()), kgo.DefaultProduceTopic(d.topic), kgo.DisableIdempotentWrite(),
@@ -84,9 +104,20 @@ func (d *destination) Takes(ctx context.Context) error {
 
 func (d *destination) Records(t testing.TB) (all []sinktest.Record) {
 	t.Helper()
-	for p, records := range testkafka.ReadAll(t, d.broker.Addr(), d.topic) {
+	if d.topics == nil {
+		return d.read(t, d.topic)
+	}
+	for _, topic := range d.topics {
+		all = append(all, d.read(t, topic)...)
+	}
+	return all
+}
+
+func (d *destination) read(t testing.TB, topic string) (all []sinktest.Record) {
+	t.Helper()
+	for p, records := range testkafka.ReadAll(t, d.broker.Addr(), topic) {
 		for _, r := range records {
-			record := sinktest.Record{Partition: strconv.Itoa(p), Key: string(r.Key), Data: r.Value}
+			record := sinktest.Record{Partition: topic + "/" + strconv.Itoa(p), Key: string(r.Key), Data: r.Value}
 			record.Attributes = binaryAttributes(r)
 			if strings.HasPrefix(header(r, "content-type"), "application/cloudevents+json") {
 				record.Attributes, record.Data = structuredAttributes(t, r.Value)

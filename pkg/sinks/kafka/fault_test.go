@@ -199,8 +199,16 @@ func TestOnePartitionFails(t *testing.T) {
 			want = append(want, "not attempted")
 		}
 	}
-	if diff := cmp.Diff(want, describe(send(t, s, batch...))); diff != "" {
+	results := send(t, s, batch...)
+	if diff := cmp.Diff(want, describe(results)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+	for i, err := range results {
+		if e, ok := errors.AsType[*sinks.UnavailableError](err); ok && e.Destination != s.Part(batch[i]) {
+			t.Errorf("%q is said to be unavailable for an event of %q", e.Destination, s.Part(batch[i]))
+		} else if !ok && want[i] == "retry" {
+			t.Error(err)
+		}
 	}
 }
 
@@ -260,6 +268,13 @@ func TestMissingTopic(t *testing.T) {
 	}
 	if !strings.Contains(results[0].Error(), "k8s.pods does not exist") || !strings.Contains(results[0].Error(), "createTopics") {
 		t.Errorf("%v", results[0])
+	}
+	// The drain parks the events of that topic alone.
+	if e, ok := errors.AsType[*sinks.UnavailableError](results[0]); !ok || e.Destination != "k8s.pods" || !sinks.IsRejected(e) {
+		t.Errorf("%#v", results[0])
+	}
+	if part := s.Part(change(event.Added, "a", 1)); part != "k8s.pods" {
+		t.Errorf("destination %q", part)
 	}
 	if err := fake.CreateTopic("k8s.pods", 1, nil); err != nil {
 		t.Fatal(err)

@@ -68,16 +68,25 @@ func addToRequest(req *rawproduce.Request, p *partition, set []byte) {
 // lost settles a request without an answer. The broker's other partitions are not tried either.
 func (w *work) lost(err error, sent []slot) {
 	err = classify(err)
+	// If another broker has just named this leader, the connection works, and only what this broker leads has to wait.
+	of := func(p *partition, err error) error {
+		if w.s.cluster.worksWithout(w.leader) {
+			return w.s.partUnavailable(p, err)
+		}
+		return err
+	}
 	for _, sl := range sent {
-		if sinks.IsMaybeWritten(err) || sl.again {
+		if sinks.IsMaybeWritten(err) {
 			w.unclear(sl, err)
+		} else if sl.again {
+			w.unclear(sl, of(sl.p, err))
 		} else {
-			w.fail(sl.p, err)
+			w.fail(sl.p, of(sl.p, err))
 		}
 		w.moved = append(w.moved, sl.p.topic)
 	}
 	for _, p := range w.partitions {
-		w.fail(p, fmt.Errorf("another request failed: %w", unmarked(err)))
+		w.fail(p, of(p, fmt.Errorf("another request failed: %w", unmarked(err))))
 	}
 }
 
@@ -114,7 +123,14 @@ func (w *work) settle(sl slot, answer *produce.ResponsePartition) {
 		w.moved = append(w.moved, p.topic)
 	}
 	err := func() error {
-		return w.s.codeError(fmt.Sprintf("partition %d of topic %s", p.id, p.topic.name), code, answer.ErrorMessage)
+		err := w.s.codeError(fmt.Sprintf("partition %d of topic %s", p.id, p.topic.name), code, answer.ErrorMessage)
+		switch {
+		case judge(code) == notTopicFit || judge(code) == badRecord:
+			return err
+		case code == kafkago.UnknownTopicOrPartition || code == kafkago.TopicAuthorizationFailed:
+			return w.s.unavailable(p.topic, err)
+		}
+		return w.s.partUnavailable(p, err)
 	}
 	v := judge(code)
 	if code == kafkago.DuplicateSequenceNumber && sl.again {

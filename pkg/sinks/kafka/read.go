@@ -179,7 +179,7 @@ func (r *reading) begin(ctx context.Context, p *readPartition, since time.Time) 
 
 func (r *reading) offset(ctx context.Context, p *readPartition, at int64) (int64, error) {
 	if p.leader == "" {
-		return 0, p.unreachable()
+		return 0, r.sink.unreachable(p.partition)
 	}
 	msg, err := r.sink.cluster.send(ctx, p.leader, &listoffsets.Request{ReplicaID: -1, Topics: []listoffsets.RequestTopic{{
 		Topic: p.topic.name, Partitions: []listoffsets.RequestPartition{{Partition: p.id, CurrentLeaderEpoch: -1, Timestamp: at}},
@@ -213,7 +213,7 @@ func (r *reading) fetch(ctx context.Context) (progress bool, err error) {
 			continue
 		}
 		if p.leader == "" {
-			return false, p.unreachable()
+			return false, r.sink.unreachable(p.partition)
 		}
 		if p.reset {
 			if err := r.begin(ctx, p, time.Time{}); err != nil {

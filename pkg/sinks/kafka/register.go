@@ -109,9 +109,9 @@ func (s *Sink) registerPartition(ctx context.Context) (*partition, error) {
 	case t.err != nil:
 		return nil, noRegister(t.err)
 	case len(t.partitions) == 0:
-		return nil, t.nowhere.unreachable()
+		return nil, s.unreachable(&t.nowhere)
 	case t.partitions[0].leader == "":
-		return nil, t.partitions[0].unreachable()
+		return nil, s.unreachable(t.partitions[0])
 	}
 	return t.partitions[0], nil
 }

@@ -198,7 +198,7 @@ type slot struct {
 func (w *work) run(ctx context.Context) {
 	if w.leader == "" {
 		for _, p := range w.partitions {
-			w.fail(p, p.unreachable())
+			w.fail(p, w.s.unreachable(p))
 		}
 		return
 	}

@@ -18,6 +18,8 @@ type Sink struct {
 	cfg      Config
 	template *event.Template
 	volatile bool // an object's events may go to several partitions
+	single   bool // all events go to one topic
+	parts    bool // all events of an object go to one topic
 	codec    compress.Codec
 	cluster  *cluster
 
@@ -33,7 +35,10 @@ type Sink struct {
 	routes []*partition
 }
 
-var _ sinks.Sink = (*Sink)(nil)
+var (
+	_ sinks.Sink   = (*Sink)(nil)
+	_ sinks.Router = (*Sink)(nil)
+)
 
 // New checks the configuration and returns a sink that is not connected. The error holds every mistake.
 func New(cfg Config) (*Sink, error) {
@@ -59,6 +64,8 @@ func New(cfg Config) (*Sink, error) {
 	for _, variable := range []string{"version", "kind", "uid", "operation"} {
 		s.volatile = s.volatile || template.Uses(variable) || key.Uses(variable)
 	}
+	s.single = template.Wildcard() == template.String()
+	s.parts = !template.Uses("version") && !template.Uses("uid") && !template.Uses("operation")
 	s.cluster = newCluster(&s.cfg)
 	return s, nil
 }
@@ -72,7 +79,7 @@ func (s *Sink) Connect(ctx context.Context) error {
 	if err := s.ensureProducer(ctx); err != nil {
 		return err
 	}
-	if s.template.Wildcard() != s.template.String() {
+	if !s.single {
 		return nil
 	}
 	t := s.topic([]byte(s.template.String()))
@@ -113,6 +120,22 @@ func (s *Sink) topic(name []byte) *topic {
 		s.topics[t.name] = t
 	}
 	return t
+}
+
+// Part implements [sinks.Router]: the topic, and behind a slash the partition if it is known. While an object's
+// events can go to several topics it has none, for what is parked for one of them would come after what goes to another.
+func (s *Sink) Part(m *event.Message) string {
+	if !s.parts {
+		return ""
+	}
+	s.buf = s.appendTopic(s.buf[:0], m)
+	t := s.topics[string(s.buf)]
+	if t == nil || len(t.ids) == 0 || s.volatile {
+		return string(s.buf)
+	}
+	key := append(s.buf[:0], m.PartitionKey...)
+	s.buf = key
+	return t.partitions[s.balancer.Balance(kafkago.Message{Key: key}, t.ids...)].destination()
 }
 
 // Close closes the connections.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
 	"time"
 
 	kafkago "github.com/segmentio/kafka-go"
@@ -56,11 +57,30 @@ func newTopic(name string) *topic {
 }
 
 // unreachable says why p has no leader.
-func (p *partition) unreachable() error {
+func (s *Sink) unreachable(p *partition) error {
 	if p.topic.err != nil {
 		return p.topic.err
 	}
-	return fmt.Errorf("partition %d of topic %s: %w", p.id, p.topic.name, kafkago.LeaderNotAvailable)
+	return s.partUnavailable(p, fmt.Errorf("partition %d of topic %s: %w", p.id, p.topic.name, kafkago.LeaderNotAvailable))
+}
+
+// destination is the partition's name for [sinks.Router].
+func (p *partition) destination() string { return p.topic.name + "/" + strconv.Itoa(int(p.id)) }
+
+// unavailable marks err as that of this topic alone. That of the only topic is the whole sink's.
+func (s *Sink) unavailable(t *topic, err error) error {
+	if s.single || !s.parts || sinks.IsPermanent(err) {
+		return err
+	}
+	return sinks.Unavailable(t.name, err)
+}
+
+// partUnavailable marks err as that of this partition alone, if that is where all events of its objects go.
+func (s *Sink) partUnavailable(p *partition, err error) error {
+	if s.volatile || !s.parts || p.id < 0 {
+		return s.unavailable(p.topic, err)
+	}
+	return sinks.Unavailable(p.destination(), err)
 }
 
 // startOver is for a new producer id.
@@ -102,7 +122,10 @@ func (s *Sink) refresh(ctx context.Context, topics []*topic) {
 	for _, t := range missing {
 		if err != nil {
 			t.err = err
-		} else if t.err = failed[t.name]; t.err == nil {
+		} else if err := failed[t.name]; err != nil {
+			t.err = s.unavailable(t, err)
+		} else {
+			t.err = nil
 			created = append(created, t)
 			s.cfg.Logger.Info("created Kafka topic", "topic", t.name)
 		}
@@ -154,14 +177,14 @@ func (s *Sink) fetch(ctx context.Context, topics []*topic) (missing []*topic) {
 		case 0:
 			s.learn(t, found[i].Partitions)
 		case kafkago.UnknownTopicOrPartition:
-			t.err = noTopic(t.name)
+			t.err = s.unavailable(t, noTopic(t.name))
 			t.stale = true
 			missing = append(missing, t)
 		case kafkago.InvalidTopic:
 			t.err = sinks.Permanent(s.codeError("topic "+t.name, code, ""))
 			t.stale = true
 		default:
-			t.err = s.codeError("topic "+t.name, code, "")
+			t.err = s.unavailable(t, s.codeError("topic "+t.name, code, ""))
 			t.stale = true
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
+	"strings"
 
 	natsgo "github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -26,11 +27,16 @@ const (
 // errNoResponders: no stream takes the subject, so the message was written nowhere.
 var errNoResponders = errors.New("no stream takes this subject: was it deleted, or is JetStream off?")
 
+// errFullSubject: the stream takes no more messages of this subject.
+var errFullSubject = errors.New("the stream has as many messages of this subject as it takes")
+
 // ack is what the server answered to one message.
 type ack struct {
 	duplicate bool  // the stream had this id already
 	err       error // of one of the classes of package sinks
 	recheck   bool  // the stream is not as it was: look at it again before the next batch
+	// otherSubject: no stream, or another one, takes the subject.
+	otherSubject bool
 }
 
 // ackPrefix is how a plain acknowledgement of this stream begins; what follows is a number and a brace.
@@ -44,7 +50,7 @@ func readAck(m *natsgo.Msg, prefix []byte) ack {
 		return ack{}
 	}
 	if len(m.Data) == 0 && m.Header.Get("Status") == "503" {
-		return ack{err: errNoResponders, recheck: true}
+		return ack{err: errNoResponders, recheck: true, otherSubject: true}
 	}
 	var answer struct {
 		Error     *jetstream.APIError `json:"error"`
@@ -89,10 +95,13 @@ func refusal(e *jetstream.APIError) ack {
 	case codeHeaderTooLarge:
 		return ack{err: sinks.Permanent(fmt.Errorf("%w: headers above the server's limit", sinks.ErrOversize))}
 	case codeStreamMismatch:
-		return ack{err: sinks.Rejected(fmt.Errorf("another stream takes this subject: give the subject to the expected stream alone: %w", e)), recheck: true}
+		return ack{err: sinks.Rejected(fmt.Errorf("another stream takes this subject: give the subject to the expected stream alone: %w", e)), recheck: true, otherSubject: true}
 	case jetstream.JSErrCodeStreamNotFound, codeTTLDisabled:
 		return ack{err: e, recheck: true}
 	case codeStoreFailed:
+		if strings.Contains(e.Description, "per subject") { // discard: new and discard_new_per_subject
+			return ack{err: fmt.Errorf("%w: %w", errFullSubject, e)}
+		}
 		return ack{err: sinks.Rejected(fmt.Errorf("the stream did not store it (full, with discard: new?): %w", e))}
 	}
 	if passing(e) {

@@ -30,17 +30,18 @@ var errNotSent = errors.New("not sent")
 // Messages of one object form a chain. Its first is ready at once; each further one becomes ready when the one
 // before it was acknowledged.
 type flight struct {
-	batch   []*event.Message
-	results []error
-	status  []status
-	next    []int32 // next[i] follows batch[i] in its chain; -1: none
-	ready   []int32 // may be published, from readyAt on
-	readyAt int
-	sent    []int32 // sent[k] is the message with reply token base+k
-	base    uint64
-	flying  int                 // published and without a result
-	open    int                 // without a result
-	last    map[event.Key]int32 // the last message of each key so far
+	batch    []*event.Message
+	results  []error
+	status   []status
+	next     []int32 // next[i] follows batch[i] in its chain; -1: none
+	ready    []int32 // may be published, from readyAt on
+	readyAt  int
+	subjects []string // of sent
+	sent     []int32  // sent[k] is the message with reply token base+k
+	base     uint64
+	flying   int                 // published and without a result
+	open     int                 // without a result
+	last     map[event.Key]int32 // the last message of each key so far
 }
 
 type status uint8
@@ -58,6 +59,8 @@ func (f *flight) begin(batch []*event.Message, results []error) {
 	f.status = append(f.status[:0], make([]status, n)...)
 	f.next = append(f.next[:0], make([]int32, n)...)
 	f.ready, f.readyAt, f.sent = f.ready[:0], 0, f.sent[:0]
+	clear(f.subjects)
+	f.subjects = f.subjects[:0]
 	if f.last == nil {
 		f.last = make(map[event.Key]int32, n)
 	}
@@ -149,6 +152,9 @@ func (s *Sink) Send(ctx context.Context, batch []*event.Message, results []error
 			for n := len(s.acks); n > 0; n-- {
 				s.answer(<-s.acks)
 			}
+		case subject := <-s.forbidden:
+			quiet = false
+			s.forbid(subject)
 		case err := <-s.lost:
 			f.giveUp(fmt.Errorf("the connection broke: %w", err))
 		case <-silence.C:
@@ -176,6 +182,9 @@ func (s *Sink) prepare(ctx context.Context) error {
 	for len(s.lost) > 0 { // of a connection that is replaced already
 		<-s.lost //nolint:errcheck // it says why that one was lost
 	}
+	for len(s.forbidden) > 0 { // of a batch that was given up
+		<-s.forbidden
+	}
 	for n := len(s.acks); n > 0; n-- { // late answers to messages that were given up
 		<-s.acks
 	}
@@ -198,7 +207,7 @@ func (s *Sink) fill(ctx context.Context) {
 		i := f.ready[f.readyAt]
 		f.readyAt++
 		token := f.base + uint64(len(f.sent))
-		f.sent = append(f.sent, i)
+		f.sent, f.subjects = append(f.sent, i), append(f.subjects, "")
 		f.status[i] = flying
 		f.flying++
 		if err := s.publish(f.batch[i], token); err != nil {
@@ -218,6 +227,7 @@ func (s *Sink) publish(m *event.Message, token uint64) error {
 	subject := len(text)
 	s.text = strconv.AppendUint(append(text, s.inbox...), token, 36)
 	both := string(s.text) // one allocation for both
+	s.flight.subjects[len(s.flight.subjects)-1] = both[:subject]
 	s.msg = natsgo.Msg{Subject: both[:subject], Reply: both[subject:], Header: s.headers.set(m), Data: m.Data}
 	if m.Structured {
 		s.body = m.AppendStructured(s.body[:0])
@@ -252,6 +262,7 @@ func (s *Sink) answer(m *natsgo.Msg) {
 		return
 	}
 	a := readAck(m, s.ackPrefix)
+	s.partError(f.batch[i], f.subjects[token-f.base], &a)
 	s.recheck = s.recheck || a.recheck
 	if a.duplicate {
 		s.duplicates.Add(1)

@@ -24,9 +24,10 @@ import (
 // broker is a real nats-server with a file store. The sink reaches it through a proxy; readers do not.
 type broker struct {
 	*sinktest.Proxy
-	opts *server.Options
-	srv  *server.Server
-	edit func(*nats.Config) // changes the sinks' configuration
+	opts  *server.Options
+	srv   *server.Server
+	edit  func(*nats.Config) // changes the sinks' configuration
+	parts []string           // subjects of the stream, if it was divided
 }
 
 func newBroker(t testing.TB) *broker {
@@ -116,6 +117,24 @@ func (b *broker) Takes(ctx context.Context) error {
 		err = errors.New(string(answer.Data))
 	}
 	return err
+}
+
+// Divide implements sinktest.Divider.
+func (b *broker) Divide(t *testing.T, resources []string) {
+	t.Helper()
+	for _, resource := range resources {
+		b.parts = append(b.parts, "k8s.*.*."+resource+".>")
+	}
+	b.edit = func(c *nats.Config) { c.Stream.Subjects = b.parts }
+}
+
+// Add implements sinktest.Divider.
+func (b *broker) Add(t *testing.T, resource string) {
+	t.Helper()
+	b.parts = append(b.parts, "k8s.*.*."+resource+".>")
+	if _, err := b.js(t).UpdateStream(t.Context(), jetstream.StreamConfig{Name: streamName, Subjects: b.parts, Duplicates: 2 * time.Minute, AllowDirect: true}); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // js is a client of the server's own, not through the proxy.

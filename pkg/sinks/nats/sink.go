@@ -41,6 +41,8 @@ type Sink struct {
 	current   atomic.Pointer[natsgo.Conn] // conn, for nats.go's goroutine that reconnects
 	recheck   bool                        // look at the stream before the next batch
 	found     bool                        // the stream has been there
+	subjects  []string                    // of the stream, when it was last looked at
+	forbidden chan string                 // subjects that the server did not allow to publish to
 
 	destination string // the stream, when it was last looked at
 	replicas    int    // that it has
@@ -54,7 +56,10 @@ type Sink struct {
 	duplicates atomic.Int64
 }
 
-var _ sinks.Sink = (*Sink)(nil)
+var (
+	_ sinks.Sink   = (*Sink)(nil)
+	_ sinks.Router = (*Sink)(nil)
+)
 
 // New checks cfg and returns a sink that is not connected yet. It does no I/O. The error names every mistake.
 func New(cfg Config) (*Sink, error) {
@@ -66,11 +71,12 @@ func New(cfg Config) (*Sink, error) {
 		cfg: cfg, subject: subject,
 		ackPrefix: ackPrefix(cfg.Stream.Name),
 		// Room for every answer that can be on its way, late ones of a given up batch included.
-		acks:    make(chan *natsgo.Msg, 4*cfg.MaxInFlight),
-		lost:    make(chan error, 1),
-		up:      make(chan struct{}, 1),
-		warned:  make(map[string]bool),
-		headers: newHeaders(&cfg),
+		acks:      make(chan *natsgo.Msg, 4*cfg.MaxInFlight),
+		lost:      make(chan error, 1),
+		up:        make(chan struct{}, 1),
+		forbidden: make(chan string, cfg.MaxInFlight),
+		warned:    make(map[string]bool),
+		headers:   newHeaders(&cfg),
 	}, nil
 }
 
@@ -256,6 +262,9 @@ func (s *Sink) options() ([]natsgo.Option, error) {
 		natsgo.ErrorHandler(func(_ *natsgo.Conn, _ *natsgo.Subscription, err error) {
 			s.dial.note(err)
 			s.denials.note(err)
+			if subject := forbiddenSubject(err); subject != "" {
+				tell(s.forbidden, subject)
+			}
 		}),
 	}
 	session, err := s.cfg.TLS.files().NewSession()

@@ -26,7 +26,7 @@ func (s *Sink) checkStream(ctx context.Context) error {
 	if err != nil {
 		return s.streamError(err, denial)
 	}
-	s.found = true
+	s.found, s.subjects = true, info.Config.Subjects
 	s.destination, s.replicas = destinationOf(s.cfg.Stream.Name, info), info.Config.Replicas
 	if err := s.unfit(&info.Config); err != nil {
 		return s.unfitError(err)

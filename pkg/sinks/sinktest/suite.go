@@ -32,6 +32,7 @@ func Run(t *testing.T, h Harness) {
 		{"EmptyBatch", testEmptyBatch},
 		{"AwayAtStart", testAwayAtStart},
 		{"NoticedAtOnce", testNoticedAtOnce},
+		{"MissingPart", testMissingPart},
 		{"RestartUnderLoad", testRestartUnderLoad},
 		{"StoppedBetweenSends", testStoppedBetweenSends},
 		{"CancelHangingSend", testCancelHangingSend},

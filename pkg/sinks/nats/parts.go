@@ -1,0 +1,69 @@
+package nats
+
+import (
+	"errors"
+	"slices"
+	"strings"
+
+	natsgo "github.com/nats-io/nats.go"
+
+	"github.com/deltabridge/deltabridge/pkg/event"
+	"github.com/deltabridge/deltabridge/pkg/sinks"
+)
+
+// Part implements [sinks.Router]: the subject, with a wildcard for what differs between the events of a namespace, so that
+// there are not as many parts as objects. Where all events have one subject there are no parts.
+func (s *Sink) Part(m *event.Message) string {
+	if s.subject.Wildcard() == s.subject.String() {
+		return ""
+	}
+	const wildcard = "*"
+	object := &event.Message{Type: event.Updated, Cluster: m.Cluster, Resource: m.Resource, Identity: m.Identity}
+	object.Identity.Name, object.Identity.UID, object.Resource.Version = wildcard, wildcard, wildcard
+	text := s.subject.Expand(object)
+	return strings.NewReplacer("%2A", wildcard, "=2A", wildcard).Replace(text)
+}
+
+// unavailable marks err as that of the part of the destination that takes m. Without parts it is the whole sink's.
+func (s *Sink) unavailable(m *event.Message, err error) error {
+	part := s.Part(m)
+	if part == "" {
+		return err
+	}
+	return sinks.Unavailable(part, sinks.Rejected(err))
+}
+
+// takes reports whether the stream, as it was when it was last looked at, takes a subject.
+func (s *Sink) takes(subject string) bool {
+	return slices.ContainsFunc(s.subjects, func(filter string) bool { return covers(filter, subject) })
+}
+
+// partError finds out whether the server's answer to the message is about its subject alone, and marks it then.
+func (s *Sink) partError(m *event.Message, subject string, a *ack) {
+	switch {
+	case a.err == nil || sinks.IsPermanent(a.err) || sinks.IsMaybeWritten(a.err):
+	case errors.Is(a.err, errFullSubject), a.otherSubject && !s.takes(subject):
+		a.err = s.unavailable(m, a.err)
+	}
+}
+
+// forbid settles what waits for an answer that will not come: the server does not allow its subject.
+func (s *Sink) forbid(subject string) {
+	f := &s.flight
+	for token, i := range f.sent {
+		if f.status[i] == flying && f.subjects[token] == subject {
+			err := s.denied("not published", errors.New(`Permissions Violation for Publish to "`+subject+`"`))
+			f.settle(i, s.unavailable(f.batch[i], err))
+		}
+	}
+}
+
+// forbiddenSubject is the subject that a permission violation is about; empty if err is another error.
+func forbiddenSubject(err error) string {
+	if !errors.Is(err, natsgo.ErrPermissionViolation) {
+		return ""
+	}
+	_, rest, _ := strings.Cut(err.Error(), `Permissions Violation for Publish to "`)
+	subject, _, _ := strings.Cut(rest, `"`)
+	return subject
+}

@@ -1,0 +1,144 @@
+package e2e
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/nats-io/nats.go/jetstream"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/deltabridge/deltabridge/test/kafka"
+)
+
+// TestAMissingTopic: with topic: "{resource}" and createTopics off, and a stream that takes the subjects of one resource only, the events of the other
+// resource wait on disk, over SIGTERM and kill -9, and hold up nothing. When there is a place for them they arrive, each once or
+// repeated, in order.
+func TestAMissingTopic(t *testing.T) {
+	t.Parallel()
+	c, js, k := sharedCluster(t), startJetStream(t), kafka.ForTest(t)
+	cs := clientset(t, c)
+	namespace := newNamespace(t, cs)
+	prefix := "parked-" + namespace + "-"
+	stream := jetstream.StreamConfig{Name: "E2E", Subjects: []string{"k8s.configmaps.>"}, Duplicates: 2 * time.Minute}
+	js.create(stream)
+	kafka.CreateTopic(t, k.Addr(), prefix+"configmaps", 3, nil)
+	config, dir := fmt.Sprintf(`
+watch: [{resources: [configmaps, services], namespaces: [%s]}]
+sinks:
+  - name: jetstream
+    nats: {url: %q, stream: {name: E2E}, subject: "k8s.{resource}.{namespace}.{name}"}
+  - name: kafka
+    kafka: {brokers: [%q], topic: "%s{resource}"}
+`, namespace, js.url(), k.Addr(), prefix), t.TempDir()
+
+	services := cs.CoreV1().Services(namespace)
+	service, err := services.Create(t.Context(), &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Name: "one"}, Spec: corev1.ServiceSpec{ClusterIP: corev1.ClusterIPNone},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	versions := []string{service.ResourceVersion}
+	update := func() {
+		t.Helper()
+		service.Annotations = map[string]string{"n": fmt.Sprint(len(versions))}
+		if service, err = services.Update(t.Context(), service, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		versions = append(versions, service.ResourceVersion)
+	}
+	parked := func(b *bridge) {
+		t.Helper()
+		eventually(t, 60*time.Second, func() error {
+			for _, sink := range []string{"jetstream", "kafka"} {
+				if n := b.metric("deltabridge_parked_events", "sink="+sink); n < float64(len(versions)) { // more, if kill -9 repeats some
+					return fmt.Errorf("%s has %.0f of %d parked", sink, n, len(versions))
+				}
+			}
+			return nil
+		})
+	}
+	b := startBridgeIn(t, dir, c.Kubeconfig(), config)
+	b.waitReady()
+	for n := range 100 {
+		if n%25 == 0 {
+			update()
+		}
+		if err := oneLife(t.Context(), cs, namespace, fmt.Sprintf("c-%d", n), 2, n%2 == 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	truth := upToOthers(t, b, len(configMapHistory(t, c, namespace)))
+	parked(b)
+	b.stop()
+	if n := len(readKafka(t, k.Addr(), prefix+"configmaps")[0]); n == 0 || len(js.read("E2E")) < truth {
+		t.Errorf("others did not arrive: %d of %d in JetStream", len(js.read("E2E")), truth)
+	}
+	update() // while it is down
+	b = startBridgeIn(t, dir, c.Kubeconfig(), config)
+	b.waitReady()
+	update()
+	parked(b)
+	b.kill()
+	b = startBridgeIn(t, dir, c.Kubeconfig(), config)
+	b.waitReady()
+	update()
+	parked(b)
+
+	kafka.CreateTopic(t, k.Addr(), prefix+"services", 3, nil)
+	stream.Subjects = append(stream.Subjects, "k8s.services.>")
+	api, closeConn := js.api()
+	defer closeConn()
+	if _, err := api.UpdateStream(t.Context(), stream); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, 60*time.Second, func() error {
+		if n := b.metric("deltabridge_parked_events"); n > 0 {
+			return fmt.Errorf("%.0f events are still parked", n)
+		}
+		return nil
+	})
+	update()
+	eventually(t, 30*time.Second, func() error {
+		var inTopic []received
+		for _, partition := range readKafka(t, k.Addr(), prefix+"services") {
+			inTopic = append(inTopic, partition...)
+		}
+		for name, events := range map[string][]received{"JetStream": js.read("E2E"), "Kafka": inTopic} {
+			if diff := cmp.Diff(versions, versionsOf(events, "services/"+namespace+"/one")); diff != "" {
+				return fmt.Errorf("%s (-want +got):\n%s", name, diff)
+			}
+		}
+		return nil
+	})
+	b.stop()
+}
+
+// upToOthers waits until both sinks have acknowledged so many changes of config maps.
+func upToOthers(t *testing.T, b *bridge, changes int) int {
+	t.Helper()
+	eventually(t, 60*time.Second, func() error {
+		for _, sink := range []string{"jetstream", "kafka"} {
+			if n := b.metric("deltabridge_events_acknowledged_total", "sink="+sink, "resource=configmaps"); n < float64(changes) {
+				return fmt.Errorf("%s has %.0f of %d changes", sink, n, changes)
+			}
+		}
+		return nil
+	})
+	return changes
+}
+
+// versionsOf are the resource versions of an object's events, without repetitions.
+func versionsOf(events []received, subject string) (versions []string) {
+	seen := map[string]bool{}
+	for _, r := range events {
+		if r.subject() == subject && r.object() && !seen[r.id()] {
+			seen[r.id()] = true
+			versions = append(versions, r.resourceVersion())
+		}
+	}
+	return versions
+}
