@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -24,7 +25,41 @@ import (
 type routed struct {
 	*scriptSink
 	divided map[string]bool // topics with partitions
+	mu      sync.Mutex      // guards what Send uses
 	down    map[string]error
+}
+
+func (r *routed) Send(ctx context.Context, batch []*event.Message, results []error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.scriptSink.Send(ctx, batch, results)
+}
+
+// set makes a part fail; nil: it takes events again.
+func (r *routed) set(part string, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.down[part] = err
+}
+
+// stored is what the destination has.
+func (r *routed) stored() []*event.Message {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.broker)
+}
+
+func (r *routed) ids() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.scriptSink.ids()
+}
+
+// sent is how often Send was called.
+func (r *routed) sent() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.sends
 }
 
 func (r *routed) Part(m *event.Message) string {
@@ -77,6 +112,57 @@ func running(t *testing.T, d *sinks.Drain) (stop func() error) {
 	return func() error { cancel(); return <-done }
 }
 
+// registered is a routed sink whose names of clusters are in a topic that takes nothing for a while.
+type registered struct {
+	*routed
+	err error // guarded by mu
+}
+
+func (r *registered) setRegister(err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.err = err
+}
+
+func (r *registered) Destination() string { return "the topics" }
+func (r *registered) Register(context.Context, sinks.Owner, string) error {
+	return nil
+}
+func (r *registered) Registered(context.Context, string) (sinks.Registration, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return sinks.Registration{UID: "k1"}, r.err
+}
+
+// A guard does not hide that its sink has parts. While the names of clusters can't be read nothing is sent and nothing is parked, for
+// that is no failure of one part.
+func TestAGuardedSinkHasParts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sink := &registered{routed: newRouted()}
+		sink.down["services"] = errNoTopic
+		sink.err = sinks.Unavailable("services", errNoTopic)
+		owner := sinks.Owner{Cluster: "prod"} // its uid is not known while the sink connects
+		guard := &sinks.Guard{Sink: sink, Name: "live", Owner: func() sinks.Owner { return owner }, Logger: toTest(t)}
+		store, q := openParked(t, t.TempDir(), 0), queueOf(t)
+		d := &sinks.Drain{Sink: guard, Queue: q, Logger: toTest(t), Parked: store}
+		stop := running(t, d)
+		synctest.Wait()
+		owner.UID = "k1"
+		_ = q.Push(t.Context(), of("services", message("s", 1)))
+		_ = q.Push(t.Context(), message("a", 1))
+		time.Sleep(10 * time.Second)
+		if len(d.Unavailable()) != 0 || len(sink.ids()) != 0 || q.Stats().Items != 2 {
+			t.Errorf("before the name is known: parked %+v, sent %v, %d wait", d.Unavailable(), sink.ids(), q.Stats().Items)
+		}
+		sink.setRegister(nil)
+		time.Sleep(time.Minute)
+		if len(d.Unavailable()) != 1 || len(sink.ids()) != 1 || q.Stats().Items != 0 {
+			t.Errorf("then: parked %+v, sent %v, %d wait", d.Unavailable(), sink.ids(), q.Stats().Items)
+		}
+		_ = stop()
+	})
+}
+
 // A topic that does not exist holds up nothing else, not even for a moment. When it exists its events come, in order, and before newer ones; also
 // after a restart.
 func TestAMissingTopicStopsNothingElse(t *testing.T) {
@@ -117,9 +203,9 @@ func TestAMissingTopicStopsNothingElse(t *testing.T) {
 			t.Errorf("status %q", d.Status())
 		}
 		time.Sleep(time.Hour)
-		sends := sink.sends
+		sends := sink.sent()
 		time.Sleep(time.Minute)
-		if n := sink.sends - sends; n < 3 || n > 20 {
+		if n := sink.sent() - sends; n < 3 || n > 20 {
 			t.Errorf("%d attempts in a minute", n)
 		}
 		_ = stop()
@@ -136,7 +222,7 @@ func TestAMissingTopicStopsNothingElse(t *testing.T) {
 			t.Errorf("after the restart: %v", got[len(got)-1])
 		}
 		time.Sleep(time.Minute)
-		delete(sink.down, "services")
+		sink.set("services", nil)
 		time.Sleep(15 * time.Second)
 		_ = q.Push(t.Context(), of("services", message("s", 6)))
 		synctest.Wait()
@@ -182,11 +268,11 @@ func TestWhatPassesIsNotParked(t *testing.T) {
 				if store.Holds(c.part) != c.parked {
 					t.Errorf("parked: %v", !c.parked)
 				}
-				if c.parked && len(sink.broker) != 2 {
+				if c.parked && len(sink.stored()) != 2 {
 					t.Errorf("meanwhile: %v", sink.ids())
 				}
 				time.Sleep(2 * time.Hour)
-				if diff := cmp.Diff(map[string][]string{"a": {"a.1", "a.2"}, "b": {"b.1", "b.2"}}, sequences(sink.broker)); diff != "" {
+				if diff := cmp.Diff(map[string][]string{"a": {"a.1", "a.2"}, "b": {"b.1", "b.2"}}, sequences(sink.stored())); diff != "" {
 					t.Errorf("at last (-want +got):\n%s", diff)
 				}
 				_ = stop()
@@ -213,7 +299,7 @@ func TestControlEventsComeAfterWhatIsParked(t *testing.T) {
 		if diff := cmp.Diff([]string{"b.1", "pods.gap"}, sink.ids()); diff != "" {
 			t.Errorf("meanwhile (-want +got):\n%s", diff)
 		}
-		delete(sink.down, "configmaps/a")
+		sink.set("configmaps/a", nil)
 		time.Sleep(time.Minute)
 		if diff := cmp.Diff([]string{"b.1", "pods.gap", "a.1", "configmaps.gap", "b.2"}, sink.ids()); diff != "" {
 			t.Errorf("at last (-want +got):\n%s", diff)
@@ -241,7 +327,7 @@ func TestNoRoomForParkedEvents(t *testing.T) {
 		if n := q.Stats().Items; n == 0 || n == 30 || !strings.Contains(d.Status(), "maxBytes") {
 			t.Errorf("%d in the queue, status %q", n, d.Status())
 		}
-		delete(sink.down, "services")
+		sink.set("services", nil)
 		time.Sleep(time.Minute)
 		if diff := cmp.Diff(want, sink.ids()); diff != "" {
 			t.Errorf("at last (-want +got):\n%s", diff)
@@ -255,14 +341,14 @@ func TestNoRoomForParkedEvents(t *testing.T) {
 func TestParkingRandomFailures(t *testing.T) {
 	for seed := range uint64(12) {
 		synctest.Test(t, func(t *testing.T) {
-			r := rand.New(rand.NewPCG(seed, 7))
+			r, fate := rand.New(rand.NewPCG(seed, 7)), rand.New(rand.NewPCG(seed, 8))
 			dir := t.TempDir()
 			sink := newRouted()
 			sink.divided["configmaps"] = true
 			parts := []string{"configmaps", "configmaps/a", "configmaps/b", "services", "secrets"}
 			route := sink.send
 			sink.send = func(ctx context.Context, m *event.Message) error {
-				if r.IntN(10) == 0 {
+				if fate.IntN(10) == 0 {
 					return errAway
 				}
 				return route(ctx, m)
@@ -282,9 +368,9 @@ func TestParkingRandomFailures(t *testing.T) {
 				for range 60 {
 					part := parts[r.IntN(len(parts))]
 					if r.IntN(3) == 0 {
-						sink.down[part] = []error{errNoTopic, errors.New("no leader")}[r.IntN(2)]
+						sink.set(part, []error{errNoTopic, errors.New("no leader")}[r.IntN(2)])
 					} else {
-						delete(sink.down, part)
+						sink.set(part, nil)
 					}
 					resource := []string{"configmaps", "services", "secrets"}[r.IntN(3)]
 					name := []string{"a1", "a2", "b1", "c1"}[r.IntN(4)]
@@ -315,7 +401,7 @@ func TestParkingRandomFailures(t *testing.T) {
 			}
 			_ = stop()
 			got := map[string][]string{}
-			for _, m := range sink.broker {
+			for _, m := range sink.stored() {
 				key := m.Resource.Resource + "." + m.Identity.Name
 				if ids := got[key]; len(ids) == 0 || ids[len(ids)-1] != m.ID {
 					got[key] = append(ids, m.ID)
