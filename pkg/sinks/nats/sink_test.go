@@ -33,10 +33,10 @@ func TestConformanceStructured(t *testing.T) {
 type structuredBroker struct{ *broker }
 
 func (b structuredBroker) NewSink(t testing.TB) sinks.Sink {
-	return structuredSink{b.broker.NewSink(t)}
+	return structuredSink{b.broker.NewSink(t).(*nats.Sink)}
 }
 
-type structuredSink struct{ sinks.Sink }
+type structuredSink struct{ *nats.Sink }
 
 func (s structuredSink) Send(ctx context.Context, batch []*event.Message, results []error) {
 	structured := make([]*event.Message, len(batch))
