@@ -124,8 +124,11 @@ func (b *Bridge) takeOver(into informer.Source, shares []informer.Share) {
 func (b *Bridge) spilled(source string) map[string]string {
 	spilled := map[string]string{}
 	for _, p := range b.pipelines {
-		if position := p.spilled[b.engine.ClusterUID()+"/"+source]; position != "" {
-			spilled[p.name] = position
+		// The uid may have become known since the spill was written.
+		for _, uid := range []string{checkpoint.UnknownCluster, b.engine.ClusterUID()} {
+			if position := p.spilled[uid+"/"+source]; position != "" {
+				spilled[p.name] = position
+			}
 		}
 	}
 	return spilled
@@ -146,9 +149,9 @@ func (b *Bridge) attach(i *informer.Informer) {
 			ledger.Caught(p.name) // nothing of it is for sinks
 			continue
 		}
-		var known engine.Knowledge
-		if i.ResumesAt() != "" { // what was settled before counts only for what goes on from there
-			known = b.engine.Known(source.Name, p.name)
+		known := b.engine.Known(source.Name, p.name)
+		if i.ResumesAt() == "" { // what was settled before counts only for what goes on from there
+			known.Floor = ""
 		}
 		p.attach(b.reading, i, ledger, known)
 	}

@@ -34,9 +34,8 @@ type listener struct {
 	// floor is the resourceVersion up to which the sink has settled everything in an earlier life; empty once the
 	// informer is past it. Changes below are not sent again.
 	floor string
-	// previous is the filter that the sink had before its configuration changed; nil otherwise. Its initial list is
-	// then only what that makes of a difference.
-	previous *filter.ResourceFilter
+	// refilter is set while the sink is still to be sent what the change of its filter makes of a difference.
+	refilter *refilter
 	log      *slog.Logger
 
 	// filtered calls OnAdd, OnUpdate and OnDelete of sender with what the change is for this sink.
@@ -73,38 +72,28 @@ func newListener(ctx context.Context, p *pipeline, source informer.Source, f *fi
 }
 
 func (l *listener) OnAdd(obj any, initial bool) {
-	if initial && l.previous != nil {
-		l.pass(func() { l.refilter(obj.(*object.Object)) })
+	if l.refilter != nil {
+		if !initial { // what exists comes in tryRefilter
+			l.pass(func() { l.refilterChange(nil, obj.(*object.Object)) })
+		}
 		return
 	}
 	l.pass(func() { l.filtered.OnAdd(obj, initial) })
 }
 
-// refilter tells the sink what a new filter makes of an object that it may know: it enters, it leaves, or nothing.
-func (l *listener) refilter(o *object.Object) {
-	before, now := l.previous.Belongs(o), l.filter.Belongs(o)
-	switch {
-	case now && !before:
-		l.send(event.Event{Type: event.Added, Object: o, InitialList: true})
-	case before && !now && !mutant.On("no-leave-on-change"):
-		l.sent = true
-		l.push(event.Event{Type: event.Deleted, Object: o, LeftAt: o.ResourceVersion})
-	}
-}
-
 func (l *listener) OnUpdate(oldObj, newObj any) {
+	if l.refilter != nil {
+		l.pass(func() { l.refilterChange(oldObj.(*object.Object), newObj.(*object.Object)) })
+		return
+	}
 	l.now, _ = newObj.(*object.Object)
 	l.pass(func() { l.filtered.OnUpdate(oldObj, newObj) })
 	l.now = nil
 }
 
 func (l *listener) OnDelete(obj any) {
-	if o := obj.(*object.Object); l.previous != nil { // the sink knows the object by the old filter
-		l.pass(func() {
-			if l.sent = l.previous.Belongs(o); l.sent {
-				l.push(sender{l}.deletion(o))
-			}
-		})
+	if l.refilter != nil {
+		l.pass(func() { l.refilterChange(obj.(*object.Object), nil) })
 		return
 	}
 	l.pass(func() { l.filtered.OnDelete(obj) })
@@ -129,16 +118,27 @@ func (l *listener) pass(change func()) {
 
 // OnSynced tells the sink where the initial list of this resource, or of the namespace that the informer watches, ends.
 func (l *listener) OnSynced(resourceVersion string, objects int) {
+	if l.refilter != nil {
+		if !l.inList { // a list ends in OnPosition; what is known before it may be of another scope
+			l.position = resourceVersion
+			l.tryRefilter()
+		}
+		return
+	}
+	l.synced(resourceVersion, objects)
+}
+
+func (l *listener) synced(resourceVersion string, objects int) {
 	l.push(event.Event{Type: event.Synced, SyncedInfo: &event.SyncedInfo{
 		Resource: event.GroupResource(l.resource), Namespace: l.namespace, ResourceVersion: resourceVersion, Objects: objects,
 	}})
 	l.ledger.Caught(l.pipeline.name)
-	l.previous = nil
 }
 
 // OnPosition implements informer.Positioner.
 func (l *listener) OnPosition(resourceVersion string) {
 	l.position, l.inList = resourceVersion, false
+	l.tryRefilter()
 	if engine.Past(l.floor, resourceVersion) {
 		l.floor = ""
 	}

@@ -64,10 +64,10 @@ type pipeline struct {
 	metrics *sinkMetrics
 	log     *slog.Logger
 	prober  *reach.Prober // shared by all sinks; nil: each connection has its own
-	// previous is the filter that the sink had before its configuration changed; nil if it did not.
-	previous *filter.Filter
-	spill    *fifo.Spill[*event.Message] // the queue, if its policy is spill; nil otherwise
-	hurry    func() bool                 // another sink would be held up with the source; set before anything is pushed
+	// old are filters that the sink had before its configuration changed, by their texts; nil where one can't be read.
+	old   map[string]*filter.Filter
+	spill *fifo.Spill[*event.Message] // the queue, if its policy is spill; nil otherwise
+	hurry func() bool                 // another sink would be held up with the source; set before anything is pushed
 	// spilled are the positions of what lay in the spill at the start, by cluster and source; none if it was empty, for
 	// then the checkpoint knows better.
 	spilled map[string]string
@@ -90,12 +90,6 @@ func newPipeline(cfg *config.Config, s *config.Sink, m *metrics, redactor *redac
 		return nil, err
 	}
 	var err error
-	if before, changed := eng.OldFilter(s.Name); changed {
-		if p.previous, err = p.compileOld(before); err != nil {
-			p.log.Warn("the sink's old filter can't be read any more: it gets an initial list", "err", err)
-			p.previous = nil
-		}
-	}
 	if p.queue, err = p.buildQueue(s.Buffer, cfg.State.Path); err != nil {
 		return nil, fmt.Errorf("sink %s: %w", s.Name, err)
 	}
@@ -266,26 +260,50 @@ func (p *pipeline) foldGap(gaps []*event.Message, dropped *event.Message) []*eve
 // when the process stops reading changes.
 func (p *pipeline) attach(ctx context.Context, i *informer.Informer, ledger *checkpoint.Ledger, known engine.Knowledge) {
 	f := p.filter.For(i.Resource())
-	if f.Never() && p.previous == nil {
+	earlier := p.earlier(i.Resource(), known)
+	if f.Never() && len(earlier) == 0 {
 		ledger.Caught(p.name) // nothing of it is for this sink
 		return
 	}
 	l := newListener(ctx, p, i.Source(), f, ledger, i.ResumesAt())
 	l.inList = l.inList || i.Relists()
-	switch {
-	case known.Floor != "" && i.Relists():
-		i.AddEventHandler(l) // the list is compared with what is older
-	case known.Floor != "":
+	if !i.Relists() { // otherwise the list is compared with what is older
 		l.floor = known.Floor
-		i.AddEventHandler(l)
-	case p.previous != nil && known.OldFilter:
-		l.previous = p.previous.For(i.Resource())
+	}
+	switch {
+	case len(earlier) > 0:
+		l.refilter = &refilter{earlier: earlier, knows: known.Knows(), change: known.Change, objects: i.Objects, sent: map[types.UID]bool{}}
 		i.AddChangedEventHandler(l)
-	case known.Part:
+	case known.Floor != "" && len(known.Filters) == 0:
+		i.AddEventHandler(l)
+	case known.Part || len(known.Filters) > 0:
+		l.floor = ""
 		i.AddChangedEventHandler(l)
 	default:
 		i.AddNewEventHandler(l)
 	}
+}
+
+// earlier compiles the filters by which the sink may know a resource, other than its present one. One that can't be
+// read any more is left out; if there is no other, the sink is sent an initial list.
+func (p *pipeline) earlier(resource schema.GroupVersionResource, known engine.Knowledge) (earlier []*filter.ResourceFilter) {
+	if p.old == nil {
+		p.old = map[string]*filter.Filter{}
+	}
+	for _, text := range known.Filters {
+		compiled, ok := p.old[text]
+		if !ok {
+			var err error
+			if compiled, err = p.compileOld(text); err != nil {
+				p.log.Warn("cannot read a filter that the sink had before: objects that passed it are not sent as left", "err", err)
+			}
+			p.old[text] = compiled
+		}
+		if compiled != nil {
+			earlier = append(earlier, compiled.For(resource))
+		}
+	}
+	return earlier
 }
 
 // left counts the events that the process leaves at its end: those that are on disk, and those that are not.

@@ -26,7 +26,7 @@ var _ informer.Restater = (*restating)(nil)
 // MayRestate implements informer.Restater. A restatement never fills the queue: it would hold up changes, or the policy would
 // make a place for it at their cost. And it waits until the informer is past what the sink was told in an earlier life.
 func (r *restating) MayRestate() bool {
-	return r.ctx.Err() == nil && engine.Past(r.floor, r.position) && r.pipeline.hasRoom()
+	return r.ctx.Err() == nil && r.refilter == nil && engine.Past(r.floor, r.position) && r.pipeline.hasRoom()
 }
 
 // OnRestate implements informer.Restater.

@@ -122,7 +122,7 @@ func (e *examination) checkpoint(ctx context.Context, folder string) {
 		e.warn(stepCheckpoint, "", fmt.Sprintf("a bridge uses it; written %s ago", age(s.LastCommit)), "if it is another bridge than this one, give each a state.path of its own")
 	case s.Unusable != "":
 		e.warn(stepCheckpoint, "", "it will be set aside: "+s.Unusable, "deletions that were missed are lost; restore the file from a backup if there is one")
-	case e.cluster != "" && s.ClusterUID != "" && s.ClusterUID != "unknown" && s.ClusterUID != e.cluster:
+	case e.cluster != "" && s.ClusterUID != "" && s.ClusterUID != checkpoint.UnknownCluster && s.ClusterUID != e.cluster:
 		e.warn(stepCheckpoint, "", fmt.Sprintf("it is of another cluster (%q, uid %s) and will be set aside", s.ClusterName, s.ClusterUID), "give each cluster a state.path of its own, or correct the kubeconfig")
 	default:
 		e.destinations = s.Destinations

@@ -97,7 +97,7 @@ func (e *Engine) finish(stage *checkpoint.Stage, objects []*object.Object, updat
 			return err
 		}
 	}
-	return stage.Finish(update, e.storedFilters())
+	return stage.Finish(update, e.filters)
 }
 
 // retryInterval is how long the engine waits before it asks the API server, or the disk, again.

@@ -63,12 +63,11 @@ func (e *Engine) commit() (rows, size int) {
 			}
 		}
 	}
-	e.finishChanges()
 	defer e.finishLeaving()
 	if len(updates) == 0 {
 		return 0, 0
 	}
-	err := e.store.Commit(updates, e.storedFilters())
+	err := e.store.Commit(updates, e.filters)
 	for n, u := range updates {
 		if err != nil {
 			from[n].Failed(u)
@@ -78,30 +77,6 @@ func (e *Engine) commit() (rows, size int) {
 	}
 	e.report(err)
 	return rows, size
-}
-
-// finishChanges lets the store take the new filter of a sink that was sent the difference everywhere.
-func (e *Engine) finishChanges() {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	for sink := range e.changed {
-		done := len(e.sources) > 0
-		for _, s := range e.sources { // those that are not begun yet are still to be sent
-			done = done && s.ledger != nil && s.ledger.Lags()[sink].ResourceVersion != ""
-		}
-		if done {
-			delete(e.changed, sink)
-		}
-	}
-}
-
-// storedFilters is what the store is to hold of each sink.
-func (e *Engine) storedFilters() map[string]string {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	filters := maps.Clone(e.filters)
-	maps.Copy(filters, e.changed)
-	return filters
 }
 
 // report keeps the outcome of a commit, and logs it if it is news.

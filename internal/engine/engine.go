@@ -15,9 +15,6 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// unknownCluster stands for the uid of a cluster that RBAC forbids to ask.
-const unknownCluster = "unknown"
-
 // Options of Open.
 type Options struct {
 	Folder  string              // of the checkpoint
@@ -31,7 +28,7 @@ type Options struct {
 // Sink is what the engine has to know of a sink.
 type Sink struct {
 	Name string
-	// Filter is the sink's filter as text. If it is another one than before, the sink is sent the difference: see Known.
+	// Filter is the sink's filter as text. If it is another one than before, the sink is to be sent the difference: see Known.
 	Filter string
 	// Lossy: the sink's queue drops or merges events when it is full.
 	Lossy bool
@@ -46,12 +43,9 @@ type Engine struct {
 	// persist is Options.Persist; crowded receives when the ledgers hold too much.
 	persist func()
 	crowded chan struct{}
-	held    atomic.Int64 // what all ledgers hold: see Ledger.Held
-	isFull  bool         // see full
-	// filters is each sink's present filter. Of a sink whose filter changed the store keeps the old text until the sink was
-	// sent the difference everywhere.
-	filters map[string]string
-	changed map[string]string // sinks whose filter changed: the filter that they had
+	held    atomic.Int64      // what all ledgers hold: see Ledger.Held
+	isFull  bool              // see full
+	filters map[string]string // by sink
 
 	uid atomic.Value // of the cluster, a string: see KnownUID
 
@@ -69,7 +63,7 @@ func Open(o Options) (*Engine, error) {
 		return nil, err
 	}
 	e := &Engine{
-		store: store, log: o.Logger, lossy: map[string]bool{}, persist: o.Persist, crowded: make(chan struct{}, 1), filters: map[string]string{}, changed: map[string]string{}, sources: map[string]*source{},
+		store: store, log: o.Logger, lossy: map[string]bool{}, persist: o.Persist, crowded: make(chan struct{}, 1), filters: map[string]string{}, sources: map[string]*source{},
 	}
 	e.noteUID(store.ClusterUID())
 	for _, s := range o.Sinks {
@@ -82,7 +76,6 @@ func Open(o Options) (*Engine, error) {
 		}
 		if known && before != s.Filter {
 			o.Logger.Info("filter changed: the sink will be sent what enters and what leaves", "sink", s.Name)
-			e.changed[s.Name] = before
 		}
 	}
 	return e, nil
@@ -102,7 +95,7 @@ func (e *Engine) KnownUID() string {
 
 // noteUID is for KnownUID.
 func (e *Engine) noteUID(uid string) {
-	if uid == unknownCluster {
+	if uid == checkpoint.UnknownCluster {
 		uid = ""
 	}
 	e.uid.Store(uid)
@@ -124,12 +117,6 @@ func (e *Engine) States() []checkpoint.State {
 		e.log.Error("cannot read the sources in the checkpoint", "err", err)
 	}
 	return states
-}
-
-// OldFilter is the filter that a sink had before its configuration changed.
-func (e *Engine) OldFilter(sink string) (text string, changed bool) {
-	text, changed = e.changed[sink]
-	return text, changed
 }
 
 // Identify waits until the API server says which cluster it is, and loads what the store holds of that cluster. It
@@ -171,13 +158,17 @@ func (e *Engine) load(uid string) error {
 	if uid == "" {
 		e.log.Warn("the namespace kube-system can't be read: whether the checkpoint is of this cluster, and whether another one writes under its name, is not checked")
 		if uid = e.store.ClusterUID(); uid == "" {
-			uid = unknownCluster
+			uid = checkpoint.UnknownCluster
 		}
 	}
 	if _, err := e.store.BeginCluster(uid); err != nil {
 		return fmt.Errorf("checkpoint: %w", err)
 	}
 	e.noteUID(uid)
+	// Before anything is sent by a new filter: what it lets in is known from now on, whatever filter comes next.
+	if err := e.store.Commit(nil, e.filters); err != nil {
+		return fmt.Errorf("checkpoint: %w", err)
+	}
 	states, err := e.store.States()
 	if err != nil {
 		return fmt.Errorf("checkpoint: %w", err)

@@ -116,7 +116,7 @@ func TestResume(t *testing.T) {
 		t.Errorf("the rows are those of the slow sink: at %s, %s", memory.At, diff)
 	}
 	for sink, want := range map[string]string{"fast": "12", "slow": "11", "new": ""} { // what was spilled of slow counts
-		if got := e.Known("pods", sink); got.Floor != want || got.OldFilter {
+		if got := e.Known("pods", sink); got.Floor != want || len(got.Filters) > 0 {
 			t.Errorf("%s knows %+v, want %q", sink, got, want)
 		}
 	}

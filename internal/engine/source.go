@@ -10,11 +10,10 @@ import (
 
 // source is what the engine holds of one source.
 type source struct {
-	state    checkpoint.State   // what the store held when it was resumed, or before that at the start
-	ledger   *checkpoint.Ledger // nil until it is resumed
-	stage    *checkpoint.Stage  // of a first list that is being read
-	leaving  bool               // to be forgotten when everything is settled
-	refilter map[string]bool    // sinks that are to be sent the difference between their old and their new filter
+	state   checkpoint.State   // what the store held when it was resumed, or before that at the start
+	ledger  *checkpoint.Ledger // nil until it is resumed
+	stage   *checkpoint.Stage  // of a first list that is being read
+	leaving bool               // to be forgotten when everything is settled
 }
 
 // Remembered are the sources that an earlier process watched and this one has not begun to.
@@ -47,13 +46,7 @@ func (e *Engine) Resume(of informer.Source, spilled map[string]string) informer.
 	state.Sinks = withSpilled(&state, spilled)
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	s := &source{refilter: map[string]bool{}}
-	for sink := range e.changed {
-		if state.Sinks[sink] != "" {
-			s.refilter[sink] = true
-			delete(state.Sinks, sink)
-		}
-	}
+	s := &source{}
 	s.state = state
 	e.opened++
 	s.ledger = checkpoint.NewLedger(checkpoint.Source(of), state, e.sinks, e.opened<<40)
@@ -80,22 +73,26 @@ func withSpilled(state *checkpoint.State, spilled map[string]string) map[string]
 type Knowledge struct {
 	// Floor is the resourceVersion up to which it has settled everything; empty: it does not know the source.
 	Floor string
-	// OldFilter: it knows the source by the filter that it had before, and is to be sent the difference.
-	OldFilter bool
 	// Part: it may have been sent a part of the source.
 	Part bool
+	// Refilter: it may know the source by other filters than its present one, and is to be sent the difference. Without Floor
+	// it may know any part of what these let pass.
+	checkpoint.Refilter
 }
 
-// Known says what a sink knows of a source.
+// Knows reports whether the sink knows everything of the source, by one filter or another.
+func (k Knowledge) Knows() bool { return k.Floor != "" }
+
+// Known says what a sink knows of a source. A Refilter is there until Caught was called for the sink.
 func (e *Engine) Known(name, sink string) Knowledge {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	s := e.sources[name]
-	if s == nil {
+	if s == nil || s.ledger == nil {
 		return Knowledge{}
 	}
 	floor, part := s.state.Sinks[sink]
-	return Knowledge{Floor: floor, OldFilter: s.refilter[sink], Part: part && floor == ""}
+	return Knowledge{Floor: floor, Part: part && floor == "", Refilter: s.ledger.Refilter(sink)}
 }
 
 // Ledger of a source; nil if it was not resumed.

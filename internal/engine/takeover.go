@@ -2,6 +2,8 @@ package engine
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/deltabridge/deltabridge/pkg/checkpoint"
@@ -42,13 +44,14 @@ func (e *Engine) joined(into informer.Source, shares []informer.Share, spilled f
 			return false
 		}
 		other := s.state
-		other.Sinks = withSpilled(&other, spilled(name))
+		other.Sinks, other.Refilters = withSpilled(&other, spilled(name)), maps.Clone(other.Refilters)
 		if state.ResourceVersion == "" {
 			state = other
 			return true
 		}
 		state.ResourceVersion = earlier(state.ResourceVersion, other.ResourceVersion)
 		for _, sink := range e.sinks {
+			e.joinRefilters(sink, &state, &other)
 			a, inOne := state.Sinks[sink]
 			b, inOther := other.Sinks[sink]
 			switch {
@@ -77,6 +80,26 @@ func (e *Engine) joined(into informer.Source, shares []informer.Share, spilled f
 	}
 	state.Source = checkpoint.Source(into)
 	return state, rows
+}
+
+// joinRefilters adds to a state by which filters a sink may know another one. It may know a source that has no such note by its
+// present filter.
+func (e *Engine) joinRefilters(sink string, state, other *checkpoint.State) {
+	a, inOne := state.Refilters[sink]
+	b, inOther := other.Refilters[sink]
+	if !inOne && !inOther {
+		return
+	}
+	both := checkpoint.Refilter{Filters: slices.Concat(a.Filters, b.Filters), Change: max(a.Change, b.Change)}
+	if !inOne || !inOther {
+		both.Filters = append(both.Filters, e.filters[sink])
+	}
+	slices.Sort(both.Filters)
+	both.Filters = slices.Compact(both.Filters)
+	if state.Refilters == nil {
+		state.Refilters = map[string]checkpoint.Refilter{}
+	}
+	state.Refilters[sink] = both
 }
 
 // earlier is the earlier of two resourceVersions of one resource, neither of them empty.

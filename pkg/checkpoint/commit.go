@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -20,7 +21,8 @@ import (
 const fillPercent = 0.9
 
 // Commit writes updates, in their order, and the configuration of each sink, in one transaction that is on the disk
-// when Commit returns. Sinks that are not in sinkConfigs are removed, their watermarks too; nil leaves all as they are.
+// when Commit returns. Sinks that are not in sinkConfigs are removed, their watermarks too; nil leaves all as they are. Where
+// the configuration of a sink changes, each source that has no update notes the old one (State.Refilters).
 //
 // If it fails, the file is what it was, or (only if the disk failed at the very end) what it was to become, never a
 // part of both; the store can be used as before. Call it again with the same updates, or with ones that contain them.
@@ -129,7 +131,8 @@ func (r storeRecord) equal(o storeRecord) bool {
 		maps.Equal(r.Destinations, o.Destinations) && slices.Equal(r.Sources, o.Sources)
 }
 
-// keepSinks removes the watermarks of all sinks that are not in keep: one that comes back later is a new one.
+// keepSinks removes what is known of the sinks that are not in keep: one that comes back later is a new one. For those whose
+// configuration changes it notes the old one in each source.
 func (s *Store) keepSinks(tx *bbolt.Tx, keep map[string]string) error {
 	for _, name := range s.record.Sources {
 		if s.isDamaged(name) {
@@ -139,9 +142,17 @@ func (s *Store) keepSinks(tx *bbolt.Tx, keep map[string]string) error {
 		if err != nil {
 			return err
 		}
-		before := len(r.Sinks)
+		before := len(r.Sinks) + len(r.Refilters)
 		maps.DeleteFunc(r.Sinks, func(sink, _ string) bool { _, ok := keep[sink]; return !ok })
-		if len(r.Sinks) == before {
+		maps.DeleteFunc(r.Refilters, func(sink string, _ Refilter) bool { _, ok := keep[sink]; return !ok })
+		changed := len(r.Sinks)+len(r.Refilters) != before
+		for sink, config := range keep {
+			if old, known := s.record.Sinks[sink]; known && old != config {
+				r.refilter(sink, old)
+				changed = true
+			}
+		}
+		if !changed {
 			continue
 		}
 		if err := putSource(tx, name, r); err != nil {
@@ -149,6 +160,19 @@ func (s *Store) keepSinks(tx *bbolt.Tx, keep map[string]string) error {
 		}
 	}
 	return nil
+}
+
+// refilter notes that a sink may know the source by an old configuration.
+func (r *sourceRecord) refilter(sink, old string) {
+	if r.Refilters == nil {
+		r.Refilters = map[string]Refilter{}
+	}
+	noted := r.Refilters[sink]
+	if !slices.Contains(noted.Filters, old) {
+		noted.Filters = append(noted.Filters, old)
+	}
+	noted.Change = strconv.FormatInt(time.Now().UnixMilli(), 36)
+	r.Refilters[sink] = noted
 }
 
 // writer applies the updates of one transaction.

@@ -60,6 +60,8 @@ type sourceRecord struct {
 	ResourceVersion string            `json:"resourceVersion"`
 	Sinks           map[string]string `json:"sinks"`
 	Rows            tally             `json:"rows"`
+
+	Refilters map[string]Refilter `json:"refilters,omitempty"`
 }
 
 // tally is a checksum of a set of rows that can be kept up to date row by row.
@@ -85,7 +87,7 @@ func (r *sourceRecord) set(u *Update) {
 	r.Group, r.Version, r.Resource = s.Resource.Group, s.Resource.Version, s.Resource.Resource
 	r.Namespace, r.LabelSelector, r.FieldSelector = s.Namespace, s.LabelSelector, s.FieldSelector
 	r.Scope, r.Defined = s.Scope, s.Defined
-	r.ResourceVersion, r.Sinks = u.ResourceVersion, u.Sinks
+	r.ResourceVersion, r.Sinks, r.Refilters = u.ResourceVersion, u.Sinks, u.Refilters
 }
 
 func (r *sourceRecord) state(name string) State {
@@ -100,7 +102,7 @@ func (r *sourceRecord) state(name string) State {
 			Namespace: r.Namespace, LabelSelector: r.LabelSelector, FieldSelector: r.FieldSelector,
 			Scope: r.Scope, Defined: r.Defined,
 		},
-		ResourceVersion: r.ResourceVersion, Sinks: sinks,
+		ResourceVersion: r.ResourceVersion, Sinks: sinks, Refilters: r.Refilters,
 	}
 }
 

@@ -24,7 +24,8 @@ import (
 //
 // A sink that is new to the source is first given the rows as its initial list. Until that is settled it has no
 // watermark of its own, so that it begins again after a crash, and it holds the source's watermark, so that the rows
-// that it was given stay.
+// that it was given stay. The same holds for a sink whose filter changed, until it has settled the difference; but it keeps
+// the watermark that it had.
 type Ledger struct {
 	source Source
 
@@ -84,13 +85,16 @@ type rowChange struct {
 func NewLedger(source Source, state State, sinks []string, base uint64) *Ledger {
 	l := &Ledger{
 		source: source, sinks: map[string]*sinkLedger{}, pending: map[string]*[]rowChange{}, writing: map[string]*object.Object{}, seq: base,
-		here: mark{base, state.ResourceVersion}, written: Update{ResourceVersion: state.ResourceVersion, Sinks: state.Sinks},
+		here: mark{base, state.ResourceVersion}, written: Update{ResourceVersion: state.ResourceVersion, Sinks: state.Sinks, Refilters: state.Refilters},
 	}
 	l.scope.before, l.written.Source.Scope = state.Source.Scope, state.Source.Scope
 	for _, name := range sinks {
 		floor := state.Sinks[name]
 		_, began := state.Sinks[name]
 		l.sinks[name] = &sinkLedger{here: l.here, caught: floor != "", began: began, floor: floor, last: base}
+		if refilter, ok := state.Refilters[name]; ok {
+			l.sinks[name].caught, l.sinks[name].refilter = false, &refilter
+		}
 		l.all = append(l.all, l.sinks[name])
 	}
 	return l
@@ -225,7 +229,7 @@ func (l *Ledger) Settle(sink string, number uint64) {
 	}
 }
 
-// Caught says that a sink was given its whole initial list. Further calls change nothing.
+// Caught says that a sink was given its whole initial list, or the difference between its filters. Further calls change nothing.
 func (l *Ledger) Caught(sink string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -282,9 +286,8 @@ func (l *Ledger) Collect() (Update, bool) {
 			m = l.here
 		}
 		switch {
-		case fresh && s.began:
-			u.Sinks[name] = ""
 		case fresh:
+			u.begin(name, s)
 		case reaches(s.floor, m.resourceVersion):
 			u.Sinks[name] = s.floor
 		default:
@@ -296,14 +299,43 @@ func (l *Ledger) Collect() (Update, bool) {
 		l.collectRow(&u, key, row, least.seq)
 	}
 	l.count()
-	if len(u.Upserts)+len(u.Deletes) == 0 && u.ResourceVersion == l.written.ResourceVersion && u.Source.Scope == l.written.Source.Scope && maps.Equal(u.Sinks, l.written.Sinks) {
+	if len(u.Upserts)+len(u.Deletes) == 0 && u.ResourceVersion == l.written.ResourceVersion && u.Source.Scope == l.written.Source.Scope &&
+		maps.Equal(u.Sinks, l.written.Sinks) && len(u.Refilters) == len(l.written.Refilters) {
 		return Update{}, false
 	}
-	l.written = Update{Source: u.Source, ResourceVersion: u.ResourceVersion, Sinks: u.Sinks}
+	l.written = Update{Source: u.Source, ResourceVersion: u.ResourceVersion, Sinks: u.Sinks, Refilters: u.Refilters}
 	for _, o := range u.Upserts {
 		l.writing[Key(o)] = o
 	}
 	return u, true
+}
+
+// begin keeps what is known of a sink that is still to be sent its initial list, or the difference of its filters: a restart begins with
+// that again.
+func (u *Update) begin(name string, s *sinkLedger) {
+	switch {
+	case s.refilter != nil && s.floor != "":
+		u.Sinks[name] = s.floor
+	case s.began:
+		u.Sinks[name] = ""
+	}
+	if s.refilter == nil {
+		return
+	}
+	if u.Refilters == nil {
+		u.Refilters = map[string]Refilter{}
+	}
+	u.Refilters[name] = *s.refilter
+}
+
+// Refilter gives by which filters a sink may know the source, until Caught says that it was sent the difference.
+func (l *Ledger) Refilter(sink string) Refilter {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if s := l.sinks[sink]; s != nil && !s.caught && s.refilter != nil {
+		return *s.refilter
+	}
+	return Refilter{}
 }
 
 // Waiting is how many rows have changes that were not collected.

@@ -11,6 +11,8 @@ type sinkLedger struct {
 	caught bool   // it was given the rows, or needs not to be
 	began  bool   // it was given something, in this process or an earlier one
 	floor  string // what it had settled in an earlier life: its watermark does not fall behind that
+	// refilter is set if it knows the source by other filters than its present one, and is to be sent the difference.
+	refilter *Refilter
 
 	changes []entry // by number. The first one from start on is not settled.
 	start   int

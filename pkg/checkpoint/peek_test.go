@@ -37,7 +37,7 @@ func TestPeek(t *testing.T) {
 	if err != nil || s.Locked || s.Unusable != "" || s.ClusterName != "c" || s.ClusterUID != "uid" {
 		t.Errorf("%+v, %v", s, err)
 	}
-	if diff := cmp.Diff([]State{{source, "7", map[string]string{"a": "8"}}}, s.States); diff != "" {
+	if diff := cmp.Diff([]State{{source, "7", map[string]string{"a": "8"}, nil}}, s.States); diff != "" {
 		t.Errorf("states (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff(before, filesOf(t, dir)); diff != "" {

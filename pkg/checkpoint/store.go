@@ -45,6 +45,16 @@ type State struct {
 	// Sinks holds each sink's own watermark, which is not behind ResourceVersion. A sink that is missing was given nothing; one
 	// whose watermark is empty may have been given a part of its initial list.
 	Sinks map[string]string
+	// Refilters are the sinks whose filter changed and that were not sent the difference yet.
+	Refilters map[string]Refilter
+}
+
+// Refilter says by which filters a sink may know a source, if not by its present one.
+type Refilter struct {
+	// Filters are the configurations that the sink had since it was last sent everything of the source, or the difference.
+	Filters []string `json:"filters"`
+	// Change names the last change of the configuration. No other change of it ever has the same name.
+	Change string `json:"change"`
 }
 
 // Update is what became settled of one source. The store keeps none of it.
@@ -55,6 +65,8 @@ type Update struct {
 	Upserts         []*object.Object  // of one key the last counts
 	Deletes         []string          // keys; done before Upserts
 	Reset           bool              // remove all rows before anything else
+
+	Refilters map[string]Refilter // complete, as Sinks is
 }
 
 // Options of Open.
@@ -214,8 +226,11 @@ func (s *Store) ClusterUID() string {
 	return s.record.ClusterUID
 }
 
+// UnknownCluster stands for the uid of a cluster that RBAC forbids to ask.
+const UnknownCluster = "unknown"
+
 // BeginCluster says which cluster the objects are of: the uid of its namespace kube-system. If the checkpoint is of
-// another one it is set aside. fresh: there is nothing of this cluster yet.
+// another one it is set aside; one of UnknownCluster is taken to be of this cluster. fresh: there is nothing of this cluster yet.
 func (s *Store) BeginCluster(uid string) (fresh bool, err error) {
 	if uid == "" {
 		return false, errors.New("checkpoint: empty uid of the cluster")
@@ -227,14 +242,14 @@ func (s *Store) BeginCluster(uid string) (fresh bool, err error) {
 	}
 	record := s.record
 	record.ClusterUID, record.ClusterName = uid, s.opts.ClusterName
-	if noted := s.record.ClusterUID; noted != "" && noted != uid {
+	if noted := s.record.ClusterUID; noted != "" && noted != UnknownCluster && noted != uid {
 		err = s.setAside("other-cluster",
 			fmt.Errorf("it is of cluster %q with uid %s, and this is %q with uid %s", s.record.ClusterName, noted, s.opts.ClusterName, uid),
 			s.emptyRecord(uid))
 		return err == nil, explain("begin the checkpoint of another cluster", s.path, err)
 	}
 	fresh = s.record.ClusterUID == ""
-	if !fresh && record.ClusterName == s.record.ClusterName {
+	if record.equal(s.record) {
 		return false, nil
 	}
 	err = s.update(func(tx *bbolt.Tx) error { return putRecord(tx, record) })

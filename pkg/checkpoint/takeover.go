@@ -49,7 +49,7 @@ func (s *Store) move(into State, share Share) (more bool, err error) {
 	case share.Source != "" && (!s.record.knows(share.Source) || s.isDamaged(share.Source)):
 		return false, nil
 	}
-	u := Update{Source: into.Source, ResourceVersion: into.ResourceVersion, Sinks: into.Sinks}
+	u := Update{Source: into.Source, ResourceVersion: into.ResourceVersion, Sinks: into.Sinks, Refilters: into.Refilters}
 	record := s.record.with([]Update{u}, nil)
 	w := writer{store: s, rows: map[string]int{}}
 	err = s.update(func(tx *bbolt.Tx) error {

@@ -14,6 +14,7 @@ const (
 	specVersion       = "1.0"
 	deletedSuffix     = ".deleted"
 	leftSuffix        = ".left"
+	filterInfix       = ".filter."
 	controlNamePrefix = "_" // the name of a control event in templates: _gap, _synced
 )
 

@@ -80,7 +80,7 @@ func (e *Encoder) Encode(ev Event) (*Message, error) {
 		if m.LeftFilter {
 			m.Identity.ResourceVersion = ev.LeftAt
 		}
-		e.render(m, ev.Selected)
+		e.render(m, &ev)
 		if m.Data, err = e.payload(&ev); err == nil && ev.Context != nil {
 			e.addContext(m, ev.Context)
 		}
@@ -108,11 +108,11 @@ func (e *Encoder) addContext(m *Message, c *Context) {
 }
 
 // render sets the texts that are made of several parts, with one allocation for all of them: each event needs them.
-func (e *Encoder) render(m *Message, selected bool) {
+func (e *Encoder) render(m *Message, ev *Event) {
 	var buffer [256]byte
 	text := append(append(buffer[:0], e.Cluster...), '/')
 	cluster := len(text)
-	text = appendObjectID(text, m, selected)
+	text = appendObjectID(text, m, ev.Selected, ev.FilterChange)
 	id := len(text)
 	text = append(text, m.Resource.Resource...)
 	if m.Resource.Group != "" {
@@ -153,7 +153,7 @@ func (e *Encoder) appendTime(dst []byte, t time.Time) []byte {
 }
 
 // appendObjectID appends the id of a change: see the package comment.
-func appendObjectID(dst []byte, m *Message, selected bool) []byte {
+func appendObjectID(dst []byte, m *Message, selected bool, filterChange string) []byte {
 	dst = append(dst, m.Identity.UID...)
 	if m.Type != Deleted || m.LeftFilter || selected {
 		dst = append(append(dst, '.'), m.Identity.ResourceVersion...)
@@ -163,6 +163,9 @@ func appendObjectID(dst []byte, m *Message, selected bool) []byte {
 		dst = append(dst, leftSuffix...)
 	case m.Type == Deleted:
 		dst = append(dst, deletedSuffix...)
+	}
+	if filterChange != "" {
+		dst = append(append(dst, filterInfix...), filterChange...)
 	}
 	return dst
 }

@@ -291,6 +291,11 @@ func TestAChangedConfiguration(t *testing.T) {
 	b.waitReady()
 	eventually(t, 20*time.Second, func() error { return b.reached(configMapHistory(t, c, namespace)) })
 	b.stop()
+	// Back within the duplicate window: what comes again is not taken for a repetition.
+	b = startBridgeIn(t, dir, c.Kubeconfig(), head+sink("old", old.url(), "object.metadata.name in ['both', 'only-old']")+sink("added", added.url(), "true"))
+	b.waitReady()
+	eventually(t, 20*time.Second, func() error { return b.reached(configMapHistory(t, c, namespace)) })
+	b.stop()
 	told := func(js *jetStream) (lines []string) {
 		for _, r := range js.read("E2E") {
 			if r.object() {
@@ -299,7 +304,7 @@ func TestAChangedConfiguration(t *testing.T) {
 		}
 		return lines
 	}
-	if got, want := strings.Join(told(old), ", "), "added both , added only-old , deleted only-old true, added only-new "; got != want {
+	if got, want := strings.Join(told(old), ", "), "added both , added only-old , deleted only-old true, added only-new , added only-old , deleted only-new true"; got != want {
 		t.Errorf("the old sink was told %q, want %q", got, want)
 	}
 	if got, want := strings.Join(told(added), ", "), "added both , added only-old , added only-new "; got != want {

@@ -220,7 +220,7 @@ sinks:
 	for _, r := range js.read("E2E") {
 		if r.object() {
 			got = append(got, strings.Join([]string{r.attributes["operation"], r.attributes["leftfilter"], r.resourceVersion()}, " "))
-			if left := strings.HasSuffix(r.id(), ".left"); left != (r.attributes["leftfilter"] == "true") {
+			if left := strings.Contains(r.id(), ".left"); left != (r.attributes["leftfilter"] == "true") {
 				t.Errorf("id %s", r.id())
 			}
 		}

@@ -1,0 +1,145 @@
+package engine
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/deltabridge/deltabridge/pkg/checkpoint"
+	"github.com/deltabridge/deltabridge/pkg/informer"
+)
+
+func expectKnown(t *testing.T, e *Engine, source, sink, floor string, filters ...string) Knowledge {
+	t.Helper()
+	got := e.Known(source, sink)
+	want := Knowledge{Floor: floor, Part: floor == "", Refilter: checkpoint.Refilter{Filters: filters, Change: got.Change}}
+	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" || (got.Change != "") != (len(filters) > 0) {
+		t.Errorf("%s knows (-want +got):\n%s", sink, diff)
+	}
+	return got
+}
+
+// What a changed filter still has to send survives restarts, of whatever kind and while other sinks go on, until it is settled.
+func TestAChangedFilterOverRestarts(t *testing.T) {
+	folder := t.TempDir()
+	sinks := func(filter string) []Sink { return []Sink{{Name: "a", Filter: filter}, {Name: "b", Filter: "B"}} }
+	e := start(t, folder, sinks("F1")...)
+	begin(t, e, pods, "10", pod(t, "x", 3))
+	stop(t, e)
+
+	e = start(t, folder, sinks("F2")...)
+	e.Resume(pods, nil)
+	change := expectKnown(t, e, "pods", "a", "10", "F1").Change
+	expectKnown(t, e, "pods", "b", "10")
+	e.Recorder(t.Context(), "pods").OnPosition("12") // b has settled everything up to there
+	stop(t, e)
+
+	e = start(t, folder, sinks("F2")...) // the same again
+	e.Resume(pods, nil)
+	if again := expectKnown(t, e, "pods", "a", "10", "F1"); again.Change != change {
+		t.Errorf("the change has the name %s, after %s", again.Change, change)
+	}
+	expectKnown(t, e, "pods", "b", "12")
+	kill(t, e)
+
+	e = start(t, folder, sinks("F3")...) // F2 may have let objects in
+	e.Resume(pods, nil)
+	if again := expectKnown(t, e, "pods", "a", "10", "F1", "F2"); again.Change == change {
+		t.Error("two changes have one name")
+	}
+	caughtUp(t, e, pods, "14")
+	expectKnown(t, e, "pods", "a", "10")
+	stop(t, e)
+
+	e = start(t, folder, sinks("F3")...)
+	at := e.Resume(pods, nil).At
+	expectKnown(t, e, "pods", "a", "14")
+	if at != "14" {
+		t.Errorf("it resumes at %s", at)
+	}
+}
+
+// A source that can't begin keeps its own record of the change: what was sent of others is not sent again.
+func TestASourceThatCannotBegin(t *testing.T) {
+	folder := t.TempDir()
+	other := informer.Source{Name: "secrets", Resource: pods.Resource}
+	e := start(t, folder, Sink{Name: "a", Filter: "F1"})
+	begin(t, e, pods, "10")
+	begin(t, e, other, "11")
+	stop(t, e)
+	e = start(t, folder, Sink{Name: "a", Filter: "F2"})
+	e.Resume(pods, nil)
+	caughtUp(t, e, pods, "12")
+	stop(t, e)
+	for _, filter := range []string{"F2", "F3"} {
+		e = start(t, folder, Sink{Name: "a", Filter: filter})
+		e.Resume(pods, nil)
+		e.Resume(other, nil)
+		if filter == "F2" {
+			expectKnown(t, e, "pods", "a", "12")
+			expectKnown(t, e, "secrets", "a", "11", "F1")
+		} else {
+			expectKnown(t, e, "pods", "a", "12", "F2")
+			expectKnown(t, e, "secrets", "a", "11", "F1", "F2")
+		}
+		kill(t, e)
+	}
+}
+
+// A sink that was given a part of its initial list by another filter may know any part of what that let pass.
+func TestAFilterThatChangesInTheInitialList(t *testing.T) {
+	folder := t.TempDir()
+	e := start(t, folder, Sink{Name: "a", Filter: "F1"})
+	e.Resume(pods, nil)
+	e.FirstList(t.Context(), pods, nil, "10")
+	send(e, pods, "a")
+	stop(t, e)
+	e = start(t, folder, Sink{Name: "a", Filter: "F2"})
+	e.Resume(pods, nil)
+	expectKnown(t, e, "pods", "a", "", "F1")
+}
+
+// A checkpoint of a cluster that could not be named is of the cluster that can be named later, and of no other after that.
+func TestAClusterThatGetsItsName(t *testing.T) {
+	folder := t.TempDir()
+	e, err := Open(Options{Folder: folder, Logger: quiet})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := e.load(""); err != nil || e.ClusterUID() != checkpoint.UnknownCluster {
+		t.Fatal(e.ClusterUID(), err)
+	}
+	begin(t, e, pods, "10")
+	stop(t, e)
+	for range 2 {
+		e = start(t, folder)
+		if n := len(e.Remembered()); n != 1 || e.ClusterUID() != testCluster {
+			t.Errorf("%d sources of cluster %s are remembered", n, e.ClusterUID())
+		}
+		kill(t, e)
+	}
+}
+
+// A source that takes over others is known by the filters by which any of them may be known.
+func TestTakeOverWithAChangedFilter(t *testing.T) {
+	folder := t.TempDir()
+	e := start(t, folder, Sink{Name: "a", Filter: "F1"})
+	begin(t, e, podsIn("a"), "10", in(t, "a", "x", 3))
+	begin(t, e, podsIn("b"), "12", in(t, "b", "y", 4))
+	stop(t, e)
+	e = start(t, folder, Sink{Name: "a", Filter: "F2"})
+	e.Resume(podsIn("b"), nil)
+	caughtUp(t, e, podsIn("b"), "14")
+	stop(t, e)
+	shares := []informer.Share{{Source: "pods in a", In: everything}, {Source: "pods in b", In: everything}}
+	for n := range 2 {
+		e = start(t, folder, Sink{Name: "a", Filter: "F2"})
+		if n == 0 {
+			e.TakeOver(t.Context(), pods, shares, func(string) map[string]string { return nil })
+		}
+		e.Resume(pods, nil)
+		expectKnown(t, e, "pods", "a", "10", "F1", "F2")
+		kill(t, e)
+	}
+}
