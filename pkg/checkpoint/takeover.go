@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"maps"
 
 	"go.etcd.io/bbolt"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
@@ -72,9 +73,7 @@ func (s *Store) move(into State, share Share) (more bool, err error) {
 	s.record = record
 	s.statsMu.Lock()
 	defer s.statsMu.Unlock()
-	for name, n := range w.rows {
-		s.rows[name] = n
-	}
+	maps.Copy(s.rows, w.rows)
 	delete(s.damaged, into.Source.Name)
 	return more, nil
 }

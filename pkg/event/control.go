@@ -2,8 +2,9 @@ package event
 
 import (
 	"encoding/json"
-	"github.com/deltabridge/deltabridge/internal/mutant"
 	"slices"
+
+	"github.com/deltabridge/deltabridge/internal/mutant"
 )
 
 // gapID: a gap between the same resourceVersions for the same reason is the same gap.

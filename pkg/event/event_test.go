@@ -348,8 +348,11 @@ func TestClustersInOnePlace(t *testing.T) {
 	made := func(cluster, uid string) (all []*Message) {
 		e := &Encoder{Cluster: cluster, ClusterUID: uid, PartitionKey: key}
 		for _, ev := range []Event{
-			{Type: Added, Object: podAt(t, "4")}, {Type: Restated, Object: podAt(t, "4")}, {Type: Deleted, Object: podAt(t, "5")},
-			{Type: Gap, GapInfo: &GapInfo{Resource: "pods", From: "1", To: "2"}}, {Type: Synced, SyncedInfo: &SyncedInfo{Resource: "pods", ResourceVersion: "2"}},
+			{Type: Added, Object: podAt(t, "4")},
+			{Type: Restated, Object: podAt(t, "4")},
+			{Type: Deleted, Object: podAt(t, "5")},
+			{Type: Gap, GapInfo: &GapInfo{Resource: "pods", From: "1", To: "2"}},
+			{Type: Synced, SyncedInfo: &SyncedInfo{Resource: "pods", ResourceVersion: "2"}},
 		} {
 			ev.Resource = pods
 			all = append(all, encode(t, e, ev))

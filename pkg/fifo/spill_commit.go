@@ -4,9 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"github.com/deltabridge/deltabridge/internal/mutant"
 	"io/fs"
 	"time"
+
+	"github.com/deltabridge/deltabridge/internal/mutant"
 )
 
 const (

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -167,9 +167,11 @@ func TestInformerRecoversAtOnce(t *testing.T) {
 		ended := make(chan error, 1)
 		go func() { ended <- i.Run(ctx) }()
 		time.Sleep(time.Hour)
+		synctest.Wait()
 		server.until = time.Now().Add(10 * time.Minute)
 		close(broken)
 		time.Sleep(11 * time.Minute)
+		synctest.Wait()
 		if len(watches) != 1 || len(lists) != 2 {
 			t.Fatalf("watches %v, lists %v", watches, lists)
 		}
@@ -204,7 +206,7 @@ func TestUnreachable(t *testing.T) {
 		}
 		panic(http.ErrAbortHandler)
 	}))
-	answers.Config.ErrorLog = log.New(io.Discard, "", 0)
+	answers.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
 	answers.StartTLS()
 	defer answers.Close()
 	closed, err := net.Listen("tcp", "127.0.0.1:0")

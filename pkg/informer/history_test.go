@@ -101,9 +101,11 @@ func TestAListBeginsWhereTheHistoryDoes(t *testing.T) {
 				ended := make(chan error, 1)
 				go func() { ended <- i.Run(ctx) }()
 				time.Sleep(time.Minute)
+				synctest.Wait()
 				expect(t, j, "add ns/a(u-a)@5 initial=true", "synced 10, 1 objects")
 				close(broken)
 				time.Sleep(time.Minute)
+				synctest.Wait()
 				expect(t, j, tt.lines...)
 				if diff := gocmp.Diff(tt.asked, asked); diff != "" {
 					t.Errorf("requests (-want +got):\n%s", diff)

@@ -115,6 +115,7 @@ func (r *record) OnDelete(obj any)    { r.note("delete", obj, nil) }
 func (r *record) OnLeave(last, now *object.Object) {
 	r.note("leave", last, func(c *change) { c.rv = now.ResourceVersion })
 }
+
 func (r *record) OnSynced(rv string, _ int) {
 	r.note("synced", nil, func(c *change) { c.rv = rv })
 }

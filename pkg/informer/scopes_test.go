@@ -154,26 +154,46 @@ func TestScopesChange(t *testing.T) {
 		a, b          string // what is told of "stays" and "goes" in the namespaces, in brief
 		gaps          int
 	}{
-		{"the same in another order", func(a, b string) scopes { return scopes{globs(a), with(globs(b), "team"), globs(b)} },
-			func(a, b string) scopes { return scopes{globs(b, a), globs(a)} }, "add new, delete goes", "add new, delete goes", 0},
-		{"nothing", func(a, b string) scopes { return scopes{globs(a), with(globs(b), "team in (x,a)")} },
-			func(a, b string) scopes { return scopes{with(globs(b), "team in (a, x)"), globs(a)} }, "add new, delete goes", "add new, delete goes", 0},
-		{"names to fewer", func(a, b string) scopes { return scopes{names(a, b)} },
-			func(a, b string) scopes { return scopes{names(a)} }, "add new, delete goes", "leave goes, leave stays", 0},
-		{"names to globs", func(a, b string) scopes { return scopes{names(a, b)} },
-			func(a, b string) scopes { return scopes{globs(a, b)} }, "add new, delete goes", "add new, delete goes", 1},
-		{"names to fewer globs", func(a, b string) scopes { return scopes{names(a, b)} },
-			func(a, b string) scopes { return scopes{globs(b)} }, "delete goes, leave stays", "add new, delete goes", 1},
-		{"globs to names", func(a, b string) scopes { return scopes{globs(a, b)} },
-			func(a, b string) scopes { return scopes{names(a, b)} }, "add new, delete goes", "add new, delete goes", 2},
-		{"globs to fewer names", func(a, b string) scopes { return scopes{globs(a, b)} },
-			func(a, b string) scopes { return scopes{names(b)} }, "leave goes, leave stays", "add new, delete goes", 1},
-		{"more globs", func(a, b string) scopes { return scopes{globs(a)} },
-			func(a, b string) scopes { return scopes{globs(a, b)} }, "add new, delete goes", "add new, add stays", 1},
-		{"split by labels", func(a, b string) scopes { return scopes{globs(a, b)} },
-			func(a, b string) scopes { return scopes{with(names(a), "team=a"), with(globs(a, b), "team=x")} }, "add new, delete goes", "leave goes, leave stays", 2},
-		{"the resource altogether", func(a, b string) scopes { return scopes{names(a, b)} },
-			func(a, b string) scopes { return nil }, "leave goes, leave stays", "leave goes, leave stays", 0},
+		{
+			"the same in another order", func(a, b string) scopes { return scopes{globs(a), with(globs(b), "team"), globs(b)} },
+			func(a, b string) scopes { return scopes{globs(b, a), globs(a)} }, "add new, delete goes", "add new, delete goes", 0,
+		},
+		{
+			"nothing", func(a, b string) scopes { return scopes{globs(a), with(globs(b), "team in (x,a)")} },
+			func(a, b string) scopes { return scopes{with(globs(b), "team in (a, x)"), globs(a)} }, "add new, delete goes", "add new, delete goes", 0,
+		},
+		{
+			"names to fewer", func(a, b string) scopes { return scopes{names(a, b)} },
+			func(a, b string) scopes { return scopes{names(a)} }, "add new, delete goes", "leave goes, leave stays", 0,
+		},
+		{
+			"names to globs", func(a, b string) scopes { return scopes{names(a, b)} },
+			func(a, b string) scopes { return scopes{globs(a, b)} }, "add new, delete goes", "add new, delete goes", 1,
+		},
+		{
+			"names to fewer globs", func(a, b string) scopes { return scopes{names(a, b)} },
+			func(a, b string) scopes { return scopes{globs(b)} }, "delete goes, leave stays", "add new, delete goes", 1,
+		},
+		{
+			"globs to names", func(a, b string) scopes { return scopes{globs(a, b)} },
+			func(a, b string) scopes { return scopes{names(a, b)} }, "add new, delete goes", "add new, delete goes", 2,
+		},
+		{
+			"globs to fewer names", func(a, b string) scopes { return scopes{globs(a, b)} },
+			func(a, b string) scopes { return scopes{names(b)} }, "leave goes, leave stays", "add new, delete goes", 1,
+		},
+		{
+			"more globs", func(a, b string) scopes { return scopes{globs(a)} },
+			func(a, b string) scopes { return scopes{globs(a, b)} }, "add new, delete goes", "add new, add stays", 1,
+		},
+		{
+			"split by labels", func(a, b string) scopes { return scopes{globs(a, b)} },
+			func(a, b string) scopes { return scopes{with(names(a), "team=a"), with(globs(a, b), "team=x")} }, "add new, delete goes", "leave goes, leave stays", 2,
+		},
+		{
+			"the resource altogether", func(a, b string) scopes { return scopes{names(a, b)} },
+			func(a, b string) scopes { return nil }, "leave goes, leave stays", "leave goes, leave stays", 0,
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			a, b := k.namespace(), k.namespace()

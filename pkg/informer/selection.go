@@ -94,9 +94,6 @@ func (s selection) covers(o selection) bool {
 	})
 }
 
-// all reports whether no object is left out.
-func (s selection) all() bool { return s.String() == "" }
-
 // String names the selection. It is empty if no object is left out, and the same for the same scopes.
 func (s selection) String() string {
 	texts := make([]string, len(s.clauses))

@@ -308,19 +308,22 @@ func TestSuccessor(t *testing.T) {
 		{
 			"the predecessor succeeded another one, and had no list of its own",
 			func(t *testing.T) *Informer { i := New(Config{Resource: configMaps}); i.succeed(listed(t)); return i },
-			"20", []string{"gap 12..20", "update a/x(u1)@4 -> a/x(u1)@15", "add a/y(u2)@16 initial=false"},
+			"20",
+			[]string{"gap 12..20", "update a/x(u1)@4 -> a/x(u1)@15", "add a/y(u2)@16 initial=false"},
 		},
 		{
 			"the predecessor did not come to resume",
 			func(t *testing.T) *Informer {
 				return New(Config{Resource: configMaps, Known: known(t), ResumeAt: "9"})
 			},
-			"20", []string{"gap 9..20", "update a/x(u1)@4 -> a/x(u1)@15", "add a/y(u2)@16 initial=false"},
+			"20",
+			[]string{"gap 9..20", "update a/x(u1)@4 -> a/x(u1)@15", "add a/y(u2)@16 initial=false"},
 		},
 		{
 			"the predecessor had nothing",
 			func(t *testing.T) *Informer { return New(Config{Resource: configMaps}) },
-			"20", []string{"add a/x(u1)@15 initial=true", "add a/y(u2)@16 initial=true", "synced 20, 2 objects"},
+			"20",
+			[]string{"add a/x(u1)@15 initial=true", "add a/y(u2)@16 initial=true", "synced 20, 2 objects"},
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -35,7 +35,7 @@ type Identified interface {
 	Register(ctx context.Context, owner Owner, replaced string) error
 }
 
-// ErrNoRegister: the destination has no place for the names of clusters, or the client may not use it.
+// ErrNoRegister says that the destination has no place for the names of clusters, or the client may not use it.
 var ErrNoRegister = errors.New("names of clusters can't be registered")
 
 // ErrNameTaken is wrapped by the error of Claim if the name belongs to another cluster.

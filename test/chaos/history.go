@@ -1,7 +1,6 @@
 package chaos
 
 import (
-	"slices"
 	"time"
 )
 
@@ -43,19 +42,6 @@ func NewHistory(revs []*Rev) *History {
 }
 
 func (r *Rev) subject() string { return r.Resource + "/" + r.Namespace + "/" + r.Name }
-
-// liveAt gives the last revision of an object that is not after rv; nil if there is none.
-func (h *History) liveAt(uid string, rv int64) *Rev {
-	revs := h.uids[uid]
-	n, found := slices.BinarySearchFunc(revs, rv, func(r *Rev, rv int64) int { return int(r.RV - rv) })
-	if found {
-		return revs[n]
-	}
-	if n == 0 {
-		return nil
-	}
-	return revs[n-1]
-}
 
 // Event is a message as an independent client read it.
 type Event struct {

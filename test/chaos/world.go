@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -88,14 +89,7 @@ func newWorld(t testing.TB, lane int, binary string, env []string) *world {
 	return w
 }
 
-func cached(resource string) bool {
-	for _, c := range Cached() {
-		if c == resource {
-			return true
-		}
-	}
-	return false
-}
+func cached(resource string) bool { return slices.Contains(Cached(), resource) }
 
 func (w *world) startNATS() {
 	w.t.Helper()
@@ -233,8 +227,8 @@ func (w *world) history(ctx context.Context, names map[string]string) (*History,
 			return fmt.Errorf("the history is read up to %d of %d", w.reach, now)
 		}
 		revs = nil
-		for _, real := range names {
-			for _, r := range w.revs[real] {
+		for _, namespace := range names {
+			for _, r := range w.revs[namespace] {
 				revs = append(revs, new(*r)) // the links are of this history
 			}
 		}
@@ -272,15 +266,15 @@ func (w *world) begin(ctx context.Context) (run string, names map[string]string,
 
 // end removes what a run has left.
 func (w *world) end(ctx context.Context, names map[string]string) {
-	for _, real := range names {
+	for _, namespace := range names {
 		for _, r := range Resources() {
-			_ = w.api.Resource(resourceOf(r)).Namespace(real).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{}) // tidiness
+			_ = w.api.Resource(resourceOf(r)).Namespace(namespace).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{}) // tidiness
 		}
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for _, real := range names {
-		delete(w.revs, real)
+	for _, namespace := range names {
+		delete(w.revs, namespace)
 	}
 }
 

@@ -73,8 +73,10 @@ func TestAChangedWatch(t *testing.T) {
 		before  func()
 		want    string
 	}{
-		{"  - {resources: [configmaps], namespaces: [A, B]}", func() {},
-			"added a/goes, added a/goes-later, added a/stays, added b/goes, added b/goes-later, added b/stays"},
+		{
+			"  - {resources: [configmaps], namespaces: [A, B]}", func() {},
+			"added a/goes, added a/goes-later, added a/stays, added b/goes, added b/goes-later, added b/stays",
+		},
 		{"  - {resources: [configmaps], namespaces: ['A*', 'B*']}", func() {
 			deleteConfigMap(t, cs, a, "goes")
 			deleteConfigMap(t, cs, b, "goes")

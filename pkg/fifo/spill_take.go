@@ -1,0 +1,154 @@
+package fifo
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// front implements policy. What is taken is bounded by headShare, so that buf has room whatever the consumer does.
+func (s *Spill[T]) front() (int64, bool) {
+	taken := s.taken.len()
+	next := &s.head
+	at := taken
+	if s.head.len() == taken {
+		if s.buf.len() == 0 || s.headEnd < s.diskEnd() {
+			return 0, false
+		}
+		next, at = &s.buf, 0
+	}
+	size := next.at(at).size
+	return size, taken == 0 || s.headShare.fits(taken, s.takenBytes, size)
+}
+
+// pop implements policy.
+func (s *Spill[T]) pop() (T, int64) {
+	if s.head.len() == s.taken.len() {
+		s.advance()
+	}
+	e := s.head.at(s.taken.len())
+	s.takenBytes += e.size
+	return e.v, e.size
+}
+
+// advance moves the oldest item of buf to head, which it must continue.
+func (s *Spill[T]) advance() {
+	e := s.buf.pop()
+	s.bufBytes -= e.size
+	s.head.push(e)
+	s.headEnd = e.seq
+}
+
+// Take implements [Queue]. What was taken and not acknowledged is at most half of the bounds, or one item: at that Take
+// waits for an acknowledgement. While the file can't be opened, it waits for that. After the end of Run it gives
+// what is in memory, and then an error if more lies on disk.
+func (s *Spill[T]) Take(ctx context.Context, buf []T, limit int, maxBytes int64) ([]T, error) {
+	clear(buf)
+	buf, limit = buf[:0], max(1, limit)
+	for {
+		if err := ctx.Err(); err != nil {
+			return buf, err
+		}
+		failed := s.fill(limit, maxBytes)
+		batch, err := s.tryTake(buf, limit, maxBytes)
+		more := s.taking()
+		switch {
+		case len(batch) > 0:
+			return batch, nil
+		case err != nil && !more:
+			return batch, err
+		case errors.Is(failed, errStopped):
+			return batch, failed
+		case failed != nil:
+			s.failed(failed, true)
+			pause(ctx, readRetry)
+			continue
+		}
+		select {
+		case <-s.work:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// taking lets in who waits, if what was taken from buf made room, and reports whether more items wait to be taken.
+func (s *Spill[T]) taking() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.admit()
+	return s.head.len() > s.taken.len() || s.headEnd < s.tail
+}
+
+// pause waits for d, or until ctx ends.
+func pause(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}
+
+// Ack implements [Queue].
+func (s *Spill[T]) Ack(n int) {
+	s.report(s.acknowledge(n))
+	clear(s.released)
+}
+
+// acknowledge does so, and gives what is settled by it.
+func (s *Spill[T]) acknowledge(n int) []T {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if n < 0 || n > s.taken.len() {
+		panic("fifo: Ack of items that are not taken")
+	}
+	s.released = s.released[:0]
+	for range n {
+		s.taken.pop()
+		e := s.head.pop()
+		s.remove(e.size)
+		s.takenBytes -= e.size
+		switch {
+		case !s.spilling:
+			s.note(e.v, e.seq)
+			s.released = append(s.released, e.v)
+		case e.seq > s.durable: // else it is on disk, and was settled by that
+			s.note(e.v, e.seq)
+			s.hold(e)
+		}
+	}
+	s.acked += int64(n)
+	s.admit()
+	if s.head.len() > s.taken.len() || s.headEnd < s.tail {
+		s.announce() // to a consumer that had taken as much as it may
+	}
+	return s.released
+}
+
+// hold keeps a receipt of an acknowledged item until the file knows of it.
+func (s *Spill[T]) hold(e spilled[T]) {
+	if s.opts.OnSettled == nil {
+		return
+	}
+	if s.opts.Receipt != nil {
+		e.v = s.opts.Receipt(e.v)
+	}
+	s.receipts.push(receipt[T]{e.v, e.seq})
+}
+
+// report tells OnSettled of items, if there are any.
+func (s *Spill[T]) report(items []T) {
+	if len(items) > 0 && s.opts.OnSettled != nil {
+		s.opts.OnSettled(items)
+	}
+}
+
+// note keeps the position of an item that was acknowledged or written.
+func (s *Spill[T]) note(v T, seq uint64) {
+	if s.opts.Mark == nil {
+		return
+	}
+	if source, position := s.opts.Mark(v); source != "" && s.marks[source].seq < seq {
+		s.marks[source] = mark{position, seq}
+	}
+}
