@@ -268,7 +268,7 @@ func (r *run) settle(ctx context.Context) error {
 			r.violation("the bridge ended by itself: %v\n%s", r.bridge.err, r.bridge.tail(20))
 			r.stopped = true
 			return nil
-		case time.Since(news) > settleQuiet, time.Since(began) > settleLimit:
+		case time.Since(news) > r.w.quiet, time.Since(began) > settleLimit:
 			r.note("not settled: %d are missing, ready: %d", waiting, r.bridge.ready.Load())
 			if r.bridge.ready.Load() == 0 {
 				r.violation("the bridge is not ready after %s\n%s", time.Since(began).Round(time.Second), r.bridge.tail(20))

@@ -43,6 +43,7 @@ type world struct {
 	binary  string   // the bridge
 	env     []string // of the bridge
 	keepDir string   // where the files of failed runs go
+	quiet   time.Duration
 	cluster *cluster.Cluster
 	api     dynamic.Interface
 	nats    *server.Server
@@ -59,7 +60,7 @@ type world struct {
 // newWorld starts everything, and ends it with the test.
 func newWorld(t testing.TB, lane int, binary string, env []string) *world {
 	t.Helper()
-	w := &world{t: t, lane: lane, binary: binary, env: env, revs: map[string][]*Rev{}, objs: map[string]*Rev{}}
+	w := &world{t: t, lane: lane, binary: binary, env: env, quiet: settleQuiet, revs: map[string][]*Rev{}, objs: map[string]*Rev{}}
 	w.cluster = cluster.ForTest(t, func(o *cluster.Options) {
 		for _, r := range Resources() {
 			if !strings.Contains(r, ".") && !cached(r) {
