@@ -28,7 +28,7 @@ const (
 	GapCause   Class = "gap: cause"  // a gap event without a cause
 	GapWidth   Class = "gap: width"  // a gap event that is wider than its cause
 	Tombstones Class = "tombstones"
-	Process_   Class = "process" // the bridge ended by itself, or not as it should
+	Ended      Class = "process" // the bridge ended by itself, or not as it should
 )
 
 // Violation is a broken promise.

@@ -74,7 +74,7 @@ func (r *run) note(format string, args ...any) {
 }
 
 func (r *run) violation(format string, args ...any) {
-	r.violations = append(r.violations, Violation{Process_, "bridge", fmt.Sprintf(format, args...)})
+	r.violations = append(r.violations, Violation{Ended, "bridge", fmt.Sprintf(format, args...)})
 	r.note("VIOLATION: "+format, args...)
 }
 
