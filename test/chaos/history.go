@@ -86,7 +86,8 @@ type Process struct {
 	Start, End time.Time
 	// The revisions of etcd when it was started, when it had handed over its first lists (0: it never had), and when it had ended.
 	StartRev, ReadyRev, EndRev int64
-	How                        string // kill or term
+	How                        string    // kill or term
+	Asked                      time.Time // when it was asked to end
 }
 
 // Fault is a fault of a destination (Sink is set), of the API server or of the disk.

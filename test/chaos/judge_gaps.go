@@ -109,7 +109,7 @@ func (j *sinkJudge) stall(g *Event) (time.Time, bool) {
 		if n < 0 {
 			return at, false
 		}
-		at = processes[n].End.Add(-time.Second)
+		at = processes[n].Asked.Add(-time.Second)
 		if processes[n].How == string(Kill) {
 			at = processes[n].End.Add(-commitSlack)
 			if j.anyFault(processes[n].End) {

@@ -56,7 +56,7 @@ func (s *story) config() Config {
 
 // process runs from a second to another, which are revisions too. 0 as its end: it goes on.
 func (s *story) process(from, to int64, how Action, c Config) *story {
-	p := Process{Config: c, Start: second(float64(from)), StartRev: from, ReadyRev: max(from, 1), EndRev: to, End: second(float64(to)), How: string(how)}
+	p := Process{Config: c, Start: second(float64(from)), StartRev: from, ReadyRev: max(from, 1), EndRev: to, End: second(float64(to)), Asked: second(float64(to)), How: string(how)}
 	if to == 0 {
 		p.EndRev, p.End = math.MaxInt64, time.Time{}
 	}

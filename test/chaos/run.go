@@ -338,6 +338,7 @@ func (r *run) end(how Action) {
 	if r.bridge == nil {
 		return
 	}
+	r.timeline.Processes[len(r.timeline.Processes)-1].Asked = time.Now()
 	if r.bridge.ended() {
 		r.violation("the bridge ended by itself: %v\n%s", r.bridge.err, r.bridge.tail(20))
 	} else if how == Kill {
@@ -354,6 +355,9 @@ func (r *run) over(how Action) {
 	p.ReadyRev, p.How, p.End = r.bridge.ready.Load(), string(how), time.Now()
 	if text := r.bridge.text(); strings.Contains(text, "DATA RACE") || strings.Contains(text, "panic:") {
 		r.violation("a panic or a race:\n%s", r.bridge.tail(60))
+	}
+	if p.Asked.IsZero() {
+		p.Asked = p.End
 	}
 	p.EndRev = math.MaxInt64
 	if rev, err := r.w.cluster.Revision(context.Background()); err == nil {
