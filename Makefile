@@ -174,12 +174,12 @@ LANES ?= 2
 .PHONY: chaos
 chaos: ## Random histories and faults for DURATION (10m), judged by etcd's history: SEED, LANES
 	go run ./test/cluster/prebuild
-	go test ./test/chaos -run='TestChaos$$' -count=1 -timeout=0 -v -chaos.duration=$(DURATION) -chaos.seed=$(SEED) -chaos.lanes=$(LANES) -chaos.shrink=40
+	go test ./test/chaos -run='TestChaos$$' -count=1 -timeout=0 -v -chaos.duration=$(DURATION) -chaos.seed=$(SEED) -chaos.lanes=$(LANES) -chaos.kafka=auto -chaos.runs=0 -chaos.shrink=40
 
 .PHONY: chaos-mutants
 chaos-mutants: ## Break the bridge on purpose, in each way that is there, and show that the chaos test finds it within ten minutes
 	go run ./test/cluster/prebuild
-	go test ./test/chaos -run='TestMutants$$' -count=1 -timeout=0 -v -chaos.mutants=all -chaos.seed=$(SEED)
+	go test -tags chaosmutants ./test/chaos -run='TestMutants$$' -count=1 -timeout=0 -v -chaos.mutants=all -chaos.seed=$(SEED)
 
 .PHONY: bench
 bench: build ## Measure the bridge beside the cheapest conceivable one (BENCHFLAGS: see bin/bench -h), and write bench/RESULTS.md

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"go.etcd.io/bbolt"
+	bolterrors "go.etcd.io/bbolt/errors"
 
 	"github.com/deltabridge/deltabridge/internal/mapped"
 	"github.com/deltabridge/deltabridge/pkg/event"
@@ -98,7 +99,7 @@ func Open(opts Options) (*Store, error) {
 		}
 		_ = db.Close()
 	}
-	if pathError := new(fs.PathError); errors.As(err, &pathError) || errors.Is(err, bbolt.ErrTimeout) {
+	if pathError := new(fs.PathError); errors.As(err, &pathError) || errors.Is(err, bolterrors.ErrTimeout) {
 		return nil, fmt.Errorf("open the parked events %s: %w", s.path, err)
 	}
 	aside := fmt.Sprintf("%s.damaged-%d", s.path, time.Now().UnixNano())

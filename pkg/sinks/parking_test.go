@@ -128,6 +128,7 @@ func (r *registered) Destination() string { return "the topics" }
 func (r *registered) Register(context.Context, sinks.Owner, string) error {
 	return nil
 }
+
 func (r *registered) Registered(context.Context, string) (sinks.Registration, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -362,7 +363,6 @@ func TestParkingRandomFailures(t *testing.T) {
 				for _, m := range backlog {
 					_ = q.Push(t.Context(), m)
 				}
-				acked := 0
 				log, _ := logged()
 				stop := running(t, &sinks.Drain{Sink: sink, Queue: q, MaxBatch: 1 + r.IntN(16), Logger: log, Parked: store})
 				for range 60 {
@@ -383,8 +383,7 @@ func TestParkingRandomFailures(t *testing.T) {
 					time.Sleep(time.Duration(r.IntN(2000)) * time.Millisecond)
 				}
 				_ = stop()
-				acked = int(q.Stats().Acked)
-				backlog = backlog[acked:]
+				backlog = backlog[int(q.Stats().Acked):]
 				_ = store.Close()
 			}
 			clear(sink.down)

@@ -74,12 +74,6 @@ func (s *state) connected(log *slog.Logger) {
 	s.ok(log)
 }
 
-func (s *state) retrying() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return !s.since.IsZero()
-}
-
 // lastCause is why the last attempt failed; nil if it did not.
 func (s *state) lastCause() error {
 	s.mu.Lock()

@@ -20,9 +20,10 @@ import (
 var (
 	duration = flag.Duration("chaos.duration", 90*time.Second, "for how long TestChaos begins new runs")
 	lanes    = flag.Int("chaos.lanes", 2, "how many runs there are at once, each with a control plane of its own")
-	seed     = flag.Uint64("chaos.seed", 0, "seed of the first run; 0: any. The next run has the next one")
-	runs     = flag.Int("chaos.runs", 0, "how many runs each lane makes; 0: as many as there is time for")
-	onKafka  = flag.String("chaos.kafka", "auto", "whether there are sinks that write to Kafka: yes, no, or auto: in the second lane")
+	seed     = flag.Uint64("chaos.seed", 1, "seed of the first run; 0: any. The next run has the next one")
+	runs     = flag.Int("chaos.runs", 4, "how many runs each lane makes; 0: as many as there is time for")
+	onKafka  = flag.String("chaos.kafka", "no", "whether there are sinks that write to Kafka: yes, no, or auto: in the second lane")
+	memory   = flag.Bool("chaos.memory", false, "whether sinks may have an overflow policy that keeps what waits in memory alone")
 	shrink   = flag.Int("chaos.shrink", 0, "how many runs may be made to shrink a scenario that failed")
 	repeat   = flag.Int("chaos.repeat", 1, "how often each scenario is played")
 	keep     = flag.String("chaos.keep", "", "directory for the files of runs that failed")
@@ -70,7 +71,7 @@ func TestChaos(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, lane, bridgeBinary, nil)
 			w.keepDir = *keep
-			o := Options{Disk: CanMount()}
+			o := Options{Disk: CanMount(), Memory: *memory}
 			if *onKafka == "yes" || *onKafka == "auto" && lane == 1 {
 				w.kafka = kafka.NewForTest(t)
 				o.Kafka = true
