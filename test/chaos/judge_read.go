@@ -1,6 +1,7 @@
 package chaos
 
 import (
+	"reflect"
 	"slices"
 	"time"
 )
@@ -56,7 +57,7 @@ func (j *sinkJudge) ordered(e, last *Event, changes bool) {
 
 func (j *sinkJudge) operation(e, last *Event, isThere bool) {
 	switch {
-	case j.unknown(last):
+	case j.unknown(last), j.uncommitted(last):
 	case e.Operation == "added" && isThere:
 		j.report(Operation, "%s, after %s", e, last)
 	case e.Operation == "updated" && !isThere, e.Operation == "deleted" && !isThere:
@@ -80,6 +81,22 @@ func (j *sinkJudge) unknown(last *Event) bool {
 	return killed && slices.ContainsFunc(j.gaps, func(g *Event) bool {
 		return g.Gap.Resource == last.Resource && g.Gap.Reason == "relist" && g.Gap.From < last.RV && last.RV <= g.Gap.To
 	})
+}
+
+// uncommitted reports whether a process that handled a state was killed, and the next one had another configuration: what the checkpoint did
+// not have then counts as not sent ("What cannot be had" in delivery.md). When the checkpoint was written is not known here.
+func (j *sinkJudge) uncommitted(last *Event) bool {
+	if last == nil {
+		return false
+	}
+	processes := j.Timeline.Processes
+	for n := range max(0, len(processes)-1) {
+		p := processes[n]
+		if p.How == string(Kill) && p.StartRev <= last.RV && last.RV <= p.EndRev && !reflect.DeepEqual(p.Config, processes[n+1].Config) {
+			return true
+		}
+	}
+	return false
 }
 
 const (

@@ -330,6 +330,20 @@ func TestJudgeCompaction(t *testing.T) {
 	}
 }
 
+// After a kill, and only then, a changed filter can make an update of an addition: what was not committed counts as not sent.
+func TestJudgeAChangedFilterAfterAKill(t *testing.T) {
+	for how, want := range map[Action][]Class{Kill: nil, Term: {Operation}} {
+		t.Run(string(how), func(t *testing.T) {
+			s := tell(t, "x:blue x:red x:blue", stream(Filter{Team: "blue"}))
+			after := s.config()
+			after.Sinks[0].Filter.Team = ""
+			s.process(0, 2, how, s.config()).process(2, 0, "", after)
+			s.in.Timeline.Settled = []int64{2}
+			s.got("s", "added 1", "left 2", "updated 3").ends(want...)
+		})
+	}
+}
+
 func TestJudgeAChangedFilter(t *testing.T) {
 	for name, c := range map[string]struct {
 		got  []string
