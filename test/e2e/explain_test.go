@@ -68,6 +68,8 @@ type delivered struct {
 
 // stable are the headers without those that explain can't know: when it happens, and whether in the first list.
 func stable(headers map[string]string) map[string]string {
+	delete(headers, "ce-clusteruid") // explain does not ask which cluster it is
+	delete(headers, "ce_clusteruid")
 	maps.DeleteFunc(headers, func(name, _ string) bool {
 		return strings.HasSuffix(name, "_time") || strings.HasSuffix(name, "-time") || strings.HasSuffix(name, "initiallist")
 	})
@@ -117,7 +119,7 @@ func (js *jetStream) delivered(stream string) map[string]delivered {
 		if err != nil {
 			js.t.Fatal(err)
 		}
-		d := delivered{ID: m.Header.Get(jetstream.MsgIDHeader), Place: m.Subject, Headers: map[string]string{}}
+		d := delivered{ID: m.Header.Get("ce-id"), Place: m.Subject, Headers: map[string]string{}}
 		for name := range m.Header {
 			switch name {
 			case jetstream.SequenceHeader, jetstream.StreamHeader, jetstream.SubjectHeader, jetstream.TimeStampHeaer: // of the answer

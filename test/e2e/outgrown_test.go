@@ -80,7 +80,7 @@ func (r *recording) upTo(t *testing.T, cs kubernetes.Interface, namespace, name 
 // everything up to that moment. What waited in memory arrives, deletions while the bridge was down too, and there is no gap.
 func TestWaitingEventsOutliveTheHistory(t *testing.T) {
 	t.Parallel()
-	c := forgetful(t)
+	c := forgetful(t) // one case after another: each compacts etcd
 	for name, test := range map[string]struct {
 		live bool // there is another sink, whose broker is there
 		kill bool // kill -9, some seconds later
@@ -92,7 +92,6 @@ func TestWaitingEventsOutliveTheHistory(t *testing.T) {
 		"one of two sinks, SIGTERM":       {live: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			outliveTheHistory(t, c, test.live, test.kill, test.hang)
 		})
 	}
@@ -196,7 +195,7 @@ func (b *bridge) end(kill bool, last int64) {
 	commits := b.metric("deltabridge_checkpoint_commits_total")
 	eventually(b.t, 30*time.Second, func() error {
 		age := time.Now().Unix() - int64(b.metric("deltabridge_checkpoint_last_commit_timestamp_seconds"))
-		if b.metric("deltabridge_checkpoint_commits_total") == commits && age < 2 {
+		if n := b.metric("deltabridge_checkpoint_commits_total") - commits; n == 0 || n == 1 && age < 3 { // one may have begun before
 			return errors.New("the next commit of the checkpoint is due")
 		}
 		return nil
