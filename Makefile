@@ -30,7 +30,7 @@ MAY_SKIP := : the (destination (has no|takes|can.t)|Python examples need)
 
 # Packages are tested one after another: those that take long drive whole servers and measure time.
 TESTFLAGS ?=
-override TESTFLAGS := $(RACE) -timeout=15m -p=1 $(TESTFLAGS)
+override TESTFLAGS := $(RACE) -timeout=30m -p=1 $(TESTFLAGS)
 FUZZTIME ?= 20s
 BENCH ?= .
 COUNT ?= 6
