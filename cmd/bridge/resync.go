@@ -212,7 +212,7 @@ func (p *pipeline) sourcesOf(informers []*informer.Informer) (all []restated) {
 }
 
 // resource restates what all informers of one resource know, waits until that is delivered, and marks the end. There is no mark
-// with an error: then not all that exists was told, and readers would take for gone what was not.
+// with an error: then not everything that exists was sent, and consumers would take what was not for deleted.
 func (r *resyncer) resource(p *pipeline, informers []*informer.Informer, report *resyncReport) error {
 	sources := p.sourcesOf(informers)
 	if len(sources) == 0 {

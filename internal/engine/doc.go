@@ -2,8 +2,8 @@
 // the process before it stopped.
 //
 // A *source* is what one informer watches. The [Engine] holds one [checkpoint.Ledger] for each source, in memory, and the
-// [checkpoint.Store] on disk. It is told of changes by the [Recorder], the first handler of each informer, and of what
-// sinks have settled by [Engine.Settle]. About once a second it writes what all ledgers allow, in one transaction.
+// [checkpoint.Store] on disk. The [Recorder], the first handler of each informer, reports changes to it, and [Engine.Settle] what
+// sinks have settled. About once a second it writes what all ledgers allow, in one transaction.
 //
 // The life of a source:
 //

@@ -230,7 +230,7 @@ func (s *Store) ClusterUID() string {
 const UnknownCluster = "unknown"
 
 // BeginCluster says which cluster the objects are of: the uid of its namespace kube-system. If the checkpoint is of
-// another one it is set aside; one of UnknownCluster is taken to be of this cluster. fresh: there is nothing of this cluster yet.
+// another one it is renamed; one of UnknownCluster is taken to be of this cluster. fresh: there is nothing of this cluster yet.
 func (s *Store) BeginCluster(uid string) (fresh bool, err error) {
 	if uid == "" {
 		return false, errors.New("checkpoint: empty uid of the cluster")

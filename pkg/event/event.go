@@ -118,7 +118,7 @@ const (
 type SyncedInfo struct {
 	Resource        string `json:"resource"`
 	Namespace       string `json:"namespace,omitempty"` // of a list of one namespace; empty: of all that are watched
-	ResourceVersion string `json:"resourceVersion"`     // of the list; after a resync that up to which changes were told
+	ResourceVersion string `json:"resourceVersion"`     // of the list; after a resync that up to which changes were sent
 	Objects         int    `json:"objects"`             // how many the list held; after a resync how many were restated
 	// Resync marks the end of a resync: what exists of the resource, and is for this sink, was told at Since or later.
 	Resync bool `json:"resync,omitempty"`

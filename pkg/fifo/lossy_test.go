@@ -103,7 +103,7 @@ func TestLossyGivesUpNothingBeforeTheDiskIsFull(t *testing.T) {
 	}
 }
 
-// When memory and disk are full the oldest items of the front go, and a gap item stands in their place. At the end everything that
+// When memory and disk are full the oldest items of the front go, and a gap item takes their place. At the end everything that
 // is left goes to disk, in order.
 func TestLossyDropsWhenTheDiskIsFull(t *testing.T) {
 	bubble(t, func(t *testing.T, path string) {

@@ -62,7 +62,7 @@ type committer[T any] struct {
 	entries []spilled[T]   // what the commit at hand writes
 	writers []*blockWriter // their memory is used again while the queue spills
 	cut     bool           // the last commit found no room on disk
-	full    bool           // as onFull was told
+	full    bool           // what onFull was last called with
 	more    bool           // there was more to write than the last commit took
 	doubt   bool           // a commit was begun and not finished: the file may have what it wrote
 }

@@ -83,7 +83,7 @@ func (i *Informer) AddNewEventHandler(h cache.ResourceEventHandler) cache.Resour
 }
 
 // AddChangedEventHandler adds a handler as AddNewEventHandler does, that may have been given some of the objects before: it is
-// told of those that left, too.
+// called for those that left, too.
 func (i *Informer) AddChangedEventHandler(h cache.ResourceEventHandler) cache.ResourceEventHandlerRegistration {
 	return i.addReplayed(h, true)
 }

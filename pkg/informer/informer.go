@@ -120,7 +120,7 @@ type Informer struct {
 	resumedAt time.Time       // when it was, or its watch was opened, if it stood for the checkpoint; zero otherwise
 	resuming  bool            // it stood for the checkpoint, and the watch from there is not open yet
 	ended     bool            // Run has returned
-	succeeds  bool            // the handlers know what a predecessor told them
+	succeeds  bool            // the handlers know what a predecessor handed over
 	replayed  bool            // new handlers were given what the others know
 	outside   map[string]bool // objects of Config.Known, by key, that those were not given; nil once a list was handed over
 	anew      bool            // BeginAnew was called
