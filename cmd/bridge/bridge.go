@@ -104,9 +104,7 @@ func openEngine(cfg *config.Config, privacy *checkpoint.Privacy, persist func(),
 // persist has the queues write to disk, soon, what waits in them.
 func (b *Bridge) persist() {
 	for _, p := range b.pipelines {
-		if q, ok := p.queue.(interface{ Persist() }); ok {
-			q.Persist()
-		}
+		p.queue.Persist()
 	}
 }
 
@@ -171,10 +169,7 @@ func (b *Bridge) notReady() []string {
 		}
 	}
 	for _, p := range b.pipelines {
-		if p.spill == nil {
-			continue
-		}
-		if _, _, _, _, err := p.spill.SpillStats(); err != "" {
+		if _, _, _, _, err := p.queue.SpillStats(); err != "" {
 			reasons = append(reasons, "sink "+p.name+": its spill can't be written: "+err)
 		}
 	}
@@ -201,9 +196,7 @@ func (b *Bridge) Run(ctx context.Context) error {
 		ctx, stop := context.WithCancel(context.Background())
 		defer stop()
 		p.stop, p.drained = stop, make(chan struct{})
-		if p.spill != nil {
-			stages.spills.start(func() error { return p.spill.Run(spilling) })
-		}
+		stages.spills.start(func() error { return p.queue.Run(spilling) })
 		stages.drains.start(func() error {
 			defer close(p.drained)
 			err := p.drain.Run(ctx)

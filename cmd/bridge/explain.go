@@ -14,6 +14,7 @@ import (
 	"github.com/deltabridge/deltabridge/internal/explain"
 	"github.com/deltabridge/deltabridge/pkg/checkpoint"
 	"github.com/deltabridge/deltabridge/pkg/event"
+	"github.com/deltabridge/deltabridge/pkg/fifo"
 	"github.com/deltabridge/deltabridge/pkg/filter"
 	"github.com/deltabridge/deltabridge/pkg/informer"
 	"github.com/deltabridge/deltabridge/pkg/object"
@@ -186,14 +187,19 @@ func (o *explainOptions) explain(ctx context.Context, cfg *config.Config, s *sub
 	return r, nil
 }
 
+// memoryQueue is a queue that has no file.
+type memoryQueue struct{ fifo.Queue[*event.Message] }
+
+func (memoryQueue) Run(context.Context) error { return nil }
+func (memoryQueue) Persist()                  {}
+func (memoryQueue) SpillStats() (items, bytes, fileBytes, errors int64, lastErr string) {
+	return 0, 0, 0, 0, ""
+}
+
 // explainSink runs the change through the listener of `bridge run`, into a queue of its own.
 func (o *explainOptions) explainSink(ctx context.Context, p *pipeline, c *config.Sink, s *subject) explain.Sink {
 	out := explain.Sink{Name: p.name, Kind: kindOf(c), Filters: judgements(p.filter, s, o.operation)}
-	var err error
-	if p.queue, err = p.buildQueue(config.Buffer{Events: 8, Bytes: 1 << 40, Overflow: config.OverflowBlock}, ""); err != nil {
-		out.Error = err.Error()
-		return out
-	}
+	p.queue = memoryQueue{fifo.NewRing(fifo.RingOptions[*event.Message]{MaxItems: 8})}
 	source := informer.Source{Name: "explain", Resource: s.resource}
 	if s.selected {
 		source.LabelSelector = "selected" // what it selects was decided before: that it does is what counts

@@ -40,7 +40,7 @@ type pipeline struct {
 	name    string
 	filter  *filter.Filter
 	encoder *event.Encoder
-	queue   fifo.Queue[*event.Message]
+	queue   diskQueue
 	drain   *sinks.Drain
 	stop    context.CancelFunc // ends the drain at once
 	drained chan struct{}      // closed when the drain has ended
@@ -66,8 +66,9 @@ type pipeline struct {
 	prober  *reach.Prober // shared by all sinks; nil: each connection has its own
 	// old are filters that the sink had before its configuration changed, by their texts; nil where one can't be read.
 	old   map[string]*filter.Filter
-	spill *fifo.Spill[*event.Message] // the queue, if its policy is spill; nil otherwise
-	hurry func() bool                 // another sink would be held up with the source; set before anything is pushed
+	hurry func() bool // another sink would be held up with the source; set before anything is pushed
+	// unreadable counts events on disk that could not be read back.
+	unreadable atomic.Int64
 	// spilled are the positions of what lay in the spill at the start, by cluster and source; none if it was empty, for
 	// then the checkpoint knows better.
 	spilled map[string]string
@@ -101,7 +102,7 @@ func newPipeline(cfg *config.Config, s *config.Sink, m *metrics, redactor *redac
 	if err != nil {
 		return nil, fmt.Errorf("sink %s: %w", s.Name, err)
 	}
-	p.drain = &sinks.Drain{Name: s.Name, Sink: p.guarded(cfg.Cluster, eng), Queue: p.queue, Refusals: refusals, Parked: parking, Hooks: p.hooks(), Logger: log}
+	p.drain = &sinks.Drain{Name: s.Name, Sink: p.guarded(cfg.Cluster, eng), Queue: p.queue, Refusals: refusals, Parked: parking, Hooks: p.metrics.hooks(), Logger: log}
 	return p, nil
 }
 
@@ -121,30 +122,6 @@ func (p *pipeline) compose(cfg *config.Config, s *config.Sink, redactor *redact.
 		return fmt.Errorf("sink %s: %w", s.Name, err)
 	}
 	return nil
-}
-
-// hooks count what the drain reports, and settle what it is done with.
-func (p *pipeline) hooks() sinks.Hooks {
-	hooks := p.metrics.hooks()
-	settled, refused := hooks.OnSettled, hooks.OnRefused
-	hooks.OnSettled = func(m *event.Message, sent time.Time, latency time.Duration) {
-		settled(m, sent, latency)
-		if p.spill == nil { // else the queue knows when
-			p.settle(m)
-		}
-	}
-	hooks.OnParked = func(m *event.Message) { // it is on disk
-		if p.spill == nil {
-			p.settle(m)
-		}
-	}
-	hooks.OnRefused = func(m *event.Message, r sinks.Refusal) {
-		refused(m, r)
-		if p.spill == nil && !r.Outcome.InStream() { // or OnSettled is called as well
-			p.settle(m)
-		}
-	}
-	return hooks
 }
 
 // compileOld compiles a filter that the sink had before its configuration changed.
@@ -173,39 +150,58 @@ func (p *pipeline) compileFilter(filters []config.Filter, slot int) (*filter.Fil
 	return compiled, nil
 }
 
-func (p *pipeline) buildQueue(b config.Buffer, state string) (fifo.Queue[*event.Message], error) {
-	switch b.Overflow {
-	case config.OverflowSpill:
-		return p.buildSpill(b, state)
-	case config.OverflowCompact:
-		return fifo.NewCompacting(fifo.CompactingOptions[*event.Message, types.UID]{
-			MaxItems: b.Events, MaxBytes: int64(b.Bytes), Size: (*event.Message).Size,
-			Key:       func(m *event.Message) types.UID { return m.Identity.UID },
-			Mergeable: event.Mergeable, Merge: event.Merge, OnMerge: p.merged,
-		}), nil
-	case config.OverflowDropOldest:
-		return fifo.NewRing(fifo.RingOptions[*event.Message]{
-			MaxItems: b.Events, MaxBytes: int64(b.Bytes), Size: (*event.Message).Size,
-			Overflow: fifo.DropOldest, Gap: p.foldGap, OnDrop: p.metrics.dropped,
-		}), nil
-	default:
-		return fifo.NewRing(fifo.RingOptions[*event.Message]{
-			MaxItems: b.Events, MaxBytes: int64(b.Bytes), Size: (*event.Message).Size,
-		}), nil
-	}
+// diskQueue is a queue that writes to disk what waits for long or does not fit into memory.
+type diskQueue interface {
+	fifo.Queue[*event.Message]
+	// Run writes until ctx ends, and then everything that waits.
+	Run(ctx context.Context) error
+	// Persist makes the queue write everything that waits now; the ledger hears of it.
+	Persist()
+	SpillStats() (items, bytes, fileBytes, errors int64, lastErr string)
 }
 
-func (p *pipeline) buildSpill(b config.Buffer, state string) (fifo.Queue[*event.Message], error) {
+var (
+	_ diskQueue = (*fifo.Spill[*event.Message])(nil)
+	_ diskQueue = (*fifo.Lossy[*event.Message])(nil)
+)
+
+// buildQueue makes the queue: a Spill, and in front of that half of the memory for a policy which gives up events.
+func (p *pipeline) buildQueue(b config.Buffer, state string) (diskQueue, error) {
+	var front fifo.Queue[*event.Message]
+	events, size := b.Events, int64(b.Bytes)
+	half, halfSize := max(1, events/2), size/2
+	switch b.Overflow {
+	case config.OverflowCompact:
+		front = fifo.NewCompacting(fifo.CompactingOptions[*event.Message, types.UID]{
+			MaxItems: half, MaxBytes: halfSize, Size: (*event.Message).Size,
+			Key:       func(m *event.Message) types.UID { return m.Identity.UID },
+			Mergeable: event.Mergeable, Merge: event.Merge, OnMerge: p.merged,
+		})
+	case config.OverflowDropOldest:
+		front = fifo.NewRing(fifo.RingOptions[*event.Message]{
+			MaxItems: half, MaxBytes: halfSize, Size: (*event.Message).Size,
+			Overflow: fifo.DropOldest, Gap: p.foldGap, OnDrop: p.metrics.dropped,
+		})
+	}
+	if front == nil {
+		return p.buildSpill(events, size, int64(b.Spill.MaxBytes), state)
+	}
+	spill, err := p.buildSpill(events-half, size-halfSize, int64(b.Spill.MaxBytes), state)
+	if err != nil {
+		return nil, err
+	}
+	return fifo.NewLossy(front, spill), nil
+}
+
+func (p *pipeline) buildSpill(events int, size, onDisk int64, state string) (*fifo.Spill[*event.Message], error) {
 	if err := os.MkdirAll(state, 0o700); err != nil {
 		return nil, fmt.Errorf("state.path: %w", err)
 	}
-	var err error
-	p.spill, err = fifo.NewSpill(fifo.SpillOptions[*event.Message]{
+	spill, err := fifo.NewSpill(fifo.SpillOptions[*event.Message]{
 		Path:     filepath.Join(state, "spill-"+p.name+".db"),
-		MaxItems: b.Events, MaxBytes: int64(b.Bytes), MaxDiskBytes: int64(b.Spill.MaxBytes), Size: (*event.Message).Size,
-		Encode:    func(dst []byte, m *event.Message) ([]byte, error) { return m.AppendStored(dst) },
-		Decode:    event.ParseStored,
-		OnCorrupt: p.lostGaps,
+		MaxItems: max(2, events), MaxBytes: size, MaxDiskBytes: onDisk, Size: (*event.Message).Size,
+		Encode: func(dst []byte, m *event.Message) ([]byte, error) { return m.AppendStored(dst) },
+		Decode: event.ParseStored,
 		Mark: func(m *event.Message) (source, position string) {
 			if m.Origin.Source == "" {
 				return "", ""
@@ -217,7 +213,11 @@ func (p *pipeline) buildSpill(b config.Buffer, state string) (fifo.Queue[*event.
 				p.settle(m)
 			}
 		},
-		Receipt:  func(m *event.Message) *event.Message { return &event.Message{Origin: m.Origin} },
+		Receipt: func(m *event.Message) *event.Message { return &event.Message{Origin: m.Origin} },
+		OnCorrupt: func(l fifo.Loss) []*event.Message {
+			p.unreadable.Add(int64(l.Items()))
+			return p.lostGaps(l)
+		},
 		Patience: spillPatience, Since: func(m *event.Message) time.Time { return m.Time },
 		Hurry:  func() bool { return p.hurry != nil && p.hurry() },
 		Logger: p.log,
@@ -225,10 +225,10 @@ func (p *pipeline) buildSpill(b config.Buffer, state string) (fifo.Queue[*event.
 	if err != nil {
 		return nil, err
 	}
-	if p.spill.Stats().Items > 0 {
-		p.spilled = p.spill.Positions()
+	if spill.Stats().Items > 0 {
+		p.spilled = spill.Positions()
 	}
-	return p.spill, nil
+	return spill, nil
 }
 
 // merged counts a message that was merged into a later one of its object, which settles it.
@@ -309,9 +309,7 @@ func (p *pipeline) earlier(resource schema.GroupVersionResource, known engine.Kn
 // left counts the events that the process leaves at its end: those that are on disk, and those that are not.
 func (p *pipeline) left() (onDisk, lost int64) {
 	lost = int64(p.queue.Stats().Items) + p.abandoned.Load()
-	if p.spill != nil {
-		onDisk, _, _, _, _ = p.spill.SpillStats()
-	}
+	onDisk, _, _, _, _ = p.queue.SpillStats()
 	return onDisk, max(0, lost-onDisk)
 }
 

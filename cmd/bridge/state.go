@@ -145,15 +145,12 @@ func (c *stateCollector) collectLetters(ch chan<- prometheus.Metric) {
 // collectCheckpoint shows what is settled, and the files that hold it.
 func (c *stateCollector) collectCheckpoint(ch chan<- prometheus.Metric) {
 	for _, p := range c.pipelines {
-		if p.spill == nil {
-			continue
-		}
-		items, bytes, fileBytes, errs, _ := p.spill.SpillStats()
+		items, bytes, fileBytes, errs, _ := p.queue.SpillStats()
 		ch <- prometheus.MustNewConstMetric(descSpilled, prometheus.GaugeValue, float64(items), p.name)
 		ch <- prometheus.MustNewConstMetric(descSpillSize, prometheus.GaugeValue, float64(bytes), p.name)
 		ch <- prometheus.MustNewConstMetric(descSpillFile, prometheus.GaugeValue, float64(fileBytes), p.name)
 		ch <- prometheus.MustNewConstMetric(descSpillErrs, prometheus.CounterValue, float64(errs), p.name)
-		ch <- prometheus.MustNewConstMetric(descSpillLost, prometheus.CounterValue, float64(p.queue.Stats().Dropped), p.name)
+		ch <- prometheus.MustNewConstMetric(descSpillLost, prometheus.CounterValue, float64(p.unreadable.Load()), p.name)
 	}
 	for source, sinks := range c.engine.Lags() {
 		for sink, lag := range sinks {

@@ -34,7 +34,7 @@ func TestDefault(t *testing.T) {
 		Watch:           []Watch{{Resources: []string{"*"}}},
 		Sinks: []Sink{{
 			Name: "nats", Payload: "object", Patch: "json", Content: "binary", Secrets: SecretsFingerprint, Oversize: OversizeMetadata, Enrich: Enrich{As: EnrichAttributes},
-			Buffer: Buffer{8192, 32 << 20, OverflowSpill, Spill{1 << 30}},
+			Buffer: Buffer{8192, 32 << 20, OverflowBlock, Spill{1 << 30}},
 			NATS: &NATS{
 				Embedded: &Embedded{Listen: "127.0.0.1:4222", StoreDir: "./data/nats"},
 				Stream: Stream{

@@ -277,6 +277,11 @@ func (d *decoder) checkText(path string, v reflect.Value, tag reflect.StructTag)
 	known := strings.Fields(tag.Get("enum"))
 	if len(known) > 0 && !slices.Contains(known, v.String()) && (needed || v.String() != "") {
 		problem := strconv.Quote(shorten(v.String())) + " is not known"
+		if value, why, _ := strings.Cut(tag.Get("gone"), ": "); value != "" && value == v.String() {
+			what, remedy, _ := strings.Cut(why, "; ")
+			d.report(path, strconv.Quote(value)+" is no value any more: "+what, remedy)
+			return
+		}
 		if slices.Contains(strings.Fields(tag.Get("later")), v.String()) {
 			problem = strconv.Quote(v.String()) + " is not in this version"
 		}

@@ -39,6 +39,7 @@
 //	entries   the values that an entry of a list can have; for the schema
 //	minItems  how many entries a list has at least; for the schema
 //	oneOf     of the keys of the struct that have it exactly one is given; for the schema
+//	gone      a value that it had once, why it is gone, and what to do: "value: why; remedy"
 //	later     values, or on a blank field the key itself, that a later version will have
 //
 // docs/configuration.md and schema.json are generated from them by `go test ./internal/config -update`, and tests

@@ -15,7 +15,6 @@ const (
 // Values of Buffer.Overflow.
 const (
 	OverflowBlock      = "block"
-	OverflowSpill      = "spill"
 	OverflowCompact    = "compact"
 	OverflowDropOldest = "drop-oldest"
 )
@@ -124,23 +123,25 @@ type Filter struct {
 
 // Buffer is the bounded queue in front of a sink. It holds what the destination has not acknowledged yet.
 type Buffer struct {
-	// How many events it holds at most.
+	// How many events it holds in memory at most.
 	Events int `yaml:"events" default:"8192" min:"1" max:"10000000" example:"100000"`
-	// How many bytes it holds at most. A single event that is larger passes alone.
+	// How many bytes it holds in memory at most. A single event that is larger passes alone.
 	Bytes Size `yaml:"bytes" default:"32Mi" min:"64Ki" max:"1Ti" example:"256Mi"`
-	// What happens when it is full. `spill`: events go to disk, in order, up to a size, and then the source waits; nothing
-	// is lost. `block`: the source waits, and other sinks with it; nothing is lost. `compact`: waiting changes of one
-	// object are merged into one; intermediate states go, deletions and final states stay. `drop-oldest`: the oldest event
-	// goes and is counted, and a gap event says so.
-	Overflow string `yaml:"overflow" default:"spill" enum:"spill block compact drop-oldest" example:"compact"`
-	// What `overflow: spill` may write to disk. The file lies in the folder of the state.
+	// What happens when memory and disk are full. `block`: the source waits, and other sinks with it; nothing is lost.
+	// `compact`: waiting changes of one object are merged into one; intermediate states go, deletions and final states stay.
+	// `drop-oldest`: the oldest event goes and is counted, and a gap event says so. The last two apply to the half of the
+	// events and bytes in memory that came last.
+	Overflow string `yaml:"overflow" default:"block" enum:"block compact drop-oldest" gone:"spill: every sink writes to disk what does not fit into memory; remove the line" example:"compact"`
+	// What may be written to disk: what does not fit into memory, and what waits for longer than ten seconds. The file is in
+	// the directory of the state.
 	Spill Spill `yaml:"spill"`
 }
 
-// Spill is the part of a queue that lies on disk.
+// Spill is the part of a queue that is on disk.
 type Spill struct {
-	// How many bytes it holds at most. Then the source waits.
-	MaxBytes Size `yaml:"maxBytes" default:"1Gi" min:"1Mi" max:"16Ti" example:"20Gi"`
+	// How many bytes it holds at most; then `overflow` applies. When the bridge stops, it writes what is left in memory even
+	// beyond that.
+	MaxBytes Size `yaml:"maxBytes" default:"1Gi" min:"64Ki" max:"16Ti" example:"20Gi"`
 }
 
 // Stdout writes each event as one line of JSON to standard output.

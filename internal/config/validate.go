@@ -184,7 +184,7 @@ func (v *validator) payload(path string, s *Sink) {
 		return
 	}
 	if s.Buffer.Overflow == OverflowCompact {
-		v.report(path+".buffer.overflow", "is compact, which gives up states between: a change would not say what changed", "write spill, block or drop-oldest, or payload: object")
+		v.report(path+".buffer.overflow", "is compact, which gives up states between: a change would not say what changed", "write block or drop-oldest, or payload: object")
 	}
 }
 

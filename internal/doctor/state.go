@@ -11,7 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/deltabridge/deltabridge/internal/config"
 	"github.com/deltabridge/deltabridge/pkg/checkpoint"
 	"github.com/deltabridge/deltabridge/pkg/informer"
 )
@@ -90,9 +89,6 @@ func (e *examination) space(folder, existing string) {
 	var wanted, taken int64
 	for n := range e.Config.Sinks {
 		s := &e.Config.Sinks[n]
-		if s.Buffer.Overflow != config.OverflowSpill {
-			continue
-		}
 		wanted += int64(s.Buffer.Spill.MaxBytes)
 		if info, err := os.Stat(filepath.Join(folder, "spill-"+s.Name+".db")); err == nil {
 			taken += info.Size()

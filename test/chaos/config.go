@@ -45,10 +45,13 @@ func (r *run) yamlSink(b *strings.Builder, s Sink) {
 		buffer = append(buffer, fmt.Sprintf("events: %d", s.Events))
 	}
 	if s.Small {
-		buffer = append(buffer, "bytes: 64Ki", "spill: {maxBytes: 1Mi}")
+		buffer = append(buffer, "bytes: 64Ki")
 	}
-	if s.Overflow != "" {
-		buffer = append(buffer, "overflow: "+s.Overflow)
+	switch {
+	case s.Overflow != "": // which applies when the disk is full too
+		buffer = append(buffer, "overflow: "+s.Overflow, "spill: {maxBytes: 64Ki}")
+	case s.Small:
+		buffer = append(buffer, "spill: {maxBytes: 1Mi}")
 	}
 	if len(buffer) > 0 {
 		fmt.Fprintf(b, "    buffer: {%s}\n", strings.Join(buffer, ", "))

@@ -41,7 +41,7 @@ type Sink struct {
 	Kind     Kind
 	Filter   Filter
 	Payload  string // empty: the default
-	Overflow string // empty: the default
+	Overflow string // empty: the default, with room on disk; else there is little
 	Events   int    // of the buffer in memory; 0: the default
 	Small    bool   // the buffer has little room on disk and, in bytes, in memory
 	// ShortWindow makes the stream forget the ids of messages after seconds, so that repetitions are seen.

@@ -11,19 +11,19 @@ import (
 )
 
 // TestHangingBrokersLoseNothing: both brokers accept connections and answer nothing, for longer than the sinks wait for an
-// answer, with the default policy and with block. Everything arrives, once, when they answer again.
+// answer, while the disk has room and while memory and disk are full. Everything arrives, once, when they answer again.
 func TestHangingBrokersLoseNothing(t *testing.T) {
 	c, k := sharedCluster(t), kafka.NewForTest(t)
 	cs := clientset(t, c)
-	for _, policy := range []string{"", ", overflow: block"} {
-		t.Run("buffer"+policy, func(t *testing.T) {
+	for _, disk := range []string{"", ", spill: {maxBytes: 64Ki}"} {
+		t.Run("buffer"+disk, func(t *testing.T) {
 			js := startJetStream(t)
 			proxy := sinktest.NewProxy(t, js.addr())
 			namespace := newNamespace(t, cs)
 			topic := "hanging-" + namespace
 			config := toBoth(namespace, "nats://"+proxy.Addr(), k.Addr(), topic)
 			for sink, timeout := range map[string]string{"nats": "ackTimeout", "kafka": "requestTimeout"} {
-				config = strings.ReplaceAll(config, "    "+sink+": {", "    buffer: {events: 100, bytes: 1Mi"+policy+"}\n    "+sink+": {"+timeout+": 3s, ")
+				config = strings.ReplaceAll(config, "    "+sink+": {", "    buffer: {events: 100, bytes: 1Mi"+disk+"}\n    "+sink+": {"+timeout+": 3s, ")
 			}
 			b := startBridge(t, c.Kubeconfig(), config)
 			b.waitReady()

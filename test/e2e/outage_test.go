@@ -91,7 +91,7 @@ func (b *bridge) peakBytes(during time.Duration) int64 {
 	}
 }
 
-// TestEverySinkBlocked: every sink is away and its queue is full, while the API server goes on. The bridge stays
+// TestEverySinkBlocked: every sink is away and its queue is full, in memory and on disk, while the API server goes on. The bridge stays
 // within its bounds, and catches up when the sinks return.
 func TestEverySinkBlocked(t *testing.T) {
 	c := sharedCluster(t)
@@ -100,7 +100,7 @@ func TestEverySinkBlocked(t *testing.T) {
 	namespace := newNamespace(t, cs)
 	config := fmt.Sprintf("\nwatch: [{resources: [configmaps], namespaces: [%s]}]\nsinks:\n", namespace)
 	for n, d := range sinks {
-		config += d.sink("sink-"+itoa(n), "{events: 100, bytes: 1Mi, overflow: block}")
+		config += d.sink("sink-"+itoa(n), "{events: 100, bytes: 1Mi, spill: {maxBytes: 64Ki}}")
 	}
 	b := startBridge(t, c.Kubeconfig(), config)
 	b.waitListed()

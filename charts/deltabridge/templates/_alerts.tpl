@@ -15,7 +15,7 @@ broker or are lost, and somebody should be woken; `warning` that they soon may.
   for: 5m
   severity: critical
   summary: 'The sink {{`{{ $labels.sink }}`}} is not connected.'
-  description: 'Its broker does not take events. They wait in the queue, and then as its overflow policy says.'
+  description: 'Its broker does not take events. They wait in memory, then on disk up to buffer.spill.maxBytes, and then its overflow policy applies.'
 - alert: DeltabridgeNothingAcknowledged
   expr: |
     sum by (namespace, pod, sink) (deltabridge_queue_events{ {{- $of -}} }) > 0
@@ -52,7 +52,7 @@ broker or are lost, and somebody should be woken; `warning` that they soon may.
   expr: increase(deltabridge_events_dropped_total{ {{- $of -}} }[15m]) > 0
   severity: warning
   summary: 'Events of {{`{{ $labels.resource }}`}} for {{`{{ $labels.sink }}`}} are dropped.'
-  description: 'The queue is full and its policy is drop-oldest: about {{`{{ $value | humanize }}`}} events in 15 minutes went.'
+  description: 'Memory and disk are full and the policy is drop-oldest: about {{`{{ $value | humanize }}`}} events in 15 minutes went.'
 {{- $spills := include "deltabridge.spills" . | trim }}
 {{- if $spills }}
 - alert: DeltabridgeSpillFilling
@@ -64,7 +64,7 @@ broker or are lost, and somebody should be woken; `warning` that they soon may.
   for: 5m
   severity: warning
   summary: 'The spill of {{`{{ $labels.sink }}`}} fills up.'
-  description: 'It is {{`{{ $value | humanize }}`}} percent full. When it is full the watch waits, and all sinks with it.'
+  description: 'It is {{`{{ $value | humanize }}`}} percent full. When it is full the overflow policy of the sink applies; with block the watch waits, and all sinks with it.'
 {{- end }}
 - alert: DeltabridgeSpillFailing
   expr: increase(deltabridge_spill_errors_total{ {{- $of -}} }[10m]) > 0

@@ -125,12 +125,10 @@ annotations:
 {{- end }}
 {{- end }}
 
-{{/* The sinks that spill, as "NAME BYTES" in lines. */}}
+{{/* What the spill of each sink may take on disk, as "NAME BYTES" in lines. */}}
 {{- define "deltabridge.spills" -}}
 {{- range .Values.config.sinks }}
-{{- if eq (dig "buffer" "overflow" "spill" .) "spill" }}
 {{ .name }} {{ include "deltabridge.bytes" (dig "buffer" "spill" "maxBytes" "1Gi" .) }}
-{{- end }}
 {{- end }}
 {{- end }}
 
