@@ -37,7 +37,15 @@ func pod(t *testing.T, rv int, phase string) *object.Object {
 // pipelineFor builds a pipeline without its sink.
 func pipelineFor(t *testing.T, buffer config.Buffer, rules ...filter.Rule) *pipeline {
 	t.Helper()
-	p := &pipeline{
+	p, end := pipelineIn(t, t.TempDir(), buffer, rules...)
+	t.Cleanup(end)
+	return p
+}
+
+// pipelineIn is pipelineFor with the directory of its files. end ends the queue.
+func pipelineIn(t *testing.T, dir string, buffer config.Buffer, rules ...filter.Rule) (p *pipeline, end func()) {
+	t.Helper()
+	p = &pipeline{
 		name: "test", metrics: newMetrics().forSink("test"), log: slog.New(slog.DiscardHandler),
 		encoder: &event.Encoder{Cluster: "c"}, settle: func(*event.Message) {}, cluster: func() string { return "c" },
 	}
@@ -45,7 +53,7 @@ func pipelineFor(t *testing.T, buffer config.Buffer, rules ...filter.Rule) *pipe
 	if len(mistakes) > 0 {
 		t.Fatal(mistakes)
 	}
-	queue, err := p.buildQueue(buffer, t.TempDir())
+	queue, err := p.buildQueue(buffer, dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,13 +61,12 @@ func pipelineFor(t *testing.T, buffer config.Buffer, rules ...filter.Rule) *pipe
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	ended := make(chan error, 1)
 	go func() { ended <- queue.Run(ctx) }()
-	t.Cleanup(func() {
+	return p, func() {
 		cancel()
 		if err := <-ended; err != nil {
 			t.Error(err)
 		}
-	})
-	return p
+	}
 }
 
 func listen(ctx context.Context, p *pipeline) *listener {

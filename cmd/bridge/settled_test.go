@@ -106,6 +106,40 @@ func TestDelivered(t *testing.T) {
 	}
 }
 
+// What waits at the end is delivered after a restart, in order, whatever the policy was and is.
+func TestWhatWaitsOutlivesTheQueue(t *testing.T) {
+	policies := []string{config.OverflowBlock, config.OverflowCompact, config.OverflowDropOldest}
+	for n, before := range policies {
+		after := policies[(n+1)%len(policies)]
+		t.Run(before+", then "+after, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				dir := t.TempDir()
+				p, end := pipelineIn(t, dir, config.Buffer{Events: 100, Bytes: 1 << 20, Overflow: before, Spill: config.Spill{MaxBytes: 1}})
+				l := listen(t.Context(), p)
+				for rv := range 9 {
+					l.OnUpdate(pod(t, rv, "Running"), pod(t, rv+1, "Running"))
+				}
+				p.queue.Close()
+				end()
+				if onDisk, lost := p.left(); onDisk != 9 || lost != 0 {
+					t.Errorf("%d events are on disk, %d are lost", onDisk, lost)
+				}
+				p, end = pipelineIn(t, dir, config.Buffer{Events: 100, Bytes: 1 << 20, Overflow: after})
+				took := draining(t, p, "")
+				time.Sleep(time.Minute)
+				var got []string
+				for _, m := range took() {
+					got = append(got, strings.TrimPrefix(m.ID, "u1."))
+				}
+				if diff := cmp.Diff([]string{"1", "2", "3", "4", "5", "6", "7", "8", "9"}, got); diff != "" {
+					t.Errorf("(-want +got):\n%s", diff)
+				}
+				end()
+			})
+		})
+	}
+}
+
 // Readers compare the time of events with since: a clock that goes back meanwhile must not make told objects look gone.
 func TestSinceOfAClockThatGoesBack(t *testing.T) {
 	began := time.Now()

@@ -276,16 +276,15 @@ func (d *decoder) checkText(path string, v reflect.Value, tag reflect.StructTag)
 	_, needed := tag.Lookup("default") // without a default, empty means not given
 	known := strings.Fields(tag.Get("enum"))
 	if len(known) > 0 && !slices.Contains(known, v.String()) && (needed || v.String() != "") {
-		problem := strconv.Quote(shorten(v.String())) + " is not known"
+		problem, remedy := strconv.Quote(shorten(v.String()))+" is not known", "write "+orList(known)
 		if value, why, _ := strings.Cut(tag.Get("gone"), ": "); value != "" && value == v.String() {
-			what, remedy, _ := strings.Cut(why, "; ")
-			d.report(path, strconv.Quote(value)+" is no value any more: "+what, remedy)
-			return
+			what, todo, _ := strings.Cut(why, "; ")
+			problem, remedy = strconv.Quote(value)+" is not supported any more: "+what, todo
 		}
 		if slices.Contains(strings.Fields(tag.Get("later")), v.String()) {
 			problem = strconv.Quote(v.String()) + " is not in this version"
 		}
-		d.report(path, problem, "write "+orList(known))
+		d.report(path, problem, remedy)
 	}
 	if f, ok := reflect.TypeAssert[File](v); ok && f != "" {
 		if !filepath.IsAbs(string(f)) {

@@ -42,6 +42,9 @@
 //
 // [NewSpill]: below its bounds an ordinary queue in memory. A Push that finds it full makes it spill: see below.
 //
+// [NewLossy]: a Ring with DropOldest or a Compacting queue in front of a Spill. Its policy applies only when the Spill has no room on
+// disk, or can't write; until then a Push that finds the front full waits until the Spill has taken something from there.
+//
 // # Spilling to disk
 //
 // A [Spill] keeps its items in memory only, until a Push finds no room, or an item has waited for longer than MaxAge, or
