@@ -23,7 +23,7 @@ var (
 	seed     = flag.Uint64("chaos.seed", 1, "seed of the first run; 0: any. The next run has the next one")
 	runs     = flag.Int("chaos.runs", 4, "how many runs each lane makes; 0: as many as there is time for")
 	onKafka  = flag.String("chaos.kafka", "no", "whether there are sinks that write to Kafka: yes, no, or auto: in the second lane")
-	memory   = flag.Bool("chaos.memory", false, "whether sinks may have an overflow policy that keeps what waits in memory alone")
+	little   = flag.Bool("chaos.littleDisk", false, "whether sinks may have so little room on disk that their overflow policy applies")
 	shrink   = flag.Int("chaos.shrink", 0, "how many runs may be made to shrink a scenario that failed")
 	repeat   = flag.Int("chaos.repeat", 1, "how often each scenario is played")
 	keep     = flag.String("chaos.keep", "", "directory for the files of runs that failed")
@@ -71,7 +71,7 @@ func TestChaos(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, lane, bridgeBinary, nil)
 			w.keepDir = *keep
-			o := Options{Disk: CanMount(), Memory: *memory}
+			o := Options{Disk: CanMount(), LittleDisk: *little}
 			if *onKafka == "yes" || *onKafka == "auto" && lane == 1 {
 				w.kafka = kafka.NewForTest(t)
 				o.Kafka = true

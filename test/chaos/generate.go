@@ -20,9 +20,9 @@ const boxes = "boxes.chaos.example.com"
 type Options struct {
 	Kafka bool // Kafka can be used
 	Disk  bool // the disk of the state can be filled
-	// Memory draws the overflow policies that keep what waits in memory alone, too. A restart after a lost history costs them, and the
-	// other sinks on the same resources, what docs/delivery.md says; the judge does not forgive that.
-	Memory bool
+	// LittleDisk draws overflow policies too, with so little room on disk that they apply. A kill -9 with a full disk and a lost history
+	// costs these sinks, and the others on the same resources, what docs/delivery.md says; the judge does not forgive that.
+	LittleDisk bool
 }
 
 // Generate draws a scenario. The same seed and options give the same scenario.
@@ -122,7 +122,7 @@ func (g *generator) sink(name string) Sink {
 
 func (g *generator) buffer(s *Sink) {
 	s.Overflow, s.Events, s.Small = pick(g, "", "", "", "block", "compact", "drop-oldest"), 0, g.chance(40)
-	if !g.o.Memory {
+	if !g.o.LittleDisk {
 		s.Overflow = ""
 	}
 	if g.chance(50) {
