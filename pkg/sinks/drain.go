@@ -76,14 +76,11 @@ type Hooks struct {
 	// OnError is called for each failed Connect, with n = 0, and for each Send after which n messages have to be
 	// tried again, with the error of the first that was attempted.
 	OnError func(err error, n int)
-	// OnSettled is called once for each message that was delivered, in their order for each object. sent is when
-	// the Send returned that delivered it, latency how long that Send took.
+	// OnSettled is called once for each message that was delivered, in their order for each object; for one that was parked, with a
+	// copy of it. sent is when the Send returned that delivered it, latency how long that Send took.
 	OnSettled func(m *event.Message, sent time.Time, latency time.Duration)
 	// OnRetry is called each time that a message will be tried again, with what the sink said of it.
 	OnRetry func(m *event.Message, err error)
-	// OnParked is called once for each message that was parked: it is durable. When it is delivered later, OnSettled is called with a
-	// copy of it.
-	OnParked func(m *event.Message)
 	// OnRefused is called once for each message that was refused for good, when what takes its place was delivered (or a
 	// gap event was refused too). If that is the event itself in another form (OutcomeMetadata, OutcomeClaimCheck),
 	// OnSettled is called too. Otherwise nothing more is to be done about it: it is settled as well.

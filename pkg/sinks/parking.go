@@ -195,9 +195,6 @@ func (d *Drain) park() error {
 	for i := range d.items {
 		if it := &d.items[i]; it.park != "" && !it.done {
 			it.done = true
-			if d.Hooks.OnParked != nil {
-				d.Hooks.OnParked(it.orig)
-			}
 		}
 	}
 	return nil

@@ -173,9 +173,7 @@ func TestAMissingTopicStopsNothingElse(t *testing.T) {
 		sink.down["services"] = errNoTopic
 		store := openParked(t, dir, 0)
 		q := queueOf(t)
-		var parkedIDs []string
 		d := &sinks.Drain{Sink: sink, Queue: q, Logger: toTest(t), Parked: store}
-		d.Hooks.OnParked = func(m *event.Message) { parkedIDs = append(parkedIDs, m.ID) }
 		stop := running(t, d)
 		var want []string
 		for i := range 200 {
@@ -193,8 +191,8 @@ func TestAMissingTopicStopsNothingElse(t *testing.T) {
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Fatalf("meanwhile (-want +got):\n%s", diff)
 		}
-		if len(parkedIDs) != 4 || q.Stats().Items != 0 {
-			t.Errorf("parked %v, %d in the queue", parkedIDs, q.Stats().Items)
+		if n := q.Stats().Items; n != 0 {
+			t.Errorf("%d in the queue", n)
 		}
 		parts := d.Unavailable()
 		if len(parts) != 1 || parts[0].Destination != "services" || parts[0].Events != 4 || !strings.Contains(parts[0].Cause.Error(), "does not exist") {
