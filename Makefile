@@ -90,6 +90,8 @@ run: build ## Stream a cluster to an embedded JetStream, and show it: a local on
 	bin/demo -bridge bin/bridge
 
 .PHONY: test
+# Programs with the race detector wait for a second at their end, by default.
+test: export GORACE := atexit_sleep_ms=50
 test: prebuild check bin/testreport ## Everything that must hold: check, then all tests
 	@$(if $(RACE),,echo 'no C compiler: testing without the race detector')
 	@echo 'compiling the tests'

@@ -3,8 +3,8 @@
 //	testreport [-no-skips [-may-skip REGEXP]] FOLDER... -- [go test flags]
 //
 // In each FOLDER it runs "go test -json [flags] ./...", which covers the packages below that belong to the same
-// module. It prints one line for each package, the output of what failed, the reason of each skip, and at the end,
-// over all folders,
+// module. It prints one line for each package, the output of what failed, the slowest tests, the reason of each skip, and
+// at the end, over all folders,
 //
 //	N passed, N failed, N skipped
 //

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -16,6 +17,7 @@ type record struct {
 	ImportPath  string // of build- actions, in the place of Package
 	Test        string
 	Output      string
+	Elapsed     float64 // seconds
 	FailedBuild string
 }
 
@@ -25,6 +27,7 @@ type report struct {
 	passed int
 	failed int
 	skips  []skip
+	took   []timing // tests that are not part of another one
 
 	output map[test][]string // of what has not ended yet
 	open   map[string][]string
@@ -37,6 +40,18 @@ type skip struct {
 	test
 	reason string
 }
+
+// timing is how many seconds a test took, less those in which it waited for other tests.
+type timing struct {
+	test
+	seconds float64
+}
+
+// slowest is how many tests the summary lists by the time they took, and leastSeconds the least that is worth a line.
+const (
+	slowest      = 15
+	leastSeconds = 5
+)
 
 // test names a test; with an empty name, the package itself.
 type test struct{ pkg, name string }
@@ -94,6 +109,9 @@ func (r *report) line(line []byte) {
 func (r *report) endTest(rec record) {
 	t := test{rec.Package, rec.Test}
 	r.open[t.pkg] = slices.DeleteFunc(r.open[t.pkg], func(name string) bool { return name == t.name })
+	if rec.Elapsed >= leastSeconds && !strings.Contains(t.name, "/") {
+		r.took = append(r.took, timing{t, rec.Elapsed})
+	}
 	seed := strings.HasPrefix(t.name, "Fuzz") && strings.Contains(t.name, "/")
 	switch {
 	case rec.Action == "fail":
@@ -140,8 +158,12 @@ func (r *report) print(output []string) {
 	}
 }
 
-// summary lists the skipped tests and ends with the line of counts.
+// summary lists the slowest and the skipped tests and ends with the line of counts.
 func (r *report) summary() {
+	slices.SortFunc(r.took, func(a, b timing) int { return cmp.Compare(b.seconds, a.seconds) })
+	for _, t := range r.took[:min(len(r.took), slowest)] {
+		fmt.Fprintf(r.w, "slow: %4.0f s  %s %s\n", t.seconds, t.pkg, t.name)
+	}
 	for _, s := range r.skips {
 		fmt.Fprintf(r.w, "skipped: %s %s: %s\n", s.pkg, s.name, s.reason)
 	}

@@ -44,6 +44,11 @@ func TestCounts(t *testing.T) {
 {"Action":"skip","Package":"p","Test":"TestA"}
 {"Action":"pass","Package":"p"}
 `, "0 passed, 0 failed, 1 skipped", "skipped: p TestA: a_test.go:4: no java"},
+		{"slow", `{"Action":"run","Package":"p","Test":"TestA"}
+{"Action":"pass","Package":"p","Test":"TestA/part","Elapsed":31}
+{"Action":"pass","Package":"p","Test":"TestA","Elapsed":32.4}
+{"Action":"pass","Package":"p"}
+`, "2 passed, 0 failed, 0 skipped", "slow:   32 s  p TestA\n2 passed"},
 		{"package without tests", `{"Action":"skip","Package":"p"}` + "\n", "0 passed, 0 failed, 0 skipped", ""},
 		{"seeds are no tests", `{"Action":"skip","Package":"p","Test":"FuzzA/seed#0"}
 {"Action":"pass","Package":"p","Test":"FuzzA/seed#1"}
