@@ -83,12 +83,17 @@ func (r *resyncer) follow(p *pipeline, known destinations, ready func() bool) {
 	}
 }
 
+// partOf marks a destination in the checkpoint that does not have everything yet. What it has, no other destination has: so the sink's next
+// destination is another one than before, whichever it is.
+const partOf = "part of "
+
 // arrive compares a sink's destination with the one that the checkpoint knows. The checkpoint takes the new one when that
 // has everything: a restart before that begins again. If the destination changes meanwhile, it returns that one.
 func (r *resyncer) arrive(p *pipeline, known destinations, name string, ready func() bool) (next string) {
 	if before := known.Destination(p.name); before != "" && before != name {
 		p.log.Warn("destination is another one than before: it is sent what was spilled, and then everything that exists, as an initial list",
 			"before", before, "now", name, "waiting", p.queue.Stats().Items)
+		r.note(p, known, partOf+name)
 		ctx, cancel := context.WithCancel(r.ctx)
 		defer cancel()
 		var objects int
@@ -110,10 +115,14 @@ func (r *resyncer) arrive(p *pipeline, known destinations, name string, ready fu
 		}
 		p.log.Info("initial list for the new destination was delivered", "destination", name, "objects", objects)
 	}
+	r.note(p, known, name)
+	return ""
+}
+
+func (r *resyncer) note(p *pipeline, known destinations, name string) {
 	if err := known.SetDestination(p.name, name); err != nil && !r.ended() {
 		p.log.Error("destination can't be noted: after a restart it is sent everything again", "err", err)
 	}
-	return ""
 }
 
 func (r *resyncer) ended() bool { return r.ctx.Err() != nil }

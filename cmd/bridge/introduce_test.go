@@ -25,8 +25,9 @@ func (n noted) SetDestination(sink, name string) error {
 }
 
 // A destination that is not the one that the checkpoint knows is sent what waits, and then everything that exists, as an initial list;
-// the checkpoint knows it only when all of that was delivered.
+// the checkpoint knows it only when all of that was delivered. Until then no destination is one that has everything, the one before neither.
 func TestANewDestination(t *testing.T) {
+	introduced := []string{"deleted u1.deleted", "added u1.3", "added u1.4", "synced {pods 10 3}"}
 	for name, tt := range map[string]struct {
 		known, now string
 		stuck      bool // nothing is delivered
@@ -35,8 +36,10 @@ func TestANewDestination(t *testing.T) {
 	}{
 		"the same":                  {known: "stream A", now: "stream A", want: []string{"deleted u1.deleted"}, after: "stream A"},
 		"not known before":          {now: "stream A", want: []string{"deleted u1.deleted"}, after: "stream A"},
-		"another":                   {known: "stream A", now: "stream B", want: []string{"deleted u1.deleted", "added u1.3", "added u1.4", "synced {pods 10 3}"}, after: "stream B"},
-		"another, nothing gets out": {known: "stream A", now: "stream B", stuck: true, after: "stream A"},
+		"another":                   {known: "stream A", now: "stream B", want: introduced, after: "stream B"},
+		"another, nothing gets out": {known: "stream A", now: "stream B", stuck: true, after: "part of stream B"},
+		"that again":                {known: "part of stream B", now: "stream B", want: introduced, after: "stream B"},
+		"back to the first":         {known: "part of stream B", now: "stream A", want: introduced, after: "stream A"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
