@@ -240,8 +240,7 @@ func (p *pipeline) merged(older *event.Message) {
 // foldGap is event.FoldGap with the books kept. The gap event is in the queue too, and it takes over the place of the
 // first message that it stands for: until it is delivered, a crash brings everything that it stands for again.
 func (p *pipeline) foldGap(gaps []*event.Message, dropped *event.Message) []*event.Message {
-	resource := dropped.Resource.GroupResource()
-	same := func(g *event.Message) bool { return g.Resource.GroupResource() == resource }
+	same := func(g *event.Message) bool { return event.FoldsInto(g, dropped) }
 	counters := p.metrics.of(dropped)
 	origin := dropped.Origin
 	if n := slices.IndexFunc(gaps, same); n >= 0 {

@@ -32,17 +32,26 @@ func RefusalGap(m *Message, reason, message, deadLetter string) *Message {
 	return gap
 }
 
+// FoldsInto reports whether FoldGap adds a message to a gap: that of its resource, and of its reason if it is a gap itself.
+func FoldsInto(gap, dropped *Message) bool {
+	reason := ReasonOverflow
+	if dropped.GapInfo != nil {
+		reason = dropped.GapInfo.Reason
+	}
+	return gap.Resource.GroupResource() == dropped.Resource.GroupResource() && gap.GapInfo.Reason == reason
+}
+
 // FoldGap adds a message that the queue gave up to the gaps that stand in its place, one gap for each resource and
-// cluster; gaps is changed in place. It has the form that pkg/fifo's drop-oldest policy asks for.
+// reason; gaps is changed in place. It has the form that pkg/fifo's drop-oldest policy asks for.
 func FoldGap(gaps []*Message, dropped *Message) []*Message {
 	add := GapInfo{
 		Resource: GroupResource(dropped.Resource), From: dropped.Identity.ResourceVersion, To: dropped.Identity.ResourceVersion,
 		Reason: ReasonOverflow, Message: "the queue was full and its policy is drop-oldest", Events: 1,
 	}
 	if dropped.GapInfo != nil { // a gap that was dropped itself: it must not vanish
-		add.From, add.To, add.Events = dropped.GapInfo.From, dropped.GapInfo.To, dropped.GapInfo.Events
+		add = *dropped.GapInfo
 	}
-	i := slices.IndexFunc(gaps, func(g *Message) bool { return g.Resource.GroupResource() == dropped.Resource.GroupResource() })
+	i := slices.IndexFunc(gaps, func(g *Message) bool { return FoldsInto(g, dropped) })
 	if i < 0 {
 		return append(gaps, gapMessage(dropped, &add))
 	}

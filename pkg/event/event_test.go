@@ -317,6 +317,12 @@ func TestFoldGap(t *testing.T) {
 	if g := gaps[1].GapInfo; g.From != "1" || g.To != "3" || g.Resource != "deployments.apps" {
 		t.Errorf("a dropped gap became %+v", g)
 	}
+	for _, to := range []string{"7", "9"} { // what a list announces is not counted: it stays a gap of its own
+		gaps = FoldGap(gaps, encode(t, e, Event{Type: Gap, Resource: pods, GapInfo: &GapInfo{Resource: "pods", From: "6", To: to, Reason: ReasonRelist}}))
+	}
+	if len(gaps) != 3 || gaps[0].GapInfo.Events != 3 || gaps[0].GapInfo.To != "6" || gaps[2].ID != "gap.c.pods.relist.6.9" {
+		t.Errorf("%d gaps, %+v", len(gaps), gaps[len(gaps)-1].GapInfo)
+	}
 	var data GapInfo
 	if err := json.Unmarshal(gaps[0].Data, &data); err != nil || data != *gaps[0].GapInfo {
 		t.Errorf("data %s: %v", gaps[0].Data, err)
