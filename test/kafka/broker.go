@@ -37,6 +37,8 @@ type Broker struct {
 	dir        string
 	jars       string
 	properties []string
+	proxies    []string // addresses of proxies, each before a listener of its own
+	behind     []string // the addresses of these listeners
 	ports      ports
 	process    *process // nil while it is down
 }
@@ -51,6 +53,12 @@ type process struct {
 // Start runs a broker on the data in dir, which it fills if it is empty, and returns when it answers.
 // Each of properties is a line "name=value" that is added to its server.properties. The caller stops it.
 func Start(ctx context.Context, dir string, properties ...string) (*Broker, error) {
+	return StartBehind(ctx, dir, nil, properties...)
+}
+
+// StartBehind is Start with a plaintext listener more for each of proxies, which are addresses: a client that connects through that proxy
+// stays with it, since the listener advertises the proxy's address. [Broker.Behind] says where the proxies have to connect to.
+func StartBehind(ctx context.Context, dir string, proxies []string, properties ...string) (*Broker, error) {
 	jars, err := install(ctx)
 	if err != nil {
 		return nil, err
@@ -59,7 +67,7 @@ func Start(ctx context.Context, dir string, properties ...string) (*Broker, erro
 	if err != nil {
 		return nil, err
 	}
-	b := &Broker{dir: dir, jars: jars, properties: properties}
+	b := &Broker{dir: dir, jars: jars, properties: properties, proxies: proxies}
 	if err := b.prepare(ctx); err != nil {
 		return nil, fmt.Errorf("preparing a Kafka broker: %w", err)
 	}
@@ -80,6 +88,9 @@ func (b *Broker) MutualTLSAddr() string { return address(b.ports.mutual) }
 
 // SASLTLSAddr is the host:port of the listener that demands SASL, over TLS.
 func (b *Broker) SASLTLSAddr() string { return address(b.ports.saslTLS) }
+
+// Behind gives the addresses of the listeners that are behind the proxies of [StartBehind], in their order.
+func (b *Broker) Behind() []string { return b.behind }
 
 // ClientCA is the authority whose client certificates the listener at MutualTLSAddr takes.
 func (b *Broker) ClientCA() (*certs.Authority, error) { return certs.Load(b.clientsFile()) }

@@ -48,8 +48,15 @@ func (b *Broker) prepare(ctx context.Context) error {
 		if _, err := fmt.Sscan(string(text), &b.ports.plain, &b.ports.sasl, &b.ports.tls, &b.ports.mutual, &b.ports.saslTLS, &b.ports.controller); err != nil {
 			return fmt.Errorf("reading %s: %w", portsFile, err)
 		}
-	} else if b.ports, err = freePorts(); err != nil {
+	} else if b.ports, err = listenerPorts(); err != nil {
 		return err
+	}
+	behind, err := freePorts(len(b.proxies))
+	if err != nil {
+		return err
+	}
+	for _, port := range behind {
+		b.behind = append(b.behind, address(port))
 	}
 	if err := b.writeFiles(); err != nil || formatted {
 		return err
@@ -83,7 +90,12 @@ func (b *Broker) writeFiles() error {
 func (b *Broker) serverProperties(keyStore string) []string {
 	listeners := fmt.Sprintf("PLAINTEXT://%s,SASL_PLAINTEXT://%s,SSL://%s,MUTUAL://%s,SASL_SSL://%s",
 		b.Addr(), b.SASLAddr(), b.TLSAddr(), b.MutualTLSAddr(), b.SASLTLSAddr())
-	controller := address(b.ports.controller)
+	controller, advertised, protocols := address(b.ports.controller), listeners, ""
+	for n, proxy := range b.proxies {
+		listeners += fmt.Sprintf(",BEHIND%d://%s", n, b.behind[n])
+		advertised += fmt.Sprintf(",BEHIND%d://%s", n, proxy)
+		protocols += fmt.Sprintf(",BEHIND%d:PLAINTEXT", n)
+	}
 	jaas := func(mechanism, module string) []string {
 		var lines []string
 		for _, listener := range []string{"sasl_plaintext", "sasl_ssl"} {
@@ -95,18 +107,20 @@ func (b *Broker) serverProperties(keyStore string) []string {
 		jaas("plain", fmt.Sprintf("plain.PlainLoginModule required user_%s=%q", User, Password)),
 		jaas("scram-sha-256", "scram.ScramLoginModule required"),
 		jaas("scram-sha-512", "scram.ScramLoginModule required"),
-		b.commonProperties(keyStore, listeners, controller))
+		[]string{
+			"listeners=" + listeners + ",CONTROLLER://" + controller,
+			"advertised.listeners=" + advertised,
+			"listener.security.protocol.map=PLAINTEXT:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT,SSL:SSL,MUTUAL:SSL,SASL_SSL:SASL_SSL,CONTROLLER:PLAINTEXT" + protocols,
+		},
+		b.commonProperties(keyStore, controller))
 }
 
-func (b *Broker) commonProperties(keyStore, listeners, controller string) []string {
+func (b *Broker) commonProperties(keyStore, controller string) []string {
 	return []string{
 		"process.roles=broker,controller",
 		"node.id=1",
 		"controller.quorum.voters=1@" + controller,
 		"controller.listener.names=CONTROLLER",
-		"listeners=" + listeners + ",CONTROLLER://" + controller,
-		"advertised.listeners=" + listeners,
-		"listener.security.protocol.map=PLAINTEXT:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT,SSL:SSL,MUTUAL:SSL,SASL_SSL:SASL_SSL,CONTROLLER:PLAINTEXT",
 		"inter.broker.listener.name=PLAINTEXT",
 		"log.dirs=" + filepath.Join(b.dir, "data"),
 
@@ -138,11 +152,21 @@ func (b *Broker) commonProperties(keyStore, listeners, controller string) []stri
 	}
 }
 
+func listenerPorts() (ports, error) {
+	found, err := freePorts(6)
+	if err != nil {
+		return ports{}, err
+	}
+	return ports{found[0], found[1], found[2], found[3], found[4], found[5]}, nil
+}
+
 // freePorts finds ports below the range from which the kernel takes those of outgoing connections: while the
 // broker is down, nobody else gets its port, and a client that dials it does not connect to itself.
-func freePorts() (ports, error) {
-	var found []int
+func freePorts(count int) (found []int, err error) {
 	for range 1000 {
+		if len(found) == count {
+			return found, nil
+		}
 		port := 15000 + mathrand.IntN(15000)
 		if slices.Contains(found, port) {
 			continue
@@ -152,13 +176,11 @@ func freePorts() (ports, error) {
 			continue
 		}
 		if err := l.Close(); err != nil {
-			return ports{}, err
+			return nil, err
 		}
-		if found = append(found, port); len(found) == 6 {
-			return ports{found[0], found[1], found[2], found[3], found[4], found[5]}, nil
-		}
+		found = append(found, port)
 	}
-	return ports{}, errors.New("no free ports between 15000 and 30000")
+	return nil, errors.New("no free ports between 15000 and 30000")
 }
 
 // writeCertificates makes two authorities and the broker's certificate: key and certificate for the broker, the

@@ -51,6 +51,17 @@ func SetTopicConfig(t testing.TB, addr, topic, name, value string) {
 	}
 }
 
+// HasTopic reports whether there is a topic.
+func HasTopic(t testing.TB, addr, topic string) bool {
+	t.Helper()
+	admin, ctx := adminClient(t, addr)
+	topics, err := admin.ListTopics(ctx, topic)
+	if err != nil {
+		t.Fatalf("looking for the topic %s: %v", topic, err)
+	}
+	return topics.Has(topic)
+}
+
 // ReadAll returns all records that the topic holds now, of each partition in its order, read by a client that
 // has nothing in common with the one under test.
 func ReadAll(t testing.TB, addr, topic string) [][]*kgo.Record {

@@ -41,7 +41,13 @@ func startShared(ctx context.Context) (*Broker, error) {
 // NewForTest returns a broker for this test alone, which ends it. Properties are as for [Start].
 func NewForTest(t testing.TB, properties ...string) *Broker {
 	t.Helper()
-	b, err := Start(t.Context(), t.TempDir(), properties...)
+	return NewForTestBehind(t, nil, properties...)
+}
+
+// NewForTestBehind is NewForTest with the proxies of [StartBehind].
+func NewForTestBehind(t testing.TB, proxies []string, properties ...string) *Broker {
+	t.Helper()
+	b, err := StartBehind(t.Context(), t.TempDir(), proxies, properties...)
 	skipOrFail(t, err)
 	t.Cleanup(func() {
 		if err := b.Kill(); err != nil {
