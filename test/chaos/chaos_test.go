@@ -23,7 +23,6 @@ var (
 	seed     = flag.Uint64("chaos.seed", 1, "seed of the first run; 0: any. The next run has the next one")
 	runs     = flag.Int("chaos.runs", 4, "how many runs each lane makes; 0: as many as there is time for")
 	onKafka  = flag.String("chaos.kafka", "no", "whether there are sinks that write to Kafka: yes, no, or auto: in the second lane")
-	little   = flag.Bool("chaos.littleDisk", false, "whether sinks may have so little room on disk that their overflow policy applies")
 	shrink   = flag.Int("chaos.shrink", 0, "how many runs may be made to shrink a scenario that failed")
 	repeat   = flag.Int("chaos.repeat", 1, "how often each scenario is played")
 	keep     = flag.String("chaos.keep", "", "directory for the files of runs that failed")
@@ -71,9 +70,9 @@ func TestChaos(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, lane, bridgeBinary, nil)
 			w.keepDir = *keep
-			o := Options{Disk: CanMount(), LittleDisk: *little}
+			o := Options{Disk: CanMount()}
 			if *onKafka == "yes" || *onKafka == "auto" && lane == 1 {
-				w.kafka = kafka.NewForTest(t)
+				w.startKafka()
 				o.Kafka = true
 			}
 			began := time.Now()
@@ -90,6 +89,9 @@ func TestChaos(t *testing.T) {
 	}
 }
 
+// shrinkQuiet is settleQuiet while a scenario is shrunk: most runs then lack something, and wait for it.
+const shrinkQuiet = 10 * time.Second
+
 // one plays a scenario, and reports and shrinks it if it fails.
 func (w *world) one(t *testing.T, s Scenario) (failed bool) {
 	t.Helper()
@@ -105,6 +107,8 @@ func (w *world) one(t *testing.T, s Scenario) (failed bool) {
 	t.Errorf("seed %d has violations. Replay it with -chaos.seed %d -chaos.runs 1 -chaos.lanes 1 -chaos.kafka %s\n%s\n%s\n%s",
 		s.Seed, s.Seed, map[bool]string{true: "yes", false: "no"}[s.Kafka], s, strings.Join(log, "\n"), describe(violations))
 	if *shrink > 0 {
+		defer func(d time.Duration) { w.quiet = d }(w.quiet)
+		w.quiet = shrinkQuiet
 		small := Shrink(s, *shrink, func(s Scenario) bool {
 			again, _, err := w.play(t.Context(), s)
 			return err == nil && sharesClass(again, violations)

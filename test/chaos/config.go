@@ -69,12 +69,12 @@ func (r *run) yamlSink(b *strings.Builder, s Sink) {
 	if len(filter) > 0 {
 		fmt.Fprintf(b, "    filters: [{%s}]\n", strings.Join(filter, ", "))
 	}
-	d := r.dests[s.Name]
+	d := r.dests[s.Dest()]
 	switch s.Kind {
 	case Topic:
-		fmt.Fprintf(b, "    kafka: {brokers: [%q], topic: %q, createTopics: {partitions: 2, replicationFactor: 1}}\n", r.w.kafka.Addr(), d.stream)
+		fmt.Fprintf(b, "    kafka: {brokers: [%q], topic: %q, createTopics: {partitions: 2, replicationFactor: 1}}\n", d.proxy.addr(), d.stream)
 	case TopicMirror:
-		fmt.Fprintf(b, "    kafka: {brokers: [%q], topic: %q, tombstones: true, createTopics: {partitions: 2, replicationFactor: 1}}\n", r.w.kafka.Addr(), d.stream)
+		fmt.Fprintf(b, "    kafka: {brokers: [%q], topic: %q, tombstones: true, createTopics: {partitions: 2, replicationFactor: 1}}\n", d.proxy.addr(), d.stream)
 	case Bucket:
 		fmt.Fprintf(b, "    nats: {url: \"nats://%s\", ackTimeout: 3s, bucket: %s, stream: {create: true}}\n", d.proxy.addr(), d.stream)
 	case Mirror:

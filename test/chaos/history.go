@@ -45,8 +45,9 @@ func (r *Rev) subject() string { return r.Resource + "/" + r.Namespace + "/" + r
 
 // Event is a message as an independent client read it.
 type Event struct {
-	Place int // the partition
-	At    time.Time
+	Place int       // the partition
+	At    time.Time // when it was stored
+	Made  time.Time // what it says of itself: when the bridge read of the change
 	// Operation is added, updated, deleted, restated, gap or synced; empty for a tombstone.
 	Operation                 string
 	ID                        string
@@ -56,8 +57,17 @@ type Event struct {
 	RV                        int64
 	Left                      bool // leftfilter
 	Unknown                   bool // finalstateunknown
+	Initial                   bool // initiallist
 	Stamp                     string
 	Gap                       *Gap
+}
+
+// made is when the bridge made the event: which process did.
+func (e *Event) made() time.Time {
+	if e.Made.IsZero() {
+		return e.At
+	}
+	return e.Made
 }
 
 func (e *Event) subject() string { return e.Resource + "/" + e.Namespace + "/" + e.Name }
@@ -90,7 +100,7 @@ type Process struct {
 	Asked                      time.Time // when it was asked to end
 }
 
-// Fault is a fault of a destination (Sink is set), of the API server or of the disk.
+// Fault is a fault of a destination (Sink is its name), of the API server or of the disk.
 type Fault struct {
 	Action   Action
 	Sink     string

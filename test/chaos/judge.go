@@ -2,8 +2,10 @@ package chaos
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"slices"
+	"strings"
 )
 
 // Input is what Judge looks at.
@@ -34,7 +36,7 @@ const (
 // Violation is a broken promise.
 type Violation struct {
 	Class Class
-	Sink  string
+	Sink  string // its destination
 	Text  string
 }
 
@@ -45,16 +47,18 @@ func (v Violation) incomplete() bool {
 	return v.Class == Missing || v.Class == StillThere || v.Class == Tombstones
 }
 
-// Judge gives the violations of all sinks.
+// Judge gives the violations at all destinations.
 func Judge(in Input) (all []Violation) {
-	names := map[string]Sink{}
+	dests := map[string]Sink{}
 	for _, p := range in.Timeline.Processes {
 		for _, s := range p.Config.Sinks {
-			names[s.Name] = s
+			dests[s.Dest()] = s
 		}
 	}
-	for _, name := range sortedKeys(names) {
-		j := &sinkJudge{Input: in, sink: names[name], told: map[string]*Event{}, subjects: map[string]*Event{}}
+	for _, dest := range sortedKeys(dests) {
+		j := &sinkJudge{
+			Input: in, sink: dests[dest], dest: dest, told: map[string]*Event{}, entered: map[string]*Event{}, subjects: map[string]*Event{}, dropped: map[string]map[*Rev]bool{},
+		}
 		j.judge()
 		all = append(all, j.violations...)
 	}
@@ -70,24 +74,27 @@ func sortedKeys[V any](m map[string]V) []string {
 	return keys
 }
 
-// sinkJudge judges one sink.
+// sinkJudge judges one destination.
 type sinkJudge struct {
 	Input
 
-	sink       Sink // as last configured
+	dest       string
+	sink       Sink // that writes there, as last configured
 	kept       []*Event
 	gaps       []*Event
-	told       map[string]*Event // the last kept event, by uid
-	subjects   map[string]*Event // the last kept event, by subject
+	entered    map[string]*Event        // the event since which the destination shows an object, by uid
+	told       map[string]*Event        // the last kept event, by uid
+	subjects   map[string]*Event        // the last kept event, by subject
+	dropped    map[string]map[*Rev]bool // what did not arrive of resources with overflow gaps
 	violations []Violation
 }
 
 func (j *sinkJudge) report(class Class, format string, args ...any) {
-	j.violations = append(j.violations, Violation{class, j.sink.Name, fmt.Sprintf(format, args...)})
+	j.violations = append(j.violations, Violation{class, j.dest, fmt.Sprintf(format, args...)})
 }
 
 func (j *sinkJudge) judge() {
-	events := j.Events[j.sink.Name]
+	events := j.Events[j.dest]
 	for _, e := range events {
 		if e.Operation == "gap" && !slices.ContainsFunc(j.gaps, func(g *Event) bool { return g.ID == e.ID }) {
 			j.gaps = append(j.gaps, e)
@@ -96,7 +103,7 @@ func (j *sinkJudge) judge() {
 	if j.sink.Kind.LastOnly() {
 		for _, e := range events {
 			if e.object() && j.valid(e) {
-				j.told[e.UID], j.subjects[e.subject()] = e, e
+				j.take(e)
 			}
 		}
 	} else {
@@ -104,27 +111,11 @@ func (j *sinkJudge) judge() {
 		j.complete()
 	}
 	j.final()
+	j.drops()
 	j.judgeGaps()
 	if j.sink.Kind == TopicMirror {
 		j.tombstones(events)
 	}
-}
-
-// handlers are the processes that may have handled a revision: it ended after that, and not all was settled before it.
-func (j *sinkJudge) handlers(rv int64) (handlers []*Process) {
-	for n := range j.Timeline.Processes {
-		p := &j.Timeline.Processes[n]
-		settled := int64(0)
-		for _, s := range j.Timeline.Settled {
-			if s <= p.StartRev {
-				settled = max(settled, s)
-			}
-		}
-		if p.EndRev >= rv && rv > settled {
-			handlers = append(handlers, p)
-		}
-	}
-	return handlers
 }
 
 // later are the processes that can have heard of a state: it may be the present one long after its revision.
@@ -139,7 +130,7 @@ func (j *sinkJudge) later(rv int64) (later []*Process) {
 
 func (j *sinkJudge) everHad(overflow string) bool {
 	return slices.ContainsFunc(j.Timeline.Processes, func(p Process) bool {
-		s := p.Config.Sink(j.sink.Name)
+		s := p.Config.At(j.dest)
 		return s != nil && s.Overflow == overflow
 	})
 }
@@ -147,10 +138,10 @@ func (j *sinkJudge) everHad(overflow string) bool {
 // valid reports whether an event is about a revision that etcd has and that is for the sink.
 func (j *sinkJudge) valid(e *Event) bool {
 	passes := func(r *Rev) bool {
-		return slices.ContainsFunc(j.later(e.RV), func(p *Process) bool { return p.Config.passes(j.sink.Name, r) })
+		return slices.ContainsFunc(j.later(e.RV), func(p *Process) bool { return p.Config.passes(j.dest, r) })
 	}
 	blocks := func(r *Rev) bool {
-		return slices.ContainsFunc(j.later(e.RV), func(p *Process) bool { return !p.Config.passes(j.sink.Name, r) })
+		return slices.ContainsFunc(j.later(e.RV), func(p *Process) bool { return !p.Config.passes(j.dest, r) })
 	}
 	r := j.History.byRV[e.RV]
 	switch {
@@ -192,26 +183,36 @@ func (j *sinkJudge) complete() {
 			states[e.RV] = true
 		}
 	}
-	dropped := map[string][]*Rev{}
 	for _, r := range j.History.Revs {
 		if r.Deleted {
 			continue // what was not removed is found in the end
 		}
 		isState, isLeave := j.required(r)
-		if isState && states[r.RV] || isLeave && removals[r.RV] || !isState && !isLeave || j.excused(r) {
-			continue
-		}
-		if j.hasGap(r.Resource, "overflow") {
-			dropped[r.Resource] = append(dropped[r.Resource], r)
-			continue
-		}
-		if isState {
-			j.report(Missing, "%s@%d (%s)", r.subject(), r.RV, r.At.Format("05.000"))
-		} else if j.shows(r) {
-			j.report(StillThere, "the leave of %s@%d (%s)", r.subject(), r.RV, r.At.Format("05.000"))
+		switch {
+		case isState && states[r.RV] || isLeave && removals[r.RV] || !isState && !isLeave || j.excused(r):
+		case isState:
+			j.lost(r, Missing, "%s@%d (%s)", r.subject(), r.RV, r.At.Format("05.000"))
+		case j.shows(r) && !j.unseen(r):
+			j.lost(r, StillThere, "the leave of %s@%d (%s)", r.subject(), r.RV, r.At.Format("05.000"))
 		}
 	}
-	for resource, revs := range dropped {
+}
+
+// lost reports that something did not arrive, unless gap events speak of events of that resource that were dropped: they say how many.
+func (j *sinkJudge) lost(r *Rev, class Class, format string, args ...any) {
+	if !j.hasGap(r.Resource, "overflow") {
+		j.report(class, format, args...)
+		return
+	}
+	if j.dropped[r.Resource] == nil {
+		j.dropped[r.Resource] = map[*Rev]bool{}
+	}
+	j.dropped[r.Resource][r] = true
+}
+
+// drops compares what was dropped with what gap events say.
+func (j *sinkJudge) drops() {
+	for resource, revs := range j.dropped {
 		announced := 0
 		for _, g := range j.gaps {
 			if g.Gap.Resource == resource && g.Gap.Reason == "overflow" {
@@ -219,7 +220,11 @@ func (j *sinkJudge) complete() {
 			}
 		}
 		if len(revs) > announced {
-			j.report(Missing, "%d states of %s, and gap events speak of %d; the first is %s@%d", len(revs), resource, announced, revs[0].subject(), revs[0].RV)
+			var texts []string
+			for _, r := range slices.SortedFunc(maps.Keys(revs), func(a, b *Rev) int { return int(a.RV - b.RV) }) {
+				texts = append(texts, fmt.Sprintf("%s/%s@%d", r.Namespace, r.Name, r.RV))
+			}
+			j.report(Missing, "%d events of %s, and gap events speak of %d: %s", len(revs), resource, announced, strings.Join(texts, " "))
 		}
 	}
 }
@@ -233,7 +238,15 @@ func (j *sinkJudge) shows(leave *Rev) bool {
 			last = e
 		}
 	}
-	return last != nil && last.Operation != "deleted" && !j.unknown(last)
+	return last != nil && last.Operation != "deleted" && !j.unknown(last) && !j.uncommitted(j.entered[leave.UID])
+}
+
+// take keeps an event: it is what the destination says of the object now.
+func (j *sinkJudge) take(e *Event) {
+	if last := j.told[e.UID]; last == nil || last.Operation == "deleted" {
+		j.entered[e.UID] = e
+	}
+	j.told[e.UID], j.subjects[e.subject()] = e, e
 }
 
 func (j *sinkJudge) hasGap(resource, reason string) bool {
@@ -242,20 +255,20 @@ func (j *sinkJudge) hasGap(resource, reason string) bool {
 
 // required reports whether each process that may have handled a revision had to send it: as a state, or as a leave.
 func (j *sinkJudge) required(r *Rev) (state, leave bool) {
-	handlers := j.handlers(r.RV)
+	handlers := j.handlers(r)
 	state, leave = len(handlers) > 0, len(handlers) > 0
 	for _, p := range handlers {
-		now := p.Config.passes(j.sink.Name, r)
+		now := p.Config.passes(j.dest, r)
 		state = state && now
-		leave = leave && !now && p.Config.passes(j.sink.Name, r.prev)
+		leave = leave && !now && p.Config.passes(j.dest, r.prev)
 	}
 	return state, leave
 }
 
 // excused reports whether a required revision may be missing.
 func (j *sinkJudge) excused(r *Rev) bool {
-	handlers := j.handlers(r.RV)
-	if slices.ContainsFunc(handlers, func(p *Process) bool { s := p.Config.Sink(j.sink.Name); return s != nil && s.Overflow == "compact" }) {
+	handlers := j.handlers(r)
+	if slices.ContainsFunc(handlers, func(p *Process) bool { s := p.Config.At(j.dest); return s != nil && s.Overflow == "compact" }) {
 		if last := j.told[r.UID]; last != nil && last.RV > r.RV {
 			return true
 		}
@@ -272,41 +285,10 @@ func (j *sinkJudge) excused(r *Rev) bool {
 	return slices.ContainsFunc(handlers, func(p *Process) bool { listed, ready := j.lists(p, r); return listed && end <= ready })
 }
 
-// lists reports whether a process may have begun with a list of what r belongs to, and when that had ended at the latest.
-func (j *sinkJudge) lists(p *Process, r *Rev) (lists bool, ready int64) {
-	n := slices.IndexFunc(j.Timeline.Processes, func(q Process) bool { return q.StartRev == p.StartRev && q.Start.Equal(p.Start) })
-	for ; ; n-- {
-		if n == 0 {
-			lists = true
-			break
-		}
-		now, before := j.Timeline.Processes[n], j.Timeline.Processes[n-1]
-		if before.Config.Sink(j.sink.Name) == nil || !before.Config.covers(r.Resource, r.Namespace) || !sameWatch(now.Config, before.Config) {
-			lists = true
-			break
-		}
-		if before.ReadyRev > 0 {
-			return false, 0
-		}
-	}
-	for _, q := range j.Timeline.Processes[n:] {
-		if q.ReadyRev > 0 {
-			return lists, q.ReadyRev
-		}
-	}
-	return lists, math.MaxInt64
-}
-
-func sameWatch(a, b Config) bool {
-	return slices.EqualFunc(a.Watch, b.Watch, func(x, y Watch) bool {
-		return x.Team == y.Team && slices.Equal(x.Resources, y.Resources) && slices.Equal(x.Namespaces, y.Namespaces)
-	})
-}
-
 // final compares what a consumer of the destination takes for the present state with the cluster.
 func (j *sinkJudge) final() {
 	config := j.Timeline.Processes[len(j.Timeline.Processes)-1].Config
-	if config.Sink(j.sink.Name) == nil {
+	if config.At(j.dest) == nil {
 		return
 	}
 	reported := map[string]bool{}
@@ -315,18 +297,22 @@ func (j *sinkJudge) final() {
 	}
 	for uid, revs := range j.History.uids {
 		r, last := revs[len(revs)-1], j.told[uid]
-		if j.hasGap(r.Resource, "overflow") {
-			continue // counted as missing
-		}
 		is := last != nil && last.Operation != "deleted"
-		switch should := config.passes(j.sink.Name, r); {
+		switch should := config.passes(j.dest, r); {
 		case should && (!is || last.RV != r.RV):
 			text := fmt.Sprintf("%s@%d (%s)", r.subject(), r.RV, r.At.Format("05.000"))
 			if !reported[text] {
-				j.report(Missing, "the last state %s; the destination has %v", text, last)
+				j.lost(r, Missing, "the last state %s; the destination has %v", text, last)
 			}
-		case !should && is && !j.unknown(last):
-			j.report(StillThere, "%s, which ended at %d (%s, deleted: %t); the destination has %s", r.subject(), r.RV, r.At.Format("05.000"), r.Deleted, last)
+		case !should && is && !j.unknown(last) && !j.uncommitted(j.entered[uid]):
+			end := r // what ended it for the sink
+			for end.prev != nil && !config.passes(j.dest, end.prev) {
+				end = end.prev
+			}
+			if j.unseen(end) {
+				continue
+			}
+			j.lost(end, StillThere, "%s, which ended at %d (%s, deleted: %t); the destination has %s", r.subject(), r.RV, r.At.Format("05.000"), r.Deleted, last)
 		}
 	}
 }

@@ -33,10 +33,10 @@ func (e *Event) describe() string {
 func (j *sinkJudge) forgotten(g *Event) bool {
 	lost := slices.ContainsFunc(j.Timeline.Faults, func(f Fault) bool {
 		affects := f.Action == RestartAPI || f.Action == Forget && !slices.Contains(Cached(), g.Gap.Resource)
-		return affects && f.Rev >= g.Gap.From && f.From.Before(g.At)
+		return affects && f.Rev >= g.Gap.From && f.From.Before(g.made())
 	})
 	for n, p := range j.Timeline.Processes {
-		if n > 0 && p.StartRev <= g.Gap.To && !sameWatch(p.Config, j.Timeline.Processes[n-1].Config) {
+		if n > 0 && p.StartRev <= g.Gap.To && g.Gap.To <= j.listed(n) && !sameWatch(p.Config, j.Timeline.Processes[n-1].Config) {
 			lost = true // what is watched changed
 		}
 	}
@@ -96,10 +96,10 @@ func (j *sinkJudge) knownOf(entry string, g *Event, w Watch, stalled time.Time, 
 func (j *sinkJudge) stall(g *Event) (time.Time, bool) {
 	processes := j.Timeline.Processes
 	n := len(processes) - 1
-	for n > 0 && processes[n].StartRev > g.Gap.To {
+	for n > 0 && processes[n].Start.After(g.made()) { // its list can be of a revision before the start
 		n--
 	}
-	at := g.At
+	at := g.made()
 	if processes[n].StartRev <= g.Gap.From && processes[n].ReadyRev > 0 { // it was reading, and knew its position
 		at = at.Add(-flightSlack)
 	} else {
@@ -109,41 +109,7 @@ func (j *sinkJudge) stall(g *Event) (time.Time, bool) {
 		if n < 0 {
 			return at, false
 		}
-		at = processes[n].Asked.Add(-time.Second)
-		if processes[n].How == string(Kill) {
-			at = processes[n].End.Add(-commitSlack)
-			if j.anyFault(processes[n].End) {
-				at = processes[n].End.Add(-waitSlack - commitSlack)
-			}
-		}
+		return j.committed(&processes[n]), true
 	}
-	// What held the reading up, or the checkpoint, before that. Faults can follow each other.
-	for again := true; again; {
-		again = false
-		for _, f := range j.Timeline.Faults {
-			if begin := f.From.Add(-commitSlack); j.stalls(f) && f.around(at, commitSlack) && begin.Before(at) {
-				at, again = begin, true
-			}
-		}
-	}
-	return at, true
-}
-
-// anyFault reports whether a destination was away at a time, or shortly before it.
-func (j *sinkJudge) anyFault(at time.Time) bool {
-	return slices.ContainsFunc(j.Timeline.Faults, func(f Fault) bool { return f.Sink != "" && f.around(at, waitSlack) })
-}
-
-// stalls reports whether a fault can hold up the reading of changes, or the checkpoint.
-func (j *sinkJudge) stalls(f Fault) bool {
-	switch f.Action {
-	case HangAPI, RestartAPI, FillDisk:
-		return true
-	case Away, Hang:
-		return slices.ContainsFunc(j.Timeline.Processes, func(p Process) bool {
-			s := p.Config.Sink(f.Sink)
-			return s != nil && (s.Overflow == "block" || s.Small)
-		})
-	}
-	return false
+	return j.beforeStalls(at), true
 }

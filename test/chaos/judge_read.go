@@ -1,7 +1,6 @@
 package chaos
 
 import (
-	"reflect"
 	"slices"
 	"time"
 )
@@ -36,7 +35,7 @@ func (j *sinkJudge) read(events []*Event) {
 			j.operation(e, last, isThere)
 		}
 		j.kept = append(j.kept, e)
-		j.told[e.UID], j.subjects[e.subject()] = e, e
+		j.take(e)
 	}
 }
 
@@ -48,16 +47,17 @@ func (j *sinkJudge) ordered(e, last *Event, changes bool) {
 	case before.UID != e.UID && before.RV > e.RV:
 		j.report(Order, "%s, after %s of its successor", e, before)
 	case e.Operation == "deleted" && e.Unknown: // carries the last state that was known
+	case e.Left && j.uncommitted(before): // carries the last state that was known
 	case e.RV < before.RV:
 		j.report(Order, "%s, after %s", e, before)
-	case e.RV == before.RV && last != nil && e.Operation != "restated" && last.Operation != "restated" && !changes:
+	case e.RV == before.RV && last != nil && e.Operation != "restated" && last.Operation != "restated" && !changes && !j.restarted(e):
 		j.report(Repeated, "%s, after %s, with another id", e, before)
 	}
 }
 
 func (j *sinkJudge) operation(e, last *Event, isThere bool) {
 	switch {
-	case j.unknown(last), j.uncommitted(last):
+	case j.unknown(last), j.uncommitted(last), j.restarted(e), j.leftUnseen(last, e):
 	case e.Operation == "added" && isThere:
 		j.report(Operation, "%s, after %s", e, last)
 	case e.Operation == "updated" && !isThere, e.Operation == "deleted" && !isThere:
@@ -65,67 +65,26 @@ func (j *sinkJudge) operation(e, last *Event, isThere bool) {
 	}
 }
 
-// unknown reports whether the bridge may have forgotten that it sent a state: it was killed before the checkpoint had it, and then the
-// API server had lost the history. The gap event covers it ("What cannot be had" in delivery.md).
-func (j *sinkJudge) unknown(last *Event) bool {
-	if last == nil {
-		return false
-	}
-	killed := slices.ContainsFunc(j.Timeline.Processes, func(p Process) bool {
-		slack := commitSlack
-		if j.anyFault(p.End) {
-			slack = waitSlack
-		}
-		return p.How == string(Kill) && last.At.Before(p.End.Add(time.Second)) && p.End.Sub(last.At) < slack
-	})
-	return killed && slices.ContainsFunc(j.gaps, func(g *Event) bool {
-		return g.Gap.Resource == last.Resource && g.Gap.Reason == "relist" && g.Gap.From < last.RV && last.RV <= g.Gap.To
-	})
-}
-
-// uncommitted reports whether a process that handled a state was killed, and the next one had another configuration: what the checkpoint did
-// not have then counts as not sent ("What cannot be had" in delivery.md). When the checkpoint was written is not known here.
-func (j *sinkJudge) uncommitted(last *Event) bool {
-	if last == nil {
-		return false
-	}
-	processes := j.Timeline.Processes
-	for n := range max(0, len(processes)-1) {
-		p := processes[n]
-		if p.How == string(Kill) && p.StartRev <= last.RV && last.RV <= p.EndRev && !reflect.DeepEqual(p.Config, processes[n+1].Config) {
-			return true
-		}
-	}
-	return false
-}
-
-const (
-	// commitSlack is how long the last commit of the checkpoint can have been before a kill: "about a second and at most four".
-	commitSlack = 5 * time.Second
-	// waitSlack is for how long events wait in memory while a destination is away.
-	waitSlack = 12 * time.Second
-	// flightSlack is how long a message can have been under way when a fault began.
-	flightSlack = 2 * time.Second
-)
-
 // repeats reports whether a fault explains that an event came again.
 func (j *sinkJudge) repeats(before, again *Event) bool {
 	ended := false // a process ended between the two
 	for _, p := range j.Timeline.Processes {
-		if p.End.IsZero() || p.End.Before(before.At.Add(-time.Second)) || again.At.Before(p.End) {
+		if p.End.IsZero() || again.At.Before(p.End) {
 			continue
 		}
-		ended = true
-		if p.How == string(Kill) && p.End.Sub(before.At) < commitSlack {
+		if j.forgot(&p, before) && j.relistedBetween(before, again) {
 			return true
 		}
-		if p.How == string(Kill) && p.End.Sub(before.At) < waitSlack && j.relistedBetween(before, again) {
-			return true
+		if !p.End.Before(before.At.Add(-time.Second)) {
+			ended = true
+			if p.How == string(Kill) && p.End.Sub(before.At) < commitSlack {
+				return true
+			}
 		}
 	}
-	return slices.ContainsFunc(j.Timeline.Faults, func(f Fault) bool {
+	return j.restarted(again) || slices.ContainsFunc(j.Timeline.Faults, func(f Fault) bool {
 		switch {
-		case f.Sink == j.sink.Name && f.Action != Resync:
+		case f.Sink == j.dest:
 			return f.around(before.At, flightSlack) && (ended || !j.sink.Kind.OnKafka())
 		case f.Action == FillDisk:
 			return ended && f.around(before.At, commitSlack)

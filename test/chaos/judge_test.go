@@ -69,7 +69,7 @@ func (s *story) fault(a Action, sink string, from, to int64) *story {
 	return s
 }
 
-// got adds what a sink holds: "added 3", "updated 4", "deleted 5", "left 5", "unknown 5", "gap relist 2 5", "gap overflow 2 5 3". "@9" behind
+// got adds what a sink holds: "added 3", "initial 3", "updated 4", "deleted 5", "left 5", "unknown 5", "gap relist 2 5", "gap overflow 2 5 3". "@9" behind
 // it is the second at which it was stored; else that of its revision.
 func (s *story) got(sink string, lines ...string) *story {
 	for _, line := range lines {
@@ -100,6 +100,8 @@ func (s *story) got(sink string, lines ...string) *story {
 			e.ID = e.UID + "." + itoa(e.RV)
 		}
 		switch e.Operation {
+		case "initial":
+			e.Operation, e.Initial = "added", true
 		case "left":
 			e.Operation, e.Left, e.ID = "deleted", true, e.ID+".left"
 		case "unknown":
@@ -122,8 +124,13 @@ func (s *story) got(sink string, lines ...string) *story {
 // ends judges, and expects violations of these classes.
 func (s *story) ends(want ...Class) {
 	s.t.Helper()
+	s.expect(Judge(s.in), want...)
+}
+
+func (s *story) expect(violations []Violation, want ...Class) {
+	s.t.Helper()
 	var got []Class
-	for _, v := range Judge(s.in) {
+	for _, v := range violations {
 		s.t.Log(v)
 		got = append(got, v.Class)
 	}
@@ -274,6 +281,34 @@ func TestJudgeLostHistory(t *testing.T) {
 	}
 }
 
+// A changed watch explains a gap of the lists with which the process begins, and no later one.
+func TestJudgeAGapAfterAChangedWatch(t *testing.T) {
+	for gap, want := range map[string][]Class{"gap relist 2 4": nil, "gap relist 5 6": {GapCause}} {
+		t.Run(gap, func(t *testing.T) {
+			s := tell(t, "x x x x x x", stream(Filter{}))
+			after := s.config()
+			after.Watch = append(after.Watch, Watch{Resources: []string{"configmaps"}})
+			s.process(0, 2, Term, s.config()).process(4, 0, "", after)
+			s.got("s", "added 1", "updated 2", "updated 3", "updated 4", "updated 5", "updated 6", gap).ends(want...)
+		})
+	}
+}
+
+// A gap is judged by when it was made, which its own time says, however late the destination took it.
+func TestJudgeAGapThatWaited(t *testing.T) {
+	s := tell(t, "x x x x x x x x x x x x x x", stream(Filter{}))
+	s.process(0, 6, Term, s.config()).process(8, 0, "", s.config()).fault(Forget, "", 7, 7).fault(Hang, "s", 4, 13)
+	s.in.Timeline.Processes[1].StartRev = 9 // the list is of a revision before
+	s.got("s", "added 1", "updated 2", "updated 3", "updated 4@13", "updated 5@13", "gap relist 5 8", "updated 8@13.2",
+		"updated 9@13.3", "updated 10@13.3", "updated 11@13.3", "updated 12@13.3", "updated 13@13.3", "updated 14@14")
+	gap := s.in.Events["s"][5]
+	gap.At, gap.Made = second(13.1), second(8.5)
+	s.ends()
+	gap.Made = time.Time{}
+	gap.Gap.From = 2
+	s.ends(GapWidth)
+}
+
 // TestJudgeWhatCannotBeHad: what was sent in the second before a kill may be forgotten, if the history is lost as well.
 func TestJudgeWhatCannotBeHad(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -302,11 +337,17 @@ func TestJudgeDrops(t *testing.T) {
 		"as many as announced": {[]string{"added 1", "gap overflow 2 3 2", "updated 4"}, nil},
 		"more than announced":  {[]string{"added 1", "gap overflow 2 2 1", "updated 4"}, []Class{Missing}},
 		"without a gap":        {[]string{"added 1", "updated 4"}, []Class{Missing, Missing}},
+		"a deletion too":       {[]string{"added 1", "gap overflow 2 4 3"}, nil},
+		"and not announced":    {[]string{"added 1", "gap overflow 2 4 2"}, []Class{Missing}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			sink := stream(Filter{})
 			sink.Overflow = "drop-oldest"
-			s := tell(t, "x x x x", sink)
+			words := "x x x x"
+			if name == "a deletion too" || name == "and not announced" {
+				words = "x x x x-"
+			}
+			s := tell(t, words, sink)
 			s.process(0, 0, "", s.config()).fault(Hang, "s", 1, 4).got("s", c.got...).ends(c.want...)
 		})
 	}
@@ -344,6 +385,19 @@ func TestJudgeAChangedFilterAfterAKill(t *testing.T) {
 	}
 }
 
+// Nor is it sent as left, if it was new to the sink.
+func TestJudgeAnObjectThatAKillForgot(t *testing.T) {
+	for how, want := range map[Action][]Class{Kill: nil, Term: {StillThere}} {
+		t.Run(string(how), func(t *testing.T) {
+			s := tell(t, "x y:blue y", stream(Filter{}))
+			after := s.config()
+			after.Sinks[0].Filter.Team = "blue"
+			s.process(0, 1, how, s.config()).process(2, 0, "", after)
+			s.got("s", "added 1", "added 2", "updated 3").ends(want...)
+		})
+	}
+}
+
 func TestJudgeAChangedFilter(t *testing.T) {
 	for name, c := range map[string]struct {
 		got  []string
@@ -375,6 +429,63 @@ func TestJudgeAChangedFilter(t *testing.T) {
 		s.in.Events = map[string][]*Event{}
 		s.got("s", "added 1", "left 1@2.5").ends(Missing)
 	})
+}
+
+// TestJudgeNewStarts: a process that does not know what a destination has sends an initial list, and no deletions of what went before that.
+func TestJudgeNewStarts(t *testing.T) {
+	all := []string{"added 1", "added 2", "added 3", "updated 4", "updated 9", "initial 1@16", "initial 9@16", "updated 18"}
+	drop := func(n int) []string { return slices.Delete(slices.Clone(all), n, n+1) }
+	for name, c := range map[string]struct {
+		between func(*Config) // of the process in the middle
+		lose    bool
+		got     []string
+		want    []Class
+	}{
+		"removed, and back":            {func(c *Config) { c.Sinks = nil }, false, all, nil},
+		"a state of before is missing": {func(c *Config) { c.Sinks = nil }, false, drop(3), []Class{Missing}},
+		"not in the list":              {func(c *Config) { c.Sinks = nil }, false, drop(6), nil},
+		"renamed":                      {func(c *Config) { c.Sinks[0].Name, c.Sinks[0].Place = "other", "s" }, false, slices.Insert(slices.Clone(all), 5, "deleted 14@14.2"), nil},
+		"moved, and back":              {func(c *Config) { c.Sinks[0].Place = "elsewhere" }, false, all, nil},
+		"the checkpoint is lost":       {func(*Config) {}, true, all, nil},
+		"none of it":                   {func(*Config) {}, false, all, []Class{Repeated, Repeated, StillThere}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			// z goes while nobody looks, or the bridge is down; f fills time.
+			s := tell(t, "x y z y f f f f y f f f f z- f f f x", stream(Filter{Namespaces: []string{"a"}}))
+			for _, r := range s.revs {
+				if r.Name == "f" {
+					r.Namespace = "b"
+				}
+			}
+			s.in.History = NewHistory(s.revs)
+			between := s.config()
+			c.between(&between)
+			s.process(0, 12, Term, s.config())
+			if c.lose {
+				s.fault(Lose, "", 13, 13)
+				s.process(15, 0, "", s.config())
+			} else {
+				s.process(13, 15, Term, between).process(15, 0, "", s.config())
+			}
+			s.got("s", c.got...)
+			var got []Violation
+			for _, v := range Judge(s.in) {
+				if v.Sink == "s" {
+					got = append(got, v)
+				}
+			}
+			s.expect(got, c.want...)
+		})
+	}
+}
+
+// What a process has certainly handled it had to send, whatever the next one's filter says.
+func TestJudgeAStateBeforeAChangedFilter(t *testing.T) {
+	s := tell(t, "x:red x x y:blue y y y y y", stream(Filter{Team: "red"}))
+	after := s.config()
+	after.Sinks[0].Filter.Team = "blue"
+	s.process(0, 8, Term, s.config()).process(8, 0, "", after)
+	s.got("s", "added 1", "updated 3", "left 3@8.1", "initial 8@8.1", "updated 9").ends(Missing)
 }
 
 func TestJudgeMirrors(t *testing.T) {

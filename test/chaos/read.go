@@ -19,7 +19,7 @@ import (
 type dest struct {
 	kind   Kind
 	stream string // or bucket, or topic
-	proxy  *proxy // nil: Kafka
+	proxy  *proxy
 	events []*Event
 	last   uint64 // sequence that was read
 }
@@ -98,6 +98,9 @@ func parseMessage(m jetstream.Msg) (*Event, uint64, error) {
 }
 
 func (r *run) readTopic(d *dest) (events []*Event) {
+	if !kafka.HasTopic(r.w.t, r.w.kafka.Addr(), d.stream) {
+		return nil // the bridge has not come to make it
+	}
 	for place, records := range kafka.ReadAll(r.w.t, r.w.kafka.Addr(), d.stream) {
 		for _, record := range records {
 			e := &Event{}
@@ -122,7 +125,11 @@ func (r *run) readTopic(d *dest) (events []*Event) {
 
 func parse(a map[string]string, data []byte) (*Event, error) {
 	kind := strings.Split(a["type"], ".")
-	e := &Event{Operation: kind[len(kind)-1], ID: a["id"], UID: a["uid"], Left: a["leftfilter"] == "true", Unknown: a["finalstateunknown"] == "true"}
+	e := &Event{Operation: kind[len(kind)-1], ID: a["id"], UID: a["uid"], Left: a["leftfilter"] == "true", Unknown: a["finalstateunknown"] == "true", Initial: a["initiallist"] == "true"}
+	var err error
+	if e.Made, err = time.Parse(time.RFC3339Nano, a["time"]); err != nil {
+		return nil, err
+	}
 	parts := strings.Split(a["subject"], "/")
 	e.Resource = parts[0]
 	switch e.Operation {
@@ -145,7 +152,6 @@ func parse(a map[string]string, data []byte) (*Event, error) {
 		return nil, fmt.Errorf("subject %q", a["subject"])
 	}
 	e.Namespace, e.Name = parts[1][len(parts[1])-1:], parts[2]
-	var err error
 	if e.RV, err = strconv.ParseInt(a["resourceversion"], 10, 64); err != nil {
 		return nil, err
 	}

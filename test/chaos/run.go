@@ -2,6 +2,7 @@ package chaos
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -27,6 +28,7 @@ type run struct {
 	api        *proxy // to the API server
 	kubeconfig string
 	dests      map[string]*dest
+	slots      int    // of the Kafka broker that are in use
 	config     Config // wanted
 	used       Config // of the last start that succeeded
 	bridge     *bridge
@@ -107,7 +109,7 @@ func (r *run) prepare(ctx context.Context) error {
 	}
 	for _, c := range configs {
 		for _, s := range c.Sinks {
-			if r.dests[s.Name] == nil {
+			if r.dests[s.Dest()] == nil {
 				if err := r.destination(ctx, s); err != nil {
 					return err
 				}
@@ -118,9 +120,14 @@ func (r *run) prepare(ctx context.Context) error {
 }
 
 func (r *run) destination(ctx context.Context, s Sink) (err error) {
-	d := &dest{kind: s.Kind, stream: r.name + "-" + s.Name}
-	r.dests[s.Name] = d
+	d := &dest{kind: s.Kind, stream: r.name + "-" + s.Dest()}
+	r.dests[s.Dest()] = d
 	if s.Kind.OnKafka() {
+		if r.slots == len(r.w.slots) {
+			return errors.New("there are more topics than listeners of the broker")
+		}
+		d.proxy = r.w.slots[r.slots]
+		r.slots++
 		return nil
 	}
 	if d.proxy, err = newProxy(r.w.natsAddr()); err != nil || s.Kind != Stream {
@@ -130,11 +137,18 @@ func (r *run) destination(ctx context.Context, s Sink) (err error) {
 	if s.ShortWindow {
 		window = time.Second
 	}
+	limit := int32(-1)
+	if s.Limit {
+		limit = messageLimit
+	}
 	_, err = r.w.js.CreateStream(ctx, jetstream.StreamConfig{
-		Name: d.stream, Subjects: []string{d.stream + ".>"}, Duplicates: window, Storage: jetstream.MemoryStorage,
+		Name: d.stream, Subjects: []string{d.stream + ".>"}, Duplicates: window, MaxMsgSize: limit, Storage: jetstream.MemoryStorage,
 	})
 	return err
 }
+
+// messageLimit is more than any object without its data has, and less than the data of some.
+const messageLimit = 20 << 10
 
 // mount puts a small file system in memory in a place.
 func mount(dir string) error {
@@ -165,17 +179,20 @@ func (r *run) clear(failed bool) {
 	r.background.Wait()
 	r.api.close()
 	for _, d := range r.dests {
-		switch {
-		case d.proxy != nil:
-			d.proxy.close()
-			name := d.stream
-			if d.kind == Bucket {
-				name = "KV_" + name
-			}
-			_ = r.w.js.DeleteStream(context.Background(), name) // tidiness
-		default:
-			_ = r.w.kafka.Resume() // for the next run
+		if d.proxy == nil {
+			continue
 		}
+		if d.kind.OnKafka() {
+			d.proxy.set(Cut)
+			d.proxy.set(Back) // for the next run
+			continue
+		}
+		d.proxy.close()
+		name := d.stream
+		if d.kind == Bucket {
+			name = "KV_" + name
+		}
+		_ = r.w.js.DeleteStream(context.Background(), name) // tidiness
 	}
 	if failed && r.w.keepDir != "" {
 		_ = os.CopyFS(filepath.Join(r.w.keepDir, filepath.Base(r.dir)), os.DirFS(r.dir)) // for people; the socket can't be copied
@@ -321,7 +338,7 @@ func (r *run) refused(ctx context.Context, b *bridge) error {
 	case r.fault(FillDisk, "") != nil:
 		r.note("the bridge does not start on a full disk: %s", text)
 		return nil
-	case strings.Contains(text, "undelivered") && !sameConfig(r.config, r.used):
+	case strings.Contains(text, "which the configuration does not have") && !sameConfig(r.config, r.used):
 		r.note("the configuration is refused, the one before is taken: %s", text)
 		r.config = r.used
 		return r.start(ctx)

@@ -38,14 +38,24 @@ type Filter struct {
 // Sink is one sink.
 type Sink struct {
 	Name     string
+	Place    string // its destination; empty: one that is named as the sink
 	Kind     Kind
 	Filter   Filter
 	Payload  string // empty: the default
 	Overflow string // empty: the default, with room on disk; else there is little
 	Events   int    // of the buffer in memory; 0: the default
 	Small    bool   // the buffer has little room on disk and, in bytes, in memory
+	Limit    bool   // the stream takes messages up to messageLimit: what is larger is sent with the metadata of its object
 	// ShortWindow makes the stream forget the ids of messages after seconds, so that repetitions are seen.
 	ShortWindow bool
+}
+
+// Dest is the sink's destination. Steps, faults and events name it.
+func (s Sink) Dest() string {
+	if s.Place != "" {
+		return s.Place
+	}
+	return s.Name
 }
 
 // Kind says what kind of destination a sink has.
@@ -78,17 +88,18 @@ const (
 	Term       Action = "term"       // SIGTERM, and wait for the end
 	Start      Action = "start"      // of the bridge, unless it runs
 	Configure  Action = "configure"  // use another configuration from the next start on
-	Away       Action = "away"       // the destination of Sink refuses connections
-	Hang       Action = "hang"       // the destination of Sink accepts connections and answers nothing
-	Cut        Action = "cut"        // the connections of Sink break
-	Back       Action = "back"       // the destination of Sink is back
+	Away       Action = "away"       // the destination Sink refuses connections
+	Hang       Action = "hang"       // the destination Sink accepts connections and answers nothing
+	Cut        Action = "cut"        // the connections to Sink break
+	Back       Action = "back"       // the destination Sink is back
 	Forget     Action = "forget"     // the API server forgets its history, of resources without watch cache
 	RestartAPI Action = "restartAPI" // the API server is killed and started: it forgets the history of all resources
 	HangAPI    Action = "hangAPI"    // the API server answers nothing
 	BackAPI    Action = "backAPI"    // the API server answers again
 	FillDisk   Action = "fillDisk"   // no space on the disk of the state
 	FreeDisk   Action = "freeDisk"
-	Resync     Action = "resync" // of Sink
+	Lose       Action = "lose"   // the file of the checkpoint is removed, unless the bridge runs
+	Resync     Action = "resync" // of the sink that writes to Sink
 	Settle     Action = "settle" // end all faults, and wait until everything has arrived
 )
 
@@ -139,11 +150,17 @@ func (c Config) String() string {
 	}
 	for _, s := range c.Sinks {
 		fmt.Fprintf(&b, "    sink %s: %s", s.Name, s.Kind)
+		if s.Place != "" {
+			fmt.Fprintf(&b, " %s", s.Place)
+		}
 		if s.Payload != "" {
 			fmt.Fprintf(&b, ", payload %s", s.Payload)
 		}
 		if s.Overflow != "" || s.Events > 0 || s.Small {
 			fmt.Fprintf(&b, ", buffer {overflow %q, events %d, small %t}", s.Overflow, s.Events, s.Small)
+		}
+		if s.Limit {
+			b.WriteString(", limit")
 		}
 		if s.ShortWindow {
 			b.WriteString(", short window")
@@ -166,9 +183,9 @@ func scope(b *strings.Builder, resources, namespaces []string, team string) {
 	b.WriteByte('\n')
 }
 
-// Sink gives a sink by its name; nil if there is none.
-func (c Config) Sink(name string) *Sink {
-	if n := slices.IndexFunc(c.Sinks, func(s Sink) bool { return s.Name == name }); n >= 0 {
+// At gives the sink that writes to a destination; nil if there is none.
+func (c Config) At(dest string) *Sink {
+	if n := slices.IndexFunc(c.Sinks, func(s Sink) bool { return s.Dest() == dest }); n >= 0 {
 		return &c.Sinks[n]
 	}
 	return nil
@@ -194,9 +211,9 @@ func (c Config) covers(resource, namespace string) bool {
 	})
 }
 
-// passes reports whether a state is for a sink.
-func (c Config) passes(sink string, r *Rev) bool {
-	s := c.Sink(sink)
+// passes reports whether a state is for the sink of a destination.
+func (c Config) passes(dest string, r *Rev) bool {
+	s := c.At(dest)
 	if s == nil || r == nil || r.Deleted {
 		return false
 	}

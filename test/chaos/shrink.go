@@ -35,7 +35,7 @@ func Shrink(s Scenario, budget int, fails func(Scenario) bool) Scenario {
 			}
 		}
 		for n := len(s.Config.Sinks) - 1; n >= 0 && len(s.Config.Sinks) > 1; n-- {
-			changed = try(s.without(s.Config.Sinks[n].Name)) || changed
+			changed = try(s.without(s.Config.Sinks[n].Dest())) || changed
 		}
 		for n := range s.Steps {
 			if s.Steps[n].Count >= 4 {
@@ -49,12 +49,12 @@ func Shrink(s Scenario, budget int, fails func(Scenario) bool) Scenario {
 	return s
 }
 
-// without is the scenario without a sink.
-func (s Scenario) without(sink string) Scenario {
-	is := func(x Sink) bool { return x.Name == sink }
+// without is the scenario without a destination.
+func (s Scenario) without(dest string) Scenario {
+	is := func(x Sink) bool { return x.Dest() == dest }
 	s.Config = s.Config.Clone()
 	s.Config.Sinks = slices.DeleteFunc(s.Config.Sinks, is)
-	s.Steps = slices.DeleteFunc(slices.Clone(s.Steps), func(step Step) bool { return step.Sink == sink })
+	s.Steps = slices.DeleteFunc(slices.Clone(s.Steps), func(step Step) bool { return step.Sink == dest })
 	for n := range s.Steps {
 		if s.Steps[n].Config != nil {
 			c := s.Steps[n].Config.Clone()

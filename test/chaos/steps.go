@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -45,6 +46,8 @@ func (r *run) do(ctx context.Context, s Step) error {
 		return r.fillDisk(ctx)
 	case FreeDisk:
 		r.freeDisk()
+	case Lose:
+		return r.lose(ctx)
 	case Resync:
 		r.resync(ctx, s.Sink)
 	case Settle:
@@ -61,21 +64,6 @@ func (r *run) disturb(ctx context.Context, sink string, a Action) error {
 	if d == nil {
 		return nil
 	}
-	if d.proxy == nil { // the broker hangs, for all of its sinks
-		for name, other := range r.dests {
-			if other.proxy == nil && r.fault(Hang, name) == nil {
-				if err := r.begins(ctx, Hang, name); err != nil {
-					return err
-				}
-			}
-		}
-		err := r.w.kafka.Pause()
-		if a == Cut {
-			pause(ctx, time.Second)
-			r.back(sink)
-		}
-		return err
-	}
 	if a == Cut {
 		err := r.begins(ctx, Cut, sink)
 		d.proxy.set(Cut)
@@ -90,17 +78,9 @@ func (r *run) disturb(ctx context.Context, sink string, a Action) error {
 
 // back ends the faults of a destination.
 func (r *run) back(sink string) {
-	d := r.dests[sink]
-	switch {
-	case d == nil:
-	case d.proxy != nil:
+	if d := r.dests[sink]; d != nil {
 		d.proxy.set(Back)
 		r.finishes(sink, Away, Hang)
-	default:
-		_ = r.w.kafka.Resume() // what does not run is found out when the topic is read
-		for name := range r.dests {
-			r.finishes(name, Hang)
-		}
 	}
 }
 
@@ -121,6 +101,22 @@ func (r *run) forget(ctx context.Context, a Action) error {
 	}
 	f.To = time.Now()
 	f.Rev, err = r.w.cluster.Revision(ctx) // it may have gone on meanwhile
+	return err
+}
+
+// lose removes the checkpoint.
+func (r *run) lose(ctx context.Context) error {
+	if r.bridge != nil {
+		return nil
+	}
+	err := os.Remove(filepath.Join(r.state, "checkpoint.db"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err == nil {
+		err = r.begins(ctx, Lose, "")
+		r.finishes("", Lose)
+	}
 	return err
 }
 
@@ -158,12 +154,13 @@ func (r *run) freeDisk() {
 }
 
 // resync asks for one, and does not wait.
-func (r *run) resync(ctx context.Context, sink string) {
-	if r.bridge == nil || r.used.Sink(sink) == nil {
+func (r *run) resync(ctx context.Context, dest string) {
+	s := r.used.At(dest)
+	if r.bridge == nil || s == nil {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
-	cmd := exec.CommandContext(ctx, r.w.binary, "resync", "--config", filepath.Join(r.dir, "bridge.yaml"), "--sink", sink)
+	cmd := exec.CommandContext(ctx, r.w.binary, "resync", "--config", filepath.Join(r.dir, "bridge.yaml"), "--sink", s.Name)
 	cmd.Env = append(os.Environ(), r.w.env...)
 	r.background.Go(func() {
 		defer cancel()

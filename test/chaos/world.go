@@ -49,6 +49,7 @@ type world struct {
 	nats    *server.Server
 	js      jetstream.JetStream
 	kafka   *kafka.Broker // nil: none
+	slots   []*proxy      // to the broker, for a destination each: a Kafka broker advertises one address for each listener
 	runs    int
 
 	mu    sync.Mutex
@@ -113,6 +114,27 @@ func (w *world) startNATS() {
 	w.t.Cleanup(conn.Close)
 	if w.js, err = jetstream.New(conn); err != nil {
 		w.t.Fatal(err)
+	}
+}
+
+// kafkaSlots is how many topics a run can have.
+const kafkaSlots = 8
+
+// startKafka starts a broker that can be reached through a proxy for each slot.
+func (w *world) startKafka() {
+	w.t.Helper()
+	var addrs []string
+	for range kafkaSlots {
+		p, err := newProxy("")
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		w.t.Cleanup(p.close)
+		w.slots, addrs = append(w.slots, p), append(addrs, p.addr())
+	}
+	w.kafka = kafka.NewForTestBehind(w.t, addrs)
+	for n, addr := range w.kafka.Behind() {
+		w.slots[n].target = addr // nobody has its address yet
 	}
 }
 

@@ -71,9 +71,16 @@ func (x *writer) change(ctx context.Context, n int) error {
 	deletion := x.IntN(100) < 15
 	api := x.w.api.Resource(resourceOf(resource)).Namespace(namespace)
 	key := resource + "/" + namespace + "/" + name
-	metadata := map[string]any{
-		"labels":      map[string]any{teamLabel: team},
-		"annotations": map[string]any{stampNote: fmt.Sprintf("%d-%d", x.step.Seed, n), padNote: strings.Repeat("x", pad)},
+	annotations := map[string]any{stampNote: fmt.Sprintf("%d-%d", x.step.Seed, n)}
+	metadata := map[string]any{"labels": map[string]any{teamLabel: team}, "annotations": annotations}
+	object := map[string]any{"metadata": metadata}
+	switch text := strings.Repeat("pads", pad/4); resource {
+	case "configmaps", "secrets": // where it is base64
+		object["data"] = map[string]any{"pad": text}
+	case boxes:
+		object["spec"] = map[string]any{"pad": text}
+	default:
+		annotations[padNote] = text[:min(len(text), 4<<10)]
 	}
 	var err error
 	switch {
@@ -82,7 +89,7 @@ func (x *writer) change(ctx context.Context, n int) error {
 		x.there[key] = false
 	case x.there[key]:
 		var patch []byte
-		if patch, err = json.Marshal(map[string]any{"metadata": metadata}); err == nil {
+		if patch, err = json.Marshal(object); err == nil {
 			_, err = api.Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{})
 		}
 		x.there[key] = !apierrors.IsNotFound(err)
@@ -92,8 +99,8 @@ func (x *writer) change(ctx context.Context, n int) error {
 			delete(metadata, "labels")
 		}
 		gvr := resourceOf(resource)
-		object := &unstructured.Unstructured{Object: map[string]any{"apiVersion": gvr.GroupVersion().String(), "kind": kinds()[resource], "metadata": metadata}}
-		_, err = api.Create(ctx, object, metav1.CreateOptions{})
+		object["apiVersion"], object["kind"] = gvr.GroupVersion().String(), kinds()[resource]
+		_, err = api.Create(ctx, &unstructured.Unstructured{Object: object}, metav1.CreateOptions{})
 		x.there[key] = err == nil || apierrors.IsAlreadyExists(err)
 	}
 	return err

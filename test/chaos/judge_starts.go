@@ -1,0 +1,228 @@
+package chaos
+
+import (
+	"math"
+	"reflect"
+	"slices"
+	"time"
+)
+
+const (
+	// commitSlack is how long the last commit of the checkpoint can have been before a kill: "about a second and at most four".
+	commitSlack = 5 * time.Second
+	// waitSlack is for how long events wait in memory while a destination is away.
+	waitSlack = 12 * time.Second
+	// flightSlack is how long a message can have been under way when a fault began.
+	flightSlack = 2 * time.Second
+)
+
+// handlers are the processes that may have handled a revision: it ended after that, not all was settled before it, and it is not certain
+// that the process before has delivered it, or left it on disk.
+func (j *sinkJudge) handlers(r *Rev) (handlers []*Process) {
+	for n := range j.Timeline.Processes {
+		p := &j.Timeline.Processes[n]
+		settled := int64(0)
+		for _, s := range j.Timeline.Settled {
+			if s <= p.StartRev {
+				settled = max(settled, s)
+			}
+		}
+		if n > 0 && !j.moves(n) {
+			if before := &j.Timeline.Processes[n-1]; before.ReadyRev > 0 && r.At.Before(j.committed(before)) {
+				continue
+			}
+		}
+		if p.EndRev >= r.RV && r.RV > settled {
+			handlers = append(handlers, p)
+		}
+	}
+	return handlers
+}
+
+// committed is the time up to which everything is certain to be in the checkpoint of a process that has ended, or on disk for its sinks.
+func (j *sinkJudge) committed(p *Process) time.Time {
+	at := p.Asked.Add(-time.Second)
+	if p.How == string(Kill) {
+		at = p.End.Add(-commitSlack)
+		if j.anyFault(p.End) {
+			at = at.Add(-waitSlack)
+		}
+	}
+	return j.beforeStalls(at)
+}
+
+// beforeStalls is at, or the beginning of what held up the reading, or the checkpoint, before that. Faults can follow each other.
+func (j *sinkJudge) beforeStalls(at time.Time) time.Time {
+	for again := true; again; {
+		again = false
+		for _, f := range j.Timeline.Faults {
+			if begin := f.From.Add(-commitSlack); j.stalls(f) && f.around(at, commitSlack) && begin.Before(at) {
+				at, again = begin, true
+			}
+		}
+	}
+	return at
+}
+
+// anyFault reports whether a destination was away at a time, or shortly before it.
+func (j *sinkJudge) anyFault(at time.Time) bool {
+	return slices.ContainsFunc(j.Timeline.Faults, func(f Fault) bool { return f.Sink != "" && f.around(at, waitSlack) })
+}
+
+// stalls reports whether a fault can hold up the reading of changes, or the checkpoint.
+func (j *sinkJudge) stalls(f Fault) bool {
+	switch f.Action {
+	case HangAPI, RestartAPI, FillDisk:
+		return true
+	case Away, Hang:
+		return slices.ContainsFunc(j.Timeline.Processes, func(p Process) bool {
+			s := p.Config.At(f.Sink)
+			return s != nil && (s.Overflow != "" || s.Small) // its disk can be full
+		})
+	}
+	return false
+}
+
+// forgot reports whether p made an event, and was killed, or stopped on a full disk, before that was certainly in its checkpoint.
+func (j *sinkJudge) forgot(p *Process, e *Event) bool {
+	made := e.made()
+	return j.abrupt(p) && !made.Before(p.Start) && made.Before(p.End.Add(time.Second)) && !made.Before(j.committed(p))
+}
+
+// abrupt reports whether a process ended without writing its checkpoint.
+func (j *sinkJudge) abrupt(p *Process) bool {
+	return p.How == string(Kill) || !p.End.IsZero() && slices.ContainsFunc(j.Timeline.Faults, func(f Fault) bool {
+		return f.Action == FillDisk && f.around(p.End, 0)
+	})
+}
+
+// unknown reports whether the bridge may have forgotten that it sent a state, because the API server had lost the history too. The gap event
+// covers it ("What cannot be had" in delivery.md).
+func (j *sinkJudge) unknown(last *Event) bool {
+	if last == nil {
+		return false
+	}
+	forgot := slices.ContainsFunc(j.Timeline.Processes, func(p Process) bool { return j.forgot(&p, last) })
+	return forgot && slices.ContainsFunc(j.gaps, func(g *Event) bool {
+		return g.Gap.Resource == last.Resource && g.Gap.Reason == "relist" && g.Gap.From < last.RV && last.RV <= g.Gap.To
+	})
+}
+
+// uncommitted reports whether the bridge may have forgotten that it sent a state, and the next process had another configuration: then it counts
+// as not sent ("What cannot be had" in delivery.md).
+func (j *sinkJudge) uncommitted(last *Event) bool {
+	if last == nil {
+		return false
+	}
+	processes := j.Timeline.Processes
+	for n := range max(0, len(processes)-1) {
+		if j.forgot(&processes[n], last) && !reflect.DeepEqual(processes[n].Config, processes[n+1].Config) {
+			return true
+		}
+	}
+	return false
+}
+
+// starts reports whether a process sends the destination an initial list because it does not know what that has: the checkpoint was
+// lost, or another sink wrote there before, or none.
+func (j *sinkJudge) starts(n int) bool {
+	sink := j.Timeline.Processes[n].Config.At(j.dest)
+	if n == 0 || sink == nil {
+		return false
+	}
+	before := j.Timeline.Processes[n-1].Config.At(j.dest)
+	return before == nil || before.Name != sink.Name || j.lostCheckpoint(n)
+}
+
+func (j *sinkJudge) lostCheckpoint(n int) bool {
+	before, now := j.Timeline.Processes[n-1], j.Timeline.Processes[n]
+	return slices.ContainsFunc(j.Timeline.Faults, func(f Fault) bool {
+		return f.Action == Lose && f.From.After(before.Start) && f.From.Before(now.Start)
+	})
+}
+
+// moves reports whether the sink of a process had another destination in the process before.
+func (j *sinkJudge) moves(n int) bool {
+	sink := j.Timeline.Processes[n].Config.At(j.dest)
+	return n > 0 && sink != nil && slices.ContainsFunc(j.Timeline.Processes[n-1].Config.Sinks, func(s Sink) bool {
+		return s.Name == sink.Name && s.Dest() != j.dest
+	})
+}
+
+// restarted reports whether an event is of an initial list to a destination that may have it already. A sink that moved also sends what waited
+// for the destination that it had, in front of the list or behind it.
+func (j *sinkJudge) restarted(e *Event) bool {
+	for n, p := range j.Timeline.Processes {
+		if !e.At.Before(p.Start) && j.starts(n) && (j.moves(n) || e.Initial && e.RV <= j.listed(n)) {
+			return true
+		}
+	}
+	return false
+}
+
+// listed is the revision up to which the lists of a process can be; if it ended before it was ready, those of the next.
+func (j *sinkJudge) listed(n int) int64 {
+	for _, p := range j.Timeline.Processes[n:] {
+		if p.ReadyRev > 0 {
+			return p.ReadyRev
+		}
+	}
+	return math.MaxInt64
+}
+
+// leftUnseen reports whether an object left between two events, and the bridge did not know that it was there.
+func (j *sinkJudge) leftUnseen(last, e *Event) bool {
+	return last != nil && slices.ContainsFunc(j.History.uids[e.UID], func(r *Rev) bool {
+		return last.RV < r.RV && r.RV < e.RV && j.unseen(r) &&
+			slices.ContainsFunc(j.later(r.RV), func(p *Process) bool { return !p.Config.passes(j.dest, r) })
+	})
+}
+
+// unseen reports whether an object ended for the destination while the bridge did not know that it is there: between the last process that
+// did, and the initial list of one that begins anew. Or its sink's filter has changed meanwhile.
+func (j *sinkJudge) unseen(r *Rev) bool {
+	for n := range j.Timeline.Processes {
+		if !j.starts(n) {
+			continue
+		}
+		last := n - 1
+		for last >= 0 && j.Timeline.Processes[last].Config.At(j.dest) == nil {
+			last--
+		}
+		if last < 0 {
+			continue
+		}
+		p := &j.Timeline.Processes[last]
+		filtered := p.Config.passes(j.dest, r) && !j.Timeline.Processes[n].Config.passes(j.dest, r)
+		if filtered || r.At.After(j.committed(p)) && r.RV <= j.listed(n) {
+			return true
+		}
+	}
+	return false
+}
+
+// lists reports whether a process may have begun with a list of what r belongs to, and when that had ended at the latest.
+func (j *sinkJudge) lists(p *Process, r *Rev) (lists bool, ready int64) {
+	n := slices.IndexFunc(j.Timeline.Processes, func(q Process) bool { return q.StartRev == p.StartRev && q.Start.Equal(p.Start) })
+	for ; ; n-- {
+		if n == 0 {
+			lists = true
+			break
+		}
+		now, before := j.Timeline.Processes[n], j.Timeline.Processes[n-1]
+		if j.starts(n) || before.Config.At(j.dest) == nil || !before.Config.covers(r.Resource, r.Namespace) || !sameWatch(now.Config, before.Config) {
+			lists = true
+			break
+		}
+		if before.ReadyRev > 0 {
+			return false, 0
+		}
+	}
+	return lists, j.listed(n)
+}
+
+func sameWatch(a, b Config) bool {
+	return slices.EqualFunc(a.Watch, b.Watch, func(x, y Watch) bool {
+		return x.Team == y.Team && slices.Equal(x.Resources, y.Resources) && slices.Equal(x.Namespaces, y.Namespaces)
+	})
+}
