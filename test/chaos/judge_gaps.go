@@ -103,7 +103,7 @@ func (j *sinkJudge) stall(g *Event) (time.Time, bool) {
 	if processes[n].StartRev <= g.Gap.From && processes[n].ReadyRev > 0 { // it was reading, and knew its position
 		at = at.Add(-flightSlack)
 	} else {
-		for n--; n >= 0 && processes[n].ReadyRev == 0; n-- {
+		for n--; n >= 0 && !j.caughtUp(&processes[n]); n-- {
 			// it did not come far enough to know more than the one before
 		}
 		if n < 0 {

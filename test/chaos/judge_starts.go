@@ -17,8 +17,9 @@ const (
 )
 
 // handlers are the processes that may have handled a revision: it ended after that, not all was settled before it, and it is not certain
-// that the process before has delivered it, or left it on disk.
+// that one before has delivered it, or left it on disk.
 func (j *sinkJudge) handlers(r *Rev) (handlers []*Process) {
+	certain := false
 	for n := range j.Timeline.Processes {
 		p := &j.Timeline.Processes[n]
 		settled := int64(0)
@@ -27,10 +28,12 @@ func (j *sinkJudge) handlers(r *Rev) (handlers []*Process) {
 				settled = max(settled, s)
 			}
 		}
-		if n > 0 && !j.moves(n) {
-			if before := &j.Timeline.Processes[n-1]; before.ReadyRev > 0 && r.At.Before(j.committed(before)) {
-				continue
-			}
+		if n > 0 && !certain {
+			before := &j.Timeline.Processes[n-1]
+			certain = j.caughtUp(before) && r.At.Before(j.committed(before))
+		}
+		if certain && !j.moves(n) {
+			continue
 		}
 		if p.EndRev >= r.RV && r.RV > settled {
 			handlers = append(handlers, p)
@@ -49,6 +52,11 @@ func (j *sinkJudge) committed(p *Process) time.Time {
 		}
 	}
 	return j.beforeStalls(at)
+}
+
+// caughtUp reports whether a process that has ended certainly had read what came before it. One that resumes is ready at once.
+func (j *sinkJudge) caughtUp(p *Process) bool {
+	return p.ReadyRev > 0 && j.committed(p).After(p.Start.Add(time.Second))
 }
 
 // beforeStalls is at, or the beginning of what held up the reading, or the checkpoint, before that. Faults can follow each other.

@@ -309,6 +309,15 @@ func TestJudgeAGapThatWaited(t *testing.T) {
 	s.ends(GapWidth)
 }
 
+// A process that resumes is ready before it has read anything: if it ends soon, it may not know what came before it.
+func TestJudgeAShortProcess(t *testing.T) {
+	s := tell(t, "x x x x x x x x x x", stream(Filter{}))
+	s.process(0, 4, Term, s.config()).process(6, 7, Term, s.config()).process(7, 0, "", s.config()).fault(Forget, "", 6, 6)
+	s.got("s", "added 1", "updated 2", "updated 3", "gap relist 3 8", "updated 8", "updated 9", "updated 10").ends()
+	s.in.Timeline.Processes[1].Start = second(4)
+	s.ends(GapWidth)
+}
+
 // TestJudgeWhatCannotBeHad: what was sent in the second before a kill may be forgotten, if the history is lost as well.
 func TestJudgeWhatCannotBeHad(t *testing.T) {
 	for name, c := range map[string]struct {
