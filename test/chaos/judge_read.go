@@ -57,7 +57,7 @@ func (j *sinkJudge) ordered(e, last *Event, changes bool) {
 
 func (j *sinkJudge) operation(e, last *Event, isThere bool) {
 	switch {
-	case j.unknown(last), j.uncommitted(last), j.restarted(e), j.leftUnseen(last, e):
+	case j.unknown(last), j.uncommitted(last), j.restarted(e), j.leftUnseen(last, e), j.letIn(e):
 	case e.Operation == "added" && isThere:
 		j.report(Operation, "%s, after %s", e, last)
 	case e.Operation == "updated" && !isThere, e.Operation == "deleted" && !isThere:

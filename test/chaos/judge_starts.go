@@ -186,6 +186,21 @@ func (j *sinkJudge) leftUnseen(last, e *Event) bool {
 	})
 }
 
+// letIn reports whether an event is the leave of an object that a filter may have let in before the filter changed again: it leaves whether it was
+// sent or not ("Filters that change" in events.md).
+func (j *sinkJudge) letIn(e *Event) bool {
+	r := j.History.byRV[e.RV]
+	for n := 2; e.Left && n < len(j.Timeline.Processes); n++ {
+		first, middle, last := &j.Timeline.Processes[n-2], &j.Timeline.Processes[n-1], &j.Timeline.Processes[n]
+		sent := slices.ContainsFunc(j.Timeline.Settled, func(rev int64) bool { return middle.StartRev <= rev && rev <= middle.EndRev })
+		if !sent && !e.made().Before(last.Start) && middle.Config.passes(j.dest, r) &&
+			!first.Config.passes(j.dest, r) && !last.Config.passes(j.dest, r) {
+			return true
+		}
+	}
+	return false
+}
+
 // unseen reports whether an object ended for the destination while the bridge did not know that it is there: between the last process that
 // did, and the initial list of one that begins anew. Or its sink's filter has changed meanwhile.
 func (j *sinkJudge) unseen(r *Rev) bool {

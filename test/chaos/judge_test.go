@@ -497,6 +497,23 @@ func TestJudgeAStateBeforeAChangedFilter(t *testing.T) {
 	s.got("s", "added 1", "updated 3", "left 3@8.1", "initial 8@8.1", "updated 9").ends(Missing)
 }
 
+// Changed twice before all was sent, what the filter in the middle lets in leaves, whether it was sent or not.
+func TestJudgeAFilterThatChangesTwice(t *testing.T) {
+	for name, c := range map[string]struct {
+		settled []int64
+		want    []Class
+	}{"at once": {nil, nil}, "after all was sent": {[]int64{4}, []Class{Operation}}} {
+		t.Run(name, func(t *testing.T) {
+			s := tell(t, "x:red y:blue x x x", stream(Filter{Team: "red"}))
+			middle := s.config()
+			middle.Sinks[0].Filter.Team = ""
+			s.process(0, 3, Term, s.config()).process(3, 5, Kill, middle).process(5, 0, "", s.config())
+			s.in.Timeline.Settled = c.settled
+			s.got("s", "added 1", "updated 3", "updated 4", "updated 5", "left 2@5.5").ends(c.want...)
+		})
+	}
+}
+
 func TestJudgeMirrors(t *testing.T) {
 	for name, c := range map[string]struct {
 		got  []string
