@@ -89,6 +89,11 @@ func newBridge(cfg *config.Config, kube *rest.Config, log *slog.Logger) (*Bridge
 // openEngine opens the checkpoint of the configured state folder.
 func openEngine(cfg *config.Config, privacy *checkpoint.Privacy, persist func(), log *slog.Logger) (*engine.Engine, error) {
 	o := engine.Options{Folder: cfg.State.Path, Cluster: cfg.Cluster, Privacy: privacy, Persist: persist, Logger: log}
+	watch, err := json.Marshal(cfg.Watch)
+	if err != nil {
+		return nil, err
+	}
+	o.Watch = string(watch)
 	for n := range cfg.Sinks {
 		s := &cfg.Sinks[n]
 		text, err := json.Marshal(s.Filters)

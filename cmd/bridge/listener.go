@@ -34,6 +34,10 @@ type listener struct {
 	// floor is the resourceVersion up to which the sink has settled everything in an earlier life; empty once the
 	// informer is past it. Changes below are not sent again.
 	floor string
+	// watchChange names the last change of what is watched, for the ids of what it adds or makes leave; empty: it never changed.
+	watchChange string
+	// entering: what is added in a list is new to the sink, or to what is watched.
+	entering bool
 	// refilter is set while the sink is still to be sent what the change of its filter makes of a difference.
 	refilter *refilter
 	log      *slog.Logger
@@ -137,7 +141,7 @@ func (l *listener) synced(resourceVersion string, objects int) {
 
 // OnPosition implements informer.Positioner.
 func (l *listener) OnPosition(resourceVersion string) {
-	l.position, l.inList = resourceVersion, false
+	l.position, l.inList, l.entering = resourceVersion, false, false
 	l.tryRefilter()
 	if engine.Past(l.floor, resourceVersion) {
 		l.floor = ""
@@ -168,7 +172,11 @@ func (l *listener) OnGap(from, to, why string) {
 type sender struct{ *listener }
 
 func (s sender) OnAdd(obj any, initial bool) {
-	s.send(event.Event{Type: event.Added, Object: obj.(*object.Object), InitialList: initial})
+	ev := event.Event{Type: event.Added, Object: obj.(*object.Object), InitialList: initial}
+	if s.entering && (initial || s.inList) {
+		ev.Change = s.watchChange
+	}
+	s.send(ev)
 }
 
 func (s sender) OnUpdate(oldObj, newObj any) {
@@ -186,6 +194,9 @@ func (s sender) deletion(o *object.Object) event.Event {
 	ev := event.Event{Type: event.Deleted, Object: o}
 	if s.now != nil {
 		ev.LeftAt = s.now.ResourceVersion
+		if leftUnchanged(ev) {
+			ev.Change = s.watchChange
+		}
 	}
 	return ev
 }

@@ -266,6 +266,7 @@ func (p *pipeline) attach(ctx context.Context, i *informer.Informer, ledger *che
 	}
 	l := newListener(ctx, p, i.Source(), f, ledger, i.ResumesAt())
 	l.inList = l.inList || i.Relists()
+	l.watchChange, l.entering = known.WatchChange, i.Relists() || !known.Knows()
 	if !i.Relists() { // otherwise the list is compared with what is older
 		l.floor = known.Floor
 	}

@@ -63,9 +63,9 @@ func (l *listener) difference(old, now *object.Object, mayKnow, isKnown bool) {
 	case passes && isKnown && old != now:
 		l.send(event.Event{Type: event.Updated, Object: now, Old: old})
 	case passes && !isKnown:
-		l.send(event.Event{Type: event.Added, Object: now, InitialList: old == now, FilterChange: l.refilter.change})
+		l.send(event.Event{Type: event.Added, Object: now, InitialList: old == now, Change: l.refilter.change})
 	case !passes && mayKnow && !mutant.On("no-leave-on-change"):
-		l.leave(event.Event{Type: event.Deleted, Object: old, LeftAt: now.ResourceVersion, FilterChange: l.refilter.change})
+		l.leave(event.Event{Type: event.Deleted, Object: old, LeftAt: now.ResourceVersion, Change: l.refilter.change})
 	}
 }
 

@@ -170,3 +170,25 @@ func TestRefilterOfAnotherScope(t *testing.T) {
 		t.Error("it does not end")
 	}
 }
+
+// What a changed watch adds or makes leave has ids of its own, as with a changed filter; what changed besides, and what comes after the
+// list, has not.
+func TestIDsOfAnotherScope(t *testing.T) {
+	p := pipelineFor(t, roomy)
+	l := listen(t.Context(), p)
+	l.floor, l.position, l.inList, l.watchChange, l.entering = "", "10", true, "w", true
+	a, b, c := labelled(t, "a", 1, ""), labelled(t, "b", 2, ""), labelled(t, "c", 3, "")
+	l.OnGap("10", "20", "listed")
+	l.OnLeave(a, a)
+	l.OnLeave(b, labelled(t, "b", 17, ""))
+	l.OnUpdate(c, labelled(t, "c", 18, ""))
+	l.OnAdd(labelled(t, "d", 4, ""), false)
+	l.OnPosition("20")
+	l.OnAdd(labelled(t, "e", 21, ""), false)
+	l.OnPosition("21")
+	l.OnGap("21", "30", "listed again")
+	l.OnAdd(labelled(t, "f", 25, ""), false)
+	l.OnPosition("30")
+	expectTaken(t, p, "gap gap.c.pods.relist.10.20", "deleted a.1.left.filter.w left at 1", "deleted b.17.left left at 17", "updated c.18",
+		"added d.4.filter.w", "added e.21", "gap gap.c.pods.relist.21.30", "added f.25")
+}

@@ -19,6 +19,7 @@ import (
 type Options struct {
 	Folder  string              // of the checkpoint
 	Cluster string              // its name, for messages
+	Watch   string              // the configuration of what is watched
 	Privacy *checkpoint.Privacy // what rows may hold in clear; nil: everything
 	Sinks   []Sink
 	Persist func() // asks the queues of all sinks to write to disk, soon, what waits in them; nil: they can't
@@ -46,10 +47,12 @@ type Engine struct {
 	held    atomic.Int64      // what all ledgers hold: see Ledger.Held
 	isFull  bool              // see full
 	filters map[string]string // by sink
+	watch   string            // Options.Watch
 
 	uid atomic.Value // of the cluster, a string: see KnownUID
 
 	mu      sync.Mutex
+	change  string             // names the last change of watch; empty: it never changed
 	sources map[string]*source // by name: those of the store, and those that were resumed
 	opened  uint64             // ledgers that were opened, so that no two use the same numbers
 	failing string             // why the bridge is not ready; empty if it is
@@ -63,7 +66,7 @@ func Open(o Options) (*Engine, error) {
 		return nil, err
 	}
 	e := &Engine{
-		store: store, log: o.Logger, lossy: map[string]bool{}, persist: o.Persist, crowded: make(chan struct{}, 1), filters: map[string]string{}, sources: map[string]*source{},
+		store: store, log: o.Logger, watch: o.Watch, lossy: map[string]bool{}, persist: o.Persist, crowded: make(chan struct{}, 1), filters: map[string]string{}, sources: map[string]*source{},
 	}
 	e.noteUID(store.ClusterUID())
 	for _, s := range o.Sinks {
@@ -169,13 +172,17 @@ func (e *Engine) load(uid string) error {
 	if err := e.store.Commit(nil, e.filters); err != nil {
 		return fmt.Errorf("checkpoint: %w", err)
 	}
+	change, err := e.store.SetWatch(e.watch)
+	if err != nil {
+		return fmt.Errorf("checkpoint: %w", err)
+	}
 	states, err := e.store.States()
 	if err != nil {
 		return fmt.Errorf("checkpoint: %w", err)
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.failing = ""
+	e.failing, e.change = "", change
 	for _, s := range states {
 		e.sources[s.Source.Name] = &source{state: s}
 	}

@@ -33,7 +33,13 @@ func pod(t testing.TB, name string, version int) *object.Object {
 // start begins a process on a folder: an engine that knows its cluster.
 func start(t *testing.T, folder string, sinks ...Sink) *Engine {
 	t.Helper()
-	e, err := Open(Options{Folder: folder, Cluster: "test", Sinks: sinks, Logger: quiet})
+	return startWatching(t, folder, "", sinks...)
+}
+
+// startWatching is start with a configuration of what is watched.
+func startWatching(t *testing.T, folder, watch string, sinks ...Sink) *Engine {
+	t.Helper()
+	e, err := Open(Options{Folder: folder, Cluster: "test", Watch: watch, Sinks: sinks, Logger: quiet})
 	if err != nil {
 		t.Fatal(err)
 	}

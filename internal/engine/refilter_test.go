@@ -143,3 +143,27 @@ func TestTakeOverWithAChangedFilter(t *testing.T) {
 		kill(t, e)
 	}
 }
+
+// Each change of what is watched has its own name, that back included, and keeps it over restarts of whatever kind.
+func TestAChangedWatchOverRestarts(t *testing.T) {
+	folder := t.TempDir()
+	names := map[string]bool{}
+	last := ""
+	for _, step := range []struct {
+		watch string
+		isNew bool
+	}{{"A", false}, {"A", false}, {"B", true}, {"B", false}, {"A", true}, {"A", false}, {"B", true}} {
+		e := startWatching(t, folder, step.watch, Sink{Name: "s"})
+		if len(e.Remembered()) == 0 {
+			begin(t, e, pods, "10")
+		} else {
+			e.Resume(pods, nil)
+		}
+		change := e.Known("pods", "s").WatchChange
+		if isNew := change != last; isNew != step.isNew || isNew && names[change] {
+			t.Errorf("watch %s: the change has the name %q, after %q", step.watch, change, last)
+		}
+		last, names[change] = change, true
+		kill(t, e)
+	}
+}

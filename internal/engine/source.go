@@ -78,6 +78,8 @@ type Knowledge struct {
 	// Refilter: it may know the source by other filters than its present one, and is to be sent the difference. Without Floor
 	// it may know any part of what these let pass.
 	checkpoint.Refilter
+	// WatchChange names the last change of what is watched; empty: it never changed.
+	WatchChange string
 }
 
 // Knows reports whether the sink knows everything of the source, by one filter or another.
@@ -92,7 +94,7 @@ func (e *Engine) Known(name, sink string) Knowledge {
 		return Knowledge{}
 	}
 	floor, part := s.state.Sinks[sink]
-	return Knowledge{Floor: floor, Part: part && floor == "", Refilter: s.ledger.Refilter(sink)}
+	return Knowledge{Floor: floor, Part: part && floor == "", Refilter: s.ledger.Refilter(sink), WatchChange: e.change}
 }
 
 // Ledger of a source; nil if it was not resumed.

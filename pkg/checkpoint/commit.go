@@ -128,7 +128,8 @@ func (r storeRecord) with(updates []Update, sinkConfigs map[string]string) store
 func (r storeRecord) equal(o storeRecord) bool {
 	return r.ClusterName == o.ClusterName && r.ClusterUID == o.ClusterUID &&
 		r.Privacy == o.Privacy && maps.Equal(r.Sinks, o.Sinks) &&
-		maps.Equal(r.Destinations, o.Destinations) && slices.Equal(r.Sources, o.Sources)
+		maps.Equal(r.Destinations, o.Destinations) && slices.Equal(r.Sources, o.Sources) &&
+		r.Watch == o.Watch && r.WatchChange == o.WatchChange
 }
 
 // keepSinks removes what is known of the sinks that are not in keep: one that comes back later is a new one. For those whose
@@ -171,8 +172,34 @@ func (r *sourceRecord) refilter(sink, old string) {
 	if !slices.Contains(noted.Filters, old) {
 		noted.Filters = append(noted.Filters, old)
 	}
-	noted.Change = strconv.FormatInt(time.Now().UnixMilli(), 36)
+	noted.Change = newChange()
 	r.Refilters[sink] = noted
+}
+
+// newChange makes the name of a change of the configuration. No other change has the same.
+func newChange() string { return strconv.FormatInt(time.Now().UnixMilli(), 36) }
+
+// SetWatch notes what is watched, and returns the name of its last change: of this one if it was something else, and empty if it
+// never changed. It is on the disk when SetWatch returns.
+func (s *Store) SetWatch(watch string) (change string, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.db == nil {
+		return "", ErrClosed
+	}
+	if s.record.Watch == watch {
+		return s.record.WatchChange, nil
+	}
+	record := s.record
+	record.Watch = watch
+	if s.record.Watch != "" {
+		record.WatchChange = newChange()
+	}
+	if err := s.update(func(tx *bbolt.Tx) error { return putRecord(tx, record) }); err != nil {
+		return "", explain("write the checkpoint", s.path, err)
+	}
+	s.record = record
+	return record.WatchChange, nil
 }
 
 // writer applies the updates of one transaction.

@@ -39,6 +39,8 @@ type storeRecord struct {
 	Privacy     string            `json:"privacy,omitempty"` // Privacy.Name of all rows
 	// Destinations says for each sink which destination has what was settled for it.
 	Destinations map[string]string `json:"destinations,omitempty"`
+	Watch        string            `json:"watch,omitempty"`       // what is watched, as SetWatch noted it
+	WatchChange  string            `json:"watchChange,omitempty"` // names the last change of Watch; empty: it never changed
 }
 
 func (r storeRecord) knows(source string) bool {

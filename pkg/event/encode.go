@@ -112,7 +112,7 @@ func (e *Encoder) render(m *Message, ev *Event) {
 	var buffer [256]byte
 	text := append(append(buffer[:0], e.Cluster...), '/')
 	cluster := len(text)
-	text = appendObjectID(text, m, ev.Selected, ev.FilterChange)
+	text = appendObjectID(text, m, ev.Selected, ev.Change)
 	id := len(text)
 	text = append(text, m.Resource.Resource...)
 	if m.Resource.Group != "" {
@@ -153,7 +153,7 @@ func (e *Encoder) appendTime(dst []byte, t time.Time) []byte {
 }
 
 // appendObjectID appends the id of a change: see the package comment.
-func appendObjectID(dst []byte, m *Message, selected bool, filterChange string) []byte {
+func appendObjectID(dst []byte, m *Message, selected bool, change string) []byte {
 	dst = append(dst, m.Identity.UID...)
 	if m.Type != Deleted || m.LeftFilter || selected {
 		dst = append(append(dst, '.'), m.Identity.ResourceVersion...)
@@ -164,8 +164,8 @@ func appendObjectID(dst []byte, m *Message, selected bool, filterChange string) 
 	case m.Type == Deleted:
 		dst = append(dst, deletedSuffix...)
 	}
-	if filterChange != "" {
-		dst = append(append(dst, filterInfix...), filterChange...)
+	if change != "" {
+		dst = append(append(dst, filterInfix...), change...)
 	}
 	return dst
 }

@@ -62,8 +62,8 @@ type Event struct {
 	// LeftAt marks a Deleted that means: the object lives on, but no longer passes the sink's filter. It is the
 	// resourceVersion of the state that does not pass; Object is the last state that did.
 	LeftAt string
-	// FilterChange names the change of the sink's filter that made an object enter or leave; empty: none did.
-	FilterChange string
+	// Change names the change of the sink's filter, or of what is watched, that made an object enter or leave; empty: none did.
+	Change string
 	// Selected: the API server selects the objects by label or field. A deletion can then mean that the object ceased to
 	// be selected, and it can happen more than once.
 	Selected bool

@@ -92,6 +92,20 @@ func TestAChangedWatch(t *testing.T) {
 		{"  - {resources: [configmaps], namespaces: [A], labelSelector: team=y}", func() {
 			deleteConfigMap(t, cs, b, "stays")
 		}, "left b/stays"},
+		// There and back again, within the stream's duplicate window: of objects that have not changed.
+		{"  - {resources: [configmaps], namespaces: [A, B]}", func() {
+			putConfigMap(t, cs, a, "more", "x")
+		}, "added a/more, added a/stays, added b/goes-later, added b/new, gap"},
+		{"  - {resources: [configmaps], namespaces: [A], labelSelector: team=y}", func() {
+			putConfigMap(t, cs, a, "joins-too", "y")
+		}, "added a/joins-too, gap, left a/more, left a/stays, left b/goes-later, left b/new"},
+		{"  - {resources: [configmaps], namespaces: ['A*', 'B*']}", func() {
+			putConfigMap(t, cs, b, "even-more", "x")
+		}, "added a/more, added a/stays, added b/even-more, added b/goes-later, added b/new, gap"},
+		{"  - {resources: [secrets], namespaces: [A]}", func() {},
+			"left a/joins, left a/joins-too, left a/more, left a/stays, left b/even-more, left b/goes-later, left b/new"},
+		{"  - {resources: [configmaps], namespaces: [A, B]}", func() {},
+			"added a/joins, added a/joins-too, added a/more, added a/stays, added b/even-more, added b/goes-later, added b/new"},
 	} {
 		step.before()
 		bridge := startBridgeIn(t, dir, c.Kubeconfig(), config(step.entries))
