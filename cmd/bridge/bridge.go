@@ -47,8 +47,8 @@ const maxSlots = 64
 
 // newBridge builds everything from a checked configuration, and takes the HTTP port. Nothing runs yet.
 func newBridge(cfg *config.Config, kube *rest.Config, log *slog.Logger) (*Bridge, error) {
-	if err := doctor.AbandonedSpills(cfg); err != nil {
-		return nil, fmt.Errorf("%w (%s)", err, doctor.SpillRemedy)
+	if err := orphanedEvents(cfg); err != nil {
+		return nil, err
 	}
 	b := &Bridge{cfg: cfg, log: log, metrics: newMetrics()}
 	b.reading, b.stopReading = context.WithCancel(context.Background())
@@ -60,9 +60,6 @@ func newBridge(cfg *config.Config, kube *rest.Config, log *slog.Logger) (*Bridge
 		return nil, err
 	}
 	b.enrichment = newEnrichment(b.reading, cfg, b.redaction.redactor)
-	if err = orphanedEvents(cfg); err != nil {
-		return nil, err
-	}
 	slot := 0
 	for n := range cfg.Sinks {
 		s := &cfg.Sinks[n]
@@ -84,6 +81,14 @@ func newBridge(cfg *config.Config, kube *rest.Config, log *slog.Logger) (*Bridge
 		return nil, err
 	}
 	return b, nil
+}
+
+// orphanedEvents is an error if the state holds events of sinks that the configuration does not have.
+func orphanedEvents(cfg *config.Config) error {
+	if err := doctor.OrphanedEvents(cfg); err != nil {
+		return fmt.Errorf("%w; %s", err, doctor.OrphanRemedy)
+	}
+	return nil
 }
 
 // openEngine opens the checkpoint of the configured state folder.

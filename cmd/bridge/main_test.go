@@ -2,7 +2,10 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"flag"
+	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -10,6 +13,11 @@ import (
 
 	"go.uber.org/goleak"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/client-go/rest"
+
+	"github.com/deltabridge/deltabridge/internal/config"
+	"github.com/deltabridge/deltabridge/pkg/event"
+	"github.com/deltabridge/deltabridge/pkg/parked"
 )
 
 var update = flag.Bool("update", false, "rewrite the reference pages that the tests compare")
@@ -70,6 +78,35 @@ func TestUsageMistakes(t *testing.T) {
 	} {
 		if _, err := command(t, tt.args...); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%v: %v, want %s", tt.args, err, tt.want)
+		}
+	}
+}
+
+// Events that were parked for a sink which is gone: neither run nor check takes the configuration, and both say what to do.
+func TestOrphanedEventsAreRefused(t *testing.T) {
+	dir := t.TempDir()
+	store, err := parked.Open(parked.Options{Dir: dir, Sink: "old-name"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = store.Park([]parked.Parking{{Destination: "k8s.pods", Message: &event.Message{}}})
+	if err := errors.Join(err, store.Close()); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "bridge.yaml")
+	text := fmt.Sprintf("state: {path: %q}\nwatch: [{resources: [pods]}]\nsinks: [{name: new-name, stdout: {}}]\n", dir)
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cfg, err := config.Load(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, checked := command(t, "check", "--config", file)
+	_, run := newBridge(cfg, &rest.Config{Host: "https://127.0.0.1:1"}, slog.New(slog.DiscardHandler))
+	for _, err := range []error{checked, run} {
+		if err == nil || !strings.Contains(err.Error(), "1 events of k8s.pods for sink old-name") || !strings.Contains(err.Error(), "put the sink back under its name") {
+			t.Error(err)
 		}
 	}
 }

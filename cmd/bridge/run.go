@@ -66,13 +66,18 @@ func newCheckCommand(stdout io.Writer) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check",
 		Short: "Check a configuration without running it",
-		Long:  "check reports every mistake in the file, each with its line and column, and exits with 1 if there is one.",
-		Args:  cobra.NoArgs,
+		Long: "check reports every mistake in the file, each with its line and column, and exits with 1 if there is one. It also exits\n" +
+			"with 1 if the folder of the state is here and holds events of a sink that the file does not have.",
+		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			if _, err := config.Load(path); err != nil {
+			cfg, err := config.Load(path)
+			if err == nil {
+				err = orphanedEvents(cfg)
+			}
+			if err != nil {
 				return err
 			}
-			_, err := fmt.Fprintf(stdout, "%s: ok\n", path)
+			_, err = fmt.Fprintf(stdout, "%s: ok\n", path)
 			return err
 		},
 	}

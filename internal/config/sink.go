@@ -140,7 +140,8 @@ type Buffer struct {
 // Spill is the part of a queue that is on disk.
 type Spill struct {
 	// How many bytes it holds at most; then `overflow` applies. When the bridge stops, it writes what is left in memory even
-	// beyond that.
+	// beyond that. Events that are parked for a topic, partition or subject that takes none are in a file of their own: it grows
+	// while both files together hold less than this, and takes no room from the spill. So a sink takes at most twice this on disk.
 	MaxBytes Size `yaml:"maxBytes" default:"1Gi" min:"64Ki" max:"16Ti" example:"20Gi"`
 }
 

@@ -108,6 +108,47 @@ func (*identified) Registered(context.Context, string) (sinks.Registration, erro
 
 func (*identified) Register(context.Context, sinks.Owner, string) error { return sinks.ErrNoRegister }
 
+// named is a sink whose destination knows the owner of a name, or says why not.
+type named struct {
+	identified
+	owner string
+	err   error
+}
+
+func (n *named) ReadName(context.Context, string) (sinks.Registration, error) {
+	return sinks.Registration{UID: n.owner}, n.err
+}
+
+// To whom the cluster's name belongs at a destination is said before the start.
+func TestTheOwnerOfAName(t *testing.T) {
+	for _, c := range []struct {
+		uid, owner string
+		err        error
+		result     string
+		text       string
+	}{
+		{"k1", "k1", nil, "ok", "this one"},
+		{"k1", "", nil, "ok", "no cluster has written under it"},
+		{"k1", "k2", nil, "FAILED", "knows \"local\" as the cluster with the uid k2"},
+		{"", "k2", nil, "warning", "whether that is this one is not known"},
+		{"k1", "", sinks.ErrNoRegister, "warning", "not known: names of clusters can't be registered"},
+	} {
+		e := &examination{Options: Options{Config: localConfig(t)}, cluster: c.uid}
+		found := e.name(t.Context(), &NamedSink{Name: "live", Sink: &named{owner: c.owner, err: c.err}}, nil)
+		if len(found) != 1 {
+			t.Fatal(found)
+		}
+		f := Finding{"", found[0]}
+		if f.Step != sinks.StepName || f.Result() != c.result || !strings.Contains(f.text(), c.text) || f.Result() != "ok" && f.Remedy == "" {
+			t.Errorf("%+v: %s, %s; %s", c, f.Result(), f.text(), f.Remedy)
+		}
+	}
+	broken := []sinks.Finding{{Err: errors.New("away")}}
+	if found := (&examination{Options: Options{Config: localConfig(t)}}).name(t.Context(), &NamedSink{Sink: &named{}}, broken); len(found) > 0 {
+		t.Errorf("a destination that is away was asked: %v", found)
+	}
+}
+
 // What will be sent again is said before the start.
 func TestAnotherDestination(t *testing.T) {
 	cfg := localConfig(t)

@@ -3,6 +3,7 @@ package doctor
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"slices"
 	"time"
@@ -177,6 +178,7 @@ func (e *examination) sinks(ctx context.Context) {
 		for _, other := range e.Sinks[n].Besides {
 			found[n] = append(found[n], other.Check(ctx)...)
 		}
+		found[n] = append(found[n], e.name(ctx, &e.Sinks[n], found[n])...)
 	})
 	for n, s := range e.Sinks {
 		e.area = "sink " + s.Name
@@ -200,6 +202,34 @@ func (e *examination) destination(s *NamedSink) {
 	}
 	e.warn(stepDestination, d.Destination(), "it is another one than before ("+before+"): it will be sent what was spilled, and then everything "+
 		"that exists, as an initial list", "nothing, if that is what you want; the old destination is sent nothing more")
+}
+
+// name says to whom the cluster's name belongs at the destination of a sink, if nothing was found wrong there.
+func (e *examination) name(ctx context.Context, s *NamedSink, found []sinks.Finding) []sinks.Finding {
+	reader, ok := s.Sink.(sinks.NameReader)
+	if !ok || e.embedded(s.Name) || slices.ContainsFunc(found, func(f sinks.Finding) bool { return f.Err != nil }) {
+		return nil
+	}
+	owner := sinks.Owner{Cluster: e.Config.Cluster, UID: e.cluster}
+	registered, err := reader.ReadName(ctx, owner.Cluster)
+	f := sinks.Finding{Step: sinks.StepName, Target: owner.Cluster}
+	belongs := fmt.Sprintf("it belongs to the cluster with the uid %s, since %s", registered.UID, registered.Since.UTC().Format(time.RFC3339))
+	switch {
+	case err != nil:
+		f.Warn, f.Detail = true, "to whom it belongs is not known: "+err.Error()
+		f.Remedy = "allow the bridge to read the names of clusters, or make sure that no other cluster writes there under this one"
+	case registered.UID == "":
+		f.Detail = "no cluster has written under it"
+	case owner.UID == "":
+		f.Warn, f.Detail, f.Remedy = true, belongs+"; whether that is this one is not known", "allow the bridge to read the namespace kube-system"
+	case registered.UID == owner.UID:
+		f.Detail = belongs + ": this one"
+	default:
+		if d, ok := s.Sink.(sinks.Identified); ok {
+			f = sinks.Failed(sinks.StepName, owner.Cluster, sinks.NameTaken(d, s.Name, owner, registered))
+		}
+	}
+	return []sinks.Finding{f}
 }
 
 func (e *examination) embedded(sink string) bool {

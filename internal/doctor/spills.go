@@ -9,27 +9,54 @@ import (
 
 	"github.com/deltabridge/deltabridge/internal/config"
 	"github.com/deltabridge/deltabridge/pkg/fifo"
+	"github.com/deltabridge/deltabridge/pkg/parked"
 )
 
-// SpillRemedy is what to do about events that wait for a sink which is not configured.
-const SpillRemedy = "put the sink back under its name until its spill is empty; or remove the file, which loses these events"
+// OrphanRemedy is what to do about events on disk of a sink that is not configured.
+const OrphanRemedy = "put the sink back under its name until its events are delivered; or remove the file, which loses these events"
 
-// AbandonedSpills is an error for each spill file that holds events of a sink which the configuration does not have: nothing would
-// ever deliver them. A file that can't be read, or is in use, is none.
-func AbandonedSpills(cfg *config.Config) error {
-	files, err := filepath.Glob(filepath.Join(cfg.State.Path, "spill-*.db"))
-	if err != nil {
-		return fmt.Errorf("state.path: %w", err)
-	}
+// OrphanedEvents is an error for each file of the state that holds events, spilled or parked, of a sink which the configuration does not
+// have: it was removed or renamed, and nothing would ever deliver them. A file that can't be read, or is in use, is none.
+func OrphanedEvents(cfg *config.Config) error {
 	var errs []error
-	for _, file := range files {
-		name := strings.TrimSuffix(strings.TrimPrefix(filepath.Base(file), "spill-"), ".db")
-		if slices.ContainsFunc(cfg.Sinks, func(s config.Sink) bool { return s.Name == name }) {
-			continue
+	for _, kind := range []struct {
+		prefix string
+		peek   func(file, sink string) (events int64, of string)
+	}{{"spill-", peekSpill}, {"parked-", peekParked}} {
+		files, err := filepath.Glob(filepath.Join(cfg.State.Path, kind.prefix+"*.db"))
+		if err != nil {
+			return fmt.Errorf("state.path: %w", err)
 		}
-		if items, err := fifo.PeekSpill(file); err == nil && items > 0 {
-			errs = append(errs, fmt.Errorf("%s holds %d events for sink %s, which the configuration does not have", file, items, name))
+		for _, file := range files {
+			name := strings.TrimSuffix(strings.TrimPrefix(filepath.Base(file), kind.prefix), ".db")
+			if slices.ContainsFunc(cfg.Sinks, func(s config.Sink) bool { return s.Name == name }) {
+				continue
+			}
+			if events, of := kind.peek(file, name); events > 0 {
+				errs = append(errs, fmt.Errorf("%s holds %d events%s for sink %s, which the configuration does not have", file, events, of, name))
+			}
 		}
 	}
 	return errors.Join(errs...)
+}
+
+func peekSpill(file, _ string) (events int64, of string) {
+	events, err := fifo.PeekSpill(file)
+	if err != nil {
+		return 0, ""
+	}
+	return events, ""
+}
+
+func peekParked(file, sink string) (events int64, of string) {
+	queues, err := parked.Read(filepath.Dir(file), sink)
+	if err != nil {
+		return 0, ""
+	}
+	var destinations []string
+	for _, q := range queues {
+		events += int64(q.Events)
+		destinations = append(destinations, q.Destination)
+	}
+	return events, " of " + strings.Join(destinations, ", ")
 }

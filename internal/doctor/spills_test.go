@@ -2,16 +2,19 @@ package doctor
 
 import (
 	"context"
+	"errors"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/deltabridge/deltabridge/internal/config"
+	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/fifo"
+	"github.com/deltabridge/deltabridge/pkg/parked"
 )
 
-// What waits for a sink that is renamed or removed is named, with the number of events; an empty file of one is not.
-func TestAbandonedSpills(t *testing.T) {
+// What is on disk for a sink that is renamed or removed is named, with the number of events; an empty file of one is not.
+func TestOrphanedEvents(t *testing.T) {
 	dir := t.TempDir()
 	file := func(sink string, events, delivered int) {
 		q, err := fifo.NewSpill(fifo.SpillOptions[string]{
@@ -41,12 +44,28 @@ func TestAbandonedSpills(t *testing.T) {
 	}
 	file("here", 3, 0)
 	cfg := &config.Config{State: config.State{Path: dir}, Sinks: []config.Sink{{Name: "here"}, {Name: "new"}}}
-	if err := AbandonedSpills(cfg); err != nil {
+	if err := OrphanedEvents(cfg); err != nil {
 		t.Error(err)
 	}
 	file("gone", 5, 5)
-	err := AbandonedSpills(cfg)
+	err := OrphanedEvents(cfg)
 	if err == nil || !strings.Contains(err.Error(), "spill-gone.db holds 5 events for sink gone") {
-		t.Errorf("AbandonedSpills = %v", err)
+		t.Errorf("OrphanedEvents = %v", err)
+	}
+	for _, sink := range []string{"here", "left"} {
+		store, err := parked.Open(parked.Options{Dir: dir, Sink: sink})
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := &event.Message{Type: event.Added, ID: "1"}
+		err = store.Park([]parked.Parking{{Destination: "k8s.pods", Message: m}, {Destination: "k8s.pods", Message: m}, {Destination: "k8s.nodes", Message: m}})
+		if err := errors.Join(err, store.Close()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	err = OrphanedEvents(cfg)
+	if err == nil || !strings.Contains(err.Error(), "spill-gone.db holds 5 events for sink gone") ||
+		!strings.Contains(err.Error(), "parked-left.db holds 3 events of k8s.pods, k8s.nodes for sink left") || strings.Contains(err.Error(), "here.db") {
+		t.Errorf("OrphanedEvents = %v", err)
 	}
 }

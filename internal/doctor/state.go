@@ -39,8 +39,8 @@ func (e *examination) state(ctx context.Context) {
 	} else {
 		e.ok(stepWrite, "", "can be written")
 	}
-	if err := AbandonedSpills(e.Config); err != nil {
-		e.fail(stepSpills, "", err, SpillRemedy)
+	if err := OrphanedEvents(e.Config); err != nil {
+		e.fail(stepSpills, "", err, OrphanRemedy)
 	}
 	e.space(folder, existing)
 	e.checkpoint(ctx, folder)

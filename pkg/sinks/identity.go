@@ -26,13 +26,19 @@ type Identified interface {
 	// Destination names what the sink writes to, whatever the address: equal names are the same destination. It is as the
 	// last Connect, Send or Check found it; empty before.
 	Destination() string
-	// Registered returns what the destination knows of a cluster's name. An error that wraps ErrNoRegister means that
-	// nothing can be known.
+	// Registered returns what the destination knows of a cluster's name, and creates nothing. An error that wraps
+	// ErrNoRegister means that nothing can be known.
 	Registered(ctx context.Context, cluster string) (Registration, error)
 	// Register records that owner's name belongs to owner, and no longer to the uid replaced (empty: to none). If it
 	// belongs to another one, that stays, and the error is nil: see what Registered returns. An error that wraps
 	// ErrNoRegister means that nothing can be recorded.
 	Register(ctx context.Context, owner Owner, replaced string) error
+}
+
+// NameReader is implemented by sinks that can be asked for the owner of a cluster's name without being connected.
+type NameReader interface {
+	// ReadName is Registered on a connection of its own. Call it after a Check that found nothing wrong.
+	ReadName(ctx context.Context, cluster string) (Registration, error)
 }
 
 // ErrNoRegister says that the destination has no place for the names of clusters, or the client may not use it.
@@ -53,6 +59,11 @@ func Claim(ctx context.Context, d Identified, sink string, owner Owner) error {
 	if err != nil || found.UID == owner.UID {
 		return err
 	}
+	return NameTaken(d, sink, owner, found)
+}
+
+// NameTaken is the error of a cluster whose name belongs to another one: it wraps ErrNameTaken.
+func NameTaken(d Identified, sink string, owner Owner, found Registration) *ConnectError {
 	return &ConnectError{
 		Step: StepName, Rejected: true,
 		Err: fmt.Errorf("%w: %s knows %q as the cluster with the uid %s, since %s, and this one has the uid %s",

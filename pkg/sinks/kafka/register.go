@@ -22,7 +22,10 @@ import (
 // retention removes them, and has one partition, so that of two clusters that register one name at once one is first.
 const RegisterTopic = "deltabridge.clusters"
 
-var _ sinks.Identified = (*Sink)(nil)
+var (
+	_ sinks.Identified = (*Sink)(nil)
+	_ sinks.NameReader = (*Sink)(nil)
+)
 
 // entry is the value of a record of RegisterTopic. Its key is <topic template>/<cluster>/<uid>: each cluster writes under a key
 // of its own, and compaction keeps all of them. A name belongs to the one with the lowest offset.
@@ -54,6 +57,13 @@ func (s *Sink) Registered(ctx context.Context, cluster string) (sinks.Registrati
 	return sinks.Registration{UID: entries[0].UID, Since: entries[0].Since}, nil
 }
 
+// ReadName implements [sinks.NameReader].
+func (s *Sink) ReadName(ctx context.Context, cluster string) (sinks.Registration, error) {
+	reader := &Sink{cfg: s.cfg, template: s.template, single: s.single, parts: s.parts, cluster: newCluster(&s.cfg)}
+	defer reader.cluster.close()
+	return reader.Registered(ctx, cluster)
+}
+
 // Register implements [sinks.Identified].
 func (s *Sink) Register(ctx context.Context, owner sinks.Owner, replaced string) error {
 	entries, err := s.entries(ctx, owner.Cluster)
@@ -73,7 +83,7 @@ func (s *Sink) Register(ctx context.Context, owner sinks.Owner, replaced string)
 		records = append(records, protocol.Record{Key: protocol.NewBytes([]byte(s.entryKey(e.Cluster, e.UID)))})
 	}
 	records = append(records, protocol.Record{Key: protocol.NewBytes([]byte(s.entryKey(owner.Cluster, owner.UID))), Value: protocol.NewBytes(value)})
-	p, err := s.registerPartition(ctx)
+	p, err := s.registerPartition(ctx, true)
 	if err != nil {
 		return err
 	}
@@ -88,10 +98,13 @@ func (s *Sink) Register(ctx context.Context, owner sinks.Owner, replaced string)
 	return err
 }
 
-// registerPartition finds the partition of RegisterTopic, or creates the topic.
-func (s *Sink) registerPartition(ctx context.Context) (*partition, error) {
+// registerPartition finds the partition of RegisterTopic. If the topic is missing, it creates it, or returns nil.
+func (s *Sink) registerPartition(ctx context.Context, create bool) (*partition, error) {
 	t := newTopic(RegisterTopic)
 	if missing := s.fetch(ctx, []*topic{t}); len(missing) > 0 {
+		if !create {
+			return nil, nil
+		}
 		how := &CreateTopics{Partitions: 1, Config: map[string]string{cleanupPolicy: "compact"}}
 		if c := s.cfg.CreateTopics; c != nil {
 			how.ReplicationFactor = c.ReplicationFactor
@@ -127,8 +140,8 @@ func noRegister(err error) error {
 
 // entries are the clusters that registered a name, in the order in which they did.
 func (s *Sink) entries(ctx context.Context, cluster string) ([]entry, error) {
-	p, err := s.registerPartition(ctx)
-	if err != nil {
+	p, err := s.registerPartition(ctx, false)
+	if p == nil || err != nil {
 		return nil, err
 	}
 	r := &reading{sink: s}

@@ -23,7 +23,10 @@ const (
 	registerMetadata = "deltabridge.cluster."
 )
 
-var _ sinks.Identified = (*Sink)(nil)
+var (
+	_ sinks.Identified = (*Sink)(nil)
+	_ sinks.NameReader = (*Sink)(nil)
+)
 
 // entry is the value of a name's key.
 type entry struct {
@@ -60,11 +63,30 @@ func (s *Sink) registerKey(cluster string) string {
 
 // Registered implements [sinks.Identified].
 func (s *Sink) Registered(ctx context.Context, cluster string) (found sinks.Registration, err error) {
-	err = s.register(ctx, func(ctx context.Context, js jetstream.JetStream, kv jetstream.KeyValue) error {
+	err = s.register(ctx, false, func(ctx context.Context, js jetstream.JetStream, kv jetstream.KeyValue) error {
 		e, _, err := s.entry(ctx, js, kv, cluster)
 		found = sinks.Registration{UID: e.UID, Since: e.Since}
 		return err
 	})
+	return found, err
+}
+
+// ReadName implements [sinks.NameReader]. A stream that is not there knows no names, and an embedded server that does not run can't
+// be asked.
+func (s *Sink) ReadName(ctx context.Context, cluster string) (sinks.Registration, error) {
+	if s.cfg.Embedded != nil && s.server == nil {
+		return sinks.Registration{}, fmt.Errorf("%w: the embedded server does not run", sinks.ErrNoRegister)
+	}
+	_, conn, t := s.checkServers(ctx)
+	if conn == nil {
+		return sinks.Registration{}, fmt.Errorf("%w: no server will do", sinks.ErrNoRegister)
+	}
+	defer conn.Close()
+	reader := &Sink{cfg: s.cfg, conn: conn, denials: t.denials, destination: s.destination}
+	found, err := reader.Registered(ctx, cluster)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		err = nil
+	}
 	return found, err
 }
 
@@ -99,7 +121,7 @@ func (s *Sink) entry(ctx context.Context, js jetstream.JetStream, kv jetstream.K
 
 // Register implements [sinks.Identified].
 func (s *Sink) Register(ctx context.Context, owner sinks.Owner, replaced string) error {
-	return s.register(ctx, func(ctx context.Context, js jetstream.JetStream, kv jetstream.KeyValue) error {
+	return s.register(ctx, true, func(ctx context.Context, js jetstream.JetStream, kv jetstream.KeyValue) error {
 		now, revision, err := s.entry(ctx, js, kv, owner.Cluster)
 		if err != nil || now.UID != replaced {
 			return err
@@ -140,9 +162,9 @@ func (s *Sink) registerInMetadata(ctx context.Context, js jetstream.JetStream, c
 	return err
 }
 
-// register calls use with the bucket of names, which it creates if it is missing; nil if there can be none. What the server
+// register calls use with the bucket of names; nil if it is missing and not to be created, or can't be. What the server
 // denies is an error that wraps [sinks.ErrNoRegister].
-func (s *Sink) register(ctx context.Context, use func(context.Context, jetstream.JetStream, jetstream.KeyValue) error) error {
+func (s *Sink) register(ctx context.Context, create bool, use func(context.Context, jetstream.JetStream, jetstream.KeyValue) error) error {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.AckTimeout)
 	defer cancel()
 	defer context.AfterFunc(ctx, s.dial.interrupt)()
@@ -150,7 +172,7 @@ func (s *Sink) register(ctx context.Context, use func(context.Context, jetstream
 	if err != nil {
 		return err
 	}
-	kv, err := s.openRegister(ctx, js)
+	kv, err := s.openRegister(ctx, js, create)
 	if err != nil {
 		return err
 	}
@@ -161,13 +183,16 @@ func (s *Sink) register(ctx context.Context, use func(context.Context, jetstream
 	return err
 }
 
-// openRegister returns the bucket of names; nil if it is missing and can't be created.
-func (s *Sink) openRegister(ctx context.Context, js jetstream.JetStream) (kv jetstream.KeyValue, err error) {
+// openRegister returns the bucket of names; nil if it is missing and not to be created, or can't be.
+func (s *Sink) openRegister(ctx context.Context, js jetstream.JetStream, create bool) (kv jetstream.KeyValue, err error) {
 	err = s.denial(ctx, func(ctx context.Context) error {
 		kv, err = js.KeyValue(ctx, registerBucket)
 		return err
 	})
 	if errors.Is(err, jetstream.ErrBucketNotFound) {
+		if !create {
+			return nil, nil
+		}
 		err = s.denial(ctx, func(ctx context.Context) error {
 			kv, err = js.CreateKeyValue(ctx, jetstream.KeyValueConfig{
 				Bucket: registerBucket, Description: "which cluster writes to which stream under which name; created by deltabridge", Replicas: max(1, s.replicas),

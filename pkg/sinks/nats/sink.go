@@ -31,7 +31,7 @@ type Sink struct {
 	server  *embedded // with Config.Embedded, once it runs
 	conn    *natsgo.Conn
 	seed    [sha256.Size]byte // the stamp of the nkey that conn uses
-	denials denials
+	denials *denials
 
 	inbox     string           // prefix of the reply subjects
 	acks      chan *natsgo.Msg // the server's answers
@@ -76,6 +76,7 @@ func New(cfg Config) (*Sink, error) {
 		up:        make(chan struct{}, 1),
 		forbidden: make(chan string, cfg.MaxInFlight),
 		warned:    make(map[string]bool),
+		denials:   new(denials),
 		headers:   newHeaders(&cfg),
 	}, nil
 }

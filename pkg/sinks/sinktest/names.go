@@ -30,6 +30,21 @@ func testDestination(t *testing.T, _ Harness, d Destination) {
 	}
 }
 
+// belongsTo fails the test if a sink that is not connected reads another owner of a cluster's name.
+func belongsTo(t *testing.T, d Destination, cluster, uid string) {
+	t.Helper()
+	sink := newSink(t, d)
+	for _, f := range sink.(sinks.Checker).Check(t.Context()) {
+		if f.Err != nil {
+			t.Fatal(f.Err)
+		}
+	}
+	found, err := sink.(sinks.NameReader).ReadName(t.Context(), cluster)
+	if err != nil || found.UID != uid {
+		t.Errorf("%s belongs to %+v, %v; want %q", cluster, found, err, uid)
+	}
+}
+
 // The name of a cluster belongs to the first that registered it, until it is handed over.
 func testClusterNames(t *testing.T, _ Harness, d Destination) {
 	one, other := identified(t, d), identified(t, d)
@@ -39,11 +54,13 @@ func testClusterNames(t *testing.T, _ Harness, d Destination) {
 		defer cancel()
 		return sinks.Claim(ctx, d, "live", owner)
 	}
+	belongsTo(t, d, first.Cluster, "")
 	for range 2 {
 		if err := claim(one, first); err != nil {
 			t.Fatalf("the first claim: %v", err)
 		}
 	}
+	belongsTo(t, d, first.Cluster, first.UID)
 	err := claim(other, second)
 	if !errors.Is(err, sinks.ErrNameTaken) || !strings.Contains(err.Error(), "bridge claim") || !strings.Contains(err.Error(), "k1") {
 		t.Fatalf("a second cluster under the same name: %v", err)
