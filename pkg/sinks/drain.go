@@ -301,7 +301,7 @@ func (d *Drain) attempt(ctx context.Context) (a attempted) {
 		case IsPermanent(err):
 			d.refuse(it, err)
 			a.progress = true
-		case d.isUnavailable(err):
+		case d.unavailable(it.orig, err) != nil:
 			a.again++
 			a.unavailable = true
 		default:

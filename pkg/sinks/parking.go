@@ -71,12 +71,17 @@ func (d *Drain) destination(m *event.Message) string {
 	return router.Part(m)
 }
 
-func (d *Drain) isUnavailable(err error) bool {
+// unavailable gives what err says of the part of the destination that takes m; nil if it says nothing of that part: then it is the
+// failure of the whole destination.
+func (d *Drain) unavailable(m *event.Message, err error) *UnavailableError {
 	if d.Parked == nil {
-		return false
+		return nil
 	}
-	_, ok := errors.AsType[*UnavailableError](err)
-	return ok
+	e, ok := errors.AsType[*UnavailableError](err)
+	if !ok || e.Destination == "" || !covers(e.Destination, d.destination(m)) {
+		return nil
+	}
+	return e
 }
 
 // covers reports whether a part is the given one, or a larger one that it belongs to.
@@ -116,16 +121,17 @@ func (d *Drain) markUnavailable() (marked bool) {
 	}
 	causes := make(map[string]error) // of the parts whose events are to be parked
 	for k, err := range d.results {
-		e, ok := errors.AsType[*UnavailableError](err)
+		orig := d.items[d.outItem[k]].orig
+		e := d.unavailable(orig, err)
 		switch {
 		case err == nil && len(d.parking.failing) > 0:
-			part := d.destination(d.items[d.outItem[k]].orig)
+			part := d.destination(orig)
 			for failing := range d.parking.failing {
 				if covers(failing, part) {
 					delete(d.parking.failing, failing)
 				}
 			}
-		case !ok:
+		case e == nil:
 		case IsRejected(err) || d.lasts(e.Destination):
 			causes[e.Destination] = e.Err
 		}
@@ -258,6 +264,7 @@ func (d *Drain) retryParked(ctx context.Context) {
 
 // deliverParked makes one attempt to deliver the oldest parked events of a part.
 func (d *Drain) deliverParked(ctx context.Context, part string, r *retry) {
+	isUnavailable := false
 	head, err := d.Parked.Head(part, d.MaxBatch, d.MaxBatchBytes)
 	if err == nil && len(head) > 0 {
 		head = d.ready(part, head)
@@ -265,7 +272,7 @@ func (d *Drain) deliverParked(ctx context.Context, part string, r *retry) {
 			r.at = time.Now().Add(RetryInterval)
 			return
 		}
-		err = d.sendParked(ctx, part, head)
+		isUnavailable, err = d.sendParked(ctx, part, head)
 	}
 	switch {
 	case ctx.Err() != nil:
@@ -274,7 +281,7 @@ func (d *Drain) deliverParked(ctx context.Context, part string, r *retry) {
 		d.setCause(r, nil)
 		r.at = time.Time{}
 		r.wait.Reset()
-	case d.isUnavailable(err) || IsRejected(err):
+	case isUnavailable || IsRejected(err):
 		d.setCause(r, err)
 		r.at = time.Now().Add(r.wait.NextBackOff())
 	default:
@@ -316,8 +323,9 @@ func (d *Drain) ready(part string, head []parked.Entry) []parked.Entry {
 	return head
 }
 
-// sendParked sends parked events, and removes those that were delivered. The error is why some were not.
-func (d *Drain) sendParked(ctx context.Context, part string, head []parked.Entry) error {
+// sendParked sends parked events, and removes those that were delivered. The error is why some were not, and isUnavailable says that
+// it is that of a part of the destination.
+func (d *Drain) sendParked(ctx context.Context, part string, head []parked.Entry) (isUnavailable bool, err error) {
 	d.items = d.items[:0]
 	for _, e := range head {
 		d.items = append(d.items, item{orig: e.Message, send: e.Message})
@@ -327,8 +335,8 @@ func (d *Drain) sendParked(ctx context.Context, part string, head []parked.Entry
 		a := d.attempt(ctx)
 		d.report(ctx, a)
 		var unavailable error
-		for _, err := range d.results {
-			if unavailable == nil && d.isUnavailable(err) {
+		for k, err := range d.results {
+			if unavailable == nil && d.unavailable(d.items[d.outItem[k]].orig, err) != nil {
 				unavailable = err
 			}
 		}
@@ -341,17 +349,17 @@ func (d *Drain) sendParked(ctx context.Context, part string, head []parked.Entry
 			left = left || !d.items[i].done
 		}
 		if err := d.Parked.Remove(part, done); err != nil { // they will be sent again
-			return err
+			return false, err
 		}
 		switch {
 		case a.err != nil:
-			return a.err
+			return false, a.err
 		case unavailable != nil:
-			return unavailable
+			return true, unavailable
 		case !left:
-			return nil
+			return false, nil
 		case ctx.Err() != nil || !a.progress:
-			return ErrNotAttempted
+			return false, ErrNotAttempted
 		}
 	}
 }

@@ -135,6 +135,49 @@ func (r *registered) Registered(context.Context, string) (sinks.Registration, er
 	return sinks.Registration{UID: "k1"}, r.err
 }
 
+// A destination that takes nothing, and names no part that the event belongs to, is away as a whole: the status and the metric say so,
+// the log once, and nothing is parked.
+func TestUnavailableWithoutAPart(t *testing.T) {
+	for _, named := range []string{"", "another", "config"} {
+		t.Run(named, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := openParked(t, t.TempDir(), 0)
+				sink, away := newRouted(), true
+				sink.send = func(context.Context, *event.Message) error {
+					if away {
+						return sinks.Unavailable(named, errors.New("no room"))
+					}
+					return nil
+				}
+				log, text := logged()
+				failures := 0
+				d := &sinks.Drain{
+					Name: "live", Sink: sink, Queue: queueOf(t, message("a", 1), message("b", 1)), Parked: store, Logger: log,
+					Hooks: sinks.Hooks{OnError: func(err error, n int) { failures += n }},
+				}
+				stop := running(t, d)
+				time.Sleep(30 * time.Second)
+				synctest.Wait()
+				if status := d.Status(); !strings.Contains(status, "retrying since") || !strings.Contains(status, "no room") || d.Delivering() {
+					t.Errorf("status: %s", status)
+				}
+				if n := strings.Count(text.String(), "no room"); n != 1 || failures == 0 || !store.Empty() {
+					t.Errorf("logged %d times, %d failures, parked: %v", n, failures, !store.Empty())
+				}
+				sink.mu.Lock()
+				away = false
+				sink.mu.Unlock()
+				time.Sleep(time.Second)
+				synctest.Wait()
+				if got := sink.ids(); len(got) != 2 || d.Status() != "ok" {
+					t.Errorf("delivered %v; %s", got, d.Status())
+				}
+				_ = stop()
+			})
+		})
+	}
+}
+
 // A guard does not hide that its sink has parts. While the names of clusters can't be read nothing is sent and nothing is parked, for
 // that is no failure of one part.
 func TestAGuardedSinkHasParts(t *testing.T) {
