@@ -146,7 +146,7 @@ type subject struct {
 	resource schema.GroupVersionResource
 	watch    []explain.Watch
 	watched  bool
-	selected bool // the API server selects the objects of the entry that covers it
+	selected bool // the API server selects the objects of the informer that watches it
 	notes    []string
 	api      *apiServer // nil: it can't be asked
 }
@@ -182,6 +182,9 @@ func (o *explainOptions) explain(ctx context.Context, cfg *config.Config, s *sub
 			return nil, err
 		}
 		p.enrich = enrichment.forSink(config)
+		if s.api != nil {
+			p.encoder.ClusterUID = s.api.uid
+		}
 		r.Sinks = append(r.Sinks, o.explainSink(ctx, p, config, s))
 	}
 	return r, nil

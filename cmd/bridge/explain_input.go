@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/deltabridge/deltabridge/internal/config"
+	"github.com/deltabridge/deltabridge/internal/engine"
 	"github.com/deltabridge/deltabridge/internal/explain"
 	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/filter"
@@ -30,6 +31,7 @@ import (
 type apiServer struct {
 	client rest.Interface
 	served []informer.Served
+	uid    string // of the cluster; empty if it may not be read
 }
 
 func askAPIServer(ctx context.Context, cfg *config.Config) (*apiServer, error) {
@@ -47,7 +49,10 @@ func askAPIServer(ctx context.Context, cfg *config.Config) (*apiServer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("discovery client: %w", err)
 	}
-	a.served, err = informer.NewSet(informer.SetConfig{Client: a.client, Discovery: disco}).Serves(ctx)
+	if a.served, err = informer.NewSet(informer.SetConfig{Client: a.client, Discovery: disco}).Serves(ctx); err != nil {
+		return nil, err
+	}
+	a.uid, err = engine.ReadClusterUID(ctx, a.client)
 	return a, err
 }
 
@@ -298,10 +303,12 @@ func (o *explainOptions) judge(ctx context.Context, cfg *config.Config, s *subje
 			}
 		}
 		if entry.Covers && !s.watched {
-			s.watched, s.selected = true, w.LabelSelector != "" || w.FieldSelector != ""
+			s.watched = true
 		}
 		s.watch = append(s.watch, entry)
 	}
+	labelSelector, fieldSelector := informer.ServerSelectors(scopes, served, s.now.Namespace)
+	s.selected = labelSelector != "" || fieldSelector != ""
 	return nil
 }
 

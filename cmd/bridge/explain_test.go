@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -26,6 +27,8 @@ cluster: c
 watch:
   - {resources: [pods, deployments.apps], namespaces: ["team-*"], labelSelector: "app=web"}
   - {resources: ["*.example.com"]}
+  - {resources: [jobs.batch], labelSelector: "app=web"}
+  - {resources: [jobs.batch], namespaces: [team-a], labelSelector: "app=db"}
   - {resources: [nodes], namespaces: ["", "team-*"], fieldSelector: spec.unschedulable=false}
 sinks:
   - name: js
@@ -38,6 +41,10 @@ sinks:
 	file := write("pod.json", pod)
 	done := write("done.yaml", "kind: Pod\napiVersion: v1\nmetadata: {name: web, namespace: team-a, uid: u1, resourceVersion: \"8\", labels: {app: web}}\nstatus: {phase: Done}\n")
 	several := write("several.yaml", "---\nkind: Node\napiVersion: v1\nmetadata: {name: n1}\n---\nkind: List\napiVersion: v1\nitems:\n- "+pod+"\n- {kind: Deployment, apiVersion: apps/v1, metadata: {name: web}}\n")
+
+	job := func(namespace string) string {
+		return write("job-"+namespace+".json", strings.NewReplacer("Pod", "Job", "v1", "batch/v1", "team-a", namespace).Replace(pod))
+	}
 
 	told := func(args ...string) (reports []explain.Report) {
 		t.Helper()
@@ -57,7 +64,9 @@ sinks:
 	summary := func(r explain.Report) string {
 		parts := []string{r.Object.Resource, r.Object.Namespace + "/" + r.Object.Name}
 		for _, w := range r.Watch {
-			parts = append(parts, map[bool]string{true: "+", false: "-"}[w.Covers])
+			if w.Covers {
+				parts = append(parts, "+"+strconv.Itoa(w.Entry))
+			}
 		}
 		for _, s := range r.Sinks {
 			text := s.Name + "=" + s.Operation
@@ -72,22 +81,25 @@ sinks:
 		args []string
 		want []string
 	}{
-		{[]string{file}, []string{"pods team-a/web + - - js=added:u1.7:k8s.c.core.pods.team-a.web kafka=added:u1.7:t.podsc//pods/team-a/web lines=added:u1.7:"}},
-		{[]string{done, "--old", file}, []string{"pods team-a/web + - - js=left:u1.8.left:k8s.c.core.pods.team-a.web kafka=updated:u1.8:t.podsc//pods/team-a/web lines=updated:u1.8:"}},
-		{[]string{file, "--old", done}, []string{"pods team-a/web + - - js=added:u1.7:k8s.c.core.pods.team-a.web kafka=updated:u1.7:t.podsc//pods/team-a/web lines=updated:u1.7:"}},
-		{[]string{file, "--operation", "restated"}, []string{"pods team-a/web + - - js=restated:u1.7:k8s.c.core.pods.team-a.web kafka=restated:u1.7:t.podsc//pods/team-a/web lines=restated:u1.7:"}},
-		{[]string{file, "--operation", "deleted"}, []string{"pods team-a/web + - - js=deleted:u1.7.deleted:k8s.c.core.pods.team-a.web kafka=deleted:u1.7.deleted:t.podsc//pods/team-a/web lines=deleted:u1.7.deleted:"}},
+		{[]string{file}, []string{"pods team-a/web +0 js=added:u1.7:k8s.c.core.pods.team-a.web kafka=added:u1.7:t.podsc//pods/team-a/web lines=added:u1.7:"}},
+		{[]string{done, "--old", file}, []string{"pods team-a/web +0 js=left:u1.8.left:k8s.c.core.pods.team-a.web kafka=updated:u1.8:t.podsc//pods/team-a/web lines=updated:u1.8:"}},
+		{[]string{file, "--old", done}, []string{"pods team-a/web +0 js=added:u1.7:k8s.c.core.pods.team-a.web kafka=updated:u1.7:t.podsc//pods/team-a/web lines=updated:u1.7:"}},
+		{[]string{file, "--operation", "restated"}, []string{"pods team-a/web +0 js=restated:u1.7:k8s.c.core.pods.team-a.web kafka=restated:u1.7:t.podsc//pods/team-a/web lines=restated:u1.7:"}},
+		{[]string{file, "--operation", "deleted"}, []string{"pods team-a/web +0 js=deleted:u1.7.deleted:k8s.c.core.pods.team-a.web kafka=deleted:u1.7.deleted:t.podsc//pods/team-a/web lines=deleted:u1.7.deleted:"}},
 		{[]string{several, "-n", "shop", "--resource", ""}, []string{
-			"nodes shop/n1 - - - js= kafka=added lines=added", // offline, a namespace that is given counts
-			"pods team-a/web + - - js=added:u1.7:k8s.c.core.pods.team-a.web kafka=added:u1.7:t.podsc//pods/team-a/web lines=added:u1.7:",
-			"deployments.apps shop/web - - - js= kafka=added lines=added",
+			"nodes shop/n1 js= kafka=added lines=added", // offline, a namespace that is given counts
+			"pods team-a/web +0 js=added:u1.7:k8s.c.core.pods.team-a.web kafka=added:u1.7:t.podsc//pods/team-a/web lines=added:u1.7:",
+			"deployments.apps shop/web js= kafka=added lines=added",
 		}},
 		{[]string{several}, []string{
-			"nodes /n1 - - + js= kafka=added:<uid>.<resourceVersion>:t.nodesc//nodes//n1 lines=added:<uid>.<resourceVersion>:",
-			"pods team-a/web + - - js=added:u1.7:k8s.c.core.pods.team-a.web kafka=added:u1.7:t.podsc//pods/team-a/web lines=added:u1.7:",
-			"deployments.apps /web - - - js= kafka=added lines=added",
+			"nodes /n1 +4 js= kafka=added:<uid>.<resourceVersion>:t.nodesc//nodes//n1 lines=added:<uid>.<resourceVersion>:",
+			"pods team-a/web +0 js=added:u1.7:k8s.c.core.pods.team-a.web kafka=added:u1.7:t.podsc//pods/team-a/web lines=added:u1.7:",
+			"deployments.apps /web js= kafka=added lines=added",
 		}},
-		{[]string{file, "--resource", "pods.example.com"}, []string{"pods.example.com team-a/web - + - js= kafka=added:u1.7:t.podsc/example.com/pods/team-a/web lines=added:u1.7:"}},
+		// What the API server selects by decides on the id: the selector of all namespaces, or in team-a none, since two differ there.
+		{[]string{job("team-b"), "--operation", "deleted"}, []string{"jobs.batch team-b/web +2 js= kafka=deleted:u1.7.deleted:t.jobsc/batch/jobs/team-b/web lines=deleted:u1.7.deleted:"}},
+		{[]string{job("team-a"), "--operation", "deleted"}, []string{"jobs.batch team-a/web +2 js= kafka=deleted:u1.deleted:t.jobsc/batch/jobs/team-a/web lines=deleted:u1.deleted:"}},
+		{[]string{file, "--resource", "pods.example.com"}, []string{"pods.example.com team-a/web +1 js= kafka=added:u1.7:t.podsc/example.com/pods/team-a/web lines=added:u1.7:"}},
 	} {
 		var got []string
 		for _, r := range told(tt.args...) {

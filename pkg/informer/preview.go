@@ -57,6 +57,26 @@ func (s *Set) Preview(ctx context.Context) (Preview, error) {
 	return view, nil
 }
 
+// ServerSelectors gives the selectors that the API server evaluates for the informer which watches a resource in a namespace; empty
+// if there are none, or no scope asks for it. Namespace is empty for a cluster-scoped resource.
+func ServerSelectors(scopes []Scope, served Served, namespace string) (labels, fields string) {
+	p := &plan{informers: map[watchKey]*wanted{}}
+	m := match{served: served}
+	for n := range scopes {
+		if version, _ := scopes[n].version(served, m.version); version != "" && (m.version == "" || version == m.version) {
+			m.version = version
+			p.add(ask{scope: &scopes[n]}, m)
+		}
+	}
+	p.share()
+	p.evaluate()
+	key, found := p.owner(served.GroupResource, false, namespace)
+	if !found {
+		return "", ""
+	}
+	return p.informers[key].selection.server()
+}
+
 // Serves asks what the cluster serves: the resources that can be listed and watched. Those whose API server does not
 // answer are not among them.
 func (s *Set) Serves(ctx context.Context) ([]Served, error) {

@@ -68,8 +68,6 @@ type delivered struct {
 
 // stable are the headers without those that explain can't know: when it happens, and whether in the first list.
 func stable(headers map[string]string) map[string]string {
-	delete(headers, "ce-clusteruid") // explain does not ask which cluster it is
-	delete(headers, "ce_clusteruid")
 	maps.DeleteFunc(headers, func(name, _ string) bool {
 		return strings.HasSuffix(name, "_time") || strings.HasSuffix(name, "-time") || strings.HasSuffix(name, "initiallist")
 	})
@@ -175,6 +173,7 @@ func TestExplainIsWhatRunSends(t *testing.T) {
 	text := fmt.Sprintf(`
 watch:
   - {resources: [configmaps, secrets], namespaces: [%q], labelSelector: "test=explain"}
+  - {resources: [secrets], namespaces: [%q], labelSelector: "test=another"}
   - {resources: ["*.nothing.example.com"]}
 sinks:
   - name: js
@@ -184,7 +183,7 @@ sinks:
   - name: kafka
     filters: [{resources: [configmaps]}]
     kafka: {brokers: [%q], topic: %q, createTopics: {partitions: 3, replicationFactor: 1}}
-`, namespace, js.url(), k.Addr(), topic)
+`, namespace, namespace, js.url(), k.Addr(), topic)
 	file := filepath.Join(dir, "bridge.yaml")
 
 	labels := map[string]string{"test": "explain"}
@@ -233,12 +232,17 @@ sinks:
 	if err := cs.CoreV1().ConfigMaps(namespace).Delete(t.Context(), "another", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
+	// Two entries select Secrets by different labels: the API server selects none, and the id of a deletion has no resourceVersion.
+	gone := explainFor(t, file, "secrets", namespace+"/secret", "--operation", "deleted")
+	if err := cs.CoreV1().Secrets(namespace).Delete(t.Context(), "secret", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
 
 	var inStream, inTopic map[string]delivered
 	eventually(t, 30*time.Second, func() error {
 		inStream, inTopic = js.delivered("E2E"), deliveredToKafka(t, k.Addr(), topic)
-		// Five of six objects, a leave, a deletion; five ConfigMaps, an update, a deletion; synced events of each resource.
-		if len(inStream) < 5+1+1+2 || len(inTopic) < 5+1+1+1 {
+		// Five of six objects, a leave, two deletions; five ConfigMaps, an update, a deletion; synced events of each resource.
+		if len(inStream) < 5+1+2+2 || len(inTopic) < 5+1+1+1 {
 			return fmt.Errorf("%d in the stream, %d in the topic", len(inStream), len(inTopic))
 		}
 		return nil
@@ -258,6 +262,14 @@ sinks:
 	}
 	if foretold != 5+1+5+1 {
 		t.Errorf("%d messages were foretold", foretold)
+	}
+	// A deletion is another revision than the last state: what explain knows of that is the id, where it has no resourceVersion.
+	wantGone, sentGone := gone.told(t, "js")
+	gotGone := inStream[wantGone.ID]
+	delete(wantGone.Headers, "ce-resourceversion")
+	delete(gotGone.Headers, "ce-resourceversion")
+	if diff := cmp.Diff(wantGone, gotGone); diff != "" || !sentGone {
+		t.Errorf("the deletion of a Secret, explained and sent:\n%s", diff)
 	}
 	// The deletion is another revision than the last state, and under a selector its id has that of the deletion.
 	want, sent := deletion.told(t, "kafka")
