@@ -8,9 +8,9 @@ import (
 	"github.com/deltabridge/deltabridge/test/kafka"
 )
 
-// TestALostDestination: a stream and a topic are deleted under the bridge, and later purged. What comes then arrives by
-// itself, the stream that is created again is sent what exists, and a resync brings everything back, each object once and none in an
-// older state.
+// TestALostDestination: a stream and a topic are deleted under the bridge, later purged, and then the topic is deleted while the bridge
+// is stopped. What comes then arrives by itself, the stream that is created again is sent what exists, a topic that is created again is
+// not (it has the name that it had), and a resync brings everything back, each object once and none in an older state.
 func TestALostDestination(t *testing.T) {
 	c, js, k := sharedCluster(t), startJetStream(t), kafka.ForTest(t)
 	cs := clientset(t, c)
@@ -31,6 +31,15 @@ func TestALostDestination(t *testing.T) {
 	m.settle()
 	api, closeConn := js.api()
 	defer closeConn()
+	purge := func() {
+		s, err := api.Stream(t.Context(), "E2E")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Purge(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
 	for round, lose := range []func(){
 		func() {
 			if err := api.DeleteStream(t.Context(), "E2E"); err != nil {
@@ -39,14 +48,14 @@ func TestALostDestination(t *testing.T) {
 			kafka.DeleteTopic(t, k.Addr(), topic)
 		},
 		func() {
-			s, err := api.Stream(t.Context(), "E2E")
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := s.Purge(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			purge()
 			kafka.Purge(t, k.Addr(), topic)
+		},
+		func() {
+			m.b.stop()
+			purge()
+			kafka.DeleteTopic(t, k.Addr(), topic)
+			m.start()
 		},
 	} {
 		lose()
