@@ -28,9 +28,9 @@ TESTED := . tools test/controlplane/internal
 # no server to stop. And the Python examples, where there is no Python, or no way to its packages.
 MAY_SKIP := : the (destination (has no|takes|can.t)|Python examples need)
 
-# Packages are tested one after another: those that take long drive whole servers and measure time.
+# Two packages at a time: those that take long drive whole servers, and mostly wait.
 TESTFLAGS ?=
-override TESTFLAGS := $(RACE) -timeout=30m -p=1 $(TESTFLAGS)
+override TESTFLAGS := $(RACE) -timeout=30m -p=2 $(TESTFLAGS)
 FUZZTIME ?= 20s
 BENCH ?= .
 COUNT ?= 6
@@ -103,7 +103,7 @@ test: prebuild check bin/testreport ## Everything that must hold: check, then al
 .PHONY: test-long
 test-long: export DELTABRIDGE_TEST_LONG := 1
 test-long: ## All tests with their full counts and durations: takes hours
-	$(MAKE) test TESTFLAGS='$(TESTFLAGS) -timeout=120m'
+	$(MAKE) test TESTFLAGS='$(TESTFLAGS) -timeout=180m -p=1 -parallel=1'
 
 # The control plane of the tests: the first time this takes minutes, longer than a test may. It shows its progress.
 .PHONY: prebuild

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -14,15 +15,15 @@ import (
 // awaySink is an engine whose sink "away" has one event open of a source that "live" settles at once.
 type awaySink struct {
 	*Engine
-	t    *testing.T
-	open *event.Message
-	most int64
-	at   int
-	text string
+	t      *testing.T
+	open   *event.Message
+	most   int64
+	at     int
+	quoted string
 }
 
 func newAwaySink(t *testing.T, lossy bool, persist func(*awaySink)) *awaySink {
-	a := &awaySink{t: t, at: 10, text: strings.Repeat("x", 20_000)}
+	a := &awaySink{t: t, at: 10, quoted: strconv.Quote(strings.Repeat("x", 20_000))}
 	e, err := Open(Options{Folder: t.TempDir(), Sinks: []Sink{{Name: "live"}, {Name: "away", Lossy: lossy}}, Persist: func() { persist(a) }, Logger: quiet})
 	if err != nil {
 		t.Fatal(err)
@@ -47,7 +48,7 @@ func newAwaySink(t *testing.T, lossy bool, persist func(*awaySink)) *awaySink {
 }
 
 func (a *awaySink) state(name string) *object.Object {
-	o, err := object.New(fmt.Appendf(nil, `{"metadata":{"name":%q,"resourceVersion":"%d"},"data":{"text":%q}}`, name, a.at, a.text))
+	o, err := object.New(fmt.Appendf(nil, `{"metadata":{"name":%q,"resourceVersion":"%d"},"data":{"text":%s}}`, name, a.at, a.quoted))
 	if err != nil {
 		a.t.Fatal(err)
 	}

@@ -14,6 +14,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/deltabridge/deltabridge/pkg/object"
+	"github.com/deltabridge/deltabridge/test/scale"
 )
 
 // history is a file of several commits, and what each of the last two left of each source.
@@ -156,7 +157,7 @@ func TestTruncatedFile(t *testing.T) {
 // elements of all others.
 func TestFlippedBits(t *testing.T) {
 	h := recordHistory(t)
-	const step = 3 // no divisor of 8, so that all bits have their turn
+	step := scale.Of(13, 3) // no divisor of 8, so that all bits have their turn
 	for page := range len(h.file) / pageSize {
 		// A page's header has 16 bytes; then come a meta page's 64 bytes, or the elements of others.
 		for i := 0; i < pageHeaderSize+metaSize+16; i += step {
@@ -170,7 +171,7 @@ func TestFlippedBits(t *testing.T) {
 func TestFlippedBitsAnywhere(t *testing.T) {
 	h := recordHistory(t)
 	random := rand.New(rand.NewPCG(1, 2))
-	for range 400 {
+	for range scale.Of(100, 400) {
 		file := bytes.Clone(h.file)
 		for range 1 + random.IntN(3) {
 			file[random.IntN(len(file))] ^= 1 << random.IntN(8)

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/deltabridge/deltabridge/pkg/object"
+	"github.com/deltabridge/deltabridge/test/scale"
 )
 
 func stateOf(t testing.TB, name string, rv int) *object.Object {
@@ -279,7 +280,7 @@ func TestWhatIsSettledBehindAnOpenChangeIsLetGoOf(t *testing.T) {
 			reach := func() { rv++; l.Reached(strconv.Itoa(rv)) }
 			reach()
 			var waiting []uint64
-			for n := range 100_000 {
+			for n := range scale.Of(20_000, 100_000) {
 				l.Add(key(n), stateOf(t, key(n), rv+1))
 				waiting = append(waiting, l.Expect("a", time.Now()))
 				reach()

@@ -12,6 +12,7 @@ import (
 	bolterrors "go.etcd.io/bbolt/errors"
 
 	"github.com/deltabridge/deltabridge/pkg/object"
+	"github.com/deltabridge/deltabridge/test/scale"
 )
 
 func put(t testing.TB, st *Stage, objects ...*object.Object) {
@@ -162,7 +163,7 @@ func TestFetchBesideAllElse(t *testing.T) {
 			}
 		}
 	}()
-	for n := range 30 {
+	for n := range scale.Of(10, 30) {
 		commit(t, s, nil, Update{Source: testSource("nodes"), ResourceVersion: "5", Upserts: []*object.Object{pod(t, n, n)}})
 		stage := s.Stage(Source{Name: "lists"})
 		put(t, stage, large(t, "a", fmt.Sprint(n%10)), pod(t, n, n))

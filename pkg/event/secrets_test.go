@@ -12,6 +12,7 @@ import (
 
 	"github.com/deltabridge/deltabridge/pkg/object"
 	"github.com/deltabridge/deltabridge/pkg/redact"
+	"github.com/deltabridge/deltabridge/test/scale"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
@@ -165,8 +166,8 @@ func TestNoSecretInAnyMessage(t *testing.T) {
 	redactor := redact.New([]byte(strings.Repeat("k", 32)), redact.Rule{Paths: paths})
 	g := secretDocuments{rand.New(rand.NewPCG(1, 2))}
 	accounts := schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "accounts"}
-	count, shown := 0, 0
-	for n := range 250 {
+	count, shown, objects := 0, 0, scale.Of(60, 250)
+	for n := range objects {
 		resource, old, now := secrets, g.secret(1), g.secret(2)
 		if n%2 == 1 {
 			resource, old, now = accounts, g.custom(1), g.custom(2)
@@ -192,8 +193,8 @@ func TestNoSecretInAnyMessage(t *testing.T) {
 			}
 		}
 	}
-	t.Logf("%d messages; %d of 250 objects had a secret in them", count, shown)
-	if shown < 240 {
+	t.Logf("%d messages; %d of %d objects had a secret in them", count, shown, objects)
+	if shown < objects*24/25 {
 		t.Error("too few of the objects have secrets in them")
 	}
 }

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"go.etcd.io/bbolt"
+
+	"github.com/deltabridge/deltabridge/test/scale"
 )
 
 // filled makes a file with the items 1 to n, in blocks of a few items.
@@ -374,7 +376,7 @@ func TestSpillSetAside(t *testing.T) {
 func TestSpillRandomDamage(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(7, 8))
 	whole, aside, partly := 0, 0, 0
-	for range 60 {
+	for range scale.Of(20, 60) {
 		bubble(t, func(t *testing.T, path string) {
 			filled(t, path, 60)
 			data, err := os.ReadFile(path)

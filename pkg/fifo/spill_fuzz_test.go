@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/deltabridge/deltabridge/test/scale"
 )
 
 // crashTest drives a Spill step by step, with commits where the test wants them, and ends it and opens it again. There are
@@ -296,7 +298,7 @@ func TestSpillDoubtfulCommit(t *testing.T) {
 
 // The fuzz target's steps in a long random run.
 func TestSpillRandomCrashes(t *testing.T) {
-	for seed := range uint64(6) {
+	for seed := range scale.Of[uint64](2, 6) {
 		random := rand.New(rand.NewPCG(seed, 5)).IntN
 		d := newCrashTest(t, filepath.Join(t.TempDir(), "q"), 2+random(20), int64(random(2)*random(200)), int64(random(2)*100000))
 		start := time.Now()

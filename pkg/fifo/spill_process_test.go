@@ -18,6 +18,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/deltabridge/deltabridge/test/scale"
 )
 
 // spillChild is the environment variable that makes a test of this file the child process of another; it has the path.
@@ -145,7 +147,7 @@ func TestSpillKill(t *testing.T) {
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
-		if n < 25 {
+		if n < scale.Of(8, 25) {
 			time.AfterFunc(time.Duration(20+rand.IntN(250))*time.Millisecond, func() {
 				_ = cmd.Process.Kill()
 			})

@@ -122,7 +122,7 @@ func TestHandlersSeeEveryRevision(t *testing.T) {
 	early.waitFor(t, "add last")
 	late.waitFor(t, "add last")
 
-	revisions, err := c.History(t.Context(), "/registry/configmaps/"+namespace+"/")
+	revisions, err := c.History(t.Context(), "/registry/configmaps/"+namespace+"/", 1)
 	must(t, err)
 	var want, got []string
 	for _, r := range revisions {

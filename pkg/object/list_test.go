@@ -8,6 +8,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/deltabridge/deltabridge/test/scale"
 )
 
 type modelList struct {
@@ -128,7 +130,7 @@ func TestList(t *testing.T) {
 // A part of a list must never be taken for all of it.
 func TestListCutShort(t *testing.T) {
 	body := read(t, "podlist.json")
-	for n := range len(body) {
+	for n := 0; n < len(body); n += scale.Of(5, 1) {
 		if err := (&List{}).decode([]byte(body[:n])); !errors.Is(err, ErrMalformed) {
 			t.Fatalf("the first %d of %d bytes: %v", n, len(body), err)
 		}

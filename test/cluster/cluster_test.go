@@ -151,7 +151,7 @@ func waitForCompaction(t *testing.T, c *Cluster) {
 	poll := time.NewTicker(readyPoll)
 	defer poll.Stop()
 	for {
-		_, err := c.History(ctx, "/registry/configmaps/")
+		_, err := c.History(ctx, "/registry/configmaps/", 1)
 		if errors.Is(err, ErrCompacted) {
 			return
 		}

@@ -36,20 +36,20 @@ type Revision struct {
 }
 
 // History returns every committed change of the keys with the prefix, in the
-// order of their revisions, from the beginning to the revision at which etcd
-// stands when the call is made. It fails with ErrCompacted when etcd no longer
-// has the beginning.
-func (c *Cluster) History(ctx context.Context, prefix string) ([]Revision, error) {
+// order of their revisions, from the revision from (1: the beginning) to the one at
+// which etcd stands when the call is made. It fails with ErrCompacted when etcd no
+// longer has the first. It reads all changes of the cluster since from.
+func (c *Cluster) History(ctx context.Context, prefix string, from int64) ([]Revision, error) {
 	current, err := c.Revision(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("history of %s: %w", prefix, err)
 	}
 	var history []Revision
-	if current <= 1 { // 1 is the empty store: there is no change to wait for
+	if current <= 1 || current < from { // 1 is the empty store: there is no change to wait for
 		return history, nil
 	}
 	complete := errors.New("complete")
-	err = c.watch(ctx, 1, func(batch []Revision) error {
+	err = c.watch(ctx, from, func(batch []Revision) error {
 		for _, r := range batch {
 			if r.ModRevision <= current && strings.HasPrefix(r.Key, prefix) {
 				history = append(history, r)

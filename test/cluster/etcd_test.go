@@ -37,7 +37,7 @@ func testHistory(t *testing.T, c *Cluster) {
 	if _, err := client.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if history, err := c.History(ctx, prefix); err != nil || len(history) != 0 {
+	if history, err := c.History(ctx, prefix, 1); err != nil || len(history) != 0 {
 		t.Errorf("history of what never was: %v, %v", history, err)
 	}
 	maps := client.CoreV1().ConfigMaps("history")
@@ -63,7 +63,7 @@ func testHistory(t *testing.T, c *Cluster) {
 		}
 	}
 	want := fromWatch(t, seen, prefix, 6)
-	got, err := c.History(ctx, prefix)
+	got, err := c.History(ctx, prefix, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -155,7 +155,7 @@ func TestLongHistory(t *testing.T) {
 	if err := c.StartEtcd(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if history, err := c.History(t.Context(), ""); err != nil || len(history) != 0 {
+	if history, err := c.History(t.Context(), "", 1); err != nil || len(history) != 0 {
 		t.Errorf("history of an empty store: %v, %v", history, err)
 	}
 	put := func(key string) {
@@ -172,7 +172,7 @@ func TestLongHistory(t *testing.T) {
 		want = append(want, Revision{Key: "/a/key", ModRevision: i + 2, CreateRevision: 2})
 	}
 	put("/b/key")
-	got, err := c.History(t.Context(), "/a/")
+	got, err := c.History(t.Context(), "/a/", 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -217,7 +217,7 @@ func testCompact(t *testing.T, c *Cluster) {
 	if err := apierrors.FromObject(event.Object); event.Type != watch.Error || !apierrors.IsResourceExpired(err) {
 		t.Errorf("after the compaction: %v %v, want 410 Expired", event.Type, event.Object)
 	}
-	if _, err := c.History(ctx, "/registry/events/"); !errors.Is(err, ErrCompacted) {
+	if _, err := c.History(ctx, "/registry/events/", 1); !errors.Is(err, ErrCompacted) {
 		t.Errorf("history after the compaction: %v, want ErrCompacted", err)
 	}
 }

@@ -96,6 +96,7 @@ const repeatedAfterAKill = 4 * time.Second
 // TestKilledAtAnyMoment: the bridge is killed many times under random changes, some of which happen while it is
 // down, within the API server's history.
 func TestKilledAtAnyMoment(t *testing.T) {
+	t.Parallel()
 	c, js, k := sharedCluster(t), startJetStream(t), kafka.ForTest(t)
 	cs := clientset(t, c)
 	namespace := newNamespace(t, cs)
@@ -244,6 +245,7 @@ func (b *bridge) committedBy(truth []change, sinks ...string) error {
 
 // TestTermination: SIGTERM under load ends the bridge in time, and the next one repeats nothing.
 func TestTermination(t *testing.T) {
+	t.Parallel()
 	c, js, k := sharedCluster(t), startJetStream(t), kafka.ForTest(t)
 	cs := clientset(t, c)
 	namespace := newNamespace(t, cs)
@@ -269,6 +271,7 @@ func TestTermination(t *testing.T) {
 // TestAChangedConfiguration: a sink that is added gets everything that exists, and the others nothing again. A
 // sink whose filter changed is told of what enters and what leaves.
 func TestAChangedConfiguration(t *testing.T) {
+	t.Parallel()
 	c, old, added := sharedCluster(t), startJetStream(t), startJetStream(t)
 	cs := clientset(t, c)
 	namespace := newNamespace(t, cs)

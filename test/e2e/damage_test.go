@@ -18,6 +18,7 @@ import (
 // TestADamagedSpill: events that wait on disk cannot be read back. All others arrive, and a gap event is where the lost ones
 // would have been.
 func TestADamagedSpill(t *testing.T) {
+	t.Parallel()
 	c := sharedCluster(t)
 	for _, away := range []*destination{awayJetStream(t), awayKafka(t)} {
 		t.Run(away.broker, func(t *testing.T) {

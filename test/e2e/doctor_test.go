@@ -145,6 +145,7 @@ sinks:
 
 // The checkpoint is from a future that the cluster does not have, or from a past that it no longer knows.
 func TestDoctorCheckpoint(t *testing.T) {
+	t.Parallel()
 	c := cluster.ForTest(t)
 	if err := errors.Join(c.StopAPIServer(t.Context()), c.StartAPIServer(t.Context())); err != nil { // it forgets what was before
 		t.Fatal(err)
@@ -206,6 +207,7 @@ sinks: [{name: lines, enrich: {namespaceLabels: true}, stdout: {}}]
 
 // The API server can't be reached, or not trusted, or does not know the bridge.
 func TestDoctorAPIServer(t *testing.T) {
+	t.Parallel()
 	c := sharedCluster(t)
 	admin, err := clientcmd.LoadFromFile(c.Kubeconfig())
 	if err != nil {
@@ -255,6 +257,7 @@ func otherCA(t *testing.T) string {
 
 // Kafka: a topic as it should be but for the single broker, and what can be wrong with one.
 func TestDoctorKafka(t *testing.T) {
+	t.Parallel()
 	c, k := sharedCluster(t), kafka.ForTest(t)
 	ca := filepath.Join(t.TempDir(), "ca.crt")
 	if err := os.WriteFile(ca, []byte(otherCA(t)), 0o600); err != nil {
@@ -285,6 +288,7 @@ func TestDoctorKafka(t *testing.T) {
 
 // NATS: the stream is not there, takes no message of the size that objects can have, and a server that is not trusted.
 func TestDoctorNATS(t *testing.T) {
+	t.Parallel()
 	c, js := sharedCluster(t), startJetStream(t)
 	dir := t.TempDir()
 	ca := filepath.Join(dir, "ca.crt")

@@ -165,6 +165,7 @@ func rawConfigMap(t *testing.T, cs kubernetes.Interface, namespace, name string)
 // What `bridge explain` says is what `bridge run` then sends, to both brokers: of objects that are there, of an update
 // that leaves a filter, and of a deletion.
 func TestExplainIsWhatRunSends(t *testing.T) {
+	t.Parallel()
 	c, js, k := sharedCluster(t), startJetStream(t), kafka.ForTest(t)
 	cs := clientset(t, c)
 	namespace := newNamespace(t, cs)

@@ -12,6 +12,7 @@ import (
 // is stopped. What comes then arrives by itself, the stream that is created again is sent what exists, a topic that is created again is
 // not (it has the name that it had), and a resync brings everything back, each object once and none in an older state.
 func TestALostDestination(t *testing.T) {
+	t.Parallel()
 	c, js, k := sharedCluster(t), startJetStream(t), kafka.ForTest(t)
 	cs := clientset(t, c)
 	namespace := newNamespace(t, cs)

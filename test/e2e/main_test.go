@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -17,6 +18,10 @@ import (
 var bridgeBinary string
 
 func TestMain(m *testing.M) {
+	if err := flag.Set("test.parallel", "4"); err != nil { // more than CPUs: the tests mostly wait; the command line can say otherwise
+		fmt.Fprintln(os.Stderr, "e2e:", err)
+		os.Exit(1)
+	}
 	dir, err := buildBridge()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "e2e:", err)

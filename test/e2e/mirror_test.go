@@ -120,6 +120,7 @@ func (m *mirrors) equal(when string) {
 // TestMirrors: what independent readers make of the mirrors is what the cluster holds, after random changes through a
 // kill and a re-list, and again after the stream lost everything; and a reader can tell what only a mirror still holds.
 func TestMirrors(t *testing.T) {
+	t.Parallel()
 	m := newMirrors(t)
 	m.start()
 	changes := startChanges(t, m.cs, m.namespace, 60, 150)

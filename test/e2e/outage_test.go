@@ -102,6 +102,7 @@ func (b *bridge) peakBytes(during time.Duration) int64 {
 // TestEverySinkBlocked: every sink is away and its queue is full, in memory and on disk, while the API server goes on. The bridge stays
 // within its bounds, and catches up when the sinks return.
 func TestEverySinkBlocked(t *testing.T) {
+	t.Parallel()
 	c := sharedCluster(t)
 	sinks := []*destination{awayJetStream(t), awayKafka(t)}
 	cs := clientset(t, c)
@@ -136,6 +137,7 @@ func TestEverySinkBlocked(t *testing.T) {
 
 // TestOneSinkAwayForTheWholeRun: it costs the other nothing, and gets everything when it returns.
 func TestOneSinkAwayForTheWholeRun(t *testing.T) {
+	t.Parallel()
 	for name, brokers := range map[string]func() (live, away *destination){
 		"Kafka is away":     func() (live, away *destination) { return awayJetStream(t), awayKafka(t) },
 		"JetStream is away": func() (live, away *destination) { return awayKafka(t), awayJetStream(t) },
@@ -217,6 +219,7 @@ func smallDisk(t *testing.T, options string) string {
 
 // TestAFullDisk: the state lies on a file system that fills up while the brokers are away.
 func TestAFullDisk(t *testing.T) {
+	t.Parallel()
 	dir := smallDisk(t, "size=8m")
 	c := sharedCluster(t)
 	sinks := []*destination{awayJetStream(t), awayKafka(t)}

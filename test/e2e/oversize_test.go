@@ -121,6 +121,7 @@ func withoutRepetitions(partition []received) (once, firsts []received) {
 }
 
 func TestWithoutRepetitions(t *testing.T) {
+	t.Parallel()
 	record := func(id, operation string) received {
 		return received{attributes: map[string]string{"id": id, "operation": operation}}
 	}
@@ -341,6 +342,7 @@ func (o *oversize) resend(sink string, raise func()) {
 // TestOversize: objects over both brokers' limits in each mode, with a kill -9 in between. Claims are read back byte for
 // byte, dead letters sent again when the limit was raised; and nothing of all that holds a secret value.
 func TestOversize(t *testing.T) {
+	t.Parallel()
 	c, k, js := sharedCluster(t), kafka.ForTest(t), newJetStream(t)
 	js.max = smallLimit
 	js.start()

@@ -43,13 +43,9 @@ func settled(t *testing.T, b *bridge, changes int, sinks ...string) {
 	})
 }
 
-func configMapHistory(t *testing.T, c *cluster.Cluster, namespace string) []change {
-	t.Helper()
-	return history(t, c, "/registry/configmaps/"+namespace+"/", "configmaps")
-}
-
 // TestEveryRevisionArrives: thousands of commits as fast as the API server takes them, to both brokers at once.
 func TestEveryRevisionArrives(t *testing.T) {
+	t.Parallel()
 	c, js, k := sharedCluster(t), startJetStream(t), kafka.ForTest(t)
 	cs := clientset(t, c)
 	namespace := newNamespace(t, cs)
@@ -78,6 +74,7 @@ func TestEveryRevisionArrives(t *testing.T) {
 // TestBrokersAwayAtStartAndUnderLoad: both brokers are away when the bridge starts, come, and are restarted while
 // changes flow. The bridge goes on by itself.
 func TestBrokersAwayAtStartAndUnderLoad(t *testing.T) {
+	t.Parallel()
 	c, js := sharedCluster(t), newJetStream(t)
 	k := kafka.NewForTest(t)
 	cs := clientset(t, c)
@@ -234,6 +231,7 @@ func throughProxy(t *testing.T, c *cluster.Cluster) (string, *sinktest.Proxy) {
 // TestAPIServerRestart: the API server is killed and started again under load. Nothing final is missing, and the
 // bridge says what happened.
 func TestAPIServerRestart(t *testing.T) {
+	t.Parallel()
 	c, js := cluster.ForTest(t), startJetStream(t)
 	cs := clientset(t, c)
 	namespace := newNamespace(t, cs)

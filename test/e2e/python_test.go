@@ -81,6 +81,7 @@ func pythonForExamples(t *testing.T) string {
 
 // The state of the Python examples is that of the Go ones, event by event, and a patch makes the new state of the old one.
 func TestPythonExamples(t *testing.T) {
+	t.Parallel()
 	python := pythonForExamples(t)
 	run := func(input []byte, args ...string) []byte {
 		t.Helper()

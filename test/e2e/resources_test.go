@@ -27,6 +27,7 @@ sinks: [{name: jetstream, nats: {url: %q, stream: {name: E2E, create: true, subj
 // TestCustomResourcesComeAndGo: a CustomResourceDefinition is installed and removed while the bridge watches
 // everything.
 func TestCustomResourcesComeAndGo(t *testing.T) {
+	t.Parallel()
 	c, js := sharedCluster(t), startJetStream(t)
 	b := startBridge(t, c.Kubeconfig(), everythingTo(js.url()))
 	b.waitReady()
@@ -126,6 +127,7 @@ func pause(t *testing.T, d time.Duration) {
 
 // TestForbiddenResourcesHarmNoOther: RBAC allows some of what is watched.
 func TestForbiddenResourcesHarmNoOther(t *testing.T) {
+	t.Parallel()
 	c, js := sharedCluster(t), startJetStream(t)
 	kubeconfig, err := c.RestrictedKubeconfig(t.Context(), []rbacv1.PolicyRule{
 		{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"get", "list", "watch"}},
@@ -199,6 +201,7 @@ func TestEventsAreWatchedOnce(t *testing.T) {
 
 // TestFilters: an object that moves over a filter's border is added and deleted for that sink.
 func TestFilters(t *testing.T) {
+	t.Parallel()
 	c, js := sharedCluster(t), startJetStream(t)
 	cs := clientset(t, c)
 	namespace := newNamespace(t, cs)
@@ -234,6 +237,7 @@ sinks:
 // TestAResourceThatGoesWhileTheBridgeIsDown: its objects' deletions are delivered when the bridge comes back, and not
 // again at the next start.
 func TestAResourceThatGoesWhileTheBridgeIsDown(t *testing.T) {
+	t.Parallel()
 	c, js := sharedCluster(t), startJetStream(t)
 	api, err := dynamic.NewForConfig(c.RESTConfig())
 	if err != nil {

@@ -18,6 +18,7 @@ import (
 
 // TestRestartWithManyObjects: a restart lists nothing, sends nothing, and is ready at once.
 func TestRestartWithManyObjects(t *testing.T) {
+	t.Parallel()
 	c, js, k := cluster.ForTest(t), startJetStream(t), kafka.ForTest(t)
 	cs := clientset(t, c)
 	namespace := newNamespace(t, cs)

@@ -54,6 +54,7 @@ func makeReady(ctx context.Context, cs kubernetes.Interface, pod *corev1.Pod) er
 
 // TestWithControllers is what needs the controllers of Kubernetes: they take a while to start, so that all share them.
 func TestWithControllers(t *testing.T) {
+	t.Parallel()
 	log := newAuditLog(t)
 	c := cluster.ForTest(t, func(o *cluster.Options) { o.ControllerManager, o.APIServerFlags = true, log.flags() })
 	t.Run("ARolloutReadAlong", func(t *testing.T) { readRolloutAlong(t, c) })

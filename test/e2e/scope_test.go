@@ -55,6 +55,7 @@ func briefly(events []received, names map[string]string) (lines []string) {
 // TestAChangedWatch: the bridge is stopped, objects change, and it is started with other entries of `watch`. What is known goes on
 // to count: what went is sent as deleted, what is not watched any more as left, what is new as added, and nothing else again.
 func TestAChangedWatch(t *testing.T) {
+	t.Parallel()
 	c, js := sharedCluster(t), startJetStream(t)
 	cs := clientset(t, c)
 	a, b := newNamespace(t, cs), newNamespace(t, cs)
@@ -128,6 +129,7 @@ func TestAChangedWatch(t *testing.T) {
 // TestObjectsMoveBetweenEntries: two entries select by different labels. An object that is relabelled stays one object, and by the
 // rule of readers (the highest resourceVersion counts) what exists at the end is what is selected at the end.
 func TestObjectsMoveBetweenEntries(t *testing.T) {
+	t.Parallel()
 	c, js := sharedCluster(t), startJetStream(t)
 	cs := clientset(t, c)
 	namespace := newNamespace(t, cs)

@@ -186,6 +186,7 @@ func handedOver(t *testing.T, b *bridge, cs kubernetes.Interface, namespace stri
 // cluster: not in what brokers hold, not on the disk, not in what the bridge says of itself. Through an outage that
 // spills, kill -9 and a restart.
 func TestSecretsNeverLeave(t *testing.T) {
+	t.Parallel()
 	c, js, k := sharedCluster(t), startJetStream(t), kafka.ForTest(t)
 	proxy := sinktest.NewProxy(t, js.addr())
 	cs := clientset(t, c)
@@ -273,6 +274,7 @@ sinks:
 // TestSecretsPlainForOneSink: that one gets values as they are, also those of an old state after a restart, and the other
 // one does not; nor does the disk hold any.
 func TestSecretsPlainForOneSink(t *testing.T) {
+	t.Parallel()
 	c, js := sharedCluster(t), startJetStream(t)
 	cs := clientset(t, c)
 	namespace, dir := newNamespace(t, cs), t.TempDir()

@@ -88,6 +88,7 @@ func shows(t *testing.T, screen *logBuffer, pattern string) {
 
 // `bridge tail` shows what both brokers hold and what comes, as wide as the terminal, and leaves no trace.
 func TestTail(t *testing.T) {
+	t.Parallel()
 	c, js, k := sharedCluster(t), startJetStream(t), kafka.ForTest(t)
 	cs := clientset(t, c)
 	namespace := newNamespace(t, cs)

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/deltabridge/deltabridge/test/cluster"
@@ -20,20 +21,24 @@ type change struct {
 	deleted bool
 }
 
-// history reads from etcd all revisions under the keys of one resource and namespace.
-func history(t *testing.T, c *cluster.Cluster, etcdPrefix, resource string) []change {
+// created has the revisions at which the namespaces of the tests were created: a shared cluster has a long history.
+var created sync.Map
+
+// configMapHistory reads from etcd all revisions of a namespace's ConfigMaps.
+func configMapHistory(t *testing.T, c *cluster.Cluster, namespace string) []change {
 	t.Helper()
-	revisions, err := c.History(t.Context(), etcdPrefix)
+	since, ok := created.Load(namespace)
+	if !ok {
+		t.Fatalf("%s is not of newNamespace", namespace)
+	}
+	revisions, err := c.History(t.Context(), "/registry/configmaps/"+namespace+"/", since.(int64)) //nolint:forcetypeassert // newNamespace stores it
 	if err != nil {
 		t.Fatal(err)
 	}
-	// /registry/configmaps/<namespace>/<name>
 	var changes []change
 	for _, r := range revisions {
-		parts := strings.Split(r.Key, "/")
-		changes = append(changes, change{
-			resource + "/" + parts[len(parts)-2] + "/" + parts[len(parts)-1], strconv.FormatInt(r.ModRevision, 10), r.Deleted,
-		})
+		name := r.Key[strings.LastIndex(r.Key, "/")+1:]
+		changes = append(changes, change{"configmaps/" + namespace + "/" + name, strconv.FormatInt(r.ModRevision, 10), r.Deleted})
 	}
 	return changes
 }

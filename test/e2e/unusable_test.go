@@ -22,6 +22,7 @@ import (
 // that exists is sent as an initial list, once; what was deleted since is not known any more, and what only another cluster has
 // is not sent as deleted.
 func TestUnusableCheckpoints(t *testing.T) {
+	t.Parallel()
 	c, k := sharedCluster(t), kafka.ForTest(t)
 	cs := clientset(t, c)
 	for name, spoil := range map[string]func(t *testing.T, file, namespace string){

@@ -3,6 +3,7 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -35,6 +36,11 @@ func newNamespace(t *testing.T, cs kubernetes.Interface) string {
 	if err != nil {
 		t.Fatal(err)
 	}
+	since, err := strconv.ParseInt(ns.ResourceVersion, 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	created.Store(ns.Name, since)
 	return ns.Name
 }
 
