@@ -42,6 +42,7 @@ func TestTwoClustersUnderOneName(t *testing.T) {
 	first, second, js, k := sharedCluster(t), cluster.ForTest(t), startJetStream(t), kafka.ForTest(t)
 	csFirst, csSecond := clientset(t, first), clientset(t, second)
 	namespace := newNamespace(t, csFirst)
+	created.Store(namespace, int64(1)) // in both clusters
 	if _, err := csSecond.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
