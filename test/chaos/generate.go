@@ -124,6 +124,7 @@ func (g *generator) buffer(s *Sink) {
 	if g.chance(50) {
 		s.Events = pick(g, 10, 50, 200, 1000)
 	}
+	s.Small = s.Small || s.Overflow != "" // or it would hardly ever apply
 	s.possible()
 }
 

@@ -116,16 +116,21 @@ func (j *sinkJudge) unknown(last *Event) bool {
 	})
 }
 
-// uncommitted reports whether the bridge may have forgotten that it sent a state, and the next process had another configuration: then it counts
-// as not sent ("What cannot be had" in delivery.md).
+// uncommitted reports whether the bridge may have forgotten that it sent a state, and the next process that may write its checkpoint had another
+// configuration: then it counts as not sent ("What cannot be had" in delivery.md).
 func (j *sinkJudge) uncommitted(last *Event) bool {
 	if last == nil {
 		return false
 	}
 	processes := j.Timeline.Processes
-	for n := range max(0, len(processes)-1) {
-		if j.forgot(&processes[n], last) && !reflect.DeepEqual(processes[n].Config, processes[n+1].Config) {
-			return true
+	for n := range processes {
+		if !j.forgot(&processes[n], last) {
+			continue
+		}
+		for m := n + 1; m < len(processes) && j.abrupt(&processes[m-1]); m++ {
+			if !reflect.DeepEqual(processes[n].Config, processes[m].Config) {
+				return true
+			}
 		}
 	}
 	return false
