@@ -44,10 +44,10 @@ func (j *sinkJudge) ordered(e, last *Event, changes bool) {
 	before := j.subjects[e.subject()]
 	switch {
 	case before == nil:
+	case j.uncommitted(before): // and e carries the last state that was known
 	case before.UID != e.UID && before.RV > e.RV:
 		j.report(Order, "%s, after %s of its successor", e, before)
 	case e.Operation == "deleted" && e.Unknown: // carries the last state that was known
-	case j.uncommitted(before): // and e carries the last state that was known
 	case e.RV < before.RV:
 		j.report(Order, "%s, after %s", e, before)
 	case e.RV == before.RV && last != nil && e.Operation != "restated" && last.Operation != "restated" && !changes && !j.restarted(e):
