@@ -3,6 +3,7 @@ package e2e
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"net"
 	"net/url"
 	"path/filepath"
@@ -13,6 +14,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	natsgo "github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/deltabridge/deltabridge/test/certs"
 	"github.com/deltabridge/deltabridge/test/kafka"
@@ -184,6 +186,30 @@ func (js *jetStream) read(stream string) []received {
 		}
 	}
 	return all
+}
+
+// takes makes one attempt to store a message in the stream, as a client of its own.
+func (js *jetStream) takes(ctx context.Context) error {
+	conn, err := natsgo.Connect(js.url(), natsgo.NoReconnect(), natsgo.Timeout(time.Second))
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	answer, err := conn.RequestWithContext(ctx, "k8s.independent", nil)
+	if err == nil && !strings.Contains(string(answer.Data), `"seq"`) {
+		err = errors.New(string(answer.Data))
+	}
+	return err
+}
+
+// kafkaTakes makes one attempt to store a record in a topic, as a client of its own.
+func kafkaTakes(ctx context.Context, addr, topic string) error {
+	client, err := kgo.NewClient(kgo.SeedBrokers(addr), kgo.DefaultProduceTopic(topic), kgo.DisableIdempotentWrite(), kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	return client.ProduceSync(ctx, &kgo.Record{Value: []byte("independent")}).FirstErr()
 }
 
 // readKafka gives all records of a topic, one slice for each partition, in their order.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/deltabridge/deltabridge/test/cluster"
 	"github.com/deltabridge/deltabridge/test/kafka"
+	"github.com/deltabridge/deltabridge/test/scale"
 )
 
 // bridgeBinary is built once for all tests.
@@ -38,13 +39,21 @@ func buildBridge() (dir string, err error) {
 		return "", err
 	}
 	bridgeBinary = filepath.Join(dir, "bridge")
-	build := exec.Command("go", append(append([]string{"build"}, raceFlag...), "-o", bridgeBinary, "github.com/deltabridge/deltabridge/cmd/bridge")...)
+	args := []string{"build", "-o", bridgeBinary}
+	if raced() {
+		args = append(args, "-race")
+	}
+	build := exec.Command("go", append(args, "github.com/deltabridge/deltabridge/cmd/bridge")...)
 	build.Stdout, build.Stderr = os.Stderr, os.Stderr
 	if err = build.Run(); err != nil {
 		return "", fmt.Errorf("build the bridge: %w", err)
 	}
 	return dir, nil
 }
+
+// raced reports whether the binary has the race detector: if the tests have it, except in `make test-long`, which measures the
+// times and the memory that the documentation names.
+func raced() bool { return raceDetector && !scale.Long() }
 
 // sharedCluster is the control plane of the tests that do not disturb it.
 func sharedCluster(t *testing.T) *cluster.Cluster {

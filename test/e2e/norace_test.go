@@ -2,4 +2,4 @@
 
 package e2e
 
-var raceFlag []string
+const raceDetector = false

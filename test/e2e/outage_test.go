@@ -7,7 +7,10 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/deltabridge/deltabridge/pkg/sinks/sinktest"
+	"github.com/deltabridge/deltabridge/test/cluster"
 	"github.com/deltabridge/deltabridge/test/kafka"
 	"github.com/deltabridge/deltabridge/test/scale"
 )
@@ -74,7 +77,7 @@ func TestSpillThroughAnOutage(t *testing.T) {
 		catchingUp := at.After(paused) && first < killed[partition] && again >= killed[partition]
 		return inFlight || catchingUp
 	})...)
-	if len(raceFlag) == 0 && float64(max(during, after)) > 1.2*float64(before) {
+	if !raced() && float64(max(during, after)) > 1.2*float64(before) {
 		t.Errorf("memory grew from %d to %d MB", before>>20, max(during, after)>>20)
 	}
 }
@@ -82,21 +85,75 @@ func TestSpillThroughAnOutage(t *testing.T) {
 // peakBytes is the most resident memory that is seen in a time.
 func (b *bridge) peakBytes(during time.Duration) int64 {
 	b.t.Helper()
-	end := time.NewTimer(during)
-	defer end.Stop()
+	return b.peakWhile(func() error {
+		pause(b.t, during)
+		return nil
+	})
+}
+
+// peakWhile is the most resident memory that is seen while something runs.
+func (b *bridge) peakWhile(run func() error) int64 {
+	b.t.Helper()
+	ended := make(chan error, 1)
+	go func() { ended <- run() }() // received below
 	tick := time.NewTicker(250 * time.Millisecond)
 	defer tick.Stop()
 	peak := int64(0)
 	for {
 		peak = max(peak, b.residentBytes())
 		select {
-		case <-end.C:
+		case err := <-ended:
+			if err != nil {
+				b.t.Fatal(err)
+			}
 			return peak
-		case <-b.t.Context().Done():
-			b.t.Fatal(b.t.Context().Err())
 		case <-tick.C:
 		}
 	}
+}
+
+// TestANarrowSinkAway: the broker of a sink is away that is sent the changes of one namespace, while many large ones pass in others, of
+// names that never recur. They take no memory, and the namespace's own arrive when the broker is back.
+func TestANarrowSinkAway(t *testing.T) {
+	const size, limit = 20_000, 150 << 20
+	changes := scale.Of(2000, 100_000)
+	c := cluster.ForTest(t, func(o *cluster.Options) { o.CompactionInterval = 15 * time.Second }) // or etcd would keep gigabytes
+	away := awayJetStream(t)
+	cs := clientset(t, c)
+	teamA, teamB := newNamespace(t, cs), newNamespace(t, cs)
+	ofTeamA := record(t, c, teamA)
+	away.start()
+	b := startBridge(t, c.Kubeconfig(), "\nwatch: [{resources: [configmaps]}]\nsinks:\n"+
+		strings.Replace(away.sink("away", ""), "\n", "\n    filters: [{namespaces: ["+teamA+"]}]\n", 1))
+	b.waitReady()
+	before := b.residentBytes()
+	away.stop()
+	if err := churn(t.Context(), cs, teamA, "waits", 20, 3); err != nil {
+		t.Fatal(err)
+	}
+	peak := b.peakWhile(func() error {
+		group, ctx := errgroup.WithContext(t.Context())
+		group.SetLimit(8)
+		for n := range changes / 4 { // a creation, two updates and a deletion
+			group.Go(func() error { return oneLifeOf(ctx, cs, teamB, fmt.Sprintf("other-%d", n), size, 2, true) })
+		}
+		return group.Wait()
+	})
+	truth, last := ofTeamA.upTo(t, cs, teamA, "last")
+	eventually(t, 30*time.Second, func() error {
+		if at := b.metric("deltabridge_informer_resource_version", "resource=configmaps"); int64(at) < last {
+			return fmt.Errorf("the bridge has read up to %.0f of %d", at, last)
+		}
+		return nil
+	})
+	t.Logf("%d changes elsewhere; memory: %d MB before, %d MB at most", changes, before>>20, peak>>20)
+	if peak := max(peak, b.residentBytes()); !raced() && peak > limit {
+		t.Errorf("%d MB of memory", peak>>20)
+	}
+	away.start()
+	eventually(t, 30*time.Second, func() error { return b.reached(truth) })
+	b.stop()
+	judge(t, away.broker, truth, "configmaps/", away.read()...)
 }
 
 // TestEverySinkBlocked: every sink is away and its queue is full, in memory and on disk, while the API server goes on. The bridge stays

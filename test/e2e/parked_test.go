@@ -9,8 +9,13 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
 
+	"github.com/deltabridge/deltabridge/test/cluster"
 	"github.com/deltabridge/deltabridge/test/kafka"
+	"github.com/deltabridge/deltabridge/test/scale"
 )
 
 // TestAMissingTopic: with topic: "{resource}" and createTopics off, and a stream that takes the subjects of one resource only, the events of the other
@@ -115,6 +120,68 @@ sinks:
 		return nil
 	})
 	b.stop()
+}
+
+// TestACustomResourceWithoutATopic: with createTopics off a new kind of objects has no topic. The changes of others arrive all the
+// while, and those objects' when somebody has made the topic.
+func TestACustomResourceWithoutATopic(t *testing.T) {
+	scale.Parallel(t)
+	c, k := sharedCluster(t), kafka.ForTest(t)
+	cs := clientset(t, c)
+	namespace := newNamespace(t, cs)
+	widgets := schema.GroupVersionResource{Group: "parked.example.com", Version: "v1", Resource: "widgets"}
+	prefix := "new-" + namespace + "-"
+	kafka.CreateTopic(t, k.Addr(), prefix+"configmaps", 3, nil)
+	b := startBridge(t, c.Kubeconfig(), fmt.Sprintf(`
+watch: [{resources: [configmaps, "*.parked.example.com"], namespaces: [%s]}]
+sinks: [{name: kafka, kafka: {brokers: [%q], topic: "%s{resource}"}}]
+`, namespace, k.Addr(), prefix))
+	b.waitReady()
+	load := startChanges(t, cs, namespace, 100, scale.Of(200, 60))
+	created := newKind(t, c, widgets, "Widget", namespace, 5)
+	count, sum := b.histogram("deltabridge_event_lag_seconds", "kafka")
+	pause(t, scale.Of(5*time.Second, 5*time.Minute))
+	newCount, newSum := b.histogram("deltabridge_event_lag_seconds", "kafka")
+	load.stop(t)
+	truth := configMapHistory(t, c, namespace)
+	eventually(t, 5*time.Second, func() error { return b.acknowledged("kafka", len(truth)) })
+	judge(t, "Kafka", truth, "configmaps/"+namespace+"/", readKafka(t, k.Addr(), prefix+"configmaps")...)
+	t.Logf("%d changes of others in the meantime, with a mean lag of %.1f ms", newCount-count, (newSum-sum)/float64(newCount-count)*1000)
+
+	kafka.CreateTopic(t, k.Addr(), prefix+"widgets", 3, nil)
+	made := time.Now()
+	eventually(t, 60*time.Second, func() error {
+		if n := int(b.metric("deltabridge_events_acknowledged_total", "resource=widgets.parked.example.com")); n < len(created) {
+			return fmt.Errorf("%d of %d widgets arrived", n, len(created))
+		}
+		return nil
+	})
+	t.Logf("what waited arrived %s after its topic was made", time.Since(made).Round(time.Millisecond))
+	b.stop()
+	judge(t, "Kafka", created, "widgets.parked.example.com/", readKafka(t, k.Addr(), prefix+"widgets")...)
+}
+
+// newKind installs a CustomResourceDefinition with some objects in a namespace, and gives their history.
+func newKind(t *testing.T, c *cluster.Cluster, of schema.GroupVersionResource, kind, namespace string, objects int) []change {
+	t.Helper()
+	api, err := dynamic.NewForConfig(c.RESTConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	definitions := api.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"})
+	if _, err := definitions.Create(t.Context(), definition(of, kind), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for n := range objects {
+		object := &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": of.GroupVersion().String(), "kind": kind, "metadata": map[string]any{"name": fmt.Sprintf("o%d", n)},
+		}}
+		eventually(t, 20*time.Second, func() error {
+			_, err := api.Resource(of).Namespace(namespace).Create(t.Context(), object, metav1.CreateOptions{})
+			return err
+		})
+	}
+	return history(t, c, "/registry/"+of.Group+"/"+of.Resource+"/"+namespace+"/", of.Resource+"."+of.Group)
 }
 
 // upToOthers waits until both sinks have acknowledged so many changes of config maps.

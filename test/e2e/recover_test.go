@@ -3,20 +3,23 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 
+	"github.com/deltabridge/deltabridge/pkg/sinks/sinktest"
 	"github.com/deltabridge/deltabridge/test/cluster"
+	"github.com/deltabridge/deltabridge/test/scale"
 )
 
 // TestAPIServerIsBack: the API server is killed under load and started again, several times. Beside the bridge an independent
 // client lists every 50 ms: half a second after its first success the bridge has listed or watches again. What is written from
 // then on arrives as a whole: at most what the API server wrote before it had read the resource is missing.
 func TestAPIServerIsBack(t *testing.T) {
-	const restarts, limit = 3, 500 * time.Millisecond
+	const limit = 500 * time.Millisecond
+	restarts := scale.Of(3, 10)
 	c, js := cluster.ForTest(t), startJetStream(t)
 	cs := clientset(t, c)
 	namespace := newNamespace(t, cs)
@@ -43,7 +46,13 @@ sinks: [{name: jetstream, nats: {url: %q, stream: {name: E2E, create: true, subj
 			t.Fatal(err)
 		}
 		first := make(chan time.Time, 1)
-		go func() { first <- firstList(t.Context(), clientset(t, c), namespace) }()
+		independent := clientset(t, c).CoreV1().ConfigMaps(namespace)
+		go func() {
+			first <- sinktest.FirstSuccess(t.Context(), func(ctx context.Context) error {
+				_, err := independent.List(ctx, metav1.ListOptions{})
+				return err
+			})
+		}()
 		if err := c.StartAPIServer(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -89,23 +98,56 @@ sinks: [{name: jetstream, nats: {url: %q, stream: {name: E2E, create: true, subj
 	}
 }
 
-// firstList is when a client that lists every 50 ms succeeds.
-func firstList(ctx context.Context, cs kubernetes.Interface, namespace string) time.Time {
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		attempt, cancel := context.WithTimeout(ctx, time.Second)
-		_, err := cs.CoreV1().ConfigMaps(namespace).List(attempt, metav1.ListOptions{})
-		cancel()
-		if err == nil {
-			return time.Now()
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return time.Now()
-		}
+// TestBrokersAreBack: the bridge starts while its brokers are away. Beside it independent clients try every 50 ms: at most a
+// second after the first success of one the broker has acknowledged the bridge's first event.
+func TestBrokersAreBack(t *testing.T) {
+	const limit = time.Second
+	c, sinks := sharedCluster(t), []*destination{awayJetStream(t), awayKafka(t)}
+	cs := clientset(t, c)
+	namespace := newNamespace(t, cs)
+	config := fmt.Sprintf("\nwatch: [{resources: [configmaps], namespaces: [%s]}]\nsinks:\n", namespace)
+	for _, d := range sinks {
+		config += d.sink(strings.ToLower(d.broker), "")
+		d.start()
 	}
+	b := startBridge(t, c.Kubeconfig(), config) // creates stream and topic
+	b.waitReady()
+	b.stop()
+	for n := range scale.Of(1, 10) {
+		for _, d := range sinks {
+			d.stop()
+		}
+		if err := oneLife(t.Context(), cs, namespace, fmt.Sprintf("round-%d", n), 0, false); err != nil {
+			t.Fatal(err)
+		}
+		b := startBridge(t, c.Kubeconfig(), config)
+		b.waitListed()
+		pause(t, scale.Of(6*time.Second, time.Minute))
+		for _, d := range sinks { // one after the other: a broker that starts takes all CPUs
+			if late := b.behind(d); late > limit {
+				t.Errorf("round %d: the bridge is %s behind an independent client of %s", n+1, late, d.broker)
+			} else {
+				t.Logf("round %d: the bridge is %s behind an independent client of %s", n+1, late.Round(time.Millisecond), d.broker)
+			}
+		}
+		b.stop()
+	}
+}
+
+// behind starts a broker. It is how much later than an independent client's first message the first event of the bridge was
+// acknowledged.
+func (b *bridge) behind(d *destination) time.Duration {
+	b.t.Helper()
+	first, started := make(chan time.Time, 1), make(chan struct{})
+	go func() { first <- sinktest.FirstSuccess(b.t.Context(), d.takes) }() // received below
+	go func() {
+		defer close(started)
+		d.start()
+	}()
+	eventually(b.t, 90*time.Second, func() error { return b.acknowledged(strings.ToLower(d.broker), 1) })
+	own := time.Now()
+	<-started
+	return own.Sub(<-first)
 }
 
 // arrived counts the changes among events.

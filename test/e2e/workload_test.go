@@ -56,8 +56,13 @@ func churn(ctx context.Context, cs kubernetes.Interface, namespace, prefix strin
 }
 
 func oneLife(ctx context.Context, cs kubernetes.Interface, namespace, name string, updates int, deleted bool) error {
+	return oneLifeOf(ctx, cs, namespace, name, 2200, updates, deleted)
+}
+
+// oneLifeOf is oneLife of an object of a size in bytes.
+func oneLifeOf(ctx context.Context, cs kubernetes.Interface, namespace, name string, size, updates int, deleted bool) error {
 	api := cs.CoreV1().ConfigMaps(namespace)
-	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: map[string]string{"payload": strings.Repeat("x", 2200)}}
+	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: map[string]string{"payload": strings.Repeat("x", size)}}
 	err := persist(ctx, func() error {
 		_, err := api.Create(ctx, cm, metav1.CreateOptions{})
 		if apierrors.IsAlreadyExists(err) { // an earlier attempt was written although it was not answered
