@@ -49,7 +49,9 @@ func (c *Cluster) History(ctx context.Context, prefix string, from int64) ([]Rev
 		return history, nil
 	}
 	complete := errors.New("complete")
-	err = c.watch(ctx, from, func(batch []Revision) error {
+	// Of all keys, because only then the reader of a part knows where it stands: each revision has a change, but not each has
+	// one under a prefix.
+	err = c.watch(ctx, "", from, func(batch []Revision) error {
 		for _, r := range batch {
 			if r.ModRevision <= current && strings.HasPrefix(r.Key, prefix) {
 				history = append(history, r)
@@ -71,11 +73,8 @@ func (c *Cluster) History(ctx context.Context, prefix string, from int64) ([]Rev
 // and then for each new one, until ctx ends or fn returns an error. It returns
 // that error. A reader that began early knows what a later compaction removes.
 func (c *Cluster) WatchHistory(ctx context.Context, prefix string, from int64, fn func(Revision) error) error {
-	err := c.watch(ctx, from, func(batch []Revision) error {
+	err := c.watch(ctx, prefix, from, func(batch []Revision) error {
 		for _, r := range batch {
-			if !strings.HasPrefix(r.Key, prefix) {
-				continue
-			}
 			if err := fn(r); err != nil {
 				return err
 			}
@@ -147,15 +146,17 @@ type watchEvent struct {
 	} `json:"kv"`
 }
 
-// watch reads the changes of all keys from a revision on and gives them to fn as
-// they come, never none. It ends with the error of fn, of ctx or of the stream.
-//
-// It watches all keys, because only then the reader of a part knows where it
-// stands: each revision has a change, but not each has one under a prefix.
-func (c *Cluster) watch(ctx context.Context, from int64, fn func([]Revision) error) error {
-	body, err := c.post(ctx, "/v3/watch", map[string]any{
-		"create_request": map[string]any{"key": allKeys, "range_end": allKeys, "start_revision": from},
-	})
+// watch reads the changes of the keys with the prefix from a revision on and gives
+// them to fn as they come, never none. It ends with the error of fn, of ctx or of
+// the stream.
+func (c *Cluster) watch(ctx context.Context, prefix string, from int64, fn func([]Revision) error) error {
+	request := map[string]any{"key": allKeys, "range_end": allKeys, "start_revision": from}
+	if n := len(prefix); n > 0 {
+		end := []byte(prefix)
+		end[n-1]++ // the first key behind those with the prefix
+		request["key"], request["range_end"] = []byte(prefix), end
+	}
+	body, err := c.post(ctx, "/v3/watch", map[string]any{"create_request": request})
 	if err != nil {
 		return err
 	}
