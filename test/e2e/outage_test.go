@@ -115,7 +115,7 @@ func (b *bridge) peakWhile(run func() error) int64 {
 // TestANarrowSinkAway: the broker of a sink is away that is sent the changes of one namespace, while many large ones pass in others, of
 // names that never recur. They take no memory, and the namespace's own arrive when the broker is back.
 func TestANarrowSinkAway(t *testing.T) {
-	scale.Parallel(t)
+	t.Parallel()
 	const size, limit = 20_000, 150 << 20
 	changes := scale.Of(2000, 100_000)
 	c := cluster.ForTest(t, func(o *cluster.Options) { o.CompactionInterval = 15 * time.Second }) // or etcd would keep gigabytes

@@ -80,7 +80,7 @@ func (r *recording) upTo(t *testing.T, cs kubernetes.Interface, namespace, name 
 // the API server forgets everything up to that moment. What waited arrives, deletions while the bridge was down too, there is no gap, and the other
 // sink is sent nothing twice. Meanwhile the bridge's memory hardly grows.
 func TestWaitingEventsOutliveTheHistory(t *testing.T) {
-	scale.Parallel(t)
+	t.Parallel()
 	c := forgetful(t) // one case after another: each compacts etcd
 	for _, test := range []struct {
 		name       string
@@ -211,7 +211,7 @@ func (b *bridge) end(kill bool, last int64) {
 
 // TestStopWithKafkaAway: a Kafka broker that answers nothing does not hold up the end either. What it had acknowledged is not repeated.
 func TestStopWithKafkaAway(t *testing.T) {
-	scale.Parallel(t)
+	t.Parallel()
 	c, k := sharedCluster(t), kafka.NewForTest(t)
 	cs := clientset(t, c)
 	namespace := newNamespace(t, cs)

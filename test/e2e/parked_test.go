@@ -125,7 +125,7 @@ sinks:
 // TestACustomResourceWithoutATopic: with createTopics off a new kind of objects has no topic. The changes of others arrive all the
 // while, and those objects' when somebody has made the topic.
 func TestACustomResourceWithoutATopic(t *testing.T) {
-	scale.Parallel(t)
+	t.Parallel()
 	c, k := sharedCluster(t), kafka.ForTest(t)
 	cs := clientset(t, c)
 	namespace := newNamespace(t, cs)
@@ -138,7 +138,7 @@ sinks: [{name: kafka, kafka: {brokers: [%q], topic: "%s{resource}"}}]
 `, namespace, k.Addr(), prefix))
 	b.waitReady()
 	load := startChanges(t, cs, namespace, 100, scale.Of(200, 60))
-	created := newKind(t, c, widgets, "Widget", namespace, 5)
+	objects := newKind(t, c, widgets, "Widget", namespace, 5)
 	count, sum := b.histogram("deltabridge_event_lag_seconds", "kafka")
 	pause(t, scale.Of(5*time.Second, 5*time.Minute))
 	newCount, newSum := b.histogram("deltabridge_event_lag_seconds", "kafka")
@@ -151,14 +151,14 @@ sinks: [{name: kafka, kafka: {brokers: [%q], topic: "%s{resource}"}}]
 	kafka.CreateTopic(t, k.Addr(), prefix+"widgets", 3, nil)
 	made := time.Now()
 	eventually(t, 60*time.Second, func() error {
-		if n := int(b.metric("deltabridge_events_acknowledged_total", "resource=widgets.parked.example.com")); n < len(created) {
-			return fmt.Errorf("%d of %d widgets arrived", n, len(created))
+		if n := int(b.metric("deltabridge_events_acknowledged_total", "resource=widgets.parked.example.com")); n < len(objects) {
+			return fmt.Errorf("%d of %d widgets arrived", n, len(objects))
 		}
 		return nil
 	})
 	t.Logf("what waited arrived %s after its topic was made", time.Since(made).Round(time.Millisecond))
 	b.stop()
-	judge(t, "Kafka", created, "widgets.parked.example.com/", readKafka(t, k.Addr(), prefix+"widgets")...)
+	judge(t, "Kafka", objects, "widgets.parked.example.com/", readKafka(t, k.Addr(), prefix+"widgets")...)
 }
 
 // newKind installs a CustomResourceDefinition with some objects in a namespace, and gives their history.
@@ -181,7 +181,7 @@ func newKind(t *testing.T, c *cluster.Cluster, of schema.GroupVersionResource, k
 			return err
 		})
 	}
-	return history(t, c, "/registry/"+of.Group+"/"+of.Resource+"/"+namespace+"/", of.Resource+"."+of.Group)
+	return history(t, c, of.Group+"/"+of.Resource, of.Resource+"."+of.Group, namespace)
 }
 
 // upToOthers waits until both sinks have acknowledged so many changes of config maps.

@@ -27,18 +27,24 @@ var created sync.Map
 // configMapHistory reads from etcd all revisions of a namespace's ConfigMaps.
 func configMapHistory(t *testing.T, c *cluster.Cluster, namespace string) []change {
 	t.Helper()
+	return history(t, c, "configmaps", "configmaps", namespace)
+}
+
+// history reads from etcd all revisions of a namespace's objects of a resource, which is stored under a path.
+func history(t *testing.T, c *cluster.Cluster, path, resource, namespace string) []change {
+	t.Helper()
 	since, ok := created.Load(namespace)
 	if !ok {
 		t.Fatalf("%s is not of newNamespace", namespace)
 	}
-	revisions, err := c.History(t.Context(), "/registry/configmaps/"+namespace+"/", since.(int64)) //nolint:forcetypeassert // newNamespace stores it
+	revisions, err := c.History(t.Context(), "/registry/"+path+"/"+namespace+"/", since.(int64)) //nolint:forcetypeassert // newNamespace stores it
 	if err != nil {
 		t.Fatal(err)
 	}
 	var changes []change
 	for _, r := range revisions {
 		name := r.Key[strings.LastIndex(r.Key, "/")+1:]
-		changes = append(changes, change{"configmaps/" + namespace + "/" + name, strconv.FormatInt(r.ModRevision, 10), r.Deleted})
+		changes = append(changes, change{resource + "/" + namespace + "/" + name, strconv.FormatInt(r.ModRevision, 10), r.Deleted})
 	}
 	return changes
 }

@@ -2,10 +2,7 @@
 // durations; `make test-long` runs it with the counts and durations that the documentation and the issues name.
 package scale
 
-import (
-	"os"
-	"testing"
-)
+import "os"
 
 // Variable is the environment variable that selects the large scenarios; `make test-long` sets it.
 const Variable = "DELTABRIDGE_TEST_LONG"
@@ -19,12 +16,4 @@ func Of[T any](short, long T) T {
 		return long
 	}
 	return short
-}
-
-// Parallel lets the test run beside others in `make test`. In `make test-long` it runs alone: it measures time or memory.
-func Parallel(t *testing.T) {
-	t.Helper()
-	if !Long() {
-		t.Parallel()
-	}
 }
