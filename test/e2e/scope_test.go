@@ -103,10 +103,14 @@ func TestAChangedWatch(t *testing.T) {
 		{"  - {resources: [configmaps], namespaces: ['A*', 'B*']}", func() {
 			putConfigMap(t, cs, b, "even-more", "x")
 		}, "added a/more, added a/stays, added b/even-more, added b/goes-later, added b/new, gap"},
-		{"  - {resources: [secrets], namespaces: [A]}", func() {},
-			"left a/joins, left a/joins-too, left a/more, left a/stays, left b/even-more, left b/goes-later, left b/new"},
-		{"  - {resources: [configmaps], namespaces: [A, B]}", func() {},
-			"added a/joins, added a/joins-too, added a/more, added a/stays, added b/even-more, added b/goes-later, added b/new"},
+		{
+			"  - {resources: [secrets], namespaces: [A]}", func() {},
+			"left a/joins, left a/joins-too, left a/more, left a/stays, left b/even-more, left b/goes-later, left b/new",
+		},
+		{
+			"  - {resources: [configmaps], namespaces: [A, B]}", func() {},
+			"added a/joins, added a/joins-too, added a/more, added a/stays, added b/even-more, added b/goes-later, added b/new",
+		},
 	} {
 		step.before()
 		bridge := startBridgeIn(t, dir, c.Kubeconfig(), config(step.entries))
