@@ -28,6 +28,9 @@ func (j *sinkJudge) read(events []*Event) {
 			if cause := j.repeats(before, e); !cause {
 				j.report(Repeated, "%s, after %s", e, before)
 			}
+			if last != nil && e.RV > last.RV { // an older state came in between
+				j.take(e)
+			}
 			continue
 		}
 		j.ordered(e, last, changes)
