@@ -167,3 +167,84 @@ func TestAChangedWatchOverRestarts(t *testing.T) {
 		kill(t, e)
 	}
 }
+
+// A process ends while it sends what a changed scope makes leave. The next one goes on with that; or, if what is watched is yet another
+// scope, or the one before, sends each sink an initial list, for nobody knows which sink was sent what.
+func TestAScopeThatChangesBeforeItsDifferenceWasSent(t *testing.T) {
+	folder := t.TempDir()
+	scoped := func(scope string) informer.Source {
+		source := pods
+		source.Scope = scope
+		return source
+	}
+	resume := func(source informer.Source) (*Engine, informer.Memory) {
+		e := start(t, folder, Sink{Name: "a"}, Sink{Name: "b"})
+		return e, e.Resume(source, nil)
+	}
+	known := func(e *Engine, floor string) {
+		t.Helper()
+		for _, sink := range []string{"a", "b"} {
+			if got := e.Known("pods", sink); got.Floor != floor || got.Part != (floor == "") {
+				t.Errorf("%s knows %+v, want %q", sink, got, floor)
+			}
+		}
+	}
+	e := start(t, folder, Sink{Name: "a"}, Sink{Name: "b"})
+	begin(t, e, pods, "10", pod(t, "x", 3))
+	stop(t, e)
+
+	for range 2 {
+		e, memory := resume(scoped("app=y"))
+		if memory.Scope == "app=y" || memory.At != "10" {
+			t.Fatalf("resumed at %s, scope %q", memory.At, memory.Scope)
+		}
+		if a, b := e.Known("pods", "a"), e.Known("pods", "b"); !a.Knows() || !b.Knows() {
+			t.Errorf("the sinks know %+v and %+v", a, b)
+		}
+		r := e.Recorder(t.Context(), "pods")
+		r.OnDelete(pod(t, "x", 3))
+		sentTo := send(e, scoped("app=y"), "a")
+		send(e, scoped("app=y"), "b") // never delivered
+		e.Settle("a", sentTo)
+		r.OnPosition("20")
+		stop(t, e)
+	}
+
+	e, memory := resume(pods) // as before all that
+	if diff := cmp.Diff([]string{"x@3"}, namesOf(memory.Known)); diff != "" || memory.Scope == "" {
+		t.Errorf("scope %q: %s", memory.Scope, diff)
+	}
+	known(e, "")
+	caughtUp(t, e, pods, "30")
+	stop(t, e)
+
+	e, memory = resume(pods)
+	if memory.Scope != "" {
+		t.Errorf("the change is over, but the scope is %q", memory.Scope)
+	}
+	known(e, "30")
+	kill(t, e)
+}
+
+// The same where objects go from one source to another.
+func TestTakeOverOfASourceThatIsLeft(t *testing.T) {
+	folder := t.TempDir()
+	e := start(t, folder, Sink{Name: "s"})
+	begin(t, e, podsIn("a"), "10", in(t, "a", "x", 3))
+	stop(t, e)
+
+	left := podsIn("a")
+	left.Scope = "(none)"
+	e = start(t, folder, Sink{Name: "s"})
+	e.Resume(left, nil)
+	expectKnown(t, e, left.Name, "s", "10")
+	kill(t, e)
+
+	e = start(t, folder, Sink{Name: "s"})
+	e.TakeOver(t.Context(), pods, []informer.Share{{Source: left.Name, In: everything}}, func(string) map[string]string { return nil })
+	e.Resume(pods, nil)
+	if got := e.Known("pods", "s"); !got.Part {
+		t.Errorf("the sink knows %+v", got)
+	}
+	kill(t, e)
+}

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"maps"
+	"strings"
 
 	"github.com/deltabridge/deltabridge/pkg/checkpoint"
 	"github.com/deltabridge/deltabridge/pkg/event"
@@ -44,6 +45,7 @@ func (e *Engine) Resume(of informer.Source, spilled map[string]string) informer.
 		state.Source = checkpoint.Source(of)
 	}
 	state.Sinks = withSpilled(&state, spilled)
+	e.rescope(&state, of.Scope)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	s := &source{}
@@ -53,6 +55,35 @@ func (e *Engine) Resume(of informer.Source, spilled map[string]string) informer.
 	s.ledger.CountIn(&e.held)
 	e.sources[of.Name] = s
 	return informer.Memory{Known: known, At: state.ResourceVersion, Scope: state.Source.Scope}
+}
+
+// changingTo begins the scope of a source that becomes another one, until all sinks have settled the difference. What is watched then
+// follows.
+const changingTo = "(changing to) "
+
+// rescope notes, before any of the difference is sent, that a source becomes another scope. If an earlier process was ended while it
+// sent the difference to a third one, it is not known which sink has what of that: each is sent an initial list again.
+func (e *Engine) rescope(state *checkpoint.State, scope string) {
+	target, interrupted := strings.CutPrefix(state.Source.Scope, changingTo)
+	if state.ResourceVersion == "" || state.Source.Scope == scope || interrupted && target == scope {
+		return
+	}
+	if interrupted {
+		e.log.Info("what is watched of a resource changed again before all sinks had the change: they are sent an initial list", "source", state.Source.Name)
+		forgetPart(state.Sinks)
+	}
+	state.Source.Scope = changingTo + scope
+	u := checkpoint.Update{Source: state.Source, ResourceVersion: state.ResourceVersion, Sinks: state.Sinks, Refilters: state.Refilters}
+	if err := e.store.Commit([]checkpoint.Update{u}, nil); err != nil {
+		e.report(err) // the next commit has it
+	}
+}
+
+// forgetPart makes sinks that know a source begin with an initial list, as those that were sent a part of it.
+func forgetPart(sinks map[string]string) {
+	for sink := range sinks {
+		sinks[sink] = ""
+	}
 }
 
 // withSpilled gives what each sink has settled of a source, with what is in its spill.

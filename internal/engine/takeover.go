@@ -45,6 +45,11 @@ func (e *Engine) joined(into informer.Source, shares []informer.Share, spilled f
 		}
 		other := s.state
 		other.Sinks, other.Refilters = withSpilled(&other, spilled(name)), maps.Clone(other.Refilters)
+		if changing := strings.HasPrefix(other.Source.Scope, changingTo); changing && name == into.Name {
+			into.Scope = other.Source.Scope // Resume compares it
+		} else if changing {
+			forgetPart(other.Sinks)
+		}
 		if state.ResourceVersion == "" {
 			state = other
 			return true

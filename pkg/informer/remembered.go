@@ -68,8 +68,12 @@ func (s *Set) resume(config *Config, key watchKey, p *plan) {
 	s.storeFirstList(config)
 }
 
-// mixed is the scope of a source that took over objects of others, until it was listed. No selection has this text.
-const mixed = "(several)"
+const (
+	// mixed is the scope of a source that took over objects of others, until it was listed. No selection has this text.
+	mixed = "(several)"
+	// none is the scope of a source that is watched no more, until that was handed on.
+	none = "(none)"
+)
 
 // takeOver makes objects of remembered sources those of a source that watches them from now on.
 func (s *Set) takeOver(source Source, key watchKey, p *plan) {
@@ -155,6 +159,7 @@ func (s *Set) reconcileRemembered(ctx context.Context, group *sync.WaitGroup, fo
 			s.forget(source.Name)
 		default:
 			s.log.Info("source is watched no more, handing on that its objects left", "source", source.Name)
+			source.Scope = none
 			s.bury(group, key, source, (*Informer).LeaveAll)
 		}
 		if s.remembered == nil {
