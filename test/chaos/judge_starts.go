@@ -166,7 +166,8 @@ func (j *sinkJudge) moves(n int) bool {
 // for the destination that it had, in front of the list or behind it.
 func (j *sinkJudge) restarted(e *Event) bool {
 	for n, p := range j.Timeline.Processes {
-		if !e.At.Before(p.Start) && j.starts(n) && (j.moves(n) || e.Initial && e.RV <= j.listed(n)) {
+		starts := j.starts(n) && j.moves(n) || (j.starts(n) || j.rescoped(n)) && e.Initial && e.RV <= j.listed(n)
+		if starts && !e.At.Before(p.Start) {
 			return true
 		}
 	}
@@ -181,6 +182,25 @@ func (j *sinkJudge) listed(n int) int64 {
 		}
 	}
 	return math.MaxInt64
+}
+
+// rescoped reports whether what is watched changed in a process, and was changed before in one that may have ended before all sinks had the
+// difference: then each is sent an initial list of the resource.
+func (j *sinkJudge) rescoped(n int) bool {
+	processes := j.Timeline.Processes
+	if n < 2 || sameWatch(processes[n].Config, processes[n-1].Config) {
+		return false
+	}
+	for m := n - 1; m > 0; m-- {
+		p := &processes[m]
+		if slices.ContainsFunc(j.Timeline.Settled, func(rev int64) bool { return p.StartRev <= rev && rev <= p.EndRev }) {
+			return false
+		}
+		if !sameWatch(p.Config, processes[m-1].Config) {
+			return true
+		}
+	}
+	return false
 }
 
 // leftUnseen reports whether an object left between two events, and the bridge did not know that it was there.
@@ -210,6 +230,9 @@ func (j *sinkJudge) letIn(e *Event) bool {
 // did, and the initial list of one that begins anew. Or its sink's filter has changed meanwhile.
 func (j *sinkJudge) unseen(r *Rev) bool {
 	for n := range j.Timeline.Processes {
+		if j.rescoped(n) && j.Timeline.Processes[n-1].Config.passes(j.dest, r) && !j.Timeline.Processes[n].Config.passes(j.dest, r) {
+			return true
+		}
 		if !j.starts(n) {
 			continue
 		}
