@@ -44,8 +44,7 @@ func settled(t *testing.T, b *bridge, changes int, sinks ...string) {
 }
 
 // TestEveryRevisionArrives: thousands of commits as fast as the API server takes them, to both brokers at once.
-func TestEveryRevisionArrives(t *testing.T) {
-	t.Parallel()
+func TestEveryRevisionArrives(t *testing.T) { // alone: it keeps the API server busy
 	c, js, k := sharedCluster(t), startJetStream(t), kafka.ForTest(t)
 	cs := clientset(t, c)
 	namespace := newNamespace(t, cs)
@@ -73,8 +72,7 @@ func TestEveryRevisionArrives(t *testing.T) {
 
 // TestBrokersAwayAtStartAndUnderLoad: both brokers are away when the bridge starts, come, and are restarted while
 // changes flow. The bridge goes on by itself.
-func TestBrokersAwayAtStartAndUnderLoad(t *testing.T) {
-	t.Parallel()
+func TestBrokersAwayAtStartAndUnderLoad(t *testing.T) { // alone: it keeps the API server busy
 	c, js := sharedCluster(t), newJetStream(t)
 	k := kafka.NewForTest(t)
 	cs := clientset(t, c)
