@@ -13,6 +13,7 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/sinks/sinktest"
 	"github.com/deltabridge/deltabridge/test/cluster"
 	"github.com/deltabridge/deltabridge/test/kafka"
+	"github.com/deltabridge/deltabridge/test/scale"
 )
 
 // toBoth configures a JetStream sink and a Kafka sink for the ConfigMaps of one namespace.
@@ -53,13 +54,13 @@ func TestEveryRevisionArrives(t *testing.T) { // alone: it keeps the API server 
 	b.waitReady()
 
 	began := time.Now()
-	if err := churn(t.Context(), cs, namespace, "cm", 2000, 3); err != nil {
+	if err := churn(t.Context(), cs, namespace, "cm", scale.Of(500, 2000), 3); err != nil {
 		t.Fatal(err)
 	}
 	truth := configMapHistory(t, c, namespace)
 	t.Logf("%d commits in %s", len(truth), time.Since(began).Round(time.Millisecond))
-	if len(truth) < 9000 {
-		t.Fatalf("etcd holds %d revisions, want 9000 at least", len(truth))
+	if least := scale.Of(2250, 9000); len(truth) < least {
+		t.Fatalf("etcd holds %d revisions, want %d at least", len(truth), least)
 	}
 	settled(t, b, len(truth), "jetstream", "kafka")
 	sentOnce(t, b, "jetstream", len(js.read("E2E")))
@@ -240,7 +241,7 @@ sinks: [{name: jetstream, nats: {url: %q, stream: {name: E2E, create: true, subj
 `, namespace, js.url()))
 	b.waitReady()
 	changed := make(chan error, 1)
-	go func() { changed <- churn(t.Context(), cs, namespace, "cm", 1500, 3) }() // received below
+	go func() { changed <- churn(t.Context(), cs, namespace, "cm", scale.Of(600, 1500), 3) }() // received below
 	eventually(t, time.Minute, func() error {
 		if b.metric("deltabridge_events_acknowledged_total") < 300 {
 			return errors.New("the load has not begun")

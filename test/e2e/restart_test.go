@@ -14,6 +14,7 @@ import (
 
 	"github.com/deltabridge/deltabridge/test/cluster"
 	"github.com/deltabridge/deltabridge/test/kafka"
+	"github.com/deltabridge/deltabridge/test/scale"
 )
 
 // TestRestartWithManyObjects: a restart lists nothing, sends nothing, and is ready at once.
@@ -22,7 +23,7 @@ func TestRestartWithManyObjects(t *testing.T) {
 	c, js, k := cluster.ForTest(t), startJetStream(t), kafka.ForTest(t)
 	cs := clientset(t, c)
 	namespace := newNamespace(t, cs)
-	const objects = 20000
+	objects := scale.Of(3000, 20_000)
 	if err := createMany(t.Context(), cs, namespace, objects); err != nil {
 		t.Fatal(err)
 	}
