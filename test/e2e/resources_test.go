@@ -26,8 +26,7 @@ sinks: [{name: jetstream, nats: {url: %q, stream: {name: E2E, create: true, subj
 
 // TestCustomResourcesComeAndGo: a CustomResourceDefinition is installed and removed while the bridge watches
 // everything.
-func TestCustomResourcesComeAndGo(t *testing.T) {
-	t.Parallel()
+func TestCustomResourcesComeAndGo(t *testing.T) { // alone: it watches all namespaces
 	c, js := sharedCluster(t), startJetStream(t)
 	b := startBridge(t, c.Kubeconfig(), everythingTo(js.url()))
 	b.waitReady()
@@ -126,8 +125,7 @@ func pause(t *testing.T, d time.Duration) {
 }
 
 // TestForbiddenResourcesHarmNoOther: RBAC allows some of what is watched.
-func TestForbiddenResourcesHarmNoOther(t *testing.T) {
-	t.Parallel()
+func TestForbiddenResourcesHarmNoOther(t *testing.T) { // alone: it watches all namespaces
 	c, js := sharedCluster(t), startJetStream(t)
 	kubeconfig, err := c.RestrictedKubeconfig(t.Context(), []rbacv1.PolicyRule{
 		{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"get", "list", "watch"}},
@@ -236,8 +234,7 @@ sinks:
 
 // TestAResourceThatGoesWhileTheBridgeIsDown: its objects' deletions are delivered when the bridge comes back, and not
 // again at the next start.
-func TestAResourceThatGoesWhileTheBridgeIsDown(t *testing.T) {
-	t.Parallel()
+func TestAResourceThatGoesWhileTheBridgeIsDown(t *testing.T) { // alone: it watches all namespaces
 	c, js := sharedCluster(t), startJetStream(t)
 	api, err := dynamic.NewForConfig(c.RESTConfig())
 	if err != nil {
