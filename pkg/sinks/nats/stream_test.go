@@ -165,12 +165,13 @@ func TestStreamDeletedWhileRunning(t *testing.T) {
 // A subject that another stream took over is not written to that stream.
 func TestSubjectOfAnotherStream(t *testing.T) {
 	b := newBroker(t)
+	b.edit = func(c *nats.Config) { c.Stream.Storage = nats.StorageMemory } // a server may still remove the directory of a deleted stream
 	sink := connect(t, b)
 	js := b.js(t)
 	if err := js.DeleteStream(t.Context(), streamName); err != nil {
 		t.Fatal(err)
 	}
-	other, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "OTHER", Subjects: []string{"k8s.>"}})
+	other, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "OTHER", Subjects: []string{"k8s.>"}, Storage: jetstream.MemoryStorage})
 	if err != nil {
 		t.Fatal(err)
 	}
