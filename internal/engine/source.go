@@ -70,7 +70,7 @@ func (e *Engine) rescope(state *checkpoint.State, scope string) {
 	}
 	if interrupted {
 		e.log.Info("what is watched of a resource changed again before all sinks had the change: they are sent an initial list", "source", state.Source.Name)
-		forgetPart(state.Sinks)
+		beginAgain(state.Sinks)
 	}
 	state.Source.Scope = changingTo + scope
 	u := checkpoint.Update{Source: state.Source, ResourceVersion: state.ResourceVersion, Sinks: state.Sinks, Refilters: state.Refilters}
@@ -79,8 +79,8 @@ func (e *Engine) rescope(state *checkpoint.State, scope string) {
 	}
 }
 
-// forgetPart makes sinks that know a source begin with an initial list, as those that were sent a part of it.
-func forgetPart(sinks map[string]string) {
+// beginAgain makes all sinks that were sent something of a source begin with its initial list again.
+func beginAgain(sinks map[string]string) {
 	for sink := range sinks {
 		sinks[sink] = ""
 	}

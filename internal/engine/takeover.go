@@ -48,7 +48,7 @@ func (e *Engine) joined(into informer.Source, shares []informer.Share, spilled f
 		if changing := strings.HasPrefix(other.Source.Scope, changingTo); changing && name == into.Name {
 			into.Scope = other.Source.Scope // Resume compares it
 		} else if changing {
-			forgetPart(other.Sinks)
+			beginAgain(other.Sinks)
 		}
 		if state.ResourceVersion == "" {
 			state = other

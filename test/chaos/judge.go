@@ -57,7 +57,7 @@ func Judge(in Input) (all []Violation) {
 	}
 	for _, dest := range sortedKeys(dests) {
 		j := &sinkJudge{
-			Input: in, sink: dests[dest], dest: dest, told: map[string]*Event{}, entered: map[string]*Event{}, subjects: map[string]*Event{}, dropped: map[string]map[*Rev]bool{},
+			Input: in, sink: dests[dest], dest: dest, newest: map[string]*Event{}, entered: map[string]*Event{}, subjects: map[string]*Event{}, dropped: map[string]map[*Rev]bool{},
 		}
 		j.judge()
 		all = append(all, j.violations...)
@@ -83,7 +83,7 @@ type sinkJudge struct {
 	kept       []*Event
 	gaps       []*Event
 	entered    map[string]*Event        // the event since which the destination shows an object, by uid
-	told       map[string]*Event        // the last kept event, by uid
+	newest     map[string]*Event        // the last kept event, by uid
 	subjects   map[string]*Event        // the last kept event, by subject
 	dropped    map[string]map[*Rev]bool // what did not arrive of resources with overflow gaps
 	violations []Violation
@@ -243,10 +243,10 @@ func (j *sinkJudge) shows(leave *Rev) bool {
 
 // take keeps an event: it is what the destination says of the object now.
 func (j *sinkJudge) take(e *Event) {
-	if last := j.told[e.UID]; last == nil || last.Operation == "deleted" {
+	if last := j.newest[e.UID]; last == nil || last.Operation == "deleted" {
 		j.entered[e.UID] = e
 	}
-	j.told[e.UID], j.subjects[e.subject()] = e, e
+	j.newest[e.UID], j.subjects[e.subject()] = e, e
 }
 
 func (j *sinkJudge) hasGap(resource, reason string) bool {
@@ -269,7 +269,7 @@ func (j *sinkJudge) required(r *Rev) (state, leave bool) {
 func (j *sinkJudge) excused(r *Rev) bool {
 	handlers := j.handlers(r)
 	if slices.ContainsFunc(handlers, func(p *Process) bool { s := p.Config.At(j.dest); return s != nil && s.Overflow == "compact" }) {
-		if last := j.told[r.UID]; last != nil && last.RV > r.RV {
+		if last := j.newest[r.UID]; last != nil && last.RV > r.RV {
 			return true
 		}
 	}
@@ -296,7 +296,7 @@ func (j *sinkJudge) final() {
 		reported[v.Text] = true
 	}
 	for uid, revs := range j.History.uids {
-		r, last := revs[len(revs)-1], j.told[uid]
+		r, last := revs[len(revs)-1], j.newest[uid]
 		is := last != nil && last.Operation != "deleted"
 		switch should := config.passes(j.dest, r); {
 		case should && (!is || last.RV != r.RV):

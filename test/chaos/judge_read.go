@@ -18,7 +18,7 @@ func (j *sinkJudge) read(events []*Event) {
 			j.report(Order, "%s: other events of the object are in partition %d", e, place)
 		}
 		places[e.subject()] = e.Place
-		last := j.told[e.UID]
+		last := j.newest[e.UID]
 		isThere := last != nil && last.Operation != "deleted"
 		changes := isThere == (e.Operation == "deleted")
 		gone := last != nil && last.Operation == "deleted" && j.History.byRV[last.RV].Deleted // not only for this sink

@@ -192,7 +192,7 @@ func (r *run) clear(failed bool) {
 		if d.kind == Bucket {
 			name = "KV_" + name
 		}
-		_ = r.w.js.DeleteStream(context.Background(), name) // tidiness
+		_ = r.w.js.DeleteStream(context.Background(), name) // it would only take room
 	}
 	if failed && r.w.keepDir != "" {
 		_ = os.CopyFS(filepath.Join(r.w.keepDir, filepath.Base(r.dir)), os.DirFS(r.dir)) // for people; the socket can't be copied

@@ -291,7 +291,7 @@ func (w *world) begin(ctx context.Context) (run string, names map[string]string,
 func (w *world) end(ctx context.Context, names map[string]string) {
 	for _, namespace := range names {
 		for _, r := range Resources() {
-			_ = w.api.Resource(resourceOf(r)).Namespace(namespace).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{}) // tidiness
+			_ = w.api.Resource(resourceOf(r)).Namespace(namespace).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{}) // it would only take room
 		}
 	}
 	w.mu.Lock()
