@@ -75,7 +75,7 @@ func stable(headers map[string]string) map[string]string {
 }
 
 // told is what explain says of a sink; false if it sends nothing.
-func (e explained) told(t *testing.T, sink string) (delivered, bool) {
+func (e explained) predicts(t *testing.T, sink string) (delivered, bool) {
 	t.Helper()
 	for _, s := range e.Sinks {
 		if s.Name != sink {
@@ -251,7 +251,7 @@ sinks:
 	foretold := 0
 	for _, e := range told {
 		for sink, all := range map[string]map[string]delivered{"js": inStream, "kafka": inTopic} {
-			want, sent := e.told(t, sink)
+			want, sent := e.predicts(t, sink)
 			if !sent {
 				continue
 			}
@@ -265,7 +265,7 @@ sinks:
 		t.Errorf("%d messages were foretold", foretold)
 	}
 	// A deletion is another revision than the last state: what explain knows of that is the id, where it has no resourceVersion.
-	wantGone, sentGone := gone.told(t, "js")
+	wantGone, sentGone := gone.predicts(t, "js")
 	gotGone := inStream[wantGone.ID]
 	delete(wantGone.Headers, "ce-resourceversion")
 	delete(gotGone.Headers, "ce-resourceversion")
@@ -273,7 +273,7 @@ sinks:
 		t.Errorf("the deletion of a Secret, explained and sent:\n%s", diff)
 	}
 	// The deletion is another revision than the last state, and under a selector its id has that of the deletion.
-	want, sent := deletion.told(t, "kafka")
+	want, sent := deletion.predicts(t, "kafka")
 	found := false
 	for id, d := range inTopic {
 		if strings.HasSuffix(id, ".deleted") {
