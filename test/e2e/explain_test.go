@@ -74,7 +74,7 @@ func stable(headers map[string]string) map[string]string {
 	return headers
 }
 
-// told is what explain says of a sink; false if it sends nothing.
+// predicts is what explain says that a sink is sent; false: nothing.
 func (e explained) predicts(t *testing.T, sink string) (delivered, bool) {
 	t.Helper()
 	for _, s := range e.Sinks {
