@@ -5,10 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"go.etcd.io/bbolt"
@@ -101,21 +99,6 @@ func (s *Store) removeFile() error {
 	err := s.db.Close()
 	s.db = nil
 	return errors.Join(err, os.Remove(s.path))
-}
-
-// Sinks are the names of the sinks of which the directory holds parked events.
-func Sinks(dir string) (names []string, err error) {
-	files, err := os.ReadDir(dir)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, err
-	}
-	for _, f := range files {
-		name, isParked := strings.CutPrefix(f.Name(), prefix)
-		if name, ends := strings.CutSuffix(name, suffix); isParked && ends {
-			names = append(names, name)
-		}
-	}
-	return names, nil
 }
 
 // Read gives the queues of a sink without changing anything. No process may have the file open for writing.
