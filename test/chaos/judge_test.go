@@ -241,6 +241,16 @@ func TestJudgeATermination(t *testing.T) {
 	s.got("s", "added 1", "updated 2", "updated 2@2.9", "updated 3").ends(Repeated)
 }
 
+func TestJudgeATerminationInAFirstList(t *testing.T) {
+	got := []string{"initial 1@3.1", "initial 2@3.2", "initial 1@5.1", "initial 2@5.2", "initial 3@5.3", "updated 4@5.4"}
+	for ready, want := range map[int64][]Class{0: nil, 3: {Repeated, Repeated}} {
+		s := tell(t, "a b c a", stream(Filter{}))
+		s.process(3, 4, Term, s.config()).process(5, 0, "", s.config())
+		s.in.Timeline.Processes[0].ReadyRev = ready
+		s.got("s", got...).ends(want...)
+	}
+}
+
 func TestJudgeAnOutage(t *testing.T) {
 	s := tell(t, "x x x x x x x x x x", stream(Filter{}))
 	s.process(0, 0, "", s.config()).fault(Hang, "s", 2, 5)
