@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -148,4 +149,17 @@ func (b *bridge) term() error {
 		b.kill()
 		return fmt.Errorf("it did not end within %s", stopTimeout)
 	}
+}
+
+// relist is what the bridge logs when it lists a resource again.
+var relist = regexp.MustCompile(`msg="watch could not be continued; [^"]*" resource=(\S+) from=(\d+) to=(\d+)`)
+
+// relists are the lists again of which the log says that states before them can be missing.
+func (b *bridge) relists() (all []Gap) {
+	for _, match := range relist.FindAllStringSubmatch(b.text(), -1) {
+		from, _ := strconv.ParseInt(match[2], 10, 64) // digits
+		to, _ := strconv.ParseInt(match[3], 10, 64)
+		all = append(all, Gap{Resource: match[1], Reason: "relist", From: from, To: to})
+	}
+	return all
 }

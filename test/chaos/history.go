@@ -88,6 +88,7 @@ type Timeline struct {
 	Processes []Process
 	Faults    []Fault
 	Settled   []int64 // revisions at which everything had arrived
+	Relists   []Gap   // that the bridge logged: a mirror keeps the gap event of the last one only
 }
 
 // Process is one process of the bridge.

@@ -111,9 +111,11 @@ func (j *sinkJudge) unknown(last *Event) bool {
 		return false
 	}
 	forgot := slices.ContainsFunc(j.Timeline.Processes, func(p Process) bool { return j.forgot(&p, last) })
-	return forgot && slices.ContainsFunc(j.gaps, func(g *Event) bool {
-		return g.Gap.Resource == last.Resource && g.Gap.Reason == "relist" && g.Gap.From < last.RV && last.RV <= g.Gap.To
-	})
+	covers := func(g Gap) bool {
+		return g.Resource == last.Resource && g.Reason == "relist" && g.From < last.RV && last.RV <= g.To
+	}
+	return forgot && (slices.ContainsFunc(j.gaps, func(g *Event) bool { return covers(*g.Gap) }) ||
+		j.sink.Kind.LastOnly() && slices.ContainsFunc(j.Timeline.Relists, covers))
 }
 
 // uncommitted reports whether the bridge may have forgotten that it sent a state, and the next process that may write its checkpoint had another

@@ -348,6 +348,19 @@ func TestJudgeWhatCannotBeHad(t *testing.T) {
 	}
 }
 
+// A mirror keeps the last gap event only: the bridge's log tells of those before it.
+func TestJudgeWhatCannotBeHadOfAMirror(t *testing.T) {
+	for from, want := range map[int64][]Class{2: nil, 3: {StillThere}} {
+		mirror := stream(Filter{})
+		mirror.Kind = Mirror
+		s := tell(t, "y y x x- y", mirror)
+		s.process(0, 3, Kill, s.config()).process(4, 0, "", s.config()).fault(Forget, "", 4, 4)
+		s.in.Timeline.Processes[0].End, s.in.Timeline.Processes[1].ReadyRev = second(3.5), 5
+		s.in.Timeline.Relists = []Gap{{Resource: "secrets", Reason: "relist", From: from, To: 5}}
+		s.got("s", "updated 5", "added 3").ends(want...)
+	}
+}
+
 func TestJudgeDrops(t *testing.T) {
 	for name, c := range map[string]struct {
 		got  []string

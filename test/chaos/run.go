@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -234,6 +235,7 @@ func (r *run) input(ctx context.Context) (Input, int64, error) {
 	in := Input{History: history, Timeline: r.timeline, Events: map[string][]*Event{}}
 	if b := r.bridge; b != nil {
 		in.Timeline.Processes[len(in.Timeline.Processes)-1].ReadyRev = b.ready.Load()
+		in.Timeline.Relists = append(slices.Clone(in.Timeline.Relists), b.relists()...)
 	}
 	for name, d := range r.dests {
 		if in.Events[name], err = r.read(ctx, d); err != nil {
@@ -373,6 +375,7 @@ func (r *run) over(how Action) {
 	if text := r.bridge.text(); strings.Contains(text, "DATA RACE") || strings.Contains(text, "panic:") {
 		r.violation("a panic or a race:\n%s", r.bridge.tail(60))
 	}
+	r.timeline.Relists = append(r.timeline.Relists, r.bridge.relists()...)
 	if p.Asked.IsZero() {
 		p.Asked = p.End
 	}
