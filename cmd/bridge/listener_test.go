@@ -237,6 +237,32 @@ func gaugesFollow(t *testing.T, overflow string) {
 	}
 }
 
+// A gap event that stands for dropped events holds the place of the first one of each source: after a crash all of them come again,
+// or those of one source would be lost without a word.
+func TestDroppedEventsAreHeldBySource(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := pipelineFor(t, config.Buffer{Events: 6, Bytes: 1 << 20, Overflow: "drop-oldest", Spill: config.Spill{MaxBytes: 1}})
+		settled := map[string]map[uint64]bool{"pods in a": {}, "pods in b": {}}
+		p.settle = func(m *event.Message) { settled[m.Origin.Source][m.Origin.Seq] = true }
+		var gaps []*event.Message
+		for n := range uint64(10) {
+			for source := range settled {
+				m := &event.Message{Type: event.Updated, Resource: pods, Origin: event.Origin{Source: source, Seq: n + 1}}
+				m.Identity.ResourceVersion = fmt.Sprint(n)
+				gaps = p.foldGap(gaps, m)
+			}
+		}
+		if len(gaps) != 2 {
+			t.Fatalf("%d gaps", len(gaps))
+		}
+		for _, g := range gaps {
+			if of := settled[g.Origin.Source]; g.Origin.Seq != 1 || of[1] || len(of) != 9 || g.GapInfo.Events != 10 {
+				t.Errorf("%+v of %d events, settled: %v", g.Origin, g.GapInfo.Events, of)
+			}
+		}
+	})
+}
+
 // What is kept back is counted by what took it, and the next event has the state that it led to as its old one.
 func TestListenerSuppresses(t *testing.T) {
 	p := pipelineFor(t, roomy, filter.Rule{IgnoreChanges: []string{"status"}})

@@ -237,21 +237,16 @@ func (p *pipeline) merged(older *event.Message) {
 	p.settle(older)
 }
 
-// foldGap is event.FoldGap with the books kept. The gap event is in the queue too, and it takes over the place of the
-// first message that it stands for: until it is delivered, a crash brings everything that it stands for again.
+// foldGap is event.FoldGap with the books kept: the gap event is in the queue too.
 func (p *pipeline) foldGap(gaps []*event.Message, dropped *event.Message) []*event.Message {
 	same := func(g *event.Message) bool { return event.FoldsInto(g, dropped) }
 	counters := p.metrics.of(dropped)
-	origin := dropped.Origin
 	if n := slices.IndexFunc(gaps, same); n >= 0 {
 		counters.unqueued(gaps[n])
-		origin = gaps[n].Origin
 		p.settle(dropped)
 	}
 	gaps = event.FoldGap(gaps, dropped)
-	gap := gaps[slices.IndexFunc(gaps, same)]
-	gap.Origin = origin
-	counters.queued(gap)
+	counters.queued(gaps[slices.IndexFunc(gaps, same)])
 	return gaps
 }
 

@@ -32,17 +32,18 @@ func RefusalGap(m *Message, reason, message, deadLetter string) *Message {
 	return gap
 }
 
-// FoldsInto reports whether FoldGap adds a message to a gap: that of its resource, and of its reason if it is a gap itself.
+// FoldsInto reports whether FoldGap adds a message to a gap: that of its resource and source, and of its reason if it is a gap itself.
 func FoldsInto(gap, dropped *Message) bool {
 	reason := ReasonOverflow
 	if dropped.GapInfo != nil {
 		reason = dropped.GapInfo.Reason
 	}
-	return gap.Resource.GroupResource() == dropped.Resource.GroupResource() && gap.GapInfo.Reason == reason
+	return gap.Resource.GroupResource() == dropped.Resource.GroupResource() && gap.Origin.Source == dropped.Origin.Source && gap.GapInfo.Reason == reason
 }
 
-// FoldGap adds a message that the queue gave up to the gaps that stand in its place, one gap for each resource and
-// reason; gaps is changed in place. It has the form that pkg/fifo's drop-oldest policy asks for.
+// FoldGap adds a message that the queue gave up to the gaps that stand in its place, one gap for each resource, source and
+// reason; gaps is changed in place. A gap takes over the origin of the first message that it stands for: until it is delivered, a
+// crash brings everything that it stands for again. FoldGap has the form that pkg/fifo's drop-oldest policy asks for.
 func FoldGap(gaps []*Message, dropped *Message) []*Message {
 	add := GapInfo{
 		Resource: GroupResource(dropped.Resource), From: dropped.Identity.ResourceVersion, To: dropped.Identity.ResourceVersion,
@@ -53,14 +54,18 @@ func FoldGap(gaps []*Message, dropped *Message) []*Message {
 	}
 	i := slices.IndexFunc(gaps, func(g *Message) bool { return FoldsInto(g, dropped) })
 	if i < 0 {
-		return append(gaps, gapMessage(dropped, &add))
+		gap := gapMessage(dropped, &add)
+		gap.Origin = dropped.Origin
+		return append(gaps, gap)
 	}
 	info := *gaps[i].GapInfo
 	info.To = add.To
 	if !mutant.On("uncounted-drops") {
 		info.Events += add.Events
 	}
+	origin := gaps[i].Origin
 	gaps[i] = gapMessage(dropped, &info)
+	gaps[i].Origin = origin
 	return gaps
 }
 

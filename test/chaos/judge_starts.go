@@ -91,10 +91,16 @@ func (j *sinkJudge) stalls(f Fault) bool {
 	return false
 }
 
-// forgot reports whether p made an event, and was killed, or stopped on a full disk, before that was certainly in its checkpoint.
+// forgot reports whether p made an event, and ended before that was certainly in its checkpoint: it was killed, stopped on a full disk, or
+// stopped while a sink held up the reading.
 func (j *sinkJudge) forgot(p *Process, e *Event) bool {
 	made := e.made()
-	return j.abrupt(p) && !made.Before(p.Start) && made.Before(p.End.Add(time.Second)) && !made.Before(j.committed(p))
+	return (j.abrupt(p) || j.heldUp(p)) && !made.Before(p.Start) && made.Before(p.End.Add(time.Second)) && !made.Before(j.committed(p))
+}
+
+// heldUp reports whether something can have held up the reading of changes, or the checkpoint, when a process ended.
+func (j *sinkJudge) heldUp(p *Process) bool {
+	return !p.End.IsZero() && slices.ContainsFunc(j.Timeline.Faults, func(f Fault) bool { return j.stalls(f) && f.around(p.End, 0) })
 }
 
 // abrupt reports whether a process ended without writing its checkpoint.
