@@ -231,8 +231,26 @@ func (j *sinkJudge) letIn(e *Event) bool {
 			return true
 		}
 	}
+	return e.Left && j.listedInPart(e)
+}
+
+// listedInPart reports whether an event is the leave of an object that can be of a first list which no process could finish: how much of that
+// was sent is not known.
+func (j *sinkJudge) listedInPart(e *Event) bool {
+	r, processes := j.History.byRV[e.RV], j.Timeline.Processes
+	for n := range processes {
+		if e.made().Before(processes[n].Start) || processes[n].Config.passes(j.dest, r) {
+			continue
+		}
+		for m := n - 1; m >= 0 && processes[m].ReadyRev == 0; m-- {
+			if processes[m].Config.passes(j.dest, r) {
+				return true
+			}
+		}
+	}
 	return false
 }
+
 
 // unseen reports whether an object ended for the destination while the bridge did not know that it is there: between the last process that
 // did, and the initial list of one that begins anew. Or its sink's filter has changed meanwhile.

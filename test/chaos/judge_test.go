@@ -251,6 +251,18 @@ func TestJudgeATerminationInAFirstList(t *testing.T) {
 	}
 }
 
+// What of a first list was sent is not known if a process could not finish it: all of it may leave.
+func TestJudgeALeaveAfterAFirstListInPart(t *testing.T) {
+	for ready, want := range map[int64][]Class{0: nil, 3: {Operation}} {
+		s := tell(t, "a b c", stream(Filter{}))
+		narrow := s.config()
+		narrow.Watch = []Watch{{Resources: []string{"secrets"}, Namespaces: []string{"b"}}}
+		s.process(3, 4, Term, s.config()).process(4, 0, "", narrow)
+		s.in.Timeline.Processes[0].ReadyRev = ready
+		s.got("s", "initial 1@3.1", "initial 3@3.3", "left 1@4.1", "left 2@4.2", "left 3@4.3").ends(want...)
+	}
+}
+
 func TestJudgeAnOutage(t *testing.T) {
 	s := tell(t, "x x x x x x x x x x", stream(Filter{}))
 	s.process(0, 0, "", s.config()).fault(Hang, "s", 2, 5)
