@@ -71,8 +71,10 @@ func (j *sinkJudge) operation(e, last *Event, isThere bool) {
 // repeats reports whether a fault explains that an event came again.
 func (j *sinkJudge) repeats(before, again *Event) bool {
 	ended := false // a process ended between the two
+	// A record that was on disk has the time at which it was first sent, whenever that is.
+	spilled := j.sink.Kind.OnKafka() && again.At.Equal(before.At)
 	for _, p := range j.Timeline.Processes {
-		if p.End.IsZero() || again.At.Before(p.End) {
+		if p.End.IsZero() || again.At.Before(p.End) && !spilled {
 			continue
 		}
 		if j.forgot(&p, before) && j.relistedBetween(before, again) || again.Initial && p.endedInLists(before) {

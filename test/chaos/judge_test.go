@@ -251,6 +251,23 @@ func TestJudgeATerminationInAFirstList(t *testing.T) {
 	}
 }
 
+// A record that was on its way when the broker hung can be there twice, the second time with the time of the first.
+func TestJudgeASpilledRecord(t *testing.T) {
+	for name, c := range map[string]struct {
+		fault int64
+		want  []Class
+	}{"it was under way when the broker hung": {3, nil}, "long before": {8, []Class{Repeated}}} {
+		t.Run(name, func(t *testing.T) {
+			topic := stream(Filter{})
+			topic.Kind = Topic
+			s := tell(t, "x x x x x x x x x x x x", topic)
+			s.process(0, 9, Term, s.config()).process(9, 0, "", s.config()).fault(Hang, "s", c.fault, 9)
+			s.got("s", "added 1", "updated 2", "updated 2", "updated 3", "updated 4", "updated 5", "updated 6", "updated 7", "updated 8", "updated 9", "updated 10",
+				"updated 11", "updated 12").ends(c.want...)
+		})
+	}
+}
+
 // What of a first list was sent is not known if a process could not finish it: all of it may leave.
 func TestJudgeALeaveAfterAFirstListInPart(t *testing.T) {
 	for ready, want := range map[int64][]Class{0: nil, 3: {Operation}} {
