@@ -251,7 +251,6 @@ func (j *sinkJudge) listedInPart(e *Event) bool {
 	return false
 }
 
-
 // unseen reports whether an object ended for the destination while the bridge did not know that it is there: between the last process that
 // did, and the initial list of one that begins anew. Or its sink's filter has changed meanwhile.
 func (j *sinkJudge) unseen(r *Rev) bool {
