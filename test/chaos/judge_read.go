@@ -77,7 +77,7 @@ func (j *sinkJudge) repeats(before, again *Event) bool {
 		if p.End.IsZero() || again.At.Before(p.End) && !spilled {
 			continue
 		}
-		if j.forgot(&p, before) && j.relistedBetween(before, again) || again.Initial && p.endedInLists(before) {
+		if j.forgot(&p, before) && j.relistedBetween(before, again) {
 			return true
 		}
 		if !p.End.Before(before.At.Add(-time.Second)) {
@@ -96,11 +96,6 @@ func (j *sinkJudge) repeats(before, again *Event) bool {
 		}
 		return false
 	})
-}
-
-// endedInLists reports whether a process sent an event and ended before it had handed over its first lists: the next one sends them again.
-func (p *Process) endedInLists(e *Event) bool {
-	return p.ReadyRev == 0 && !e.At.Before(p.Start) && e.At.Before(p.End.Add(time.Second))
 }
 
 // relistedBetween: what a list brings is sent, be it once more.

@@ -170,11 +170,12 @@ func (j *sinkJudge) moves(n int) bool {
 	})
 }
 
-// restarted reports whether an event is of an initial list to a destination that may have it already. A sink that moved also sends what waited
+// restarted reports whether an event is of an initial list to a destination that may have it already, in part or as a whole. A sink that moved also sends what waited
 // for the destination that it had, in front of the list or behind it.
 func (j *sinkJudge) restarted(e *Event) bool {
 	for n, p := range j.Timeline.Processes {
-		starts := j.starts(n) && j.moves(n) || (j.starts(n) || j.rescoped(n)) && e.Initial && e.RV <= j.listed(n)
+		unfinished := n > 0 && j.Timeline.Processes[n-1].ReadyRev == 0 // the first lists of the process before
+		starts := j.starts(n) && j.moves(n) || (j.starts(n) || j.rescoped(n) || unfinished) && e.Initial && e.RV <= j.listed(n)
 		if starts && !e.At.Before(p.Start) {
 			return true
 		}
