@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net/url"
 	"os"
 	"slices"
 	"time"
@@ -15,9 +14,9 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/rest"
 
+	"github.com/deltabridge/deltabridge/internal/assemble"
 	"github.com/deltabridge/deltabridge/internal/config"
-	"github.com/deltabridge/deltabridge/internal/engine"
-	"github.com/deltabridge/deltabridge/pkg/event"
+	"github.com/deltabridge/deltabridge/internal/tracker"
 	"github.com/deltabridge/deltabridge/pkg/informer"
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 )
@@ -65,7 +64,7 @@ func claimNames(ctx context.Context, cfg *config.Config, only string, out io.Wri
 		}
 		chosen = chosen[n : n+1]
 	}
-	kube, err := loadKubeconfig(string(cfg.Kubeconfig))
+	kube, err := assemble.Kubeconfig(string(cfg.Kubeconfig))
 	if err != nil {
 		return err
 	}
@@ -92,7 +91,7 @@ func readClusterUID(ctx context.Context, kube *rest.Config) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	uid, err := engine.ReadClusterUID(ctx, client)
+	uid, err := tracker.ReadClusterUID(ctx, client)
 	if err == nil && uid == "" {
 		err = errors.New("this user may not read the namespace kube-system, whose uid names the cluster")
 	}
@@ -101,20 +100,16 @@ func readClusterUID(ctx context.Context, kube *rest.Config) (string, error) {
 
 // claimName registers an owner at the destination of one sink, and says what it did.
 func claimName(ctx context.Context, s *config.Sink, owner sinks.Owner) (said string, err error) {
-	p := &pipeline{name: s.Name, log: slog.New(slog.DiscardHandler), encoder: &event.Encoder{}}
-	if err := p.buildSink(asClient(s)); err != nil {
+	client, err := assemble.NewClient(s)
+	if err != nil {
 		return "", err
 	}
-	d, ok := p.sink.(sinks.Identified)
+	d, ok := client.Sink.(sinks.Identified)
 	if !ok {
 		return "its destination knows no names", nil
 	}
-	defer func() {
-		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
-		defer cancel()
-		p.close(last)
-	}()
-	if err := p.sink.Connect(ctx); err != nil {
+	defer closeDestination(ctx, client)
+	if err := client.Connect(ctx); err != nil {
 		return "", err
 	}
 	before, err := d.Registered(ctx, owner.Cluster)
@@ -137,13 +132,12 @@ func claimName(ctx context.Context, s *config.Sink, owner sinks.Owner) (said str
 	return said, nil
 }
 
-// asClient is a sink as a command uses it: an embedded server is inside of the bridge that runs.
-func asClient(s *config.Sink) *config.Sink {
-	client := *s
-	if n := s.NATS; n != nil && n.Embedded != nil {
-		nats := *n
-		nats.URL, nats.Embedded = (&url.URL{Scheme: "nats", Host: n.Embedded.Listen}).String(), nil
-		client.NATS = &nats
-	}
-	return &client
+// closeTimeout bounds the closing of a command's connections.
+const closeTimeout = 5 * time.Second
+
+// closeDestination closes the connections of a command, whether or not ctx has ended.
+func closeDestination(ctx context.Context, d *assemble.Destination) {
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
+	defer cancel()
+	_ = d.Close(last) // the command has done what it does
 }

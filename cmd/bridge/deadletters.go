@@ -12,6 +12,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/deltabridge/deltabridge/internal/assemble"
 	"github.com/deltabridge/deltabridge/internal/config"
 	"github.com/deltabridge/deltabridge/internal/console"
 	"github.com/deltabridge/deltabridge/pkg/deadletter"
@@ -108,7 +109,7 @@ func (o *letterOptions) boxes() ([]box, error) {
 		if d := s.DeadLetter; d != nil && d.File == nil {
 			_, _ = fmt.Fprintf(o.stderr, "sink %s sends its dead letters to %s%s: read them there\n", s.Name, d.Topic, d.Subject) // a note
 		}
-		b := box{sink: s, file: deadLetterFile(cfg.State.Path, s)}
+		b := box{sink: s, file: assemble.DeadLetterFile(cfg.State.Path, s)}
 		if b.letters, err = b.file.List(); err != nil {
 			return nil, fmt.Errorf("sink %s: %w", s.Name, err)
 		}

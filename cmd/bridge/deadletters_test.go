@@ -14,6 +14,7 @@ import (
 	natsgo "github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/deltabridge/deltabridge/internal/assemble"
 	"github.com/deltabridge/deltabridge/internal/config"
 	"github.com/deltabridge/deltabridge/pkg/deadletter"
 	"github.com/deltabridge/deltabridge/pkg/event"
@@ -205,12 +206,12 @@ func TestLettersOfASink(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &pipeline{name: "live", log: newLogger(cfg, t.Output()), encoder: &event.Encoder{}}
-	if err := p.buildSink(&cfg.Sinks[0]); err != nil {
+	d, err := assemble.NewDestination(&cfg.Sinks[0], nil, newLogger(cfg, t.Output()))
+	if err != nil {
 		t.Fatal(err)
 	}
-	defer p.close(t.Context())
-	r, err := p.buildRefusals(&cfg.Sinks[0], t.TempDir())
+	defer closeDestination(t.Context(), d)
+	r, err := d.Refusals(&cfg.Sinks[0], t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -257,38 +258,5 @@ func TestResendToNobody(t *testing.T) {
 	}
 	if n, _, err := letters.Stats(); n != 1 || err != nil {
 		t.Errorf("%d letters, %v", n, err)
-	}
-}
-
-// What the configuration says of refused events gets to the drain.
-func TestRefusalsOfTheConfiguration(t *testing.T) {
-	for text, want := range map[string]struct {
-		mode            sinks.Outcome
-		claims, letters bool
-		closers         int
-	}{
-		`nats: {url: "nats://a:4222"}`:                                                                                                 {mode: sinks.OutcomeMetadata},
-		`oversize: gap, nats: {url: "nats://a:4222"}`:                                                                                  {mode: sinks.OutcomeGap},
-		`oversize: claimCheck, claimCheck: {bucket: b}, nats: {url: "nats://a:4222"}`:                                                  {mode: sinks.OutcomeClaimCheck, claims: true},
-		`oversize: claimCheck, claimCheck: {bucket: b, nats: {url: "nats://b:4222"}}, kafka: {brokers: ["a:9092"]}`:                    {mode: sinks.OutcomeClaimCheck, claims: true, closers: 1},
-		`oversize: deadLetter, deadLetter: {file: {}}, kafka: {brokers: ["a:9092"]}`:                                                   {mode: sinks.OutcomeDeadLetter, letters: true},
-		`deadLetter: {topic: dead}, kafka: {brokers: ["a:9092"], tombstones: true, createTopics: {config: {cleanup.policy: compact}}}`: {mode: sinks.OutcomeMetadata, letters: true, closers: 1},
-		`deadLetter: {subject: dead, stream: D}, nats: {url: "nats://a:4222", stream: {lastPerSubject: true, deletionsKeptFor: 1h}}`:   {mode: sinks.OutcomeMetadata, letters: true, closers: 1},
-		`deadLetter: {subject: dead, stream: D}, nats: {url: "nats://a:4222", bucket: STATE}`:                                          {mode: sinks.OutcomeMetadata, letters: true, closers: 1},
-		`deadLetter: {subject: dead, stream: D}, nats: {url: "nats://a:4222"}`:                                                         {mode: sinks.OutcomeMetadata, letters: true, closers: 1},
-	} {
-		cfg, err := config.Parse("bridge.yaml", []byte("sinks: [{name: a, "+text+"}]"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		p := &pipeline{name: "a", log: newLogger(cfg, t.Output()), encoder: &event.Encoder{}}
-		if err := p.buildSink(&cfg.Sinks[0]); err != nil {
-			t.Fatal(err)
-		}
-		r, err := p.buildRefusals(&cfg.Sinks[0], t.TempDir())
-		if err != nil || r.Oversize != want.mode || (r.Claims != nil) != want.claims || (r.DeadLetters != nil) != want.letters || len(p.closers) != want.closers {
-			t.Errorf("%s: %+v with %d connections, %v", text, r, len(p.closers), err)
-		}
-		p.close(t.Context())
 	}
 }

@@ -8,10 +8,10 @@ import (
 	"os"
 	"time"
 
+	"github.com/deltabridge/deltabridge/internal/assemble"
 	"github.com/deltabridge/deltabridge/internal/config"
 	"github.com/deltabridge/deltabridge/internal/console"
 	"github.com/deltabridge/deltabridge/internal/doctor"
-	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
@@ -72,26 +72,27 @@ func newDoctorCommand(stdout io.Writer) *cobra.Command {
 // examined is what of a configuration can be tried.
 func examined(cfg *config.Config) (doctor.Options, error) {
 	options := doctor.Options{Config: cfg, Kube: func() (*rest.Config, error) {
-		kube, err := loadKubeconfig(string(cfg.Kubeconfig))
+		kube, err := assemble.Kubeconfig(string(cfg.Kubeconfig))
 		if err == nil {
 			kube.UserAgent, kube.WarningHandler = "deltabridge-doctor/"+version, rest.NoWarnings{}
 		}
 		return kube, err
 	}}
 	var err error
-	if options.Scopes, err = scopesOf(cfg); err != nil { // the configuration was checked, so there is none
+	if options.Scopes, err = assemble.Scopes(cfg); err != nil { // the configuration was checked, so there is none
 		return options, err
 	}
 	for n := range cfg.Sinks {
-		p := &pipeline{name: cfg.Sinks[n].Name, log: slog.New(slog.DiscardHandler), encoder: &event.Encoder{}}
-		if err := p.buildSink(&cfg.Sinks[n]); err != nil {
-			return options, fmt.Errorf("sink %s: %w", p.name, err)
-		}
-		refusals, err := p.buildRefusals(&cfg.Sinks[n], cfg.State.Path)
+		s := &cfg.Sinks[n]
+		d, err := assemble.NewDestination(s, nil, slog.New(slog.DiscardHandler))
 		if err != nil {
-			return options, fmt.Errorf("sink %s: %w", p.name, err)
+			return options, err
 		}
-		options.Sinks = append(options.Sinks, doctor.NamedSink{Name: p.name, Sink: p.sink, Besides: besides(refusals)})
+		refusals, err := d.Refusals(s, cfg.State.Path)
+		if err != nil {
+			return options, err
+		}
+		options.Sinks = append(options.Sinks, doctor.NamedSink{Name: s.Name, Sink: d.Sink, Besides: besides(refusals)})
 	}
 	return options, nil
 }

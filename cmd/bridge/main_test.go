@@ -3,9 +3,7 @@ package main
 import (
 	"bytes"
 	"errors"
-	"flag"
 	"fmt"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,14 +11,10 @@ import (
 
 	"go.uber.org/goleak"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
-	"k8s.io/client-go/rest"
 
-	"github.com/deltabridge/deltabridge/internal/config"
 	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/parked"
 )
-
-var update = flag.Bool("update", false, "rewrite the reference pages that the tests compare")
 
 func TestMain(m *testing.M) {
 	// The second handler limits the rate of reported errors by the time of the last one in the process. In a bubble of synctest,
@@ -98,12 +92,8 @@ func TestOrphanedEventsAreRefused(t *testing.T) {
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cfg, err := config.Load(file)
-	if err != nil {
-		t.Fatal(err)
-	}
 	_, checked := command(t, "check", "--config", file)
-	_, run := newBridge(cfg, &rest.Config{Host: "https://127.0.0.1:1"}, slog.New(slog.DiscardHandler))
+	_, run := command(t, "run", "--config", file)
 	for _, err := range []error{checked, run} {
 		if err == nil || !strings.Contains(err.Error(), "1 events of k8s.pods for sink old-name") || !strings.Contains(err.Error(), "put the sink back under its name") {
 			t.Error(err)

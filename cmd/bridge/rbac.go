@@ -7,6 +7,7 @@ import (
 	"io"
 	"slices"
 
+	"github.com/deltabridge/deltabridge/internal/assemble"
 	"github.com/deltabridge/deltabridge/internal/config"
 	"github.com/deltabridge/deltabridge/internal/rbac"
 	"github.com/spf13/cobra"
@@ -60,7 +61,7 @@ func newRBACCommand(stdout io.Writer) *cobra.Command {
 
 // served asks the API server for all resources that can be listed and watched, in all versions.
 func served(ctx context.Context, cfg *config.Config) ([]rbac.Served, error) {
-	kube, err := loadKubeconfig(string(cfg.Kubeconfig))
+	kube, err := assemble.Kubeconfig(string(cfg.Kubeconfig))
 	if err != nil {
 		return nil, err
 	}

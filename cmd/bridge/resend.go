@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"slices"
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
 
+	"github.com/deltabridge/deltabridge/internal/assemble"
 	"github.com/deltabridge/deltabridge/internal/config"
 	"github.com/deltabridge/deltabridge/internal/console"
 	"github.com/deltabridge/deltabridge/pkg/deadletter"
@@ -51,16 +51,12 @@ func isMirror(s *config.Sink) bool {
 
 // resendTo sends the letters of one sink. The error is that of the first which was neither acknowledged nor refused.
 func (o *letterOptions) resendTo(ctx context.Context, b *box) (sent, refused int, err error) {
-	p := &pipeline{name: b.sink.Name, log: slog.New(slog.DiscardHandler), encoder: &event.Encoder{}}
-	if err := p.buildSink(asClient(b.sink)); err != nil {
+	d, err := assemble.NewClient(b.sink)
+	if err != nil {
 		return 0, 0, err
 	}
-	defer func() {
-		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
-		defer cancel()
-		p.close(last)
-	}()
-	if err := o.patiently(ctx, p.sink.Connect); err != nil {
+	defer closeDestination(ctx, d)
+	if err := o.patiently(ctx, d.Connect); err != nil {
 		return 0, 0, err
 	}
 	for _, l := range b.letters {
@@ -74,7 +70,7 @@ func (o *letterOptions) resendTo(ctx context.Context, b *box) (sent, refused int
 		letter.Message.Resent = true
 		err = o.patiently(ctx, func(ctx context.Context) error {
 			results := make([]error, 1)
-			p.sink.Send(ctx, []*event.Message{letter.Message}, results)
+			d.Send(ctx, []*event.Message{letter.Message}, results)
 			return results[0]
 		})
 		word := "sent again"

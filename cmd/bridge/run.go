@@ -11,7 +11,10 @@ import (
 	"sync"
 	"syscall"
 
+	"github.com/deltabridge/deltabridge/internal/assemble"
 	"github.com/deltabridge/deltabridge/internal/config"
+	"github.com/deltabridge/deltabridge/internal/doctor"
+	"github.com/deltabridge/deltabridge/internal/engine"
 	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/spf13/cobra"
 	"k8s.io/klog/v2"
@@ -86,6 +89,14 @@ func newCheckCommand(stdout io.Writer) *cobra.Command {
 	return cmd
 }
 
+// orphanedEvents is an error if the state holds events of sinks that the configuration does not have.
+func orphanedEvents(cfg *config.Config) error {
+	if err := doctor.OrphanedEvents(cfg); err != nil {
+		return fmt.Errorf("%w; %s", err, doctor.OrphanRemedy)
+	}
+	return nil
+}
+
 func loadConfig(path string) (*config.Config, error) {
 	if path == "" {
 		return config.Default(), nil
@@ -95,30 +106,35 @@ func loadConfig(path string) (*config.Config, error) {
 
 // run builds and runs the bridge. With out it prints each acknowledged event there.
 func run(ctx context.Context, cfg *config.Config, out, stderr io.Writer) error {
+	if err := orphanedEvents(cfg); err != nil {
+		return err
+	}
 	log := newLogger(cfg, stderr)
 	// client-go logs through klog's one global logger; main is the place to set it.
 	klog.SetSlogLogger(log)
 	limitProcessors(cfg)
-	kube, err := loadKubeconfig(string(cfg.Kubeconfig))
+	kube, err := assemble.Kubeconfig(string(cfg.Kubeconfig))
 	if err != nil {
 		return err
 	}
-	b, err := newBridge(cfg, kube, log)
+	options, err := assemble.Options(cfg, kube, engine.Build{Version: version, Commit: commit}, log)
 	if err != nil {
 		return err
 	}
 	if out != nil {
-		printer := &printer{out: out}
-		for _, p := range b.pipelines {
-			p.onSettled(func(m *event.Message) { printer.print(p, m) })
-		}
+		printer := &printer{out: out, places: assemble.Places(cfg)}
+		options.OnSettled = printer.print
+	}
+	e, err := engine.New(options)
+	if err != nil {
+		return err
 	}
 	log.Info("bridge starts", "version", version, "cluster", cfg.Cluster, "apiServer", kube.Host,
-		"http", b.http.listener.Addr().String(), "sinks", len(cfg.Sinks), "processors", runtime.GOMAXPROCS(0))
-	defer onResyncSignal(b.resyncs.signals)()
+		"http", e.Addr(), "sinks", len(cfg.Sinks), "processors", runtime.GOMAXPROCS(0))
+	defer onResyncSignal(e.ResyncSignals())()
 	ctx, cancel := untilSignal(ctx, log)
 	defer cancel()
-	return b.Run(ctx)
+	return e.Run(ctx)
 }
 
 // untilSignal ends the context at the first SIGINT or SIGTERM, and the process at the second.
@@ -161,11 +177,12 @@ func newLogger(cfg *config.Config, w io.Writer) *slog.Logger {
 
 // printer shows acknowledged events to a person, one line each. It is safe for concurrent use.
 type printer struct {
-	mu  sync.Mutex
-	out io.Writer
+	mu     sync.Mutex
+	out    io.Writer
+	places map[string]*event.Template // where messages go, by sink
 }
 
-func (p *printer) print(from *pipeline, m *event.Message) {
+func (p *printer) print(sink string, m *event.Message) {
 	what := event.GroupResource(m.Resource)
 	switch {
 	case m.Type.IsControl():
@@ -174,9 +191,9 @@ func (p *printer) print(from *pipeline, m *event.Message) {
 	default:
 		what += " " + m.Identity.Name
 	}
-	where := from.name
-	if from.destination != nil {
-		where += ": " + from.destination.Expand(m)
+	where := sink
+	if place := p.places[sink]; place != nil {
+		where += ": " + place.Expand(m)
 	}
 	operation := m.Type.String()
 	if m.LeftFilter {

@@ -10,10 +10,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/deltabridge/deltabridge/internal/assemble"
 	"github.com/deltabridge/deltabridge/internal/config"
 	"github.com/deltabridge/deltabridge/internal/console"
 	"github.com/deltabridge/deltabridge/internal/tail"
-	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/filter"
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 	"github.com/spf13/cobra"
@@ -101,11 +101,11 @@ func (o *tailOptions) source(log *slog.Logger) (readable, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &pipeline{name: s.Name, log: log, encoder: &event.Encoder{}}
-	if err := p.buildSink(s); err != nil {
-		return nil, fmt.Errorf("sink %s: %w", s.Name, err)
+	d, err := assemble.NewDestination(s, nil, log)
+	if err != nil {
+		return nil, err
 	}
-	source, ok := p.sink.(readable)
+	source, ok := d.Sink.(readable)
 	if !ok {
 		return nil, fmt.Errorf("sink %s writes to standard output: there is nothing to read back", s.Name)
 	}

@@ -1,17 +1,18 @@
-// Package engine tracks, for each source and each sink, what is settled, and commits it, so that a restart goes on where
-// the process before it stopped.
+// Package engine watches a cluster and delivers its changes to sinks, from the first list to the last acknowledgement. [New] takes finished
+// parts and knows nothing of configuration files; internal/assemble makes these.
 //
-// A *source* is what one informer watches. The [Engine] holds one [checkpoint.Ledger] for each source, in memory, and the
-// [checkpoint.Store] on disk. The [Recorder], the first handler of each informer, reports changes to it, and [Engine.Settle] what
-// sinks have settled. About once a second it writes what all ledgers allow, in one transaction.
+// Data flows in the order of these files:
 //
-// The life of a source:
+//	set.go        the informers; engine.go attaches each of them to the tracker and to every pipeline
+//	listener.go   listener: the handler that joins one informer to one pipeline; it filters, encodes and pushes
+//	refilter.go   what a listener sends while the filter of its sink is another one than before
+//	queue.go      the queue of a pipeline, in memory and on disk
+//	pipeline.go   pipeline: one sink with its filter, encoder, queue and drain
+//	introduce.go  the initial list for a destination that is another one than before
+//	resync.go     restating what exists, at intervals and on request; restating.go is the part of one listener
+//	shutdown.go   the end of delivery
 //
-//  1. [Engine.Resume] reads what the store holds of it and opens its ledger. A source that has no rows begins with a list:
-//     [Engine.FirstList] stores it as a whole before any of it is handed to a sink.
-//  2. [Engine.Known] says for each sink up to where, and by which filters, it knows the source.
-//  3. Changes go through the Recorder; their events are settled; commits follow.
-//  4. [Engine.Forget], when the source is watched no more: its rows go as soon as no sink has anything of it unsettled.
+// What was settled is what internal/tracker knows. [Trial] goes the way of events up to the queue, for `bridge explain`.
 //
-// The package knows neither configuration files nor brokers: filters are texts that it compares and hands back.
+// The order of start and stop is that of [Engine.Run]. An Engine runs once.
 package engine

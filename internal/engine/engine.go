@@ -2,204 +2,264 @@ package engine
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"log/slog"
+	"os"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"k8s.io/client-go/rest"
+
+	"github.com/deltabridge/deltabridge/internal/tracker"
 	"github.com/deltabridge/deltabridge/pkg/checkpoint"
+	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/informer"
 	"github.com/deltabridge/deltabridge/pkg/object"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/client-go/rest"
+	"github.com/deltabridge/deltabridge/pkg/sinks"
 )
 
-// Options of Open.
-type Options struct {
-	Folder  string              // of the checkpoint
-	Cluster string              // its name, for messages
-	Watch   string              // the configuration of what is watched
-	Privacy *checkpoint.Privacy // what rows may hold in clear; nil: everything
-	Sinks   []Sink
-	Persist func() // asks the queues of all sinks to write to disk, soon, what waits in them; nil: they can't
-	Logger  *slog.Logger
-}
-
-// Sink is what the engine has to know of a sink.
-type Sink struct {
-	Name string
-	// Filter is the sink's filter as text. If it is another one than before, the sink is to be sent the difference: see Known.
-	Filter string
-	// Lossy: the sink's queue drops or merges events when it is full.
-	Lossy bool
-}
-
-// Engine keeps the store in step with the ledgers. It is safe for concurrent use.
+// Engine watches a cluster and delivers to sinks: informers, one pipeline for each sink, the tracker of what is settled, and the
+// HTTP server.
 type Engine struct {
-	store *checkpoint.Store
-	log   *slog.Logger
-	sinks []string
-	lossy map[string]bool // by sink
-	// persist is Options.Persist; crowded receives when the ledgers hold too much.
-	persist func()
-	crowded chan struct{}
-	held    atomic.Int64      // what all ledgers hold: see Ledger.Held
-	isFull  bool              // see full
-	filters map[string]string // by sink
-	watch   string            // Options.Watch
+	log             *slog.Logger
+	state           string
+	shutdownTimeout time.Duration
+	tracker         *tracker.Tracker
+	enrichment      *enrichment // nil: no sink asks for it
+	pipelines       []*pipeline
+	set             *informer.Set
+	resyncs         *resyncer
+	connector       *informer.Connector
+	client          rest.Interface // of the API server
+	http            *httpServer
 
-	uid atomic.Value // of the cluster, a string: see KnownUID
-
-	mu      sync.Mutex
-	change  string             // names the last change of watch; empty: it never changed
-	sources map[string]*source // by name: those of the store, and those that were resumed
-	opened  uint64             // ledgers that were opened, so that no two use the same numbers
-	failing string             // why the bridge is not ready; empty if it is
-	lastErr error              // of the last commit
+	stopping atomic.Bool
+	// reading ends when no more changes are read: it is what a blocked push waits for at shutdown.
+	reading     context.Context //nolint:containedctx // handlers of informers are called without one
+	stopReading context.CancelFunc
 }
 
-// Open opens the checkpoint in a folder. Nothing of it counts before Identify.
-func Open(o Options) (*Engine, error) {
-	store, err := checkpoint.Open(checkpoint.Options{Path: o.Folder, ClusterName: o.Cluster, Privacy: o.Privacy, Logger: o.Logger})
-	if err != nil {
+// New builds everything, opens the files in the folder of the state, and takes the HTTP port. Nothing runs yet.
+func New(o Options) (*Engine, error) {
+	e := &Engine{log: o.Logger, state: o.State, shutdownTimeout: o.ShutdownTimeout}
+	e.reading, e.stopReading = context.WithCancel(context.Background())
+	var err error
+	if e.tracker, err = e.openTracker(o); err != nil {
 		return nil, err
 	}
-	e := &Engine{
-		store: store, log: o.Logger, watch: o.Watch, lossy: map[string]bool{}, persist: o.Persist, crowded: make(chan struct{}, 1), filters: map[string]string{}, sources: map[string]*source{},
+	e.enrichment = newEnrichment(e.reading, o.Enrichment, o.Sinks)
+	metrics := newMetrics(o.Build)
+	if err := e.buildPipelines(o, metrics); err != nil {
+		return nil, err
 	}
-	e.noteUID(store.ClusterUID())
-	for _, s := range o.Sinks {
-		e.sinks = append(e.sinks, s.Name)
-		e.lossy[s.Name] = s.Lossy
-		e.filters[s.Name] = s.Filter
-		before, known, err := store.SinkConfig(s.Name)
-		if err != nil {
-			return nil, fmt.Errorf("checkpoint: %w", err)
-		}
-		if known && before != s.Filter {
-			o.Logger.Info("filter changed: the sink will be sent what enters and what leaves", "sink", s.Name)
-		}
+	if err = e.buildSet(o); err != nil {
+		return nil, err
+	}
+	e.resyncs = newResyncer(e.reading, e.pipelines, e.set.Informers, o.Logger)
+	metrics.registry.MustRegister(&stateCollector{e.pipelines, e.set.Statuses, e.tracker})
+	if e.http, err = listenHTTP(o.HTTP, metrics.registry, e.notReady); err != nil {
+		return nil, err
 	}
 	return e, nil
 }
 
-// Close closes the checkpoint. Call it after Run returned.
-func (e *Engine) Close() error { return e.store.Close() }
-
-// ClusterUID is the uid of the cluster that the checkpoint is of; empty before Identify if it is new.
-func (e *Engine) ClusterUID() string { return e.store.ClusterUID() }
-
-// KnownUID is ClusterUID; empty if that could never be read. It waits for nothing.
-func (e *Engine) KnownUID() string {
-	uid, _ := e.uid.Load().(string)
-	return uid
-}
-
-// noteUID is for KnownUID.
-func (e *Engine) noteUID(uid string) {
-	if uid == checkpoint.UnknownCluster {
-		uid = ""
-	}
-	e.uid.Store(uid)
-}
-
-// Destination is which destination has what was settled for a sink; empty if that is not known.
-func (e *Engine) Destination(sink string) string { return e.store.Destination(sink) }
-
-// SetDestination notes that a destination has what was settled for a sink.
-func (e *Engine) SetDestination(sink, name string) error { return e.store.SetDestination(sink, name) }
-
-// Stats tells how the checkpoint is doing.
-func (e *Engine) Stats() checkpoint.Stats { return e.store.Stats() }
-
-// States gives the sources that the checkpoint has, as it has them now.
-func (e *Engine) States() []checkpoint.State {
-	states, err := e.store.States()
-	if err != nil {
-		e.log.Error("cannot read the sources in the checkpoint", "err", err)
-	}
-	return states
-}
-
-// Identify waits until the API server says which cluster it is, and loads what the store holds of that cluster. It
-// returns ctx's error if that ends first.
-func (e *Engine) Identify(ctx context.Context, connector *informer.Connector, client rest.Interface) error {
-	var uid string
-	err := connector.Until(ctx, func() (err error) {
-		uid, err = ReadClusterUID(ctx, client)
-		if err != nil && ctx.Err() == nil && e.fail("the API server does not answer: "+err.Error()) {
-			e.log.Warn("API server does not answer, trying again", "err", err)
+// openTracker opens the checkpoint.
+func (e *Engine) openTracker(o Options) (*tracker.Tracker, error) {
+	of := tracker.Options{Folder: o.State, Cluster: o.Cluster, Watch: o.Watch, Privacy: o.Privacy, Queues: queues{e}, Reading: e.reading, Logger: o.Logger}
+	for n := range o.Sinks {
+		s := &o.Sinks[n]
+		text, err := filterText(s.Rules)
+		if err != nil {
+			return nil, err
 		}
-		return err
-	})
-	if err != nil {
-		return ctx.Err()
+		of.Sinks = append(of.Sinks, tracker.Sink{Name: s.Name, Filter: text, Lossy: s.Buffer.lossy()})
 	}
-	return e.load(uid)
+	return tracker.Open(of)
 }
 
-// ReadClusterUID returns the uid of the namespace kube-system, which lives as long as the cluster. Empty if RBAC forbids to ask.
-func ReadClusterUID(ctx context.Context, client rest.Interface) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
-	defer cancel()
-	data, err := client.Get().AbsPath("/api/v1/namespaces/kube-system").MaxRetries(0).DoRaw(ctx)
-	switch {
-	case apierrors.IsForbidden(err) || apierrors.IsNotFound(err):
-		return "", nil
-	case err != nil:
-		return "", err
-	}
-	o, err := object.New(data)
-	if err != nil {
-		return "", err
-	}
-	return string(o.UID), nil
-}
-
-func (e *Engine) load(uid string) error {
-	if uid == "" {
-		e.log.Warn("the namespace kube-system can't be read: whether the checkpoint is of this cluster, and whether another one writes under its name, is not checked")
-		if uid = e.store.ClusterUID(); uid == "" {
-			uid = checkpoint.UnknownCluster
+func (e *Engine) buildPipelines(o Options, m *metrics) error {
+	of := shared{metrics: m, enrichment: e.enrichment, books: e.tracker, peers: &peers{}, log: o.Logger}
+	owner := func() sinks.Owner { return sinks.Owner{Cluster: o.Cluster, UID: e.tracker.KnownUID()} }
+	slot := 0
+	for _, s := range o.Sinks {
+		p, err := newPipeline(s, of, slot)
+		if err != nil {
+			return err
 		}
+		if err := p.open(o.State, s.Refusals, owner); err != nil {
+			return err
+		}
+		if o.OnSettled != nil {
+			p.onSettled(func(m *event.Message) { o.OnSettled(p.name, m) })
+		}
+		slot = min(slot+p.filter.Slots(), object.Slots) // later filters evaluate again
+		of.peers.all = append(of.peers.all, p)
 	}
-	if _, err := e.store.BeginCluster(uid); err != nil {
-		return fmt.Errorf("checkpoint: %w", err)
-	}
-	e.noteUID(uid)
-	// Before anything is sent by a new filter: what it lets in is known from now on, whatever filter comes next.
-	if err := e.store.Commit(nil, e.filters); err != nil {
-		return fmt.Errorf("checkpoint: %w", err)
-	}
-	change, err := e.store.SetWatch(e.watch)
-	if err != nil {
-		return fmt.Errorf("checkpoint: %w", err)
-	}
-	states, err := e.store.States()
-	if err != nil {
-		return fmt.Errorf("checkpoint: %w", err)
-	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.failing, e.change = "", change
-	for _, s := range states {
-		e.sources[s.Source.Name] = &source{state: s}
-	}
+	e.pipelines = of.peers.all
 	return nil
 }
 
-// NotReady says why the checkpoint keeps the bridge from being ready; empty if it does not.
-func (e *Engine) NotReady() string {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.failing
+// Addr is the address at which HTTP is served.
+func (e *Engine) Addr() string { return e.http.listener.Addr().String() }
+
+// ResyncSignals asks, with each signal, for a resync of all sinks.
+func (e *Engine) ResyncSignals() chan<- os.Signal { return e.resyncs.signals }
+
+// queues are those of all pipelines.
+type queues struct{ engine *Engine }
+
+// Persist implements tracker.Queues.
+func (q queues) Persist() {
+	for _, p := range q.engine.pipelines {
+		p.queue.Persist()
+	}
 }
 
-func (e *Engine) fail(why string) (news bool) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	news = e.failing == ""
-	e.failing = why
-	return news
+// Spilled implements tracker.Queues.
+func (q queues) Spilled(source string) map[string]string {
+	spilled := map[string]string{}
+	for _, p := range q.engine.pipelines {
+		// The uid may have become known since the spill was written.
+		for _, uid := range []string{checkpoint.UnknownCluster, q.engine.tracker.ClusterUID()} {
+			if position := p.spilled[uid+"/"+source]; position != "" {
+				spilled[p.name] = position
+			}
+		}
+	}
+	return spilled
+}
+
+// attach joins a new informer to every pipeline. Enrichment comes first: it learns before anybody asks.
+func (e *Engine) attach(i *informer.Informer) {
+	source := i.Source()
+	ledger := e.tracker.Ledger(source.Name)
+	e.enrichment.attach(i)
+	for _, p := range e.pipelines {
+		if i.Auxiliary() {
+			ledger.Caught(p.name) // nothing of it is for sinks
+			continue
+		}
+		known := e.tracker.Known(source.Name, p.name)
+		if i.ResumesAt() == "" { // what was settled before counts only for what goes on from there
+			known.Floor = ""
+		}
+		p.attach(e.reading, i, ledger, known)
+	}
+}
+
+// notReady says in words why the bridge is not ready; empty means that it is.
+func (e *Engine) notReady() []string {
+	if e.stopping.Load() {
+		return []string{"shutting down"}
+	}
+	var reasons []string
+	for _, p := range e.pipelines {
+		if !p.drain.Connected() {
+			reasons = append(reasons, "sink "+p.name+": "+p.drain.Status())
+		} else if refused := p.guard.Refused(); refused != "" {
+			reasons = append(reasons, "sink "+p.name+": "+refused)
+		}
+	}
+	for _, p := range e.pipelines {
+		if _, _, _, _, err := p.queue.SpillStats(); err != "" {
+			reasons = append(reasons, "sink "+p.name+": its spill can't be written: "+err)
+		}
+	}
+	if reason := e.tracker.NotReady(); reason != "" {
+		reasons = append(reasons, reason)
+	}
+	return append(reasons, e.set.NotReady()...)
+}
+
+// Run works until ctx ends, then stops in stages: no more reading of changes, no more pushes, delivery of what is
+// queued for at most ShutdownTimeout as long as the destination takes it, then what is left goes to disk, the checkpoint,
+// sinks, HTTP last so that the final counters can be read. It returns when every goroutine has ended. What was not
+// delivered is counted in the log and is no error; what could not be written is one.
+func (e *Engine) Run(ctx context.Context) error {
+	var stages struct{ http, checkpoint, spills, drains, set stage }
+	stages.http.start(e.http.Run)
+	background, stopBackground := context.WithCancel(context.Background())
+	defer stopBackground()
+	stages.checkpoint.start(func() error { return e.tracker.Run(background) })
+	spilling, stopSpilling := context.WithCancel(background)
+	defer stopSpilling()
+
+	for _, p := range e.pipelines {
+		defer p.stop()
+		stages.spills.start(func() error { return p.queue.Run(spilling) })
+		stages.drains.start(func() error {
+			defer close(p.drained)
+			err := p.drain.Run(p.delivering)
+			if errors.Is(err, context.Canceled) {
+				return nil // counted by left
+			}
+			return err
+		})
+	}
+	stages.set.start(e.read)
+
+	var failure error
+	select {
+	case <-ctx.Done():
+	case failure = <-stages.http.failed():
+	case failure = <-stages.spills.failed():
+	case failure = <-stages.drains.failed():
+	case failure = <-stages.set.failed():
+	}
+	e.log.Info("stopping", "shutdownTimeout", e.shutdownTimeout)
+	e.stopping.Store(true)
+	e.stopReading()
+	stages.set.wait()
+	e.finishDelivery()
+	stages.drains.wait()
+	stopSpilling()
+	stages.spills.wait()
+	stopBackground()
+	stages.checkpoint.wait()
+	e.closeSinks()
+	failure = errors.Join(failure, stages.spills.failure(), stages.checkpoint.failure(), e.tracker.Close(), e.http.Close())
+	stages.http.wait()
+	return failure
+}
+
+// read watches the cluster until no more changes are to be read.
+func (e *Engine) read() error {
+	var group sync.WaitGroup
+	defer group.Wait()
+	group.Go(e.resyncs.Run)
+	if c := listenControl(e.state, e.resyncs, e.log); c != nil {
+		group.Go(func() { c.Run(e.reading) })
+	}
+	err := e.tracker.Identify(e.reading, e.connector, e.client)
+	switch {
+	case e.reading.Err() != nil:
+		return nil
+	case err != nil:
+		e.stopReading()
+		return err
+	}
+	group.Go(e.giveBack)
+	for _, p := range e.pipelines {
+		p.encoder.ClusterUID = e.tracker.KnownUID()
+		group.Go(func() { e.resyncs.follow(p, e.tracker, func() bool { return len(e.set.NotReady()) == 0 }) })
+	}
+	return e.set.Run(e.reading)
+}
+
+// giveBack returns memory to the system once, when the bridge has become ready: first lists take several times what
+// is kept of them, and the runtime gives that back so slowly that it looks like need. From then on it tends the garbage.
+func (e *Engine) giveBack() {
+	ticker := time.NewTicker(100 * time.Millisecond)
+	defer ticker.Stop()
+	for len(e.notReady()) > 0 {
+		select {
+		case <-e.reading.Done():
+			return
+		case <-ticker.C:
+		}
+	}
+	debug.FreeOSMemory()
+	tendGarbage(e.reading)
 }

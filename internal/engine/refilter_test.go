@@ -1,250 +1,194 @@
 package engine
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
+	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/deltabridge/deltabridge/pkg/checkpoint"
-	"github.com/deltabridge/deltabridge/pkg/informer"
+	"github.com/deltabridge/deltabridge/pkg/filter"
+	"github.com/deltabridge/deltabridge/pkg/object"
 )
 
-func expectKnown(t *testing.T, e *Engine, source, sink, floor string, filters ...string) Knowledge {
+// labelled is a pod with its uid as name and the filters that it passes as labels.
+func labelled(t *testing.T, uid string, rv int, passes string) *object.Object {
 	t.Helper()
-	got := e.Known(source, sink)
-	want := Knowledge{Floor: floor, Part: floor == "", Refilter: checkpoint.Refilter{Filters: filters, Change: got.Change}}
-	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" || (got.Change != "") != (len(filters) > 0) {
-		t.Errorf("%s knows (-want +got):\n%s", sink, diff)
-	}
-	return got
-}
-
-// What a changed filter still has to send survives restarts, of whatever kind and while other sinks go on, until it is settled.
-func TestAChangedFilterOverRestarts(t *testing.T) {
-	folder := t.TempDir()
-	sinks := func(filter string) []Sink { return []Sink{{Name: "a", Filter: filter}, {Name: "b", Filter: "B"}} }
-	e := start(t, folder, sinks("F1")...)
-	begin(t, e, pods, "10", pod(t, "x", 3))
-	stop(t, e)
-
-	e = start(t, folder, sinks("F2")...)
-	e.Resume(pods, nil)
-	change := expectKnown(t, e, "pods", "a", "10", "F1").Change
-	expectKnown(t, e, "pods", "b", "10")
-	e.Recorder(t.Context(), "pods").OnPosition("12") // b has settled everything up to there
-	stop(t, e)
-
-	e = start(t, folder, sinks("F2")...) // the same again
-	e.Resume(pods, nil)
-	if again := expectKnown(t, e, "pods", "a", "10", "F1"); again.Change != change {
-		t.Errorf("the change has the name %s, after %s", again.Change, change)
-	}
-	expectKnown(t, e, "pods", "b", "12")
-	kill(t, e)
-
-	e = start(t, folder, sinks("F3")...) // F2 may have let objects in
-	e.Resume(pods, nil)
-	if again := expectKnown(t, e, "pods", "a", "10", "F1", "F2"); again.Change == change {
-		t.Error("two changes have one name")
-	}
-	caughtUp(t, e, pods, "14")
-	expectKnown(t, e, "pods", "a", "10")
-	stop(t, e)
-
-	e = start(t, folder, sinks("F3")...)
-	at := e.Resume(pods, nil).At
-	expectKnown(t, e, "pods", "a", "14")
-	if at != "14" {
-		t.Errorf("it resumes at %s", at)
-	}
-}
-
-// A source that can't begin keeps its own record of the change: what was sent of others is not sent again.
-func TestASourceThatCannotBegin(t *testing.T) {
-	folder := t.TempDir()
-	other := informer.Source{Name: "secrets", Resource: pods.Resource}
-	e := start(t, folder, Sink{Name: "a", Filter: "F1"})
-	begin(t, e, pods, "10")
-	begin(t, e, other, "11")
-	stop(t, e)
-	e = start(t, folder, Sink{Name: "a", Filter: "F2"})
-	e.Resume(pods, nil)
-	caughtUp(t, e, pods, "12")
-	stop(t, e)
-	for _, filter := range []string{"F2", "F3"} {
-		e = start(t, folder, Sink{Name: "a", Filter: filter})
-		e.Resume(pods, nil)
-		e.Resume(other, nil)
-		if filter == "F2" {
-			expectKnown(t, e, "pods", "a", "12")
-			expectKnown(t, e, "secrets", "a", "11", "F1")
-		} else {
-			expectKnown(t, e, "pods", "a", "12", "F2")
-			expectKnown(t, e, "secrets", "a", "11", "F1", "F2")
-		}
-		kill(t, e)
-	}
-}
-
-// A sink that was given a part of its initial list by another filter may know any part of what that let pass.
-func TestAFilterThatChangesInTheInitialList(t *testing.T) {
-	folder := t.TempDir()
-	e := start(t, folder, Sink{Name: "a", Filter: "F1"})
-	e.Resume(pods, nil)
-	e.FirstList(t.Context(), pods, nil, "10")
-	send(e, pods, "a")
-	stop(t, e)
-	e = start(t, folder, Sink{Name: "a", Filter: "F2"})
-	e.Resume(pods, nil)
-	expectKnown(t, e, "pods", "a", "", "F1")
-}
-
-// A checkpoint of a cluster that could not be named is of the cluster that can be named later, and of no other after that.
-func TestAClusterThatGetsItsName(t *testing.T) {
-	folder := t.TempDir()
-	e, err := Open(Options{Folder: folder, Logger: quiet})
+	o, err := object.New(fmt.Appendf(nil, `{"metadata":{"name":%q,"namespace":"shop","uid":%q,"resourceVersion":"%d"},"passes":%q}`, uid, uid, rv, passes))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := e.load(""); err != nil || e.ClusterUID() != checkpoint.UnknownCluster {
-		t.Fatal(e.ClusterUID(), err)
-	}
-	begin(t, e, pods, "10")
-	stop(t, e)
-	for range 2 {
-		e = start(t, folder)
-		if n := len(e.Remembered()); n != 1 || e.ClusterUID() != testCluster {
-			t.Errorf("%d sources of cluster %s are remembered", n, e.ClusterUID())
-		}
-		kill(t, e)
-	}
+	return o
 }
 
-// A source that takes over others is known by the filters by which any of them may be known.
-func TestTakeOverWithAChangedFilter(t *testing.T) {
-	folder := t.TempDir()
-	e := start(t, folder, Sink{Name: "a", Filter: "F1"})
-	begin(t, e, podsIn("a"), "10", in(t, "a", "x", 3))
-	begin(t, e, podsIn("b"), "12", in(t, "b", "y", 4))
-	stop(t, e)
-	e = start(t, folder, Sink{Name: "a", Filter: "F2"})
-	e.Resume(podsIn("b"), nil)
-	caughtUp(t, e, podsIn("b"), "14")
-	stop(t, e)
-	shares := []informer.Share{{Source: "pods in a", In: everything}, {Source: "pods in b", In: everything}}
-	for n := range 2 {
-		e = start(t, folder, Sink{Name: "a", Filter: "F2"})
-		if n == 0 {
-			e.TakeOver(t.Context(), pods, shares, func(string) map[string]string { return nil })
-		}
-		e.Resume(pods, nil)
-		expectKnown(t, e, "pods", "a", "10", "F1", "F2")
-		kill(t, e)
-	}
-}
-
-// Each change of what is watched has its own name, that back included, and keeps it over restarts of whatever kind.
-func TestAChangedWatchOverRestarts(t *testing.T) {
-	folder := t.TempDir()
-	names := map[string]bool{}
-	last := ""
-	for _, step := range []struct {
-		watch string
-		isNew bool
-	}{{"A", false}, {"A", false}, {"B", true}, {"B", false}, {"A", true}, {"A", false}, {"B", true}} {
-		e := startWatching(t, folder, step.watch, Sink{Name: "s"})
-		if len(e.Remembered()) == 0 {
-			begin(t, e, pods, "10")
-		} else {
-			e.Resume(pods, nil)
-		}
-		change := e.Known("pods", "s").WatchChange
-		if isNew := change != last; isNew != step.isNew || isNew && names[change] {
-			t.Errorf("watch %s: the change has the name %q, after %q", step.watch, change, last)
-		}
-		last, names[change] = change, true
-		kill(t, e)
-	}
-}
-
-// A process ends while it sends what a changed scope makes leave. The next one goes on with that; or, if what is watched is yet another
-// scope, or the one before, sends each sink an initial list, for nobody knows which sink was sent what.
-func TestAScopeThatChangesBeforeItsDifferenceWasSent(t *testing.T) {
-	folder := t.TempDir()
-	scoped := func(scope string) informer.Source {
-		source := pods
-		source.Scope = scope
-		return source
-	}
-	resume := func(source informer.Source) (*Engine, informer.Memory) {
-		e := start(t, folder, Sink{Name: "a"}, Sink{Name: "b"})
-		return e, e.Resume(source, nil)
-	}
-	known := func(e *Engine, floor string) {
-		t.Helper()
-		for _, sink := range []string{"a", "b"} {
-			if got := e.Known("pods", sink); got.Floor != floor || got.Part != (floor == "") {
-				t.Errorf("%s knows %+v, want %q", sink, got, floor)
+// refiltering is a listener of a sink that may know what is known by earlier filters, and now has the filter "3".
+func refiltering(t *testing.T, floor string, knows bool, known map[string]*object.Object, earlier ...string) (*pipeline, *listener) {
+	t.Helper()
+	passing := func(n string) filter.Rule { return filter.Rule{When: fmt.Sprintf("object.passes.contains(%q)", n)} }
+	p := pipelineFor(t, roomy, passing("3"))
+	l := listen(t.Context(), p)
+	l.floor, l.position, l.inList = floor, "10", false
+	l.refilter = &refilter{knows: knows, change: "c", sent: map[types.UID]bool{}, objects: func() (all []*object.Object) {
+		for _, name := range []string{"a", "b", "c", "d", "e", "f", "g", "h"} {
+			if known[name] != nil {
+				all = append(all, known[name])
 			}
 		}
-	}
-	e := start(t, folder, Sink{Name: "a"}, Sink{Name: "b"})
-	begin(t, e, pods, "10", pod(t, "x", 3))
-	stop(t, e)
-
-	for range 2 {
-		e, memory := resume(scoped("app=y"))
-		if memory.Scope == "app=y" || memory.At != "10" {
-			t.Fatalf("resumed at %s, scope %q", memory.At, memory.Scope)
+		return all
+	}}
+	for _, n := range earlier {
+		compiled, mistakes := filter.Compile([]filter.Rule{passing(n)}, filter.Options{Slot: object.Slots, Logger: p.log}) // what they decide is not remembered
+		if len(mistakes) > 0 {
+			t.Fatal(mistakes)
 		}
-		if a, b := e.Known("pods", "a"), e.Known("pods", "b"); !a.Knows() || !b.Knows() {
-			t.Errorf("the sinks know %+v and %+v", a, b)
-		}
-		r := e.Recorder(t.Context(), "pods")
-		r.OnDelete(pod(t, "x", 3))
-		sentTo := send(e, scoped("app=y"), "a")
-		send(e, scoped("app=y"), "b") // never delivered
-		e.Settle("a", sentTo)
-		r.OnPosition("20")
-		stop(t, e)
+		l.refilter.earlier = append(l.refilter.earlier, compiled.For(pods))
 	}
-
-	e, memory := resume(pods) // as before all that
-	if diff := cmp.Diff([]string{"x@3"}, namesOf(memory.Known)); diff != "" || memory.Scope == "" {
-		t.Errorf("scope %q: %s", memory.Scope, diff)
-	}
-	known(e, "")
-	caughtUp(t, e, pods, "30")
-	stop(t, e)
-
-	e, memory = resume(pods)
-	if memory.Scope != "" {
-		t.Errorf("the change is over, but the scope is %q", memory.Scope)
-	}
-	known(e, "30")
-	kill(t, e)
+	return p, l
 }
 
-// The same where objects go from one source to another.
-func TestTakeOverOfASourceThatIsLeft(t *testing.T) {
-	folder := t.TempDir()
-	e := start(t, folder, Sink{Name: "s"})
-	begin(t, e, podsIn("a"), "10", in(t, "a", "x", 3))
-	stop(t, e)
-
-	left := podsIn("a")
-	left.Scope = "(none)"
-	e = start(t, folder, Sink{Name: "s"})
-	e.Resume(left, nil)
-	expectKnown(t, e, left.Name, "s", "10")
-	kill(t, e)
-
-	e = start(t, folder, Sink{Name: "s"})
-	e.TakeOver(t.Context(), pods, []informer.Share{{Source: left.Name, In: everything}}, func(string) map[string]string { return nil })
-	e.Resume(pods, nil)
-	if got := e.Known("pods", "s"); !got.Part {
-		t.Errorf("the sink knows %+v", got)
+func expectTaken(t *testing.T, p *pipeline, want ...string) {
+	t.Helper()
+	if diff := cmp.Diff(want, taken(t, p)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
-	kill(t, e)
+}
+
+// A filter that was changed twice: what either of the earlier ones let in and the present one does not is sent as left.
+func TestRefilterOfAChain(t *testing.T) {
+	known := map[string]*object.Object{}
+	for n, passes := range []string{"123", "1", "2", "3", "13", "23", "12", ""} {
+		name := string(rune('a' + n))
+		known[name] = labelled(t, name, n+1, passes)
+	}
+	p, l := refiltering(t, "10", true, known, "1", "2")
+	l.OnAdd(known["d"], true) // is given with the rest
+	l.OnSynced("10", 8)
+	expectTaken(t, p, "deleted b.2.left.filter.c left at 2", "deleted c.3.left.filter.c left at 3", "added d.4.filter.c initial",
+		"added e.5.filter.c initial", "added f.6.filter.c initial", "deleted g.7.left.filter.c left at 7", "synced synced.c.pods.10")
+	if l.refilter != nil || l.ledger.Lags()["test"].Open != 7 {
+		t.Error("it does not end")
+	}
+
+	// A sink that does not know the source is sent all of it, and what it may have been sent of an initial list before leaves.
+	p, l = refiltering(t, "", false, map[string]*object.Object{"a": known["a"], "b": known["b"]}, "1")
+	l.OnSynced("10", 2)
+	expectTaken(t, p, "added a.1.filter.c initial", "deleted b.2.left.filter.c left at 2", "synced synced.c.pods.10")
+}
+
+// A sink that is ahead of the rows is sent the difference when the informer has reached it, made of states that are not older than
+// what the sink was sent.
+func TestRefilterWaitsForTheFloor(t *testing.T) {
+	rows := map[string]*object.Object{"a": labelled(t, "a", 1, "1"), "b": labelled(t, "b", 2, "1"), "c": labelled(t, "c", 3, "1")}
+	p, l := refiltering(t, "12", true, rows, "1")
+	l.OnSynced("10", 3)
+	update := func(now *object.Object) {
+		l.OnUpdate(rows[now.Name], now)
+		rows[now.Name] = now
+		l.OnPosition(now.ResourceVersion)
+	}
+	update(labelled(t, "a", 11, "1"))
+	expectTaken(t, p)
+	update(labelled(t, "b", 12, "13"))
+	expectTaken(t, p, "deleted a.11.left.filter.c left at 11", "deleted c.3.left.filter.c left at 3", "synced synced.c.pods.12")
+	update(labelled(t, "a", 13, "3"))
+	expectTaken(t, p, "added a.13")
+
+	// The next change is beyond the floor: it is sent as what it is between the old and the new filter.
+	p, l = refiltering(t, "12", true, rows, "1")
+	rows["b"] = labelled(t, "b", 12, "1")
+	l.OnSynced("10", 3)
+	update(labelled(t, "b", 15, ""))
+	expectTaken(t, p, "deleted b.15.left.filter.c left at 15", "added a.13.filter.c initial", "deleted c.3.left.filter.c left at 3", "synced synced.c.pods.15")
+}
+
+// The API server has lost its history before the floor: the list is compared by both filters.
+func TestRefilterOverAGap(t *testing.T) {
+	rows := map[string]*object.Object{"a": labelled(t, "a", 1, "1"), "b": labelled(t, "b", 2, "1"), "c": labelled(t, "c", 3, "1"), "d": labelled(t, "d", 4, "1")}
+	p, l := refiltering(t, "12", true, rows, "1")
+	l.OnSynced("10", 3)
+	l.OnGap("10", "20", "gone")
+	gone := *rows["a"]
+	gone.FinalStateUnknown = true
+	l.OnDelete(&gone)
+	delete(rows, "a")
+	for _, now := range []*object.Object{labelled(t, "b", 11, "3"), labelled(t, "c", 15, ""), labelled(t, "e", 16, "3")} {
+		if old := rows[now.Name]; old != nil {
+			l.OnUpdate(old, now)
+		} else {
+			l.OnAdd(now, false)
+		}
+		rows[now.Name] = now
+	}
+	l.OnPosition("20")
+	expectTaken(t, p, "gap gap.c.pods.relist.10.20", "deleted a.deleted", "updated b.11", "deleted c.15.left.filter.c left at 15",
+		"added e.16.filter.c", "deleted d.4.left.filter.c left at 4", "synced synced.c.pods.20")
+}
+
+// A resource that the new filter leaves out as a whole leaves object by object.
+func TestRefilterOfAResourceThatIsLeftOut(t *testing.T) {
+	o := labelled(t, "a", 1, "1")
+	p, l := refiltering(t, "10", true, map[string]*object.Object{"a": o}, "1")
+	none, mistakes := filter.Compile([]filter.Rule{{Resources: []string{"secrets"}}}, filter.Options{Logger: p.log})
+	if len(mistakes) > 0 {
+		t.Fatal(mistakes)
+	}
+	l.filter = none.For(pods)
+	if !l.filter.Never() {
+		t.Fatal("pods pass")
+	}
+	l.OnSynced("10", 1)
+	expectTaken(t, p, "deleted a.1.left.filter.c left at 1", "synced synced.c.pods.10")
+	if l.refilter != nil {
+		t.Error("it does not end")
+	}
+}
+
+// What is watched changes together with the filter: the difference is made of what the list shows, and what is not watched any more
+// leaves if any filter may have let it in.
+func TestRefilterOfAnotherScope(t *testing.T) {
+	rows := map[string]*object.Object{}
+	for n, passes := range []string{"1", "1", "3", "2", "13"} {
+		name := string(rune('a' + n))
+		rows[name] = labelled(t, name, n+1, passes)
+	}
+	p, l := refiltering(t, "", true, rows, "1")
+	l.inList = true
+	l.OnAdd(rows["b"], true)
+	l.OnSynced("10", 1)
+	expectTaken(t, p)
+	l.OnGap("10", "20", "listed")
+	l.OnLeave(rows["a"], rows["a"])
+	l.OnLeave(rows["c"], labelled(t, "c", 17, "3")) // an earlier process may have sent it by the present filter
+	l.OnLeave(rows["d"], rows["d"])
+	for _, name := range []string{"a", "c", "d"} {
+		delete(rows, name)
+	}
+	l.OnPosition("20")
+	expectTaken(t, p, "gap gap.c.pods.relist.10.20", "deleted a.1.left left at 1", "deleted c.17.left left at 17",
+		"deleted b.2.left.filter.c left at 2", "synced synced.c.pods.20")
+	if l.refilter != nil || l.inList {
+		t.Error("it does not end")
+	}
+}
+
+// What a changed watch adds or makes leave has ids of its own, as with a changed filter; what changed besides, and what comes after the
+// list, has not.
+func TestIDsOfAnotherScope(t *testing.T) {
+	p := pipelineFor(t, roomy)
+	l := listen(t.Context(), p)
+	l.floor, l.position, l.inList, l.watchChange, l.entering = "", "10", true, "w", true
+	a, b, c := labelled(t, "a", 1, ""), labelled(t, "b", 2, ""), labelled(t, "c", 3, "")
+	l.OnGap("10", "20", "listed")
+	l.OnLeave(a, a)
+	l.OnLeave(b, labelled(t, "b", 17, ""))
+	l.OnUpdate(c, labelled(t, "c", 18, ""))
+	l.OnAdd(labelled(t, "d", 4, ""), false)
+	l.OnPosition("20")
+	l.OnAdd(labelled(t, "e", 21, ""), false)
+	l.OnPosition("21")
+	l.OnGap("21", "30", "listed again")
+	l.OnAdd(labelled(t, "f", 25, ""), false)
+	l.OnPosition("30")
+	expectTaken(t, p, "gap gap.c.pods.relist.10.20", "deleted a.1.left.filter.w left at 1", "deleted b.17.left left at 17", "updated c.18",
+		"added d.4.filter.w", "added e.21", "gap gap.c.pods.relist.21.30", "added f.25")
 }

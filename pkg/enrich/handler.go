@@ -44,9 +44,9 @@ func isNamespace(r schema.GroupVersionResource) bool {
 	return r.Group == "" && r.Resource == "namespaces"
 }
 
-// OnList learns from a first list as a whole, before any of it is handed over. It asks for the objects' bytes, and forgets
+// OnFirstList implements informer.FirstLister: it learns from a first list as a whole, before any of it is handed over. It asks for the objects' bytes, and forgets
 // them.
-func (h *Handler) OnList(objects []*object.Object) {
+func (h *Handler) OnFirstList(objects []*object.Object) {
 	for _, o := range objects {
 		h.learn(o)
 		o.Forget()

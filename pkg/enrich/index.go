@@ -30,6 +30,11 @@ type Needs struct {
 	InvolvedObject bool
 }
 
+// Or returns what is needed by either.
+func (n Needs) Or(other Needs) Needs {
+	return Needs{n.Owner || other.Owner, n.NamespaceLabels || other.NamespaceLabels, n.InvolvedObject || other.InvolvedObject}
+}
+
 // Options of an Index.
 type Options struct {
 	// Needs of all who will ask.

@@ -10,8 +10,6 @@ import (
 
 // Bodies keeps the bytes of an informer's objects, so that the index holds identities only: bytes are needed again for
 // the last known state of an object whose deletion was not seen, and where a filter or a payload asks for the old state.
-//
-// What it can give back is what the handlers were given: the first handler of an informer is to store it.
 type Bodies interface {
 	object.Keeper
 	// Stage begins to take the objects of a first list, while it is read. What was staged before is dropped: a list that
@@ -19,7 +17,7 @@ type Bodies interface {
 	Stage() Stage
 }
 
-// Stage takes objects of a first list. OnFirstList follows when the list is complete.
+// Stage takes objects of a first list. Record.FirstList follows when the list is complete.
 type Stage interface {
 	// Put keeps an object's bytes. It may wait for the disk. After an error the object was not taken, and Put is called
 	// again.
@@ -34,7 +32,7 @@ const stageRetry = time.Second
 // beginList gives what each object of a list is passed through while the list is read; nil if nothing is to be done. It
 // releases the bytes that are kept elsewhere, so that a list of any length takes little memory.
 func (i *Informer) beginList(ctx context.Context) func(watch.EventType, *object.Object) error {
-	bodies := i.config.Bodies
+	bodies := i.config.Record
 	if bodies == nil || ctx.Err() != nil { // a request that was given up must not begin a list over that of a successor
 		return nil
 	}
@@ -95,7 +93,7 @@ func (i *Informer) stage(ctx context.Context, stage Stage, eventType watch.Event
 		}
 	}
 	if eventType != watch.Deleted {
-		o.Release(i.config.Bodies)
+		o.Release(i.config.Record)
 	}
 	return nil
 }
@@ -112,8 +110,8 @@ func (i *Informer) first() bool { return !i.listed && !i.succeeds && i.config.Re
 
 // indexed is what the index is to hold of an object.
 func (i *Informer) indexed(o *object.Object) *object.Object {
-	if i.config.Bodies == nil || o.IsReleased() || o.Name == "" {
+	if i.config.Record == nil || o.IsReleased() || o.Name == "" {
 		return o
 	}
-	return o.Released(i.config.Bodies)
+	return o.Released(i.config.Record)
 }

@@ -12,13 +12,15 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/tools/cache"
 
 	"github.com/deltabridge/deltabridge/pkg/object"
 )
 
-// shelf keeps bytes as a checkpoint does: it is the first handler, and takes first lists.
+// shelf keeps bytes as a checkpoint does.
 type shelf struct {
+	noRecord
+
+	lists   int // first lists
 	states  map[string]string
 	fetched []string
 	mu      sync.Mutex
@@ -26,9 +28,8 @@ type shelf struct {
 }
 
 var (
-	_ Bodies                     = (*shelf)(nil)
-	_ Stage                      = (*shelf)(nil)
-	_ cache.ResourceEventHandler = (*shelf)(nil)
+	_ Record = (*shelf)(nil)
+	_ Stage  = (*shelf)(nil)
 )
 
 func (s *shelf) Fetch(o *object.Object) ([]byte, error) {
@@ -61,13 +62,9 @@ func (s *shelf) Put(o *object.Object) error {
 
 func (s *shelf) Remove(o *object.Object) error { delete(s.states, label(o)); return s.refuses }
 
-func (s *shelf) OnAdd(obj any, initial bool) {
-	if !initial {
-		s.states[label(obj)] = string(obj.(*object.Object).Raw)
-	}
-}
-func (s *shelf) OnUpdate(_, obj any) { s.OnAdd(obj, false) }
-func (s *shelf) OnDelete(any)        {}
+func (s *shelf) FirstList([]*object.Object, string) bool { s.lists++; return true }
+func (s *shelf) Added(o *object.Object)                  { s.states[label(o)] = string(o.Raw) }
+func (s *shelf) Updated(o *object.Object)                { s.Added(o) }
 
 // reader is a handler that asks for the bytes of all that it is given.
 type reader struct {
@@ -113,9 +110,7 @@ func holdsNoBytes(t *testing.T, i *Informer) {
 
 func TestBytesAreKeptElsewhere(t *testing.T) {
 	kept := &shelf{states: map[string]string{}}
-	firstLists := 0
-	i := New(Config{Resource: configMaps, Bodies: kept, OnFirstList: func([]*object.Object, string) bool { firstLists++; return true }})
-	i.AddEventHandler(kept)
+	i := New(Config{Resource: configMaps, Record: kept})
 	r := &reader{t: t}
 	i.AddEventHandler(r)
 	s := (*store)(i)
@@ -128,8 +123,8 @@ func TestBytesAreKeptElsewhere(t *testing.T) {
 	}
 	do(t, s.Replace(first, "3"))
 	expect(t, &r.journal, "add a/x(u1)@1 initial=true", "add a/y(u2)@2 initial=true", "synced 3, 2 objects")
-	if diff := cmp.Diff([]string{"a/x(u1)@1", "a/y(u2)@2"}, kept.take()); diff != "" || firstLists != 1 {
-		t.Errorf("%d first lists, each object is fetched once: %s", firstLists, diff)
+	if diff := cmp.Diff([]string{"a/x(u1)@1", "a/y(u2)@2"}, kept.take()); diff != "" || kept.lists != 1 {
+		t.Errorf("%d first lists, each object is fetched once: %s", kept.lists, diff)
 	}
 	holdsNoBytes(t, i)
 
@@ -157,8 +152,8 @@ func TestBytesAreKeptElsewhere(t *testing.T) {
 	expect(t, &r.journal, "gap 3..7", "add a/z(u3)@6 initial=false",
 		"gap 7..9", "delete a/z(u3)@6 unseen=true", "delete a/x(u1)@4 unseen=true", "add a/x(u9)@8 initial=false")
 	holdsNoBytes(t, i)
-	if firstLists != 1 {
-		t.Errorf("%d first lists", firstLists)
+	if kept.lists != 1 {
+		t.Errorf("%d first lists", kept.lists)
 	}
 }
 
@@ -166,7 +161,7 @@ func TestBytesAreKeptElsewhere(t *testing.T) {
 func TestAListWaitsUntilItsBytesAreKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		kept := &shelf{states: map[string]string{}, refuses: errors.New("no space left on device")}
-		i := New(Config{Resource: configMaps, Bodies: kept})
+		i := New(Config{Resource: configMaps, Record: kept})
 		ctx, cancel := context.WithCancel(t.Context())
 		each := i.beginList(ctx)
 		o, done := state(t, "a", "x", "u1", 1), make(chan error, 1)
@@ -195,7 +190,7 @@ func TestAListWaitsUntilItsBytesAreKept(t *testing.T) {
 // A watch-list may bring the end of an object before it is complete.
 func TestADeletionWithinAList(t *testing.T) {
 	kept := &shelf{states: map[string]string{}}
-	i := New(Config{Resource: configMaps, Bodies: kept})
+	i := New(Config{Resource: configMaps, Record: kept})
 	each := i.beginList(t.Context())
 	do(t, each(watch.Added, state(t, "a", "x", "u1", 1)))
 	do(t, each(watch.Added, state(t, "a", "y", "u2", 2)))
@@ -205,9 +200,14 @@ func TestADeletionWithinAList(t *testing.T) {
 	}
 }
 
+// unstored is a record whose process ends before it has stored a first list.
+type unstored struct{ noRecord }
+
+func (unstored) FirstList([]*object.Object, string) bool { return false }
+
 // The process ends before the first list is stored: nothing of it is handed on.
 func TestAFirstListThatIsNotStored(t *testing.T) {
-	i, j := New(Config{Resource: configMaps, OnFirstList: func([]*object.Object, string) bool { return false }}), &journal{}
+	i, j := New(Config{Resource: configMaps, Record: unstored{}}), &journal{}
 	i.AddEventHandler(j)
 	do(t, (*store)(i).Replace(list(state(t, "a", "x", "u1", 1)), "3"))
 	expect(t, j)

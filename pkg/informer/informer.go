@@ -58,12 +58,8 @@ type Config struct {
 	// Probe asks the API server whether it has reached a resourceVersion; see NewProbe. A cluster that was restored from
 	// a backup has not, and would accept the watch and stay silent. Nil: it is taken to have.
 	Probe func(ctx context.Context, resourceVersion string) error
-	// OnFirstList is given the first list before any of it is handed over, unless the informer resumes: to store what
-	// the handlers are about to know. It returns false if the process ends before that is stored; then nothing is handed
-	// over. Nil is allowed.
-	OnFirstList func(objects []*object.Object, resourceVersion string) bool
-	// Bodies keeps the bytes of objects in place of the index. Nil: the index holds them.
-	Bodies Bodies
+	// Record takes down what is handed on, and keeps the bytes of objects. Nil: nobody does, and the index holds the bytes.
+	Record Record
 	// Logger of the informer; nil is silent.
 	Logger *slog.Logger
 	// Connector waits for the API server while it can't be reached; nil is allowed.
@@ -105,6 +101,7 @@ type Source struct {
 type Informer struct {
 	config  Config
 	log     *slog.Logger
+	record  Record // Config.Record, or one that does nothing
 	indexer cache.Indexer
 	count   atomic.Int64 // objects in the index
 	status  tracker
@@ -123,7 +120,6 @@ type Informer struct {
 	succeeds  bool            // the handlers know what a predecessor handed over
 	replayed  bool            // new handlers were given what the others know
 	outside   map[string]bool // objects of Config.Known, by key, that those were not given; nil once a list was handed over
-	anew      bool            // BeginAnew was called
 	position  string          // everything up to this resourceVersion was handed over
 	synced    chan struct{}
 }
@@ -142,6 +138,9 @@ func New(config Config) *Informer {
 		indexer: cache.NewIndexer(keyOf, cache.Indexers{}),
 		synced:  make(chan struct{}),
 	}
+	if i.record = config.Record; i.record == nil {
+		i.record = noRecord{}
+	}
 	i.holes.logs = rate.Sometimes{First: 1, Interval: malformedLogPeriod}
 	i.know(config.Known)
 	i.config.Known = nil // the index has them
@@ -153,8 +152,8 @@ func New(config Config) *Informer {
 // know makes objects what the first list is compared with.
 func (i *Informer) know(objects []*object.Object) {
 	for _, o := range objects {
-		if i.config.Bodies != nil {
-			o.Release(i.config.Bodies)
+		if i.config.Record != nil {
+			o.Release(i.config.Record)
 		}
 		_ = i.indexer.Add(o) // keyOf never fails on an *object.Object
 	}
@@ -164,19 +163,12 @@ func (i *Informer) know(objects []*object.Object) {
 // succeed makes the informer go on where a predecessor ended: with what that knew, and from its position, so that what is
 // missed in between is announced.
 func (i *Informer) succeed(predecessor *Informer) {
-	if i.anew {
-		return
-	}
 	i.know(predecessor.Objects())
 	predecessor.mu.Lock() // it has ended
 	defer predecessor.mu.Unlock()
 	i.succeeds = !predecessor.first()
 	i.position = predecessor.position
 }
-
-// BeginAnew says that nothing is left of what a predecessor told the handlers: the informer's first list is that of its
-// source. Call it before the informer runs.
-func (i *Informer) BeginAnew() { i.anew = true }
 
 // Source that the informer watches.
 func (i *Informer) Source() Source { return i.config.Source }

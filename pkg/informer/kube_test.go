@@ -206,12 +206,14 @@ func watchScopes(t *testing.T, config *rest.Config, edit func(*informer.SetConfi
 		Scopes: scopes, Client: client, Discovery: disco,
 		Logger:  slog.New(slog.NewTextHandler(w.log, nil)),
 		OnStart: w.start,
-		OnRemoved: func(i *informer.Informer) {
-			w.mu.Lock()
-			defer w.mu.Unlock()
-			w.removed = append(w.removed, i.Resource().GroupResource().String())
-		},
 	}
+	state := newMemory()
+	state.removed = func(i *informer.Informer) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.removed = append(w.removed, i.Resource().GroupResource().String())
+	}
+	sc.State = state
 	if edit != nil {
 		edit(&sc)
 	}

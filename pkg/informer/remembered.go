@@ -6,16 +6,8 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/deltabridge/deltabridge/pkg/object"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
-
-// Memory is what a checkpoint holds of a source.
-type Memory struct {
-	Known []*object.Object // the objects that the handlers were given
-	At    string           // the resourceVersion of which Known is the state; empty: nothing is known
-	Scope string           // Source.Scope of then
-}
 
 // Share is a part of a remembered source: its objects in the namespaces for which In is true.
 type Share struct {
@@ -52,20 +44,21 @@ func keyOfSource(source Source) watchKey {
 // auxiliaryPrefix begins the names of auxiliary sources. The name of a resource has no space.
 const auxiliaryPrefix = "auxiliary "
 
-// resume makes an informer begin with what is known of its source, and of what it takes over from others. Where that was another
-// scope it compares that with a list.
-func (s *Set) resume(config *Config, key watchKey, p *plan) {
-	source := config.Source
-	if s.config.Resume != nil {
-		s.takeOver(source, key, p)
-		memory := s.config.Resume(source)
-		config.Known, config.ResumeAt = memory.Known, memory.At
-		config.Relist = memory.At != "" && memory.Scope != source.Scope
-		if config.Relist {
-			s.log.Info("what is watched of a resource has changed, listing", "source", source.Name, "was", memory.Scope, "is", source.Scope)
-		}
+// resume makes an informer begin with what is known of its source. Where that was another scope it compares that with a list. It reports
+// whether the informer goes on from what a predecessor in this process has handed on.
+func (s *Set) resume(config *Config) (goesOn bool) {
+	if s.config.State == nil {
+		return true
 	}
-	s.storeFirstList(config)
+	source := config.Source
+	memory := s.config.State.Resume(source)
+	config.Record = s.config.State.Record(source)
+	config.Known, config.ResumeAt = memory.Known, memory.At
+	config.Relist = memory.At != "" && memory.Scope != source.Scope
+	if config.Relist {
+		s.log.Info("what is watched of a resource has changed, listing", "source", source.Name, "was", memory.Scope, "is", source.Scope)
+	}
+	return memory.GoesOn
 }
 
 const (
@@ -77,13 +70,13 @@ const (
 
 // takeOver makes objects of remembered sources those of a source that watches them from now on.
 func (s *Set) takeOver(source Source, key watchKey, p *plan) {
-	if s.config.TakeOver == nil || s.config.Remembered == nil {
+	if s.config.State == nil {
 		return
 	}
 	var shares []Share
 	source.Scope = mixed
 	known := false
-	for _, other := range s.config.Remembered() {
+	for _, other := range s.config.State.Remembered() {
 		of := keyOfSource(other)
 		if of.GroupResource != key.GroupResource || of.auxiliary != key.auxiliary {
 			continue
@@ -107,37 +100,19 @@ func (s *Set) takeOver(source Source, key watchKey, p *plan) {
 		source.Scope = mixed
 	}
 	if len(shares) > 0 {
-		s.config.TakeOver(source, shares)
+		s.config.State.TakeOver(source, shares)
 	}
-}
-
-// storeFirstList makes an informer tell of its first list.
-func (s *Set) storeFirstList(config *Config) {
-	source := config.Source
-	if s.config.OnFirstList != nil {
-		config.OnFirstList = func(objects []*object.Object, resourceVersion string) bool {
-			return s.config.OnFirstList(source, objects, resourceVersion)
-		}
-	}
-}
-
-// bodies of an informer; nil if they stay in memory.
-func (s *Set) bodies(source Source) Bodies {
-	if s.config.Bodies == nil {
-		return nil
-	}
-	return s.config.Bodies(source)
 }
 
 // reconcileRemembered deals, once, with each source that an earlier process watched and that this one does not: its
 // resource is gone, and its objects' deletions are still to be handed on; or no scope asks any more for what others did not take
 // over of it, which has left. It reports whether nothing is left in doubt.
 func (s *Set) reconcileRemembered(ctx context.Context, group *sync.WaitGroup, found *catalog, p *plan) bool {
-	if s.config.Remembered == nil {
+	if s.config.State == nil {
 		return true
 	}
 	settled := true
-	for _, source := range s.config.Remembered() {
+	for _, source := range s.config.State.Remembered() {
 		key := keyOfSource(source)
 		if s.remembered[source.Name] || s.runs(key, source.Name) {
 			continue
@@ -156,7 +131,7 @@ func (s *Set) reconcileRemembered(ctx context.Context, group *sync.WaitGroup, fo
 			s.log.Info("resource went while nobody watched, handing on its deletions", "source", source.Name)
 			s.bury(group, key, source, (*Informer).DeleteAll)
 		case key.auxiliary:
-			s.forget(source.Name)
+			s.config.State.Forget(source.Name)
 		default:
 			s.log.Info("source is watched no more, handing on that its objects left", "source", source.Name)
 			source.Scope = none
@@ -186,12 +161,11 @@ func (s *Set) waits(of watchKey, p *plan) bool {
 
 // bury hands on what became of all that is known of a source that is not watched any more.
 func (s *Set) bury(group *sync.WaitGroup, key watchKey, source Source, handOn func(*Informer)) {
-	config := Config{Resource: source.Resource, Namespace: source.Namespace, Source: source, Auxiliary: key.auxiliary, Bodies: s.bodies(source), Logger: s.log}
-	if s.config.Resume != nil {
-		memory := s.config.Resume(source)
-		config.Known, config.ResumeAt = memory.Known, memory.At
-	}
-	informer := New(config)
+	memory := s.config.State.Resume(source)
+	informer := New(Config{
+		Resource: source.Resource, Namespace: source.Namespace, Source: source, Auxiliary: key.auxiliary, Logger: s.log,
+		Record: s.config.State.Record(source), Known: memory.Known, ResumeAt: memory.At,
+	})
 	if s.config.OnStart != nil {
 		s.config.OnStart(informer)
 	}
@@ -202,7 +176,7 @@ func (s *Set) bury(group *sync.WaitGroup, key watchKey, source Source, handOn fu
 	s.mu.Unlock()
 	group.Go(func() { // a handler may hold it up
 		handOn(informer)
-		s.forget(source.Name)
+		s.config.State.Forget(source.Name)
 		s.mu.Lock()
 		if r := s.running[key]; r != nil && r.informer == informer {
 			delete(s.running, key)
@@ -210,12 +184,6 @@ func (s *Set) bury(group *sync.WaitGroup, key watchKey, source Source, handOn fu
 		s.mu.Unlock()
 		s.lookAgain() // it may be back
 	})
-}
-
-func (s *Set) forget(source string) {
-	if s.config.OnForget != nil {
-		s.config.OnForget(source)
-	}
 }
 
 // asksFor reports whether a scope would watch the resource of a source if it were served.

@@ -61,11 +61,12 @@ func TestSelectorsThatDiffer(t *testing.T) {
 	}
 }
 
-// memory is a checkpoint in memory, as it is when a process ended.
+// memory is a State in memory, as it is when a process ended.
 type memory struct {
 	mu      sync.Mutex
 	sources map[string]*remembered
 	resumed map[string]bool
+	removed func(*informer.Informer)
 }
 
 type remembered struct {
@@ -74,60 +75,76 @@ type remembered struct {
 	at     string
 }
 
+func newMemory() *memory {
+	return &memory{sources: map[string]*remembered{}, resumed: map[string]bool{}}
+}
+
+// config makes a Set go on from it.
 func (m *memory) config(sc *informer.SetConfig) {
-	sc.Remembered = func() (sources []informer.Source) {
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		for name, s := range m.sources {
-			if !m.resumed[name] {
-				sources = append(sources, s.source)
+	m.removed = sc.State.(*memory).removed
+	sc.State = m
+}
+
+func (m *memory) Remembered() (sources []informer.Source) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for name, s := range m.sources {
+		if !m.resumed[name] {
+			sources = append(sources, s.source)
+		}
+	}
+	return sources
+}
+
+func (m *memory) Resume(source informer.Source) informer.Memory {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	goesOn := m.resumed[source.Name]
+	m.resumed[source.Name] = true
+	s := m.sources[source.Name]
+	if s == nil || goesOn {
+		return informer.Memory{GoesOn: goesOn}
+	}
+	return informer.Memory{Known: s.known, At: s.at, Scope: s.source.Scope}
+}
+
+func (m *memory) Record(informer.Source) informer.Record { return nil }
+
+func (m *memory) TakeOver(into informer.Source, shares []informer.Share) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.sources[into.Name] == nil {
+		m.sources[into.Name] = &remembered{at: m.sources[shares[0].Source].at}
+	}
+	to := m.sources[into.Name]
+	to.source = into
+	for _, share := range shares {
+		from := m.sources[share.Source]
+		var rest []*object.Object
+		for _, o := range from.known {
+			if share.In(o.Namespace) {
+				to.known = append(to.known, o)
+			} else {
+				rest = append(rest, o)
 			}
 		}
-		return sources
+		from.known = rest
 	}
-	sc.Resume = func(source informer.Source) informer.Memory {
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		m.resumed[source.Name] = true
-		s := m.sources[source.Name]
-		if s == nil {
-			return informer.Memory{}
-		}
-		return informer.Memory{Known: s.known, At: s.at, Scope: s.source.Scope}
-	}
-	sc.TakeOver = func(into informer.Source, shares []informer.Share) {
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		if m.sources[into.Name] == nil {
-			m.sources[into.Name] = &remembered{at: m.sources[shares[0].Source].at}
-		}
-		to := m.sources[into.Name]
-		to.source = into
-		for _, share := range shares {
-			from := m.sources[share.Source]
-			var rest []*object.Object
-			for _, o := range from.known {
-				if share.In(o.Namespace) {
-					to.known = append(to.known, o)
-				} else {
-					rest = append(rest, o)
-				}
-			}
-			from.known = rest
-		}
-	}
-	sc.OnForget = func(source string) {
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		delete(m.sources, source)
-	}
+}
+
+func (m *memory) Removed(i *informer.Informer) { m.removed(i) }
+
+func (m *memory) Forget(source string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.sources, source)
 }
 
 // remember is what a checkpoint holds of a Set that ends now.
 func remember(t *testing.T, w *watching) *memory {
 	t.Helper()
 	w.stop()
-	m := &memory{sources: map[string]*remembered{}, resumed: map[string]bool{}}
+	m := newMemory()
 	for _, i := range w.Informers() {
 		m.sources[i.Source().Name] = &remembered{i.Source(), i.Objects(), i.Status().ResourceVersion}
 	}

@@ -29,28 +29,10 @@ type SetConfig struct {
 	Discovery discovery.DiscoveryInterfaceWithContext
 	// OnStart is called for each informer before it runs, to add handlers.
 	OnStart func(*Informer)
-	// Resume gives what is known of a source. It is called before OnStart. Nil: nothing is known of any.
-	Resume func(Source) Memory
-	// TakeOver makes shares of remembered sources known objects of another one, whose Scope is that of what it knows then. It is
-	// called before Resume of that source, and returns when that is stored. Nil is allowed without Remembered.
-	TakeOver func(into Source, shares []Share)
-	// OnFirstList is given the first list of a source that does not resume, before any of it is handed over; nil is
-	// allowed.
-	OnFirstList func(source Source, objects []*object.Object, resourceVersion string) bool
-	// Bodies gives who keeps the bytes of a source's objects (see Config.Bodies). Nil: the informers' indexes.
-	Bodies func(source Source) Bodies
+	// State keeps what is known of sources over restarts. Nil: nobody does.
+	State State
 	// Transform is given each object before anything else is, and may change its Raw; see ListerWatcher. Nil: none.
 	Transform func(schema.GroupVersionResource, *object.Object)
-	// Remembered are sources that an earlier process watched and this one has not resumed. What other sources watch now they take
-	// over; what no scope asks for any more has left; those whose resource is gone with its definition are handed on as deleted.
-	// Nil: none.
-	Remembered func() []Source
-	// OnForget is called for each remembered source that is watched no more, after the last object was handed on. Nil is
-	// allowed.
-	OnForget func(source string)
-	// OnRemoved is called when a resource is gone from the cluster, after its informer has ended and handed on what
-	// was left; nil is allowed. Each call is made from a goroutine of its own.
-	OnRemoved func(*Informer)
 	// ManagedFields keeps the managedFields of objects while a change is handed over, at the cost of a copy of them.
 	ManagedFields bool
 	Logger        *slog.Logger // nil is silent
@@ -213,12 +195,10 @@ func (s *Set) launch(ctx context.Context, group *sync.WaitGroup, key watchKey, p
 		ListWatch: listWatch, Connector: s.config.Connector, Source: source, Auxiliary: key.auxiliary,
 		Probe: NewProbe(s.config.Client, gvr, key.namespace, w.served.Namespaced),
 	}
-	config.Bodies = s.bodies(config.Source)
 	if predecessor == nil {
-		s.resume(&config, key, p)
-	} else {
-		s.storeFirstList(&config)
+		s.takeOver(source, key, p)
 	}
+	goesOn := s.resume(&config)
 	informer := New(config)
 	listWatch.Malformed, listWatch.BeginList, listWatch.Failed = informer.malformed, informer.beginList, informer.watchFailed
 	ctx, cancel := context.WithCancel(ctx)
@@ -234,7 +214,9 @@ func (s *Set) launch(ctx context.Context, group *sync.WaitGroup, key watchKey, p
 		defer close(r.ended)
 		if predecessor != nil {
 			<-predecessor.ended
-			informer.succeed(predecessor.informer)
+			if goesOn {
+				informer.succeed(predecessor.informer)
+			}
 		}
 		if s.starts.Wait(ctx) != nil {
 			return // ended before it began
@@ -285,8 +267,8 @@ func (s *Set) remove(group *sync.WaitGroup, key watchKey, r *running) {
 		if defined {
 			r.informer.DeleteAll()
 		}
-		if s.config.OnRemoved != nil {
-			s.config.OnRemoved(r.informer)
+		if s.config.State != nil {
+			s.config.State.Removed(r.informer)
 		}
 		s.mu.Lock()
 		delete(s.running, key)

@@ -68,10 +68,8 @@ func (s *store) Replace(list []any, resourceVersion string) error {
 	first := i.first()
 	i.announceHole()
 	switch {
-	case first && i.config.OnFirstList != nil:
-		if !i.config.OnFirstList(objects, resourceVersion) {
-			return nil // the process is ending
-		}
+	case first && !i.handFirstList(objects, resourceVersion):
+		return nil // the process is ending
 	case !first:
 		i.announceGap(resourceVersion)
 	}
@@ -85,6 +83,7 @@ func (s *store) Replace(list []any, resourceVersion string) error {
 	i.position = resourceVersion
 	i.status.reached(resourceVersion)                               // after a watch-list the Reflector does not call UpdateResourceVersion
 	i.succeeds, i.resuming, i.resumedAt = false, false, time.Time{} // a list leaves nothing behind
+	i.record.Reached(resourceVersion)
 	for _, r := range i.handlers {
 		if first {
 			r.observeSynced(resourceVersion, len(objects))
@@ -93,6 +92,19 @@ func (s *store) Replace(list []any, resourceVersion string) error {
 	}
 	i.hasListed()
 	return nil
+}
+
+// handFirstList hands on a first list as a whole; false if the process is ending. The caller holds mu.
+func (i *Informer) handFirstList(objects []*object.Object, resourceVersion string) bool {
+	if !i.record.FirstList(objects, resourceVersion) {
+		return false
+	}
+	for _, r := range i.handlers {
+		if l, ok := r.handler.(FirstLister); ok {
+			l.OnFirstList(objects)
+		}
+	}
+	return true
 }
 
 // hasListed notes that the handlers know the state. The caller holds mu.
@@ -121,6 +133,7 @@ func (s *store) UpdateResourceVersion(resourceVersion string) {
 	s.mu.Lock()
 	if s.position != resourceVersion {
 		s.position = resourceVersion
+		s.record.Reached(resourceVersion)
 		for _, r := range s.handlers {
 			r.observePosition(resourceVersion)
 		}
@@ -171,10 +184,14 @@ func (i *Informer) upsert(o *object.Object, initial bool) {
 	_ = i.indexer.Update(entry) // keyOf never fails on an *object.Object
 	if known == nil {
 		i.count.Add(1)
+		if !initial { // the first list was stored as a whole
+			i.record.Added(o)
+		}
 		for _, r := range i.handlers {
 			r.handler.OnAdd(o, initial)
 		}
 	} else {
+		i.record.Updated(o)
 		for _, r := range i.handlers {
 			if i.outside == nil || i.has(r, known) {
 				r.handler.OnUpdate(known, o)
@@ -194,6 +211,7 @@ func (i *Informer) upsert(o *object.Object, initial bool) {
 func (i *Informer) remove(known, last *object.Object) {
 	_ = i.indexer.Delete(known)
 	i.count.Add(-1)
+	i.record.Deleted(last)
 	for _, r := range i.handlers {
 		if i.has(r, known) {
 			r.handler.OnDelete(last)
@@ -207,6 +225,7 @@ func (i *Informer) remove(known, last *object.Object) {
 func (i *Informer) leave(known, now *object.Object) {
 	_ = i.indexer.Delete(known)
 	i.count.Add(-1)
+	i.record.Deleted(known)
 	for _, r := range i.handlers {
 		switch leaver, ok := r.handler.(Leaver); {
 		case !i.has(r, known):
@@ -282,6 +301,7 @@ func (i *Informer) announceGap(to string) {
 	} else {
 		i.log.Warn("watch could not be continued; listed again, only intermediate states can be missing", "from", from, "to", to)
 	}
+	i.record.Gap(from, to)
 	for _, r := range i.handlers {
 		r.observeGap(from, to, why)
 	}

@@ -1,0 +1,110 @@
+package assemble
+
+import (
+	"encoding/json"
+	"log/slog"
+	"time"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/deltabridge/deltabridge/internal/config"
+	"github.com/deltabridge/deltabridge/internal/engine"
+	"github.com/deltabridge/deltabridge/pkg/enrich"
+	"github.com/deltabridge/deltabridge/pkg/event"
+	"github.com/deltabridge/deltabridge/pkg/filter"
+	"github.com/deltabridge/deltabridge/pkg/reach"
+)
+
+// Options makes the parts of an engine. It reads the files that the configuration names, and makes the key for fingerprints if there
+// is none yet.
+func Options(cfg *config.Config, kube *rest.Config, build engine.Build, log *slog.Logger) (engine.Options, error) {
+	kube = rest.CopyConfig(kube)
+	kube.UserAgent = "deltabridge/" + build.Version
+	o := engine.Options{
+		Cluster: cfg.Cluster, State: cfg.State.Path, HTTP: cfg.HTTP.Listen, ShutdownTimeout: time.Duration(cfg.ShutdownTimeout),
+		Build: build, Kube: kube, Logger: log,
+	}
+	redaction, err := NewRedaction(cfg)
+	if err != nil {
+		return o, err
+	}
+	o.Privacy, o.Transform, o.Enrichment = redaction.Privacy, redaction.Transform(), Enrichment(cfg, redaction)
+	watch, err := json.Marshal(cfg.Watch)
+	if err != nil {
+		return o, err
+	}
+	o.Watch = string(watch)
+	if o.Scopes, err = Scopes(cfg); err != nil { // the configuration was checked, so there is none
+		return o, err
+	}
+	prober := &reach.Prober{}
+	for n := range cfg.Sinks {
+		s := &cfg.Sinks[n]
+		o.ManagedFields = o.ManagedFields || s.Payload == config.PayloadChange
+		d, err := NewDestination(s, prober, log.With("sink", s.Name))
+		if err != nil {
+			return o, err
+		}
+		sink := Sink(cfg, s, redaction, d)
+		if sink.Refusals, err = d.Refusals(s, cfg.State.Path); err != nil {
+			return o, err
+		}
+		sink.Closers = d.Closers
+		o.Sinks = append(o.Sinks, sink)
+	}
+	return o, nil
+}
+
+// Sink makes what the events of a sink go through, without what is done with those that its destination refuses.
+func Sink(cfg *config.Config, s *config.Sink, r *Redaction, d *Destination) engine.Sink {
+	sink := engine.Sink{
+		Name: s.Name, Seen: Seen(r.ForSink(s)), Destination: d.Sink, Closers: d.Closers, Resync: time.Duration(s.Resync),
+		Enrich: enrich.Needs{Owner: s.Enrich.Owner, NamespaceLabels: s.Enrich.NamespaceLabels, InvolvedObject: s.Enrich.InvolvedObject},
+		Encoder: &event.Encoder{
+			Cluster: cfg.Cluster, Payload: event.Payload(s.Payload), Content: event.Content(s.Content), Redactor: r.ForSink(s),
+			ContextInData: s.Enrich.As == config.EnrichData, Patch: event.Patch(s.Patch), PartitionKey: d.Key,
+		},
+		Buffer: engine.Buffer{
+			Events: s.Buffer.Events, Bytes: int64(s.Buffer.Bytes), DiskBytes: int64(s.Buffer.Spill.MaxBytes), Overflow: engine.Overflow(s.Buffer.Overflow),
+		},
+	}
+	for _, f := range s.Filters {
+		sink.Rules = append(sink.Rules, filter.Rule{
+			Resources: f.Resources, Namespaces: f.Namespaces, Operations: f.Operations, When: f.When,
+			IgnoreChanges: f.IgnoreChanges, OnlyChanges: f.OnlyChanges, Preset: f.Preset,
+		})
+	}
+	return sink
+}
+
+// Enrichment makes what facts for enriched events are made of: what the sinks may know that get fingerprints.
+func Enrichment(cfg *config.Config, r *Redaction) engine.Enrichment {
+	e := engine.Enrichment{FactBytes: Seen(r.Redactor), Awaited: map[string]bool{}}
+	for _, w := range cfg.Auxiliary() {
+		for _, resource := range w.Resources {
+			e.Awaited[resource] = true
+		}
+	}
+	return e
+}
+
+// Places tells, by sink, where its messages go, for people. A sink whose destination is one place has none.
+func Places(cfg *config.Config) map[string]*event.Template {
+	places := map[string]*event.Template{}
+	for n := range cfg.Sinks {
+		if place, err := place(&cfg.Sinks[n]); err == nil { // the configuration was checked
+			places[cfg.Sinks[n].Name] = place
+		}
+	}
+	return places
+}
+
+func place(s *config.Sink) (*event.Template, error) {
+	switch {
+	case s.NATS != nil:
+		return event.ParseTemplate(s.NATS.Subject, s.NATS.Escape())
+	case s.Kafka != nil:
+		return event.ParseTemplate(s.Kafka.Topic, event.EscapeTopic)
+	}
+	return nil, nil
+}

@@ -1,0 +1,95 @@
+package assemble
+
+import (
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"github.com/deltabridge/deltabridge/internal/config"
+	"github.com/deltabridge/deltabridge/pkg/deadletter"
+	"github.com/deltabridge/deltabridge/pkg/sinks"
+	"github.com/deltabridge/deltabridge/pkg/sinks/kafka"
+	"github.com/deltabridge/deltabridge/pkg/sinks/nats"
+)
+
+// deadLetterRecord is the largest record of a topic for dead letters that the bridge creates, in bytes, as Kafka's settings
+// have it: more than the largest change.
+const deadLetterRecord = "16777216"
+
+// Refusals says what is done with events that the destination refuses for good. state is the folder for dead letters. It does no I/O.
+func (d *Destination) Refusals(s *config.Sink, state string) (r sinks.Refusals, err error) {
+	r.Oversize = sinks.Outcome(s.Oversize)
+	if s.Oversize == config.OversizeClaimCheck {
+		if r.Claims, err = d.buildClaims(s); err != nil {
+			return r, fmt.Errorf("sink %s: claimCheck: %w", s.Name, err)
+		}
+	}
+	switch letters := s.DeadLetter; {
+	case letters == nil:
+	case letters.File != nil:
+		r.DeadLetters = DeadLetterFile(state, s)
+	default:
+		if r.DeadLetters, err = d.buildLetterSink(s); err != nil {
+			return r, fmt.Errorf("sink %s: deadLetter: %w", s.Name, err)
+		}
+	}
+	return r, nil
+}
+
+// DeadLetterFile is that of a sink, whether or not its configuration still asks for one.
+func DeadLetterFile(state string, s *config.Sink) *deadletter.File {
+	f := &deadletter.File{Path: filepath.Join(state, deadletter.Name(s.Name))}
+	if s.DeadLetter != nil && s.DeadLetter.File != nil {
+		f.MaxBytes = int64(s.DeadLetter.File.MaxBytes)
+	}
+	return f
+}
+
+// buildClaims makes the object store, on the connection of a sink of NATS or on one of its own.
+func (d *Destination) buildClaims(s *config.Sink) (sinks.Claims, error) {
+	c := s.ClaimCheck
+	cfg := nats.ClaimConfig{Bucket: c.Bucket, Create: c.Create, TTL: time.Duration(c.TTL), MaxBytes: int64(c.MaxBytes), Replicas: c.Replicas}
+	if c.NATS == nil {
+		return d.Sink.(*nats.Sink).Claims(cfg), nil // the configuration was checked
+	}
+	servers := config.DefaultNATS()
+	servers.URL, servers.TLS = c.NATS.URL, c.NATS.TLS
+	servers.CredentialsFile, servers.NkeyFile, servers.TokenFile = c.NATS.CredentialsFile, c.NATS.NkeyFile, c.NATS.TokenFile
+	servers.User, servers.PasswordFile = c.NATS.User, c.NATS.PasswordFile
+	claims, err := nats.NewClaims(d.natsConfig(&servers), cfg)
+	if err != nil {
+		return nil, err
+	}
+	d.Closers = append(d.Closers, claims.Close)
+	return claims, nil
+}
+
+// buildLetterSink makes the sink of a topic or a subject for dead letters: that of the events, with another destination.
+func (d *Destination) buildLetterSink(s *config.Sink) (sinks.DeadLetters, error) {
+	if s.Kafka != nil {
+		cfg := d.kafkaConfig(s.Kafka)
+		cfg.Topic, cfg.Tombstones = s.DeadLetter.Topic, false
+		if cfg.CreateTopics != nil { // a compacted topic would forget letters
+			cfg.CreateTopics = &kafka.CreateTopics{
+				Partitions: 1, ReplicationFactor: cfg.CreateTopics.ReplicationFactor,
+				Config: map[string]string{"max.message.bytes": deadLetterRecord},
+			}
+		}
+		sink, err := kafka.New(cfg)
+		if err != nil {
+			return nil, err
+		}
+		d.Closers = append(d.Closers, sink.Close)
+		return &sinks.LetterSink{Sink: sink, Where: "topic " + s.DeadLetter.Topic}, nil
+	}
+	cfg := d.natsConfig(s.NATS)
+	cfg.LettersOf = s.Name
+	cfg.Subject, cfg.Stream.Name, cfg.Stream.Subjects = s.DeadLetter.Subject, s.DeadLetter.Stream, nil
+	cfg.Stream.LastPerSubject, cfg.Stream.KeyValue, cfg.Stream.DeletionsKeptFor = false, false, 0 // it is no mirror, whatever the sink's is
+	sink, err := nats.New(cfg)
+	if err != nil {
+		return nil, err
+	}
+	d.Closers = append(d.Closers, sink.Close)
+	return &sinks.LetterSink{Sink: sink, Where: "subject " + s.DeadLetter.Subject}, nil
+}

@@ -1,0 +1,139 @@
+package engine
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/deltabridge/deltabridge/pkg/enrich"
+	"github.com/deltabridge/deltabridge/pkg/event"
+	"github.com/deltabridge/deltabridge/pkg/informer"
+	"github.com/deltabridge/deltabridge/pkg/object"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// learnPatience is how long informers wait, once at the start, for what the others have to tell of their objects.
+const learnPatience = 10 * time.Second
+
+// enrichment joins the informers to the index from which sinks' events are enriched. A nil *enrichment is valid and does nothing. It is safe for concurrent use.
+type enrichment struct {
+	index *enrich.Index
+	// ctx ends when no more changes are read.
+	ctx context.Context //nolint:containedctx // handlers of informers are called without one
+
+	// needed are the resources whose facts are waited for at the start.
+	needed map[string]bool
+
+	mu       sync.Mutex
+	sources  map[schema.GroupResource]map[string]*informer.Informer // all that learn, by source
+	pending  map[string]*informer.Informer                          // those that have not told yet what they know, by source
+	deadline time.Time                                              // of waiting for them; zero before the first
+	change   chan struct{}                                          // is closed when pending changes
+}
+
+// newEnrichment makes the index for what the sinks need; nil if that is nothing.
+func newEnrichment(ctx context.Context, of Enrichment, all []Sink) *enrichment {
+	var needs enrich.Needs
+	for n := range all {
+		needs = needs.Or(all[n].Enrich)
+	}
+	if needs == (enrich.Needs{}) {
+		return nil
+	}
+	return &enrichment{
+		index: enrich.New(enrich.Options{Needs: needs, Bytes: of.FactBytes}), ctx: ctx, needed: of.Awaited,
+		sources: map[schema.GroupResource]map[string]*informer.Informer{},
+		pending: map[string]*informer.Informer{}, change: make(chan struct{}),
+	}
+}
+
+// forSink gives what enriches the events of a sink with such needs; nil if it has none.
+func (e *enrichment) forSink(needs enrich.Needs) func(schema.GroupVersionResource, *object.Object) *event.Context {
+	if e == nil || needs == (enrich.Needs{}) {
+		return nil
+	}
+	return func(resource schema.GroupVersionResource, o *object.Object) *event.Context {
+		return e.index.Context(resource, o, needs)
+	}
+}
+
+// attach makes the index learn from an informer that is about to run. Call it before listeners are attached.
+func (e *enrichment) attach(i *informer.Informer) {
+	if e == nil {
+		return
+	}
+	source := i.Source().Name
+	handler := e.index.Handler(i.Resource(), func() { e.learned(source) })
+	handler.Held = func(o *object.Object) bool { return e.heldByAnother(i, o) }
+	i.AddChangedEventHandler(handler) // it may receive changes of objects that it does not know
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	resource := i.Resource().GroupResource()
+	if e.sources[resource] == nil {
+		e.sources[resource] = map[string]*informer.Informer{}
+	}
+	e.sources[resource][source] = i // in the place of a predecessor, whose objects are no longer kept up
+	if e.needed[event.GroupResource(i.Resource())] {
+		e.pending[source] = i
+	}
+}
+
+// heldByAnother reports whether an informer of another source has an object that is gone from one: several can watch parts of
+// one resource, and an object that leaves a selector is not deleted. An informer takes an object out of its indexer before it
+// hands on that it is gone, so the last one to do so learns that no other has it.
+func (e *enrichment) heldByAnother(gone *informer.Informer, o *object.Object) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for source, i := range e.sources[gone.Resource().GroupResource()] {
+		if source == gone.Source().Name {
+			continue
+		}
+		if known, exists, err := i.GetIndexer().GetByKey(o.Key()); err == nil && exists && known.(*object.Object).UID == o.UID {
+			return true
+		}
+	}
+	return false
+}
+
+// learned notes that an informer has told what it knows, and waits for the others: an object is then not handed on before
+// its owner is known. It waits neither long nor for one whose requests fail.
+func (e *enrichment) learned(source string) {
+	e.mu.Lock()
+	if _, pending := e.pending[source]; pending {
+		delete(e.pending, source)
+		close(e.change)
+		e.change = make(chan struct{})
+	}
+	if e.deadline.IsZero() {
+		e.deadline = time.Now().Add(learnPatience)
+	}
+	deadline := e.deadline
+	e.mu.Unlock()
+
+	look := time.NewTicker(100 * time.Millisecond)
+	defer look.Stop()
+	for {
+		change, done := e.waiting()
+		if done || time.Now().After(deadline) {
+			return
+		}
+		select {
+		case <-change:
+		case <-look.C:
+		case <-e.ctx.Done():
+			return
+		}
+	}
+}
+
+// waiting reports whether nobody is left to be waited for, and how to learn of a change.
+func (e *enrichment) waiting() (change chan struct{}, done bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, i := range e.pending {
+		if i.Status().LastError == "" {
+			return e.change, false
+		}
+	}
+	return nil, true
+}

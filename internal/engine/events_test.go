@@ -1,0 +1,219 @@
+package engine
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"net"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	natsgo "github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/deltabridge/deltabridge/internal/jsonscan"
+	"github.com/deltabridge/deltabridge/pkg/event"
+	"github.com/deltabridge/deltabridge/pkg/object"
+	"github.com/deltabridge/deltabridge/pkg/sinks/nats"
+)
+
+// exampleObject is what the API server sends of the ConfigMap in the examples of docs/events.md.
+const exampleObject = `{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"settings","namespace":"shop",` +
+	`"uid":"6f0c7a52-1d0e-4c77-9a3c-0e6f5f9a5a11","resourceVersion":"48213","creationTimestamp":"2026-11-20T12:25:53Z",` +
+	`"managedFields":[{"manager":"kubectl-edit","operation":"Update","time":"2026-11-20T12:25:57Z","fieldsV1":{"f:data":{"f:color":{}}}}]},"data":{"color":"green"}}`
+
+// deletedObject is the same when it is deleted: with the resourceVersion of the deletion.
+var deletedObject = strings.Replace(exampleObject, "48213", "48390", 1)
+
+// The examples in docs/events.md are what the code makes: those on NATS with all headers, as a client reads them back.
+func TestEventsPageExamples(t *testing.T) {
+	const path = "../../docs/events.md"
+	page, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	update := event.Event{Type: event.Updated, Object: exampleState(t, exampleObject)}
+	unseen := exampleState(t, exampleObject)
+	unseen.FinalStateUnknown = true
+	binary, structured := exampleMessage(t, &event.Encoder{}, update), exampleMessage(t, &event.Encoder{Content: event.ContentStructured}, update)
+	read := throughJetStream(t, binary, structured)
+	page = withExample(t, page, "On NATS", "text", headersText(read[0], binary)+string(read[0].Data()))
+	page = withExample(t, page, "Structured", "text", headersText(read[1], structured)+wrapped(read[1].Data()))
+
+	change := &event.Encoder{Payload: event.PayloadChange}
+	large, err := event.Reduce(exampleMessage(t, change, event.Event{
+		Type: event.Updated, Object: exampleState(t, exampleObject), Old: exampleState(t, strings.NewReplacer("48213", "48107", "green", "red").Replace(exampleObject)),
+	}), event.Marks{
+		Omitted: event.ReasonOversize, Size: 1310766, Ref: "nats-object://k8s-claims/prod-eu-1/6f0c7a52-1d0e-4c77-9a3c-0e6f5f9a5a11.48213.2c26b46b68ffc68f",
+		Digest: "sha256:2c26b46b68ffc68ff99b453c1d30413413422d706483bfa0f98a5e886266e7ae",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	since := time.Date(2026, 11, 20, 12, 25, 50, 0, time.UTC)
+	for heading, m := range map[string]*event.Message{
+		"An object of the initial list, payload `metadata`": exampleMessage(t, &event.Encoder{Payload: event.PayloadMetadata},
+			event.Event{Type: event.Added, Object: exampleState(t, exampleObject), InitialList: true}),
+		"An addition, payload `change`": exampleMessage(t, change, event.Event{Type: event.Added, Object: exampleState(t, exampleObject)}),
+		"A deletion":                    exampleMessage(t, &event.Encoder{}, event.Event{Type: event.Deleted, Object: exampleState(t, deletedObject)}),
+		"A deletion, payload `change`":  exampleMessage(t, change, event.Event{Type: event.Deleted, Object: exampleState(t, deletedObject)}),
+		"A deletion that was not seen":  exampleMessage(t, &event.Encoder{}, event.Event{Type: event.Deleted, Object: unseen}),
+		"A leave":                       exampleMessage(t, &event.Encoder{}, event.Event{Type: event.Deleted, Object: exampleState(t, exampleObject), LeftAt: "48377"}),
+		"A gap": exampleMessage(t, &event.Encoder{}, event.Event{Type: event.Gap, GapInfo: &event.GapInfo{
+			Resource: "configmaps", From: "48213", To: "51006", Reason: event.ReasonRelist, Message: "the watch could not be continued: too old resource version",
+		}}),
+		"The end of an initial list": exampleMessage(t, &event.Encoder{}, event.Event{Type: event.Synced, SyncedInfo: &event.SyncedInfo{
+			Resource: "configmaps", ResourceVersion: "48377", Objects: 112,
+		}}),
+		"A restated object": exampleMessage(t, &event.Encoder{}, event.Event{Type: event.Restated, Object: exampleState(t, exampleObject)}),
+		"The end of a resync": exampleMessage(t, &event.Encoder{}, event.Event{Type: event.Synced, SyncedInfo: &event.SyncedInfo{
+			Resource: "configmaps", ResourceVersion: "51377", Objects: 97, Resync: true, Since: &since,
+		}}),
+		"A change that was too large, payload `change`": large,
+	} {
+		page = withExample(t, page, heading, "json", wrapped(m.AppendStructured(nil)))
+	}
+	compareFile(t, path, page)
+}
+
+// exampleState is an object with its managedFields, as the payload "change" wants it.
+func exampleState(t *testing.T, raw string) *object.Object {
+	t.Helper()
+	list := &object.List{ManagedFields: true}
+	_, _, err := object.NegotiatedSerializer().SupportedMediaTypes()[0].Serializer.Decode([]byte(`{"kind":"List","items":[`+raw+`]}`), nil, list)
+	if err != nil || len(list.Items) != 1 {
+		t.Fatal(err)
+	}
+	return list.Items[0]
+}
+
+func exampleMessage(t *testing.T, e *event.Encoder, ev event.Event) *event.Message {
+	t.Helper()
+	e.Cluster, e.ClusterUID = "prod-eu-1", "9d3b6a1e-52c4-4f0a-8a57-1c0f6f4b2e90"
+	ev.Time = time.Date(2026, 11, 20, 12, 25, 57, 861204311, time.UTC)
+	ev.Resource = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
+	m, err := e.Encode(ev)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// headersText is a message's subject and its headers, attributes in their order.
+func headersText(got jetstream.Msg, m *event.Message) string {
+	var text strings.Builder
+	fmt.Fprintf(&text, "subject: %s\n", got.Subject())
+	headers := maps.Clone(got.Headers())
+	show := func(name string) {
+		for _, value := range headers[name] {
+			fmt.Fprintf(&text, "%s: %s\n", name, value)
+		}
+		delete(headers, name)
+	}
+	show(jetstream.MsgIDHeader)
+	m.Attributes(func(name, _ string) bool { show("ce-" + name); return true })
+	for _, name := range slices.Sorted(maps.Keys(headers)) {
+		show(name)
+	}
+	return text.String() + "\n"
+}
+
+// wrapped breaks the members of a JSON object, and those of its data, into lines that a page can show.
+func wrapped(document []byte) string {
+	const width = 120
+	text, line := "", ""
+	c := jsonscan.NewCursor(document)
+	for key, value, ok := c.Member(); ok; key, value, ok = c.Member() {
+		member := string(key) + ": " + string(value)
+		switch {
+		case line == "":
+			line = "  " + member
+		case len(line)+len(member) > width || string(key) == `"data"`:
+			text += line + ",\n"
+			line = "  " + member
+		default:
+			line += ", " + member
+		}
+	}
+	return "{\n" + text + line + "\n}"
+}
+
+// withExample is the page with another text in the first block below a heading.
+func withExample(t *testing.T, page []byte, heading, kind, text string) []byte {
+	t.Helper()
+	open := "\n```" + kind + "\n"
+	at := bytes.Index(page, []byte("\n### "+heading+"\n"))
+	if at < 0 {
+		t.Fatalf("the page has no section %q", heading)
+	}
+	before, rest, _ := bytes.Cut(page[at:], []byte(open))
+	_, after, found := bytes.Cut(rest, []byte("```\n"))
+	if !found || bytes.Contains(before[1:], []byte("\n#")) {
+		t.Fatalf("the section %q has no example", heading)
+	}
+	return slices.Concat(page[:at], before, []byte(open+text+"\n```\n"), after)
+}
+
+// throughJetStream delivers messages by the sink to one server each, and reads them back by a plain client: as repetitions
+// of each other a server would take one of them.
+func throughJetStream(t *testing.T, messages ...*event.Message) (read []jetstream.Msg) {
+	t.Helper()
+	for _, m := range messages {
+		read = append(read, oneThroughJetStream(t, m))
+	}
+	return read
+}
+
+func oneThroughJetStream(t *testing.T, m *event.Message) jetstream.Msg {
+	t.Helper()
+	srv, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, JetStream: true, StoreDir: t.TempDir(), NoLog: true, NoSigs: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv.Start()
+	defer srv.WaitForShutdown()
+	defer srv.Shutdown()
+	if !srv.ReadyForConnections(10 * time.Second) {
+		t.Fatal("nats-server is not ready")
+	}
+	url := "nats://" + net.JoinHostPort("127.0.0.1", strconv.Itoa(srv.Addr().(*net.TCPAddr).Port))
+	sink, err := nats.New(nats.Config{
+		URLs: []string{url}, Subject: "k8s.{cluster}.{group}.{resource}.{namespace}.{name}",
+		Stream: nats.StreamConfig{Name: "K8S", Create: true},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer sink.Close(t.Context())
+	if err := sink.Connect(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	results := make([]error, 1)
+	if sink.Send(t.Context(), []*event.Message{m}, results); results[0] != nil {
+		t.Fatal(results[0])
+	}
+	conn, err := natsgo.Connect(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	js, err := jetstream.New(conn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	consumer, err := js.OrderedConsumer(t.Context(), "K8S", jetstream.OrderedConsumerConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	msg, err := consumer.Next(jetstream.FetchMaxWait(10 * time.Second))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return msg
+}

@@ -1,0 +1,60 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+// httpServer serves /metrics, /healthz and /readyz.
+type httpServer struct {
+	listener net.Listener
+	server   *http.Server
+}
+
+// listenHTTP takes the port, so that a taken one is an error at the start.
+func listenHTTP(addr string, registry *prometheus.Registry, notReady func() []string) (*httpServer, error) {
+	listener, err := net.Listen("tcp", addr)
+	if err != nil {
+		return nil, fmt.Errorf("http.listen %s: %w (choose another address, or end the program that has it)", addr, err)
+	}
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { answer(w, "ok") })
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+		reasons := notReady()
+		if len(reasons) == 0 {
+			answer(w, "ready")
+			return
+		}
+		w.WriteHeader(http.StatusServiceUnavailable)
+		answer(w, "not ready:\n- "+strings.Join(reasons, "\n- "))
+	})
+	return &httpServer{listener, &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}}, nil
+}
+
+// answer writes a line. Who asked may be gone.
+func answer(w io.Writer, line string) { _, _ = io.WriteString(w, line+"\n") }
+
+// Run serves until Close.
+func (s *httpServer) Run() error {
+	if err := s.server.Serve(s.listener); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("http server: %w", err)
+	}
+	return nil
+}
+
+// Close lets requests that are under way finish, for at most two seconds.
+func (s *httpServer) Close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	return s.server.Shutdown(ctx)
+}

@@ -1,0 +1,96 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/deltabridge/deltabridge/pkg/event"
+	"github.com/deltabridge/deltabridge/pkg/filter"
+	"github.com/deltabridge/deltabridge/pkg/informer"
+)
+
+// noted are destinations in memory.
+type noted map[string]string
+
+func (n noted) Destination(sink string) string { return n[sink] }
+func (n noted) SetDestination(sink, name string) error {
+	n[sink] = name
+	return nil
+}
+
+// A destination that is not the one that the checkpoint knows is sent what waits, and then everything that exists, as an initial list;
+// the checkpoint knows it only when all of that was delivered. Until then no destination is one that has everything, the one before neither.
+func TestANewDestination(t *testing.T) {
+	introduced := []string{"deleted u1.deleted", "added u1.3", "added u1.4", "synced {pods 10 3}"}
+	for name, tt := range map[string]struct {
+		known, now string
+		stuck      bool // nothing is delivered
+		want       []string
+		after      string
+	}{
+		"the same":                  {known: "stream A", now: "stream A", want: []string{"deleted u1.deleted"}, after: "stream A"},
+		"not known before":          {now: "stream A", want: []string{"deleted u1.deleted"}, after: "stream A"},
+		"another":                   {known: "stream A", now: "stream B", want: introduced, after: "stream B"},
+		"another, nothing gets out": {known: "stream A", now: "stream B", stuck: true, after: "part of stream B"},
+		"that again":                {known: "part of stream B", now: "stream B", want: introduced, after: "stream B"},
+		"back to the first":         {known: "part of stream B", now: "stream A", want: introduced, after: "stream A"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := pipelineFor(t, roomy, filter.Rule{When: "object.status.phase == 'Running' || operation == 'deleted'"})
+				p.bounds.Events, p.bounds.Bytes = roomy.Events, roomy.Bytes
+				p.destinations = make(chan string, 1)
+				a := watching(t, p, "a", nil, pod(t, 3, "Running"))
+				b := watching(t, p, "b", nil, pod(t, 4, "Running"))
+				c := watching(t, p, "c", nil, pod(t, 5, "Pending"))
+				synctest.Wait()
+				listen(t.Context(), p).OnDelete(pod(t, 2, "Running")) // as if it had been spilled
+				ctx, cancel := context.WithCancel(t.Context())
+				r := newResyncer(ctx, []*pipeline{p}, func() []*informer.Informer { return []*informer.Informer{a, b, c} }, p.log)
+				known, ended := noted{}, make(chan struct{})
+				if tt.known != "" {
+					known[p.name] = tt.known
+				}
+				took := func() []*event.Message { return nil }
+				if !tt.stuck {
+					took = draining(t, p, "")
+				}
+				go func() { r.follow(p, known, func() bool { return true }); close(ended) }()
+				p.destinations <- tt.now
+				for range 20 { // resumed informers are asked after five seconds
+					time.Sleep(time.Second) // of the bubble
+				}
+				cancel()
+				<-ended
+				var got []string
+				for _, m := range took() {
+					var info event.SyncedInfo
+					switch {
+					case m.Type != event.Synced:
+						got = append(got, m.Type.String()+" "+m.ID)
+					case json.Unmarshal(m.Data, &info) == nil && !info.Resync:
+						got = append(got, fmt.Sprintf("synced {%s %s %d}", info.Resource, info.ResourceVersion, info.Objects))
+					}
+					if m.Type == event.Added && (!m.InitialList || m.Origin.Position != "10") {
+						t.Errorf("%s: initial %v, position %q", m.ID, m.InitialList, m.Origin.Position)
+					}
+					if m.Again != (m.Type != event.Deleted) {
+						t.Errorf("%s %s: again %v", m.Type, m.ID, m.Again)
+					}
+				}
+				if diff := cmp.Diff(tt.want, got); diff != "" {
+					t.Errorf("events (-want +got):\n%s", diff)
+				}
+				if known[p.name] != tt.after {
+					t.Errorf("the checkpoint knows %q, want %q", known[p.name], tt.after)
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,303 @@
+package engine
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"maps"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/deltabridge/deltabridge/pkg/checkpoint"
+	"github.com/deltabridge/deltabridge/pkg/event"
+	"github.com/deltabridge/deltabridge/pkg/filter"
+	"github.com/deltabridge/deltabridge/pkg/informer"
+	"github.com/deltabridge/deltabridge/pkg/object"
+)
+
+var pods = schema.GroupVersionResource{Version: "v1", Resource: "pods"}
+
+func pod(t *testing.T, rv int, phase string) *object.Object {
+	t.Helper()
+	o, err := object.New(fmt.Appendf(nil, `{"kind":"Pod","apiVersion":"v1","metadata":{"name":"web","namespace":"shop","uid":"u1","resourceVersion":"%d"},"status":{"phase":%q}}`, rv, phase))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+// pipelineFor builds a pipeline without its sink.
+func pipelineFor(t *testing.T, buffer Buffer, rules ...filter.Rule) *pipeline {
+	t.Helper()
+	p, end := pipelineIn(t, t.TempDir(), buffer, rules...)
+	t.Cleanup(end)
+	return p
+}
+
+// pipelineIn is pipelineFor with the directory of its files. end ends the queue.
+func pipelineIn(t *testing.T, dir string, buffer Buffer, rules ...filter.Rule) (p *pipeline, end func()) {
+	t.Helper()
+	of := shared{metrics: newMetrics(Build{}), books: noBooks{}, peers: &peers{}, log: slog.New(slog.DiscardHandler)}
+	p, err := newPipeline(Sink{Name: "test", Rules: rules, Encoder: &event.Encoder{Cluster: "c"}, Buffer: buffer}, of, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.openQueue(dir); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	ended := make(chan error, 1)
+	go func() { ended <- p.queue.Run(ctx) }()
+	return p, func() {
+		cancel()
+		p.stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func listen(ctx context.Context, p *pipeline) *listener {
+	ledger := checkpoint.NewLedger(checkpoint.Source{}, checkpoint.State{}, []string{p.name}, 0)
+	return newListener(ctx, p, informer.Source{Name: "pods", Resource: pods}, p.filter.For(pods), ledger, "")
+}
+
+// taken gives what waits in the queue as "operation id".
+func taken(t *testing.T, p *pipeline) (lines []string) {
+	t.Helper()
+	for p.queue.Stats().Items > p.queue.Stats().Taken {
+		batch, err := p.queue.Take(t.Context(), nil, 100, 1<<20)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range batch {
+			attributes := maps.Collect(m.Attributes)
+			line := m.Type.String() + " " + m.ID
+			if attributes["initiallist"] == "true" {
+				line += " initial"
+			}
+			if attributes["leftfilter"] == "true" {
+				line += " left at " + attributes["resourceversion"]
+			}
+			lines = append(lines, line)
+		}
+	}
+	return lines
+}
+
+var roomy = Buffer{Events: 100, Bytes: 1 << 20, Overflow: "block"}
+
+func TestListenerAtTheFiltersBorder(t *testing.T) {
+	p := pipelineFor(t, roomy, filter.Rule{Resources: []string{"pods"}, When: "object.status.phase == 'Running'"})
+	l := listen(t.Context(), p)
+	states := []*object.Object{pod(t, 1, "Pending"), pod(t, 2, "Running"), pod(t, 3, "Running"), pod(t, 4, "Failed"), pod(t, 5, "Running"), pod(t, 6, "Running")}
+	l.OnAdd(states[0], true)
+	for n := 1; n < len(states)-1; n++ {
+		l.OnUpdate(states[n-1], states[n])
+	}
+	l.OnDelete(states[5])
+	l.OnSynced("9", 1)
+	l.OnGap("9", "12", "history is gone")
+	want := []string{
+		"added u1.2", "updated u1.3", "deleted u1.4.left left at 4", "added u1.5", "deleted u1.deleted",
+		"synced synced.c.pods.9", "gap gap.c.pods.relist.9.12",
+	}
+	if diff := cmp.Diff(want, taken(t, p)); diff != "" {
+		t.Error(diff)
+	}
+	c := p.metrics.resource(pods.GroupResource())
+	if r, f := testutil.ToFloat64(c.received), testutil.ToFloat64(c.filtered); r != 6 || f != 1 {
+		t.Errorf("received %v, filtered %v", r, f)
+	}
+	if n := testutil.ToFloat64(c.events); n != float64(len(want)) {
+		t.Errorf("%v events are in the books", n)
+	}
+}
+
+// Namespaces that are watched one by one are listed one by one, often at one resourceVersion: each says which it is, under
+// an id of its own.
+func TestEachNamespaceSaysThatItsListWasSent(t *testing.T) {
+	p := pipelineFor(t, roomy)
+	var namespaces []string
+	for _, namespace := range []string{"shop", "web"} {
+		ledger := checkpoint.NewLedger(checkpoint.Source{}, checkpoint.State{}, []string{p.name}, 0)
+		source := informer.Source{Name: "pods in " + namespace, Resource: pods, Namespace: namespace}
+		newListener(t.Context(), p, source, p.filter.For(pods), ledger, "").OnSynced("9", 2)
+	}
+	batch, err := p.queue.Take(t.Context(), nil, 10, 1<<20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ids := map[string]bool{}
+	for _, m := range batch {
+		var info struct{ Namespace string }
+		if err := json.Unmarshal(m.Data, &info); err != nil {
+			t.Fatal(err)
+		}
+		ids[m.ID], namespaces = true, append(namespaces, info.Namespace)
+	}
+	if diff := cmp.Diff([]string{"shop", "web"}, namespaces); diff != "" || len(ids) != 2 {
+		t.Errorf("ids %v, namespaces %s", ids, diff)
+	}
+}
+
+func TestListenerSendsOnlyTheOperationsAskedFor(t *testing.T) {
+	p := pipelineFor(t, roomy, filter.Rule{Operations: []string{"deleted"}})
+	l := listen(t.Context(), p)
+	l.OnAdd(pod(t, 1, "Running"), true)
+	l.OnUpdate(pod(t, 1, "Running"), pod(t, 2, "Failed"))
+	l.OnDelete(pod(t, 3, "Failed"))
+	if diff := cmp.Diff([]string{"deleted u1.deleted"}, taken(t, p)); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestInitialList(t *testing.T) {
+	p := pipelineFor(t, roomy)
+	l := listen(t.Context(), p)
+	l.OnAdd(pod(t, 1, "Running"), true)
+	if diff := cmp.Diff([]string{"added u1.1 initial"}, taken(t, p)); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestAFullQueueHoldsTheListenerUntilShutdown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := pipelineFor(t, Buffer{Events: 2, Bytes: 1 << 20, Overflow: "block", DiskBytes: 1})
+		ctx, cancel := context.WithCancel(t.Context())
+		l := listen(ctx, p)
+		done := make(chan struct{})
+		go func() {
+			for rv := range 10 {
+				l.OnUpdate(pod(t, rv, "Running"), pod(t, rv+1, "Running"))
+			}
+			close(done)
+		}()
+		time.Sleep(time.Minute)
+		select {
+		case <-done:
+			t.Fatal("the push did not wait")
+		default:
+		}
+		cancel()
+		<-done
+		if onDisk, lost := p.left(); onDisk != 1 || lost != 9 { // some wait in memory, the others were given up
+			t.Errorf("%d events count as left, %d as on disk", lost, onDisk)
+		}
+	})
+}
+
+// The gauges of a queue follow what its policy does.
+func TestQueueGaugesFollowThePolicies(t *testing.T) {
+	for _, overflow := range []string{"drop-oldest", "compact"} {
+		t.Run(overflow, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { gaugesFollow(t, overflow) })
+		})
+	}
+}
+
+func gaugesFollow(t *testing.T, overflow string) {
+	p := pipelineFor(t, Buffer{Events: 6, Bytes: 1 << 20, Overflow: Overflow(overflow), DiskBytes: 1})
+	l := listen(t.Context(), p)
+	for rv := 1; rv <= 20; rv++ {
+		l.OnUpdate(pod(t, rv, "Running"), pod(t, rv+1, "Running"))
+	}
+	c := p.metrics.resource(pods.GroupResource())
+	gaveUp := testutil.ToFloat64(c.dropped) + testutil.ToFloat64(c.merged)
+	gauge := testutil.ToFloat64(c.events)
+	if gaps := gauge - (20 - gaveUp); gaveUp < 5 || gaps < 0 || gaps > 2 || gaps > 0 == (overflow == "compact") {
+		t.Errorf("%v dropped, %v merged, the gauge says %v", testutil.ToFloat64(c.dropped), testutil.ToFloat64(c.merged), gauge)
+	}
+	hooks := p.metrics.hooks()
+	for left := int(gauge); left > 0; {
+		batch, err := p.queue.Take(t.Context(), nil, 100, 1<<20)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range batch {
+			hooks.OnSettled(m, time.Now(), time.Millisecond)
+		}
+		p.queue.Ack(len(batch))
+		left -= len(batch)
+	}
+	if events, bytes := testutil.ToFloat64(c.events), testutil.ToFloat64(c.bytes); events != 0 || bytes != 0 {
+		t.Errorf("an empty queue shows %v events, %v bytes", events, bytes)
+	}
+}
+
+// settledBooks notes what was settled, by source and number.
+type settledBooks map[string]map[uint64]bool
+
+func (b settledBooks) Settle(_ string, m *event.Message) { b[m.Origin.Source][m.Origin.Seq] = true }
+func (settledBooks) ClusterUID() string                  { return "c" }
+func (settledBooks) States() []checkpoint.State          { return nil }
+
+// A gap event that stands for dropped events holds the place of the first one of each source: after a crash all of them come again,
+// or those of one source would be lost without a word.
+func TestDroppedEventsAreHeldBySource(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := pipelineFor(t, Buffer{Events: 6, Bytes: 1 << 20, Overflow: "drop-oldest", DiskBytes: 1})
+		settled := settledBooks{"pods in a": {}, "pods in b": {}}
+		p.books = settled
+		var gaps []*event.Message
+		for n := range uint64(10) {
+			for source := range settled {
+				m := &event.Message{Type: event.Updated, Resource: pods, Origin: event.Origin{Source: source, Seq: n + 1}}
+				m.Identity.ResourceVersion = fmt.Sprint(n)
+				gaps = p.foldGap(gaps, m)
+			}
+		}
+		if len(gaps) != 2 {
+			t.Fatalf("%d gaps", len(gaps))
+		}
+		for _, g := range gaps {
+			if of := settled[g.Origin.Source]; g.Origin.Seq != 1 || of[1] || len(of) != 9 || g.GapInfo.Events != 10 {
+				t.Errorf("%+v of %d events, settled: %v", g.Origin, g.GapInfo.Events, of)
+			}
+		}
+	})
+}
+
+// What is kept back is counted by what took it, and the next event has the state that it led to as its old one.
+func TestListenerSuppresses(t *testing.T) {
+	p := pipelineFor(t, roomy, filter.Rule{IgnoreChanges: []string{"status"}})
+	p.encoder.Payload = event.PayloadChange
+	l := listen(t.Context(), p)
+	states := []*object.Object{pod(t, 1, "Pending"), pod(t, 2, "Running"), pod(t, 3, "Running"), pod(t, 4, "Failed")}
+	moved, err := object.New(bytes.Replace(states[3].Raw, []byte(`"resourceVersion":"4"`), []byte(`"resourceVersion":"5","labels":{"a":"b"}`), 1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	states = append(states, moved)
+	l.OnAdd(states[0], true)
+	for n := 1; n < len(states); n++ {
+		l.OnUpdate(states[n-1], states[n])
+	}
+	batch, err := p.queue.Take(t.Context(), nil, 10, 1<<20)
+	if err != nil || len(batch) != 2 {
+		t.Fatalf("%d events, %v", len(batch), err)
+	}
+	var data struct{ Old, Object json.RawMessage }
+	if err := json.Unmarshal(batch[1].Data, &data); err != nil {
+		t.Fatal(err)
+	}
+	if string(data.Old) != string(states[3].Raw) || string(data.Object) != string(moved.Raw) {
+		t.Errorf("%s to %s", data.Old, data.Object)
+	}
+	suppressed := func(reason string) float64 {
+		return testutil.ToFloat64(p.metrics.all.suppressed.WithLabelValues("test", "pods", reason))
+	}
+	if s, b := suppressed("status"), suppressed("managedFields"); s != 2 || b != 1 {
+		t.Errorf("%v suppressed for status, %v for bookkeeping", s, b)
+	}
+	if f := testutil.ToFloat64(p.metrics.resource(pods.GroupResource()).filtered); f != 3 {
+		t.Errorf("%v filtered", f)
+	}
+}

@@ -1,0 +1,63 @@
+package engine
+
+import (
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/deltabridge/deltabridge/internal/tracker"
+	"github.com/deltabridge/deltabridge/pkg/event"
+	"github.com/deltabridge/deltabridge/pkg/fifo"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// lostGaps makes the gap events that take the place of events which the spill cannot read back. What these were is not known:
+// there is one gap for each resource that can be among them, which are those that have a position in the file. Of a file that
+// cannot be read at all these are the resources of which the checkpoint knows that the sink has them.
+func (p *pipeline) lostGaps(l fifo.Loss) (gaps []*event.Message) {
+	resources, upTo := map[string]schema.GroupVersionResource{}, map[string]string{}
+	for mark, position := range l.Positions {
+		_, source, _ := strings.Cut(mark, "/")
+		name, _, _ := strings.Cut(source, " ") // a source is named after its resource
+		resources[name] = schema.ParseGroupResource(name).WithVersion("")
+		if tracker.Past(upTo[name], position) {
+			upTo[name] = position
+		}
+	}
+	for _, state := range p.books.States() {
+		name := event.GroupResource(state.Source.Resource)
+		_, has := resources[name]
+		_, had := state.Sinks[p.name]
+		if has || l.Positions == nil && had {
+			resources[name] = state.Source.Resource // with its version
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(resources)) {
+		if gap := p.lostGap(l, resources[name], upTo[name]); gap != nil {
+			gaps = append(gaps, gap)
+		}
+	}
+	return gaps
+}
+
+func (p *pipeline) lostGap(l fifo.Loss, resource schema.GroupVersionResource, to string) *event.Message {
+	info := &event.GapInfo{
+		Resource: event.GroupResource(resource), To: to, Reason: event.ReasonDamaged,
+		Message: "the spill file is damaged: events that waited there are lost, and can be of any resource that waited",
+	}
+	ev := event.Event{Type: event.Gap, Time: time.Now(), Resource: resource, GapInfo: info}
+	number := "file." + strconv.FormatInt(ev.Time.UnixNano(), 36)
+	if n := l.Items(); n > 0 {
+		info.Events, number = int64(n), strconv.FormatUint(l.First, 10)
+	}
+	gap, err := p.encoder.Encode(ev)
+	if err != nil { // a gap always encodes
+		p.log.Error("gap event cannot be encoded", "err", err)
+		return nil
+	}
+	gap.ID += "." + number // two losses of one file are two gaps
+	p.metrics.of(gap).queued(gap)
+	return gap
+}

@@ -1,0 +1,70 @@
+package engine
+
+import (
+	"errors"
+	"strconv"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/deltabridge/deltabridge/pkg/checkpoint"
+	"github.com/deltabridge/deltabridge/pkg/event"
+	"github.com/deltabridge/deltabridge/pkg/fifo"
+)
+
+// rememberingBooks know sources.
+type rememberingBooks struct {
+	noBooks
+
+	states []checkpoint.State
+}
+
+func (b rememberingBooks) States() []checkpoint.State { return b.states }
+
+// What a damaged spill lost is announced for each resource that can be among it, and for no other.
+func TestLossesOfASpillAreAnnounced(t *testing.T) {
+	deployments := schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}
+	p := pipelineFor(t, Buffer{Events: 4, Bytes: 1 << 20, Overflow: "block"})
+	p.books = rememberingBooks{states: []checkpoint.State{
+		{Source: checkpoint.Source{Name: "pods", Resource: pods}, Sinks: map[string]string{"test": "7"}},
+		{Source: checkpoint.Source{Name: "deployments.apps in a", Resource: deployments}, Sinks: map[string]string{"another": "9"}},
+	}}
+	why := errors.New("checksum")
+	for name, c := range map[string]struct {
+		lost fifo.Loss
+		want []string
+	}{
+		"some items": {
+			fifo.Loss{First: 3, Last: 5, Err: why, Positions: map[string]string{"uid/pods": "100", "uid/deployments.apps in a": "90", "uid/deployments.apps in b": "110"}},
+			[]string{"deployments.apps@v1 up to 110, 3 events", "pods@v1 up to 100, 3 events"},
+		},
+		"a resource that the checkpoint does not have": {
+			fifo.Loss{First: 3, Last: 3, Err: why, Positions: map[string]string{"uid/jobs.batch": "8"}},
+			[]string{"jobs.batch@ up to 8, 1 events"},
+		},
+		"the whole file": {fifo.Loss{Err: why}, []string{"pods@v1 up to , 0 events"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var got []string
+			ids := map[string]bool{}
+			for _, again := range []uint64{0, 10} {
+				got = nil
+				if c.lost.Last > 0 {
+					c.lost.First, c.lost.Last = c.lost.First+again, c.lost.Last+again
+				}
+				for _, m := range p.lostGaps(c.lost) {
+					g := m.GapInfo
+					got = append(got, g.Resource+"@"+m.Resource.Version+" up to "+g.To+", "+strconv.FormatInt(g.Events, 10)+" events")
+					if g.Reason != "damaged" || m.Type != event.Gap || ids[m.ID] {
+						t.Errorf("%s: %+v", m.ID, g)
+					}
+					ids[m.ID] = true
+				}
+			}
+			if diff := cmp.Diff(c.want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}

@@ -1,0 +1,247 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/deltabridge/deltabridge/internal/tracker"
+	"github.com/deltabridge/deltabridge/pkg/checkpoint"
+	"github.com/deltabridge/deltabridge/pkg/deadletter"
+	"github.com/deltabridge/deltabridge/pkg/event"
+	"github.com/deltabridge/deltabridge/pkg/filter"
+	"github.com/deltabridge/deltabridge/pkg/informer"
+	"github.com/deltabridge/deltabridge/pkg/object"
+	"github.com/deltabridge/deltabridge/pkg/sinks"
+)
+
+const (
+	// spillPatience is how long a sink that is only slower than the API server holds up the reading of changes before its
+	// queue goes to disk: far less than the API server's history lasts.
+	spillPatience = 2 * time.Second
+	// starving is for how long another sink may have nothing to send meanwhile.
+	starving = 10 * time.Millisecond
+)
+
+// books is what a pipeline tells the tracker, and asks it; *tracker.Tracker does.
+type books interface {
+	// Settle says that a sink is done with a message.
+	Settle(sink string, m *event.Message)
+	// ClusterUID is the uid of the cluster, once it is known.
+	ClusterUID() string
+	// States are the sources that the checkpoint has.
+	States() []checkpoint.State
+}
+
+// pipeline is one sink with all that belongs to it, in the order of the flow: filter, encoder, queue, drain, sink.
+type pipeline struct {
+	name    string
+	filter  *filter.Filter
+	encoder *event.Encoder
+	queue   diskQueue
+	drain   *sinks.Drain
+	guard   *sinks.Guard
+	sink    sinks.Sink
+	letters *deadletter.File // the sink's file of dead letters; nil if it has none
+	closers []func(context.Context) error
+	resync  time.Duration
+	bounds  Buffer
+	seen    Bytes
+	// enrich gives what other objects say of one; nil if the sink does not ask.
+	enrich func(schema.GroupVersionResource, *object.Object) *event.Context
+	// destinations has the last destination that the sink reported, until it is taken.
+	destinations chan string
+
+	metrics *sinkMetrics
+	log     *slog.Logger
+	books   books
+	peers   *peers
+	// old are filters that the sink had before its configuration changed, by their texts; nil where one can't be read.
+	old map[string]*filter.Filter
+	// spilled are the positions of what lay in the spill at the start, by cluster and source; none if it was empty, for
+	// then the checkpoint knows better.
+	spilled map[string]string
+
+	delivering context.Context    //nolint:containedctx // of the drain
+	stop       context.CancelFunc // ends the drain at once
+	drained    chan struct{}      // closed when the drain has ended
+	cut        bool               // the drain was ended before it had delivered everything
+
+	unreadable atomic.Int64 // events on disk that could not be read back
+	abandoned  atomic.Int64 // events that were given up at shutdown before the queue took them
+}
+
+// shared is what the pipelines of an engine have in common.
+type shared struct {
+	metrics    *metrics
+	enrichment *enrichment
+	books      books
+	peers      *peers
+	log        *slog.Logger
+}
+
+// newPipeline makes a pipeline whose queue and drain open adds. It does no I/O. slot is the first decision slot that its filter may use.
+func newPipeline(s Sink, of shared, slot int) (*pipeline, error) {
+	p := &pipeline{
+		name: s.Name, encoder: s.Encoder, sink: s.Destination, closers: s.Closers, resync: s.Resync, bounds: s.Buffer, seen: s.Seen,
+		enrich: of.enrichment.forSink(s.Enrich), destinations: make(chan string, 1),
+		metrics: of.metrics.forSink(s.Name), log: of.log.With("sink", s.Name), books: of.books, peers: of.peers,
+		old: map[string]*filter.Filter{}, drained: make(chan struct{}),
+	}
+	p.delivering, p.stop = context.WithCancel(context.Background())
+	p.encoder.OnOldMissing = func(err error) {
+		p.log.Error("the state before an update can't be read, the change is sent without it", "err", err)
+	}
+	p.letters, _ = s.Refusals.DeadLetters.(*deadletter.File)
+	var err error
+	if p.filter, err = p.compile(s.Rules, slot); err != nil {
+		return nil, fmt.Errorf("sink %s: %w", s.Name, err)
+	}
+	return p, nil
+}
+
+// open opens the pipeline's files, and completes it. owner names the cluster that sends.
+func (p *pipeline) open(state string, refusals sinks.Refusals, owner func() sinks.Owner) error {
+	if err := p.openQueue(state); err != nil {
+		return fmt.Errorf("sink %s: %w", p.name, err)
+	}
+	parking, err := p.openParked(state)
+	if err != nil {
+		return fmt.Errorf("sink %s: %w", p.name, err)
+	}
+	if p.letters != nil {
+		p.letters.Logger = p.log
+	}
+	p.guard = &sinks.Guard{Sink: p.sink, Name: p.name, Logger: p.log, Owner: owner, OnDestination: p.arrived}
+	p.drain = &sinks.Drain{Name: p.name, Sink: p.guard, Queue: p.queue, Refusals: refusals, Parked: parking, Hooks: p.metrics.hooks(), Logger: p.log}
+	return nil
+}
+
+// compile compiles rules for what the sink may see.
+func (p *pipeline) compile(rules []filter.Rule, slot int) (*filter.Filter, error) {
+	compiled, mistakes := filter.Compile(rules, filter.Options{
+		Slot: slot, Bytes: p.seen, Logger: p.log, OnError: func(int, error) { p.metrics.errs.Inc() },
+	})
+	if len(mistakes) > 0 { // the configuration was checked, so there are none
+		return nil, mistakes[0]
+	}
+	return compiled, nil
+}
+
+// filterText is the filter of a sink as the checkpoint has it; parseFilter reads it back.
+func filterText(rules []filter.Rule) (string, error) {
+	text, err := json.Marshal(rules)
+	return string(text), err
+}
+
+func parseFilter(text string) (rules []filter.Rule, err error) {
+	return rules, json.Unmarshal([]byte(text), &rules)
+}
+
+// compileOld compiles a filter that the sink had before its configuration changed.
+func (p *pipeline) compileOld(text string) (*filter.Filter, error) {
+	rules, err := parseFilter(text)
+	if err != nil {
+		return nil, err
+	}
+	return p.compile(rules, object.Slots) // beyond the slots: what it decides is not remembered
+}
+
+// settle says that the sink is done with a message.
+func (p *pipeline) settle(m *event.Message) { p.books.Settle(p.name, m) }
+
+// attach adds the pipeline's handler to an informer, unless nothing of that resource can pass the filter. ctx ends
+// when the process stops reading changes.
+func (p *pipeline) attach(ctx context.Context, i *informer.Informer, ledger *checkpoint.Ledger, known tracker.Knowledge) {
+	f := p.filter.For(i.Resource())
+	earlier := p.earlier(i.Resource(), known)
+	if f.Never() && len(earlier) == 0 {
+		ledger.Caught(p.name) // nothing of it is for this sink
+		return
+	}
+	l := newListener(ctx, p, i.Source(), f, ledger, i.ResumesAt())
+	l.inList = l.inList || i.Relists()
+	l.watchChange, l.entering = known.WatchChange, i.Relists() || !known.Knows()
+	if !i.Relists() { // otherwise the list is compared with what is older
+		l.floor = known.Floor
+	}
+	switch {
+	case len(earlier) > 0:
+		l.refilter = &refilter{earlier: earlier, knows: known.Knows(), change: known.Change, objects: i.Objects, sent: map[types.UID]bool{}}
+		i.AddChangedEventHandler(l)
+	case known.Floor != "" && len(known.Filters) == 0:
+		i.AddEventHandler(l)
+	case known.Part || len(known.Filters) > 0:
+		l.floor = ""
+		i.AddChangedEventHandler(l)
+	default:
+		i.AddNewEventHandler(l)
+	}
+}
+
+// earlier compiles the filters by which the sink may know a resource, other than its present one. One that can't be
+// read any more is left out; if there is no other, the sink is sent an initial list.
+func (p *pipeline) earlier(resource schema.GroupVersionResource, known tracker.Knowledge) (earlier []*filter.ResourceFilter) {
+	for _, text := range known.Filters {
+		compiled, ok := p.old[text]
+		if !ok {
+			var err error
+			if compiled, err = p.compileOld(text); err != nil {
+				p.log.Warn("cannot read a filter that the sink had before: objects that passed it are not sent as left", "err", err)
+			}
+			p.old[text] = compiled
+		}
+		if compiled != nil {
+			earlier = append(earlier, compiled.For(resource))
+		}
+	}
+	return earlier
+}
+
+// left counts the events that the process leaves at its end: those that are on disk, and those that are not.
+func (p *pipeline) left() (onDisk, lost int64) {
+	lost = int64(p.queue.Stats().Items) + p.abandoned.Load()
+	onDisk, _, _, _, _ = p.queue.SpillStats()
+	return onDisk, max(0, lost-onDisk)
+}
+
+// onSettled adds f to what is called when an event was acknowledged. Call it before the drain runs.
+func (p *pipeline) onSettled(f func(m *event.Message)) {
+	count := p.drain.Hooks.OnSettled
+	p.drain.Hooks.OnSettled = func(m *event.Message, sent time.Time, latency time.Duration) {
+		count(m, sent, latency)
+		f(m)
+	}
+}
+
+// close gives up the connections of the sink and the files.
+func (p *pipeline) close(ctx context.Context) {
+	for _, closer := range append(p.closers, p.sink.Close) { // claims may use the connection of the sink
+		if err := closer(ctx); err != nil {
+			p.log.Warn("sink did not close cleanly", "err", err)
+		}
+	}
+	for _, part := range p.drain.Unavailable() {
+		p.log.Warn("events are parked until their destination takes them", "destination", part.Destination, "events", part.Events)
+	}
+	if store := p.drain.Parked; store != nil {
+		if err := store.Close(); err != nil {
+			p.log.Error("parked events did not close cleanly", "err", err)
+		}
+	}
+}
+
+// peers are the pipelines of an engine: a source that waits for one waits for none of the others either.
+type peers struct{ all []*pipeline }
+
+// starve reports whether the source's waiting for a pipeline would keep another one idle.
+func (p *peers) starve(than *pipeline) bool {
+	return slices.ContainsFunc(p.all, func(other *pipeline) bool { return other != than && other.queue.Idle() > starving })
+}

@@ -1,0 +1,130 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/deltabridge/deltabridge/pkg/event"
+	"github.com/deltabridge/deltabridge/pkg/fifo"
+	"github.com/deltabridge/deltabridge/pkg/parked"
+)
+
+// diskQueue is a queue that writes to disk what waits for long or does not fit into memory.
+type diskQueue interface {
+	fifo.Queue[*event.Message]
+	// Run writes until ctx ends, and then everything that waits.
+	Run(ctx context.Context) error
+	// Persist makes the queue write everything that waits now; the ledger hears of it.
+	Persist()
+	SpillStats() (items, bytes, fileBytes, errors int64, lastErr string)
+}
+
+var (
+	_ diskQueue = (*fifo.Spill[*event.Message])(nil)
+	_ diskQueue = (*fifo.Lossy[*event.Message])(nil)
+)
+
+// openQueue opens the queue: a Spill, and in front of that half of the memory for a policy which gives up events.
+func (p *pipeline) openQueue(state string) error {
+	if err := os.MkdirAll(state, 0o700); err != nil {
+		return fmt.Errorf("state.path: %w", err)
+	}
+	var front fifo.Queue[*event.Message]
+	b := p.bounds
+	half, halfSize := max(1, b.Events/2), b.Bytes/2
+	switch b.Overflow {
+	case Compact:
+		front = fifo.NewCompacting(fifo.CompactingOptions[*event.Message, types.UID]{
+			MaxItems: half, MaxBytes: halfSize, Size: (*event.Message).Size,
+			Key:       func(m *event.Message) types.UID { return m.Identity.UID },
+			Mergeable: event.Mergeable, Merge: event.Merge, OnMerge: p.merged,
+		})
+	case DropOldest:
+		front = fifo.NewRing(fifo.RingOptions[*event.Message]{
+			MaxItems: half, MaxBytes: halfSize, Size: (*event.Message).Size,
+			Overflow: fifo.DropOldest, Gap: p.foldGap, OnDrop: p.metrics.dropped,
+		})
+	}
+	if front == nil {
+		spill, err := p.openSpill(b.Events, b.Bytes, state)
+		p.queue = spill
+		return err
+	}
+	spill, err := p.openSpill(b.Events-half, b.Bytes-halfSize, state)
+	if err != nil {
+		return err
+	}
+	p.queue = fifo.NewLossy(front, spill)
+	return nil
+}
+
+func (p *pipeline) openSpill(events int, size int64, state string) (*fifo.Spill[*event.Message], error) {
+	spill, err := fifo.NewSpill(fifo.SpillOptions[*event.Message]{
+		Path:     filepath.Join(state, "spill-"+p.name+".db"),
+		MaxItems: max(2, events), MaxBytes: size, MaxDiskBytes: p.bounds.DiskBytes, Size: (*event.Message).Size,
+		Encode: func(dst []byte, m *event.Message) ([]byte, error) { return m.AppendStored(dst) },
+		Decode: event.ParseStored,
+		Mark: func(m *event.Message) (source, position string) {
+			if m.Origin.Source == "" {
+				return "", ""
+			}
+			return p.books.ClusterUID() + "/" + m.Origin.Source, m.Origin.Position
+		},
+		OnSettled: func(messages []*event.Message) {
+			for _, m := range messages {
+				p.settle(m)
+			}
+		},
+		Receipt: func(m *event.Message) *event.Message { return &event.Message{Origin: m.Origin} },
+		OnCorrupt: func(l fifo.Loss) []*event.Message {
+			p.unreadable.Add(int64(l.Items()))
+			return p.lostGaps(l)
+		},
+		Patience: spillPatience, Since: func(m *event.Message) time.Time { return m.Time },
+		Hurry:  func() bool { return p.peers.starve(p) },
+		Logger: p.log,
+	})
+	if err != nil {
+		return nil, err
+	}
+	if spill.Stats().Items > 0 {
+		p.spilled = spill.Positions()
+	}
+	return spill, nil
+}
+
+// openParked opens the place for events of topics, partitions and subjects that take none. It shares the bound of the spill.
+func (p *pipeline) openParked(state string) (*parked.Store, error) {
+	return parked.Open(parked.Options{
+		Dir: state, Sink: p.name, MaxBytes: p.bounds.DiskBytes, Logger: p.log,
+		Used: func() int64 {
+			_, bytes, _, _, _ := p.queue.SpillStats()
+			return bytes
+		},
+	})
+}
+
+// merged counts a message that was merged into a later one of its object, which settles it.
+func (p *pipeline) merged(older *event.Message) {
+	p.metrics.merged(older)
+	p.settle(older)
+}
+
+// foldGap is event.FoldGap with the books kept: the gap event is in the queue too.
+func (p *pipeline) foldGap(gaps []*event.Message, dropped *event.Message) []*event.Message {
+	same := func(g *event.Message) bool { return event.FoldsInto(g, dropped) }
+	counters := p.metrics.of(dropped)
+	if n := slices.IndexFunc(gaps, same); n >= 0 {
+		counters.unqueued(gaps[n])
+		p.settle(dropped)
+	}
+	gaps = event.FoldGap(gaps, dropped)
+	counters.queued(gaps[slices.IndexFunc(gaps, same)])
+	return gaps
+}

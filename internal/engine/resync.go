@@ -1,0 +1,247 @@
+package engine
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/deltabridge/deltabridge/pkg/event"
+	"github.com/deltabridge/deltabridge/pkg/informer"
+)
+
+// resyncer tells sinks once more what exists: at the intervals of the configuration, and on request. It is safe for
+// concurrent use.
+type resyncer struct {
+	ctx       context.Context //nolint:containedctx // ends when no more changes are read, and with it each resync, whoever asked for it
+	pipelines []*pipeline
+	informers func() []*informer.Informer // that run
+	signals   chan os.Signal              // each one asks for a resync of all sinks
+	log       *slog.Logger
+
+	mu      sync.Mutex
+	running map[string]time.Time // by sink: since when
+}
+
+func newResyncer(ctx context.Context, pipelines []*pipeline, informers func() []*informer.Informer, log *slog.Logger) *resyncer {
+	return &resyncer{
+		ctx: ctx, pipelines: pipelines, informers: informers, signals: make(chan os.Signal, 1), log: log, running: map[string]time.Time{},
+	}
+}
+
+// ResyncReport is what a resync of one sink came to.
+type ResyncReport struct {
+	Sink      string   `json:"sink"`
+	Resources int      `json:"resources"`
+	Objects   int      `json:"objects"`
+	Skipped   []string `json:"skipped,omitempty"` // resources, each with the cause
+	Error     string   `json:"error,omitempty"`   // why it did not come to its end; empty if it did
+}
+
+// Run resyncs at intervals and at signals until the context of the resyncer ends, and returns when no resync that it began
+// is under way.
+func (r *resyncer) Run() {
+	var group sync.WaitGroup
+	defer group.Wait()
+	for _, p := range r.pipelines {
+		if p.resync > 0 {
+			group.Go(func() { r.repeat(p) })
+		}
+	}
+	for {
+		select {
+		case <-r.ctx.Done():
+			return
+		case s := <-r.signals:
+			group.Go(func() { r.resync(r.pipelines, "signal "+s.String(), nil) })
+		}
+	}
+}
+
+func (r *resyncer) repeat(p *pipeline) {
+	ticker := time.NewTicker(p.resync)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-r.ctx.Done():
+			return
+		case <-ticker.C:
+			r.resync([]*pipeline{p}, "interval", nil)
+		}
+	}
+}
+
+// find gives the pipelines of a sink, or all of them if the name is empty.
+func (r *resyncer) find(sink string) ([]*pipeline, error) {
+	if sink == "" {
+		return r.pipelines, nil
+	}
+	var names []string
+	for _, p := range r.pipelines {
+		if p.name == sink {
+			return []*pipeline{p}, nil
+		}
+		names = append(names, p.name)
+	}
+	return nil, fmt.Errorf("there is no sink %q; there are %s", sink, strings.Join(names, ", "))
+}
+
+// resync restates to the sinks, each at its own pace, and returns when all have ended. tell (nil is allowed) is given each report
+// as soon as it is there, one after the other. why is for the log.
+func (r *resyncer) resync(pipelines []*pipeline, why string, tell func(ResyncReport)) {
+	var group sync.WaitGroup
+	var telling sync.Mutex
+	for _, p := range pipelines {
+		group.Go(func() {
+			report := r.logged(p, why)
+			if tell != nil {
+				telling.Lock()
+				defer telling.Unlock()
+				tell(report)
+			}
+		})
+	}
+	group.Wait()
+}
+
+// logged is one, with the beginning and the end in the log.
+func (r *resyncer) logged(p *pipeline, why string) ResyncReport {
+	log := p.log.With("why", why)
+	log.Info("resync begins")
+	began := time.Now()
+	report := r.one(p)
+	log = log.With("objects", report.Objects, "resources", report.Resources, "took", time.Since(began).Round(time.Millisecond))
+	switch {
+	case report.Error != "":
+		log.Warn("resync did not come to its end", "err", report.Error)
+	case len(report.Skipped) > 0:
+		log.Warn("resync ended, without some resources", "skipped", report.Skipped)
+	default:
+		log.Info("resync ended")
+	}
+	return report
+}
+
+// one restates to one sink, unless that is under way.
+func (r *resyncer) one(p *pipeline) ResyncReport {
+	r.mu.Lock()
+	since, busy := r.running[p.name]
+	if !busy {
+		r.running[p.name] = time.Now()
+	}
+	r.mu.Unlock()
+	if busy {
+		return ResyncReport{Sink: p.name, Error: "a resync is under way since " + since.UTC().Format(time.RFC3339) + ": ask again when it has ended"}
+	}
+	defer r.end(p)
+	p.metrics.resyncs.Inc()
+	report := ResyncReport{Sink: p.name}
+	informers := r.informers()
+	if len(informers) == 0 {
+		report.Error = "nothing is watched yet"
+		return report
+	}
+	for len(informers) > 0 {
+		group := ofOneResource(informers)
+		if err := r.resource(p, group, &report); err != nil {
+			if r.ctx.Err() != nil {
+				report.Error = "the bridge is shutting down"
+				return report
+			}
+			report.Skipped = append(report.Skipped, event.GroupResource(informers[0].Resource())+": "+err.Error())
+		}
+		informers = informers[len(group):]
+	}
+	return report
+}
+
+// begin waits until nothing is restated to a sink, and keeps others from beginning. Call end after it.
+func (r *resyncer) begin(ctx context.Context, p *pipeline) error {
+	for {
+		r.mu.Lock()
+		_, busy := r.running[p.name]
+		if !busy {
+			r.running[p.name] = time.Now()
+		}
+		r.mu.Unlock()
+		if !busy {
+			return nil
+		}
+		if err := pauseFor(ctx, introducePause); err != nil {
+			return err
+		}
+	}
+}
+
+func (r *resyncer) end(p *pipeline) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.running, p.name)
+}
+
+// ofOneResource is the first informers that are of one resource: they follow each other.
+func ofOneResource(informers []*informer.Informer) []*informer.Informer {
+	resource := informers[0].Resource().GroupResource()
+	n := slices.IndexFunc(informers, func(i *informer.Informer) bool { return i.Resource().GroupResource() != resource })
+	if n < 0 {
+		return informers
+	}
+	return informers[:n]
+}
+
+// restated is an informer and its listener for one sink.
+type restated struct {
+	informer *informer.Informer
+	listener *listener
+}
+
+func (p *pipeline) sourcesOf(informers []*informer.Informer) (all []restated) {
+	for _, i := range informers {
+		for _, h := range i.Handlers() {
+			if l, ok := h.(*listener); ok && l.pipeline == p {
+				all = append(all, restated{i, l})
+			}
+		}
+	}
+	return all
+}
+
+// resource restates what all informers of one resource know, waits until that is delivered, and marks the end. There is no mark
+// with an error: then not everything that exists was sent, and consumers would take what was not for deleted.
+func (r *resyncer) resource(p *pipeline, informers []*informer.Informer, report *ResyncReport) error {
+	sources := p.sourcesOf(informers)
+	if len(sources) == 0 {
+		return nil
+	}
+	counters, since := sources[0].listener.counters, time.Now().Round(0)
+	before := p.lossesOf(counters)
+	objects, withheld := 0, 0
+	var failed error
+	for _, s := range sources {
+		restating := &restating{listener: s.listener, since: since}
+		failed = cmp.Or(failed, s.informer.Restate(r.ctx, restating))
+		objects, withheld, since = objects+restating.objects, withheld+restating.withheld, restating.since
+		report.Objects += restating.objects
+	}
+	switch {
+	case failed != nil:
+		return failed
+	case withheld > 0:
+		return fmt.Errorf("operations or when of the sink's filters keep %d of its objects back", withheld)
+	}
+	if err := p.delivered(r.ctx, counters, before); err != nil {
+		return err
+	}
+	last := sources[len(sources)-1]
+	marking := &restating{listener: last.listener}
+	if err := last.informer.Turn(r.ctx, marking, func(resourceVersion string) { marking.finish(resourceVersion, objects, since) }); err != nil {
+		return err
+	}
+	report.Resources++
+	return nil
+}

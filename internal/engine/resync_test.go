@@ -1,0 +1,326 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/deltabridge/deltabridge/pkg/checkpoint"
+	"github.com/deltabridge/deltabridge/pkg/event"
+	"github.com/deltabridge/deltabridge/pkg/filter"
+	"github.com/deltabridge/deltabridge/pkg/informer"
+	"github.com/deltabridge/deltabridge/pkg/object"
+)
+
+// What belongs to the sink is told once more; positions stay where they are, and nothing counts as a change.
+func TestRestating(t *testing.T) {
+	p := pipelineFor(t, roomy, filter.Rule{When: "object.status.phase == 'Running'", Operations: []string{"updated"}})
+	l := listen(t.Context(), p)
+	l.OnPosition("40")
+	r := &restating{listener: l}
+	r.OnRestate(pod(t, 3, "Pending"))
+	r.OnRestate(pod(t, 7, "Running"))
+	since := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+	r.finish("40", r.objects, since)
+	batch, err := p.queue.Take(t.Context(), nil, 100, 1<<20)
+	if err != nil || len(batch) != 2 {
+		t.Fatalf("%d events, %v", len(batch), err)
+	}
+	if m := batch[0]; m.Type != event.Restated || m.ID != "u1.7" || m.Origin.Position != "40" || m.Origin.Seq == 0 {
+		t.Errorf("%s %s, %+v", m.Type, m.ID, m.Origin)
+	}
+	var info event.SyncedInfo
+	if err := json.Unmarshal(batch[1].Data, &info); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(event.SyncedInfo{Resource: "pods", ResourceVersion: "40", Objects: 1, Resync: true, Since: &since}, info); diff != "" {
+		t.Error(diff)
+	}
+	c := p.metrics.resource(pods.GroupResource())
+	if told, changes := testutil.ToFloat64(c.restated), testutil.ToFloat64(c.received); told != 1 || changes != 0 {
+		t.Errorf("counted %v restatements and %v changes", told, changes)
+	}
+	deletions := pipelineFor(t, roomy, filter.Rule{Operations: []string{"deleted"}})
+	r = &restating{listener: listen(t.Context(), deletions)}
+	if r.OnRestate(pod(t, 7, "Running")); r.objects != 0 || r.withheld != 1 || deletions.queue.Stats().Items != 0 {
+		t.Error("who asks for deletions was told a state")
+	}
+}
+
+// A restatement waits for room in the queue, and until the informer is past what the sink was told in an earlier life.
+func TestMayRestate(t *testing.T) {
+	p := pipelineFor(t, roomy)
+	p.bounds.Events, p.bounds.Bytes = 16, 1<<20
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	ledger := checkpoint.NewLedger(checkpoint.Source{}, checkpoint.State{}, []string{p.name}, 0)
+	r := &restating{listener: newListener(ctx, p, informer.Source{Name: "pods", Resource: pods}, nil, ledger, "10")}
+	want := func(may bool, when string) {
+		t.Helper()
+		if r.MayRestate() != may {
+			t.Errorf("%s: %t", when, !may)
+		}
+	}
+	want(true, "at the beginning")
+	r.floor = "10"
+	want(true, "resumed where the sink was")
+	r.floor = "12"
+	want(false, "resumed before that")
+	r.OnPosition("13")
+	want(true, "past that")
+	for n := range 2 {
+		want(true, fmt.Sprint(n, " of 16"))
+		r.OnRestate(pod(t, 7, "Running"))
+	}
+	want(false, "an eighth full")
+	p.bounds.Events, p.bounds.Bytes = 100, 8*p.queue.Stats().Bytes
+	want(false, "an eighth full, in bytes")
+	if _, err := p.queue.Take(t.Context(), nil, 10, 1<<20); err != nil {
+		t.Fatal(err)
+	}
+	p.queue.Ack(2)
+	want(true, "empty")
+	cancel()
+	want(false, "shutting down")
+}
+
+func resyncerFor(ctx context.Context, pipelines ...*pipeline) *resyncer {
+	return newResyncer(ctx, pipelines, func() []*informer.Informer { return nil }, slog.New(slog.DiscardHandler))
+}
+
+func TestOneResyncAtATime(t *testing.T) {
+	p := pipelineFor(t, roomy)
+	r := resyncerFor(t.Context(), p)
+	r.running[p.name] = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+	if got := r.one(p); got.Error != "a resync is under way since 2026-11-20T12:00:00Z: ask again when it has ended" {
+		t.Errorf("%+v", got)
+	}
+	delete(r.running, p.name)
+	for range 2 {
+		if got := r.one(p); got.Error != "nothing is watched yet" {
+			t.Errorf("%+v", got)
+		}
+	}
+}
+
+func TestResyncAtIntervalsAndSignals(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		often, never := pipelineFor(t, roomy), pipelineFor(t, roomy)
+		often.resync, never.name = time.Hour, "never"
+		r := resyncerFor(ctx, often, never)
+		ended := make(chan struct{})
+		go func() { r.Run(); close(ended) }()
+		time.Sleep(3*time.Hour + time.Minute)
+		synctest.Wait()
+		if a, b := testutil.ToFloat64(often.metrics.resyncs), testutil.ToFloat64(never.metrics.resyncs); a != 3 || b != 0 {
+			t.Errorf("%v and %v resyncs in three hours", a, b)
+		}
+		r.signals <- os.Interrupt // any will do
+		synctest.Wait()
+		if a, b := testutil.ToFloat64(often.metrics.resyncs), testutil.ToFloat64(never.metrics.resyncs); a != 4 || b != 1 {
+			t.Errorf("%v and %v resyncs after a signal", a, b)
+		}
+		cancel()
+		<-ended
+	})
+}
+
+// serveControl serves the socket of a new folder of state.
+func serveControl(t *testing.T, r *resyncer) (state string) {
+	t.Helper()
+	state = t.TempDir()
+	c := listenControl(state, r, slog.New(slog.NewTextHandler(t.Output(), nil)))
+	if c == nil {
+		t.Fatal("no socket")
+	}
+	ended := make(chan struct{})
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	go func() { c.Run(ctx); close(ended) }()
+	t.Cleanup(func() { cancel(); <-ended })
+	return state
+}
+
+func TestRequestResync(t *testing.T) {
+	request := func(state, sink string) (reports []ResyncReport, err error) {
+		err = RequestResync(t.Context(), state, sink, func(r *ResyncReport) error {
+			reports = append(reports, *r)
+			return nil
+		})
+		return reports, err
+	}
+	p := pipelineFor(t, roomy)
+	state := serveControl(t, resyncerFor(t.Context(), p))
+	info, err := os.Stat(Socket(state))
+	if err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("the socket: %v, %v", info, err)
+	}
+	reports, err := request(state, "")
+	if diff := cmp.Diff([]ResyncReport{{Sink: "test", Error: "nothing is watched yet"}}, reports); diff != "" || err != nil {
+		t.Errorf("%v (-want +got):\n%s", err, diff)
+	}
+	if _, err := request(state, "tset"); err == nil || err.Error() != `there is no sink "tset"; there are test` {
+		t.Errorf("another sink: %v", err)
+	}
+	if _, err := request(t.TempDir(), ""); err == nil || !strings.HasPrefix(err.Error(), "no bridge runs with this state.path on this machine") {
+		t.Errorf("without a bridge: %v", err)
+	}
+	other := pipelineFor(t, roomy)
+	unknown := watching(t, other, "a", errors.New("forbidden"))
+	r := resyncerFor(t.Context(), other)
+	r.informers = func() []*informer.Informer { return []*informer.Informer{unknown} }
+	reports, err = request(serveControl(t, r), "")
+	if err != nil || len(reports) != 1 || len(reports[0].Skipped) != 1 || !strings.HasPrefix(reports[0].Skipped[0], "pods: its list") {
+		t.Errorf("without a resource: %+v, %v", reports, err)
+	}
+	enough := errors.New("enough")
+	if err := RequestResync(t.Context(), state, "", func(*ResyncReport) error { return enough }); !errors.Is(err, enough) {
+		t.Errorf("who asked has gone: %v", err)
+	}
+}
+
+func TestSocketInTheWay(t *testing.T) {
+	dir := t.TempDir()
+	path := Socket(dir)
+	left, err := (&net.ListenConfig{}).Listen(t.Context(), "unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := listenUnix(path); err == nil || err.Error() != "another process listens there" {
+		t.Errorf("in use: %v", err)
+	}
+	left.(*net.UnixListener).SetUnlinkOnClose(false) // as a killed process leaves it
+	if err := left.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := RequestResync(t.Context(), dir, "", nil); err == nil || !strings.HasPrefix(err.Error(), "no bridge runs") {
+		t.Errorf("nobody listens: %v", err)
+	}
+	listener, err := listenUnix(path)
+	if err != nil {
+		t.Fatalf("left behind: %v", err)
+	}
+	if err := listener.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := listenUnix(path); err == nil || !strings.Contains(err.Error(), "which is no socket") {
+		t.Errorf("a file: %v", err)
+	}
+	if _, err := listenUnix(Socket(filepath.Join(dir, strings.Repeat("x", 100)))); err == nil || !strings.Contains(err.Error(), "choose a shorter state.path") {
+		t.Errorf("a long path: %v", err)
+	}
+	if listenControl(dir, nil, slog.New(slog.DiscardHandler)) != nil {
+		t.Error("a socket, although a file is in its way")
+	}
+}
+
+// watching runs an informer that knows some pods of a namespace; with an error its list fails.
+func watching(t *testing.T, p *pipeline, namespace string, failure error, known ...*object.Object) *informer.Informer {
+	t.Helper()
+	c := informer.Config{
+		Resource: pods, Namespace: namespace, NoWatchList: true, Source: informer.Source{Name: "pods in " + namespace, Resource: pods, Namespace: namespace},
+		ListWatch: &cache.ListWatch{
+			ListWithContextFunc:  func(context.Context, metav1.ListOptions) (runtime.Object, error) { return nil, failure },
+			WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) { return watch.NewFake(), nil },
+		},
+	}
+	if failure == nil {
+		c.Known, c.ResumeAt = known, "10"
+	}
+	i := informer.New(c)
+	ledger := checkpoint.NewLedger(checkpoint.Source{}, checkpoint.State{}, []string{p.name}, 0)
+	i.AddEventHandler(newListener(t.Context(), p, i.Source(), p.filter.For(pods), ledger, c.ResumeAt))
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- i.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	return i
+}
+
+// The end is marked once for each resource, when all of it was told.
+func TestEndOfAResync(t *testing.T) {
+	for name, tt := range map[string]struct {
+		rule    filter.Rule
+		failure error  // of the list of one of two namespaces
+		refuse  string // by the destination
+		want    []string
+		report  ResyncReport
+	}{
+		"all": {
+			want:   []string{"restated u1.3", "restated u1.4", "synced {pods 10 2}"},
+			report: ResyncReport{Sink: "test", Resources: 1, Objects: 2},
+		},
+		"a namespace is not known": {
+			failure: errors.New("forbidden"), want: []string{"restated u1.3"},
+			report: ResyncReport{Sink: "test", Objects: 1, Skipped: []string{"pods: its list is not handed over yet"}},
+		},
+		"some are kept back": {
+			rule: filter.Rule{When: "operation == 'added' || object.status.phase == 'Running'"}, want: []string{"restated u1.3"},
+			report: ResyncReport{Sink: "test", Objects: 1, Skipped: []string{"pods: operations or when of the sink's filters keep 1 of its objects back"}},
+		},
+		"one is refused": {
+			refuse: "u1.4", want: []string{"restated u1.3", "gap u1.4.gap"},
+			report: ResyncReport{Sink: "test", Objects: 2, Skipped: []string{"pods: its end is not marked: 1 of its events were refused meanwhile, gap events say which"}},
+		},
+		"some are not for the sink": {
+			rule: filter.Rule{When: "object.status.phase == 'Running'"}, want: []string{"restated u1.3", "synced {pods 10 1}"},
+			report: ResyncReport{Sink: "test", Resources: 1, Objects: 1},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := pipelineFor(t, roomy, tt.rule)
+				p.bounds.Events, p.bounds.Bytes = roomy.Events, roomy.Bytes
+				a, b := watching(t, p, "a", nil, pod(t, 3, "Running")), watching(t, p, "b", tt.failure, pod(t, 4, "Pending"))
+				synctest.Wait()
+				r := newResyncer(t.Context(), []*pipeline{p}, func() []*informer.Informer { return []*informer.Informer{a, b} }, p.log)
+				took := draining(t, p, tt.refuse)
+				var report ResyncReport
+				began := time.Now()
+				r.resync(r.pipelines, "test", func(r ResyncReport) { report = r })
+				if diff := cmp.Diff(tt.report, report); diff != "" {
+					t.Errorf("report (-want +got):\n%s", diff)
+				}
+				var got []string
+				for _, m := range took() {
+					var info event.SyncedInfo
+					if m.Type != event.Synced {
+						got = append(got, m.Type.String()+" "+m.ID)
+					} else if err := json.Unmarshal(m.Data, &info); err != nil || !info.Resync || !info.Since.Equal(began) {
+						t.Errorf("synced: %s, since %s", m.Data, began)
+					} else {
+						got = append(got, fmt.Sprintf("synced {%s %s %d}", info.Resource, info.ResourceVersion, info.Objects))
+					}
+				}
+				if diff := cmp.Diff(tt.want, got); diff != "" {
+					t.Errorf("events (-want +got):\n%s", diff)
+				}
+			})
+		})
+	}
+}

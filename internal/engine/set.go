@@ -1,0 +1,32 @@
+package engine
+
+import (
+	"fmt"
+
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/rest"
+
+	"github.com/deltabridge/deltabridge/pkg/informer"
+)
+
+// buildSet makes the set of informers.
+func (e *Engine) buildSet(o Options) error {
+	kube := rest.CopyConfig(o.Kube)
+	kube.WarningHandler = rest.NoWarnings{} // deprecations are for those who write objects
+	e.connector = informer.NewConnector(kube.Dial)
+	kube.Dial = e.connector.Dial
+	var err error
+	if e.client, err = informer.NewClient(kube); err != nil {
+		return fmt.Errorf("client of the API server: %w", err)
+	}
+	kube.QPS, kube.Burst = -1, 0 // discovery is a handful of requests; priority and fairness guards the API server
+	disco, err := discovery.NewDiscoveryClientForConfig(kube)
+	if err != nil {
+		return fmt.Errorf("discovery client: %w", err)
+	}
+	e.set = informer.NewSet(informer.SetConfig{
+		Client: e.client, Connector: e.connector, Discovery: disco, Scopes: o.Scopes, ManagedFields: o.ManagedFields, Transform: o.Transform, Logger: e.log,
+		State: e.tracker, OnStart: e.attach,
+	})
+	return nil
+}

@@ -1,0 +1,199 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/deltabridge/deltabridge/pkg/event"
+	"github.com/deltabridge/deltabridge/pkg/sinks"
+)
+
+// pickySink takes everything but messages of some ids, and keeps what it took.
+type pickySink struct {
+	refuse string
+	took   []*event.Message
+}
+
+func (s *pickySink) Connect(context.Context) error { return nil }
+func (s *pickySink) Close(context.Context) error   { return nil }
+
+func (s *pickySink) Send(_ context.Context, batch []*event.Message, results []error) {
+	for n, m := range batch {
+		if m.ID == s.refuse {
+			results[n] = sinks.Permanent(errors.New("no"))
+			continue
+		}
+		s.took = append(s.took, m)
+	}
+}
+
+// draining delivers what is pushed to a pipeline, until the function that it returns is called, which gives what was taken.
+func draining(t *testing.T, p *pipeline, refuse string) (took func() []*event.Message) {
+	t.Helper()
+	sink := &pickySink{refuse: refuse}
+	drain := &sinks.Drain{Name: p.name, Sink: sink, Queue: p.queue, Hooks: p.metrics.hooks(), Logger: p.log}
+	ended := make(chan error, 1)
+	go func() { ended <- drain.Run(t.Context()) }()
+	return func() []*event.Message {
+		p.queue.Close()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		return sink.took
+	}
+}
+
+// What was restated has settled before its end is marked, and a loss meanwhile is told.
+func TestDelivered(t *testing.T) {
+	for overflow, want := range map[string]string{
+		"block":       "",
+		"drop-oldest": "its end is not marked: the queue gave up ",
+		"compact":     "its end is not marked: the full queue merged ",
+	} {
+		t.Run(overflow, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := pipelineFor(t, Buffer{Events: 12, Bytes: 1 << 20, Overflow: Overflow(overflow), DiskBytes: 1})
+				l := listen(t.Context(), p)
+				before := p.lossesOf(l.counters)
+				(&restating{listener: l}).OnRestate(pod(t, 3, "Running"))
+				updates := 3
+				if want != "" {
+					updates = 40
+				}
+				for n := range updates {
+					l.OnUpdate(pod(t, 3+n, "Running"), pod(t, 4+n, "Running"))
+				}
+				ended := make(chan error, 1)
+				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+				defer cancel()
+				go func() { ended <- p.delivered(ctx, l.counters, before) }()
+				time.Sleep(time.Minute)
+				if want != "" {
+					if err := <-ended; err == nil || !strings.HasPrefix(err.Error(), want) {
+						t.Error(err)
+					}
+					return
+				}
+				if _, err := p.queue.Take(t.Context(), nil, 100, 1<<20); err != nil {
+					t.Fatal(err)
+				}
+				p.queue.Ack(3)
+				time.Sleep(time.Minute)
+				select {
+				case err := <-ended:
+					t.Fatalf("one is left, and it ended: %v", err)
+				default:
+				}
+				l.OnUpdate(pod(t, 7, "Running"), pod(t, 8, "Running")) // what comes later is not waited for
+				p.queue.Ack(1)
+				if err := <-ended; err != nil {
+					t.Error(err)
+				}
+				l.OnUpdate(pod(t, 8, "Running"), pod(t, 9, "Running"))
+				cancel()
+				if err := p.delivered(ctx, l.counters, before); !errors.Is(err, context.Canceled) {
+					t.Errorf("cancelled: %v", err)
+				}
+			})
+		})
+	}
+}
+
+// What waits at the end is delivered after a restart, in order, whatever the policy was and is.
+func TestWhatWaitsOutlivesTheQueue(t *testing.T) {
+	policies := []Overflow{Block, Compact, DropOldest}
+	for n, before := range policies {
+		after := policies[(n+1)%len(policies)]
+		t.Run(string(before+", then "+after), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				dir := t.TempDir()
+				p, end := pipelineIn(t, dir, Buffer{Events: 100, Bytes: 1 << 20, Overflow: before, DiskBytes: 1})
+				l := listen(t.Context(), p)
+				for rv := range 9 {
+					l.OnUpdate(pod(t, rv, "Running"), pod(t, rv+1, "Running"))
+				}
+				p.queue.Close()
+				end()
+				if onDisk, lost := p.left(); onDisk != 9 || lost != 0 {
+					t.Errorf("%d events are on disk, %d are lost", onDisk, lost)
+				}
+				p, end = pipelineIn(t, dir, Buffer{Events: 100, Bytes: 1 << 20, Overflow: after})
+				took := draining(t, p, "")
+				time.Sleep(time.Minute)
+				var got []string
+				for _, m := range took() {
+					got = append(got, strings.TrimPrefix(m.ID, "u1."))
+				}
+				if diff := cmp.Diff([]string{"1", "2", "3", "4", "5", "6", "7", "8", "9"}, got); diff != "" {
+					t.Errorf("(-want +got):\n%s", diff)
+				}
+				end()
+			})
+		})
+	}
+}
+
+// Readers compare the time of events with since: a clock that goes back meanwhile must not make told objects look gone.
+func TestSinceOfAClockThatGoesBack(t *testing.T) {
+	began := time.Now()
+	r := &restating{listener: listen(t.Context(), pipelineFor(t, roomy)), since: began}
+	for _, after := range []time.Duration{time.Second, -time.Hour, -time.Minute} {
+		r.told(began.Round(0).Add(after))
+	}
+	if want := began.Round(0).Add(-time.Hour); r.since != want {
+		t.Errorf("since %s, want %s", r.since, want)
+	}
+}
+
+// In the place of what can't be encoded stands a gap event, with a key where the sink has keys; the object counts as not told.
+func TestUnencodable(t *testing.T) {
+	p := pipelineFor(t, roomy)
+	key, err := event.ParseTemplate("{resource}/{namespace}/{name}", event.EscapeNone)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.encoder.Payload, p.encoder.PartitionKey = event.PayloadMetadata, key
+	l := listen(t.Context(), p)
+	r := &restating{listener: l}
+	damaged := pod(t, 3, "Running")
+	damaged.Raw = []byte("{")
+	r.OnRestate(damaged)
+	l.OnDelete(damaged)
+	if r.objects != 0 || p.lossesOf(l.counters).refused != 2 {
+		t.Errorf("%d objects told, %+v", r.objects, p.lossesOf(l.counters))
+	}
+	batch, err := p.queue.Take(t.Context(), nil, 100, 1<<20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, m := range batch {
+		got = append(got, m.Type.String()+" "+m.PartitionKey)
+	}
+	if diff := cmp.Diff([]string{"gap c/pods/_gap", "gap pods/shop/web"}, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// A floor that does not compare with positions holds nothing up, and keeps nothing back.
+func TestFloorThatDoesNotCompare(t *testing.T) {
+	for _, floor := range []string{"x7", "12"} {
+		p := pipelineFor(t, roomy)
+		p.bounds.Events, p.bounds.Bytes = roomy.Events, roomy.Bytes
+		l := listen(t.Context(), p)
+		l.floor = floor
+		r := &restating{listener: l}
+		if l.OnUpdate(pod(t, 11, "Running"), pod(t, 12, "Running")); p.queue.Stats().Items > 0 != (floor == "x7") {
+			t.Errorf("floor %s: %d events", floor, p.queue.Stats().Items)
+		}
+		if l.OnPosition("12"); l.floor != "" || !r.MayRestate() {
+			t.Errorf("floor %s: still %q, may restate: %t", floor, l.floor, r.MayRestate())
+		}
+	}
+}

@@ -1,0 +1,78 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/deltabridge/deltabridge/pkg/event"
+	"github.com/deltabridge/deltabridge/pkg/sinks"
+)
+
+// slowSink takes one event at a time, each of which takes a while. It can be away from the start, and can hang.
+type slowSink struct {
+	away  error
+	each  time.Duration
+	hangs bool
+}
+
+func (s *slowSink) Connect(context.Context) error { return s.away }
+func (s *slowSink) Close(context.Context) error   { return nil }
+
+func (s *slowSink) Send(ctx context.Context, batch []*event.Message, results []error) {
+	if s.hangs {
+		<-ctx.Done()
+	}
+	for n := range batch {
+		switch {
+		case ctx.Err() != nil:
+			results[n] = ctx.Err()
+		case n > 0:
+			results[n] = sinks.ErrNotAttempted
+		default:
+			time.Sleep(s.each)
+		}
+	}
+}
+
+// At the shutdown a sink that takes events may go on until shutdownTimeout; one that takes none is not waited for.
+func TestFinishDelivery(t *testing.T) {
+	for name, test := range map[string]struct {
+		sink    *slowSink
+		timeout time.Duration
+		took    time.Duration // at most
+		left    bool
+	}{
+		"takes what is queued": {&slowSink{each: stalled / 2}, time.Hour, 20 * stalled / 2, false},
+		"takes too long":       {&slowSink{each: stalled / 2}, 3 * time.Second, 3*time.Second + stalled, true},
+		"is away":              {&slowSink{away: errors.New("away")}, time.Hour, 0, true},
+		"hangs":                {&slowSink{hangs: true}, time.Hour, stalled + progressTick, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := pipelineFor(t, Buffer{Events: 100, Bytes: 1 << 20, Overflow: Block})
+				p.drain = &sinks.Drain{Name: p.name, Sink: test.sink, Queue: p.queue, MaxBatch: 1, Logger: p.log}
+				l := listen(t.Context(), p)
+				for n := range 10 {
+					l.OnUpdate(pod(t, n, "Running"), pod(t, n+1, "Running"))
+				}
+				go func() {
+					defer close(p.drained)
+					_ = p.drain.Run(p.delivering)
+				}()
+				time.Sleep(time.Millisecond)
+				e := &Engine{shutdownTimeout: test.timeout, pipelines: []*pipeline{p}}
+				began := time.Now()
+				e.finishDelivery()
+				if took := time.Since(began); took > test.took {
+					t.Errorf("took %s, want at most %s", took, test.took)
+				}
+				if left := p.queue.Stats().Items > 0; left != test.left || p.cut != test.left {
+					t.Errorf("%+v, cut %t", p.queue.Stats(), p.cut)
+				}
+			})
+		})
+	}
+}

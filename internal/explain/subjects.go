@@ -1,0 +1,423 @@
+package explain
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/deltabridge/deltabridge/internal/assemble"
+	"github.com/deltabridge/deltabridge/internal/config"
+	"github.com/deltabridge/deltabridge/internal/tracker"
+	"github.com/deltabridge/deltabridge/pkg/event"
+	"github.com/deltabridge/deltabridge/pkg/filter"
+	"github.com/deltabridge/deltabridge/pkg/informer"
+	"github.com/deltabridge/deltabridge/pkg/object"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/rest"
+)
+
+// apiServer is what explain asks the API server. Its nil is one that can't be asked.
+type apiServer struct {
+	client rest.Interface
+	served []informer.Served
+	uid    string // of the cluster; empty if it may not be read
+}
+
+func (o *Options) askAPIServer(ctx context.Context, cfg *config.Config) (*apiServer, error) {
+	kube, err := assemble.Kubeconfig(string(cfg.Kubeconfig))
+	if err != nil {
+		return nil, err
+	}
+	kube.UserAgent, kube.WarningHandler = "deltabridge-explain/"+o.Version, rest.NoWarnings{}
+	a := &apiServer{}
+	if a.client, err = informer.NewClient(kube); err != nil {
+		return nil, err
+	}
+	kube.QPS, kube.Burst = -1, 0
+	disco, err := discovery.NewDiscoveryClientForConfig(kube)
+	if err != nil {
+		return nil, fmt.Errorf("discovery client: %w", err)
+	}
+	if a.served, err = informer.NewSet(informer.SetConfig{Client: a.client, Discovery: disco}).Serves(ctx); err != nil {
+		return nil, err
+	}
+	a.uid, err = tracker.ReadClusterUID(ctx, a.client)
+	return a, err
+}
+
+// subjects finds the objects that the arguments name.
+func (o *Options) subjects(ctx context.Context, cfg *config.Config, scopes []informer.Scope, args []string, stdin io.Reader) ([]*subject, error) {
+	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
+	defer cancel()
+	if len(args) == 2 {
+		api, err := o.askAPIServer(ctx, cfg)
+		if err != nil {
+			return nil, err
+		}
+		return o.live(ctx, cfg, api, scopes, args[0], args[1])
+	}
+	states, err := readObjects(args[0], stdin)
+	if err != nil {
+		return nil, err
+	}
+	var old []*object.Object
+	if o.Old != "" {
+		if old, err = readObjects(o.Old, stdin); err != nil {
+			return nil, err
+		}
+		if len(states) != 1 || len(old) != 1 {
+			return nil, fmt.Errorf("--old: want one object in each of the two files, and there are %d and %d", len(states), len(old))
+		}
+	}
+	var api *apiServer
+	var note string
+	if !o.Offline && o.Resource == "" {
+		if api, err = o.askAPIServer(ctx, cfg); err != nil {
+			api, note = nil, "the API server can't be asked: "+err.Error()
+		}
+	}
+	var out []*subject
+	for _, state := range states {
+		served, guess, err := o.servedOf(state, api)
+		if err != nil {
+			return nil, err
+		}
+		s := &subject{now: o.complete(state, served), api: api}
+		if len(old) > 0 {
+			s.old = o.complete(old[0], served)
+		}
+		for _, text := range []string{note, guess} {
+			if text != "" {
+				s.notes = append(s.notes, text)
+			}
+		}
+		if err := o.judge(ctx, cfg, s, served, scopes, nil); err != nil {
+			return nil, err
+		}
+		out = append(out, s)
+	}
+	return out, nil
+}
+
+// live reads the object as `bridge run` does: by a list.
+func (o *Options) live(ctx context.Context, cfg *config.Config, api *apiServer, scopes []informer.Scope, resource, name string) ([]*subject, error) {
+	served, err := api.find(resource)
+	if err != nil {
+		return nil, err
+	}
+	namespace, rest, found := strings.Cut(name, "/")
+	if !found {
+		namespace, rest = o.Namespace, name
+	}
+	if served.Namespaced && namespace == "" {
+		namespace = metav1.NamespaceDefault
+	}
+	if !served.Namespaced {
+		namespace = ""
+	}
+	gvr := served.WithVersion(servedVersion(served, scopes))
+	now, err := api.get(ctx, gvr, namespace, rest, "", "")
+	if err != nil {
+		return nil, fmt.Errorf("read %s %s: %w", served.String(), name, err)
+	}
+	if now == nil {
+		return nil, fmt.Errorf("%s %q: there is none in the cluster (namespace %q)", served.String(), rest, namespace)
+	}
+	s := &subject{now: now, api: api}
+	if o.Old != "" {
+		old, err := readObjects(o.Old, nil)
+		if err != nil {
+			return nil, err
+		}
+		if len(old) != 1 {
+			return nil, fmt.Errorf("--old: want one object, and there are %d", len(old))
+		}
+		s.old = o.complete(old[0], served)
+	}
+	return []*subject{s}, o.judge(ctx, cfg, s, served, scopes, api)
+}
+
+// get lists one object, if the selectors select it; nil if there is none.
+func (a *apiServer) get(ctx context.Context, gvr schema.GroupVersionResource, namespace, name, labelSelector, fieldSelector string) (*object.Object, error) {
+	field := "metadata.name=" + name
+	if fieldSelector != "" {
+		field += "," + fieldSelector
+	}
+	lister := informer.ListWatch(a.client, gvr, namespace, nil)
+	lister.ManagedFields = true // for payload: change
+	found, err := lister.ListWithContext(ctx, metav1.ListOptions{LabelSelector: labelSelector, FieldSelector: field})
+	if err != nil {
+		return nil, err
+	}
+	items := found.(*object.List).Items
+	if len(items) == 0 {
+		return nil, nil
+	}
+	return items[0], nil
+}
+
+// find is the resource of a name: as in a configuration, or a kind or plural that only one group has.
+func (a *apiServer) find(name string) (informer.Served, error) {
+	var matches []informer.Served
+	pattern, err := filter.ParsePattern(strings.ToLower(name))
+	if err != nil {
+		return informer.Served{}, fmt.Errorf("%s: %w", name, err)
+	}
+	for _, s := range a.served {
+		if slices.ContainsFunc(s.Versions, func(version string) bool { return pattern.Matches(s.WithVersion(version)) }) {
+			return s, nil
+		}
+		if strings.EqualFold(s.Resource, name) || strings.EqualFold(s.Kind, name) {
+			matches = append(matches, s)
+		}
+	}
+	switch len(matches) {
+	case 0:
+		return informer.Served{}, fmt.Errorf("the cluster serves no %s that can be listed and watched", name)
+	case 1:
+		return matches[0], nil
+	}
+	var names []string
+	for _, s := range matches {
+		names = append(names, s.String())
+	}
+	return informer.Served{}, fmt.Errorf("%s is the name of several resources: say which of %s", name, strings.Join(names, ", "))
+}
+
+// servedOf is the resource of an object from a file. note says what was guessed.
+func (o *Options) servedOf(state *object.Object, api *apiServer) (served informer.Served, note string, err error) {
+	gvk := state.GVK()
+	if gvk.Kind == "" || gvk.Version == "" {
+		return served, "", errors.New("the object has no apiVersion and kind")
+	}
+	if s := api.servedAs(gvk); s != nil {
+		return *s, "", nil
+	}
+	served = informer.Served{Kind: gvk.Kind, Namespaced: state.Namespace != "" || o.Namespace != "", Versions: []string{gvk.Version}}
+	if o.Resource != "" {
+		pattern, err := filter.ParsePattern(o.Resource)
+		if err != nil {
+			return served, "", fmt.Errorf("--resource %s: %w", o.Resource, err)
+		}
+		served.GroupResource = schema.GroupResource{Group: pattern.Group, Resource: pattern.Resource}
+		return served, "", nil
+	}
+	guess, _ := meta.UnsafeGuessKindToResource(gvk)
+	served.GroupResource = guess.GroupResource()
+	note = "the resource " + served.String() + " is guessed from the kind (--resource says better)"
+	if api != nil {
+		note = "the cluster serves no " + gvk.Kind + " of " + state.APIVersion() + "; " + note
+	}
+	return served, note, nil
+}
+
+const (
+	unknownUID     = "<uid>"
+	unknownVersion = "<resourceVersion>"
+)
+
+// complete puts in what the API server would: a manifest has no uid, no resourceVersion and perhaps no namespace.
+func (o *Options) complete(state *object.Object, served informer.Served) *object.Object {
+	if served.Namespaced && state.Namespace == "" {
+		namespace := o.Namespace
+		if namespace == "" {
+			namespace = metav1.NamespaceDefault
+		}
+		if view, err := state.Map(); err == nil {
+			if metadata, ok := view["metadata"].(map[string]any); ok {
+				metadata["namespace"] = namespace // of a map that nobody else has
+			}
+			if raw, err := json.Marshal(view); err == nil {
+				if with, err := object.New(raw); err == nil {
+					with.Manager, state = state.Manager, with
+				}
+			}
+		}
+	}
+	if state.UID == "" {
+		state.UID = unknownUID
+	}
+	if state.ResourceVersion == "" {
+		state.ResourceVersion = unknownVersion
+	}
+	return state
+}
+
+// servedVersion is the one in which the resource is watched, or else the preferred one.
+func servedVersion(served informer.Served, scopes []informer.Scope) string {
+	for n := range scopes {
+		if version, ok, _ := scopes[n].Covers(served, ""); ok {
+			return version
+		}
+	}
+	return served.Versions[0]
+}
+
+// judge says which entries of `watch` cover the object. With api it asks about selectors.
+func (o *Options) judge(ctx context.Context, cfg *config.Config, s *subject, served informer.Served, scopes []informer.Scope, api *apiServer) error {
+	s.resource = served.WithVersion(servedVersion(served, scopes))
+	if s.now.UID == unknownUID || s.now.ResourceVersion == unknownVersion {
+		s.notes = append(s.notes, "the object has no uid or resourceVersion: the API server gives it them, and the id is made of them")
+	}
+	if s.old != nil && s.old.UID != s.now.UID {
+		return errors.New("--old: the two states have different uids, so they are of two objects: a deletion and an addition, no update")
+	}
+	if s.old != nil && s.old.Key() != s.now.Key() {
+		return fmt.Errorf("--old: it is %s, not %s", s.old.Key(), s.now.Key())
+	}
+	if s.old != nil && s.old.ResourceVersion == s.now.ResourceVersion && s.now.ResourceVersion != unknownVersion {
+		s.notes = append(s.notes, "both states have one resourceVersion: run would see no change")
+	}
+	for n := range scopes {
+		w := &cfg.Watch[n]
+		entry := Watch{Entry: n, Text: strings.Join(w.Resources, ", ")}
+		if len(w.Exclude) > 0 {
+			entry.Text += " without " + strings.Join(w.Exclude, ", ")
+		}
+		if len(w.Namespaces) > 0 {
+			entry.Text += " in " + strings.Join(w.Namespaces, ", ")
+		}
+		_, resource, within := scopes[n].Covers(served, s.now.Namespace)
+		switch {
+		case !resource:
+			entry.Why = "it does not name " + event.GroupResource(s.resource)
+		case !within && !served.Namespaced:
+			entry.Why = `it is cluster-scoped, and the namespaces do not list ""`
+		case !within:
+			entry.Why = "it is in the namespace " + s.now.Namespace
+		default:
+			var err error
+			if entry.Covers, entry.Why, err = selects(ctx, &scopes[n], s, api); err != nil {
+				return fmt.Errorf("watch[%d]: %w", n, err)
+			}
+		}
+		if entry.Covers && !s.watched {
+			s.watched = true
+		}
+		s.watch = append(s.watch, entry)
+	}
+	labelSelector, fieldSelector := informer.ServerSelectors(scopes, served, s.now.Namespace)
+	s.selected = labelSelector != "" || fieldSelector != ""
+	return nil
+}
+
+// selects reports whether the selectors of an entry select the object.
+func selects(ctx context.Context, scope *informer.Scope, s *subject, api *apiServer) (covers bool, why string, err error) {
+	if scope.LabelSelector == "" && scope.FieldSelector == "" {
+		return true, "covers it", nil
+	}
+	text := strings.TrimSpace(scope.LabelSelector + " " + scope.FieldSelector)
+	if api != nil {
+		found, err := api.get(ctx, s.resource, s.now.Namespace, s.now.Name, scope.LabelSelector, scope.FieldSelector)
+		if err != nil {
+			return false, "", fmt.Errorf("ask the API server what %s selects: %w", text, err)
+		}
+		if found == nil {
+			return false, "the API server does not select it by " + text, nil
+		}
+		return true, "the API server selects it by " + text, nil
+	}
+	selector, err := labels.Parse(scope.LabelSelector)
+	if err != nil {
+		return false, "", fmt.Errorf("labelSelector %s: %w", scope.LabelSelector, err)
+	}
+	has, err := labelsOf(s.now.Raw)
+	if err != nil {
+		return false, "", err
+	}
+	switch {
+	case !selector.Matches(has):
+		return false, "its labels are not selected by " + scope.LabelSelector, nil
+	case scope.FieldSelector != "":
+		return true, "covers it, if the API server selects it by " + scope.FieldSelector, nil
+	}
+	return true, "its labels are selected by " + scope.LabelSelector, nil
+}
+
+func labelsOf(raw []byte) (labels.Set, error) {
+	var doc struct {
+		Metadata struct {
+			Labels labels.Set `json:"labels"`
+		} `json:"metadata"`
+	}
+	if err := json.Unmarshal(raw, &doc); err != nil {
+		return nil, fmt.Errorf("labels: %w", err)
+	}
+	return doc.Metadata.Labels, nil
+}
+
+// readObjects reads the objects of a file, YAML or JSON; those of a List one by one.
+func readObjects(file string, stdin io.Reader) ([]*object.Object, error) {
+	var text []byte
+	var err error
+	if file == "-" {
+		text, err = io.ReadAll(stdin)
+	} else {
+		text, err = os.ReadFile(file)
+	}
+	if err != nil {
+		return nil, err
+	}
+	var all []*object.Object
+	decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(text), 4096)
+	for {
+		var doc json.RawMessage
+		switch err := decoder.Decode(&doc); {
+		case errors.Is(err, io.EOF) && len(all) == 0:
+			return nil, fmt.Errorf("%s: there is no object in it", file)
+		case errors.Is(err, io.EOF):
+			return all, nil
+		case err != nil:
+			return nil, fmt.Errorf("%s: %w", file, err)
+		}
+		if len(doc) == 0 || string(doc) == "null" { // between two separators
+			continue
+		}
+		found, err := objectsOf(doc)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", file, err)
+		}
+		all = append(all, found...)
+	}
+}
+
+func objectsOf(doc []byte) ([]*object.Object, error) {
+	var compact bytes.Buffer
+	if err := json.Compact(&compact, doc); err != nil {
+		return nil, err
+	}
+	var list struct {
+		Kind  string
+		Items []json.RawMessage
+	}
+	if err := json.Unmarshal(compact.Bytes(), &list); err == nil && list.Kind == "List" {
+		var all []*object.Object
+		for _, item := range list.Items {
+			found, err := objectsOf(item)
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, found...)
+		}
+		return all, nil
+	}
+	o, err := object.New(compact.Bytes())
+	if err != nil {
+		return nil, err
+	}
+	if o.Name == "" {
+		return nil, errors.New("the object has no metadata.name")
+	}
+	return []*object.Object{o}, nil
+}

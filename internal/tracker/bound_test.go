@@ -1,0 +1,129 @@
+package tracker
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/deltabridge/deltabridge/pkg/event"
+	"github.com/deltabridge/deltabridge/pkg/object"
+)
+
+// awaySink is a tracker whose sink "away" has one event open of a source that "live" settles at once.
+type awaySink struct {
+	*Tracker
+	t      *testing.T
+	open   *event.Message
+	most   int64
+	at     int
+	quoted string
+}
+
+func newAwaySink(t *testing.T, lossy bool, persist func(*awaySink)) *awaySink {
+	a := &awaySink{t: t, at: 10, quoted: strconv.Quote(strings.Repeat("x", 20_000))}
+	e, err := Open(Options{Folder: t.TempDir(), Sinks: []Sink{{Name: "live"}, {Name: "away", Lossy: lossy}}, Queues: &disk{persist: func() { persist(a) }}, Reading: t.Context(), Logger: quiet})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.Tracker = e
+	t.Cleanup(func() { e.Close() })
+	if err := e.load(testCluster); err != nil {
+		t.Fatal(err)
+	}
+	begin(t, e, pods, "10")
+	a.open = send(e, pods, "away")
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- e.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	return a
+}
+
+func (a *awaySink) state(name string) *object.Object {
+	o, err := object.New(fmt.Appendf(nil, `{"metadata":{"name":%q,"resourceVersion":"%d"},"data":{"text":%s}}`, name, a.at, a.quoted))
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	return o
+}
+
+// change makes a change of an object that is for live alone.
+func (a *awaySink) change(ctx context.Context, name string, deletes bool) {
+	a.reading = ctx
+	r := a.Record(pods)
+	a.at++
+	if deletes {
+		r.Deleted(a.state(name))
+	} else {
+		r.Added(a.state(name))
+	}
+	a.Settle("live", send(a.Tracker, pods, "live"))
+	r.Reached(fmt.Sprint(a.at))
+	a.most = max(a.most, a.held.Load())
+}
+
+// A sink with one event open costs no more memory than the bound, whatever passes that its filter takes out: the
+// event goes to disk, which settles it.
+func TestANarrowFilterHoldsLittle(t *testing.T) {
+	persisted := make(chan struct{}, 1)
+	a := newAwaySink(t, false, func(a *awaySink) {
+		a.Settle("away", a.open)
+		select {
+		case persisted <- struct{}{}:
+		default:
+		}
+	})
+	for n := range 5_000 {
+		a.change(t.Context(), fmt.Sprint("p", n), false)
+		a.change(t.Context(), fmt.Sprint("p", n), true)
+	}
+	select {
+	case <-persisted:
+	default:
+		t.Error("the queues were not asked to write to disk")
+	}
+	if a.most > maxHeld+50_000 {
+		t.Errorf("%d bytes were held", a.most)
+	}
+	if err := a.Flush(); err != nil || a.held.Load() != 0 || a.Lags()["pods"]["away"].ResourceVersion != fmt.Sprint(a.at) {
+		t.Errorf("in the end %d bytes are held, %+v, %v", a.held.Load(), a.Lags(), err)
+	}
+}
+
+// Where the queue can't write to disk, a sink that may lose events does not hold up the source, and holds what exists.
+func TestALossySinkDoesNotHoldUpTheSource(t *testing.T) {
+	a := newAwaySink(t, true, func(*awaySink) {})
+	for n := range 5_000 {
+		a.change(t.Context(), fmt.Sprint("p", n), false)
+		a.change(t.Context(), fmt.Sprint("p", n), true)
+	}
+	if a.most > 2*maxHeld { // what comes while it is squeezed is not held up
+		t.Errorf("%d bytes were held", a.most)
+	}
+}
+
+// Where the queue can't write to disk, and the sink may lose nothing, the source waits.
+func TestTheSourceWaitsWhereNothingElseHelps(t *testing.T) {
+	a := newAwaySink(t, false, func(*awaySink) {})
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	for n := 0; a.held.Load() <= maxHeld; n++ {
+		a.change(ctx, fmt.Sprint("p", n), false)
+	}
+	if ctx.Err() == nil {
+		t.Error("the source did not wait")
+	}
+	a.Settle("away", a.open)
+	a.change(t.Context(), "last", false)
+	if held := a.held.Load(); held > maxHeld {
+		t.Errorf("it waited until %d bytes were held", held)
+	}
+}

@@ -1,0 +1,71 @@
+package tracker
+
+import (
+	"github.com/deltabridge/deltabridge/pkg/checkpoint"
+	"github.com/deltabridge/deltabridge/pkg/informer"
+	"github.com/deltabridge/deltabridge/pkg/object"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+)
+
+// record is that of one source. It notes in the ledger what a change makes of a row, and how far the informer is.
+type record struct {
+	tracker *Tracker
+	source  informer.Source
+	ledger  *checkpoint.Ledger
+}
+
+var _ informer.Record = record{}
+
+// Record implements informer.State.
+func (t *Tracker) Record(source informer.Source) informer.Record {
+	return record{t, source, t.Ledger(source.Name)}
+}
+
+// Added implements informer.Record.
+func (r record) Added(o *object.Object) { r.ledger.Add(checkpoint.Key(o), o) }
+
+// Updated implements informer.Record.
+func (r record) Updated(o *object.Object) { r.ledger.Note(checkpoint.Key(o), o) }
+
+// Deleted implements informer.Record.
+func (r record) Deleted(o *object.Object) { r.ledger.Note(checkpoint.Key(o), nil) }
+
+// Reached implements informer.Record. It waits while the ledgers hold too much.
+func (r record) Reached(resourceVersion string) {
+	r.ledger.Reached(resourceVersion)
+	r.tracker.makeRoom(r.tracker.reading, r.ledger)
+}
+
+// Gap implements informer.Record.
+func (r record) Gap(from, to string) {
+	if WentBack(from, to) {
+		r.ledger.StartOver()
+	}
+}
+
+// WentBack reports whether a list is older than what was seen before it: etcd was restored to an earlier revision, and
+// resourceVersions begin again there.
+func WentBack(from, to string) bool {
+	return to != "" && from != to && later(from, to) == from
+}
+
+// Past reports whether a position has reached a floor. No floor is always reached. A position that does not compare with
+// the floor counts as past it: it is better to send a change twice than never.
+func Past(floor, position string) bool {
+	if floor == "" || position == "" {
+		return floor == ""
+	}
+	order, err := resourceversion.CompareResourceVersion(position, floor)
+	return err != nil || order >= 0
+}
+
+// later is the later of two resourceVersions of one resource; empty is earlier than any.
+func later(a, b string) string {
+	if a == "" {
+		return b
+	}
+	if order, err := resourceversion.CompareResourceVersion(a, b); err == nil && order < 0 {
+		return b
+	}
+	return a
+}

@@ -1,0 +1,250 @@
+package tracker
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/deltabridge/deltabridge/pkg/checkpoint"
+	"github.com/deltabridge/deltabridge/pkg/informer"
+)
+
+func expectKnown(t *testing.T, e *Tracker, source, sink, floor string, filters ...string) Knowledge {
+	t.Helper()
+	got := e.Known(source, sink)
+	want := Knowledge{Floor: floor, Part: floor == "", Refilter: checkpoint.Refilter{Filters: filters, Change: got.Change}}
+	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" || (got.Change != "") != (len(filters) > 0) {
+		t.Errorf("%s knows (-want +got):\n%s", sink, diff)
+	}
+	return got
+}
+
+// What a changed filter still has to send survives restarts, of whatever kind and while other sinks go on, until it is settled.
+func TestAChangedFilterOverRestarts(t *testing.T) {
+	folder := t.TempDir()
+	sinks := func(filter string) []Sink { return []Sink{{Name: "a", Filter: filter}, {Name: "b", Filter: "B"}} }
+	e := start(t, folder, sinks("F1")...)
+	begin(t, e, pods, "10", pod(t, "x", 3))
+	stop(t, e)
+
+	e = start(t, folder, sinks("F2")...)
+	e.Resume(pods)
+	change := expectKnown(t, e, "pods", "a", "10", "F1").Change
+	expectKnown(t, e, "pods", "b", "10")
+	e.Record(pods).Reached("12") // b has settled everything up to there
+	stop(t, e)
+
+	e = start(t, folder, sinks("F2")...) // the same again
+	e.Resume(pods)
+	if again := expectKnown(t, e, "pods", "a", "10", "F1"); again.Change != change {
+		t.Errorf("the change has the name %s, after %s", again.Change, change)
+	}
+	expectKnown(t, e, "pods", "b", "12")
+	kill(t, e)
+
+	e = start(t, folder, sinks("F3")...) // F2 may have let objects in
+	e.Resume(pods)
+	if again := expectKnown(t, e, "pods", "a", "10", "F1", "F2"); again.Change == change {
+		t.Error("two changes have one name")
+	}
+	caughtUp(t, e, pods, "14")
+	expectKnown(t, e, "pods", "a", "10")
+	stop(t, e)
+
+	e = start(t, folder, sinks("F3")...)
+	at := e.Resume(pods).At
+	expectKnown(t, e, "pods", "a", "14")
+	if at != "14" {
+		t.Errorf("it resumes at %s", at)
+	}
+}
+
+// A source that can't begin keeps its own record of the change: what was sent of others is not sent again.
+func TestASourceThatCannotBegin(t *testing.T) {
+	folder := t.TempDir()
+	other := informer.Source{Name: "secrets", Resource: pods.Resource}
+	e := start(t, folder, Sink{Name: "a", Filter: "F1"})
+	begin(t, e, pods, "10")
+	begin(t, e, other, "11")
+	stop(t, e)
+	e = start(t, folder, Sink{Name: "a", Filter: "F2"})
+	e.Resume(pods)
+	caughtUp(t, e, pods, "12")
+	stop(t, e)
+	for _, filter := range []string{"F2", "F3"} {
+		e = start(t, folder, Sink{Name: "a", Filter: filter})
+		e.Resume(pods)
+		e.Resume(other)
+		if filter == "F2" {
+			expectKnown(t, e, "pods", "a", "12")
+			expectKnown(t, e, "secrets", "a", "11", "F1")
+		} else {
+			expectKnown(t, e, "pods", "a", "12", "F2")
+			expectKnown(t, e, "secrets", "a", "11", "F1", "F2")
+		}
+		kill(t, e)
+	}
+}
+
+// A sink that was given a part of its initial list by another filter may know any part of what that let pass.
+func TestAFilterThatChangesInTheInitialList(t *testing.T) {
+	folder := t.TempDir()
+	e := start(t, folder, Sink{Name: "a", Filter: "F1"})
+	e.Resume(pods)
+	e.Record(pods).FirstList(nil, "10")
+	send(e, pods, "a")
+	stop(t, e)
+	e = start(t, folder, Sink{Name: "a", Filter: "F2"})
+	e.Resume(pods)
+	expectKnown(t, e, "pods", "a", "", "F1")
+}
+
+// A checkpoint of a cluster that could not be named is of the cluster that can be named later, and of no other after that.
+func TestAClusterThatGetsItsName(t *testing.T) {
+	folder := t.TempDir()
+	e, err := Open(Options{Folder: folder, Queues: &disk{}, Reading: t.Context(), Logger: quiet})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := e.load(""); err != nil || e.ClusterUID() != checkpoint.UnknownCluster {
+		t.Fatal(e.ClusterUID(), err)
+	}
+	begin(t, e, pods, "10")
+	stop(t, e)
+	for range 2 {
+		e = start(t, folder)
+		if n := len(e.Remembered()); n != 1 || e.ClusterUID() != testCluster {
+			t.Errorf("%d sources of cluster %s are remembered", n, e.ClusterUID())
+		}
+		kill(t, e)
+	}
+}
+
+// A source that takes over others is known by the filters by which any of them may be known.
+func TestTakeOverWithAChangedFilter(t *testing.T) {
+	folder := t.TempDir()
+	e := start(t, folder, Sink{Name: "a", Filter: "F1"})
+	begin(t, e, podsIn("a"), "10", in(t, "a", "x", 3))
+	begin(t, e, podsIn("b"), "12", in(t, "b", "y", 4))
+	stop(t, e)
+	e = start(t, folder, Sink{Name: "a", Filter: "F2"})
+	e.Resume(podsIn("b"))
+	caughtUp(t, e, podsIn("b"), "14")
+	stop(t, e)
+	shares := []informer.Share{{Source: "pods in a", In: everything}, {Source: "pods in b", In: everything}}
+	for n := range 2 {
+		e = start(t, folder, Sink{Name: "a", Filter: "F2"})
+		if n == 0 {
+			e.TakeOver(pods, shares)
+		}
+		e.Resume(pods)
+		expectKnown(t, e, "pods", "a", "10", "F1", "F2")
+		kill(t, e)
+	}
+}
+
+// Each change of what is watched has its own name, that back included, and keeps it over restarts of whatever kind.
+func TestAChangedWatchOverRestarts(t *testing.T) {
+	folder := t.TempDir()
+	names := map[string]bool{}
+	last := ""
+	for _, step := range []struct {
+		watch string
+		isNew bool
+	}{{"A", false}, {"A", false}, {"B", true}, {"B", false}, {"A", true}, {"A", false}, {"B", true}} {
+		e := startWatching(t, folder, step.watch, Sink{Name: "s"})
+		if len(e.Remembered()) == 0 {
+			begin(t, e, pods, "10")
+		} else {
+			e.Resume(pods)
+		}
+		change := e.Known("pods", "s").WatchChange
+		if isNew := change != last; isNew != step.isNew || isNew && names[change] {
+			t.Errorf("watch %s: the change has the name %q, after %q", step.watch, change, last)
+		}
+		last, names[change] = change, true
+		kill(t, e)
+	}
+}
+
+// A process ends while it sends what a changed scope makes leave. The next one goes on with that; or, if what is watched is yet another
+// scope, or the one before, sends each sink an initial list, for nobody knows which sink was sent what.
+func TestAScopeThatChangesBeforeItsDifferenceWasSent(t *testing.T) {
+	folder := t.TempDir()
+	scoped := func(scope string) informer.Source {
+		source := pods
+		source.Scope = scope
+		return source
+	}
+	resume := func(source informer.Source) (*Tracker, informer.Memory) {
+		e := start(t, folder, Sink{Name: "a"}, Sink{Name: "b"})
+		return e, e.Resume(source)
+	}
+	known := func(e *Tracker, floor string) {
+		t.Helper()
+		for _, sink := range []string{"a", "b"} {
+			if got := e.Known("pods", sink); got.Floor != floor || got.Part != (floor == "") {
+				t.Errorf("%s knows %+v, want %q", sink, got, floor)
+			}
+		}
+	}
+	e := start(t, folder, Sink{Name: "a"}, Sink{Name: "b"})
+	begin(t, e, pods, "10", pod(t, "x", 3))
+	stop(t, e)
+
+	for range 2 {
+		e, memory := resume(scoped("app=y"))
+		if memory.Scope == "app=y" || memory.At != "10" {
+			t.Fatalf("resumed at %s, scope %q", memory.At, memory.Scope)
+		}
+		if a, b := e.Known("pods", "a"), e.Known("pods", "b"); !a.Knows() || !b.Knows() {
+			t.Errorf("the sinks know %+v and %+v", a, b)
+		}
+		r := e.Record(pods)
+		r.Deleted(pod(t, "x", 3))
+		sentTo := send(e, scoped("app=y"), "a")
+		send(e, scoped("app=y"), "b") // never delivered
+		e.Settle("a", sentTo)
+		r.Reached("20")
+		stop(t, e)
+	}
+
+	e, memory := resume(pods) // as before all that
+	if diff := cmp.Diff([]string{"x@3"}, namesOf(memory.Known)); diff != "" || memory.Scope == "" {
+		t.Errorf("scope %q: %s", memory.Scope, diff)
+	}
+	known(e, "")
+	caughtUp(t, e, pods, "30")
+	stop(t, e)
+
+	e, memory = resume(pods)
+	if memory.Scope != "" {
+		t.Errorf("the change is over, but the scope is %q", memory.Scope)
+	}
+	known(e, "30")
+	kill(t, e)
+}
+
+// The same where objects go from one source to another.
+func TestTakeOverOfASourceThatIsLeft(t *testing.T) {
+	folder := t.TempDir()
+	e := start(t, folder, Sink{Name: "s"})
+	begin(t, e, podsIn("a"), "10", in(t, "a", "x", 3))
+	stop(t, e)
+
+	left := podsIn("a")
+	left.Scope = "(none)"
+	e = start(t, folder, Sink{Name: "s"})
+	e.Resume(left)
+	expectKnown(t, e, left.Name, "s", "10")
+	kill(t, e)
+
+	e = start(t, folder, Sink{Name: "s"})
+	e.TakeOver(pods, []informer.Share{{Source: left.Name, In: everything}})
+	e.Resume(pods)
+	if got := e.Known("pods", "s"); !got.Part {
+		t.Errorf("the sink knows %+v", got)
+	}
+	kill(t, e)
+}

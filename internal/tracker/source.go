@@ -1,0 +1,248 @@
+package tracker
+
+import (
+	"maps"
+	"strings"
+
+	"github.com/deltabridge/deltabridge/pkg/checkpoint"
+	"github.com/deltabridge/deltabridge/pkg/event"
+	"github.com/deltabridge/deltabridge/pkg/informer"
+)
+
+// source is what the tracker holds of one source.
+type source struct {
+	state   checkpoint.State   // what the store held when it was resumed, or before that at the start
+	ledger  *checkpoint.Ledger // nil until it is resumed
+	stage   *checkpoint.Stage  // of a first list that is being read
+	leaving bool               // to be forgotten when everything is settled
+	// forgotten is closed when the store has forgotten it; nil while the store does not.
+	forgotten chan struct{}
+}
+
+// Remembered are the sources that an earlier process watched and this one has not begun to.
+func (t *Tracker) Remembered() []informer.Source {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var sources []informer.Source
+	for _, s := range t.sources {
+		if s.ledger == nil {
+			sources = append(sources, informer.Source(s.state.Source))
+		}
+	}
+	return sources
+}
+
+// Resume implements informer.State: it opens the ledger of a source and gives what the store holds of it. A source that was resumed
+// before goes on with its ledger.
+func (t *Tracker) Resume(of informer.Source) informer.Memory {
+	if t.goesOn(of.Name) {
+		return informer.Memory{GoesOn: true} // what was sent of it before still counts
+	}
+	state, known, err := t.store.LoadIndex(of.Name)
+	if err != nil {
+		t.log.Error("checkpoint of a resource can't be read, listing", "source", of.Name, "err", err)
+		state, known = checkpoint.State{}, nil
+	}
+	if state.ResourceVersion == "" {
+		state.Source = checkpoint.Source(of)
+	}
+	state.Sinks = withSpilled(&state, t.queues.Spilled(of.Name))
+	t.rescope(&state, of.Scope)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	s := &source{}
+	s.state = state
+	t.opened++
+	s.ledger = checkpoint.NewLedger(checkpoint.Source(of), state, t.sinks, t.opened<<40)
+	s.ledger.CountIn(&t.held)
+	t.sources[of.Name] = s
+	return informer.Memory{Known: known, At: state.ResourceVersion, Scope: state.Source.Scope}
+}
+
+// changingTo begins the scope of a source that becomes another one, until all sinks have settled the difference. What is watched then
+// follows.
+const changingTo = "(changing to) "
+
+// rescope notes, before any of the difference is sent, that a source becomes another scope. If an earlier process was ended while it
+// sent the difference to a third one, it is not known which sink has what of that: each is sent an initial list again.
+func (t *Tracker) rescope(state *checkpoint.State, scope string) {
+	target, interrupted := strings.CutPrefix(state.Source.Scope, changingTo)
+	if state.ResourceVersion == "" || state.Source.Scope == scope || interrupted && target == scope {
+		return
+	}
+	if interrupted {
+		t.log.Info("what is watched of a resource changed again before all sinks had the change: they are sent an initial list", "source", state.Source.Name)
+		beginAgain(state.Sinks)
+	}
+	state.Source.Scope = changingTo + scope
+	u := checkpoint.Update{Source: state.Source, ResourceVersion: state.ResourceVersion, Sinks: state.Sinks, Refilters: state.Refilters}
+	if err := t.store.Commit([]checkpoint.Update{u}, nil); err != nil {
+		t.report(err) // the next commit has it
+	}
+}
+
+// beginAgain makes all sinks that were sent something of a source begin with its initial list again.
+func beginAgain(sinks map[string]string) {
+	for sink := range sinks {
+		sinks[sink] = ""
+	}
+}
+
+// withSpilled gives what each sink has settled of a source, with what is in its spill.
+func withSpilled(state *checkpoint.State, spilled map[string]string) map[string]string {
+	sinks := maps.Clone(state.Sinks)
+	if sinks == nil {
+		sinks = map[string]string{}
+	}
+	for sink, position := range spilled {
+		if state.ResourceVersion != "" && sinks[sink] != "" { // a sink that has no watermark gets everything, whatever is in its spill
+			sinks[sink] = later(sinks[sink], position)
+		}
+	}
+	return sinks
+}
+
+// Knowledge is what a sink knows of a source that was resumed.
+type Knowledge struct {
+	// Floor is the resourceVersion up to which it has settled everything; empty: it does not know the source.
+	Floor string
+	// Part: it may have been sent a part of the source.
+	Part bool
+	// Refilter: it may know the source by other filters than its present one, and is to be sent the difference. Without Floor
+	// it may know any part of what these let pass.
+	checkpoint.Refilter
+	// WatchChange names the last change of what is watched; empty: it never changed.
+	WatchChange string
+}
+
+// Knows reports whether the sink knows everything of the source, by one filter or another.
+func (k Knowledge) Knows() bool { return k.Floor != "" }
+
+// Known says what a sink knows of a source. A Refilter is there until Caught was called for the sink.
+func (t *Tracker) Known(name, sink string) Knowledge {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	s := t.sources[name]
+	if s == nil || s.ledger == nil {
+		return Knowledge{}
+	}
+	floor, part := s.state.Sinks[sink]
+	return Knowledge{Floor: floor, Part: part && floor == "", Refilter: s.ledger.Refilter(sink), WatchChange: t.change}
+}
+
+// Ledger of a source; nil if it was not resumed.
+func (t *Tracker) Ledger(name string) *checkpoint.Ledger {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if s := t.sources[name]; s != nil {
+		return s.ledger
+	}
+	return nil
+}
+
+// Settle says that a sink is done with a message.
+func (t *Tracker) Settle(sink string, m *event.Message) {
+	if m.Origin.Seq == 0 {
+		return
+	}
+	if l := t.Ledger(m.Origin.Source); l != nil {
+		l.Settle(sink, m.Origin.Seq)
+	}
+}
+
+// goesOn reports whether a source has a ledger, and keeps it from being forgotten: its resource went and came again.
+func (t *Tracker) goesOn(name string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for {
+		s := t.sources[name]
+		if s == nil {
+			return false
+		}
+		if s.forgotten == nil {
+			s.leaving = false
+			return s.ledger != nil
+		}
+		wait := s.forgotten
+		t.mu.Unlock()
+		<-wait
+		t.mu.Lock()
+	}
+}
+
+// Forget drops a source that is not watched any more, as soon as every sink has settled what it was sent of it.
+func (t *Tracker) Forget(name string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if s := t.sources[name]; s != nil {
+		s.leaving = true
+	}
+}
+
+// Removed implements informer.State: it forgets a source whose resource is gone. Where its objects may live on, unseen, the source stays.
+func (t *Tracker) Removed(i *informer.Informer) {
+	if len(i.Objects()) == 0 {
+		t.Forget(i.Source().Name)
+	}
+}
+
+// finishLeaving drops the sources that are to be forgotten and have nothing open. No lock is held while the store forgets one.
+func (t *Tracker) finishLeaving() {
+	for name, s := range t.takeLeaving() {
+		t.forget(name, s)
+	}
+}
+
+func (t *Tracker) forget(name string, s *source) {
+	err := t.store.Forget(name)
+	t.mu.Lock()
+	if err == nil {
+		t.store.DropStage(name)
+		if s.ledger != nil {
+			s.ledger.Discard()
+		}
+		delete(t.sources, name)
+	}
+	close(s.forgotten)
+	s.forgotten = nil
+	t.mu.Unlock()
+	if err != nil {
+		t.report(err)
+	}
+}
+
+// takeLeaving gives the sources that can be forgotten now. Whoever resumes one of them waits until that is done.
+func (t *Tracker) takeLeaving() map[string]*source {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	leaving := map[string]*source{}
+	for name, s := range t.sources {
+		if s.leaving && (s.ledger == nil || s.ledger.Open() == 0) {
+			s.forgotten = make(chan struct{})
+			leaving[name] = s
+		}
+	}
+	return leaving
+}
+
+// ledgers are those of all sources that were resumed.
+func (t *Tracker) ledgers() map[string]*checkpoint.Ledger {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	ledgers := make(map[string]*checkpoint.Ledger, len(t.sources))
+	for name, s := range t.sources {
+		if s.ledger != nil {
+			ledgers[name] = s.ledger
+		}
+	}
+	return ledgers
+}
+
+// Lags gives what each sink has not settled, by source and sink.
+func (t *Tracker) Lags() map[string]map[string]checkpoint.Lag {
+	lags := map[string]map[string]checkpoint.Lag{}
+	for name, l := range t.ledgers() {
+		lags[name] = l.Lags()
+	}
+	return lags
+}

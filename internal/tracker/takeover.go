@@ -1,0 +1,114 @@
+package tracker
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/deltabridge/deltabridge/pkg/checkpoint"
+	"github.com/deltabridge/deltabridge/pkg/informer"
+)
+
+// TakeOver implements informer.State: it makes shares of remembered sources known objects of another one, which is resumed next: what is watched has changed, and
+// what is known of it goes on to count. It waits until the store takes it.
+func (t *Tracker) TakeOver(into informer.Source, shares []informer.Share) {
+	state, rows := t.joined(into, shares)
+	if len(rows) == 0 {
+		return
+	}
+	for {
+		err := t.store.TakeOver(state, rows)
+		t.report(err)
+		if err == nil {
+			break
+		}
+		if !pause(t.reading, retryInterval) {
+			return
+		}
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.sources[into.Name] = &source{state: state}
+}
+
+// joined gives the state of a source that takes over others: as far back as any of them, and known to a sink as far as all of them
+// are. One that knows some of them is sent an initial list again.
+func (t *Tracker) joined(into informer.Source, shares []informer.Share) (state checkpoint.State, rows []checkpoint.Share) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	join := func(name string) bool {
+		s := t.sources[name]
+		if s == nil || s.state.ResourceVersion == "" || s.ledger != nil {
+			return false
+		}
+		other := s.state
+		other.Sinks, other.Refilters = withSpilled(&other, t.queues.Spilled(name)), maps.Clone(other.Refilters)
+		if changing := strings.HasPrefix(other.Source.Scope, changingTo); changing && name == into.Name {
+			into.Scope = other.Source.Scope // Resume compares it
+		} else if changing {
+			beginAgain(other.Sinks)
+		}
+		if state.ResourceVersion == "" {
+			state = other
+			return true
+		}
+		state.ResourceVersion = earlier(state.ResourceVersion, other.ResourceVersion)
+		for _, sink := range t.sinks {
+			t.joinRefilters(sink, &state, &other)
+			a, inOne := state.Sinks[sink]
+			b, inOther := other.Sinks[sink]
+			switch {
+			case a != "" && b != "":
+				state.Sinks[sink] = earlier(a, b)
+			case inOne || inOther:
+				state.Sinks[sink] = ""
+			}
+		}
+		return true
+	}
+	if s := t.sources[into.Name]; s != nil && s.ledger != nil {
+		return state, nil // it goes on with what it has
+	}
+	join(into.Name)
+	for _, share := range shares {
+		if join(share.Source) {
+			rows = append(rows, checkpoint.Share{Source: share.Source, Has: func(key string) bool {
+				namespace, _, namespaced := strings.Cut(key, "/")
+				if !namespaced {
+					namespace = ""
+				}
+				return share.In(namespace)
+			}})
+		}
+	}
+	state.Source = checkpoint.Source(into)
+	return state, rows
+}
+
+// joinRefilters adds to a state by which filters a sink may know another one. It may know a source that has no such note by its
+// present filter.
+func (t *Tracker) joinRefilters(sink string, state, other *checkpoint.State) {
+	a, inOne := state.Refilters[sink]
+	b, inOther := other.Refilters[sink]
+	if !inOne && !inOther {
+		return
+	}
+	both := checkpoint.Refilter{Filters: slices.Concat(a.Filters, b.Filters), Change: max(a.Change, b.Change)}
+	if !inOne || !inOther {
+		both.Filters = append(both.Filters, t.filters[sink])
+	}
+	slices.Sort(both.Filters)
+	both.Filters = slices.Compact(both.Filters)
+	if state.Refilters == nil {
+		state.Refilters = map[string]checkpoint.Refilter{}
+	}
+	state.Refilters[sink] = both
+}
+
+// earlier is the earlier of two resourceVersions of one resource, neither of them empty.
+func earlier(a, b string) string {
+	if later(a, b) == a {
+		return b
+	}
+	return a
+}

@@ -1,0 +1,216 @@
+package tracker
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/deltabridge/deltabridge/pkg/checkpoint"
+	"github.com/deltabridge/deltabridge/pkg/informer"
+	"github.com/deltabridge/deltabridge/pkg/object"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/rest"
+)
+
+// Options of Open.
+type Options struct {
+	Folder  string              // of the checkpoint
+	Cluster string              // its name, for messages
+	Watch   string              // the configuration of what is watched
+	Privacy *checkpoint.Privacy // what rows may hold in clear; nil: everything
+	Sinks   []Sink
+	Queues  Queues
+	// Reading ends when no more changes are read. What waits for the disk, or for sinks, is given up then.
+	Reading context.Context //nolint:containedctx // informers call without one
+	Logger  *slog.Logger
+}
+
+// Queues are those of all sinks.
+type Queues interface {
+	// Persist asks them to write to disk, soon, what waits in them.
+	Persist()
+	// Spilled gives the positions of a source that were on disk when the process began, by sink.
+	Spilled(source string) map[string]string
+}
+
+// Sink is what the tracker has to know of a sink.
+type Sink struct {
+	Name string
+	// Filter is the sink's filter as text. If it is another one than before, the sink is to be sent the difference: see Known.
+	Filter string
+	// Lossy: the sink's queue drops or merges events when it is full.
+	Lossy bool
+}
+
+// Tracker keeps the store in step with the ledgers. It is safe for concurrent use.
+type Tracker struct {
+	store   *checkpoint.Store
+	log     *slog.Logger
+	sinks   []string
+	lossy   map[string]bool // by sink
+	queues  Queues
+	reading context.Context //nolint:containedctx // Options.Reading
+	// crowded receives when the ledgers hold too much.
+	crowded chan struct{}
+	held    atomic.Int64      // what all ledgers hold: see Ledger.Held
+	isFull  bool              // see full
+	filters map[string]string // by sink
+	watch   string            // Options.Watch
+
+	uid atomic.Value // of the cluster, a string: see KnownUID
+
+	mu      sync.Mutex
+	change  string             // names the last change of watch; empty: it never changed
+	sources map[string]*source // by name: those of the store, and those that were resumed
+	opened  uint64             // ledgers that were opened, so that no two use the same numbers
+	failing string             // why the bridge is not ready; empty if it is
+	lastErr error              // of the last commit
+}
+
+// Open opens the checkpoint in a folder. Nothing of it counts before Identify.
+func Open(o Options) (*Tracker, error) {
+	store, err := checkpoint.Open(checkpoint.Options{Path: o.Folder, ClusterName: o.Cluster, Privacy: o.Privacy, Logger: o.Logger})
+	if err != nil {
+		return nil, err
+	}
+	t := &Tracker{
+		store: store, log: o.Logger, watch: o.Watch, lossy: map[string]bool{}, queues: o.Queues, reading: o.Reading, crowded: make(chan struct{}, 1), filters: map[string]string{}, sources: map[string]*source{},
+	}
+	t.noteUID(store.ClusterUID())
+	for _, s := range o.Sinks {
+		t.sinks = append(t.sinks, s.Name)
+		t.lossy[s.Name] = s.Lossy
+		t.filters[s.Name] = s.Filter
+		before, known, err := store.SinkConfig(s.Name)
+		if err != nil {
+			return nil, fmt.Errorf("checkpoint: %w", err)
+		}
+		if known && before != s.Filter {
+			o.Logger.Info("filter changed: the sink will be sent what enters and what leaves", "sink", s.Name)
+		}
+	}
+	return t, nil
+}
+
+// Close closes the checkpoint. Call it after Run returned.
+func (t *Tracker) Close() error { return t.store.Close() }
+
+// ClusterUID is the uid of the cluster that the checkpoint is of; empty before Identify if it is new.
+func (t *Tracker) ClusterUID() string { return t.store.ClusterUID() }
+
+// KnownUID is ClusterUID; empty if that could never be read. It waits for nothing.
+func (t *Tracker) KnownUID() string {
+	uid, _ := t.uid.Load().(string)
+	return uid
+}
+
+// noteUID is for KnownUID.
+func (t *Tracker) noteUID(uid string) {
+	if uid == checkpoint.UnknownCluster {
+		uid = ""
+	}
+	t.uid.Store(uid)
+}
+
+// Destination is which destination has what was settled for a sink; empty if that is not known.
+func (t *Tracker) Destination(sink string) string { return t.store.Destination(sink) }
+
+// SetDestination notes that a destination has what was settled for a sink.
+func (t *Tracker) SetDestination(sink, name string) error { return t.store.SetDestination(sink, name) }
+
+// Stats tells how the checkpoint is doing.
+func (t *Tracker) Stats() checkpoint.Stats { return t.store.Stats() }
+
+// States gives the sources that the checkpoint has, as it has them now.
+func (t *Tracker) States() []checkpoint.State {
+	states, err := t.store.States()
+	if err != nil {
+		t.log.Error("cannot read the sources in the checkpoint", "err", err)
+	}
+	return states
+}
+
+// Identify waits until the API server says which cluster it is, and loads what the store holds of that cluster. It
+// returns ctx's error if that ends first.
+func (t *Tracker) Identify(ctx context.Context, connector *informer.Connector, client rest.Interface) error {
+	var uid string
+	err := connector.Until(ctx, func() (err error) {
+		uid, err = ReadClusterUID(ctx, client)
+		if err != nil && ctx.Err() == nil && t.fail("the API server does not answer: "+err.Error()) {
+			t.log.Warn("API server does not answer, trying again", "err", err)
+		}
+		return err
+	})
+	if err != nil {
+		return ctx.Err()
+	}
+	return t.load(uid)
+}
+
+// ReadClusterUID returns the uid of the namespace kube-system, which lives as long as the cluster. Empty if RBAC forbids to ask.
+func ReadClusterUID(ctx context.Context, client rest.Interface) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	data, err := client.Get().AbsPath("/api/v1/namespaces/kube-system").MaxRetries(0).DoRaw(ctx)
+	switch {
+	case apierrors.IsForbidden(err) || apierrors.IsNotFound(err):
+		return "", nil
+	case err != nil:
+		return "", err
+	}
+	o, err := object.New(data)
+	if err != nil {
+		return "", err
+	}
+	return string(o.UID), nil
+}
+
+func (t *Tracker) load(uid string) error {
+	if uid == "" {
+		t.log.Warn("the namespace kube-system can't be read: whether the checkpoint is of this cluster, and whether another one writes under its name, is not checked")
+		if uid = t.store.ClusterUID(); uid == "" {
+			uid = checkpoint.UnknownCluster
+		}
+	}
+	if _, err := t.store.BeginCluster(uid); err != nil {
+		return fmt.Errorf("checkpoint: %w", err)
+	}
+	t.noteUID(uid)
+	// Before anything is sent by a new filter: what it lets in is known from now on, whatever filter comes next.
+	if err := t.store.Commit(nil, t.filters); err != nil {
+		return fmt.Errorf("checkpoint: %w", err)
+	}
+	change, err := t.store.SetWatch(t.watch)
+	if err != nil {
+		return fmt.Errorf("checkpoint: %w", err)
+	}
+	states, err := t.store.States()
+	if err != nil {
+		return fmt.Errorf("checkpoint: %w", err)
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.failing, t.change = "", change
+	for _, s := range states {
+		t.sources[s.Source.Name] = &source{state: s}
+	}
+	return nil
+}
+
+// NotReady says why the checkpoint keeps the bridge from being ready; empty if it does not.
+func (t *Tracker) NotReady() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.failing
+}
+
+func (t *Tracker) fail(why string) (news bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	news = t.failing == ""
+	t.failing = why
+	return news
+}

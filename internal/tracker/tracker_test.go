@@ -1,0 +1,221 @@
+package tracker
+
+import (
+	"fmt"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/deltabridge/deltabridge/pkg/event"
+	"github.com/deltabridge/deltabridge/pkg/informer"
+	"github.com/deltabridge/deltabridge/pkg/object"
+)
+
+var quiet = slog.New(slog.DiscardHandler)
+
+const testCluster = "6ba7b810-9dad-11d1-80b4-00c04fd430c8"
+
+var pods = informer.Source{Name: "pods", Resource: schema.GroupVersionResource{Version: "v1", Resource: "pods"}}
+
+// pod is an object of the name, at a resourceVersion.
+func pod(t testing.TB, name string, version int) *object.Object {
+	t.Helper()
+	o, err := object.New(fmt.Appendf(nil, `{"kind":"Pod","metadata":{"name":%q,"uid":"u-%s","resourceVersion":"%d"}}`, name, name, version))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+// start begins a process on a folder: a tracker that knows its cluster.
+func start(t *testing.T, folder string, sinks ...Sink) *Tracker {
+	t.Helper()
+	return startWatching(t, folder, "", sinks...)
+}
+
+// startWatching is start with a configuration of what is watched.
+func startWatching(t *testing.T, folder, watch string, sinks ...Sink) *Tracker {
+	t.Helper()
+	e, err := Open(Options{Folder: folder, Cluster: "test", Watch: watch, Sinks: sinks, Queues: &disk{}, Reading: t.Context(), Logger: quiet})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { e.Close() })
+	if err := e.load(testCluster); err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+// disk is what the queues of all sinks have written.
+type disk struct {
+	spilled map[string]map[string]string // positions by source and sink
+	persist func()
+}
+
+func (d *disk) Persist()                                { d.persist() }
+func (d *disk) Spilled(source string) map[string]string { return d.spilled[source] }
+
+// stop ends a process as SIGTERM does: with a last commit.
+func stop(t *testing.T, e *Tracker) {
+	t.Helper()
+	e.commit()
+	kill(t, e)
+}
+
+// kill ends a process without a commit.
+func kill(t *testing.T, e *Tracker) {
+	t.Helper()
+	if err := e.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// begin gives a source its first list, which each sink settles.
+func begin(t *testing.T, e *Tracker, source informer.Source, version string, objects ...*object.Object) {
+	t.Helper()
+	if memory := e.Resume(source); len(memory.Known) != 0 || memory.At != "" {
+		t.Fatalf("a new source resumes at %q with %d rows", memory.At, len(memory.Known))
+	}
+	if !e.Record(source).FirstList(objects, version) {
+		t.Fatal("the first list was not stored")
+	}
+	caughtUp(t, e, source, version)
+}
+
+// caughtUp says that every sink was given the whole source, and that it is at a position.
+func caughtUp(t *testing.T, e *Tracker, source informer.Source, version string) {
+	for _, sink := range e.sinks {
+		e.Ledger(source.Name).Caught(sink)
+	}
+	e.Record(source).Reached(version)
+}
+
+// send hands a message to a sink.
+func send(e *Tracker, source informer.Source, sink string) *event.Message {
+	return &event.Message{Origin: event.Origin{Source: source.Name, Seq: e.Ledger(source.Name).Expect(sink, time.Now())}}
+}
+
+func namesOf(objects []*object.Object) (names []string) {
+	for _, o := range objects {
+		names = append(names, o.Name+"@"+o.ResourceVersion)
+	}
+	return names
+}
+
+func TestResume(t *testing.T) {
+	folder := t.TempDir()
+	e := start(t, folder, Sink{Name: "fast"}, Sink{Name: "slow"})
+	begin(t, e, pods, "10", pod(t, "a", 3), pod(t, "b", 4))
+	r := e.Record(pods)
+
+	r.Updated(pod(t, "a", 11))
+	first, waiting := send(e, pods, "fast"), send(e, pods, "slow")
+	r.Reached("11")
+	e.Settle("fast", first)
+	r.Deleted(pod(t, "b", 12))
+	e.Settle("fast", send(e, pods, "fast"))
+	r.Reached("12")
+	e.commit()
+	kill(t, e)
+
+	e = start(t, folder, Sink{Name: "fast"}, Sink{Name: "slow"}, Sink{Name: "new"})
+	if got := e.Remembered(); len(got) != 1 || got[0] != pods {
+		t.Errorf("remembered: %+v", got)
+	}
+	e.queues = &disk{spilled: map[string]map[string]string{"pods": {"slow": "11", "new": "11"}}}
+	memory := e.Resume(pods)
+	if diff := cmp.Diff([]string{"a@3", "b@4"}, namesOf(memory.Known)); diff != "" || memory.At != "10" {
+		t.Errorf("the rows are those of the slow sink: at %s, %s", memory.At, diff)
+	}
+	for sink, want := range map[string]string{"fast": "12", "slow": "11", "new": ""} { // what was spilled of slow counts
+		if got := e.Known("pods", sink); got.Floor != want || len(got.Filters) > 0 {
+			t.Errorf("%s knows %+v, want %q", sink, got, want)
+		}
+	}
+	if len(e.Remembered()) != 0 {
+		t.Error("a source that was resumed is still to be resumed")
+	}
+	e.Settle("slow", waiting) // of the process before: no number of this one
+	if open := e.Ledger("pods").Open(); open != 0 {
+		t.Errorf("%d are open", open)
+	}
+}
+
+// The bytes of an object are found while it waits, while it is written and in the store.
+func TestBodies(t *testing.T) {
+	e := start(t, t.TempDir(), Sink{Name: "s"})
+	begin(t, e, pods, "10", pod(t, "a", 3))
+	fetch := func(o *object.Object) {
+		t.Helper()
+		if raw, err := e.Record(pods).Fetch(o); err != nil || string(raw) != string(o.Raw) {
+			t.Errorf("%s %v", raw, err)
+		}
+	}
+	fetch(pod(t, "a", 3))
+	e.Record(pods).Updated(pod(t, "a", 11))
+	fetch(pod(t, "a", 3))
+	fetch(pod(t, "a", 11))
+	e.Record(pods).Reached("11")
+	e.commit()
+	fetch(pod(t, "a", 11))
+}
+
+// A source that is watched no more goes when its events are settled, and stays if it comes back before.
+func TestForget(t *testing.T) {
+	folder := t.TempDir()
+	e := start(t, folder, Sink{Name: "s"})
+	begin(t, e, pods, "10", pod(t, "a", 3))
+	deletion := send(e, pods, "s")
+	e.Forget("pods")
+	e.commit()
+	if e.Ledger("pods") == nil {
+		t.Fatal("the source went before its deletions were settled")
+	}
+	if !e.goesOn("pods") {
+		t.Error("the source is not back")
+	}
+	e.Settle("s", deletion)
+	e.commit()
+	if e.Ledger("pods") == nil {
+		t.Fatal("a source that came back went")
+	}
+	e.Forget("pods")
+	e.commit()
+	if e.Ledger("pods") != nil || e.Stats().Sources != 0 {
+		t.Error("the source is still there")
+	}
+	kill(t, e)
+	e = start(t, folder, Sink{Name: "s"})
+	if got := e.Remembered(); len(got) != 0 {
+		t.Errorf("remembered: %+v", got)
+	}
+	e.Forget("never seen")
+	e.commit()
+}
+
+// A source that is being forgotten is not resumed before that is done: the store would forget what it begins with.
+func TestResumeWhileASourceIsForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := start(t, t.TempDir(), Sink{Name: "a"})
+		begin(t, e, pods, "10", pod(t, "a", 3))
+		e.commit()
+		e.Forget("pods")
+		leaving := e.takeLeaving()
+		resumed := make(chan informer.Memory, 1)
+		go func() { resumed <- e.Resume(pods) }()
+		synctest.Wait()
+		if len(leaving) != 1 || len(resumed) > 0 {
+			t.Fatalf("%d sources are forgotten, resumed meanwhile: %t", len(leaving), len(resumed) > 0)
+		}
+		e.forget("pods", leaving["pods"])
+		if memory := <-resumed; memory.GoesOn || memory.At != "" || len(memory.Known) > 0 {
+			t.Errorf("it goes on with %+v", memory)
+		}
+		stop(t, e)
+	})
+}
