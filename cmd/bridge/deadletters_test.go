@@ -227,22 +227,6 @@ func TestLettersOfASink(t *testing.T) {
 	}
 }
 
-func TestIsMirror(t *testing.T) {
-	for text, want := range map[string]bool{
-		`nats: {url: "nats://a:4222"}`: false, `nats: {url: "nats://a:4222", bucket: STATE}`: true,
-		`nats: {url: "nats://a:4222", stream: {lastPerSubject: true}}`: true,
-		`kafka: {brokers: ["a:9092"]}`:                                 false, `kafka: {brokers: ["a:9092"], tombstones: true}`: true, `stdout: {}`: false,
-	} {
-		cfg, err := config.Parse("bridge.yaml", []byte("sinks: [{name: a, "+text+"}]"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := isMirror(&cfg.Sinks[0]); got != want {
-			t.Errorf("%s: %t", text, got)
-		}
-	}
-}
-
 // A destination that is away leaves everything where it is.
 func TestResendToNobody(t *testing.T) {
 	dir := t.TempDir()

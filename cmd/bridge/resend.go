@@ -10,7 +10,6 @@ import (
 	"github.com/cenkalti/backoff/v4"
 
 	"github.com/deltabridge/deltabridge/internal/assemble"
-	"github.com/deltabridge/deltabridge/internal/config"
 	"github.com/deltabridge/deltabridge/internal/console"
 	"github.com/deltabridge/deltabridge/pkg/deadletter"
 	"github.com/deltabridge/deltabridge/pkg/event"
@@ -25,7 +24,7 @@ func (o *letterOptions) resend(ctx context.Context, ids []string) error {
 	}
 	all = slices.DeleteFunc(all, func(b box) bool { return len(b.letters) == 0 })
 	for _, b := range all { // before anything is sent
-		if isMirror(b.sink) && !o.force {
+		if b.sink.LastOnly() && !o.force {
 			return fmt.Errorf("sink %s keeps the last event of each object: an old one would take the place of a newer one; "+
 				"`bridge resync` brings the present state, and --force sends it all the same", b.sink.Name)
 		}
@@ -42,11 +41,6 @@ func (o *letterOptions) resend(ctx context.Context, ids []string) error {
 		return &exitError{fmt.Errorf("%d of %d are still refused, and stay", refused, sent+refused), stillRefused}
 	}
 	return nil
-}
-
-// isMirror reports whether the destination of a sink keeps the last event of each object.
-func isMirror(s *config.Sink) bool {
-	return s.Kafka != nil && s.Kafka.Tombstones || s.NATS != nil && s.NATS.Stream.LastPerSubject
 }
 
 // resendTo sends the letters of one sink. The error is that of the first which was neither acknowledged nor refused.

@@ -88,23 +88,14 @@ func Enrichment(cfg *config.Config, r *Redaction) engine.Enrichment {
 	return e
 }
 
-// Places tells, by sink, where its messages go, for people. A sink whose destination is one place has none.
+// Places tells, by sink, where its messages go, for people. A sink whose messages all go to one place has none.
 func Places(cfg *config.Config) map[string]*event.Template {
 	places := map[string]*event.Template{}
 	for n := range cfg.Sinks {
-		if place, err := place(&cfg.Sinks[n]); err == nil { // the configuration was checked
-			places[cfg.Sinks[n].Name] = place
+		s := &cfg.Sinks[n]
+		if of := kinds()[s.Kind()].place; of != nil {
+			places[s.Name], _ = of(s) // the configuration was checked
 		}
 	}
 	return places
-}
-
-func place(s *config.Sink) (*event.Template, error) {
-	switch {
-	case s.NATS != nil:
-		return event.ParseTemplate(s.NATS.Subject, s.NATS.Escape())
-	case s.Kafka != nil:
-		return event.ParseTemplate(s.Kafka.Topic, event.EscapeTopic)
-	}
-	return nil, nil
 }

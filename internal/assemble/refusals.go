@@ -8,13 +8,8 @@ import (
 	"github.com/deltabridge/deltabridge/internal/config"
 	"github.com/deltabridge/deltabridge/pkg/deadletter"
 	"github.com/deltabridge/deltabridge/pkg/sinks"
-	"github.com/deltabridge/deltabridge/pkg/sinks/kafka"
 	"github.com/deltabridge/deltabridge/pkg/sinks/nats"
 )
-
-// deadLetterRecord is the largest record of a topic for dead letters that the bridge creates, in bytes, as Kafka's settings
-// have it: more than the largest change.
-const deadLetterRecord = "16777216"
 
 // Refusals says what is done with events that the destination refuses for good. state is the folder for dead letters. It does no I/O.
 func (d *Destination) Refusals(s *config.Sink, state string) (r sinks.Refusals, err error) {
@@ -64,32 +59,12 @@ func (d *Destination) buildClaims(s *config.Sink) (sinks.Claims, error) {
 	return claims, nil
 }
 
-// buildLetterSink makes the sink of a topic or a subject for dead letters: that of the events, with another destination.
+// buildLetterSink makes the sink of a topic or a subject for dead letters.
 func (d *Destination) buildLetterSink(s *config.Sink) (sinks.DeadLetters, error) {
-	if s.Kafka != nil {
-		cfg := d.kafkaConfig(s.Kafka)
-		cfg.Topic, cfg.Tombstones = s.DeadLetter.Topic, false
-		if cfg.CreateTopics != nil { // a compacted topic would forget letters
-			cfg.CreateTopics = &kafka.CreateTopics{
-				Partitions: 1, ReplicationFactor: cfg.CreateTopics.ReplicationFactor,
-				Config: map[string]string{"max.message.bytes": deadLetterRecord},
-			}
-		}
-		sink, err := kafka.New(cfg)
-		if err != nil {
-			return nil, err
-		}
-		d.Closers = append(d.Closers, sink.Close)
-		return &sinks.LetterSink{Sink: sink, Where: "topic " + s.DeadLetter.Topic}, nil
-	}
-	cfg := d.natsConfig(s.NATS)
-	cfg.LettersOf = s.Name
-	cfg.Subject, cfg.Stream.Name, cfg.Stream.Subjects = s.DeadLetter.Subject, s.DeadLetter.Stream, nil
-	cfg.Stream.LastPerSubject, cfg.Stream.KeyValue, cfg.Stream.DeletionsKeptFor = false, false, 0 // it is no mirror, whatever the sink's is
-	sink, err := nats.New(cfg)
+	sink, where, err := d.kind.letters(d, s)
 	if err != nil {
 		return nil, err
 	}
 	d.Closers = append(d.Closers, sink.Close)
-	return &sinks.LetterSink{Sink: sink, Where: "subject " + s.DeadLetter.Subject}, nil
+	return &sinks.LetterSink{Sink: sink, Where: where}, nil
 }

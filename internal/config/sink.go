@@ -145,5 +145,21 @@ type Spill struct {
 	MaxBytes Size `yaml:"maxBytes" default:"1Gi" min:"64Ki" max:"16Ti" example:"20Gi"`
 }
 
+// Kind is the key of the sink's destination: nats, kafka or stdout.
+func (s *Sink) Kind() string {
+	switch {
+	case s.NATS != nil:
+		return "nats"
+	case s.Kafka != nil:
+		return "kafka"
+	}
+	return "stdout"
+}
+
+// LastOnly reports whether the destination keeps the last event of each object alone.
+func (s *Sink) LastOnly() bool {
+	return s.Kafka != nil && s.Kafka.Tombstones || s.NATS != nil && s.NATS.Stream.LastPerSubject
+}
+
 // Stdout writes each event as one line of JSON to standard output.
 type Stdout struct{}

@@ -1,5 +1,5 @@
-// Package explain describes what becomes of one change of an object, and renders that for people and programs.
+// Package explain says what becomes of one change of an object, and renders that for people and programs.
 //
-// It decides nothing: cmd/bridge runs the change through the listener, the filters, the encoder and the sinks of
-// `bridge run`, and fills in a [Report] with what they said.
+// It decides nothing: it runs the change through an [engine.Trial], which is the listener, the filters and the encoder of `bridge run`, asks the
+// destinations where the message would go, and fills in a [Report] with what they said.
 package explain

@@ -163,7 +163,7 @@ func (o *Options) explainSink(ctx context.Context, part engine.Sink, index *enri
 	if err != nil {
 		return Sink{}, err
 	}
-	out := Sink{Name: part.Name, Kind: kindOf(c), Filters: judgements(trial.Filter(), s, o.operation)}
+	out := Sink{Name: part.Name, Kind: c.Kind(), Filters: judgements(trial.Filter(), s, o.operation)}
 	m, err := trial.Message(ctx, engine.Change{Resource: s.resource, Type: o.operation, Old: s.old, Now: s.now, Selected: s.selected})
 	if err != nil {
 		return out, err
@@ -246,16 +246,6 @@ func verdicts(of []filter.Verdict, state string) (out []Filter) {
 		out = append(out, one)
 	}
 	return out
-}
-
-func kindOf(s *config.Sink) string {
-	switch {
-	case s.NATS != nil:
-		return "nats"
-	case s.Kafka != nil:
-		return "kafka"
-	}
-	return "stdout"
 }
 
 // whenTooLarge says what becomes of an event that is larger than the sink's destination takes.
