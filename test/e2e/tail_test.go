@@ -87,8 +87,7 @@ func shows(t *testing.T, screen *logBuffer, pattern string) {
 }
 
 // `bridge tail` shows what both brokers hold and what comes, as wide as the terminal, and leaves no trace.
-func TestTail(t *testing.T) {
-	t.Parallel()
+func TestTail(t *testing.T) { // alone: it looks at all consumer groups of the broker
 	c, js, k := sharedCluster(t), startJetStream(t), kafka.ForTest(t)
 	cs := clientset(t, c)
 	namespace := newNamespace(t, cs)
