@@ -248,6 +248,9 @@ func (c *core[T]) hold(on bool) {
 	c.admit()
 }
 
+// bounds are those of the queue; 0 bytes: no such bound.
+func (c *core[T]) bounds() (items int, bytes int64) { return c.maxItems, c.maxBytes }
+
 // Idle implements [Queue].
 func (c *core[T]) Idle() time.Duration {
 	since := c.idleSince.Load()

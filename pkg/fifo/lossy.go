@@ -17,19 +17,24 @@ type Lossy[T any] struct {
 	back  *Spill[T]
 	// full: the Spill has no room on disk.
 	full atomic.Bool
+	// moveItems and moveBytes bound what is moved at a time.
+	moveItems int
+	moveBytes int64
 }
 
 // holder is a queue whose policy can be suspended.
 type holder[T any] interface {
 	Queue[T]
 	hold(on bool)
+	bounds() (items int, bytes int64)
 }
 
 const (
-	// moveItems and moveBytes bound what is moved at a time. What is on its way is out of reach for the front's policy, so that
-	// items are moved one by one when that applies.
+	// moveItems and moveBytes bound what is moved at a time, and movePart is the part of the front that it may be. What is on its way
+	// takes room in the front and is out of reach for its policy, so that items are moved one by one when that applies.
 	moveItems = 64
 	moveBytes = 1 << 20
+	movePart  = 4
 )
 
 var _ Queue[int] = (*Lossy[int])(nil)
@@ -37,6 +42,11 @@ var _ Queue[int] = (*Lossy[int])(nil)
 // NewLossy makes a [Lossy] queue of a [Ring] or a [Compacting] and a [Spill], both of which are its own from then on.
 func NewLossy[T any](front Queue[T], back *Spill[T]) *Lossy[T] {
 	q := &Lossy[T]{front: front.(holder[T]), back: back} //nolint:forcetypeassert // what else is given is a mistake in the program
+	items, bytes := q.front.bounds()
+	q.moveItems, q.moveBytes = max(1, min(moveItems, items/movePart)), moveBytes
+	if bytes > 0 {
+		q.moveBytes = max(1, min(moveBytes, bytes/movePart))
+	}
 	q.front.hold(true)
 	back.onFull = func(full bool) {
 		q.full.Store(full)
@@ -65,12 +75,12 @@ func (q *Lossy[T]) Run(ctx context.Context) error {
 func (q *Lossy[T]) move(ctx context.Context) (rest []T) {
 	var batch []T
 	for {
-		limit := moveItems
+		limit := q.moveItems
 		if q.full.Load() {
 			limit = 1
 		}
 		var err error
-		if batch, err = q.front.Take(ctx, batch, limit, moveBytes); err != nil {
+		if batch, err = q.front.Take(ctx, batch, limit, q.moveBytes); err != nil {
 			if ctx.Err() == nil { // closed and empty
 				q.back.Close()
 			}
