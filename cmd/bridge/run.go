@@ -129,11 +129,12 @@ func run(ctx context.Context, cfg *config.Config, out, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	log.Info("bridge starts", "version", version, "cluster", cfg.Cluster, "apiServer", kube.Host,
-		"http", e.Addr(), "sinks", len(cfg.Sinks), "processors", runtime.GOMAXPROCS(0))
+	// Signals are handled from here on: who has seen the line may send one.
 	defer onResyncSignal(e.ResyncSignals())()
 	ctx, cancel := untilSignal(ctx, log)
 	defer cancel()
+	log.Info("bridge starts", "version", version, "cluster", cfg.Cluster, "apiServer", kube.Host,
+		"http", e.Addr(), "sinks", len(cfg.Sinks), "processors", runtime.GOMAXPROCS(0))
 	return e.Run(ctx)
 }
 
