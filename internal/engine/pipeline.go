@@ -175,7 +175,11 @@ func (p *pipeline) attach(ctx context.Context, i *informer.Informer, ledger *che
 	switch {
 	case len(earlier) > 0:
 		l.refilter = &refilter{earlier: earlier, knows: known.Knows(), change: known.Change, objects: i.Objects, sent: map[types.UID]bool{}}
-		i.AddChangedEventHandler(l)
+		if i.Relists() {
+			i.AddEventHandler(l) // what the list shows to have changed comes before the difference
+		} else {
+			i.AddChangedEventHandler(l)
+		}
 	case known.Floor != "" && len(known.Filters) == 0:
 		i.AddEventHandler(l)
 	case known.Part || len(known.Filters) > 0:

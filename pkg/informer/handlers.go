@@ -77,7 +77,7 @@ func (i *Informer) AddEventHandler(h cache.ResourceEventHandler) cache.ResourceE
 }
 
 // AddNewEventHandler adds a handler that does not know the objects of Config.Known, before the informer runs: it is first
-// given each of them, as its initial list.
+// given each of them, as its initial list; or with Config.Relist, each object that the list shows.
 func (i *Informer) AddNewEventHandler(h cache.ResourceEventHandler) cache.ResourceEventHandlerRegistration {
 	return i.addReplayed(h, false)
 }
@@ -96,10 +96,24 @@ func (i *Informer) addReplayed(h cache.ResourceEventHandler, knows bool) *regist
 	return r
 }
 
-// replay gives new handlers what the others know, without what is outside of the scope.
+// replay gives new handlers what the others know. Where a list is to come that shows what is in the scope now, they wait for it: a state
+// from before would be handed on behind a newer one, that an earlier process handed on.
 func (i *Informer) replay() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
+	for _, r := range i.handlers {
+		if l, ok := r.handler.(FirstLister); ok && r.replay {
+			l.OnFirstList(sorted(i.indexer.List()))
+			r.replay = false
+		}
+	}
+	if !i.config.Relist {
+		i.handReplay(i.config.ResumeAt)
+	}
+}
+
+// handReplay is replay, of the state at a resourceVersion. The caller holds mu.
+func (i *Informer) handReplay(resourceVersion string) {
 	i.replayed = true
 	var known []*object.Object
 	for _, r := range i.handlers {
@@ -107,31 +121,18 @@ func (i *Informer) replay() {
 			continue
 		}
 		if known == nil {
-			known = i.inScope()
+			known = sorted(i.indexer.List())
 		}
 		for _, o := range known {
 			r.handler.OnAdd(o, true)
 			o.Forget()
 		}
-		r.observeSynced(i.config.ResumeAt, len(known))
+		r.observeSynced(resourceVersion, len(known))
 	}
 }
 
-// inScope gives the known objects, in order, and notes those that are outside of the scope. The caller holds mu.
-func (i *Informer) inScope() []*object.Object {
-	known := sorted(i.indexer.List())
-	if !i.config.Relist {
-		return known
-	}
-	i.outside = map[string]bool{}
-	return slices.DeleteFunc(known, func(o *object.Object) bool {
-		within := i.within(o)
-		if !within {
-			i.outside[o.Key()] = true
-		}
-		return !within
-	})
-}
+// waits reports whether a handler is given everything by handReplay, which is still to come. The caller holds mu.
+func (i *Informer) waits(r *registration) bool { return r.replay && !i.replayed }
 
 // within reports whether a known object is in the scope, as far as it shows that.
 func (i *Informer) within(o *object.Object) bool {
@@ -143,9 +144,9 @@ func (i *Informer) within(o *object.Object) bool {
 	return within
 }
 
-// has reports whether a handler may have been given a known object. The caller holds mu.
-func (i *Informer) has(r *registration, known *object.Object) bool {
-	return !r.replay || r.knows || i.replayed && !i.outside[known.Key()]
+// has reports whether a handler may have been given the known objects. The caller holds mu.
+func (i *Informer) has(r *registration) bool {
+	return !i.waits(r) || r.knows
 }
 
 // Handlers are those that were added, in the order in which they are called.

@@ -119,7 +119,6 @@ type Informer struct {
 	ended     bool            // Run has returned
 	succeeds  bool            // the handlers know what a predecessor handed over
 	replayed  bool            // new handlers were given what the others know
-	outside   map[string]bool // objects of Config.Known, by key, that those were not given; nil once a list was handed over
 	position  string          // everything up to this resourceVersion was handed over
 	synced    chan struct{}
 }

@@ -61,7 +61,8 @@ func (noRecord) Reached(string)                          {}
 func (noRecord) Fetch(*object.Object) ([]byte, error)    { return nil, nil }
 func (noRecord) Stage() Stage                            { return nil }
 
-// FirstLister is implemented by handlers that want the first list as a whole, before any handler is given a part of it.
+// FirstLister is implemented by handlers that want the first list, or else what is known at the start, as a whole, before any handler is
+// given a part of it.
 type FirstLister interface {
 	OnFirstList(objects []*object.Object)
 }

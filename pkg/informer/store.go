@@ -79,7 +79,9 @@ func (s *store) Replace(list []any, resourceVersion string) error {
 	for _, o := range objects {
 		i.upsert(o, first)
 	}
-	i.outside = nil
+	if !i.replayed {
+		i.handReplay(resourceVersion)
+	}
 	i.position = resourceVersion
 	i.status.reached(resourceVersion)                               // after a watch-list the Reflector does not call UpdateResourceVersion
 	i.succeeds, i.resuming, i.resumedAt = false, false, time.Time{} // a list leaves nothing behind
@@ -188,15 +190,15 @@ func (i *Informer) upsert(o *object.Object, initial bool) {
 			i.record.Added(o)
 		}
 		for _, r := range i.handlers {
-			r.handler.OnAdd(o, initial)
+			if !i.waits(r) {
+				r.handler.OnAdd(o, initial)
+			}
 		}
 	} else {
 		i.record.Updated(o)
 		for _, r := range i.handlers {
-			if i.outside == nil || i.has(r, known) {
+			if !i.waits(r) {
 				r.handler.OnUpdate(known, o)
-			} else {
-				r.handler.OnAdd(o, initial)
 			}
 		}
 		known.Forget()
@@ -213,7 +215,7 @@ func (i *Informer) remove(known, last *object.Object) {
 	i.count.Add(-1)
 	i.record.Deleted(last)
 	for _, r := range i.handlers {
-		if i.has(r, known) {
+		if i.has(r) {
 			r.handler.OnDelete(last)
 		}
 	}
@@ -228,7 +230,7 @@ func (i *Informer) leave(known, now *object.Object) {
 	i.record.Deleted(known)
 	for _, r := range i.handlers {
 		switch leaver, ok := r.handler.(Leaver); {
-		case !i.has(r, known):
+		case !i.has(r):
 		case ok:
 			leaver.OnLeave(known, now)
 		default:
