@@ -9,10 +9,10 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/informer"
 )
 
-// TakeOver implements informer.State: it makes shares of remembered sources known objects of another one, which is resumed next: what is watched has changed, and
-// what is known of it goes on to count. It waits until the store takes it.
+// TakeOver implements informer.State: it makes shares of remembered sources known objects of another one, which is resumed next: what is
+// watched has changed, and what is known of it goes on to count. It waits until the store takes it.
 func (t *Tracker) TakeOver(into informer.Source, shares []informer.Share) {
-	state, rows := t.joined(into, shares)
+	state, rows := t.joined(into, t.left(into.Name, shares))
 	if len(rows) == 0 {
 		return
 	}
@@ -29,6 +29,32 @@ func (t *Tracker) TakeOver(into informer.Source, shares []informer.Share) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.sources[into.Name] = &source{state: state}
+}
+
+// left drops the shares that have no rows, if the source that takes over is known itself: an earlier process has taken them over, and was
+// ended before it had forgotten the source that they are of.
+func (t *Tracker) left(into string, shares []informer.Share) []informer.Share {
+	t.mu.Lock()
+	s := t.sources[into]
+	t.mu.Unlock()
+	if s == nil || s.state.ResourceVersion == "" {
+		return shares
+	}
+	return slices.DeleteFunc(slices.Clone(shares), func(share informer.Share) bool {
+		has, err := t.store.Has(share.Source, keysIn(share))
+		return err == nil && !has
+	})
+}
+
+// keysIn gives which keys of rows are of a share.
+func keysIn(share informer.Share) func(key string) bool {
+	return func(key string) bool {
+		namespace, _, namespaced := strings.Cut(key, "/")
+		if !namespaced {
+			namespace = ""
+		}
+		return share.In(namespace)
+	}
 }
 
 // joined gives the state of a source that takes over others: as far back as any of them, and known to a sink as far as all of them
@@ -72,13 +98,7 @@ func (t *Tracker) joined(into informer.Source, shares []informer.Share) (state c
 	join(into.Name)
 	for _, share := range shares {
 		if join(share.Source) {
-			rows = append(rows, checkpoint.Share{Source: share.Source, Has: func(key string) bool {
-				namespace, _, namespaced := strings.Cut(key, "/")
-				if !namespaced {
-					namespace = ""
-				}
-				return share.In(namespace)
-			}})
+			rows = append(rows, checkpoint.Share{Source: share.Source, Has: keysIn(share)})
 		}
 	}
 	state.Source = checkpoint.Source(into)

@@ -88,3 +88,24 @@ func TestTakeOverAShare(t *testing.T) {
 		}
 	}
 }
+
+// A process was killed after it had taken over all rows of a source, and before it had forgotten the source: what sinks know goes on to count.
+func TestTakeOverOfASourceThatHasNoRowsLeft(t *testing.T) {
+	folder := t.TempDir()
+	e := start(t, folder, Sink{Name: "s"})
+	begin(t, e, pods, "10", in(t, "a", "x", 3))
+	stop(t, e)
+	shares := []informer.Share{{Source: "pods", In: func(namespace string) bool { return namespace == "a" }}}
+	for n := range 2 {
+		e = start(t, folder, Sink{Name: "s"})
+		e.TakeOver(podsIn("a"), shares)
+		memory := e.Resume(podsIn("a"))
+		if got := namesOf(memory.Known); len(got) != 1 || got[0] != "x@3" || e.Known("pods in a", "s").Floor != "10" {
+			t.Errorf("process %d: %v, the sink knows %+v", n, got, e.Known("pods in a", "s"))
+		}
+		nobody := pods
+		nobody.Scope = "(none)"
+		e.Resume(nobody)
+		kill(t, e)
+	}
+}

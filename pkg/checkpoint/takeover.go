@@ -40,6 +40,24 @@ func (s *Store) TakeOver(into State, shares []Share) error {
 	return explain("write the checkpoint", s.path, err)
 }
 
+// Has reports whether a source has a row for whose key in is true.
+func (s *Store) Has(source string, in func(key string) bool) (has bool, err error) {
+	s.swap.RLock()
+	defer s.swap.RUnlock()
+	err = s.view(func(tx *bbolt.Tx) error {
+		rows := tx.Bucket([]byte(bucketRows)).Bucket([]byte(source))
+		if rows == nil {
+			return nil
+		}
+		cursor := rows.Cursor()
+		for key, _ := cursor.First(); key != nil && !has; key, _ = cursor.Next() {
+			has = in(string(key))
+		}
+		return nil
+	})
+	return has, explain("read the checkpoint", s.path, err)
+}
+
 // move makes one transaction, and reports whether there is more of the share. A source that is damaged has nothing.
 func (s *Store) move(into State, share Share) (more bool, err error) {
 	switch {

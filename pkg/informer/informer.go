@@ -113,13 +113,13 @@ type Informer struct {
 	// or list handlers, or restate objects.
 	mu        sync.Mutex
 	handlers  []*registration
-	listed    bool            // the first Replace was handed over
-	resumedAt time.Time       // when it was, or its watch was opened, if it stood for the checkpoint; zero otherwise
-	resuming  bool            // it stood for the checkpoint, and the watch from there is not open yet
-	ended     bool            // Run has returned
-	succeeds  bool            // the handlers know what a predecessor handed over
-	replayed  bool            // new handlers were given what the others know
-	position  string          // everything up to this resourceVersion was handed over
+	listed    bool      // the first Replace was handed over
+	resumedAt time.Time // when it was, or its watch was opened, if it stood for the checkpoint; zero otherwise
+	resuming  bool      // it stood for the checkpoint, and the watch from there is not open yet
+	ended     bool      // Run has returned
+	succeeds  bool      // the handlers know what a predecessor handed over
+	replayed  bool      // new handlers were given what the others know
+	position  string    // everything up to this resourceVersion was handed over
 	synced    chan struct{}
 }
 

@@ -36,7 +36,7 @@ func (j *sinkJudge) forgotten(g *Event) bool {
 		return affects && f.Rev >= g.Gap.From && f.From.Before(g.made())
 	})
 	for n, p := range j.Timeline.Processes {
-		if n > 0 && p.StartRev <= g.Gap.To && g.Gap.To <= j.listed(n) && !sameWatch(p.Config, j.Timeline.Processes[n-1].Config) {
+		if p.StartRev <= g.Gap.To && g.Gap.To <= j.listed(n) && (j.watchChanges(n) || j.changing(n)) {
 			lost = true // what is watched changed
 		}
 	}

@@ -195,17 +195,21 @@ func (j *sinkJudge) listed(n int) int64 {
 
 // rescoped reports whether what is watched changed in a process, and was changed before in one that may have ended before all sinks had the
 // difference: then each is sent an initial list of the resource.
-func (j *sinkJudge) rescoped(n int) bool {
-	processes := j.Timeline.Processes
-	if n < 2 || sameWatch(processes[n].Config, processes[n-1].Config) {
-		return false
-	}
+func (j *sinkJudge) rescoped(n int) bool { return j.watchChanges(n) && j.changing(n) }
+
+// watchChanges reports whether a process watches something else than the one before.
+func (j *sinkJudge) watchChanges(n int) bool {
+	return n > 0 && !sameWatch(j.Timeline.Processes[n].Config, j.Timeline.Processes[n-1].Config)
+}
+
+// changing reports whether what is watched changed in a process before, and not all sinks may have had the difference when the process began.
+func (j *sinkJudge) changing(n int) bool {
 	for m := n - 1; m > 0; m-- {
-		p := &processes[m]
+		p := &j.Timeline.Processes[m]
 		if slices.ContainsFunc(j.Timeline.Settled, func(rev int64) bool { return p.StartRev <= rev && rev <= p.EndRev }) {
 			return false
 		}
-		if !sameWatch(p.Config, processes[m-1].Config) {
+		if j.watchChanges(m) {
 			return true
 		}
 	}

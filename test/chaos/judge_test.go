@@ -333,6 +333,20 @@ func TestJudgeAGapAfterAChangedWatch(t *testing.T) {
 	}
 }
 
+// A process that was ended before all sinks had what a changed watch means leaves that to the next one, which lists again.
+func TestJudgeAGapAfterAnUnfinishedChange(t *testing.T) {
+	for settled, want := range map[int64][]Class{0: nil, 4: {GapCause}} {
+		s := tell(t, "x x x x x x", stream(Filter{}))
+		after := s.config()
+		after.Watch = append(after.Watch, Watch{Resources: []string{"configmaps"}})
+		s.process(0, 2, Term, s.config()).process(3, 4, Kill, after).process(5, 0, "", after)
+		if settled > 0 {
+			s.in.Timeline.Settled = []int64{settled}
+		}
+		s.got("s", "added 1", "updated 2", "updated 3", "updated 4", "updated 5", "updated 6", "gap relist 3 5").ends(want...)
+	}
+}
+
 // A gap is judged by when it was made, which its own time says, however late the destination took it.
 func TestJudgeAGapThatWaited(t *testing.T) {
 	s := tell(t, "x x x x x x x x x x x x x x", stream(Filter{}))
