@@ -23,8 +23,10 @@ func (j *sinkJudge) read(events []*Event) {
 		changes := isThere == (e.Operation == "deleted")
 		gone := last != nil && last.Operation == "deleted" && j.History.byRV[last.RV].Deleted // not only for this sink
 		before := seen[e.ID]
-		seen[e.ID] = e
-		if before != nil && before.Operation != "restated" && e.Operation != "restated" && (gone || e.RV < last.RV || !changes) {
+		if e.Operation != "restated" { // which has the id of the state
+			seen[e.ID] = e
+		}
+		if before != nil && e.Operation != "restated" && (gone || e.RV < last.RV || !changes) {
 			if cause := j.repeats(before, e); !cause {
 				j.report(Repeated, "%s, after %s", e, before)
 			}
@@ -53,7 +55,7 @@ func (j *sinkJudge) ordered(e, last *Event, changes bool) {
 	case e.Operation == "deleted" && e.Unknown: // carries the last state that was known
 	case e.RV < before.RV:
 		j.report(Order, "%s, after %s", e, before)
-	case e.RV == before.RV && last != nil && e.Operation != "restated" && last.Operation != "restated" && !changes && !j.restarted(e):
+	case e.RV == before.RV && last != nil && e.Operation != "restated" && last.Operation != "restated" && !changes && !j.restarted(e) && !j.listedAgain(before, e):
 		j.report(Repeated, "%s, after %s, with another id", e, before)
 	}
 }

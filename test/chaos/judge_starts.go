@@ -216,6 +216,17 @@ func (j *sinkJudge) changing(n int) bool {
 	return false
 }
 
+// listedAgain reports whether an event brings what a process sent and forgot, under the id of a changed watch that was not finished.
+func (j *sinkJudge) listedAgain(before, again *Event) bool {
+	processes := j.Timeline.Processes
+	for n := range processes {
+		if j.changing(n) && !again.At.Before(processes[n].Start) && j.forgot(&processes[n-1], before) {
+			return true
+		}
+	}
+	return false
+}
+
 // leftUnseen reports whether an object left between two events, and the bridge did not know that it was there.
 func (j *sinkJudge) leftUnseen(last, e *Event) bool {
 	return last != nil && slices.ContainsFunc(j.History.uids[e.UID], func(r *Rev) bool {

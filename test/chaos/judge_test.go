@@ -235,6 +235,16 @@ func TestJudgeKills(t *testing.T) {
 	}
 }
 
+// A restated object has the id of its state: that the addition comes again after a kill is a repetition of the addition.
+func TestJudgeAKillAfterAResync(t *testing.T) {
+	for how, want := range map[Action][]Class{Kill: nil, Term: {Repeated}} {
+		s := tell(t, "x x", stream(Filter{}))
+		s.process(0, 1, how, s.config()).process(1, 0, "", s.config())
+		s.in.Timeline.Processes[0].End, s.in.Timeline.Processes[0].Asked = second(1.5), second(1.5)
+		s.got("s", "added 1", "restated 1@1.3", "added 1@1.7", "updated 2").ends(want...)
+	}
+}
+
 func TestJudgeATermination(t *testing.T) {
 	s := tell(t, "x x x", stream(Filter{}))
 	s.process(0, 2, Term, s.config()).process(2, 0, "", s.config())
