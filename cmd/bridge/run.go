@@ -129,7 +129,7 @@ func run(ctx context.Context, cfg *config.Config, out, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	// Signals are handled from here on: who has seen the line may send one.
+	// Before the line below: whoever reads it may send a signal at once.
 	defer onResyncSignal(e.ResyncSignals())()
 	ctx, cancel := untilSignal(ctx, log)
 	defer cancel()

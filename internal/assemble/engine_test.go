@@ -42,7 +42,7 @@ func newEngine(t *testing.T, cfg *config.Config) (*engine.Engine, error) {
 	return engine.New(options)
 }
 
-// The API server is away: the engine lives, says so, and ends when it is told to.
+// The API server is away: the engine runs, reports it, and ends with its context.
 func TestWithoutAnAPIServer(t *testing.T) {
 	b, err := newEngine(t, embedded(t))
 	if err != nil {

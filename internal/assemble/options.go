@@ -55,10 +55,10 @@ func Options(cfg *config.Config, kube *rest.Config, build engine.Build, log *slo
 	return o, nil
 }
 
-// Sink makes what the events of a sink go through, without what is done with those that its destination refuses.
+// Sink makes what the events of a sink go through. Options adds what is done with those that its destination refuses.
 func Sink(cfg *config.Config, s *config.Sink, r *Redaction, d *Destination) engine.Sink {
 	sink := engine.Sink{
-		Name: s.Name, Seen: Seen(r.ForSink(s)), Destination: d.Sink, Closers: d.Closers, Resync: time.Duration(s.Resync),
+		Name: s.Name, Seen: Seen(r.ForSink(s)), Destination: d.Sink, Resync: time.Duration(s.Resync),
 		Enrich: enrich.Needs{Owner: s.Enrich.Owner, NamespaceLabels: s.Enrich.NamespaceLabels, InvolvedObject: s.Enrich.InvolvedObject},
 		Encoder: &event.Encoder{
 			Cluster: cfg.Cluster, Payload: event.Payload(s.Payload), Content: event.Content(s.Content), Redactor: r.ForSink(s),

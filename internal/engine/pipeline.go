@@ -135,20 +135,16 @@ func (p *pipeline) compile(rules []filter.Rule, slot int) (*filter.Filter, error
 	return compiled, nil
 }
 
-// filterText is the filter of a sink as the checkpoint has it; parseFilter reads it back.
+// filterText is the filter of a sink as the checkpoint has it; compileOld reads it back.
 func filterText(rules []filter.Rule) (string, error) {
 	text, err := json.Marshal(rules)
 	return string(text), err
 }
 
-func parseFilter(text string) (rules []filter.Rule, err error) {
-	return rules, json.Unmarshal([]byte(text), &rules)
-}
-
 // compileOld compiles a filter that the sink had before its configuration changed.
 func (p *pipeline) compileOld(text string) (*filter.Filter, error) {
-	rules, err := parseFilter(text)
-	if err != nil {
+	var rules []filter.Rule
+	if err := json.Unmarshal([]byte(text), &rules); err != nil {
 		return nil, err
 	}
 	return p.compile(rules, object.Slots) // beyond the slots: what it decides is not remembered

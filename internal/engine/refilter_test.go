@@ -192,3 +192,27 @@ func TestIDsOfAnotherScope(t *testing.T) {
 	expectTaken(t, p, "gap gap.c.pods.relist.10.20", "deleted a.1.left.filter.w left at 1", "deleted b.17.left left at 17", "updated c.18",
 		"added d.4.filter.w", "added e.21", "gap gap.c.pods.relist.21.30", "added f.25")
 }
+
+// The checkpoint gives an earlier filter back as it was: one that let everything pass would make objects leave that were never sent.
+func TestAnEarlierFilterIsReadBack(t *testing.T) {
+	text, err := filterText([]filter.Rule{{Resources: []string{"pods"}, When: `object.passes.contains("1")`}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := `[{"Resources":["pods"],"Namespaces":null,"Operations":null,"When":"object.passes.contains(\"1\")","IgnoreChanges":null,"OnlyChanges":null,"Preset":""}]`; text != want {
+		t.Errorf("the checkpoint has %s, want %s", text, want)
+	}
+	p := pipelineFor(t, roomy)
+	old, err := p.compileOld(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for passes, want := range map[string]bool{"1": true, "2": false} {
+		if got := old.For(pods).Belongs(labelled(t, "a", 1, passes)); got != want {
+			t.Errorf("an object that passes %s belongs: %t", passes, got)
+		}
+	}
+	if _, err := p.compileOld("{"); err == nil {
+		t.Error("a damaged filter is read")
+	}
+}
