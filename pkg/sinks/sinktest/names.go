@@ -17,7 +17,7 @@ func identified(t *testing.T, d Destination) sinks.Identified {
 	t.Helper()
 	sink, ok := connected(t, d).(sinks.Identified)
 	if !ok {
-		t.Skip("the sink does not know its destination from others")
+		t.Skip("the destination has no identity of its own")
 	}
 	return sink
 }

@@ -29,7 +29,7 @@ func testNoticedAtOnce(t *testing.T, _ Harness, d Destination) {
 	broker := stopper(t, d)
 	observer, ok := d.(Observer)
 	if !ok {
-		t.Skip("no other client knows the destination")
+		t.Skip("the destination has no other client")
 	}
 	sendAll(t, connected(t, d), []*event.Message{Message("a", 1, 100)}) // creates what is missing
 	broker.Stop(t)
