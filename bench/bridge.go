@@ -65,7 +65,8 @@ func (b *bench) startBridge(ctx context.Context, setup bridgeSetup, to broker) (
 	if err := os.WriteFile(file, []byte(setup.config(dir, to)), 0o600); err != nil {
 		return nil, err
 	}
-	p, err := start(b.bridgeBinary, "run", "--config", file, "--pprof", "127.0.0.1:0")
+	// As the chart sets it.
+	p, err := startWith([]string{"GOMAXPROCS=1"}, b.bridgeBinary, "run", "--config", file, "--pprof", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
 	}

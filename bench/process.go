@@ -43,7 +43,13 @@ func (o *output) String() string {
 
 // start runs a program. The caller ends it with stop.
 func start(binary string, args ...string) (*program, error) {
+	return startWith(nil, binary, args...)
+}
+
+// startWith runs a program with additional environment variables.
+func startWith(env []string, binary string, args ...string) (*program, error) {
 	p := &program{name: filepath.Base(binary), cmd: exec.Command(binary, args...), done: make(chan struct{})}
+	p.cmd.Env = append(os.Environ(), env...)
 	p.cmd.Stdout, p.cmd.Stderr = &p.output, &p.output
 	p.cmd.SysProcAttr = childAttr()
 	if err := p.cmd.Start(); err != nil {

@@ -240,7 +240,7 @@ func (e *Engine) read() error {
 		e.stopReading()
 		return err
 	}
-	group.Go(e.giveBack)
+	group.Go(e.releaseStartupMemory)
 	for _, p := range e.pipelines {
 		p.encoder.ClusterUID = e.tracker.KnownUID()
 		group.Go(func() { e.resyncs.follow(p, e.tracker, func() bool { return len(e.set.NotReady()) == 0 }) })
@@ -248,9 +248,9 @@ func (e *Engine) read() error {
 	return e.set.Run(e.reading)
 }
 
-// giveBack returns memory to the system once, when the bridge has become ready: first lists take several times what
-// is kept of them, and the runtime gives that back so slowly that it looks like need. From then on it tends the garbage.
-func (e *Engine) giveBack() {
+// releaseStartupMemory returns memory to the system once, when the bridge is ready: initial lists take several times
+// what is kept of them, and the runtime returns that so slowly that it looks like need.
+func (e *Engine) releaseStartupMemory() {
 	ticker := time.NewTicker(100 * time.Millisecond)
 	defer ticker.Stop()
 	for len(e.notReady()) > 0 {
@@ -261,5 +261,4 @@ func (e *Engine) giveBack() {
 		}
 	}
 	debug.FreeOSMemory()
-	tendGarbage(e.reading)
 }

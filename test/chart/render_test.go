@@ -1,6 +1,7 @@
 package chart
 
 import (
+	appsv1 "k8s.io/api/apps/v1"
 	"os"
 	"path/filepath"
 	"slices"
@@ -180,16 +181,27 @@ func TestGoMemLimit(t *testing.T) {
 		{"null", "90", ""},
 	} {
 		sts := statefulSet(t, template(t, "--set", "resources.limits.memory="+tt.limit+",goMemLimit.percent="+tt.percent))
-		got := ""
-		for _, e := range sts.Spec.Template.Spec.Containers[0].Env {
-			if e.Name == "GOMEMLIMIT" {
-				got = e.Value
-			}
-		}
-		if got != tt.want {
+		if got := environment(sts)["GOMEMLIMIT"]; got != tt.want {
 			t.Errorf("limit %s, %s percent: GOMEMLIMIT %q, want %q", tt.limit, tt.percent, got, tt.want)
 		}
 	}
+}
+
+// The bridge runs on one processor, or on as many as there are.
+func TestGoMaxProcs(t *testing.T) {
+	for value, want := range map[string]string{"1": "1", "4": "4", "0": "", "null": ""} {
+		if got := environment(statefulSet(t, template(t, "--set", "goMaxProcs="+value)))["GOMAXPROCS"]; got != want {
+			t.Errorf("goMaxProcs %s: GOMAXPROCS %q, want %q", value, got, want)
+		}
+	}
+}
+
+func environment(sts *appsv1.StatefulSet) map[string]string {
+	env := map[string]string{}
+	for _, e := range sts.Spec.Template.Spec.Containers[0].Env {
+		env[e.Name] = e.Value
+	}
+	return env
 }
 
 // The Pod is given as long as the bridge takes, and a bit.

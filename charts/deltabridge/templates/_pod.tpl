@@ -53,6 +53,10 @@ env:
   - name: GOMEMLIMIT
     value: {{ div (mul (include "deltabridge.bytes" $limit | int64) $share) 100 | quote }}
   {{- end }}
+  {{- with .Values.goMaxProcs }}
+  - name: GOMAXPROCS
+    value: {{ . | quote }}
+  {{- end }}
   {{- with .Values.env }}
   {{- toYaml . | nindent 2 }}
   {{- end }}
