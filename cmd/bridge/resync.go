@@ -72,7 +72,7 @@ func requestResync(ctx context.Context, cfg *config.Config, sink string, out io.
 
 // printResync shows what came of the resync of a sink.
 func printResync(out io.Writer, r *engine.ResyncReport) error {
-	lines := []string{fmt.Sprintf("%s: %s objects of %s resources told once more", r.Sink, console.Count(int64(r.Objects)), console.Count(int64(r.Resources)))}
+	lines := []string{fmt.Sprintf("%s: %s objects of %s resources re-sent", r.Sink, console.Count(int64(r.Objects)), console.Count(int64(r.Resources)))}
 	for _, skipped := range r.Skipped {
 		lines = append(lines, "  without "+skipped)
 	}

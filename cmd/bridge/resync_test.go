@@ -49,7 +49,7 @@ func answering(t *testing.T, answer string) (file string) {
 // with the built binary (test/e2e).
 func TestResyncCommand(t *testing.T) {
 	failed := answering(t, `{"sink":"a","error":"nothing is watched yet"}`)
-	want := "a: 0 objects of 0 resources told once more\n"
+	want := "a: 0 objects of 0 resources re-sent\n"
 	if out, err := command(t, "resync", "--config", failed); err == nil || err.Error() != "sink a: nothing is watched yet" || out != want {
 		t.Errorf("%q, %v", out, err)
 	}
@@ -62,7 +62,7 @@ func TestResyncCommand(t *testing.T) {
 	}
 	part := answering(t, `{"sink":"a","resources":2,"objects":12345,"skipped":["pods: forbidden"]}`)
 	var incomplete *exitError
-	want = "a: 12,345 objects of 2 resources told once more\n  without pods: forbidden\n"
+	want = "a: 12,345 objects of 2 resources re-sent\n  without pods: forbidden\n"
 	if out, err := command(t, "resync", "--config", part); !errors.As(err, &incomplete) || incomplete.code != 2 || out != want {
 		t.Errorf("without a resource: %q, %v", out, err)
 	}

@@ -30,8 +30,7 @@ func newRunCommand(stdout, stderr io.Writer) *cobra.Command {
 		Use:   "run",
 		Short: "Stream changes until a signal ends it",
 		Long: "run watches the cluster and delivers until SIGINT or SIGTERM. It then delivers what is queued, for at most\n" +
-			"shutdownTimeout; a second signal ends it at once. At SIGUSR1 it tells every sink once more what exists, as\n" +
-			"bridge resync does.\n\n" +
+			"shutdownTimeout; a second signal ends it at once.\n\n" +
 			"Without --config it watches everything that the kubeconfig reaches and feeds an embedded JetStream server\n" +
 			"that keeps its data in ./data, and prints each change.",
 		Args: cobra.NoArgs,
@@ -129,7 +128,6 @@ func run(ctx context.Context, cfg *config.Config, out, stderr io.Writer) error {
 		return err
 	}
 	// Before the line below: whoever reads it may send a signal at once.
-	defer onResyncSignal(e.ResyncSignals())()
 	ctx, cancel := untilSignal(ctx, log)
 	defer cancel()
 	log.Info("bridge starts", "version", version, "cluster", cfg.Cluster, "apiServer", kube.Host,

@@ -33,7 +33,7 @@ func listenControl(state string, r *resyncer, log *slog.Logger) *control {
 	path := Socket(state)
 	listener, err := listenUnix(path)
 	if err != nil {
-		log.Warn("no socket for commands: bridge resync will not reach this process; SIGUSR1 does", "path", path, "err", err)
+		log.Warn("no socket for commands: bridge resync will not reach this process", "path", path, "err", err)
 		return nil
 	}
 	mux := http.NewServeMux()

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"os"
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
@@ -103,9 +102,6 @@ func (e *Engine) buildPipelines(o Options, m *metrics) error {
 
 // Addr is the address at which HTTP is served.
 func (e *Engine) Addr() string { return e.http.listener.Addr().String() }
-
-// ResyncSignals asks, with each signal, for a resync of all sinks.
-func (e *Engine) ResyncSignals() chan<- os.Signal { return e.resyncs.signals }
 
 // queues are those of all pipelines.
 type queues struct{ engine *Engine }

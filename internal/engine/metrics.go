@@ -59,7 +59,7 @@ func newMetrics(build Build) *metrics {
 	m.oversize = counter("events_oversize_total", "Events that were larger than the destination accepts, whatever was done about them.")
 	m.refused = counter("events_refused_total", "Events in whose place a gap event stands: they could not be encoded, or the destination refused them for good.")
 	m.gaps = counter("gap_events_total", "Gap events that were delivered: places in the stream where states may be missing.")
-	m.restated = counter("events_restated_total", "Objects that a resync told once more, as they were then: no changes.")
+	m.restated = counter("events_restated_total", "Objects that a resync re-sent, as they were then: no changes.")
 	m.queuedEvents = gauge("queue_events", "Events that wait or are in flight.")
 	m.queuedBytes = gauge("queue_bytes", "Bytes of the events that wait or are in flight.")
 	m.sendSeconds = histogram("send_duration_seconds", "Time from handing an event to the sink until its acknowledgement.")

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -15,13 +14,12 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/informer"
 )
 
-// resyncer tells sinks once more what exists: at the intervals of the configuration, and on request. It is safe for
+// resyncer re-sends to sinks what exists: at the intervals of the configuration, and on request. It is safe for
 // concurrent use.
 type resyncer struct {
 	ctx       context.Context //nolint:containedctx // ends when no more changes are read, and with it each resync, whoever asked for it
 	pipelines []*pipeline
 	informers func() []*informer.Informer // that run
-	signals   chan os.Signal              // each one asks for a resync of all sinks
 	log       *slog.Logger
 
 	mu      sync.Mutex
@@ -30,7 +28,7 @@ type resyncer struct {
 
 func newResyncer(ctx context.Context, pipelines []*pipeline, informers func() []*informer.Informer, log *slog.Logger) *resyncer {
 	return &resyncer{
-		ctx: ctx, pipelines: pipelines, informers: informers, signals: make(chan os.Signal, 1), log: log, running: map[string]time.Time{},
+		ctx: ctx, pipelines: pipelines, informers: informers, log: log, running: map[string]time.Time{},
 	}
 }
 
@@ -43,8 +41,7 @@ type ResyncReport struct {
 	Error     string   `json:"error,omitempty"`   // why it did not come to its end; empty if it did
 }
 
-// Run resyncs at intervals and at signals until the context of the resyncer ends, and returns when no resync that it began
-// is under way.
+// Run resyncs at intervals until the context of the resyncer ends, and returns when no resync that it began is under way.
 func (r *resyncer) Run() {
 	var group sync.WaitGroup
 	defer group.Wait()
@@ -53,14 +50,7 @@ func (r *resyncer) Run() {
 			group.Go(func() { r.repeat(p) })
 		}
 	}
-	for {
-		select {
-		case <-r.ctx.Done():
-			return
-		case s := <-r.signals:
-			group.Go(func() { r.resync(r.pipelines, "signal "+s.String(), nil) })
-		}
-	}
+	<-r.ctx.Done()
 }
 
 func (r *resyncer) repeat(p *pipeline) {
@@ -91,30 +81,30 @@ func (r *resyncer) find(sink string) ([]*pipeline, error) {
 	return nil, fmt.Errorf("there is no sink %q; there are %s", sink, strings.Join(names, ", "))
 }
 
-// resync restates to the sinks, each at its own pace, and returns when all have ended. tell (nil is allowed) is given each report
-// as soon as it is there, one after the other. why is for the log.
-func (r *resyncer) resync(pipelines []*pipeline, why string, tell func(ResyncReport)) {
+// resync resyncs the sinks, each at its own pace, and returns when all have ended. It calls report, unless that is nil, with the
+// report of each sink as soon as there is one, one call at a time. why is for the log.
+func (r *resyncer) resync(pipelines []*pipeline, why string, report func(ResyncReport)) {
 	var group sync.WaitGroup
-	var telling sync.Mutex
+	var reporting sync.Mutex
 	for _, p := range pipelines {
 		group.Go(func() {
-			report := r.logged(p, why)
-			if tell != nil {
-				telling.Lock()
-				defer telling.Unlock()
-				tell(report)
+			outcome := r.resyncSink(p, why)
+			if report != nil {
+				reporting.Lock()
+				defer reporting.Unlock()
+				report(outcome)
 			}
 		})
 	}
 	group.Wait()
 }
 
-// logged is one, with the beginning and the end in the log.
-func (r *resyncer) logged(p *pipeline, why string) ResyncReport {
+// resyncSink resyncs one sink, unless that is under way, and logs the beginning and the end.
+func (r *resyncer) resyncSink(p *pipeline, why string) ResyncReport {
 	log := p.log.With("why", why)
 	log.Info("resync begins")
 	began := time.Now()
-	report := r.one(p)
+	report := r.resyncExclusively(p)
 	log = log.With("objects", report.Objects, "resources", report.Resources, "took", time.Since(began).Round(time.Millisecond))
 	switch {
 	case report.Error != "":
@@ -127,8 +117,8 @@ func (r *resyncer) logged(p *pipeline, why string) ResyncReport {
 	return report
 }
 
-// one restates to one sink, unless that is under way.
-func (r *resyncer) one(p *pipeline) ResyncReport {
+// resyncExclusively resyncs one sink, unless that is under way.
+func (r *resyncer) resyncExclusively(p *pipeline) ResyncReport {
 	r.mu.Lock()
 	since, busy := r.running[p.name]
 	if !busy {
@@ -148,7 +138,7 @@ func (r *resyncer) one(p *pipeline) ResyncReport {
 	}
 	for len(informers) > 0 {
 		group := ofOneResource(informers)
-		if err := r.resource(p, group, &report); err != nil {
+		if err := r.resyncResource(p, group, &report); err != nil {
 			if r.ctx.Err() != nil {
 				report.Error = "the bridge is shutting down"
 				return report
@@ -211,9 +201,9 @@ func (p *pipeline) sourcesOf(informers []*informer.Informer) (all []restated) {
 	return all
 }
 
-// resource restates what all informers of one resource know, waits until that is delivered, and marks the end. There is no mark
-// with an error: then not everything that exists was sent, and consumers would take what was not for deleted.
-func (r *resyncer) resource(p *pipeline, informers []*informer.Informer, report *ResyncReport) error {
+// resyncResource re-sends what all informers of one resource know, waits until that is delivered, and sends a synced event. It
+// sends none with an error: then not everything that exists was sent, and consumers would take the rest for deleted.
+func (r *resyncer) resyncResource(p *pipeline, informers []*informer.Informer, report *ResyncReport) error {
 	sources := p.sourcesOf(informers)
 	if len(sources) == 0 {
 		return nil

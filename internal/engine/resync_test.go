@@ -28,7 +28,7 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/object"
 )
 
-// What belongs to the sink is told once more; positions stay where they are, and nothing counts as a change.
+// What belongs to the sink is re-sent; positions stay where they are, and nothing counts as a change.
 func TestRestating(t *testing.T) {
 	p := pipelineFor(t, roomy, filter.Rule{When: "object.status.phase == 'Running'", Operations: []string{"updated"}})
 	l := listen(t.Context(), p)
@@ -108,18 +108,18 @@ func TestOneResyncAtATime(t *testing.T) {
 	p := pipelineFor(t, roomy)
 	r := resyncerFor(t.Context(), p)
 	r.running[p.name] = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
-	if got := r.one(p); got.Error != "a resync is under way since 2026-11-20T12:00:00Z: ask again when it has ended" {
+	if got := r.resyncExclusively(p); got.Error != "a resync is under way since 2026-11-20T12:00:00Z: ask again when it has ended" {
 		t.Errorf("%+v", got)
 	}
 	delete(r.running, p.name)
 	for range 2 {
-		if got := r.one(p); got.Error != "nothing is watched yet" {
+		if got := r.resyncExclusively(p); got.Error != "nothing is watched yet" {
 			t.Errorf("%+v", got)
 		}
 	}
 }
 
-func TestResyncAtIntervalsAndSignals(t *testing.T) {
+func TestResyncAtIntervals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
@@ -132,11 +132,6 @@ func TestResyncAtIntervalsAndSignals(t *testing.T) {
 		synctest.Wait()
 		if a, b := testutil.ToFloat64(often.metrics.resyncs), testutil.ToFloat64(never.metrics.resyncs); a != 3 || b != 0 {
 			t.Errorf("%v and %v resyncs in three hours", a, b)
-		}
-		r.signals <- os.Interrupt // any will do
-		synctest.Wait()
-		if a, b := testutil.ToFloat64(often.metrics.resyncs), testutil.ToFloat64(never.metrics.resyncs); a != 4 || b != 1 {
-			t.Errorf("%v and %v resyncs after a signal", a, b)
 		}
 		cancel()
 		<-ended

@@ -18,7 +18,7 @@ const (
 	Deleted
 	Gap
 	Synced
-	// Restated is no change: an object that is known is told once more, as it is now.
+	// Restated is no change: an object that is known is re-sent, as it is now.
 	Restated
 
 	lastType = Restated
