@@ -54,7 +54,7 @@ func newDoctorCommand(stdout io.Writer) *cobra.Command {
 			if output == "json" {
 				err = report.WriteJSON(stdout)
 			} else {
-				err = report.WriteTable(stdout, styleOf(stdout))
+				err = report.WriteTable(stdout, consoleStyle(stdout))
 			}
 			if _, _, failed := report.Count(); err == nil && failed > 0 {
 				err = fmt.Errorf("%d of %d steps failed", failed, len(report))
@@ -109,9 +109,6 @@ func besides(r sinks.Refusals) (all []sinks.Checker) {
 	}
 	return all
 }
-
-// styleOf is how a table looks on a terminal, and where it is read by programs.
-func styleOf(w io.Writer) doctor.Style { return doctor.Style(consoleStyle(w)) }
 
 // consoleStyle is that of a terminal, or of a file: without colors, and nothing is cut.
 func consoleStyle(w io.Writer) console.Style {

@@ -6,7 +6,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"golang.org/x/text/width"
+	"github.com/mattn/go-runewidth"
 )
 
 // Style is how text looks.
@@ -41,27 +41,8 @@ func (s Style) Paint(color Color, text string) string {
 	return string(color) + text + off
 }
 
-func cells(r rune) int {
-	switch {
-	case r < 0x7f:
-		return 1
-	case unicode.In(r, unicode.Mn, unicode.Me, unicode.Cf):
-		return 0
-	}
-	switch width.LookupRune(r).Kind() {
-	case width.EastAsianWide, width.EastAsianFullwidth:
-		return 2
-	}
-	return 1
-}
-
 // Width of a text that was cleaned, in cells.
-func Width(text string) (n int) {
-	for _, r := range text {
-		n += cells(r)
-	}
-	return n
-}
+func Width(text string) int { return runewidth.StringWidth(text) }
 
 // Clean replaces what could steer a terminal, line ends included, by its escaped form, and invalid UTF-8 by U+FFFD.
 func Clean(text string) string {
@@ -81,56 +62,31 @@ func Clean(text string) string {
 }
 
 // Pad fills a text up to a width.
-func Pad(text string, to int) string { return text + strings.Repeat(" ", max(to-Width(text), 0)) }
+func Pad(text string, to int) string { return runewidth.FillRight(text, to) }
 
 const dots = ".."
 
-// Cut shortens a text to a width, at its end.
+// Cut shortens a text to a width, at its end. 0 cuts nothing.
 func Cut(text string, to int) string {
 	if to <= 0 || Width(text) <= to {
 		return text
 	}
-	if to <= len(dots) {
-		return dots[:to]
-	}
-	return head(text, to-len(dots)) + dots
+	return runewidth.Truncate(text, to, dots[:min(to, len(dots))])
 }
 
-// CutMiddle shortens a text to a width, in its middle: both ends of a name tell much.
+// CutMiddle shortens a text to a width, in its middle: both ends of a name say much. 0 cuts nothing.
 func CutMiddle(text string, to int) string {
-	if to <= 0 || Width(text) <= to {
-		return text
-	}
-	if to <= len(dots)+2 {
+	if to <= len(dots)+2 || Width(text) <= to {
 		return Cut(text, to)
 	}
 	left := (to - len(dots)) / 2
-	return head(text, left) + dots + end(text, to-len(dots)-left)
+	return head(text, left) + dots + runewidth.TruncateLeft(text, Width(text)-(to-len(dots)-left), "")
 }
 
-func head(text string, to int) string {
-	n := 0
-	for i, r := range text {
-		if n += cells(r); n > to {
-			return text[:i]
-		}
-	}
-	return text
-}
+func head(text string, to int) string { return runewidth.Truncate(text, to, "") }
 
-func end(text string, to int) string {
-	n := 0
-	for i := len(text); i > 0; {
-		r, size := utf8.DecodeLastRuneInString(text[:i])
-		if n += cells(r); n > to {
-			return text[i:]
-		}
-		i -= size
-	}
-	return text
-}
-
-// Wrap divides a text between words into lines of at most a width; 0 divides nothing. A word that is longer is divided.
+// Wrap divides a text between words into lines of at most a width; 0 divides nothing. A longer word has a line of its own: it
+// may be an address that somebody copies.
 func Wrap(text string, to int) []string {
 	if to <= 0 || Width(text) <= to {
 		return []string{text}
@@ -138,21 +94,15 @@ func Wrap(text string, to int) []string {
 	var lines []string
 	line := ""
 	for word := range strings.FieldsSeq(text) {
-		if line != "" && Width(line)+1+Width(word) <= to {
-			line += " " + word
-			continue
-		}
-		if line != "" {
+		switch {
+		case line == "":
+			line = word
+		case Width(line)+1+Width(word) > to:
 			lines = append(lines, line)
+			line = word
+		default:
+			line += " " + word
 		}
-		for Width(word) > to {
-			part := head(word, to)
-			if part == "" { // one character that is wider
-				break
-			}
-			lines, word = append(lines, part), word[len(part):]
-		}
-		line = word
 	}
 	return append(lines, line)
 }

@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -15,6 +16,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/deltabridge/deltabridge/internal/config"
+	"github.com/deltabridge/deltabridge/internal/console"
 	"github.com/deltabridge/deltabridge/pkg/checkpoint"
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 )
@@ -33,7 +35,7 @@ func findings() Report {
 
 func TestWriteTable(t *testing.T) {
 	var out strings.Builder
-	if err := findings().WriteTable(&out, Style{Width: 66}); err != nil {
+	if err := findings().WriteTable(&out, console.Style{Width: 66}); err != nil {
 		t.Fatal(err)
 	}
 	want := `  RESULT   STEP     TARGET  FOUND, AND WHAT TO DO
@@ -61,11 +63,11 @@ sink ` + "\u00e4" + `
 		t.Error("colors where none are wanted")
 	}
 	var colored strings.Builder
-	if err := findings().WriteTable(&colored, Style{Width: 66, Color: true}); err != nil {
+	if err := findings().WriteTable(&colored, console.Style{Width: 66, Color: true}); err != nil {
 		t.Fatal(err)
 	}
-	plainText := strings.NewReplacer(colorRed, "", colorGreen, "", colorYellow, "", colorBold, "", colorOff, "").Replace(colored.String())
-	if plainText != out.String() || !strings.Contains(colored.String(), colorRed+"FAILED "+colorOff) || !strings.Contains(colored.String(), colorGreen+"ok     "+colorOff) {
+	plainText := regexp.MustCompile("\x1b\\[[0-9]*m").ReplaceAllString(colored.String(), "")
+	if plainText != out.String() || !strings.Contains(colored.String(), "\x1b[31mFAILED ") || !strings.Contains(colored.String(), "\x1b[32mok     ") {
 		t.Errorf("with colors:\n%s", colored.String())
 	}
 }
