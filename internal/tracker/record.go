@@ -21,6 +21,34 @@ func (t *Tracker) Record(source informer.Source) informer.Record {
 	return record{t, source, t.Ledger(source.Name)}
 }
 
+// entryBytes bounds what one transaction stores of the objects that enter.
+const entryBytes = 4 << 20
+
+// Entering implements informer.Record. Once a sink was sent an object, a process that is killed must not forget it: the next one lists
+// again, and would not notice that the object is gone. It waits until the store takes the objects.
+func (r record) Entering(objects []*object.Object) bool {
+	t := r.tracker
+	t.mu.Lock()
+	state := t.sources[r.source.Name].state
+	t.mu.Unlock()
+	for len(objects) > 0 {
+		n := 0
+		for size := 0; n < len(objects) && size < entryBytes; n++ {
+			size += len(objects[n].Raw)
+		}
+		err := t.store.Commit([]checkpoint.Update{{
+			Source: state.Source, ResourceVersion: state.ResourceVersion, Sinks: state.Sinks, Refilters: state.Refilters, Upserts: objects[:n],
+		}}, nil)
+		t.report(err)
+		if err == nil {
+			objects = objects[n:]
+		} else if !pause(t.reading, retryInterval) {
+			return false
+		}
+	}
+	return true
+}
+
 // Added implements informer.Record.
 func (r record) Added(o *object.Object) { r.ledger.Add(checkpoint.Key(o), o) }
 

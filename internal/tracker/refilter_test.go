@@ -8,6 +8,7 @@ import (
 
 	"github.com/deltabridge/deltabridge/pkg/checkpoint"
 	"github.com/deltabridge/deltabridge/pkg/informer"
+	"github.com/deltabridge/deltabridge/pkg/object"
 )
 
 func expectKnown(t *testing.T, e *Tracker, source, sink, floor string, filters ...string) Knowledge {
@@ -168,8 +169,8 @@ func TestAChangedWatchOverRestarts(t *testing.T) {
 	}
 }
 
-// A process ends while it sends what a changed scope makes leave. The next one goes on with that; or, if what is watched is yet another
-// scope, or the one before, sends each sink an initial list, for nobody knows which sink was sent what.
+// A process ends while it sends the difference of a changed scope. The next one sends each sink an initial list, whatever is watched
+// then, for nobody knows which sink was sent what; and it knows what had entered, which sinks may have been sent.
 func TestAScopeThatChangesBeforeItsDifferenceWasSent(t *testing.T) {
 	folder := t.TempDir()
 	scoped := func(scope string) informer.Source {
@@ -193,25 +194,31 @@ func TestAScopeThatChangesBeforeItsDifferenceWasSent(t *testing.T) {
 	begin(t, e, pods, "10", pod(t, "x", 3))
 	stop(t, e)
 
-	for range 2 {
+	for n := range 2 {
 		e, memory := resume(scoped("app=y"))
 		if memory.Scope == "app=y" || memory.At != "10" {
 			t.Fatalf("resumed at %s, scope %q", memory.At, memory.Scope)
 		}
-		if a, b := e.Known("pods", "a"), e.Known("pods", "b"); !a.Knows() || !b.Knows() {
-			t.Errorf("the sinks know %+v and %+v", a, b)
-		}
+		known(e, []string{"10", ""}[n])
 		r := e.Record(pods)
+		if !r.Entering([]*object.Object{pod(t, "y", 7)}) {
+			t.Fatal("what enters is not stored")
+		}
+		r.Added(pod(t, "y", 7))
 		r.Deleted(pod(t, "x", 3))
 		sentTo := send(e, scoped("app=y"), "a")
 		send(e, scoped("app=y"), "b") // never delivered
 		e.Settle("a", sentTo)
 		r.Reached("20")
-		stop(t, e)
+		if n == 0 {
+			kill(t, e)
+		} else {
+			stop(t, e)
+		}
 	}
 
 	e, memory := resume(pods) // as before all that
-	if diff := cmp.Diff([]string{"x@3"}, namesOf(memory.Known)); diff != "" || memory.Scope == "" {
+	if diff := cmp.Diff([]string{"x@3", "y@7"}, namesOf(memory.Known)); diff != "" || memory.Scope == "" {
 		t.Errorf("scope %q: %s", memory.Scope, diff)
 	}
 	known(e, "")

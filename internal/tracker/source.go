@@ -63,16 +63,19 @@ func (t *Tracker) Resume(of informer.Source) informer.Memory {
 // follows.
 const changingTo = "(changing to) "
 
-// rescope notes, before any of the difference is sent, that a source becomes another scope. If an earlier process was ended while it
-// sent the difference to a third one, it is not known which sink has what of that: each is sent an initial list again.
+// rescope notes, before any of the difference is sent, that a source becomes another scope. If a previous process ended while it sent
+// the difference of a change, it is not known which sink has what of that: each is sent an initial list again.
 func (t *Tracker) rescope(state *checkpoint.State, scope string) {
-	target, interrupted := strings.CutPrefix(state.Source.Scope, changingTo)
-	if state.ResourceVersion == "" || state.Source.Scope == scope || interrupted && target == scope {
+	if state.ResourceVersion == "" || state.Source.Scope == scope {
 		return
 	}
+	target, interrupted := strings.CutPrefix(state.Source.Scope, changingTo)
 	if interrupted {
-		t.log.Info("what is watched of a resource changed again before all sinks had the change: they are sent an initial list", "source", state.Source.Name)
+		t.log.Info("the previous process ended before all sinks had a change of what is watched: they are sent an initial list", "source", state.Source.Name)
 		beginAgain(state.Sinks)
+	}
+	if target == scope {
+		return
 	}
 	state.Source.Scope = changingTo + scope
 	u := checkpoint.Update{Source: state.Source, ResourceVersion: state.ResourceVersion, Sinks: state.Sinks, Refilters: state.Refilters}

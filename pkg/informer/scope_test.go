@@ -105,6 +105,44 @@ func TestAnotherScope(t *testing.T) {
 	}
 }
 
+// entries is a record that notes what enters, and takes it or not.
+type entries struct {
+	noRecord
+	journal *leaves
+	takes   bool
+}
+
+func (e entries) Entering(objects []*object.Object) bool {
+	for _, o := range objects {
+		e.journal.note("enters %s", label(o))
+	}
+	return e.takes
+}
+
+// What is new in the list of another scope is stored before anything of the difference is handed on, or nothing is.
+func TestWhatEntersIsStoredFirst(t *testing.T) {
+	for _, takes := range []bool{true, false} {
+		told := &leaves{}
+		known := []*object.Object{labelled(t, "stays", "u1", 1, "b"), labelled(t, "again", "u2", 2, "b"), labelled(t, "left", "u3", 3, "a")}
+		i := New(Config{
+			Resource: configMaps, Known: known, ResumeAt: "10", Relist: true, Select: teams("b"), Within: teams("b"),
+			Record: entries{journal: told, takes: takes},
+		})
+		i.AddEventHandler(told)
+		i.replay()
+		do(t, (*store)(i).Replace(list(labelled(t, "stays", "u1", 1, "b"), labelled(t, "new", "u4", 4, "b"), labelled(t, "again", "u5", 11, "b")), "13"))
+		want := []string{"enters a/new(u4)@4", "enters a/again(u5)@11"}
+		if takes {
+			want = append(want, "gap 10..13", "delete a/left(u3)@3 unseen=true", "add a/new(u4)@4 initial=false",
+				"delete a/again(u2)@2 unseen=true", "add a/again(u5)@11 initial=false")
+		}
+		expect(t, &told.journal, want...)
+		if i.HasSynced() != takes {
+			t.Errorf("synced: %t", i.HasSynced())
+		}
+	}
+}
+
 // A list of nothing at the known resourceVersion is not taken for what a resuming informer is given in place of a list.
 func TestAnotherScopeHasNothing(t *testing.T) {
 	i, told := New(Config{Resource: configMaps, Known: []*object.Object{labelled(t, "x", "u1", 1, "a")}, ResumeAt: "10", Relist: true, Select: teams("b"), Within: teams("b")}), &leaves{}

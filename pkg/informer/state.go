@@ -38,6 +38,9 @@ type Record interface {
 	// FirstList is given the first list before any of it is handed on, unless the informer resumes. It returns false if the process ends
 	// before the list is stored; then nothing is handed on.
 	FirstList(objects []*object.Object, resourceVersion string) bool
+	// Entering is given what the list of another scope has that was not known (see Config.Relist), before any difference is handed on. It
+	// returns false if the process ends before that is stored; then nothing is handed on.
+	Entering(objects []*object.Object) bool
 	// Added, Updated and Deleted are given each later change.
 	Added(o *object.Object)
 	Updated(o *object.Object)
@@ -53,6 +56,7 @@ type Record interface {
 type noRecord struct{}
 
 func (noRecord) FirstList([]*object.Object, string) bool { return true }
+func (noRecord) Entering([]*object.Object) bool          { return true }
 func (noRecord) Added(*object.Object)                    {}
 func (noRecord) Updated(*object.Object)                  {}
 func (noRecord) Deleted(*object.Object)                  {}

@@ -70,6 +70,8 @@ func (s *store) Replace(list []any, resourceVersion string) error {
 	switch {
 	case first && !i.handFirstList(objects, resourceVersion):
 		return nil // the process is ending
+	case i.config.Relist && !i.listed && !i.record.Entering(i.entering(objects)):
+		return nil // the same
 	case !first:
 		i.announceGap(resourceVersion)
 	}
@@ -107,6 +109,16 @@ func (i *Informer) handFirstList(objects []*object.Object, resourceVersion strin
 		}
 	}
 	return true
+}
+
+// entering gives the objects that are not known.
+func (i *Informer) entering(objects []*object.Object) (entering []*object.Object) {
+	for _, o := range objects {
+		if known := i.known(o); known == nil || known.UID != o.UID {
+			entering = append(entering, o)
+		}
+	}
+	return entering
 }
 
 // hasListed notes that the handlers know the state. The caller holds mu.
