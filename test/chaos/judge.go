@@ -285,6 +285,14 @@ func (j *sinkJudge) excused(r *Rev) bool {
 	return slices.ContainsFunc(handlers, func(p *Process) bool { listed, ready := j.lists(p, r); return listed && end <= ready })
 }
 
+// endedUnseen reports whether an object ended for the destination after an event, while the bridge did not know that it was there.
+func (j *sinkJudge) endedUnseen(last *Event, revs []*Rev) bool {
+	n := slices.IndexFunc(revs, func(r *Rev) bool {
+		return r.RV > last.RV && slices.ContainsFunc(j.later(r.RV), func(p *Process) bool { return !p.Config.passes(j.dest, r) })
+	})
+	return n >= 0 && j.unseen(revs[n])
+}
+
 // final compares what a consumer of the destination takes for the present state with the cluster.
 func (j *sinkJudge) final() {
 	config := j.Timeline.Processes[len(j.Timeline.Processes)-1].Config
@@ -309,7 +317,7 @@ func (j *sinkJudge) final() {
 			for end.prev != nil && !config.passes(j.dest, end.prev) {
 				end = end.prev
 			}
-			if j.unseen(end) {
+			if j.unseen(end) || j.endedUnseen(last, revs) {
 				continue
 			}
 			j.lost(end, StillThere, "%s, which ended at %d (%s, deleted: %t); the destination has %s", r.subject(), r.RV, r.At.Format("05.000"), r.Deleted, last)

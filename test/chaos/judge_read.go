@@ -50,6 +50,7 @@ func (j *sinkJudge) ordered(e, last *Event, changes bool) {
 	switch {
 	case before == nil:
 	case j.uncommitted(before): // and e carries the last state that was known
+	case before.UID != e.UID && e.Unknown && j.unknown(before): // the successor is not known; consumers compare the uid
 	case before.UID != e.UID && before.RV > e.RV:
 		j.report(Order, "%s, after %s of its successor", e, before)
 	case e.Operation == "deleted" && e.Unknown: // carries the last state that was known

@@ -174,13 +174,21 @@ func (j *sinkJudge) moves(n int) bool {
 // for the destination that it had, in front of the list or behind it.
 func (j *sinkJudge) restarted(e *Event) bool {
 	for n, p := range j.Timeline.Processes {
-		unfinished := n > 0 && j.Timeline.Processes[n-1].ReadyRev == 0 // the first lists of the process before
-		starts := j.starts(n) && j.moves(n) || (j.starts(n) || j.rescoped(n) || unfinished) && e.Initial && e.RV <= j.listed(n)
+		starts := j.starts(n) && j.moves(n) || (j.starts(n) || j.unfinished(n)) && e.Initial && e.RV <= j.listed(n)
 		if starts && !e.At.Before(p.Start) {
 			return true
 		}
 	}
 	return false
+}
+
+// unfinished reports whether the process before may not have finished its initial lists, or those of a changed watch.
+func (j *sinkJudge) unfinished(n int) bool {
+	if n == 0 {
+		return false
+	}
+	before := &j.Timeline.Processes[n-1]
+	return before.ReadyRev == 0 || j.changing(n) || (n == 1 || j.starts(n-1) || j.unfinished(n-1)) && j.abrupt(before) && !j.caughtUp(before)
 }
 
 // listed is the revision up to which the lists of a process can be; if it ended before it was ready, those of the next.
@@ -193,16 +201,13 @@ func (j *sinkJudge) listed(n int) int64 {
 	return math.MaxInt64
 }
 
-// rescoped reports whether what is watched changed in a process, and was changed before in one that may have ended before all sinks had the
-// difference: then each is sent an initial list of the resource.
-func (j *sinkJudge) rescoped(n int) bool { return j.watchChanges(n) && j.changing(n) }
-
 // watchChanges reports whether a process watches something else than the one before.
 func (j *sinkJudge) watchChanges(n int) bool {
 	return n > 0 && !sameWatch(j.Timeline.Processes[n].Config, j.Timeline.Processes[n-1].Config)
 }
 
-// changing reports whether what is watched changed in a process before, and not all sinks may have had the difference when the process began.
+// changing reports whether what is watched changed in a process before, and not all sinks may have had the difference when the process began:
+// then each is sent an initial list.
 func (j *sinkJudge) changing(n int) bool {
 	for m := n - 1; m > 0; m-- {
 		p := &j.Timeline.Processes[m]
@@ -247,18 +252,18 @@ func (j *sinkJudge) letIn(e *Event) bool {
 			return true
 		}
 	}
-	return e.Left && j.listedInPart(e)
+	return j.listedInPart(e)
 }
 
-// listedInPart reports whether an event is the leave of an object that can be of a first list which no process could finish: how much of that
-// was sent is not known.
+// listedInPart reports whether an event is the end of an object that can be of lists which no process could finish: how much of them was
+// sent is not known, and all of it can end.
 func (j *sinkJudge) listedInPart(e *Event) bool {
 	r, processes := j.History.byRV[e.RV], j.Timeline.Processes
 	for n := range processes {
-		if e.made().Before(processes[n].Start) || processes[n].Config.passes(j.dest, r) {
+		if e.made().Before(processes[n].Start) || !e.Unknown && !(e.Left && !processes[n].Config.passes(j.dest, r)) {
 			continue
 		}
-		for m := n - 1; m >= 0 && processes[m].ReadyRev == 0; m-- {
+		for m := n - 1; m >= 0 && (processes[m].ReadyRev == 0 || j.changing(m+1)); m-- {
 			if processes[m].Config.passes(j.dest, r) {
 				return true
 			}
@@ -271,9 +276,6 @@ func (j *sinkJudge) listedInPart(e *Event) bool {
 // did, and the initial list of one that begins anew. Or its sink's filter has changed meanwhile.
 func (j *sinkJudge) unseen(r *Rev) bool {
 	for n := range j.Timeline.Processes {
-		if j.rescoped(n) && j.Timeline.Processes[n-1].Config.passes(j.dest, r) && !j.Timeline.Processes[n].Config.passes(j.dest, r) {
-			return true
-		}
 		if !j.starts(n) {
 			continue
 		}

@@ -290,6 +290,25 @@ func TestJudgeALeaveAfterAFirstListInPart(t *testing.T) {
 	}
 }
 
+// The same of what was deleted meanwhile.
+func TestJudgeADeletionAfterAFirstListInPart(t *testing.T) {
+	for ready, want := range map[int64][]Class{0: nil, 3: {Missing, Operation}} {
+		s := tell(t, "a b a b- a a", stream(Filter{}))
+		s.process(2, 3, Term, s.config()).process(5, 0, "", s.config()).fault(Forget, "", 4, 4)
+		s.in.Timeline.Processes[0].ReadyRev = ready
+		s.got("s", "initial 1@2.1", "gap relist 2 5", "unknown 2@5.1", "updated 3@5.1", "updated 5@5.2", "updated 6").ends(want...)
+	}
+}
+
+// The bridge was killed in the initial lists with which it began: the next process sends them again.
+func TestJudgeAKillInTheInitialLists(t *testing.T) {
+	for how, want := range map[Action][]Class{Kill: nil, Term: {Operation}} {
+		s := tell(t, "a a a a a a a a", stream(Filter{}))
+		s.process(0, 2, Term, s.config()).fault(Lose, "", 3, 3).process(4, 5, how, s.config()).process(6, 0, "", s.config())
+		s.got("s", "added 1", "updated 2", "initial 4@4.1", "initial 5@6.1", "updated 6@6.2", "updated 7", "updated 8").ends(want...)
+	}
+}
+
 func TestJudgeAnOutage(t *testing.T) {
 	s := tell(t, "x x x x x x x x x x", stream(Filter{}))
 	s.process(0, 0, "", s.config()).fault(Hang, "s", 2, 5)
@@ -402,6 +421,16 @@ func TestJudgeWhatCannotBeHad(t *testing.T) {
 }
 
 // A mirror keeps the last gap event only: the bridge's log tells of those before it.
+// A deletion that comes again is behind the addition of a successor, which the bridge has forgotten too.
+func TestJudgeAForgottenSuccessor(t *testing.T) {
+	for how, want := range map[Action][]Class{Kill: nil, Term: {GapWidth, Operation, Order}} {
+		s := tell(t, "y:blue x:blue x:red x- x:blue y x", stream(Filter{Team: "blue"}))
+		s.process(0, 5, how, s.config()).process(6, 0, "", s.config()).fault(Forget, "", 5, 5)
+		s.in.Timeline.Processes[0].End = second(5.5)
+		s.got("s", "added 1", "added 2", "left 3", "added 5", "gap relist 2 6", "unknown 2@6.1", "updated 6@6.2", "updated 7").ends(want...)
+	}
+}
+
 func TestJudgeWhatCannotBeHadOfAMirror(t *testing.T) {
 	for from, want := range map[int64][]Class{2: nil, 3: {StillThere}} {
 		mirror := stream(Filter{})
