@@ -263,7 +263,7 @@ func (j *sinkJudge) listedInPart(e *Event) bool {
 		if e.made().Before(processes[n].Start) || !e.Unknown && !(e.Left && !processes[n].Config.passes(j.dest, r)) {
 			continue
 		}
-		for m := n - 1; m >= 0 && (processes[m].ReadyRev == 0 || j.changing(m+1)); m-- {
+		for m := n - 1; m >= 0 && j.unfinished(m+1); m-- {
 			if processes[m].Config.passes(j.dest, r) {
 				return true
 			}
