@@ -67,15 +67,25 @@ func TestMetricsPage(t *testing.T) {
 
 const metricsIntro = `# Metrics
 
-What ` + "`/metrics`" + ` shows, beside the usual metrics of the Go runtime and the process. Labels are sinks, resources and watched
-namespaces, never objects. The counters of a sink and a resource are there, at zero, as soon as the resource is watched.
+` + "`/metrics`" + ` has these metrics, in addition to those of the Go runtime and the process. The labels name sinks, resources and
+watched namespaces, never objects. The counters of a sink and a resource exist, with the value zero, as soon as the resource
+is watched.
 
-Worth an alert (the Helm chart has these and more as rules, with [what to do](operations.md#alerts)):
+Use these for alerts. The Helm chart has rules for them and for more, each with a [runbook](operations.md#alerts):
 
-- ` + "`deltabridge_sink_connected == 0`" + ` for minutes: a broker is away.
-- ` + "`histogram_quantile(0.99, rate(deltabridge_event_lag_seconds_bucket[5m]))`" + ` above what readers bear.
-- ` + "`increase(deltabridge_events_dropped_total[10m]) > 0`" + `, and the same for ` + "`deltabridge_events_refused_total`" + `: the stream has gaps.
+- ` + "`deltabridge_sink_connected == 0`" + ` for minutes: a broker is unavailable.
+- ` + "`histogram_quantile(0.99, rate(deltabridge_event_lag_seconds_bucket[5m]))`" + ` above what your consumers tolerate.
+- ` + "`increase(deltabridge_events_dropped_total[10m]) > 0`" + `, and the same for ` + "`deltabridge_events_refused_total`" + `: the stream has
+  gaps.
 - ` + "`time() - deltabridge_informer_last_contact_timestamp_seconds > 900`" + `: a watch is silent.
+
+The table leaves out four gauges. The first three exist once the bridge watches a resource, and have the labels ` + "`source`" + ` and
+` + "`sink`" + `; the last one exists once the checkpoint is written:
+
+- ` + "`deltabridge_unsettled_events`" + `: events of a source that the sink has not settled.
+- ` + "`deltabridge_watermark_resource_version`" + `: the resourceVersion up to which the sink has settled everything of the source.
+- ` + "`deltabridge_watermark_lag_seconds`" + `: the age of the oldest event that the sink has not settled.
+- ` + "`deltabridge_checkpoint_last_commit_timestamp_seconds`" + `: when the checkpoint was last written.
 
 | metric | type | labels | meaning |
 |---|---|---|---|
