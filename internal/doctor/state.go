@@ -13,6 +13,7 @@ import (
 
 	"github.com/deltabridge/deltabridge/pkg/checkpoint"
 	"github.com/deltabridge/deltabridge/pkg/informer"
+	"github.com/deltabridge/deltabridge/pkg/ledger"
 )
 
 const (
@@ -129,7 +130,7 @@ func (e *examination) checkpoint(ctx context.Context, folder string) {
 // resume tries whether the watch can go on where the checkpoint ends, by the source that is furthest back.
 func (e *examination) resume(ctx context.Context, s checkpoint.Summary) {
 	detail := fmt.Sprintf("%s, %v, written %s ago", counted(len(s.States), "resource"), size(s.SizeBytes), age(s.LastCommit))
-	var oldest *checkpoint.State
+	var oldest *ledger.State
 	var least uint64
 	for n := range s.States {
 		version, err := strconv.ParseUint(s.States[n].ResourceVersion, 10, 64)

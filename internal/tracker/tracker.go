@@ -10,6 +10,7 @@ import (
 
 	"github.com/deltabridge/deltabridge/pkg/checkpoint"
 	"github.com/deltabridge/deltabridge/pkg/informer"
+	"github.com/deltabridge/deltabridge/pkg/ledger"
 	"github.com/deltabridge/deltabridge/pkg/object"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/rest"
@@ -125,7 +126,7 @@ func (t *Tracker) SetDestination(sink, name string) error { return t.store.SetDe
 func (t *Tracker) Stats() checkpoint.Stats { return t.store.Stats() }
 
 // States gives the sources that the checkpoint has, as it has them now.
-func (t *Tracker) States() []checkpoint.State {
+func (t *Tracker) States() []ledger.State {
 	states, err := t.store.States()
 	if err != nil {
 		t.log.Error("cannot read the sources in the checkpoint", "err", err)

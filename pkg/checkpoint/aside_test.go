@@ -12,6 +12,7 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"github.com/deltabridge/deltabridge/pkg/ledger"
 	"github.com/deltabridge/deltabridge/pkg/object"
 )
 
@@ -41,7 +42,7 @@ func usable(t testing.TB, s *Store) {
 		t.Fatal(err)
 	}
 	o := small(t, "n", "usable", "1")
-	commit(t, s, nil, Update{Source: testSource("usable"), ResourceVersion: "1", Upserts: []*object.Object{o}})
+	commit(t, s, nil, ledger.Update{Source: testSource("usable"), ResourceVersion: "1", Upserts: []*object.Object{o}})
 	if _, rows := rowsOf(t, s, "usable"); len(rows) != 1 {
 		t.Errorf("%d rows", len(rows))
 	}
@@ -60,7 +61,7 @@ func TestBeginCluster(t *testing.T) {
 		if err != nil || fresh != step.fresh || s.ClusterUID() != step.uid || len(kept(t, folder)) != step.kept {
 			t.Errorf("%s: fresh %t, uid %s, kept %v, %v", step.uid, fresh, s.ClusterUID(), kept(t, folder), err)
 		}
-		commit(t, s, nil, Update{Source: testSource("of-" + step.uid)})
+		commit(t, s, nil, ledger.Update{Source: testSource("of-" + step.uid)})
 		states, err := s.States()
 		if err != nil || len(states) != 1 || states[0].Source.Name != "of-"+step.uid {
 			t.Errorf("%v %v", states, err)
@@ -78,7 +79,7 @@ func TestBeginCluster(t *testing.T) {
 func TestAnotherNameOfTheClusterIsNoOtherCluster(t *testing.T) {
 	folder := t.TempDir()
 	s := begin(t, folder)
-	commit(t, s, nil, Update{Source: testSource("pods")})
+	commit(t, s, nil, ledger.Update{Source: testSource("pods")})
 	s.Close()
 	var log bytes.Buffer
 	for i := range 2 {
@@ -99,7 +100,7 @@ func TestAnotherNameOfTheClusterIsNoOtherCluster(t *testing.T) {
 func TestSetAside(t *testing.T) {
 	folder := t.TempDir()
 	s := begin(t, folder)
-	commit(t, s, map[string]string{"a": "rules"}, Update{Source: testSource("pods"), ResourceVersion: "5"})
+	commit(t, s, map[string]string{"a": "rules"}, ledger.Update{Source: testSource("pods"), ResourceVersion: "5"})
 	for range 3 { // within one second, perhaps: each needs a name of its own
 		if err := s.SetAside("Restored to 17!"); err != nil {
 			t.Fatal(err)
@@ -133,7 +134,7 @@ func TestSetAside(t *testing.T) {
 func TestSetAsideThatFailsChangesNothing(t *testing.T) {
 	folder := t.TempDir()
 	s := begin(t, folder)
-	commit(t, s, nil, Update{Source: testSource("pods"), ResourceVersion: "5"})
+	commit(t, s, nil, ledger.Update{Source: testSource("pods"), ResourceVersion: "5"})
 	inTheWay := filepath.Join(folder, fileName+suffixNew)
 	if err := os.MkdirAll(filepath.Join(inTheWay, "x"), 0o700); err != nil {
 		t.Fatal(err)
@@ -144,7 +145,7 @@ func TestSetAsideThatFailsChangesNothing(t *testing.T) {
 	if states, err := s.States(); err != nil || len(states) != 1 {
 		t.Error(states, err)
 	}
-	commit(t, s, nil, Update{Source: testSource("nodes"), ResourceVersion: "6"})
+	commit(t, s, nil, ledger.Update{Source: testSource("nodes"), ResourceVersion: "6"})
 	if err := os.RemoveAll(inTheWay); err != nil {
 		t.Fatal(err)
 	}
@@ -198,7 +199,7 @@ func TestRefused(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			folder := t.TempDir()
 			s := begin(t, folder)
-			commit(t, s, nil, Update{Source: testSource("pods"), ResourceVersion: "5"})
+			commit(t, s, nil, ledger.Update{Source: testSource("pods"), ResourceVersion: "5"})
 			s.Close()
 			test.change(t, s.path)
 			before, err := os.ReadFile(s.path)
@@ -263,13 +264,13 @@ func TestCompaction(t *testing.T) {
 	s := begin(t, folder)
 	objects := pods(t, 0, 6000, 1)
 	source := testSource("pods")
-	commit(t, s, map[string]string{"a": "rules"}, Update{Source: source, ResourceVersion: "1", Upserts: objects, Sinks: map[string]string{"a": "2"}})
+	commit(t, s, map[string]string{"a": "rules"}, ledger.Update{Source: source, ResourceVersion: "1", Upserts: objects, Sinks: map[string]string{"a": "2"}})
 	full := s.Stats().SizeBytes
 	var gone []string
 	for _, o := range objects[1000:] {
-		gone = append(gone, Key(o))
+		gone = append(gone, o.Key())
 	}
-	commit(t, s, nil, Update{Source: source, ResourceVersion: "3", Deletes: gone, Sinks: map[string]string{"a": "4"}})
+	commit(t, s, nil, ledger.Update{Source: source, ResourceVersion: "3", Deletes: gone, Sinks: map[string]string{"a": "4"}})
 	s.Close()
 	var log bytes.Buffer
 	s, err := Open(Options{Path: folder, ClusterName: "test", Logger: slog.New(slog.NewTextHandler(&log, nil))})
@@ -287,7 +288,7 @@ func TestCompaction(t *testing.T) {
 	if text, known, _ := s.SinkConfig("a"); !known || text != "rules" {
 		t.Error(text, known)
 	}
-	commit(t, s, nil, Update{Source: source, ResourceVersion: "5", Upserts: objects[2000:2001]})
+	commit(t, s, nil, ledger.Update{Source: source, ResourceVersion: "5", Upserts: objects[2000:2001]})
 	if _, rows := rowsOf(t, s, source.Name); len(rows) != 1001 {
 		t.Errorf("%d rows", len(rows))
 	}

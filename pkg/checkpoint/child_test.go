@@ -20,6 +20,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/deltabridge/deltabridge/pkg/ledger"
 	"github.com/deltabridge/deltabridge/pkg/object"
 )
 
@@ -99,9 +100,9 @@ func childCommits(t *testing.T, folder string) {
 	}
 	for {
 		n++
-		var updates []Update
+		var updates []ledger.Update
 		for _, name := range []string{"one", "two"} {
-			u := Update{Source: testSource(name), ResourceVersion: fmt.Sprint(n), Sinks: map[string]string{"a": fmt.Sprint(n)}, Reset: n%17 == 0}
+			u := ledger.Update{Source: testSource(name), ResourceVersion: fmt.Sprint(n), Sinks: map[string]string{"a": fmt.Sprint(n)}}
 			for i := range 60 {
 				switch {
 				case i < rowsAt(n):
@@ -111,6 +112,13 @@ func childCommits(t *testing.T, folder string) {
 				}
 			}
 			updates = append(updates, u)
+		}
+		if n%17 == 0 { // a list that will not be finished
+			stage := s.Stage(testSource("three"))
+			put(t, stage, small(t, "ns", "a", fmt.Sprint(n)))
+			if err := stage.Remove(small(t, "ns", "b", "1")); err != nil { // writes what is held
+				t.Fatal(err)
+			}
 		}
 		if err := s.Commit(updates, map[string]string{"a": fmt.Sprint(n)}); err != nil {
 			t.Fatal(err)
@@ -236,12 +244,12 @@ func fill(t *testing.T, s *Store, full func(bool), want string) {
 	t.Helper()
 	source := testSource("pods")
 	kept := pods(t, 0, 20, 1)
-	commit(t, s, map[string]string{"a": "rules"}, Update{Source: source, ResourceVersion: "1", Upserts: kept})
+	commit(t, s, map[string]string{"a": "rules"}, ledger.Update{Source: source, ResourceVersion: "1", Upserts: kept})
 	before := contents(t, s)
 	full(true)
-	more := Update{Source: source, ResourceVersion: "2", Upserts: pods(t, 10, 5000, 2), Deletes: []string{Key(kept[0])}}
+	more := ledger.Update{Source: source, ResourceVersion: "2", Upserts: pods(t, 10, 5000, 2), Deletes: []string{kept[0].Key()}}
 	for range 3 {
-		err := s.Commit([]Update{more}, map[string]string{"b": "other"})
+		err := s.Commit([]ledger.Update{more}, map[string]string{"b": "other"})
 		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), s.path) {
 			t.Fatalf("%v, want %q", err, want)
 		}
@@ -333,7 +341,7 @@ func fillUp(t *testing.T, folder string) {
 func TestReadOnlyDisk(t *testing.T) {
 	folder := smallDisk(t, "size=8m")
 	s := begin(t, folder)
-	commit(t, s, nil, Update{Source: testSource("pods"), ResourceVersion: "1"})
+	commit(t, s, nil, ledger.Update{Source: testSource("pods"), ResourceVersion: "1"})
 	s.Close()
 	if err := syscall.Mount("", folder, "tmpfs", syscall.MS_REMOUNT|syscall.MS_RDONLY, ""); err != nil {
 		t.Fatal(err)
@@ -431,13 +439,13 @@ func TestUnsure(t *testing.T) {
 		defer func() { _ = tx.Rollback() }()
 		return tx.ID()
 	}
-	if err := s.Commit([]Update{{}}, nil); err == nil {
+	if err := s.Commit([]ledger.Update{{}}, nil); err == nil {
 		t.Fatal("expected an error")
 	}
 	before := transactions()
 	for i, want := range []int{2, 3} {
 		o := small(t, "n", "a", fmt.Sprint(i))
-		commit(t, s, nil, Update{Source: testSource("pods"), Upserts: []*object.Object{o}})
+		commit(t, s, nil, ledger.Update{Source: testSource("pods"), Upserts: []*object.Object{o}})
 		if got := transactions() - before; got != want {
 			t.Errorf("%d transactions, want %d", got, want)
 		}

@@ -12,6 +12,7 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"github.com/deltabridge/deltabridge/pkg/ledger"
 	"github.com/deltabridge/deltabridge/pkg/object"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
@@ -28,7 +29,7 @@ const fillPercent = 0.9
 // part of both; the store can be used as before. Call it again with the same updates, or with ones that contain them.
 //
 // An object without a name has no row.
-func (s *Store) Commit(updates []Update, sinkConfigs map[string]string) error {
+func (s *Store) Commit(updates []ledger.Update, sinkConfigs map[string]string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.db == nil {
@@ -110,7 +111,7 @@ func (s *Store) Forget(source string) error {
 }
 
 // with is the record after a commit.
-func (r storeRecord) with(updates []Update, sinkConfigs map[string]string) storeRecord {
+func (r storeRecord) with(updates []ledger.Update, sinkConfigs map[string]string) storeRecord {
 	if sinkConfigs != nil {
 		r.Sinks = maps.Clone(sinkConfigs)
 		r.Destinations = maps.Clone(r.Destinations)
@@ -145,7 +146,7 @@ func (s *Store) keepSinks(tx *bbolt.Tx, keep map[string]string) error {
 		}
 		before := len(r.Sinks) + len(r.Refilters)
 		maps.DeleteFunc(r.Sinks, func(sink, _ string) bool { _, ok := keep[sink]; return !ok })
-		maps.DeleteFunc(r.Refilters, func(sink string, _ Refilter) bool { _, ok := keep[sink]; return !ok })
+		maps.DeleteFunc(r.Refilters, func(sink string, _ ledger.Refilter) bool { _, ok := keep[sink]; return !ok })
 		changed := len(r.Sinks)+len(r.Refilters) != before
 		for sink, config := range keep {
 			if old, known := s.record.Sinks[sink]; known && old != config {
@@ -166,7 +167,7 @@ func (s *Store) keepSinks(tx *bbolt.Tx, keep map[string]string) error {
 // refilter notes that a sink may know the source by an old configuration.
 func (r *sourceRecord) refilter(sink, old string) {
 	if r.Refilters == nil {
-		r.Refilters = map[string]Refilter{}
+		r.Refilters = map[string]ledger.Refilter{}
 	}
 	noted := r.Refilters[sink]
 	if !slices.Contains(noted.Filters, old) {
@@ -209,7 +210,7 @@ type writer struct {
 	rows  map[string]int // by source, what Stats is to say
 }
 
-func (w *writer) apply(tx *bbolt.Tx, u *Update) error {
+func (w *writer) apply(tx *bbolt.Tx, u *ledger.Update) error {
 	name := u.Source.Name
 	if name == "" {
 		return errors.New("empty name")
@@ -224,7 +225,7 @@ func (w *writer) apply(tx *bbolt.Tx, u *Update) error {
 		}
 	}
 	all := tx.Bucket([]byte(bucketRows))
-	if u.Reset || !known {
+	if !known {
 		if err := deleteBucket(all, name); err != nil {
 			return err
 		}
@@ -263,7 +264,7 @@ func (w *writer) upsert(bucket *bbolt.Bucket, resource schema.GroupVersionResour
 	w.codec.privacy, w.codec.resource = w.store.opts.Privacy, resource
 	sorted := make([]keyed, 0, len(objects))
 	for _, o := range objects {
-		if key := Key(o); key != "" {
+		if key := o.Key(); key != "" {
 			sorted = append(sorted, keyed{key, o})
 		}
 	}

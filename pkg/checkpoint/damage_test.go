@@ -13,6 +13,7 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"github.com/deltabridge/deltabridge/pkg/ledger"
 	"github.com/deltabridge/deltabridge/pkg/object"
 	"github.com/deltabridge/deltabridge/test/scale"
 )
@@ -31,9 +32,9 @@ func recordHistory(t testing.TB) history {
 	s := begin(t, folder)
 	var h history
 	for n := range 6 {
-		var updates []Update
+		var updates []ledger.Update
 		for i, name := range []string{"few", "many", "pods"} {
-			u := Update{Source: testSource(name), ResourceVersion: fmt.Sprint(n), Sinks: map[string]string{"a": fmt.Sprint(n)}}
+			u := ledger.Update{Source: testSource(name), ResourceVersion: fmt.Sprint(n), Sinks: map[string]string{"a": fmt.Sprint(n)}}
 			for j := range []int{1, 60, 12}[i] {
 				if (j+n)%3 != 0 {
 					continue
@@ -188,7 +189,7 @@ func TestLostWrite(t *testing.T) {
 	var files [][]byte
 	h := history{}
 	for n := range 5 {
-		u := Update{Source: testSource("pods"), ResourceVersion: fmt.Sprint(n)}
+		u := ledger.Update{Source: testSource("pods"), ResourceVersion: fmt.Sprint(n)}
 		for i := range 40 {
 			u.Upserts = append(u.Upserts, small(t, "ns", fmt.Sprintf("%04d", i), fmt.Sprint(n)))
 		}
@@ -254,8 +255,8 @@ func TestDamagedRow(t *testing.T) {
 			s := begin(t, folder)
 			source := testSource("pods")
 			commit(t, s, nil,
-				Update{Source: source, ResourceVersion: "5", Upserts: []*object.Object{good}},
-				Update{Source: testSource("sound"), ResourceVersion: "6", Upserts: []*object.Object{good}})
+				ledger.Update{Source: source, ResourceVersion: "5", Upserts: []*object.Object{good}},
+				ledger.Update{Source: testSource("sound"), ResourceVersion: "6", Upserts: []*object.Object{good}})
 			s.Close()
 			edit(t, s.path, func(tx *bbolt.Tx) error {
 				bucket := tx.Bucket([]byte(bucketRows)).Bucket([]byte("pods"))
@@ -286,8 +287,8 @@ func TestDamagedRow(t *testing.T) {
 				t.Error("a sound source is gone")
 			}
 			// What is committed next is all that there is, and is sound.
-			commit(t, s, map[string]string{}, Update{Source: source, ResourceVersion: "7", Upserts: []*object.Object{other}},
-				Update{Source: source, ResourceVersion: "8", Upserts: []*object.Object{small(t, "ns", "c", "1")}})
+			commit(t, s, map[string]string{}, ledger.Update{Source: source, ResourceVersion: "7", Upserts: []*object.Object{other}},
+				ledger.Update{Source: source, ResourceVersion: "8", Upserts: []*object.Object{small(t, "ns", "c", "1")}})
 			for range 2 {
 				if state, rows := rowsOf(t, s, "pods"); state.ResourceVersion != "8" || len(rows) != 2 {
 					t.Errorf("%+v %v", state, rows)
@@ -307,15 +308,15 @@ func TestDamagedSourceRecord(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			folder := t.TempDir()
 			s := begin(t, folder)
-			commit(t, s, map[string]string{"a": ""}, Update{Source: testSource("pods"), ResourceVersion: "5", Upserts: []*object.Object{small(t, "n", "a", "1")}})
+			commit(t, s, map[string]string{"a": ""}, ledger.Update{Source: testSource("pods"), ResourceVersion: "5", Upserts: []*object.Object{small(t, "n", "a", "1")}})
 			s.Close()
 			edit(t, s.path, func(tx *bbolt.Tx) error { return change(tx.Bucket([]byte(bucketSources))) })
 			s = open(t, folder)
 			if states, err := s.States(); err != nil || len(states) != 0 || s.Stats().Damaged != 1 {
 				t.Errorf("%v %v %+v", states, err, s.Stats())
 			}
-			commit(t, s, map[string]string{}, Update{Source: testSource("nodes")}) // must get over it
-			commit(t, s, nil, Update{Source: testSource("pods"), ResourceVersion: "6"})
+			commit(t, s, map[string]string{}, ledger.Update{Source: testSource("nodes")}) // must get over it
+			commit(t, s, nil, ledger.Update{Source: testSource("pods"), ResourceVersion: "6"})
 			if state, rows := rowsOf(t, s, "pods"); state.ResourceVersion != "6" || len(rows) != 0 {
 				t.Errorf("%+v %v", state, rows)
 			}
@@ -326,7 +327,7 @@ func TestDamagedSourceRecord(t *testing.T) {
 // TestPanicIsAnError: bbolt panics on a page that is not what it should be.
 func TestPanicIsAnError(t *testing.T) {
 	s := begin(t, t.TempDir())
-	commit(t, s, nil, Update{Source: testSource("pods"), ResourceVersion: "1", Upserts: pods(t, 0, 50, 1)})
+	commit(t, s, nil, ledger.Update{Source: testSource("pods"), ResourceVersion: "1", Upserts: pods(t, 0, 50, 1)})
 	file, err := os.OpenFile(s.path, os.O_RDWR, 0)
 	if err != nil {
 		t.Fatal(err)

@@ -1,5 +1,5 @@
-// Package checkpoint knows what has been settled: in memory, change by change ([Ledger]), and on disk ([Store]), so that
-// a restart goes on where the one before it stopped.
+// Package checkpoint stores on disk what is settled of each source ([ledger.State]) and its rows, so that a restart goes on
+// where the process before it stopped.
 //
 // # What the store promises
 //

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/deltabridge/deltabridge/pkg/ledger"
 	"github.com/deltabridge/deltabridge/pkg/object"
 	"github.com/klauspost/compress/s2"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -63,7 +64,7 @@ type sourceRecord struct {
 	Sinks           map[string]string `json:"sinks"`
 	Rows            tally             `json:"rows"`
 
-	Refilters map[string]Refilter `json:"refilters,omitempty"`
+	Refilters map[string]ledger.Refilter `json:"refilters,omitempty"`
 }
 
 // tally is a checksum of a set of rows that can be kept up to date row by row.
@@ -84,7 +85,7 @@ func (t *tally) remove(sealed []byte) {
 	t.Sum -= uint64(checksumOf(sealed))
 }
 
-func (r *sourceRecord) set(u *Update) {
+func (r *sourceRecord) set(u *ledger.Update) {
 	s := u.Source
 	r.Group, r.Version, r.Resource = s.Resource.Group, s.Resource.Version, s.Resource.Resource
 	r.Namespace, r.LabelSelector, r.FieldSelector = s.Namespace, s.LabelSelector, s.FieldSelector
@@ -92,13 +93,13 @@ func (r *sourceRecord) set(u *Update) {
 	r.ResourceVersion, r.Sinks, r.Refilters = u.ResourceVersion, u.Sinks, u.Refilters
 }
 
-func (r *sourceRecord) state(name string) State {
+func (r *sourceRecord) state(name string) ledger.State {
 	sinks := r.Sinks
 	if sinks == nil {
 		sinks = map[string]string{}
 	}
-	return State{
-		Source: Source{
+	return ledger.State{
+		Source: ledger.Source{
 			Name:      name,
 			Resource:  schema.GroupVersionResource{Group: r.Group, Version: r.Version, Resource: r.Resource},
 			Namespace: r.Namespace, LabelSelector: r.LabelSelector, FieldSelector: r.FieldSelector,
@@ -259,8 +260,8 @@ func (c *rowCodec) decode(key string, sealed []byte) (*object.Object, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: row %q: %w", errDamaged, key, err)
 	}
-	if Key(o) != key {
-		return nil, fmt.Errorf("%w: row %q holds %q", errDamaged, key, Key(o))
+	if o.Key() != key {
+		return nil, fmt.Errorf("%w: row %q holds %q", errDamaged, key, o.Key())
 	}
 	o.Manager = manager
 	return o, nil

@@ -6,14 +6,15 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/deltabridge/deltabridge/pkg/ledger"
 	"github.com/deltabridge/deltabridge/pkg/object"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 const testUID = "6ba7b810-9dad-11d1-80b4-00c04fd430c8"
 
-func testSource(name string) Source {
-	return Source{Name: name, Resource: schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: name}}
+func testSource(name string) ledger.Source {
+	return ledger.Source{Name: name, Resource: schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: name}}
 }
 
 // open opens a store of the test cluster in a folder, and closes it with the test.

@@ -7,17 +7,18 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"github.com/deltabridge/deltabridge/pkg/ledger"
 	"github.com/deltabridge/deltabridge/pkg/object"
 )
 
 // States gives all sources without their rows, by name. One that can't be read is left out, see Load.
-func (s *Store) States() ([]State, error) {
+func (s *Store) States() ([]ledger.State, error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	if s.db == nil {
 		return nil, ErrClosed
 	}
-	var states []State
+	var states []ledger.State
 	for _, name := range s.record.Sources {
 		if s.isDamaged(name) {
 			continue
@@ -46,23 +47,23 @@ func (s *Store) States() ([]State, error) {
 // logged and counted, and its rows are removed by the next Commit of it. The error is about reading the file at all.
 //
 // Sources may be loaded at the same time.
-func (s *Store) Load(source string) (State, []*object.Object, error) {
+func (s *Store) Load(source string) (ledger.State, []*object.Object, error) {
 	return s.loadSource(source, true)
 }
 
 // LoadIndex is Load without the objects' Raw, which Fetch gives: what is read then takes little memory.
-func (s *Store) LoadIndex(source string) (State, []*object.Object, error) {
+func (s *Store) LoadIndex(source string) (ledger.State, []*object.Object, error) {
 	return s.loadSource(source, false)
 }
 
-func (s *Store) loadSource(source string, bytes bool) (State, []*object.Object, error) {
+func (s *Store) loadSource(source string, bytes bool) (ledger.State, []*object.Object, error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	if s.db == nil {
-		return State{}, nil, ErrClosed
+		return ledger.State{}, nil, ErrClosed
 	}
 	if !s.record.knows(source) || s.isDamaged(source) {
-		return State{}, nil, nil
+		return ledger.State{}, nil, nil
 	}
 	var record sourceRecord
 	var rows []*object.Object
@@ -81,10 +82,10 @@ func (s *Store) loadSource(source string, bytes bool) (State, []*object.Object, 
 	})
 	if errors.Is(err, errDamaged) {
 		s.giveUp(source, err)
-		return State{}, nil, nil
+		return ledger.State{}, nil, nil
 	}
 	if err != nil {
-		return State{}, nil, explain("read the checkpoint", s.path, err)
+		return ledger.State{}, nil, explain("read the checkpoint", s.path, err)
 	}
 	return record.state(source), rows, nil
 }

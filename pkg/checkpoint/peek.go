@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"go.etcd.io/bbolt"
+
+	"github.com/deltabridge/deltabridge/pkg/ledger"
 )
 
 // Summary is what there is to say of a checkpoint that is not opened.
@@ -20,7 +22,7 @@ type Summary struct {
 	// Unusable says why Open would set the file aside; empty if it would not.
 	Unusable                string
 	ClusterName, ClusterUID string
-	States                  []State // by name; those that can't be read are left out
+	States                  []ledger.State // by name; those that can't be read are left out
 	// Destinations says for each sink which destination has what was settled for it.
 	Destinations map[string]string
 }

@@ -11,6 +11,7 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"github.com/deltabridge/deltabridge/pkg/ledger"
 	"github.com/deltabridge/deltabridge/pkg/object"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
@@ -61,8 +62,8 @@ func secretRow(t *testing.T, name, resourceVersion string) *object.Object {
 	return o
 }
 
-func secretsSource(name string) Source {
-	return Source{Name: name, Resource: schema.GroupVersionResource{Version: "v1", Resource: "secrets"}}
+func secretsSource(name string) ledger.Source {
+	return ledger.Source{Name: name, Resource: schema.GroupVersionResource{Version: "v1", Resource: "secrets"}}
 }
 
 // inFile reports whether a file of the checkpoint's folder holds the marker.
@@ -97,11 +98,11 @@ func TestRowsHideValues(t *testing.T) {
 			if err := stage.Remove(secretRow(t, "z", "1")); err != nil { // writes what is held
 				t.Fatal(err)
 			}
-			if err := stage.Finish(Update{Source: secretsSource("staged"), ResourceVersion: "1"}, nil); err != nil {
+			if err := stage.Finish(ledger.Update{Source: secretsSource("staged"), ResourceVersion: "1"}, nil); err != nil {
 				t.Fatal(err)
 			}
 			o := secretRow(t, "b", "2")
-			if err := s.Commit([]Update{{Source: secretsSource("secrets"), ResourceVersion: "2", Upserts: []*object.Object{o}}}, nil); err != nil {
+			if err := s.Commit([]ledger.Update{{Source: secretsSource("secrets"), ResourceVersion: "2", Upserts: []*object.Object{o}}}, nil); err != nil {
 				t.Fatal(err)
 			}
 			raw, err := s.Fetch("secrets", "b", o.Identity)
@@ -139,8 +140,8 @@ func TestRowsFollowThePolicy(t *testing.T) {
 	} {
 		s := openPrivate(t, folder, step.privacy)
 		if n == 0 {
-			update := Update{Source: secretsSource("secrets"), ResourceVersion: "2", Sinks: map[string]string{"x": "2"}, Upserts: []*object.Object{o}}
-			if err := s.Commit([]Update{update}, map[string]string{"x": "1"}); err != nil {
+			update := ledger.Update{Source: secretsSource("secrets"), ResourceVersion: "2", Sinks: map[string]string{"x": "2"}, Upserts: []*object.Object{o}}
+			if err := s.Commit([]ledger.Update{update}, map[string]string{"x": "1"}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -169,8 +170,8 @@ func TestRewriteLeavesOutWhatIsDamaged(t *testing.T) {
 	folder := t.TempDir()
 	s := openPrivate(t, folder, nil)
 	for _, name := range []string{"bad", "good"} {
-		update := Update{Source: secretsSource(name), ResourceVersion: "2", Upserts: []*object.Object{secretRow(t, "b", "2")}}
-		if err := s.Commit([]Update{update}, nil); err != nil {
+		update := ledger.Update{Source: secretsSource(name), ResourceVersion: "2", Upserts: []*object.Object{secretRow(t, "b", "2")}}
+		if err := s.Commit([]ledger.Update{update}, nil); err != nil {
 			t.Fatal(err)
 		}
 	}

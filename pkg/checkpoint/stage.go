@@ -6,6 +6,7 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"github.com/deltabridge/deltabridge/pkg/ledger"
 	"github.com/deltabridge/deltabridge/pkg/object"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
@@ -32,7 +33,7 @@ type Stage struct {
 }
 
 // Stage begins a list of a source. One that was begun before, and not finished, is void.
-func (s *Store) Stage(source Source) *Stage {
+func (s *Store) Stage(source ledger.Source) *Stage {
 	st := &Stage{store: s, name: source.Name, resource: source.Resource}
 	s.statsMu.Lock()
 	defer s.statsMu.Unlock()
@@ -59,26 +60,15 @@ func (st *Stage) Remove(o *object.Object) error {
 		if err := st.rows(tx); err != nil {
 			return err
 		}
-		return tx.Bucket([]byte(bucketStaged)).Bucket([]byte(st.name)).Delete([]byte(Key(o)))
+		return tx.Bucket([]byte(bucketStaged)).Bucket([]byte(st.name)).Delete([]byte(o.Key()))
 	}, st.written)
 }
 
-// Finish makes what was staged the source's rows, in one transaction with its record and the configuration of the sinks,
-// as Commit does with an Update that has Reset set. After an error call it again.
-func (st *Stage) Finish(u Update, sinkConfigs map[string]string) error {
-	if !st.begun {
-		if !st.store.stagesNow(st) {
-			return errSuperseded
-		}
-		u.Reset, u.Upserts = true, st.batch
-		if err := st.store.Commit([]Update{u}, sinkConfigs); err != nil {
-			return err
-		}
-		st.end()
-		return nil
-	}
+// Finish makes what was staged the source's rows, in place of those that it has, in one transaction with its record and the
+// configuration of the sinks. After an error call it again.
+func (st *Stage) Finish(u ledger.Update, sinkConfigs map[string]string) error {
 	// A bucket that was changed can't be moved in the same transaction: bbolt moves what is in the file.
-	if len(st.batch) > 0 {
+	if len(st.batch) > 0 || !st.begun {
 		if err := st.write(st.rows, st.written); err != nil {
 			return err
 		}
@@ -88,12 +78,12 @@ func (st *Stage) Finish(u Update, sinkConfigs map[string]string) error {
 
 // move puts the staged bucket in its place. It can be repeated, also after a transaction that failed so late that what it
 // did is there.
-func (st *Stage) move(u *Update, sinkConfigs map[string]string) error {
+func (st *Stage) move(u *ledger.Update, sinkConfigs map[string]string) error {
 	s := st.store
 	var record storeRecord
 	var sum tally
 	return st.write(func(tx *bbolt.Tx) error {
-		record = s.record.with([]Update{*u}, sinkConfigs)
+		record = s.record.with([]ledger.Update{*u}, sinkConfigs)
 		if err := putRecord(tx, record); err != nil {
 			return err
 		}

@@ -8,6 +8,8 @@ import (
 
 	"go.etcd.io/bbolt"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
+
+	"github.com/deltabridge/deltabridge/pkg/ledger"
 )
 
 // Share is a part of a source: the rows for whose keys Has is true.
@@ -23,7 +25,7 @@ const scopeUnfinished = "(unfinished)"
 //
 // It makes several transactions, so that shares of any size take little memory. Until the last one the source has a scope that
 // equals no other. After an error, or a crash, call it again with the shares that are left.
-func (s *Store) TakeOver(into State, shares []Share) error {
+func (s *Store) TakeOver(into ledger.State, shares []Share) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	unfinished := into
@@ -59,7 +61,7 @@ func (s *Store) Has(source string, in func(key string) bool) (has bool, err erro
 }
 
 // move makes one transaction, and reports whether there is more of the share. A source that is damaged has nothing.
-func (s *Store) move(into State, share Share) (more bool, err error) {
+func (s *Store) move(into ledger.State, share Share) (more bool, err error) {
 	switch {
 	case s.db == nil:
 		return false, ErrClosed
@@ -68,8 +70,8 @@ func (s *Store) move(into State, share Share) (more bool, err error) {
 	case share.Source != "" && (!s.record.knows(share.Source) || s.isDamaged(share.Source)):
 		return false, nil
 	}
-	u := Update{Source: into.Source, ResourceVersion: into.ResourceVersion, Sinks: into.Sinks, Refilters: into.Refilters}
-	record := s.record.with([]Update{u}, nil)
+	u := ledger.Update{Source: into.Source, ResourceVersion: into.ResourceVersion, Sinks: into.Sinks, Refilters: into.Refilters}
+	record := s.record.with([]ledger.Update{u}, nil)
 	w := writer{store: s, rows: map[string]int{}}
 	err = s.update(func(tx *bbolt.Tx) error {
 		if err := w.apply(tx, &u); err != nil {
@@ -97,7 +99,7 @@ func (s *Store) move(into State, share Share) (more bool, err error) {
 }
 
 // move moves some of the rows of a share.
-func (w *writer) move(tx *bbolt.Tx, share Share, into Source) (more bool, err error) {
+func (w *writer) move(tx *bbolt.Tx, share Share, into ledger.Source) (more bool, err error) {
 	all := tx.Bucket([]byte(bucketRows))
 	from, to := all.Bucket([]byte(share.Source)), all.Bucket([]byte(into.Name))
 	loser, err := getSource(tx, share.Source)

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/deltabridge/deltabridge/pkg/checkpoint"
+	"github.com/deltabridge/deltabridge/pkg/ledger"
 	"github.com/deltabridge/deltabridge/pkg/object"
 	"github.com/deltabridge/deltabridge/test/kafka"
 )
@@ -140,8 +141,8 @@ func checkpointOfAnotherCluster(t *testing.T, file, namespace string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = store.Commit([]checkpoint.Update{{
-		Source: checkpoint.Source{
+	err = store.Commit([]ledger.Update{{
+		Source: ledger.Source{
 			Name: "configmaps in " + namespace, Resource: schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}, Namespace: namespace,
 		},
 		ResourceVersion: "5", Sinks: map[string]string{"kafka": "5"}, Upserts: []*object.Object{ghost},
