@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/deltabridge/deltabridge/internal/boltfile"
 	"github.com/deltabridge/deltabridge/pkg/checkpoint"
 	"github.com/deltabridge/deltabridge/pkg/informer"
 	"github.com/deltabridge/deltabridge/pkg/ledger"
@@ -48,7 +49,7 @@ func (e *examination) state(ctx context.Context) {
 }
 
 func stateRemedy(err error) string {
-	if remedy := checkpoint.Remedy(err); remedy != "" {
+	if remedy := boltfile.Remedy(err); remedy != "" {
 		return remedy
 	}
 	return "set state.path to a folder that the bridge can write to"

@@ -39,7 +39,7 @@ func (t *Tracker) Resume(of informer.Source) informer.Memory {
 	if t.goesOn(of.Name) {
 		return informer.Memory{GoesOn: true} // what was sent of it before still counts
 	}
-	state, known, err := t.store.LoadIndex(of.Name)
+	state, known, err := t.store.Load(of.Name)
 	if err != nil {
 		t.log.Error("checkpoint of a resource can't be read, listing", "source", of.Name, "err", err)
 		state, known = ledger.State{}, nil
@@ -198,7 +198,6 @@ func (t *Tracker) forget(name string, s *source) {
 	err := t.store.Forget(name)
 	t.mu.Lock()
 	if err == nil {
-		t.store.DropStage(name)
 		if s.ledger != nil {
 			s.ledger.Discard()
 		}

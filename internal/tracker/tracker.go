@@ -85,11 +85,7 @@ func Open(o Options) (*Tracker, error) {
 		t.sinks = append(t.sinks, s.Name)
 		t.lossy[s.Name] = s.Lossy
 		t.filters[s.Name] = s.Filter
-		before, known, err := store.SinkConfig(s.Name)
-		if err != nil {
-			return nil, fmt.Errorf("checkpoint: %w", err)
-		}
-		if known && before != s.Filter {
+		if before, known := store.SinkConfig(s.Name); known && before != s.Filter {
 			o.Logger.Info("filter changed: the sink will be sent what enters and what leaves", "sink", s.Name)
 		}
 	}
@@ -176,7 +172,7 @@ func (t *Tracker) load(uid string) error {
 			uid = checkpoint.UnknownCluster
 		}
 	}
-	if _, err := t.store.BeginCluster(uid); err != nil {
+	if err := t.store.BeginCluster(uid); err != nil {
 		return fmt.Errorf("checkpoint: %w", err)
 	}
 	t.noteUID(uid)

@@ -71,7 +71,7 @@ func BenchmarkFirst(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		if _, err := s.BeginCluster(testUID); err != nil {
+		if err := s.BeginCluster(testUID); err != nil {
 			b.Fatal(err)
 		}
 		b.StartTimer()

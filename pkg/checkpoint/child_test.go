@@ -20,6 +20,9 @@ import (
 	"testing"
 	"time"
 
+	"go.etcd.io/bbolt"
+
+	"github.com/deltabridge/deltabridge/internal/boltfile"
 	"github.com/deltabridge/deltabridge/pkg/ledger"
 	"github.com/deltabridge/deltabridge/pkg/object"
 )
@@ -89,7 +92,7 @@ func childCommits(t *testing.T, folder string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.BeginCluster(testUID); err != nil {
+	if err := s.BeginCluster(testUID); err != nil {
 		t.Fatal(err)
 	}
 	n := 0
@@ -146,7 +149,7 @@ func TestKill(t *testing.T) {
 		timer.Stop()
 		kill(cmd)
 		s := open(t, folder)
-		if s.Refused() != 0 {
+		if s.Stats().Quarantined != 0 {
 			t.Fatal("the file was refused")
 		}
 		if n := oneCommit(t, s); told != 0 && n != told && n != told+1 {
@@ -168,7 +171,7 @@ func oneCommit(t *testing.T, s *Store) int {
 	}
 	version := states[0].ResourceVersion
 	n, _ := strconv.Atoi(version)
-	if text, _, _ := s.SinkConfig("a"); text != version || len(states) != 2 {
+	if text, _ := s.SinkConfig("a"); text != version || len(states) != 2 {
 		t.Fatalf("configuration of %s and watermark of %s; %d sources", text, version, len(states))
 	}
 	for _, name := range []string{"one", "two"} {
@@ -193,7 +196,7 @@ func TestLockedByAnotherProcess(t *testing.T) {
 		t.Fatal(lines.Text(), lines.Err())
 	}
 	_, err := Open(Options{Path: folder})
-	if !errors.Is(err, ErrLocked) || !strings.Contains(err.Error(), "another bridge uses this folder") || !strings.Contains(err.Error(), folder) {
+	if !errors.Is(err, boltfile.ErrLocked) || !strings.Contains(err.Error(), "another bridge uses this folder") || !strings.Contains(err.Error(), folder) {
 		t.Errorf("%v", err)
 	}
 	kill(cmd)
@@ -203,7 +206,7 @@ func TestLockedByAnotherProcess(t *testing.T) {
 func TestOpenInATool(t *testing.T) {
 	folder := t.TempDir()
 	open(t, folder).Close()
-	db, err := openBolt(filepath.Join(folder, fileName), true)
+	db, err := bbolt.Open(filepath.Join(folder, fileName), 0o600, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -212,7 +215,7 @@ func TestOpenInATool(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	db.Close()
-	if s := open(t, folder); s.Refused() != 0 {
+	if s := open(t, folder); s.Stats().Quarantined != 0 {
 		t.Error("the file was refused")
 	}
 }
@@ -225,7 +228,7 @@ func childLimit(t *testing.T, folder string) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	if _, err := s.BeginCluster(testUID); err != nil {
+	if err := s.BeginCluster(testUID); err != nil {
 		t.Fatal(err)
 	}
 	fill(t, s, func(set bool) {
@@ -256,7 +259,7 @@ func fill(t *testing.T, s *Store, full func(bool), want string) {
 		if diff := fmt.Sprint(contents(t, s)); diff != fmt.Sprint(before) {
 			t.Fatal("a commit that failed changed something")
 		}
-		if _, known, _ := s.SinkConfig("b"); known {
+		if _, known := s.SinkConfig("b"); known {
 			t.Fatal("a commit that failed noted a sink")
 		}
 		if stats := s.Stats(); stats.LastError == "" || stats.Rows != 20 {
@@ -271,7 +274,7 @@ func fill(t *testing.T, s *Store, full func(bool), want string) {
 	}
 	s.Close()
 	s = open(t, filepath.Dir(s.path))
-	if _, rows := rowsOf(t, s, "pods"); len(rows) != 5009 || s.Refused()+s.Stats().Damaged != 0 {
+	if _, rows := rowsOf(t, s, "pods"); len(rows) != 5009 || s.Stats().Quarantined+s.Stats().Damaged != 0 {
 		t.Fatalf("%d rows, %+v", len(rows), s.Stats())
 	}
 	s.Close()
@@ -291,7 +294,7 @@ func TestFullDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	if _, err := s.BeginCluster(testUID); err != nil {
+	if err := s.BeginCluster(testUID); err != nil {
 		t.Fatal(err)
 	}
 	fill(t, s, func(full bool) {
@@ -305,11 +308,11 @@ func TestFullDisk(t *testing.T) {
 	// A full disk is no reason to think ill of the file, and without room none is set aside.
 	s = open(t, folder)
 	fillUp(t, folder)
-	if err := s.SetAside("x"); err == nil || !strings.Contains(err.Error(), "is full") {
+	if err := s.BeginCluster("another"); err == nil || !strings.Contains(err.Error(), "is full") {
 		t.Errorf("%v", err)
 	}
 	s.Close()
-	if s = open(t, folder); s.Refused() != 0 || s.Stats().Rows != 5009 {
+	if s = open(t, folder); s.Stats().Quarantined != 0 || s.Stats().Rows != 5009 {
 		t.Errorf("%+v", s.Stats())
 	}
 	s.Close()
@@ -432,12 +435,11 @@ func TestPathsThatCannotBe(t *testing.T) {
 func TestUnsure(t *testing.T) {
 	s := begin(t, t.TempDir())
 	transactions := func() int {
-		tx, err := s.db.Begin(false)
-		if err != nil {
+		id := 0
+		if err := s.view(func(tx *bbolt.Tx) error { id = tx.ID(); return nil }); err != nil {
 			t.Fatal(err)
 		}
-		defer func() { _ = tx.Rollback() }()
-		return tx.ID()
+		return id
 	}
 	if err := s.Commit([]ledger.Update{{}}, nil); err == nil {
 		t.Fatal("expected an error")

@@ -3,6 +3,7 @@ package checkpoint
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -13,6 +14,7 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"github.com/deltabridge/deltabridge/internal/boltfile"
 	"github.com/deltabridge/deltabridge/pkg/ledger"
 	"github.com/deltabridge/deltabridge/pkg/object"
 	"github.com/deltabridge/deltabridge/test/scale"
@@ -96,7 +98,7 @@ func (h history) survives(t testing.TB, file []byte) {
 	defer s.Close()
 	got := contents(t, s)
 	stats := s.Stats()
-	if len(got) < len(h.last) && stats.Refused == 0 && stats.Damaged == 0 {
+	if len(got) < len(h.last) && stats.Quarantined == 0 && stats.Damaged == 0 {
 		t.Errorf("sources are missing and nobody was told: %d", len(got))
 	}
 	for name, rows := range got {
@@ -126,7 +128,7 @@ func TestWholeFileIsSound(t *testing.T) {
 	}
 	s := open(t, folder)
 	got := contents(t, s)
-	if !maps.EqualFunc(got, h.last, maps.Equal) || len(got) != 3 || s.Refused() != 0 {
+	if !maps.EqualFunc(got, h.last, maps.Equal) || len(got) != 3 || s.Stats().Quarantined != 0 {
 		t.Error("not what was committed last")
 	}
 }
@@ -161,7 +163,7 @@ func TestFlippedBits(t *testing.T) {
 	step := scale.Of(13, 3) // no divisor of 8, so that all bits have their turn
 	for page := range len(h.file) / pageSize {
 		// A page's header has 16 bytes; then come a meta page's 64 bytes, or the elements of others.
-		for i := 0; i < pageHeaderSize+metaSize+16; i += step {
+		for i := 0; i < 96; i += step {
 			file := bytes.Clone(h.file)
 			file[page*pageSize+i] ^= 1 << (i % 8)
 			h.survives(t, file)
@@ -276,7 +278,7 @@ func TestDamagedRow(t *testing.T) {
 					t.Errorf("%+v %d %v", state, len(objects), err)
 				}
 			}
-			if stats := s.Stats(); stats.Damaged != 1 || stats.Refused != 0 || bytes.Count(log.Bytes(), []byte("damaged and not used")) != 1 {
+			if stats := s.Stats(); stats.Damaged != 1 || stats.Quarantined != 0 || bytes.Count(log.Bytes(), []byte("damaged and not used")) != 1 {
 				t.Errorf("%+v\n%s", stats, log.String())
 			}
 			states, err := s.States()
@@ -349,5 +351,13 @@ func TestPanicIsAnError(t *testing.T) {
 	}
 	if err := s.view(func(tx *bbolt.Tx) error { tx.Bucket([]byte("x")); return nil }); err == nil {
 		t.Error("a fault is no error")
+	}
+}
+
+func TestCodecRefusesWhatIsSealedButWrong(t *testing.T) {
+	var codec rowCodec
+	row := codec.encode("ns/b", small(t, "ns", "a", "1")) // a mistake of the program, not of the disk
+	if _, err := codec.decode("ns/b", row); !errors.Is(err, boltfile.ErrDamaged) {
+		t.Error(err)
 	}
 }

@@ -3,7 +3,6 @@ package checkpoint
 import (
 	"fmt"
 	"maps"
-	"os"
 	"slices"
 	"testing"
 
@@ -132,21 +131,12 @@ func (m *model) check(t testing.TB, store *Store) {
 	for i := range 4 {
 		sink := fmt.Sprintf("sink-%d", i)
 		want, wantKnown := m.sinks[sink]
-		if got, known, err := store.SinkConfig(sink); err != nil || got != want || known != wantKnown {
-			t.Fatalf("%s: %q %t %v", sink, got, known, err)
+		if got, known := store.SinkConfig(sink); got != want || known != wantKnown {
+			t.Fatalf("%s: %q %t", sink, got, known)
 		}
 	}
-	if stats := store.Stats(); stats.Rows != rows || stats.Damaged+stats.Refused+stats.Errors != 0 {
+	if stats := store.Stats(); stats.Rows != rows || stats.Damaged+stats.Quarantined+stats.Errors != 0 {
 		t.Fatalf("%+v, want %d rows", stats, rows)
-	}
-	// Our reading of the file must agree with bbolt's: it was written by bbolt, so it is sound.
-	file, err := os.Open(store.path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer file.Close()
-	if _, err := inspect(file); err != nil {
-		t.Fatal(err)
 	}
 }
 

@@ -21,7 +21,7 @@ func TestPeek(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := store.BeginCluster("uid"); err != nil {
+	if err := store.BeginCluster("uid"); err != nil {
 		t.Fatal(err)
 	}
 	source := ledger.Source{Name: "pods"}

@@ -10,10 +10,10 @@ import (
 	"testing"
 
 	"go.etcd.io/bbolt"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/deltabridge/deltabridge/pkg/ledger"
 	"github.com/deltabridge/deltabridge/pkg/object"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 const marker = "hunter2-in-the-clear"
@@ -46,7 +46,7 @@ func openPrivate(t *testing.T, folder string, p *Privacy) *Store {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = s.Close() })
-	if _, err := s.BeginCluster("cluster"); err != nil {
+	if err := s.BeginCluster("cluster"); err != nil {
 		t.Fatal(err)
 	}
 	return s
@@ -109,7 +109,7 @@ func TestRowsHideValues(t *testing.T) {
 			if err != nil || bytes.Contains(raw, []byte(marker)) != (seal != "") {
 				t.Errorf("fetched %.120s, %v", raw, err)
 			}
-			_, rows, err := s.Load("staged")
+			_, rows, err := load(s, "staged")
 			if err != nil || len(rows) != 1 || bytes.Contains(rows[0].Raw, []byte(marker)) != (seal != "") {
 				t.Errorf("loaded %v, %v", rows, err)
 			}
@@ -149,11 +149,11 @@ func TestRowsFollowThePolicy(t *testing.T) {
 		if err != nil || bytes.Contains(raw, []byte(marker)) != step.inFetch {
 			t.Errorf("step %d: fetched %.120s, %v", n, raw, err)
 		}
-		state, rows, err := s.Load("secrets")
+		state, rows, err := load(s, "secrets")
 		if err != nil || len(rows) != 1 || state.ResourceVersion != "2" || state.Sinks["x"] != "2" {
 			t.Errorf("step %d: loaded %+v, %v, %v", n, state, rows, err)
 		}
-		if s.Stats().Refused+s.Stats().Damaged != 0 {
+		if s.Stats().Quarantined+s.Stats().Damaged != 0 {
 			t.Errorf("step %d: %+v", n, s.Stats())
 		}
 		if err := s.Close(); err != nil {
@@ -175,7 +175,7 @@ func TestRewriteLeavesOutWhatIsDamaged(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := s.update(putRow("bad", "c", []byte("no row"))); err != nil {
+	if err := s.file.Load().Update(putRow("bad", "c", []byte("no row"))); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Close(); err != nil {
@@ -183,7 +183,7 @@ func TestRewriteLeavesOutWhatIsDamaged(t *testing.T) {
 	}
 	s = openPrivate(t, folder, testPrivacy(t, "redacted", ""))
 	for name, want := range map[string]int{"bad": 0, "good": 1} {
-		if _, rows, err := s.Load(name); err != nil || len(rows) != want {
+		if _, rows, err := load(s, name); err != nil || len(rows) != want {
 			t.Errorf("%s: %d rows, %v", name, len(rows), err)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"go.etcd.io/bbolt"
 	bolterrors "go.etcd.io/bbolt/errors"
 
+	"github.com/deltabridge/deltabridge/internal/boltfile"
 	"github.com/deltabridge/deltabridge/pkg/ledger"
 	"github.com/deltabridge/deltabridge/pkg/object"
 	"github.com/deltabridge/deltabridge/test/scale"
@@ -131,8 +132,8 @@ func TestAStageThatWasLeft(t *testing.T) {
 		}
 		return nil
 	})
-	if err != nil || s.Refused() > 0 {
-		t.Errorf("%v, refused %d", err, s.Refused())
+	if err != nil || s.Stats().Quarantined > 0 {
+		t.Errorf("%v, refused %d", err, s.Stats().Quarantined)
 	}
 }
 
@@ -157,7 +158,7 @@ func TestFetch(t *testing.T) {
 		}
 	}
 	s.Close()
-	if _, err := s.Fetch("pods", "ns/one", one.Identity); !errors.Is(err, ErrClosed) {
+	if _, err := s.Fetch("pods", "ns/one", one.Identity); !errors.Is(err, boltfile.ErrClosed) {
 		t.Errorf("closed: %v", err)
 	}
 }
@@ -188,7 +189,7 @@ func TestFetchBesideAllElse(t *testing.T) {
 		put(t, stage, large(t, "a", fmt.Sprint(n%10)), pod(t, n, n))
 		finish(t, stage, "lists")
 	}
-	if err := s.SetAside("test"); err != nil {
+	if err := quarantine(s); err != nil {
 		t.Fatal(err)
 	}
 	close(stop)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/deltabridge/deltabridge/internal/boltfile"
 	"github.com/deltabridge/deltabridge/pkg/ledger"
 	"github.com/deltabridge/deltabridge/pkg/object"
 )
@@ -19,7 +20,7 @@ import (
 // rowsOf gives what a source holds: key -> JSON and manager.
 func rowsOf(t testing.TB, s *Store, source string) (ledger.State, map[string]string) {
 	t.Helper()
-	state, objects, err := s.Load(source)
+	state, objects, err := load(s, source)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,7 +114,7 @@ func TestObjectsComeBackAsTheyWere(t *testing.T) {
 	}
 	s := begin(t, t.TempDir())
 	commit(t, s, nil, ledger.Update{Source: testSource("all"), ResourceVersion: "1", Upserts: objects})
-	_, loaded, err := s.Load("all")
+	_, loaded, err := load(s, "all")
 	if err != nil || len(loaded) != len(objects) {
 		t.Fatal(len(loaded), err)
 	}
@@ -194,7 +195,7 @@ func TestSinks(t *testing.T) {
 			t.Error(diff)
 		}
 		for sink, want := range map[string]string{"a": "other rules true", "b": "back true", "c": " false"} {
-			text, known, err := s.SinkConfig(sink)
+			text, known := s.SinkConfig(sink)
 			if got := fmt.Sprint(text, " ", known); err != nil || got != want {
 				t.Errorf("%s: %s %v, want %s", sink, got, err, want)
 			}
@@ -219,21 +220,19 @@ func TestCommitOfNothingDoesNotWrite(t *testing.T) {
 
 func TestOutOfOrder(t *testing.T) {
 	s := open(t, t.TempDir())
-	if err := s.Commit(nil, nil); !errors.Is(err, ErrNoCluster) {
+	if err := s.Commit(nil, nil); !errors.Is(err, errNoCluster) {
 		t.Errorf("commit before BeginCluster: %v", err)
 	}
-	if _, err := s.BeginCluster(""); err == nil {
+	if err := s.BeginCluster(""); err == nil {
 		t.Error("an empty uid was noted")
 	}
 	if err := errors.Join(s.Close(), s.Close()); err != nil {
 		t.Error(err)
 	}
-	_, _, loadErr := s.Load("x")
+	_, _, loadErr := load(s, "x")
 	_, statesErr := s.States()
-	_, _, sinkErr := s.SinkConfig("x")
-	_, beginErr := s.BeginCluster("x")
-	for _, err := range []error{loadErr, statesErr, sinkErr, beginErr, s.Commit(nil, nil), s.Forget("x"), s.SetAside("x")} {
-		if !errors.Is(err, ErrClosed) {
+	for _, err := range []error{loadErr, statesErr, s.BeginCluster("x"), s.SetDestination("x", "y")} {
+		if !errors.Is(err, boltfile.ErrClosed) {
 			t.Errorf("after Close: %v", err)
 		}
 	}
@@ -249,7 +248,7 @@ func TestModes(t *testing.T) {
 			t.Errorf("%s: %v %v, want %v", path, info.Mode(), err, want)
 		}
 	}
-	if err := s.SetAside("x"); err != nil {
+	if err := quarantine(s); err != nil {
 		t.Fatal(err)
 	}
 	if info, err := os.Stat(s.path); err != nil || info.Mode() != 0o600 {
@@ -297,7 +296,7 @@ func TestConcurrentUse(t *testing.T) {
 	}
 	go func() {
 		for range 3 {
-			if err := s.SetAside("test"); err != nil {
+			if err := quarantine(s); err != nil {
 				done <- err
 				return
 			}

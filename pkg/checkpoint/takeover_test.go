@@ -22,7 +22,7 @@ func inNamespaces(namespaces ...string) func(string) bool {
 // heldOf gives what a store holds of a source: its rows, and what it says of them.
 func heldOf(t *testing.T, s *Store, name string) (rows []string, state ledger.State) {
 	t.Helper()
-	state, objects, err := s.Load(name)
+	state, objects, err := load(s, name)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,9 +7,10 @@ import (
 	"sync/atomic"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+
 	"github.com/deltabridge/deltabridge/internal/mutant"
 	"github.com/deltabridge/deltabridge/pkg/object"
-	"k8s.io/apimachinery/pkg/util/resourceversion"
 )
 
 // Ledger is the arithmetic of one source's watermark, see the package's documentation. It is safe for concurrent use.

@@ -1,8 +1,9 @@
 package ledger
 
 import (
-	"github.com/deltabridge/deltabridge/pkg/object"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/deltabridge/deltabridge/pkg/object"
 )
 
 // Source is what one informer watches.

@@ -164,7 +164,7 @@ func TestDoctorCheckpoint(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := store.BeginCluster(string(system.UID)); err != nil {
+		if err := store.BeginCluster(string(system.UID)); err != nil {
 			t.Fatal(err)
 		}
 		configMaps := schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}

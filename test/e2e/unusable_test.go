@@ -134,7 +134,7 @@ func checkpointOfAnotherCluster(t *testing.T, file, namespace string) {
 		t.Fatal(err)
 	}
 	defer store.Close()
-	if _, err := store.BeginCluster("11111111-2222-3333-4444-555555555555"); err != nil {
+	if err := store.BeginCluster("11111111-2222-3333-4444-555555555555"); err != nil {
 		t.Fatal(err)
 	}
 	ghost, err := object.New(fmt.Appendf(nil, `{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"ghost","namespace":%q,"uid":"u-1","resourceVersion":"5"}}`, namespace))
