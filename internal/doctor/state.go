@@ -11,8 +11,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/deltabridge/deltabridge/internal/boltfile"
 	"github.com/deltabridge/deltabridge/pkg/checkpoint"
 	"github.com/deltabridge/deltabridge/pkg/informer"
+	"github.com/deltabridge/deltabridge/pkg/ledger"
 )
 
 const (
@@ -47,7 +49,7 @@ func (e *examination) state(ctx context.Context) {
 }
 
 func stateRemedy(err error) string {
-	if remedy := checkpoint.Remedy(err); remedy != "" {
+	if remedy := boltfile.Remedy(err); remedy != "" {
 		return remedy
 	}
 	return "set state.path to a folder that the bridge can write to"
@@ -129,7 +131,7 @@ func (e *examination) checkpoint(ctx context.Context, folder string) {
 // resume tries whether the watch can go on where the checkpoint ends, by the source that is furthest back.
 func (e *examination) resume(ctx context.Context, s checkpoint.Summary) {
 	detail := fmt.Sprintf("%s, %v, written %s ago", counted(len(s.States), "resource"), size(s.SizeBytes), age(s.LastCommit))
-	var oldest *checkpoint.State
+	var oldest *ledger.State
 	var least uint64
 	for n := range s.States {
 		version, err := strconv.ParseUint(s.States[n].ResourceVersion, 10, 64)

@@ -48,7 +48,7 @@ var (
 	descCPAge     = desc("checkpoint_last_commit_timestamp_seconds", "When the checkpoint was last written.")
 	descCPCommits = desc("checkpoint_commits_total", "Transactions of the checkpoint.")
 	descCPErrors  = desc("checkpoint_errors_total", "Transactions of the checkpoint that failed.")
-	descCPRefused = desc("checkpoint_refused_total", "Checkpoint files that were set aside: corrupt, foreign, of a newer version or of another cluster.")
+	descCPRefused = desc("checkpoint_refused_total", "Checkpoint files that were quarantined: corrupt, foreign, of a newer version or of another cluster.")
 	descSynced    = desc("informer_synced", "1 if the initial list was handed to all sinks.", "resource", "watched_namespace", "selector")
 )
 
@@ -169,7 +169,7 @@ func (c *stateCollector) collectCheckpoint(ch chan<- prometheus.Metric) {
 	ch <- prometheus.MustNewConstMetric(descCPSize, prometheus.GaugeValue, float64(stats.SizeBytes))
 	ch <- prometheus.MustNewConstMetric(descCPCommits, prometheus.CounterValue, float64(stats.Commits))
 	ch <- prometheus.MustNewConstMetric(descCPErrors, prometheus.CounterValue, float64(stats.Errors))
-	ch <- prometheus.MustNewConstMetric(descCPRefused, prometheus.CounterValue, float64(stats.Refused))
+	ch <- prometheus.MustNewConstMetric(descCPRefused, prometheus.CounterValue, float64(stats.Quarantined))
 	if !stats.LastCommit.IsZero() {
 		ch <- prometheus.MustNewConstMetric(descCPAge, prometheus.GaugeValue, float64(stats.LastCommit.UnixMilli())/1000)
 	}

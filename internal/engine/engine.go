@@ -134,7 +134,7 @@ func (e *Engine) attach(i *informer.Informer) {
 	e.enrichment.attach(i)
 	for _, p := range e.pipelines {
 		if i.Auxiliary() {
-			ledger.Caught(p.name) // nothing of it is for sinks
+			ledger.FinishList(p.name) // nothing of it is for sinks
 			continue
 		}
 		known := e.tracker.Known(source.Name, p.name)

@@ -7,10 +7,10 @@ import (
 
 	"github.com/deltabridge/deltabridge/internal/mutant"
 	"github.com/deltabridge/deltabridge/internal/tracker"
-	"github.com/deltabridge/deltabridge/pkg/checkpoint"
 	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/filter"
 	"github.com/deltabridge/deltabridge/pkg/informer"
+	"github.com/deltabridge/deltabridge/pkg/ledger"
 	"github.com/deltabridge/deltabridge/pkg/object"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/cache"
@@ -26,7 +26,7 @@ type listener struct {
 	resource schema.GroupVersionResource
 	filter   *filter.ResourceFilter
 	counters *resourceCounters
-	ledger   *checkpoint.Ledger
+	ledger   *ledger.Ledger
 	source   string
 	// namespace is the one that the informer watches; empty: all.
 	namespace string
@@ -63,7 +63,7 @@ var (
 )
 
 // newListener makes the handler. at is the position from which the informer resumes; empty if it begins with a list.
-func newListener(ctx context.Context, p *pipeline, source informer.Source, f *filter.ResourceFilter, ledger *checkpoint.Ledger, at string) *listener {
+func newListener(ctx context.Context, p *pipeline, source informer.Source, f *filter.ResourceFilter, ledger *ledger.Ledger, at string) *listener {
 	resource := source.Resource
 	l := &listener{
 		ctx: ctx, pipeline: p, resource: resource, filter: f, ledger: ledger, source: source.Name, namespace: source.Namespace,
@@ -136,7 +136,7 @@ func (l *listener) synced(resourceVersion string, objects int) {
 	l.push(event.Event{Type: event.Synced, SyncedInfo: &event.SyncedInfo{
 		Resource: event.GroupResource(l.resource), Namespace: l.namespace, ResourceVersion: resourceVersion, Objects: objects,
 	}})
-	l.ledger.Caught(l.pipeline.name)
+	l.ledger.FinishList(l.pipeline.name)
 }
 
 // OnPosition implements informer.Positioner.
@@ -226,7 +226,7 @@ func (l *listener) push(ev event.Event) (told time.Time) {
 	if err != nil {
 		m, told = l.unencodable(ev, err), time.Time{}
 	}
-	m.Origin = event.Origin{Source: l.source, Position: l.positionOf(ev), Seq: l.ledger.Expect(l.pipeline.name, ev.Time)}
+	m.Origin = event.Origin{Source: l.source, Position: l.positionOf(ev), Seq: l.ledger.Track(l.pipeline.name, ev.Time)}
 	l.counters.queued(m)
 	err = l.ctx.Err() // after a push was given up none may succeed: its position would cover the one that did not
 	if err == nil {

@@ -15,10 +15,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/deltabridge/deltabridge/pkg/checkpoint"
 	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/filter"
 	"github.com/deltabridge/deltabridge/pkg/informer"
+	"github.com/deltabridge/deltabridge/pkg/ledger"
 	"github.com/deltabridge/deltabridge/pkg/object"
 )
 
@@ -65,7 +65,7 @@ func pipelineIn(t *testing.T, dir string, buffer Buffer, rules ...filter.Rule) (
 }
 
 func listen(ctx context.Context, p *pipeline) *listener {
-	ledger := checkpoint.NewLedger(checkpoint.Source{}, checkpoint.State{}, []string{p.name}, 0)
+	ledger := ledger.New(ledger.Source{}, ledger.State{}, []string{p.name}, 0)
 	return newListener(ctx, p, informer.Source{Name: "pods", Resource: pods}, p.filter.For(pods), ledger, "")
 }
 
@@ -127,7 +127,7 @@ func TestEachNamespaceSaysThatItsListWasSent(t *testing.T) {
 	p := pipelineFor(t, roomy)
 	var namespaces []string
 	for _, namespace := range []string{"shop", "web"} {
-		ledger := checkpoint.NewLedger(checkpoint.Source{}, checkpoint.State{}, []string{p.name}, 0)
+		ledger := ledger.New(ledger.Source{}, ledger.State{}, []string{p.name}, 0)
 		source := informer.Source{Name: "pods in " + namespace, Resource: pods, Namespace: namespace}
 		newListener(t.Context(), p, source, p.filter.For(pods), ledger, "").OnSynced("9", 2)
 	}
@@ -237,7 +237,7 @@ type settledBooks map[string]map[uint64]bool
 
 func (b settledBooks) Settle(_ string, m *event.Message) { b[m.Origin.Source][m.Origin.Seq] = true }
 func (settledBooks) ClusterUID() string                  { return "c" }
-func (settledBooks) States() []checkpoint.State          { return nil }
+func (settledBooks) States() []ledger.State              { return nil }
 
 // A gap event that stands for dropped events holds the place of the first one of each source: after a crash all of them come again,
 // or those of one source would be lost without a word.

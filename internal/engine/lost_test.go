@@ -8,27 +8,27 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/deltabridge/deltabridge/pkg/checkpoint"
 	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/fifo"
+	"github.com/deltabridge/deltabridge/pkg/ledger"
 )
 
 // rememberingBooks know sources.
 type rememberingBooks struct {
 	noBooks
 
-	states []checkpoint.State
+	states []ledger.State
 }
 
-func (b rememberingBooks) States() []checkpoint.State { return b.states }
+func (b rememberingBooks) States() []ledger.State { return b.states }
 
 // What a damaged spill lost is announced for each resource that can be among it, and for no other.
 func TestLossesOfASpillAreAnnounced(t *testing.T) {
 	deployments := schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}
 	p := pipelineFor(t, Buffer{Events: 4, Bytes: 1 << 20, Overflow: "block"})
-	p.books = rememberingBooks{states: []checkpoint.State{
-		{Source: checkpoint.Source{Name: "pods", Resource: pods}, Sinks: map[string]string{"test": "7"}},
-		{Source: checkpoint.Source{Name: "deployments.apps in a", Resource: deployments}, Sinks: map[string]string{"another": "9"}},
+	p.books = rememberingBooks{states: []ledger.State{
+		{Source: ledger.Source{Name: "pods", Resource: pods}, Sinks: map[string]string{"test": "7"}},
+		{Source: ledger.Source{Name: "deployments.apps in a", Resource: deployments}, Sinks: map[string]string{"another": "9"}},
 	}}
 	why := errors.New("checksum")
 	for name, c := range map[string]struct {

@@ -13,11 +13,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/deltabridge/deltabridge/internal/tracker"
-	"github.com/deltabridge/deltabridge/pkg/checkpoint"
 	"github.com/deltabridge/deltabridge/pkg/deadletter"
 	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/filter"
 	"github.com/deltabridge/deltabridge/pkg/informer"
+	"github.com/deltabridge/deltabridge/pkg/ledger"
 	"github.com/deltabridge/deltabridge/pkg/object"
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 )
@@ -37,7 +37,7 @@ type books interface {
 	// ClusterUID is the uid of the cluster, once it is known.
 	ClusterUID() string
 	// States are the sources that the checkpoint has.
-	States() []checkpoint.State
+	States() []ledger.State
 }
 
 // pipeline is one sink with all that belongs to it, in the order of the flow: filter, encoder, queue, drain, sink.
@@ -155,11 +155,11 @@ func (p *pipeline) settle(m *event.Message) { p.books.Settle(p.name, m) }
 
 // attach adds the pipeline's handler to an informer, unless nothing of that resource can pass the filter. ctx ends
 // when the process stops reading changes.
-func (p *pipeline) attach(ctx context.Context, i *informer.Informer, ledger *checkpoint.Ledger, known tracker.Knowledge) {
+func (p *pipeline) attach(ctx context.Context, i *informer.Informer, ledger *ledger.Ledger, known tracker.Knowledge) {
 	f := p.filter.For(i.Resource())
 	earlier := p.earlier(i.Resource(), known)
 	if f.Never() && len(earlier) == 0 {
-		ledger.Caught(p.name) // nothing of it is for this sink
+		ledger.FinishList(p.name) // nothing of it is for this sink
 		return
 	}
 	l := newListener(ctx, p, i.Source(), f, ledger, i.ResumesAt())

@@ -21,10 +21,10 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/deltabridge/deltabridge/pkg/checkpoint"
 	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/filter"
 	"github.com/deltabridge/deltabridge/pkg/informer"
+	"github.com/deltabridge/deltabridge/pkg/ledger"
 	"github.com/deltabridge/deltabridge/pkg/object"
 )
 
@@ -69,7 +69,7 @@ func TestMayRestate(t *testing.T) {
 	p.bounds.Events, p.bounds.Bytes = 16, 1<<20
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	ledger := checkpoint.NewLedger(checkpoint.Source{}, checkpoint.State{}, []string{p.name}, 0)
+	ledger := ledger.New(ledger.Source{}, ledger.State{}, []string{p.name}, 0)
 	r := &restating{listener: newListener(ctx, p, informer.Source{Name: "pods", Resource: pods}, nil, ledger, "10")}
 	want := func(may bool, when string) {
 		t.Helper()
@@ -243,7 +243,7 @@ func watching(t *testing.T, p *pipeline, namespace string, failure error, known 
 		c.Known, c.ResumeAt = known, "10"
 	}
 	i := informer.New(c)
-	ledger := checkpoint.NewLedger(checkpoint.Source{}, checkpoint.State{}, []string{p.name}, 0)
+	ledger := ledger.New(ledger.Source{}, ledger.State{}, []string{p.name}, 0)
 	i.AddEventHandler(newListener(t.Context(), p, i.Source(), p.filter.For(pods), ledger, c.ResumeAt))
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)

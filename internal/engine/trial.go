@@ -6,12 +6,12 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/deltabridge/deltabridge/pkg/checkpoint"
 	"github.com/deltabridge/deltabridge/pkg/enrich"
 	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/fifo"
 	"github.com/deltabridge/deltabridge/pkg/filter"
 	"github.com/deltabridge/deltabridge/pkg/informer"
+	"github.com/deltabridge/deltabridge/pkg/ledger"
 	"github.com/deltabridge/deltabridge/pkg/object"
 )
 
@@ -52,7 +52,7 @@ func (t *Trial) Message(ctx context.Context, c Change) (*event.Message, error) {
 	if c.Selected {
 		source.LabelSelector = "selected" // what it selects was decided before: that it does is what counts
 	}
-	ledger := checkpoint.NewLedger(checkpoint.Source{}, checkpoint.State{}, []string{p.name}, 0)
+	ledger := ledger.New(ledger.Source{}, ledger.State{}, []string{p.name}, 0)
 	l := newListener(ctx, p, source, p.filter.For(c.Resource), ledger, "")
 	switch {
 	case l.filter.Never():
@@ -89,4 +89,4 @@ type noBooks struct{}
 
 func (noBooks) Settle(string, *event.Message) {}
 func (noBooks) ClusterUID() string            { return "" }
-func (noBooks) States() []checkpoint.State    { return nil }
+func (noBooks) States() []ledger.State        { return nil }

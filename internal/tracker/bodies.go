@@ -6,12 +6,13 @@ import (
 
 	"github.com/deltabridge/deltabridge/pkg/checkpoint"
 	"github.com/deltabridge/deltabridge/pkg/informer"
+	"github.com/deltabridge/deltabridge/pkg/ledger"
 	"github.com/deltabridge/deltabridge/pkg/object"
 )
 
 // Fetch implements object.Keeper. What is not written yet is in the ledger, all else in the store.
 func (r record) Fetch(o *object.Object) ([]byte, error) {
-	key := checkpoint.Key(o)
+	key := o.Key()
 	if found := r.ledger.Find(key, o.Identity); found != nil {
 		return found.Raw, nil
 	}
@@ -23,7 +24,7 @@ func (r record) Stage() informer.Stage {
 	if r.ledger.Begun() {
 		return nil
 	}
-	stage := r.tracker.store.Stage(checkpoint.Source(r.source))
+	stage := r.tracker.store.Stage(ledger.Source(r.source))
 	r.tracker.mu.Lock()
 	defer r.tracker.mu.Unlock()
 	r.tracker.sources[r.source.Name].stage = stage
@@ -36,17 +37,17 @@ func (r record) FirstList(objects []*object.Object, resourceVersion string) bool
 	t := r.tracker
 	if r.ledger.Begun() { // its resource went and came again
 		for _, o := range objects {
-			r.ledger.Add(checkpoint.Key(o), o)
+			r.ledger.AddRow(o.Key(), o)
 		}
 		return true
 	}
 	stage := t.takeStage(r.source.Name)
 	if stage == nil { // the list was not staged, so that the objects have their bytes
-		stage = t.store.Stage(checkpoint.Source(r.source))
+		stage = t.store.Stage(ledger.Source(r.source))
 	} else {
 		objects = nil
 	}
-	update := checkpoint.Update{Source: checkpoint.Source(r.source), ResourceVersion: resourceVersion, Sinks: map[string]string{}}
+	update := ledger.Update{Source: ledger.Source(r.source), ResourceVersion: resourceVersion, Sinks: map[string]string{}}
 	for _, sink := range t.sinks {
 		update.Sinks[sink] = "" // it is given a part now
 	}
@@ -76,7 +77,7 @@ func (t *Tracker) takeStage(source string) *checkpoint.Stage {
 }
 
 // finish stores a first list: the objects, and what the stage has taken before.
-func (t *Tracker) finish(stage *checkpoint.Stage, objects []*object.Object, update checkpoint.Update) error {
+func (t *Tracker) finish(stage *checkpoint.Stage, objects []*object.Object, update ledger.Update) error {
 	for _, o := range objects {
 		if err := stage.Put(o); err != nil {
 			return err

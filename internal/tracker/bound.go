@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/deltabridge/deltabridge/pkg/checkpoint"
+	"github.com/deltabridge/deltabridge/pkg/ledger"
 )
 
 const (
@@ -22,7 +22,7 @@ const (
 // much, it waits until they hold less, or ctx ends: the source is not read meanwhile. It does not wait where that
 // would not help: where sinks that drop or merge events hold the ledger, which is squeezed then, or where the source has
 // to go on first.
-func (t *Tracker) makeRoom(ctx context.Context, l *checkpoint.Ledger) {
+func (t *Tracker) makeRoom(ctx context.Context, l *ledger.Ledger) {
 	for t.held.Load() > crowdedFrom {
 		select {
 		case t.crowded <- struct{}{}:

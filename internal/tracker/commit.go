@@ -6,28 +6,25 @@ import (
 	"slices"
 	"time"
 
-	"github.com/deltabridge/deltabridge/pkg/checkpoint"
+	"github.com/deltabridge/deltabridge/pkg/ledger"
 )
 
-// Run commits until ctx ends, and once more then. The error is that of the last commit.
+// commitInterval is how often what was settled is written. It bounds what a crash repeats.
+const commitInterval = time.Second
+
+// Run commits once a second, or earlier if the ledgers hold much (crowdedFrom), until ctx ends, and once more then. The
+// error is that of the last commit.
 func (t *Tracker) Run(ctx context.Context) error {
 	ticker := time.NewTicker(commitInterval)
 	defer ticker.Stop()
-	pace, last := newCommitPace(), time.Now()
 	for {
 		select {
 		case <-ctx.Done():
 			return t.Flush()
 		case <-t.crowded:
 			t.relieve(ctx)
-			last = time.Now()
-			continue
 		case <-ticker.C:
-		}
-		if began := time.Now(); pace.due(t.waiting(), began.Sub(last)) {
-			rows, size := t.commit()
-			last = began
-			pace.learn(rows, size, time.Since(began))
+			t.commit()
 		}
 	}
 }
@@ -40,43 +37,29 @@ func (t *Tracker) Flush() error {
 	return t.lastErr
 }
 
-// waiting is how many rows changed since they were written.
-func (t *Tracker) waiting() (rows int) {
-	for _, l := range t.ledgers() {
-		rows += l.Waiting()
-	}
-	return rows
-}
-
-// commit writes what was settled since the last time, in one transaction. It gives the number of its rows, and the size of
-// their objects.
-func (t *Tracker) commit() (rows, size int) {
+// commit writes what was settled since the last time, in one transaction.
+func (t *Tracker) commit() {
 	ledgers := t.ledgers()
-	var updates []checkpoint.Update
-	var from []*checkpoint.Ledger
+	var updates []ledger.Update
+	var from []*ledger.Ledger
 	for _, name := range slices.Sorted(maps.Keys(ledgers)) {
 		if u, ok := ledgers[name].Collect(); ok {
 			updates, from = append(updates, u), append(from, ledgers[name])
-			rows += len(u.Upserts) + len(u.Deletes)
-			for _, o := range u.Upserts {
-				size += len(o.Raw)
-			}
 		}
 	}
 	defer t.finishLeaving()
 	if len(updates) == 0 {
-		return 0, 0
+		return
 	}
 	err := t.store.Commit(updates, t.filters)
 	for n, u := range updates {
 		if err != nil {
-			from[n].Failed(u)
+			from[n].TakeBack(u)
 		} else {
-			from[n].Written(u)
+			from[n].Confirm()
 		}
 	}
 	t.report(err)
-	return rows, size
 }
 
 // report keeps the outcome of a commit, and logs it if it is news.

@@ -1,8 +1,8 @@
 package tracker
 
 import (
-	"github.com/deltabridge/deltabridge/pkg/checkpoint"
 	"github.com/deltabridge/deltabridge/pkg/informer"
+	"github.com/deltabridge/deltabridge/pkg/ledger"
 	"github.com/deltabridge/deltabridge/pkg/object"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 )
@@ -11,7 +11,7 @@ import (
 type record struct {
 	tracker *Tracker
 	source  informer.Source
-	ledger  *checkpoint.Ledger
+	ledger  *ledger.Ledger
 }
 
 var _ informer.Record = record{}
@@ -36,7 +36,7 @@ func (r record) Entering(objects []*object.Object) bool {
 		for size := 0; n < len(objects) && size < entryBytes; n++ {
 			size += len(objects[n].Raw)
 		}
-		err := t.store.Commit([]checkpoint.Update{{
+		err := t.store.Commit([]ledger.Update{{
 			Source: state.Source, ResourceVersion: state.ResourceVersion, Sinks: state.Sinks, Refilters: state.Refilters, Upserts: objects[:n],
 		}}, nil)
 		t.report(err)
@@ -50,17 +50,17 @@ func (r record) Entering(objects []*object.Object) bool {
 }
 
 // Added implements informer.Record.
-func (r record) Added(o *object.Object) { r.ledger.Add(checkpoint.Key(o), o) }
+func (r record) Added(o *object.Object) { r.ledger.AddRow(o.Key(), o) }
 
 // Updated implements informer.Record.
-func (r record) Updated(o *object.Object) { r.ledger.Note(checkpoint.Key(o), o) }
+func (r record) Updated(o *object.Object) { r.ledger.SetRow(o.Key(), o) }
 
 // Deleted implements informer.Record.
-func (r record) Deleted(o *object.Object) { r.ledger.Note(checkpoint.Key(o), nil) }
+func (r record) Deleted(o *object.Object) { r.ledger.SetRow(o.Key(), nil) }
 
 // Reached implements informer.Record. It waits while the ledgers hold too much.
 func (r record) Reached(resourceVersion string) {
-	r.ledger.Reached(resourceVersion)
+	r.ledger.Advance(resourceVersion)
 	r.tracker.makeRoom(r.tracker.reading, r.ledger)
 }
 

@@ -9,12 +9,13 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/checkpoint"
 	"github.com/deltabridge/deltabridge/pkg/informer"
 	"github.com/deltabridge/deltabridge/pkg/object"
+	"github.com/deltabridge/deltabridge/pkg/ledger"
 )
 
 func expectKnown(t *testing.T, e *Tracker, source, sink, floor string, filters ...string) Knowledge {
 	t.Helper()
 	got := e.Known(source, sink)
-	want := Knowledge{Floor: floor, Part: floor == "", Refilter: checkpoint.Refilter{Filters: filters, Change: got.Change}}
+	want := Knowledge{Floor: floor, Part: floor == "", Refilter: ledger.Refilter{Filters: filters, Change: got.Change}}
 	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" || (got.Change != "") != (len(filters) > 0) {
 		t.Errorf("%s knows (-want +got):\n%s", sink, diff)
 	}

@@ -7,14 +7,15 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/checkpoint"
 	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/informer"
+	"github.com/deltabridge/deltabridge/pkg/ledger"
 )
 
 // source is what the tracker holds of one source.
 type source struct {
-	state   checkpoint.State   // what the store held when it was resumed, or before that at the start
-	ledger  *checkpoint.Ledger // nil until it is resumed
-	stage   *checkpoint.Stage  // of a first list that is being read
-	leaving bool               // to be forgotten when everything is settled
+	state   ledger.State      // what the store held when it was resumed, or before that at the start
+	ledger  *ledger.Ledger    // nil until it is resumed
+	stage   *checkpoint.Stage // of a first list that is being read
+	leaving bool              // to be forgotten when everything is settled
 	// forgotten is closed when the store has forgotten it; nil while the store does not.
 	forgotten chan struct{}
 }
@@ -38,13 +39,13 @@ func (t *Tracker) Resume(of informer.Source) informer.Memory {
 	if t.goesOn(of.Name) {
 		return informer.Memory{GoesOn: true} // what was sent of it before still counts
 	}
-	state, known, err := t.store.LoadIndex(of.Name)
+	state, known, err := t.store.Load(of.Name)
 	if err != nil {
 		t.log.Error("checkpoint of a resource can't be read, listing", "source", of.Name, "err", err)
-		state, known = checkpoint.State{}, nil
+		state, known = ledger.State{}, nil
 	}
 	if state.ResourceVersion == "" {
-		state.Source = checkpoint.Source(of)
+		state.Source = ledger.Source(of)
 	}
 	state.Sinks = withSpilled(&state, t.queues.Spilled(of.Name))
 	t.rescope(&state, of.Scope)
@@ -53,7 +54,7 @@ func (t *Tracker) Resume(of informer.Source) informer.Memory {
 	s := &source{}
 	s.state = state
 	t.opened++
-	s.ledger = checkpoint.NewLedger(checkpoint.Source(of), state, t.sinks, t.opened<<40)
+	s.ledger = ledger.New(ledger.Source(of), state, t.sinks, t.opened<<40)
 	s.ledger.CountIn(&t.held)
 	t.sources[of.Name] = s
 	return informer.Memory{Known: known, At: state.ResourceVersion, Scope: state.Source.Scope}
@@ -65,7 +66,7 @@ const changingTo = "(changing to) "
 
 // rescope notes, before any of the difference is sent, that a source becomes another scope. If a previous process ended while it sent
 // the difference of a change, it is not known which sink has what of that: each is sent an initial list again.
-func (t *Tracker) rescope(state *checkpoint.State, scope string) {
+func (t *Tracker) rescope(state *ledger.State, scope string) {
 	if state.ResourceVersion == "" || state.Source.Scope == scope {
 		return
 	}
@@ -78,8 +79,8 @@ func (t *Tracker) rescope(state *checkpoint.State, scope string) {
 		return
 	}
 	state.Source.Scope = changingTo + scope
-	u := checkpoint.Update{Source: state.Source, ResourceVersion: state.ResourceVersion, Sinks: state.Sinks, Refilters: state.Refilters}
-	if err := t.store.Commit([]checkpoint.Update{u}, nil); err != nil {
+	u := ledger.Update{Source: state.Source, ResourceVersion: state.ResourceVersion, Sinks: state.Sinks, Refilters: state.Refilters}
+	if err := t.store.Commit([]ledger.Update{u}, nil); err != nil {
 		t.report(err) // the next commit has it
 	}
 }
@@ -92,7 +93,7 @@ func beginAgain(sinks map[string]string) {
 }
 
 // withSpilled gives what each sink has settled of a source, with what is in its spill.
-func withSpilled(state *checkpoint.State, spilled map[string]string) map[string]string {
+func withSpilled(state *ledger.State, spilled map[string]string) map[string]string {
 	sinks := maps.Clone(state.Sinks)
 	if sinks == nil {
 		sinks = map[string]string{}
@@ -113,7 +114,7 @@ type Knowledge struct {
 	Part bool
 	// Refilter: it may know the source by other filters than its present one, and is to be sent the difference. Without Floor
 	// it may know any part of what these let pass.
-	checkpoint.Refilter
+	ledger.Refilter
 	// WatchChange names the last change of what is watched; empty: it never changed.
 	WatchChange string
 }
@@ -134,7 +135,7 @@ func (t *Tracker) Known(name, sink string) Knowledge {
 }
 
 // Ledger of a source; nil if it was not resumed.
-func (t *Tracker) Ledger(name string) *checkpoint.Ledger {
+func (t *Tracker) Ledger(name string) *ledger.Ledger {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if s := t.sources[name]; s != nil {
@@ -200,7 +201,6 @@ func (t *Tracker) forget(name string, s *source) {
 	err := t.store.Forget(name)
 	t.mu.Lock()
 	if err == nil {
-		t.store.DropStage(name)
 		if s.ledger != nil {
 			s.ledger.Discard()
 		}
@@ -229,10 +229,10 @@ func (t *Tracker) takeLeaving() map[string]*source {
 }
 
 // ledgers are those of all sources that were resumed.
-func (t *Tracker) ledgers() map[string]*checkpoint.Ledger {
+func (t *Tracker) ledgers() map[string]*ledger.Ledger {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	ledgers := make(map[string]*checkpoint.Ledger, len(t.sources))
+	ledgers := make(map[string]*ledger.Ledger, len(t.sources))
 	for name, s := range t.sources {
 		if s.ledger != nil {
 			ledgers[name] = s.ledger
@@ -242,8 +242,8 @@ func (t *Tracker) ledgers() map[string]*checkpoint.Ledger {
 }
 
 // Lags gives what each sink has not settled, by source and sink.
-func (t *Tracker) Lags() map[string]map[string]checkpoint.Lag {
-	lags := map[string]map[string]checkpoint.Lag{}
+func (t *Tracker) Lags() map[string]map[string]ledger.Lag {
+	lags := map[string]map[string]ledger.Lag{}
 	for name, l := range t.ledgers() {
 		lags[name] = l.Lags()
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/deltabridge/deltabridge/pkg/checkpoint"
 	"github.com/deltabridge/deltabridge/pkg/informer"
+	"github.com/deltabridge/deltabridge/pkg/ledger"
 )
 
 // TakeOver implements informer.State: it makes shares of remembered sources known objects of another one, which is resumed next: what is
@@ -59,7 +60,7 @@ func keysIn(share informer.Share) func(key string) bool {
 
 // joined gives the state of a source that takes over others: as far back as any of them, and known to a sink as far as all of them
 // are. One that knows some of them is sent an initial list again.
-func (t *Tracker) joined(into informer.Source, shares []informer.Share) (state checkpoint.State, rows []checkpoint.Share) {
+func (t *Tracker) joined(into informer.Source, shares []informer.Share) (state ledger.State, rows []checkpoint.Share) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	join := func(name string) bool {
@@ -101,26 +102,26 @@ func (t *Tracker) joined(into informer.Source, shares []informer.Share) (state c
 			rows = append(rows, checkpoint.Share{Source: share.Source, Has: keysIn(share)})
 		}
 	}
-	state.Source = checkpoint.Source(into)
+	state.Source = ledger.Source(into)
 	return state, rows
 }
 
 // joinRefilters adds to a state by which filters a sink may know another one. It may know a source that has no such note by its
 // present filter.
-func (t *Tracker) joinRefilters(sink string, state, other *checkpoint.State) {
+func (t *Tracker) joinRefilters(sink string, state, other *ledger.State) {
 	a, inOne := state.Refilters[sink]
 	b, inOther := other.Refilters[sink]
 	if !inOne && !inOther {
 		return
 	}
-	both := checkpoint.Refilter{Filters: slices.Concat(a.Filters, b.Filters), Change: max(a.Change, b.Change)}
+	both := ledger.Refilter{Filters: slices.Concat(a.Filters, b.Filters), Change: max(a.Change, b.Change)}
 	if !inOne || !inOther {
 		both.Filters = append(both.Filters, t.filters[sink])
 	}
 	slices.Sort(both.Filters)
 	both.Filters = slices.Compact(both.Filters)
 	if state.Refilters == nil {
-		state.Refilters = map[string]checkpoint.Refilter{}
+		state.Refilters = map[string]ledger.Refilter{}
 	}
 	state.Refilters[sink] = both
 }

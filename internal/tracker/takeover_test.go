@@ -40,7 +40,7 @@ func TestTakeOver(t *testing.T) {
 	if !e.Record(podsIn("b")).FirstList([]*object.Object{in(t, "b", "y", 4)}, "20") {
 		t.Fatal("the first list was not stored")
 	}
-	e.Ledger("pods in b").Caught("both")
+	e.Ledger("pods in b").FinishList("both")
 	send(e, podsIn("b"), "one")
 	e.Record(podsIn("b")).Reached("20")
 	stop(t, e)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/deltabridge/deltabridge/pkg/checkpoint"
 	"github.com/deltabridge/deltabridge/pkg/informer"
+	"github.com/deltabridge/deltabridge/pkg/ledger"
 	"github.com/deltabridge/deltabridge/pkg/object"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/rest"
@@ -84,11 +85,7 @@ func Open(o Options) (*Tracker, error) {
 		t.sinks = append(t.sinks, s.Name)
 		t.lossy[s.Name] = s.Lossy
 		t.filters[s.Name] = s.Filter
-		before, known, err := store.SinkConfig(s.Name)
-		if err != nil {
-			return nil, fmt.Errorf("checkpoint: %w", err)
-		}
-		if known && before != s.Filter {
+		if before, known := store.SinkConfig(s.Name); known && before != s.Filter {
 			o.Logger.Info("filter changed: the sink will be sent what enters and what leaves", "sink", s.Name)
 		}
 	}
@@ -125,7 +122,7 @@ func (t *Tracker) SetDestination(sink, name string) error { return t.store.SetDe
 func (t *Tracker) Stats() checkpoint.Stats { return t.store.Stats() }
 
 // States gives the sources that the checkpoint has, as it has them now.
-func (t *Tracker) States() []checkpoint.State {
+func (t *Tracker) States() []ledger.State {
 	states, err := t.store.States()
 	if err != nil {
 		t.log.Error("cannot read the sources in the checkpoint", "err", err)
@@ -175,7 +172,7 @@ func (t *Tracker) load(uid string) error {
 			uid = checkpoint.UnknownCluster
 		}
 	}
-	if _, err := t.store.BeginCluster(uid); err != nil {
+	if err := t.store.BeginCluster(uid); err != nil {
 		return fmt.Errorf("checkpoint: %w", err)
 	}
 	t.noteUID(uid)

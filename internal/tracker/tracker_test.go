@@ -32,13 +32,13 @@ func pod(t testing.TB, name string, version int) *object.Object {
 }
 
 // start begins a process on a folder: a tracker that knows its cluster.
-func start(t *testing.T, folder string, sinks ...Sink) *Tracker {
+func start(t testing.TB, folder string, sinks ...Sink) *Tracker {
 	t.Helper()
 	return startWatching(t, folder, "", sinks...)
 }
 
 // startWatching is start with a configuration of what is watched.
-func startWatching(t *testing.T, folder, watch string, sinks ...Sink) *Tracker {
+func startWatching(t testing.TB, folder, watch string, sinks ...Sink) *Tracker {
 	t.Helper()
 	e, err := Open(Options{Folder: folder, Cluster: "test", Watch: watch, Sinks: sinks, Queues: &disk{}, Reading: t.Context(), Logger: quiet})
 	if err != nil {
@@ -76,7 +76,7 @@ func kill(t *testing.T, e *Tracker) {
 }
 
 // begin gives a source its first list, which each sink settles.
-func begin(t *testing.T, e *Tracker, source informer.Source, version string, objects ...*object.Object) {
+func begin(t testing.TB, e *Tracker, source informer.Source, version string, objects ...*object.Object) {
 	t.Helper()
 	if memory := e.Resume(source); len(memory.Known) != 0 || memory.At != "" {
 		t.Fatalf("a new source resumes at %q with %d rows", memory.At, len(memory.Known))
@@ -88,16 +88,16 @@ func begin(t *testing.T, e *Tracker, source informer.Source, version string, obj
 }
 
 // caughtUp says that every sink was given the whole source, and that it is at a position.
-func caughtUp(t *testing.T, e *Tracker, source informer.Source, version string) {
+func caughtUp(t testing.TB, e *Tracker, source informer.Source, version string) {
 	for _, sink := range e.sinks {
-		e.Ledger(source.Name).Caught(sink)
+		e.Ledger(source.Name).FinishList(sink)
 	}
 	e.Record(source).Reached(version)
 }
 
 // send hands a message to a sink.
 func send(e *Tracker, source informer.Source, sink string) *event.Message {
-	return &event.Message{Origin: event.Origin{Source: source.Name, Seq: e.Ledger(source.Name).Expect(sink, time.Now())}}
+	return &event.Message{Origin: event.Origin{Source: source.Name, Seq: e.Ledger(source.Name).Track(sink, time.Now())}}
 }
 
 func namesOf(objects []*object.Object) (names []string) {

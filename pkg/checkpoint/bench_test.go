@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/deltabridge/deltabridge/pkg/ledger"
 	"github.com/deltabridge/deltabridge/pkg/object"
 )
 
@@ -23,7 +24,7 @@ func filled(b *testing.B) *Store {
 	b.Helper()
 	folder := b.TempDir()
 	s := begin(b, folder)
-	if err := s.Commit([]Update{{Source: testSource("pods"), ResourceVersion: "1", Upserts: pods(b, 0, 20_000, 1)}}, nil); err != nil {
+	if err := s.Commit([]ledger.Update{{Source: testSource("pods"), ResourceVersion: "1", Upserts: pods(b, 0, 20_000, 1)}}, nil); err != nil {
 		b.Fatal(err)
 	}
 	if err := s.Close(); err != nil {
@@ -51,7 +52,7 @@ func BenchmarkCommit(b *testing.B) {
 			n := 0
 			for b.Loop() {
 				n++
-				if err := s.Commit([]Update{{Source: testSource("pods"), ResourceVersion: "2", Upserts: updates[n%2]}}, nil); err != nil {
+				if err := s.Commit([]ledger.Update{{Source: testSource("pods"), ResourceVersion: "2", Upserts: updates[n%2]}}, nil); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -70,11 +71,11 @@ func BenchmarkFirst(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		if _, err := s.BeginCluster(testUID); err != nil {
+		if err := s.BeginCluster(testUID); err != nil {
 			b.Fatal(err)
 		}
 		b.StartTimer()
-		if err := s.Commit([]Update{{Source: testSource("pods"), ResourceVersion: "1", Upserts: objects}}, nil); err != nil {
+		if err := s.Commit([]ledger.Update{{Source: testSource("pods"), ResourceVersion: "1", Upserts: objects}}, nil); err != nil {
 			b.Fatal(err)
 		}
 		b.StopTimer()

@@ -20,6 +20,10 @@ import (
 	"testing"
 	"time"
 
+	"go.etcd.io/bbolt"
+
+	"github.com/deltabridge/deltabridge/internal/boltfile"
+	"github.com/deltabridge/deltabridge/pkg/ledger"
 	"github.com/deltabridge/deltabridge/pkg/object"
 )
 
@@ -88,7 +92,7 @@ func childCommits(t *testing.T, folder string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.BeginCluster(testUID); err != nil {
+	if err := s.BeginCluster(testUID); err != nil {
 		t.Fatal(err)
 	}
 	n := 0
@@ -99,9 +103,9 @@ func childCommits(t *testing.T, folder string) {
 	}
 	for {
 		n++
-		var updates []Update
+		var updates []ledger.Update
 		for _, name := range []string{"one", "two"} {
-			u := Update{Source: testSource(name), ResourceVersion: fmt.Sprint(n), Sinks: map[string]string{"a": fmt.Sprint(n)}, Reset: n%17 == 0}
+			u := ledger.Update{Source: testSource(name), ResourceVersion: fmt.Sprint(n), Sinks: map[string]string{"a": fmt.Sprint(n)}}
 			for i := range 60 {
 				switch {
 				case i < rowsAt(n):
@@ -111,6 +115,13 @@ func childCommits(t *testing.T, folder string) {
 				}
 			}
 			updates = append(updates, u)
+		}
+		if n%17 == 0 { // a list that will not be finished
+			stage := s.Stage(testSource("three"))
+			put(t, stage, small(t, "ns", "a", fmt.Sprint(n)))
+			if err := stage.Remove(small(t, "ns", "b", "1")); err != nil { // writes what is held
+				t.Fatal(err)
+			}
 		}
 		if err := s.Commit(updates, map[string]string{"a": fmt.Sprint(n)}); err != nil {
 			t.Fatal(err)
@@ -138,7 +149,7 @@ func TestKill(t *testing.T) {
 		timer.Stop()
 		kill(cmd)
 		s := open(t, folder)
-		if s.Refused() != 0 {
+		if s.Stats().Quarantined != 0 {
 			t.Fatal("the file was refused")
 		}
 		if n := oneCommit(t, s); told != 0 && n != told && n != told+1 {
@@ -160,7 +171,7 @@ func oneCommit(t *testing.T, s *Store) int {
 	}
 	version := states[0].ResourceVersion
 	n, _ := strconv.Atoi(version)
-	if text, _, _ := s.SinkConfig("a"); text != version || len(states) != 2 {
+	if text, _ := s.SinkConfig("a"); text != version || len(states) != 2 {
 		t.Fatalf("configuration of %s and watermark of %s; %d sources", text, version, len(states))
 	}
 	for _, name := range []string{"one", "two"} {
@@ -185,7 +196,7 @@ func TestLockedByAnotherProcess(t *testing.T) {
 		t.Fatal(lines.Text(), lines.Err())
 	}
 	_, err := Open(Options{Path: folder})
-	if !errors.Is(err, ErrLocked) || !strings.Contains(err.Error(), "another bridge uses this folder") || !strings.Contains(err.Error(), folder) {
+	if !errors.Is(err, boltfile.ErrLocked) || !strings.Contains(err.Error(), "another bridge uses this folder") || !strings.Contains(err.Error(), folder) {
 		t.Errorf("%v", err)
 	}
 	kill(cmd)
@@ -195,7 +206,7 @@ func TestLockedByAnotherProcess(t *testing.T) {
 func TestOpenInATool(t *testing.T) {
 	folder := t.TempDir()
 	open(t, folder).Close()
-	db, err := openBolt(filepath.Join(folder, fileName), true)
+	db, err := bbolt.Open(filepath.Join(folder, fileName), 0o600, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -204,7 +215,7 @@ func TestOpenInATool(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	db.Close()
-	if s := open(t, folder); s.Refused() != 0 {
+	if s := open(t, folder); s.Stats().Quarantined != 0 {
 		t.Error("the file was refused")
 	}
 }
@@ -217,7 +228,7 @@ func childLimit(t *testing.T, folder string) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	if _, err := s.BeginCluster(testUID); err != nil {
+	if err := s.BeginCluster(testUID); err != nil {
 		t.Fatal(err)
 	}
 	fill(t, s, func(set bool) {
@@ -236,19 +247,19 @@ func fill(t *testing.T, s *Store, full func(bool), want string) {
 	t.Helper()
 	source := testSource("pods")
 	kept := pods(t, 0, 20, 1)
-	commit(t, s, map[string]string{"a": "rules"}, Update{Source: source, ResourceVersion: "1", Upserts: kept})
+	commit(t, s, map[string]string{"a": "rules"}, ledger.Update{Source: source, ResourceVersion: "1", Upserts: kept})
 	before := contents(t, s)
 	full(true)
-	more := Update{Source: source, ResourceVersion: "2", Upserts: pods(t, 10, 5000, 2), Deletes: []string{Key(kept[0])}}
+	more := ledger.Update{Source: source, ResourceVersion: "2", Upserts: pods(t, 10, 5000, 2), Deletes: []string{kept[0].Key()}}
 	for range 3 {
-		err := s.Commit([]Update{more}, map[string]string{"b": "other"})
+		err := s.Commit([]ledger.Update{more}, map[string]string{"b": "other"})
 		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), s.path) {
 			t.Fatalf("%v, want %q", err, want)
 		}
 		if diff := fmt.Sprint(contents(t, s)); diff != fmt.Sprint(before) {
 			t.Fatal("a commit that failed changed something")
 		}
-		if _, known, _ := s.SinkConfig("b"); known {
+		if _, known := s.SinkConfig("b"); known {
 			t.Fatal("a commit that failed noted a sink")
 		}
 		if stats := s.Stats(); stats.LastError == "" || stats.Rows != 20 {
@@ -263,7 +274,7 @@ func fill(t *testing.T, s *Store, full func(bool), want string) {
 	}
 	s.Close()
 	s = open(t, filepath.Dir(s.path))
-	if _, rows := rowsOf(t, s, "pods"); len(rows) != 5009 || s.Refused()+s.Stats().Damaged != 0 {
+	if _, rows := rowsOf(t, s, "pods"); len(rows) != 5009 || s.Stats().Quarantined+s.Stats().Damaged != 0 {
 		t.Fatalf("%d rows, %+v", len(rows), s.Stats())
 	}
 	s.Close()
@@ -283,7 +294,7 @@ func TestFullDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	if _, err := s.BeginCluster(testUID); err != nil {
+	if err := s.BeginCluster(testUID); err != nil {
 		t.Fatal(err)
 	}
 	fill(t, s, func(full bool) {
@@ -297,11 +308,11 @@ func TestFullDisk(t *testing.T) {
 	// A full disk is no reason to think ill of the file, and without room none is set aside.
 	s = open(t, folder)
 	fillUp(t, folder)
-	if err := s.SetAside("x"); err == nil || !strings.Contains(err.Error(), "is full") {
+	if err := s.BeginCluster("another"); err == nil || !strings.Contains(err.Error(), "is full") {
 		t.Errorf("%v", err)
 	}
 	s.Close()
-	if s = open(t, folder); s.Refused() != 0 || s.Stats().Rows != 5009 {
+	if s = open(t, folder); s.Stats().Quarantined != 0 || s.Stats().Rows != 5009 {
 		t.Errorf("%+v", s.Stats())
 	}
 	s.Close()
@@ -333,7 +344,7 @@ func fillUp(t *testing.T, folder string) {
 func TestReadOnlyDisk(t *testing.T) {
 	folder := smallDisk(t, "size=8m")
 	s := begin(t, folder)
-	commit(t, s, nil, Update{Source: testSource("pods"), ResourceVersion: "1"})
+	commit(t, s, nil, ledger.Update{Source: testSource("pods"), ResourceVersion: "1"})
 	s.Close()
 	if err := syscall.Mount("", folder, "tmpfs", syscall.MS_REMOUNT|syscall.MS_RDONLY, ""); err != nil {
 		t.Fatal(err)
@@ -424,20 +435,19 @@ func TestPathsThatCannotBe(t *testing.T) {
 func TestUnsure(t *testing.T) {
 	s := begin(t, t.TempDir())
 	transactions := func() int {
-		tx, err := s.db.Begin(false)
-		if err != nil {
+		id := 0
+		if err := s.view(func(tx *bbolt.Tx) error { id = tx.ID(); return nil }); err != nil {
 			t.Fatal(err)
 		}
-		defer func() { _ = tx.Rollback() }()
-		return tx.ID()
+		return id
 	}
-	if err := s.Commit([]Update{{}}, nil); err == nil {
+	if err := s.Commit([]ledger.Update{{}}, nil); err == nil {
 		t.Fatal("expected an error")
 	}
 	before := transactions()
 	for i, want := range []int{2, 3} {
 		o := small(t, "n", "a", fmt.Sprint(i))
-		commit(t, s, nil, Update{Source: testSource("pods"), Upserts: []*object.Object{o}})
+		commit(t, s, nil, ledger.Update{Source: testSource("pods"), Upserts: []*object.Object{o}})
 		if got := transactions() - before; got != want {
 			t.Errorf("%d transactions, want %d", got, want)
 		}

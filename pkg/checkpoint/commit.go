@@ -11,9 +11,10 @@ import (
 	"time"
 
 	"go.etcd.io/bbolt"
-
-	"github.com/deltabridge/deltabridge/pkg/object"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/deltabridge/deltabridge/pkg/ledger"
+	"github.com/deltabridge/deltabridge/pkg/object"
 )
 
 // fillPercent is how full bbolt makes the pages that it splits. Rows are put in the order of their keys, and most are
@@ -28,127 +29,87 @@ const fillPercent = 0.9
 // part of both; the store can be used as before. Call it again with the same updates, or with ones that contain them.
 //
 // An object without a name has no row.
-func (s *Store) Commit(updates []Update, sinkConfigs map[string]string) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.db == nil {
-		return ErrClosed
-	}
+func (s *Store) Commit(updates []ledger.Update, sinkConfigs map[string]string) error {
+	s.writing.Lock()
+	defer s.writing.Unlock()
 	if s.record.ClusterUID == "" {
-		return ErrNoCluster
+		return errNoCluster
 	}
-	record := s.record.with(updates, sinkConfigs)
-	changed := !record.equal(s.record)
-	if len(updates) == 0 && !changed {
-		s.count(func(stats *Stats) {
-			if stats.LastError == "" {
-				stats.LastCommit = time.Now()
+	if record := s.record.clone(); len(updates) == 0 {
+		if record.setSinks(sinkConfigs); record.equal(s.record) {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			if s.stats.LastError == "" {
+				s.stats.LastCommit = time.Now()
 			}
-		})
-		return nil
+			return nil
+		}
 	}
-	w := writer{store: s, rows: map[string]int{}}
-	err := s.update(func(tx *bbolt.Tx) error {
-		if changed {
-			if err := putRecord(tx, record); err != nil {
-				return err
-			}
-			if err := s.keepSinks(tx, record.Sinks); err != nil {
-				return err
-			}
+	return s.write(func(t *transaction) error {
+		if err := t.setSinks(sinkConfigs); err != nil {
+			return err
 		}
 		for i := range updates {
-			if err := w.apply(tx, &updates[i]); err != nil {
+			if err := t.apply(&updates[i]); err != nil {
 				return fmt.Errorf("source %q: %w", updates[i].Source.Name, err)
 			}
 		}
 		return nil
 	})
-	if err != nil {
-		return explain("write the checkpoint", s.path, err)
-	}
-	s.record = record
-	s.statsMu.Lock()
-	defer s.statsMu.Unlock()
-	for name, n := range w.rows {
-		s.rows[name] = n
-		delete(s.damaged, name)
-	}
-	return nil
 }
 
-// Forget removes a source that is watched no more, with its rows. One that is not there is no error.
+// Forget removes a source that is watched no more, with its rows and its stage. One that is not there is no error.
 func (s *Store) Forget(source string) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.db == nil {
-		return ErrClosed
-	}
-	if !s.record.knows(source) {
-		return nil
-	}
-	record := s.record
-	record.Sources = slices.DeleteFunc(slices.Clone(record.Sources), func(name string) bool { return name == source })
-	err := s.update(func(tx *bbolt.Tx) error {
-		if err := tx.Bucket([]byte(bucketSources)).Delete([]byte(source)); err != nil {
-			return err
-		}
-		if err := deleteBucket(tx.Bucket([]byte(bucketRows)), source); err != nil {
-			return err
-		}
-		return putRecord(tx, record)
-	})
-	if err != nil {
-		return explain("write the checkpoint", s.path, err)
-	}
-	s.record = record
-	s.statsMu.Lock()
-	defer s.statsMu.Unlock()
-	delete(s.rows, source)
-	delete(s.damaged, source)
-	return nil
-}
-
-// with is the record after a commit.
-func (r storeRecord) with(updates []Update, sinkConfigs map[string]string) storeRecord {
-	if sinkConfigs != nil {
-		r.Sinks = maps.Clone(sinkConfigs)
-		r.Destinations = maps.Clone(r.Destinations)
-		maps.DeleteFunc(r.Destinations, func(sink, _ string) bool { _, ok := sinkConfigs[sink]; return !ok })
-	}
-	r.Sources = slices.Clone(r.Sources)
-	for _, u := range updates {
-		if at, found := slices.BinarySearch(r.Sources, u.Source.Name); !found {
-			r.Sources = slices.Insert(r.Sources, at, u.Source.Name)
-		}
-	}
-	return r
-}
-
-func (r storeRecord) equal(o storeRecord) bool {
-	return r.ClusterName == o.ClusterName && r.ClusterUID == o.ClusterUID &&
-		r.Privacy == o.Privacy && maps.Equal(r.Sinks, o.Sinks) &&
-		maps.Equal(r.Destinations, o.Destinations) && slices.Equal(r.Sources, o.Sources) &&
-		r.Watch == o.Watch && r.WatchChange == o.WatchChange
-}
-
-// keepSinks removes what is known of the sinks that are not in keep: one that comes back later is a new one. For those whose
-// configuration changes it notes the old one in each source.
-func (s *Store) keepSinks(tx *bbolt.Tx, keep map[string]string) error {
-	for _, name := range s.record.Sources {
-		if s.isDamaged(name) {
-			continue
-		}
-		r, err := getSource(tx, name)
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	if s.record.knows(source) {
+		err := s.write(func(t *transaction) error {
+			t.record.Sources = slices.DeleteFunc(t.record.Sources, func(name string) bool { return name == source })
+			t.rows[source] = -1
+			if err := t.Bucket([]byte(bucketSources)).Delete([]byte(source)); err != nil {
+				return err
+			}
+			return deleteBucket(t.Bucket([]byte(bucketRows)), source)
+		})
 		if err != nil {
 			return err
 		}
-		before := len(r.Sinks) + len(r.Refilters)
-		maps.DeleteFunc(r.Sinks, func(sink, _ string) bool { _, ok := keep[sink]; return !ok })
-		maps.DeleteFunc(r.Refilters, func(sink string, _ Refilter) bool { _, ok := keep[sink]; return !ok })
-		changed := len(r.Sinks)+len(r.Refilters) != before
-		for sink, config := range keep {
-			if old, known := s.record.Sinks[sink]; known && old != config {
+	}
+	s.dropStage(source)
+	return nil
+}
+
+// setSinks notes the configuration of all sinks, and removes the destinations of others; nil: it stays as it is.
+func (r *storeRecord) setSinks(configs map[string]string) {
+	if configs != nil {
+		r.Sinks = maps.Clone(configs)
+		maps.DeleteFunc(r.Destinations, func(sink, _ string) bool { _, ok := configs[sink]; return !ok })
+	}
+}
+
+// setSinks does the same, and removes what is known of other sinks in each source: one that comes back later is a new one.
+// For those whose configuration changes it notes the old one in each source.
+func (t *transaction) setSinks(configs map[string]string) error {
+	before := t.record.Sinks
+	t.record.setSinks(configs)
+	if maps.Equal(before, t.record.Sinks) {
+		return nil
+	}
+	for _, name := range t.record.Sources {
+		if t.store.isDamaged(name) {
+			continue
+		}
+		r, err := getSource(t.Tx, name)
+		if err != nil {
+			t.store.giveUp(name, err)
+			continue
+		}
+		known := len(r.Sinks) + len(r.Refilters)
+		maps.DeleteFunc(r.Sinks, func(sink, _ string) bool { _, ok := configs[sink]; return !ok })
+		maps.DeleteFunc(r.Refilters, func(sink string, _ ledger.Refilter) bool { _, ok := configs[sink]; return !ok })
+		changed := len(r.Sinks)+len(r.Refilters) != known
+		for sink, config := range configs {
+			if old, ok := before[sink]; ok && old != config {
 				r.refilter(sink, old)
 				changed = true
 			}
@@ -156,7 +117,7 @@ func (s *Store) keepSinks(tx *bbolt.Tx, keep map[string]string) error {
 		if !changed {
 			continue
 		}
-		if err := putSource(tx, name, r); err != nil {
+		if err := putSource(t.Tx, name, r); err != nil {
 			return err
 		}
 	}
@@ -166,7 +127,7 @@ func (s *Store) keepSinks(tx *bbolt.Tx, keep map[string]string) error {
 // refilter notes that a sink may know the source by an old configuration.
 func (r *sourceRecord) refilter(sink, old string) {
 	if r.Refilters == nil {
-		r.Refilters = map[string]Refilter{}
+		r.Refilters = map[string]ledger.Refilter{}
 	}
 	noted := r.Refilters[sink]
 	if !slices.Contains(noted.Filters, old) {
@@ -182,59 +143,43 @@ func newChange() string { return strconv.FormatInt(time.Now().UnixMilli(), 36) }
 // SetWatch notes what is watched, and returns the name of its last change: of this one if it was something else, and empty if it
 // never changed. It is on the disk when SetWatch returns.
 func (s *Store) SetWatch(watch string) (change string, err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.db == nil {
-		return "", ErrClosed
-	}
+	s.writing.Lock()
+	defer s.writing.Unlock()
 	if s.record.Watch == watch {
 		return s.record.WatchChange, nil
 	}
-	record := s.record
-	record.Watch = watch
-	if s.record.Watch != "" {
-		record.WatchChange = newChange()
-	}
-	if err := s.update(func(tx *bbolt.Tx) error { return putRecord(tx, record) }); err != nil {
-		return "", explain("write the checkpoint", s.path, err)
-	}
-	s.record = record
-	return record.WatchChange, nil
+	err = s.write(func(t *transaction) error {
+		if t.record.Watch != "" {
+			t.record.WatchChange = newChange()
+		}
+		t.record.Watch, change = watch, t.record.WatchChange
+		return nil
+	})
+	return change, err
 }
 
-// writer applies the updates of one transaction.
-type writer struct {
-	store *Store
-	codec rowCodec
-	rows  map[string]int // by source, what Stats is to say
+// SetDestination notes which destination has what was settled for a sink. It is on the disk when SetDestination returns.
+func (s *Store) SetDestination(sink, name string) error {
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	if s.record.Destinations[sink] == name {
+		return nil
+	}
+	return s.write(func(t *transaction) error {
+		if t.record.Destinations == nil {
+			t.record.Destinations = map[string]string{}
+		}
+		t.record.Destinations[sink] = name
+		return nil
+	})
 }
 
-func (w *writer) apply(tx *bbolt.Tx, u *Update) error {
-	name := u.Source.Name
-	if name == "" {
-		return errors.New("empty name")
-	}
-	_, again := w.rows[name] // of two updates of a source the second builds on the first
-	known := again || w.store.record.knows(name) && !w.store.isDamaged(name)
-	var r sourceRecord
-	if known {
-		var err error
-		if r, err = getSource(tx, name); err != nil {
-			return err
-		}
-	}
-	all := tx.Bucket([]byte(bucketRows))
-	if u.Reset || !known {
-		if err := deleteBucket(all, name); err != nil {
-			return err
-		}
-		r.Rows = tally{}
-	}
-	bucket, err := all.CreateBucketIfNotExists([]byte(name))
+// apply makes an update.
+func (t *transaction) apply(u *ledger.Update) error {
+	r, bucket, err := t.open(u.Source.Name)
 	if err != nil {
 		return err
 	}
-	bucket.FillPercent = fillPercent
 	for _, key := range u.Deletes {
 		if old := bucket.Get([]byte(key)); old != nil {
 			r.Rows.remove(old)
@@ -243,13 +188,52 @@ func (w *writer) apply(tx *bbolt.Tx, u *Update) error {
 			}
 		}
 	}
-	if err := w.upsert(bucket, u.Source.Resource, u.Upserts, &r.Rows); err != nil {
+	if err := t.codec.put(bucket, u.Source.Resource, u.Upserts, &r.Rows); err != nil {
 		return err
 	}
-	w.store.resident.Used(w.store.db, tx, int64(len(u.Upserts)+len(u.Deletes))*pageSize)
+	t.store.release(t.Tx, (len(u.Upserts)+len(u.Deletes))*pageSize)
 	r.set(u)
-	w.rows[name] = r.Rows.Count
-	return putSource(tx, name, r)
+	return t.putSource(u.Source.Name, r)
+}
+
+// pageSize is about how many bytes of the file are read and written for a row.
+const pageSize = 4 << 10
+
+// open returns the record and the rows of a source. One that is new or damaged begins without any.
+func (t *transaction) open(name string) (r sourceRecord, rows *bbolt.Bucket, err error) {
+	if name == "" {
+		return r, nil, errors.New("empty name")
+	}
+	_, again := t.rows[name] // what it was given in this transaction is sound
+	all := t.Bucket([]byte(bucketRows))
+	if t.record.knows(name) && (again || !t.store.isDamaged(name)) {
+		r, err = getSource(t.Tx, name)
+	} else {
+		err = deleteBucket(all, name)
+	}
+	if err != nil {
+		return r, nil, err
+	}
+	rows, err = createRows(all, name)
+	return r, rows, err
+}
+
+// putSource notes the record of a source.
+func (t *transaction) putSource(name string, r sourceRecord) error {
+	if at, found := slices.BinarySearch(t.record.Sources, name); !found {
+		t.record.Sources = slices.Insert(t.record.Sources, at, name)
+	}
+	t.rows[name] = r.Rows.Count
+	return putSource(t.Tx, name, r)
+}
+
+// createRows returns the rows of a source, in a bucket that has those of each.
+func createRows(all *bbolt.Bucket, name string) (*bbolt.Bucket, error) {
+	rows, err := all.CreateBucketIfNotExists([]byte(name))
+	if err == nil {
+		rows.FillPercent = fillPercent
+	}
+	return rows, err
 }
 
 // keyed is an object with its key.
@@ -258,26 +242,26 @@ type keyed struct {
 	object *object.Object
 }
 
-// upsert puts rows in the order of their keys, which is how bbolt's pages are.
-func (w *writer) upsert(bucket *bbolt.Bucket, resource schema.GroupVersionResource, objects []*object.Object, rows *tally) error {
-	w.codec.privacy, w.codec.resource = w.store.opts.Privacy, resource
+// put puts rows in the order of their keys, which is how bbolt's pages are.
+func (c *rowCodec) put(to *bbolt.Bucket, resource schema.GroupVersionResource, objects []*object.Object, rows *tally) error {
+	c.resource = resource
 	sorted := make([]keyed, 0, len(objects))
 	for _, o := range objects {
-		if key := Key(o); key != "" {
+		if key := o.Key(); key != "" {
 			sorted = append(sorted, keyed{key, o})
 		}
 	}
 	slices.SortStableFunc(sorted, func(a, b keyed) int { return strings.Compare(a.key, b.key) })
 	for _, k := range sorted {
-		key, row := []byte(k.key), w.codec.encode(k.key, k.object)
-		old := bucket.Get(key)
+		key, row := []byte(k.key), c.encode(k.key, k.object)
+		old := to.Get(key)
 		if old != nil {
 			if bytes.Equal(old, row) {
 				continue
 			}
 			rows.remove(old)
 		}
-		if err := bucket.Put(key, row); err != nil {
+		if err := to.Put(key, row); err != nil {
 			return fmt.Errorf("row %q: %w", k.key, err)
 		}
 		rows.add(row)
@@ -299,4 +283,12 @@ func putSource(tx *bbolt.Tx, name string, r sourceRecord) error {
 		return err
 	}
 	return tx.Bucket([]byte(bucketSources)).Put([]byte(name), value)
+}
+
+func putRecord(tx *bbolt.Tx, record storeRecord) error {
+	value, err := sealJSON(keyStore, record)
+	if err != nil {
+		return err
+	}
+	return tx.Bucket([]byte(bucketStore)).Put([]byte(keyStore), value)
 }

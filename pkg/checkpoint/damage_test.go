@@ -3,6 +3,7 @@ package checkpoint
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -13,6 +14,8 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"github.com/deltabridge/deltabridge/internal/boltfile"
+	"github.com/deltabridge/deltabridge/pkg/ledger"
 	"github.com/deltabridge/deltabridge/pkg/object"
 	"github.com/deltabridge/deltabridge/test/scale"
 )
@@ -31,9 +34,9 @@ func recordHistory(t testing.TB) history {
 	s := begin(t, folder)
 	var h history
 	for n := range 6 {
-		var updates []Update
+		var updates []ledger.Update
 		for i, name := range []string{"few", "many", "pods"} {
-			u := Update{Source: testSource(name), ResourceVersion: fmt.Sprint(n), Sinks: map[string]string{"a": fmt.Sprint(n)}}
+			u := ledger.Update{Source: testSource(name), ResourceVersion: fmt.Sprint(n), Sinks: map[string]string{"a": fmt.Sprint(n)}}
 			for j := range []int{1, 60, 12}[i] {
 				if (j+n)%3 != 0 {
 					continue
@@ -95,7 +98,7 @@ func (h history) survives(t testing.TB, file []byte) {
 	defer s.Close()
 	got := contents(t, s)
 	stats := s.Stats()
-	if len(got) < len(h.last) && stats.Refused == 0 && stats.Damaged == 0 {
+	if len(got) < len(h.last) && stats.Quarantined == 0 && stats.Damaged == 0 {
 		t.Errorf("sources are missing and nobody was told: %d", len(got))
 	}
 	for name, rows := range got {
@@ -125,7 +128,7 @@ func TestWholeFileIsSound(t *testing.T) {
 	}
 	s := open(t, folder)
 	got := contents(t, s)
-	if !maps.EqualFunc(got, h.last, maps.Equal) || len(got) != 3 || s.Refused() != 0 {
+	if !maps.EqualFunc(got, h.last, maps.Equal) || len(got) != 3 || s.Stats().Quarantined != 0 {
 		t.Error("not what was committed last")
 	}
 }
@@ -160,7 +163,7 @@ func TestFlippedBits(t *testing.T) {
 	step := scale.Of(13, 3) // no divisor of 8, so that all bits have their turn
 	for page := range len(h.file) / pageSize {
 		// A page's header has 16 bytes; then come a meta page's 64 bytes, or the elements of others.
-		for i := 0; i < pageHeaderSize+metaSize+16; i += step {
+		for i := 0; i < 96; i += step {
 			file := bytes.Clone(h.file)
 			file[page*pageSize+i] ^= 1 << (i % 8)
 			h.survives(t, file)
@@ -188,7 +191,7 @@ func TestLostWrite(t *testing.T) {
 	var files [][]byte
 	h := history{}
 	for n := range 5 {
-		u := Update{Source: testSource("pods"), ResourceVersion: fmt.Sprint(n)}
+		u := ledger.Update{Source: testSource("pods"), ResourceVersion: fmt.Sprint(n)}
 		for i := range 40 {
 			u.Upserts = append(u.Upserts, small(t, "ns", fmt.Sprintf("%04d", i), fmt.Sprint(n)))
 		}
@@ -254,8 +257,8 @@ func TestDamagedRow(t *testing.T) {
 			s := begin(t, folder)
 			source := testSource("pods")
 			commit(t, s, nil,
-				Update{Source: source, ResourceVersion: "5", Upserts: []*object.Object{good}},
-				Update{Source: testSource("sound"), ResourceVersion: "6", Upserts: []*object.Object{good}})
+				ledger.Update{Source: source, ResourceVersion: "5", Upserts: []*object.Object{good}},
+				ledger.Update{Source: testSource("sound"), ResourceVersion: "6", Upserts: []*object.Object{good}})
 			s.Close()
 			edit(t, s.path, func(tx *bbolt.Tx) error {
 				bucket := tx.Bucket([]byte(bucketRows)).Bucket([]byte("pods"))
@@ -275,7 +278,7 @@ func TestDamagedRow(t *testing.T) {
 					t.Errorf("%+v %d %v", state, len(objects), err)
 				}
 			}
-			if stats := s.Stats(); stats.Damaged != 1 || stats.Refused != 0 || bytes.Count(log.Bytes(), []byte("damaged and not used")) != 1 {
+			if stats := s.Stats(); stats.Damaged != 1 || stats.Quarantined != 0 || bytes.Count(log.Bytes(), []byte("damaged and not used")) != 1 {
 				t.Errorf("%+v\n%s", stats, log.String())
 			}
 			states, err := s.States()
@@ -286,8 +289,8 @@ func TestDamagedRow(t *testing.T) {
 				t.Error("a sound source is gone")
 			}
 			// What is committed next is all that there is, and is sound.
-			commit(t, s, map[string]string{}, Update{Source: source, ResourceVersion: "7", Upserts: []*object.Object{other}},
-				Update{Source: source, ResourceVersion: "8", Upserts: []*object.Object{small(t, "ns", "c", "1")}})
+			commit(t, s, map[string]string{}, ledger.Update{Source: source, ResourceVersion: "7", Upserts: []*object.Object{other}},
+				ledger.Update{Source: source, ResourceVersion: "8", Upserts: []*object.Object{small(t, "ns", "c", "1")}})
 			for range 2 {
 				if state, rows := rowsOf(t, s, "pods"); state.ResourceVersion != "8" || len(rows) != 2 {
 					t.Errorf("%+v %v", state, rows)
@@ -307,15 +310,15 @@ func TestDamagedSourceRecord(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			folder := t.TempDir()
 			s := begin(t, folder)
-			commit(t, s, map[string]string{"a": ""}, Update{Source: testSource("pods"), ResourceVersion: "5", Upserts: []*object.Object{small(t, "n", "a", "1")}})
+			commit(t, s, map[string]string{"a": ""}, ledger.Update{Source: testSource("pods"), ResourceVersion: "5", Upserts: []*object.Object{small(t, "n", "a", "1")}})
 			s.Close()
 			edit(t, s.path, func(tx *bbolt.Tx) error { return change(tx.Bucket([]byte(bucketSources))) })
 			s = open(t, folder)
 			if states, err := s.States(); err != nil || len(states) != 0 || s.Stats().Damaged != 1 {
 				t.Errorf("%v %v %+v", states, err, s.Stats())
 			}
-			commit(t, s, map[string]string{}, Update{Source: testSource("nodes")}) // must get over it
-			commit(t, s, nil, Update{Source: testSource("pods"), ResourceVersion: "6"})
+			commit(t, s, map[string]string{}, ledger.Update{Source: testSource("nodes")}) // must get over it
+			commit(t, s, nil, ledger.Update{Source: testSource("pods"), ResourceVersion: "6"})
 			if state, rows := rowsOf(t, s, "pods"); state.ResourceVersion != "6" || len(rows) != 0 {
 				t.Errorf("%+v %v", state, rows)
 			}
@@ -326,7 +329,7 @@ func TestDamagedSourceRecord(t *testing.T) {
 // TestPanicIsAnError: bbolt panics on a page that is not what it should be.
 func TestPanicIsAnError(t *testing.T) {
 	s := begin(t, t.TempDir())
-	commit(t, s, nil, Update{Source: testSource("pods"), ResourceVersion: "1", Upserts: pods(t, 0, 50, 1)})
+	commit(t, s, nil, ledger.Update{Source: testSource("pods"), ResourceVersion: "1", Upserts: pods(t, 0, 50, 1)})
 	file, err := os.OpenFile(s.path, os.O_RDWR, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -348,5 +351,13 @@ func TestPanicIsAnError(t *testing.T) {
 	}
 	if err := s.view(func(tx *bbolt.Tx) error { tx.Bucket([]byte("x")); return nil }); err == nil {
 		t.Error("a fault is no error")
+	}
+}
+
+func TestCodecRefusesWhatIsSealedButWrong(t *testing.T) {
+	var codec rowCodec
+	row := codec.encode("ns/b", small(t, "ns", "a", "1")) // a mistake of the program, not of the disk
+	if _, err := codec.decode("ns/b", row); !errors.Is(err, boltfile.ErrDamaged) {
+		t.Error(err)
 	}
 }

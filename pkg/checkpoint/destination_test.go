@@ -10,7 +10,7 @@ import (
 func TestDestinations(t *testing.T) {
 	folder := t.TempDir()
 	s := open(t, folder)
-	if _, err := s.BeginCluster("k1"); err != nil {
+	if err := s.BeginCluster("k1"); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Commit(nil, map[string]string{"live": "f", "audit": "f"}); err != nil {
@@ -40,7 +40,7 @@ func TestDestinations(t *testing.T) {
 	if s.Destination("live") != "stream B" || s.Destination("audit") != "" {
 		t.Errorf("after a sink was removed: %q and %q", s.Destination("live"), s.Destination("audit"))
 	}
-	if _, err := s.BeginCluster("k2"); err != nil {
+	if err := s.BeginCluster("k2"); err != nil {
 		t.Fatal(err)
 	}
 	if s.Destination("live") != "" {

@@ -1,5 +1,5 @@
-// Package checkpoint knows what has been settled: in memory, change by change ([Ledger]), and on disk ([Store]), so that
-// a restart goes on where the one before it stopped.
+// Package checkpoint stores on disk what is settled of each source ([ledger.State]) and its rows, so that a restart goes on
+// where the process before it stopped.
 //
 // # What the store promises
 //
@@ -8,26 +8,28 @@
 // fails, what was there before is still there, and the next one may succeed. A process that is killed at any moment
 // leaves what one commit left.
 //
-// [Store.Load] gives the rows and the watermark of one and the same commit, or nothing. That is not only bbolt's word:
+// [Store.Load] returns the rows and the watermark of one and the same commit, or nothing. That is not only bbolt's word:
 // a source's record holds the number and the sum of the checksums of its rows, so that a page that is lost, or is that
 // of an earlier commit, is noticed, and each row has a checksum over its key and its content. A source that does not
 // add up is as if it had never had a checkpoint; the others stay. The newest commit that can be read counts: if its
 // meta page is damaged, the commit before it is used, which repeats what was settled in between.
 //
-// [Open] never fails for what is in the file. A file that can't be used is renamed, never deleted, and says why in its
-// name: checkpoint.db.REASON-TIME, with the reasons
+// [Open] never fails for what is in the file. A file that can't be used is quarantined (internal/boltfile): renamed to
+// checkpoint.db.REASON-TIME, never deleted, with the reasons
 //
 //	corrupt        it is damaged, or no bbolt file at all; an empty file too, since none is ever left empty
 //	foreign        a sound bbolt file that holds something else
 //	newer-format   made by a later version of this program
 //	other-cluster  of a cluster with another uid ([Store.BeginCluster])
 //
-// and what callers give to [Store.SetAside]. Open fails for what is around the file: a folder that can't be written, no
-// room for a new file, another process that uses it.
+// Open fails for what is around the file: a directory that can't be written, no room for a new file, another process that
+// uses it.
 //
-// One process at a time uses a folder: checkpoint.lock is locked with flock(2) for as long as the store is open, and
-// never removed. File and lock have mode 0600, a folder that is made has 0700. Rows hold objects as they are, but for what
-// [Privacy] says: rows of another one are rewritten by Open, into a new file, so that nothing stays in free pages.
+// One process at a time uses a directory: checkpoint.lock is locked with flock(2) for as long as the store is open, and
+// never removed. File and lock have mode 0600, a directory that is made has 0700. Rows hold objects as they are, except for
+// what [Privacy] says: rows of another one are rewritten by Open, into a new file, so that nothing stays in free pages.
+// Open also rewrites a file of which more than half is free (from 8 MiB on, and up to 512 MiB in use, so that a start is not
+// held up for long).
 //
 // # The file
 //
@@ -42,29 +44,7 @@
 // seals, it is the redacted JSON, and beside it the JSON itself, encrypted (see appendSealed).
 //
 // The store record names all sources, so that one whose record is lost is noticed. Format numbers only grow; a program
-// sets aside what has a higher one than it knows.
-//
-// # Before bbolt opens it
-//
-// bbolt trusts its file. A wrong offset makes it read memory that is not its own, a page that is its own ancestor makes
-// it run for ever, and on opening it walks the tree in a goroutine of its own, whose panics end the process. So inspect
-// walks through the whole file first, reading page by page. A fault or panic later, when something changes the file
-// while it is in use, is turned into an error where that is possible; where not, the process ends, and the next start
-// sets the file aside.
-//
-// # Settings of bbolt
-//
-//   - NoFreelistSync: the list of free pages is not written, which saves a page or more with each commit, and is one
-//     thing less that can be damaged; it is found again on opening, by a walk that costs about as much as inspect. A
-//     transaction that changes nothing then writes a meta page alone, which is what settle needs.
-//   - FreelistType map: the other one is slow when many pages are free.
-//   - Pages of 4 KiB wherever the file is made. 16 KiB cost 20 % less CPU for each row, but scattered changes write as
-//     much more as pages are larger.
-//   - InitialMmapSize 256 MiB of address space, since bbolt copies all changes of a transaction whenever the file
-//     outgrows its map: the first 20,000 rows in one commit took 95 instead of 900 MB of allocations, and a third of
-//     the time.
-//   - The file grows in steps of 1 MiB and never shrinks, but Open rewrites it if more than half of it is free (from
-//     8 MiB on, and up to 512 MiB in use, so that a start is not held up for long).
+// quarantines what has a higher one than it knows.
 //
 // # What it costs
 //

@@ -3,15 +3,18 @@ package checkpoint
 import (
 	"encoding/binary"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"hash/crc32"
+	"maps"
 	"slices"
 	"strconv"
 
-	"github.com/deltabridge/deltabridge/pkg/object"
 	"github.com/klauspost/compress/s2"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/deltabridge/deltabridge/internal/boltfile"
+	"github.com/deltabridge/deltabridge/pkg/ledger"
+	"github.com/deltabridge/deltabridge/pkg/object"
 )
 
 // formatVersion is the version of what is described here. A file with a higher one is not touched.
@@ -26,9 +29,6 @@ const (
 	bucketRows    = "rows"    // name of the source -> bucket: key of the row -> row
 )
 
-// errDamaged is wrapped by errors about bytes that are not what was once written.
-var errDamaged = errors.New("damaged")
-
 // storeRecord is what there is once in a file. Sources lists those that must be there, so that one that is missing is
 // noticed.
 type storeRecord struct {
@@ -41,6 +41,19 @@ type storeRecord struct {
 	Destinations map[string]string `json:"destinations,omitempty"`
 	Watch        string            `json:"watch,omitempty"`       // what is watched, as SetWatch noted it
 	WatchChange  string            `json:"watchChange,omitempty"` // names the last change of Watch; empty: it never changed
+}
+
+// clone is a copy that shares no slice or map that changes.
+func (r storeRecord) clone() storeRecord {
+	r.Sources, r.Destinations = slices.Clone(r.Sources), maps.Clone(r.Destinations)
+	return r
+}
+
+func (r storeRecord) equal(o storeRecord) bool {
+	return r.ClusterName == o.ClusterName && r.ClusterUID == o.ClusterUID &&
+		r.Privacy == o.Privacy && maps.Equal(r.Sinks, o.Sinks) &&
+		maps.Equal(r.Destinations, o.Destinations) && slices.Equal(r.Sources, o.Sources) &&
+		r.Watch == o.Watch && r.WatchChange == o.WatchChange
 }
 
 func (r storeRecord) knows(source string) bool {
@@ -63,7 +76,7 @@ type sourceRecord struct {
 	Sinks           map[string]string `json:"sinks"`
 	Rows            tally             `json:"rows"`
 
-	Refilters map[string]Refilter `json:"refilters,omitempty"`
+	Refilters map[string]ledger.Refilter `json:"refilters,omitempty"`
 }
 
 // tally is a checksum of a set of rows that can be kept up to date row by row.
@@ -84,7 +97,7 @@ func (t *tally) remove(sealed []byte) {
 	t.Sum -= uint64(checksumOf(sealed))
 }
 
-func (r *sourceRecord) set(u *Update) {
+func (r *sourceRecord) set(u *ledger.Update) {
 	s := u.Source
 	r.Group, r.Version, r.Resource = s.Resource.Group, s.Resource.Version, s.Resource.Resource
 	r.Namespace, r.LabelSelector, r.FieldSelector = s.Namespace, s.LabelSelector, s.FieldSelector
@@ -92,13 +105,13 @@ func (r *sourceRecord) set(u *Update) {
 	r.ResourceVersion, r.Sinks, r.Refilters = u.ResourceVersion, u.Sinks, u.Refilters
 }
 
-func (r *sourceRecord) state(name string) State {
+func (r *sourceRecord) state(name string) ledger.State {
 	sinks := r.Sinks
 	if sinks == nil {
 		sinks = map[string]string{}
 	}
-	return State{
-		Source: Source{
+	return ledger.State{
+		Source: ledger.Source{
 			Name:      name,
 			Resource:  schema.GroupVersionResource{Group: r.Group, Version: r.Version, Resource: r.Resource},
 			Namespace: r.Namespace, LabelSelector: r.LabelSelector, FieldSelector: r.FieldSelector,
@@ -125,10 +138,10 @@ func seal(key string, b []byte) []byte {
 // unseal gives the content of a sealed value; it aliases b.
 func unseal(key string, b []byte) ([]byte, error) {
 	if len(b) < sealSize {
-		return nil, fmt.Errorf("%w: %q has %d bytes", errDamaged, key, len(b))
+		return nil, fmt.Errorf("%w: %q has %d bytes", boltfile.ErrDamaged, key, len(b))
 	}
 	if checksumOf(b) != checksum(key, b[sealSize:]) {
-		return nil, fmt.Errorf("%w: checksum of %q is wrong", errDamaged, key)
+		return nil, fmt.Errorf("%w: checksum of %q is wrong", boltfile.ErrDamaged, key)
 	}
 	return b[sealSize:], nil
 }
@@ -160,7 +173,7 @@ func unsealJSON(key string, b []byte, v any) error {
 		return err
 	}
 	if err := json.Unmarshal(content, v); err != nil {
-		return fmt.Errorf("%w: %q is no JSON: %w", errDamaged, key, err)
+		return fmt.Errorf("%w: %q is no JSON: %w", boltfile.ErrDamaged, key, err)
 	}
 	return nil
 }
@@ -238,12 +251,12 @@ func (c *rowCodec) decode(key string, sealed []byte) (*object.Object, error) {
 		return nil, err
 	}
 	if len(content) == 0 {
-		return nil, fmt.Errorf("%w: row %q is empty", errDamaged, key)
+		return nil, fmt.Errorf("%w: row %q is empty", boltfile.ErrDamaged, key)
 	}
 	kind, rest := content[0], content[1:]
 	length, n := binary.Uvarint(rest)
 	if n <= 0 || length > uint64(len(rest)-n) {
-		return nil, fmt.Errorf("%w: row %q has no manager", errDamaged, key)
+		return nil, fmt.Errorf("%w: row %q has no manager", boltfile.ErrDamaged, key)
 	}
 	manager, body := string(rest[n:n+int(length)]), rest[n+int(length):]
 	if kind == bodySealed {
@@ -253,14 +266,14 @@ func (c *rowCodec) decode(key string, sealed []byte) (*object.Object, error) {
 		body, err = c.expand(kind, body)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%w: row %q: %w", errDamaged, key, err)
+		return nil, fmt.Errorf("%w: row %q: %w", boltfile.ErrDamaged, key, err)
 	}
 	o, err := object.New(body) // copies
 	if err != nil {
-		return nil, fmt.Errorf("%w: row %q: %w", errDamaged, key, err)
+		return nil, fmt.Errorf("%w: row %q: %w", boltfile.ErrDamaged, key, err)
 	}
-	if Key(o) != key {
-		return nil, fmt.Errorf("%w: row %q holds %q", errDamaged, key, Key(o))
+	if o.Key() != key {
+		return nil, fmt.Errorf("%w: row %q holds %q", boltfile.ErrDamaged, key, o.Key())
 	}
 	o.Manager = manager
 	return o, nil
@@ -270,7 +283,7 @@ func (c *rowCodec) decode(key string, sealed []byte) (*object.Object, error) {
 func parseFormat(b []byte) (int, error) {
 	version, err := strconv.Atoi(string(b))
 	if err != nil || version < 1 {
-		return 0, fmt.Errorf("%w: format version %q", errDamaged, b)
+		return 0, fmt.Errorf("%w: format version %q", boltfile.ErrDamaged, b)
 	}
 	return version, nil
 }

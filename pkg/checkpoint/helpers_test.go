@@ -1,19 +1,22 @@
 package checkpoint
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"testing"
 
-	"github.com/deltabridge/deltabridge/pkg/object"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/deltabridge/deltabridge/pkg/ledger"
+	"github.com/deltabridge/deltabridge/pkg/object"
 )
 
 const testUID = "6ba7b810-9dad-11d1-80b4-00c04fd430c8"
 
-func testSource(name string) Source {
-	return Source{Name: name, Resource: schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: name}}
+func testSource(name string) ledger.Source {
+	return ledger.Source{Name: name, Resource: schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: name}}
 }
 
 // open opens a store of the test cluster in a folder, and closes it with the test.
@@ -31,7 +34,7 @@ func open(t testing.TB, folder string) *Store {
 func begin(t testing.TB, folder string) *Store {
 	t.Helper()
 	s := open(t, folder)
-	if _, err := s.BeginCluster(testUID); err != nil {
+	if err := s.BeginCluster(testUID); err != nil {
 		t.Fatal(err)
 	}
 	return s
@@ -78,3 +81,21 @@ func pod(t testing.TB, i, version int) *object.Object {
 }
 
 const podJSON = `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"%s-%06d","generateName":"%s-","namespace":"team-blue","labels":{"app":"web-frontend","app.kubernetes.io/managed-by":"Helm","pod-template-hash":"%s","tier":"frontend"},"ownerReferences":[{"apiVersion":"apps/v1","kind":"ReplicaSet","name":"%s","uid":"%s","controller":true,"blockOwnerDeletion":true}],"creationTimestamp":"2026-11-18T09:14:27Z","uid":"%s","resourceVersion":"%d"},"spec":{"volumes":[{"name":"kube-api-access-%s","projected":{"sources":[{"serviceAccountToken":{"expirationSeconds":3607,"path":"token"}},{"configMap":{"name":"kube-root-ca.crt","items":[{"key":"ca.crt","path":"ca.crt"}]}}],"defaultMode":420}}],"containers":[{"name":"web","image":"registry.example.com/shop/web-frontend:1.14.2","ports":[{"name":"http","containerPort":8080,"protocol":"TCP"}],"resources":{"limits":{"cpu":"500m","memory":"256Mi"},"requests":{"cpu":"100m","memory":"128Mi"}},"volumeMounts":[{"name":"kube-api-access-%s","readOnly":true,"mountPath":"/var/run/secrets/kubernetes.io/serviceaccount"}],"livenessProbe":{"httpGet":{"path":"/healthz","port":"http","scheme":"HTTP"},"timeoutSeconds":1,"periodSeconds":10,"successThreshold":1,"failureThreshold":3},"terminationMessagePath":"/dev/termination-log","terminationMessagePolicy":"File","imagePullPolicy":"IfNotPresent"}],"restartPolicy":"Always","terminationGracePeriodSeconds":30,"dnsPolicy":"ClusterFirst","serviceAccountName":"default","nodeName":"node-%02d","tolerations":[{"key":"node.kubernetes.io/not-ready","operator":"Exists","effect":"NoExecute","tolerationSeconds":300}],"priority":0,"enableServiceLinks":true},"status":{"phase":"Running","conditions":[{"type":"Ready","status":"True","lastProbeTime":null,"lastTransitionTime":"2026-11-18T09:14:33Z"},{"type":"PodScheduled","status":"True","lastProbeTime":null,"lastTransitionTime":"2026-11-18T09:14:27Z"}],"containerStatuses":[{"name":"web","state":{"running":{"startedAt":"2026-11-18T09:14:32Z"}},"ready":true,"restartCount":0,"image":"registry.example.com/shop/web-frontend:1.14.2","imageID":"registry.example.com/shop/web-frontend@sha256:%s","containerID":"containerd://%s","started":true}],"hostIP":"10.0.3.%d","podIP":"10.42.7.%d","qosClass":"Burstable"}}`
+
+// quarantine renames the file of a store, as BeginCluster does.
+func quarantine(s *Store) error {
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	return s.quarantine("test", s.record.ClusterUID, nil)
+}
+
+// load is Load, with the bytes of each row.
+func load(s *Store, source string) (ledger.State, []*object.Object, error) {
+	state, objects, err := s.Load(source)
+	for _, o := range objects {
+		var failed error
+		o.Raw, failed = s.Fetch(source, o.Key(), o.Identity)
+		err = errors.Join(err, failed)
+	}
+	return state, objects, err
+}

@@ -3,185 +3,146 @@ package checkpoint
 import (
 	"errors"
 	"fmt"
-	"maps"
 
 	"go.etcd.io/bbolt"
 
+	"github.com/deltabridge/deltabridge/internal/boltfile"
+	"github.com/deltabridge/deltabridge/pkg/ledger"
 	"github.com/deltabridge/deltabridge/pkg/object"
 )
 
-// States gives all sources without their rows, by name. One that can't be read is left out, see Load.
-func (s *Store) States() ([]State, error) {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	if s.db == nil {
-		return nil, ErrClosed
-	}
-	var states []State
-	for _, name := range s.record.Sources {
-		if s.isDamaged(name) {
-			continue
-		}
-		err := s.view(func(tx *bbolt.Tx) error {
-			r, err := getSource(tx, name)
-			if err == nil {
-				states = append(states, r.state(name))
-			}
-			return err
-		})
+// ErrNoState is wrapped by the error of Fetch if the store does not hold the state that was asked for.
+var ErrNoState = errors.New("the checkpoint does not hold this state")
+
+// States returns all sources without their rows, by name. One that can't be read is left out, see Load.
+func (s *Store) States() ([]ledger.State, error) {
+	var states []ledger.State
+	err := s.view(func(tx *bbolt.Tx) error {
+		record, err := getRecord(tx)
 		if err != nil {
-			if !errors.Is(err, errDamaged) {
-				return nil, explain("read the checkpoint", s.path, err)
-			}
-			s.giveUp(name, err)
+			return err
 		}
-	}
-	return states, nil
+		states = nil
+		for _, name := range record.Sources {
+			if s.isDamaged(name) {
+				continue
+			}
+			r, err := getSource(tx, name)
+			if err != nil {
+				s.giveUp(name, err)
+				continue
+			}
+			states = append(states, r.state(name))
+		}
+		return nil
+	})
+	return states, boltfile.Explain("read the checkpoint", s.path, err)
 }
 
-// Load gives a source and its rows, in the order of their keys; the zero State if there is none. The rows are those
-// that were committed together with the state, all of them, or none.
+// Load returns a source and its rows, in the order of their keys; the zero State if there is none. The rows are those
+// that were committed together with the state, all of them, or none. They have no bytes (Raw), which Fetch returns.
 //
 // A source of which anything can't be read, or does not add up, is as if it had no checkpoint: the zero State. That is
 // logged and counted, and its rows are removed by the next Commit of it. The error is about reading the file at all.
-//
-// Sources may be loaded at the same time.
-func (s *Store) Load(source string) (State, []*object.Object, error) {
-	return s.loadSource(source, true)
-}
-
-// LoadIndex is Load without the objects' Raw, which Fetch gives: what is read then takes little memory.
-func (s *Store) LoadIndex(source string) (State, []*object.Object, error) {
-	return s.loadSource(source, false)
-}
-
-func (s *Store) loadSource(source string, bytes bool) (State, []*object.Object, error) {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	if s.db == nil {
-		return State{}, nil, ErrClosed
-	}
-	if !s.record.knows(source) || s.isDamaged(source) {
-		return State{}, nil, nil
-	}
-	var record sourceRecord
-	var rows []*object.Object
-	err := s.view(func(tx *bbolt.Tx) (err error) {
-		if record, err = getSource(tx, source); err != nil {
+func (s *Store) Load(source string) (state ledger.State, rows []*object.Object, err error) {
+	err = s.view(func(tx *bbolt.Tx) error {
+		record, err := getRecord(tx)
+		if err != nil || !record.knows(source) || s.isDamaged(source) {
 			return err
 		}
-		rows, err = readRows(tx.Bucket([]byte(bucketRows)).Bucket([]byte(source)), record.Rows, s.opts.Privacy, func(o *object.Object, size int) error {
-			if !bytes {
-				o.Raw = nil
-			}
-			s.resident.Used(s.db, tx, int64(size))
+		r, err := getSource(tx, source)
+		if err != nil {
+			return err
+		}
+		state, rows = r.state(source), make([]*object.Object, 0, r.Rows.Count)
+		return s.eachRow(tx, source, r.Rows, func(o *object.Object, size int) error {
+			o.Raw = nil
+			rows = append(rows, o)
+			s.release(tx, size)
 			return nil
 		})
-		return err
 	})
-	if errors.Is(err, errDamaged) {
+	if errors.Is(err, boltfile.ErrDamaged) {
 		s.giveUp(source, err)
-		return State{}, nil, nil
+		return ledger.State{}, nil, nil
 	}
 	if err != nil {
-		return State{}, nil, explain("read the checkpoint", s.path, err)
+		return ledger.State{}, nil, boltfile.Explain("read the checkpoint", s.path, err)
 	}
-	return record.state(source), rows, nil
+	return state, rows, nil
 }
 
-// readRows reads all rows of a source, which must add up to want. each is called for each of them, with its size in the
-// file.
-func readRows(bucket *bbolt.Bucket, want tally, privacy *Privacy, each func(o *object.Object, size int) error) ([]*object.Object, error) {
+// eachRow calls a function for each row of a source, with its size in the file. They must add up to want.
+func (s *Store) eachRow(tx *bbolt.Tx, source string, want tally, call func(o *object.Object, size int) error) error {
+	bucket := tx.Bucket([]byte(bucketRows)).Bucket([]byte(source))
 	if bucket == nil {
-		return nil, fmt.Errorf("%w: the rows are missing", errDamaged)
+		return fmt.Errorf("%w: the rows are missing", boltfile.ErrDamaged)
 	}
-	var (
-		codec = rowCodec{privacy: privacy}
-		sum   tally
-		rows  []*object.Object
-	)
+	codec, sum := rowCodec{privacy: s.opts.Privacy}, tally{}
 	err := bucket.ForEach(func(key, value []byte) error {
 		o, err := codec.decode(string(key), value)
 		if err != nil {
 			return err
 		}
 		sum.add(value)
-		rows = append(rows, o)
-		return each(o, len(value))
+		return call(o, len(value))
 	})
 	if err == nil && sum != want {
-		err = fmt.Errorf("%w: %d rows with sum %#x, of %d rows with sum %#x", errDamaged, sum.Count, sum.Sum, want.Count, want.Sum)
+		err = fmt.Errorf("%w: %d rows with sum %#x, of %d rows with sum %#x", boltfile.ErrDamaged, sum.Count, sum.Sum, want.Count, want.Sum)
+	}
+	return err
+}
+
+// Fetch returns the JSON of an object's row, if the row is the state that id names. The result belongs to the caller.
+func (s *Store) Fetch(source, key string, id object.Identity) ([]byte, error) {
+	var o *object.Object
+	err := s.view(func(tx *bbolt.Tx) (err error) {
+		rows := tx.Bucket([]byte(bucketRows)).Bucket([]byte(source))
+		if rows == nil {
+			return fmt.Errorf("%w: source %q has no rows", ErrNoState, source)
+		}
+		sealed := rows.Get([]byte(key))
+		if sealed == nil {
+			return fmt.Errorf("%w: there is no row %q", ErrNoState, key)
+		}
+		s.release(tx, len(sealed))
+		codec := rowCodec{privacy: s.opts.Privacy}
+		o, err = codec.decode(key, sealed)
+		return err
+	})
+	if err == nil && (o.UID != id.UID || o.ResourceVersion != id.ResourceVersion) {
+		err = fmt.Errorf("%w: row %q is %s@%s, not %s@%s", ErrNoState, key, o.UID, o.ResourceVersion, id.UID, id.ResourceVersion)
 	}
 	if err != nil {
-		return nil, err
+		return nil, boltfile.Explain("read the checkpoint", s.path, err)
 	}
-	return rows, nil
+	return o.Raw, nil
+}
+
+// Has reports whether a source has a row for whose key in is true.
+func (s *Store) Has(source string, in func(key string) bool) (has bool, err error) {
+	err = s.view(func(tx *bbolt.Tx) error {
+		rows := tx.Bucket([]byte(bucketRows)).Bucket([]byte(source))
+		if rows == nil {
+			return nil
+		}
+		cursor := rows.Cursor()
+		for key, _ := cursor.First(); key != nil && !has; key, _ = cursor.Next() {
+			has = in(string(key))
+		}
+		return nil
+	})
+	return has, boltfile.Explain("read the checkpoint", s.path, err)
 }
 
 func getSource(tx *bbolt.Tx, name string) (r sourceRecord, err error) {
 	value := tx.Bucket([]byte(bucketSources)).Get([]byte(name))
 	if value == nil {
-		return r, fmt.Errorf("%w: the record of source %q is missing", errDamaged, name)
+		return r, fmt.Errorf("%w: the record of source %q is missing", boltfile.ErrDamaged, name)
 	}
 	return r, unsealJSON(name, value, &r)
 }
 
-// giveUp notes that a source can't be read.
-func (s *Store) giveUp(source string, err error) {
-	s.statsMu.Lock()
-	defer s.statsMu.Unlock()
-	if s.damaged[source] {
-		return
-	}
-	s.damaged[source] = true
-	s.stats.Damaged++
-	s.logger.Warn("checkpoint of a source is damaged and not used; the source is listed afresh",
-		"source", source, "path", s.path, "error", err, "remedy", "check the disk: something changed bytes that the bridge wrote")
-}
-
-func (s *Store) isDamaged(source string) bool {
-	s.statsMu.Lock()
-	defer s.statsMu.Unlock()
-	return s.damaged[source]
-}
-
-// Destination is what SetDestination noted of a sink; empty if it noted nothing.
-func (s *Store) Destination(sink string) string {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	return s.record.Destinations[sink]
-}
-
-// SetDestination notes which destination has what was settled for a sink. It is on the disk when SetDestination returns.
-func (s *Store) SetDestination(sink, name string) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.db == nil {
-		return ErrClosed
-	}
-	if s.record.Destinations[sink] == name {
-		return nil
-	}
-	record := s.record
-	record.Destinations = maps.Clone(record.Destinations)
-	if record.Destinations == nil {
-		record.Destinations = map[string]string{}
-	}
-	record.Destinations[sink] = name
-	if err := s.update(func(tx *bbolt.Tx) error { return putRecord(tx, record) }); err != nil {
-		return explain("write the checkpoint", s.path, err)
-	}
-	s.record = record
-	return nil
-}
-
-// SinkConfig gives the configuration of a sink as the last commit noted it; known is false if it noted none.
-func (s *Store) SinkConfig(sink string) (text string, known bool, err error) {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	if s.db == nil {
-		return "", false, ErrClosed
-	}
-	text, known = s.record.Sinks[sink]
-	return text, known, nil
+func getRecord(tx *bbolt.Tx) (r storeRecord, err error) {
+	return r, unsealJSON(keyStore, tx.Bucket([]byte(bucketStore)).Get([]byte(keyStore)), &r)
 }

@@ -3,12 +3,13 @@ package checkpoint
 import (
 	"fmt"
 	"maps"
-	"os"
 	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/deltabridge/deltabridge/pkg/ledger"
 )
 
 // model is what a store must be, held in maps.
@@ -36,9 +37,9 @@ func (s *script) below(n int) int {
 }
 
 // update makes one up, and does the same to the model.
-func (m *model) update(t testing.TB, s *script, n int) Update {
+func (m *model) update(t testing.TB, s *script, n int) ledger.Update {
 	name := fmt.Sprintf("source-%d", s.below(3))
-	u := Update{Source: testSource(name), ResourceVersion: fmt.Sprint(n), Reset: s.below(8) == 0, Sinks: map[string]string{}}
+	u := ledger.Update{Source: testSource(name), ResourceVersion: fmt.Sprint(n), Sinks: map[string]string{}}
 	for sink := range m.sinks {
 		if s.below(2) == 0 {
 			u.Sinks[sink] = fmt.Sprint(n + 1)
@@ -48,9 +49,6 @@ func (m *model) update(t testing.TB, s *script, n int) Update {
 	if source == nil {
 		source = &modelSource{rows: map[string]string{}}
 		m.sources[name] = source
-	}
-	if u.Reset {
-		clear(source.rows)
 	}
 	source.version, source.sinks = u.ResourceVersion, maps.Clone(u.Sinks)
 	for range s.below(20) {
@@ -65,9 +63,25 @@ func (m *model) update(t testing.TB, s *script, n int) Update {
 		}
 		o.Manager = []string{"", "kubectl", "a manager of some length"}[s.below(3)]
 		u.Upserts = append(u.Upserts, o)
-		source.rows[Key(o)] = o.Manager + " " + string(o.Raw)
+		source.rows[o.Key()] = o.Manager + " " + string(o.Raw)
 	}
 	return u
+}
+
+// list makes a list up, which takes the place of all rows of a source.
+func (m *model) list(t testing.TB, store *Store, s *script, n int) {
+	u := m.update(t, s, n)
+	rows := m.sources[u.Source.Name].rows
+	clear(rows)
+	stage := store.Stage(u.Source)
+	for _, o := range u.Upserts {
+		put(t, stage, o)
+		rows[o.Key()] = o.Manager + " " + string(o.Raw)
+	}
+	u.Upserts, u.Deletes = nil, nil
+	if err := stage.Finish(u, nil); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // commit makes a commit up.
@@ -83,7 +97,7 @@ func (m *model) commit(t testing.TB, store *Store, s *script, n int) {
 			maps.DeleteFunc(source.sinks, func(sink, _ string) bool { _, ok := sinks[sink]; return !ok })
 		}
 	}
-	var updates []Update
+	var updates []ledger.Update
 	for range s.below(4) {
 		updates = append(updates, m.update(t, s, n))
 	}
@@ -106,7 +120,7 @@ func (m *model) check(t testing.TB, store *Store) {
 		if diff := cmp.Diff(loaded, state); diff != "" {
 			t.Fatal(diff)
 		}
-		if diff := cmp.Diff(State{testSource(state.Source.Name), want.version, want.sinks, nil}, state, cmpopts.IgnoreFields(State{}, "Refilters")); diff != "" {
+		if diff := cmp.Diff(ledger.State{Source: testSource(state.Source.Name), ResourceVersion: want.version, Sinks: want.sinks}, state, cmpopts.IgnoreFields(ledger.State{}, "Refilters")); diff != "" {
 			t.Fatal(diff)
 		}
 		if diff := cmp.Diff(want.rows, got); diff != "" {
@@ -117,21 +131,12 @@ func (m *model) check(t testing.TB, store *Store) {
 	for i := range 4 {
 		sink := fmt.Sprintf("sink-%d", i)
 		want, wantKnown := m.sinks[sink]
-		if got, known, err := store.SinkConfig(sink); err != nil || got != want || known != wantKnown {
-			t.Fatalf("%s: %q %t %v", sink, got, known, err)
+		if got, known := store.SinkConfig(sink); got != want || known != wantKnown {
+			t.Fatalf("%s: %q %t", sink, got, known)
 		}
 	}
-	if stats := store.Stats(); stats.Rows != rows || stats.Damaged+stats.Refused+stats.Errors != 0 {
+	if stats := store.Stats(); stats.Rows != rows || stats.Damaged+stats.Quarantined+stats.Errors != 0 {
 		t.Fatalf("%+v, want %d rows", stats, rows)
-	}
-	// Our reading of the file must agree with bbolt's: it was written by bbolt, so it is sound.
-	file, err := os.Open(store.path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer file.Close()
-	if _, err := inspect(file); err != nil {
-		t.Fatal(err)
 	}
 }
 
@@ -155,6 +160,8 @@ func (m *model) run(t *testing.T, s *script) {
 					t.Fatal(err)
 				}
 			}
+		case 2:
+			m.list(t, store, s, n)
 		default:
 			m.commit(t, store, s, n)
 		}

@@ -8,6 +8,9 @@ import (
 	"time"
 
 	"go.etcd.io/bbolt"
+
+	"github.com/deltabridge/deltabridge/internal/boltfile"
+	"github.com/deltabridge/deltabridge/pkg/ledger"
 )
 
 // Summary is what there is to say of a checkpoint that is not opened.
@@ -17,10 +20,10 @@ type Summary struct {
 	SizeBytes  int64
 	LastCommit time.Time // when the file was last written
 
-	// Unusable says why Open would set the file aside; empty if it would not.
+	// Unusable says why Open would quarantine the file; empty if it would not.
 	Unusable                string
 	ClusterName, ClusterUID string
-	States                  []State // by name; those that can't be read are left out
+	States                  []ledger.State // by name; those that can't be read are left out
 	// Destinations says for each sink which destination has what was settled for it.
 	Destinations map[string]string
 }
@@ -33,44 +36,35 @@ func Peek(folder string) (Summary, error) {
 		return Summary{}, nil
 	}
 	if err != nil {
-		return Summary{}, explain("look at the checkpoint", path, err)
+		return Summary{}, boltfile.Explain("look at the checkpoint", path, err)
 	}
 	s := Summary{Exists: true, SizeBytes: info.Size(), LastCommit: info.ModTime()}
 	lockPath := filepath.Join(folder, lockName)
-	if _, err := os.Stat(lockPath); err == nil { // or else nobody has it, and lock would make the file
-		unlock, err := lock(lockPath, 0)
-		if errors.Is(err, ErrLocked) {
+	if _, err := os.Stat(lockPath); err == nil { // or else nobody has it, and Lock would make the file
+		unlock, err := boltfile.Lock(lockPath, 0)
+		if errors.Is(err, boltfile.ErrLocked) {
 			s.Locked = true
 			return s, nil
 		}
 		if err != nil {
-			return s, explain("lock the checkpoint", folder, err)
+			return s, boltfile.Explain("lock the checkpoint", folder, err)
 		}
 		defer func() { _ = unlock() }() // what was read holds all the same
 	}
 	err = s.read(path)
-	if refused, ok := errors.AsType[*refusal](err); ok {
-		s.Unusable, err = refused.Error(), nil
+	if why, ok := errors.AsType[*unusable](err); ok {
+		s.Unusable, err = why.Error(), nil
 	}
-	return s, explain("read the checkpoint", path, err)
+	return s, boltfile.Explain("read the checkpoint", path, err)
 }
 
-func (s *Summary) read(path string) (err error) {
-	if _, err := inspectFile(path); err != nil {
-		return refuse(err)
-	}
-	defer recoverFault(&err)()
-	db, err := bbolt.Open(path, 0o600, &bbolt.Options{ReadOnly: true, Timeout: boltPatience})
+func (s *Summary) read(path string) error {
+	file, record, err := openFile(path, boltfile.Options{ReadOnly: true})
 	if err != nil {
-		return refuse(err)
-	}
-	defer func() { err = errors.Join(err, db.Close()) }()
-	record, err := readHeader(db)
-	if err != nil {
-		return refuse(err)
+		return err
 	}
 	s.ClusterName, s.ClusterUID, s.Destinations = record.ClusterName, record.ClusterUID, record.Destinations
-	return db.View(func(tx *bbolt.Tx) error {
+	err = file.View(func(tx *bbolt.Tx) error {
 		for _, name := range record.Sources {
 			if r, err := getSource(tx, name); err == nil {
 				s.States = append(s.States, r.state(name))
@@ -78,7 +72,5 @@ func (s *Summary) read(path string) (err error) {
 		}
 		return nil
 	})
+	return errors.Join(err, file.Close())
 }
-
-// Remedy says what to do about an error of the file system under a checkpoint or a spill; empty if nothing is known.
-func Remedy(err error) string { return remedyFor(err) }

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/deltabridge/deltabridge/pkg/ledger"
 )
 
 func TestPeek(t *testing.T) {
@@ -19,11 +21,11 @@ func TestPeek(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := store.BeginCluster("uid"); err != nil {
+	if err := store.BeginCluster("uid"); err != nil {
 		t.Fatal(err)
 	}
-	source := Source{Name: "pods"}
-	if err := store.Commit([]Update{{Source: source, ResourceVersion: "7", Sinks: map[string]string{"a": "8"}}}, nil); err != nil {
+	source := ledger.Source{Name: "pods"}
+	if err := store.Commit([]ledger.Update{{Source: source, ResourceVersion: "7", Sinks: map[string]string{"a": "8"}}}, nil); err != nil {
 		t.Fatal(err)
 	}
 	if s, err := Peek(dir); err != nil || !s.Exists || !s.Locked || s.SizeBytes == 0 || time.Since(s.LastCommit) > time.Minute {
@@ -37,7 +39,7 @@ func TestPeek(t *testing.T) {
 	if err != nil || s.Locked || s.Unusable != "" || s.ClusterName != "c" || s.ClusterUID != "uid" {
 		t.Errorf("%+v, %v", s, err)
 	}
-	if diff := cmp.Diff([]State{{source, "7", map[string]string{"a": "8"}, nil}}, s.States); diff != "" {
+	if diff := cmp.Diff([]ledger.State{{Source: source, ResourceVersion: "7", Sinks: map[string]string{"a": "8"}}}, s.States); diff != "" {
 		t.Errorf("states (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff(before, filesOf(t, dir)); diff != "" {

@@ -5,12 +5,12 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"os"
 
 	"go.etcd.io/bbolt"
-
-	"github.com/deltabridge/deltabridge/pkg/object"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/deltabridge/deltabridge/internal/boltfile"
+	"github.com/deltabridge/deltabridge/pkg/object"
 )
 
 // Privacy says what rows may hold in clear. It must not change while a store is open.
@@ -74,94 +74,70 @@ func (c *rowCodec) open(key string, sealed []byte) (kind byte, body []byte, err 
 	return sealed[0], redacted, nil
 }
 
-// rewrite puts in the place of a file that is open one whose rows are what Privacy asks for, and opens it. Nothing of what
-// was in the old one stays in the new one, not even in free pages. If that fails the file stays, and must not be used.
-func (s *Store) rewrite(db *bbolt.DB, record storeRecord) (*bbolt.DB, storeRecord, error) {
+// rewrite puts in the place of the file one whose rows are what Privacy asks for. Nothing of what was in the old one stays
+// in the new one, not even in free pages. If that fails the file stays, and must not be used.
+func (s *Store) rewrite() error {
+	record := s.record.clone()
 	record.Privacy = s.opts.Privacy.name()
-	fresh := s.path + suffixNew
-	rows, err := s.rewriteTo(fresh, db, record)
-	if err == nil {
-		err = os.Rename(fresh, s.path)
-	}
-	if err != nil {
-		err = fmt.Errorf("bring its rows into line with what is to be redacted: %w", err)
-		return nil, record, errors.Join(err, remove(fresh), db.Close())
-	}
-	if err := errors.Join(db.Close(), syncFolder(s.path)); err != nil {
-		return nil, record, err
-	}
-	s.logger.Info("checkpoint rewritten, for what is to be redacted changed", "path", s.path, "rows", rows)
-	db, err = openBolt(s.path, s.opts.NoSync)
-	return db, record, err
-}
-
-func (s *Store) rewriteTo(path string, from *bbolt.DB, record storeRecord) (rows int, err error) {
-	if err := create(path, record, true); err != nil { // synced as a whole
-		return 0, err
-	}
-	to, err := openBolt(path, true)
-	if err != nil {
-		return 0, err
-	}
-	defer func() { err = errors.Join(err, to.Close()) }()
-	defer recoverFault(&err)()
-	for _, name := range record.Sources {
-		n, err := s.rewriteSource(to, from, name)
-		if errors.Is(err, errDamaged) {
-			s.logger.Warn("source is left out of the rewritten checkpoint", "source", name, "error", err)
-			if err := to.Update(func(tx *bbolt.Tx) error { return deleteBucket(tx.Bucket([]byte(bucketRows)), name) }); err != nil {
-				return rows, err
+	err := boltfile.Prepare(s.path, s.fileOptions(), func(to *bbolt.DB) error {
+		if err := putEmpty(to, record); err != nil {
+			return err
+		}
+		for _, name := range record.Sources {
+			err := s.rewriteSource(to, name)
+			if errors.Is(err, boltfile.ErrDamaged) { // its record is missing then: it is listed afresh
+				s.logger.Warn("source is left out of the rewritten checkpoint", "source", name, "err", err)
+				err = to.Update(func(tx *bbolt.Tx) error { return deleteBucket(tx.Bucket([]byte(bucketRows)), name) })
 			}
-			continue // its record is missing then: it is listed afresh
+			if err != nil {
+				return err
+			}
 		}
-		if err != nil {
-			return rows, err
-		}
-		rows += n
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("bring its rows into line with what is to be redacted: %w", err)
 	}
-	return rows, to.Sync()
+	s.logger.Info("checkpoint rewritten, for what is to be redacted changed", "path", s.path)
+	return s.install()
 }
 
 // rewriteSource copies a source. The rows come in the order of their keys.
-func (s *Store) rewriteSource(to, from *bbolt.DB, name string) (rows int, err error) {
-	err = from.View(func(tx *bbolt.Tx) error {
+func (s *Store) rewriteSource(to *bbolt.DB, name string) error {
+	return s.view(func(tx *bbolt.Tx) error {
 		record, err := getSource(tx, name)
 		if err != nil {
 			return err
 		}
-		w := writer{store: s}
-		var sum tally
+		codec, sum := rowCodec{privacy: s.opts.Privacy}, tally{}
 		var batch []*object.Object
 		size := 0
 		flush := func() error {
 			err := to.Update(func(tx *bbolt.Tx) error {
-				bucket, err := tx.Bucket([]byte(bucketRows)).CreateBucketIfNotExists([]byte(name))
+				rows, err := createRows(tx.Bucket([]byte(bucketRows)), name)
 				if err != nil {
 					return err
 				}
-				bucket.FillPercent = fillPercent
-				return w.upsert(bucket, record.state(name).Source.Resource, batch, &sum)
+				return codec.put(rows, record.state(name).Source.Resource, batch, &sum)
 			})
 			batch, size = batch[:0], 0
 			return err
 		}
-		_, err = readRows(tx.Bucket([]byte(bucketRows)).Bucket([]byte(name)), record.Rows, s.opts.Privacy, func(o *object.Object, n int) error {
-			full := *o
-			o.Raw = nil
-			batch, size = append(batch, &full), size+n
-			if size < compactBytes {
+		err = s.eachRow(tx, name, record.Rows, func(o *object.Object, n int) error {
+			batch, size = append(batch, o), size+n
+			s.release(tx, n)
+			if size < stageBytes {
 				return nil
 			}
 			return flush()
 		})
-		if err == nil {
-			err = flush()
-		}
 		if err != nil {
 			return err
 		}
-		rows, record.Rows = sum.Count, sum
+		if err := flush(); err != nil {
+			return err
+		}
+		record.Rows = sum
 		return to.Update(func(tx *bbolt.Tx) error { return putSource(tx, name, record) })
 	})
-	return rows, err
 }

@@ -10,9 +10,10 @@ import (
 	"testing"
 
 	"go.etcd.io/bbolt"
-
-	"github.com/deltabridge/deltabridge/pkg/object"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/deltabridge/deltabridge/pkg/ledger"
+	"github.com/deltabridge/deltabridge/pkg/object"
 )
 
 const marker = "hunter2-in-the-clear"
@@ -45,7 +46,7 @@ func openPrivate(t *testing.T, folder string, p *Privacy) *Store {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = s.Close() })
-	if _, err := s.BeginCluster("cluster"); err != nil {
+	if err := s.BeginCluster("cluster"); err != nil {
 		t.Fatal(err)
 	}
 	return s
@@ -61,8 +62,8 @@ func secretRow(t *testing.T, name, resourceVersion string) *object.Object {
 	return o
 }
 
-func secretsSource(name string) Source {
-	return Source{Name: name, Resource: schema.GroupVersionResource{Version: "v1", Resource: "secrets"}}
+func secretsSource(name string) ledger.Source {
+	return ledger.Source{Name: name, Resource: schema.GroupVersionResource{Version: "v1", Resource: "secrets"}}
 }
 
 // inFile reports whether a file of the checkpoint's folder holds the marker.
@@ -97,18 +98,18 @@ func TestRowsHideValues(t *testing.T) {
 			if err := stage.Remove(secretRow(t, "z", "1")); err != nil { // writes what is held
 				t.Fatal(err)
 			}
-			if err := stage.Finish(Update{Source: secretsSource("staged"), ResourceVersion: "1"}, nil); err != nil {
+			if err := stage.Finish(ledger.Update{Source: secretsSource("staged"), ResourceVersion: "1"}, nil); err != nil {
 				t.Fatal(err)
 			}
 			o := secretRow(t, "b", "2")
-			if err := s.Commit([]Update{{Source: secretsSource("secrets"), ResourceVersion: "2", Upserts: []*object.Object{o}}}, nil); err != nil {
+			if err := s.Commit([]ledger.Update{{Source: secretsSource("secrets"), ResourceVersion: "2", Upserts: []*object.Object{o}}}, nil); err != nil {
 				t.Fatal(err)
 			}
 			raw, err := s.Fetch("secrets", "b", o.Identity)
 			if err != nil || bytes.Contains(raw, []byte(marker)) != (seal != "") {
 				t.Errorf("fetched %.120s, %v", raw, err)
 			}
-			_, rows, err := s.Load("staged")
+			_, rows, err := load(s, "staged")
 			if err != nil || len(rows) != 1 || bytes.Contains(rows[0].Raw, []byte(marker)) != (seal != "") {
 				t.Errorf("loaded %v, %v", rows, err)
 			}
@@ -139,8 +140,8 @@ func TestRowsFollowThePolicy(t *testing.T) {
 	} {
 		s := openPrivate(t, folder, step.privacy)
 		if n == 0 {
-			update := Update{Source: secretsSource("secrets"), ResourceVersion: "2", Sinks: map[string]string{"x": "2"}, Upserts: []*object.Object{o}}
-			if err := s.Commit([]Update{update}, map[string]string{"x": "1"}); err != nil {
+			update := ledger.Update{Source: secretsSource("secrets"), ResourceVersion: "2", Sinks: map[string]string{"x": "2"}, Upserts: []*object.Object{o}}
+			if err := s.Commit([]ledger.Update{update}, map[string]string{"x": "1"}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -148,11 +149,11 @@ func TestRowsFollowThePolicy(t *testing.T) {
 		if err != nil || bytes.Contains(raw, []byte(marker)) != step.inFetch {
 			t.Errorf("step %d: fetched %.120s, %v", n, raw, err)
 		}
-		state, rows, err := s.Load("secrets")
+		state, rows, err := load(s, "secrets")
 		if err != nil || len(rows) != 1 || state.ResourceVersion != "2" || state.Sinks["x"] != "2" {
 			t.Errorf("step %d: loaded %+v, %v, %v", n, state, rows, err)
 		}
-		if s.Stats().Refused+s.Stats().Damaged != 0 {
+		if s.Stats().Quarantined+s.Stats().Damaged != 0 {
 			t.Errorf("step %d: %+v", n, s.Stats())
 		}
 		if err := s.Close(); err != nil {
@@ -169,12 +170,12 @@ func TestRewriteLeavesOutWhatIsDamaged(t *testing.T) {
 	folder := t.TempDir()
 	s := openPrivate(t, folder, nil)
 	for _, name := range []string{"bad", "good"} {
-		update := Update{Source: secretsSource(name), ResourceVersion: "2", Upserts: []*object.Object{secretRow(t, "b", "2")}}
-		if err := s.Commit([]Update{update}, nil); err != nil {
+		update := ledger.Update{Source: secretsSource(name), ResourceVersion: "2", Upserts: []*object.Object{secretRow(t, "b", "2")}}
+		if err := s.Commit([]ledger.Update{update}, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := s.update(putRow("bad", "c", []byte("no row"))); err != nil {
+	if err := s.file.Load().Update(putRow("bad", "c", []byte("no row"))); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Close(); err != nil {
@@ -182,7 +183,7 @@ func TestRewriteLeavesOutWhatIsDamaged(t *testing.T) {
 	}
 	s = openPrivate(t, folder, testPrivacy(t, "redacted", ""))
 	for name, want := range map[string]int{"bad": 0, "good": 1} {
-		if _, rows, err := s.Load(name); err != nil || len(rows) != want {
+		if _, rows, err := load(s, name); err != nil || len(rows) != want {
 			t.Errorf("%s: %d rows, %v", name, len(rows), err)
 		}
 	}

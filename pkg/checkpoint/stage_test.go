@@ -11,6 +11,8 @@ import (
 	"go.etcd.io/bbolt"
 	bolterrors "go.etcd.io/bbolt/errors"
 
+	"github.com/deltabridge/deltabridge/internal/boltfile"
+	"github.com/deltabridge/deltabridge/pkg/ledger"
 	"github.com/deltabridge/deltabridge/pkg/object"
 	"github.com/deltabridge/deltabridge/test/scale"
 )
@@ -26,7 +28,7 @@ func put(t testing.TB, st *Stage, objects ...*object.Object) {
 
 func finish(t testing.TB, st *Stage, source string) {
 	t.Helper()
-	if err := st.Finish(Update{Source: testSource(source), ResourceVersion: "9"}, map[string]string{"live": ""}); err != nil {
+	if err := st.Finish(ledger.Update{Source: testSource(source), ResourceVersion: "9"}, map[string]string{"live": ""}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -42,11 +44,11 @@ func TestStage(t *testing.T) {
 	folder := t.TempDir()
 	s := begin(t, folder)
 	kept := small(t, "ns", "kept", "1")
-	commit(t, s, map[string]string{"live": ""}, Update{Source: testSource("other"), ResourceVersion: "5", Upserts: []*object.Object{kept}})
+	commit(t, s, map[string]string{"live": ""}, ledger.Update{Source: testSource("other"), ResourceVersion: "5", Upserts: []*object.Object{kept}})
 
 	a, b, c, d := large(t, "a", "1"), large(t, "b", "2"), large(t, "c", "3"), small(t, "ns", "d", "4")
 	newer := small(t, "ns", "a", "5")
-	stage := s.Stage(Source{Name: "pods"})
+	stage := s.Stage(ledger.Source{Name: "pods"})
 	put(t, stage, a, b, c, d, newer)
 	if err := stage.Remove(b); err != nil {
 		t.Fatal(err)
@@ -74,9 +76,27 @@ func TestStage(t *testing.T) {
 	}
 }
 
+// A list takes the place of all rows that there were.
+func TestAListReplacesRows(t *testing.T) {
+	s := begin(t, t.TempDir())
+	commit(t, s, nil, ledger.Update{Source: testSource("pods"), ResourceVersion: "5", Upserts: []*object.Object{small(t, "ns", "a", "1"), small(t, "ns", "b", "1")}})
+	b := small(t, "ns", "b", "2")
+	for _, want := range []map[string]string{rowsFrom(b), {}} {
+		stage := s.Stage(testSource("pods"))
+		if len(want) > 0 {
+			put(t, stage, b)
+		}
+		finish(t, stage, "pods")
+		state, rows := rowsOf(t, s, "pods")
+		if diff := cmp.Diff(want, rows); diff != "" || state.ResourceVersion != "9" || s.Stats().Rows != int64(len(want)) {
+			t.Errorf("at %q: %s", state.ResourceVersion, diff)
+		}
+	}
+}
+
 func TestAnEmptyListIsFinished(t *testing.T) {
 	s := begin(t, t.TempDir())
-	finish(t, s.Stage(Source{Name: "pods"}), "pods")
+	finish(t, s.Stage(ledger.Source{Name: "pods"}), "pods")
 	if state, rows := rowsOf(t, s, "pods"); state.ResourceVersion != "9" || len(rows) > 0 {
 		t.Errorf("at %q with %d rows", state.ResourceVersion, len(rows))
 	}
@@ -85,11 +105,11 @@ func TestAnEmptyListIsFinished(t *testing.T) {
 // A list that breaks is begun again: what it brought before may be gone.
 func TestAStageThatIsBegunAgain(t *testing.T) {
 	s := begin(t, t.TempDir())
-	first := s.Stage(Source{Name: "pods"})
+	first := s.Stage(ledger.Source{Name: "pods"})
 	put(t, first, large(t, "a", "1"), large(t, "b", "1"), large(t, "c", "1"), large(t, "d", "1"))
-	second := s.Stage(Source{Name: "pods"})
+	second := s.Stage(ledger.Source{Name: "pods"})
 	put(t, second, small(t, "ns", "e", "2"))
-	err := first.Finish(Update{Source: testSource("pods"), ResourceVersion: "3"}, nil)
+	err := first.Finish(ledger.Update{Source: testSource("pods"), ResourceVersion: "3"}, nil)
 	if !errors.Is(err, errSuperseded) {
 		t.Errorf("the first list: %v", err)
 	}
@@ -103,7 +123,7 @@ func TestAStageThatIsBegunAgain(t *testing.T) {
 func TestAStageThatWasLeft(t *testing.T) {
 	folder := t.TempDir()
 	s := begin(t, folder)
-	put(t, s.Stage(Source{Name: "pods"}), large(t, "a", "1"), large(t, "b", "1"), large(t, "c", "1"), large(t, "d", "1"))
+	put(t, s.Stage(ledger.Source{Name: "pods"}), large(t, "a", "1"), large(t, "b", "1"), large(t, "c", "1"), large(t, "d", "1"))
 	s.Close()
 	s = open(t, folder)
 	err := s.view(func(tx *bbolt.Tx) error {
@@ -112,17 +132,17 @@ func TestAStageThatWasLeft(t *testing.T) {
 		}
 		return nil
 	})
-	if err != nil || s.Refused() > 0 {
-		t.Errorf("%v, refused %d", err, s.Refused())
+	if err != nil || s.Stats().Quarantined > 0 {
+		t.Errorf("%v, refused %d", err, s.Stats().Quarantined)
 	}
 }
 
 func TestFetch(t *testing.T) {
 	s := begin(t, t.TempDir())
 	one, two := small(t, "ns", "one", "1"), pod(t, 2, 1)
-	commit(t, s, nil, Update{Source: testSource("pods"), ResourceVersion: "5", Upserts: []*object.Object{one, two}})
+	commit(t, s, nil, ledger.Update{Source: testSource("pods"), ResourceVersion: "5", Upserts: []*object.Object{one, two}})
 	for _, o := range []*object.Object{one, two} {
-		raw, err := s.Fetch("pods", Key(o), o.Identity)
+		raw, err := s.Fetch("pods", o.Key(), o.Identity)
 		if err != nil || string(raw) != string(o.Raw) {
 			t.Errorf("%s: %v: %s", o.Name, err, raw)
 		}
@@ -138,7 +158,7 @@ func TestFetch(t *testing.T) {
 		}
 	}
 	s.Close()
-	if _, err := s.Fetch("pods", "ns/one", one.Identity); !errors.Is(err, ErrClosed) {
+	if _, err := s.Fetch("pods", "ns/one", one.Identity); !errors.Is(err, boltfile.ErrClosed) {
 		t.Errorf("closed: %v", err)
 	}
 }
@@ -147,7 +167,7 @@ func TestFetch(t *testing.T) {
 func TestFetchBesideAllElse(t *testing.T) {
 	s := begin(t, t.TempDir())
 	o := small(t, "ns", "one", "1")
-	commit(t, s, nil, Update{Source: testSource("pods"), ResourceVersion: "5", Upserts: []*object.Object{o}})
+	commit(t, s, nil, ledger.Update{Source: testSource("pods"), ResourceVersion: "5", Upserts: []*object.Object{o}})
 	stop, ended := make(chan struct{}), make(chan error, 1)
 	go func() { // ended below
 		for {
@@ -157,19 +177,19 @@ func TestFetchBesideAllElse(t *testing.T) {
 				return
 			default:
 			}
-			if _, err := s.Fetch("pods", Key(o), o.Identity); err != nil && !errors.Is(err, ErrNoState) {
+			if _, err := s.Fetch("pods", o.Key(), o.Identity); err != nil && !errors.Is(err, ErrNoState) {
 				ended <- err
 				return
 			}
 		}
 	}()
 	for n := range scale.Of(10, 30) {
-		commit(t, s, nil, Update{Source: testSource("nodes"), ResourceVersion: "5", Upserts: []*object.Object{pod(t, n, n)}})
-		stage := s.Stage(Source{Name: "lists"})
+		commit(t, s, nil, ledger.Update{Source: testSource("nodes"), ResourceVersion: "5", Upserts: []*object.Object{pod(t, n, n)}})
+		stage := s.Stage(ledger.Source{Name: "lists"})
 		put(t, stage, large(t, "a", fmt.Sprint(n%10)), pod(t, n, n))
 		finish(t, stage, "lists")
 	}
-	if err := s.SetAside("test"); err != nil {
+	if err := quarantine(s); err != nil {
 		t.Fatal(err)
 	}
 	close(stop)
@@ -191,7 +211,7 @@ func TestAStageWhoseTransactionsFailLate(t *testing.T) {
 		*stage = before // as if it had failed
 		put(t, stage, o)
 	}
-	u := Update{Source: testSource("pods"), ResourceVersion: "9"}
+	u := ledger.Update{Source: testSource("pods"), ResourceVersion: "9"}
 	before, record := *stage, s.record
 	before.batch, before.bytes = nil, 0 // written; to move it failed
 	finish(t, stage, "pods")

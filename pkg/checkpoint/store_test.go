@@ -12,19 +12,21 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/deltabridge/deltabridge/internal/boltfile"
+	"github.com/deltabridge/deltabridge/pkg/ledger"
 	"github.com/deltabridge/deltabridge/pkg/object"
 )
 
 // rowsOf gives what a source holds: key -> JSON and manager.
-func rowsOf(t testing.TB, s *Store, source string) (State, map[string]string) {
+func rowsOf(t testing.TB, s *Store, source string) (ledger.State, map[string]string) {
 	t.Helper()
-	state, objects, err := s.Load(source)
+	state, objects, err := load(s, source)
 	if err != nil {
 		t.Fatal(err)
 	}
 	rows := map[string]string{}
 	for _, o := range objects {
-		rows[Key(o)] = o.Manager + " " + string(o.Raw)
+		rows[o.Key()] = o.Manager + " " + string(o.Raw)
 	}
 	return state, rows
 }
@@ -32,12 +34,12 @@ func rowsOf(t testing.TB, s *Store, source string) (State, map[string]string) {
 func rowsFrom(objects ...*object.Object) map[string]string {
 	rows := map[string]string{}
 	for _, o := range objects {
-		rows[Key(o)] = o.Manager + " " + string(o.Raw)
+		rows[o.Key()] = o.Manager + " " + string(o.Raw)
 	}
 	return rows
 }
 
-func commit(t testing.TB, s *Store, sinks map[string]string, updates ...Update) {
+func commit(t testing.TB, s *Store, sinks map[string]string, updates ...ledger.Update) {
 	t.Helper()
 	if err := s.Commit(updates, sinks); err != nil {
 		t.Fatal(err)
@@ -52,18 +54,16 @@ func TestCommit(t *testing.T) {
 	sinks := map[string]string{"live": "7"}
 	tests := []struct {
 		name    string
-		updates []Update
+		updates []ledger.Update
 		want    []*object.Object
 	}{
-		{"insert", []Update{{Upserts: []*object.Object{b1, a1, node}}}, []*object.Object{a1, b1, node}},
-		{"replace", []Update{{Upserts: []*object.Object{a1, b1}}, {Upserts: []*object.Object{a2}}}, []*object.Object{a2, b1}},
-		{"last of equal keys", []Update{{Upserts: []*object.Object{a1, a2}}}, []*object.Object{a2}},
-		{"delete", []Update{{Upserts: []*object.Object{a1, b1}}, {Deletes: []string{"ns/a", "ns/none"}}}, []*object.Object{b1}},
-		{"deletes come first", []Update{{Upserts: []*object.Object{a1}, Deletes: []string{"ns/a"}}}, []*object.Object{a1}},
-		{"reset", []Update{{Upserts: []*object.Object{a1}}, {Reset: true, Upserts: []*object.Object{b1}}}, []*object.Object{b1}},
-		{"reset to nothing", []Update{{Upserts: []*object.Object{a1}}, {Reset: true}}, nil},
-		{"without a name", []Update{{Upserts: []*object.Object{nameless, a1}, Deletes: []string{""}}}, []*object.Object{a1}},
-		{"same again", []Update{{Upserts: []*object.Object{a1}}, {Upserts: []*object.Object{a1}}}, []*object.Object{a1}},
+		{"insert", []ledger.Update{{Upserts: []*object.Object{b1, a1, node}}}, []*object.Object{a1, b1, node}},
+		{"replace", []ledger.Update{{Upserts: []*object.Object{a1, b1}}, {Upserts: []*object.Object{a2}}}, []*object.Object{a2, b1}},
+		{"last of equal keys", []ledger.Update{{Upserts: []*object.Object{a1, a2}}}, []*object.Object{a2}},
+		{"delete", []ledger.Update{{Upserts: []*object.Object{a1, b1}}, {Deletes: []string{"ns/a", "ns/none"}}}, []*object.Object{b1}},
+		{"deletes come first", []ledger.Update{{Upserts: []*object.Object{a1}, Deletes: []string{"ns/a"}}}, []*object.Object{a1}},
+		{"without a name", []ledger.Update{{Upserts: []*object.Object{nameless, a1}, Deletes: []string{""}}}, []*object.Object{a1}},
+		{"same again", []ledger.Update{{Upserts: []*object.Object{a1}}, {Upserts: []*object.Object{a1}}}, []*object.Object{a1}},
 	}
 	for _, oneByOne := range []bool{false, true} {
 		for _, test := range tests {
@@ -80,7 +80,7 @@ func TestCommit(t *testing.T) {
 				} else {
 					commit(t, s, sinks, test.updates...)
 				}
-				want := State{Source: source, ResourceVersion: "7", Sinks: sinks}
+				want := ledger.State{Source: source, ResourceVersion: "7", Sinks: sinks}
 				check := func(s *Store) {
 					t.Helper()
 					state, rows := rowsOf(t, s, source.Name)
@@ -113,19 +113,19 @@ func TestObjectsComeBackAsTheyWere(t *testing.T) {
 		newObject(t, `{"metadata":{"name":"x"}}`),
 	}
 	s := begin(t, t.TempDir())
-	commit(t, s, nil, Update{Source: testSource("all"), ResourceVersion: "1", Upserts: objects})
-	_, loaded, err := s.Load("all")
+	commit(t, s, nil, ledger.Update{Source: testSource("all"), ResourceVersion: "1", Upserts: objects})
+	_, loaded, err := load(s, "all")
 	if err != nil || len(loaded) != len(objects) {
 		t.Fatal(len(loaded), err)
 	}
 	byKey := map[string]*object.Object{}
 	for _, o := range loaded {
-		byKey[Key(o)] = o
+		byKey[o.Key()] = o
 	}
 	for _, o := range objects {
-		got := byKey[Key(o)]
+		got := byKey[o.Key()]
 		if got == nil || got.Identity != o.Identity || !bytes.Equal(got.Raw, o.Raw) || !cmp.Equal(got.Owners, o.Owners) {
-			t.Errorf("%s: got %+v, want %+v", Key(o), got, o.Identity)
+			t.Errorf("%s: got %+v, want %+v", o.Key(), got, o.Identity)
 		}
 	}
 }
@@ -133,18 +133,18 @@ func TestObjectsComeBackAsTheyWere(t *testing.T) {
 func TestSources(t *testing.T) {
 	folder := t.TempDir()
 	s := begin(t, folder)
-	pods, nodes := testSource("pods in team-a"), Source{Name: "nodes", LabelSelector: "a=b", FieldSelector: "c=d", Namespace: "n"}
+	pods, nodes := testSource("pods in team-a"), ledger.Source{Name: "nodes", LabelSelector: "a=b", FieldSelector: "c=d", Namespace: "n"}
 	a := small(t, "ns", "a", "1")
 	commit(t, s, map[string]string{},
-		Update{Source: pods, ResourceVersion: "10", Sinks: map[string]string{"x": "11"}, Upserts: []*object.Object{a}},
-		Update{Source: nodes, Upserts: []*object.Object{a}})
+		ledger.Update{Source: pods, ResourceVersion: "10", Sinks: map[string]string{"x": "11"}, Upserts: []*object.Object{a}},
+		ledger.Update{Source: nodes, Upserts: []*object.Object{a}})
 	s.Close()
 	s = open(t, folder)
 	states, err := s.States()
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []State{{Source: nodes, Sinks: map[string]string{}}, {Source: pods, ResourceVersion: "10", Sinks: map[string]string{"x": "11"}}}
+	want := []ledger.State{{Source: nodes, Sinks: map[string]string{}}, {Source: pods, ResourceVersion: "10", Sinks: map[string]string{"x": "11"}}}
 	if diff := cmp.Diff(want, states); diff != "" {
 		t.Error(diff)
 	}
@@ -162,11 +162,11 @@ func TestSources(t *testing.T) {
 		s = open(t, folder)
 	}
 	// It begins from nothing when it comes back.
-	commit(t, s, nil, Update{Source: nodes, ResourceVersion: "20"})
+	commit(t, s, nil, ledger.Update{Source: nodes, ResourceVersion: "20"})
 	if _, rows := rowsOf(t, s, "nodes"); len(rows) != 0 {
 		t.Error("a source that came back has rows")
 	}
-	if err := s.Commit([]Update{{}}, nil); err == nil {
+	if err := s.Commit([]ledger.Update{{}}, nil); err == nil {
 		t.Error("a source without a name was committed")
 	}
 }
@@ -177,11 +177,11 @@ func TestSinks(t *testing.T) {
 	pods, nodes := testSource("pods"), testSource("nodes")
 	both := map[string]string{"a": "5", "b": "5"}
 	commit(t, s, map[string]string{"a": "rules of a", "b": ""},
-		Update{Source: pods, ResourceVersion: "5", Sinks: both}, Update{Source: nodes, ResourceVersion: "5", Sinks: both})
+		ledger.Update{Source: pods, ResourceVersion: "5", Sinks: both}, ledger.Update{Source: nodes, ResourceVersion: "5", Sinks: both})
 	// b is removed by a commit of one source, and is gone from the other too.
-	commit(t, s, map[string]string{"a": "rules of a"}, Update{Source: pods, ResourceVersion: "6", Sinks: map[string]string{"a": "6"}})
+	commit(t, s, map[string]string{"a": "rules of a"}, ledger.Update{Source: pods, ResourceVersion: "6", Sinks: map[string]string{"a": "6"}})
 	commit(t, s, map[string]string{"a": "other rules", "b": "back"})
-	commit(t, s, nil, Update{Source: pods, ResourceVersion: "7", Sinks: map[string]string{"a": "7"}})
+	commit(t, s, nil, ledger.Update{Source: pods, ResourceVersion: "7", Sinks: map[string]string{"a": "7"}})
 	for range 2 {
 		got := map[string]map[string]string{}
 		states, err := s.States()
@@ -195,7 +195,7 @@ func TestSinks(t *testing.T) {
 			t.Error(diff)
 		}
 		for sink, want := range map[string]string{"a": "other rules true", "b": "back true", "c": " false"} {
-			text, known, err := s.SinkConfig(sink)
+			text, known := s.SinkConfig(sink)
 			if got := fmt.Sprint(text, " ", known); err != nil || got != want {
 				t.Errorf("%s: %s %v, want %s", sink, got, err, want)
 			}
@@ -220,21 +220,19 @@ func TestCommitOfNothingDoesNotWrite(t *testing.T) {
 
 func TestOutOfOrder(t *testing.T) {
 	s := open(t, t.TempDir())
-	if err := s.Commit(nil, nil); !errors.Is(err, ErrNoCluster) {
+	if err := s.Commit(nil, nil); !errors.Is(err, errNoCluster) {
 		t.Errorf("commit before BeginCluster: %v", err)
 	}
-	if _, err := s.BeginCluster(""); err == nil {
+	if err := s.BeginCluster(""); err == nil {
 		t.Error("an empty uid was noted")
 	}
 	if err := errors.Join(s.Close(), s.Close()); err != nil {
 		t.Error(err)
 	}
-	_, _, loadErr := s.Load("x")
+	_, _, loadErr := load(s, "x")
 	_, statesErr := s.States()
-	_, _, sinkErr := s.SinkConfig("x")
-	_, beginErr := s.BeginCluster("x")
-	for _, err := range []error{loadErr, statesErr, sinkErr, beginErr, s.Commit(nil, nil), s.Forget("x"), s.SetAside("x")} {
-		if !errors.Is(err, ErrClosed) {
+	for _, err := range []error{loadErr, statesErr, s.BeginCluster("x"), s.SetDestination("x", "y")} {
+		if !errors.Is(err, boltfile.ErrClosed) {
 			t.Errorf("after Close: %v", err)
 		}
 	}
@@ -250,7 +248,7 @@ func TestModes(t *testing.T) {
 			t.Errorf("%s: %v %v, want %v", path, info.Mode(), err, want)
 		}
 	}
-	if err := s.SetAside("x"); err != nil {
+	if err := quarantine(s); err != nil {
 		t.Fatal(err)
 	}
 	if info, err := os.Stat(s.path); err != nil || info.Mode() != 0o600 {
@@ -261,9 +259,9 @@ func TestModes(t *testing.T) {
 func TestStats(t *testing.T) {
 	start := time.Now()
 	s := begin(t, t.TempDir())
-	commit(t, s, nil, Update{Source: testSource("pods"), Upserts: []*object.Object{small(t, "n", "a", "1"), small(t, "n", "b", "1")}})
-	commit(t, s, nil, Update{Source: testSource("nodes"), Upserts: []*object.Object{small(t, "", "c", "1")}})
-	if err := s.Commit([]Update{{}}, nil); err == nil {
+	commit(t, s, nil, ledger.Update{Source: testSource("pods"), Upserts: []*object.Object{small(t, "n", "a", "1"), small(t, "n", "b", "1")}})
+	commit(t, s, nil, ledger.Update{Source: testSource("nodes"), Upserts: []*object.Object{small(t, "", "c", "1")}})
+	if err := s.Commit([]ledger.Update{{}}, nil); err == nil {
 		t.Fatal("expected an error")
 	}
 	stats := s.Stats()
@@ -274,7 +272,7 @@ func TestStats(t *testing.T) {
 	if diff := cmp.Diff(Stats{Sources: 2, Rows: 3, Commits: 3, Errors: 1}, stats); diff != "" {
 		t.Error(diff)
 	}
-	commit(t, s, nil, Update{Source: testSource("nodes"), Deletes: []string{"c"}})
+	commit(t, s, nil, ledger.Update{Source: testSource("nodes"), Deletes: []string{"c"}})
 	if stats := s.Stats(); stats.LastError != "" || stats.Rows != 2 {
 		t.Errorf("%+v", stats)
 	}
@@ -298,7 +296,7 @@ func TestConcurrentUse(t *testing.T) {
 	}
 	go func() {
 		for range 3 {
-			if err := s.SetAside("test"); err != nil {
+			if err := quarantine(s); err != nil {
 				done <- err
 				return
 			}
@@ -308,7 +306,7 @@ func TestConcurrentUse(t *testing.T) {
 	o := small(t, "n", "a", "1")
 	go func() {
 		for i := range 30 {
-			if err := s.Commit([]Update{{Source: testSource("pods"), ResourceVersion: fmt.Sprint(i), Upserts: []*object.Object{o}}}, nil); err != nil {
+			if err := s.Commit([]ledger.Update{{Source: testSource("pods"), ResourceVersion: fmt.Sprint(i), Upserts: []*object.Object{o}}}, nil); err != nil {
 				done <- err
 				return
 			}

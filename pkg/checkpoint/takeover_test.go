@@ -5,10 +5,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/deltabridge/deltabridge/pkg/ledger"
 	"github.com/deltabridge/deltabridge/pkg/object"
 )
 
@@ -20,9 +20,9 @@ func inNamespaces(namespaces ...string) func(string) bool {
 }
 
 // heldOf gives what a store holds of a source: its rows, and what it says of them.
-func heldOf(t *testing.T, s *Store, name string) (rows []string, state State) {
+func heldOf(t *testing.T, s *Store, name string) (rows []string, state ledger.State) {
 	t.Helper()
-	state, objects, err := s.Load(name)
+	state, objects, err := load(s, name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,13 +38,13 @@ func TestTakeOver(t *testing.T) {
 	everywhere, alone := testSource("all"), testSource("alone")
 	objects := []*object.Object{small(t, "a", "x", "1"), small(t, "b", "x", "2"), small(t, "c", "x", "3")}
 	sinks := map[string]string{"sink": "12"}
-	if err := s.Commit([]Update{
+	if err := s.Commit([]ledger.Update{
 		{Source: everywhere, ResourceVersion: "10", Sinks: sinks, Upserts: objects},
 		{Source: alone, ResourceVersion: "11", Sinks: sinks, Upserts: []*object.Object{small(t, "a", "x", "7"), small(t, "b", "x", "1"), small(t, "b", "y", "5")}},
 	}, map[string]string{"sink": "{}"}); err != nil {
 		t.Fatal(err)
 	}
-	into := State{Source: testSource("new"), ResourceVersion: "10", Sinks: map[string]string{"sink": "11"}}
+	into := ledger.State{Source: testSource("new"), ResourceVersion: "10", Sinks: map[string]string{"sink": "11"}}
 	into.Source.Scope, into.Source.Defined = "a scope", true
 	shares := []Share{{"all", inNamespaces("a", "b")}, {"alone", inNamespaces("a", "b")}, {"unknown", inNamespaces("a")}}
 	for range 2 { // the second time there is nothing left
@@ -85,10 +85,10 @@ func TestTakeOverOfMuch(t *testing.T) {
 		raw := fmt.Sprintf(`{"metadata":{"name":"o%02d","namespace":"a","resourceVersion":"1","uid":"u%d"},"data":"%x"}`, n, n, noise(byte(n), 150<<10))
 		objects = append(objects, newObject(t, raw))
 	}
-	if err := s.Commit([]Update{{Source: testSource("old"), ResourceVersion: "10", Upserts: objects}}, nil); err != nil {
+	if err := s.Commit([]ledger.Update{{Source: testSource("old"), ResourceVersion: "10", Upserts: objects}}, nil); err != nil {
 		t.Fatal(err)
 	}
-	into := State{Source: testSource("new"), ResourceVersion: "10"}
+	into := ledger.State{Source: testSource("new"), ResourceVersion: "10"}
 	into.Source.Scope = "a scope"
 	unfinished, all := into, Share{"old", func(string) bool { return true }}
 	unfinished.Source.Scope = scopeUnfinished
@@ -106,37 +106,5 @@ func TestTakeOverOfMuch(t *testing.T) {
 	moved, state = heldOf(t, s, "new")
 	if len(moved) != len(objects) || state.Source.Scope != "a scope" {
 		t.Errorf("%d rows, scope %q", len(moved), state.Source.Scope)
-	}
-}
-
-// The scope that is written is that of the rows: the old one, until all is settled that the list of the new one brought.
-func TestALedgerOfAnotherScope(t *testing.T) {
-	before := State{Source: Source{Name: "pods", Scope: "old"}, ResourceVersion: "10", Sinks: map[string]string{"a": "10", "b": "10"}}
-	l := NewLedger(Source{Name: "pods", Scope: "new"}, before, []string{"a", "b"}, 0)
-	l.Note("left", nil)
-	a := l.Expect("a", time.Now())
-	l.Note("entered", stateOf(t, "entered", 5))
-	b := l.Expect("b", time.Now())
-	scope := func(want, rv string, rows int) {
-		t.Helper()
-		if u, ok := l.Collect(); !ok {
-			if rows > 0 {
-				t.Error("nothing is to be written")
-			}
-		} else if u.Source.Scope != want || u.ResourceVersion != rv || len(u.Upserts)+len(u.Deletes) != rows {
-			t.Errorf("scope %q at %s, %d rows; want %q at %s, %d", u.Source.Scope, u.ResourceVersion, len(u.Upserts)+len(u.Deletes), want, rv, rows)
-		}
-	}
-	scope("old", "10", 0)
-	l.Reached("20")
-	l.Settle("b", b)
-	scope("old", "10", 0)
-	l.Settle("a", a)
-	scope("new", "20", 2)
-
-	l = NewLedger(Source{Name: "pods", Scope: "new"}, before, []string{"a", "b"}, 0)
-	l.Reached("10") // the list brought nothing
-	if u, ok := l.Collect(); !ok || u.Source.Scope != "new" {
-		t.Errorf("the scope is not written: %t %+v", ok, u)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/deltabridge/deltabridge/pkg/checkpoint"
+	"github.com/deltabridge/deltabridge/pkg/ledger"
 	"github.com/deltabridge/deltabridge/test/certs"
 	"github.com/deltabridge/deltabridge/test/cluster"
 	"github.com/deltabridge/deltabridge/test/kafka"
@@ -163,11 +164,11 @@ func TestDoctorCheckpoint(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := store.BeginCluster(string(system.UID)); err != nil {
+		if err := store.BeginCluster(string(system.UID)); err != nil {
 			t.Fatal(err)
 		}
 		configMaps := schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
-		err = store.Commit([]checkpoint.Update{{Source: checkpoint.Source{Name: "configmaps", Resource: configMaps}, ResourceVersion: tt.version}}, nil)
+		err = store.Commit([]ledger.Update{{Source: ledger.Source{Name: "configmaps", Resource: configMaps}, ResourceVersion: tt.version}}, nil)
 		if err := errors.Join(err, store.Close()); err != nil {
 			t.Fatal(err)
 		}

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/deltabridge/deltabridge/pkg/checkpoint"
+	"github.com/deltabridge/deltabridge/pkg/ledger"
 	"github.com/deltabridge/deltabridge/pkg/object"
 	"github.com/deltabridge/deltabridge/test/kafka"
 )
@@ -133,15 +134,15 @@ func checkpointOfAnotherCluster(t *testing.T, file, namespace string) {
 		t.Fatal(err)
 	}
 	defer store.Close()
-	if _, err := store.BeginCluster("11111111-2222-3333-4444-555555555555"); err != nil {
+	if err := store.BeginCluster("11111111-2222-3333-4444-555555555555"); err != nil {
 		t.Fatal(err)
 	}
 	ghost, err := object.New(fmt.Appendf(nil, `{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"ghost","namespace":%q,"uid":"u-1","resourceVersion":"5"}}`, namespace))
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = store.Commit([]checkpoint.Update{{
-		Source: checkpoint.Source{
+	err = store.Commit([]ledger.Update{{
+		Source: ledger.Source{
 			Name: "configmaps in " + namespace, Resource: schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}, Namespace: namespace,
 		},
 		ResourceVersion: "5", Sinks: map[string]string{"kafka": "5"}, Upserts: []*object.Object{ghost},

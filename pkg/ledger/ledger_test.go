@@ -1,4 +1,4 @@
-package checkpoint
+package ledger
 
 import (
 	"fmt"
@@ -32,22 +32,22 @@ func collected(t *testing.T, l *Ledger) (rv string, sinks map[string]string, ups
 }
 
 func TestAFirstList(t *testing.T) {
-	l := NewLedger(Source{Name: "pods"}, State{}, []string{"a", "b"}, 0)
+	l := New(Source{Name: "pods"}, State{}, []string{"a", "b"}, 0)
 	if _, ok := l.Collect(); ok {
 		t.Error("there is something to write before the first list")
 	}
 	l.Begin("10")
-	a1, b1 := l.Expect("a", time.Now()), l.Expect("b", time.Now())
-	a2 := l.Expect("a", time.Now())
-	l.Caught("a")
-	l.Caught("b")
-	l.Reached("10")
+	a1, b1 := l.Track("a", time.Now()), l.Track("b", time.Now())
+	a2 := l.Track("a", time.Now())
+	l.FinishList("a")
+	l.FinishList("b")
+	l.Advance("10")
 	if rv, sinks, _, _ := collected(t, l); rv != "10" || sinks["a"]+sinks["b"] != "" {
 		t.Errorf("nothing is settled: %s %v", rv, sinks)
 	}
 	l.Settle("a", a2)
-	l.Note("x", stateOf(t, "x", 11))
-	l.Reached("11")
+	l.SetRow("x", stateOf(t, "x", 11))
+	l.Advance("11")
 	l.Settle("a", a1)
 	rv, sinks, upserts, _ := collected(t, l)
 	if diff := cmp.Diff(map[string]string{"a": "11", "b": ""}, sinks); diff != "" || rv != "10" || upserts != 0 {
@@ -61,11 +61,11 @@ func TestAFirstList(t *testing.T) {
 }
 
 func TestANewSinkHoldsTheRows(t *testing.T) {
-	l := NewLedger(Source{}, State{ResourceVersion: "50", Sinks: map[string]string{"old": "70"}}, []string{"old", "new"}, 0)
-	given := l.Expect("new", time.Now())
-	l.Caught("new")
-	l.Note("x", nil)
-	l.Reached("60")
+	l := New(Source{}, State{ResourceVersion: "50", Sinks: map[string]string{"old": "70"}}, []string{"old", "new"}, 0)
+	given := l.Track("new", time.Now())
+	l.FinishList("new")
+	l.SetRow("x", nil)
+	l.Advance("60")
 	if rv, sinks, upserts, deletes := collected(t, l); rv != "50" || sinks["old"] != "70" || sinks["new"] != "" || upserts+deletes > 0 {
 		t.Errorf("the watermark moved before the new sink had settled: %s, %v", rv, sinks)
 	}
@@ -77,14 +77,14 @@ func TestANewSinkHoldsTheRows(t *testing.T) {
 }
 
 func TestAnUpdateThatCouldNotBeWritten(t *testing.T) {
-	l := NewLedger(Source{}, State{ResourceVersion: "1", Sinks: map[string]string{"a": "1"}}, []string{"a"}, 0)
-	l.Note("x", stateOf(t, "x", 2))
-	l.Note("gone", nil)
-	l.Reached("2")
+	l := New(Source{}, State{ResourceVersion: "1", Sinks: map[string]string{"a": "1"}}, []string{"a"}, 0)
+	l.SetRow("x", stateOf(t, "x", 2))
+	l.SetRow("gone", nil)
+	l.Advance("2")
 	u, _ := l.Collect()
-	l.Failed(u)
-	l.Note("x", stateOf(t, "x", 3))
-	l.Reached("3")
+	l.TakeBack(u)
+	l.SetRow("x", stateOf(t, "x", 3))
+	l.Advance("3")
 	again, ok := l.Collect()
 	if !ok || again.ResourceVersion != "3" || len(again.Upserts) != 1 || again.Upserts[0].ResourceVersion != "3" || len(again.Deletes) != 1 {
 		t.Errorf("%+v", again)
@@ -142,7 +142,7 @@ var modelKeys = []string{"x", "y", "z"}
 
 func newLedgerModel(t *testing.T) *ledgerModel {
 	m := &ledgerModel{t: t, rows: map[string]*object.Object{}, born: map[string]int{}, exists: map[string][]bool{}, latest: map[string][]int{}, states: map[string][]*object.Object{}}
-	m.l = NewLedger(Source{}, State{ResourceVersion: "0", Sinks: map[string]string{"a": "0", "b": "0"}}, []string{"a", "b"}, 0)
+	m.l = New(Source{}, State{ResourceVersion: "0", Sinks: map[string]string{"a": "0", "b": "0"}}, []string{"a", "b"}, 0)
 	for _, key := range modelKeys {
 		m.exists[key], m.latest[key] = []bool{false}, []int{0}
 	}
@@ -158,7 +158,7 @@ func (m *ledgerModel) change(step byte) {
 	}
 	if m.exists[key][m.rv-1] && step%5 == 0 {
 		m.exists[key][m.rv] = false
-		m.l.Note(key, nil)
+		m.l.SetRow(key, nil)
 		m.states[key] = m.states[key][len(m.states[key])-1:]
 		m.find(key)
 		m.states[key] = nil
@@ -166,9 +166,9 @@ func (m *ledgerModel) change(step byte) {
 		m.exists[key][m.rv], m.latest[key][m.rv] = true, m.rv
 		o := stateOf(m.t, key, m.rv)
 		if m.exists[key][m.rv-1] {
-			m.l.Note(key, o)
+			m.l.SetRow(key, o)
 		} else {
-			m.l.Add(key, o)
+			m.l.AddRow(key, o)
 			m.born[key] = m.rv
 		}
 		states := append(m.states[key], o)
@@ -177,10 +177,10 @@ func (m *ledgerModel) change(step byte) {
 	}
 	for n, sink := range []string{"a", "b"} {
 		if step>>(5+n)&1 == 0 { // otherwise its filter keeps the change back
-			m.open = append(m.open, modelChange{sink, m.l.Expect(sink, time.Now()), m.rv})
+			m.open = append(m.open, modelChange{sink, m.l.Track(sink, time.Now()), m.rv})
 		}
 	}
-	m.l.Reached(strconv.Itoa(m.rv))
+	m.l.Advance(strconv.Itoa(m.rv))
 	if m.squeezes && step%7 == 0 {
 		m.l.Squeeze()
 		for k, states := range m.states {
@@ -217,7 +217,7 @@ func (m *ledgerModel) collect(fails bool) {
 		return
 	}
 	if fails {
-		m.l.Failed(u)
+		m.l.TakeBack(u)
 		return
 	}
 	for _, key := range modelKeys {
@@ -246,7 +246,7 @@ func (m *ledgerModel) collect(fails bool) {
 	for _, key := range u.Deletes {
 		delete(m.rows, key)
 	}
-	m.l.Written(u)
+	m.l.Confirm()
 	for _, key := range modelKeys {
 		row := m.rows[key]
 		alive := m.exists[key][m.rv] && (m.born[key] <= at)
@@ -272,19 +272,19 @@ func TestWhatIsSettledBehindAnOpenChangeIsLetGoOf(t *testing.T) {
 		"names that don't": func(n int) string { return "k" + strconv.Itoa(n) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			l := NewLedger(Source{}, State{ResourceVersion: "0", Sinks: map[string]string{"a": "0"}}, []string{"a"}, 7)
+			l := New(Source{}, State{ResourceVersion: "0", Sinks: map[string]string{"a": "0"}}, []string{"a"}, 7)
 			var total atomic.Int64
 			l.CountIn(&total)
-			first := l.Expect("a", time.Now())
+			first := l.Track("a", time.Now())
 			rv, most := 0, int64(0)
-			reach := func() { rv++; l.Reached(strconv.Itoa(rv)) }
+			reach := func() { rv++; l.Advance(strconv.Itoa(rv)) }
 			reach()
 			var waiting []uint64
 			for n := range scale.Of(20_000, 100_000) {
-				l.Add(key(n), stateOf(t, key(n), rv+1))
-				waiting = append(waiting, l.Expect("a", time.Now()))
+				l.AddRow(key(n), stateOf(t, key(n), rv+1))
+				waiting = append(waiting, l.Track("a", time.Now()))
 				reach()
-				l.Note(key(n), nil)
+				l.SetRow(key(n), nil)
 				reach()
 				if len(waiting) > 100 {
 					l.Settle("a", waiting[0])
@@ -367,5 +367,37 @@ func TestSqueeze(t *testing.T) {
 		if got != want {
 			t.Errorf("%s becomes %s, want %s", changes, got, want)
 		}
+	}
+}
+
+// The scope that is written is that of the rows: the old one, until all is settled that the list of the new one brought.
+func TestALedgerOfAnotherScope(t *testing.T) {
+	before := State{Source: Source{Name: "pods", Scope: "old"}, ResourceVersion: "10", Sinks: map[string]string{"a": "10", "b": "10"}}
+	l := New(Source{Name: "pods", Scope: "new"}, before, []string{"a", "b"}, 0)
+	l.SetRow("left", nil)
+	a := l.Track("a", time.Now())
+	l.SetRow("entered", stateOf(t, "entered", 5))
+	b := l.Track("b", time.Now())
+	scope := func(want, rv string, rows int) {
+		t.Helper()
+		if u, ok := l.Collect(); !ok {
+			if rows > 0 {
+				t.Error("nothing is to be written")
+			}
+		} else if u.Source.Scope != want || u.ResourceVersion != rv || len(u.Upserts)+len(u.Deletes) != rows {
+			t.Errorf("scope %q at %s, %d rows; want %q at %s, %d", u.Source.Scope, u.ResourceVersion, len(u.Upserts)+len(u.Deletes), want, rv, rows)
+		}
+	}
+	scope("old", "10", 0)
+	l.Advance("20")
+	l.Settle("b", b)
+	scope("old", "10", 0)
+	l.Settle("a", a)
+	scope("new", "20", 2)
+
+	l = New(Source{Name: "pods", Scope: "new"}, before, []string{"a", "b"}, 0)
+	l.Advance("10") // the list brought nothing
+	if u, ok := l.Collect(); !ok || u.Source.Scope != "new" {
+		t.Errorf("the scope is not written: %t %+v", ok, u)
 	}
 }

@@ -1,4 +1,4 @@
-package checkpoint
+package ledger
 
 import (
 	"maps"
@@ -7,38 +7,26 @@ import (
 	"sync/atomic"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+
 	"github.com/deltabridge/deltabridge/internal/mutant"
 	"github.com/deltabridge/deltabridge/pkg/object"
-	"k8s.io/apimachinery/pkg/util/resourceversion"
 )
 
-// Ledger keeps, in memory, what of one source is settled: for each sink, and for all of them. It is the arithmetic of
-// the watermark; nothing in it waits or writes.
-//
-// The informer's goroutine tells it of changes in their order (Note, Expect, Caught, Reached); the sinks tell it, in any
-// order, what is settled (Settle); the committer collects what may be written (Collect). It is safe for concurrent use.
-//
-// A position is a resourceVersion up to which everything was handed over. A sink's watermark is the last position before
-// its oldest change that is not settled; the source's is the least of them. Rows follow the source's watermark and are
-// never ahead of it: a row that is removed too early is a deletion lost. They may lag behind, which costs a repetition.
-//
-// A sink that is new to the source is first given the rows as its initial list. Until that is settled it has no
-// watermark of its own, so that it begins again after a crash, and it holds the source's watermark, so that the rows
-// that it was given stay. The same holds for a sink whose filter changed, until it has settled the difference; but it keeps
-// the watermark that it had.
+// Ledger is the arithmetic of one source's watermark, see the package's documentation. It is safe for concurrent use.
 type Ledger struct {
 	source Source
 
 	mu      sync.Mutex
-	seq     uint64 // of the last thing that was told; it only grows
+	seq     uint64 // of the last call that changed something; it only grows
 	here    mark   // the last position
 	sinks   map[string]*sinkLedger
 	all     []*sinkLedger             // of sinks: each change looks at them
 	pending map[string]*[]rowChange   // changes of rows that are not written, by key, oldest first; none is empty
 	writing map[string]*object.Object // rows that were collected, and are not known to be written
-	dirty   bool                      // something was told since the last Collect
+	dirty   bool                      // something changed since the last Collect
 	bytes   int64                     // of pending
-	// unreached is how much of bytes was noted since the last position: nothing can let go of it before the next one.
+	// unreached is how much of bytes came since the last position: nothing can let go of it before the next one.
 	unreached int64
 	total     *atomic.Int64 // see CountIn; nil: none
 	counted   int64         // how much of it is of this ledger
@@ -67,7 +55,7 @@ func (c *scopeChange) at(seq uint64, now string) string {
 	return c.before
 }
 
-// mark is a position: all that was told up to seq belongs to it.
+// mark is a position: all changes up to seq belong to it.
 type mark struct {
 	seq             uint64
 	resourceVersion string
@@ -79,10 +67,10 @@ type rowChange struct {
 	added  bool           // there was no row before
 }
 
-// NewLedger begins from what the store held of the source; the zero State for a source that is new. Where the state is of another
+// New begins from what the store held of the source; the zero State for a source that is new. Where the state is of another
 // scope, that is the scope of what is written until the list is settled that was compared with it. sinks are those that
 // are configured. Numbers begin above base, so that those of two ledgers of one source can't be taken for each other.
-func NewLedger(source Source, state State, sinks []string, base uint64) *Ledger {
+func New(source Source, state State, sinks []string, base uint64) *Ledger {
 	l := &Ledger{
 		source: source, sinks: map[string]*sinkLedger{}, pending: map[string]*[]rowChange{}, writing: map[string]*object.Object{}, seq: base,
 		here: mark{base, state.ResourceVersion}, written: Update{ResourceVersion: state.ResourceVersion, Sinks: state.Sinks, Refilters: state.Refilters},
@@ -116,7 +104,7 @@ func reaches(a, b string) bool {
 	return err == nil && order >= 0
 }
 
-// Begin says that the source's first list was stored, rows and all, before anything of it is handed over.
+// Begin starts at the source's first list, which was stored, rows and all, before anything of it is handed over.
 func (l *Ledger) Begin(resourceVersion string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -127,8 +115,8 @@ func (l *Ledger) Begin(resourceVersion string) {
 	}
 }
 
-// StartOver says that resourceVersions went back: the cluster was restored from a backup. What sinks had settled in an
-// earlier life says nothing any more.
+// StartOver drops what sinks had settled before the process began: resourceVersions went back, since etcd was restored to
+// an earlier revision.
 func (l *Ledger) StartOver() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -137,17 +125,17 @@ func (l *Ledger) StartOver() {
 	}
 }
 
-// Add notes a new row: that of an object that was not there before.
-func (l *Ledger) Add(key string, o *object.Object) { l.change(key, o, true) }
+// AddRow puts a new row: that of an object that was not there before.
+func (l *Ledger) AddRow(key string, o *object.Object) { l.change(key, o, true) }
 
-// Note says what a change makes of a row: the object's new state, or nil if it is gone.
-func (l *Ledger) Note(key string, o *object.Object) { l.change(key, o, false) }
+// SetRow puts what a change makes of a row: the object's new state, or nil if it is gone.
+func (l *Ledger) SetRow(key string, o *object.Object) { l.change(key, o, false) }
 
 func (l *Ledger) change(key string, o *object.Object, added bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.seq++
-	l.note(key, rowChange{l.seq, o, added})
+	l.append(key, rowChange{l.seq, o, added})
 	l.dirty = true
 }
 
@@ -161,8 +149,8 @@ func (c rowChange) size() int64 {
 	return int64(len(c.object.Raw)) + rowOverhead
 }
 
-// note appends a change of a row.
-func (l *Ledger) note(key string, change rowChange) {
+// append appends a change of a row.
+func (l *Ledger) append(key string, change rowChange) {
 	l.bytes += change.size()
 	l.unreached += change.size()
 	if row := l.pending[key]; row != nil {
@@ -187,8 +175,8 @@ func before(waiting []rowChange, seq uint64) (n int) {
 	return n
 }
 
-// Find gives a state that was noted and is not known to be written; nil if there is none. The last state of an object, and
-// until Reached follows it also the one before, is either found here or in the store.
+// Find returns a state of an object that is not known to be written; nil if there is none. The last state of an object, and
+// until Advance follows it also the one before, is either found here or in the store.
 func (l *Ledger) Find(key string, id object.Identity) *object.Object {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -208,19 +196,19 @@ func (l *Ledger) Find(key string, id object.Identity) *object.Object {
 	return nil
 }
 
-// Expect says that something goes to a sink, which will settle it under the number that is returned; never 0. Call it
+// Track counts something that goes to a sink, which is to settle it under the number that is returned; never 0. Call it
 // before the sink can. at is the time.
-func (l *Ledger) Expect(sink string, at time.Time) uint64 {
+func (l *Ledger) Track(sink string, at time.Time) uint64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.seq++
 	s := l.sinks[sink]
 	s.began = true
-	return s.expect(entry{since: at.UnixNano(), before: s.here, fresh: !s.caught})
+	return s.track(entry{since: at.UnixNano(), before: s.here, fresh: !s.caught})
 }
 
-// Settle says that a sink is done with something: it was acknowledged, durably spilled, refused or dropped by policy.
-// Numbers that are settled already are ignored.
+// Settle marks something as done: the sink's destination has acknowledged or rejected it, or it was durably spilled, or
+// dropped by policy. Numbers that are settled already are ignored.
 func (l *Ledger) Settle(sink string, number uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -229,8 +217,9 @@ func (l *Ledger) Settle(sink string, number uint64) {
 	}
 }
 
-// Caught says that a sink was given its whole initial list, or the difference between its filters. Further calls change nothing.
-func (l *Ledger) Caught(sink string) {
+// FinishList notes that a sink was given its whole initial list, or the difference between its filters. Further calls change
+// nothing.
+func (l *Ledger) FinishList(sink string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if s := l.sinks[sink]; !s.caught {
@@ -239,9 +228,9 @@ func (l *Ledger) Caught(sink string) {
 	}
 }
 
-// Reached says that everything up to resourceVersion was handed over. It follows each change, each list as a whole, and
-// each bookmark.
-func (l *Ledger) Reached(resourceVersion string) {
+// Advance moves the position: everything up to resourceVersion was handed over. It follows each change, each list as a
+// whole, and each bookmark.
+func (l *Ledger) Advance(resourceVersion string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.scope.change(l.seq)
@@ -266,8 +255,8 @@ func (l *Ledger) least() mark {
 	return least
 }
 
-// Collect gives what may be written now; false if that is no more than what was given last. Call Written or Failed with
-// the update before the next Collect.
+// Collect returns what may be written now; false if that is no more than what it returned last. Call Confirm or TakeBack
+// before the next Collect.
 func (l *Ledger) Collect() (Update, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -305,7 +294,7 @@ func (l *Ledger) Collect() (Update, bool) {
 	}
 	l.written = Update{Source: u.Source, ResourceVersion: u.ResourceVersion, Sinks: u.Sinks, Refilters: u.Refilters}
 	for _, o := range u.Upserts {
-		l.writing[Key(o)] = o
+		l.writing[o.Key()] = o
 	}
 	return u, true
 }
@@ -328,7 +317,7 @@ func (u *Update) begin(name string, s *sinkLedger) {
 	u.Refilters[name] = *s.refilter
 }
 
-// Refilter gives by which filters a sink may know the source, until Caught says that it was sent the difference.
+// Refilter returns by which filters a sink may know the source, until FinishList.
 func (l *Ledger) Refilter(sink string) Refilter {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -336,13 +325,6 @@ func (l *Ledger) Refilter(sink string) Refilter {
 		return *s.refilter
 	}
 	return Refilter{}
-}
-
-// Waiting is how many rows have changes that were not collected.
-func (l *Ledger) Waiting() int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return len(l.pending)
 }
 
 // Open is how much all sinks together have not settled.
@@ -355,8 +337,8 @@ func (l *Ledger) Open() (open int) {
 	return open
 }
 
-// Written says that an update is in the store.
-func (l *Ledger) Written(Update) {
+// Confirm notes that what was collected is in the store.
+func (l *Ledger) Confirm() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	clear(l.writing)
@@ -382,8 +364,8 @@ func (l *Ledger) collectRow(u *Update, key string, row *[]rowChange, covered uin
 	}
 }
 
-// Failed takes back an update that could not be written: its rows are given again with the next one.
-func (l *Ledger) Failed(u Update) {
+// TakeBack takes an update that could not be written: its rows are collected again with the next one.
+func (l *Ledger) TakeBack(u Update) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	clear(l.writing)
@@ -397,7 +379,7 @@ func (l *Ledger) Failed(u Update) {
 		}
 	}
 	for _, o := range u.Upserts {
-		back(Key(o), o)
+		back(o.Key(), o)
 	}
 	for _, key := range u.Deletes {
 		back(key, nil)
@@ -407,9 +389,6 @@ func (l *Ledger) Failed(u Update) {
 	l.count()
 }
 
-// Key of an object's row: "namespace/name", or "name" if it has no namespace.
-func Key(o *object.Object) string { return o.Key() }
-
 // Lag says how far a sink is behind.
 type Lag struct {
 	Open            int       // what is not settled
@@ -417,7 +396,7 @@ type Lag struct {
 	ResourceVersion string    // the sink's watermark; empty while it has not settled its initial list
 }
 
-// Lags gives each sink's.
+// Lags returns the lag of each sink.
 func (l *Ledger) Lags() map[string]Lag {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -1,4 +1,4 @@
-package checkpoint
+package ledger
 
 import (
 	"strconv"
@@ -13,22 +13,25 @@ import (
 func BenchmarkLedger(b *testing.B) {
 	for name, sinks := range map[string][]string{"sinks=1": {"a"}, "sinks=4": {"a", "b", "c", "d"}} {
 		b.Run(name, func(b *testing.B) {
-			objects := pods(b, 0, 5000, 1)
+			objects := make([]*object.Object, 5000)
+			for i := range objects {
+				objects[i] = stateOf(b, "pod-"+strconv.Itoa(i), 1)
+			}
 			keys := make([]string, len(objects))
 			versions := make([]string, 20_000)
 			for i, o := range objects {
-				keys[i] = Key(o)
+				keys[i] = o.Key()
 			}
 			for i := range versions {
 				versions[i] = strconv.Itoa(1_000_000 + i)
 			}
-			l := NewLedger(testSource("pods"), State{ResourceVersion: "1"}, sinks, 0)
+			l := New(Source{Name: "pods"}, State{ResourceVersion: "1"}, sinks, 0)
 			var open []uint64
 			n := 0
 			b.ReportAllocs()
 			for b.Loop() {
 				change(l, keys[n%len(keys)], objects[n%len(objects)], sinks, &open)
-				l.Reached(versions[n%len(versions)])
+				l.Advance(versions[n%len(versions)])
 				if n++; n%512 == 0 {
 					for i, seq := range open {
 						l.Settle(sinks[i%len(sinks)], seq)
@@ -44,8 +47,8 @@ func BenchmarkLedger(b *testing.B) {
 }
 
 func change(l *Ledger, key string, o *object.Object, sinks []string, open *[]uint64) {
-	l.Note(key, o)
+	l.SetRow(key, o)
 	for _, sink := range sinks {
-		*open = append(*open, l.Expect(sink, time.Now()))
+		*open = append(*open, l.Track(sink, time.Now()))
 	}
 }

@@ -1,6 +1,6 @@
 //go:build darwin || dragonfly || freebsd || linux || netbsd || openbsd
 
-package checkpoint
+package boltfile
 
 import (
 	"errors"
@@ -9,10 +9,13 @@ import (
 	"time"
 )
 
-// lock takes an advisory lock, flock(2), on a file of its own: that of the checkpoint is replaced by others, and a lock
-// on it with it. The kernel frees it when the process ends, however it ends. It waits up to patience, because a bridge
-// that is about to end may still hold it.
-func lock(path string, patience time.Duration) (unlock func() error, err error) {
+// lockPoll is how often a lock that another process holds is tried.
+const lockPoll = 50 * time.Millisecond
+
+// Lock takes an advisory lock, flock(2), on a file of its own: others take the place of the file that it is for. The kernel
+// frees it when the process ends, however it ends. It waits up to patience, because a process that is about to end may
+// still hold it.
+func Lock(path string, patience time.Duration) (unlock func() error, err error) {
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, err

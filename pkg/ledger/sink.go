@@ -1,4 +1,4 @@
-package checkpoint
+package ledger
 
 import (
 	"cmp"
@@ -10,7 +10,7 @@ type sinkLedger struct {
 	here   mark
 	caught bool   // it was given the rows, or needs not to be
 	began  bool   // it was given something, in this process or an earlier one
-	floor  string // what it had settled in an earlier life: its watermark does not fall behind that
+	floor  string // what it had settled before the process began: its watermark does not fall behind that
 	// refilter is set if it knows the source by other filters than its present one, and is to be sent the difference.
 	refilter *Refilter
 
@@ -32,8 +32,8 @@ type entry struct {
 // keepChanges is for how many changes, beside those that are open, there is room at least.
 const keepChanges = 1024
 
-// expect appends a change and gives its number.
-func (s *sinkLedger) expect(c entry) uint64 {
+// track appends a change and returns its number.
+func (s *sinkLedger) track(c entry) uint64 {
 	if len(s.changes) == cap(s.changes) && len(s.changes) > 2*s.open+keepChanges { // rather than to grow
 		open := slices.DeleteFunc(s.changes[s.start:], func(c entry) bool { return c.settled })
 		n := copy(s.changes, open)
@@ -67,7 +67,7 @@ func (s *sinkLedger) settle(number uint64) bool {
 	return true
 }
 
-// find gives the place of a number. Where nothing was left out it is known without a search.
+// find returns the place of a number. Where nothing was left out it is known without a search.
 func (s *sinkLedger) find(number uint64) (at int, found bool) {
 	if s.start == len(s.changes) || number < s.changes[s.start].number {
 		return 0, false

@@ -1,4 +1,4 @@
-package checkpoint
+package boltfile
 
 import (
 	"errors"
@@ -11,18 +11,28 @@ import (
 	bolterrors "go.etcd.io/bbolt/errors"
 )
 
-// explain says what was tried and, where that is known, what to do. nil stays nil.
-func explain(what, path string, err error) error {
+var (
+	// ErrDamaged is wrapped by errors about bytes that are not what was once written.
+	ErrDamaged = errors.New("damaged")
+	// ErrLocked is wrapped by the error of Lock if another process holds the lock.
+	ErrLocked = errors.New("in use")
+	// ErrClosed is wrapped by errors of a File that was closed.
+	ErrClosed = bolterrors.ErrDatabaseNotOpen
+)
+
+// Explain says what was tried and, where that is known, what to do. nil stays nil.
+func Explain(what, path string, err error) error {
 	if err == nil {
 		return nil
 	}
-	if remedy := remedyFor(err); remedy != "" {
+	if remedy := Remedy(err); remedy != "" {
 		return fmt.Errorf("%s %s: %w: %s", what, path, err, remedy)
 	}
 	return fmt.Errorf("%s %s: %w", what, path, err)
 }
 
-func remedyFor(err error) string {
+// Remedy says what to do about an error of the file system under a file; empty if nothing is known.
+func Remedy(err error) string {
 	switch {
 	case is(err, syscall.ENOSPC), is(err, syscall.EDQUOT):
 		return "the disk or quota is full: make room or enlarge the volume; until then nothing is lost, but a restart repeats what was sent since the last commit"
@@ -38,7 +48,7 @@ func remedyFor(err error) string {
 		return "another program has the file open: close it"
 	case is(err, syscall.ENOTDIR):
 		return "a part of the path is a file: set state.path to a folder"
-	case errors.Is(err, errDamaged):
+	case errors.Is(err, ErrDamaged):
 		return "something else changed the file while it was in use: restart the bridge, which examines it and begins a new one if it must"
 	case is(err, syscall.EIO):
 		return "the disk fails: see the kernel's log, and move the folder to another volume"

@@ -1,4 +1,4 @@
-package checkpoint
+package boltfile
 
 import (
 	"bytes"
@@ -40,8 +40,8 @@ const (
 	maxDepth                 = 64               // of pages; a sound tree of 2^31 rows has fewer than 32
 )
 
-// usage says how many bytes of a bbolt file hold something.
-type usage struct{ used, total int64 }
+// Usage is how many bytes of a file hold something.
+type Usage struct{ Used, Total int64 }
 
 // inspection is one walk through a file.
 type inspection struct {
@@ -50,38 +50,57 @@ type inspection struct {
 	pages    uint64 // the first page that is none
 	seen     []bool // by page
 	used     int64  // pages
-	free     [][]byte
 }
 
-// inspect walks through a bbolt file. An error that wraps errDamaged is about what is in the file; any other is about
+func inspectFile(path string, o Options) (Usage, error) {
+	info, err := os.Lstat(path)
+	if err != nil {
+		return Usage{}, err
+	}
+	if !info.Mode().IsRegular() {
+		return Usage{}, fmt.Errorf("not a regular file (%s)", info.Mode().Type())
+	}
+	flag := os.O_RDWR
+	if o.ReadOnly {
+		flag = os.O_RDONLY
+	}
+	file, err := os.OpenFile(path, flag, 0)
+	if err != nil {
+		return Usage{}, err
+	}
+	defer file.Close()
+	return inspect(file)
+}
+
+// inspect walks through a bbolt file. An error that wraps ErrDamaged is about what is in the file; any other is about
 // reading it.
-func inspect(file *os.File) (usage, error) {
+func inspect(file *os.File) (Usage, error) {
 	info, err := file.Stat()
 	if err != nil {
-		return usage{}, err
+		return Usage{}, err
 	}
-	m, err := newestMeta(file, info.Size())
+	m, err := newestMeta(file)
 	if err != nil {
-		return usage{}, err
+		return Usage{}, err
 	}
 	if m.pages < 4 || m.pages > uint64(info.Size()/m.pageSize) {
-		return usage{}, fmt.Errorf("%w: %d pages of %d bytes in a file of %d bytes", errDamaged, m.pages, m.pageSize, info.Size())
+		return Usage{}, fmt.Errorf("%w: %d pages of %d bytes in a file of %d bytes", ErrDamaged, m.pages, m.pageSize, info.Size())
 	}
 	// The walk goes from page to page all over the file, and so does bbolt after it. Where pages come from a disk
 	// far away, reading all of it in one go first is much faster.
 	if _, err := io.Copy(io.Discard, io.NewSectionReader(file, 0, info.Size())); err != nil {
-		return usage{}, err
+		return Usage{}, err
 	}
 	in := &inspection{file: file, pageSize: m.pageSize, pages: m.pages, seen: make([]bool, m.pages), used: 2}
 	if err := in.tree(m.root, nil, nil, 0); err != nil {
-		return usage{}, err
+		return Usage{}, err
 	}
 	if m.freelist != boltNoFreelist { // an empty file has one, and one that a tool made
 		if err := in.freelist(m.freelist); err != nil {
-			return usage{}, err
+			return Usage{}, err
 		}
 	}
-	return usage{in.used * m.pageSize, int64(m.pages) * m.pageSize}, nil
+	return Usage{in.used * m.pageSize, int64(m.pages) * m.pageSize}, nil
 }
 
 type boltMeta struct {
@@ -91,41 +110,33 @@ type boltMeta struct {
 
 // newestMeta finds the meta page that bbolt would use: of the sound ones that with the higher transaction. The first
 // tells where the second is; if it can't, each place where it may be is tried.
-func newestMeta(file *os.File, size int64) (boltMeta, error) {
-	first, err := metaAt(file, 0)
-	if err != nil && !errors.Is(err, errDamaged) {
-		return boltMeta{}, err
+func newestMeta(file *os.File) (newest boltMeta, err error) {
+	newest, first := metaAt(file, 0)
+	if first != nil && !errors.Is(first, ErrDamaged) {
+		return newest, first
 	}
-	if err == nil {
-		second, secondErr := metaAt(file, first.pageSize)
+	for at := int64(minPageSize); at <= maxPageSize; at *= 2 {
+		if first == nil && at != newest.pageSize {
+			continue
+		}
+		second, err := metaAt(file, at)
 		switch {
-		case errors.Is(secondErr, errDamaged):
-			return first, nil
-		case secondErr != nil:
-			return boltMeta{}, secondErr
-		case second.pageSize != first.pageSize:
-			return boltMeta{}, fmt.Errorf("%w: the meta pages differ in the size of pages", errDamaged)
-		case second.txid > first.txid:
+		case errors.Is(err, ErrDamaged):
+		case err != nil:
+			return newest, err
+		case first == nil && second.pageSize != newest.pageSize:
+			return newest, fmt.Errorf("%w: the meta pages differ in the size of pages", ErrDamaged)
+		case first != nil && second.pageSize == at, first == nil && second.txid > newest.txid:
 			return second, nil
 		}
-		return first, nil
 	}
-	for at := int64(minPageSize); at <= maxPageSize && at < size; at *= 2 {
-		second, metaErr := metaAt(file, at)
-		if metaErr == nil && second.pageSize == at {
-			return second, nil
-		}
-		if metaErr != nil && !errors.Is(metaErr, errDamaged) {
-			return boltMeta{}, metaErr
-		}
-	}
-	return boltMeta{}, err
+	return newest, first
 }
 
 func metaAt(file *os.File, at int64) (boltMeta, error) {
 	var page [pageHeaderSize + metaSize]byte
 	if _, err := file.ReadAt(page[:], at); errors.Is(err, io.EOF) {
-		return boltMeta{}, fmt.Errorf("%w: the file is too short", errDamaged)
+		return boltMeta{}, fmt.Errorf("%w: the file is too short", ErrDamaged)
 	} else if err != nil {
 		return boltMeta{}, err
 	}
@@ -134,18 +145,18 @@ func metaAt(file *os.File, at int64) (boltMeta, error) {
 	sum.Write(b[:metaSummed])
 	switch {
 	case order.Uint32(b) != boltMagic:
-		return boltMeta{}, fmt.Errorf("%w: no bbolt file", errDamaged)
+		return boltMeta{}, fmt.Errorf("%w: no bbolt file", ErrDamaged)
 	case order.Uint32(b[4:]) != boltVersion:
-		return boltMeta{}, fmt.Errorf("%w: bbolt file of version %d", errDamaged, order.Uint32(b[4:]))
+		return boltMeta{}, fmt.Errorf("%w: bbolt file of version %d", ErrDamaged, order.Uint32(b[4:]))
 	case order.Uint64(b[metaSummed:]) != sum.Sum64():
-		return boltMeta{}, fmt.Errorf("%w: checksum of the meta page is wrong", errDamaged)
+		return boltMeta{}, fmt.Errorf("%w: checksum of the meta page is wrong", ErrDamaged)
 	}
 	m := boltMeta{
 		pageSize: int64(order.Uint32(b[8:])), root: order.Uint64(b[16:]),
 		freelist: order.Uint64(b[32:]), pages: order.Uint64(b[40:]), txid: order.Uint64(b[48:]),
 	}
 	if m.pageSize < minPageSize || m.pageSize > maxPageSize || m.pageSize&(m.pageSize-1) != 0 {
-		return boltMeta{}, fmt.Errorf("%w: pages of %d bytes", errDamaged, m.pageSize)
+		return boltMeta{}, fmt.Errorf("%w: pages of %d bytes", ErrDamaged, m.pageSize)
 	}
 	return m, nil
 }
@@ -160,50 +171,35 @@ type boltPage struct {
 
 func (in *inspection) page(id uint64) (boltPage, error) {
 	if id < 2 || id >= in.pages {
-		return boltPage{}, fmt.Errorf("%w: page %d of %d", errDamaged, id, in.pages)
+		return boltPage{}, fmt.Errorf("%w: page %d of %d", ErrDamaged, id, in.pages)
 	}
-	var header [pageHeaderSize]byte
-	at := int64(id) * in.pageSize
-	if err := in.read(header[:], at); err != nil {
+	at, order := int64(id)*in.pageSize, binary.NativeEndian
+	b := make([]byte, in.pageSize)
+	if err := in.read(b, at); err != nil {
 		return boltPage{}, err
 	}
-	order := binary.NativeEndian
-	more := uint64(order.Uint32(header[12:]))
-	if order.Uint64(header[:]) != id || more >= in.pages-id {
-		return boltPage{}, fmt.Errorf("%w: page %d says that it is page %d and %d more", errDamaged, id, order.Uint64(header[:]), more)
+	self, more := order.Uint64(b), uint64(order.Uint32(b[12:]))
+	if self != id || more >= in.pages-id {
+		return boltPage{}, fmt.Errorf("%w: page %d says that it is page %d and %d more", ErrDamaged, id, self, more)
 	}
 	for i := id; i <= id+more; i++ {
 		if in.seen[i] {
-			return boltPage{}, fmt.Errorf("%w: page %d is referenced twice", errDamaged, i)
+			return boltPage{}, fmt.Errorf("%w: page %d is referenced twice", ErrDamaged, i)
 		}
 		in.seen[i] = true
 	}
 	in.used += int64(more) + 1
-	p := boltPage{id, order.Uint16(header[8:]), int(order.Uint16(header[10:])), in.buffer(int64(more+1) * in.pageSize)}
-	return p, in.read(p.b, at)
+	b = append(b, make([]byte, int64(more)*in.pageSize)...)
+	return boltPage{id, order.Uint16(b[8:]), int(order.Uint16(b[10:])), b}, in.read(b[in.pageSize:], at+in.pageSize)
 }
 
 func (in *inspection) read(b []byte, at int64) error {
 	_, err := in.file.ReadAt(b, at)
 	if errors.Is(err, io.EOF) { // somebody cut it off just now
-		return fmt.Errorf("%w: the file is too short", errDamaged)
+		return fmt.Errorf("%w: the file is too short", ErrDamaged)
 	}
 	return err
 }
-
-// buffer gives one that release took back, or a new one.
-func (in *inspection) buffer(n int64) []byte {
-	if last := len(in.free) - 1; last >= 0 {
-		b := in.free[last]
-		in.free = in.free[:last]
-		if int64(cap(b)) >= n {
-			return b[:n]
-		}
-	}
-	return make([]byte, n)
-}
-
-func (in *inspection) release(p boltPage) { in.free = append(in.free, p.b) }
 
 // freelist checks that the free pages are free. The tree must have been walked through before.
 func (in *inspection) freelist(id uint64) error {
@@ -218,12 +214,12 @@ func (in *inspection) freelist(id uint64) error {
 		ids = ids[8:]
 	}
 	if p.flags != pageFreelist || count > uint64(len(ids)/8) {
-		return fmt.Errorf("%w: page %d is no list of free pages", errDamaged, id)
+		return fmt.Errorf("%w: page %d is no list of free pages", ErrDamaged, id)
 	}
 	for i := range count {
 		free := binary.NativeEndian.Uint64(ids[8*i:])
 		if free < 2 || free >= in.pages || in.seen[free] {
-			return fmt.Errorf("%w: page %d says that page %d is free", errDamaged, id, free)
+			return fmt.Errorf("%w: page %d says that page %d is free", ErrDamaged, id, free)
 		}
 		in.seen[free] = true
 	}
@@ -233,20 +229,19 @@ func (in *inspection) freelist(id uint64) error {
 // tree checks the page and all below it. Its keys are not below low and are below high; nil: no bound.
 func (in *inspection) tree(id uint64, low, high []byte, depth int) error {
 	if depth == maxDepth {
-		return fmt.Errorf("%w: more than %d pages deep", errDamaged, maxDepth)
+		return fmt.Errorf("%w: more than %d pages deep", ErrDamaged, maxDepth)
 	}
 	p, err := in.page(id)
 	if err != nil {
 		return err
 	}
-	defer in.release(p)
 	switch {
 	case p.flags == pageLeaf:
 		return in.leaf(p, low, high, depth)
 	case p.flags == pageBranch && p.count > 0:
 		return in.branch(p, low, high, depth)
 	}
-	return fmt.Errorf("%w: page %d has flags %#x and %d elements", errDamaged, id, p.flags, p.count)
+	return fmt.Errorf("%w: page %d has flags %#x and %d elements", ErrDamaged, id, p.flags, p.count)
 }
 
 func (in *inspection) branch(p boltPage, low, high []byte, depth int) error {
@@ -277,7 +272,7 @@ func (in *inspection) leaf(p boltPage, low, high []byte, depth int) error {
 			continue
 		}
 		if len(value) < bucketSize {
-			return fmt.Errorf("%w: page %d: bucket of %d bytes", errDamaged, p.id, len(value))
+			return fmt.Errorf("%w: page %d: bucket of %d bytes", ErrDamaged, p.id, len(value))
 		}
 		root := binary.NativeEndian.Uint64(value)
 		var err error
@@ -296,12 +291,12 @@ func (in *inspection) leaf(p boltPage, low, high []byte, depth int) error {
 // inline checks a bucket that stands within the page of its parent.
 func (in *inspection) inline(id uint64, b []byte, depth int) error {
 	if len(b) < pageHeaderSize || depth+1 == maxDepth {
-		return fmt.Errorf("%w: page %d: inline bucket of %d bytes", errDamaged, id, len(b))
+		return fmt.Errorf("%w: page %d: inline bucket of %d bytes", ErrDamaged, id, len(b))
 	}
 	order := binary.NativeEndian
 	p := boltPage{id, order.Uint16(b[8:]), int(order.Uint16(b[10:])), b}
 	if p.flags != pageLeaf {
-		return fmt.Errorf("%w: page %d: inline bucket with flags %#x", errDamaged, id, p.flags)
+		return fmt.Errorf("%w: page %d: inline bucket with flags %#x", ErrDamaged, id, p.flags)
 	}
 	return in.leaf(p, nil, nil, depth+1)
 }
@@ -309,16 +304,16 @@ func (in *inspection) inline(id uint64, b []byte, depth int) error {
 // keys checks that all elements lie within the page, and their keys within the bounds and in ascending order.
 func (p boltPage) keys(low, high []byte) error {
 	if pageHeaderSize+p.count*elementSize > len(p.b) {
-		return fmt.Errorf("%w: page %d: %d elements", errDamaged, p.id, p.count)
+		return fmt.Errorf("%w: page %d: %d elements", ErrDamaged, p.id, p.count)
 	}
 	for i := range p.count {
 		if !p.inBounds(i) {
-			return fmt.Errorf("%w: page %d: element %d is out of bounds", errDamaged, p.id, i)
+			return fmt.Errorf("%w: page %d: element %d is out of bounds", ErrDamaged, p.id, i)
 		}
 		key, _ := p.element(i)
 		if i == 0 && low != nil && bytes.Compare(key, low) < 0 || i > 0 && bytes.Compare(key, low) <= 0 ||
 			high != nil && bytes.Compare(key, high) >= 0 {
-			return fmt.Errorf("%w: page %d: key %d is out of order", errDamaged, p.id, i)
+			return fmt.Errorf("%w: page %d: key %d is out of order", ErrDamaged, p.id, i)
 		}
 		low = key
 	}

@@ -5,13 +5,13 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"go.etcd.io/bbolt"
 
+	"github.com/deltabridge/deltabridge/internal/boltfile"
+	"github.com/deltabridge/deltabridge/pkg/ledger"
 	"github.com/deltabridge/deltabridge/pkg/object"
 )
 
@@ -37,11 +37,11 @@ func usable(t testing.TB, s *Store) {
 	if states, err := s.States(); err != nil || len(states) != 0 {
 		t.Errorf("not empty: %v %v", states, err)
 	}
-	if _, err := s.BeginCluster(testUID); err != nil {
+	if err := s.BeginCluster(testUID); err != nil {
 		t.Fatal(err)
 	}
 	o := small(t, "n", "usable", "1")
-	commit(t, s, nil, Update{Source: testSource("usable"), ResourceVersion: "1", Upserts: []*object.Object{o}})
+	commit(t, s, nil, ledger.Update{Source: testSource("usable"), ResourceVersion: "1", Upserts: []*object.Object{o}})
 	if _, rows := rowsOf(t, s, "usable"); len(rows) != 1 {
 		t.Errorf("%d rows", len(rows))
 	}
@@ -51,16 +51,15 @@ func TestBeginCluster(t *testing.T) {
 	folder := t.TempDir()
 	s := open(t, folder)
 	steps := []struct {
-		uid   string
-		fresh bool
-		kept  int
-	}{{"one", true, 0}, {"one", false, 0}, {"two", true, 1}, {"two", false, 1}, {"one", true, 2}}
+		uid  string
+		kept int
+	}{{"one", 0}, {"one", 0}, {"two", 1}, {"two", 1}, {"one", 2}}
 	for _, step := range steps {
-		fresh, err := s.BeginCluster(step.uid)
-		if err != nil || fresh != step.fresh || s.ClusterUID() != step.uid || len(kept(t, folder)) != step.kept {
-			t.Errorf("%s: fresh %t, uid %s, kept %v, %v", step.uid, fresh, s.ClusterUID(), kept(t, folder), err)
+		err := s.BeginCluster(step.uid)
+		if err != nil || s.ClusterUID() != step.uid || len(kept(t, folder)) != step.kept {
+			t.Errorf("%s: uid %s, kept %v, %v", step.uid, s.ClusterUID(), kept(t, folder), err)
 		}
-		commit(t, s, nil, Update{Source: testSource("of-" + step.uid)})
+		commit(t, s, nil, ledger.Update{Source: testSource("of-" + step.uid)})
 		states, err := s.States()
 		if err != nil || len(states) != 1 || states[0].Source.Name != "of-"+step.uid {
 			t.Errorf("%v %v", states, err)
@@ -78,7 +77,7 @@ func TestBeginCluster(t *testing.T) {
 func TestAnotherNameOfTheClusterIsNoOtherCluster(t *testing.T) {
 	folder := t.TempDir()
 	s := begin(t, folder)
-	commit(t, s, nil, Update{Source: testSource("pods")})
+	commit(t, s, nil, ledger.Update{Source: testSource("pods")})
 	s.Close()
 	var log bytes.Buffer
 	for i := range 2 {
@@ -86,8 +85,11 @@ func TestAnotherNameOfTheClusterIsNoOtherCluster(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if fresh, err := s.BeginCluster(testUID); err != nil || fresh {
-			t.Errorf("fresh %t, %v", fresh, err)
+		if err := s.BeginCluster(testUID); err != nil {
+			t.Error(err)
+		}
+		if states, err := s.States(); err != nil || len(states) != 1 {
+			t.Errorf("%v %v", states, err)
 		}
 		if n := strings.Count(log.String(), "another name"); n != 1 {
 			t.Errorf("start %d: told %d times:\n%s", i, n, log.String())
@@ -96,20 +98,20 @@ func TestAnotherNameOfTheClusterIsNoOtherCluster(t *testing.T) {
 	}
 }
 
-func TestSetAside(t *testing.T) {
+func TestQuarantine(t *testing.T) {
 	folder := t.TempDir()
 	s := begin(t, folder)
-	commit(t, s, map[string]string{"a": "rules"}, Update{Source: testSource("pods"), ResourceVersion: "5"})
+	commit(t, s, map[string]string{"a": "rules"}, ledger.Update{Source: testSource("pods"), ResourceVersion: "5"})
 	for range 3 { // within one second, perhaps: each needs a name of its own
-		if err := s.SetAside("Restored to 17!"); err != nil {
+		if err := quarantine(s); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if s.ClusterUID() != testUID || s.Refused() != 3 {
-		t.Errorf("uid %s, refused %d", s.ClusterUID(), s.Refused())
+	if s.ClusterUID() != testUID || s.Stats().Quarantined != 3 {
+		t.Errorf("uid %s, quarantined %d", s.ClusterUID(), s.Stats().Quarantined)
 	}
-	if _, known, err := s.SinkConfig("a"); known || err != nil {
-		t.Error("not empty", err)
+	if _, known := s.SinkConfig("a"); known {
+		t.Error("not empty")
 	}
 	usable(t, s)
 	s.Close()
@@ -117,10 +119,10 @@ func TestSetAside(t *testing.T) {
 		t.Errorf("uid %q after a restart", s.ClusterUID())
 	}
 	names := kept(t, folder)
-	if len(names) != 3 || !strings.HasPrefix(names[0], "checkpoint.db.restored-to-17-2") {
+	if len(names) != 3 || !strings.HasPrefix(names[0], "checkpoint.db.test-2") {
 		t.Fatal(names)
 	}
-	// What was set aside is a whole checkpoint.
+	// What was quarantined is a whole checkpoint.
 	again := t.TempDir()
 	if err := os.Rename(filepath.Join(folder, names[0]), filepath.Join(again, fileName)); err != nil {
 		t.Fatal(err)
@@ -130,21 +132,21 @@ func TestSetAside(t *testing.T) {
 	}
 }
 
-func TestSetAsideThatFailsChangesNothing(t *testing.T) {
+func TestQuarantineThatFailsChangesNothing(t *testing.T) {
 	folder := t.TempDir()
 	s := begin(t, folder)
-	commit(t, s, nil, Update{Source: testSource("pods"), ResourceVersion: "5"})
-	inTheWay := filepath.Join(folder, fileName+suffixNew)
+	commit(t, s, nil, ledger.Update{Source: testSource("pods"), ResourceVersion: "5"})
+	inTheWay := filepath.Join(folder, fileName+".new")
 	if err := os.MkdirAll(filepath.Join(inTheWay, "x"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.SetAside("x"); err == nil {
+	if err := quarantine(s); err == nil {
 		t.Fatal("expected an error")
 	}
 	if states, err := s.States(); err != nil || len(states) != 1 {
 		t.Error(states, err)
 	}
-	commit(t, s, nil, Update{Source: testSource("nodes"), ResourceVersion: "6"})
+	commit(t, s, nil, ledger.Update{Source: testSource("nodes"), ResourceVersion: "6"})
 	if err := os.RemoveAll(inTheWay); err != nil {
 		t.Fatal(err)
 	}
@@ -156,7 +158,7 @@ func TestSetAsideThatFailsChangesNothing(t *testing.T) {
 
 func TestLeftoversOfACrashAreRemoved(t *testing.T) {
 	folder := t.TempDir()
-	if err := os.WriteFile(filepath.Join(folder, fileName+suffixNew), []byte("half"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(folder, fileName+".new"), []byte("half"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	usable(t, open(t, folder))
@@ -165,7 +167,7 @@ func TestLeftoversOfACrashAreRemoved(t *testing.T) {
 	}
 }
 
-func TestRefused(t *testing.T) {
+func TestUnusable(t *testing.T) {
 	put := func(bucket, key, value string) func(*testing.T, string) {
 		return func(t *testing.T, path string) {
 			edit(t, path, func(tx *bbolt.Tx) error { return tx.Bucket([]byte(bucket)).Put([]byte(key), []byte(value)) })
@@ -198,7 +200,7 @@ func TestRefused(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			folder := t.TempDir()
 			s := begin(t, folder)
-			commit(t, s, nil, Update{Source: testSource("pods"), ResourceVersion: "5"})
+			commit(t, s, nil, ledger.Update{Source: testSource("pods"), ResourceVersion: "5"})
 			s.Close()
 			test.change(t, s.path)
 			before, err := os.ReadFile(s.path)
@@ -212,13 +214,13 @@ func TestRefused(t *testing.T) {
 			}
 			defer s.Close()
 			names := kept(t, folder)
-			if len(names) != 1 || !strings.HasPrefix(names[0], fileName+"."+test.reason+"-2") || s.Refused() != 1 || s.ClusterUID() != "" {
-				t.Fatalf("kept %v, refused %d, uid %q", names, s.Refused(), s.ClusterUID())
+			if len(names) != 1 || !strings.HasPrefix(names[0], fileName+"."+test.reason+"-2") || s.Stats().Quarantined != 1 || s.ClusterUID() != "" {
+				t.Fatalf("kept %v, quarantined %d, uid %q", names, s.Stats().Quarantined, s.ClusterUID())
 			}
 			if after, err := os.ReadFile(filepath.Join(folder, names[0])); err != nil || !bytes.Equal(before, after) {
-				t.Error("the file that was set aside was changed", err)
+				t.Error("the quarantined file was changed", err)
 			}
-			for _, want := range []string{"level=WARN", "set aside", "reason=" + test.reason, names[0], "remedy="} {
+			for _, want := range []string{"level=WARN", "quarantined", "reason=" + test.reason, names[0], "remedy="} {
 				if !strings.Contains(log.String(), want) {
 					t.Errorf("the log lacks %q:\n%s", want, log.String())
 				}
@@ -231,7 +233,7 @@ func TestRefused(t *testing.T) {
 // edit changes a file behind the store's back.
 func edit(t testing.TB, path string, change func(*bbolt.Tx) error) {
 	t.Helper()
-	db, err := openBolt(path, true)
+	db, err := bbolt.Open(path, 0o600, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -243,33 +245,18 @@ func edit(t testing.TB, path string, change func(*bbolt.Tx) error) {
 	}
 }
 
-func TestAsideName(t *testing.T) {
-	at := time.Date(2026, 11, 20, 13, 0, 0, 0, time.FixedZone("", 3600))
-	path := filepath.Join(t.TempDir(), fileName)
-	for _, test := range []struct{ reason, want string }{
-		{"corrupt", ".corrupt-20261120T120000Z"},
-		{"../../etc/passwd", ".etc-passwd-20261120T120000Z"},
-		{"Gr\u00f6\u00dfe", ".gr--e-20261120T120000Z"},
-		{strings.Repeat("x", 100), "." + strings.Repeat("x", 40) + "-20261120T120000Z"},
-	} {
-		if got := asideName(path, test.reason, at); got != path+test.want {
-			t.Errorf("%q: %s", test.reason, got)
-		}
-	}
-}
-
 func TestCompaction(t *testing.T) {
 	folder := t.TempDir()
 	s := begin(t, folder)
 	objects := pods(t, 0, 6000, 1)
 	source := testSource("pods")
-	commit(t, s, map[string]string{"a": "rules"}, Update{Source: source, ResourceVersion: "1", Upserts: objects, Sinks: map[string]string{"a": "2"}})
+	commit(t, s, map[string]string{"a": "rules"}, ledger.Update{Source: source, ResourceVersion: "1", Upserts: objects, Sinks: map[string]string{"a": "2"}})
 	full := s.Stats().SizeBytes
 	var gone []string
 	for _, o := range objects[1000:] {
-		gone = append(gone, Key(o))
+		gone = append(gone, o.Key())
 	}
-	commit(t, s, nil, Update{Source: source, ResourceVersion: "3", Deletes: gone, Sinks: map[string]string{"a": "4"}})
+	commit(t, s, nil, ledger.Update{Source: source, ResourceVersion: "3", Deletes: gone, Sinks: map[string]string{"a": "4"}})
 	s.Close()
 	var log bytes.Buffer
 	s, err := Open(Options{Path: folder, ClusterName: "test", Logger: slog.New(slog.NewTextHandler(&log, nil))})
@@ -284,10 +271,10 @@ func TestCompaction(t *testing.T) {
 	if state.ResourceVersion != "3" || state.Sinks["a"] != "4" || s.ClusterUID() != testUID || len(rows) != 1000 {
 		t.Errorf("%+v, %d rows", state, len(rows))
 	}
-	if text, known, _ := s.SinkConfig("a"); !known || text != "rules" {
+	if text, known := s.SinkConfig("a"); !known || text != "rules" {
 		t.Error(text, known)
 	}
-	commit(t, s, nil, Update{Source: source, ResourceVersion: "5", Upserts: objects[2000:2001]})
+	commit(t, s, nil, ledger.Update{Source: source, ResourceVersion: "5", Upserts: objects[2000:2001]})
 	if _, rows := rowsOf(t, s, source.Name); len(rows) != 1001 {
 		t.Errorf("%d rows", len(rows))
 	}
@@ -295,20 +282,17 @@ func TestCompaction(t *testing.T) {
 
 func TestWhatIsNotCompacted(t *testing.T) {
 	for _, test := range []struct {
-		usage
+		boltfile.Usage
 		want bool
 	}{
-		{usage{1 << 20, 7 << 20}, false},
-		{usage{1 << 20, 8 << 20}, true},
-		{usage{4 << 20, 8 << 20}, false},
-		{usage{512 << 20, 2 << 30}, true},
-		{usage{513 << 20, 2 << 30}, false},
+		{boltfile.Usage{Used: 1 << 20, Total: 7 << 20}, false},
+		{boltfile.Usage{Used: 1 << 20, Total: 8 << 20}, true},
+		{boltfile.Usage{Used: 4 << 20, Total: 8 << 20}, false},
+		{boltfile.Usage{Used: 512 << 20, Total: 2 << 30}, true},
+		{boltfile.Usage{Used: 513 << 20, Total: 2 << 30}, false},
 	} {
-		if got := test.sparse(); got != test.want {
-			t.Errorf("%+v: %t", test.usage, got)
+		if got := isSparse(test.Usage); got != test.want {
+			t.Errorf("%+v: %t", test.Usage, got)
 		}
-	}
-	if slices.Contains([]int64{pageSize, mapSize, growSize}, 0) {
-		t.Error("a size is 0")
 	}
 }

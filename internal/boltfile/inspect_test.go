@@ -1,4 +1,4 @@
-package checkpoint
+package boltfile
 
 import (
 	"bytes"
@@ -24,7 +24,11 @@ type boltFile struct {
 func newBoltFile(t *testing.T) boltFile {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "x.db")
-	edit(t, path, func(tx *bbolt.Tx) error {
+	db, err := openBolt(path, Options{NoSync: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = db.Update(func(tx *bbolt.Tx) error {
 		many, err := tx.CreateBucket([]byte("many"))
 		if err != nil {
 			return err
@@ -40,6 +44,9 @@ func newBoltFile(t *testing.T) boltFile {
 		}
 		return one.Put([]byte("needle"), []byte("value"))
 	})
+	if err = errors.Join(err, db.Close()); err != nil {
+		t.Fatal(err)
+	}
 	b, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
@@ -142,11 +149,11 @@ func TestInspect(t *testing.T) {
 			if err := os.WriteFile(path, f.b, 0o600); err != nil {
 				t.Fatal(err)
 			}
-			size, err := inspectFile(path)
+			size, err := inspectFile(path, Options{})
 			switch {
-			case test.want == "" && (err != nil || size.used == 0 || size.used > size.total || size.total > int64(len(f.b))):
+			case test.want == "" && (err != nil || size.Used == 0 || size.Used > size.Total || size.Total > int64(len(f.b))):
 				t.Errorf("%+v %v", size, err)
-			case test.want != "" && (!errors.Is(err, errDamaged) || !strings.Contains(err.Error(), strings.Trim(test.want, "."))):
+			case test.want != "" && (!errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), strings.Trim(test.want, "."))):
 				t.Errorf("%v, want %q", err, test.want)
 			}
 		})
@@ -175,7 +182,7 @@ func TestInspectFreeList(t *testing.T) {
 	if err := db.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if size, err := inspectFile(path); err != nil || size.used == size.total {
+	if size, err := inspectFile(path, Options{}); err != nil || size.Used == size.Total {
 		t.Fatalf("%+v %v", size, err)
 	}
 	b, err := os.ReadFile(path)
@@ -193,7 +200,7 @@ func TestInspectFreeList(t *testing.T) {
 		if err := os.WriteFile(path, changed, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := inspectFile(path); !errors.Is(err, errDamaged) {
+		if _, err := inspectFile(path, Options{}); !errors.Is(err, ErrDamaged) {
 			t.Errorf("page %d is free: %v", free, err)
 		}
 	}
@@ -201,15 +208,7 @@ func TestInspectFreeList(t *testing.T) {
 	if err := os.WriteFile(path, b, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := inspectFile(path); !errors.Is(err, errDamaged) {
+	if _, err := inspectFile(path, Options{}); !errors.Is(err, ErrDamaged) {
 		t.Errorf("5000 free pages: %v", err)
-	}
-}
-
-func TestCodecRefusesWhatIsSealedButWrong(t *testing.T) {
-	var codec rowCodec
-	row := codec.encode("ns/b", small(t, "ns", "a", "1")) // a mistake of the program, not of the disk
-	if _, err := codec.decode("ns/b", row); !errors.Is(err, errDamaged) {
-		t.Error(err)
 	}
 }

@@ -1,0 +1,49 @@
+package ledger
+
+import (
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/deltabridge/deltabridge/pkg/object"
+)
+
+// Source is what one informer watches.
+type Source struct {
+	Name                                    string // any, unique; not empty
+	Resource                                schema.GroupVersionResource
+	Namespace, LabelSelector, FieldSelector string // empty: all
+	// Scope says which objects of these are watched, in words of the informer; empty: all.
+	Scope string
+	// Defined says that a CustomResourceDefinition defines the resource.
+	Defined bool
+}
+
+// State is how far a source is settled.
+type State struct {
+	Source Source
+	// ResourceVersion is the watermark: everything up to it is settled. Empty: there is none, and no row is to be used.
+	ResourceVersion string
+	// Sinks holds each sink's own watermark, which is not behind ResourceVersion. A sink that is missing was given nothing; one
+	// whose watermark is empty may have been given a part of its initial list.
+	Sinks map[string]string
+	// Refilters are the sinks whose filter changed and that were not sent the difference yet.
+	Refilters map[string]Refilter
+}
+
+// Refilter says by which filters a sink may know a source, if not by its present one.
+type Refilter struct {
+	// Filters are the configurations that the sink had since it was last sent everything of the source, or the difference.
+	Filters []string `json:"filters"`
+	// Change names the last change of the configuration. No other change of it ever has the same name.
+	Change string `json:"change"`
+}
+
+// Update is what became settled of one source, as it is written.
+type Update struct {
+	Source          Source
+	ResourceVersion string
+	Sinks           map[string]string // complete: replaces what was there
+	Upserts         []*object.Object  // of one key the last counts
+	Deletes         []string          // keys; done before Upserts
+
+	Refilters map[string]Refilter // complete, as Sinks is
+}
