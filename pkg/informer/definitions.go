@@ -4,17 +4,8 @@ import (
 	"context"
 	"time"
 
-	"github.com/deltabridge/deltabridge/pkg/object"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 )
-
-// partialObjectMetadata asks for the metadata alone: a CustomResourceDefinition can be a megabyte of schema.
-const partialObjectMetadata = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 
 // lookAgain asks Run to look at what the cluster serves.
 func (s *Set) lookAgain() {
@@ -30,32 +21,15 @@ func (s *Set) watchDefinitions() *Informer {
 	if !s.wildcards() {
 		return nil
 	}
-	definitions := New(Config{Resource: crdResource, ListWatch: metadataListWatch(s.config.Client, crdPath), Connector: s.config.Connector})
+	listWatch := ListWatch(s.config.Client, crdResource, "", nil)
+	listWatch.MetadataOnly = true // a CustomResourceDefinition can be a megabyte of schema
+	definitions := New(Config{Resource: crdResource, ListWatch: listWatch, Connector: s.config.Connector})
 	definitions.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(any) { s.lookAgain() }, // the first ones too: a look may have been too early for them
 		UpdateFunc: func(_, _ any) { s.lookAgain() },
 		DeleteFunc: func(any) { s.lookAgain() },
 	})
 	return definitions
-}
-
-func metadataListWatch(client rest.Interface, path string) *cache.ListWatch {
-	v1 := schema.GroupVersion{Version: "v1"}
-	request := func(options *metav1.ListOptions) *rest.Request {
-		return client.Get().AbsPath(path).MaxRetries(0).SetHeader("Accept", partialObjectMetadata).
-			SpecificallyVersionedParams(options, metav1.ParameterCodec, v1)
-	}
-	return &cache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-			list := &object.List{}
-			err := request(&options).Do(ctx).Into(list)
-			return list, err
-		},
-		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-			options.Watch = true
-			return request(&options).Watch(ctx)
-		},
-	}
 }
 
 // How often the set looks at what the cluster serves.

@@ -23,10 +23,8 @@
 //     the two apart. Ids that are made from the uid alone repeat when an object leaves twice.
 //   - Completeness: intermediate states can be missing only after a re-list; each one is announced to handlers that
 //     are [Observer]s. Final states and deletions are never missing. A list that fails or ends early changes nothing.
-//   - Malformed documents: one that is no watch event, though the API server gave it twice, is skipped. It is counted
-//     and logged, and observers are told of the gap before the next change or bookmark. Up to eight changes from before
-//     the document may follow the announcement; the gap begins before them. After a watch-list with such a document
-//     nothing counts as deleted because it is missing.
+//   - Malformed documents: one that is not a watch event ends the watch, which is opened again at the same position. If the
+//     API server sends one there again, the resource is listed, and observers are given the gap. Both count as failed requests.
 //   - Late handlers: a handler added to a running informer is first given every known object by OnAdd with
 //     isInInitialList set.
 //   - Restating: a handler can be given every known object again while the informer runs, between the changes

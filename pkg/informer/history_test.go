@@ -58,7 +58,7 @@ func TestAListBeginsWhereTheHistoryDoes(t *testing.T) {
 				broken := make(chan struct{})
 				fails := func(message string) watch.Interface {
 					status := &apierrors.NewResourceExpired(message).ErrStatus
-					i.watchFailed(status) // as a ListerWatcher does
+					i.watchFailed(apierrors.FromObject(status)) // as a ListerWatcher does
 					w := watch.NewFakeWithChanSize(1, false)
 					w.Error(status)
 					return w

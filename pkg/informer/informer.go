@@ -11,7 +11,6 @@ import (
 
 	"github.com/deltabridge/deltabridge/pkg/object"
 	"github.com/go-logr/logr"
-	"golang.org/x/time/rate"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/cache"
@@ -75,8 +74,7 @@ type Observer interface {
 	// OnSynced follows the last object of the first list.
 	OnSynced(resourceVersion string, objects int)
 	// OnGap follows a re-list, also by another informer of the source: states after from and before to may be missing; final states and deletions are not.
-	// It comes before the changes that the list brought. With an empty to it follows a document in the watch that
-	// was no event: changes after from may be missing, even final ones, until the objects change again.
+	// It comes before the changes that the list brought.
 	OnGap(from, to, why string)
 }
 
@@ -105,7 +103,6 @@ type Informer struct {
 	indexer cache.Indexer
 	count   atomic.Int64 // objects in the index
 	status  tracker
-	holes   holes
 	history history
 
 	// mu is held while a change is written to the index and handed to all handlers, so that a handler that is added
@@ -140,7 +137,6 @@ func New(config Config) *Informer {
 	if i.record = config.Record; i.record == nil {
 		i.record = noRecord{}
 	}
-	i.holes.logs = rate.Sometimes{First: 1, Interval: malformedLogPeriod}
 	i.know(config.Known)
 	i.config.Known = nil // the index has them
 	i.position = config.ResumeAt

@@ -200,7 +200,7 @@ func (s *Set) launch(ctx context.Context, group *sync.WaitGroup, key watchKey, p
 	}
 	goesOn := s.resume(&config)
 	informer := New(config)
-	listWatch.Malformed, listWatch.BeginList, listWatch.Failed = informer.malformed, informer.beginList, informer.watchFailed
+	listWatch.BeginList, listWatch.Failed = informer.beginList, informer.watchFailed
 	ctx, cancel := context.WithCancel(ctx)
 	r := &running{informer: informer, wanted: w, cancel: cancel, ended: make(chan struct{})}
 	if s.config.OnStart != nil {

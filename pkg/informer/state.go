@@ -42,7 +42,7 @@ type Record interface {
 	Added(o *object.Object)
 	Updated(o *object.Object)
 	Deleted(last *object.Object)
-	// Gap comes before the changes of a re-list: see Observer.OnGap. There is none with an empty to.
+	// Gap comes before the changes of a re-list: see Observer.OnGap.
 	Gap(from, to string)
 	// Reached follows each change, each list as a whole, and each bookmark: everything up to resourceVersion was handed on. It may wait:
 	// the informer reads nothing meanwhile.

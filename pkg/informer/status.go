@@ -31,7 +31,6 @@ type Status struct {
 	Resumed         bool      // the watch continued where the checkpoint ended, without a list
 	Refused         bool      // the checkpoint was refused: the cluster has not reached its resourceVersion
 	Errors          int64     // failed requests
-	Malformed       int64     // documents in watches that were no events
 	LastError       string    // of what fails now; empty if nothing does
 }
 
@@ -50,7 +49,6 @@ type tracker struct {
 	didResume   bool
 	didRefuse   bool
 	errors      int64
-	badDocs     int64
 	failing     map[string]failure // by verb: list or watch
 }
 
@@ -122,11 +120,9 @@ func (t *tracker) requested(verb string, err error) (news bool) {
 	return news
 }
 
-// malformed counts a document that is no event. It returns the position up to which everything was handed over.
-func (t *tracker) malformed() string {
+func (t *tracker) position() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.badDocs++
 	return t.rv
 }
 
@@ -154,7 +150,7 @@ func (t *tracker) snapshot(objects int, synced bool) Status {
 	defer t.mu.Unlock()
 	s := Status{
 		Resource: t.resource, Namespace: t.namespace, Selector: t.selector, Objects: objects, ResourceVersion: t.rv,
-		LastContact: t.lastContact, Synced: synced, Relists: t.relists, Resumed: t.didResume, Refused: t.didRefuse, Errors: t.errors, Malformed: t.badDocs,
+		LastContact: t.lastContact, Synced: synced, Relists: t.relists, Resumed: t.didResume, Refused: t.didRefuse, Errors: t.errors,
 	}
 	for verb, f := range t.failing {
 		if s.LastError == "" || verb == verbWatch { // without a watch all else is no use

@@ -30,7 +30,6 @@ func (s *store) Add(obj any) error {
 	}
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	i.announceHole()
 	if selected {
 		i.upsert(o, false)
 	} else {
@@ -45,7 +44,6 @@ func (s *store) Delete(obj any) error {
 	i, o := (*Informer)(s), obj.(*object.Object)
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	i.announceHole()
 	known := i.known(o)
 	// The deletion of an object that is not known was handed on before (or is another scope's).
 	if known != nil && known.UID == o.UID {
@@ -66,16 +64,13 @@ func (s *store) Replace(list []any, resourceVersion string) error {
 		return nil
 	}
 	first := i.first()
-	i.announceHole()
 	switch {
 	case first && !i.handFirstList(objects, resourceVersion):
 		return nil // the process is ending
 	case !first:
 		i.announceGap(resourceVersion)
 	}
-	if !i.holes.inList.Load() { // what is missing may be what was skipped
-		i.deleteMissing(objects, others)
-	}
+	i.deleteMissing(objects, others)
 	for _, o := range objects {
 		i.upsert(o, first)
 	}
@@ -122,11 +117,7 @@ func (s *store) Resync() error { return nil }
 
 // Bookmark: the watch lives, although nothing changed.
 func (s *store) Bookmark(string) error {
-	i := (*Informer)(s)
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	i.announceHole()
-	i.status.bookmark()
+	s.status.bookmark()
 	return nil
 }
 
