@@ -13,6 +13,7 @@ import (
 
 	"github.com/deltabridge/deltabridge/pkg/checkpoint"
 	"github.com/deltabridge/deltabridge/pkg/informer"
+	"github.com/deltabridge/deltabridge/pkg/informer/fleet"
 )
 
 const (
@@ -142,7 +143,7 @@ func (e *examination) resume(ctx context.Context, s checkpoint.Summary) {
 		return
 	}
 	source := oldest.Source
-	err := e.reachesBack(ctx, &informer.Watched{
+	err := e.reachesBack(ctx, &fleet.Watched{
 		Resource: source.Resource, Namespace: source.Namespace, Namespaced: e.namespaced[source.Resource],
 		LabelSelector: source.LabelSelector, FieldSelector: source.FieldSelector,
 	}, oldest.ResourceVersion)

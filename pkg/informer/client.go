@@ -55,8 +55,8 @@ func clientConfig(config *rest.Config) *rest.Config {
 	return c
 }
 
-// resourcePath is where the API server serves a resource, in one namespace or with "" in all of them.
-func resourcePath(gvr schema.GroupVersionResource, namespace string) string {
+// ResourcePath is where the API server serves a resource, in one namespace or with "" in all of them.
+func ResourcePath(gvr schema.GroupVersionResource, namespace string) string {
 	path := "/apis/" + gvr.Group + "/" + gvr.Version
 	if gvr.Group == "" {
 		path = "/api/" + gvr.Version

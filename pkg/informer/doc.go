@@ -1,7 +1,5 @@
-// Package informer turns list and watch of the API server into ordered changes, and keeps the set of watched
-// resources in step with what the cluster serves.
-//
-// # Informer
+// Package informer turns list and watch of one resource into ordered changes. Package fleet runs the informers of all that
+// is to be watched.
 //
 // An [Informer] watches one resource (in one namespace, or in all) through client-go's cache.Reflector and hands
 // each change to its handlers, which are client-go's own cache.ResourceEventHandler.
@@ -31,20 +29,4 @@
 //     ([Informer.Restate]).
 //
 // The index is client-go's cache.Indexer, with the indices that the caller adds, such as those of [Indexers].
-//
-// # Set
-//
-// A [Set] runs the informers that its scopes ask for: it discovers what the cluster serves, starts an informer for
-// what appears, and ends it when the resource is gone, which it takes from the API server's word about that one
-// resource and never from a discovery document that merely lacks it.
-//
-//   - A resource that went with its CustomResourceDefinition: the deletion of each object that is still known is handed
-//     on. Objects of any other resource may live on behind another API server: nothing is handed on, and should the
-//     resource be back, its informer continues with what is known.
-//   - An edited definition starts nothing anew. When the watched version is no longer served, another one is watched,
-//     and nothing is handed on again.
-//   - One storage under two names (Events) is watched once, under the first name, for the scopes of both.
-//   - One resource is watched in one version: the one that the first scope which names it asks for.
-//   - Each informer is on its own: one that RBAC forbids, or whose handler blocks, is reported and harms no other.
-//     No start and no end of an informer waits for the handlers of another one.
 package informer

@@ -40,7 +40,7 @@ type Config struct {
 	ListWatch cache.ListerWatcherWithContext
 	// NoWatchList makes the reflector LIST at the start, for servers whose watch-list never ends (aggregated ones).
 	NoWatchList bool
-	// Auxiliary says that no other scope asks for what the informer watches; see Scope.
+	// Auxiliary says that no other scope asks for what the informer watches; see fleet.Scope.
 	Auxiliary bool
 	// Known are objects that the handlers already know. The first list is compared with them: unchanged ones are not
 	// handed on, missing ones are deletions.
@@ -84,7 +84,7 @@ type Positioner interface {
 	OnPosition(resourceVersion string)
 }
 
-// Source says what an informer watches. Name is unique among the informers of a Set, and the same in every process.
+// Source says what an informer watches. Name is unique among the informers of a fleet, and the same in every process.
 type Source struct {
 	Name                                    string
 	Resource                                schema.GroupVersionResource
@@ -141,6 +141,9 @@ func New(config Config) *Informer {
 	i.config.Known = nil // the index has them
 	i.position = config.ResumeAt
 	i.status.init(config)
+	if l, ok := config.ListWatch.(*ListerWatcher); ok {
+		l.BeginList, l.Failed = i.beginList, i.watchFailed
+	}
 	return i
 }
 
@@ -155,9 +158,9 @@ func (i *Informer) know(objects []*object.Object) {
 	i.count.Store(int64(len(i.indexer.ListKeys())))
 }
 
-// succeed makes the informer go on where a predecessor ended: with what that knew, and from its position, so that what is
-// missed in between is announced.
-func (i *Informer) succeed(predecessor *Informer) {
+// Succeed makes the informer go on where a predecessor ended: with what that knew, and from its position, so that what is
+// missed in between is announced. The predecessor has ended, and this one does not run yet.
+func (i *Informer) Succeed(predecessor *Informer) {
 	i.know(predecessor.Objects())
 	predecessor.mu.Lock() // it has ended
 	defer predecessor.mu.Unlock()
@@ -174,7 +177,7 @@ func (i *Informer) ResumesAt() string { return i.config.ResumeAt }
 // Relists reports whether the informer compares what is known at the start with a list: see Config.Relist.
 func (i *Informer) Relists() bool { return i.config.Relist }
 
-// Auxiliary reports whether only auxiliary scopes ask for the informer: see Scope.
+// Auxiliary reports whether only auxiliary scopes ask for the informer: see fleet.Scope.
 func (i *Informer) Auxiliary() bool { return i.config.Auxiliary }
 
 // Resource that the informer watches.

@@ -64,7 +64,7 @@ var (
 // ListWatch lists and watches a resource, in one namespace or with "" in all of them. tweak, if not nil, changes the
 // options of each request: selectors, say.
 func ListWatch(client rest.Interface, gvr schema.GroupVersionResource, namespace string, tweak func(*metav1.ListOptions)) *ListerWatcher {
-	return &ListerWatcher{client: client, path: resourcePath(gvr, namespace), tweak: tweak}
+	return &ListerWatcher{client: client, path: ResourcePath(gvr, namespace), tweak: tweak}
 }
 
 // List is ListWithContext without a context, for the interface.

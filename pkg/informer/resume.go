@@ -31,7 +31,7 @@ func NewProbe(client rest.Interface, gvr schema.GroupVersionResource, namespace 
 		namespace = metav1.NamespaceDefault
 	}
 	return func(ctx context.Context, resourceVersion string) error {
-		err := client.Get().AbsPath(resourcePath(gvr, namespace), ProbeName).
+		err := client.Get().AbsPath(ResourcePath(gvr, namespace), ProbeName).
 			Param("resourceVersion", resourceVersion).MaxRetries(0).Do(ctx).Error()
 		switch {
 		case apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge):

@@ -2,7 +2,7 @@ package informer
 
 import "github.com/deltabridge/deltabridge/pkg/object"
 
-// State keeps what is known of the sources of a [Set] over restarts. The Set and its informers call it, and what it gives them, before any
+// State keeps what is known of the sources of a fleet over restarts. The fleet and its informers call it, and what it gives them, before any
 // handler hears of the same thing.
 type State interface {
 	// Remembered are sources that an earlier process watched and this one has not resumed. What other sources watch now they take
@@ -29,6 +29,12 @@ type Memory struct {
 	Scope string           // Source.Scope of then
 	// GoesOn says that this process has resumed the source before: what was handed on since then still counts.
 	GoesOn bool
+}
+
+// Share is a part of a remembered source: its objects in the namespaces for which In is true.
+type Share struct {
+	Source string
+	In     func(namespace string) bool
 }
 
 // Record takes down what an informer is about to hand on, and keeps the bytes of its objects. Handlers may ask for the bytes of each

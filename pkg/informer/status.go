@@ -58,12 +58,13 @@ type failure struct {
 	err  error
 }
 
-func failureOf(err error) failure {
+// FailureKind names what kind of failure an error is: failures of one kind are news once.
+func FailureKind(err error) string {
 	kind := string(apierrors.ReasonForError(err))
 	if kind == "" {
 		kind = "no answer" // the text of a network error differs from one to the next
 	}
-	return failure{kind, err}
+	return kind
 }
 
 func (t *tracker) init(config Config) {
@@ -111,7 +112,7 @@ func (t *tracker) requested(verb string, err error) (news bool) {
 		return failed && len(t.failing) == 0
 	}
 	t.errors++
-	f := failureOf(err)
+	f := failure{FailureKind(err), err}
 	news = true
 	for _, before := range t.failing {
 		news = news && before.kind != f.kind

@@ -307,7 +307,7 @@ func TestSuccessor(t *testing.T) {
 		{"nothing happened anywhere", listed, "12", []string{"update a/x(u1)@4 -> a/x(u1)@15", "add a/y(u2)@16 initial=false"}},
 		{
 			"the predecessor succeeded another one, and had no list of its own",
-			func(t *testing.T) *Informer { i := New(Config{Resource: configMaps}); i.succeed(listed(t)); return i },
+			func(t *testing.T) *Informer { i := New(Config{Resource: configMaps}); i.Succeed(listed(t)); return i },
 			"20",
 			[]string{"gap 12..20", "update a/x(u1)@4 -> a/x(u1)@15", "add a/y(u2)@16 initial=false"},
 		},
@@ -329,7 +329,7 @@ func TestSuccessor(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			i, j := New(Config{Resource: configMaps}), &journal{}
 			i.AddEventHandler(j)
-			i.succeed(tt.predecessor(t))
+			i.Succeed(tt.predecessor(t))
 			do(t, (*store)(i).Replace(list(state(t, "a", "x", "u1", 15), state(t, "a", "y", "u2", 16)), tt.at))
 			expect(t, j, tt.want...)
 		})

@@ -460,9 +460,9 @@ func TestMalformedDocumentIsAGap(t *testing.T) {
 	config := cluster.Shared(t).RESTConfig()
 	l := &litter{}
 	config.Wrap(func(rt http.RoundTripper) http.RoundTripper { l.RoundTripper = rt; return l })
-	w := watchScopes(t, config, nil, informer.Scope{Patterns: resources(t, "configmaps"), Namespaces: []string{namespace}})
-	w.waitReady()
-	seen := w.record("configmaps")
+	seen := &record{}
+	i, _ := runInformer(t, config, namespace, nil, seen)
+	waitSynced(t, i)
 	k.create(namespace, "one")
 	seen.waitFor(t, "add one")
 	l.next.Store(1)
@@ -476,7 +476,31 @@ func TestMalformedDocumentIsAGap(t *testing.T) {
 	if gap := changes[3]; !strings.HasPrefix(gap.rv, changes[2].rv+"..") || gap.rv < changes[2].rv+".."+changes[4].rv {
 		t.Errorf("gap %s after a change at %s, before one at %s", gap.rv, changes[2].rv, changes[4].rv)
 	}
-	if s := w.Statuses()[0]; s.Errors != 3 || s.Relists != 1 || s.LastError != "" {
+	if s := i.Status(); s.Errors != 3 || s.Relists != 1 || s.LastError != "" {
 		t.Errorf("status %+v", s)
+	}
+}
+
+// It stops the API server of all tests for a while.
+func TestShutdownWhileTheAPIServerIsAway(t *testing.T) {
+	c, k := cluster.Shared(t), newKube(t)
+	namespace := k.namespace()
+	must(t, c.StopAPIServer(t.Context()))
+	defer func() { must(t, c.StartAPIServer(t.Context())) }()
+	for _, noWatchList := range []bool{true, false} {
+		i, stop := runInformer(t, c.RESTConfig(), namespace, func(c *informer.Config) {
+			c.NoWatchList, c.Backoff = noWatchList, slow
+		})
+		eventually(t, func() error {
+			if s := i.Status(); s.Errors == 0 {
+				return errors.New("no request has failed")
+			}
+			return nil
+		})
+		start := time.Now()
+		stop()
+		if took := time.Since(start); took > 5*time.Second {
+			t.Errorf("ended after %s", took)
+		}
 	}
 }

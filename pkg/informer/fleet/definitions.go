@@ -1,14 +1,15 @@
-package informer
+package fleet
 
 import (
 	"context"
+	"github.com/deltabridge/deltabridge/pkg/informer"
 	"time"
 
 	"k8s.io/client-go/tools/cache"
 )
 
 // lookAgain asks Run to look at what the cluster serves.
-func (s *Set) lookAgain() {
+func (s *Fleet) lookAgain() {
 	select {
 	case s.changes <- struct{}{}:
 	default: // one is waiting
@@ -16,14 +17,14 @@ func (s *Set) lookAgain() {
 }
 
 // watchDefinitions makes an informer that asks for looks when CustomResourceDefinitions come, go or change. Nil
-// where no scope could ever match one. RBAC may forbid it: then the set polls.
-func (s *Set) watchDefinitions() *Informer {
+// where no scope could ever match one. RBAC may forbid it: then the fleet polls.
+func (s *Fleet) watchDefinitions() *informer.Informer {
 	if !s.wildcards() {
 		return nil
 	}
-	listWatch := ListWatch(s.config.Client, crdResource, "", nil)
+	listWatch := informer.ListWatch(s.config.Client, crdResource, "", nil)
 	listWatch.MetadataOnly = true // a CustomResourceDefinition can be a megabyte of schema
-	definitions := New(Config{Resource: crdResource, ListWatch: listWatch, Connector: s.config.Connector})
+	definitions := informer.New(informer.Config{Resource: crdResource, ListWatch: listWatch, Connector: s.config.Connector})
 	definitions.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(any) { s.lookAgain() }, // the first ones too: a look may have been too early for them
 		UpdateFunc: func(_, _ any) { s.lookAgain() },
@@ -32,7 +33,7 @@ func (s *Set) watchDefinitions() *Informer {
 	return definitions
 }
 
-// How often the set looks at what the cluster serves.
+// How often the fleet looks at what the cluster serves.
 const (
 	pollWatched   = 5 * time.Minute  // while the changes of definitions are watched; aggregated APIs come by it
 	pollUnwatched = 30 * time.Second // where they may not be watched
