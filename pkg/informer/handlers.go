@@ -64,7 +64,7 @@ func (i *Informer) AddEventHandler(h cache.ResourceEventHandler) cache.ResourceE
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	r := &registration{handler: h, owner: i}
-	if i.listed {
+	if i.HasSynced() {
 		objects := sorted(i.indexer.List())
 		for _, o := range objects {
 			h.OnAdd(o, true)

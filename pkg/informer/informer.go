@@ -110,15 +110,23 @@ type Informer struct {
 	// or list handlers, or restate objects.
 	mu        sync.Mutex
 	handlers  []*registration
-	listed    bool      // the first Replace was handed over
-	resumedAt time.Time // when it was, or its watch was opened, if it stood for the checkpoint; zero otherwise
-	resuming  bool      // it stood for the checkpoint, and the watch from there is not open yet
-	ended     bool      // Run has returned
-	succeeds  bool      // the handlers know what a predecessor handed over
-	replayed  bool      // new handlers were given what the others know
-	position  string    // everything up to this resourceVersion was handed over
-	synced    chan struct{}
+	phase     phase
+	resumedAt time.Time     // when catchingUp began
+	replayed  bool          // new handlers were given what the others know
+	position  string        // everything up to this resourceVersion was handed over; empty: nothing was, by an earlier process neither
+	synced    chan struct{} // closed when the first list, or what stands for it, was handed over
 }
+
+// phase is how far an informer is.
+type phase int
+
+const (
+	listing    phase = iota // what there is now is not known yet
+	resuming                // the checkpoint stands for the list, and the watch from there is not open
+	catchingUp              // it is open, and brings what an earlier process may have handed over already
+	following               // the list was handed over
+	hasEnded                // Run has returned
+)
 
 // New makes an informer that does nothing until Run.
 func New(config Config) *Informer {
@@ -164,8 +172,9 @@ func (i *Informer) Succeed(predecessor *Informer) {
 	i.know(predecessor.Objects())
 	predecessor.mu.Lock() // it has ended
 	defer predecessor.mu.Unlock()
-	i.succeeds = !predecessor.first()
-	i.position = predecessor.position
+	if predecessor.position != "" {
+		i.position = predecessor.position
+	}
 }
 
 // Source that the informer watches.
@@ -231,7 +240,7 @@ func (i *Informer) Run(ctx context.Context) error {
 	reflector.RunWithContext(ctx)
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	i.ended = true
+	i.phase = hasEnded
 	return nil
 }
 

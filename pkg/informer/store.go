@@ -3,7 +3,6 @@ package informer
 import (
 	"cmp"
 	"slices"
-	"time"
 
 	"github.com/deltabridge/deltabridge/internal/mutant"
 	"github.com/deltabridge/deltabridge/pkg/object"
@@ -79,7 +78,7 @@ func (s *store) Replace(list []any, resourceVersion string) error {
 	}
 	i.position = resourceVersion
 	i.status.reached(resourceVersion)                               // after a watch-list the Reflector does not call UpdateResourceVersion
-	i.succeeds, i.resuming, i.resumedAt = false, false, time.Time{} // a list leaves nothing behind
+	i.phase = following
 	i.record.Reached(resourceVersion)
 	for _, r := range i.handlers {
 		if first {
@@ -106,8 +105,7 @@ func (i *Informer) handFirstList(objects []*object.Object, resourceVersion strin
 
 // hasListed notes that the handlers know the state. The caller holds mu.
 func (i *Informer) hasListed() {
-	if !i.listed {
-		i.listed = true
+	if !i.HasSynced() {
 		close(i.synced)
 	}
 }
@@ -260,7 +258,7 @@ func (i *Informer) deleteMissing(list, others []*object.Object) {
 		key, _ := keyOf(known)
 		switch _, ok := present[key]; {
 		case ok:
-		case i.config.Relist && !i.listed && i.serverSelects() && !i.within(known):
+		case i.config.Relist && !i.HasSynced() && i.serverSelects() && !i.within(known):
 			i.leave(known, known) // whether it lives the list does not say
 		default:
 			i.remove(known, unseen(known))
@@ -279,7 +277,7 @@ func (i *Informer) serverSelects() bool {
 func (i *Informer) announceGap(to string) {
 	from := i.position
 	why := "the watch could not be continued at resourceVersion " + from + ", and the resource was listed again"
-	if i.config.Relist && !i.listed {
+	if i.config.Relist && !i.HasSynced() {
 		why = "what is watched of the resource is not what it was at resourceVersion " + from + ", and the resource was listed"
 	} else {
 		i.status.relisted()
