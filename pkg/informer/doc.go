@@ -28,5 +28,5 @@
 //   - Restating: a handler can be given every known object again while the informer runs, between the changes
 //     ([Informer.Restate]).
 //
-// The index is client-go's cache.Indexer, with the indices that the caller adds, such as those of [Indexers].
+// The index is client-go's cache.Indexer, with the indices that the caller adds.
 package informer

@@ -17,12 +17,6 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// Names of the indices of Indexers.
-const (
-	ByNamespace = cache.NamespaceIndex
-	ByOwner     = "ownerUID" // values are the uids in metadata.ownerReferences
-)
-
 // Config says what an Informer watches.
 type Config struct {
 	Resource schema.GroupVersionResource
@@ -196,14 +190,8 @@ func (i *Informer) Resource() schema.GroupVersionResource { return i.config.Reso
 // at most the change that they are being given. Nobody but the informer writes to it.
 func (i *Informer) GetIndexer() cache.Indexer { return i.indexer }
 
-// Indexers are those that more than one user may want. An informer has none of its own: each one costs memory for each
-// object, and time for each change.
-func Indexers() cache.Indexers {
-	return cache.Indexers{ByNamespace: indexByNamespace, ByOwner: indexByOwner}
-}
-
-// AddIndexers adds indices, also to a running informer. The functions are given *object.Object, whose bytes they must not
-// ask for.
+// AddIndexers adds indices, also to a running informer, which has none of its own: each one costs memory for each object, and
+// time for each change. The functions are given *object.Object, whose bytes they must not ask for.
 func (i *Informer) AddIndexers(indexers cache.Indexers) error { return i.indexer.AddIndexers(indexers) }
 
 // HasSynced reports whether the first list was handed to all handlers.
@@ -215,6 +203,9 @@ func (i *Informer) HasSynced() bool {
 		return false
 	}
 }
+
+// LastSyncResourceVersion is the last one seen, in an event, a bookmark or a list.
+func (i *Informer) LastSyncResourceVersion() string { return i.status.position() }
 
 // Status is a picture of this moment. It never waits for handlers.
 func (i *Informer) Status() Status { return i.status.snapshot(int(i.count.Load()), i.HasSynced()) }
@@ -293,20 +284,4 @@ func keyOf(obj any) (string, error) {
 		return "", fmt.Errorf("informer holds *object.Object, not %T", obj)
 	}
 	return o.Key(), nil
-}
-
-func indexByNamespace(obj any) ([]string, error) {
-	return []string{obj.(*object.Object).Namespace}, nil
-}
-
-func indexByOwner(obj any) ([]string, error) {
-	owners := obj.(*object.Object).Owners
-	if len(owners) == 0 {
-		return nil, nil
-	}
-	uids := make([]string, len(owners))
-	for n, uid := range owners {
-		uids[n] = string(uid)
-	}
-	return uids, nil
 }

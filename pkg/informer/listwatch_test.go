@@ -535,7 +535,7 @@ func TestNewClientBadConfig(t *testing.T) {
 		t.Error("no error for a bad file")
 	}
 	config := &rest.Config{Host: "http://127.0.0.1:1", QPS: 5, Timeout: time.Second}
-	client, err := informer.NewClientFor(config, &http.Client{})
+	client, err := informer.NewClient(config)
 	if err != nil || client.GetRateLimiter() != nil {
 		t.Errorf("%v, throttled by %v", err, client.GetRateLimiter())
 	}

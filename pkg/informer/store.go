@@ -77,7 +77,7 @@ func (s *store) Replace(list []any, resourceVersion string) error {
 		i.handReplay(resourceVersion)
 	}
 	i.position = resourceVersion
-	i.status.reached(resourceVersion)                               // after a watch-list the Reflector does not call UpdateResourceVersion
+	i.status.reached(resourceVersion) // after a watch-list the Reflector does not call UpdateResourceVersion
 	i.phase = following
 	i.record.Reached(resourceVersion)
 	for _, r := range i.handlers {

@@ -44,9 +44,7 @@ var slow = wait.Backoff{Duration: time.Hour, Factor: 1, Steps: 1000, Cap: time.H
 // runInformer runs an informer of ConfigMaps in a namespace until the end of the test.
 func runInformer(t *testing.T, config *rest.Config, namespace string, edit func(*informer.Config), handlers ...cache.ResourceEventHandler) (i *informer.Informer, stop func()) {
 	t.Helper()
-	httpClient, err := rest.HTTPClientFor(config)
-	must(t, err)
-	client, err := informer.NewClientFor(config, httpClient)
+	client, err := informer.NewClient(config)
 	must(t, err)
 	c := informer.Config{
 		Resource: configMaps, Namespace: namespace, ListWatch: informer.ListWatch(client, configMaps, namespace, nil), Backoff: quick,
@@ -58,7 +56,7 @@ func runInformer(t *testing.T, config *rest.Config, namespace string, edit func(
 	for _, h := range handlers {
 		i.AddEventHandler(h)
 	}
-	stop = runUntil(t, i.Run, httpClient)
+	stop = runUntil(t, i.Run, client.(*rest.RESTClient).Client)
 	t.Cleanup(stop)
 	return i, stop
 }
@@ -113,9 +111,9 @@ func TestHandlersSeeEveryRevision(t *testing.T) {
 		<-half
 	}
 	close(goOn) // and add a handler while they write
-	registration := i.AddEventHandler(late)
-	if !registration.HasSynced() || !cache.IsDone(registration.HasSyncedChecker()) {
-		t.Error("a handler that was given everything counts as not synced")
+	i.AddEventHandler(late)
+	if late.count("synced") != 1 {
+		t.Error("the handler was not given everything when it was added")
 	}
 	group.Wait()
 	k.create(namespace, "last")
@@ -348,9 +346,7 @@ func TestShutdownWhileARequestHangs(t *testing.T) {
 				before := goleak.IgnoreCurrent()
 				t.Run("run", func(t *testing.T) {
 					p, config := proxied(t)
-					httpClient, err := rest.HTTPClientFor(config)
-					must(t, err)
-					client, err := informer.NewClientFor(config, httpClient)
+					client, err := informer.NewClient(config)
 					must(t, err)
 					if connected {
 						must(t, client.Get().AbsPath("/version").Do(t.Context()).Error())
@@ -358,7 +354,7 @@ func TestShutdownWhileARequestHangs(t *testing.T) {
 					p.Freeze()
 					lw := &begun{informer.ListWatch(client, configMaps, "default", nil), make(chan string, 10)}
 					i := informer.New(informer.Config{Resource: configMaps, Namespace: "default", ListWatch: lw, NoWatchList: noWatchList})
-					stop := runUntil(t, i.Run, httpClient)
+					stop := runUntil(t, i.Run, client.(*rest.RESTClient).Client)
 					if got := <-lw.requests; (got == "list") != noWatchList {
 						t.Errorf("the first request is a %s", got)
 					}

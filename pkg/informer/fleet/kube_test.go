@@ -202,10 +202,9 @@ type watching struct {
 func watchScopes(t *testing.T, config *rest.Config, edit func(*fleet.Config), scopes ...fleet.Scope) *watching {
 	t.Helper()
 	w := &watching{t: t, log: &logBuffer{}, informers: map[string][]*informer.Informer{}, records: map[string]*record{}}
-	httpClient, err := rest.HTTPClientFor(config)
+	client, err := informer.NewClient(config)
 	must(t, err)
-	client, err := informer.NewClientFor(config, httpClient)
-	must(t, err)
+	httpClient := client.(*rest.RESTClient).Client
 	disco, err := discovery.NewDiscoveryClientForConfigAndClient(config, httpClient)
 	must(t, err)
 	sc := fleet.Config{
