@@ -8,7 +8,7 @@ import (
 
 	"github.com/deltabridge/deltabridge/internal/config"
 	"github.com/deltabridge/deltabridge/pkg/filter"
-	"github.com/deltabridge/deltabridge/pkg/informer"
+	"github.com/deltabridge/deltabridge/pkg/informer/fleet"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -39,8 +39,8 @@ func Kubeconfig(path string) (*rest.Config, error) {
 }
 
 // Scopes gives all that is watched: what the configuration names, in its order, and what is needed besides.
-func Scopes(cfg *config.Config) ([]informer.Scope, error) {
-	var scopes []informer.Scope
+func Scopes(cfg *config.Config) ([]fleet.Scope, error) {
+	var scopes []fleet.Scope
 	add := func(watches []config.Watch, auxiliary bool) error {
 		for n := range watches {
 			scope, err := NewScope(&watches[n])
@@ -59,14 +59,14 @@ func Scopes(cfg *config.Config) ([]informer.Scope, error) {
 }
 
 // NewScope is what an entry of `watch` selects.
-func NewScope(w *config.Watch) (informer.Scope, error) {
-	scope := informer.Scope{LabelSelector: w.LabelSelector, FieldSelector: w.FieldSelector}
+func NewScope(w *config.Watch) (fleet.Scope, error) {
+	scope := fleet.Scope{LabelSelector: w.LabelSelector, FieldSelector: w.FieldSelector}
 	for _, text := range w.Resources {
 		pattern, err := filter.ParsePattern(text)
 		if err != nil {
 			return scope, err
 		}
-		scope.Patterns = append(scope.Patterns, informer.Pattern{Text: text, Match: pattern.Matches, Wildcard: strings.ContainsAny(text, "*?[")})
+		scope.Patterns = append(scope.Patterns, fleet.Pattern{Text: text, Match: pattern.Matches, Wildcard: strings.ContainsAny(text, "*?[")})
 	}
 	var excluded []filter.ResourcePattern
 	for _, text := range w.Exclude {

@@ -12,7 +12,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/deltabridge/deltabridge/internal/config"
-	"github.com/deltabridge/deltabridge/pkg/informer"
+	"github.com/deltabridge/deltabridge/pkg/informer/fleet"
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 )
 
@@ -112,7 +112,7 @@ type Options struct {
 	// Kube finds the way to the API server.
 	Kube func() (*rest.Config, error)
 	// Scopes are what is watched.
-	Scopes []informer.Scope
+	Scopes []fleet.Scope
 	// Sinks are not connected. Those that are no [sinks.Checker] have nothing that could fail.
 	Sinks []NamedSink
 	// Step bounds a single step at the API server. Zero: 10 seconds.

@@ -15,6 +15,7 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/checkpoint"
 	"github.com/deltabridge/deltabridge/pkg/informer"
 	"github.com/deltabridge/deltabridge/pkg/ledger"
+	"github.com/deltabridge/deltabridge/pkg/informer/fleet"
 )
 
 const (
@@ -144,7 +145,7 @@ func (e *examination) resume(ctx context.Context, s checkpoint.Summary) {
 		return
 	}
 	source := oldest.Source
-	err := e.reachesBack(ctx, &informer.Watched{
+	err := e.reachesBack(ctx, &fleet.Watched{
 		Resource: source.Resource, Namespace: source.Namespace, Namespaced: e.namespaced[source.Resource],
 		LabelSelector: source.LabelSelector, FieldSelector: source.FieldSelector,
 	}, oldest.ResourceVersion)

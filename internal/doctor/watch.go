@@ -14,6 +14,7 @@ import (
 
 	"github.com/deltabridge/deltabridge/internal/rbac"
 	"github.com/deltabridge/deltabridge/pkg/informer"
+	"github.com/deltabridge/deltabridge/pkg/informer/fleet"
 	"github.com/deltabridge/deltabridge/pkg/object"
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 )
@@ -23,7 +24,7 @@ const atOnce = 8
 
 // watches tries each resource that is watched, and what the bridge wants to know besides.
 func (e *examination) watches(ctx context.Context) {
-	set := informer.NewSet(informer.SetConfig{Scopes: e.Scopes, Client: e.api.client, Discovery: e.api.disco})
+	set := fleet.New(fleet.Config{Scopes: e.Scopes, Client: e.api.client, Discovery: e.api.disco})
 	discovering, cancel := context.WithTimeout(ctx, 3*e.Step)
 	defer cancel()
 	preview, err := set.Preview(discovering)
@@ -79,7 +80,7 @@ func (e *examination) may(ctx context.Context, attributes authorizationv1.Resour
 }
 
 // watched tries one resource: the rights, a list of one object, and a watch.
-func (e *examination) watched(ctx context.Context, w *informer.Watched) sinks.Finding {
+func (e *examination) watched(ctx context.Context, w *fleet.Watched) sinks.Finding {
 	f := sinks.Finding{Step: "watch", Target: w.Resource.GroupResource().String()}
 	if w.Namespace != "" {
 		f.Target += " in " + w.Namespace
@@ -138,7 +139,7 @@ func selectorRemedy(err error) string {
 	return "look at the API server's log"
 }
 
-func (e *examination) listWatch(w *informer.Watched, fields string) *informer.ListerWatcher {
+func (e *examination) listWatch(w *fleet.Watched, fields string) *informer.ListerWatcher {
 	if w.FieldSelector != "" && fields != "" {
 		fields = "," + fields
 	}
@@ -148,7 +149,7 @@ func (e *examination) listWatch(w *informer.Watched, fields string) *informer.Li
 }
 
 // list asks for one object, and says how many there are.
-func (e *examination) list(ctx context.Context, w *informer.Watched) (string, error) {
+func (e *examination) list(ctx context.Context, w *fleet.Watched) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, e.Step)
 	defer cancel()
 	answer, err := e.listWatch(w, "").ListWithContext(ctx, metav1.ListOptions{Limit: 1})
@@ -167,7 +168,7 @@ func (e *examination) list(ctx context.Context, w *informer.Watched) (string, er
 
 // open opens the watch that the bridge would, for a name that nothing has, so that nothing is sent but the bookmark
 // which ends the initial list.
-func (e *examination) open(ctx context.Context, w *informer.Watched) (string, error) {
+func (e *examination) open(ctx context.Context, w *fleet.Watched) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, e.Step)
 	defer cancel()
 	probe := e.listWatch(w, "metadata.name="+informer.ProbeName)
@@ -211,7 +212,7 @@ func firstBookmark(ctx context.Context, stream watch.Interface) error {
 }
 
 // reachesBack reports whether the API server's history still holds the changes since a resourceVersion.
-func (e *examination) reachesBack(ctx context.Context, w *informer.Watched, resourceVersion string) error {
+func (e *examination) reachesBack(ctx context.Context, w *fleet.Watched, resourceVersion string) error {
 	probe := informer.NewProbe(e.api.client, w.Resource, w.Namespace, w.Namespaced)
 	ctx, cancel := context.WithTimeout(ctx, e.Step)
 	defer cancel()

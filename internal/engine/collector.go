@@ -30,7 +30,6 @@ var (
 	descErrors    = desc("informer_errors_total", "List and watch requests that failed.", "resource", "watched_namespace", "selector")
 	descResumed   = desc("informer_resumed", "1 if the watch continued where the checkpoint ended, without a list.", "resource", "watched_namespace", "selector")
 	descRefused   = desc("informer_checkpoint_refused", "1 if the checkpoint was refused: the cluster has not reached its resourceVersion.", "resource", "watched_namespace", "selector")
-	descMalformed = desc("informer_malformed_total", "Documents in the watch that were no events.", "resource", "watched_namespace", "selector")
 	descUnsettled = desc("unsettled_events", "Events of a source that the sink has not settled: acknowledged, spilled, dropped or refused.", "source", "sink")
 	descWatermark = desc("watermark_resource_version", "The resourceVersion up to which the sink has settled everything of the source.", "source", "sink")
 	descLagging   = desc("watermark_lag_seconds", "For how long the oldest event that the sink has not settled waits.", "source", "sink")
@@ -56,7 +55,7 @@ var (
 func (c *stateCollector) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		descConnected, descBlocked, descObjects, descVersion, descContact, descRelists, descErrors, descSynced,
-		descResumed, descRefused, descMalformed, descUnsettled, descWatermark, descLagging, descSpilled, descSpillSize, descSpillFile, descSpillErrs, descSpillLost,
+		descResumed, descRefused, descUnsettled, descWatermark, descLagging, descSpilled, descSpillSize, descSpillFile, descSpillErrs, descSpillLost,
 		descParked, descParkedLen, descParkLost, descLetters, descLetterLen, descCPSize, descCPAge, descCPCommits, descCPErrors, descCPRefused,
 	} {
 		ch <- d
@@ -96,7 +95,6 @@ func (c *stateCollector) Collect(ch chan<- prometheus.Metric) {
 		}
 		ch <- prometheus.MustNewConstMetric(descRelists, prometheus.CounterValue, float64(s.Relists), labels...)
 		ch <- prometheus.MustNewConstMetric(descErrors, prometheus.CounterValue, float64(s.Errors), labels...)
-		ch <- prometheus.MustNewConstMetric(descMalformed, prometheus.CounterValue, float64(s.Malformed), labels...)
 	}
 }
 

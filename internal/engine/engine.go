@@ -15,6 +15,7 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/checkpoint"
 	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/informer"
+	"github.com/deltabridge/deltabridge/pkg/informer/fleet"
 	"github.com/deltabridge/deltabridge/pkg/object"
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 )
@@ -28,7 +29,7 @@ type Engine struct {
 	tracker         *tracker.Tracker
 	enrichment      *enrichment // nil: no sink asks for it
 	pipelines       []*pipeline
-	set             *informer.Set
+	set             *fleet.Fleet
 	resyncs         *resyncer
 	connector       *informer.Connector
 	client          rest.Interface // of the API server

@@ -65,7 +65,7 @@ func (e *enrichment) attach(i *informer.Informer) {
 	source := i.Source().Name
 	handler := e.index.Handler(i.Resource(), func() { e.learned(source) })
 	handler.Held = func(o *object.Object) bool { return e.heldByAnother(i, o) }
-	i.AddChangedEventHandler(handler) // it may receive changes of objects that it does not know
+	i.AddEventHandlerWithReplay(handler, true) // it may receive changes of objects that it does not know
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	resource := i.Resource().GroupResource()

@@ -150,13 +150,8 @@ func (l *listener) OnPosition(resourceVersion string) {
 
 // OnGap tells the sink where states may be missing.
 func (l *listener) OnGap(from, to, why string) {
-	reason := event.ReasonRelist
-	if to == "" { // not a list, but a document in the watch that was no event
-		reason = event.ReasonMalformed
-	} else {
-		l.inList = true
-		l.floor = "" // what the list brings is told, be it once more: a part of it would end in the wrong state
-	}
+	l.inList = true
+	l.floor = "" // what the list brings is told, be it once more: a part of it would end in the wrong state
 	if tracker.WentBack(from, to) {
 		l.position = ""
 	}
@@ -164,7 +159,7 @@ func (l *listener) OnGap(from, to, why string) {
 		return
 	}
 	l.push(event.Event{Type: event.Gap, GapInfo: &event.GapInfo{
-		Resource: event.GroupResource(l.resource), From: from, To: to, Reason: reason, Message: why,
+		Resource: event.GroupResource(l.resource), From: from, To: to, Reason: event.ReasonRelist, Message: why,
 	}})
 }
 

@@ -12,7 +12,7 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/enrich"
 	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/filter"
-	"github.com/deltabridge/deltabridge/pkg/informer"
+	"github.com/deltabridge/deltabridge/pkg/informer/fleet"
 	"github.com/deltabridge/deltabridge/pkg/object"
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 )
@@ -27,7 +27,7 @@ type Options struct {
 	ShutdownTimeout time.Duration
 	Build           Build
 	Kube            *rest.Config // the way to the API server
-	Scopes          []informer.Scope
+	Scopes          []fleet.Scope
 	// Watch is the configuration of what is watched, as text that is compared with that of the process before.
 	Watch string
 	// ManagedFields: the objects keep their managedFields.

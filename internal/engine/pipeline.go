@@ -174,15 +174,15 @@ func (p *pipeline) attach(ctx context.Context, i *informer.Informer, ledger *led
 		if i.Relists() {
 			i.AddEventHandler(l) // what the list shows to have changed comes before the difference
 		} else {
-			i.AddChangedEventHandler(l)
+			i.AddEventHandlerWithReplay(l, true)
 		}
 	case known.Floor != "" && len(known.Filters) == 0:
 		i.AddEventHandler(l)
 	case known.Part || len(known.Filters) > 0:
 		l.floor = ""
-		i.AddChangedEventHandler(l)
+		i.AddEventHandlerWithReplay(l, true)
 	default:
-		i.AddNewEventHandler(l)
+		i.AddEventHandlerWithReplay(l, false)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/deltabridge/deltabridge/pkg/informer"
+	"github.com/deltabridge/deltabridge/pkg/informer/fleet"
 )
 
 // buildSet makes the set of informers.
@@ -24,7 +25,7 @@ func (e *Engine) buildSet(o Options) error {
 	if err != nil {
 		return fmt.Errorf("discovery client: %w", err)
 	}
-	e.set = informer.NewSet(informer.SetConfig{
+	e.set = fleet.New(fleet.Config{
 		Client: e.client, Connector: e.connector, Discovery: disco, Scopes: o.Scopes, ManagedFields: o.ManagedFields, Transform: o.Transform, Logger: e.log,
 		State: e.tracker, OnStart: e.attach,
 	})

@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"github.com/deltabridge/deltabridge/pkg/enrich"
-	"github.com/deltabridge/deltabridge/pkg/informer"
+	"github.com/deltabridge/deltabridge/pkg/informer/discovery"
 	"github.com/deltabridge/deltabridge/pkg/object"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
@@ -63,11 +63,11 @@ func (o *Options) learn(ctx context.Context, index *enrich.Index, s *subject) (n
 }
 
 // servedAs is the resource of a kind; nil if there is none.
-func (a *apiServer) servedAs(gvk schema.GroupVersionKind) *informer.Served {
+func (a *apiServer) servedAs(gvk schema.GroupVersionKind) *discovery.Served {
 	if a == nil {
 		return nil
 	}
-	n := slices.IndexFunc(a.served, func(s informer.Served) bool {
+	n := slices.IndexFunc(a.served, func(s discovery.Served) bool {
 		return s.Group == gvk.Group && s.Kind == gvk.Kind && slices.Contains(s.Versions, gvk.Version)
 	})
 	if n < 0 {

@@ -18,7 +18,7 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/enrich"
 	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/filter"
-	"github.com/deltabridge/deltabridge/pkg/informer"
+	"github.com/deltabridge/deltabridge/pkg/informer/fleet"
 	"github.com/deltabridge/deltabridge/pkg/object"
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 )
@@ -74,7 +74,7 @@ func (o Options) Reports(ctx context.Context, cfg *config.Config, args []string,
 	if err := o.check(args); err != nil {
 		return nil, err
 	}
-	scopes := make([]informer.Scope, len(cfg.Watch))
+	scopes := make([]fleet.Scope, len(cfg.Watch))
 	for n := range cfg.Watch {
 		if scopes[n], err = assemble.NewScope(&cfg.Watch[n]); err != nil { // the configuration was checked, so there is none
 			return nil, err

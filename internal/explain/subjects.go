@@ -17,20 +17,22 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/filter"
 	"github.com/deltabridge/deltabridge/pkg/informer"
+	"github.com/deltabridge/deltabridge/pkg/informer/discovery"
+	"github.com/deltabridge/deltabridge/pkg/informer/fleet"
 	"github.com/deltabridge/deltabridge/pkg/object"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/yaml"
-	"k8s.io/client-go/discovery"
+	kubediscovery "k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 )
 
 // apiServer is what explain asks the API server. Its nil is one that can't be asked.
 type apiServer struct {
 	client rest.Interface
-	served []informer.Served
+	served []discovery.Served
 	uid    string // of the cluster; empty if it may not be read
 }
 
@@ -45,19 +47,21 @@ func (o *Options) askAPIServer(ctx context.Context, cfg *config.Config) (*apiSer
 		return nil, err
 	}
 	kube.QPS, kube.Burst = -1, 0
-	disco, err := discovery.NewDiscoveryClientForConfig(kube)
+	disco, err := kubediscovery.NewDiscoveryClientForConfig(kube)
 	if err != nil {
 		return nil, fmt.Errorf("discovery client: %w", err)
 	}
-	if a.served, err = informer.NewSet(informer.SetConfig{Client: a.client, Discovery: disco}).Serves(ctx); err != nil {
+	found, err := discovery.New(disco, a.client).Discover(ctx)
+	if err != nil {
 		return nil, err
 	}
+	a.served = found.Served
 	a.uid, err = tracker.ReadClusterUID(ctx, a.client)
 	return a, err
 }
 
 // subjects finds the objects that the arguments name.
-func (o *Options) subjects(ctx context.Context, cfg *config.Config, scopes []informer.Scope, args []string, stdin io.Reader) ([]*subject, error) {
+func (o *Options) subjects(ctx context.Context, cfg *config.Config, scopes []fleet.Scope, args []string, stdin io.Reader) ([]*subject, error) {
 	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
 	defer cancel()
 	if len(args) == 2 {
@@ -111,7 +115,7 @@ func (o *Options) subjects(ctx context.Context, cfg *config.Config, scopes []inf
 }
 
 // live reads the object as `bridge run` does: by a list.
-func (o *Options) live(ctx context.Context, cfg *config.Config, api *apiServer, scopes []informer.Scope, resource, name string) ([]*subject, error) {
+func (o *Options) live(ctx context.Context, cfg *config.Config, api *apiServer, scopes []fleet.Scope, resource, name string) ([]*subject, error) {
 	served, err := api.find(resource)
 	if err != nil {
 		return nil, err
@@ -168,11 +172,11 @@ func (a *apiServer) get(ctx context.Context, gvr schema.GroupVersionResource, na
 }
 
 // find is the resource of a name: as in a configuration, or a kind or plural that only one group has.
-func (a *apiServer) find(name string) (informer.Served, error) {
-	var matches []informer.Served
+func (a *apiServer) find(name string) (discovery.Served, error) {
+	var matches []discovery.Served
 	pattern, err := filter.ParsePattern(strings.ToLower(name))
 	if err != nil {
-		return informer.Served{}, fmt.Errorf("%s: %w", name, err)
+		return discovery.Served{}, fmt.Errorf("%s: %w", name, err)
 	}
 	for _, s := range a.served {
 		if slices.ContainsFunc(s.Versions, func(version string) bool { return pattern.Matches(s.WithVersion(version)) }) {
@@ -184,7 +188,7 @@ func (a *apiServer) find(name string) (informer.Served, error) {
 	}
 	switch len(matches) {
 	case 0:
-		return informer.Served{}, fmt.Errorf("the cluster serves no %s that can be listed and watched", name)
+		return discovery.Served{}, fmt.Errorf("the cluster serves no %s that can be listed and watched", name)
 	case 1:
 		return matches[0], nil
 	}
@@ -192,11 +196,11 @@ func (a *apiServer) find(name string) (informer.Served, error) {
 	for _, s := range matches {
 		names = append(names, s.String())
 	}
-	return informer.Served{}, fmt.Errorf("%s is the name of several resources: say which of %s", name, strings.Join(names, ", "))
+	return discovery.Served{}, fmt.Errorf("%s is the name of several resources: say which of %s", name, strings.Join(names, ", "))
 }
 
 // servedOf is the resource of an object from a file. note says what was guessed.
-func (o *Options) servedOf(state *object.Object, api *apiServer) (served informer.Served, note string, err error) {
+func (o *Options) servedOf(state *object.Object, api *apiServer) (served discovery.Served, note string, err error) {
 	gvk := state.GVK()
 	if gvk.Kind == "" || gvk.Version == "" {
 		return served, "", errors.New("the object has no apiVersion and kind")
@@ -204,7 +208,7 @@ func (o *Options) servedOf(state *object.Object, api *apiServer) (served informe
 	if s := api.servedAs(gvk); s != nil {
 		return *s, "", nil
 	}
-	served = informer.Served{Kind: gvk.Kind, Namespaced: state.Namespace != "" || o.Namespace != "", Versions: []string{gvk.Version}}
+	served = discovery.Served{Kind: gvk.Kind, Namespaced: state.Namespace != "" || o.Namespace != "", Versions: []string{gvk.Version}}
 	if o.Resource != "" {
 		pattern, err := filter.ParsePattern(o.Resource)
 		if err != nil {
@@ -228,7 +232,7 @@ const (
 )
 
 // complete puts in what the API server would: a manifest has no uid, no resourceVersion and perhaps no namespace.
-func (o *Options) complete(state *object.Object, served informer.Served) *object.Object {
+func (o *Options) complete(state *object.Object, served discovery.Served) *object.Object {
 	if served.Namespaced && state.Namespace == "" {
 		namespace := o.Namespace
 		if namespace == "" {
@@ -255,7 +259,7 @@ func (o *Options) complete(state *object.Object, served informer.Served) *object
 }
 
 // servedVersion is the one in which the resource is watched, or else the preferred one.
-func servedVersion(served informer.Served, scopes []informer.Scope) string {
+func servedVersion(served discovery.Served, scopes []fleet.Scope) string {
 	for n := range scopes {
 		if version, ok, _ := scopes[n].Covers(served, ""); ok {
 			return version
@@ -265,7 +269,7 @@ func servedVersion(served informer.Served, scopes []informer.Scope) string {
 }
 
 // judge says which entries of `watch` cover the object. With api it asks about selectors.
-func (o *Options) judge(ctx context.Context, cfg *config.Config, s *subject, served informer.Served, scopes []informer.Scope, api *apiServer) error {
+func (o *Options) judge(ctx context.Context, cfg *config.Config, s *subject, served discovery.Served, scopes []fleet.Scope, api *apiServer) error {
 	s.resource = served.WithVersion(servedVersion(served, scopes))
 	if s.now.UID == unknownUID || s.now.ResourceVersion == unknownVersion {
 		s.notes = append(s.notes, "the object has no uid or resourceVersion: the API server gives it them, and the id is made of them")
@@ -307,13 +311,13 @@ func (o *Options) judge(ctx context.Context, cfg *config.Config, s *subject, ser
 		}
 		s.watch = append(s.watch, entry)
 	}
-	labelSelector, fieldSelector := informer.ServerSelectors(scopes, served, s.now.Namespace)
+	labelSelector, fieldSelector := fleet.ServerSelectors(scopes, served, s.now.Namespace)
 	s.selected = labelSelector != "" || fieldSelector != ""
 	return nil
 }
 
 // selects reports whether the selectors of an entry select the object.
-func selects(ctx context.Context, scope *informer.Scope, s *subject, api *apiServer) (covers bool, why string, err error) {
+func selects(ctx context.Context, scope *fleet.Scope, s *subject, api *apiServer) (covers bool, why string, err error) {
 	if scope.LabelSelector == "" && scope.FieldSelector == "" {
 		return true, "covers it", nil
 	}

@@ -11,7 +11,7 @@ import (
 )
 
 // Handler learns from one informer's objects. The informer calls it before the handlers that ask for contexts, and first
-// with what it knows already (AddNewEventHandler): a change is then enriched with what it brought itself.
+// with what it knows already (AddEventHandlerWithReplay): a change is then enriched with what it brought itself.
 type Handler struct {
 	// Held reports whether another informer has an object of which this one says that it is gone: then it lives, and only ceased
 	// to be selected. It may be set before the first call. Nil: no other has.

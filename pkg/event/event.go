@@ -105,12 +105,11 @@ type GapInfo struct {
 
 // Why a gap is there.
 const (
-	ReasonRelist    = "relist"    // the API server no longer had the history; final states and deletions were recovered
-	ReasonOverflow  = "overflow"  // the queue was full and its policy is drop-oldest
-	ReasonOversize  = "oversize"  // the broker takes no message of this size
-	ReasonRefused   = "refused"   // the broker refused this message for good
-	ReasonDamaged   = "damaged"   // events that waited on the bridge's disk could not be read back
-	ReasonMalformed = "malformed" // the API server sent a document that is no event; a change after From may be missing
+	ReasonRelist   = "relist"   // the API server no longer had the history; final states and deletions were recovered
+	ReasonOverflow = "overflow" // the queue was full and its policy is drop-oldest
+	ReasonOversize = "oversize" // the broker takes no message of this size
+	ReasonRefused  = "refused"  // the broker refused this message for good
+	ReasonDamaged  = "damaged"  // events that waited on the bridge's disk could not be read back
 )
 
 // SyncedInfo says that all objects that existed at the start were handed over, or with Resync that all that exist were

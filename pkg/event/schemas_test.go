@@ -111,7 +111,6 @@ func schemaEvents(t testing.TB) (all []Event) {
 			{Type: Deleted, Object: o, Selected: true},
 			{Type: Deleted, Object: o, LeftAt: "99"},
 			{Type: Gap, GapInfo: &GapInfo{Resource: GroupResource(resource), From: "7", To: "19", Reason: ReasonRelist, Message: "too old"}},
-			{Type: Gap, GapInfo: &GapInfo{Resource: GroupResource(resource), From: "7", Reason: ReasonMalformed}},
 			{Type: Gap, GapInfo: &GapInfo{Resource: GroupResource(resource), From: "7", To: "9", Reason: ReasonOverflow, Events: 12}},
 			{Type: Gap, GapInfo: &GapInfo{Resource: GroupResource(resource), Reason: ReasonRefused}},
 			{Type: Synced, SyncedInfo: &SyncedInfo{Resource: GroupResource(resource), ResourceVersion: "100"}},
@@ -202,7 +201,7 @@ func TestWhatIsEncodedIsValid(t *testing.T) {
 // The schemas know the reasons of gaps that the code has.
 func TestSchemaReasons(t *testing.T) {
 	compiled := payloadSchema(t, "gap", false)
-	for _, reason := range []string{ReasonRelist, ReasonOverflow, ReasonOversize, ReasonRefused, ReasonMalformed, ReasonDamaged} {
+	for _, reason := range []string{ReasonRelist, ReasonOverflow, ReasonOversize, ReasonRefused, ReasonDamaged} {
 		info, err := json.Marshal(GapInfo{Resource: "pods", Reason: reason})
 		if err != nil {
 			t.Fatal(err)

@@ -106,7 +106,7 @@ func (i *Informer) beginsWithList() bool {
 }
 
 // first reports whether the handlers know nothing yet. The caller holds mu.
-func (i *Informer) first() bool { return !i.listed && !i.succeeds && i.config.ResumeAt == "" }
+func (i *Informer) first() bool { return i.position == "" && !i.HasSynced() }
 
 // indexed is what the index is to hold of an object.
 func (i *Informer) indexed(o *object.Object) *object.Object {

@@ -2,7 +2,6 @@ package informer
 
 import (
 	"fmt"
-	"net/http"
 
 	"github.com/deltabridge/deltabridge/pkg/object"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -22,16 +21,6 @@ func NewClient(config *rest.Config) (rest.Interface, error) {
 	if err != nil {
 		return nil, fmt.Errorf("client for %s: %w", config.Host, err)
 	}
-	return newClient(config, httpClient)
-}
-
-// NewClientFor is NewClient on a given HTTP client, so that several clients (this one, that of discovery) share its
-// connections. The HTTP client must have no Timeout.
-func NewClientFor(config *rest.Config, httpClient *http.Client) (rest.Interface, error) {
-	return newClient(clientConfig(config), httpClient)
-}
-
-func newClient(config *rest.Config, httpClient *http.Client) (rest.Interface, error) {
 	client, err := rest.UnversionedRESTClientForConfigAndClient(config, httpClient)
 	if err != nil {
 		return nil, fmt.Errorf("client for %s: %w", config.Host, err)
@@ -55,8 +44,8 @@ func clientConfig(config *rest.Config) *rest.Config {
 	return c
 }
 
-// resourcePath is where the API server serves a resource, in one namespace or with "" in all of them.
-func resourcePath(gvr schema.GroupVersionResource, namespace string) string {
+// ResourcePath is where the API server serves a resource, in one namespace or with "" in all of them.
+func ResourcePath(gvr schema.GroupVersionResource, namespace string) string {
 	path := "/apis/" + gvr.Group + "/" + gvr.Version
 	if gvr.Group == "" {
 		path = "/api/" + gvr.Version

@@ -1,7 +1,5 @@
-// Package informer turns list and watch of the API server into ordered changes, and keeps the set of watched
-// resources in step with what the cluster serves.
-//
-// # Informer
+// Package informer turns list and watch of one resource into ordered changes. Package fleet runs the informers of all that
+// is to be watched.
 //
 // An [Informer] watches one resource (in one namespace, or in all) through client-go's cache.Reflector and hands
 // each change to its handlers, which are client-go's own cache.ResourceEventHandler.
@@ -23,30 +21,12 @@
 //     the two apart. Ids that are made from the uid alone repeat when an object leaves twice.
 //   - Completeness: intermediate states can be missing only after a re-list; each one is announced to handlers that
 //     are [Observer]s. Final states and deletions are never missing. A list that fails or ends early changes nothing.
-//   - Malformed documents: one that is no watch event, though the API server gave it twice, is skipped. It is counted
-//     and logged, and observers are told of the gap before the next change or bookmark. Up to eight changes from before
-//     the document may follow the announcement; the gap begins before them. After a watch-list with such a document
-//     nothing counts as deleted because it is missing.
+//   - Malformed documents: one that is not a watch event ends the watch, which is opened again at the same position. If the
+//     API server sends one there again, the resource is listed, and observers are given the gap. Both count as failed requests.
 //   - Late handlers: a handler added to a running informer is first given every known object by OnAdd with
 //     isInInitialList set.
 //   - Restating: a handler can be given every known object again while the informer runs, between the changes
 //     ([Informer.Restate]).
 //
-// The index is client-go's cache.Indexer, with the indices that the caller adds, such as those of [Indexers].
-//
-// # Set
-//
-// A [Set] runs the informers that its scopes ask for: it discovers what the cluster serves, starts an informer for
-// what appears, and ends it when the resource is gone, which it takes from the API server's word about that one
-// resource and never from a discovery document that merely lacks it.
-//
-//   - A resource that went with its CustomResourceDefinition: the deletion of each object that is still known is handed
-//     on. Objects of any other resource may live on behind another API server: nothing is handed on, and should the
-//     resource be back, its informer continues with what is known.
-//   - An edited definition starts nothing anew. When the watched version is no longer served, another one is watched,
-//     and nothing is handed on again.
-//   - One storage under two names (Events) is watched once, under the first name, for the scopes of both.
-//   - One resource is watched in one version: the one that the first scope which names it asks for.
-//   - Each informer is on its own: one that RBAC forbids, or whose handler blocks, is reported and harms no other.
-//     No start and no end of an informer waits for the handlers of another one.
+// The index is client-go's cache.Indexer, with the indices that the caller adds.
 package informer

@@ -1,8 +1,6 @@
 package informer
 
 import (
-	"slices"
-
 	"github.com/deltabridge/deltabridge/pkg/object"
 	"k8s.io/client-go/tools/cache"
 )
@@ -11,7 +9,6 @@ import (
 // list as soon as the informer has handed it over.
 type registration struct {
 	handler cache.ResourceEventHandler
-	owner   *Informer
 	// replay: the handler does not know what Config.Known holds, and is given it when the informer runs.
 	replay bool
 	// knows: it was given some of that before.
@@ -25,20 +22,6 @@ type Leaver interface {
 	// the object as far as is known.
 	OnLeave(last, now *object.Object)
 }
-
-var _ cache.ResourceEventHandlerRegistration = (*registration)(nil)
-
-// HasSynced reports whether the handler was given every object of the initial list.
-func (r *registration) HasSynced() bool { return r.owner.HasSynced() }
-
-// HasSyncedChecker is HasSynced as a channel.
-func (r *registration) HasSyncedChecker() cache.DoneChecker { return r }
-
-// Name says what is waited for.
-func (r *registration) Name() string { return r.owner.status.name() }
-
-// Done is closed when HasSynced becomes true.
-func (r *registration) Done() <-chan struct{} { return r.owner.synced }
 
 func (r *registration) observeSynced(resourceVersion string, objects int) {
 	if o, ok := r.handler.(Observer); ok {
@@ -59,12 +42,12 @@ func (r *registration) observeGap(from, to, why string) {
 }
 
 // AddEventHandler adds h. If the informer knows objects already, h is first given each of them by OnAdd, as part of
-// its initial list; it returns when that is done. h must not call back into the informer's handler methods.
-func (i *Informer) AddEventHandler(h cache.ResourceEventHandler) cache.ResourceEventHandlerRegistration {
+// its initial list; it returns when that is done. What is in Config.Known it is taken to know. h must not call back into the informer's handler methods.
+func (i *Informer) AddEventHandler(h cache.ResourceEventHandler) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	r := &registration{handler: h, owner: i}
-	if i.listed {
+	r := &registration{handler: h}
+	if i.HasSynced() {
 		objects := sorted(i.indexer.List())
 		for _, o := range objects {
 			h.OnAdd(o, true)
@@ -73,27 +56,15 @@ func (i *Informer) AddEventHandler(h cache.ResourceEventHandler) cache.ResourceE
 		r.observeSynced(i.position, len(objects))
 	}
 	i.handlers = append(i.handlers, r)
-	return r
 }
 
-// AddNewEventHandler adds a handler that does not know the objects of Config.Known, before the informer runs: it is first
-// given each of them, as its initial list; or with Config.Relist, each object that the list shows.
-func (i *Informer) AddNewEventHandler(h cache.ResourceEventHandler) cache.ResourceEventHandlerRegistration {
-	return i.addReplayed(h, false)
-}
-
-// AddChangedEventHandler adds a handler as AddNewEventHandler does, that may have been given some of the objects before: it is
-// called for those that left, too.
-func (i *Informer) AddChangedEventHandler(h cache.ResourceEventHandler) cache.ResourceEventHandlerRegistration {
-	return i.addReplayed(h, true)
-}
-
-func (i *Informer) addReplayed(h cache.ResourceEventHandler, knows bool) *registration {
+// AddEventHandlerWithReplay adds a handler that does not know the objects of Config.Known, before the informer runs: it is first
+// given each of them, as its initial list; or with Config.Relist, each object that the list shows. With knows it may have been
+// given some of them before, and is called for those that left, too.
+func (i *Informer) AddEventHandlerWithReplay(h cache.ResourceEventHandler, knows bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	r := &registration{handler: h, owner: i, replay: i.config.ResumeAt != "", knows: knows}
-	i.handlers = append(i.handlers, r)
-	return r
+	i.handlers = append(i.handlers, &registration{handler: h, replay: i.config.ResumeAt != "", knows: knows})
 }
 
 // replay gives new handlers what the others know. Where a list is to come that shows what is in the scope now, they wait for it: a state
@@ -158,12 +129,4 @@ func (i *Informer) Handlers() []cache.ResourceEventHandler {
 		handlers[n] = r.handler
 	}
 	return handlers
-}
-
-// RemoveEventHandler ends the calls to a handler; when it returns, none is running. A registration that is not
-// this informer's, or was removed before, is ignored.
-func (i *Informer) RemoveEventHandler(registered cache.ResourceEventHandlerRegistration) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	i.handlers = slices.DeleteFunc(i.handlers, func(r *registration) bool { return r == registered })
 }

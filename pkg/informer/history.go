@@ -2,6 +2,7 @@ package informer
 
 import (
 	"context"
+	"errors"
 	"regexp"
 	"sync"
 
@@ -23,8 +24,11 @@ type history struct {
 var tooOld = regexp.MustCompile(`too old resource version: ([0-9]+) \(([0-9]+)\)`)
 
 // watchFailed is a ListerWatcher.Failed.
-func (i *Informer) watchFailed(status *metav1.Status) {
-	match := tooOld.FindStringSubmatch(status.Message)
+func (i *Informer) watchFailed(err error) {
+	if errors.Is(err, object.ErrMalformed) && i.status.requested(verbWatch, err) {
+		i.log.Warn("document in the watch is not an event, watching again", "after", i.LastSyncResourceVersion(), "err", err)
+	}
+	match := tooOld.FindStringSubmatch(err.Error())
 	if match == nil {
 		return
 	}

@@ -58,7 +58,7 @@ func TestAListBeginsWhereTheHistoryDoes(t *testing.T) {
 				broken := make(chan struct{})
 				fails := func(message string) watch.Interface {
 					status := &apierrors.NewResourceExpired(message).ErrStatus
-					i.watchFailed(status) // as a ListerWatcher does
+					i.watchFailed(apierrors.FromObject(status)) // as a ListerWatcher does
 					w := watch.NewFakeWithChanSize(1, false)
 					w.Error(status)
 					return w
@@ -79,9 +79,9 @@ func TestAListBeginsWhereTheHistoryDoes(t *testing.T) {
 						if o.SendInitialEvents != nil {
 							asked = append(asked, "watch-list")
 							if len(asked) > 1 {
-								return listing(w, "20", state(t, "ns", "a", "u-a", 19)), nil
+								return watchList(w, "20", state(t, "ns", "a", "u-a", 19)), nil
 							}
-							return listing(&breaking{w, broken}, "10", state(t, "ns", "a", "u-a", 5)), nil
+							return watchList(&breaking{w, broken}, "10", state(t, "ns", "a", "u-a", 5)), nil
 						}
 						asked = append(asked, "watch "+o.ResourceVersion)
 						switch {
@@ -118,7 +118,7 @@ func TestAListBeginsWhereTheHistoryDoes(t *testing.T) {
 }
 
 // listing is a watch-list.
-func listing(w watch.Interface, resourceVersion string, objects ...*object.Object) watch.Interface {
+func watchList(w watch.Interface, resourceVersion string, objects ...*object.Object) watch.Interface {
 	var events []watch.Event
 	for _, o := range objects {
 		events = append(events, watch.Event{Type: watch.Added, Object: o})

@@ -11,17 +11,10 @@ import (
 
 	"github.com/deltabridge/deltabridge/pkg/object"
 	"github.com/go-logr/logr"
-	"golang.org/x/time/rate"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
-)
-
-// Names of the indices of Indexers.
-const (
-	ByNamespace = cache.NamespaceIndex
-	ByOwner     = "ownerUID" // values are the uids in metadata.ownerReferences
 )
 
 // Config says what an Informer watches.
@@ -41,7 +34,7 @@ type Config struct {
 	ListWatch cache.ListerWatcherWithContext
 	// NoWatchList makes the reflector LIST at the start, for servers whose watch-list never ends (aggregated ones).
 	NoWatchList bool
-	// Auxiliary says that no other scope asks for what the informer watches; see Scope.
+	// Auxiliary says that no other scope asks for what the informer watches; see fleet.Scope.
 	Auxiliary bool
 	// Known are objects that the handlers already know. The first list is compared with them: unchanged ones are not
 	// handed on, missing ones are deletions.
@@ -75,8 +68,7 @@ type Observer interface {
 	// OnSynced follows the last object of the first list.
 	OnSynced(resourceVersion string, objects int)
 	// OnGap follows a re-list, also by another informer of the source: states after from and before to may be missing; final states and deletions are not.
-	// It comes before the changes that the list brought. With an empty to it follows a document in the watch that
-	// was no event: changes after from may be missing, even final ones, until the objects change again.
+	// It comes before the changes that the list brought.
 	OnGap(from, to, why string)
 }
 
@@ -86,7 +78,7 @@ type Positioner interface {
 	OnPosition(resourceVersion string)
 }
 
-// Source says what an informer watches. Name is unique among the informers of a Set, and the same in every process.
+// Source says what an informer watches. Name is unique among the informers of a fleet, and the same in every process.
 type Source struct {
 	Name                                    string
 	Resource                                schema.GroupVersionResource
@@ -105,7 +97,6 @@ type Informer struct {
 	indexer cache.Indexer
 	count   atomic.Int64 // objects in the index
 	status  tracker
-	holes   holes
 	history history
 
 	// mu is held while a change is written to the index and handed to all handlers, so that a handler that is added
@@ -113,15 +104,23 @@ type Informer struct {
 	// or list handlers, or restate objects.
 	mu        sync.Mutex
 	handlers  []*registration
-	listed    bool      // the first Replace was handed over
-	resumedAt time.Time // when it was, or its watch was opened, if it stood for the checkpoint; zero otherwise
-	resuming  bool      // it stood for the checkpoint, and the watch from there is not open yet
-	ended     bool      // Run has returned
-	succeeds  bool      // the handlers know what a predecessor handed over
-	replayed  bool      // new handlers were given what the others know
-	position  string    // everything up to this resourceVersion was handed over
-	synced    chan struct{}
+	phase     phase
+	resumedAt time.Time     // when catchingUp began
+	replayed  bool          // new handlers were given what the others know
+	position  string        // everything up to this resourceVersion was handed over; empty: nothing was, by an earlier process neither
+	synced    chan struct{} // closed when the first list, or what stands for it, was handed over
 }
+
+// phase is how far an informer is.
+type phase int
+
+const (
+	listing    phase = iota // what there is now is not known yet
+	resuming                // the checkpoint stands for the list, and the watch from there is not open
+	catchingUp              // it is open, and brings what an earlier process may have handed over already
+	following               // the list was handed over
+	hasEnded                // Run has returned
+)
 
 // New makes an informer that does nothing until Run.
 func New(config Config) *Informer {
@@ -140,11 +139,13 @@ func New(config Config) *Informer {
 	if i.record = config.Record; i.record == nil {
 		i.record = noRecord{}
 	}
-	i.holes.logs = rate.Sometimes{First: 1, Interval: malformedLogPeriod}
 	i.know(config.Known)
 	i.config.Known = nil // the index has them
 	i.position = config.ResumeAt
 	i.status.init(config)
+	if l, ok := config.ListWatch.(*ListerWatcher); ok {
+		l.BeginList, l.Failed = i.beginList, i.watchFailed
+	}
 	return i
 }
 
@@ -159,14 +160,15 @@ func (i *Informer) know(objects []*object.Object) {
 	i.count.Store(int64(len(i.indexer.ListKeys())))
 }
 
-// succeed makes the informer go on where a predecessor ended: with what that knew, and from its position, so that what is
-// missed in between is announced.
-func (i *Informer) succeed(predecessor *Informer) {
+// Succeed makes the informer go on where a predecessor ended: with what that knew, and from its position, so that what is
+// missed in between is announced. The predecessor has ended, and this one does not run yet.
+func (i *Informer) Succeed(predecessor *Informer) {
 	i.know(predecessor.Objects())
 	predecessor.mu.Lock() // it has ended
 	defer predecessor.mu.Unlock()
-	i.succeeds = !predecessor.first()
-	i.position = predecessor.position
+	if predecessor.position != "" {
+		i.position = predecessor.position
+	}
 }
 
 // Source that the informer watches.
@@ -178,7 +180,7 @@ func (i *Informer) ResumesAt() string { return i.config.ResumeAt }
 // Relists reports whether the informer compares what is known at the start with a list: see Config.Relist.
 func (i *Informer) Relists() bool { return i.config.Relist }
 
-// Auxiliary reports whether only auxiliary scopes ask for the informer: see Scope.
+// Auxiliary reports whether only auxiliary scopes ask for the informer: see fleet.Scope.
 func (i *Informer) Auxiliary() bool { return i.config.Auxiliary }
 
 // Resource that the informer watches.
@@ -188,14 +190,8 @@ func (i *Informer) Resource() schema.GroupVersionResource { return i.config.Reso
 // at most the change that they are being given. Nobody but the informer writes to it.
 func (i *Informer) GetIndexer() cache.Indexer { return i.indexer }
 
-// Indexers are those that more than one user may want. An informer has none of its own: each one costs memory for each
-// object, and time for each change.
-func Indexers() cache.Indexers {
-	return cache.Indexers{ByNamespace: indexByNamespace, ByOwner: indexByOwner}
-}
-
-// AddIndexers adds indices, also to a running informer. The functions are given *object.Object, whose bytes they must not
-// ask for.
+// AddIndexers adds indices, also to a running informer, which has none of its own: each one costs memory for each object, and
+// time for each change. The functions are given *object.Object, whose bytes they must not ask for.
 func (i *Informer) AddIndexers(indexers cache.Indexers) error { return i.indexer.AddIndexers(indexers) }
 
 // HasSynced reports whether the first list was handed to all handlers.
@@ -207,6 +203,9 @@ func (i *Informer) HasSynced() bool {
 		return false
 	}
 }
+
+// LastSyncResourceVersion is the last one seen, in an event, a bookmark or a list.
+func (i *Informer) LastSyncResourceVersion() string { return i.status.position() }
 
 // Status is a picture of this moment. It never waits for handlers.
 func (i *Informer) Status() Status { return i.status.snapshot(int(i.count.Load()), i.HasSynced()) }
@@ -232,7 +231,7 @@ func (i *Informer) Run(ctx context.Context) error {
 	reflector.RunWithContext(ctx)
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	i.ended = true
+	i.phase = hasEnded
 	return nil
 }
 
@@ -285,20 +284,4 @@ func keyOf(obj any) (string, error) {
 		return "", fmt.Errorf("informer holds *object.Object, not %T", obj)
 	}
 	return o.Key(), nil
-}
-
-func indexByNamespace(obj any) ([]string, error) {
-	return []string{obj.(*object.Object).Namespace}, nil
-}
-
-func indexByOwner(obj any) ([]string, error) {
-	owners := obj.(*object.Object).Owners
-	if len(owners) == 0 {
-		return nil, nil
-	}
-	uids := make([]string, len(owners))
-	for n, uid := range owners {
-		uids[n] = string(uid)
-	}
-	return uids, nil
 }

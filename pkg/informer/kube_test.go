@@ -3,27 +3,17 @@ package informer_test
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/discovery"
-	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 
-	"github.com/deltabridge/deltabridge/pkg/filter"
-	"github.com/deltabridge/deltabridge/pkg/informer"
 	"github.com/deltabridge/deltabridge/pkg/object"
 	"github.com/deltabridge/deltabridge/test/cluster"
 )
@@ -179,55 +169,6 @@ func (l *logBuffer) String() string {
 	return l.buf.String()
 }
 
-// watching is a running Set with a record for each resource.
-type watching struct {
-	*informer.Set
-	t    *testing.T
-	log  *logBuffer
-	stop func() // ends Run and waits for it
-
-	mu        sync.Mutex
-	informers map[string][]*informer.Informer
-	records   map[string]*record
-	removed   []string
-}
-
-// watchScopes runs a Set until the end of the test. edit may change its configuration first.
-func watchScopes(t *testing.T, config *rest.Config, edit func(*informer.SetConfig), scopes ...informer.Scope) *watching {
-	t.Helper()
-	w := &watching{t: t, log: &logBuffer{}, informers: map[string][]*informer.Informer{}, records: map[string]*record{}}
-	httpClient, err := rest.HTTPClientFor(config)
-	must(t, err)
-	client, err := informer.NewClientFor(config, httpClient)
-	must(t, err)
-	disco, err := discovery.NewDiscoveryClientForConfigAndClient(config, httpClient)
-	must(t, err)
-	sc := informer.SetConfig{
-		Scopes: scopes, Client: client, Discovery: disco,
-		Logger:  slog.New(slog.NewTextHandler(w.log, nil)),
-		OnStart: w.start,
-	}
-	state := newMemory()
-	state.removed = func(i *informer.Informer) {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		w.removed = append(w.removed, i.Resource().GroupResource().String())
-	}
-	sc.State = state
-	if edit != nil {
-		edit(&sc)
-	}
-	w.Set = informer.NewSet(sc)
-	w.stop = runUntil(t, w.Run, httpClient)
-	t.Cleanup(func() {
-		w.stop()
-		if t.Failed() {
-			t.Logf("log:\n%s", w.log)
-		}
-	})
-	return w
-}
-
 // runUntil runs a part until the returned function is called, which waits for its end.
 func runUntil(t *testing.T, run func(context.Context) error, httpClient *http.Client) (stop func()) {
 	t.Helper()
@@ -249,76 +190,9 @@ func runUntil(t *testing.T, run func(context.Context) error, httpClient *http.Cl
 	})
 }
 
-func (w *watching) start(i *informer.Informer) {
-	name := i.Resource().GroupResource().String()
-	i.AddEventHandler(w.record(name))
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.informers[name] = append(w.informers[name], i)
-}
-
-// record of a resource, over all its informers.
-func (w *watching) record(resource string) *record {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.records[resource] == nil {
-		w.records[resource] = &record{}
-	}
-	return w.records[resource]
-}
-
-// started gives the informers that were ever started for a resource.
-func (w *watching) started(resource string) []*informer.Informer {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return slices.Clone(w.informers[resource])
-}
-
-func (w *watching) waitReady() {
-	w.t.Helper()
-	eventually(w.t, func() error {
-		if reasons := w.NotReady(); len(reasons) > 0 {
-			return fmt.Errorf("not ready: %q", reasons)
-		}
-		return nil
-	})
-}
-
-// waitRemoved waits until the resource is gone.
-func (w *watching) waitRemoved(resource string) {
-	w.t.Helper()
-	eventually(w.t, func() error {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		if !slices.Contains(w.removed, resource) {
-			return fmt.Errorf("%s is not removed: %v are", resource, w.removed)
-		}
-		return nil
-	})
-}
-
-func (w *watching) isRemoved(resource string) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return slices.Contains(w.removed, resource)
-}
-
-// resources parses patterns as the configuration does.
-func resources(t *testing.T, texts ...string) []informer.Pattern {
-	t.Helper()
-	var patterns []informer.Pattern
-	for _, text := range texts {
-		p, err := filter.ParsePattern(text)
-		must(t, err)
-		patterns = append(patterns, informer.Pattern{Text: text, Match: p.Matches, Wildcard: strings.ContainsAny(text, "*?[")})
-	}
-	return patterns
-}
-
 // kube is an administrator.
 type kube struct {
 	*kubernetes.Clientset
-	*dynamic.DynamicClient
 	t *testing.T
 }
 
@@ -327,9 +201,7 @@ func newKube(t *testing.T) *kube {
 	config := cluster.Shared(t).RESTConfig()
 	typed, err := kubernetes.NewForConfig(config)
 	must(t, err)
-	anything, err := dynamic.NewForConfig(config)
-	must(t, err)
-	return &kube{typed, anything, t}
+	return &kube{typed, t}
 }
 
 // namespace makes a new one.
@@ -353,84 +225,4 @@ func (k *kube) create(namespace, name string) {
 func (k *kube) delete(namespace, name string) {
 	k.t.Helper()
 	must(k.t, k.CoreV1().ConfigMaps(namespace).Delete(k.t.Context(), name, metav1.DeleteOptions{}))
-}
-
-var crds = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
-
-// kind is a custom resource of its own group, namespaced.
-type kind struct{ resource, group string }
-
-func (c kind) name() string { return c.resource + "." + c.group }
-
-func (c kind) in(version string) schema.GroupVersionResource {
-	return schema.GroupVersionResource{Group: c.group, Version: version, Resource: c.resource}
-}
-
-// definition has the given versions; the served ones are said, and the first one is stored.
-func (c kind) definition(served map[string]bool, versions ...string) *unstructured.Unstructured {
-	var list []any
-	for n, version := range versions {
-		list = append(list, map[string]any{
-			"name": version, "served": served == nil || served[version], "storage": n == 0,
-			"schema": map[string]any{"openAPIV3Schema": map[string]any{"type": "object", "x-kubernetes-preserve-unknown-fields": true}},
-		})
-	}
-	singular := strings.TrimSuffix(c.resource, "s")
-	return &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-		"metadata": map[string]any{"name": c.name()},
-		"spec": map[string]any{
-			"group": c.group, "scope": "Namespaced", "versions": list,
-			"names": map[string]any{"plural": c.resource, "singular": singular, "kind": strings.ToUpper(singular[:1]) + singular[1:]},
-		},
-	}}
-}
-
-func (k *kube) define(c kind, served map[string]bool, versions ...string) {
-	k.t.Helper()
-	_, err := k.Resource(crds).Create(k.t.Context(), c.definition(served, versions...), metav1.CreateOptions{})
-	must(k.t, err)
-}
-
-// redefine replaces the spec, and adds an annotation so that something changes in any case.
-func (k *kube) redefine(c kind, served map[string]bool, versions ...string) {
-	k.t.Helper()
-	d, err := k.Resource(crds).Get(k.t.Context(), c.name(), metav1.GetOptions{})
-	must(k.t, err)
-	d.Object["spec"] = c.definition(served, versions...).Object["spec"]
-	d.SetAnnotations(map[string]string{"edited": time.Now().String()})
-	_, err = k.Resource(crds).Update(k.t.Context(), d, metav1.UpdateOptions{})
-	must(k.t, err)
-}
-
-// undefine deletes the definition and waits until it is gone, with all objects.
-func (k *kube) undefine(c kind) {
-	k.t.Helper()
-	must(k.t, k.Resource(crds).Delete(k.t.Context(), c.name(), metav1.DeleteOptions{}))
-	eventually(k.t, func() error {
-		if _, err := k.Resource(crds).Get(k.t.Context(), c.name(), metav1.GetOptions{}); err == nil {
-			return errors.New("the definition is still there")
-		}
-		return nil
-	})
-}
-
-// put creates or changes a custom object, as soon as the API server serves its resource.
-func (k *kube) put(c kind, version, name, value string) {
-	k.t.Helper()
-	api := k.Resource(c.in(version)).Namespace("default")
-	eventually(k.t, func() error {
-		o, err := api.Get(k.t.Context(), name, metav1.GetOptions{})
-		if err == nil {
-			o.Object["value"] = value
-			_, err = api.Update(k.t.Context(), o, metav1.UpdateOptions{})
-			return err
-		}
-		singular := strings.TrimSuffix(c.resource, "s")
-		_, err = api.Create(k.t.Context(), &unstructured.Unstructured{Object: map[string]any{
-			"apiVersion": c.group + "/" + version, "kind": strings.ToUpper(singular[:1]) + singular[1:],
-			"metadata": map[string]any{"name": name}, "value": value,
-		}}, metav1.CreateOptions{})
-		return err
-	})
 }

@@ -2,11 +2,13 @@ package informer
 
 import (
 	"context"
-	"io"
+	"errors"
+	"net/http"
 	"sync"
 	"syscall"
 
 	"github.com/deltabridge/deltabridge/pkg/object"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -22,17 +24,15 @@ import (
 // It differs from client-go's own in what follows when a watch breaks. A connection that breaks, before the response
 // or after it, does not make the Reflector list everything again: it opens its watch where the last one ended. (It
 // does list after a watch that brought nothing and lasted less than a second.) Nor does a document in the stream that
-// is no watch event (see package object): it ends the watch, so that the next one may bring it whole. If there is such
-// a document in the next watch too, it is skipped there. A watch after one that skips is strict again.
+// is not a watch event (see package object): it ends the watch, so that the next one may bring it whole. If the next one
+// ends at the same position for that, an ERROR event says so, after which the Reflector lists.
 type ListerWatcher struct {
-	// Malformed, if not nil, is told of each document that is no watch event, with an error that wraps
-	// object.ErrMalformed, and whether it was skipped: then a change of some object may be missing. Otherwise it is
-	// asked for once more. Set it before the first use; it is called from the goroutines of the watches.
-	Malformed func(err error, skipped bool)
+	// MetadataOnly asks for the metadata of objects instead of the objects. Set it before the first use.
+	MetadataOnly bool
 
-	// Failed, if not nil, is given the ERROR event that ends a watch, before the watch gives it. Set it before the first use; it
-	// is called from the goroutines of the watches.
-	Failed func(*metav1.Status)
+	// Failed, if not nil, is given the error that ends a watch, before the watch gives it: an apierrors.APIStatus, or one that
+	// wraps object.ErrMalformed. Set it before the first use; it is called from the goroutines of the watches.
+	Failed func(error)
 
 	// BeginList, if not nil, is called for each list, and for each watch that begins with one. The function that it
 	// returns, if not nil, is called for each object of the list as it is read; an error ends the list. A watch-list may
@@ -51,9 +51,9 @@ type ListerWatcher struct {
 	path   string
 	tweak  func(*metav1.ListOptions)
 
-	mu      sync.Mutex
-	lenient bool                                        // the last watch was ended by a malformed document
-	page    func(watch.EventType, *object.Object) error // of the list whose pages are being read
+	mu          sync.Mutex
+	malformedAt string                                      // position of the last malformed document
+	page        func(watch.EventType, *object.Object) error // of the list whose pages are being read
 }
 
 var (
@@ -64,7 +64,7 @@ var (
 // ListWatch lists and watches a resource, in one namespace or with "" in all of them. tweak, if not nil, changes the
 // options of each request: selectors, say.
 func ListWatch(client rest.Interface, gvr schema.GroupVersionResource, namespace string, tweak func(*metav1.ListOptions)) *ListerWatcher {
-	return &ListerWatcher{client: client, path: resourcePath(gvr, namespace), tweak: tweak}
+	return &ListerWatcher{client: client, path: ResourcePath(gvr, namespace), tweak: tweak}
 }
 
 // List is ListWithContext without a context, for the interface.
@@ -127,12 +127,15 @@ func (l *ListerWatcher) WatchWithContext(ctx context.Context, options metav1.Lis
 	}
 	decoder := object.NewWatchDecoder(body, object.WatchOptions{
 		ResourceVersion: options.ResourceVersion,
-		Malformed:       l.malformed(),
 		ManagedFields:   l.ManagedFields,
 	})
-	w := &eventStream{decoder: decoder, transform: l.Transform, failed: l.Failed, events: make(chan watch.Event, readAhead), stopped: make(chan struct{})}
+	w := &eventStream{
+		lister: l, decoder: decoder, position: options.ResourceVersion,
+		events: make(chan watch.Event, readAhead), stopped: make(chan struct{}),
+	}
 	var each func(watch.EventType, *object.Object) error
 	if options.SendInitialEvents != nil && *options.SendInitialEvents {
+		w.inList = true
 		each = l.beginList(ctx)
 	}
 	go w.run(each)
@@ -143,28 +146,26 @@ func (l *ListerWatcher) request(options metav1.ListOptions) *rest.Request {
 	if l.tweak != nil {
 		l.tweak(&options)
 	}
-	return l.client.Get().AbsPath(l.path).MaxRetries(0). // it is repeated by whoever asked
-								SpecificallyVersionedParams(&options, metav1.ParameterCodec, schema.GroupVersion{Version: "v1"})
+	request := l.client.Get().AbsPath(l.path).MaxRetries(0). // it is repeated by whoever asked
+									SpecificallyVersionedParams(&options, metav1.ParameterCodec, schema.GroupVersion{Version: "v1"})
+	if l.MetadataOnly {
+		request.SetHeader("Accept", "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1")
+	}
+	return request
 }
 
-// malformed decides for one watch about documents that are no watch event.
-func (l *ListerWatcher) malformed() func(error) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	lenient := l.lenient
-	l.lenient = false
-	return func(err error) error {
-		if l.Malformed != nil {
-			l.Malformed(err, lenient)
-		}
-		if lenient {
-			return nil
-		}
+// failed notes the error that ends a watch at a position. It reports whether the Reflector is to be told of it, so that it
+// lists; else it opens its watch again at the position.
+func (l *ListerWatcher) failed(err error, position string) (tell bool) {
+	if tell = !errors.Is(err, object.ErrMalformed); !tell {
 		l.mu.Lock()
-		defer l.mu.Unlock()
-		l.lenient = true
-		return io.ErrUnexpectedEOF
+		tell, l.malformedAt = l.malformedAt == position, position
+		l.mu.Unlock()
 	}
+	if l.Failed != nil {
+		l.Failed(err)
+	}
+	return tell
 }
 
 // unreachableError is a connection that broke before the API server answered. To a Reflector it is what a refused one is:
@@ -180,12 +181,13 @@ const readAhead = 8
 
 // eventStream is a watch.
 type eventStream struct {
-	decoder   *object.WatchDecoder
-	transform func(*object.Object)
-	failed    func(*metav1.Status)
-	events    chan watch.Event
-	stop      sync.Once
-	stopped   chan struct{}
+	lister   *ListerWatcher
+	decoder  *object.WatchDecoder
+	position string // resourceVersion behind which it goes on
+	inList   bool   // the list that it begins with is not complete
+	events   chan watch.Event
+	stop     sync.Once
+	stopped  chan struct{}
 }
 
 // ResultChan implements watch.Interface.
@@ -206,34 +208,67 @@ func (w *eventStream) run(each func(watch.EventType, *object.Object) error) {
 	for {
 		eventType, obj, err := w.decoder.Decode()
 		if err != nil {
+			if errors.Is(err, object.ErrMalformed) && w.lister.failed(err, w.at()) {
+				w.send(watch.Event{Type: watch.Error, Object: decodingErrors.AsObject(err)})
+			}
 			return // how a stream ends is all the same to a Reflector: it goes on where this one was
 		}
-		o, ok := obj.(*object.Object)
-		if ok && w.transform != nil && eventType != watch.Bookmark {
-			w.transform(o)
-		}
-		if each != nil {
-			switch {
-			case !ok:
-			case eventType == watch.Bookmark && o.GetAnnotations()[metav1.InitialEventsAnnotationKey] == "true":
-				each = nil // the list is complete
-			case eventType != watch.Bookmark && each(eventType, o) != nil:
+		switch obj := obj.(type) {
+		case *object.Object:
+			if !w.pass(eventType, obj, each) {
 				return
 			}
+		case *metav1.Status:
+			w.lister.failed(apierrors.FromObject(obj), w.at())
 		}
-		if status, bad := obj.(*metav1.Status); bad && w.failed != nil {
-			w.failed(status)
-		}
-		event := watch.Event{Type: eventType, Object: obj}
-		select {
-		case w.events <- event: // alone it costs less than half
-			continue
-		default:
-		}
-		select {
-		case w.events <- event:
-		case <-w.stopped:
+		if !w.send(watch.Event{Type: eventType, Object: obj}) {
 			return
 		}
+	}
+}
+
+// decodingErrors are those that client-go gives a Reflector for what it can't decode.
+var decodingErrors = apierrors.NewClientErrorReporter( //nolint:gochecknoglobals // constant in all but name
+	http.StatusInternalServerError, http.MethodGet, "ClientWatchDecoding")
+
+// at names the position: within a list there is none.
+func (w *eventStream) at() string {
+	if w.inList {
+		return "list at " + w.position
+	}
+	return w.position
+}
+
+// pass does what is to be done with an object before anybody else has it; false if the watch has to end.
+func (w *eventStream) pass(eventType watch.EventType, o *object.Object, each func(watch.EventType, *object.Object) error) bool {
+	switch {
+	case eventType != watch.Bookmark:
+		if w.lister.Transform != nil {
+			w.lister.Transform(o)
+		}
+		if w.inList && each != nil && each(eventType, o) != nil {
+			return false
+		}
+	case w.inList:
+		w.inList = o.GetAnnotations()[metav1.InitialEventsAnnotationKey] != "true"
+	}
+	if !w.inList {
+		w.position = o.ResourceVersion
+	}
+	return true
+}
+
+// send hands an event on; false if the watch was stopped.
+func (w *eventStream) send(event watch.Event) bool {
+	select {
+	case w.events <- event: // alone it costs less than half
+		return true
+	default:
+	}
+	select {
+	case w.events <- event:
+		return true
+	case <-w.stopped:
+		return false
 	}
 }

@@ -225,23 +225,6 @@ func (plainLW) Watch(metav1.ListOptions) (watch.Interface, error) {
 	return nil, errors.New("the Reflector asks with a context")
 }
 
-// stockLW is client-go's own way to list and watch, with our serializer.
-func stockLW(client rest.Interface) *cache.ListWatch {
-	request := func(o metav1.ListOptions) *rest.Request {
-		return client.Get().AbsPath(cmPath).SpecificallyVersionedParams(&o, metav1.ParameterCodec, schema.GroupVersion{Version: "v1"})
-	}
-	return &cache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			list := &object.List{}
-			return list, request(o).Do(ctx).Into(list)
-		},
-		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-			o.Watch = true
-			return request(o).Watch(ctx)
-		},
-	}
-}
-
 // reflection is what a Reflector did.
 type reflection struct {
 	store  *logStore
@@ -299,55 +282,44 @@ func checkLog(t *testing.T, what string, want, got []string) {
 func TestReflector(t *testing.T) {
 	events := eventJSON("ADDED", cmJSON("c", 12)) + eventJSON("MODIFIED", cmJSON("a", 13)) + bookmarkJSON(20, false) + eventJSON("DELETED", cmJSON("b", 21))
 	seen := []string{"add c@12", "update a@13", "bookmark 20", "delete b@21"}
-	for _, way := range []string{"ours", "stock"} {
-		t.Run("list and watch/"+way, func(t *testing.T) {
-			api := newScriptedAPI(t,
-				apiStep{code: 200, body: listJSON(10, "next", itemJSON("a", 1))},
-				apiStep{code: 200, body: listJSON(10, "", itemJSON("b", 2))},
-				apiStep{code: 200, body: events},
-				apiStep{code: 200, body: eventJSON("MODIFIED", cmJSON("c", 22)), hold: true},
-			)
-			var lw cache.ListerWatcherWithContext = informer.ListWatch(api.client(), configMaps, "", nil)
-			if way == "stock" {
-				lw = stockLW(api.client())
-			}
-			r := reflect(t, api, plainLW{lw}, "update c@22")
-			checkLog(t, "store", append(append([]string{"replace [a@1 b@2] rv=10"}, seen...), "update c@22"), r.store.log)
-			checkLog(t, "requests", []string{
-				"LIST " + cmPath + " rv=0", "LIST " + cmPath + " rv= continue=next", "WATCH " + cmPath + " rv=10", "WATCH " + cmPath + " rv=21",
-			}, api.requests())
-			if r.store.rv != "22" || len(r.errors) > 0 {
-				t.Errorf("rv %s, errors %v", r.store.rv, r.errors)
-			}
+	t.Run("list and watch", func(t *testing.T) {
+		api := newScriptedAPI(t,
+			apiStep{code: 200, body: listJSON(10, "next", itemJSON("a", 1))},
+			apiStep{code: 200, body: listJSON(10, "", itemJSON("b", 2))},
+			apiStep{code: 200, body: events},
+			apiStep{code: 200, body: eventJSON("MODIFIED", cmJSON("c", 22)), hold: true},
+		)
+		var lw cache.ListerWatcherWithContext = informer.ListWatch(api.client(), configMaps, "", nil)
+		r := reflect(t, api, plainLW{lw}, "update c@22")
+		checkLog(t, "store", append(append([]string{"replace [a@1 b@2] rv=10"}, seen...), "update c@22"), r.store.log)
+		checkLog(t, "requests", []string{
+			"LIST " + cmPath + " rv=0", "LIST " + cmPath + " rv= continue=next", "WATCH " + cmPath + " rv=10", "WATCH " + cmPath + " rv=21",
+		}, api.requests())
+		if r.store.rv != "22" || len(r.errors) > 0 {
+			t.Errorf("rv %s, errors %v", r.store.rv, r.errors)
+		}
+	})
+	t.Run("watch-list", func(t *testing.T) {
+		api := newScriptedAPI(t, apiStep{
+			code: 200, hold: true,
+			body: eventJSON("ADDED", cmJSON("b", 2)) + eventJSON("ADDED", cmJSON("a", 1)) + bookmarkJSON(10, true) + events,
 		})
-		t.Run("watch-list/"+way, func(t *testing.T) {
-			api := newScriptedAPI(t, apiStep{
-				code: 200, hold: true,
-				body: eventJSON("ADDED", cmJSON("b", 2)) + eventJSON("ADDED", cmJSON("a", 1)) + bookmarkJSON(10, true) + events,
-			})
-			var lw cache.ListerWatcher = informer.ListWatch(api.client(), configMaps, "", nil)
-			if way == "stock" {
-				lw = stockLW(api.client())
-			}
-			r := reflect(t, api, lw, "delete b@21")
-			want := append([]string{"replace [a@1 b@2] rv=10"}, seen...)
-			checkLog(t, "store", want, r.store.log)
-			checkLog(t, "requests", []string{"WATCHLIST " + cmPath + " rv="}, api.requests())
-		})
-		t.Run("expired in the stream/"+way, func(t *testing.T) {
-			api := newScriptedAPI(t,
-				apiStep{code: 200, body: eventJSON("ADDED", cmJSON("a", 1)) + bookmarkJSON(10, true) + eventJSON("ERROR", statusJSON(410, metav1.StatusReasonExpired))},
-				apiStep{code: 200, body: eventJSON("ADDED", cmJSON("a", 31)) + bookmarkJSON(40, true) + eventJSON("MODIFIED", cmJSON("a", 41)), hold: true},
-			)
-			var lw cache.ListerWatcher = informer.ListWatch(api.client(), configMaps, "", nil)
-			if way == "stock" {
-				lw = stockLW(api.client())
-			}
-			r := reflect(t, api, lw, "update a@41")
-			checkLog(t, "store", []string{"replace [a@1] rv=10", "replace [a@31] rv=40", "update a@41"}, r.store.log)
-			checkLog(t, "requests", []string{"WATCHLIST " + cmPath + " rv=", "WATCHLIST " + cmPath + " rv=10"}, api.requests())
-		})
-	}
+		var lw cache.ListerWatcher = informer.ListWatch(api.client(), configMaps, "", nil)
+		r := reflect(t, api, lw, "delete b@21")
+		want := append([]string{"replace [a@1 b@2] rv=10"}, seen...)
+		checkLog(t, "store", want, r.store.log)
+		checkLog(t, "requests", []string{"WATCHLIST " + cmPath + " rv="}, api.requests())
+	})
+	t.Run("expired in the stream", func(t *testing.T) {
+		api := newScriptedAPI(t,
+			apiStep{code: 200, body: eventJSON("ADDED", cmJSON("a", 1)) + bookmarkJSON(10, true) + eventJSON("ERROR", statusJSON(410, metav1.StatusReasonExpired))},
+			apiStep{code: 200, body: eventJSON("ADDED", cmJSON("a", 31)) + bookmarkJSON(40, true) + eventJSON("MODIFIED", cmJSON("a", 41)), hold: true},
+		)
+		var lw cache.ListerWatcher = informer.ListWatch(api.client(), configMaps, "", nil)
+		r := reflect(t, api, lw, "update a@41")
+		checkLog(t, "store", []string{"replace [a@1] rv=10", "replace [a@31] rv=40", "update a@41"}, r.store.log)
+		checkLog(t, "requests", []string{"WATCHLIST " + cmPath + " rv=", "WATCHLIST " + cmPath + " rv=10"}, api.requests())
+	})
 }
 
 // A list has the bytes that a watch has: logStore compares them.
@@ -405,57 +377,69 @@ func TestListCutOff(t *testing.T) {
 	}
 }
 
-// A document that is no event ends the watch once; where it stays, it is skipped, reported, and nothing is listed again.
+// A document that is not an event ends the watch, which is opened again where it was; where it stays, the resource is listed.
 func TestReflectorMalformedDocument(t *testing.T) {
 	const bad = `{"type":"MODIFIED","object":{"metadata":` + "\n"
 	start := eventJSON("ADDED", cmJSON("a", 1)) + bookmarkJSON(10, true) + eventJSON("MODIFIED", cmJSON("a", 11))
 	next := eventJSON("MODIFIED", cmJSON("a", 12))
-	t.Run("once", func(t *testing.T) {
-		api := newScriptedAPI(t, apiStep{code: 200, body: start + "garbage\n" + next, hold: true}, apiStep{code: 200, body: next, hold: true})
-		var reports []string
-		lw := informer.ListWatch(api.client(), configMaps, "", nil)
-		lw.Malformed = collectReports(&reports)
-		r := reflect(t, api, lw, "update a@12")
-		checkLog(t, "store", []string{"replace [a@1] rv=10", "update a@11", "update a@12"}, r.store.log)
-		checkLog(t, "requests", []string{"WATCHLIST " + cmPath + " rv=", "WATCH " + cmPath + " rv=11"}, api.requests())
-		checkLog(t, "reports", []string{"malformed true, skipped false"}, reports)
-	})
-	t.Run("for ever", func(t *testing.T) {
-		last := eventJSON("MODIFIED", cmJSON("a", 13))
-		api := newScriptedAPI(t,
-			apiStep{code: 200, body: start + bad + next + last, hold: true}, apiStep{code: 200, body: bad + next + last + "garbage\n" + eventJSON("DELETED", cmJSON("a", 14)), hold: true})
-		var reports []string
-		lw := informer.ListWatch(api.client(), configMaps, "", nil)
-		lw.Malformed = collectReports(&reports)
-		r := reflect(t, api, lw, "delete a@14")
-		checkLog(t, "store", []string{"replace [a@1] rv=10", "update a@11", "update a@12", "update a@13", "delete a@14"}, r.store.log)
-		checkLog(t, "requests", []string{"WATCHLIST " + cmPath + " rv=", "WATCH " + cmPath + " rv=11"}, api.requests())
-		checkLog(t, "reports", []string{"malformed true, skipped false", "malformed true, skipped true", "malformed true, skipped true"}, reports)
-	})
-}
-
-// The watch after one that skipped is strict again; and an object without a resourceVersion is no event even as the first
-// of a watch: the Reflector would take its next watch from nowhere.
-func TestReflectorStrictAgain(t *testing.T) {
+	list := apiStep{code: 200, body: eventJSON("ADDED", cmJSON("a", 12)) + bookmarkJSON(12, true) + eventJSON("DELETED", cmJSON("a", 13)), hold: true}
+	// An object without a resourceVersion is not an event even as the first of a watch: the Reflector would take its next
+	// watch from nowhere.
 	unversioned := eventJSON("MODIFIED", `{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"x"}}`)
-	api := newScriptedAPI(t,
-		apiStep{code: 200, body: eventJSON("ADDED", cmJSON("a", 1)) + bookmarkJSON(10, true) + eventJSON("MODIFIED", cmJSON("a", 11)) + unversioned, hold: true},
-		apiStep{code: 200, body: unversioned + eventJSON("MODIFIED", cmJSON("a", 12))},
-		apiStep{code: 200, body: eventJSON("MODIFIED", cmJSON("a", 13)) + unversioned + eventJSON("MODIFIED", cmJSON("a", 14)), hold: true},
-		apiStep{code: 200, body: eventJSON("MODIFIED", cmJSON("a", 14)), hold: true},
-	)
-	var reports []string
-	lw := informer.ListWatch(api.client(), configMaps, "", nil)
-	lw.Malformed = collectReports(&reports)
-	r := reflect(t, api, lw, "update a@14")
-	checkLog(t, "store", []string{"replace [a@1] rv=10", "update a@11", "update a@12", "update a@13", "update a@14"}, r.store.log)
-	checkLog(t, "requests", []string{"WATCHLIST " + cmPath + " rv=", "WATCH " + cmPath + " rv=11", "WATCH " + cmPath + " rv=12", "WATCH " + cmPath + " rv=13"}, api.requests())
-	checkLog(t, "reports", []string{"malformed true, skipped false", "malformed true, skipped true", "malformed true, skipped false"}, reports)
-}
-
-func collectReports(to *[]string) func(error, bool) {
-	return func(err error, skipped bool) {
-		*to = append(*to, fmt.Sprintf("malformed %v, skipped %v", errors.Is(err, object.ErrMalformed), skipped))
+	watchList, again := "WATCHLIST "+cmPath+" rv=", "WATCH "+cmPath+" rv=11"
+	tests := []struct {
+		name            string
+		script          []apiStep
+		store, requests []string
+		reports         int
+	}{
+		{
+			name:     "once",
+			script:   []apiStep{{code: 200, body: start + "garbage\n" + next, hold: true}, {code: 200, body: next, hold: true}},
+			store:    []string{"replace [a@1] rv=10", "update a@11", "update a@12"},
+			requests: []string{watchList, again}, reports: 1,
+		},
+		{
+			name: "at another position each time",
+			script: []apiStep{
+				{code: 200, body: start + bad, hold: true}, {code: 200, body: next + unversioned, hold: true},
+				{code: 200, body: eventJSON("DELETED", cmJSON("a", 13)), hold: true},
+			},
+			store:    []string{"replace [a@1] rv=10", "update a@11", "update a@12", "delete a@13"},
+			requests: []string{watchList, again, "WATCH " + cmPath + " rv=12"}, reports: 2,
+		},
+		{
+			name:     "each time",
+			script:   []apiStep{{code: 200, body: start + unversioned, hold: true}, {code: 200, body: unversioned + next, hold: true}, list},
+			store:    []string{"replace [a@1] rv=10", "update a@11", "replace [a@12] rv=12", "delete a@13"},
+			requests: []string{watchList, again, watchList + "11"}, reports: 2,
+		},
+		{
+			name: "each time within the list",
+			script: []apiStep{
+				{code: 200, body: eventJSON("ADDED", cmJSON("a", 1)) + bad}, {code: 200, body: eventJSON("ADDED", cmJSON("b", 2)) + bad},
+				{code: 200, body: listJSON(10, "", itemJSON("a", 1))}, {code: 200, body: eventJSON("MODIFIED", cmJSON("a", 11)), hold: true},
+			},
+			store:    []string{"replace [a@1] rv=10", "update a@11"},
+			requests: []string{watchList, watchList, "LIST " + cmPath + " rv=0", "WATCH " + cmPath + " rv=10"}, reports: 2,
+		},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			api, reports := newScriptedAPI(t, test.script...), 0
+			lw := informer.ListWatch(api.client(), configMaps, "", nil)
+			lw.Failed = func(err error) {
+				if reports++; !errors.Is(err, object.ErrMalformed) {
+					t.Errorf("%v", err)
+				}
+			}
+			r := reflect(t, api, lw, test.store[len(test.store)-1])
+			checkLog(t, "store", test.store, r.store.log)
+			checkLog(t, "requests", test.requests, api.requests())
+			if reports != test.reports {
+				t.Errorf("%d reports", reports)
+			}
+		})
 	}
 }
 
@@ -551,7 +535,7 @@ func TestNewClientBadConfig(t *testing.T) {
 		t.Error("no error for a bad file")
 	}
 	config := &rest.Config{Host: "http://127.0.0.1:1", QPS: 5, Timeout: time.Second}
-	client, err := informer.NewClientFor(config, &http.Client{})
+	client, err := informer.NewClient(config)
 	if err != nil || client.GetRateLimiter() != nil {
 		t.Errorf("%v, throttled by %v", err, client.GetRateLimiter())
 	}

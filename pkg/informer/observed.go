@@ -65,7 +65,6 @@ func (l *observedListWatch) Watch(options metav1.ListOptions) (watch.Interface, 
 }
 
 func (l *observedListWatch) ListWithContext(_ context.Context, options metav1.ListOptions) (runtime.Object, error) {
-	l.informer.holes.inList.Store(false)
 	if options.ResourceVersion == "0" && !l.informer.beginsWithList() {
 		// "0" is whatever the server has cached, be it older than what is known: what is missing there would be taken for
 		// deleted. Empty is the present state.
@@ -90,7 +89,6 @@ func (l *observedListWatch) ListWithContext(_ context.Context, options metav1.Li
 func (l *observedListWatch) WatchWithContext(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
 	list := options.SendInitialEvents != nil
 	if list {
-		l.informer.holes.inList.Store(false)
 		if w := l.watchHistory(ctx, options); w != nil {
 			l.informer.watchOpened()
 			return w, nil

@@ -73,10 +73,10 @@ func (i *Informer) restate(ctx context.Context, r Restater, objects []*object.Ob
 func (i *Informer) restateSome(r Restater, objects []*object.Object, done func(string)) (rest []*object.Object, finished bool, err error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if i.ended {
+	if i.phase == hasEnded {
 		return nil, false, ErrEnded
 	}
-	if i.resuming || time.Since(i.resumedAt) < resumeGrace {
+	if i.phase == resuming || i.phase == catchingUp && time.Since(i.resumedAt) < resumeGrace {
 		return objects, false, nil
 	}
 	for n, o := range objects {

@@ -144,7 +144,7 @@ func TestRestateWhatIsKnownForSure(t *testing.T) {
 		if err := <-ended; !errors.Is(err, context.Canceled) {
 			t.Errorf("cancelled: %v", err)
 		}
-		i.ended = true
+		i.phase = hasEnded
 		if err := r.restate(t.Context(), i); !errors.Is(err, ErrEnded) {
 			t.Errorf("after its end: %v", err)
 		}

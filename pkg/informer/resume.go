@@ -31,7 +31,7 @@ func NewProbe(client rest.Interface, gvr schema.GroupVersionResource, namespace 
 		namespace = metav1.NamespaceDefault
 	}
 	return func(ctx context.Context, resourceVersion string) error {
-		err := client.Get().AbsPath(resourcePath(gvr, namespace), ProbeName).
+		err := client.Get().AbsPath(ResourcePath(gvr, namespace), ProbeName).
 			Param("resourceVersion", resourceVersion).MaxRetries(0).Do(ctx).Error()
 		switch {
 		case apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge):
@@ -83,16 +83,6 @@ func (l *resumingListWatch) begun() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.at = ""
-}
-
-// List exists for the interface; the Reflector uses ListWithContext.
-func (l *resumingListWatch) List(options metav1.ListOptions) (runtime.Object, error) {
-	return l.ListWithContext(l.runCtx, options)
-}
-
-// Watch exists for the interface; the Reflector uses WatchWithContext.
-func (l *resumingListWatch) Watch(options metav1.ListOptions) (watch.Interface, error) {
-	return l.WatchWithContext(l.runCtx, options)
 }
 
 // ListWithContext is what the Reflector begins with where it does not use watch-lists.
@@ -189,11 +179,13 @@ func (i *Informer) resumesAt() string {
 
 // resumes reports whether a list is the empty one that stands for the checkpoint. The caller holds mu.
 func (i *Informer) resumes(resourceVersion string, items int) bool {
-	if i.listed || i.resumesAt() == "" || resourceVersion != i.config.ResumeAt || items > 0 {
+	if i.HasSynced() || i.resumesAt() == "" || resourceVersion != i.config.ResumeAt || items > 0 {
 		return false
 	}
 	i.hasListed()
-	i.resumedAt = time.Now()
+	if i.phase == listing { // the watch came first
+		i.catchUp()
+	}
 	i.status.resumed(resourceVersion)
 	i.log.Info("resumed from the checkpoint", "resourceVersion", resourceVersion, "objects", i.count.Load())
 	return true
@@ -204,14 +196,17 @@ func (i *Informer) resumes(resourceVersion string, items int) bool {
 func (i *Informer) awaitWatch() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	i.resuming = true
+	i.phase = resuming
 }
 
 // watchOpened notes that a watch was opened: the first one brings what is behind the checkpoint.
 func (i *Informer) watchOpened() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if i.resuming {
-		i.resuming, i.resumedAt = false, time.Now()
+	if i.phase == resuming {
+		i.catchUp()
 	}
 }
+
+// catchUp notes that the watch from the checkpoint is open. The caller holds mu.
+func (i *Informer) catchUp() { i.phase, i.resumedAt = catchingUp, time.Now() }

@@ -92,7 +92,7 @@ func TestAListIsNotOlderThanWhatIsKnown(t *testing.T) {
 				}
 				i := New(tt.config)
 				if tt.predecessor != nil {
-					i.succeed(tt.predecessor)
+					i.Succeed(tt.predecessor)
 				}
 				ctx, cancel := context.WithCancel(t.Context())
 				ended := make(chan error, 1)

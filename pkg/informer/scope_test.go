@@ -77,8 +77,8 @@ func TestAnotherScope(t *testing.T) {
 			i := New(config)
 			old, fresh, changed := &leaves{}, &leaves{}, &leaves{}
 			i.AddEventHandler(old)
-			i.AddNewEventHandler(fresh)
-			i.AddChangedEventHandler(changed)
+			i.AddEventHandlerWithReplay(fresh, false)
+			i.AddEventHandlerWithReplay(changed, true)
 			i.replay()
 			for _, j := range []*leaves{old, fresh, changed} {
 				expect(t, &j.journal)
@@ -157,8 +157,8 @@ func TestNobodyWatchesASource(t *testing.T) {
 	i := New(Config{Resource: configMaps, Known: []*object.Object{labelled(t, "x", "u1", 1, "a")}, ResumeAt: "10"})
 	old, fresh, changed := &leaves{}, &leaves{}, &leaves{}
 	i.AddEventHandler(old)
-	i.AddNewEventHandler(fresh)
-	i.AddChangedEventHandler(changed)
+	i.AddEventHandlerWithReplay(fresh, false)
+	i.AddEventHandlerWithReplay(changed, true)
 	i.LeaveAll()
 	expect(t, &old.journal, "leave a/x(u1)@1@1")
 	expect(t, &fresh.journal)

@@ -2,7 +2,7 @@ package informer
 
 import "github.com/deltabridge/deltabridge/pkg/object"
 
-// State keeps what is known of the sources of a [Set] over restarts. The Set and its informers call it, and what it gives them, before any
+// State keeps what is known of the sources of a fleet over restarts. The fleet and its informers call it, and what it gives them, before any
 // handler hears of the same thing.
 type State interface {
 	// Remembered are sources that an earlier process watched and this one has not resumed. What other sources watch now they take
@@ -31,6 +31,12 @@ type Memory struct {
 	GoesOn bool
 }
 
+// Share is a part of a remembered source: its objects in the namespaces for which In is true.
+type Share struct {
+	Source string
+	In     func(namespace string) bool
+}
+
 // Record takes down what an informer is about to hand on, and keeps the bytes of its objects. Handlers may ask for the bytes of each
 // state that they were given: the first list is stored as a whole, and each change is noted before any handler is given it.
 type Record interface {
@@ -45,7 +51,7 @@ type Record interface {
 	Added(o *object.Object)
 	Updated(o *object.Object)
 	Deleted(last *object.Object)
-	// Gap comes before the changes of a re-list: see Observer.OnGap. There is none with an empty to.
+	// Gap comes before the changes of a re-list: see Observer.OnGap.
 	Gap(from, to string)
 	// Reached follows each change, each list as a whole, and each bookmark: everything up to resourceVersion was handed on. It may wait:
 	// the informer reads nothing meanwhile.

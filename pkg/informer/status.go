@@ -31,7 +31,6 @@ type Status struct {
 	Resumed         bool      // the watch continued where the checkpoint ended, without a list
 	Refused         bool      // the checkpoint was refused: the cluster has not reached its resourceVersion
 	Errors          int64     // failed requests
-	Malformed       int64     // documents in watches that were no events
 	LastError       string    // of what fails now; empty if nothing does
 }
 
@@ -50,7 +49,6 @@ type tracker struct {
 	didResume   bool
 	didRefuse   bool
 	errors      int64
-	badDocs     int64
 	failing     map[string]failure // by verb: list or watch
 }
 
@@ -60,12 +58,13 @@ type failure struct {
 	err  error
 }
 
-func failureOf(err error) failure {
+// FailureKind names what kind of failure an error is: failures of one kind are news once.
+func FailureKind(err error) string {
 	kind := string(apierrors.ReasonForError(err))
 	if kind == "" {
 		kind = "no answer" // the text of a network error differs from one to the next
 	}
-	return failure{kind, err}
+	return kind
 }
 
 func (t *tracker) init(config Config) {
@@ -113,7 +112,7 @@ func (t *tracker) requested(verb string, err error) (news bool) {
 		return failed && len(t.failing) == 0
 	}
 	t.errors++
-	f := failureOf(err)
+	f := failure{FailureKind(err), err}
 	news = true
 	for _, before := range t.failing {
 		news = news && before.kind != f.kind
@@ -122,11 +121,9 @@ func (t *tracker) requested(verb string, err error) (news bool) {
 	return news
 }
 
-// malformed counts a document that is no event. It returns the position up to which everything was handed over.
-func (t *tracker) malformed() string {
+func (t *tracker) position() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.badDocs++
 	return t.rv
 }
 
@@ -154,7 +151,7 @@ func (t *tracker) snapshot(objects int, synced bool) Status {
 	defer t.mu.Unlock()
 	s := Status{
 		Resource: t.resource, Namespace: t.namespace, Selector: t.selector, Objects: objects, ResourceVersion: t.rv,
-		LastContact: t.lastContact, Synced: synced, Relists: t.relists, Resumed: t.didResume, Refused: t.didRefuse, Errors: t.errors, Malformed: t.badDocs,
+		LastContact: t.lastContact, Synced: synced, Relists: t.relists, Resumed: t.didResume, Refused: t.didRefuse, Errors: t.errors,
 	}
 	for verb, f := range t.failing {
 		if s.LastError == "" || verb == verbWatch { // without a watch all else is no use

@@ -16,6 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/deltabridge/deltabridge/pkg/object"
 )
 
 // clock is a fake one.
@@ -206,51 +208,27 @@ func TestWatchListErrors(t *testing.T) {
 	}
 }
 
+// A document that is not an event is a failed request of the watch, until that is open again.
 func TestMalformedDocuments(t *testing.T) {
 	var log bytes.Buffer
-	i, j := New(Config{Resource: configMaps, Logger: slog.New(slog.NewTextHandler(&log, nil))}), &journal{}
-	i.AddEventHandler(j)
-	s := (*store)(i)
-	do(t, s.Replace(list(state(t, "a", "x", "u1", 1), state(t, "a", "y", "u2", 2)), "5"))
-	j.take()
-	bad := errors.New("garbage")
-
-	i.malformed(bad, false)
-	do(t, s.Add(state(t, "a", "x", "u1", 6)))
-	s.UpdateResourceVersion("6")
-	expect(t, j, "update a/x(u1)@1 -> a/x(u1)@6")
-
-	i.malformed(bad, true)
-	do(t, s.Add(state(t, "a", "x", "u1", 8))) // was read before
-	s.UpdateResourceVersion("8")
-	i.malformed(bad, true)
-	i.malformed(bad, true)
-	do(t, s.Delete(state(t, "a", "x", "u1", 9)))
-	s.UpdateResourceVersion("9")
-	i.malformed(bad, true)
-	do(t, s.Bookmark("10"))
-	do(t, s.Bookmark("11"))
-	expect(t, j, "gap 6..", "update a/x(u1)@6 -> a/x(u1)@8", "gap 8..", "delete a/x(u1)@9 unseen=false", "gap 9..")
-
-	// A list with a hole says nothing of what it lacks.
-	lw := &observedListWatch{informer: i, runCtx: t.Context()}
-	i.config.ListWatch = &scripted{answers: []error{nil, nil}}
-	initial := true
-	_, err := lw.Watch(metav1.ListOptions{SendInitialEvents: &initial})
-	do(t, err)
-	i.malformed(bad, true)
-	do(t, s.Replace(list(state(t, "a", "z", "u3", 12)), "20"))
-	expect(t, j, "gap 9..", "gap 9..20", "add a/z(u3)@12 initial=false")
-	_, err = lw.List(metav1.ListOptions{})
-	do(t, err)
-	do(t, s.Replace(list(state(t, "a", "z", "u3", 12)), "30"))
-	expect(t, j, "gap 20..30", "delete a/y(u2)@2 unseen=true")
-
-	if got := i.Status(); got.Malformed != 6 || got.Relists != 2 {
-		t.Errorf("%d documents, %d re-lists", got.Malformed, got.Relists)
+	i := New(Config{Resource: configMaps, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	do(t, (*store)(i).Replace(nil, "5"))
+	bad := fmt.Errorf("%w: garbage", object.ErrMalformed)
+	i.watchFailed(bad)
+	i.watchFailed(bad)
+	if got := i.Status(); got.Errors != 2 || got.LastError != bad.Error() {
+		t.Errorf("%d errors, the last: %s", got.Errors, got.LastError)
 	}
-	if n := strings.Count(log.String(), "document in the watch is no event"); n != 1 {
+	if n := strings.Count(log.String(), "after=5"); n != 1 {
 		t.Errorf("logged %d times:\n%s", n, log.String())
+	}
+	lw := &observedListWatch{informer: i, runCtx: t.Context()}
+	i.config.ListWatch = &scripted{answers: []error{nil}}
+	_, err := lw.Watch(metav1.ListOptions{})
+	do(t, err)
+	i.watchFailed(apierrors.NewResourceExpired("too old"))
+	if got := i.Status(); got.Errors != 2 || got.LastError != "" {
+		t.Errorf("%d errors, the last: %s", got.Errors, got.LastError)
 	}
 }
 

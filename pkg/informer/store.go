@@ -3,7 +3,6 @@ package informer
 import (
 	"cmp"
 	"slices"
-	"time"
 
 	"github.com/deltabridge/deltabridge/internal/mutant"
 	"github.com/deltabridge/deltabridge/pkg/object"
@@ -30,7 +29,6 @@ func (s *store) Add(obj any) error {
 	}
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	i.announceHole()
 	if selected {
 		i.upsert(o, false)
 	} else {
@@ -45,7 +43,6 @@ func (s *store) Delete(obj any) error {
 	i, o := (*Informer)(s), obj.(*object.Object)
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	i.announceHole()
 	known := i.known(o)
 	// The deletion of an object that is not known was handed on before (or is another scope's).
 	if known != nil && known.UID == o.UID {
@@ -66,18 +63,15 @@ func (s *store) Replace(list []any, resourceVersion string) error {
 		return nil
 	}
 	first := i.first()
-	i.announceHole()
 	switch {
 	case first && !i.handFirstList(objects, resourceVersion):
 		return nil // the process is ending
-	case i.config.Relist && !i.listed && !i.record.Entering(i.entering(objects)):
+	case i.config.Relist && !i.HasSynced() && !i.record.Entering(i.entering(objects)):
 		return nil // the same
 	case !first:
 		i.announceGap(resourceVersion)
 	}
-	if !i.holes.inList.Load() { // what is missing may be what was skipped
-		i.deleteMissing(objects, others)
-	}
+	i.deleteMissing(objects, others)
 	for _, o := range objects {
 		i.upsert(o, first)
 	}
@@ -85,8 +79,8 @@ func (s *store) Replace(list []any, resourceVersion string) error {
 		i.handReplay(resourceVersion)
 	}
 	i.position = resourceVersion
-	i.status.reached(resourceVersion)                               // after a watch-list the Reflector does not call UpdateResourceVersion
-	i.succeeds, i.resuming, i.resumedAt = false, false, time.Time{} // a list leaves nothing behind
+	i.status.reached(resourceVersion) // after a watch-list the Reflector does not call UpdateResourceVersion
+	i.phase = following
 	i.record.Reached(resourceVersion)
 	for _, r := range i.handlers {
 		if first {
@@ -123,8 +117,7 @@ func (i *Informer) entering(objects []*object.Object) (entering []*object.Object
 
 // hasListed notes that the handlers know the state. The caller holds mu.
 func (i *Informer) hasListed() {
-	if !i.listed {
-		i.listed = true
+	if !i.HasSynced() {
 		close(i.synced)
 	}
 }
@@ -134,11 +127,7 @@ func (s *store) Resync() error { return nil }
 
 // Bookmark: the watch lives, although nothing changed.
 func (s *store) Bookmark(string) error {
-	i := (*Informer)(s)
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	i.announceHole()
-	i.status.bookmark()
+	s.status.bookmark()
 	return nil
 }
 
@@ -281,7 +270,7 @@ func (i *Informer) deleteMissing(list, others []*object.Object) {
 		key, _ := keyOf(known)
 		switch _, ok := present[key]; {
 		case ok:
-		case i.config.Relist && !i.listed && i.serverSelects() && !i.within(known):
+		case i.config.Relist && !i.HasSynced() && i.serverSelects() && !i.within(known):
 			i.leave(known, known) // whether it lives the list does not say
 		default:
 			i.remove(known, unseen(known))
@@ -300,7 +289,7 @@ func (i *Informer) serverSelects() bool {
 func (i *Informer) announceGap(to string) {
 	from := i.position
 	why := "the watch could not be continued at resourceVersion " + from + ", and the resource was listed again"
-	if i.config.Relist && !i.listed {
+	if i.config.Relist && !i.HasSynced() {
 		why = "what is watched of the resource is not what it was at resourceVersion " + from + ", and the resource was listed"
 	} else {
 		i.status.relisted()

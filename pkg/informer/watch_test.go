@@ -44,9 +44,7 @@ var slow = wait.Backoff{Duration: time.Hour, Factor: 1, Steps: 1000, Cap: time.H
 // runInformer runs an informer of ConfigMaps in a namespace until the end of the test.
 func runInformer(t *testing.T, config *rest.Config, namespace string, edit func(*informer.Config), handlers ...cache.ResourceEventHandler) (i *informer.Informer, stop func()) {
 	t.Helper()
-	httpClient, err := rest.HTTPClientFor(config)
-	must(t, err)
-	client, err := informer.NewClientFor(config, httpClient)
+	client, err := informer.NewClient(config)
 	must(t, err)
 	c := informer.Config{
 		Resource: configMaps, Namespace: namespace, ListWatch: informer.ListWatch(client, configMaps, namespace, nil), Backoff: quick,
@@ -58,7 +56,7 @@ func runInformer(t *testing.T, config *rest.Config, namespace string, edit func(
 	for _, h := range handlers {
 		i.AddEventHandler(h)
 	}
-	stop = runUntil(t, i.Run, httpClient)
+	stop = runUntil(t, i.Run, client.(*rest.RESTClient).Client)
 	t.Cleanup(stop)
 	return i, stop
 }
@@ -113,9 +111,9 @@ func TestHandlersSeeEveryRevision(t *testing.T) {
 		<-half
 	}
 	close(goOn) // and add a handler while they write
-	registration := i.AddEventHandler(late)
-	if !registration.HasSynced() || !cache.IsDone(registration.HasSyncedChecker()) {
-		t.Error("a handler that was given everything counts as not synced")
+	i.AddEventHandler(late)
+	if late.count("synced") != 1 {
+		t.Error("the handler was not given everything when it was added")
 	}
 	group.Wait()
 	k.create(namespace, "last")
@@ -348,9 +346,7 @@ func TestShutdownWhileARequestHangs(t *testing.T) {
 				before := goleak.IgnoreCurrent()
 				t.Run("run", func(t *testing.T) {
 					p, config := proxied(t)
-					httpClient, err := rest.HTTPClientFor(config)
-					must(t, err)
-					client, err := informer.NewClientFor(config, httpClient)
+					client, err := informer.NewClient(config)
 					must(t, err)
 					if connected {
 						must(t, client.Get().AbsPath("/version").Do(t.Context()).Error())
@@ -358,7 +354,7 @@ func TestShutdownWhileARequestHangs(t *testing.T) {
 					p.Freeze()
 					lw := &begun{informer.ListWatch(client, configMaps, "default", nil), make(chan string, 10)}
 					i := informer.New(informer.Config{Resource: configMaps, Namespace: "default", ListWatch: lw, NoWatchList: noWatchList})
-					stop := runUntil(t, i.Run, httpClient)
+					stop := runUntil(t, i.Run, client.(*rest.RESTClient).Client)
 					if got := <-lw.requests; (got == "list") != noWatchList {
 						t.Errorf("the first request is a %s", got)
 					}
@@ -415,7 +411,7 @@ func restricted(t *testing.T, rules ...rbacv1.PolicyRule) *rest.Config {
 	return config
 }
 
-// litter puts documents that are no events into watches of ConfigMaps, in front of as many events as it is told.
+// litter puts documents that are not events into watches of ConfigMaps, in front of as many events as it is told.
 type litter struct {
 	http.RoundTripper
 	next atomic.Int64
@@ -453,30 +449,54 @@ func (b *litteredBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// A document that is no event is asked for again; if it stays, the handlers learn where a change may be missing.
+// A document that is not an event is asked for again; if it stays, the handlers are given a gap, and then what changed.
 func TestMalformedDocumentIsAGap(t *testing.T) {
 	k := newKube(t)
 	namespace := k.namespace()
 	config := cluster.Shared(t).RESTConfig()
 	l := &litter{}
 	config.Wrap(func(rt http.RoundTripper) http.RoundTripper { l.RoundTripper = rt; return l })
-	w := watchScopes(t, config, nil, informer.Scope{Patterns: resources(t, "configmaps"), Namespaces: []string{namespace}})
-	w.waitReady()
-	seen := w.record("configmaps")
+	seen := &record{}
+	i, _ := runInformer(t, config, namespace, nil, seen)
+	waitSynced(t, i)
 	k.create(namespace, "one")
 	seen.waitFor(t, "add one")
 	l.next.Store(1)
 	k.create(namespace, "two")
 	seen.waitFor(t, "add two")
-	l.next.Store(1) // in the watch that was opened because of the last one
+	l.next.Store(2)
 	k.create(namespace, "three")
 	seen.waitFor(t, "add three")
 	checkLog(t, "changes", []string{"synced", "add one", "add two", "gap", "add three"}, seen.lines())
 	changes := seen.all()
-	if gap := changes[3]; gap.rv != changes[2].rv+".." {
-		t.Errorf("gap %s after a change at %s", gap.rv, changes[2].rv)
+	if gap := changes[3]; !strings.HasPrefix(gap.rv, changes[2].rv+"..") || gap.rv < changes[2].rv+".."+changes[4].rv {
+		t.Errorf("gap %s after a change at %s, before one at %s", gap.rv, changes[2].rv, changes[4].rv)
 	}
-	if s := w.Statuses()[0]; s.Malformed != 2 || s.Relists != 0 {
+	if s := i.Status(); s.Errors != 3 || s.Relists != 1 || s.LastError != "" {
 		t.Errorf("status %+v", s)
+	}
+}
+
+// It stops the API server of all tests for a while.
+func TestShutdownWhileTheAPIServerIsAway(t *testing.T) {
+	c, k := cluster.Shared(t), newKube(t)
+	namespace := k.namespace()
+	must(t, c.StopAPIServer(t.Context()))
+	defer func() { must(t, c.StartAPIServer(t.Context())) }()
+	for _, noWatchList := range []bool{true, false} {
+		i, stop := runInformer(t, c.RESTConfig(), namespace, func(c *informer.Config) {
+			c.NoWatchList, c.Backoff = noWatchList, slow
+		})
+		eventually(t, func() error {
+			if s := i.Status(); s.Errors == 0 {
+				return errors.New("no request has failed")
+			}
+			return nil
+		})
+		start := time.Now()
+		stop()
+		if took := time.Since(start); took > 5*time.Second {
+			t.Errorf("ended after %s", took)
+		}
 	}
 }

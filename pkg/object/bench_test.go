@@ -5,10 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/serializer/streaming"
 )
 
 // endless repeats a text.
@@ -37,20 +34,6 @@ func BenchmarkWatch(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				if _, _, err := d.Decode(); err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
-		b.Run(name+"/clientgo", func(b *testing.B) { // its stream decoder, over the serializer
-			info := NegotiatedSerializer().SupportedMediaTypes()[0]
-			d := streaming.NewDecoder(info.StreamSerializer.Framer.NewFrameReader(watchOf(b, name+".json")), info.StreamSerializer.Serializer)
-			b.ReportAllocs()
-			for b.Loop() {
-				var got metav1.WatchEvent
-				if _, _, err := d.Decode(nil, &got); err != nil {
-					b.Fatal(err)
-				}
-				if _, err := runtime.Decode(info.Serializer, got.Object.Raw); err != nil {
 					b.Fatal(err)
 				}
 			}

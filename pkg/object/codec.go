@@ -17,8 +17,8 @@ import (
 // nothing an *Object; a body of kind Status gives a *metav1.Status in each case, as client-go expects. Into any other
 // type the body is unmarshalled as JSON.
 //
-// It serves Request.Watch of client-go too. There, the 16 MiB limit of client-go's stream decoder holds, and documents
-// that are no watch event are skipped without a word; NewWatchDecoder has neither flaw and costs less.
+// It does not serve Request.Watch of client-go, whose stream decoder has a limit of 16 MiB: read Request.Stream with
+// NewWatchDecoder.
 func NegotiatedSerializer() runtime.NegotiatedSerializer {
 	return negotiated{}
 }
@@ -28,11 +28,7 @@ type negotiated struct{}
 func (negotiated) SupportedMediaTypes() []runtime.SerializerInfo {
 	return []runtime.SerializerInfo{{
 		MediaType: runtime.ContentTypeJSON, MediaTypeType: "application", MediaTypeSubType: "json",
-		EncodesAsText: true,
-		Serializer:    codec{},
-		StreamSerializer: &runtime.StreamSerializerInfo{
-			EncodesAsText: true, Serializer: envelopeCodec{}, Framer: framer{},
-		},
+		EncodesAsText: true, Serializer: codec{},
 	}}
 }
 

@@ -24,8 +24,6 @@
 // A LIST whose body has no end is an error as a whole: a part of a list must not be taken for all of it. An item that
 // is no JSON object (null, a number) has no identity and is left out.
 //
-// On a WATCH, a document that is no watch event (not JSON, no known type, an object without resourceVersion on a
-// watch that has one) never becomes an object: it is given to the function that [NewWatchDecoder] was given, which
-// decides whether to end the watch or to go on behind it. It never becomes an ERROR event, after which a Reflector
-// would list everything again, and again for as long as the document is served.
+// On a WATCH, each line is a document. One that is not a watch event (not JSON, an unknown type, an object without
+// resourceVersion on a watch that has one) never becomes an object: it ends the watch with an error.
 package object

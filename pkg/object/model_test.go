@@ -178,22 +178,21 @@ type modelEvent struct {
 	Status string       // the message of an ERROR
 }
 
-// modelWatch gives the events of a stream; ok is false if the stream is not JSON objects all the way.
-func modelWatch(stream []byte, versioned bool) (events []modelEvent, ok bool) {
-	d := json.NewDecoder(bytes.NewReader(stream))
-	for {
-		var doc json.RawMessage
-		if err := d.Decode(&doc); err != nil {
-			return events, err == io.EOF
+// modelWatch gives the events of a stream, up to the first line that is not one: then it ended is false. With valid false that
+// line is not JSON, of which the scan sees only as much as it needs.
+func modelWatch(stream []byte, versioned bool) (events []modelEvent, ended, valid bool) {
+	for line := range bytes.Lines(stream) {
+		if len(trim(line)) == 0 {
+			continue
 		}
-		envelope := modelMembers(doc)
+		envelope := modelMembers(line)
 		if envelope == nil {
-			return nil, false
+			return events, false, false
 		}
 		eventType := envelope.text("type")
 		object := model(envelope["object"])
 		if object == nil || !strings.Contains(" ADDED MODIFIED DELETED BOOKMARK ERROR ", " "+eventType+" ") || eventType == "" {
-			continue
+			return events, false, true
 		}
 		object.HasAPIVersion, object.HasKind = false, false
 		event := modelEvent{Type: eventType, Object: object}
@@ -202,8 +201,9 @@ func modelWatch(stream []byte, versioned bool) (events []modelEvent, ok bool) {
 		} else if object.ResourceVersion != "" {
 			versioned = true
 		} else if versioned {
-			continue
+			return events, false, true
 		}
 		events = append(events, event)
 	}
+	return events, true, true
 }

@@ -1,4 +1,4 @@
-package informer
+package discovery
 
 import (
 	"context"
@@ -7,11 +7,12 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/deltabridge/deltabridge/pkg/informer"
 	"github.com/deltabridge/deltabridge/pkg/object"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/discovery"
+	kubediscovery "k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 )
 
@@ -29,21 +30,27 @@ type Served struct {
 	Defined bool
 }
 
-// discoverer asks the API server what it serves.
-type discoverer struct {
-	client discovery.DiscoveryInterfaceWithContext
+// Discoverer asks the API server what it serves.
+type Discoverer struct {
+	client kubediscovery.DiscoveryInterfaceWithContext
 	raw    rest.Interface // reads APIServices and CRDs as raw objects
 }
 
-// catalog is what a discovery found.
-type catalog struct {
-	served []Served
-	// failed are group/versions whose server did not answer: nothing is known about their resources.
-	failed map[schema.GroupVersion]error
+// New makes a Discoverer. raw reads objects of package object; see informer.NewClient.
+func New(client kubediscovery.DiscoveryInterfaceWithContext, raw rest.Interface) *Discoverer {
+	return &Discoverer{client: client, raw: raw}
 }
 
-func (c *catalog) failedGroup(group string) bool {
-	for gv := range c.failed {
+// Catalog is what a discovery found.
+type Catalog struct {
+	Served []Served
+	// Failed are group/versions whose server did not answer: nothing is known about their resources.
+	Failed map[schema.GroupVersion]error
+}
+
+// FailedGroup reports whether a version of the group did not answer.
+func (c *Catalog) FailedGroup(group string) bool {
+	for gv := range c.Failed {
 		if gv.Group == group {
 			return true
 		}
@@ -51,15 +58,15 @@ func (c *catalog) failedGroup(group string) bool {
 	return false
 }
 
-// discover lists all resources that can be listed and watched, core group first, then in the server's order.
-// Resources of one storage under two names (Events of the core group and of events.k8s.io) are given by sameStorage.
-func (d *discoverer) discover(ctx context.Context) (*catalog, error) {
+// Discover lists all resources that can be listed and watched, core group first, then in the server's order.
+// Resources of one storage under two names (Events of the core group and of events.k8s.io) are given by SameStorage.
+func (d *Discoverer) Discover(ctx context.Context) (*Catalog, error) {
 	groups, lists, err := d.client.ServerGroupsAndResourcesWithContext(ctx)
-	c := &catalog{}
-	var partial *discovery.ErrGroupDiscoveryFailed
+	c := &Catalog{}
+	var partial *kubediscovery.ErrGroupDiscoveryFailed
 	switch {
 	case errors.As(err, &partial):
-		c.failed = partial.Groups
+		c.Failed = partial.Groups
 	case err != nil:
 		return nil, fmt.Errorf("discover what the API server serves: %w", err)
 	}
@@ -72,7 +79,7 @@ func (d *discoverer) discover(ctx context.Context) (*catalog, error) {
 		byGroupVersion[list.GroupVersion] = list
 	}
 	for _, group := range groups {
-		c.served = append(c.served, servedByGroup(group, byGroupVersion, services)...)
+		c.Served = append(c.Served, servedByGroup(group, byGroupVersion, services)...)
 	}
 	return c, nil
 }
@@ -110,10 +117,10 @@ func servedByGroup(group *metav1.APIGroup, lists map[string]*metav1.APIResourceL
 	return served
 }
 
-// sameStorage reports which of the candidates are another name for the storage of an earlier one, by equal
+// SameStorage reports which of the candidates are another name for the storage of an earlier one, by equal
 // storageVersionHash. Only legacy discovery documents carry the hash, so they are read for those resources alone
 // whose name and kind occur in several groups. unknown are those whose document could not be read.
-func (d *discoverer) sameStorage(ctx context.Context, candidates []Served) (same map[schema.GroupResource]schema.GroupResource, unknown []schema.GroupResource) {
+func (d *Discoverer) SameStorage(ctx context.Context, candidates []Served) (same map[schema.GroupResource]schema.GroupResource, unknown []schema.GroupResource) {
 	type name struct{ resource, kind string }
 	groups := map[name][]Served{}
 	for _, s := range candidates {
@@ -141,7 +148,7 @@ func (d *discoverer) sameStorage(ctx context.Context, candidates []Served) (same
 	return same, unknown
 }
 
-func (d *discoverer) storageVersionHash(ctx context.Context, s Served) (string, error) {
+func (d *Discoverer) storageVersionHash(ctx context.Context, s Served) (string, error) {
 	gv := schema.GroupVersion{Group: s.Group, Version: s.Versions[0]}
 	list, err := d.client.ServerResourcesForGroupVersionWithContext(ctx, gv.String())
 	if err != nil {
@@ -170,7 +177,7 @@ const automanaged = "kube-aggregator.kubernetes.io/automanaged"
 
 // services asks what stands behind the group/versions. Where APIServices may not be read, or do not exist, nothing is
 // known.
-func (d *discoverer) services(ctx context.Context) (map[schema.GroupVersion]service, error) {
+func (d *Discoverer) services(ctx context.Context) (map[schema.GroupVersion]service, error) {
 	list := &object.List{}
 	err := d.raw.Get().AbsPath("/apis/apiregistration.k8s.io/v1/apiservices").Do(ctx).Into(list)
 	switch {
@@ -202,12 +209,12 @@ func (d *discoverer) services(ctx context.Context) (map[schema.GroupVersion]serv
 	return services, nil
 }
 
-// gone asks the API server about one resource that discovery no longer lists. It is true only on the server's own
+// Gone asks the API server about one resource that discovery no longer lists. It returns true only on the server's own
 // word: its path answers 404, and for a resource of its own the CustomResourceDefinition does too. A discovery
 // document alone is no proof: a restarting API server serves one that lacks what it has not loaded yet.
-func (d *discoverer) gone(ctx context.Context, gvr schema.GroupVersionResource, aggregated bool) bool {
+func (d *Discoverer) Gone(ctx context.Context, gvr schema.GroupVersionResource, aggregated bool) bool {
 	one := metav1.ListOptions{Limit: 1}
-	err := d.raw.Get().AbsPath(resourcePath(gvr, "")).
+	err := d.raw.Get().AbsPath(informer.ResourcePath(gvr, "")).
 		SpecificallyVersionedParams(&one, metav1.ParameterCodec, schema.GroupVersion{Version: "v1"}).Do(ctx).Error()
 	if !apierrors.IsNotFound(err) {
 		return false
@@ -215,8 +222,8 @@ func (d *discoverer) gone(ctx context.Context, gvr schema.GroupVersionResource, 
 	if aggregated {
 		return true
 	}
-	err = d.raw.Get().AbsPath(crdPath, gvr.GroupResource().String()).Do(ctx).Error()
+	err = d.raw.Get().AbsPath(definitionsPath, gvr.GroupResource().String()).Do(ctx).Error()
 	return apierrors.IsNotFound(err) || apierrors.IsForbidden(err)
 }
 
-const crdPath = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+const definitionsPath = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"

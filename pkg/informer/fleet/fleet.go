@@ -1,8 +1,10 @@
-package informer
+package fleet
 
 import (
 	"context"
 	"fmt"
+	"github.com/deltabridge/deltabridge/pkg/informer"
+	"github.com/deltabridge/deltabridge/pkg/informer/discovery"
 	"log/slog"
 	"maps"
 	"slices"
@@ -14,35 +16,35 @@ import (
 	"golang.org/x/time/rate"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/discovery"
+	kubediscovery "k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 )
 
-// SetConfig says what a Set runs.
-type SetConfig struct {
+// Config says what a Fleet runs.
+type Config struct {
 	Scopes []Scope
-	// Client reaches the API server with object.NegotiatedSerializer; see NewClient.
+	// Client reaches the API server with object.NegotiatedSerializer; see informer.NewClient.
 	Client rest.Interface
 	// Connector waits for the API server while it can't be reached; nil is allowed.
-	Connector *Connector
+	Connector *informer.Connector
 	// Discovery lists what the API server serves.
-	Discovery discovery.DiscoveryInterfaceWithContext
+	Discovery kubediscovery.DiscoveryInterfaceWithContext
 	// OnStart is called for each informer before it runs, to add handlers.
-	OnStart func(*Informer)
+	OnStart func(*informer.Informer)
 	// State keeps what is known of sources over restarts. Nil: nobody does.
-	State State
-	// Transform is given each object before anything else is, and may change its Raw; see ListerWatcher. Nil: none.
+	State informer.State
+	// Transform is given each object before anything else is, and may change its Raw; see informer.ListerWatcher. Nil: none.
 	Transform func(schema.GroupVersionResource, *object.Object)
 	// ManagedFields keeps the managedFields of objects while a change is handed over, at the cost of a copy of them.
 	ManagedFields bool
 	Logger        *slog.Logger // nil is silent
 }
 
-// Set runs one informer for each resource that its scopes match and the cluster serves.
-type Set struct {
-	config     SetConfig
+// Fleet runs one informer for each resource that its scopes match and the cluster serves.
+type Fleet struct {
+	config     Config
 	log        *slog.Logger
-	discovery  *discoverer
+	discovery  *discovery.Discoverer
 	starts     *rate.Limiter
 	changes    chan struct{}                 // asks for a look at what the cluster serves
 	remembered map[string]bool               // sources that an earlier process watched and that were dealt with
@@ -55,29 +57,29 @@ type Set struct {
 	left       map[watchKey]*running // ended, and their objects may be back
 	discovered bool                  // one discovery succeeded
 	problems   []string              // what of the scopes can't be watched, in words
-	failure    failure               // of the last discovery; zero if it succeeded
+	failure    error                 // of the last discovery; nil if it succeeded
 }
 
 type running struct {
-	informer *Informer
+	informer *informer.Informer
 	wanted   *wanted
 	cancel   context.CancelFunc
 	ended    chan struct{}
-	removed  bool // the resource is gone; guarded by Set.mu
+	removed  bool // the resource is gone; guarded by Fleet.mu
 }
 
 // startsPerSecond bounds how fast informers start: each start is a list, and the API server's priority and fairness
 // would refuse some of hundreds at once.
 const startsPerSecond, startBurst = 100, 20
 
-// NewSet makes a set that does nothing until Run.
-func NewSet(config SetConfig) *Set {
+// New makes a fleet that does nothing until Run.
+func New(config Config) *Fleet {
 	if config.Logger == nil {
 		config.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Set{
+	return &Fleet{
 		config: config, log: config.Logger,
-		discovery: &discoverer{client: config.Discovery, raw: config.Client},
+		discovery: discovery.New(config.Discovery, config.Client),
 		starts:    rate.NewLimiter(startsPerSecond, startBurst),
 		changes:   make(chan struct{}, 1),
 		running:   map[watchKey]*running{},
@@ -87,7 +89,7 @@ func NewSet(config SetConfig) *Set {
 
 // Run discovers and watches until ctx ends, and returns when all informers have ended. An API server that can't be
 // reached, at the start or later, ends nothing.
-func (s *Set) Run(ctx context.Context) error {
+func (s *Fleet) Run(ctx context.Context) error {
 	var group sync.WaitGroup
 	defer group.Wait()
 	definitions := s.watchDefinitions()
@@ -105,10 +107,10 @@ func (s *Set) Run(ctx context.Context) error {
 
 // refresh brings the running informers in step with what the cluster serves. It reports whether all is known that
 // there is to know; false asks to look again soon.
-func (s *Set) refresh(ctx context.Context, group *sync.WaitGroup) bool {
-	var found *catalog
+func (s *Fleet) refresh(ctx context.Context, group *sync.WaitGroup) bool {
+	var found *discovery.Catalog
 	err := s.config.Connector.Until(ctx, func() (err error) {
-		if found, err = s.discovery.discover(ctx); err != nil && ctx.Err() == nil {
+		if found, err = s.discovery.Discover(ctx); err != nil && ctx.Err() == nil {
 			s.failed(err)
 		}
 		return err
@@ -126,18 +128,17 @@ func (s *Set) refresh(ctx context.Context, group *sync.WaitGroup) bool {
 	}
 	s.launching.Unlock()
 	s.mu.Lock()
-	s.discovered = true // not before the informers run: the set would be ready for a moment
+	s.discovered = true // not before the informers run: the fleet would be ready for a moment
 	s.mu.Unlock()
 	settled := s.reconcile(ctx, group, found, p)
 	settled = s.reconcileRemembered(ctx, group, found, p) && settled
-	return settled && len(found.failed) == 0 && !p.open
+	return settled && len(found.Failed) == 0 && !p.open
 }
 
-func (s *Set) failed(err error) {
-	f := failureOf(err)
+func (s *Fleet) failed(err error) {
 	s.mu.Lock()
-	news := s.failure.kind != f.kind
-	s.failure = f
+	news := s.failure == nil || informer.FailureKind(s.failure) != informer.FailureKind(err)
+	s.failure = err
 	s.mu.Unlock()
 	if news {
 		s.log.Error("discovery failed, trying again", "err", err)
@@ -145,33 +146,33 @@ func (s *Set) failed(err error) {
 }
 
 // report notes and logs, once, which parts of the scopes can't be watched, and what did not answer.
-func (s *Set) report(p *plan, found *catalog) {
+func (s *Fleet) report(p *plan, found *discovery.Catalog) {
 	s.mu.Lock()
 	known := s.problems
-	s.problems, s.failure = p.problems, failure{}
+	s.problems, s.failure = p.problems, nil
 	s.mu.Unlock()
 	for _, problem := range p.problems {
 		if !slices.Contains(known, problem) {
 			s.log.Warn("can't watch", "problem", problem)
 		}
 	}
-	for gv, err := range found.failed {
+	for gv, err := range found.Failed {
 		if s.silent[gv] == nil {
 			s.log.Warn("discovery of a group failed, trying again; what is watched of it stays watched", "group", gv.String(), "err", err)
 		}
 	}
-	s.silent = found.failed
+	s.silent = found.Failed
 }
 
 // lookUp reports whether an informer runs, and gives the one that did if it left objects.
-func (s *Set) lookUp(key watchKey) (before *running, isRunning bool) {
+func (s *Fleet) lookUp(key watchKey) (before *running, isRunning bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.left[key], s.running[key] != nil
 }
 
 // launch starts an informer. It begins with what the handlers know from a predecessor, when that has ended.
-func (s *Set) launch(ctx context.Context, group *sync.WaitGroup, key watchKey, p *plan, predecessor *running) {
+func (s *Fleet) launch(ctx context.Context, group *sync.WaitGroup, key watchKey, p *plan, predecessor *running) {
 	w := p.informers[key]
 	gvr := w.served.WithVersion(w.version)
 	log := s.log.With("resource", gvr.GroupResource().String())
@@ -182,29 +183,28 @@ func (s *Set) launch(ctx context.Context, group *sync.WaitGroup, key watchKey, p
 		log = log.With("namespace", key.namespace)
 	}
 	source := key.source(w)
-	listWatch := ListWatch(s.config.Client, gvr, key.namespace, func(o *metav1.ListOptions) {
+	listWatch := informer.ListWatch(s.config.Client, gvr, key.namespace, func(o *metav1.ListOptions) {
 		o.LabelSelector, o.FieldSelector = source.LabelSelector, source.FieldSelector
 	})
 	listWatch.ManagedFields = s.config.ManagedFields
 	if s.config.Transform != nil {
 		listWatch.Transform = func(o *object.Object) { s.config.Transform(gvr, o) }
 	}
-	config := Config{
+	config := informer.Config{
 		Resource: gvr, Namespace: key.namespace, NoWatchList: w.served.Aggregated, Logger: log,
 		Select: w.selection.matcher(false), Within: w.selection.matcher(true), Selector: w.selection.selectors(),
 		ListWatch: listWatch, Connector: s.config.Connector, Source: source, Auxiliary: key.auxiliary,
-		Probe: NewProbe(s.config.Client, gvr, key.namespace, w.served.Namespaced),
+		Probe: informer.NewProbe(s.config.Client, gvr, key.namespace, w.served.Namespaced),
 	}
 	if predecessor == nil {
 		s.takeOver(source, key, p)
 	}
 	goesOn := s.resume(&config)
-	informer := New(config)
-	listWatch.Malformed, listWatch.BeginList, listWatch.Failed = informer.malformed, informer.beginList, informer.watchFailed
+	i := informer.New(config)
 	ctx, cancel := context.WithCancel(ctx)
-	r := &running{informer: informer, wanted: w, cancel: cancel, ended: make(chan struct{})}
+	r := &running{informer: i, wanted: w, cancel: cancel, ended: make(chan struct{})}
 	if s.config.OnStart != nil {
-		s.config.OnStart(informer)
+		s.config.OnStart(i)
 	}
 	s.mu.Lock()
 	s.running[key] = r
@@ -215,13 +215,13 @@ func (s *Set) launch(ctx context.Context, group *sync.WaitGroup, key watchKey, p
 		if predecessor != nil {
 			<-predecessor.ended
 			if goesOn {
-				informer.succeed(predecessor.informer)
+				i.Succeed(predecessor.informer)
 			}
 		}
 		if s.starts.Wait(ctx) != nil {
 			return // ended before it began
 		}
-		if err := informer.Run(ctx); err != nil {
+		if err := i.Run(ctx); err != nil {
 			log.Error("informer ended", "err", err)
 		}
 	})
@@ -230,7 +230,7 @@ func (s *Set) launch(ctx context.Context, group *sync.WaitGroup, key watchKey, p
 // reconcile looks at the running informers that the plan does not hold as they are: their resource is gone, or its
 // version is. It reports whether nothing is left in doubt. It does not wait for informers to end: a handler may hold
 // them up.
-func (s *Set) reconcile(ctx context.Context, group *sync.WaitGroup, found *catalog, p *plan) bool {
+func (s *Fleet) reconcile(ctx context.Context, group *sync.WaitGroup, found *discovery.Catalog, p *plan) bool {
 	settled := true
 	for key, r := range s.snapshot() {
 		w := p.informers[key]
@@ -244,7 +244,7 @@ func (s *Set) reconcile(ctx context.Context, group *sync.WaitGroup, found *catal
 			s.log.Info("version is no longer served, watching another one", "resource", key.String(), "from", gvr.Version, "to", w.version)
 			r.cancel()
 			s.launch(ctx, group, key, p, r)
-		case found.failedGroup(gvr.Group) || !s.discovery.gone(ctx, gvr, r.wanted.served.Aggregated):
+		case found.FailedGroup(gvr.Group) || !s.discovery.Gone(ctx, gvr, r.wanted.served.Aggregated):
 			settled = false
 		default:
 			s.remove(group, key, r)
@@ -255,7 +255,7 @@ func (s *Set) reconcile(ctx context.Context, group *sync.WaitGroup, found *catal
 
 // remove ends the informer of a resource that is gone. With its definition its objects are deleted; those of any
 // other resource may be back, when another version of an API server answers again.
-func (s *Set) remove(group *sync.WaitGroup, key watchKey, r *running) {
+func (s *Fleet) remove(group *sync.WaitGroup, key watchKey, r *running) {
 	s.mu.Lock()
 	r.removed = true
 	s.mu.Unlock()
@@ -280,7 +280,7 @@ func (s *Set) remove(group *sync.WaitGroup, key watchKey, r *running) {
 	})
 }
 
-func (s *Set) snapshot() map[watchKey]*running {
+func (s *Fleet) snapshot() map[watchKey]*running {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return maps.Clone(s.running)
@@ -289,8 +289,8 @@ func (s *Set) snapshot() map[watchKey]*running {
 // Informers are those of everything that is watched, by the names of their sources. Of a resource that is watched by several
 // it has all or none: it waits while some are being launched, and so must not be called by OnStart. Those whose resource is
 // not served have ended, and can't be restated.
-func (s *Set) Informers() []*Informer {
-	var informers []*Informer
+func (s *Fleet) Informers() []*informer.Informer {
+	var informers []*informer.Informer
 	s.launching.Lock()
 	s.mu.Lock()
 	for _, of := range []map[watchKey]*running{s.running, s.left} {
@@ -300,17 +300,17 @@ func (s *Set) Informers() []*Informer {
 	}
 	s.mu.Unlock()
 	s.launching.Unlock()
-	slices.SortFunc(informers, func(a, b *Informer) int { return strings.Compare(a.Source().Name, b.Source().Name) })
+	slices.SortFunc(informers, func(a, b *informer.Informer) int { return strings.Compare(a.Source().Name, b.Source().Name) })
 	return informers
 }
 
 // Statuses describes the running informers, by resource and namespace.
-func (s *Set) Statuses() []Status {
-	var statuses []Status
+func (s *Fleet) Statuses() []informer.Status {
+	var statuses []informer.Status
 	for _, r := range s.snapshot() {
 		statuses = append(statuses, r.informer.Status())
 	}
-	slices.SortFunc(statuses, func(a, b Status) int {
+	slices.SortFunc(statuses, func(a, b informer.Status) int {
 		if c := strings.Compare(a.Resource.GroupResource().String(), b.Resource.GroupResource().String()); c != 0 {
 			return c
 		}
@@ -319,21 +319,21 @@ func (s *Set) Statuses() []Status {
 	return statuses
 }
 
-// NotReady says in words what keeps the set from being ready: nothing is discovered yet, a resource that a scope
+// NotReady says in words what keeps the fleet from being ready: nothing is discovered yet, a resource that a scope
 // names is not served or forbidden, an initial list is not handed over, a watch is silent. Empty: ready. Resources
 // that only a wildcard matches and RBAC forbids do not count; Statuses has them.
-func (s *Set) NotReady() []string {
+func (s *Fleet) NotReady() []string {
 	s.mu.Lock()
 	reasons := slices.Clone(s.problems)
 	if !s.discovered {
 		reason := "discovery has not succeeded yet"
-		if s.failure.err != nil {
-			reason = s.failure.err.Error()
+		if s.failure != nil {
+			reason = s.failure.Error()
 		}
 		reasons = append(reasons, reason)
 	}
-	for _, r := range s.running {
-		if reason := r.notReady(); reason != "" {
+	for key, r := range s.running {
+		if reason := r.notReady(key.name()); reason != "" {
 			reasons = append(reasons, reason)
 		}
 	}
@@ -342,9 +342,8 @@ func (s *Set) NotReady() []string {
 	return reasons
 }
 
-func (r *running) notReady() string {
+func (r *running) notReady(name string) string {
 	status := r.informer.Status()
-	name := r.informer.status.name()
 	switch {
 	case r.removed, status.Forbidden && !r.wanted.named:
 		return ""
@@ -360,7 +359,7 @@ func (r *running) notReady() string {
 	return ""
 }
 
-func (s *Set) wildcards() bool {
+func (s *Fleet) wildcards() bool {
 	for _, scope := range s.config.Scopes {
 		for _, pattern := range scope.Patterns {
 			if scope.Auxiliary {

@@ -1,4 +1,4 @@
-package informer
+package fleet
 
 import (
 	"context"

@@ -1,4 +1,4 @@
-package informer_test
+package fleet_test
 
 import (
 	"context"
@@ -18,10 +18,11 @@ import (
 	"k8s.io/client-go/discovery"
 
 	"github.com/deltabridge/deltabridge/pkg/informer"
+	"github.com/deltabridge/deltabridge/pkg/informer/fleet"
 	"github.com/deltabridge/deltabridge/test/cluster"
 )
 
-// This file tests sets of informers against the real API server. Tests that wait for the API server to come to terms
+// This file tests fleets of informers against the real API server. Tests that wait for the API server to come to terms
 // with definitions do so in parallel, after all others.
 
 // censored is discovery without some resources.
@@ -71,9 +72,9 @@ func TestDiscoveryThatLacksAResource(t *testing.T) {
 	namespace := k.namespace()
 	k.create(namespace, "one")
 	hiding := &censored{}
-	w := watchScopes(t, c.RESTConfig(), func(sc *informer.SetConfig) {
+	w := watchScopes(t, c.RESTConfig(), func(sc *fleet.Config) {
 		hiding.DiscoveryInterfaceWithContext, sc.Discovery = sc.Discovery, hiding
-	}, informer.Scope{Patterns: resources(t, "configmap*"), Namespaces: []string{namespace}}, informer.Scope{Patterns: resources(t, "*.lack.example.com")})
+	}, fleet.Scope{Patterns: resources(t, "configmap*"), Namespaces: []string{namespace}}, fleet.Scope{Patterns: resources(t, "*.lack.example.com")})
 	eventually(t, func() error {
 		if len(w.Statuses()) < 2 {
 			return errors.New("not all is watched")
@@ -110,7 +111,7 @@ func TestVersionNoLongerServed(t *testing.T) {
 	defer k.undefine(crd)
 	k.put(crd, "v1", "one", "1")
 	k.put(crd, "v1", "two", "1")
-	w := watchScopes(t, c.RESTConfig(), nil, informer.Scope{Patterns: resources(t, "gauges.versions.example.com")})
+	w := watchScopes(t, c.RESTConfig(), nil, fleet.Scope{Patterns: resources(t, "gauges.versions.example.com")})
 	w.waitReady()
 	seen := w.record(crd.name())
 	if v := w.started(crd.name())[0].Resource().Version; v != "v2" {
@@ -150,7 +151,7 @@ func TestDefinitionComesAndGoes(t *testing.T) {
 	t.Parallel()
 	c, k := cluster.Shared(t), newKube(t)
 	crd := kind{"guests", "guests.example.com"}
-	w := watchScopes(t, c.RESTConfig(), nil, informer.Scope{Patterns: resources(t, "*.guests.example.com")})
+	w := watchScopes(t, c.RESTConfig(), nil, fleet.Scope{Patterns: resources(t, "*.guests.example.com")})
 	w.waitReady()
 	k.define(crd, nil, "v1")
 	k.put(crd, "v1", "one", "1")
@@ -201,7 +202,7 @@ func TestDefinitionGoesUnseen(t *testing.T) {
 	k.define(crd, nil, "v1")
 	k.put(crd, "v1", "one", "1")
 	k.put(crd, "v1", "two", "1")
-	w := watchScopes(t, config, nil, informer.Scope{Patterns: resources(t, "*.ghosts.example.com")})
+	w := watchScopes(t, config, nil, fleet.Scope{Patterns: resources(t, "*.ghosts.example.com")})
 	seen := w.record(crd.name())
 	seen.waitFor(t, "synced")
 	p.Freeze()
@@ -259,9 +260,9 @@ func TestBuiltInResourceGoesAndComesBack(t *testing.T) {
 	hiding, diverted := &censored{}, &elsewhere{}
 	config := cluster.Shared(t).RESTConfig()
 	config.Wrap(func(rt http.RoundTripper) http.RoundTripper { diverted.RoundTripper = rt; return diverted })
-	w := watchScopes(t, config, func(sc *informer.SetConfig) {
+	w := watchScopes(t, config, func(sc *fleet.Config) {
 		hiding.DiscoveryInterfaceWithContext, sc.Discovery = sc.Discovery, hiding
-	}, informer.Scope{Patterns: resources(t, "configmap*", "configmaps"), Namespaces: []string{namespace}})
+	}, fleet.Scope{Patterns: resources(t, "configmap*", "configmaps"), Namespaces: []string{namespace}})
 	w.waitReady()
 	diverted.divert("configmaps")
 	hiding.hide("configmaps")
@@ -296,9 +297,9 @@ func TestDefinitionBetweenLookAndWatch(t *testing.T) {
 	held := &elsewhere{resource: "customresourcedefinitions", held: make(chan struct{})}
 	looking := &censored{}
 	config.Wrap(func(rt http.RoundTripper) http.RoundTripper { held.RoundTripper = rt; return held })
-	w := watchScopes(t, config, func(sc *informer.SetConfig) {
+	w := watchScopes(t, config, func(sc *fleet.Config) {
 		looking.DiscoveryInterfaceWithContext, sc.Discovery = sc.Discovery, looking
-	}, informer.Scope{Patterns: resources(t, "*.between.example.com")})
+	}, fleet.Scope{Patterns: resources(t, "*.between.example.com")})
 	looking.waitLooks(t, 1)
 	k.define(crd, nil, "v1")
 	defer k.undefine(crd)
@@ -316,9 +317,9 @@ func TestManyDefinitionsAtOnce(t *testing.T) {
 	c, k := cluster.Shared(t), newKube(t)
 	const many = 20
 	counting := &censored{}
-	w := watchScopes(t, c.RESTConfig(), func(sc *informer.SetConfig) {
+	w := watchScopes(t, c.RESTConfig(), func(sc *fleet.Config) {
 		counting.DiscoveryInterfaceWithContext, sc.Discovery = sc.Discovery, counting
-	}, informer.Scope{Patterns: resources(t, "*.storm.example.com")})
+	}, fleet.Scope{Patterns: resources(t, "*.storm.example.com")})
 	w.waitReady()
 	crd := func(n int) kind { return kind{fmt.Sprintf("storm%02ds", n), "storm.example.com"} }
 	start := time.Now()
@@ -371,8 +372,8 @@ func TestEventsAreWatchedOnce(t *testing.T) {
 	c, k := cluster.Shared(t), newKube(t)
 	namespace := k.namespace()
 	in := []string{namespace}
-	both := watchScopes(t, c.RESTConfig(), nil, informer.Scope{Patterns: resources(t, "event*.*", "events", "events.events.k8s.io"), Namespaces: in})
-	alone := watchScopes(t, c.RESTConfig(), nil, informer.Scope{Patterns: resources(t, "events.events.k8s.io"), Namespaces: in})
+	both := watchScopes(t, c.RESTConfig(), nil, fleet.Scope{Patterns: resources(t, "event*.*", "events", "events.events.k8s.io"), Namespaces: in})
+	alone := watchScopes(t, c.RESTConfig(), nil, fleet.Scope{Patterns: resources(t, "events.events.k8s.io"), Namespaces: in})
 	both.waitReady()
 	alone.waitReady()
 	_, err := k.CoreV1().Events(namespace).Create(t.Context(), &corev1.Event{
@@ -395,8 +396,8 @@ func TestNamespacesAndForbiddenResources(t *testing.T) {
 	first, second, third := k.namespace(), k.namespace(), k.namespace()
 	config := restricted(t, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"list", "watch"}})
 	w := watchScopes(t, config, nil,
-		informer.Scope{Patterns: resources(t, "configmaps", "secrets"), Namespaces: []string{first, second}},
-		informer.Scope{Patterns: resources(t, "pod*"), Namespaces: []string{first}}, // forbidden too, and only a wildcard's
+		fleet.Scope{Patterns: resources(t, "configmaps", "secrets"), Namespaces: []string{first, second}},
+		fleet.Scope{Patterns: resources(t, "pod*"), Namespaces: []string{first}}, // forbidden too, and only a wildcard's
 	)
 	seen := w.record("configmaps")
 	eventually(t, func() error {
@@ -439,12 +440,12 @@ func TestNamespacesAndForbiddenResources(t *testing.T) {
 func TestInformersWhileTheyAreLaunched(t *testing.T) {
 	c, k := cluster.Shared(t), newKube(t)
 	launched, goOn := make(chan struct{}, 2), make(chan struct{})
-	w := watchScopes(t, c.RESTConfig(), func(sc *informer.SetConfig) {
+	w := watchScopes(t, c.RESTConfig(), func(sc *fleet.Config) {
 		sc.OnStart = func(*informer.Informer) {
 			launched <- struct{}{}
 			<-goOn
 		}
-	}, informer.Scope{Patterns: resources(t, "configmaps"), Namespaces: []string{k.namespace(), k.namespace()}})
+	}, fleet.Scope{Patterns: resources(t, "configmaps"), Namespaces: []string{k.namespace(), k.namespace()}})
 	<-launched
 	goOn <- struct{}{}
 	<-launched // one is running, the other is not yet
@@ -474,7 +475,7 @@ func TestBlockedHandlerHoldsUpNoOther(t *testing.T) {
 	k.put(going, "v1", "one", "1")
 	k.put(changing, "v1", "one", "1")
 	gates := map[string]*gate{going.name(): newGate(), changing.name(): newGate()}
-	w := watchScopes(t, c.RESTConfig(), func(sc *informer.SetConfig) {
+	w := watchScopes(t, c.RESTConfig(), func(sc *fleet.Config) {
 		start := sc.OnStart
 		sc.OnStart = func(i *informer.Informer) {
 			if g := gates[i.Resource().GroupResource().String()]; g != nil {
@@ -482,7 +483,7 @@ func TestBlockedHandlerHoldsUpNoOther(t *testing.T) {
 			}
 			start(i)
 		}
-	}, informer.Scope{Patterns: resources(t, "*.block.example.com")})
+	}, fleet.Scope{Patterns: resources(t, "*.block.example.com")})
 	for _, g := range gates {
 		g.waitBlocked(t)
 	}
@@ -519,26 +520,7 @@ func TestAPIServerIsAway(t *testing.T) {
 	c, k := cluster.Shared(t), newKube(t)
 	namespace := k.namespace()
 	must(t, c.StopAPIServer(t.Context()))
-	in := informer.Scope{Patterns: resources(t, "configmaps"), Namespaces: []string{namespace}}
-
-	t.Run("an informer ends while it waits", func(t *testing.T) {
-		for _, noWatchList := range []bool{true, false} {
-			i, stop := runInformer(t, c.RESTConfig(), namespace, func(c *informer.Config) {
-				c.NoWatchList, c.Backoff = noWatchList, slow
-			})
-			eventually(t, func() error {
-				if s := i.Status(); s.Errors == 0 {
-					return errors.New("no request has failed")
-				}
-				return nil
-			})
-			start := time.Now()
-			stop()
-			if took := time.Since(start); took > 5*time.Second {
-				t.Errorf("ended after %s", took)
-			}
-		}
-	})
+	in := fleet.Scope{Patterns: resources(t, "configmaps"), Namespaces: []string{namespace}}
 	w := watchScopes(t, c.RESTConfig(), nil, in)
 	eventually(t, func() error {
 		if reasons := w.NotReady(); len(reasons) != 1 || !strings.Contains(reasons[0], "connection refused") {

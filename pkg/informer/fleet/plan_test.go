@@ -1,4 +1,4 @@
-package informer
+package fleet
 
 import (
 	"context"
@@ -11,14 +11,15 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/discovery"
+	kubediscovery "k8s.io/client-go/discovery"
 
 	"github.com/deltabridge/deltabridge/pkg/filter"
+	"github.com/deltabridge/deltabridge/pkg/informer/discovery"
 )
 
 // legacyDocuments is the part of discovery that a plan needs: storage version hashes, by group/version and resource.
 type legacyDocuments struct {
-	discovery.DiscoveryInterfaceWithContext
+	kubediscovery.DiscoveryInterfaceWithContext
 	hashes map[string]string // "events.k8s.io/v1 events"
 }
 
@@ -35,11 +36,11 @@ func (l legacyDocuments) ServerResourcesForGroupVersionWithContext(_ context.Con
 	return list, nil
 }
 
-func servedIn(resource, group, kind string, namespaced bool, versions ...string) Served {
-	return Served{GroupResource: schema.GroupResource{Group: group, Resource: resource}, Kind: kind, Namespaced: namespaced, Versions: versions}
+func servedIn(resource, group, kind string, namespaced bool, versions ...string) discovery.Served {
+	return discovery.Served{GroupResource: schema.GroupResource{Group: group, Resource: resource}, Kind: kind, Namespaced: namespaced, Versions: versions}
 }
 
-var planCatalog = &catalog{served: []Served{
+var planCatalog = &discovery.Catalog{Served: []discovery.Served{
 	servedIn("pods", "", "Pod", true, "v1"),
 	servedIn("events", "", "Event", true, "v1"),
 	servedIn("nodes", "", "Node", false, "v1"),
@@ -55,7 +56,9 @@ func patterns(t *testing.T, texts ...string) []Pattern {
 	var patterns []Pattern
 	for _, text := range texts {
 		p, err := filter.ParsePattern(text)
-		do(t, err)
+		if err != nil {
+			t.Fatal(err)
+		}
 		patterns = append(patterns, Pattern{Text: text, Match: p.Matches, Wildcard: strings.ContainsAny(text, "*?[")})
 	}
 	return patterns
@@ -301,7 +304,7 @@ func TestPlan(t *testing.T) {
 			if tt.hashes == nil {
 				tt.hashes = planHashes
 			}
-			s := NewSet(SetConfig{Scopes: tt.scopes, Discovery: legacyDocuments{hashes: tt.hashes}})
+			s := New(Config{Scopes: tt.scopes, Discovery: legacyDocuments{hashes: tt.hashes}})
 			p := s.plan(t.Context(), planCatalog)
 			if diff := gocmp.Diff(tt.want, describePlan(p)); diff != "" {
 				t.Errorf("informers (-want +got):\n%s", diff)
@@ -316,35 +319,9 @@ func TestPlan(t *testing.T) {
 	}
 }
 
-// servedByGroup lists each resource once, with the versions in which it can be listed and watched, preferred first.
-func TestServedByGroup(t *testing.T) {
-	readable := metav1.Verbs{"get", "list", "watch", "create"}
-	group := &metav1.APIGroup{
-		Name: "example.com", PreferredVersion: metav1.GroupVersionForDiscovery{Version: "v2"},
-		Versions: []metav1.GroupVersionForDiscovery{{Version: "v3"}, {Version: "v2"}, {Version: "v1"}},
-	}
-	lists := map[string]*metav1.APIResourceList{
-		"example.com/v3": {APIResources: []metav1.APIResource{{Name: "widgets", Kind: "Widget", Namespaced: true, Verbs: readable}, {Name: "news", Kind: "New", Verbs: readable}}},
-		"example.com/v2": {APIResources: []metav1.APIResource{
-			{Name: "widgets", Kind: "Widget", Namespaced: true, Verbs: readable},
-			{Name: "widgets/status", Kind: "Widget", Namespaced: true, Verbs: metav1.Verbs{"get", "patch"}},
-			{Name: "reviews", Kind: "Review", Verbs: metav1.Verbs{"create"}},
-			{Name: "statuses", Kind: "ComponentStatus", Verbs: metav1.Verbs{"get", "list"}},
-		}},
-		// v1 did not answer
-	}
-	v2, v3 := schema.GroupVersion{Group: "example.com", Version: "v2"}, schema.GroupVersion{Group: "example.com", Version: "v3"}
-	got := servedByGroup(group, lists, map[schema.GroupVersion]service{v2: aggregated, v3: builtIn})
-	widgets, news := servedIn("widgets", "example.com", "Widget", true, "v2", "v3"), servedIn("news", "example.com", "New", false, "v3")
-	widgets.Aggregated = true
-	if diff := gocmp.Diff([]Served{widgets, news}, got); diff != "" {
-		t.Errorf("-want +got:\n%s", diff)
-	}
-}
-
 // An auxiliary source and one of the same for sinks are two, also for what a checkpoint remembers.
 func TestAuxiliarySources(t *testing.T) {
-	s := NewSet(SetConfig{Scopes: []Scope{
+	s := New(Config{Scopes: []Scope{
 		{Patterns: patterns(t, "pods")},
 		{Patterns: patterns(t, "deployments.apps"), Auxiliary: true},
 	}, Discovery: legacyDocuments{}})

@@ -1,23 +1,15 @@
-package informer
+package fleet
 
 import (
 	"context"
+	"github.com/deltabridge/deltabridge/pkg/informer"
 	"time"
 
-	"github.com/deltabridge/deltabridge/pkg/object"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 )
 
-// partialObjectMetadata asks for the metadata alone: a CustomResourceDefinition can be a megabyte of schema.
-const partialObjectMetadata = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
-
 // lookAgain asks Run to look at what the cluster serves.
-func (s *Set) lookAgain() {
+func (s *Fleet) lookAgain() {
 	select {
 	case s.changes <- struct{}{}:
 	default: // one is waiting
@@ -25,12 +17,14 @@ func (s *Set) lookAgain() {
 }
 
 // watchDefinitions makes an informer that asks for looks when CustomResourceDefinitions come, go or change. Nil
-// where no scope could ever match one. RBAC may forbid it: then the set polls.
-func (s *Set) watchDefinitions() *Informer {
+// where no scope could ever match one. RBAC may forbid it: then the fleet polls.
+func (s *Fleet) watchDefinitions() *informer.Informer {
 	if !s.wildcards() {
 		return nil
 	}
-	definitions := New(Config{Resource: crdResource, ListWatch: metadataListWatch(s.config.Client, crdPath), Connector: s.config.Connector})
+	listWatch := informer.ListWatch(s.config.Client, crdResource, "", nil)
+	listWatch.MetadataOnly = true // a CustomResourceDefinition can be a megabyte of schema
+	definitions := informer.New(informer.Config{Resource: crdResource, ListWatch: listWatch, Connector: s.config.Connector})
 	definitions.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(any) { s.lookAgain() }, // the first ones too: a look may have been too early for them
 		UpdateFunc: func(_, _ any) { s.lookAgain() },
@@ -39,26 +33,7 @@ func (s *Set) watchDefinitions() *Informer {
 	return definitions
 }
 
-func metadataListWatch(client rest.Interface, path string) *cache.ListWatch {
-	v1 := schema.GroupVersion{Version: "v1"}
-	request := func(options *metav1.ListOptions) *rest.Request {
-		return client.Get().AbsPath(path).MaxRetries(0).SetHeader("Accept", partialObjectMetadata).
-			SpecificallyVersionedParams(options, metav1.ParameterCodec, v1)
-	}
-	return &cache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-			list := &object.List{}
-			err := request(&options).Do(ctx).Into(list)
-			return list, err
-		},
-		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-			options.Watch = true
-			return request(&options).Watch(ctx)
-		},
-	}
-}
-
-// How often the set looks at what the cluster serves.
+// How often the fleet looks at what the cluster serves.
 const (
 	pollWatched   = 5 * time.Minute  // while the changes of definitions are watched; aggregated APIs come by it
 	pollUnwatched = 30 * time.Second // where they may not be watched

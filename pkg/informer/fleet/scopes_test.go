@@ -1,4 +1,4 @@
-package informer_test
+package fleet_test
 
 import (
 	"fmt"
@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/deltabridge/deltabridge/pkg/informer"
+	"github.com/deltabridge/deltabridge/pkg/informer/fleet"
 	"github.com/deltabridge/deltabridge/pkg/object"
 	"github.com/deltabridge/deltabridge/test/cluster"
 )
@@ -40,8 +41,8 @@ func TestSelectorsThatDiffer(t *testing.T) {
 	namespace := k.namespace()
 	k.label(namespace, "always", "a", "0")
 	k.label(namespace, "never", "c", "0")
-	in := func(selector string) informer.Scope {
-		return informer.Scope{Patterns: resources(t, "configmaps"), Namespaces: []string{namespace}, LabelSelector: selector}
+	in := func(selector string) fleet.Scope {
+		return fleet.Scope{Patterns: resources(t, "configmaps"), Namespaces: []string{namespace}, LabelSelector: selector}
 	}
 	w := watchScopes(t, c.RESTConfig(), nil, in("team=a"), in("team=b"))
 	w.waitReady()
@@ -79,8 +80,8 @@ func newMemory() *memory {
 	return &memory{sources: map[string]*remembered{}, resumed: map[string]bool{}}
 }
 
-// config makes a Set go on from it.
-func (m *memory) config(sc *informer.SetConfig) {
+// config makes a fleet go on from it.
+func (m *memory) config(sc *fleet.Config) {
 	m.removed = sc.State.(*memory).removed
 	sc.State = m
 }
@@ -140,7 +141,7 @@ func (m *memory) Forget(source string) {
 	delete(m.sources, source)
 }
 
-// remember is what a checkpoint holds of a Set that ends now.
+// remember is what a checkpoint holds of a fleet that ends now.
 func remember(t *testing.T, w *watching) *memory {
 	t.Helper()
 	w.stop()
@@ -155,16 +156,16 @@ func remember(t *testing.T, w *watching) *memory {
 // deleted, what is not watched any more has left, and what is new is added.
 func TestScopesChange(t *testing.T) {
 	c, k := cluster.Shared(t), newKube(t)
-	names := func(namespaces ...string) informer.Scope { return informer.Scope{Namespaces: namespaces} }
-	globs := func(namespaces ...string) informer.Scope {
+	names := func(namespaces ...string) fleet.Scope { return fleet.Scope{Namespaces: namespaces} }
+	globs := func(namespaces ...string) fleet.Scope {
 		slices.Sort(namespaces)
-		return informer.Scope{Accept: func(n string) bool { return slices.Contains(namespaces, n) }, AcceptText: strings.Join(namespaces, ",")}
+		return fleet.Scope{Accept: func(n string) bool { return slices.Contains(namespaces, n) }, AcceptText: strings.Join(namespaces, ",")}
 	}
-	with := func(scope informer.Scope, selector string) informer.Scope {
+	with := func(scope fleet.Scope, selector string) fleet.Scope {
 		scope.LabelSelector = selector
 		return scope
 	}
-	type scopes = []informer.Scope
+	type scopes = []fleet.Scope
 	for _, tt := range []struct {
 		name          string
 		before, after func(a, b string) scopes
@@ -218,7 +219,7 @@ func TestScopesChange(t *testing.T) {
 				for n := range list {
 					list[n].Patterns = resources(t, "configmaps")
 				}
-				return append(list, informer.Scope{Patterns: resources(t, "namespaces")})
+				return append(list, fleet.Scope{Patterns: resources(t, "namespaces")})
 			}
 			for _, namespace := range []string{a, b} {
 				k.label(namespace, "stays", "a", "0")
@@ -276,7 +277,7 @@ func TestBuiltInResourceIsAwayAtTheStart(t *testing.T) {
 	namespace := k.namespace()
 	k.create(namespace, "stays")
 	k.create(namespace, "goes")
-	in := informer.Scope{Patterns: resources(t, "configmap*", "configmaps"), Namespaces: []string{namespace}}
+	in := fleet.Scope{Patterns: resources(t, "configmap*", "configmaps"), Namespaces: []string{namespace}}
 	w := watchScopes(t, cluster.Shared(t).RESTConfig(), nil, in)
 	w.waitReady()
 	m := remember(t, w)
@@ -285,7 +286,7 @@ func TestBuiltInResourceIsAwayAtTheStart(t *testing.T) {
 	config.Wrap(func(rt http.RoundTripper) http.RoundTripper { diverted.RoundTripper = rt; return diverted })
 	diverted.divert("configmaps")
 	hiding.hide("configmaps")
-	w = watchScopes(t, config, func(sc *informer.SetConfig) {
+	w = watchScopes(t, config, func(sc *fleet.Config) {
 		hiding.DiscoveryInterfaceWithContext, sc.Discovery = sc.Discovery, hiding
 		m.config(sc)
 	}, in)

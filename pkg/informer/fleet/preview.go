@@ -1,21 +1,22 @@
-package informer
+package fleet
 
 import (
 	"cmp"
 	"context"
+	"github.com/deltabridge/deltabridge/pkg/informer/discovery"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Watched is what one informer of a Set watches.
+// Watched is what one informer of a fleet watches.
 type Watched struct {
 	Resource   schema.GroupVersionResource
 	Namespaced bool
 	// Namespace that it is watched in; empty: all.
 	Namespace                    string
 	LabelSelector, FieldSelector string
-	// Named by a pattern without a wildcard: the set is not ready without it.
+	// Named by a pattern without a wildcard: the fleet is not ready without it.
 	Named bool
 	// Auxiliary: no sink gets it; see Scope.
 	Auxiliary bool
@@ -23,7 +24,7 @@ type Watched struct {
 	Aggregated bool
 }
 
-// Preview is what a Set would do if it were to run now.
+// Preview is what a fleet would do if it were to run now.
 type Preview struct {
 	// Watched is in the order of resources and namespaces.
 	Watched []Watched
@@ -33,14 +34,14 @@ type Preview struct {
 	Silent map[schema.GroupVersion]error
 }
 
-// Preview asks what the cluster serves, and starts nothing. It needs neither Run nor a set that does not run.
-func (s *Set) Preview(ctx context.Context) (Preview, error) {
-	found, err := s.discovery.discover(ctx)
+// Preview asks what the cluster serves, and starts nothing. It needs neither Run nor a fleet that does not run.
+func (s *Fleet) Preview(ctx context.Context) (Preview, error) {
+	found, err := s.discovery.Discover(ctx)
 	if err != nil {
 		return Preview{}, err
 	}
 	p := s.plan(ctx, found)
-	view := Preview{Problems: p.problems, Silent: found.failed}
+	view := Preview{Problems: p.problems, Silent: found.Failed}
 	for key, w := range p.informers {
 		labels, fields := w.selection.server()
 		view.Watched = append(view.Watched, Watched{
@@ -59,7 +60,7 @@ func (s *Set) Preview(ctx context.Context) (Preview, error) {
 
 // ServerSelectors gives the selectors that the API server evaluates for the informer which watches a resource in a namespace; empty
 // if there are none, or no scope asks for it. Namespace is empty for a cluster-scoped resource.
-func ServerSelectors(scopes []Scope, served Served, namespace string) (labels, fields string) {
+func ServerSelectors(scopes []Scope, served discovery.Served, namespace string) (labels, fields string) {
 	p := &plan{informers: map[watchKey]*wanted{}}
 	m := match{served: served}
 	for n := range scopes {
@@ -75,14 +76,4 @@ func ServerSelectors(scopes []Scope, served Served, namespace string) (labels, f
 		return "", ""
 	}
 	return p.informers[key].selection.server()
-}
-
-// Serves asks what the cluster serves: the resources that can be listed and watched. Those whose API server does not
-// answer are not among them.
-func (s *Set) Serves(ctx context.Context) ([]Served, error) {
-	found, err := s.discovery.discover(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return found.served, nil
 }

@@ -1,7 +1,9 @@
-package informer
+package fleet
 
 import (
 	"context"
+	"github.com/deltabridge/deltabridge/pkg/informer"
+	"github.com/deltabridge/deltabridge/pkg/informer/discovery"
 	"slices"
 	"strings"
 	"sync"
@@ -9,17 +11,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Share is a part of a remembered source: its objects in the namespaces for which In is true.
-type Share struct {
-	Source string
-	In     func(namespace string) bool
-}
-
 // source names an informer for a checkpoint. What is selected of the resource is not part of the name, nor is its version: objects
 // are the same in all of them.
-func (k watchKey) source(w *wanted) Source {
+func (k watchKey) source(w *wanted) informer.Source {
 	labels, fields := w.selection.server()
-	return Source{
+	return informer.Source{
 		Name: k.name(), Resource: w.served.WithVersion(w.version), Namespace: k.namespace,
 		LabelSelector: labels, FieldSelector: fields, Scope: w.selection.String(), Defined: w.served.Defined,
 	}
@@ -37,7 +33,7 @@ func (k watchKey) name() string {
 }
 
 // keyOfSource is the key whose informer has the source.
-func keyOfSource(source Source) watchKey {
+func keyOfSource(source informer.Source) watchKey {
 	return watchKey{source.Resource.GroupResource(), source.Namespace, strings.HasPrefix(source.Name, auxiliaryPrefix)}
 }
 
@@ -46,7 +42,7 @@ const auxiliaryPrefix = "auxiliary "
 
 // resume makes an informer begin with what is known of its source. Where that was another scope it compares that with a list. It reports
 // whether the informer goes on from what a predecessor in this process has handed on.
-func (s *Set) resume(config *Config) (goesOn bool) {
+func (s *Fleet) resume(config *informer.Config) (goesOn bool) {
 	if s.config.State == nil {
 		return true
 	}
@@ -69,11 +65,11 @@ const (
 )
 
 // takeOver makes objects of remembered sources those of a source that watches them from now on.
-func (s *Set) takeOver(source Source, key watchKey, p *plan) {
+func (s *Fleet) takeOver(source informer.Source, key watchKey, p *plan) {
 	if s.config.State == nil {
 		return
 	}
-	var shares []Share
+	var shares []informer.Share
 	source.Scope = mixed
 	known := false
 	for _, other := range s.config.State.Remembered() {
@@ -91,7 +87,7 @@ func (s *Set) takeOver(source Source, key watchKey, p *plan) {
 		if of.namespace == "" && other.Scope == "" && other.LabelSelector == "" && other.FieldSelector == "" && key.namespace != "" {
 			source.Scope = "" // all objects of the namespace
 		}
-		shares = append(shares, Share{other.Name, func(namespace string) bool {
+		shares = append(shares, informer.Share{Source: other.Name, In: func(namespace string) bool {
 			owner, found := p.owner(key.GroupResource, key.auxiliary, namespace)
 			return found && owner == key
 		}})
@@ -107,7 +103,7 @@ func (s *Set) takeOver(source Source, key watchKey, p *plan) {
 // reconcileRemembered deals, once, with each source that an earlier process watched and that this one does not: its
 // resource is gone, and its objects' deletions are still to be handed on; or no scope asks any more for what others did not take
 // over of it, which has left. It reports whether nothing is left in doubt.
-func (s *Set) reconcileRemembered(ctx context.Context, group *sync.WaitGroup, found *catalog, p *plan) bool {
+func (s *Fleet) reconcileRemembered(ctx context.Context, group *sync.WaitGroup, found *discovery.Catalog, p *plan) bool {
 	if s.config.State == nil {
 		return true
 	}
@@ -118,24 +114,24 @@ func (s *Set) reconcileRemembered(ctx context.Context, group *sync.WaitGroup, fo
 			continue
 		}
 		switch served := s.serves(found, key.GroupResource); {
-		case served && (p.open || len(found.failed) > 0) || s.waits(key, p):
+		case served && (p.open || len(found.Failed) > 0) || s.waits(key, p):
 			settled = false // the plan may lack what a later look finds, or what takes over is not begun yet
 			continue
 		case !served && s.asksFor(key, source.Resource) && !source.Defined:
 			s.log.Info("resource is not served; what is known of it stays known", "source", source.Name) // its objects may live on
 		case !served && s.asksFor(key, source.Resource):
-			if found.failedGroup(source.Resource.Group) || !s.discovery.gone(ctx, source.Resource, false) {
+			if found.FailedGroup(source.Resource.Group) || !s.discovery.Gone(ctx, source.Resource, false) {
 				settled = false
 				continue
 			}
 			s.log.Info("resource went while nobody watched, handing on its deletions", "source", source.Name)
-			s.bury(group, key, source, (*Informer).DeleteAll)
+			s.bury(group, key, source, (*informer.Informer).DeleteAll)
 		case key.auxiliary:
 			s.config.State.Forget(source.Name)
 		default:
 			s.log.Info("source is watched no more, handing on that its objects left", "source", source.Name)
 			source.Scope = none
-			s.bury(group, key, source, (*Informer).LeaveAll)
+			s.bury(group, key, source, (*informer.Informer).LeaveAll)
 		}
 		if s.remembered == nil {
 			s.remembered = map[string]bool{}
@@ -146,7 +142,7 @@ func (s *Set) reconcileRemembered(ctx context.Context, group *sync.WaitGroup, fo
 }
 
 // waits reports whether an informer that may take over objects of a source is not begun, or whether the source's own place is taken.
-func (s *Set) waits(of watchKey, p *plan) bool {
+func (s *Fleet) waits(of watchKey, p *plan) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for key := range p.informers {
@@ -160,25 +156,25 @@ func (s *Set) waits(of watchKey, p *plan) bool {
 }
 
 // bury hands on what became of all that is known of a source that is not watched any more.
-func (s *Set) bury(group *sync.WaitGroup, key watchKey, source Source, handOn func(*Informer)) {
+func (s *Fleet) bury(group *sync.WaitGroup, key watchKey, source informer.Source, handOn func(*informer.Informer)) {
 	memory := s.config.State.Resume(source)
-	informer := New(Config{
+	i := informer.New(informer.Config{
 		Resource: source.Resource, Namespace: source.Namespace, Source: source, Auxiliary: key.auxiliary, Logger: s.log,
 		Record: s.config.State.Record(source), Known: memory.Known, ResumeAt: memory.At,
 	})
 	if s.config.OnStart != nil {
-		s.config.OnStart(informer)
+		s.config.OnStart(i)
 	}
 	s.mu.Lock()
 	if s.running[key] == nil {
-		s.running[key] = &running{informer: informer, wanted: &wanted{}, cancel: func() {}, removed: true}
+		s.running[key] = &running{informer: i, wanted: &wanted{}, cancel: func() {}, removed: true}
 	}
 	s.mu.Unlock()
 	group.Go(func() { // a handler may hold it up
-		handOn(informer)
+		handOn(i)
 		s.config.State.Forget(source.Name)
 		s.mu.Lock()
-		if r := s.running[key]; r != nil && r.informer == informer {
+		if r := s.running[key]; r != nil && r.informer == i {
 			delete(s.running, key)
 		}
 		s.mu.Unlock()
@@ -187,7 +183,7 @@ func (s *Set) bury(group *sync.WaitGroup, key watchKey, source Source, handOn fu
 }
 
 // asksFor reports whether a scope would watch the resource of a source if it were served.
-func (s *Set) asksFor(key watchKey, gvr schema.GroupVersionResource) bool {
+func (s *Fleet) asksFor(key watchKey, gvr schema.GroupVersionResource) bool {
 	return slices.ContainsFunc(s.config.Scopes, func(scope Scope) bool {
 		if scope.Auxiliary != key.auxiliary || (scope.Exclude != nil && scope.Exclude(gvr)) {
 			return false
@@ -196,12 +192,12 @@ func (s *Set) asksFor(key watchKey, gvr schema.GroupVersionResource) bool {
 	})
 }
 
-func (s *Set) serves(found *catalog, gr schema.GroupResource) bool {
-	return slices.ContainsFunc(found.served, func(served Served) bool { return served.GroupResource == gr })
+func (s *Fleet) serves(found *discovery.Catalog, gr schema.GroupResource) bool {
+	return slices.ContainsFunc(found.Served, func(served discovery.Served) bool { return served.GroupResource == gr })
 }
 
 // runs reports whether the source is watched, or was by this process.
-func (s *Set) runs(key watchKey, source string) bool {
+func (s *Fleet) runs(key watchKey, source string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r := s.running[key]

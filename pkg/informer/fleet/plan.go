@@ -1,8 +1,9 @@
-package informer
+package fleet
 
 import (
 	"context"
 	"fmt"
+	"github.com/deltabridge/deltabridge/pkg/informer/discovery"
 	"maps"
 	"slices"
 	"strings"
@@ -52,7 +53,7 @@ type watchKey struct {
 
 // wanted is an informer that should run.
 type wanted struct {
-	served    Served
+	served    discovery.Served
 	version   string
 	selection selection
 	named     bool // by a pattern without a wildcard
@@ -68,7 +69,7 @@ type plan struct {
 
 // match is a served resource in the version that the scopes ask for.
 type match struct {
-	served  Served
+	served  discovery.Served
 	version string
 	asks    []ask
 }
@@ -79,14 +80,14 @@ type ask struct {
 	named bool // by a pattern without a wildcard
 }
 
-func (s *Set) plan(ctx context.Context, found *catalog) *plan {
+func (s *Fleet) plan(ctx context.Context, found *discovery.Catalog) *plan {
 	p := &plan{informers: map[watchKey]*wanted{}}
 	matches := s.match(found, p)
-	candidates := make([]Served, len(matches))
+	candidates := make([]discovery.Served, len(matches))
 	for n, m := range matches {
 		candidates[n] = m.served
 	}
-	same, unknown := s.discovery.sameStorage(ctx, candidates)
+	same, unknown := s.discovery.SameStorage(ctx, candidates)
 	p.open = p.open || len(unknown) > 0
 	for _, m := range matches {
 		if slices.Contains(unknown, m.served.GroupResource) {
@@ -109,10 +110,10 @@ func (s *Set) plan(ctx context.Context, found *catalog) *plan {
 }
 
 // match finds the served resources that scopes ask for, and notes in the plan what they ask for in vain.
-func (s *Set) match(found *catalog, p *plan) []match {
+func (s *Fleet) match(found *discovery.Catalog, p *plan) []match {
 	used := map[string]bool{}
 	var matches []match
-	for _, served := range found.served {
+	for _, served := range found.Served {
 		m := match{served: served}
 		for n := range s.config.Scopes {
 			scope := &s.config.Scopes[n]
@@ -149,7 +150,7 @@ func (s *Set) match(found *catalog, p *plan) []match {
 
 // version of the resource that the scope asks for: the given one, or else the preferred one of those that match, and by
 // which patterns.
-func (scope *Scope) version(served Served, given string) (string, []Pattern) {
+func (scope *Scope) version(served discovery.Served, given string) (string, []Pattern) {
 	for _, version := range append([]string{given}, served.Versions...) {
 		gvr := served.WithVersion(version)
 		if version == "" || (scope.Exclude != nil && scope.Exclude(gvr)) {
@@ -175,7 +176,7 @@ func (scope *Scope) outside() bool {
 
 // Covers reports whether the scope asks for a resource, and whether objects in a namespace are within it; namespace is empty
 // for a cluster-scoped resource. version is the one that it asks for. Selectors are not looked at.
-func (scope *Scope) Covers(served Served, namespace string) (version string, resource, within bool) {
+func (scope *Scope) Covers(served discovery.Served, namespace string) (version string, resource, within bool) {
 	version, _ = scope.version(served, "")
 	switch {
 	case version == "":
@@ -332,11 +333,11 @@ func (p *plan) evaluate() {
 }
 
 // suggestion helps with the usual mistake: a resource outside of the core group without its group.
-func suggestion(name string, found *catalog) string {
+func suggestion(name string, found *discovery.Catalog) string {
 	if strings.Contains(name, ".") {
 		return ""
 	}
-	for _, served := range found.served {
+	for _, served := range found.Served {
 		if served.Resource == name || strings.EqualFold(served.Kind, name) {
 			return " (did you mean " + served.String() + "?)"
 		}

@@ -1,0 +1,499 @@
+package fleet_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/deltabridge/deltabridge/pkg/filter"
+	"github.com/deltabridge/deltabridge/pkg/informer"
+	"github.com/deltabridge/deltabridge/pkg/informer/fleet"
+	"github.com/deltabridge/deltabridge/pkg/object"
+	"github.com/deltabridge/deltabridge/pkg/sinks/sinktest"
+	"github.com/deltabridge/deltabridge/test/cluster"
+)
+
+// This file is what the tests against the real API server share.
+
+// soon is how long a test waits for what should happen at once or within seconds. It is long for a machine that does
+// much else at the same time.
+const soon = 30 * time.Second
+
+// eventually waits until check returns no error.
+func eventually(t *testing.T, check func() error) {
+	t.Helper()
+	deadline := time.NewTimer(soon)
+	defer deadline.Stop()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		err := check()
+		if err == nil {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-deadline.C:
+			t.Fatalf("after %s: %v", soon, err)
+		}
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// change is one call of a handler.
+type change struct {
+	verb      string // add, update, delete, synced, gap
+	namespace string
+	name      string
+	uid       string
+	rv        string
+	initial   bool
+	unseen    bool
+	raw       string
+}
+
+// String leaves out what differs from run to run.
+func (c change) String() string {
+	s := c.verb
+	if c.name != "" {
+		s += " " + c.name
+	}
+	if c.initial {
+		s += " initially"
+	}
+	if c.unseen {
+		s += " unseen"
+	}
+	return s
+}
+
+// record is a handler that writes down what it is told. It may be read at any time.
+type record struct {
+	mu      sync.Mutex
+	changes []change
+}
+
+func (r *record) note(verb string, obj any, edit func(*change)) {
+	c := change{verb: verb}
+	if o, ok := obj.(*object.Object); ok {
+		c.namespace, c.name, c.uid, c.rv, c.unseen, c.raw = o.Namespace, o.Name, string(o.UID), o.ResourceVersion, o.FinalStateUnknown, string(o.Raw)
+	}
+	if edit != nil {
+		edit(&c)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.changes = append(r.changes, c)
+}
+
+func (r *record) OnAdd(obj any, initial bool) {
+	r.note("add", obj, func(c *change) { c.initial = initial })
+}
+func (r *record) OnUpdate(_, obj any) { r.note("update", obj, nil) }
+func (r *record) OnDelete(obj any)    { r.note("delete", obj, nil) }
+func (r *record) OnLeave(last, now *object.Object) {
+	r.note("leave", last, func(c *change) { c.rv = now.ResourceVersion })
+}
+
+func (r *record) OnSynced(rv string, _ int) {
+	r.note("synced", nil, func(c *change) { c.rv = rv })
+}
+
+func (r *record) OnGap(from, to, _ string) {
+	r.note("gap", nil, func(c *change) { c.rv = from + ".." + to })
+}
+
+func (r *record) all() []change {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.changes)
+}
+
+// lines describes the changes, without those of other objects where names are given.
+func (r *record) lines(names ...string) []string {
+	lines := []string{}
+	for _, c := range r.all() {
+		if len(names) == 0 || slices.Contains(names, c.name) {
+			lines = append(lines, c.String())
+		}
+	}
+	return lines
+}
+
+func (r *record) count(line string) (n int) {
+	for _, l := range r.lines() {
+		if l == line {
+			n++
+		}
+	}
+	return n
+}
+
+// waitFor waits until a line is there.
+func (r *record) waitFor(t *testing.T, line string) {
+	t.Helper()
+	eventually(t, func() error {
+		if r.count(line) == 0 {
+			return fmt.Errorf("no %q among %q", line, r.lines())
+		}
+		return nil
+	})
+}
+
+// logBuffer is a log that may be read while it is written.
+type logBuffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (l *logBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.Write(p)
+}
+
+func (l *logBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.String()
+}
+
+// watching is a running fleet with a record for each resource.
+type watching struct {
+	*fleet.Fleet
+	t    *testing.T
+	log  *logBuffer
+	stop func() // ends Run and waits for it
+
+	mu        sync.Mutex
+	informers map[string][]*informer.Informer
+	records   map[string]*record
+	removed   []string
+}
+
+// watchScopes runs a fleet until the end of the test. edit may change its configuration first.
+func watchScopes(t *testing.T, config *rest.Config, edit func(*fleet.Config), scopes ...fleet.Scope) *watching {
+	t.Helper()
+	w := &watching{t: t, log: &logBuffer{}, informers: map[string][]*informer.Informer{}, records: map[string]*record{}}
+	client, err := informer.NewClient(config)
+	must(t, err)
+	httpClient := client.(*rest.RESTClient).Client
+	disco, err := discovery.NewDiscoveryClientForConfigAndClient(config, httpClient)
+	must(t, err)
+	sc := fleet.Config{
+		Scopes: scopes, Client: client, Discovery: disco,
+		Logger:  slog.New(slog.NewTextHandler(w.log, nil)),
+		OnStart: w.start,
+	}
+	state := newMemory()
+	state.removed = func(i *informer.Informer) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.removed = append(w.removed, i.Resource().GroupResource().String())
+	}
+	sc.State = state
+	if edit != nil {
+		edit(&sc)
+	}
+	w.Fleet = fleet.New(sc)
+	w.stop = runUntil(t, w.Run, httpClient)
+	t.Cleanup(func() {
+		w.stop()
+		if t.Failed() {
+			t.Logf("log:\n%s", w.log)
+		}
+	})
+	return w
+}
+
+// runUntil runs a part until the returned function is called, which waits for its end.
+func runUntil(t *testing.T, run func(context.Context) error, httpClient *http.Client) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- run(ctx) }()
+	return sync.OnceFunc(func() {
+		t.Helper()
+		cancel()
+		select {
+		case err := <-ended:
+			if err != nil {
+				t.Error(err)
+			}
+		case <-time.After(soon):
+			t.Errorf("did not end within %s", soon)
+		}
+		httpClient.CloseIdleConnections()
+	})
+}
+
+func (w *watching) start(i *informer.Informer) {
+	name := i.Resource().GroupResource().String()
+	i.AddEventHandler(w.record(name))
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.informers[name] = append(w.informers[name], i)
+}
+
+// record of a resource, over all its informers.
+func (w *watching) record(resource string) *record {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.records[resource] == nil {
+		w.records[resource] = &record{}
+	}
+	return w.records[resource]
+}
+
+// started gives the informers that were ever started for a resource.
+func (w *watching) started(resource string) []*informer.Informer {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.informers[resource])
+}
+
+func (w *watching) waitReady() {
+	w.t.Helper()
+	eventually(w.t, func() error {
+		if reasons := w.NotReady(); len(reasons) > 0 {
+			return fmt.Errorf("not ready: %q", reasons)
+		}
+		return nil
+	})
+}
+
+// waitRemoved waits until the resource is gone.
+func (w *watching) waitRemoved(resource string) {
+	w.t.Helper()
+	eventually(w.t, func() error {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if !slices.Contains(w.removed, resource) {
+			return fmt.Errorf("%s is not removed: %v are", resource, w.removed)
+		}
+		return nil
+	})
+}
+
+func (w *watching) isRemoved(resource string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Contains(w.removed, resource)
+}
+
+// resources parses patterns as the configuration does.
+func resources(t *testing.T, texts ...string) []fleet.Pattern {
+	t.Helper()
+	var patterns []fleet.Pattern
+	for _, text := range texts {
+		p, err := filter.ParsePattern(text)
+		must(t, err)
+		patterns = append(patterns, fleet.Pattern{Text: text, Match: p.Matches, Wildcard: strings.ContainsAny(text, "*?[")})
+	}
+	return patterns
+}
+
+// kube is an administrator.
+type kube struct {
+	*kubernetes.Clientset
+	*dynamic.DynamicClient
+	t *testing.T
+}
+
+func newKube(t *testing.T) *kube {
+	t.Helper()
+	config := cluster.Shared(t).RESTConfig()
+	typed, err := kubernetes.NewForConfig(config)
+	must(t, err)
+	anything, err := dynamic.NewForConfig(config)
+	must(t, err)
+	return &kube{typed, anything, t}
+}
+
+// namespace makes a new one.
+func (k *kube) namespace() string {
+	k.t.Helper()
+	ns, err := k.CoreV1().Namespaces().Create(k.t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "informer-"}}, metav1.CreateOptions{})
+	must(k.t, err)
+	return ns.Name
+}
+
+func configMap(name string, labels map[string]string) *corev1.ConfigMap {
+	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}
+}
+
+func (k *kube) create(namespace, name string) {
+	k.t.Helper()
+	_, err := k.CoreV1().ConfigMaps(namespace).Create(k.t.Context(), configMap(name, nil), metav1.CreateOptions{})
+	must(k.t, err)
+}
+
+func (k *kube) delete(namespace, name string) {
+	k.t.Helper()
+	must(k.t, k.CoreV1().ConfigMaps(namespace).Delete(k.t.Context(), name, metav1.DeleteOptions{}))
+}
+
+var crds = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
+
+// kind is a custom resource of its own group, namespaced.
+type kind struct{ resource, group string }
+
+func (c kind) name() string { return c.resource + "." + c.group }
+
+func (c kind) in(version string) schema.GroupVersionResource {
+	return schema.GroupVersionResource{Group: c.group, Version: version, Resource: c.resource}
+}
+
+// definition has the given versions; the served ones are said, and the first one is stored.
+func (c kind) definition(served map[string]bool, versions ...string) *unstructured.Unstructured {
+	var list []any
+	for n, version := range versions {
+		list = append(list, map[string]any{
+			"name": version, "served": served == nil || served[version], "storage": n == 0,
+			"schema": map[string]any{"openAPIV3Schema": map[string]any{"type": "object", "x-kubernetes-preserve-unknown-fields": true}},
+		})
+	}
+	singular := strings.TrimSuffix(c.resource, "s")
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+		"metadata": map[string]any{"name": c.name()},
+		"spec": map[string]any{
+			"group": c.group, "scope": "Namespaced", "versions": list,
+			"names": map[string]any{"plural": c.resource, "singular": singular, "kind": strings.ToUpper(singular[:1]) + singular[1:]},
+		},
+	}}
+}
+
+func (k *kube) define(c kind, served map[string]bool, versions ...string) {
+	k.t.Helper()
+	_, err := k.Resource(crds).Create(k.t.Context(), c.definition(served, versions...), metav1.CreateOptions{})
+	must(k.t, err)
+}
+
+// redefine replaces the spec, and adds an annotation so that something changes in any case.
+func (k *kube) redefine(c kind, served map[string]bool, versions ...string) {
+	k.t.Helper()
+	d, err := k.Resource(crds).Get(k.t.Context(), c.name(), metav1.GetOptions{})
+	must(k.t, err)
+	d.Object["spec"] = c.definition(served, versions...).Object["spec"]
+	d.SetAnnotations(map[string]string{"edited": time.Now().String()})
+	_, err = k.Resource(crds).Update(k.t.Context(), d, metav1.UpdateOptions{})
+	must(k.t, err)
+}
+
+// undefine deletes the definition and waits until it is gone, with all objects.
+func (k *kube) undefine(c kind) {
+	k.t.Helper()
+	must(k.t, k.Resource(crds).Delete(k.t.Context(), c.name(), metav1.DeleteOptions{}))
+	eventually(k.t, func() error {
+		if _, err := k.Resource(crds).Get(k.t.Context(), c.name(), metav1.GetOptions{}); err == nil {
+			return errors.New("the definition is still there")
+		}
+		return nil
+	})
+}
+
+// put creates or changes a custom object, as soon as the API server serves its resource.
+func (k *kube) put(c kind, version, name, value string) {
+	k.t.Helper()
+	api := k.Resource(c.in(version)).Namespace("default")
+	eventually(k.t, func() error {
+		o, err := api.Get(k.t.Context(), name, metav1.GetOptions{})
+		if err == nil {
+			o.Object["value"] = value
+			_, err = api.Update(k.t.Context(), o, metav1.UpdateOptions{})
+			return err
+		}
+		singular := strings.TrimSuffix(c.resource, "s")
+		_, err = api.Create(k.t.Context(), &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": c.group + "/" + version, "kind": strings.ToUpper(singular[:1]) + singular[1:],
+			"metadata": map[string]any{"name": name}, "value": value,
+		}}, metav1.CreateOptions{})
+		return err
+	})
+}
+
+// proxied is the shared cluster through a proxy.
+func proxied(t *testing.T) (*sinktest.Proxy, *rest.Config) {
+	t.Helper()
+	config := cluster.Shared(t).RESTConfig()
+	p := sinktest.NewProxy(t, strings.TrimPrefix(config.Host, "https://"))
+	config.Host = "https://" + p.Addr()
+	// A transport of its own: others share one by their configuration.
+	config.Dial = nil
+	config.Wrap(func(rt http.RoundTripper) http.RoundTripper { return rt })
+	return p, config
+}
+
+// restricted gives the configuration of somebody who may do what the rules say.
+func restricted(t *testing.T, rules ...rbacv1.PolicyRule) *rest.Config {
+	t.Helper()
+	path, err := cluster.Shared(t).RestrictedKubeconfig(t.Context(), rules)
+	must(t, err)
+	config, err := clientcmd.BuildConfigFromFlags("", path)
+	must(t, err)
+	return config
+}
+
+func checkLog(t *testing.T, what string, want, got []string) {
+	t.Helper()
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("%s: -want +got\n%s", what, diff)
+	}
+}
+
+// gate is a handler that blocks in each call until it is opened.
+type gate struct {
+	*record
+	calls atomic.Int64
+	open  chan struct{}
+}
+
+func newGate() *gate { return &gate{record: &record{}, open: make(chan struct{})} }
+
+func (g *gate) pass() {
+	g.calls.Add(1)
+	<-g.open
+}
+
+func (g *gate) OnAdd(obj any, initial bool) { g.pass(); g.record.OnAdd(obj, initial) }
+func (g *gate) OnUpdate(o, n any)           { g.pass(); g.record.OnUpdate(o, n) }
+func (g *gate) OnDelete(obj any)            { g.pass(); g.record.OnDelete(obj) }
+
+// waitBlocked waits for the first call.
+func (g *gate) waitBlocked(t *testing.T) {
+	t.Helper()
+	eventually(t, func() error {
+		if g.calls.Load() == 0 {
+			return errors.New("the handler is not called")
+		}
+		return nil
+	})
+}
