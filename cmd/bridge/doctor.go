@@ -13,6 +13,7 @@ import (
 	"github.com/deltabridge/deltabridge/internal/console"
 	"github.com/deltabridge/deltabridge/internal/doctor"
 	"github.com/deltabridge/deltabridge/pkg/sinks"
+	"github.com/deltabridge/deltabridge/pkg/sinks/diagnose"
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
@@ -98,12 +99,12 @@ func examined(cfg *config.Config) (doctor.Options, error) {
 }
 
 // besides are the destinations of what a sink refuses.
-func besides(r sinks.Refusals) (all []sinks.Checker) {
-	if c, ok := r.Claims.(sinks.Checker); ok {
+func besides(r sinks.Refusals) (all []diagnose.Checker) {
+	if c, ok := r.Claims.(diagnose.Checker); ok {
 		all = append(all, c)
 	}
 	if l, ok := r.DeadLetters.(*sinks.LetterSink); ok {
-		if c, ok := l.Sink.(sinks.Checker); ok {
+		if c, ok := l.Sink.(diagnose.Checker); ok {
 			all = append(all, c)
 		}
 	}

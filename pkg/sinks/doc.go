@@ -30,7 +30,7 @@
 // # What a failure says
 //
 // A destination that can't be used is a ConnectError: which server, which step, what came instead of what was expected,
-// and which key of the configuration to look at. Its text is for the person who has to mend it, the same from one
-// attempt to the next, and without secrets. A sink that is a Checker can be tried step by step without changing
-// anything: `bridge doctor`.
+// and which key of the configuration to look at. Its text is for the person who has to fix it, the same from one
+// attempt to the next, and without secrets. What else a sink can say of its destination, for `bridge doctor`, `bridge explain`
+// and `bridge tail`, is in the package diagnose.
 package sinks

@@ -35,12 +35,6 @@ type Identified interface {
 	Register(ctx context.Context, owner Owner, replaced string) error
 }
 
-// NameReader is implemented by sinks that can be asked for the owner of a cluster's name without being connected.
-type NameReader interface {
-	// ReadName is Registered on a connection of its own. Call it after a Check that found nothing wrong.
-	ReadName(ctx context.Context, cluster string) (Registration, error)
-}
-
 // ErrNoRegister says that the destination has no place for the names of clusters, or the client may not use it.
 var ErrNoRegister = errors.New("names of clusters can't be registered")
 

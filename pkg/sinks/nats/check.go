@@ -14,26 +14,27 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/deltabridge/deltabridge/pkg/sinks"
+	"github.com/deltabridge/deltabridge/pkg/sinks/diagnose"
 )
 
-var _ sinks.Checker = (*Sink)(nil)
+var _ diagnose.Checker = (*Sink)(nil)
 
-// Check implements [sinks.Checker]: the files, each server, what the user may do, and the stream. An embedded server is
+// Check implements [diagnose.Checker]: the files, each server, what the user may do, and the stream. An embedded server is
 // not started: whether it could be is all that is told.
-func (s *Sink) Check(ctx context.Context) []sinks.Finding {
+func (s *Sink) Check(ctx context.Context) []diagnose.Finding {
 	if s.cfg.Embedded != nil && s.server == nil {
 		return append(checkEmbedded(s.cfg.Embedded), s.checkConfigured(embeddedMaxPayload)...)
 	}
-	var findings []sinks.Finding
+	var findings []diagnose.Finding
 	if files := s.files(); len(files) > 0 {
 		_, err := s.cfg.TLS.files().NewSession()
 		if err == nil {
 			err = s.cfg.Auth.check()
 		}
 		if err != nil {
-			return []sinks.Finding{sinks.Failed(sinks.StepFiles, "nats", err)}
+			return []diagnose.Finding{diagnose.Failed(sinks.StepFiles, "nats", err)}
 		}
-		findings = append(findings, sinks.Finding{Step: sinks.StepFiles, Target: "nats", Detail: strings.Join(files, ", ")})
+		findings = append(findings, diagnose.Finding{Step: sinks.StepFiles, Target: "nats", Detail: strings.Join(files, ", ")})
 	}
 	found, conn, t := s.checkServers(ctx)
 	findings = append(findings, found...)
@@ -51,9 +52,9 @@ func (s *Sink) files() []string {
 }
 
 // checkServers tries all servers at once, and leaves the connection to the first that will do.
-func (s *Sink) checkServers(ctx context.Context) (all []sinks.Finding, conn *natsgo.Conn, with *trial) {
+func (s *Sink) checkServers(ctx context.Context) (all []diagnose.Finding, conn *natsgo.Conn, with *trial) {
 	urls := strings.Split(s.urls(), ",")
-	found, conns, trials := make([][]sinks.Finding, len(urls)), make([]*natsgo.Conn, len(urls)), make([]*trial, len(urls))
+	found, conns, trials := make([][]diagnose.Finding, len(urls)), make([]*natsgo.Conn, len(urls)), make([]*trial, len(urls))
 	var wg sync.WaitGroup
 	for i, raw := range urls {
 		wg.Go(func() { found[i], conns[i], trials[i] = s.checkServer(ctx, strings.TrimSpace(raw)) })
@@ -71,13 +72,13 @@ func (s *Sink) checkServers(ctx context.Context) (all []sinks.Finding, conn *nat
 	return all, conn, with
 }
 
-func (s *Sink) checkServer(ctx context.Context, raw string) (findings []sinks.Finding, _ *natsgo.Conn, _ *trial) {
+func (s *Sink) checkServer(ctx context.Context, raw string) (findings []diagnose.Finding, _ *natsgo.Conn, _ *trial) {
 	t, err := s.newTrial(raw)
 	if err != nil {
-		return []sinks.Finding{sinks.Failed(sinks.StepResolve, redacted(raw), err)}, nil, nil
+		return []diagnose.Finding{diagnose.Failed(sinks.StepResolve, redacted(raw), err)}, nil, nil
 	}
 	t.passed = func(step, detail string, warn bool) {
-		f := sinks.Finding{Step: step, Target: t.addr, Detail: detail, Warn: warn}
+		f := diagnose.Finding{Step: step, Target: t.addr, Detail: detail, Warn: warn}
 		switch {
 		case warn && step == sinks.StepAuthenticate:
 			f.Remedy = "enable TLS on the server, or use an nkey or credentials, which are never sent"
@@ -88,7 +89,7 @@ func (s *Sink) checkServer(ctx context.Context, raw string) (findings []sinks.Fi
 	}
 	conn, err := t.run(ctx)
 	if err != nil {
-		return append(findings, sinks.Failed(sinks.StepConnect, t.addr, err)), nil, nil
+		return append(findings, diagnose.Failed(sinks.StepConnect, t.addr, err)), nil, nil
 	}
 	return findings, conn, t
 }
@@ -132,7 +133,7 @@ const expiresSoon = 7 * 24 * time.Hour
 
 // checkPermissions asks the server what the user may do. A server that does not tell is none the worse: what is not
 // allowed then shows at the stream, or with the first event.
-func (s *Sink) checkPermissions(ctx context.Context, conn *natsgo.Conn, d *denials) []sinks.Finding {
+func (s *Sink) checkPermissions(ctx context.Context, conn *natsgo.Conn, d *denials) []diagnose.Finding {
 	ctx, cancel := context.WithTimeout(ctx, min(connectTimeout, s.cfg.AckTimeout))
 	defer cancel()
 	watched, end := d.during(ctx)
@@ -145,9 +146,9 @@ func (s *Sink) checkPermissions(ctx context.Context, conn *natsgo.Conn, d *denia
 	}
 	target := "subject " + s.subject.Wildcard()
 	if err != nil {
-		return []sinks.Finding{{Step: sinks.StepAuthorize, Target: target, Detail: "the server does not tell what the user may do"}}
+		return []diagnose.Finding{{Step: sinks.StepAuthorize, Target: target, Detail: "the server does not tell what the user may do"}}
 	}
-	f := sinks.Finding{Step: sinks.StepAuthorize, Target: target, Detail: fmt.Sprintf("account %s, user %s", info.Data.Account, info.Data.User)}
+	f := diagnose.Finding{Step: sinks.StepAuthorize, Target: target, Detail: fmt.Sprintf("account %s, user %s", info.Data.Account, info.Data.User)}
 	if left := info.Data.Expires; left > 0 {
 		f.Detail += fmt.Sprintf(", for another %v", left.Round(time.Second))
 		if left < expiresSoon {
@@ -156,12 +157,12 @@ func (s *Sink) checkPermissions(ctx context.Context, conn *natsgo.Conn, d *denia
 	}
 	may := info.Data.Permissions
 	if may == nil {
-		return []sinks.Finding{f}
+		return []diagnose.Finding{f}
 	}
-	findings := []sinks.Finding{f}
+	findings := []diagnose.Finding{f}
 	denied := func(op, subject string) {
 		err := fmt.Errorf("%w: Permissions Violation for %s to %q", natsgo.ErrPermissionViolation, op, subject)
-		findings = append(findings, sinks.Failed(sinks.StepAuthorize, target, s.denied("the user may not do what is needed", err)))
+		findings = append(findings, diagnose.Failed(sinks.StepAuthorize, target, s.denied("the user may not do what is needed", err)))
 	}
 	if all, _ := may.Subscribe.allows("_INBOX.*.*"); !all {
 		denied("Subscription", "_INBOX.>")
@@ -179,7 +180,7 @@ func (s *Sink) checkPermissions(ctx context.Context, conn *natsgo.Conn, d *denia
 	case !some:
 		denied("Publish", s.subject.Wildcard())
 	case !all:
-		findings = append(findings, sinks.Finding{
+		findings = append(findings, diagnose.Finding{
 			Step: sinks.StepAuthorize, Target: target, Warn: true,
 			Detail: fmt.Sprintf("the user may publish to a part of %q only: events outside are not delivered", s.subject.Wildcard()),
 			Remedy: s.denied("", errors.New("")).Remedy,
@@ -192,13 +193,13 @@ func (s *Sink) checkPermissions(ctx context.Context, conn *natsgo.Conn, d *denia
 }
 
 // checkJetStream looks for the stream, and at it, or at what would be created.
-func (s *Sink) checkJetStream(ctx context.Context, conn *natsgo.Conn, t *trial) []sinks.Finding {
+func (s *Sink) checkJetStream(ctx context.Context, conn *natsgo.Conn, t *trial) []diagnose.Finding {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.AckTimeout)
 	defer cancel()
 	target := "stream " + s.cfg.Stream.Name
 	js, err := jetstream.New(conn)
 	if err != nil {
-		return []sinks.Finding{sinks.Failed(sinks.StepStream, target, err)}
+		return []diagnose.Finding{diagnose.Failed(sinks.StepStream, target, err)}
 	}
 	watched, end := t.denials.during(ctx)
 	stream, err := js.Stream(watched, s.cfg.Stream.Name)
@@ -211,5 +212,5 @@ func (s *Sink) checkJetStream(ctx context.Context, conn *natsgo.Conn, t *trial) 
 		s.destination = destinationOf(s.cfg.Stream.Name, nil)
 		return s.checkCreation(ctx, js, t, conn.MaxPayload())
 	}
-	return []sinks.Finding{sinks.Failed(sinks.StepStream, target, s.streamError(err, denial))}
+	return []diagnose.Finding{diagnose.Failed(sinks.StepStream, target, s.streamError(err, denial))}
 }

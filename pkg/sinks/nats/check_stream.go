@@ -9,23 +9,24 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/deltabridge/deltabridge/pkg/sinks"
+	"github.com/deltabridge/deltabridge/pkg/sinks/diagnose"
 )
 
 // shortAge is less than an ordinary outage of a reader.
 const shortAge = time.Hour
 
 // judgeStream holds a stream that is there against what the bridge promises.
-func (s *Sink) judgeStream(info *jetstream.StreamInfo, maxPayload int64) []sinks.Finding {
+func (s *Sink) judgeStream(info *jetstream.StreamInfo, maxPayload int64) []diagnose.Finding {
 	target := "stream " + s.cfg.Stream.Name
 	if err := s.unfit(&info.Config); err != nil {
-		return []sinks.Finding{sinks.Failed(sinks.StepStream, target, s.unfitError(err))}
+		return []diagnose.Finding{diagnose.Failed(sinks.StepStream, target, s.unfitError(err))}
 	}
 	detail := fmt.Sprintf("%s; %d messages", describe(&info.Config), info.State.Msgs)
-	return append([]sinks.Finding{{Step: sinks.StepStream, Target: target, Detail: detail}}, s.judgeConfig(&info.Config, maxPayload)...)
+	return append([]diagnose.Finding{{Step: sinks.StepStream, Target: target, Detail: detail}}, s.judgeConfig(&info.Config, maxPayload)...)
 }
 
 // judgeConfig is the warnings about a stream.
-func (s *Sink) judgeConfig(c *jetstream.StreamConfig, maxPayload int64) (findings []sinks.Finding) {
+func (s *Sink) judgeConfig(c *jetstream.StreamConfig, maxPayload int64) (findings []diagnose.Finding) {
 	found := append(s.doubts(c, maxPayload), s.judgeMirror(c)...)
 	if c.Replicas <= 1 && s.cfg.Embedded == nil { // of an embedded server everyone knows
 		found = append(found, doubt{
@@ -39,7 +40,7 @@ func (s *Sink) judgeConfig(c *jetstream.StreamConfig, maxPayload int64) (finding
 		found = append(found, doubt{fmt.Sprintf("it keeps messages for %v: readers that are away for longer miss them", c.MaxAge), "raise max_age"})
 	}
 	for _, d := range found {
-		findings = append(findings, sinks.Finding{
+		findings = append(findings, diagnose.Finding{
 			Step: sinks.StepStream, Target: "stream " + s.cfg.Stream.Name, Warn: true, Detail: d.what, Remedy: d.remedy,
 		})
 	}
@@ -52,20 +53,20 @@ func describe(c *jetstream.StreamConfig) string {
 }
 
 // checkConfigured is the findings about a stream that would be created, as far as the configuration tells.
-func (s *Sink) checkConfigured(maxPayload int64) []sinks.Finding {
+func (s *Sink) checkConfigured(maxPayload int64) []diagnose.Finding {
 	config := s.cfg.Stream.jetstream(s.subject.Wildcard())
-	ok := sinks.Finding{
+	ok := diagnose.Finding{
 		Step: sinks.StepStream, Target: "stream " + config.Name, Detail: "it is created at the start if it is not there: " + describe(&config),
 	}
-	return append([]sinks.Finding{ok}, s.judgeConfig(&config, maxPayload)...)
+	return append([]diagnose.Finding{ok}, s.judgeConfig(&config, maxPayload)...)
 }
 
 // checkCreation finds what would stand in the way of creating the stream, without creating it.
-func (s *Sink) checkCreation(ctx context.Context, js jetstream.JetStream, t *trial, maxPayload int64) []sinks.Finding {
+func (s *Sink) checkCreation(ctx context.Context, js jetstream.JetStream, t *trial, maxPayload int64) []diagnose.Finding {
 	config := s.cfg.Stream.jetstream(s.subject.Wildcard())
 	target := "stream " + config.Name
-	refuse := func(key, remedy, format string, args ...any) []sinks.Finding {
-		return []sinks.Finding{sinks.Failed(sinks.StepStream, target, &sinks.ConnectError{
+	refuse := func(key, remedy, format string, args ...any) []diagnose.Finding {
+		return []diagnose.Finding{diagnose.Failed(sinks.StepStream, target, &sinks.ConnectError{
 			Step: sinks.StepStream, Key: key, Remedy: remedy, Err: fmt.Errorf("stream "+config.Name+" is not there, and can't be created: "+format, args...),
 		})}
 	}
@@ -85,7 +86,7 @@ func (s *Sink) checkCreation(ctx context.Context, js jetstream.JetStream, t *tri
 	account, err := js.AccountInfo(watched)
 	_ = end()
 	if errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount) || errors.Is(err, jetstream.ErrJetStreamNotEnabled) {
-		return []sinks.Finding{sinks.Failed(sinks.StepStream, target, s.streamError(err, nil))}
+		return []diagnose.Finding{diagnose.Failed(sinks.StepStream, target, s.streamError(err, nil))}
 	}
 	if err == nil { // without the permission to ask, the limits stay unknown
 		limits := account.Limits

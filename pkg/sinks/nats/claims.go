@@ -16,6 +16,7 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 	"github.com/deltabridge/deltabridge/pkg/sinks/access"
+	"github.com/deltabridge/deltabridge/pkg/sinks/diagnose"
 )
 
 const (
@@ -178,11 +179,11 @@ func (c *Claims) failure(err error) error {
 	return e
 }
 
-var _ sinks.Checker = (*Claims)(nil)
+var _ diagnose.Checker = (*Claims)(nil)
 
-// Check implements [sinks.Checker]: the servers, unless they are those of the sink, and the bucket. An embedded server is not
+// Check implements [diagnose.Checker]: the servers, unless they are those of the sink, and the bucket. An embedded server is not
 // started, and has nothing to find.
-func (c *Claims) Check(ctx context.Context) []sinks.Finding {
+func (c *Claims) Check(ctx context.Context) []diagnose.Finding {
 	if c.sink.cfg.Embedded != nil {
 		return nil
 	}
@@ -199,11 +200,11 @@ func (c *Claims) Check(ctx context.Context) []sinks.Finding {
 	return append(found, c.checkBucket(ctx, conn))
 }
 
-func (c *Claims) checkBucket(ctx context.Context, conn *natsgo.Conn) sinks.Finding {
-	f := sinks.Finding{Step: sinks.StepStream, Target: "object store " + c.cfg.Bucket}
+func (c *Claims) checkBucket(ctx context.Context, conn *natsgo.Conn) diagnose.Finding {
+	f := diagnose.Finding{Step: sinks.StepStream, Target: "object store " + c.cfg.Bucket}
 	js, err := jetstream.New(conn)
 	if err != nil {
-		return sinks.Failed(f.Step, f.Target, err)
+		return diagnose.Failed(f.Step, f.Target, err)
 	}
 	store, err := js.ObjectStore(ctx, c.cfg.Bucket)
 	if errors.Is(err, jetstream.ErrBucketNotFound) && c.cfg.Create {
@@ -211,14 +212,14 @@ func (c *Claims) checkBucket(ctx context.Context, conn *natsgo.Conn) sinks.Findi
 		return f
 	}
 	if err != nil {
-		return sinks.Failed(f.Step, f.Target, c.failure(err))
+		return diagnose.Failed(f.Step, f.Target, c.failure(err))
 	}
 	status, err := store.Status(ctx)
 	switch {
 	case err != nil:
-		return sinks.Failed(f.Step, f.Target, c.failure(err))
+		return diagnose.Failed(f.Step, f.Target, c.failure(err))
 	case status.Sealed():
-		return sinks.Failed(f.Step, f.Target, c.failure(errors.New("it is sealed and takes nothing: name another")))
+		return diagnose.Failed(f.Step, f.Target, c.failure(errors.New("it is sealed and takes nothing: name another")))
 	}
 	f.Detail = fmt.Sprintf("%d bytes", status.Size())
 	if status.TTL() > 0 {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 	"github.com/deltabridge/deltabridge/pkg/sinks/access"
+	"github.com/deltabridge/deltabridge/pkg/sinks/diagnose"
 )
 
 const (
@@ -130,29 +131,29 @@ func storeInUse(dir string, err error) error {
 }
 
 // checkEmbedded reports whether the embedded server could start. It leaves nothing behind.
-func checkEmbedded(cfg *EmbeddedConfig) []sinks.Finding {
+func checkEmbedded(cfg *EmbeddedConfig) []diagnose.Finding {
 	listen := cfg.Listen
 	if listen == "" {
 		listen = DefaultEmbeddedListen
 	}
-	store := sinks.Finding{Step: sinks.StepFiles, Target: cfg.StoreDir, Detail: "the store of the embedded server is free"}
+	store := diagnose.Finding{Step: sinks.StepFiles, Target: cfg.StoreDir, Detail: "the store of the embedded server is free"}
 	f, err := os.OpenFile(filepath.Join(cfg.StoreDir, lockName), os.O_RDWR, 0)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		store.Detail = "the store of the embedded server does not exist, and is created at the start"
 	case err != nil:
-		store = sinks.Failed(sinks.StepFiles, cfg.StoreDir, &sinks.ConnectError{Step: sinks.StepFiles, Key: "nats.embedded.storeDir", Err: err})
+		store = diagnose.Failed(sinks.StepFiles, cfg.StoreDir, &sinks.ConnectError{Step: sinks.StepFiles, Key: "nats.embedded.storeDir", Err: err})
 	default:
 		if err := lockFile(f); err != nil {
-			store = sinks.Failed(sinks.StepFiles, cfg.StoreDir, storeInUse(cfg.StoreDir, err))
+			store = diagnose.Failed(sinks.StepFiles, cfg.StoreDir, storeInUse(cfg.StoreDir, err))
 		}
 		_ = f.Close()
 	}
-	port := sinks.Finding{Step: sinks.StepConnect, Target: listen, Detail: "the address of the embedded server is free"}
+	port := diagnose.Finding{Step: sinks.StepConnect, Target: listen, Detail: "the address of the embedded server is free"}
 	if err := probe(listen); err != nil {
-		port = sinks.Failed(sinks.StepConnect, listen, err)
+		port = diagnose.Failed(sinks.StepConnect, listen, err)
 	}
-	return []sinks.Finding{store, port}
+	return []diagnose.Finding{store, port}
 }
 
 func (e *embedded) url() string { return e.srv.ClientURL() }

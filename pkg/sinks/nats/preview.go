@@ -12,28 +12,28 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/deltabridge/deltabridge/pkg/event"
-	"github.com/deltabridge/deltabridge/pkg/sinks"
+	"github.com/deltabridge/deltabridge/pkg/sinks/diagnose"
 )
 
-var _ sinks.Previewer = (*Sink)(nil)
+var _ diagnose.Previewer = (*Sink)(nil)
 
-// Preview implements [sinks.Previewer]. An embedded server is not started, and not asked.
-func (s *Sink) Preview(ctx context.Context, m *event.Message, ask bool) (sinks.Placement, error) {
+// Preview implements [diagnose.Previewer]. An embedded server is not started, and not asked.
+func (s *Sink) Preview(ctx context.Context, m *event.Message, ask bool) (diagnose.Placement, error) {
 	subject, err := s.appendSubject(nil, m)
 	if err != nil {
-		return sinks.Placement{}, err
+		return diagnose.Placement{}, err
 	}
 	headers := newHeaders(&s.cfg)
 	headers.ttl = s.cfg.Stream.deletionTTL()
 	header := headers.set(m)
 	msg := natsgo.Msg{Subject: string(subject), Header: header, Data: m.Body()}
-	p := sinks.Placement{
+	p := diagnose.Placement{
 		Stream: s.cfg.Stream.Name, Subject: msg.Subject,
 		// As the server counts it; Size of the client counts the subject too.
 		Size: int64(msg.Size() - len(msg.Subject) - len(msg.Reply)),
 	}
 	for _, name := range slices.Sorted(maps.Keys(header)) {
-		p.Headers = append(p.Headers, sinks.Header{Name: name, Value: header[name][0]})
+		p.Headers = append(p.Headers, diagnose.Header{Name: name, Value: header[name][0]})
 	}
 	switch {
 	case s.cfg.Embedded != nil:

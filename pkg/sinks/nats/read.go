@@ -13,17 +13,17 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/deltabridge/deltabridge/pkg/event"
-	"github.com/deltabridge/deltabridge/pkg/sinks"
+	"github.com/deltabridge/deltabridge/pkg/sinks/diagnose"
 )
 
-var _ sinks.Reader = (*Sink)(nil)
+var _ diagnose.Reader = (*Sink)(nil)
 
 // forgotten is after how long the server removes a reader that went away without a word.
 const forgotten = time.Minute
 
-// Read implements [sinks.Reader], by an ephemeral ordered consumer, which acknowledges nothing. The stream is not created.
+// Read implements [diagnose.Reader], by an ephemeral ordered consumer, which acknowledges nothing. The stream is not created.
 // With an embedded server it reads from the one that runs at its address, in another process.
-func (s *Sink) Read(ctx context.Context, o sinks.ReadOptions, handle func(*sinks.Record) error) error {
+func (s *Sink) Read(ctx context.Context, o diagnose.ReadOptions, handle func(*diagnose.Record) error) error {
 	if e := s.cfg.Embedded; e != nil {
 		s.cfg.URLs, s.cfg.Embedded = []string{(&url.URL{Scheme: "nats", Host: e.Listen}).String()}, nil
 	}
@@ -72,7 +72,7 @@ func (s *Sink) Read(ctx context.Context, o sinks.ReadOptions, handle func(*sinks
 }
 
 // consumer finds the stream and makes the consumer.
-func (s *Sink) consumer(ctx context.Context, o sinks.ReadOptions) (jetstream.Stream, jetstream.Consumer, error) {
+func (s *Sink) consumer(ctx context.Context, o diagnose.ReadOptions) (jetstream.Stream, jetstream.Consumer, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.AckTimeout)
 	defer cancel()
 	js, err := jetstream.New(s.conn)
@@ -96,13 +96,13 @@ func (s *Sink) consumer(ctx context.Context, o sinks.ReadOptions) (jetstream.Str
 	return stream, consumer, nil
 }
 
-// record is a message as [sinks.Record], with its sequence number.
-func (s *Sink) record(m jetstream.Msg) (*sinks.Record, uint64, error) {
+// record is a message as [diagnose.Record], with its sequence number.
+func (s *Sink) record(m jetstream.Msg) (*diagnose.Record, uint64, error) {
 	meta, err := m.Metadata()
 	if err != nil {
 		return nil, 0, fmt.Errorf("read stream %s: %w", s.cfg.Stream.Name, err)
 	}
-	r := &sinks.Record{
+	r := &diagnose.Record{
 		Place:  m.Subject() + " #" + strconv.FormatUint(meta.Sequence.Stream, 10),
 		Stored: meta.Timestamp, Behind: int64(meta.NumPending),
 	}

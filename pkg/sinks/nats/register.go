@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/deltabridge/deltabridge/pkg/sinks"
+	"github.com/deltabridge/deltabridge/pkg/sinks/diagnose"
 )
 
 const (
@@ -24,8 +25,8 @@ const (
 )
 
 var (
-	_ sinks.Identified = (*Sink)(nil)
-	_ sinks.NameReader = (*Sink)(nil)
+	_ sinks.Identified    = (*Sink)(nil)
+	_ diagnose.NameReader = (*Sink)(nil)
 )
 
 // entry is the value of a name's key.
@@ -71,7 +72,7 @@ func (s *Sink) Registered(ctx context.Context, cluster string) (found sinks.Regi
 	return found, err
 }
 
-// ReadName implements [sinks.NameReader]. A stream that is not there knows no names, and an embedded server that does not run can't
+// ReadName implements [diagnose.NameReader]. A stream that is not there knows no names, and an embedded server that does not run can't
 // be asked.
 func (s *Sink) ReadName(ctx context.Context, cluster string) (sinks.Registration, error) {
 	if s.cfg.Embedded != nil && s.server == nil {
