@@ -100,7 +100,7 @@ func examined(cfg *config.Config) (doctor.Options, error) {
 
 // besides are the destinations of what a sink refuses.
 func besides(r sinks.Refusals) (all []diagnose.Checker) {
-	if c, ok := r.Claims.(diagnose.Checker); ok {
+	if c, ok := r.Payloads.(diagnose.Checker); ok {
 		all = append(all, c)
 	}
 	if l, ok := r.DeadLetters.(*sinks.LetterSink); ok {

@@ -41,12 +41,12 @@ type Refusals struct {
 	// DeadLetters where even that is refused, OutcomeDeadLetter begins with them, and OutcomeGap passes them by.
 	// Empty: OutcomeGap.
 	Oversize    Outcome
-	Claims      Claims      // needed with OutcomeClaimCheck
+	Payloads    PayloadStore // required with OutcomeClaimCheck
 	DeadLetters DeadLetters // nil: there are none
 }
 
-// Claims keeps the data of messages that are too large for their destination. It is used by the drain's goroutine alone.
-type Claims interface {
+// PayloadStore keeps the data of messages that are too large for their destination. It is used by the drain's goroutine alone.
+type PayloadStore interface {
 	// Store returns when the data is kept durably, and says where, as a URI. For the same message it is the same
 	// place. After any error but a Permanent one the drain tries again until it succeeds, and sends nothing that comes
 	// after the message.
@@ -55,7 +55,7 @@ type Claims interface {
 
 // DeadLetters keeps messages that are refused for good. It is used by the drain's goroutine alone.
 type DeadLetters interface {
-	// Keep returns when the message is kept durably, and says where, in words. Errors are as those of Claims.Store; a
+	// Keep returns when the message is kept durably, and says where, in words. Errors are as those of PayloadStore.Store; a
 	// Permanent one means that it can't be kept: there is no room for it.
 	Keep(ctx context.Context, m *event.Message, reason string, cause error) (where string, err error)
 }
@@ -143,7 +143,7 @@ func (d *Drain) tryOutcome(ctx context.Context, it *item) error {
 			return Permanent(err)
 		}
 		if it.outcome == OutcomeClaimCheck {
-			if marks.Ref, marks.Digest, err = d.Refusals.Claims.Store(ctx, it.orig); err != nil {
+			if marks.Ref, marks.Digest, err = d.Refusals.Payloads.Store(ctx, it.orig); err != nil {
 				return fmt.Errorf("claim check: %w", err)
 			}
 			reduced.Marks = &marks

@@ -314,7 +314,7 @@ func TestWrongAccess(t *testing.T) {
 		},
 		{
 			"silence", plain, func(c *nats.Config) { c.URLs = []string{"nats://" + silence}; c.AckTimeout = 300 * time.Millisecond },
-			blamed{sinks.StepProtocol, "nats.url", "nats server ADDR: protocol: it accepts the connection, and then says nothing for 300ms; see whether nats.url names a NATS server, and whether it hangs, or wants TLS before its greeting (handshake_first)"},
+			blamed{sinks.StepProtocol, "nats.url", "nats server ADDR: protocol: it accepts the connection, and then says nothing for 300ms; see whether nats.url names a NATS server, and whether it hangs, or requires TLS before its greeting (handshake_first)"},
 		},
 		{
 			"another service", plain, func(c *nats.Config) { c.URLs = []string{"nats://" + web} },

@@ -15,6 +15,7 @@ import (
 
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 	"github.com/deltabridge/deltabridge/pkg/sinks/nats"
+	"github.com/deltabridge/deltabridge/pkg/sinks/nats/embedded"
 	"github.com/deltabridge/deltabridge/pkg/sinks/sinktest"
 	"github.com/deltabridge/deltabridge/test/certs"
 )
@@ -243,7 +244,7 @@ func TestCheckEmbedded(t *testing.T) {
 	check := func(listen, dir string) []string {
 		t.Helper()
 		sink, err := nats.New(nats.Config{
-			Embedded: &nats.EmbeddedConfig{Listen: listen, StoreDir: dir}, Subject: subject, Stream: nats.StreamConfig{Name: streamName, Create: true},
+			Embedded: &embedded.Config{Listen: listen, StoreDir: dir}, Subject: subject, Stream: nats.StreamConfig{Name: streamName, Create: true},
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -259,7 +260,7 @@ func TestCheckEmbedded(t *testing.T) {
 		t.Errorf("address in use: %s", got)
 	}
 	running, err := nats.New(nats.Config{
-		Embedded: &nats.EmbeddedConfig{Listen: "127.0.0.1:0", StoreDir: dir}, Subject: subject, Stream: nats.StreamConfig{Name: streamName, Create: true},
+		Embedded: &embedded.Config{Listen: "127.0.0.1:0", StoreDir: dir}, Subject: subject, Stream: nats.StreamConfig{Name: streamName, Create: true},
 	})
 	if err != nil {
 		t.Fatal(err)

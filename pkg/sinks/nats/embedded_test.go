@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/deltabridge/deltabridge/pkg/sinks/nats"
+	"github.com/deltabridge/deltabridge/pkg/sinks/nats/embedded"
 	"github.com/deltabridge/deltabridge/pkg/sinks/sinktest"
 )
 
@@ -28,7 +29,7 @@ func freePort(t *testing.T) string {
 func embeddedSink(t *testing.T, listen, dir string) *nats.Sink {
 	t.Helper()
 	sink, err := nats.New(nats.Config{
-		Embedded: &nats.EmbeddedConfig{Listen: listen, StoreDir: dir, MaxStore: 1 << 30},
+		Embedded: &embedded.Config{Listen: listen, StoreDir: dir, MaxStore: 1 << 30},
 		Stream:   nats.StreamConfig{Name: streamName, Create: true}, Subject: subject,
 		AckTimeout: 2 * time.Second,
 		Logger:     slog.New(slog.NewTextHandler(t.Output(), nil)),

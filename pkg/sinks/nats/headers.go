@@ -27,7 +27,7 @@ type headers struct {
 	n      int              // how many of used are of this round
 
 	bucket bool   // it is a key-value bucket
-	mirror bool   // the stream keeps the last message of each subject
+	latest bool   // the stream keeps the last message of each subject
 	ttl    string // of deletions; empty: they have none
 	run    string // for ownID: no other process has it
 
@@ -45,7 +45,7 @@ type slot struct {
 
 func newHeaders(cfg *Config) *headers {
 	stream := &cfg.Stream
-	h := &headers{header: make(natsgo.Header), slots: make(map[string]*slot), round: 1, bucket: stream.KeyValue, mirror: stream.LastPerSubject, run: rand.Text()[:8]}
+	h := &headers{header: make(natsgo.Header), slots: make(map[string]*slot), round: 1, bucket: stream.KeyValue, latest: stream.LastPerSubject, run: rand.Text()[:8]}
 	h.header[jetstream.ExpectedStreamHeader] = []string{stream.Name}
 	if cfg.LettersOf != "" {
 		h.suffix = ".letter." + cfg.LettersOf
@@ -58,14 +58,14 @@ func (h *headers) set(m *event.Message) natsgo.Header {
 	h.round++
 	h.n = 0
 	id := m.UniqueID()
-	if h.mirror || m.Again || m.Type == event.Restated {
+	if h.latest || m.Again || m.Type == event.Restated {
 		id = h.ownID(m)
 	}
 	if h.suffix != "" {
 		id += h.suffix
 	}
 	h.put("", jetstream.MsgIDHeader, id)
-	if h.mirror && m.Type == event.Deleted {
+	if h.latest && m.Type == event.Deleted {
 		h.putDeletion()
 	}
 	if m.Structured {

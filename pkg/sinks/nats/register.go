@@ -10,10 +10,12 @@ import (
 	"strings"
 	"time"
 
+	natsgo "github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 	"github.com/deltabridge/deltabridge/pkg/sinks/diagnose"
+	"github.com/deltabridge/deltabridge/pkg/sinks/nats/natsconn"
 )
 
 const (
@@ -41,18 +43,58 @@ type entry struct {
 // Destination implements [sinks.Identified]: the stream's name and when it was created.
 func (s *Sink) Destination() string { return s.destination }
 
-// destinationOf names a stream; nil is one that does not exist yet.
-func destinationOf(name string, info *jetstream.StreamInfo) string {
-	if info == nil {
-		return fmt.Sprintf("stream %s, not created yet", name)
-	}
-	return fmt.Sprintf("stream %s, created %s", name, info.Created.UTC().Format(time.RFC3339Nano))
+// register holds the names of clusters, on a connection of a sink or of a command.
+type register struct {
+	conn        *natsgo.Conn
+	denials     *natsconn.Denials
+	interrupt   func()
+	timeout     time.Duration
+	stream      string
+	destination string
+	replicas    int
 }
 
-// registerKey is the key of a cluster's name: '.' has a meaning in keys.
-func (s *Sink) registerKey(cluster string) string {
+func (s *Sink) register() *register {
+	return &register{
+		conn: s.client.Conn(), denials: &s.client.Denials, interrupt: s.client.Interrupt, timeout: s.cfg.AckTimeout,
+		stream: s.cfg.Stream.Name, destination: s.destination, replicas: s.replicas,
+	}
+}
+
+// Registered implements [sinks.Identified].
+func (s *Sink) Registered(ctx context.Context, cluster string) (sinks.Registration, error) {
+	return s.register().registered(ctx, cluster)
+}
+
+// Register implements [sinks.Identified].
+func (s *Sink) Register(ctx context.Context, owner sinks.Owner, replaced string) error {
+	return s.register().record(ctx, owner, replaced)
+}
+
+// ReadName implements [diagnose.NameReader]. A stream that does not exist knows no names, and an embedded server that does not run
+// can't be asked.
+func (s *Sink) ReadName(ctx context.Context, cluster string) (sinks.Registration, error) {
+	if s.cfg.Embedded != nil && s.server == nil {
+		return sinks.Registration{}, fmt.Errorf("%w: the embedded server does not run", sinks.ErrNoRegister)
+	}
+	t, _ := s.client.First(ctx)
+	if t == nil {
+		return sinks.Registration{}, fmt.Errorf("%w: no server can be used", sinks.ErrNoRegister)
+	}
+	defer t.Conn.Close()
+	r := s.register()
+	r.conn, r.denials, r.interrupt = t.Conn, &t.Denials, t.Conn.Close
+	found, err := r.registered(ctx, cluster)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		err = nil
+	}
+	return found, err
+}
+
+// key is the key of a cluster's name: '.' has a meaning in keys.
+func (r *register) key(cluster string) string {
 	var b strings.Builder
-	for _, c := range []byte(s.cfg.Stream.Name + "/" + cluster) {
+	for _, c := range []byte(r.stream + "/" + cluster) {
 		if c == '/' || c == '-' || c == '_' || c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' {
 			b.WriteByte(c)
 		} else {
@@ -62,39 +104,19 @@ func (s *Sink) registerKey(cluster string) string {
 	return b.String()
 }
 
-// Registered implements [sinks.Identified].
-func (s *Sink) Registered(ctx context.Context, cluster string) (found sinks.Registration, err error) {
-	err = s.register(ctx, false, func(ctx context.Context, js jetstream.JetStream, kv jetstream.KeyValue) error {
-		e, _, err := s.entry(ctx, js, kv, cluster)
+func (r *register) registered(ctx context.Context, cluster string) (found sinks.Registration, err error) {
+	err = r.use(ctx, false, func(ctx context.Context, js jetstream.JetStream, kv jetstream.KeyValue) error {
+		e, _, err := r.entry(ctx, js, kv, cluster)
 		found = sinks.Registration{UID: e.UID, Since: e.Since}
 		return err
 	})
 	return found, err
 }
 
-// ReadName implements [diagnose.NameReader]. A stream that is not there knows no names, and an embedded server that does not run can't
-// be asked.
-func (s *Sink) ReadName(ctx context.Context, cluster string) (sinks.Registration, error) {
-	if s.cfg.Embedded != nil && s.server == nil {
-		return sinks.Registration{}, fmt.Errorf("%w: the embedded server does not run", sinks.ErrNoRegister)
-	}
-	_, conn, t := s.checkServers(ctx)
-	if conn == nil {
-		return sinks.Registration{}, fmt.Errorf("%w: no server will do", sinks.ErrNoRegister)
-	}
-	defer conn.Close()
-	reader := &Sink{cfg: s.cfg, conn: conn, denials: t.denials, destination: s.destination}
-	found, err := reader.Registered(ctx, cluster)
-	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		err = nil
-	}
-	return found, err
-}
-
 // entry returns what is known of a name, and the revision of its key: 0 if there is none. kv is nil if there is no bucket.
-func (s *Sink) entry(ctx context.Context, js jetstream.JetStream, kv jetstream.KeyValue, cluster string) (e entry, revision uint64, err error) {
+func (r *register) entry(ctx context.Context, js jetstream.JetStream, kv jetstream.KeyValue, cluster string) (e entry, revision uint64, err error) {
 	if kv != nil {
-		found, err := kv.Get(ctx, s.registerKey(cluster))
+		found, err := kv.Get(ctx, r.key(cluster))
 		switch {
 		case errors.Is(err, jetstream.ErrKeyNotFound):
 		case err != nil:
@@ -102,14 +124,14 @@ func (s *Sink) entry(ctx context.Context, js jetstream.JetStream, kv jetstream.K
 		default:
 			revision = found.Revision()
 			if err := json.Unmarshal(found.Value(), &e); err != nil {
-				return entry{}, revision, fmt.Errorf("bucket %s, key %s: %w", registerBucket, s.registerKey(cluster), err)
+				return entry{}, revision, fmt.Errorf("bucket %s, key %s: %w", registerBucket, r.key(cluster), err)
 			}
 		}
-		if e.Stream == s.destination {
+		if e.Stream == r.destination {
 			return e, revision, nil
 		}
 	}
-	stream, err := js.Stream(ctx, s.cfg.Stream.Name)
+	stream, err := js.Stream(ctx, r.stream)
 	if err != nil {
 		return entry{}, revision, err
 	}
@@ -120,23 +142,23 @@ func (s *Sink) entry(ctx context.Context, js jetstream.JetStream, kv jetstream.K
 	return e, revision, err
 }
 
-// Register implements [sinks.Identified].
-func (s *Sink) Register(ctx context.Context, owner sinks.Owner, replaced string) error {
-	return s.register(ctx, true, func(ctx context.Context, js jetstream.JetStream, kv jetstream.KeyValue) error {
-		now, revision, err := s.entry(ctx, js, kv, owner.Cluster)
+// record is Register of [sinks.Identified].
+func (r *register) record(ctx context.Context, owner sinks.Owner, replaced string) error {
+	return r.use(ctx, true, func(ctx context.Context, js jetstream.JetStream, kv jetstream.KeyValue) error {
+		now, revision, err := r.entry(ctx, js, kv, owner.Cluster)
 		if err != nil || now.UID != replaced {
 			return err
 		}
-		text, err := json.Marshal(entry{owner.Cluster, owner.UID, time.Now().UTC(), s.destination})
+		text, err := json.Marshal(entry{owner.Cluster, owner.UID, time.Now().UTC(), r.destination})
 		switch {
 		case err != nil:
 			return err
 		case kv == nil:
-			return s.registerInMetadata(ctx, js, owner.Cluster, string(text))
+			return r.recordInMetadata(ctx, js, owner.Cluster, string(text))
 		case revision == 0:
-			_, err = kv.Create(ctx, s.registerKey(owner.Cluster), text)
+			_, err = kv.Create(ctx, r.key(owner.Cluster), text)
 		default:
-			_, err = kv.Update(ctx, s.registerKey(owner.Cluster), text, revision)
+			_, err = kv.Update(ctx, r.key(owner.Cluster), text, revision)
 		}
 		if api, ok := errors.AsType[*jetstream.APIError](err); errors.Is(err, jetstream.ErrKeyExists) ||
 			ok && api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence { // another one was first
@@ -146,10 +168,10 @@ func (s *Sink) Register(ctx context.Context, owner sinks.Owner, replaced string)
 	})
 }
 
-// registerInMetadata adds a member to the stream's metadata. Of two clusters that do so at once the last one wins, and the
+// recordInMetadata adds a member to the stream's metadata. Of two clusters that do so at once the last one wins, and the
 // other one finds out when it connects again.
-func (s *Sink) registerInMetadata(ctx context.Context, js jetstream.JetStream, cluster, text string) error {
-	stream, err := js.Stream(ctx, s.cfg.Stream.Name)
+func (r *register) recordInMetadata(ctx context.Context, js jetstream.JetStream, cluster, text string) error {
+	stream, err := js.Stream(ctx, r.stream)
 	if err != nil {
 		return err
 	}
@@ -163,30 +185,32 @@ func (s *Sink) registerInMetadata(ctx context.Context, js jetstream.JetStream, c
 	return err
 }
 
-// register calls use with the bucket of names; nil if it is missing and not to be created, or can't be. What the server
+// use calls do with the bucket of names; nil if it is missing and not to be created, or can't be. What the server
 // denies is an error that wraps [sinks.ErrNoRegister].
-func (s *Sink) register(ctx context.Context, create bool, use func(context.Context, jetstream.JetStream, jetstream.KeyValue) error) error {
-	ctx, cancel := context.WithTimeout(ctx, s.cfg.AckTimeout)
+func (r *register) use(
+	ctx context.Context, create bool, do func(context.Context, jetstream.JetStream, jetstream.KeyValue) error,
+) error {
+	ctx, cancel := context.WithTimeout(ctx, r.timeout)
 	defer cancel()
-	defer context.AfterFunc(ctx, s.dial.interrupt)()
-	js, err := jetstream.New(s.conn)
+	defer context.AfterFunc(ctx, r.interrupt)()
+	js, err := jetstream.New(r.conn)
 	if err != nil {
 		return err
 	}
-	kv, err := s.openRegister(ctx, js, create)
+	kv, err := r.open(ctx, js, create)
 	if err != nil {
 		return err
 	}
-	err = s.denial(ctx, func(ctx context.Context) error { return use(ctx, js, kv) })
+	err = r.ask(ctx, func(ctx context.Context) error { return do(ctx, js, kv) })
 	if kv != nil && errors.Is(err, sinks.ErrNoRegister) { // the bucket is there, and is not for this user
-		err = s.denial(ctx, func(ctx context.Context) error { return use(ctx, js, nil) })
+		err = r.ask(ctx, func(ctx context.Context) error { return do(ctx, js, nil) })
 	}
 	return err
 }
 
-// openRegister returns the bucket of names; nil if it is missing and not to be created, or can't be.
-func (s *Sink) openRegister(ctx context.Context, js jetstream.JetStream, create bool) (kv jetstream.KeyValue, err error) {
-	err = s.denial(ctx, func(ctx context.Context) error {
+// open returns the bucket of names; nil if it is missing and not to be created, or can't be.
+func (r *register) open(ctx context.Context, js jetstream.JetStream, create bool) (kv jetstream.KeyValue, err error) {
+	err = r.ask(ctx, func(ctx context.Context) error {
 		kv, err = js.KeyValue(ctx, registerBucket)
 		return err
 	})
@@ -194,9 +218,10 @@ func (s *Sink) openRegister(ctx context.Context, js jetstream.JetStream, create 
 		if !create {
 			return nil, nil
 		}
-		err = s.denial(ctx, func(ctx context.Context) error {
+		err = r.ask(ctx, func(ctx context.Context) error {
 			kv, err = js.CreateKeyValue(ctx, jetstream.KeyValueConfig{
-				Bucket: registerBucket, Description: "which cluster writes to which stream under which name; created by deltabridge", Replicas: max(1, s.replicas),
+				Bucket: registerBucket, Replicas: max(1, r.replicas),
+				Description: "which cluster writes to which stream under which name; created by deltabridge",
 			})
 			return err
 		})
@@ -210,25 +235,18 @@ func (s *Sink) openRegister(ctx context.Context, js jetstream.JetStream, create 
 	return kv, err
 }
 
-// denial calls do, and makes what the server denies meanwhile an error that wraps [sinks.ErrNoRegister].
-func (s *Sink) denial(ctx context.Context, do func(context.Context) error) error {
-	s.denials.forget()
-	watched, end := s.denials.during(ctx)
-	err := do(watched)
-	denied := end()
-	s.denials.forget()
-	switch {
-	case err == nil:
-		return nil
-	case denied != nil:
-		return fmt.Errorf("%w: %w", sinks.ErrNoRegister, denied)
-	case isAPIError(err) && !errors.Is(err, jetstream.ErrBucketNotFound):
+// ask calls do, and makes what the server denies meanwhile an error that wraps [sinks.ErrNoRegister].
+func (r *register) ask(ctx context.Context, do func(context.Context) error) error {
+	r.denials.Forget()
+	defer r.denials.Forget()
+	err := r.denials.Ask(ctx, do)
+	if errors.Is(err, natsgo.ErrPermissionViolation) || isAPIError(err) && !errors.Is(err, jetstream.ErrBucketNotFound) {
 		return fmt.Errorf("%w: %w", sinks.ErrNoRegister, err)
 	}
 	return err
 }
 
-// isAPIError reports whether JetStream refused something, and will do so again.
+// isAPIError reports whether JetStream rejected something, and will do so again.
 func isAPIError(err error) bool {
 	api, ok := errors.AsType[jetstream.JetStreamError](err)
 	return ok && api.APIError() != nil && api.APIError().Code != http.StatusServiceUnavailable

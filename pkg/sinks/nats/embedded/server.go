@@ -1,6 +1,7 @@
-package nats
+package embedded
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -9,7 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -20,43 +21,45 @@ import (
 )
 
 const (
-	embeddedReady = 10 * time.Second
-	// embeddedMaxPayload holds the largest object that etcd takes, with its old state and headers.
-	embeddedMaxPayload = 8 << 20
-	lockName           = "deltabridge.lock"
+	// DefaultListen is the default of Config.Listen.
+	DefaultListen = "127.0.0.1:4222"
+	// MaxPayload holds the largest object that etcd takes, with its old state and headers.
+	MaxPayload = 8 << 20
+
+	readyWithin = 10 * time.Second
+	lockName    = "deltabridge.lock"
 )
 
-// EmbeddedConfig runs a nats-server with JetStream in the process. It has no authentication: on an address other
-// than loopback everyone who reaches it can read and write.
-type EmbeddedConfig struct {
-	Listen   string // host:port; port 0 takes a free one. Empty: DefaultEmbeddedListen
-	StoreDir string // the server's files; it is created, and one process at a time may use it
+// Config of the server. On a Listen address other than loopback, anyone who reaches it can read and write.
+type Config struct {
+	Listen   string // host:port; port 0 takes a free one. Empty: DefaultListen
+	StoreDir string // directory of the server's files; it is created, and one process at a time may use it
 	MaxStore int64  // bytes on disk for all streams; 0: three quarters of what is free (nats-server's default)
 	// SyncAlways waits for the disk at each message. Otherwise messages survive the end of the process, but the
 	// last two minutes of them not that of the machine (nats-server's default).
 	SyncAlways bool
 }
 
-// embedded is a running server.
-type embedded struct {
-	srv  *server.Server
+func (cfg *Config) listen() string { return cmp.Or(cfg.Listen, DefaultListen) }
+
+// Server is a running server. Its embedded methods are those of nats-server.
+type Server struct {
+	*server.Server
 	lock *os.File
 }
 
-// startEmbedded returns when the server takes connections.
-func startEmbedded(cfg EmbeddedConfig, log *slog.Logger) (_ *embedded, err error) {
-	if cfg.Listen == "" {
-		cfg.Listen = DefaultEmbeddedListen
-	}
-	host, portText, err := net.SplitHostPort(cfg.Listen)
+// Start returns when the server takes connections.
+func Start(cfg Config, log *slog.Logger) (_ *Server, err error) {
+	listen := cfg.listen()
+	host, portText, err := net.SplitHostPort(listen)
 	if err != nil {
-		return nil, fmt.Errorf("listen %q: %w", cfg.Listen, err)
+		return nil, fmt.Errorf("listen %q: %w", listen, err)
 	}
 	port, err := strconv.ParseUint(portText, 10, 16)
 	if err != nil {
-		return nil, fmt.Errorf("listen %q: %w", cfg.Listen, err)
+		return nil, fmt.Errorf("listen %q: %w", listen, err)
 	}
-	if err := probe(cfg.Listen); err != nil {
+	if err := checkListen(listen); err != nil {
 		return nil, err
 	}
 	lock, err := lockStore(cfg.StoreDir)
@@ -69,9 +72,9 @@ func startEmbedded(cfg EmbeddedConfig, log *slog.Logger) (_ *embedded, err error
 		}
 	}()
 	opts := &server.Options{
-		ServerName: "deltabridge", Host: host, Port: int(port), DontListen: false,
+		ServerName: "deltabridge", Host: host, Port: int(port),
 		JetStream: true, StoreDir: cfg.StoreDir, JetStreamMaxStore: cfg.MaxStore, SyncAlways: cfg.SyncAlways,
-		MaxPayload: embeddedMaxPayload, NoSigs: true,
+		MaxPayload: MaxPayload, NoSigs: true,
 	}
 	if port == 0 {
 		opts.Port = server.RANDOM_PORT
@@ -82,21 +85,31 @@ func startEmbedded(cfg EmbeddedConfig, log *slog.Logger) (_ *embedded, err error
 	}
 	logger := &serverLog{log: log}
 	srv.SetLoggerV2(logger, false, false, false)
+	s := &Server{Server: srv, lock: lock}
 	srv.Start()
-	if !srv.ReadyForConnections(embeddedReady) || !srv.JetStreamEnabled() {
-		srv.Shutdown()
-		srv.WaitForShutdown()
-		return nil, errors.Join(fmt.Errorf("did not start on %s", cfg.Listen), logger.lastError())
+	if !srv.ReadyForConnections(readyWithin) || !srv.JetStreamEnabled() {
+		s.Stop()
+		err = fmt.Errorf("did not start on %s", listen)
+		if last := logger.last.Load(); last != nil {
+			err = fmt.Errorf("%w: %s", err, *last)
+		}
+		return nil, err
 	}
 	if ip := net.ParseIP(host); ip != nil && !ip.IsLoopback() {
 		log.Warn("embedded nats-server listens beyond loopback, without authentication", "address", srv.Addr().String())
 	}
-	return &embedded{srv: srv, lock: lock}, nil
+	return s, nil
 }
 
-// probe fails, with the reason in words, if the address can't be listened on. nats-server itself would wait for its
-// readiness until the time is up.
-func probe(address string) error {
+// Stop returns when the server has ended and another process may use the directory.
+func (s *Server) Stop() {
+	s.Shutdown()
+	s.WaitForShutdown()
+	_ = s.lock.Close()
+}
+
+// checkListen returns a [sinks.ConnectError] if nothing can listen on the address. nats-server does not say why it is not ready.
+func checkListen(address string) error {
 	l, err := net.Listen("tcp", address)
 	if err != nil {
 		return &sinks.ConnectError{
@@ -125,17 +138,13 @@ func lockStore(dir string) (*os.File, error) {
 
 func storeInUse(dir string, err error) error {
 	return &sinks.ConnectError{
-		Step: sinks.StepFiles, Key: "nats.embedded.storeDir", Remedy: "stop the other bridge, or give this one another folder",
+		Step: sinks.StepFiles, Key: "nats.embedded.storeDir", Remedy: "stop the other bridge, or give this one another directory",
 		Err: fmt.Errorf("store %s is in use by another process: %w", dir, err),
 	}
 }
 
-// checkEmbedded reports whether the embedded server could start. It leaves nothing behind.
-func checkEmbedded(cfg *EmbeddedConfig) []diagnose.Finding {
-	listen := cfg.Listen
-	if listen == "" {
-		listen = DefaultEmbeddedListen
-	}
+// Check reports whether the server could start. It leaves nothing behind.
+func Check(cfg Config) []diagnose.Finding {
 	store := diagnose.Finding{Step: sinks.StepFiles, Target: cfg.StoreDir, Detail: "the store of the embedded server is free"}
 	f, err := os.OpenFile(filepath.Join(cfg.StoreDir, lockName), os.O_RDWR, 0)
 	switch {
@@ -149,57 +158,41 @@ func checkEmbedded(cfg *EmbeddedConfig) []diagnose.Finding {
 		}
 		_ = f.Close()
 	}
-	port := diagnose.Finding{Step: sinks.StepConnect, Target: listen, Detail: "the address of the embedded server is free"}
-	if err := probe(listen); err != nil {
-		port = diagnose.Failed(sinks.StepConnect, listen, err)
+	port := diagnose.Finding{Step: sinks.StepConnect, Target: cfg.listen(), Detail: "the address of the embedded server is free"}
+	if err := checkListen(cfg.listen()); err != nil {
+		port = diagnose.Failed(sinks.StepConnect, cfg.listen(), err)
 	}
 	return []diagnose.Finding{store, port}
 }
 
-func (e *embedded) url() string { return e.srv.ClientURL() }
-
-func (e *embedded) stop() {
-	e.srv.Shutdown()
-	e.srv.WaitForShutdown()
-	_ = e.lock.Close()
-}
-
-// serverLog passes the server's log on, without its chatter, and keeps the last error.
+// serverLog passes the server's log on, without details, and keeps the last error.
 type serverLog struct {
-	log *slog.Logger
-
-	mu  sync.Mutex
-	err error
+	log  *slog.Logger
+	last atomic.Pointer[string]
 }
 
-func (l *serverLog) lastError() error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.err
-}
-
-func (l *serverLog) keep(format string, v []any) string {
-	text := fmt.Sprintf(format, v...)
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.err = errors.New(text)
-	return text
-}
-
+// Noticef implements server.Logger.
 func (l *serverLog) Noticef(format string, v ...any) {
 	l.log.Debug("nats-server", "text", fmt.Sprintf(format, v...))
 }
 
+// Warnf implements server.Logger.
 func (l *serverLog) Warnf(format string, v ...any) {
 	l.log.Warn("nats-server", "text", fmt.Sprintf(format, v...))
 }
 
+// Errorf implements server.Logger.
 func (l *serverLog) Errorf(format string, v ...any) {
-	l.log.Error("nats-server", "text", l.keep(format, v))
+	text := fmt.Sprintf(format, v...)
+	l.last.Store(&text)
+	l.log.Error("nats-server", "text", text)
 }
 
-func (l *serverLog) Fatalf(format string, v ...any) {
-	l.log.Error("nats-server", "text", l.keep(format, v))
-}
+// Fatalf implements server.Logger.
+func (l *serverLog) Fatalf(format string, v ...any) { l.Errorf(format, v...) }
+
+// Debugf implements server.Logger.
 func (l *serverLog) Debugf(string, ...any) {}
+
+// Tracef implements server.Logger.
 func (l *serverLog) Tracef(string, ...any) {}

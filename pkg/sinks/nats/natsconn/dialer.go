@@ -1,11 +1,9 @@
-package nats
+package natsconn
 
 import (
 	"context"
 	"errors"
 	"net"
-	"net/url"
-	"strings"
 	"sync"
 
 	natsgo "github.com/nats-io/nats.go"
@@ -21,6 +19,7 @@ type dialer struct {
 	best string          // accepted a connection just now; empty: not known
 	conn net.Conn
 	err  error
+	wrap func(net.Conn) net.Conn // puts something around each connection; nil: nothing
 }
 
 // prefer says which address accepted a connection just now.
@@ -30,14 +29,25 @@ func (d *dialer) prefer(address string) {
 	d.best = address
 }
 
-// begin says under which context the next connections are opened; nil for none.
+// connect calls nats.go with ctx, whose end interrupts it. The error is the cause.
+func (d *dialer) connect(ctx context.Context, url string, opts []natsgo.Option) (*natsgo.Conn, error) {
+	d.begin(ctx)
+	defer d.end()
+	defer context.AfterFunc(ctx, d.interrupt)()
+	conn, err := natsgo.Connect(url, append(opts, natsgo.SetCustomDialer(d))...)
+	if cause := d.lastError(); cause != nil && errors.Is(err, natsgo.ErrNoServers) {
+		err = cause
+	}
+	return conn, err
+}
+
 func (d *dialer) begin(ctx context.Context) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.ctx, d.err = ctx, nil
 }
 
-// end says that what was begun is over: later connections are the client's own.
+// end says that later connections are the client's own.
 func (d *dialer) end() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -63,6 +73,9 @@ func (d *dialer) Dial(network, address string) (net.Conn, error) {
 	d.err = err
 	if err == nil {
 		d.conn = conn
+		if d.wrap != nil {
+			conn = d.wrap(conn)
+		}
 	}
 	return conn, err
 }
@@ -89,31 +102,4 @@ func (d *dialer) lastError() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.err
-}
-
-// refused reports whether a server refused the credentials the last time.
-func (d *dialer) refused() bool {
-	err := d.lastError()
-	return errors.Is(err, natsgo.ErrAuthorization) || errors.Is(err, natsgo.ErrAuthExpired) || errors.Is(err, natsgo.ErrAuthRevoked) ||
-		errors.Is(err, natsgo.ErrAccountAuthExpired)
-}
-
-// cause is the last error, or that there is no connection.
-func (d *dialer) cause() error {
-	if err := d.lastError(); err != nil {
-		return err
-	}
-	return natsgo.ErrDisconnected
-}
-
-// redacted hides users, passwords and tokens in a list of URLs.
-func redacted(urls string) string {
-	out := strings.Split(urls, ",")
-	for i, u := range out {
-		if parsed, err := url.Parse(u); err == nil && parsed.User != nil {
-			parsed.User = url.User("xxxxx")
-			out[i] = parsed.String()
-		}
-	}
-	return strings.Join(out, ",")
 }
