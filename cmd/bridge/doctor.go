@@ -89,7 +89,7 @@ func examined(cfg *config.Config) (doctor.Options, error) {
 		if err != nil {
 			return options, err
 		}
-		refusals, err := d.Refusals(s, cfg.State.Path)
+		refusals, err := d.Rejections(s, cfg.State.Path)
 		if err != nil {
 			return options, err
 		}
@@ -99,11 +99,11 @@ func examined(cfg *config.Config) (doctor.Options, error) {
 }
 
 // besides are the destinations of what a sink refuses.
-func besides(r sinks.Refusals) (all []diagnose.Checker) {
+func besides(r sinks.Rejections) (all []diagnose.Checker) {
 	if c, ok := r.Payloads.(diagnose.Checker); ok {
 		all = append(all, c)
 	}
-	if l, ok := r.DeadLetters.(*sinks.LetterSink); ok {
+	if l, ok := r.DeadLetters.(*sinks.DeadLetterSink); ok {
 		if c, ok := l.Sink.(diagnose.Checker); ok {
 			all = append(all, c)
 		}

@@ -79,10 +79,10 @@ type Guard struct {
 	OnDestination func(name string)
 	Logger        *slog.Logger
 
-	claimed     Owner  // at destination
-	destination string // as it was reported
-	warned      bool   // that nothing is checked
-	refused     atomic.Pointer[string]
+	claimed     Owner                  // at destination
+	destination string                 // as it was reported
+	warned      bool                   // that nothing is checked
+	conflict    atomic.Pointer[string] // see NameConflict
 }
 
 // Connect implements Sink.
@@ -131,25 +131,21 @@ func (g *Guard) identify(ctx context.Context) error {
 	if err == nil {
 		g.claimed = owner
 	}
-	g.noteRefusal(err)
+	conflict := ""
+	if errors.Is(err, ErrNameTaken) {
+		conflict = err.Error()
+	}
+	g.conflict.Store(&conflict)
 	return err
 }
 
-// Refused says for people why nothing is sent although the destination is there; empty if that is not so. It may be called at
+// NameConflict returns why nothing is sent because the cluster's name belongs to another one; empty if it does not. It may be called at
 // any time.
-func (g *Guard) Refused() string {
-	if text := g.refused.Load(); text != nil {
+func (g *Guard) NameConflict() string {
+	if text := g.conflict.Load(); text != nil {
 		return *text
 	}
 	return ""
-}
-
-func (g *Guard) noteRefusal(err error) {
-	text := ""
-	if errors.Is(err, ErrNameTaken) {
-		text = err.Error()
-	}
-	g.refused.Store(&text)
 }
 
 // Part implements [Router], if the sink does.

@@ -41,7 +41,7 @@ func large(name string, v int) *event.Message {
 }
 
 // drained delivers messages through a drain.
-func drained(t *testing.T, sink sinks.Sink, r sinks.Refusals, messages ...*event.Message) {
+func drained(t *testing.T, sink sinks.Sink, r sinks.Rejections, messages ...*event.Message) {
 	t.Helper()
 	q := fifo.NewRing(fifo.RingOptions[*event.Message]{MaxItems: 1000, Size: (*event.Message).Size})
 	for _, m := range messages {
@@ -52,7 +52,7 @@ func drained(t *testing.T, sink sinks.Sink, r sinks.Refusals, messages ...*event
 	q.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	d := &sinks.Drain{Sink: sink, Queue: q, Refusals: r, Logger: slog.New(slog.NewTextHandler(t.Output(), nil))}
+	d := &sinks.Drain{Sink: sink, Queue: q, Rejections: r, Logger: slog.New(slog.NewTextHandler(t.Output(), nil))}
 	if err := d.Run(ctx); err != nil {
 		t.Fatal(err)
 	}
@@ -93,9 +93,9 @@ func TestOversizeModes(t *testing.T) {
 				cfg.Subject, cfg.Stream = "dead.{name}", nats.StreamConfig{Name: "DEAD", Create: true}
 			})
 			big := large("a", 2)
-			drained(t, sink, sinks.Refusals{
+			drained(t, sink, sinks.Rejections{
 				Oversize: test.mode, Payloads: sink.PayloadStore(nats.PayloadConfig{Bucket: "claims", Create: true}),
-				DeadLetters: &sinks.LetterSink{Sink: letters, Where: "subject dead.{name}"},
+				DeadLetters: &sinks.DeadLetterSink{Sink: letters, Where: "subject dead.{name}"},
 			}, sinktest.Message("a", 1, 100), big, sinktest.Message("a", 3, 100), sinktest.Message("b", 1, 100))
 			got := inStream(t, b)
 			position := map[string]int{}
@@ -155,7 +155,7 @@ func TestDeadLetterSubject(t *testing.T) {
 		cfg.Subject, cfg.Stream = "dead.{name}", nats.StreamConfig{Name: "DEAD", Create: true}
 	})
 	big := large("a", 2)
-	drained(t, sink, sinks.Refusals{Oversize: sinks.OutcomeDeadLetter, DeadLetters: &sinks.LetterSink{Sink: letters, Where: "subject dead.{name}"}}, big)
+	drained(t, sink, sinks.Rejections{Oversize: sinks.OutcomeDeadLetter, DeadLetters: &sinks.DeadLetterSink{Sink: letters, Where: "subject dead.{name}"}}, big)
 	stream, err := b.js(t).Stream(t.Context(), "DEAD")
 	if err != nil {
 		t.Fatal(err)
@@ -340,11 +340,11 @@ func TestDeadLettersHaveIDsOfTheirOwn(t *testing.T) {
 	m := sinktest.Message("a", 1, 100)
 	for _, of := range []string{"live", "audit", "live"} {
 		letters := newSink(t, b, func(cfg *nats.Config) { cfg.LettersOf = of })
-		if _, err := (&sinks.LetterSink{Sink: letters}).Keep(t.Context(), m, event.ReasonRefused, errors.New("no")); err != nil {
+		if _, err := (&sinks.DeadLetterSink{Sink: letters}).Keep(t.Context(), m, event.ReasonRefused, errors.New("no")); err != nil {
 			t.Fatal(err)
 		}
 	}
-	drained(t, connect(t, b), sinks.Refusals{}, m)
+	drained(t, connect(t, b), sinks.Rejections{}, m)
 	var ids []string
 	for _, got := range b.messages(t) {
 		ids = append(ids, got.Headers().Get("Nats-Msg-Id"))

@@ -145,8 +145,8 @@ func testForeignNameWritesNothing(t *testing.T, _ Harness, d Destination) {
 			t.Errorf("Send: %v", err)
 		}
 	}
-	if !strings.Contains(guard.Refused(), "bridge claim --config FILE --sink live") {
-		t.Errorf("Refused: %q", guard.Refused())
+	if !strings.Contains(guard.NameConflict(), "bridge claim --config FILE --sink live") {
+		t.Errorf("NameConflict: %q", guard.NameConflict())
 	}
 	if got := d.Records(t); len(got) != 0 {
 		t.Fatalf("%d events were written", len(got))
@@ -155,8 +155,8 @@ func testForeignNameWritesNothing(t *testing.T, _ Harness, d Destination) {
 		t.Fatal(err)
 	}
 	sendAll(t, guard, batch)
-	if guard.Refused() != "" {
-		t.Errorf("Refused: %q", guard.Refused())
+	if guard.NameConflict() != "" {
+		t.Errorf("NameConflict: %q", guard.NameConflict())
 	}
 	if got := d.Records(t); len(got) != len(batch) {
 		t.Errorf("%d events were written, want %d", len(got), len(batch))

@@ -11,8 +11,8 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/sinks/nats"
 )
 
-// Refusals says what is done with events that the destination refuses for good. state is the folder for dead letters. It does no I/O.
-func (d *Destination) Refusals(s *config.Sink, state string) (r sinks.Refusals, err error) {
+// Rejections says what is done with events that the destination rejects. state is the directory for dead letters. It does no I/O.
+func (d *Destination) Rejections(s *config.Sink, state string) (r sinks.Rejections, err error) {
 	r.Oversize = sinks.Outcome(s.Oversize)
 	if s.Oversize == config.OversizeClaimCheck {
 		if r.Payloads, err = d.buildPayloads(s); err != nil {
@@ -24,7 +24,7 @@ func (d *Destination) Refusals(s *config.Sink, state string) (r sinks.Refusals, 
 	case letters.File != nil:
 		r.DeadLetters = DeadLetterFile(state, s)
 	default:
-		if r.DeadLetters, err = d.buildLetterSink(s); err != nil {
+		if r.DeadLetters, err = d.buildDeadLetterSink(s); err != nil {
 			return r, fmt.Errorf("sink %s: deadLetter: %w", s.Name, err)
 		}
 	}
@@ -59,12 +59,12 @@ func (d *Destination) buildPayloads(s *config.Sink) (sinks.PayloadStore, error) 
 	return claims, nil
 }
 
-// buildLetterSink makes the sink of a topic or a subject for dead letters.
-func (d *Destination) buildLetterSink(s *config.Sink) (sinks.DeadLetters, error) {
+// buildDeadLetterSink makes the sink of a topic or a subject for dead letters.
+func (d *Destination) buildDeadLetterSink(s *config.Sink) (sinks.DeadLetters, error) {
 	sink, where, err := d.kind.letters(d, s)
 	if err != nil {
 		return nil, err
 	}
 	d.Closers = append(d.Closers, sink.Close)
-	return &sinks.LetterSink{Sink: sink, Where: where}, nil
+	return &sinks.DeadLetterSink{Sink: sink, Where: where}, nil
 }
