@@ -15,7 +15,6 @@ import (
 
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 	"github.com/deltabridge/deltabridge/pkg/sinks/diagnose"
-	"github.com/deltabridge/deltabridge/pkg/sinks/nats/natsconn"
 )
 
 const (
@@ -43,58 +42,29 @@ type entry struct {
 // Destination implements [sinks.Identified]: the stream's name and when it was created.
 func (s *Sink) Destination() string { return s.destination }
 
-// register holds the names of clusters, on a connection of a sink or of a command.
-type register struct {
-	conn        *natsgo.Conn
-	denials     *natsconn.Denials
-	interrupt   func()
-	timeout     time.Duration
-	stream      string
-	destination string
-	replicas    int
-}
-
-func (s *Sink) register() *register {
-	return &register{
-		conn: s.client.Conn(), denials: &s.client.Denials, interrupt: s.client.Interrupt, timeout: s.cfg.AckTimeout,
-		stream: s.cfg.Stream.Name, destination: s.destination, replicas: s.replicas,
-	}
-}
-
-// Registered implements [sinks.Identified].
-func (s *Sink) Registered(ctx context.Context, cluster string) (sinks.Registration, error) {
-	return s.register().registered(ctx, cluster)
-}
-
-// Register implements [sinks.Identified].
-func (s *Sink) Register(ctx context.Context, owner sinks.Owner, replaced string) error {
-	return s.register().record(ctx, owner, replaced)
-}
-
 // ReadName implements [diagnose.NameReader]. A stream that does not exist knows no names, and an embedded server that does not run
 // can't be asked.
 func (s *Sink) ReadName(ctx context.Context, cluster string) (sinks.Registration, error) {
 	if s.cfg.Embedded != nil && s.server == nil {
 		return sinks.Registration{}, fmt.Errorf("%w: the embedded server does not run", sinks.ErrNoRegister)
 	}
-	t, _ := s.client.First(ctx)
-	if t == nil {
-		return sinks.Registration{}, fmt.Errorf("%w: no server can be used", sinks.ErrNoRegister)
+	reader := &Sink{cfg: s.cfg, destination: s.destination}
+	reader.client.Access, reader.client.Prober = s.client.Access, s.client.Prober
+	if err := reader.client.Connect(ctx); err != nil {
+		return sinks.Registration{}, fmt.Errorf("%w: %w", sinks.ErrNoRegister, err)
 	}
-	defer t.Conn.Close()
-	r := s.register()
-	r.conn, r.denials, r.interrupt = t.Conn, &t.Denials, t.Conn.Close
-	found, err := r.registered(ctx, cluster)
+	defer reader.client.Close(ctx)
+	found, err := reader.Registered(ctx, cluster)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		err = nil
 	}
 	return found, err
 }
 
-// key is the key of a cluster's name: '.' has a meaning in keys.
-func (r *register) key(cluster string) string {
+// registerKey is the key of a cluster's name: '.' has a meaning in keys.
+func (s *Sink) registerKey(cluster string) string {
 	var b strings.Builder
-	for _, c := range []byte(r.stream + "/" + cluster) {
+	for _, c := range []byte(s.cfg.Stream.Name + "/" + cluster) {
 		if c == '/' || c == '-' || c == '_' || c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' {
 			b.WriteByte(c)
 		} else {
@@ -104,9 +74,10 @@ func (r *register) key(cluster string) string {
 	return b.String()
 }
 
-func (r *register) registered(ctx context.Context, cluster string) (found sinks.Registration, err error) {
-	err = r.use(ctx, false, func(ctx context.Context, js jetstream.JetStream, kv jetstream.KeyValue) error {
-		e, _, err := r.entry(ctx, js, kv, cluster)
+// Registered implements [sinks.Identified].
+func (s *Sink) Registered(ctx context.Context, cluster string) (found sinks.Registration, err error) {
+	err = s.useRegister(ctx, false, func(ctx context.Context, js jetstream.JetStream, kv jetstream.KeyValue) error {
+		e, _, err := s.entry(ctx, js, kv, cluster)
 		found = sinks.Registration{UID: e.UID, Since: e.Since}
 		return err
 	})
@@ -114,9 +85,9 @@ func (r *register) registered(ctx context.Context, cluster string) (found sinks.
 }
 
 // entry returns what is known of a name, and the revision of its key: 0 if there is none. kv is nil if there is no bucket.
-func (r *register) entry(ctx context.Context, js jetstream.JetStream, kv jetstream.KeyValue, cluster string) (e entry, revision uint64, err error) {
+func (s *Sink) entry(ctx context.Context, js jetstream.JetStream, kv jetstream.KeyValue, cluster string) (e entry, revision uint64, err error) {
 	if kv != nil {
-		found, err := kv.Get(ctx, r.key(cluster))
+		found, err := kv.Get(ctx, s.registerKey(cluster))
 		switch {
 		case errors.Is(err, jetstream.ErrKeyNotFound):
 		case err != nil:
@@ -124,14 +95,14 @@ func (r *register) entry(ctx context.Context, js jetstream.JetStream, kv jetstre
 		default:
 			revision = found.Revision()
 			if err := json.Unmarshal(found.Value(), &e); err != nil {
-				return entry{}, revision, fmt.Errorf("bucket %s, key %s: %w", registerBucket, r.key(cluster), err)
+				return entry{}, revision, fmt.Errorf("bucket %s, key %s: %w", registerBucket, s.registerKey(cluster), err)
 			}
 		}
-		if e.Stream == r.destination {
+		if e.Stream == s.destination {
 			return e, revision, nil
 		}
 	}
-	stream, err := js.Stream(ctx, r.stream)
+	stream, err := js.Stream(ctx, s.cfg.Stream.Name)
 	if err != nil {
 		return entry{}, revision, err
 	}
@@ -142,23 +113,23 @@ func (r *register) entry(ctx context.Context, js jetstream.JetStream, kv jetstre
 	return e, revision, err
 }
 
-// record is Register of [sinks.Identified].
-func (r *register) record(ctx context.Context, owner sinks.Owner, replaced string) error {
-	return r.use(ctx, true, func(ctx context.Context, js jetstream.JetStream, kv jetstream.KeyValue) error {
-		now, revision, err := r.entry(ctx, js, kv, owner.Cluster)
+// Register implements [sinks.Identified].
+func (s *Sink) Register(ctx context.Context, owner sinks.Owner, replaced string) error {
+	return s.useRegister(ctx, true, func(ctx context.Context, js jetstream.JetStream, kv jetstream.KeyValue) error {
+		now, revision, err := s.entry(ctx, js, kv, owner.Cluster)
 		if err != nil || now.UID != replaced {
 			return err
 		}
-		text, err := json.Marshal(entry{owner.Cluster, owner.UID, time.Now().UTC(), r.destination})
+		text, err := json.Marshal(entry{owner.Cluster, owner.UID, time.Now().UTC(), s.destination})
 		switch {
 		case err != nil:
 			return err
 		case kv == nil:
-			return r.recordInMetadata(ctx, js, owner.Cluster, string(text))
+			return s.registerInMetadata(ctx, js, owner.Cluster, string(text))
 		case revision == 0:
-			_, err = kv.Create(ctx, r.key(owner.Cluster), text)
+			_, err = kv.Create(ctx, s.registerKey(owner.Cluster), text)
 		default:
-			_, err = kv.Update(ctx, r.key(owner.Cluster), text, revision)
+			_, err = kv.Update(ctx, s.registerKey(owner.Cluster), text, revision)
 		}
 		if api, ok := errors.AsType[*jetstream.APIError](err); errors.Is(err, jetstream.ErrKeyExists) ||
 			ok && api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence { // another one was first
@@ -168,10 +139,10 @@ func (r *register) record(ctx context.Context, owner sinks.Owner, replaced strin
 	})
 }
 
-// recordInMetadata adds a member to the stream's metadata. Of two clusters that do so at once the last one wins, and the
+// registerInMetadata adds a member to the stream's metadata. Of two clusters that do so at once the last one wins, and the
 // other one finds out when it connects again.
-func (r *register) recordInMetadata(ctx context.Context, js jetstream.JetStream, cluster, text string) error {
-	stream, err := js.Stream(ctx, r.stream)
+func (s *Sink) registerInMetadata(ctx context.Context, js jetstream.JetStream, cluster, text string) error {
+	stream, err := js.Stream(ctx, s.cfg.Stream.Name)
 	if err != nil {
 		return err
 	}
@@ -185,61 +156,56 @@ func (r *register) recordInMetadata(ctx context.Context, js jetstream.JetStream,
 	return err
 }
 
-// use calls do with the bucket of names; nil if it is missing and not to be created, or can't be. What the server
+// useRegister calls do with the bucket of names; nil if it is missing and not to be created, or can't be. What the server
 // denies is an error that wraps [sinks.ErrNoRegister].
-func (r *register) use(
+func (s *Sink) useRegister(
 	ctx context.Context, create bool, do func(context.Context, jetstream.JetStream, jetstream.KeyValue) error,
 ) error {
-	ctx, cancel := context.WithTimeout(ctx, r.timeout)
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.AckTimeout)
 	defer cancel()
-	defer context.AfterFunc(ctx, r.interrupt)()
-	js, err := jetstream.New(r.conn)
+	defer context.AfterFunc(ctx, s.client.Interrupt)()
+	js, err := jetstream.New(s.client.Conn())
 	if err != nil {
 		return err
 	}
-	kv, err := r.open(ctx, js, create)
+	kv, err := s.openRegister(ctx, js, create)
 	if err != nil {
 		return err
 	}
-	err = r.ask(ctx, func(ctx context.Context) error { return do(ctx, js, kv) })
+	err = s.askRegister(ctx, func(ctx context.Context) error { return do(ctx, js, kv) })
 	if kv != nil && errors.Is(err, sinks.ErrNoRegister) { // the bucket is there, and is not for this user
-		err = r.ask(ctx, func(ctx context.Context) error { return do(ctx, js, nil) })
+		err = s.askRegister(ctx, func(ctx context.Context) error { return do(ctx, js, nil) })
 	}
 	return err
 }
 
-// open returns the bucket of names; nil if it is missing and not to be created, or can't be.
-func (r *register) open(ctx context.Context, js jetstream.JetStream, create bool) (kv jetstream.KeyValue, err error) {
-	err = r.ask(ctx, func(ctx context.Context) error {
+// openRegister returns the bucket of names; nil if it is missing and not to be created, or can't be.
+func (s *Sink) openRegister(ctx context.Context, js jetstream.JetStream, create bool) (kv jetstream.KeyValue, err error) {
+	err = s.askRegister(ctx, func(ctx context.Context) error {
 		kv, err = js.KeyValue(ctx, registerBucket)
-		return err
-	})
-	if errors.Is(err, jetstream.ErrBucketNotFound) {
-		if !create {
-			return nil, nil
-		}
-		err = r.ask(ctx, func(ctx context.Context) error {
-			kv, err = js.CreateKeyValue(ctx, jetstream.KeyValueConfig{
-				Bucket: registerBucket, Replicas: max(1, r.replicas),
-				Description: "which cluster writes to which stream under which name; created by deltabridge",
-			})
+		if !create || !errors.Is(err, jetstream.ErrBucketNotFound) {
 			return err
+		}
+		kv, err = js.CreateKeyValue(ctx, jetstream.KeyValueConfig{
+			Bucket: registerBucket, Replicas: max(1, s.replicas),
+			Description: "which cluster writes to which stream under which name; created by deltabridge",
 		})
 		if errors.Is(err, jetstream.ErrBucketExists) { // created meanwhile
 			kv, err = js.KeyValue(ctx, registerBucket)
 		}
-	}
-	if isAPIError(err) || errors.Is(err, sinks.ErrNoRegister) {
+		return err
+	})
+	if errors.Is(err, jetstream.ErrBucketNotFound) || errors.Is(err, sinks.ErrNoRegister) {
 		return nil, nil
 	}
 	return kv, err
 }
 
-// ask calls do, and makes what the server denies meanwhile an error that wraps [sinks.ErrNoRegister].
-func (r *register) ask(ctx context.Context, do func(context.Context) error) error {
-	r.denials.Forget()
-	defer r.denials.Forget()
-	err := r.denials.Ask(ctx, do)
+// askRegister calls do, and makes what the server denies meanwhile an error that wraps [sinks.ErrNoRegister].
+func (s *Sink) askRegister(ctx context.Context, do func(context.Context) error) error {
+	s.client.Forget()
+	defer s.client.Forget()
+	err := s.client.Ask(ctx, do)
 	if errors.Is(err, natsgo.ErrPermissionViolation) || isAPIError(err) && !errors.Is(err, jetstream.ErrBucketNotFound) {
 		return fmt.Errorf("%w: %w", sinks.ErrNoRegister, err)
 	}

@@ -1,13 +1,11 @@
 package natsconn
 
 import (
-	"bytes"
 	"cmp"
 	"context"
-	"crypto/tls"
-	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/url"
 	"os"
@@ -30,13 +28,12 @@ type Attempt struct {
 	Findings []diagnose.Finding // of each step, the failed one included
 	Denials
 
-	servers  *Access
-	url      *url.URL
-	addr     string // host:port
-	timeout  time.Duration
-	session  *access.Session
-	first    *firstLine           // nil if nothing listens
-	tlsState *tls.ConnectionState // of a handshake that succeeded
+	servers *Access
+	url     *url.URL
+	addr    string // host:port
+	timeout time.Duration
+	session *access.Session
+	dial    dialer
 }
 
 // AttemptAll tries all servers at once.
@@ -86,8 +83,12 @@ func (a *Access) diagnose(ctx context.Context, err error) error {
 func (a *Access) attempt(ctx context.Context, raw string) *Attempt {
 	t := &Attempt{servers: a, timeout: min(connectTimeout, a.Timeout)}
 	t.Conn, t.Err = t.connect(ctx, raw)
-	t.report()
-	if t.Err != nil {
+	if conn := t.dial.conn; conn != nil {
+		t.passed(sinks.StepConnect, "to "+conn.RemoteAddr().String())
+	}
+	if t.Err == nil {
+		t.report()
+	} else {
 		t.Findings = append(t.Findings, diagnose.Failed(sinks.StepConnect, cmp.Or(t.addr, redacted(raw)), t.Err))
 	}
 	return t
@@ -104,19 +105,9 @@ func (t *Attempt) connect(ctx context.Context, raw string) (_ *natsgo.Conn, err 
 	if err != nil {
 		return nil, t.explain(ctx, err)
 	}
-	if err := t.resolve(ctx); err != nil {
-		return nil, err
-	}
-	d := dialer{wrap: func(nc net.Conn) net.Conn { t.first = &firstLine{Conn: nc}; return t.first }}
-	conn, err := d.connect(ctx, t.url.String(), append(opts,
+	conn, err := t.dial.connect(ctx, t.url.String(), append(opts,
 		natsgo.Name("deltabridge check"), natsgo.NoReconnect(), natsgo.IgnoreDiscoveredServers(), natsgo.Timeout(t.timeout),
 		natsgo.ErrorHandler(func(_ *natsgo.Conn, _ *natsgo.Subscription, err error) { t.note(err) }),
-		func(o *natsgo.Options) error {
-			if o.TLSConfig != nil {
-				o.TLSConfig.VerifyConnection = func(state tls.ConnectionState) error { t.tlsState = &state; return nil }
-			}
-			return nil
-		},
 	))
 	switch {
 	case err != nil:
@@ -138,97 +129,29 @@ func (t *Attempt) passed(step, detail string) *diagnose.Finding {
 	return &t.Findings[len(t.Findings)-1]
 }
 
-func (t *Attempt) resolve(ctx context.Context) error {
-	if net.ParseIP(t.url.Hostname()) != nil {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, t.timeout)
-	defer cancel()
-	ips, err := net.DefaultResolver.LookupHost(ctx, t.url.Hostname())
-	if err != nil {
-		return access.DialError(ctx, t.addr, "nats.url", t.timeout, err)
-	}
-	t.passed(sinks.StepResolve, strings.Join(ips, ", "))
-	return nil
-}
-
-// report adds the steps that passed before an error, or all of them.
+// report adds the steps after the TCP connection, all of which passed.
 func (t *Attempt) report() {
-	if t.first == nil {
-		return
+	detail := fmt.Sprintf("nats-server %s %q", t.Conn.ConnectedServerVersion(), t.Conn.ConnectedServerName())
+	if cluster := t.Conn.ConnectedClusterName(); cluster != "" {
+		detail += fmt.Sprintf(", of cluster %q", cluster)
 	}
-	t.passed(sinks.StepConnect, "to "+t.first.RemoteAddr().String())
-	info, known := t.first.info()
-	switch {
-	case t.isWebSocket() && t.Conn != nil:
-		t.passed(sinks.StepProtocol, fmt.Sprintf("nats-server %s over WebSocket", t.Conn.ConnectedServerVersion()))
-	case known:
-		t.passed(sinks.StepProtocol, info.describe())
-	}
-	if t.tlsState != nil {
-		text, soon := t.session.Details(*t.tlsState)
+	t.passed(sinks.StepProtocol, fmt.Sprintf("%s, max_payload %d", detail, t.Conn.MaxPayload()))
+	state, err := t.Conn.TLSConnectionState()
+	if err == nil {
+		text, soon := t.session.Details(state)
 		if f := t.passed(sinks.StepTLS, text); soon {
 			f.Warn, f.Remedy = true, "renew the certificate"
 		}
 	}
 	auth := &t.servers.Auth
-	if _, file := auth.file(); t.Conn != nil && (file != "" || t.Conn.AuthRequired()) {
-		f := t.passed(sinks.StepAuthenticate, auth.Who())
-		if t.tlsState == nil && (auth.TokenFile != "" || auth.User != "") {
-			f.Warn, f.Detail = true, f.Detail+", without TLS: whoever is on the way can read the secret"
-			f.Remedy = "enable TLS on the server, or use an nkey or credentials, which are never sent"
-		}
+	if _, file := auth.file(); file == "" && !t.Conn.AuthRequired() {
+		return
 	}
-}
-
-func (t *Attempt) isWebSocket() bool { return strings.HasPrefix(t.url.Scheme, "ws") }
-
-// serverInfo is what of a server's greeting matters here.
-type serverInfo struct {
-	Name       string `json:"server_name"`
-	Version    string `json:"version"`
-	Cluster    string `json:"cluster"`
-	Nonce      string `json:"nonce"`
-	MaxPayload int64  `json:"max_payload"`
-}
-
-func (i *serverInfo) describe() string {
-	parts := []string{fmt.Sprintf("nats-server %s %q", i.Version, i.Name)}
-	if i.Cluster != "" {
-		parts = append(parts, fmt.Sprintf("of cluster %q", i.Cluster))
+	f := t.passed(sinks.StepAuthenticate, auth.Who())
+	if err != nil && (auth.TokenFile != "" || auth.User != "") {
+		f.Warn, f.Detail = true, f.Detail+", without TLS: whoever is on the way can read the secret"
+		f.Remedy = "enable TLS on the server, or use an nkey or credentials, which are never sent"
 	}
-	return strings.Join(append(parts, fmt.Sprintf("max_payload %d", i.MaxPayload)), ", ")
-}
-
-const (
-	greeting = "INFO "
-	// maxGreeting is more than any has, also that of a large cluster with its addresses.
-	maxGreeting = 64 << 10
-)
-
-// firstLine is a connection that keeps the first line that it reads, if it is a greeting: nats.go does not give it away when it
-// fails.
-type firstLine struct {
-	net.Conn
-	text []byte
-	done bool // nothing more is kept
-}
-
-func (f *firstLine) Read(b []byte) (int, error) {
-	n, err := f.Conn.Read(b)
-	if !f.done {
-		f.text = append(f.text, b[:n]...)
-		line, _, whole := bytes.Cut(f.text, []byte("\n"))
-		f.text = line
-		f.done = whole || !bytes.HasPrefix(line, []byte(greeting)[:min(len(line), len(greeting))]) || len(line) > maxGreeting
-	}
-	return n, err
-}
-
-// info returns the greeting, and whether it is one.
-func (f *firstLine) info() (info serverInfo, ok bool) {
-	text, ok := bytes.CutPrefix(f.text, []byte(greeting))
-	return info, ok && json.Unmarshal(text, &info) == nil
 }
 
 // explain is what nats.go says of a failed connection, in words.
@@ -237,18 +160,17 @@ func (t *Attempt) explain(ctx context.Context, err error) error {
 		known.Address = cmp.Or(known.Address, t.addr)
 		return known
 	}
-	if ctx.Err() != nil && errors.Is(context.Cause(ctx), context.Canceled) {
-		return context.Cause(ctx)
-	}
-	if t.first == nil {
-		return access.DialError(ctx, t.addr, "nats.url", min(reach.Timeout, t.timeout), err)
-	}
-	info, known := t.first.info()
-	if !known && !t.isWebSocket() {
-		return t.explainGreeting(err)
-	}
+	const key = "nats.url"
+	var op *net.OpError
 	words := strings.ToLower(err.Error())
 	switch {
+	case ctx.Err() != nil && errors.Is(context.Cause(ctx), context.Canceled):
+		return context.Cause(ctx)
+	case t.dial.conn == nil:
+		return access.DialError(ctx, t.addr, key, min(reach.Timeout, t.timeout), err)
+	case errors.Is(err, natsgo.ErrNoInfoReceived):
+		return t.fail(sinks.StepProtocol, key, "correct nats.url: the port is another service's",
+			errors.New("it does not greet as a NATS server does"))
 	case errors.Is(err, natsgo.ErrSecureConnWanted):
 		key, remedy := "nats.tls", "leave nats.tls out, or enable TLS on the server"
 		if t.url.Scheme == "tls" {
@@ -257,7 +179,7 @@ func (t *Attempt) explain(ctx context.Context, err error) error {
 		return t.fail(sinks.StepTLS, key, remedy, errors.New("it is configured, and the server offers none"))
 	case strings.Contains(words, "authorization violation"), strings.Contains(words, "authentication expired"),
 		strings.Contains(words, "authentication revoked"), errors.Is(err, natsgo.ErrNkeysNotSupported):
-		e := t.servers.Auth.rejected(known, info.Nonce, err)
+		e := t.servers.Auth.rejected(err)
 		e.Address = t.addr
 		return e
 	case t.session.Refused(err), errors.Is(err, natsgo.ErrTLS):
@@ -266,27 +188,15 @@ func (t *Attempt) explain(ctx context.Context, err error) error {
 		}
 		return t.session.Failure(t.addr, t.timeout, err)
 	case access.TimedOut(err), errors.Is(err, natsgo.ErrTimeout):
-		return t.fail(sinks.StepProtocol, "nats.url", "see whether the server is overloaded",
-			access.Words(os.ErrDeadlineExceeded, "no answer within %v", t.timeout))
-	case t.isWebSocket():
-		return t.fail(sinks.StepProtocol, "nats.url", "see whether nats.url names the WebSocket port of a NATS server",
-			access.Words(err, "it does not answer as a WebSocket"))
-	}
-	return t.fail(sinks.StepAuthenticate, "", "", access.Plain(err))
-}
-
-// explainGreeting is for a server that did not greet as a NATS server does.
-func (t *Attempt) explainGreeting(err error) error {
-	const key = "nats.url"
-	switch {
-	case len(t.first.text) > 0:
-		return t.fail(sinks.StepProtocol, key, "correct nats.url: the port is another service's",
-			errors.New("it does not greet as a NATS server does"))
-	case access.TimedOut(err):
 		return t.fail(sinks.StepProtocol, key,
 			"see whether nats.url names a NATS server, and whether it hangs, or requires TLS before its greeting (handshake_first)",
-			access.Words(os.ErrDeadlineExceeded, "it accepts the connection, and then says nothing for %v", t.timeout))
+			access.Words(os.ErrDeadlineExceeded, "it accepts the connection, and then gives no answer within %v", t.timeout))
+	case strings.HasPrefix(t.url.Scheme, "ws"):
+		return t.fail(sinks.StepProtocol, key, "see whether nats.url names the WebSocket port of a NATS server",
+			access.Words(err, "it does not answer as a WebSocket"))
+	case errors.Is(err, io.EOF), errors.As(err, &op):
+		return t.fail(sinks.StepProtocol, key, "see whether nats.url names a NATS server, and whether it has room for one more client",
+			access.Words(err, "it closes the connection"))
 	}
-	return t.fail(sinks.StepProtocol, key, "see whether nats.url names a NATS server, and whether it has room for one more client",
-		access.Words(err, "it closes the connection without a greeting"))
+	return t.fail(sinks.StepAuthenticate, "", "", access.Plain(err))
 }

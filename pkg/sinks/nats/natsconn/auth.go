@@ -145,20 +145,16 @@ func (a *Auth) options() ([]natsgo.Option, error) {
 	return nil, nil
 }
 
-// rejected returns the error of a server that rejects the credentials. nonce is what it asks clients with keys to sign, empty if it
-// takes none, and greeted says whether that is known. err is the server's.
-func (a *Auth) rejected(greeted bool, nonce string, err error) *sinks.ConnectError {
+// rejected returns the error of a server that rejects the credentials. err is the server's, or nats.go's.
+func (a *Auth) rejected(err error) *sinks.ConnectError {
 	key, file := a.file()
 	e := &sinks.ConnectError{Step: sinks.StepAuthenticate, Key: key, Rejected: true}
-	cause, also := "it refuses "+a.Who(), ""
-	if nonce != "" {
-		also = "; or use nats.credentialsFile or nats.nkeyFile, which it takes too"
-	}
+	cause := "it refuses " + a.Who()
 	switch {
 	case file == "":
 		cause, e.Key = "it demands credentials, and none are configured", "nats.credentialsFile"
 		e.Remedy = "set nats.credentialsFile, nats.nkeyFile, nats.tokenFile, or nats.user and nats.passwordFile"
-	case (a.CredentialsFile != "" || a.NkeyFile != "") && greeted && nonce == "":
+	case errors.Is(err, natsgo.ErrNkeysNotSupported):
 		cause = "it takes no nkeys and no JWTs, and is shown " + a.Who()
 		e.Remedy = "use what the server is configured for: nats.tokenFile, or nats.user and nats.passwordFile"
 	case a.CredentialsFile != "":
@@ -170,10 +166,10 @@ func (a *Auth) rejected(greeted bool, nonce string, err error) *sinks.ConnectErr
 	case a.NkeyFile != "":
 		e.Remedy = "add that public key to the server's users, or correct the seed in nats.nkeyFile"
 	case a.TokenFile != "":
-		e.Remedy = "check the content of nats.tokenFile" + also
+		e.Remedy = "check the content of nats.tokenFile"
 	default:
 		cause += ": wrong user or password"
-		e.Remedy = "check nats.user and the content of nats.passwordFile" + also
+		e.Remedy = "check nats.user and the content of nats.passwordFile, and that the server takes users with passwords"
 	}
 	e.Err = access.Words(err, "%s (%v)", cause, err)
 	return e

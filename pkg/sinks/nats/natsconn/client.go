@@ -63,7 +63,7 @@ func (c *Client) Connect(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		c.dial.prefer(addr)
+		c.dial.best.Store(addr)
 	}
 	conn, err := c.dial.connect(ctx, strings.Join(c.URLs, ","), opts)
 	if err != nil {
@@ -156,7 +156,7 @@ func (c *Client) reconnectDelay(ctx context.Context, failed int) time.Duration {
 	defer cancel()
 	start := time.Now()
 	if addr, err := c.Prober.Wait(ctx, addresses(urls)...); err == nil {
-		c.dial.prefer(addr)
+		c.dial.best.Store(addr)
 	}
 	return max(0, reach.Interval-time.Since(start))
 }

@@ -1,10 +1,12 @@
 package natsconn
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net"
 	"sync"
+	"sync/atomic"
 
 	natsgo "github.com/nats-io/nats.go"
 
@@ -15,56 +17,39 @@ import (
 // so that a blocked write can be ended, and the cause of the last failure, which ErrNoServers hides.
 type dialer struct {
 	mu   sync.Mutex
-	ctx  context.Context // of the Connect under way; nil while nats.go reconnects by itself
-	best string          // accepted a connection just now; empty: not known
+	ctx  context.Context // of the Connect under way; the background while nats.go reconnects by itself
+	best atomic.Value    // string: the address that accepted a connection just now
 	conn net.Conn
 	err  error
-	wrap func(net.Conn) net.Conn // puts something around each connection; nil: nothing
-}
-
-// prefer says which address accepted a connection just now.
-func (d *dialer) prefer(address string) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.best = address
 }
 
 // connect calls nats.go with ctx, whose end interrupts it. The error is the cause.
 func (d *dialer) connect(ctx context.Context, url string, opts []natsgo.Option) (*natsgo.Conn, error) {
-	d.begin(ctx)
-	defer d.end()
+	d.set(ctx, nil)
 	defer context.AfterFunc(ctx, d.interrupt)()
 	conn, err := natsgo.Connect(url, append(opts, natsgo.SetCustomDialer(d))...)
-	if cause := d.lastError(); cause != nil && errors.Is(err, natsgo.ErrNoServers) {
+	cause := d.lastError()
+	if cause != nil && errors.Is(err, natsgo.ErrNoServers) {
 		err = cause
 	}
+	d.set(context.Background(), cause) // of later connections, which are the client's own
 	return conn, err
 }
 
-func (d *dialer) begin(ctx context.Context) {
+func (d *dialer) set(ctx context.Context, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.ctx, d.err = ctx, nil
-}
-
-// end says that later connections are the client's own.
-func (d *dialer) end() {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.ctx = nil
+	d.ctx, d.err = ctx, err
 }
 
 // Dial implements nats.CustomDialer.
 func (d *dialer) Dial(network, address string) (net.Conn, error) {
 	d.mu.Lock()
 	ctx, timeout := d.ctx, connectTimeout
-	if d.best != "" && d.best != address { // nats.go tries one server after the other: the best must not wait for one that is away
+	if best := d.best.Load(); best != nil && best != address { // nats.go tries one server after the other: the best must not wait for one that is away
 		timeout = reach.Interval
 	}
 	d.mu.Unlock()
-	if ctx == nil {
-		ctx = context.Background() // ends by the timeout
-	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	conn, err := reach.Dial(ctx, network, address)
@@ -73,9 +58,6 @@ func (d *dialer) Dial(network, address string) (net.Conn, error) {
 	d.err = err
 	if err == nil {
 		d.conn = conn
-		if d.wrap != nil {
-			conn = d.wrap(conn)
-		}
 	}
 	return conn, err
 }
@@ -93,9 +75,7 @@ func (d *dialer) interrupt() {
 func (d *dialer) note(err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if err != nil {
-		d.err = err
-	}
+	d.err = cmp.Or(err, d.err)
 }
 
 func (d *dialer) lastError() error {
