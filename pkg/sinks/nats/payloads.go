@@ -196,7 +196,7 @@ func (c *PayloadStore) Check(ctx context.Context) []diagnose.Finding {
 	if len(c.client.URLs) == 0 {
 		return nil
 	}
-	t, found := c.client.First(ctx)
+	t, found, _ := c.client.First(ctx)
 	if !c.own {
 		found = nil // the check of the sink reports them
 	}

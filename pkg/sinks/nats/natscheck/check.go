@@ -1,7 +1,6 @@
 package natscheck
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -28,7 +27,7 @@ func (s *Stream) Check(ctx context.Context) (findings []diagnose.Finding, destin
 	if len(files) > 0 {
 		findings = append(findings, diagnose.Finding{Step: sinks.StepFiles, Target: "nats", Detail: strings.Join(files, ", ")})
 	}
-	t, found := s.Access.First(ctx)
+	t, found, _ := s.Access.First(ctx)
 	findings = append(findings, found...)
 	if t == nil {
 		return findings, ""
@@ -83,13 +82,9 @@ func (s *Stream) failed(err error) diagnose.Finding {
 
 // MaxMessage asks for the largest message that the server and the stream take, in bytes.
 func (s *Stream) MaxMessage(ctx context.Context) (int64, error) {
-	t, found := s.Access.First(ctx)
-	if t == nil {
-		var causes []error
-		for _, f := range found {
-			causes = append(causes, f.Err)
-		}
-		return 0, cmp.Or(errors.Join(causes...), ctx.Err())
+	t, _, err := s.Access.First(ctx)
+	if err != nil {
+		return 0, err
 	}
 	defer t.Conn.Close()
 	limit := t.Conn.MaxPayload()

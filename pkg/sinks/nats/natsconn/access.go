@@ -94,15 +94,6 @@ func serverAddress(raw string) (*url.URL, string, error) {
 	return u, net.JoinHostPort(u.Hostname(), port), nil
 }
 
-// redacted returns a URL without user, password and token.
-func redacted(raw string) string {
-	if u, err := url.Parse(raw); err == nil && u.User != nil {
-		u.User = url.User("xxxxx")
-		return u.String()
-	}
-	return raw
-}
-
 // Denied returns the error of a permission violation. doing is what it prevented, wildcard what the bridge publishes to.
 func (a *Access) Denied(doing string, err error, wildcard string) *sinks.ConnectError {
 	words := strings.TrimPrefix(err.Error(), natsgo.ErrPermissionViolation.Error()+": ")

@@ -36,48 +36,31 @@ type Attempt struct {
 	dial    dialer
 }
 
-// AttemptAll tries all servers at once.
-func (a *Access) AttemptAll(ctx context.Context) []*Attempt {
+// First tries all servers at once. It returns the first attempt that succeeded, and what was found of all servers. If none succeeded,
+// the error says why.
+func (a *Access) First(ctx context.Context) (first *Attempt, findings []diagnose.Finding, err error) {
 	all := make([]*Attempt, len(a.URLs))
 	var wg sync.WaitGroup
 	for i, raw := range a.URLs {
 		wg.Go(func() { all[i] = a.attempt(ctx, raw) })
 	}
 	wg.Wait()
-	return all
-}
-
-// First returns the first attempt that succeeded, and all findings. It closes the other connections. Nil if none succeeded.
-func (a *Access) First(ctx context.Context) (first *Attempt, findings []diagnose.Finding) {
-	for _, t := range a.AttemptAll(ctx) {
+	var errs []error
+	for _, t := range all {
 		findings = append(findings, t.Findings...)
 		switch {
-		case t.Err == nil && first == nil:
-			first = t
-		case t.Err == nil:
-			t.Conn.Close()
-		}
-	}
-	return first, findings
-}
-
-// diagnose tries each server and returns why none can be used. If one can, that is err.
-func (a *Access) diagnose(ctx context.Context, err error) error {
-	var errs []error
-	for _, t := range a.AttemptAll(ctx) {
-		if t.Err == nil {
-			t.Conn.Close()
-		} else {
+		case t.Err != nil:
 			errs = append(errs, t.Err)
+		case first == nil:
+			first = t
+		default:
+			t.Conn.Close()
 		}
 	}
-	switch {
-	case ctx.Err() != nil:
-		return ctx.Err()
-	case len(errs) < len(a.URLs):
-		return err
+	if first == nil {
+		return nil, findings, cmp.Or(ctx.Err(), access.Join("nats server ", errs))
 	}
-	return access.Join("nats server ", errs)
+	return first, findings, nil
 }
 
 func (a *Access) attempt(ctx context.Context, raw string) *Attempt {
@@ -89,7 +72,7 @@ func (a *Access) attempt(ctx context.Context, raw string) *Attempt {
 	if t.Err == nil {
 		t.report()
 	} else {
-		t.Findings = append(t.Findings, diagnose.Failed(sinks.StepConnect, cmp.Or(t.addr, redacted(raw)), t.Err))
+		t.Findings = append(t.Findings, diagnose.Failed(sinks.StepConnect, cmp.Or(t.addr, "nats.url"), t.Err))
 	}
 	return t
 }

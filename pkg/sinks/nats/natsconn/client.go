@@ -1,6 +1,7 @@
 package natsconn
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -67,7 +68,7 @@ func (c *Client) Connect(ctx context.Context) error {
 	}
 	conn, err := c.dial.connect(ctx, strings.Join(c.URLs, ","), opts)
 	if err != nil {
-		return c.diagnose(ctx, fmt.Errorf("connect to %s: %w", c.servers(), err))
+		return c.diagnose(ctx, err)
 	}
 	c.conn = conn
 	c.current.Store(conn)
@@ -100,13 +101,7 @@ func (c *Client) await(ctx context.Context) error {
 			return nil
 		case <-timeout.C:
 			diagnosis = make(chan error, 1)
-			cause := c.LastError()
-			if cause == nil {
-				cause = natsgo.ErrDisconnected
-			}
-			go func() {
-				diagnosis <- c.diagnose(trying, fmt.Errorf("not connected to %s: %w", c.servers(), cause))
-			}()
+			go func() { diagnosis <- c.diagnose(trying, cmp.Or(c.LastError(), natsgo.ErrDisconnected)) }()
 		case err := <-diagnosis:
 			return err
 		case <-ctx.Done():
@@ -130,13 +125,14 @@ func (c *Client) Close(ctx context.Context) {
 	c.conn.Close()
 }
 
-// servers are the URLs, for people.
-func (c *Client) servers() string {
-	var out []string
-	for _, raw := range c.URLs {
-		out = append(out, redacted(raw))
+// diagnose tries each server and returns why none can be used. If one can, that is err.
+func (c *Client) diagnose(ctx context.Context, err error) error {
+	t, _, cause := c.First(ctx)
+	if t == nil {
+		return cause
 	}
-	return strings.Join(out, ",")
+	t.Conn.Close()
+	return cmp.Or(ctx.Err(), fmt.Errorf("not connected to %s: %w", strings.Join(addresses(c.URLs), ","), err))
 }
 
 // reconnectDelay is how long nats.go waits before it tries its servers again, after all of them failed. It waits until one of
