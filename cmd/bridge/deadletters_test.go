@@ -211,7 +211,7 @@ func TestLettersOfASink(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer closeDestination(t.Context(), d)
-	r, err := d.Refusals(&cfg.Sinks[0], t.TempDir())
+	r, err := d.Rejections(&cfg.Sinks[0], t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/deltabridge/deltabridge/internal/console"
 	"github.com/deltabridge/deltabridge/internal/doctor"
 	"github.com/deltabridge/deltabridge/pkg/sinks"
+	"github.com/deltabridge/deltabridge/pkg/sinks/diagnose"
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
@@ -88,7 +89,7 @@ func examined(cfg *config.Config) (doctor.Options, error) {
 		if err != nil {
 			return options, err
 		}
-		refusals, err := d.Refusals(s, cfg.State.Path)
+		refusals, err := d.Rejections(s, cfg.State.Path)
 		if err != nil {
 			return options, err
 		}
@@ -98,12 +99,12 @@ func examined(cfg *config.Config) (doctor.Options, error) {
 }
 
 // besides are the destinations of what a sink refuses.
-func besides(r sinks.Refusals) (all []sinks.Checker) {
-	if c, ok := r.Claims.(sinks.Checker); ok {
+func besides(r sinks.Rejections) (all []diagnose.Checker) {
+	if c, ok := r.Payloads.(diagnose.Checker); ok {
 		all = append(all, c)
 	}
-	if l, ok := r.DeadLetters.(*sinks.LetterSink); ok {
-		if c, ok := l.Sink.(sinks.Checker); ok {
+	if l, ok := r.DeadLetters.(*sinks.DeadLetterSink); ok {
+		if c, ok := l.Sink.(diagnose.Checker); ok {
 			all = append(all, c)
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/deltabridge/deltabridge/internal/tail"
 	"github.com/deltabridge/deltabridge/pkg/filter"
 	"github.com/deltabridge/deltabridge/pkg/sinks"
+	"github.com/deltabridge/deltabridge/pkg/sinks/diagnose"
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -59,7 +60,7 @@ func newTailCommand(stdout, stderr io.Writer) *cobra.Command {
 			}
 			ctx, cancel := untilSignal(cmd.Context(), log)
 			defer cancel()
-			read := sinks.ReadOptions{Follow: o.follow || (!o.noFollow && isTerminal(stdout))}
+			read := diagnose.ReadOptions{Follow: o.follow || (!o.noFollow && isTerminal(stdout))}
 			if o.since > 0 {
 				read.Since = time.Now().Add(-o.since)
 			}
@@ -92,7 +93,7 @@ func newTailCommand(stdout, stderr io.Writer) *cobra.Command {
 // readable is a sink whose destination can be read back.
 type readable interface {
 	sinks.Sink
-	sinks.Reader
+	diagnose.Reader
 }
 
 // source is what to read from.

@@ -17,8 +17,8 @@ import (
 	"github.com/deltabridge/deltabridge/internal/engine"
 )
 
-// embedded is a configuration that feeds an embedded JetStream server on free ports.
-func embedded(t *testing.T) *config.Config {
+// embeddedConfig is a configuration that feeds an embedded JetStream server on free ports.
+func embeddedConfig(t *testing.T) *config.Config {
 	t.Helper()
 	dir := t.TempDir()
 	cfg, err := config.Parse("test.yaml", fmt.Appendf(nil, `
@@ -44,7 +44,7 @@ func newEngine(t *testing.T, cfg *config.Config) (*engine.Engine, error) {
 
 // The API server is away: the engine runs, reports it, and ends with its context.
 func TestWithoutAnAPIServer(t *testing.T) {
-	b, err := newEngine(t, embedded(t))
+	b, err := newEngine(t, embeddedConfig(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,7 +92,7 @@ func get(t *testing.T, e *engine.Engine, path string) (int, string) {
 }
 
 func TestATakenPortIsAnErrorAtTheStart(t *testing.T) {
-	first := embedded(t)
+	first := embeddedConfig(t)
 	b, err := newEngine(t, first)
 	if err != nil {
 		t.Fatal(err)
@@ -104,7 +104,7 @@ func TestATakenPortIsAnErrorAtTheStart(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	second := embedded(t)
+	second := embeddedConfig(t)
 	second.HTTP.Listen = b.Addr()
 	if _, err := newEngine(t, second); err == nil || !strings.Contains(err.Error(), "http.listen") {
 		t.Errorf("err = %v", err)

@@ -7,6 +7,7 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 	"github.com/deltabridge/deltabridge/pkg/sinks/nats"
+	"github.com/deltabridge/deltabridge/pkg/sinks/nats/embedded"
 )
 
 func natsKind() kind {
@@ -52,7 +53,7 @@ func (d *Destination) natsConfig(c *config.NATS) nats.Config {
 		},
 	}
 	if e := c.Embedded; e != nil {
-		cfg.Embedded = &nats.EmbeddedConfig{Listen: e.Listen, StoreDir: e.StoreDir, MaxStore: int64(e.MaxStore), SyncAlways: e.SyncAlways}
+		cfg.Embedded = &embedded.Config{Listen: e.Listen, StoreDir: e.StoreDir, MaxStore: int64(e.MaxStore), SyncAlways: e.SyncAlways}
 	}
 	return cfg
 }

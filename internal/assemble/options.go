@@ -46,7 +46,7 @@ func Options(cfg *config.Config, kube *rest.Config, build engine.Build, log *slo
 			return o, err
 		}
 		sink := Sink(cfg, s, redaction, d)
-		if sink.Refusals, err = d.Refusals(s, cfg.State.Path); err != nil {
+		if sink.Rejections, err = d.Rejections(s, cfg.State.Path); err != nil {
 			return o, err
 		}
 		sink.Closers = d.Closers

@@ -13,7 +13,7 @@ import (
 )
 
 func TestFingerprintKey(t *testing.T) {
-	cfg := embedded(t)
+	cfg := embeddedConfig(t)
 	for range 2 { // made once, then read
 		if _, err := NewRedaction(cfg); err != nil {
 			t.Fatal(err)
@@ -71,7 +71,7 @@ func TestRedactionPolicies(t *testing.T) {
 			c.Redact = []config.Redact{{Resources: []string{"pods"}, Paths: []string{"spec"}}}
 		},
 	} {
-		cfg := embedded(t)
+		cfg := embeddedConfig(t)
 		change(cfg)
 		cfg.RedactionKeyFile = config.File(filepath.Join(t.TempDir(), "key"))
 		if err := os.WriteFile(string(cfg.RedactionKeyFile), []byte(strings.Repeat("k", 32)), 0o600); err != nil {
@@ -93,7 +93,7 @@ func TestRedactionPolicies(t *testing.T) {
 
 // A filter sees what its sink is sent: of an object as it was read, and as the checkpoint gives it back.
 func TestFiltersSeeWhatIsSent(t *testing.T) {
-	cfg := embedded(t)
+	cfg := embeddedConfig(t)
 	r, err := NewRedaction(cfg)
 	if err != nil {
 		t.Fatal(err)

@@ -15,6 +15,7 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/sinks/kafka"
 	"github.com/deltabridge/deltabridge/pkg/sinks/nats"
+	"github.com/deltabridge/deltabridge/pkg/sinks/nats/embedded"
 )
 
 // mustParse parses what has no mistakes.
@@ -74,7 +75,7 @@ func TestDefaultsOfPackages(t *testing.T) {
 	}{
 		{"nats.maxInFlight", n.MaxInFlight, nats.DefaultMaxInFlight},
 		{"nats.ackTimeout", time.Duration(n.AckTimeout), nats.DefaultAckTimeout},
-		{"nats.embedded.listen", e.Listen, nats.DefaultEmbeddedListen},
+		{"nats.embedded.listen", e.Listen, embedded.DefaultListen},
 		{"nats.stream.storage", nats.Storage(n.Stream.Storage), nats.StorageFile},
 		{"nats.stream.discard", nats.Discard(n.Stream.Discard), nats.DiscardOld},
 		{"kafka.key", k.Key, kafka.DefaultKey},

@@ -6,5 +6,5 @@
 //
 // To find out whether the state folder can be written it writes a file there, and removes it. It asks the API server what
 // may be done (SelfSubjectAccessReview, which keeps nothing), lists one object of each resource, and opens a watch for a
-// name that does not exist. What sinks do: [sinks.Checker].
+// name that does not exist. What sinks do: [diagnose.Checker].
 package doctor

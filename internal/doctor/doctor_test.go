@@ -19,17 +19,18 @@ import (
 	"github.com/deltabridge/deltabridge/internal/console"
 	"github.com/deltabridge/deltabridge/pkg/checkpoint"
 	"github.com/deltabridge/deltabridge/pkg/sinks"
+	"github.com/deltabridge/deltabridge/pkg/sinks/diagnose"
 )
 
 func findings() Report {
 	return Report{
-		{"API server", sinks.Finding{Step: "connect", Target: "a:1", Detail: "connected"}},
-		{"API server", sinks.Finding{Step: "watch", Target: "pods", Detail: "get is not allowed: that is noticed late, and not at once", Warn: true, Remedy: "grant what it needs, and some more words"}},
-		{"sink \u00e4", sinks.Finding{
+		{"API server", diagnose.Finding{Step: "connect", Target: "a:1", Detail: "connected"}},
+		{"API server", diagnose.Finding{Step: "watch", Target: "pods", Detail: "get is not allowed: that is noticed late, and not at once", Warn: true, Remedy: "grant what it needs, and some more words"}},
+		{"sink \u00e4", diagnose.Finding{
 			Step: "TLS", Target: "a-broker-with-a-very-long-name.example.com:9093", Detail: "once",
 			Err: &sinks.ConnectError{Step: "TLS", Address: "elsewhere", Remedy: "not here", Err: errors.New("a-word-that-is-longer-than-the-line-has-room-for it")}, Remedy: "mend",
 		}},
-		{"sink \u00e4", sinks.Finding{Step: "stream", Err: errors.New("gone"), Remedy: "look"}},
+		{"sink \u00e4", diagnose.Finding{Step: "stream", Err: errors.New("gone"), Remedy: "look"}},
 	}
 }
 
@@ -145,7 +146,7 @@ func TestTheOwnerOfAName(t *testing.T) {
 			t.Errorf("%+v: %s, %s; %s", c, f.Result(), f.text(), f.Remedy)
 		}
 	}
-	broken := []sinks.Finding{{Err: errors.New("away")}}
+	broken := []diagnose.Finding{{Err: errors.New("away")}}
 	if found := (&examination{Options: Options{Config: localConfig(t)}}).name(t.Context(), &NamedSink{Sink: &named{}}, broken); len(found) > 0 {
 		t.Errorf("a destination that is away was asked: %v", found)
 	}
@@ -165,7 +166,7 @@ func TestAnotherDestination(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]bool{"stream A": false, "stream B": true, "": false} {
-		sink := NamedSink{Name: "live", Sink: &identified{checked{found: []sinks.Finding{{Step: sinks.StepStream}}}, name}}
+		sink := NamedSink{Name: "live", Sink: &identified{checked{found: []diagnose.Finding{{Step: sinks.StepStream}}}, name}}
 		report := Examine(t.Context(), Options{Config: cfg, Sinks: []NamedSink{sink}, Kube: func() (*rest.Config, error) { return nil, errors.New("no kubeconfig") }})
 		found := slices.ContainsFunc(report, func(f Finding) bool {
 			return f.Step == stepDestination && f.Result() == "warning" && strings.Contains(f.Detail, "stream A") && strings.Contains(f.Detail, "initial list")
@@ -270,18 +271,18 @@ func TestMemory(t *testing.T) {
 // checked is a sink with findings of its own.
 type checked struct {
 	sinks.Sink
-	found []sinks.Finding
+	found []diagnose.Finding
 }
 
-func (c *checked) Check(context.Context) []sinks.Finding { return c.found }
+func (c *checked) Check(context.Context) []diagnose.Finding { return c.found }
 
 func TestSinks(t *testing.T) {
 	cfg := localConfig(t)
 	all := []NamedSink{
 		{Name: "plain"},
 		{
-			Name: "bad", Sink: &checked{found: []sinks.Finding{{Step: "connect", Err: errors.New("taken")}, {Step: "stream", Err: errors.New("gone")}}},
-			Besides: []sinks.Checker{&checked{found: []sinks.Finding{{Step: "topic", Err: errors.New("of dead letters")}}}},
+			Name: "bad", Sink: &checked{found: []diagnose.Finding{{Step: "connect", Err: errors.New("taken")}, {Step: "stream", Err: errors.New("gone")}}},
+			Besides: []diagnose.Checker{&checked{found: []diagnose.Finding{{Step: "topic", Err: errors.New("of dead letters")}}}},
 		},
 	}
 	if f := outcome(t, cfg, "sink bad", "topic", all...); f.Err == nil {

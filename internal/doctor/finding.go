@@ -14,12 +14,13 @@ import (
 	"github.com/deltabridge/deltabridge/internal/config"
 	"github.com/deltabridge/deltabridge/pkg/informer/fleet"
 	"github.com/deltabridge/deltabridge/pkg/sinks"
+	"github.com/deltabridge/deltabridge/pkg/sinks/diagnose"
 )
 
 // Finding is the outcome of one step.
 type Finding struct {
 	Area string // what the step belongs to: "API server", "state", "process", "sink NAME"
-	sinks.Finding
+	diagnose.Finding
 }
 
 // Result of a finding in one word.
@@ -103,7 +104,7 @@ type NamedSink struct {
 	Name string
 	sinks.Sink
 	// Besides are other destinations that it needs: for claims, or dead letters.
-	Besides []sinks.Checker
+	Besides []diagnose.Checker
 }
 
 // Options are what to try.
@@ -113,7 +114,7 @@ type Options struct {
 	Kube func() (*rest.Config, error)
 	// Scopes are what is watched.
 	Scopes []fleet.Scope
-	// Sinks are not connected. Those that are no [sinks.Checker] have nothing that could fail.
+	// Sinks are not connected. Those that are no [diagnose.Checker] have nothing that could fail.
 	Sinks []NamedSink
 	// Step bounds a single step at the API server. Zero: 10 seconds.
 	Step time.Duration
@@ -150,29 +151,29 @@ func Examine(ctx context.Context, o Options) Report {
 	return e.report
 }
 
-func (e *examination) add(f ...sinks.Finding) {
+func (e *examination) add(f ...diagnose.Finding) {
 	for _, one := range f {
 		e.report = append(e.report, Finding{e.area, one})
 	}
 }
 
 func (e *examination) ok(step, target, detail string) {
-	e.add(sinks.Finding{Step: step, Target: target, Detail: detail})
+	e.add(diagnose.Finding{Step: step, Target: target, Detail: detail})
 }
 
 func (e *examination) warn(step, target, detail, remedy string) {
-	e.add(sinks.Finding{Step: step, Target: target, Detail: detail, Warn: true, Remedy: remedy})
+	e.add(diagnose.Finding{Step: step, Target: target, Detail: detail, Warn: true, Remedy: remedy})
 }
 
 func (e *examination) fail(step, target string, err error, remedy string) {
-	e.add(sinks.Finding{Step: step, Target: target, Err: err, Remedy: remedy})
+	e.add(diagnose.Finding{Step: step, Target: target, Err: err, Remedy: remedy})
 }
 
 // sinks tries all destinations at once.
 func (e *examination) sinks(ctx context.Context) {
-	found := make([][]sinks.Finding, len(e.Sinks))
+	found := make([][]diagnose.Finding, len(e.Sinks))
 	each(len(e.Sinks), len(e.Sinks), func(n int) {
-		if checker, ok := e.Sinks[n].Sink.(sinks.Checker); ok {
+		if checker, ok := e.Sinks[n].Sink.(diagnose.Checker); ok {
 			found[n] = checker.Check(ctx)
 		}
 		for _, other := range e.Sinks[n].Besides {
@@ -205,14 +206,14 @@ func (e *examination) destination(s *NamedSink) {
 }
 
 // name says to whom the cluster's name belongs at the destination of a sink, if nothing was found wrong there.
-func (e *examination) name(ctx context.Context, s *NamedSink, found []sinks.Finding) []sinks.Finding {
-	reader, ok := s.Sink.(sinks.NameReader)
-	if !ok || e.embedded(s.Name) || slices.ContainsFunc(found, func(f sinks.Finding) bool { return f.Err != nil }) {
+func (e *examination) name(ctx context.Context, s *NamedSink, found []diagnose.Finding) []diagnose.Finding {
+	reader, ok := s.Sink.(diagnose.NameReader)
+	if !ok || e.embedded(s.Name) || slices.ContainsFunc(found, func(f diagnose.Finding) bool { return f.Err != nil }) {
 		return nil
 	}
 	owner := sinks.Owner{Cluster: e.Config.Cluster, UID: e.cluster}
 	registered, err := reader.ReadName(ctx, owner.Cluster)
-	f := sinks.Finding{Step: sinks.StepName, Target: owner.Cluster}
+	f := diagnose.Finding{Step: sinks.StepName, Target: owner.Cluster}
 	belongs := fmt.Sprintf("it belongs to the cluster with the uid %s, since %s", registered.UID, registered.Since.UTC().Format(time.RFC3339))
 	switch {
 	case err != nil:
@@ -226,10 +227,10 @@ func (e *examination) name(ctx context.Context, s *NamedSink, found []sinks.Find
 		f.Detail = belongs + ": this one"
 	default:
 		if d, ok := s.Sink.(sinks.Identified); ok {
-			f = sinks.Failed(sinks.StepName, owner.Cluster, sinks.NameTaken(d, s.Name, owner, registered))
+			f = diagnose.Failed(sinks.StepName, owner.Cluster, sinks.NameTaken(d, s.Name, owner, registered))
 		}
 	}
-	return []sinks.Finding{f}
+	return []diagnose.Finding{f}
 }
 
 func (e *examination) embedded(sink string) bool {
@@ -239,10 +240,10 @@ func (e *examination) embedded(sink string) bool {
 }
 
 // takenByItself excuses what an embedded server finds taken, because the running bridge has it.
-func takenByItself(found []sinks.Finding) []sinks.Finding {
+func takenByItself(found []diagnose.Finding) []diagnose.Finding {
 	for n, f := range found {
 		if f.Err != nil && (f.Step == sinks.StepFiles || f.Step == sinks.StepConnect) {
-			found[n] = sinks.Finding{Step: f.Step, Target: f.Target, Detail: "is in use, and a bridge runs with this state"}
+			found[n] = diagnose.Finding{Step: f.Step, Target: f.Target, Detail: "is in use, and a bridge runs with this state"}
 		}
 	}
 	return found

@@ -17,6 +17,7 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/informer/fleet"
 	"github.com/deltabridge/deltabridge/pkg/object"
 	"github.com/deltabridge/deltabridge/pkg/sinks"
+	"github.com/deltabridge/deltabridge/pkg/sinks/diagnose"
 )
 
 // atOnce is how many resources are tried at the same time.
@@ -43,7 +44,7 @@ func (e *examination) watches(ctx context.Context) {
 		e.namespaced[w.Resource] = w.Namespaced
 	}
 	e.own(ctx)
-	found := make([]sinks.Finding, len(preview.Watched))
+	found := make([]diagnose.Finding, len(preview.Watched))
 	each(len(found), atOnce, func(n int) { found[n] = e.watched(ctx, &preview.Watched[n]) })
 	e.add(found...)
 }
@@ -80,8 +81,8 @@ func (e *examination) may(ctx context.Context, attributes authorizationv1.Resour
 }
 
 // watched tries one resource: the rights, a list of one object, and a watch.
-func (e *examination) watched(ctx context.Context, w *fleet.Watched) sinks.Finding {
-	f := sinks.Finding{Step: "watch", Target: w.Resource.GroupResource().String()}
+func (e *examination) watched(ctx context.Context, w *fleet.Watched) diagnose.Finding {
+	f := diagnose.Finding{Step: "watch", Target: w.Resource.GroupResource().String()}
 	if w.Namespace != "" {
 		f.Target += " in " + w.Namespace
 	}

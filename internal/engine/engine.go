@@ -88,7 +88,7 @@ func (e *Engine) buildPipelines(o Options, m *metrics) error {
 		if err != nil {
 			return err
 		}
-		if err := p.open(o.State, s.Refusals, owner); err != nil {
+		if err := p.open(o.State, s.Rejections, owner); err != nil {
 			return err
 		}
 		if o.OnSettled != nil {
@@ -155,7 +155,7 @@ func (e *Engine) notReady() []string {
 	for _, p := range e.pipelines {
 		if !p.drain.Connected() {
 			reasons = append(reasons, "sink "+p.name+": "+p.drain.Status())
-		} else if refused := p.guard.Refused(); refused != "" {
+		} else if refused := p.guard.NameConflict(); refused != "" {
 			reasons = append(reasons, "sink "+p.name+": "+refused)
 		}
 	}

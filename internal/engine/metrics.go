@@ -190,7 +190,7 @@ func (s *sinkMetrics) hooks() sinks.Hooks {
 				c.sent.Inc()
 			}
 		},
-		OnRefused: func(m *event.Message, r sinks.Refusal) {
+		OnRejected: func(m *event.Message, r sinks.Rejection) {
 			c := s.of(m)
 			s.all.refusals.WithLabelValues(s.sink, r.Reason, string(r.Outcome)).Inc()
 			if r.Reason == event.ReasonOversize {

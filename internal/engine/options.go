@@ -66,7 +66,7 @@ type Sink struct {
 	Encoder     *event.Encoder
 	Buffer      Buffer
 	Destination sinks.Sink
-	Refusals    sinks.Refusals
+	Rejections  sinks.Rejections
 	// Closers close connections besides that of Destination, at the end and before it.
 	Closers []func(context.Context) error
 	Resync  time.Duration // how often everything is restated; 0: on request only

@@ -99,7 +99,7 @@ func newPipeline(s Sink, of shared, slot int) (*pipeline, error) {
 	p.encoder.OnOldMissing = func(err error) {
 		p.log.Error("the state before an update can't be read, the change is sent without it", "err", err)
 	}
-	p.letters, _ = s.Refusals.DeadLetters.(*deadletter.File)
+	p.letters, _ = s.Rejections.DeadLetters.(*deadletter.File)
 	var err error
 	if p.filter, err = p.compile(s.Rules, slot); err != nil {
 		return nil, fmt.Errorf("sink %s: %w", s.Name, err)
@@ -108,7 +108,7 @@ func newPipeline(s Sink, of shared, slot int) (*pipeline, error) {
 }
 
 // open opens the pipeline's files, and completes it. owner names the cluster that sends.
-func (p *pipeline) open(state string, refusals sinks.Refusals, owner func() sinks.Owner) error {
+func (p *pipeline) open(state string, refusals sinks.Rejections, owner func() sinks.Owner) error {
 	if err := p.openQueue(state); err != nil {
 		return fmt.Errorf("sink %s: %w", p.name, err)
 	}
@@ -120,7 +120,7 @@ func (p *pipeline) open(state string, refusals sinks.Refusals, owner func() sink
 		p.letters.Logger = p.log
 	}
 	p.guard = &sinks.Guard{Sink: p.sink, Name: p.name, Logger: p.log, Owner: owner, OnDestination: p.arrived}
-	p.drain = &sinks.Drain{Name: p.name, Sink: p.guard, Queue: p.queue, Refusals: refusals, Parked: parking, Hooks: p.metrics.hooks(), Logger: p.log}
+	p.drain = &sinks.Drain{Name: p.name, Sink: p.guard, Queue: p.queue, Rejections: refusals, Parked: parking, Hooks: p.metrics.hooks(), Logger: p.log}
 	return nil
 }
 

@@ -21,6 +21,7 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/informer/fleet"
 	"github.com/deltabridge/deltabridge/pkg/object"
 	"github.com/deltabridge/deltabridge/pkg/sinks"
+	"github.com/deltabridge/deltabridge/pkg/sinks/diagnose"
 )
 
 // Options say what is to be explained.
@@ -189,7 +190,7 @@ func (o *Options) explainSink(ctx context.Context, part engine.Sink, index *enri
 // placed says where the message would go.
 func (o *Options) placed(ctx context.Context, sink sinks.Sink, m *event.Message) (*Message, string) {
 	out := &Message{ID: m.ID, Attributes: maps.Collect(m.Attributes), Size: int64(len(m.Body()))}
-	previewer, ok := sink.(sinks.Previewer)
+	previewer, ok := sink.(diagnose.Previewer)
 	if !ok {
 		return out, ""
 	}

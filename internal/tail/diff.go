@@ -7,7 +7,7 @@ import (
 	"github.com/deltabridge/deltabridge/internal/console"
 	"github.com/deltabridge/deltabridge/internal/jsonpatch"
 	"github.com/deltabridge/deltabridge/pkg/event"
-	"github.com/deltabridge/deltabridge/pkg/sinks"
+	"github.com/deltabridge/deltabridge/pkg/sinks/diagnose"
 )
 
 // stateLimit bounds the states that are remembered, in bytes.
@@ -42,7 +42,7 @@ func (s *states) drop(uid string) {
 const diffIndent = "    "
 
 // diff is what an update changed, in lines; empty for other events.
-func (p *Printer) diff(r *sinks.Record, c *change, style console.Style) string {
+func (p *Printer) diff(r *diagnose.Record, c *change, style console.Style) string {
 	uid := r.Attributes["uid"]
 	switch r.Type() {
 	case event.Added, event.Restated:

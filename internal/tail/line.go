@@ -9,7 +9,7 @@ import (
 
 	"github.com/deltabridge/deltabridge/internal/console"
 	"github.com/deltabridge/deltabridge/pkg/event"
-	"github.com/deltabridge/deltabridge/pkg/sinks"
+	"github.com/deltabridge/deltabridge/pkg/sinks/diagnose"
 )
 
 // layout is how wide the columns are, in cells; 0 leaves one out, and less than 0 pads to that width and cuts nothing.
@@ -54,7 +54,7 @@ func layoutFor(width int) layout {
 }
 
 // line is an event in one line, with the line's end.
-func line(r *sinks.Record, style console.Style) string {
+func line(r *diagnose.Record, style console.Style) string {
 	l := layoutFor(style.Width)
 	word, color := operation(r)
 	at := moment(r).Local().Format(l.clock)
@@ -91,7 +91,7 @@ func line(r *sinks.Record, style console.Style) string {
 }
 
 // notes are for those who read lines from a file, where there is no color and no end of a line.
-func notes(r *sinks.Record) string {
+func notes(r *diagnose.Record) string {
 	var all []string
 	for _, name := range []string{"initiallist", "finalstateunknown", "resent"} {
 		if r.Attributes[name] == "true" {
@@ -108,7 +108,7 @@ func notes(r *sinks.Record) string {
 }
 
 // omitted says that the data is not all of the event's; empty if it is.
-func omitted(r *sinks.Record) string {
+func omitted(r *diagnose.Record) string {
 	why := r.Attributes["dataomitted"]
 	if why == "" {
 		return ""
@@ -124,7 +124,7 @@ func omitted(r *sinks.Record) string {
 }
 
 // control is what a gap or synced event says.
-func control(r *sinks.Record) string {
+func control(r *diagnose.Record) string {
 	if r.Type() == event.Synced {
 		var info event.SyncedInfo
 		if json.Unmarshal(r.Data, &info) != nil {

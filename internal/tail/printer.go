@@ -11,7 +11,7 @@ import (
 
 	"github.com/deltabridge/deltabridge/internal/console"
 	"github.com/deltabridge/deltabridge/pkg/event"
-	"github.com/deltabridge/deltabridge/pkg/sinks"
+	"github.com/deltabridge/deltabridge/pkg/sinks/diagnose"
 )
 
 // Options say what is shown, and how.
@@ -51,7 +51,7 @@ const (
 )
 
 // Print shows a record, if it is asked for. An error is one of writing.
-func (p *Printer) Print(r *sinks.Record) error {
+func (p *Printer) Print(r *diagnose.Record) error {
 	if err := p.say(r.Behind); err != nil {
 		return err
 	}
@@ -86,7 +86,7 @@ func (p *Printer) Print(r *sinks.Record) error {
 	return err
 }
 
-func (p *Printer) wanted(r *sinks.Record, c *change) bool {
+func (p *Printer) wanted(r *diagnose.Record, c *change) bool {
 	version := r.Attributes["apiversion"]
 	version = version[strings.LastIndexByte(version, '/')+1:]
 	if p.Resource != nil && !p.Resource(r.Resource(), version) {
@@ -102,7 +102,7 @@ func (p *Printer) wanted(r *sinks.Record, c *change) bool {
 }
 
 // foreign shows a message that is no event of the bridge.
-func (p *Printer) foreign(r *sinks.Record) error {
+func (p *Printer) foreign(r *diagnose.Record) error {
 	if p.JSON {
 		return nil
 	}
@@ -138,7 +138,7 @@ type change struct {
 
 // changeOf reads the data of a change. Data of payload change has the operation beside the object, which an object of
 // Kubernetes does not have.
-func changeOf(r *sinks.Record) *change {
+func changeOf(r *diagnose.Record) *change {
 	c := &change{object: r.Data}
 	if r.Type().IsControl() {
 		return c
@@ -179,10 +179,10 @@ func (c *change) labels() labels.Set {
 }
 
 // version of the object that an event leads to.
-func version(r *sinks.Record) string { return r.Attributes["resourceversion"] }
+func version(r *diagnose.Record) string { return r.Attributes["resourceversion"] }
 
 // moment is when the bridge saw a change, or else when the destination stored it.
-func moment(r *sinks.Record) time.Time {
+func moment(r *diagnose.Record) time.Time {
 	if at, err := time.Parse(time.RFC3339Nano, r.Attributes["time"]); err == nil {
 		return at
 	}
@@ -190,7 +190,7 @@ func moment(r *sinks.Record) time.Time {
 }
 
 // operation in one word for people.
-func operation(r *sinks.Record) (word string, color console.Color) {
+func operation(r *diagnose.Record) (word string, color console.Color) {
 	switch r.Type() {
 	case event.Added:
 		if r.Attributes["initiallist"] == "true" {

@@ -15,14 +15,14 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/deltabridge/deltabridge/internal/console"
-	"github.com/deltabridge/deltabridge/pkg/sinks"
+	"github.com/deltabridge/deltabridge/pkg/sinks/diagnose"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
 // record makes one from attributes, as "name=value", and data.
-func record(kind, data string, attributes ...string) *sinks.Record {
-	r := &sinks.Record{Place: "K8S #1", Stored: time.Date(2026, 11, 20, 12, 0, 0, 0, time.Local)}
+func record(kind, data string, attributes ...string) *diagnose.Record {
+	r := &diagnose.Record{Place: "K8S #1", Stored: time.Date(2026, 11, 20, 12, 0, 0, 0, time.Local)}
 	r.Data = []byte(data)
 	r.Attributes = map[string]string{
 		"id": "i", "type": "dev.deltabridge." + kind, "apiversion": "v1", "uid": "u1",
@@ -42,9 +42,9 @@ func of(resource, namespace, name, version string, more ...string) []string {
 const script = "#!/bin/sh\\nset -e\\necho one\\nexit 0\\n"
 
 // day is a stream in which everything happens.
-func day() []*sinks.Record {
+func day() []*diagnose.Record {
 	deployment := of("deployments.apps", "team-a", "web-frontend", "48213", "changedby=kubectl-edit", "uid=d")
-	return []*sinks.Record{
+	return []*diagnose.Record{
 		record("object.added", `{"metadata":{"name":"settings","labels":{"app":"web"}},"data":{"run":"`+script+`"}}`, of("configmaps", "shop", "settings", "4700", "initiallist=true")...),
 		record("synced", `{"resource":"configmaps","resourceVersion":"4700","objects":12345}`, "subject=configmaps"),
 		record("object.added", `{"kind":"Deployment","metadata":{"resourceVersion":"48213"},"spec":{"replicas":2,"image":"web:1"}}`, deployment...),

@@ -8,13 +8,13 @@
 // happened to each message, never what to do about it:
 //
 //   - Every message that it takes ends in exactly one of two ways: delivered (Hooks.OnSettled), be it with less data than
-//     it had, or refused for good (Hooks.OnRefused) with a gap event delivered in its place. Drain.Refusals says what
-//     comes in between: claims and dead letters. Nothing is given up because of time or number of attempts.
+//     it had, or rejected (Hooks.OnRejected) with a gap event delivered in its place. Drain.Rejections says what
+//     comes in between: the payload store and dead letters. Nothing is given up because of time or number of attempts.
 //
 //   - Two messages of one object are delivered in their order, whatever fails in between. A message can be
 //     repeated after an unclear failure (MaybeWritten), under the same id, but only before a later message of
 //     its object is sent: the last that the broker holds of an object is the newest. That holds for the event that
-//     takes the place of a refused one too; a gap event, which is about a resource, may come later.
+//     takes the place of a rejected one too; a gap event, which is about a resource, may come later.
 //
 //   - A control event (gap, synced) is sent when everything before it is settled, and nothing after it is sent
 //     before it is settled itself: "synced" is never ahead of what it speaks of.
@@ -30,7 +30,7 @@
 // # What a failure says
 //
 // A destination that can't be used is a ConnectError: which server, which step, what came instead of what was expected,
-// and which key of the configuration to look at. Its text is for the person who has to mend it, the same from one
-// attempt to the next, and without secrets. A sink that is a Checker can be tried step by step without changing
-// anything: `bridge doctor`.
+// and which key of the configuration to look at. Its text is for the person who has to fix it, the same from one
+// attempt to the next, and without secrets. What else a sink can say of its destination, for `bridge doctor`, `bridge explain`
+// and `bridge tail`, is in the package diagnose.
 package sinks

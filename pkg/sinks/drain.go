@@ -1,6 +1,7 @@
 package sinks
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -39,18 +40,19 @@ type Drain struct {
 	MaxBatch      int   // 0: DefaultMaxBatch
 	MaxBatchBytes int64 // 0: DefaultMaxBatchBytes
 	Backoff       Backoff
-	Refusals      Refusals // what becomes of what the destination refuses for good
+	Rejections    Rejections // what is done with messages that the destination rejects
 	// Parked keeps the events of those parts of the destination that take none. The caller closes it after Run. Nil: the other
 	// parts wait for them.
 	Parked *parked.Store
 	Hooks  Hooks
 	Logger *slog.Logger // nil: slog.Default()
 
-	state         state
-	parking       parking
-	rejected      *backoff.ExponentialBackOff // the pause after a rejection
-	away          *backoff.ExponentialBackOff // the pause after any other failure
-	refused, lost logLimit
+	state       state
+	parking     parking
+	rejected    *backoff.ExponentialBackOff // the pause after a rejection
+	away        *backoff.ExponentialBackOff // the pause after any other failure
+	rejectedLog logLimit
+	lostLog     logLimit
 
 	// Memory that Send calls share.
 	taken   []*event.Message
@@ -71,20 +73,15 @@ type Backoff struct {
 // Hooks tell others what happens to messages. Each may be nil. They are called by the goroutine of Run and hold
 // it up: they should only count, or pass on.
 type Hooks struct {
-	// OnConnect is called when Connect has succeeded.
-	OnConnect func()
-	// OnError is called for each failed Connect, with n = 0, and for each Send after which n messages have to be
-	// tried again, with the error of the first that was attempted.
-	OnError func(err error, n int)
 	// OnSettled is called once for each message that was delivered, in their order for each object; for one that was parked, with a
 	// copy of it. sent is when the Send returned that delivered it, latency how long that Send took.
 	OnSettled func(m *event.Message, sent time.Time, latency time.Duration)
 	// OnRetry is called each time that a message will be tried again, with what the sink said of it.
 	OnRetry func(m *event.Message, err error)
-	// OnRefused is called once for each message that was refused for good, when what takes its place was delivered (or a
-	// gap event was refused too). If that is the event itself in another form (OutcomeMetadata, OutcomeClaimCheck),
+	// OnRejected is called once for each message that was rejected, when what takes its place was delivered (or a
+	// gap event was rejected too). If that is the event itself in another form (OutcomeMetadata, OutcomeClaimCheck),
 	// OnSettled is called too. Otherwise nothing more is to be done about it: it is settled as well.
-	OnRefused func(m *event.Message, r Refusal)
+	OnRejected func(m *event.Message, r Rejection)
 }
 
 // UnfinishedError is what Run returns when its context ended before the queue was drained.
@@ -100,12 +97,12 @@ func (e *UnfinishedError) Unwrap() error { return e.Err }
 
 // item is one message of a batch on its way.
 type item struct {
-	orig    *event.Message
-	send    *event.Message // orig, or what takes its place; nil: that has to be found
-	refusal error          // why orig was refused
-	outcome Outcome        // of the refusal
-	park    string         // the part of the destination that takes no events: to be parked; empty: to be sent
-	done    bool
+	orig      *event.Message
+	send      *event.Message // orig, or what takes its place; nil: that has to be found
+	rejection error          // why orig was rejected
+	outcome   Outcome        // of the rejection
+	park      string         // the part of the destination that takes no events: to be parked; empty: to be sent
+	done      bool
 }
 
 // Run connects, and then delivers until the queue is closed and empty (nil) or ctx ends (*UnfinishedError; what
@@ -155,8 +152,9 @@ func (d *Drain) init() {
 		high = DefaultBackoffMax
 	}
 	d.rejected, d.away = doubling(low, high), doubling(low, min(high, RetryInterval))
-	d.refused.limiter = rate.NewLimiter(rate.Every(10*time.Second), 3)
-	d.lost.limiter = rate.NewLimiter(rate.Every(10*time.Second), 3)
+	d.rejectedLog.limiter = rate.NewLimiter(rate.Every(10*time.Second), 3)
+	d.lostLog.limiter = rate.NewLimiter(rate.Every(10*time.Second), 3)
+	d.parking.failing, d.parking.retries = make(map[string]time.Time), make(map[string]*retry)
 }
 
 func doubling(low, high time.Duration) *backoff.ExponentialBackOff {
@@ -188,16 +186,13 @@ func (d *Drain) connect(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		d.failed(err, 0)
+		d.state.failed(d.Logger, err)
 		if err := d.pause(ctx); err != nil {
 			return err
 		}
 	}
 	d.resetBackoff()
 	d.state.connected(d.Logger)
-	if d.Hooks.OnConnect != nil {
-		d.Hooks.OnConnect()
-	}
 	return nil
 }
 
@@ -246,7 +241,7 @@ func (d *Drain) deliver(ctx context.Context, batch []*event.Message) error {
 		if a.progress {
 			d.resetBackoff()
 		}
-		if a.err != nil || a.unavailable {
+		if a.err != nil || a.unavailable != nil {
 			if err := d.pause(ctx); err != nil {
 				return err
 			}
@@ -264,10 +259,9 @@ func (d *Drain) deliver(ctx context.Context, batch []*event.Message) error {
 
 // attempted is the outcome of one Send.
 type attempted struct {
-	progress    bool  // something was settled, or refused
-	err         error // why something has to be tried again, but for parts that are unavailable
-	again       int   // how many messages have to be
-	unavailable bool  // a part of the destination is
+	progress    bool  // something was settled, or rejected
+	err         error // why something has to be tried again, except because of unavailable parts
+	unavailable error // why a part of the destination takes no events
 }
 
 // report keeps how the destination stands.
@@ -275,7 +269,7 @@ func (d *Drain) report(ctx context.Context, a attempted) {
 	if a.err == nil {
 		d.state.ok(d.Logger)
 	} else if ctx.Err() == nil {
-		d.failed(a.err, max(a.again, 1))
+		d.state.failed(d.Logger, a.err)
 	}
 }
 
@@ -289,6 +283,7 @@ func (d *Drain) attempt(ctx context.Context) (a attempted) {
 	}
 	sent := time.Now()
 
+	again := false // something has to be tried again
 	for k, err := range d.results {
 		if mutant.On("settle-unsent") {
 			err = nil
@@ -299,22 +294,23 @@ func (d *Drain) attempt(ctx context.Context) (a attempted) {
 			d.settle(it, sent, sent.Sub(start))
 			a.progress = true
 		case IsPermanent(err):
-			d.refuse(it, err)
+			d.reject(it, err)
 			a.progress = true
 		case d.unavailable(it.orig, err) != nil:
-			a.again++
-			a.unavailable = true
+			again = true
+			a.unavailable = cmp.Or(a.unavailable, err)
 		default:
-			if a.again++; a.err == nil && !errors.Is(err, ErrNotAttempted) {
+			again = true
+			if a.err == nil && !errors.Is(err, ErrNotAttempted) {
 				a.err = err
 			}
 		}
 	}
 	clear(d.out)
-	if a.err == nil && a.again > 0 && !a.progress && !a.unavailable { // the sink says nothing of the cause
+	if a.err == nil && again && !a.progress && a.unavailable == nil { // the sink says nothing of the cause
 		a.err = ErrNotAttempted
 	}
-	if a.err != nil || a.unavailable { // otherwise they were held back by an earlier event of their object that was refused
+	if a.err != nil || a.unavailable != nil { // otherwise they were held back by an earlier event of their object that was rejected
 		d.retry()
 	}
 	if a.err == nil {
@@ -342,7 +338,7 @@ func (d *Drain) collect(ctx context.Context) (away error) {
 	return nil
 }
 
-// retry tells the hook of the messages that will be tried again.
+// retry calls the hook for the messages that will be tried again.
 func (d *Drain) retry() {
 	if d.Hooks.OnRetry == nil {
 		return
@@ -356,9 +352,9 @@ func (d *Drain) retry() {
 
 func (d *Drain) settle(it *item, sent time.Time, latency time.Duration) {
 	it.done = true
-	if it.refusal != nil {
-		if d.Hooks.OnRefused != nil {
-			d.Hooks.OnRefused(it.orig, Refusal{Reason: it.reason(), Err: it.refusal, Outcome: it.outcome})
+	if it.rejection != nil {
+		if d.Hooks.OnRejected != nil {
+			d.Hooks.OnRejected(it.orig, Rejection{Reason: it.reason(), Err: it.rejection, Outcome: it.outcome})
 		}
 		if !it.outcome.InStream() {
 			return
@@ -366,13 +362,6 @@ func (d *Drain) settle(it *item, sent time.Time, latency time.Duration) {
 	}
 	if d.Hooks.OnSettled != nil {
 		d.Hooks.OnSettled(it.orig, sent, latency)
-	}
-}
-
-func (d *Drain) failed(err error, n int) {
-	d.state.failed(d.Logger, err)
-	if d.Hooks.OnError != nil {
-		d.Hooks.OnError(err, n)
 	}
 }
 

@@ -7,19 +7,19 @@ import (
 
 // The classes of a failed delivery. A plain error, of no class, means: certainly not written, try again.
 var (
-	// ErrNotAttempted: an earlier message of the same key failed or was refused, so this one was not sent. Try again.
+	// ErrNotAttempted: an earlier message of the same key failed or was rejected, so this one was not sent. Try again.
 	ErrNotAttempted = errors.New("not attempted: an earlier event of the same object was not acknowledged")
 	// ErrOversize is wrapped by a Permanent error when the destination takes no message of this size.
 	ErrOversize = errors.New("larger than the destination accepts")
 )
 
-// PermanentError is a failure that no retry can mend: the message is malformed or too large.
+// PermanentError means that the destination rejects the message, whenever it is sent: it is malformed or too large.
 type PermanentError struct{ Err error }
 
-func (e *PermanentError) Error() string { return "refused for good: " + e.Err.Error() }
+func (e *PermanentError) Error() string { return "rejected: " + e.Err.Error() }
 func (e *PermanentError) Unwrap() error { return e.Err }
 
-// Permanent marks err as one that no retry can mend.
+// Permanent marks err as the rejection of a message.
 func Permanent(err error) error { return &PermanentError{Err: err} }
 
 // IsPermanent reports whether err, or an error that it wraps, is a PermanentError.
@@ -28,7 +28,7 @@ func IsPermanent(err error) bool {
 	return errors.As(err, &p)
 }
 
-// MaybeWrittenError is a failure after which the broker may have the message all the same: a lost
+// MaybeWrittenError is a failure after which the broker may have the message nevertheless: a lost
 // acknowledgement, a time-out. It is tried again; the event's id makes the repetition recognisable.
 type MaybeWrittenError struct{ Err error }
 

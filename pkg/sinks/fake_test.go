@@ -104,15 +104,13 @@ func queueOf(t *testing.T, ms ...*event.Message) fifo.Queue[*event.Message] {
 type seen struct {
 	settled, refused []string
 	retries          int
-	connects         int
 }
 
 func (s *seen) hooks() sinks.Hooks {
 	return sinks.Hooks{
-		OnConnect: func() { s.connects++ },
-		OnSettled: func(m *event.Message, _ time.Time, _ time.Duration) { s.settled = append(s.settled, m.ID) },
-		OnRetry:   func(*event.Message, error) { s.retries++ },
-		OnRefused: func(m *event.Message, _ sinks.Refusal) { s.refused = append(s.refused, m.ID) },
+		OnSettled:  func(m *event.Message, _ time.Time, _ time.Duration) { s.settled = append(s.settled, m.ID) },
+		OnRetry:    func(*event.Message, error) { s.retries++ },
+		OnRejected: func(m *event.Message, _ sinks.Rejection) { s.refused = append(s.refused, m.ID) },
 	}
 }
 

@@ -35,12 +35,6 @@ type Identified interface {
 	Register(ctx context.Context, owner Owner, replaced string) error
 }
 
-// NameReader is implemented by sinks that can be asked for the owner of a cluster's name without being connected.
-type NameReader interface {
-	// ReadName is Registered on a connection of its own. Call it after a Check that found nothing wrong.
-	ReadName(ctx context.Context, cluster string) (Registration, error)
-}
-
 // ErrNoRegister says that the destination has no place for the names of clusters, or the client may not use it.
 var ErrNoRegister = errors.New("names of clusters can't be registered")
 
@@ -85,10 +79,10 @@ type Guard struct {
 	OnDestination func(name string)
 	Logger        *slog.Logger
 
-	claimed     Owner  // at destination
-	destination string // as it was reported
-	warned      bool   // that nothing is checked
-	refused     atomic.Pointer[string]
+	claimed     Owner                  // at destination
+	destination string                 // as it was reported
+	warned      bool                   // that nothing is checked
+	conflict    atomic.Pointer[string] // see NameConflict
 }
 
 // Connect implements Sink.
@@ -137,25 +131,21 @@ func (g *Guard) identify(ctx context.Context) error {
 	if err == nil {
 		g.claimed = owner
 	}
-	g.noteRefusal(err)
+	conflict := ""
+	if errors.Is(err, ErrNameTaken) {
+		conflict = err.Error()
+	}
+	g.conflict.Store(&conflict)
 	return err
 }
 
-// Refused says for people why nothing is sent although the destination is there; empty if that is not so. It may be called at
+// NameConflict returns why nothing is sent because the cluster's name belongs to another one; empty if it does not. It may be called at
 // any time.
-func (g *Guard) Refused() string {
-	if text := g.refused.Load(); text != nil {
+func (g *Guard) NameConflict() string {
+	if text := g.conflict.Load(); text != nil {
 		return *text
 	}
 	return ""
-}
-
-func (g *Guard) noteRefusal(err error) {
-	text := ""
-	if errors.Is(err, ErrNameTaken) {
-		text = err.Error()
-	}
-	g.refused.Store(&text)
 }
 
 // Part implements [Router], if the sink does.

@@ -149,9 +149,6 @@ func (d *Drain) markUnavailable() (marked bool) {
 
 // lasts reports whether a part has been failing for long.
 func (d *Drain) lasts(part string) bool {
-	if d.parking.failing == nil {
-		d.parking.failing = make(map[string]time.Time)
-	}
 	since, failing := d.parking.failing[part]
 	if !failing {
 		d.parking.failing[part] = time.Now()
@@ -173,9 +170,6 @@ func (d *Drain) beginParking(part string, cause error) {
 func (d *Drain) retryOf(part string) *retry {
 	d.parking.mu.Lock()
 	defer d.parking.mu.Unlock()
-	if d.parking.retries == nil {
-		d.parking.retries = make(map[string]*retry)
-	}
 	r := d.parking.retries[part]
 	if r == nil {
 		r = &retry{wait: doubling(d.rejected.InitialInterval, d.rejected.MaxInterval)}
@@ -187,9 +181,10 @@ func (d *Drain) retryOf(part string) *retry {
 // park parks the items that are marked for it. An error means that they have to be marked again later: there is no room.
 func (d *Drain) park() error {
 	var all []parked.Parking
+	var marked []*item
 	for i := range d.items {
 		if it := &d.items[i]; it.park != "" && !it.done {
-			all = append(all, parked.Parking{Destination: it.park, Message: it.orig})
+			all, marked = append(all, parked.Parking{Destination: it.park, Message: it.orig}), append(marked, it)
 		}
 	}
 	if len(all) == 0 {
@@ -198,10 +193,8 @@ func (d *Drain) park() error {
 	if err := d.Parked.Park(all); err != nil {
 		return fmt.Errorf("destination %s takes no events: %w", all[0].Destination, err)
 	}
-	for i := range d.items {
-		if it := &d.items[i]; it.park != "" && !it.done {
-			it.done = true
-		}
+	for _, it := range marked {
+		it.done = true
 	}
 	return nil
 }
@@ -264,42 +257,37 @@ func (d *Drain) retryParked(ctx context.Context) {
 
 // deliverParked makes one attempt to deliver the oldest parked events of a part.
 func (d *Drain) deliverParked(ctx context.Context, part string, r *retry) {
-	isUnavailable := false
 	head, err := d.Parked.Head(part, d.MaxBatch, d.MaxBatchBytes)
+	lasting := false // the cause will not pass soon
 	if err == nil && len(head) > 0 {
-		head = d.ready(part, head)
-		if len(head) == 0 {
+		if head = d.ready(part, head); len(head) == 0 {
 			r.at = time.Now().Add(RetryInterval)
 			return
 		}
-		isUnavailable, err = d.sendParked(ctx, part, head)
+		lasting, err = d.sendParked(ctx, part, head)
+	}
+	if ctx.Err() != nil {
+		return
 	}
 	switch {
-	case ctx.Err() != nil:
-		return
 	case err == nil:
-		d.setCause(r, nil)
 		r.at = time.Time{}
 		r.wait.Reset()
-	case isUnavailable || IsRejected(err):
-		d.setCause(r, err)
+	case lasting || IsRejected(err):
 		r.at = time.Now().Add(r.wait.NextBackOff())
 	default:
-		d.setCause(r, err)
 		r.at = time.Now().Add(RetryInterval)
 	}
-	if !d.Parked.Holds(part) {
-		d.parking.mu.Lock()
+	delivered := !d.Parked.Holds(part)
+	d.parking.mu.Lock()
+	r.cause = err
+	if delivered {
 		delete(d.parking.retries, part)
-		d.parking.mu.Unlock()
+	}
+	d.parking.mu.Unlock()
+	if delivered {
 		d.Logger.Info("destination takes events again, everything that was parked is delivered", "destination", part)
 	}
-}
-
-func (d *Drain) setCause(r *retry, err error) {
-	d.parking.mu.Lock()
-	defer d.parking.mu.Unlock()
-	r.cause = err
 }
 
 // ready gives what of the oldest events of a part may be sent now: those before the first control event, or that alone if no other
@@ -334,19 +322,11 @@ func (d *Drain) sendParked(ctx context.Context, part string, head []parked.Entry
 	for {
 		a := d.attempt(ctx)
 		d.report(ctx, a)
-		var unavailable error
-		for k, err := range d.results {
-			if unavailable == nil && d.unavailable(d.items[d.outItem[k]].orig, err) != nil {
-				unavailable = err
-			}
-		}
 		var done []uint64
-		left := false
 		for i := range d.items {
 			if d.items[i].done {
 				done = append(done, head[i].Number)
 			}
-			left = left || !d.items[i].done
 		}
 		if err := d.Parked.Remove(part, done); err != nil { // they will be sent again
 			return false, err
@@ -354,9 +334,9 @@ func (d *Drain) sendParked(ctx context.Context, part string, head []parked.Entry
 		switch {
 		case a.err != nil:
 			return false, a.err
-		case unavailable != nil:
-			return true, unavailable
-		case !left:
+		case a.unavailable != nil:
+			return true, a.unavailable
+		case len(done) == len(head):
 			return false, nil
 		case ctx.Err() != nil || !a.progress:
 			return false, ErrNotAttempted

@@ -153,7 +153,7 @@ func TestUnavailableWithoutAPart(t *testing.T) {
 				failures := 0
 				d := &sinks.Drain{
 					Name: "live", Sink: sink, Queue: queueOf(t, message("a", 1), message("b", 1)), Parked: store, Logger: log,
-					Hooks: sinks.Hooks{OnError: func(err error, n int) { failures += n }},
+					Hooks: sinks.Hooks{OnRetry: func(*event.Message, error) { failures++ }},
 				}
 				stop := running(t, d)
 				time.Sleep(30 * time.Second)

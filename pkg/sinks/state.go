@@ -105,7 +105,7 @@ func (s *state) failed(log *slog.Logger, err error) {
 	s.cause = err
 	if s.logged == "" || (s.logged != err.Error() && now.Sub(s.loggedAt) >= sayAgain) {
 		s.logged, s.loggedAt = err.Error(), now
-		log.Warn("destination takes no events; trying again until it does", "error", err)
+		log.Warn("destination takes no events; trying again until it does", "err", err)
 	}
 }
 
@@ -115,15 +115,7 @@ type logLimit struct {
 	held    int
 }
 
-func (l *logLimit) warn(log *slog.Logger, msg string, args ...any) {
-	l.log(log, slog.LevelWarn, msg, args)
-}
-
-func (l *logLimit) error(log *slog.Logger, msg string, args ...any) {
-	l.log(log, slog.LevelError, msg, args)
-}
-
-func (l *logLimit) log(log *slog.Logger, level slog.Level, msg string, args []any) {
+func (l *logLimit) log(log *slog.Logger, level slog.Level, msg string, args ...any) {
 	if !l.limiter.Allow() {
 		l.held++
 		return

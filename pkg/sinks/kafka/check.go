@@ -13,23 +13,24 @@ import (
 	"github.com/segmentio/kafka-go/protocol/metadata"
 
 	"github.com/deltabridge/deltabridge/pkg/sinks"
+	"github.com/deltabridge/deltabridge/pkg/sinks/diagnose"
 )
 
-var _ sinks.Checker = (*Sink)(nil)
+var _ diagnose.Checker = (*Sink)(nil)
 
-// Check implements [sinks.Checker]: the files, each configured broker, each broker that the cluster then names, what the
+// Check implements [diagnose.Checker]: the files, each configured broker, each broker that the cluster then names, what the
 // client may do, and the topics. It asks for a producer id, which uses up a number and nothing else.
-func (s *Sink) Check(ctx context.Context) []sinks.Finding {
+func (s *Sink) Check(ctx context.Context) []diagnose.Finding {
 	c := newCluster(&s.cfg)
 	defer c.close()
-	files := sinks.Finding{Step: sinks.StepFiles, Target: "kafka"}
+	files := diagnose.Finding{Step: sinks.StepFiles, Target: "kafka"}
 	if names := present(s.cfg.files()); len(names) > 0 {
 		files.Detail = strings.Join(names, ", ")
 		if errs := append(s.cfg.TLS.validate(), s.cfg.SASL.validate()...); len(errs) > 0 {
-			return []sinks.Finding{s.badFiles(errs[0])}
+			return []diagnose.Finding{s.badFiles(errs[0])}
 		}
 	}
-	var findings []sinks.Finding
+	var findings []diagnose.Finding
 	if files.Detail != "" {
 		findings = append(findings, files)
 	}
@@ -39,7 +40,7 @@ func (s *Sink) Check(ctx context.Context) []sinks.Finding {
 		return findings
 	}
 	if _, err := c.metadata(ctx, nil); err != nil {
-		return append(findings, sinks.Failed(sinks.StepProtocol, "cluster", err))
+		return append(findings, diagnose.Failed(sinks.StepProtocol, "cluster", err))
 	}
 	s.cluster.id = c.id
 	named := slices.DeleteFunc(slices.Sorted(maps.Values(c.brokers)), func(addr string) bool {
@@ -56,14 +57,14 @@ func present(files []string) []string {
 }
 
 // badFiles is a Finding of a mistake that Validate reports, which has no step.
-func (s *Sink) badFiles(err error) sinks.Finding {
+func (s *Sink) badFiles(err error) diagnose.Finding {
 	key, _, _ := strings.Cut(err.Error(), ":")
-	return sinks.Failed(sinks.StepFiles, "kafka", &sinks.ConnectError{Step: sinks.StepFiles, Key: "kafka." + key, Err: err})
+	return diagnose.Failed(sinks.StepFiles, "kafka", &sinks.ConnectError{Step: sinks.StepFiles, Key: "kafka." + key, Err: err})
 }
 
 // checkBrokers tries each broker by itself, all at once, and reports whether one of them will do.
-func (c *cluster) checkBrokers(ctx context.Context, addrs []string) (all []sinks.Finding, reached bool) {
-	each := make([][]sinks.Finding, len(addrs))
+func (c *cluster) checkBrokers(ctx context.Context, addrs []string) (all []diagnose.Finding, reached bool) {
+	each := make([][]diagnose.Finding, len(addrs))
 	var wg sync.WaitGroup
 	for i, addr := range addrs {
 		wg.Go(func() { each[i] = c.checkBroker(ctx, addr) })
@@ -77,9 +78,9 @@ func (c *cluster) checkBrokers(ctx context.Context, addrs []string) (all []sinks
 	return all, reached
 }
 
-func (c *cluster) checkBroker(ctx context.Context, addr string) (findings []sinks.Finding) {
+func (c *cluster) checkBroker(ctx context.Context, addr string) (findings []diagnose.Finding) {
 	passed := func(step, detail string, warn bool) {
-		f := sinks.Finding{Step: step, Target: addr, Detail: detail, Warn: warn}
+		f := diagnose.Finding{Step: step, Target: addr, Detail: detail, Warn: warn}
 		switch {
 		case warn && step == sinks.StepAuthenticate:
 			f.Remedy = "use kafka.tls, or a SCRAM mechanism"
@@ -88,8 +89,8 @@ func (c *cluster) checkBroker(ctx context.Context, addr string) (findings []sink
 		}
 		findings = append(findings, f)
 	}
-	failed := func(err error) []sinks.Finding {
-		return append(findings, sinks.Failed(sinks.StepConnect, addr, err))
+	failed := func(err error) []diagnose.Finding {
+		return append(findings, diagnose.Failed(sinks.StepConnect, addr, err))
 	}
 	host, _, err := net.SplitHostPort(addr)
 	if err != nil {
@@ -121,16 +122,16 @@ func (c *cluster) checkBroker(ctx context.Context, addr string) (findings []sink
 }
 
 // checkProducer reports whether this client can be an idempotent producer, which is what keeps order over failures.
-func (c *cluster) checkProducer(ctx context.Context) sinks.Finding {
+func (c *cluster) checkProducer(ctx context.Context) diagnose.Finding {
 	_, err := c.producerID(ctx)
-	f := sinks.Finding{Step: sinks.StepAuthorize, Target: "idempotent producer"}
+	f := diagnose.Finding{Step: sinks.StepAuthorize, Target: "idempotent producer"}
 	switch {
 	case errors.Is(err, errNoProducerID):
 		f.Warn = true
 		f.Detail = "without a producer id, events are repeated after a time-out, and can come after newer ones: " + err.Error()
 		f.Remedy = fmt.Sprintf("give %s the permission IdempotentWrite on the cluster, or use Kafka 3.0 or newer", c.cfg.SASL.who())
 	case err != nil:
-		f = sinks.Failed(sinks.StepAuthorize, f.Target, err)
+		f = diagnose.Failed(sinks.StepAuthorize, f.Target, err)
 	default:
 		f.Detail = "the cluster grants a producer id"
 	}

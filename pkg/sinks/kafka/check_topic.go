@@ -16,6 +16,7 @@ import (
 	"github.com/segmentio/kafka-go/protocol/metadata"
 
 	"github.com/deltabridge/deltabridge/pkg/sinks"
+	"github.com/deltabridge/deltabridge/pkg/sinks/diagnose"
 )
 
 const (
@@ -28,19 +29,19 @@ const (
 )
 
 // checkTopics looks at the topic, or at those that are there and that the template can make.
-func (s *Sink) checkTopics(ctx context.Context, c *cluster) []sinks.Finding {
+func (s *Sink) checkTopics(ctx context.Context, c *cluster) []diagnose.Finding {
 	name := s.template.String()
 	fixed := s.template.Wildcard() == name
 	names := []string{name}
 	if !fixed {
 		var err error
 		if names, err = s.existing(ctx, c); err != nil {
-			return []sinks.Finding{sinks.Failed(sinks.StepTopic, name, err)}
+			return []diagnose.Finding{diagnose.Failed(sinks.StepTopic, name, err)}
 		}
 	}
-	var findings []sinks.Finding
+	var findings []diagnose.Finding
 	if !fixed {
-		f := sinks.Finding{Step: sinks.StepTopic, Target: name, Detail: fmt.Sprintf("%d topics are there that it can make", len(names))}
+		f := diagnose.Finding{Step: sinks.StepTopic, Target: name, Detail: fmt.Sprintf("%d topics are there that it can make", len(names))}
 		if len(names) > maxChecked {
 			names = names[:maxChecked]
 			f.Detail += fmt.Sprintf("; the first %d are looked at", maxChecked)
@@ -60,7 +61,7 @@ func (s *Sink) checkTopics(ctx context.Context, c *cluster) []sinks.Finding {
 	}
 	msg, err := c.ask(ctx, &metadata.Request{TopicNames: names, IncludeTopicAuthorizedOperations: true})
 	if err != nil {
-		return append(findings, sinks.Failed(sinks.StepTopic, name, err))
+		return append(findings, diagnose.Failed(sinks.StepTopic, name, err))
 	}
 	for _, t := range msg.(*metadata.Response).Topics {
 		findings = append(findings, s.checkTopic(ctx, c, &t)...)
@@ -88,28 +89,28 @@ func (s *Sink) existing(ctx context.Context, c *cluster) ([]string, error) {
 	return names, nil
 }
 
-func (s *Sink) checkTopic(ctx context.Context, c *cluster, t *metadata.ResponseTopic) []sinks.Finding {
+func (s *Sink) checkTopic(ctx context.Context, c *cluster, t *metadata.ResponseTopic) []diagnose.Finding {
 	target := "topic " + t.Name
 	switch code := kafkago.Error(t.ErrorCode); code {
 	case 0:
 	case kafkago.UnknownTopicOrPartition:
-		return []sinks.Finding{s.checkCreation(ctx, c, t.Name)}
+		return []diagnose.Finding{s.checkCreation(ctx, c, t.Name)}
 	default:
-		return []sinks.Finding{sinks.Failed(sinks.StepTopic, target, s.codeError(target, code, ""))}
+		return []diagnose.Finding{diagnose.Failed(sinks.StepTopic, target, s.codeError(target, code, ""))}
 	}
-	var findings []sinks.Finding
+	var findings []diagnose.Finding
 	// Bits of the protocol guide's AclOperation. Brokers before 2.3 do not tell.
 	const write, untold = 1 << 4, -1 << 31
 	switch may := t.TopicAuthorizedOperations; {
 	case may == untold || may == 0:
 	case may&write == 0:
-		return []sinks.Finding{sinks.Failed(sinks.StepAuthorize, target, s.codeError(target, kafkago.TopicAuthorizationFailed, ""))}
+		return []diagnose.Finding{diagnose.Failed(sinks.StepAuthorize, target, s.codeError(target, kafkago.TopicAuthorizationFailed, ""))}
 	default:
-		findings = append(findings, sinks.Finding{Step: sinks.StepAuthorize, Target: target, Detail: s.cfg.SASL.who() + " may write"})
+		findings = append(findings, diagnose.Finding{Step: sinks.StepAuthorize, Target: target, Detail: s.cfg.SASL.who() + " may write"})
 	}
 	settings, err := c.topicSettings(ctx, t.Name)
 	if err != nil {
-		return append(findings, sinks.Finding{
+		return append(findings, diagnose.Finding{
 			Step: sinks.StepTopic, Target: target, Warn: true, Detail: "its settings can't be read: " + err.Error(),
 			Remedy: fmt.Sprintf("give %s the permission DescribeConfigs on the topic, to have them checked", s.cfg.SASL.who()),
 		})
@@ -118,23 +119,23 @@ func (s *Sink) checkTopic(ctx context.Context, c *cluster, t *metadata.ResponseT
 }
 
 // checkCreation asks the cluster whether it would create the topic, without creating it.
-func (s *Sink) checkCreation(ctx context.Context, c *cluster, name string) sinks.Finding {
+func (s *Sink) checkCreation(ctx context.Context, c *cluster, name string) diagnose.Finding {
 	target := "topic " + name
 	if s.cfg.CreateTopics == nil {
-		return sinks.Failed(sinks.StepTopic, target, noTopic(name))
+		return diagnose.Failed(sinks.StepTopic, target, noTopic(name))
 	}
 	req := c.createRequest([]string{name}, s.cfg.CreateTopics)
 	req.ValidateOnly = true
 	msg, err := c.askController(ctx, req)
 	if err != nil {
-		return sinks.Failed(sinks.StepTopic, target, err)
+		return diagnose.Failed(sinks.StepTopic, target, err)
 	}
 	for _, t := range msg.(*createtopics.Response).Topics {
 		if code := kafkago.Error(t.ErrorCode); code != 0 && code != kafkago.TopicAlreadyExists {
-			return sinks.Failed(sinks.StepTopic, target, c.notCreated(name, code, t.ErrorMessage))
+			return diagnose.Failed(sinks.StepTopic, target, c.notCreated(name, code, t.ErrorMessage))
 		}
 	}
-	return sinks.Finding{Step: sinks.StepTopic, Target: target, Detail: "it is not there; the cluster would let the bridge create it"}
+	return diagnose.Finding{Step: sinks.StepTopic, Target: target, Detail: "it is not there; the cluster would let the bridge create it"}
 }
 
 // topicSettings reads what of a topic's configuration matters here.
@@ -160,7 +161,7 @@ func (c *cluster) topicSettings(ctx context.Context, name string) (map[string]st
 }
 
 // judgeTopic holds the topic against what the bridge promises.
-func (s *Sink) judgeTopic(t *metadata.ResponseTopic, settings map[string]string) []sinks.Finding {
+func (s *Sink) judgeTopic(t *metadata.ResponseTopic, settings map[string]string) []diagnose.Finding {
 	target := "topic " + t.Name
 	number := func(name string) int64 {
 		n, err := strconv.ParseInt(settings[name], 10, 64)
@@ -169,14 +170,14 @@ func (s *Sink) judgeTopic(t *metadata.ResponseTopic, settings map[string]string)
 		}
 		return n
 	}
-	var findings []sinks.Finding
+	var findings []diagnose.Finding
 	fail := func(remedy, format string, args ...any) {
-		findings = append(findings, sinks.Failed(sinks.StepTopic, target, &sinks.ConnectError{
+		findings = append(findings, diagnose.Failed(sinks.StepTopic, target, &sinks.ConnectError{
 			Step: sinks.StepTopic, Key: "kafka.topic", Remedy: remedy, Err: fmt.Errorf(format, args...),
 		}))
 	}
 	warn := func(remedy, format string, args ...any) {
-		findings = append(findings, sinks.Finding{Step: sinks.StepTopic, Target: target, Warn: true, Remedy: remedy, Detail: fmt.Sprintf(format, args...)})
+		findings = append(findings, diagnose.Finding{Step: sinks.StepTopic, Target: target, Warn: true, Remedy: remedy, Detail: fmt.Sprintf(format, args...)})
 	}
 
 	replicas, inSync, leaderless := replication(t)
@@ -211,7 +212,7 @@ func (s *Sink) judgeTopic(t *metadata.ResponseTopic, settings map[string]string)
 	if deletes {
 		detail += fmt.Sprintf(", retention.ms %s, retention.bytes %s", settings["retention.ms"], settings["retention.bytes"])
 	}
-	return append([]sinks.Finding{{Step: sinks.StepTopic, Target: target, Detail: detail}}, findings...)
+	return append([]diagnose.Finding{{Step: sinks.StepTopic, Target: target, Detail: detail}}, findings...)
 }
 
 func (s *Sink) judgeCleanup(policy string, warn func(remedy, format string, args ...any)) {

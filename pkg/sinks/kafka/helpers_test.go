@@ -159,7 +159,7 @@ func describe(results []error) []string {
 			words[i] = "ok"
 		case strings.HasPrefix(err.Error(), "not attempted"):
 			words[i] = "not attempted"
-		case strings.HasPrefix(err.Error(), "refused for good"):
+		case strings.HasPrefix(err.Error(), "rejected: "):
 			words[i] = "permanent"
 		case strings.HasPrefix(err.Error(), "not acknowledged, perhaps written"):
 			words[i] = "maybe"

@@ -12,14 +12,15 @@ import (
 
 	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/sinks"
+	"github.com/deltabridge/deltabridge/pkg/sinks/diagnose"
 )
 
-var _ sinks.Previewer = (*Sink)(nil)
+var _ diagnose.Previewer = (*Sink)(nil)
 
-// Preview implements [sinks.Previewer]. The partition of a topic that is not there is told if it would be created with a
+// Preview implements [diagnose.Previewer]. The partition of a topic that is not there is told if it would be created with a
 // configured number of partitions.
-func (s *Sink) Preview(ctx context.Context, m *event.Message, ask bool) (sinks.Placement, error) {
-	p := sinks.Placement{Topic: string(s.appendTopic(nil, m)), Key: m.PartitionKey}
+func (s *Sink) Preview(ctx context.Context, m *event.Message, ask bool) (diagnose.Placement, error) {
+	p := diagnose.Placement{Topic: string(s.appendTopic(nil, m)), Key: m.PartitionKey}
 	if err := s.render(&p, m); err != nil {
 		return p, err
 	}
@@ -46,7 +47,7 @@ func (s *Sink) Preview(ctx context.Context, m *event.Message, ask bool) (sinks.P
 }
 
 // render encodes the message as Send does, and reads from the result what a reader would get.
-func (s *Sink) render(p *sinks.Placement, m *event.Message) error {
+func (s *Sink) render(p *diagnose.Placement, m *event.Message) error {
 	var b batch
 	b.reset(time.Now())
 	p.Tombstone = s.tombstone(m)
@@ -68,7 +69,7 @@ func (s *Sink) render(p *sinks.Placement, m *event.Message) error {
 		return fmt.Errorf("read the record back: %w", err)
 	}
 	for _, h := range record.Headers {
-		p.Headers = append(p.Headers, sinks.Header{Name: h.Key, Value: string(h.Value)})
+		p.Headers = append(p.Headers, diagnose.Header{Name: h.Key, Value: string(h.Value)})
 	}
 	return nil
 }

@@ -14,10 +14,10 @@ import (
 	"github.com/segmentio/kafka-go/protocol/fetch"
 	"github.com/segmentio/kafka-go/protocol/listoffsets"
 
-	"github.com/deltabridge/deltabridge/pkg/sinks"
+	"github.com/deltabridge/deltabridge/pkg/sinks/diagnose"
 )
 
-var _ sinks.Reader = (*Sink)(nil)
+var _ diagnose.Reader = (*Sink)(nil)
 
 const (
 	fetchBytes = 4 << 20                // for one partition
@@ -32,7 +32,7 @@ const (
 // reading is one Read: the partitions of all topics that the template can make.
 type reading struct {
 	sink *Sink
-	sinks.ReadOptions
+	diagnose.ReadOptions
 	partitions map[string]*readPartition
 	looked     time.Time
 }
@@ -41,14 +41,14 @@ type reading struct {
 type readPartition struct {
 	*partition
 	next, end int64 // offsets: of the next fetch; behind the last record that is there, or for a bounded reading, was
-	queue     []*sinks.Record
+	queue     []*diagnose.Record
 	reset     bool // next is not known, or not there any more
 }
 
 func (p *readPartition) open() bool { return p.next < p.end }
 
-// Read implements [sinks.Reader], without a consumer group.
-func (s *Sink) Read(ctx context.Context, o sinks.ReadOptions, handle func(*sinks.Record) error) error {
+// Read implements [diagnose.Reader], without a consumer group.
+func (s *Sink) Read(ctx context.Context, o diagnose.ReadOptions, handle func(*diagnose.Record) error) error {
 	r := &reading{sink: s, ReadOptions: o, partitions: map[string]*readPartition{}}
 	if err := r.look(ctx, true); err != nil {
 		return unlessEnded(ctx, err)

@@ -10,7 +10,7 @@ import (
 	"github.com/segmentio/kafka-go/protocol/fetch"
 
 	"github.com/deltabridge/deltabridge/pkg/event"
-	"github.com/deltabridge/deltabridge/pkg/sinks"
+	"github.com/deltabridge/deltabridge/pkg/sinks/diagnose"
 )
 
 // records queues the records of a fetch that are asked for.
@@ -46,10 +46,10 @@ func closeBytes(record *protocol.Record) {
 	}
 }
 
-// recordOf is a record as [sinks.Record], with bytes of its own.
-func recordOf(p *readPartition, record *protocol.Record) (*sinks.Record, error) {
+// recordOf is a record as [diagnose.Record], with bytes of its own.
+func recordOf(p *readPartition, record *protocol.Record) (*diagnose.Record, error) {
 	defer closeBytes(record)
-	out := &sinks.Record{Place: fmt.Sprintf("%s/%d #%d", p.topic.name, p.id, record.Offset), Stored: record.Time}
+	out := &diagnose.Record{Place: fmt.Sprintf("%s/%d #%d", p.topic.name, p.id, record.Offset), Stored: record.Time}
 	if record.Value == nil {
 		return out, nil // a tombstone
 	}

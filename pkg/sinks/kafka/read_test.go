@@ -14,15 +14,15 @@ import (
 	"github.com/segmentio/kafka-go/protocol/fetch"
 
 	"github.com/deltabridge/deltabridge/pkg/event"
-	"github.com/deltabridge/deltabridge/pkg/sinks"
+	"github.com/deltabridge/deltabridge/pkg/sinks/diagnose"
 	"github.com/deltabridge/deltabridge/test/kafka"
 )
 
 // readAll gives what Read hands over, as "topic/partition id" or "... tombstone".
-func readAll(t *testing.T, cfg Config, o sinks.ReadOptions) (all []string) {
+func readAll(t *testing.T, cfg Config, o diagnose.ReadOptions) (all []string) {
 	t.Helper()
 	before := int64(-1)
-	err := newSink(t, cfg).Read(t.Context(), o, func(r *sinks.Record) error {
+	err := newSink(t, cfg).Read(t.Context(), o, func(r *diagnose.Record) error {
 		all = append(all, described(r))
 		if before >= 0 && r.Behind != before-1 {
 			t.Errorf("%d are behind, after %d", r.Behind, before)
@@ -39,7 +39,7 @@ func readAll(t *testing.T, cfg Config, o sinks.ReadOptions) (all []string) {
 	return all
 }
 
-func described(r *sinks.Record) string {
+func described(r *diagnose.Record) string {
 	place, _, _ := strings.Cut(r.Place, " ")
 	switch {
 	case r.Foreign != nil:
@@ -56,7 +56,7 @@ func TestRead(t *testing.T) {
 	kafka.CreateTopic(t, broker.Addr(), name+"-a", 3, nil)
 	kafka.CreateTopic(t, broker.Addr(), name+"-b", 1, nil)
 	one := Config{Brokers: []string{broker.Addr()}, Topic: name + "-a", Tombstones: true}
-	if all := readAll(t, one, sinks.ReadOptions{}); len(all) != 0 {
+	if all := readAll(t, one, diagnose.ReadOptions{}); len(all) != 0 {
 		t.Errorf("an empty topic: %v", all)
 	}
 	s := connected(t, one)
@@ -86,14 +86,14 @@ func TestRead(t *testing.T) {
 			want = append(want, fmt.Sprintf("%s-a/%d %s", name, p, id))
 		}
 	}
-	got := readAll(t, one, sinks.ReadOptions{})
+	got := readAll(t, one, diagnose.ReadOptions{})
 	slices.SortStableFunc(got, func(a, b string) int { // each partition in its order
 		return strings.Compare(strings.Fields(a)[0], strings.Fields(b)[0])
 	})
 	if diff := cmp.Diff(want, got); diff != "" || len(want) != 205 {
 		t.Errorf("(-independent client +Read):\n%s", diff)
 	}
-	all := readAll(t, Config{Brokers: one.Brokers, Topic: name + "-{resource}"}, sinks.ReadOptions{})
+	all := readAll(t, Config{Brokers: one.Brokers, Topic: name + "-{resource}"}, diagnose.ReadOptions{})
 	if last := all[len(all)-2:]; len(all) != 207 || !slices.Equal(last, []string{name + "-b/0 u-structured.1", name + "-b/0 u-large.1"}) {
 		t.Errorf("%d of two topics, the last ones %v", len(all), last)
 	}
@@ -104,7 +104,7 @@ func TestRead(t *testing.T) {
 	var since []string
 	begin := time.Now()
 	mustSend(t, s, change(event.Added, "next", 1))
-	err := follow.Read(ctx, sinks.ReadOptions{Since: begin, Follow: true}, func(r *sinks.Record) error {
+	err := follow.Read(ctx, diagnose.ReadOptions{Since: begin, Follow: true}, func(r *diagnose.Record) error {
 		_, id, _ := strings.Cut(described(r), " ")
 		since = append(since, id)
 		if len(since) < 4 {
@@ -118,10 +118,10 @@ func TestRead(t *testing.T) {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}
 	stuck := errors.New("enough")
-	if err := newSink(t, one).Read(t.Context(), sinks.ReadOptions{}, func(*sinks.Record) error { return stuck }); !errors.Is(err, stuck) {
+	if err := newSink(t, one).Read(t.Context(), diagnose.ReadOptions{}, func(*diagnose.Record) error { return stuck }); !errors.Is(err, stuck) {
 		t.Errorf("the handler's error: %v", err)
 	}
-	err = newSink(t, Config{Brokers: one.Brokers, Topic: name + "-c"}).Read(t.Context(), sinks.ReadOptions{Follow: true}, nil)
+	err = newSink(t, Config{Brokers: one.Brokers, Topic: name + "-c"}).Read(t.Context(), diagnose.ReadOptions{Follow: true}, nil)
 	if err == nil || !strings.Contains(err.Error(), "does not exist") {
 		t.Errorf("no topic: %v", err)
 	}

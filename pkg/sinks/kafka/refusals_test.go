@@ -56,7 +56,7 @@ func TestRefusalsInOrder(t *testing.T) {
 			defer cancel()
 			d := &sinks.Drain{
 				Sink: s, Queue: q, Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
-				Refusals: sinks.Refusals{Oversize: test.mode, DeadLetters: &sinks.LetterSink{Sink: letters, Where: "topic"}},
+				Rejections: sinks.Rejections{Oversize: test.mode, DeadLetters: &sinks.DeadLetterSink{Sink: letters, Where: "topic"}},
 			}
 			if err := d.Run(ctx); err != nil {
 				t.Fatal(err)

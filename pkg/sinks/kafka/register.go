@@ -16,6 +16,7 @@ import (
 	"github.com/segmentio/kafka-go/protocol/produce"
 
 	"github.com/deltabridge/deltabridge/pkg/sinks"
+	"github.com/deltabridge/deltabridge/pkg/sinks/diagnose"
 )
 
 // RegisterTopic holds the names of the clusters that write to the topics of a Kafka cluster. It is compacted, so that no
@@ -23,8 +24,8 @@ import (
 const RegisterTopic = "deltabridge.clusters"
 
 var (
-	_ sinks.Identified = (*Sink)(nil)
-	_ sinks.NameReader = (*Sink)(nil)
+	_ sinks.Identified    = (*Sink)(nil)
+	_ diagnose.NameReader = (*Sink)(nil)
 )
 
 // entry is the value of a record of RegisterTopic. Its key is <topic template>/<cluster>/<uid>: each cluster writes under a key
@@ -57,7 +58,7 @@ func (s *Sink) Registered(ctx context.Context, cluster string) (sinks.Registrati
 	return sinks.Registration{UID: entries[0].UID, Since: entries[0].Since}, nil
 }
 
-// ReadName implements [sinks.NameReader].
+// ReadName implements [diagnose.NameReader].
 func (s *Sink) ReadName(ctx context.Context, cluster string) (sinks.Registration, error) {
 	reader := &Sink{cfg: s.cfg, template: s.template, single: s.single, parts: s.parts, cluster: newCluster(&s.cfg)}
 	defer reader.cluster.close()

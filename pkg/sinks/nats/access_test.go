@@ -219,7 +219,7 @@ func TestWrongAccess(t *testing.T) {
 	}{
 		{
 			"wrong password", password, func(c *nats.Config) { c.Auth = nats.AuthConfig{User: "bridge", PasswordFile: wrong} },
-			blamed{sinks.StepAuthenticate, "nats.passwordFile", `nats server ADDR: authenticate: it refuses user "bridge": wrong user or password (nats: Authorization Violation); check nats.user and the content of nats.passwordFile`},
+			blamed{sinks.StepAuthenticate, "nats.passwordFile", `nats server ADDR: authenticate: it refuses user "bridge": wrong user or password (nats: Authorization Violation); check nats.user and the content of nats.passwordFile, and that the server takes users with passwords`},
 		},
 		{
 			"no credentials", password, func(*nats.Config) {},
@@ -259,7 +259,7 @@ func TestWrongAccess(t *testing.T) {
 		},
 		{
 			"password where JWTs are wanted", operated, func(c *nats.Config) { c.Auth = nats.AuthConfig{User: "bridge", PasswordFile: wrong} },
-			blamed{sinks.StepAuthenticate, "nats.passwordFile", `nats server ADDR: authenticate: it refuses user "bridge": wrong user or password (nats: Authorization Violation); check nats.user and the content of nats.passwordFile; or use nats.credentialsFile or nats.nkeyFile, which it takes too`},
+			blamed{sinks.StepAuthenticate, "nats.passwordFile", `nats server ADDR: authenticate: it refuses user "bridge": wrong user or password (nats: Authorization Violation); check nats.user and the content of nats.passwordFile, and that the server takes users with passwords`},
 		},
 		{
 			"missing file", password, func(c *nats.Config) { c.Auth = nats.AuthConfig{User: "bridge", PasswordFile: wrong + ".gone"} },
@@ -314,7 +314,7 @@ func TestWrongAccess(t *testing.T) {
 		},
 		{
 			"silence", plain, func(c *nats.Config) { c.URLs = []string{"nats://" + silence}; c.AckTimeout = 300 * time.Millisecond },
-			blamed{sinks.StepProtocol, "nats.url", "nats server ADDR: protocol: it accepts the connection, and then says nothing for 300ms; see whether nats.url names a NATS server, and whether it hangs, or wants TLS before its greeting (handshake_first)"},
+			blamed{sinks.StepProtocol, "nats.url", "nats server ADDR: protocol: it accepts the connection, and then gives no answer within 300ms; see whether nats.url names a NATS server, and whether it hangs, or requires TLS before its greeting (handshake_first)"},
 		},
 		{
 			"another service", plain, func(c *nats.Config) { c.URLs = []string{"nats://" + web} },

@@ -5,23 +5,15 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
 	"strconv"
 	"strings"
 
+	"github.com/nats-io/nats-server/v2/server"
 	natsgo "github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/deltabridge/deltabridge/pkg/sinks"
-)
-
-// Codes of the server's errors that nats.go has no names for (nats-server, server/errors.json).
-const (
-	codeHeaderTooLarge = 10097
-	codeNoResources    = 10023
-	codeStreamMismatch = 10060
-	codeStoreFailed    = 10077
-	codeTTLDisabled    = 10166
+	"github.com/deltabridge/deltabridge/pkg/sinks/nats/natscheck"
 )
 
 // errNoResponders: no stream takes the subject, so the message was written nowhere.
@@ -61,7 +53,7 @@ func readAck(m *natsgo.Msg, prefix []byte) ack {
 		return ack{err: sinks.MaybeWritten(fmt.Errorf("unreadable acknowledgement: %w", err))}
 	}
 	if answer.Error != nil {
-		return refusal(answer.Error)
+		return rejection(answer.Error)
 	}
 	if answer.Stream == "" {
 		return ack{err: sinks.MaybeWritten(errors.New("acknowledgement names no stream"))}
@@ -81,30 +73,26 @@ func isNumberAndBrace(b []byte) bool {
 	return true
 }
 
-// passing reports whether an error is that of a server, or cluster, which is not ready yet.
-func passing(e *jetstream.APIError) bool {
-	return e.Code == http.StatusServiceUnavailable && e.ErrorCode != codeStoreFailed && e.ErrorCode != codeNoResources
-}
-
-// refusal classifies an error of the server. Only what depends on the message alone is for good; the rest passes
-// when somebody mends the stream, makes room or waits.
-func refusal(e *jetstream.APIError) ack {
-	switch e.ErrorCode {
-	case jetstream.JSErrCodeStreamMessageExceedsMaximum:
+// rejection classifies an error of the server. Only what depends on the message alone is permanent; the rest passes when someone
+// fixes the stream, makes room or waits.
+func rejection(e *jetstream.APIError) ack {
+	switch server.ErrorIdentifier(e.ErrorCode) {
+	case server.JSStreamMessageExceedsMaximumErr:
 		return ack{err: sinks.Permanent(fmt.Errorf("%w: more than the stream's maximum message size", sinks.ErrOversize))}
-	case codeHeaderTooLarge:
+	case server.JSStreamHeaderExceedsMaximumErr:
 		return ack{err: sinks.Permanent(fmt.Errorf("%w: headers above the server's limit", sinks.ErrOversize))}
-	case codeStreamMismatch:
-		return ack{err: sinks.Rejected(fmt.Errorf("another stream takes this subject: give the subject to the expected stream alone: %w", e)), recheck: true, otherSubject: true}
-	case jetstream.JSErrCodeStreamNotFound, codeTTLDisabled:
+	case server.JSStreamNotMatchErr:
+		err := fmt.Errorf("another stream takes this subject: give the subject to the expected stream alone: %w", e)
+		return ack{err: sinks.Rejected(err), recheck: true, otherSubject: true}
+	case server.JSStreamNotFoundErr, server.JSMessageTTLDisabledErr:
 		return ack{err: e, recheck: true}
-	case codeStoreFailed:
+	case server.JSStreamStoreFailedF:
 		if strings.Contains(e.Description, "per subject") { // discard: new and discard_new_per_subject
 			return ack{err: fmt.Errorf("%w: %w", errFullSubject, e)}
 		}
 		return ack{err: sinks.Rejected(fmt.Errorf("the stream did not store it (full, with discard: new?): %w", e))}
 	}
-	if passing(e) {
+	if natscheck.IsTemporary(e) {
 		return ack{err: e}
 	}
 	return ack{err: sinks.Rejected(e)}

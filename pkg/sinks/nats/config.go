@@ -12,6 +12,7 @@ import (
 
 	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/reach"
+	"github.com/deltabridge/deltabridge/pkg/sinks/nats/embedded"
 )
 
 // Defaults.
@@ -20,7 +21,6 @@ const (
 	DefaultAckTimeout      = 10 * time.Second
 	DefaultDuplicateWindow = 2 * time.Minute
 	minDeletionsKeptFor    = time.Second // the server's least TTL
-	DefaultEmbeddedListen  = "127.0.0.1:4222"
 )
 
 // Config of a Sink. Its zero values are the defaults named at the fields.
@@ -28,7 +28,7 @@ type Config struct {
 	// URLs of the servers of one cluster, as in nats://host:4222 or tls://host:4222. Not with Embedded.
 	URLs []string
 	// Embedded runs a server in the process and delivers to it.
-	Embedded *EmbeddedConfig
+	Embedded *embedded.Config
 
 	Stream StreamConfig
 	// Subject is the template of the subject (event.EscapeSubject).

@@ -25,6 +25,7 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/fifo"
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 	"github.com/deltabridge/deltabridge/pkg/sinks/nats"
+	"github.com/deltabridge/deltabridge/pkg/sinks/nats/embedded"
 	"github.com/deltabridge/deltabridge/pkg/sinks/sinktest"
 )
 
@@ -207,7 +208,7 @@ func selfSigned(t *testing.T) (cert, key []byte) {
 
 func TestConfigMistakesAreReportedTogether(t *testing.T) {
 	_, err := nats.New(nats.Config{
-		URLs: []string{"nats://127.0.0.1"}, Embedded: &nats.EmbeddedConfig{},
+		URLs: []string{"nats://127.0.0.1"}, Embedded: &embedded.Config{},
 		Stream:  nats.StreamConfig{Name: "a.b", Storage: "tape", Discard: "all", Replicas: 9},
 		Subject: "k8s..{nme}", MaxInFlight: -1, AckTimeout: -1,
 		Auth: nats.AuthConfig{CredentialsFile: "x", TokenFile: "y", PasswordFile: "z"},

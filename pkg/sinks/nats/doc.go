@@ -7,9 +7,10 @@
 // needed; in structured mode there is the header content-type, and the body is the CloudEvent as JSON
 // (CloudEvents NATS Protocol Binding, working draft after 1.0.2, which added headers).
 //
-// A restatement, and what a new destination is sent, has another Nats-Msg-Id, which only this process uses: the stream must take it although it holds the event.
+// A restatement, and what a new destination is sent, has another Nats-Msg-Id, which only this
+// process uses: the stream must take it although it holds the event.
 //
-// # Mirrors
+// # Latest-state streams
 //
 // With StreamConfig.LastPerSubject the stream keeps the last message of each subject, and so the present state of each object.
 // Then every message has a Nats-Msg-Id that only this process uses: after a crash the bridge repeats states, and a stream that knows
@@ -26,15 +27,11 @@
 //
 // # The connection
 //
-// The client reconnects for ever, and it buffers nothing while it is away: what was not acknowledged when the
+// The client (package natsconn) reconnects forever, and it buffers nothing while it is away: what was not acknowledged when the
 // connection broke is reported as perhaps written, at once, and the queue keeps the rest. Acknowledgements come
 // to an inbox of the sink's own and are read by Send itself. nats.go's PublishMsgAsync does the same with a
 // future and a map entry for each message, fails all that is pending at a reconnection, and costs a third more CPU
 // time and three times the allocations, the server's included (BenchmarkSend, BenchmarkPublishMsgAsync).
-//
-// Certificates and secrets are read from their files at each connection. nats.go tells little of why it can't connect; then
-// the sink goes the way to each server by itself, step by step, and says which step failed (a [sinks.ConnectError]).
-// [Sink.Check] does the same, and looks at the stream, without changing anything.
 //
 // # The stream
 //
@@ -42,13 +39,14 @@
 // A stream that exists is never changed. It is checked instead: what makes delivery impossible is an error, what
 // can lose events behind the bridge's back is a warning.
 //
+// What is required of the stream, and what `bridge doctor` and `bridge tail` need, is in the package natscheck.
+//
 // # Large data
 //
-// [Claims] keeps data that a destination takes no message for in a JetStream object store, on the connection of a sink or on
+// [PayloadStore] keeps data that a destination takes no message for in a JetStream object store, on the connection of a sink or on
 // one of its own.
 //
 // # The embedded server
 //
-// With Config.Embedded the sink runs a nats-server in the process, which others can connect to. Connect starts it,
-// Close stops it.
+// With Config.Embedded the sink runs a nats-server in the process (package embedded). Connect starts it, Close stops it.
 package nats

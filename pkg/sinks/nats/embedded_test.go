@@ -3,7 +3,6 @@ package nats_test
 import (
 	"log/slog"
 	"net"
-	"strings"
 	"testing"
 	"time"
 
@@ -11,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/deltabridge/deltabridge/pkg/sinks/nats"
+	"github.com/deltabridge/deltabridge/pkg/sinks/nats/embedded"
 	"github.com/deltabridge/deltabridge/pkg/sinks/sinktest"
 )
 
@@ -28,7 +28,7 @@ func freePort(t *testing.T) string {
 func embeddedSink(t *testing.T, listen, dir string) *nats.Sink {
 	t.Helper()
 	sink, err := nats.New(nats.Config{
-		Embedded: &nats.EmbeddedConfig{Listen: listen, StoreDir: dir, MaxStore: 1 << 30},
+		Embedded: &embedded.Config{Listen: listen, StoreDir: dir, MaxStore: 1 << 30},
 		Stream:   nats.StreamConfig{Name: streamName, Create: true}, Subject: subject,
 		AckTimeout: 2 * time.Second,
 		Logger:     slog.New(slog.NewTextHandler(t.Output(), nil)),
@@ -66,33 +66,5 @@ func TestEmbeddedServer(t *testing.T) {
 	if conn, err := net.DialTimeout("tcp", listen, time.Second); err == nil {
 		_ = conn.Close()
 		t.Error("the server still listens")
-	}
-}
-
-func TestEmbeddedServerSaysWhyNot(t *testing.T) {
-	listen, dir := freePort(t), t.TempDir()
-	first := embeddedSink(t, listen, dir)
-	defer closeSink(t, first)
-	if err := first.Connect(t.Context()); err != nil {
-		t.Fatalf("Connect: %v", err)
-	}
-	tests := map[string]struct{ listen, dir, want string }{
-		"port":    {listen, t.TempDir(), "is another server running? listen tcp " + listen + ": bind: address already in use"},
-		"store":   {"127.0.0.1:0", dir, "is in use by another process"},
-		"address": {"nowhere", t.TempDir(), `listen "nowhere"`},
-		"folder":  {"127.0.0.1:0", "/dev/null/x", "/dev/null"},
-	}
-	for name, test := range tests {
-		sink := embeddedSink(t, test.listen, test.dir)
-		if err := sink.Connect(t.Context()); err == nil || !strings.Contains(err.Error(), test.want) {
-			t.Errorf("%s: %v, want %q", name, err, test.want)
-		}
-		closeSink(t, sink)
-	}
-	closeSink(t, first)
-	again := embeddedSink(t, listen, dir) // the lock went with the first
-	defer closeSink(t, again)
-	if err := again.Connect(t.Context()); err != nil {
-		t.Errorf("Connect after the other has ended: %v", err)
 	}
 }

@@ -2,6 +2,7 @@ package nats
 
 import (
 	"crypto/rand"
+	"strconv"
 
 	natsgo "github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -27,7 +28,7 @@ type headers struct {
 	n      int              // how many of used are of this round
 
 	bucket bool   // it is a key-value bucket
-	mirror bool   // the stream keeps the last message of each subject
+	latest bool   // it is a latest-state stream: it keeps the last message of each subject
 	ttl    string // of deletions; empty: they have none
 	run    string // for ownID: no other process has it
 
@@ -45,7 +46,7 @@ type slot struct {
 
 func newHeaders(cfg *Config) *headers {
 	stream := &cfg.Stream
-	h := &headers{header: make(natsgo.Header), slots: make(map[string]*slot), round: 1, bucket: stream.KeyValue, mirror: stream.LastPerSubject, run: rand.Text()[:8]}
+	h := &headers{header: make(natsgo.Header), slots: make(map[string]*slot), round: 1, bucket: stream.KeyValue, latest: stream.LastPerSubject, run: rand.Text()[:8]}
 	h.header[jetstream.ExpectedStreamHeader] = []string{stream.Name}
 	if cfg.LettersOf != "" {
 		h.suffix = ".letter." + cfg.LettersOf
@@ -58,14 +59,14 @@ func (h *headers) set(m *event.Message) natsgo.Header {
 	h.round++
 	h.n = 0
 	id := m.UniqueID()
-	if h.mirror || m.Again || m.Type == event.Restated {
+	if h.latest || m.Again || m.Type == event.Restated {
 		id = h.ownID(m)
 	}
 	if h.suffix != "" {
 		id += h.suffix
 	}
 	h.put("", jetstream.MsgIDHeader, id)
-	if h.mirror && m.Type == event.Deleted {
+	if h.latest && m.Type == event.Deleted {
 		h.putDeletion()
 	}
 	if m.Structured {
@@ -85,6 +86,36 @@ func (h *headers) set(m *event.Message) natsgo.Header {
 		}
 	}
 	return h.header
+}
+
+// ownID is a Nats-Msg-Id under which the server recognises a message that this process sends again, and nothing else. It is
+// used where a message must be written although the stream holds its event already: a restatement is the same event as the
+// state that it repeats, and in a latest-state stream the last message has to be of the last state. There, ids of events could turn back
+// the state after a crash: of two states that are repeated, the older is written, if its id is forgotten, and the newer is
+// not.
+func (h *headers) ownID(m *event.Message) string {
+	return m.UniqueID() + "." + h.run + "." + strconv.FormatInt(m.Time.UnixNano(), 36)
+}
+
+// putDeletion adds what makes a message the end of its subject: for a while, and in the eyes of a bucket's clients.
+func (h *headers) putDeletion() {
+	if h.ttl != "" {
+		h.put("", jetstream.MsgTTLHeader, h.ttl)
+	}
+	if h.bucket {
+		h.put("", bucketOperation, "DEL")
+	}
+}
+
+// bucketOperation is the header by which clients of a bucket know that a key was deleted (NATS ADR-8).
+const bucketOperation = "KV-Operation"
+
+// deletionTTL is the TTL of messages that say that an object is gone; empty if they stay.
+func (s *StreamConfig) deletionTTL() string {
+	if !s.LastPerSubject || s.DeletionsKeptFor == 0 {
+		return ""
+	}
+	return s.DeletionsKeptFor.String()
 }
 
 func (h *headers) put(prefix, name, value string) {

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	natsgo "github.com/nats-io/nats.go"
+	"github.com/nats-io/nats-server/v2/server"
 
 	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/sinks"
@@ -35,7 +35,9 @@ func (s *Sink) unavailable(m *event.Message, err error) error {
 
 // takes reports whether the stream, as it was when it was last looked at, takes a subject.
 func (s *Sink) takes(subject string) bool {
-	return slices.ContainsFunc(s.subjects, func(filter string) bool { return covers(filter, subject) })
+	return slices.ContainsFunc(s.subjects, func(filter string) bool {
+		return server.SubjectMatchesFilter(subject, filter)
+	})
 }
 
 // partError finds out whether the server's answer to the message is about its subject alone, and marks it then.
@@ -52,18 +54,8 @@ func (s *Sink) forbid(subject string) {
 	f := &s.flight
 	for token, i := range f.sent {
 		if f.status[i] == flying && f.subjects[token] == subject {
-			err := s.denied("not published", errors.New(`Permissions Violation for Publish to "`+subject+`"`))
+			err := s.client.Denied("not published", errors.New(`Permissions Violation for Publish to "`+subject+`"`), s.stream.Wildcard)
 			f.settle(i, s.unavailable(f.batch[i], err))
 		}
 	}
-}
-
-// forbiddenSubject is the subject that a permission violation is about; empty if err is another error.
-func forbiddenSubject(err error) string {
-	if !errors.Is(err, natsgo.ErrPermissionViolation) {
-		return ""
-	}
-	_, rest, _ := strings.Cut(err.Error(), `Permissions Violation for Publish to "`)
-	subject, _, _ := strings.Cut(rest, `"`)
-	return subject
 }

@@ -12,24 +12,24 @@ import (
 	natsgo "github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/deltabridge/deltabridge/pkg/sinks"
+	"github.com/deltabridge/deltabridge/pkg/sinks/diagnose"
 	"github.com/deltabridge/deltabridge/pkg/sinks/nats"
 )
 
 // reading is a sink's Read under way.
 type reading struct {
-	records chan *sinks.Record
+	records chan *diagnose.Record
 	ended   chan error
 	stop    context.CancelFunc
 }
 
-func (b *broker) read(t *testing.T, o sinks.ReadOptions) *reading {
+func (b *broker) read(t *testing.T, o diagnose.ReadOptions) *reading {
 	t.Helper()
 	sink := b.NewSink(t).(*nats.Sink)
 	ctx, cancel := context.WithCancel(t.Context())
-	r := &reading{records: make(chan *sinks.Record, 1000), ended: make(chan error, 1), stop: cancel}
+	r := &reading{records: make(chan *diagnose.Record, 1000), ended: make(chan error, 1), stop: cancel}
 	go func() { // ends with the context, at the latest with the test
-		err := sink.Read(ctx, o, func(record *sinks.Record) error { r.records <- record; return nil })
+		err := sink.Read(ctx, o, func(record *diagnose.Record) error { r.records <- record; return nil })
 		r.ended <- errors.Join(err, sink.Close(context.WithoutCancel(ctx)))
 		close(r.records)
 	}()
@@ -48,7 +48,7 @@ func (r *reading) all(t *testing.T) (ids []string) {
 	return ids
 }
 
-func (r *reading) next(t *testing.T) *sinks.Record {
+func (r *reading) next(t *testing.T) *diagnose.Record {
 	t.Helper()
 	select {
 	case record, ok := <-r.records:
@@ -81,7 +81,7 @@ func TestRead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if ids := b.read(t, sinks.ReadOptions{}).all(t); len(ids) != 0 {
+	if ids := b.read(t, diagnose.ReadOptions{}).all(t); len(ids) != 0 {
 		t.Errorf("an empty stream: %v", ids)
 	}
 	putMessage(t, js, `{"a":1}`, "ce-id=1", "ce-changedby=caf%C3%A9%20%22x%22", "ce-time=t", "other=x")
@@ -89,7 +89,7 @@ func TestRead(t *testing.T) {
 	putMessage(t, js, "anything")
 	putMessage(t, js, "no JSON", "content-type=application/cloudevents+json")
 
-	r := b.read(t, sinks.ReadOptions{Follow: true})
+	r := b.read(t, diagnose.ReadOptions{Follow: true})
 	var got []string
 	for range 4 {
 		record := r.next(t)
@@ -121,18 +121,18 @@ func TestRead(t *testing.T) {
 
 	since := time.Now()
 	putMessage(t, js, "{}", "ce-id=later")
-	if diff := cmp.Diff([]string{"later"}, b.read(t, sinks.ReadOptions{Since: since}).all(t)); diff != "" {
+	if diff := cmp.Diff([]string{"later"}, b.read(t, diagnose.ReadOptions{Since: since}).all(t)); diff != "" {
 		t.Errorf("since (-want +got):\n%s", diff)
 	}
-	if ids := b.read(t, sinks.ReadOptions{}).all(t); len(ids) != 55 {
+	if ids := b.read(t, diagnose.ReadOptions{}).all(t); len(ids) != 55 {
 		t.Errorf("%d messages", len(ids))
 	}
-	if ids := b.read(t, sinks.ReadOptions{Since: time.Now()}).all(t); len(ids) != 0 {
+	if ids := b.read(t, diagnose.ReadOptions{Since: time.Now()}).all(t); len(ids) != 0 {
 		t.Errorf("what is newer than now: %v", ids)
 	}
 	stuck := errors.New("enough")
 	sink := b.NewSink(t).(*nats.Sink)
-	if err := sink.Read(t.Context(), sinks.ReadOptions{}, func(*sinks.Record) error { return stuck }); !errors.Is(err, stuck) {
+	if err := sink.Read(t.Context(), diagnose.ReadOptions{}, func(*diagnose.Record) error { return stuck }); !errors.Is(err, stuck) {
 		t.Errorf("the handler's error: %v", err)
 	}
 	if err := sink.Close(t.Context()); err != nil {

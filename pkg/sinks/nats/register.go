@@ -10,9 +10,11 @@ import (
 	"strings"
 	"time"
 
+	natsgo "github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/deltabridge/deltabridge/pkg/sinks"
+	"github.com/deltabridge/deltabridge/pkg/sinks/diagnose"
 )
 
 const (
@@ -24,8 +26,8 @@ const (
 )
 
 var (
-	_ sinks.Identified = (*Sink)(nil)
-	_ sinks.NameReader = (*Sink)(nil)
+	_ sinks.Identified    = (*Sink)(nil)
+	_ diagnose.NameReader = (*Sink)(nil)
 )
 
 // entry is the value of a name's key.
@@ -40,12 +42,23 @@ type entry struct {
 // Destination implements [sinks.Identified]: the stream's name and when it was created.
 func (s *Sink) Destination() string { return s.destination }
 
-// destinationOf names a stream; nil is one that does not exist yet.
-func destinationOf(name string, info *jetstream.StreamInfo) string {
-	if info == nil {
-		return fmt.Sprintf("stream %s, not created yet", name)
+// ReadName implements [diagnose.NameReader]. A stream that does not exist knows no names, and an embedded server that does not run
+// can't be asked.
+func (s *Sink) ReadName(ctx context.Context, cluster string) (sinks.Registration, error) {
+	if s.cfg.Embedded != nil && s.server == nil {
+		return sinks.Registration{}, fmt.Errorf("%w: the embedded server does not run", sinks.ErrNoRegister)
 	}
-	return fmt.Sprintf("stream %s, created %s", name, info.Created.UTC().Format(time.RFC3339Nano))
+	reader := &Sink{cfg: s.cfg, destination: s.destination}
+	reader.client.Access, reader.client.Prober = s.client.Access, s.client.Prober
+	if err := reader.client.Connect(ctx); err != nil {
+		return sinks.Registration{}, fmt.Errorf("%w: %w", sinks.ErrNoRegister, err)
+	}
+	defer reader.client.Close(ctx)
+	found, err := reader.Registered(ctx, cluster)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		err = nil
+	}
+	return found, err
 }
 
 // registerKey is the key of a cluster's name: '.' has a meaning in keys.
@@ -63,30 +76,11 @@ func (s *Sink) registerKey(cluster string) string {
 
 // Registered implements [sinks.Identified].
 func (s *Sink) Registered(ctx context.Context, cluster string) (found sinks.Registration, err error) {
-	err = s.register(ctx, false, func(ctx context.Context, js jetstream.JetStream, kv jetstream.KeyValue) error {
+	err = s.useRegister(ctx, false, func(ctx context.Context, js jetstream.JetStream, kv jetstream.KeyValue) error {
 		e, _, err := s.entry(ctx, js, kv, cluster)
 		found = sinks.Registration{UID: e.UID, Since: e.Since}
 		return err
 	})
-	return found, err
-}
-
-// ReadName implements [sinks.NameReader]. A stream that is not there knows no names, and an embedded server that does not run can't
-// be asked.
-func (s *Sink) ReadName(ctx context.Context, cluster string) (sinks.Registration, error) {
-	if s.cfg.Embedded != nil && s.server == nil {
-		return sinks.Registration{}, fmt.Errorf("%w: the embedded server does not run", sinks.ErrNoRegister)
-	}
-	_, conn, t := s.checkServers(ctx)
-	if conn == nil {
-		return sinks.Registration{}, fmt.Errorf("%w: no server will do", sinks.ErrNoRegister)
-	}
-	defer conn.Close()
-	reader := &Sink{cfg: s.cfg, conn: conn, denials: t.denials, destination: s.destination}
-	found, err := reader.Registered(ctx, cluster)
-	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		err = nil
-	}
 	return found, err
 }
 
@@ -121,7 +115,7 @@ func (s *Sink) entry(ctx context.Context, js jetstream.JetStream, kv jetstream.K
 
 // Register implements [sinks.Identified].
 func (s *Sink) Register(ctx context.Context, owner sinks.Owner, replaced string) error {
-	return s.register(ctx, true, func(ctx context.Context, js jetstream.JetStream, kv jetstream.KeyValue) error {
+	return s.useRegister(ctx, true, func(ctx context.Context, js jetstream.JetStream, kv jetstream.KeyValue) error {
 		now, revision, err := s.entry(ctx, js, kv, owner.Cluster)
 		if err != nil || now.UID != replaced {
 			return err
@@ -162,13 +156,15 @@ func (s *Sink) registerInMetadata(ctx context.Context, js jetstream.JetStream, c
 	return err
 }
 
-// register calls use with the bucket of names; nil if it is missing and not to be created, or can't be. What the server
+// useRegister calls do with the bucket of names; nil if it is missing and not to be created, or can't be. What the server
 // denies is an error that wraps [sinks.ErrNoRegister].
-func (s *Sink) register(ctx context.Context, create bool, use func(context.Context, jetstream.JetStream, jetstream.KeyValue) error) error {
+func (s *Sink) useRegister(
+	ctx context.Context, create bool, do func(context.Context, jetstream.JetStream, jetstream.KeyValue) error,
+) error {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.AckTimeout)
 	defer cancel()
-	defer context.AfterFunc(ctx, s.dial.interrupt)()
-	js, err := jetstream.New(s.conn)
+	defer context.AfterFunc(ctx, s.client.Interrupt)()
+	js, err := jetstream.New(s.client.Conn())
 	if err != nil {
 		return err
 	}
@@ -176,58 +172,47 @@ func (s *Sink) register(ctx context.Context, create bool, use func(context.Conte
 	if err != nil {
 		return err
 	}
-	err = s.denial(ctx, func(ctx context.Context) error { return use(ctx, js, kv) })
+	err = s.askRegister(ctx, func(ctx context.Context) error { return do(ctx, js, kv) })
 	if kv != nil && errors.Is(err, sinks.ErrNoRegister) { // the bucket is there, and is not for this user
-		err = s.denial(ctx, func(ctx context.Context) error { return use(ctx, js, nil) })
+		err = s.askRegister(ctx, func(ctx context.Context) error { return do(ctx, js, nil) })
 	}
 	return err
 }
 
 // openRegister returns the bucket of names; nil if it is missing and not to be created, or can't be.
 func (s *Sink) openRegister(ctx context.Context, js jetstream.JetStream, create bool) (kv jetstream.KeyValue, err error) {
-	err = s.denial(ctx, func(ctx context.Context) error {
+	err = s.askRegister(ctx, func(ctx context.Context) error {
 		kv, err = js.KeyValue(ctx, registerBucket)
-		return err
-	})
-	if errors.Is(err, jetstream.ErrBucketNotFound) {
-		if !create {
-			return nil, nil
-		}
-		err = s.denial(ctx, func(ctx context.Context) error {
-			kv, err = js.CreateKeyValue(ctx, jetstream.KeyValueConfig{
-				Bucket: registerBucket, Description: "which cluster writes to which stream under which name; created by deltabridge", Replicas: max(1, s.replicas),
-			})
+		if !create || !errors.Is(err, jetstream.ErrBucketNotFound) {
 			return err
+		}
+		kv, err = js.CreateKeyValue(ctx, jetstream.KeyValueConfig{
+			Bucket: registerBucket, Replicas: max(1, s.replicas),
+			Description: "which cluster writes to which stream under which name; created by deltabridge",
 		})
 		if errors.Is(err, jetstream.ErrBucketExists) { // created meanwhile
 			kv, err = js.KeyValue(ctx, registerBucket)
 		}
-	}
-	if isAPIError(err) || errors.Is(err, sinks.ErrNoRegister) {
+		return err
+	})
+	if errors.Is(err, jetstream.ErrBucketNotFound) || errors.Is(err, sinks.ErrNoRegister) {
 		return nil, nil
 	}
 	return kv, err
 }
 
-// denial calls do, and makes what the server denies meanwhile an error that wraps [sinks.ErrNoRegister].
-func (s *Sink) denial(ctx context.Context, do func(context.Context) error) error {
-	s.denials.forget()
-	watched, end := s.denials.during(ctx)
-	err := do(watched)
-	denied := end()
-	s.denials.forget()
-	switch {
-	case err == nil:
-		return nil
-	case denied != nil:
-		return fmt.Errorf("%w: %w", sinks.ErrNoRegister, denied)
-	case isAPIError(err) && !errors.Is(err, jetstream.ErrBucketNotFound):
+// askRegister calls do, and makes what the server denies meanwhile an error that wraps [sinks.ErrNoRegister].
+func (s *Sink) askRegister(ctx context.Context, do func(context.Context) error) error {
+	s.client.Forget()
+	defer s.client.Forget()
+	err := s.client.Ask(ctx, do)
+	if errors.Is(err, natsgo.ErrPermissionViolation) || isAPIError(err) && !errors.Is(err, jetstream.ErrBucketNotFound) {
 		return fmt.Errorf("%w: %w", sinks.ErrNoRegister, err)
 	}
 	return err
 }
 
-// isAPIError reports whether JetStream refused something, and will do so again.
+// isAPIError reports whether JetStream rejected something, and will do so again.
 func isAPIError(err error) bool {
 	api, ok := errors.AsType[jetstream.JetStreamError](err)
 	return ok && api.APIError() != nil && api.APIError().Code != http.StatusServiceUnavailable

@@ -132,7 +132,7 @@ func (s *Sink) Send(ctx context.Context, batch []*event.Message, results []error
 	f.begin(batch, results)
 	defer f.end()
 	// A publish can block in the socket when the server reads nothing, and nats.go holds its lock meanwhile.
-	defer context.AfterFunc(ctx, s.dial.interrupt)()
+	defer context.AfterFunc(ctx, s.client.Interrupt)()
 	if err := s.prepare(ctx); err != nil {
 		f.giveUp(err)
 		return
@@ -155,7 +155,7 @@ func (s *Sink) Send(ctx context.Context, batch []*event.Message, results []error
 		case subject := <-s.forbidden:
 			quiet = false
 			s.forbid(subject)
-		case err := <-s.lost:
+		case err := <-s.client.Lost:
 			f.giveUp(fmt.Errorf("the connection broke: %w", err))
 		case <-silence.C:
 			if quiet {
@@ -171,16 +171,18 @@ func (s *Sink) Send(ctx context.Context, batch []*event.Message, results []error
 // prepare waits for the connection and looks at the stream again if there is reason to. Nothing was sent when it
 // fails.
 func (s *Sink) prepare(ctx context.Context) error {
-	if s.conn == nil || s.conn.IsClosed() {
+	if s.answered != nil {
+		if err := s.client.Connect(ctx); err != nil {
+			return err
+		}
+	}
+	if s.answered == nil || s.answered != s.client.Conn() {
 		if err := s.Connect(ctx); err != nil {
 			return err
 		}
 	}
-	if err := s.awaitConnection(ctx); err != nil {
-		return err
-	}
-	for len(s.lost) > 0 { // of a connection that is replaced already
-		<-s.lost //nolint:errcheck // it says why that one was lost
+	for len(s.client.Lost) > 0 { // of a connection that is replaced already
+		<-s.client.Lost //nolint:errcheck // it says why that one was lost
 	}
 	for len(s.forbidden) > 0 { // of a batch that was given up
 		<-s.forbidden
@@ -233,7 +235,7 @@ func (s *Sink) publish(m *event.Message, token uint64) error {
 		s.body = m.AppendStructured(s.body[:0])
 		s.msg.Data = s.body
 	}
-	err = s.conn.PublishMsg(&s.msg) // which copies all of it
+	err = s.answered.PublishMsg(&s.msg) // which copies all of it
 	s.msg.Data = nil
 	if err != nil {
 		return publishError(err)

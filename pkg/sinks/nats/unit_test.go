@@ -15,33 +15,6 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/sinks/sinktest"
 )
 
-func TestSubjectWildcards(t *testing.T) {
-	tests := []struct {
-		filter, pattern  string
-		covers, overlaps bool
-	}{
-		{"k8s.>", "k8s.*.*", true, true},
-		{">", "k8s.*", true, true},
-		{"k8s.*.*", "k8s.*.*", true, true},
-		{"k8s.*", "k8s.*.*", false, false},
-		{"k8s.*.*.*", "k8s.*.*", false, false},
-		{"k8s.*.>", "k8s.*", false, false},
-		{"k8s.prod.*", "k8s.*.*", false, true},
-		{"k8s.*.pods", "k8s.prod.*", false, true},
-		{"k8s.prod.>", "k8s.test.*", false, false},
-		{"k8s.a", "k8s.a", true, true},
-		{"orders.>", "k8s.*", false, false},
-	}
-	for _, test := range tests {
-		if got := covers(test.filter, test.pattern); got != test.covers {
-			t.Errorf("covers(%q, %q) = %v", test.filter, test.pattern, got)
-		}
-		if got := overlap(test.filter, test.pattern); got != test.overlaps {
-			t.Errorf("overlap(%q, %q) = %v", test.filter, test.pattern, got)
-		}
-	}
-}
-
 func TestReadAck(t *testing.T) {
 	const plain, permanent, oversize, maybe, ok = "plain", "permanent", "oversize", "maybe", "ok"
 	tests := []struct {

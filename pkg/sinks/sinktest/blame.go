@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/deltabridge/deltabridge/pkg/sinks"
+	"github.com/deltabridge/deltabridge/pkg/sinks/diagnose"
 )
 
 // Blamed is what an error says to the person who has to mend it.
@@ -30,7 +31,7 @@ func Blame(t testing.TB, err error, addr string) Blamed {
 }
 
 // Table is the findings of a check, a line each: what a person sees, less the details of those that passed.
-func Table(findings []sinks.Finding, addr string) (lines []string) {
+func Table(findings []diagnose.Finding, addr string) (lines []string) {
 	for _, f := range findings {
 		var line string
 		switch {
@@ -47,7 +48,7 @@ func Table(findings []sinks.Finding, addr string) (lines []string) {
 }
 
 // Failures are the steps that failed.
-func Failures(findings []sinks.Finding) (steps []string) {
+func Failures(findings []diagnose.Finding) (steps []string) {
 	for _, f := range findings {
 		if f.Err != nil {
 			steps = append(steps, f.Step)

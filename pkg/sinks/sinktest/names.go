@@ -11,6 +11,7 @@ import (
 
 	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/sinks"
+	"github.com/deltabridge/deltabridge/pkg/sinks/diagnose"
 )
 
 func identified(t *testing.T, d Destination) sinks.Identified {
@@ -34,12 +35,12 @@ func testDestination(t *testing.T, _ Harness, d Destination) {
 func belongsTo(t *testing.T, d Destination, cluster, uid string) {
 	t.Helper()
 	sink := newSink(t, d)
-	for _, f := range sink.(sinks.Checker).Check(t.Context()) {
+	for _, f := range sink.(diagnose.Checker).Check(t.Context()) {
 		if f.Err != nil {
 			t.Fatal(f.Err)
 		}
 	}
-	found, err := sink.(sinks.NameReader).ReadName(t.Context(), cluster)
+	found, err := sink.(diagnose.NameReader).ReadName(t.Context(), cluster)
 	if err != nil || found.UID != uid {
 		t.Errorf("%s belongs to %+v, %v; want %q", cluster, found, err, uid)
 	}
@@ -144,8 +145,8 @@ func testForeignNameWritesNothing(t *testing.T, _ Harness, d Destination) {
 			t.Errorf("Send: %v", err)
 		}
 	}
-	if !strings.Contains(guard.Refused(), "bridge claim --config FILE --sink live") {
-		t.Errorf("Refused: %q", guard.Refused())
+	if !strings.Contains(guard.NameConflict(), "bridge claim --config FILE --sink live") {
+		t.Errorf("NameConflict: %q", guard.NameConflict())
 	}
 	if got := d.Records(t); len(got) != 0 {
 		t.Fatalf("%d events were written", len(got))
@@ -154,8 +155,8 @@ func testForeignNameWritesNothing(t *testing.T, _ Harness, d Destination) {
 		t.Fatal(err)
 	}
 	sendAll(t, guard, batch)
-	if guard.Refused() != "" {
-		t.Errorf("Refused: %q", guard.Refused())
+	if guard.NameConflict() != "" {
+		t.Errorf("NameConflict: %q", guard.NameConflict())
 	}
 	if got := d.Records(t); len(got) != len(batch) {
 		t.Errorf("%d events were written, want %d", len(got), len(batch))

@@ -41,7 +41,7 @@ func large(name string, v int) *event.Message {
 }
 
 // drained delivers messages through a drain.
-func drained(t *testing.T, sink sinks.Sink, r sinks.Refusals, messages ...*event.Message) {
+func drained(t *testing.T, sink sinks.Sink, r sinks.Rejections, messages ...*event.Message) {
 	t.Helper()
 	q := fifo.NewRing(fifo.RingOptions[*event.Message]{MaxItems: 1000, Size: (*event.Message).Size})
 	for _, m := range messages {
@@ -52,7 +52,7 @@ func drained(t *testing.T, sink sinks.Sink, r sinks.Refusals, messages ...*event
 	q.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	d := &sinks.Drain{Sink: sink, Queue: q, Refusals: r, Logger: slog.New(slog.NewTextHandler(t.Output(), nil))}
+	d := &sinks.Drain{Sink: sink, Queue: q, Rejections: r, Logger: slog.New(slog.NewTextHandler(t.Output(), nil))}
 	if err := d.Run(ctx); err != nil {
 		t.Fatal(err)
 	}
@@ -93,9 +93,9 @@ func TestOversizeModes(t *testing.T) {
 				cfg.Subject, cfg.Stream = "dead.{name}", nats.StreamConfig{Name: "DEAD", Create: true}
 			})
 			big := large("a", 2)
-			drained(t, sink, sinks.Refusals{
-				Oversize: test.mode, Claims: sink.Claims(nats.ClaimConfig{Bucket: "claims", Create: true}),
-				DeadLetters: &sinks.LetterSink{Sink: letters, Where: "subject dead.{name}"},
+			drained(t, sink, sinks.Rejections{
+				Oversize: test.mode, Payloads: sink.PayloadStore(nats.PayloadConfig{Bucket: "claims", Create: true}),
+				DeadLetters: &sinks.DeadLetterSink{Sink: letters, Where: "subject dead.{name}"},
 			}, sinktest.Message("a", 1, 100), big, sinktest.Message("a", 3, 100), sinktest.Message("b", 1, 100))
 			got := inStream(t, b)
 			position := map[string]int{}
@@ -155,7 +155,7 @@ func TestDeadLetterSubject(t *testing.T) {
 		cfg.Subject, cfg.Stream = "dead.{name}", nats.StreamConfig{Name: "DEAD", Create: true}
 	})
 	big := large("a", 2)
-	drained(t, sink, sinks.Refusals{Oversize: sinks.OutcomeDeadLetter, DeadLetters: &sinks.LetterSink{Sink: letters, Where: "subject dead.{name}"}}, big)
+	drained(t, sink, sinks.Rejections{Oversize: sinks.OutcomeDeadLetter, DeadLetters: &sinks.DeadLetterSink{Sink: letters, Where: "subject dead.{name}"}}, big)
 	stream, err := b.js(t).Stream(t.Context(), "DEAD")
 	if err != nil {
 		t.Fatal(err)
@@ -189,12 +189,12 @@ func newSink(t *testing.T, b *broker, edit func(*nats.Config)) *nats.Sink {
 
 // A claim that is stored again, as after a crash, is the one that is there; other data of the same event has another name.
 // A store that is away, or missing, is an error that passes.
-func TestClaimsAgainAndAway(t *testing.T) {
+func TestPayloadsAgainAndAway(t *testing.T) {
 	b := smallBroker(t)
 	cfg := b.config()
 	cfg.Logger = slog.New(slog.DiscardHandler)
 	cfg.AckTimeout = time.Second
-	claims, err := nats.NewClaims(cfg, nats.ClaimConfig{Bucket: "claims"})
+	claims, err := nats.NewPayloadStore(cfg, nats.PayloadConfig{Bucket: "claims"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -267,9 +267,9 @@ func objects(t *testing.T, store jetstream.ObjectStore) []*jetstream.ObjectInfo 
 }
 
 // checked fails the test if a check, which makes nothing, does not end with what is wanted.
-func checked(t *testing.T, claims *nats.Claims, want string) {
+func checked(t *testing.T, payloads *nats.PayloadStore, want string) {
 	t.Helper()
-	findings := claims.Check(t.Context())
+	findings := payloads.Check(t.Context())
 	last := fmt.Sprintf("%+v", findings[len(findings)-1])
 	if len(findings) < 2 || !strings.Contains(last, want) || !strings.Contains(last, "object store claims") {
 		t.Errorf("%s", last)
@@ -278,11 +278,11 @@ func checked(t *testing.T, claims *nats.Claims, want string) {
 
 // A full bucket takes the description of an object and refuses its parts: that is no claim, however often it is tried. Nor is
 // one of whose parts some are gone.
-func TestClaimsInAFullBucket(t *testing.T) {
+func TestPayloadsInAFullBucket(t *testing.T) {
 	b := smallBroker(t)
 	cfg := b.config()
 	cfg.Logger = slog.New(slog.DiscardHandler)
-	claims, err := nats.NewClaims(cfg, nats.ClaimConfig{Bucket: "claims", Create: true, MaxBytes: 150 << 10})
+	claims, err := nats.NewPayloadStore(cfg, nats.PayloadConfig{Bucket: "claims", Create: true, MaxBytes: 150 << 10})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -340,11 +340,11 @@ func TestDeadLettersHaveIDsOfTheirOwn(t *testing.T) {
 	m := sinktest.Message("a", 1, 100)
 	for _, of := range []string{"live", "audit", "live"} {
 		letters := newSink(t, b, func(cfg *nats.Config) { cfg.LettersOf = of })
-		if _, err := (&sinks.LetterSink{Sink: letters}).Keep(t.Context(), m, event.ReasonRefused, errors.New("no")); err != nil {
+		if _, err := (&sinks.DeadLetterSink{Sink: letters}).Keep(t.Context(), m, event.ReasonRefused, errors.New("no")); err != nil {
 			t.Fatal(err)
 		}
 	}
-	drained(t, connect(t, b), sinks.Refusals{}, m)
+	drained(t, connect(t, b), sinks.Rejections{}, m)
 	var ids []string
 	for _, got := range b.messages(t) {
 		ids = append(ids, got.Headers().Get("Nats-Msg-Id"))
@@ -358,11 +358,11 @@ func TestDeadLettersHaveIDsOfTheirOwn(t *testing.T) {
 }
 
 // A bucket that goes missing is created again where the configuration says so.
-func TestClaimsInABucketThatWent(t *testing.T) {
+func TestPayloadsInABucketThatWent(t *testing.T) {
 	b := smallBroker(t)
 	cfg := b.config()
 	cfg.Logger = slog.New(slog.DiscardHandler)
-	claims, err := nats.NewClaims(cfg, nats.ClaimConfig{Bucket: "claims", Create: true, TTL: time.Hour})
+	claims, err := nats.NewPayloadStore(cfg, nats.PayloadConfig{Bucket: "claims", Create: true, TTL: time.Hour})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -114,11 +114,11 @@ func TestRefusals(t *testing.T) {
 				var outcomes []sinks.Outcome
 				seen := &seen{}
 				hooks := seen.hooks()
-				hooks.OnRefused = func(_ *event.Message, r sinks.Refusal) { outcomes = append(outcomes, r.Outcome) }
+				hooks.OnRejected = func(_ *event.Message, r sinks.Rejection) { outcomes = append(outcomes, r.Outcome) }
 				log, text := logged()
-				d := &sinks.Drain{Sink: sink, Queue: q, Hooks: hooks, Logger: log, Refusals: sinks.Refusals{Oversize: test.mode, Claims: store}}
+				d := &sinks.Drain{Sink: sink, Queue: q, Hooks: hooks, Logger: log, Rejections: sinks.Rejections{Oversize: test.mode, Payloads: store}}
 				if test.letters {
-					d.Refusals.DeadLetters = store
+					d.Rejections.DeadLetters = store
 				}
 				if err := d.Run(t.Context()); err != nil {
 					t.Fatal(err)
@@ -176,7 +176,7 @@ func TestClaimStoreAway(t *testing.T) {
 		sink, store := &scriptSink{send: tooLarge}, &stores{}
 		seen := &seen{}
 		log, text := logged()
-		d := &sinks.Drain{Sink: sink, Hooks: seen.hooks(), Logger: log, Refusals: sinks.Refusals{Oversize: sinks.OutcomeClaimCheck, Claims: store}}
+		d := &sinks.Drain{Sink: sink, Hooks: seen.hooks(), Logger: log, Rejections: sinks.Rejections{Oversize: sinks.OutcomeClaimCheck, Payloads: store}}
 		store.fail = func() error {
 			if tries++; tries < 4 {
 				if tries == 2 && !strings.Contains(d.Status(), "claim check: connection refused") {
@@ -238,7 +238,7 @@ func TestRefusalsRandomFailures(t *testing.T) {
 			seen := &seen{}
 			log, _ := logged()
 			mode := []sinks.Outcome{sinks.OutcomeMetadata, sinks.OutcomeClaimCheck}[seed%2]
-			d := &sinks.Drain{Sink: sink, Queue: q, MaxBatch: 1 + r.IntN(32), Hooks: seen.hooks(), Logger: log, Refusals: sinks.Refusals{Oversize: mode, Claims: store}}
+			d := &sinks.Drain{Sink: sink, Queue: q, MaxBatch: 1 + r.IntN(32), Hooks: seen.hooks(), Logger: log, Rejections: sinks.Rejections{Oversize: mode, Payloads: store}}
 			if err := d.Run(t.Context()); err != nil {
 				t.Fatalf("seed %d: %v", seed, err)
 			}

@@ -6,18 +6,18 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/event"
 )
 
-// LetterSink delivers dead letters to a destination of their own: a topic, or a subject of another stream.
-type LetterSink struct {
+// DeadLetterSink delivers dead letters to a destination of their own: a topic, or a subject of another stream.
+type DeadLetterSink struct {
 	Sink  Sink   // used by nobody else; the caller closes it
 	Where string // the destination in words, as in "topic dead-letters"
 
 	connected bool
 }
 
-var _ DeadLetters = (*LetterSink)(nil)
+var _ DeadLetters = (*DeadLetterSink)(nil)
 
 // Keep implements [DeadLetters]. The message is sent as it is, with the attributes that say why it is a dead letter.
-func (l *LetterSink) Keep(ctx context.Context, m *event.Message, reason string, cause error) (where string, err error) {
+func (l *DeadLetterSink) Keep(ctx context.Context, m *event.Message, reason string, cause error) (where string, err error) {
 	if !l.connected {
 		if err := l.Sink.Connect(ctx); err != nil {
 			return "", err

@@ -33,8 +33,8 @@ func TestRefusalsOfTheConfiguration(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r, err := d.Refusals(&cfg.Sinks[0], t.TempDir())
-		if err != nil || r.Oversize != want.mode || (r.Claims != nil) != want.claims || (r.DeadLetters != nil) != want.letters || len(d.Closers) != want.closers {
+		r, err := d.Rejections(&cfg.Sinks[0], t.TempDir())
+		if err != nil || r.Oversize != want.mode || (r.Payloads != nil) != want.claims || (r.DeadLetters != nil) != want.letters || len(d.Closers) != want.closers {
 			t.Errorf("%s: %+v with %d connections, %v", text, r, len(d.Closers), err)
 		}
 		if err := d.Close(t.Context()); err != nil {

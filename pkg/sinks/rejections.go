@@ -4,12 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/deltabridge/deltabridge/pkg/event"
 )
 
-// Outcome is what became of a message that the destination refuses for good.
+// Outcome is what became of a message that the destination rejected.
 type Outcome string
 
 // The outcomes.
@@ -25,7 +26,7 @@ const (
 // InStream reports whether the event itself is in the stream, in some form.
 func (o Outcome) InStream() bool { return o == OutcomeMetadata || o == OutcomeClaimCheck }
 
-// Outcomes are those that a refusal for this reason (event.ReasonOversize, event.ReasonRefused) can have.
+// Outcomes are those that a rejection for this reason (event.ReasonOversize, event.ReasonRefused) can have.
 func Outcomes(reason string) []Outcome {
 	lasting := []Outcome{OutcomeDeadLetter, OutcomeGap, OutcomeLost}
 	if reason == event.ReasonOversize {
@@ -34,66 +35,66 @@ func Outcomes(reason string) []Outcome {
 	return lasting
 }
 
-// Refusals says what is done with messages that the destination refuses for good. The zero value lets a gap event take
-// the place of each.
-type Refusals struct {
+// Rejections says what is done with messages that the destination rejects (a PermanentError). The zero value sends a gap event in
+// place of each.
+type Rejections struct {
 	// Oversize is what is tried first with a message that is too large. OutcomeMetadata and OutcomeClaimCheck go on to
-	// DeadLetters where even that is refused, OutcomeDeadLetter begins with them, and OutcomeGap passes them by.
+	// DeadLetters where even that is rejected, OutcomeDeadLetter begins with them, and OutcomeGap passes them by.
 	// Empty: OutcomeGap.
 	Oversize    Outcome
-	Claims      Claims      // needed with OutcomeClaimCheck
-	DeadLetters DeadLetters // nil: there are none
+	Payloads    PayloadStore // required with OutcomeClaimCheck
+	DeadLetters DeadLetters  // nil: there are none
 }
 
-// Claims keeps the data of messages that are too large for their destination. It is used by the drain's goroutine alone.
-type Claims interface {
+// PayloadStore keeps the data of messages that are too large for their destination. It is used by the drain's goroutine alone.
+type PayloadStore interface {
 	// Store returns when the data is kept durably, and says where, as a URI. For the same message it is the same
 	// place. After any error but a Permanent one the drain tries again until it succeeds, and sends nothing that comes
 	// after the message.
 	Store(ctx context.Context, m *event.Message) (ref, digest string, err error)
 }
 
-// DeadLetters keeps messages that are refused for good. It is used by the drain's goroutine alone.
+// DeadLetters keeps messages that are rejected. It is used by the drain's goroutine alone.
 type DeadLetters interface {
-	// Keep returns when the message is kept durably, and says where, in words. Errors are as those of Claims.Store; a
+	// Keep returns when the message is kept durably, and says where, in words. Errors are as those of PayloadStore.Store; a
 	// Permanent one means that it can't be kept: there is no room for it.
 	Keep(ctx context.Context, m *event.Message, reason string, cause error) (where string, err error)
 }
 
-// Refusal is why a message was refused for good, and what became of it.
-type Refusal struct {
+// Rejection is why a message was rejected, and what became of it.
+type Rejection struct {
 	Reason  string // event.ReasonOversize or event.ReasonRefused
 	Err     error  // what the destination said
 	Outcome Outcome
 }
 
-// reason is that of a message's first refusal.
+// reason is that of a message's first rejection.
 func (it *item) reason() string {
-	if errors.Is(it.refusal, ErrOversize) {
+	if errors.Is(it.rejection, ErrOversize) {
 		return event.ReasonOversize
 	}
 	return event.ReasonRefused
 }
 
-// refuse notes that the destination refuses what was sent for an item. If that was the gap event in its place, nothing
+// reject notes that the destination rejects what was sent for an item. If that was the gap event in its place, nothing
 // more can be done.
-func (d *Drain) refuse(it *item, err error) {
+func (d *Drain) reject(it *item, err error) {
 	switch {
-	case it.refusal == nil:
-		it.refusal = err
+	case it.rejection == nil:
+		it.rejection = err
 	case it.outcome.InStream():
-		it.refusal = fmt.Errorf("%w; as %s: %w", it.refusal, it.outcome, err)
+		it.rejection = fmt.Errorf("%w; as %s: %w", it.rejection, it.outcome, err)
 	default:
-		it.refusal = errors.Join(it.refusal, fmt.Errorf("gap event in its place: %w", err))
+		it.rejection = errors.Join(it.rejection, fmt.Errorf("gap event in its place: %w", err))
 		d.settle(it, time.Time{}, 0)
 		return
 	}
-	it.outcome = d.Refusals.after(it)
+	it.outcome = d.Rejections.after(it)
 	it.send = nil
 }
 
-// after is what to try next with a message that was refused.
-func (r *Refusals) after(it *item) Outcome {
+// after is what to try next with a message that was rejected.
+func (r *Rejections) after(it *item) Outcome {
 	if it.orig.Type.IsControl() {
 		return OutcomeGap
 	}
@@ -111,23 +112,24 @@ func (r *Refusals) after(it *item) Outcome {
 	return OutcomeGap
 }
 
-// replace finds what to send in the place of a refused message. An error means that it has to be tried again.
+// replace finds what to send in place of a rejected message. An error means that it has to be tried again.
 func (d *Drain) replace(ctx context.Context, it *item) error {
 	for it.send == nil {
 		if err := d.tryOutcome(ctx, it); IsPermanent(err) {
-			it.refusal = fmt.Errorf("%w; %w", it.refusal, err)
+			it.rejection = fmt.Errorf("%w; %w", it.rejection, err)
 			if it.outcome == OutcomeDeadLetter {
 				it.outcome = OutcomeLost
-				d.lost.error(d.Logger, "event refused for good, and not kept as a dead letter", "id", it.orig.ID, "subject", it.orig.Subject(), "error", err)
+				d.lostLog.log(d.Logger, slog.LevelError, "event rejected, and not kept as a dead letter",
+					"id", it.orig.ID, "subject", it.orig.Subject(), "err", err)
 				continue
 			}
-			it.outcome = d.Refusals.after(it)
+			it.outcome = d.Rejections.after(it)
 		} else if err != nil {
 			return err
 		}
 	}
-	d.refused.warn(d.Logger, "event refused for good; something else takes its place", "instead", it.outcome,
-		"id", it.orig.ID, "subject", it.orig.Subject(), "bytes", len(it.orig.Data), "error", it.refusal)
+	d.rejectedLog.log(d.Logger, slog.LevelWarn, "event rejected; something else takes its place", "instead", it.outcome,
+		"id", it.orig.ID, "subject", it.orig.Subject(), "bytes", len(it.orig.Data), "err", it.rejection)
 	return nil
 }
 
@@ -143,7 +145,7 @@ func (d *Drain) tryOutcome(ctx context.Context, it *item) error {
 			return Permanent(err)
 		}
 		if it.outcome == OutcomeClaimCheck {
-			if marks.Ref, marks.Digest, err = d.Refusals.Claims.Store(ctx, it.orig); err != nil {
+			if marks.Ref, marks.Digest, err = d.Rejections.Payloads.Store(ctx, it.orig); err != nil {
 				return fmt.Errorf("claim check: %w", err)
 			}
 			reduced.Marks = &marks
@@ -151,10 +153,10 @@ func (d *Drain) tryOutcome(ctx context.Context, it *item) error {
 		it.send = reduced
 		return nil
 	case OutcomeDeadLetter:
-		if where, err = d.Refusals.DeadLetters.Keep(ctx, it.orig, it.reason(), it.refusal); err != nil {
+		if where, err = d.Rejections.DeadLetters.Keep(ctx, it.orig, it.reason(), it.rejection); err != nil {
 			return fmt.Errorf("dead letter: %w", err)
 		}
 	}
-	it.send = event.RefusalGap(it.orig, it.reason(), it.refusal.Error(), where)
+	it.send = event.RefusalGap(it.orig, it.reason(), it.rejection.Error(), where)
 	return nil
 }

@@ -1,7 +1,8 @@
-package nats
+package natscheck
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"net/url"
@@ -9,33 +10,31 @@ import (
 	"strings"
 	"time"
 
-	natsgo "github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/deltabridge/deltabridge/pkg/event"
-	"github.com/deltabridge/deltabridge/pkg/sinks"
+	"github.com/deltabridge/deltabridge/pkg/sinks/diagnose"
+	"github.com/deltabridge/deltabridge/pkg/sinks/nats/natsconn"
 )
-
-var _ sinks.Reader = (*Sink)(nil)
 
 // forgotten is after how long the server removes a reader that went away without a word.
 const forgotten = time.Minute
 
-// Read implements [sinks.Reader], by an ephemeral ordered consumer, which acknowledges nothing. The stream is not created.
-// With an embedded server it reads from the one that runs at its address, in another process.
-func (s *Sink) Read(ctx context.Context, o sinks.ReadOptions, handle func(*sinks.Record) error) error {
-	if e := s.cfg.Embedded; e != nil {
-		s.cfg.URLs, s.cfg.Embedded = []string{(&url.URL{Scheme: "nats", Host: e.Listen}).String()}, nil
-	}
-	if err := s.connect(ctx); err != nil {
+// deleteTimeout is how long the reader waits for its removal.
+const deleteTimeout = 5 * time.Second
+
+// Read hands over what the stream holds, by an ephemeral ordered consumer, which acknowledges nothing: see [diagnose.Reader]. The
+// stream is not created.
+func (s *Stream) Read(ctx context.Context, c *natsconn.Client, o diagnose.ReadOptions, handle func(*diagnose.Record) error) error {
+	if err := c.Connect(ctx); err != nil {
 		return err
 	}
-	stream, consumer, err := s.consumer(ctx, o)
+	stream, consumer, err := s.consumer(ctx, c, o)
 	if err != nil {
 		return err
 	}
 	defer func() { // by its present name, which changes with each recovery
-		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), connectTimeout)
+		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), deleteTimeout)
 		defer cancel()
 		_ = stream.DeleteConsumer(last, consumer.CachedInfo().Name) // the server forgets it anyway
 	}()
@@ -45,7 +44,7 @@ func (s *Sink) Read(ctx context.Context, o sinks.ReadOptions, handle func(*sinks
 	end := stream.CachedInfo().State.LastSeq
 	messages, err := consumer.Messages()
 	if err != nil {
-		return fmt.Errorf("read stream %s: %w", s.cfg.Stream.Name, err)
+		return fmt.Errorf("read stream %s: %w", s.Config.Name, err)
 	}
 	defer messages.Stop()
 	for {
@@ -56,7 +55,7 @@ func (s *Sink) Read(ctx context.Context, o sinks.ReadOptions, handle func(*sinks
 		case errors.Is(err, jetstream.ErrNoHeartbeat):
 			continue // the consumer recovers by itself
 		case err != nil:
-			return fmt.Errorf("read stream %s: %w", s.cfg.Stream.Name, err)
+			return fmt.Errorf("read stream %s: %w", s.Config.Name, err)
 		}
 		r, sequence, err := s.record(m)
 		if err == nil {
@@ -72,53 +71,54 @@ func (s *Sink) Read(ctx context.Context, o sinks.ReadOptions, handle func(*sinks
 }
 
 // consumer finds the stream and makes the consumer.
-func (s *Sink) consumer(ctx context.Context, o sinks.ReadOptions) (jetstream.Stream, jetstream.Consumer, error) {
-	ctx, cancel := context.WithTimeout(ctx, s.cfg.AckTimeout)
+func (s *Stream) consumer(ctx context.Context, c *natsconn.Client, o diagnose.ReadOptions) (
+	stream jetstream.Stream, consumer jetstream.Consumer, err error,
+) {
+	ctx, cancel := context.WithTimeout(ctx, s.Access.Timeout)
 	defer cancel()
-	js, err := jetstream.New(s.conn)
+	js, err := jetstream.New(c.Conn())
 	if err != nil {
 		return nil, nil, err
 	}
-	watched, end := s.denials.during(ctx)
-	stream, err := js.Stream(watched, s.cfg.Stream.Name)
-	config := jetstream.OrderedConsumerConfig{InactiveThreshold: forgotten, NamePrefix: "deltabridge-tail-" + natsgo.NewInbox()[len(natsgo.InboxPrefix):]}
+	config := jetstream.OrderedConsumerConfig{InactiveThreshold: forgotten, NamePrefix: "deltabridge-tail-" + rand.Text()}
 	if !o.Since.IsZero() {
 		config.DeliverPolicy, config.OptStartTime = jetstream.DeliverByStartTimePolicy, &o.Since
 	}
-	var consumer jetstream.Consumer
-	if err == nil {
-		consumer, err = stream.OrderedConsumer(watched, config)
-	}
-	denial := end()
+	err = c.Ask(ctx, func(ctx context.Context) (err error) {
+		if stream, err = js.Stream(ctx, s.Config.Name); err == nil {
+			consumer, err = stream.OrderedConsumer(ctx, config)
+		}
+		return err
+	})
 	if err != nil {
-		return nil, nil, s.streamError(err, denial)
+		return nil, nil, s.Error(err)
 	}
 	return stream, consumer, nil
 }
 
-// record is a message as [sinks.Record], with its sequence number.
-func (s *Sink) record(m jetstream.Msg) (*sinks.Record, uint64, error) {
+// record is a message as [diagnose.Record], with its sequence number.
+func (s *Stream) record(m jetstream.Msg) (*diagnose.Record, uint64, error) {
 	meta, err := m.Metadata()
 	if err != nil {
-		return nil, 0, fmt.Errorf("read stream %s: %w", s.cfg.Stream.Name, err)
+		return nil, 0, fmt.Errorf("read stream %s: %w", s.Config.Name, err)
 	}
-	r := &sinks.Record{
+	r := &diagnose.Record{
 		Place:  m.Subject() + " #" + strconv.FormatUint(meta.Sequence.Stream, 10),
 		Stored: meta.Timestamp, Behind: int64(meta.NumPending),
 	}
 	headers := m.Headers()
-	if strings.HasPrefix(headers.Get(contentType), "application/cloudevents+json") {
+	if strings.HasPrefix(headers.Get("content-type"), "application/cloudevents+json") {
 		r.Received, r.Foreign = event.ParseStructured(m.Data())
 		return r, meta.Sequence.Stream, nil
 	}
 	r.Attributes, r.Data = make(map[string]string, len(headers)), m.Data()
 	for name, values := range headers {
-		if attribute, ok := strings.CutPrefix(name, attributePrefix); ok && len(values) > 0 {
+		if attribute, ok := strings.CutPrefix(name, "ce-"); ok && len(values) > 0 {
 			r.Attributes[attribute] = decode(values[0])
 		}
 	}
 	if r.Attributes["id"] == "" {
-		r.Foreign = errors.New("it has no header " + attributePrefix + "id")
+		r.Foreign = errors.New("it has no header ce-id")
 	}
 	return r, meta.Sequence.Stream, nil
 }

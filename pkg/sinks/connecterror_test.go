@@ -2,11 +2,9 @@ package sinks_test
 
 import (
 	"errors"
-	"fmt"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 )
@@ -31,22 +29,6 @@ func TestConnectErrorsAreOneLine(t *testing.T) {
 		}
 		if !errors.Is(&c.err, cause) {
 			t.Errorf("%v does not wrap its cause", &c.err)
-		}
-	}
-}
-
-func TestFailed(t *testing.T) {
-	cause := errors.New("refused")
-	known := &sinks.ConnectError{Step: sinks.StepTLS, Address: "a:1", Key: "kafka.tls", Err: cause}
-	for _, c := range []struct {
-		err  error
-		want sinks.Finding
-	}{
-		{cause, sinks.Finding{Step: sinks.StepTopic, Target: "t", Err: cause}},
-		{fmt.Errorf("around: %w", known), sinks.Finding{Step: sinks.StepTLS, Target: "a:1", Err: known, Remedy: "see kafka.tls"}},
-	} {
-		if diff := cmp.Diff(c.want, sinks.Failed(sinks.StepTopic, "t", c.err), cmpopts.EquateErrors()); diff != "" {
-			t.Errorf("(-want +got):\n%s", diff)
 		}
 	}
 }

@@ -11,11 +11,11 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/sinks/nats"
 )
 
-// Refusals says what is done with events that the destination refuses for good. state is the folder for dead letters. It does no I/O.
-func (d *Destination) Refusals(s *config.Sink, state string) (r sinks.Refusals, err error) {
+// Rejections says what is done with events that the destination rejects. state is the directory for dead letters. It does no I/O.
+func (d *Destination) Rejections(s *config.Sink, state string) (r sinks.Rejections, err error) {
 	r.Oversize = sinks.Outcome(s.Oversize)
 	if s.Oversize == config.OversizeClaimCheck {
-		if r.Claims, err = d.buildClaims(s); err != nil {
+		if r.Payloads, err = d.buildPayloads(s); err != nil {
 			return r, fmt.Errorf("sink %s: claimCheck: %w", s.Name, err)
 		}
 	}
@@ -24,7 +24,7 @@ func (d *Destination) Refusals(s *config.Sink, state string) (r sinks.Refusals, 
 	case letters.File != nil:
 		r.DeadLetters = DeadLetterFile(state, s)
 	default:
-		if r.DeadLetters, err = d.buildLetterSink(s); err != nil {
+		if r.DeadLetters, err = d.buildDeadLetterSink(s); err != nil {
 			return r, fmt.Errorf("sink %s: deadLetter: %w", s.Name, err)
 		}
 	}
@@ -40,18 +40,18 @@ func DeadLetterFile(state string, s *config.Sink) *deadletter.File {
 	return f
 }
 
-// buildClaims makes the object store, on the connection of a sink of NATS or on one of its own.
-func (d *Destination) buildClaims(s *config.Sink) (sinks.Claims, error) {
+// buildPayloads makes the object store, on the connection of a sink of NATS or on one of its own.
+func (d *Destination) buildPayloads(s *config.Sink) (sinks.PayloadStore, error) {
 	c := s.ClaimCheck
-	cfg := nats.ClaimConfig{Bucket: c.Bucket, Create: c.Create, TTL: time.Duration(c.TTL), MaxBytes: int64(c.MaxBytes), Replicas: c.Replicas}
+	cfg := nats.PayloadConfig{Bucket: c.Bucket, Create: c.Create, TTL: time.Duration(c.TTL), MaxBytes: int64(c.MaxBytes), Replicas: c.Replicas}
 	if c.NATS == nil {
-		return d.Sink.(*nats.Sink).Claims(cfg), nil // the configuration was checked
+		return d.Sink.(*nats.Sink).PayloadStore(cfg), nil // the configuration was checked
 	}
 	servers := config.DefaultNATS()
 	servers.URL, servers.TLS = c.NATS.URL, c.NATS.TLS
 	servers.CredentialsFile, servers.NkeyFile, servers.TokenFile = c.NATS.CredentialsFile, c.NATS.NkeyFile, c.NATS.TokenFile
 	servers.User, servers.PasswordFile = c.NATS.User, c.NATS.PasswordFile
-	claims, err := nats.NewClaims(d.natsConfig(&servers), cfg)
+	claims, err := nats.NewPayloadStore(d.natsConfig(&servers), cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -59,12 +59,12 @@ func (d *Destination) buildClaims(s *config.Sink) (sinks.Claims, error) {
 	return claims, nil
 }
 
-// buildLetterSink makes the sink of a topic or a subject for dead letters.
-func (d *Destination) buildLetterSink(s *config.Sink) (sinks.DeadLetters, error) {
+// buildDeadLetterSink makes the sink of a topic or a subject for dead letters.
+func (d *Destination) buildDeadLetterSink(s *config.Sink) (sinks.DeadLetters, error) {
 	sink, where, err := d.kind.letters(d, s)
 	if err != nil {
 		return nil, err
 	}
 	d.Closers = append(d.Closers, sink.Close)
-	return &sinks.LetterSink{Sink: sink, Where: where}, nil
+	return &sinks.DeadLetterSink{Sink: sink, Where: where}, nil
 }

@@ -1,0 +1,62 @@
+package nats
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"net/url"
+	"slices"
+
+	natsgo "github.com/nats-io/nats.go"
+
+	"github.com/deltabridge/deltabridge/pkg/event"
+	"github.com/deltabridge/deltabridge/pkg/sinks/diagnose"
+	"github.com/deltabridge/deltabridge/pkg/sinks/nats/embedded"
+)
+
+// Check implements [diagnose.Checker]. An embedded server is not started: it reports whether it could be.
+func (s *Sink) Check(ctx context.Context) (findings []diagnose.Finding) {
+	if s.cfg.Embedded != nil && s.server == nil {
+		return append(embedded.Check(*s.cfg.Embedded), s.stream.CheckConfigured(embedded.MaxPayload)...)
+	}
+	findings, destination := s.stream.Check(ctx)
+	if destination != "" {
+		s.destination = destination
+	}
+	return findings
+}
+
+// Preview implements [diagnose.Previewer]. An embedded server is not started, and not asked.
+func (s *Sink) Preview(ctx context.Context, m *event.Message, ask bool) (diagnose.Placement, error) {
+	subject, err := s.appendSubject(nil, m)
+	if err != nil {
+		return diagnose.Placement{}, err
+	}
+	headers := newHeaders(&s.cfg)
+	headers.ttl = s.cfg.Stream.deletionTTL()
+	header := headers.set(m)
+	msg := natsgo.Msg{Subject: string(subject), Header: header, Data: m.Body()}
+	p := diagnose.Placement{
+		Stream: s.cfg.Stream.Name, Subject: msg.Subject,
+		Size: int64(msg.Size() - len(msg.Subject)), // as the server counts it
+	}
+	for _, name := range slices.Sorted(maps.Keys(header)) {
+		p.Headers = append(p.Headers, diagnose.Header{Name: name, Value: header[name][0]})
+	}
+	switch {
+	case s.cfg.Embedded != nil:
+		p.Limit = embedded.MaxPayload
+	case ask:
+		p.Limit, p.Unknown = s.stream.MaxMessage(ctx)
+	}
+	return p, nil
+}
+
+// Read implements [diagnose.Reader]. In place of an embedded server it reads from the one that runs at its address, in another
+// process.
+func (s *Sink) Read(ctx context.Context, o diagnose.ReadOptions, handle func(*diagnose.Record) error) error {
+	if e := s.cfg.Embedded; e != nil {
+		s.client.URLs, s.client.Prober = []string{(&url.URL{Scheme: "nats", Host: cmp.Or(e.Listen, embedded.DefaultListen)}).String()}, s.cfg.Prober
+	}
+	return s.stream.Read(ctx, &s.client, o, handle)
+}

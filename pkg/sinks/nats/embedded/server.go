@@ -1,0 +1,198 @@
+package embedded
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+
+	"github.com/deltabridge/deltabridge/pkg/sinks"
+	"github.com/deltabridge/deltabridge/pkg/sinks/access"
+	"github.com/deltabridge/deltabridge/pkg/sinks/diagnose"
+)
+
+const (
+	// DefaultListen is the default of Config.Listen.
+	DefaultListen = "127.0.0.1:4222"
+	// MaxPayload holds the largest object that etcd takes, with its old state and headers.
+	MaxPayload = 8 << 20
+
+	readyWithin = 10 * time.Second
+	lockName    = "deltabridge.lock"
+)
+
+// Config of the server. On a Listen address other than loopback, anyone who reaches it can read and write.
+type Config struct {
+	Listen   string // host:port; port 0 takes a free one. Empty: DefaultListen
+	StoreDir string // directory of the server's files; it is created, and one process at a time may use it
+	MaxStore int64  // bytes on disk for all streams; 0: three quarters of what is free (nats-server's default)
+	// SyncAlways waits for the disk at each message. Otherwise messages survive the end of the process, but the
+	// last two minutes of them not that of the machine (nats-server's default).
+	SyncAlways bool
+}
+
+func (cfg *Config) listen() string { return cmp.Or(cfg.Listen, DefaultListen) }
+
+// Server is a running server. Its embedded methods are those of nats-server.
+type Server struct {
+	*server.Server
+	lock *os.File
+}
+
+// Start returns when the server takes connections.
+func Start(cfg Config, log *slog.Logger) (_ *Server, err error) {
+	listen := cfg.listen()
+	host, portText, err := net.SplitHostPort(listen)
+	if err != nil {
+		return nil, fmt.Errorf("listen %q: %w", listen, err)
+	}
+	port, err := strconv.ParseUint(portText, 10, 16)
+	if err != nil {
+		return nil, fmt.Errorf("listen %q: %w", listen, err)
+	}
+	if err := checkListen(listen); err != nil {
+		return nil, err
+	}
+	lock, err := lockStore(cfg.StoreDir)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			_ = lock.Close()
+		}
+	}()
+	opts := &server.Options{
+		ServerName: "deltabridge", Host: host, Port: int(port),
+		JetStream: true, StoreDir: cfg.StoreDir, JetStreamMaxStore: cfg.MaxStore, SyncAlways: cfg.SyncAlways,
+		MaxPayload: MaxPayload, NoSigs: true,
+	}
+	if port == 0 {
+		opts.Port = server.RANDOM_PORT
+	}
+	srv, err := server.NewServer(opts)
+	if err != nil {
+		return nil, err
+	}
+	logger := &serverLog{log: log}
+	srv.SetLoggerV2(logger, false, false, false)
+	s := &Server{Server: srv, lock: lock}
+	srv.Start()
+	if !srv.ReadyForConnections(readyWithin) || !srv.JetStreamEnabled() {
+		s.Stop()
+		err = fmt.Errorf("did not start on %s", listen)
+		if last := logger.last.Load(); last != nil {
+			err = fmt.Errorf("%w: %s", err, *last)
+		}
+		return nil, err
+	}
+	if ip := net.ParseIP(host); ip != nil && !ip.IsLoopback() {
+		log.Warn("embedded nats-server listens beyond loopback, without authentication", "address", srv.Addr().String())
+	}
+	return s, nil
+}
+
+// Stop returns when the server has ended and another process may use the directory.
+func (s *Server) Stop() {
+	s.Shutdown()
+	s.WaitForShutdown()
+	_ = s.lock.Close()
+}
+
+// checkListen returns a [sinks.ConnectError] if nothing can listen on the address. nats-server does not say why it is not ready.
+func checkListen(address string) error {
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		return &sinks.ConnectError{
+			Step: sinks.StepConnect, Address: address, Key: "nats.embedded.listen", Remedy: "stop the other server there, or set another address in nats.embedded.listen",
+			Err: fmt.Errorf("the embedded server can't listen there; is another server running? %w", access.Plain(err)),
+		}
+	}
+	return l.Close()
+}
+
+// lockStore makes sure that no other process writes to dir: nats-server does not, and two would ruin the files.
+func lockStore(dir string) (*os.File, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	f, err := os.OpenFile(filepath.Join(dir, lockName), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := lockFile(f); err != nil {
+		_ = f.Close()
+		return nil, storeInUse(dir, err)
+	}
+	return f, nil
+}
+
+func storeInUse(dir string, err error) error {
+	return &sinks.ConnectError{
+		Step: sinks.StepFiles, Key: "nats.embedded.storeDir", Remedy: "stop the other bridge, or give this one another directory",
+		Err: fmt.Errorf("store %s is in use by another process: %w", dir, err),
+	}
+}
+
+// Check reports whether the server could start. It leaves nothing behind.
+func Check(cfg Config) []diagnose.Finding {
+	store := diagnose.Finding{Step: sinks.StepFiles, Target: cfg.StoreDir, Detail: "the store of the embedded server is free"}
+	f, err := os.OpenFile(filepath.Join(cfg.StoreDir, lockName), os.O_RDWR, 0)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		store.Detail = "the store of the embedded server does not exist, and is created at the start"
+	case err != nil:
+		store = diagnose.Failed(sinks.StepFiles, cfg.StoreDir, &sinks.ConnectError{Step: sinks.StepFiles, Key: "nats.embedded.storeDir", Err: err})
+	default:
+		if err := lockFile(f); err != nil {
+			store = diagnose.Failed(sinks.StepFiles, cfg.StoreDir, storeInUse(cfg.StoreDir, err))
+		}
+		_ = f.Close()
+	}
+	port := diagnose.Finding{Step: sinks.StepConnect, Target: cfg.listen(), Detail: "the address of the embedded server is free"}
+	if err := checkListen(cfg.listen()); err != nil {
+		port = diagnose.Failed(sinks.StepConnect, cfg.listen(), err)
+	}
+	return []diagnose.Finding{store, port}
+}
+
+// serverLog passes the server's log on, without details, and keeps the last error.
+type serverLog struct {
+	log  *slog.Logger
+	last atomic.Pointer[string]
+}
+
+// Noticef implements server.Logger.
+func (l *serverLog) Noticef(format string, v ...any) {
+	l.log.Debug("nats-server", "text", fmt.Sprintf(format, v...))
+}
+
+// Warnf implements server.Logger.
+func (l *serverLog) Warnf(format string, v ...any) {
+	l.log.Warn("nats-server", "text", fmt.Sprintf(format, v...))
+}
+
+// Errorf implements server.Logger.
+func (l *serverLog) Errorf(format string, v ...any) {
+	text := fmt.Sprintf(format, v...)
+	l.last.Store(&text)
+	l.log.Error("nats-server", "text", text)
+}
+
+// Fatalf implements server.Logger.
+func (l *serverLog) Fatalf(format string, v ...any) { l.Errorf(format, v...) }
+
+// Debugf implements server.Logger.
+func (l *serverLog) Debugf(string, ...any) {}
+
+// Tracef implements server.Logger.
+func (l *serverLog) Tracef(string, ...any) {}

@@ -1,0 +1,211 @@
+package natscheck
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	natsgo "github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/deltabridge/deltabridge/pkg/sinks"
+	"github.com/deltabridge/deltabridge/pkg/sinks/diagnose"
+	"github.com/deltabridge/deltabridge/pkg/sinks/nats/natsconn"
+)
+
+// Check tries the files, each server, what the user may do, and the stream. destination is that of the stream; empty if it is not
+// known.
+func (s *Stream) Check(ctx context.Context) (findings []diagnose.Finding, destination string) {
+	files, err := s.Access.CheckFiles()
+	if err != nil {
+		return []diagnose.Finding{diagnose.Failed(sinks.StepFiles, "nats", err)}, ""
+	}
+	if len(files) > 0 {
+		findings = append(findings, diagnose.Finding{Step: sinks.StepFiles, Target: "nats", Detail: strings.Join(files, ", ")})
+	}
+	t, found, _ := s.Access.First(ctx)
+	findings = append(findings, found...)
+	if t == nil {
+		return findings, ""
+	}
+	defer t.Conn.Close()
+	findings = append(findings, s.checkPermissions(ctx, t)...)
+	found, destination = s.checkStream(ctx, t)
+	return append(findings, found...), destination
+}
+
+// find looks the stream up; it is not created.
+func (s *Stream) find(ctx context.Context, t *natsconn.Attempt) (js jetstream.JetStream, info *jetstream.StreamInfo, err error) {
+	if js, err = jetstream.New(t.Conn); err != nil {
+		return nil, nil, err
+	}
+	err = t.Ask(ctx, func(ctx context.Context) error {
+		stream, err := js.Stream(ctx, s.Config.Name)
+		if err == nil {
+			info = stream.CachedInfo()
+		}
+		return err
+	})
+	return js, info, err
+}
+
+// checkStream looks for the stream, and compares it, or what would be created, with what the bridge promises.
+func (s *Stream) checkStream(ctx context.Context, t *natsconn.Attempt) ([]diagnose.Finding, string) {
+	ctx, cancel := context.WithTimeout(ctx, s.Access.Timeout)
+	defer cancel()
+	js, info, err := s.find(ctx, t)
+	switch {
+	case errors.Is(err, jetstream.ErrStreamNotFound) && s.Create:
+		return s.checkCreation(ctx, js, t), s.Destination(nil)
+	case err != nil:
+		return []diagnose.Finding{s.failed(s.Error(err))}, ""
+	}
+	destination := s.Destination(info)
+	if err := s.Unfit(&info.Config); err != nil {
+		return []diagnose.Finding{s.failed(err)}, destination
+	}
+	ok := s.finding(fmt.Sprintf("%s; %d messages", describe(&info.Config), info.State.Msgs))
+	return append([]diagnose.Finding{ok}, s.warnings(&info.Config, t.Conn.MaxPayload())...), destination
+}
+
+func (s *Stream) finding(detail string) diagnose.Finding {
+	return diagnose.Finding{Step: sinks.StepStream, Target: "stream " + s.Config.Name, Detail: detail}
+}
+
+func (s *Stream) failed(err error) diagnose.Finding {
+	return diagnose.Failed(sinks.StepStream, "stream "+s.Config.Name, err)
+}
+
+// MaxMessage asks for the largest message that the server and the stream take, in bytes.
+func (s *Stream) MaxMessage(ctx context.Context) (int64, error) {
+	t, _, err := s.Access.First(ctx)
+	if err != nil {
+		return 0, err
+	}
+	defer t.Conn.Close()
+	limit := t.Conn.MaxPayload()
+	ctx, cancel := context.WithTimeout(ctx, s.Access.Timeout)
+	defer cancel()
+	_, info, err := s.find(ctx, t)
+	switch {
+	case errors.Is(err, jetstream.ErrStreamNotFound) && s.Create:
+		return limit, nil // what would be created has no limit of its own
+	case err != nil:
+		return limit, s.Error(err)
+	}
+	return maxMessage(&info.Config, limit), s.Unfit(&info.Config)
+}
+
+// userInfo is what a server says of the user of a connection ($SYS.REQ.USER.INFO).
+type userInfo struct {
+	Data struct {
+		User        string        `json:"user"`
+		Account     string        `json:"account"`
+		Expires     time.Duration `json:"expires"`
+		Permissions *struct {
+			Publish   *subjectRule `json:"publish"`
+			Subscribe *subjectRule `json:"subscribe"`
+		} `json:"permissions"`
+	} `json:"data"`
+}
+
+// subjectRule is a list of subjects that are allowed (none: all) less those that are denied.
+type subjectRule struct {
+	Allow []string `json:"allow"`
+	Deny  []string `json:"deny"`
+}
+
+// allows reports whether every subject of the pattern is allowed, and whether some are.
+func (r *subjectRule) allows(pattern string) (all, some bool) {
+	if r == nil {
+		return true, true
+	}
+	all, some = len(r.Allow) == 0, len(r.Allow) == 0
+	for _, filter := range r.Allow {
+		all, some = all || server.SubjectMatchesFilter(pattern, filter), some || server.SubjectsCollide(filter, pattern)
+	}
+	for _, filter := range r.Deny {
+		all, some = all && !server.SubjectsCollide(filter, pattern), some && !server.SubjectMatchesFilter(pattern, filter)
+	}
+	return all, some
+}
+
+// expiresSoon is how long before the end of credentials to warn.
+const expiresSoon = 7 * 24 * time.Hour
+
+// checkPermissions asks the server what the user may do. If it does not say, what is not allowed shows at the stream, or with the
+// first event.
+func (s *Stream) checkPermissions(ctx context.Context, t *natsconn.Attempt) []diagnose.Finding {
+	ctx, cancel := context.WithTimeout(ctx, min(permissionsTimeout, s.Access.Timeout))
+	defer cancel()
+	var info userInfo
+	err := t.Ask(ctx, func(ctx context.Context) error {
+		msg, err := t.Conn.RequestWithContext(ctx, "$SYS.REQ.USER.INFO", nil)
+		if err != nil {
+			return err
+		}
+		return json.Unmarshal(msg.Data, &info)
+	})
+	t.Forget() // a denial of the question itself
+	f := diagnose.Finding{Step: sinks.StepAuthorize, Target: "subject " + s.Wildcard}
+	if err != nil {
+		f.Detail = "the server does not tell what the user may do"
+		return []diagnose.Finding{f}
+	}
+	f.Detail = fmt.Sprintf("account %s, user %s", info.Data.Account, info.Data.User)
+	if left := info.Data.Expires; left > 0 {
+		f.Detail += fmt.Sprintf(", for another %v", left.Round(time.Second))
+		if left < expiresSoon {
+			f.Warn, f.Remedy = true, "issue new credentials in time"
+		}
+	}
+	denied := s.deniedOf(&info)
+	if len(denied) > 0 && denied[0].Err != nil && !f.Warn {
+		return denied // "ok" above a failure of the same step would mislead
+	}
+	return append([]diagnose.Finding{f}, denied...)
+}
+
+// permissionsTimeout is how long a server may take to say what a user may do.
+const permissionsTimeout = 5 * time.Second
+
+// deniedOf returns what the user would need, and may not do.
+func (s *Stream) deniedOf(info *userInfo) (findings []diagnose.Finding) {
+	may := info.Data.Permissions
+	if may == nil {
+		return nil
+	}
+	target := "subject " + s.Wildcard
+	denied := func(op, subject string) {
+		err := fmt.Errorf("%w: Permissions Violation for %s to %q", natsgo.ErrPermissionViolation, op, subject)
+		err = s.Access.Denied("the user may not do what is needed", err, s.Wildcard)
+		findings = append(findings, diagnose.Failed(sinks.StepAuthorize, target, err))
+	}
+	if all, _ := may.Subscribe.allows("_INBOX.*.*"); !all {
+		denied("Subscription", "_INBOX.>")
+	}
+	api := []string{"$JS.API.STREAM.INFO." + s.Config.Name}
+	if s.Create {
+		api = append(api, "$JS.API.STREAM.CREATE."+s.Config.Name)
+	}
+	for _, subject := range api {
+		if all, _ := may.Publish.allows(subject); !all {
+			denied("Publish", subject)
+		}
+	}
+	switch all, some := may.Publish.allows(s.Wildcard); {
+	case !some:
+		denied("Publish", s.Wildcard)
+	case !all:
+		findings = append(findings, diagnose.Finding{
+			Step: sinks.StepAuthorize, Target: target, Warn: true,
+			Detail: fmt.Sprintf("the user may publish to a part of %q only: events outside are not delivered", s.Wildcard),
+			Remedy: s.Access.Denied("", errors.New(""), s.Wildcard).Remedy,
+		})
+	}
+	return findings
+}

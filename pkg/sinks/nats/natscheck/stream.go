@@ -1,0 +1,193 @@
+package natscheck
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	natsgo "github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/deltabridge/deltabridge/pkg/sinks"
+	"github.com/deltabridge/deltabridge/pkg/sinks/access"
+	"github.com/deltabridge/deltabridge/pkg/sinks/nats/natsconn"
+)
+
+const (
+	// largestObject is the largest request that etcd takes by default, and so about the largest object, in bytes.
+	largestObject = 3 << 19
+	// shortWindow is less than a message that is sent again may need, shortAge less than an ordinary outage of a consumer.
+	shortWindow = 2 * time.Minute
+	shortAge    = time.Hour
+)
+
+// Stream is what a sink requires of its stream.
+type Stream struct {
+	Access *natsconn.Access
+	// Config is how it is created; of one that exists only the name matters.
+	Config   jetstream.StreamConfig
+	Create   bool   // create it if it does not exist
+	Wildcard string // matches the subjects of all events
+	// Latest: it has to keep the last message of each subject, and no more.
+	Latest bool
+	// DeletionTTL: deletions expire.
+	DeletionTTL bool
+	// Embedded: its server is in the process, so that more replicas can't be expected.
+	Embedded bool
+}
+
+// isBucket reports whether it is a key-value bucket: other streams are created without rollups.
+func (s *Stream) isBucket() bool { return s.Config.AllowRollup }
+
+// Destination names the stream by its time of creation; nil is one that does not exist yet.
+func (s *Stream) Destination(info *jetstream.StreamInfo) string {
+	if info == nil {
+		return fmt.Sprintf("stream %s, not created yet", s.Config.Name)
+	}
+	return fmt.Sprintf("stream %s, created %s", s.Config.Name, info.Created.UTC().Format(time.RFC3339Nano))
+}
+
+// Unfit returns why a stream can't take what the sink sends; nil if it can.
+func (s *Stream) Unfit(c *jetstream.StreamConfig) error {
+	if err := s.unfit(c); err != nil {
+		return &sinks.ConnectError{
+			Step: sinks.StepStream, Key: "nats.stream", Err: fmt.Errorf("stream %s: %w", s.Config.Name, err), Rejected: true,
+		}
+	}
+	return nil
+}
+
+func (s *Stream) unfit(c *jetstream.StreamConfig) error {
+	switch {
+	case c.Sealed:
+		return errors.New("it is sealed and takes no messages: name another, or create it anew")
+	case c.NoAck:
+		return errors.New("it gives no acknowledgements (no_ack), without which no event is ever known to be delivered: turn no_ack off")
+	case c.Mirror != nil:
+		return errors.New("it is a mirror and takes no messages: name the stream that it mirrors")
+	case !slices.ContainsFunc(c.Subjects, func(filter string) bool { return server.SubjectsCollide(filter, s.Wildcard) }):
+		return fmt.Errorf("its subjects %q take none of %q: add the subject to the stream, or change the sink's subject",
+			c.Subjects, s.Wildcard)
+	case !s.Latest || c.MaxMsgsPerSubject == 1:
+		return nil
+	}
+	kept := "all messages"
+	if c.MaxMsgsPerSubject > 0 {
+		kept = fmt.Sprintf("%d messages", c.MaxMsgsPerSubject)
+	}
+	if s.isBucket() {
+		return fmt.Errorf("the bucket keeps %s of each key, and nats.bucket asks for one: set its history to 1 "+
+			"(nats kv edit %s --history=1)", kept, strings.TrimPrefix(c.Name, "KV_"))
+	}
+	return fmt.Errorf("it keeps %s of each subject, and nats.stream.lastPerSubject asks for one: set its max_msgs_per_subject to 1 "+
+		"(nats stream edit %s --max-msgs-per-subject=1), or leave lastPerSubject out", kept, c.Name)
+}
+
+// Doubt is a way in which a stream that takes messages may lose some, and what to do about it.
+type Doubt struct{ What, Remedy string }
+
+// doubts collects those that apply.
+type doubts []Doubt
+
+func (d *doubts) add(applies bool, remedy, format string, args ...any) {
+	if applies {
+		*d = append(*d, Doubt{fmt.Sprintf(format, args...), remedy})
+	}
+}
+
+// Doubts are those about a stream, for what the sink sends. maxPayload is the server's.
+func (s *Stream) Doubts(c *jetstream.StreamConfig, maxPayload int64) []Doubt {
+	var d doubts
+	d.add(!slices.ContainsFunc(c.Subjects, func(filter string) bool { return server.SubjectMatchesFilter(s.Wildcard, filter) }),
+		fmt.Sprintf("add %q to its subjects", s.Wildcard),
+		"no subject of it covers all of %q (it has %q): events outside them are not delivered until the stream takes them",
+		s.Wildcard, c.Subjects)
+	old := c.Discard == jetstream.DiscardOld
+	d.add(old && (c.MaxBytes > 0 || c.MaxMsgs > 0), "with discard: new the bridge would wait instead",
+		"when full (max_bytes %d, max_msgs %d) it drops its oldest messages, read or not", c.MaxBytes, c.MaxMsgs)
+	d.add(c.MaxMsgsPerSubject > 0 && old && !s.Latest,
+		"remove max_msgs_per_subject if each state matters, or set nats.stream.lastPerSubject: true if the last one does",
+		"it keeps the last %d messages of each subject (max_msgs_per_subject): readers that lag behind miss the states before",
+		c.MaxMsgsPerSubject)
+	d.add(c.Retention == jetstream.InterestPolicy, "use retention: limits",
+		"its retention is interest: what arrives while it has no consumer is gone at once")
+	late := "what is sent again later than that is stored twice"
+	if s.Latest {
+		late = "after a broken connection, a copy that arrives later than that can replace a newer state"
+	}
+	d.add(c.Duplicates < shortWindow && (c.MaxAge == 0 || c.Duplicates < c.MaxAge), fmt.Sprintf("use %s or more", shortWindow),
+		"it remembers ids for %s only (duplicate_window): %s", c.Duplicates, late)
+	limit := maxMessage(c, maxPayload)
+	d.add(limit < largestObject, "raise max_payload of the server (and max_msg_size of the stream)",
+		"it takes messages of %d bytes at most, and an object can have %d: what becomes of larger ones says the sink's oversize",
+		limit, largestObject)
+	d.add(s.Latest && c.MaxAge > 0, "set its max_age to 0",
+		"it forgets an object that did not change for %v (max_age)", c.MaxAge)
+	return d
+}
+
+// maxMessage is the largest message that server and stream take, in bytes.
+func maxMessage(c *jetstream.StreamConfig, maxPayload int64) int64 {
+	if c.MaxMsgSize > 0 {
+		return min(maxPayload, int64(c.MaxMsgSize))
+	}
+	return maxPayload
+}
+
+// Error is why the stream could not be found or created, in words.
+func (s *Stream) Error(err error) error {
+	name := s.Config.Name
+	e := &sinks.ConnectError{Step: sinks.StepStream, Key: "nats.stream", Err: fmt.Errorf("stream %s: %w", name, err)}
+	api, isAPI := errors.AsType[jetstream.JetStreamError](err)
+	switch {
+	case errors.Is(err, natsgo.ErrPermissionViolation):
+		return s.Access.Denied("stream "+name+" can't be looked up or created", err, s.Wildcard)
+	case errors.Is(err, natsgo.ErrNoResponders), isDisabled(err):
+		e.Key = ""
+		e.Err = access.Words(err, "the server, or this account, has no JetStream, or it is not up yet (%v)", err)
+		e.Remedy = "enable JetStream on the server, and for the account of " + s.Access.Auth.Who()
+	case errors.Is(err, jetstream.ErrStreamNotFound):
+		e.Key = "nats.stream.create"
+		e.Err, e.Rejected = access.Words(err, "stream %s does not exist", name), true
+		e.Remedy = "create it, correct nats.stream.name, or set nats.stream.create: true"
+	case errors.Is(err, context.DeadlineExceeded):
+		e.Err = access.Words(err, "stream %s: JetStream gives no answer within %v", name, s.Access.Timeout)
+		e.Remedy = "see whether the cluster has a JetStream leader (nats server report jetstream)"
+	case isAPI && api.APIError() != nil:
+		e.Err = access.Words(err, "stream %s can't be created: %s", name, api.APIError().Description)
+		e.Key, e.Remedy = creationRemedy(server.ErrorIdentifier(api.APIError().ErrorCode))
+		e.Rejected = !IsTemporary(api.APIError())
+	}
+	return e
+}
+
+// IsTemporary reports whether an error is that of a server, or cluster, which is not ready yet.
+func IsTemporary(e *jetstream.APIError) bool {
+	code := server.ErrorIdentifier(e.ErrorCode)
+	return e.Code == http.StatusServiceUnavailable && code != server.JSStreamStoreFailedF && code != server.JSInsufficientResourcesErr
+}
+
+func isDisabled(err error) bool {
+	return errors.Is(err, jetstream.ErrJetStreamNotEnabled) || errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount)
+}
+
+// creationRemedy is what to do about a stream that can't be created.
+func creationRemedy(code server.ErrorIdentifier) (key, remedy string) {
+	switch code {
+	case server.JSStreamSubjectOverlapErr:
+		return "nats.stream.subjects", "name that stream in nats.stream.name, or choose other subjects"
+	case server.JSStreamReplicasNotSupportedErr, server.JSClusterNoPeersErrF:
+		return "nats.stream.replicas", "ask for no more replicas than the cluster has servers with JetStream"
+	case server.JSInsufficientResourcesErr, server.JSMemoryResourcesExceededErr, server.JSStorageResourcesExceededErr,
+		server.JSAccountResourcesExceededErr:
+		return "nats.stream.maxBytes", "raise the limits of the server or the account, or ask for less"
+	case server.JSMaximumStreamsLimitErr:
+		return "nats.stream.create", "raise the account's limit of streams, or create it by hand"
+	}
+	return "nats.stream", ""
+}

@@ -1,0 +1,113 @@
+package natsconn
+
+import (
+	"crypto/tls"
+	"net"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	natsgo "github.com/nats-io/nats.go"
+
+	"github.com/deltabridge/deltabridge/pkg/sinks"
+	"github.com/deltabridge/deltabridge/pkg/sinks/access"
+)
+
+// connectTimeout is for one server: TCP, TLS and the greeting; TCP alone has reach.Timeout.
+const connectTimeout = 5 * time.Second
+
+// Access is how the servers of one cluster are reached.
+type Access struct {
+	URLs []string // as in nats://host:4222, tls://host:4222 or wss://host
+	Auth Auth
+	TLS  access.TLS // any file or name that is set turns TLS on, as a tls:// URL does
+	// Timeout bounds each request, and how long one server may take to connect.
+	Timeout time.Duration
+}
+
+// CheckFiles returns the files with certificates and secrets, and the first error: one that can't be read or understood.
+func (a *Access) CheckFiles() (files []string, err error) {
+	_, secret := a.Auth.file()
+	files = slices.DeleteFunc(append(a.TLS.Files(), secret), func(file string) bool { return file == "" })
+	if _, err := a.TLS.NewSession(); err != nil {
+		return files, err
+	}
+	return files, a.Auth.check()
+}
+
+// secured reports whether TLS is configured.
+func (a *Access) secured() bool {
+	return a.TLS.ServerName != "" || strings.Join(a.TLS.Files(), "") != ""
+}
+
+// options are those for authentication and TLS. They let nats.go read the files again at each handshake.
+func (a *Access) options(session *access.Session) ([]natsgo.Option, error) {
+	opts, err := a.Auth.options()
+	if err != nil {
+		return nil, err
+	}
+	if !a.secured() && strings.HasPrefix(a.URLs[0], "ws:") { // nats.go would take them as a request for TLS
+		return opts, nil
+	}
+	config, err := session.Config("") // nats.go fills in the host
+	if err != nil {
+		return nil, err
+	}
+	return append(opts, func(o *natsgo.Options) error {
+		o.TLSConfig = &tls.Config{
+			MinVersion: config.MinVersion, ServerName: config.ServerName, GetClientCertificate: config.GetClientCertificate,
+		}
+		o.RootCAsCB = a.TLS.RootCAs
+		o.Secure = o.Secure || a.secured()
+		return nil
+	}), nil
+}
+
+// addresses returns host:port of the servers.
+func addresses(urls []string) []string {
+	out := make([]string, 0, len(urls))
+	for _, raw := range urls {
+		if _, addr, err := serverAddress(raw); err == nil {
+			out = append(out, addr)
+		}
+	}
+	return out
+}
+
+// serverAddress returns host:port of a server's URL, with the default port that nats.go takes.
+func serverAddress(raw string) (*url.URL, string, error) {
+	if !strings.Contains(raw, "://") { // as nats.go does
+		raw = "nats://" + raw
+	}
+	u, err := url.Parse(strings.TrimSpace(raw))
+	if err != nil {
+		return nil, "", err
+	}
+	port := u.Port()
+	if port == "" {
+		port = map[string]string{"ws": "80", "wss": "443"}[u.Scheme]
+	}
+	if port == "" {
+		port = "4222"
+	}
+	return u, net.JoinHostPort(u.Hostname(), port), nil
+}
+
+// Denied returns the error of a permission violation. doing is what it prevented, wildcard what the bridge publishes to.
+func (a *Access) Denied(doing string, err error, wildcard string) *sinks.ConnectError {
+	words := strings.TrimPrefix(err.Error(), natsgo.ErrPermissionViolation.Error()+": ")
+	e := &sinks.ConnectError{Step: sinks.StepAuthorize, Err: access.Words(err, "%s: %s", doing, words), Rejected: true}
+	_, rest, _ := strings.Cut(words, ` to "`)
+	subject, _, _ := strings.Cut(rest, `"`)
+	switch {
+	case strings.HasPrefix(subject, "_INBOX."):
+		e.Remedy = "let " + a.Auth.Who() + " subscribe to _INBOX.>, on the server"
+	case strings.HasPrefix(subject, "$"):
+		e.Remedy = "let " + a.Auth.Who() + " publish to " + subject + ", on the server"
+	default:
+		e.Key = "nats.subject"
+		e.Remedy = "let " + a.Auth.Who() + " publish to " + wildcard + ", on the server, or change nats.subject"
+	}
+	return e
+}

@@ -1,0 +1,216 @@
+package natsconn
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	natsgo "github.com/nats-io/nats.go"
+
+	"github.com/deltabridge/deltabridge/pkg/reach"
+	"github.com/deltabridge/deltabridge/pkg/sinks"
+	"github.com/deltabridge/deltabridge/pkg/sinks/access"
+)
+
+const (
+	reportAfter  = time.Second // that a connection was lost is reported when it is not back by then
+	writeTimeout = 10 * time.Second
+	pingInterval = 10 * time.Second // two without an answer end the connection
+)
+
+// Client is a connection that lasts. It is used by one goroutine. Set the fields before the first Connect.
+type Client struct {
+	Access
+	// Prober finds out when a server is back. Nil: each server is asked by the client alone, as for one in the same process.
+	Prober *reach.Prober
+	// OnError takes what the server reports apart from answers, in a goroutine of nats.go. Nil is allowed.
+	OnError func(error)
+	// Lost receives why the connection broke; the latest may be left out. Nil is allowed.
+	Lost chan error
+
+	Denials
+
+	conn    *natsgo.Conn
+	current atomic.Pointer[natsgo.Conn] // conn, for nats.go's goroutine that reconnects
+	stamp   [sha256.Size]byte           // of the nkey that conn uses
+	dial    dialer
+	up      chan struct{} // it is back
+}
+
+// Conn returns the connection: another one after a Connect that had to begin anew. It is nil before the first Connect, and may be
+// closed.
+func (c *Client) Conn() *natsgo.Conn { return c.conn }
+
+// Connect returns nil once the client is connected.
+func (c *Client) Connect(ctx context.Context) error {
+	if c.conn != nil && !c.conn.IsClosed() {
+		return c.await(ctx)
+	}
+	c.stamp = c.Auth.stamp()
+	opts, err := c.options()
+	if err != nil {
+		return err
+	}
+	c.Forget()
+	if c.Prober != nil {
+		addr, err := access.Reach(ctx, c.Prober, addresses(c.URLs), func(addr string, err error) error {
+			return fmt.Errorf("nats server %w", access.DialError(ctx, addr, "nats.url", reach.Timeout, err))
+		})
+		if err != nil {
+			return err
+		}
+		c.dial.best.Store(addr)
+	}
+	conn, err := c.dial.connect(ctx, strings.Join(c.URLs, ","), opts)
+	if err != nil {
+		return c.diagnose(ctx, err)
+	}
+	c.conn = conn
+	c.current.Store(conn)
+	return nil
+}
+
+// await waits for a reconnection for a while, and then until it has found out why there is none.
+func (c *Client) await(ctx context.Context) error {
+	if c.conn.IsConnected() {
+		return nil
+	}
+	if c.Auth.NkeyFile != "" && c.Auth.stamp() != c.stamp { // all other files are read again by nats.go
+		c.conn.Close()
+		return c.Connect(ctx)
+	}
+	timeout := time.NewTimer(min(reportAfter, c.Timeout))
+	defer timeout.Stop()
+	trying, stop := context.WithCancel(ctx)
+	defer stop()
+	var diagnosis chan error // nil until the timeout
+	for {
+		select {
+		case <-c.up:
+			if !c.conn.IsConnected() {
+				continue
+			}
+			if stop(); diagnosis != nil {
+				<-diagnosis //nolint:errcheck // it does not matter any more
+			}
+			return nil
+		case <-timeout.C:
+			diagnosis = make(chan error, 1)
+			go func() { diagnosis <- c.diagnose(trying, cmp.Or(c.LastError(), natsgo.ErrDisconnected)) }()
+		case err := <-diagnosis:
+			return err
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// Interrupt ends a read or write of the connection that blocks. The client then reconnects.
+func (c *Client) Interrupt() { c.dial.interrupt() }
+
+// LastError returns what failed last; nil if nothing did since the client connected.
+func (c *Client) LastError() error { return c.dial.lastError() }
+
+// Close ends the connection.
+func (c *Client) Close(ctx context.Context) {
+	if c.conn == nil {
+		return
+	}
+	defer context.AfterFunc(ctx, c.Interrupt)() // closing flushes, which a hanging server would hold up
+	c.conn.Close()
+}
+
+// diagnose tries each server and returns why none can be used. If one can, that is err.
+func (c *Client) diagnose(ctx context.Context, err error) error {
+	t, _, cause := c.First(ctx)
+	if t == nil {
+		return cause
+	}
+	t.Conn.Close()
+	return cmp.Or(ctx.Err(), fmt.Errorf("not connected to %s: %w", strings.Join(addresses(c.URLs), ","), err))
+}
+
+// reconnectDelay is how long nats.go waits before it tries its servers again, after all of them failed. It waits until one of
+// them accepts a connection; ctx ends with the connection.
+func (c *Client) reconnectDelay(ctx context.Context, failed int) time.Duration {
+	if isAuthError(c.LastError()) {
+		return min(reach.Interval<<min(failed, 10), sinks.DefaultBackoffMax)
+	}
+	urls := c.URLs
+	if conn := c.current.Load(); conn != nil {
+		urls = conn.Servers() // also those that a server named
+	}
+	if c.Prober == nil || len(urls) == 0 {
+		return reach.Interval
+	}
+	ctx, cancel := context.WithTimeout(ctx, sinks.DefaultBackoffMax) // there may be another list by then
+	defer cancel()
+	start := time.Now()
+	if addr, err := c.Prober.Wait(ctx, addresses(urls)...); err == nil {
+		c.dial.best.Store(addr)
+	}
+	return max(0, reach.Interval-time.Since(start))
+}
+
+func isAuthError(err error) bool {
+	return errors.Is(err, natsgo.ErrAuthorization) || errors.Is(err, natsgo.ErrAuthExpired) ||
+		errors.Is(err, natsgo.ErrAuthRevoked) || errors.Is(err, natsgo.ErrAccountAuthExpired)
+}
+
+// options never give up, and buffer nothing while the client is away.
+func (c *Client) options() ([]natsgo.Option, error) {
+	session, err := c.TLS.NewSession()
+	if err != nil {
+		return nil, err
+	}
+	opts, err := c.Access.options(session)
+	if err != nil {
+		return nil, err
+	}
+	if c.up == nil {
+		c.up = make(chan struct{}, 1)
+	}
+	life, end := context.WithCancel(context.Background()) // of the connection
+	return append(opts,
+		natsgo.Name("deltabridge"),
+		natsgo.MaxReconnects(-1),
+		natsgo.IgnoreAuthErrorAbort(), // credentials can be corrected while we run
+		natsgo.CustomReconnectDelay(func(failed int) time.Duration { return c.reconnectDelay(life, failed) }),
+		natsgo.ClosedHandler(func(*natsgo.Conn) { end() }),
+		natsgo.SkipHostLookup(), // the dialer tries all addresses of a host at once
+		natsgo.ReconnectBufSize(-1),
+		natsgo.Timeout(connectTimeout),
+		natsgo.FlusherTimeout(writeTimeout),
+		natsgo.PingInterval(pingInterval),
+		natsgo.SkipSubjectValidation(), // the template escapes what a subject may not hold
+		natsgo.DisconnectErrHandler(func(_ *natsgo.Conn, err error) {
+			if err == nil {
+				err = natsgo.ErrDisconnected
+			}
+			c.dial.note(err)
+			Offer(c.Lost, err)
+		}),
+		natsgo.ReconnectHandler(func(*natsgo.Conn) { Offer(c.up, struct{}{}) }),
+		natsgo.ReconnectErrHandler(func(_ *natsgo.Conn, err error) { c.dial.note(err) }),
+		natsgo.ErrorHandler(func(_ *natsgo.Conn, _ *natsgo.Subscription, err error) {
+			c.dial.note(err)
+			c.note(err)
+			if c.OnError != nil {
+				c.OnError(err)
+			}
+		}),
+	), nil
+}
+
+// Offer sends v unless a value is waiting already.
+func Offer[T any](ch chan T, v T) {
+	select {
+	case ch <- v:
+	default:
+	}
+}

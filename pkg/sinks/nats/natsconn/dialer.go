@@ -1,0 +1,85 @@
+package natsconn
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"net"
+	"sync"
+	"sync/atomic"
+
+	natsgo "github.com/nats-io/nats.go"
+
+	"github.com/deltabridge/deltabridge/pkg/reach"
+)
+
+// dialer opens the client's TCP connections. It keeps two things that nats.go gives no access to: the connection,
+// so that a blocked write can be ended, and the cause of the last failure, which ErrNoServers hides.
+type dialer struct {
+	mu   sync.Mutex
+	ctx  context.Context // of the Connect under way; the background while nats.go reconnects by itself
+	best atomic.Value    // string: the address that accepted a connection just now
+	conn net.Conn
+	err  error
+}
+
+// connect calls nats.go with ctx, whose end interrupts it. The error is the cause.
+func (d *dialer) connect(ctx context.Context, url string, opts []natsgo.Option) (*natsgo.Conn, error) {
+	d.set(ctx, nil)
+	defer context.AfterFunc(ctx, d.interrupt)()
+	conn, err := natsgo.Connect(url, append(opts, natsgo.SetCustomDialer(d))...)
+	cause := d.lastError()
+	if cause != nil && errors.Is(err, natsgo.ErrNoServers) {
+		err = cause
+	}
+	d.set(context.Background(), cause) // of later connections, which are the client's own
+	return conn, err
+}
+
+func (d *dialer) set(ctx context.Context, err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.ctx, d.err = ctx, err
+}
+
+// Dial implements nats.CustomDialer.
+func (d *dialer) Dial(network, address string) (net.Conn, error) {
+	d.mu.Lock()
+	ctx, timeout := d.ctx, connectTimeout
+	if best := d.best.Load(); best != nil && best != address { // nats.go tries one server after the other: the best must not wait for one that is away
+		timeout = reach.Interval
+	}
+	d.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	conn, err := reach.Dial(ctx, network, address)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.err = err
+	if err == nil {
+		d.conn = conn
+	}
+	return conn, err
+}
+
+// interrupt closes the present connection, which ends a read or write that blocks. nats.go then reconnects.
+func (d *dialer) interrupt() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.conn != nil {
+		_ = d.conn.Close()
+	}
+}
+
+// note keeps err as the cause of what fails next.
+func (d *dialer) note(err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.err = cmp.Or(err, d.err)
+}
+
+func (d *dialer) lastError() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.err
+}
