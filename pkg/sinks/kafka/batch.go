@@ -27,12 +27,12 @@ const (
 
 // batch encodes the messages for one partition as one record batch. The zero value is ready for reset.
 type batch struct {
-	raw        []byte  // size prefix, batch header, records
-	packed     []byte  // the same with compressed records
-	structured []byte  // the value of a message in structured mode
-	head, tail []byte  // of a record: the fields before its value, and its headers
-	ends       []int32 // for each message: the number of records up to its last one
-	time       int64   // the records' timestamp, Unix milliseconds
+	raw        []byte // size prefix, batch header, records
+	packed     []byte // the same with compressed records
+	structured []byte // the value of a message in structured mode
+	head, tail []byte // of a record: the fields before its value, and its headers
+	records    int32
+	time       int64 // the records' timestamp, Unix milliseconds
 }
 
 // reset empties the batch. Its records will have the timestamp now.
@@ -40,34 +40,27 @@ func (b *batch) reset(now time.Time) {
 	if cap(b.raw) < recordsStart {
 		b.raw = make([]byte, recordsStart, 64<<10)
 	}
-	b.raw, b.ends, b.time = b.raw[:recordsStart], b.ends[:0], now.UnixMilli()
+	b.raw, b.records, b.time = b.raw[:recordsStart], 0, now.UnixMilli()
 }
 
 // size is the batch's size without compression, in bytes, as the broker's limits count it.
 func (b *batch) size() int { return len(b.raw) - sizePrefix }
 
-func (b *batch) records() int32 {
-	if len(b.ends) == 0 {
-		return 0
-	}
-	return b.ends[len(b.ends)-1]
-}
-
 // add appends a message, and its tombstone if asked to. If the batch would then be larger than limit it stays
 // as it was and the result is false; but the first message is always taken.
 func (b *batch) add(m *event.Message, tombstone bool, limit int) bool {
-	before, n := len(b.raw), b.records()
+	before, n := len(b.raw), b.records
 	b.appendEvent(m, n)
 	n++
 	if tombstone {
 		b.appendTombstone(m.PartitionKey, n)
 		n++
 	}
-	if len(b.ends) > 0 && b.size() > limit {
+	if b.records > 0 && b.size() > limit {
 		b.raw = b.raw[:before]
 		return false
 	}
-	b.ends = append(b.ends, n)
+	b.records = n
 	return true
 }
 
@@ -100,8 +93,8 @@ func (b *batch) appendTombstone(key string, offsetDelta int32) {
 	b.appendRecord(offsetDelta, key, -1, nil)
 }
 
-// appendRecord appends a record with the headers in tail. An empty key is null, which the broker refuses for a compacted
-// topic.
+// appendRecord appends a record with the headers in tail. An empty key is null, which the broker refuses for a
+// compacted topic.
 func (b *batch) appendRecord(offsetDelta int32, key string, valueLen int, value []byte) {
 	head := append(b.head[:0], 0, 0) // attributes: none are defined; the difference to the batch's timestamp
 	head = binary.AppendVarint(head, int64(offsetDelta))
@@ -152,13 +145,13 @@ func (b *batch) encode(codec compress.Codec, p producer) ([]byte, error) {
 	h = be.AppendUint32(h, ^uint32(0)) // leader epoch -1: the broker sets it
 	h = append(h, 2, 0, 0, 0, 0)       // the version, and room for the checksum
 	h = append(h, 0, attributes)
-	h = be.AppendUint32(h, uint32(b.records()-1))
+	h = be.AppendUint32(h, uint32(b.records-1))
 	h = be.AppendUint64(h, uint64(b.time)) // first timestamp
 	h = be.AppendUint64(h, uint64(b.time)) // last timestamp
 	h = be.AppendUint64(h, uint64(p.id))
 	h = be.AppendUint16(h, uint16(p.epoch))
 	h = be.AppendUint32(h, uint32(p.sequence))
-	be.AppendUint32(h, uint32(b.records()))
+	be.AppendUint32(h, uint32(b.records))
 	covered := out[sizePrefix+checksumEnd:]
 	be.PutUint32(out[sizePrefix+checksumEnd-4:], crc32.Checksum(covered, crc32.MakeTable(crc32.Castagnoli)))
 	return out, nil

@@ -123,8 +123,8 @@ func TestBatchKeepsItsLimit(t *testing.T) {
 	for b.add(m, true, 10_000) {
 		n++
 	}
-	if n != 2 || b.size() > 10_000 || b.records() != 4 {
-		t.Errorf("%d messages, %d bytes, %d records", n, b.size(), b.records())
+	if n != 2 || b.size() > 10_000 || b.records != 4 {
+		t.Errorf("%d messages, %d bytes, %d records", n, b.size(), b.records)
 	}
 	before := b.size()
 	set, err := b.encode(nil, producer{-1, -1, -1})

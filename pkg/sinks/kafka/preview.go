@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/segmentio/kafka-go/protocol"
-	"github.com/segmentio/kafka-go/protocol/metadata"
 
 	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/sinks"
@@ -33,7 +32,7 @@ func (s *Sink) Preview(ctx context.Context, m *event.Message, ask bool) (sinks.P
 		}
 		if len(missing) > 0 && s.create != nil {
 			p.Unknown = fmt.Errorf("topic %s does not exist yet; it would be created", p.Topic)
-			o.learn(t, make([]metadata.ResponsePartition, s.create.Partitions))
+			o.learn(t, make([]string, s.create.Partitions))
 		}
 	}
 	if p.Partitions = len(t.partitions); p.Partitions > 0 {

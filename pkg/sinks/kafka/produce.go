@@ -12,7 +12,6 @@ import (
 	"github.com/segmentio/kafka-go/protocol/produce"
 	"github.com/segmentio/kafka-go/protocol/rawproduce"
 
-	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 	"github.com/deltabridge/deltabridge/pkg/sinks/kafka/internal/wire"
 )
@@ -154,10 +153,16 @@ func (w *work) noteAnswer(sl slot, answer *produce.ResponsePartition) {
 		if sl.again { // it was perhaps written, and is now to be divided
 			w.fence(p)
 		}
-		if v == tooLarge {
+		switch {
+		case v == tooLarge:
 			w.halve(sl, code)
-		} else {
-			w.refuseBadRecords(sl, answer, err)
+		case sl.n > 1: // halving finds the bad ones; the broker has written nothing of the batch
+			p.limit = sl.n / 2
+		default:
+			for _, e := range answer.RecordErrors {
+				err = fmt.Errorf("%w: %s", err, e.BatchIndexErrorMessage)
+			}
+			w.refuse(p, err)
 		}
 	case badTopic:
 		w.fail(p, sinks.Permanent(err))
@@ -170,7 +175,7 @@ func (w *work) noteWritten(sl slot) {
 		w.results[i] = nil
 	}
 	p.queue, p.inDoubt = p.queue[sl.n:], nil
-	p.advance(sl.b.records())
+	p.advance(sl.b.records)
 	p.limit = min(2*p.limit, len(w.batch))
 }
 
@@ -196,7 +201,7 @@ func (w *work) fence(p *partition) {
 	}
 }
 
-// halve halves a batch that is too large, or refuses its only message. The broker has written nothing of it.
+// halve divides a batch that is too large, or rejects its only message. The broker has written nothing of it.
 func (w *work) halve(sl slot, code kafkago.Error) {
 	if sl.n > 1 {
 		sl.p.batchBytes = sl.b.size() / 2
@@ -204,45 +209,6 @@ func (w *work) halve(sl slot, code kafkago.Error) {
 	}
 	w.refuse(sl.p, fmt.Errorf("%w: %d bytes, more than max.message.bytes of topic %s: %w",
 		sinks.ErrOversize, sl.b.size(), sl.p.topic.name, code))
-}
-
-// refuseBadRecords refuses the messages that the broker names. If it names none, and there are several, halving the batch
-// finds them. The broker has written nothing of the batch.
-func (w *work) refuseBadRecords(sl slot, answer *produce.ResponsePartition, err error) {
-	p := sl.p
-	bad := make(map[int]string)
-	for _, re := range answer.RecordErrors {
-		i, found := slices.BinarySearch(sl.b.ends, re.BatchIndex)
-		if found { // ends[i] counts the records up to message i: record ends[i] is the next message's
-			i++
-		}
-		if i < sl.n {
-			bad[i] = re.BatchIndexErrorMessage
-		}
-	}
-	if len(bad) == 0 && sl.n > 1 {
-		p.limit = sl.n / 2
-		return
-	}
-	if len(bad) == 0 {
-		bad[0] = ""
-	}
-	refused := make(map[event.Key]bool)
-	kept := p.queue[:0]
-	for k, i := range p.queue {
-		words, isBad := bad[k]
-		key := w.batch[i].Key()
-		switch {
-		case isBad && words != "":
-			w.results[i] = sinks.Permanent(fmt.Errorf("%w: %s", err, words))
-		case isBad:
-			w.results[i] = sinks.Permanent(err)
-		case !refused[key]: // else it is not attempted
-			kept = append(kept, i)
-		}
-		refused[key] = refused[key] || isBad
-	}
-	p.queue = kept
 }
 
 // fail ends the partition's turn before its next message was sent. The first one gets err, the others stay not
@@ -256,8 +222,8 @@ func (w *work) fail(p *partition, err error) {
 	p.queue = p.queue[:0]
 }
 
-// refuse rejects the next message of the partition, and leaves it out, with those of its object that come after it: they
-// are not attempted.
+// refuse rejects the next message of the partition, and leaves it out, with those of its object that come after it:
+// they are not attempted.
 func (w *work) refuse(p *partition, err error) {
 	w.results[p.queue[0]] = sinks.Permanent(err)
 	key := w.batch[p.queue[0]].Key()

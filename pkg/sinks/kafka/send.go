@@ -38,7 +38,7 @@ func (s *Sink) Send(ctx context.Context, batch []*event.Message, results []error
 	s.route(ctx, batch)
 	defer clear(s.routes)
 	for start := 0; start < len(batch); {
-		end := s.round(batch, start)
+		end := s.endOfRound(batch, start)
 		if !s.sendRound(ctx, batch, results, start, end) {
 			return // what follows may be of an object that failed
 		}
@@ -74,14 +74,14 @@ func (s *Sink) route(ctx context.Context, batch []*event.Message) {
 	}
 }
 
-// tombstone reports whether a record without value follows the message: a deletion, or the gap in the place of one, which
-// has the key of the object.
+// tombstone reports whether a record without value follows the message: a deletion, or the gap in the place of one,
+// which has the key of the object.
 func (s *Sink) tombstone(m *event.Message) bool {
 	return s.cfg.Tombstones && (m.Type == event.Deleted || m.GapInfo != nil && m.GapInfo.Deletion != nil)
 }
 
-// object is the message that says whose object's records m belongs to: the refused deletion for a gap in its place that a
-// tombstone follows, for only in the object's own topic the tombstone reaches what it is for; else m.
+// object is the message that says which object m is about: for a gap that a tombstone follows the rejected deletion,
+// since the tombstone must be in the object's own topic; else m.
 func (s *Sink) object(m *event.Message) *event.Message {
 	if m.GapInfo != nil && s.tombstone(m) {
 		return m.GapInfo.Deletion
@@ -107,8 +107,8 @@ func (t *topic) partitionOf(balancer *kafkago.Murmur2Balancer, key []byte) *part
 	return t.partitions[balancer.Balance(kafkago.Message{Key: key}, t.ids...)]
 }
 
-// round returns the end of the messages from start on of which no two are of one object but for different partitions.
-func (s *Sink) round(batch []*event.Message, start int) (end int) {
+// endOfRound returns the end of the messages from start on of which no two are of one object but for different partitions.
+func (s *Sink) endOfRound(batch []*event.Message, start int) (end int) {
 	if !s.volatile {
 		return len(batch)
 	}

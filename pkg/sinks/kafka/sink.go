@@ -75,7 +75,7 @@ func New(cfg Config) (*Sink, error) {
 // Connect returns nil when a broker has answered and authenticated the sink, and, where all events go to one topic,
 // that topic is there.
 func (s *Sink) Connect(ctx context.Context) error {
-	if _, err := s.client.Metadata(ctx); err != nil {
+	if _, err := s.client.Topics(ctx); err != nil {
 		return err
 	}
 	if err := s.ensureProducer(ctx); err != nil {
@@ -124,8 +124,8 @@ func (s *Sink) topic(name []byte) *topic {
 	return t
 }
 
-// Part implements [sinks.Router]: the topic, and behind a slash the partition if it is known. While an object's
-// events can go to several topics it has none, for what is parked for one of them would come after what goes to another.
+// Part implements [sinks.Router]: the topic, and behind a slash the partition if it is known. While an object's events
+// can go to several topics it has none, since what is parked for one of them would come after what goes to another.
 func (s *Sink) Part(m *event.Message) string {
 	if !s.parts {
 		return ""

@@ -2,6 +2,7 @@ package kafka
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -9,10 +10,8 @@ import (
 	"time"
 
 	kafkago "github.com/segmentio/kafka-go"
-	"github.com/segmentio/kafka-go/protocol/metadata"
 
 	"github.com/deltabridge/deltabridge/pkg/sinks"
-	"github.com/deltabridge/deltabridge/pkg/sinks/kafka/internal/wire"
 )
 
 // defaultBatchBytes is how large a record batch gets, uncompressed: just below the default of max.message.bytes.
@@ -141,7 +140,7 @@ func namesOf(topics []*topic) (names []string) {
 
 // fetch reads the metadata of the topics and returns those that do not exist.
 func (s *Sink) fetch(ctx context.Context, topics []*topic) (missing []*topic) {
-	found, err := s.client.Metadata(ctx, namesOf(topics)...)
+	found, err := s.client.Topics(ctx, namesOf(topics)...)
 	if err != nil {
 		for _, t := range topics {
 			if t.stale { // otherwise what is known of it may well be right
@@ -150,51 +149,41 @@ func (s *Sink) fetch(ctx context.Context, topics []*topic) (missing []*topic) {
 		}
 		return nil
 	}
-	for i := range found {
-		at := slices.IndexFunc(topics, func(t *topic) bool { return t.name == found[i].Name })
+	for _, f := range found {
+		at := slices.IndexFunc(topics, func(t *topic) bool { return t.name == f.Name })
 		if at < 0 {
 			continue
 		}
 		t := topics[at]
-		switch code := kafkago.Error(found[i].ErrorCode); code {
-		case 0:
-			s.learn(t, found[i].Partitions)
-		case kafkago.UnknownTopicOrPartition:
-			t.err = s.unavailable(t, wire.NoTopic(t.name))
-			t.stale = true
+		switch {
+		case f.Err == nil:
+			s.learn(t, f.Leaders)
+			continue
+		case errors.Is(f.Err, kafkago.InvalidTopic):
+			t.err = sinks.Permanent(f.Err)
+		case errors.Is(f.Err, kafkago.UnknownTopicOrPartition):
 			missing = append(missing, t)
-		case kafkago.InvalidTopic:
-			t.err = sinks.Permanent(s.client.CodeError("topic "+t.name, code, ""))
-			t.stale = true
+			fallthrough
 		default:
-			t.err = s.unavailable(t, s.client.CodeError("topic "+t.name, code, ""))
-			t.stale = true
+			t.err = s.unavailable(t, f.Err)
 		}
+		t.stale = true
 	}
 	return missing
 }
 
-// learn takes over the partitions. A partition keeps its producer state while the topic lives; a topic that was
-// deleted and created again has none, which the broker says (outOfStep).
-func (s *Sink) learn(t *topic, partitions []metadata.ResponsePartition) {
-	for len(t.partitions) < len(partitions) {
+// learn takes over the leaders of the partitions. A partition keeps its producer state while the topic exists; a topic
+// that was deleted and created again has none, which the broker says (outOfStep).
+func (s *Sink) learn(t *topic, leaders []string) {
+	for len(t.partitions) < len(leaders) {
 		t.ids = append(t.ids, len(t.partitions))
 		t.partitions = append(t.partitions, &partition{topic: t, id: int32(len(t.partitions))})
 	}
-	t.partitions, t.ids = t.partitions[:len(partitions)], t.ids[:len(partitions)]
-	wasStale := t.stale
-	t.err, t.stale, t.fetched = nil, len(partitions) == 0, time.Now()
-	for _, found := range partitions {
-		if int(found.PartitionIndex) >= len(t.partitions) {
-			continue
-		}
-		p := t.partitions[found.PartitionIndex]
-		if !wasStale || p.batchBytes == 0 { // now and then: the topic's limit may have been raised
+	t.partitions, t.ids = t.partitions[:len(leaders)], t.ids[:len(leaders)]
+	for i, p := range t.partitions {
+		if p.leader = leaders[i]; !t.stale || p.batchBytes == 0 { // now and then: the topic's limit may have been raised
 			p.batchBytes = defaultBatchBytes
 		}
-		p.leader = s.client.Address(found.LeaderID)
-		if p.leader == "" {
-			t.stale = true
-		}
 	}
+	t.err, t.stale, t.fetched = nil, len(leaders) == 0 || slices.Contains(leaders, ""), time.Now()
 }

@@ -11,7 +11,7 @@ const (
 	inDoubt            // perhaps written; send it again as the same batch
 	outOfStep          // the broker and the sink disagree about epoch or sequence; begin a new epoch
 	tooLarge           // halve the batch
-	badRecord          // the broker names the bad records, or halving the batch finds them
+	badRecord          // halving the batch finds the bad records
 	badTopic           // no event can be written to a topic of this name
 )
 

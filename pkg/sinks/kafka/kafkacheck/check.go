@@ -41,7 +41,7 @@ func (c *Check) Run(ctx context.Context) (findings []sinks.Finding) {
 	if !reached {
 		return findings
 	}
-	if _, err := c.Client.Metadata(ctx); err != nil {
+	if _, err := c.Client.Topics(ctx); err != nil {
 		return append(findings, sinks.Failed(sinks.StepProtocol, "cluster", err))
 	}
 	found, _ = c.brokers(ctx, slices.DeleteFunc(c.Client.Addresses(), func(addr string) bool {

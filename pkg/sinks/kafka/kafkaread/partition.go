@@ -5,14 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"time"
 
 	kafkago "github.com/segmentio/kafka-go"
 	"github.com/segmentio/kafka-go/protocol"
 	"github.com/segmentio/kafka-go/protocol/fetch"
 	"github.com/segmentio/kafka-go/protocol/listoffsets"
-	"github.com/segmentio/kafka-go/protocol/metadata"
 
 	"github.com/deltabridge/deltabridge/pkg/sinks/kafka/internal/wire"
 )
@@ -38,19 +36,11 @@ func (p *partition) isOpen() bool { return p.next < p.end }
 
 func (p *partition) place() string { return fmt.Sprintf("%s/%d", p.topic, p.id) }
 
-// partitionsOf returns the partitions of a topic as the metadata has them.
-func partitionsOf(c *wire.Client, t *metadata.ResponseTopic) (all []*partition, err error) {
-	switch code := kafkago.Error(t.ErrorCode); code {
-	case 0:
-	case kafkago.UnknownTopicOrPartition:
-		return nil, wire.NoTopic(t.Name)
-	default:
-		return nil, c.CodeError("topic "+t.Name, code, "")
+func partitionsOf(t *wire.Topic) (all []*partition) {
+	for id, leader := range t.Leaders {
+		all = append(all, &partition{topic: t.Name, id: int32(id), leader: leader})
 	}
-	for _, p := range t.Partitions {
-		all = append(all, &partition{topic: t.Name, id: p.PartitionIndex, leader: c.Address(p.LeaderID)})
-	}
-	return all, nil
+	return all
 }
 
 // noLeader is the error of a partition without a leader.
@@ -103,52 +93,33 @@ func (p *partition) offset(ctx context.Context, c *wire.Client, at int64) (int64
 	return found.Offset, nil
 }
 
-// fetchFrom gets more of partitions with one leader, if there is more. It reports whether something came.
-func fetchFrom(ctx context.Context, c *wire.Client, partitions []*partition) (came bool, err error) {
-	leader := partitions[0].leader
-	if leader == "" {
-		return false, partitions[0].noLeader()
+// fetch queues more of the partition, if there is more. It reports whether it came further.
+func (p *partition) fetch(ctx context.Context, c *wire.Client) (came bool, err error) {
+	if p.truncated {
+		if err := p.begin(ctx, c, time.Time{}); err != nil {
+			return false, err
+		}
 	}
-	req := &fetch.Request{ReplicaID: -1, MinBytes: 1, MaxBytes: 8 * fetchBytes, SessionEpoch: -1}
-	for _, p := range partitions {
-		if p.truncated {
-			if err := p.begin(ctx, c, time.Time{}); err != nil {
-				return false, err
-			}
-		}
-		at := slices.IndexFunc(req.Topics, func(t fetch.RequestTopic) bool { return t.Topic == p.topic })
-		if at < 0 {
-			at, req.Topics = len(req.Topics), append(req.Topics, fetch.RequestTopic{Topic: p.topic})
-		}
-		req.Topics[at].Partitions = append(req.Topics[at].Partitions, fetch.RequestPartition{
+	if p.leader == "" {
+		return false, p.noLeader()
+	}
+	msg, err := c.Send(ctx, p.leader, &fetch.Request{
+		ReplicaID: -1, MinBytes: 1, MaxBytes: fetchBytes, SessionEpoch: -1,
+		Topics: []fetch.RequestTopic{{Topic: p.topic, Partitions: []fetch.RequestPartition{{
 			Partition: p.id, CurrentLeaderEpoch: -1, FetchOffset: p.next,
 			LogStartOffset: -1, PartitionMaxBytes: fetchBytes,
-		})
-	}
-	msg, err := c.Send(ctx, leader, req)
+		}}}},
+	})
 	if err != nil {
 		return false, err
 	}
 	res := msg.(*fetch.Response)
-	if code := kafkago.Error(res.ErrorCode); code != 0 {
-		return false, fmt.Errorf("kafka broker %s: fetch: %w", leader, code)
+	if len(res.Topics) != 1 || len(res.Topics[0].Partitions) != 1 {
+		return false, fmt.Errorf("kafka broker %s: no answer about topic %s", p.leader, p.topic)
 	}
-	for _, t := range res.Topics {
-		for i := range t.Partitions {
-			at := slices.IndexFunc(partitions, func(p *partition) bool {
-				return p.topic == t.Topic && p.id == t.Partitions[i].Partition
-			})
-			if at < 0 {
-				continue
-			}
-			some, failure := partitions[at].take(c, &t.Partitions[i])
-			came, err = came || some, errors.Join(err, failure)
-		}
-	}
-	return came, err
+	return p.take(c, &res.Topics[0].Partitions[0])
 }
 
-// take queues what was fetched of a partition. It reports whether it came further.
 func (p *partition) take(c *wire.Client, found *fetch.ResponsePartition) (came bool, err error) {
 	switch code := kafkago.Error(found.ErrorCode); code {
 	case 0:

@@ -101,16 +101,15 @@ func (r *reading) look(ctx context.Context, since time.Time) error {
 		}
 	}
 	r.looked = time.Now()
-	topics, err := r.client.Metadata(ctx, names...)
+	topics, err := r.client.Topics(ctx, names...)
 	if err != nil {
 		return err
 	}
-	for i := range topics {
-		found, err := partitionsOf(r.client, &topics[i])
-		if err != nil {
-			return err
+	for _, t := range topics {
+		if t.Err != nil {
+			return t.Err
 		}
-		for _, p := range found {
+		for _, p := range partitionsOf(&t) {
 			key := p.place()
 			if known := r.partitions[key]; known != nil {
 				known.leader = p.leader
@@ -128,17 +127,14 @@ func (r *reading) look(ctx context.Context, since time.Time) error {
 
 // fetch gets more of each partition whose queue is empty. It reports whether something came.
 func (r *reading) fetch(ctx context.Context) (progress bool, err error) {
-	byLeader := map[string][]*partition{}
 	for _, p := range r.partitions {
-		if len(p.queue) == 0 && (p.isOpen() || r.Follow) {
-			byLeader[p.leader] = append(byLeader[p.leader], p)
+		if len(p.queue) > 0 || !p.isOpen() && !r.Follow {
+			continue
 		}
-	}
-	for _, partitions := range byLeader {
-		came, failure := fetchFrom(ctx, r.client, partitions)
+		came, failure := p.fetch(ctx, r.client)
 		progress, err = progress || came, errors.Join(err, failure)
 	}
-	return progress || len(byLeader) == 0, err
+	return progress, err
 }
 
 // oldest is the partition whose next record was stored first; nil as long as an older one may still come.

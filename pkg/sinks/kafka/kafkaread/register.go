@@ -18,7 +18,8 @@ import (
 )
 
 // RegisterTopic holds the names of the clusters that write to the topics of a Kafka cluster. It is compacted, so that
-// no retention removes them, and has one partition, so that of two clusters that register one name at once one is first.
+// no retention removes them, and has one partition, so that of two clusters that register one name at once one is
+// first.
 const RegisterTopic = "deltabridge.clusters"
 
 // Register is the register of the clusters that write to the topics of a template.
@@ -94,22 +95,16 @@ func (r *Register) record(cluster, uid string, value []byte) protocol.Record {
 
 // partition finds the partition of RegisterTopic. If the topic is missing, it creates it, or returns nil.
 func (r *Register) partition(ctx context.Context, create bool) (*partition, error) {
-	topics, err := r.Client.Metadata(ctx, RegisterTopic)
-	if err != nil {
+	topics, err := r.Client.Topics(ctx, RegisterTopic)
+	switch {
+	case err != nil:
 		return nil, fmt.Errorf("reading the metadata of topic %s: %w", RegisterTopic, err)
-	}
-	if len(topics) != 1 {
-		return nil, fmt.Errorf("topic %s: the broker returns no metadata", RegisterTopic)
-	}
-	if kafkago.Error(topics[0].ErrorCode) != kafkago.UnknownTopicOrPartition {
-		all, err := partitionsOf(r.Client, &topics[0])
-		switch {
-		case err != nil:
-			return nil, noRegister(err)
-		case len(all) == 0 || all[0].leader == "":
-			return nil, (&partition{topic: RegisterTopic}).noLeader()
-		}
-		return all[0], nil
+	case len(topics) != 1 || topics[0].Err == nil && !topics[0].Ready():
+		return nil, (&partition{topic: RegisterTopic}).noLeader()
+	case topics[0].Err == nil:
+		return partitionsOf(&topics[0])[0], nil
+	case !errors.Is(topics[0].Err, kafkago.UnknownTopicOrPartition):
+		return nil, noRegister(topics[0].Err)
 	}
 	if !create {
 		return nil, nil
@@ -151,7 +146,7 @@ func (r *Register) entries(ctx context.Context, cluster string) (entries []entry
 	}
 	prefix := r.key(cluster, "")
 	for p.isOpen() {
-		if _, err := fetchFrom(ctx, r.Client, []*partition{p}); err != nil {
+		if _, err := p.fetch(ctx, r.Client); err != nil {
 			return nil, noRegister(err)
 		}
 		for _, m := range p.queue {

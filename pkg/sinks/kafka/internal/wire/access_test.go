@@ -191,9 +191,9 @@ func TestAccess(t *testing.T) {
 				timeout = 300 * time.Millisecond
 			}
 			client := newClient(t, Config{Brokers: []string{c.addr}, TLS: c.tls, SASL: c.sasl, RequestTimeout: timeout})
-			topics, err := client.Metadata(t.Context(), "access")
+			topics, err := client.Topics(t.Context(), "access")
 			if c.want == nil {
-				if err != nil || len(topics) != 1 || len(topics[0].Partitions) != 1 {
+				if err != nil || len(topics) != 1 || !topics[0].Ready() {
 					t.Fatalf("%+v, %v", topics, err)
 				}
 				return

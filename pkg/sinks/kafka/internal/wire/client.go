@@ -220,14 +220,23 @@ func (c *Client) WorksWithout(addr string) bool {
 	return c.answered != addr && time.Since(c.answeredAt) < c.cfg.RequestTimeout
 }
 
-// Address is the host:port of a broker, as the last metadata has it; empty if it is not known.
-func (c *Client) Address(broker int32) string { return c.brokers[broker] }
-
 // Addresses are those of all brokers, as the last metadata has them.
 func (c *Client) Addresses() []string { return slices.Sorted(maps.Values(c.brokers)) }
 
-// Metadata asks for the topics' partitions and leaders, and learns the brokers. Without names it asks for no topic.
-func (c *Client) Metadata(ctx context.Context, names ...string) ([]metadata.ResponseTopic, error) {
+// Topic is what the metadata say of a topic.
+type Topic struct {
+	Name    string
+	Leaders []string // of each partition, as host:port; empty while it has none
+	Err     error    // wraps the broker's kafkago.Error
+}
+
+// Ready reports whether each partition has a leader.
+func (t *Topic) Ready() bool {
+	return t.Err == nil && len(t.Leaders) > 0 && !slices.Contains(t.Leaders, "")
+}
+
+// Topics asks for the topics' partitions and leaders, and learns the brokers. Without names it asks for no topic.
+func (c *Client) Topics(ctx context.Context, names ...string) (topics []Topic, err error) {
 	if names == nil {
 		names = []string{} // nil means: all topics
 	}
@@ -241,7 +250,23 @@ func (c *Client) Metadata(ctx context.Context, names ...string) ([]metadata.Resp
 		c.brokers[b.NodeID] = net.JoinHostPort(b.Host, strconv.Itoa(int(b.Port)))
 	}
 	c.controller, c.ClusterID = res.ControllerID, res.ClusterID
-	return res.Topics, nil
+	for _, found := range res.Topics {
+		t := Topic{Name: found.Name, Leaders: make([]string, len(found.Partitions))}
+		switch code := kafkago.Error(found.ErrorCode); code {
+		case 0:
+		case kafkago.UnknownTopicOrPartition:
+			t.Err = NoTopic(t.Name)
+		default:
+			t.Err = c.CodeError("topic "+t.Name, code, "")
+		}
+		for _, p := range found.Partitions {
+			if int(p.PartitionIndex) < len(t.Leaders) {
+				t.Leaders[p.PartitionIndex] = c.brokers[p.LeaderID]
+			}
+		}
+		topics = append(topics, t)
+	}
+	return topics, nil
 }
 
 // ErrNoProducerID means that the cluster lets this client have no producer id.

@@ -236,7 +236,7 @@ func TestIAMRefused(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			awsEnvironment(t, c.env)
-			_, err := iamClient(t, server.addr, c.region).Metadata(t.Context())
+			_, err := iamClient(t, server.addr, c.region).Topics(t.Context())
 			if diff := cmp.Diff(c.want, blame(t, err, server.addr)); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}

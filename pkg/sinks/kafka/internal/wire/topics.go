@@ -51,7 +51,9 @@ type NewTopic struct {
 
 // CreateTopics creates the topics, and waits until they have leaders. One that exists already is left as it is. The
 // result has an entry for each topic that could not be created. With dryRun the cluster is asked whether it would.
-func (c *Client) CreateTopics(ctx context.Context, names []string, how *NewTopic, dryRun bool) (map[string]error, error) {
+func (c *Client) CreateTopics(
+	ctx context.Context, names []string, how *NewTopic, dryRun bool,
+) (map[string]error, error) {
 	req := &createtopics.Request{TimeoutMs: int32(c.cfg.RequestTimeout.Milliseconds()), ValidateOnly: dryRun}
 	for _, name := range names {
 		t := createtopics.RequestTopic{Name: name, NumPartitions: -1, ReplicationFactor: -1}
@@ -91,8 +93,8 @@ func (c *Client) awaitCreated(ctx context.Context, names []string) {
 	tick := time.NewTicker(createdPoll)
 	defer tick.Stop()
 	for len(names) > 0 {
-		topics, err := c.Metadata(ctx, names...)
-		if err == nil && !slices.ContainsFunc(topics, c.isUnready) {
+		topics, err := c.Topics(ctx, names...)
+		if err == nil && !slices.ContainsFunc(topics, func(t Topic) bool { return !t.Ready() }) {
 			return
 		}
 		select {
@@ -101,12 +103,6 @@ func (c *Client) awaitCreated(ctx context.Context, names []string) {
 		case <-tick.C:
 		}
 	}
-}
-
-func (c *Client) isUnready(t metadata.ResponseTopic) bool {
-	return len(t.Partitions) == 0 || slices.ContainsFunc(t.Partitions, func(p metadata.ResponsePartition) bool {
-		return c.Address(p.LeaderID) == ""
-	})
 }
 
 // TopicSettings reads what of a topic's configuration matters to the bridge.
