@@ -8,8 +8,8 @@ import (
 
 	"github.com/deltabridge/deltabridge/pkg/checkpoint"
 	"github.com/deltabridge/deltabridge/pkg/informer"
-	"github.com/deltabridge/deltabridge/pkg/object"
 	"github.com/deltabridge/deltabridge/pkg/ledger"
+	"github.com/deltabridge/deltabridge/pkg/object"
 )
 
 func expectKnown(t *testing.T, e *Tracker, source, sink, floor string, filters ...string) Knowledge {

@@ -1,12 +1,8 @@
 package kafka
 
 import (
-	"net"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -16,226 +12,32 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 	"github.com/deltabridge/deltabridge/pkg/sinks/sinktest"
-	"github.com/deltabridge/deltabridge/test/certs"
 	testkafka "github.com/deltabridge/deltabridge/test/kafka"
 )
 
-// client makes the files of a client certificate that the mutual TLS listener takes, unless a is another authority.
-func client(t *testing.T, a *certs.Authority, o certs.Options) TLSConfig {
-	t.Helper()
-	broker := testkafka.ForTest(t)
-	if a == nil {
-		var err error
-		if a, err = broker.ClientCA(); err != nil {
-			t.Fatal(err)
-		}
-	}
-	certFile, keyFile, err := a.IssueFiles(t.TempDir(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return TLSConfig{CAFile: broker.CAFile(), CertFile: certFile, KeyFile: keyFile}
-}
-
-func otherAuthority(t *testing.T) (_ *certs.Authority, file string) {
-	t.Helper()
-	a, err := certs.New("another authority")
-	if err != nil {
-		t.Fatal(err)
-	}
-	file = filepath.Join(t.TempDir(), "ca.crt")
-	if err := os.WriteFile(file, a.PEM(), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return a, file
-}
-
-// silent accepts connections and says nothing.
-func silent(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = l.Close() })
-	return l.Addr().String()
-}
-
-// TestAccess: who may connect does, and who may not is told why.
+// TestAccess: the configuration reaches the connections, and a broker without the only topic is not enough. The ways to
+// fail are tested in internal/wire.
 func TestAccess(t *testing.T) {
 	broker := testkafka.ForTest(t)
 	testkafka.CreateTopic(t, broker.Addr(), "access", 1, nil)
-	right, wrong := passwordFile(t, testkafka.Password+"\n"), passwordFile(t, "wr0ng-secret")
-	sasl := func(mechanism, user, file string) SASLConfig {
-		return SASLConfig{Mechanism: mechanism, Username: user, PasswordFile: file}
+	cfg := Config{
+		Brokers: []string{broker.SASLTLSAddr()}, Topic: "access", TLS: TLSConfig{CAFile: broker.CAFile()},
+		SASL: SASLConfig{
+			Mechanism: "SCRAM-SHA-512", Username: testkafka.User, PasswordFile: passwordFile(t, testkafka.Password),
+		},
 	}
-	none, tls := TLSConfig{}, TLSConfig{CAFile: broker.CAFile()}
-	other, otherCA := otherAuthority(t)
-	for _, c := range []struct {
-		name, addr string
-		tls        TLSConfig
-		sasl       SASLConfig
-		topic      string
-		want       *blamed // nil: it connects
-	}{
-		{"plaintext", broker.Addr(), none, SASLConfig{}, "", nil},
-		{"PLAIN", broker.SASLAddr(), none, sasl("PLAIN", testkafka.User, right), "", nil},
-		{"SCRAM-SHA-256", broker.SASLAddr(), none, sasl("SCRAM-SHA-256", testkafka.User, right), "", nil},
-		{"SCRAM-SHA-512", broker.SASLAddr(), none, sasl("SCRAM-SHA-512", testkafka.User, right), "", nil},
-		{"TLS", broker.TLSAddr(), tls, SASLConfig{}, "", nil},
-		{"TLS without verification", broker.TLSAddr(), TLSConfig{InsecureSkipVerify: true}, SASLConfig{}, "", nil},
-		{"mutual TLS", broker.MutualTLSAddr(), client(t, nil, certs.Options{Name: "bridge"}), SASLConfig{}, "", nil},
-		{"SASL over TLS", broker.SASLTLSAddr(), tls, sasl("SCRAM-SHA-512", testkafka.User, right), "", nil},
-
-		{
-			"PLAIN, wrong password", broker.SASLAddr(), none, sasl("PLAIN", testkafka.User, wrong), "",
-			&blamed{sinks.StepAuthenticate, "kafka.sasl.passwordFile", `kafka broker ADDR: authenticate: it refuses user "alice" by PLAIN: wrong user name or password (Authentication failed: Invalid username or password); check kafka.sasl.username and the content of kafka.sasl.passwordFile`},
-		},
-		{
-			"SCRAM, wrong password", broker.SASLTLSAddr(), tls, sasl("SCRAM-SHA-512", testkafka.User, wrong), "",
-			&blamed{sinks.StepAuthenticate, "kafka.sasl.passwordFile", `kafka broker ADDR: authenticate: it refuses user "alice" by SCRAM-SHA-512: wrong user name or password (Authentication failed during authentication due to invalid credentials with SASL mechanism SCRAM-SHA-512); check kafka.sasl.username and the content of kafka.sasl.passwordFile`},
-		},
-		{
-			"SCRAM, unknown user", broker.SASLAddr(), none, sasl("SCRAM-SHA-256", "bob", right), "",
-			&blamed{sinks.StepAuthenticate, "kafka.sasl.passwordFile", `kafka broker ADDR: authenticate: it refuses user "bob" by SCRAM-SHA-256: wrong user name or password (Authentication failed during authentication due to invalid credentials with SASL mechanism SCRAM-SHA-256); check kafka.sasl.username and the content of kafka.sasl.passwordFile`},
-		},
-		{
-			"a mechanism that the broker has not", broker.SASLAddr(), none,
-			SASLConfig{Mechanism: "AWS_MSK_IAM", Region: "eu-central-1"},
-			"",
-			&blamed{sinks.StepAuthenticate, "kafka.sasl.mechanism", "kafka broker ADDR: authenticate: it does not take AWS_MSK_IAM, but PLAIN, SCRAM-SHA-256, SCRAM-SHA-512; set kafka.sasl.mechanism to one of them"},
-		},
-		{
-			"no SASL where it is demanded", broker.SASLAddr(), none,
-			SASLConfig{},
-			"",
-			&blamed{sinks.StepAuthenticate, "kafka.sasl", "kafka broker ADDR: authenticate: it closed the connection at the first request, as a listener that demands SASL does; set kafka.sasl.mechanism, username and passwordFile, or connect to the port of another listener"},
-		},
-		{
-			"no SASL where it is demanded, over TLS", broker.SASLTLSAddr(), tls,
-			SASLConfig{},
-			"",
-			&blamed{sinks.StepAuthenticate, "kafka.sasl", "kafka broker ADDR: authenticate: it closed the connection at the first request, as a listener that demands SASL does; set kafka.sasl.mechanism, username and passwordFile, or connect to the port of another listener"},
-		},
-		{
-			"SASL where there is none", broker.Addr(), none, sasl("PLAIN", testkafka.User, right), "",
-			&blamed{sinks.StepAuthenticate, "kafka.sasl", "kafka broker ADDR: authenticate: this listener uses no SASL; leave kafka.sasl out, or connect to the port of the listener that uses it"},
-		},
-		{
-			"TLS to a plaintext port", broker.Addr(), tls,
-			SASLConfig{},
-			"",
-			&blamed{sinks.StepTLS, "kafka.tls", "kafka broker ADDR: TLS: it closed the connection during the handshake, as a port without TLS does; leave kafka.tls out, or connect to the port of the TLS listener"},
-		},
-		{
-			"TLS to a SASL port without TLS", broker.SASLAddr(), tls, sasl("PLAIN", testkafka.User, right), "",
-			&blamed{sinks.StepTLS, "kafka.tls", "kafka broker ADDR: TLS: it closed the connection during the handshake, as a port without TLS does; leave kafka.tls out, or connect to the port of the TLS listener"},
-		},
-		{
-			"plaintext to a TLS port", broker.TLSAddr(), none,
-			SASLConfig{},
-			"",
-			&blamed{sinks.StepTLS, "kafka.tls", "kafka broker ADDR: TLS: it answers in TLS, and kafka.tls is not set; set kafka.tls.enabled: true, or connect to the port of the plaintext listener"},
-		},
-		{
-			"SASL in plaintext to a TLS port", broker.SASLTLSAddr(), none, sasl("PLAIN", testkafka.User, right), "",
-			&blamed{sinks.StepTLS, "kafka.tls", "kafka broker ADDR: TLS: it answers in TLS, and kafka.tls is not set; set kafka.tls.enabled: true, or connect to the port of the plaintext listener"},
-		},
-		{
-			"system authorities", broker.TLSAddr(),
-			TLSConfig{Enabled: true},
-			SASLConfig{},
-			"",
-			&blamed{sinks.StepTLS, "kafka.tls.caFile", `kafka broker ADDR: TLS: its certificate is signed by "CN=deltabridge test brokers", which is not among the system's authorities: tls: failed to verify certificate: x509: certificate signed by unknown authority; put the certificate of that authority into kafka.tls.caFile`},
-		},
-		{
-			"wrong authority", broker.TLSAddr(),
-			TLSConfig{CAFile: otherCA},
-			SASLConfig{},
-			"",
-			&blamed{sinks.StepTLS, "kafka.tls.caFile", `kafka broker ADDR: TLS: its certificate is signed by "CN=deltabridge test brokers", which is not among ca.crt: tls: failed to verify certificate: x509: certificate signed by unknown authority; put the certificate of that authority into kafka.tls.caFile`},
-		},
-		{
-			"wrong host", broker.TLSAddr(),
-			TLSConfig{CAFile: broker.CAFile(), ServerName: "kafka.example.com"},
-			SASLConfig{},
-			"",
-			&blamed{sinks.StepTLS, "kafka.tls.serverName", "kafka broker ADDR: TLS: its certificate is for localhost, 127.0.0.1, not for kafka.example.com: tls: failed to verify certificate: x509: certificate is valid for localhost, not kafka.example.com; connect by a name that the certificate has, or set kafka.tls.serverName"},
-		},
-		{
-			"no client certificate", broker.MutualTLSAddr(), tls,
-			SASLConfig{},
-			"",
-			&blamed{sinks.StepTLS, "kafka.tls.certFile", "kafka broker ADDR: TLS: it demands a client certificate, and none is configured; set kafka.tls.certFile and kafka.tls.keyFile"},
-		},
-		{
-			"client certificate of another authority", broker.MutualTLSAddr(), client(t, other, certs.Options{Name: "bridge"}),
-			SASLConfig{},
-			"",
-			&blamed{sinks.StepTLS, "kafka.tls.certFile", `kafka broker ADDR: TLS: it refuses the client certificate of "CN=bridge", signed by "CN=another authority"; let the server trust that authority, or set another certificate in kafka.tls.certFile`},
-		},
-		{
-			"expired client certificate", broker.MutualTLSAddr(), client(t, nil, certs.Options{Name: "bridge", Lifetime: -time.Hour}),
-			SASLConfig{},
-			"",
-			&blamed{sinks.StepTLS, "kafka.tls.certFile", "kafka broker ADDR: TLS: it refuses the client certificate, which expired on DATE; renew the certificate in kafka.tls.certFile"},
-		},
-		{
-			"nobody there", "127.0.0.1:1", none,
-			SASLConfig{},
-			"",
-			&blamed{sinks.StepConnect, "kafka.brokers", "kafka broker ADDR: connect: nothing listens there (connection refused); start the broker, or correct the port in kafka.brokers"},
-		},
-		{
-			"unknown host", "broker.invalid:9092", none,
-			SASLConfig{},
-			"",
-			&blamed{sinks.StepResolve, "kafka.brokers", `kafka broker ADDR: resolve: there is no host "broker.invalid"; correct the name in kafka.brokers, or the DNS`},
-		},
-		{
-			"silence", silent(t), none,
-			SASLConfig{},
-			"",
-			&blamed{sinks.StepProtocol, "kafka.brokers", "kafka broker ADDR: protocol: asked for its API versions, it gives no answer within 300ms; see whether kafka.brokers names a Kafka broker, and whether it is overloaded"},
-		},
-		{
-			"silence for TLS", silent(t), tls,
-			SASLConfig{},
-			"",
-			&blamed{sinks.StepTLS, "kafka.tls", "kafka broker ADDR: TLS: no answer to the handshake within 300ms; see whether the port is a TLS listener, and whether kafka.tls belongs there"},
-		},
-		{
-			"missing topic", broker.Addr(), none,
-			SASLConfig{},
-			"not.there",
-			&blamed{sinks.StepTopic, "kafka.createTopics", "topic: topic not.there does not exist; create it, correct kafka.topic, or set kafka.createTopics"},
-		},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			timeout := 10 * time.Second
-			if strings.HasPrefix(c.name, "silence") {
-				timeout = 300 * time.Millisecond
-			}
-			if c.topic == "" {
-				c.topic = "access"
-			}
-			s := newSink(t, Config{Brokers: []string{c.addr}, Topic: c.topic, TLS: c.tls, SASL: c.sasl, RequestTimeout: timeout})
-			err := s.Connect(t.Context())
-			if c.want == nil {
-				if err != nil {
-					t.Fatalf("Connect: %v", err)
-				}
-				mustSend(t, s, change(event.Added, "a", 1))
-				return
-			}
-			got := blame(t, err, c.addr)
-			if diff := cmp.Diff(*c.want, got); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
-			}
-			if strings.Contains(err.Error(), "wr0ng") {
-				t.Errorf("it repeats the password")
-			}
-		})
+	mustSend(t, connected(t, cfg), change(event.Added, "a", 1))
+	cfg.Topic = "not.there"
+	want := blamed{
+		sinks.StepTopic, "kafka.createTopics",
+		"topic: topic not.there does not exist; create it, correct kafka.topic, or set kafka.createTopics",
+	}
+	if diff := cmp.Diff(want, blame(t, newSink(t, cfg).Connect(t.Context()), cfg.Brokers[0])); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	cfg.TLS = TLSConfig{}
+	if got := blame(t, newSink(t, cfg).Connect(t.Context()), cfg.Brokers[0]); got.Step != sinks.StepTLS {
+		t.Errorf("without TLS: %+v", got)
 	}
 }
 

@@ -2,9 +2,9 @@ package kafka
 
 import (
 	"bytes"
-	"encoding/binary"
 	"errors"
 	"io"
+	"strings"
 	"testing"
 	"time"
 
@@ -123,8 +123,8 @@ func TestBatchKeepsItsLimit(t *testing.T) {
 	for b.add(m, true, 10_000) {
 		n++
 	}
-	if n != 2 || b.size() > 10_000 || b.records() != 4 {
-		t.Errorf("%d messages, %d bytes, %d records", n, b.size(), b.records())
+	if n != 2 || b.size() > 10_000 || b.records != 4 {
+		t.Errorf("%d messages, %d bytes, %d records", n, b.size(), b.records)
 	}
 	before := b.size()
 	set, err := b.encode(nil, producer{-1, -1, -1})
@@ -165,18 +165,14 @@ func TestBatchIsNeverLargerForBeingCompressed(t *testing.T) {
 	}
 }
 
-func TestVarintSize(t *testing.T) {
-	for _, n := range []int{0, 1, 63, 64, 8191, 8192, 1 << 20, 1<<20 - 1, 134217727, 134217728} {
-		if want := len(binary.AppendVarint(nil, int64(n))); varintSize(n) != want {
-			t.Errorf("varintSize(%d) = %d, want %d", n, varintSize(n), want)
-		}
-	}
-}
-
 // FuzzBatch compares what is read back with what went in, whatever bytes keys, values and attributes hold.
 func FuzzBatch(f *testing.F) {
 	f.Add("key", []byte("value"), "name", uint16(100))
 	f.Add("", []byte{}, "", uint16(8000))
+	for _, length := range []int{0, 1, 63, 64, 8191, 8192} { // where the lengths' own length changes
+		f.Add(strings.Repeat("k", length), bytes.Repeat([]byte("v"), length), strings.Repeat("n", length), uint16(0))
+		f.Add("key", []byte{}, "name", uint16(length))
+	}
 	f.Fuzz(func(t *testing.T, key string, value []byte, name string, pad uint16) {
 		first := change(event.Updated, "a", 1)
 		second := *first

@@ -44,36 +44,41 @@
 //
 // # Access
 //
-// TLS, mutual TLS, SASL PLAIN, SCRAM and AWS_MSK_IAM. Every few seconds, before a connection is used, its files are compared
-// with those that it was opened with; if they have changed it is opened anew, and if that fails the old one goes on. Each
-// failure on the way is a [sinks.ConnectError]. [Sink.Check] goes the same way, and looks at the topics, without
-// changing anything.
+// TLS, mutual TLS, SASL PLAIN, SCRAM and AWS_MSK_IAM. Every few seconds, before a connection is used, its files are
+// compared with those that it was opened with; if they have changed the sink reconnects, and if that fails it keeps the
+// old connection. Each failure on the way is a [sinks.ConnectError]. [Sink.Check] goes the same way, and looks at the
+// topics, without changing anything.
 //
 // # Size
 //
 // A batch holds up to 1 MiB, the default of max.message.bytes. A topic that takes less says so: the batch is then
-// halved until it passes, and the smaller size remembered. An event that is refused when it is alone is refused for
-// good ([sinks.ErrOversize]). The limits are not read beforehand: that would need one more permission, and the broker
+// halved until it passes, and the smaller size remembered. An event that is refused when it is alone is rejected
+// ([sinks.ErrOversize]). The limits are not read beforehand: that would need one more permission, and the broker
 // is the judge, at the moment when it counts.
 //
 // # Tombstones
 //
-// With Config.Tombstones a deletion (also one that means "left the filter", and the gap event in the place of one that was
-// refused, which then has the object's topic) is two records in one batch: its event, and after it a record of the same key
-// with a null value and no headers. On a topic with cleanup.policy=compact the last record of a key is what remains, so it
-// must be the tombstone: the state of what exists stays, what was deleted disappears after delete.retention.ms. Readers of
-// the event stream see the deletion as they would without tombstones. Topic and key must then name one object together: the
-// defaults do. Control events have keys of their own. A topic that the sink creates gets cleanup.policy=compact with Tombstones, unless CreateTopics.Config says otherwise.
+// With Config.Tombstones a deletion (also one that means "left the filter", and the gap event in the place of one that
+// was refused, which then has the object's topic) is two records in one batch: its event, and after it a record of the
+// same key with a null value and no headers. On a topic with cleanup.policy=compact the last record of a key is what
+// remains, so it must be the tombstone: the state of what exists stays, what was deleted disappears after
+// delete.retention.ms. Consumers of the event stream see the deletion as they would without tombstones. Topic and key
+// must then name one object together: the defaults do. Control events have keys of their own. A topic that the sink
+// creates gets cleanup.policy=compact with Tombstones, unless CreateTopics.Config says otherwise.
 //
 // # Topics
 //
 // A missing topic is created if Config.CreateTopics is set, also when it goes missing later; otherwise the events wait
 // for it, with an error that says so. A topic that exists is never changed.
 //
-// # Why not kafka.Writer, nor kafka.Transport
+// # What is kafka-go, and what is not
 //
-// kafka-go's Writer lingers for a second and gives no order over failures. Its Transport reads the metadata of all
-// topics every few seconds, can't be told to read them now, leaves a SASL exchange without a time limit, and does
-// not say whether a request that failed had been sent. This package uses kafka-go's protocol codec, compression and
-// SASL mechanisms, and has one connection to each broker that it opens, bounds and closes itself.
+// kafka-go encodes and decodes requests and answers, compresses, chooses partitions, and does the SASL exchanges. The
+// producer is this package's own: kafka-go's Writer lingers for a second, has no producer id, and keeps no order over
+// failures; its RecordSet has no producer id either. Its Transport reads the metadata of all topics every few seconds,
+// can't be made to read them now, leaves a SASL exchange without a time limit, and does not say whether a request that
+// failed had been sent. Its Conn and Reader panic on what compaction leaves of a topic. ADR 25 has the numbers.
+//
+// What the sink can do in addition to sending is in packages below: kafkacheck, and kafkaread for reading back and for
+// the register of cluster names. Connections are in internal/wire.
 package kafka

@@ -117,7 +117,7 @@ func TestBrokerAway(t *testing.T) {
 	fake := newFake(t, kfake.NumBrokers(1), kfake.SeedTopics(1, "events"))
 	s := connected(t, Config{Brokers: fake.ListenAddrs()})
 	mustSend(t, s, change(event.Added, "a", 1))
-	s.cluster.close() // the next request needs a new connection
+	s.client.Close() // the next request needs a new connection
 	fake.Close()
 	results := send(t, s, change(event.Updated, "a", 2), change(event.Updated, "a", 3))
 	if diff := cmp.Diff([]string{"retry", "not attempted"}, describe(results)); diff != "" {

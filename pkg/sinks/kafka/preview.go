@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/segmentio/kafka-go/protocol"
-	"github.com/segmentio/kafka-go/protocol/metadata"
 
 	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/sinks"
@@ -17,8 +16,8 @@ import (
 
 var _ diagnose.Previewer = (*Sink)(nil)
 
-// Preview implements [diagnose.Previewer]. The partition of a topic that is not there is told if it would be created with a
-// configured number of partitions.
+// Preview implements [diagnose.Previewer]. If a topic does not exist, the partition is known only if the topic would be
+// created with a configured number of partitions.
 func (s *Sink) Preview(ctx context.Context, m *event.Message, ask bool) (diagnose.Placement, error) {
 	p := diagnose.Placement{Topic: string(s.appendTopic(nil, m)), Key: m.PartitionKey}
 	if err := s.render(&p, m); err != nil {
@@ -26,18 +25,15 @@ func (s *Sink) Preview(ctx context.Context, m *event.Message, ask bool) (diagnos
 	}
 	t := newTopic(p.Topic)
 	if ask {
-		c, err := New(s.cfg) // with connections of its own
-		if err != nil {
-			return p, err
-		}
-		defer c.cluster.close()
-		missing := c.fetch(ctx, []*topic{t})
+		o := s.beside()
+		defer o.client.Close()
+		missing := o.fetch(ctx, []*topic{t})
 		if p.Unknown = t.err; p.Unknown == nil {
-			p.Limit, p.Unknown = c.cluster.largest(ctx, p.Topic)
+			p.Limit, p.Unknown = o.limit(ctx, p.Topic)
 		}
-		if len(missing) > 0 && s.cfg.CreateTopics != nil {
-			p.Unknown = fmt.Errorf("topic %s is not there yet; it would be created", p.Topic)
-			c.learn(t, make([]metadata.ResponsePartition, s.cfg.CreateTopics.Partitions))
+		if len(missing) > 0 && s.create != nil {
+			p.Unknown = fmt.Errorf("topic %s does not exist yet; it would be created", p.Topic)
+			o.learn(t, make([]string, s.create.Partitions))
 		}
 	}
 	if p.Partitions = len(t.partitions); p.Partitions > 0 {
@@ -46,7 +42,7 @@ func (s *Sink) Preview(ctx context.Context, m *event.Message, ask bool) (diagnos
 	return p, nil
 }
 
-// render encodes the message as Send does, and reads from the result what a reader would get.
+// render encodes the message as Send does, and decodes the headers that a consumer would get.
 func (s *Sink) render(p *diagnose.Placement, m *event.Message) error {
 	var b batch
 	b.reset(time.Now())
@@ -61,12 +57,12 @@ func (s *Sink) render(p *diagnose.Placement, m *event.Message) error {
 	}
 	p.Size = int64(len(out) - sizePrefix)
 	var set protocol.RecordSet
-	if _, err := set.ReadFrom(bytes.NewReader(out)); err != nil {
-		return fmt.Errorf("read the record back: %w", err)
+	var record *protocol.Record
+	if _, err = set.ReadFrom(bytes.NewReader(out)); err == nil {
+		record, err = set.Records.ReadRecord()
 	}
-	record, err := set.Records.ReadRecord()
 	if err != nil {
-		return fmt.Errorf("read the record back: %w", err)
+		return fmt.Errorf("decode the record: %w", err)
 	}
 	for _, h := range record.Headers {
 		p.Headers = append(p.Headers, diagnose.Header{Name: h.Key, Value: string(h.Value)})
@@ -74,9 +70,9 @@ func (s *Sink) render(p *diagnose.Placement, m *event.Message) error {
 	return nil
 }
 
-// largest asks for the largest batch that the topic takes, in bytes.
-func (c *cluster) largest(ctx context.Context, topic string) (int64, error) {
-	settings, err := c.topicSettings(ctx, topic)
+// limit asks for the largest batch that the topic takes, in bytes.
+func (s *Sink) limit(ctx context.Context, topic string) (int64, error) {
+	settings, err := s.client.TopicSettings(ctx, topic)
 	if err != nil {
 		return 0, fmt.Errorf("the settings of topic %s can't be read: %w", topic, err)
 	}

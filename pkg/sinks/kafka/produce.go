@@ -5,22 +5,26 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	kafkago "github.com/segmentio/kafka-go"
 	"github.com/segmentio/kafka-go/protocol"
 	"github.com/segmentio/kafka-go/protocol/produce"
 	"github.com/segmentio/kafka-go/protocol/rawproduce"
 
-	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/sinks"
+	"github.com/deltabridge/deltabridge/pkg/sinks/kafka/internal/wire"
 )
 
 const acksAll = -1
 
-// request sends the slots, and settles what the broker says of them.
+// writeTimeout is the broker's limit for the wait for followers, which is less than the sink's: its answer says more
+// than silence.
+func (s *Sink) writeTimeout() time.Duration { return s.cfg.RequestTimeout * 2 / 3 }
+
+// request sends the slots, and notes what becomes of them.
 func (w *work) request(ctx context.Context, slots []slot) {
-	// The broker's own limit for the wait for followers is less than the sink's: its answer says more than silence.
-	req := &rawproduce.Request{Acks: acksAll, Timeout: int32((w.s.cfg.RequestTimeout * 2 / 3).Milliseconds())}
+	req := &rawproduce.Request{Acks: acksAll, Timeout: int32(w.s.writeTimeout().Milliseconds())}
 	var sent []slot
 	for _, sl := range slots {
 		set, err := sl.b.encode(w.s.codec, w.s.producerOf(sl.p))
@@ -37,12 +41,18 @@ func (w *work) request(ctx context.Context, slots []slot) {
 	if len(sent) == 0 {
 		return
 	}
-	msg, err := w.s.cluster.send(ctx, w.leader, req)
+	msg, err := w.s.client.Send(ctx, w.leader, req)
 	if err != nil {
-		w.lost(err, sent)
+		w.noteFailure(err, sent)
 		return
 	}
-	w.settleAll(msg.(*produce.Response), sent)
+	for _, sl := range sent {
+		if answer := answerFor(msg.(*produce.Response), sl.p); answer != nil {
+			w.noteAnswer(sl, answer)
+		} else {
+			w.noteDoubt(sl, fmt.Errorf("kafka broker %s: no answer about %s", w.leader, sl.p))
+		}
+	}
 }
 
 func (s *Sink) producerOf(p *partition) producer {
@@ -65,41 +75,28 @@ func addToRequest(req *rawproduce.Request, p *partition, set []byte) {
 	})
 }
 
-// lost settles a request without an answer. The broker's other partitions are not tried either.
-func (w *work) lost(err error, sent []slot) {
-	err = classify(err)
+// noteFailure is for a request without an answer. The broker's other partitions are not tried either.
+func (w *work) noteFailure(err error, sent []slot) {
 	// If another broker has just named this leader, the connection works, and only what this broker leads has to wait.
 	of := func(p *partition, err error) error {
-		if w.s.cluster.worksWithout(w.leader) {
+		if w.s.client.WorksWithout(w.leader) {
 			return w.s.partUnavailable(p, err)
 		}
 		return err
 	}
 	for _, sl := range sent {
-		if sinks.IsMaybeWritten(err) {
-			w.unclear(sl, err)
-		} else if sl.again {
-			w.unclear(sl, of(sl.p, err))
-		} else {
+		switch {
+		case wire.Sent(err):
+			w.noteDoubt(sl, err)
+		case sl.again:
+			w.noteDoubt(sl, of(sl.p, err))
+		default:
 			w.fail(sl.p, of(sl.p, err))
 		}
 		w.moved = append(w.moved, sl.p.topic)
 	}
 	for _, p := range w.partitions {
-		w.fail(p, of(p, fmt.Errorf("another request failed: %w", unmarked(err))))
-	}
-}
-
-// settleAll settles the slots by what the broker says of each.
-func (w *work) settleAll(res *produce.Response, sent []slot) {
-	for _, sl := range sent {
-		answer := answerFor(res, sl.p)
-		if answer == nil {
-			w.unclear(sl, fmt.Errorf("kafka broker %s: no word about partition %d of topic %s",
-				w.leader, sl.p.id, sl.p.topic.name))
-			continue
-		}
-		w.settle(sl, answer)
+		w.fail(p, of(p, fmt.Errorf("another request failed: %w", err)))
 	}
 }
 
@@ -117,84 +114,86 @@ func answerFor(res *produce.Response, p *partition) *produce.ResponsePartition {
 	return nil
 }
 
-func (w *work) settle(sl slot, answer *produce.ResponsePartition) {
+func (w *work) noteAnswer(sl slot, answer *produce.ResponsePartition) {
 	p, code := sl.p, kafkago.Error(answer.ErrorCode)
-	if movesLeader(code) {
+	if wire.MovesLeader(code) {
 		w.moved = append(w.moved, p.topic)
-	}
-	err := func() error {
-		err := w.s.codeError(fmt.Sprintf("partition %d of topic %s", p.id, p.topic.name), code, answer.ErrorMessage)
-		switch {
-		case judge(code) == notTopicFit || judge(code) == badRecord:
-			return err
-		case code == kafkago.UnknownTopicOrPartition || code == kafkago.TopicAuthorizationFailed:
-			return w.s.unavailable(p.topic, err)
-		}
-		return w.s.partUnavailable(p, err)
 	}
 	v := judge(code)
 	if code == kafkago.DuplicateSequenceNumber && sl.again {
 		v = written // by the first attempt
 	}
+	if v == written {
+		w.noteWritten(sl)
+		return
+	}
+	err := w.s.client.CodeError(p.String(), code, answer.ErrorMessage)
+	switch {
+	case v == badTopic || v == badRecord:
+	case v == outOfStep:
+		err = w.s.partUnavailable(p, fmt.Errorf("%s: %w", p, code)) // the next attempt succeeds
+	case code == kafkago.UnknownTopicOrPartition || code == kafkago.TopicAuthorizationFailed:
+		err = w.s.unavailable(p.topic, err)
+	default:
+		err = w.s.partUnavailable(p, err)
+	}
 	switch v {
-	case written:
-		w.written(sl)
 	case notWritten:
-		if sl.again { // this time; the first attempt is as unclear as it was
-			w.unclear(sl, err())
+		if sl.again { // this time; the first attempt is still in doubt
+			w.noteDoubt(sl, err)
 		} else {
-			w.fail(p, err())
+			w.fail(p, err)
 		}
-	case maybe:
-		w.unclear(sl, err())
+	case inDoubt:
+		w.noteDoubt(sl, err)
 	case outOfStep:
-		w.unclear(sl, err())
+		w.noteDoubt(sl, err)
 		w.fence(p)
-	case tooLarge:
-		w.fenceAgain(sl)
-		w.tooLarge(sl, code)
-	case badRecord:
-		w.fenceAgain(sl)
-		w.badRecords(sl, answer, err())
-	case notTopicFit:
-		w.fail(p, sinks.Permanent(err()))
+	case tooLarge, badRecord:
+		if sl.again { // it was perhaps written, and is now to be divided
+			w.fence(p)
+		}
+		switch {
+		case v == tooLarge:
+			w.halve(sl, code)
+		case sl.n > 1: // halving finds the bad ones; the broker has written nothing of the batch
+			p.limit = sl.n / 2
+		default:
+			for _, e := range answer.RecordErrors {
+				err = fmt.Errorf("%w: %s", err, e.BatchIndexErrorMessage)
+			}
+			w.refuse(p, err)
+		}
+	case badTopic:
+		w.fail(p, sinks.Permanent(err))
 	}
 }
 
-func (w *work) written(sl slot) {
+func (w *work) noteWritten(sl slot) {
 	p := sl.p
 	for _, i := range p.queue[:sl.n] {
 		w.results[i] = nil
 	}
-	p.queue, p.unsettled = p.queue[sl.n:], nil
-	p.advance(sl.b.records())
+	p.queue, p.inDoubt = p.queue[sl.n:], nil
+	p.advance(sl.b.records)
 	p.limit = min(2*p.limit, len(w.batch))
 }
 
-// unclear ends the partition's turn: the slot's messages were perhaps written, those behind them not attempted.
-func (w *work) unclear(sl slot, err error) {
-	if !sinks.IsMaybeWritten(err) {
-		err = sinks.MaybeWritten(err)
-	}
+// noteDoubt ends the partition's turn: the slot's messages were perhaps written, those behind them not attempted.
+func (w *work) noteDoubt(sl slot, err error) {
 	p := sl.p
 	if !sl.again {
-		p.unsettled = make([]string, sl.n)
+		p.inDoubt = make([]string, sl.n)
 	}
+	err = sinks.MaybeWritten(err)
 	for k, i := range p.queue[:sl.n] {
 		w.results[i] = err
-		p.unsettled[k] = w.batch[i].ID
+		p.inDoubt[k] = w.batch[i].ID
 	}
 	p.queue = p.queue[:0]
 }
 
-// fenceAgain is for a batch that was perhaps written and is now to be divided.
-func (w *work) fenceAgain(sl slot) {
-	if sl.again {
-		w.fence(sl.p)
-	}
-}
-
-// fence keeps what was perhaps written, and will not be sent again as the same batch, from being written after what
+// fence prevents that what was perhaps written, and will not be sent again as the same batch, is written after what
 // comes next.
 func (w *work) fence(p *partition) {
 	if !p.fence() {
@@ -202,8 +201,8 @@ func (w *work) fence(p *partition) {
 	}
 }
 
-// tooLarge halves the batch, or refuses its only message. The broker has written nothing of it.
-func (w *work) tooLarge(sl slot, code kafkago.Error) {
+// halve divides a batch that is too large, or rejects its only message. The broker has written nothing of it.
+func (w *work) halve(sl slot, code kafkago.Error) {
 	if sl.n > 1 {
 		sl.p.batchBytes = sl.b.size() / 2
 		return
@@ -212,50 +211,8 @@ func (w *work) tooLarge(sl slot, code kafkago.Error) {
 		sinks.ErrOversize, sl.b.size(), sl.p.topic.name, code))
 }
 
-// badRecords refuses the messages that the broker names. If it names none, and there are several, halving the batch
-// finds them. The broker has written nothing of the batch.
-func (w *work) badRecords(sl slot, answer *produce.ResponsePartition, err error) {
-	p := sl.p
-	bad := make(map[int]string)
-	for _, re := range answer.RecordErrors {
-		i, found := slices.BinarySearch(sl.b.ends, re.BatchIndex)
-		if found { // ends[i] counts the records up to message i: record ends[i] is the next message's
-			i++
-		}
-		if i < sl.n {
-			bad[i] = re.BatchIndexErrorMessage
-		}
-	}
-	if len(bad) == 0 && sl.n > 1 {
-		p.limit = sl.n / 2
-		return
-	}
-	if len(bad) == 0 {
-		bad[0] = ""
-	}
-	kept := p.queue[:0]
-	refused := make(map[event.Key]bool)
-	for k, i := range p.queue {
-		words, isBad := bad[k]
-		key := w.batch[i].Key()
-		if !isBad && refused[key] { // not attempted
-			continue
-		}
-		refused[key] = refused[key] || isBad
-		switch {
-		case isBad && words != "":
-			w.results[i] = sinks.Permanent(fmt.Errorf("%w: %s", err, words))
-		case isBad:
-			w.results[i] = sinks.Permanent(err)
-		default:
-			kept = append(kept, i)
-		}
-	}
-	p.queue = kept
-}
-
 // fail ends the partition's turn before its next message was sent. The first one gets err, the others stay not
-// attempted; an error that no retry mends is everyone's.
+// attempted; an error that no retry fixes is that of all.
 func (w *work) fail(p *partition, err error) {
 	for k, i := range p.queue {
 		if k == 0 || sinks.IsPermanent(err) {
@@ -265,8 +222,8 @@ func (w *work) fail(p *partition, err error) {
 	p.queue = p.queue[:0]
 }
 
-// refuse says that the next message of the partition will never be taken, and leaves it out, with those of its object that
-// come after it: they are not attempted.
+// refuse rejects the next message of the partition, and leaves it out, with those of its object that come after it:
+// they are not attempted.
 func (w *work) refuse(p *partition, err error) {
 	w.results[p.queue[0]] = sinks.Permanent(err)
 	key := w.batch[p.queue[0]].Key()

@@ -21,8 +21,6 @@ const (
 	maxRecordBytes = 64 << 20
 	// maxTopicName is how long the name of a topic may be, in bytes: Kafka's Topic.MAX_NAME_LENGTH.
 	maxTopicName = 249
-	// maxParallel bounds the brokers that are served at once.
-	maxParallel = 16
 )
 
 // Send delivers the batch. See [sinks.Sink].
@@ -40,8 +38,8 @@ func (s *Sink) Send(ctx context.Context, batch []*event.Message, results []error
 	s.route(ctx, batch)
 	defer clear(s.routes)
 	for start := 0; start < len(batch); {
-		end := s.wave(batch, start)
-		if !s.sendWave(ctx, batch, results, start, end) {
+		end := s.endOfRound(batch, start)
+		if !s.sendRound(ctx, batch, results, start, end) {
 			return // what follows may be of an object that failed
 		}
 		start = end
@@ -49,7 +47,7 @@ func (s *Sink) Send(ctx context.Context, batch []*event.Message, results []error
 }
 
 // route finds the partition of each message, in s.routes. A message whose topic is not known gets its topic's
-// partition for that, see topic.nowhere.
+// partition for that, see topic.unroutable.
 func (s *Sink) route(ctx context.Context, batch []*event.Message) {
 	now := time.Now()
 	var due []*topic
@@ -76,14 +74,14 @@ func (s *Sink) route(ctx context.Context, batch []*event.Message) {
 	}
 }
 
-// tombstone reports whether a record without value follows the message: a deletion, or the gap in the place of one, which
-// has the key of the object.
+// tombstone reports whether a record without value follows the message: a deletion, or the gap in the place of one,
+// which has the key of the object.
 func (s *Sink) tombstone(m *event.Message) bool {
 	return s.cfg.Tombstones && (m.Type == event.Deleted || m.GapInfo != nil && m.GapInfo.Deletion != nil)
 }
 
-// object is the message that says whose object's records m belongs to: the refused deletion for a gap in its place that a
-// tombstone follows, for only in the object's own topic the tombstone reaches what it is for; else m.
+// object is the message that says which object m is about: for a gap that a tombstone follows the rejected deletion,
+// since the tombstone must be in the object's own topic; else m.
 func (s *Sink) object(m *event.Message) *event.Message {
 	if m.GapInfo != nil && s.tombstone(m) {
 		return m.GapInfo.Deletion
@@ -104,13 +102,13 @@ func (s *Sink) appendTopic(dst []byte, m *event.Message) []byte {
 
 func (t *topic) partitionOf(balancer *kafkago.Murmur2Balancer, key []byte) *partition {
 	if t.err != nil || len(t.partitions) == 0 {
-		return &t.nowhere
+		return &t.unroutable
 	}
 	return t.partitions[balancer.Balance(kafkago.Message{Key: key}, t.ids...)]
 }
 
-// wave returns the end of the messages from start on of which no two are of one object but for different partitions.
-func (s *Sink) wave(batch []*event.Message, start int) (end int) {
+// endOfRound returns the end of the messages from start on of which no two are of one object but for different partitions.
+func (s *Sink) endOfRound(batch []*event.Message, start int) (end int) {
 	if !s.volatile {
 		return len(batch)
 	}
@@ -125,21 +123,16 @@ func (s *Sink) wave(batch []*event.Message, start int) (end int) {
 	return len(batch)
 }
 
-// sendWave sends batch[start:end] to the leaders of their partitions, in parallel. It reports whether all were
+// sendRound sends batch[start:end] to the leaders of their partitions, in parallel. It reports whether all were
 // written.
-func (s *Sink) sendWave(ctx context.Context, batch []*event.Message, results []error, start, end int) bool {
+func (s *Sink) sendRound(ctx context.Context, batch []*event.Message, results []error, start, end int) bool {
 	works := s.split(batch, results, start, end)
 	if len(works) == 1 {
 		works[0].run(ctx)
 	} else {
-		limit := make(chan struct{}, maxParallel)
 		var wg sync.WaitGroup
 		for _, w := range works {
-			limit <- struct{}{}
-			wg.Go(func() {
-				w.run(ctx)
-				<-limit
-			})
+			wg.Go(func() { w.run(ctx) })
 		}
 		wg.Wait()
 	}
@@ -174,7 +167,7 @@ func (s *Sink) split(batch []*event.Message, results []error, start, end int) (w
 	return works
 }
 
-// work is what one broker gets in one wave.
+// work is what one broker gets in one round.
 type work struct {
 	s          *Sink
 	leader     string
@@ -239,9 +232,9 @@ func (w *work) fillSlot(p *partition) slot {
 	sl := slot{p: p, b: w.s.batches.Get().(*batch)}
 	sl.b.reset(time.Now())
 	limit, limitBytes := min(len(p.queue), p.limit), p.batchBytes
-	if len(p.unsettled) > 0 {
-		if sl.again = w.isUnsettled(p); sl.again {
-			limit, limitBytes = len(p.unsettled), math.MaxInt
+	if len(p.inDoubt) > 0 {
+		if sl.again = w.isSame(p); sl.again {
+			limit, limitBytes = len(p.inDoubt), math.MaxInt
 		} else {
 			w.fence(p)
 		}
@@ -256,12 +249,12 @@ func (w *work) fillSlot(p *partition) slot {
 	return sl
 }
 
-// isUnsettled reports whether the partition's queue begins with the messages that were perhaps written.
-func (w *work) isUnsettled(p *partition) bool {
-	if len(p.queue) < len(p.unsettled) {
+// isSame reports whether the partition's queue begins with the messages that were perhaps written.
+func (w *work) isSame(p *partition) bool {
+	if len(p.queue) < len(p.inDoubt) {
 		return false
 	}
-	for k, id := range p.unsettled {
+	for k, id := range p.inDoubt {
 		if w.batch[p.queue[k]].ID != id {
 			return false
 		}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/sinks"
+	"github.com/deltabridge/deltabridge/pkg/sinks/kafka/internal/wire"
 )
 
 // Sink delivers events to Kafka. See the package comment. It implements [sinks.Sink].
@@ -21,7 +22,8 @@ type Sink struct {
 	single   bool // all events go to one topic
 	parts    bool // all events of an object go to one topic
 	codec    compress.Codec
-	cluster  *cluster
+	client   *wire.Client
+	create   *wire.NewTopic // nil: missing topics are not created
 
 	topics   map[string]*topic
 	producer int64 // id; -1 while there is none
@@ -56,7 +58,7 @@ func New(cfg Config) (*Sink, error) {
 	}
 	codec, _ := cfg.Compression.codec()
 	s := &Sink{
-		cfg: cfg, template: template, codec: codec, producer: -1,
+		cfg: cfg, template: template, codec: codec, producer: -1, create: cfg.newTopics(),
 		topics:   make(map[string]*topic),
 		balancer: kafkago.Murmur2Balancer{Consistent: true}, // an empty key too has one partition
 		batches:  sync.Pool{New: func() any { return new(batch) }},
@@ -66,14 +68,14 @@ func New(cfg Config) (*Sink, error) {
 	}
 	s.single = template.Wildcard() == template.String()
 	s.parts = !template.Uses("version") && !template.Uses("uid") && !template.Uses("operation")
-	s.cluster = newCluster(&s.cfg)
+	s.client = wire.New(s.cfg.wire())
 	return s, nil
 }
 
 // Connect returns nil when a broker has answered and authenticated the sink, and, where all events go to one topic,
 // that topic is there.
 func (s *Sink) Connect(ctx context.Context) error {
-	if _, err := s.cluster.metadata(ctx, nil); err != nil {
+	if _, err := s.client.Topics(ctx); err != nil {
 		return err
 	}
 	if err := s.ensureProducer(ctx); err != nil {
@@ -93,11 +95,11 @@ func (s *Sink) ensureProducer(ctx context.Context) error {
 	if s.producer >= 0 || s.unfenced {
 		return nil
 	}
-	id, err := s.cluster.producerID(ctx)
-	if errors.Is(err, errNoProducerID) {
+	id, err := s.client.ProducerID(ctx)
+	if errors.Is(err, wire.ErrNoProducerID) {
 		s.unfenced = true
-		s.cfg.Logger.Warn("without a producer id, events are repeated after a time-out, and can come after newer ones; "+
-			"Kafka before 3.0 grants one with the permission IdempotentWrite on the cluster", "error", err)
+		s.cfg.Logger.Warn(wire.WithoutProducerID+
+			"; Kafka before 3.0 grants one with the permission IdempotentWrite on the cluster", "err", err)
 		return nil
 	}
 	if err != nil {
@@ -122,8 +124,8 @@ func (s *Sink) topic(name []byte) *topic {
 	return t
 }
 
-// Part implements [sinks.Router]: the topic, and behind a slash the partition if it is known. While an object's
-// events can go to several topics it has none, for what is parked for one of them would come after what goes to another.
+// Part implements [sinks.Router]: the topic, and behind a slash the partition if it is known. While an object's events
+// can go to several topics it has none, since what is parked for one of them would come after what goes to another.
 func (s *Sink) Part(m *event.Message) string {
 	if !s.parts {
 		return ""
@@ -140,6 +142,6 @@ func (s *Sink) Part(m *event.Message) string {
 
 // Close closes the connections.
 func (s *Sink) Close(context.Context) error {
-	s.cluster.close()
+	s.client.Close()
 	return nil
 }

@@ -2,6 +2,7 @@ package kafka
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -9,16 +10,12 @@ import (
 	"time"
 
 	kafkago "github.com/segmentio/kafka-go"
-	"github.com/segmentio/kafka-go/protocol/metadata"
 
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 )
 
 // defaultBatchBytes is how large a record batch gets, uncompressed: just below the default of max.message.bytes.
 const defaultBatchBytes = 1 << 20
-
-// createdPoll is how often the sink looks whether a topic that it has created is there.
-const createdPoll = 50 * time.Millisecond
 
 // topic is what is known of a topic that events went to.
 type topic struct {
@@ -29,7 +26,7 @@ type topic struct {
 	stale      bool  // a leader has moved, or the topic is not known yet
 	err        error // why it can't be written to, of the last refresh
 	queued     bool  // for the refresh of this Send
-	nowhere    partition
+	unroutable partition
 }
 
 // partition is a partition's leader and the state of the idempotent producer there.
@@ -39,9 +36,9 @@ type partition struct {
 	leader   string // host:port; empty while there is none
 	epoch    int16
 	sequence int32
-	// unsettled are the ids of the messages in the last batch, if it was perhaps written. Sent again as the same
+	// inDoubt are the ids of the messages in the last batch, if it was perhaps written. Sent again as the same
 	// batch under the same sequence number, it is written once.
-	unsettled []string
+	inDoubt []string
 	// batchBytes is how large a record batch may get, uncompressed. The broker's refusals make it smaller.
 	batchBytes int
 
@@ -52,7 +49,7 @@ type partition struct {
 
 func newTopic(name string) *topic {
 	t := &topic{name: name, stale: true}
-	t.nowhere = partition{topic: t, id: -1}
+	t.unroutable = partition{topic: t, id: -1}
 	return t
 }
 
@@ -61,7 +58,11 @@ func (s *Sink) unreachable(p *partition) error {
 	if p.topic.err != nil {
 		return p.topic.err
 	}
-	return s.partUnavailable(p, fmt.Errorf("partition %d of topic %s: %w", p.id, p.topic.name, kafkago.LeaderNotAvailable))
+	return s.partUnavailable(p, fmt.Errorf("%s: %w", p, kafkago.LeaderNotAvailable))
+}
+
+func (p *partition) String() string {
+	return fmt.Sprintf("partition %d of topic %s", p.id, p.topic.name)
 }
 
 // destination is the partition's name for [sinks.Router].
@@ -84,12 +85,12 @@ func (s *Sink) partUnavailable(p *partition, err error) error {
 }
 
 // startOver is for a new producer id.
-func (p *partition) startOver() { p.epoch, p.sequence, p.unsettled = 0, 0, nil }
+func (p *partition) startOver() { p.epoch, p.sequence, p.inDoubt = 0, 0, nil }
 
 // fence begins a new producer epoch: what was sent before can't be written after what comes now. It returns false
 // when the epochs of the producer id are used up.
 func (p *partition) fence() bool {
-	p.sequence, p.unsettled = 0, nil
+	p.sequence, p.inDoubt = 0, nil
 	if p.epoch == math.MaxInt16 {
 		return false
 	}
@@ -110,14 +111,10 @@ func (t *topic) due(now time.Time) bool {
 // in each topic's err.
 func (s *Sink) refresh(ctx context.Context, topics []*topic) {
 	missing := s.fetch(ctx, topics)
-	if len(missing) == 0 || s.cfg.CreateTopics == nil {
+	if len(missing) == 0 || s.create == nil {
 		return
 	}
-	names := make([]string, len(missing))
-	for i, t := range missing {
-		names[i] = t.name
-	}
-	failed, err := s.cluster.createTopics(ctx, names, s.cfg.CreateTopics)
+	failed, err := s.client.CreateTopics(ctx, namesOf(missing), s.create, false)
 	created := missing[:0]
 	for _, t := range missing {
 		if err != nil {
@@ -125,41 +122,25 @@ func (s *Sink) refresh(ctx context.Context, topics []*topic) {
 		} else if err := failed[t.name]; err != nil {
 			t.err = s.unavailable(t, err)
 		} else {
-			t.err = nil
 			created = append(created, t)
 			s.cfg.Logger.Info("created Kafka topic", "topic", t.name)
 		}
 	}
-	s.awaitCreated(ctx, created)
+	if len(created) > 0 {
+		s.fetch(ctx, created)
+	}
 }
 
-// awaitCreated waits until the topics have leaders: their creation is acknowledged before every broker knows them.
-func (s *Sink) awaitCreated(ctx context.Context, topics []*topic) {
-	ctx, cancel := context.WithTimeout(ctx, s.cfg.RequestTimeout)
-	defer cancel()
-	tick := time.NewTicker(createdPoll)
-	defer tick.Stop()
-	for len(topics) > 0 {
-		s.fetch(ctx, topics)
-		if !slices.ContainsFunc(topics, func(t *topic) bool { return t.stale }) {
-			return
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
+func namesOf(topics []*topic) (names []string) {
+	for _, t := range topics {
+		names = append(names, t.name)
 	}
+	return names
 }
 
 // fetch reads the metadata of the topics and returns those that do not exist.
 func (s *Sink) fetch(ctx context.Context, topics []*topic) (missing []*topic) {
-	names := make([]string, len(topics))
-	byName := make(map[string]*topic, len(topics))
-	for i, t := range topics {
-		names[i], byName[t.name] = t.name, t
-	}
-	found, err := s.cluster.metadata(ctx, names)
+	found, err := s.client.Topics(ctx, namesOf(topics)...)
 	if err != nil {
 		for _, t := range topics {
 			if t.stale { // otherwise what is known of it may well be right
@@ -168,50 +149,41 @@ func (s *Sink) fetch(ctx context.Context, topics []*topic) (missing []*topic) {
 		}
 		return nil
 	}
-	for i := range found {
-		t := byName[found[i].Name]
-		if t == nil {
+	for _, f := range found {
+		at := slices.IndexFunc(topics, func(t *topic) bool { return t.name == f.Name })
+		if at < 0 {
 			continue
 		}
-		switch code := kafkago.Error(found[i].ErrorCode); code {
-		case 0:
-			s.learn(t, found[i].Partitions)
-		case kafkago.UnknownTopicOrPartition:
-			t.err = s.unavailable(t, noTopic(t.name))
-			t.stale = true
+		t := topics[at]
+		switch {
+		case f.Err == nil:
+			s.learn(t, f.Leaders)
+			continue
+		case errors.Is(f.Err, kafkago.InvalidTopic):
+			t.err = sinks.Permanent(f.Err)
+		case errors.Is(f.Err, kafkago.UnknownTopicOrPartition):
 			missing = append(missing, t)
-		case kafkago.InvalidTopic:
-			t.err = sinks.Permanent(s.codeError("topic "+t.name, code, ""))
-			t.stale = true
+			fallthrough
 		default:
-			t.err = s.unavailable(t, s.codeError("topic "+t.name, code, ""))
-			t.stale = true
+			t.err = s.unavailable(t, f.Err)
 		}
+		t.stale = true
 	}
 	return missing
 }
 
-// learn takes over the partitions. A partition keeps its producer state while the topic lives; a topic that was
-// deleted and created again has none, which the broker says (outOfStep).
-func (s *Sink) learn(t *topic, partitions []metadata.ResponsePartition) {
-	for len(t.partitions) < len(partitions) {
+// learn takes over the leaders of the partitions. A partition keeps its producer state while the topic exists; a topic
+// that was deleted and created again has none, which the broker says (outOfStep).
+func (s *Sink) learn(t *topic, leaders []string) {
+	for len(t.partitions) < len(leaders) {
 		t.ids = append(t.ids, len(t.partitions))
 		t.partitions = append(t.partitions, &partition{topic: t, id: int32(len(t.partitions))})
 	}
-	t.partitions, t.ids = t.partitions[:len(partitions)], t.ids[:len(partitions)]
-	wasStale := t.stale
-	t.err, t.stale, t.fetched = nil, len(partitions) == 0, time.Now()
-	for _, found := range partitions {
-		if int(found.PartitionIndex) >= len(t.partitions) {
-			continue
-		}
-		p := t.partitions[found.PartitionIndex]
-		if !wasStale || p.batchBytes == 0 { // now and then: the topic's limit may have been raised
+	t.partitions, t.ids = t.partitions[:len(leaders)], t.ids[:len(leaders)]
+	for i, p := range t.partitions {
+		if p.leader = leaders[i]; !t.stale || p.batchBytes == 0 { // now and then: the topic's limit may have been raised
 			p.batchBytes = defaultBatchBytes
 		}
-		p.leader = s.cluster.brokers[found.LeaderID]
-		if p.leader == "" {
-			t.stale = true
-		}
 	}
+	t.err, t.stale, t.fetched = nil, len(leaders) == 0 || slices.Contains(leaders, ""), time.Now()
 }

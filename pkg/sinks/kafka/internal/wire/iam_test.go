@@ -1,4 +1,4 @@
-package kafka
+package wire
 
 import (
 	"crypto/hmac"
@@ -162,10 +162,10 @@ func awsEnvironment(t *testing.T, set map[string]string) {
 	}
 }
 
-func iamSink(t *testing.T, addr, region string) *Sink {
+func iamClient(t *testing.T, addr, region string) *Client {
 	t.Helper()
-	return newSink(t, Config{
-		Brokers: []string{addr}, SASL: SASLConfig{Mechanism: "AWS_MSK_IAM", Region: region}, RequestTimeout: 5 * time.Second,
+	return newClient(t, Config{
+		Brokers: []string{addr}, SASL: SASL{Mechanism: "AWS_MSK_IAM", Region: region}, RequestTimeout: 5 * time.Second,
 	})
 }
 
@@ -174,8 +174,8 @@ func TestIAM(t *testing.T) {
 	server := newIAMServer(t, map[string]string{"AKIDEXAMPLE": "right-secret"})
 	env := map[string]string{"AWS_ACCESS_KEY_ID": "AKIDEXAMPLE", "AWS_SECRET_ACCESS_KEY": "right-secret", "AWS_SESSION_TOKEN": "a/session+token="}
 	awsEnvironment(t, env)
-	s := iamSink(t, server.addr, "eu-central-1")
-	k, err := s.cluster.dial(t.Context(), server.addr)
+	s := iamClient(t, server.addr, "eu-central-1")
+	k, err := s.dial(t.Context(), server.addr)
 	if err != nil {
 		t.Fatalf("%v; %v", err, server.refusals)
 	}
@@ -236,7 +236,7 @@ func TestIAMRefused(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			awsEnvironment(t, c.env)
-			err := iamSink(t, server.addr, c.region).Connect(t.Context())
+			_, err := iamClient(t, server.addr, c.region).Topics(t.Context())
 			if diff := cmp.Diff(c.want, blame(t, err, server.addr)); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
@@ -268,22 +268,22 @@ func TestIAMWebIdentity(t *testing.T) {
 		"AWS_REGION": "us-east-2", "AWS_ENDPOINT_URL_STS": sts.URL,
 		"AWS_ROLE_ARN": "arn:aws:iam::123456789012:role/bridge", "AWS_WEB_IDENTITY_TOKEN_FILE": token,
 	})
-	dial := func(s *Sink) {
+	dial := func(s *Client) {
 		t.Helper()
-		k, err := s.cluster.dial(t.Context(), server.addr)
+		k, err := s.dial(t.Context(), server.addr)
 		if err != nil {
 			t.Fatalf("%v; %v", err, server.refusals)
 		}
 		k.close()
 	}
-	lasting := iamSink(t, server.addr, "")
+	lasting := iamClient(t, server.addr, "")
 	dial(lasting)
 	dial(lasting)
 	if len(tokens) != 1 {
 		t.Errorf("%d roles assumed for two connections", len(tokens))
 	}
 	life = time.Second
-	s := iamSink(t, server.addr, "")
+	s := iamClient(t, server.addr, "")
 	const call = "AssumeRoleWithWebIdentity arn:aws:iam::123456789012:role/bridge "
 	waitUntil(t, func() bool {
 		dial(s)

@@ -1,4 +1,4 @@
-package kafka
+package wire
 
 import (
 	"bytes"
@@ -12,42 +12,42 @@ import (
 	"testing"
 	"time"
 
+	"github.com/segmentio/kafka-go/protocol/metadata"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/deltabridge/deltabridge/pkg/event"
+	"github.com/deltabridge/deltabridge/pkg/sinks/access"
 	"github.com/deltabridge/deltabridge/test/certs"
 	testkafka "github.com/deltabridge/deltabridge/test/kafka"
 )
 
-// rotating is a sink that looks at its files before each request, and counts its connections.
+// rotating is a client that looks at its files before each request, and counts its connections.
 type rotating struct {
-	*Sink
+	*Client
+	addr  string
 	dials atomic.Int32
 	log   bytes.Buffer
-	sent  int
 }
 
 func newRotating(t *testing.T, cfg Config) *rotating {
 	t.Helper()
-	r := new(rotating)
-	cfg.dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+	r := &rotating{addr: cfg.Brokers[0]}
+	cfg.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
 		r.dials.Add(1)
 		return new(net.Dialer).DialContext(ctx, network, addr)
 	}
 	cfg.Logger = slog.New(slog.NewTextHandler(&r.log, nil))
-	r.Sink = connected(t, cfg)
-	r.cluster.lookEvery = 0
+	r.Client = newClient(t, cfg)
+	r.CheckFiles = 0
 	return r
 }
 
-// send sends one event, which has to arrive at once, and returns how many connections were opened for it.
+// send sends one request, which has to be answered at once, and returns how many connections were opened for it.
 func (r *rotating) send(t *testing.T) int32 {
 	t.Helper()
 	before := r.dials.Load()
-	r.sent++
-	if err := send(t, r.Sink, change(event.Updated, "a", r.sent))[0]; err != nil {
-		t.Fatalf("event %d: %v", r.sent, err)
+	if _, err := r.Send(t.Context(), r.addr, &metadata.Request{TopicNames: []string{}}); err != nil {
+		t.Fatal(err)
 	}
 	return r.dials.Load() - before
 }
@@ -63,12 +63,11 @@ func (r *rotating) expect(t *testing.T, when string, got, want int32) {
 // nothing that works, and the log says so.
 func TestRotatedPassword(t *testing.T) {
 	broker := testkafka.ForTest(t)
-	testkafka.CreateTopic(t, broker.Addr(), "rotated-password", 1, nil)
 	setPassword(t, broker.Addr(), "rotating", "one")
 	file := passwordFile(t, "one")
 	r := newRotating(t, Config{
-		Brokers: []string{broker.SASLAddr()}, Topic: "rotated-password",
-		SASL: SASLConfig{Mechanism: "SCRAM-SHA-512", Username: "rotating", PasswordFile: file},
+		Brokers: []string{broker.SASLAddr()},
+		SASL:    SASL{Mechanism: "SCRAM-SHA-512", Username: "rotating", PasswordFile: file},
 	})
 	r.send(t)
 	r.expect(t, "nothing changed", r.send(t), 0)
@@ -76,21 +75,20 @@ func TestRotatedPassword(t *testing.T) {
 	setPassword(t, broker.Addr(), "rotating", "tw0-secret")
 	overwrite(t, file, "wr0ng-secret")
 	r.expect(t, "a wrong password", r.send(t), 1)
-	if log := r.log.String(); !strings.Contains(log, "the files for the connection have changed, and do not do") || strings.Contains(log, "wr0ng") {
+	if log := r.log.String(); !strings.Contains(log, "rotated TLS or SASL files rejected") || strings.Contains(log, "wr0ng") {
 		t.Errorf("log:\n%s", log)
 	}
 	overwrite(t, file, "tw0-secret\n")
 	r.expect(t, "the new password", r.send(t), 1)
 	r.expect(t, "nothing changed since", r.send(t), 0)
 
-	r.cluster.close() // as if the broker had ended it
+	r.Close() // as if the broker had ended it
 	r.expect(t, "a new connection", r.send(t), 1)
 }
 
 // TestRotatedCertificate: the same for a client certificate, swapped as the kubelet does it: by a symbolic link.
 func TestRotatedCertificate(t *testing.T) {
 	broker := testkafka.ForTest(t)
-	testkafka.CreateTopic(t, broker.Addr(), "rotated-certificate", 1, nil)
 	authority, err := broker.ClientCA()
 	if err != nil {
 		t.Fatal(err)
@@ -113,8 +111,8 @@ func TestRotatedCertificate(t *testing.T) {
 		}
 	}
 	swap("1", certs.Options{Name: "first"})
-	r := newRotating(t, Config{Brokers: []string{broker.MutualTLSAddr()}, Topic: "rotated-certificate", TLS: TLSConfig{
-		CAFile: broker.CAFile(), CertFile: filepath.Join(mount, "..data", "tls.crt"), KeyFile: filepath.Join(mount, "..data", "tls.key"),
+	r := newRotating(t, Config{Brokers: []string{broker.MutualTLSAddr()}, TLS: &access.TLS{
+		Section: "kafka.tls", CAFile: broker.CAFile(), CertFile: filepath.Join(mount, "..data", "tls.crt"), KeyFile: filepath.Join(mount, "..data", "tls.key"),
 	}})
 	r.send(t)
 	swap("2", certs.Options{Name: "late", Lifetime: -time.Hour})

@@ -1,4 +1,4 @@
-package kafka
+package kafkacheck_test
 
 import (
 	"fmt"
@@ -14,6 +14,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/deltabridge/deltabridge/pkg/sinks"
+	"github.com/deltabridge/deltabridge/pkg/sinks/kafka"
 	"github.com/deltabridge/deltabridge/pkg/sinks/sinktest"
 	"github.com/deltabridge/deltabridge/test/certs"
 	testkafka "github.com/deltabridge/deltabridge/test/kafka"
@@ -54,55 +55,55 @@ func TestCheck(t *testing.T) {
 	replica := "warn " + warnReplica
 	for _, c := range []struct {
 		name string
-		cfg  Config
+		cfg  kafka.Config
 		want []string
 	}{
-		{"well", Config{Topic: "check.well"}, there("check.well", replica)},
-		{"too small for a message", Config{Topic: "check.small"}, there("check.small", replica, "warn "+fmt.Sprintf(warnSize, 20000))},
+		{"well", kafka.Config{Topic: "check.well"}, there("check.well", replica)},
+		{"too small for a message", kafka.Config{Topic: "check.small"}, there("check.small", replica, "warn "+fmt.Sprintf(warnSize, 20000))},
 		{
 			"compacted",
-			Config{Topic: "check.compact"},
-			there("check.compact", replica, "warn : it is compacted: of each object the last event stays, also that of its deletion, for ever -> set kafka.tombstones: true"),
+			kafka.Config{Topic: "check.compact"},
+			there("check.compact", replica, "warn : it is compacted: the last event of each object stays forever, also that of its deletion -> set kafka.tombstones: true"),
 		},
-		{"compacted, with tombstones", Config{Topic: "check.compact", Tombstones: true}, there("check.compact", replica)},
+		{"compacted, with tombstones", kafka.Config{Topic: "check.compact", Tombstones: true}, there("check.compact", replica)},
 		{
-			"tombstones in vain",
-			Config{Topic: "check.well", Tombstones: true},
+			"tombstones without effect",
+			kafka.Config{Topic: "check.well", Tombstones: true},
 			there("check.well", replica, "warn : kafka.tombstones is set, and its cleanup.policy is delete: the tombstones have no effect -> set its cleanup.policy to compact, or leave kafka.tombstones out"),
 		},
 		{
 			"acks can't be had",
-			Config{Topic: "check.insync"},
+			kafka.Config{Topic: "check.insync"},
 			there("check.insync", "FAIL : topic: acks=all can't be had: min.insync.replicas is 2, and it has 1 replicas; set its min.insync.replicas to less than its replicas, or add replicas (see kafka.topic)"+
 				" -> set its min.insync.replicas to less than its replicas, or add replicas (see kafka.topic)", replica),
 		},
 		{
 			"short retention",
-			Config{Topic: "check.short"},
-			there("check.short", replica, "warn : it keeps events for 1m0s: readers that are away for longer miss them -> raise its retention.ms"),
+			kafka.Config{Topic: "check.short"},
+			there("check.short", replica, "warn : it keeps events for 1m0s: consumers that are away for longer miss them -> raise its retention.ms"),
 		},
 		{
 			"missing",
-			Config{Topic: "check.missing"},
+			kafka.Config{Topic: "check.missing"},
 			append(slices.Clone(reached), "FAIL topic topic check.missing: topic: topic check.missing does not exist; create it, correct kafka.topic, or set kafka.createTopics"+
 				" -> create it, correct kafka.topic, or set kafka.createTopics"),
 		},
-		{"would be created", Config{Topic: "check.missing", CreateTopics: &CreateTopics{}}, append(slices.Clone(reached), "ok topic topic check.missing")},
+		{"would be created", kafka.Config{Topic: "check.missing", CreateTopics: &kafka.CreateTopics{}}, append(slices.Clone(reached), "ok topic topic check.missing")},
 		{
 			"would be created, but with too many replicas",
-			Config{Topic: "check.missing", CreateTopics: &CreateTopics{ReplicationFactor: 3}},
+			kafka.Config{Topic: "check.missing", CreateTopics: &kafka.CreateTopics{ReplicationFactor: 3}},
 			append(slices.Clone(reached), "FAIL topic topic check.missing: topic: creating the topic check.missing: Invalid Replication Factor: "+
 				"Unable to replicate the partition 3 time(s): The target replication factor of 3 cannot be reached because only 1 broker(s) are registered or some brokers have all their log directories cordoned. (see kafka.createTopics.replicationFactor)"+
 				" -> see kafka.createTopics.replicationFactor"),
 		},
 		{
 			"template",
-			Config{Topic: "check.w{name}"},
+			kafka.Config{Topic: "check.w{name}"},
 			append(slices.Clone(reached), "ok topic check.w{name}", "ok authorize topic check.well", "ok topic topic check.well", "warn topic topic check.well"+warnReplica),
 		},
 		{
 			"template without topics",
-			Config{Topic: "check.none.{name}"},
+			kafka.Config{Topic: "check.none.{name}"},
 			append(slices.Clone(reached), "warn topic check.none.{name}: 0 topics are there that it can make; events for others wait until they are there"+
 				" -> create a topic for each value of the template, or set kafka.createTopics"),
 		},
@@ -137,9 +138,9 @@ func topicNames(t *testing.T, addr string) []string {
 func TestCheckWay(t *testing.T) {
 	broker := testkafka.ForTest(t)
 	testkafka.CreateTopic(t, broker.Addr(), "check-way", 1, map[string]string{"max.message.bytes": "4194304"})
-	s := newSink(t, Config{
+	s := newSink(t, kafka.Config{
 		Brokers: []string{"127.0.0.1:1", broker.MutualTLSAddr(), "broker.invalid:9092"}, Topic: "check-way",
-		TLS: client(t, nil, certs.Options{Name: "bridge", Lifetime: 48 * time.Hour}),
+		TLS: clientCertificate(t, certs.Options{Name: "bridge", Lifetime: 48 * time.Hour}),
 	})
 	findings := s.Check(t.Context())
 	got := sinktest.Table(findings, broker.MutualTLSAddr())
@@ -168,31 +169,31 @@ func TestCheckStopsWhereItFails(t *testing.T) {
 	broker := testkafka.ForTest(t)
 	for _, c := range []struct {
 		name string
-		cfg  Config
+		cfg  kafka.Config
 		want []string
 	}{
 		{
 			"no SASL where it is demanded",
-			Config{Brokers: []string{broker.SASLAddr()}},
+			kafka.Config{Brokers: []string{broker.SASLAddr()}},
 			[]string{"ok connect", "ok protocol", "FAIL authenticate"},
 		},
 		{
 			"wrong password",
-			Config{
+			kafka.Config{
 				Brokers: []string{broker.SASLAddr()},
-				SASL:    SASLConfig{Mechanism: "PLAIN", Username: testkafka.User, PasswordFile: passwordFile(t, "wr0ng")},
+				SASL:    kafka.SASLConfig{Mechanism: "PLAIN", Username: testkafka.User, PasswordFile: passwordFile(t, "wr0ng")},
 			},
 			[]string{"ok files", "ok connect", "ok protocol", "FAIL authenticate"},
 		},
 		{
 			"password in the clear",
-			Config{
-				Brokers: []string{broker.SASLAddr()}, Topic: "check.nowhere", CreateTopics: &CreateTopics{},
-				SASL: SASLConfig{Mechanism: "PLAIN", Username: testkafka.User, PasswordFile: passwordFile(t, testkafka.Password)},
+			kafka.Config{
+				Brokers: []string{broker.SASLAddr()}, Topic: "check.new", CreateTopics: &kafka.CreateTopics{},
+				SASL: kafka.SASLConfig{Mechanism: "PLAIN", Username: testkafka.User, PasswordFile: passwordFile(t, testkafka.Password)},
 			},
 			[]string{"ok files", "ok connect", "ok protocol", "warn authenticate", "ok authorize", "ok topic"},
 		},
-		{"TLS to a plaintext port", Config{Brokers: []string{broker.Addr()}, TLS: TLSConfig{CAFile: broker.CAFile()}}, []string{"ok files", "ok connect", "FAIL TLS"}},
+		{"TLS to a plaintext port", kafka.Config{Brokers: []string{broker.Addr()}, TLS: kafka.TLSConfig{CAFile: broker.CAFile()}}, []string{"ok files", "ok connect", "FAIL TLS"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got := sinktest.Table(newSink(t, c.cfg).Check(t.Context()), c.cfg.Brokers[0])
@@ -208,7 +209,11 @@ func TestCheckStopsWhereItFails(t *testing.T) {
 
 // TestCheckAdvertised: a cluster that tells clients to go where they can't is the broker's mistake.
 func TestCheckAdvertised(t *testing.T) {
-	cluster := newFake(t, kfake.NumBrokers(1), kfake.SeedTopics(1, "events"))
+	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "events"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(cluster.Close)
 	cluster.ControlKey(int16(kmsg.Metadata), func(kmsg.Request) (kmsg.Response, error, bool) {
 		cluster.KeepControl()
 		res := kmsg.NewPtrMetadataResponse()
@@ -219,7 +224,7 @@ func TestCheckAdvertised(t *testing.T) {
 		return res, nil, true
 	})
 	addr := cluster.ListenAddrs()[0]
-	got := sinktest.Table(newSink(t, Config{Brokers: []string{addr}}).Check(t.Context()), addr)
+	got := sinktest.Table(newSink(t, kafka.Config{Brokers: []string{addr}}).Check(t.Context()), addr)
 	const remedy = "the cluster tells its clients to go there: set advertised.listeners of that broker to an address that can be reached from here"
 	const want = `FAIL resolve internal.invalid:9092: internal.invalid:9092: resolve: there is no host "internal.invalid"; ` + remedy + " -> " + remedy
 	if !slices.Contains(got, want) {

@@ -1,0 +1,129 @@
+package kafka
+
+import (
+	"context"
+	"fmt"
+	"maps"
+
+	"github.com/deltabridge/deltabridge/pkg/sinks"
+	"github.com/deltabridge/deltabridge/pkg/sinks/access"
+	"github.com/deltabridge/deltabridge/pkg/sinks/diagnose"
+	"github.com/deltabridge/deltabridge/pkg/sinks/kafka/internal/wire"
+	"github.com/deltabridge/deltabridge/pkg/sinks/kafka/kafkacheck"
+	"github.com/deltabridge/deltabridge/pkg/sinks/kafka/kafkaread"
+)
+
+// What the sink can do besides sending is in packages of its own; these methods give them the connections.
+
+var (
+	_ diagnose.Checker    = (*Sink)(nil)
+	_ diagnose.Reader     = (*Sink)(nil)
+	_ sinks.Identified    = (*Sink)(nil)
+	_ diagnose.NameReader = (*Sink)(nil)
+)
+
+const mechanismIAM = wire.MechanismIAM
+
+func saslMechanisms() []string {
+	return []string{wire.MechanismPlain, wire.MechanismScramSHA256, wire.MechanismScramSHA512, wire.MechanismIAM}
+}
+
+func (s *SASLConfig) password() (string, error) { return (*wire.SASL)(s).Password() }
+
+func (t *TLSConfig) files() *access.TLS {
+	return &access.TLS{
+		Section: "kafka.tls", CAFile: t.CAFile, CertFile: t.CertFile, KeyFile: t.KeyFile,
+		ServerName: t.ServerName, InsecureSkipVerify: t.InsecureSkipVerify,
+	}
+}
+
+// wire is the part of the configuration that says how to reach the cluster.
+func (cfg *Config) wire() *wire.Config {
+	w := &wire.Config{
+		Brokers: cfg.Brokers, SASL: wire.SASL(cfg.SASL), RequestTimeout: cfg.RequestTimeout,
+		Prober: cfg.Prober, Logger: cfg.Logger, Dial: cfg.dial,
+	}
+	if cfg.TLS != (TLSConfig{}) {
+		w.TLS = cfg.TLS.files()
+	}
+	return w
+}
+
+// newTopics is how missing topics are created; nil: they are not.
+func (cfg *Config) newTopics() *wire.NewTopic {
+	if cfg.CreateTopics == nil {
+		return nil
+	}
+	how := wire.NewTopic(*cfg.CreateTopics)
+	const cleanupPolicy = "cleanup.policy" // whether the last record of each key stays
+	if _, given := how.Config[cleanupPolicy]; cfg.Tombstones && !given {
+		how.Config = maps.Clone(how.Config)
+		if how.Config == nil {
+			how.Config = make(map[string]string)
+		}
+		how.Config[cleanupPolicy] = "compact"
+	}
+	return &how
+}
+
+// beside returns a sink with the same configuration and connections of its own, to be used beside s.
+func (s *Sink) beside() *Sink {
+	o := &Sink{cfg: s.cfg, template: s.template, volatile: s.volatile, single: s.single, parts: s.parts}
+	o.topics, o.client = make(map[string]*topic), wire.New(s.cfg.wire())
+	return o
+}
+
+// Check implements [diagnose.Checker].
+func (s *Sink) Check(ctx context.Context) []diagnose.Finding {
+	o := s.beside()
+	defer o.client.Close()
+	check := kafkacheck.Check{
+		Client: o.client, Config: s.cfg.wire(), Topic: s.template, Create: s.create, Tombstones: s.cfg.Tombstones,
+	}
+	for _, err := range append(s.cfg.SASL.validate(), s.cfg.TLS.validate()...) {
+		check.FilesErr = err
+	}
+	findings := check.Run(ctx)
+	if id := o.client.ClusterID; id != "" {
+		s.client.ClusterID = id
+	}
+	return findings
+}
+
+// Read implements [diagnose.Reader].
+func (s *Sink) Read(ctx context.Context, o diagnose.ReadOptions, handle func(*diagnose.Record) error) error {
+	return kafkaread.Read(ctx, s.client, s.template, o, handle)
+}
+
+// Destination implements [sinks.Identified]: the Kafka cluster's own id and the template of the topic.
+func (s *Sink) Destination() string {
+	if s.client.ClusterID == "" {
+		return ""
+	}
+	return fmt.Sprintf("topic %s of the Kafka cluster %s", s.template, s.client.ClusterID)
+}
+
+func (s *Sink) register() *kafkaread.Register {
+	r := &kafkaread.Register{Client: s.client, Template: s.template.String(), Timeout: s.writeTimeout()}
+	if s.create != nil {
+		r.ReplicationFactor = s.create.ReplicationFactor
+	}
+	return r
+}
+
+// Registered implements [sinks.Identified].
+func (s *Sink) Registered(ctx context.Context, cluster string) (sinks.Registration, error) {
+	return s.register().Lookup(ctx, cluster)
+}
+
+// Register implements [sinks.Identified].
+func (s *Sink) Register(ctx context.Context, owner sinks.Owner, replaced string) error {
+	return s.register().Add(ctx, owner, replaced)
+}
+
+// ReadName implements [diagnose.NameReader].
+func (s *Sink) ReadName(ctx context.Context, cluster string) (sinks.Registration, error) {
+	o := s.beside()
+	defer o.client.Close()
+	return o.Registered(ctx, cluster)
+}

@@ -1,0 +1,204 @@
+package wire
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	kafkago "github.com/segmentio/kafka-go"
+	"github.com/segmentio/kafka-go/protocol/saslauthenticate"
+	"github.com/segmentio/kafka-go/protocol/saslhandshake"
+	"github.com/segmentio/kafka-go/sasl"
+	"github.com/segmentio/kafka-go/sasl/plain"
+	"github.com/segmentio/kafka-go/sasl/scram"
+
+	"github.com/deltabridge/deltabridge/pkg/sinks"
+	"github.com/deltabridge/deltabridge/pkg/sinks/access"
+)
+
+// The SASL mechanisms.
+const (
+	MechanismPlain       = "PLAIN"
+	MechanismScramSHA256 = "SCRAM-SHA-256"
+	MechanismScramSHA512 = "SCRAM-SHA-512"
+	MechanismIAM         = "AWS_MSK_IAM"
+)
+
+const (
+	keyMechanism = "kafka.sasl.mechanism"
+	keyPassword  = "kafka.sasl.passwordFile"
+	keyRegion    = "kafka.sasl.region"
+)
+
+// SASL is how the client authenticates. With an empty Mechanism it does not.
+type SASL struct {
+	Mechanism    string
+	Username     string
+	PasswordFile string
+	Region       string // for AWS_MSK_IAM
+}
+
+// Who names the client, for messages.
+func (s *SASL) Who() string {
+	switch s.Mechanism {
+	case "":
+		return "the client (which does not authenticate)"
+	case MechanismIAM:
+		return "the IAM role"
+	}
+	return fmt.Sprintf("user %q", s.Username)
+}
+
+// Password reads PasswordFile.
+func (s *SASL) Password() (string, error) { return access.Secret(keyPassword, s.PasswordFile) }
+
+// mechanism also returns the secret that no error may repeat.
+func (s *SASL) mechanism(ctx context.Context, aws *awsCredentials) (_ sasl.Mechanism, secret string, err error) {
+	if s.Mechanism == MechanismIAM {
+		m, err := aws.mechanism(ctx, s)
+		return m, "", err
+	}
+	password, err := s.Password()
+	if err != nil {
+		return nil, "", err
+	}
+	var m sasl.Mechanism = plain.Mechanism{Username: s.Username, Password: password}
+	switch s.Mechanism {
+	case MechanismScramSHA256:
+		m, err = scram.Mechanism(scram.SHA256, s.Username, password)
+	case MechanismScramSHA512:
+		m, err = scram.Mechanism(scram.SHA512, s.Username, password)
+	}
+	if err != nil { // of the preparation of strings: a character that passwords can't have
+		return nil, "", &sinks.ConnectError{
+			Step: sinks.StepFiles, Key: keyPassword,
+			Err: errors.New("user or password hold characters that " + s.Mechanism + " does not take"),
+		}
+	}
+	return m, password, nil
+}
+
+// secretKey is the configuration key that the credentials come from, and what to do if they are wrong.
+func (s *SASL) secretKey() (key, remedy string) {
+	if s.Mechanism == MechanismIAM {
+		return keyRegion, "give the pod AWS credentials: annotate its service account with eks.amazonaws.com/role-arn, " +
+			"or use EKS Pod Identity"
+	}
+	return keyPassword, "check kafka.sasl.username and the content of " + keyPassword
+}
+
+// authenticate runs the SASL exchange on a new connection. Source: KIP-43, KIP-152, and for the session's life
+// KIP-368.
+func (k *conn) authenticate(ctx context.Context, aws *awsCredentials, passed Passed) error {
+	s := &k.cfg.SASL
+	mechanism, secret, err := s.mechanism(ctx, aws)
+	if err != nil {
+		return err
+	}
+	if err := k.proposeMechanism(ctx, s.Mechanism); err != nil {
+		return err
+	}
+	key, remedy := s.secretKey()
+	session, state, err := mechanism.Start(k.withMetadata(ctx))
+	if err != nil {
+		if s.Mechanism == MechanismIAM {
+			text := strings.TrimPrefix(err.Error(), "failed to refresh cached credentials, ")
+			err = access.Words(err, "there are no AWS credentials: %s", text)
+		}
+		return k.fail(sinks.StepAuthenticate, key, remedy, err)
+	}
+	for done := false; !done; {
+		msg, err := k.exchange(ctx, &saslauthenticate.Request{AuthBytes: state})
+		if access.Closed(err) {
+			// Old brokers answer a wrong password by closing the connection.
+			return k.rejected("it closed the connection")
+		} else if err != nil {
+			return k.fail(sinks.StepAuthenticate, "", "", fmt.Errorf("%s: %w", s.Mechanism, err))
+		}
+		res := msg.(*saslauthenticate.Response)
+		message := access.Redact(res.ErrorMessage, secret)
+		switch code := kafkago.Error(res.ErrorCode); code {
+		case 0:
+		case kafkago.SASLAuthenticationFailed:
+			return k.rejected(message)
+		default:
+			err := fmt.Errorf("%s: %w %s", s.Mechanism, code, message)
+			return k.fail(sinks.StepAuthenticate, "kafka.sasl", "", err)
+		}
+		if life := time.Duration(res.SessionLifetimeMs) * time.Millisecond; life > 0 {
+			k.expires = time.Now().Add(life * 4 / 5)
+		}
+		if done, state, err = session.Next(ctx, res.AuthBytes); err != nil {
+			return k.fail(sinks.StepAuthenticate, key, remedy,
+				fmt.Errorf("%s: its proof that it knows the password is wrong: %w", s.Mechanism, err))
+		}
+	}
+	detail, readable := s.Who()+" by "+s.Mechanism, s.Mechanism == MechanismPlain && k.tls == nil
+	if readable {
+		detail += ", without TLS: anyone on the network path can read the password"
+	}
+	passed(sinks.StepAuthenticate, detail, readable)
+	return nil
+}
+
+// withMetadata says who the exchange is with, as AWS_MSK_IAM requires: it signs the host.
+func (k *conn) withMetadata(ctx context.Context) context.Context {
+	host, port, _ := net.SplitHostPort(k.addr)
+	number, err := strconv.Atoi(port)
+	if err != nil {
+		return ctx
+	}
+	return sasl.WithMetadata(ctx, &sasl.Metadata{Host: host, Port: number})
+}
+
+// rejected is the error of credentials that the broker does not accept.
+func (k *conn) rejected(message string) error {
+	s := &k.cfg.SASL
+	e := &sinks.ConnectError{Step: sinks.StepAuthenticate, Address: k.addr, Rejected: true}
+	e.Key, e.Remedy = s.secretKey()
+	if s.Mechanism == MechanismIAM {
+		e.Remedy = "allow the IAM role kafka-cluster:Connect on the cluster, and check " + keyRegion + " and the clock"
+		e.Err = access.Words(kafkago.SASLAuthenticationFailed, "it refuses the AWS credentials (%s)", message)
+		return e
+	}
+	e.Err = access.Words(kafkago.SASLAuthenticationFailed, "it refuses user %q by %s: wrong user name or password (%s)",
+		s.Username, s.Mechanism, message)
+	return e
+}
+
+func (k *conn) proposeMechanism(ctx context.Context, name string) error {
+	msg, err := k.exchange(ctx, &saslhandshake.Request{Mechanism: name})
+	if err != nil {
+		return k.fail(sinks.StepAuthenticate, keyMechanism, "", fmt.Errorf("offered %s: %w", name, err))
+	}
+	res := msg.(*saslhandshake.Response)
+	switch code := kafkago.Error(res.ErrorCode); code {
+	case 0:
+		return nil
+	case kafkago.UnsupportedSASLMechanism:
+		others := strings.Join(slices.Sorted(slices.Values(res.Mechanisms)), ", ")
+		return k.fail(sinks.StepAuthenticate, keyMechanism, "set "+keyMechanism+" to one of them",
+			access.Words(code, "it does not take %s, but %s", name, others))
+	case kafkago.IllegalSASLState:
+		return k.fail(sinks.StepAuthenticate, "kafka.sasl",
+			"leave kafka.sasl out, or connect to the port of the listener that uses it",
+			access.Words(code, "this listener uses no SASL"))
+	default:
+		return k.fail(sinks.StepAuthenticate, keyMechanism, "", fmt.Errorf("offered %s: %w", name, code))
+	}
+}
+
+// demandsSASL explains err, of the first exchange, if that is how a listener answers that requires SASL.
+func (k *conn) demandsSASL(err error) error {
+	if k.cfg.SASL.Mechanism != "" || k.exchanges != 1 || !access.Closed(err) {
+		return err
+	}
+	return k.fail(sinks.StepAuthenticate, "kafka.sasl",
+		"set kafka.sasl.mechanism, username and passwordFile, or connect to the port of another listener",
+		errors.New("it closed the connection at the first request, as a listener that demands SASL does"))
+}

@@ -1,0 +1,119 @@
+package wire
+
+import (
+	"errors"
+	"fmt"
+
+	kafkago "github.com/segmentio/kafka-go"
+
+	"github.com/deltabridge/deltabridge/pkg/sinks"
+	"github.com/deltabridge/deltabridge/pkg/sinks/access"
+)
+
+// brokerError says which broker did not do what was asked.
+type brokerError struct {
+	addr   string
+	sent   bool // the request may have reached it
+	reused bool // on a connection that served requests before
+	err    error
+}
+
+func (e *brokerError) Error() string {
+	if known, ok := e.err.(*sinks.ConnectError); ok && known.Address != "" { //nolint:errorlint // not one that it wraps
+		return "kafka broker " + known.Error()
+	}
+	return "kafka broker " + e.addr + ": " + e.err.Error()
+}
+func (e *brokerError) Unwrap() error { return e.err }
+
+// Sent reports whether a request may have reached the broker although it failed with err.
+func Sent(err error) bool {
+	b, ok := errors.AsType[*brokerError](err)
+	return ok && b.sent
+}
+
+// MovesLeader reports whether the metadata must be read again after this code.
+func MovesLeader(code kafkago.Error) bool {
+	switch code {
+	case kafkago.UnknownTopicOrPartition, kafkago.LeaderNotAvailable, kafkago.NotLeaderForPartition,
+		kafkago.ReplicaNotAvailable, kafkago.KafkaStorageError, kafkago.FencedLeaderEpoch,
+		kafkago.UnknownLeaderEpoch, kafkago.UnknownTopicID, kafkago.InconsistentTopicID, kafkago.NetworkException:
+		return true
+	}
+	return false
+}
+
+// isTransient reports whether a code is about to change: that of a cluster that is starting, or elects a leader.
+func isTransient(code kafkago.Error) bool {
+	switch code {
+	case kafkago.RequestTimedOut, kafkago.BrokerNotAvailable, kafkago.GroupLoadInProgress,
+		kafkago.GroupCoordinatorNotAvailable, kafkago.NotCoordinatorForGroup, kafkago.NotController, kafkago.Unknown,
+		kafkago.InvalidReplicationFactor: // there are not enough brokers yet
+		return true
+	}
+	return MovesLeader(code)
+}
+
+// remedy is what an operator can do about a code that does not say so itself.
+func remedy(code kafkago.Error) string {
+	switch code {
+	case kafkago.UnsupportedCompressionType:
+		return " (the broker is too old for this compression; choose another)"
+	case kafkago.InvalidTimestamp:
+		return " (this clock and the broker's differ by more than message.timestamp.after.max.ms or before.max.ms)"
+	case kafkago.NotEnoughReplicas, kafkago.NotEnoughReplicasAfterAppend:
+		return " (fewer replicas are in sync than the topic's min.insync.replicas)"
+	case kafkago.UnsupportedForMessageFormat:
+		return " (the topic's message format is older than Kafka 0.11 and holds no headers)"
+	}
+	return ""
+}
+
+// CodeError is a broker's error code about a topic or one of its partitions.
+func (c *Client) CodeError(where string, code kafkago.Error, message string) error {
+	if message != "" {
+		where += ": " + message
+	}
+	switch code {
+	case kafkago.TopicAuthorizationFailed, kafkago.ClusterAuthorizationFailed:
+		return &sinks.ConnectError{
+			Step: sinks.StepAuthorize, Key: "kafka.topic",
+			Remedy: fmt.Sprintf("give %s the permissions Describe and Write on the topic", c.cfg.SASL.Who()),
+			Err:    access.Words(code, "%s: not allowed (%s)", where, code.Title()), Rejected: true,
+		}
+	}
+	err := fmt.Errorf("%s%s: %w", where, remedy(code), code)
+	if isTransient(code) {
+		return err
+	}
+	return sinks.Rejected(err)
+}
+
+// NoTopic is the error of a topic that does not exist.
+func NoTopic(name string) error {
+	return &sinks.ConnectError{
+		Step: sinks.StepTopic, Key: "kafka.createTopics",
+		Remedy: "create it, correct kafka.topic, or set kafka.createTopics",
+		Err:    access.Words(kafkago.UnknownTopicOrPartition, "topic %s does not exist", name), Rejected: true,
+	}
+}
+
+// notCreated is why a topic could not be created.
+func (c *Client) notCreated(name string, code kafkago.Error, message string) error {
+	e := &sinks.ConnectError{
+		Step: sinks.StepTopic, Key: "kafka.createTopics", Rejected: !isTransient(code),
+		Err: access.Words(code, "creating the topic %s: %s: %s", name, code.Title(), message),
+	}
+	switch code {
+	case kafkago.TopicAuthorizationFailed, kafkago.ClusterAuthorizationFailed:
+		e.Step = sinks.StepAuthorize
+		e.Remedy = fmt.Sprintf("give %s the permission Create on the topic, or create it", c.cfg.SASL.Who())
+	case kafkago.InvalidReplicationFactor:
+		e.Key += ".replicationFactor"
+	case kafkago.InvalidPartitionNumber:
+		e.Key += ".partitions"
+	case kafkago.InvalidConfiguration:
+		e.Key += ".config"
+	}
+	return e
+}

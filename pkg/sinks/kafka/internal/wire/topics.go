@@ -1,0 +1,130 @@
+package wire
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"time"
+
+	kafkago "github.com/segmentio/kafka-go"
+	"github.com/segmentio/kafka-go/protocol/createtopics"
+	"github.com/segmentio/kafka-go/protocol/describeconfigs"
+	"github.com/segmentio/kafka-go/protocol/metadata"
+
+	"github.com/deltabridge/deltabridge/pkg/event"
+)
+
+// createdPoll is how often CreateTopics asks whether a topic that it has created is there.
+const createdPoll = 50 * time.Millisecond
+
+// TopicsLike returns the topics that the client may see and that the template can make.
+func (c *Client) TopicsLike(ctx context.Context, template *event.Template) ([]string, error) {
+	msg, err := c.Ask(ctx, &metadata.Request{}) // all
+	if err != nil {
+		return nil, err
+	}
+	variable := regexp.MustCompile(`\\\{[a-z]+\\\}`)
+	text := variable.ReplaceAllString(regexp.QuoteMeta(template.String()), `[A-Za-z0-9._-]+`)
+	pattern, err := regexp.Compile("^" + text + "$")
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, t := range msg.(*metadata.Response).Topics {
+		if !t.IsInternal && pattern.MatchString(t.Name) {
+			names = append(names, t.Name)
+		}
+	}
+	slices.Sort(names)
+	return names, nil
+}
+
+// NewTopic is how a topic is created.
+type NewTopic struct {
+	Partitions        int               // 0: the broker's num.partitions
+	ReplicationFactor int               // 0: the broker's default.replication.factor
+	Config            map[string]string // settings
+}
+
+// CreateTopics creates the topics, and waits until they have leaders. One that exists already is left as it is. The
+// result has an entry for each topic that could not be created. With dryRun the cluster is asked whether it would.
+func (c *Client) CreateTopics(
+	ctx context.Context, names []string, how *NewTopic, dryRun bool,
+) (map[string]error, error) {
+	req := &createtopics.Request{TimeoutMs: int32(c.cfg.RequestTimeout.Milliseconds()), ValidateOnly: dryRun}
+	for _, name := range names {
+		t := createtopics.RequestTopic{Name: name, NumPartitions: -1, ReplicationFactor: -1}
+		if how.Partitions > 0 {
+			t.NumPartitions = int32(how.Partitions)
+		}
+		if how.ReplicationFactor > 0 {
+			t.ReplicationFactor = int16(how.ReplicationFactor)
+		}
+		for _, key := range slices.Sorted(maps.Keys(how.Config)) {
+			t.Configs = append(t.Configs, createtopics.RequestConfig{Name: key, Value: how.Config[key]})
+		}
+		req.Topics = append(req.Topics, t)
+	}
+	msg, err := c.askController(ctx, req)
+	if err != nil {
+		return nil, fmt.Errorf("creating topics: %w", err)
+	}
+	failed := make(map[string]error)
+	for _, t := range msg.(*createtopics.Response).Topics {
+		if code := kafkago.Error(t.ErrorCode); code != 0 && code != kafkago.TopicAlreadyExists {
+			failed[t.Name] = c.notCreated(t.Name, code, t.ErrorMessage)
+		}
+	}
+	if !dryRun {
+		c.awaitCreated(ctx, slices.DeleteFunc(slices.Clone(names), func(name string) bool {
+			return failed[name] != nil
+		}))
+	}
+	return failed, nil
+}
+
+// awaitCreated waits until the topics have leaders: their creation is acknowledged before every broker knows them.
+func (c *Client) awaitCreated(ctx context.Context, names []string) {
+	ctx, cancel := context.WithTimeout(ctx, c.cfg.RequestTimeout)
+	defer cancel()
+	tick := time.NewTicker(createdPoll)
+	defer tick.Stop()
+	for len(names) > 0 {
+		topics, err := c.Topics(ctx, names...)
+		if err == nil && !slices.ContainsFunc(topics, func(t Topic) bool { return !t.Ready() }) {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// TopicSettings reads what of a topic's configuration matters to the bridge.
+func (c *Client) TopicSettings(ctx context.Context, name string) (map[string]string, error) {
+	const topicResource = 2
+	msg, err := c.Ask(ctx, &describeconfigs.Request{Resources: []describeconfigs.RequestResource{{
+		ResourceType: topicResource, ResourceName: name,
+		ConfigNames: []string{
+			"min.insync.replicas", "max.message.bytes", "cleanup.policy", "retention.ms", "retention.bytes",
+		},
+	}}})
+	if err != nil {
+		return nil, err
+	}
+	settings := make(map[string]string)
+	for _, r := range msg.(*describeconfigs.Response).Resources {
+		if code := kafkago.Error(r.ErrorCode); code != 0 {
+			return nil, errors.New(code.Title())
+		}
+		for _, entry := range r.ConfigEntries {
+			settings[entry.ConfigName] = entry.ConfigValue
+		}
+	}
+	return settings, nil
+}

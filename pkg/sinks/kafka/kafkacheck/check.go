@@ -1,0 +1,117 @@
+package kafkacheck
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/deltabridge/deltabridge/pkg/event"
+	"github.com/deltabridge/deltabridge/pkg/sinks"
+	"github.com/deltabridge/deltabridge/pkg/sinks/diagnose"
+	"github.com/deltabridge/deltabridge/pkg/sinks/kafka/internal/wire"
+)
+
+// Check is what is checked.
+type Check struct {
+	Client     *wire.Client
+	Config     *wire.Config // of Client
+	FilesErr   error        // what is wrong with the files, as "key: what"; nil: nothing
+	Topic      *event.Template
+	Create     *wire.NewTopic // nil: missing topics are not created
+	Tombstones bool           // deletions are followed by tombstones
+}
+
+// Run implements [diagnose.Checker]. It asks for a producer id, which uses up a number and nothing else.
+func (c *Check) Run(ctx context.Context) (findings []diagnose.Finding) {
+	if names := c.Config.Files(); len(names) > 0 {
+		if c.FilesErr != nil { // of a kind that has no step
+			key, _, _ := strings.Cut(c.FilesErr.Error(), ":")
+			err := &sinks.ConnectError{Step: sinks.StepFiles, Key: "kafka." + key, Err: c.FilesErr}
+			return []diagnose.Finding{diagnose.Failed(sinks.StepFiles, "kafka", err)}
+		}
+		findings = append(findings, diagnose.Finding{
+			Step: sinks.StepFiles, Target: "kafka", Detail: strings.Join(names, ", "),
+		})
+	}
+	found, reached := c.brokers(ctx, c.Config.Brokers)
+	findings = append(findings, found...)
+	if !reached {
+		return findings
+	}
+	if _, err := c.Client.Topics(ctx); err != nil {
+		return append(findings, diagnose.Failed(sinks.StepProtocol, "cluster", err))
+	}
+	found, _ = c.brokers(ctx, slices.DeleteFunc(c.Client.Addresses(), func(addr string) bool {
+		return slices.Contains(c.Config.Brokers, addr)
+	}))
+	findings = append(findings, found...)
+	return append(append(findings, c.producer(ctx)), c.topics(ctx)...)
+}
+
+// brokers tries each broker by itself, all at once, and reports whether one of them can be used.
+func (c *Check) brokers(ctx context.Context, addrs []string) (all []diagnose.Finding, reached bool) {
+	each := make([][]diagnose.Finding, len(addrs))
+	var wg sync.WaitGroup
+	for i, addr := range addrs {
+		wg.Go(func() { each[i] = c.broker(ctx, addr) })
+	}
+	wg.Wait()
+	for _, findings := range each {
+		all = append(all, findings...)
+		reached = reached || findings[len(findings)-1].Err == nil
+	}
+	return all, reached
+}
+
+func (c *Check) broker(ctx context.Context, addr string) (findings []diagnose.Finding) {
+	passed := func(step, detail string, warn bool) {
+		f := diagnose.Finding{Step: step, Target: addr, Detail: detail, Warn: warn}
+		switch {
+		case warn && step == sinks.StepAuthenticate:
+			f.Remedy = "use kafka.tls, or a SCRAM mechanism"
+		case warn:
+			f.Remedy = "renew the certificate"
+		}
+		findings = append(findings, f)
+	}
+	ctx, cancel := context.WithTimeout(ctx, 2*c.Config.RequestTimeout)
+	defer cancel()
+	host, _, err := net.SplitHostPort(addr)
+	if err == nil && net.ParseIP(host) == nil {
+		var ips []string
+		if ips, err = net.DefaultResolver.LookupHost(ctx, host); err != nil {
+			err = c.Client.DialError(ctx, addr, err)
+		} else {
+			passed(sinks.StepResolve, strings.Join(ips, ", "), false)
+		}
+	}
+	if err == nil {
+		err = c.Client.Try(ctx, addr, passed)
+	}
+	if err != nil {
+		return append(findings, diagnose.Failed(sinks.StepConnect, addr, err))
+	}
+	return findings
+}
+
+// producer reports whether this client can be an idempotent producer, which is what keeps order over failures.
+func (c *Check) producer(ctx context.Context) diagnose.Finding {
+	_, err := c.Client.ProducerID(ctx)
+	f := diagnose.Finding{Step: sinks.StepAuthorize, Target: "idempotent producer"}
+	switch {
+	case errors.Is(err, wire.ErrNoProducerID):
+		f.Warn = true
+		f.Detail = fmt.Sprintf("%s: %v", wire.WithoutProducerID, err)
+		f.Remedy = fmt.Sprintf("give %s the permission IdempotentWrite on the cluster, or use Kafka 3.0 or newer",
+			c.Config.SASL.Who())
+	case err != nil:
+		f = diagnose.Failed(sinks.StepAuthorize, f.Target, err)
+	default:
+		f.Detail = "the cluster grants a producer id"
+	}
+	return f
+}

@@ -1,0 +1,173 @@
+package kafkaread
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	kafkago "github.com/segmentio/kafka-go"
+	"github.com/segmentio/kafka-go/protocol"
+	"github.com/segmentio/kafka-go/protocol/fetch"
+	"github.com/segmentio/kafka-go/protocol/listoffsets"
+
+	"github.com/deltabridge/deltabridge/pkg/sinks/kafka/internal/wire"
+)
+
+const (
+	fetchBytes = 4 << 20 // for one partition
+
+	earliest, latest = -2, -1 // in place of a time
+)
+
+// partition is where the reading of a partition is. What was fetched of it waits in queue.
+type partition struct {
+	topic     string
+	id        int32
+	leader    string // host:port; empty while there is none
+	next, end int64  // offsets: of the next fetch, and behind the last record to read
+	follow    bool   // end moves with what is written
+	truncated bool   // next does not exist any more
+	queue     []kafkago.Message
+}
+
+func (p *partition) isOpen() bool { return p.next < p.end }
+
+func (p *partition) place() string { return fmt.Sprintf("%s/%d", p.topic, p.id) }
+
+func partitionsOf(t *wire.Topic) (all []*partition) {
+	for id, leader := range t.Leaders {
+		all = append(all, &partition{topic: t.Name, id: int32(id), leader: leader})
+	}
+	return all
+}
+
+// noLeader is the error of a partition without a leader.
+func (p *partition) noLeader() error {
+	return fmt.Errorf("partition %d of topic %s: %w", p.id, p.topic, kafkago.LeaderNotAvailable)
+}
+
+// begin finds the first and the last offset to read.
+func (p *partition) begin(ctx context.Context, c *wire.Client, since time.Time) error {
+	end, err := p.offset(ctx, c, latest)
+	if err != nil {
+		return err
+	}
+	at := int64(earliest)
+	if !since.IsZero() {
+		at = since.UnixMilli()
+	}
+	start, err := p.offset(ctx, c, at)
+	if err != nil {
+		return err
+	}
+	if start < 0 { // nothing is as new
+		start = end
+	}
+	p.next, p.end, p.truncated = start, end, false
+	return nil
+}
+
+func (p *partition) offset(ctx context.Context, c *wire.Client, at int64) (int64, error) {
+	if p.leader == "" {
+		return 0, p.noLeader()
+	}
+	msg, err := c.Send(ctx, p.leader, &listoffsets.Request{ReplicaID: -1, Topics: []listoffsets.RequestTopic{{
+		Topic: p.topic,
+		Partitions: []listoffsets.RequestPartition{
+			{Partition: p.id, CurrentLeaderEpoch: -1, Timestamp: at},
+		},
+	}}})
+	if err != nil {
+		return 0, err
+	}
+	topics := msg.(*listoffsets.Response).Topics
+	if len(topics) == 0 || len(topics[0].Partitions) == 0 {
+		return 0, fmt.Errorf("topic %s: the broker returns no offset of partition %d", p.topic, p.id)
+	}
+	found := topics[0].Partitions[0]
+	if code := kafkago.Error(found.ErrorCode); code != 0 {
+		return 0, c.CodeError("topic "+p.topic, code, "")
+	}
+	return found.Offset, nil
+}
+
+// fetch queues more of the partition, if there is more. It reports whether it came further.
+func (p *partition) fetch(ctx context.Context, c *wire.Client) (came bool, err error) {
+	if p.truncated {
+		if err := p.begin(ctx, c, time.Time{}); err != nil {
+			return false, err
+		}
+	}
+	if p.leader == "" {
+		return false, p.noLeader()
+	}
+	msg, err := c.Send(ctx, p.leader, &fetch.Request{
+		ReplicaID: -1, MinBytes: 1, MaxBytes: fetchBytes, SessionEpoch: -1,
+		Topics: []fetch.RequestTopic{{Topic: p.topic, Partitions: []fetch.RequestPartition{{
+			Partition: p.id, CurrentLeaderEpoch: -1, FetchOffset: p.next,
+			LogStartOffset: -1, PartitionMaxBytes: fetchBytes,
+		}}}},
+	})
+	if err != nil {
+		return false, err
+	}
+	res := msg.(*fetch.Response)
+	if len(res.Topics) != 1 || len(res.Topics[0].Partitions) != 1 {
+		return false, fmt.Errorf("kafka broker %s: no answer about topic %s", p.leader, p.topic)
+	}
+	return p.take(c, &res.Topics[0].Partitions[0])
+}
+
+func (p *partition) take(c *wire.Client, found *fetch.ResponsePartition) (came bool, err error) {
+	switch code := kafkago.Error(found.ErrorCode); code {
+	case 0:
+	case kafkago.OffsetOutOfRange: // retention deleted it meanwhile
+		p.truncated = true
+		return true, nil
+	default:
+		return false, c.CodeError("topic "+p.topic, code, "")
+	}
+	if p.follow {
+		p.end = max(p.end, found.HighWatermark)
+	}
+	before := p.next
+	for found.RecordSet.Records != nil {
+		record, err := found.RecordSet.Records.ReadRecord()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		var m kafkago.Message
+		if err == nil {
+			m, err = messageOf(record)
+		}
+		if err != nil {
+			return false, fmt.Errorf("read topic %s: %w", p.topic, err)
+		}
+		if m.Offset < p.next { // a batch is sent as a whole
+			continue
+		}
+		if p.next = m.Offset + 1; m.Offset < p.end {
+			p.queue = append(p.queue, m)
+		}
+	}
+	if p.next == before && p.isOpen() && found.RecordSet.Version > 0 {
+		p.next++ // the rest of a batch that compaction has emptied
+	}
+	return p.next > before, nil
+}
+
+// messageOf is a record with bytes of its own. Those of the record are used again.
+func messageOf(record *protocol.Record) (m kafkago.Message, err error) {
+	m = kafkago.Message{Offset: record.Offset, Time: record.Time, Headers: record.Headers}
+	if m.Key, err = protocol.ReadAll(record.Key); err == nil {
+		m.Value, err = protocol.ReadAll(record.Value)
+	}
+	for _, b := range []protocol.Bytes{record.Key, record.Value} {
+		if b != nil {
+			b.Close()
+		}
+	}
+	return m, err
+}

@@ -1,0 +1,188 @@
+package kafkaread
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	kafkago "github.com/segmentio/kafka-go"
+
+	"github.com/deltabridge/deltabridge/pkg/event"
+	"github.com/deltabridge/deltabridge/pkg/sinks/diagnose"
+	"github.com/deltabridge/deltabridge/pkg/sinks/kafka/internal/wire"
+)
+
+const (
+	pollEvery = 250 * time.Millisecond
+	retryWait = time.Second
+	// lookEvery is how often a reader that follows looks for new topics and partitions.
+	lookEvery = 10 * time.Second
+
+	headerPrefix      = "ce_"
+	headerContentType = "content-type"
+	attrContentType   = "datacontenttype" // the attribute in the header content-type
+)
+
+// reading is one Read: the partitions of all topics that the template can make.
+type reading struct {
+	client   *wire.Client
+	template *event.Template
+	diagnose.ReadOptions
+	partitions map[string]*partition
+	looked     time.Time
+}
+
+// Read reads the topics that the template can make, see [diagnose.Reader].
+func Read(
+	ctx context.Context, c *wire.Client, template *event.Template, o diagnose.ReadOptions, handle func(*diagnose.Record) error,
+) error {
+	r := &reading{client: c, template: template, ReadOptions: o, partitions: map[string]*partition{}}
+	if err := r.look(ctx, o.Since); err != nil {
+		return unlessEnded(ctx, err)
+	}
+	if len(r.partitions) == 0 && !o.Follow {
+		return wire.NoTopic(template.String())
+	}
+	for ctx.Err() == nil {
+		progress, err := r.fetch(ctx)
+		if err == nil && o.Follow && time.Since(r.looked) > lookEvery {
+			err = r.look(ctx, time.Time{})
+		}
+		for p := r.oldest(); p != nil; p = r.oldest() {
+			record := recordOf(p, &p.queue[0])
+			p.queue = p.queue[1:]
+			record.Behind = r.behind()
+			if err := handle(record); err != nil {
+				return err
+			}
+		}
+		switch {
+		case err != nil:
+			wait(ctx, retryWait)
+			_ = r.look(ctx, time.Time{}) // if it fails, so does the next fetch, and comes here again
+			if !o.Follow {
+				return unlessEnded(ctx, err)
+			}
+		case !o.Follow && r.behind() == 0:
+			return nil
+		case !progress:
+			wait(ctx, pollEvery)
+		}
+	}
+	return nil
+}
+
+// unlessEnded is err, or nil if ctx ended meanwhile.
+func unlessEnded(ctx context.Context, err error) error {
+	if ctx.Err() == nil {
+		return err
+	}
+	return nil
+}
+
+func wait(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+}
+
+// look finds the topics, their partitions and leaders. A partition that is new is read from since on.
+func (r *reading) look(ctx context.Context, since time.Time) error {
+	names := []string{r.template.String()}
+	if r.template.Wildcard() != names[0] {
+		var err error
+		if names, err = r.client.TopicsLike(ctx, r.template); err != nil {
+			return err
+		}
+	}
+	r.looked = time.Now()
+	topics, err := r.client.Topics(ctx, names...)
+	if err != nil {
+		return err
+	}
+	for _, t := range topics {
+		if t.Err != nil {
+			return t.Err
+		}
+		for _, p := range partitionsOf(&t) {
+			key := p.place()
+			if known := r.partitions[key]; known != nil {
+				known.leader = p.leader
+				continue
+			}
+			if err := p.begin(ctx, r.client, since); err != nil {
+				return err
+			}
+			p.follow = r.Follow
+			r.partitions[key] = p
+		}
+	}
+	return nil
+}
+
+// fetch gets more of each partition whose queue is empty. It reports whether something came.
+func (r *reading) fetch(ctx context.Context) (progress bool, err error) {
+	for _, p := range r.partitions {
+		if len(p.queue) > 0 || !p.isOpen() && !r.Follow {
+			continue
+		}
+		came, failure := p.fetch(ctx, r.client)
+		progress, err = progress || came, errors.Join(err, failure)
+	}
+	return progress, err
+}
+
+// oldest is the partition whose next record was stored first; nil as long as an older one may still come.
+func (r *reading) oldest() (first *partition) {
+	for _, p := range r.partitions {
+		switch {
+		case len(p.queue) > 0:
+			if first == nil || p.queue[0].Time.Before(first.queue[0].Time) {
+				first = p
+			}
+		case p.isOpen():
+			return nil
+		}
+	}
+	return first
+}
+
+func (r *reading) behind() (n int64) {
+	for _, p := range r.partitions {
+		n += int64(len(p.queue)) + max(p.end-p.next, 0)
+	}
+	return n
+}
+
+func recordOf(p *partition, m *kafkago.Message) *diagnose.Record {
+	out := &diagnose.Record{Place: fmt.Sprintf("%s #%d", p.place(), m.Offset), Stored: m.Time}
+	if m.Value == nil {
+		return out // a tombstone
+	}
+	out.Data, out.Attributes = m.Value, make(map[string]string, len(m.Headers))
+	for _, h := range m.Headers {
+		if name, ok := attributeOf(h.Key); ok {
+			out.Attributes[name] = string(h.Value)
+		}
+	}
+	switch {
+	case strings.HasPrefix(out.Attributes[attrContentType], "application/cloudevents+json"):
+		out.Received, out.Foreign = event.ParseStructured(m.Value)
+	case out.Attributes["id"] == "":
+		out.Foreign = errors.New("it has no header " + headerPrefix + "id")
+	}
+	return out
+}
+
+// attributeOf is the attribute that a header holds.
+func attributeOf(header string) (name string, ok bool) {
+	if strings.EqualFold(header, headerContentType) {
+		return attrContentType, true
+	}
+	return strings.CutPrefix(header, headerPrefix)
+}

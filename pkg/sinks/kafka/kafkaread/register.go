@@ -1,0 +1,194 @@
+package kafkaread
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	kafkago "github.com/segmentio/kafka-go"
+	"github.com/segmentio/kafka-go/protocol"
+	"github.com/segmentio/kafka-go/protocol/produce"
+
+	"github.com/deltabridge/deltabridge/pkg/sinks"
+	"github.com/deltabridge/deltabridge/pkg/sinks/kafka/internal/wire"
+)
+
+// RegisterTopic holds the names of the clusters that write to the topics of a Kafka cluster. It is compacted, so that
+// no retention removes them, and has one partition, so that of two clusters that register one name at once one is
+// first.
+const RegisterTopic = "deltabridge.clusters"
+
+// Register is the register of the clusters that write to the topics of a template.
+type Register struct {
+	Client            *wire.Client
+	Template          string
+	ReplicationFactor int           // of RegisterTopic, if it must be created; 0: the broker's
+	Timeout           time.Duration // of the brokers for writing
+}
+
+// entry is the value of a record of RegisterTopic. Its key is <topic template>/<cluster>/<uid>: each cluster writes
+// under a key of its own, and compaction keeps all of them. A name belongs to the one with the lowest offset.
+type entry struct {
+	Cluster string    `json:"cluster"`
+	UID     string    `json:"uid"`
+	Since   time.Time `json:"since"`
+	Topic   string    `json:"topic"` // the template
+}
+
+func (r *Register) key(cluster, uid string) string { return r.Template + "/" + cluster + "/" + uid }
+
+// Lookup is [sinks.Identified.Registered].
+func (r *Register) Lookup(ctx context.Context, cluster string) (sinks.Registration, error) {
+	entries, err := r.entries(ctx, cluster)
+	if err != nil || len(entries) == 0 {
+		return sinks.Registration{}, err
+	}
+	return sinks.Registration{UID: entries[0].UID, Since: entries[0].Since}, nil
+}
+
+// Add is [sinks.Identified.Register].
+func (r *Register) Add(ctx context.Context, owner sinks.Owner, replaced string) error {
+	entries, err := r.entries(ctx, owner.Cluster)
+	if err != nil {
+		return err
+	}
+	if len(entries) > 0 && entries[0].UID != replaced || len(entries) == 0 && replaced != "" {
+		return nil
+	}
+	value, err := json.Marshal(entry{owner.Cluster, owner.UID, time.Now().UTC(), r.Template})
+	if err != nil {
+		return err
+	}
+	// One batch, which is written as a whole: what others registered ends with the new record.
+	var records []protocol.Record
+	for _, e := range entries {
+		records = append(records, r.record(e.Cluster, e.UID, nil))
+	}
+	records = append(records, r.record(owner.Cluster, owner.UID, value))
+	p, err := r.partition(ctx, true)
+	if err != nil {
+		return err
+	}
+	if err = r.write(ctx, p, records...); err != nil || replaced != "" {
+		return err
+	}
+	// The one that was second removes its record: it must not come into force when the name is handed over later.
+	entries, err = r.entries(ctx, owner.Cluster)
+	if err == nil && len(entries) > 0 && entries[0].UID != owner.UID {
+		err = r.write(ctx, p, r.record(owner.Cluster, owner.UID, nil))
+	}
+	return err
+}
+
+// record is a record of a cluster. A nil value removes what was registered.
+func (r *Register) record(cluster, uid string, value []byte) protocol.Record {
+	record := protocol.Record{Time: time.Now(), Key: protocol.NewBytes([]byte(r.key(cluster, uid)))}
+	if value != nil {
+		record.Value = protocol.NewBytes(value)
+	}
+	return record
+}
+
+// partition finds the partition of RegisterTopic. If the topic is missing, it creates it, or returns nil.
+func (r *Register) partition(ctx context.Context, create bool) (*partition, error) {
+	topics, err := r.Client.Topics(ctx, RegisterTopic)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("reading the metadata of topic %s: %w", RegisterTopic, err)
+	case len(topics) != 1 || topics[0].Err == nil && !topics[0].Ready():
+		return nil, (&partition{topic: RegisterTopic}).noLeader()
+	case topics[0].Err == nil:
+		return partitionsOf(&topics[0])[0], nil
+	case !errors.Is(topics[0].Err, kafkago.UnknownTopicOrPartition):
+		return nil, noRegister(topics[0].Err)
+	}
+	if !create {
+		return nil, nil
+	}
+	how := &wire.NewTopic{
+		Partitions: 1, ReplicationFactor: r.ReplicationFactor, Config: map[string]string{"cleanup.policy": "compact"},
+	}
+	failed, err := r.Client.CreateTopics(ctx, []string{RegisterTopic}, how, false)
+	if err == nil {
+		err = failed[RegisterTopic]
+	}
+	if err != nil {
+		return nil, noRegister(err)
+	}
+	p, err := r.partition(ctx, false)
+	if p == nil && err == nil {
+		err = wire.NoTopic(RegisterTopic)
+	}
+	return p, err
+}
+
+// noRegister marks an error of the topic itself that a retry does not fix: a missing permission, an invalid topic.
+func noRegister(err error) error {
+	code, ok := errors.AsType[kafkago.Error](err)
+	if !ok || code.Temporary() {
+		return err
+	}
+	return fmt.Errorf("%w in the topic %s: %w", sinks.ErrNoRegister, RegisterTopic, err)
+}
+
+// entries are the clusters that registered a name, in the order in which they did.
+func (r *Register) entries(ctx context.Context, cluster string) (entries []entry, err error) {
+	p, err := r.partition(ctx, false)
+	if p == nil || err != nil {
+		return nil, err
+	}
+	if err := p.begin(ctx, r.Client, time.Time{}); err != nil {
+		return nil, noRegister(err)
+	}
+	prefix := r.key(cluster, "")
+	for p.isOpen() {
+		if _, err := p.fetch(ctx, r.Client); err != nil {
+			return nil, noRegister(err)
+		}
+		for _, m := range p.queue {
+			uid, ours := strings.CutPrefix(string(m.Key), prefix)
+			if !ours {
+				continue
+			}
+			at := slices.IndexFunc(entries, func(e entry) bool { return e.UID == uid })
+			switch {
+			case at >= 0 && m.Value == nil:
+				entries = slices.Delete(entries, at, at+1)
+			case at < 0 && m.Value != nil:
+				var e entry
+				_ = json.Unmarshal(m.Value, &e) // the key says what counts
+				e.Cluster, e.UID = cluster, uid
+				entries = append(entries, e)
+			}
+		}
+		p.queue = nil
+	}
+	return entries, nil
+}
+
+// write appends the records in one batch.
+func (r *Register) write(ctx context.Context, p *partition, records ...protocol.Record) error {
+	const acksAll = -1
+	msg, err := r.Client.Send(ctx, p.leader, &produce.Request{
+		Acks: acksAll, Timeout: int32(r.Timeout.Milliseconds()),
+		Topics: []produce.RequestTopic{{Topic: p.topic, Partitions: []produce.RequestPartition{{
+			Partition: p.id, RecordSet: protocol.RecordSet{Version: 2, Records: protocol.NewRecordReader(records...)},
+		}}}},
+	})
+	if err != nil {
+		return err
+	}
+	res := msg.(*produce.Response)
+	if len(res.Topics) != 1 || len(res.Topics[0].Partitions) != 1 {
+		return fmt.Errorf("kafka broker %s: no answer about topic %s", p.leader, p.topic)
+	}
+	answer := res.Topics[0].Partitions[0]
+	if code := kafkago.Error(answer.ErrorCode); code != 0 {
+		return noRegister(r.Client.CodeError("topic "+p.topic, code, answer.ErrorMessage))
+	}
+	return nil
+}
