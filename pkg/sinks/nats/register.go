@@ -131,12 +131,17 @@ func (s *Sink) Register(ctx context.Context, owner sinks.Owner, replaced string)
 		default:
 			_, err = kv.Update(ctx, s.registerKey(owner.Cluster), text, revision)
 		}
-		if api, ok := errors.AsType[*jetstream.APIError](err); errors.Is(err, jetstream.ErrKeyExists) ||
-			ok && api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence { // another one was first
+		if isConflict(err) { // another one was first
 			return nil
 		}
 		return err
 	})
+}
+
+func isConflict(err error) bool {
+	api, ok := errors.AsType[*jetstream.APIError](err)
+	return errors.Is(err, jetstream.ErrKeyExists) || ok && (api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence ||
+		api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequenceConstant) // of a bucket with replicas
 }
 
 // registerInMetadata adds a member to the stream's metadata. Of two clusters that do so at once the last one wins, and the
