@@ -55,14 +55,11 @@ func (cfg *Config) newTopics() *wire.NewTopic {
 		return nil
 	}
 	how := wire.NewTopic(*cfg.CreateTopics)
-	const cleanupPolicy = "cleanup.policy" // whether the last record of each key stays
-	if _, given := how.Config[cleanupPolicy]; cfg.Tombstones && !given {
-		how.Config = maps.Clone(how.Config)
-		if how.Config == nil {
-			how.Config = make(map[string]string)
-		}
-		how.Config[cleanupPolicy] = "compact"
+	how.Config = make(map[string]string)
+	if cfg.Tombstones {
+		how.Config["cleanup.policy"] = "compact" // the last record of each key stays
 	}
+	maps.Copy(how.Config, cfg.CreateTopics.Config)
 	return &how
 }
 
@@ -104,7 +101,7 @@ func (s *Sink) Destination() string {
 }
 
 func (s *Sink) register() *kafkaread.Register {
-	r := &kafkaread.Register{Client: s.client, Template: s.template.String(), Timeout: s.writeTimeout()}
+	r := &kafkaread.Register{Client: s.client, Template: s.template.String()}
 	if s.create != nil {
 		r.ReplicationFactor = s.create.ReplicationFactor
 	}

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"time"
 
 	kafkago "github.com/segmentio/kafka-go"
 	"github.com/segmentio/kafka-go/protocol"
@@ -18,13 +17,9 @@ import (
 
 const acksAll = -1
 
-// writeTimeout is the broker's limit for the wait for followers, which is less than the sink's: its answer says more
-// than silence.
-func (s *Sink) writeTimeout() time.Duration { return s.cfg.RequestTimeout * 2 / 3 }
-
 // request sends the slots, and notes what becomes of them.
 func (w *work) request(ctx context.Context, slots []slot) {
-	req := &rawproduce.Request{Acks: acksAll, Timeout: int32(w.s.writeTimeout().Milliseconds())}
+	req := &rawproduce.Request{Acks: acksAll, Timeout: w.s.client.WriteTimeout()}
 	var sent []slot
 	for _, sl := range slots {
 		set, err := sl.b.encode(w.s.codec, w.s.producerOf(sl.p))

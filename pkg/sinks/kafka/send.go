@@ -55,17 +55,13 @@ func (s *Sink) route(ctx context.Context, batch []*event.Message) {
 	for i, m := range batch {
 		s.buf = s.appendTopic(s.buf[:0], m)
 		t := s.topic(s.buf)
-		if t.due(now) && !t.queued {
-			t.queued = true
+		if t.due(now) && !slices.Contains(due, t) {
 			due = append(due, t)
 		}
 		topics[i] = t
 	}
 	if len(due) > 0 {
 		s.refresh(ctx, due)
-		for _, t := range due {
-			t.queued = false
-		}
 	}
 	s.routes = s.routes[:0]
 	for i, m := range batch {

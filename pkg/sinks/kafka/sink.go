@@ -98,8 +98,8 @@ func (s *Sink) ensureProducer(ctx context.Context) error {
 	id, err := s.client.ProducerID(ctx)
 	if errors.Is(err, wire.ErrNoProducerID) {
 		s.unfenced = true
-		s.cfg.Logger.Warn(wire.WithoutProducerID+
-			"; Kafka before 3.0 grants one with the permission IdempotentWrite on the cluster", "err", err)
+		s.cfg.Logger.Warn("without a producer id, events are repeated after a time-out, and can come after newer ones; "+
+			"Kafka before 3.0 grants one with the permission IdempotentWrite on the cluster", "err", err)
 		return nil
 	}
 	if err != nil {

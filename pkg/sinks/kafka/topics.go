@@ -25,7 +25,6 @@ type topic struct {
 	fetched    time.Time
 	stale      bool  // a leader has moved, or the topic is not known yet
 	err        error // why it can't be written to, of the last refresh
-	queued     bool  // for the refresh of this Send
 	unroutable partition
 }
 

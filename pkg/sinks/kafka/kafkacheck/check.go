@@ -105,7 +105,7 @@ func (c *Check) producer(ctx context.Context) diagnose.Finding {
 	switch {
 	case errors.Is(err, wire.ErrNoProducerID):
 		f.Warn = true
-		f.Detail = fmt.Sprintf("%s: %v", wire.WithoutProducerID, err)
+		f.Detail = "without a producer id, events are repeated after a time-out, and can come after newer ones: " + err.Error()
 		f.Remedy = fmt.Sprintf("give %s the permission IdempotentWrite on the cluster, or use Kafka 3.0 or newer",
 			c.Config.SASL.Who())
 	case err != nil:

@@ -147,15 +147,14 @@ func (t *topic) deletes() bool { return strings.Contains(t.settings["cleanup.pol
 
 func (t *topic) describe() {
 	replicas, _, _ := t.replication()
-	detail := fmt.Sprintf("%d partitions, %d replicas", len(t.Partitions), replicas)
 	names := []string{"min.insync.replicas", "max.message.bytes", "cleanup.policy"}
 	if t.deletes() {
 		names = append(names, "retention.ms", "retention.bytes")
 	}
-	for _, name := range names {
-		detail += fmt.Sprintf(", %s %s", name, t.settings[name])
+	for i, name := range names {
+		names[i] = name + " " + t.settings[name]
 	}
-	t.pass(sinks.StepTopic, "%s", detail)
+	t.pass(sinks.StepTopic, "%d partitions, %d replicas, %s", len(t.Partitions), replicas, strings.Join(names, ", "))
 }
 
 // checkReplication compares the replicas with what acks=all promises.

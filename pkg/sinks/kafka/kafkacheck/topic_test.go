@@ -31,11 +31,15 @@ func TestReplication(t *testing.T) {
 			[]string{"FAIL acks=all can't be had at present"},
 		},
 		{
-			"one acknowledgement is enough", []metadata.ResponsePartition{{ReplicaNodes: three, IsrNodes: three}}, "1",
+			"one acknowledgement is enough",
+			[]metadata.ResponsePartition{{ReplicaNodes: three, IsrNodes: three}},
+			"1",
 			[]string{"warn min.insync.replicas is 1"},
 		},
 		{
-			"no broker may be away", []metadata.ResponsePartition{{ReplicaNodes: three, IsrNodes: three}}, "3",
+			"no broker may be away",
+			[]metadata.ResponsePartition{{ReplicaNodes: three, IsrNodes: three}},
+			"3",
 			[]string{"warn min.insync.replicas is as many as it has replicas, 3"},
 		},
 	} {

@@ -26,8 +26,7 @@ const RegisterTopic = "deltabridge.clusters"
 type Register struct {
 	Client            *wire.Client
 	Template          string
-	ReplicationFactor int           // of RegisterTopic, if it must be created; 0: the broker's
-	Timeout           time.Duration // of the brokers for writing
+	ReplicationFactor int // of RegisterTopic, if it must be created; 0: the broker's
 }
 
 // entry is the value of a record of RegisterTopic. Its key is <topic template>/<cluster>/<uid>: each cluster writes
@@ -174,7 +173,7 @@ func (r *Register) entries(ctx context.Context, cluster string) (entries []entry
 func (r *Register) write(ctx context.Context, p *partition, records ...protocol.Record) error {
 	const acksAll = -1
 	msg, err := r.Client.Send(ctx, p.leader, &produce.Request{
-		Acks: acksAll, Timeout: int32(r.Timeout.Milliseconds()),
+		Acks: acksAll, Timeout: r.Client.WriteTimeout(),
 		Topics: []produce.RequestTopic{{Topic: p.topic, Partitions: []produce.RequestPartition{{
 			Partition: p.id, RecordSet: protocol.RecordSet{Version: 2, Records: protocol.NewRecordReader(records...)},
 		}}}},

@@ -28,7 +28,7 @@ func TestRegister(t *testing.T) {
 		Prober: &reach.Prober{Dial: reach.Dial}, Logger: slog.New(slog.DiscardHandler),
 	})
 	t.Cleanup(client.Close)
-	r := &Register{Client: client, Template: "k8s.{resource}", Timeout: time.Second}
+	r := &Register{Client: client, Template: "k8s.{resource}"}
 	owner := func(want string) {
 		t.Helper()
 		found, err := r.Lookup(t.Context(), "prod")

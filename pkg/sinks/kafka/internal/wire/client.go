@@ -220,6 +220,10 @@ func (c *Client) WorksWithout(addr string) bool {
 	return c.answered != addr && time.Since(c.answeredAt) < c.cfg.RequestTimeout
 }
 
+// WriteTimeout is the broker's limit for the wait for followers, in milliseconds. It is less than the client's: the
+// broker's answer says more than silence.
+func (c *Client) WriteTimeout() int32 { return int32((c.cfg.RequestTimeout * 2 / 3).Milliseconds()) }
+
 // Addresses are those of all brokers, as the last metadata has them.
 func (c *Client) Addresses() []string { return slices.Sorted(maps.Values(c.brokers)) }
 
@@ -271,9 +275,6 @@ func (c *Client) Topics(ctx context.Context, names ...string) (topics []Topic, e
 
 // ErrNoProducerID means that the cluster lets this client have no producer id.
 var ErrNoProducerID = errors.New("the cluster grants no producer id")
-
-// WithoutProducerID is what ErrNoProducerID costs, for messages.
-const WithoutProducerID = "without a producer id, events are repeated after a time-out, and can come after newer ones"
 
 // ProducerID gets an id for an idempotent producer. Its epoch is 0.
 func (c *Client) ProducerID(ctx context.Context) (int64, error) {

@@ -7,7 +7,6 @@ import (
 	"sync"
 
 	awssdk "github.com/aws/aws-sdk-go-v2/aws"
-	signer "github.com/aws/aws-sdk-go-v2/aws/signer/v4"
 	awsconfig "github.com/aws/aws-sdk-go-v2/config"
 	"github.com/segmentio/kafka-go/sasl"
 	"github.com/segmentio/kafka-go/sasl/aws_msk_iam_v2"
@@ -40,7 +39,5 @@ func (a *awsCredentials) mechanism(ctx context.Context, s *SASL) (sasl.Mechanism
 		}
 		a.config = &config
 	}
-	return &aws_msk_iam_v2.Mechanism{
-		Signer: signer.NewSigner(), Credentials: a.config.Credentials, Region: a.config.Region,
-	}, nil
+	return aws_msk_iam_v2.NewMechanism(*a.config), nil
 }
