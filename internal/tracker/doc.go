@@ -2,7 +2,7 @@
 // the process before it stopped.
 //
 // A *source* is what one informer watches. The [Tracker] holds one [ledger.Ledger] for each source, in memory, and the
-// [checkpoint.Store] on disk. It is the [informer.State] of the informers, which note each change in the record of their source before
+// [Store] behind it, a checkpoint's file. It is the [informer.State] of the informers, which note each change in the record of their source before
 // any handler is given it; [Tracker.Settle] says what sinks have settled. Once a second, or earlier if the ledgers hold much, it writes what all ledgers allow, in one
 // transaction.
 //
