@@ -67,7 +67,7 @@ func New(o Options) (*Engine, error) {
 
 // openTracker opens the checkpoint.
 func (e *Engine) openTracker(o Options) (*tracker.Tracker, error) {
-	of := tracker.Options{Folder: o.State, Cluster: o.Cluster, Watch: o.Watch, Privacy: o.Privacy, Queues: queues{e}, Reading: e.reading, Logger: o.Logger}
+	of := tracker.Options{Watch: o.Watch, Queues: queues{e}, Reading: e.reading, Logger: o.Logger}
 	for n := range o.Sinks {
 		s := &o.Sinks[n]
 		text, err := filterText(s.Rules)
@@ -76,7 +76,12 @@ func (e *Engine) openTracker(o Options) (*tracker.Tracker, error) {
 		}
 		of.Sinks = append(of.Sinks, tracker.Sink{Name: s.Name, Filter: text, Lossy: s.Buffer.lossy()})
 	}
-	return tracker.Open(of)
+	store, err := checkpoint.Open(checkpoint.Options{Path: o.State, ClusterName: o.Cluster, Privacy: o.Privacy, Logger: o.Logger})
+	if err != nil {
+		return nil, err
+	}
+	of.Store = tracker.FileStore{Store: store}
+	return tracker.New(of), nil
 }
 
 func (e *Engine) buildPipelines(o Options, m *metrics) error {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/deltabridge/deltabridge/pkg/checkpoint"
 	"github.com/deltabridge/deltabridge/pkg/informer"
 	"github.com/deltabridge/deltabridge/pkg/ledger"
 	"github.com/deltabridge/deltabridge/pkg/object"
@@ -64,7 +63,7 @@ func (r record) FirstList(objects []*object.Object, resourceVersion string) bool
 	}
 }
 
-func (t *Tracker) takeStage(source string) *checkpoint.Stage {
+func (t *Tracker) takeStage(source string) Stage {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	s := t.sources[source]
@@ -77,7 +76,7 @@ func (t *Tracker) takeStage(source string) *checkpoint.Stage {
 }
 
 // finish stores a first list: the objects, and what the stage has taken before.
-func (t *Tracker) finish(stage *checkpoint.Stage, objects []*object.Object, update ledger.Update) error {
+func (t *Tracker) finish(stage Stage, objects []*object.Object, update ledger.Update) error {
 	for _, o := range objects {
 		if err := stage.Put(o); err != nil {
 			return err

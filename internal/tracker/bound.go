@@ -43,7 +43,7 @@ func (t *Tracker) onlyLossy(sinks []string) bool {
 func (t *Tracker) relieve(ctx context.Context) {
 	t.commit()
 	if t.held.Load() <= crowdedFrom {
-		t.full(false)
+		t.reportFull(false)
 		return
 	}
 	t.queues.Persist()
@@ -57,11 +57,11 @@ func (t *Tracker) relieve(ctx context.Context) {
 			l.Squeeze()
 		}
 	}
-	t.full(t.held.Load() > maxHeld)
+	t.reportFull(t.held.Load() > maxHeld)
 }
 
-// full logs when the ledgers come to hold too much, and when they no longer do. Only Run calls it.
-func (t *Tracker) full(now bool) {
+// reportFull logs when the ledgers come to hold too much, and when they no longer do. Only Run calls it.
+func (t *Tracker) reportFull(now bool) {
 	if now == t.isFull {
 		return
 	}

@@ -24,10 +24,7 @@ type awaySink struct {
 
 func newAwaySink(t *testing.T, lossy bool, persist func(*awaySink)) *awaySink {
 	a := &awaySink{t: t, at: 10, quoted: strconv.Quote(strings.Repeat("x", 20_000))}
-	e, err := Open(Options{Folder: t.TempDir(), Sinks: []Sink{{Name: "live"}, {Name: "away", Lossy: lossy}}, Queues: &disk{persist: func() { persist(a) }}, Reading: t.Context(), Logger: quiet})
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := New(Options{Store: openStore(t, t.TempDir()), Sinks: []Sink{{Name: "live"}, {Name: "away", Lossy: lossy}}, Queues: &disk{persist: func() { persist(a) }}, Reading: t.Context(), Logger: quiet})
 	a.Tracker = e
 	t.Cleanup(func() { e.Close() })
 	if err := e.load(testCluster); err != nil {

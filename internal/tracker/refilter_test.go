@@ -105,10 +105,7 @@ func TestAFilterThatChangesInTheInitialList(t *testing.T) {
 // A checkpoint of a cluster that could not be named is of the cluster that can be named later, and of no other after that.
 func TestAClusterThatGetsItsName(t *testing.T) {
 	folder := t.TempDir()
-	e, err := Open(Options{Folder: folder, Queues: &disk{}, Reading: t.Context(), Logger: quiet})
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := New(Options{Store: openStore(t, folder), Queues: &disk{}, Reading: t.Context(), Logger: quiet})
 	if err := e.load(""); err != nil || e.ClusterUID() != checkpoint.UnknownCluster {
 		t.Fatal(e.ClusterUID(), err)
 	}

@@ -4,7 +4,6 @@ import (
 	"maps"
 	"strings"
 
-	"github.com/deltabridge/deltabridge/pkg/checkpoint"
 	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/informer"
 	"github.com/deltabridge/deltabridge/pkg/ledger"
@@ -12,10 +11,10 @@ import (
 
 // source is what the tracker holds of one source.
 type source struct {
-	state   ledger.State      // what the store held when it was resumed, or before that at the start
-	ledger  *ledger.Ledger    // nil until it is resumed
-	stage   *checkpoint.Stage // of a first list that is being read
-	leaving bool              // to be forgotten when everything is settled
+	state   ledger.State   // what the store held when it was resumed, or before that at the start
+	ledger  *ledger.Ledger // nil until it is resumed
+	stage   Stage          // of a first list that is being read
+	leaving bool           // to be forgotten when everything is settled
 	// forgotten is closed when the store has forgotten it; nil while the store does not.
 	forgotten chan struct{}
 }
@@ -36,7 +35,7 @@ func (t *Tracker) Remembered() []informer.Source {
 // Resume implements informer.State: it opens the ledger of a source and gives what the store holds of it. A source that was resumed
 // before goes on with its ledger.
 func (t *Tracker) Resume(of informer.Source) informer.Memory {
-	if t.goesOn(of.Name) {
+	if t.keep(of.Name) {
 		return informer.Memory{GoesOn: true} // what was sent of it before still counts
 	}
 	state, known, err := t.store.Load(of.Name)
@@ -154,8 +153,8 @@ func (t *Tracker) Settle(sink string, m *event.Message) {
 	}
 }
 
-// goesOn reports whether a source has a ledger, and keeps it from being forgotten: its resource went and came again.
-func (t *Tracker) goesOn(name string) bool {
+// keep keeps a source from being forgotten, since its resource went and came again, and reports whether it has a ledger.
+func (t *Tracker) keep(name string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for {

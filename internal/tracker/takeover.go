@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/deltabridge/deltabridge/pkg/checkpoint"
 	"github.com/deltabridge/deltabridge/pkg/informer"
 	"github.com/deltabridge/deltabridge/pkg/ledger"
 )
@@ -13,7 +12,7 @@ import (
 // TakeOver implements informer.State: it makes shares of remembered sources known objects of another one, which is resumed next: what is
 // watched has changed, and what is known of it goes on to count. It waits until the store takes it.
 func (t *Tracker) TakeOver(into informer.Source, shares []informer.Share) {
-	state, rows := t.joined(into, t.left(into.Name, shares))
+	state, rows := t.join(into, t.dropTaken(into.Name, shares))
 	if len(rows) == 0 {
 		return
 	}
@@ -32,9 +31,9 @@ func (t *Tracker) TakeOver(into informer.Source, shares []informer.Share) {
 	t.sources[into.Name] = &source{state: state}
 }
 
-// left drops the shares that have no rows, if the source that takes over is known itself: an earlier process has taken them over, and was
+// dropTaken drops the shares that have no rows, if the source that takes over is known itself: an earlier process has taken them over, and was
 // ended before it had forgotten the source that they are of.
-func (t *Tracker) left(into string, shares []informer.Share) []informer.Share {
+func (t *Tracker) dropTaken(into string, shares []informer.Share) []informer.Share {
 	t.mu.Lock()
 	s := t.sources[into]
 	t.mu.Unlock()
@@ -47,7 +46,7 @@ func (t *Tracker) left(into string, shares []informer.Share) []informer.Share {
 	})
 }
 
-// keysIn gives which keys of rows are of a share.
+// keysIn returns which keys of rows are of a share.
 func keysIn(share informer.Share) func(key string) bool {
 	return func(key string) bool {
 		namespace, _, namespaced := strings.Cut(key, "/")
@@ -58,12 +57,12 @@ func keysIn(share informer.Share) func(key string) bool {
 	}
 }
 
-// joined gives the state of a source that takes over others: as far back as any of them, and known to a sink as far as all of them
+// join returns the state of a source that takes over others: as far back as any of them, and known to a sink as far as all of them
 // are. One that knows some of them is sent an initial list again.
-func (t *Tracker) joined(into informer.Source, shares []informer.Share) (state ledger.State, rows []checkpoint.Share) {
+func (t *Tracker) join(into informer.Source, shares []informer.Share) (state ledger.State, rows []ledger.Share) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	join := func(name string) bool {
+	add := func(name string) bool {
 		s := t.sources[name]
 		if s == nil || s.state.ResourceVersion == "" || s.ledger != nil {
 			return false
@@ -96,10 +95,10 @@ func (t *Tracker) joined(into informer.Source, shares []informer.Share) (state l
 	if s := t.sources[into.Name]; s != nil && s.ledger != nil {
 		return state, nil // it goes on with what it has
 	}
-	join(into.Name)
+	add(into.Name)
 	for _, share := range shares {
-		if join(share.Source) {
-			rows = append(rows, checkpoint.Share{Source: share.Source, Has: keysIn(share)})
+		if add(share.Source) {
+			rows = append(rows, ledger.Share{Source: share.Source, Has: keysIn(share)})
 		}
 	}
 	state.Source = ledger.Source(into)

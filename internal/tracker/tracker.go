@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -16,14 +18,12 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Options of Open.
+// Options of New.
 type Options struct {
-	Folder  string              // of the checkpoint
-	Cluster string              // its name, for messages
-	Watch   string              // the configuration of what is watched
-	Privacy *checkpoint.Privacy // what rows may hold in clear; nil: everything
-	Sinks   []Sink
-	Queues  Queues
+	Store  Store
+	Watch  string // the configuration of what is watched
+	Sinks  []Sink
+	Queues Queues
 	// Reading ends when no more changes are read. What waits for the disk, or for sinks, is given up then.
 	Reading context.Context //nolint:containedctx // informers call without one
 	Logger  *slog.Logger
@@ -48,7 +48,7 @@ type Sink struct {
 
 // Tracker keeps the store in step with the ledgers. It is safe for concurrent use.
 type Tracker struct {
-	store   *checkpoint.Store
+	store   Store
 	log     *slog.Logger
 	sinks   []string
 	lossy   map[string]bool // by sink
@@ -57,7 +57,7 @@ type Tracker struct {
 	// crowded receives when the ledgers hold too much.
 	crowded chan struct{}
 	held    atomic.Int64      // what all ledgers hold: see Ledger.Held
-	isFull  bool              // see full
+	isFull  bool              // see reportFull
 	filters map[string]string // by sink
 	watch   string            // Options.Watch
 
@@ -71,28 +71,22 @@ type Tracker struct {
 	lastErr error              // of the last commit
 }
 
-// Open opens the checkpoint in a folder. Nothing of it counts before Identify.
-func Open(o Options) (*Tracker, error) {
-	store, err := checkpoint.Open(checkpoint.Options{Path: o.Folder, ClusterName: o.Cluster, Privacy: o.Privacy, Logger: o.Logger})
-	if err != nil {
-		return nil, err
-	}
+// New returns a Tracker of a store, which it closes. Nothing of the store counts before Identify.
+func New(o Options) *Tracker {
 	t := &Tracker{
-		store: store, log: o.Logger, watch: o.Watch, lossy: map[string]bool{}, queues: o.Queues, reading: o.Reading, crowded: make(chan struct{}, 1), filters: map[string]string{}, sources: map[string]*source{},
+		store: o.Store, log: o.Logger, watch: o.Watch, lossy: map[string]bool{}, queues: o.Queues, reading: o.Reading,
+		crowded: make(chan struct{}, 1), filters: map[string]string{}, sources: map[string]*source{},
 	}
-	t.noteUID(store.ClusterUID())
+	t.noteUID(o.Store.ClusterUID())
 	for _, s := range o.Sinks {
 		t.sinks = append(t.sinks, s.Name)
 		t.lossy[s.Name] = s.Lossy
 		t.filters[s.Name] = s.Filter
-		if before, known := store.SinkConfig(s.Name); known && before != s.Filter {
-			o.Logger.Info("filter changed: the sink will be sent what enters and what leaves", "sink", s.Name)
-		}
 	}
-	return t, nil
+	return t
 }
 
-// Close closes the checkpoint. Call it after Run returned.
+// Close closes the store. Call it after Run returned.
 func (t *Tracker) Close() error { return t.store.Close() }
 
 // ClusterUID is the uid of the cluster that the checkpoint is of; empty before Identify if it is new.
@@ -112,16 +106,16 @@ func (t *Tracker) noteUID(uid string) {
 	t.uid.Store(uid)
 }
 
-// Destination is which destination has what was settled for a sink; empty if that is not known.
+// Destination returns which destination has what was settled for a sink; empty if that is not known.
 func (t *Tracker) Destination(sink string) string { return t.store.Destination(sink) }
 
 // SetDestination notes that a destination has what was settled for a sink.
 func (t *Tracker) SetDestination(sink, name string) error { return t.store.SetDestination(sink, name) }
 
-// Stats tells how the checkpoint is doing.
+// Stats returns how the store is doing.
 func (t *Tracker) Stats() checkpoint.Stats { return t.store.Stats() }
 
-// States gives the sources that the checkpoint has, as it has them now.
+// States returns the sources that the checkpoint has, as it has them now.
 func (t *Tracker) States() []ledger.State {
 	states, err := t.store.States()
 	if err != nil {
@@ -191,8 +185,15 @@ func (t *Tracker) load(uid string) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.failing, t.change = "", change
+	changed := map[string]bool{}
 	for _, s := range states {
 		t.sources[s.Source.Name] = &source{state: s}
+		for sink := range s.Refilters {
+			changed[sink] = true
+		}
+	}
+	for _, sink := range slices.Sorted(maps.Keys(changed)) {
+		t.log.Info("filter changed: the sink will be sent what enters and what leaves", "sink", sink)
 	}
 	return nil
 }

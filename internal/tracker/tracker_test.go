@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/deltabridge/deltabridge/pkg/checkpoint"
 	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/informer"
 	"github.com/deltabridge/deltabridge/pkg/object"
@@ -40,15 +41,21 @@ func start(t testing.TB, folder string, sinks ...Sink) *Tracker {
 // startWatching is start with a configuration of what is watched.
 func startWatching(t testing.TB, folder, watch string, sinks ...Sink) *Tracker {
 	t.Helper()
-	e, err := Open(Options{Folder: folder, Cluster: "test", Watch: watch, Sinks: sinks, Queues: &disk{}, Reading: t.Context(), Logger: quiet})
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := New(Options{Store: openStore(t, folder), Watch: watch, Sinks: sinks, Queues: &disk{}, Reading: t.Context(), Logger: quiet})
 	t.Cleanup(func() { e.Close() })
 	if err := e.load(testCluster); err != nil {
 		t.Fatal(err)
 	}
 	return e
+}
+
+func openStore(t testing.TB, folder string) FileStore {
+	t.Helper()
+	s, err := checkpoint.Open(checkpoint.Options{Path: folder, ClusterName: "test", Logger: quiet})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return FileStore{s}
 }
 
 // disk is what the queues of all sinks have written.
@@ -176,7 +183,7 @@ func TestForget(t *testing.T) {
 	if e.Ledger("pods") == nil {
 		t.Fatal("the source went before its deletions were settled")
 	}
-	if !e.goesOn("pods") {
+	if !e.keep("pods") {
 		t.Error("the source is not back")
 	}
 	e.Settle("s", deletion)

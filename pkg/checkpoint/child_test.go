@@ -171,7 +171,7 @@ func oneCommit(t *testing.T, s *Store) int {
 	}
 	version := states[0].ResourceVersion
 	n, _ := strconv.Atoi(version)
-	if text, _ := s.SinkConfig("a"); text != version || len(states) != 2 {
+	if text := s.noted().Sinks["a"]; text != version || len(states) != 2 {
 		t.Fatalf("configuration of %s and watermark of %s; %d sources", text, version, len(states))
 	}
 	for _, name := range []string{"one", "two"} {
@@ -259,7 +259,7 @@ func fill(t *testing.T, s *Store, full func(bool), want string) {
 		if diff := fmt.Sprint(contents(t, s)); diff != fmt.Sprint(before) {
 			t.Fatal("a commit that failed changed something")
 		}
-		if _, known := s.SinkConfig("b"); known {
+		if _, known := s.noted().Sinks["b"]; known {
 			t.Fatal("a commit that failed noted a sink")
 		}
 		if stats := s.Stats(); stats.LastError == "" || stats.Rows != 20 {

@@ -110,7 +110,7 @@ func TestQuarantine(t *testing.T) {
 	if s.ClusterUID() != testUID || s.Stats().Quarantined != 3 {
 		t.Errorf("uid %s, quarantined %d", s.ClusterUID(), s.Stats().Quarantined)
 	}
-	if _, known := s.SinkConfig("a"); known {
+	if _, known := s.noted().Sinks["a"]; known {
 		t.Error("not empty")
 	}
 	usable(t, s)
@@ -271,7 +271,7 @@ func TestCompaction(t *testing.T) {
 	if state.ResourceVersion != "3" || state.Sinks["a"] != "4" || s.ClusterUID() != testUID || len(rows) != 1000 {
 		t.Errorf("%+v, %d rows", state, len(rows))
 	}
-	if text, known := s.SinkConfig("a"); !known || text != "rules" {
+	if text, known := s.noted().Sinks["a"]; !known || text != "rules" {
 		t.Error(text, known)
 	}
 	commit(t, s, nil, ledger.Update{Source: source, ResourceVersion: "5", Upserts: objects[2000:2001]})

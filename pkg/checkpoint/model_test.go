@@ -131,7 +131,7 @@ func (m *model) check(t testing.TB, store *Store) {
 	for i := range 4 {
 		sink := fmt.Sprintf("sink-%d", i)
 		want, wantKnown := m.sinks[sink]
-		if got, known := store.SinkConfig(sink); got != want || known != wantKnown {
+		if got, known := store.noted().Sinks[sink]; got != want || known != wantKnown {
 			t.Fatalf("%s: %q %t", sink, got, known)
 		}
 	}

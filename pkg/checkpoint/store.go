@@ -163,12 +163,6 @@ func (s *Store) ClusterUID() string { return s.noted().ClusterUID }
 // Destination returns what SetDestination noted of a sink; empty if it noted nothing.
 func (s *Store) Destination(sink string) string { return s.noted().Destinations[sink] }
 
-// SinkConfig returns the configuration of a sink as the last commit noted it; known is false if it noted none.
-func (s *Store) SinkConfig(sink string) (text string, known bool) {
-	text, known = s.noted().Sinks[sink]
-	return text, known
-}
-
 // Stats returns how the store is doing. It does not wait for a commit.
 func (s *Store) Stats() Stats {
 	s.mu.Lock()

@@ -195,7 +195,7 @@ func TestSinks(t *testing.T) {
 			t.Error(diff)
 		}
 		for sink, want := range map[string]string{"a": "other rules true", "b": "back true", "c": " false"} {
-			text, known := s.SinkConfig(sink)
+			text, known := s.noted().Sinks[sink]
 			if got := fmt.Sprint(text, " ", known); err != nil || got != want {
 				t.Errorf("%s: %s %v, want %s", sink, got, err, want)
 			}

@@ -11,12 +11,6 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/ledger"
 )
 
-// Share is a part of a source: the rows for whose keys Has is true.
-type Share struct {
-	Source string
-	Has    func(key string) bool
-}
-
 // scopeUnfinished is the scope of a source that is taking over rows: that of no informer.
 const scopeUnfinished = "(unfinished)"
 
@@ -24,7 +18,7 @@ const scopeUnfinished = "(unfinished)"
 //
 // It makes several transactions, so that shares of any size take little memory. Until the last one the source has a scope that
 // equals no other. After an error, or a crash, call it again with the shares that are left.
-func (s *Store) TakeOver(into ledger.State, shares []Share) error {
+func (s *Store) TakeOver(into ledger.State, shares []ledger.Share) error {
 	s.writing.Lock()
 	defer s.writing.Unlock()
 	if s.record.ClusterUID == "" {
@@ -49,7 +43,7 @@ func updateTo(s ledger.State) *ledger.Update {
 }
 
 // move makes one transaction, and reports whether there is more of the share. A source that is damaged has nothing.
-func (s *Store) move(into ledger.State, share Share) (more bool, err error) {
+func (s *Store) move(into ledger.State, share ledger.Share) (more bool, err error) {
 	if !s.record.knows(share.Source) || s.isDamaged(share.Source) {
 		return false, nil
 	}
@@ -68,7 +62,7 @@ func (s *Store) move(into ledger.State, share Share) (more bool, err error) {
 }
 
 // move moves some of the rows of a share, and reports whether there are more.
-func (t *transaction) move(share Share, into ledger.Source) (more bool, err error) {
+func (t *transaction) move(share ledger.Share, into ledger.Source) (more bool, err error) {
 	all := t.Bucket([]byte(bucketRows))
 	from, to := all.Bucket([]byte(share.Source)), all.Bucket([]byte(into.Name))
 	loser, err := getSource(t.Tx, share.Source)

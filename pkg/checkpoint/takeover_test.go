@@ -46,7 +46,7 @@ func TestTakeOver(t *testing.T) {
 	}
 	into := ledger.State{Source: testSource("new"), ResourceVersion: "10", Sinks: map[string]string{"sink": "11"}}
 	into.Source.Scope, into.Source.Defined = "a scope", true
-	shares := []Share{{"all", inNamespaces("a", "b")}, {"alone", inNamespaces("a", "b")}, {"unknown", inNamespaces("a")}}
+	shares := []ledger.Share{{Source: "all", Has: inNamespaces("a", "b")}, {Source: "alone", Has: inNamespaces("a", "b")}, {Source: "unknown", Has: inNamespaces("a")}}
 	for range 2 { // the second time there is nothing left
 		if err := s.TakeOver(into, shares); err != nil {
 			t.Fatal(err)
@@ -90,7 +90,7 @@ func TestTakeOverOfMuch(t *testing.T) {
 	}
 	into := ledger.State{Source: testSource("new"), ResourceVersion: "10"}
 	into.Source.Scope = "a scope"
-	unfinished, all := into, Share{"old", func(string) bool { return true }}
+	unfinished, all := into, ledger.Share{Source: "old", Has: func(string) bool { return true }}
 	unfinished.Source.Scope = scopeUnfinished
 	if more, err := s.move(unfinished, all); err != nil || !more { // and a crash after that
 		t.Fatalf("more %t, %v", more, err)
@@ -100,7 +100,7 @@ func TestTakeOverOfMuch(t *testing.T) {
 	if len(old) == 0 || len(moved) == 0 || len(old)+len(moved) != len(objects) || state.Source.Scope != scopeUnfinished {
 		t.Errorf("%d and %d rows, scope %q", len(old), len(moved), state.Source.Scope)
 	}
-	if err := s.TakeOver(into, []Share{all}); err != nil {
+	if err := s.TakeOver(into, []ledger.Share{all}); err != nil {
 		t.Fatal(err)
 	}
 	moved, state = heldOf(t, s, "new")

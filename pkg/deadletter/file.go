@@ -19,6 +19,7 @@ import (
 	"go.etcd.io/bbolt"
 	bolterrors "go.etcd.io/bbolt/errors"
 
+	"github.com/deltabridge/deltabridge/internal/boltfile"
 	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 )
@@ -82,7 +83,7 @@ func (f *File) Keep(_ context.Context, m *event.Message, reason string, cause er
 	}
 	keep := func(tx *bbolt.Tx) error { return f.put(tx, m.ID, value) }
 	if err = f.update(true, keep); errors.Is(err, errUnreadable) {
-		if err = f.setAside(err); err == nil {
+		if err = f.quarantine(err); err == nil {
 			err = f.update(true, keep)
 		}
 	}
@@ -178,14 +179,14 @@ func (f *File) Stats() (letters int, size int64, err error) {
 	return letters, size, err
 }
 
-// setAside gives a file that can't be read another name, so that it is there for who wants to look at it.
-func (f *File) setAside(why error) error {
-	aside := f.Path + ".corrupt-" + time.Now().UTC().Format("20060102T150405.000")
-	if err := os.Rename(f.Path, aside); err != nil {
+// quarantine renames a file that can't be read.
+func (f *File) quarantine(why error) error {
+	renamedTo, err := boltfile.Quarantine(f.Path, "corrupt")
+	if err != nil {
 		return errors.Join(why, err)
 	}
 	if f.Logger != nil {
-		f.Logger.Error("dead letters can't be read: the file is set aside, and an empty one begun", "kept", aside, "error", why)
+		f.Logger.Error("dead letters cannot be read: the file was quarantined, and an empty one begun", "renamedTo", renamedTo, "err", why)
 	}
 	return nil
 }

@@ -401,3 +401,76 @@ func TestALedgerOfAnotherScope(t *testing.T) {
 		t.Errorf("the scope is not written: %t %+v", ok, u)
 	}
 }
+
+// A sink whose filter changed keeps its watermark and holds that of the source until it has settled the difference; the note of
+// its filters goes with that. One whose restart begins with the initial list has none.
+func TestARefilter(t *testing.T) {
+	noted := map[string]Refilter{"a": {Filters: []string{"F1"}, Change: "c"}, "b": {Filters: []string{"F0"}, Change: "c"}}
+	l := New(Source{}, State{ResourceVersion: "50", Sinks: map[string]string{"a": "60", "b": ""}, Refilters: noted}, []string{"a", "b", "gone"}, 0)
+	l.SetRow("x", nil)
+	l.Advance("70")
+	if !l.GivingList() || l.Refilter("a").Change != "c" || len(l.Refilter("gone").Filters)+len(l.Refilter("none").Filters) > 0 {
+		t.Errorf("giving a list: %t, %+v", l.GivingList(), l.Refilter("a"))
+	}
+	u, ok := l.Collect()
+	want := Update{ResourceVersion: "50", Sinks: map[string]string{"a": "60", "b": ""}, Refilters: noted}
+	if ok {
+		if diff := cmp.Diff(want, u); diff != "" {
+			t.Errorf("before the difference is settled (-want +got):\n%s", diff)
+		}
+	}
+	for _, sink := range []string{"a", "b", "gone"} {
+		number := l.Track(sink, time.Now())
+		l.FinishList(sink)
+		l.Advance("80")
+		if got := l.HeldBy(); len(got) == 0 {
+			t.Errorf("%s holds nothing", sink)
+		}
+		l.Settle(sink, number)
+	}
+	if u, ok = l.Collect(); !ok || len(u.Refilters) > 0 || u.ResourceVersion != "80" || u.Sinks["a"] != "80" || u.Sinks["b"] != "80" || len(l.HeldBy()) > 0 {
+		t.Errorf("settled: %+v, held by %v", u, l.HeldBy())
+	}
+	if len(l.Refilter("a").Filters) > 0 || l.GivingList() || l.Open() != 0 {
+		t.Errorf("%+v, %t, %d", l.Refilter("a"), l.GivingList(), l.Open())
+	}
+}
+
+// After etcd was restored to an earlier revision, what sinks had settled before the process began says nothing.
+func TestStartOver(t *testing.T) {
+	l := New(Source{}, State{ResourceVersion: "50", Sinks: map[string]string{"a": "90"}}, []string{"a"}, 0)
+	l.SetRow("x", nil)
+	l.Advance("60")
+	if _, sinks, _, _ := collected(t, l); sinks["a"] != "90" {
+		t.Errorf("the watermark fell back: %v", sinks)
+	}
+	l.StartOver()
+	l.Advance("10")
+	if rv, sinks, _, _ := collected(t, l); rv != "10" || sinks["a"] != "10" {
+		t.Errorf("at %s, %v", rv, sinks)
+	}
+}
+
+// What a ledger holds is counted until it is discarded.
+func TestDiscard(t *testing.T) {
+	var total atomic.Int64
+	ledgers := map[string]*Ledger{}
+	for _, name := range []string{"x", "y"} {
+		l := New(Source{}, State{ResourceVersion: "1", Sinks: map[string]string{"a": "1"}}, []string{"a"}, 0)
+		l.CountIn(&total)
+		l.Track("a", time.Now())
+		l.SetRow(name, stateOf(t, name, 2))
+		if l.Held() != 0 {
+			t.Error("what no position covers counts")
+		}
+		l.Advance("2")
+		ledgers[name] = l
+	}
+	if total.Load() == 0 || total.Load() != ledgers["x"].Held()+ledgers["y"].Held() {
+		t.Errorf("%d bytes in all, %d and %d", total.Load(), ledgers["x"].Held(), ledgers["y"].Held())
+	}
+	ledgers["x"].Discard()
+	if total.Load() != ledgers["y"].Held() {
+		t.Errorf("%d bytes in all, %d are left", total.Load(), ledgers["y"].Held())
+	}
+}

@@ -47,3 +47,9 @@ type Update struct {
 
 	Refilters map[string]Refilter // complete, as Sinks is
 }
+
+// Share is a part of a source: the rows for whose keys Has is true.
+type Share struct {
+	Source string
+	Has    func(key string) bool
+}

@@ -6,6 +6,6 @@
 // event) can be given its place among them. An event is durable when Park returns. Head gives the oldest events of a queue
 // without removing them, so that what is removed only after its delivery is delivered again after a crash.
 //
-// The file is created with the first event and removed with the last one. A file that cannot be read is renamed and the store
+// The file is created with the first event and removed with the last one. A file that cannot be read is quarantined (internal/boltfile) and the store
 // begins with an empty one; an event that cannot be read back is skipped. Both are logged and counted as lost.
 package parked

@@ -7,14 +7,14 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"time"
 
 	"go.etcd.io/bbolt"
+
+	"github.com/deltabridge/deltabridge/internal/boltfile"
 )
 
 const (
 	prefix, suffix = "parked-", ".db" // of files' names, around that of the sink
-	lockTimeout    = 2 * time.Second  // how long to wait for another process to let go of the file
 	format         = "1"
 )
 
@@ -27,27 +27,23 @@ const (
 	keyFormat    = "format"
 )
 
-func open(path string, readOnly bool) (*bbolt.DB, error) {
-	return bbolt.Open(path, 0o600, &bbolt.Options{Timeout: lockTimeout, FreelistType: bbolt.FreelistMapType, NoStatistics: true, ReadOnly: readOnly})
-}
-
 // load reads the description of each queue, and the numbers of the events at its ends.
-func (s *Store) load(db *bbolt.DB) error {
-	return db.View(func(tx *bbolt.Tx) error {
+func (s *Store) load(file *boltfile.File) error {
+	return file.View(func(tx *bbolt.Tx) error {
 		queues := tx.Bucket([]byte(bucketQueues))
 		if queues == nil || string(queues.Get([]byte(keyFormat))) != format {
-			return errors.New("this is no file of parked events, or of another version")
+			return fmt.Errorf("%w: this is no file of parked events, or of another version", boltfile.ErrDamaged)
 		}
 		s.last = queues.Sequence()
 		return queues.ForEachBucket(func(name []byte) error {
 			q := &Queue{Destination: string(name)}
 			bucket := queues.Bucket(name)
 			if err := json.Unmarshal(bucket.Get([]byte(keyQueue)), q); err != nil {
-				return fmt.Errorf("queue %s: %w", name, err)
+				return fmt.Errorf("%w: queue %s: %w", boltfile.ErrDamaged, name, err)
 			}
 			events := bucket.Bucket([]byte(bucketEvents))
 			if events == nil {
-				return fmt.Errorf("queue %s has no events", name)
+				return fmt.Errorf("%w: queue %s has no events", boltfile.ErrDamaged, name)
 			}
 			if first, _ := events.Cursor().First(); len(first) == 8 {
 				q.First = binary.BigEndian.Uint64(first)
@@ -60,58 +56,41 @@ func (s *Store) load(db *bbolt.DB) error {
 
 // create makes the file, if there is none, durable before anything is in it.
 func (s *Store) create() error {
-	if s.db != nil {
+	if s.file != nil {
 		return nil
 	}
-	db, err := open(s.path, false)
-	if err != nil {
-		return fmt.Errorf("create the file of parked events: %w", err)
-	}
-	err = db.Update(func(tx *bbolt.Tx) error {
-		queues, err := tx.CreateBucketIfNotExists([]byte(bucketQueues))
-		if err != nil {
-			return err
-		}
-		return queues.Put([]byte(keyFormat), []byte(format))
+	err := boltfile.Prepare(s.path, boltfile.Options{}, func(db *bbolt.DB) error {
+		return db.Update(func(tx *bbolt.Tx) error {
+			queues, err := tx.CreateBucketIfNotExists([]byte(bucketQueues))
+			if err != nil {
+				return err
+			}
+			return queues.Put([]byte(keyFormat), []byte(format))
+		})
 	})
 	if err == nil {
-		err = syncDir(s.opts.Dir)
+		s.file, err = boltfile.Install(s.path, boltfile.Options{})
 	}
-	if err != nil {
-		_ = db.Close()
-		return fmt.Errorf("create the file of parked events: %w", err)
-	}
-	s.db = db
-	return nil
-}
-
-func syncDir(path string) error {
-	dir, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	defer dir.Close()
-	return dir.Sync()
+	return boltfile.Explain("create the file of parked events", s.path, err)
 }
 
 // removeFile gives the room on disk back when nothing is parked.
 func (s *Store) removeFile() error {
-	err := s.db.Close()
-	s.db = nil
+	err := s.file.Close()
+	s.file = nil
 	return errors.Join(err, os.Remove(s.path))
 }
 
 // Read gives the queues of a sink without changing anything. No process may have the file open for writing.
 func Read(dir, sink string) ([]Queue, error) {
 	path := filepath.Join(dir, prefix+sink+suffix)
-	db, err := open(path, true)
-	if err != nil {
-		return nil, fmt.Errorf("read the parked events %s: %w", path, err)
-	}
-	defer db.Close()
 	s := &Store{queues: map[string]*Queue{}}
-	if err := s.load(db); err != nil {
-		return nil, fmt.Errorf("read the parked events %s: %w", path, err)
+	file, err := boltfile.Open(path, boltfile.Options{ReadOnly: true})
+	if err == nil {
+		err = errors.Join(s.load(file), file.Close())
+	}
+	if err != nil {
+		return nil, boltfile.Explain("read the parked events", path, err)
 	}
 	return s.Queues(), nil
 }

@@ -10,16 +10,14 @@ import (
 	"io/fs"
 	"log/slog"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"sync"
 	"time"
 
 	"go.etcd.io/bbolt"
-	bolterrors "go.etcd.io/bbolt/errors"
 
-	"github.com/deltabridge/deltabridge/internal/mapped"
+	"github.com/deltabridge/deltabridge/internal/boltfile"
 	"github.com/deltabridge/deltabridge/pkg/event"
 )
 
@@ -42,11 +40,10 @@ type Store struct {
 	path string
 
 	mu     sync.Mutex
-	db     *bbolt.DB // nil: there is no file
+	file   *boltfile.File // nil: there is no file
 	queues map[string]*Queue
 	last   uint64 // the number of the newest event
 	lost   int64
-	used   mapped.Meter
 }
 
 // Queue is the parked events of one part of the destination.
@@ -72,27 +69,27 @@ func Open(opts Options) (*Store, error) {
 		opts.Logger = slog.Default()
 	}
 	s := &Store{opts: opts, path: filepath.Join(opts.Dir, prefix+opts.Sink+suffix), queues: map[string]*Queue{}}
-	if _, err := os.Stat(s.path); errors.Is(err, fs.ErrNotExist) {
+	file, err := boltfile.Open(s.path, boltfile.Options{})
+	if errors.Is(err, fs.ErrNotExist) {
 		return s, nil
 	}
-	db, err := open(s.path, false)
 	if err == nil {
-		if err = s.load(db); err == nil {
-			s.db = db
+		if err = s.load(file); err == nil {
+			s.file = file
 			return s, nil
 		}
-		_ = db.Close()
+		_ = file.Close()
 	}
-	if pathError := new(fs.PathError); errors.As(err, &pathError) || errors.Is(err, bolterrors.ErrTimeout) {
-		return nil, fmt.Errorf("open the parked events %s: %w", s.path, err)
+	if !errors.Is(err, boltfile.ErrDamaged) {
+		return nil, boltfile.Explain("open the parked events", s.path, err)
 	}
-	aside := fmt.Sprintf("%s.damaged-%d", s.path, time.Now().UnixNano())
-	if err := os.Rename(s.path, aside); err != nil {
-		return nil, fmt.Errorf("rename the file of parked events, which cannot be used: %w", err)
+	renamedTo, renameErr := boltfile.Quarantine(s.path, "corrupt")
+	if renameErr != nil {
+		return nil, boltfile.Explain("quarantine the parked events", s.path, renameErr)
 	}
 	s.lost++
 	s.queues, s.last = map[string]*Queue{}, 0
-	opts.Logger.Error("the parked events cannot be read, the file was renamed", "path", s.path, "renamedTo", aside, "err", err)
+	opts.Logger.Error("parked events cannot be read, the file was quarantined", "path", s.path, "renamedTo", renamedTo, "err", err)
 	return s, nil
 }
 
@@ -168,7 +165,7 @@ func (s *Store) Park(all []Parking) error {
 		return err
 	}
 	changed, last := map[string]*Queue{}, s.last
-	err := s.db.Update(func(tx *bbolt.Tx) error {
+	err := s.file.Update(func(tx *bbolt.Tx) error {
 		queues := tx.Bucket([]byte(bucketQueues))
 		for i, p := range all {
 			last++
@@ -181,7 +178,7 @@ func (s *Store) Park(all []Parking) error {
 				return err
 			}
 		}
-		s.used.Used(s.db, tx, size)
+		s.file.Release(tx, size)
 		return queues.SetSequence(last)
 	})
 	if err != nil {
@@ -238,7 +235,7 @@ func (s *Store) Head(destination string, limit int, maxBytes int64) ([]Entry, er
 	}
 	var out []Entry
 	var damaged []uint64
-	err := s.db.View(func(tx *bbolt.Tx) error {
+	err := s.file.View(func(tx *bbolt.Tx) error {
 		var size int64
 		c := tx.Bucket([]byte(bucketQueues)).Bucket([]byte(destination)).Bucket([]byte(bucketEvents)).Cursor()
 		for k, v := c.First(); k != nil && len(out) < limit; k, v = c.Next() {
@@ -253,7 +250,7 @@ func (s *Store) Head(destination string, limit int, maxBytes int64) ([]Entry, er
 			}
 			out = append(out, Entry{number, m})
 		}
-		s.used.Used(s.db, tx, size)
+		s.file.Release(tx, size)
 		return nil
 	})
 	if err != nil {
@@ -289,7 +286,7 @@ func (s *Store) remove(destination string, numbers []uint64) error {
 		return nil
 	}
 	after := *before
-	err := s.db.Update(func(tx *bbolt.Tx) error {
+	err := s.file.Update(func(tx *bbolt.Tx) error {
 		queues := tx.Bucket([]byte(bucketQueues))
 		bucket := queues.Bucket([]byte(destination))
 		events := bucket.Bucket([]byte(bucketEvents))
@@ -307,6 +304,7 @@ func (s *Store) remove(destination string, numbers []uint64) error {
 		}
 		first, _ := events.Cursor().First()
 		if first == nil {
+			after.Events = 0 // whatever the description says
 			return queues.DeleteBucket([]byte(destination))
 		}
 		after.First = binary.BigEndian.Uint64(first)
@@ -329,10 +327,10 @@ func (s *Store) remove(destination string, numbers []uint64) error {
 func (s *Store) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.db == nil {
+	if s.file == nil {
 		return nil
 	}
-	err := s.db.Close()
-	s.db = nil
+	err := s.file.Close()
+	s.file = nil
 	return err
 }

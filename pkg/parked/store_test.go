@@ -4,14 +4,19 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"log/slog"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"go.etcd.io/bbolt"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/deltabridge/deltabridge/internal/boltfile"
 	"github.com/deltabridge/deltabridge/pkg/event"
+	"github.com/deltabridge/deltabridge/test/scale"
 )
 
 func message(resource, id string, size int) *event.Message {
@@ -25,7 +30,7 @@ func message(resource, id string, size int) *event.Message {
 
 func newStore(t *testing.T, opts Options) *Store {
 	t.Helper()
-	opts.Sink = "live"
+	opts.Sink, opts.Logger = "live", slog.New(slog.DiscardHandler)
 	s, err := Open(opts)
 	if err != nil {
 		t.Fatal(err)
@@ -140,5 +145,82 @@ func TestADamagedFileIsRenamed(t *testing.T) {
 	}
 	if _, err := Open(Options{Dir: opts.Dir, Sink: "live"}); err == nil {
 		t.Error("two stores on one file")
+	}
+}
+
+// Whatever bits change in the file: it opens, or is quarantined, and no event comes back as another one.
+func TestFlippedBits(t *testing.T) {
+	opts := Options{Dir: t.TempDir()}
+	s := newStore(t, opts)
+	want := map[string]string{}
+	for n := range 60 {
+		m := message("pods", fmt.Sprint("p", n), 100+50*n)
+		want[m.ID] = string(m.Data)
+		if err := s.Park([]Parking{{fmt.Sprint("queue-", n%3), m}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	file, err := os.ReadFile(s.path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	random := rand.New(rand.NewPCG(1, 2))
+	quarantined := 0
+	for n := range scale.Of(150, 3000) {
+		damaged, at := bytes.Clone(file), random.IntN(len(file))
+		if n%2 == 0 {
+			at = at&^4095 + random.IntN(64) // where a page says how it is to be read
+		}
+		damaged[at] ^= 1 << random.IntN(8)
+		if err := os.WriteFile(s.path, damaged, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		s := newStore(t, opts)
+		if _, lost := s.Bytes(); lost > 0 && s.Empty() {
+			quarantined++
+		}
+		for _, q := range s.Queues() {
+			entries, err := s.Head(q.Destination, 100, 1<<20)
+			if err != nil && !errors.Is(err, boltfile.ErrDamaged) {
+				t.Errorf("bit at %d: %v", at, err)
+			}
+			for _, e := range entries {
+				if data, ok := want[e.Message.ID]; !ok || data != string(e.Message.Data) {
+					t.Errorf("bit at %d: event %s is another one", at, e.Message.ID)
+				}
+			}
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if names, err := filepath.Glob(s.path + ".corrupt-2*"); err != nil || len(names) != quarantined || quarantined == 0 {
+		t.Errorf("%d files were quarantined, and there are %d, %v", quarantined, len(names), err)
+	}
+}
+
+// A file whose list of free pages was written, as bbolt does by default, is read.
+func TestAFileWithAFreeList(t *testing.T) {
+	opts := Options{Dir: t.TempDir()}
+	s := newStore(t, opts)
+	if err := s.Park([]Parking{{"a", message("pods", "p1", 10)}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	db, err := bbolt.Open(s.path, 0o600, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s = newStore(t, opts)
+	if got, _ := ids(t, s, "a", 10, 1<<20); !cmp.Equal([]string{"p1"}, got) {
+		t.Errorf("%v", got)
 	}
 }

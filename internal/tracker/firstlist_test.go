@@ -1,0 +1,154 @@
+package tracker
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/deltabridge/deltabridge/pkg/ledger"
+	"github.com/deltabridge/deltabridge/pkg/object"
+)
+
+// A first list that was staged while it was read is stored before any of it is handed on: a process that is killed right then
+// resumes with it, and each sink may have been sent a part.
+func TestFirstList(t *testing.T) {
+	folder := t.TempDir()
+	e := start(t, folder, Sink{Name: "s"})
+	if memory := e.Resume(pods); memory.At != "" || memory.GoesOn {
+		t.Fatalf("a new source has %+v", memory)
+	}
+	r := e.Record(pods)
+	stage := r.(record).Stage()
+	for _, o := range []*object.Object{pod(t, "a", 3), pod(t, "b", 4), pod(t, "gone", 5)} {
+		if err := stage.Put(o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := stage.Remove(pod(t, "gone", 5)); err != nil {
+		t.Fatal(err)
+	}
+	if !r.FirstList([]*object.Object{pod(t, "a", 3), pod(t, "b", 4)}, "10") {
+		t.Fatal("the first list was not stored")
+	}
+	if r.(record).Stage() != nil {
+		t.Error("a second list is staged")
+	}
+	kill(t, e)
+
+	e = start(t, folder, Sink{Name: "s"})
+	memory := e.Resume(pods)
+	if diff := cmp.Diff([]string{"a@3", "b@4"}, namesOf(memory.Known)); diff != "" || memory.At != "10" {
+		t.Errorf("resumed at %q: %s", memory.At, diff)
+	}
+	if known := e.Known("pods", "s"); !known.Part {
+		t.Errorf("the sink knows %+v", known)
+	}
+}
+
+// A list that was not finished counts for nothing.
+func TestFirstListThatWasNotFinished(t *testing.T) {
+	folder := t.TempDir()
+	e := start(t, folder, Sink{Name: "s"})
+	e.Resume(pods)
+	stage := e.Record(pods).(record).Stage()
+	if err := errors.Join(stage.Put(pod(t, "a", 3)), stage.Remove(pod(t, "b", 3))); err != nil {
+		t.Fatal(err)
+	}
+	stop(t, e)
+	e = start(t, folder, Sink{Name: "s"})
+	if memory := e.Resume(pods); memory.At != "" || len(memory.Known) > 0 || len(e.Remembered()) > 0 {
+		t.Errorf("resumed with %+v", memory)
+	}
+}
+
+// fullStore is a store whose disk has no room for lists.
+type fullStore struct {
+	Store
+	failures int // how often
+}
+
+type fullStage struct {
+	Stage
+	store *fullStore
+}
+
+var errFull = errors.New("no space left on device")
+
+func (f *fullStore) Stage(source ledger.Source) Stage { return fullStage{f.Store.Stage(source), f} }
+
+func (f fullStage) Finish(u ledger.Update, filters map[string]string) error {
+	if f.store.failures--; f.store.failures >= 0 {
+		return errFull
+	}
+	return f.Stage.Finish(u, filters)
+}
+
+// While the disk takes no list, the bridge is not ready and tries again, until reading ends.
+func TestFirstListWaitsForTheDisk(t *testing.T) {
+	for name, failures := range map[string]int{"until there is room": 2, "until reading ends": 1 << 30} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				e := start(t, t.TempDir(), Sink{Name: "s"})
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				e.reading, e.store = ctx, &fullStore{e.store, failures}
+				e.Resume(pods)
+				stored := make(chan bool, 1)
+				began := time.Now()
+				go func() { stored <- e.Record(pods).FirstList([]*object.Object{pod(t, "a", 3)}, "10") }()
+				synctest.Wait()
+				if e.NotReady() == "" || e.Ledger("pods").Begun() {
+					t.Errorf("not ready: %q, begun: %t", e.NotReady(), e.Ledger("pods").Begun())
+				}
+				switch got, took := <-stored, time.Since(began); {
+				case failures == 2 && (!got || took != 2*retryInterval || e.NotReady() != "" || !e.Ledger("pods").Begun()):
+					t.Errorf("stored: %t after %s, not ready: %q", got, took, e.NotReady())
+				case failures > 2 && (got || took != time.Minute || e.Ledger("pods").Begun()):
+					t.Errorf("stored: %t after %s", got, took)
+				}
+				kill(t, e)
+			})
+		})
+	}
+}
+
+// What is settled is committed once a second, and once more at the end.
+func TestRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := start(t, t.TempDir(), Sink{Name: "s"})
+		begin(t, e, pods, "10", pod(t, "a", 3))
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- e.Run(ctx) }()
+		settled := func() string {
+			synctest.Wait()
+			for _, s := range e.States() {
+				return s.Sinks["s"]
+			}
+			return "nothing"
+		}
+		for _, version := range []string{"11", "12"} {
+			before := settled()
+			e.Record(pods).Reached(version)
+			time.Sleep(commitInterval / 2)
+			if got := settled(); version == "12" && got != before {
+				t.Errorf("%s was committed too early: %s", version, got)
+			}
+			time.Sleep(commitInterval)
+			if got := settled(); got != version {
+				t.Errorf("%s is committed, want %s", got, version)
+			}
+			time.Sleep(commitInterval / 2)
+		}
+		e.Record(pods).Reached("13")
+		cancel()
+		if err := <-ended; err != nil || settled() != "13" {
+			t.Errorf("in the end %s is committed, %v", settled(), err)
+		}
+		kill(t, e)
+	})
+}
