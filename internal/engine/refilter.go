@@ -86,7 +86,6 @@ func (l *listener) tryRefilter() {
 	for _, o := range objects {
 		if !r.sent[o.UID] {
 			l.pass(func() { l.difference(o, o, r.mayKnow(o), r.isKnown(o)) })
-			o.Forget()
 		}
 	}
 	l.refilter = nil

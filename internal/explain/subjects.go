@@ -24,6 +24,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	kubediscovery "k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
@@ -238,9 +239,10 @@ func (o *Options) complete(state *object.Object, served discovery.Served) *objec
 		if namespace == "" {
 			namespace = metav1.NamespaceDefault
 		}
-		if view, err := state.Map(); err == nil {
+		var view map[string]any
+		if err := utiljson.Unmarshal(state.Raw, &view); err == nil {
 			if metadata, ok := view["metadata"].(map[string]any); ok {
-				metadata["namespace"] = namespace // of a map that nobody else has
+				metadata["namespace"] = namespace
 			}
 			if raw, err := json.Marshal(view); err == nil {
 				if with, err := object.New(raw); err == nil {

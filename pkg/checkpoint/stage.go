@@ -55,7 +55,7 @@ func (st *Stage) Put(o *object.Object) error {
 			return err
 		}
 	}
-	st.batch = append(st.batch, o.Detached()) // the caller may release its bytes
+	st.batch = append(st.batch, o.WithoutManagedFields())
 	st.bytes += len(o.Raw)
 	return nil
 }

@@ -44,12 +44,10 @@ func isNamespace(r schema.GroupVersionResource) bool {
 	return r.Group == "" && r.Resource == "namespaces"
 }
 
-// OnFirstList implements informer.FirstLister: it learns from a first list as a whole, before any of it is handed over. It asks for the objects' bytes, and forgets
-// them.
+// OnFirstList implements informer.FirstLister: it learns from a first list as a whole, before any of it is handed over. It asks for the objects' bytes.
 func (h *Handler) OnFirstList(objects []*object.Object) {
 	for _, o := range objects {
 		h.learn(o)
-		o.Forget()
 	}
 	h.listed = true
 	h.learned()

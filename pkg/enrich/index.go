@@ -147,7 +147,7 @@ func (x *Index) named(name string) (found *fact) {
 }
 
 // Context gives what is known of an object that a handler of the index has seen, as far as needs ask. The object's bytes are
-// asked for if it is an Event: see object.Object.Map for who may call it.
+// asked for if it is an Event.
 func (x *Index) Context(resource schema.GroupVersionResource, o *object.Object, needs Needs) *event.Context {
 	var c event.Context
 	switch {

@@ -62,7 +62,7 @@ type Encoder struct {
 	second atomic.Pointer[second] // of the last event
 }
 
-// Encode makes the message. The event's objects are asked for their bytes (see object.Object.Map for who may) and not kept,
+// Encode makes the message. The event's objects are asked for their bytes and not kept,
 // but the object's Raw may become the message's Data. An error means that the object is not what the API server should send,
 // or that its bytes can't be had. It never quotes the object: it is logged, and a gap event says it to the sink.
 func (e *Encoder) Encode(ev Event) (*Message, error) {

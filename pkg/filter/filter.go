@@ -9,8 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Filter is the compiled rules of one sink. It is safe for concurrent use on different objects: what it notes on an
-// object (see object.Object.SetDecision) belongs to the goroutine of the object's informer.
+// Filter is the compiled rules of one sink. It is safe for concurrent use. It notes on an object what its expressions decided of it
+// (object.Object.SetDecision).
 type Filter struct {
 	rules []*rule // none: everything passes
 	slots int

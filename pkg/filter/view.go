@@ -16,7 +16,7 @@ import (
 
 // An expression asks for a few fields of an object. To decode the whole object for them costs some 50 us and 25 KB for
 // a Pod of 5 KB; to walk over the bytes to the field, 3 to 6 us (BenchmarkDecode, BenchmarkFilter). So the variables of an expression are views of the
-// JSON: they have the values that object.Object's Map has, and find them when they are asked for.
+// JSON: they have the values that apimachinery's util/json gives, and find them when they are asked for.
 
 var errMalformed = errors.New("malformed JSON")
 

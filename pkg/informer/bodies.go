@@ -2,6 +2,7 @@ package informer
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"github.com/deltabridge/deltabridge/pkg/object"
@@ -29,44 +30,72 @@ type Stage interface {
 // stageRetry is how long a list waits before it is tried again to keep an object.
 const stageRetry = time.Second
 
+// fetcher gives the bytes of known objects, which the record keeps. It remembers those of one object until the change was handed
+// over: each handler may ask for them, and then nobody does.
+type fetcher struct {
+	record Record
+	mu     sync.Mutex
+	last   object.Identity
+	raw    []byte // nil: none are remembered
+}
+
+// Fetch implements object.Keeper.
+func (f *fetcher) Fetch(o *object.Object) ([]byte, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.raw != nil && f.last == o.Identity {
+		return f.raw, nil
+	}
+	raw, err := f.record.Fetch(o)
+	f.last, f.raw = o.Identity, raw
+	return raw, err
+}
+
+func (f *fetcher) forget() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.last, f.raw = object.Identity{}, nil
+}
+
+// EachFunc is given each object of a list while the list is read, and returns what stands for it from then on.
+type EachFunc func(eventType watch.EventType, o *object.Object) (*object.Object, error)
+
 // beginList gives what each object of a list is passed through while the list is read; nil if nothing is to be done. It
 // releases the bytes that are kept elsewhere, so that a list of any length takes little memory.
-func (i *Informer) beginList(ctx context.Context) func(watch.EventType, *object.Object) error {
-	bodies := i.config.Record
-	if bodies == nil || ctx.Err() != nil { // a request that was given up must not begin a list over that of a successor
+func (i *Informer) beginList(ctx context.Context) EachFunc {
+	if i.config.Record == nil || ctx.Err() != nil { // a request that was given up must not begin a list over that of a successor
 		return nil
 	}
 	var stage Stage
 	if i.beginsWithList() {
-		stage = bodies.Stage()
+		stage = i.record.Stage()
 	}
-	return func(eventType watch.EventType, o *object.Object) error {
+	return func(eventType watch.EventType, o *object.Object) (*object.Object, error) {
 		switch {
 		case !i.selects(o):
-			o.Unselected = true
-			if stage != nil && eventType != watch.Added { // it may have been selected, and kept
+			if stage != nil && eventType != watch.Added && o.Name != "" { // it may have been selected, and kept
 				if err := i.stage(ctx, stage, watch.Deleted, o); err != nil {
-					return err
+					return nil, err
 				}
 			}
-			o.Release(bodies) // it is dropped when the list is complete
-		case stage != nil:
-			return i.stage(ctx, stage, eventType, o)
+			return &object.Object{Identity: o.Identity}, nil // it is dropped when the list is complete
+		case stage != nil && o.Name != "": // nobody could ask for one without a name again
+			if err := i.stage(ctx, stage, eventType, o); err != nil {
+				return nil, err
+			}
+			return i.indexed(o), nil
 		default:
 			if known := i.known(o); known != nil && known.UID == o.UID && known.ResourceVersion == o.ResourceVersion {
-				o.Release(bodies)
+				o = i.indexed(o)
 			}
+			return o, nil
 		}
-		return nil
 	}
 }
 
 // stage keeps an object of a first list. Where that fails, the disk is full, say, it tries again until ctx ends: the list
 // waits, and with it the API server.
 func (i *Informer) stage(ctx context.Context, stage Stage, eventType watch.EventType, o *object.Object) error {
-	if o.Name == "" { // nobody could ask for it again
-		return nil
-	}
 	for failed := false; ; failed = true {
 		var err error
 		if eventType == watch.Deleted {
@@ -79,7 +108,7 @@ func (i *Informer) stage(ctx context.Context, stage Stage, eventType watch.Event
 				i.status.requested(verbList, nil)
 				i.log.Info("first list goes on")
 			}
-			break
+			return nil
 		}
 		if i.status.requested(verbList, err) || !failed {
 			i.log.Warn("first list can't be stored and waits", "err", err)
@@ -92,10 +121,6 @@ func (i *Informer) stage(ctx context.Context, stage Stage, eventType watch.Event
 			return err
 		}
 	}
-	if eventType != watch.Deleted {
-		o.Release(i.config.Record)
-	}
-	return nil
 }
 
 // beginsWithList reports whether the next list is the first that the handlers are given.
@@ -110,8 +135,11 @@ func (i *Informer) first() bool { return i.position == "" && !i.HasSynced() }
 
 // indexed is what the index is to hold of an object.
 func (i *Informer) indexed(o *object.Object) *object.Object {
-	if i.config.Record == nil || o.IsReleased() || o.Name == "" {
+	if i.config.Record == nil || o.Name == "" {
+		return o.WithoutManagedFields()
+	}
+	if o.IsReleased() {
 		return o
 	}
-	return o.Released(i.config.Record)
+	return o.Released(&i.fetcher)
 }

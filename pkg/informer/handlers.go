@@ -51,8 +51,8 @@ func (i *Informer) AddEventHandler(h cache.ResourceEventHandler) {
 		objects := sorted(i.indexer.List())
 		for _, o := range objects {
 			h.OnAdd(o, true)
-			o.Forget()
 		}
+		i.fetcher.forget()
 		r.observeSynced(i.position, len(objects))
 	}
 	i.handlers = append(i.handlers, r)
@@ -78,6 +78,7 @@ func (i *Informer) replay() {
 			r.replay = false
 		}
 	}
+	i.fetcher.forget()
 	if !i.config.Relist {
 		i.handReplay(i.config.ResumeAt)
 	}
@@ -96,8 +97,8 @@ func (i *Informer) handReplay(resourceVersion string) {
 		}
 		for _, o := range known {
 			r.handler.OnAdd(o, true)
-			o.Forget()
 		}
+		i.fetcher.forget()
 		r.observeSynced(resourceVersion, len(known))
 	}
 }
@@ -110,9 +111,7 @@ func (i *Informer) within(o *object.Object) bool {
 	if i.config.Within == nil {
 		return true
 	}
-	within := i.config.Within(o)
-	o.Forget()
-	return within
+	return i.config.Within(o)
 }
 
 // has reports whether a handler may have been given the known objects. The caller holds mu.

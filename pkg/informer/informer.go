@@ -98,6 +98,7 @@ type Informer struct {
 	count   atomic.Int64 // objects in the index
 	status  tracker
 	history history
+	fetcher fetcher
 
 	// mu is held while a change is written to the index and handed to all handlers, so that a handler that is added
 	// meanwhile sees each object exactly once. A handler that blocks holds it: only those wait for it that add, remove
@@ -139,6 +140,7 @@ func New(config Config) *Informer {
 	if i.record = config.Record; i.record == nil {
 		i.record = noRecord{}
 	}
+	i.fetcher.record = i.record
 	i.know(config.Known)
 	i.config.Known = nil // the index has them
 	i.position = config.ResumeAt
@@ -153,7 +155,7 @@ func New(config Config) *Informer {
 func (i *Informer) know(objects []*object.Object) {
 	for _, o := range objects {
 		if i.config.Record != nil {
-			o.Release(i.config.Record)
+			o = o.Released(&i.fetcher)
 		}
 		_ = i.indexer.Add(o) // keyOf never fails on an *object.Object
 	}

@@ -35,11 +35,12 @@ type ListerWatcher struct {
 	Failed func(error)
 
 	// BeginList, if not nil, is called for each list, and for each watch that begins with one. The function that it
-	// returns, if not nil, is called for each object of the list as it is read; an error ends the list. A watch-list may
+	// returns, if not nil, is called for each object of the list as it is read, and gives what the list has in its place; an
+	// error ends the list. A watch-list may
 	// bring, before it is complete, changes and deletions of what it brought. Set it before the first use; it is called
 	// from the goroutines of the watches.
 	// The function may wait, until the context of the request ends.
-	BeginList func(context.Context) func(watch.EventType, *object.Object) error
+	BeginList func(context.Context) EachFunc
 
 	// ManagedFields keeps the managedFields of objects until the change was handed over. Set it before the first use.
 	ManagedFields bool
@@ -52,8 +53,8 @@ type ListerWatcher struct {
 	tweak  func(*metav1.ListOptions)
 
 	mu          sync.Mutex
-	malformedAt string                                      // position of the last malformed document
-	page        func(watch.EventType, *object.Object) error // of the list whose pages are being read
+	malformedAt string   // position of the last malformed document
+	page        EachFunc // of the list whose pages are being read
 }
 
 var (
@@ -89,8 +90,9 @@ func (l *ListerWatcher) ListWithContext(ctx context.Context, options metav1.List
 		}
 	}
 	if each := l.pageOf(ctx, options); each != nil {
-		for _, o := range list.Items {
-			if err := each(watch.Added, o); err != nil {
+		for n, o := range list.Items {
+			var err error
+			if list.Items[n], err = each(watch.Added, o); err != nil {
 				return nil, err
 			}
 		}
@@ -99,7 +101,7 @@ func (l *ListerWatcher) ListWithContext(ctx context.Context, options metav1.List
 }
 
 // pageOf is what each object of a page of a list is passed through.
-func (l *ListerWatcher) pageOf(ctx context.Context, options metav1.ListOptions) func(watch.EventType, *object.Object) error {
+func (l *ListerWatcher) pageOf(ctx context.Context, options metav1.ListOptions) EachFunc {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if options.Continue == "" {
@@ -108,7 +110,7 @@ func (l *ListerWatcher) pageOf(ctx context.Context, options metav1.ListOptions) 
 	return l.page
 }
 
-func (l *ListerWatcher) beginList(ctx context.Context) func(watch.EventType, *object.Object) error {
+func (l *ListerWatcher) beginList(ctx context.Context) EachFunc {
 	if l.BeginList == nil {
 		return nil
 	}
@@ -133,7 +135,7 @@ func (l *ListerWatcher) WatchWithContext(ctx context.Context, options metav1.Lis
 		lister: l, decoder: decoder, position: options.ResourceVersion,
 		events: make(chan watch.Event, readAhead), stopped: make(chan struct{}),
 	}
-	var each func(watch.EventType, *object.Object) error
+	var each EachFunc
 	if options.SendInitialEvents != nil && *options.SendInitialEvents {
 		w.inList = true
 		each = l.beginList(ctx)
@@ -202,7 +204,7 @@ func (w *eventStream) Stop() {
 }
 
 // run reads the stream. each, if not nil, is called for the objects of the list that it begins with.
-func (w *eventStream) run(each func(watch.EventType, *object.Object) error) {
+func (w *eventStream) run(each EachFunc) {
 	defer close(w.events)
 	defer w.Stop()
 	for {
@@ -213,13 +215,13 @@ func (w *eventStream) run(each func(watch.EventType, *object.Object) error) {
 			}
 			return // how a stream ends is all the same to a Reflector: it goes on where this one was
 		}
-		switch obj := obj.(type) {
+		switch o := obj.(type) {
 		case *object.Object:
-			if !w.pass(eventType, obj, each) {
+			if obj, err = w.pass(eventType, o, each); err != nil {
 				return
 			}
 		case *metav1.Status:
-			w.lister.failed(apierrors.FromObject(obj), w.at())
+			w.lister.failed(apierrors.FromObject(o), w.at())
 		}
 		if !w.send(watch.Event{Type: eventType, Object: obj}) {
 			return
@@ -239,23 +241,23 @@ func (w *eventStream) at() string {
 	return w.position
 }
 
-// pass does what is to be done with an object before anybody else has it; false if the watch has to end.
-func (w *eventStream) pass(eventType watch.EventType, o *object.Object, each func(watch.EventType, *object.Object) error) bool {
+// pass does what is to be done with an object before anybody else has it. After an error the watch has to end.
+func (w *eventStream) pass(eventType watch.EventType, o *object.Object, each EachFunc) (_ *object.Object, err error) {
 	switch {
 	case eventType != watch.Bookmark:
 		if w.lister.Transform != nil {
 			w.lister.Transform(o)
 		}
-		if w.inList && each != nil && each(eventType, o) != nil {
-			return false
+		if w.inList && each != nil {
+			o, err = each(eventType, o)
 		}
 	case w.inList:
 		w.inList = o.GetAnnotations()[metav1.InitialEventsAnnotationKey] != "true"
 	}
-	if !w.inList {
+	if err == nil && !w.inList {
 		w.position = o.ResourceVersion
 	}
-	return true
+	return o, err
 }
 
 // send hands an event on; false if the watch was stopped.

@@ -29,14 +29,14 @@ func TestObjectsOfAListArePassedOn(t *testing.T) {
 	var told []string
 	refuse := errors.New("no more")
 	var limit int
-	lw.BeginList = func(context.Context) func(watch.EventType, *object.Object) error {
+	lw.BeginList = func(context.Context) informer.EachFunc {
 		told = append(told, "begin")
-		return func(_ watch.EventType, o *object.Object) error {
+		return func(_ watch.EventType, o *object.Object) (*object.Object, error) {
 			if limit--; limit < 0 {
-				return refuse
+				return nil, refuse
 			}
 			told = append(told, o.Name)
-			return nil
+			return o, nil
 		}
 	}
 	const all = "begin c-0 c-1 c-2 c-3 c-4"

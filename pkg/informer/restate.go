@@ -79,13 +79,13 @@ func (i *Informer) restateSome(r Restater, objects []*object.Object, done func(s
 	if i.phase == resuming || i.phase == catchingUp && time.Since(i.resumedAt) < resumeGrace {
 		return objects, false, nil
 	}
+	defer i.fetcher.forget()
 	for n, o := range objects {
 		if n == restateSlice || !r.MayRestate() {
 			return objects[n:], false, nil
 		}
 		if now := i.known(o); now != nil && now.UID == o.UID {
 			r.OnRestate(now)
-			now.Forget()
 		}
 	}
 	if !r.MayRestate() {

@@ -88,6 +88,7 @@ func (s *store) Replace(list []any, resourceVersion string) error {
 		}
 		r.observePosition(resourceVersion)
 	}
+	i.fetcher.forget()
 	i.hasListed()
 	return nil
 }
@@ -102,6 +103,7 @@ func (i *Informer) handFirstList(objects []*object.Object, resourceVersion strin
 			l.OnFirstList(objects)
 		}
 	}
+	i.fetcher.forget()
 	return true
 }
 
@@ -140,6 +142,7 @@ func (s *store) UpdateResourceVersion(resourceVersion string) {
 		for _, r := range s.handlers {
 			r.observePosition(resourceVersion)
 		}
+		s.fetcher.forget()
 	}
 	s.mu.Unlock()
 	s.status.reached(resourceVersion)
@@ -152,8 +155,8 @@ func (i *Informer) selects(o *object.Object) bool {
 // selected gives the objects of a list that are selected, and the others that are known.
 func (i *Informer) selected(list []*object.Object) (objects, others []*object.Object) {
 	objects = slices.DeleteFunc(list, func(o *object.Object) bool {
-		// Of those without bytes it was noted when they were read.
-		if !o.Unselected && (o.IsReleased() || i.selects(o)) {
+		// Those without bytes were looked at when they were read: of what is selected somebody keeps them.
+		if i.config.Select == nil || o.IsReleased() || o.Raw != nil && i.selects(o) {
 			return false
 		}
 		if i.known(o) != nil {
@@ -188,7 +191,7 @@ func (i *Informer) upsert(o *object.Object, initial bool) {
 	if known == nil {
 		i.count.Add(1)
 		if !initial { // the first list was stored as a whole
-			i.record.Added(o)
+			i.record.Added(o.WithoutManagedFields())
 		}
 		for _, r := range i.handlers {
 			if !i.waits(r) {
@@ -196,15 +199,14 @@ func (i *Informer) upsert(o *object.Object, initial bool) {
 			}
 		}
 	} else {
-		i.record.Updated(o)
+		i.record.Updated(o.WithoutManagedFields())
 		for _, r := range i.handlers {
 			if !i.waits(r) {
 				r.handler.OnUpdate(known, o)
 			}
 		}
-		known.Forget()
 	}
-	o.Forget()
+	i.fetcher.forget()
 	if entry != o {
 		entry.InheritDecisions(o)
 	}
@@ -220,7 +222,7 @@ func (i *Informer) remove(known, last *object.Object) {
 			r.handler.OnDelete(last)
 		}
 	}
-	last.Forget()
+	i.fetcher.forget()
 }
 
 // leave takes known out of the index and hands on that the object is not watched any more: now is its state, or known if that is
@@ -238,8 +240,7 @@ func (i *Informer) leave(known, now *object.Object) {
 			r.handler.OnDelete(known)
 		}
 	}
-	known.Forget()
-	now.Forget()
+	i.fetcher.forget()
 }
 
 // drop takes known out of the index: the object is now in a state that is not selected, or is another one. The caller holds mu.

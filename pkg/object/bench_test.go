@@ -65,14 +65,3 @@ func BenchmarkList(b *testing.B) {
 		}
 	}
 }
-
-func BenchmarkMap(b *testing.B) {
-	o := mustNew(b, read(b, "pod.json"))
-	b.ReportAllocs()
-	for b.Loop() {
-		o.Forget()
-		if _, err := o.Map(); err != nil {
-			b.Fatal(err)
-		}
-	}
-}

@@ -19,7 +19,7 @@
 // # What is not JSON
 //
 // Documents are scanned, not validated: the scan checks brackets, quotes, colons and commas only as far as it needs
-// them to find its way. Bytes that pass it without being JSON travel on as they are; [Object.Map] fails on them.
+// them to find its way. Bytes that pass it without being JSON travel on as they are.
 //
 // A LIST whose body has no end is an error as a whole: a part of a list must not be taken for all of it. An item that
 // is no JSON object (null, a number) has no identity and is left out.

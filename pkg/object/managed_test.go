@@ -12,8 +12,8 @@ type noKeeper struct{}
 
 func (noKeeper) Fetch(*Object) ([]byte, error) { return nil, io.ErrUnexpectedEOF }
 
-// The managedFields are kept if somebody asks for them, and no longer than until the object is forgotten.
-func TestManagedFieldsAreKeptForAWhile(t *testing.T) {
+// The managedFields are kept if somebody asks for them, and not by who keeps objects.
+func TestManagedFields(t *testing.T) {
 	const raw = `{"metadata":{"managedFields":[{"manager":"old"}],"name":"x","resourceVersion":"1","managedFields": [{"manager":"kubectl"}] },"kind":"Pod"}`
 	decode := func(keep bool) *Object {
 		d := NewWatchDecoder(io.NopCloser(strings.NewReader(`{"type":"ADDED","object":`+raw+"}\n")), WatchOptions{ManagedFields: keep})
@@ -40,8 +40,11 @@ func TestManagedFieldsAreKeptForAWhile(t *testing.T) {
 	if r := o.Released(noKeeper{}); r.ManagedFieldsJSON() != nil || o.ManagedFieldsJSON() == nil {
 		t.Error("released objects hold none, and the original does")
 	}
-	if o.Forget(); o.ManagedFieldsJSON() != nil {
-		t.Error("a forgotten object holds them")
+	if c := o.WithoutManagedFields(); c.ManagedFieldsJSON() != nil || o.ManagedFieldsJSON() == nil || string(c.Raw) != string(o.Raw) {
+		t.Error("the copy without them has none, all else, and the original is as it was")
+	}
+	if o := decode(false); o.WithoutManagedFields() != o {
+		t.Error("a copy that nobody needs")
 	}
 
 	for _, keep := range []bool{false, true} {

@@ -118,7 +118,7 @@ func (o *Object) GetOwnerReferences() (references []metav1.OwnerReference) {
 func (o *Object) GetManagedFields() []metav1.ManagedFieldsEntry { return nil }
 
 // ManagedFieldsJSON is the value of metadata.managedFields as the API server sent it; nil if there was none, if they were
-// not asked for (WatchOptions, List), and once the change was handed over. Nobody writes to it. See Map for who may call it.
+// not asked for (WatchOptions, List), and in what is kept of an object. Nobody writes to it.
 func (o *Object) ManagedFieldsJSON() []byte {
 	if o.managed == nil {
 		return nil

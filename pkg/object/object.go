@@ -3,8 +3,8 @@ package object
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
 	"slices"
+	"sync/atomic"
 	"unique"
 
 	"github.com/deltabridge/deltabridge/internal/jsonscan"
@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	utiljson "k8s.io/apimachinery/pkg/util/json"
 )
 
 // Identity says which object a state belongs to, and which state it is.
@@ -33,8 +32,8 @@ type Identity struct {
 // Object is one state of an API object: the JSON that the API server sent, less metadata.managedFields,
 // and what the bridge needs of its metadata.
 //
-// An Object is immutable once it was decoded, apart from what the doc comments of its methods name. Raw is
-// shared by the informer's index, the queues and the sinks: nobody writes to it.
+// An Object is a value: it does not change once whoever decoded it has passed it on, and its methods may be called from any
+// goroutine. Raw is shared by the informer's index, the queues and the sinks: nobody writes to it.
 type Object struct {
 	Identity
 
@@ -46,24 +45,16 @@ type Object struct {
 	// FinalStateUnknown marks the last known state of an object whose deletion itself was not seen
 	// (client-go's DeletedFinalStateUnknown as data).
 	FinalStateUnknown bool
-	// Unselected marks an object of a list that the informer does not select, and has no bytes of.
-	Unselected bool
 	// Hidden says that Raw, wherever it is kept, has no secret values any more: they were replaced when the object was read.
-	// Set it before anybody else has the object.
 	Hidden bool
-	// ShortKeys says that no key in Raw, wherever it stands, has as many as LongKey bytes, escapes counted as they are written.
-	// It is false where that is not known.
-	ShortKeys bool
+	// LongestKey is the length in bytes of the longest key in Raw, wherever it is, escapes counted as they are written; 0 where
+	// that is not known.
+	LongestKey int32
 
-	keeper         Keeper         // of Raw; nil: the object itself
-	managed        *[]byte        // of ManagedFieldsJSON; a pointer, since nearly all objects have none
-	view           map[string]any // of Map
-	known, belongs uint64         // of Decision, one bit for each slot
+	keeper         Keeper  // of Raw; nil: the object itself
+	managed        *[]byte // of ManagedFieldsJSON; a pointer, since nearly all objects have none
+	known, belongs uint64  // of Decision, one bit for each slot; read and written atomically
 }
-
-// LongKey is the length in bytes from which on a key is a long one: that of the annotation of kubectl apply, which nearly no
-// other key reaches.
-const LongKey = len("kubectl.kubernetes.io/last-applied-configuration")
 
 var (
 	_ runtime.Object = (*Object)(nil)
@@ -113,66 +104,41 @@ func NewBookmark(resourceVersion string) *Object {
 	return &Object{Identity: Identity{ResourceVersion: resourceVersion}, Raw: raw}
 }
 
-// Map is the object as encoding/json decodes it, with int64 for numbers that are integers and fit, and float64 for the
-// others, as in unstructured.Unstructured. The result is kept until Forget and shared by all callers: nobody writes to
-// it. An error means that Raw is not valid JSON, or nested deeper than encoding/json allows, or that it can't be fetched.
-//
-// Map, Bytes, ManagedFieldsJSON, Release, Forget, Decision and SetDecision change the object and take no lock: only the goroutine of the informer that
-// owns the object may call them.
-func (o *Object) Map() (map[string]any, error) {
-	if o.view == nil {
-		raw, err := o.Bytes()
-		if err != nil {
-			return nil, err
-		}
-		var view map[string]any
-		if utiljson.Unmarshal(raw, &view) != nil { // the cause could quote the document, which may be a Secret
-			return nil, fmt.Errorf("decode %s %s/%s: %w", o.Kind(), o.Namespace, o.Name, ErrMalformed)
-		}
-		o.view = view
-	}
-	return o.view, nil
-}
-
-// Forget drops what Map keeps, what Bytes has fetched, and the managedFields. The informer calls it when a change was handed to all
-// handlers, so that its index stays small. See Map for who may call it.
-func (o *Object) Forget() {
-	o.view, o.managed = nil, nil
-	if o.keeper != nil {
-		o.Raw = nil
-	}
-}
-
 // Slots is the number of decisions that an object can remember.
 const Slots = 64
 
 // Decision returns what SetDecision noted in a slot, 0 to Slots-1: whether the object belongs to what the slot stands
-// for. It is not known if nothing was noted, or the slot is out of range. See Map for who may call it.
+// for. It is not known if nothing was noted, or the slot is out of range.
 func (o *Object) Decision(slot int) (belongs, known bool) {
 	if slot < 0 || slot >= Slots {
 		return false, false
 	}
 	bit := uint64(1) << slot
-	return o.belongs&bit != 0, o.known&bit != 0
+	known = atomic.LoadUint64(&o.known)&bit != 0
+	return known && atomic.LoadUint64(&o.belongs)&bit != 0, known
 }
 
-// SetDecision notes a decision for Decision. One for a slot out of range is not noted. See Map for who may call it.
+// SetDecision notes a decision for Decision: what is decided of a state is always the same, and costs more than to remember it. One
+// for a slot out of range is not noted.
 func (o *Object) SetDecision(slot int, belongs bool) {
 	if slot < 0 || slot >= Slots {
 		return
 	}
 	bit := uint64(1) << slot
-	o.known |= bit
-	o.belongs &^= bit
 	if belongs {
-		o.belongs |= bit
+		atomic.OrUint64(&o.belongs, bit)
+	} else {
+		atomic.AndUint64(&o.belongs, ^bit)
 	}
+	atomic.OrUint64(&o.known, bit)
 }
 
-// InheritDecisions replaces what is decided of o by what was decided of an earlier state: the last state of a deleted
-// object may be one that no update showed, and the deletion must follow what was told before. See Map for who may call
-// it.
-func (o *Object) InheritDecisions(from *Object) { o.known, o.belongs = from.known, from.belongs }
+// InheritDecisions replaces what is decided of o by what was decided of another state: the last state of a deleted object may be
+// one that no update showed, and the deletion must follow what was sent before.
+func (o *Object) InheritDecisions(from *Object) {
+	atomic.StoreUint64(&o.belongs, atomic.LoadUint64(&from.belongs))
+	atomic.StoreUint64(&o.known, atomic.LoadUint64(&from.known))
+}
 
 // GVK of the object; zero if the document names none.
 func (o *Object) GVK() schema.GroupVersionKind { return o.GroupVersionKind() }
@@ -183,7 +149,7 @@ func (o *Object) GetObjectKind() schema.ObjectKind { return o }
 // SetGroupVersionKind implements schema.ObjectKind. It does nothing: an Object is immutable.
 func (o *Object) SetGroupVersionKind(schema.GroupVersionKind) {}
 
-// DeepCopyObject implements runtime.Object. The copy has its own Raw and nothing that Map keeps.
+// DeepCopyObject implements runtime.Object. The copy has its own Raw.
 func (o *Object) DeepCopyObject() runtime.Object {
 	if o == nil {
 		return nil
@@ -191,7 +157,6 @@ func (o *Object) DeepCopyObject() runtime.Object {
 	c := *o
 	c.Raw = bytes.Clone(o.Raw)
 	c.Owners = slices.Clone(o.Owners)
-	c.view = nil
 	if o.managed != nil {
 		c.managed = new(bytes.Clone(*o.managed))
 	}

@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -188,8 +189,6 @@ func callAccessors(o *Object) {
 	o.GVK()
 	_ = o.APIVersion()
 	o.DeepCopyObject()
-	_, _ = o.Map()
-	o.Forget()
 }
 
 func TestSettersChangeNothing(t *testing.T) {
@@ -219,9 +218,6 @@ func TestSettersChangeNothing(t *testing.T) {
 func TestDeepCopy(t *testing.T) {
 	o := mustNew(t, read(t, "pod.json"))
 	o.SetDecision(3, true)
-	if _, err := o.Map(); err != nil {
-		t.Fatal(err)
-	}
 	c := o.DeepCopyObject().(*Object)
 	if diff := cmp.Diff(found(o), found(c)); diff != "" {
 		t.Fatal(diff)
@@ -238,32 +234,6 @@ func TestDeepCopy(t *testing.T) {
 	}
 	if got := (*Object)(nil).DeepCopyObject(); got != nil {
 		t.Errorf("copy of nil: %v", got)
-	}
-}
-
-func TestMap(t *testing.T) {
-	o := mustNew(t, `{"a":1,"b":1.5,"c":9223372036854775807,"d":9223372036854775808,"metadata":{"managedFields":[],"name":"x"}}`)
-	m, err := o.Map()
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := map[string]any{
-		"a": int64(1), "b": 1.5, "c": int64(9223372036854775807), "d": 9223372036854775808.0,
-		"metadata": map[string]any{"name": "x"},
-	}
-	if diff := cmp.Diff(want, m); diff != "" {
-		t.Error(diff)
-	}
-	m["seen"] = true
-	if again, _ := o.Map(); again["seen"] != true {
-		t.Error("decoded twice")
-	}
-	o.Forget()
-	if again, _ := o.Map(); again["seen"] != nil {
-		t.Error("not forgotten")
-	}
-	if _, err := mustNew(t, `{"a":tru,"metadata":{"name":"x"}}`).Map(); err == nil {
-		t.Error("no error for what is no JSON")
 	}
 }
 
@@ -292,6 +262,33 @@ func TestDecision(t *testing.T) {
 	}
 }
 
+// The methods of an object may be called from any goroutine: run with -race.
+func TestConcurrentUse(t *testing.T) {
+	var group sync.WaitGroup
+	o := mustNew(t, read(t, "pod.json"))
+	for slot := range Slots {
+		group.Go(func() {
+			o.SetDecision(slot, slot%2 == 0)
+			if _, err := o.Bytes(); err != nil {
+				t.Error(err)
+			}
+			for other := range Slots {
+				if belongs, known := o.Decision(other); known && belongs != (other%2 == 0) {
+					t.Errorf("slot %d: %t", other, belongs)
+				}
+			}
+		})
+	}
+	group.Wait()
+	c := &Object{}
+	c.InheritDecisions(o)
+	for slot := range Slots {
+		if belongs, known := c.Decision(slot); !known || belongs != (slot%2 == 0) {
+			t.Errorf("slot %d is inherited as %t, known %t", slot, belongs, known)
+		}
+	}
+}
+
 func TestNewBookmark(t *testing.T) {
 	b := NewBookmark(`4"2`)
 	if b.GetResourceVersion() != `4"2` || b.GetAnnotations()[metav1.InitialEventsAnnotationKey] != "true" {
@@ -302,31 +299,33 @@ func TestNewBookmark(t *testing.T) {
 	}
 }
 
-func TestShortKeys(t *testing.T) {
-	long := `"` + strings.Repeat("k", LongKey) + `":{}`
-	escaped := `"` + strings.Repeat(`\u006b`, LongKey/6) + `":{}`
+func TestLongestKey(t *testing.T) {
+	const longKey = 48
+	short := func(o *Object) bool { return o.LongestKey > 0 && o.LongestKey < longKey }
+	long := `"` + strings.Repeat("k", longKey) + `":{}`
+	escaped := `"` + strings.Repeat(`\u006b`, longKey/6) + `":{}`
 	for _, place := range []string{
 		`{%s}`, `{"metadata":{"name":"a",%s}}`, `{"metadata":{"annotations":{"a":"b",%s}}}`, `{"metadata":{"ownerReferences":[{"uid":"1",%s}]}}`,
 		`{"metadata":{"ownerReferences":{%s}}}`, `{"metadata":{"annotations":{%s}},"metadata":{}}`, `{"metadata":[{%s}]}`, `{"spec":{"template":[[{"a":[],%s}]]}}`, `{"a":{ %s }}`,
 	} {
-		for key, want := range map[string]bool{long: false, strings.Replace(long, "k", "", 1): true, strings.Replace(long, `":`, "\" :\n", 1): false, escaped: false, `"v":"` + long[1:LongKey] + long[1:LongKey] + `"`: true} {
+		for key, want := range map[string]bool{long: false, strings.Replace(long, "k", "", 1): true, strings.Replace(long, `":`, "\" :\n", 1): false, escaped: false, `"v":"` + long[1:longKey] + long[1:longKey] + `"`: true} {
 			doc := fmt.Sprintf(place, key)
 			o, err := New([]byte(doc))
 			if err != nil {
 				t.Fatalf("%s: %v", doc, err)
 			}
-			if o.ShortKeys != want {
-				t.Errorf("%s: %t", doc, o.ShortKeys)
+			if short(o) != want {
+				t.Errorf("%s: %d", doc, o.LongestKey)
 			}
-			if o.Released(nil).ShortKeys != want {
+			if short(o.Released(nil)) != want {
 				t.Errorf("%s: lost when it is released", doc)
 			}
 		}
 	}
-	if o, err := New([]byte(`{"metadata":{"managedFields":[{"fieldsV1":{"f:` + long[1:] + `}}]}}`)); err != nil || !o.ShortKeys {
+	if o, err := New([]byte(`{"metadata":{"managedFields":[{"fieldsV1":{"f:` + long[1:] + `}}]}}`)); err != nil || !short(o) {
 		t.Errorf("within managedFields, which are cut out: %v, %v", o, err)
 	}
-	if new(Object).ShortKeys {
+	if new(Object).LongestKey != 0 {
 		t.Error("an object that was not parsed")
 	}
 }

@@ -25,7 +25,7 @@ type span struct{ start, end int }
 // parser finds what an Object needs in the JSON of an API object, in one pass. Its fields alias the scanned bytes until
 // object copies what stays. A parser is reused from document to document; the zero value is ready.
 type parser struct {
-	keepManaged              bool // objects keep their managedFields until they are forgotten
+	keepManaged              bool // objects keep their managedFields
 	hasAPIVersion, hasKind   bool
 	apiVersion, kind         []byte
 	namespace, name, uid     []byte
@@ -202,7 +202,7 @@ func earlier(a, b []byte) bool {
 
 // object makes an Object of what parse found in b[start:end], with prefix put behind its opening brace.
 func (p *parser) object(b []byte, start, end int, prefix string) *Object {
-	o := &Object{Identity: Identity{gvk: p.handle()}, Raw: p.raw(b, start, end, prefix), ShortKeys: p.longestKey < LongKey}
+	o := &Object{Identity: Identity{gvk: p.handle()}, Raw: p.raw(b, start, end, prefix), LongestKey: int32(p.longestKey)} //nolint:gosec // documents are smaller than that
 	if p.keepManaged && p.managed.end > 0 {
 		o.managed = new(bytes.Clone(b[p.managed.start:p.managed.end]))
 	}

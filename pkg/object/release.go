@@ -4,42 +4,39 @@ import "fmt"
 
 // Keeper keeps the bytes of objects elsewhere than in memory.
 type Keeper interface {
-	// Fetch gives the Raw of the state that o's Identity names. The result belongs to the caller.
+	// Fetch gives the Raw of the state that o's Identity names. Nobody writes to the result.
 	Fetch(o *Object) ([]byte, error)
 }
 
-// Release drops the object's bytes (its managedFields with them, for good) and names who keeps them: from then on Bytes
-// fetches them there, and Forget drops them again. See Map for who may call it.
-func (o *Object) Release(keeper Keeper) {
-	o.Raw, o.managed, o.view, o.keeper = nil, nil, nil, keeper
-}
-
-// Released is a copy of the object without its bytes. See Release.
+// Released is the object without its bytes and its managedFields: Bytes fetches them from the keeper.
 func (o *Object) Released(keeper Keeper) *Object {
 	c := *o
-	c.Release(keeper)
+	c.Raw, c.managed, c.keeper = nil, nil, keeper
 	return &c
 }
 
-// Detached is a copy of the object that shares its bytes and nothing else: it keeps them when the object is released.
-func (o *Object) Detached() *Object {
+// WithoutManagedFields is the object without what ManagedFieldsJSON gives, for who keeps objects.
+func (o *Object) WithoutManagedFields() *Object {
+	if o.managed == nil {
+		return o
+	}
 	c := *o
-	c.managed, c.view, c.keeper = nil, nil, nil
+	c.managed = nil
 	return &c
 }
 
-// IsReleased reports whether Release was called: the object then holds bytes for a while at most.
+// IsReleased reports whether the object's bytes are elsewhere.
 func (o *Object) IsReleased() bool { return o.keeper != nil }
 
-// Bytes is Raw, fetched if need be. It stays until Forget, and nobody writes to it. An error means that the bytes can't
-// be had now; the identity can. See Map for who may call it.
+// Bytes is Raw, or fetched from the keeper. Nobody writes to it. An error means that the bytes can't be had now; the identity
+// can.
 func (o *Object) Bytes() ([]byte, error) {
-	if o.Raw == nil && o.keeper != nil {
-		raw, err := o.keeper.Fetch(o)
-		if err != nil {
-			return nil, fmt.Errorf("fetch %s %s/%s@%s: %w", o.Kind(), o.Namespace, o.Name, o.ResourceVersion, err)
-		}
-		o.Raw = raw
+	if o.Raw != nil || o.keeper == nil {
+		return o.Raw, nil
 	}
-	return o.Raw, nil
+	raw, err := o.keeper.Fetch(o)
+	if err != nil {
+		return nil, fmt.Errorf("fetch %s %s/%s@%s: %w", o.Kind(), o.Namespace, o.Name, o.ResourceVersion, err)
+	}
+	return raw, nil
 }

@@ -12,7 +12,7 @@ import (
 type WatchOptions struct {
 	// ResourceVersion at which the watch was opened; empty if it starts with what is there.
 	ResourceVersion string
-	// ManagedFields keeps each object's managedFields until it is forgotten or released. See Object.ManagedFieldsJSON.
+	// ManagedFields keeps each object's managedFields. See Object.ManagedFieldsJSON.
 	ManagedFields bool
 }
 

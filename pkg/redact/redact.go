@@ -66,7 +66,7 @@ func (r *Redactor) Redact(resource schema.GroupVersionResource, o *object.Object
 	}
 	secret := isSecret(resource, o)
 	paths := r.pathsOf(resource, secret)
-	deep := secret || !o.ShortKeys && mayHoldApplied(raw) // no form of lastApplied is a short key
+	deep := secret || !shortKeys(o) && mayHoldApplied(raw)
 	if len(paths) == 0 && !deep {
 		return raw, nil
 	}
@@ -147,6 +147,11 @@ func secretPaths() [][]step {
 		paths = append(paths, []step{{name: []byte("metadata")}, {name: []byte("annotations")}, {name: []byte(annotation)}})
 	}
 	return paths
+}
+
+// shortKeys reports whether no key of an object is as long as that of kubectl apply, which nearly no other key reaches.
+func shortKeys(o *object.Object) bool {
+	return o.LongestKey > 0 && int(o.LongestKey) < len(lastApplied)
 }
 
 // mayHoldApplied reports whether lastApplied can stand in raw. It looks at all bytes: for a part of the name that begins
