@@ -66,7 +66,7 @@ func (p *pipeline) openQueue(state string) error {
 
 func (p *pipeline) openSpill(events int, size int64, state string) (*fifo.Spill[*event.Message], error) {
 	spill, err := fifo.NewSpill(fifo.SpillOptions[*event.Message]{
-		Path:     filepath.Join(state, "spill-"+p.name+".db"),
+		Path:     filepath.Join(state, "spill-"+p.name),
 		MaxItems: max(2, events), MaxBytes: size, MaxDiskBytes: p.bounds.DiskBytes, Size: (*event.Message).Size,
 		Encode: func(dst []byte, m *event.Message) ([]byte, error) { return m.AppendStored(dst) },
 		Decode: event.ParseStored,

@@ -3,8 +3,9 @@ package fifo
 import (
 	"errors"
 	"log/slog"
-	"maps"
 	"time"
+
+	"github.com/deltabridge/deltabridge/internal/segment"
 )
 
 // DefaultSyncInterval is how long a spilled item waits at most for the commit that makes it durable.
@@ -20,16 +21,15 @@ const readRetry = time.Second
 // is called by the goroutine of Run, Decode by the consumer's, OnSettled by either, OnCorrupt by the consumer's and by NewSpill.
 // None of them may call the queue.
 type SpillOptions[T any] struct {
-	// Path is the queue's file. It is created when it is first needed, with mode 0600, in a directory that exists; next
-	// to it stand for a moment Path+".new", and for ever files that could not be used, Path+".damaged-"+time.
-	// No other queue and no other process may use it. Required.
+	// Path is the queue's directory. It is created when it is first needed, with mode 0700, in a directory that exists. What is
+	// damaged in it is renamed to Path+".damaged-"+time. No other queue and no other process can use it. Required.
 	Path string
 	// MaxItems bounds the items that are held in memory. Required, at least 2.
 	MaxItems int
 	// MaxBytes bounds the sum of their sizes. 0: no such bound.
 	MaxBytes int64
-	// MaxDiskBytes bounds what the items on disk take, encoded and with their index; then Push waits. One item is
-	// written whatever its size. The file is somewhat larger: see the package comment. 0: no bound.
+	// MaxDiskBytes bounds what the items on disk take, with those that are acknowledged and in one file with others; then Push waits.
+	// One item is written whatever its size. 0: no bound.
 	MaxDiskBytes int64
 	// Size is an item's size in memory in bytes; it must not change while the item is queued. Nil: every item has 0.
 	Size func(T) int64
@@ -76,7 +76,7 @@ type SpillOptions[T any] struct {
 // Loss is a run of items that could not be read back.
 type Loss struct {
 	First, Last uint64 // numbers of the items, which grow over restarts; 0 if the whole file is lost and nobody knows
-	// Positions are those of [Spill.Positions], to be read only during the call; nil if the whole file is lost.
+	// Positions are those of [Spill.Positions]; nil if everything is lost.
 	Positions map[string]string
 	Err       error // why it could not be read
 }
@@ -130,8 +130,8 @@ func (s share) exceeded(items int, bytes int64) bool {
 // lie only on disk, with the numbers from headEnd+1 to diskEnd(); those in buf. The core's ledger counts head and buf.
 type Spill[T any] struct {
 	core[T]
-	opts  SpillOptions[T]
-	store *spillStore
+	opts SpillOptions[T]
+	log  *segment.Log
 	// onFull, if set, is called by Run when a commit found no room on disk or failed, and when one found room again. Set once.
 	onFull func(full bool)
 	wake   chan struct{} // capacity 1: Run has something to do that does not wait for the next interval
@@ -139,9 +139,8 @@ type Spill[T any] struct {
 	// bounds of the whole.
 	// easyShare is what they hold before a push has to wait for the consumer; see waits.
 	headShare, bufShare, easyShare share
-	// commitBytes is how much one commit writes, and how much starts one at once; shrinkAbove is the size above which the
-	// file is replaced when it is no longer needed. Set once.
-	commitBytes, shrinkAbove int64
+	// commitBytes is how much one commit writes, and how much starts one at once. Set once.
+	commitBytes int64
 
 	// All that follows is guarded by core.mu.
 
@@ -172,26 +171,24 @@ type Spill[T any] struct {
 
 	takenBytes, bufBytes int64 // sums of the sizes of what is taken, and of what is in buf
 
-	blocks    deque[block] // what is in the file, in order, less what was acknowledged before the last commit
-	diskBytes int64        // what blocks take
-	fileBytes int64
-
-	marks      map[string]mark // of items that were acknowledged or written, if newer than the file's
-	positions  map[string]string
-	savedMarks uint64 // positions are those of all items up to this number
-	savedAcked uint64 // what the file has as acknowledged
+	// written is the number of the newest item that was written. Invariant: it is at most durable, unless the queue does not spill.
+	written uint64
+	marks   map[string]mark // of items that were acknowledged and not written, if the log does not have them
 
 	errs     int64
 	lastErr  string    // empty: the last commit succeeded
-	failing  bool      // it was logged that the file fails, at failedAt
+	failing  bool      // it was logged that the disk fails, at failedAt
 	failedAt time.Time // zero: never
-	readFail bool      // the file could not be opened for reading: a commit has to look after it
 }
 
 var _ Queue[int] = (*Spill[int])(nil)
 
-// NewSpill makes a [Spill], which begins with what its file holds. A file that is damaged, or of an unknown format, is set
-// aside. An error is about the options, or says that the file can't be opened. The file is closed by Run.
+// segmentPart is the part of MaxDiskBytes that a segment may take. As long as an item of a segment is not acknowledged, none of it
+// makes room.
+const segmentPart = 16
+
+// NewSpill makes a [Spill], which begins with what is on disk. What can't be used of that, or is of an unknown format, is
+// renamed. An error is about the options, or says that Path can't be opened, which Run closes.
 func NewSpill[T any](opts SpillOptions[T]) (*Spill[T], error) {
 	switch {
 	case opts.Path == "" || opts.Encode == nil || opts.Decode == nil:
@@ -211,31 +208,26 @@ func NewSpill[T any](opts SpillOptions[T]) (*Spill[T], error) {
 	if opts.Logger == nil {
 		opts.Logger = slog.Default()
 	}
-	store, state, damage, err := openSpillStore(opts.Path, opts.Logger)
+	segmentBytes := int64(segment.DefaultBytes)
+	if opts.MaxDiskBytes > 0 {
+		segmentBytes = min(segmentBytes, max(1, opts.MaxDiskBytes/segmentPart))
+	}
+	log, damage, err := segment.Open(opts.Path, segmentBytes, opts.Logger)
 	if err != nil {
 		return nil, err
 	}
+	acked, last := log.Acked(), log.Last()
 	s := &Spill[T]{
-		opts: opts, store: store, wake: make(chan struct{}, 1),
+		opts: opts, log: log, wake: make(chan struct{}, 1),
 		headShare:   share{items: opts.MaxItems - opts.MaxItems/2, bytes: opts.MaxBytes - opts.MaxBytes/2},
 		bufShare:    share{items: opts.MaxItems / 2, bytes: opts.MaxBytes / 2},
 		easyShare:   share{items: max(1, opts.MaxItems/easyPart), bytes: (opts.MaxBytes + easyPart - 1) / easyPart},
-		commitBytes: commitBytes, shrinkAbove: shrinkAbove,
-		headEnd: state.acked, tail: state.last, durable: state.last,
-		savedMarks: state.last, savedAcked: state.acked,
-		fileBytes: state.fileBytes, positions: state.marks, marks: map[string]mark{},
+		commitBytes: commitBytes, spilling: last > acked,
+		headEnd: acked, tail: last, durable: last, written: last, marks: map[string]mark{},
 	}
-	if s.positions == nil {
-		s.positions = map[string]string{}
-	}
-	for _, b := range state.blocks {
-		s.blocks.push(b)
-		s.diskBytes += b.bytes
-	}
-	s.spilling = s.blocks.len() > 0
 	s.init(s, opts.MaxItems, opts.MaxBytes, opts.Size)
 	if damage != nil {
-		for _, v := range s.replacements(Loss{Err: damage}) { // the first items of the new file
+		for _, v := range s.replacements(Loss{Err: damage}) { // the first items of the new queue
 			size := s.sizeOf(v)
 			s.add(size)
 			s.tail++
@@ -246,25 +238,25 @@ func NewSpill[T any](opts SpillOptions[T]) (*Spill[T], error) {
 	return s, nil
 }
 
-// Positions are, for each source, the last position that the file has as durable: every item of that source up to it
-// was acknowledged or lies on disk. The map is the caller's.
-func (s *Spill[T]) Positions() map[string]string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return maps.Clone(s.positions)
-}
+// Positions are, for each source, the last position that is durable: every item of that source up to it was acknowledged or
+// is on disk. They say nothing when a queue is opened that has nothing on disk. The map is the caller's.
+func (s *Spill[T]) Positions() map[string]string { return s.log.Positions() }
 
-// SpillStats says what is on disk: unacknowledged items, what they take in the file, with what was acknowledged since
-// the last commit, and the file's size, in bytes; how many times writing or opening failed since the start, and why it
-// did the last time, which is empty again when it succeeded.
+// SpillStats says what is on disk: unacknowledged items, what they take there, with what was acknowledged and not removed yet, and
+// what all files take, in bytes; how many times writing or opening failed since the start, and why it did the last time, which is
+// empty again when it succeeded.
 func (s *Spill[T]) SpillStats() (items, bytes, fileBytes, errors int64, lastErr string) {
+	bytes, fileBytes = s.log.Size()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if acked := s.ackedUpTo(); s.spilling && s.durable > acked {
 		items = int64(s.durable - acked)
 	}
-	return items, s.diskBytes, s.fileBytes, s.errs, s.lastErr
+	return items, bytes, fileBytes, s.errs, s.lastErr
 }
+
+// PeekSpill counts the items of a [Spill] that is not open, and changes nothing. There are none if there is nothing on disk.
+func PeekSpill(path string) (items int64, err error) { return segment.Peek(path) }
 
 // Stats implements [Queue]. Items counts what is in memory and on disk, Bytes what is in memory. Items from an earlier run
 // are not in Pushed. Dropped counts items that could not be read back.

@@ -1,6 +1,9 @@
 package fifo
 
-import "github.com/deltabridge/deltabridge/internal/mutant"
+import (
+	"github.com/deltabridge/deltabridge/internal/mutant"
+	"github.com/deltabridge/deltabridge/internal/segment"
+)
 
 // readBytes is about how much is read from disk at a time.
 const readBytes = 1 << 20
@@ -8,70 +11,55 @@ const readBytes = 1 << 20
 // fill reads from disk until as much waits in memory as a Take with these limits may give, or no more lies only there.
 // What can't be read is told and skipped. Only the consumer calls it.
 func (s *Spill[T]) fill(limit int, maxBytes int64) error {
-	var raw []rawItem
+	var records []segment.Record
 	for {
-		b, from, items, bytes, ok := s.wanted(limit, maxBytes)
+		from, items, bytes, ok := s.wanted(limit, maxBytes)
 		if !ok {
 			return nil
 		}
 		var err error
-		if raw, err = s.store.read(raw[:0], b, from, items, bytes); err != nil {
+		if records, err = s.log.Read(records[:0], from, max(1, items), max(1, bytes)); err != nil {
 			return err
 		}
-		if !s.loaded(from, s.decode(raw)) {
+		if !s.loaded(from, s.decode(records)) {
 			return nil
 		}
 	}
 }
 
-// wanted says what to read next: from block b the items from the number from on, at least one, but not more than so
-// many items and bytes.
-func (s *Spill[T]) wanted(limit int, maxBytes int64) (b block, from uint64, items int, bytes int64, ok bool) {
+// wanted says what to read next: items from the number from on, at least one, but not more than so many items and bytes.
+func (s *Spill[T]) wanted(limit int, maxBytes int64) (from uint64, items int, bytes int64, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	waiting, waitingBytes := s.head.len()-s.taken.len(), s.headBytes()-s.takenBytes
 	if s.headEnd >= s.diskEnd() || waiting > 0 && (waiting >= limit || waitingBytes >= maxBytes) {
-		return block{}, 0, 0, 0, false
+		return 0, 0, 0, false
 	}
 	items, bytes = min(limit-waiting, s.headShare.items-s.head.len()), min(readBytes, maxBytes-waitingBytes)
 	if s.headShare.bytes > 0 {
 		bytes = min(bytes, s.headShare.bytes-s.headBytes())
 	}
 	if s.head.len() > 0 && (items <= 0 || bytes <= 0) {
-		return block{}, 0, 0, 0, false
+		return 0, 0, 0, false
 	}
-	from = s.headEnd + 1
-	return s.blockOf(from), from, items, bytes, true
+	return s.headEnd + 1, items, bytes, true
 }
 
-// blockOf is the block that has the item with this number, which is on disk.
-func (s *Spill[T]) blockOf(seq uint64) block {
-	low, high := 0, s.blocks.len()
-	for low < high-1 {
-		if middle := (low + high) / 2; s.blocks.at(middle).first <= seq {
-			low = middle
-		} else {
-			high = middle
-		}
-	}
-	return *s.blocks.at(low)
-}
-
-// readItem is an item that was read, or, with err, a run of items that could not be.
+// readItem is an item that was read, or, with Err, a run of items that could not be.
 type readItem[T any] struct {
-	rawItem
+	segment.Record
 	v    T
 	size int64
 }
 
-func (s *Spill[T]) decode(raw []rawItem) []readItem[T] {
-	items := make([]readItem[T], len(raw))
-	for i, r := range raw {
-		items[i].rawItem = r
-		if r.err == nil {
-			items[i].v, items[i].err = s.opts.Decode(r.data)
+func (s *Spill[T]) decode(records []segment.Record) []readItem[T] {
+	items := make([]readItem[T], len(records))
+	for i, r := range records {
+		items[i].Record = r
+		if r.Err == nil {
+			items[i].v, items[i].Err = s.opts.Decode(r.Data)
 		}
-		if items[i].err == nil {
+		if items[i].Err == nil {
 			items[i].size = s.sizeOf(items[i].v)
 		}
 	}
@@ -82,7 +70,7 @@ func (s *Spill[T]) decode(raw []rawItem) []readItem[T] {
 func (s *Spill[T]) loaded(from uint64, items []readItem[T]) bool {
 	lost, err := s.append(items)
 	if lost > 0 {
-		s.opts.Logger.Error("Spilled items could not be read back and are lost", "lost", lost, "path", s.opts.Path, "error", err)
+		s.opts.Logger.Error("spilled items cannot be read back and are lost", "lost", lost, "path", s.opts.Path, "err", err)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -99,19 +87,19 @@ func (s *Spill[T]) append(items []readItem[T]) (lost int, firstErr error) {
 		if s.head.len() > 0 && !s.headShare.fits(s.head.len(), s.headBytes(), item.size) {
 			break
 		}
-		if item.err != nil {
+		if item.Err != nil {
 			if firstErr == nil {
-				firstErr = item.err
+				firstErr = item.Err
 			}
-			lost += s.replace(Loss{item.first, item.last, s.positions, item.err})
+			lost += s.replace(Loss{item.First, item.Last, s.log.Positions(), item.Err})
 			continue
 		}
-		if s.headEnd = item.last; mutant.On("lose-spilled") && item.last%16 == 0 {
+		if s.headEnd = item.Last; mutant.On("lose-spilled") && item.Last%16 == 0 {
 			continue
 		}
 		s.add(item.size)
-		s.head.push(spilled[T]{item.v, item.size, item.last})
-		s.headEnd = item.last
+		s.head.push(spilled[T]{item.v, item.size, item.Last})
+		s.headEnd = item.Last
 	}
 	return lost, firstErr
 }
