@@ -15,6 +15,10 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/parked"
 )
 
+// holdUp is how long a queue that is full holds up the reading of changes before it goes to disk: far less than the API server's
+// history lasts, and so little that other sinks hardly notice.
+const holdUp = 250 * time.Millisecond
+
 // diskQueue is a queue that writes to disk what waits for long or does not fit into memory.
 type diskQueue interface {
 	fifo.Queue[*event.Message]
@@ -86,8 +90,7 @@ func (p *pipeline) openSpill(events int, size int64, state string) (*fifo.Spill[
 			p.unreadable.Add(int64(l.Items()))
 			return p.lostGaps(l)
 		},
-		Patience: spillPatience, Since: func(m *event.Message) time.Time { return m.Time },
-		Hurry:  func() bool { return p.peers.starve(p) },
+		HoldUp: holdUp, Since: func(m *event.Message) time.Time { return m.Time },
 		Logger: p.log,
 	})
 	if err != nil {

@@ -53,21 +53,15 @@ type SpillOptions[T any] struct {
 	// OnCorrupt is called with the queue locked when items could not be read back. The consumer gets the items that it returns
 	// in the place of those that are lost; they may have no place in a source (Mark). Nil: lost items are skipped.
 	OnCorrupt func(Loss) []T
-	// Patience is for how long the source may be held up by a full queue before the queue spills: as long as the oldest
-	// item that is not acknowledged is younger than that. What is written to disk has to be read back, which costs more
-	// than all else: a source that is only a little faster than the consumer is better held up. From a quarter of the bounds
-	// on it is held up while the oldest item is younger than an eighth of Patience: what waits for long has left the
-	// processor's caches. All that lasts for ten times Patience at most, until the consumer has had nothing to do for a
-	// moment. 0: the queue fills up, and spills at once.
-	Patience time.Duration
-	// Since gives when an item came to be. Required with Patience. Nil: items are not written because of their age.
+	// HoldUp is for how long a push that finds memory full waits for the consumer before the queue spills: what is written to disk has
+	// to be read back, which costs more than all else. After twenty times HoldUp in which the queue was never empty it spills at
+	// once, so that a slow consumer does not hold up the source for long. 0: it always spills at once.
+	HoldUp time.Duration
+	// Since gives when an item came to be. Nil: items are not written because of their age.
 	Since func(T) time.Time
 	// MaxAge is how long an item waits for its acknowledgement before the queue spills, however little waits: a source may
 	// not keep its history for longer. 0: DefaultMaxAge.
 	MaxAge time.Duration
-	// Hurry reports whether somebody else would have to wait together with the source; then the queue spills at once.
-	// It may call Idle of other queues, but nothing that takes their lock. Nil: nobody.
-	Hurry func() bool
 	// SyncInterval is the longest time between two commits while there is something to write. 0: DefaultSyncInterval.
 	SyncInterval time.Duration
 	Logger       *slog.Logger // nil: slog.Default()
@@ -137,8 +131,7 @@ type Spill[T any] struct {
 	wake   chan struct{} // capacity 1: Run has something to do that does not wait for the next interval
 	// headShare bounds what is taken, and head while the queue spills; bufShare bounds buf. Together they are the
 	// bounds of the whole.
-	// easyShare is what they hold before a push has to wait for the consumer; see waits.
-	headShare, bufShare, easyShare share
+	headShare, bufShare share
 	// commitBytes is how much one commit writes, and how much starts one at once. Set once.
 	commitBytes int64
 
@@ -165,9 +158,8 @@ type Spill[T any] struct {
 	// released is memory of the consumer: what its last Ack settled.
 	released []T
 
-	patient bool          // the first waiter waits for the consumer, and not for the disk
-	heldAt  time.Time     // since when the first waiter waits for the consumer; zero: it does not
-	held    time.Duration // how long others before it did, since the consumer had nothing to do
+	busySince time.Time // when the queue was empty the last time
+	fullSince time.Time // since when memory is full, and the queue does not spill; zero: it is not full
 
 	takenBytes, bufBytes int64 // sums of the sizes of what is taken, and of what is in buf
 
@@ -196,9 +188,6 @@ func NewSpill[T any](opts SpillOptions[T]) (*Spill[T], error) {
 	case opts.MaxItems < 2 || opts.MaxBytes < 0 || opts.MaxDiskBytes < 0:
 		return nil, errors.New("fifo: MaxItems must be at least 2, MaxBytes and MaxDiskBytes at least 0")
 	}
-	if opts.Patience > 0 && opts.Since == nil {
-		return nil, errors.New("fifo: Patience needs Since")
-	}
 	if opts.SyncInterval <= 0 {
 		opts.SyncInterval = DefaultSyncInterval
 	}
@@ -221,7 +210,6 @@ func NewSpill[T any](opts SpillOptions[T]) (*Spill[T], error) {
 		opts: opts, log: log, wake: make(chan struct{}, 1),
 		headShare:   share{items: opts.MaxItems - opts.MaxItems/2, bytes: opts.MaxBytes - opts.MaxBytes/2},
 		bufShare:    share{items: opts.MaxItems / 2, bytes: opts.MaxBytes / 2},
-		easyShare:   share{items: max(1, opts.MaxItems/easyPart), bytes: (opts.MaxBytes + easyPart - 1) / easyPart},
 		commitBytes: commitBytes, spilling: last > acked,
 		headEnd: acked, tail: last, durable: last, written: last, marks: map[string]mark{},
 	}
@@ -298,14 +286,18 @@ func (s *Spill[T]) offer(v T, size int64, behind bool) bool {
 		return true
 	}
 	if !s.spilling {
-		if s.waits(size) {
-			return false
+		if s.items == 0 && s.opts.HoldUp > 0 {
+			s.busySince = time.Now()
 		}
 		if s.fits(size) {
+			s.fullSince = time.Time{}
 			s.accept(size)
 			s.head.push(spilled[T]{v, size, s.tail})
 			s.headEnd = s.tail
 			return true
+		}
+		if s.holdsUp() {
+			return false
 		}
 		s.begin()
 		s.kick()
@@ -321,6 +313,22 @@ func (s *Spill[T]) offer(v T, size int64, behind bool) bool {
 		s.kick()
 	}
 	return true
+}
+
+// holdUpPart is the part of the time that the queue was never empty which HoldUp is at least.
+const holdUpPart = 20
+
+// holdsUp reports whether a push that finds memory full is to wait for the consumer.
+func (s *Spill[T]) holdsUp() bool {
+	if s.opts.HoldUp <= 0 {
+		return false
+	}
+	now := time.Now()
+	if s.fullSince.IsZero() {
+		s.fullSince = now
+		s.kick() // Run offers again what waits when HoldUp is over
+	}
+	return now.Sub(s.fullSince) < s.opts.HoldUp && now.Sub(s.busySince) < holdUpPart*s.opts.HoldUp
 }
 
 // enqueue takes v up in buf.
@@ -341,7 +349,7 @@ func (s *Spill[T]) lift() {
 // begin makes the queue spill.
 func (s *Spill[T]) begin() {
 	if !s.spilling {
-		s.spilling, s.durable = true, s.ackedUpTo()
+		s.spilling, s.durable, s.fullSince = true, s.ackedUpTo(), time.Time{}
 	}
 }
 

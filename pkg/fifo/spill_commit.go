@@ -73,7 +73,7 @@ func (c *committer[T]) tellFull(full bool) {
 // wait returns true when there may be something to do, and false when ctx has ended.
 func (c *committer[T]) wait(ctx context.Context) bool {
 	c.mu.Lock()
-	spilling, patient, young := c.spilling, c.patient, c.young()
+	spilling, full, young := c.spilling, !c.fullSince.IsZero(), c.young()
 	c.mu.Unlock()
 	var interval <-chan time.Time
 	after := func(d time.Duration) (stop func() bool) {
@@ -84,9 +84,9 @@ func (c *committer[T]) wait(ctx context.Context) bool {
 	switch {
 	case spilling:
 		defer after(c.opts.SyncInterval)()
-	case patient:
-		defer after(patienceTick)()
-		defer c.look()
+	case full:
+		defer after(c.opts.HoldUp)()
+		defer c.offerAgain()
 	case c.opts.Since != nil:
 		defer after(young)()
 	}
@@ -100,6 +100,13 @@ func (c *committer[T]) wait(ctx context.Context) bool {
 	case <-ctx.Done():
 	}
 	return ctx.Err() == nil
+}
+
+// offerAgain lets a push that waits for the consumer make the queue spill, if that is due.
+func (s *Spill[T]) offerAgain() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.admit()
 }
 
 // young is for how long no item can be older than MaxAge.
