@@ -93,7 +93,7 @@ func TestSpillOfAnEarlierVersion(t *testing.T) {
 	}
 	cfg := &config.Config{State: config.State{Path: dir}, Sinks: []config.Sink{{Name: "here"}}}
 	remedy, err := OrphanedEvents(cfg)
-	if err == nil || !strings.Contains(err.Error(), file+" is a spill in the format of an earlier version") || !strings.Contains(remedy, "remove the file") {
+	if err == nil || !strings.Contains(err.Error(), file+" is a spill of an earlier version") || !strings.Contains(remedy, "remove the file") {
 		t.Errorf("OrphanedEvents = %q, %v", remedy, err)
 	}
 }

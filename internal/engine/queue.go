@@ -15,8 +15,8 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/parked"
 )
 
-// holdUp is how long a queue that is full holds up the reading of changes before it goes to disk: far less than the API server's
-// history lasts, and so little that other sinks hardly notice.
+// holdUp is how long a queue that is full holds up the reading of changes before it goes to disk: far less than the
+// API server's history lasts, and so little that other sinks hardly notice.
 const holdUp = 250 * time.Millisecond
 
 // diskQueue is a queue that writes to disk what waits for long or does not fit into memory.
@@ -102,7 +102,8 @@ func (p *pipeline) openSpill(events int, size int64, state string) (*fifo.Spill[
 	return spill, nil
 }
 
-// openParked opens the place for events of topics, partitions and subjects that take none. It shares the bound of the spill.
+// openParked opens the place for events of topics, partitions and subjects that take none. It shares the bound of the
+// spill.
 func (p *pipeline) openParked(state string) (*parked.Store, error) {
 	return parked.Open(parked.Options{
 		Dir: state, Sink: p.name, MaxBytes: p.bounds.DiskBytes, Logger: p.log,

@@ -13,9 +13,10 @@ import (
 // NewBatch makes an empty batch for this log.
 func (l *Log) NewBatch() *Batch { return &Batch{seed: l.seed} }
 
-// Append writes the records of a batch, which must not be empty. If the first number does not follow the newest one of the log, all
-// between was acknowledged, and all in the log too. positions are those of sources whose records were acknowledged without being written. Records
-// up to the number last are durable; with an error these may be some of the batch, or none.
+// Append writes the records of a batch, which must not be empty. If the first number does not follow the newest one
+// of the log, all between was acknowledged, and all in the log too. positions are those of sources whose records were
+// acknowledged without being written. Records up to the number last are durable; with an error these may be some of
+// the batch, or none.
 func (l *Log) Append(b *Batch, positions map[string]string) (last uint64, err error) {
 	if err := l.create(); err != nil {
 		return l.last, err
@@ -54,9 +55,6 @@ func (l *Log) create() error {
 		return errors.Join(err, state.file.Close())
 	}
 	l.state, l.unsynced = state, true
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.stateBytes = stateBytes
 	return nil
 }
 
@@ -83,15 +81,14 @@ func (l *Log) seal() {
 // write writes to one segment the records from the from-th on, and gives the one that follows them.
 func (l *Log) write(b *Batch, from int) (next int, err error) {
 	s := &segment{first: b.marks[from].number, last: b.marks[from].number - 1}
-	begins := l.active == nil
-	if begins {
+	if l.active == nil {
 		s.path = filepath.Join(l.dir, segmentName(s.first))
 		err = l.begin(s)
 	} else {
 		s = l.segments[len(l.segments)-1]
 	}
 	next = from + 1
-	for next < len(b.marks) && s.size-s.head+int64(b.marks[next-1].end-b.start(from)) < l.bytes {
+	for next < len(b.marks) && s.size+int64(b.marks[next-1].end-b.start(from)) < l.bytes {
 		next++
 	}
 	data := b.data[b.start(from):b.marks[next-1].end]
@@ -105,14 +102,15 @@ func (l *Log) write(b *Batch, from int) (next int, err error) {
 		err = l.syncDir()
 	}
 	if err != nil {
-		l.undo(s, begins)
+		// The system reports only once what it could not write: nothing more is written to this segment. What is in
+		// it behind its records is cut off to make room.
+		l.seal()
+		s.failed = true
+		_ = os.Truncate(s.path, s.size)
 		return from, err
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if begins {
-		l.segments = append(l.segments, s)
-	}
 	for _, m := range b.marks[from:next] {
 		if m.source != "" {
 			l.positions[m.source] = m.position
@@ -121,7 +119,7 @@ func (l *Log) write(b *Batch, from int) (next int, err error) {
 	s.size += int64(len(data))
 	s.last = b.marks[next-1].number
 	l.last = s.last
-	if s.size-s.head >= l.bytes {
+	if s.size >= l.bytes {
 		l.seal()
 	}
 	return next, nil
@@ -130,7 +128,7 @@ func (l *Log) write(b *Batch, from int) (next int, err error) {
 // begin makes the file of a segment, which begins with a record of all positions.
 func (l *Log) begin(s *segment) (err error) {
 	for n := len(l.segments) - 1; n >= 0 && l.segments[n].last < l.segments[n].first; n-- { // an earlier Append failed
-		if err := ignoreMissing(os.Remove(l.segments[n].path)); err != nil {
+		if err := l.remove(l.segments[n]); err != nil {
 			return err
 		}
 		l.mu.Lock()
@@ -149,6 +147,9 @@ func (l *Log) begin(s *segment) (err error) {
 		return err
 	}
 	l.unsynced = true
+	l.mu.Lock()
+	l.segments = append(l.segments, s) // without records; as long as it has none, the next Append or Ack removes it
+	l.mu.Unlock()
 	head := l.NewBatch()
 	err = head.Add(l.acked, "", "", func(dst []byte) ([]byte, error) {
 		data, err := json.Marshal(l.positions)
@@ -157,29 +158,8 @@ func (l *Log) begin(s *segment) (err error) {
 	if err == nil {
 		_, err = l.active.WriteAt(head.data, 0)
 	}
-	s.head, s.size = head.Bytes(), head.Bytes()
+	s.size = head.Bytes()
 	return err
-}
-
-// undo removes what a write left that failed, as far as that can be done. Nothing more is written to that segment: of what the system
-// could not write to disk it does not say so twice.
-func (l *Log) undo(s *segment, begins bool) {
-	if l.active == nil {
-		return
-	}
-	l.seal()
-	l.unsynced = true
-	var err error
-	if begins {
-		err = os.Remove(s.path)
-	} else {
-		err = os.Truncate(s.path, s.size)
-	}
-	if err != nil && begins {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		l.segments = append(l.segments, s) // without records, so that the next Ack removes it
-	}
 }
 
 // Ack makes durable that all records up to a number are acknowledged, and removes the segments that have no others.
@@ -219,24 +199,23 @@ func (l *Log) removeAcked() error {
 	return nil
 }
 
-// remove removes the file of a segment, or renames it if it is damaged.
+// remove removes the file of a segment, or renames it if it is damaged. A reader would keep its room on disk.
 func (l *Log) remove(s *segment) error {
-	l.closeReader(s)
+	l.reading.Lock()
+	if l.reader.segment == s {
+		l.reader.close()
+	}
+	l.reading.Unlock()
 	l.mu.Lock()
 	damaged := s.damaged
 	l.mu.Unlock()
-	if !damaged {
-		return ignoreMissing(os.Remove(s.path))
-	}
-	name := asidePath(l.dir)
-	err := os.Rename(s.path, name)
-	if err == nil {
+	l.unsynced = l.unsynced || s.failed
+	var err error
+	if name := asidePath(l.dir); !damaged {
+		err = os.Remove(s.path)
+	} else if err = os.Rename(s.path, name); err == nil {
 		l.log.Error("a damaged segment of the spill was renamed", "path", s.path, "renamed", name)
 	}
-	return ignoreMissing(err)
-}
-
-func ignoreMissing(err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}

@@ -44,8 +44,8 @@ func (i image) restore(t *testing.T) (dir string) {
 	return dir
 }
 
-// The power fails in an Append, which has written any part of what it writes: the log has a prefix of the records, with the positions of
-// exactly that, and goes on.
+// The power fails in an Append, which has written any part of what it writes: the log has a prefix of the records,
+// with the positions of exactly that, and goes on.
 func TestTornTail(t *testing.T) {
 	for name, bytes := range map[string]int64{"one segment": DefaultBytes, "several": 150} {
 		t.Run(name, func(t *testing.T) {
@@ -111,7 +111,8 @@ func checkTorn(t *testing.T, dir string, bytes int64) {
 	}
 }
 
-// A byte is changed anywhere, or a file ends anywhere: one or two records are lost at most, and told; or the whole, if it is the state.
+// A byte is changed anywhere, or a file ends anywhere: one or two records are lost at most, and told; or the whole,
+// if it is the state.
 func TestDamageAnywhere(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "log")
 	l := open(t, dir, 300)

@@ -18,8 +18,9 @@ import (
 //	uint64 number
 //	the content: source, position, data
 //
-// Checksums are CRC-32C (Castagnoli, RFC 3720 appendix B.4), which begin with the seed of the log, so that a record of another log is not
-// taken for one of this. The head has a checksum of its own: where only the content is damaged, the next record is found.
+// Checksums are CRC-32C (Castagnoli, RFC 3720 appendix B.4), which begin with the seed of the log, so that a record
+// of another log is not taken for one of this. The head has a checksum of its own: where only the content is damaged,
+// the next record is found.
 const headBytes = 24
 
 // windowBytes is how much is read from a file at a time.
@@ -29,13 +30,6 @@ const windowBytes = 256 << 10
 func castagnoli() *crc32.Table { return crc32.MakeTable(crc32.Castagnoli) }
 
 func checksum(seed uint32, data []byte) uint32 { return crc32.Update(seed, castagnoli(), data) }
-
-// Record is an item as it was read back or, with Err, a run of items that could not be.
-type Record struct {
-	First, Last uint64
-	Data        []byte
-	Err         error
-}
 
 // Batch collects records for one Append.
 type Batch struct {
@@ -66,7 +60,8 @@ func (b *Batch) Bytes() int64 { return int64(len(b.data)) }
 // Last is the number of the last record; there must be one.
 func (b *Batch) Last() uint64 { return b.marks[len(b.marks)-1].number }
 
-// Add adds a record whose data is what encode appends to its argument. Numbers must be consecutive. After an error the batch is as before.
+// Add adds a record whose data is what encode appends to its argument. Numbers must be consecutive. After an error
+// the batch is as before.
 func (b *Batch) Add(number uint64, source, position string, encode func([]byte) ([]byte, error)) error {
 	begin := len(b.data)
 	data := append(b.data, make([]byte, headBytes)...)
@@ -110,6 +105,7 @@ type frame struct {
 	number           uint64
 	source, position []byte
 	data             []byte
+	bytes            int64 // in the file
 	err              error // the content is damaged
 }
 
@@ -119,7 +115,8 @@ var errContent = errors.New("a record does not match its checksum")
 type scanner struct {
 	file io.ReaderAt
 	seed uint32
-	// low is the least number that the next record may have; off is where it begins, or later; end is where the records end.
+	// low is the least number that the next record may have; off is where it begins, or later; end is where the
+	// records end.
 	low      uint64
 	off, end int64
 
@@ -151,11 +148,14 @@ func (s *scanner) here(high uint64) (f frame, ok bool) {
 	}
 	sum := binary.BigEndian.Uint32(head[4:]) // the window may move
 	content := s.bytes(s.off+headBytes, length)
-	f = frame{number: number, source: content[:source], position: content[source : source+position], data: content[source+position:]}
+	f = frame{
+		number: number, source: content[:source], position: content[source : source+position],
+		data: content[source+position:], bytes: headBytes + int64(length),
+	}
 	if checksum(s.seed, content) != sum {
 		f.err = errContent
 	}
-	s.low, s.off = number+1, s.off+headBytes+int64(length)
+	s.low, s.off = number+1, s.off+f.bytes
 	return f, true
 }
 

@@ -11,8 +11,8 @@ import (
 
 const lockPoll = 50 * time.Millisecond
 
-// lock takes an advisory lock, flock(2), which the kernel frees when the file is closed or the process ends, however it ends. It waits up
-// to patience, because a process that is about to end may still hold it.
+// lock takes an advisory lock, flock(2), which the kernel frees when the file is closed or the process ends, however
+// it ends. It waits up to patience, because a process that is about to end may still hold it.
 func lock(file *os.File, patience time.Duration) error {
 	deadline := time.Now().Add(patience)
 	for {

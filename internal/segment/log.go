@@ -1,6 +1,7 @@
 package segment
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,7 +12,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -45,7 +45,6 @@ type Log struct {
 	segments    []*segment
 	acked, last uint64
 	positions   map[string]string
-	stateBytes  int64
 	closed      bool
 
 	reading sync.Mutex // guards what follows, which is that of Read and Close
@@ -56,14 +55,16 @@ type Log struct {
 type segment struct {
 	path        string
 	first, last uint64 // numbers of its records; last < first: none
-	head, size  int64  // where its records begin, if it was made by this Log, and end
+	size        int64  // where its records end
 	damaged     bool
+	failed      bool // to write: it can have records that do not count
 }
 
-// Open opens the log in a directory, or begins a new one, which makes the directory with the first record. One that can't be used is
-// renamed; damage says why, and the log is empty. An error is for people to fix: no permission, another process has it.
-func Open(dir string, bytes int64, log *slog.Logger) (l *Log, damage, err error) {
-	l = newLog(dir, bytes, log)
+// Open opens the log in a directory, or begins a new one, which makes the directory with the first record. One that
+// can't be used is renamed; damage says why, and the log is empty. An error is for people to fix: no permission,
+// another process has it.
+func Open(dir string, segmentBytes int64, log *slog.Logger) (l *Log, damage, err error) {
+	l = newLog(dir, segmentBytes, log)
 	err = l.load(os.O_RDWR, lockPatience)
 	switch {
 	case err == nil:
@@ -78,12 +79,15 @@ func Open(dir string, bytes int64, log *slog.Logger) (l *Log, damage, err error)
 	if renameErr := os.Rename(dir, aside); renameErr != nil {
 		return nil, nil, fmt.Errorf("rename %s, which cannot be used (%w): %w", dir, err, renameErr)
 	}
-	log.Error("spill cannot be used and was renamed, the queue begins with an empty one", "path", dir, "renamed", aside, "err", err)
-	return newLog(dir, bytes, log), err, nil
+	log.Error("spill cannot be used and was renamed, the queue begins with an empty one",
+		"path", dir, "renamed", aside, "err", err)
+	return newLog(dir, segmentBytes, log), err, nil
 }
 
-func newLog(dir string, bytes int64, log *slog.Logger) *Log {
-	return &Log{dir: dir, bytes: bytes, seed: rand.Uint32(), log: log, make: makeFile, positions: map[string]string{}}
+func newLog(dir string, segmentBytes int64, log *slog.Logger) *Log {
+	return &Log{
+		dir: dir, bytes: segmentBytes, seed: rand.Uint32(), log: log, make: makeFile, positions: map[string]string{},
+	}
 }
 
 // file is the file of a segment that is written to.
@@ -93,19 +97,12 @@ type file interface {
 	Sync() error
 }
 
-type diskFile struct{ *os.File }
-
-func (f diskFile) Sync() error { return datasync(f.File) }
-
 func makeFile(path string) (file, error) {
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	return diskFile{f}, nil
+	return os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 }
 
-// Peek counts the records that are not acknowledged of a log that is not open, and changes nothing. There are none if there is no log.
+// Peek counts the records that are not acknowledged of a log that is not open, and changes nothing. There are none if
+// there is no log.
 func Peek(dir string) (records int64, err error) {
 	l := newLog(dir, DefaultBytes, slog.New(slog.DiscardHandler))
 	if err := l.load(os.O_RDONLY, 0); err != nil {
@@ -153,7 +150,7 @@ func (l *Log) load(flags int, patience time.Duration) error {
 	if err != nil {
 		return err
 	}
-	l.state, l.stateBytes, l.seed, l.acked, l.last = state, stateBytes, state.seed, state.acked, state.last
+	l.state, l.seed, l.acked, l.last = state, state.seed, state.acked, state.last
 	if err := l.find(); err != nil {
 		return errors.Join(err, state.file.Close())
 	}
@@ -165,7 +162,8 @@ func (l *Log) fresh(err error) bool {
 	if len(l.segments) > 0 {
 		return false
 	}
-	if info, statErr := os.Stat(filepath.Join(l.dir, stateName)); statErr == nil && info.Size() >= stateBytes {
+	data, readErr := os.ReadFile(filepath.Join(l.dir, stateName))
+	if readErr == nil && len(data) >= slotBytes && len(bytes.Trim(data, "\x00")) > 0 {
 		return false
 	}
 	return errors.Is(err, errState) || errors.Is(err, fs.ErrNotExist)
@@ -198,8 +196,7 @@ func (l *Log) list() error {
 
 func segmentName(first uint64) string { return fmt.Sprintf("%016x%s", first, suffix) }
 
-// find reads the newest segments, back to one that has all positions, and puts one whose records are missed when it is their turn in
-// the place of those that are missing.
+// find reads the newest segments, back to one that has all positions.
 func (l *Log) find() error {
 	begin, err := l.header()
 	if err != nil {
@@ -220,13 +217,6 @@ func (l *Log) find() error {
 			s.last = l.last
 			s.damaged = s.damaged && s.last >= s.first // else it is a torn tail
 		}
-	}
-	missing := &segment{path: filepath.Join(l.dir, segmentName(l.acked+1)), first: l.acked + 1, last: l.last}
-	if len(l.segments) > 0 {
-		missing.last = l.segments[0].first - 1
-	}
-	if missing.last > l.acked {
-		l.segments = slices.Insert(l.segments, 0, missing)
 	}
 	return nil
 }
@@ -299,13 +289,12 @@ func (l *Log) Positions() map[string]string {
 	return maps.Clone(l.positions)
 }
 
-// Size is what the records take on disk, with those that are acknowledged and not removed, and what the files do.
-func (l *Log) Size() (records, files int64) {
+// Size is what the segments take on disk, including what is acknowledged in them.
+func (l *Log) Size() (total int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, s := range l.segments {
-		records += s.size - s.head
-		files += s.size
+		total += s.size
 	}
-	return records, files + l.stateBytes
+	return total
 }

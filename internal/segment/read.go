@@ -13,66 +13,68 @@ var (
 	errMissing = errors.New("records are missing or damaged")
 )
 
+// Record is an item as it was read back or, with Err, a run of items that could not be.
+type Record struct {
+	First, Last uint64
+	Data        []byte
+	Err         error
+}
+
 // reader is where the last Read ended.
 type reader struct {
 	segment *segment
 	file    *os.File
 	scanner
-	// returned are the records of the last Read: not all of them have to be used.
-	returned []place
 }
 
-// place is where a record is.
-type place struct {
-	number uint64
-	off    int64
-}
-
-// Read appends the records from the number from on to dst: one at least, which may be a run of lost ones, and not more than limit and, but for the first, than
-// have so many bytes. The number must be one that is in the log and not acknowledged. An error means that it may work later.
-func (l *Log) Read(dst []Record, from uint64, limit int, bytes int64) ([]Record, error) {
+// Read calls use with the records from a number on, which must be in the log and not acknowledged, and ends when it
+// does not want more, or with the file that they are in. A record that was not used is the next one to be read. An
+// error means that it may work later.
+func (l *Log) Read(from uint64, use func(Record) (used, more bool)) error {
 	l.reading.Lock()
 	defer l.reading.Unlock()
 	s, last, err := l.seek(from)
-	if errors.Is(err, fs.ErrNotExist) {
-		l.damage(s)
-		return append(dst, Record{First: from, Last: last, Err: errMissing}), nil
-	}
-	if err != nil {
-		return dst, err
-	}
 	r := &l.reader
-	r.returned = r.returned[:0]
-	for from <= last && limit > 0 && bytes > 0 {
-		r.returned = append(r.returned, place{from, r.off})
+	for more := err == nil; more && from <= last; {
+		low, off := r.low, r.off
 		f, ok := r.next(last)
 		if ok && f.number < from {
 			continue
 		}
-		if !ok {
-			f.number = last + 1
+		record := Record{First: f.number, Last: f.number, Err: f.err}
+		switch {
+		case !ok:
+			record = Record{First: from, Last: last, Err: errMissing}
+		case f.number > from:
+			record = Record{First: from, Last: f.number - 1, Err: errMissing}
+			low, off = f.number, r.off-f.bytes
+			r.low, r.off = low, off
+		case f.err == nil:
+			record.Data = append([]byte{}, f.data...)
 		}
-		if f.number > from {
-			dst = append(dst, Record{First: from, Last: f.number - 1, Err: errMissing})
+		var used bool
+		if used, more = use(record); !used {
+			r.low, r.off = min(low, from), off
+			break
 		}
-		if ok {
-			dst = append(dst, Record{First: f.number, Last: f.number, Data: append([]byte{}, f.data...), Err: f.err})
-			bytes -= int64(len(f.data))
-		}
-		if f.number > from || f.err != nil {
+		if record.Err != nil {
 			l.damage(s)
 		}
-		from = f.number + 1
-		limit--
+		from = record.Last + 1
 	}
-	return dst, nil
+	if errors.Is(err, fs.ErrNotExist) {
+		use(Record{First: from, Last: last, Err: errMissing})
+		return nil
+	}
+	return err
 }
 
-// seek makes the reader stand at or in front of a record, and gives its segment and the number of the last one in that.
+// seek makes the reader stand at or in front of a record, and gives its segment and the number of the last one in
+// that. A record that is in none is in a missing one.
 func (l *Log) seek(number uint64) (s *segment, last uint64, err error) {
-	s, last, end := l.segmentOf(number)
-	if s == nil {
-		return nil, 0, ErrClosed
+	s, last, end, err := l.segmentOf(number)
+	if err != nil {
+		return nil, last, err
 	}
 	r := &l.reader
 	if r.segment != s {
@@ -80,30 +82,31 @@ func (l *Log) seek(number uint64) (s *segment, last uint64, err error) {
 		if err != nil {
 			return s, last, err
 		}
-		window := r.window
 		r.close()
-		*r = reader{segment: s, file: file, scanner: scanner{file: file, seed: l.seed, low: s.first, window: window[:0]}}
+		*r = reader{segment: s, file: file, scanner: scanner{file: file, seed: l.seed, low: s.first}}
 	}
-	i := slices.IndexFunc(r.returned, func(p place) bool { return p.number == number })
-	switch {
-	case i >= 0:
-		r.low, r.off = r.returned[i].number, r.returned[i].off
-	case number < r.low:
+	if number < r.low {
 		r.low, r.off = s.first, 0
 	}
 	r.end = end
 	return s, last, nil
 }
 
-// segmentOf gives the segment of a record, the number of its last one, and where its records end; nil after Close.
-func (l *Log) segmentOf(number uint64) (s *segment, last uint64, end int64) {
+// segmentOf gives the segment of a record, the number of its last one, and where its records end.
+func (l *Log) segmentOf(number uint64) (s *segment, last uint64, end int64, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	i := slices.IndexFunc(l.segments, func(s *segment) bool { return number <= s.last })
-	if i < 0 || l.closed {
-		return nil, 0, 0
+	switch {
+	case l.closed:
+		return nil, 0, 0, ErrClosed
+	case i < 0:
+		return nil, l.last, 0, fs.ErrNotExist
+	case number < l.segments[i].first:
+		return nil, l.segments[i].first - 1, 0, fs.ErrNotExist
 	}
-	return l.segments[i], l.segments[i].last, l.segments[i].size
+	s = l.segments[i]
+	return s, s.last, s.size, nil
 }
 
 // damage notes that a segment is damaged.
@@ -118,15 +121,6 @@ func (r *reader) close() {
 		_ = r.file.Close()
 	}
 	*r = reader{}
-}
-
-// closeReader closes the file of a segment that is removed, or its room on disk would stay taken.
-func (l *Log) closeReader(s *segment) {
-	l.reading.Lock()
-	defer l.reading.Unlock()
-	if l.reader.segment == s {
-		l.reader.close()
-	}
 }
 
 // Close closes the log. What Ack and Append returned for is durable without it.

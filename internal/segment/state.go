@@ -11,8 +11,8 @@ import (
 // ErrLocked says that another process, or another Log of this one, has the log open.
 var ErrLocked = errors.New("another process uses it")
 
-// The state file is written in place, so that a full disk does not keep records from being acknowledged. It has two slots, in different
-// sectors: the one that was last made durable is never written to. All numbers are big endian:
+// The state file is written in place, so that a full disk does not keep records from being acknowledged. It has two
+// slots, in different sectors: the one that was last made durable is never written to. All numbers are big endian:
 //
 //	uint32 checksum of the rest
 //	uint32 magic, uint32 format
@@ -24,8 +24,10 @@ const (
 	stateFormat  = 1
 	slotBytes    = 40
 	slotDistance = 4096
-	stateBytes   = slotDistance + slotBytes
 )
+
+// StateBytes is what the state file takes on disk.
+const StateBytes = slotDistance + slotBytes
 
 // errState says that the state file can't be used.
 var errState = errors.New("the state is damaged")
@@ -56,7 +58,7 @@ func openState(path string, flags int, patience time.Duration) (s *stateFile, er
 		err = s.read()
 	}
 	if err == nil && flags == os.O_RDWR {
-		err = datasync(file) // what was read may not be durable, and the other slot is written to next
+		err = file.Sync() // what was read may not be durable, and the other slot is written to next
 	}
 	if err != nil {
 		return nil, errors.Join(err, file.Close())
@@ -75,6 +77,9 @@ func createState(path string, seed uint32, acked, last uint64) (s *stateFile, er
 		err = errors.New("another process made it meanwhile")
 	}
 	s.state, s.slot = state{seed: seed}, 0
+	if err == nil {
+		err = s.write(acked, last, false)
+	}
 	if err == nil {
 		_, err = file.WriteAt(make([]byte, slotBytes), slotDistance)
 	}
@@ -130,7 +135,7 @@ func (s *stateFile) write(acked, last uint64, sync bool) error {
 	if !sync {
 		return nil
 	}
-	if err := datasync(s.file); err != nil {
+	if err := s.file.Sync(); err != nil {
 		return err
 	}
 	s.acked, s.last, s.slot = acked, last, 1-s.slot

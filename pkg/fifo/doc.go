@@ -42,47 +42,51 @@
 //
 // [NewSpill]: below its bounds an ordinary queue in memory. A Push that finds it full makes it spill: see below.
 //
-// [NewLossy]: a Ring with DropOldest or a Compacting queue in front of a Spill. Its policy applies only when the Spill has no room on
-// disk, or can't write; until then a Push that finds the front full waits until the Spill has taken something from there.
+// [NewLossy]: a Ring with DropOldest or a Compacting queue in front of a Spill. Its policy applies only when the
+// Spill has no room on disk, or can't write; until then a Push that finds the front full waits until the Spill has
+// taken something from there.
 //
 // # Spilling to disk
 //
-// A [Spill] keeps its items in memory only, until a Push finds no room, or an item has waited for longer than MaxAge, or
-// [Spill.Persist] is called, or Run ends. From then on it spills: everything that is
-// not acknowledged goes to a log on disk (internal/segment), oldest first, also what is taken; then, in order, all that is pushed. The
-// consumer gets what is in memory from there, and the rest from disk. When everything on disk is acknowledged and what is
-// left fits in half of the bounds, the queue is back in memory, does no I/O, and has nothing on disk.
+// A [Spill] keeps its items in memory only, until a Push finds no room, or an item has waited for longer than MaxAge,
+// or [Spill.Persist] is called, or Run ends. From then on it spills: everything that is not acknowledged goes to a
+// log on disk (internal/segment), oldest first, also what is taken; then, in order, all that is pushed. The consumer
+// gets what is in memory from there, and the rest from disk. When everything on disk is acknowledged and what is left
+// fits in half of the bounds, the queue is back in memory, does no I/O, and has nothing on disk.
 //
-// What is durable. At each moment the log and the acknowledgements together cover an unbroken run of the queue from its
-// beginning. For each source (SpillOptions.Mark) the log has the position up to which that run goes, as a part of the items; a source that
-// goes on behind its position after a crash loses nothing and mixes nothing up. After a crash at any moment Take gives first what
-// is on disk, in order, then what is pushed. What was acknowledged after the last commit can come again; it has the same content. An
-// item that OnSettled was called for is missing only if it was acknowledged, or its bytes can't be read. OnSettled and the log agree on
-// one order: while the log has items, what was acknowledged behind them is settled only when it is durable that those were acknowledged.
+// What is durable. At each moment the log and the acknowledgements together cover an unbroken run of the queue from
+// its beginning. For each source (SpillOptions.Mark) the log has the position up to which that run goes, as a part of
+// the items; a source that goes on behind its position after a crash loses nothing and mixes nothing up. After a
+// crash at any moment Take gives first what is on disk, in order, then what is pushed. What was acknowledged after
+// the last commit can come again; it has the same content. An item that OnSettled was called for is missing only if
+// it was acknowledged, or its bytes can't be read. OnSettled and the log agree on one order: while the log has items,
+// what was acknowledged behind them is settled only when it is durable that those were acknowledged.
 //
-// Commits. [Spill.Run] makes them: each SyncInterval while the queue spills, and at once when a Push waits or enough is
-// there. One commit makes durable what was acknowledged, removes the files that are not needed any more, and then writes up to 4 MiB.
+// Commits. [Spill.Run] makes them: each SyncInterval while the queue spills, and at once when a Push waits or enough
+// is there. One commit makes durable what was acknowledged, removes the files that are not needed any more, and then
+// writes up to 4 MiB.
 //
 // Bounds. While the queue spills, one half of MaxItems and MaxBytes is for what is taken and what waits to be taken,
-// the other for what waits to be written; hence nothing that the consumer does, or leaves undone, stops the pushes. In
-// all it holds not more than MaxItems and MaxBytes, except for items that are larger than half of MaxBytes: one such may be
-// in each half. For the same reason not more than half may be taken and unacknowledged at a time, or one item. In addition
-// there is the memory of a commit, about 5 MiB of encoded items, and 256 KiB for reading; nothing is mapped. MaxDiskBytes bounds what the
-// items take on disk, including those that are acknowledged, as long as others in their file are not: a file takes at most a sixteenth
-// of the bound, or 16 MiB.
+// the other for what waits to be written; hence nothing that the consumer does, or leaves undone, stops the pushes.
+// In all it holds not more than MaxItems and MaxBytes, except for items that are larger than half of MaxBytes: one
+// such may be in each half. For the same reason not more than half may be taken and unacknowledged at a time, or one
+// item. In addition there is the memory of a commit, about 5 MiB of encoded items, and 256 KiB for reading; nothing
+// is mapped. MaxDiskBytes bounds what the items take on disk, including those that are acknowledged, as long as
+// others in their file are not: a file takes at most a sixteenth of the bound, or 16 MiB.
 //
-// Failures. While nothing can be written, all stays as it was: the items are in memory, pushes wait, the commit is tried
-// again, and [Spill.SpillStats] says why. What the consumer takes and acknowledges meanwhile need not be written any
-// more. A log that can't be used, or has an unknown format, is renamed and the queue begins with an empty one. An item that is damaged or
-// missing is skipped and reported (OnCorrupt), and costs no other. ADR 23 says why the log is one of our own.
+// Failures. While nothing can be written, all stays as it was: the items are in memory, pushes wait, the commit is
+// tried again, and [Spill.SpillStats] says why. What the consumer takes and acknowledges meanwhile need not be
+// written any more. A log that can't be used, or has an unknown format, is renamed and the queue begins with an empty
+// one. An item that is damaged or missing is skipped and reported (OnCorrupt), and costs no other. ADR 23 says why
+// the log is one of our own.
 //
 // # Who may call what
 //
-// Push, Close and Stats: any goroutine. Take and Ack: the one consumer. For the functions in SpillOptions see there. Those
-// in the other options (Gap, OnDrop, Merge, OnMerge, Key, Mergeable, Size) must be quick and must not call the queue: all of them but the Size of a
-// pushed item are called with the queue locked, which makes OnDrop and OnMerge come in the order of the queue. They
-// are called by whoever makes the change happen: a Push, and for a push that had waited the Ack, Push or cancellation
-// that let it in.
+// Push, Close and Stats: any goroutine. Take and Ack: the one consumer. For the functions in SpillOptions see there.
+// Those in the other options (Gap, OnDrop, Merge, OnMerge, Key, Mergeable, Size) must be quick and must not call the
+// queue: all of them but the Size of a pushed item are called with the queue locked, which makes OnDrop and OnMerge
+// come in the order of the queue. They are called by whoever makes the change happen: a Push, and for a push that had
+// waited the Ack, Push or cancellation that let it in.
 //
 // After Close, Push gives [ErrClosed], also to those who wait in it, whose items are not taken up. Take gives what
 // is left and then ErrClosed; items that are taken can be acknowledged as before.

@@ -17,19 +17,20 @@ const DefaultMaxAge = 10 * time.Second
 // readRetry is how long Take waits before it tries again to open a file that it could not open.
 const readRetry = time.Second
 
-// SpillOptions configures a [Spill]. Size, Mark, Since and Receipt are called with the queue locked, the others are not: Encode
-// is called by the goroutine of Run, Decode by the consumer's, OnSettled by either, OnCorrupt by the consumer's and by NewSpill.
-// None of them may call the queue.
+// SpillOptions configures a [Spill]. Size, Mark, Since and Receipt are called with the queue locked, the others are
+// not: Encode is called by the goroutine of Run, Decode by the consumer's, OnSettled by either, OnCorrupt by the
+// consumer's and by NewSpill. None of them may call the queue.
 type SpillOptions[T any] struct {
-	// Path is the queue's directory. It is created when it is first needed, with mode 0700, in a directory that exists. What is
-	// damaged in it is renamed to Path+".damaged-"+time. No other queue and no other process can use it. Required.
+	// Path is the queue's directory. It is created when it is first needed, with mode 0700, in a directory that
+	// exists. What is damaged in it is renamed to Path+".damaged-"+time. No other queue and no other process can use
+	// it. Required.
 	Path string
 	// MaxItems bounds the items that are held in memory. Required, at least 2.
 	MaxItems int
 	// MaxBytes bounds the sum of their sizes. 0: no such bound.
 	MaxBytes int64
-	// MaxDiskBytes bounds what the items on disk take, with those that are acknowledged and in one file with others; then Push waits.
-	// One item is written whatever its size. 0: no bound.
+	// MaxDiskBytes bounds what the items on disk take, with those that are acknowledged and in one file with others;
+	// then Push waits. One item is written whatever its size. 0: no bound.
 	MaxDiskBytes int64
 	// Size is an item's size in memory in bytes; it must not change while the item is queued. Nil: every item has 0.
 	Size func(T) int64
@@ -42,20 +43,22 @@ type SpillOptions[T any] struct {
 	// empty for items that have none. The store keeps the last position of each source that is durable:
 	// acknowledged, or on disk. Nil: no positions.
 	Mark func(T) (source, position string)
-	// OnSettled is called once for each item that the source need not send again after a crash: it was acknowledged, or is on
-	// disk. An item that is on disk is still given to the consumer. An item that was acknowledged is settled when the file says
-	// so too, as long as the file has items: after a crash those come again, and what is newer has to follow them. Items that
-	// an earlier process pushed are not reported. The slice must not be kept.
+	// OnSettled is called once for each item that the source need not send again after a crash: it was acknowledged,
+	// or is on disk. An item that is on disk is still given to the consumer. An item that was acknowledged is settled
+	// when the file says so too, as long as the file has items: after a crash those come again, and what is newer has
+	// to follow them. Items that an earlier process pushed are not reported. The slice must not be kept.
 	OnSettled func(items []T)
 	// Receipt makes a small value that OnSettled gets in the place of an item that was acknowledged before the file says
 	// so. Nil: the item itself.
 	Receipt func(T) T
-	// OnCorrupt is called with the queue locked when items could not be read back. The consumer gets the items that it returns
-	// in the place of those that are lost; they may have no place in a source (Mark). Nil: lost items are skipped.
+	// OnCorrupt is called with the queue locked when items could not be read back. The consumer gets the items that
+	// it returns in the place of those that are lost; they may have no place in a source (Mark). Nil: lost items are
+	// skipped.
 	OnCorrupt func(Loss) []T
-	// HoldUp is for how long a push that finds memory full waits for the consumer before the queue spills: what is written to disk has
-	// to be read back, which costs more than all else. After twenty times HoldUp in which the queue was never empty it spills at
-	// once, so that a slow consumer does not hold up the source for long. 0: it always spills at once.
+	// HoldUp is for how long a push that finds memory full waits for the consumer before the queue spills: what is
+	// written to disk has to be read back, which costs more than all else. After twenty times HoldUp in which the
+	// queue was never empty it spills at once, so that a slow consumer does not hold up the source for long. 0: it
+	// always spills at once.
 	HoldUp time.Duration
 	// Since gives when an item came to be. Nil: items are not written because of their age.
 	Since func(T) time.Time
@@ -126,7 +129,8 @@ type Spill[T any] struct {
 	core[T]
 	opts SpillOptions[T]
 	log  *segment.Log
-	// onFull, if set, is called by Run when a commit found no room on disk or failed, and when one found room again. Set once.
+	// onFull, if set, is called by Run when a commit found no room on disk or failed, and when one found room again.
+	// Set once.
 	onFull func(full bool)
 	wake   chan struct{} // capacity 1: Run has something to do that does not wait for the next interval
 	// headShare bounds what is taken, and head while the queue spills; bufShare bounds buf. Together they are the
@@ -163,7 +167,8 @@ type Spill[T any] struct {
 
 	takenBytes, bufBytes int64 // sums of the sizes of what is taken, and of what is in buf
 
-	// written is the number of the newest item that was written. Invariant: it is at most durable, unless the queue does not spill.
+	// written is the number of the newest item that was written. Invariant: it is at most durable, unless the queue
+	// does not spill.
 	written uint64
 	marks   map[string]mark // of items that were acknowledged and not written, if the log does not have them
 
@@ -175,12 +180,12 @@ type Spill[T any] struct {
 
 var _ Queue[int] = (*Spill[int])(nil)
 
-// segmentPart is the part of MaxDiskBytes that a segment may take. As long as an item of a segment is not acknowledged, none of it
-// makes room.
+// segmentPart is the part of MaxDiskBytes that a segment may take. As long as an item of a segment is not
+// acknowledged, none of it makes room.
 const segmentPart = 16
 
-// NewSpill makes a [Spill], which begins with what is on disk. What can't be used of that, or is of an unknown format, is
-// renamed. An error is about the options, or says that Path can't be opened, which Run closes.
+// NewSpill makes a [Spill], which begins with what is on disk. What can't be used of that, or is of an unknown
+// format, is renamed. An error is about the options, or says that Path can't be opened, which Run closes.
 func NewSpill[T any](opts SpillOptions[T]) (*Spill[T], error) {
 	switch {
 	case opts.Path == "" || opts.Encode == nil || opts.Decode == nil:
@@ -226,28 +231,30 @@ func NewSpill[T any](opts SpillOptions[T]) (*Spill[T], error) {
 	return s, nil
 }
 
-// Positions are, for each source, the last position that is durable: every item of that source up to it was acknowledged or
-// is on disk. They say nothing when a queue is opened that has nothing on disk. The map is the caller's.
+// Positions are, for each source, the last position that is durable: every item of that source up to it was
+// acknowledged or is on disk. They say nothing when a queue is opened that has nothing on disk. The map is the
+// caller's.
 func (s *Spill[T]) Positions() map[string]string { return s.log.Positions() }
 
-// SpillStats says what is on disk: unacknowledged items, what they take there, with what was acknowledged and not removed yet, and
-// what all files take, in bytes; how many times writing or opening failed since the start, and why it did the last time, which is
-// empty again when it succeeded.
+// SpillStats says what is on disk: unacknowledged items, what they take there, with what was acknowledged and not
+// removed yet, and what all files take, in bytes; how many times writing or opening failed since the start, and why
+// it did the last time, which is empty again when it succeeded.
 func (s *Spill[T]) SpillStats() (items, bytes, fileBytes, errors int64, lastErr string) {
-	bytes, fileBytes = s.log.Size()
+	bytes = s.log.Size()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if acked := s.ackedUpTo(); s.spilling && s.durable > acked {
 		items = int64(s.durable - acked)
 	}
-	return items, bytes, fileBytes, s.errs, s.lastErr
+	return items, bytes, bytes + segment.StateBytes, s.errs, s.lastErr
 }
 
-// PeekSpill counts the items of a [Spill] that is not open, and changes nothing. There are none if there is nothing on disk.
+// PeekSpill counts the items of a [Spill] that is not open, and changes nothing. There are none if there is nothing
+// on disk.
 func PeekSpill(path string) (items int64, err error) { return segment.Peek(path) }
 
-// Stats implements [Queue]. Items counts what is in memory and on disk, Bytes what is in memory. Items from an earlier run
-// are not in Pushed. Dropped counts items that could not be read back.
+// Stats implements [Queue]. Items counts what is in memory and on disk, Bytes what is in memory. Items from an
+// earlier run are not in Pushed. Dropped counts items that could not be read back.
 func (s *Spill[T]) Stats() Stats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -353,8 +360,8 @@ func (s *Spill[T]) begin() {
 	}
 }
 
-// Persist makes the queue write everything that waits now to disk, and returns at once; OnSettled says when it is there.
-// What finds no room on disk stays in memory.
+// Persist makes the queue write everything that waits now to disk, and returns at once; OnSettled says when it is
+// there. What finds no room on disk stays in memory.
 func (s *Spill[T]) Persist() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -12,7 +12,8 @@ import (
 )
 
 const (
-	// commitBytes is how much one commit writes at most, in sizes of items and in encoded bytes, unless one item is larger.
+	// commitBytes is how much one commit writes at most, in sizes of items and in encoded bytes, unless one item is
+	// larger.
 	commitBytes = 4 << 20
 	// After a failed commit the next one waits for retryMin, then twice as long each time, up to retryMax.
 	retryMin = 200 * time.Millisecond
@@ -21,9 +22,9 @@ const (
 	failureLog = time.Minute
 )
 
-// Run commits what is to be written until ctx ends. Then it writes everything that is not acknowledged, whether the queue
-// spills or not and whatever MaxDiskBytes is, and closes the files. An error says what could not be written; that is not
-// durable. Call Run once, and stop pushing before ctx ends.
+// Run commits what is to be written until ctx ends. Then it writes everything that is not acknowledged, whether the
+// queue spills or not and whatever MaxDiskBytes is, and closes the files. An error says what could not be written;
+// that is not durable. Call Run once, and stop pushing before ctx ends.
 func (s *Spill[T]) Run(ctx context.Context) error {
 	defer s.log.Close() //nolint:errcheck // what has to be durable is
 	c := &committer[T]{Spill: s}
@@ -242,8 +243,8 @@ func (c *committer[T]) collect(known uint64) {
 	c.more = bytes >= c.commitBytes
 }
 
-// round makes one commit and reports whether it wrote anything, or ended the spilling. An error may come with progress. What was
-// acknowledged comes first: on a full disk that makes room.
+// round makes one commit and reports whether it wrote anything, or ended the spilling. An error may come with
+// progress. What was acknowledged comes first: on a full disk that makes room.
 func (c *committer[T]) round(final bool) (progress bool, err error) {
 	p, ok := c.plan(final)
 	if !ok {
@@ -272,13 +273,14 @@ func (c *committer[T]) round(final bool) (progress bool, err error) {
 	return last > p.known, err
 }
 
-// encode puts c.entries to the batch, as far as there is room. With an error the items before the one that it is about are there.
+// encode puts c.entries to the batch, as far as there is room. With an error the items before the one that it is
+// about are there.
 func (c *committer[T]) encode(final bool) error {
 	if c.batch == nil {
 		c.batch = c.log.NewBatch()
 	}
 	c.batch.Reset()
-	onDisk, _ := c.log.Size()
+	onDisk := c.log.Size()
 	room := int64(math.MaxInt64)
 	if c.opts.MaxDiskBytes > 0 && !final {
 		room = c.opts.MaxDiskBytes - onDisk
@@ -305,7 +307,8 @@ func (c *committer[T]) encode(final bool) error {
 	return nil
 }
 
-// finish takes over that items up to the number last are on disk or acknowledged, and gives those that are settled by that.
+// finish takes over that items up to the number last are on disk or acknowledged, and gives those that are settled by
+// that.
 func (c *committer[T]) finish(p plan, last uint64) (settled []T) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

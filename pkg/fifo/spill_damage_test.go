@@ -119,8 +119,8 @@ func TestSpillDamagedItem(t *testing.T) {
 	})
 }
 
-// What OnCorrupt gives is delivered in the place of what is lost, before what follows it. Until all of it is acknowledged the
-// next process is given it again.
+// What OnCorrupt gives is delivered in the place of what is lost, before what follows it. Until all of it is
+// acknowledged the next process is given it again.
 func TestSpillReplacesWhatIsLost(t *testing.T) {
 	bubble(t, func(t *testing.T, path string) {
 		filled(t, path, 30)

@@ -13,8 +13,8 @@ import (
 	"github.com/deltabridge/deltabridge/test/scale"
 )
 
-// crashTest drives a Spill step by step, with commits where the test wants them, and ends it and opens it again. There are
-// some sources, each of which pushes 1, 2, 3 and so on, and after a restart goes on behind its position.
+// crashTest drives a Spill step by step, with commits where the test wants them, and ends it and opens it again.
+// There are some sources, each of which pushes 1, 2, 3 and so on, and after a restart goes on behind its position.
 type crashTest struct {
 	*Spill[item]
 	t *testing.T
@@ -27,8 +27,8 @@ type crashTest struct {
 
 	next  [3]int // what each source pushes next
 	acked [3]int // up to what each source's items were acknowledged at any time
-	// settled is up to what OnSettled was called, which is what a checkpoint may say: after a restart a source goes on behind it,
-	// or behind its position in the file if the file has items and the position is the later one.
+	// settled is up to what OnSettled was called, which is what a checkpoint may say: after a restart a source goes
+	// on behind it, or behind its position in the file if the file has items and the position is the later one.
 	settled [3]int
 
 	// Of this run of the queue:
@@ -62,7 +62,7 @@ func (d *crashTest) open() {
 	s.commitBytes = int64(1 + 40*(d.opened%3))
 	d.opened++
 	d.Spill, d.c = s, &committer[item]{Spill: s}
-	d.opening, _ = s.log.Size()
+	d.opening = s.log.Size()
 }
 
 func (d *crashTest) close() {
@@ -203,7 +203,7 @@ func (d *crashTest) check() {
 	if d.items > d.o.MaxItems {
 		d.t.Fatalf("%d items in memory, at most %d", d.items, d.o.MaxItems)
 	}
-	if onDisk, _ := d.log.Size(); d.o.MaxDiskBytes > 0 && onDisk > max(d.o.MaxDiskBytes, d.opening) && d.durable > d.log.Acked()+1 {
+	if onDisk := d.log.Size(); d.o.MaxDiskBytes > 0 && onDisk > max(d.o.MaxDiskBytes, d.opening) && d.durable > d.log.Acked()+1 {
 		d.t.Fatalf("%d bytes on disk, at most %d", onDisk, d.o.MaxDiskBytes)
 	}
 }
@@ -251,8 +251,8 @@ func (d *crashTest) finish() {
 	}
 }
 
-// FuzzSpill compares a Spill with what it promises, through crashes at any moment between two commits, and through commits
-// that fail. What a crash in a commit leaves is a matter of internal/segment.
+// FuzzSpill compares a Spill with what it promises, through crashes at any moment between two commits, and through
+// commits that fail. What a crash in a commit leaves is a matter of internal/segment.
 func FuzzSpill(f *testing.F) {
 	f.Add(byte(8), byte(0), byte(0), []byte("0a0b0c0d0e0f0g0h0i0j0k;;;;;;0a0b0c??6a6b6c9d9e9f????;;00"))
 	f.Add(byte(2), byte(60), byte(0), []byte(strings.Repeat("0a1b2c;a6e9b>b?d", 20)))

@@ -70,7 +70,8 @@ func TestSpillHoldsUpOnce(t *testing.T) {
 	})
 }
 
-// A consumer that goes on, but is slower than the source for long, does not hold it up for long; when it has caught up it may again.
+// A consumer that goes on, but is slower than the source for long, does not hold it up for long; when it has caught
+// up it may again.
 func TestSpillEndsTheHoldingUp(t *testing.T) {
 	bubble(t, func(t *testing.T, path string) {
 		s := openSpill(t, path, func(o *SpillOptions[item]) { o.HoldUp = hold }).start()

@@ -46,7 +46,8 @@ const (
 	killEnd     = 6000 // each source pushes 1 to killEnd
 )
 
-// report is the child's one way to tell the parent something; each call is one write, so a line is told whole or not at all.
+// report is the child's one way to tell the parent something; each call is one write, so a line is told whole or not
+// at all.
 type report struct {
 	mu sync.Mutex
 	w  io.Writer
@@ -62,9 +63,8 @@ func (r *report) lines(verb string, items []item) {
 	_, _ = r.w.Write(b.Bytes())
 }
 
-// TestSpillKillChild is the process that TestSpillKill kills: each source pushes what comes behind its position, or behind what is settled of
-// it if that is more; the consumer
-// tells what it took and acknowledges it.
+// TestSpillKillChild is the process that TestSpillKill kills: each source pushes what comes behind its position, or
+// behind what is settled of it if that is more; the consumer tells what it took and acknowledges it.
 func TestSpillKillChild(t *testing.T) {
 	path := os.Getenv(spillChild)
 	if path == "" {
@@ -133,8 +133,9 @@ func TestSpillKillChild(t *testing.T) {
 	out.lines("end", []item{{}})
 }
 
-// TestSpillKill kills a process with -9 again and again while it pushes and takes, and checks from its reports, for each source:
-// what is taken goes up by one, from what was taken before at most; nothing is skipped. So nothing was settled behind what is on disk.
+// TestSpillKill kills a process with -9 again and again while it pushes and takes, and checks from its reports, for
+// each source: what is taken goes up by one, from what was taken before at most; nothing is skipped. So nothing was
+// settled behind what is on disk.
 func TestSpillKill(t *testing.T) {
 	if os.Getenv(spillChild) != "" {
 		t.Skip("is the parent")
@@ -279,8 +280,8 @@ func TestSpillDiskFullChild(t *testing.T) {
 	}
 }
 
-// TestSpillDiskFull limits the size of files: pushes wait, nothing is lost, and it goes on when there is room. That limit is one of
-// a process, so it needs one of its own.
+// TestSpillDiskFull limits the size of files: pushes wait, nothing is lost, and it goes on when there is room. That
+// limit is one of a process, so it needs one of its own.
 func TestSpillDiskFull(t *testing.T) {
 	if os.Getenv(spillChild) != "" {
 		t.Skip("is the parent")

@@ -534,8 +534,8 @@ func TestSpillEncodeFails(t *testing.T) {
 	})
 }
 
-// What is acknowledged is removed from disk while the queue spills, and all of it when nothing is needed any more; the positions stay for
-// what is written next.
+// What is acknowledged is removed from disk while the queue spills, and all of it when nothing is needed any more;
+// the positions stay for what is written next.
 func TestSpillGivesRoomBack(t *testing.T) {
 	bubble(t, func(t *testing.T, path string) {
 		big := strings.Repeat("x", 20000)
