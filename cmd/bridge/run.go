@@ -90,8 +90,8 @@ func newCheckCommand(stdout io.Writer) *cobra.Command {
 
 // orphanedEvents is an error if the state holds events of sinks that the configuration does not have.
 func orphanedEvents(cfg *config.Config) error {
-	if err := doctor.OrphanedEvents(cfg); err != nil {
-		return fmt.Errorf("%w; %s", err, doctor.OrphanRemedy)
+	if remedy, err := doctor.OrphanedEvents(cfg); err != nil {
+		return fmt.Errorf("%w; %s", err, remedy)
 	}
 	return nil
 }

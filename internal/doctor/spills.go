@@ -3,6 +3,7 @@ package doctor
 import (
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -12,36 +13,58 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/parked"
 )
 
-// OrphanRemedy is what to do about events on disk of a sink that is not configured.
-const OrphanRemedy = "put the sink back under its name until its events are delivered; or remove the file, which loses these events"
+const (
+	orphanRemedy = "put the sink back under its name until its events are delivered; " +
+		"or remove the file or directory, which loses these events"
+	earlierRemedy = "run the version that wrote it until its events are delivered; or remove the file, which loses them"
+)
 
-// OrphanedEvents is an error for each file of the state that holds events, spilled or parked, of a sink which the configuration does not
-// have: it was removed or renamed, and nothing would ever deliver them. A file that can't be read, or is in use, is none.
-func OrphanedEvents(cfg *config.Config) error {
+// OrphanedEvents is an error for everything in the state that holds events, spilled or parked, which nothing would
+// ever deliver, with what to do about it: of a sink that was removed or renamed, or in the format of an earlier
+// version. What can't be read, or is in use, is none.
+func OrphanedEvents(cfg *config.Config) (remedy string, err error) {
 	var errs []error
 	for _, kind := range []struct {
-		prefix string
-		peek   func(file, sink string) (events int64, of string)
-	}{{"spill-", peekSpill}, {"parked-", peekParked}} {
-		files, err := filepath.Glob(filepath.Join(cfg.State.Path, kind.prefix+"*.db"))
+		prefix, suffix string
+		peek           func(path, sink string) (events int64, of string)
+	}{{"spill-", "", peekSpill}, {"parked-", ".db", peekParked}} {
+		paths, err := filepath.Glob(filepath.Join(cfg.State.Path, kind.prefix+"*"+kind.suffix))
 		if err != nil {
-			return fmt.Errorf("state.path: %w", err)
+			return "", fmt.Errorf("state.path: %w", err)
 		}
-		for _, file := range files {
-			name := strings.TrimSuffix(strings.TrimPrefix(filepath.Base(file), kind.prefix), ".db")
-			if slices.ContainsFunc(cfg.Sinks, func(s config.Sink) bool { return s.Name == name }) {
-				continue
+		for _, path := range paths {
+			name := strings.TrimSuffix(strings.TrimPrefix(filepath.Base(path), kind.prefix), kind.suffix)
+			if kind.suffix == "" && strings.HasSuffix(name, ".db") {
+				return earlierRemedy, fmt.Errorf("%s is a spill of an earlier version, which this one cannot read", path)
 			}
-			if events, of := kind.peek(file, name); events > 0 {
-				errs = append(errs, fmt.Errorf("%s holds %d events%s for sink %s, which the configuration does not have", file, events, of, name))
+			if strings.Contains(name, ".") || slices.ContainsFunc(cfg.Sinks, func(s config.Sink) bool { return s.Name == name }) {
+				continue // it was damaged and renamed, or is that of a sink
+			}
+			if events, of := kind.peek(path, name); events > 0 {
+				errs = append(errs, fmt.Errorf("%s holds %d events%s for sink %s, which the configuration does not have",
+					path, events, of, name))
 			}
 		}
 	}
-	return errors.Join(errs...)
+	return orphanRemedy, errors.Join(errs...)
 }
 
-func peekSpill(file, _ string) (events int64, of string) {
-	events, err := fifo.PeekSpill(file)
+// spillBytes is what the spill of a sink takes on disk.
+func spillBytes(state, sink string) (n int64) {
+	entries, err := os.ReadDir(filepath.Join(state, "spill-"+sink))
+	if err != nil {
+		return 0 // it has none
+	}
+	for _, e := range entries {
+		if info, err := e.Info(); err == nil {
+			n += info.Size()
+		}
+	}
+	return n
+}
+
+func peekSpill(path, _ string) (events int64, of string) {
+	events, err := fifo.PeekSpill(path)
 	if err != nil {
 		return 0, ""
 	}

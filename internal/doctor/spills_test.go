@@ -3,6 +3,7 @@ package doctor
 import (
 	"context"
 	"errors"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -18,7 +19,7 @@ func TestOrphanedEvents(t *testing.T) {
 	dir := t.TempDir()
 	file := func(sink string, events, delivered int) {
 		q, err := fifo.NewSpill(fifo.SpillOptions[string]{
-			Path: filepath.Join(dir, "spill-"+sink+".db"), MaxItems: 100,
+			Path: filepath.Join(dir, "spill-"+sink), MaxItems: 100,
 			Encode: func(dst []byte, v string) ([]byte, error) { return append(dst, v...), nil },
 			Decode: func(data []byte) (string, error) { return string(data), nil },
 		})
@@ -36,7 +37,7 @@ func TestOrphanedEvents(t *testing.T) {
 			t.Fatal(err)
 		}
 		if delivered > 0 {
-			file := filepath.Join(dir, "spill-"+sink+".db")
+			file := filepath.Join(dir, "spill-"+sink)
 			if items, err := fifo.PeekSpill(file); err != nil || items != int64(events) {
 				t.Errorf("PeekSpill = %d, %v", items, err)
 			}
@@ -44,14 +45,27 @@ func TestOrphanedEvents(t *testing.T) {
 	}
 	file("here", 3, 0)
 	cfg := &config.Config{State: config.State{Path: dir}, Sinks: []config.Sink{{Name: "here"}, {Name: "new"}}}
-	if err := OrphanedEvents(cfg); err != nil {
+	if _, err := OrphanedEvents(cfg); err != nil {
 		t.Error(err)
 	}
 	file("gone", 5, 5)
-	err := OrphanedEvents(cfg)
-	if err == nil || !strings.Contains(err.Error(), "spill-gone.db holds 5 events for sink gone") {
+	remedy, err := OrphanedEvents(cfg)
+	if err == nil || !strings.Contains(err.Error(), "spill-gone holds 5 events for sink gone") {
 		t.Errorf("OrphanedEvents = %v", err)
 	}
+	if !strings.Contains(remedy, "put the sink back") {
+		t.Errorf("remedy %q", remedy)
+	}
+	if n := spillBytes(dir, "here"); n < 4096 {
+		t.Errorf("the spill takes %d bytes", n)
+	}
+	if err := os.Rename(filepath.Join(dir, "spill-gone"), filepath.Join(dir, "spill-gone.damaged-20260101T000000Z")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := OrphanedEvents(cfg); err != nil {
+		t.Errorf("what was renamed: %v", err)
+	}
+	file("gone", 5, 5)
 	for _, sink := range []string{"here", "left"} {
 		store, err := parked.Open(parked.Options{Dir: dir, Sink: sink})
 		if err != nil {
@@ -63,9 +77,23 @@ func TestOrphanedEvents(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	err = OrphanedEvents(cfg)
-	if err == nil || !strings.Contains(err.Error(), "spill-gone.db holds 5 events for sink gone") ||
+	_, err = OrphanedEvents(cfg)
+	if err == nil || !strings.Contains(err.Error(), "spill-gone holds 5 events for sink gone") ||
 		!strings.Contains(err.Error(), "parked-left.db holds 3 events of k8s.pods, k8s.nodes for sink left") || strings.Contains(err.Error(), "here.db") {
 		t.Errorf("OrphanedEvents = %v", err)
+	}
+}
+
+// A file in the format of an earlier version is never ignored, also if the sink is still there.
+func TestSpillOfAnEarlierVersion(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "spill-here.db")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cfg := &config.Config{State: config.State{Path: dir}, Sinks: []config.Sink{{Name: "here"}}}
+	remedy, err := OrphanedEvents(cfg)
+	if err == nil || !strings.Contains(err.Error(), file+" is a spill of an earlier version") || !strings.Contains(remedy, "remove the file") {
+		t.Errorf("OrphanedEvents = %q, %v", remedy, err)
 	}
 }

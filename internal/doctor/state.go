@@ -42,8 +42,8 @@ func (e *examination) state(ctx context.Context) {
 	} else {
 		e.ok(stepWrite, "", "can be written")
 	}
-	if err := OrphanedEvents(e.Config); err != nil {
-		e.fail(stepSpills, "", err, OrphanRemedy)
+	if remedy, err := OrphanedEvents(e.Config); err != nil {
+		e.fail(stepSpills, "", err, remedy)
 	}
 	e.space(folder, existing)
 	e.checkpoint(ctx, folder)
@@ -93,9 +93,7 @@ func (e *examination) space(folder, existing string) {
 	for n := range e.Config.Sinks {
 		s := &e.Config.Sinks[n]
 		wanted += int64(s.Buffer.Spill.MaxBytes)
-		if info, err := os.Stat(filepath.Join(folder, "spill-"+s.Name+".db")); err == nil {
-			taken += info.Size()
-		}
+		taken += spillBytes(folder, s.Name)
 	}
 	detail := fmt.Sprintf("%v free, the spills may take %v", size(free), size(wanted))
 	if taken > 0 {

@@ -85,7 +85,7 @@ func (e *Engine) openTracker(o Options) (*tracker.Tracker, error) {
 }
 
 func (e *Engine) buildPipelines(o Options, m *metrics) error {
-	of := shared{metrics: m, enrichment: e.enrichment, books: e.tracker, peers: &peers{}, log: o.Logger}
+	of := shared{metrics: m, enrichment: e.enrichment, books: e.tracker, log: o.Logger}
 	owner := func() sinks.Owner { return sinks.Owner{Cluster: o.Cluster, UID: e.tracker.KnownUID()} }
 	slot := 0
 	for _, s := range o.Sinks {
@@ -100,9 +100,8 @@ func (e *Engine) buildPipelines(o Options, m *metrics) error {
 			p.onSettled(func(m *event.Message) { o.OnSettled(p.name, m) })
 		}
 		slot = min(slot+p.filter.Slots(), object.Slots) // later filters evaluate again
-		of.peers.all = append(of.peers.all, p)
+		e.pipelines = append(e.pipelines, p)
 	}
-	e.pipelines = of.peers.all
 	return nil
 }
 

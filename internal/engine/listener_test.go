@@ -44,7 +44,7 @@ func pipelineFor(t *testing.T, buffer Buffer, rules ...filter.Rule) *pipeline {
 // pipelineIn is pipelineFor with the directory of its files. end ends the queue.
 func pipelineIn(t *testing.T, dir string, buffer Buffer, rules ...filter.Rule) (p *pipeline, end func()) {
 	t.Helper()
-	of := shared{metrics: newMetrics(Build{}), books: noBooks{}, peers: &peers{}, log: slog.New(slog.DiscardHandler)}
+	of := shared{metrics: newMetrics(Build{}), books: noBooks{}, log: slog.New(slog.DiscardHandler)}
 	p, err := newPipeline(Sink{Name: "test", Rules: rules, Encoder: &event.Encoder{Cluster: "c"}, Buffer: buffer}, of, 0)
 	if err != nil {
 		t.Fatal(err)

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -20,14 +19,6 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/ledger"
 	"github.com/deltabridge/deltabridge/pkg/object"
 	"github.com/deltabridge/deltabridge/pkg/sinks"
-)
-
-const (
-	// spillPatience is how long a sink that is only slower than the API server holds up the reading of changes before its
-	// queue goes to disk: far less than the API server's history lasts.
-	spillPatience = 2 * time.Second
-	// starving is for how long another sink may have nothing to send meanwhile.
-	starving = 10 * time.Millisecond
 )
 
 // books is what a pipeline tells the tracker, and asks it; *tracker.Tracker does.
@@ -62,7 +53,6 @@ type pipeline struct {
 	metrics *sinkMetrics
 	log     *slog.Logger
 	books   books
-	peers   *peers
 	// old are filters that the sink had before its configuration changed, by their texts; nil where one can't be read.
 	old map[string]*filter.Filter
 	// spilled are the positions of what lay in the spill at the start, by cluster and source; none if it was empty, for
@@ -83,7 +73,6 @@ type shared struct {
 	metrics    *metrics
 	enrichment *enrichment
 	books      books
-	peers      *peers
 	log        *slog.Logger
 }
 
@@ -92,7 +81,7 @@ func newPipeline(s Sink, of shared, slot int) (*pipeline, error) {
 	p := &pipeline{
 		name: s.Name, encoder: s.Encoder, sink: s.Destination, closers: s.Closers, resync: s.Resync, bounds: s.Buffer, seen: s.Seen,
 		enrich: of.enrichment.forSink(s.Enrich), destinations: make(chan string, 1),
-		metrics: of.metrics.forSink(s.Name), log: of.log.With("sink", s.Name), books: of.books, peers: of.peers,
+		metrics: of.metrics.forSink(s.Name), log: of.log.With("sink", s.Name), books: of.books,
 		old: map[string]*filter.Filter{}, drained: make(chan struct{}),
 	}
 	p.delivering, p.stop = context.WithCancel(context.Background())
@@ -236,12 +225,4 @@ func (p *pipeline) close(ctx context.Context) {
 			p.log.Error("parked events did not close cleanly", "err", err)
 		}
 	}
-}
-
-// peers are the pipelines of an engine: a source that waits for one waits for none of the others either.
-type peers struct{ all []*pipeline }
-
-// starve reports whether the source's waiting for a pipeline would keep another one idle.
-func (p *peers) starve(than *pipeline) bool {
-	return slices.ContainsFunc(p.all, func(other *pipeline) bool { return other != than && other.queue.Idle() > starving })
 }

@@ -15,6 +15,10 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/parked"
 )
 
+// holdUp is how long a queue that is full holds up the reading of changes before it goes to disk: far less than the
+// API server's history lasts, and so little that other sinks hardly notice.
+const holdUp = 250 * time.Millisecond
+
 // diskQueue is a queue that writes to disk what waits for long or does not fit into memory.
 type diskQueue interface {
 	fifo.Queue[*event.Message]
@@ -66,7 +70,7 @@ func (p *pipeline) openQueue(state string) error {
 
 func (p *pipeline) openSpill(events int, size int64, state string) (*fifo.Spill[*event.Message], error) {
 	spill, err := fifo.NewSpill(fifo.SpillOptions[*event.Message]{
-		Path:     filepath.Join(state, "spill-"+p.name+".db"),
+		Path:     filepath.Join(state, "spill-"+p.name),
 		MaxItems: max(2, events), MaxBytes: size, MaxDiskBytes: p.bounds.DiskBytes, Size: (*event.Message).Size,
 		Encode: func(dst []byte, m *event.Message) ([]byte, error) { return m.AppendStored(dst) },
 		Decode: event.ParseStored,
@@ -86,8 +90,7 @@ func (p *pipeline) openSpill(events int, size int64, state string) (*fifo.Spill[
 			p.unreadable.Add(int64(l.Items()))
 			return p.lostGaps(l)
 		},
-		Patience: spillPatience, Since: func(m *event.Message) time.Time { return m.Time },
-		Hurry:  func() bool { return p.peers.starve(p) },
+		HoldUp: holdUp, Since: func(m *event.Message) time.Time { return m.Time },
 		Logger: p.log,
 	})
 	if err != nil {
@@ -99,7 +102,8 @@ func (p *pipeline) openSpill(events int, size int64, state string) (*fifo.Spill[
 	return spill, nil
 }
 
-// openParked opens the place for events of topics, partitions and subjects that take none. It shares the bound of the spill.
+// openParked opens the place for events of topics, partitions and subjects that take none. It shares the bound of the
+// spill.
 func (p *pipeline) openParked(state string) (*parked.Store, error) {
 	return parked.Open(parked.Options{
 		Dir: state, Sink: p.name, MaxBytes: p.bounds.DiskBytes, Logger: p.log,

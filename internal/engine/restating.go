@@ -60,8 +60,7 @@ func (r *restating) finish(resourceVersion string, objects int, since time.Time)
 	}})
 }
 
-// restatedPart is the part of a queue that restatements may fill, with what else is in it: half of what it takes before a push that
-// may make it spill has to wait, which would hold up the watch. It also bounds what a change waits behind.
+// restatedPart is the part of a queue that restatements may fill, with what else is in it. It bounds what a change waits behind.
 const restatedPart = 8
 
 // hasRoom reports whether the queue takes a restatement.

@@ -29,7 +29,7 @@ type Change struct {
 
 // NewTrial makes the trial of a sink. index gives what other objects say of one; nil: nothing.
 func NewTrial(s Sink, index *enrich.Index) (*Trial, error) {
-	of := shared{metrics: newMetrics(Build{}), books: noBooks{}, peers: &peers{}, log: slog.New(slog.DiscardHandler)}
+	of := shared{metrics: newMetrics(Build{}), books: noBooks{}, log: slog.New(slog.DiscardHandler)}
 	if index != nil {
 		of.enrichment = &enrichment{index: index}
 	}

@@ -3,8 +3,6 @@ package fifo
 import (
 	"context"
 	"sync"
-	"sync/atomic"
-	"time"
 )
 
 // gapCharge stands for the size of a taken gap item, which is outside the bounds. Sizes are never negative.
@@ -58,8 +56,6 @@ type core[T any] struct {
 	policy policy[T]     // set once
 	size   func(T) int64 // set once; may be nil
 	work   chan struct{} // capacity 1: wakes the consumer
-	// idleSince is when idle became true, in nanoseconds since 1970; 0 while it is false. It is written under mu.
-	idleSince atomic.Int64
 
 	mu sync.Mutex // guards all that follows, and the policy's fields; held only for short, non-blocking work
 	ledger
@@ -154,7 +150,6 @@ func (c *core[T]) announce() {
 		return
 	}
 	c.idle = false
-	c.idleSince.Store(0)
 	select {
 	case c.work <- struct{}{}:
 	default:
@@ -195,13 +190,7 @@ func (c *core[T]) tryTake(buf []T, limit int, maxBytes int64) ([]T, error) {
 		c.taken.push(charge)
 		buf = append(buf, v)
 	}
-	if was := c.idle; was != (len(buf) == 0) {
-		c.idle = !was
-		c.idleSince.Store(0)
-		if c.idle {
-			c.idleSince.Store(time.Now().UnixNano())
-		}
-	}
+	c.idle = len(buf) == 0
 	if c.idle && c.closed {
 		return buf, ErrClosed
 	}
@@ -250,15 +239,6 @@ func (c *core[T]) hold(on bool) {
 
 // bounds are those of the queue; 0 bytes: no such bound.
 func (c *core[T]) bounds() (items int, bytes int64) { return c.maxItems, c.maxBytes }
-
-// Idle implements [Queue].
-func (c *core[T]) Idle() time.Duration {
-	since := c.idleSince.Load()
-	if since == 0 {
-		return 0
-	}
-	return max(1, time.Duration(time.Now().UnixNano()-since))
-}
 
 // Stats implements [Queue]. Gap items are counted in Items, Taken and Acked, but neither in Bytes nor in Pushed.
 func (c *core[T]) Stats() Stats {

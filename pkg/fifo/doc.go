@@ -42,71 +42,51 @@
 //
 // [NewSpill]: below its bounds an ordinary queue in memory. A Push that finds it full makes it spill: see below.
 //
-// [NewLossy]: a Ring with DropOldest or a Compacting queue in front of a Spill. Its policy applies only when the Spill has no room on
-// disk, or can't write; until then a Push that finds the front full waits until the Spill has taken something from there.
+// [NewLossy]: a Ring with DropOldest or a Compacting queue in front of a Spill. Its policy applies only when the
+// Spill has no room on disk, or can't write; until then a Push that finds the front full waits until the Spill has
+// taken something from there.
 //
 // # Spilling to disk
 //
-// A [Spill] keeps its items in memory only, until a Push finds no room, or an item has waited for longer than MaxAge, or
-// [Spill.Persist] is called, or Run ends. From then on it spills: everything that is
-// not acknowledged goes to the file, oldest first, also what is taken; then, in order, all that is pushed. The consumer
-// gets what is in memory from there, and the rest from the file. When everything in the file is acknowledged and what is
-// left fits in half of the bounds, the queue is back in memory, and does no I/O.
+// A [Spill] keeps its items in memory only, until a Push finds no room, or an item has waited for longer than MaxAge,
+// or [Spill.Persist] is called, or Run ends. From then on it spills: everything that is not acknowledged goes to a
+// log on disk (internal/segment), oldest first, also what is taken; then, in order, all that is pushed. The consumer
+// gets what is in memory from there, and the rest from disk. When everything on disk is acknowledged and what is left
+// fits in half of the bounds, the queue is back in memory, does no I/O, and has nothing on disk.
 //
-// What is durable. So at each moment the file and the acknowledgements together cover an unbroken run of the queue from its
-// beginning. For each source (SpillOptions.Mark) the file holds the position up to which that run goes, written in one
-// transaction with the items; a source that goes on behind its position after a crash loses nothing and mixes nothing
-// up. After a crash at any moment Take gives first what the file holds, in order, then what is pushed. What was
-// acknowledged after the last commit can come again; it has the same content. An item that OnSettled was called for
-// is missing only if it was acknowledged, or its bytes can't be read. OnSettled and the file agree on one order: while the file has
-// items, what was acknowledged behind them is settled only when the file says that those were acknowledged.
+// What is durable. At each moment the log and the acknowledgements together cover an unbroken run of the queue from
+// its beginning. For each source (SpillOptions.Mark) the log has the position up to which that run goes, as a part of
+// the items; a source that goes on behind its position after a crash loses nothing and mixes nothing up. After a
+// crash at any moment Take gives first what is on disk, in order, then what is pushed. What was acknowledged after
+// the last commit can come again; it has the same content. An item that OnSettled was called for is missing only if
+// it was acknowledged, or its bytes can't be read. OnSettled and the log agree on one order: while the log has items,
+// what was acknowledged behind them is settled only when it is durable that those were acknowledged.
 //
-// Commits. [Spill.Run] makes them: each SyncInterval while the queue spills, and at once when a Push waits or enough is
-// there. One commit writes up to 4 MiB and deletes what was acknowledged.
+// Commits. [Spill.Run] makes them: each SyncInterval while the queue spills, and at once when a Push waits or enough
+// is there. One commit makes durable what was acknowledged, removes the files that are not needed any more, and then
+// writes up to 4 MiB.
 //
 // Bounds. While the queue spills, one half of MaxItems and MaxBytes is for what is taken and what waits to be taken,
-// the other for what waits to be written; hence nothing that the consumer does, or leaves undone, stops the pushes. In
-// all it holds not more than MaxItems and MaxBytes, but for items that are larger than half of MaxBytes: one such may be
-// in each half. For the same reason not more than half may be taken and unacknowledged at a time, or one item. Beside
-// that are the memory of a commit, about 12 MiB (items, encoded; the store's copy), up to 8 MiB of the file that
-// stay mapped, and 24 bytes for each block on disk: 64 KiB under load, one interval's items at rest. A process that spilled
-// and read back 540 MB, and 1.08 GB, within 32 MiB had a peak resident size of 98 to 104 MB. MaxDiskBytes bounds what the items take in the file. The file
-// itself is larger, by rounding and by pages that stay in use for one commit longer: with a bound of 100 MiB it grew to 112
-// MiB (items of up to 5 KB, 2.2 million in 30 s) and to 117 MiB (items of up to 300 KB). This is no bound: the store uses
-// free pages again where they are large enough, and never gives them back. A file that is larger than 16 MiB is
-// replaced by an empty one when the queue is back in memory.
+// the other for what waits to be written; hence nothing that the consumer does, or leaves undone, stops the pushes.
+// In all it holds not more than MaxItems and MaxBytes, except for items that are larger than half of MaxBytes: one
+// such may be in each half. For the same reason not more than half may be taken and unacknowledged at a time, or one
+// item. In addition there is the memory of a commit, about 5 MiB of encoded items, and 256 KiB for reading; nothing
+// is mapped. MaxDiskBytes bounds what the items take on disk, including those that are acknowledged, as long as
+// others in their file are not: a file takes at most a sixteenth of the bound, or 16 MiB.
 //
-// Failures. While the file can't be written, all stays as it was: the items are in memory, pushes wait, the commit is tried
-// again, and [Spill.SpillStats] says why. What the consumer takes and acknowledges meanwhile need not be written any
-// more. A file that can't be opened, or has an unknown format, is set aside under another name and the queue begins with
-// an empty one. Everything in the file has a checksum of its own: an item that is damaged is skipped and told
-// (OnCorrupt). If the file's structure is damaged while it is in use, what can be read is copied to a new file, and the old one is
-// set aside. What the checksums can't see, since the store has none for its own pages: where its newest head page is
-// damaged it takes the one before, which undoes the last commit, positions included, and is not told; and in a damaged tree items
-// written later can be lost too, which is told.
-//
-// The store. bbolt was chosen by measuring it against files of our own that are only appended to. Items of 2.6 KB,
-// 100,000 of them (260 MB), in commits of 4 MiB with fdatasync, CPU for each item, written + read and deleted; with the
-// speed of writing and what the process had mapped at the end:
-//
-//	segment files of 32 MiB, one write a commit    1.3-3.6 + 1.3 us    100,000-280,000/s       2 MB
-//	bbolt, a key for each item, pages of 4 KiB         6.7 + 8.7 us      58,000-70,000/s     403 MB
-//	bbolt, a key for each item, pages of 16 KiB        3.5 + 4.7 us          130,000/s       270 MB
-//	bbolt, blocks of 64 KiB                        2.7-3.0 + 2.5 us    110,000-180,000/s     260 MB
-//	bbolt, blocks of 256 KiB                       2.6-3.0 + 2.7 us    100,000-150,000/s     260 MB
-//	bbolt, blocks of 1 MiB                             3.9 + 3.1 us    113,000-131,000/s     281 MB
-//
-// Each was run twice on 2 shared cores; two numbers are the two runs. With a block of items for each key bbolt cost as much as
-// segment files in one run, and 3.3 us more for each item in the other. That is a small part of what an event costs, and pays for atomic commits of items, deletions and positions
-// together, and for the reuse of space. Its memory map is kept small by opening the file anew after every 8 MiB.
+// Failures. While nothing can be written, all stays as it was: the items are in memory, pushes wait, the commit is
+// tried again, and [Spill.SpillStats] says why. What the consumer takes and acknowledges meanwhile need not be
+// written any more. A log that can't be used, or has an unknown format, is renamed and the queue begins with an empty
+// one. An item that is damaged or missing is skipped and reported (OnCorrupt), and costs no other. ADR 23 says why
+// the log is one of our own.
 //
 // # Who may call what
 //
-// Push, Close and Stats: any goroutine. Take and Ack: the one consumer. For the functions in SpillOptions see there. Those
-// in the other options (Gap, OnDrop, Merge, OnMerge, Key, Mergeable, Size) must be quick and must not call the queue: all of them but the Size of a
-// pushed item are called with the queue locked, which makes OnDrop and OnMerge come in the order of the queue. They
-// are called by whoever makes the change happen: a Push, and for a push that had waited the Ack, Push or cancellation
-// that let it in.
+// Push, Close and Stats: any goroutine. Take and Ack: the one consumer. For the functions in SpillOptions see there.
+// Those in the other options (Gap, OnDrop, Merge, OnMerge, Key, Mergeable, Size) must be quick and must not call the
+// queue: all of them but the Size of a pushed item are called with the queue locked, which makes OnDrop and OnMerge
+// come in the order of the queue. They are called by whoever makes the change happen: a Push, and for a push that had
+// waited the Ack, Push or cancellation that let it in.
 //
 // After Close, Push gives [ErrClosed], also to those who wait in it, whose items are not taken up. Take gives what
 // is left and then ErrClosed; items that are taken can be acknowledged as before.
@@ -152,8 +132,8 @@
 //	Compacting, push that replaces its own key     55-75
 //	push that waits and is let in                 530-870   (88 bytes: its waiter)
 //	100 producers, one consumer                    80-490
-//	Spill, 2.6 KB, written to disk               2600-3700 CPU, 160,000-320,000 items/s
-//	Spill, 2.6 KB, read back and acknowledged    1200-2050 CPU, 620,000-990,000 items/s
+//	Spill, 2.6 KB, written to disk               2600-6300 CPU
+//	Spill, 2.6 KB, read back and acknowledged    1200-4000 CPU
 //
 // Memory beside the items: 16 to 64 bytes for each waiting item of a ring (pointer items), about 130 bytes in a
 // compacting queue (its node, its map entry), 8 to 32 bytes for each taken item. At rest a ring keeps about 30 KiB

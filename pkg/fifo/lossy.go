@@ -4,7 +4,6 @@ import (
 	"context"
 	"sync"
 	"sync/atomic"
-	"time"
 )
 
 // Lossy is a [Queue] on disk that, when memory and disk are full, does what another queue's policy says, where a [Spill] alone makes
@@ -131,9 +130,6 @@ func (q *Lossy[T]) Persist() { q.back.Persist() }
 func (q *Lossy[T]) SpillStats() (items, bytes, fileBytes, errors int64, lastErr string) {
 	return q.back.SpillStats()
 }
-
-// Idle implements [Queue].
-func (q *Lossy[T]) Idle() time.Duration { return q.back.Idle() }
 
 // Stats implements [Queue]. An item that is moved at the moment may be counted twice in Items and Bytes.
 func (q *Lossy[T]) Stats() Stats {

@@ -3,7 +3,6 @@ package fifo
 import (
 	"context"
 	"errors"
-	"time"
 )
 
 // ErrClosed is returned by Push on a closed queue, and by Take once a closed queue is empty.
@@ -29,9 +28,6 @@ type Queue[T any] interface {
 	Close()
 	// Stats is a consistent picture of this moment.
 	Stats() Stats
-	// Idle is for how long the consumer has been waiting for something to take; 0 if it is not. It takes no lock, and so
-	// may be called from anywhere.
-	Idle() time.Duration
 }
 
 // Stats describes a queue at one moment. Counters only grow.

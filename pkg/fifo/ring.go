@@ -10,17 +10,6 @@ const (
 	DropOldest
 )
 
-// String is the policy's name in the configuration.
-func (o Overflow) String() string {
-	switch o {
-	case Block:
-		return "block"
-	case DropOldest:
-		return "drop-oldest"
-	}
-	return "unknown"
-}
-
 // RingOptions configures a [Ring]. The functions are called with the queue locked: see the package comment.
 type RingOptions[T any] struct {
 	// MaxItems bounds the items that wait and are taken, together. Required.

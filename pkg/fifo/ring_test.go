@@ -207,11 +207,3 @@ func TestWrongUsePanics(t *testing.T) {
 		})
 	}
 }
-
-func TestOverflowString(t *testing.T) {
-	for o, want := range map[Overflow]string{Block: "block", DropOldest: "drop-oldest", 9: "unknown"} {
-		if got := o.String(); got != want {
-			t.Errorf("%d: %q, want %q", o, got, want)
-		}
-	}
-}

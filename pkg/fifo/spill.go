@@ -3,8 +3,9 @@ package fifo
 import (
 	"errors"
 	"log/slog"
-	"maps"
 	"time"
+
+	"github.com/deltabridge/deltabridge/internal/segment"
 )
 
 // DefaultSyncInterval is how long a spilled item waits at most for the commit that makes it durable.
@@ -16,20 +17,20 @@ const DefaultMaxAge = 10 * time.Second
 // readRetry is how long Take waits before it tries again to open a file that it could not open.
 const readRetry = time.Second
 
-// SpillOptions configures a [Spill]. Size, Mark, Since and Receipt are called with the queue locked, the others are not: Encode
-// is called by the goroutine of Run, Decode by the consumer's, OnSettled by either, OnCorrupt by the consumer's and by NewSpill.
-// None of them may call the queue.
+// SpillOptions configures a [Spill]. Size, Mark, Since and Receipt are called with the queue locked, the others are
+// not: Encode is called by the goroutine of Run, Decode by the consumer's, OnSettled by either, OnCorrupt by the
+// consumer's and by NewSpill. None of them may call the queue.
 type SpillOptions[T any] struct {
-	// Path is the queue's file. It is created when it is first needed, with mode 0600, in a directory that exists; next
-	// to it stand for a moment Path+".new", and for ever files that could not be used, Path+".damaged-"+time.
-	// No other queue and no other process may use it. Required.
+	// Path is the queue's directory. It is created when it is first needed, with mode 0700, in a directory that
+	// exists. What is damaged in it is renamed to Path+".damaged-"+time. No other queue and no other process can use
+	// it. Required.
 	Path string
 	// MaxItems bounds the items that are held in memory. Required, at least 2.
 	MaxItems int
 	// MaxBytes bounds the sum of their sizes. 0: no such bound.
 	MaxBytes int64
-	// MaxDiskBytes bounds what the items on disk take, encoded and with their index; then Push waits. One item is
-	// written whatever its size. The file is somewhat larger: see the package comment. 0: no bound.
+	// MaxDiskBytes bounds what the items on disk take, with those that are acknowledged and in one file with others;
+	// then Push waits. One item is written whatever its size. 0: no bound.
 	MaxDiskBytes int64
 	// Size is an item's size in memory in bytes; it must not change while the item is queued. Nil: every item has 0.
 	Size func(T) int64
@@ -42,32 +43,28 @@ type SpillOptions[T any] struct {
 	// empty for items that have none. The store keeps the last position of each source that is durable:
 	// acknowledged, or on disk. Nil: no positions.
 	Mark func(T) (source, position string)
-	// OnSettled is called once for each item that the source need not send again after a crash: it was acknowledged, or is on
-	// disk. An item that is on disk is still given to the consumer. An item that was acknowledged is settled when the file says
-	// so too, as long as the file has items: after a crash those come again, and what is newer has to follow them. Items that
-	// an earlier process pushed are not reported. The slice must not be kept.
+	// OnSettled is called once for each item that the source need not send again after a crash: it was acknowledged,
+	// or is on disk. An item that is on disk is still given to the consumer. An item that was acknowledged is settled
+	// when the file says so too, as long as the file has items: after a crash those come again, and what is newer has
+	// to follow them. Items that an earlier process pushed are not reported. The slice must not be kept.
 	OnSettled func(items []T)
 	// Receipt makes a small value that OnSettled gets in the place of an item that was acknowledged before the file says
 	// so. Nil: the item itself.
 	Receipt func(T) T
-	// OnCorrupt is called with the queue locked when items could not be read back. The consumer gets the items that it returns
-	// in the place of those that are lost; they may have no place in a source (Mark). Nil: lost items are skipped.
+	// OnCorrupt is called with the queue locked when items could not be read back. The consumer gets the items that
+	// it returns in the place of those that are lost; they may have no place in a source (Mark). Nil: lost items are
+	// skipped.
 	OnCorrupt func(Loss) []T
-	// Patience is for how long the source may be held up by a full queue before the queue spills: as long as the oldest
-	// item that is not acknowledged is younger than that. What is written to disk has to be read back, which costs more
-	// than all else: a source that is only a little faster than the consumer is better held up. From a quarter of the bounds
-	// on it is held up while the oldest item is younger than an eighth of Patience: what waits for long has left the
-	// processor's caches. All that lasts for ten times Patience at most, until the consumer has had nothing to do for a
-	// moment. 0: the queue fills up, and spills at once.
-	Patience time.Duration
-	// Since gives when an item came to be. Required with Patience. Nil: items are not written because of their age.
+	// HoldUp is for how long a push that finds memory full waits for the consumer before the queue spills: what is
+	// written to disk has to be read back, which costs more than all else. After twenty times HoldUp in which the
+	// queue was never empty it spills at once, so that a slow consumer does not hold up the source for long. 0: it
+	// always spills at once.
+	HoldUp time.Duration
+	// Since gives when an item came to be. Nil: items are not written because of their age.
 	Since func(T) time.Time
 	// MaxAge is how long an item waits for its acknowledgement before the queue spills, however little waits: a source may
 	// not keep its history for longer. 0: DefaultMaxAge.
 	MaxAge time.Duration
-	// Hurry reports whether somebody else would have to wait together with the source; then the queue spills at once.
-	// It may call Idle of other queues, but nothing that takes their lock. Nil: nobody.
-	Hurry func() bool
 	// SyncInterval is the longest time between two commits while there is something to write. 0: DefaultSyncInterval.
 	SyncInterval time.Duration
 	Logger       *slog.Logger // nil: slog.Default()
@@ -76,7 +73,7 @@ type SpillOptions[T any] struct {
 // Loss is a run of items that could not be read back.
 type Loss struct {
 	First, Last uint64 // numbers of the items, which grow over restarts; 0 if the whole file is lost and nobody knows
-	// Positions are those of [Spill.Positions], to be read only during the call; nil if the whole file is lost.
+	// Positions are those of [Spill.Positions]; nil if everything is lost.
 	Positions map[string]string
 	Err       error // why it could not be read
 }
@@ -130,18 +127,17 @@ func (s share) exceeded(items int, bytes int64) bool {
 // lie only on disk, with the numbers from headEnd+1 to diskEnd(); those in buf. The core's ledger counts head and buf.
 type Spill[T any] struct {
 	core[T]
-	opts  SpillOptions[T]
-	store *spillStore
-	// onFull, if set, is called by Run when a commit found no room on disk or failed, and when one found room again. Set once.
+	opts SpillOptions[T]
+	log  *segment.Log
+	// onFull, if set, is called by Run when a commit found no room on disk or failed, and when one found room again.
+	// Set once.
 	onFull func(full bool)
 	wake   chan struct{} // capacity 1: Run has something to do that does not wait for the next interval
 	// headShare bounds what is taken, and head while the queue spills; bufShare bounds buf. Together they are the
 	// bounds of the whole.
-	// easyShare is what they hold before a push has to wait for the consumer; see waits.
-	headShare, bufShare, easyShare share
-	// commitBytes is how much one commit writes, and how much starts one at once; shrinkAbove is the size above which the
-	// file is replaced when it is no longer needed. Set once.
-	commitBytes, shrinkAbove int64
+	headShare, bufShare share
+	// commitBytes is how much one commit writes, and how much starts one at once. Set once.
+	commitBytes int64
 
 	// All that follows is guarded by core.mu.
 
@@ -166,41 +162,36 @@ type Spill[T any] struct {
 	// released is memory of the consumer: what its last Ack settled.
 	released []T
 
-	patient bool          // the first waiter waits for the consumer, and not for the disk
-	heldAt  time.Time     // since when the first waiter waits for the consumer; zero: it does not
-	held    time.Duration // how long others before it did, since the consumer had nothing to do
+	busySince time.Time // when the queue was empty the last time
+	fullSince time.Time // since when memory is full, and the queue does not spill; zero: it is not full
 
 	takenBytes, bufBytes int64 // sums of the sizes of what is taken, and of what is in buf
 
-	blocks    deque[block] // what is in the file, in order, less what was acknowledged before the last commit
-	diskBytes int64        // what blocks take
-	fileBytes int64
-
-	marks      map[string]mark // of items that were acknowledged or written, if newer than the file's
-	positions  map[string]string
-	savedMarks uint64 // positions are those of all items up to this number
-	savedAcked uint64 // what the file has as acknowledged
+	// written is the number of the newest item that was written. Invariant: it is at most durable, unless the queue
+	// does not spill.
+	written uint64
+	marks   map[string]mark // of items that were acknowledged and not written, if the log does not have them
 
 	errs     int64
 	lastErr  string    // empty: the last commit succeeded
-	failing  bool      // it was logged that the file fails, at failedAt
+	failing  bool      // it was logged that the disk fails, at failedAt
 	failedAt time.Time // zero: never
-	readFail bool      // the file could not be opened for reading: a commit has to look after it
 }
 
 var _ Queue[int] = (*Spill[int])(nil)
 
-// NewSpill makes a [Spill], which begins with what its file holds. A file that is damaged, or of an unknown format, is set
-// aside. An error is about the options, or says that the file can't be opened. The file is closed by Run.
+// segmentPart is the part of MaxDiskBytes that a segment may take. As long as an item of a segment is not
+// acknowledged, none of it makes room.
+const segmentPart = 16
+
+// NewSpill makes a [Spill], which begins with what is on disk. What can't be used of that, or is of an unknown
+// format, is renamed. An error is about the options, or says that Path can't be opened, which Run closes.
 func NewSpill[T any](opts SpillOptions[T]) (*Spill[T], error) {
 	switch {
 	case opts.Path == "" || opts.Encode == nil || opts.Decode == nil:
 		return nil, errors.New("fifo: Path, Encode and Decode are required")
 	case opts.MaxItems < 2 || opts.MaxBytes < 0 || opts.MaxDiskBytes < 0:
 		return nil, errors.New("fifo: MaxItems must be at least 2, MaxBytes and MaxDiskBytes at least 0")
-	}
-	if opts.Patience > 0 && opts.Since == nil {
-		return nil, errors.New("fifo: Patience needs Since")
 	}
 	if opts.SyncInterval <= 0 {
 		opts.SyncInterval = DefaultSyncInterval
@@ -211,31 +202,25 @@ func NewSpill[T any](opts SpillOptions[T]) (*Spill[T], error) {
 	if opts.Logger == nil {
 		opts.Logger = slog.Default()
 	}
-	store, state, damage, err := openSpillStore(opts.Path, opts.Logger)
+	segmentBytes := int64(segment.DefaultBytes)
+	if opts.MaxDiskBytes > 0 {
+		segmentBytes = min(segmentBytes, max(1, opts.MaxDiskBytes/segmentPart))
+	}
+	log, damage, err := segment.Open(opts.Path, segmentBytes, opts.Logger)
 	if err != nil {
 		return nil, err
 	}
+	acked, last := log.Acked(), log.Last()
 	s := &Spill[T]{
-		opts: opts, store: store, wake: make(chan struct{}, 1),
+		opts: opts, log: log, wake: make(chan struct{}, 1),
 		headShare:   share{items: opts.MaxItems - opts.MaxItems/2, bytes: opts.MaxBytes - opts.MaxBytes/2},
 		bufShare:    share{items: opts.MaxItems / 2, bytes: opts.MaxBytes / 2},
-		easyShare:   share{items: max(1, opts.MaxItems/easyPart), bytes: (opts.MaxBytes + easyPart - 1) / easyPart},
-		commitBytes: commitBytes, shrinkAbove: shrinkAbove,
-		headEnd: state.acked, tail: state.last, durable: state.last,
-		savedMarks: state.last, savedAcked: state.acked,
-		fileBytes: state.fileBytes, positions: state.marks, marks: map[string]mark{},
+		commitBytes: commitBytes, spilling: last > acked,
+		headEnd: acked, tail: last, durable: last, written: last, marks: map[string]mark{},
 	}
-	if s.positions == nil {
-		s.positions = map[string]string{}
-	}
-	for _, b := range state.blocks {
-		s.blocks.push(b)
-		s.diskBytes += b.bytes
-	}
-	s.spilling = s.blocks.len() > 0
 	s.init(s, opts.MaxItems, opts.MaxBytes, opts.Size)
 	if damage != nil {
-		for _, v := range s.replacements(Loss{Err: damage}) { // the first items of the new file
+		for _, v := range s.replacements(Loss{Err: damage}) { // the first items of the new queue
 			size := s.sizeOf(v)
 			s.add(size)
 			s.tail++
@@ -246,28 +231,30 @@ func NewSpill[T any](opts SpillOptions[T]) (*Spill[T], error) {
 	return s, nil
 }
 
-// Positions are, for each source, the last position that the file has as durable: every item of that source up to it
-// was acknowledged or lies on disk. The map is the caller's.
-func (s *Spill[T]) Positions() map[string]string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return maps.Clone(s.positions)
-}
+// Positions are, for each source, the last position that is durable: every item of that source up to it was
+// acknowledged or is on disk. They say nothing when a queue is opened that has nothing on disk. The map is the
+// caller's.
+func (s *Spill[T]) Positions() map[string]string { return s.log.Positions() }
 
-// SpillStats says what is on disk: unacknowledged items, what they take in the file, with what was acknowledged since
-// the last commit, and the file's size, in bytes; how many times writing or opening failed since the start, and why it
-// did the last time, which is empty again when it succeeded.
+// SpillStats says what is on disk: unacknowledged items, what they take there, with what was acknowledged and not
+// removed yet, and what all files take, in bytes; how many times writing or opening failed since the start, and why
+// it did the last time, which is empty again when it succeeded.
 func (s *Spill[T]) SpillStats() (items, bytes, fileBytes, errors int64, lastErr string) {
+	bytes = s.log.Size()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if acked := s.ackedUpTo(); s.spilling && s.durable > acked {
 		items = int64(s.durable - acked)
 	}
-	return items, s.diskBytes, s.fileBytes, s.errs, s.lastErr
+	return items, bytes, bytes + segment.StateBytes, s.errs, s.lastErr
 }
 
-// Stats implements [Queue]. Items counts what is in memory and on disk, Bytes what is in memory. Items from an earlier run
-// are not in Pushed. Dropped counts items that could not be read back.
+// PeekSpill counts the items of a [Spill] that is not open, and changes nothing. There are none if there is nothing
+// on disk.
+func PeekSpill(path string) (items int64, err error) { return segment.Peek(path) }
+
+// Stats implements [Queue]. Items counts what is in memory and on disk, Bytes what is in memory. Items from an
+// earlier run are not in Pushed. Dropped counts items that could not be read back.
 func (s *Spill[T]) Stats() Stats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -306,14 +293,18 @@ func (s *Spill[T]) offer(v T, size int64, behind bool) bool {
 		return true
 	}
 	if !s.spilling {
-		if s.waits(size) {
-			return false
+		if s.items == 0 && s.opts.HoldUp > 0 {
+			s.busySince = time.Now()
 		}
 		if s.fits(size) {
+			s.fullSince = time.Time{}
 			s.accept(size)
 			s.head.push(spilled[T]{v, size, s.tail})
 			s.headEnd = s.tail
 			return true
+		}
+		if s.holdsUp() {
+			return false
 		}
 		s.begin()
 		s.kick()
@@ -329,6 +320,22 @@ func (s *Spill[T]) offer(v T, size int64, behind bool) bool {
 		s.kick()
 	}
 	return true
+}
+
+// holdUpPart is the part of the time that the queue was never empty which HoldUp is at least.
+const holdUpPart = 20
+
+// holdsUp reports whether a push that finds memory full is to wait for the consumer.
+func (s *Spill[T]) holdsUp() bool {
+	if s.opts.HoldUp <= 0 {
+		return false
+	}
+	now := time.Now()
+	if s.fullSince.IsZero() {
+		s.fullSince = now
+		s.kick() // Run offers again what waits when HoldUp is over
+	}
+	return now.Sub(s.fullSince) < s.opts.HoldUp && now.Sub(s.busySince) < holdUpPart*s.opts.HoldUp
 }
 
 // enqueue takes v up in buf.
@@ -349,12 +356,12 @@ func (s *Spill[T]) lift() {
 // begin makes the queue spill.
 func (s *Spill[T]) begin() {
 	if !s.spilling {
-		s.spilling, s.durable = true, s.ackedUpTo()
+		s.spilling, s.durable, s.fullSince = true, s.ackedUpTo(), time.Time{}
 	}
 }
 
-// Persist makes the queue write everything that waits now to disk, and returns at once; OnSettled says when it is there.
-// What finds no room on disk stays in memory.
+// Persist makes the queue write everything that waits now to disk, and returns at once; OnSettled says when it is
+// there. What finds no room on disk stays in memory.
 func (s *Spill[T]) Persist() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -36,8 +36,8 @@ func residentPeak() float64 {
 	return 0
 }
 
-// BenchmarkSpill pushes items of 2600 bytes with the consumer away, and then takes them all: the time and CPU time of one
-// item on each of the two ways.
+// BenchmarkSpill pushes items of 2600 bytes with the consumer away, and then takes them all: the time and CPU time of
+// one item on each of the two ways.
 func BenchmarkSpill(b *testing.B) {
 	const size = 2600
 	random := make([]byte, 1<<20)

@@ -4,20 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
+	"math"
 	"time"
 
 	"github.com/deltabridge/deltabridge/internal/mutant"
+	"github.com/deltabridge/deltabridge/internal/segment"
 )
 
 const (
-	// commitBytes is how much one commit writes at most, in sizes of items and in encoded bytes, unless one item is larger.
+	// commitBytes is how much one commit writes at most, in sizes of items and in encoded bytes, unless one item is
+	// larger.
 	commitBytes = 4 << 20
-	// maxFreed is how many acknowledged blocks one commit deletes at most, unless they are all. It bounds how much of the
-	// file a commit has to look at, and so to map.
-	maxFreed = 128
-	// shrinkAbove is the size above which the file is replaced by an empty one when nothing lies in it any more.
-	shrinkAbove = 16 << 20
 	// After a failed commit the next one waits for retryMin, then twice as long each time, up to retryMax.
 	retryMin = 200 * time.Millisecond
 	retryMax = 10 * time.Second
@@ -25,11 +22,11 @@ const (
 	failureLog = time.Minute
 )
 
-// Run commits what is to be written until ctx ends. Then it writes everything that is not acknowledged, whether the queue
-// spills or not and whatever MaxDiskBytes is, and closes the file. An error says what could not be written; that is not
-// durable. Call Run once, and stop pushing before ctx ends.
+// Run commits what is to be written until ctx ends. Then it writes everything that is not acknowledged, whether the
+// queue spills or not and whatever MaxDiskBytes is, and closes the files. An error says what could not be written;
+// that is not durable. Call Run once, and stop pushing before ctx ends.
 func (s *Spill[T]) Run(ctx context.Context) error {
-	defer s.store.stop()
+	defer s.log.Close() //nolint:errcheck // what has to be durable is
 	c := &committer[T]{Spill: s}
 	retry := retryMin
 	for {
@@ -46,7 +43,7 @@ func (s *Spill[T]) Run(ctx context.Context) error {
 				}
 				break
 			}
-			s.failed(err, false)
+			s.failed(err)
 			pause(ctx, retry)
 			retry = min(2*retry, retryMax)
 			if ctx.Err() != nil {
@@ -60,11 +57,10 @@ func (s *Spill[T]) Run(ctx context.Context) error {
 type committer[T any] struct {
 	*Spill[T]
 	entries []spilled[T]   // what the commit at hand writes
-	writers []*blockWriter // their memory is used again while the queue spills
+	batch   *segment.Batch // its memory is used again while the queue spills
 	cut     bool           // the last commit found no room on disk
 	full    bool           // what onFull was last called with
 	more    bool           // there was more to write than the last commit took
-	doubt   bool           // a commit was begun and not finished: the file may have what it wrote
 }
 
 // tellFull tells onFull if that is news.
@@ -78,7 +74,7 @@ func (c *committer[T]) tellFull(full bool) {
 // wait returns true when there may be something to do, and false when ctx has ended.
 func (c *committer[T]) wait(ctx context.Context) bool {
 	c.mu.Lock()
-	spilling, patient, young := c.spilling, c.patient, c.young()
+	spilling, full, young := c.spilling, !c.fullSince.IsZero(), c.young()
 	c.mu.Unlock()
 	var interval <-chan time.Time
 	after := func(d time.Duration) (stop func() bool) {
@@ -89,14 +85,14 @@ func (c *committer[T]) wait(ctx context.Context) bool {
 	switch {
 	case spilling:
 		defer after(c.opts.SyncInterval)()
-	case patient:
-		defer after(patienceTick)()
-		defer c.look()
+	case full:
+		defer after(c.opts.HoldUp)()
+		defer c.offerAgain()
 	case c.opts.Since != nil:
 		defer after(young)()
 	}
 	if !spilling {
-		c.writers, c.entries = nil, nil
+		c.batch, c.entries = nil, nil
 		defer c.age()
 	}
 	select {
@@ -105,6 +101,13 @@ func (c *committer[T]) wait(ctx context.Context) bool {
 	case <-ctx.Done():
 	}
 	return ctx.Err() == nil
+}
+
+// offerAgain lets a push that waits for the consumer make the queue spill, if that is due.
+func (s *Spill[T]) offerAgain() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.admit()
 }
 
 // young is for how long no item can be older than MaxAge.
@@ -136,8 +139,8 @@ func (c *committer[T]) last() error {
 	for {
 		progress, err := c.round(true)
 		if err != nil {
-			c.failed(err, false)
-			return fmt.Errorf("fifo: write to the spill file at the end: %w", err)
+			c.failed(err)
+			return fmt.Errorf("fifo: write to the spill at the end: %w", err)
 		}
 		c.mu.Lock()
 		left := 0
@@ -149,7 +152,7 @@ func (c *committer[T]) last() error {
 			return nil
 		}
 		if !progress {
-			return fmt.Errorf("fifo: the last %d items could not be written to the spill file", left)
+			return fmt.Errorf("fifo: the last %d items could not be written to the spill", left)
 		}
 	}
 }
@@ -158,11 +161,11 @@ func (c *committer[T]) last() error {
 func (s *Spill[T]) pressed() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.spilling && (s.pressing() || s.blocks.len() > maxFreed && s.blocks.at(maxFreed).last <= s.ackedUpTo())
+	return s.spilling && s.pressing()
 }
 
-// failed records a failure of the file.
-func (s *Spill[T]) failed(err error, reading bool) {
+// failed records a failure of the disk.
+func (s *Spill[T]) failed(err error) {
 	s.mu.Lock()
 	s.errs++
 	tell := !s.failing && time.Since(s.failedAt) >= failureLog
@@ -170,34 +173,32 @@ func (s *Spill[T]) failed(err error, reading bool) {
 		s.failing, s.failedAt = true, time.Now()
 	}
 	s.lastErr = err.Error()
-	if reading {
-		s.readFail = true
-		s.kick()
-	}
 	s.mu.Unlock()
 	if tell {
-		s.opts.Logger.Error("The spill file fails; it is tried again and again", "path", s.opts.Path, "error", err)
+		s.opts.Logger.Error("spill fails, retrying", "path", s.opts.Path, "err", err)
 	}
 }
 
-// plan is what a commit is to do.
-type plan struct {
-	acked      uint64
-	known      uint64          // the number of the newest item that is on disk or acknowledged
-	savedAcked uint64          // acked as the file has it
-	readFail   bool            // reading failed, so a commit has to show whether the file is damaged
-	firstKept  uint64          // begins the oldest block that is still needed; 0: none is
-	fileBytes  int64           // the file's size
-	room       int64           // what may be written; negative: no bound
-	freed      int             // how many blocks go
-	freedBytes int64           // and what they take
-	empty      bool            // nothing that is needed lies on disk
-	leave      bool            // that is so, and the queue need not spill any more
-	unused     bool            // and the file has nothing of it
-	marks      map[string]mark // of acknowledged items, that the file does not have
+// recovered ends a time of failures.
+func (s *Spill[T]) recovered() {
+	s.mu.Lock()
+	worked := s.failing
+	s.failing, s.lastErr = false, ""
+	s.mu.Unlock()
+	if worked {
+		s.opts.Logger.Info("spill works again", "path", s.opts.Path)
+	}
 }
 
-// plan looks at what there is to do; ok is false if that is nothing. Items to write are in c.entries.
+// plan is what a commit is to do. Items to write are in committer.entries.
+type plan struct {
+	acked uint64
+	known uint64            // the number of the newest item that is on disk or acknowledged
+	leave bool              // nothing that is needed is on disk, and the queue need not spill any more
+	marks map[string]string // positions of items that were acknowledged and not written
+}
+
+// plan looks at what there is to do; ok is false if that is nothing.
 func (c *committer[T]) plan(final bool) (p plan, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -206,34 +207,16 @@ func (c *committer[T]) plan(final bool) (p plan, ok bool) {
 	if !c.spilling {
 		return p, false
 	}
-	p = plan{
-		acked: c.ackedUpTo(), known: max(c.durable, c.ackedUpTo()),
-		savedAcked: c.savedAcked, readFail: c.readFail, fileBytes: c.fileBytes, room: -1, marks: map[string]mark{},
-	}
-	for p.freed < min(c.blocks.len(), maxFreed) && c.blocks.at(p.freed).last <= p.acked {
-		p.freedBytes += c.blocks.at(p.freed).bytes
-		p.freed++
-	}
-	if p.freed < c.blocks.len() {
-		p.firstKept = c.blocks.at(p.freed).first
-	}
-	p.empty = c.blocks.len() == 0 || c.blocks.at(c.blocks.len()-1).last <= p.acked
-	if c.opts.MaxDiskBytes > 0 && !final {
-		p.room = max(0, c.opts.MaxDiskBytes-c.diskBytes+p.freedBytes)
-	}
-	pending := p.known < c.tail
-	if p.empty && (!pending || !final && c.calm()) {
-		p.leave, p.unused = true, c.blocks.len() == 0 && !c.doubt
-		p.freed, p.freedBytes, p.firstKept = c.blocks.len(), c.diskBytes, 0
-	} else {
+	p = plan{acked: c.ackedUpTo(), marks: map[string]string{}}
+	p.known = max(c.durable, p.acked)
+	p.leave = c.written <= p.acked && (p.known >= c.tail || !final && c.calm())
+	if !p.leave {
 		c.collect(p.known)
 	}
 	for source, m := range c.marks {
-		if m.seq > c.savedMarks {
-			p.marks[source] = m
-		}
+		p.marks[source] = m.position
 	}
-	return p, p.leave || len(c.entries) > 0 || p.acked > p.savedAcked || p.readFail
+	return p, p.leave || len(c.entries) > 0 || p.acked > c.log.Acked()
 }
 
 // calm reports whether all there is fits in memory with room to spare, and may stay there.
@@ -260,107 +243,82 @@ func (c *committer[T]) collect(known uint64) {
 	c.more = bytes >= c.commitBytes
 }
 
-// round makes one commit and reports whether it wrote or deleted anything. An error may come with progress.
+// round makes one commit and reports whether it wrote anything, or ended the spilling. An error may come with
+// progress. What was acknowledged comes first: on a full disk that makes room.
 func (c *committer[T]) round(final bool) (progress bool, err error) {
 	p, ok := c.plan(final)
 	if !ok {
 		return false, nil
 	}
-	if p.unused {
-		c.report(c.leave())
-		return true, nil
-	}
-	blocks, marks, encodeErr := c.encode(p)
-	if len(blocks) == 0 && !p.leave && p.acked <= p.savedAcked && !p.readFail { // no room, or it can't be encoded
-		return false, encodeErr
-	}
-	last := p.known
-	if n := len(blocks); n > 0 {
-		last = blocks[n-1].last
-	}
-	fileBytes, err := c.write(p, blocks, marks, last)
-	whole := encodeErr == nil
-	if err != nil && len(blocks) > 0 && p.freed > 0 {
-		// Room that a commit frees is there for the next one: on a full disk the deletions have to go alone.
-		whole, blocks, marks, last = false, nil, p.marks, p.known
-		fileBytes, err = c.write(p, blocks, marks, last)
-	}
-	if err != nil {
+	if err := c.log.Ack(p.acked); err != nil {
 		return false, err
 	}
-	settled, progress := c.finish(p, blocks, marks, last, fileBytes, whole)
+	if p.leave {
+		c.recovered()
+		c.report(c.leave(p, final))
+		return true, nil
+	}
+	err = c.encode(final)
+	last := p.known
+	if c.batch.Len() > 0 {
+		written, writeErr := c.log.Append(c.batch, p.marks)
+		last, err = max(last, written), errors.Join(err, writeErr)
+	}
+	if err == nil {
+		c.recovered()
+	}
+	settled := c.finish(p, last)
 	clear(c.entries)
 	c.report(settled)
-	return progress, encodeErr
+	return last > p.known, err
 }
 
-// write makes p durable.
-func (c *committer[T]) write(p plan, blocks []*blockWriter, marks map[string]mark, last uint64) (int64, error) {
-	c.doubt = true
-	commit := &spillCommit{known: p.known, freedBytes: p.freedBytes, blocks: blocks, acked: p.acked, last: last, marks: map[string]string{}}
-	if commit.keep = p.firstKept; commit.keep == 0 {
-		commit.keep = p.acked + 1
+// encode puts c.entries to the batch, as far as there is room. With an error the items before the one that it is
+// about are there.
+func (c *committer[T]) encode(final bool) error {
+	if c.batch == nil {
+		c.batch = c.log.NewBatch()
 	}
-	for source, m := range marks {
-		commit.marks[source] = m.position
+	c.batch.Reset()
+	onDisk := c.log.Size()
+	room := int64(math.MaxInt64)
+	if c.opts.MaxDiskBytes > 0 && !final {
+		room = c.opts.MaxDiskBytes - onDisk
 	}
-	if p.leave && p.fileBytes > c.shrinkAbove {
-		if size, err := c.rewrite(p, false); err == nil {
-			return size, nil
+	for _, e := range c.entries {
+		var source, position string
+		if c.opts.Mark != nil {
+			source, position = c.opts.Mark(e.v)
 		}
-		// A full disk perhaps. An empty file that is too large will do, too; it is tried again when it is empty the next time.
-	}
-	fileBytes, err := c.store.commit(commit)
-	damaged := isDamage(err)
-	if !damaged && !errors.Is(err, fs.ErrNotExist) {
-		return fileBytes, err
-	}
-	if !damaged && p.firstKept > 0 {
-		c.opts.Logger.Error("The spill file is gone, with items in it", "path", c.opts.Path)
-	}
-	if _, err := c.rewrite(p, damaged); err != nil {
-		return 0, err
-	}
-	return c.store.commit(commit)
-}
-
-// rewrite replaces the file: it is not there, or damaged, or too large for what it holds. The new one has what the file
-// should have before the commit at hand.
-func (c *committer[T]) rewrite(p plan, damaged bool) (int64, error) {
-	var kept []block
-	c.mu.Lock()
-	for i := range c.blocks.len() {
-		if b := *c.blocks.at(i); b.last > p.acked {
-			kept = append(kept, b)
+		err := c.batch.Add(e.seq, source, position, func(dst []byte) ([]byte, error) { return c.opts.Encode(dst, e.v) })
+		if err != nil {
+			return fmt.Errorf("encode an item: %w", err)
+		}
+		if c.batch.Bytes() > room && (onDisk > 0 || c.batch.Len() > 1) {
+			c.batch.DropLast()
+			c.cut = true
+			return nil
+		}
+		if c.batch.Bytes() >= c.commitBytes {
+			c.more = c.more || e.seq < c.entries[len(c.entries)-1].seq
+			return nil
 		}
 	}
-	c.mu.Unlock()
-	marks := c.Positions()
-	for source, m := range p.marks {
-		marks[source] = m.position
-	}
-	return c.store.rewrite(kept, &spillCommit{known: p.known, acked: p.acked, last: p.known, marks: marks}, damaged)
+	return nil
 }
 
-// finish takes over that p is durable, and gives the items that are settled by that.
-func (c *committer[T]) finish(p plan, blocks []*blockWriter, marks map[string]mark, last uint64, fileBytes int64, ok bool) (settled []T, progress bool) {
+// finish takes over that items up to the number last are on disk or acknowledged, and gives those that are settled by
+// that.
+func (c *committer[T]) finish(p plan, last uint64) (settled []T) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for range p.freed {
-		c.diskBytes -= c.blocks.pop().bytes
-		progress = true
-	}
-	for _, w := range blocks {
-		c.blocks.push(w.block)
-		c.diskBytes += w.bytes
-		progress = true
-	}
-	c.doubt = false
-	c.durable, c.savedMarks, c.savedAcked, c.fileBytes = last, last, p.acked, fileBytes
-	for source, m := range marks {
-		c.positions[source] = m.position
-		if c.marks[source].seq <= last {
-			delete(c.marks, source)
+	c.durable = last
+	if last > p.known {
+		c.written = last
+		for source, m := range c.marks {
+			if m.seq <= last {
+				delete(c.marks, source)
+			}
 		}
 	}
 	settled = c.release(nil, last)
@@ -379,15 +337,8 @@ func (c *committer[T]) finish(p plan, blocks []*blockWriter, marks map[string]ma
 		c.bufBytes -= e.size
 		c.remove(e.size)
 	}
-	if ok {
-		c.recovered()
-	}
-	if p.leave {
-		settled = c.leaveLocked(settled)
-		progress = true
-	}
 	c.admit()
-	return settled, progress
+	return settled
 }
 
 // release appends what the receipts up to a number stand for, and drops them.
@@ -398,29 +349,19 @@ func (s *Spill[T]) release(settled []T, upTo uint64) []T {
 	return settled
 }
 
-// recovered ends a time of failures.
-func (c *committer[T]) recovered() {
-	c.readFail, c.lastErr = false, ""
-	if c.failing {
-		c.failing = false
-		c.opts.Logger.Info("The spill file works again", "path", c.opts.Path)
-	}
-}
-
-// leave ends spilling: nothing that is needed is on disk. It gives the items that are settled by that.
-func (c *committer[T]) leave() []T {
+// leave ends the spilling: nothing that is needed is on disk. It gives the items that are settled by that.
+func (c *committer[T]) leave(p plan, final bool) (settled []T) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.recovered()
-	settled := c.leaveLocked(nil)
-	c.admit()
-	return settled
-}
-
-func (c *committer[T]) leaveLocked(settled []T) []T {
+	c.durable = p.known
+	if !final && !c.calm() { // not any more
+		return c.release(nil, p.known)
+	}
 	for c.buf.len() > 0 {
 		c.advance()
 	}
 	c.spilling = false
-	return c.release(settled, c.tail)
+	settled = c.release(nil, c.tail)
+	c.admit()
+	return settled
 }

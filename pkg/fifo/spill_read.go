@@ -1,124 +1,82 @@
 package fifo
 
-import "github.com/deltabridge/deltabridge/internal/mutant"
+import (
+	"github.com/deltabridge/deltabridge/internal/mutant"
+	"github.com/deltabridge/deltabridge/internal/segment"
+)
 
-// readBytes is about how much is read from disk at a time.
-const readBytes = 1 << 20
-
-// fill reads from disk until as much waits in memory as a Take with these limits may give, or no more lies only there.
-// What can't be read is told and skipped. Only the consumer calls it.
+// fill reads from disk until as much waits in memory as a Take with these limits may give, or no more is only there.
+// What can't be read is reported and skipped. Only the consumer calls it.
 func (s *Spill[T]) fill(limit int, maxBytes int64) error {
-	var raw []rawItem
 	for {
-		b, from, items, bytes, ok := s.wanted(limit, maxBytes)
-		if !ok {
+		s.mu.Lock()
+		from, wanted := s.headEnd+1, s.wants(limit, maxBytes)
+		s.mu.Unlock()
+		if !wanted {
 			return nil
 		}
-		var err error
-		if raw, err = s.store.read(raw[:0], b, from, items, bytes); err != nil {
+		progress := false
+		err := s.log.Read(from, func(r segment.Record) (used, more bool) {
+			used, more = s.load(r, limit, maxBytes)
+			progress = progress || used
+			return used, more
+		})
+		if err != nil || !progress {
 			return err
 		}
-		if !s.loaded(from, s.decode(raw)) {
-			return nil
-		}
 	}
 }
 
-// wanted says what to read next: from block b the items from the number from on, at least one, but not more than so
-// many items and bytes.
-func (s *Spill[T]) wanted(limit int, maxBytes int64) (b block, from uint64, items int, bytes int64, ok bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+// wants reports whether a Take with these limits may give more than what waits in memory, and there is room for it.
+// Must be called with mu held.
+func (s *Spill[T]) wants(limit int, maxBytes int64) bool {
 	waiting, waitingBytes := s.head.len()-s.taken.len(), s.headBytes()-s.takenBytes
 	if s.headEnd >= s.diskEnd() || waiting > 0 && (waiting >= limit || waitingBytes >= maxBytes) {
-		return block{}, 0, 0, 0, false
+		return false
 	}
-	items, bytes = min(limit-waiting, s.headShare.items-s.head.len()), min(readBytes, maxBytes-waitingBytes)
-	if s.headShare.bytes > 0 {
-		bytes = min(bytes, s.headShare.bytes-s.headBytes())
-	}
-	if s.head.len() > 0 && (items <= 0 || bytes <= 0) {
-		return block{}, 0, 0, 0, false
-	}
-	from = s.headEnd + 1
-	return s.blockOf(from), from, items, bytes, true
+	return s.head.len() == 0 || s.headShare.fits(s.head.len(), s.headBytes(), 1)
 }
 
-// blockOf is the block that has the item with this number, which is on disk.
-func (s *Spill[T]) blockOf(seq uint64) block {
-	low, high := 0, s.blocks.len()
-	for low < high-1 {
-		if middle := (low + high) / 2; s.blocks.at(middle).first <= seq {
-			low = middle
-		} else {
-			high = middle
-		}
+// load puts what was read to head, if that has room, and reports whether more is wanted. While it was read nobody has
+// changed headEnd: head gets longer by items of buf only where nothing is on disk alone between the two, and is cut
+// at its end only when it exceeds its share, which it does only when the queue begins to spill, before the first of
+// it is on disk alone.
+func (s *Spill[T]) load(r segment.Record, limit int, maxBytes int64) (used, more bool) {
+	var v T
+	var size int64
+	if r.Err == nil {
+		v, r.Err = s.opts.Decode(r.Data)
 	}
-	return *s.blocks.at(low)
-}
-
-// readItem is an item that was read, or, with err, a run of items that could not be.
-type readItem[T any] struct {
-	rawItem
-	v    T
-	size int64
-}
-
-func (s *Spill[T]) decode(raw []rawItem) []readItem[T] {
-	items := make([]readItem[T], len(raw))
-	for i, r := range raw {
-		items[i].rawItem = r
-		if r.err == nil {
-			items[i].v, items[i].err = s.opts.Decode(r.data)
-		}
-		if items[i].err == nil {
-			items[i].size = s.sizeOf(items[i].v)
-		}
-	}
-	return items
-}
-
-// loaded puts what was read to head, as far as it has room, and reports whether that was anything.
-func (s *Spill[T]) loaded(from uint64, items []readItem[T]) bool {
-	lost, err := s.append(items)
-	if lost > 0 {
-		s.opts.Logger.Error("Spilled items could not be read back and are lost", "lost", lost, "path", s.opts.Path, "error", err)
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.headEnd >= from
-}
-
-// append does so. While it was read nobody has changed headEnd: head gets longer by items of buf
-// only where nothing lies on disk alone between the two, and is cut at its end only when it exceeds its share, which it
-// does only when the queue begins to spill, before the first of it is on disk alone.
-func (s *Spill[T]) append(items []readItem[T]) (lost int, firstErr error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, item := range items {
-		if s.head.len() > 0 && !s.headShare.fits(s.head.len(), s.headBytes(), item.size) {
-			break
-		}
-		if item.err != nil {
-			if firstErr == nil {
-				firstErr = item.err
+	if r.Err == nil {
+		size = s.sizeOf(v)
+	} else {
+		defer func() {
+			if used {
+				s.opts.Logger.Error("spilled items cannot be read back and are lost",
+					"lost", r.Last-r.First+1, "path", s.opts.Path, "err", r.Err)
 			}
-			lost += s.replace(Loss{item.first, item.last, s.positions, item.err})
-			continue
-		}
-		if s.headEnd = item.last; mutant.On("lose-spilled") && item.last%16 == 0 {
-			continue
-		}
-		s.add(item.size)
-		s.head.push(spilled[T]{item.v, item.size, item.last})
-		s.headEnd = item.last
+		}()
 	}
-	return lost, firstErr
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.head.len() > 0 && !s.headShare.fits(s.head.len(), s.headBytes(), size):
+		return false, false
+	case r.Err != nil:
+		s.replace(Loss{r.First, r.Last, s.log.Positions(), r.Err})
+	case mutant.On("lose-spilled") && r.Last%16 == 0:
+		s.headEnd = r.Last
+	default:
+		s.add(size)
+		s.head.push(spilled[T]{v, size, r.Last})
+		s.headEnd = r.Last
+	}
+	return true, s.wants(limit, maxBytes)
 }
 
-// replace puts what OnCorrupt gives for lost items in their place, and returns how many are lost. All of it has the number of
+// replace puts what OnCorrupt gives for lost items in their place. All of it has the number of
 // the first lost item, so that the run is acknowledged when the last of it is. Must be called with mu held.
-func (s *Spill[T]) replace(l Loss) int {
+func (s *Spill[T]) replace(l Loss) {
 	for _, v := range s.replacements(l) {
 		size := s.sizeOf(v)
 		s.add(size)
@@ -126,7 +84,6 @@ func (s *Spill[T]) replace(l Loss) int {
 	}
 	s.headEnd = l.Last
 	s.dropped += int64(l.Items())
-	return l.Items()
 }
 
 func (s *Spill[T]) replacements(l Loss) []T {

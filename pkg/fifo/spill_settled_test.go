@@ -18,6 +18,7 @@ func TestSpillSettlesInTheOrderOfTheFile(t *testing.T) {
 			o.Receipt = func(v item) item { return item{ID: v.ID} }
 		}).start()
 		s.push(1, 6)
+		s.Persist()
 		synctest.Wait()
 		s.wantIDs("settled by the file", s.settledIDs(), 1, 6)
 		s.takeIDs(6)

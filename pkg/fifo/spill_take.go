@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"github.com/deltabridge/deltabridge/internal/segment"
 )
 
 // front implements policy. What is taken is bounded by headShare, so that buf has room whatever the consumer does.
@@ -40,16 +42,20 @@ func (s *Spill[T]) advance() {
 }
 
 // Take implements [Queue]. What was taken and not acknowledged is at most half of the bounds, or one item: at that Take
-// waits for an acknowledgement. While the file can't be opened, it waits for that. After the end of Run it gives
+// waits for an acknowledgement. While a file can't be opened, it waits for that. After the end of Run it gives
 // what is in memory, and then an error if more lies on disk.
 func (s *Spill[T]) Take(ctx context.Context, buf []T, limit int, maxBytes int64) ([]T, error) {
 	clear(buf)
 	buf, limit = buf[:0], max(1, limit)
-	for {
+	for failing := false; ; {
 		if err := ctx.Err(); err != nil {
 			return buf, err
 		}
 		failed := s.fill(limit, maxBytes)
+		if failing && failed == nil {
+			s.recovered()
+		}
+		failing = failed != nil
 		batch, err := s.tryTake(buf, limit, maxBytes)
 		more := s.taking()
 		switch {
@@ -57,10 +63,10 @@ func (s *Spill[T]) Take(ctx context.Context, buf []T, limit int, maxBytes int64)
 			return batch, nil
 		case err != nil && !more:
 			return batch, err
-		case errors.Is(failed, errStopped):
+		case errors.Is(failed, segment.ErrClosed):
 			return batch, failed
 		case failed != nil:
-			s.failed(failed, true)
+			s.failed(failed)
 			pause(ctx, readRetry)
 			continue
 		}

@@ -47,16 +47,23 @@ func TestADamagedSpill(t *testing.T) {
 				return nil
 			})
 			b.stop()
-			file := filepath.Join(dir, "state", "spill-away.db")
-			data, err := os.ReadFile(file)
+			segments, err := filepath.Glob(filepath.Join(dir, "state", "spill-away", "*.log"))
 			if err != nil {
 				t.Fatal(err)
 			}
-			if !bytes.Contains(data, []byte(word)) {
-				t.Fatal("the event that is to be damaged is not on disk")
+			damaged := false
+			for _, file := range segments {
+				data, err := os.ReadFile(file)
+				if err != nil {
+					t.Fatal(err)
+				}
+				damaged = damaged || bytes.Contains(data, []byte(word))
+				if err := os.WriteFile(file, bytes.ReplaceAll(data, []byte(word), []byte(strings.ToUpper(word))), 0o600); err != nil {
+					t.Fatal(err)
+				}
 			}
-			if err := os.WriteFile(file, bytes.ReplaceAll(data, []byte(word), []byte(strings.ToUpper(word))), 0o600); err != nil {
-				t.Fatal(err)
+			if !damaged {
+				t.Fatal("the event that is to be damaged is not on disk")
 			}
 
 			away.start()

@@ -1,0 +1,341 @@
+package segment
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/deltabridge/deltabridge/test/scale"
+)
+
+// image is the content of a directory.
+type image map[string][]byte
+
+func imageOf(t *testing.T, dir string) image {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	i := image{}
+	for _, e := range entries {
+		if i[e.Name()], err = os.ReadFile(filepath.Join(dir, e.Name())); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return i
+}
+
+// restore makes a directory of it.
+func (i image) restore(t *testing.T) (dir string) {
+	t.Helper()
+	dir = filepath.Join(t.TempDir(), "log")
+	err := os.Mkdir(dir, 0o700)
+	for name, data := range i {
+		err = errors.Join(err, os.WriteFile(filepath.Join(dir, name), data, 0o600))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// The power fails in an Append, which has written any part of what it writes: the log has a prefix of the records,
+// with the positions of exactly that, and goes on.
+func TestTornTail(t *testing.T) {
+	for name, bytes := range map[string]int64{"one segment": DefaultBytes, "several": 150} {
+		t.Run(name, func(t *testing.T) {
+			dir := filepath.Join(t.TempDir(), "log")
+			l := open(t, dir, bytes)
+			appendTo(t, l, 1, 7)
+			if err := l.Ack(2); err != nil {
+				t.Fatal(err)
+			}
+			before := imageOf(t, dir)
+			appendTo(t, l, 8, 14)
+			after := imageOf(t, dir)
+			for name, data := range after {
+				if name == stateName || slices.Equal(data, before[name]) {
+					continue
+				}
+				torn := image{}
+				for other, data := range after {
+					if other < name || before[other] != nil {
+						torn[other] = data // was synced before, or is not written to
+					}
+				}
+				torn[stateName] = before[stateName]
+				for n := len(before[name]); n <= len(data); n += scale.Of(5, 1) {
+					for _, garbage := range [][]byte{nil, make([]byte, len(data)-n), []byte("garbage")} {
+						torn[name] = slices.Concat(data[:n], garbage)
+						checkTorn(t, torn.restore(t), bytes)
+					}
+				}
+			}
+		})
+	}
+}
+
+func checkTorn(t *testing.T, dir string, bytes int64) {
+	t.Helper()
+	l := open(t, dir, bytes)
+	last := l.Last()
+	if last < 7 || last > 14 {
+		t.Fatalf("the last record is %d", last)
+	}
+	wantRead(t, l, 3, last)
+	for source, position := range l.Positions() {
+		want := ""
+		for n := last; n > last-3; n-- {
+			if fmt.Sprint("source", n%3) == source {
+				want = fmt.Sprint(n)
+			}
+		}
+		if position != want {
+			t.Fatalf("%s is at %s, want %s; the last record is %d", source, position, want, last)
+		}
+	}
+	appendTo(t, l, last+1, last+5)
+	wantRead(t, l, 3, last+5)
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	again := open(t, dir, bytes)
+	wantRead(t, again, 3, last+5)
+	if err := errors.Join(again.Ack(last+5), again.Close()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A byte is changed anywhere, or a file ends anywhere: one or two records are lost at most, and told; or the whole,
+// if it is the state.
+func TestDamageAnywhere(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "log")
+	l := open(t, dir, 300)
+	appendTo(t, l, 1, 20)
+	if err := errors.Join(l.Ack(2), l.Close()); err != nil {
+		t.Fatal(err)
+	}
+	whole := imageOf(t, dir)
+	if len(whole) < 4 {
+		t.Fatalf("%d files", len(whole))
+	}
+	step := scale.Of(13, 1)
+	lostOne, lostNone := 0, 0
+	for name, data := range whole {
+		for at := 0; at < len(data); at += step {
+			if name == stateName && at >= slotBytes && at < slotDistance {
+				continue
+			}
+			changed := image{}
+			for other, data := range whole {
+				changed[other] = data
+			}
+			changed[name] = slices.Clone(data)
+			changed[name][at] ^= 0x41
+			switch lost := lostOf(t, changed); {
+			case lost == 0:
+				lostNone++
+			case lost == 1 && name != stateName:
+				lostOne++
+			default:
+				t.Fatalf("byte %d of %s: %d lost", at, name, lost)
+			}
+			changed[name] = data[:at]
+			if name != stateName {
+				lostOf(t, changed)
+			}
+		}
+	}
+	if lostOne == 0 || lostNone == 0 {
+		t.Errorf("%d times one was lost, %d times none", lostOne, lostNone)
+	}
+}
+
+// lostOf is how many records of 3..20 are lost; all of these are accounted for, and what is appended is not lost.
+func lostOf(t *testing.T, i image) int {
+	t.Helper()
+	l := open(t, i.restore(t), 300)
+	if l.Last() != 20 {
+		t.Fatalf("the last record is %d", l.Last())
+	}
+	appendTo(t, l, 21, 22)
+	read, lost := readAll(t, l)
+	if n := len(read) + len(lost); n != 22-int(l.Acked()) || l.Acked() > 2 || !slices.Contains(read, 21) || !slices.Contains(read, 22) {
+		t.Fatalf("read %v, lost %v", read, lost)
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return len(lost)
+}
+
+// faultyFile is a file that fails as its test wants.
+type faultyFile struct {
+	file
+	fail func(write bool) bool
+}
+
+var errFull = errors.New("no space left on device")
+
+func (f faultyFile) WriteAt(data []byte, off int64) (int, error) {
+	if !f.fail(true) {
+		return f.file.WriteAt(data, off)
+	}
+	n, err := f.file.WriteAt(data[:len(data)*2/3], off)
+	return n, errors.Join(err, errFull)
+}
+
+func (f faultyFile) Sync() error {
+	if f.fail(false) {
+		return errFull
+	}
+	return f.file.Sync()
+}
+
+// model is what a Log should do.
+type model struct {
+	t           *testing.T
+	dir         string
+	bytes       int64
+	log         *Log
+	acked, last uint64
+	tried       uint64 // an Append that failed can have written records up to this one
+	faults      int    // so many writes or syncs of segments will fail, after some others
+	after       int
+}
+
+func newModel(t *testing.T, bytes int64) *model {
+	m := &model{t: t, dir: filepath.Join(t.TempDir(), "log"), bytes: bytes}
+	m.reopen()
+	return m
+}
+
+func (m *model) reopen() {
+	l, damage, err := Open(m.dir, m.bytes, quiet())
+	if err := errors.Join(damage, err); err != nil {
+		m.t.Fatal(err)
+	}
+	l.make = func(path string) (file, error) {
+		f, err := makeFile(path)
+		return faultyFile{f, m.fail}, err
+	}
+	if l.Last() < m.last && l.Acked() < m.acked || l.Last() > max(m.last, m.tried) || l.Acked() > m.acked {
+		m.t.Fatalf("records %d to %d, want %d to %d (%d)", l.Acked()+1, l.Last(), m.acked+1, m.last, m.tried)
+	}
+	if l.Acked() < m.acked && l.Last() > l.Acked() {
+		m.t.Fatalf("acknowledged up to %d of %d, want %d", l.Acked(), l.Last(), m.acked)
+	}
+	m.log, m.acked, m.last, m.tried = l, l.Acked(), l.Last(), 0
+}
+
+func (m *model) fail(bool) bool {
+	if m.faults == 0 {
+		return false
+	}
+	if m.after > 0 {
+		m.after--
+		return false
+	}
+	m.faults--
+	return true
+}
+
+// append appends records; hole are acknowledged without being written.
+func (m *model) append(n, hole uint64) {
+	if hole > 0 {
+		m.ack(m.last + hole)
+	}
+	first := m.last + 1
+	last, err := m.log.Append(batchOf(m.t, m.log, first, first+n-1), nil)
+	switch {
+	case err == nil && last != first+n-1, err != nil && !errors.Is(err, errFull), last < m.last, last > first+n-1:
+		m.t.Fatalf("Append(%d, %d) = %d, %v", first, n, last, err)
+	case err != nil:
+		m.tried = max(m.tried, first+n-1)
+	}
+	m.last = last
+}
+
+func (m *model) ack(upTo uint64) {
+	if err := m.log.Ack(upTo); err != nil && !errors.Is(err, errFull) {
+		m.t.Fatal(err)
+	}
+	m.acked, m.last = max(m.acked, upTo), max(m.last, upTo)
+}
+
+// step does one thing.
+func (m *model) step(op, arg byte) {
+	switch op % 8 {
+	case 0, 1, 2:
+		m.append(1+uint64(arg%9), 0)
+	case 3:
+		m.append(1+uint64(arg%3), uint64(arg%4))
+	case 4, 5:
+		m.ack(min(m.last, m.acked+uint64(arg%16)))
+	case 6:
+		m.faults, m.after = int(arg%3), int(arg/4%5)
+	case 7:
+		if err := m.log.Close(); err != nil {
+			m.t.Fatal(err)
+		}
+		m.reopen()
+	}
+	if m.log.Acked() != m.acked || m.log.Last() != m.last {
+		m.t.Fatalf("records %d to %d, want %d to %d", m.log.Acked()+1, m.log.Last(), m.acked+1, m.last)
+	}
+	wantRead(m.t, m.log, m.acked+1, m.last)
+	positions := m.log.Positions()
+	for n := m.last; n > m.acked && n+3 > m.last; n-- {
+		if got := positions[fmt.Sprint("source", n%3)]; got != fmt.Sprint(n) {
+			m.t.Fatalf("record %d: the position is %q", n, got)
+		}
+	}
+}
+
+func (m *model) finish() {
+	m.faults = 0
+	m.ack(m.last)
+	if err := m.log.Close(); err != nil {
+		m.t.Fatal(err)
+	}
+	if m.reopen(); m.last > m.acked || len(segments(m.t, m.dir)) > 0 {
+		m.t.Fatalf("records %d to %d are left in %v", m.acked+1, m.last, segments(m.t, m.dir))
+	}
+	if err := m.log.Close(); err != nil {
+		m.t.Fatal(err)
+	}
+}
+
+// FuzzLog compares a log with a model, over crashes between any two steps, writes that are short and syncs that fail.
+func FuzzLog(f *testing.F) {
+	f.Add(byte(0), []byte("0000407007304050607"))
+	f.Add(byte(30), []byte("0a1b2c6d0e0f4g7h3i4j6k0l7m4n"))
+	f.Add(byte(200), []byte("090909090949576a0909094f77393b"))
+	f.Fuzz(func(t *testing.T, bytes byte, ops []byte) {
+		if len(ops) > 200 {
+			return
+		}
+		m := newModel(t, 1+int64(bytes)*8)
+		for ; len(ops) >= 2; ops = ops[2:] {
+			m.step(ops[0], ops[1])
+		}
+		m.finish()
+	})
+}
+
+// The fuzz target's steps in long random runs.
+func TestRandomFaults(t *testing.T) {
+	for seed := range scale.Of[uint64](3, 40) {
+		random := rand.New(rand.NewPCG(seed, 7)).IntN
+		m := newModel(t, 1+int64(random(2)*random(2000)))
+		for range scale.Of(100, 1000) {
+			m.step(byte(random(256)), byte(random(256)))
+		}
+		m.finish()
+	}
+}

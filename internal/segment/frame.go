@@ -1,0 +1,174 @@
+package segment
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"math"
+)
+
+// A record in a file; all numbers are big endian:
+//
+//	uint32 checksum of the rest of the head
+//	uint32 checksum of the content
+//	uint32 length of the content
+//	uint16 length of the source, uint16 length of the position
+//	uint64 number
+//	the content: source, position, data
+//
+// Checksums are CRC-32C (Castagnoli, RFC 3720 appendix B.4), which begin with the seed of the log, so that a record
+// of another log is not taken for one of this. The head has a checksum of its own: where only the content is damaged,
+// the next record is found.
+const headBytes = 24
+
+// windowBytes is how much is read from a file at a time.
+const windowBytes = 256 << 10
+
+// castagnoli is the polynomial's table, which the package crc32 makes once.
+func castagnoli() *crc32.Table { return crc32.MakeTable(crc32.Castagnoli) }
+
+func checksum(seed uint32, data []byte) uint32 { return crc32.Update(seed, castagnoli(), data) }
+
+// Batch collects records for one Append.
+type Batch struct {
+	seed  uint32
+	data  []byte
+	marks []batchMark
+}
+
+// batchMark is where a record of a batch ends, and what it says of its source.
+type batchMark struct {
+	number           uint64
+	end              int
+	source, position string
+}
+
+// Reset empties the batch.
+func (b *Batch) Reset() {
+	clear(b.marks)
+	b.data, b.marks = b.data[:0], b.marks[:0]
+}
+
+// Len is the number of records.
+func (b *Batch) Len() int { return len(b.marks) }
+
+// Bytes is what the records take in a file.
+func (b *Batch) Bytes() int64 { return int64(len(b.data)) }
+
+// Last is the number of the last record; there must be one.
+func (b *Batch) Last() uint64 { return b.marks[len(b.marks)-1].number }
+
+// Add adds a record whose data is what encode appends to its argument. Numbers must be consecutive. After an error
+// the batch is as before.
+func (b *Batch) Add(number uint64, source, position string, encode func([]byte) ([]byte, error)) error {
+	begin := len(b.data)
+	data := append(b.data, make([]byte, headBytes)...)
+	data = append(append(data, source...), position...)
+	data, err := encode(data)
+	if err != nil {
+		return err
+	}
+	length := len(data) - begin - headBytes
+	if length > math.MaxInt32 || len(source) > math.MaxUint16 || len(position) > math.MaxUint16 {
+		return fmt.Errorf("a record of %d bytes is too large", length)
+	}
+	head := data[begin : begin+headBytes]
+	binary.BigEndian.PutUint32(head[4:], checksum(b.seed, data[begin+headBytes:]))
+	binary.BigEndian.PutUint32(head[8:], uint32(length))
+	binary.BigEndian.PutUint16(head[12:], uint16(len(source)))
+	binary.BigEndian.PutUint16(head[14:], uint16(len(position)))
+	binary.BigEndian.PutUint64(head[16:], number)
+	binary.BigEndian.PutUint32(head, checksum(b.seed, head[4:]))
+	b.data = data
+	b.marks = append(b.marks, batchMark{number, len(data), source, position})
+	return nil
+}
+
+// DropLast removes the record that was added last.
+func (b *Batch) DropLast() {
+	b.marks = b.marks[:len(b.marks)-1]
+	b.data = b.data[:b.start(len(b.marks))]
+}
+
+// start is where the i-th record begins.
+func (b *Batch) start(i int) int {
+	if i == 0 {
+		return 0
+	}
+	return b.marks[i-1].end
+}
+
+// frame is a record in a file. Its bytes are valid until the scanner goes on.
+type frame struct {
+	number           uint64
+	source, position []byte
+	data             []byte
+	bytes            int64 // in the file
+	err              error // the content is damaged
+}
+
+var errContent = errors.New("a record does not match its checksum")
+
+// scanner reads the records of a file one after the other.
+type scanner struct {
+	file io.ReaderAt
+	seed uint32
+	// low is the least number that the next record may have; off is where it begins, or later; end is where the
+	// records end.
+	low      uint64
+	off, end int64
+
+	window []byte
+	begin  int64 // of window, in the file
+}
+
+// next returns the next record with a number up to high, and passes over damage in front of it; ok is false at the end.
+func (s *scanner) next(high uint64) (f frame, ok bool) {
+	for ; s.off+headBytes <= s.end; s.off++ {
+		if f, ok = s.here(high); ok {
+			return f, true
+		}
+	}
+	return frame{}, false
+}
+
+// here returns the record that begins at off, if one with a number from low to high does.
+func (s *scanner) here(high uint64) (f frame, ok bool) {
+	if s.off+headBytes > s.end {
+		return frame{}, false
+	}
+	head := s.bytes(s.off, headBytes)
+	number, length := binary.BigEndian.Uint64(head[16:]), int(binary.BigEndian.Uint32(head[8:]))
+	source, position := int(binary.BigEndian.Uint16(head[12:])), int(binary.BigEndian.Uint16(head[14:]))
+	if number < s.low || number > high || s.off+headBytes+int64(length) > s.end || source+position > length ||
+		binary.BigEndian.Uint32(head) != checksum(s.seed, head[4:]) {
+		return frame{}, false
+	}
+	sum := binary.BigEndian.Uint32(head[4:]) // the window may move
+	content := s.bytes(s.off+headBytes, length)
+	f = frame{
+		number: number, source: content[:source], position: content[source : source+position],
+		data: content[source+position:], bytes: headBytes + int64(length),
+	}
+	if checksum(s.seed, content) != sum {
+		f.err = errContent
+	}
+	s.low, s.off = number+1, s.off+f.bytes
+	return f, true
+}
+
+// bytes returns n bytes of the file; those that can't be read are zero, which no record begins with.
+func (s *scanner) bytes(off int64, n int) []byte {
+	if off < s.begin || off+int64(n) > s.begin+int64(len(s.window)) {
+		size := int(min(s.end-off, int64(max(n, windowBytes))))
+		if cap(s.window) < size || cap(s.window) > 4*windowBytes && size <= windowBytes {
+			s.window = make([]byte, size)
+		}
+		s.window, s.begin = s.window[:size], off
+		read, _ := s.file.ReadAt(s.window, off)
+		clear(s.window[read:])
+	}
+	return s.window[off-s.begin:][:n]
+}

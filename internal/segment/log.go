@@ -1,0 +1,300 @@
+package segment
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+const (
+	// DefaultBytes is the size from which a segment is followed by another one.
+	DefaultBytes = 16 << 20
+	// lockPatience is how long to wait for another process to close the log.
+	lockPatience = 2 * time.Second
+
+	suffix = ".log"
+)
+
+// Log is a log on disk. The package comment says how.
+type Log struct {
+	dir   string
+	bytes int64 // of a segment
+	seed  uint32
+	log   *slog.Logger
+	make  func(path string) (file, error) // makes the file of a segment
+
+	// Of the goroutine that writes:
+	state    *stateFile // nil: the directory is made with the first record
+	active   file       // the last segment; nil: the next Append begins one
+	unsynced bool       // a file was made or removed, and that has to be durable
+
+	mu sync.Mutex // guards what follows, and is not held during I/O
+	// segments are in order. Invariant: a record that is in the log has a number from first to last of one of them.
+	segments    []*segment
+	acked, last uint64
+	positions   map[string]string
+	closed      bool
+
+	reading sync.Mutex // guards what follows, which is that of Read and Close
+	reader  reader
+}
+
+// segment is a file.
+type segment struct {
+	path        string
+	first, last uint64 // numbers of its records; last < first: none
+	size        int64  // where its records end
+	damaged     bool
+	failed      bool // to write: it can have records that do not count
+}
+
+// Open opens the log in a directory, or begins a new one, which makes the directory with the first record. One that
+// can't be used is renamed; damage says why, and the log is empty. An error is for people to fix: no permission,
+// another process has it.
+func Open(dir string, segmentBytes int64, log *slog.Logger) (l *Log, damage, err error) {
+	l = newLog(dir, segmentBytes, log)
+	err = l.load(os.O_RDWR, lockPatience)
+	switch {
+	case err == nil:
+		if err := l.removeAcked(); err != nil { // tried again with each Ack
+			log.Warn("cannot remove an acknowledged segment", "err", err)
+		}
+		return l, nil, nil
+	case !errors.Is(err, errState):
+		return nil, nil, fmt.Errorf("open %s: %w", dir, err)
+	}
+	aside := asidePath(dir)
+	if renameErr := os.Rename(dir, aside); renameErr != nil {
+		return nil, nil, fmt.Errorf("rename %s, which cannot be used (%w): %w", dir, err, renameErr)
+	}
+	log.Error("spill cannot be used and was renamed, the queue begins with an empty one",
+		"path", dir, "renamed", aside, "err", err)
+	return newLog(dir, segmentBytes, log), err, nil
+}
+
+func newLog(dir string, segmentBytes int64, log *slog.Logger) *Log {
+	return &Log{
+		dir: dir, bytes: segmentBytes, seed: rand.Uint32(), log: log, make: makeFile, positions: map[string]string{},
+	}
+}
+
+// file is the file of a segment that is written to.
+type file interface {
+	io.WriterAt
+	io.Closer
+	Sync() error
+}
+
+func makeFile(path string) (file, error) {
+	return os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+}
+
+// Peek counts the records that are not acknowledged of a log that is not open, and changes nothing. There are none if
+// there is no log.
+func Peek(dir string) (records int64, err error) {
+	l := newLog(dir, DefaultBytes, slog.New(slog.DiscardHandler))
+	if err := l.load(os.O_RDONLY, 0); err != nil {
+		return 0, fmt.Errorf("look into %s: %w", dir, err)
+	}
+	if l.state != nil {
+		defer l.state.file.Close()
+	}
+	return int64(l.last - l.acked), nil
+}
+
+// asidePath is a name for what can't be used, with the time; nothing has it.
+func asidePath(path string) string {
+	base := path + ".damaged-" + time.Now().UTC().Format("20060102T150405Z")
+	name := base
+	for i := 2; ; i++ {
+		if _, err := os.Lstat(name); errors.Is(err, fs.ErrNotExist) {
+			return name
+		}
+		name = fmt.Sprintf("%s.%d", base, i)
+	}
+}
+
+// load reads the state and what is needed of the segments. After an error nothing is open.
+func (l *Log) load(flags int, patience time.Duration) error {
+	info, err := os.Stat(l.dir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return err
+	case !info.IsDir():
+		return fmt.Errorf("%w: it is not a directory", errState)
+	}
+	if err := l.list(); err != nil {
+		return err
+	}
+	state, err := openState(filepath.Join(l.dir, stateName), flags, patience)
+	if l.fresh(err) {
+		return nil // the first record was not written
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%w: it is missing", errState)
+	}
+	if err != nil {
+		return err
+	}
+	l.state, l.seed, l.acked, l.last = state, state.seed, state.acked, state.last
+	if err := l.find(); err != nil {
+		return errors.Join(err, state.file.Close())
+	}
+	return nil
+}
+
+// fresh reports whether an error of openState is that of a directory which was made, and never had a record.
+func (l *Log) fresh(err error) bool {
+	if len(l.segments) > 0 {
+		return false
+	}
+	data, readErr := os.ReadFile(filepath.Join(l.dir, stateName))
+	if readErr == nil && len(data) >= slotBytes && len(bytes.Trim(data, "\x00")) > 0 {
+		return false
+	}
+	return errors.Is(err, errState) || errors.Is(err, fs.ErrNotExist)
+}
+
+// list finds the segments by their names.
+func (l *Log) list() error {
+	entries, err := os.ReadDir(l.dir)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries { // sorted, and the names have one length
+		digits, ok := strings.CutSuffix(e.Name(), suffix)
+		first, err := strconv.ParseUint(digits, 16, 64)
+		if !ok || err != nil || first == 0 || e.Name() != segmentName(first) {
+			continue
+		}
+		info, err := e.Info()
+		if err != nil {
+			return err
+		}
+		s := &segment{path: filepath.Join(l.dir, e.Name()), first: first, last: first - 1, size: info.Size()}
+		if n := len(l.segments); n > 0 {
+			l.segments[n-1].last = first - 1
+		}
+		l.segments = append(l.segments, s)
+	}
+	return nil
+}
+
+func segmentName(first uint64) string { return fmt.Sprintf("%016x%s", first, suffix) }
+
+// find reads the newest segments, back to one that has all positions.
+func (l *Log) find() error {
+	begin, err := l.header()
+	if err != nil {
+		return err
+	}
+	l.last = max(l.last, l.acked)
+	for i, s := range l.segments[begin:] {
+		newest := begin+i == len(l.segments)-1
+		if newest {
+			s.last = max(l.last, s.first+uint64(s.size)/headBytes)
+		}
+		found, err := l.scan(s)
+		if err != nil {
+			return err
+		}
+		if newest {
+			l.last = max(l.last, found, s.first-1) // a segment is made when all before it is durable
+			s.last = l.last
+			s.damaged = s.damaged && s.last >= s.first // else it is a torn tail
+		}
+	}
+	return nil
+}
+
+// header finds the newest segment whose positions can be read, or else gives the first one.
+func (l *Log) header() (i int, err error) {
+	for i = len(l.segments) - 1; i >= 0; i-- {
+		s := l.segments[i]
+		file, err := os.Open(s.path)
+		if err != nil {
+			return 0, err
+		}
+		f, ok := (&scanner{file: file, seed: l.seed, end: s.size}).here(s.first - 1)
+		_ = file.Close()
+		if ok && f.err == nil && json.Unmarshal(f.data, &l.positions) == nil {
+			l.acked = max(l.acked, f.number)
+			return i, nil
+		}
+		s.damaged = true
+	}
+	if l.last > l.acked && len(l.segments) > 0 {
+		l.log.Error("positions in the spill are damaged, their sources begin where they would without them", "path", l.dir)
+	}
+	return 0, nil
+}
+
+// scan reads the positions of a segment's records, and gives the number of the last one.
+func (l *Log) scan(s *segment) (last uint64, err error) {
+	file, err := os.Open(s.path)
+	if err != nil {
+		return 0, err
+	}
+	defer file.Close()
+	records := scanner{file: file, seed: l.seed, low: s.first, end: s.size}
+	end := int64(0)
+	for {
+		f, ok := records.next(s.last)
+		if !ok {
+			break
+		}
+		if f.err != nil {
+			continue // at the end of the log it is torn, or else missed when it is its turn
+		}
+		if last, end = f.number, records.off; len(f.source) > 0 {
+			l.positions[string(f.source)] = string(f.position)
+		}
+	}
+	s.size = end
+	return last, nil
+}
+
+// Acked is the number up to which all records are acknowledged.
+func (l *Log) Acked() uint64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.acked
+}
+
+// Last is the number of the newest record, acknowledged or not.
+func (l *Log) Last() uint64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.last
+}
+
+// Positions are the last positions of the sources.
+func (l *Log) Positions() map[string]string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return maps.Clone(l.positions)
+}
+
+// Size is what the segments take on disk, including what is acknowledged in them.
+func (l *Log) Size() (total int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, s := range l.segments {
+		total += s.size
+	}
+	return total
+}

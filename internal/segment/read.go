@@ -1,0 +1,140 @@
+package segment
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"slices"
+)
+
+var (
+	// ErrClosed is returned by Read after Close.
+	ErrClosed  = errors.New("the log is closed")
+	errMissing = errors.New("records are missing or damaged")
+)
+
+// Record is an item as it was read back or, with Err, a run of items that could not be.
+type Record struct {
+	First, Last uint64
+	Data        []byte
+	Err         error
+}
+
+// reader is where the last Read ended.
+type reader struct {
+	segment *segment
+	file    *os.File
+	scanner
+}
+
+// Read calls use with the records from a number on, which must be in the log and not acknowledged, and ends when it
+// does not want more, or with the file that they are in. A record that was not used is the next one to be read. An
+// error means that it may work later.
+func (l *Log) Read(from uint64, use func(Record) (used, more bool)) error {
+	l.reading.Lock()
+	defer l.reading.Unlock()
+	s, last, err := l.seek(from)
+	r := &l.reader
+	for more := err == nil; more && from <= last; {
+		low, off := r.low, r.off
+		f, ok := r.next(last)
+		if ok && f.number < from {
+			continue
+		}
+		record := Record{First: f.number, Last: f.number, Err: f.err}
+		switch {
+		case !ok:
+			record = Record{First: from, Last: last, Err: errMissing}
+		case f.number > from:
+			record = Record{First: from, Last: f.number - 1, Err: errMissing}
+			low, off = f.number, r.off-f.bytes
+			r.low, r.off = low, off
+		case f.err == nil:
+			record.Data = append([]byte{}, f.data...)
+		}
+		var used bool
+		if used, more = use(record); !used {
+			r.low, r.off = min(low, from), off
+			break
+		}
+		if record.Err != nil {
+			l.damage(s)
+		}
+		from = record.Last + 1
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		use(Record{First: from, Last: last, Err: errMissing})
+		return nil
+	}
+	return err
+}
+
+// seek makes the reader stand at or in front of a record, and gives its segment and the number of the last one in
+// that. A record that is in none is in a missing one.
+func (l *Log) seek(number uint64) (s *segment, last uint64, err error) {
+	s, last, end, err := l.segmentOf(number)
+	if err != nil {
+		return nil, last, err
+	}
+	r := &l.reader
+	if r.segment != s {
+		file, err := os.Open(s.path)
+		if err != nil {
+			return s, last, err
+		}
+		r.close()
+		*r = reader{segment: s, file: file, scanner: scanner{file: file, seed: l.seed, low: s.first}}
+	}
+	if number < r.low {
+		r.low, r.off = s.first, 0
+	}
+	r.end = end
+	return s, last, nil
+}
+
+// segmentOf gives the segment of a record, the number of its last one, and where its records end.
+func (l *Log) segmentOf(number uint64) (s *segment, last uint64, end int64, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	i := slices.IndexFunc(l.segments, func(s *segment) bool { return number <= s.last })
+	switch {
+	case l.closed:
+		return nil, 0, 0, ErrClosed
+	case i < 0:
+		return nil, l.last, 0, fs.ErrNotExist
+	case number < l.segments[i].first:
+		return nil, l.segments[i].first - 1, 0, fs.ErrNotExist
+	}
+	s = l.segments[i]
+	return s, s.last, s.size, nil
+}
+
+// damage notes that a segment is damaged.
+func (l *Log) damage(s *segment) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s.damaged = true
+}
+
+func (r *reader) close() {
+	if r.file != nil {
+		_ = r.file.Close()
+	}
+	*r = reader{}
+}
+
+// Close closes the log. What Ack and Append returned for is durable without it.
+func (l *Log) Close() (err error) {
+	l.reading.Lock()
+	defer l.reading.Unlock()
+	l.mu.Lock()
+	l.closed = true
+	l.mu.Unlock()
+	l.reader.close()
+	l.seal()
+	if l.state != nil {
+		err = errors.Join(l.state.file.Sync(), l.state.file.Close())
+		l.state = nil
+	}
+	return err
+}

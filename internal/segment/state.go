@@ -1,0 +1,143 @@
+package segment
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+)
+
+// ErrLocked says that another process, or another Log of this one, has the log open.
+var ErrLocked = errors.New("another process uses it")
+
+// The state file is written in place, so that a full disk does not keep records from being acknowledged. It has two
+// slots, in different sectors: the one that was last made durable is never written to. All numbers are big endian:
+//
+//	uint32 checksum of the rest
+//	uint32 magic, uint32 format
+//	uint32 seed
+//	uint64 generation, uint64 acked, uint64 last
+const (
+	stateName    = "state"
+	stateMagic   = 0x5345474d // "SEGM"
+	stateFormat  = 1
+	slotBytes    = 40
+	slotDistance = 4096
+)
+
+// StateBytes is what the state file takes on disk.
+const StateBytes = slotDistance + slotBytes
+
+// errState says that the state file can't be used.
+var errState = errors.New("the state is damaged")
+
+// state is what the state file says.
+type state struct {
+	seed       uint32
+	generation uint64 // the slot with the higher one counts
+	acked      uint64 // all records up to this number are acknowledged
+	last       uint64 // records up to this number were written; the files may have newer ones
+}
+
+// stateFile is the state file, which also is the lock on the directory.
+type stateFile struct {
+	file *os.File
+	state
+	slot int // where to write next
+}
+
+// openState opens and locks the state file. The error wraps errState if it can't be used.
+func openState(path string, flags int, patience time.Duration) (s *stateFile, err error) {
+	file, err := os.OpenFile(path, flags, 0)
+	if err != nil {
+		return nil, err
+	}
+	s = &stateFile{file: file}
+	if err = lock(file, patience); err == nil {
+		err = s.read()
+	}
+	if err == nil && flags == os.O_RDWR {
+		err = file.Sync() // what was read may not be durable, and the other slot is written to next
+	}
+	if err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	return s, nil
+}
+
+// createState makes the state file, with room for both slots.
+func createState(path string, seed uint32, acked, last uint64) (s *stateFile, err error) {
+	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	s = &stateFile{file: file}
+	if err = lock(file, 0); err == nil && s.read() == nil {
+		err = errors.New("another process made it meanwhile")
+	}
+	s.state, s.slot = state{seed: seed}, 0
+	if err == nil {
+		err = s.write(acked, last, false)
+	}
+	if err == nil {
+		_, err = file.WriteAt(make([]byte, slotBytes), slotDistance)
+	}
+	if err == nil {
+		err = s.write(acked, last, true)
+	}
+	if err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	return s, nil
+}
+
+// read reads both slots.
+func (s *stateFile) read() error {
+	found := false
+	for slot := range 2 {
+		var data [slotBytes]byte
+		if _, err := s.file.ReadAt(data[:], int64(slot)*slotDistance); err != nil ||
+			binary.BigEndian.Uint32(data[:]) != checksum(0, data[4:]) || binary.BigEndian.Uint32(data[4:]) != stateMagic {
+			continue
+		}
+		if format := binary.BigEndian.Uint32(data[8:]); format != stateFormat {
+			return fmt.Errorf("%w: it has format %d, known is %d", errState, format, stateFormat)
+		}
+		if generation := binary.BigEndian.Uint64(data[16:]); !found || generation > s.generation {
+			s.state = state{
+				binary.BigEndian.Uint32(data[12:]), generation,
+				binary.BigEndian.Uint64(data[24:]), binary.BigEndian.Uint64(data[32:]),
+			}
+			s.slot, found = 1-slot, true
+		}
+	}
+	if !found {
+		return errState
+	}
+	return nil
+}
+
+// write writes the numbers, and makes them durable if sync is set.
+func (s *stateFile) write(acked, last uint64, sync bool) error {
+	s.generation++
+	data := make([]byte, 4, slotBytes)
+	for _, n := range []uint32{stateMagic, stateFormat, s.seed} {
+		data = binary.BigEndian.AppendUint32(data, n)
+	}
+	for _, n := range []uint64{s.generation, acked, last} {
+		data = binary.BigEndian.AppendUint64(data, n)
+	}
+	binary.BigEndian.PutUint32(data, checksum(0, data[4:]))
+	if _, err := s.file.WriteAt(data, int64(s.slot)*slotDistance); err != nil {
+		return err
+	}
+	if !sync {
+		return nil
+	}
+	if err := s.file.Sync(); err != nil {
+		return err
+	}
+	s.acked, s.last, s.slot = acked, last, 1-s.slot
+	return nil
+}
