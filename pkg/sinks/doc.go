@@ -31,6 +31,6 @@
 //
 // A destination that can't be used is a ConnectError: which server, which step, what came instead of what was expected,
 // and which key of the configuration to look at. Its text is for the person who has to fix it, the same from one
-// attempt to the next, and without secrets. What else a sink can say of its destination, for `bridge doctor`, `bridge explain`
-// and `bridge tail`, is in the package diagnose.
+// attempt to the next, and without secrets. What else a sink can say of its destination, for `bridge doctor`, `bridge
+// explain` and `bridge tail`, is in the package diagnose.
 package sinks

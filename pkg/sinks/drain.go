@@ -41,8 +41,8 @@ type Drain struct {
 	MaxBatchBytes int64 // 0: DefaultMaxBatchBytes
 	Backoff       Backoff
 	Rejections    Rejections // what is done with messages that the destination rejects
-	// Parked keeps the events of those parts of the destination that take none. The caller closes it after Run. Nil: the other
-	// parts wait for them.
+	// Parked keeps the events of those parts of the destination that take none. The caller closes it after Run. Nil:
+	// the other parts wait for them.
 	Parked *parked.Store
 	Hooks  Hooks
 	Logger *slog.Logger // nil: slog.Default()
@@ -62,9 +62,9 @@ type Drain struct {
 	results []error
 }
 
-// Backoff says how long the loop waits after a failure: Min after the first, then twice as long each time up to
-// Max, each spread by half in both directions, while the destination rejects what it is asked (RejectedError). After any other
-// failure it is not more than RetryInterval. It starts again at Min whenever a message was delivered.
+// Backoff says how long the loop waits after a failure: Min after the first, then twice as long each time up to Max,
+// each spread by half in both directions, while the destination rejects what it is asked (RejectedError). After any
+// other failure it is not more than RetryInterval. It starts again at Min whenever a message was delivered.
 type Backoff struct {
 	Min time.Duration // 0: DefaultBackoffMin
 	Max time.Duration // 0: DefaultBackoffMax
@@ -73,8 +73,8 @@ type Backoff struct {
 // Hooks tell others what happens to messages. Each may be nil. They are called by the goroutine of Run and hold
 // it up: they should only count, or pass on.
 type Hooks struct {
-	// OnSettled is called once for each message that was delivered, in their order for each object; for one that was parked, with a
-	// copy of it. sent is when the Send returned that delivered it, latency how long that Send took.
+	// OnSettled is called once for each message that was delivered, in their order for each object; for one that was
+	// parked, with a copy of it. sent is when the Send returned that delivered it, latency how long that Send took.
 	OnSettled func(m *event.Message, sent time.Time, latency time.Duration)
 	// OnRetry is called each time that a message will be tried again, with what the sink said of it.
 	OnRetry func(m *event.Message, err error)
@@ -206,8 +206,8 @@ func upToControl(batch []*event.Message) int {
 	return len(batch)
 }
 
-// deliver sends batch until each of its messages is settled or parked, and acknowledges those at its front as it goes. It
-// returns an error only when ctx ended.
+// deliver sends batch until each of its messages is settled or parked, and acknowledges those at its front as it goes.
+// It returns an error only when ctx ended.
 func (d *Drain) deliver(ctx context.Context, batch []*event.Message) error {
 	d.items = d.items[:0]
 	for _, m := range batch {
@@ -319,8 +319,8 @@ func (d *Drain) attempt(ctx context.Context) (a attempted) {
 	return a
 }
 
-// collect puts into d.out what is to be sent now: all that is not settled, up to the first message of which what takes its
-// place can't be had now, with the cause.
+// collect puts into d.out what is to be sent now: all that is not settled, up to the first message of which what takes
+// its place can't be had now, with the cause.
 func (d *Drain) collect(ctx context.Context) (away error) {
 	d.out, d.outItem = d.out[:0], d.outItem[:0]
 	for i := range d.items {

@@ -45,8 +45,8 @@ func TestDrainDelivers(t *testing.T) {
 	})
 }
 
-// A destination that is away is tried at least every RetryInterval, without end; one that rejects what it is asked is asked less
-// and less often. Both are logged twice.
+// A destination that is away is tried at least every RetryInterval, without end; one that rejects what it is asked is
+// asked less and less often. Both are logged twice.
 func TestDrainTriesAgain(t *testing.T) {
 	t.Run("away", func(t *testing.T) {
 		testTriesAgain(t, errAway, 3*time.Minute, sinks.RetryInterval/2, sinks.RetryInterval)

@@ -72,8 +72,8 @@ func IsRejected(err error) bool {
 	return IsRejected(errors.Unwrap(err))
 }
 
-// UnavailableError is a failure of one part of the destination, a topic, partition or subject, that takes no events now while
-// the connection works. The drain parks the events of that part and goes on with the others.
+// UnavailableError is a failure of one part of the destination, a topic, partition or subject, that takes no events now
+// while the connection works. The drain parks the events of that part and goes on with the others.
 type UnavailableError struct {
 	Destination string // as Router.Part names it, or a larger part
 	Err         error
@@ -82,8 +82,8 @@ type UnavailableError struct {
 func (e *UnavailableError) Error() string { return e.Err.Error() }
 func (e *UnavailableError) Unwrap() error { return e.Err }
 
-// Unavailable marks err as the failure of one part of the destination. If err is Rejected too, the part's events are parked at
-// once, and otherwise when it lasts.
+// Unavailable marks err as the failure of one part of the destination. If err is Rejected too, the part's events are
+// parked at once, and otherwise when it lasts.
 func Unavailable(destination string, err error) error {
 	return &UnavailableError{Destination: destination, Err: err}
 }

@@ -20,11 +20,11 @@ type Registration struct {
 	Since time.Time // when it was registered
 }
 
-// Identified is implemented by sinks whose destination can be told from others, and can hold records of who writes to it.
-// The goroutine that calls Connect and Send calls it.
+// Identified is implemented by sinks whose destination can be told from others, and can hold records of who writes to
+// it. The goroutine that calls Connect and Send calls it.
 type Identified interface {
-	// Destination names what the sink writes to, whatever the address: equal names are the same destination. It is as the
-	// last Connect, Send or Check found it; empty before.
+	// Destination names what the sink writes to, whatever the address: equal names are the same destination. It is as
+	// the last Connect, Send or Check found it; empty before.
 	Destination() string
 	// Registered returns what the destination knows of a cluster's name, and creates nothing. An error that wraps
 	// ErrNoRegister means that nothing can be known.
@@ -41,8 +41,9 @@ var ErrNoRegister = errors.New("names of clusters can't be registered")
 // ErrNameTaken is wrapped by the error of Claim if the name belongs to another cluster.
 var ErrNameTaken = errors.New("the cluster's name is taken")
 
-// Claim makes sure that a cluster's name belongs to that cluster at the destination, and registers it if it belongs to none.
-// sink is the sink's name, for the error: a *ConnectError that wraps ErrNameTaken if it belongs to another cluster.
+// Claim makes sure that a cluster's name belongs to that cluster at the destination, and registers it if it belongs to
+// none. sink is the sink's name, for the error: a *ConnectError that wraps ErrNameTaken if it belongs to another
+// cluster.
 func Claim(ctx context.Context, d Identified, sink string, owner Owner) error {
 	found, err := d.Registered(ctx, owner.Cluster)
 	if err == nil && found.UID == "" {
@@ -62,20 +63,21 @@ func NameTaken(d Identified, sink string, owner Owner, found Registration) *Conn
 		Step: StepName, Rejected: true,
 		Err: fmt.Errorf("%w: %s knows %q as the cluster with the uid %s, since %s, and this one has the uid %s",
 			ErrNameTaken, d.Destination(), owner.Cluster, found.UID, found.Since.UTC().Format(time.RFC3339), owner.UID),
-		Remedy: fmt.Sprintf("give each cluster its own name (cluster), or, if this cluster was rebuilt, hand the name over: bridge claim --config FILE --sink %s", sink),
+		Remedy: "give each cluster its own name (cluster), or, if this cluster was rebuilt, hand the name over: " +
+			"bridge claim --config FILE --sink " + sink,
 	}
 }
 
-// Guard is a Sink that sends nothing under the name of another cluster, and reports which destination it writes to. A sink
-// that is not Identified is passed through. Set the fields before the first Connect.
+// Guard is a Sink that sends nothing under the name of another cluster, and reports which destination it writes to. A
+// sink that is not Identified is passed through. Set the fields before the first Connect.
 type Guard struct {
 	Sink
 	Name string // of the sink
-	// Owner returns who writes. An empty UID means that it is not known yet, before the first message, or that it can't be
-	// known: then nothing is checked.
+	// Owner returns who writes. An empty UID means that it is not known yet, before the first message, or that it can't
+	// be known: then nothing is checked.
 	Owner func() Owner
-	// OnDestination is called when the destination is known, and when it becomes another one, by the goroutine of Connect
-	// and Send. Nil is allowed.
+	// OnDestination is called when the destination is known, and when it becomes another one, by the goroutine of
+	// Connect and Send. Nil is allowed.
 	OnDestination func(name string)
 	Logger        *slog.Logger
 
@@ -139,8 +141,8 @@ func (g *Guard) identify(ctx context.Context) error {
 	return err
 }
 
-// NameConflict returns why nothing is sent because the cluster's name belongs to another one; empty if it does not. It may be called at
-// any time.
+// NameConflict returns why nothing is sent because the cluster's name belongs to another one; empty if it does not. It
+// may be called at any time.
 func (g *Guard) NameConflict() string {
 	if text := g.conflict.Load(); text != nil {
 		return *text

@@ -17,10 +17,11 @@ import (
 )
 
 const (
-	// parkAfter is how long a part of the destination may be unavailable before its events are parked, if that is likely to
-	// pass: a partition chooses a leader within a second or two.
+	// parkAfter is how long a part of the destination may be unavailable before its events are parked, if that is
+	// likely to pass: a partition chooses a leader within a second or two.
 	parkAfter = 2 * time.Second
-	// batchesAtOnce is how many batches of a queue of parked events are delivered before the sink's own queue has its turn.
+	// batchesAtOnce is how many batches of a queue of parked events are delivered before the sink's own queue has its
+	// turn.
 	batchesAtOnce = 4
 )
 
@@ -44,8 +45,8 @@ type UnavailablePart struct {
 	Cause error // why it takes no events; nil: they are being delivered, or were not tried yet
 }
 
-// Unavailable gives the parts of the destination that have parked events, the longest-waiting first. It may be called at any
-// time.
+// Unavailable gives the parts of the destination that have parked events, the longest-waiting first. It may be called
+// at any time.
 func (d *Drain) Unavailable() (parts []UnavailablePart) {
 	if d.Parked == nil {
 		return nil
@@ -71,8 +72,8 @@ func (d *Drain) destination(m *event.Message) string {
 	return router.Part(m)
 }
 
-// unavailable gives what err says of the part of the destination that takes m; nil if it says nothing of that part: then it is the
-// failure of the whole destination.
+// unavailable gives what err says of the part of the destination that takes m; nil if it says nothing of that part:
+// then it is the failure of the whole destination.
 func (d *Drain) unavailable(m *event.Message, err error) *UnavailableError {
 	if d.Parked == nil {
 		return nil
@@ -89,8 +90,8 @@ func covers(larger, part string) bool {
 	return part == larger || strings.HasPrefix(part, larger) && part[len(larger)] == '/'
 }
 
-// parkedPart gives the queue of parked events that m has to be behind; empty: none. A control event has to be behind all events of its
-// resource.
+// parkedPart gives the queue of parked events that m has to be behind; empty: none. A control event has to be behind
+// all events of its resource.
 func (d *Drain) parkedPart(m *event.Message) string {
 	if d.Parked == nil || d.Parked.Empty() {
 		return ""
@@ -113,8 +114,8 @@ func (d *Drain) parkedPart(m *event.Message) string {
 	return inside
 }
 
-// markUnavailable marks for parking what can't be sent because a part of the destination takes no events. It reports whether there is
-// any.
+// markUnavailable marks for parking what can't be sent because a part of the destination takes no events. It reports
+// whether there is any.
 func (d *Drain) markUnavailable() (marked bool) {
 	if d.Parked == nil {
 		return false
@@ -178,7 +179,8 @@ func (d *Drain) retryOf(part string) *retry {
 	return r
 }
 
-// park parks the items that are marked for it. An error means that they have to be marked again later: there is no room.
+// park parks the items that are marked for it. An error means that they have to be marked again later: there is no
+// room.
 func (d *Drain) park() error {
 	var all []parked.Parking
 	var marked []*item
@@ -290,8 +292,8 @@ func (d *Drain) deliverParked(ctx context.Context, part string, r *retry) {
 	}
 }
 
-// ready gives what of the oldest events of a part may be sent now: those before the first control event, or that alone if no other
-// part has older events of its resource.
+// ready gives what of the oldest events of a part may be sent now: those before the first control event, or that alone
+// if no other part has older events of its resource.
 func (d *Drain) ready(part string, head []parked.Entry) []parked.Entry {
 	for i, e := range head {
 		if !e.Message.Type.IsControl() {
@@ -311,8 +313,8 @@ func (d *Drain) ready(part string, head []parked.Entry) []parked.Entry {
 	return head
 }
 
-// sendParked sends parked events, and removes those that were delivered. The error is why some were not, and isUnavailable says that
-// it is that of a part of the destination.
+// sendParked sends parked events, and removes those that were delivered. The error is why some were not, and
+// isUnavailable says that it is that of a part of the destination.
 func (d *Drain) sendParked(ctx context.Context, part string, head []parked.Entry) (isUnavailable bool, err error) {
 	d.items = d.items[:0]
 	for _, e := range head {

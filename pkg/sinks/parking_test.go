@@ -135,8 +135,8 @@ func (r *registered) Registered(context.Context, string) (sinks.Registration, er
 	return sinks.Registration{UID: "k1"}, r.err
 }
 
-// A destination that takes nothing, and names no part that the event belongs to, is away as a whole: the status and the metric say so,
-// the log once, and nothing is parked.
+// A destination that takes nothing, and names no part that the event belongs to, is away as a whole: the status and the
+// metric say so, the log once, and nothing is parked.
 func TestUnavailableWithoutAPart(t *testing.T) {
 	for _, named := range []string{"", "another", "config"} {
 		t.Run(named, func(t *testing.T) {
@@ -178,8 +178,8 @@ func TestUnavailableWithoutAPart(t *testing.T) {
 	}
 }
 
-// A guard does not hide that its sink has parts. While the names of clusters can't be read nothing is sent and nothing is parked, for
-// that is no failure of one part.
+// A guard does not hide that its sink has parts. While the names of clusters can't be read nothing is sent and nothing
+// is parked, for that is no failure of one part.
 func TestAGuardedSinkHasParts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sink := &registered{routed: newRouted()}
@@ -207,8 +207,8 @@ func TestAGuardedSinkHasParts(t *testing.T) {
 	})
 }
 
-// A topic that does not exist holds up nothing else, not even for a moment. When it exists its events come, in order, and before newer ones; also
-// after a restart.
+// A topic that does not exist holds up nothing else, not even for a moment. When it exists its events come, in order,
+// and before newer ones; also after a restart.
 func TestAMissingTopicStopsNothingElse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
@@ -279,7 +279,8 @@ func TestAMissingTopicStopsNothingElse(t *testing.T) {
 	})
 }
 
-// A partition that chooses a leader is waited for; one that has none for long is not. A destination that is away parks nothing.
+// A partition that chooses a leader is waited for; one that has none for long is not. A destination that is away parks
+// nothing.
 func TestWhatPassesIsNotParked(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -323,7 +324,8 @@ func TestWhatPassesIsNotParked(t *testing.T) {
 	}
 }
 
-// A control event comes after all that precedes it of its resource, wherever that is parked, and does not wait for other resources.
+// A control event comes after all that precedes it of its resource, wherever that is parked, and does not wait for
+// other resources.
 func TestControlEventsComeAfterWhatIsParked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sink := newRouted()
@@ -350,7 +352,8 @@ func TestControlEventsComeAfterWhatIsParked(t *testing.T) {
 	})
 }
 
-// Without room for parked events the sink's queue waits, as it did before there was a place for them, and what is parked is tried on.
+// Without room for parked events the sink's queue waits, as it did before there was a place for them, and what is
+// parked is tried on.
 func TestNoRoomForParkedEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sink := newRouted()
@@ -378,8 +381,8 @@ func TestNoRoomForParkedEvents(t *testing.T) {
 	})
 }
 
-// Over random failures of topics, partitions and of the whole destination, and over restarts, each object keeps its order and nothing
-// is missing.
+// Over random failures of topics, partitions and of the whole destination, and over restarts, each object keeps its
+// order and nothing is missing.
 func TestParkingRandomFailures(t *testing.T) {
 	for seed := range uint64(12) {
 		synctest.Test(t, func(t *testing.T) {

@@ -35,8 +35,8 @@ func Outcomes(reason string) []Outcome {
 	return lasting
 }
 
-// Rejections says what is done with messages that the destination rejects (a PermanentError). The zero value sends a gap event in
-// place of each.
+// Rejections says what is done with messages that the destination rejects (a PermanentError). The zero value sends a
+// gap event in place of each.
 type Rejections struct {
 	// Oversize is what is tried first with a message that is too large. OutcomeMetadata and OutcomeClaimCheck go on to
 	// DeadLetters where even that is rejected, OutcomeDeadLetter begins with them, and OutcomeGap passes them by.
@@ -46,7 +46,8 @@ type Rejections struct {
 	DeadLetters DeadLetters  // nil: there are none
 }
 
-// PayloadStore keeps the data of messages that are too large for their destination. It is used by the drain's goroutine alone.
+// PayloadStore keeps the data of messages that are too large for their destination. It is used by the drain's goroutine
+// alone.
 type PayloadStore interface {
 	// Store returns when the data is kept durably, and says where, as a URI. For the same message it is the same
 	// place. After any error but a Permanent one the drain tries again until it succeeds, and sends nothing that comes
@@ -56,8 +57,8 @@ type PayloadStore interface {
 
 // DeadLetters keeps messages that are rejected. It is used by the drain's goroutine alone.
 type DeadLetters interface {
-	// Keep returns when the message is kept durably, and says where, in words. Errors are as those of PayloadStore.Store; a
-	// Permanent one means that it can't be kept: there is no room for it.
+	// Keep returns when the message is kept durably, and says where, in words. Errors are as those of
+	// PayloadStore.Store; a Permanent one means that it can't be kept: there is no room for it.
 	Keep(ctx context.Context, m *event.Message, reason string, cause error) (where string, err error)
 }
 

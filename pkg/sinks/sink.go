@@ -29,11 +29,11 @@ type Sink interface {
 	Close(ctx context.Context) error
 }
 
-// Router is a Sink whose destination has parts, topics or subjects, of which one may take no events while the others do. Send
-// says so with an UnavailableError.
+// Router is a Sink whose destination has parts, topics or subjects, of which one may take no events while the others
+// do. Send says so with an UnavailableError.
 type Router interface {
-	// Part names the part that takes m, as a path: what comes before a "/" names the larger part that it
-	// belongs to, a topic for a partition. It may be the larger part as long as the other is not known, and else is the same
-	// for all events of an object. Empty: it has none. It is called by the drain's goroutine alone.
+	// Part names the part that takes m, as a path: what comes before a "/" names the larger part that it belongs to, a
+	// topic for a partition. It may be the larger part as long as the other is not known, and else is the same for all
+	// events of an object. Empty: it has none. It is called by the drain's goroutine alone.
 	Part(m *event.Message) string
 }

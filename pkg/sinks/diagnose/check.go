@@ -32,13 +32,14 @@ func Failed(step, target string, err error) Finding {
 // Checker is implemented by sinks that can be checked without changing anything.
 type Checker interface {
 	// Check goes to the destination step by step, on connections of its own, and reports each step in order. It
-	// creates, changes and delivers nothing. A step that fails ends the check of that server, not of the others. The sink
-	// need not be connected, or closed afterwards. It returns soon after ctx ends.
+	// creates, changes and delivers nothing. A step that fails ends the check of that server, not of the others. The
+	// sink need not be connected, or closed afterwards. It returns soon after ctx ends.
 	Check(ctx context.Context) []Finding
 }
 
 // NameReader is implemented by sinks that can be asked for the owner of a cluster's name without being connected.
 type NameReader interface {
-	// ReadName is [sinks.Identified].Registered on a connection of its own. Call it after a Check that found nothing wrong.
+	// ReadName is [sinks.Identified].Registered on a connection of its own. Call it after a Check that found nothing
+	// wrong.
 	ReadName(ctx context.Context, cluster string) (sinks.Registration, error)
 }

@@ -29,8 +29,8 @@ type Header struct{ Name, Value string }
 
 // Previewer is implemented by sinks that can say where a message would go.
 type Previewer interface {
-	// Preview makes the message as Send would, and does not send it. With ask it asks the destination for what only that
-	// knows, on connections of its own; it creates and changes nothing. An error means that Send would refuse the
+	// Preview makes the message as Send would, and does not send it. With ask it asks the destination for what only
+	// that knows, on connections of its own; it creates and changes nothing. An error means that Send would refuse the
 	// message. It works on a sink that is not connected, and needs no Close.
 	Preview(ctx context.Context, m *event.Message, ask bool) (Placement, error)
 }

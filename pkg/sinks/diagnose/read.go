@@ -30,11 +30,12 @@ type ReadOptions struct {
 // Reader is implemented by sinks whose destination can be read back.
 type Reader interface {
 	// Read hands over what the destination holds, in its order: on Kafka that of each partition, with the partitions
-	// merged by time. It disturbs nobody: it leaves no trace in the destination once it has ended, acknowledges nothing,
-	// and belongs to no group. The record is handle's to keep; an error of handle ends the reading, and is returned.
+	// merged by time. It disturbs nobody: it leaves no trace in the destination once it has ended, acknowledges
+	// nothing, and belongs to no group. The record is handle's to keep; an error of handle ends the reading, and is
+	// returned.
 	//
 	// It goes on over failures of the connection once it has begun; before that they are returned, as Connect does. It
-	// returns nil at the end of what it was asked for, or soon after ctx ends. It works on a sink that is not connected,
-	// and that delivers nothing meanwhile; Close it afterwards.
+	// returns nil at the end of what it was asked for, or soon after ctx ends. It works on a sink that is not
+	// connected, and that delivers nothing meanwhile; Close it afterwards.
 	Read(ctx context.Context, o ReadOptions, handle func(*Record) error) error
 }

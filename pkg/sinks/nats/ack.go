@@ -73,8 +73,8 @@ func isNumberAndBrace(b []byte) bool {
 	return true
 }
 
-// rejection classifies an error of the server. Only what depends on the message alone is permanent; the rest passes when someone
-// fixes the stream, makes room or waits.
+// rejection classifies an error of the server. Only what depends on the message alone is permanent; the rest passes
+// when someone fixes the stream, makes room or waits.
 func rejection(e *jetstream.APIError) ack {
 	switch server.ErrorIdentifier(e.ErrorCode) {
 	case server.JSStreamMessageExceedsMaximumErr:

@@ -200,7 +200,8 @@ func errorText(err error) string {
 	return err.Error()
 }
 
-// TestCheckServers: a server that does not do ends its own way only; certificates and credentials that end soon are told.
+// TestCheckServers: a server that does not do ends its own way only; certificates and credentials that end soon are
+// told.
 func TestCheckServers(t *testing.T) {
 	p := newPKI(t, "authority")
 	op := new(operator)

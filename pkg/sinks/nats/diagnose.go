@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"maps"
-	"net/url"
 	"slices"
 
 	natsgo "github.com/nats-io/nats.go"
@@ -52,11 +51,12 @@ func (s *Sink) Preview(ctx context.Context, m *event.Message, ask bool) (diagnos
 	return p, nil
 }
 
-// Read implements [diagnose.Reader]. In place of an embedded server it reads from the one that runs at its address, in another
-// process.
+// Read implements [diagnose.Reader]. In place of an embedded server it reads from the one that runs at its address, in
+// another process.
 func (s *Sink) Read(ctx context.Context, o diagnose.ReadOptions, handle func(*diagnose.Record) error) error {
 	if e := s.cfg.Embedded; e != nil {
-		s.client.URLs, s.client.Prober = []string{(&url.URL{Scheme: "nats", Host: cmp.Or(e.Listen, embedded.DefaultListen)}).String()}, s.cfg.Prober
+		s.client.URLs = []string{"nats://" + cmp.Or(e.Listen, embedded.DefaultListen)}
+		s.client.Prober = s.cfg.Prober
 	}
 	return s.stream.Read(ctx, &s.client, o, handle)
 }

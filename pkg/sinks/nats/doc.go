@@ -12,10 +12,10 @@
 //
 // # Latest-state streams
 //
-// With StreamConfig.LastPerSubject the stream keeps the last message of each subject, and so the present state of each object.
-// Then every message has a Nats-Msg-Id that only this process uses: after a crash the bridge repeats states, and a stream that knows
-// the id of a newer one but not that of an older one would end with the older. Deletions have a TTL, where the stream allows it.
-// With StreamConfig.KeyValue it is a key-value bucket, and a deletion deletes the key.
+// With StreamConfig.LastPerSubject the stream keeps the last message of each subject, and so the present state of each
+// object. Then every message has a Nats-Msg-Id that only this process uses: after a crash the bridge repeats states,
+// and a stream that knows the id of a newer one but not that of an older one would end with the older. Deletions have a
+// TTL, where the stream allows it. With StreamConfig.KeyValue it is a key-value bucket, and a deletion deletes the key.
 //
 // # Order
 //
@@ -27,11 +27,11 @@
 //
 // # The connection
 //
-// The client (package natsconn) reconnects forever, and it buffers nothing while it is away: what was not acknowledged when the
-// connection broke is reported as perhaps written, at once, and the queue keeps the rest. Acknowledgements come
-// to an inbox of the sink's own and are read by Send itself. nats.go's PublishMsgAsync does the same with a
-// future and a map entry for each message, fails all that is pending at a reconnection, and costs a third more CPU
-// time and three times the allocations, the server's included (BenchmarkSend, BenchmarkPublishMsgAsync).
+// The client (package natsconn) reconnects forever, and it buffers nothing while it is away: what was not acknowledged
+// when the connection broke is reported as perhaps written, at once, and the queue keeps the rest. Acknowledgements
+// come to an inbox of the sink's own and are read by Send itself. nats.go's PublishMsgAsync does the same with a future
+// and a map entry for each message, fails all that is pending at a reconnection, and costs a third more CPU time and
+// three times the allocations, the server's included (BenchmarkSend, BenchmarkPublishMsgAsync).
 //
 // # The stream
 //
@@ -43,10 +43,11 @@
 //
 // # Large data
 //
-// [PayloadStore] keeps data that a destination takes no message for in a JetStream object store, on the connection of a sink or on
-// one of its own.
+// [PayloadStore] keeps data that a destination takes no message for in a JetStream object store, on the connection of a
+// sink or on one of its own.
 //
 // # The embedded server
 //
-// With Config.Embedded the sink runs a nats-server in the process (package embedded). Connect starts it, Close stops it.
+// With Config.Embedded the sink runs a nats-server in the process (package embedded). Connect starts it, Close stops
+// it.
 package nats

@@ -46,7 +46,10 @@ type slot struct {
 
 func newHeaders(cfg *Config) *headers {
 	stream := &cfg.Stream
-	h := &headers{header: make(natsgo.Header), slots: make(map[string]*slot), round: 1, bucket: stream.KeyValue, latest: stream.LastPerSubject, run: rand.Text()[:8]}
+	h := &headers{
+		header: make(natsgo.Header), slots: make(map[string]*slot), round: 1, run: rand.Text()[:8],
+		bucket: stream.KeyValue, latest: stream.LastPerSubject,
+	}
 	h.header[jetstream.ExpectedStreamHeader] = []string{stream.Name}
 	if cfg.LettersOf != "" {
 		h.suffix = ".letter." + cfg.LettersOf
@@ -88,11 +91,11 @@ func (h *headers) set(m *event.Message) natsgo.Header {
 	return h.header
 }
 
-// ownID is a Nats-Msg-Id under which the server recognises a message that this process sends again, and nothing else. It is
-// used where a message must be written although the stream holds its event already: a restatement is the same event as the
-// state that it repeats, and in a latest-state stream the last message has to be of the last state. There, ids of events could turn back
-// the state after a crash: of two states that are repeated, the older is written, if its id is forgotten, and the newer is
-// not.
+// ownID is a Nats-Msg-Id under which the server recognises a message that this process sends again, and nothing else.
+// It is used where a message must be written although the stream holds its event already: a restatement is the same
+// event as the state that it repeats, and in a latest-state stream the last message has to be of the last state. There,
+// ids of events could turn back the state after a crash: of two states that are repeated, the older is written, if its
+// id is forgotten, and the newer is not.
 func (h *headers) ownID(m *event.Message) string {
 	return m.UniqueID() + "." + h.run + "." + strconv.FormatInt(m.Time.UnixNano(), 36)
 }

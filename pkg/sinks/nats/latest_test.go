@@ -83,8 +83,8 @@ func TestMirror(t *testing.T) {
 	expectHeld(t, b, "updated uid-a.1002", "updated uid-c.1003")
 }
 
-// After a crash states are repeated, and the server may know the id of a later one and not that of an earlier one. The last
-// message is that of the last state all the same.
+// After a crash states are repeated, and the server may know the id of a later one and not that of an earlier one. The
+// last message is that of the last state all the same.
 func TestMirrorAfterACrash(t *testing.T) {
 	b := newBroker(t)
 	b.edit = asMirror(0)
@@ -100,8 +100,8 @@ func TestMirrorAfterACrash(t *testing.T) {
 	expectHeld(t, b, "deleted uid-b.deleted", "updated uid-a.1002")
 }
 
-// A restatement is written although the stream knows the event, also where it has lost it; one that is sent again is not
-// written twice.
+// A restatement is written although the stream knows the event, also where it has lost it; one that is sent again is
+// not written twice.
 func TestRestatement(t *testing.T) {
 	b := newBroker(t)
 	sink := connect(t, b)

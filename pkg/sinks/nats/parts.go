@@ -11,8 +11,8 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 )
 
-// Part implements [sinks.Router]: the subject, with a wildcard for what differs between the events of a namespace, so that
-// there are not as many parts as objects. Where all events have one subject there are no parts.
+// Part implements [sinks.Router]: the subject, with a wildcard for what differs between the events of a namespace, so
+// that there are not as many parts as objects. Where all events have one subject there are no parts.
 func (s *Sink) Part(m *event.Message) string {
 	if s.subject.Wildcard() == s.subject.String() {
 		return ""

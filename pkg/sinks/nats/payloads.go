@@ -31,8 +31,8 @@ const (
 	payloadRate = 256 << 10
 )
 
-// PayloadConfig names the object store for the data of messages that are too large. All fields but Bucket only matter for
-// creation.
+// PayloadConfig names the object store for the data of messages that are too large. All fields but Bucket only matter
+// for creation.
 type PayloadConfig struct {
 	Bucket   string
 	Create   bool          // create it if it is not there
@@ -41,7 +41,8 @@ type PayloadConfig struct {
 	Replicas int           // 0: 1
 }
 
-// PayloadStore keeps data of messages in a JetStream object store. It is used by one goroutine, that of the sink's drain.
+// PayloadStore keeps data of messages in a JetStream object store. It is used by one goroutine, that of the sink's
+// drain.
 type PayloadStore struct {
 	cfg    PayloadConfig
 	client *natsconn.Client
@@ -60,8 +61,8 @@ func (s *Sink) PayloadStore(cfg PayloadConfig) *PayloadStore {
 	return &PayloadStore{cfg: cfg, client: &s.client, log: s.cfg.Logger}
 }
 
-// NewPayloadStore returns an object store on a connection of its own. Of connection, stream and subject are not used. It does no
-// I/O. The error names every mistake.
+// NewPayloadStore returns an object store on a connection of its own. Of connection, stream and subject are not used.
+// It does no I/O. The error names every mistake.
 func NewPayloadStore(connection Config, cfg PayloadConfig) (*PayloadStore, error) {
 	connection.Stream.Name, connection.Subject = cfg.Bucket, cfg.Bucket
 	s, err := New(connection)
@@ -81,8 +82,8 @@ func (c *PayloadStore) Close(ctx context.Context) error {
 	return nil
 }
 
-// Store implements [sinks.PayloadStore]. The name of an object is the cluster's name, the event's id and the beginning of its digest,
-// so that a repetition finds it there, and no other data comes under a name that was sent.
+// Store implements [sinks.PayloadStore]. The name of an object is the cluster's name, the event's id and the beginning
+// of its digest, so that a repetition finds it there, and no other data comes under a name that was sent.
 func (c *PayloadStore) Store(ctx context.Context, m *event.Message) (ref, digest string, err error) {
 	sum := sha256.New()
 	sum.Write(m.Data)
@@ -102,8 +103,8 @@ func (c *PayloadStore) Store(ctx context.Context, m *event.Message) (ref, digest
 	return where.String(), "sha256:" + digest, nil
 }
 
-// put stores the data of m, unless it is there. An attempt that a timeout or the end of a connection cut off can leave parts
-// behind that no object refers to: their name is known to the client library alone.
+// put stores the data of m, unless it is there. An attempt that a timeout or the end of a connection cut off can leave
+// parts behind that no object refers to: their name is known to the client library alone.
 func (c *PayloadStore) put(ctx context.Context, name, digest string, m *event.Message) error {
 	if err := c.open(ctx); err != nil {
 		return err
@@ -190,8 +191,8 @@ func (c *PayloadStore) failure(err error) error {
 
 var _ diagnose.Checker = (*PayloadStore)(nil)
 
-// Check implements [diagnose.Checker]: the servers, unless they are those of the sink, and the bucket. An embedded server is not
-// started, and has nothing to find.
+// Check implements [diagnose.Checker]: the servers, unless they are those of the sink, and the bucket. An embedded
+// server is not started, and has nothing to find.
 func (c *PayloadStore) Check(ctx context.Context) []diagnose.Finding {
 	if len(c.client.URLs) == 0 {
 		return nil

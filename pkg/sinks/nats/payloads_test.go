@@ -187,8 +187,8 @@ func newSink(t *testing.T, b *broker, edit func(*nats.Config)) *nats.Sink {
 	return sink
 }
 
-// A claim that is stored again, as after a crash, is the one that is there; other data of the same event has another name.
-// A store that is away, or missing, is an error that passes.
+// A claim that is stored again, as after a crash, is the one that is there; other data of the same event has another
+// name. A store that is away, or missing, is an error that passes.
 func TestPayloadsAgainAndAway(t *testing.T) {
 	b := smallBroker(t)
 	cfg := b.config()
@@ -276,8 +276,8 @@ func checked(t *testing.T, payloads *nats.PayloadStore, want string) {
 	}
 }
 
-// A full bucket takes the description of an object and refuses its parts: that is no claim, however often it is tried. Nor is
-// one of whose parts some are gone.
+// A full bucket takes the description of an object and refuses its parts: that is no claim, however often it is tried.
+// Nor is one of whose parts some are gone.
 func TestPayloadsInAFullBucket(t *testing.T) {
 	b := smallBroker(t)
 	cfg := b.config()
@@ -333,8 +333,8 @@ func TestPayloadsInAFullBucket(t *testing.T) {
 	}
 }
 
-// Dead letters of one event, of two sinks, lie side by side in a stream, and beside the event itself. One that is sent again is
-// the same letter.
+// Dead letters of one event, of two sinks, lie side by side in a stream, and beside the event itself. One that is sent
+// again is the same letter.
 func TestDeadLettersHaveIDsOfTheirOwn(t *testing.T) {
 	b := newBroker(t)
 	m := sinktest.Message("a", 1, 100)

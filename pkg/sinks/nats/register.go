@@ -42,8 +42,8 @@ type entry struct {
 // Destination implements [sinks.Identified]: the stream's name and when it was created.
 func (s *Sink) Destination() string { return s.destination }
 
-// ReadName implements [diagnose.NameReader]. A stream that does not exist knows no names, and an embedded server that does not run
-// can't be asked.
+// ReadName implements [diagnose.NameReader]. A stream that does not exist knows no names, and an embedded server that
+// does not run can't be asked.
 func (s *Sink) ReadName(ctx context.Context, cluster string) (sinks.Registration, error) {
 	if s.cfg.Embedded != nil && s.server == nil {
 		return sinks.Registration{}, fmt.Errorf("%w: the embedded server does not run", sinks.ErrNoRegister)
@@ -84,8 +84,11 @@ func (s *Sink) Registered(ctx context.Context, cluster string) (found sinks.Regi
 	return found, err
 }
 
-// entry returns what is known of a name, and the revision of its key: 0 if there is none. kv is nil if there is no bucket.
-func (s *Sink) entry(ctx context.Context, js jetstream.JetStream, kv jetstream.KeyValue, cluster string) (e entry, revision uint64, err error) {
+// entry returns what is known of a name, and the revision of its key: 0 if there is none. kv is nil if there is no
+// bucket.
+func (s *Sink) entry(
+	ctx context.Context, js jetstream.JetStream, kv jetstream.KeyValue, cluster string,
+) (e entry, revision uint64, err error) {
 	if kv != nil {
 		found, err := kv.Get(ctx, s.registerKey(cluster))
 		switch {
@@ -144,8 +147,8 @@ func isConflict(err error) bool {
 		api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequenceConstant) // of a bucket with replicas
 }
 
-// registerInMetadata adds a member to the stream's metadata. Of two clusters that do so at once the last one wins, and the
-// other one finds out when it connects again.
+// registerInMetadata adds a member to the stream's metadata. Of two clusters that do so at once the last one wins, and
+// the other one finds out when it connects again.
 func (s *Sink) registerInMetadata(ctx context.Context, js jetstream.JetStream, cluster, text string) error {
 	stream, err := js.Stream(ctx, s.cfg.Stream.Name)
 	if err != nil {
@@ -161,8 +164,8 @@ func (s *Sink) registerInMetadata(ctx context.Context, js jetstream.JetStream, c
 	return err
 }
 
-// useRegister calls do with the bucket of names; nil if it is missing and not to be created, or can't be. What the server
-// denies is an error that wraps [sinks.ErrNoRegister].
+// useRegister calls do with the bucket of names; nil if it is missing and not to be created, or can't be. What the
+// server denies is an error that wraps [sinks.ErrNoRegister].
 func (s *Sink) useRegister(
 	ctx context.Context, create bool, do func(context.Context, jetstream.JetStream, jetstream.KeyValue) error,
 ) error {

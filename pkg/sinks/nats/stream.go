@@ -64,8 +64,8 @@ func (s *Sink) findStream(ctx context.Context) (*jetstream.StreamInfo, error) {
 	return stream.CachedInfo(), nil
 }
 
-// lookUp finds the stream. A cluster without a leader leaves requests unanswered, and answers those that come later: so the
-// request is sent again while there is no answer.
+// lookUp finds the stream. A cluster without a leader leaves requests unanswered, and answers those that come later: so
+// the request is sent again while there is no answer.
 func lookUp(ctx context.Context, js jetstream.JetStream, name string) (jetstream.Stream, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -108,13 +108,15 @@ func (s *Server) Stop() {
 	_ = s.lock.Close()
 }
 
-// checkListen returns a [sinks.ConnectError] if nothing can listen on the address. nats-server does not say why it is not ready.
+// checkListen returns a [sinks.ConnectError] if nothing can listen on the address. nats-server does not say why it is
+// not ready.
 func checkListen(address string) error {
 	l, err := net.Listen("tcp", address)
 	if err != nil {
 		return &sinks.ConnectError{
-			Step: sinks.StepConnect, Address: address, Key: "nats.embedded.listen", Remedy: "stop the other server there, or set another address in nats.embedded.listen",
-			Err: fmt.Errorf("the embedded server can't listen there; is another server running? %w", access.Plain(err)),
+			Step: sinks.StepConnect, Address: address, Key: "nats.embedded.listen",
+			Remedy: "stop the other server there, or set another address in nats.embedded.listen",
+			Err:    fmt.Errorf("the embedded server can't listen there; is another server running? %w", access.Plain(err)),
 		}
 	}
 	return l.Close()
@@ -151,7 +153,8 @@ func Check(cfg Config) []diagnose.Finding {
 	case errors.Is(err, fs.ErrNotExist):
 		store.Detail = "the store of the embedded server does not exist, and is created at the start"
 	case err != nil:
-		store = diagnose.Failed(sinks.StepFiles, cfg.StoreDir, &sinks.ConnectError{Step: sinks.StepFiles, Key: "nats.embedded.storeDir", Err: err})
+		err = &sinks.ConnectError{Step: sinks.StepFiles, Key: "nats.embedded.storeDir", Err: err}
+		store = diagnose.Failed(sinks.StepFiles, cfg.StoreDir, err)
 	default:
 		if err := lockFile(f); err != nil {
 			store = diagnose.Failed(sinks.StepFiles, cfg.StoreDir, storeInUse(cfg.StoreDir, err))

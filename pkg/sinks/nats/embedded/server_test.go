@@ -19,7 +19,8 @@ func start(t *testing.T, cfg embedded.Config) (*embedded.Server, error) {
 	return embedded.Start(cfg, slog.New(slog.NewTextHandler(t.Output(), nil)))
 }
 
-// A server says why it does not start, and what a check finds beforehand is the same. Its directory is free again when it has stopped.
+// A server says why it does not start, and what a check finds beforehand is the same. Its directory is free again when
+// it has stopped.
 func TestStart(t *testing.T) {
 	dir := t.TempDir()
 	first, err := start(t, embedded.Config{Listen: "127.0.0.1:0", StoreDir: dir})

@@ -17,8 +17,8 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/sinks/nats/natsconn"
 )
 
-// Check tries the files, each server, what the user may do, and the stream. destination is that of the stream; empty if it is not
-// known.
+// Check tries the files, each server, what the user may do, and the stream. destination is that of the stream; empty if
+// it is not known.
 func (s *Stream) Check(ctx context.Context) (findings []diagnose.Finding, destination string) {
 	files, err := s.Access.CheckFiles()
 	if err != nil {
@@ -137,8 +137,8 @@ func (r *subjectRule) allows(pattern string) (all, some bool) {
 // expiresSoon is how long before the end of credentials to warn.
 const expiresSoon = 7 * 24 * time.Hour
 
-// checkPermissions asks the server what the user may do. If it does not say, what is not allowed shows at the stream, or with the
-// first event.
+// checkPermissions asks the server what the user may do. If it does not say, what is not allowed shows at the stream,
+// or with the first event.
 func (s *Stream) checkPermissions(ctx context.Context, t *natsconn.Attempt) []diagnose.Finding {
 	ctx, cancel := context.WithTimeout(ctx, min(permissionsTimeout, s.Access.Timeout))
 	defer cancel()

@@ -23,8 +23,8 @@ const forgotten = time.Minute
 // deleteTimeout is how long the reader waits for its removal.
 const deleteTimeout = 5 * time.Second
 
-// Read hands over what the stream holds, by an ephemeral ordered consumer, which acknowledges nothing: see [diagnose.Reader]. The
-// stream is not created.
+// Read hands over what the stream holds, by an ephemeral ordered consumer, which acknowledges nothing: see
+// [diagnose.Reader]. The stream is not created.
 func (s *Stream) Read(ctx context.Context, c *natsconn.Client, o diagnose.ReadOptions, handle func(*diagnose.Record) error) error {
 	if err := c.Connect(ctx); err != nil {
 		return err

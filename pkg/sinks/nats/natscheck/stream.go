@@ -21,7 +21,8 @@ import (
 const (
 	// largestObject is the largest request that etcd takes by default, and so about the largest object, in bytes.
 	largestObject = 3 << 19
-	// shortWindow is less than a message that is sent again may need, shortAge less than an ordinary outage of a consumer.
+	// shortWindow is less than a message that is sent again may need, shortAge less than an ordinary outage of a
+	// consumer.
 	shortWindow = 2 * time.Minute
 	shortAge    = time.Hour
 )

@@ -26,7 +26,8 @@ type Access struct {
 	Timeout time.Duration
 }
 
-// CheckFiles returns the files with certificates and secrets, and the first error: one that can't be read or understood.
+// CheckFiles returns the files with certificates and secrets, and the first error: one that can't be read or
+// understood.
 func (a *Access) CheckFiles() (files []string, err error) {
 	_, secret := a.Auth.file()
 	files = slices.DeleteFunc(append(a.TLS.Files(), secret), func(file string) bool { return file == "" })
@@ -94,7 +95,8 @@ func serverAddress(raw string) (*url.URL, string, error) {
 	return u, net.JoinHostPort(u.Hostname(), port), nil
 }
 
-// Denied returns the error of a permission violation. doing is what it prevented, wildcard what the bridge publishes to.
+// Denied returns the error of a permission violation. doing is what it prevented, wildcard what the bridge publishes
+// to.
 func (a *Access) Denied(doing string, err error, wildcard string) *sinks.ConnectError {
 	words := strings.TrimPrefix(err.Error(), natsgo.ErrPermissionViolation.Error()+": ")
 	e := &sinks.ConnectError{Step: sinks.StepAuthorize, Err: access.Words(err, "%s: %s", doing, words), Rejected: true}

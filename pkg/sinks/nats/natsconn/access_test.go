@@ -95,7 +95,8 @@ func TestDenied(t *testing.T) {
 	}
 }
 
-// The files are read and understood before a connection is made; an error names the key and repeats nothing of a secret.
+// The files are read and understood before a connection is made; an error names the key and repeats nothing of a
+// secret.
 func TestCheckFiles(t *testing.T) {
 	dir := t.TempDir()
 	file := func(name, content string) string {

@@ -15,8 +15,8 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/sinks/access"
 )
 
-// Auth names the files that hold credentials. They are read at each connection, so that they can be rotated. At most one of
-// CredentialsFile, NkeyFile, TokenFile and User is set.
+// Auth names the files that hold credentials. They are read at each connection, so that they can be rotated. At most
+// one of CredentialsFile, NkeyFile, TokenFile and User is set.
 type Auth struct {
 	CredentialsFile string // a .creds file: JWT and nkey seed
 	NkeyFile        string // the seed of a user's nkey

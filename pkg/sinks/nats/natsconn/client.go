@@ -26,7 +26,8 @@ const (
 // Client is a connection that lasts. It is used by one goroutine. Set the fields before the first Connect.
 type Client struct {
 	Access
-	// Prober finds out when a server is back. Nil: each server is asked by the client alone, as for one in the same process.
+	// Prober finds out when a server is back. Nil: each server is asked by the client alone, as for one in the same
+	// process.
 	Prober *reach.Prober
 	// OnError takes what the server reports apart from answers, in a goroutine of nats.go. Nil is allowed.
 	OnError func(error)
@@ -42,8 +43,8 @@ type Client struct {
 	up      chan struct{} // it is back
 }
 
-// Conn returns the connection: another one after a Connect that had to begin anew. It is nil before the first Connect, and may be
-// closed.
+// Conn returns the connection: another one after a Connect that had to begin anew. It is nil before the first Connect,
+// and may be closed.
 func (c *Client) Conn() *natsgo.Conn { return c.conn }
 
 // Connect returns nil once the client is connected.
@@ -135,8 +136,8 @@ func (c *Client) diagnose(ctx context.Context, err error) error {
 	return cmp.Or(ctx.Err(), fmt.Errorf("not connected to %s: %w", strings.Join(addresses(c.URLs), ","), err))
 }
 
-// reconnectDelay is how long nats.go waits before it tries its servers again, after all of them failed. It waits until one of
-// them accepts a connection; ctx ends with the connection.
+// reconnectDelay is how long nats.go waits before it tries its servers again, after all of them failed. It waits until
+// one of them accepts a connection; ctx ends with the connection.
 func (c *Client) reconnectDelay(ctx context.Context, failed int) time.Duration {
 	if isAuthError(c.LastError()) {
 		return min(reach.Interval<<min(failed, 10), sinks.DefaultBackoffMax)

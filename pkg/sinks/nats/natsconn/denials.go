@@ -9,8 +9,8 @@ import (
 	natsgo "github.com/nats-io/nats.go"
 )
 
-// Denials are the permission violations of a connection. The server reports them apart from what was asked, and a request that is
-// denied gets no answer.
+// Denials are the permission violations of a connection. The server reports them apart from what was asked, and a
+// request that is denied gets no answer.
 type Denials struct {
 	mu     sync.Mutex
 	last   error
@@ -37,8 +37,8 @@ func (d *Denials) Forget() {
 	d.last = nil
 }
 
-// Ask calls do, which asks the server for something, with a context that ends when the server denies something. If do fails and
-// there is a denial, that is the error.
+// Ask calls do, which asks the server for something, with a context that ends when the server denies something. If do
+// fails and there is a denial, that is the error.
 func (d *Denials) Ask(ctx context.Context, do func(context.Context) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -46,7 +46,8 @@ func (d *dialer) set(ctx context.Context, err error) {
 func (d *dialer) Dial(network, address string) (net.Conn, error) {
 	d.mu.Lock()
 	ctx, timeout := d.ctx, connectTimeout
-	if best := d.best.Load(); best != nil && best != address { // nats.go tries one server after the other: the best must not wait for one that is away
+	if best := d.best.Load(); best != nil && best != address {
+		// nats.go tries one server after the other: the best must not wait for one that is away
 		timeout = reach.Interval
 	}
 	d.mu.Unlock()
