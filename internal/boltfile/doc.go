@@ -1,14 +1,15 @@
 // Package boltfile opens bbolt files that a crash, a full disk or a failing one may have left in any state.
 //
-// bbolt trusts its file. A wrong offset makes it read memory that is not its own, a page that is its own ancestor makes it
-// run until memory ends, and neither can be recovered from. So [Open] reads the whole file, page by page and without bbolt,
-// before bbolt maps it (see inspect). A fault or panic later, when something changes the file while it is in use, becomes an
-// error of [File.View] and [File.Update] where that is possible; where not, the process ends, and the next start
-// notices the damage.
+// bbolt trusts its file. A wrong offset makes it read memory that is not its own, a page that is its own ancestor
+// makes it run until memory ends, and neither can be recovered from. So [Open] reads the whole file, page by page and
+// without bbolt, before bbolt maps it (see inspect). A fault or panic later, when something changes the file while it
+// is in use, becomes an error of [File.View] and [File.Update] where that is possible; where not, the process ends,
+// and the next start notices the damage.
 //
-// All errors about what is in a file wrap [ErrDamaged]. Its owner then calls [Quarantine], which renames the file, never
-// deletes it, and says why in its name: NAME.REASON-TIME, with the time in UTC as in 20261120T120000Z. [Prepare] and [Install]
-// put a file under its name only when it is complete and on the disk. [Remedy] says what to do about errors of the file system.
+// All errors about what is in a file wrap [ErrDamaged]. Its owner then calls [Quarantine], which renames the file,
+// never deletes it, and says why in its name: NAME.REASON-TIME, with the time in UTC as in 20261120T120000Z.
+// [Prepare] and [Install] put a file under its name only when it is complete and on the disk. [Remedy] says what to
+// do about errors of the file system.
 //
 // # Settings of bbolt
 //

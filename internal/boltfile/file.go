@@ -70,14 +70,15 @@ func openBolt(path string, o Options) (db *bbolt.DB, err error) {
 	switch {
 	case err == nil:
 		db.AllocSize = growSize
-	case errors.Is(err, bolterrors.ErrInvalid), errors.Is(err, bolterrors.ErrVersionMismatch), errors.Is(err, bolterrors.ErrChecksum):
+	case errors.Is(err, bolterrors.ErrInvalid), errors.Is(err, bolterrors.ErrVersionMismatch),
+		errors.Is(err, bolterrors.ErrChecksum):
 		err = fmt.Errorf("%w: %w", ErrDamaged, err)
 	}
 	return db, err
 }
 
-// Prepare makes the file that Install is to put under a name. fill puts its content into it, all of which is on the disk
-// when Prepare returns. If it fails nothing is left of it.
+// Prepare makes the file that Install is to put under a name. fill puts its content into it, all of which is on the
+// disk when Prepare returns. If it fails nothing is left of it.
 func Prepare(path string, o Options, fill func(*bbolt.DB) error) (err error) {
 	fresh := path + suffixNew
 	if err := remove(fresh); err != nil {
@@ -125,14 +126,14 @@ func (f *File) View(read func(*bbolt.Tx) error) (err error) {
 	return f.db.View(read)
 }
 
-// Update runs a write transaction, which is on the disk when Update returns nil. If it fails, the file is what it was, or
-// (only if the disk failed at the very end) what it was to become, never a part of both.
+// Update runs a write transaction, which is on the disk when Update returns nil. If it fails, the file is what it
+// was, or (only if the disk failed at the very end) what it was to become, never a part of both.
 //
 // A transaction that failed when its meta page was already written is seen by all that follow, but the disk may still
-// hold the one before, and after an error the kernel takes the page for written (https://lwn.net/Articles/752063). The
-// next transaction would reuse the pages that only the one before needs, and a crash in its middle would leave a
-// mixture. So after an error an empty transaction comes first, which writes nothing but a meta page (NoFreelistSync): when
-// that is on the disk, what it refers to is too, because data is synced before meta.
+// hold the one before, and after an error the kernel takes the page for written (https://lwn.net/Articles/752063).
+// The next transaction would reuse the pages that only the one before needs, and a crash in its middle would leave a
+// mixture. So after an error an empty transaction comes first, which writes nothing but a meta page (NoFreelistSync):
+// when that is on the disk, what it refers to is too, because data is synced before meta.
 func (f *File) Update(write func(*bbolt.Tx) error) (err error) {
 	defer guard(&err)()
 	if f.unsure {
@@ -148,7 +149,8 @@ func (f *File) Update(write func(*bbolt.Tx) error) (err error) {
 	return nil
 }
 
-// Release counts bytes that were read or written within a transaction of the file, and releases the memory map now and then.
+// Release counts bytes that were read or written within a transaction of the file, and releases the memory map now
+// and then.
 func (f *File) Release(tx *bbolt.Tx, bytes int64) {
 	if tx.DB() == f.db {
 		f.resident.Used(f.db, tx, bytes)

@@ -8,6 +8,7 @@ import (
 	"hash/fnv"
 	"io"
 	"os"
+	"slices"
 )
 
 // This file reads a bbolt file (format version 2, https://github.com/etcd-io/bbolt, internal/common) without bbolt, to
@@ -50,6 +51,7 @@ type inspection struct {
 	pages    uint64 // the first page that is none
 	seen     []bool // by page
 	used     int64  // pages
+	buffers  [maxDepth][]byte
 }
 
 func inspectFile(path string, o Options) (Usage, error) {
@@ -169,12 +171,13 @@ type boltPage struct {
 	b     []byte // with the header
 }
 
-func (in *inspection) page(id uint64) (boltPage, error) {
+// page reads a page. It is valid until another one is read at that depth.
+func (in *inspection) page(id uint64, depth int) (boltPage, error) {
 	if id < 2 || id >= in.pages {
 		return boltPage{}, fmt.Errorf("%w: page %d of %d", ErrDamaged, id, in.pages)
 	}
 	at, order := int64(id)*in.pageSize, binary.NativeEndian
-	b := make([]byte, in.pageSize)
+	b := slices.Grow(in.buffers[depth][:0], int(in.pageSize))[:in.pageSize]
 	if err := in.read(b, at); err != nil {
 		return boltPage{}, err
 	}
@@ -189,7 +192,8 @@ func (in *inspection) page(id uint64) (boltPage, error) {
 		in.seen[i] = true
 	}
 	in.used += int64(more) + 1
-	b = append(b, make([]byte, int64(more)*in.pageSize)...)
+	b = slices.Grow(b, int(more)*int(in.pageSize))[:(int(more)+1)*int(in.pageSize)]
+	in.buffers[depth] = b
 	return boltPage{id, order.Uint16(b[8:]), int(order.Uint16(b[10:])), b}, in.read(b[in.pageSize:], at+in.pageSize)
 }
 
@@ -203,7 +207,7 @@ func (in *inspection) read(b []byte, at int64) error {
 
 // freelist checks that the free pages are free. The tree must have been walked through before.
 func (in *inspection) freelist(id uint64) error {
-	p, err := in.page(id)
+	p, err := in.page(id, 0)
 	if err != nil {
 		return err
 	}
@@ -231,7 +235,7 @@ func (in *inspection) tree(id uint64, low, high []byte, depth int) error {
 	if depth == maxDepth {
 		return fmt.Errorf("%w: more than %d pages deep", ErrDamaged, maxDepth)
 	}
-	p, err := in.page(id)
+	p, err := in.page(id, depth)
 	if err != nil {
 		return err
 	}

@@ -12,9 +12,9 @@ import (
 // lockPoll is how often a lock that another process holds is tried.
 const lockPoll = 50 * time.Millisecond
 
-// Lock takes an advisory lock, flock(2), on a file of its own: others take the place of the file that it is for. The kernel
-// frees it when the process ends, however it ends. It waits up to patience, because a process that is about to end may
-// still hold it.
+// Lock takes an advisory lock, flock(2), on a file of its own: others take the place of the file that it is for. The
+// kernel frees it when the process ends, however it ends. It waits up to patience, because a process that is about to
+// end may still hold it.
 func Lock(path string, patience time.Duration) (unlock func() error, err error) {
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {

@@ -30,8 +30,8 @@ func (r record) Stage() informer.Stage {
 	return stage
 }
 
-// FirstList implements informer.Record. The objects' bytes were staged while the list was read. From then on a deletion can't be
-// missed. It waits until the store takes the list.
+// FirstList implements informer.Record. The objects' bytes were staged while the list was read. From then on a
+// deletion can't be missed. It waits until the store takes the list.
 func (r record) FirstList(objects []*object.Object, resourceVersion string) bool {
 	t := r.tracker
 	if r.ledger.Begun() { // its resource went and came again

@@ -10,7 +10,8 @@ import (
 )
 
 const (
-	// maxHeld is how many bytes of row changes all ledgers together may hold while they wait for sinks to settle something.
+	// maxHeld is how many bytes of row changes all ledgers together may hold while they wait for sinks to settle
+	// something.
 	maxHeld = 32 << 20
 	// crowdedFrom is how many make the tracker commit at once, and the queues write to disk.
 	crowdedFrom = maxHeld / 2
@@ -18,10 +19,10 @@ const (
 	relieveInterval = 50 * time.Millisecond
 )
 
-// makeRoom is called when a source has reached a position. If the ledgers hold much, it has them relieved. If they hold too
-// much, it waits until they hold less, or ctx ends: the source is not read meanwhile. It does not wait where that
-// would not help: where sinks that drop or merge events hold the ledger, which is squeezed then, or where the source has
-// to go on first.
+// makeRoom is called when a source has reached a position. If the ledgers hold much, it has them relieved. If they
+// hold too much, it waits until they hold less, or ctx ends: the source is not read meanwhile. It does not wait where
+// that would not help: where sinks that drop or merge events hold the ledger, which is squeezed then, or where the
+// source has to go on first.
 func (t *Tracker) makeRoom(ctx context.Context, l *ledger.Ledger) {
 	for t.held.Load() > crowdedFrom {
 		select {

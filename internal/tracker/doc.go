@@ -1,10 +1,11 @@
-// Package tracker tracks, for each source and each sink, what is settled, and commits it, so that a restart goes on where
-// the process before it stopped.
+// Package tracker tracks, for each source and each sink, what is settled, and commits it, so that a restart goes on
+// where the process before it stopped.
 //
-// A *source* is what one informer watches. The [Tracker] holds one [ledger.Ledger] for each source, in memory, and a [Store]
-// behind them, which is a checkpoint's file ([FileStore]). It is the [informer.State] of the informers, which note each change in
-// the record of their source before any handler is given it; [Tracker.Settle] says what sinks have settled. Once a second, or
-// earlier if the ledgers hold much, it writes what all ledgers allow, in one transaction. No lock is held meanwhile.
+// A *source* is what one informer watches. The [Tracker] holds one [ledger.Ledger] for each source, in memory, and a
+// [Store] behind them, which is a checkpoint's file ([FileStore]). It is the [informer.State] of the informers, which
+// note each change in the record of their source before any handler is given it; [Tracker.Settle] says what sinks
+// have settled. Once a second, or earlier if the ledgers hold much, it writes what all ledgers allow, in one
+// transaction. No lock is held meanwhile.
 //
 // The life of a source:
 //

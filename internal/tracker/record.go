@@ -77,8 +77,8 @@ func WentBack(from, to string) bool {
 	return to != "" && from != to && later(from, to) == from
 }
 
-// Past reports whether a position has reached a floor. No floor is always reached. A position that does not compare with
-// the floor counts as past it: it is better to send a change twice than never.
+// Past reports whether a position has reached a floor. No floor is always reached. A position that does not compare
+// with the floor counts as past it: it is better to send a change twice than never.
 func Past(floor, position string) bool {
 	if floor == "" || position == "" {
 		return floor == ""

@@ -32,8 +32,8 @@ func (t *Tracker) Remembered() []informer.Source {
 	return sources
 }
 
-// Resume implements informer.State: it opens the ledger of a source and gives what the store holds of it. A source that was resumed
-// before goes on with its ledger.
+// Resume implements informer.State: it opens the ledger of a source and gives what the store holds of it. A source
+// that was resumed before goes on with its ledger.
 func (t *Tracker) Resume(of informer.Source) informer.Memory {
 	if t.keep(of.Name) {
 		return informer.Memory{GoesOn: true} // what was sent of it before still counts
@@ -59,8 +59,8 @@ func (t *Tracker) Resume(of informer.Source) informer.Memory {
 	return informer.Memory{Known: known, At: state.ResourceVersion, Scope: state.Source.Scope}
 }
 
-// changingTo begins the scope of a source that becomes another one, until all sinks have settled the difference. What is watched then
-// follows.
+// changingTo begins the scope of a source that becomes another one, until all sinks have settled the difference. What
+// is watched then follows.
 const changingTo = "(changing to) "
 
 // rescope notes, before any of the difference is sent, that a source becomes another scope. If a previous process ended while it sent
@@ -111,8 +111,8 @@ type Knowledge struct {
 	Floor string
 	// Part: it may have been sent a part of the source.
 	Part bool
-	// Refilter: it may know the source by other filters than its present one, and is to be sent the difference. Without Floor
-	// it may know any part of what these let pass.
+	// Refilter: it may know the source by other filters than its present one, and is to be sent the difference.
+	// Without Floor it may know any part of what these let pass.
 	ledger.Refilter
 	// WatchChange names the last change of what is watched; empty: it never changed.
 	WatchChange string
@@ -153,7 +153,8 @@ func (t *Tracker) Settle(sink string, m *event.Message) {
 	}
 }
 
-// keep keeps a source from being forgotten, since its resource went and came again, and reports whether it has a ledger.
+// keep keeps a source from being forgotten, since its resource went and came again, and reports whether it has a
+// ledger.
 func (t *Tracker) keep(name string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -182,14 +183,16 @@ func (t *Tracker) Forget(name string) {
 	}
 }
 
-// Removed implements informer.State: it forgets a source whose resource is gone. Where its objects may live on, unseen, the source stays.
+// Removed implements informer.State: it forgets a source whose resource is gone. Where its objects may live on,
+// unseen, the source stays.
 func (t *Tracker) Removed(i *informer.Informer) {
 	if len(i.Objects()) == 0 {
 		t.Forget(i.Source().Name)
 	}
 }
 
-// finishLeaving drops the sources that are to be forgotten and have nothing open. No lock is held while the store forgets one.
+// finishLeaving drops the sources that are to be forgotten and have nothing open. No lock is held while the store
+// forgets one.
 func (t *Tracker) finishLeaving() {
 	for name, s := range t.takeLeaving() {
 		t.forget(name, s)

@@ -6,9 +6,9 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/object"
 )
 
-// Store keeps what is settled, and the rows of each source, over restarts. What a method changes is durable when it returns
-// nil; an error changes nothing, and the call may be repeated. It is safe for concurrent use. [FileStore] makes one of a
-// checkpoint's file, whose documentation says what each method promises.
+// Store keeps what is settled, and the rows of each source, over restarts. What a method changes is durable when it
+// returns nil; an error changes nothing, and the call may be repeated. It is safe for concurrent use. [FileStore]
+// makes one of a checkpoint's file, whose documentation says what each method promises.
 type Store interface {
 	// BeginCluster, ClusterUID, SetWatch, Destination and SetDestination are about what there is once.
 	BeginCluster(uid string) error

@@ -9,8 +9,9 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/ledger"
 )
 
-// TakeOver implements informer.State: it makes shares of remembered sources known objects of another one, which is resumed next: what is
-// watched has changed, and what is known of it goes on to count. It waits until the store takes it.
+// TakeOver implements informer.State: it makes shares of remembered sources known objects of another one, which is
+// resumed next: what is watched has changed, and what is known of it goes on to count. It waits until the store takes
+// it.
 func (t *Tracker) TakeOver(into informer.Source, shares []informer.Share) {
 	state, rows := t.join(into, t.dropTaken(into.Name, shares))
 	if len(rows) == 0 {
@@ -31,8 +32,8 @@ func (t *Tracker) TakeOver(into informer.Source, shares []informer.Share) {
 	t.sources[into.Name] = &source{state: state}
 }
 
-// dropTaken drops the shares that have no rows, if the source that takes over is known itself: an earlier process has taken them over, and was
-// ended before it had forgotten the source that they are of.
+// dropTaken drops the shares that have no rows, if the source that takes over is known itself: an earlier process has
+// taken them over, and was ended before it had forgotten the source that they are of.
 func (t *Tracker) dropTaken(into string, shares []informer.Share) []informer.Share {
 	t.mu.Lock()
 	s := t.sources[into]
@@ -57,8 +58,8 @@ func keysIn(share informer.Share) func(key string) bool {
 	}
 }
 
-// join returns the state of a source that takes over others: as far back as any of them, and known to a sink as far as all of them
-// are. One that knows some of them is sent an initial list again.
+// join returns the state of a source that takes over others: as far back as any of them, and known to a sink as far
+// as all of them are. One that knows some of them is sent an initial list again.
 func (t *Tracker) join(into informer.Source, shares []informer.Share) (state ledger.State, rows []ledger.Share) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -105,8 +106,8 @@ func (t *Tracker) join(into informer.Source, shares []informer.Share) (state led
 	return state, rows
 }
 
-// joinRefilters adds to a state by which filters a sink may know another one. It may know a source that has no such note by its
-// present filter.
+// joinRefilters adds to a state by which filters a sink may know another one. It may know a source that has no such
+// note by its present filter.
 func (t *Tracker) joinRefilters(sink string, state, other *ledger.State) {
 	a, inOne := state.Refilters[sink]
 	b, inOther := other.Refilters[sink]

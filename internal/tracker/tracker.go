@@ -40,7 +40,8 @@ type Queues interface {
 // Sink is what the tracker has to know of a sink.
 type Sink struct {
 	Name string
-	// Filter is the sink's filter as text. If it is another one than before, the sink is to be sent the difference: see Known.
+	// Filter is the sink's filter as text. If it is another one than before, the sink is to be sent the difference:
+	// see Known.
 	Filter string
 	// Lossy: the sink's queue drops or merges events when it is full.
 	Lossy bool
@@ -141,7 +142,8 @@ func (t *Tracker) Identify(ctx context.Context, connector *informer.Connector, c
 	return t.load(uid)
 }
 
-// ReadClusterUID returns the uid of the namespace kube-system, which lives as long as the cluster. Empty if RBAC forbids to ask.
+// ReadClusterUID returns the uid of the namespace kube-system, which lives as long as the cluster. Empty if RBAC
+// forbids to ask.
 func ReadClusterUID(ctx context.Context, client rest.Interface) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()

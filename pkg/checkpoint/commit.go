@@ -22,8 +22,8 @@ import (
 const fillPercent = 0.9
 
 // Commit writes updates, in their order, and the configuration of each sink, in one transaction that is on the disk
-// when Commit returns. Sinks that are not in sinkConfigs are removed, their watermarks too; nil leaves all as they are. Where
-// the configuration of a sink changes, each source that has no update notes the old one (State.Refilters).
+// when Commit returns. Sinks that are not in sinkConfigs are removed, their watermarks too; nil leaves all as they
+// are. Where the configuration of a sink changes, each source that has no update notes the old one (State.Refilters).
 //
 // If it fails, the file is what it was, or (only if the disk failed at the very end) what it was to become, never a
 // part of both; the store can be used as before. Call it again with the same updates, or with ones that contain them.
@@ -87,8 +87,8 @@ func (r *storeRecord) setSinks(configs map[string]string) {
 	}
 }
 
-// setSinks does the same, and removes what is known of other sinks in each source: one that comes back later is a new one.
-// For those whose configuration changes it notes the old one in each source.
+// setSinks does the same, and removes what is known of other sinks in each source: one that comes back later is a new
+// one. For those whose configuration changes it notes the old one in each source.
 func (t *transaction) setSinks(configs map[string]string) error {
 	before := t.record.Sinks
 	t.record.setSinks(configs)
@@ -140,8 +140,8 @@ func (r *sourceRecord) refilter(sink, old string) {
 // newChange makes the name of a change of the configuration. No other change has the same.
 func newChange() string { return strconv.FormatInt(time.Now().UnixMilli(), 36) }
 
-// SetWatch notes what is watched, and returns the name of its last change: of this one if it was something else, and empty if it
-// never changed. It is on the disk when SetWatch returns.
+// SetWatch notes what is watched, and returns the name of its last change: of this one if it was something else, and
+// empty if it never changed. It is on the disk when SetWatch returns.
 func (s *Store) SetWatch(watch string) (change string, err error) {
 	s.writing.Lock()
 	defer s.writing.Unlock()
@@ -158,7 +158,8 @@ func (s *Store) SetWatch(watch string) (change string, err error) {
 	return change, err
 }
 
-// SetDestination notes which destination has what was settled for a sink. It is on the disk when SetDestination returns.
+// SetDestination notes which destination has what was settled for a sink. It is on the disk when SetDestination
+// returns.
 func (s *Store) SetDestination(sink, name string) error {
 	s.writing.Lock()
 	defer s.writing.Unlock()

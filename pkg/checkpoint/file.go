@@ -93,7 +93,7 @@ func (s *Store) begin() error {
 		s.logger.Warn("what is left of an unfinished list stays in the checkpoint", "path", s.path, "err", err)
 	}
 	if record.ClusterName != s.opts.ClusterName {
-		s.logger.Warn("checkpoint was written under another name of the cluster; it counts as long as the cluster's uid is the same",
+		s.logger.Warn("checkpoint was written under another name of the cluster; it counts while the cluster's uid is the same",
 			"was", record.ClusterName, "is", s.opts.ClusterName, "path", s.path)
 	}
 	return nil

@@ -11,8 +11,8 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/object"
 )
 
-// ErrNoState is wrapped by the error of Fetch if the store does not hold the state that was asked for.
-var ErrNoState = errors.New("the checkpoint does not hold this state")
+// errNoState is wrapped by the error of Fetch if the store does not hold the state that was asked for.
+var errNoState = errors.New("the checkpoint does not hold this state")
 
 // States returns all sources without their rows, by name. One that can't be read is left out, see Load.
 func (s *Store) States() ([]ledger.State, error) {
@@ -99,11 +99,11 @@ func (s *Store) Fetch(source, key string, id object.Identity) ([]byte, error) {
 	err := s.view(func(tx *bbolt.Tx) (err error) {
 		rows := tx.Bucket([]byte(bucketRows)).Bucket([]byte(source))
 		if rows == nil {
-			return fmt.Errorf("%w: source %q has no rows", ErrNoState, source)
+			return fmt.Errorf("%w: source %q has no rows", errNoState, source)
 		}
 		sealed := rows.Get([]byte(key))
 		if sealed == nil {
-			return fmt.Errorf("%w: there is no row %q", ErrNoState, key)
+			return fmt.Errorf("%w: there is no row %q", errNoState, key)
 		}
 		s.release(tx, len(sealed))
 		codec := rowCodec{privacy: s.opts.Privacy}
@@ -111,7 +111,7 @@ func (s *Store) Fetch(source, key string, id object.Identity) ([]byte, error) {
 		return err
 	})
 	if err == nil && (o.UID != id.UID || o.ResourceVersion != id.ResourceVersion) {
-		err = fmt.Errorf("%w: row %q is %s@%s, not %s@%s", ErrNoState, key, o.UID, o.ResourceVersion, id.UID, id.ResourceVersion)
+		err = fmt.Errorf("%w: row %q is %s@%s, not %s@%s", errNoState, key, o.UID, o.ResourceVersion, id.UID, id.ResourceVersion)
 	}
 	if err != nil {
 		return nil, boltfile.Explain("read the checkpoint", s.path, err)

@@ -28,9 +28,10 @@ type Summary struct {
 	Destinations map[string]string
 }
 
-// Peek looks at the checkpoint of a folder and changes nothing. The error is about reading it at all; it says what to do.
-func Peek(folder string) (Summary, error) {
-	path := filepath.Join(folder, fileName)
+// Peek looks at the checkpoint of a directory and changes nothing. The error is about reading it at all; it says what to
+// do.
+func Peek(dir string) (Summary, error) {
+	path := filepath.Join(dir, fileName)
 	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return Summary{}, nil
@@ -39,7 +40,7 @@ func Peek(folder string) (Summary, error) {
 		return Summary{}, boltfile.Explain("look at the checkpoint", path, err)
 	}
 	s := Summary{Exists: true, SizeBytes: info.Size(), LastCommit: info.ModTime()}
-	lockPath := filepath.Join(folder, lockName)
+	lockPath := filepath.Join(dir, lockName)
 	if _, err := os.Stat(lockPath); err == nil { // or else nobody has it, and Lock would make the file
 		unlock, err := boltfile.Lock(lockPath, 0)
 		if errors.Is(err, boltfile.ErrLocked) {
@@ -47,7 +48,7 @@ func Peek(folder string) (Summary, error) {
 			return s, nil
 		}
 		if err != nil {
-			return s, boltfile.Explain("lock the checkpoint", folder, err)
+			return s, boltfile.Explain("lock the checkpoint", dir, err)
 		}
 		defer func() { _ = unlock() }() // what was read holds all the same
 	}

@@ -20,8 +20,8 @@ type Privacy struct {
 	// Redact gives the JSON of an object (its Raw) as it may lie on the disk: the same slice if that is how it is. To
 	// redact twice must be to redact once.
 	Redact func(schema.GroupVersionResource, *object.Object) []byte
-	// Seal, if not nil, makes a row hold what Redact took out too, encrypted, and Fetch and Load give it back. What can't
-	// be decrypted is given redacted. Its nonces must be its own, as those of cipher.NewGCMWithRandomNonce are.
+	// Seal, if not nil, makes a row hold what Redact took out too, encrypted, and Fetch and Load give it back. What
+	// can't be decrypted is given redacted. Its nonces must be its own, as those of cipher.NewGCMWithRandomNonce are.
 	Seal cipher.AEAD
 }
 
@@ -74,8 +74,8 @@ func (c *rowCodec) open(key string, sealed []byte) (kind byte, body []byte, err 
 	return sealed[0], redacted, nil
 }
 
-// rewrite puts in the place of the file one whose rows are what Privacy asks for. Nothing of what was in the old one stays
-// in the new one, not even in free pages. If that fails the file stays, and must not be used.
+// rewrite puts in the place of the file one whose rows are what Privacy asks for. Nothing of what was in the old one
+// stays in the new one, not even in free pages. If that fails the file stays, and must not be used.
 func (s *Store) rewrite() error {
 	record := s.record.clone()
 	record.Privacy = s.opts.Privacy.name()

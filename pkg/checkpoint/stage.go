@@ -20,8 +20,8 @@ const stageBytes = 4 << 20
 // errSuperseded is returned to a stage after another one was begun for its source.
 var errSuperseded = errors.New("checkpoint: the list was begun again")
 
-// Stage takes the rows of a source's first list while it is being read, so that a list of any length takes little memory.
-// Nothing of it counts before Finish. It is for one goroutine, but may be used beside all else.
+// Stage takes the rows of a source's first list while it is being read, so that a list of any length takes little
+// memory. Nothing of it counts before Finish. It is for one goroutine, but may be used beside all else.
 type Stage struct {
 	store    *Store
 	name     string
@@ -70,8 +70,8 @@ func (st *Stage) Remove(o *object.Object) error {
 	})
 }
 
-// Finish makes what was staged the source's rows, in place of those that it has, in one transaction with its record and the
-// configuration of the sinks. After an error call it again.
+// Finish makes what was staged the source's rows, in place of those that it has, in one transaction with its record
+// and the configuration of the sinks. After an error call it again.
 func (st *Stage) Finish(u ledger.Update, sinkConfigs map[string]string) error {
 	// A bucket that was changed can't be moved in the same transaction: bbolt moves what is in the file.
 	if err := st.flush(); err != nil {
@@ -89,8 +89,8 @@ func (st *Stage) Finish(u ledger.Update, sinkConfigs map[string]string) error {
 	return err
 }
 
-// move puts the staged bucket in its place. It can be repeated, also after a transaction that failed so late that what it
-// did is there.
+// move puts the staged bucket in its place. It can be repeated, also after a transaction that failed so late that
+// what it did is there.
 func (st *Stage) move(t *transaction, u *ledger.Update) error {
 	all, parent := t.Bucket([]byte(bucketRows)), t.Bucket([]byte(bucketStaged))
 	staged := parent.Bucket([]byte(st.name))

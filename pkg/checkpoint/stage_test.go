@@ -153,7 +153,7 @@ func TestFetch(t *testing.T) {
 		"no row":         func() ([]byte, error) { return s.Fetch("pods", "ns/none", one.Identity) },
 		"no source":      func() ([]byte, error) { return s.Fetch("nodes", "ns/one", one.Identity) },
 	} {
-		if raw, err := fetch(); !errors.Is(err, ErrNoState) {
+		if raw, err := fetch(); !errors.Is(err, errNoState) {
 			t.Errorf("%s: %v: %s", name, err, raw)
 		}
 	}
@@ -177,7 +177,7 @@ func TestFetchBesideAllElse(t *testing.T) {
 				return
 			default:
 			}
-			if _, err := s.Fetch("pods", o.Key(), o.Identity); err != nil && !errors.Is(err, ErrNoState) {
+			if _, err := s.Fetch("pods", o.Key(), o.Identity); err != nil && !errors.Is(err, errNoState) {
 				ended <- err
 				return
 			}

@@ -40,7 +40,8 @@ type Stats struct {
 	LastError   string    // of the last commit; empty if it succeeded
 }
 
-// Store is the durable checkpoint of one bridge. It is safe for concurrent use. What reads does not wait for what writes.
+// Store is the durable checkpoint of one bridge. It is safe for concurrent use. What reads does not wait for what
+// writes.
 type Store struct {
 	path   string // of the file
 	opts   Options
@@ -66,8 +67,8 @@ const (
 
 // Open opens the checkpoint of a directory, or begins one, and keeps others out until Close.
 //
-// It never fails for what is in the file: one that is corrupt, not a checkpoint, or of a newer format is quarantined and
-// an empty one is begun. It fails if the directory can't be used, is full, or another process uses it
+// It never fails for what is in the file: one that is corrupt, not a checkpoint, or of a newer format is quarantined
+// and an empty one is begun. It fails if the directory can't be used, is full, or another process uses it
 // (boltfile.ErrLocked, after a short wait); the error says what to do.
 //
 // It reads the whole file, and shortens it if most of it is free.

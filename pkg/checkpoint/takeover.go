@@ -14,10 +14,11 @@ import (
 // scopeUnfinished is the scope of a source that is taking over rows: that of no informer.
 const scopeUnfinished = "(unfinished)"
 
-// TakeOver moves rows of other sources to the one of a state, which becomes its state. Where both have a row, the later one stays.
+// TakeOver moves rows of other sources to the one of a state, which becomes its state. Where both have a row, the
+// later one stays.
 //
-// It makes several transactions, so that shares of any size take little memory. Until the last one the source has a scope that
-// equals no other. After an error, or a crash, call it again with the shares that are left.
+// It makes several transactions, so that shares of any size take little memory. Until the last one the source has a
+// scope that equals no other. After an error, or a crash, call it again with the shares that are left.
 func (s *Store) TakeOver(into ledger.State, shares []ledger.Share) error {
 	s.writing.Lock()
 	defer s.writing.Unlock()

@@ -55,21 +55,21 @@ func (l *Ledger) HeldBy() (sinks []string) {
 	return sinks
 }
 
-// GivingList reports whether some sink is still being given the rows, so that the source has to go on before the watermark
-// can move.
+// GivingList reports whether some sink is still being given the rows, so that the source has to go on before the
+// watermark can move.
 func (l *Ledger) GivingList() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.ContainsFunc(l.all, func(s *sinkLedger) bool { return !s.caught })
 }
 
-// Squeeze lets go of states that wait and that a restart can do without, at a cost: of an object that exists the first and
-// the last state stay, of one that was created and deleted meanwhile nothing. It is for sinks that drop or merge events, and
-// so hold the watermark while any number of changes is settled behind it.
+// Squeeze lets go of states that wait and that a restart can do without, at a cost: of an object that exists the
+// first and the last state stay, of one that was created and deleted meanwhile nothing. It is for sinks that drop or
+// merge events, and so hold the watermark while any number of changes is settled behind it.
 //
-// After a crash a row can then be older than the watermark, so that a filter's border that the object crossed in between is
-// not seen; and an object that was deleted meanwhile can be missing, so that its deletion is not sent if the API
-// server's history does not reach back to the watermark.
+// After a crash a row can then be older than the watermark, so that a filter's border that the object crossed in
+// between is not seen; and an object that was deleted meanwhile can be missing, so that its deletion is not sent if
+// the API server's history does not reach back to the watermark.
 func (l *Ledger) Squeeze() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -67,9 +67,10 @@ type rowChange struct {
 	added  bool           // there was no row before
 }
 
-// New begins from what the store held of the source; the zero State for a source that is new. Where the state is of another
-// scope, that is the scope of what is written until the list is settled that was compared with it. sinks are those that
-// are configured. Numbers begin above base, so that those of two ledgers of one source can't be taken for each other.
+// New begins from what the store held of the source; the zero State for a source that is new. Where the state is of
+// another scope, that is the scope of what is written until the list is settled that was compared with it. sinks are
+// those that are configured. Numbers begin above base, so that those of two ledgers of one source can't be taken for
+// each other.
 func New(source Source, state State, sinks []string, base uint64) *Ledger {
 	l := &Ledger{
 		source: source, sinks: map[string]*sinkLedger{}, pending: map[string]*[]rowChange{}, writing: map[string]*object.Object{}, seq: base,
@@ -115,8 +116,8 @@ func (l *Ledger) Begin(resourceVersion string) {
 	}
 }
 
-// StartOver drops what sinks had settled before the process began: resourceVersions went back, since etcd was restored to
-// an earlier revision.
+// StartOver drops what sinks had settled before the process began: resourceVersions went back, since etcd was
+// restored to an earlier revision.
 func (l *Ledger) StartOver() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -175,8 +176,8 @@ func before(waiting []rowChange, seq uint64) (n int) {
 	return n
 }
 
-// Find returns a state of an object that is not known to be written; nil if there is none. The last state of an object, and
-// until Advance follows it also the one before, is either found here or in the store.
+// Find returns a state of an object that is not known to be written; nil if there is none. The last state of an
+// object, and until Advance follows it also the one before, is either found here or in the store.
 func (l *Ledger) Find(key string, id object.Identity) *object.Object {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -217,8 +218,8 @@ func (l *Ledger) Settle(sink string, number uint64) {
 	}
 }
 
-// FinishList notes that a sink was given its whole initial list, or the difference between its filters. Further calls change
-// nothing.
+// FinishList notes that a sink was given its whole initial list, or the difference between its filters. Further calls
+// change nothing.
 func (l *Ledger) FinishList(sink string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -255,8 +256,8 @@ func (l *Ledger) least() mark {
 	return least
 }
 
-// Collect returns what may be written now; false if that is no more than what it returned last. Call Confirm or TakeBack
-// before the next Collect.
+// Collect returns what may be written now; false if that is no more than what it returned last. Call Confirm or
+// TakeBack before the next Collect.
 func (l *Ledger) Collect() (Update, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -299,8 +300,8 @@ func (l *Ledger) Collect() (Update, bool) {
 	return u, true
 }
 
-// begin keeps what is known of a sink that is still to be sent its initial list, or the difference of its filters: a restart begins with
-// that again.
+// begin keeps what is known of a sink that is still to be sent its initial list, or the difference of its filters: a
+// restart begins with that again.
 func (u *Update) begin(name string, s *sinkLedger) {
 	switch {
 	case s.refilter != nil && s.floor != "":
@@ -387,29 +388,4 @@ func (l *Ledger) TakeBack(u Update) {
 	l.written = Update{}
 	l.dirty = true
 	l.count()
-}
-
-// Lag says how far a sink is behind.
-type Lag struct {
-	Open            int       // what is not settled
-	Since           time.Time // when the oldest of it was handed over; zero if nothing is open
-	ResourceVersion string    // the sink's watermark; empty while it has not settled its initial list
-}
-
-// Lags returns the lag of each sink.
-func (l *Ledger) Lags() map[string]Lag {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	lags := map[string]Lag{}
-	for name, s := range l.sinks {
-		lag := Lag{Open: s.open}
-		if c := s.oldest(); c != nil {
-			lag.Since = time.Unix(0, c.since)
-		}
-		if m, fresh := s.watermark(); !fresh {
-			lag.ResourceVersion = m.resourceVersion
-		}
-		lags[name] = lag
-	}
-	return lags
 }

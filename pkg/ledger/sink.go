@@ -3,6 +3,7 @@ package ledger
 import (
 	"cmp"
 	"slices"
+	"time"
 )
 
 // sinkLedger holds a sink's changes that are not settled, and for a while some that are.
@@ -94,4 +95,29 @@ func (s *sinkLedger) watermark() (m mark, fresh bool) {
 		return c.before, c.fresh
 	}
 	return s.here, !s.caught
+}
+
+// Lag says how far a sink is behind.
+type Lag struct {
+	Open            int       // what is not settled
+	Since           time.Time // when the oldest of it was handed over; zero if nothing is open
+	ResourceVersion string    // the sink's watermark; empty while it has not settled its initial list
+}
+
+// Lags returns the lag of each sink.
+func (l *Ledger) Lags() map[string]Lag {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	lags := map[string]Lag{}
+	for name, s := range l.sinks {
+		lag := Lag{Open: s.open}
+		if c := s.oldest(); c != nil {
+			lag.Since = time.Unix(0, c.since)
+		}
+		if m, fresh := s.watermark(); !fresh {
+			lag.ResourceVersion = m.resourceVersion
+		}
+		lags[name] = lag
+	}
+	return lags
 }

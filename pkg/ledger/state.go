@@ -22,8 +22,8 @@ type State struct {
 	Source Source
 	// ResourceVersion is the watermark: everything up to it is settled. Empty: there is none, and no row is to be used.
 	ResourceVersion string
-	// Sinks holds each sink's own watermark, which is not behind ResourceVersion. A sink that is missing was given nothing; one
-	// whose watermark is empty may have been given a part of its initial list.
+	// Sinks holds each sink's own watermark, which is not behind ResourceVersion. A sink that is missing was given
+	// nothing; one whose watermark is empty may have been given a part of its initial list.
 	Sinks map[string]string
 	// Refilters are the sinks whose filter changed and that were not sent the difference yet.
 	Refilters map[string]Refilter
@@ -31,7 +31,8 @@ type State struct {
 
 // Refilter says by which filters a sink may know a source, if not by its present one.
 type Refilter struct {
-	// Filters are the configurations that the sink had since it was last sent everything of the source, or the difference.
+	// Filters are the configurations that the sink had since it was last sent everything of the source, or the
+	// difference.
 	Filters []string `json:"filters"`
 	// Change names the last change of the configuration. No other change of it ever has the same name.
 	Change string `json:"change"`

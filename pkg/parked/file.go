@@ -18,8 +18,8 @@ const (
 	format         = "1"
 )
 
-// The buckets and keys of the file. The bucket of queues has one for each queue, which has its description under keyQueue and a
-// bucket of its events.
+// The buckets and keys of the file. The bucket of queues has one for each queue, which has its description under
+// keyQueue and a bucket of its events.
 const (
 	bucketQueues = "queues"
 	bucketEvents = "events"

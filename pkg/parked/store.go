@@ -139,7 +139,8 @@ type Parking struct {
 	Message     *event.Message
 }
 
-// Park appends the events to the queues of their destinations. All are durable when it returns nil; after an error none is.
+// Park appends the events to the queues of their destinations. All are durable when it returns nil; after an error
+// none is.
 func (s *Store) Park(all []Parking) error {
 	values := make([][]byte, len(all))
 	var size int64
@@ -225,8 +226,8 @@ func describe(bucket *bbolt.Bucket, q *Queue) error {
 	return bucket.Put([]byte(keyQueue), text)
 }
 
-// Head gives the oldest events of a queue: at most limit, of at most maxBytes, but one if there is any. They stay in the queue.
-// Events that cannot be read are removed.
+// Head gives the oldest events of a queue: at most limit, of at most maxBytes, but one if there is any. They stay in
+// the queue. Events that cannot be read are removed.
 func (s *Store) Head(destination string, limit int, maxBytes int64) ([]Entry, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -222,5 +223,90 @@ func TestAFileWithAFreeList(t *testing.T) {
 	s = newStore(t, opts)
 	if got, _ := ids(t, s, "a", 10, 1<<20); !cmp.Equal([]string{"p1"}, got) {
 		t.Errorf("%v", got)
+	}
+}
+
+// Whatever a queue's description says, the queue goes with its last event, and the file with its last queue.
+func TestAWrongDescription(t *testing.T) {
+	opts := Options{Dir: t.TempDir()}
+	s := newStore(t, opts)
+	if err := s.Park([]Parking{{"a", message("pods", "p1", 10)}}); err != nil {
+		t.Fatal(err)
+	}
+	err := s.file.Update(func(tx *bbolt.Tx) error {
+		return describe(tx.Bucket([]byte(bucketQueues)).Bucket([]byte("a")), &Queue{Events: 7, Bytes: 1})
+	})
+	if err = errors.Join(err, s.Close()); err != nil {
+		t.Fatal(err)
+	}
+	s = newStore(t, opts)
+	_, numbers := ids(t, s, "a", 10, 1<<20)
+	if err := s.Remove("a", numbers); err != nil || !s.Empty() {
+		t.Errorf("%v, %+v", err, s.Queues())
+	}
+	if files, err := os.ReadDir(opts.Dir); err != nil || len(files) > 0 {
+		t.Errorf("left: %v, %v", files, err)
+	}
+}
+
+// A file that is no longer what was written is never answered from: what is lost is counted.
+func TestADamagedEvent(t *testing.T) {
+	s := newStore(t, Options{Dir: t.TempDir()})
+	for n := range 3 {
+		if err := s.Park([]Parking{{"a", message("pods", fmt.Sprint("p", n), 10)}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	err := s.file.Update(func(tx *bbolt.Tx) error {
+		events := tx.Bucket([]byte(bucketQueues)).Bucket([]byte("a")).Bucket([]byte(bucketEvents))
+		key, value := events.Cursor().First()
+		value = bytes.Clone(value)
+		value[len(value)-1] ^= 1
+		return events.Put(key, value)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if got, _ := ids(t, s, "a", 10, 1<<20); !cmp.Equal([]string{"p1", "p2"}, got) {
+			t.Errorf("%v", got)
+		}
+	}
+	if _, lost := s.Bytes(); lost != 1 || s.Queues()[0].Events != 2 {
+		t.Errorf("%d lost, %+v", lost, s.Queues())
+	}
+}
+
+// A file that another process has open is left alone, and so is one that cannot be read: that is no reason to quarantine it.
+func TestOpenFails(t *testing.T) {
+	opts := Options{Dir: t.TempDir()}
+	s := newStore(t, opts)
+	if err := s.Park([]Parking{{"a", message("pods", "p1", 10)}}); err != nil {
+		t.Fatal(err)
+	}
+	opts.Sink = "live"
+	if _, err := Open(opts); err == nil || !strings.Contains(err.Error(), "another program has the file open") {
+		t.Error(err)
+	}
+	if _, err := Read(opts.Dir, "live"); err == nil || !strings.Contains(err.Error(), "another program has the file open") {
+		t.Error(err)
+	}
+	if _, err := Read(opts.Dir, "none"); !errors.Is(err, os.ErrNotExist) {
+		t.Error(err)
+	}
+	if err := os.Mkdir(filepath.Join(opts.Dir, "parked-dir.db"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	opts.Sink = "dir"
+	if _, err := Open(opts); err == nil || !strings.Contains(err.Error(), "not a regular file") {
+		t.Error(err)
+	}
+	if got, _ := ids(t, s, "a", 10, 1<<20); !cmp.Equal([]string{"p1"}, got) {
+		t.Errorf("%v", got)
+	}
+	opts.Dir = filepath.Join(opts.Dir, "missing")
+	s = newStore(t, opts)
+	if err := s.Park([]Parking{{"a", message("pods", "p1", 10)}}); !errors.Is(err, os.ErrNotExist) || !s.Empty() {
+		t.Error(err)
 	}
 }
