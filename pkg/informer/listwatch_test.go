@@ -402,7 +402,8 @@ func TestReflectorMalformedDocument(t *testing.T) {
 		{
 			name: "at another position each time",
 			script: []apiStep{
-				{code: 200, body: start + bad, hold: true}, {code: 200, body: next + unversioned, hold: true},
+				{code: 200, body: start + bad, hold: true},
+				{code: 200, body: next + unversioned, hold: true},
 				{code: 200, body: eventJSON("DELETED", cmJSON("a", 13)), hold: true},
 			},
 			store:    []string{"replace [a@1] rv=10", "update a@11", "update a@12", "delete a@13"},
@@ -417,8 +418,10 @@ func TestReflectorMalformedDocument(t *testing.T) {
 		{
 			name: "each time within the list",
 			script: []apiStep{
-				{code: 200, body: eventJSON("ADDED", cmJSON("a", 1)) + bad}, {code: 200, body: eventJSON("ADDED", cmJSON("b", 2)) + bad},
-				{code: 200, body: listJSON(10, "", itemJSON("a", 1))}, {code: 200, body: eventJSON("MODIFIED", cmJSON("a", 11)), hold: true},
+				{code: 200, body: eventJSON("ADDED", cmJSON("a", 1)) + bad},
+				{code: 200, body: eventJSON("ADDED", cmJSON("b", 2)) + bad},
+				{code: 200, body: listJSON(10, "", itemJSON("a", 1))},
+				{code: 200, body: eventJSON("MODIFIED", cmJSON("a", 11)), hold: true},
 			},
 			store:    []string{"replace [a@1] rv=10", "update a@11"},
 			requests: []string{watchList, watchList, "LIST " + cmPath + " rv=0", "WATCH " + cmPath + " rv=10"}, reports: 2,

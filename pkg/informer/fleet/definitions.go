@@ -2,9 +2,9 @@ package fleet
 
 import (
 	"context"
-	"github.com/deltabridge/deltabridge/pkg/informer"
 	"time"
 
+	"github.com/deltabridge/deltabridge/pkg/informer"
 	"k8s.io/client-go/tools/cache"
 )
 

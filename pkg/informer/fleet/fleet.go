@@ -3,8 +3,6 @@ package fleet
 import (
 	"context"
 	"fmt"
-	"github.com/deltabridge/deltabridge/pkg/informer"
-	"github.com/deltabridge/deltabridge/pkg/informer/discovery"
 	"log/slog"
 	"maps"
 	"slices"
@@ -12,6 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/deltabridge/deltabridge/pkg/informer"
+	"github.com/deltabridge/deltabridge/pkg/informer/discovery"
 	"github.com/deltabridge/deltabridge/pkg/object"
 	"golang.org/x/time/rate"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"

@@ -3,11 +3,11 @@ package fleet
 import (
 	"context"
 	"fmt"
-	"github.com/deltabridge/deltabridge/pkg/informer/discovery"
 	"maps"
 	"slices"
 	"strings"
 
+	"github.com/deltabridge/deltabridge/pkg/informer/discovery"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 

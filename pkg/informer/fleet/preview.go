@@ -3,9 +3,9 @@ package fleet
 import (
 	"cmp"
 	"context"
-	"github.com/deltabridge/deltabridge/pkg/informer/discovery"
 	"slices"
 
+	"github.com/deltabridge/deltabridge/pkg/informer/discovery"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 

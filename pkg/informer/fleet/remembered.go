@@ -2,12 +2,12 @@ package fleet
 
 import (
 	"context"
-	"github.com/deltabridge/deltabridge/pkg/informer"
-	"github.com/deltabridge/deltabridge/pkg/informer/discovery"
 	"slices"
 	"strings"
 	"sync"
 
+	"github.com/deltabridge/deltabridge/pkg/informer"
+	"github.com/deltabridge/deltabridge/pkg/informer/discovery"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
