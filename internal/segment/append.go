@@ -105,7 +105,11 @@ func (l *Log) write(b *Batch, from int) (next int, err error) {
 		// The system reports only once what it could not write: nothing more is written to this segment. What is in
 		// it behind its records is cut off to make room.
 		l.seal()
-		s.failed = true
+		if s.failed = true; s.last < s.first {
+			l.mu.Lock()
+			s.size = 0
+			l.mu.Unlock()
+		}
 		_ = os.Truncate(s.path, s.size)
 		return from, err
 	}

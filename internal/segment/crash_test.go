@@ -3,6 +3,7 @@ package segment
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -131,10 +132,7 @@ func TestDamageAnywhere(t *testing.T) {
 			if name == stateName && at >= slotBytes && at < slotDistance {
 				continue
 			}
-			changed := image{}
-			for other, data := range whole {
-				changed[other] = data
-			}
+			changed := maps.Clone(whole)
 			changed[name] = slices.Clone(data)
 			changed[name][at] ^= 0x41
 			switch lost := lostOf(t, changed); {
@@ -338,4 +336,96 @@ func TestRandomFaults(t *testing.T) {
 		}
 		m.finish()
 	}
+}
+
+// The directory is removed while the log is in use: what was in it is lost, and told; what is appended then is not.
+func TestDirectoryRemoved(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "log")
+	l := open(t, dir, 150)
+	appendTo(t, l, 1, 20)
+	wantRead(t, l, 1, 20)
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	appendTo(t, l, 21, 40)
+	read, lost := readAll(t, l)
+	if len(read)+len(lost) != 40 || !slices.Contains(read, 40) || !slices.Contains(lost, 10) {
+		t.Errorf("read %v, lost %v", read, lost)
+	}
+	if err := errors.Join(l.Ack(38), l.Close()); err != nil {
+		t.Fatal(err)
+	}
+	wantRead(t, open(t, dir, 150), 39, 40)
+}
+
+// Where the positions at the beginning of the newest segment are damaged, those of an older one count, and what its records say.
+func TestPositionsOfAnOlderSegment(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "log")
+	l := open(t, dir, 150)
+	if _, err := l.Append(batchOf(t, l, 1, 3), map[string]string{"other": "7"}); err != nil {
+		t.Fatal(err)
+	}
+	appendTo(t, l, 4, 20)
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	names := segments(t, dir)
+	if len(names) < 4 {
+		t.Fatalf("%d segments", len(names))
+	}
+	for _, name := range names[2:] {
+		data, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		data[headBytes]++
+		if err := os.WriteFile(name, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l = open(t, dir, 150)
+	if got := l.Positions(); got["other"] != "7" || got["source0"] != "18" || got["source1"] != "19" || got["source2"] != "20" {
+		t.Errorf("positions %v", got)
+	}
+	wantRead(t, l, 1, 20)
+}
+
+// A disk that is full: what could not be written takes no room, acknowledgements make some, and then it goes on.
+func TestFullDisk(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "log")
+	l := open(t, dir, 150)
+	full := false
+	l.make = func(path string) (file, error) {
+		f, err := makeFile(path)
+		return faultyFile{f, func(bool) bool { return full }}, err
+	}
+	appendTo(t, l, 1, 10)
+	before := l.Size()
+	full = true
+	for range 3 {
+		if last, err := l.Append(batchOf(t, l, 11, 14), nil); !errors.Is(err, errFull) || last != 10 {
+			t.Fatalf("Append = %d, %v", last, err)
+		}
+	}
+	var onDisk int64
+	for _, name := range segments(t, dir) {
+		info, err := os.Stat(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		onDisk += info.Size()
+	}
+	if l.Size() != before || onDisk != before {
+		t.Errorf("%d bytes on disk, counted %d, before %d", onDisk, l.Size(), before)
+	}
+	if err := l.Ack(9); err != nil {
+		t.Fatal(err)
+	}
+	if l.Size() >= before {
+		t.Error("acknowledging makes no room")
+	}
+	wantRead(t, l, 10, 10)
+	full = false
+	appendTo(t, l, 11, 14)
+	wantRead(t, l, 10, 14)
 }

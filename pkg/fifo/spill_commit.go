@@ -26,7 +26,7 @@ const (
 // queue spills or not and whatever MaxDiskBytes is, and closes the files. An error says what could not be written;
 // that is not durable. Call Run once, and stop pushing before ctx ends.
 func (s *Spill[T]) Run(ctx context.Context) error {
-	defer s.log.Close() //nolint:errcheck // what has to be durable is
+	defer s.log.Close() // what has to be durable is
 	c := &committer[T]{Spill: s}
 	retry := retryMin
 	for {
