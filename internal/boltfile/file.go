@@ -12,8 +12,6 @@ import (
 
 	"go.etcd.io/bbolt"
 	bolterrors "go.etcd.io/bbolt/errors"
-
-	"github.com/deltabridge/deltabridge/internal/mapped"
 )
 
 const (
@@ -39,7 +37,7 @@ type File struct {
 	path     string
 	db       *bbolt.DB
 	usage    Usage
-	resident mapped.Meter
+	resident meter
 	unsure   bool // the last transaction failed: see Update
 }
 
@@ -153,7 +151,7 @@ func (f *File) Update(write func(*bbolt.Tx) error) (err error) {
 // and then.
 func (f *File) Release(tx *bbolt.Tx, bytes int64) {
 	if tx.DB() == f.db {
-		f.resident.Used(f.db, tx, bytes)
+		f.resident.use(f.db, tx, bytes)
 	}
 }
 

@@ -1,6 +1,6 @@
 //go:build !linux
 
-package mapped
+package boltfile
 
 import "go.etcd.io/bbolt"
 
