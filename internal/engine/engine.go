@@ -211,7 +211,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	}
 	e.log.Info("stopping", "shutdownTimeout", e.shutdownTimeout)
 	e.stopping.Store(true)
-	e.stopReading()
+	e.endReading()
 	stages.set.wait()
 	e.finishDelivery()
 	stages.drains.wait()
@@ -223,6 +223,15 @@ func (e *Engine) Run(ctx context.Context) error {
 	failure = errors.Join(failure, stages.spills.failure(), stages.checkpoint.failure(), e.tracker.Close(), e.http.Close())
 	stages.http.wait()
 	return failure
+}
+
+// endReading makes informers hand over nothing more. A change that some sinks were given reaches all of them, however full their queues
+// are: otherwise the checkpoint could not say who knows of it.
+func (e *Engine) endReading() {
+	for _, p := range e.pipelines {
+		p.queue.Lift()
+	}
+	e.stopReading()
 }
 
 // read watches the cluster until no more changes are to be read.

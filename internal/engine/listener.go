@@ -19,8 +19,8 @@ import (
 // listener is the handler that joins one informer to one pipeline: it filters changes, encodes them once and pushes
 // them to the pipeline's queue. The informer calls it from one goroutine; a push that waits holds the informer up.
 type listener struct {
-	// ctx ends when the process stops reading changes. A push that is given up then is no loss: the change counts as
-	// not delivered.
+	// ctx ends when the process stops reading changes. Informers then hand over nothing more, and queues take up what
+	// still comes (see fifo.Queue.Lift).
 	ctx      context.Context //nolint:containedctx // client-go's handlers are called without one
 	pipeline *pipeline
 	resource schema.GroupVersionResource
@@ -223,12 +223,7 @@ func (l *listener) push(ev event.Event) (told time.Time) {
 	}
 	m.Origin = event.Origin{Source: l.source, Position: l.positionOf(ev), Seq: l.ledger.Track(l.pipeline.name, ev.Time)}
 	l.counters.queued(m)
-	err = l.ctx.Err() // after a push was given up none may succeed: its position would cover the one that did not
-	if err == nil {
-		err = l.pipeline.queue.Push(l.ctx, m)
-	}
-	if err != nil {
-		// Only at shutdown: ctx ended, or the queue is closed.
+	if err = l.pipeline.queue.Push(l.ctx, m); err != nil { // only at shutdown: the queue is closed
 		l.counters.unqueued(m)
 		l.pipeline.abandoned.Add(1)
 		return time.Time{}

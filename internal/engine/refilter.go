@@ -84,6 +84,9 @@ func (l *listener) tryRefilter() {
 	l.floor, l.inList = "", true
 	objects := r.objects()
 	for _, o := range objects {
+		if l.ctx.Err() != nil {
+			return // a restart begins again with the difference
+		}
 		if !r.sent[o.UID] {
 			l.pass(func() { l.difference(o, o, r.mayKnow(o), r.isKnown(o)) })
 		}

@@ -37,6 +37,31 @@ func (s *slowSink) Send(ctx context.Context, batch []*event.Message, results []e
 	}
 }
 
+// A change that waits for room in the queue of one sink, when the process is stopped, is not lost for it.
+func TestAStopWhileASinkHoldsUpTheReading(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		p := pipelineFor(t, Buffer{Events: 2, Bytes: 1 << 20, DiskBytes: 1, Overflow: Block})
+		l := listen(ctx, p)
+		handed := 0
+		go func() {
+			for ; ctx.Err() == nil; handed++ {
+				l.OnUpdate(pod(t, handed, "Running"), pod(t, handed+1, "Running"))
+			}
+		}()
+		time.Sleep(time.Minute)
+		if p.queue.Stats().Blocked == 0 {
+			t.Fatal("no push had to wait")
+		}
+		e := &Engine{pipelines: []*pipeline{p}, stopReading: cancel}
+		e.endReading()
+		synctest.Wait()
+		if items := p.queue.Stats().Items; items != handed || p.abandoned.Load() > 0 {
+			t.Errorf("%d of %d changes are in the queue, %d were given up", items, handed, p.abandoned.Load())
+		}
+	})
+}
+
 // At the shutdown a sink that takes events may go on until shutdownTimeout; one that takes none is not waited for.
 func TestFinishDelivery(t *testing.T) {
 	for name, test := range map[string]struct {

@@ -2,6 +2,7 @@ package fifo
 
 import (
 	"context"
+	"math"
 	"sync"
 )
 
@@ -127,6 +128,14 @@ func (c *core[T]) admit() {
 		close(w.done)
 		c.announce()
 	}
+}
+
+// Lift implements [Queue].
+func (c *core[T]) Lift() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.maxItems, c.maxBytes = math.MaxInt, 0
+	c.admit()
 }
 
 // abandon ends w's wait with err, unless it has been decided in the meantime: then that stands.

@@ -97,7 +97,7 @@ func (q *Lossy[T]) move(ctx context.Context) (rest []T) {
 // moveRest moves what is left, whatever the Spill's bounds are.
 func (q *Lossy[T]) moveRest(batch []T) {
 	q.front.Close()
-	q.back.lift()
+	q.back.Lift()
 	for err := error(nil); err == nil; batch, err = q.front.Take(context.Background(), batch, moveItems, moveBytes) {
 		for _, v := range batch {
 			if q.back.Push(context.Background(), v) != nil { // it was closed, so that nothing is left
@@ -119,6 +119,9 @@ func (q *Lossy[T]) Take(ctx context.Context, buf []T, limit int, maxBytes int64)
 
 // Ack implements [Queue].
 func (q *Lossy[T]) Ack(n int) { q.back.Ack(n) }
+
+// Lift implements [Queue].
+func (q *Lossy[T]) Lift() { q.front.Lift() }
 
 // Close implements [Queue].
 func (q *Lossy[T]) Close() { q.front.Close() }

@@ -24,6 +24,9 @@ type Queue[T any] interface {
 	Take(ctx context.Context, buf []T, max int, maxBytes int64) ([]T, error)
 	// Ack releases the n oldest items that were taken.
 	Ack(n int)
+	// Lift takes up all pushes from then on, those that wait first, whatever the bounds are: the process ends, and an
+	// item that other queues have taken must not be given up here.
+	Lift()
 	// Close refuses further pushes. What waits can still be taken.
 	Close()
 	// Stats is a consistent picture of this moment.

@@ -287,11 +287,6 @@ func (s *Spill[T]) offer(v T, size int64, behind bool) bool {
 	if behind {
 		return false
 	}
-	if s.lifted {
-		s.begin()
-		s.enqueue(v, size)
-		return true
-	}
 	if !s.spilling {
 		if s.items == 0 && s.opts.HoldUp > 0 {
 			s.busySince = time.Now()
@@ -303,13 +298,13 @@ func (s *Spill[T]) offer(v T, size int64, behind bool) bool {
 			s.headEnd = s.tail
 			return true
 		}
-		if s.holdsUp() {
+		if !s.lifted && s.holdsUp() {
 			return false
 		}
 		s.begin()
 		s.kick()
 	}
-	if !s.room(size) {
+	if !s.lifted && !s.room(size) {
 		if s.waiters.head == nil { // else the first of those who wait said so
 			s.kick()
 		}
@@ -345,8 +340,8 @@ func (s *Spill[T]) enqueue(v T, size int64) {
 	s.bufBytes += size
 }
 
-// lift lets all pushes in, those that wait first. What they push is written when Run ends.
-func (s *Spill[T]) lift() {
+// Lift implements [Queue]. What is pushed then is written when Run ends, if not before.
+func (s *Spill[T]) Lift() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.lifted = true

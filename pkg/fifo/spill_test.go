@@ -471,12 +471,19 @@ func TestSpillDiskBoundAtTheEnd(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		s.wantIDs("settled", s.settledIDs(), 1, 1)
+		waiting := s.pushLater(9, 9)
+		s.Lift()
+		synctest.Wait()
+		s.push(10, 10)
+		if !waiting.Load() {
+			t.Error("a push still waits")
+		}
 		if err := s.end(); err != nil {
 			t.Errorf("Run = %v", err)
 		}
-		s.wantIDs("settled", s.settledIDs(), 1, 8)
+		s.wantIDs("settled", s.settledIDs(), 1, 10)
 		s2 := openSpill(t, path, func(o *SpillOptions[item]) { o.MaxDiskBytes = 10 }).start()
-		s2.wantIDs("taken after a restart", s2.takeIDs(8), 1, 8)
+		s2.wantIDs("taken after a restart", s2.takeIDs(10), 1, 10)
 	})
 }
 

@@ -347,3 +347,21 @@ func TestTakeIsWokenByAnAdmission(t *testing.T) {
 		synctest.Wait()
 	})
 }
+
+// At the end of the process everything that waits for room is taken up, and so is what still comes.
+func TestLift(t *testing.T) {
+	bothQueues(t, 2, 10, func(t *testing.T, q Queue[item]) {
+		mustPush(t, q, newItem(1, 1, 5), newItem(2, 2, 5))
+		first, second := startPush(t, q, newItem(3, 3, 5)), startPush(t, q, newItem(4, 4, 50))
+		if first.done || second.done {
+			t.Fatal("a push on a full queue returned")
+		}
+		q.Lift()
+		synctest.Wait()
+		if !first.done || first.err != nil || !second.done || second.err != nil {
+			t.Fatalf("%+v, %+v", first, second)
+		}
+		mustPush(t, q, newItem(5, 5, 5))
+		wantHist(t, "all", take(t, q, 9, 99), "1", "2", "3", "4", "5")
+	})
+}

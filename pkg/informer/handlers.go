@@ -96,6 +96,9 @@ func (i *Informer) handReplay(resourceVersion string) {
 			known = sorted(i.indexer.List())
 		}
 		for _, o := range known {
+			if i.isCut() {
+				return
+			}
 			r.handler.OnAdd(o, true)
 		}
 		i.fetcher.forget()

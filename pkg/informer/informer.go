@@ -106,6 +106,8 @@ type Informer struct {
 	mu        sync.Mutex
 	handlers  []*registration
 	phase     phase
+	ctx       context.Context // of Run, while that lasts; nil otherwise
+	cut       bool            // ctx has ended, and something was not handed over
 	resumedAt time.Time     // when catchingUp began
 	replayed  bool          // new handlers were given what the others know
 	position  string        // everything up to this resourceVersion was handed over; empty: nothing was, by an earlier process neither
@@ -223,6 +225,9 @@ func (i *Informer) Run(ctx context.Context) error {
 	logger := logr.FromSlogHandler(demoted{i.log.Handler()})
 	ctx = klog.NewContext(ctx, logger)
 	backoff := i.config.Backoff
+	i.mu.Lock()
+	i.ctx = ctx
+	i.mu.Unlock()
 	i.replay()
 	reflector := cache.NewReflectorWithOptions(
 		&resumingListWatch{observedListWatch: &observedListWatch{informer: i, runCtx: ctx}, at: i.resumesAt()},
@@ -233,8 +238,15 @@ func (i *Informer) Run(ctx context.Context) error {
 	reflector.RunWithContext(ctx)
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	i.phase = hasEnded
+	i.phase, i.ctx = hasEnded, nil
 	return nil
+}
+
+// isCut reports whether Run is to end. From then on nothing is handed over: a change goes to all handlers or to none. The caller
+// holds mu.
+func (i *Informer) isCut() bool {
+	i.cut = i.ctx != nil && (i.cut || i.ctx.Err() != nil)
+	return i.cut
 }
 
 // demoted logs all that the Reflector says for debugging only: it reports every retry as an error. What an operator

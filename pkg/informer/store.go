@@ -59,7 +59,7 @@ func (s *store) Replace(list []any, resourceVersion string) error {
 
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if i.resumes(resourceVersion, len(list)) {
+	if i.isCut() || i.resumes(resourceVersion, len(list)) {
 		return nil
 	}
 	first := i.first()
@@ -77,6 +77,9 @@ func (s *store) Replace(list []any, resourceVersion string) error {
 	}
 	if !i.replayed {
 		i.handReplay(resourceVersion)
+	}
+	if i.cut {
+		return nil // the rest comes again
 	}
 	i.position = resourceVersion
 	i.status.reached(resourceVersion) // after a watch-list the Reflector does not call UpdateResourceVersion
@@ -136,7 +139,7 @@ func (s *store) Bookmark(string) error {
 // UpdateResourceVersion follows each event, bookmark and list that was stored.
 func (s *store) UpdateResourceVersion(resourceVersion string) {
 	s.mu.Lock()
-	if s.position != resourceVersion {
+	if s.position != resourceVersion && !s.cut {
 		s.position = resourceVersion
 		s.record.Reached(resourceVersion)
 		for _, r := range s.handlers {
@@ -178,9 +181,12 @@ func (i *Informer) known(o *object.Object) *object.Object {
 
 // upsert stores o and hands on what that means. The caller holds mu.
 func (i *Informer) upsert(o *object.Object, initial bool) {
+	if i.isCut() {
+		return
+	}
 	known := i.known(o)
 	if known != nil && known.UID != o.UID {
-		i.remove(known, unseen(known))
+		i.handRemoval(known, unseen(known)) // and the addition, in any case
 		known = nil
 	}
 	if known != nil && known.ResourceVersion == o.ResourceVersion {
@@ -214,6 +220,12 @@ func (i *Informer) upsert(o *object.Object, initial bool) {
 
 // remove takes known out of the index and hands on last, its last state. The caller holds mu.
 func (i *Informer) remove(known, last *object.Object) {
+	if !i.isCut() {
+		i.handRemoval(known, last)
+	}
+}
+
+func (i *Informer) handRemoval(known, last *object.Object) {
 	_ = i.indexer.Delete(known)
 	i.count.Add(-1)
 	i.record.Deleted(last)
@@ -228,6 +240,9 @@ func (i *Informer) remove(known, last *object.Object) {
 // leave takes known out of the index and hands on that the object is not watched any more: now is its state, or known if that is
 // not known to be another. The caller holds mu.
 func (i *Informer) leave(known, now *object.Object) {
+	if i.isCut() {
+		return
+	}
 	_ = i.indexer.Delete(known)
 	i.count.Add(-1)
 	i.record.Deleted(known)

@@ -92,7 +92,7 @@ func (j *sinkJudge) stalls(f Fault) bool {
 }
 
 // forgot reports whether p made an event, and ended before that was certainly in its checkpoint: it was killed, stopped on a full disk, or
-// stopped while a sink held up the reading.
+// stopped while something held up the reading within a list.
 func (j *sinkJudge) forgot(p *Process, e *Event) bool {
 	made := e.made()
 	return (j.abrupt(p) || j.heldUp(p)) && !made.Before(p.Start) && made.Before(p.End.Add(time.Second)) && !made.Before(j.committed(p))

@@ -1,0 +1,46 @@
+package informer
+
+import (
+	"context"
+	"testing"
+
+	"k8s.io/client-go/tools/cache"
+)
+
+// canceling is a handler that ends the informer's context while it is given a change.
+type canceling struct {
+	cache.ResourceEventHandlerFuncs
+
+	cancel context.CancelFunc
+}
+
+func (c canceling) OnUpdate(any, any) { c.cancel() }
+
+// A change that the process's end comes in between reaches all handlers, and nothing after it reaches any.
+func TestAStopWithinAChange(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	i, before, after := New(Config{Resource: configMaps}), &journal{}, &journal{}
+	i.AddEventHandler(before)
+	i.AddEventHandler(canceling{cancel: cancel})
+	i.AddEventHandler(after)
+	i.ctx = ctx // as Run does
+	s := (*store)(i)
+	do(t, s.Replace(list(labelled(t, "x", "u1", 1, "a"), labelled(t, "y", "u2", 2, "a")), "3"))
+	do(t, s.Update(labelled(t, "x", "u1", 4, "a")))
+	s.UpdateResourceVersion("4")
+	want := []string{"add a/x(u1)@1 initial=true", "add a/y(u2)@2 initial=true", "synced 3, 2 objects", "update a/x(u1)@1 -> a/x(u1)@4"}
+	expect(t, before, want...)
+	expect(t, after, want...)
+
+	do(t, s.Add(labelled(t, "z", "u3", 5, "a")))
+	s.UpdateResourceVersion("5")
+	do(t, s.Delete(labelled(t, "y", "u2", 6, "a")))
+	s.UpdateResourceVersion("6")
+	do(t, s.Replace(list(), "7"))
+	expect(t, before)
+	expect(t, after)
+	if i.position != "4" {
+		t.Errorf("position %s", i.position)
+	}
+}
