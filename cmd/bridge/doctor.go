@@ -39,7 +39,7 @@ func newDoctorCommand(stdout io.Writer) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			options, err := examined(cfg)
+			options, err := doctorOptions(cfg)
 			options.Step = timeout
 			if err != nil {
 				return err
@@ -69,8 +69,8 @@ func newDoctorCommand(stdout io.Writer) *cobra.Command {
 	return cmd
 }
 
-// examined is what of a configuration can be tried.
-func examined(cfg *config.Config) (doctor.Options, error) {
+// doctorOptions returns what to check of a configuration.
+func doctorOptions(cfg *config.Config) (doctor.Options, error) {
 	options := doctor.Options{Config: cfg, Kube: func() (*rest.Config, error) {
 		kube, err := assemble.Kubeconfig(string(cfg.Kubeconfig))
 		if err == nil {
@@ -92,13 +92,13 @@ func examined(cfg *config.Config) (doctor.Options, error) {
 		if err != nil {
 			return options, err
 		}
-		options.Sinks = append(options.Sinks, doctor.NamedSink{Name: s.Name, Sink: d.Sink, Besides: besides(refusals)})
+		options.Sinks = append(options.Sinks, doctor.NamedSink{Name: s.Name, Sink: d.Sink, Additional: additional(refusals)})
 	}
 	return options, nil
 }
 
-// besides are the destinations of what a sink refuses.
-func besides(r sinks.Refusals) (all []sinks.Checker) {
+// additional returns the destinations for messages that a sink's own destination rejects.
+func additional(r sinks.Refusals) (all []sinks.Checker) {
 	if c, ok := r.Claims.(sinks.Checker); ok {
 		all = append(all, c)
 	}

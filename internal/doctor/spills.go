@@ -12,11 +12,12 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/parked"
 )
 
-// OrphanRemedy is what to do about events on disk of a sink that is not configured.
+// OrphanRemedy is the remedy for the errors of OrphanedEvents.
 const OrphanRemedy = "put the sink back under its name until its events are delivered; or remove the file, which loses these events"
 
-// OrphanedEvents is an error for each file of the state that holds events, spilled or parked, of a sink which the configuration does not
-// have: it was removed or renamed, and nothing would ever deliver them. A file that can't be read, or is in use, is none.
+// OrphanedEvents returns an error for each state file that contains spilled or parked events of a sink that is not in
+// the configuration. Such a sink was removed or renamed, so its events would never be delivered. Files that are in use
+// or cannot be read are skipped.
 func OrphanedEvents(cfg *config.Config) error {
 	var errs []error
 	for _, kind := range []struct {
