@@ -114,17 +114,17 @@ sinks:
 	}
 	empty := write("empty.yaml", "---\n")
 	for want, args := range map[string][]string{
-		"there is no object in it":                 {empty},
-		"want one object in each":                  {several, "--old", file},
-		"the object has to be in a file":           {"pods", "a/b", "--offline"},
-		"give the state before":                    {file, "--operation", "updated"},
-		"--old is for an update":                   {file, "--operation", "deleted", "--old", file},
-		"want added, updated, deleted or restated": {file, "--operation", "changed"},
-		"want table or json":                       {file, "-o", "xml"},
-		"no such file":                             {filepath.Join(dir, "nowhere")},
-		"different uids":                           {file, "--old", write("other.json", strings.Replace(pod, `"u1"`, `"u2"`, 1))},
-		"no apiVersion and kind":                   {write("bare.json", `{"metadata":{"name":"x"}}`)},
-		"no metadata.name":                         {write("nameless.json", `{"kind":"Pod","apiVersion":"v1"}`)},
+		"the file has no objects":                     {empty},
+		"each of the two files must have one object":  {several, "--old", file},
+		"the object must be in a file":                {"pods", "a/b", "--offline"},
+		"set --old to a file":                         {file, "--operation", "updated"},
+		"--old: only for an update":                   {file, "--operation", "deleted", "--old", file},
+		"must be added, updated, deleted or restated": {file, "--operation", "changed"},
+		"must be table or json":                       {file, "-o", "xml"},
+		"no such file":                                {filepath.Join(dir, "nowhere")},
+		"different uids":                              {file, "--old", write("other.json", strings.Replace(pod, `"u1"`, `"u2"`, 1))},
+		"no apiVersion and kind":                      {write("bare.json", `{"metadata":{"name":"x"}}`)},
+		"no metadata.name":                            {write("nameless.json", `{"kind":"Pod","apiVersion":"v1"}`)},
 	} {
 		if _, err := command(t, append([]string{"explain", "-c", cfg, "--offline"}, args...)...); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v: %v, want %s", args, err, want)
