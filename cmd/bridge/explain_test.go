@@ -46,7 +46,7 @@ sinks:
 		return write("job-"+namespace+".json", strings.NewReplacer("Pod", "Job", "v1", "batch/v1", "team-a", namespace).Replace(pod))
 	}
 
-	told := func(args ...string) (reports []explain.Report) {
+	explained := func(args ...string) (reports []explain.Report) {
 		t.Helper()
 		out, err := command(t, append([]string{"explain", "-c", cfg, "--offline", "-o", "json"}, args...)...)
 		if err != nil {
@@ -102,7 +102,7 @@ sinks:
 		{[]string{file, "--resource", "pods.example.com"}, []string{"pods.example.com team-a/web +1 js= kafka=added:u1.7:t.podsc/example.com/pods/team-a/web lines=added:u1.7:"}},
 	} {
 		var got []string
-		for _, r := range told(tt.args...) {
+		for _, r := range explained(tt.args...) {
 			got = append(got, summary(r))
 		}
 		if strings.Join(got, "\n") != strings.Join(tt.want, "\n") {
