@@ -205,8 +205,8 @@ func (e *examination) checkDestination(s *NamedSink) {
 		"no action needed if this is intended; nothing more will be sent to the previous destination")
 }
 
-// checkName reports which cluster owns the cluster's name at the destination of a sink. It returns nil if there is no
-// such register or if a check of the destination failed.
+// checkName reports which cluster has registered the cluster's name at the destination of a sink. It returns nil if the
+// destination has no register of names or one of its checks has failed.
 func (e *examination) checkName(ctx context.Context, s *NamedSink, found []sinks.Finding) []sinks.Finding {
 	reader, ok := s.Sink.(sinks.NameReader)
 	if !ok || e.embedded(s.Name) || slices.ContainsFunc(found, func(f sinks.Finding) bool { return f.Err != nil }) {

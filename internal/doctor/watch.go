@@ -21,7 +21,7 @@ import (
 // maxParallel limits how many resources are checked at the same time.
 const maxParallel = 8
 
-// checkWatches checks each watched resource, and the rights that the bridge uses in addition.
+// checkWatches checks each watched resource and the optional rights.
 func (e *examination) checkWatches(ctx context.Context) {
 	set := informer.NewSet(informer.SetConfig{Scopes: e.Scopes, Client: e.api.client, Discovery: e.api.disco})
 	discovering, cancel := context.WithTimeout(ctx, 3*e.Step)

@@ -27,7 +27,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// apiServer queries the API server. A nil *apiServer serves no kinds; its other methods must not be called.
+// apiServer has a client for the API server and the resources that it serves. Only servedAs may be called on a nil
+// *apiServer.
 type apiServer struct {
 	client rest.Interface
 	served []informer.Served
