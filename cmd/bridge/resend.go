@@ -88,8 +88,8 @@ func (o *deadLetterOptions) resendTo(ctx context.Context, b *sinkDeadLetters) (s
 	return sent, rejected, nil
 }
 
-// retry calls try until it succeeds, its error is permanent, or the time limit is over. Then it returns the last error
-// from before the limit.
+// retry calls try until it succeeds, returns a permanent error, or the time limit is over. At the limit it returns the
+// last error that the limit itself did not cause.
 func (o *deadLetterOptions) retry(ctx context.Context, try func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, o.timeout)
 	defer cancel()
