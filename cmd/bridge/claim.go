@@ -142,5 +142,5 @@ const closeTimeout = 5 * time.Second
 func closeDestination(ctx context.Context, d *assemble.Destination) {
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
 	defer cancel()
-	_ = d.Close(last) // the command has done its work
+	_ = d.Close(last) // an error here does not change the result of the command
 }

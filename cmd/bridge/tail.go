@@ -119,7 +119,7 @@ func (o *tailOptions) openSource(log *slog.Logger) (readable, error) {
 func (o *tailOptions) sinkConfig() (*config.Sink, error) {
 	if o.nats != "" || o.kafka != "" {
 		if o.sink != "" {
-			return nil, errors.New("--sink: only for a sink of a configuration, with --config")
+			return nil, errors.New("--sink requires a configuration: use --config instead of --nats or --kafka")
 		}
 		s := config.DefaultSink()
 		s.Name = "tail"
@@ -169,7 +169,7 @@ func (o *tailOptions) newPrinter(stdout, stderr io.Writer) (*tail.Printer, error
 	case o.output != "line" && o.output != "json":
 		return nil, fmt.Errorf("--output %s: must be line or json", o.output)
 	case o.diff && options.JSON:
-		return nil, errors.New("--diff: only with --output line")
+		return nil, errors.New("--diff requires --output line")
 	case o.since < 0:
 		return nil, errors.New("--since: must not be negative")
 	}

@@ -215,8 +215,8 @@ func tlsRemedy(err error) string {
 	}
 }
 
-// authenticate asks the API server for the bridge's user name and for the server's version. It returns false if the
-// bridge cannot go on.
+// authenticate asks the API server for the bridge's user name and for the server's version. It returns false if further
+// checks of the API server are impossible.
 func (e *examination) authenticate(ctx context.Context) bool {
 	var review authenticationv1.SelfSubjectReview
 	err := e.post(ctx, "/apis/authentication.k8s.io/v1/selfsubjectreviews", &authenticationv1.SelfSubjectReview{}, &review)

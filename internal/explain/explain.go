@@ -42,7 +42,7 @@ func (o *Options) check(args []string) error {
 	case len(args) == 2 && o.Offline:
 		return errors.New("--offline: the object must be in a file")
 	case len(args) == 2 && o.Resource != "":
-		return errors.New("--resource: only for an object in a file")
+		return errors.New("--resource requires an object in a file")
 	}
 	switch name := o.Operation; name {
 	case "":
@@ -187,7 +187,8 @@ func (o *Options) explainSink(ctx context.Context, part engine.Sink, index *enri
 	return out, nil
 }
 
-// preview returns the message, and where the destination would store it. The string is the error if it would reject it.
+// preview returns the message and where the destination would store it. If the destination would reject the message,
+// the string is the error.
 func (o *Options) preview(ctx context.Context, sink sinks.Sink, m *event.Message) (*Message, string) {
 	out := &Message{ID: m.ID, Attributes: maps.Collect(m.Attributes), Size: int64(len(m.Body()))}
 	previewer, ok := sink.(sinks.Previewer)

@@ -327,7 +327,7 @@ func selects(ctx context.Context, scope *informer.Scope, s *subject, api *apiSer
 	if api != nil {
 		found, err := api.get(ctx, s.resource, s.now.Namespace, s.now.Name, scope.LabelSelector, scope.FieldSelector)
 		if err != nil {
-			return false, "", fmt.Errorf("list by %s: %w", text, err)
+			return false, "", fmt.Errorf("list objects selected by %s: %w", text, err)
 		}
 		if found == nil {
 			return false, "the selector " + text + " does not select it", nil

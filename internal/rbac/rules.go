@@ -90,7 +90,7 @@ var errPart = errors.New("RBAC has no wildcards within a name; use --discover, o
 type computation struct {
 	options            Options
 	scopes             map[string]*grants // by namespace, "" being the whole cluster
-	wildcards, foreign bool               // a pattern has wildcards; a resource may be a custom or aggregated one
+	wildcards, foreign bool               // whether wildcards are used; whether custom or aggregated resources can be watched
 	notes              []string
 }
 

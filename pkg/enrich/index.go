@@ -148,8 +148,9 @@ func (x *Index) named(name string) (found *fact) {
 	return found
 }
 
-// Context returns what is known about an object and needed. A handler of the index must have seen the object. For a
-// Kubernetes Event, Context reads the object's bytes, so the rules for callers of object.Object.Map apply.
+// Context returns the parts of an object's context that are needed and known. A handler of the index must have seen the
+// object. For a Kubernetes Event, Context reads the object's bytes, so the rules for callers of object.Object.Map
+// apply.
 func (x *Index) Context(resource schema.GroupVersionResource, o *object.Object, needs Needs) *event.Context {
 	var c event.Context
 	switch {

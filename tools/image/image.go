@@ -121,14 +121,14 @@ func (r *release) artifact(of platformImage) (v1.Image, error) {
 }
 
 func licenseFiles(dir string, parts []modules.Module) ([]file, error) {
-	const folder = "usr/share/licenses/"
-	files, err := readFile(folder+"deltabridge/LICENSE", filepath.Join(dir, "LICENSE"), 0o644)
+	const target = "usr/share/licenses/"
+	files, err := readFile(target+"deltabridge/LICENSE", filepath.Join(dir, "LICENSE"), 0o644)
 	if err != nil {
 		return nil, err
 	}
 	for _, m := range parts {
 		for name, text := range m.Texts {
-			files = append(files, file{name: folder + strings.ToLower(m.Path) + "/" + name, mode: 0o644, data: text})
+			files = append(files, file{name: target + strings.ToLower(m.Path) + "/" + name, mode: 0o644, data: text})
 		}
 	}
 	return files, nil
