@@ -24,7 +24,7 @@ type apiServer struct {
 	token  string
 }
 
-// writers is how many requests to the API server are under way at once.
+// writers is the number of concurrent requests to the API server.
 const writers = 8
 
 func (b *bench) startAPIServer(ctx context.Context) (*apiServer, error) {
@@ -55,10 +55,10 @@ func (b *bench) startAPIServer(ctx context.Context) (*apiServer, error) {
 	return a, nil
 }
 
-// benchNamespace holds all objects of the benchmarks in a real API server.
+// benchNamespace contains all objects of the benchmarks in a real API server.
 const benchNamespace = "bench"
 
-// createConfigMaps makes the first so many of the namespace.
+// createConfigMaps creates the first count objects of the namespace.
 func (a *apiServer) createConfigMaps(ctx context.Context, count int) error {
 	return parallel(ctx, count, func(ctx context.Context, n int) error {
 		_, err := a.client.CoreV1().ConfigMaps(benchNamespace).Create(ctx, realConfigMap(n), metav1.CreateOptions{})
@@ -66,12 +66,12 @@ func (a *apiServer) createConfigMaps(ctx context.Context, count int) error {
 	})
 }
 
-// watch is how the bridge's configuration asks for them.
+// watch returns the entry of the bridge's configuration that selects the objects.
 func (a *apiServer) watch() string {
 	return "{resources: [configmaps], namespaces: [" + benchNamespace + "]}"
 }
 
-// floorTo leads the floor to them.
+// floorTo returns the arguments with which the floor watches the objects.
 func (b *bench) floorTo(a *apiServer, parameters string) []string {
 	return []string{
 		"-url", a.APIServerURL() + "/api/v1/namespaces/" + benchNamespace + "/configmaps" + parameters, "-ca", a.caFile, "-token", a.token,
@@ -79,7 +79,7 @@ func (b *bench) floorTo(a *apiServer, parameters string) []string {
 	}
 }
 
-// committedAt is the annotation with the time of the commit, in Unix nanoseconds.
+// committedAt is the annotation that contains the time of the commit, in Unix nanoseconds.
 const committedAt = "bench/at"
 
 func realConfigMap(n int) *corev1.ConfigMap {
@@ -105,7 +105,7 @@ func (a *apiServer) post(ctx context.Context, path, document string) error {
 	return nil
 }
 
-// parallel calls do for 0 to count-1, several at once.
+// parallel calls do for 0 to count-1, with several calls at the same time.
 func parallel(ctx context.Context, count int, do func(ctx context.Context, n int) error) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(writers)

@@ -5,15 +5,15 @@ import (
 	"strings"
 )
 
-// bound is what is promised of one measurement, and what is aimed at. Lower is better in all of them.
+// bound is the limit that one measurement must not exceed, and the value to aim at. Lower is always better.
 type bound struct {
-	id         string // by which scenarios give what they measured
+	id         string // identifies the measurement in scenarios
 	what       string
-	format     string  // of the three numbers
-	bound, aim float64 // 0: none
+	format     string  // format of bound, aim and result
+	bound, aim float64 // 0 means none
 }
 
-// bounds are the promises. Ratios are to the floor in the same run.
+// bounds returns all bounds. Ratios compare the bridge with the floor of the same run.
 func bounds() []bound {
 	const ratio, mb, percent = "%.2f x", "%.0f MB", "%.2f %%"
 	js, kafka := jetStreamName, kafkaName
@@ -44,7 +44,7 @@ func bounds() []bound {
 	}
 }
 
-// verdicts writes the table of bounds for what was measured.
+// verdicts writes the table that compares measurements with their bounds.
 func (r *report) verdicts(b *strings.Builder) {
 	var rows [][]string
 	for _, bound := range bounds() {

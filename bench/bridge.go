@@ -18,22 +18,22 @@ import (
 	"github.com/prometheus/common/model"
 )
 
-// bridge is the program under test: the built binary, with its checkpoint and at its default settings.
+// bridge is the program under test: the built binary with a checkpoint and default settings.
 type bridge struct {
 	*program
-	dir         string // of its configuration and state
+	dir         string // directory of its configuration and state
 	http, pprof string // addresses
 }
 
-// bridgeSetup is what differs from one bridge to another.
+// bridgeSetup has the settings in which bridges differ.
 type bridgeSetup struct {
 	kubeconfig string
-	watch      string   // of the configuration's list, in YAML; empty: configmaps
+	watch      string   // entries of `watch`, in YAML; if empty, configmaps
 	sinks      []string // destinations; each sink has two filters
-	when       string   // of the second filter, in CEL
+	when       string   // CEL condition of the second filter
 }
 
-// config is the bridge's configuration file.
+// config returns the bridge's configuration file.
 func (s bridgeSetup) config(dir string, to broker) string {
 	watch := s.watch
 	if watch == "" {
@@ -47,7 +47,7 @@ func (s bridgeSetup) config(dir string, to broker) string {
 		when = fmt.Sprintf(", when: %q", s.when)
 	}
 	for _, name := range s.sinks {
-		// The first filter lets nothing pass, so that both are looked at each time.
+		// Nothing passes the first filter, so that both filters are evaluated for each event.
 		fmt.Fprintf(&b, "  - name: %s\n    filters:\n      - {resources: [\"*\", \"*.*\"], namespaces: [\"team-*\"]%s}\n"+
 			"      - {resources: [\"*\", \"*.*\"], namespaces: [\"bench*\"], operations: [added, updated, deleted]%s}\n    %s\n",
 			strings.ToLower(name), when, when, to.sink(name))
@@ -55,7 +55,7 @@ func (s bridgeSetup) config(dir string, to broker) string {
 	return b.String()
 }
 
-// startBridge runs a new bridge, without a state of an earlier one.
+// startBridge starts a bridge with an empty state.
 func (b *bench) startBridge(ctx context.Context, setup bridgeSetup, to broker) (*bridge, error) {
 	dir, err := os.MkdirTemp(b.dir, "bridge-")
 	if err != nil {
@@ -65,7 +65,7 @@ func (b *bench) startBridge(ctx context.Context, setup bridgeSetup, to broker) (
 	if err := os.WriteFile(file, []byte(setup.config(dir, to)), 0o600); err != nil {
 		return nil, err
 	}
-	// As the chart sets it.
+	// The chart sets the same value.
 	p, err := startWith([]string{"GOMAXPROCS=1"}, b.bridgeBinary, "run", "--config", file, "--pprof", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
@@ -106,11 +106,11 @@ func get(ctx context.Context, url string) (int, string, error) {
 	return response.StatusCode, string(body), err
 }
 
-// ready waits until the bridge is: its sinks are connected, and what exists was handed to them.
+// ready waits until the bridge is ready: its sinks are connected, and their queues have got all existing objects.
 func (r *bridge) ready(ctx context.Context) error {
 	return until(ctx, startTimeout, func() error {
 		if r.ended() {
-			return permanent{r.failed(errors.New("ended by itself"))}
+			return permanent{r.failed(errors.New("exited unexpectedly"))}
 		}
 		code, body, err := get(ctx, "http://"+r.http+"/readyz")
 		if err == nil && code != http.StatusOK {
@@ -120,7 +120,7 @@ func (r *bridge) ready(ctx context.Context) error {
 	})
 }
 
-// metrics reads what the bridge says of itself.
+// metrics reads the bridge's metrics.
 func (r *bridge) metrics(ctx context.Context) (metrics, error) {
 	_, body, err := get(ctx, "http://"+r.http+"/metrics")
 	if err != nil {
@@ -130,10 +130,10 @@ func (r *bridge) metrics(ctx context.Context) (metrics, error) {
 	return parser.TextToMetricFamilies(bufio.NewReader(strings.NewReader(body)))
 }
 
-// metrics are the samples of one moment.
+// metrics are the samples of one scrape.
 type metrics map[string]*dto.MetricFamily
 
-// sum of a metric's samples.
+// sum returns the sum of a metric's samples.
 func (m metrics) sum(name string) (sum float64) {
 	for _, s := range m[name].GetMetric() {
 		sum += s.GetCounter().GetValue() + s.GetGauge().GetValue() + s.GetUntyped().GetValue()
@@ -141,7 +141,7 @@ func (m metrics) sum(name string) (sum float64) {
 	return sum
 }
 
-// delivered checks the bridge's own word: each event of each sink acknowledged, none tried again, none given up.
+// delivered checks by the bridge's metrics that each sink has acknowledged all events, without retries and losses.
 func (r *bridge) delivered(ctx context.Context, events int) error {
 	m, err := r.metrics(ctx)
 	if err != nil {
@@ -158,7 +158,7 @@ func (r *bridge) delivered(ctx context.Context, events int) error {
 	return nil
 }
 
-// idle checks that the sinks together have delivered so many events, and that nothing waits.
+// idle checks that the sinks together have delivered the given number of events and that their queues are empty.
 func (r *bridge) idle(ctx context.Context, events int) error {
 	m, err := r.metrics(ctx)
 	if err != nil {
@@ -171,7 +171,7 @@ func (r *bridge) idle(ctx context.Context, events int) error {
 	return nil
 }
 
-// liveHeap is what the bridge's heap holds after a garbage collection, in bytes.
+// liveHeap returns the size of the bridge's heap after a garbage collection, in bytes.
 func (r *bridge) liveHeap(ctx context.Context) (float64, error) {
 	if code, _, err := get(ctx, "http://"+r.pprof+"/debug/pprof/heap?gc=1"); err != nil || code != http.StatusOK {
 		return 0, fmt.Errorf("heap profile: status %d: %w", code, err)
@@ -180,8 +180,8 @@ func (r *bridge) liveHeap(ctx context.Context) (float64, error) {
 	return m.sum("go_memstats_heap_alloc_bytes"), err
 }
 
-// profile writes profiles of the bridge, if they are wanted: of its CPU from now on, and with finish of what it has
-// allocated and of what is still there of it.
+// profile writes profiles of the bridge if they are enabled. It starts a CPU profile; finish waits for it and writes
+// the profiles of allocations and of the heap.
 func (b *bench) profile(ctx context.Context, r *bridge, name string, length time.Duration) (finish func() error) {
 	if b.profileDir == "" {
 		return func() error { return nil }

@@ -17,25 +17,25 @@ import (
 	"github.com/deltabridge/deltabridge/test/kafka"
 )
 
-// Names of the brokers, in tables and flags.
+// Names of the brokers in tables and flags.
 const (
 	jetStreamName = "JetStream"
 	kafkaName     = "Kafka"
 )
 
-// broker is a real one in a process of its own, and a client to look at what it holds.
+// broker is a real broker in a separate process, with a client to inspect its contents.
 type broker interface {
 	name() string
-	// create makes an empty destination: a stream or a topic.
+	// create creates an empty destination: a stream or a topic.
 	create(ctx context.Context, name string) error
 	remove(ctx context.Context, name string) error
-	// held is how many messages the destination holds.
+	// held returns the number of messages in the destination.
 	held(ctx context.Context, name string) (int64, error)
-	// consume gives each message of the destination, those that it gets included, until stop.
+	// consume passes each existing and new message of the destination to a function, until stop is called.
 	consume(ctx context.Context, name string, take func(data []byte)) (stop func(), err error)
-	// floorArgs lead the floor to the destination.
+	// floorArgs returns the arguments with which the floor writes to the destination.
 	floorArgs(name string) []string
-	// sink is the part of a sink's configuration that leads there.
+	// sink returns the configuration of the destination for a sink of the bridge.
 	sink(name string) string
 	cpu() (time.Duration, error)
 	down() error
@@ -69,7 +69,7 @@ func (b *bench) startJetStream(ctx context.Context) (*jetStream, error) {
 
 func (j *jetStream) up(ctx context.Context) error {
 	args := []string{"nats-server", "-dir", j.dir}
-	if j.url != "" { // the port that it had
+	if j.url != "" { // reuse the port after a restart
 		args = append(args, "-port", j.url[strings.LastIndexByte(j.url, ':')+1:])
 	}
 	var err error
@@ -99,7 +99,7 @@ func (j *jetStream) close() error {
 
 func (j *jetStream) name() string { return jetStreamName }
 
-// create makes the stream as the bridge would.
+// create creates the stream with the same settings as the bridge.
 func (j *jetStream) create(ctx context.Context, name string) error {
 	_, err := j.js.CreateStream(ctx, jetstream.StreamConfig{
 		Name: name, Subjects: []string{name + ".>"}, Duplicates: 2 * time.Minute, AllowDirect: true,
@@ -135,7 +135,7 @@ type kafkaBroker struct {
 	admin  *kadm.Client
 }
 
-// partitions of a topic.
+// partitions is the number of partitions of a topic.
 const partitions = 3
 
 func (b *bench) startKafka(ctx context.Context) (*kafkaBroker, error) {
@@ -160,7 +160,7 @@ func (k *kafkaBroker) create(ctx context.Context, name string) error {
 	if _, err := k.admin.CreateTopic(ctx, partitions, 1, nil, name); err != nil {
 		return err
 	}
-	return until(ctx, startTimeout, func() error { // the partitions' leaders take a moment to know of it
+	return until(ctx, startTimeout, func() error { // it takes a moment until the partitions have leaders
 		_, err := k.held(ctx, name)
 		return err
 	})

@@ -14,12 +14,12 @@ import (
 
 const (
 	churnObjects = 500
-	churnRate    = 1000 // commits a second, if the API server takes them
+	churnRate    = 1000 // commits per second, if the API server is fast enough
 	churnWarmUp  = 2 * time.Second
 	churnTime    = 20 * time.Second
 )
 
-// churn: a real API server under load. The floor and the bridge watch the same commits at the same time.
+// churn puts a real API server under load. The floor and the bridge watch the same commits at the same time.
 func churn(ctx context.Context, b *bench) error {
 	api, err := b.startAPIServer(ctx)
 	if err != nil {
@@ -71,7 +71,7 @@ func (r *report) churn(broker string, p pairs) {
 	r.measure("churn/p99/"+broker, p99)
 }
 
-// latency is a quantile, in milliseconds.
+// latency returns a quantile of the latencies, in milliseconds.
 func (s sample) latency(quantile float64) float64 {
 	if len(s.latencies) == 0 {
 		return 0
@@ -79,7 +79,7 @@ func (s sample) latency(quantile float64) float64 {
 	return float64(s.latencies[int(quantile*float64(len(s.latencies)-1))].Nanoseconds()) / 1e6
 }
 
-// churnOnce runs both at the same time.
+// churnOnce runs the floor and the bridge at the same time.
 func (b *bench) churnOnce(ctx context.Context, api *apiServer, to broker, run string) (floorSample, bridgeSample sample, err error) {
 	const floorName, bridgeName = "floor", "bench"
 	for _, name := range []string{floorName, bridgeName} {
@@ -123,16 +123,16 @@ func (b *bench) churnOnce(ctx context.Context, api *apiServer, to broker, run st
 	return samples[0], samples[1], finish()
 }
 
-// comparison is one load that several programs see.
+// comparison is one load that several programs watch.
 type comparison struct {
 	api      *apiServer
 	to       broker
-	names    []string // of the destinations
+	names    []string // names of the destinations
 	programs []*program
-	received []*latencies // by each
+	received []*latencies // by destination
 }
 
-// measure gives what each program used for each commit of so many seconds.
+// measure runs a load for some seconds, and returns what each program has used per commit.
 func (c *comparison) measure(ctx context.Context, seconds int, profile func()) ([]sample, error) {
 	if _, err := c.load(ctx, churnWarmUp); err != nil {
 		return nil, err
@@ -165,7 +165,7 @@ func (c *comparison) measure(ctx context.Context, seconds int, profile func()) (
 	return samples, nil
 }
 
-// load updates the objects in turn, and returns when every consumer has all of it.
+// load updates the objects in turn, and returns when every consumer has got all updates.
 func (c *comparison) load(ctx context.Context, length time.Duration) (commits int, err error) {
 	var before []int
 	for _, r := range c.received {
@@ -201,7 +201,7 @@ func (c *comparison) load(ctx context.Context, length time.Duration) (commits in
 	})
 }
 
-// behind says all that is known of a consumer that has not got everything.
+// behind returns an error that describes a consumer which has not got all commits.
 func (c *comparison) behind(ctx context.Context, n, got, commits int) error {
 	err := fmt.Errorf("the consumer of %s has %d of %d commits; the program said: %q", c.names[n], got, commits, c.programs[n].output.String())
 	held, heldErr := c.to.held(ctx, c.names[n])

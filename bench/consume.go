@@ -13,15 +13,15 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// latencies collects how long commits took until they were read from a broker.
+// latencies collects the times from a commit until it was read from a broker.
 type latencies struct {
-	since int64 // Unix nanoseconds: earlier commits are of earlier runs, and come with a watch's first events
+	since int64 // Unix nanoseconds; earlier commits are from earlier runs and are ignored
 	mu    sync.Mutex
-	total int // messages with the time of a commit, over all resets
+	total int // messages with the time of a commit; reset does not clear it
 	all   []time.Duration
 }
 
-// take looks for the time of the commit in a message.
+// take records the latency of a message that contains the time of its commit.
 func (l *latencies) take(data []byte) {
 	now := time.Now().UnixNano()
 	_, after, ok := bytes.Cut(data, []byte(`"`+committedAt+`":"`))
@@ -57,8 +57,8 @@ func (l *latencies) sorted() []time.Duration {
 	return slices.Sorted(slices.Values(l.all))
 }
 
-// consume gives each message of the stream. The consumer is not an ordered one of nats.go, which starts itself anew where
-// the machine is so busy that a heartbeat is late.
+// consume passes each message of the stream to a function. It does not use an ordered consumer of nats.go, because that
+// restarts if a heartbeat is late on a busy machine.
 func (j *jetStream) consume(ctx context.Context, name string, take func(data []byte)) (stop func(), err error) {
 	consumer, err := j.js.CreateConsumer(ctx, name, jetstream.ConsumerConfig{
 		AckPolicy: jetstream.AckNonePolicy, InactiveThreshold: loadTimeout, MemoryStorage: true,
@@ -76,7 +76,7 @@ func (j *jetStream) consume(ctx context.Context, name string, take func(data []b
 	}, nil
 }
 
-// consume gives each record of the topic.
+// consume passes each record of the topic to a function.
 func (k *kafkaBroker) consume(ctx context.Context, name string, take func(data []byte)) (stop func(), err error) {
 	client, err := kgo.NewClient(kgo.SeedBrokers(k.broker.Addr()), kgo.ConsumeTopics(name),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.FetchMaxWait(time.Second))

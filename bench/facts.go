@@ -13,7 +13,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 )
 
-// facts say on what, of what and when the results are.
+// facts describe the machine, the versions and the time of the results.
 func (b *bench) facts() string {
 	dependencies := versions(b.bridgeBinary)
 	var text strings.Builder
@@ -37,7 +37,7 @@ func (b *bench) facts() string {
 	return text.String() + "\n"
 }
 
-// versions of the modules that a binary is built of.
+// versions returns the versions of the modules in a binary.
 func versions(binary string) map[string]string {
 	all := map[string]string{}
 	info, err := buildinfo.ReadFile(binary)
@@ -60,7 +60,7 @@ func command(name string, args ...string) string {
 	return strings.TrimSpace(string(text))
 }
 
-// fromFile is what a pattern's group matches in a file.
+// fromFile returns the match of a pattern's group in a file.
 func fromFile(path, pattern string) string {
 	text, err := os.ReadFile(path)
 	if err != nil {

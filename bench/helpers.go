@@ -25,8 +25,8 @@ import (
 	"github.com/deltabridge/deltabridge/bench/listwatch"
 )
 
-// helper runs this binary as a process that a benchmark needs beside the one it measures, if the first argument names
-// one. It prints its URL when it serves, and ends at SIGTERM.
+// helper runs this binary as a helper process of a benchmark if the first argument is the name of one. A helper prints
+// its URL when it is ready, and exits at SIGTERM.
 func helper(args []string) (ran bool, err error) {
 	if len(args) == 0 {
 		return false, nil
@@ -73,7 +73,7 @@ func serveListWatch(ctx context.Context, args []string) error {
 	return nil
 }
 
-// selfSigned makes a certificate for 127.0.0.1, and writes it to a file for clients to trust.
+// selfSigned creates a self-signed certificate for 127.0.0.1, and writes it to a file for clients.
 func selfSigned(caFile string) (*tls.Config, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -117,14 +117,14 @@ func serveNATS(ctx context.Context, args []string) error {
 	return nil
 }
 
-// listWatch is the helper that stands in for an API server.
+// listWatch is the helper that simulates an API server.
 type listWatch struct {
 	*program
 	url, kubeconfig string
 	caFile          string // empty without TLS
 }
 
-// floorTo leads the floor to the objects.
+// floorTo returns the arguments with which the floor watches the objects.
 func (l *listWatch) floorTo(b *bench, parameters string) []string {
 	args := []string{"-url", l.url + listwatch.Path + parameters}
 	if l.caFile != "" {
@@ -158,7 +158,7 @@ func (b *bench) startListWatch(ctx context.Context, o listwatch.Options) (*listW
 	return l, nil
 }
 
-// release lets the events follow.
+// release makes the server send the events.
 func (l *listWatch) release(ctx context.Context) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, l.url+listwatch.ReleasePath, nil)
 	if err != nil {

@@ -1,9 +1,9 @@
-// Command bench measures the bridge, side by side with the floor (bench/floor): the cheapest program that one can think
-// of, which hands the lines of the raw watch unread to the broker and promises nothing. `make bench` runs it.
+// Command bench compares the bridge with the floor (bench/floor), the cheapest conceivable program for the same task:
+// it sends the unparsed lines of a watch to the broker, without any guarantees. `make bench` runs the benchmarks.
 //
-// Both run as processes of their own, in turn, against the same servers on this machine, and what counts is the ratio
-// of what they used: the machine cancels out. CPU is what the kernel accounts to the process, user and system, from the
-// moment at which the load begins until the broker holds everything and the checkpoint is written.
+// Both run in turn, as separate processes, against the same servers on this machine. The result is the ratio of the
+// resources that they use, which hardly depends on the machine. CPU is the user and system time of the process from the
+// start of the load until the broker has all messages and the checkpoint is written.
 //
 // Scenarios (-scenario): replay, snapshot, churn, outage, many, grow, cel.
 package main
@@ -35,15 +35,15 @@ func main() {
 	}
 }
 
-// bench is one run of the program.
+// bench is one run of this program.
 type bench struct {
 	bridgeBinary, floorBinary string
 	scenarios, brokers        []string
 	runs                      int
-	quick                     bool   // a tenth of everything: to see whether it works
-	profileDir                string // empty: no profiles
-	resultsFile               string // empty: none
-	dir                       string // of everything that is thrown away at the end
+	quick                     bool   // run a tenth of the load, as a test of the benchmarks
+	profileDir                string // empty disables profiles
+	resultsFile               string // empty writes no file
+	dir                       string // temporary directory, removed at the end
 	tls, floorHTTP1           bool
 
 	out    io.Writer
@@ -80,12 +80,12 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	chosen := flags.String("scenario", strings.Join(names, ","), "what to measure")
 	brokers := flags.String("brokers", jetStreamName+","+kafkaName, "with which brokers")
 	flags.IntVar(&b.runs, "runs", 3, "runs of each program; the tables show medians")
-	flags.BoolVar(&b.quick, "quick", false, "a tenth of the load, to see whether everything works")
-	flags.StringVar(&b.profileDir, "profile", "", "write profiles of the bridge (CPU, allocations, heap) to this `folder`")
+	flags.BoolVar(&b.quick, "quick", false, "run only a tenth of the load, to test the benchmarks")
+	flags.StringVar(&b.profileDir, "profile", "", "write profiles of the bridge (CPU, allocations, heap) to this `directory`")
 	flags.StringVar(&b.resultsFile, "results", "", "write the results to this `file`")
-	temporary := flags.String("tmp", os.TempDir(), "`folder` for the data of the brokers and the bridge; it should lie on a disk")
-	flags.BoolVar(&b.tls, "tls", false, "TLS, and so HTTP/2, for the list/watch server with nothing behind it too")
-	flags.BoolVar(&b.floorHTTP1, "floor-http1", false, "the floor speaks HTTP/1.1 where there is TLS")
+	temporary := flags.String("tmp", os.TempDir(), "`directory` for the data of the brokers and the bridge; it should be on a disk")
+	flags.BoolVar(&b.tls, "tls", false, "use TLS, and so HTTP/2, for the simulated API server too")
+	flags.BoolVar(&b.floorHTTP1, "floor-http1", false, "the floor uses HTTP/1.1 with TLS servers")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -131,7 +131,7 @@ func (b *bench) finish() error {
 
 func (b *bench) path(name string) string { return filepath.Join(b.dir, name) }
 
-// scaled is a size of the load: with -quick a tenth.
+// scaled returns a size of the load: n, or a tenth of it with -quick.
 func (b *bench) scaled(n int) int {
 	if b.quick {
 		return n / 10
@@ -139,5 +139,5 @@ func (b *bench) scaled(n int) int {
 	return n
 }
 
-// say tells the user what is going on.
+// say prints a line about the progress.
 func (b *bench) say(format string, args ...any) { fmt.Fprintf(b.out, format+"\n", args...) }

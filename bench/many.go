@@ -15,14 +15,14 @@ const (
 	atRest                   = 30 * time.Second
 )
 
-// idleness is what a bridge needs while nothing happens.
+// idleness is what a bridge uses while nothing changes.
 type idleness struct {
 	resident, heap          float64 // bytes
 	cpu                     float64 // percent of a core
 	goroutines, connections float64
 }
 
-// many: hundreds of resources, where nothing happens.
+// many measures the cost of hundreds of watched resources without changes.
 func many(ctx context.Context, b *bench) error {
 	api, err := b.startAPIServer(ctx)
 	if err != nil {
@@ -62,7 +62,7 @@ func (b *bench) manyResources(ctx context.Context, api *apiServer) error {
 
 func manyGroup(n int) string { return fmt.Sprintf("group%d.bench.example.com", n) }
 
-// define makes the resources, and their objects.
+// define creates the resources and their objects.
 func define(ctx context.Context, api *apiServer, perGroup int) error {
 	err := parallel(ctx, manyGroups*perGroup, func(ctx context.Context, n int) error {
 		group, kind := manyGroup(n/perGroup), fmt.Sprintf("Thing%d", n%perGroup)
@@ -79,7 +79,7 @@ func define(ctx context.Context, api *apiServer, perGroup int) error {
 		group := manyGroup(n / perGroup)
 		path := fmt.Sprintf("/apis/%s/v1/namespaces/%s/thing%ds", group, benchNamespace, n%perGroup)
 		for i := range objectsPerResource {
-			err := until(ctx, startTimeout, func() error { // it is served some time after it is defined
+			err := until(ctx, startTimeout, func() error { // a new resource is served only after some time
 				return api.post(ctx, path, fmt.Sprintf(`{"apiVersion":"%s/v1","kind":"Thing%d","metadata":{"name":"thing-%d","namespace":"%s",
 					"labels":{"app.kubernetes.io/name":"shop","tier":"backend"}},"spec":{"replicas":%d,"image":"registry.example.com/shop/web:v1.2.%d",
 					"schedule":"*/5 * * * *","settings":{"timeout":"30s","retries":3,"endpoints":["10.0.0.1:8080","10.0.0.2:8080"]}}}`,
@@ -93,7 +93,7 @@ func define(ctx context.Context, api *apiServer, perGroup int) error {
 	})
 }
 
-// idle runs a bridge until it has delivered everything, and looks at it while nothing happens.
+// idle runs a bridge until it has delivered everything, and then measures it while nothing changes.
 func (b *bench) idle(ctx context.Context, api *apiServer, to broker, watch string, objects int, run string) (i idleness, err error) {
 	const name = "bench"
 	if err := to.create(ctx, name); err != nil {
@@ -167,7 +167,7 @@ func (r *report) many(all []idleness, resources, objects int, quick bool) {
 		fmt.Sprintf("%.2f", cpu), fmt.Sprintf("%.0f", value(func(i idleness) float64 { return i.goroutines })),
 		fmt.Sprintf("%.0f", value(func(i idleness) float64 { return i.connections })))
 	if quick {
-		return // the bounds are for so many
+		return // the bounds are for the full number of resources
 	}
 	r.measure("many/memory", resident)
 	r.measure("many/cpu", cpu)

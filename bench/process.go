@@ -14,12 +14,12 @@ import (
 	"time"
 )
 
-// program is a process that is measured, or that others are measured against.
+// program is a process: the one that is measured, or a server for it.
 type program struct {
 	name   string
 	cmd    *exec.Cmd
 	output output
-	done   chan struct{} // closed when it has ended; err then says how
+	done   chan struct{} // closed when the process has ended and err is set
 	err    error
 }
 
@@ -41,12 +41,12 @@ func (o *output) String() string {
 	return o.buf.String()
 }
 
-// start runs a program. The caller ends it with stop.
+// start starts a program. The caller must call stop.
 func start(binary string, args ...string) (*program, error) {
 	return startWith(nil, binary, args...)
 }
 
-// startWith runs a program with additional environment variables.
+// startWith starts a program with additional environment variables.
 func startWith(env []string, binary string, args ...string) (*program, error) {
 	p := &program{name: filepath.Base(binary), cmd: exec.Command(binary, args...), done: make(chan struct{})}
 	p.cmd.Env = append(os.Environ(), env...)
@@ -59,7 +59,7 @@ func startWith(env []string, binary string, args ...string) (*program, error) {
 	return p, nil
 }
 
-// startSelf runs this binary as one of its helpers.
+// startSelf starts this binary as one of its helpers.
 func startSelf(args ...string) (*program, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -75,7 +75,7 @@ func startSelf(args ...string) (*program, error) {
 // stopTimeout is longer than the bridge's shutdownTimeout.
 const stopTimeout = 40 * time.Second
 
-// stop ends the program by SIGTERM and waits for it. One that has ended before is fine.
+// stop sends SIGTERM to the program and waits until it ends. It returns nil if the program has already ended.
 func (p *program) stop() error {
 	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return err
@@ -109,10 +109,10 @@ func (p *program) failed(err error) error {
 
 func (p *program) pid() int { return p.cmd.Process.Pid }
 
-// cpu that the running program has used.
+// cpu returns the CPU time that the running program has used.
 func (p *program) cpu() (time.Duration, error) { return cpuOf(p.pid()) }
 
-// prints waits until the program has printed what find finds.
+// prints waits until find succeeds on the program's output.
 func (p *program) prints(ctx context.Context, find func(output string) bool) error {
 	return until(ctx, startTimeout, func() error {
 		switch {
@@ -135,7 +135,7 @@ func (p *program) ended() bool {
 	}
 }
 
-// firstWord waits for the program's first line, which helpers print when they serve.
+// firstWord waits for the program's first line, which helpers print when they are ready.
 func (p *program) firstWord(ctx context.Context) (string, error) {
 	word := ""
 	err := p.prints(ctx, func(output string) bool {
@@ -152,7 +152,7 @@ const (
 	slowInterval = 200 * time.Millisecond
 )
 
-// permanent is an error that until does not wait for to go.
+// permanent is an error at which until stops immediately.
 type permanent struct{ error }
 
 // until calls check until it returns nil, ctx ends or the limit has passed.
@@ -160,7 +160,7 @@ func until(ctx context.Context, limit time.Duration, check func() error) error {
 	return poll(ctx, pollInterval, limit, check)
 }
 
-// untilSlow is until for what costs the program that is measured: its metrics.
+// untilSlow is like until, with a longer pause: for checks that cost the measured program CPU, such as its metrics.
 func untilSlow(ctx context.Context, check func() error) error {
 	return poll(ctx, slowInterval, loadTimeout, check)
 }
@@ -189,7 +189,7 @@ func poll(ctx context.Context, interval, limit time.Duration, check func() error
 	}
 }
 
-// pause waits.
+// pause waits until d has passed or ctx ends.
 func pause(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -11,10 +11,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// childAttr ends the child if this process dies.
+// childAttr makes the kernel end the child if this process dies.
 func childAttr() *syscall.SysProcAttr { return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} }
 
-// cpuOf is the CPU time that a process has used so far, user and system, to the nanosecond.
+// cpuOf returns the user and system CPU time that a process has used so far.
 func cpuOf(pid int) (time.Duration, error) {
 	const schedulersClock = 2
 	var t unix.Timespec
@@ -24,7 +24,7 @@ func cpuOf(pid int) (time.Duration, error) {
 	return time.Duration(t.Nano()), nil
 }
 
-// memoryOf gives the resident memory of a process in bytes: now and at its peak.
+// memoryOf returns the current and the peak resident memory of a process, in bytes.
 func memoryOf(pid int) (now, peak int64, err error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
@@ -35,7 +35,7 @@ func memoryOf(pid int) (now, peak int64, err error) {
 		if len(fields) < 2 {
 			continue
 		}
-		kilobytes, _ := strconv.ParseInt(fields[1], 10, 64) // other lines hold no number
+		kilobytes, _ := strconv.ParseInt(fields[1], 10, 64) // other lines have no number
 		switch fields[0] {
 		case "VmRSS:":
 			now = kilobytes << 10
@@ -57,7 +57,7 @@ func connectionsTo(pid int, port string) (int, error) {
 		return 0, err
 	}
 	const established = "01"
-	sockets := map[string]bool{} // as the links in fd name them
+	sockets := map[string]bool{} // as in the links in /proc/PID/fd
 	for line := range strings.Lines(string(table)) {
 		if f := strings.Fields(line); len(f) > 9 && f[3] == established && strings.HasSuffix(f[2], fmt.Sprintf(":%04X", number)) {
 			sockets["socket:["+f[9]+"]"] = true
@@ -70,7 +70,7 @@ func connectionsTo(pid int, port string) (int, error) {
 	}
 	count := 0
 	for _, e := range entries {
-		if link, err := os.Readlink(dir + "/" + e.Name()); err == nil && sockets[link] { // one that was just closed is none
+		if link, err := os.Readlink(dir + "/" + e.Name()); err == nil && sockets[link] { // ignore files that were just closed
 			count++
 		}
 	}

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-var errOnlyLinux = errors.New("the benchmarks measure by what Linux says of a process")
+var errOnlyLinux = errors.New("the benchmarks run only on Linux")
 
 func childAttr() *syscall.SysProcAttr { return nil }
 

@@ -15,20 +15,20 @@ const (
 	smallObject = 2600
 	largeObject = 8000
 
-	// checkpointed is how long the bridge may take to write its checkpoint of the last event: it does so each second.
+	// checkpointed limits the time until the last event is in the checkpoint, which is written once a second.
 	checkpointed = 1500 * time.Millisecond
 
-	// profileLength is longer than the loads that are profiled.
+	// profileLength is longer than any load that is profiled.
 	profileLength = 8 * time.Second
 
-	// stalled is how long a broker may get nothing before a run fails.
+	// stalled is the time without a new message at the broker after which a run fails.
 	stalled = 40 * time.Second
 
-	// loadTimeout bounds one run.
+	// loadTimeout limits one run.
 	loadTimeout = 10 * time.Minute
 )
 
-// sample is what one run of one program came to.
+// sample has the measurements of one run of one program.
 type sample struct {
 	events    int
 	seconds   float64
@@ -36,7 +36,7 @@ type sample struct {
 	brokerCPU time.Duration
 	resident  int64
 	peak      int64
-	liveHeap  float64         // of a bridge, in bytes, at rest
+	liveHeap  float64         // live heap of an idle bridge, in bytes
 	latencies []time.Duration // sorted
 }
 
@@ -45,7 +45,7 @@ func (s sample) cpuPerEvent() float64 { return micros(s.cpu) / float64(s.events)
 
 func micros(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e3 }
 
-// replay: 100,000 events as fast as the client reads them.
+// replay sends 100,000 events as fast as the client reads them.
 func replay(ctx context.Context, b *bench) error {
 	load := listwatch.Options{Events: b.scaled(100_000), Keys: 5000, Size: smallObject}
 	for _, name := range b.brokers {
@@ -66,7 +66,7 @@ func replay(ctx context.Context, b *bench) error {
 func (b *bench) replayPairs(ctx context.Context, to broker, load listwatch.Options) (p pairs, err error) {
 	warm := load
 	warm.Events = max(load.Events/5, 1)
-	if _, err := b.replayFloor(ctx, to, warm); err != nil { // the first run on a cold broker tells nothing
+	if _, err := b.replayFloor(ctx, to, warm); err != nil { // the first run on a cold broker is not representative
 		return p, err
 	}
 	return b.inTurn(
@@ -81,7 +81,7 @@ func (b *bench) replayPairs(ctx context.Context, to broker, load listwatch.Optio
 		})
 }
 
-// inTurn runs the floor and the bridge alternately, and each of them first in every other pair.
+// inTurn runs pairs of the floor and the bridge. Which of them runs first alternates from pair to pair.
 func (b *bench) inTurn(floor func() (sample, error), bridge func(n int) (sample, error), say func(floor, bridge sample)) (p pairs, err error) {
 	for n := range b.runs {
 		var of [2]sample
@@ -151,7 +151,7 @@ func (b *bench) replayBridge(ctx context.Context, to broker, load listwatch.Opti
 	return s, err
 }
 
-// replaying starts a bridge on a load that waits to be released, and makes its destinations.
+// replaying creates the destinations and starts a bridge on a load that is released later.
 func (b *bench) replaying(ctx context.Context, to broker, load listwatch.Options, setup bridgeSetup) (r *bridge, server *listWatch, end func() error, err error) {
 	var ends []func() error
 	end = func() (err error) {
@@ -183,14 +183,14 @@ func (b *bench) replaying(ctx context.Context, to broker, load listwatch.Options
 	if err = r.ready(ctx); err != nil {
 		return nil, nil, nil, err
 	}
-	// Ready means that what exists was handed over, not that it has arrived.
+	// A bridge is ready when the existing objects are in its queues, not when they have arrived.
 	if err = untilSlow(ctx, func() error { return r.idle(ctx, load.Objects*len(setup.sinks)) }); err == nil {
 		err = pause(ctx, checkpointed)
 	}
 	return r, server, end, err
 }
 
-// heldOf gives what each destination holds.
+// heldOf returns the number of messages in each destination.
 func heldOf(ctx context.Context, to broker, destinations []string) ([]int64, error) {
 	var all []int64
 	for _, name := range destinations {
@@ -203,9 +203,9 @@ func heldOf(ctx context.Context, to broker, destinations []string) ([]int64, err
 	return all, nil
 }
 
-// measure releases a load, and waits until each destination holds all of it.
+// measure releases a load and waits until each destination has all of it.
 func measure(ctx context.Context, p *program, to broker, destinations []string, events int, release func(context.Context) error) (s sample, err error) {
-	before, err := heldOf(ctx, to, destinations) // what came before the load
+	before, err := heldOf(ctx, to, destinations) // messages from before the load
 	if err != nil {
 		return s, err
 	}
@@ -222,14 +222,14 @@ func measure(ctx context.Context, p *program, to broker, destinations []string, 
 	return s, s.await(ctx, p, to, destinations, before, events, began)
 }
 
-// await waits until each destination holds so many events more than before.
+// await waits until each destination has the given number of events more than before.
 func (s *sample) await(ctx context.Context, p *program, to broker, destinations []string, before []int64, events int, began time.Time) error {
 	s.events = events
 	progress, sum := time.Now(), int64(-1)
 	err := until(ctx, loadTimeout, func() error {
 		held, err := heldOf(ctx, to, destinations)
 		if p.ended() {
-			return permanent{p.failed(errors.New("ended by itself"))}
+			return permanent{p.failed(errors.New("exited unexpectedly"))}
 		}
 		total := int64(0)
 		for n := range held {
@@ -242,7 +242,7 @@ func (s *sample) await(ctx context.Context, p *program, to broker, destinations 
 		case total != sum:
 			progress, sum = time.Now(), total
 		case time.Since(progress) > stalled:
-			err = permanent{p.failed(fmt.Errorf("nothing has come for %s: %w", stalled, err))}
+			err = permanent{p.failed(fmt.Errorf("no message for %s: %w", stalled, err))}
 		}
 		return err
 	})
@@ -255,7 +255,7 @@ func (s *sample) await(ctx context.Context, p *program, to broker, destinations 
 	return err
 }
 
-// finish takes what the program has used.
+// finish records the CPU and the memory that the program has used.
 func (s *sample) finish(p *program) error {
 	cpu, err := p.cpu()
 	if err != nil {

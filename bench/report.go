@@ -9,10 +9,10 @@ import (
 // report collects what the scenarios measured.
 type report struct {
 	tables   []table
-	measured map[string]float64 // by the id of a bound
+	measured map[string]float64 // values by the id of their bound
 }
 
-// table is what a scenario shows of itself.
+// table is the table of a scenario.
 type table struct {
 	title string
 	note  string
@@ -20,7 +20,7 @@ type table struct {
 	rows  [][]string
 }
 
-// pairs are the runs of the floor and of the bridge, in turn.
+// pairs are the samples of the floor and of the bridge, pair by pair.
 type pairs struct {
 	floor, bridge []sample
 }
@@ -48,7 +48,7 @@ func median(values []float64) float64 {
 
 func megabytes(bytes int64) float64 { return float64(bytes) / 1e6 }
 
-// measure notes what was measured of a bound.
+// measure records the value to compare with a bound.
 func (r *report) measure(id string, value float64) {
 	if r.measured == nil {
 		r.measured = map[string]float64{}
@@ -56,7 +56,7 @@ func (r *report) measure(id string, value float64) {
 	r.measured[id] = value
 }
 
-// table gives the scenario's table, for a row to be added.
+// table returns the scenario's table, so that the caller can add a row.
 func (r *report) table(title, note string, head ...string) *table {
 	for n := range r.tables {
 		if r.tables[n].title == title {
@@ -69,7 +69,7 @@ func (r *report) table(title, note string, head ...string) *table {
 
 func (t *table) row(cells ...string) { t.rows = append(t.rows, cells) }
 
-// compared is a cell with both programs and their ratio.
+// compared returns a cell with the values of both programs and their ratio.
 func (p pairs) compared(format string, of func(sample) float64) string {
 	floor, bridge, ratio := p.each(of)
 	return fmt.Sprintf(format+" / "+format+" = %.2f", bridge, floor, ratio)
@@ -97,7 +97,7 @@ func (r *report) snapshot(broker string, from source, size int, p pairs, quick b
 	t.row(broker, from.what, fmt.Sprint(from.objects), fmt.Sprint(size), p.compared("%.2f", seconds), p.compared("%.1f", sample.cpuPerEvent),
 		p.compared("%.0f", peak), fmt.Sprintf("%.2f", heap))
 	if quick {
-		return // the bounds are for so many objects
+		return // the bounds are for the full number of objects
 	}
 	_, mb, _ := p.each(peak)
 	_, _, ratio := p.each(seconds)
@@ -110,7 +110,7 @@ func (r *report) snapshot(broker string, from source, size int, p pairs, quick b
 	r.measure(fmt.Sprintf(id, "heap"), heap)
 }
 
-// markdown is the whole report.
+// markdown returns the whole report.
 func (r *report) markdown() string {
 	var b strings.Builder
 	r.verdicts(&b)
@@ -121,7 +121,7 @@ func (r *report) markdown() string {
 	return b.String()
 }
 
-// writeTable writes a table of Markdown that is also readable as it is.
+// writeTable writes a Markdown table with aligned columns.
 func writeTable(b *strings.Builder, head []string, rows [][]string) {
 	widths := make([]int, len(head))
 	for _, row := range append([][]string{head}, rows...) {

@@ -11,19 +11,19 @@ import (
 	"github.com/deltabridge/deltabridge/bench/listwatch"
 )
 
-// source is where the objects of a snapshot come from.
+// source is the server from which the objects of a snapshot are read.
 type source struct {
 	what       string
 	objects    int
 	kubeconfig string
-	watch      string   // of the bridge's configuration; empty: ConfigMaps
-	floorArgs  []string // that lead the floor there
+	watch      string   // entries of `watch` for the bridge; if empty, ConfigMaps
+	floorArgs  []string // arguments with which the floor watches the objects
 }
 
-// watchList are the parameters of a watch that begins with what exists.
+// watchList has the parameters of a watch that begins with the existing objects.
 const watchList = "?watch=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true"
 
-// snapshot: objects exist when the bridge starts. Time and CPU count from the start of the process.
+// snapshot starts the bridge when all objects exist. Time and CPU are measured from the start of the process.
 func snapshot(ctx context.Context, b *bench) error {
 	api, err := b.startAPIServer(ctx)
 	if err != nil {
@@ -61,7 +61,7 @@ func (b *bench) snapshots(ctx context.Context, api *apiServer) error {
 	return nil
 }
 
-// snapshotOf takes the objects from a list/watch server with nothing behind it.
+// snapshotOf reads the objects from the simulated API server.
 func (b *bench) snapshotOf(ctx context.Context, to broker, load listwatch.Options) error {
 	server, err := b.startListWatch(ctx, load)
 	if err != nil {
@@ -74,9 +74,9 @@ func (b *bench) snapshotOf(ctx context.Context, to broker, load listwatch.Option
 	return errors.Join(b.snapshotFrom(ctx, to, from, load.Size), server.stop())
 }
 
-// snapshotFrom runs the pairs, and reports them.
+// snapshotFrom runs the pairs and adds their results to the report.
 func (b *bench) snapshotFrom(ctx context.Context, to broker, from source, size int) error {
-	if _, err := b.snapshotFloor(ctx, to, from); err != nil { // the first run on a cold broker tells nothing
+	if _, err := b.snapshotFloor(ctx, to, from); err != nil { // the first run on a cold broker is not representative
 		return err
 	}
 	p, err := b.inTurn(

@@ -17,10 +17,10 @@ func (b *bench) onFirstBroker(ctx context.Context, run func(to broker) error) er
 	return errors.Join(run(to), to.close())
 }
 
-// celFilter looks at two places of the object, and lets everything of the load pass.
+// celFilter reads two fields of the object. All objects of the load pass it.
 const celFilter = "object.metadata.?labels['tier'].orValue('') == 'backend' && object.data['revision'] != ''"
 
-// cel: a filter in CEL on every event, against none.
+// cel compares a CEL filter on every event with no filter.
 func cel(ctx context.Context, b *bench) error {
 	load := listwatch.Options{Events: b.scaled(100_000), Keys: 5000, Size: smallObject}
 	return b.onFirstBroker(ctx, func(to broker) error {
@@ -44,7 +44,7 @@ func cel(ctx context.Context, b *bench) error {
 	})
 }
 
-// grow: how cost grows with the objects that are known, and with the sinks.
+// grow measures how the cost grows with the number of known objects and of sinks.
 func grow(ctx context.Context, b *bench) error {
 	return b.onFirstBroker(ctx, func(to broker) error {
 		if err := b.growObjects(ctx, to); err != nil {
@@ -98,7 +98,7 @@ func (b *bench) growSinks(ctx context.Context, to broker) error {
 		if count == 1 {
 			one = each
 		}
-		b.report.measure("grow/sinks", each/one) // that of the most sinks stays
+		b.report.measure("grow/sinks", each/one) // the last value, with the most sinks, is reported
 		t.row(fmt.Sprint(count), fmt.Sprintf("%.0f", of(runs, sample.rate)), fmt.Sprintf("%.1f", cpu), fmt.Sprintf("%.1f", each),
 			fmt.Sprintf("%.0f", of(runs, func(s sample) float64 { return megabytes(s.peak) })))
 		b.say("grow: %d sinks: %.1f us CPU/event, %.1f for each sink", count, cpu, each)
@@ -118,7 +118,7 @@ func (b *bench) repeat(run func(n int) (sample, error)) (all []sample, err error
 	return all, nil
 }
 
-// of is the median of what was measured of some runs.
+// of returns the median of a measurement over all runs.
 func of(runs []sample, value func(sample) float64) float64 {
 	var values []float64
 	for _, s := range runs {
@@ -127,7 +127,7 @@ func of(runs []sample, value func(sample) float64) float64 {
 	return median(values)
 }
 
-// outage: the broker goes before the load, and comes back when the bridge has taken all of it.
+// outage stops the broker before the load, and restarts it when the bridge has received all events.
 func outage(ctx context.Context, b *bench) error {
 	load := listwatch.Options{Events: b.scaled(100_000), Keys: 5000, Size: smallObject}
 	setup := bridgeSetup{sinks: []string{"bench"}}
@@ -177,7 +177,7 @@ func (b *bench) throughOutage(ctx context.Context, to broker, load listwatch.Opt
 	return s, errors.Join(s.finish(r.program), finish())
 }
 
-// received checks that the bridge has taken so many events from its informers.
+// received checks that the bridge has received the given number of events from its informers.
 func (r *bridge) received(ctx context.Context, events int) error {
 	m, err := r.metrics(ctx)
 	if got := m.sum("deltabridge_events_received_total"); err == nil && got < float64(events) {

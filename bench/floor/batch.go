@@ -8,8 +8,8 @@ import (
 	"github.com/klauspost/compress/snappy"
 )
 
-// Offsets in a record set as a produce request holds it: its size, then one record batch of format version 2. Source:
-// the Kafka protocol guide, "Record Batch".
+// Offsets in the record set of a produce request: its size, followed by one record batch of format version 2 (Kafka
+// protocol guide, "Record Batch").
 const (
 	offBatch         = 4 // after the size
 	offBatchLength   = offBatch + 8
@@ -20,16 +20,16 @@ const (
 	offLastDelta     = offBatch + 23
 	offBaseTimestamp = offBatch + 27
 	offMaxTimestamp  = offBatch + 35
-	offProducer      = offBatch + 43 // id, epoch, sequence: 14 bytes, all -1 for nobody
+	offProducer      = offBatch + 43 // producer id, epoch and sequence: 14 bytes, all -1 without a producer id
 	offRecords       = offBatch + 57
 	offFirst         = offBatch + 61
 
 	snappyCodec = 2
 )
 
-// batch is a record batch under way. The zero value is ready for reset.
+// batch is a record batch that is being built. Call reset before the first add.
 type batch struct {
-	raw, packed []byte // with room for the header in front
+	raw, packed []byte // both start with room for the header
 	count       int
 }
 
@@ -65,7 +65,7 @@ func (b *batch) encode() []byte {
 	be := binary.BigEndian
 	be.PutUint32(set, uint32(len(set)-offBatch))
 	be.PutUint32(set[offBatchLength:], uint32(len(set)-offLeaderEpoch))
-	be.PutUint32(set[offLeaderEpoch:], ^uint32(0)) // the broker knows
+	be.PutUint32(set[offLeaderEpoch:], ^uint32(0)) // unknown; the broker sets it
 	set[offMagic] = 2
 	be.PutUint16(set[offAttributes:], snappyCodec)
 	be.PutUint32(set[offLastDelta:], uint32(b.count-1))

@@ -12,21 +12,21 @@ import (
 )
 
 const (
-	maxBatchBytes = 900 << 10 // before compression: a broker takes 1 MiB by default
+	maxBatchBytes = 900 << 10 // before compression; a broker accepts 1 MiB by default
 	linger        = 5 * time.Millisecond
-	requests      = 2 // at once
+	requests      = 2 // concurrent requests
 	waitingLines  = 1024
 )
 
-// kafka sends record batches to the partitions in turn: without keys, several requests at once, so without an order. A
-// batch goes when it is full, or linger after its first line.
+// kafka sends record batches to the partitions in turn. It uses no keys and concurrent requests, so there is no order.
+// A batch is sent when it is full, or after linger.
 type kafka struct {
 	client     *kafkago.Client
 	topic      string
 	partitions int
 
 	lines   chan []byte
-	collect sync.Mutex // held by the sender that fills its batch
+	collect sync.Mutex // held by the goroutine that fills its batch
 	next    int        // partition; guarded by collect
 	senders sync.WaitGroup
 	failed  atomic.Pointer[error]
@@ -73,12 +73,12 @@ func (k *kafka) run() {
 			return
 		}
 		if err := k.produce(&b, partition); err != nil {
-			k.failed.CompareAndSwap(nil, &err) // and what still comes is taken from the channel, so that nobody waits
+			k.failed.CompareAndSwap(nil, &err) // keep receiving, so that send does not block
 		}
 	}
 }
 
-// fill collects lines. A batch without any is the end.
+// fill collects lines. An empty batch marks the end.
 func (k *kafka) fill(b *batch) {
 	line, ok := <-k.lines
 	if !ok {

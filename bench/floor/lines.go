@@ -6,12 +6,12 @@ import (
 	"io"
 )
 
-// readBuffer is how much is read from the connection at once.
+// readBuffer is the size of a read from the connection.
 const readBuffer = 64 << 10
 
-// each hands over the lines of a stream: count of them, or with 0 all. Each line has memory of its own, since nats.go
-// keeps it until it is acknowledged. (Lines that share the memory into which they were read would save a quarter of the
-// floor's CPU in replay; this is the program that one would write.)
+// each passes count lines of a stream to a function, or all lines if count is 0. Each line is copied, because nats.go
+// keeps it until it is acknowledged. (Without the copy the floor would use a quarter less CPU in replay, but a typical
+// program would copy too.)
 func each(r io.Reader, count int, hand func(line []byte) error) error {
 	lines := bufio.NewReaderSize(r, readBuffer)
 	for handed := 0; count == 0 || handed < count; handed++ {

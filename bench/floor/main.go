@@ -1,10 +1,10 @@
-// Command floor is the cheapest bridge that one can think of, and what the real one is compared with: it opens the raw
-// watch with net/http and hands each line, unread, to the broker. It promises nothing: no order, no ids, no checkpoint,
-// no retry. A line that the broker refuses ends it.
+// Command floor is the cheapest conceivable bridge, as a baseline for the real one: it opens a watch with net/http and
+// sends each line, unparsed, to the broker. It guarantees nothing: no order, no ids, no checkpoint, no retry. It exits
+// if the broker rejects a line.
 //
-// It prints "ready" when the watch is open. After -count lines it waits until the broker has acknowledged everything,
-// prints "done", and lives on until SIGTERM, so that it can be looked at. At SIGTERM before that it waits for the
-// acknowledgements too.
+// It prints "ready" when the watch is open. After -count lines it waits for all acknowledgements, prints "done", and
+// keeps running until SIGTERM, so that it can be measured. If SIGTERM comes earlier, it also waits for the
+// acknowledgements.
 package main
 
 import (
@@ -33,13 +33,13 @@ type options struct {
 
 func main() {
 	var o options
-	flag.StringVar(&o.url, "url", "", "the watch, with its parameters")
-	flag.StringVar(&o.token, "token", "", "bearer `token` for it")
-	flag.StringVar(&o.caFile, "ca", "", "certificate `file` of its authority")
-	flag.BoolVar(&o.http1, "http1", false, "no HTTP/2")
-	flag.IntVar(&o.count, "count", 0, "lines to hand over; 0: until SIGTERM")
+	flag.StringVar(&o.url, "url", "", "`URL` of the watch, including its parameters")
+	flag.StringVar(&o.token, "token", "", "bearer `token` for the watch")
+	flag.StringVar(&o.caFile, "ca", "", "CA certificate `file` for the watch")
+	flag.BoolVar(&o.http1, "http1", false, "disable HTTP/2")
+	flag.IntVar(&o.count, "count", 0, "number of lines to send; 0 means until SIGTERM")
 	flag.StringVar(&o.nats, "nats", "", "`URL` of a NATS server with JetStream")
-	flag.StringVar(&o.subject, "subject", "floor", "the one subject for all lines")
+	flag.StringVar(&o.subject, "subject", "floor", "subject for all lines")
 	flag.StringVar(&o.kafka, "kafka", "", "`address` of a Kafka broker, instead of -nats")
 	flag.StringVar(&o.topic, "topic", "floor", "topic for all lines")
 	flag.IntVar(&o.partitions, "partitions", 1, "partitions of the topic")
@@ -52,7 +52,7 @@ func main() {
 	}
 }
 
-// sender is a broker. A line given to send is not used again by the caller.
+// sender sends lines to a broker. The caller of send must not use the line afterwards.
 type sender interface {
 	send(line []byte) error
 	// finish waits until everything is acknowledged.
@@ -90,7 +90,7 @@ func run(ctx context.Context, o options) error {
 // open starts the watch.
 func open(ctx context.Context, o options) (io.ReadCloser, error) {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
-	transport.DisableCompression = true // dear, and of no use on one machine
+	transport.DisableCompression = true // costs CPU and saves nothing on one machine
 	if o.http1 {
 		transport.Protocols = new(http.Protocols)
 		transport.Protocols.SetHTTP1(true)
@@ -117,7 +117,7 @@ func open(ctx context.Context, o options) (io.ReadCloser, error) {
 		return nil, err
 	}
 	if response.StatusCode != http.StatusOK {
-		text, _ := bufio.NewReader(response.Body).ReadString('\n') // all that can be said of the failure
+		text, _ := bufio.NewReader(response.Body).ReadString('\n') // the error message, as far as it can be read
 		return nil, errors.Join(fmt.Errorf("%s: %s", response.Status, text), response.Body.Close())
 	}
 	return response.Body, nil

@@ -9,13 +9,13 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// maxPending is how many messages may wait for their acknowledgement: nats.go's own default.
+// maxPending limits the unacknowledged messages. It is the default of nats.go.
 const maxPending = 4000
 
-// patience is how long a message may wait for room, and everything at the end for its acknowledgement.
+// patience limits the wait of a message for a free slot, and the wait for all acknowledgements at the end.
 const patience = time.Minute
 
-// jetStream publishes asynchronously, to one subject, without headers.
+// jetStream publishes asynchronously to one subject, without headers.
 type jetStream struct {
 	conn    *natsgo.Conn
 	js      jetstream.JetStream

@@ -7,18 +7,19 @@ import (
 	"strings"
 )
 
-// Namespace in which all objects lie.
+// Namespace is the namespace of all objects.
 const Namespace = "bench"
 
-// bodies is how many different contents the objects have. They are further apart than a compressor of batches looks.
+// bodies is the number of different contents of objects. It is so large that equal contents are outside the window of a
+// compressor.
 const bodies = 512
 
-// corpus makes ConfigMaps as an API server writes them.
+// corpus generates ConfigMaps as an API server writes them.
 type corpus struct {
-	contents []string // of data["application.properties"], as the inside of a JSON string
+	contents []string // values of data["application.properties"], escaped for a JSON string
 }
 
-// newCorpus makes objects of about size bytes of JSON, the same ones each time.
+// newCorpus returns a corpus of objects with about size bytes of JSON. It is deterministic.
 func newCorpus(size int) *corpus {
 	random := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // the same objects each time is what is wanted
 	c := &corpus{}
@@ -29,8 +30,8 @@ func newCorpus(size int) *corpus {
 	return c
 }
 
-// properties is text as it stands in a ConfigMap: sections of keys with a common prefix, words, numbers, some hashes. An
-// object with it compresses to about half (s2) or a third (zstd), as real ones do.
+// properties generates text that is typical for a ConfigMap: sections of keys with a common prefix, words, numbers and
+// some hashes. Objects with it compress to about half (s2) or a third (zstd), as real ones do.
 func properties(random *rand.Rand, size int) string {
 	words := strings.Fields(`server client cache queue timeout interval retries enabled disabled max min size limit path host
 		port user role group token level debug info warn error format json text metric trace sample rate window burst backoff
@@ -55,7 +56,7 @@ func properties(random *rand.Rand, size int) string {
 	return strings.TrimSuffix(b.String()[:size], `\`)
 }
 
-// appendObject appends object n as it was at a resourceVersion. The items of a list have neither kind nor apiVersion.
+// appendObject appends the state of object n at a resourceVersion. Items of a list have neither kind nor apiVersion.
 func (c *corpus) appendObject(buf []byte, n int, resourceVersion int64, typed bool) []byte {
 	content := ""
 	if len(c.contents) > 0 {

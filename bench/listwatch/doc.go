@@ -1,8 +1,8 @@
-// Package listwatch is an API server with nothing behind it: it answers what a watcher of ConfigMaps asks, from objects
-// and events that it computes while it writes them. So it costs next to nothing, and whoever reads from it can be
-// measured at full speed.
+// Package listwatch simulates an API server: it answers the requests of a client that watches ConfigMaps, with objects
+// and events that it computes while it writes them. It uses very little CPU, so that clients can be measured at full
+// speed.
 //
-// It serves LIST (with pages), WATCH, watch-lists, and the discovery, the namespace kube-system and the 404s that a
-// client of a real API server would meet. Objects exist from the start, at resourceVersion Base; the events follow it,
-// one resourceVersion each, as soon as they are released. A watch may begin at any of them.
+// It serves LIST (with pages), WATCH, watch-lists, discovery and the namespace kube-system, and answers other requests
+// with 404 like a real API server. The objects exist from the start, at resourceVersion Base. The events follow when
+// they are released; each has its own resourceVersion. A watch can start at any of them.
 package listwatch

@@ -14,10 +14,10 @@ const Base = 2_000_000
 
 // Options say what a Server serves.
 type Options struct {
-	Objects int // exist at the start
-	Events  int // follow when they are released
-	Keys    int // objects that the events go round; those that do not exist yet are added. 0: Objects
-	Size    int // of an object, in bytes of JSON; it may be off by a few
+	Objects int // number of objects at the start
+	Events  int // number of events after the release
+	Keys    int // number of objects that the events change in turn; the first event of a new one adds it; 0 means Objects
+	Size    int // approximate size of an object, in bytes of JSON
 }
 
 // Server is an http.Handler. It is safe for concurrent use.
@@ -29,7 +29,7 @@ type Server struct {
 	released chan struct{}
 }
 
-// New makes a server whose events wait for a POST to ReleasePath.
+// New returns a server that sends no events before a POST to ReleasePath.
 func New(options Options) *Server {
 	if options.Keys == 0 {
 		options.Keys = max(1, options.Objects)
@@ -53,11 +53,11 @@ func New(options Options) *Server {
 
 // Paths of a Server.
 const (
-	Path        = "/api/v1/configmaps" // of all objects
+	Path        = "/api/v1/configmaps" // path of all objects
 	ReleasePath = "/bench/release"     // POST: see Server.Release
 )
 
-// documents are answers that never change.
+// documents are the constant answers, by path.
 func documents() map[string]string {
 	return map[string]string{
 		"/version": `{"major":"1","minor":"37","gitVersion":"v1.37.0"}`,
@@ -73,13 +73,13 @@ func documents() map[string]string {
 func answer(w http.ResponseWriter, code int, document string) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
-	_, _ = w.Write([]byte(document)) // a client that is gone needs no answer
+	_, _ = w.Write([]byte(document)) // ignore clients that have disconnected
 }
 
 // ServeHTTP implements http.Handler.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.mux.ServeHTTP(w, r) }
 
-// Release lets the events follow. Calling it again does nothing.
+// Release makes watches send the events. Further calls do nothing.
 func (s *Server) Release() { s.once.Do(func() { close(s.released) }) }
 
 func (s *Server) configMaps(w http.ResponseWriter, r *http.Request) {
@@ -94,14 +94,14 @@ func (s *Server) configMaps(w http.ResponseWriter, r *http.Request) {
 		from = v
 	}
 	out := &stream{w: w, flusher: w.(http.Flusher), buf: make([]byte, 0, 2*streamBuffer)}
-	out.flush() // the client learns that its watch is open
+	out.flush() // so that the client knows that its watch is open
 	if query.Get("sendInitialEvents") == "true" {
 		s.initial(out)
 	}
 	s.follow(r.Context(), out, from)
 }
 
-// list writes one page. The token of the next is the number of its first object.
+// list writes one page. The continue token is the number of the next page's first object.
 func (s *Server) list(w http.ResponseWriter, limit, token string) {
 	first, _ := strconv.Atoi(token)
 	size, _ := strconv.Atoi(limit)
@@ -124,10 +124,10 @@ func (s *Server) list(w http.ResponseWriter, limit, token string) {
 	out.flush()
 }
 
-// createdAt is the resourceVersion of an object that exists at the start.
+// createdAt returns the resourceVersion of an object that exists at the start.
 func (s *Server) createdAt(n int) int64 { return Base/2 + int64(n) }
 
-// initial writes the objects, and the bookmark that ends them.
+// initial writes the objects and the bookmark at the end of the initial list.
 func (s *Server) initial(out *stream) {
 	for n := range s.options.Objects {
 		out.buf = append(out.buf, `{"type":"ADDED","object":`...)
@@ -140,7 +140,7 @@ func (s *Server) initial(out *stream) {
 	out.flush()
 }
 
-// follow writes the events after a resourceVersion, when they are released, and then waits for the client to go.
+// follow writes the events after a resourceVersion once they are released, and then waits until the client disconnects.
 func (s *Server) follow(ctx context.Context, out *stream, from int64) {
 	select {
 	case <-s.released:
@@ -163,18 +163,18 @@ func (s *Server) follow(ctx context.Context, out *stream, from int64) {
 	<-ctx.Done()
 }
 
-// streamBuffer is how much is written at once.
+// streamBuffer is the size of a write.
 const streamBuffer = 64 << 10
 
-// stream collects what is written to a response.
+// stream buffers the body of a response.
 type stream struct {
 	w       http.ResponseWriter
-	flusher http.Flusher // nil: the response flushes by itself
+	flusher http.Flusher // nil if the response is not streamed
 	buf     []byte
 	err     error
 }
 
-// written follows each addition to buf.
+// written must be called after each append to buf. It writes the buffer if it is full.
 func (s *stream) written() {
 	if len(s.buf) >= streamBuffer {
 		s.flush()
@@ -191,7 +191,7 @@ func (s *stream) flush() {
 	}
 }
 
-// Kubeconfig is the text of a kubeconfig that leads to a server at url; caFile, if not empty, vouches for it.
+// Kubeconfig returns a kubeconfig for the server at url. caFile is its CA certificate; it may be empty.
 func Kubeconfig(url, caFile string) string {
 	ca := ""
 	if caFile != "" {

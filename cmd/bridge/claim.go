@@ -28,13 +28,14 @@ func newClaimCommand(stdout io.Writer) *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "claim",
-		Short: "Hand the name of a cluster over to this cluster, at a destination that knows it as another one's",
-		Long: "A destination knows each cluster that writes to it by its name and by the uid of its namespace kube-system, and a bridge\n" +
-			"sends nothing to a destination that knows the name with another uid: another cluster has the same name, or this one was\n" +
-			"rebuilt. claim is for the second case. It registers the name with the uid of the cluster of the kubeconfig, in place of\n" +
-			"the one that is registered. A bridge that runs and waits for it begins to send within seconds.\n\n" +
-			"Of two bridges that write under one name, the one that lost it stops when it connects again: end it first.\n\n" +
-			"Without --config it takes the file that " + configVariable + " names.",
+		Short: "Register this cluster under a name that another cluster has registered at a destination",
+		Long: "Each cluster is registered at its destinations with its name and the uid of its namespace kube-system. A\n" +
+			"bridge sends nothing to a destination where its name is registered with another uid. Either another\n" +
+			"cluster has the same name, or this cluster was rebuilt. claim is for rebuilt clusters: it registers the\n" +
+			"name with the uid of the kubeconfig's cluster, in place of the other uid. A running bridge that waits\n" +
+			"for this starts to send within seconds.\n\n" +
+			"If a bridge of the other cluster is still running, stop it first: it loses the name.\n\n" +
+			"Without --config it uses the file in " + configVariable + ".",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := loadConfig(cmp.Or(path, os.Getenv(configVariable)))
@@ -50,17 +51,18 @@ func newClaimCommand(stdout io.Writer) *cobra.Command {
 	}
 	cmd.Flags().StringVarP(&path, "config", "c", "", "configuration `file`")
 	cmd.Flags().StringVar(&sink, "sink", "", "`name` of the only sink (empty: all)")
-	cmd.Flags().DurationVar(&timeout, "timeout", 30*time.Second, "how long it may take")
+	cmd.Flags().DurationVar(&timeout, "timeout", 30*time.Second, "time limit for the command")
 	return cmd
 }
 
-// claimNames registers the cluster's name at the destinations of one sink or of all.
+// claimNames registers the cluster's name at the destination of the sink `only`, or at those of all sinks if it is
+// empty.
 func claimNames(ctx context.Context, cfg *config.Config, only string, out io.Writer) error {
 	chosen := cfg.Sinks
 	if only != "" {
 		n := slices.IndexFunc(chosen, func(s config.Sink) bool { return s.Name == only })
 		if n < 0 {
-			return fmt.Errorf("there is no sink %q in the configuration", only)
+			return fmt.Errorf("--sink %s: there is no such sink in the configuration", only)
 		}
 		chosen = chosen[n : n+1]
 	}
@@ -74,9 +76,9 @@ func claimNames(ctx context.Context, cfg *config.Config, only string, out io.Wri
 	}
 	var failed []error
 	for n := range chosen {
-		said, err := claimName(ctx, &chosen[n], sinks.Owner{Cluster: cfg.Cluster, UID: uid})
+		result, err := claimName(ctx, &chosen[n], sinks.Owner{Cluster: cfg.Cluster, UID: uid})
 		if err == nil {
-			_, err = fmt.Fprintf(out, "%s: %s\n", chosen[n].Name, said)
+			_, err = fmt.Fprintf(out, "%s: %s\n", chosen[n].Name, result)
 		}
 		if err != nil {
 			failed = append(failed, fmt.Errorf("sink %s: %w", chosen[n].Name, err))
@@ -93,20 +95,20 @@ func readClusterUID(ctx context.Context, kube *rest.Config) (string, error) {
 	}
 	uid, err := tracker.ReadClusterUID(ctx, client)
 	if err == nil && uid == "" {
-		err = errors.New("this user may not read the namespace kube-system, whose uid names the cluster")
+		err = errors.New("not allowed to read the namespace kube-system, whose uid identifies the cluster")
 	}
 	return uid, err
 }
 
-// claimName registers an owner at the destination of one sink, and says what it did.
-func claimName(ctx context.Context, s *config.Sink, owner sinks.Owner) (said string, err error) {
+// claimName registers an owner at the destination of one sink, and returns a sentence about what it did.
+func claimName(ctx context.Context, s *config.Sink, owner sinks.Owner) (result string, err error) {
 	client, err := assemble.NewClient(s)
 	if err != nil {
 		return "", err
 	}
 	d, ok := client.Sink.(sinks.Identified)
 	if !ok {
-		return "its destination knows no names", nil
+		return "its destination has no register of names", nil
 	}
 	defer closeDestination(ctx, client)
 	if err := client.Connect(ctx); err != nil {
@@ -117,27 +119,28 @@ func claimName(ctx context.Context, s *config.Sink, owner sinks.Owner) (said str
 		return "", err
 	}
 	if before.UID == owner.UID {
-		return fmt.Sprintf("%s knows %q as this cluster (uid %s) already", d.Destination(), owner.Cluster, owner.UID), nil
+		return fmt.Sprintf("%q is already registered for this cluster (uid %s) in %s", owner.Cluster, owner.UID, d.Destination()), nil
 	}
 	if err := d.Register(ctx, owner, before.UID); err != nil {
 		return "", err
 	}
-	if err := sinks.Claim(ctx, d, s.Name, owner); err != nil { // another one was first
+	if err := sinks.Claim(ctx, d, s.Name, owner); err != nil { // another bridge has registered it meanwhile
 		return "", err
 	}
-	said = fmt.Sprintf("%s knows %q as this cluster now (uid %s)", d.Destination(), owner.Cluster, owner.UID)
+	result = fmt.Sprintf("%q is now registered for this cluster (uid %s) in %s", owner.Cluster, owner.UID, d.Destination())
 	if before.UID != "" {
-		said += fmt.Sprintf(", and no longer as the one with the uid %s (since %s)", before.UID, before.Since.UTC().Format(time.RFC3339))
+		since := before.Since.UTC().Format(time.RFC3339)
+		result += fmt.Sprintf(", in place of the cluster with uid %s (registered at %s)", before.UID, since)
 	}
-	return said, nil
+	return result, nil
 }
 
-// closeTimeout bounds the closing of a command's connections.
+// closeTimeout limits the closing of a command's connections.
 const closeTimeout = 5 * time.Second
 
-// closeDestination closes the connections of a command, whether or not ctx has ended.
+// closeDestination closes the connections of a command. It does so even if ctx has ended.
 func closeDestination(ctx context.Context, d *assemble.Destination) {
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
 	defer cancel()
-	_ = d.Close(last) // the command has done what it does
+	_ = d.Close(last) // an error here does not change the result of the command
 }

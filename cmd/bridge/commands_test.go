@@ -20,7 +20,7 @@ func TestSchema(t *testing.T) {
 		}
 	}
 	for _, name := range []string{"", "pods"} {
-		if _, err := command(t, "schema", "--event", name); err == nil || !strings.Contains(err.Error(), "want change, cloudevent, ") {
+		if _, err := command(t, "schema", "--event", name); err == nil || !strings.Contains(err.Error(), "must be one of change, cloudevent, ") {
 			t.Errorf("--event %q: %v", name, err)
 		}
 	}
@@ -41,7 +41,7 @@ func TestDoctor(t *testing.T) {
 	if out, err := command(t, "doctor", "--config", file, "-o", "json"); err == nil || !strings.HasPrefix(out, "{\n  \"ok\": ") {
 		t.Errorf("%v\n%s", err, out)
 	}
-	if _, err := command(t, "doctor", "--config", file, "-o", "xml"); err == nil || !strings.Contains(err.Error(), "want table or json") {
+	if _, err := command(t, "doctor", "--config", file, "-o", "xml"); err == nil || !strings.Contains(err.Error(), "must be table or json") {
 		t.Errorf("an unknown format: %v", err)
 	}
 }

@@ -111,7 +111,7 @@ func TestDeadLetters(t *testing.T) {
 		t.Errorf("%+v", e)
 	}
 	out, err = run("show", "u.2")
-	if err != nil || !strings.Contains(out, "\nresourceversion: 2\n") || !strings.Contains(out, strings.Repeat("x", 50_000)) || !strings.Contains(out, "sink:    live\n") {
+	if err != nil || !strings.Contains(out, "\nresourceversion: 2\n") || !strings.Contains(out, strings.Repeat("x", 50_000)) || !strings.Contains(out, "sink:     live\n") {
 		t.Errorf("%v\n%.2000s", err, out)
 	}
 	if _, err := command(t, "dead-letters", "list"); err == nil || !strings.Contains(err.Error(), "--config") {
@@ -126,11 +126,11 @@ func TestDeadLetters(t *testing.T) {
 		want string
 	}{
 		{[]string{"list", "--sink", "none"}, "no such sink"},
-		{[]string{"list", "-o", "xml"}, "want table or json"},
+		{[]string{"list", "-o", "xml"}, "must be table or json"},
 		{[]string{"show", "u.1"}, "of several sinks: choose one with --sink (live, last)"},
 		{[]string{"show", "u.9"}, "no such dead letter: u.9"},
-		{[]string{"drop"}, "or write --all"},
-		{[]string{"resend", "--all", "u.1"}, "or write --all"},
+		{[]string{"drop"}, "or --all"},
+		{[]string{"resend", "--all", "u.1"}, "or --all"},
 		{[]string{"resend", "--sink", "last", "--all"}, "--force"},
 		{[]string{"resend", "--all"}, "--force"}, // nor is anything sent to the others
 	} {
@@ -147,10 +147,10 @@ func TestDeadLetters(t *testing.T) {
 
 	out, err = run("resend", "--sink", "live", "--all")
 	known, ok := errors.AsType[*exitError](err)
-	if !ok || known.code != stillRefused || !strings.Contains(err.Error(), "1 of 3 are still refused") {
+	if !ok || known.code != stillRejected || !strings.Contains(err.Error(), "1 of 3 were rejected again") {
 		t.Errorf("%v", err)
 	}
-	if !strings.Contains(out, "live  u.1  sent again\nlive  u.2  still refused: ") || !strings.Contains(out, "max_payload") || !strings.Contains(out, "\nlive  u.3  sent again\n") {
+	if !strings.Contains(out, "live  u.1  re-sent\nlive  u.2  still rejected: ") || !strings.Contains(out, "max_payload") || !strings.Contains(out, "\nlive  u.3  re-sent\n") {
 		t.Errorf("%s", out)
 	}
 	if letters, err := live.List(); err != nil || len(letters) != 1 || letters[0].ID != "u.2" {
@@ -164,7 +164,7 @@ func TestDeadLetters(t *testing.T) {
 	if err != nil || m.Header.Get("ce-id") != "u.3" || m.Header.Get("ce-resent") != "true" || m.Header.Get("Nats-Msg-Id") != m.Header.Get("ce-cluster")+"/u.3" {
 		t.Errorf("%v, %v", m, err)
 	}
-	if out, err = run("resend", "--sink", "last", "--force", "u.1"); err != nil || out != "last  u.1  sent again\n" {
+	if out, err = run("resend", "--sink", "last", "--force", "u.1"); err != nil || out != "last  u.1  re-sent\n" {
 		t.Errorf("%v\n%s", err, out)
 	}
 	if n, _, err := last.Stats(); n != 0 || err != nil {
@@ -188,10 +188,10 @@ func TestResendWhatWasDroppedMeanwhile(t *testing.T) {
 		t.Fatal(err)
 	}
 	var out strings.Builder
-	o := &letterOptions{stdout: &out, timeout: 20 * time.Second}
-	sent, refused, err := o.resendTo(t.Context(), &box{sink: &cfg.Sinks[0], file: f, letters: letters})
-	if sent != 2 || refused != 0 || err != nil || out.String() != "live  u.1  sent again\nlive  u.3  sent again\n" {
-		t.Errorf("%d sent, %d refused, %v\n%s", sent, refused, err, out.String())
+	o := &deadLetterOptions{stdout: &out, timeout: 20 * time.Second}
+	sent, rejected, err := o.resendTo(t.Context(), &sinkDeadLetters{sink: &cfg.Sinks[0], file: f, letters: letters})
+	if sent != 2 || rejected != 0 || err != nil || out.String() != "live  u.1  re-sent\nlive  u.3  re-sent\n" {
+		t.Errorf("%d sent, %d rejected, %v\n%s", sent, rejected, err, out.String())
 	}
 }
 
@@ -237,7 +237,7 @@ func TestResendToNobody(t *testing.T) {
 	}
 	letters := lettersOf(t, dir, "live", 100)
 	_, err := command(t, "dead-letters", "resend", "--config", file, "--all", "--timeout", "300ms")
-	if _, refused := errors.AsType[*exitError](err); err == nil || refused || !strings.Contains(err.Error(), "connection refused") {
+	if _, rejected := errors.AsType[*exitError](err); err == nil || rejected || !strings.Contains(err.Error(), "connection refused") {
 		t.Errorf("%v", err)
 	}
 	if n, _, err := letters.Stats(); n != 1 || err != nil {

@@ -28,24 +28,25 @@ func newDoctorCommand(stdout io.Writer) *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "doctor",
-		Short: "Try everything that run would need, and change nothing",
-		Long: "doctor goes to the API server, looks at the state folder and the machine, and goes to each destination, step by step.\n" +
-			"It prints what it found, with a remedy for each failure, and exits with 1 if something failed. Warnings are no failures.",
+		Short: "Check everything that run requires, and change nothing",
+		Long: "doctor checks the API server, the state directory, the machine and each destination, step by step. It\n" +
+			"prints what it found, with a remedy for each problem, and exits with 1 if a step failed. Warnings are\n" +
+			"not failures.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if output != "table" && output != "json" {
-				return fmt.Errorf("--output %s: want table or json", output)
+				return fmt.Errorf("--output %s: must be table or json", output)
 			}
 			cfg, err := loadConfig(path)
 			if err != nil {
 				return err
 			}
-			options, err := examined(cfg)
+			options, err := doctorOptions(cfg)
 			options.Step = timeout
 			if err != nil {
 				return err
 			}
-			klog.SetLogger(logr.Discard()) // what fails is in the report
+			klog.SetLogger(logr.Discard()) // the report has the errors
 			ctx, cancel := untilSignal(cmd.Context(), slog.New(slog.DiscardHandler))
 			defer cancel()
 			report := doctor.Examine(ctx, options)
@@ -66,12 +67,12 @@ func newDoctorCommand(stdout io.Writer) *cobra.Command {
 	cmd.Flags().StringVarP(&path, "config", "c", "", "configuration `file`")
 	_ = cmd.MarkFlagRequired("config")
 	cmd.Flags().StringVarP(&output, "output", "o", "table", "`format` of the report: table or json")
-	cmd.Flags().DurationVar(&timeout, "timeout", 10*time.Second, "how long a step at the API server may take")
+	cmd.Flags().DurationVar(&timeout, "timeout", 10*time.Second, "time limit for each step at the API server")
 	return cmd
 }
 
-// examined is what of a configuration can be tried.
-func examined(cfg *config.Config) (doctor.Options, error) {
+// doctorOptions returns what to check of a configuration.
+func doctorOptions(cfg *config.Config) (doctor.Options, error) {
 	options := doctor.Options{Config: cfg, Kube: func() (*rest.Config, error) {
 		kube, err := assemble.Kubeconfig(string(cfg.Kubeconfig))
 		if err == nil {
@@ -80,7 +81,7 @@ func examined(cfg *config.Config) (doctor.Options, error) {
 		return kube, err
 	}}
 	var err error
-	if options.Scopes, err = assemble.Scopes(cfg); err != nil { // the configuration was checked, so there is none
+	if options.Scopes, err = assemble.Scopes(cfg); err != nil { // impossible: the configuration was validated
 		return options, err
 	}
 	for n := range cfg.Sinks {
@@ -93,13 +94,13 @@ func examined(cfg *config.Config) (doctor.Options, error) {
 		if err != nil {
 			return options, err
 		}
-		options.Sinks = append(options.Sinks, doctor.NamedSink{Name: s.Name, Sink: d.Sink, Besides: besides(refusals)})
+		options.Sinks = append(options.Sinks, doctor.NamedSink{Name: s.Name, Sink: d.Sink, Additional: additional(refusals)})
 	}
 	return options, nil
 }
 
-// besides are the destinations of what a sink refuses.
-func besides(r sinks.Rejections) (all []diagnose.Checker) {
+// additional returns the destinations for messages that a sink's own destination rejects.
+func additional(r sinks.Rejections) (all []diagnose.Checker) {
 	if c, ok := r.Payloads.(diagnose.Checker); ok {
 		all = append(all, c)
 	}
@@ -111,7 +112,7 @@ func besides(r sinks.Rejections) (all []diagnose.Checker) {
 	return all
 }
 
-// consoleStyle is that of a terminal, or of a file: without colors, and nothing is cut.
+// consoleStyle returns the style for a terminal. For other writers the style has no colors and no maximum width.
 func consoleStyle(w io.Writer) console.Style {
 	if !isTerminal(w) {
 		return console.Style{}

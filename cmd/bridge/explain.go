@@ -18,12 +18,14 @@ func newExplainCommand(stdout io.Writer) *cobra.Command {
 	var path, output string
 	cmd := &cobra.Command{
 		Use:   "explain (FILE | RESOURCE [NAMESPACE/]NAME)",
-		Short: "Say what each sink would be sent of an object, where to, and why",
-		Long: "explain takes an object, from a file (YAML or JSON, - for standard input) or as the cluster of the kubeconfig has it\n" +
-			"now, and says which entry of `watch` covers it, what each filter of each sink makes of it, and which message would go\n" +
-			"where: id, subject or topic, key and partition, headers, and size against what the destination takes.\n\n" +
-			"It goes the way of run, by the same code, and sends and changes nothing. It asks the API server what the resource of a\n" +
-			"file is called, and the destinations for partitions and limits; with --offline it asks nobody.",
+		Short: "Show what each sink would send for an object, and why",
+		Long: "explain takes an object from a file (YAML or JSON; - is standard input) or from the cluster of the\n" +
+			"kubeconfig. It shows which entry of `watch` covers the object, which filters of each sink it passes, and\n" +
+			"which message each sink would send: id, subject or topic, key and partition, headers, and size compared\n" +
+			"with the limit of the destination.\n\n" +
+			"It runs the same code as `bridge run`, but sends nothing and changes nothing. It queries the API server\n" +
+			"for the resource of an object from a file, and the destinations for their partitions and limits. With\n" +
+			"--offline it queries neither.",
 		Example: "  bridge explain -c bridge.yaml web.yaml\n" +
 			"  bridge explain -c bridge.yaml pods default/web\n" +
 			"  bridge explain -c bridge.yaml deployments.apps shop/web --operation deleted\n" +
@@ -31,7 +33,7 @@ func newExplainCommand(stdout io.Writer) *cobra.Command {
 		Args: cobra.RangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if output != "table" && output != "json" {
-				return fmt.Errorf("--output %s: want table or json", output)
+				return fmt.Errorf("--output %s: must be table or json", output)
 			}
 			cfg, err := loadConfig(path)
 			if err != nil {
@@ -50,12 +52,14 @@ func newExplainCommand(stdout io.Writer) *cobra.Command {
 	flags := cmd.Flags()
 	flags.StringVarP(&path, "config", "c", "", "configuration `file`")
 	_ = cmd.MarkFlagRequired("config")
-	flags.StringVar(&o.Old, "old", "", "`file` with the state before, for an update")
-	flags.StringVar(&o.Operation, "operation", "", "added, updated, deleted or restated (default: updated with --old, else added)")
-	flags.StringVarP(&o.Namespace, "namespace", "n", "", "namespace of the object, if it is not given with it")
-	flags.StringVar(&o.Resource, "resource", "", "`resource` of the object in the file, as in deployments.apps (default: what the API server says)")
-	flags.BoolVar(&o.Offline, "offline", false, "ask neither the API server nor the destinations")
-	flags.DurationVar(&o.Timeout, "timeout", 10*time.Second, "how long the API server, and each destination, may take")
+	flags.StringVar(&o.Old, "old", "", "`file` with the previous state, for an update")
+	flags.StringVar(&o.Operation, "operation", "",
+		"added, updated, deleted or restated (default: updated with --old, otherwise added)")
+	flags.StringVarP(&o.Namespace, "namespace", "n", "", "namespace of the object, if the file or the name has none")
+	flags.StringVar(&o.Resource, "resource", "",
+		"`resource` of the object in the file, for example deployments.apps (default: ask the API server)")
+	flags.BoolVar(&o.Offline, "offline", false, "query neither the API server nor the destinations")
+	flags.DurationVar(&o.Timeout, "timeout", 10*time.Second, "time limit for the API server and for each destination")
 	flags.StringVarP(&output, "output", "o", "table", "`format`: table or json")
 	return cmd
 }
@@ -67,7 +71,7 @@ func printReports(stdout io.Writer, reports []*explain.Report, asJSON bool) erro
 			err = r.WriteJSON(stdout)
 		} else {
 			if n > 0 {
-				_, _ = fmt.Fprintln(stdout) // the next write tells
+				_, _ = fmt.Fprintln(stdout) // the next write returns the error
 			}
 			err = r.WriteTable(stdout, consoleStyle(stdout))
 		}

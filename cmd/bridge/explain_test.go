@@ -46,7 +46,7 @@ sinks:
 		return write("job-"+namespace+".json", strings.NewReplacer("Pod", "Job", "v1", "batch/v1", "team-a", namespace).Replace(pod))
 	}
 
-	told := func(args ...string) (reports []explain.Report) {
+	explained := func(args ...string) (reports []explain.Report) {
 		t.Helper()
 		out, err := command(t, append([]string{"explain", "-c", cfg, "--offline", "-o", "json"}, args...)...)
 		if err != nil {
@@ -102,7 +102,7 @@ sinks:
 		{[]string{file, "--resource", "pods.example.com"}, []string{"pods.example.com team-a/web +1 js= kafka=added:u1.7:t.podsc/example.com/pods/team-a/web lines=added:u1.7:"}},
 	} {
 		var got []string
-		for _, r := range told(tt.args...) {
+		for _, r := range explained(tt.args...) {
 			got = append(got, summary(r))
 		}
 		if strings.Join(got, "\n") != strings.Join(tt.want, "\n") {
@@ -114,17 +114,17 @@ sinks:
 	}
 	empty := write("empty.yaml", "---\n")
 	for want, args := range map[string][]string{
-		"there is no object in it":                 {empty},
-		"want one object in each":                  {several, "--old", file},
-		"the object has to be in a file":           {"pods", "a/b", "--offline"},
-		"give the state before":                    {file, "--operation", "updated"},
-		"--old is for an update":                   {file, "--operation", "deleted", "--old", file},
-		"want added, updated, deleted or restated": {file, "--operation", "changed"},
-		"want table or json":                       {file, "-o", "xml"},
-		"no such file":                             {filepath.Join(dir, "nowhere")},
-		"different uids":                           {file, "--old", write("other.json", strings.Replace(pod, `"u1"`, `"u2"`, 1))},
-		"no apiVersion and kind":                   {write("bare.json", `{"metadata":{"name":"x"}}`)},
-		"no metadata.name":                         {write("nameless.json", `{"kind":"Pod","apiVersion":"v1"}`)},
+		"the file has no objects":                     {empty},
+		"each of the two files must have one object":  {several, "--old", file},
+		"the object must be in a file":                {"pods", "a/b", "--offline"},
+		"set --old to a file":                         {file, "--operation", "updated"},
+		"--old: only for an update":                   {file, "--operation", "deleted", "--old", file},
+		"must be added, updated, deleted or restated": {file, "--operation", "changed"},
+		"must be table or json":                       {file, "-o", "xml"},
+		"no such file":                                {filepath.Join(dir, "nowhere")},
+		"different uids":                              {file, "--old", write("other.json", strings.Replace(pod, `"u1"`, `"u2"`, 1))},
+		"no apiVersion and kind":                      {write("bare.json", `{"metadata":{"name":"x"}}`)},
+		"no metadata.name":                            {write("nameless.json", `{"kind":"Pod","apiVersion":"v1"}`)},
 	} {
 		if _, err := command(t, append([]string{"explain", "-c", cfg, "--offline"}, args...)...); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v: %v, want %s", args, err, want)

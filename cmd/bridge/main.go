@@ -27,7 +27,7 @@ func main() {
 	}
 }
 
-// exitError is an error for which the process ends with a code other than 1.
+// exitError is an error for which the process exits with its own code instead of 1.
 type exitError struct {
 	error
 	code int
@@ -37,16 +37,19 @@ func newCommand(stdout, stderr io.Writer) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "bridge",
 		Short: "Stream every change of a Kubernetes cluster to NATS JetStream and Apache Kafka",
-		Long: "bridge watches the resources of a Kubernetes cluster and sends each change, in order for each object,\n" +
-			"as a CloudEvent to NATS JetStream and Apache Kafka.",
+		Long: "bridge watches the resources of a Kubernetes cluster and sends each change, in order for each object, as\n" +
+			"a CloudEvent to NATS JetStream and Apache Kafka.",
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.AddCommand(newRunCommand(stdout, stderr), newCheckCommand(stdout), newSchemaCommand(stdout), newRBACCommand(stdout), newDoctorCommand(stdout),
-		newExplainCommand(stdout), newTailCommand(stdout, stderr), newDeadLettersCommand(stdout, stderr), newResyncCommand(stdout), newClaimCommand(stdout), newVersionCommand(stdout))
+	root.AddCommand(
+		newRunCommand(stdout, stderr), newCheckCommand(stdout), newSchemaCommand(stdout), newRBACCommand(stdout),
+		newDoctorCommand(stdout), newExplainCommand(stdout), newTailCommand(stdout, stderr),
+		newDeadLettersCommand(stdout, stderr), newResyncCommand(stdout), newClaimCommand(stdout), newVersionCommand(stdout),
+	)
 	return root
 }
 

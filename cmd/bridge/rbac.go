@@ -24,11 +24,12 @@ func newRBACCommand(stdout io.Writer) *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "rbac",
-		Short: "Print the RBAC objects that a configuration needs",
-		Long: "rbac prints roles and bindings, for kubectl apply, that allow to read what `watch:` names and nothing else: in the\n" +
-			"whole cluster, or in the namespaces where `namespaces:` lists names only. Secrets are there only if they are named.\n\n" +
-			"RBAC knows neither exclusions nor wildcards that are a part of a name. With --discover, wildcards become a list of\n" +
-			"what the cluster of the kubeconfig serves now.",
+		Short: "Print the RBAC objects that a configuration requires",
+		Long: "rbac prints roles and bindings for kubectl apply. They grant read access to the resources in `watch:`\n" +
+			"and nothing else: in single namespaces if `namespaces:` has only plain names, otherwise in the whole\n" +
+			"cluster. Secrets are included only if they are named.\n\n" +
+			"RBAC has neither exclusions nor wildcards within a name. With --discover, wildcards are replaced by the\n" +
+			"resources that the cluster of the kubeconfig serves now.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := loadConfig(path)
@@ -36,7 +37,7 @@ func newRBACCommand(stdout io.Writer) *cobra.Command {
 				return err
 			}
 			if discover {
-				if options.Served, err = served(cmd.Context(), cfg); err != nil {
+				if options.Served, err = discoverServed(cmd.Context(), cfg); err != nil {
 					return err
 				}
 			}
@@ -53,14 +54,14 @@ func newRBACCommand(stdout io.Writer) *cobra.Command {
 	flags.StringVarP(&names.Namespace, "namespace", "n", "deltabridge", "namespace of the service account")
 	flags.StringVar(&names.ServiceAccount, "service-account", "deltabridge", "`name` of the service account")
 	flags.StringVar(&names.Name, "name", "deltabridge", "`name` of the roles and bindings")
-	flags.StringSliceVar(&options.Groups, "group", nil, "API `group` of custom resources that \"*\" is to reach (can be repeated)")
-	flags.BoolVar(&discover, "discover", false, "replace wildcards by what the cluster serves now")
+	flags.StringSliceVar(&options.Groups, "group", nil, "API `group` of custom resources to include in \"*\" (can be repeated)")
+	flags.BoolVar(&discover, "discover", false, "replace wildcards by the resources that the cluster serves now")
 	cmd.MarkFlagsMutuallyExclusive("group", "discover")
 	return cmd
 }
 
-// served asks the API server for all resources that can be listed and watched, in all versions.
-func served(ctx context.Context, cfg *config.Config) ([]rbac.Served, error) {
+// discoverServed returns all resources that the API server can list and watch, in all versions.
+func discoverServed(ctx context.Context, cfg *config.Config) ([]rbac.Served, error) {
 	kube, err := assemble.Kubeconfig(string(cfg.Kubeconfig))
 	if err != nil {
 		return nil, err
@@ -71,7 +72,7 @@ func served(ctx context.Context, cfg *config.Config) ([]rbac.Served, error) {
 	}
 	_, lists, err := client.ServerGroupsAndResourcesWithContext(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("discover what the API server serves: %w", err)
+		return nil, fmt.Errorf("discover the resources of the API server: %w", err)
 	}
 	var found []rbac.Served
 	for _, list := range lists {
@@ -86,7 +87,7 @@ func served(ctx context.Context, cfg *config.Config) ([]rbac.Served, error) {
 		}
 	}
 	if len(found) == 0 {
-		return nil, errors.New("discover what the API server serves: nothing")
+		return nil, errors.New("discover the resources of the API server: there are none that can be listed and watched")
 	}
 	return found, nil
 }

@@ -16,79 +16,81 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 )
 
-// resend sends letters to the destinations of their sinks, one after the other, and removes what is acknowledged.
-func (o *letterOptions) resend(ctx context.Context, ids []string) error {
-	all, err := o.chosen(ids)
+// resend sends dead letters to the destinations of their sinks, one at a time, and removes those that are acknowledged.
+func (o *deadLetterOptions) resend(ctx context.Context, ids []string) error {
+	all, err := o.choose(ids)
 	if err != nil {
 		return err
 	}
-	all = slices.DeleteFunc(all, func(b box) bool { return len(b.letters) == 0 })
-	for _, b := range all { // before anything is sent
+	all = slices.DeleteFunc(all, func(b sinkDeadLetters) bool { return len(b.letters) == 0 })
+	for _, b := range all { // check all sinks before anything is sent
 		if b.sink.LastOnly() && !o.force {
-			return fmt.Errorf("sink %s keeps the last event of each object: an old one would take the place of a newer one; "+
-				"`bridge resync` brings the present state, and --force sends it all the same", b.sink.Name)
+			return fmt.Errorf("sink %s keeps only the last event of each object, so an old event would replace a newer one: "+
+				"use `bridge resync` to send the current state, or --force to re-send the old events anyway", b.sink.Name)
 		}
 	}
-	sent, refused := 0, 0
+	sent, rejected := 0, 0
 	for _, b := range all {
 		done, again, err := o.resendTo(ctx, &b)
-		sent, refused = sent+done, refused+again
+		sent, rejected = sent+done, rejected+again
 		if err != nil {
-			return fmt.Errorf("sink %s: %w (%d sent again, the others stay)", b.sink.Name, err, sent)
+			return fmt.Errorf("sink %s: %w (%d re-sent, the others are kept)", b.sink.Name, err, sent)
 		}
 	}
-	if refused > 0 {
-		return &exitError{fmt.Errorf("%d of %d are still refused, and stay", refused, sent+refused), stillRefused}
+	if rejected > 0 {
+		return &exitError{fmt.Errorf("%d of %d were rejected again and are kept", rejected, sent+rejected), stillRejected}
 	}
 	return nil
 }
 
-// resendTo sends the letters of one sink. The error is that of the first which was neither acknowledged nor refused.
-func (o *letterOptions) resendTo(ctx context.Context, b *box) (sent, refused int, err error) {
+// resendTo sends the dead letters of one sink. It stops at the first one that is neither acknowledged nor rejected, and
+// returns its error.
+func (o *deadLetterOptions) resendTo(ctx context.Context, b *sinkDeadLetters) (sent, rejected int, err error) {
 	d, err := assemble.NewClient(b.sink)
 	if err != nil {
 		return 0, 0, err
 	}
 	defer closeDestination(ctx, d)
-	if err := o.patiently(ctx, d.Connect); err != nil {
+	if err := o.retry(ctx, d.Connect); err != nil {
 		return 0, 0, err
 	}
 	for _, l := range b.letters {
 		letter, err := b.file.Get(l.ID)
 		if errors.Is(err, deadletter.ErrNotFound) {
-			continue // another command has dropped it meanwhile, or sent it
+			continue // another command has dropped or re-sent it meanwhile
 		}
 		if err != nil {
-			return sent, refused, err
+			return sent, rejected, err
 		}
 		letter.Message.Resent = true
-		err = o.patiently(ctx, func(ctx context.Context) error {
+		err = o.retry(ctx, func(ctx context.Context) error {
 			results := make([]error, 1)
 			d.Send(ctx, []*event.Message{letter.Message}, results)
 			return results[0]
 		})
-		word := "sent again"
+		result := "re-sent"
 		switch {
 		case sinks.IsPermanent(err):
-			refused++
-			word = "still refused: " + err.Error()
+			rejected++
+			result = "still rejected: " + err.Error()
 		case err != nil:
-			return sent, refused, err
+			return sent, rejected, err
 		default:
 			if _, err := b.file.Drop(l.ID); err != nil {
-				return sent, refused, err
+				return sent, rejected, err
 			}
 			sent++
 		}
-		if _, err := fmt.Fprintf(o.stdout, "%s  %s  %s\n", b.sink.Name, console.Clean(l.ID), console.Clean(word)); err != nil {
-			return sent, refused, err
+		if _, err := fmt.Fprintf(o.stdout, "%s  %s  %s\n", b.sink.Name, console.Clean(l.ID), console.Clean(result)); err != nil {
+			return sent, rejected, err
 		}
 	}
-	return sent, refused, nil
+	return sent, rejected, nil
 }
 
-// patiently tries until it succeeds, is refused for good, or the time for one letter is over.
-func (o *letterOptions) patiently(ctx context.Context, try func(context.Context) error) error {
+// retry calls try until it succeeds, returns a permanent error, or the time limit is over. At the limit it returns the
+// last error that the limit itself did not cause.
+func (o *deadLetterOptions) retry(ctx context.Context, try func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, o.timeout)
 	defer cancel()
 	var last error
@@ -97,7 +99,7 @@ func (o *letterOptions) patiently(ctx context.Context, try func(context.Context)
 		if sinks.IsPermanent(err) {
 			return backoff.Permanent(err)
 		}
-		if err != nil && (last == nil || ctx.Err() == nil) { // what the end of the time makes of it tells less
+		if err != nil && (last == nil || ctx.Err() == nil) { // an error caused by the limit itself says less
 			last = err
 		}
 		return err

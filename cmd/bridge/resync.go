@@ -16,20 +16,22 @@ import (
 	"github.com/deltabridge/deltabridge/internal/engine"
 )
 
-// configVariable names the configuration of the bridge that runs beside, for commands without --config: the chart sets it.
+// configVariable is the environment variable with the configuration file for commands without --config. The chart sets
+// it to the configuration of the running bridge.
 const configVariable = "DELTABRIDGE_CONFIG"
 
 func newResyncCommand(stdout io.Writer) *cobra.Command {
 	var path, sink string
 	cmd := &cobra.Command{
 		Use:   "resync",
-		Short: "Tell sinks once more what exists",
-		Long: "resync asks the bridge that runs with this configuration, on this machine, to send each object that its sinks are\n" +
-			"for once more, as it is now: as events of the type restated, which are no changes. It waits until all of them are\n" +
-			"delivered; if it is interrupted, the bridge goes on. It ends with 1 if a resync was refused or broken off, and with 2\n" +
-			"if resources were left out, or their ends not marked.\n\n" +
-			"Without --config it takes the file that " + configVariable + " names, so that in a pod of the chart\n" +
-			"`kubectl exec statefulset/deltabridge -- bridge resync` will do.",
+		Short: "Re-send all existing objects to sinks",
+		Long: "resync asks the bridge that runs with this configuration on this machine to re-send the current state of\n" +
+			"each object that passes a sink's filters. The events have the type restated; they are not changes. The\n" +
+			"command waits until all events are delivered. If it is interrupted, the resync continues in the bridge.\n" +
+			"It exits with 1 if a resync was rejected or aborted, and with 2 if resources were skipped or did not end\n" +
+			"with a synced event.\n\n" +
+			"Without --config it uses the file in " + configVariable + ". So in a pod of the chart this is enough:\n" +
+			"`kubectl exec statefulset/deltabridge -- bridge resync`.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if path == "" {
@@ -44,13 +46,14 @@ func newResyncCommand(stdout io.Writer) *cobra.Command {
 			return requestResync(ctx, cfg, sink, stdout)
 		},
 	}
-	cmd.Flags().StringVarP(&path, "config", "c", "", "configuration `file` of the bridge that runs")
-	cmd.Flags().StringVar(&sink, "sink", "", "`name` of the only sink to tell (empty: all)")
+	cmd.Flags().StringVarP(&path, "config", "c", "", "configuration `file` of the running bridge")
+	cmd.Flags().StringVar(&sink, "sink", "", "`name` of the only sink to resync (empty: all)")
 	return cmd
 }
 
-// requestResync asks the bridge that has the state of the configuration, and prints its answer as it comes. The error says why some
-// sink was not told everything; the process ends with 2 if that was so of some resources only.
+// requestResync asks the bridge that uses the configuration's state to resync, and prints its reports as they arrive.
+// It returns an error for each sink whose resync failed. If only single resources were skipped, the error has exit code
+// 2.
 func requestResync(ctx context.Context, cfg *config.Config, sink string, out io.Writer) error {
 	var failed []error
 	skipped := 0
@@ -63,16 +66,17 @@ func requestResync(ctx context.Context, cfg *config.Config, sink string, out io.
 	})
 	switch {
 	case ctx.Err() != nil:
-		return errors.New("interrupted; the bridge goes on with the resync")
+		return errors.New("interrupted; the resync continues in the bridge")
 	case err == nil && len(failed) == 0 && skipped > 0:
-		return &exitError{fmt.Errorf("%s resources are not told completely: see above", console.Count(int64(skipped))), 2}
+		return &exitError{fmt.Errorf("%s resources were not re-sent completely, see the output above", console.Count(int64(skipped))), 2}
 	}
 	return errors.Join(append(failed, err)...)
 }
 
-// printResync shows what came of the resync of a sink.
+// printResync prints the result of the resync of one sink.
 func printResync(out io.Writer, r *engine.ResyncReport) error {
-	lines := []string{fmt.Sprintf("%s: %s objects of %s resources re-sent", r.Sink, console.Count(int64(r.Objects)), console.Count(int64(r.Resources)))}
+	objects, resources := console.Count(int64(r.Objects)), console.Count(int64(r.Resources))
+	lines := []string{fmt.Sprintf("%s: %s objects of %s resources re-sent", r.Sink, objects, resources)}
 	for _, skipped := range r.Skipped {
 		lines = append(lines, "  without "+skipped)
 	}

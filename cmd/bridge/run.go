@@ -28,11 +28,11 @@ func newRunCommand(stdout, stderr io.Writer) *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "run",
-		Short: "Stream changes until a signal ends it",
-		Long: "run watches the cluster and delivers until SIGINT or SIGTERM. It then delivers what is queued, for at most\n" +
-			"shutdownTimeout; a second signal ends it at once.\n\n" +
-			"Without --config it watches everything that the kubeconfig reaches and feeds an embedded JetStream server\n" +
-			"that keeps its data in ./data, and prints each change.",
+		Short: "Stream changes until a signal stops it",
+		Long: "run watches the cluster and delivers events until SIGINT or SIGTERM. Then it delivers the queued events\n" +
+			"for at most shutdownTimeout. A second signal stops it immediately.\n\n" +
+			"Without --config it watches all resources of the kubeconfig's cluster, delivers to an embedded JetStream\n" +
+			"server that stores its data in ./data, and prints each change.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := loadConfig(path)
@@ -57,9 +57,9 @@ func newRunCommand(stdout, stderr io.Writer) *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVarP(&path, "config", "c", "", "configuration `file` (empty: watch everything, embedded JetStream in ./data)")
-	cmd.Flags().BoolVar(&lines, "print", false, "print a line for each event that was acknowledged (default without --config)")
-	cmd.Flags().StringVar(&profiles, "pprof", "", "serve profiles of this process at this `address`, for whoever reaches it")
-	_ = cmd.Flags().MarkHidden("pprof") // for measuring
+	cmd.Flags().BoolVar(&lines, "print", false, "print a line for each acknowledged event (default without --config)")
+	cmd.Flags().StringVar(&profiles, "pprof", "", "serve profiles of this process at this `address`, without authentication")
+	_ = cmd.Flags().MarkHidden("pprof") // only for benchmarks
 	return cmd
 }
 
@@ -68,8 +68,9 @@ func newCheckCommand(stdout io.Writer) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check",
 		Short: "Check a configuration without running it",
-		Long: "check reports every mistake in the file, each with its line and column, and exits with 1 if there is one. It also exits\n" +
-			"with 1 if the folder of the state is here and holds events of a sink that the file does not have.",
+		Long: "check reports all errors in the file with their line and column, and exits with 1 if there are any. It\n" +
+			"also exits with 1 if the state directory exists on this machine and contains events of a sink that is\n" +
+			"not in the file.",
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			cfg, err := config.Load(path)
@@ -88,7 +89,7 @@ func newCheckCommand(stdout io.Writer) *cobra.Command {
 	return cmd
 }
 
-// orphanedEvents is an error if the state holds events of sinks that the configuration does not have.
+// orphanedEvents returns an error if the state contains events of sinks that are not in the configuration.
 func orphanedEvents(cfg *config.Config) error {
 	if remedy, err := doctor.OrphanedEvents(cfg); err != nil {
 		return fmt.Errorf("%w; %s", err, remedy)
@@ -103,13 +104,13 @@ func loadConfig(path string) (*config.Config, error) {
 	return config.Load(path)
 }
 
-// run builds and runs the bridge. With out it prints each acknowledged event there.
+// run builds and runs the bridge. If out is not nil, it prints each acknowledged event to it.
 func run(ctx context.Context, cfg *config.Config, out, stderr io.Writer) error {
 	if err := orphanedEvents(cfg); err != nil {
 		return err
 	}
 	log := newLogger(cfg, stderr)
-	// client-go logs through klog's one global logger; main is the place to set it.
+	// client-go logs to klog's global logger, so it is set here and not in a package.
 	klog.SetSlogLogger(log)
 	kube, err := assemble.Kubeconfig(string(cfg.Kubeconfig))
 	if err != nil {
@@ -127,15 +128,15 @@ func run(ctx context.Context, cfg *config.Config, out, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	// Before the line below: whoever reads it may send a signal at once.
+	// Signals are handled before the bridge logs that it starts, because a process that reads the log may then send one.
 	ctx, cancel := untilSignal(ctx, log)
 	defer cancel()
-	log.Info("bridge starts", "version", version, "cluster", cfg.Cluster, "apiServer", kube.Host,
+	log.Info("starting bridge", "version", version, "cluster", cfg.Cluster, "apiServer", kube.Host,
 		"http", e.Addr(), "sinks", len(cfg.Sinks), "processors", runtime.GOMAXPROCS(0))
 	return e.Run(ctx)
 }
 
-// untilSignal ends the context at the first SIGINT or SIGTERM, and the process at the second.
+// untilSignal cancels the returned context at the first SIGINT or SIGTERM, and exits the process at the second.
 func untilSignal(ctx context.Context, log *slog.Logger) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
 	signals := make(chan os.Signal, 2)
@@ -149,7 +150,7 @@ func untilSignal(ctx context.Context, log *slog.Logger) (context.Context, contex
 				return
 			case s := <-signals:
 				if count > 0 {
-					log.Error("second signal, ending at once", "signal", s.String())
+					log.Error("second signal received, exiting immediately", "signal", s.String())
 					os.Exit(1)
 				}
 				log.Info("signal received", "signal", s.String())
@@ -173,11 +174,11 @@ func newLogger(cfg *config.Config, w io.Writer) *slog.Logger {
 	return slog.New(slog.NewTextHandler(w, options))
 }
 
-// printer shows acknowledged events to a person, one line each. It is safe for concurrent use.
+// printer prints acknowledged events, one line each. It is safe for concurrent use.
 type printer struct {
 	mu     sync.Mutex
 	out    io.Writer
-	places map[string]*event.Template // where messages go, by sink
+	places map[string]*event.Template // subject or topic, by sink
 }
 
 func (p *printer) print(sink string, m *event.Message) {
@@ -199,6 +200,6 @@ func (p *printer) print(sink string, m *event.Message) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	// A terminal that is gone is no reason to stop delivering.
+	// Ignore the error: delivery must go on even if the terminal is closed.
 	_, _ = fmt.Fprintf(p.out, "%s  %-7s  %s  -> %s\n", m.Time.Local().Format("15:04:05.000"), operation, what, where)
 }

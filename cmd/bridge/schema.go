@@ -14,25 +14,27 @@ func newSchemaCommand(stdout io.Writer) *cobra.Command {
 	event, names := "", strings.Join(schemas.Names(), ", ")
 	cmd := &cobra.Command{
 		Use:   "schema",
-		Short: "Print the JSON Schema of the configuration, or of what is sent",
-		Long: "schema prints the JSON Schema (draft-07) of the configuration: for editors, and for values.schema.json of a chart.\n\n" +
-			"For the YAML language server: save it, and begin the configuration with\n" +
+		Short: "Print the JSON Schema of the configuration or of events",
+		Long: "schema prints the JSON Schema (draft-07) of the configuration, for editors and for values.schema.json of\n" +
+			"a chart.\n\n" +
+			"For the YAML language server, save it to a file and start the configuration with this line:\n" +
 			"# yaml-language-server: $schema=bridge.schema.json\n\n" +
-			"With --event it prints that (2020-12) of what is sent: cloudevent is an event in the structured content mode,\n" +
-			"the others are data: of the payloads object, change and metadata, and of the events gap and synced.",
+			"With --event it prints a schema (2020-12) of events: cloudevent is an event in structured content mode;\n" +
+			"the others describe the data of an event with the payload object, change or metadata, or of a gap or\n" +
+			"synced event.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			text := config.Schema()
 			if cmd.Flags().Changed("event") {
 				var ok bool
 				if text, ok = schemas.Get(event); !ok {
-					return fmt.Errorf("--event %s: want %s", event, names)
+					return fmt.Errorf("--event %s: must be one of %s", event, names)
 				}
 			}
 			_, err := io.WriteString(stdout, text)
 			return err
 		},
 	}
-	cmd.Flags().StringVar(&event, "event", "", "print the schema of what is sent, by `name`: "+names)
+	cmd.Flags().StringVar(&event, "event", "", "`name` of the event schema to print: "+names)
 	return cmd
 }

@@ -38,23 +38,25 @@ func newTailCommand(stdout, stderr io.Writer) *cobra.Command {
 	var o tailOptions
 	cmd := &cobra.Command{
 		Use:   "tail",
-		Short: "Show what is in the stream, and what comes",
-		Long: "tail reads events back from JetStream or Kafka and shows each in a line: when, what happened, resource, name,\n" +
-			"resourceVersion and who changed it; gaps and the ends of initial lists stand out. With --diff it shows what each\n" +
-			"update changed. It disturbs nobody: no durable consumer, no consumer group, no acknowledgement.\n\n" +
-			"It reads from a sink of a configuration, with its credentials, or from the servers that are named. Without --config\n" +
-			"and servers, from the JetStream server inside of a `bridge run` that was started without --config.",
+		Short: "Print the events in a stream or topic, and new ones as they arrive",
+		Long: "tail reads events from JetStream or Kafka and prints one line for each: time, operation, resource, name,\n" +
+			"resourceVersion and the manager that changed the object. Gaps and the ends of initial lists are\n" +
+			"highlighted. With --diff it prints what each update changed. It does not affect other consumers: it\n" +
+			"creates no durable consumer, joins no consumer group and acknowledges nothing.\n\n" +
+			"It reads from the destination of a sink in the configuration, with the sink's credentials, or from the\n" +
+			"servers in --nats or --kafka. Without any of these it reads from the embedded JetStream server of a\n" +
+			"`bridge run` that was started without --config.",
 		Example: "  bridge tail -c bridge.yaml --sink audit --since 1h\n" +
 			"  bridge tail --nats nats://127.0.0.1:4222 --diff -n 'team-*' --resource deployments.apps\n" +
 			"  bridge tail --kafka 127.0.0.1:9092 --topic k8s.pods -l app=web -o json --no-follow",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			log := slog.New(slog.DiscardHandler)
-			source, err := o.source(log)
+			source, err := o.openSource(log)
 			if err != nil {
 				return err
 			}
-			printer, err := o.printer(stdout, stderr)
+			printer, err := o.newPrinter(stdout, stderr)
 			if err != nil {
 				return err
 			}
@@ -76,28 +78,30 @@ func newTailCommand(stdout, stderr io.Writer) *cobra.Command {
 	flags.StringVar(&o.nats, "nats", "", "read from the NATS servers at this `URL`, without a configuration")
 	flags.StringVar(&o.stream, "stream", "K8S", "JetStream stream, with --nats")
 	flags.StringVar(&o.kafka, "kafka", "", "read from the Kafka `brokers` at these host:port, without a configuration")
-	flags.StringVar(&o.topic, "topic", "k8s.{resource}", "Kafka topic, with --kafka; {resource} and the like stand for any text")
-	flags.StringSliceVarP(&o.namespaces, "namespace", "n", nil, "show these namespaces only, as in the filters of a sink (can be repeated)")
-	flags.StringSliceVar(&o.include, "resource", nil, "show these `resources` only, as in pods, deployments.apps, *.example.com (can be repeated)")
-	flags.StringVarP(&o.selector, "selector", "l", "", "show objects with these labels only")
-	flags.DurationVar(&o.since, "since", 10*time.Minute, "how far back to begin; 0: with the first that is there")
-	flags.BoolVar(&o.diff, "diff", false, "show what each update changed")
-	flags.StringVarP(&o.output, "output", "o", "line", "`format`: line, or json for one CloudEvent in each line")
-	flags.BoolVarP(&o.follow, "follow", "f", false, "go on with what comes (default on a terminal)")
-	flags.BoolVar(&o.noFollow, "no-follow", false, "end with what is there now")
+	flags.StringVar(&o.topic, "topic", "k8s.{resource}", "Kafka topic, with --kafka; placeholders such as {resource} match any text")
+	flags.StringSliceVarP(&o.namespaces, "namespace", "n", nil,
+		"print only these namespaces; patterns as in the filters of a sink (can be repeated)")
+	flags.StringSliceVar(&o.include, "resource", nil,
+		"print only these `resources`, for example pods, deployments.apps or *.example.com (can be repeated)")
+	flags.StringVarP(&o.selector, "selector", "l", "", "print only objects that this label selector selects")
+	flags.DurationVar(&o.since, "since", 10*time.Minute, "how far back to start; 0 starts with the oldest event")
+	flags.BoolVar(&o.diff, "diff", false, "print what each update changed")
+	flags.StringVarP(&o.output, "output", "o", "line", "`format`: line, or json for one CloudEvent per line")
+	flags.BoolVarP(&o.follow, "follow", "f", false, "print new events as they arrive (default on a terminal)")
+	flags.BoolVar(&o.noFollow, "no-follow", false, "stop after the events that exist now")
 	cmd.MarkFlagsMutuallyExclusive("follow", "no-follow")
 	cmd.MarkFlagsMutuallyExclusive("config", "nats", "kafka")
 	return cmd
 }
 
-// readable is a sink whose destination can be read back.
+// readable is a sink whose destination can be read.
 type readable interface {
 	sinks.Sink
 	diagnose.Reader
 }
 
-// source is what to read from.
-func (o *tailOptions) source(log *slog.Logger) (readable, error) {
+// openSource returns the sink whose destination to read.
+func (o *tailOptions) openSource(log *slog.Logger) (readable, error) {
 	s, err := o.sinkConfig()
 	if err != nil {
 		return nil, err
@@ -108,7 +112,7 @@ func (o *tailOptions) source(log *slog.Logger) (readable, error) {
 	}
 	source, ok := d.Sink.(readable)
 	if !ok {
-		return nil, fmt.Errorf("sink %s writes to standard output: there is nothing to read back", s.Name)
+		return nil, fmt.Errorf("sink %s writes to standard output: there is nothing to read", s.Name)
 	}
 	return source, nil
 }
@@ -116,7 +120,7 @@ func (o *tailOptions) source(log *slog.Logger) (readable, error) {
 func (o *tailOptions) sinkConfig() (*config.Sink, error) {
 	if o.nats != "" || o.kafka != "" {
 		if o.sink != "" {
-			return nil, errors.New("--sink is for a configuration, which --config names")
+			return nil, errors.New("--sink requires a configuration: use --config instead of --nats or --kafka")
 		}
 		s := config.DefaultSink()
 		s.Name = "tail"
@@ -148,25 +152,25 @@ func (o *tailOptions) sinkConfig() (*config.Sink, error) {
 	}
 	switch {
 	case o.sink != "":
-		return nil, fmt.Errorf("--sink %s: there is no such sink; there are %s", o.sink, strings.Join(names, ", "))
+		return nil, fmt.Errorf("--sink %s: there is no such sink; use one of %s", o.sink, strings.Join(names, ", "))
 	case len(names) == 0:
-		return nil, errors.New("no sink delivers to a broker: there is nothing to read back")
+		return nil, errors.New("no sink delivers to a broker: there is nothing to read")
 	case len(names) > 1:
 		return nil, fmt.Errorf("there are several sinks: choose one with --sink (%s)", strings.Join(names, ", "))
 	}
 	return found, nil
 }
 
-func (o *tailOptions) printer(stdout, stderr io.Writer) (*tail.Printer, error) {
+func (o *tailOptions) newPrinter(stdout, stderr io.Writer) (*tail.Printer, error) {
 	options := tail.Options{
 		Out: stdout, Notes: stderr, Diff: o.diff, JSON: o.output == "json",
 		Style: func() console.Style { return consoleStyle(stdout) },
 	}
 	switch {
 	case o.output != "line" && o.output != "json":
-		return nil, fmt.Errorf("--output %s: want line or json", o.output)
+		return nil, fmt.Errorf("--output %s: must be line or json", o.output)
 	case o.diff && options.JSON:
-		return nil, errors.New("--diff is for --output line: in JSON, compare the data")
+		return nil, errors.New("--diff requires --output line")
 	case o.since < 0:
 		return nil, errors.New("--since: must not be negative")
 	}

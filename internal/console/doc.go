@@ -1,6 +1,6 @@
-// Package console lays text out for a person at a terminal: colors, columns, and texts cut or wrapped to a width.
+// Package console formats text for a terminal: it colors, pads, truncates and wraps.
 //
-// Widths are in cells of a terminal: an East Asian wide character takes two, a combining one none. Nothing here writes
-// or asks the terminal anything; what is printed holds no control characters but the escapes of [Style.Paint], whatever
-// the text was made of ([Clean]).
+// Widths are in terminal cells: an East Asian wide character has two, a combining character none. The package neither
+// writes to the terminal nor queries it. [Clean] escapes control characters, so that the escape sequences of
+// [Style.Paint] are the only ones in the output.
 package console

@@ -9,13 +9,13 @@ import (
 	"github.com/mattn/go-runewidth"
 )
 
-// Style is how text looks.
+// Style says how text is formatted.
 type Style struct {
-	Width int  // of a line, in cells; 0: nothing is cut or wrapped
-	Color bool // by ANSI escapes
+	Width int  // width of a line, in cells; 0 means unlimited
+	Color bool // use ANSI colors
 }
 
-// Color is an ANSI escape.
+// Color is an ANSI escape sequence.
 type Color string
 
 // The colors.
@@ -33,7 +33,7 @@ const (
 	off = "\x1b[0m"
 )
 
-// Paint colors a text, if the style has colors.
+// Paint colors a text. It returns the text unchanged if the style has no colors.
 func (s Style) Paint(color Color, text string) string {
 	if !s.Color || color == Plain || text == "" {
 		return text
@@ -41,10 +41,10 @@ func (s Style) Paint(color Color, text string) string {
 	return string(color) + text + off
 }
 
-// Width of a text that was cleaned, in cells.
+// Width returns the width of a text, in cells. The text must not contain control characters: see Clean.
 func Width(text string) int { return runewidth.StringWidth(text) }
 
-// Clean replaces what could steer a terminal, line ends included, by its escaped form, and invalid UTF-8 by U+FFFD.
+// Clean escapes control characters, including line ends, and replaces invalid UTF-8 with U+FFFD.
 func Clean(text string) string {
 	if utf8.ValidString(text) && !strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsGraphic(r) }) {
 		return text
@@ -61,12 +61,12 @@ func Clean(text string) string {
 	return b.String()
 }
 
-// Pad fills a text up to a width.
+// Pad appends spaces to a text until it has the given width.
 func Pad(text string, to int) string { return runewidth.FillRight(text, to) }
 
 const dots = ".."
 
-// Cut shortens a text to a width, at its end. 0 cuts nothing.
+// Cut truncates a text to a width, at its end. A width of 0 means no limit.
 func Cut(text string, to int) string {
 	if to <= 0 || Width(text) <= to {
 		return text
@@ -74,7 +74,8 @@ func Cut(text string, to int) string {
 	return runewidth.Truncate(text, to, dots[:min(to, len(dots))])
 }
 
-// CutMiddle shortens a text to a width, in its middle: both ends of a name say much. 0 cuts nothing.
+// CutMiddle truncates a text to a width, in its middle, because both ends of a name identify it. A width of 0 means no
+// limit.
 func CutMiddle(text string, to int) string {
 	if to <= len(dots)+2 || Width(text) <= to {
 		return Cut(text, to)
@@ -85,8 +86,8 @@ func CutMiddle(text string, to int) string {
 
 func head(text string, to int) string { return runewidth.Truncate(text, to, "") }
 
-// Wrap divides a text between words into lines of at most a width; 0 divides nothing. A longer word has a line of its own: it
-// may be an address that somebody copies.
+// Wrap breaks a text between words into lines of at most the given width. A width of 0 means no limit. A word that is
+// longer than a line is not broken, because it may be an address that a user copies.
 func Wrap(text string, to int) []string {
 	if to <= 0 || Width(text) <= to {
 		return []string{text}
@@ -107,7 +108,7 @@ func Wrap(text string, to int) []string {
 	return append(lines, line)
 }
 
-// Count is a number with a comma between each three digits.
+// Count formats a number with commas between groups of three digits.
 func Count(n int64) string {
 	text := strconv.FormatInt(n, 10)
 	for i := len(text) - 3; i > 0 && text[i-1] != '-'; i -= 3 {

@@ -26,7 +26,7 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 )
 
-// apiServer is a way to an API server that answers.
+// apiServer has the clients of an API server that can be reached.
 type apiServer struct {
 	client rest.Interface
 	disco  *discovery.DiscoveryClient
@@ -34,19 +34,19 @@ type apiServer struct {
 
 const (
 	rbacRemedy = "grant what `bridge rbac --config FILE` prints"
-	// endsSoon is how long before its end a certificate is worth a warning.
-	endsSoon = 7 * 24 * time.Hour
+	// expiresSoon is how long before its expiry a certificate leads to a warning.
+	expiresSoon = 7 * 24 * time.Hour
 )
 
-func (e *examination) apiServer(ctx context.Context) {
+func (e *examination) checkAPIServer(ctx context.Context) {
 	kube, err := e.Kube()
 	if err != nil {
-		e.fail("kubeconfig", string(e.Config.Kubeconfig), err, "name a kubeconfig that can be read in `kubeconfig`")
+		e.fail("kubeconfig", string(e.Config.Kubeconfig), err, "set `kubeconfig` to a file that the bridge can read")
 		return
 	}
 	kube = rest.CopyConfig(kube)
 	e.ok("kubeconfig", e.kubeconfigName(), "API server "+kube.Host)
-	if !e.reach(ctx, kube) {
+	if !e.connect(ctx, kube) {
 		return
 	}
 	client, err := informer.NewClient(kube)
@@ -60,8 +60,8 @@ func (e *examination) apiServer(ctx context.Context) {
 		return
 	}
 	if e.authenticate(ctx) {
-		e.clusterUID(ctx)
-		e.watches(ctx)
+		e.readClusterUID(ctx)
+		e.checkWatches(ctx)
 		return
 	}
 	e.api = nil
@@ -74,11 +74,11 @@ func (e *examination) kubeconfigName() string {
 	if _, err := rest.InClusterConfig(); err == nil {
 		return "service account of the pod"
 	}
-	return "that of kubectl"
+	return "default of kubectl"
 }
 
-// reach goes to the API server step by step, as far as TLS.
-func (e *examination) reach(ctx context.Context, kube *rest.Config) bool {
+// connect tries each step of a connection to the API server: DNS, TCP and TLS. Through a proxy it tries nothing.
+func (e *examination) connect(ctx context.Context, kube *rest.Config) bool {
 	server, err := url.Parse(kube.Host)
 	if err == nil && server.Host == "" {
 		server, err = url.Parse("https://" + kube.Host)
@@ -139,10 +139,10 @@ func connectRemedy(err error) string {
 	if errors.Is(err, syscall.ECONNREFUSED) {
 		return "nothing listens there: start the API server, or correct the server in the kubeconfig"
 	}
-	return "look at firewalls and NetworkPolicies on the way, and at the server in the kubeconfig"
+	return "check firewalls, NetworkPolicies and the server in the kubeconfig"
 }
 
-// plain is a network error without the ports of this side.
+// plain returns a network error without its addresses.
 func plain(err error) error {
 	if op, ok := errors.AsType[*net.OpError](err); ok {
 		return fmt.Errorf("%s: %w", op.Op, op.Err)
@@ -170,22 +170,24 @@ func (e *examination) handshake(ctx context.Context, kube *rest.Config, conn net
 	state := secured.ConnectionState()
 	detail := tls.VersionName(state.Version)
 	if config.InsecureSkipVerify {
-		e.warn(sinks.StepTLS, address, detail+", and the server's certificate is not verified", "give the authority's certificate in the kubeconfig in place of insecure-skip-tls-verify")
+		e.warn(sinks.StepTLS, address, detail+"; the server certificate is not verified",
+			"replace insecure-skip-tls-verify in the kubeconfig with certificate-authority")
 		return true
 	}
-	e.certificate(sinks.StepTLS, address, detail+", the server's certificate", state.PeerCertificates[0], "renew the certificate of the API server")
+	e.checkExpiry(sinks.StepTLS, address, detail+"; server certificate ", state.PeerCertificates[0],
+		"renew the certificate of the API server")
 	if config.GetClientCertificate != nil {
 		if own, err := config.GetClientCertificate(&tls.CertificateRequestInfo{}); err == nil && own.Leaf != nil {
-			e.certificate(sinks.StepFiles, "client certificate", "it", own.Leaf, "renew the certificate in the kubeconfig")
+			e.checkExpiry(sinks.StepFiles, "client certificate", "", own.Leaf, "renew the certificate in the kubeconfig")
 		}
 	}
 	return true
 }
 
-// certificate says until when one is valid.
-func (e *examination) certificate(step, target, what string, cert *x509.Certificate, remedy string) {
-	detail := fmt.Sprintf("%s is valid until %s", what, cert.NotAfter.UTC().Format(time.RFC3339))
-	if time.Until(cert.NotAfter) < endsSoon {
+// checkExpiry reports until when a certificate is valid. It warns if that is soon.
+func (e *examination) checkExpiry(step, target, prefix string, cert *x509.Certificate, remedy string) {
+	detail := prefix + "valid until " + cert.NotAfter.UTC().Format(time.RFC3339)
+	if time.Until(cert.NotAfter) < expiresSoon {
 		e.warn(step, target, detail, remedy)
 		return
 	}
@@ -201,19 +203,20 @@ func tlsRemedy(err error) string {
 	)
 	switch {
 	case errors.As(err, &unknown):
-		return "put the certificate of the authority that signed it into certificate-authority(-data) of the kubeconfig"
+		return "set certificate-authority or certificate-authority-data in the kubeconfig to the CA of the server certificate"
 	case errors.As(err, &host):
-		return "use a server name that the certificate has, or set tls-server-name in the kubeconfig"
+		return "use a server name that is in the certificate, or set tls-server-name in the kubeconfig"
 	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
-		return "renew the certificate of the API server, or set the clock of this machine"
+		return "renew the certificate of the API server, or correct the clock of this machine"
 	case errors.As(err, &header):
-		return "it does not speak TLS: is it the API server's port?"
+		return "the server does not speak TLS: check the port in the kubeconfig"
 	default:
-		return "look at the certificates in the kubeconfig"
+		return "check the certificates in the kubeconfig"
 	}
 }
 
-// authenticate asks who the API server takes the bridge for, and which version it is.
+// authenticate asks the API server for the bridge's user name and for the server's version. It returns false if further
+// checks of the API server are impossible.
 func (e *examination) authenticate(ctx context.Context) bool {
 	var review authenticationv1.SelfSubjectReview
 	err := e.post(ctx, "/apis/authentication.k8s.io/v1/selfsubjectreviews", &authenticationv1.SelfSubjectReview{}, &review)
@@ -222,12 +225,13 @@ func (e *examination) authenticate(ctx context.Context) bool {
 		e.fail(sinks.StepAuthenticate, "", err, "renew the token or certificate in the kubeconfig, or create the service account")
 		return false
 	case apierrors.IsForbidden(err), apierrors.IsNotFound(err):
-		e.ok(sinks.StepAuthenticate, "", "the API server does not say who the bridge is")
+		e.ok(sinks.StepAuthenticate, "", "the API server does not report the user name of the bridge")
 	case err != nil:
-		e.fail(sinks.StepAuthenticate, "", err, "look at the API server's log")
+		e.fail(sinks.StepAuthenticate, "", err, "check the API server's log")
 		return false
 	case review.Status.UserInfo.Username == "system:anonymous":
-		e.warn(sinks.StepAuthenticate, "", "the API server does not know who the bridge is: system:anonymous", "give the bridge a service account, or a kubeconfig with credentials")
+		e.warn(sinks.StepAuthenticate, "", "the bridge is not authenticated: system:anonymous",
+			"give the bridge a service account, or a kubeconfig with credentials")
 	default:
 		e.ok(sinks.StepAuthenticate, "", "as "+review.Status.UserInfo.Username)
 	}
@@ -237,7 +241,7 @@ func (e *examination) authenticate(ctx context.Context) bool {
 		err = json.Unmarshal(data, &info)
 	}
 	if err != nil {
-		e.fail("version", "/version", err, "look at the API server's log")
+		e.fail("version", "/version", err, "check the API server's log")
 		return false
 	}
 	e.ok("version", "", "Kubernetes "+info.GitVersion)
@@ -250,7 +254,7 @@ func (e *examination) get(ctx context.Context, path string) ([]byte, error) {
 	return e.api.client.Get().AbsPath(path).MaxRetries(0).DoRaw(ctx)
 }
 
-// post sends a review, of which the API server keeps nothing.
+// post sends a review, which the API server answers but does not store.
 func (e *examination) post(ctx context.Context, path string, question, answer any) error {
 	ctx, cancel := context.WithTimeout(ctx, e.Step)
 	defer cancel()
@@ -265,8 +269,8 @@ func (e *examination) post(ctx context.Context, path string, question, answer an
 	return json.Unmarshal(data, answer)
 }
 
-// clusterUID is what tells this cluster from others.
-func (e *examination) clusterUID(ctx context.Context) {
+// readClusterUID reads the uid of the namespace kube-system, which identifies the cluster.
+func (e *examination) readClusterUID(ctx context.Context) {
 	data, err := e.get(ctx, "/api/v1/namespaces/kube-system")
 	if err == nil {
 		o, malformed := object.New(data)
@@ -277,10 +281,11 @@ func (e *examination) clusterUID(ctx context.Context) {
 		}
 		err = malformed
 	}
-	e.warn("cluster", "namespace kube-system", "its uid can't be read, so a checkpoint of another cluster would not be noticed: "+err.Error(), rbacRemedy)
+	e.warn("cluster", "namespace kube-system",
+		"cannot read its uid, so the bridge would not notice that a checkpoint belongs to another cluster: "+err.Error(), rbacRemedy)
 }
 
-// each calls do for 0 to count-1, at most limit at once.
+// each calls do for 0 to count-1, at most limit calls at once, and returns when all have returned.
 func each(count, limit int, do func(n int)) {
 	var group sync.WaitGroup
 	slots := make(chan struct{}, max(limit, 1))

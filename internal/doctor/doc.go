@@ -1,10 +1,11 @@
-// Package doctor tries everything that the bridge would need to run, and changes nothing.
+// Package doctor checks everything that the bridge requires to run, and changes nothing.
 //
-// It goes the way of the bridge: the API server (from the kubeconfig to a watch on each resource), the state folder, the
-// process (memory, the HTTP port), and each sink's destination. Each step is a [Finding]: what was tried, what was found
-// and, where something is wrong, what to do about it. A step that fails ends its own way; the others are tried all the same.
+// It checks the same things as the bridge uses, in the same order: the API server (from the kubeconfig to a watch on
+// each resource), the state directory, the process (memory, the HTTP port), and the destination of each sink. The
+// result of each step is a [Finding]: what was checked, what was found and, if something is wrong, how to fix it. If a
+// step fails, steps that depend on it are skipped; all others are still run.
 //
-// To find out whether the state folder can be written it writes a file there, and removes it. It asks the API server what
-// may be done (SelfSubjectAccessReview, which keeps nothing), lists one object of each resource, and opens a watch for a
-// name that does not exist. What sinks do: [diagnose.Checker].
+// To check that the state directory is writable, doctor writes a file there and removes it. It asks the API server for
+// the bridge's permissions (SelfSubjectAccessReview, which is not stored), lists one object of each resource, and opens
+// a watch for a name that does not exist. For what is checked of a destination, see [diagnose.Checker].
 package doctor

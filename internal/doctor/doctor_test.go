@@ -130,14 +130,14 @@ func TestTheOwnerOfAName(t *testing.T) {
 		result     string
 		text       string
 	}{
-		{"k1", "k1", nil, "ok", "this one"},
-		{"k1", "", nil, "ok", "no cluster has written under it"},
+		{"k1", "k1", nil, "ok", "this cluster"},
+		{"k1", "", nil, "ok", "no cluster has registered this name yet"},
 		{"k1", "k2", nil, "FAILED", "knows \"local\" as the cluster with the uid k2"},
-		{"", "k2", nil, "warning", "whether that is this one is not known"},
-		{"k1", "", sinks.ErrNoRegister, "warning", "not known: names of clusters can't be registered"},
+		{"", "k2", nil, "warning", "not known whether that is this cluster"},
+		{"k1", "", sinks.ErrNoRegister, "warning", "cannot read which cluster has registered this name: names of clusters can't be registered"},
 	} {
 		e := &examination{Options: Options{Config: localConfig(t)}, cluster: c.uid}
-		found := e.name(t.Context(), &NamedSink{Name: "live", Sink: &named{owner: c.owner, err: c.err}}, nil)
+		found := e.checkName(t.Context(), &NamedSink{Name: "live", Sink: &named{owner: c.owner, err: c.err}}, nil)
 		if len(found) != 1 {
 			t.Fatal(found)
 		}
@@ -147,8 +147,8 @@ func TestTheOwnerOfAName(t *testing.T) {
 		}
 	}
 	broken := []diagnose.Finding{{Err: errors.New("away")}}
-	if found := (&examination{Options: Options{Config: localConfig(t)}}).name(t.Context(), &NamedSink{Sink: &named{}}, broken); len(found) > 0 {
-		t.Errorf("a destination that is away was asked: %v", found)
+	if found := (&examination{Options: Options{Config: localConfig(t)}}).checkName(t.Context(), &NamedSink{Sink: &named{}}, broken); len(found) > 0 {
+		t.Errorf("a destination that is away was asked for the name: %v", found)
 	}
 }
 
@@ -210,8 +210,8 @@ func TestState(t *testing.T) {
 	if f := outcome(t, cfg, "API server", "kubeconfig"); f.Err == nil || f.Remedy == "" {
 		t.Errorf("no kubeconfig: %+v", f)
 	}
-	if f := outcome(t, cfg, "state", "folder"); f.Result() != "ok" || !strings.Contains(f.Detail, "would be made in "+filepath.Dir(filepath.Dir(cfg.State.Path))) {
-		t.Errorf("no folder: %+v", f)
+	if f := outcome(t, cfg, "state", "directory"); f.Result() != "ok" || !strings.Contains(f.Detail, "will create it in "+filepath.Dir(filepath.Dir(cfg.State.Path))) {
+		t.Errorf("no directory: %+v", f)
 	}
 	store, err := checkpoint.Open(checkpoint.Options{Path: cfg.State.Path})
 	if err != nil {
@@ -239,18 +239,18 @@ func TestState(t *testing.T) {
 		t.Errorf("somebody else's port: %+v", f)
 	}
 	e := &examination{Options: Options{Config: cfg}, cluster: "this"}
-	e.checkpoint(t.Context(), cfg.State.Path)
-	if f := e.report[0]; f.Result() != "warning" || !strings.Contains(f.Detail, "of another cluster") {
+	e.checkCheckpoint(t.Context(), cfg.State.Path)
+	if f := e.report[0]; f.Result() != "warning" || !strings.Contains(f.Detail, "belongs to another cluster") {
 		t.Errorf("another cluster: %+v", f)
 	}
 	if err := os.WriteFile(filepath.Join(cfg.State.Path, "checkpoint.db"), []byte("x"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if f := outcome(t, cfg, "state", "checkpoint"); f.Result() != "warning" || !strings.Contains(f.Detail, "set aside") {
+	if f := outcome(t, cfg, "state", "checkpoint"); f.Result() != "warning" || !strings.Contains(f.Detail, "quarantined") {
 		t.Errorf("damaged: %+v", f)
 	}
 	cfg.State.Path = filepath.Join(cfg.State.Path, "checkpoint.db")
-	if f := outcome(t, cfg, "state", "folder"); f.Err == nil || f.Remedy == "" {
+	if f := outcome(t, cfg, "state", "directory"); f.Err == nil || f.Remedy == "" {
 		t.Errorf("a file: %+v", f)
 	}
 }
@@ -282,7 +282,7 @@ func TestSinks(t *testing.T) {
 		{Name: "plain"},
 		{
 			Name: "bad", Sink: &checked{found: []diagnose.Finding{{Step: "connect", Err: errors.New("taken")}, {Step: "stream", Err: errors.New("gone")}}},
-			Besides: []diagnose.Checker{&checked{found: []diagnose.Finding{{Step: "topic", Err: errors.New("of dead letters")}}}},
+			Additional: []diagnose.Checker{&checked{found: []diagnose.Finding{{Step: "topic", Err: errors.New("of dead letters")}}}},
 		},
 	}
 	if f := outcome(t, cfg, "sink bad", "topic", all...); f.Err == nil {
@@ -300,7 +300,7 @@ func TestSinks(t *testing.T) {
 	if f := outcome(t, cfg, "sink bad", "stream", all...); f.Err == nil {
 		t.Errorf("not because of the bridge's own server: %+v", f)
 	}
-	if f := outcome(t, cfg, "sink bad", "connect", all...); f.Result() != "ok" || !strings.Contains(f.Detail, "a bridge runs") {
+	if f := outcome(t, cfg, "sink bad", "connect", all...); f.Result() != "ok" || !strings.Contains(f.Detail, "a bridge is running") {
 		t.Errorf("the bridge's own server: %+v", f)
 	}
 	if f := outcome(t, cfg, "sink plain", "destination", all...); f.Result() != "ok" {

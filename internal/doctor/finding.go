@@ -19,11 +19,11 @@ import (
 
 // Finding is the outcome of one step.
 type Finding struct {
-	Area string // what the step belongs to: "API server", "state", "process", "sink NAME"
+	Area string // "API server", "state", "process" or "sink NAME"
 	diagnose.Finding
 }
 
-// Result of a finding in one word.
+// Result returns the result of a finding in one word.
 func (f *Finding) Result() string {
 	switch {
 	case f.Err != nil:
@@ -35,14 +35,14 @@ func (f *Finding) Result() string {
 	}
 }
 
-// text is what was found, for people.
+// text returns what was found: the detail, the error, or both.
 func (f *Finding) text() string {
 	if f.Err == nil {
 		return f.Detail
 	}
 	text := f.Err.Error()
-	if ce, ok := f.Err.(*sinks.ConnectError); ok { //nolint:errorlint // wrapped, it would lack what is around it
-		text = ce.Err.Error() // step, address and remedy stand in columns of their own
+	if ce, ok := f.Err.(*sinks.ConnectError); ok { //nolint:errorlint // if it is wrapped, its context must not be lost
+		text = ce.Err.Error() // step, address and remedy have columns of their own
 	}
 	if f.Detail != "" {
 		text = f.Detail + ": " + text
@@ -53,7 +53,7 @@ func (f *Finding) text() string {
 // Report is all findings, in the order of the steps.
 type Report []Finding
 
-// Count gives how many findings there are of each kind.
+// Count returns the number of findings by result.
 func (r Report) Count() (ok, warnings, failed int) {
 	for n := range r {
 		switch {
@@ -103,20 +103,20 @@ func (r Report) WriteJSON(w io.Writer) error {
 type NamedSink struct {
 	Name string
 	sinks.Sink
-	// Besides are other destinations that it needs: for claims, or dead letters.
-	Besides []diagnose.Checker
+	// Additional are the other destinations of the sink: its object store for large data, and that of its dead letters.
+	Additional []diagnose.Checker
 }
 
-// Options are what to try.
+// Options say what to check.
 type Options struct {
 	Config *config.Config
-	// Kube finds the way to the API server.
+	// Kube returns the configuration of the client for the API server.
 	Kube func() (*rest.Config, error)
-	// Scopes are what is watched.
+	// Scopes are what the bridge watches.
 	Scopes []fleet.Scope
-	// Sinks are not connected. Those that are no [diagnose.Checker] have nothing that could fail.
+	// Sinks must not be connected yet. A sink that does not implement [diagnose.Checker] is not checked.
 	Sinks []NamedSink
-	// Step bounds a single step at the API server. Zero: 10 seconds.
+	// Step limits each step at the API server. 0 means 10 seconds.
 	Step time.Duration
 }
 
@@ -125,29 +125,29 @@ type examination struct {
 	Options
 	report     Report
 	area       string
-	running    bool                                 // a bridge uses the state folder
-	namespaced map[schema.GroupVersionResource]bool // of what is watched
-	// destinations are those that the checkpoint knows, by sink.
+	running    bool                                 // a bridge uses the state directory
+	namespaced map[schema.GroupVersionResource]bool // whether a watched resource is namespaced
+	// destinations are the sinks' destinations in the checkpoint, by sink.
 	destinations map[string]string
-	// cluster is the uid of the cluster; empty if it is not known.
+	// cluster is the uid of the cluster, or empty if it is not known.
 	cluster string
-	// api is nil until the API server was reached.
+	// api is nil until the API server has answered.
 	api *apiServer
 }
 
-// Examine tries everything. It returns soon after ctx ends.
+// Examine runs all checks and returns their findings. It returns soon after ctx ends.
 func Examine(ctx context.Context, o Options) Report {
 	if o.Step == 0 {
 		o.Step = 10 * time.Second
 	}
 	e := &examination{Options: o, namespaced: map[schema.GroupVersionResource]bool{}}
 	e.area = "API server"
-	e.apiServer(ctx)
+	e.checkAPIServer(ctx)
 	e.area = "state"
-	e.state(ctx)
+	e.checkState(ctx)
 	e.area = "process"
-	e.process()
-	e.sinks(ctx)
+	e.checkProcess()
+	e.checkSinks(ctx)
 	return e.report
 }
 
@@ -169,44 +169,46 @@ func (e *examination) fail(step, target string, err error, remedy string) {
 	e.add(diagnose.Finding{Step: step, Target: target, Err: err, Remedy: remedy})
 }
 
-// sinks tries all destinations at once.
-func (e *examination) sinks(ctx context.Context) {
+// checkSinks checks all destinations at the same time.
+func (e *examination) checkSinks(ctx context.Context) {
 	found := make([][]diagnose.Finding, len(e.Sinks))
 	each(len(e.Sinks), len(e.Sinks), func(n int) {
 		if checker, ok := e.Sinks[n].Sink.(diagnose.Checker); ok {
 			found[n] = checker.Check(ctx)
 		}
-		for _, other := range e.Sinks[n].Besides {
+		for _, other := range e.Sinks[n].Additional {
 			found[n] = append(found[n], other.Check(ctx)...)
 		}
-		found[n] = append(found[n], e.name(ctx, &e.Sinks[n], found[n])...)
+		found[n] = append(found[n], e.checkName(ctx, &e.Sinks[n], found[n])...)
 	})
 	for n, s := range e.Sinks {
 		e.area = "sink " + s.Name
 		if found[n] == nil {
-			e.ok(stepDestination, "", "nothing to try")
+			e.ok(stepDestination, "", "nothing to check")
 		}
 		if e.running && e.embedded(s.Name) {
-			found[n] = takenByItself(found[n])
+			found[n] = ignoreOwnServer(found[n])
 		}
 		e.add(found[n]...)
-		e.destination(&s)
+		e.checkDestination(&s)
 	}
 }
 
-// destination says what a sink will be sent because it points to another destination than before.
-func (e *examination) destination(s *NamedSink) {
+// checkDestination warns if a sink's destination differs from the one in the checkpoint.
+func (e *examination) checkDestination(s *NamedSink) {
 	before := e.destinations[s.Name]
 	d, ok := s.Sink.(sinks.Identified)
 	if !ok || before == "" || d.Destination() == "" || d.Destination() == before {
 		return
 	}
-	e.warn(stepDestination, d.Destination(), "it is another one than before ("+before+"): it will be sent what was spilled, and then everything "+
-		"that exists, as an initial list", "nothing, if that is what you want; the old destination is sent nothing more")
+	e.warn(stepDestination, d.Destination(),
+		"the destination has changed, it was "+before+": the sink will send its spilled events and then an initial list of all objects",
+		"no action needed if this is intended; nothing more will be sent to the previous destination")
 }
 
-// name says to whom the cluster's name belongs at the destination of a sink, if nothing was found wrong there.
-func (e *examination) name(ctx context.Context, s *NamedSink, found []diagnose.Finding) []diagnose.Finding {
+// checkName reports which cluster has registered the cluster's name at the destination of a sink. It returns nil if the
+// destination has no register of names or one of its checks has failed.
+func (e *examination) checkName(ctx context.Context, s *NamedSink, found []diagnose.Finding) []diagnose.Finding {
 	reader, ok := s.Sink.(diagnose.NameReader)
 	if !ok || e.embedded(s.Name) || slices.ContainsFunc(found, func(f diagnose.Finding) bool { return f.Err != nil }) {
 		return nil
@@ -214,17 +216,19 @@ func (e *examination) name(ctx context.Context, s *NamedSink, found []diagnose.F
 	owner := sinks.Owner{Cluster: e.Config.Cluster, UID: e.cluster}
 	registered, err := reader.ReadName(ctx, owner.Cluster)
 	f := diagnose.Finding{Step: sinks.StepName, Target: owner.Cluster}
-	belongs := fmt.Sprintf("it belongs to the cluster with the uid %s, since %s", registered.UID, registered.Since.UTC().Format(time.RFC3339))
+	since := registered.Since.UTC().Format(time.RFC3339)
+	registration := fmt.Sprintf("registered by the cluster with uid %s at %s", registered.UID, since)
 	switch {
 	case err != nil:
-		f.Warn, f.Detail = true, "to whom it belongs is not known: "+err.Error()
-		f.Remedy = "allow the bridge to read the names of clusters, or make sure that no other cluster writes there under this one"
+		f.Warn, f.Detail = true, "cannot read which cluster has registered this name: "+err.Error()
+		f.Remedy = "allow the bridge to read the names of clusters, or make sure that no other cluster uses this name there"
 	case registered.UID == "":
-		f.Detail = "no cluster has written under it"
+		f.Detail = "no cluster has registered this name yet"
 	case owner.UID == "":
-		f.Warn, f.Detail, f.Remedy = true, belongs+"; whether that is this one is not known", "allow the bridge to read the namespace kube-system"
+		f.Warn, f.Detail = true, registration+"; it is not known whether that is this cluster"
+		f.Remedy = "allow the bridge to read the namespace kube-system"
 	case registered.UID == owner.UID:
-		f.Detail = belongs + ": this one"
+		f.Detail = registration + ": this cluster"
 	default:
 		if d, ok := s.Sink.(sinks.Identified); ok {
 			f = diagnose.Failed(sinks.StepName, owner.Cluster, sinks.NameTaken(d, s.Name, owner, registered))
@@ -233,17 +237,19 @@ func (e *examination) name(ctx context.Context, s *NamedSink, found []diagnose.F
 	return []diagnose.Finding{f}
 }
 
+// embedded reports whether a sink has an embedded NATS server.
 func (e *examination) embedded(sink string) bool {
 	return slices.ContainsFunc(e.Config.Sinks, func(s config.Sink) bool {
 		return s.Name == sink && s.NATS != nil && s.NATS.Embedded != nil
 	})
 }
 
-// takenByItself excuses what an embedded server finds taken, because the running bridge has it.
-func takenByItself(found []diagnose.Finding) []diagnose.Finding {
+// ignoreOwnServer replaces failures which show only that the running bridge already uses the files and the address of
+// its embedded server.
+func ignoreOwnServer(found []diagnose.Finding) []diagnose.Finding {
 	for n, f := range found {
 		if f.Err != nil && (f.Step == sinks.StepFiles || f.Step == sinks.StepConnect) {
-			found[n] = diagnose.Finding{Step: f.Step, Target: f.Target, Detail: "is in use, and a bridge runs with this state"}
+			found[n] = diagnose.Finding{Step: f.Step, Target: f.Target, Detail: "in use, and a bridge is running with this state"}
 		}
 	}
 	return found

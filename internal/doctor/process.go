@@ -12,45 +12,46 @@ import (
 	"syscall"
 )
 
-// process looks at what the bridge needs of the machine.
-func (e *examination) process() {
-	e.memory()
+// checkProcess checks the memory limit and the HTTP address.
+func (e *examination) checkProcess() {
+	e.checkMemory()
 	address := e.Config.HTTP.Listen
 	listener, err := net.Listen("tcp", address)
 	if err == nil {
 		listener.Close()
-		e.ok("listen", "http "+address, "is free")
+		e.ok("listen", "http "+address, "available")
 		return
 	}
 	if e.running && errors.Is(err, syscall.EADDRINUSE) {
-		e.ok("listen", "http "+address, "is in use, and a bridge runs with this state")
+		e.ok("listen", "http "+address, "in use, and a bridge is running with this state")
 		return
 	}
-	e.fail("listen", "http "+address, plain(err), "set http.listen to another address, or end the program that has it")
+	e.fail("listen", "http "+address, plain(err),
+		"set http.listen to another address, or stop the program that uses this one")
 }
 
-// memory compares the limit with what the buffers may take. The index comes on top: about the size of all watched objects
-// as JSON.
-func (e *examination) memory() {
+// checkMemory compares the memory limit with the size of the buffers. It warns if they can take more than half of it,
+// because the bridge also requires memory for its index.
+func (e *examination) checkMemory() {
 	var buffers int64
 	for n := range e.Config.Sinks {
 		buffers += int64(e.Config.Sinks[n].Buffer.Bytes)
 	}
 	limit, of := memoryLimit()
-	detail := fmt.Sprintf("the buffers may take %v", size(buffers))
+	detail := fmt.Sprintf("buffers can use %v", size(buffers))
 	if limit == 0 {
-		e.ok("memory", "", detail+"; there is no limit")
+		e.ok("memory", "", detail+"; there is no memory limit")
 		return
 	}
 	detail += fmt.Sprintf(" of %v (%s)", size(limit), of)
 	if buffers > limit/2 {
-		e.warn("memory", "", detail, "raise the limit, or lower buffer.bytes: the watched objects need memory too")
+		e.warn("memory", "", detail, "raise the limit, or lower buffer.bytes: the watched objects require memory too")
 		return
 	}
 	e.ok("memory", "", detail)
 }
 
-// memoryLimit is the smallest limit that is set, and by what; 0 if there is none.
+// memoryLimit returns the lowest memory limit and what sets it. The limit is 0 if there is none.
 func memoryLimit() (limit int64, of string) {
 	if soft := debug.SetMemoryLimit(-1); soft != math.MaxInt64 {
 		limit, of = soft, "GOMEMLIMIT"
@@ -60,7 +61,7 @@ func memoryLimit() (limit int64, of string) {
 		if err != nil {
 			continue
 		}
-		// "max", or a number near the largest, is no limit.
+		// cgroups say "max" (v2) or a huge number (v1) if there is no limit.
 		n, err := strconv.ParseInt(strings.TrimSpace(string(data)), 10, 64)
 		if err == nil && n < 1<<50 && (limit == 0 || n < limit) {
 			limit, of = n, "the container's limit"

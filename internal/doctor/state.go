@@ -19,62 +19,67 @@ import (
 )
 
 const (
-	stepFolder, stepWrite, stepSpills, stepSpace, stepCheckpoint, stepDestination = "folder", "write", "spills", "space", "checkpoint", "destination"
+	stepDirectory   = "directory"
+	stepWrite       = "write"
+	stepSpills      = "spills"
+	stepSpace       = "space"
+	stepCheckpoint  = "checkpoint"
+	stepDestination = "destination"
 
-	// probeSize is how much is written to find out whether the folder takes anything.
+	// probeSize is the size of the file that tryToWrite writes.
 	probeSize = 64 << 10
 )
 
-func (e *examination) state(ctx context.Context) {
-	folder := e.Config.State.Path
-	existing, err := nearestFolder(folder)
+func (e *examination) checkState(ctx context.Context) {
+	dir := e.Config.State.Path
+	existing, err := nearestDirectory(dir)
 	if err != nil {
-		e.fail(stepFolder, folder, err, stateRemedy(err))
+		e.fail(stepDirectory, dir, err, stateRemedy(err))
 		return
 	}
-	if existing != folder {
-		e.ok(stepFolder, folder, "does not exist yet; it would be made in "+existing)
+	if existing != dir {
+		e.ok(stepDirectory, dir, "does not exist yet; the bridge will create it in "+existing)
 	} else {
-		e.ok(stepFolder, folder, "exists")
+		e.ok(stepDirectory, dir, "exists")
 	}
 	if err := tryToWrite(existing); err != nil {
 		e.fail(stepWrite, "", err, stateRemedy(err))
 	} else {
-		e.ok(stepWrite, "", "can be written")
+		e.ok(stepWrite, "", "writable")
 	}
 	if remedy, err := OrphanedEvents(e.Config); err != nil {
 		e.fail(stepSpills, "", err, remedy)
 	}
-	e.space(folder, existing)
-	e.checkpoint(ctx, folder)
+	e.checkSpace(dir, existing)
+	e.checkCheckpoint(ctx, dir)
 }
 
 func stateRemedy(err error) string {
 	if remedy := boltfile.Remedy(err); remedy != "" {
 		return remedy
 	}
-	return "set state.path to a folder that the bridge can write to"
+	return "set state.path to a directory that the bridge can write to"
 }
 
-// nearestFolder is the folder, or else the innermost one around it that exists.
-func nearestFolder(folder string) (string, error) {
-	for path := folder; ; path = filepath.Dir(path) {
+// nearestDirectory returns the directory itself or, if it does not exist, its nearest ancestor that does.
+func nearestDirectory(dir string) (string, error) {
+	for path := dir; ; path = filepath.Dir(path) {
 		info, err := os.Stat(path)
 		switch {
 		case errors.Is(err, fs.ErrNotExist) && filepath.Dir(path) != path:
 		case err != nil:
 			return "", err
 		case !info.IsDir():
-			return "", fmt.Errorf("%s is no folder", path)
+			return "", fmt.Errorf("%s is not a directory", path)
 		default:
 			return path, nil
 		}
 	}
 }
 
-// tryToWrite writes a file and removes it.
-func tryToWrite(folder string) error {
-	file, err := os.CreateTemp(folder, ".bridge-doctor-*")
+// tryToWrite writes a file in a directory and removes it.
+func tryToWrite(dir string) error {
+	file, err := os.CreateTemp(dir, ".bridge-doctor-*")
 	if err != nil {
 		return err
 	}
@@ -82,54 +87,60 @@ func tryToWrite(folder string) error {
 	return errors.Join(err, file.Sync(), file.Close(), os.Remove(file.Name()))
 }
 
-// space compares what is free with what the spills may take.
-func (e *examination) space(folder, existing string) {
+// checkSpace compares the free space with what the spills can take.
+func (e *examination) checkSpace(dir, existing string) {
 	free, err := freeSpace(existing)
 	if err != nil {
-		e.warn(stepSpace, "", "how much is free can't be found out: "+err.Error(), "")
+		e.warn(stepSpace, "", "cannot determine the free space: "+err.Error(), "")
 		return
 	}
-	var wanted, taken int64
+	var limit, used int64
 	for n := range e.Config.Sinks {
 		s := &e.Config.Sinks[n]
-		wanted += int64(s.Buffer.Spill.MaxBytes)
-		taken += spillBytes(folder, s.Name)
+		limit += int64(s.Buffer.Spill.MaxBytes)
+		used += spillBytes(dir, s.Name)
 	}
-	detail := fmt.Sprintf("%v free, the spills may take %v", size(free), size(wanted))
-	if taken > 0 {
-		detail += fmt.Sprintf(" and have %v", size(taken))
+	detail := fmt.Sprintf("%v free; spills can take up to %v", size(free), size(limit))
+	if used > 0 {
+		detail += fmt.Sprintf(" and use %v now", size(used))
 	}
-	if free < wanted-taken {
-		e.warn(stepSpace, "", detail, "make room, or lower buffer.spill.maxBytes: a full disk holds up the checkpoint too")
+	if free < limit-used {
+		e.warn(stepSpace, "", detail,
+			"free some space, or lower buffer.spill.maxBytes: if the disk is full, the checkpoint can't be written either")
 		return
 	}
 	e.ok(stepSpace, "", detail)
 }
 
-// checkpoint looks at what an earlier process has left.
-func (e *examination) checkpoint(ctx context.Context, folder string) {
-	s, err := checkpoint.Peek(folder)
+// checkCheckpoint checks whether the bridge can use the checkpoint of the previous process.
+func (e *examination) checkCheckpoint(ctx context.Context, dir string) {
+	s, err := checkpoint.Peek(dir)
 	switch {
 	case err != nil:
 		e.fail(stepCheckpoint, "", err, stateRemedy(err))
 	case !s.Exists:
-		e.ok(stepCheckpoint, "", "there is none: the bridge will list everything")
+		e.ok(stepCheckpoint, "", "there is none yet: the bridge will list everything")
 	case s.Locked:
 		e.running = true
-		e.warn(stepCheckpoint, "", fmt.Sprintf("a bridge uses it; written %s ago", age(s.LastCommit)), "if it is another bridge than this one, give each a state.path of its own")
+		e.warn(stepCheckpoint, "", fmt.Sprintf("a bridge uses it; last written %s ago", age(s.LastCommit)),
+			"if that is a different bridge, give each bridge its own state.path")
 	case s.Unusable != "":
-		e.warn(stepCheckpoint, "", "it will be set aside: "+s.Unusable, "deletions that were missed are lost; restore the file from a backup if there is one")
+		e.warn(stepCheckpoint, "", "it will be quarantined: "+s.Unusable,
+			"restore the file from a backup if there is one; without it, the bridge does not know what was deleted in the meantime")
 	case e.cluster != "" && s.ClusterUID != "" && s.ClusterUID != checkpoint.UnknownCluster && s.ClusterUID != e.cluster:
-		e.warn(stepCheckpoint, "", fmt.Sprintf("it is of another cluster (%q, uid %s) and will be set aside", s.ClusterName, s.ClusterUID), "give each cluster a state.path of its own, or correct the kubeconfig")
+		e.warn(stepCheckpoint, "",
+			fmt.Sprintf("it belongs to another cluster (%q, uid %s) and will be quarantined", s.ClusterName, s.ClusterUID),
+			"give each cluster its own state.path, or correct the kubeconfig")
 	default:
 		e.destinations = s.Destinations
-		e.resume(ctx, s)
+		e.checkResume(ctx, s)
 	}
 }
 
-// resume tries whether the watch can go on where the checkpoint ends, by the source that is furthest back.
-func (e *examination) resume(ctx context.Context, s checkpoint.Summary) {
-	detail := fmt.Sprintf("%s, %v, written %s ago", counted(len(s.States), "resource"), size(s.SizeBytes), age(s.LastCommit))
+// checkResume checks whether watches can resume from the checkpoint. It tries the source with the lowest
+// resourceVersion.
+func (e *examination) checkResume(ctx context.Context, s checkpoint.Summary) {
+	detail := fmt.Sprintf("%s, %v, last written %s ago", counted(len(s.States), "resource"), size(s.SizeBytes), age(s.LastCommit))
 	var oldest *ledger.State
 	var least uint64
 	for n := range s.States {
@@ -143,21 +154,24 @@ func (e *examination) resume(ctx context.Context, s checkpoint.Summary) {
 		return
 	}
 	source := oldest.Source
-	err := e.reachesBack(ctx, &fleet.Watched{
+	err := e.tryToResume(ctx, &fleet.Watched{
 		Resource: source.Resource, Namespace: source.Namespace, Namespaced: e.namespaced[source.Resource],
 		LabelSelector: source.LabelSelector, FieldSelector: source.FieldSelector,
 	}, oldest.ResourceVersion)
 	switch {
 	case errors.Is(err, informer.ErrFutureVersion):
-		e.warn(stepCheckpoint, "", detail+": "+err.Error(), "the bridge will list everything, and say so by gap events; nothing is to be done")
+		e.warn(stepCheckpoint, "", detail+": "+err.Error(),
+			"no action needed: the bridge will list everything and send gap events")
 	case err != nil:
-		e.warn(stepCheckpoint, "", fmt.Sprintf("%s: the API server's history does not reach back to it: %v", detail, err), "the bridge will list everything, and say so by gap events; to keep more history, raise --etcd-compaction-interval of the API server")
+		e.warn(stepCheckpoint, "", fmt.Sprintf("%s: the API server's history does not reach back to it: %v", detail, err),
+			"no action needed: the bridge will list everything and send gap events; "+
+				"to keep more history, raise --etcd-compaction-interval of the API server")
 	default:
-		e.ok(stepCheckpoint, "", detail+"; the watch can go on from there")
+		e.ok(stepCheckpoint, "", detail+"; the watch can resume from it")
 	}
 }
 
-// size is a number of bytes for people.
+// size formats a number of bytes with a binary unit.
 func size(n int64) string {
 	units := []string{"Ki", "Mi", "Gi", "Ti", "Pi", "Ei"}
 	if n < 1<<10 {

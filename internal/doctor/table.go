@@ -10,11 +10,11 @@ import (
 
 const (
 	defaultWidth, leastText = 120, 40
-	// longest is that of a column before the last: what is longer gets a line of its own.
-	longest = 36
+	// maxTarget is the maximum width of the column TARGET. The text after a longer target starts on a new line.
+	maxTarget = 36
 )
 
-// WriteTable writes the report for people: for each area a line for each step, with the remedy below where there is one.
+// WriteTable writes the report as a table: the steps of each area, each with its remedy below it if there is one.
 func (r Report) WriteTable(w io.Writer, style console.Style) error {
 	if style.Width == 0 {
 		style.Width = defaultWidth
@@ -22,7 +22,7 @@ func (r Report) WriteTable(w io.Writer, style console.Style) error {
 	t := &table{style: style}
 	for n := range r {
 		t.step = max(t.step, console.Width(r[n].Step))
-		if n := console.Width(r[n].Target); n <= longest {
+		if n := console.Width(r[n].Target); n <= maxTarget {
 			t.target = max(t.target, n)
 		}
 	}
@@ -86,7 +86,7 @@ func colorOf(f *Finding) console.Color {
 	}
 }
 
-// counted is a number of things.
+// counted formats a number of things, in the plural if n is not 1.
 func counted(n int, thing string) string {
 	if n == 1 {
 		return "1 " + thing

@@ -20,17 +20,17 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/sinks/diagnose"
 )
 
-// atOnce is how many resources are tried at the same time.
-const atOnce = 8
+// maxParallel limits how many resources are checked at the same time.
+const maxParallel = 8
 
-// watches tries each resource that is watched, and what the bridge wants to know besides.
-func (e *examination) watches(ctx context.Context) {
+// checkWatches checks each watched resource and the optional rights.
+func (e *examination) checkWatches(ctx context.Context) {
 	set := fleet.New(fleet.Config{Scopes: e.Scopes, Client: e.api.client, Discovery: e.api.disco})
 	discovering, cancel := context.WithTimeout(ctx, 3*e.Step)
 	defer cancel()
 	preview, err := set.Preview(discovering)
 	if err != nil {
-		e.fail("discover", "", err, "look at the API server's log; discovery is granted by system:discovery")
+		e.fail("discover", "", err, "check the API server's log; the ClusterRole system:discovery grants discovery")
 		return
 	}
 	e.ok("discover", "", counted(len(preview.Watched), "resource")+" to watch")
@@ -38,50 +38,52 @@ func (e *examination) watches(ctx context.Context) {
 		e.fail("discover", "", errors.New(problem), "correct `watch` in the configuration, or install what defines the resource")
 	}
 	for gv, err := range preview.Silent {
-		e.warn("discover", gv.String(), "the API server behind it does not answer: "+err.Error(), "mend or remove the APIService v1."+gv.Group)
+		e.warn("discover", gv.String(), "the aggregated API server does not answer: "+err.Error(),
+			"fix or remove the APIService v1."+gv.Group)
 	}
 	for _, w := range preview.Watched {
 		e.namespaced[w.Resource] = w.Namespaced
 	}
-	e.own(ctx)
+	e.checkOwnRights(ctx)
 	found := make([]diagnose.Finding, len(preview.Watched))
-	each(len(found), atOnce, func(n int) { found[n] = e.watched(ctx, &preview.Watched[n]) })
+	each(len(found), maxParallel, func(n int) { found[n] = e.checkWatched(ctx, &preview.Watched[n]) })
 	e.add(found...)
 }
 
-// own asks for what makes the bridge notice things sooner.
-func (e *examination) own(ctx context.Context) {
+// checkOwnRights checks the optional rights, with which the bridge detects some changes of the cluster sooner.
+func (e *examination) checkOwnRights(ctx context.Context) {
 	for _, rule := range rbac.Own(e.Config.Watch) {
 		resource := rule.Resources[0]
 		if resource == "namespaces" {
-			continue // was read
+			continue // readClusterUID has checked it
 		}
 		var missing []string
 		for _, verb := range rule.Verbs {
-			if allowed, err := e.may(ctx, authorizationv1.ResourceAttributes{Verb: verb, Group: rule.APIGroups[0], Resource: resource}); err != nil || !allowed {
+			attributes := authorizationv1.ResourceAttributes{Verb: verb, Group: rule.APIGroups[0], Resource: resource}
+			if allowed, err := e.isAllowed(ctx, attributes); err != nil || !allowed {
 				missing = append(missing, verb)
 			}
 		}
-		costs := map[string]string{
+		effect := map[string]string{
 			"customresourcedefinitions": "new custom resources are noticed after 30 seconds, not at once",
-			"apiservices":               "aggregated APIs are not told from others",
+			"apiservices":               "the bridge does not recognize aggregated APIs",
 		}[resource]
 		if len(missing) > 0 {
-			e.warn(sinks.StepAuthorize, resource, fmt.Sprintf("%s is not allowed: %s", strings.Join(missing, ", "), costs), rbacRemedy)
+			e.warn(sinks.StepAuthorize, resource, fmt.Sprintf("%s is not allowed: %s", strings.Join(missing, ", "), effect), rbacRemedy)
 			continue
 		}
 		e.ok(sinks.StepAuthorize, resource, strings.Join(rule.Verbs, ", "))
 	}
 }
 
-func (e *examination) may(ctx context.Context, attributes authorizationv1.ResourceAttributes) (bool, error) {
+func (e *examination) isAllowed(ctx context.Context, attributes authorizationv1.ResourceAttributes) (bool, error) {
 	review := authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &attributes}}
 	err := e.post(ctx, "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", &review, &review)
 	return review.Status.Allowed, err
 }
 
-// watched tries one resource: the rights, a list of one object, and a watch.
-func (e *examination) watched(ctx context.Context, w *fleet.Watched) diagnose.Finding {
+// checkWatched checks one resource: the rights, a list of one object, and a watch.
+func (e *examination) checkWatched(ctx context.Context, w *fleet.Watched) diagnose.Finding {
 	f := diagnose.Finding{Step: "watch", Target: w.Resource.GroupResource().String()}
 	if w.Namespace != "" {
 		f.Target += " in " + w.Namespace
@@ -92,9 +94,9 @@ func (e *examination) watched(ctx context.Context, w *fleet.Watched) diagnose.Fi
 		if verb == "get" {
 			attributes.Name = informer.ProbeName
 		}
-		allowed, err := e.may(ctx, attributes)
+		allowed, err := e.isAllowed(ctx, attributes)
 		if err != nil {
-			f.Err, f.Remedy = err, "look at the API server's log"
+			f.Err, f.Remedy = err, "check the API server's log"
 			return f
 		}
 		if !allowed {
@@ -104,7 +106,7 @@ func (e *examination) watched(ctx context.Context, w *fleet.Watched) diagnose.Fi
 	switch {
 	case len(missing) == 1 && missing[0] == "get":
 		f.Warn, f.Remedy = true, rbacRemedy
-		f.Detail = "get is not allowed: that etcd was restored from a backup is noticed late; "
+		f.Detail = "get is not allowed, so the bridge detects late that etcd was restored from a backup; "
 	case len(missing) > 0:
 		err := fmt.Errorf("%s is not allowed", strings.Join(missing, ", "))
 		f.Remedy = rbacRemedy
@@ -113,18 +115,18 @@ func (e *examination) watched(ctx context.Context, w *fleet.Watched) diagnose.Fi
 			f.Err = err
 		case w.Auxiliary:
 			f.Warn, f.Detail = true, err.Error()+": a sink's `enrich` will lack it"
-		default: // the bridge goes without it, and is ready
+		default: // the bridge runs without the resource and reports that it is ready
 			f.Warn, f.Detail = true, err.Error()+": it will be missing"
 			f.Remedy += ", or exclude it"
 		}
 		return f
 	}
-	objects, err := e.list(ctx, w)
+	objects, err := e.countObjects(ctx, w)
 	if err != nil {
 		f.Err, f.Detail, f.Remedy = err, "", selectorRemedy(err)
 		return f
 	}
-	opened, err := e.open(ctx, w)
+	opened, err := e.openWatch(ctx, w)
 	if err != nil {
 		f.Err, f.Detail, f.Remedy = err, "", selectorRemedy(err)
 		return f
@@ -135,9 +137,9 @@ func (e *examination) watched(ctx context.Context, w *fleet.Watched) diagnose.Fi
 
 func selectorRemedy(err error) string {
 	if apierrors.IsBadRequest(err) {
-		return "correct labelSelector or fieldSelector: an API server knows only a few fields for each resource"
+		return "correct labelSelector or fieldSelector: the API server supports only a few fields of each resource"
 	}
-	return "look at the API server's log"
+	return "check the API server's log"
 }
 
 func (e *examination) listWatch(w *fleet.Watched, fields string) *informer.ListerWatcher {
@@ -149,8 +151,8 @@ func (e *examination) listWatch(w *fleet.Watched, fields string) *informer.Liste
 	})
 }
 
-// list asks for one object, and says how many there are.
-func (e *examination) list(ctx context.Context, w *fleet.Watched) (string, error) {
+// countObjects lists one object and returns how many there are, as text.
+func (e *examination) countObjects(ctx context.Context, w *fleet.Watched) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, e.Step)
 	defer cancel()
 	answer, err := e.listWatch(w, "").ListWithContext(ctx, metav1.ListOptions{Limit: 1})
@@ -161,15 +163,15 @@ func (e *examination) list(ctx context.Context, w *fleet.Watched) (string, error
 	count := int64(len(list.Items))
 	if list.RemainingItemCount != nil {
 		count += *list.RemainingItemCount
-	} else if list.Continue != "" { // with selectors it is not counted
+	} else if list.Continue != "" { // with selectors, the API server does not count
 		return "some objects", nil
 	}
 	return counted(int(count), "object"), nil
 }
 
-// open opens the watch that the bridge would, for a name that nothing has, so that nothing is sent but the bookmark
-// which ends the initial list.
-func (e *examination) open(ctx context.Context, w *fleet.Watched) (string, error) {
+// openWatch opens the same kind of watch as the bridge, but for a name that does not exist, so that the API server
+// sends only the bookmark that ends the initial list. It returns what the API server supports.
+func (e *examination) openWatch(ctx context.Context, w *fleet.Watched) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, e.Step)
 	defer cancel()
 	probe := e.listWatch(w, "metadata.name="+informer.ProbeName)
@@ -200,20 +202,21 @@ func firstBookmark(ctx context.Context, stream watch.Interface) error {
 		case event, open := <-stream.ResultChan():
 			switch {
 			case !open:
-				return errors.New("watch: it ended before the bookmark that ends the initial list")
+				return errors.New("watch: it ended before the bookmark at the end of the initial list")
 			case event.Type == watch.Error:
 				return fmt.Errorf("watch: %w", apierrors.FromObject(event.Object))
 			case event.Type == watch.Bookmark:
 				return nil
 			}
 		case <-ctx.Done():
-			return errors.New("watch: the bookmark that ends the initial list did not come")
+			return errors.New("watch: timed out waiting for the bookmark at the end of the initial list")
 		}
 	}
 }
 
-// reachesBack reports whether the API server's history still holds the changes since a resourceVersion.
-func (e *examination) reachesBack(ctx context.Context, w *fleet.Watched, resourceVersion string) error {
+// tryToResume opens a watch from a resourceVersion. It returns an error if the API server no longer has the changes
+// since then.
+func (e *examination) tryToResume(ctx context.Context, w *fleet.Watched, resourceVersion string) error {
 	probe := informer.NewProbe(e.api.client, w.Resource, w.Namespace, w.Namespaced)
 	ctx, cancel := context.WithTimeout(ctx, e.Step)
 	defer cancel()

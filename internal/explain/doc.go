@@ -1,5 +1,6 @@
-// Package explain says what becomes of one change of an object, and renders that for people and programs.
+// Package explain reports what the bridge would do with one change of an object, as a table or as JSON.
 //
-// It decides nothing: it runs the change through an [engine.Trial], which is the listener, the filters and the encoder of `bridge run`, asks the
-// destinations where the message would go, and fills in a [Report] with what they said.
+// It makes no decisions of its own. It runs the change through an [engine.Trial], which uses the listener, the filters
+// and the encoder of `bridge run`, asks the destinations where the message would go, and collects the answers in a
+// [Report].
 package explain

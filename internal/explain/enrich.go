@@ -10,11 +10,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// maxOwners is how many owners explain asks for.
+// maxOwners limits how many owners explain reads.
 const maxOwners = 32
 
-// learn makes the index know of a subject what it would know in run: the object, and if the API server can be asked its
-// namespace, its owners, and what it is about. The notes say what it could not.
+// learn adds to the index what `bridge run` would know about a subject: the object itself and, if the API server can be
+// queried, its namespace, its owners and its involved object. It returns notes about what could not be read.
 func (o *Options) learn(ctx context.Context, index *enrich.Index, s *subject) (notes []string) {
 	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
 	defer cancel()
@@ -23,14 +23,14 @@ func (o *Options) learn(ctx context.Context, index *enrich.Index, s *subject) (n
 	}
 	learn(s.resource, s.now)
 	if s.api == nil {
-		return []string{"enrich: run knows more of other objects: the API server was not asked about them"}
+		return []string{"enrich: other objects are unknown, because the API server was not queried"}
 	}
 	if s.now.Namespace != "" {
 		namespaces := schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
 		found, err := s.api.get(ctx, namespaces, "", s.now.Namespace, "", "")
 		switch {
 		case err != nil:
-			notes = append(notes, "enrich: the namespace can't be read: "+err.Error())
+			notes = append(notes, "enrich: cannot read the namespace: "+err.Error())
 		case found != nil:
 			learn(namespaces, found)
 		}
@@ -43,7 +43,7 @@ func (o *Options) learn(ctx context.Context, index *enrich.Index, s *subject) (n
 		last = top.UID
 		served := s.api.servedAs(schema.FromAPIVersionAndKind(top.APIVersion, top.Kind))
 		if served == nil {
-			return notes // the reference is all that run knows, too
+			return notes // `bridge run` does not know more than the reference either
 		}
 		namespace := s.now.Namespace
 		if !served.Namespaced {
@@ -52,7 +52,7 @@ func (o *Options) learn(ctx context.Context, index *enrich.Index, s *subject) (n
 		gvr := served.WithVersion(served.Versions[0])
 		found, err := s.api.get(ctx, gvr, namespace, top.Name, "", "")
 		if err != nil {
-			notes = append(notes, "enrich: "+top.String()+" can't be read: "+err.Error())
+			notes = append(notes, "enrich: cannot read "+top.String()+": "+err.Error())
 		}
 		if found == nil || string(found.UID) != top.UID {
 			return notes
@@ -62,7 +62,7 @@ func (o *Options) learn(ctx context.Context, index *enrich.Index, s *subject) (n
 	return notes
 }
 
-// servedAs is the resource of a kind; nil if there is none.
+// servedAs returns the resource of a kind. It returns nil if the cluster does not serve the kind or a is nil.
 func (a *apiServer) servedAs(gvk schema.GroupVersionKind) *discovery.Served {
 	if a == nil {
 		return nil

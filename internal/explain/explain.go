@@ -24,26 +24,26 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/sinks/diagnose"
 )
 
-// Options say what is to be explained.
+// Options say what to explain.
 type Options struct {
-	Old       string // the file with the state before, for an update
-	Operation string // added, updated, deleted or restated; empty: updated with Old, else added
-	Namespace string // of the object, if it is not given with it
-	Resource  string // of the object in a file; empty: what the API server says
-	Offline   bool   // neither the API server nor the destinations are asked
-	Timeout   time.Duration
-	Version   string // of the binary
+	Old       string        // file with the previous state, for an update
+	Operation string        // added, updated, deleted or restated; if empty, updated with Old and added without
+	Namespace string        // namespace of the object, if neither the file nor the name has one
+	Resource  string        // resource of an object from a file; if empty, the API server is asked
+	Offline   bool          // do not query the API server and the destinations
+	Timeout   time.Duration // limit for the API server and for each destination
+	Version   string        // version of the binary
 
 	operation event.Type
 }
 
-// check looks at options that do not go together, and finds the operation.
+// check rejects options that can't be combined, and sets the operation.
 func (o *Options) check(args []string) error {
 	switch {
 	case len(args) == 2 && o.Offline:
-		return errors.New("--offline: the object has to be in a file")
+		return errors.New("--offline: the object must be in a file")
 	case len(args) == 2 && o.Resource != "":
-		return errors.New("--resource is for an object in a file")
+		return errors.New("--resource requires an object in a file")
 	}
 	switch name := o.Operation; name {
 	case "":
@@ -53,11 +53,11 @@ func (o *Options) check(args []string) error {
 		}
 	case event.Updated.String():
 		if o.operation = event.Updated; o.Old == "" {
-			return errors.New("--operation updated: give the state before with --old")
+			return errors.New("--operation updated: set --old to a file with the previous state")
 		}
 	case event.Added.String(), event.Deleted.String(), event.Restated.String():
 		if o.Old != "" {
-			return fmt.Errorf("--old is for an update, and --operation is %s", name)
+			return fmt.Errorf("--old: only for an update, but --operation is %s", name)
 		}
 		for _, t := range []event.Type{event.Added, event.Deleted, event.Restated} {
 			if t.String() == name {
@@ -65,23 +65,24 @@ func (o *Options) check(args []string) error {
 			}
 		}
 	default:
-		return fmt.Errorf("--operation %s: want added, updated, deleted or restated", name)
+		return fmt.Errorf("--operation %s: must be added, updated, deleted or restated", name)
 	}
 	return nil
 }
 
-// Reports says what becomes of the objects that args name: a file, or a resource and the name of an object in the cluster. A file - is stdin.
+// Reports returns a report for each object that args name: either a file, where - is stdin, or a resource and the name
+// of an object in the cluster.
 func (o Options) Reports(ctx context.Context, cfg *config.Config, args []string, stdin io.Reader) (reports []*Report, err error) {
 	if err := o.check(args); err != nil {
 		return nil, err
 	}
 	scopes := make([]fleet.Scope, len(cfg.Watch))
 	for n := range cfg.Watch {
-		if scopes[n], err = assemble.NewScope(&cfg.Watch[n]); err != nil { // the configuration was checked, so there is none
+		if scopes[n], err = assemble.NewScope(&cfg.Watch[n]); err != nil { // impossible: the configuration was validated
 			return nil, err
 		}
 	}
-	subjects, err := o.subjects(ctx, cfg, scopes, args, stdin)
+	subjects, err := o.findSubjects(ctx, cfg, scopes, args, stdin)
 	if err != nil {
 		return nil, err
 	}
@@ -98,15 +99,15 @@ func (o Options) Reports(ctx context.Context, cfg *config.Config, args []string,
 	return reports, nil
 }
 
-// subject is one object to be explained, and what is known of it.
+// subject is an object to explain, and what is known about it.
 type subject struct {
-	old, now *object.Object // old is nil but for updates
+	old, now *object.Object // old is nil except for updates
 	resource schema.GroupVersionResource
 	watch    []Watch
 	watched  bool
-	selected bool // the API server selects the objects of the informer that watches it
+	selected bool // the informer that watches the object has selectors
 	notes    []string
-	api      *apiServer // nil: it can't be asked
+	api      *apiServer // nil if the API server can't be queried
 }
 
 func (o *Options) explain(ctx context.Context, cfg *config.Config, s *subject) (*Report, error) {
@@ -117,13 +118,13 @@ func (o *Options) explain(ctx context.Context, cfg *config.Config, s *subject) (
 		},
 		Operation: o.operation.String(), Watched: s.watched, Watch: s.watch, Notes: s.notes,
 	}
-	key := make([]byte, 32) // a key of its own: fingerprints are of one length, and are not shown
+	key := make([]byte, 32) // any key will do: fingerprints are not shown, and all have the same length
 	_, _ = rand.Read(key)
 	redaction, err := assemble.RedactionWith(cfg, key)
 	if err != nil {
 		return nil, err
 	}
-	if hide := redaction.Transform(); hide != nil { // as informers do
+	if hide := redaction.Transform(); hide != nil { // informers do the same
 		hide(s.resource, s.now)
 		if s.old != nil {
 			hide(s.resource, s.old)
@@ -158,13 +159,13 @@ func (o *Options) explain(ctx context.Context, cfg *config.Config, s *subject) (
 	return r, nil
 }
 
-// explainSink runs the change through what `bridge run` sends it through.
+// explainSink runs the change through the filters and the encoder of one sink, and asks its destination.
 func (o *Options) explainSink(ctx context.Context, part engine.Sink, index *enrich.Index, c *config.Sink, s *subject) (Sink, error) {
 	trial, err := engine.NewTrial(part, index)
 	if err != nil {
 		return Sink{}, err
 	}
-	out := Sink{Name: part.Name, Kind: c.Kind(), Filters: judgements(trial.Filter(), s, o.operation)}
+	out := Sink{Name: part.Name, Kind: c.Kind(), Filters: filterVerdicts(trial.Filter(), s, o.operation)}
 	m, err := trial.Message(ctx, engine.Change{Resource: s.resource, Type: o.operation, Old: s.old, Now: s.now, Selected: s.selected})
 	if err != nil {
 		return out, err
@@ -180,15 +181,16 @@ func (o *Options) explainSink(ctx context.Context, part engine.Sink, index *enri
 	if out.Operation = m.Type.String(); m.LeftFilter {
 		out.Operation = "left"
 	}
-	out.Message, out.Error = o.placed(ctx, part.Destination, m)
+	out.Message, out.Error = o.preview(ctx, part.Destination, m)
 	if out.Message.TooLarge() {
 		out.Message.Oversize = whenTooLarge(c)
 	}
 	return out, nil
 }
 
-// placed says where the message would go.
-func (o *Options) placed(ctx context.Context, sink sinks.Sink, m *event.Message) (*Message, string) {
+// preview returns the message and where the destination would store it. If the destination would reject the message,
+// the string is the error.
+func (o *Options) preview(ctx context.Context, sink sinks.Sink, m *event.Message) (*Message, string) {
 	out := &Message{ID: m.ID, Attributes: maps.Collect(m.Attributes), Size: int64(len(m.Body()))}
 	previewer, ok := sink.(diagnose.Previewer)
 	if !ok {
@@ -214,8 +216,9 @@ func (o *Options) placed(ctx context.Context, sink sinks.Sink, m *event.Message)
 	return out, ""
 }
 
-// judgements are what the rules say, of both states where they lie on two sides of the filter's border.
-func judgements(f *filter.Filter, s *subject, operation event.Type) []Filter {
+// filterVerdicts returns the verdict of each rule. For an update that crosses the border of the filter it returns those
+// for both states.
+func filterVerdicts(f *filter.Filter, s *subject, operation event.Type) []Filter {
 	border := f.For(s.resource)
 	before, now := s.old != nil && border.Belongs(s.old), border.Belongs(s.now)
 	switch {
@@ -228,9 +231,13 @@ func judgements(f *filter.Filter, s *subject, operation event.Type) []Filter {
 	case before == now:
 		return verdicts(f.Explain(s.resource, event.Updated, s.old, s.now), "")
 	case now:
-		return append(verdicts(f.Explain(s.resource, event.Added, nil, s.old), "before"), verdicts(f.Explain(s.resource, event.Added, nil, s.now), "now")...)
+		return append(
+			verdicts(f.Explain(s.resource, event.Added, nil, s.old), "before"),
+			verdicts(f.Explain(s.resource, event.Added, nil, s.now), "now")...)
 	default:
-		return append(verdicts(f.Explain(s.resource, event.Deleted, nil, s.old), "before"), verdicts(f.Explain(s.resource, event.Deleted, nil, s.now), "now")...)
+		return append(
+			verdicts(f.Explain(s.resource, event.Deleted, nil, s.old), "before"),
+			verdicts(f.Explain(s.resource, event.Deleted, nil, s.now), "now")...)
 	}
 }
 
@@ -249,15 +256,15 @@ func verdicts(of []filter.Verdict, state string) (out []Filter) {
 	return out
 }
 
-// whenTooLarge says what becomes of an event that is larger than the sink's destination takes.
+// whenTooLarge describes what the sink does with an event that exceeds its destination's size limit.
 func whenTooLarge(s *config.Sink) string {
 	switch s.Oversize {
 	case config.OversizeMetadata:
-		return "sent with the metadata of the object alone (oversize: metadata)"
+		return "sent with only the metadata of the object (oversize: metadata)"
 	case config.OversizeClaimCheck:
-		return "sent with the metadata of the object alone, and its data goes to the object store " + s.ClaimCheck.Bucket
+		return "sent with only the metadata of the object, and its data is stored in the object store " + s.ClaimCheck.Bucket
 	case config.OversizeDeadLetter:
-		return "kept as a dead letter, and a gap event takes its place"
+		return "kept as a dead letter, and replaced by a gap event"
 	}
-	return "the destination refuses it, and a gap event takes its place"
+	return "rejected by the destination, and replaced by a gap event"
 }

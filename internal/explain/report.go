@@ -5,17 +5,17 @@ import (
 	"io"
 )
 
-// Report is what becomes of one change.
+// Report says what the bridge does with one change.
 type Report struct {
 	Object    Object   `json:"object"`
-	Operation string   `json:"operation"` // at the API server
+	Operation string   `json:"operation"` // operation at the API server
 	Watched   bool     `json:"watched"`   // an entry of `watch` covers the object
 	Watch     []Watch  `json:"watch"`
-	Notes     []string `json:"notes,omitempty"` // what was assumed
+	Notes     []string `json:"notes,omitempty"` // assumptions, and what could not be read
 	Sinks     []Sink   `json:"sinks"`
 }
 
-// Object is what changed.
+// Object is the object that changed.
 type Object struct {
 	Resource        string `json:"resource"` // with the group, as in deployments.apps
 	APIVersion      string `json:"apiVersion"`
@@ -23,35 +23,35 @@ type Object struct {
 	Namespace       string `json:"namespace,omitempty"`
 	Name            string `json:"name"`
 	ResourceVersion string `json:"resourceVersion,omitempty"`
-	Bytes           int    `json:"bytes"` // without managedFields
+	Bytes           int    `json:"bytes"` // size as JSON, without managedFields
 }
 
-// Watch is one entry of `watch`.
+// Watch says whether one entry of `watch` covers the object.
 type Watch struct {
-	Entry  int    `json:"entry"` // from 0
+	Entry  int    `json:"entry"` // index of the entry, from 0
 	Text   string `json:"text"`
 	Covers bool   `json:"covers"`
 	Why    string `json:"why"`
 }
 
-// Sink is what one sink makes of the change.
+// Sink says what one sink does with the change.
 type Sink struct {
 	Name string `json:"name"`
 	Kind string `json:"kind"` // nats, kafka, stdout
-	// Sent: the sink would be sent a message. Operation is the one that it would be told: a change over the border of its
-	// filters is an addition or a leave there; empty if it would be told nothing.
+	// Sent is true if the change leads to a message. Operation is the operation in that message: a change across the
+	// border of the sink's filters is an addition or a leave. It is empty if the filters suppress the change.
 	Sent      bool     `json:"sent"`
 	Operation string   `json:"operation,omitempty"`
 	Filters   []Filter `json:"filters"`
 	Message   *Message `json:"message,omitempty"`
-	Error     string   `json:"error,omitempty"` // why the message can't be made or would be refused
+	Error     string   `json:"error,omitempty"` // why the message can't be encoded or would be rejected
 }
 
-// Filter is what one rule of a sink says.
+// Filter is the verdict of one rule of a sink.
 type Filter struct {
-	Index int    `json:"index"`           // from 0
-	State string `json:"state,omitempty"` // "before" or "now", where the two states of an update lie on two sides of the border
-	// Belongs: the conditions on the object hold. Passes: those on the change do too.
+	Index int    `json:"index"`           // index of the rule, from 0
+	State string `json:"state,omitempty"` // "before" or "now" if an update crosses the border, otherwise empty
+	// Belongs is true if the conditions on the object hold, Passes if those on the change hold too.
 	Belongs    bool        `json:"belongs"`
 	Passes     bool        `json:"passes"`
 	Conditions []Condition `json:"conditions"`
@@ -61,38 +61,38 @@ type Filter struct {
 type Condition struct {
 	Field string `json:"field"`
 	Text  string `json:"text"`
-	Found string `json:"found,omitempty"` // what it was held against
+	Found string `json:"found,omitempty"` // value in the object
 	Holds bool   `json:"holds"`
-	Error string `json:"error,omitempty"` // of an expression, which then counts as true
+	Error string `json:"error,omitempty"` // error of an expression; the expression then counts as true
 }
 
-// Message is what the sink would deliver.
+// Message is the message that the sink would deliver.
 type Message struct {
 	ID      string `json:"id"`
 	Stream  string `json:"stream,omitempty"`
 	Subject string `json:"subject,omitempty"`
 	Topic   string `json:"topic,omitempty"`
 	Key     string `json:"key,omitempty"`
-	// Partition is nil if it is not known.
+	// Partition is nil if it is not known or the destination has no partitions.
 	Partition  *int              `json:"partition,omitempty"`
 	Partitions int               `json:"partitions,omitempty"`
 	Tombstone  bool              `json:"tombstone,omitempty"`
 	Attributes map[string]string `json:"attributes"`
 	Headers    []Header          `json:"headers,omitempty"`
-	Size       int64             `json:"size"`            // in bytes, as the destination counts
-	Limit      int64             `json:"limit,omitempty"` // of the destination; 0: not known
-	Unknown    string            `json:"unknown,omitempty"`
-	// Oversize is what becomes of a message that is larger than Limit, in words; empty if it is not larger.
+	Size       int64             `json:"size"`              // in bytes, as the destination counts
+	Limit      int64             `json:"limit,omitempty"`   // size limit of the destination; 0 if it is not known
+	Unknown    string            `json:"unknown,omitempty"` // error that kept the destination from answering in full
+	// Oversize describes what the sink does with a message larger than Limit. It is empty if the message is not larger.
 	Oversize string `json:"oversize,omitempty"`
 }
 
-// Header of a message.
+// Header is a header of a message.
 type Header struct {
 	Name  string `json:"name"`
 	Value string `json:"value"`
 }
 
-// TooLarge reports whether the destination would refuse the message for its size.
+// TooLarge reports whether the destination would reject the message because of its size.
 func (m *Message) TooLarge() bool { return m.Limit > 0 && m.Size > m.Limit }
 
 // WriteJSON writes the report as one JSON object.

@@ -30,14 +30,16 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// apiServer is what explain asks the API server. Its nil is one that can't be asked.
+// apiServer has a client for the API server and the resources that it serves. Only servedAs may be called on a nil
+// *apiServer.
 type apiServer struct {
 	client rest.Interface
 	served []discovery.Served
-	uid    string // of the cluster; empty if it may not be read
+	uid    string // uid of the cluster; empty if reading it is not allowed
 }
 
-func (o *Options) askAPIServer(ctx context.Context, cfg *config.Config) (*apiServer, error) {
+// connect discovers what the API server serves and reads the uid of the cluster.
+func (o *Options) connect(ctx context.Context, cfg *config.Config) (*apiServer, error) {
 	kube, err := assemble.Kubeconfig(string(cfg.Kubeconfig))
 	if err != nil {
 		return nil, err
@@ -61,16 +63,16 @@ func (o *Options) askAPIServer(ctx context.Context, cfg *config.Config) (*apiSer
 	return a, err
 }
 
-// subjects finds the objects that the arguments name.
-func (o *Options) subjects(ctx context.Context, cfg *config.Config, scopes []fleet.Scope, args []string, stdin io.Reader) ([]*subject, error) {
+// findSubjects returns the objects that the arguments name.
+func (o *Options) findSubjects(ctx context.Context, cfg *config.Config, scopes []fleet.Scope, args []string, stdin io.Reader) ([]*subject, error) {
 	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
 	defer cancel()
 	if len(args) == 2 {
-		api, err := o.askAPIServer(ctx, cfg)
+		api, err := o.connect(ctx, cfg)
 		if err != nil {
 			return nil, err
 		}
-		return o.live(ctx, cfg, api, scopes, args[0], args[1])
+		return o.readLive(ctx, cfg, api, scopes, args[0], args[1])
 	}
 	states, err := readObjects(args[0], stdin)
 	if err != nil {
@@ -82,14 +84,15 @@ func (o *Options) subjects(ctx context.Context, cfg *config.Config, scopes []fle
 			return nil, err
 		}
 		if len(states) != 1 || len(old) != 1 {
-			return nil, fmt.Errorf("--old: want one object in each of the two files, and there are %d and %d", len(states), len(old))
+			return nil, fmt.Errorf("--old: each of the two files must have one object, but they have %d and %d",
+				len(states), len(old))
 		}
 	}
 	var api *apiServer
 	var note string
 	if !o.Offline && o.Resource == "" {
-		if api, err = o.askAPIServer(ctx, cfg); err != nil {
-			api, note = nil, "the API server can't be asked: "+err.Error()
+		if api, err = o.connect(ctx, cfg); err != nil {
+			api, note = nil, "cannot query the API server: "+err.Error()
 		}
 	}
 	var out []*subject
@@ -107,7 +110,7 @@ func (o *Options) subjects(ctx context.Context, cfg *config.Config, scopes []fle
 				s.notes = append(s.notes, text)
 			}
 		}
-		if err := o.judge(ctx, cfg, s, served, scopes, nil); err != nil {
+		if err := o.matchWatch(ctx, cfg, s, served, scopes, nil); err != nil {
 			return nil, err
 		}
 		out = append(out, s)
@@ -115,8 +118,8 @@ func (o *Options) subjects(ctx context.Context, cfg *config.Config, scopes []fle
 	return out, nil
 }
 
-// live reads the object as `bridge run` does: by a list.
-func (o *Options) live(ctx context.Context, cfg *config.Config, api *apiServer, scopes []fleet.Scope, resource, name string) ([]*subject, error) {
+// readLive reads an object from the cluster with a list, as `bridge run` does.
+func (o *Options) readLive(ctx context.Context, cfg *config.Config, api *apiServer, scopes []fleet.Scope, resource, name string) ([]*subject, error) {
 	served, err := api.find(resource)
 	if err != nil {
 		return nil, err
@@ -137,7 +140,7 @@ func (o *Options) live(ctx context.Context, cfg *config.Config, api *apiServer, 
 		return nil, fmt.Errorf("read %s %s: %w", served.String(), name, err)
 	}
 	if now == nil {
-		return nil, fmt.Errorf("%s %q: there is none in the cluster (namespace %q)", served.String(), rest, namespace)
+		return nil, fmt.Errorf("%s %q not found in the cluster (namespace %q)", served.String(), rest, namespace)
 	}
 	s := &subject{now: now, api: api}
 	if o.Old != "" {
@@ -146,14 +149,14 @@ func (o *Options) live(ctx context.Context, cfg *config.Config, api *apiServer, 
 			return nil, err
 		}
 		if len(old) != 1 {
-			return nil, fmt.Errorf("--old: want one object, and there are %d", len(old))
+			return nil, fmt.Errorf("--old: the file must have one object, but has %d", len(old))
 		}
 		s.old = o.complete(old[0], served)
 	}
-	return []*subject{s}, o.judge(ctx, cfg, s, served, scopes, api)
+	return []*subject{s}, o.matchWatch(ctx, cfg, s, served, scopes, api)
 }
 
-// get lists one object, if the selectors select it; nil if there is none.
+// get reads one object with a list. It returns nil if the object does not exist or the selectors do not select it.
 func (a *apiServer) get(ctx context.Context, gvr schema.GroupVersionResource, namespace, name, labelSelector, fieldSelector string) (*object.Object, error) {
 	field := "metadata.name=" + name
 	if fieldSelector != "" {
@@ -172,7 +175,7 @@ func (a *apiServer) get(ctx context.Context, gvr schema.GroupVersionResource, na
 	return items[0], nil
 }
 
-// find is the resource of a name: as in a configuration, or a kind or plural that only one group has.
+// find returns the resource with a name: a pattern as in a configuration, or a kind or plural that only one group has.
 func (a *apiServer) find(name string) (discovery.Served, error) {
 	var matches []discovery.Served
 	pattern, err := filter.ParsePattern(strings.ToLower(name))
@@ -197,10 +200,10 @@ func (a *apiServer) find(name string) (discovery.Served, error) {
 	for _, s := range matches {
 		names = append(names, s.String())
 	}
-	return discovery.Served{}, fmt.Errorf("%s is the name of several resources: say which of %s", name, strings.Join(names, ", "))
+	return discovery.Served{}, fmt.Errorf("%s is ambiguous; use one of %s", name, strings.Join(names, ", "))
 }
 
-// servedOf is the resource of an object from a file. note says what was guessed.
+// servedOf returns the resource of an object from a file. note is not empty if the resource was guessed.
 func (o *Options) servedOf(state *object.Object, api *apiServer) (served discovery.Served, note string, err error) {
 	gvk := state.GVK()
 	if gvk.Kind == "" || gvk.Version == "" {
@@ -220,9 +223,9 @@ func (o *Options) servedOf(state *object.Object, api *apiServer) (served discove
 	}
 	guess, _ := meta.UnsafeGuessKindToResource(gvk)
 	served.GroupResource = guess.GroupResource()
-	note = "the resource " + served.String() + " is guessed from the kind (--resource says better)"
+	note = "the resource " + served.String() + " is guessed from the kind; set --resource if it is wrong"
 	if api != nil {
-		note = "the cluster serves no " + gvk.Kind + " of " + state.APIVersion() + "; " + note
+		note = "the cluster does not serve the kind " + gvk.Kind + " of " + state.APIVersion() + "; " + note
 	}
 	return served, note, nil
 }
@@ -232,7 +235,7 @@ const (
 	unknownVersion = "<resourceVersion>"
 )
 
-// complete puts in what the API server would: a manifest has no uid, no resourceVersion and perhaps no namespace.
+// complete sets what the API server adds to a manifest: uid, resourceVersion and, if it is missing, the namespace.
 func (o *Options) complete(state *object.Object, served discovery.Served) *object.Object {
 	if served.Namespaced && state.Namespace == "" {
 		namespace := o.Namespace
@@ -242,7 +245,7 @@ func (o *Options) complete(state *object.Object, served discovery.Served) *objec
 		var view map[string]any
 		if err := utiljson.Unmarshal(state.Raw, &view); err == nil {
 			if metadata, ok := view["metadata"].(map[string]any); ok {
-				metadata["namespace"] = namespace
+				metadata["namespace"] = namespace // this map is not shared
 			}
 			if raw, err := json.Marshal(view); err == nil {
 				if with, err := object.New(raw); err == nil {
@@ -260,7 +263,7 @@ func (o *Options) complete(state *object.Object, served discovery.Served) *objec
 	return state
 }
 
-// servedVersion is the one in which the resource is watched, or else the preferred one.
+// servedVersion returns the version in which the resource is watched, or else the preferred version.
 func servedVersion(served discovery.Served, scopes []fleet.Scope) string {
 	for n := range scopes {
 		if version, ok, _ := scopes[n].Covers(served, ""); ok {
@@ -270,20 +273,23 @@ func servedVersion(served discovery.Served, scopes []fleet.Scope) string {
 	return served.Versions[0]
 }
 
-// judge says which entries of `watch` cover the object. With api it asks about selectors.
-func (o *Options) judge(ctx context.Context, cfg *config.Config, s *subject, served discovery.Served, scopes []fleet.Scope, api *apiServer) error {
+// matchWatch determines which entries of `watch` cover the object. If api is not nil, the API server evaluates
+// selectors.
+func (o *Options) matchWatch(ctx context.Context, cfg *config.Config, s *subject, served discovery.Served, scopes []fleet.Scope, api *apiServer) error {
 	s.resource = served.WithVersion(servedVersion(served, scopes))
 	if s.now.UID == unknownUID || s.now.ResourceVersion == unknownVersion {
-		s.notes = append(s.notes, "the object has no uid or resourceVersion: the API server gives it them, and the id is made of them")
+		s.notes = append(s.notes,
+			"the object has no uid or no resourceVersion, of which the event's id consists; the API server sets them")
 	}
 	if s.old != nil && s.old.UID != s.now.UID {
-		return errors.New("--old: the two states have different uids, so they are of two objects: a deletion and an addition, no update")
+		return errors.New("--old: the two states have different uids, so this is not an update:" +
+			" one object was deleted and another added")
 	}
 	if s.old != nil && s.old.Key() != s.now.Key() {
-		return fmt.Errorf("--old: it is %s, not %s", s.old.Key(), s.now.Key())
+		return fmt.Errorf("--old: the file has the object %s instead of %s", s.old.Key(), s.now.Key())
 	}
 	if s.old != nil && s.old.ResourceVersion == s.now.ResourceVersion && s.now.ResourceVersion != unknownVersion {
-		s.notes = append(s.notes, "both states have one resourceVersion: run would see no change")
+		s.notes = append(s.notes, "both states have the same resourceVersion, so `bridge run` would not see a change")
 	}
 	for n := range scopes {
 		w := &cfg.Watch[n]
@@ -297,11 +303,11 @@ func (o *Options) judge(ctx context.Context, cfg *config.Config, s *subject, ser
 		_, resource, within := scopes[n].Covers(served, s.now.Namespace)
 		switch {
 		case !resource:
-			entry.Why = "it does not name " + event.GroupResource(s.resource)
+			entry.Why = "does not include " + event.GroupResource(s.resource)
 		case !within && !served.Namespaced:
-			entry.Why = `it is cluster-scoped, and the namespaces do not list ""`
+			entry.Why = `the object is cluster-scoped, and namespaces does not list ""`
 		case !within:
-			entry.Why = "it is in the namespace " + s.now.Namespace
+			entry.Why = "does not include the namespace " + s.now.Namespace
 		default:
 			var err error
 			if entry.Covers, entry.Why, err = selects(ctx, &scopes[n], s, api); err != nil {
@@ -318,21 +324,21 @@ func (o *Options) judge(ctx context.Context, cfg *config.Config, s *subject, ser
 	return nil
 }
 
-// selects reports whether the selectors of an entry select the object.
+// selects reports whether the selectors of an entry select the object, and why.
 func selects(ctx context.Context, scope *fleet.Scope, s *subject, api *apiServer) (covers bool, why string, err error) {
 	if scope.LabelSelector == "" && scope.FieldSelector == "" {
-		return true, "covers it", nil
+		return true, "covers the object", nil
 	}
 	text := strings.TrimSpace(scope.LabelSelector + " " + scope.FieldSelector)
 	if api != nil {
 		found, err := api.get(ctx, s.resource, s.now.Namespace, s.now.Name, scope.LabelSelector, scope.FieldSelector)
 		if err != nil {
-			return false, "", fmt.Errorf("ask the API server what %s selects: %w", text, err)
+			return false, "", fmt.Errorf("list objects selected by %s: %w", text, err)
 		}
 		if found == nil {
-			return false, "the API server does not select it by " + text, nil
+			return false, "the selector " + text + " does not select it", nil
 		}
-		return true, "the API server selects it by " + text, nil
+		return true, "the selector " + text + " selects it", nil
 	}
 	selector, err := labels.Parse(scope.LabelSelector)
 	if err != nil {
@@ -344,11 +350,12 @@ func selects(ctx context.Context, scope *fleet.Scope, s *subject, api *apiServer
 	}
 	switch {
 	case !selector.Matches(has):
-		return false, "its labels are not selected by " + scope.LabelSelector, nil
+		return false, "the labelSelector " + scope.LabelSelector + " does not select it", nil
 	case scope.FieldSelector != "":
-		return true, "covers it, if the API server selects it by " + scope.FieldSelector, nil
+		return true, "covers the object if the fieldSelector " + scope.FieldSelector +
+			" selects it, which only the API server knows", nil
 	}
-	return true, "its labels are selected by " + scope.LabelSelector, nil
+	return true, "the labelSelector " + scope.LabelSelector + " selects it", nil
 }
 
 func labelsOf(raw []byte) (labels.Set, error) {
@@ -363,7 +370,7 @@ func labelsOf(raw []byte) (labels.Set, error) {
 	return doc.Metadata.Labels, nil
 }
 
-// readObjects reads the objects of a file, YAML or JSON; those of a List one by one.
+// readObjects reads the objects of a YAML or JSON file. It expands Lists.
 func readObjects(file string, stdin io.Reader) ([]*object.Object, error) {
 	var text []byte
 	var err error
@@ -381,13 +388,13 @@ func readObjects(file string, stdin io.Reader) ([]*object.Object, error) {
 		var doc json.RawMessage
 		switch err := decoder.Decode(&doc); {
 		case errors.Is(err, io.EOF) && len(all) == 0:
-			return nil, fmt.Errorf("%s: there is no object in it", file)
+			return nil, fmt.Errorf("%s: the file has no objects", file)
 		case errors.Is(err, io.EOF):
 			return all, nil
 		case err != nil:
 			return nil, fmt.Errorf("%s: %w", file, err)
 		}
-		if len(doc) == 0 || string(doc) == "null" { // between two separators
+		if len(doc) == 0 || string(doc) == "null" { // an empty YAML document
 			continue
 		}
 		found, err := objectsOf(doc)

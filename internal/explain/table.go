@@ -8,7 +8,7 @@ import (
 	"github.com/deltabridge/deltabridge/internal/console"
 )
 
-// WriteTable writes the report for people.
+// WriteTable writes the report as text.
 func (r *Report) WriteTable(w io.Writer, style console.Style) error {
 	t := &table{style: style}
 	name := r.Object.Name
@@ -28,7 +28,7 @@ func (r *Report) WriteTable(w io.Writer, style console.Style) error {
 	if r.Watched {
 		t.line(0, console.Bold, "watch")
 	} else {
-		t.line(0, console.Bold, "watch: no entry covers it, so that nothing of it is sent")
+		t.line(0, console.Bold, "watch: no entry covers the object, so nothing is sent")
 	}
 	for _, watch := range r.Watch {
 		t.verdict(2, watch.Covers, fmt.Sprintf("watch[%d]", watch.Entry), watch.Text+": "+watch.Why, len("watch[0]"))
@@ -46,9 +46,9 @@ type table struct {
 	out   strings.Builder
 }
 
-const least = 20 // of what a text is wrapped to
+const minWidth = 20 // minimum width of wrapped text
 
-// line writes a text, wrapped, with an indent.
+// line writes wrapped and indented text.
 func (t *table) line(indent int, color console.Color, text string) {
 	for _, part := range t.wrap(text, indent) {
 		t.out.WriteString(strings.TrimRight(strings.Repeat(" ", indent)+t.style.Paint(color, part), " ") + "\n")
@@ -58,12 +58,12 @@ func (t *table) line(indent int, color console.Color, text string) {
 func (t *table) wrap(text string, indent int) []string {
 	to := 0
 	if t.style.Width > 0 {
-		to = max(t.style.Width-indent, least)
+		to = max(t.style.Width-indent, minWidth)
 	}
 	return console.Wrap(console.Clean(text), to)
 }
 
-// field writes a name and its text beside it.
+// field writes a name and, in the next column, its text.
 func (t *table) field(name, text string, color console.Color) {
 	start := "  " + console.Pad(name, len("partition")) + "  "
 	for i, part := range t.wrap(text, console.Width(start)) {
@@ -74,7 +74,7 @@ func (t *table) field(name, text string, color console.Color) {
 	}
 }
 
-// verdict is a field with yes or no in front.
+// verdict writes yes or no, a name and its text.
 func (t *table) verdict(indent int, holds bool, name, text string, column int) {
 	word, color := "no ", console.Red
 	if holds {
@@ -95,20 +95,20 @@ func (t *table) sink(s *Sink, watched bool) {
 	outcome, color := "not sent", console.Yellow
 	switch {
 	case s.Error != "":
-		outcome, color = "REFUSED", console.Red
+		outcome, color = "REJECTED", console.Red
 	case s.Message != nil && s.Message.TooLarge():
 		outcome, color = "TOO LARGE: "+s.Message.Oversize, console.Red
 	case s.Sent:
 		outcome, color = "sent as "+s.Operation, console.Green
 	case !watched && s.Operation != "":
-		outcome = "not sent; if it were watched: " + s.Operation
+		outcome = "not sent; would be sent as " + s.Operation + " if it were watched"
 	}
 	t.out.WriteString(t.style.Paint(console.Bold, fmt.Sprintf("sink %s (%s)", s.Name, s.Kind)) + "  " + t.style.Paint(color, outcome) + "\n")
 	if s.Error != "" {
 		t.line(2, console.Red, s.Error)
 	}
 	if len(s.Filters) == 0 {
-		t.line(2, console.Plain, "no filters: everything that is watched passes")
+		t.line(2, console.Plain, "no filters: all watched objects pass")
 	}
 	for n := range s.Filters {
 		t.filter(&s.Filters[n])
@@ -123,9 +123,9 @@ func (t *table) filter(f *Filter) {
 	text := ""
 	switch f.State {
 	case "before":
-		text = "the state before"
+		text = "previous state"
 	case "now":
-		text = "the state now"
+		text = "new state"
 	}
 	if len(f.Conditions) == 0 {
 		text = strings.TrimSpace(text + " has no conditions")
@@ -135,11 +135,11 @@ func (t *table) filter(f *Filter) {
 		text := c.Text
 		switch {
 		case c.Error != "":
-			text += " (fails, which counts as true: " + c.Error + ")"
+			text += " (evaluation failed, which counts as true: " + c.Error + ")"
 		case c.Field == "namespaces" && c.Found == "":
-			text += " (it is in none)"
+			text += " (the object has no namespace)"
 		case c.Found != "":
-			text += " (it is " + c.Found + ")"
+			text += " (found: " + c.Found + ")"
 		}
 		t.verdict(7, c.Holds, c.Field, text, len("namespaces"))
 	}
@@ -160,7 +160,7 @@ func (t *table) message(m *Message) {
 		field("partition", fmt.Sprintf("%d of %d", *m.Partition, m.Partitions))
 	}
 	if m.Tombstone {
-		field("then", "a tombstone: a record of the same key without value")
+		field("then", "a tombstone: a record with the same key and no value")
 	}
 	size := console.Count(m.Size) + " bytes"
 	if m.Limit > 0 {
@@ -172,7 +172,7 @@ func (t *table) message(m *Message) {
 	}
 	t.field("size", size, color)
 	if m.Unknown != "" {
-		t.field("not known", m.Unknown, console.Yellow)
+		t.field("unknown", m.Unknown, console.Yellow)
 	}
 	for i, h := range m.Headers {
 		name := "headers"

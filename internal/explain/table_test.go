@@ -21,7 +21,7 @@ func report() *Report {
 	return &Report{
 		Object:    Object{Resource: "pods", APIVersion: "v1", Kind: "Pod", Namespace: "team-a", Name: "web-0", ResourceVersion: "4711", Bytes: 12345},
 		Operation: "updated", Watched: true,
-		Watch: []Watch{{0, "pods, deployments.apps in team-*", true, "covers it"}, {1, "*.example.com", false, "it does not name pods"}},
+		Watch: []Watch{{0, "pods, deployments.apps in team-*", true, "covers the object"}, {1, "*.example.com", false, "does not include pods"}},
 		Notes: []string{"the resource is guessed"},
 		Sinks: []Sink{
 			{Name: "live", Kind: "nats", Sent: true, Operation: "left", Filters: []Filter{

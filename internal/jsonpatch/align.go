@@ -2,18 +2,19 @@ package jsonpatch
 
 import "github.com/deltabridge/deltabridge/internal/jsonscan"
 
-// maxAlign bounds the work of aligning two lists, in pairs of elements. Longer ones are compared place by place.
+// maxAlign limits the cost of aligning two lists: the product of their lengths. Longer lists are compared index by
+// index.
 const maxAlign = 1 << 14
 
-// align finds which elements of two lists are the same ones: pairs of indices, in ascending order on both sides. It is the
-// longest common subsequence by identity.
+// align matches the elements of two lists by identity and returns the pairs of indices of their longest common
+// subsequence, in ascending order. It returns nil if a list is empty or the lists are too long.
 func align(before, after [][]byte) (pairs [][2]int) {
 	n, m := len(before), len(after)
 	if n == 0 || m == 0 || n*m > maxAlign {
 		return nil
 	}
 	a, b := identities(before), identities(after)
-	// longest[i][j] is the length for before[i:] and after[j:].
+	// longest[at(i, j)] is the length of the longest common subsequence of before[i:] and after[j:].
 	longest := make([]uint16, (n+1)*(m+1))
 	at := func(i, j int) int { return i*(m+1) + j }
 	for i := n - 1; i >= 0; i-- {
@@ -47,8 +48,8 @@ func identities(elements [][]byte) []string {
 	return names
 }
 
-// identity is what an element of a list is recognized by: the first member, by rank, that names things in the lists of
-// Kubernetes (its merge keys); without one, the element itself.
+// identity returns what identifies an element of a list: the highest-ranking of its members that Kubernetes uses as
+// merge keys, or the whole element if it has none of them.
 func identity(element []byte) string {
 	if element[0] != '{' {
 		return string(element)
@@ -70,7 +71,7 @@ func identity(element []byte) string {
 	return name
 }
 
-// ranks are the members that name an element, the most telling first, with their quotes.
+// ranks returns the members that can identify an element, with their quotes, the most specific first.
 func ranks() [9]string {
 	return [...]string{`"uid"`, `"mountPath"`, `"devicePath"`, `"name"`, `"type"`, `"key"`, `"containerPort"`, `"port"`, `"ip"`}
 }

@@ -9,10 +9,10 @@ import (
 	"github.com/deltabridge/deltabridge/internal/jsonscan"
 )
 
-// Op is what an operation does, by its name in RFC 6902.
+// Op is the name of an operation in RFC 6902.
 type Op string
 
-// The operations that Diff makes.
+// The operations that Diff returns.
 const (
 	Add     Op = "add"
 	Remove  Op = "remove"
@@ -21,31 +21,32 @@ const (
 
 // Segment is one step of a path: into a member of an object, or into an element of a list.
 type Segment struct {
-	// Name of the member; not set for an element.
+	// Name is the member's name. It is empty for an element.
 	Name string
-	// Element is the value of the list's element, in the new document or, for what was removed, in the old one; nil for a
-	// member. It aliases the document.
+	// Element is the value of the element in the new document or, if it was removed, in the old one. It is nil for a
+	// member, and aliases the document.
 	Element []byte
-	// Index of the element in that document.
+	// Index is the element's index in that document.
 	Index int
 }
 
 // Change is one operation.
 type Change struct {
 	Op Op
-	// Path of what changed: in the new document, or for what was removed in the old one. Empty: the whole document.
+	// Path leads to the changed value in the new document or, for a removal, in the old one. If it is empty, the whole
+	// document changed.
 	Path []Segment
-	// Old is the value before; nil for an addition. It aliases the old document.
+	// Old is the previous value. It is nil for an addition, and aliases the old document.
 	Old []byte
-	// Value is the new value; nil for a removal. It aliases the new document.
+	// Value is the new value. It is nil for a removal, and aliases the new document.
 	Value []byte
 
-	// at is the index that the last step has when the operations before this one are done. It differs from the Path's
-	// where elements of a list were removed.
+	// at is the index of the last segment when the preceding operations have been applied, or -1 if it equals the
+	// segment's Index. The two differ for elements that are removed from a list.
 	at int
 }
 
-// Pointer is the Path as a JSON pointer (RFC 6901).
+// Pointer returns the Path as a JSON pointer (RFC 6901).
 func (c *Change) Pointer() string { return string(appendPointer(nil, c.Path, -1)) }
 
 func appendPointer(dst []byte, path []Segment, at int) []byte {
@@ -63,7 +64,7 @@ func appendPointer(dst []byte, path []Segment, at int) []byte {
 	return dst
 }
 
-// escape a member's name as RFC 6901 says.
+// escape escapes a member's name for a JSON pointer.
 func escape(name string) string {
 	if !strings.ContainsAny(name, "~/") {
 		return name
@@ -71,10 +72,11 @@ func escape(name string) string {
 	return strings.NewReplacer("~", "~0", "/", "~1").Replace(name)
 }
 
-// maxDepth bounds how deep two documents are compared: each level is scanned once more than the one above it.
+// maxDepth limits how deep two documents are compared. Each level is scanned once more than the one above it, so that
+// the cost grows with the depth.
 const maxDepth = 500
 
-// Diff gives the operations that make newDoc of oldDoc, in the order in which they are to be applied.
+// Diff returns the operations that turn oldDoc into newDoc, in the order in which they must be applied.
 func Diff(oldDoc, newDoc []byte) []Change {
 	d := differ{}
 	d.value(trim(oldDoc), trim(newDoc))
@@ -83,7 +85,7 @@ func Diff(oldDoc, newDoc []byte) []Change {
 
 func trim(b []byte) []byte { return bytes.Trim(b, " \t\r\n") }
 
-// differ walks over two documents at once.
+// differ walks over two documents at once and collects the differences.
 type differ struct {
 	path    []Segment
 	changes []Change
@@ -124,7 +126,7 @@ func (d *differ) value(before, after []byte) {
 	d.emit(Replace, before, after)
 }
 
-// same reports whether two values are the same text, or the same string in another spelling.
+// same reports whether two values are equal byte for byte, or are the same string with different escapes.
 func same(a, b []byte) bool {
 	if bytes.Equal(a, b) {
 		return true
@@ -137,14 +139,14 @@ func same(a, b []byte) bool {
 	return errA == nil && errB == nil && x == y
 }
 
-// members of an object, in their order.
+// members are the members of an object, in document order.
 type members struct {
 	names  []string
 	values [][]byte
-	index  map[string]int // of names
+	index  map[string]int // from name to index in names and values
 }
 
-// membersOf is false for what is no object, and for one with duplicate keys.
+// membersOf returns the members of an object. ok is false if the value is not a valid object or has duplicate keys.
 func membersOf(object []byte) (m members, ok bool) {
 	m.index = map[string]int{}
 	c := jsonscan.NewCursor(object)
@@ -159,7 +161,7 @@ func membersOf(object []byte) (m members, ok bool) {
 	return m, !c.Bad && len(m.index) == len(m.names)
 }
 
-// elementsOf is false for what is no list.
+// elementsOf returns the elements of a list. ok is false if the value is not a valid list.
 func elementsOf(list []byte) (elements [][]byte, ok bool) {
 	c := jsonscan.NewCursor(list)
 	for value, ok := c.Element(); ok; value, ok = c.Element() {
@@ -187,7 +189,8 @@ func (d *differ) object(before, after members) {
 	}
 }
 
-// list goes from left to right: what is left of the place where it works is as in the new list already.
+// list compares two lists from left to right. Once the changes emitted so far are applied, the elements to the left of
+// the current one are those of the new list.
 func (d *differ) list(before, after [][]byte) {
 	start := 0
 	for start < len(before) && start < len(after) && same(before[start], after[start]) {
@@ -200,7 +203,7 @@ func (d *differ) list(before, after [][]byte) {
 	i, j := start, start
 	for _, pair := range append(align(before[start:endBefore], after[start:endAfter]), [2]int{endBefore - start, endAfter - start}) {
 		nextBefore, nextAfter := start+pair[0], start+pair[1]
-		for ; i < nextBefore && j < nextAfter; i, j = i+1, j+1 { // neither has a counterpart: one takes the other's place
+		for ; i < nextBefore && j < nextAfter; i, j = i+1, j+1 { // neither has a counterpart: a replacement
 			d.element(before[i], after[j], j)
 		}
 		for ; i < nextBefore; i++ {

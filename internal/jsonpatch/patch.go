@@ -21,8 +21,8 @@ func AppendPatch(dst []byte, changes []Change) []byte {
 	return append(dst, ']')
 }
 
-// AppendMerge appends the JSON Merge Patch (RFC 7386) that makes newDoc of oldDoc. A merge patch has no word for a member
-// whose new value is null, and takes it for one to be removed; and it replaces a list as a whole.
+// AppendMerge appends the JSON Merge Patch (RFC 7386) that turns oldDoc into newDoc. A merge patch cannot set a member
+// to null, because null means that the member is removed, and it replaces lists as a whole.
 func AppendMerge(dst, oldDoc, newDoc []byte) []byte {
 	oldDoc, newDoc = trim(oldDoc), trim(newDoc)
 	if len(oldDoc) == 0 || len(newDoc) == 0 {

@@ -6,19 +6,20 @@ import (
 	"unicode/utf8"
 )
 
-// Cursor walks over the members of one JSON object or the elements of one JSON array, without a look into them. It is for
-// JSON that pkg/object has accepted; on anything else it stops with Bad set, and never panics.
+// Cursor walks over the members of one JSON object or the elements of one JSON array, without parsing their values. It
+// is meant for JSON that pkg/object has accepted; on anything else it stops and sets Bad. It never panics.
 type Cursor struct {
 	b []byte
-	i int // behind what was read so far
-	// Bad: what was read is no JSON.
+	i int // offset of the first byte that was not read yet
+	// Bad is set if the input is not valid JSON.
 	Bad bool
 }
 
-// NewCursor makes a cursor over b, which begins with { or [.
+// NewCursor returns a cursor over b, which must begin with { or [.
 func NewCursor(b []byte) Cursor { return Cursor{b: b, i: 1} }
 
-// Member returns the next member of an object: the key as its JSON string, and the value. Both are parts of b.
+// Member returns the key and the value of an object's next member, both as JSON. They alias the scanned bytes. ok is
+// false after the last member.
 func (c *Cursor) Member() (key, value []byte, ok bool) {
 	key, ok = c.Element()
 	if !ok {
@@ -34,7 +35,7 @@ func (c *Cursor) Member() (key, value []byte, ok bool) {
 	return key, value, ok
 }
 
-// Element returns the next element of an array.
+// Element returns the next element of an array. ok is false after the last element.
 func (c *Cursor) Element() (value []byte, ok bool) {
 	c.skipSpace()
 	if c.i < len(c.b) && c.b[c.i] == ',' {
@@ -61,7 +62,7 @@ func (c *Cursor) value() (value []byte, ok bool) {
 
 func (c *Cursor) skipSpace() { c.i = Space(c.b, c.i) }
 
-// Unquote decodes a JSON string, given with its quotes, as encoding/json does: invalid UTF-8 becomes U+FFFD.
+// Unquote decodes a JSON string, including its quotes, as encoding/json does: invalid UTF-8 becomes U+FFFD.
 func Unquote(quoted []byte) (string, error) {
 	inner := quoted[1 : len(quoted)-1]
 	if bytes.IndexByte(inner, '\\') < 0 && utf8.Valid(inner) {

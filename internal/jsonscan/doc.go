@@ -1,6 +1,7 @@
-// Package jsonscan finds where JSON values end, without a look into them, and walks over members and elements so found.
+// Package jsonscan finds where JSON values end without parsing them, and iterates over members and elements.
 //
-// It knows JSON (RFC 8259) only as far as it must: strings, and brackets by their depth, both kinds together, since in valid
-// JSON they match. It is iterative, so that deep nesting costs no stack, and scanning allocates nothing. It never panics on what is
-// no JSON; whether a text is JSON is for others to find out. Offsets are absolute in the scanned bytes.
+// It understands only as much JSON (RFC 8259) as this requires: strings, and the nesting depth of brackets. It counts
+// braces and square brackets together, because they match in valid JSON. It does not recurse, so deep nesting uses no
+// stack, and scanning does not allocate. It does not validate: callers must pass valid JSON, but other input never
+// makes it panic. Offsets are relative to the start of the scanned bytes.
 package jsonscan

@@ -6,7 +6,7 @@ import (
 	"math/bits"
 )
 
-// Space returns the offset of the first byte at or after i that is no JSON white space.
+// Space returns the offset of the first byte at or after i that is not JSON white space.
 func Space(b []byte, i int) int {
 	for i < len(b) && (b[i] == ' ' || b[i] == '\n' || b[i] == '\t' || b[i] == '\r') {
 		i++
@@ -14,7 +14,7 @@ func Space(b []byte, i int) int {
 	return i
 }
 
-// String returns the offset behind the string whose opening quote is b[i]; -1 if it does not end.
+// String returns the offset after the string whose opening quote is b[i], or -1 if the string does not end.
 func String(b []byte, i int) int {
 	i++
 	for {
@@ -26,7 +26,7 @@ func String(b []byte, i int) int {
 		if b[i-1] != '\\' {
 			return i + 1
 		}
-		// An odd number of backslashes escapes the quote. The opening quote ends the count.
+		// The quote is escaped if an odd number of backslashes precedes it. The opening quote ends the loop.
 		slashes := 1
 		for b[i-1-slashes] == '\\' {
 			slashes++
@@ -38,18 +38,18 @@ func String(b []byte, i int) int {
 	}
 }
 
-// ones has a 1 in each byte. The tests of eight bytes at a time are those of Warren, Hacker's Delight, section 6-1: of
-// x-ones &^ x & ones<<7 the lowest bit stands in the first byte of x that is 0, and there is none if no byte is.
+// ones has a 1 in each byte. It is used to test eight bytes at a time (Warren, Hacker's Delight, section 6-1): the
+// lowest bit of (x-ones) &^ x & (ones<<7) is in the first byte of x that is 0; the result is 0 if no byte is.
 const ones = 0x0101010101010101
 
-// IsPlain reports whether the inside of a JSON string is the text that it means: ASCII, without escapes and control
+// IsPlain reports whether the inside of a JSON string needs no decoding: it is ASCII without escapes and control
 // characters.
 func IsPlain(inner []byte) bool {
 	for len(inner) >= 8 {
 		x := binary.LittleEndian.Uint64(inner)
 		slash := x ^ '\\'*ones
 		if ((x-' '*ones)|(slash-ones)&^slash|x)&(ones<<7) != 0 {
-			return isPlain(inner) // a byte that borrows can look like one that is meant
+			return isPlain(inner) // check byte by byte: a borrow from a lower byte can cause a false match
 		}
 		inner = inner[8:]
 	}
@@ -65,8 +65,8 @@ func isPlain(inner []byte) bool {
 	return true
 }
 
-// quote is bytes.IndexByte(b, '"'). Most strings are short: it looks at their first bytes eight at a time before it calls
-// what is faster for long ones.
+// quote returns bytes.IndexByte(b, '"'). Most strings are short, so it checks the first 32 bytes eight at a time before
+// it calls IndexByte, which is faster for long strings.
 func quote(b []byte) int {
 	const (
 		quotes = '"' * ones
@@ -74,20 +74,21 @@ func quote(b []byte) int {
 	)
 	for i := 0; i < near && i+8 <= len(b); i += 8 {
 		x := binary.LittleEndian.Uint64(b[i:]) ^ quotes
-		if found := (x - ones) &^ x & (ones << 7); found != 0 { // the lowest bit set is right, those above it may not be
+		if found := (x - ones) &^ x & (ones << 7); found != 0 { // only the lowest set bit is reliable
 			return i + bits.TrailingZeros64(found)>>3
 		}
 	}
 	return bytes.IndexByte(b, '"')
 }
 
-// Value returns the offset behind the value that starts at b[i]; -1 if none does, or if it does not end.
+// Value returns the offset after the value that starts at b[i], or -1 if no value starts there or it does not end.
 func Value(b []byte, i int) int {
 	end, _ := Measure(b, i)
 	return end
 }
 
-// Measure is Value, and tells the length of the longest key in the value, as it is written there and without its quotes.
+// Measure returns the same offset as Value, and the length of the longest key in the value: escaped, without its
+// quotes.
 func Measure(b []byte, i int) (end, longestKey int) {
 	if i >= len(b) {
 		return -1, 0
@@ -108,7 +109,7 @@ func Measure(b []byte, i int) (end, longestKey int) {
 	return i, 0
 }
 
-// isDelimiter reports whether a number, true, false or null ends before c.
+// isDelimiter reports whether c ends a number, true, false or null.
 func isDelimiter(c byte) bool {
 	switch c {
 	case ' ', '\n', '\t', '\r', ',', ':', '}', ']', '{', '[', '"':
@@ -117,7 +118,7 @@ func isDelimiter(c byte) bool {
 	return false
 }
 
-// nested is Measure of the object or array that opens at b[i].
+// nested implements Measure for the object or array that opens at b[i].
 func nested(b []byte, i int) (end, longestKey int) {
 	depth := 0
 	for i < len(b) {
@@ -143,7 +144,7 @@ func nested(b []byte, i int) (end, longestKey int) {
 	return -1, 0
 }
 
-// isKey reports whether the string that ends before b[i] is a key.
+// isKey reports whether the string that ends before b[i] is a key: a colon follows.
 func isKey(b []byte, i int) bool {
 	i = Space(b, i)
 	return i < len(b) && b[i] == ':'

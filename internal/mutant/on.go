@@ -4,5 +4,5 @@ package mutant
 
 import "os"
 
-// On reports whether the bridge is to be broken in this way.
+// On reports whether the named mutant is active.
 func On(name string) bool { return os.Getenv("DELTABRIDGE_MUTANT") == name }

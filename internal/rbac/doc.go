@@ -1,21 +1,23 @@
-// Package rbac computes what the bridge may have to read from the API server, as RBAC objects, from what its
-// configuration watches.
+// Package rbac computes the RBAC objects that grant the bridge what its configuration makes it read from the API
+// server.
 //
-// The rules, which docs/operations.md repeats for people and the Helm chart as a template:
+// The rules, which docs/operations.md explains and the Helm chart implements as a template:
 //
-//   - Each entry of `watch` that lists nothing but names of namespaces is granted in those, by a Role and a RoleBinding in
-//     each. All others are granted in the whole cluster.
-//   - A resource that is named gives get, list and watch on it, unless `exclude` names it.
-//   - `*.example.com` gives list and watch on all of that group.
-//   - `*` gives the same for the groups that are a part of Kubernetes, for those that Options.Groups adds, and for the core
-//     group resource by resource: without Secrets. If the same entry names `secrets`, it gives list and watch on everything.
-//   - With list and watch on all of a group comes get on one name, that of the object by which the bridge asks whether the
-//     cluster has reached a resourceVersion. Get on all names would open subresources: logs, proxies to nodes.
-//   - In the whole cluster: get on the namespace kube-system, whose uid tells clusters apart. With wildcards: get, list and
-//     watch on customresourcedefinitions. With wildcards or a group with a dot in its name: list on apiservices, which tell
-//     aggregated APIs apart.
-//   - Discovery is granted to everyone who is authenticated, by Kubernetes itself (system:discovery).
+//   - An entry of `watch` whose `namespaces` are all plain names is granted in these namespaces, by a Role and a
+//     RoleBinding in each. Every other entry is granted in the whole cluster.
+//   - A resource that is named is granted with get, list and watch, unless `exclude` names it.
+//   - `*.example.com` grants list and watch on all resources of that group.
+//   - `*` grants list and watch on all resources of the groups that are part of Kubernetes and of those in
+//     Options.Groups. In the core group it grants get, list and watch on each resource except Secrets. If the same
+//     entry names `secrets`, `*` grants list and watch on everything.
+//   - List and watch on a whole group come with get on one name: that of the object with which the bridge asks whether
+//     the cluster has reached a resourceVersion. Get on all names would grant subresources too: logs, and proxies to
+//     nodes.
+//   - In the whole cluster: get on the namespace kube-system, whose uid identifies the cluster. With wildcards: get,
+//     list and watch on customresourcedefinitions. With wildcards or a group with a dot in its name: list on
+//     apiservices, which say which APIs are aggregated.
+//   - Discovery is granted to all authenticated users by Kubernetes itself (system:discovery).
 //
-// RBAC knows neither exclusions nor wildcards that are a part of a name. What can't be expressed is refused or noted, unless
-// Options.Served resolves the wildcards to what the cluster serves.
+// RBAC has neither exclusions nor wildcards within a name. If Options.Served is set, wildcards are resolved to the
+// resources that the cluster serves. Otherwise what RBAC can't express is an error or a note.
 package rbac

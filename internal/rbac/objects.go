@@ -12,16 +12,16 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Names are those of the objects.
+// Names are the names to use in the objects.
 type Names struct {
-	// Name is that of each role and binding.
+	// Name is the name of every role and binding.
 	Name string
-	// Namespace and ServiceAccount name the account that the rights are given to.
+	// Namespace and ServiceAccount name the account to which the rights are granted.
 	Namespace, ServiceAccount string
 }
 
-// Objects are the roles and bindings for an access: those of the cluster first, then those of the namespaces by name. Each
-// role is followed by its binding.
+// Objects returns the roles and bindings that grant access: first those of the cluster, then those of the namespaces,
+// sorted by name. Each role is followed by its binding.
 func Objects(access *Access, names Names) []any {
 	subjects := []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: names.Namespace, Name: names.ServiceAccount}}
 	meta := func(namespace string) metav1.ObjectMeta {
@@ -47,7 +47,7 @@ func Objects(access *Access, names Names) []any {
 	return objects
 }
 
-// Write writes the objects as YAML for kubectl apply, with the notes as comments at the top.
+// Write writes the objects as YAML for kubectl apply. The notes are comments at the top.
 func Write(w io.Writer, access *Access, names Names) error {
 	var text strings.Builder
 	text.WriteString("# What the bridge may read: get, list and watch, and nothing else.\n")

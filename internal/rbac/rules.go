@@ -16,31 +16,32 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/informer"
 )
 
-// Served is a resource that the cluster serves with list and watch.
+// Served is a resource for which the cluster serves list and watch.
 type Served struct {
 	schema.GroupVersionResource
 	Namespaced bool
 }
 
-// Access is what the bridge needs.
+// Access is the access that the bridge requires.
 type Access struct {
-	// Cluster is for the whole cluster.
+	// Cluster holds the rules for the whole cluster.
 	Cluster []rbacv1.PolicyRule
-	// Namespaces is for single namespaces, by name.
+	// Namespaces holds the rules for single namespaces, by name.
 	Namespaces map[string][]rbacv1.PolicyRule
-	// Notes say in words where the rules grant more or less than the configuration asks for.
+	// Notes explain where the rules grant more or less than the configuration asks for.
 	Notes []string
 }
 
 // Options say how wildcards are resolved.
 type Options struct {
-	// Groups are the API groups besides those of Kubernetes that `*` reaches.
+	// Groups are the API groups that `*` selects in addition to those of Kubernetes.
 	Groups []string
-	// Served is what wildcards are resolved to. Nil: they stay wildcards.
+	// Served are the resources to which wildcards are resolved. If it is nil, they remain wildcards.
 	Served []Served
 }
 
-// The resources of the core group that can be listed and watched. It takes no custom resources.
+// coreNamespaced returns the namespaced resources of the core group that can be listed and watched. The list is fixed
+// because custom resources cannot be in the core group.
 func coreNamespaced() []string {
 	return []string{
 		"configmaps", "endpoints", "events", "limitranges", "persistentvolumeclaims", "pods", "podtemplates",
@@ -50,7 +51,7 @@ func coreNamespaced() []string {
 
 func coreCluster() []string { return []string{"namespaces", "nodes", "persistentvolumes"} }
 
-// builtInGroups are the groups of Kubernetes itself but for the core group, as far as they have what can be watched.
+// builtInGroups returns the API groups of Kubernetes that have resources which can be watched, except the core group.
 func builtInGroups() []string {
 	return []string{
 		"admissionregistration.k8s.io", "apiextensions.k8s.io", "apiregistration.k8s.io", "apps", "autoscaling", "batch",
@@ -62,7 +63,8 @@ func builtInGroups() []string {
 
 const secrets = "secrets"
 
-// For computes what the entries of `watch` need. The error says which entry RBAC can't express, and what to do.
+// For computes the access that the entries of `watch` require. The error names an entry that RBAC can't express, and
+// says what to do.
 func For(watch []config.Watch, options Options) (*Access, error) {
 	c := &computation{options: options, scopes: map[string]*grants{}}
 	access := &Access{Namespaces: map[string][]rbacv1.PolicyRule{}}
@@ -82,20 +84,20 @@ func For(watch []config.Watch, options Options) (*Access, error) {
 	return access, nil
 }
 
-var errPart = errors.New("RBAC knows no wildcards that are a part of a name (use --discover, or write the names out)")
+var errPart = errors.New("RBAC has no wildcards within a name; use --discover, or list the names")
 
 // computation collects grants.
 type computation struct {
 	options            Options
 	scopes             map[string]*grants // by namespace, "" being the whole cluster
-	wildcards, foreign bool               // what the bridge has to know besides
+	wildcards, foreign bool               // whether wildcards are used; whether custom or aggregated resources can be watched
 	notes              []string
 }
 
-// grants is what is granted in one scope.
+// grants are the rights granted in one scope.
 type grants struct {
-	named map[string][]string // resources by group
-	whole []string            // groups
+	named map[string][]string // resources that are granted by name, by group
+	whole []string            // groups that are granted as a whole
 }
 
 func (c *computation) scope(namespace string) *grants {
@@ -105,11 +107,11 @@ func (c *computation) scope(namespace string) *grants {
 	return c.scopes[namespace]
 }
 
-// entry is one of `watch`, parsed.
+// entry is a parsed entry of `watch`.
 type entry struct {
-	namespaces []string // [""]: the whole cluster
+	namespaces []string // [""] is the whole cluster
 	exclude    []filter.ResourcePattern
-	secrets    bool // are named
+	secrets    bool // a pattern names secrets, and they are not excluded
 }
 
 func (c *computation) watch(w *config.Watch) error {
@@ -121,7 +123,8 @@ func (c *computation) watch(w *config.Watch) error {
 	if literals, ok := matcher.Literals(); ok {
 		e.namespaces = literals
 	} else if !matcher.All() {
-		c.note("namespaces: [%s] is watched, and granted, in the whole cluster: only a list of nothing but names is not", strings.Join(w.Namespaces, ", "))
+		c.note("namespaces: [%s] is watched and granted in the whole cluster, because not all entries are plain names",
+			strings.Join(w.Namespaces, ", "))
 	}
 	if e.exclude, err = parsePatterns(w.Exclude); err != nil {
 		return fmt.Errorf("exclude%w", err)
@@ -133,7 +136,7 @@ func (c *computation) watch(w *config.Watch) error {
 	for _, p := range patterns {
 		e.secrets = e.secrets || p.Resource == secrets && matches(p.Group, "") && !e.excludes("", p.Version, secrets)
 	}
-	c.look(w.Resources, patterns)
+	c.scan(w.Resources, patterns)
 	for n, p := range patterns {
 		for _, namespace := range e.namespaces {
 			if err := c.pattern(&e, namespace, p); err != nil {
@@ -160,7 +163,7 @@ func (e *entry) excludes(group, version, resource string) bool {
 	return slices.ContainsFunc(e.exclude, func(p filter.ResourcePattern) bool { return p.Matches(gvr) })
 }
 
-// pattern grants in one scope what one pattern names.
+// pattern grants the resources that a pattern selects in a namespace, or in the whole cluster if namespace is empty.
 func (c *computation) pattern(e *entry, namespace string, p filter.ResourcePattern) error {
 	g := c.scope(namespace)
 	switch {
@@ -176,13 +179,14 @@ func (c *computation) pattern(e *entry, namespace string, p filter.ResourcePatte
 		g.add(p.Group, p.Resource)
 	case p.Group == "*" && e.secrets:
 		g.whole = append(g.whole, "*")
-		c.cantExclude(e, "*")
+		c.noteExclusions(e, "*")
 	case p.Group == "*":
 		g.addCore(e, namespace)
 		for _, group := range slices.Concat(builtInGroups(), c.options.Groups) {
 			c.whole(e, g, group)
 		}
-		c.note("resources: \"*\" reaches the API groups of Kubernetes%s, without Secrets; name other groups by --group, or use --discover; name secrets to watch them too", besides(c.options.Groups))
+		c.note("resources: \"*\" selects the API groups of Kubernetes%s, without Secrets; add other groups with --group, or use"+
+			" --discover; list secrets in resources to watch them too", joinGroups(c.options.Groups))
 	case p.Group == "":
 		g.addCore(e, namespace)
 	default:
@@ -191,18 +195,20 @@ func (c *computation) pattern(e *entry, namespace string, p filter.ResourcePatte
 	return nil
 }
 
-// resolve grants what the cluster serves under a pattern with wildcards. Secrets have to be named.
+// resolve grants the served resources that match a pattern with wildcards. Secrets are granted only if the entry names
+// them.
 func (c *computation) resolve(e *entry, namespace string, p filter.ResourcePattern) {
 	for _, s := range c.options.Served {
 		isSecret := s.Group == "" && s.Resource == secrets
-		if p.Matches(s.GroupVersionResource) && !e.excludes(s.Group, s.Version, s.Resource) && (namespace == "" || s.Namespaced) && (!isSecret || e.secrets) {
+		if p.Matches(s.GroupVersionResource) && !e.excludes(s.Group, s.Version, s.Resource) &&
+			(namespace == "" || s.Namespaced) && (!isSecret || e.secrets) {
 			c.scope(namespace).add(s.Group, s.Resource)
 		}
 	}
-	c.note("wildcards stand for what the cluster serves now: run this again when resources are added")
+	c.note("wildcards are resolved to the resources that the cluster serves now: run this command again when resources are added")
 }
 
-// whole grants all of a group.
+// whole grants all resources of a group, unless the entry excludes the group.
 func (c *computation) whole(e *entry, g *grants, group string) {
 	all := func(p filter.ResourcePattern) bool {
 		return p.Resource == "*" && p.Version == "" && matches(p.Group, group)
@@ -211,14 +217,14 @@ func (c *computation) whole(e *entry, g *grants, group string) {
 		return
 	}
 	g.whole = append(g.whole, group)
-	c.cantExclude(e, group)
+	c.noteExclusions(e, group)
 }
 
-// cantExclude notes what is excluded of a group that is granted as a whole.
-func (c *computation) cantExclude(e *entry, group string) {
+// noteExclusions adds a note for each exclusion from a group that is granted as a whole.
+func (c *computation) noteExclusions(e *entry, group string) {
 	for _, p := range e.exclude {
 		if group == "*" || matches(p.Group, group) {
-			c.note("exclude: %q can be read all the same: RBAC knows no exclusions (use --discover)", p.String())
+			c.note("exclude: the rules grant %q anyway, because RBAC has no exclusions; use --discover to leave it out", p.String())
 		}
 	}
 }
@@ -227,11 +233,12 @@ func (c *computation) note(format string, args ...any) {
 	c.notes = append(c.notes, fmt.Sprintf(format, args...))
 }
 
-func besides(groups []string) string {
+// joinGroups returns the additional groups for a note, or an empty string if there are none.
+func joinGroups(groups []string) string {
 	if len(groups) == 0 {
 		return ""
 	}
-	return " and for " + strings.Join(groups, ", ")
+	return " and " + strings.Join(groups, ", ")
 }
 
 func (g *grants) add(group, resource string) {
@@ -256,7 +263,8 @@ func (g *grants) rules() []rbacv1.PolicyRule {
 	var rules []rbacv1.PolicyRule
 	for _, group := range slices.Sorted(maps.Keys(g.named)) {
 		rules = append(rules, rbacv1.PolicyRule{
-			APIGroups: []string{group}, Resources: slices.Sorted(slices.Values(g.named[group])), Verbs: []string{"get", "list", "watch"},
+			APIGroups: []string{group}, Resources: slices.Sorted(slices.Values(g.named[group])),
+			Verbs: []string{"get", "list", "watch"},
 		})
 	}
 	groups := slices.Compact(slices.Sorted(slices.Values(g.whole)))
@@ -267,28 +275,30 @@ func (g *grants) rules() []rbacv1.PolicyRule {
 		rules = append(
 			rules,
 			rbacv1.PolicyRule{APIGroups: groups, Resources: []string{"*"}, Verbs: []string{"list", "watch"}},
-			rbacv1.PolicyRule{APIGroups: groups, Resources: []string{"*"}, ResourceNames: []string{informer.ProbeName}, Verbs: []string{"get"}},
+			rbacv1.PolicyRule{
+				APIGroups: groups, Resources: []string{"*"}, ResourceNames: []string{informer.ProbeName}, Verbs: []string{"get"},
+			},
 		)
 	}
 	return rules
 }
 
-// Own is what the bridge needs to know of the cluster besides what it watches. It does without: each rule makes it notice
-// something sooner, or at all.
+// Own returns the rules for what the bridge reads about the cluster in addition to the watched resources. The bridge
+// runs without them, but then notices some things later or not at all.
 func Own(watch []config.Watch) []rbacv1.PolicyRule {
 	c := &computation{}
 	for n := range watch {
 		patterns, err := parsePatterns(watch[n].Resources)
-		if err != nil { // the configuration was checked, so there is none
+		if err != nil { // impossible: the configuration was validated
 			continue
 		}
-		c.look(watch[n].Resources, patterns)
+		c.scan(watch[n].Resources, patterns)
 	}
 	return c.own()
 }
 
-// look notes what patterns ask for besides what they name.
-func (c *computation) look(texts []string, patterns []filter.ResourcePattern) {
+// scan records whether patterns have wildcards, and whether they can select custom or aggregated resources.
+func (c *computation) scan(texts []string, patterns []filter.ResourcePattern) {
 	for n, p := range patterns {
 		c.wildcards = c.wildcards || isGlob(texts[n])
 		c.foreign = c.foreign || isGlob(texts[n]) || strings.Contains(p.Group, ".")
@@ -301,7 +311,8 @@ func (c *computation) own() []rbacv1.PolicyRule {
 	}}
 	if c.wildcards {
 		rules = append(rules, rbacv1.PolicyRule{
-			APIGroups: []string{"apiextensions.k8s.io"}, Resources: []string{"customresourcedefinitions"}, Verbs: []string{"get", "list", "watch"},
+			APIGroups: []string{"apiextensions.k8s.io"}, Resources: []string{"customresourcedefinitions"},
+			Verbs: []string{"get", "list", "watch"},
 		})
 	}
 	if c.foreign {
@@ -314,7 +325,7 @@ func (c *computation) own() []rbacv1.PolicyRule {
 
 func isGlob(text string) bool { return strings.ContainsAny(text, `*?[`) }
 
-// isPart reports whether a glob is one that RBAC does not know.
+// isPart reports whether a pattern has wildcards within a name, which RBAC can't express.
 func isPart(glob string) bool { return isGlob(glob) && glob != "*" }
 
 func matches(glob, name string) bool {

@@ -67,7 +67,7 @@ func TestFor(t *testing.T) {
 			name:  "globs of namespaces",
 			watch: []config.Watch{{Resources: []string{"pods"}, Namespaces: []string{"team-*", "a"}}},
 			want:  []string{"core: pods get,list,watch", always},
-			note:  "namespaces: [team-*, a] is watched, and granted, in the whole cluster",
+			note:  "namespaces: [team-*, a] is watched and granted in the whole cluster",
 		},
 		{
 			name:  "a group",
@@ -100,7 +100,7 @@ func TestFor(t *testing.T) {
 				"a.com," + strings.Replace(builtIn, "apps,", "", 1) + ": * list,watch",
 				"a.com," + strings.Replace(builtIn, "apps,", "", 1) + ": * [deltabridge-probe] get", always, definitions, services,
 			},
-			note: `exclude: "leases.coordination.k8s.io" can be read all the same`,
+			note: `exclude: the rules grant "leases.coordination.k8s.io" anyway, because RBAC has no exclusions`,
 		},
 		{
 			name:  "everything with Secrets",
@@ -128,14 +128,14 @@ func TestFor(t *testing.T) {
 			}},
 			want: []string{"core: nodes,pods get,list,watch", "apps: as get,list,watch", always, definitions, services},
 			in:   map[string][]string{"x": {"apps: as get,list,watch"}},
-			note: "run this again",
+			note: "run this command again",
 		},
 		{
 			name:    "discovered, with Secrets",
 			watch:   []config.Watch{{Resources: []string{"*", "secrets"}}},
 			options: Options{Served: []Served{served("", "v1", "secrets", true)}},
 			want:    []string{"core: secrets get,list,watch", always, definitions, services},
-			note:    "run this again",
+			note:    "run this command again",
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -169,7 +169,7 @@ func served(group, version, resource string, namespaced bool) Served {
 func TestForRefuses(t *testing.T) {
 	for _, pattern := range []string{"deploy*.apps", "pod*", "*.*.example.com", "p?ds", "[a-z]s.*"} {
 		_, err := For([]config.Watch{{Resources: []string{"pods"}}, {Resources: []string{"pods", pattern}}}, Options{})
-		if want := fmt.Sprintf("watch[1].resources[1]: %q: RBAC knows no wildcards", pattern); err == nil || !strings.HasPrefix(err.Error(), want) {
+		if want := fmt.Sprintf("watch[1].resources[1]: %q: RBAC has no wildcards", pattern); err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("%v, want %s", err, want)
 		}
 		if _, err := For([]config.Watch{{Resources: []string{pattern}}}, Options{Served: []Served{}}); err != nil {

@@ -10,10 +10,10 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/sinks/diagnose"
 )
 
-// stateLimit bounds the states that are remembered, in bytes.
+// stateLimit limits the total size of the remembered states, in bytes.
 const stateLimit = 256 << 20
 
-// states are the last ones that were seen, by uid.
+// states holds the last seen state of each object, by uid.
 type states struct {
 	last  map[string][]byte
 	bytes int
@@ -26,7 +26,7 @@ func (s *states) put(uid string, state []byte) {
 	}
 	s.drop(uid)
 	s.last[uid], s.bytes = state, s.bytes+len(state)
-	for other := range s.last { // whichever: what goes is seen again with its next update
+	for other := range s.last { // drop any: the object's next update brings its state again
 		if s.bytes <= s.limit {
 			break
 		}
@@ -41,7 +41,8 @@ func (s *states) drop(uid string) {
 
 const diffIndent = "    "
 
-// diff is what an update changed, in lines; empty for other events.
+// diff returns what an update changed, in lines, and records the new state. It returns an empty string for other
+// events.
 func (p *Printer) diff(r *diagnose.Record, c *change, style console.Style) string {
 	uid := r.Attributes["uid"]
 	switch r.Type() {
@@ -64,12 +65,12 @@ func (p *Printer) diff(r *diagnose.Record, c *change, style console.Style) strin
 	case before == nil && c.patch != nil:
 		return patchLines(c.patch, style)
 	case before == nil || c.object == nil:
-		return diffIndent + style.Paint(console.Dim, "(the state before was not seen)") + "\n"
+		return diffIndent + style.Paint(console.Dim, "(previous state unknown)") + "\n"
 	}
 	var b strings.Builder
 	for _, change := range jsonpatch.Diff(before, c.object) {
 		path := change.Pointer()
-		if path == "/metadata/resourceVersion" { // it is in the line above
+		if path == "/metadata/resourceVersion" { // the line above shows it
 			continue
 		}
 		writeChange(&b, path, change.Old, change.Value, style)
@@ -77,7 +78,8 @@ func (p *Printer) diff(r *diagnose.Record, c *change, style console.Style) strin
 	return b.String()
 }
 
-// writeChange is a removal and an addition at one path. Of texts with several lines only those that differ are shown.
+// writeChange writes a removal and an addition at one path. For multi-line strings it writes only the range of lines
+// that differs.
 func writeChange(b *strings.Builder, path string, old, now json.RawMessage, style console.Style) {
 	before, isText := textLines(old)
 	after, stillText := textLines(now)
@@ -105,7 +107,7 @@ func writeChange(b *strings.Builder, path string, old, now json.RawMessage, styl
 	}
 }
 
-// textLines are those of a JSON string.
+// textLines returns the lines of a JSON string. It returns false if the value is not a string.
 func textLines(value json.RawMessage) ([]string, bool) {
 	var text string
 	if len(value) == 0 || value[0] != '"' || json.Unmarshal(value, &text) != nil {
@@ -122,8 +124,7 @@ func diffLine(b *strings.Builder, color console.Color, sign, text string, style 
 	b.WriteString(diffIndent + style.Paint(color, text) + "\n")
 }
 
-// patchLines shows the event's own patch (RFC 6902, or the members of an RFC 7386 one), where the state before is not
-// known.
+// patchLines renders the event's own patch (RFC 6902 or RFC 7386), for events whose previous state is not known.
 func patchLines(patch json.RawMessage, style console.Style) string {
 	var b strings.Builder
 	var operations []struct {

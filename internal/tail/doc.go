@@ -1,6 +1,7 @@
-// Package tail shows the events of a stream to a person: one line for each, as wide as the terminal, and on request what
-// each update changed.
+// Package tail prints the events of a stream for a terminal: one line for each event, as wide as the terminal, and
+// optionally what each update changed.
 //
-// It is given records in their order ([Printer.Print]) and writes each at once. Nothing that a record holds can steer the
-// terminal. With Options.Diff it remembers the last state of each object, up to a bound; without, nothing.
+// [Printer.Print] must be called with the records in order, and writes each one immediately. Control characters in a
+// record are escaped. With Options.Diff the Printer remembers the last state of each object, up to a limit; otherwise
+// it remembers nothing.
 package tail

@@ -12,19 +12,20 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/sinks/diagnose"
 )
 
-// layout is how wide the columns are, in cells; 0 leaves one out, and less than 0 pads to that width and cuts nothing.
+// layout has the widths of the columns, in cells. 0 omits a column. A negative width -n pads to n cells and never
+// truncates.
 type layout struct {
-	clock                              string
+	clock                              string // time format
 	operation, resource, version, name int
 	manager                            int
 }
 
 const (
 	millis = "15:04:05.000"
-	gap    = 2 // between columns
+	gap    = 2 // cells between columns
 
-	narrow = 60  // below, there is room for what changed alone
-	wide   = 100 // from here on, for the time in milliseconds
+	narrow = 60  // narrower lines show only operation, resource and name
+	wide   = 100 // from this width on, lines show milliseconds and a wider manager
 	widest = 140
 
 	operationWidth = len("updated")
@@ -33,7 +34,7 @@ const (
 func layoutFor(width int) layout {
 	l := layout{clock: time.TimeOnly, operation: operationWidth}
 	switch {
-	case width <= 0: // no terminal
+	case width <= 0: // the output is not a terminal
 		return layout{clock: millis, operation: operationWidth, resource: -20, name: -32, version: -8, manager: -1}
 	case width < narrow:
 		rest := max(width-len(l.clock)-l.operation-3*gap, 8)
@@ -53,7 +54,7 @@ func layoutFor(width int) layout {
 	return l
 }
 
-// line is an event in one line, with the line's end.
+// line renders an event as one line, including the newline.
 func line(r *diagnose.Record, style console.Style) string {
 	l := layoutFor(style.Width)
 	word, color := operation(r)
@@ -76,7 +77,7 @@ func line(r *diagnose.Record, style console.Style) string {
 	}{{r.Resource(), l.resource}, {name, l.name}, {version(r), l.version}, {r.Attributes["changedby"], l.manager}} {
 		text := console.Clean(c.text)
 		switch {
-		case c.width > 0 && i == 0: // the end of a group tells little
+		case c.width > 0 && i == 0: // the end of an API group says little
 			columns = append(columns, console.Pad(console.Cut(text, c.width), c.width))
 		case c.width > 0:
 			columns = append(columns, console.Pad(console.CutMiddle(text, c.width), c.width))
@@ -90,7 +91,8 @@ func line(r *diagnose.Record, style console.Style) string {
 	return strings.TrimRight(strings.Join(columns, "  "), " ") + "\n"
 }
 
-// notes are for those who read lines from a file, where there is no color and no end of a line.
+// notes returns additional attributes of an event. They are added to lines only if the output is not a terminal,
+// because such lines have no limit.
 func notes(r *diagnose.Record) string {
 	var all []string
 	for _, name := range []string{"initiallist", "finalstateunknown", "resent"} {
@@ -107,7 +109,7 @@ func notes(r *diagnose.Record) string {
 	return "(" + strings.Join(all, ", ") + ")"
 }
 
-// omitted says that the data is not all of the event's; empty if it is.
+// omitted describes which data an event lacks. It returns an empty string if the data is complete.
 func omitted(r *diagnose.Record) string {
 	why := r.Attributes["dataomitted"]
 	if why == "" {
@@ -123,7 +125,7 @@ func omitted(r *diagnose.Record) string {
 	return console.Clean(text)
 }
 
-// control is what a gap or synced event says.
+// control renders the content of a gap or synced event.
 func control(r *diagnose.Record) string {
 	if r.Type() == event.Synced {
 		var info event.SyncedInfo
@@ -132,7 +134,7 @@ func control(r *diagnose.Record) string {
 		}
 		what := "objects"
 		if info.Resync {
-			what = "objects again"
+			what = "objects re-sent"
 		}
 		resource := info.Resource
 		if info.Namespace != "" {
@@ -146,7 +148,7 @@ func control(r *diagnose.Record) string {
 	}
 	text := info.Resource + "  " + info.Reason
 	switch {
-	case info.Event != "": // one event, which is named
+	case info.Event != "": // the gap is a single event
 		text += ", " + info.Subject + " " + info.Operation
 	case info.Events > 0:
 		text += fmt.Sprintf(", %s events", console.Count(info.Events))

@@ -14,55 +14,55 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/sinks/diagnose"
 )
 
-// Options say what is shown, and how.
+// Options say what to print, and how.
 type Options struct {
-	Out io.Writer // events
-	// Notes gets what is not of the stream: that the reader is behind. It may be Out.
+	Out io.Writer // gets the events
+	// Notes gets messages about the reader itself, such as how far it is behind. It may be the same writer as Out.
 	Notes io.Writer
-	// Style is asked for each line, since a terminal's width changes.
+	// Style is called for each line, because the width of a terminal can change.
 	Style func() console.Style
 
-	JSON bool // each event as one line of JSON instead
-	Diff bool // what updates changed
+	JSON bool // print each event as a line of JSON
+	Diff bool // print what updates changed
 
-	Resource  func(groupResource, version string) bool // nil: all; version may be empty
-	Namespace func(namespace string) bool              // nil: all; not asked of control events
-	Selector  labels.Selector                          // nil: all; not asked of control events
+	Resource  func(groupResource, version string) bool // nil selects all; version may be empty
+	Namespace func(namespace string) bool              // nil selects all; not called for control events
+	Selector  labels.Selector                          // nil selects all; not applied to control events
 }
 
-// Printer shows records. It is used by one goroutine.
+// Printer prints records. It is not safe for concurrent use.
 type Printer struct {
 	Options
-	states states
-	behind bool      // and said so
-	said   time.Time // when
-	now    func() time.Time
+	states   states
+	behind   bool      // the last note said that the reader is behind
+	lastNote time.Time // when that note was written
+	now      func() time.Time
 }
 
-// New makes a Printer.
+// New returns a Printer.
 func New(o Options) *Printer {
 	return &Printer{Options: o, states: states{limit: stateLimit}, now: time.Now}
 }
 
 const (
-	// farBehind is from how many waiting messages on it is said.
-	farBehind = 1000
-	sayAgain  = 2 * time.Second
+	// farBehind is the number of unread messages from which on a note is written, noteInterval the time between notes.
+	farBehind    = 1000
+	noteInterval = 2 * time.Second
 )
 
-// Print shows a record, if it is asked for. An error is one of writing.
+// Print prints a record if it is selected. It returns only errors of the writers.
 func (p *Printer) Print(r *diagnose.Record) error {
-	if err := p.say(r.Behind); err != nil {
+	if err := p.noteLag(r.Behind); err != nil {
 		return err
 	}
-	if r.Attributes == nil && r.Data == nil && r.Foreign == nil { // a tombstone, which follows its deletion
+	if r.Attributes == nil && r.Data == nil && r.Foreign == nil { // a tombstone: the deletion before it was printed
 		return nil
 	}
 	if r.Foreign != nil || r.Type() == 0 {
-		return p.foreign(r)
+		return p.printForeign(r)
 	}
 	c := changeOf(r)
-	if !p.wanted(r, c) {
+	if !p.selects(r, c) {
 		return nil
 	}
 	if p.JSON {
@@ -72,12 +72,12 @@ func (p *Printer) Print(r *diagnose.Record) error {
 	style := p.Style()
 	text := line(r, style)
 	left := omitted(r)
-	if left != "" && style.Width > 0 { // elsewhere it stands in the line
+	if left != "" && style.Width > 0 { // without a terminal it is in the line itself
 		text += diffIndent + style.Paint(console.Yellow, console.Cut("("+left+")", max(style.Width-len(diffIndent), 8))) + "\n"
 	}
 	switch {
 	case !p.Diff:
-	case left != "": // there is nothing to compare, nor will the next one find anything
+	case left != "": // the state is incomplete, so neither this update nor the next one can be compared
 		p.states.drop(r.Attributes["uid"])
 	default:
 		text += p.diff(r, c, style)
@@ -86,7 +86,8 @@ func (p *Printer) Print(r *diagnose.Record) error {
 	return err
 }
 
-func (p *Printer) wanted(r *diagnose.Record, c *change) bool {
+// selects reports whether the options select a record.
+func (p *Printer) selects(r *diagnose.Record, c *change) bool {
 	version := r.Attributes["apiversion"]
 	version = version[strings.LastIndexByte(version, '/')+1:]
 	if p.Resource != nil && !p.Resource(r.Resource(), version) {
@@ -101,8 +102,8 @@ func (p *Printer) wanted(r *diagnose.Record, c *change) bool {
 	return p.Selector == nil || p.Selector.Matches(c.labels())
 }
 
-// foreign shows a message that is no event of the bridge.
-func (p *Printer) foreign(r *diagnose.Record) error {
+// printForeign prints a note about a message that is not an event of the bridge. With Options.JSON it prints nothing.
+func (p *Printer) printForeign(r *diagnose.Record) error {
 	if p.JSON {
 		return nil
 	}
@@ -111,17 +112,17 @@ func (p *Printer) foreign(r *diagnose.Record) error {
 		why = r.Foreign.Error()
 	}
 	style := p.Style()
-	text := fmt.Sprintf("%s  ?  %s: no event of Deltabridge (%s)", r.Stored.Local().Format(time.TimeOnly), r.Place, why)
+	text := fmt.Sprintf("%s  ?  %s: not an event of Deltabridge (%s)", r.Stored.Local().Format(time.TimeOnly), r.Place, why)
 	_, err := io.WriteString(p.Out, style.Paint(console.Dim, console.Cut(console.Clean(text), style.Width))+"\n")
 	return err
 }
 
-// say tells when the reader is far behind, and when it is not any more.
-func (p *Printer) say(behind int64) error {
+// noteLag writes a note when the reader is far behind the stream, and when it has caught up.
+func (p *Printer) noteLag(behind int64) error {
 	var text string
 	switch {
-	case behind >= farBehind && p.now().Sub(p.said) >= sayAgain:
-		text, p.behind, p.said = fmt.Sprintf("-- %s more in the stream --", console.Count(behind)), true, p.now()
+	case behind >= farBehind && p.now().Sub(p.lastNote) >= noteInterval:
+		text, p.behind, p.lastNote = fmt.Sprintf("-- %s more in the stream --", console.Count(behind)), true, p.now()
 	case behind == 0 && p.behind:
 		text, p.behind = "-- up to date --", false
 	default:
@@ -131,13 +132,13 @@ func (p *Printer) say(behind int64) error {
 	return err
 }
 
-// change is what the data of an event says, whatever the sink's payload is.
+// change is the data of an event, independent of the sink's payload.
 type change struct {
 	object, old, patch json.RawMessage
 }
 
-// changeOf reads the data of a change. Data of payload change has the operation beside the object, which an object of
-// Kubernetes does not have.
+// changeOf decodes the data of an event. Data of the payload `change` has an `operation` and no `kind`; that of the
+// payload `object` has a `kind`.
 func changeOf(r *diagnose.Record) *change {
 	c := &change{object: r.Data}
 	if r.Type().IsControl() {
@@ -151,13 +152,13 @@ func changeOf(r *diagnose.Record) *change {
 		Patch     json.RawMessage `json:"patch"`
 	}
 	if err := json.Unmarshal(r.Data, &payload); err == nil && payload.Kind == "" && payload.Operation != "" {
-		c.object, c.old, c.patch = given(payload.Object), given(payload.Old), given(payload.Patch)
+		c.object, c.old, c.patch = nullToNil(payload.Object), nullToNil(payload.Old), nullToNil(payload.Patch)
 	}
 	return c
 }
 
-// given is nil for what is null.
-func given(value json.RawMessage) json.RawMessage {
+// nullToNil returns nil for a JSON null, and other values unchanged.
+func nullToNil(value json.RawMessage) json.RawMessage {
 	if string(value) == "null" {
 		return nil
 	}
@@ -178,10 +179,10 @@ func (c *change) labels() labels.Set {
 	return doc.Metadata.Labels
 }
 
-// version of the object that an event leads to.
+// version returns the resourceVersion of the state that an event reports.
 func version(r *diagnose.Record) string { return r.Attributes["resourceversion"] }
 
-// moment is when the bridge saw a change, or else when the destination stored it.
+// moment returns the event's time or, if it has none, when the destination stored it.
 func moment(r *diagnose.Record) time.Time {
 	if at, err := time.Parse(time.RFC3339Nano, r.Attributes["time"]); err == nil {
 		return at
@@ -189,7 +190,7 @@ func moment(r *diagnose.Record) time.Time {
 	return r.Stored
 }
 
-// operation in one word for people.
+// operation returns the word and the color that show what happened.
 func operation(r *diagnose.Record) (word string, color console.Color) {
 	switch r.Type() {
 	case event.Added:
@@ -206,7 +207,7 @@ func operation(r *diagnose.Record) (word string, color console.Color) {
 		return "deleted", console.Red
 	case event.Gap:
 		return "GAP", console.Alarm
-	case event.Restated: // nothing happened
+	case event.Restated: // not a change
 		return "again", console.Dim
 	}
 	return "SYNCED", console.Cyan

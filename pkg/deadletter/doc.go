@@ -1,19 +1,19 @@
-// Package deadletter keeps messages that a destination refuses for good, until a person sends them again or drops them.
+// Package deadletter stores messages that a destination has rejected, until an operator re-sends or drops them.
 //
 // # Durability
 //
-// Keep returns when the message lies on the disk. A file is a bbolt database: what a kill -9 or a power failure interrupts
-// is there as a whole or not at all. A message that is kept twice (the bridge was killed before the checkpoint knew) is one
-// entry, for the key is the event's id. Files have the mode 0600, and hold messages as they were encoded for their sink:
-// secret values that the sink may not know are not in them.
+// Keep returns after the message has been synced to disk. A file is a bbolt database: after a kill -9 or a power
+// failure, a message is either complete or absent. The key is the event's id, so a message that is stored again
+// (because the bridge was killed before the checkpoint was written) stays one entry. Files have mode 0600. They contain
+// messages as they were encoded for their sink, without the values that are redacted for it.
 //
-// # Two processes
+// # Concurrent access
 //
-// The file is opened for each call and closed behind it, so that the commands of a person can work on it while the bridge
-// runs. bbolt's lock on the file keeps two of them apart; a call waits for it for a few seconds.
+// Each call opens the file and closes it again, so that commands can use it while the bridge runs. bbolt's file lock
+// serializes access; a call waits a few seconds for it.
 //
-// # Bounds
+// # Limits
 //
-// A file has a limit in bytes. Keep refuses what would exceed it with [ErrFull], and the caller says so: nothing is
-// overwritten and nothing old is dropped.
+// A file has a limit in bytes. If a message would exceed it, Keep returns [ErrFull] and the caller reports it: older
+// dead letters are never overwritten or dropped.
 package deadletter

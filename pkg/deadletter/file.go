@@ -24,55 +24,55 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 )
 
-// ErrFull is wrapped by the error of Keep if there is no room for the message.
-var ErrFull = errors.New("the file of dead letters is full")
+// ErrFull is wrapped by the error of Keep if the message would exceed the file's limit.
+var ErrFull = errors.New("the dead-letter file is full")
 
-// ErrNotFound is wrapped by the error of Get if there is no such letter.
+// ErrNotFound is wrapped by the error of Get if no dead letter has the id.
 var ErrNotFound = errors.New("no such dead letter")
 
 const (
-	// patience is for how long a call waits for another process that has the file open.
-	patience = 5 * time.Second
-	// entryOverhead is what an entry is counted besides its value, in bytes.
+	// lockTimeout is how long a call waits for another process to close the file.
+	lockTimeout = 5 * time.Second
+	// entryOverhead is added to the size of each entry's key and value, in bytes.
 	entryOverhead = 64
 )
 
-// bucketLetters holds the entries by event id, and bucketTotals their number and size.
+// bucketLetters contains the entries by event id, bucketTotals their total size.
 const (
 	bucketLetters = "letters"
 	bucketTotals  = "totals"
 	keyBytes      = "bytes"
 )
 
-// Letter is one message that was refused, and why.
+// Letter is one dead letter: a message that a destination rejected, and why.
 type Letter struct {
-	ID        string    `json:"id"`        // of the event
-	Subject   string    `json:"subject"`   // of the event, too: its object
-	Operation string    `json:"operation"` // what happened to that
-	Time      time.Time `json:"time"`      // when it was refused
+	ID        string    `json:"id"`        // id of the event
+	Subject   string    `json:"subject"`   // subject of the event: the object that changed
+	Operation string    `json:"operation"` // operation of the event: what happened to the object
+	Time      time.Time `json:"time"`      // when the message was rejected
 	Reason    string    `json:"reason"`    // event.ReasonOversize or event.ReasonRefused
-	Error     string    `json:"error"`     // what the destination said
-	Bytes     int       `json:"bytes"`     // of the event's data
+	Error     string    `json:"error"`     // error of the destination
+	Bytes     int       `json:"bytes"`     // size of the event's data
 
 	Message *event.Message `json:"-"`
 }
 
-// File is the dead letters of one sink.
+// File is the file of one sink's dead letters.
 type File struct {
 	Path string
-	// MaxBytes bounds the entries together. The file itself can be somewhat larger. 0: no bound, for who only reads
-	// and removes.
+	// MaxBytes limits the total size of the entries; the file itself can be somewhat larger. 0 means no limit, for callers
+	// that only read and remove.
 	MaxBytes int64
-	Logger   *slog.Logger // nil: none
+	Logger   *slog.Logger // nil disables logging
 }
 
 var _ sinks.DeadLetters = (*File)(nil)
 
-// Name of the file of a sink's dead letters, in the folder of the state.
+// Name returns the name of the file of a sink's dead letters, in the state directory.
 func Name(sink string) string { return "dead-letters-" + sink + ".db" }
 
-// Keep implements [sinks.DeadLetters]. Its error is Permanent if the file is full; all others, such as a full disk, pass when
-// somebody mends them.
+// Keep implements [sinks.DeadLetters]. Its error is permanent if the file has reached MaxBytes or the message cannot be
+// encoded; other errors, such as a full disk, are worth a retry.
 func (f *File) Keep(_ context.Context, m *event.Message, reason string, cause error) (where string, err error) {
 	value, err := encode(&Letter{
 		ID: m.ID, Subject: m.Subject(), Operation: m.Type.String(), Time: time.Now().UTC(),
@@ -99,11 +99,12 @@ func (f *File) put(tx *bbolt.Tx, id string, value []byte) error {
 		return err
 	}
 	if before := letters.Get([]byte(id)); before != nil {
-		return nil // the same event, from before a crash
+		return nil // the same event, stored before a crash
 	}
 	total := totalBytes(tx) + entrySize(id, value)
 	if f.MaxBytes > 0 && total > f.MaxBytes {
-		return fmt.Errorf("%w: %d bytes of at most %d are taken, and this one has %d", ErrFull, total-entrySize(id, value), f.MaxBytes, entrySize(id, value))
+		size := entrySize(id, value)
+		return fmt.Errorf("%w: %d of %d bytes are used, and this message needs %d", ErrFull, total-size, f.MaxBytes, size)
 	}
 	if err := letters.Put([]byte(id), value); err != nil {
 		return err
@@ -111,7 +112,7 @@ func (f *File) put(tx *bbolt.Tx, id string, value []byte) error {
 	return setTotalBytes(tx, total)
 }
 
-// List gives all letters, the oldest first, without their messages.
+// List returns all dead letters without their messages, the oldest first.
 func (f *File) List() (letters []Letter, err error) {
 	err = f.view(func(bucket *bbolt.Bucket) error {
 		return bucket.ForEach(func(_, value []byte) error {
@@ -124,7 +125,7 @@ func (f *File) List() (letters []Letter, err error) {
 	return letters, err
 }
 
-// Get gives a letter with its message.
+// Get returns a dead letter with its message.
 func (f *File) Get(id string) (letter Letter, err error) {
 	found := false
 	err = f.view(func(bucket *bbolt.Bucket) error {
@@ -137,7 +138,7 @@ func (f *File) Get(id string) (letter Letter, err error) {
 		if letter, rest, err = decodeHead(value); err != nil {
 			return err
 		}
-		letter.Message, err = event.ParseStored(bytes.Clone(rest)) // what bbolt gives is gone with the transaction
+		letter.Message, err = event.ParseStored(bytes.Clone(rest)) // bbolt's values are valid only during the transaction
 		return err
 	})
 	if err == nil && !found {
@@ -146,7 +147,7 @@ func (f *File) Get(id string) (letter Letter, err error) {
 	return letter, err
 }
 
-// Drop removes a letter, and reports whether it was there.
+// Drop removes a dead letter. found is false if there was none with this id.
 func (f *File) Drop(id string) (found bool, err error) {
 	if _, err := os.Stat(f.Path); errors.Is(err, fs.ErrNotExist) {
 		return false, nil
@@ -170,7 +171,7 @@ func (f *File) Drop(id string) (found bool, err error) {
 	return found, err
 }
 
-// Stats is how many letters there are, and how many bytes they count.
+// Stats returns the number of dead letters and their total size in bytes.
 func (f *File) Stats() (letters int, size int64, err error) {
 	err = f.view(func(bucket *bbolt.Bucket) error {
 		letters, size = bucket.Stats().KeyN, totalBytes(bucket.Tx())
@@ -213,7 +214,7 @@ func setTotalBytes(tx *bbolt.Tx, total int64) error {
 	return bucket.Put([]byte(keyBytes), binary.BigEndian.AppendUint64(nil, uint64(max(total, 0))))
 }
 
-// encode is a letter as one value: its head as a line of JSON, then the message as it is stored.
+// encode encodes a dead letter as one value: a line of JSON, followed by the stored form of the message.
 func encode(l *Letter, m *event.Message) ([]byte, error) {
 	head, err := json.Marshal(l)
 	if err != nil {
@@ -238,7 +239,7 @@ func decodeHead(value []byte) (l Letter, message []byte, err error) {
 	return l, message, nil
 }
 
-// view reads the letters; a file that is not there has none.
+// view calls read in a read-only transaction. It does not call read if there is no file or it has no dead letters.
 func (f *File) view(read func(*bbolt.Bucket) error) error {
 	if _, err := os.Stat(f.Path); errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -252,7 +253,7 @@ func (f *File) view(read func(*bbolt.Bucket) error) error {
 			return read(bucket)
 		})
 	})
-	if errors.Is(err, syscall.EBADF) { // bbolt tries to fill a file that another process has just made
+	if errors.Is(err, syscall.EBADF) { // bbolt tries to initialize a file that another process has just created
 		return nil
 	}
 	return err
@@ -267,7 +268,8 @@ func (f *File) update(create bool, change func(*bbolt.Tx) error) error {
 	return f.open(false, func(db *bbolt.DB) error { return db.Update(change) })
 }
 
-// open opens the file for one use. bbolt panics on pages that make no sense, and a file that was cut off faults.
+// open opens the file, calls use, and closes the file. It turns panics into errors: bbolt panics on invalid pages, and
+// accessing a truncated file faults.
 func (f *File) open(readOnly bool, use func(*bbolt.DB) error) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
@@ -275,7 +277,8 @@ func (f *File) open(readOnly bool, use func(*bbolt.DB) error) (err error) {
 			err = fmt.Errorf("dead letters %s: %w: %v", f.Path, errUnreadable, v)
 		}
 	}()
-	db, err := bbolt.Open(f.Path, 0o600, &bbolt.Options{Timeout: patience, ReadOnly: readOnly, FreelistType: bbolt.FreelistMapType})
+	options := &bbolt.Options{Timeout: lockTimeout, ReadOnly: readOnly, FreelistType: bbolt.FreelistMapType}
+	db, err := bbolt.Open(f.Path, 0o600, options)
 	switch {
 	case errors.Is(err, bolterrors.ErrInvalid), errors.Is(err, bolterrors.ErrChecksum), errors.Is(err, bolterrors.ErrVersionMismatch):
 		return fmt.Errorf("dead letters %s: %w: %w", f.Path, errUnreadable, err)

@@ -1,23 +1,25 @@
-// Package enrich knows what other objects say of an object: who owns it, up to the top; which labels its namespace has; and
-// for a Kubernetes Event, whose it is and which labels that has. It never asks the API server: it keeps facts of the objects
-// that the informers hand on, in an index of its own.
+// Package enrich collects what other objects say about an object: its top owner, the labels of its namespace and, for a
+// Kubernetes Event, the labels and the owner of the object that it is about. It never queries the API server: it builds
+// an index of facts from the objects that informers pass to its handlers.
 //
 // # Facts
 //
-// A fact is what a need asks for of one object: its owner, as its controller's reference or else its first owner reference
-// names it; its labels. An object of which nothing is asked has none. Owners and labels are interned: the Pods of a
-// ReplicaSet share them. A fact takes a quarter of a kilobyte (BenchmarkMemory), whatever the object's size.
+// A fact has the parts of one object that Needs ask for: its owner, which is its controller or else its first owner
+// reference, and its labels. Objects of which nothing is needed have no fact. Owners and labels are interned, so the
+// Pods of a ReplicaSet share them. A fact takes a quarter of a kilobyte (BenchmarkMemory), whatever the size of the
+// object.
 //
-// Facts of deleted objects stay for a while, by number and by age: the garbage collector deletes owners first, and the
-// deletions of what they owned are to tell the same owner as all events before.
+// Facts of deleted objects are kept for a while, limited by number and age: the garbage collector deletes owners first,
+// and the deletion events of their dependents must name the same owner as all earlier events.
 //
 // # Best effort
 //
-// A context is as of when it is asked for. What is not known is left out, and a chain of owners ends at the last reference
-// that is known: an owner reference names its object even where nothing else of that is known. Cycles end the chain too.
+// A context reflects what is known when it is requested. Unknown parts are left out. A chain of owners ends at the last
+// known reference, which names its object even if nothing else is known about it. A cycle also ends the chain.
 //
-// # Ownership
+// # Concurrency
 //
-// A Handler is the handler of one informer, called before those that ask for contexts; it is for the goroutine of that
-// informer. The Index is safe for concurrent use. What it gives is immutable and shared.
+// A Handler belongs to one informer. It must be called before the handlers that request contexts, and from the
+// informer's goroutine only. The Index is safe for concurrent use. The contexts that it returns are shared and must not
+// be modified.
 package enrich

@@ -10,31 +10,34 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// Handler learns from one informer's objects. The informer calls it before the handlers that ask for contexts, and first
-// with what it knows already (AddEventHandlerWithReplay): a change is then enriched with what it brought itself.
+// Handler adds the objects of one informer to the Index. The informer must call it before the handlers that request
+// contexts, so that an event is enriched with the state that it reports. It must be given all objects that the informer
+// knows already (AddEventHandlerWithReplay).
 type Handler struct {
-	// Held reports whether another informer has an object of which this one says that it is gone: then it lives, and only ceased
-	// to be selected. It may be set before the first call. Nil: no other has.
+	// Held reports whether another informer still has an object that this one reports as deleted. Such an object exists
+	// and is only no longer selected by this informer. Held must be set before the first event; nil means that no other
+	// informer has the object.
 	Held func(*object.Object) bool
 
 	index    *Index
 	resource schema.GroupVersionResource
-	// learned is called when all that the informer knows at its start was learned.
-	learned func()
-	labels  bool // are asked for
-	owner   bool
-	listed  bool // the first list was learned as a whole
+	// onReady is called when all objects that the informer knows at its start are in the index.
+	onReady func()
+	labels  bool // labels are needed
+	owner   bool // owners are needed
+	listed  bool // OnFirstList was called: OnAdd skips the initial objects
 	reader  reader
 }
 
 var _ cache.ResourceEventHandler = (*Handler)(nil)
 
-// Handler makes the handler of an informer. learned is called when all was learned that the informer knows at its start,
-// in the informer's goroutine and before any other handler has heard of a change; it may wait. It can be called twice.
-func (x *Index) Handler(resource schema.GroupVersionResource, learned func()) *Handler {
+// Handler returns the handler for one informer. onReady is called when all objects that the informer knows at its start
+// are in the index: in the informer's goroutine, and before any other handler gets a change. It may block, and may be
+// called twice.
+func (x *Index) Handler(resource schema.GroupVersionResource, onReady func()) *Handler {
 	needs := x.options.Needs
 	return &Handler{
-		index: x, resource: resource, learned: learned,
+		index: x, resource: resource, onReady: onReady,
 		owner:  needs.Owner && !isEvent(resource),
 		labels: needs.InvolvedObject && !isEvent(resource) || needs.NamespaceLabels && isNamespace(resource),
 	}
@@ -44,13 +47,14 @@ func isNamespace(r schema.GroupVersionResource) bool {
 	return r.Group == "" && r.Resource == "namespaces"
 }
 
-// OnFirstList implements informer.FirstLister: it learns from a first list as a whole, before any of it is handed over. It asks for the objects' bytes.
+// OnFirstList implements informer.FirstLister: it adds all objects of the first list to the index before other handlers
+// get any of them.
 func (h *Handler) OnFirstList(objects []*object.Object) {
 	for _, o := range objects {
 		h.learn(o)
 	}
 	h.listed = true
-	h.learned()
+	h.onReady()
 }
 
 // OnAdd implements cache.ResourceEventHandler.
@@ -67,24 +71,24 @@ func (h *Handler) OnUpdate(_, newObj any) { h.learn(newObj.(*object.Object)) }
 func (h *Handler) OnDelete(obj any) {
 	o := obj.(*object.Object)
 	if h.Held != nil && h.Held(o) {
-		return // the other one tells what comes of it, its deletion too
+		return // the other informer reports its further changes and its deletion
 	}
 	if f := h.index.get(string(o.UID)); f != nil && !f.deleted.IsZero() {
-		return // another informer told so
+		return // another informer has reported the deletion
 	}
-	h.learn(o) // the last state may be one that no update showed
+	h.learn(o) // the last state can be newer than the last update
 	if f := h.index.get(string(o.UID)); f != nil {
-		h.index.bury(f, time.Now())
+		h.index.markDeleted(f, time.Now())
 	}
 }
 
-// OnSynced follows what the informer knew at its start, by a list or from a checkpoint.
-func (h *Handler) OnSynced(string, int) { h.learned() }
+// OnSynced is called after all objects that the informer knew at its start, from a list or from a checkpoint.
+func (h *Handler) OnSynced(string, int) { h.onReady() }
 
-// OnGap does nothing: the changes that a list brings follow.
+// OnGap does nothing: the handler gets the changes that the following list shows.
 func (h *Handler) OnGap(string, string, string) {}
 
-// learn notes what is asked for of an object.
+// learn updates the fact of an object.
 func (h *Handler) learn(o *object.Object) {
 	uid := string(o.UID)
 	if uid == "" || !h.owner && !h.labels {
@@ -93,11 +97,11 @@ func (h *Handler) learn(o *object.Object) {
 	known := h.index.get(uid)
 	lives := known != nil && known.deleted.IsZero()
 	if !h.labels && (known == nil && len(o.Owners) == 0 || lives && h.sameOwner(known, o)) {
-		return // without a look at the bytes
+		return // nothing new: avoid fetching the bytes
 	}
 	raw, err := h.index.options.Bytes(h.resource, o)
 	if err != nil {
-		return // whoever sends the object says so
+		return // the encoder reports the error
 	}
 	metadata := member(raw, "metadata")
 	var now fact
@@ -124,12 +128,13 @@ func (h *Handler) learn(o *object.Object) {
 	h.index.set(&now, known)
 }
 
-// sameOwner reports whether an object's one owner is the known one. The reference to a uid does not change.
+// sameOwner reports whether an object has only one owner, which is the known one. Comparing uids is enough, because the
+// rest of a reference does not change.
 func (h *Handler) sameOwner(known *fact, o *object.Object) bool {
 	return len(o.Owners) == 1 && known.owner != (fact{}).owner && known.owner.Value().UID == string(o.Owners[0])
 }
 
-// name is that under which the object is in the index byName, if it is.
+// name returns the object's key in the index byName, or an empty string if it is not in that index.
 func (h *Handler) name(o *object.Object) string {
 	if h.labels && h.resource.Group == "" && (h.resource.Resource == "namespaces" || h.resource.Resource == "nodes") {
 		return h.resource.Resource + "/" + o.Name
@@ -137,7 +142,7 @@ func (h *Handler) name(o *object.Object) string {
 	return ""
 }
 
-// labelsOf interns labels, if they are not the known ones.
+// labelsOf interns labels. It returns the known handle if they have not changed.
 func labelsOf(text []byte, known *fact) unique.Handle[string] {
 	if known != nil && known.labels != (fact{}).labels && known.labels.Value() == string(text) {
 		return known.labels

@@ -13,64 +13,64 @@ import (
 )
 
 const (
-	// DefaultDeleted is how many facts of deleted objects are kept.
+	// DefaultDeleted is the default of Options.Deleted.
 	DefaultDeleted = 32768
-	// DefaultDeletedFor is for how long they are kept: longer than most Pods may take to end.
+	// DefaultDeletedFor is the default of Options.DeletedFor: longer than most Pods take to terminate.
 	DefaultDeletedFor = time.Hour
-	// maxDepth bounds a chain of owners.
+	// maxDepth limits the length of a chain of owners.
 	maxDepth = 32
 )
 
-// Needs is what is asked for. The zero value asks for nothing.
+// Needs says which parts of a context are needed. The zero value needs nothing.
 type Needs struct {
 	Owner           bool // the top owner
 	NamespaceLabels bool // the labels of the namespace
-	// InvolvedObject is for Kubernetes Events: the labels of the object that they are about. With Owner, its top owner counts as
-	// the Event's.
+	// InvolvedObject is the labels of the object that a Kubernetes Event is about. With Owner, the top owner of that
+	// object is the owner in the Event's context.
 	InvolvedObject bool
 }
 
-// Or returns what is needed by either.
+// Or returns the needs of n and other together.
 func (n Needs) Or(other Needs) Needs {
 	return Needs{n.Owner || other.Owner, n.NamespaceLabels || other.NamespaceLabels, n.InvolvedObject || other.InvolvedObject}
 }
 
-// Options of an Index.
+// Options are the options of an Index.
 type Options struct {
-	// Needs of all who will ask.
+	// Needs are the combined needs of all callers of Context.
 	Needs Needs
-	// Bytes gives what may be known of an object. Nil: all of it.
+	// Bytes returns the JSON of an object without what must not be known of it. If it is nil, the whole object is used.
 	Bytes func(schema.GroupVersionResource, *object.Object) ([]byte, error)
-	// Deleted and DeletedFor bound for how many deleted objects facts are kept, and how long; 0: the defaults. Those that
-	// are too old go with the next deletion.
+	// Deleted and DeletedFor limit how many facts of deleted objects are kept, and for how long; 0 means the defaults.
+	// Facts that are too old are removed at the next deletion.
 	Deleted    int
 	DeletedFor time.Duration
 }
 
-// Index holds facts. Make it with New.
+// Index stores facts. Create it with New.
 type Index struct {
 	options Options
 	facts   cache.Indexer  // of *fact, by uid
-	none    *event.Context // where nothing is known
+	none    *event.Context // the empty context, shared
 
 	mu      sync.Mutex
 	deleted []*fact // in the order of their deletion
 }
 
-// byName is the index over namespaces, which nothing names by uid, and nodes, which kubelets do not name so in their Events.
-// Other facts are not in it: an entry costs as much as a fact.
+// byName is the index over namespaces, which no reference names by uid, and over nodes, whose uid kubelets do not use
+// in their Events. Other facts are not in it, because an entry takes as much memory as a fact.
 const byName = "name"
 
-// fact is what is known of one object. It is immutable.
+// fact is what is known about one object. It is immutable.
 type fact struct {
 	uid     string
-	name    string // of byName; empty: not in that index
+	name    string // key in the index byName; empty if the fact is not in it
 	owner   unique.Handle[event.Owner]
 	labels  unique.Handle[string]
-	deleted time.Time // zero: it lives
+	deleted time.Time // zero if the object exists
 }
 
-// New makes an empty index.
+// New returns an empty index.
 func New(options Options) *Index {
 	if options.Deleted == 0 {
 		options.Deleted = DefaultDeleted
@@ -91,7 +91,7 @@ func New(options Options) *Index {
 	return &Index{options: options, facts: cache.NewIndexer(key, cache.Indexers{byName: names}), none: &event.Context{}}
 }
 
-// Len is how many facts there are, those of deleted objects among them.
+// Len returns the number of facts, including those of deleted objects.
 func (x *Index) Len() int { return len(x.facts.ListKeys()) }
 
 func (x *Index) get(uid string) *fact {
@@ -101,9 +101,10 @@ func (x *Index) get(uid string) *fact {
 	return nil
 }
 
-// set stores a fact in the place of another, or takes that away if there is nothing to know any more.
+// set stores a fact in place of the known one. If the new fact has neither owner nor labels, it removes the known one.
+// known may be nil.
 func (x *Index) set(f, known *fact) {
-	switch { // keys and indices of facts never fail
+	switch { // the key and index functions never return an error
 	case f.owner != (fact{}).owner || f.labels != (fact{}).labels:
 		_ = x.facts.Update(f)
 	case known != nil:
@@ -111,8 +112,8 @@ func (x *Index) set(f, known *fact) {
 	}
 }
 
-// bury notes that the object of a fact was deleted, and forgets what is long gone.
-func (x *Index) bury(f *fact, now time.Time) {
+// markDeleted marks a fact's object as deleted, and removes facts of deleted objects that exceed the limits.
+func (x *Index) markDeleted(f *fact, now time.Time) {
 	dead := *f
 	dead.deleted = now
 	x.mu.Lock()
@@ -124,14 +125,15 @@ func (x *Index) bury(f *fact, now time.Time) {
 		end++
 	}
 	for _, old := range x.deleted[:end] {
-		if x.get(old.uid) == old { // else it lives again
+		if x.get(old.uid) == old { // otherwise a handler has reported the object again
 			_ = x.facts.Delete(old)
 		}
 	}
 	x.deleted = slices.Delete(x.deleted, 0, end)
 }
 
-// named gives the fact of a name: of the object that lives, or else of the one that was deleted last.
+// named returns the fact with a key in the index byName: that of the existing object, or else of the one that was
+// deleted last. It returns nil if there is none.
 func (x *Index) named(name string) (found *fact) {
 	all, err := x.facts.ByIndex(byName, name)
 	if err != nil {
@@ -146,8 +148,8 @@ func (x *Index) named(name string) (found *fact) {
 	return found
 }
 
-// Context gives what is known of an object that a handler of the index has seen, as far as needs ask. The object's bytes are
-// asked for if it is an Event.
+// Context returns the parts of an object's context that are needed and known. A handler of the index must have seen the
+// object. For a Kubernetes Event, Context reads the object's bytes.
 func (x *Index) Context(resource schema.GroupVersionResource, o *object.Object, needs Needs) *event.Context {
 	var c event.Context
 	switch {
@@ -169,17 +171,17 @@ func (x *Index) Context(resource schema.GroupVersionResource, o *object.Object, 
 	return &c
 }
 
-// involved looks at the object that an Event is about.
+// involved adds to c the labels and, if owner is set, the top owner of the object that an Event is about.
 func (x *Index) involved(c *event.Context, resource schema.GroupVersionResource, o *object.Object, owner bool) {
 	raw, err := x.options.Bytes(resource, o)
 	if err != nil {
-		return // the encoder will say so
+		return // the encoder reports the error
 	}
 	name := "involvedObject"
 	if resource.Group != "" {
 		name = "regarding"
 	}
-	about := named(member(raw, name))
+	about := parseReference(member(raw, name))
 	f := x.get(about.UID)
 	if f == nil && (about.APIVersion == "" || about.APIVersion == "v1") {
 		f = x.named(nameOf(about.Kind, about.Name))
@@ -195,7 +197,7 @@ func (x *Index) involved(c *event.Context, resource schema.GroupVersionResource,
 	}
 }
 
-// nameOf is the entry of an object in byName; empty if there is none for the kind.
+// nameOf returns an object's key in the index byName, or an empty string if its kind is not in that index.
 func nameOf(kind, name string) string {
 	switch kind {
 	case "Node":
@@ -206,7 +208,7 @@ func nameOf(kind, name string) string {
 	return ""
 }
 
-// top follows a fact's owners as far as they are known. It does not go round in circles.
+// top follows the chain of owners and returns the last known one. It stops at a cycle.
 func (x *Index) top(f *fact) event.Owner {
 	var seen [maxDepth]string
 	var last event.Owner
@@ -231,7 +233,7 @@ func (f *fact) labelText() string {
 	return f.labels.Value()
 }
 
-// isEvent reports whether a resource is that of Kubernetes Events, under one of its two names.
+// isEvent reports whether a resource is Kubernetes Events, in either of its two API groups.
 func isEvent(r schema.GroupVersionResource) bool {
 	return r.Resource == "events" && (r.Group == "" || r.Group == "events.k8s.io")
 }

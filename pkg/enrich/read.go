@@ -8,8 +8,8 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/event"
 )
 
-// reader finds owners and labels in the JSON of an object. It is reused, by one goroutine; its results are valid until the
-// next call.
+// reader renders the labels of objects and reuses its buffers. It is not safe for concurrent use. A result is valid
+// until the next call.
 type reader struct {
 	pairs []pair
 	text  []byte
@@ -17,7 +17,8 @@ type reader struct {
 
 type pair struct{ key, value []byte }
 
-// member gives the value of an object's member; nil if b is no object, or has none of that name.
+// member returns the value of a member of the JSON object b. It returns nil if b is not an object or has no such
+// member.
 func member(b []byte, name string) []byte {
 	if len(b) == 0 || b[0] != '{' {
 		return nil
@@ -34,7 +35,7 @@ func member(b []byte, name string) []byte {
 	}
 }
 
-// text gives a JSON string; empty if the value is none.
+// text decodes a JSON string. It returns an empty string if the value is not one.
 func text(value []byte) string {
 	if len(value) < 2 || value[0] != '"' {
 		return ""
@@ -46,7 +47,7 @@ func text(value []byte) string {
 	return s
 }
 
-// plain is text as bytes, which nearly always need no copy.
+// plain returns the decoded JSON string as bytes. It aliases quoted if there are no escapes, which is nearly always so.
 func plain(quoted []byte) []byte {
 	if bytes.IndexByte(quoted, '\\') < 0 {
 		return quoted[1 : len(quoted)-1]
@@ -54,7 +55,7 @@ func plain(quoted []byte) []byte {
 	return []byte(text(quoted))
 }
 
-// owner reads metadata.ownerReferences: the controller, or else the first.
+// owner returns the owner in metadata.ownerReferences that is the controller, or else the first.
 func owner(metadata []byte) (first event.Owner, found bool) {
 	references := member(metadata, "ownerReferences")
 	if len(references) == 0 || references[0] != '[' {
@@ -70,7 +71,7 @@ func owner(metadata []byte) (first event.Owner, found bool) {
 		if found && !controls {
 			continue
 		}
-		if r := named(reference); r.UID != "" {
+		if r := parseReference(reference); r.UID != "" {
 			first, found = r, true
 		}
 		if controls && found {
@@ -79,16 +80,16 @@ func owner(metadata []byte) (first event.Owner, found bool) {
 	}
 }
 
-// named reads what an owner reference and an object reference have in common.
-func named(reference []byte) event.Owner {
+// parseReference reads the fields that owner references and object references have in common.
+func parseReference(reference []byte) event.Owner {
 	return event.Owner{
 		APIVersion: text(member(reference, "apiVersion")), Kind: text(member(reference, "kind")),
 		Name: text(member(reference, "name")), UID: text(member(reference, "uid")),
 	}
 }
 
-// labels renders metadata.labels as a=b,c=d, in the order of the keys. A label that this can't express, which the API server
-// would not take, is left out.
+// labels renders metadata.labels as a=b,c=d, sorted by key. It skips labels that cannot be written in this form; the
+// API server does not accept such labels.
 func (r *reader) labels(metadata []byte) []byte {
 	r.pairs, r.text = r.pairs[:0], r.text[:0]
 	value := member(metadata, "labels")

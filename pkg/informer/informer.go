@@ -108,10 +108,10 @@ type Informer struct {
 	phase     phase
 	ctx       context.Context // of Run, while that lasts; nil otherwise
 	cut       bool            // ctx has ended, and something was not handed over
-	resumedAt time.Time     // when catchingUp began
-	replayed  bool          // new handlers were given what the others know
-	position  string        // everything up to this resourceVersion was handed over; empty: nothing was, by an earlier process neither
-	synced    chan struct{} // closed when the first list, or what stands for it, was handed over
+	resumedAt time.Time       // when catchingUp began
+	replayed  bool            // new handlers were given what the others know
+	position  string          // everything up to this resourceVersion was handed over; empty: nothing was, by an earlier process neither
+	synced    chan struct{}   // closed when the first list, or what stands for it, was handed over
 }
 
 // phase is how far an informer is.

@@ -8,14 +8,15 @@ import (
 )
 
 const (
-	// Timeout is how long an attempt to open a TCP connection may take.
+	// Timeout limits one attempt to open a TCP connection.
 	Timeout = time.Second
-	// lookupTimeout is how long the DNS may take: a resolver asks a second server only after several seconds.
+	// lookupTimeout limits a DNS lookup. It is longer because a resolver tries its second server only after several
+	// seconds.
 	lookupTimeout = 5 * time.Second
 )
 
-// Dial opens a TCP connection to address, which is host:port. It tries all addresses of the host at once, each for
-// Timeout, and returns the first connection. Its error is that of the host's first address, or the lookup's.
+// Dial opens a TCP connection to address, in the form host:port. It dials all IP addresses of the host at once, each
+// for at most Timeout, and returns the first connection. If all fail, it returns the error of the first IP address.
 func Dial(ctx context.Context, network, address string) (net.Conn, error) {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
@@ -44,7 +45,8 @@ func dialOne(ctx context.Context, network, address string) (net.Conn, error) {
 
 type dialFunc = func(ctx context.Context, network, address string) (net.Conn, error)
 
-// first dials all addresses at once. When it returns, no other connection is open or being opened.
+// first dials all addresses at once and returns the first connection. When it returns, all other dials have ended and
+// their connections are closed.
 func first(ctx context.Context, network string, addresses []string, dial dialFunc) (net.Conn, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

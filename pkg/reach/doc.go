@@ -1,14 +1,15 @@
-// Package reach says when a server that was away can be reached again, and opens connections without waiting for a
-// server that is away.
+// Package reach detects when an unavailable server can be reached again, and opens connections without spending long on
+// addresses that do not answer.
 //
-// A [Prober] is shared by all that wait: sinks for their brokers, watches for the API server. As long as anyone waits for an
-// address it is dialed every [Interval], also while earlier dials have no answer yet (a firewall or an address without
-// a host drops packets, and the answer to a packet that was sent in time comes first). The first dial that succeeds
-// wakes everyone who waits for that address. While nobody waits there are no goroutines and no connections.
+// All waiting callers share one [Prober]: sinks that wait for their brokers, and watches that wait for the API server.
+// While at least one caller waits for an address, the Prober dials it every [Interval], even if earlier dials have no
+// answer yet: if packets were dropped, a new dial succeeds sooner than TCP's retransmission would. The first successful
+// dial wakes all callers that wait for the address. While nobody waits, the Prober has no goroutines and no
+// connections.
 //
-// A connection that was accepted says only that something listens: a load balancer listens in front of a server that
-// is away, and a broker listens before it is ready. So a caller that Wait returned to and that fails again has to pause before
-// it waits again: [Interval] is a good measure.
+// An accepted connection proves only that something listens: a load balancer listens even if no server is behind it,
+// and a broker listens before it is ready. A caller whose request fails after Wait has returned must therefore pause,
+// for about [Interval], before it calls Wait again.
 //
-// [Dial] is what the connections themselves are opened with: all addresses of a host at once, each for [Timeout].
+// [Dial] opens the connections themselves: it dials all addresses of a host at once, each for at most [Timeout].
 package reach

@@ -11,33 +11,34 @@ import (
 	"time"
 )
 
-// Interval is the time between two dials of an address that someone waits for.
+// Interval is the time between two dials of one address.
 const Interval = 250 * time.Millisecond
 
-// Prober dials the addresses that someone waits for. The zero value is ready. It must not be copied.
+// Prober dials the addresses that callers of Wait wait for. The zero value is ready to use. It must not be copied.
 type Prober struct {
-	// Dial opens a connection, which is closed at once. Nil: the function Dial. Set it before the first Wait.
+	// Dial opens a connection, which the Prober closes immediately. If it is nil, the function Dial is used. It must be
+	// set before the first Wait.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 
 	mu     sync.Mutex
 	probes map[string]*probe
 }
 
-// probe is an address that someone waits for.
+// probe is an address for which at least one caller waits.
 type probe struct {
 	stop    context.CancelFunc
 	waiters map[*waiter]struct{} // never empty
 	err     error                // why the last dial failed
 }
 
-// waiter is one call of Wait. Its channel has room for one address.
+// waiter is one call of Wait. Its channel has a buffer of one.
 type waiter struct{ reached chan string }
 
-// UnreachableError is why Wait returned without success.
+// UnreachableError is the error of Wait when its context ends before an address could be reached.
 type UnreachableError struct {
-	// Failures are why the last dial of each address failed. Addresses without a result are not in it.
+	// Failures has the last error of each address. Addresses for which no dial has ended yet are missing.
 	Failures []Failure
-	Err      error // the context's
+	Err      error // wraps the cause of the context's end
 }
 
 // Failure is a dial that failed.
@@ -46,7 +47,7 @@ type Failure struct {
 	Err     error
 }
 
-// Error is one line.
+// Error returns all failures in one line, or the context's error if there are none.
 func (e *UnreachableError) Error() string {
 	if len(e.Failures) == 0 {
 		return e.Err.Error()
@@ -60,8 +61,9 @@ func (e *UnreachableError) Error() string {
 
 func (e *UnreachableError) Unwrap() error { return e.Err }
 
-// Wait returns the address that accepted a connection first. The first dial comes at once, unless somebody waits for the address
-// already. When ctx ends, the error is an *UnreachableError. Wait is safe for concurrent use.
+// Wait blocks until one of the addresses accepts a connection, and returns that address. An address is dialed
+// immediately, unless another caller already waits for it. If ctx ends first, Wait returns an *UnreachableError. It is
+// safe for concurrent use.
 func (p *Prober) Wait(ctx context.Context, addrs ...string) (string, error) {
 	if len(addrs) == 0 {
 		return "", errors.New("reach: no address to wait for")
@@ -80,7 +82,7 @@ func (p *Prober) Wait(ctx context.Context, addrs ...string) (string, error) {
 	}
 }
 
-// join adds a waiter to the probe of an address, and starts it if need be.
+// join adds a waiter to the probe of an address. It starts the probe if there is none.
 func (p *Prober) join(addr string, w *waiter) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -97,7 +99,8 @@ func (p *Prober) join(addr string, w *waiter) {
 	go p.run(ctx, addr, started)
 }
 
-// leave takes the waiter out of the probes, and ends those that nobody waits for. It returns the addresses' failures.
+// leave removes the waiter from the probes of addrs, and stops probes without waiters. It returns the last failure of
+// each address.
 func (p *Prober) leave(addrs []string, w *waiter) (failures []Failure) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -106,7 +109,7 @@ func (p *Prober) leave(addrs []string, w *waiter) (failures []Failure) {
 		if running == nil {
 			continue
 		}
-		if _, mine := running.waiters[w]; !mine { // the address was reached, and somebody waits for it again
+		if _, mine := running.waiters[w]; !mine { // the probe of w has ended, and this is a newer one
 			continue
 		}
 		if running.err != nil {
@@ -119,7 +122,7 @@ func (p *Prober) leave(addrs []string, w *waiter) (failures []Failure) {
 	return failures
 }
 
-// end stops a probe. Must be called with mu held.
+// end stops and removes a probe. Must be called with mu held.
 func (p *Prober) end(addr string, running *probe) {
 	running.stop()
 	delete(p.probes, addr)
@@ -141,7 +144,7 @@ func (p *Prober) run(ctx context.Context, addr string, running *probe) {
 	}
 }
 
-// try dials once. On success it wakes everyone who waits for addr, and ends the probe.
+// try dials addr once. On success it wakes all waiters and ends the probe.
 func (p *Prober) try(ctx context.Context, addr string, running *probe) {
 	dial := p.Dial
 	if dial == nil {
@@ -161,7 +164,7 @@ func (p *Prober) try(ctx context.Context, addr string, running *probe) {
 		for w := range running.waiters {
 			select {
 			case w.reached <- addr:
-			default: // another of its addresses was first
+			default: // another address of this waiter was faster
 			}
 		}
 		p.end(addr, running)

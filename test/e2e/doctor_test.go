@@ -119,7 +119,7 @@ sinks:
 	for _, want := range []string{
 		"API server | connect...ok", "API server | TLS...valid until", "API server | authenticate...as ", "API server | version...Kubernetes v1.",
 		"cluster | namespace kube-system | ok | uid ", "watch | configmaps in " + namespace + " | ok | 0 objects; watch-list with bookmarks",
-		"watch | nodes | ok", "state | folder...does not exist yet", "state | write...ok", "state | space...free", "state | checkpoint...there is none",
+		"watch | nodes | ok", "state | directory...does not exist yet", "state | write...ok", "state | space...free", "state | checkpoint...there is none",
 		"process | memory...ok", "process | listen...ok", "sink lines", "sink jetstream...ok",
 	} {
 		if !d.has(want) {
@@ -127,7 +127,7 @@ sinks:
 		}
 	}
 	if _, err := os.Stat(filepath.Join(dir, "state")); !os.IsNotExist(err) {
-		t.Errorf("the state folder was made: %v", err)
+		t.Errorf("the state directory was created: %v", err)
 	}
 	if names := js.streams(); len(names) > 0 {
 		t.Errorf("streams were made: %v", names)
@@ -139,7 +139,7 @@ sinks:
 	b.stop()
 	after := examine(t, dir, c.Kubeconfig(), config)
 	after.expect(t, single, small)
-	if !after.has("state | checkpoint...the watch can go on from there") {
+	if !after.has("state | checkpoint...the watch can resume from it") {
 		t.Errorf("the checkpoint: %v", after.Findings)
 	}
 }
@@ -337,6 +337,6 @@ func TestDoctorFullDisk(t *testing.T) {
 	}
 	examine(t, dir, sharedCluster(t).Kubeconfig(), "watch: [{resources: [configmaps]}]\nsinks: [{name: lines, stdout: {}}]\n").expect(t,
 		"state | write...failed...no space left on device...make room or enlarge the volume",
-		"state | space...warning | 0 free, the spills may take 1Gi...make room",
+		"state | space...warning | 0 free; spills can take up to 1Gi...free some space",
 	)
 }

@@ -213,7 +213,7 @@ sinks:
 	if headers := told[0].Sinks[0].Message.Headers; !slices.ContainsFunc(headers, func(h header) bool {
 		return h.Name == "ce-namespacelabels" && h.Value == "kubernetes.io/metadata.name="+namespace
 	}) {
-		t.Errorf("the labels of the namespace are not told: %v", headers)
+		t.Errorf("the labels of the namespace are missing: %v", headers)
 	}
 	if e := explainFor(t, file, "configmaps", namespace+"/unselected"); e.Watched || e.Sinks[0].Sent || !strings.Contains(e.Watch[0].Why, "does not select it") {
 		t.Errorf("what no watch entry selects: %+v", e)

@@ -318,11 +318,11 @@ func (o *oversize) gaps(sink string, truth []change, letters bool) map[string]bo
 func (o *oversize) resend(sink string, raise func()) {
 	o.t.Helper()
 	letters := o.letters(sink)
-	if out, code := o.command("resend", "--sink", sink, "--all"); code != 2 || strings.Count(out, "still refused: ") != len(letters) || len(o.letters(sink)) != len(letters) {
+	if out, code := o.command("resend", "--sink", sink, "--all"); code != 2 || strings.Count(out, "still rejected: ") != len(letters) || len(o.letters(sink)) != len(letters) {
 		o.t.Errorf("%s: exit code %d\n%.2000s", sink, code, out)
 	}
 	raise()
-	if out, code := o.command("resend", "--sink", sink, "--all"); code != 0 || strings.Count(out, "sent again\n") != len(letters) || len(o.letters(sink)) != 0 {
+	if out, code := o.command("resend", "--sink", sink, "--all"); code != 0 || strings.Count(out, "re-sent\n") != len(letters) || len(o.letters(sink)) != 0 {
 		o.t.Errorf("%s: exit code %d\n%.2000s", sink, code, out)
 	}
 	for _, partition := range o.read(sink) {

@@ -4,15 +4,16 @@
 //
 // Contract:
 //
-//   - There is no base image, so nothing is pulled and nothing but Go and this project has to be kept up to date. Beside
-//     the program the image holds what a static program needs: the certificates of public authorities, a user, and
-//     folders to write to. It has no shell.
-//   - The certificates are a file, /etc/ssl/certs/ca-certificates.crt, and not part of the program, so that who runs the
-//     image can mount another one over it. They are those of the NSS trust store (golang.org/x/crypto/x509roots), in the
-//     version that tools/go.mod names. Authorities that are trusted with restrictions are left out: a file can't say so.
+//   - There is no base image, so nothing is pulled, and only Go and this project must be kept up to date. In addition
+//     to the program, the image contains what a static program requires: the certificates of public authorities, a
+//     user, and writable directories. It has no shell.
+//   - The certificates are in the file /etc/ssl/certs/ca-certificates.crt and not in the program, so that users can
+//     mount another file over it. They are those of the NSS trust store (golang.org/x/crypto/x509roots), in the version
+//     in tools/go.mod. Authorities that are trusted with restrictions are left out, because a PEM file can't express
+//     these.
 //   - The program runs as user and group 65532.
-//   - The license texts of everything that is in the program are in /usr/share/licenses.
-//   - The index holds an SBOM (CycloneDX) for each image as an artifact that names it as its subject; the same files lie
-//     in the output folder's sbom/.
-//   - The output depends on the input alone: times are that of the commit.
+//   - /usr/share/licenses contains the license texts of all modules in the program.
+//   - The index contains an SBOM (CycloneDX) for each image, as an artifact with the image as its subject. The same
+//     SBOMs are in the subdirectory sbom of the output.
+//   - The build is reproducible: the output depends only on the input, and all times are that of the commit.
 package main

@@ -17,13 +17,13 @@ import (
 const (
 	program    = "usr/bin/bridge"
 	workingDir = "var/lib/deltabridge"
-	// user is the number that images without root use by custom; the chart sets the same.
+	// user is the customary user ID of images that do not run as root. The chart sets the same ID.
 	user      = 65532
 	userGroup = "65532:65532"
 	sbomType  = "application/vnd.cyclonedx+json"
 )
 
-// image makes the image for one architecture.
+// image builds the image for one architecture.
 func (r *release) image(ctx context.Context, arch string) (platformImage, error) {
 	binary := filepath.Join(r.bin, arch, "bridge")
 	parts, err := modules.List(ctx, r.dir, "./cmd/bridge", "GOOS=linux", "GOARCH="+arch, "CGO_ENABLED=0")
@@ -75,7 +75,7 @@ func (r *release) config(arch string) *v1.ConfigFile {
 	}
 }
 
-// index joins the images and their SBOMs.
+// index returns an index of the images and their SBOMs.
 func (r *release) index(images []platformImage) (v1.ImageIndex, error) {
 	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
 	var sboms []mutate.IndexAddendum
@@ -86,7 +86,7 @@ func (r *release) index(images []platformImage) (v1.ImageIndex, error) {
 		if err != nil {
 			return nil, err
 		}
-		// Programs that look for an image to run skip a platform that they do not know.
+		// Container runtimes skip platforms that they do not know, so they never try to run an SBOM.
 		unknown := &v1.Platform{OS: "unknown", Architecture: "unknown"}
 		sboms = append(sboms, mutate.IndexAddendum{Add: sbom, Descriptor: v1.Descriptor{Platform: unknown, ArtifactType: sbomType}})
 	}
@@ -94,7 +94,7 @@ func (r *release) index(images []platformImage) (v1.ImageIndex, error) {
 	return mutate.Annotations(index, r.about()).(v1.ImageIndex), nil
 }
 
-// artifact is the SBOM of an image in the form of an image, with that as its subject.
+// artifact returns the SBOM of an image as an artifact whose subject is that image.
 func (r *release) artifact(of platformImage) (v1.Image, error) {
 	digest, err := of.Digest()
 	if err != nil {
@@ -121,14 +121,14 @@ func (r *release) artifact(of platformImage) (v1.Image, error) {
 }
 
 func licenseFiles(dir string, parts []modules.Module) ([]file, error) {
-	const folder = "usr/share/licenses/"
-	files, err := readFile(folder+"deltabridge/LICENSE", filepath.Join(dir, "LICENSE"), 0o644)
+	const target = "usr/share/licenses/"
+	files, err := readFile(target+"deltabridge/LICENSE", filepath.Join(dir, "LICENSE"), 0o644)
 	if err != nil {
 		return nil, err
 	}
 	for _, m := range parts {
 		for name, text := range m.Texts {
-			files = append(files, file{name: folder + strings.ToLower(m.Path) + "/" + name, mode: 0o644, data: text})
+			files = append(files, file{name: target + strings.ToLower(m.Path) + "/" + name, mode: 0o644, data: text})
 		}
 	}
 	return files, nil

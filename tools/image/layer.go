@@ -20,7 +20,7 @@ import (
 
 const certificates = "etc/ssl/certs/ca-certificates.crt"
 
-// file is a file or, with a name that ends in a slash, a folder of a layer.
+// file is a file of a layer or, if its name ends in a slash, a directory.
 type file struct {
 	name  string
 	mode  int64
@@ -30,7 +30,7 @@ type file struct {
 
 func (f file) isFolder() bool { return f.name[len(f.name)-1] == '/' }
 
-// baseFiles are what a static program needs.
+// baseFiles returns the files that a static program requires.
 func baseFiles() ([]file, error) {
 	return []file{
 		{name: "etc/passwd", mode: 0o644, data: []byte("root:x:0:0:root:/:/sbin/nologin\n" +
@@ -42,12 +42,12 @@ func baseFiles() ([]file, error) {
 	}, nil
 }
 
-// authorities are the certificates of the public authorities, as PEM.
+// authorities returns the certificates of the public certificate authorities, as PEM.
 func authorities() []byte {
 	var out bytes.Buffer
 	for root := range bundle.Roots() {
 		if root.Constraint == nil {
-			_ = pem.Encode(&out, &pem.Block{Type: "CERTIFICATE", Bytes: root.Certificate}) // a buffer takes everything
+			_ = pem.Encode(&out, &pem.Block{Type: "CERTIFICATE", Bytes: root.Certificate}) // writing to a buffer cannot fail
 		}
 	}
 	return out.Bytes()
@@ -58,7 +58,7 @@ func readFile(name, from string, mode int64) ([]file, error) {
 	return []file{{name: name, mode: mode, data: data}}, err
 }
 
-// newLayer packs files, and the folders above them, which belong to root.
+// newLayer packs files and their parent directories, which are owned by root.
 func newLayer(files []file, date time.Time) (v1.Layer, error) {
 	known := map[string]bool{}
 	for _, f := range files {

@@ -20,10 +20,10 @@ const (
 	license = "Apache-2.0"
 )
 
-// release is what an image says about itself, and where it comes from.
+// release describes the release from which images are built.
 type release struct {
-	dir     string // of the project
-	bin     string // holds GOARCH/bridge
+	dir     string // directory of the project
+	bin     string // directory that contains GOARCH/bridge
 	version string
 	commit  string
 	date    time.Time
@@ -34,14 +34,14 @@ func main() {
 		r         release
 		out, date string
 	)
-	flag.StringVar(&r.dir, "dir", ".", "`folder` of the project")
-	flag.StringVar(&r.bin, "bin", "", "`folder` with amd64/bridge and arm64/bridge")
+	flag.StringVar(&r.dir, "dir", ".", "`directory` of the project")
+	flag.StringVar(&r.bin, "bin", "", "`directory` with amd64/bridge and arm64/bridge")
 	flag.StringVar(&r.version, "version", "dev", "version of the program")
-	flag.StringVar(&r.commit, "commit", "unknown", "its commit")
-	flag.StringVar(&date, "date", "", "date of the commit, as in RFC 3339")
-	flag.StringVar(&out, "out", "", "`folder` to write: what is there is replaced")
+	flag.StringVar(&r.commit, "commit", "unknown", "commit of the program")
+	flag.StringVar(&date, "date", "", "date of the commit, in RFC 3339 format")
+	flag.StringVar(&out, "out", "", "output `directory`, which is replaced")
 	flag.Parse()
-	err := errors.New("-bin and -out are needed")
+	err := errors.New("-bin and -out are required")
 	if out != "" && r.bin != "" {
 		r.date, err = parseDate(date)
 	}
@@ -54,7 +54,7 @@ func main() {
 	}
 }
 
-// parseDate reads the date of a commit. Where there is none, images are as old as Unix time.
+// parseDate parses the date of a commit. Without a date, it returns the start of Unix time.
 func parseDate(text string) (time.Time, error) {
 	if text == "" || text == "unknown" {
 		return time.Unix(0, 0).UTC(), nil
@@ -63,10 +63,10 @@ func parseDate(text string) (time.Time, error) {
 	return date.UTC(), err
 }
 
-// architectures are the values of GOARCH that there are images for.
+// architectures returns the values of GOARCH for which images are built.
 func architectures() []string { return []string{"amd64", "arm64"} }
 
-// build writes the layout.
+// build writes the image layout and the SBOMs.
 func (r *release) build(ctx context.Context, out string) error {
 	if err := os.RemoveAll(out); err != nil {
 		return err
@@ -97,7 +97,7 @@ func (r *release) build(ctx context.Context, out string) error {
 	return path.AppendIndex(index, layout.WithAnnotations(map[string]string{"org.opencontainers.image.ref.name": r.version}))
 }
 
-// about is for labels and annotations, by their names in the OCI image specification.
+// about returns the labels and annotations of images, with their names in the OCI image specification.
 func (r *release) about() map[string]string {
 	return map[string]string{
 		"org.opencontainers.image.title":       "deltabridge",

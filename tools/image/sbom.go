@@ -13,8 +13,8 @@ import (
 	"github.com/deltabridge/deltabridge/tools/internal/modules"
 )
 
-// sbom says what the program was built of, by what the linker wrote into it. parts give the licenses; a module in the
-// program that is not among them is an error.
+// sbom returns the SBOM of a program. It lists the modules from the build information in the binary, with the licenses
+// from parts. A module that is not in parts is an error.
 func (r *release) sbom(binary, arch string, parts []modules.Module) ([]byte, error) {
 	info, err := buildinfo.ReadFile(binary)
 	if err != nil {
@@ -31,12 +31,12 @@ func (r *release) sbom(binary, arch string, parts []modules.Module) ([]byte, err
 			m = m.Replace
 		}
 		if licenses[path] == nil {
-			return nil, fmt.Errorf("%s is in the program, and nothing is known of its license", path)
+			return nil, fmt.Errorf("module %s is in the program, but its license is not known", path)
 		}
 		components = append(components, component(m.Path, m.Version, licenses[path]))
 	}
 	bom := cyclonedx.NewBOM()
-	// The same program has the same number.
+	// The serial number is the same for each build of the same program.
 	name := strings.Join([]string{source, r.version, r.commit, arch}, " ")
 	bom.SerialNumber = uuid.NewSHA1(uuid.NameSpaceURL, []byte(name)).URN()
 	main := component("github.com/deltabridge/deltabridge", r.version, []string{license})

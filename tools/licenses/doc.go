@@ -1,7 +1,8 @@
-// Command licenses lists the licenses of the modules that bridge is made of, and refuses those that are not allowed.
+// Command licenses lists the licenses of the modules in bridge, and checks that they are allowed.
 //
 //	licenses -dir DIR [-update]
 //
-// The list is THIRD_PARTY.md. Without -update the command compares: a list that is out of date is an error, and so is,
-// in both cases, a license that is not allowed. Versions are not in it, so that only a new module changes it.
+// With -update the command writes the list to THIRD_PARTY.md. Without, it fails if the list is out of date. In both
+// cases it fails if a license is not allowed. The list has no versions, so that it changes only if a module is added or
+// removed.
 package main

@@ -14,8 +14,8 @@ import (
 	"github.com/deltabridge/deltabridge/tools/internal/modules"
 )
 
-// allowed are licenses that ask for no more than their text being passed on, or, MPL-2.0, for the source of changed
-// files; nothing of it is changed.
+// allowed returns the licenses that require only that their text is distributed with the program. MPL-2.0 also requires
+// the source of changed files, but no files are changed.
 func allowed() []string {
 	return []string{"0BSD", "Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "CC0-1.0", "ISC", "MIT", "MPL-2.0", "Unlicense"}
 }
@@ -23,7 +23,7 @@ func allowed() []string {
 const listName = "THIRD_PARTY.md"
 
 func main() {
-	dir := flag.String("dir", ".", "`folder` of the project")
+	dir := flag.String("dir", ".", "`directory` of the project")
 	update := flag.Bool("update", false, "write "+listName+" instead of comparing it")
 	flag.Parse()
 	if err := run(context.Background(), *dir, *update); err != nil {

@@ -1,18 +1,17 @@
-// Command testreport runs the tests of several modules and says truthfully what became of them.
+// Command testreport runs the tests of several modules and reports the results.
 //
-//	testreport [-no-skips [-may-skip REGEXP]] FOLDER... -- [go test flags]
+//	testreport [-no-skips [-may-skip REGEXP]] DIRECTORY... -- [go test flags]
 //
-// In each FOLDER it runs "go test -json [flags] ./...", which covers the packages below that belong to the same
-// module. It prints one line for each package, the output of what failed, the slowest tests, the reason of each skip, and
-// at the end, over all folders,
+// In each DIRECTORY it runs "go test -json [flags] ./...", which covers the packages of the same module below it. It
+// prints one line for each package, the output of failed tests, the slowest tests, the reason of each skip, and at the
+// end the totals of all directories:
 //
 //	N passed, N failed, N skipped
 //
-// Tests and subtests count one each; the seeds of a fuzz target count only if they fail. A package that fails
-// without a failed test (it does not build, it leaks goroutines, it ran out of time) counts as one failure, and a
-// test that began and never ended has failed.
+// Tests and subtests count as one each. The seeds of a fuzz target count only if they fail. A package that fails
+// without a failed test (because it does not build, leaks goroutines or timed out) counts as one failure. A test that
+// started but did not end counts as failed.
 //
-// The exit code is 0 if nothing failed, and 1 otherwise. With -no-skips a skipped test is a failure of the run:
-// for machines that are known to have all that the tests need. A test that says why it does not apply, whatever the
-// machine has, may be let through by its reason.
+// The exit code is 0 if nothing failed, and 1 otherwise. -no-skips is for machines that have everything the tests
+// require: the run fails if a test is skipped, except for reasons that match -may-skip.
 package main

@@ -15,7 +15,7 @@ import (
 )
 
 func main() {
-	// On a signal the go command is asked to end, which passes it on to its tests: they stop their servers.
+	// A signal interrupts the go command, which interrupts its tests, so that they stop their servers.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
 	stop()
@@ -25,12 +25,12 @@ func main() {
 	}
 }
 
-// run runs the tests as args say. It returns an error unless everything passed.
+// run runs the tests that args select. It returns an error unless all of them passed.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	flags := flag.NewFlagSet("testreport", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	noSkips := flags.Bool("no-skips", false, "a skipped test fails the run")
-	maySkip := flags.String("may-skip", "", "with -no-skips: `REGEXP` of reasons for which a test may be skipped all the same")
+	maySkip := flags.String("may-skip", "", "`REGEXP` of reasons for which tests may be skipped despite -no-skips")
 	ours, goFlags := args, []string(nil)
 	if i := slices.Index(args, "--"); i >= 0 {
 		ours, goFlags = args[:i], args[i+1:]
@@ -42,15 +42,15 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("-may-skip: %w", err)
 	}
-	folders := flags.Args()
-	if len(folders) == 0 {
-		return errors.New("no folder given")
+	dirs := flags.Args()
+	if len(dirs) == 0 {
+		return errors.New("no directory given")
 	}
 
 	r := newReport(stdout)
-	defer r.summary() // what is known counts, even if the run was broken off
-	for _, folder := range folders {
-		if err := r.folder(ctx, folder, goFlags, stderr); err != nil {
+	defer r.summary() // print it even if the run was interrupted
+	for _, dir := range dirs {
+		if err := r.runDirectory(ctx, dir, goFlags, stderr); err != nil {
 			return err
 		}
 	}
@@ -60,13 +60,13 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	case r.passed == 0:
 		return errors.New("no test ran")
 	case *noSkips && slices.ContainsFunc(r.skips, func(s skip) bool { return *maySkip == "" || !allowed.MatchString(s.reason) }):
-		return errors.New("tests were skipped, and this machine is expected to run them all")
+		return errors.New("tests were skipped, which -no-skips does not allow")
 	}
 	return nil
 }
 
-// folder runs the tests in and below dir and counts them. An error means that they could not be run.
-func (r *report) folder(ctx context.Context, dir string, goFlags []string, stderr io.Writer) error {
+// runDirectory runs the tests in and below dir and counts them. It returns an error if they could not be run.
+func (r *report) runDirectory(ctx context.Context, dir string, goFlags []string, stderr io.Writer) error {
 	cmd := exec.CommandContext(ctx, "go", slices.Concat([]string{"test", "-json"}, goFlags, []string{"./..."})...)
 	cmd.Dir = dir
 	cmd.Stderr = stderr
@@ -87,7 +87,7 @@ func (r *report) folder(ctx context.Context, dir string, goFlags []string, stder
 	case readErr != nil:
 		return fmt.Errorf("output of go test in %s: %w", dir, readErr)
 	case err != nil && r.failed == before:
-		return fmt.Errorf("go test in %s: %w", dir, err) // it said nothing of any package
+		return fmt.Errorf("go test in %s: %w", dir, err) // the error is not that of a package
 	}
 	return nil
 }

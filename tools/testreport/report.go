@@ -14,46 +14,46 @@ import (
 type record struct {
 	Action      string
 	Package     string
-	ImportPath  string // of build- actions, in the place of Package
+	ImportPath  string // in build- actions, instead of Package
 	Test        string
 	Output      string
 	Elapsed     float64 // seconds
 	FailedBuild string
 }
 
-// report counts what the records say. passed and failed count tests; skips names the skipped ones.
+// report counts the results of tests and prints the output of failed ones.
 type report struct {
 	w      io.Writer
 	passed int
 	failed int
 	skips  []skip
-	took   []timing // tests that are not part of another one
+	took   []timing // top-level tests
 
-	output map[test][]string // of what has not ended yet
-	open   map[string][]string
-	failIn map[string]int      // failed tests of a package
-	builds map[string][]string // what the compiler said, by ImportPath
+	output map[test][]string   // output of tests that have not ended yet
+	open   map[string][]string // tests that have not ended yet, by package
+	failIn map[string]int      // number of failed tests, by package
+	builds map[string][]string // output of the compiler, by ImportPath
 }
 
-// skip is a skipped test and what it said.
+// skip is a skipped test and the reason.
 type skip struct {
 	test
 	reason string
 }
 
-// timing is how many seconds a test took, less those in which it waited for other tests.
+// timing is the time that a test took, without the time in which it waited for other tests.
 type timing struct {
 	test
 	seconds float64
 }
 
-// slowest is how many tests the summary lists by the time they took, and leastSeconds the least that is worth a line.
+// slowest limits how many slow tests the summary lists. Tests faster than leastSeconds are not listed.
 const (
 	slowest      = 15
 	leastSeconds = 5
 )
 
-// test names a test; with an empty name, the package itself.
+// test identifies a test or, if the name is empty, a package.
 type test struct{ pkg, name string }
 
 func newReport(w io.Writer) *report {
@@ -66,7 +66,7 @@ func newReport(w io.Writer) *report {
 	}
 }
 
-// read takes in records until src ends.
+// read processes records until src ends.
 func (r *report) read(src io.Reader) error {
 	lines := bufio.NewReader(src)
 	for {
@@ -86,7 +86,7 @@ func (r *report) read(src io.Reader) error {
 func (r *report) line(line []byte) {
 	var rec record
 	if err := json.Unmarshal(line, &rec); err != nil {
-		fmt.Fprintf(r.w, "%s", line) // not from test2json: show it as it is
+		fmt.Fprintf(r.w, "%s", line) // not from test2json: print it unchanged
 		return
 	}
 	switch rec.Action {
@@ -116,7 +116,7 @@ func (r *report) endTest(rec record) {
 	switch {
 	case rec.Action == "fail":
 		r.fail(t)
-	case seed: // an input, not a test
+	case seed: // a passed seed of a fuzz target is not counted
 	case rec.Action == "skip":
 		r.skips = append(r.skips, skip{t, reason(r.output[t])})
 	default:
@@ -128,7 +128,7 @@ func (r *report) endTest(rec record) {
 func (r *report) endPackage(rec record) {
 	pkg := rec.Package
 	if rec.Action == "fail" {
-		for _, name := range r.open[pkg] { // the process ended under them
+		for _, name := range r.open[pkg] { // the process ended before them
 			r.fail(test{pkg, name})
 			delete(r.output, test{pkg, name})
 		}
@@ -148,7 +148,7 @@ func (r *report) fail(t test) {
 	r.print(r.output[t])
 }
 
-// print shows output, less the lines with which the testing package only marks progress.
+// print prints output without the testing package's progress lines.
 func (r *report) print(output []string) {
 	for _, line := range output {
 		if line == "PASS\n" || strings.HasPrefix(line, "=== ") || strings.HasSuffix(line, "[no test files]\n") {
@@ -158,7 +158,7 @@ func (r *report) print(output []string) {
 	}
 }
 
-// summary lists the slowest and the skipped tests and ends with the line of counts.
+// summary prints the slowest tests, the skipped tests, and a line with the counts.
 func (r *report) summary() {
 	slices.SortFunc(r.took, func(a, b timing) int { return cmp.Compare(b.seconds, a.seconds) })
 	for _, t := range r.took[:min(len(r.took), slowest)] {
@@ -170,17 +170,17 @@ func (r *report) summary() {
 	fmt.Fprintf(r.w, "%d passed, %d failed, %d skipped\n", r.passed, r.failed, len(r.skips))
 }
 
-// reason finds what t.Skip was told in the output of a skipped test.
+// reason returns the message of t.Skip from the output of a skipped test.
 func reason(output []string) string {
-	var said []string
+	var found []string
 	for _, line := range output {
 		line = strings.TrimSpace(line)
 		if line != "" && !strings.HasPrefix(line, "=== ") && !strings.HasPrefix(line, "--- ") {
-			said = append(said, line)
+			found = append(found, line)
 		}
 	}
-	if len(said) == 0 {
+	if len(found) == 0 {
 		return "no reason given"
 	}
-	return strings.Join(said, " ")
+	return strings.Join(found, " ")
 }

@@ -1,5 +1,5 @@
-// Package modules says which Go modules a program is made of, and under which licenses they stand.
+// Package modules lists the Go modules in a program and their licenses.
 //
-// Contract: what is linked counts, not what go.mod lists. Licenses are recognized from the texts in the module cache,
-// never guessed; a module without a text that is recognized is an error.
+// It lists the modules that are linked into the program, not those in go.mod. It recognizes licenses by their texts in
+// the module cache. A module without a recognized license is an error.
 package modules

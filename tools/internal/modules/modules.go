@@ -18,24 +18,24 @@ import (
 	"github.com/google/licensecheck"
 )
 
-// Module is one module that a program is made of.
+// Module is a module that is linked into a program.
 type Module struct {
 	Path    string // "std" for the standard library
 	Version string
-	// Licenses are SPDX identifiers, sorted, each once.
+	// Licenses are the SPDX identifiers of the licenses, sorted and without duplicates.
 	Licenses []string
-	// Texts are the files that the licenses ask to be passed on: licenses and notices. By name.
+	// Texts are the files that must be distributed with the program (licenses and notices), by name.
 	Texts map[string][]byte
 }
 
-// minCovered is how much of a license's text has to be recognized, in percent.
+// minCovered is the percentage of a text that must match a license for it to be recognized.
 const minCovered = 75
 
-// textName are the files at a module's top that matter.
+// textName matches the names of license and notice files in a module's root directory.
 var textName = regexp.MustCompile(`(?i)^(licen[cs]e|copying|notice|patents)([-._].*)?$`)
 
-// List gives the modules of the program in a package, sorted by path, its own module excluded. dir is where the go
-// command runs; env is added to its environment.
+// List returns the modules of the program in a package, sorted by path and without the program's own module. The go
+// command runs in dir, with env added to its environment.
 func List(ctx context.Context, dir, pkg string, env ...string) ([]Module, error) {
 	out, err := goCommand(ctx, dir, env, "list", "-deps", "-json=Module,Standard", pkg)
 	if err != nil {
@@ -89,7 +89,7 @@ func standardLibrary(ctx context.Context, dir string) (Module, error) {
 	return m, m.read(root)
 }
 
-// read fills in the licenses from the texts in dir.
+// read sets the licenses and texts from the files in dir.
 func (m *Module) read(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -107,7 +107,7 @@ func (m *Module) read(dir string) error {
 		m.Texts[entry.Name()] = text
 		covered := licensecheck.Scan(text)
 		if covered.Percent < minCovered || strings.EqualFold(entry.Name(), "PATENTS") {
-			continue // a notice, a text that says who owns what, or a further grant: passed on, and no license
+			continue // a notice, a list of owners or an additional grant: distributed, but not a license
 		}
 		for _, match := range covered.Match {
 			if !match.IsURL && !slices.Contains(m.Licenses, match.ID) {
