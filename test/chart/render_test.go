@@ -1,12 +1,13 @@
 package chart
 
 import (
-	appsv1 "k8s.io/api/apps/v1"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
