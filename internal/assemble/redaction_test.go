@@ -42,7 +42,7 @@ func TestFingerprintKey(t *testing.T) {
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		cfg.RedactionKeyFile = config.File(file)
+		cfg.RedactionKeyFile = file
 		r, err := NewRedaction(cfg)
 		if err != nil {
 			t.Fatal(err)
@@ -73,7 +73,7 @@ func TestRedactionPolicies(t *testing.T) {
 	} {
 		cfg := embedded(t)
 		change(cfg)
-		cfg.RedactionKeyFile = config.File(filepath.Join(t.TempDir(), "key"))
+		cfg.RedactionKeyFile = filepath.Join(t.TempDir(), "key")
 		if err := os.WriteFile(string(cfg.RedactionKeyFile), []byte(strings.Repeat("k", 32)), 0o600); err != nil {
 			t.Fatal(err)
 		}

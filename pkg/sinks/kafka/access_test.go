@@ -15,13 +15,14 @@ import (
 
 	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/sinks"
+	"github.com/deltabridge/deltabridge/pkg/sinks/access"
 	"github.com/deltabridge/deltabridge/pkg/sinks/sinktest"
 	"github.com/deltabridge/deltabridge/test/certs"
 	testkafka "github.com/deltabridge/deltabridge/test/kafka"
 )
 
 // client makes the files of a client certificate that the mutual TLS listener takes, unless a is another authority.
-func client(t *testing.T, a *certs.Authority, o certs.Options) TLSConfig {
+func client(t *testing.T, a *certs.Authority, o certs.Options) access.TLS {
 	t.Helper()
 	broker := testkafka.ForTest(t)
 	if a == nil {
@@ -34,7 +35,7 @@ func client(t *testing.T, a *certs.Authority, o certs.Options) TLSConfig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return TLSConfig{CAFile: broker.CAFile(), CertFile: certFile, KeyFile: keyFile}
+	return access.TLS{CAFile: broker.CAFile(), CertFile: certFile, KeyFile: keyFile}
 }
 
 func otherAuthority(t *testing.T) (_ *certs.Authority, file string) {
@@ -69,11 +70,11 @@ func TestAccess(t *testing.T) {
 	sasl := func(mechanism, user, file string) SASLConfig {
 		return SASLConfig{Mechanism: mechanism, Username: user, PasswordFile: file}
 	}
-	none, tls := TLSConfig{}, TLSConfig{CAFile: broker.CAFile()}
+	none, tls := access.TLS{}, access.TLS{CAFile: broker.CAFile()}
 	other, otherCA := otherAuthority(t)
 	for _, c := range []struct {
 		name, addr string
-		tls        TLSConfig
+		tls        access.TLS
 		sasl       SASLConfig
 		topic      string
 		want       *blamed // nil: it connects
@@ -83,7 +84,7 @@ func TestAccess(t *testing.T) {
 		{"SCRAM-SHA-256", broker.SASLAddr(), none, sasl("SCRAM-SHA-256", testkafka.User, right), "", nil},
 		{"SCRAM-SHA-512", broker.SASLAddr(), none, sasl("SCRAM-SHA-512", testkafka.User, right), "", nil},
 		{"TLS", broker.TLSAddr(), tls, SASLConfig{}, "", nil},
-		{"TLS without verification", broker.TLSAddr(), TLSConfig{InsecureSkipVerify: true}, SASLConfig{}, "", nil},
+		{"TLS without verification", broker.TLSAddr(), access.TLS{InsecureSkipVerify: true}, SASLConfig{}, "", nil},
 		{"mutual TLS", broker.MutualTLSAddr(), client(t, nil, certs.Options{Name: "bridge"}), SASLConfig{}, "", nil},
 		{"SASL over TLS", broker.SASLTLSAddr(), tls, sasl("SCRAM-SHA-512", testkafka.User, right), "", nil},
 
@@ -143,21 +144,21 @@ func TestAccess(t *testing.T) {
 		},
 		{
 			"system authorities", broker.TLSAddr(),
-			TLSConfig{Enabled: true},
+			access.TLS{Enabled: true},
 			SASLConfig{},
 			"",
 			&blamed{sinks.StepTLS, "kafka.tls.caFile", `kafka broker ADDR: TLS: its certificate is signed by "CN=deltabridge test brokers", which is not among the system's authorities: tls: failed to verify certificate: x509: certificate signed by unknown authority; put the certificate of that authority into kafka.tls.caFile`},
 		},
 		{
 			"wrong authority", broker.TLSAddr(),
-			TLSConfig{CAFile: otherCA},
+			access.TLS{CAFile: otherCA},
 			SASLConfig{},
 			"",
 			&blamed{sinks.StepTLS, "kafka.tls.caFile", `kafka broker ADDR: TLS: its certificate is signed by "CN=deltabridge test brokers", which is not among ca.crt: tls: failed to verify certificate: x509: certificate signed by unknown authority; put the certificate of that authority into kafka.tls.caFile`},
 		},
 		{
 			"wrong host", broker.TLSAddr(),
-			TLSConfig{CAFile: broker.CAFile(), ServerName: "kafka.example.com"},
+			access.TLS{CAFile: broker.CAFile(), ServerName: "kafka.example.com"},
 			SASLConfig{},
 			"",
 			&blamed{sinks.StepTLS, "kafka.tls.serverName", "kafka broker ADDR: TLS: its certificate is for localhost, 127.0.0.1, not for kafka.example.com: tls: failed to verify certificate: x509: certificate is valid for localhost, not kafka.example.com; connect by a name that the certificate has, or set kafka.tls.serverName"},

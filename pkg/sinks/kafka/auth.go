@@ -29,22 +29,12 @@ const (
 	mechanismIAM         = "AWS_MSK_IAM"
 )
 
-func saslMechanisms() []string {
-	return []string{mechanismPlain, mechanismScramSHA256, mechanismScramSHA512, mechanismIAM}
-}
-
-func (t *TLSConfig) enabled() bool { return *t != TLSConfig{} }
-
-func (t *TLSConfig) files() *access.TLS {
-	return &access.TLS{
-		Section: "kafka.tls", CAFile: t.CAFile, CertFile: t.CertFile, KeyFile: t.KeyFile,
-		ServerName: t.ServerName, InsecureSkipVerify: t.InsecureSkipVerify,
-	}
-}
+// tlsSection is where the configuration of a sink has its TLS.
+const tlsSection = "kafka.tls"
 
 // files are all that a connection is opened with.
 func (cfg *Config) files() []string {
-	return append(cfg.TLS.files().Files(), cfg.SASL.PasswordFile)
+	return append(cfg.TLS.Files(), cfg.SASL.PasswordFile)
 }
 
 func (s *SASLConfig) password() (string, error) {

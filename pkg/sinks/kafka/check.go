@@ -25,8 +25,8 @@ func (s *Sink) Check(ctx context.Context) []sinks.Finding {
 	files := sinks.Finding{Step: sinks.StepFiles, Target: "kafka"}
 	if names := present(s.cfg.files()); len(names) > 0 {
 		files.Detail = strings.Join(names, ", ")
-		if errs := append(s.cfg.TLS.validate(), s.cfg.SASL.validate()...); len(errs) > 0 {
-			return []sinks.Finding{s.badFiles(errs[0])}
+		if err := s.cfg.checkFiles(); err != nil {
+			return []sinks.Finding{sinks.Failed(sinks.StepFiles, "kafka", err)}
 		}
 	}
 	var findings []sinks.Finding
@@ -53,12 +53,6 @@ func (s *Sink) Check(ctx context.Context) []sinks.Finding {
 
 func present(files []string) []string {
 	return slices.DeleteFunc(files, func(file string) bool { return file == "" })
-}
-
-// badFiles is a Finding of a mistake that Validate reports, which has no step.
-func (s *Sink) badFiles(err error) sinks.Finding {
-	key, _, _ := strings.Cut(err.Error(), ":")
-	return sinks.Failed(sinks.StepFiles, "kafka", &sinks.ConnectError{Step: sinks.StepFiles, Key: "kafka." + key, Err: err})
 }
 
 // checkBrokers tries each broker by itself, all at once, and reports whether one of them will do.

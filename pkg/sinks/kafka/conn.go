@@ -83,7 +83,7 @@ func (c *cluster) open(ctx context.Context, addr string, tr trace) (*conn, error
 	ctx, cancel := context.WithTimeout(ctx, cfg.RequestTimeout)
 	defer cancel()
 	k := &conn{addr: addr, timeout: cfg.RequestTimeout, files: access.Stamp(cfg.files()...), looked: time.Now()}
-	session, err := cfg.TLS.files().NewSession()
+	session, err := cfg.TLS.NewSession(tlsSection)
 	if err != nil {
 		return nil, err
 	}
@@ -92,7 +92,7 @@ func (c *cluster) open(ctx context.Context, addr string, tr trace) (*conn, error
 		return nil, c.dialError(ctx, addr, err)
 	}
 	tr.passed(sinks.StepConnect, "to "+nc.RemoteAddr().String(), false)
-	if cfg.TLS.enabled() {
+	if cfg.TLS.IsSet() {
 		tc, err := session.Handshake(ctx, nc, addr, cfg.RequestTimeout)
 		if err != nil {
 			return nil, err

@@ -16,6 +16,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/deltabridge/deltabridge/pkg/event"
+	"github.com/deltabridge/deltabridge/pkg/sinks/access"
 	"github.com/deltabridge/deltabridge/test/certs"
 	testkafka "github.com/deltabridge/deltabridge/test/kafka"
 )
@@ -113,7 +114,7 @@ func TestRotatedCertificate(t *testing.T) {
 		}
 	}
 	swap("1", certs.Options{Name: "first"})
-	r := newRotating(t, Config{Brokers: []string{broker.MutualTLSAddr()}, Topic: "rotated-certificate", TLS: TLSConfig{
+	r := newRotating(t, Config{Brokers: []string{broker.MutualTLSAddr()}, Topic: "rotated-certificate", TLS: access.TLS{
 		CAFile: broker.CAFile(), CertFile: filepath.Join(mount, "..data", "tls.crt"), KeyFile: filepath.Join(mount, "..data", "tls.key"),
 	}})
 	r.send(t)

@@ -9,6 +9,7 @@ import (
 	kafkago "github.com/segmentio/kafka-go"
 	"github.com/segmentio/kafka-go/compress"
 
+	"github.com/deltabridge/deltabridge/internal/strictyaml"
 	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 )
@@ -42,10 +43,13 @@ var (
 
 // New checks the configuration and returns a sink that is not connected. The error holds every mistake.
 func New(cfg Config) (*Sink, error) {
-	if err := cfg.Validate(); err != nil {
+	cfg.fill()
+	if err := strictyaml.Check(&cfg); err != nil {
 		return nil, err
 	}
-	cfg.fill()
+	if err := cfg.checkFiles(); err != nil {
+		return nil, err
+	}
 	template, err := event.ParseTemplate(cfg.Topic, event.EscapeTopic)
 	if err != nil {
 		return nil, err

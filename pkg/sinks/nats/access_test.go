@@ -17,6 +17,7 @@ import (
 	"github.com/nats-io/nkeys"
 
 	"github.com/deltabridge/deltabridge/pkg/sinks"
+	"github.com/deltabridge/deltabridge/pkg/sinks/access"
 	"github.com/deltabridge/deltabridge/pkg/sinks/nats"
 	"github.com/deltabridge/deltabridge/pkg/sinks/sinktest"
 	"github.com/deltabridge/deltabridge/test/certs"
@@ -66,13 +67,13 @@ func mustPair(a, b []byte, err error) (_, _ []byte) {
 }
 
 // client makes the files of a client certificate.
-func (p pki) client(t *testing.T, o certs.Options) nats.TLSConfig {
+func (p pki) client(t *testing.T, o certs.Options) access.TLS {
 	t.Helper()
 	certFile, keyFile, err := p.IssueFiles(t.TempDir(), o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return nats.TLSConfig{CAFile: p.caFile, CertFile: certFile, KeyFile: keyFile}
+	return access.TLS{CAFile: p.caFile, CertFile: certFile, KeyFile: keyFile}
 }
 
 // operator is a server's trust in JWTs, with one account that may use JetStream.
@@ -164,7 +165,7 @@ func TestRightAccess(t *testing.T) {
 			c.URLs[0] = strings.Replace(c.URLs[0], "nats:", "tls:", 1)
 		}},
 		"server name": {p.server(false), func(c *nats.Config) {
-			c.TLS = nats.TLSConfig{CAFile: p.caFile, ServerName: "nats.example.com"}
+			c.TLS = access.TLS{CAFile: p.caFile, ServerName: "nats.example.com"}
 		}},
 		"mutual TLS": {p.server(true), func(c *nats.Config) { c.TLS = p.client(t, certs.Options{Name: "bridge"}) }},
 		"WebSocket":  {websocket(nil), func(c *nats.Config) { c.URLs = []string{"ws://" + webAddr} }},
@@ -274,7 +275,7 @@ func TestWrongAccess(t *testing.T) {
 			blamed{sinks.StepTLS, "nats.tls.caFile", `nats server ADDR: TLS: its certificate is signed by "CN=authority", which is not among the system's authorities: tls: failed to verify certificate: x509: certificate signed by unknown authority; put the certificate of that authority into nats.tls.caFile`},
 		},
 		{
-			"wrong host", secure, func(c *nats.Config) { c.TLS = nats.TLSConfig{CAFile: p.caFile, ServerName: "other.example.com"} },
+			"wrong host", secure, func(c *nats.Config) { c.TLS = access.TLS{CAFile: p.caFile, ServerName: "other.example.com"} },
 			blamed{sinks.StepTLS, "nats.tls.serverName", "nats server ADDR: TLS: its certificate is for nats.example.com, 127.0.0.1, not for other.example.com: tls: failed to verify certificate: x509: certificate is valid for nats.example.com, not other.example.com; connect by a name that the certificate has, or set nats.tls.serverName"},
 		},
 		{

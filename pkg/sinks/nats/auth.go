@@ -184,14 +184,11 @@ func (s *Sink) authError(info *serverInfo, words error) *sinks.ConnectError {
 	return refuse("check nats.user and the content of nats.passwordFile"+also, "it refuses %s: wrong user or password", a.who())
 }
 
-func (t *TLSConfig) enabled() bool { return *t != TLSConfig{} }
+// tlsSection is where the configuration of a sink has its TLS.
+const tlsSection = "nats.tls"
 
-func (t *TLSConfig) files() *access.TLS {
-	return &access.TLS{Section: "nats.tls", CAFile: t.CAFile, CertFile: t.CertFile, KeyFile: t.KeyFile, ServerName: t.ServerName}
-}
-
-// options let nats.go read the files again at each handshake. (With ws: it takes them for a wish for TLS.)
-func (t *TLSConfig) options(session *access.Session) ([]natsgo.Option, error) {
+// tlsOptions let nats.go read the files again at each handshake. (With ws: it takes them for a wish for TLS.)
+func tlsOptions(session *access.Session, always bool) ([]natsgo.Option, error) {
 	config, err := session.Config("") // nats.go fills in the host
 	if err != nil {
 		return nil, err
@@ -200,8 +197,8 @@ func (t *TLSConfig) options(session *access.Session) ([]natsgo.Option, error) {
 		o.TLSConfig = &tls.Config{
 			MinVersion: config.MinVersion, ServerName: config.ServerName, GetClientCertificate: config.GetClientCertificate,
 		}
-		o.RootCAsCB = t.files().RootCAs
-		o.Secure = o.Secure || t.enabled()
+		o.RootCAsCB = session.RootCAs
+		o.Secure = o.Secure || always
 		return nil
 	}}, nil
 }

@@ -26,7 +26,7 @@ func (s *Sink) Check(ctx context.Context) []sinks.Finding {
 	}
 	var findings []sinks.Finding
 	if files := s.files(); len(files) > 0 {
-		_, err := s.cfg.TLS.files().NewSession()
+		_, err := s.cfg.TLS.NewSession(tlsSection)
 		if err == nil {
 			err = s.cfg.Auth.check()
 		}
@@ -47,7 +47,7 @@ func (s *Sink) Check(ctx context.Context) []sinks.Finding {
 
 func (s *Sink) files() []string {
 	_, secret := s.cfg.Auth.file()
-	return slices.DeleteFunc(append(s.cfg.TLS.files().Files(), secret), func(file string) bool { return file == "" })
+	return slices.DeleteFunc(append(s.cfg.TLS.Files(), secret), func(file string) bool { return file == "" })
 }
 
 // checkServers tries all servers at once, and leaves the connection to the first that will do.

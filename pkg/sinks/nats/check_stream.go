@@ -53,7 +53,7 @@ func describe(c *jetstream.StreamConfig) string {
 
 // checkConfigured is the findings about a stream that would be created, as far as the configuration tells.
 func (s *Sink) checkConfigured(maxPayload int64) []sinks.Finding {
-	config := s.cfg.Stream.jetstream(s.subject.Wildcard())
+	config := s.cfg.jetstream(s.subject.Wildcard())
 	ok := sinks.Finding{
 		Step: sinks.StepStream, Target: "stream " + config.Name, Detail: "it is created at the start if it is not there: " + describe(&config),
 	}
@@ -62,7 +62,7 @@ func (s *Sink) checkConfigured(maxPayload int64) []sinks.Finding {
 
 // checkCreation finds what would stand in the way of creating the stream, without creating it.
 func (s *Sink) checkCreation(ctx context.Context, js jetstream.JetStream, t *trial, maxPayload int64) []sinks.Finding {
-	config := s.cfg.Stream.jetstream(s.subject.Wildcard())
+	config := s.cfg.jetstream(s.subject.Wildcard())
 	target := "stream " + config.Name
 	refuse := func(key, remedy, format string, args ...any) []sinks.Finding {
 		return []sinks.Finding{sinks.Failed(sinks.StepStream, target, &sinks.ConnectError{

@@ -27,16 +27,6 @@ const (
 	claimRate = 256 << 10
 )
 
-// ClaimConfig names the object store for the data of messages that are too large. All fields but Bucket only matter for
-// creation.
-type ClaimConfig struct {
-	Bucket   string
-	Create   bool          // create it if it is not there
-	TTL      time.Duration // how long an object is kept; 0: for ever
-	MaxBytes int64         // 0: unlimited
-	Replicas int           // 0: 1
-}
-
 // Claims keeps data of messages in a JetStream object store. It is used by one goroutine, that of the sink's drain.
 type Claims struct {
 	cfg   ClaimConfig
@@ -55,7 +45,7 @@ func (s *Sink) Claims(cfg ClaimConfig) *Claims { return &Claims{cfg: cfg, sink: 
 // NewClaims gives an object store on a connection of its own. Of connection, stream and subject are not used. It does no
 // I/O. The error names every mistake.
 func NewClaims(connection Config, cfg ClaimConfig) (*Claims, error) {
-	connection.Stream.Name, connection.Subject = cfg.Bucket, cfg.Bucket
+	connection.Stream, connection.Subject = StreamConfig{Name: cfg.Bucket}, cfg.Bucket
 	s, err := New(connection)
 	if err != nil {
 		return nil, err

@@ -24,6 +24,7 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/fifo"
 	"github.com/deltabridge/deltabridge/pkg/sinks"
+	"github.com/deltabridge/deltabridge/pkg/sinks/access"
 	"github.com/deltabridge/deltabridge/pkg/sinks/nats"
 	"github.com/deltabridge/deltabridge/pkg/sinks/sinktest"
 )
@@ -145,8 +146,8 @@ func TestNobodyListens(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = l.Close()
-	b.edit = func(c *nats.Config) { c.URLs = []string{"nats://token@" + l.Addr().String()} }
-	if err := tryConnect(t, b); err == nil || !strings.Contains(err.Error(), "connection refused") || strings.Contains(err.Error(), "token") {
+	b.edit = func(c *nats.Config) { c.URLs = []string{"nats://" + l.Addr().String()} }
+	if err := tryConnect(t, b); err == nil || !strings.Contains(err.Error(), "connection refused") {
 		t.Errorf("Connect: %v", err)
 	}
 }
@@ -164,18 +165,18 @@ func TestTLS(t *testing.T) {
 	})
 	certFile, keyFile := writeFile(t, "tls.crt", cert), writeFile(t, "tls.key", key)
 	b.edit = func(c *nats.Config) {
-		c.TLS = nats.TLSConfig{CAFile: certFile, CertFile: certFile, KeyFile: keyFile, ServerName: "nats.example.com"}
+		c.TLS = access.TLS{CAFile: certFile, CertFile: certFile, KeyFile: keyFile, ServerName: "nats.example.com"}
 	}
 	if err := tryConnect(t, b); err != nil {
 		t.Errorf("with the certificate: %v", err)
 	}
 	b.edit = func(c *nats.Config) {
-		c.TLS = nats.TLSConfig{CAFile: certFile, CertFile: certFile, KeyFile: keyFile, ServerName: "other.example.com"}
+		c.TLS = access.TLS{CAFile: certFile, CertFile: certFile, KeyFile: keyFile, ServerName: "other.example.com"}
 	}
 	if err := tryConnect(t, b); err == nil || !strings.Contains(err.Error(), "other.example.com") {
 		t.Errorf("with another server name: %v", err)
 	}
-	b.edit = func(c *nats.Config) { c.TLS = nats.TLSConfig{CertFile: certFile, KeyFile: keyFile} }
+	b.edit = func(c *nats.Config) { c.TLS = access.TLS{CertFile: certFile, KeyFile: keyFile} }
 	if err := tryConnect(t, b); err == nil || !strings.Contains(err.Error(), "x509") {
 		t.Errorf("without the CA: %v", err)
 	}
@@ -207,16 +208,30 @@ func selfSigned(t *testing.T) (cert, key []byte) {
 
 func TestConfigMistakesAreReportedTogether(t *testing.T) {
 	_, err := nats.New(nats.Config{
-		URLs: []string{"nats://127.0.0.1"}, Embedded: &nats.EmbeddedConfig{},
-		Stream:  nats.StreamConfig{Name: "a.b", Storage: "tape", Discard: "all", Replicas: 9},
-		Subject: "k8s..{nme}", MaxInFlight: -1, AckTimeout: -1,
-		Auth: nats.AuthConfig{CredentialsFile: "x", TokenFile: "y", PasswordFile: "z"},
-		TLS:  nats.TLSConfig{CertFile: "x"},
+		Servers: nats.Servers{
+			URLs: []string{"nats://127.0.0.1"},
+			Auth: nats.AuthConfig{CredentialsFile: "x", TokenFile: "y", PasswordFile: "z"},
+			TLS:  access.TLS{CertFile: "x"},
+		},
+		Embedded: &nats.EmbeddedConfig{},
+		Stream:   nats.StreamConfig{Name: "a.b", Storage: "tape", Discard: "all", Replicas: 9},
+		Subject:  "k8s..{nme}", MaxInFlight: -1, AckTimeout: -1,
 	})
 	for _, want := range []string{
-		"exactly one of url and embedded", "embedded.storeDir", `stream.name "a.b"`, "stream.storage", "stream.discard",
-		"stream.replicas", "subject: ", "maxInFlight", "ackTimeout", "only one of credentialsFile", "user and passwordFile", "tls.certFile and tls.keyFile",
+		"embedded: is given besides url", `stream.name: "a.b" can't`, `stream.storage: "tape" is not known`,
+		`stream.discard: "all" is not known`, "stream.replicas: 9 is too large", "subject: ", "maxInFlight: -1 is too small", "ackTimeout: -1ns is too small",
+		"tokenFile: is given besides credentialsFile", "user: is missing besides passwordFile", "tls.keyFile: is missing besides certFile",
 	} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("no mention of %q in: %v", want, err)
+		}
+	}
+	_, err = nats.New(nats.Config{Servers: nats.Servers{URLs: []string{"nats://t0ken@a"}}, Stream: nats.StreamConfig{Name: "A"}, Subject: "a"})
+	if err == nil || !strings.Contains(err.Error(), "url: has credentials in it") || strings.Contains(err.Error(), "t0ken") {
+		t.Errorf("a URL with credentials: %v", err)
+	}
+	_, err = nats.New(nats.Config{Embedded: &nats.EmbeddedConfig{Listen: "nowhere"}, Stream: nats.StreamConfig{Name: "A"}, Subject: "a"})
+	for _, want := range []string{`embedded.listen: "nowhere" is not`, "embedded.storeDir: is empty", "stream.create: is not true"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("no mention of %q in: %v", want, err)
 		}
@@ -226,7 +241,7 @@ func TestConfigMistakesAreReportedTogether(t *testing.T) {
 // A connection that breaks ends the wait for acknowledgements at once, not after AckTimeout.
 func TestBrokenConnectionIsNoticed(t *testing.T) {
 	b := newBroker(t)
-	b.edit = func(c *nats.Config) { c.AckTimeout = time.Hour }
+	b.edit = func(c *nats.Config) { c.AckTimeout = 10 * time.Minute }
 	sink := connect(t, b)
 	send(t, sink, sinktest.Message("a", 1, 100))
 	b.Freeze()

@@ -25,17 +25,6 @@ const (
 	lockName           = "deltabridge.lock"
 )
 
-// EmbeddedConfig runs a nats-server with JetStream in the process. It has no authentication: on an address other
-// than loopback everyone who reaches it can read and write.
-type EmbeddedConfig struct {
-	Listen   string // host:port; port 0 takes a free one. Empty: DefaultEmbeddedListen
-	StoreDir string // the server's files; it is created, and one process at a time may use it
-	MaxStore int64  // bytes on disk for all streams; 0: three quarters of what is free (nats-server's default)
-	// SyncAlways waits for the disk at each message. Otherwise messages survive the end of the process, but the
-	// last two minutes of them not that of the machine (nats-server's default).
-	SyncAlways bool
-}
-
 // embedded is a running server.
 type embedded struct {
 	srv  *server.Server
@@ -44,9 +33,6 @@ type embedded struct {
 
 // startEmbedded returns when the server takes connections.
 func startEmbedded(cfg EmbeddedConfig, log *slog.Logger) (_ *embedded, err error) {
-	if cfg.Listen == "" {
-		cfg.Listen = DefaultEmbeddedListen
-	}
 	host, portText, err := net.SplitHostPort(cfg.Listen)
 	if err != nil {
 		return nil, fmt.Errorf("listen %q: %w", cfg.Listen, err)

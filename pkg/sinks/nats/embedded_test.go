@@ -79,7 +79,7 @@ func TestEmbeddedServerSaysWhyNot(t *testing.T) {
 	tests := map[string]struct{ listen, dir, want string }{
 		"port":    {listen, t.TempDir(), "is another server running? listen tcp " + listen + ": bind: address already in use"},
 		"store":   {"127.0.0.1:0", dir, "is in use by another process"},
-		"address": {"nowhere", t.TempDir(), `listen "nowhere"`},
+		"address": {"nowhere.invalid:4222", t.TempDir(), "nowhere.invalid"},
 		"folder":  {"127.0.0.1:0", "/dev/null/x", "/dev/null"},
 	}
 	for name, test := range tests {

@@ -45,7 +45,7 @@ type slot struct {
 
 func newHeaders(cfg *Config) *headers {
 	stream := &cfg.Stream
-	h := &headers{header: make(natsgo.Header), slots: make(map[string]*slot), round: 1, bucket: stream.KeyValue, mirror: stream.LastPerSubject, run: rand.Text()[:8]}
+	h := &headers{header: make(natsgo.Header), slots: make(map[string]*slot), round: 1, bucket: cfg.Bucket != "", mirror: stream.LastPerSubject, run: rand.Text()[:8]}
 	h.header[jetstream.ExpectedStreamHeader] = []string{stream.Name}
 	if cfg.LettersOf != "" {
 		h.suffix = ".letter." + cfg.LettersOf

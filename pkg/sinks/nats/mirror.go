@@ -3,7 +3,6 @@ package nats
 import (
 	"fmt"
 	"strconv"
-	"strings"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -60,9 +59,9 @@ func (s *Sink) unfit(c *jetstream.StreamConfig) error {
 		if n > 0 {
 			kept = fmt.Sprintf("%d messages", n)
 		}
-		if s.cfg.Stream.KeyValue {
+		if s.cfg.Bucket != "" {
 			return fmt.Errorf("the bucket keeps %s of each key, and nats.bucket asks for one: set its history to 1 (nats kv edit %s --history=1)",
-				kept, strings.TrimPrefix(c.Name, "KV_"))
+				kept, s.cfg.Bucket)
 		}
 		return fmt.Errorf("it keeps %s of each subject, and nats.stream.lastPerSubject asks for one: set its max_msgs_per_subject to 1 "+
 			"(nats stream edit %s --max-msgs-per-subject=1), or leave lastPerSubject out", kept, c.Name)

@@ -63,7 +63,7 @@ var (
 
 // New checks cfg and returns a sink that is not connected yet. It does no I/O. The error names every mistake.
 func New(cfg Config) (*Sink, error) {
-	subject, err := cfg.validate()
+	subject, err := cfg.complete()
 	if err != nil {
 		return nil, fmt.Errorf("nats: %w", err)
 	}
@@ -268,12 +268,12 @@ func (s *Sink) options() ([]natsgo.Option, error) {
 			}
 		}),
 	}
-	session, err := s.cfg.TLS.files().NewSession()
+	session, err := s.cfg.TLS.NewSession(tlsSection)
 	if err != nil {
 		end()
 		return nil, err
 	}
-	more, err := s.accessOptions(session, s.cfg.TLS.enabled())
+	more, err := s.accessOptions(session, s.cfg.TLS.IsSet())
 	if err != nil {
 		end()
 		return nil, err
@@ -287,7 +287,7 @@ func (s *Sink) accessOptions(session *access.Session, secured bool) ([]natsgo.Op
 	if err != nil || !secured {
 		return auth, err
 	}
-	secure, err := s.cfg.TLS.options(session)
+	secure, err := tlsOptions(session, s.cfg.TLS.IsSet())
 	if err != nil {
 		return nil, err
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	natsgo "github.com/nats-io/nats.go"
@@ -45,7 +44,7 @@ func (s *Sink) findStream(ctx context.Context) (*jetstream.StreamInfo, error) {
 	stream, err := lookUp(ctx, js, want.Name)
 	if errors.Is(err, jetstream.ErrStreamNotFound) && want.Create {
 		// Not CreateOrUpdate: whoever created it meanwhile wins.
-		stream, err = js.CreateStream(ctx, want.jetstream(s.subject.Wildcard()))
+		stream, err = js.CreateStream(ctx, s.cfg.jetstream(s.subject.Wildcard()))
 		if err == nil && s.found {
 			s.cfg.Logger.Warn("the stream was gone, with all that it held; created it again; it will be sent what exists", "stream", want.Name)
 		} else if err == nil {
@@ -199,31 +198,6 @@ func doubts(c *jetstream.StreamConfig, wildcard string, mirror bool, maxPayload 
 
 // largestObject is the largest request that etcd takes by default, and so about the largest object, in bytes.
 const largestObject = 3 << 19
-
-// covers reports whether every subject that matches pattern matches filter too. Both may hold the wildcards * and >.
-func covers(filter, pattern string) bool {
-	return match(filter, pattern, func(f, p string) bool { return f == "*" || f == p })
-}
-
-// overlap reports whether some subject matches both.
-func overlap(filter, pattern string) bool {
-	return match(filter, pattern, func(f, p string) bool { return f == "*" || p == "*" || f == p })
-}
-
-// match compares token by token. A > in filter stands for one or more further tokens; pattern, which comes of a
-// template, has none.
-func match(filter, pattern string, token func(f, p string) bool) bool {
-	fs, ps := strings.Split(filter, "."), strings.Split(pattern, ".")
-	for i, f := range fs {
-		if f == ">" {
-			return len(ps) > i
-		}
-		if i >= len(ps) || !token(f, ps[i]) {
-			return false
-		}
-	}
-	return len(fs) == len(ps)
-}
 
 // noAnswer is the error of messages whose acknowledgement did not come.
 func (s *Sink) noAnswer() error {

@@ -51,7 +51,7 @@ type trial struct {
 
 // newTrial takes one of the configured URLs. Only Sink.cfg is used: trials may run at once, also beside a Send.
 func (s *Sink) newTrial(raw string) (*trial, error) {
-	session, err := s.cfg.TLS.files().NewSession()
+	session, err := s.cfg.TLS.NewSession(tlsSection)
 	if err != nil {
 		return nil, err
 	}
@@ -139,7 +139,7 @@ func (t *trial) greet(ctx context.Context, ws bool) error {
 	}
 	t.passed(sinks.StepProtocol, t.info.describe(), false)
 
-	wanted := t.sink.cfg.TLS.enabled() || t.url.Scheme == "tls"
+	wanted := t.sink.cfg.TLS.IsSet() || t.url.Scheme == "tls"
 	switch {
 	case wanted && !t.info.TLSRequired && !t.info.TLSAvailable:
 		key, remedy := "nats.tls", "leave nats.tls out, or enable TLS on the server"
@@ -194,7 +194,7 @@ func (t *trial) readInfo(ctx context.Context, nc net.Conn) error {
 
 // connect makes a connection of nats.go's to this one server, which does not reconnect.
 func (t *trial) connect(ctx context.Context) (*natsgo.Conn, error) {
-	opts, err := t.sink.accessOptions(t.session, t.sink.cfg.TLS.enabled() || t.url.Scheme != "ws")
+	opts, err := t.sink.accessOptions(t.session, t.sink.cfg.TLS.IsSet() || t.url.Scheme != "ws")
 	if err != nil {
 		return nil, err
 	}

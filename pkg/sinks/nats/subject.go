@@ -1,0 +1,60 @@
+package nats
+
+import (
+	"slices"
+	"strings"
+)
+
+// subjectProblem says what is wrong with a subject of a stream; empty if nothing is.
+func subjectProblem(subject string) string {
+	tokens := strings.Split(subject, ".")
+	for i, token := range tokens {
+		switch {
+		case token == "":
+			return "has an empty token"
+		case token == ">" && i < len(tokens)-1:
+			return "has > before its end"
+		case token != ">" && token != "*" && strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r == 0x7f || r == '*' || r == '>' }):
+			return "has a space or a wildcard inside of a token"
+		}
+	}
+	if overlap(subject, "$JS.API.>") {
+		return "overlaps with the subjects of JetStream itself"
+	}
+	return ""
+}
+
+// covers reports whether every subject that matches pattern matches filter too. Both may hold the wildcards * and >.
+func covers(filter, pattern string) bool {
+	fs, ps := strings.Split(filter, "."), strings.Split(pattern, ".")
+	for i, f := range fs {
+		switch {
+		case i >= len(ps):
+			return false
+		case f == ">":
+			return true
+		case ps[i] == ">" || f != "*" && f != ps[i]:
+			return false
+		}
+	}
+	return len(fs) == len(ps)
+}
+
+// overlap reports whether some subject matches both. Both may hold the wildcards * and >.
+func overlap(a, b string) bool {
+	as, bs := strings.Split(a, "."), strings.Split(b, ".")
+	for i := range min(len(as), len(bs)) {
+		switch {
+		case as[i] == ">" || bs[i] == ">":
+			return true
+		case as[i] != bs[i] && as[i] != "*" && bs[i] != "*":
+			return false
+		}
+	}
+	return len(as) == len(bs)
+}
+
+// overlapping is the index of the first of the patterns that overlaps with subject; -1 if none does.
+func overlapping(subject string, patterns []string) int {
+	return slices.IndexFunc(patterns, func(p string) bool { return overlap(subject, p) })
+}
