@@ -24,7 +24,8 @@ func (s *Sink) validate(at *strictyaml.Section) {
 	validateFilters(at, s.Filters)
 	s.validatePayload(at)
 	if s.Resync > 0 && s.Resync < leastResync {
-		at.Report("resync", fmt.Sprintf("is less than %v: the sink would be sent everything without end", leastResync), "write 6h, or 0s for never")
+		at.Report("resync", fmt.Sprintf("is less than %v: the sink would be sent everything without end", leastResync),
+			"write 6h, or 0s for never")
 	}
 	s.validateRefusals(at)
 	s.validateEnrich(at)

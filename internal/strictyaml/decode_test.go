@@ -238,9 +238,18 @@ func TestAddress(t *testing.T) {
 		connect bool
 		problem string
 	}{
-		{"a:1", true, ""}, {"[::1]:1", true, ""}, {":8080", false, ""}, {"a:0", false, ""}, {"a_b.c.:65535", true, ""},
-		{":1", true, "has no host"}, {"a:0", true, "has no port"}, {"a:65536", false, "has no port"}, {"a", false, "is not an address"},
-		{"a b:1", true, "has no valid host"}, {"a:b", false, "has no port"}, {"::1:1", true, "is not an address"},
+		{"a:1", true, ""},
+		{"[::1]:1", true, ""},
+		{":8080", false, ""},
+		{"a:0", false, ""},
+		{"a_b.c.:65535", true, ""},
+		{":1", true, "has no host"},
+		{"a:0", true, "has no port"},
+		{"a:65536", false, "has no port"},
+		{"a", false, "is not an address"},
+		{"a b:1", true, "has no valid host"},
+		{"a:b", false, "has no port"},
+		{"::1:1", true, "is not an address"},
 	} {
 		at := &Section{d: newDecoder("", nil)}
 		at.Address("key", test.text, test.connect, "remedy")

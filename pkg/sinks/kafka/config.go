@@ -100,22 +100,20 @@ const (
 )
 
 // codec returns nil for none.
-func (c Compression) codec() (codec compress.Codec, ok bool) {
+func (c Compression) codec() compress.Codec {
 	switch c {
-	case CompressionNone:
-		return nil, true
 	case CompressionGzip:
-		return &compress.GzipCodec, true
+		return &compress.GzipCodec
 	case "", CompressionSnappy:
 		// The library's default level takes twice the time, a third of all that is spent on an event, for a few percent.
-		return &snappy.Codec{Compression: snappy.FasterCompression}, true
+		return &snappy.Codec{Compression: snappy.FasterCompression}
 	case CompressionLZ4:
-		return &compress.Lz4Codec, true
+		return &compress.Lz4Codec
 	case CompressionZstd:
 		// Level 1: on JSON within a few percent of the default level's size, for much less time.
-		return &zstd.Codec{Level: 1}, true
+		return &zstd.Codec{Level: 1}
 	}
-	return nil, false
+	return nil
 }
 
 var _ sinks.Config = (*Config)(nil)

@@ -58,7 +58,7 @@ func New(cfg Config) (*Sink, error) {
 	if err != nil {
 		return nil, err
 	}
-	codec, _ := cfg.Compression.codec()
+	codec := cfg.Compression.codec()
 	s := &Sink{
 		cfg: cfg, template: template, codec: codec, producer: -1,
 		topics:   make(map[string]*topic),

@@ -23,7 +23,8 @@ func (cfg *Config) Validate(at *strictyaml.Section) {
 	}
 	topic := sinks.CheckTemplate(at, "topic", cfg.Topic, event.EscapeTopic, defaultTopic())
 	if topic != nil && cfg.Tombstones && topic.Uses("operation") {
-		at.Report("topic", "has {operation} in it: with tombstones, a deletion would leave the object's state in another topic", "use "+defaultTopic())
+		at.Report("topic", "has {operation} in it: with tombstones, a deletion would leave the object's state in another topic",
+			"use "+defaultTopic())
 	}
 	cfg.validateKey(at, topic)
 	cfg.TLS.Validate(at.At("tls"))
@@ -41,16 +42,19 @@ func (cfg *Config) validateKey(at *strictyaml.Section, topic *event.Template) {
 	}
 	switch {
 	case key.Uses("operation"):
-		at.Report("key", "has {operation} in it: the events of an object would come out of order", "use what stays the same for an object, as in "+DefaultKey)
+		at.Report("key", "has {operation} in it: the events of an object would come out of order",
+			"use what stays the same for an object, as in "+DefaultKey)
 	case cfg.Tombstones && topic != nil && !nameOneObject(topic, key):
-		at.Report("key", "is the same for several objects of one topic: with tombstones, one of them would be kept, and the deletion of one would take the others along",
+		at.Report("key", "is the same for several objects of one topic: with tombstones, one of them would be kept, "+
+			"and the deletion of one would take the others along",
 			"name them by {group}, {resource}, {namespace} and {name}, or by {uid}: use "+DefaultKey)
 	}
 	if !cfg.Tombstones || cfg.CreateTopics == nil {
 		return
 	}
 	if policy, given := cfg.CreateTopics.Config[cleanupPolicy]; given && !strings.Contains(policy, "compact") {
-		at.Report("createTopics.config", "has cleanup.policy "+policy+", with which tombstones have no effect", "write compact, or remove it to get that")
+		at.Report("createTopics.config", "has cleanup.policy "+policy+", with which tombstones have no effect",
+			"write compact, or remove it to get that")
 	}
 }
 
@@ -114,7 +118,8 @@ func (cfg *Config) Conflict(at *strictyaml.Section, other sinks.Config, name str
 	if !slices.ContainsFunc(cfg.canonicalBrokers(), func(broker string) bool { return slices.Contains(brokers, broker) }) {
 		return false
 	}
-	at.Report("topic", strictyaml.Quote(cfg.Topic)+" is the topic of "+name+": its readers would take dead letters for its events", "choose another")
+	at.Report("topic", strictyaml.Quote(cfg.Topic)+" is the topic of "+name+": its readers would take dead letters for its events",
+		"choose another")
 	return true
 }
 

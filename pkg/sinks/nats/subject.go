@@ -14,7 +14,7 @@ func subjectProblem(subject string) string {
 			return "has an empty token"
 		case token == ">" && i < len(tokens)-1:
 			return "has > before its end"
-		case token != ">" && token != "*" && strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r == 0x7f || r == '*' || r == '>' }):
+		case token != ">" && token != "*" && strings.ContainsFunc(token, isSpaceOrWildcard):
 			return "has a space or a wildcard inside of a token"
 		}
 	}
@@ -23,6 +23,8 @@ func subjectProblem(subject string) string {
 	}
 	return ""
 }
+
+func isSpaceOrWildcard(r rune) bool { return r <= ' ' || r == 0x7f || r == '*' || r == '>' }
 
 // covers reports whether every subject that matches pattern matches filter too. Both may hold the wildcards * and >.
 func covers(filter, pattern string) bool {

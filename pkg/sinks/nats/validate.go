@@ -38,7 +38,8 @@ func (cfg *Config) Validate(at *strictyaml.Section) {
 		cfg.validateBucket(at)
 	case !cfg.Stream.LastPerSubject:
 		if at.Has("stream.deletionsKeptFor") {
-			at.Report("stream.deletionsKeptFor", "has no meaning without lastPerSubject", "remove it, or write lastPerSubject: true, or name a bucket")
+			at.Report("stream.deletionsKeptFor", "has no meaning without lastPerSubject",
+				"remove it, or write lastPerSubject: true, or name a bucket")
 		}
 		return
 	}
@@ -115,7 +116,8 @@ func (cfg *Config) validateStream(at *strictyaml.Section, template *event.Templa
 			continue
 		}
 		if j := overlapping(subject, s.Subjects[:i]); j >= 0 {
-			at.Report(key, fmt.Sprintf("%s overlaps with subjects[%d], %s", strictyaml.Quote(subject), j, strictyaml.Quote(s.Subjects[j])), "remove one of them")
+			problem := fmt.Sprintf("%s overlaps with subjects[%d], %s", strictyaml.Quote(subject), j, strictyaml.Quote(s.Subjects[j]))
+			at.Report(key, problem, "remove one of them")
 		}
 	}
 	if template == nil || !s.Create || !valid || len(s.Subjects) == 0 {
