@@ -73,7 +73,7 @@ func newDoctorCommand(stdout io.Writer) *cobra.Command {
 // examined is what of a configuration can be tried.
 func examined(cfg *config.Config) (doctor.Options, error) {
 	options := doctor.Options{Config: cfg, Kube: func() (*rest.Config, error) {
-		kube, err := assemble.Kubeconfig(string(cfg.Kubeconfig))
+		kube, err := assemble.Kubeconfig(cfg.Kubeconfig)
 		if err == nil {
 			kube.UserAgent, kube.WarningHandler = "deltabridge-doctor/"+version, rest.NoWarnings{}
 		}

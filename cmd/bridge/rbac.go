@@ -61,7 +61,7 @@ func newRBACCommand(stdout io.Writer) *cobra.Command {
 
 // served asks the API server for all resources that can be listed and watched, in all versions.
 func served(ctx context.Context, cfg *config.Config) ([]rbac.Served, error) {
-	kube, err := assemble.Kubeconfig(string(cfg.Kubeconfig))
+	kube, err := assemble.Kubeconfig(cfg.Kubeconfig)
 	if err != nil {
 		return nil, err
 	}

@@ -24,7 +24,7 @@ func (o *letterOptions) resend(ctx context.Context, ids []string) error {
 	}
 	all = slices.DeleteFunc(all, func(b box) bool { return len(b.letters) == 0 })
 	for _, b := range all { // before anything is sent
-		if b.sink.LastOnly() && !o.force {
+		if b.sink.Destination().LastOnly() && !o.force {
 			return fmt.Errorf("sink %s keeps the last event of each object: an old one would take the place of a newer one; "+
 				"`bridge resync` brings the present state, and --force sends it all the same", b.sink.Name)
 		}

@@ -111,7 +111,7 @@ func run(ctx context.Context, cfg *config.Config, out, stderr io.Writer) error {
 	log := newLogger(cfg, stderr)
 	// client-go logs through klog's one global logger; main is the place to set it.
 	klog.SetSlogLogger(log)
-	kube, err := assemble.Kubeconfig(string(cfg.Kubeconfig))
+	kube, err := assemble.Kubeconfig(cfg.Kubeconfig)
 	if err != nil {
 		return err
 	}

@@ -252,11 +252,11 @@ func verdicts(of []filter.Verdict, state string) (out []Filter) {
 // whenTooLarge says what becomes of an event that is larger than the sink's destination takes.
 func whenTooLarge(s *config.Sink) string {
 	switch s.Oversize {
-	case config.OversizeMetadata:
+	case sinks.OutcomeMetadata:
 		return "sent with the metadata of the object alone (oversize: metadata)"
-	case config.OversizeClaimCheck:
+	case sinks.OutcomeClaimCheck:
 		return "sent with the metadata of the object alone, and its data goes to the object store " + s.ClaimCheck.Bucket
-	case config.OversizeDeadLetter:
+	case sinks.OutcomeDeadLetter:
 		return "kept as a dead letter, and a gap event takes its place"
 	}
 	return "the destination refuses it, and a gap event takes its place"

@@ -38,7 +38,7 @@ type apiServer struct {
 }
 
 func (o *Options) askAPIServer(ctx context.Context, cfg *config.Config) (*apiServer, error) {
-	kube, err := assemble.Kubeconfig(string(cfg.Kubeconfig))
+	kube, err := assemble.Kubeconfig(cfg.Kubeconfig)
 	if err != nil {
 		return nil, err
 	}
