@@ -66,7 +66,7 @@ func claimNames(ctx context.Context, cfg *config.Config, only string, out io.Wri
 		}
 		chosen = chosen[n : n+1]
 	}
-	kube, err := assemble.Kubeconfig(string(cfg.Kubeconfig))
+	kube, err := assemble.Kubeconfig(cfg.Kubeconfig)
 	if err != nil {
 		return err
 	}

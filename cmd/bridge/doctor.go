@@ -74,7 +74,7 @@ func newDoctorCommand(stdout io.Writer) *cobra.Command {
 // doctorOptions returns what to check of a configuration.
 func doctorOptions(cfg *config.Config) (doctor.Options, error) {
 	options := doctor.Options{Config: cfg, Kube: func() (*rest.Config, error) {
-		kube, err := assemble.Kubeconfig(string(cfg.Kubeconfig))
+		kube, err := assemble.Kubeconfig(cfg.Kubeconfig)
 		if err == nil {
 			kube.UserAgent, kube.WarningHandler = "deltabridge-doctor/"+version, rest.NoWarnings{}
 		}

@@ -62,7 +62,7 @@ func newRBACCommand(stdout io.Writer) *cobra.Command {
 
 // discoverServed returns all resources that the API server can list and watch, in all versions.
 func discoverServed(ctx context.Context, cfg *config.Config) ([]rbac.Served, error) {
-	kube, err := assemble.Kubeconfig(string(cfg.Kubeconfig))
+	kube, err := assemble.Kubeconfig(cfg.Kubeconfig)
 	if err != nil {
 		return nil, err
 	}

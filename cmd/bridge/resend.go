@@ -24,7 +24,7 @@ func (o *deadLetterOptions) resend(ctx context.Context, ids []string) error {
 	}
 	all = slices.DeleteFunc(all, func(b sinkDeadLetters) bool { return len(b.letters) == 0 })
 	for _, b := range all { // check all sinks before anything is sent
-		if b.sink.LastOnly() && !o.force {
+		if b.sink.Destination().LastOnly() && !o.force {
 			return fmt.Errorf("sink %s keeps only the last event of each object, so an old event would replace a newer one: "+
 				"use `bridge resync` to send the current state, or --force to re-send the old events anyway", b.sink.Name)
 		}

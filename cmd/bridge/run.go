@@ -112,7 +112,7 @@ func run(ctx context.Context, cfg *config.Config, out, stderr io.Writer) error {
 	log := newLogger(cfg, stderr)
 	// client-go logs to klog's global logger, so it is set here and not in a package.
 	klog.SetSlogLogger(log)
-	kube, err := assemble.Kubeconfig(string(cfg.Kubeconfig))
+	kube, err := assemble.Kubeconfig(cfg.Kubeconfig)
 	if err != nil {
 		return err
 	}

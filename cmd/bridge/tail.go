@@ -13,10 +13,13 @@ import (
 	"github.com/deltabridge/deltabridge/internal/assemble"
 	"github.com/deltabridge/deltabridge/internal/config"
 	"github.com/deltabridge/deltabridge/internal/console"
+	"github.com/deltabridge/deltabridge/internal/strictyaml"
 	"github.com/deltabridge/deltabridge/internal/tail"
 	"github.com/deltabridge/deltabridge/pkg/filter"
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 	"github.com/deltabridge/deltabridge/pkg/sinks/diagnose"
+	"github.com/deltabridge/deltabridge/pkg/sinks/kafka"
+	"github.com/deltabridge/deltabridge/pkg/sinks/nats"
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -122,14 +125,13 @@ func (o *tailOptions) sinkConfig() (*config.Sink, error) {
 		if o.sink != "" {
 			return nil, errors.New("--sink requires a configuration: use --config instead of --nats or --kafka")
 		}
-		s := config.DefaultSink()
-		s.Name = "tail"
+		s := config.Sink{Name: "tail"}
 		if o.nats != "" {
-			n := config.DefaultNATS()
-			n.URL, n.Stream.Name = o.nats, o.stream
+			n := strictyaml.Default[nats.Config]()
+			n.URLs, n.Stream.Name = strings.Split(o.nats, ","), o.stream
 			s.NATS = &n
 		} else {
-			k := config.DefaultKafka()
+			k := strictyaml.Default[kafka.Config]()
 			k.Brokers, k.Topic = strings.Split(o.kafka, ","), o.topic
 			s.Kafka = &k
 		}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/url"
 
 	"github.com/deltabridge/deltabridge/internal/config"
 	"github.com/deltabridge/deltabridge/pkg/event"
@@ -22,45 +21,31 @@ type Destination struct {
 	// Closers close connections besides that of Sink, and before it.
 	Closers []func(context.Context) error
 
-	kind   kind
 	prober *reach.Prober
 	log    *slog.Logger
-}
-
-// kind is how the destinations of one kind are made.
-type kind struct {
-	// build sets the sink of a destination, and its key.
-	build func(d *Destination, s *config.Sink) error
-	// letters makes the sink for dead letters, and says where it writes to. Nil: there is none, and the configuration was checked.
-	letters func(d *Destination, s *config.Sink) (sink sinks.Sink, where string, err error)
-	// place tells where a message goes, for people. Nil: all go to one place.
-	place func(s *config.Sink) (*event.Template, error)
-}
-
-// kinds are all that there are, by config.Sink.Kind: another one is registered here.
-func kinds() map[string]kind {
-	return map[string]kind{"nats": natsKind(), "kafka": kafkaKind(), "stdout": stdoutKind()}
 }
 
 // NewDestination makes the destination of a sink. It does no I/O but reads the sink's files. With a prober all that wait for a server
 // share it; nil: each connection has its own.
 func NewDestination(s *config.Sink, prober *reach.Prober, log *slog.Logger) (*Destination, error) {
-	d := &Destination{prober: prober, log: log, kind: kinds()[s.Kind()]}
-	if err := d.kind.build(d, s); err != nil {
-		return nil, fmt.Errorf("sink %s: %w", s.Name, err)
-	}
-	return d, nil
+	return newDestination(s.Name, s.Destination(), prober, log)
 }
 
 // NewClient makes the destination of a sink as a command uses it: an embedded server is inside of the bridge that runs.
 func NewClient(s *config.Sink) (*Destination, error) {
-	client := *s
-	if n := s.NATS; n != nil && n.Embedded != nil {
-		nats := *n
-		nats.URL, nats.Embedded = (&url.URL{Scheme: "nats", Host: n.Embedded.Listen}).String(), nil
-		client.NATS = &nats
+	return newDestination(s.Name, s.Destination().Client(), nil, slog.New(slog.DiscardHandler))
+}
+
+func newDestination(name string, cfg sinks.Config, prober *reach.Prober, log *slog.Logger) (*Destination, error) {
+	sink, err := cfg.NewSink(prober, log)
+	if err != nil {
+		return nil, fmt.Errorf("sink %s: %w", name, err)
 	}
-	return NewDestination(&client, nil, slog.New(slog.DiscardHandler))
+	key, err := cfg.KeyTemplate()
+	if err != nil {
+		return nil, fmt.Errorf("sink %s: %w", name, err)
+	}
+	return &Destination{Sink: sink, Key: key, prober: prober, log: log}, nil
 }
 
 // Close closes all connections.

@@ -1,37 +1,48 @@
 package assemble
 
 import (
-	"reflect"
 	"testing"
 
 	"github.com/deltabridge/deltabridge/internal/config"
+	"github.com/deltabridge/deltabridge/pkg/sinks/kafka"
+	"github.com/deltabridge/deltabridge/pkg/sinks/nats"
+	"github.com/deltabridge/deltabridge/pkg/sinks/stdout"
 )
 
-// Each key about access that the configuration has gets to the sink.
-func TestAccessKeysGetToTheSinks(t *testing.T) {
-	tls := config.TLS{CAFile: "1", CertFile: "2", KeyFile: "3", ServerName: "4"}
-	d := new(Destination)
-	n := d.natsConfig(&config.NATS{CredentialsFile: "5", NkeyFile: "6", TokenFile: "7", User: "8", PasswordFile: "9", TLS: tls})
-	k := d.kafkaConfig(&config.Kafka{
-		TLS:  config.KafkaTLS{Enabled: true, TLS: tls},
-		SASL: config.SASL{Mechanism: "a", Username: "b", PasswordFile: "c", Region: "d"},
-	})
-	seen := make(map[string]int)
-	for _, part := range []any{n.Auth, n.TLS, k.TLS, k.SASL} {
-		v := reflect.ValueOf(part)
-		for i := range v.NumField() {
-			name := v.Type().String() + "." + v.Type().Field(i).Name
-			if v.Field(i).IsZero() && name != "kafka.TLSConfig.InsecureSkipVerify" { // there is no key for it
-				t.Errorf("%s is not set", name)
-			}
-			if v.Field(i).Kind() == reflect.String {
-				seen[v.Field(i).String()]++
-			}
+// Each kind of destination can be made, and only records have keys.
+func TestDestinationsOfEachKind(t *testing.T) {
+	for _, test := range []struct {
+		destination config.Destinations
+		key, place  string
+	}{
+		{config.Destinations{NATS: &nats.Config{Servers: nats.Servers{URLs: []string{"nats://a"}}, Stream: nats.StreamConfig{Name: "S"}, Subject: "s.{uid}"}}, "", "s.{uid}"},
+		{config.Destinations{NATS: &nats.Config{Servers: nats.Servers{URLs: []string{"nats://a"}}, Bucket: "B", Subject: "{uid}"}}, "", "$KV.B.{uid}"},
+		{config.Destinations{Kafka: &kafka.Config{Brokers: []string{"a:9092"}, Topic: "t.{kind}", Key: "{uid}"}}, "{uid}", "t.{kind}"},
+		{config.Destinations{Stdout: &stdout.Config{}}, "", ""},
+	} {
+		s := config.Sink{Name: "a", Destinations: test.destination}
+		d, err := NewClient(&s)
+		if err != nil {
+			t.Errorf("%s: %v", s.Kind(), err)
+			continue
+		}
+		if key := d.Key; key == nil != (test.key == "") || key != nil && key.String() != test.key {
+			t.Errorf("%s: key %v, want %q", s.Kind(), key, test.key)
+		}
+		place := Places(&config.Config{Sinks: []config.Sink{s}})["a"]
+		if place == nil != (test.place == "") || place != nil && place.String() != test.place {
+			t.Errorf("%s: place %v, want %q", s.Kind(), place, test.place)
+		}
+		if err := d.Close(t.Context()); err != nil {
+			t.Error(err)
 		}
 	}
-	for value, times := range seen {
-		if times != 1 && (value < "1" || value > "4" || times != 2) { // those of TLS are in both
-			t.Errorf("%q is set %d times", value, times)
-		}
+}
+
+// What can't be a configuration is no destination, and the error names the sink.
+func TestWrongDestination(t *testing.T) {
+	s := config.Sink{Name: "a", Destinations: config.Destinations{Kafka: &kafka.Config{}}}
+	if _, err := NewDestination(&s, nil, nil); err == nil || err.Error()[:8] != "sink a: " {
+		t.Error(err)
 	}
 }

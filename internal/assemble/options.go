@@ -3,15 +3,12 @@ package assemble
 import (
 	"encoding/json"
 	"log/slog"
-	"time"
 
 	"k8s.io/client-go/rest"
 
 	"github.com/deltabridge/deltabridge/internal/config"
 	"github.com/deltabridge/deltabridge/internal/engine"
-	"github.com/deltabridge/deltabridge/pkg/enrich"
 	"github.com/deltabridge/deltabridge/pkg/event"
-	"github.com/deltabridge/deltabridge/pkg/filter"
 	"github.com/deltabridge/deltabridge/pkg/reach"
 )
 
@@ -21,7 +18,7 @@ func Options(cfg *config.Config, kube *rest.Config, build engine.Build, log *slo
 	kube = rest.CopyConfig(kube)
 	kube.UserAgent = "deltabridge/" + build.Version
 	o := engine.Options{
-		Cluster: cfg.Cluster, State: cfg.State.Path, HTTP: cfg.HTTP.Listen, ShutdownTimeout: time.Duration(cfg.ShutdownTimeout),
+		Cluster: cfg.Cluster, State: cfg.State.Path, HTTP: cfg.HTTP.Listen, ShutdownTimeout: cfg.ShutdownTimeout,
 		Build: build, Kube: kube, Logger: log,
 	}
 	redaction, err := NewRedaction(cfg)
@@ -40,7 +37,7 @@ func Options(cfg *config.Config, kube *rest.Config, build engine.Build, log *slo
 	prober := &reach.Prober{}
 	for n := range cfg.Sinks {
 		s := &cfg.Sinks[n]
-		o.ManagedFields = o.ManagedFields || s.Payload == config.PayloadChange
+		o.ManagedFields = o.ManagedFields || s.Payload == event.PayloadChange
 		d, err := NewDestination(s, prober, log.With("sink", s.Name))
 		if err != nil {
 			return o, err
@@ -57,24 +54,17 @@ func Options(cfg *config.Config, kube *rest.Config, build engine.Build, log *slo
 
 // Sink makes what the events of a sink go through. Options adds what is done with those that its destination refuses.
 func Sink(cfg *config.Config, s *config.Sink, r *Redaction, d *Destination) engine.Sink {
-	sink := engine.Sink{
-		Name: s.Name, Seen: Seen(r.ForSink(s)), Destination: d.Sink, Resync: time.Duration(s.Resync),
-		Enrich: enrich.Needs{Owner: s.Enrich.Owner, NamespaceLabels: s.Enrich.NamespaceLabels, InvolvedObject: s.Enrich.InvolvedObject},
+	return engine.Sink{
+		Name: s.Name, Seen: Seen(r.ForSink(s)), Destination: d.Sink, Resync: s.Resync,
+		Enrich: s.Enrich.Needs, Rules: s.Filters,
 		Encoder: &event.Encoder{
-			Cluster: cfg.Cluster, Payload: event.Payload(s.Payload), Content: event.Content(s.Content), Redactor: r.ForSink(s),
-			ContextInData: s.Enrich.As == config.EnrichData, Patch: event.Patch(s.Patch), PartitionKey: d.Key,
+			Cluster: cfg.Cluster, Payload: s.Payload, Content: s.Content, Redactor: r.ForSink(s),
+			ContextInData: s.Enrich.As == config.EnrichData, Patch: s.Patch, PartitionKey: d.Key,
 		},
 		Buffer: engine.Buffer{
-			Events: s.Buffer.Events, Bytes: int64(s.Buffer.Bytes), DiskBytes: int64(s.Buffer.Spill.MaxBytes), Overflow: engine.Overflow(s.Buffer.Overflow),
+			Events: s.Buffer.Events, Bytes: s.Buffer.Bytes, DiskBytes: s.Buffer.Spill.MaxBytes, Overflow: engine.Overflow(s.Buffer.Overflow),
 		},
 	}
-	for _, f := range s.Filters {
-		sink.Rules = append(sink.Rules, filter.Rule{
-			Resources: f.Resources, Namespaces: f.Namespaces, Operations: f.Operations, When: f.When,
-			IgnoreChanges: f.IgnoreChanges, OnlyChanges: f.OnlyChanges, Preset: f.Preset,
-		})
-	}
-	return sink
 }
 
 // Enrichment makes what facts for enriched events are made of: what the sinks may know that get fingerprints.
@@ -93,8 +83,8 @@ func Places(cfg *config.Config) map[string]*event.Template {
 	places := map[string]*event.Template{}
 	for n := range cfg.Sinks {
 		s := &cfg.Sinks[n]
-		if of := kinds()[s.Kind()].place; of != nil {
-			places[s.Name], _ = of(s) // the configuration was checked
+		if place, _ := s.Destination().Place(); place != nil { // the configuration was checked
+			places[s.Name] = place
 		}
 	}
 	return places

@@ -158,7 +158,7 @@ func rowCipher(r *redact.Redactor) (cipher.AEAD, error) {
 const fingerprintKeyFile = "fingerprint.key"
 
 func redactionKey(cfg *config.Config) ([]byte, error) {
-	if path := string(cfg.RedactionKeyFile); path != "" {
+	if path := cfg.RedactionKeyFile; path != "" {
 		key, err := os.ReadFile(path)
 		if err != nil {
 			return nil, fmt.Errorf("redactionKeyFile: %w", err)

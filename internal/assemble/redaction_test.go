@@ -42,7 +42,7 @@ func TestFingerprintKey(t *testing.T) {
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		cfg.RedactionKeyFile = config.File(file)
+		cfg.RedactionKeyFile = file
 		r, err := NewRedaction(cfg)
 		if err != nil {
 			t.Fatal(err)
@@ -52,7 +52,7 @@ func TestFingerprintKey(t *testing.T) {
 	if names[0] != names[1] || names[0] != names[2] {
 		t.Errorf("keys differ: %v", names)
 	}
-	if err := os.WriteFile(string(cfg.RedactionKeyFile), []byte("short"), 0o600); err != nil {
+	if err := os.WriteFile(cfg.RedactionKeyFile, []byte("short"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := NewRedaction(cfg); err == nil || !strings.Contains(err.Error(), "redactionKeyFile") || strings.Contains(err.Error(), "short") {
@@ -73,8 +73,8 @@ func TestRedactionPolicies(t *testing.T) {
 	} {
 		cfg := embeddedConfig(t)
 		change(cfg)
-		cfg.RedactionKeyFile = config.File(filepath.Join(t.TempDir(), "key"))
-		if err := os.WriteFile(string(cfg.RedactionKeyFile), []byte(strings.Repeat("k", 32)), 0o600); err != nil {
+		cfg.RedactionKeyFile = filepath.Join(t.TempDir(), "key")
+		if err := os.WriteFile(cfg.RedactionKeyFile, []byte(strings.Repeat("k", 32)), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		r, err := NewRedaction(cfg)

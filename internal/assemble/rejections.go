@@ -3,7 +3,6 @@ package assemble
 import (
 	"fmt"
 	"path/filepath"
-	"time"
 
 	"github.com/deltabridge/deltabridge/internal/config"
 	"github.com/deltabridge/deltabridge/pkg/deadletter"
@@ -13,8 +12,8 @@ import (
 
 // Rejections says what is done with events that the destination rejects. state is the directory for dead letters. It does no I/O.
 func (d *Destination) Rejections(s *config.Sink, state string) (r sinks.Rejections, err error) {
-	r.Oversize = sinks.Outcome(s.Oversize)
-	if s.Oversize == config.OversizeClaimCheck {
+	r.Oversize = s.Oversize
+	if s.Oversize == sinks.OutcomeClaimCheck {
 		if r.Payloads, err = d.buildPayloads(s); err != nil {
 			return r, fmt.Errorf("sink %s: claimCheck: %w", s.Name, err)
 		}
@@ -35,36 +34,31 @@ func (d *Destination) Rejections(s *config.Sink, state string) (r sinks.Rejectio
 func DeadLetterFile(state string, s *config.Sink) *deadletter.File {
 	f := &deadletter.File{Path: filepath.Join(state, deadletter.Name(s.Name))}
 	if s.DeadLetter != nil && s.DeadLetter.File != nil {
-		f.MaxBytes = int64(s.DeadLetter.File.MaxBytes)
+		f.MaxBytes = s.DeadLetter.File.MaxBytes
 	}
 	return f
 }
 
 // buildPayloads makes the object store, on the connection of a sink of NATS or on one of its own.
 func (d *Destination) buildPayloads(s *config.Sink) (sinks.PayloadStore, error) {
-	c := s.ClaimCheck
-	cfg := nats.PayloadConfig{Bucket: c.Bucket, Create: c.Create, TTL: time.Duration(c.TTL), MaxBytes: int64(c.MaxBytes), Replicas: c.Replicas}
-	if c.NATS == nil {
-		return d.Sink.(*nats.Sink).PayloadStore(cfg), nil // the configuration was checked
+	if s.ClaimCheck.NATS == nil {
+		return d.Sink.(*nats.Sink).PayloadStore(*s.ClaimCheck), nil // the configuration was checked
 	}
-	servers := config.DefaultNATS()
-	servers.URL, servers.TLS = c.NATS.URL, c.NATS.TLS
-	servers.CredentialsFile, servers.NkeyFile, servers.TokenFile = c.NATS.CredentialsFile, c.NATS.NkeyFile, c.NATS.TokenFile
-	servers.User, servers.PasswordFile = c.NATS.User, c.NATS.PasswordFile
-	claims, err := nats.NewPayloadStore(d.natsConfig(&servers), cfg)
+	store, err := nats.NewPayloadStore(nats.Config{Servers: *s.ClaimCheck.NATS, Prober: d.prober, Logger: d.log}, *s.ClaimCheck)
 	if err != nil {
 		return nil, err
 	}
-	d.Closers = append(d.Closers, claims.Close)
-	return claims, nil
+	d.Closers = append(d.Closers, store.Close)
+	return store, nil
 }
 
 // buildDeadLetterSink makes the sink of a topic or a subject for dead letters.
 func (d *Destination) buildDeadLetterSink(s *config.Sink) (sinks.DeadLetters, error) {
-	sink, where, err := d.kind.letters(d, s)
+	place := &s.DeadLetter.LetterPlace
+	sink, err := s.Destination().Letters(s.Name, place).NewSink(d.prober, d.log) // the configuration was checked: there is one
 	if err != nil {
 		return nil, err
 	}
 	d.Closers = append(d.Closers, sink.Close)
-	return &sinks.DeadLetterSink{Sink: sink, Where: where}, nil
+	return &sinks.DeadLetterSink{Sink: sink, Where: place.String()}, nil
 }

@@ -2,8 +2,14 @@ package config
 
 import (
 	"errors"
+	"io/fs"
 	"log/slog"
 	"os"
+	"time"
+
+	"github.com/deltabridge/deltabridge/internal/strictyaml"
+	"github.com/deltabridge/deltabridge/pkg/sinks/nats"
+	"github.com/deltabridge/deltabridge/pkg/sinks/nats/embedded"
 )
 
 // maxFileSize bounds what is read: a ConfigMap holds no more.
@@ -15,9 +21,9 @@ type Config struct {
 	// in templates. Letters, digits, `-`, `_` and `.`, at most 63 characters.
 	Cluster string `yaml:"cluster" default:"local" pattern:"^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$" example:"prod-eu-1"`
 	// The kubeconfig file to use. Empty: the service account of the Pod that the bridge runs in, else what the
-	// environment variable `KUBECONFIG` names, else `~/.kube/config`. A relative path is relative to the folder of
+	// environment variable `KUBECONFIG` names, else `~/.kube/config`. A relative path is relative to the directory of
 	// the configuration file.
-	Kubeconfig File `yaml:"kubeconfig" default:"\"\"" example:"/etc/deltabridge/kubeconfig"`
+	Kubeconfig string `yaml:"kubeconfig" format:"file" default:"\"\"" example:"/etc/deltabridge/kubeconfig"`
 	// What the bridge itself has to remember.
 	State State `yaml:"state"`
 	// Metrics and health.
@@ -26,12 +32,12 @@ type Config struct {
 	Log Log `yaml:"log"`
 	// How long the bridge goes on delivering what is queued after it was told to stop. What is left then is counted,
 	// and comes again after the next start.
-	ShutdownTimeout Duration `yaml:"shutdownTimeout" default:"30s" min:"0s" example:"1m"`
+	ShutdownTimeout time.Duration `yaml:"shutdownTimeout" default:"30s" min:"0s" example:"1m"`
 	// Values that are hidden besides those of Secrets and the annotation `last-applied-configuration`: docs/secrets.md.
 	Redact []Redact `yaml:"redact"`
 	// The file with the key under which values are hidden: at least 32 bytes, as from `openssl rand -hex 32`. Not given:
 	// the bridge makes a key and keeps it in the folder of the state. With another key all fingerprints change.
-	RedactionKeyFile File `yaml:"redactionKeyFile" example:"/etc/deltabridge/credentials/redaction/key"`
+	RedactionKeyFile string `yaml:"redactionKeyFile" format:"file" example:"/etc/deltabridge/credentials/redaction/key"`
 	// What to watch. Not given: everything that can be listed and watched, in all namespaces.
 	Watch []Watch `yaml:"watch" minItems:"1"`
 	// Where the events go. Not given: one sink `nats` that feeds a JetStream server inside the bridge, with its data
@@ -105,13 +111,21 @@ type Watch struct {
 	FieldSelector string `yaml:"fieldSelector" default:"\"\"" example:"spec.nodeName=node-1"`
 }
 
-// Load reads the file at path. The error is *Errors.
+// Load reads the file at path. The error is *strictyaml.Errors.
 func Load(path string) (*Config, error) {
 	data, err := readFile(path)
 	if err != nil {
-		return nil, &Errors{[]*Mistake{{File: path, Problem: "can't be read: " + reason(err).Error(), Remedy: "name the file with --config"}}}
+		if p, ok := errors.AsType[*fs.PathError](err); ok {
+			err = p.Err // the message has the path already
+		}
+		return nil, wrong(path, "can't be read: "+err.Error(), "name the file with --config")
 	}
 	return Parse(path, data)
+}
+
+// wrong is an error about the file as a whole.
+func wrong(file, problem, remedy string) error {
+	return &strictyaml.Errors{Mistakes: []*strictyaml.Mistake{{File: file, Problem: problem, Remedy: remedy}}}
 }
 
 func readFile(path string) ([]byte, error) {
@@ -120,7 +134,7 @@ func readFile(path string) ([]byte, error) {
 		return nil, err
 	}
 	if info.IsDir() {
-		return nil, errors.New("it is a folder")
+		return nil, errors.New("it is a directory")
 	}
 	if info.Size() > maxFileSize {
 		return nil, errTooLarge
@@ -131,25 +145,18 @@ func readFile(path string) ([]byte, error) {
 var errTooLarge = errors.New("it is larger than 1Mi")
 
 // Parse reads data, the content of the file called name: messages name it, and relative paths of files begin in its
-// folder. Those files are looked at. The error is *Errors.
+// directory. Those files are looked at. The error is *strictyaml.Errors.
 func Parse(name string, data []byte) (*Config, error) {
 	if len(data) > maxFileSize {
-		return nil, &Errors{[]*Mistake{{File: name, Problem: errTooLarge.Error()}}}
+		return nil, wrong(name, errTooLarge.Error(), "")
 	}
-	d := newDecoder(name, data)
-	c := &Config{}
-	d.document(c)
-	c.fill(d.has)
-	if !d.unreadable {
-		(&validator{d}).config(c)
+	c, at := strictyaml.Decode[Config](name, data)
+	c.fill(at.Has)
+	if !at.Unreadable() {
+		c.Validate(at)
 	}
-	if err := sorted(d.mistakes); err != nil {
+	if err := at.Err(); err != nil {
 		return nil, err
-	}
-	for n := range c.Sinks {
-		if c.Sinks[n].NATS != nil {
-			c.Sinks[n].NATS.resolve()
-		}
 	}
 	return c, nil
 }
@@ -157,33 +164,22 @@ func Parse(name string, data []byte) (*Config, error) {
 // Default is what an empty file means, and no file: everything is watched, and one sink feeds an embedded JetStream
 // server. The caller owns it.
 func Default() *Config {
-	c := &Config{}
-	newDecoder("", nil).document(c)
+	c := strictyaml.Default[Config]()
 	c.fill(func(string) bool { return false })
-	return c
+	return &c
 }
 
-// DefaultSink is a sink with its defaults, and without a destination and a name.
-func DefaultSink() Sink { return defaulted[Sink]() }
-
-// DefaultNATS is a destination with its defaults, and without a server.
-func DefaultNATS() NATS { return defaulted[NATS]() }
-
-// DefaultKafka is a destination with its defaults, and without brokers.
-func DefaultKafka() Kafka { return defaulted[Kafka]() }
-
 // fill sets what depends on whether a list was given, which a default for a key can't tell.
-func (c *Config) fill(has func(path string) bool) {
+func (c *Config) fill(has func(key string) bool) {
 	if !has("watch") {
 		c.Watch = []Watch{{Resources: []string{"*"}}}
 	}
 	if !has("sinks") {
-		c.Sinks = []Sink{defaulted[Sink]()}
-		c.Sinks[0].Name = "nats"
-		n := defaulted[NATS]()
-		n.Embedded = new(defaulted[Embedded]())
+		n := strictyaml.Default[nats.Config]()
+		n.Embedded = new(strictyaml.Default[embedded.Config]())
 		n.Stream.Create = true
 		n.Stream.Subjects = []string{"k8s.>"}
-		c.Sinks[0].NATS = &n
+		c.Sinks = []Sink{strictyaml.Default[Sink]()}
+		c.Sinks[0].Name, c.Sinks[0].NATS = "nats", &n
 	}
 }

@@ -12,10 +12,12 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/deltabridge/deltabridge/pkg/event"
+	"github.com/deltabridge/deltabridge/internal/strictyaml"
+	"github.com/deltabridge/deltabridge/pkg/sinks"
 	"github.com/deltabridge/deltabridge/pkg/sinks/kafka"
 	"github.com/deltabridge/deltabridge/pkg/sinks/nats"
 	"github.com/deltabridge/deltabridge/pkg/sinks/nats/embedded"
+	"github.com/deltabridge/deltabridge/pkg/sinks/stdout"
 )
 
 // mustParse parses what has no mistakes.
@@ -31,27 +33,27 @@ func mustParse(t *testing.T, text string) *Config {
 func TestDefault(t *testing.T) {
 	want := &Config{
 		Cluster: "local", State: State{"./state"}, HTTP: HTTP{":8080"}, Log: Log{"info", "text"},
-		ShutdownTimeout: Duration(30 * time.Second),
+		ShutdownTimeout: 30 * time.Second,
 		Watch:           []Watch{{Resources: []string{"*"}}},
 		Sinks: []Sink{{
-			Name: "nats", Payload: "object", Patch: "json", Content: "binary", Secrets: SecretsFingerprint, Oversize: OversizeMetadata, Enrich: Enrich{As: EnrichAttributes},
-			Buffer: Buffer{8192, 32 << 20, OverflowBlock, Spill{1 << 30}},
-			NATS: &NATS{
-				Embedded: &Embedded{Listen: "127.0.0.1:4222", StoreDir: "./data/nats"},
-				Stream: Stream{
-					Name: "K8S", Create: true, Subjects: []string{"k8s.>"}, Replicas: 1, Storage: "file", Discard: "old", DeletionsKeptFor: Duration(24 * time.Hour),
+			Name: "nats", Payload: "object", Patch: "json", Content: "binary", Secrets: SecretsFingerprint, Oversize: sinks.OutcomeMetadata,
+			Enrich: Enrich{As: EnrichAttributes},
+			Buffer: Buffer{8192, 32 << 20, "block", Spill{1 << 30}},
+			Destinations: Destinations{NATS: &nats.Config{
+				Embedded: &embedded.Config{Listen: "127.0.0.1:4222", StoreDir: "./data/nats"},
+				Stream: nats.StreamConfig{
+					Name: "K8S", Create: true, Subjects: []string{"k8s.>"}, Replicas: 1, Storage: "file", Discard: "old", DeletionsKeptFor: 24 * time.Hour,
 				},
 				Subject:     "k8s.{cluster}.{group}.{resource}.{namespace}.{name}",
-				MaxInFlight: 512, AckTimeout: Duration(10 * time.Second),
-			},
+				MaxInFlight: 512, AckTimeout: 10 * time.Second,
+			}},
 		}},
 	}
-	opts := cmp.Options{cmp.FilterPath(func(p cmp.Path) bool { return p.Last().String() == "._" }, cmp.Ignore())}
-	if diff := cmp.Diff(want, Default(), opts); diff != "" {
+	if diff := cmp.Diff(want, Default()); diff != "" {
 		t.Errorf("Default() (-want +got):\n%s", diff)
 	}
 	for _, text := range []string{"", "\n", "# a comment\n", "---\n", "--- # nothing\n...\n", "{}", "\ufeff", "\ufeffcluster: local"} {
-		if diff := cmp.Diff(want, mustParse(t, text), opts); diff != "" {
+		if diff := cmp.Diff(want, mustParse(t, text)); diff != "" {
 			t.Errorf("Parse(%q) is not the default (-want +got):\n%s", text, diff)
 		}
 	}
@@ -59,31 +61,24 @@ func TestDefault(t *testing.T) {
 
 // What Default returns would pass as a file.
 func TestDefaultIsValid(t *testing.T) {
-	v := &validator{newDecoder("", nil)}
-	v.config(Default())
-	if err := sorted(v.mistakes); err != nil {
+	if err := strictyaml.Check(Default()); err != nil {
 		t.Error(err)
 	}
 }
 
-// The defaults here are those of the packages that are configured, and so are the names of values.
+// What zero values mean to the packages is what the tags say.
 func TestDefaultsOfPackages(t *testing.T) {
-	n, e, k, s := defaulted[NATS](), defaulted[Embedded](), defaulted[Kafka](), defaulted[Sink]()
+	n, k := strictyaml.Default[nats.Config](), strictyaml.Default[kafka.Config]()
 	for _, c := range []struct {
 		name      string
 		got, want any
 	}{
 		{"nats.maxInFlight", n.MaxInFlight, nats.DefaultMaxInFlight},
-		{"nats.ackTimeout", time.Duration(n.AckTimeout), nats.DefaultAckTimeout},
-		{"nats.embedded.listen", e.Listen, embedded.DefaultListen},
-		{"nats.stream.storage", nats.Storage(n.Stream.Storage), nats.StorageFile},
-		{"nats.stream.discard", nats.Discard(n.Stream.Discard), nats.DiscardOld},
+		{"nats.ackTimeout", n.AckTimeout, nats.DefaultAckTimeout},
+		{"nats.embedded.listen", strictyaml.Default[embedded.Config]().Listen, embedded.DefaultListen},
 		{"kafka.key", k.Key, kafka.DefaultKey},
-		{"kafka.compression", kafka.Compression(k.Compression), kafka.DefaultCompression},
-		{"kafka.requestTimeout", time.Duration(k.RequestTimeout), kafka.DefaultRequestTimeout},
-		{"payload", event.Payload(s.Payload), event.PayloadObject},
-		{"patch", event.Patch(s.Patch), event.PatchJSON},
-		{"content", event.Content(s.Content), event.ContentBinary},
+		{"kafka.compression", k.Compression, kafka.DefaultCompression},
+		{"kafka.requestTimeout", k.RequestTimeout, kafka.DefaultRequestTimeout},
 	} {
 		if c.got != c.want {
 			t.Errorf("%s: the default is %v, that of the package %v", c.name, c.got, c.want)
@@ -105,13 +100,13 @@ func TestEveryKey(t *testing.T) {
 	}
 	notDefault(t, "", reflect.ValueOf(c).Elem())
 
-	if got, want := c.Kubeconfig, File("testdata/full.yaml"); got != want {
+	if got, want := c.Kubeconfig, "testdata/full.yaml"; got != want {
 		t.Errorf("kubeconfig %q, want it relative to the file: %q", got, want)
 	}
 	if got, want := c.State.Path, "elsewhere/state"; got != want {
 		t.Errorf("state.path %q, want it as it is: %q", got, want)
 	}
-	if diff := cmp.Diff([]string{"nats://a:4222", "tls://b:4223"}, c.Sinks[0].NATS.Servers()); diff != "" {
+	if diff := cmp.Diff([]string{"nats://a:4222", "tls://b:4223"}, c.Sinks[0].NATS.URLs); diff != "" {
 		t.Errorf("servers (-want +got):\n%s", diff)
 	}
 	if c.Log.Level.Level() != slog.LevelDebug {
@@ -125,37 +120,31 @@ func TestEveryKey(t *testing.T) {
 // notDefault fails for each key that no element of the file sets to another value than its default.
 func notDefault(t *testing.T, path string, v reflect.Value) {
 	t.Helper()
-	for _, f := range fieldsOf(v.Type()) {
-		if f.tag.Get("later") == "true" {
-			continue
-		}
-		at, child := join(path, f.name), v.FieldByIndex(f.index)
+	defaults := reflect.New(v.Type()).Elem()
+	strictyaml.SetDefaults(defaults)
+	for _, f := range strictyaml.Fields(v.Type()) {
+		at, child := path+"."+f.Name, v.FieldByIndex(f.Index)
 		switch {
-		case f.typ.Kind() == reflect.Slice && f.typ.Elem().Kind() == reflect.Struct:
+		case f.Type.Kind() == reflect.Slice && f.Type.Elem().Kind() == reflect.Struct:
 			if child.Len() == 0 {
 				t.Errorf("%s: not set", at)
 			}
-			if at == "sinks" { // each sink has another destination
+			if at == ".sinks" { // each sink has another destination
 				notDefault(t, at, merged(child))
 				continue
 			}
 			notDefault(t, at, child.Index(0))
-		case f.typ.Kind() == reflect.Pointer && f.typ.Elem() == reflect.TypeFor[Stdout]():
-		case f.typ.Kind() == reflect.Pointer:
+		case f.Type.Kind() == reflect.Pointer && f.Type.Elem() == reflect.TypeFor[stdout.Config]():
+		case f.Type.Kind() == reflect.Pointer:
 			if child.IsNil() {
 				t.Errorf("%s: not set", at)
 				continue
 			}
 			notDefault(t, at, child.Elem())
-		case f.typ.Kind() == reflect.Struct:
+		case f.Type.Kind() == reflect.Struct:
 			notDefault(t, at, child)
 		default:
-			fresh := reflect.New(f.typ).Elem()
-			if text, ok := f.tag.Lookup("default"); ok {
-				if err := decodeText(text, fresh, f.tag); err != nil {
-					t.Fatal(err)
-				}
-			}
+			fresh := defaults.FieldByIndex(f.Index)
 			if reflect.DeepEqual(fresh.Interface(), child.Interface()) {
 				t.Errorf("%s: still %v", at, child)
 			}
@@ -180,14 +169,14 @@ func merged(sinks reflect.Value) reflect.Value {
 			s.NATS = &n
 		} else if other.NATS != nil {
 			n := *s.NATS
-			n.Embedded, n.TokenFile, n.CredentialsFile, n.NkeyFile = other.NATS.Embedded, "set", "set", "set"
+			n.Embedded, n.Auth.TokenFile, n.Auth.CredentialsFile, n.Auth.NkeyFile = other.NATS.Embedded, "set", "set", "set"
 			n.Stream.LastPerSubject, n.Stream.DeletionsKeptFor = other.NATS.Stream.LastPerSubject, other.NATS.Stream.DeletionsKeptFor
 			s.NATS = &n
 		}
 		if other.ClaimCheck != nil {
 			c := *other.ClaimCheck
 			n := *c.NATS
-			n.TokenFile, n.CredentialsFile, n.NkeyFile = "set", "set", "set"
+			n.Auth.TokenFile, n.Auth.CredentialsFile, n.Auth.NkeyFile = "set", "set", "set"
 			c.NATS, s.ClaimCheck = &n, &c
 		}
 		if d := other.DeadLetter; d != nil {
@@ -208,107 +197,13 @@ func TestLoadWithoutFile(t *testing.T) {
 	}
 	for path, want := range map[string]string{
 		filepath.Join(folder, "none.yaml"): "no such file",
-		folder:                             "it is a folder",
+		folder:                             "it is a directory",
 		large:                              "larger than 1Mi",
 	} {
 		_, err := Load(path)
-		errs, ok := errors.AsType[*Errors](err)
+		errs, ok := errors.AsType[*strictyaml.Errors](err)
 		if !ok || len(errs.Mistakes) != 1 || !strings.Contains(err.Error(), want) || !strings.HasPrefix(err.Error(), path+": ") {
 			t.Errorf("Load(%s): %v, want %q", path, err, want)
-		}
-	}
-}
-
-// A file that can't be opened without waiting is refused, not opened.
-func TestFileKinds(t *testing.T) {
-	if err := File("/dev/null").check(); err == nil {
-		t.Error("a device was taken")
-	}
-	link := filepath.Join(t.TempDir(), "link")
-	if err := os.Symlink(must(filepath.Abs("doc.go")), link); err != nil {
-		t.Skip(err)
-	}
-	if err := File(link).check(); err != nil { // as Kubernetes mounts Secrets
-		t.Errorf("a link to a file: %v", err)
-	}
-}
-
-func must[T any](v T, err error) T {
-	if err != nil {
-		panic(err)
-	}
-	return v
-}
-
-func TestDurations(t *testing.T) {
-	for text, want := range map[string]time.Duration{"30s": 30 * time.Second, "1h30m": 90 * time.Minute, "100ms": 100 * time.Millisecond, "0": 0, "0s": 0} {
-		d, err := parseDuration(text)
-		if err != nil || time.Duration(d) != want {
-			t.Errorf("%q: %v, %v", text, d, err)
-		}
-		if again, err := parseDuration(d.String()); err != nil || again != d {
-			t.Errorf("%q is written %q, which is read %v, %v", text, d, again, err)
-		}
-	}
-	for text, want := range map[string]string{"": "a number and a unit", "30": "30s", "1d": "24h", "x": "a number and a unit", "1 s": "a number and a unit"} {
-		if d, err := parseDuration(text); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%q: %v, %v; want %q", text, d, err, want)
-		}
-	}
-	if s := Duration(90 * time.Minute).String(); s != "1h30m" {
-		t.Error(s)
-	}
-}
-
-func TestSizes(t *testing.T) {
-	for text, want := range map[string]Size{"16Mi": 16 << 20, "16M": 16_000_000, "0": 0, "1e3": 1000, "1.5Ki": 1536, "1Gi": 1 << 30, "-1": -1} {
-		s, err := parseSize(text)
-		if err != nil || s != want {
-			t.Errorf("%q: %d, %v", text, s, err)
-		}
-		if again, err := parseSize(s.String()); err != nil || again != s {
-			t.Errorf("%q is written %q, which is read %d, %v", text, s, again, err)
-		}
-	}
-	for _, text := range []string{"", "16MiB", "x", "100m", "0.5", "9223372036854775808", "100Ei", "1e999999999", "1e99", strings.Repeat("9", 40)} {
-		if s, err := parseSize(text); err == nil {
-			t.Errorf("%q: %d", text, s)
-		}
-	}
-}
-
-func TestNearest(t *testing.T) {
-	known := []string{"name", "filters", "payload", "buffer", "nats", "subject", "username", "maxInFlight"}
-	for key, want := range map[string]string{
-		"nmae": "name", "filter": "filters", "NATS": "nats", "max_in_flight": "maxInFlight", "user": "username", "bufer": "buffer",
-		"xyz": "", "": "", "n": "", strings.Repeat("x", 100): "",
-	} {
-		if got := nearest(key, known); got != want {
-			t.Errorf("%q: %q, want %q", key, got, want)
-		}
-	}
-}
-
-func TestSubjects(t *testing.T) {
-	for _, c := range []struct {
-		pattern, subject string
-		covers, overlap  bool
-	}{
-		{"k8s.>", "k8s.*.*", true, true},
-		{"k8s.>", "k8s", false, false},
-		{"k8s.*", "k8s.a", true, true},
-		{"k8s.a", "k8s.*", false, true},
-		{"k8s.*.*", "k8s.*", false, false},
-		{">", "a", true, true},
-		{"*.b", "a.*", false, true},
-		{"a.b.>", "a.*", false, false},
-		{"a.b", "a.c", false, false},
-	} {
-		if got := covers(c.pattern, c.subject); got != c.covers {
-			t.Errorf("covers(%q, %q) is %v", c.pattern, c.subject, got)
-		}
-		if got := overlap(c.pattern, c.subject); got != c.overlap || overlap(c.subject, c.pattern) != got {
-			t.Errorf("overlap(%q, %q) is %v", c.pattern, c.subject, got)
 		}
 	}
 }

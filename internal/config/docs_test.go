@@ -15,6 +15,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/deltabridge/deltabridge/internal/strictyaml"
 )
 
 const (
@@ -137,22 +139,13 @@ func TestExamples(t *testing.T) {
 // Defaults and examples in the tags are values that the key can have.
 func TestTags(t *testing.T) {
 	eachStruct("", reflect.TypeFor[Config](), func(path string, typ reflect.Type) {
-		for _, f := range fieldsOf(typ) {
-			for _, kind := range []string{"default", "example"} {
-				text, ok := f.tag.Lookup(kind)
-				if !ok || f.tag.Get("later") == "true" {
-					continue
-				}
-				v := reflect.New(f.typ).Elem()
-				if f.typ == reflect.TypeFor[File]() {
-					v = reflect.New(reflect.TypeFor[string]()).Elem() // examples of files are not there
-				}
-				if err := decodeText(text, v, f.tag); err != nil {
-					t.Errorf("%s: %s: %v", join(path, f.name), kind, err)
-				}
-				if kind == "example" && text == f.tag.Get("default") {
-					t.Errorf("%s: the example is the default", join(path, f.name))
-				}
+		for _, f := range strictyaml.Fields(typ) {
+			at := path + "." + f.Name
+			if err := f.CheckTags(); err != nil {
+				t.Errorf("%s: %v", at, err)
+			}
+			if text, ok := f.Tag.Lookup("example"); ok && text == f.Tag.Get("default") {
+				t.Errorf("%s: the example is the default", at)
 			}
 		}
 	})
@@ -161,33 +154,22 @@ func TestTags(t *testing.T) {
 // eachStruct calls do for each struct of the configuration, in its order.
 func eachStruct(path string, typ reflect.Type, do func(path string, typ reflect.Type)) {
 	do(path, typ)
-	for _, f := range fieldsOf(typ) {
-		if child, inner := section(path, f); inner != nil {
+	for _, f := range strictyaml.Fields(typ) {
+		if child, inner := f.Section(path); inner != nil {
 			eachStruct(child, inner, do)
 		}
 	}
 }
 
-// section is the struct that a key holds, and its path; nil if it holds none.
-func section(path string, f field) (string, reflect.Type) {
-	child, typ := join(path, f.name), f.typ
-	if typ.Kind() == reflect.Slice {
-		child, typ = child+"[]", typ.Elem()
-	}
-	if typ.Kind() == reflect.Pointer {
-		typ = typ.Elem()
-	}
-	if typ.Kind() != reflect.Struct || f.tag.Get("later") == "true" {
-		return "", nil
-	}
-	return child, typ
-}
-
-// readComments gives the doc comments of the types by name, and of their keys by name.key.
+// readComments gives the doc comments of the types by package and name, and of their keys by these and key.
 func readComments(t *testing.T) map[string]string {
 	t.Helper()
 	comments := map[string]string{}
-	for _, file := range []string{"config.go", "sink.go", "nats.go", "kafka.go", "refusals.go"} {
+	for _, file := range []string{
+		"config.go", "sink.go", "../../pkg/enrich/index.go", "../../pkg/filter/rule.go", "../../pkg/sinks/config.go", "../../pkg/sinks/access/tls.go",
+		"../../pkg/sinks/nats/config.go", "../../pkg/sinks/nats/natsconn/auth.go", "../../pkg/sinks/nats/embedded/server.go",
+		"../../pkg/sinks/kafka/config.go", "../../pkg/sinks/stdout/config.go",
+	} {
 		tree, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ParseComments)
 		if err != nil {
 			t.Fatal(err)
@@ -198,14 +180,18 @@ func readComments(t *testing.T) map[string]string {
 				continue
 			}
 			spec := types.Specs[0].(*ast.TypeSpec)
-			comments[spec.Name.Name] = types.Doc.Text()
+			name := tree.Name.Name + "." + spec.Name.Name
+			comments[name] = types.Doc.Text()
 			body, ok := spec.Type.(*ast.StructType)
 			if !ok {
 				continue
 			}
 			for _, f := range body.Fields.List {
+				if f.Tag == nil {
+					continue
+				}
 				key := reflect.StructTag(strings.Trim(f.Tag.Value, "`")).Get("yaml")
-				comments[spec.Name.Name+"."+key] = f.Doc.Text()
+				comments[name+"."+key] = f.Doc.Text()
 			}
 		}
 	}
@@ -223,42 +209,36 @@ func (r *reference) section(path string, typ reflect.Type) {
 		fmt.Fprintf(&r.out, "\n## Top level\n\n")
 	} else {
 		fmt.Fprintf(&r.out, "\n## `%s`\n\n", path)
-		about := oneParagraph(r.comments[typ.Name()])
-		if rest, ok := strings.CutPrefix(about, typ.Name()+" is "); ok { // Go's form, which names the type
+		about := oneParagraph(r.comments[typ.String()])
+		if rest, ok := strings.CutPrefix(about, typ.Name()+" "); ok { // Go's form, which names the type
+			rest = strings.TrimPrefix(rest, "is ")
 			about = strings.ToUpper(rest[:1]) + rest[1:]
 		}
 		fmt.Fprintf(&r.out, "%s\n\n", about)
 	}
-	for _, f := range fieldsOf(typ) {
+	for _, f := range strictyaml.Fields(typ) {
 		r.key(path, typ, f)
 	}
-	for _, f := range fieldsOf(typ) {
-		if child, inner := section(path, f); inner != nil && inner.NumField() > 0 {
+	for _, f := range strictyaml.Fields(typ) {
+		if child, inner := f.Section(path); inner != nil && inner.NumField() > 0 {
 			r.section(child, inner)
 		}
 	}
 }
 
-func (r *reference) key(path string, typ reflect.Type, f field) {
+func (r *reference) key(path string, typ reflect.Type, f strictyaml.Field) {
 	about := keyComment(r.comments, typ, f)
-	if f.tag.Get("later") == "true" {
-		fmt.Fprintf(&r.out, "- `%s` (not in this version)  \n  %s\n", f.name, about)
-		return
-	}
 	facts := []string{keyType(f)}
-	if text, ok := f.tag.Lookup("default"); ok {
+	if text, ok := f.Tag.Lookup("default"); ok {
 		facts = append(facts, "default `"+text+"`")
-	} else if f.tag.Get("required") == "true" {
+	} else if f.Tag.Get("required") == "true" {
 		facts = append(facts, "required")
 	}
-	if later := f.tag.Get("later"); later != "" {
-		facts = append(facts, "not in this version: `"+later+"`")
+	fmt.Fprintf(&r.out, "- `%s` (%s)  \n  %s", f.Name, strings.Join(facts, "; "), about)
+	if example, ok := f.Tag.Lookup("example"); ok {
+		fmt.Fprintf(&r.out, "  \n  Example: `%s: %s`", f.Name, example)
 	}
-	fmt.Fprintf(&r.out, "- `%s` (%s)  \n  %s", f.name, strings.Join(facts, "; "), about)
-	if example, ok := f.tag.Lookup("example"); ok {
-		fmt.Fprintf(&r.out, "  \n  Example: `%s: %s`", f.name, example)
-	}
-	if child, inner := section(path, f); inner != nil && inner.NumField() > 0 {
+	if child, inner := f.Section(path); inner != nil && inner.NumField() > 0 {
 		anchor := strings.Trim(regexp.MustCompile(`[^a-z]+`).ReplaceAllString(strings.ToLower(child), ""), "-")
 		fmt.Fprintf(&r.out, "  \n  Keys: [`%s`](#%s)", child, anchor)
 	}
@@ -266,39 +246,40 @@ func (r *reference) key(path string, typ reflect.Type, f field) {
 }
 
 // keyComment is the doc comment of a key of typ, which may be that of an inlined struct.
-func keyComment(comments map[string]string, typ reflect.Type, f field) string {
-	for len(f.index) > 1 && typ.Field(f.index[0]).Anonymous {
-		typ = typ.Field(f.index[0]).Type
-		f.index = f.index[1:]
+func keyComment(comments map[string]string, typ reflect.Type, f strictyaml.Field) string {
+	for len(f.Index) > 1 {
+		typ = typ.Field(f.Index[0]).Type
+		f.Index = f.Index[1:]
 	}
-	about := oneParagraph(comments[typ.Name()+"."+f.name])
+	about := oneParagraph(comments[typ.String()+"."+f.Name])
 	if about == "" {
-		panic("no comment: " + typ.Name() + "." + f.name)
+		panic("no comment: " + typ.String() + "." + f.Name)
 	}
 	return about
 }
 
 // keyType says what values a key takes.
-func keyType(f field) string {
-	if values := strings.Fields(f.tag.Get("enum")); len(values) > 0 {
+func keyType(f strictyaml.Field) string {
+	if values := strings.Fields(f.Tag.Get("enum")); len(values) > 0 {
 		for i := range values {
 			values[i] = "`" + values[i] + "`"
 		}
-		return orList(values)
+		return strictyaml.OrList(values)
 	}
-	var name string
-	switch f.typ.Kind() {
+	name := f.TypeName()
+	switch f.Type.Kind() {
 	case reflect.Slice:
+		if f.Tag.Get("format") == "commas" {
+			break
+		}
 		name = "list"
-		if f.typ.Elem().Kind() == reflect.String {
-			name = "list of texts"
+		if f.Type.Elem().Kind() == reflect.String {
+			name = "list of strings"
 		}
 	case reflect.Map, reflect.Struct, reflect.Pointer:
-		return "mapping"
-	default:
-		_, name, _ = strings.Cut(typeName(f.typ), " ")
+		return "object"
 	}
-	low, high := f.tag.Get("min"), f.tag.Get("max")
+	low, high := f.Tag.Get("min"), f.Tag.Get("max")
 	switch {
 	case low != "" && high != "":
 		return name + " from " + low + " to " + high

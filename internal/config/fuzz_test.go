@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/deltabridge/deltabridge/internal/strictyaml"
 )
 
 // Whatever the text: no panic, and either a Config or mistakes that all say where and what, in order, on one line
@@ -33,7 +35,7 @@ func FuzzParse(f *testing.F) {
 		if err == nil {
 			return
 		}
-		errs, ok := errors.AsType[*Errors](err)
+		errs, ok := errors.AsType[*strictyaml.Errors](err)
 		if !ok || len(errs.Mistakes) == 0 {
 			t.Fatalf("not the mistakes: %v", err)
 		}
@@ -49,7 +51,7 @@ func FuzzParse(f *testing.F) {
 				t.Errorf("a mistake that is no line: %q", m)
 			}
 		}
-		inOrder := slices.IsSortedFunc(errs.Mistakes, func(a, b *Mistake) int {
+		inOrder := slices.IsSortedFunc(errs.Mistakes, func(a, b *strictyaml.Mistake) int {
 			if a.Line != b.Line {
 				return a.Line - b.Line
 			}

@@ -2,6 +2,10 @@ package config
 
 import (
 	"testing"
+
+	"github.com/deltabridge/deltabridge/pkg/sinks/kafka"
+	"github.com/deltabridge/deltabridge/pkg/sinks/nats"
+	"github.com/deltabridge/deltabridge/pkg/sinks/stdout"
 )
 
 func TestLastOnly(t *testing.T) {
@@ -14,16 +18,16 @@ func TestLastOnly(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := cfg.Sinks[0].LastOnly(); got != want {
+		if got := cfg.Sinks[0].Destination().LastOnly(); got != want {
 			t.Errorf("%s: %t", text, got)
 		}
 	}
 }
 
 func TestKind(t *testing.T) {
-	for want, s := range map[string]Sink{"nats": {NATS: &NATS{}}, "kafka": {Kafka: &Kafka{}}, "stdout": {Stdout: &Stdout{}}} {
-		if got := s.Kind(); got != want {
-			t.Errorf("%q, want %q", got, want)
+	for want, d := range map[string]Destinations{"nats": {NATS: &nats.Config{}}, "kafka": {Kafka: &kafka.Config{}}, "stdout": {Stdout: &stdout.Config{}}, "": {}} {
+		if got := d.Kind(); got != want || (d.Destination() == nil) != (want == "") {
+			t.Errorf("%q, want %q: %v", got, want, d.Destination())
 		}
 	}
 }

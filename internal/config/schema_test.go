@@ -4,18 +4,23 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"go.yaml.in/yaml/v3"
+
+	"github.com/deltabridge/deltabridge/internal/strictyaml"
 )
 
 // schemaNode is a schema, with the keywords that are used here.
@@ -98,29 +103,26 @@ type schemaGenerator struct {
 
 func (g *schemaGenerator) object(typ reflect.Type) *schemaNode {
 	node := &schemaNode{Type: "object", AdditionalProperties: false}
-	for _, f := range fieldsOf(typ) {
-		if f.tag.Get("later") == "true" {
-			continue
-		}
+	for _, f := range strictyaml.Fields(typ) {
 		child := g.field(f)
 		child.Description = keyComment(g.comments, typ, f)
-		node.Properties = append(node.Properties, namedSchema{f.name, child})
-		if f.tag.Get("required") == "true" {
-			node.Required = append(node.Required, f.name)
+		node.Properties = append(node.Properties, namedSchema{f.Name, child})
+		if f.Tag.Get("required") == "true" {
+			node.Required = append(node.Required, f.Name)
 		}
-		if f.tag.Get("oneOf") == "true" {
-			node.OneOf = append(node.OneOf, &schemaNode{Required: []string{f.name}})
+		if f.Tag.Get("oneOf") == "true" {
+			node.OneOf = append(node.OneOf, &schemaNode{Required: []string{f.Name}})
 		}
 	}
 	return node
 }
 
-func (g *schemaGenerator) field(f field) *schemaNode {
-	node := g.value(f.typ, f.tag)
-	if text, ok := f.tag.Lookup("default"); ok {
+func (g *schemaGenerator) field(f strictyaml.Field) *schemaNode {
+	node := g.value(f.Type, f.Tag)
+	if text, ok := f.Tag.Lookup("default"); ok {
 		node.Default = g.yaml(text)
 	}
-	if text, ok := f.tag.Lookup("example"); ok {
+	if text, ok := f.Tag.Lookup("example"); ok {
 		node.Examples = []any{g.yaml(text)}
 	}
 	return node
@@ -141,19 +143,21 @@ const (
 )
 
 func (g *schemaGenerator) value(typ reflect.Type, tag reflect.StructTag) *schemaNode {
-	switch typ {
-	case reflect.TypeFor[Duration]():
+	if typ == reflect.TypeFor[time.Duration]() {
 		// A number needs its unit, but for 0. None of the durations can be negative.
 		return &schemaNode{Type: []string{"string", "integer"}, Pattern: durationPattern, Minimum: new(int64(0)), Maximum: new(int64(0))}
-	case reflect.TypeFor[Size]():
-		return &schemaNode{Type: []string{"string", "integer"}, Pattern: sizePattern, Minimum: bound(g, tag, "min", parseSize), Maximum: bound(g, tag, "max", parseSize)}
 	}
 	switch typ.Kind() {
 	case reflect.Pointer:
 		return g.value(typ.Elem(), tag)
 	case reflect.Struct:
 		return g.object(typ)
+	case reflect.Int64:
+		return &schemaNode{Type: []string{"string", "integer"}, Pattern: sizePattern, Minimum: bound(g, tag, "min"), Maximum: bound(g, tag, "max")}
 	case reflect.Slice:
+		if tag.Get("format") == "commas" {
+			return &schemaNode{Type: "string"}
+		}
 		node := &schemaNode{Type: "array", Items: g.value(typ.Elem(), tag)}
 		node.Items.Enum = strings.Fields(tag.Get("entries"))
 		node.MinItems, _ = strconv.Atoi(tag.Get("minItems")) // not given: 0
@@ -161,7 +165,7 @@ func (g *schemaGenerator) value(typ reflect.Type, tag reflect.StructTag) *schema
 	case reflect.Map: // values are taken as they are written
 		return &schemaNode{Type: "object", AdditionalProperties: &schemaNode{Type: []string{"string", "number", "boolean"}}}
 	case reflect.Int:
-		return &schemaNode{Type: "integer", Minimum: bound(g, tag, "min", strconv.Atoi), Maximum: bound(g, tag, "max", strconv.Atoi)}
+		return &schemaNode{Type: "integer", Minimum: bound(g, tag, "min"), Maximum: bound(g, tag, "max")}
 	case reflect.Bool:
 		return &schemaNode{Type: "boolean"}
 	}
@@ -172,16 +176,16 @@ func (g *schemaGenerator) value(typ reflect.Type, tag reflect.StructTag) *schema
 	return node
 }
 
-func bound[T int | Size](g *schemaGenerator, tag reflect.StructTag, name string, parse func(string) (T, error)) *int64 {
+func bound(g *schemaGenerator, tag reflect.StructTag, name string) *int64 {
 	text, ok := tag.Lookup(name)
 	if !ok {
 		return nil
 	}
-	n, err := parse(text)
+	n, err := strictyaml.ParseSize(text)
 	if err != nil {
 		g.t.Fatal(err)
 	}
-	return new(int64(n))
+	return &n
 }
 
 // compiledSchema is what `bridge schema` prints, ready to validate.
@@ -278,7 +282,7 @@ func TestSchemaRefusesMistakes(t *testing.T) {
 	schema := compiledSchema(t)
 	// What only the validation of Parse can tell, by a word of the message.
 	beyond := []string{
-		`"1e3" is no whole number`, "1Ki is too small", "1ms is too small", // a number is one however it is written, a text is none
+		`"1e3" is not a valid integer`, "1Ki is too small", "1ms is too small", // a number is one however it is written, a text is none
 		"can't be used", "has no server", "begins without a stream", "is the name of",
 	}
 	for _, name := range []string{"wrong-types", "unknown-keys", "ranges", "missing", "names", "empty-lists", "secrets", "list", "text"} {
@@ -287,7 +291,7 @@ func TestSchemaRefusesMistakes(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err = Parse("f", data)
-		mistakes, ok := errors.AsType[*Errors](err)
+		mistakes, ok := errors.AsType[*strictyaml.Errors](err)
 		if !ok {
 			t.Fatalf("%s: %v", name, err)
 		}
@@ -302,7 +306,7 @@ func TestSchemaRefusesMistakes(t *testing.T) {
 		}
 		// And what the schema refuses is a mistake to Parse.
 		for path, why := range refused {
-			if !slices.ContainsFunc(mistakes.Mistakes, func(m *Mistake) bool { return m.Path == path || parent(m.Path) == path }) {
+			if !slices.ContainsFunc(mistakes.Mistakes, func(m *strictyaml.Mistake) bool { return m.Path == path || parent(m.Path) == path }) {
 				t.Errorf("%s: only the schema refuses %q: %s", name, path, why)
 			}
 		}
@@ -316,3 +320,16 @@ func TestSchemaRefusesMistakes(t *testing.T) {
 func refuses(refused map[string]string, path string) bool {
 	return refused[path] != "" || refused[parent(path)] != ""
 }
+
+// joinAny writes a path as messages have it.
+func joinAny(path, key string) string {
+	switch {
+	case !regexp.MustCompile("^[a-zA-Z0-9_-]+$").MatchString(key):
+		return fmt.Sprintf("%s[%q]", path, key)
+	case path == "":
+		return key
+	}
+	return path + "." + key
+}
+
+func parent(path string) string { return path[:max(0, strings.LastIndexAny(path, ".["))] }

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	gvr "k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/deltabridge/deltabridge/internal/strictyaml"
 	"github.com/deltabridge/deltabridge/pkg/filter"
 )
 
@@ -57,9 +58,9 @@ func entryOf(w *Watch) entry {
 	return e
 }
 
-// overlaps reports entries that may name the same object and select it by different fields. An object is watched once, by what all
+// validateOverlaps reports entries that may name the same object and select it by different fields. An object is watched once, by what all
 // entries select of it; labels can be looked at here, most fields by the API server alone.
-func (v *validator) overlaps(watch []Watch) {
+func validateOverlaps(at *strictyaml.Section, watch []Watch) {
 	entries := make([]entry, len(watch))
 	for i := range watch {
 		entries[i] = entryOf(&watch[i])
@@ -67,7 +68,7 @@ func (v *validator) overlaps(watch []Watch) {
 	for i := range entries {
 		for j := range entries[:i] {
 			one, other := &entries[j], &entries[i]
-			if v.broken[fmt.Sprintf("watch[%d]", i)] || v.broken[fmt.Sprintf("watch[%d]", j)] || !one.conflicts(other) {
+			if !at.Fine(fmt.Sprintf("watch[%d]", i)) || !at.Fine(fmt.Sprintf("watch[%d]", j)) || !one.conflicts(other) {
 				continue
 			}
 			covered := slices.ContainsFunc(entries, func(e entry) bool {
@@ -76,11 +77,11 @@ func (v *validator) overlaps(watch []Watch) {
 			if covered {
 				continue
 			}
-			at, than := i, j
+			n, than := i, j
 			if other.fields == "" {
-				at, than = j, i
+				n, than = j, i
 			}
-			v.report(fmt.Sprintf("watch[%d].fieldSelector", at),
+			at.Report(fmt.Sprintf("watch[%d].fieldSelector", n),
 				fmt.Sprintf("differs from that of watch[%d], and both may name the same objects: an object is watched once, and its fields are known to the API server alone", than),
 				"write the same fieldSelector for both, or resources or namespaces that have nothing in common, or a filter of the sink in its place")
 		}

@@ -41,7 +41,7 @@ const (
 func (e *examination) checkAPIServer(ctx context.Context) {
 	kube, err := e.Kube()
 	if err != nil {
-		e.fail("kubeconfig", string(e.Config.Kubeconfig), err, "set `kubeconfig` to a file that the bridge can read")
+		e.fail("kubeconfig", e.Config.Kubeconfig, err, "set `kubeconfig` to a file that the bridge can read")
 		return
 	}
 	kube = rest.CopyConfig(kube)
@@ -69,7 +69,7 @@ func (e *examination) checkAPIServer(ctx context.Context) {
 
 func (e *examination) kubeconfigName() string {
 	if e.Config.Kubeconfig != "" {
-		return string(e.Config.Kubeconfig)
+		return e.Config.Kubeconfig
 	}
 	if _, err := rest.InClusterConfig(); err == nil {
 		return "service account of the pod"

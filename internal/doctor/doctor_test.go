@@ -261,7 +261,7 @@ func TestMemory(t *testing.T) {
 	if limit == 0 {
 		limit = 1 << 60
 	}
-	cfg.Sinks[0].Buffer.Bytes = config.Size(limit)
+	cfg.Sinks[0].Buffer.Bytes = limit
 	f := outcome(t, cfg, "process", "memory")
 	if limited := limit != 1<<60; f.Warn != limited || !strings.Contains(f.Detail, size(limit)) {
 		t.Errorf("%+v", f)

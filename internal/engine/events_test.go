@@ -184,7 +184,7 @@ func oneThroughJetStream(t *testing.T, m *event.Message) jetstream.Msg {
 	}
 	url := "nats://" + net.JoinHostPort("127.0.0.1", strconv.Itoa(srv.Addr().(*net.TCPAddr).Port))
 	sink, err := nats.New(nats.Config{
-		URLs: []string{url}, Subject: "k8s.{cluster}.{group}.{resource}.{namespace}.{name}",
+		Servers: nats.Servers{URLs: []string{url}}, Subject: "k8s.{cluster}.{group}.{resource}.{namespace}.{name}",
 		Stream: nats.StreamConfig{Name: "K8S", Create: true},
 	})
 	if err != nil {

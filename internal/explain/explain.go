@@ -259,11 +259,11 @@ func verdicts(of []filter.Verdict, state string) (out []Filter) {
 // whenTooLarge describes what the sink does with an event that exceeds its destination's size limit.
 func whenTooLarge(s *config.Sink) string {
 	switch s.Oversize {
-	case config.OversizeMetadata:
+	case sinks.OutcomeMetadata:
 		return "sent with only the metadata of the object (oversize: metadata)"
-	case config.OversizeClaimCheck:
+	case sinks.OutcomeClaimCheck:
 		return "sent with only the metadata of the object, and its data is stored in the object store " + s.ClaimCheck.Bucket
-	case config.OversizeDeadLetter:
+	case sinks.OutcomeDeadLetter:
 		return "kept as a dead letter, and replaced by a gap event"
 	}
 	return "rejected by the destination, and replaced by a gap event"

@@ -40,7 +40,7 @@ type apiServer struct {
 
 // connect discovers what the API server serves and reads the uid of the cluster.
 func (o *Options) connect(ctx context.Context, cfg *config.Config) (*apiServer, error) {
-	kube, err := assemble.Kubeconfig(string(cfg.Kubeconfig))
+	kube, err := assemble.Kubeconfig(cfg.Kubeconfig)
 	if err != nil {
 		return nil, err
 	}

@@ -23,11 +23,15 @@ const (
 
 // Needs says which parts of a context are needed. The zero value needs nothing.
 type Needs struct {
-	Owner           bool // the top owner
-	NamespaceLabels bool // the labels of the namespace
-	// InvolvedObject is the labels of the object that a Kubernetes Event is about. With Owner, the top owner of that
-	// object is the owner in the Event's context.
-	InvolvedObject bool
+	// The top owner of the object: a Pod's Deployment, a Job's CronJob. Watched for it: `replicasets`, `statefulsets`,
+	// `daemonsets` and `deployments` in `apps`, `jobs` and `cronjobs` in `batch`. Put others that own such, as in custom
+	// resources, into `watch`; else the last owner reference that is known counts.
+	Owner bool `yaml:"owner" default:"false" example:"true"`
+	// The labels of the object's namespace. Watched for it: `namespaces`, in the whole cluster.
+	NamespaceLabels bool `yaml:"namespaceLabels" default:"false" example:"true"`
+	// For Kubernetes Events: the labels of the object that they are about, and with `owner` its top owner. Watched for it:
+	// `pods`, `nodes` where the whole cluster is watched, and what is for `owner`.
+	InvolvedObject bool `yaml:"involvedObject" default:"false" example:"true"`
 }
 
 // Or returns the needs of n and other together.

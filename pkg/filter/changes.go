@@ -52,7 +52,7 @@ func parseChanges(ignore, only []string, report func(field string, index int, er
 			}
 			continue
 		}
-		path, err := parsePath(entry)
+		path, err := object.ParsePath(entry)
 		if err != nil {
 			report("ignoreChanges", i, fmt.Errorf("%q %w", entry, err))
 			continue
@@ -63,7 +63,7 @@ func parseChanges(ignore, only []string, report func(field string, index int, er
 		c.only = &node{}
 	}
 	for i, entry := range only {
-		path, err := parsePath(entry)
+		path, err := object.ParsePath(entry)
 		if err != nil {
 			report("onlyChanges", i, fmt.Errorf("%q %w", entry, err))
 			continue

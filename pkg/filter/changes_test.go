@@ -188,7 +188,7 @@ func FuzzIgnoreChanges(f *testing.F) {
 	f.Add(`{"a":1,"b":{"c":[{"x":1,"y":2}]}}`, `{"b":{"c":[{"x":2,"y":2}]},"a":1}`, "b.c[*].x")
 	f.Add(`{"a":null}`, `{"a":{"b":1}}`, "a.b")
 	f.Fuzz(func(t *testing.T, before, after, text string) {
-		path, err := parsePath(text)
+		path, err := object.ParsePath(text)
 		if err != nil {
 			return
 		}

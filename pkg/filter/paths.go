@@ -1,11 +1,6 @@
 package filter
 
-import (
-	"errors"
-	"fmt"
-	"slices"
-	"strings"
-)
+import "slices"
 
 // node is a place in an object, in a tree of the paths that a rule names.
 type node struct {
@@ -82,49 +77,4 @@ func (n *node) each(prefix []string, f func(path []string, entry string)) {
 	if n.all != nil {
 		n.all.each(append(prefix, ""), f)
 	}
-}
-
-// parsePath reads keys that are separated by dots, as in status.conditions[*].lastHeartbeatTime. [*] stands for all elements
-// of a list or all members of an object. A key that has a dot in it is written as in metadata.annotations["example.com/at"].
-func parsePath(text string) (path []string, err error) {
-	for rest, first := text, true; first || rest != ""; first = false {
-		var step string
-		switch {
-		case strings.HasPrefix(rest, "[*]"):
-			rest = rest[len("[*]"):]
-		case strings.HasPrefix(rest, `["`):
-			name, behind, closed := strings.Cut(rest[len(`["`):], `"]`)
-			if !closed || name == "" {
-				return nil, errors.New(`has a bracket without "key"] behind it`)
-			}
-			step, rest = name, behind
-		case strings.HasPrefix(rest, "["):
-			return nil, errors.New(`has brackets with something else than * or "key" in them`)
-		default:
-			if !first {
-				var dot bool
-				if rest, dot = strings.CutPrefix(rest, "."); !dot {
-					return nil, errors.New("has no dot behind a bracket")
-				}
-			}
-			end := strings.IndexAny(rest, ".[")
-			if end < 0 {
-				end = len(rest)
-			}
-			step, rest = rest[:end], rest[end:]
-			switch {
-			case step == "":
-				return nil, errors.New("has an empty part")
-			case step == "*":
-				step = ""
-			case strings.ContainsAny(step, " \t\r\n\"'$@?]*/"):
-				return nil, fmt.Errorf(`has %q in it: write it as ["key"] if that is a key`, step)
-			}
-		}
-		path = append(path, step)
-	}
-	if path[0] == "" {
-		return nil, errors.New("names everything: begin it with the key of a part")
-	}
-	return path, nil
 }

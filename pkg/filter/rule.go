@@ -12,16 +12,32 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Rule is one entry of a sink's `filters:`. The package comment describes what its fields mean.
+// Rule is conditions on events. All that are given have to hold.
 type Rule struct {
-	Resources  []string // patterns like pods, deployments.apps, deployments.v1.apps, *.example.com, *; empty: all
-	Namespaces []string // globs and !exclusions; empty: all
-	Operations []string // added, updated, deleted, restated (which added and updated let through too); empty: all
-	When       string   // CEL over object, old, operation; empty: true
-
-	IgnoreChanges []string // paths and ChangePresets; an update that touches nothing else is not sent
-	OnlyChanges   []string // paths; an update that touches none of them is not sent. Empty: all
-	Preset        string   // PresetQuiet, or empty
+	// The resources to let through, in the notation of `watch[].resources`. Empty: all.
+	Resources []string `yaml:"resources" pattern:"^[a-z0-9*?\\[\\]^-]+(\\.[a-z0-9.*?\\[\\]^-]*[a-z0-9*?\\[\\]^-])?$" example:"[pods, \"*.example.com\"]"`
+	// The namespaces to let through, in the notation of `watch[].namespaces`. Empty: all.
+	Namespaces []string `yaml:"namespaces" pattern:"^!?[a-z0-9*?\\[\\]^-]*$" example:"[\"team-*\", \"!team-test\"]"`
+	// The operations to let through: `added`, `updated`, `deleted`; `restated`, which `added` and `updated` let through too,
+	// for objects that are sent again (`resync`). Empty: all.
+	Operations []string `yaml:"operations" entries:"added updated deleted restated" example:"[added, deleted]"`
+	// A condition in CEL (https://cel.dev) over `object`, `old` (null except in updates) and `operation`. If it speaks
+	// of `object` alone, an object that begins to meet it is added for this sink, and one that ceases to is deleted.
+	// A condition that fails, for instance on a field that is not there, counts as met; `has(object.status)` and
+	// `object.?status.?phase.orValue('')` ask in safety.
+	When string `yaml:"when" default:"\"\"" example:"object.?status.?phase.orValue('') == 'Failed'"`
+	// An update that touches nothing but these parts of the object is no event. Paths: `status`,
+	// `metadata.annotations["example.com/at"]`, `spec.items[*].lastSeen`. Names that stand for several: `status`, `metadata`,
+	// `managedFields` (what the API server alone counts: `resourceVersion` and `generation` are never a change where this
+	// key or `onlyChanges` is given), `leases` (locks that are renewed by who holds them), `heartbeats` (times at which
+	// somebody looked, in `status.conditions` and on endpoints).
+	IgnoreChanges []string `yaml:"ignoreChanges" example:"[status, metadata.annotations]"`
+	// An update is an event only if it touches one of these parts of the object; the notation of paths is that of
+	// `ignoreChanges`, which wins where both name something. Empty: all.
+	OnlyChanges []string `yaml:"onlyChanges" example:"[spec, metadata.labels]"`
+	// `quiet`, for watches of everything: leaves out what only churns. That is Events, Endpoints and EndpointSlices as a
+	// whole, and updates that are nothing but `managedFields`, `leases` and `heartbeats`. Empty: nothing.
+	Preset string `yaml:"preset" enum:"quiet" example:"quiet"`
 }
 
 // Options are what Compile needs besides the rules.

@@ -52,7 +52,7 @@ func TestPartitions(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	sink, err := natssink.New(natssink.Config{URLs: []string{srv.ClientURL()}, Stream: natssink.StreamConfig{Name: "K8S"}, Subject: "k8s.{cluster}.{group}.{resource}.{namespace}.{name}"})
+	sink, err := natssink.New(natssink.Config{Servers: natssink.Servers{URLs: []string{srv.ClientURL()}}, Stream: natssink.StreamConfig{Name: "K8S"}, Subject: "k8s.{cluster}.{group}.{resource}.{namespace}.{name}"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -129,8 +129,7 @@ func TestTLSFiles(t *testing.T) {
 		{access.TLS{CertFile: certFile, KeyFile: gone}, "x.tls.keyFile", "no such file"},
 		{access.TLS{CertFile: certFile, KeyFile: otherKey}, "x.tls.certFile", "private key does not match public key"},
 	} {
-		c.tls.Section = "x.tls"
-		_, err := c.tls.NewSession()
+		_, err := c.tls.NewSession("x.tls")
 		if err == nil {
 			if c.key != "" {
 				t.Errorf("%+v: no error", c.tls)

@@ -12,25 +12,54 @@ import (
 	"sync"
 	"time"
 
+	"github.com/deltabridge/deltabridge/internal/strictyaml"
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 )
 
-// TLS names the files for TLS. Section is where the configuration has it, as in "kafka.tls".
+// TLS is how a connection is secured. The certificate of the server is always verified.
 type TLS struct {
-	Section            string
-	CAFile             string // empty: the system's
-	CertFile           string // client certificate, with KeyFile
-	KeyFile            string
-	ServerName         string // empty: the host that is connected to
-	InsecureSkipVerify bool   // takes any certificate: for tests
+	// Use TLS. It need not be given if another key of `tls` is.
+	Enabled bool `yaml:"enabled" default:"false" example:"true"`
+	// The certificates of the authorities to trust, as PEM. Not given: those of the system. All files with certificates and
+	// keys are read again at each connection.
+	CAFile string `yaml:"caFile" format:"file" example:"/etc/deltabridge/tls/ca.crt"`
+	// The certificate that the bridge shows, as PEM. With `keyFile`.
+	CertFile string `yaml:"certFile" format:"file" example:"/etc/deltabridge/tls/tls.crt"`
+	// The private key of `certFile`, as PEM.
+	KeyFile string `yaml:"keyFile" format:"file" example:"/etc/deltabridge/tls/tls.key"`
+	// The name that the certificate of the server has to have. Empty: the host that is connected to.
+	ServerName string `yaml:"serverName" example:"nats.example.com"`
+
+	InsecureSkipVerify bool // takes any certificate: for tests
 }
+
+// IsSet reports whether TLS is to be used: by Enabled or any other field.
+func (t *TLS) IsSet() bool { return *t != TLS{} }
 
 // Files are those that are named.
 func (t *TLS) Files() []string { return []string{t.CAFile, t.CertFile, t.KeyFile} }
 
+// Validate reports what contradicts each other.
+func (t *TLS) Validate(at *strictyaml.Section) {
+	at.Together("certFile", "keyFile")
+	if at.Has("enabled") && !t.Enabled && len(at.Given("caFile", "certFile", "keyFile", "serverName")) > 0 {
+		at.Report("enabled", "is false, but other keys of tls are given", "write true, or remove the others")
+	}
+}
+
+// CanonicalHost is a host in one spelling, to compare it with others.
+func CanonicalHost(host string) string {
+	switch host {
+	case "", "0.0.0.0", "::", "::1", "localhost":
+		return "127.0.0.1"
+	}
+	return strings.ToLower(host)
+}
+
 // Session is one or more handshakes with the files as they are at that time. It is safe for concurrent use.
 type Session struct {
-	tls TLS
+	tls     TLS
+	section string
 
 	mu       sync.Mutex
 	asked    bool              // the other side wants a certificate of ours
@@ -38,44 +67,45 @@ type Session struct {
 	shown    *x509.Certificate // what was shown to it
 }
 
-// NewSession checks that the files can be read and understood.
-func (t *TLS) NewSession() (*Session, error) {
-	if _, err := t.RootCAs(); err != nil {
+// NewSession checks that the files can be read and understood. section is where the configuration has them, as in "kafka.tls".
+func (t *TLS) NewSession(section string) (*Session, error) {
+	s := &Session{tls: *t, section: section}
+	if _, err := s.RootCAs(); err != nil {
 		return nil, err
 	}
 	if t.CertFile != "" {
-		if _, err := t.certificate(); err != nil {
+		if _, err := s.certificate(); err != nil {
 			return nil, err
 		}
 	}
-	return &Session{tls: *t}, nil
+	return s, nil
 }
 
 // RootCAs reads CAFile; nil stands for the system's.
-func (t *TLS) RootCAs() (*x509.CertPool, error) {
-	if t.CAFile == "" {
+func (s *Session) RootCAs() (*x509.CertPool, error) {
+	if s.tls.CAFile == "" {
 		return nil, nil //nolint:nilnil // as in tls.Config
 	}
-	key := t.Section + ".caFile"
-	pem, err := os.ReadFile(t.CAFile)
+	key := s.section + ".caFile"
+	pem, err := os.ReadFile(s.tls.CAFile)
 	if err != nil {
 		return nil, fileError(key, err)
 	}
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM(pem) {
-		return nil, fileError(key, fmt.Errorf("no PEM certificate in %s", t.CAFile))
+		return nil, fileError(key, fmt.Errorf("no PEM certificate in %s", s.tls.CAFile))
 	}
 	return pool, nil
 }
 
-func (t *TLS) certificate() (*tls.Certificate, error) {
-	cert, err := tls.LoadX509KeyPair(t.CertFile, t.KeyFile)
+func (s *Session) certificate() (*tls.Certificate, error) {
+	cert, err := tls.LoadX509KeyPair(s.tls.CertFile, s.tls.KeyFile)
 	if err != nil {
-		key := t.Section + ".certFile"
-		if path, ok := errors.AsType[*os.PathError](err); ok && path.Path == t.KeyFile {
-			key = t.Section + ".keyFile"
+		key := s.section + ".certFile"
+		if path, ok := errors.AsType[*os.PathError](err); ok && path.Path == s.tls.KeyFile {
+			key = s.section + ".keyFile"
 		}
-		return nil, fileError(key, fmt.Errorf("the pair %s, %s: %w", t.CertFile, t.KeyFile, err))
+		return nil, fileError(key, fmt.Errorf("the pair %s, %s: %w", s.tls.CertFile, s.tls.KeyFile, err))
 	}
 	return &cert, nil
 }
@@ -83,7 +113,7 @@ func (t *TLS) certificate() (*tls.Certificate, error) {
 // Config is for a handshake with host. Its callback reads the client certificate again at each handshake; RootCAs are
 // those of now.
 func (s *Session) Config(host string) (*tls.Config, error) {
-	roots, err := s.tls.RootCAs()
+	roots, err := s.RootCAs()
 	if err != nil {
 		return nil, err
 	}
@@ -109,7 +139,7 @@ func (s *Session) clientCertificate(info *tls.CertificateRequestInfo) (*tls.Cert
 	if s.tls.CertFile == "" {
 		return new(tls.Certificate), nil
 	}
-	cert, err := s.tls.certificate()
+	cert, err := s.certificate()
 	if err != nil {
 		return nil, err
 	}
@@ -145,7 +175,7 @@ func (s *Session) Failure(address string, timeout time.Duration, err error) erro
 	if known, ok := errors.AsType[*sinks.ConnectError](err); ok { // of a file, out of a callback
 		return known
 	}
-	e := &sinks.ConnectError{Step: sinks.StepTLS, Address: address, Key: s.tls.Section}
+	e := &sinks.ConnectError{Step: sinks.StepTLS, Address: address, Key: s.section}
 	if s.distrust(e, err) {
 		return e
 	}
@@ -155,13 +185,13 @@ func (s *Session) Failure(address string, timeout time.Duration, err error) erro
 		s.refusal(e, err)
 	case errors.As(err, &header):
 		e.Err = errors.New("it answers, but not in TLS")
-		e.Remedy = "leave " + s.tls.Section + " out, or connect to the port of the TLS listener"
+		e.Remedy = "leave " + s.section + " out, or connect to the port of the TLS listener"
 	case Closed(err):
 		e.Err = errors.New("it closed the connection during the handshake, as a port without TLS does")
-		e.Remedy = "leave " + s.tls.Section + " out, or connect to the port of the TLS listener"
+		e.Remedy = "leave " + s.section + " out, or connect to the port of the TLS listener"
 	case TimedOut(err):
 		e.Err = Words(os.ErrDeadlineExceeded, "no answer to the handshake within %v", timeout)
-		e.Remedy = "see whether the port is a TLS listener, and whether " + s.tls.Section + " belongs there"
+		e.Remedy = "see whether the port is a TLS listener, and whether " + s.section + " belongs there"
 	default:
 		e.Err = Plain(err)
 	}
@@ -180,7 +210,7 @@ func (s *Session) distrust(e *sinks.ConnectError, err error) bool {
 	var invalid x509.CertificateInvalidError
 	switch {
 	case errors.As(err, &unknown):
-		e.Key = s.tls.Section + ".caFile"
+		e.Key = s.section + ".caFile"
 		from := "the system's authorities"
 		if s.tls.CAFile != "" {
 			from = s.tls.CAFile
@@ -188,7 +218,7 @@ func (s *Session) distrust(e *sinks.ConnectError, err error) bool {
 		e.Err = fmt.Errorf("its certificate is signed by %q, which is not among %s: %w", issuer(leaf), from, err)
 		e.Remedy = "put the certificate of that authority into " + e.Key
 	case errors.As(err, &host):
-		e.Key = s.tls.Section + ".serverName"
+		e.Key = s.section + ".serverName"
 		e.Err = fmt.Errorf("its certificate is for %s, not for %s: %w", names(host.Certificate), host.Host, err)
 		e.Remedy = "connect by a name that the certificate has, or set " + e.Key
 	case errors.As(err, &invalid) && invalid.Reason == x509.Expired && invalid.Cert != nil:
@@ -196,7 +226,7 @@ func (s *Session) distrust(e *sinks.ConnectError, err error) bool {
 		e.Err = Words(err, "its certificate %s", validity(invalid.Cert, time.Now())) // err's words have the present time
 		e.Remedy = "renew the certificate of the server (or of its authority), or set the clock of this machine"
 	case verification != nil:
-		e.Key = s.tls.Section + ".caFile"
+		e.Key = s.section + ".caFile"
 		e.Err = fmt.Errorf("its certificate is not accepted: %w", err)
 	default:
 		return false
@@ -233,7 +263,7 @@ func (s *Session) taken() bool {
 func (s *Session) refusal(e *sinks.ConnectError, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	key := s.tls.Section + ".certFile"
+	key := s.section + ".certFile"
 	now := time.Now()
 	alert := "" // the words of it, where there is one: with TLS 1.3 it can get lost behind the closing of the connection
 	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "remote error" {
@@ -243,7 +273,7 @@ func (s *Session) refusal(e *sinks.ConnectError, err error) {
 	case s.asked && s.shown == nil:
 		e.Key = key
 		e.Err = Words(err, "it demands a client certificate, and none is configured")
-		e.Remedy = "set " + key + " and " + s.tls.Section + ".keyFile"
+		e.Remedy = "set " + key + " and " + s.section + ".keyFile"
 	case s.asked && expired(s.shown, now):
 		e.Key = key
 		e.Err = Words(err, "it refuses the client certificate, which %s", validity(s.shown, now))

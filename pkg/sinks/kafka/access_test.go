@@ -11,6 +11,7 @@ import (
 
 	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/sinks"
+	"github.com/deltabridge/deltabridge/pkg/sinks/access"
 	"github.com/deltabridge/deltabridge/pkg/sinks/sinktest"
 	testkafka "github.com/deltabridge/deltabridge/test/kafka"
 )
@@ -21,7 +22,7 @@ func TestAccess(t *testing.T) {
 	broker := testkafka.ForTest(t)
 	testkafka.CreateTopic(t, broker.Addr(), "access", 1, nil)
 	cfg := Config{
-		Brokers: []string{broker.SASLTLSAddr()}, Topic: "access", TLS: TLSConfig{CAFile: broker.CAFile()},
+		Brokers: []string{broker.SASLTLSAddr()}, Topic: "access", TLS: access.TLS{CAFile: broker.CAFile()},
 		SASL: SASLConfig{
 			Mechanism: "SCRAM-SHA-512", Username: testkafka.User, PasswordFile: passwordFile(t, testkafka.Password),
 		},
@@ -35,7 +36,7 @@ func TestAccess(t *testing.T) {
 	if diff := cmp.Diff(want, blame(t, newSink(t, cfg).Connect(t.Context()), cfg.Brokers[0])); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	cfg.TLS = TLSConfig{}
+	cfg.TLS = access.TLS{}
 	if got := blame(t, newSink(t, cfg).Connect(t.Context()), cfg.Brokers[0]); got.Step != sinks.StepTLS {
 		t.Errorf("without TLS: %+v", got)
 	}

@@ -80,7 +80,7 @@ func TestBatchReadsBack(t *testing.T) {
 					t.Fatal("the batch takes no more")
 				}
 			}
-			codec, _ := compression.codec()
+			codec := compression.codec()
 			set, err := b.encode(codec, producer{id: 7, epoch: 2, sequence: 40})
 			if err != nil {
 				t.Fatal(err)
@@ -155,7 +155,7 @@ func TestBatchIsNeverLargerForBeingCompressed(t *testing.T) {
 	}
 	m.Data = noise
 	b.add(m, false, defaultBatchBytes)
-	gzip, _ := CompressionGzip.codec()
+	gzip := CompressionGzip.codec()
 	set, err := b.encode(gzip, producer{})
 	if err != nil {
 		t.Fatal(err)
@@ -182,7 +182,7 @@ func FuzzBatch(f *testing.F) {
 		b.reset(testTime)
 		b.add(first, false, 1<<30)
 		b.add(&second, true, 1<<30)
-		codec, _ := CompressionSnappy.codec()
+		codec := CompressionSnappy.codec()
 		set, err := b.encode(codec, producer{1, 0, 0})
 		if err != nil {
 			t.Fatal(err)

@@ -71,7 +71,7 @@ func BenchmarkEncode(b *testing.B) {
 	for _, c := range []Compression{CompressionNone, CompressionSnappy, CompressionLZ4, CompressionZstd, CompressionGzip} {
 		b.Run(string(c), func(b *testing.B) {
 			batch200 := benchBatch(200)
-			codec, _ := c.codec()
+			codec := c.codec()
 			var bt batch
 			size := 0
 			b.ReportAllocs()

@@ -6,7 +6,6 @@ import (
 	"maps"
 
 	"github.com/deltabridge/deltabridge/pkg/sinks"
-	"github.com/deltabridge/deltabridge/pkg/sinks/access"
 	"github.com/deltabridge/deltabridge/pkg/sinks/diagnose"
 	"github.com/deltabridge/deltabridge/pkg/sinks/kafka/internal/wire"
 	"github.com/deltabridge/deltabridge/pkg/sinks/kafka/kafkacheck"
@@ -22,31 +21,17 @@ var (
 	_ diagnose.NameReader = (*Sink)(nil)
 )
 
-const mechanismIAM = wire.MechanismIAM
-
-func saslMechanisms() []string {
-	return []string{wire.MechanismPlain, wire.MechanismScramSHA256, wire.MechanismScramSHA512, wire.MechanismIAM}
-}
-
-func (s *SASLConfig) password() (string, error) { return (*wire.SASL)(s).Password() }
-
-func (t *TLSConfig) files() *access.TLS {
-	return &access.TLS{
-		Section: "kafka.tls", CAFile: t.CAFile, CertFile: t.CertFile, KeyFile: t.KeyFile,
-		ServerName: t.ServerName, InsecureSkipVerify: t.InsecureSkipVerify,
-	}
-}
+const (
+	mechanismIAM  = wire.MechanismIAM
+	cleanupPolicy = "cleanup.policy" // Kafka's setting
+)
 
 // wire is the part of the configuration that says how to reach the cluster.
 func (cfg *Config) wire() *wire.Config {
-	w := &wire.Config{
-		Brokers: cfg.Brokers, SASL: wire.SASL(cfg.SASL), RequestTimeout: cfg.RequestTimeout,
+	return &wire.Config{
+		Brokers: cfg.Brokers, TLS: cfg.TLS, SASL: wire.SASL(cfg.SASL), RequestTimeout: cfg.RequestTimeout,
 		Prober: cfg.Prober, Logger: cfg.Logger, Dial: cfg.dial,
 	}
-	if cfg.TLS != (TLSConfig{}) {
-		w.TLS = cfg.TLS.files()
-	}
-	return w
 }
 
 // newTopics is how missing topics are created; nil: they are not.
@@ -57,7 +42,7 @@ func (cfg *Config) newTopics() *wire.NewTopic {
 	how := wire.NewTopic(*cfg.CreateTopics)
 	how.Config = make(map[string]string)
 	if cfg.Tombstones {
-		how.Config["cleanup.policy"] = "compact" // the last record of each key stays
+		how.Config[cleanupPolicy] = "compact" // the last record of each key stays
 	}
 	maps.Copy(how.Config, cfg.CreateTopics.Config)
 	return &how
@@ -76,9 +61,6 @@ func (s *Sink) Check(ctx context.Context) []diagnose.Finding {
 	defer o.client.Close()
 	check := kafkacheck.Check{
 		Client: o.client, Config: s.cfg.wire(), Topic: s.template, Create: s.create, Tombstones: s.cfg.Tombstones,
-	}
-	for _, err := range append(s.cfg.SASL.validate(), s.cfg.TLS.validate()...) {
-		check.FilesErr = err
 	}
 	findings := check.Run(ctx)
 	if id := o.client.ClusterID; id != "" {

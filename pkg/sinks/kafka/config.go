@@ -1,13 +1,10 @@
 package kafka
 
 import (
+	"cmp"
 	"context"
-	"errors"
-	"fmt"
 	"log/slog"
 	"net"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/segmentio/kafka-go/compress"
@@ -17,9 +14,10 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/reach"
 	"github.com/deltabridge/deltabridge/pkg/sinks"
+	"github.com/deltabridge/deltabridge/pkg/sinks/access"
 )
 
-// Defaults.
+// Defaults of zero values; those of the configuration file are in the tags.
 const (
 	// DefaultKey names an object of any cluster and resource, so that topics may be shared and compacted. It has the group,
 	// for there are resources of one name in several groups: services of the core and of Knative.
@@ -31,64 +29,62 @@ const (
 // MetadataMaxAge is how long the sink believes what it knows of a topic's partitions while nothing fails.
 const MetadataMaxAge = 5 * time.Minute
 
-// Config of a Sink. Its zero values are the defaults named at the fields.
+// Config delivers to topics of a Kafka cluster.
 type Config struct {
-	// Brokers are host:port of some brokers of the cluster; the others are found through them.
-	Brokers []string
-	// Topic is the template of the topic (event.EscapeTopic).
-	Topic string
-	// Key is the template of the record's key (event.EscapeNone); empty: DefaultKey. The encoder expands it
-	// (event.Message.PartitionKey), see Config.KeyTemplate.
-	Key string
-	// Compression of record batches; empty: DefaultCompression.
-	Compression Compression
-	// Tombstones lets each deletion be followed by a record with a null value, and topics be created compacted; see the
-	// package comment.
-	Tombstones bool
-	// CreateTopics says how to create missing topics; nil: they are not created.
-	CreateTopics *CreateTopics
-
-	TLS  TLSConfig
-	SASL SASLConfig
-
-	// RequestTimeout bounds each exchange with a broker, TLS and authentication included. TCP alone has reach.Timeout.
-	// 0: DefaultRequestTimeout.
-	RequestTimeout time.Duration
+	// Brokers to find the cluster by, as `host:port`.
+	Brokers []string `yaml:"brokers" required:"true" minItems:"1" pattern:":[0-9]+$" example:"[kafka-0:9092, kafka-1:9092]"`
+	// The topic of a message. The same variables as in `nats.subject`; what a topic name can't hold becomes `-`, the
+	// core group is `core`, and what is empty is `_`.
+	Topic string `yaml:"topic" default:"\"k8s.{resource}\"" example:"\"k8s.{group}.{resource}\""`
+	// The key of a message, which decides on its partition. The same variables, inserted as they are. It has to be the
+	// same for all events of an object, or they would lose their order: `{operation}` can't be in it.
+	Key string `yaml:"key" default:"\"{cluster}/{group}/{resource}/{namespace}/{name}\"" example:"\"{uid}\""`
+	// The compression of messages.
+	Compression Compression `yaml:"compression" default:"snappy" enum:"none gzip snappy lz4 zstd" example:"zstd"`
+	// Follow each deletion by a message without value, so that a compacted topic forgets the object and holds the present
+	// state: a mirror. `topic` and `key` together then have to name one object, by `{group}`, `{resource}`, `{namespace}` and
+	// `{name}`, or by `{uid}`. Topics that the bridge creates are compacted (`cleanup.policy: compact`).
+	Tombstones bool `yaml:"tombstones" default:"false" example:"true"`
+	// Create topics that are not there. Not given: they have to be there.
+	CreateTopics *CreateTopics `yaml:"createTopics"`
+	// How long an exchange with a broker may take, connecting included.
+	RequestTimeout time.Duration `yaml:"requestTimeout" default:"15s" min:"100ms" max:"10m" example:"30s"`
+	// TLS. All files with certificates, keys and passwords are read at each connection, and connections are opened anew
+	// when one of them changes.
+	TLS access.TLS `yaml:"tls"`
+	// Authentication. Off if nothing is set here.
+	SASL SASLConfig `yaml:"sasl"`
 
 	// Prober finds out when a broker is back. Sinks with the same brokers should share it. Nil: the sink's own.
 	Prober *reach.Prober
-
 	Logger *slog.Logger // nil: slog.Default()
 
-	dial func(ctx context.Context, network, addr string) (net.Conn, error) // nil: reach.Dial; tests set it
+	letters bool                                                              // the messages are dead letters
+	dial    func(ctx context.Context, network, addr string) (net.Conn, error) // nil: reach.Dial; tests set it
 }
 
-// CreateTopics is how missing topics are created.
+// CreateTopics is how topics are created.
 type CreateTopics struct {
-	Partitions        int               // 0: the broker's num.partitions
-	ReplicationFactor int               // 0: the broker's default.replication.factor
-	Config            map[string]string // topic settings, as in {"min.insync.replicas": "2"}
+	// Into how many partitions a topic is divided. 0: what the broker has as its default.
+	Partitions int `yaml:"partitions" default:"0" min:"0" max:"10000" example:"12"`
+	// How many brokers keep a copy. 0: what the broker has as its default.
+	ReplicationFactor int `yaml:"replicationFactor" default:"0" min:"0" max:"1000" example:"3"`
+	// Settings of a topic, by Kafka's names.
+	Config map[string]string `yaml:"config" example:"{cleanup.policy: compact, min.insync.replicas: 2}"`
 }
 
-// TLSConfig names the files for TLS. Enabled or any other field turns TLS on. These files, and that of the password, are
-// read at each connection, and connections are opened anew when they change, so that they can be rotated.
-type TLSConfig struct {
-	Enabled            bool
-	CAFile             string // empty: the system's
-	CertFile           string // client certificate, with KeyFile
-	KeyFile            string
-	ServerName         string // empty: the host that is connected to
-	InsecureSkipVerify bool   // takes any certificate: for tests
-}
-
-// SASLConfig is how the sink authenticates. With an empty Mechanism it does not.
+// SASLConfig is how the bridge authenticates to the brokers.
 type SASLConfig struct {
-	Mechanism    string // PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or AWS_MSK_IAM
-	Username     string
-	PasswordFile string // line ends at its end are cut off
-	// Region of the cluster, for AWS_MSK_IAM; empty: the environment's (AWS_REGION). The credentials are those of the
-	// AWS environment: a service account's role (IRSA), EKS Pod Identity, variables, files or the instance.
-	Region string
+	// The mechanism. Empty: no authentication. `AWS_MSK_IAM` takes the credentials of the AWS environment: the role of a
+	// service account (IRSA), EKS Pod Identity, variables or files.
+	Mechanism string `yaml:"mechanism" enum:"PLAIN SCRAM-SHA-256 SCRAM-SHA-512 AWS_MSK_IAM" example:"SCRAM-SHA-512"`
+	// The user.
+	Username string `yaml:"username" example:"bridge"`
+	// A file with the password of `username`. It is read at each connection.
+	PasswordFile string `yaml:"passwordFile" format:"file" example:"/etc/deltabridge/password"`
+	// The AWS region of the cluster, for `AWS_MSK_IAM`. Empty: that of the environment variable `AWS_REGION`, which IRSA
+	// sets.
+	Region string `yaml:"region" example:"eu-central-1"`
 }
 
 // Compression of record batches.
@@ -104,116 +100,71 @@ const (
 )
 
 // codec returns nil for none.
-func (c Compression) codec() (codec compress.Codec, ok bool) {
+func (c Compression) codec() compress.Codec {
 	switch c {
-	case CompressionNone:
-		return nil, true
 	case CompressionGzip:
-		return &compress.GzipCodec, true
+		return &compress.GzipCodec
 	case "", CompressionSnappy:
 		// The library's default level takes twice the time, a third of all that is spent on an event, for a few percent.
-		return &snappy.Codec{Compression: snappy.FasterCompression}, true
+		return &snappy.Codec{Compression: snappy.FasterCompression}
 	case CompressionLZ4:
-		return &compress.Lz4Codec, true
+		return &compress.Lz4Codec
 	case CompressionZstd:
 		// Level 1: on JSON within a few percent of the default level's size, for much less time.
-		return &zstd.Codec{Level: 1}, true
+		return &zstd.Codec{Level: 1}
 	}
-	return nil, false
+	return nil
 }
 
-// KeyTemplate is the compiled Key, or the default's, for the encoder.
+var _ sinks.Config = (*Config)(nil)
+
+// NewSink implements [sinks.Config].
+func (cfg *Config) NewSink(prober *reach.Prober, log *slog.Logger) (sinks.Sink, error) {
+	c := *cfg
+	c.Prober, c.Logger = prober, log
+	return New(c)
+}
+
+// Letters implements [sinks.Config]: that of the events, with another topic.
+func (cfg *Config) Letters(_ string, to *sinks.LetterPlace) sinks.Config {
+	if to.Topic == "" {
+		return nil
+	}
+	c := *cfg
+	c.Topic, c.Tombstones, c.letters = to.Topic, false, true
+	if c.CreateTopics != nil { // a compacted topic would forget letters
+		c.CreateTopics = &CreateTopics{
+			Partitions: 1, ReplicationFactor: c.CreateTopics.ReplicationFactor,
+			Config: map[string]string{"max.message.bytes": deadLetterRecord},
+		}
+	}
+	return &c
+}
+
+// deadLetterRecord is the largest record of a topic for dead letters that the bridge creates, in bytes, as Kafka's settings
+// have it: more than the largest change.
+const deadLetterRecord = "16777216"
+
+// Client implements [sinks.Config].
+func (cfg *Config) Client() sinks.Config { return cfg }
+
+// Place implements [sinks.Config].
+func (cfg *Config) Place() (*event.Template, error) {
+	return event.ParseTemplate(cfg.Topic, event.EscapeTopic)
+}
+
+// KeyTemplate implements [sinks.Config].
 func (cfg *Config) KeyTemplate() (*event.Template, error) {
-	text := cfg.Key
-	if text == "" {
-		text = DefaultKey
-	}
-	return event.ParseTemplate(text, event.EscapeNone)
+	return event.ParseTemplate(cmp.Or(cfg.Key, DefaultKey), event.EscapeNone)
 }
 
-// Validate reports every mistake that shows without a connection, missing files among them. Each message starts
-// with the configuration key that it is about, as in "sasl.mechanism: ...".
-func (cfg *Config) Validate() error {
-	var errs []error
-	check := func(ok bool, format string, args ...any) {
-		if !ok {
-			errs = append(errs, fmt.Errorf(format, args...))
-		}
-	}
-	check(len(cfg.Brokers) > 0, "brokers: at least one host:port is needed")
-	for i, b := range cfg.Brokers {
-		host, port, err := net.SplitHostPort(b)
-		check(err == nil && host != "" && port != "", "brokers[%d]: %q is not host:port", i, b)
-	}
-	_, err := event.ParseTemplate(cfg.Topic, event.EscapeTopic)
-	check(err == nil, "topic: %w", err)
-	_, err = cfg.KeyTemplate()
-	check(err == nil, "key: %w", err)
-	_, ok := cfg.Compression.codec()
-	check(ok, "compression: %q is none of none, gzip, snappy, lz4, zstd", cfg.Compression)
-	check(cfg.RequestTimeout >= 0, "requestTimeout: must not be negative")
-	if c := cfg.CreateTopics; c != nil {
-		check(c.Partitions >= 0, "createTopics.partitions: must not be negative")
-		check(c.ReplicationFactor >= 0 && c.ReplicationFactor <= 1000, "createTopics.replicationFactor: must be 0 to 1000")
-	}
-	errs = append(errs, cfg.TLS.validate()...)
-	errs = append(errs, cfg.SASL.validate()...)
-	return errors.Join(errs...)
-}
+// LastOnly implements [sinks.Config].
+func (cfg *Config) LastOnly() bool { return cfg.Tombstones }
 
-func (t *TLSConfig) validate() (errs []error) {
-	if (t.CertFile != "") != (t.KeyFile != "") {
-		return []error{errors.New("tls.certFile: certFile and keyFile belong together")}
-	}
-	if _, err := t.files().NewSession(); err != nil {
-		errs = append(errs, atKey(err))
-	}
-	return errs
-}
-
-func (s *SASLConfig) validate() (errs []error) {
-	if s.Mechanism == "" {
-		if s.Username != "" || s.PasswordFile != "" || s.Region != "" {
-			errs = append(errs, fmt.Errorf("sasl.mechanism: is needed: one of %v", saslMechanisms()))
-		}
-		return errs
-	}
-	if s.Mechanism == mechanismIAM {
-		if s.Username != "" || s.PasswordFile != "" {
-			errs = append(errs, errors.New("sasl.username: AWS_MSK_IAM takes the credentials of the AWS environment, no user and password"))
-		}
-		return errs
-	}
-	if !slices.Contains(saslMechanisms(), s.Mechanism) {
-		errs = append(errs, fmt.Errorf("sasl.mechanism: %q is none of %v", s.Mechanism, saslMechanisms()))
-	}
-	if s.Region != "" {
-		errs = append(errs, errors.New("sasl.region: is for AWS_MSK_IAM alone"))
-	}
-	if s.Username == "" {
-		errs = append(errs, errors.New("sasl.username: is needed"))
-	}
-	if s.PasswordFile == "" {
-		errs = append(errs, errors.New("sasl.passwordFile: is needed"))
-	} else if _, err := s.password(); err != nil {
-		errs = append(errs, atKey(err))
-	}
-	return errs
-}
-
-// atKey is an error of a file behind its key, as the other errors of Validate are.
-func atKey(err error) error {
-	known, ok := errors.AsType[*sinks.ConnectError](err)
-	if !ok {
-		return err
-	}
-	return fmt.Errorf("%s: %w", strings.TrimPrefix(known.Key, "kafka."), known.Err)
-}
-
+// fill sets the defaults of zero values.
 func (cfg *Config) fill() {
-	if cfg.RequestTimeout == 0 {
-		cfg.RequestTimeout = DefaultRequestTimeout
-	}
+	cfg.Key = cmp.Or(cfg.Key, DefaultKey)
+	cfg.RequestTimeout = cmp.Or(cfg.RequestTimeout, DefaultRequestTimeout)
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()
 	}

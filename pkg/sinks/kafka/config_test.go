@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/deltabridge/deltabridge/pkg/sinks/access"
 )
 
 func TestValidateReportsEveryMistake(t *testing.T) {
@@ -20,23 +22,28 @@ func TestValidateReportsEveryMistake(t *testing.T) {
 		cfg  Config
 		want []string // starts of the lines
 	}{
-		{"zero", Config{}, []string{"brokers: at least one", "topic: template"}},
-		{"brokers", Config{Brokers: []string{"a:1", "b", ":9092"}, Topic: "t"}, []string{`brokers[1]: "b" is not`, `brokers[2]: ":9092" is not`}},
-		{"templates", Config{Brokers: []string{"a:1"}, Topic: "a b", Key: "{nope}"}, []string{"topic: template", "key: template"}},
+		{"zero", Config{}, []string{"brokers: is empty", `topic: "": it is empty`}},
+		{"brokers", Config{Brokers: []string{"a:1", "b", ":9092"}, Topic: "t"}, []string{`brokers[1]: "b" is not an address`, `brokers[2]: ":9092" has no host`}},
+		{"templates", Config{Brokers: []string{"a:1"}, Topic: "a b", Key: "{nope}"}, []string{`topic: "a b": `, `key: "{nope}": there is no variable`}},
 		{"compression", Config{Brokers: []string{"a:1"}, Topic: "t", Compression: "rar"}, []string{`compression: "rar"`}},
 		{
 			"numbers",
 			Config{Brokers: []string{"a:1"}, Topic: "t", RequestTimeout: -1, CreateTopics: &CreateTopics{Partitions: -1, ReplicationFactor: -1}},
-			[]string{"requestTimeout:", "createTopics.partitions:", "createTopics.replicationFactor:"},
+			[]string{"createTopics.partitions: -1 is too small", "createTopics.replicationFactor: -1 is too small", "requestTimeout: -1ns is too small"},
 		},
-		{"tls", Config{Brokers: []string{"a:1"}, Topic: "t", TLS: TLSConfig{CAFile: missing}}, []string{"tls.caFile: open"}},
-		{"tls, no certificate", Config{Brokers: []string{"a:1"}, Topic: "t", TLS: TLSConfig{CAFile: empty}}, []string{"tls.caFile: no PEM"}},
-		{"tls, no key", Config{Brokers: []string{"a:1"}, Topic: "t", TLS: TLSConfig{CertFile: empty}}, []string{"tls.certFile:"}},
-		{"sasl, no mechanism", Config{Brokers: []string{"a:1"}, Topic: "t", SASL: SASLConfig{Username: "u"}}, []string{"sasl.mechanism: is needed"}},
+		{"tls", Config{Brokers: []string{"a:1"}, Topic: "t", TLS: access.TLS{CAFile: missing}}, []string{"files: open "}},
+		{"tls, no certificate", Config{Brokers: []string{"a:1"}, Topic: "t", TLS: access.TLS{CAFile: empty}}, []string{"files: no PEM certificate in "}},
+		{"tls, no key", Config{Brokers: []string{"a:1"}, Topic: "t", TLS: access.TLS{CertFile: empty}}, []string{"tls.keyFile: is missing besides certFile"}},
+		{"sasl, no mechanism", Config{Brokers: []string{"a:1"}, Topic: "t", SASL: SASLConfig{Username: "u"}}, []string{"sasl.mechanism: is missing besides username", "sasl.passwordFile: is missing besides username"}},
 		{
 			"sasl",
 			Config{Brokers: []string{"a:1"}, Topic: "t", SASL: SASLConfig{Mechanism: "GSSAPI", PasswordFile: missing}},
-			[]string{`sasl.mechanism: "GSSAPI"`, "sasl.username:", "sasl.passwordFile: open"},
+			[]string{`sasl.mechanism: "GSSAPI" is not known`, "sasl.username: is missing"},
+		},
+		{
+			"sasl, no file",
+			Config{Brokers: []string{"a:1"}, Topic: "t", SASL: SASLConfig{Mechanism: "PLAIN", Username: "u", PasswordFile: missing}},
+			[]string{"files: open "},
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -235,7 +235,7 @@ func TestSilentBroker(t *testing.T) {
 // TestCancellation: Send ends with its context, not with the time limit.
 func TestCancellation(t *testing.T) {
 	fake := newFake(t, kfake.NumBrokers(1), kfake.SeedTopics(1, "events"))
-	s := connected(t, Config{Brokers: fake.ListenAddrs(), RequestTimeout: time.Hour})
+	s := connected(t, Config{Brokers: fake.ListenAddrs(), RequestTimeout: 10 * time.Minute})
 	ctx, cancel := context.WithCancel(t.Context())
 	release := make(chan struct{})
 	fake.ControlKey(int16(kmsg.Produce), func(kmsg.Request) (kmsg.Response, error, bool) {

@@ -9,6 +9,7 @@ import (
 	kafkago "github.com/segmentio/kafka-go"
 	"github.com/segmentio/kafka-go/compress"
 
+	"github.com/deltabridge/deltabridge/internal/strictyaml"
 	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 	"github.com/deltabridge/deltabridge/pkg/sinks/kafka/internal/wire"
@@ -44,10 +45,13 @@ var (
 
 // New checks the configuration and returns a sink that is not connected. The error holds every mistake.
 func New(cfg Config) (*Sink, error) {
-	if err := cfg.Validate(); err != nil {
+	cfg.fill()
+	if err := strictyaml.Check(&cfg); err != nil {
 		return nil, err
 	}
-	cfg.fill()
+	if err := cfg.wire().CheckFiles(); err != nil {
+		return nil, err
+	}
 	template, err := event.ParseTemplate(cfg.Topic, event.EscapeTopic)
 	if err != nil {
 		return nil, err
@@ -56,7 +60,7 @@ func New(cfg Config) (*Sink, error) {
 	if err != nil {
 		return nil, err
 	}
-	codec, _ := cfg.Compression.codec()
+	codec := cfg.Compression.codec()
 	s := &Sink{
 		cfg: cfg, template: template, codec: codec, producer: -1, create: cfg.newTopics(),
 		topics:   make(map[string]*topic),

@@ -17,7 +17,9 @@ import (
 	"github.com/nats-io/nkeys"
 
 	"github.com/deltabridge/deltabridge/pkg/sinks"
+	"github.com/deltabridge/deltabridge/pkg/sinks/access"
 	"github.com/deltabridge/deltabridge/pkg/sinks/nats"
+	"github.com/deltabridge/deltabridge/pkg/sinks/nats/natsconn"
 	"github.com/deltabridge/deltabridge/pkg/sinks/sinktest"
 	"github.com/deltabridge/deltabridge/test/certs"
 )
@@ -66,13 +68,13 @@ func mustPair(a, b []byte, err error) (_, _ []byte) {
 }
 
 // client makes the files of a client certificate.
-func (p pki) client(t *testing.T, o certs.Options) nats.TLSConfig {
+func (p pki) client(t *testing.T, o certs.Options) access.TLS {
 	t.Helper()
 	certFile, keyFile, err := p.IssueFiles(t.TempDir(), o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return nats.TLSConfig{CAFile: p.caFile, CertFile: certFile, KeyFile: keyFile}
+	return access.TLS{CAFile: p.caFile, CertFile: certFile, KeyFile: keyFile}
 }
 
 // operator is a server's trust in JWTs, with one account that may use JetStream.
@@ -141,7 +143,7 @@ func TestRightAccess(t *testing.T) {
 		"password": {
 			func(o *server.Options) { o.Username, o.Password = "bridge", "s3cret" },
 			func(c *nats.Config) {
-				c.Auth = nats.AuthConfig{User: "bridge", PasswordFile: writeFile(t, "password", []byte("s3cret\n"))}
+				c.Auth = natsconn.Auth{User: "bridge", PasswordFile: writeFile(t, "password", []byte("s3cret\n"))}
 			},
 		},
 		"token": {
@@ -164,7 +166,7 @@ func TestRightAccess(t *testing.T) {
 			c.URLs[0] = strings.Replace(c.URLs[0], "nats:", "tls:", 1)
 		}},
 		"server name": {p.server(false), func(c *nats.Config) {
-			c.TLS = nats.TLSConfig{CAFile: p.caFile, ServerName: "nats.example.com"}
+			c.TLS = access.TLS{CAFile: p.caFile, ServerName: "nats.example.com"}
 		}},
 		"mutual TLS": {p.server(true), func(c *nats.Config) { c.TLS = p.client(t, certs.Options{Name: "bridge"}) }},
 		"WebSocket":  {websocket(nil), func(c *nats.Config) { c.URLs = []string{"ws://" + webAddr} }},
@@ -218,7 +220,7 @@ func TestWrongAccess(t *testing.T) {
 		want   blamed
 	}{
 		{
-			"wrong password", password, func(c *nats.Config) { c.Auth = nats.AuthConfig{User: "bridge", PasswordFile: wrong} },
+			"wrong password", password, func(c *nats.Config) { c.Auth = natsconn.Auth{User: "bridge", PasswordFile: wrong} },
 			blamed{sinks.StepAuthenticate, "nats.passwordFile", `nats server ADDR: authenticate: it refuses user "bridge": wrong user or password (nats: Authorization Violation); check nats.user and the content of nats.passwordFile, and that the server takes users with passwords`},
 		},
 		{
@@ -258,11 +260,11 @@ func TestWrongAccess(t *testing.T) {
 			blamed{sinks.StepFiles, "nats.credentialsFile", "files: secret: it holds no JWT of a user (see nats.credentialsFile)"},
 		},
 		{
-			"password where JWTs are wanted", operated, func(c *nats.Config) { c.Auth = nats.AuthConfig{User: "bridge", PasswordFile: wrong} },
+			"password where JWTs are wanted", operated, func(c *nats.Config) { c.Auth = natsconn.Auth{User: "bridge", PasswordFile: wrong} },
 			blamed{sinks.StepAuthenticate, "nats.passwordFile", `nats server ADDR: authenticate: it refuses user "bridge": wrong user or password (nats: Authorization Violation); check nats.user and the content of nats.passwordFile, and that the server takes users with passwords`},
 		},
 		{
-			"missing file", password, func(c *nats.Config) { c.Auth = nats.AuthConfig{User: "bridge", PasswordFile: wrong + ".gone"} },
+			"missing file", password, func(c *nats.Config) { c.Auth = natsconn.Auth{User: "bridge", PasswordFile: wrong + ".gone"} },
 			blamed{sinks.StepFiles, "nats.passwordFile", "files: open secret.gone: no such file or directory; mount the file, or correct nats.passwordFile"},
 		},
 		{
@@ -274,7 +276,7 @@ func TestWrongAccess(t *testing.T) {
 			blamed{sinks.StepTLS, "nats.tls.caFile", `nats server ADDR: TLS: its certificate is signed by "CN=authority", which is not among the system's authorities: tls: failed to verify certificate: x509: certificate signed by unknown authority; put the certificate of that authority into nats.tls.caFile`},
 		},
 		{
-			"wrong host", secure, func(c *nats.Config) { c.TLS = nats.TLSConfig{CAFile: p.caFile, ServerName: "other.example.com"} },
+			"wrong host", secure, func(c *nats.Config) { c.TLS = access.TLS{CAFile: p.caFile, ServerName: "other.example.com"} },
 			blamed{sinks.StepTLS, "nats.tls.serverName", "nats server ADDR: TLS: its certificate is for nats.example.com, 127.0.0.1, not for other.example.com: tls: failed to verify certificate: x509: certificate is valid for nats.example.com, not other.example.com; connect by a name that the certificate has, or set nats.tls.serverName"},
 		},
 		{

@@ -16,6 +16,7 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 	"github.com/deltabridge/deltabridge/pkg/sinks/nats"
 	"github.com/deltabridge/deltabridge/pkg/sinks/nats/embedded"
+	"github.com/deltabridge/deltabridge/pkg/sinks/nats/natsconn"
 	"github.com/deltabridge/deltabridge/pkg/sinks/sinktest"
 	"github.com/deltabridge/deltabridge/test/certs"
 )
@@ -170,7 +171,7 @@ func TestCheckPermissions(t *testing.T) {
 					Publish: &c.publish, Subscribe: &server.SubjectPermission{Allow: []string{"_INBOX.>"}},
 				}}}
 			})
-			b.edit = func(cfg *nats.Config) { cfg.Auth = nats.AuthConfig{User: "bridge", PasswordFile: password} }
+			b.edit = func(cfg *nats.Config) { cfg.Auth = natsconn.Auth{User: "bridge", PasswordFile: password} }
 			sink := b.NewSink(t).(*nats.Sink)
 			defer closeSink(t, sink)
 			start := time.Now()

@@ -1,74 +1,64 @@
 package nats
 
 import (
-	"errors"
-	"fmt"
+	"cmp"
 	"log/slog"
-	"slices"
-	"strings"
+	"net/url"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/deltabridge/deltabridge/internal/strictyaml"
 	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/reach"
+	"github.com/deltabridge/deltabridge/pkg/sinks"
+	"github.com/deltabridge/deltabridge/pkg/sinks/access"
 	"github.com/deltabridge/deltabridge/pkg/sinks/nats/embedded"
+	"github.com/deltabridge/deltabridge/pkg/sinks/nats/natsconn"
 )
 
-// Defaults.
+// Defaults of zero values; those of the configuration file are in the tags.
 const (
 	DefaultMaxInFlight     = 512
 	DefaultAckTimeout      = 10 * time.Second
 	DefaultDuplicateWindow = 2 * time.Minute
-	minDeletionsKeptFor    = time.Second // the server's least TTL
 )
 
-// Config of a Sink. Its zero values are the defaults named at the fields.
+// Config delivers to a JetStream stream.
 type Config struct {
-	// URLs of the servers of one cluster, as in nats://host:4222 or tls://host:4222. Not with Embedded.
-	URLs []string
-	// Embedded runs a server in the process and delivers to it.
-	Embedded *embedded.Config
-
-	Stream StreamConfig
-	// Subject is the template of the subject (event.EscapeSubject).
-	Subject string
-
-	// MaxInFlight is how many messages wait for their acknowledgement at once. 0: DefaultMaxInFlight.
-	MaxInFlight int
-	// AckTimeout: after this long without any acknowledgement (and at most twice as long) those that wait are
-	// given up and sent again. 0: DefaultAckTimeout.
-	AckTimeout time.Duration
+	Servers `yaml:",inline"`
+	// Run a server inside the bridge and deliver to it, in place of `url`.
+	Embedded *embedded.Config `yaml:"embedded"`
+	// The stream, and how to create it.
+	Stream StreamConfig `yaml:"stream"`
+	// A key-value bucket in place of a stream, so that `nats kv get`, `ls` and `watch` show the present state: a mirror.
+	// `subject` is then the key, in which `=` and two hexadecimal digits stand for what a key can't hold. `stream` says how
+	// it is created, except for `name`, `subjects` and `lastPerSubject`; one that exists must have a history of 1.
+	Bucket string `yaml:"bucket" pattern:"^[A-Za-z0-9_-]{1,240}$" example:"STATE"`
+	// The subject of a message. `{cluster}`, `{group}`, `{version}`, `{resource}`, `{kind}`, `{namespace}`, `{name}`,
+	// `{uid}` and `{operation}` stand for what the event says, each for one token: the dots of a group become `_`, the
+	// core group is `core`, what is empty is `_`, and what a token can't hold is percent-encoded.
+	Subject string `yaml:"subject" default:"\"k8s.{cluster}.{group}.{resource}.{namespace}.{name}\"" example:"\"audit.{operation}.{resource}.{namespace}.{name}\""`
+	// How many messages wait for their acknowledgement at once.
+	MaxInFlight int `yaml:"maxInFlight" default:"512" min:"1" max:"65536" example:"2048"`
+	// After this long without any acknowledgement (and at most twice as long), what waits is sent again.
+	AckTimeout time.Duration `yaml:"ackTimeout" default:"10s" min:"100ms" max:"10m" example:"30s"`
 
 	// LettersOf is the sink of which the messages are dead letters; empty: they are none. A letter is an event of which a
 	// stream may hold another message, so it has a Nats-Msg-Id of its own.
 	LettersOf string
-
-	Auth AuthConfig
-	TLS  TLSConfig
-
 	// Prober finds out when a server is back. Sinks with the same servers should share it. Nil: the sink's own.
 	Prober *reach.Prober
-
 	Logger *slog.Logger // nil: slog.Default()
 }
 
-// AuthConfig names the files that hold credentials. They are read at each connection, so that they can be
-// rotated. At most one of CredentialsFile, NkeyFile, TokenFile and User is set.
-type AuthConfig struct {
-	CredentialsFile string // a .creds file: JWT and nkey seed
-	NkeyFile        string // the seed of a user's nkey
-	TokenFile       string
-	User            string
-	PasswordFile    string
-}
-
-// TLSConfig names the files for TLS. Any field that is set turns TLS on, as a tls:// URL does.
-type TLSConfig struct {
-	CAFile     string // empty: the system's
-	CertFile   string // client certificate, with KeyFile
-	KeyFile    string
-	ServerName string // empty: the host of the URL
+// Servers is how to reach NATS servers.
+type Servers struct {
+	// The server; several servers of one cluster are separated by commas. The schemes are `nats`, `tls`, `ws` and `wss`.
+	URLs []string      `yaml:"url" format:"commas" example:"nats://nats-0:4222,nats://nats-1:4222"`
+	Auth natsconn.Auth `yaml:",inline"`
+	// TLS. On if anything is set here, or if the scheme of `url` is `tls` or `wss`.
+	TLS access.TLS `yaml:"tls"`
 }
 
 // Storage of a stream that is created.
@@ -89,70 +79,126 @@ const (
 	DiscardNew Discard = "new" // refuse new ones: the bridge waits until there is room
 )
 
-// StreamConfig names the stream, and says how to create it. All fields but Name only matter for creation.
+// StreamConfig is the stream that a NATS sink delivers to. One that exists is checked and never changed: all keys but
+// `name`, `create` and `lastPerSubject` only matter when it is created.
 type StreamConfig struct {
-	Name     string
-	Create   bool     // create it if it is not there
-	Subjects []string // empty: the subjects that Config.Subject can make
-	Replicas int      // 0: 1
-	Storage  Storage  // empty: StorageFile
-	Discard  Discard  // empty: DiscardOld
-	MaxBytes int64    // 0: unlimited
-	MaxMsgs  int64    // 0: unlimited
-	MaxAge   time.Duration
-	// DuplicateWindow is how long the stream remembers ids. 0: DefaultDuplicateWindow, or MaxAge if that is less.
-	DuplicateWindow time.Duration
-	// LastPerSubject makes the stream a mirror, which keeps the last message of each subject. One that exists has to be so.
-	LastPerSubject bool
-	// KeyValue makes it a key-value bucket: Name is KV_<bucket>, and Config.Subject is $KV.<bucket>.<key>, with values for keys
-	// (event.EscapeKey). It is a mirror, too.
-	KeyValue bool
-	// DeletionsKeptFor is how long deletions stay in a mirror. 0: for ever.
-	DeletionsKeptFor time.Duration
+	// Its name. No two sinks deliver to one stream of one server: they would take each other's events for
+	// repetitions.
+	Name string `yaml:"name" default:"K8S" pattern:"^[^\\s.*>/\\\\]{1,255}$" example:"AUDIT"`
+	// Create it if it is not there.
+	Create bool `yaml:"create" default:"false" example:"true"`
+	// The subjects that it takes, with the wildcards `*` and `>`. They have to cover `subject`. Empty: those that
+	// `subject` can make.
+	Subjects []string `yaml:"subjects" example:"[\"k8s.>\"]"`
+	// How many servers keep a copy.
+	Replicas int `yaml:"replicas" default:"1" min:"1" max:"5" example:"3"`
+	// Where the server keeps it: `file` or `memory`.
+	Storage Storage `yaml:"storage" default:"file" enum:"file memory" example:"memory"`
+	// What a full stream does. `old`: the oldest messages go, and readers that lag behind miss them. `new`: it takes no
+	// more, and the bridge waits.
+	Discard Discard `yaml:"discard" default:"old" enum:"old new" example:"new"`
+	// What it holds at most. 0: no limit.
+	MaxBytes int64 `yaml:"maxBytes" default:"0" min:"0" example:"50Gi"`
+	// How many messages it holds at most. 0: no limit.
+	MaxMsgs int `yaml:"maxMsgs" default:"0" min:"0" example:"1000000"`
+	// How long it keeps a message. 0s: forever.
+	MaxAge time.Duration `yaml:"maxAge" default:"0s" min:"0s" example:"168h"`
+	// How long it remembers the ids of messages, to recognize repetitions. 0s: two minutes, or `maxAge` if that is
+	// shorter.
+	DuplicateWindow time.Duration `yaml:"duplicateWindow" default:"0s" min:"0s" example:"10m"`
+	// Keep the last message of each subject, so that the stream holds the present state: a mirror. `subject` has to name
+	// one object, as its default does: by `{group}`, `{resource}`, `{namespace}` and `{name}`, or by `{uid}`. A stream that exists is used only if it is so (`max_msgs_per_subject` 1).
+	LastPerSubject bool `yaml:"lastPerSubject" default:"false" example:"true"`
+	// With `lastPerSubject`: how long deletions stay in the stream, for readers that were away. 0s: forever. It requires
+	// nats-server 2.11 or newer.
+	DeletionsKeptFor time.Duration `yaml:"deletionsKeptFor" default:"24h" min:"0s" example:"1h"`
 }
 
-// validate checks cfg, fills in the defaults and compiles the subject. It reports every mistake that it finds.
-func (cfg *Config) validate() (*event.Template, error) {
-	var errs []error
-	check := func(ok bool, format string, args ...any) {
-		if !ok {
-			errs = append(errs, fmt.Errorf(format, args...))
-		}
-	}
-	check((len(cfg.URLs) > 0) != (cfg.Embedded != nil), "exactly one of url and embedded is needed")
-	check(cfg.Embedded == nil || cfg.Embedded.StoreDir != "", "embedded.storeDir is needed")
-	check(validStreamName(cfg.Stream.Name), "stream.name %q: needed, without dots, spaces, wildcards and slashes", cfg.Stream.Name)
-	check(cfg.Stream.Replicas >= 0 && cfg.Stream.Replicas <= 5, "stream.replicas must be 1 to 5")
-	check(oneOf(cfg.Stream.Storage, "", StorageFile, StorageMemory), "stream.storage must be file or memory")
-	check(oneOf(cfg.Stream.Discard, "", DiscardOld, DiscardNew), "stream.discard must be old or new")
-	check(cfg.Stream.DeletionsKeptFor == 0 || cfg.Stream.DeletionsKeptFor >= minDeletionsKeptFor, "stream.deletionsKeptFor must be 0 or at least %v", minDeletionsKeptFor)
-	check(cfg.MaxInFlight >= 0, "maxInFlight must not be negative")
-	check(cfg.AckTimeout >= 0, "ackTimeout must not be negative")
-	a := cfg.Auth
-	check(countSet(a.CredentialsFile, a.NkeyFile, a.TokenFile, a.User) <= 1, "only one of credentialsFile, nkeyFile, tokenFile and user can be set")
-	check((a.User != "") == (a.PasswordFile != ""), "user and passwordFile belong together")
-	check((cfg.TLS.CertFile != "") == (cfg.TLS.KeyFile != ""), "tls.certFile and tls.keyFile belong together")
-	escape := event.EscapeSubject
-	if cfg.Stream.KeyValue {
-		escape, cfg.Stream.LastPerSubject = event.EscapeKey, true
-	}
-	subject, err := event.ParseTemplate(cfg.Subject, escape)
-	if err != nil {
-		errs = append(errs, fmt.Errorf("subject: %w", err))
-	}
-	if len(errs) > 0 {
-		return nil, errors.Join(errs...)
-	}
-	cfg.fill()
-	return subject, nil
+// PayloadConfig is where the data of events goes that are larger than the destination takes: a JetStream object store.
+type PayloadConfig struct {
+	// The name of the object store. Sinks can share one.
+	Bucket string `yaml:"bucket" required:"true" pattern:"^[A-Za-z0-9_-]{1,200}$" example:"k8s-claims"`
+	// Create it if it is not there. `ttl`, `maxBytes` and `replicas` only matter then.
+	Create bool `yaml:"create" default:"false" example:"true"`
+	// How long data is kept. 0s: forever. It should be at least as long as readers may lag behind.
+	TTL time.Duration `yaml:"ttl" default:"0s" min:"0s" example:"168h"`
+	// What it holds at most. When it is full the sink waits until there is room. 0: no limit.
+	MaxBytes int64 `yaml:"maxBytes" default:"0" min:"0" example:"10Gi"`
+	// How many servers keep a copy.
+	Replicas int `yaml:"replicas" default:"1" min:"1" max:"5" example:"3"`
+	// The NATS servers with the object store. A sink with `kafka` needs it; one with `nats` uses its own connection where
+	// it is not given.
+	NATS *Servers `yaml:"nats"`
 }
 
-func (cfg *Config) fill() {
-	if cfg.MaxInFlight == 0 {
-		cfg.MaxInFlight = DefaultMaxInFlight
+var _ sinks.Config = (*Config)(nil)
+
+// NewSink implements [sinks.Config].
+func (cfg *Config) NewSink(prober *reach.Prober, log *slog.Logger) (sinks.Sink, error) {
+	c := *cfg
+	c.Prober, c.Logger = prober, log
+	return New(c)
+}
+
+// Letters implements [sinks.Config]: that of the events, with another subject and stream.
+func (cfg *Config) Letters(sink string, to *sinks.LetterPlace) sinks.Config {
+	if to.Subject == "" || to.Stream == "" || cfg.Embedded != nil {
+		return nil
 	}
-	if cfg.AckTimeout == 0 {
-		cfg.AckTimeout = DefaultAckTimeout
+	c := *cfg
+	c.LettersOf, c.Subject, c.Bucket = sink, to.Subject, ""
+	c.Stream.Name, c.Stream.Subjects = to.Stream, nil
+	c.Stream.LastPerSubject, c.Stream.DeletionsKeptFor = false, 0 // it is no mirror, whatever the sink's is
+	return &c
+}
+
+// Client implements [sinks.Config].
+func (cfg *Config) Client() sinks.Config {
+	c := *cfg
+	if c.Embedded != nil {
+		c.URLs, c.Embedded = []string{(&url.URL{Scheme: "nats", Host: c.Embedded.Listen}).String()}, nil
+	}
+	return &c
+}
+
+// Place implements [sinks.Config].
+func (cfg *Config) Place() (*event.Template, error) {
+	return event.ParseTemplate(cfg.resolved().Subject, cfg.escape())
+}
+
+// KeyTemplate implements [sinks.Config].
+func (cfg *Config) KeyTemplate() (*event.Template, error) { return nil, nil }
+
+// LastOnly implements [sinks.Config].
+func (cfg *Config) LastOnly() bool { return cfg.resolved().Stream.LastPerSubject }
+
+// escape is how values are made fit for Subject.
+func (cfg *Config) escape() event.Escape {
+	if cfg.Bucket != "" {
+		return event.EscapeKey
+	}
+	return event.EscapeSubject
+}
+
+// resolved is cfg with a bucket written out as the stream that it is.
+func (cfg *Config) resolved() *Config {
+	c := *cfg
+	if c.Bucket != "" {
+		prefix := "$KV." + c.Bucket + "."
+		c.Stream.Name, c.Stream.Subjects, c.Stream.LastPerSubject = "KV_"+c.Bucket, []string{prefix + ">"}, true
+		c.Subject = prefix + c.Subject
+	}
+	return &c
+}
+
+// complete checks cfg, fills in the defaults and compiles the subject. It reports every mistake that it finds.
+func (cfg *Config) complete() (*event.Template, error) {
+	cfg.MaxInFlight = cmp.Or(cfg.MaxInFlight, DefaultMaxInFlight)
+	cfg.AckTimeout = cmp.Or(cfg.AckTimeout, DefaultAckTimeout)
+	if cfg.Embedded != nil {
+		e := *cfg.Embedded
+		e.Listen = cmp.Or(e.Listen, embedded.DefaultListen)
+		cfg.Embedded = &e
 	}
 	if cfg.Prober == nil {
 		cfg.Prober = new(reach.Prober)
@@ -160,10 +206,16 @@ func (cfg *Config) fill() {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()
 	}
+	if err := strictyaml.Check(cfg); err != nil {
+		return nil, err
+	}
+	*cfg = *cfg.resolved()
+	return event.ParseTemplate(cfg.Subject, cfg.escape())
 }
 
 // jetstream is the stream as it would be created, for messages whose subjects match wildcard.
-func (s *StreamConfig) jetstream(wildcard string) jetstream.StreamConfig {
+func (cfg *Config) jetstream(wildcard string) jetstream.StreamConfig {
+	s := &cfg.Stream
 	c := jetstream.StreamConfig{
 		Name:        s.Name,
 		Description: "created by deltabridge",
@@ -171,8 +223,8 @@ func (s *StreamConfig) jetstream(wildcard string) jetstream.StreamConfig {
 		Replicas:    max(s.Replicas, 1),
 		Storage:     jetstream.FileStorage,
 		Discard:     jetstream.DiscardOld,
-		MaxBytes:    s.MaxBytes,
-		MaxMsgs:     s.MaxMsgs,
+		MaxBytes:    cmp.Or(s.MaxBytes, -1),
+		MaxMsgs:     int64(cmp.Or(s.MaxMsgs, -1)),
 		MaxAge:      s.MaxAge,
 		Duplicates:  s.DuplicateWindow,
 		AllowDirect: true, // lets readers get the last state of an object from any replica
@@ -196,35 +248,8 @@ func (s *StreamConfig) jetstream(wildcard string) jetstream.StreamConfig {
 		c.MaxMsgsPerSubject = 1
 		c.AllowMsgTTL = s.DeletionsKeptFor > 0
 	}
-	if s.KeyValue { // as clients create them
+	if cfg.Bucket != "" { // as clients create them
 		c.Discard, c.AllowRollup, c.DenyDelete = jetstream.DiscardNew, true, true
 	}
-	if c.MaxBytes == 0 {
-		c.MaxBytes = -1
-	}
-	if c.MaxMsgs == 0 {
-		c.MaxMsgs = -1
-	}
 	return c
-}
-
-// validStreamName follows the server's rule for stream names.
-func validStreamName(name string) bool {
-	for _, r := range name {
-		if r <= ' ' || r >= 0x7f || strings.ContainsRune(`.*>/\`, r) {
-			return false
-		}
-	}
-	return name != ""
-}
-
-func oneOf[T comparable](v T, allowed ...T) bool { return slices.Contains(allowed, v) }
-
-func countSet(values ...string) (n int) {
-	for _, v := range values {
-		if v != "" {
-			n++
-		}
-	}
-	return n
 }

@@ -48,7 +48,7 @@ func newHeaders(cfg *Config) *headers {
 	stream := &cfg.Stream
 	h := &headers{
 		header: make(natsgo.Header), slots: make(map[string]*slot), round: 1, run: rand.Text()[:8],
-		bucket: stream.KeyValue, latest: stream.LastPerSubject,
+		bucket: cfg.Bucket != "", latest: stream.LastPerSubject,
 	}
 	h.header[jetstream.ExpectedStreamHeader] = []string{stream.Name}
 	if cfg.LettersOf != "" {

@@ -216,8 +216,8 @@ func TestMirrorLosesTTLs(t *testing.T) {
 func TestBucket(t *testing.T) {
 	b := newBroker(t)
 	b.edit = func(c *nats.Config) {
-		c.Stream.Name, c.Stream.Subjects, c.Stream.KeyValue, c.Stream.DeletionsKeptFor = "KV_STATE", []string{"$KV.STATE.>"}, true, time.Hour
-		c.Subject = "$KV.STATE.{group}.{resource}.{namespace}.{name}"
+		c.Stream.Name, c.Stream.Subjects, c.Bucket, c.Stream.DeletionsKeptFor = "", nil, "STATE", time.Hour
+		c.Subject = "{group}.{resource}.{namespace}.{name}"
 	}
 	sink := connect(t, b)
 	bucket, err := b.js(t).KeyValue(t.Context(), "STATE")
@@ -266,7 +266,7 @@ func TestBucket(t *testing.T) {
 	edit := b.edit
 	b.edit = func(c *nats.Config) {
 		edit(c)
-		c.Stream.Name, c.Stream.Subjects, c.Subject = "KV_LONG", nil, "$KV.LONG.{uid}"
+		c.Bucket, c.Subject = "LONG", "{uid}"
 	}
 	other := b.NewSink(t).(*nats.Sink)
 	defer closeSink(t, other)

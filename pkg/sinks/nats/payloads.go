@@ -31,16 +31,6 @@ const (
 	payloadRate = 256 << 10
 )
 
-// PayloadConfig names the object store for the data of messages that are too large. All fields but Bucket only matter
-// for creation.
-type PayloadConfig struct {
-	Bucket   string
-	Create   bool          // create it if it is not there
-	TTL      time.Duration // how long an object is kept; 0: for ever
-	MaxBytes int64         // 0: unlimited
-	Replicas int           // 0: 1
-}
-
 // PayloadStore keeps data of messages in a JetStream object store. It is used by one goroutine, that of the sink's
 // drain.
 type PayloadStore struct {
@@ -64,7 +54,7 @@ func (s *Sink) PayloadStore(cfg PayloadConfig) *PayloadStore {
 // NewPayloadStore returns an object store on a connection of its own. Of connection, stream and subject are not used.
 // It does no I/O. The error names every mistake.
 func NewPayloadStore(connection Config, cfg PayloadConfig) (*PayloadStore, error) {
-	connection.Stream.Name, connection.Subject = cfg.Bucket, cfg.Bucket
+	connection.Stream, connection.Subject = StreamConfig{Name: cfg.Bucket}, cfg.Bucket
 	s, err := New(connection)
 	if err != nil {
 		return nil, err

@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 
 	"github.com/deltabridge/deltabridge/pkg/sinks"
+	"github.com/deltabridge/deltabridge/pkg/sinks/access"
 	"github.com/deltabridge/deltabridge/pkg/sinks/nats"
 	"github.com/deltabridge/deltabridge/pkg/sinks/sinktest"
 	"github.com/deltabridge/deltabridge/test/certs"
@@ -31,9 +32,9 @@ func TestRotatedFiles(t *testing.T) {
 		}
 		return path
 	}
-	clientCertificate := func(p pki, o certs.Options) nats.TLSConfig {
+	clientCertificate := func(p pki, o certs.Options) access.TLS {
 		t.Helper()
-		c := nats.TLSConfig{CAFile: file("ca.crt", p.PEM())}
+		c := access.TLS{CAFile: file("ca.crt", p.PEM())}
 		var err error
 		if c.CertFile, c.KeyFile, err = p.IssueFiles(dir, o); err != nil {
 			t.Fatal(err)

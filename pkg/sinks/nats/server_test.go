@@ -79,7 +79,7 @@ const (
 
 func (b *broker) config() nats.Config {
 	cfg := nats.Config{
-		URLs:       []string{"nats://" + b.Addr()},
+		Servers:    nats.Servers{URLs: []string{"nats://" + b.Addr()}},
 		Stream:     nats.StreamConfig{Name: streamName, Create: true, Subjects: []string{"k8s.>"}},
 		Subject:    subject,
 		AckTimeout: 2 * time.Second,
@@ -125,14 +125,21 @@ func (b *broker) Divide(t *testing.T, resources []string) {
 	for _, resource := range resources {
 		b.parts = append(b.parts, "k8s.*.*."+resource+".>")
 	}
-	b.edit = func(c *nats.Config) { c.Stream.Subjects = b.parts }
+	if _, err := b.js(t).CreateStream(t.Context(), b.divided()); err != nil {
+		t.Fatal(err)
+	}
+	b.edit = func(c *nats.Config) { c.Stream = nats.StreamConfig{Name: streamName} }
+}
+
+func (b *broker) divided() jetstream.StreamConfig {
+	return jetstream.StreamConfig{Name: streamName, Subjects: b.parts, Duplicates: 2 * time.Minute, AllowDirect: true}
 }
 
 // Add implements sinktest.Divider.
 func (b *broker) Add(t *testing.T, resource string) {
 	t.Helper()
 	b.parts = append(b.parts, "k8s.*.*."+resource+".>")
-	if _, err := b.js(t).UpdateStream(t.Context(), jetstream.StreamConfig{Name: streamName, Subjects: b.parts, Duplicates: 2 * time.Minute, AllowDirect: true}); err != nil {
+	if _, err := b.js(t).UpdateStream(t.Context(), b.divided()); err != nil {
 		t.Fatal(err)
 	}
 }

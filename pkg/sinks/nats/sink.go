@@ -10,7 +10,6 @@ import (
 
 	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/sinks"
-	"github.com/deltabridge/deltabridge/pkg/sinks/access"
 	"github.com/deltabridge/deltabridge/pkg/sinks/diagnose"
 	"github.com/deltabridge/deltabridge/pkg/sinks/nats/embedded"
 	"github.com/deltabridge/deltabridge/pkg/sinks/nats/natscheck"
@@ -56,7 +55,7 @@ var (
 
 // New checks cfg and returns a sink that is not connected yet. It does no I/O. The error names every mistake.
 func New(cfg Config) (*Sink, error) {
-	subject, err := cfg.validate()
+	subject, err := cfg.complete()
 	if err != nil {
 		return nil, fmt.Errorf("nats: %w", err)
 	}
@@ -79,7 +78,7 @@ func New(cfg Config) (*Sink, error) {
 		s.client.Prober = cfg.Prober
 	}
 	s.stream = natscheck.Stream{
-		Access: &s.client.Access, Config: cfg.Stream.jetstream(subject.Wildcard()), Create: cfg.Stream.Create, Wildcard: subject.Wildcard(),
+		Access: &s.client.Access, Config: cfg.jetstream(subject.Wildcard()), Create: cfg.Stream.Create, Wildcard: subject.Wildcard(),
 		Latest: cfg.Stream.LastPerSubject, DeletionTTL: cfg.Stream.deletionTTL() != "", Embedded: cfg.Embedded != nil,
 	}
 	return s, nil
@@ -87,11 +86,7 @@ func New(cfg Config) (*Sink, error) {
 
 // access is how the servers are reached; one in the process has no URL before it runs.
 func (cfg *Config) access() natsconn.Access {
-	t := cfg.TLS
-	a := natsconn.Access{
-		Auth: natsconn.Auth(cfg.Auth), Timeout: cfg.AckTimeout,
-		TLS: access.TLS{Section: "nats.tls", CAFile: t.CAFile, CertFile: t.CertFile, KeyFile: t.KeyFile, ServerName: t.ServerName},
-	}
+	a := natsconn.Access{Auth: cfg.Auth, TLS: cfg.TLS, Timeout: cfg.AckTimeout}
 	for _, url := range cfg.URLs {
 		a.URLs = append(a.URLs, strings.TrimSpace(url))
 	}

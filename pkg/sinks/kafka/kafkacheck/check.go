@@ -19,7 +19,6 @@ import (
 type Check struct {
 	Client     *wire.Client
 	Config     *wire.Config // of Client
-	FilesErr   error        // what is wrong with the files, as "key: what"; nil: nothing
 	Topic      *event.Template
 	Create     *wire.NewTopic // nil: missing topics are not created
 	Tombstones bool           // deletions are followed by tombstones
@@ -28,9 +27,7 @@ type Check struct {
 // Run implements [diagnose.Checker]. It asks for a producer id, which uses up a number and nothing else.
 func (c *Check) Run(ctx context.Context) (findings []diagnose.Finding) {
 	if names := c.Config.Files(); len(names) > 0 {
-		if c.FilesErr != nil { // of a kind that has no step
-			key, _, _ := strings.Cut(c.FilesErr.Error(), ":")
-			err := &sinks.ConnectError{Step: sinks.StepFiles, Key: "kafka." + key, Err: c.FilesErr}
+		if err := c.Config.CheckFiles(); err != nil {
 			return []diagnose.Finding{diagnose.Failed(sinks.StepFiles, "kafka", err)}
 		}
 		findings = append(findings, diagnose.Finding{

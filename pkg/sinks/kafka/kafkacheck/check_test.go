@@ -14,6 +14,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/deltabridge/deltabridge/pkg/sinks"
+	"github.com/deltabridge/deltabridge/pkg/sinks/access"
 	"github.com/deltabridge/deltabridge/pkg/sinks/kafka"
 	"github.com/deltabridge/deltabridge/pkg/sinks/sinktest"
 	"github.com/deltabridge/deltabridge/test/certs"
@@ -193,7 +194,7 @@ func TestCheckStopsWhereItFails(t *testing.T) {
 			},
 			[]string{"ok files", "ok connect", "ok protocol", "warn authenticate", "ok authorize", "ok topic"},
 		},
-		{"TLS to a plaintext port", kafka.Config{Brokers: []string{broker.Addr()}, TLS: kafka.TLSConfig{CAFile: broker.CAFile()}}, []string{"ok files", "ok connect", "FAIL TLS"}},
+		{"TLS to a plaintext port", kafka.Config{Brokers: []string{broker.Addr()}, TLS: access.TLS{CAFile: broker.CAFile()}}, []string{"ok files", "ok connect", "FAIL TLS"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got := sinktest.Table(newSink(t, c.cfg).Check(t.Context()), c.cfg.Brokers[0])

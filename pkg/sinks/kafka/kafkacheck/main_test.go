@@ -8,6 +8,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/deltabridge/deltabridge/pkg/sinks/access"
 	"github.com/deltabridge/deltabridge/pkg/sinks/kafka"
 	"github.com/deltabridge/deltabridge/test/certs"
 	testkafka "github.com/deltabridge/deltabridge/test/kafka"
@@ -29,7 +30,7 @@ func newSink(t testing.TB, cfg kafka.Config) *kafka.Sink {
 }
 
 // clientCertificate makes the files of a certificate that the mutual TLS listener takes.
-func clientCertificate(t *testing.T, o certs.Options) kafka.TLSConfig {
+func clientCertificate(t *testing.T, o certs.Options) access.TLS {
 	t.Helper()
 	broker := testkafka.ForTest(t)
 	authority, err := broker.ClientCA()
@@ -40,7 +41,7 @@ func clientCertificate(t *testing.T, o certs.Options) kafka.TLSConfig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return kafka.TLSConfig{CAFile: broker.CAFile(), CertFile: certFile, KeyFile: keyFile}
+	return access.TLS{CAFile: broker.CAFile(), CertFile: certFile, KeyFile: keyFile}
 }
 
 func passwordFile(t *testing.T, text string) string {

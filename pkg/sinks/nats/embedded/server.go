@@ -30,14 +30,19 @@ const (
 	lockName    = "deltabridge.lock"
 )
 
-// Config of the server. On a Listen address other than loopback, anyone who reaches it can read and write.
+// Config is a nats-server with JetStream inside the bridge. It has no authentication: anyone who reaches its address can
+// read and write.
 type Config struct {
-	Listen   string // host:port; port 0 takes a free one. Empty: DefaultListen
-	StoreDir string // directory of the server's files; it is created, and one process at a time may use it
-	MaxStore int64  // bytes on disk for all streams; 0: three quarters of what is free (nats-server's default)
-	// SyncAlways waits for the disk at each message. Otherwise messages survive the end of the process, but the
-	// last two minutes of them not that of the machine (nats-server's default).
-	SyncAlways bool
+	// The address to listen on, as `host:port`. Port 0: any free one.
+	Listen string `yaml:"listen" pattern:":[0-9]+$" default:"127.0.0.1:4222" example:"127.0.0.1:14222"`
+	// The directory of the streams. It is created if need be; one bridge at a time can use it. A relative path is
+	// relative to the working directory.
+	StoreDir string `yaml:"storeDir" pattern:"." default:"./data/nats" example:"/var/lib/deltabridge/nats"`
+	// What all streams together may take on disk. 0: three quarters of what is free when it starts.
+	MaxStore int64 `yaml:"maxStore" default:"0" min:"0" example:"10Gi"`
+	// Wait for the disk at each message. Otherwise the last two minutes of messages outlive the end of the bridge, but
+	// not that of the machine.
+	SyncAlways bool `yaml:"syncAlways" default:"false" example:"true"`
 }
 
 func (cfg *Config) listen() string { return cmp.Or(cfg.Listen, DefaultListen) }

@@ -14,6 +14,9 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/sinks/access"
 )
 
+// tlsSection is where the configuration of a sink has its TLS.
+const tlsSection = "nats.tls"
+
 // connectTimeout is for one server: TCP, TLS and the greeting; TCP alone has reach.Timeout.
 const connectTimeout = 5 * time.Second
 
@@ -21,7 +24,7 @@ const connectTimeout = 5 * time.Second
 type Access struct {
 	URLs []string // as in nats://host:4222, tls://host:4222 or wss://host
 	Auth Auth
-	TLS  access.TLS // any file or name that is set turns TLS on, as a tls:// URL does
+	TLS  access.TLS // TLS is used if it is set, or if a URL's scheme is tls or wss
 	// Timeout bounds each request, and how long one server may take to connect.
 	Timeout time.Duration
 }
@@ -31,15 +34,10 @@ type Access struct {
 func (a *Access) CheckFiles() (files []string, err error) {
 	_, secret := a.Auth.file()
 	files = slices.DeleteFunc(append(a.TLS.Files(), secret), func(file string) bool { return file == "" })
-	if _, err := a.TLS.NewSession(); err != nil {
+	if _, err := a.TLS.NewSession(tlsSection); err != nil {
 		return files, err
 	}
 	return files, a.Auth.check()
-}
-
-// secured reports whether TLS is configured.
-func (a *Access) secured() bool {
-	return a.TLS.ServerName != "" || strings.Join(a.TLS.Files(), "") != ""
 }
 
 // options are those for authentication and TLS. They let nats.go read the files again at each handshake.
@@ -48,7 +46,7 @@ func (a *Access) options(session *access.Session) ([]natsgo.Option, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !a.secured() && strings.HasPrefix(a.URLs[0], "ws:") { // nats.go would take them as a request for TLS
+	if !a.TLS.IsSet() && strings.HasPrefix(a.URLs[0], "ws:") { // nats.go would take them as a request for TLS
 		return opts, nil
 	}
 	config, err := session.Config("") // nats.go fills in the host
@@ -59,8 +57,8 @@ func (a *Access) options(session *access.Session) ([]natsgo.Option, error) {
 		o.TLSConfig = &tls.Config{
 			MinVersion: config.MinVersion, ServerName: config.ServerName, GetClientCertificate: config.GetClientCertificate,
 		}
-		o.RootCAsCB = a.TLS.RootCAs
-		o.Secure = o.Secure || a.secured()
+		o.RootCAsCB = session.RootCAs
+		o.Secure = o.Secure || a.TLS.IsSet()
 		return nil
 	}), nil
 }

@@ -15,7 +15,6 @@ import (
 	"github.com/nats-io/nkeys"
 
 	"github.com/deltabridge/deltabridge/pkg/sinks"
-	"github.com/deltabridge/deltabridge/pkg/sinks/access"
 )
 
 func TestServerAddress(t *testing.T) {
@@ -129,7 +128,7 @@ func TestCheckFiles(t *testing.T) {
 		{"empty", Auth{TokenFile: empty}, "the token", "nats.tokenFile", "is empty"},
 		{"missing", Auth{User: "bridge", PasswordFile: dir + "/gone"}, `user "bridge"`, "nats.passwordFile", "no such file"},
 	} {
-		a := Access{Auth: c.auth, TLS: access.TLS{Section: "nats.tls"}}
+		a := Access{Auth: c.auth}
 		files, err := a.CheckFiles()
 		var ce *sinks.ConnectError
 		switch errors.As(err, &ce); {

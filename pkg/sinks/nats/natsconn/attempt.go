@@ -78,7 +78,7 @@ func (a *Access) attempt(ctx context.Context, raw string) *Attempt {
 }
 
 func (t *Attempt) connect(ctx context.Context, raw string) (_ *natsgo.Conn, err error) {
-	if t.session, err = t.servers.TLS.NewSession(); err != nil {
+	if t.session, err = t.servers.TLS.NewSession(tlsSection); err != nil {
 		return nil, err
 	}
 	if t.url, t.addr, err = serverAddress(raw); err != nil { // which repeats what the URL holds

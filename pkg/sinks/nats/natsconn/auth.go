@@ -18,11 +18,17 @@ import (
 // Auth names the files that hold credentials. They are read at each connection, so that they can be rotated. At most
 // one of CredentialsFile, NkeyFile, TokenFile and User is set.
 type Auth struct {
-	CredentialsFile string // a .creds file: JWT and nkey seed
-	NkeyFile        string // the seed of a user's nkey
-	TokenFile       string
-	User            string
-	PasswordFile    string
+	// A `.creds` file, with JWT and nkey seed. Like all files with credentials, keys and certificates it is read again at
+	// each connection. At most one of `credentialsFile`, `nkeyFile`, `tokenFile` and `user` is given.
+	CredentialsFile string `yaml:"credentialsFile" format:"file" example:"/etc/deltabridge/bridge.creds"`
+	// A file with the seed of a user's nkey, which begins with `SU`.
+	NkeyFile string `yaml:"nkeyFile" format:"file" example:"/etc/deltabridge/bridge.nk"`
+	// A file with a token.
+	TokenFile string `yaml:"tokenFile" format:"file" example:"/etc/deltabridge/token"`
+	// A user, with `passwordFile`.
+	User string `yaml:"user" example:"bridge"`
+	// A file with the password of `user`.
+	PasswordFile string `yaml:"passwordFile" format:"file" example:"/etc/deltabridge/password"`
 }
 
 // file returns the file with the secret, and the key that names it; empty without authentication.

@@ -165,7 +165,7 @@ func isAuthError(err error) bool {
 
 // options never give up, and buffer nothing while the client is away.
 func (c *Client) options() ([]natsgo.Option, error) {
-	session, err := c.TLS.NewSession()
+	session, err := c.TLS.NewSession(tlsSection)
 	if err != nil {
 		return nil, err
 	}

@@ -17,7 +17,7 @@ import (
 )
 
 // client makes the files of a client certificate that the mutual TLS listener takes, unless a is another authority.
-func client(t *testing.T, a *certs.Authority, o certs.Options) *access.TLS {
+func client(t *testing.T, a *certs.Authority, o certs.Options) access.TLS {
 	t.Helper()
 	broker := testkafka.ForTest(t)
 	if a == nil {
@@ -30,7 +30,7 @@ func client(t *testing.T, a *certs.Authority, o certs.Options) *access.TLS {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &access.TLS{Section: "kafka.tls", CAFile: broker.CAFile(), CertFile: certFile, KeyFile: keyFile}
+	return access.TLS{CAFile: broker.CAFile(), CertFile: certFile, KeyFile: keyFile}
 }
 
 func otherAuthority(t *testing.T) (_ *certs.Authority, file string) {
@@ -65,11 +65,11 @@ func TestAccess(t *testing.T) {
 	sasl := func(mechanism, user, file string) SASL {
 		return SASL{Mechanism: mechanism, Username: user, PasswordFile: file}
 	}
-	none, tls := (*access.TLS)(nil), &access.TLS{Section: "kafka.tls", CAFile: broker.CAFile()}
+	none, tls := access.TLS{}, access.TLS{CAFile: broker.CAFile()}
 	other, otherCA := otherAuthority(t)
 	for _, c := range []struct {
 		name, addr string
-		tls        *access.TLS
+		tls        access.TLS
 		sasl       SASL
 		want       *blamed // nil: it connects
 	}{
@@ -78,7 +78,7 @@ func TestAccess(t *testing.T) {
 		{"SCRAM-SHA-256", broker.SASLAddr(), none, sasl("SCRAM-SHA-256", testkafka.User, right), nil},
 		{"SCRAM-SHA-512", broker.SASLAddr(), none, sasl("SCRAM-SHA-512", testkafka.User, right), nil},
 		{"TLS", broker.TLSAddr(), tls, SASL{}, nil},
-		{"TLS without verification", broker.TLSAddr(), &access.TLS{Section: "kafka.tls", InsecureSkipVerify: true}, SASL{}, nil},
+		{"TLS without verification", broker.TLSAddr(), access.TLS{InsecureSkipVerify: true}, SASL{}, nil},
 		{"mutual TLS", broker.MutualTLSAddr(), client(t, nil, certs.Options{Name: "bridge"}), SASL{}, nil},
 		{"SASL over TLS", broker.SASLTLSAddr(), tls, sasl("SCRAM-SHA-512", testkafka.User, right), nil},
 
@@ -133,19 +133,19 @@ func TestAccess(t *testing.T) {
 		},
 		{
 			"system authorities", broker.TLSAddr(),
-			&access.TLS{Section: "kafka.tls"},
+			access.TLS{Enabled: true},
 			SASL{},
 			&blamed{sinks.StepTLS, "kafka.tls.caFile", `kafka broker ADDR: TLS: its certificate is signed by "CN=deltabridge test brokers", which is not among the system's authorities: tls: failed to verify certificate: x509: certificate signed by unknown authority; put the certificate of that authority into kafka.tls.caFile`},
 		},
 		{
 			"wrong authority", broker.TLSAddr(),
-			&access.TLS{Section: "kafka.tls", CAFile: otherCA},
+			access.TLS{CAFile: otherCA},
 			SASL{},
 			&blamed{sinks.StepTLS, "kafka.tls.caFile", `kafka broker ADDR: TLS: its certificate is signed by "CN=deltabridge test brokers", which is not among ca.crt: tls: failed to verify certificate: x509: certificate signed by unknown authority; put the certificate of that authority into kafka.tls.caFile`},
 		},
 		{
 			"wrong host", broker.TLSAddr(),
-			&access.TLS{Section: "kafka.tls", CAFile: broker.CAFile(), ServerName: "kafka.example.com"},
+			access.TLS{CAFile: broker.CAFile(), ServerName: "kafka.example.com"},
 			SASL{},
 			&blamed{sinks.StepTLS, "kafka.tls.serverName", "kafka broker ADDR: TLS: its certificate is for localhost, 127.0.0.1, not for kafka.example.com: tls: failed to verify certificate: x509: certificate is valid for localhost, not kafka.example.com; connect by a name that the certificate has, or set kafka.tls.serverName"},
 		},

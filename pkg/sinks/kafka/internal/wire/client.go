@@ -23,8 +23,8 @@ import (
 
 // Config is how to reach a Kafka cluster. All fields but TLS and SASL are required.
 type Config struct {
-	Brokers []string    // host:port of some; the others are found through them
-	TLS     *access.TLS // nil: without
+	Brokers []string   // host:port of some; the others are found through them
+	TLS     access.TLS // if it is not set, connections are plaintext
 	SASL    SASL
 	// RequestTimeout bounds the opening of a connection, and each exchange.
 	RequestTimeout time.Duration
@@ -35,11 +35,17 @@ type Config struct {
 
 // Files are the names of all files that a connection is opened with.
 func (cfg *Config) Files() []string {
-	files := []string{cfg.SASL.PasswordFile}
-	if cfg.TLS != nil {
-		files = append(cfg.TLS.Files(), files...)
+	return slices.DeleteFunc(append(cfg.TLS.Files(), cfg.SASL.PasswordFile), func(file string) bool { return file == "" })
+}
+
+// CheckFiles reports whether the files with certificates and the password can be read and understood.
+func (cfg *Config) CheckFiles() error {
+	_, err := cfg.TLS.NewSession(tlsSection)
+	if cfg.SASL.PasswordFile != "" {
+		_, passwordErr := cfg.SASL.Password()
+		err = errors.Join(err, passwordErr)
 	}
-	return slices.DeleteFunc(files, func(file string) bool { return file == "" })
+	return err
 }
 
 // Client knows the brokers of a cluster and keeps one connection to each that was used. [Client.Send] is safe for

@@ -23,6 +23,8 @@ import (
 
 const (
 	clientID = "deltabridge"
+	// tlsSection is where the configuration of a sink has its TLS.
+	tlsSection = "kafka.tls"
 	// maxIdle is less than what brokers (connections.max.idle.ms: 10 minutes) and most load balancers allow. A
 	// connection that was idle for longer is not used again: its end would look like a lost acknowledgement.
 	maxIdle = 4 * time.Minute
@@ -77,8 +79,8 @@ func (c *Client) open(ctx context.Context, addr string, passed Passed) (_ *conn,
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.RequestTimeout)
 	defer cancel()
 	k := &conn{addr: addr, cfg: c.cfg, files: access.Stamp(c.cfg.Files()...), checked: time.Now()}
-	if c.cfg.TLS != nil {
-		if k.tls, err = c.cfg.TLS.NewSession(); err != nil {
+	if c.cfg.TLS.IsSet() {
+		if k.tls, err = c.cfg.TLS.NewSession(tlsSection); err != nil {
 			return nil, err
 		}
 	}

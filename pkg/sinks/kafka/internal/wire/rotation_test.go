@@ -111,8 +111,8 @@ func TestRotatedCertificate(t *testing.T) {
 		}
 	}
 	swap("1", certs.Options{Name: "first"})
-	r := newRotating(t, Config{Brokers: []string{broker.MutualTLSAddr()}, TLS: &access.TLS{
-		Section: "kafka.tls", CAFile: broker.CAFile(), CertFile: filepath.Join(mount, "..data", "tls.crt"), KeyFile: filepath.Join(mount, "..data", "tls.key"),
+	r := newRotating(t, Config{Brokers: []string{broker.MutualTLSAddr()}, TLS: access.TLS{
+		CAFile: broker.CAFile(), CertFile: filepath.Join(mount, "..data", "tls.crt"), KeyFile: filepath.Join(mount, "..data", "tls.key"),
 	}})
 	r.send(t)
 	swap("2", certs.Options{Name: "late", Lifetime: -time.Hour})

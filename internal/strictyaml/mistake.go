@@ -1,4 +1,4 @@
-package config
+package strictyaml
 
 import (
 	"cmp"
@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Mistake is one thing that is wrong in a configuration file.
+// Mistake is one thing that is wrong in a file.
 type Mistake struct {
 	File string
 	// Line and Column count from 1, and columns in characters. Both are 0 if the file as a whole is meant, for
@@ -18,14 +18,16 @@ type Mistake struct {
 	Remedy       string // what to do about it; empty where the problem says it
 }
 
-// String is the mistake on one line: file:line:column: path: problem (remedy).
+// String returns the mistake on one line: file:line:column: path: problem (remedy).
 func (m *Mistake) String() string {
 	var b strings.Builder
-	b.WriteString(m.File)
-	if m.Line > 0 {
-		fmt.Fprintf(&b, ":%d:%d", m.Line, m.Column)
+	if m.File != "" {
+		b.WriteString(m.File)
+		if m.Line > 0 {
+			fmt.Fprintf(&b, ":%d:%d", m.Line, m.Column)
+		}
+		b.WriteString(": ")
 	}
-	b.WriteString(": ")
 	if m.Path != "" {
 		b.WriteString(m.Path + ": ")
 	}
@@ -36,7 +38,7 @@ func (m *Mistake) String() string {
 	return b.String()
 }
 
-// Errors is every mistake of a file, in the order in which they stand there. It is never empty.
+// Errors is every mistake of a file, in the order of their places. It is never empty.
 type Errors struct { //nolint:errname // it is all errors of a file and not one
 	Mistakes []*Mistake
 }
@@ -50,7 +52,7 @@ func (e *Errors) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// sorted makes the error of the mistakes; nil if there are none.
+// sorted returns the error of the mistakes, nil if there are none.
 func sorted(mistakes []*Mistake) error {
 	if len(mistakes) == 0 {
 		return nil

@@ -1,23 +1,51 @@
-package config
+package strictyaml
 
 import (
 	"errors"
 	"fmt"
 	"math"
 	"os"
+	"reflect"
 	"regexp"
+	"strconv"
 	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// Duration is a time span in Go's notation, which is also that of Kubernetes: 30s, 1h30m, 100ms.
-type Duration time.Duration
+// parseNumber reads a number, a size or a duration, as typ says.
+func parseNumber(typ reflect.Type, text string) (int64, error) {
+	switch {
+	case typ == reflect.TypeFor[time.Duration]():
+		d, err := parseDuration(text)
+		return int64(d), err
+	case typ.Kind() == reflect.Int64:
+		return ParseSize(text)
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		return 0, errNoInteger
+	}
+	return int64(n), nil
+}
 
-// String is the notation that parseDuration reads, without zero parts: 1h30m rather than 1h30m0s.
-func (d Duration) String() string {
-	s := time.Duration(d).String()
+var errNoInteger = errors.New("write it in decimal digits, without quotes")
+
+// formatNumber writes a number as parseNumber reads it.
+func formatNumber(v reflect.Value) string {
+	switch {
+	case v.Type() == reflect.TypeFor[time.Duration]():
+		return FormatDuration(time.Duration(v.Int()))
+	case v.Kind() == reflect.Int64:
+		return resource.NewQuantity(v.Int(), resource.BinarySI).String()
+	}
+	return strconv.FormatInt(v.Int(), 10)
+}
+
+// FormatDuration writes a duration without zero parts: 1h30m rather than 1h30m0s.
+func FormatDuration(d time.Duration) string {
+	s := d.String()
 	if strings.HasSuffix(s, "m0s") {
 		s = strings.TrimSuffix(s, "0s")
 	}
@@ -27,10 +55,11 @@ func (d Duration) String() string {
 	return s
 }
 
-func parseDuration(text string) (Duration, error) {
+// parseDuration reads Go's notation, which is also that of Kubernetes: 30s, 1h30m, 100ms.
+func parseDuration(text string) (time.Duration, error) {
 	d, err := time.ParseDuration(text)
 	if err == nil {
-		return Duration(d), nil
+		return d, nil
 	}
 	if strings.ContainsAny(text, "dw") && !strings.ContainsAny(text, ".") {
 		return 0, errors.New("there are no days and weeks: write 24h for a day")
@@ -41,18 +70,13 @@ func parseDuration(text string) (Duration, error) {
 	return 0, errors.New("write a number and a unit, as in 30s, 5m or 1h30m")
 }
 
-// Size is a number of bytes in Kubernetes notation: 16Mi (2^20), 16M (10^6), 16777216.
-type Size int64
-
-// String is the notation that parseSize reads.
-func (s Size) String() string { return resource.NewQuantity(int64(s), resource.BinarySI).String() }
-
 var (
 	sizeText  = regexp.MustCompile(`^[+-]?[0-9]{1,20}(\.[0-9]{1,20})?([KMGTPE]i|[mkMGTPE]|[eE][0-9]{1,2})?$`)
 	errNoSize = errors.New("write a number and a unit, as in 512Ki, 16Mi or 1Gi")
 )
 
-func parseSize(text string) (Size, error) {
+// ParseSize reads a number of bytes in Kubernetes notation: 16Mi (2^20), 16M (10^6), 16777216.
+func ParseSize(text string) (int64, error) {
 	// ParseQuantity computes what 1e999999999 is, which takes hours.
 	if !sizeText.MatchString(text) {
 		return 0, errNoSize
@@ -66,30 +90,26 @@ func parseSize(text string) (Size, error) {
 	}
 	n := q.Value()
 	if q.Cmp(*resource.NewQuantity(n, resource.DecimalSI)) != 0 || n == math.MaxInt64 {
-		return 0, errors.New("it is not a whole number of bytes below 8Ei")
+		return 0, errors.New("it is not an integral number of bytes below 8Ei")
 	}
-	return Size(n), nil
+	return n, nil
 }
 
-// File is the path of a file that exists and can be read, or empty. A relative path has been joined with the folder
-// of the configuration file.
-type File string
-
-// check says why the file can't be used; nil if it can.
-func (f File) check() error {
-	info, err := os.Stat(string(f))
+// checkFile returns why the file can't be used, nil if it can.
+func checkFile(path string) error {
+	info, err := os.Stat(path)
 	switch {
 	case errors.Is(err, os.ErrNotExist):
 		return errors.New("there is no such file")
 	case err != nil:
 		return reason(err)
 	case info.IsDir():
-		return errors.New("it is a folder, not a file")
+		return errors.New("it is a directory, not a file")
 	case !info.Mode().IsRegular():
-		// Opening a pipe could wait for ever, and files are read again at each connection.
+		// Opening a pipe could wait forever, and files are read again at each connection.
 		return errors.New("it is not a regular file")
 	}
-	opened, err := os.Open(string(f))
+	opened, err := os.Open(path)
 	if err != nil {
 		return reason(err)
 	}

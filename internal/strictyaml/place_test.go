@@ -1,4 +1,4 @@
-package config
+package strictyaml
 
 import (
 	"strings"
@@ -15,7 +15,7 @@ func TestPlaceIn(t *testing.T) {
 		"plain, folded":   "a: b\n  c\n\n  d X e\nb: 1",
 		"not ASCII":       "\"\u00e9\": 1\na: \u00e9\u4e16 X",
 		"single quotes":   "a: 'it''s\n  not X'",
-		"double quotes":   `a: "q \" b \\ n\n t\t x\x41 u\u00e9 U\U0001F600 sp\u0020 e\e X"`,
+		"double quotes":   `a: "q \" b \\ n\n t\t sp\  e\e X"`,
 		"broken quotes":   "a: \"b \\\n   c X\"",
 		"literal":         "a: |\n  b\n\n   c X d\n",
 		"literal, header": "a: |2- # X in a comment\n    b X\n",
@@ -52,6 +52,27 @@ func TestPlaceIn(t *testing.T) {
 			if line, column := d.placeIn(value, offset); line < 1 || column < 1 {
 				t.Errorf("%s, offset %d: %d:%d", name, offset, line, column)
 			}
+		}
+	}
+}
+
+// Behind a character that is written by its code, the place is that of the value.
+func TestPlaceInBehindCode(t *testing.T) {
+	for _, text := range []string{`x: 1
+a: "x\x41 X"`, `x: 1
+a: "u\u00e9 X"`, `x: 1
+a: "U\U0001F600 X"`} {
+		d := newDecoder("f", []byte(text))
+		documents, err := parseYAML(d.text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		value := find(documents[0], "a")
+		if line, column := d.placeIn(value, strings.IndexByte(value.Value, 'X')); line != 2 || column != 4 {
+			t.Errorf("%q: %d:%d", text, line, column)
+		}
+		if line, column := d.placeIn(value, 0); line != 2 || column != 5 {
+			t.Errorf("%q: begins at %d:%d", text, line, column)
 		}
 	}
 }
@@ -106,7 +127,8 @@ func TestSyntaxPlaces(t *testing.T) {
 		"a: \"x\" y\n":                    "f:1:8",
 		strings.Repeat("[", 20000) + "\n": "f:1:",
 	} {
-		_, err := Parse("f", []byte(text))
+		_, at := Decode[struct{}]("f", []byte(text))
+		err := at.Err()
 		if err == nil {
 			t.Errorf("%.50q: no error", text)
 			continue

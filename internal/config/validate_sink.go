@@ -1,0 +1,127 @@
+package config
+
+import (
+	"fmt"
+	"reflect"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/deltabridge/deltabridge/internal/strictyaml"
+	"github.com/deltabridge/deltabridge/pkg/enrich"
+	"github.com/deltabridge/deltabridge/pkg/event"
+	"github.com/deltabridge/deltabridge/pkg/sinks"
+)
+
+// leastResync is the least that makes sense.
+const leastResync = time.Minute
+
+func (s *Sink) validate(at *strictyaml.Section) {
+	if len(validation.IsDNS1123Label(s.Name)) > 0 && at.Has("name") {
+		at.Report("name", strictyaml.Quote(s.Name)+" can't be the name of a sink",
+			"use at most 63 lower-case letters, digits and -, beginning and ending with a letter or digit")
+	}
+	validateFilters(at, s.Filters)
+	s.validatePayload(at)
+	if s.Resync > 0 && s.Resync < leastResync {
+		at.Report("resync", fmt.Sprintf("is less than %v: the sink would be sent everything without end", leastResync),
+			"write 6h, or 0s for never")
+	}
+	s.validateRejections(at)
+	s.validateEnrich(at)
+	s.validateDestinations(at)
+}
+
+func (s *Sink) validateDestinations(at *strictyaml.Section) {
+	var kinds []string
+	v := reflect.ValueOf(&s.Destinations).Elem()
+	for _, f := range strictyaml.Fields(v.Type()) {
+		kinds = append(kinds, f.Name)
+		if field := v.FieldByIndex(f.Index); !field.IsNil() && at.Fine(f.Name) {
+			field.Interface().(sinks.Config).Validate(at.At(f.Name))
+		}
+	}
+	switch given := at.Given(kinds...); {
+	case len(given) > 1:
+		at.Report(given[1], "is a second destination besides "+given[0], "make a sink of its own for each")
+	case len(given) == 0 && s.Destination() == nil:
+		at.ReportMissing("", "has no destination", "add "+strictyaml.OrList(kinds))
+	}
+}
+
+// validateEnrich reports what can't be added.
+func (s *Sink) validateEnrich(at *strictyaml.Section) {
+	needs := []string{"enrich.owner", "enrich.namespaceLabels", "enrich.involvedObject"}
+	switch {
+	case !at.Has("enrich") || !at.Fine("enrich") || at.At("enrich").HasUnknown():
+	case s.Enrich.Needs == (enrich.Needs{}) && len(at.Given(needs...)) == 0:
+		at.Report("enrich", "asks for nothing", "write owner: true, namespaceLabels: true or involvedObject: true")
+	case s.Enrich.As == EnrichData && s.Payload == event.PayloadObject && at.Fine("payload"):
+		at.Report("enrich.as", "is data, and payload: object is the object as the API server sent it, and nothing else",
+			"write as: attributes, or payload: change or metadata")
+	}
+}
+
+// validatePayload reports what does not go together with a payload.
+func (s *Sink) validatePayload(at *strictyaml.Section) {
+	switch {
+	case !at.Fine("payload"):
+	case s.Payload != event.PayloadChange && at.Has("patch"):
+		at.Report("patch", "has no meaning without payload: change", "remove it, or write payload: change")
+	case s.Payload == event.PayloadChange && s.Buffer.Overflow == OverflowCompact:
+		at.Report("buffer.overflow", "is compact, which gives up states between: a change would not say what changed",
+			"write block or drop-oldest, or payload: object")
+	}
+}
+
+// validateRejections checks what is done with events that the destination rejects.
+func (s *Sink) validateRejections(at *strictyaml.Section) {
+	if s.Stdout != nil {
+		for _, key := range []string{"oversize", "claimCheck", "deadLetter"} {
+			if at.Has(key) {
+				at.Report(key, "has no meaning for stdout, which takes everything", "remove it")
+			}
+		}
+		return
+	}
+	switch {
+	case !at.Fine("oversize") || at.HasUnknown():
+	case s.Oversize == sinks.OutcomeClaimCheck && !at.Has("claimCheck"):
+		at.Report("oversize", "is claimCheck, and there is no claimCheck", "add claimCheck: {bucket: k8s-claims, create: true}")
+	case s.Oversize == sinks.OutcomeDeadLetter && !at.Has("deadLetter"):
+		at.Report("oversize", "is deadLetter, and there is no deadLetter", "add deadLetter: {file: {}}")
+	}
+	if c := s.ClaimCheck; c != nil && at.Fine("claimCheck") {
+		if s.Oversize != sinks.OutcomeClaimCheck && at.Fine("oversize") {
+			at.Report("claimCheck", "is given, and oversize is not claimCheck", "write oversize: claimCheck, or remove it")
+		}
+		c.Validate(at.At("claimCheck"))
+		if s.Kafka != nil && !at.Has("claimCheck.nats") {
+			at.ReportMissing("claimCheck", "has no NATS server, and the sink is one of Kafka", "add nats: {url: nats://127.0.0.1:4222}")
+		}
+	}
+	if s.DeadLetter != nil && at.Fine("deadLetter") {
+		s.validateDeadLetter(at.At("deadLetter"))
+	}
+}
+
+func (s *Sink) validateDeadLetter(at *strictyaml.Section) {
+	d := s.DeadLetter
+	switch given := at.Given("file", "topic", "subject"); {
+	case len(given) > 1:
+		at.Report(given[1], "is given besides "+given[0], "keep one of them")
+	case len(given) == 0:
+		at.ReportMissing("", "has no place", "add file: {}")
+	}
+	if d.Topic != "" {
+		sinks.CheckTemplate(at, "topic", d.Topic, event.EscapeTopic, "dead-letters.{cluster}")
+	}
+	if d.Subject != "" {
+		sinks.CheckTemplate(at, "subject", d.Subject, event.EscapeSubject, "dead.{cluster}.{resource}")
+	} else if d.Stream != "" {
+		at.Report("stream", "has no meaning without subject", "remove it, or add subject")
+	}
+	if destination := s.Destination(); destination != nil {
+		destination.ValidateLetters(at, &d.LetterPlace)
+	}
+}

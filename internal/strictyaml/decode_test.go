@@ -1,0 +1,309 @@
+package strictyaml
+
+import (
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// color is a set of values.
+type color string
+
+// shape has a key of each type.
+type shape struct {
+	Name   string            `yaml:"name" required:"true" example:"square" pattern:"^[a-z]+$"`
+	Color  color             `yaml:"color" default:"red" enum:"red green" gone:"blue: it was too dark; write green" example:"green"`
+	Hue    string            `yaml:"hue" enum:"warm cold" example:"warm"`
+	Sides  int               `yaml:"sides" default:"4" min:"3" max:"100" example:"5"`
+	Weight int64             `yaml:"weight" default:"1Ki" min:"1" max:"1Gi" example:"2Mi"`
+	Age    time.Duration     `yaml:"age" default:"1m" min:"1s" max:"1h" example:"2m"`
+	Solid  bool              `yaml:"solid" default:"false" example:"true"`
+	Tags   []string          `yaml:"tags" example:"[a, b]"`
+	Places []string          `yaml:"places" format:"commas" example:"a,b"`
+	Labels map[string]string `yaml:"labels" example:"{a: b}"`
+	Secret string            `yaml:"passwordFile" format:"file" example:"/password"`
+	Point  point             `yaml:"point"`
+	Inner  *point            `yaml:"inner"`
+	More   []point           `yaml:"more"`
+	common `yaml:",inline"`
+
+	notForFiles func() //nolint:unused // it has no tag
+}
+
+type common struct {
+	Owner string `yaml:"owner" example:"me"`
+	Pair  string `yaml:"pair" example:"you"`
+}
+
+type point struct {
+	X int `yaml:"x" default:"7" example:"8"`
+	Y int `yaml:"y" example:"9"`
+}
+
+func (s *shape) Validate(at *Section) {
+	if at.Has("name") {
+		at.NotEmpty("name", s.Name, "write square")
+	}
+	at.Together("owner", "pair")
+	at.AtMostOne("tags", "places")
+	if s.Inner == nil {
+		at.ReportMissing("inner", "is missing too", "add inner: {}")
+	}
+	for i, place := range s.Places {
+		if n := strings.IndexByte(place, '!'); n >= 0 && i == 0 {
+			at.ReportIn("places", n, "has a !", "remove it")
+		}
+	}
+}
+
+// parse decodes and checks.
+func parse(text string) (*shape, string) {
+	s, at := Decode[shape]("f", []byte(text))
+	if !at.Unreadable() {
+		s.Validate(at)
+	}
+	if err := at.Err(); err != nil {
+		return s, err.Error()
+	}
+	return s, ""
+}
+
+func TestDecode(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "password")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s, mistakes := parse(`
+name: "42"
+color: green
+hue: ""
+sides: 0x10
+weight: 1.5Ki
+age: 1m30s
+solid: true
+places: a , b
+labels: {a: 1, b.c: true}
+passwordFile: ` + file + `
+point: {y: 2}
+inner: {}
+more: [{x: 1}, {}]
+owner: o
+pair: p
+`)
+	if mistakes != `f:5:8: sides: "0x10" is not a valid integer (write it in decimal digits, without quotes)` {
+		t.Fatal(mistakes)
+	}
+	want := &shape{
+		Name: "42", Color: "green", Sides: 4, Weight: 1536, Age: 90 * time.Second, Solid: true, Places: []string{"a", "b"},
+		Labels: map[string]string{"a": "1", "b.c": "true"}, Secret: file, Point: point{7, 2}, Inner: &point{X: 7}, More: []point{{X: 1}, {X: 7}},
+		common: common{"o", "p"},
+	}
+	if diff := cmp.Diff(want, s, cmp.AllowUnexported(shape{}), cmp.FilterPath(func(p cmp.Path) bool { return p.String() == "notForFiles" }, cmp.Ignore())); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// Each text has one mistake.
+func TestMistakes(t *testing.T) {
+	for text, want := range map[string]string{
+		"name: 42":                  `2:7: name: 42 is a number where a string is required (put it into quotes: "42")`,
+		"name: 2026-01-01":          `2:7: name: 2026-01-01 is a date where a string is required (put it into quotes: "2026-01-01")`,
+		"name: [a]":                 "2:7: name: is a list where a string is required (write a single value; a string that begins with { or [ has to be put into quotes)",
+		"name:\n  a: b":             "3:3: name: is an object where a string is required (write a single value)",
+		"name: ''":                  "2:7: name: is empty (write square)",
+		"name:":                     "2:6: name: has no value (give it one, or remove the key; was the next line meant to be indented?)",
+		"name: &a b":                "2:7: name: has an anchor, &a: there are none here (remove the anchor, and write the value out where it is used)",
+		"name: !!str b":             "2:7: name: has a tag, !!str: there are none here (remove the tag)",
+		"sides: 5":                  "1:1: name: is missing (add name: square)",
+		"nmae: a":                   `2:1: there is no key "nmae" (did you mean name?)`,
+		"name: a\nname: b":          "3:1: name: is given twice, first in line 2 (keep one of them)",
+		"name: a\n? [b]\n: c":       "3:3: has a key that is not a plain string (write a key as a word, without brackets, & and !)",
+		"name: a\nx: 1":             `3:1: there is no key "x" (it belongs into point, inner or more[]; is the indentation right?)`,
+		"name: a\npassword: s3cret": `3:1: there is no key "password": secrets and certificates are not in this file (write it into a file of its own, and name that with passwordFile)`,
+		"name: a\npwd: s3cret":      `3:1: there is no key "pwd": secrets and certificates are not in this file (write it into a file of its own, and name that with passwordFile)`,
+		"name: a\npoint: {password: s3cret}": `3:9: point: there is no key "password" ` +
+			`(write it into a file of its own, and name that with passwordFile in the top level)`,
+		"name: a\npoint: {z: 1}":             `3:9: point: there is no key "z" (there are x, y)`,
+		"name: a\npoint: [1]":                "3:8: point: is a list where an object is required (its keys are x, y)",
+		"name: a\nmore: {x: 1}":              "3:7: more: is an object where a list is required (begin each entry with \"- \")",
+		"name: a\nmore: [{x: 1}, {x: a}]":    `3:20: more[1].x: "a" is not a valid integer (write it in decimal digits, without quotes)`,
+		"name: a\ntags: b":                   "3:7: tags: is a single value where a list is required (write it as a list: [b])",
+		"name: a\nlabels: [b]":               "3:9: labels: is a list where an object is required (write name: value)",
+		"name: a\nlabels: {a.b: [c]}":        `3:15: labels["a.b"]: is a list where a string is required (write a single value)`,
+		"name: a\ncolor: ''":                 `3:8: color: "" is not known (write red or green)`,
+		"name: a\ncolor: pink":               `3:8: color: "pink" is not known (write red or green)`,
+		"name: a\ncolor: blue":               `3:8: color: "blue" is not supported any more: it was too dark (write green)`,
+		"name: a\nhue: hot":                  `3:6: hue: "hot" is not known (write warm or cold)`,
+		"name: a\nsides: 2":                  "3:8: sides: 2 is too small (the least is 3)",
+		"name: a\nsides: 101":                "3:8: sides: 101 is too large (the most is 100)",
+		"name: a\nsides: '5'":                `3:8: sides: "5" is not a valid integer (write it in decimal digits, without quotes)`,
+		"name: a\nweight: 0":                 "3:9: weight: 0 is too small (the least is 1)",
+		"name: a\nweight: 2Gi":               "3:9: weight: 2Gi is too large (the most is 1Gi)",
+		"name: a\nweight: many":              `3:9: weight: "many" is not a valid size (write a number and a unit, as in 512Ki, 16Mi or 1Gi)`,
+		"name: a\nage: 1ms":                  "3:6: age: 1ms is too small (the least is 1s)",
+		"name: a\nage: 2h":                   "3:6: age: 2h is too large (the most is 1h)",
+		"name: a\nage: 2d":                   `3:6: age: "2d" is not a valid duration (there are no days and weeks: write 24h for a day)`,
+		"name: a\nsolid: yes":                `3:8: solid: "yes" is not a valid boolean (write true or false, without quotes)`,
+		"name: a\npasswordFile: gone":        `3:15: passwordFile: "gone" can't be used: there is no such file (name a file that the bridge can read)`,
+		"name: a\npasswordFile: .":           `3:15: passwordFile: "." can't be used: it is a directory, not a file (name a file that the bridge can read)`,
+		"name: a\nowner: me":                 "1:1: pair: is missing besides owner (give both of them, or none)",
+		"name: a\npair: me":                  "1:1: owner: is missing besides pair (give both of them, or none)",
+		"name: a\ntags: [b]\nplaces: c":      "4:9: places: is given besides tags (keep one of them)",
+		"name: a\nplaces: 'a''b! c'":         "3:14: places: has a ! (remove it)",
+		"name: a\nplaces: [a]":               "3:9: places: is a list where a string is required (write a single value)",
+		"name: a\nowner: 1\npair: p":         `3:8: owner: 1 is a number where a string is required (put it into quotes: "1")`,
+		"name: a\n---\nname: b":              "3:1: there is a second document (keep one, and remove the lines ---)",
+		"name: a\nmore: [&p {x: 1}, {y: 2}]": "3:8: more[0]: has an anchor, &p: there are none here (remove the anchor, and write the value out where it is used)",
+		"name: a\nsides: [":                  "3:8: this is not YAML: did not find expected node content (look at the indentation, and put strings with special characters into quotes)",
+	} {
+		if _, got := parse("inner: {}\n" + text); got != "f:"+want {
+			t.Errorf("%q:\n got %s\nwant f:%s", text, got, want)
+		}
+	}
+}
+
+// What may be a typing error of something is not missing as well.
+func TestMissingOrMisspelled(t *testing.T) {
+	for text, missing := range map[string]bool{"name: a": true, "name: a\ninnre: {}": false, "name: a\nzzzzzz: 1": true, "name: a\ninner: 1": false} {
+		if _, got := parse(text); strings.Contains(got, "is missing too") != missing {
+			t.Errorf("%q: %s", text, got)
+		}
+	}
+}
+
+// Values without a file are checked by the same rules. Zero values and defaults are not given.
+func TestCheck(t *testing.T) {
+	good := Default[shape]()
+	good.Name, good.Inner = "a", &point{}
+	for want, edit := range map[string]func(*shape){
+		"":                                       func(*shape) {},
+		"sides: 2 is too small (the least is 3)": func(s *shape) { s.Sides = 2 },
+		"weight: 2Gi is too large (the most is 1Gi)":                  func(s *shape) { s.Weight = 2 << 30 },
+		"age: 1ms is too small (the least is 1s)":                     func(s *shape) { s.Age = time.Millisecond },
+		`color: "pink" is not known (write red or green)`:             func(s *shape) { s.Color = "pink" },
+		"pair: is missing besides owner (give both of them, or none)": func(s *shape) { s.Owner = "o" },
+		"places: is given besides tags (keep one of them)":            func(s *shape) { s.Tags, s.Places = []string{"a"}, []string{"b"} },
+		"places: has a ! (remove it)":                                 func(s *shape) { s.Places = []string{"!"} },
+		"inner: is missing too (add inner: {})":                       func(s *shape) { s.Inner = nil },
+	} {
+		s := good
+		edit(&s)
+		got := ""
+		if err := Check(&s); err != nil {
+			got = err.Error()
+		}
+		if got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+	zero := shape{Name: "a", Inner: &point{}, Secret: "gone"}
+	if err := Check(&zero); err != nil {
+		t.Errorf("zero values: %v", err)
+	}
+}
+
+func TestSection(t *testing.T) {
+	_, root := Decode[shape]("f", []byte("name: a\npoint: {x: 1, z: 2}\nmore:\n  - {x: 1}\nowner: ''\npair:\n"))
+	at := root.At("more[0]")
+	if at.Path() != "more[0]" || !at.Has("x") || at.Has("y") || !at.Has("") || root.Has("more[1]") || !root.Has("more[0].x") {
+		t.Errorf("%s: x %v, y %v", at.Path(), at.Has("x"), at.Has("y"))
+	}
+	if !root.At("point").HasUnknown() || at.HasUnknown() || root.HasUnknown() {
+		t.Error("not which objects have unknown keys")
+	}
+	if root.Fine("pair") || !root.Fine("owner") {
+		t.Error("not which keys have a mistake")
+	}
+	if given := root.Given("name", "owner", "pair", "tags", "point"); !slices.Equal(given, []string{"name", "pair", "point"}) {
+		t.Errorf("given %v", given)
+	}
+	at.Report("y", "is missing", "")
+	at.Report("y", "is reported twice", "")
+	at.Address("x", "nowhere", false, "remedy")
+	if got := root.Err().Error(); !strings.Contains(got, "f:4:5: more[0].y: is missing\n") || strings.Contains(got, "twice") ||
+		!strings.Contains(got, `f:4:9: more[0].x: "nowhere" is not an address of the form host:port (remedy)`) {
+		t.Error(got)
+	}
+}
+
+func TestAddress(t *testing.T) {
+	for _, test := range []struct {
+		text    string
+		connect bool
+		problem string
+	}{
+		{"a:1", true, ""},
+		{"[::1]:1", true, ""},
+		{":8080", false, ""},
+		{"a:0", false, ""},
+		{"a_b.c.:65535", true, ""},
+		{":1", true, "has no host"},
+		{"a:0", true, "has no port"},
+		{"a:65536", false, "has no port"},
+		{"a", false, "is not an address"},
+		{"a b:1", true, "has no valid host"},
+		{"a:b", false, "has no port"},
+		{"::1:1", true, "is not an address"},
+	} {
+		at := &Section{d: newDecoder("", nil)}
+		at.Address("key", test.text, test.connect, "remedy")
+		if err := at.Err(); err == nil != (test.problem == "") || err != nil && !strings.Contains(err.Error(), test.problem) {
+			t.Errorf("%q: %v, want %q", test.text, err, test.problem)
+		}
+	}
+}
+
+func TestFields(t *testing.T) {
+	var names, types []string
+	for _, f := range Fields(reflect.TypeFor[shape]()) {
+		names, types = append(names, f.Name), append(types, f.TypeName())
+		if err := f.CheckTags(); err != nil {
+			t.Errorf("%s: %v", f.Name, err)
+		}
+		if child, inner := f.Section("a"); (inner == nil) == slices.Contains([]string{"point", "inner", "more"}, f.Name) {
+			t.Errorf("%s: section %s", f.Name, child)
+		}
+	}
+	wantNames := strings.Fields("name color hue sides weight age solid tags places labels passwordFile point inner more owner pair")
+	if diff := cmp.Diff(wantNames, names); diff != "" {
+		t.Errorf("names (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(strings.Fields("string string string integer size duration boolean"), types[:7]); diff != "" {
+		t.Errorf("types (-want +got):\n%s", diff)
+	}
+	wrong := Field{Name: "x", Type: reflect.TypeFor[int](), Tag: `example:"many"`}
+	if err := wrong.CheckTags(); err == nil || !strings.HasPrefix(err.Error(), "example: ") {
+		t.Errorf("a wrong example: %v", err)
+	}
+}
+
+// Whatever the text: no panic, and mistakes that are within it, in order, on one line each.
+func FuzzDecode(f *testing.F) {
+	f.Add("name: a\ninner: {}\nplaces: \"\\u00e9 !\"\n")
+	f.Add("name: |2- # c\n    !\nplaces: >-\n  a\n\n  b!\n")
+	f.Add("a: &x [*x]\n<<: {b: c}\n? d\n")
+	f.Fuzz(func(t *testing.T, text string) {
+		s, at := Decode[shape]("f", []byte(text))
+		if !at.Unreadable() {
+			s.Validate(at)
+		}
+		errs, ok := at.Err().(*Errors)
+		if !ok {
+			return
+		}
+		for i, m := range errs.Mistakes {
+			if m.Line < 1 || m.Column < 1 || m.Line > len(splitLines(text)) || strings.ContainsAny(m.String(), "\n\r") {
+				t.Errorf("%q: %v", text, m)
+			}
+			if i > 0 && (m.Line < errs.Mistakes[i-1].Line) {
+				t.Errorf("%q: not in order:\n%v", text, errs)
+			}
+		}
+	})
+}

@@ -1,0 +1,67 @@
+package sinks
+
+import (
+	"errors"
+	"log/slog"
+
+	"github.com/deltabridge/deltabridge/internal/strictyaml"
+	"github.com/deltabridge/deltabridge/pkg/event"
+	"github.com/deltabridge/deltabridge/pkg/reach"
+)
+
+// Config is the configuration of a destination of one kind: an object of the configuration file. The tags of its fields say what
+// keys there are, with which values ([strictyaml]). All methods but Validate are for values that are valid.
+type Config interface {
+	// Validate reports what tags can't say.
+	strictyaml.Validator
+	// ValidateLetters reports why dead letters can't be sent to a place.
+	ValidateLetters(at *strictyaml.Section, to *LetterPlace)
+	// Conflict reports in at if messages that go here do harm to those of another sink, other, which is called name, and returns
+	// whether it did. One of the two may come from Letters. Neither may be valid.
+	Conflict(at *strictyaml.Section, other Config, name string) bool
+
+	// NewSink makes the sink, without any I/O but reading files. Sinks with the same servers should share the prober; nil: it has
+	// its own.
+	NewSink(prober *reach.Prober, log *slog.Logger) (Sink, error)
+	// Letters is the configuration that sends the dead letters of a sink to a place; nil if there is none.
+	Letters(sink string, to *LetterPlace) Config
+	// Client is the configuration of another process, for which no server is embedded.
+	Client() Config
+
+	// Place says where a message goes. A nil template: all go to one place.
+	Place() (*event.Template, error)
+	// KeyTemplate is that of event.Message.PartitionKey. A nil template: messages need none.
+	KeyTemplate() (*event.Template, error)
+	// LastOnly reports whether the destination keeps the last event of each object alone.
+	LastOnly() bool
+}
+
+// LetterPlace is where dead letters go on the servers of the sink.
+type LetterPlace struct {
+	// Send them to this topic of the sink's Kafka cluster. Variables as in `kafka.topic`. With `kafka.createTopics` it is
+	// created, for messages of up to 16Mi; otherwise it has to be there.
+	Topic string `yaml:"topic" oneOf:"true" example:"\"dead-letters.{cluster}\""`
+	// Send them to this subject of the sink's NATS servers. Variables as in `nats.subject`. A stream of its own has to take
+	// it: `stream`.
+	Subject string `yaml:"subject" oneOf:"true" example:"\"dead.{cluster}.{resource}\""`
+	// The stream that takes `subject`. With `nats.stream.create` it is created as that of the sink is.
+	Stream string `yaml:"stream" pattern:"^[^\\s.*>/\\\\]{1,255}$" example:"DEAD"`
+}
+
+// String returns the place for people: subject dead.letters, for instance.
+func (p *LetterPlace) String() string {
+	if p.Topic != "" {
+		return "topic " + p.Topic
+	}
+	return "subject " + p.Subject
+}
+
+// CheckTemplate reports the mistake in the template of a key. It returns nil if there is one.
+func CheckTemplate(at *strictyaml.Section, key, text string, escape event.Escape, example string) *event.Template {
+	t, err := event.ParseTemplate(text, escape)
+	if mistake, ok := errors.AsType[*event.TemplateError](err); ok {
+		at.ReportIn(key, mistake.Offset, strictyaml.Quote(text)+": "+mistake.Reason, "as in "+example)
+		return nil
+	}
+	return t
+}

@@ -1,0 +1,123 @@
+package kafka
+
+import (
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+
+	"github.com/deltabridge/deltabridge/internal/strictyaml"
+	"github.com/deltabridge/deltabridge/pkg/event"
+	"github.com/deltabridge/deltabridge/pkg/sinks"
+	"github.com/deltabridge/deltabridge/pkg/sinks/access"
+)
+
+// Validate implements [sinks.Config].
+func (cfg *Config) Validate(at *strictyaml.Section) {
+	if len(cfg.Brokers) == 0 && at.Fine("brokers") {
+		at.ReportMissing("brokers", "is empty", "write [127.0.0.1:9092]")
+	}
+	for i, broker := range cfg.Brokers {
+		at.Address(fmt.Sprintf("brokers[%d]", i), broker, true, "write host:9092, without a scheme")
+	}
+	topic := sinks.CheckTemplate(at, "topic", cfg.Topic, event.EscapeTopic, defaultTopic())
+	if topic != nil && cfg.Tombstones && topic.Uses("operation") {
+		at.Report("topic", "has {operation} in it: with tombstones, a deletion would leave the object's state in another topic",
+			"use "+defaultTopic())
+	}
+	cfg.validateKey(at, topic)
+	cfg.TLS.Validate(at.At("tls"))
+	cfg.SASL.Validate(at.At("sasl"))
+}
+
+func defaultTopic() string { return strictyaml.Default[Config]().Topic }
+
+// validateKey checks the key of records, which decides on their order, and on what a compacted topic keeps. topic is nil if it is
+// wrong.
+func (cfg *Config) validateKey(at *strictyaml.Section, topic *event.Template) {
+	key := sinks.CheckTemplate(at, "key", cfg.Key, event.EscapeNone, DefaultKey)
+	if key == nil {
+		return
+	}
+	switch {
+	case key.Uses("operation"):
+		at.Report("key", "has {operation} in it: the events of an object would come out of order",
+			"use what stays the same for an object, as in "+DefaultKey)
+	case cfg.Tombstones && topic != nil && !nameOneObject(topic, key):
+		at.Report("key", "is the same for several objects of one topic: with tombstones, one of them would be kept, "+
+			"and the deletion of one would take the others along",
+			"name them by {group}, {resource}, {namespace} and {name}, or by {uid}: use "+DefaultKey)
+	}
+	if !cfg.Tombstones || cfg.CreateTopics == nil {
+		return
+	}
+	if policy, given := cfg.CreateTopics.Config[cleanupPolicy]; given && !strings.Contains(policy, "compact") {
+		at.Report("createTopics.config", "has cleanup.policy "+policy+", with which tombstones have no effect",
+			"write compact, or remove it to get that")
+	}
+}
+
+// nameOneObject reports whether no two objects have the same key in the same topic. A name has to be in the key: what the name of a
+// topic can't hold becomes the same "-".
+func nameOneObject(topic, key *event.Template) bool {
+	either := func(variable string) bool { return topic.Uses(variable) || key.Uses(variable) }
+	return either("uid") || key.Uses("name") && either("group") && either("resource") && either("namespace")
+}
+
+// Validate reports which keys do not go with the mechanism.
+func (s *SASLConfig) Validate(at *strictyaml.Section) {
+	names := []string{"mechanism", "username", "passwordFile"}
+	given := at.Given(names...)
+	if s.Mechanism == mechanismIAM {
+		for _, name := range given[1:] {
+			at.Report(name, "is given besides mechanism AWS_MSK_IAM, which takes the credentials of the AWS environment", "remove it")
+		}
+		return
+	}
+	if len(at.Given("region")) > 0 && at.Fine("mechanism") {
+		at.Report("region", "is for mechanism AWS_MSK_IAM alone", "remove it, or write mechanism: AWS_MSK_IAM")
+	}
+	if len(given) == 0 {
+		return
+	}
+	for _, name := range names {
+		if !slices.Contains(given, name) {
+			at.ReportMissing(name, "is missing besides "+given[0], "give mechanism, username and passwordFile, or none of them")
+		}
+	}
+}
+
+// ValidateLetters implements [sinks.Config].
+func (cfg *Config) ValidateLetters(at *strictyaml.Section, to *sinks.LetterPlace) {
+	switch {
+	case to.Subject != "":
+		at.Report("subject", "is for a sink with nats", "write topic, or file: {}")
+	case to.Topic != "" && to.Topic == cfg.Topic:
+		at.Report("topic", "is the topic of the sink", "choose another")
+	}
+}
+
+// Conflict implements [sinks.Config]: dead letters are not sent to a topic with the events of another sink.
+func (cfg *Config) Conflict(at *strictyaml.Section, other sinks.Config, name string) bool {
+	theirs, ok := other.(*Config)
+	if !ok || !cfg.letters || theirs.letters || cfg.Topic != theirs.Topic {
+		return false
+	}
+	brokers := theirs.canonicalBrokers()
+	if !slices.ContainsFunc(cfg.canonicalBrokers(), func(broker string) bool { return slices.Contains(brokers, broker) }) {
+		return false
+	}
+	at.Report("topic", strictyaml.Quote(cfg.Topic)+" is the topic of "+name+": its readers would take dead letters for its events",
+		"choose another")
+	return true
+}
+
+// canonicalBrokers is the brokers as host:port, in one spelling.
+func (cfg *Config) canonicalBrokers() (brokers []string) {
+	for _, broker := range cfg.Brokers {
+		if host, port, err := net.SplitHostPort(broker); err == nil {
+			brokers = append(brokers, net.JoinHostPort(access.CanonicalHost(host), port))
+		}
+	}
+	return brokers
+}

@@ -1,0 +1,43 @@
+package stdout
+
+import (
+	"log/slog"
+	"os"
+
+	"github.com/deltabridge/deltabridge/internal/strictyaml"
+	"github.com/deltabridge/deltabridge/pkg/event"
+	"github.com/deltabridge/deltabridge/pkg/reach"
+	"github.com/deltabridge/deltabridge/pkg/sinks"
+)
+
+// Config writes each event as one line of JSON to standard output.
+type Config struct{}
+
+var _ sinks.Config = (*Config)(nil)
+
+// NewSink implements [sinks.Config].
+func (*Config) NewSink(*reach.Prober, *slog.Logger) (sinks.Sink, error) { return New(os.Stdout), nil }
+
+// Validate implements [sinks.Config]. There is nothing to set.
+func (*Config) Validate(*strictyaml.Section) {}
+
+// ValidateLetters implements [sinks.Config].
+func (*Config) ValidateLetters(*strictyaml.Section, *sinks.LetterPlace) {}
+
+// Conflict implements [sinks.Config]. Lines of several sinks do each other no harm.
+func (*Config) Conflict(*strictyaml.Section, sinks.Config, string) bool { return false }
+
+// Letters implements [sinks.Config].
+func (*Config) Letters(string, *sinks.LetterPlace) sinks.Config { return nil }
+
+// Client implements [sinks.Config].
+func (c *Config) Client() sinks.Config { return c }
+
+// Place implements [sinks.Config].
+func (*Config) Place() (*event.Template, error) { return nil, nil }
+
+// KeyTemplate implements [sinks.Config].
+func (*Config) KeyTemplate() (*event.Template, error) { return nil, nil }
+
+// LastOnly implements [sinks.Config].
+func (*Config) LastOnly() bool { return false }
