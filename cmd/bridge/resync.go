@@ -13,7 +13,7 @@ import (
 
 	"github.com/deltabridge/deltabridge/internal/config"
 	"github.com/deltabridge/deltabridge/internal/console"
-	"github.com/deltabridge/deltabridge/internal/engine"
+	"github.com/deltabridge/deltabridge/internal/control"
 )
 
 // configVariable is the environment variable with the configuration file for commands without --config. The chart sets
@@ -57,7 +57,7 @@ func newResyncCommand(stdout io.Writer) *cobra.Command {
 func requestResync(ctx context.Context, cfg *config.Config, sink string, out io.Writer) error {
 	var failed []error
 	skipped := 0
-	err := engine.RequestResync(ctx, cfg.State.Path, sink, func(report *engine.ResyncReport) error {
+	err := control.RequestResync(ctx, cfg.State.Path, sink, func(report *control.ResyncReport) error {
 		skipped += len(report.Skipped)
 		if report.Error != "" {
 			failed = append(failed, fmt.Errorf("sink %s: %s", report.Sink, report.Error))
@@ -74,7 +74,7 @@ func requestResync(ctx context.Context, cfg *config.Config, sink string, out io.
 }
 
 // printResync prints the result of the resync of one sink.
-func printResync(out io.Writer, r *engine.ResyncReport) error {
+func printResync(out io.Writer, r *control.ResyncReport) error {
 	objects, resources := console.Count(int64(r.Objects)), console.Count(int64(r.Resources))
 	lines := []string{fmt.Sprintf("%s: %s objects of %s resources re-sent", r.Sink, objects, resources)}
 	for _, skipped := range r.Skipped {

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/deltabridge/deltabridge/internal/engine"
+	"github.com/deltabridge/deltabridge/internal/control"
 )
 
 // stateConfig writes a configuration whose folder of state is where it is itself.
@@ -27,7 +27,7 @@ func stateConfig(t *testing.T) (file string) {
 func answering(t *testing.T, answer string) (file string) {
 	t.Helper()
 	file = stateConfig(t)
-	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "unix", engine.Socket(filepath.Dir(file)))
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "unix", control.Socket(filepath.Dir(file)))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -35,7 +35,7 @@ func (e *examination) checkProcess() {
 func (e *examination) checkMemory() {
 	var buffers int64
 	for n := range e.Config.Sinks {
-		buffers += int64(e.Config.Sinks[n].Buffer.Bytes)
+		buffers += e.Config.Sinks[n].Buffer.Bytes
 	}
 	limit, of := memoryLimit()
 	detail := fmt.Sprintf("buffers can use %v", size(buffers))

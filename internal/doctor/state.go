@@ -97,7 +97,7 @@ func (e *examination) checkSpace(dir, existing string) {
 	var limit, used int64
 	for n := range e.Config.Sinks {
 		s := &e.Config.Sinks[n]
-		limit += int64(s.Buffer.Spill.MaxBytes)
+		limit += s.Buffer.Spill.MaxBytes
 		used += spillBytes(dir, s.Name)
 	}
 	detail := fmt.Sprintf("%v free; spills can take up to %v", size(free), size(limit))

@@ -11,6 +11,7 @@ import (
 
 	"k8s.io/client-go/rest"
 
+	"github.com/deltabridge/deltabridge/internal/control"
 	"github.com/deltabridge/deltabridge/internal/tracker"
 	"github.com/deltabridge/deltabridge/pkg/checkpoint"
 	"github.com/deltabridge/deltabridge/pkg/event"
@@ -239,7 +240,7 @@ func (e *Engine) read() error {
 	var group sync.WaitGroup
 	defer group.Wait()
 	group.Go(e.resyncs.Run)
-	if c := listenControl(e.state, e.resyncs, e.log); c != nil {
+	if c := control.Listen(e.state, e.resyncs.handler(), e.log); c != nil {
 		group.Go(func() { c.Run(e.reading) })
 	}
 	err := e.tracker.Identify(e.reading, e.connector, e.client)

@@ -3,13 +3,16 @@ package engine
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/deltabridge/deltabridge/internal/control"
 	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/informer"
 )
@@ -30,15 +33,6 @@ func newResyncer(ctx context.Context, pipelines []*pipeline, informers func() []
 	return &resyncer{
 		ctx: ctx, pipelines: pipelines, informers: informers, log: log, running: map[string]time.Time{},
 	}
-}
-
-// ResyncReport is what a resync of one sink came to.
-type ResyncReport struct {
-	Sink      string   `json:"sink"`
-	Resources int      `json:"resources"`
-	Objects   int      `json:"objects"`
-	Skipped   []string `json:"skipped,omitempty"` // resources, each with the cause
-	Error     string   `json:"error,omitempty"`   // why it did not come to its end; empty if it did
 }
 
 // Run resyncs at intervals until the context of the resyncer ends, and returns when no resync that it began is under way.
@@ -83,7 +77,7 @@ func (r *resyncer) find(sink string) ([]*pipeline, error) {
 
 // resync resyncs the sinks, each at its own pace, and returns when all have ended. It calls report, unless that is nil, with the
 // report of each sink as soon as there is one, one call at a time. why is for the log.
-func (r *resyncer) resync(pipelines []*pipeline, why string, report func(ResyncReport)) {
+func (r *resyncer) resync(pipelines []*pipeline, why string, report func(control.ResyncReport)) {
 	var group sync.WaitGroup
 	var reporting sync.Mutex
 	for _, p := range pipelines {
@@ -100,7 +94,7 @@ func (r *resyncer) resync(pipelines []*pipeline, why string, report func(ResyncR
 }
 
 // resyncSink resyncs one sink, unless that is under way, and logs the beginning and the end.
-func (r *resyncer) resyncSink(p *pipeline, why string) ResyncReport {
+func (r *resyncer) resyncSink(p *pipeline, why string) control.ResyncReport {
 	log := p.log.With("why", why)
 	log.Info("resync begins")
 	began := time.Now()
@@ -118,7 +112,7 @@ func (r *resyncer) resyncSink(p *pipeline, why string) ResyncReport {
 }
 
 // resyncExclusively resyncs one sink, unless that is under way.
-func (r *resyncer) resyncExclusively(p *pipeline) ResyncReport {
+func (r *resyncer) resyncExclusively(p *pipeline) control.ResyncReport {
 	r.mu.Lock()
 	since, busy := r.running[p.name]
 	if !busy {
@@ -126,11 +120,11 @@ func (r *resyncer) resyncExclusively(p *pipeline) ResyncReport {
 	}
 	r.mu.Unlock()
 	if busy {
-		return ResyncReport{Sink: p.name, Error: "a resync is under way since " + since.UTC().Format(time.RFC3339) + ": ask again when it has ended"}
+		return control.ResyncReport{Sink: p.name, Error: "a resync is under way since " + since.UTC().Format(time.RFC3339) + ": ask again when it has ended"}
 	}
 	defer r.end(p)
 	p.metrics.resyncs.Inc()
-	report := ResyncReport{Sink: p.name}
+	report := control.ResyncReport{Sink: p.name}
 	informers := r.informers()
 	if len(informers) == 0 {
 		report.Error = "nothing is watched yet"
@@ -203,7 +197,7 @@ func (p *pipeline) sourcesOf(informers []*informer.Informer) (all []restated) {
 
 // resyncResource re-sends what all informers of one resource know, waits until that is delivered, and sends a synced event. It
 // sends none with an error: then not everything that exists was sent, and consumers would take the rest for deleted.
-func (r *resyncer) resyncResource(p *pipeline, informers []*informer.Informer, report *ResyncReport) error {
+func (r *resyncer) resyncResource(p *pipeline, informers []*informer.Informer, report *control.ResyncReport) error {
 	sources := p.sourcesOf(informers)
 	if len(sources) == 0 {
 		return nil
@@ -234,4 +228,28 @@ func (r *resyncer) resyncResource(p *pipeline, informers []*informer.Informer, r
 	}
 	report.Resources++
 	return nil
+}
+
+// handler serves commands.
+func (r *resyncer) handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /resync", r.serve)
+	return mux
+}
+
+// serve answers a request for a resync with a line of JSON for each sink, when that sink was sent everything. The resync
+// continues if the client has gone.
+func (r *resyncer) serve(w http.ResponseWriter, request *http.Request) {
+	pipelines, err := r.find(request.URL.Query().Get("sink"))
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusNotFound)
+		return
+	}
+	w.Header().Set("Content-Type", "application/jsonl")
+	answer := json.NewEncoder(w)
+	r.resync(pipelines, "request", func(report control.ResyncReport) {
+		if answer.Encode(report) == nil { // who asked may be gone
+			_ = http.NewResponseController(w).Flush()
+		}
+	})
 }

@@ -6,9 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -21,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/deltabridge/deltabridge/internal/control"
 	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/filter"
 	"github.com/deltabridge/deltabridge/pkg/informer"
@@ -142,7 +141,7 @@ func TestResyncAtIntervals(t *testing.T) {
 func serveControl(t *testing.T, r *resyncer) (state string) {
 	t.Helper()
 	state = t.TempDir()
-	c := listenControl(state, r, slog.New(slog.NewTextHandler(t.Output(), nil)))
+	c := control.Listen(state, r.handler(), slog.New(slog.NewTextHandler(t.Output(), nil)))
 	if c == nil {
 		t.Fatal("no socket")
 	}
@@ -154,8 +153,8 @@ func serveControl(t *testing.T, r *resyncer) (state string) {
 }
 
 func TestRequestResync(t *testing.T) {
-	request := func(state, sink string) (reports []ResyncReport, err error) {
-		err = RequestResync(t.Context(), state, sink, func(r *ResyncReport) error {
+	request := func(state, sink string) (reports []control.ResyncReport, err error) {
+		err = control.RequestResync(t.Context(), state, sink, func(r *control.ResyncReport) error {
 			reports = append(reports, *r)
 			return nil
 		})
@@ -163,12 +162,12 @@ func TestRequestResync(t *testing.T) {
 	}
 	p := pipelineFor(t, roomy)
 	state := serveControl(t, resyncerFor(t.Context(), p))
-	info, err := os.Stat(Socket(state))
+	info, err := os.Stat(control.Socket(state))
 	if err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("the socket: %v, %v", info, err)
 	}
 	reports, err := request(state, "")
-	if diff := cmp.Diff([]ResyncReport{{Sink: "test", Error: "nothing is watched yet"}}, reports); diff != "" || err != nil {
+	if diff := cmp.Diff([]control.ResyncReport{{Sink: "test", Error: "nothing is watched yet"}}, reports); diff != "" || err != nil {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}
 	if _, err := request(state, "tset"); err == nil || err.Error() != `there is no sink "tset"; there are test` {
@@ -186,46 +185,8 @@ func TestRequestResync(t *testing.T) {
 		t.Errorf("without a resource: %+v, %v", reports, err)
 	}
 	enough := errors.New("enough")
-	if err := RequestResync(t.Context(), state, "", func(*ResyncReport) error { return enough }); !errors.Is(err, enough) {
+	if err := control.RequestResync(t.Context(), state, "", func(*control.ResyncReport) error { return enough }); !errors.Is(err, enough) {
 		t.Errorf("who asked has gone: %v", err)
-	}
-}
-
-func TestSocketInTheWay(t *testing.T) {
-	dir := t.TempDir()
-	path := Socket(dir)
-	left, err := (&net.ListenConfig{}).Listen(t.Context(), "unix", path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := listenUnix(path); err == nil || err.Error() != "another process listens there" {
-		t.Errorf("in use: %v", err)
-	}
-	left.(*net.UnixListener).SetUnlinkOnClose(false) // as a killed process leaves it
-	if err := left.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if err := RequestResync(t.Context(), dir, "", nil); err == nil || !strings.HasPrefix(err.Error(), "no bridge runs") {
-		t.Errorf("nobody listens: %v", err)
-	}
-	listener, err := listenUnix(path)
-	if err != nil {
-		t.Fatalf("left behind: %v", err)
-	}
-	if err := listener.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := listenUnix(path); err == nil || !strings.Contains(err.Error(), "which is no socket") {
-		t.Errorf("a file: %v", err)
-	}
-	if _, err := listenUnix(Socket(filepath.Join(dir, strings.Repeat("x", 100)))); err == nil || !strings.Contains(err.Error(), "choose a shorter state.path") {
-		t.Errorf("a long path: %v", err)
-	}
-	if listenControl(dir, nil, slog.New(slog.DiscardHandler)) != nil {
-		t.Error("a socket, although a file is in its way")
 	}
 }
 
@@ -264,27 +225,27 @@ func TestEndOfAResync(t *testing.T) {
 		failure error  // of the list of one of two namespaces
 		refuse  string // by the destination
 		want    []string
-		report  ResyncReport
+		report  control.ResyncReport
 	}{
 		"all": {
 			want:   []string{"restated u1.3", "restated u1.4", "synced {pods 10 2}"},
-			report: ResyncReport{Sink: "test", Resources: 1, Objects: 2},
+			report: control.ResyncReport{Sink: "test", Resources: 1, Objects: 2},
 		},
 		"a namespace is not known": {
 			failure: errors.New("forbidden"), want: []string{"restated u1.3"},
-			report: ResyncReport{Sink: "test", Objects: 1, Skipped: []string{"pods: its list is not handed over yet"}},
+			report: control.ResyncReport{Sink: "test", Objects: 1, Skipped: []string{"pods: its list is not handed over yet"}},
 		},
 		"some are kept back": {
 			rule: filter.Rule{When: "operation == 'added' || object.status.phase == 'Running'"}, want: []string{"restated u1.3"},
-			report: ResyncReport{Sink: "test", Objects: 1, Skipped: []string{"pods: operations or when of the sink's filters keep 1 of its objects back"}},
+			report: control.ResyncReport{Sink: "test", Objects: 1, Skipped: []string{"pods: operations or when of the sink's filters keep 1 of its objects back"}},
 		},
 		"one is refused": {
 			refuse: "u1.4", want: []string{"restated u1.3", "gap u1.4.gap"},
-			report: ResyncReport{Sink: "test", Objects: 2, Skipped: []string{"pods: its end is not marked: 1 of its events were refused meanwhile, gap events say which"}},
+			report: control.ResyncReport{Sink: "test", Objects: 2, Skipped: []string{"pods: its end is not marked: 1 of its events were refused meanwhile, gap events say which"}},
 		},
 		"some are not for the sink": {
 			rule: filter.Rule{When: "object.status.phase == 'Running'"}, want: []string{"restated u1.3", "synced {pods 10 1}"},
-			report: ResyncReport{Sink: "test", Resources: 1, Objects: 1},
+			report: control.ResyncReport{Sink: "test", Resources: 1, Objects: 1},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -295,9 +256,9 @@ func TestEndOfAResync(t *testing.T) {
 				synctest.Wait()
 				r := newResyncer(t.Context(), []*pipeline{p}, func() []*informer.Informer { return []*informer.Informer{a, b} }, p.log)
 				took := draining(t, p, tt.refuse)
-				var report ResyncReport
+				var report control.ResyncReport
 				began := time.Now()
-				r.resync(r.pipelines, "test", func(r ResyncReport) { report = r })
+				r.resync(r.pipelines, "test", func(r control.ResyncReport) { report = r })
 				if diff := cmp.Diff(tt.report, report); diff != "" {
 					t.Errorf("report (-want +got):\n%s", diff)
 				}

@@ -1,4 +1,4 @@
-package engine
+package control
 
 import (
 	"context"
@@ -14,8 +14,18 @@ import (
 	"syscall"
 )
 
-// RequestResync asks the engine that runs with a folder of state for a resync of one sink, or of all if sink is empty. It calls each with
-// the report of each sink as it comes, and returns when all ended; an error of each ends it.
+// ResyncReport is the result of a resync of one sink.
+type ResyncReport struct {
+	Sink      string   `json:"sink"`
+	Resources int      `json:"resources"`
+	Objects   int      `json:"objects"`
+	Skipped   []string `json:"skipped,omitempty"` // resources, each with the reason
+	Error     string   `json:"error,omitempty"`   // why the resync was not finished; empty if it was
+}
+
+// RequestResync requests a resync of one sink, or of all if sink is empty, from the process with this state directory. It
+// calls each with the report of each sink as soon as that has ended, and returns after the last one. An error of each
+// ends it.
 func RequestResync(ctx context.Context, state, sink string, each func(*ResyncReport) error) error {
 	path := Socket(state)
 	client := http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
