@@ -4,6 +4,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/deltabridge/deltabridge/internal/metrics"
 	"github.com/deltabridge/deltabridge/internal/tracker"
 	"github.com/deltabridge/deltabridge/pkg/informer"
 	"github.com/prometheus/client_golang/prometheus"
@@ -17,7 +18,7 @@ type stateCollector struct {
 }
 
 func desc(name, help string, labels ...string) *prometheus.Desc {
-	return prometheus.NewDesc(namespace+"_"+name, help, labels, nil)
+	return prometheus.NewDesc(metrics.Namespace+"_"+name, help, labels, nil)
 }
 
 var (

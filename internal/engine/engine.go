@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/deltabridge/deltabridge/internal/control"
+	"github.com/deltabridge/deltabridge/internal/metrics"
 	"github.com/deltabridge/deltabridge/internal/tracker"
 	"github.com/deltabridge/deltabridge/pkg/checkpoint"
 	"github.com/deltabridge/deltabridge/pkg/event"
@@ -51,16 +52,16 @@ func New(o Options) (*Engine, error) {
 		return nil, err
 	}
 	e.enrichment = newEnrichment(e.reading, o.Enrichment, o.Sinks)
-	metrics := newMetrics(o.Build)
-	if err := e.buildPipelines(o, metrics); err != nil {
+	counted := metrics.New(o.Build.Version, o.Build.Commit)
+	if err := e.buildPipelines(o, counted); err != nil {
 		return nil, err
 	}
 	if err = e.buildSet(o); err != nil {
 		return nil, err
 	}
 	e.resyncs = newResyncer(e.reading, e.pipelines, e.set.Informers, o.Logger)
-	metrics.registry.MustRegister(&stateCollector{e.pipelines, e.set.Statuses, e.tracker})
-	if e.http, err = listenHTTP(o.HTTP, metrics.registry, e.notReady); err != nil {
+	counted.Registry.MustRegister(&stateCollector{e.pipelines, e.set.Statuses, e.tracker})
+	if e.http, err = listenHTTP(o.HTTP, counted.Registry, e.notReady); err != nil {
 		return nil, err
 	}
 	return e, nil
@@ -85,7 +86,7 @@ func (e *Engine) openTracker(o Options) (*tracker.Tracker, error) {
 	return tracker.New(of), nil
 }
 
-func (e *Engine) buildPipelines(o Options, m *metrics) error {
+func (e *Engine) buildPipelines(o Options, m *metrics.Metrics) error {
 	of := shared{metrics: m, enrichment: e.enrichment, books: e.tracker, log: o.Logger}
 	owner := func() sinks.Owner { return sinks.Owner{Cluster: o.Cluster, UID: e.tracker.KnownUID()} }
 	slot := 0

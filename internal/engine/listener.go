@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/deltabridge/deltabridge/internal/metrics"
 	"github.com/deltabridge/deltabridge/internal/mutant"
 	"github.com/deltabridge/deltabridge/internal/tracker"
 	"github.com/deltabridge/deltabridge/pkg/event"
@@ -25,7 +26,7 @@ type listener struct {
 	pipeline *pipeline
 	resource schema.GroupVersionResource
 	filter   *filter.ResourceFilter
-	counters *resourceCounters
+	counters *metrics.Resource
 	ledger   *ledger.Ledger
 	source   string
 	// namespace is the one that the informer watches; empty: all.
@@ -69,7 +70,7 @@ func newListener(ctx context.Context, p *pipeline, source informer.Source, f *fi
 		ctx: ctx, pipeline: p, resource: resource, filter: f, ledger: ledger, source: source.Name, namespace: source.Namespace,
 		selected: source.LabelSelector != "" || source.FieldSelector != "",
 		position: at, inList: at == "",
-		counters: p.metrics.resource(resource.GroupResource()), log: p.log,
+		counters: p.metrics.Resource(resource.GroupResource()), log: p.log,
 	}
 	l.filtered = cache.FilteringResourceEventHandler{FilterFunc: f.Belongs, Handler: sender{l}}
 	return l
@@ -112,11 +113,11 @@ func (l *listener) OnLeave(last, now *object.Object) {
 
 // pass counts a change and what the filter made of it.
 func (l *listener) pass(change func()) {
-	l.counters.received.Inc()
+	l.counters.Received.Inc()
 	l.sent = false
 	change()
 	if !l.sent {
-		l.counters.filtered.Inc()
+		l.counters.Filtered.Inc()
 	}
 }
 
@@ -199,7 +200,7 @@ func (s sender) deletion(o *object.Object) event.Event {
 // send pushes the change if the conditions on the change hold.
 func (l *listener) send(ev event.Event) {
 	if reason := l.filter.Refusal(ev.Type, ev.Old, ev.Object); reason != "" {
-		l.pipeline.metrics.suppressed(l.resource.GroupResource(), reason)
+		l.pipeline.metrics.Suppress(l.resource.GroupResource(), reason)
 		return
 	}
 	l.sent = true
@@ -222,9 +223,9 @@ func (l *listener) push(ev event.Event) (told time.Time) {
 		m, told = l.unencodable(ev, err), time.Time{}
 	}
 	m.Origin = event.Origin{Source: l.source, Position: l.positionOf(ev), Seq: l.ledger.Track(l.pipeline.name, ev.Time)}
-	l.counters.queued(m)
+	l.counters.Queue(m)
 	if err = l.pipeline.queue.Push(l.ctx, m); err != nil { // only at shutdown: the queue is closed
-		l.counters.unqueued(m)
+		l.counters.Unqueue(m)
 		l.pipeline.abandoned.Add(1)
 		return time.Time{}
 	}
@@ -270,8 +271,8 @@ func (l *listener) positionOf(ev event.Event) string {
 // unencodable makes the gap event that takes the place of an object whose JSON can't be used.
 func (l *listener) unencodable(ev event.Event, cause error) *event.Message {
 	l.log.Error("object can't be encoded, a gap event goes in its place", "err", cause)
-	l.counters.refused.Inc()
-	l.counters.untold.Add(1)
+	l.counters.Rejected.Inc()
+	l.counters.NotSent.Add(1)
 	m := &event.Message{
 		Type: ev.Type, Time: ev.Time, Resource: ev.Resource, Cluster: l.pipeline.encoder.Cluster, ClusterUID: l.pipeline.encoder.ClusterUID,
 		Identity: ev.Object.Identity, ID: string(ev.Object.UID) + "." + ev.Object.ResourceVersion,

@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/deltabridge/deltabridge/internal/metrics"
 	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/filter"
 	"github.com/deltabridge/deltabridge/pkg/informer"
@@ -44,7 +45,7 @@ func pipelineFor(t *testing.T, buffer Buffer, rules ...filter.Rule) *pipeline {
 // pipelineIn is pipelineFor with the directory of its files. end ends the queue.
 func pipelineIn(t *testing.T, dir string, buffer Buffer, rules ...filter.Rule) (p *pipeline, end func()) {
 	t.Helper()
-	of := shared{metrics: newMetrics(Build{}), books: noBooks{}, log: slog.New(slog.DiscardHandler)}
+	of := shared{metrics: metrics.New("", ""), books: noBooks{}, log: slog.New(slog.DiscardHandler)}
 	p, err := newPipeline(Sink{Name: "test", Rules: rules, Encoder: &event.Encoder{Cluster: "c"}, Buffer: buffer}, of, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -112,11 +113,11 @@ func TestListenerAtTheFiltersBorder(t *testing.T) {
 	if diff := cmp.Diff(want, taken(t, p)); diff != "" {
 		t.Error(diff)
 	}
-	c := p.metrics.resource(pods.GroupResource())
-	if r, f := testutil.ToFloat64(c.received), testutil.ToFloat64(c.filtered); r != 6 || f != 1 {
+	c := p.metrics.Resource(pods.GroupResource())
+	if r, f := testutil.ToFloat64(c.Received), testutil.ToFloat64(c.Filtered); r != 6 || f != 1 {
 		t.Errorf("received %v, filtered %v", r, f)
 	}
-	if n := testutil.ToFloat64(c.events); n != float64(len(want)) {
+	if n := testutil.ToFloat64(c.Events); n != float64(len(want)) {
 		t.Errorf("%v events are in the books", n)
 	}
 }
@@ -209,13 +210,13 @@ func gaugesFollow(t *testing.T, overflow string) {
 	for rv := 1; rv <= 20; rv++ {
 		l.OnUpdate(pod(t, rv, "Running"), pod(t, rv+1, "Running"))
 	}
-	c := p.metrics.resource(pods.GroupResource())
-	gaveUp := testutil.ToFloat64(c.dropped) + testutil.ToFloat64(c.merged)
-	gauge := testutil.ToFloat64(c.events)
+	c := p.metrics.Resource(pods.GroupResource())
+	gaveUp := testutil.ToFloat64(c.Dropped) + testutil.ToFloat64(c.Merged)
+	gauge := testutil.ToFloat64(c.Events)
 	if gaps := gauge - (20 - gaveUp); gaveUp < 5 || gaps < 0 || gaps > 2 || gaps > 0 == (overflow == "compact") {
-		t.Errorf("%v dropped, %v merged, the gauge says %v", testutil.ToFloat64(c.dropped), testutil.ToFloat64(c.merged), gauge)
+		t.Errorf("%v dropped, %v merged, the gauge says %v", testutil.ToFloat64(c.Dropped), testutil.ToFloat64(c.Merged), gauge)
 	}
-	hooks := p.metrics.hooks()
+	hooks := p.metrics.Hooks()
 	for left := int(gauge); left > 0; {
 		batch, err := p.queue.Take(t.Context(), nil, 100, 1<<20)
 		if err != nil {
@@ -227,7 +228,7 @@ func gaugesFollow(t *testing.T, overflow string) {
 		p.queue.Ack(len(batch))
 		left -= len(batch)
 	}
-	if events, bytes := testutil.ToFloat64(c.events), testutil.ToFloat64(c.bytes); events != 0 || bytes != 0 {
+	if events, bytes := testutil.ToFloat64(c.Events), testutil.ToFloat64(c.Bytes); events != 0 || bytes != 0 {
 		t.Errorf("an empty queue shows %v events, %v bytes", events, bytes)
 	}
 }
@@ -292,12 +293,12 @@ func TestListenerSuppresses(t *testing.T) {
 		t.Errorf("%s to %s", data.Old, data.Object)
 	}
 	suppressed := func(reason string) float64 {
-		return testutil.ToFloat64(p.metrics.all.suppressed.WithLabelValues("test", "pods", reason))
+		return testutil.ToFloat64(p.metrics.Suppressed("pods", reason))
 	}
 	if s, b := suppressed("status"), suppressed("managedFields"); s != 2 || b != 1 {
 		t.Errorf("%v suppressed for status, %v for bookkeeping", s, b)
 	}
-	if f := testutil.ToFloat64(p.metrics.resource(pods.GroupResource()).filtered); f != 3 {
+	if f := testutil.ToFloat64(p.metrics.Resource(pods.GroupResource()).Filtered); f != 3 {
 		t.Errorf("%v filtered", f)
 	}
 }

@@ -58,6 +58,6 @@ func (p *pipeline) lostGap(l fifo.Loss, resource schema.GroupVersionResource, to
 		return nil
 	}
 	gap.ID += "." + number // two losses of one file are two gaps
-	p.metrics.of(gap).queued(gap)
+	p.metrics.Of(gap).Queue(gap)
 	return gap
 }

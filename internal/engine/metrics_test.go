@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 
+	"github.com/deltabridge/deltabridge/internal/metrics"
 	"github.com/deltabridge/deltabridge/pkg/deadletter"
 	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/informer"
@@ -41,19 +42,19 @@ func TestMetricsPage(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer store.Close()
-	m := newMetrics(Build{})
-	m.forSink("js").resource(schema.GroupResource{Resource: "pods"})
-	m.forSink("js").suppressed(schema.GroupResource{Resource: "pods"}, "status")
-	m.registry.MustRegister(&stateCollector{e.pipelines, func() []informer.Status {
+	m := metrics.New("", "")
+	m.ForSink("js").Resource(schema.GroupResource{Resource: "pods"})
+	m.ForSink("js").Suppress(schema.GroupResource{Resource: "pods"}, "status")
+	m.Registry.MustRegister(&stateCollector{e.pipelines, func() []informer.Status {
 		return []informer.Status{{Resource: schema.GroupVersionResource{Resource: "pods"}, ResourceVersion: "1", LastContact: time.Now()}}
 	}, e.tracker})
-	families, err := m.registry.Gather()
+	families, err := m.Registry.Gather()
 	if err != nil {
 		t.Fatal(err)
 	}
 	page := bytes.NewBufferString(metricsIntro)
 	for _, f := range families {
-		if !strings.HasPrefix(f.GetName(), namespace+"_") {
+		if !strings.HasPrefix(f.GetName(), metrics.Namespace+"_") {
 			continue
 		}
 		var labels []string

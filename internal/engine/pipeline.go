@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/deltabridge/deltabridge/internal/metrics"
 	"github.com/deltabridge/deltabridge/internal/tracker"
 	"github.com/deltabridge/deltabridge/pkg/deadletter"
 	"github.com/deltabridge/deltabridge/pkg/event"
@@ -50,7 +51,7 @@ type pipeline struct {
 	// destinations has the last destination that the sink reported, until it is taken.
 	destinations chan string
 
-	metrics *sinkMetrics
+	metrics *metrics.Sink
 	log     *slog.Logger
 	books   books
 	// old are filters that the sink had before its configuration changed, by their texts; nil where one can't be read.
@@ -70,7 +71,7 @@ type pipeline struct {
 
 // shared is what the pipelines of an engine have in common.
 type shared struct {
-	metrics    *metrics
+	metrics    *metrics.Metrics
 	enrichment *enrichment
 	books      books
 	log        *slog.Logger
@@ -81,7 +82,7 @@ func newPipeline(s Sink, of shared, slot int) (*pipeline, error) {
 	p := &pipeline{
 		name: s.Name, encoder: s.Encoder, sink: s.Destination, closers: s.Closers, resync: s.Resync, bounds: s.Buffer, seen: s.Seen,
 		enrich: of.enrichment.forSink(s.Enrich), destinations: make(chan string, 1),
-		metrics: of.metrics.forSink(s.Name), log: of.log.With("sink", s.Name), books: of.books,
+		metrics: of.metrics.ForSink(s.Name), log: of.log.With("sink", s.Name), books: of.books,
 		old: map[string]*filter.Filter{}, drained: make(chan struct{}),
 	}
 	p.delivering, p.stop = context.WithCancel(context.Background())
@@ -109,14 +110,14 @@ func (p *pipeline) open(state string, refusals sinks.Rejections, owner func() si
 		p.letters.Logger = p.log
 	}
 	p.guard = &sinks.Guard{Sink: p.sink, Name: p.name, Logger: p.log, Owner: owner, OnDestination: p.arrived}
-	p.drain = &sinks.Drain{Name: p.name, Sink: p.guard, Queue: p.queue, Rejections: refusals, Parked: parking, Hooks: p.metrics.hooks(), Logger: p.log}
+	p.drain = &sinks.Drain{Name: p.name, Sink: p.guard, Queue: p.queue, Rejections: refusals, Parked: parking, Hooks: p.metrics.Hooks(), Logger: p.log}
 	return nil
 }
 
 // compile compiles rules for what the sink may see.
 func (p *pipeline) compile(rules []filter.Rule, slot int) (*filter.Filter, error) {
 	compiled, mistakes := filter.Compile(rules, filter.Options{
-		Slot: slot, Bytes: p.seen, Logger: p.log, OnError: func(int, error) { p.metrics.errs.Inc() },
+		Slot: slot, Bytes: p.seen, Logger: p.log, OnError: func(int, error) { p.metrics.FilterErrors.Inc() },
 	})
 	if len(mistakes) > 0 { // the configuration was checked, so there are none
 		return nil, mistakes[0]

@@ -52,7 +52,7 @@ func (p *pipeline) openQueue(state string) error {
 	case DropOldest:
 		front = fifo.NewRing(fifo.RingOptions[*event.Message]{
 			MaxItems: half, MaxBytes: halfSize, Size: (*event.Message).Size,
-			Overflow: fifo.DropOldest, Gap: p.foldGap, OnDrop: p.metrics.dropped,
+			Overflow: fifo.DropOldest, Gap: p.foldGap, OnDrop: p.metrics.Drop,
 		})
 	}
 	if front == nil {
@@ -116,19 +116,19 @@ func (p *pipeline) openParked(state string) (*parked.Store, error) {
 
 // merged counts a message that was merged into a later one of its object, which settles it.
 func (p *pipeline) merged(older *event.Message) {
-	p.metrics.merged(older)
+	p.metrics.Merge(older)
 	p.settle(older)
 }
 
 // foldGap is event.FoldGap with the books kept: the gap event is in the queue too.
 func (p *pipeline) foldGap(gaps []*event.Message, dropped *event.Message) []*event.Message {
 	same := func(g *event.Message) bool { return event.FoldsInto(g, dropped) }
-	counters := p.metrics.of(dropped)
+	counters := p.metrics.Of(dropped)
 	if n := slices.IndexFunc(gaps, same); n >= 0 {
-		counters.unqueued(gaps[n])
+		counters.Unqueue(gaps[n])
 		p.settle(dropped)
 	}
 	gaps = event.FoldGap(gaps, dropped)
-	counters.queued(gaps[slices.IndexFunc(gaps, same)])
+	counters.Queue(gaps[slices.IndexFunc(gaps, same)])
 	return gaps
 }

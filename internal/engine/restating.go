@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/deltabridge/deltabridge/internal/metrics"
 	"github.com/deltabridge/deltabridge/internal/tracker"
 	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/informer"
@@ -49,7 +50,7 @@ func (r *restating) told(at time.Time) {
 		r.since = at
 	}
 	r.objects++
-	r.counters.restated.Inc()
+	r.counters.Restated.Inc()
 }
 
 // finish tells the sink that all that exists of a resource was restated. It is called as handlers are.
@@ -78,14 +79,14 @@ type losses struct {
 	refused         int64 // of one resource: by the destination, with nothing but a gap event in the stream; or never encoded
 }
 
-func (p *pipeline) lossesOf(c *resourceCounters) losses {
+func (p *pipeline) lossesOf(c *metrics.Resource) losses {
 	s := p.queue.Stats()
-	return losses{dropped: s.Dropped, merged: s.Merged, refused: c.untold.Load()}
+	return losses{dropped: s.Dropped, merged: s.Merged, refused: c.NotSent.Load()}
 }
 
 // delivered returns when everything that is in the queue now was delivered. The error says what was lost since before, or is the
 // context's. While nothing is dropped or merged a queue keeps its order, so that the number of acknowledgements tells.
-func (p *pipeline) delivered(ctx context.Context, c *resourceCounters, before losses) error {
+func (p *pipeline) delivered(ctx context.Context, c *metrics.Resource, before losses) error {
 	fence := p.queue.Stats()
 	for {
 		s := p.queue.Stats() // before the losses: they are counted before the acknowledgement

@@ -123,7 +123,7 @@ func (r *resyncer) resyncExclusively(p *pipeline) control.ResyncReport {
 		return control.ResyncReport{Sink: p.name, Error: "a resync is under way since " + since.UTC().Format(time.RFC3339) + ": ask again when it has ended"}
 	}
 	defer r.end(p)
-	p.metrics.resyncs.Inc()
+	p.metrics.Resyncs.Inc()
 	report := control.ResyncReport{Sink: p.name}
 	informers := r.informers()
 	if len(informers) == 0 {

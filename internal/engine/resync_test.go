@@ -51,8 +51,8 @@ func TestRestating(t *testing.T) {
 	if diff := cmp.Diff(event.SyncedInfo{Resource: "pods", ResourceVersion: "40", Objects: 1, Resync: true, Since: &since}, info); diff != "" {
 		t.Error(diff)
 	}
-	c := p.metrics.resource(pods.GroupResource())
-	if told, changes := testutil.ToFloat64(c.restated), testutil.ToFloat64(c.received); told != 1 || changes != 0 {
+	c := p.metrics.Resource(pods.GroupResource())
+	if told, changes := testutil.ToFloat64(c.Restated), testutil.ToFloat64(c.Received); told != 1 || changes != 0 {
 		t.Errorf("counted %v restatements and %v changes", told, changes)
 	}
 	deletions := pipelineFor(t, roomy, filter.Rule{Operations: []string{"deleted"}})
@@ -129,7 +129,7 @@ func TestResyncAtIntervals(t *testing.T) {
 		go func() { r.Run(); close(ended) }()
 		time.Sleep(3*time.Hour + time.Minute)
 		synctest.Wait()
-		if a, b := testutil.ToFloat64(often.metrics.resyncs), testutil.ToFloat64(never.metrics.resyncs); a != 3 || b != 0 {
+		if a, b := testutil.ToFloat64(often.metrics.Resyncs), testutil.ToFloat64(never.metrics.Resyncs); a != 3 || b != 0 {
 			t.Errorf("%v and %v resyncs in three hours", a, b)
 		}
 		cancel()

@@ -6,6 +6,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/deltabridge/deltabridge/internal/metrics"
 	"github.com/deltabridge/deltabridge/pkg/enrich"
 	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/fifo"
@@ -29,7 +30,7 @@ type Change struct {
 
 // NewTrial makes the trial of a sink. index gives what other objects say of one; nil: nothing.
 func NewTrial(s Sink, index *enrich.Index) (*Trial, error) {
-	of := shared{metrics: newMetrics(Build{}), books: noBooks{}, log: slog.New(slog.DiscardHandler)}
+	of := shared{metrics: metrics.New("", ""), books: noBooks{}, log: slog.New(slog.DiscardHandler)}
 	if index != nil {
 		of.enrichment = &enrichment{index: index}
 	}

@@ -1,4 +1,4 @@
-package engine
+package metrics
 
 import (
 	"errors"
@@ -13,11 +13,13 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-const namespace = "deltabridge"
+// Namespace begins the name of each metric.
+const Namespace = "deltabridge"
 
-// metrics are what /metrics shows of sinks. Labels are sinks and resources, never objects.
-type metrics struct {
-	registry *prometheus.Registry
+// Metrics are the counters and gauges of all sinks. Labels are sinks and resources, never objects.
+type Metrics struct {
+	// Registry has them all.
+	Registry *prometheus.Registry
 
 	received, filtered, sent, acknowledged, retried, dropped, merged, oversize, refused, gaps *prometheus.CounterVec
 	queuedEvents, queuedBytes                                                                 *prometheus.GaugeVec
@@ -25,28 +27,29 @@ type metrics struct {
 	filterErrors, suppressed, refusals                                                        *prometheus.CounterVec
 	restated, resyncs                                                                         *prometheus.CounterVec
 
-	// started tells events of an earlier life, which come out of the spill, from those that are in the queue's books.
+	// started distinguishes events of a previous process, which come from the spill, from those that the gauges count.
 	started time.Time
 }
 
 // Delays reach from a loopback broker's to an outage's: 0.5 ms to about 2 hours.
 var delayBuckets = []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 1800, 7200} //nolint:gochecknoglobals // constant in all but name
 
-func newMetrics(build Build) *metrics {
-	m := &metrics{registry: prometheus.NewRegistry(), started: time.Now()}
+// New makes the metrics of a build, and registers them.
+func New(version, commit string) *Metrics {
+	m := &Metrics{Registry: prometheus.NewRegistry(), started: time.Now()}
 	counter := func(name, help string) *prometheus.CounterVec {
-		vec := prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: namespace, Name: name, Help: help}, []string{"sink", "resource"})
-		m.registry.MustRegister(vec)
+		vec := prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: Namespace, Name: name, Help: help}, []string{"sink", "resource"})
+		m.Registry.MustRegister(vec)
 		return vec
 	}
 	gauge := func(name, help string) *prometheus.GaugeVec {
-		vec := prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: namespace, Name: name, Help: help}, []string{"sink", "resource"})
-		m.registry.MustRegister(vec)
+		vec := prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: Namespace, Name: name, Help: help}, []string{"sink", "resource"})
+		m.Registry.MustRegister(vec)
 		return vec
 	}
 	histogram := func(name, help string) *prometheus.HistogramVec {
-		vec := prometheus.NewHistogramVec(prometheus.HistogramOpts{Namespace: namespace, Name: name, Help: help, Buckets: delayBuckets}, []string{"sink"})
-		m.registry.MustRegister(vec)
+		vec := prometheus.NewHistogramVec(prometheus.HistogramOpts{Namespace: Namespace, Name: name, Help: help, Buckets: delayBuckets}, []string{"sink"})
+		m.Registry.MustRegister(vec)
 		return vec
 	}
 	m.received = counter("events_received_total", "Changes that an informer handed to the sink's filter.")
@@ -65,67 +68,71 @@ func newMetrics(build Build) *metrics {
 	m.sendSeconds = histogram("send_duration_seconds", "Time from handing an event to the sink until its acknowledgement.")
 	m.lagSeconds = histogram("event_lag_seconds", "Time from seeing a change until its acknowledgement.")
 	m.filterErrors = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Namespace: namespace, Name: "filter_errors_total",
+		Namespace: Namespace, Name: "filter_errors_total",
 		Help: "Evaluations of a filter expression that failed on an object. The event passed.",
 	}, []string{"sink"})
 	m.suppressed = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Namespace: namespace, Name: "events_suppressed_total",
+		Namespace: Namespace, Name: "events_suppressed_total",
 		Help: "Changes of objects that are for the sink which a condition on the change kept back: operations, when, onlyChanges, or the entry of ignoreChanges that took all of it. They are part of events_filtered_total.",
 	}, []string{"sink", "resource", "reason"})
 	m.refusals = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Namespace: namespace, Name: "refusals_total",
+		Namespace: Namespace, Name: "refusals_total",
 		Help: "Events that the destination refused for good, by reason and by what was done: metadata, claimCheck, deadLetter, gap, or lost (a gap event, because the dead letters were full).",
 	}, []string{"sink", "reason", "outcome"})
 	m.resyncs = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Namespace: namespace, Name: "resyncs_total", Help: "Resyncs that were begun, at intervals and on request.",
+		Namespace: Namespace, Name: "resyncs_total", Help: "Resyncs that were begun, at intervals and on request.",
 	}, []string{"sink"})
 	info := prometheus.NewGauge(prometheus.GaugeOpts{
-		Namespace: namespace, Name: "build_info", Help: "Always 1; the labels describe the build.",
-		ConstLabels: prometheus.Labels{"version": build.Version, "commit": build.Commit},
+		Namespace: Namespace, Name: "build_info", Help: "Always 1; the labels describe the build.",
+		ConstLabels: prometheus.Labels{"version": version, "commit": commit},
 	})
 	info.Set(1)
-	m.registry.MustRegister(m.filterErrors, m.suppressed, m.refusals, m.resyncs, info, collectors.NewGoCollector(),
+	m.Registry.MustRegister(m.filterErrors, m.suppressed, m.refusals, m.resyncs, info, collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
 
-// sinkMetrics are the metrics of one sink. It is safe for concurrent use.
-type sinkMetrics struct {
-	all  *metrics
+// Sink has the metrics of one sink. It is safe for concurrent use.
+type Sink struct {
+	all  *Metrics
 	sink string
 	send prometheus.Observer
 	lag  prometheus.Observer
-	errs prometheus.Counter
-	// resyncs that were begun
-	resyncs prometheus.Counter
+	// FilterErrors counts evaluations of expressions that failed.
+	FilterErrors prometheus.Counter
+	// Resyncs counts resyncs that were begun.
+	Resyncs prometheus.Counter
 
 	mu        sync.RWMutex
-	resources map[schema.GroupResource]*resourceCounters
+	resources map[schema.GroupResource]*Resource
 }
 
-func (m *metrics) forSink(name string) *sinkMetrics {
+// ForSink returns the metrics of one sink. All of their labels that are known exist from then on, at zero.
+func (m *Metrics) ForSink(name string) *Sink {
 	for _, reason := range []string{event.ReasonOversize, event.ReasonRefused} { // all are there from the start: increase() misses a first step
 		for _, outcome := range sinks.Outcomes(reason) {
 			m.refusals.WithLabelValues(name, reason, string(outcome))
 		}
 	}
-	return &sinkMetrics{
-		all: m, sink: name, resources: map[schema.GroupResource]*resourceCounters{},
+	return &Sink{
+		all: m, sink: name, resources: map[schema.GroupResource]*Resource{},
 		send: m.sendSeconds.WithLabelValues(name), lag: m.lagSeconds.WithLabelValues(name),
-		errs: m.filterErrors.WithLabelValues(name), resyncs: m.resyncs.WithLabelValues(name),
+		FilterErrors: m.filterErrors.WithLabelValues(name), Resyncs: m.resyncs.WithLabelValues(name),
 	}
 }
 
-// resourceCounters are the metrics of one sink and resource; all of them exist, at zero, from the first use on.
-type resourceCounters struct {
-	received, filtered, sent, acknowledged, retried, dropped, merged, oversize, refused, gaps prometheus.Counter
-	restated                                                                                  prometheus.Counter
-	events, bytes                                                                             prometheus.Gauge
+// Resource are the metrics of one sink and resource; all of them exist, at zero, from the first use on.
+type Resource struct {
+	Received, Filtered, Sent, Acknowledged, Retried, Dropped, Merged, Oversize, Rejected, Gaps prometheus.Counter
+	Restated                                                                                   prometheus.Counter
+	Events, Bytes                                                                              prometheus.Gauge
 
-	untold atomic.Int64 // as refused, without control events: what is not in the stream in any form
+	// NotSent counts rejected events that are not in the stream in any form. Control events do not count.
+	NotSent atomic.Int64
 }
 
-func (s *sinkMetrics) resource(gr schema.GroupResource) *resourceCounters {
+// Resource returns the metrics of one resource.
+func (s *Sink) Resource(gr schema.GroupResource) *Resource {
 	s.mu.RLock()
 	c := s.resources[gr]
 	s.mu.RUnlock()
@@ -138,71 +145,80 @@ func (s *sinkMetrics) resource(gr schema.GroupResource) *resourceCounters {
 		return c
 	}
 	name := gr.String()
-	c = &resourceCounters{
-		received: s.all.received.WithLabelValues(s.sink, name), filtered: s.all.filtered.WithLabelValues(s.sink, name),
-		sent: s.all.sent.WithLabelValues(s.sink, name), acknowledged: s.all.acknowledged.WithLabelValues(s.sink, name),
-		retried: s.all.retried.WithLabelValues(s.sink, name), dropped: s.all.dropped.WithLabelValues(s.sink, name),
-		merged: s.all.merged.WithLabelValues(s.sink, name), oversize: s.all.oversize.WithLabelValues(s.sink, name),
-		refused: s.all.refused.WithLabelValues(s.sink, name), gaps: s.all.gaps.WithLabelValues(s.sink, name),
-		restated: s.all.restated.WithLabelValues(s.sink, name),
-		events:   s.all.queuedEvents.WithLabelValues(s.sink, name), bytes: s.all.queuedBytes.WithLabelValues(s.sink, name),
+	c = &Resource{
+		Received: s.all.received.WithLabelValues(s.sink, name), Filtered: s.all.filtered.WithLabelValues(s.sink, name),
+		Sent: s.all.sent.WithLabelValues(s.sink, name), Acknowledged: s.all.acknowledged.WithLabelValues(s.sink, name),
+		Retried: s.all.retried.WithLabelValues(s.sink, name), Dropped: s.all.dropped.WithLabelValues(s.sink, name),
+		Merged: s.all.merged.WithLabelValues(s.sink, name), Oversize: s.all.oversize.WithLabelValues(s.sink, name),
+		Rejected: s.all.refused.WithLabelValues(s.sink, name), Gaps: s.all.gaps.WithLabelValues(s.sink, name),
+		Restated: s.all.restated.WithLabelValues(s.sink, name),
+		Events:   s.all.queuedEvents.WithLabelValues(s.sink, name), Bytes: s.all.queuedBytes.WithLabelValues(s.sink, name),
 	}
 	s.resources[gr] = c
 	return c
 }
 
-func (s *sinkMetrics) suppressed(gr schema.GroupResource, reason string) {
-	s.all.suppressed.WithLabelValues(s.sink, gr.String(), reason).Inc()
+// Suppress counts a change that a condition on the change suppressed.
+func (s *Sink) Suppress(gr schema.GroupResource, reason string) {
+	s.Suppressed(gr.String(), reason).Inc()
 }
 
-func (s *sinkMetrics) of(m *event.Message) *resourceCounters {
-	return s.resource(m.Resource.GroupResource())
+// Suppressed returns the counter of a resource and a reason.
+func (s *Sink) Suppressed(resource, reason string) prometheus.Counter {
+	return s.all.suppressed.WithLabelValues(s.sink, resource, reason)
 }
 
-func (c *resourceCounters) queued(m *event.Message) {
-	c.events.Inc()
-	c.bytes.Add(float64(m.Size()))
+// Of returns the metrics of the resource of a message.
+func (s *Sink) Of(m *event.Message) *Resource {
+	return s.Resource(m.Resource.GroupResource())
 }
 
-func (c *resourceCounters) unqueued(m *event.Message) {
-	c.events.Dec()
-	c.bytes.Sub(float64(m.Size()))
+// Queue adds a message to those in the queue.
+func (c *Resource) Queue(m *event.Message) {
+	c.Events.Inc()
+	c.Bytes.Add(float64(m.Size()))
 }
 
-// hooks count what the drain reports.
-func (s *sinkMetrics) hooks() sinks.Hooks {
+// Unqueue takes a message out of those in the queue.
+func (c *Resource) Unqueue(m *event.Message) {
+	c.Events.Dec()
+	c.Bytes.Sub(float64(m.Size()))
+}
+
+// Hooks returns what counts the reports of the drain.
+func (s *Sink) Hooks() sinks.Hooks {
 	return sinks.Hooks{
 		OnSettled: func(m *event.Message, sent time.Time, latency time.Duration) {
-			c := s.of(m)
-			c.sent.Inc()
-			c.acknowledged.Inc()
+			c := s.Of(m)
+			c.Sent.Inc()
+			c.Acknowledged.Inc()
 			if m.Type == event.Gap {
-				c.gaps.Inc()
+				c.Gaps.Inc()
 			}
 			s.done(c, m)
 			s.send.Observe(latency.Seconds())
 			s.lag.Observe(sent.Sub(m.Time).Seconds())
 		},
 		OnRetry: func(m *event.Message, err error) {
-			c := s.of(m)
-			c.retried.Inc()
+			c := s.Of(m)
+			c.Retried.Inc()
 			if !errors.Is(err, sinks.ErrNotAttempted) {
-				c.sent.Inc()
+				c.Sent.Inc()
 			}
 		},
 		OnRejected: func(m *event.Message, r sinks.Rejection) {
-			c := s.of(m)
+			c := s.Of(m)
 			s.all.refusals.WithLabelValues(s.sink, r.Reason, string(r.Outcome)).Inc()
 			if r.Reason == event.ReasonOversize {
-				c.oversize.Inc()
+				c.Oversize.Inc()
 			}
-			c.sent.Inc()
+			c.Sent.Inc()
 			if r.Outcome.InStream() { // OnSettled is called as well
 				return
 			}
-			c.refused.Inc()
+			c.Rejected.Inc()
 			if !m.Type.IsControl() {
-				c.untold.Add(1)
+				c.NotSent.Add(1)
 			}
 			s.done(c, m)
 		},
@@ -210,20 +226,22 @@ func (s *sinkMetrics) hooks() sinks.Hooks {
 }
 
 // done takes a message off the queue's books, if it is in them.
-func (s *sinkMetrics) done(c *resourceCounters, m *event.Message) {
+func (s *Sink) done(c *Resource, m *event.Message) {
 	if !m.Time.Before(s.all.started) {
-		c.unqueued(m)
+		c.Unqueue(m)
 	}
 }
 
-func (s *sinkMetrics) dropped(m *event.Message) {
-	c := s.of(m)
-	c.dropped.Inc()
-	c.unqueued(m)
+// Drop counts a message that the overflow policy dropped.
+func (s *Sink) Drop(m *event.Message) {
+	c := s.Of(m)
+	c.Dropped.Inc()
+	c.Unqueue(m)
 }
 
-func (s *sinkMetrics) merged(older *event.Message) {
-	c := s.of(older)
-	c.merged.Inc()
-	c.unqueued(older)
+// Merge counts a message that the overflow policy merged into a later one.
+func (s *Sink) Merge(older *event.Message) {
+	c := s.Of(older)
+	c.Merged.Inc()
+	c.Unqueue(older)
 }

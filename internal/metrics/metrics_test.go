@@ -1,0 +1,91 @@
+package metrics
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"go.uber.org/goleak"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/deltabridge/deltabridge/pkg/event"
+	"github.com/deltabridge/deltabridge/pkg/sinks"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// message returns an event of a Pod that was seen at a time.
+func message(at time.Time, data string) *event.Message {
+	return &event.Message{
+		Type: event.Added, Resource: schema.GroupVersionResource{Version: "v1", Resource: "pods"}, Time: at, Data: []byte(data),
+	}
+}
+
+func expect(t *testing.T, name string, c prometheus.Collector, want float64) {
+	t.Helper()
+	if got := testutil.ToFloat64(c); got != want {
+		t.Errorf("%s: %v, want %v", name, got, want)
+	}
+}
+
+// Every event is counted once where it ends, and leaves the gauges of the queue, whichever way it ends.
+func TestWhereEventsEnd(t *testing.T) {
+	m := New("1.2.3", "abc")
+	s := m.ForSink("s")
+	c, hooks := s.Resource(schema.GroupResource{Resource: "pods"}), s.Hooks()
+	now := m.started.Add(time.Second)
+	for range 6 {
+		c.Queue(message(now, "data"))
+	}
+	hooks.OnRetry(message(now, "data"), errors.New("away"))
+	hooks.OnRetry(message(now, "data"), sinks.ErrNotAttempted)
+	hooks.OnSettled(message(now, "data"), now.Add(time.Second), time.Millisecond)
+	hooks.OnRejected(message(now, "data"), sinks.Rejection{Reason: event.ReasonOversize, Outcome: sinks.OutcomeMetadata})
+	hooks.OnSettled(message(now, "data"), now.Add(time.Second), time.Millisecond) // in its other form
+	hooks.OnRejected(message(now, "data"), sinks.Rejection{Reason: event.ReasonRefused, Outcome: sinks.OutcomeGap})
+	gap := message(now, "data")
+	gap.Type = event.Gap
+	hooks.OnSettled(gap, now.Add(time.Second), time.Millisecond)
+	s.Drop(message(now, "data"))
+	s.Merge(message(now, "data"))
+
+	expect(t, "sent", c.Sent, 6)
+	expect(t, "retried", c.Retried, 2)
+	expect(t, "acknowledged", c.Acknowledged, 3)
+	expect(t, "oversize", c.Oversize, 1)
+	expect(t, "rejected", c.Rejected, 1)
+	expect(t, "gaps", c.Gaps, 1)
+	expect(t, "dropped", c.Dropped, 1)
+	expect(t, "merged", c.Merged, 1)
+	expect(t, "events in the queue", c.Events, 0)
+	expect(t, "bytes in the queue", c.Bytes, 0)
+	if n := c.NotSent.Load(); n != 1 {
+		t.Errorf("%d events are in the stream in no form", n)
+	}
+}
+
+// An event of a previous process comes from the spill. The gauges never had it.
+func TestAnEventOfAPreviousProcess(t *testing.T) {
+	m := New("", "")
+	s := m.ForSink("s")
+	s.Hooks().OnSettled(message(m.started.Add(-time.Minute), "data"), time.Now(), time.Millisecond)
+	c := s.Resource(schema.GroupResource{Resource: "pods"})
+	expect(t, "acknowledged", c.Acknowledged, 1)
+	expect(t, "events in the queue", c.Events, 0)
+}
+
+// All counters of a sink exist from the start: increase() does not see the first step of one that appears later.
+func TestCountersExistFromTheStart(t *testing.T) {
+	m := New("", "")
+	m.ForSink("s")
+	for _, reason := range []string{event.ReasonOversize, event.ReasonRefused} {
+		if n := len(sinks.Outcomes(reason)); n == 0 {
+			t.Fatalf("no outcomes of %s", reason)
+		}
+	}
+	if n := testutil.CollectAndCount(m.refusals); n != len(sinks.Outcomes(event.ReasonOversize))+len(sinks.Outcomes(event.ReasonRefused)) {
+		t.Errorf("%d rows of refusals", n)
+	}
+}
