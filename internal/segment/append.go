@@ -162,7 +162,9 @@ func (l *Log) begin(s *segment) (err error) {
 	if err == nil {
 		_, err = l.active.WriteAt(head.data, 0)
 	}
+	l.mu.Lock()
 	s.size = head.Bytes()
+	l.mu.Unlock()
 	return err
 }
 
