@@ -55,8 +55,8 @@ type SpillOptions[T any] struct {
 	// it returns in the place of those that are lost; they may have no place in a source (Mark). Nil: lost items are
 	// skipped.
 	OnCorrupt func(Loss) []T
-	// HoldUp is for how long a push that finds memory full waits for the consumer before the queue spills: what is
-	// written to disk has to be read back, which costs more than all else. After twenty times HoldUp in which the
+	// HoldUp is for how long a push waits for the consumer when a quarter of the bounds is in use, before memory is
+	// filled and the queue spills: what is written to disk has to be read back, which costs more than all else. After twenty times HoldUp in which the
 	// queue was never empty it spills at once, so that a slow consumer does not hold up the source for long. 0: it
 	// always spills at once.
 	HoldUp time.Duration
@@ -163,7 +163,7 @@ type Spill[T any] struct {
 	released []T
 
 	busySince time.Time // when the queue was empty the last time
-	fullSince time.Time // since when memory is full, and the queue does not spill; zero: it is not full
+	fullSince time.Time // since when pushes are held up, or were held up without success; zero: little waits
 
 	takenBytes, bufBytes int64 // sums of the sizes of what is taken, and of what is in buf
 
@@ -291,15 +291,16 @@ func (s *Spill[T]) offer(v T, size int64, behind bool) bool {
 		if s.items == 0 && s.opts.HoldUp > 0 {
 			s.busySince = time.Now()
 		}
-		if s.fits(size) {
+		if s.isShallow() {
 			s.fullSince = time.Time{}
+		} else if !s.lifted && s.holdsUp() {
+			return false
+		}
+		if s.fits(size) {
 			s.accept(size)
 			s.head.push(spilled[T]{v, size, s.tail})
 			s.headEnd = s.tail
 			return true
-		}
-		if !s.lifted && s.holdsUp() {
-			return false
 		}
 		s.begin()
 		s.kick()
@@ -315,6 +316,15 @@ func (s *Spill[T]) offer(v T, size int64, behind bool) bool {
 		s.kick()
 	}
 	return true
+}
+
+// shallowPart is the part of the bounds from which on pushes are held up. What waits is also held by whoever has to
+// account for it, so that a deep queue costs more than its own memory.
+const shallowPart = 4
+
+// isShallow reports whether so little waits that a push need not.
+func (s *Spill[T]) isShallow() bool {
+	return s.items == 0 || s.items < s.maxItems/shallowPart && (s.maxBytes == 0 || s.bytes < s.maxBytes/shallowPart)
 }
 
 // holdUpPart is the part of the time that the queue was never empty which HoldUp is at least.

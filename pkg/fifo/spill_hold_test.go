@@ -9,12 +9,12 @@ import (
 
 const hold = 250 * time.Millisecond
 
-// fullSpill is a queue of 8 items that is full, and a Push that finds it full.
-func fullSpill(t *testing.T, path string) (s *spillTest, pushed *atomic.Bool) {
+// deepSpill is a queue for 8 items that has a quarter of them, and a Push that finds it so.
+func deepSpill(t *testing.T, path string) (s *spillTest, pushed *atomic.Bool) {
 	t.Helper()
 	s = openSpill(t, path, func(o *SpillOptions[item]) { o.HoldUp = hold }).start()
-	s.push(1, 8)
-	return s, s.pushLater(9, 9)
+	s.push(1, 8/shallowPart)
+	return s, s.pushLater(3, 3)
 }
 
 // pushLater pushes in a goroutine, which ends with the push, and says when it is done.
@@ -31,7 +31,7 @@ func (s *spillTest) pushLater(from, to int) *atomic.Bool {
 // A source that is a little faster than the consumer is held up, and nothing is written.
 func TestSpillWaitsForAConsumerThatGoesOn(t *testing.T) {
 	bubble(t, func(t *testing.T, path string) {
-		s, pushed := fullSpill(t, path)
+		s, pushed := deepSpill(t, path)
 		passTime(hold / 2)
 		if pushed.Load() || s.isSpilling() {
 			t.Fatal("the queue does not wait")
@@ -41,30 +41,31 @@ func TestSpillWaitsForAConsumerThatGoesOn(t *testing.T) {
 		if !pushed.Load() || s.isSpilling() {
 			t.Error("the push is not let in when there is room")
 		}
-		s.wantIDs("taken", s.takeIDs(8), 2, 9)
+		s.wantIDs("taken", s.takeIDs(2), 2, 3)
 		if segments := segmentsOf(t, path); len(segments) > 0 {
 			t.Errorf("written: %v", segments)
 		}
 	})
 }
 
-// A consumer that takes nothing holds up the source once, for as long as one push may wait.
+// A consumer that takes nothing holds up the source once, for as long as one push may wait. Memory is filled then, and the
+// queue spills at once.
 func TestSpillHoldsUpOnce(t *testing.T) {
 	bubble(t, func(t *testing.T, path string) {
-		s, pushed := fullSpill(t, path)
+		s, pushed := deepSpill(t, path)
 		passTime(hold - time.Millisecond)
 		if pushed.Load() {
 			t.Fatal("the queue does not wait")
 		}
 		passTime(2 * time.Millisecond)
 		synctest.Wait()
-		if !pushed.Load() || !s.isSpilling() {
-			t.Fatal("the queue waits for a consumer that does nothing")
+		if !pushed.Load() || s.isSpilling() {
+			t.Fatal("the queue waits for a consumer that does nothing, or spills although there is room in memory")
 		}
 		began := time.Now()
-		s.push(10, 60)
-		if took := time.Since(began); took > 0 {
-			t.Errorf("pushes to a queue that spills wait for %s", took)
+		s.push(4, 60)
+		if took := time.Since(began); took > 0 || !s.isSpilling() {
+			t.Errorf("pushes to a queue that was held up wait for %s; it spills: %t", took, s.isSpilling())
 		}
 		s.wantIDs("taken", s.takeIDs(60), 1, 60)
 	})
@@ -110,25 +111,25 @@ func TestSpillEndsTheHoldingUp(t *testing.T) {
 	})
 }
 
-// A queue that was full and is not any more counts anew.
+// A queue that was deep and is not any more counts from the start.
 func TestSpillForgetsThatItWasFull(t *testing.T) {
 	bubble(t, func(t *testing.T, path string) {
-		s, pushed := fullSpill(t, path)
+		s, pushed := deepSpill(t, path)
 		passTime(hold / 2)
-		s.takeIDs(9)
+		s.takeIDs(3)
 		synctest.Wait()
 		passTime(time.Hour)
-		s.push(10, 17)
-		later := s.pushLater(18, 18)
+		s.push(4, 5)
+		later := s.pushLater(6, 6)
 		passTime(hold / 2)
 		if !pushed.Load() || later.Load() || s.isSpilling() {
-			t.Error("the time in which memory was not full counts")
+			t.Error("the time in which the queue was not deep counts")
 		}
 		passTime(hold)
 		synctest.Wait()
 		if !later.Load() {
 			t.Error("the push is not let in")
 		}
-		s.wantIDs("taken", s.takeIDs(9), 10, 18)
+		s.wantIDs("taken", s.takeIDs(3), 4, 6)
 	})
 }
