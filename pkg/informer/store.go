@@ -110,10 +110,10 @@ func (i *Informer) handFirstList(objects []*object.Object, resourceVersion strin
 	return true
 }
 
-// entering gives the objects that are not known.
+// entering gives the objects of whose name none is known: the row of a predecessor is still needed for its deletion.
 func (i *Informer) entering(objects []*object.Object) (entering []*object.Object) {
 	for _, o := range objects {
-		if known := i.known(o); known == nil || known.UID != o.UID {
+		if i.known(o) == nil {
 			entering = append(entering, o)
 		}
 	}
