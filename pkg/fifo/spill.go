@@ -163,7 +163,7 @@ type Spill[T any] struct {
 	released []T
 
 	busySince time.Time // when the queue was empty the last time
-	fullSince time.Time // since when pushes are held up, or were held up without success; zero: little waits
+	heldSince time.Time // since when pushes are held up, or were held up without success; zero: little waits
 
 	takenBytes, bufBytes int64 // sums of the sizes of what is taken, and of what is in buf
 
@@ -292,8 +292,8 @@ func (s *Spill[T]) offer(v T, size int64, behind bool) bool {
 			s.busySince = time.Now()
 		}
 		if s.isShallow() {
-			s.fullSince = time.Time{}
-		} else if !s.lifted && s.holdsUp() {
+			s.heldSince = time.Time{}
+		} else if !s.lifted && s.holdUp() {
 			return false
 		}
 		if s.fits(size) {
@@ -318,8 +318,8 @@ func (s *Spill[T]) offer(v T, size int64, behind bool) bool {
 	return true
 }
 
-// shallowPart is the part of the bounds from which on pushes are held up. What waits is also held by whoever has to
-// account for it, so that a deep queue costs more than its own memory.
+// shallowPart is the part of the bounds from which on pushes are held up. A deep queue costs more than its own memory:
+// the ledger keeps the states of all that waits, and has everything written to disk when these are too many.
 const shallowPart = 4
 
 // isShallow reports whether so little waits that a push need not.
@@ -330,17 +330,17 @@ func (s *Spill[T]) isShallow() bool {
 // holdUpPart is the part of the time that the queue was never empty which HoldUp is at least.
 const holdUpPart = 20
 
-// holdsUp reports whether a push that finds memory full is to wait for the consumer.
-func (s *Spill[T]) holdsUp() bool {
+// holdUp begins to hold up pushes, if it has not yet, and reports whether they still have to wait for the consumer.
+func (s *Spill[T]) holdUp() bool {
 	if s.opts.HoldUp <= 0 {
 		return false
 	}
 	now := time.Now()
-	if s.fullSince.IsZero() {
-		s.fullSince = now
+	if s.heldSince.IsZero() {
+		s.heldSince = now
 		s.kick() // Run offers again what waits when HoldUp is over
 	}
-	return now.Sub(s.fullSince) < s.opts.HoldUp && now.Sub(s.busySince) < holdUpPart*s.opts.HoldUp
+	return now.Sub(s.heldSince) < s.opts.HoldUp && now.Sub(s.busySince) < holdUpPart*s.opts.HoldUp
 }
 
 // enqueue takes v up in buf.
@@ -361,7 +361,7 @@ func (s *Spill[T]) Lift() {
 // begin makes the queue spill.
 func (s *Spill[T]) begin() {
 	if !s.spilling {
-		s.spilling, s.durable, s.fullSince = true, s.ackedUpTo(), time.Time{}
+		s.spilling, s.durable, s.heldSince = true, s.ackedUpTo(), time.Time{}
 	}
 }
 

@@ -74,7 +74,7 @@ func (c *committer[T]) tellFull(full bool) {
 // wait returns true when there may be something to do, and false when ctx has ended.
 func (c *committer[T]) wait(ctx context.Context) bool {
 	c.mu.Lock()
-	spilling, full, young := c.spilling, !c.fullSince.IsZero(), c.young()
+	spilling, held, young := c.spilling, !c.heldSince.IsZero(), c.young()
 	c.mu.Unlock()
 	var interval <-chan time.Time
 	after := func(d time.Duration) (stop func() bool) {
@@ -85,7 +85,7 @@ func (c *committer[T]) wait(ctx context.Context) bool {
 	switch {
 	case spilling:
 		defer after(c.opts.SyncInterval)()
-	case full:
+	case held:
 		defer after(c.opts.HoldUp)()
 		defer c.offerAgain()
 	case c.opts.Since != nil:

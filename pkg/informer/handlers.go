@@ -96,7 +96,7 @@ func (i *Informer) handReplay(resourceVersion string) {
 			known = sorted(i.indexer.List())
 		}
 		for _, o := range known {
-			if i.isCut() {
+			if i.skip() {
 				return
 			}
 			r.handler.OnAdd(o, true)

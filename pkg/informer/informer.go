@@ -107,7 +107,7 @@ type Informer struct {
 	handlers  []*registration
 	phase     phase
 	ctx       context.Context // of Run, while that lasts; nil otherwise
-	cut       bool            // ctx has ended, and something was not handed over
+	skipped   bool            // ctx has ended, and something was not handed over
 	resumedAt time.Time       // when catchingUp began
 	replayed  bool            // new handlers were given what the others know
 	position  string          // everything up to this resourceVersion was handed over; empty: nothing was, by an earlier process neither
@@ -242,11 +242,11 @@ func (i *Informer) Run(ctx context.Context) error {
 	return nil
 }
 
-// isCut reports whether Run is to end. From then on nothing is handed over: a change goes to all handlers or to none. The caller
-// holds mu.
-func (i *Informer) isCut() bool {
-	i.cut = i.ctx != nil && (i.cut || i.ctx.Err() != nil)
-	return i.cut
+// skip reports whether a change must not be handed over because Run is to end, and notes that. A change goes to all
+// handlers or to none. The caller holds mu.
+func (i *Informer) skip() bool {
+	i.skipped = i.ctx != nil && (i.skipped || i.ctx.Err() != nil)
+	return i.skipped
 }
 
 // demoted logs all that the Reflector says for debugging only: it reports every retry as an error. What an operator

@@ -59,7 +59,7 @@ func (s *store) Replace(list []any, resourceVersion string) error {
 
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if i.isCut() || i.resumes(resourceVersion, len(list)) {
+	if i.skip() || i.resumes(resourceVersion, len(list)) {
 		return nil
 	}
 	first := i.first()
@@ -78,7 +78,7 @@ func (s *store) Replace(list []any, resourceVersion string) error {
 	if !i.replayed {
 		i.handReplay(resourceVersion)
 	}
-	if i.cut {
+	if i.skipped {
 		return nil // the rest comes again
 	}
 	i.position = resourceVersion
@@ -139,7 +139,7 @@ func (s *store) Bookmark(string) error {
 // UpdateResourceVersion follows each event, bookmark and list that was stored.
 func (s *store) UpdateResourceVersion(resourceVersion string) {
 	s.mu.Lock()
-	if s.position != resourceVersion && !s.cut {
+	if s.position != resourceVersion && !s.skipped {
 		s.position = resourceVersion
 		s.record.Reached(resourceVersion)
 		for _, r := range s.handlers {
@@ -181,7 +181,7 @@ func (i *Informer) known(o *object.Object) *object.Object {
 
 // upsert stores o and hands on what that means. The caller holds mu.
 func (i *Informer) upsert(o *object.Object, initial bool) {
-	if i.isCut() {
+	if i.skip() {
 		return
 	}
 	known := i.known(o)
@@ -220,7 +220,7 @@ func (i *Informer) upsert(o *object.Object, initial bool) {
 
 // remove takes known out of the index and hands on last, its last state. The caller holds mu.
 func (i *Informer) remove(known, last *object.Object) {
-	if !i.isCut() {
+	if !i.skip() {
 		i.handRemoval(known, last)
 	}
 }
@@ -240,7 +240,7 @@ func (i *Informer) handRemoval(known, last *object.Object) {
 // leave takes known out of the index and hands on that the object is not watched any more: now is its state, or known if that is
 // not known to be another. The caller holds mu.
 func (i *Informer) leave(known, now *object.Object) {
-	if i.isCut() {
+	if i.skip() {
 		return
 	}
 	_ = i.indexer.Delete(known)
