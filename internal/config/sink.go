@@ -56,7 +56,7 @@ type Sink struct {
 	Oversize sinks.Outcome `yaml:"oversize" default:"metadata" enum:"metadata claimCheck deadLetter gap" example:"claimCheck"`
 	// The object store for `oversize: claimCheck`.
 	ClaimCheck *nats.PayloadConfig `yaml:"claimCheck"`
-	// Where events are kept that the destination refuses for good: malformed ones, and with `oversize: deadLetter` those
+	// Where events are kept that the destination rejects: malformed ones, and with `oversize: deadLetter` those
 	// that are too large. Not given: nowhere, and a gap event takes their place.
 	DeadLetter *DeadLetter `yaml:"deadLetter"`
 	// What other objects say of the one that an event is about: docs/events.md.
@@ -105,7 +105,7 @@ type Spill struct {
 	MaxBytes int64 `yaml:"maxBytes" default:"1Gi" min:"64Ki" max:"16Ti" example:"20Gi"`
 }
 
-// DeadLetter is where events are kept that the destination refuses for good. A gap event takes the place of each. It has
+// DeadLetter is where events are kept that the destination rejects. A gap event takes the place of each. It has
 // exactly one of `file`, `topic` and `subject`.
 type DeadLetter struct {
 	// Keep them in a file in the directory of the state, for `bridge dead-letters`.

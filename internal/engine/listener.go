@@ -152,7 +152,7 @@ func (l *listener) OnPosition(resourceVersion string) {
 // OnGap tells the sink where states may be missing.
 func (l *listener) OnGap(from, to, why string) {
 	l.inList = true
-	l.floor = "" // what the list brings is told, be it once more: a part of it would end in the wrong state
+	l.floor = "" // everything in the list is sent, again if need be: a part of it would end in the wrong state
 	if tracker.WentBack(from, to) {
 		l.position = ""
 	}

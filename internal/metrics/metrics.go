@@ -60,7 +60,7 @@ func New(version, commit string) *Metrics {
 	m.dropped = counter("events_dropped_total", "Events that a full queue gave up (overflow: drop-oldest). A gap event stands in their place.")
 	m.merged = counter("events_merged_total", "Events that a full queue merged into a later one of the same object (overflow: compact).")
 	m.oversize = counter("events_oversize_total", "Events that were larger than the destination accepts, whatever was done about them.")
-	m.refused = counter("events_refused_total", "Events in whose place a gap event stands: they could not be encoded, or the destination refused them for good.")
+	m.refused = counter("events_refused_total", "Events in whose place a gap event stands: they could not be encoded, or the destination rejected them.")
 	m.gaps = counter("gap_events_total", "Gap events that were delivered: places in the stream where states may be missing.")
 	m.restated = counter("events_restated_total", "Objects that a resync re-sent, as they were then: no changes.")
 	m.queuedEvents = gauge("queue_events", "Events that wait or are in flight.")
@@ -77,7 +77,7 @@ func New(version, commit string) *Metrics {
 	}, []string{"sink", "resource", "reason"})
 	m.refusals = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Namespace: Namespace, Name: "refusals_total",
-		Help: "Events that the destination refused for good, by reason and by what was done: metadata, claimCheck, deadLetter, gap, or lost (a gap event, because the dead letters were full).",
+		Help: "Events that the destination rejected, by reason and by what was done: metadata, claimCheck, deadLetter, gap, or lost (a gap event, because the dead letters were full).",
 	}, []string{"sink", "reason", "outcome"})
 	m.resyncs = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Namespace: Namespace, Name: "resyncs_total", Help: "Resyncs that were begun, at intervals and on request.",

@@ -12,7 +12,7 @@ func gapID(cluster string, g *GapInfo) string {
 	return "gap." + cluster + "." + g.Resource + "." + g.Reason + "." + g.From + "." + g.To
 }
 
-// RefusalGap is the small gap event that takes the place of a message that the destination refuses for good, so
+// RefusalGap is the small gap event that takes the place of a message that the destination rejects, so
 // that the hole is in the stream and not only in a log. reason is one of the Reason constants; deadLetter says where the
 // message is kept, and is empty if it is not.
 func RefusalGap(m *Message, reason, message, deadLetter string) *Message {

@@ -91,7 +91,7 @@ type GapInfo struct {
 	// Events counts the events that are known to be missing; 0 where it can't be known.
 	Events int64 `json:"events,omitempty"`
 
-	// Of a gap in the place of one event that the destination refused for good: what it was, and where it is kept.
+	// Of a gap in the place of one event that the destination rejected: what it was, and where it is kept.
 
 	Event      string `json:"event,omitempty"`      // its id
 	Subject    string `json:"subject,omitempty"`    // its object, as in the attribute "subject"
@@ -108,7 +108,7 @@ const (
 	ReasonRelist   = "relist"   // the API server no longer had the history; final states and deletions were recovered
 	ReasonOverflow = "overflow" // the queue was full and its policy is drop-oldest
 	ReasonOversize = "oversize" // the broker takes no message of this size
-	ReasonRefused  = "refused"  // the broker refused this message for good
+	ReasonRefused  = "refused"  // the broker rejected this message
 	ReasonDamaged  = "damaged"  // events that waited on the bridge's disk could not be read back
 )
 

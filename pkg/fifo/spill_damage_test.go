@@ -412,7 +412,7 @@ func TestSpillRandomDamage(t *testing.T) {
 			}
 		})
 	}
-	t.Logf("%d were whole, %d lost some items, %d were set aside", whole, partly, aside)
+	t.Logf("%d were whole, %d lost some items, %d were quarantined", whole, partly, aside)
 	if whole == 0 || partly == 0 || aside == 0 {
 		t.Error("not all kinds of damage were met")
 	}

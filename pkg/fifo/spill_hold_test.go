@@ -93,7 +93,7 @@ func TestSpillEndsTheHoldingUp(t *testing.T) {
 				s.takeIDs(1)
 				next++
 				if time.Since(began) > time.Minute {
-					t.Fatal("the source is held up for ever")
+					t.Fatal("the source is held up forever")
 				}
 			}
 			if took := time.Since(began); took < holdUpPart*hold || took > holdUpPart*hold+2*hold {

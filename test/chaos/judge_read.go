@@ -101,7 +101,7 @@ func (j *sinkJudge) repeats(before, again *Event) bool {
 	})
 }
 
-// relistedBetween: what a list brings is sent, be it once more.
+// relistedBetween reports whether a list came between two events: it sends everything that changed, again if need be.
 func (j *sinkJudge) relistedBetween(before, again *Event) bool {
 	return slices.ContainsFunc(j.gaps, func(g *Event) bool {
 		return g.Gap.Resource == again.Resource && g.Gap.Reason == "relist" && g.At.After(before.At)

@@ -41,13 +41,13 @@ broker or are lost, and somebody should be woken; `warning` that they soon may.
   expr: increase(deltabridge_events_refused_total{ {{- $of -}} }[15m]) > 0
   severity: critical
   summary: 'Events of {{`{{ $labels.resource }}`}} are refused by {{`{{ $labels.sink }}`}}.'
-  description: 'About {{`{{ $value | humanize }}`}} events in 15 minutes could not be encoded or were refused for good; they do not come again.'
+  description: 'About {{`{{ $value | humanize }}`}} events in 15 minutes could not be encoded or were rejected; they are not sent again.'
 - alert: DeltabridgeDeadLetters
   expr: deltabridge_dead_letters{ {{- $of -}} } > 0
   for: 15m
   severity: warning
   summary: 'Dead letters of {{`{{ $labels.sink }}`}} wait for somebody.'
-  description: '{{`{{ $value }}`}} events were refused for good and lie in a file of the bridge; when that is full, what comes is lost.'
+  description: '{{`{{ $value }}`}} events were rejected and are kept in a file of the bridge; when that is full, further ones are lost.'
 - alert: DeltabridgeEventsDropped
   expr: increase(deltabridge_events_dropped_total{ {{- $of -}} }[15m]) > 0
   severity: warning

@@ -227,7 +227,7 @@ func (p *plan) add(a ask, m match) {
 	if !m.served.Namespaced {
 		if scope.outside() {
 			if a.named {
-				p.problems = append(p.problems, m.served.String()+` is cluster-scoped and lies in none of the namespaces; add "" to them to watch it`)
+				p.problems = append(p.problems, m.served.String()+` is cluster-scoped, and `+"`namespaces`"+` does not include it; add "" to watch it`)
 			}
 			return
 		}

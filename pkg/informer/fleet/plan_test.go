@@ -180,7 +180,7 @@ func TestPlan(t *testing.T) {
 			name:     "cluster-scoped resources lie in no namespace",
 			scopes:   []Scope{{Patterns: patterns(t, "pods", "nodes"), Namespaces: []string{"a"}}, {Patterns: patterns(t, "nodes"), Accept: only("b"), AcceptText: "b"}},
 			want:     []string{"pods@v1 in a (named)"},
-			problems: []string{`nodes is cluster-scoped and lies in none of the namespaces; add "" to them to watch it`},
+			problems: []string{"nodes is cluster-scoped, and `namespaces` does not include it; add \"\" to watch it"},
 		}, {
 			name:   "and only those that are named are missed",
 			scopes: []Scope{{Patterns: patterns(t, "nodes")}, {Patterns: patterns(t, "*"), Namespaces: []string{"a"}, Exclude: excluding(t, "*.?*")}},

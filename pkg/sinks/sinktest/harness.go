@@ -10,7 +10,7 @@ import (
 type Harness struct {
 	// New makes a fresh, empty destination for one test. What it must end, it registers with t.Cleanup.
 	New func(t *testing.T) Destination
-	// Oversize is a size of an event's data, in bytes, that the destination refuses for good. With 0, which
+	// Oversize is a size of an event's data, in bytes, that the destination rejects. With 0, which
 	// means that it takes every size, that test is skipped.
 	Oversize int
 }

@@ -141,7 +141,7 @@ func testDuplicateKeepsID(t *testing.T, _ Harness, d Destination) {
 	expect(t, records, sent, true)
 }
 
-// An event that is too large is refused for good. It holds back the later ones of its object, in whose front something may be
+// An event that is too large is rejected. It holds back the later ones of its object, in whose front something may be
 // sent in its place, and no others.
 func testOversize(t *testing.T, h Harness, d Destination) {
 	if h.Oversize == 0 {
