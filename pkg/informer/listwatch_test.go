@@ -15,7 +15,7 @@ import (
 
 	"github.com/deltabridge/deltabridge/pkg/informer"
 	"github.com/deltabridge/deltabridge/pkg/object"
-	"github.com/google/go-cmp/cmp"
+	"github.com/deltabridge/deltabridge/test/observe"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -272,13 +272,6 @@ func reflect(t *testing.T, api *scriptedAPI, lw cache.ListerWatcher, until strin
 	}
 }
 
-func checkLog(t *testing.T, what string, want, got []string) {
-	t.Helper()
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("%s: -want +got\n%s", what, diff)
-	}
-}
-
 func TestReflector(t *testing.T) {
 	events := eventJSON("ADDED", cmJSON("c", 12)) + eventJSON("MODIFIED", cmJSON("a", 13)) + bookmarkJSON(20, false) + eventJSON("DELETED", cmJSON("b", 21))
 	seen := []string{"add c@12", "update a@13", "bookmark 20", "delete b@21"}
@@ -291,8 +284,8 @@ func TestReflector(t *testing.T) {
 		)
 		var lw cache.ListerWatcherWithContext = informer.ListWatch(api.client(), configMaps, "", nil)
 		r := reflect(t, api, plainLW{lw}, "update c@22")
-		checkLog(t, "store", append(append([]string{"replace [a@1 b@2] rv=10"}, seen...), "update c@22"), r.store.log)
-		checkLog(t, "requests", []string{
+		observe.CheckLog(t, "store", append(append([]string{"replace [a@1 b@2] rv=10"}, seen...), "update c@22"), r.store.log)
+		observe.CheckLog(t, "requests", []string{
 			"LIST " + cmPath + " rv=0", "LIST " + cmPath + " rv= continue=next", "WATCH " + cmPath + " rv=10", "WATCH " + cmPath + " rv=21",
 		}, api.requests())
 		if r.store.rv != "22" || len(r.errors) > 0 {
@@ -307,8 +300,8 @@ func TestReflector(t *testing.T) {
 		var lw cache.ListerWatcher = informer.ListWatch(api.client(), configMaps, "", nil)
 		r := reflect(t, api, lw, "delete b@21")
 		want := append([]string{"replace [a@1 b@2] rv=10"}, seen...)
-		checkLog(t, "store", want, r.store.log)
-		checkLog(t, "requests", []string{"WATCHLIST " + cmPath + " rv="}, api.requests())
+		observe.CheckLog(t, "store", want, r.store.log)
+		observe.CheckLog(t, "requests", []string{"WATCHLIST " + cmPath + " rv="}, api.requests())
 	})
 	t.Run("expired in the stream", func(t *testing.T) {
 		api := newScriptedAPI(t,
@@ -317,8 +310,8 @@ func TestReflector(t *testing.T) {
 		)
 		var lw cache.ListerWatcher = informer.ListWatch(api.client(), configMaps, "", nil)
 		r := reflect(t, api, lw, "update a@41")
-		checkLog(t, "store", []string{"replace [a@1] rv=10", "replace [a@31] rv=40", "update a@41"}, r.store.log)
-		checkLog(t, "requests", []string{"WATCHLIST " + cmPath + " rv=", "WATCHLIST " + cmPath + " rv=10"}, api.requests())
+		observe.CheckLog(t, "store", []string{"replace [a@1] rv=10", "replace [a@31] rv=40", "update a@41"}, r.store.log)
+		observe.CheckLog(t, "requests", []string{"WATCHLIST " + cmPath + " rv=", "WATCHLIST " + cmPath + " rv=10"}, api.requests())
 	})
 }
 
@@ -329,7 +322,7 @@ func TestReflectorSameBytes(t *testing.T) {
 		apiStep{code: 200, body: eventJSON("ADDED", cmJSON("a", 9)), hold: true},
 	)
 	r := reflect(t, api, plainLW{informer.ListWatch(api.client(), configMaps, "", nil)}, "add a@9")
-	checkLog(t, "store", []string{"replace [a@9] rv=10", "add a@9"}, r.store.log)
+	observe.CheckLog(t, "store", []string{"replace [a@9] rv=10", "add a@9"}, r.store.log)
 }
 
 func TestReflectorRefused(t *testing.T) {
@@ -437,8 +430,8 @@ func TestReflectorMalformedDocument(t *testing.T) {
 				}
 			}
 			r := reflect(t, api, lw, test.store[len(test.store)-1])
-			checkLog(t, "store", test.store, r.store.log)
-			checkLog(t, "requests", test.requests, api.requests())
+			observe.CheckLog(t, "store", test.store, r.store.log)
+			observe.CheckLog(t, "requests", test.requests, api.requests())
 			if reports != test.reports {
 				t.Errorf("%d reports", reports)
 			}
@@ -477,7 +470,7 @@ func TestReflectorConnectionLost(t *testing.T) {
 	r := reflect(t, api, informer.ListWatch(client, configMaps, "", nil), "update a@12")
 	mu.Lock()
 	defer mu.Unlock()
-	checkLog(t, "requests", []string{"WATCHLIST " + cmPath + " rv=", "WATCH " + cmPath + " rv=11", "WATCH " + cmPath + " rv=11", "WATCH " + cmPath + " rv=11"}, asked)
+	observe.CheckLog(t, "requests", []string{"WATCHLIST " + cmPath + " rv=", "WATCH " + cmPath + " rv=11", "WATCH " + cmPath + " rv=11", "WATCH " + cmPath + " rv=11"}, asked)
 	if len(r.errors) > 0 {
 		t.Errorf("%v", r.errors)
 	}
@@ -499,7 +492,7 @@ func TestListWatchRequests(t *testing.T) {
 		if _, err := lw.List(metav1.ListOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		checkLog(t, "requests", []string{test.want}, api.requests())
+		observe.CheckLog(t, "requests", []string{test.want}, api.requests())
 	}
 }
 

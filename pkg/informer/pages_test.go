@@ -13,6 +13,7 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/informer"
 	"github.com/deltabridge/deltabridge/pkg/object"
 	"github.com/deltabridge/deltabridge/test/cluster"
+	"github.com/deltabridge/deltabridge/test/observe"
 )
 
 // A list is passed on object by object as it is read, whether it comes in pages or as the beginning of a watch, and what
@@ -24,7 +25,7 @@ func TestObjectsOfAListArePassedOn(t *testing.T) {
 		k.create(namespace, fmt.Sprintf("c-%d", n))
 	}
 	client, err := informer.NewClient(cluster.Shared(t).RESTConfig())
-	must(t, err)
+	observe.Must(t, err)
 	lw := informer.ListWatch(client, configMaps, namespace, nil)
 	var told []string
 	refuse := errors.New("no more")
@@ -45,7 +46,7 @@ func TestObjectsOfAListArePassedOn(t *testing.T) {
 	options := metav1.ListOptions{Limit: 2}
 	for {
 		page, err := lw.ListWithContext(t.Context(), options)
-		must(t, err)
+		observe.Must(t, err)
 		if options.Continue = page.(*object.List).Continue; options.Continue == "" {
 			break
 		}
@@ -65,7 +66,7 @@ func TestObjectsOfAListArePassedOn(t *testing.T) {
 		SendInitialEvents: &sendAll, AllowWatchBookmarks: true, ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan,
 	}
 	w, err := lw.WatchWithContext(t.Context(), watchList)
-	must(t, err)
+	observe.Must(t, err)
 	events := 0
 	for e := range w.ResultChan() {
 		if events++; e.Type == watch.Bookmark {
@@ -85,7 +86,7 @@ func TestObjectsOfAListArePassedOn(t *testing.T) {
 
 	told, limit = nil, 2
 	w, err = lw.WatchWithContext(t.Context(), watchList)
-	must(t, err)
+	observe.Must(t, err)
 	events = 0
 	for range w.ResultChan() {
 		events++

@@ -31,6 +31,7 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/informer"
 	"github.com/deltabridge/deltabridge/pkg/sinks/sinktest"
 	"github.com/deltabridge/deltabridge/test/cluster"
+	"github.com/deltabridge/deltabridge/test/observe"
 )
 
 // This file tests single informers against the real API server.
@@ -45,7 +46,7 @@ var slow = wait.Backoff{Duration: time.Hour, Factor: 1, Steps: 1000, Cap: time.H
 func runInformer(t *testing.T, config *rest.Config, namespace string, edit func(*informer.Config), handlers ...cache.ResourceEventHandler) (i *informer.Informer, stop func()) {
 	t.Helper()
 	client, err := informer.NewClient(config)
-	must(t, err)
+	observe.Must(t, err)
 	c := informer.Config{
 		Resource: configMaps, Namespace: namespace, ListWatch: informer.ListWatch(client, configMaps, namespace, nil), Backoff: quick,
 	}
@@ -63,7 +64,7 @@ func runInformer(t *testing.T, config *rest.Config, namespace string, edit func(
 
 func waitSynced(t *testing.T, i *informer.Informer) {
 	t.Helper()
-	eventually(t, func() error {
+	observe.Eventually(t, func() error {
 		if !i.HasSynced() {
 			return fmt.Errorf("not synced: %+v", i.Status())
 		}
@@ -75,7 +76,7 @@ func waitSynced(t *testing.T, i *informer.Informer) {
 func labelled(t *testing.T, namespace, labels, fields string) *informer.ListerWatcher {
 	t.Helper()
 	client, err := informer.NewClient(cluster.Shared(t).RESTConfig())
-	must(t, err)
+	observe.Must(t, err)
 	return informer.ListWatch(client, configMaps, namespace, func(o *metav1.ListOptions) { o.LabelSelector, o.FieldSelector = labels, fields })
 }
 
@@ -86,7 +87,7 @@ func TestHandlersSeeEveryRevision(t *testing.T) {
 	namespace := k.namespace()
 	k.create(namespace, "before-1")
 	k.create(namespace, "before-2")
-	early, late := &record{}, &record{}
+	early, late := &observe.Record{}, &observe.Record{}
 	i, _ := runInformer(t, c.RESTConfig(), namespace, nil, early)
 	waitSynced(t, i)
 
@@ -112,66 +113,66 @@ func TestHandlersSeeEveryRevision(t *testing.T) {
 	}
 	close(goOn) // and add a handler while they write
 	i.AddEventHandler(late)
-	if late.count("synced") != 1 {
+	if late.Count("synced") != 1 {
 		t.Error("the handler was not given everything when it was added")
 	}
 	group.Wait()
 	k.create(namespace, "last")
-	early.waitFor(t, "add last")
-	late.waitFor(t, "add last")
+	early.WaitFor(t, "add last")
+	late.WaitFor(t, "add last")
 
 	revisions, err := c.History(t.Context(), "/registry/configmaps/"+namespace+"/", 1)
-	must(t, err)
+	observe.Must(t, err)
 	var want, got []string
 	for _, r := range revisions {
 		want = append(want, fmt.Sprintf("%s@%d deleted=%t", r.Key[strings.LastIndex(r.Key, "/")+1:], r.ModRevision, r.Deleted))
 	}
-	for _, c := range early.all() {
-		if c.verb != "synced" {
-			got = append(got, fmt.Sprintf("%s@%s deleted=%t", c.name, c.rv, c.verb == "delete"))
+	for _, c := range early.All() {
+		if c.Verb != "synced" {
+			got = append(got, fmt.Sprintf("%s@%s deleted=%t", c.Name, c.RV, c.Verb == "delete"))
 		}
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("the early handler (-want +got):\n%s", diff)
 	}
-	checkLateHandler(t, early.all(), late.all())
+	checkLateHandler(t, early.All(), late.All())
 }
 
 // checkLateHandler: the initial list of the late handler is what the early one's changes come to up to its end, and what
 // follows is the same for both.
-func checkLateHandler(t *testing.T, early, late []change) {
+func checkLateHandler(t *testing.T, early, late []observe.Change) {
 	t.Helper()
-	end := slices.IndexFunc(late, func(c change) bool { return c.verb == "synced" })
+	end := slices.IndexFunc(late, func(c observe.Change) bool { return c.Verb == "synced" })
 	if end < 0 {
 		t.Fatal("the late handler has no synced")
 	}
 	rest := late[end+1:]
 	for n := range rest {
-		if rest[n].initial {
+		if rest[n].Initial {
 			t.Errorf("initial after the initial list: %v", rest[n])
 		}
 	}
 	split := len(early) - len(rest)
-	if diff := cmp.Diff(early[split:], rest, cmp.AllowUnexported(change{})); diff != "" {
+	if diff := cmp.Diff(early[split:], rest); diff != "" {
 		t.Errorf("after its initial list (-early +late):\n%s", diff)
 	}
 	state := map[string]string{}
 	for _, c := range early[:split] {
-		switch c.verb {
+		switch c.Verb {
 		case "add", "update":
-			state[c.name] = c.rv
+			state[c.Name] = c.RV
 		case "delete":
-			delete(state, c.name)
+			delete(state, c.Name)
 		}
 	}
 	last := 0
 	for _, c := range late[:end] {
-		rv, err := strconv.Atoi(c.rv)
-		if err != nil || rv <= last || c.verb != "add" || !c.initial || state[c.name] != c.rv {
-			t.Errorf("%v at %s, expected at %s, after %d: %v", c, c.rv, state[c.name], last, err)
+		rv, err := strconv.Atoi(c.RV)
+		if err != nil || rv <= last || c.Verb != "add" || !c.Initial || state[c.Name] != c.RV {
+			t.Errorf("%v at %s, expected at %s, after %d: %v", c, c.RV, state[c.Name], last, err)
 		}
 		last = rv
-		delete(state, c.name)
+		delete(state, c.Name)
 	}
 	if len(state) > 0 {
 		t.Errorf("the late handler's initial list lacks %v", state)
@@ -196,73 +197,44 @@ func oneLife(ctx context.Context, k *kube, namespace, name string, deleted bool)
 func TestSelectors(t *testing.T) {
 	c, k := cluster.Shared(t), newKube(t)
 	namespace := k.namespace()
-	byLabel, byField := &record{}, &record{}
+	byLabel, byField := &observe.Record{}, &observe.Record{}
 	runInformer(t, c.RESTConfig(), namespace, func(c *informer.Config) { c.ListWatch = labelled(t, namespace, "app=x", "") }, byLabel)
 	runInformer(t, c.RESTConfig(), namespace, func(c *informer.Config) { c.ListWatch = labelled(t, namespace, "", "metadata.name=one") }, byField)
-	byLabel.waitFor(t, "synced")
-	byField.waitFor(t, "synced")
+	byLabel.WaitFor(t, "synced")
+	byField.WaitFor(t, "synced")
 
 	api := k.CoreV1().ConfigMaps(namespace)
 	x := map[string]string{"app": "x"}
 	cm, err := api.Create(t.Context(), configMap("one", x), metav1.CreateOptions{})
-	must(t, err)
+	observe.Must(t, err)
 	var left *corev1.ConfigMap
 	for _, labels := range []map[string]string{nil, x} {
 		cm.Labels = labels
 		cm, err = api.Update(t.Context(), cm, metav1.UpdateOptions{})
-		must(t, err)
+		observe.Must(t, err)
 		if labels == nil {
 			left = cm
 		}
 	}
 	k.delete(namespace, "one")
 	_, err = api.Create(t.Context(), configMap("two", x), metav1.CreateOptions{})
-	must(t, err)
-	byLabel.waitFor(t, "add two")
+	observe.Must(t, err)
+	byLabel.WaitFor(t, "add two")
 	k.create(namespace, "other")
-	byField.waitFor(t, "delete one")
+	byField.WaitFor(t, "delete one")
 
-	checkLog(t, "by label", []string{"synced", "add one", "delete one", "add one", "delete one", "add two"}, byLabel.lines())
-	checkLog(t, "by field", []string{"synced", "add one", "update one", "update one", "delete one"}, byField.lines())
-	leave := byLabel.all()[2]
-	if leave.rv != left.ResourceVersion || leave.uid != string(left.UID) || leave.unseen || !strings.Contains(leave.raw, `"app":"x"`) {
-		t.Errorf("the leave is at %s, unseen %t, of %s; the update was at %s", leave.rv, leave.unseen, leave.raw, left.ResourceVersion)
+	observe.CheckLog(t, "by label", []string{"synced", "add one", "delete one", "add one", "delete one", "add two"}, byLabel.Lines())
+	observe.CheckLog(t, "by field", []string{"synced", "add one", "update one", "update one", "delete one"}, byField.Lines())
+	leave := byLabel.All()[2]
+	if leave.RV != left.ResourceVersion || leave.UID != string(left.UID) || leave.Unseen || !strings.Contains(leave.Raw, `"app":"x"`) {
+		t.Errorf("the leave is at %s, unseen %t, of %s; the update was at %s", leave.RV, leave.Unseen, leave.Raw, left.ResourceVersion)
 	}
-}
-
-// gate is a handler that blocks in each call until it is opened.
-type gate struct {
-	*record
-	calls atomic.Int64
-	open  chan struct{}
-}
-
-func newGate() *gate { return &gate{record: &record{}, open: make(chan struct{})} }
-
-func (g *gate) pass() {
-	g.calls.Add(1)
-	<-g.open
-}
-
-func (g *gate) OnAdd(obj any, initial bool) { g.pass(); g.record.OnAdd(obj, initial) }
-func (g *gate) OnUpdate(o, n any)           { g.pass(); g.record.OnUpdate(o, n) }
-func (g *gate) OnDelete(obj any)            { g.pass(); g.record.OnDelete(obj) }
-
-// waitBlocked waits for the first call.
-func (g *gate) waitBlocked(t *testing.T) {
-	t.Helper()
-	eventually(t, func() error {
-		if g.calls.Load() == 0 {
-			return errors.New("the handler is not called")
-		}
-		return nil
-	})
 }
 
 func TestBlockedHandler(t *testing.T) {
 	c, k := cluster.Shared(t), newKube(t)
 	namespace := k.namespace()
-	g, free := newGate(), &record{}
+	g, free := observe.NewGate(), &observe.Record{}
 	blocked, stopBlocked := runInformer(t, c.RESTConfig(), namespace, nil, g)
 	other, stopOther := runInformer(t, c.RESTConfig(), namespace, nil, free)
 	waitSynced(t, blocked)
@@ -271,16 +243,16 @@ func TestBlockedHandler(t *testing.T) {
 	for n := range objects {
 		k.create(namespace, fmt.Sprintf("c%02d", n))
 	}
-	g.waitBlocked(t)
+	g.WaitBlocked(t)
 	added := make(chan struct{})
-	late := &record{}
+	late := &observe.Record{}
 	go func() {
 		defer close(added)
 		blocked.AddEventHandler(late)
 	}()
-	free.waitFor(t, fmt.Sprintf("add c%02d", objects-1)) // the other one goes on
+	free.WaitFor(t, fmt.Sprintf("add c%02d", objects-1)) // the other one goes on
 
-	if calls, status, index := g.calls.Load(), blocked.Status(), len(blocked.GetIndexer().ListKeys()); calls != 1 || status.Objects > 1 || index > 1 || !status.Synced {
+	if calls, status, index := g.Calls.Load(), blocked.Status(), len(blocked.GetIndexer().ListKeys()); calls != 1 || status.Objects > 1 || index > 1 || !status.Synced {
 		t.Errorf("%d calls, %d objects, %d in the index; status %+v", calls, status.Objects, index, status)
 	}
 	select {
@@ -301,11 +273,11 @@ func TestBlockedHandler(t *testing.T) {
 		t.Error("AddEventHandler did not wait")
 	default:
 	}
-	close(g.open)
+	close(g.Open)
 	<-ended
 	<-added
-	if len(late.all()) == 0 || late.lines()[0] != "add c00 initially" {
-		t.Errorf("the late handler saw %q", late.lines())
+	if len(late.All()) == 0 || late.Lines()[0] != "add c00 initially" {
+		t.Errorf("the late handler saw %q", late.Lines())
 	}
 }
 
@@ -347,9 +319,9 @@ func TestShutdownWhileARequestHangs(t *testing.T) {
 				t.Run("run", func(t *testing.T) {
 					p, config := proxied(t)
 					client, err := informer.NewClient(config)
-					must(t, err)
+					observe.Must(t, err)
 					if connected {
-						must(t, client.Get().AbsPath("/version").Do(t.Context()).Error())
+						observe.Must(t, client.Get().AbsPath("/version").Do(t.Context()).Error())
 					}
 					p.Freeze()
 					lw := &begun{informer.ListWatch(client, configMaps, "default", nil), make(chan string, 10)}
@@ -381,10 +353,10 @@ func TestWatchForbidden(t *testing.T) {
 	k := newKube(t)
 	namespace := k.namespace()
 	config := restricted(t, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"list"}})
-	log, seen := &logBuffer{}, &record{}
+	log, seen := &observe.LogBuffer{}, &observe.Record{}
 	i, _ := runInformer(t, config, namespace, func(c *informer.Config) { c.Logger = slog.New(slog.NewTextHandler(log, nil)) }, seen)
 	waitSynced(t, i)
-	eventually(t, func() error {
+	observe.Eventually(t, func() error {
 		if s := i.Status(); s.Errors < 4 || s.Relists < 2 {
 			return fmt.Errorf("%d errors, %d re-lists", s.Errors, s.Relists)
 		}
@@ -394,7 +366,7 @@ func TestWatchForbidden(t *testing.T) {
 		t.Errorf("status: %+v", s)
 	}
 	k.create(namespace, "one")
-	seen.waitFor(t, "add one")
+	seen.WaitFor(t, "add one")
 	lines := slices.DeleteFunc(strings.Split(strings.TrimSpace(log.String()), "\n"), func(line string) bool { return strings.Contains(line, "listed again") })
 	if len(lines) != 1 || !strings.Contains(lines[0], "request failed") {
 		t.Errorf("log:\n%s", log)
@@ -405,9 +377,9 @@ func TestWatchForbidden(t *testing.T) {
 func restricted(t *testing.T, rules ...rbacv1.PolicyRule) *rest.Config {
 	t.Helper()
 	path, err := cluster.Shared(t).RestrictedKubeconfig(t.Context(), rules)
-	must(t, err)
+	observe.Must(t, err)
 	config, err := clientcmd.BuildConfigFromFlags("", path)
-	must(t, err)
+	observe.Must(t, err)
 	return config
 }
 
@@ -456,21 +428,21 @@ func TestMalformedDocumentIsAGap(t *testing.T) {
 	config := cluster.Shared(t).RESTConfig()
 	l := &litter{}
 	config.Wrap(func(rt http.RoundTripper) http.RoundTripper { l.RoundTripper = rt; return l })
-	seen := &record{}
+	seen := &observe.Record{}
 	i, _ := runInformer(t, config, namespace, nil, seen)
 	waitSynced(t, i)
 	k.create(namespace, "one")
-	seen.waitFor(t, "add one")
+	seen.WaitFor(t, "add one")
 	l.next.Store(1)
 	k.create(namespace, "two")
-	seen.waitFor(t, "add two")
+	seen.WaitFor(t, "add two")
 	l.next.Store(2)
 	k.create(namespace, "three")
-	seen.waitFor(t, "add three")
-	checkLog(t, "changes", []string{"synced", "add one", "add two", "gap", "add three"}, seen.lines())
-	changes := seen.all()
-	if gap := changes[3]; !strings.HasPrefix(gap.rv, changes[2].rv+"..") || gap.rv < changes[2].rv+".."+changes[4].rv {
-		t.Errorf("gap %s after a change at %s, before one at %s", gap.rv, changes[2].rv, changes[4].rv)
+	seen.WaitFor(t, "add three")
+	observe.CheckLog(t, "changes", []string{"synced", "add one", "add two", "gap", "add three"}, seen.Lines())
+	changes := seen.All()
+	if gap := changes[3]; !strings.HasPrefix(gap.RV, changes[2].RV+"..") || gap.RV < changes[2].RV+".."+changes[4].RV {
+		t.Errorf("gap %s after a change at %s, before one at %s", gap.RV, changes[2].RV, changes[4].RV)
 	}
 	if s := i.Status(); s.Errors != 3 || s.Relists != 1 || s.LastError != "" {
 		t.Errorf("status %+v", s)
@@ -481,13 +453,13 @@ func TestMalformedDocumentIsAGap(t *testing.T) {
 func TestShutdownWhileTheAPIServerIsAway(t *testing.T) {
 	c, k := cluster.Shared(t), newKube(t)
 	namespace := k.namespace()
-	must(t, c.StopAPIServer(t.Context()))
-	defer func() { must(t, c.StartAPIServer(t.Context())) }()
+	observe.Must(t, c.StopAPIServer(t.Context()))
+	defer func() { observe.Must(t, c.StartAPIServer(t.Context())) }()
 	for _, noWatchList := range []bool{true, false} {
 		i, stop := runInformer(t, c.RESTConfig(), namespace, func(c *informer.Config) {
 			c.NoWatchList, c.Backoff = noWatchList, slow
 		})
-		eventually(t, func() error {
+		observe.Eventually(t, func() error {
 			if s := i.Status(); s.Errors == 0 {
 				return errors.New("no request has failed")
 			}

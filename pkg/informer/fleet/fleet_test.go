@@ -20,6 +20,7 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/informer"
 	"github.com/deltabridge/deltabridge/pkg/informer/fleet"
 	"github.com/deltabridge/deltabridge/test/cluster"
+	"github.com/deltabridge/deltabridge/test/observe"
 )
 
 // This file tests fleets of informers against the real API server. Tests that wait for the API server to come to terms
@@ -52,7 +53,7 @@ func (c *censored) ServerGroupsAndResourcesWithContext(ctx context.Context) ([]*
 
 func (c *censored) waitLooks(t *testing.T, n int) {
 	t.Helper()
-	eventually(t, func() error {
+	observe.Eventually(t, func() error {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		if c.looks < n {
@@ -75,7 +76,7 @@ func TestDiscoveryThatLacksAResource(t *testing.T) {
 	w := watchScopes(t, c.RESTConfig(), func(sc *fleet.Config) {
 		hiding.DiscoveryInterfaceWithContext, sc.Discovery = sc.Discovery, hiding
 	}, fleet.Scope{Patterns: resources(t, "configmap*"), Namespaces: []string{namespace}}, fleet.Scope{Patterns: resources(t, "*.lack.example.com")})
-	eventually(t, func() error {
+	observe.Eventually(t, func() error {
 		if len(w.Statuses()) < 2 {
 			return errors.New("not all is watched")
 		}
@@ -87,15 +88,15 @@ func TestDiscoveryThatLacksAResource(t *testing.T) {
 	hiding.waitLooks(t, 3)
 	k.create(namespace, "two")
 	k.put(crd, "v1", "mine", "2")
-	w.record("configmaps").waitFor(t, "add two")
-	w.record(crd.name()).waitFor(t, "update mine")
+	w.record("configmaps").WaitFor(t, "add two")
+	w.record(crd.name()).WaitFor(t, "update mine")
 	hiding.hide()
 	k.redefine(crd, nil, "v1")
 	hiding.waitLooks(t, 2)
 	k.create(namespace, "three")
-	w.record("configmaps").waitFor(t, "add three")
-	checkLog(t, "ConfigMaps", []string{"add one initially", "synced", "add two", "add three"}, w.record("configmaps").lines())
-	checkLog(t, "custom objects", []string{"add mine initially", "update mine"}, w.record(crd.name()).lines("mine"))
+	w.record("configmaps").WaitFor(t, "add three")
+	observe.CheckLog(t, "ConfigMaps", []string{"add one initially", "synced", "add two", "add three"}, w.record("configmaps").Lines())
+	observe.CheckLog(t, "custom objects", []string{"add mine initially", "update mine"}, w.record(crd.name()).Lines("mine"))
 	if n := len(w.started("configmaps")) + len(w.started(crd.name())); n != 2 || w.isRemoved("configmaps") || w.isRemoved(crd.name()) {
 		t.Errorf("%d informers were started", n)
 	}
@@ -119,7 +120,7 @@ func TestVersionNoLongerServed(t *testing.T) {
 	}
 	k.redefine(crd, nil, "v1", "v2") // edited
 	k.put(crd, "v1", "one", "2")
-	seen.waitFor(t, "update one")
+	seen.WaitFor(t, "update one")
 	if n := len(w.started(crd.name())); n != 1 {
 		t.Errorf("%d informers after an edit", n)
 	}
@@ -127,7 +128,7 @@ func TestVersionNoLongerServed(t *testing.T) {
 	k.redefine(crd, map[string]bool{"v1": true}, "v1", "v2")
 	k.put(crd, "v1", "one", "3") // seen by the one, or the other, or none
 	k.put(crd, "v1", "one", "4")
-	eventually(t, func() error {
+	observe.Eventually(t, func() error {
 		if n := len(w.started(crd.name())); n != 2 {
 			return fmt.Errorf("%d informers", n)
 		}
@@ -135,13 +136,13 @@ func TestVersionNoLongerServed(t *testing.T) {
 	})
 	w.waitReady()
 	k.put(crd, "v1", "two", "2")
-	seen.waitFor(t, "update two")
-	must(t, k.Resource(crd.in("v1")).Namespace("default").Delete(t.Context(), "two", metav1.DeleteOptions{}))
-	seen.waitFor(t, "delete two")
-	if n, gaps := seen.count("update one"), seen.count("gap"); n < 2 || n > 3 || n == 2 && gaps == 0 || gaps > 1 {
-		t.Errorf("%d of 3 states were handed on, with %d gaps: %q", n, gaps, seen.lines())
+	seen.WaitFor(t, "update two")
+	observe.Must(t, k.Resource(crd.in("v1")).Namespace("default").Delete(t.Context(), "two", metav1.DeleteOptions{}))
+	seen.WaitFor(t, "delete two")
+	if n, gaps := seen.Count("update one"), seen.Count("gap"); n < 2 || n > 3 || n == 2 && gaps == 0 || gaps > 1 {
+		t.Errorf("%d of 3 states were handed on, with %d gaps: %q", n, gaps, seen.Lines())
 	}
-	checkLog(t, "two", []string{"add two initially", "update two", "delete two"}, seen.lines("two"))
+	observe.CheckLog(t, "two", []string{"add two initially", "update two", "delete two"}, seen.Lines("two"))
 	if n := len(w.Statuses()); n != 1 {
 		t.Errorf("%d informers run", n)
 	}
@@ -156,35 +157,35 @@ func TestDefinitionComesAndGoes(t *testing.T) {
 	k.define(crd, nil, "v1")
 	k.put(crd, "v1", "one", "1")
 	seen := w.record(crd.name())
-	seen.waitFor(t, "synced")
+	seen.WaitFor(t, "synced")
 	// Deleted and at once created again.
 	k.undefine(crd)
 	k.define(crd, nil, "v1")
 	k.put(crd, "v1", "one", "1")
-	eventually(t, func() error {
-		if lines := seen.lines("one"); len(lines) < 3 {
+	observe.Eventually(t, func() error {
+		if lines := seen.Lines("one"); len(lines) < 3 {
 			return fmt.Errorf("%q", lines)
 		}
 		return nil
 	})
 	k.put(crd, "v1", "one", "2")
-	seen.waitFor(t, "update one")
-	changes := slices.DeleteFunc(seen.all(), func(c change) bool { return c.name != "one" })
+	seen.WaitFor(t, "update one")
+	changes := slices.DeleteFunc(seen.All(), func(c observe.Change) bool { return c.Name != "one" })
 	var verbs []string
 	for _, c := range changes {
-		verbs = append(verbs, c.verb)
+		verbs = append(verbs, c.Verb)
 	}
 	if diff := cmp.Diff([]string{"add", "delete", "add", "update"}, verbs); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
-	} else if changes[0].uid != changes[1].uid || changes[1].uid == changes[2].uid {
+	} else if changes[0].UID != changes[1].UID || changes[1].UID == changes[2].UID {
 		t.Errorf("uids: %v", changes)
 	}
 	k.undefine(crd)
 	w.waitRemoved(crd.name())
-	if last := seen.lines("one"); !strings.HasPrefix(last[len(last)-1], "delete") || len(last) != 5 {
+	if last := seen.Lines("one"); !strings.HasPrefix(last[len(last)-1], "delete") || len(last) != 5 {
 		t.Errorf("%q", last)
 	}
-	eventually(t, func() error {
+	observe.Eventually(t, func() error {
 		if n := len(w.Statuses()); n != 0 {
 			return fmt.Errorf("%d informers run", n)
 		}
@@ -204,13 +205,13 @@ func TestDefinitionGoesUnseen(t *testing.T) {
 	k.put(crd, "v1", "two", "1")
 	w := watchScopes(t, config, nil, fleet.Scope{Patterns: resources(t, "*.ghosts.example.com")})
 	seen := w.record(crd.name())
-	seen.waitFor(t, "synced")
+	seen.WaitFor(t, "synced")
 	p.Freeze()
 	k.undefine(crd)
 	p.Cut() // with all that was on the way
 	p.Thaw()
 	w.waitRemoved(crd.name())
-	checkLog(t, "changes", []string{"add one initially", "add two initially", "synced", "delete one unseen", "delete two unseen"}, seen.lines())
+	observe.CheckLog(t, "changes", []string{"add one initially", "add two initially", "synced", "delete one unseen", "delete two unseen"}, seen.Lines())
 	if status := w.started(crd.name())[0].Status(); status.Objects != 0 {
 		t.Errorf("status %+v", status)
 	}
@@ -283,9 +284,9 @@ func TestBuiltInResourceGoesAndComesBack(t *testing.T) {
 	diverted.divert("")
 	hiding.hide()
 	seen := w.record("configmaps")
-	seen.waitFor(t, "add comes")
+	seen.WaitFor(t, "add comes")
 	w.waitReady()
-	checkLog(t, "changes", []string{"add stays initially", "add goes initially", "synced", "gap", "delete goes unseen", "add comes"}, seen.lines())
+	observe.CheckLog(t, "changes", []string{"add stays initially", "add goes initially", "synced", "gap", "delete goes unseen", "add comes"}, seen.Lines())
 }
 
 // A definition that comes after the first look and before definitions are watched is not overlooked.
@@ -306,7 +307,7 @@ func TestDefinitionBetweenLookAndWatch(t *testing.T) {
 	k.put(crd, "v1", "one", "1")
 	close(held.held)
 	start := time.Now()
-	w.record(crd.name()).waitFor(t, "add one initially")
+	w.record(crd.name()).WaitFor(t, "add one initially")
 	if took := time.Since(start); took > 15*time.Second {
 		t.Errorf("watched only after %s", took)
 	}
@@ -333,7 +334,7 @@ func TestManyDefinitionsAtOnce(t *testing.T) {
 	}
 	group.Wait()
 	created := time.Now()
-	eventually(t, func() error {
+	observe.Eventually(t, func() error {
 		statuses := w.Statuses()
 		for _, s := range statuses {
 			if !s.Synced {
@@ -360,7 +361,7 @@ func TestManyDefinitionsAtOnce(t *testing.T) {
 		})
 	}
 	group.Wait()
-	eventually(t, func() error {
+	observe.Eventually(t, func() error {
 		if n := len(w.Statuses()); n > 0 {
 			return fmt.Errorf("%d are watched", n)
 		}
@@ -379,10 +380,10 @@ func TestEventsAreWatchedOnce(t *testing.T) {
 	_, err := k.CoreV1().Events(namespace).Create(t.Context(), &corev1.Event{
 		ObjectMeta: metav1.ObjectMeta{Name: "happened"}, InvolvedObject: corev1.ObjectReference{Namespace: namespace, Kind: "Pod", Name: "p"},
 	}, metav1.CreateOptions{})
-	must(t, err)
-	both.record("events").waitFor(t, "add happened")
-	alone.record("events.events.k8s.io").waitFor(t, "add happened")
-	if raw := alone.record("events.events.k8s.io").all()[1].raw; !strings.Contains(raw, `"apiVersion":"events.k8s.io/v1"`) {
+	observe.Must(t, err)
+	both.record("events").WaitFor(t, "add happened")
+	alone.record("events.events.k8s.io").WaitFor(t, "add happened")
+	if raw := alone.record("events.events.k8s.io").All()[1].Raw; !strings.Contains(raw, `"apiVersion":"events.k8s.io/v1"`) {
 		t.Errorf("the other API's object: %s", raw)
 	}
 	if len(both.started("events")) != 1 || len(both.started("events.events.k8s.io")) != 0 || len(alone.Statuses()) != 1 {
@@ -400,8 +401,8 @@ func TestNamespacesAndForbiddenResources(t *testing.T) {
 		fleet.Scope{Patterns: resources(t, "pod*"), Namespaces: []string{first}}, // forbidden too, and only a wildcard's
 	)
 	seen := w.record("configmaps")
-	eventually(t, func() error {
-		if n := seen.count("synced"); n != 2 {
+	observe.Eventually(t, func() error {
+		if n := seen.Count("synced"); n != 2 {
 			return fmt.Errorf("%d are synced", n)
 		}
 		return nil
@@ -409,12 +410,12 @@ func TestNamespacesAndForbiddenResources(t *testing.T) {
 	for _, namespace := range []string{third, first, second} {
 		k.create(namespace, "in-"+namespace)
 	}
-	seen.waitFor(t, "add in-"+first)
-	seen.waitFor(t, "add in-"+second)
-	if n := seen.count("add in-" + third); n != 0 {
+	seen.WaitFor(t, "add in-"+first)
+	seen.WaitFor(t, "add in-"+second)
+	if n := seen.Count("add in-" + third); n != 0 {
 		t.Error("a namespace that nobody asked for is watched")
 	}
-	eventually(t, func() error {
+	observe.Eventually(t, func() error {
 		reasons := w.NotReady()
 		want := []string{"secrets in " + first + " is forbidden: ", "secrets in " + second + " is forbidden: "}
 		slices.Sort(want)
@@ -429,7 +430,7 @@ func TestNamespacesAndForbiddenResources(t *testing.T) {
 			described = append(described, fmt.Sprintf("%s %t %t", name, s.Synced, s.Forbidden))
 		}
 	}
-	checkLog(t, "statuses", []string{"configmaps true false", "configmaps true false", "pods false true", "secrets false true", "secrets false true"}, described)
+	observe.CheckLog(t, "statuses", []string{"configmaps true false", "configmaps true false", "pods false true", "secrets false true", "secrets false true"}, described)
 	if n := strings.Count(w.log.String(), "resource=secrets"); n != 2 {
 		t.Errorf("%d lines of log about what is forbidden, want one for each namespace", n)
 	}
@@ -474,7 +475,7 @@ func TestBlockedHandlerHoldsUpNoOther(t *testing.T) {
 	defer k.undefine(changing)
 	k.put(going, "v1", "one", "1")
 	k.put(changing, "v1", "one", "1")
-	gates := map[string]*gate{going.name(): newGate(), changing.name(): newGate()}
+	gates := map[string]*observe.Gate{going.name(): observe.NewGate(), changing.name(): observe.NewGate()}
 	w := watchScopes(t, c.RESTConfig(), func(sc *fleet.Config) {
 		start := sc.OnStart
 		sc.OnStart = func(i *informer.Informer) {
@@ -485,15 +486,15 @@ func TestBlockedHandlerHoldsUpNoOther(t *testing.T) {
 		}
 	}, fleet.Scope{Patterns: resources(t, "*.block.example.com")})
 	for _, g := range gates {
-		g.waitBlocked(t)
+		g.WaitBlocked(t)
 	}
 	k.undefine(going)
 	k.redefine(changing, map[string]bool{"v1": true}, "v1", "v2")
 	k.define(coming, nil, "v1")
 	defer k.undefine(coming)
 	k.put(coming, "v1", "one", "1")
-	w.record(coming.name()).waitFor(t, "synced")
-	eventually(t, func() error {
+	w.record(coming.name()).WaitFor(t, "synced")
+	observe.Eventually(t, func() error {
 		if n := len(w.started(changing.name())); n != 2 {
 			return fmt.Errorf("%d informers were started for the other version", n)
 		}
@@ -503,15 +504,15 @@ func TestBlockedHandlerHoldsUpNoOther(t *testing.T) {
 		t.Error("removed before its handler was told")
 	}
 	for _, g := range gates {
-		close(g.open)
+		close(g.Open)
 	}
 	w.waitRemoved(going.name())
-	if lines := gates[going.name()].lines("one"); len(lines) != 2 || !strings.HasPrefix(lines[1], "delete one") {
+	if lines := gates[going.name()].Lines("one"); len(lines) != 2 || !strings.HasPrefix(lines[1], "delete one") {
 		t.Errorf("%q", lines)
 	}
 	k.put(changing, "v1", "one", "2")
-	w.record(changing.name()).waitFor(t, "update one")
-	checkLog(t, "over the change of version", []string{"add one initially", "update one"}, gates[changing.name()].lines("one"))
+	w.record(changing.name()).WaitFor(t, "update one")
+	observe.CheckLog(t, "over the change of version", []string{"add one initially", "update one"}, gates[changing.name()].Lines("one"))
 	w.waitReady()
 }
 
@@ -519,19 +520,19 @@ func TestBlockedHandlerHoldsUpNoOther(t *testing.T) {
 func TestAPIServerIsAway(t *testing.T) {
 	c, k := cluster.Shared(t), newKube(t)
 	namespace := k.namespace()
-	must(t, c.StopAPIServer(t.Context()))
+	observe.Must(t, c.StopAPIServer(t.Context()))
 	in := fleet.Scope{Patterns: resources(t, "configmaps"), Namespaces: []string{namespace}}
 	w := watchScopes(t, c.RESTConfig(), nil, in)
-	eventually(t, func() error {
+	observe.Eventually(t, func() error {
 		if reasons := w.NotReady(); len(reasons) != 1 || !strings.Contains(reasons[0], "connection refused") {
 			return fmt.Errorf("not ready: %q", reasons)
 		}
 		return nil
 	})
-	must(t, c.StartAPIServer(t.Context()))
+	observe.Must(t, c.StartAPIServer(t.Context()))
 	w.waitReady()
 	k.create(namespace, "one")
-	w.record("configmaps").waitFor(t, "add one")
+	w.record("configmaps").WaitFor(t, "add one")
 	if n := strings.Count(w.log.String(), "level=ERROR"); n != 1 {
 		t.Errorf("%d errors are logged", n)
 	}

@@ -1,7 +1,6 @@
 package fleet_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -10,11 +9,9 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -29,184 +26,35 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/filter"
 	"github.com/deltabridge/deltabridge/pkg/informer"
 	"github.com/deltabridge/deltabridge/pkg/informer/fleet"
-	"github.com/deltabridge/deltabridge/pkg/object"
 	"github.com/deltabridge/deltabridge/pkg/sinks/sinktest"
 	"github.com/deltabridge/deltabridge/test/cluster"
+	"github.com/deltabridge/deltabridge/test/observe"
 )
 
 // This file is what the tests against the real API server share.
-
-// soon is how long a test waits for what should happen at once or within seconds. It is long for a machine that does
-// much else at the same time.
-const soon = 30 * time.Second
-
-// eventually waits until check returns no error.
-func eventually(t *testing.T, check func() error) {
-	t.Helper()
-	deadline := time.NewTimer(soon)
-	defer deadline.Stop()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		err := check()
-		if err == nil {
-			return
-		}
-		select {
-		case <-tick.C:
-		case <-deadline.C:
-			t.Fatalf("after %s: %v", soon, err)
-		}
-	}
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-// change is one call of a handler.
-type change struct {
-	verb      string // add, update, delete, synced, gap
-	namespace string
-	name      string
-	uid       string
-	rv        string
-	initial   bool
-	unseen    bool
-	raw       string
-}
-
-// String leaves out what differs from run to run.
-func (c change) String() string {
-	s := c.verb
-	if c.name != "" {
-		s += " " + c.name
-	}
-	if c.initial {
-		s += " initially"
-	}
-	if c.unseen {
-		s += " unseen"
-	}
-	return s
-}
-
-// record is a handler that writes down what it is told. It may be read at any time.
-type record struct {
-	mu      sync.Mutex
-	changes []change
-}
-
-func (r *record) note(verb string, obj any, edit func(*change)) {
-	c := change{verb: verb}
-	if o, ok := obj.(*object.Object); ok {
-		c.namespace, c.name, c.uid, c.rv, c.unseen, c.raw = o.Namespace, o.Name, string(o.UID), o.ResourceVersion, o.FinalStateUnknown, string(o.Raw)
-	}
-	if edit != nil {
-		edit(&c)
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.changes = append(r.changes, c)
-}
-
-func (r *record) OnAdd(obj any, initial bool) {
-	r.note("add", obj, func(c *change) { c.initial = initial })
-}
-func (r *record) OnUpdate(_, obj any) { r.note("update", obj, nil) }
-func (r *record) OnDelete(obj any)    { r.note("delete", obj, nil) }
-func (r *record) OnLeave(last, now *object.Object) {
-	r.note("leave", last, func(c *change) { c.rv = now.ResourceVersion })
-}
-
-func (r *record) OnSynced(rv string, _ int) {
-	r.note("synced", nil, func(c *change) { c.rv = rv })
-}
-
-func (r *record) OnGap(from, to, _ string) {
-	r.note("gap", nil, func(c *change) { c.rv = from + ".." + to })
-}
-
-func (r *record) all() []change {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return slices.Clone(r.changes)
-}
-
-// lines describes the changes, without those of other objects where names are given.
-func (r *record) lines(names ...string) []string {
-	lines := []string{}
-	for _, c := range r.all() {
-		if len(names) == 0 || slices.Contains(names, c.name) {
-			lines = append(lines, c.String())
-		}
-	}
-	return lines
-}
-
-func (r *record) count(line string) (n int) {
-	for _, l := range r.lines() {
-		if l == line {
-			n++
-		}
-	}
-	return n
-}
-
-// waitFor waits until a line is there.
-func (r *record) waitFor(t *testing.T, line string) {
-	t.Helper()
-	eventually(t, func() error {
-		if r.count(line) == 0 {
-			return fmt.Errorf("no %q among %q", line, r.lines())
-		}
-		return nil
-	})
-}
-
-// logBuffer is a log that may be read while it is written.
-type logBuffer struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (l *logBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buf.Write(p)
-}
-
-func (l *logBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buf.String()
-}
 
 // watching is a running fleet with a record for each resource.
 type watching struct {
 	*fleet.Fleet
 	t    *testing.T
-	log  *logBuffer
+	log  *observe.LogBuffer
 	stop func() // ends Run and waits for it
 
 	mu        sync.Mutex
 	informers map[string][]*informer.Informer
-	records   map[string]*record
+	records   map[string]*observe.Record
 	removed   []string
 }
 
 // watchScopes runs a fleet until the end of the test. edit may change its configuration first.
 func watchScopes(t *testing.T, config *rest.Config, edit func(*fleet.Config), scopes ...fleet.Scope) *watching {
 	t.Helper()
-	w := &watching{t: t, log: &logBuffer{}, informers: map[string][]*informer.Informer{}, records: map[string]*record{}}
+	w := &watching{t: t, log: &observe.LogBuffer{}, informers: map[string][]*informer.Informer{}, records: map[string]*observe.Record{}}
 	client, err := informer.NewClient(config)
-	must(t, err)
+	observe.Must(t, err)
 	httpClient := client.(*rest.RESTClient).Client
 	disco, err := discovery.NewDiscoveryClientForConfigAndClient(config, httpClient)
-	must(t, err)
+	observe.Must(t, err)
 	sc := fleet.Config{
 		Scopes: scopes, Client: client, Discovery: disco,
 		Logger:  slog.New(slog.NewTextHandler(w.log, nil)),
@@ -247,8 +95,8 @@ func runUntil(t *testing.T, run func(context.Context) error, httpClient *http.Cl
 			if err != nil {
 				t.Error(err)
 			}
-		case <-time.After(soon):
-			t.Errorf("did not end within %s", soon)
+		case <-time.After(observe.Soon):
+			t.Errorf("did not end within %s", observe.Soon)
 		}
 		httpClient.CloseIdleConnections()
 	})
@@ -263,11 +111,11 @@ func (w *watching) start(i *informer.Informer) {
 }
 
 // record of a resource, over all its informers.
-func (w *watching) record(resource string) *record {
+func (w *watching) record(resource string) *observe.Record {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.records[resource] == nil {
-		w.records[resource] = &record{}
+		w.records[resource] = &observe.Record{}
 	}
 	return w.records[resource]
 }
@@ -281,7 +129,7 @@ func (w *watching) started(resource string) []*informer.Informer {
 
 func (w *watching) waitReady() {
 	w.t.Helper()
-	eventually(w.t, func() error {
+	observe.Eventually(w.t, func() error {
 		if reasons := w.NotReady(); len(reasons) > 0 {
 			return fmt.Errorf("not ready: %q", reasons)
 		}
@@ -292,7 +140,7 @@ func (w *watching) waitReady() {
 // waitRemoved waits until the resource is gone.
 func (w *watching) waitRemoved(resource string) {
 	w.t.Helper()
-	eventually(w.t, func() error {
+	observe.Eventually(w.t, func() error {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		if !slices.Contains(w.removed, resource) {
@@ -314,7 +162,7 @@ func resources(t *testing.T, texts ...string) []fleet.Pattern {
 	var patterns []fleet.Pattern
 	for _, text := range texts {
 		p, err := filter.ParsePattern(text)
-		must(t, err)
+		observe.Must(t, err)
 		patterns = append(patterns, fleet.Pattern{Text: text, Match: p.Matches, Wildcard: strings.ContainsAny(text, "*?[")})
 	}
 	return patterns
@@ -331,9 +179,9 @@ func newKube(t *testing.T) *kube {
 	t.Helper()
 	config := cluster.Shared(t).RESTConfig()
 	typed, err := kubernetes.NewForConfig(config)
-	must(t, err)
+	observe.Must(t, err)
 	anything, err := dynamic.NewForConfig(config)
-	must(t, err)
+	observe.Must(t, err)
 	return &kube{typed, anything, t}
 }
 
@@ -341,7 +189,7 @@ func newKube(t *testing.T) *kube {
 func (k *kube) namespace() string {
 	k.t.Helper()
 	ns, err := k.CoreV1().Namespaces().Create(k.t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "informer-"}}, metav1.CreateOptions{})
-	must(k.t, err)
+	observe.Must(k.t, err)
 	return ns.Name
 }
 
@@ -352,12 +200,12 @@ func configMap(name string, labels map[string]string) *corev1.ConfigMap {
 func (k *kube) create(namespace, name string) {
 	k.t.Helper()
 	_, err := k.CoreV1().ConfigMaps(namespace).Create(k.t.Context(), configMap(name, nil), metav1.CreateOptions{})
-	must(k.t, err)
+	observe.Must(k.t, err)
 }
 
 func (k *kube) delete(namespace, name string) {
 	k.t.Helper()
-	must(k.t, k.CoreV1().ConfigMaps(namespace).Delete(k.t.Context(), name, metav1.DeleteOptions{}))
+	observe.Must(k.t, k.CoreV1().ConfigMaps(namespace).Delete(k.t.Context(), name, metav1.DeleteOptions{}))
 }
 
 var crds = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
@@ -394,25 +242,25 @@ func (c kind) definition(served map[string]bool, versions ...string) *unstructur
 func (k *kube) define(c kind, served map[string]bool, versions ...string) {
 	k.t.Helper()
 	_, err := k.Resource(crds).Create(k.t.Context(), c.definition(served, versions...), metav1.CreateOptions{})
-	must(k.t, err)
+	observe.Must(k.t, err)
 }
 
 // redefine replaces the spec, and adds an annotation so that something changes in any case.
 func (k *kube) redefine(c kind, served map[string]bool, versions ...string) {
 	k.t.Helper()
 	d, err := k.Resource(crds).Get(k.t.Context(), c.name(), metav1.GetOptions{})
-	must(k.t, err)
+	observe.Must(k.t, err)
 	d.Object["spec"] = c.definition(served, versions...).Object["spec"]
 	d.SetAnnotations(map[string]string{"edited": time.Now().String()})
 	_, err = k.Resource(crds).Update(k.t.Context(), d, metav1.UpdateOptions{})
-	must(k.t, err)
+	observe.Must(k.t, err)
 }
 
 // undefine deletes the definition and waits until it is gone, with all objects.
 func (k *kube) undefine(c kind) {
 	k.t.Helper()
-	must(k.t, k.Resource(crds).Delete(k.t.Context(), c.name(), metav1.DeleteOptions{}))
-	eventually(k.t, func() error {
+	observe.Must(k.t, k.Resource(crds).Delete(k.t.Context(), c.name(), metav1.DeleteOptions{}))
+	observe.Eventually(k.t, func() error {
 		if _, err := k.Resource(crds).Get(k.t.Context(), c.name(), metav1.GetOptions{}); err == nil {
 			return errors.New("the definition is still there")
 		}
@@ -424,7 +272,7 @@ func (k *kube) undefine(c kind) {
 func (k *kube) put(c kind, version, name, value string) {
 	k.t.Helper()
 	api := k.Resource(c.in(version)).Namespace("default")
-	eventually(k.t, func() error {
+	observe.Eventually(k.t, func() error {
 		o, err := api.Get(k.t.Context(), name, metav1.GetOptions{})
 		if err == nil {
 			o.Object["value"] = value
@@ -456,44 +304,8 @@ func proxied(t *testing.T) (*sinktest.Proxy, *rest.Config) {
 func restricted(t *testing.T, rules ...rbacv1.PolicyRule) *rest.Config {
 	t.Helper()
 	path, err := cluster.Shared(t).RestrictedKubeconfig(t.Context(), rules)
-	must(t, err)
+	observe.Must(t, err)
 	config, err := clientcmd.BuildConfigFromFlags("", path)
-	must(t, err)
+	observe.Must(t, err)
 	return config
-}
-
-func checkLog(t *testing.T, what string, want, got []string) {
-	t.Helper()
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("%s: -want +got\n%s", what, diff)
-	}
-}
-
-// gate is a handler that blocks in each call until it is opened.
-type gate struct {
-	*record
-	calls atomic.Int64
-	open  chan struct{}
-}
-
-func newGate() *gate { return &gate{record: &record{}, open: make(chan struct{})} }
-
-func (g *gate) pass() {
-	g.calls.Add(1)
-	<-g.open
-}
-
-func (g *gate) OnAdd(obj any, initial bool) { g.pass(); g.record.OnAdd(obj, initial) }
-func (g *gate) OnUpdate(o, n any)           { g.pass(); g.record.OnUpdate(o, n) }
-func (g *gate) OnDelete(obj any)            { g.pass(); g.record.OnDelete(obj) }
-
-// waitBlocked waits for the first call.
-func (g *gate) waitBlocked(t *testing.T) {
-	t.Helper()
-	eventually(t, func() error {
-		if g.calls.Load() == 0 {
-			return errors.New("the handler is not called")
-		}
-		return nil
-	})
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/informer/fleet"
 	"github.com/deltabridge/deltabridge/pkg/object"
 	"github.com/deltabridge/deltabridge/test/cluster"
+	"github.com/deltabridge/deltabridge/test/observe"
 )
 
 // This file tests what a Set makes of scopes that overlap, and of scopes that are not what they were, against the real API
@@ -26,12 +27,12 @@ func (k *kube) label(namespace, name, team, value string) {
 	o, err := api.Get(k.t.Context(), name, metav1.GetOptions{})
 	if err != nil {
 		_, err = api.Create(k.t.Context(), configMap(name, map[string]string{"team": team, "value": value}), metav1.CreateOptions{})
-		must(k.t, err)
+		observe.Must(k.t, err)
 		return
 	}
 	o.Labels = map[string]string{"team": team, "value": value}
 	_, err = api.Update(k.t.Context(), o, metav1.UpdateOptions{})
-	must(k.t, err)
+	observe.Must(k.t, err)
 }
 
 // Two scopes select objects of one resource by different labels. An object that moves from one to the other is updated, in one
@@ -53,10 +54,10 @@ func TestSelectorsThatDiffer(t *testing.T) {
 	k.delete(namespace, "moves")
 	k.label(namespace, "last", "a", "0")
 	seen := w.record("configmaps")
-	seen.waitFor(t, "add last")
-	checkLog(t, "always selected", append([]string{"add always initially"}, slices.Repeat([]string{"update always"}, 6)...), seen.lines("always"))
-	checkLog(t, "moving", []string{"add moves", "update moves", "update moves", "leave moves", "add moves", "delete moves"}, seen.lines("moves"))
-	checkLog(t, "never selected", []string{}, seen.lines("never"))
+	seen.WaitFor(t, "add last")
+	observe.CheckLog(t, "always selected", append([]string{"add always initially"}, slices.Repeat([]string{"update always"}, 6)...), seen.Lines("always"))
+	observe.CheckLog(t, "moving", []string{"add moves", "update moves", "update moves", "leave moves", "add moves", "delete moves"}, seen.Lines("moves"))
+	observe.CheckLog(t, "never selected", []string{}, seen.Lines("never"))
 	if n := len(w.started("configmaps")); n != 1 {
 		t.Errorf("%d informers were started", n)
 	}
@@ -234,7 +235,7 @@ func TestScopesChange(t *testing.T) {
 			}
 			w = watchScopes(t, c.RESTConfig(), m.config, of(tt.after(a, b))...)
 			w.waitReady()
-			eventually(t, func() error {
+			observe.Eventually(t, func() error {
 				m.mu.Lock()
 				defer m.mu.Unlock()
 				for name := range m.sources {
@@ -246,24 +247,24 @@ func TestScopesChange(t *testing.T) {
 			})
 			told := func(namespace string) string {
 				var lines []string
-				for _, c := range w.record("configmaps").all() {
-					if c.namespace == namespace {
-						lines = append(lines, c.verb+" "+c.name)
+				for _, c := range w.record("configmaps").All() {
+					if c.Namespace == namespace {
+						lines = append(lines, c.Verb+" "+c.Name)
 					}
 				}
 				slices.Sort(lines)
 				return strings.Join(lines, ", ")
 			}
-			eventually(t, func() error {
+			observe.Eventually(t, func() error {
 				if gotA, gotB := told(a), told(b); gotA != tt.a || gotB != tt.b {
 					return fmt.Errorf("told %q and %q, want %q and %q", gotA, gotB, tt.a, tt.b)
 				}
 				return nil
 			})
-			if gaps := w.record("configmaps").count("gap"); gaps != tt.gaps {
+			if gaps := w.record("configmaps").Count("gap"); gaps != tt.gaps {
 				t.Errorf("%d gaps", gaps)
 			}
-			if n := w.record("configmaps").count("synced"); n != 0 {
+			if n := w.record("configmaps").Count("synced"); n != 0 {
 				t.Errorf("%d initial lists", n)
 			}
 		})
@@ -292,7 +293,7 @@ func TestBuiltInResourceIsAwayAtTheStart(t *testing.T) {
 	}, in)
 	hiding.waitLooks(t, 2)
 	k.delete(namespace, "goes")
-	if got := w.record("configmaps").lines(); len(got) != 0 {
+	if got := w.record("configmaps").Lines(); len(got) != 0 {
 		t.Errorf("told %q", got)
 	}
 	diverted.divert("")
@@ -300,8 +301,8 @@ func TestBuiltInResourceIsAwayAtTheStart(t *testing.T) {
 	crd := kind{"starts", "start.example.com"}
 	k.define(crd, nil, "v1") // so that the set looks
 	defer k.undefine(crd)
-	w.record("configmaps").waitFor(t, "delete goes")
+	w.record("configmaps").WaitFor(t, "delete goes")
 	k.create(namespace, "comes")
-	w.record("configmaps").waitFor(t, "add comes")
-	checkLog(t, "changes", []string{"delete goes", "add comes"}, w.record("configmaps").lines())
+	w.record("configmaps").WaitFor(t, "add comes")
+	observe.CheckLog(t, "changes", []string{"delete goes", "add comes"}, w.record("configmaps").Lines())
 }
