@@ -1,0 +1,250 @@
+package docs_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const root = "../.."
+
+func read(t *testing.T, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(root, path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// section returns the lines below a heading, up to the next heading.
+func section(t *testing.T, text, heading string) []string {
+	t.Helper()
+	_, after, found := strings.Cut(text, "\n## "+heading+"\n")
+	if !found {
+		t.Fatalf("there is no section %q", heading)
+	}
+	body, _, _ := strings.Cut(after, "\n## ")
+	return strings.Split(body, "\n")
+}
+
+var quoted = regexp.MustCompile("`([^`]+)`")
+
+// imports returns the packages of this module that each package imports, without those that only tests import.
+func imports(t *testing.T) map[string][]string {
+	t.Helper()
+	const module = "github.com/deltabridge/deltabridge/"
+	list := exec.CommandContext(t.Context(), "go", "list", "-json=ImportPath,Imports", "./cmd/...", "./pkg/...", "./internal/...")
+	list.Dir = root
+	out, err := list.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	packages := map[string][]string{}
+	for dec := json.NewDecoder(bytes.NewReader(out)); ; {
+		var p struct {
+			ImportPath string
+			Imports    []string
+		}
+		if err := dec.Decode(&p); errors.Is(err, io.EOF) {
+			return packages
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		var own []string
+		for _, path := range p.Imports {
+			if path, ok := strings.CutPrefix(path, module); ok {
+				own = append(own, path)
+			}
+		}
+		packages[strings.TrimPrefix(p.ImportPath, module)] = own
+	}
+}
+
+func TestImportTable(t *testing.T) {
+	place := map[string]int{}
+	for _, row := range section(t, read(t, "ARCHITECTURE.md"), "Imports") {
+		cells := strings.Split(row, "|")
+		if len(cells) < 3 {
+			continue
+		}
+		for _, name := range quoted.FindAllStringSubmatch(cells[2], -1) {
+			if _, again := place[name[1]]; again {
+				t.Errorf("%s is in the table twice", name[1])
+			}
+			place[name[1]] = len(place)
+		}
+	}
+	packages := imports(t)
+	for name := range place {
+		if _, ok := packages[name]; !ok {
+			t.Errorf("the table names %s, which does not exist", name)
+		}
+	}
+	for name, imported := range packages {
+		at, ok := place[name]
+		if !ok {
+			t.Errorf("%s is not in the table", name)
+			continue
+		}
+		for _, other := range imported {
+			if where, ok := place[other]; ok && where > at {
+				t.Errorf("%s imports %s, which follows it in the table", name, other)
+			}
+		}
+	}
+}
+
+// TestFileMap: each path in the file map exists. A path is one from the root, or from the directory of the path before
+// it, or from a directory above that.
+func TestFileMap(t *testing.T) {
+	paths := 0
+	for _, row := range section(t, read(t, "ARCHITECTURE.md"), "File map") {
+		cells := strings.Split(row, "|")
+		if len(cells) < 4 {
+			continue
+		}
+		dir := "."
+		for _, name := range quoted.FindAllStringSubmatch(cells[2], -1) {
+			if !strings.Contains(name[1], "/") && !strings.HasSuffix(name[1], ".go") {
+				continue // an identifier
+			}
+			path, ok := find(dir, name[1])
+			if !ok {
+				t.Errorf("%s: there is no %s", strings.TrimSpace(cells[1]), name[1])
+				continue
+			}
+			paths++
+			if dir = path; filepath.Ext(path) != "" {
+				dir = filepath.Dir(path)
+			}
+		}
+	}
+	if paths < 100 {
+		t.Errorf("only %d paths were found in the file map", paths)
+	}
+}
+
+// find returns the path of a file or directory, by its name in a directory or in one above that.
+func find(dir, name string) (path string, ok bool) {
+	for path = filepath.Join(dir, name); ; path = filepath.Join(dir, name) {
+		if _, err := os.Stat(filepath.Join(root, path)); err == nil {
+			return path, true
+		}
+		if dir == "." {
+			return "", false
+		}
+		dir = filepath.Dir(dir)
+	}
+}
+
+var link = regexp.MustCompile(`\]\(([^)\s]+)\)`)
+
+// TestLinks: relative links in Markdown files lead to files, and those with a fragment to headings, that exist.
+func TestLinks(t *testing.T) {
+	var pages []string
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && path != root && (strings.HasPrefix(d.Name(), ".") || d.Name() == "bin"):
+			return filepath.SkipDir
+		case filepath.Ext(path) == ".md":
+			pages = append(pages, path)
+		}
+		return nil
+	})
+	if err != nil || len(pages) < 20 {
+		t.Fatalf("found %d pages: %v", len(pages), err)
+	}
+	for _, page := range pages {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range link.FindAllStringSubmatch(string(text), -1) {
+			target, fragment, _ := strings.Cut(m[1], "#")
+			if strings.Contains(target, ":") {
+				continue
+			}
+			path := page
+			if target != "" {
+				path = filepath.Join(filepath.Dir(page), target)
+			}
+			if _, err := os.Stat(path); err != nil {
+				t.Errorf("%s: %s does not exist", page, m[1])
+			} else if fragment != "" && filepath.Ext(path) == ".md" && !slices.Contains(anchors(t, path), fragment) {
+				t.Errorf("%s: %s: there is no such heading", page, m[1])
+			}
+		}
+	}
+}
+
+// anchors returns the fragments of a page's headings, as GitHub derives them, and those that the page sets itself.
+func anchors(t *testing.T, path string) (all []string) {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		if heading, ok := strings.CutPrefix(strings.TrimLeft(line, "#"), " "); ok && strings.HasPrefix(line, "#") {
+			heading = regexp.MustCompile(`[^\pL\pN\s_-]`).ReplaceAllString(strings.ToLower(strings.TrimSpace(heading)), "")
+			all = append(all, strings.ReplaceAll(heading, " ", "-"))
+		}
+		for _, m := range regexp.MustCompile(`(?:id|name)="([^"]+)"`).FindAllStringSubmatch(line, -1) {
+			all = append(all, m[1])
+		}
+	}
+	return all
+}
+
+var testName = regexp.MustCompile("`(Test[A-Z]\\w*)`")
+
+// TestNamesOfTests: each test that a page names exists.
+func TestNamesOfTests(t *testing.T) {
+	exist := map[string]bool{}
+	for _, dir := range []string{"bench", "cmd", "examples", "internal", "pkg", "test", "tools"} {
+		err := filepath.WalkDir(filepath.Join(root, dir), func(path string, _ fs.DirEntry, err error) error {
+			if err != nil || !strings.HasSuffix(path, ".go") {
+				return err
+			}
+			text, err := os.ReadFile(path)
+			for _, m := range regexp.MustCompile(`func (Test\w+)\(|t\.Run\("(Test\w+)"`).FindAllStringSubmatch(string(text), -1) {
+				exist[m[1]+m[2]] = true
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	pages, err := filepath.Glob(filepath.Join(root, "docs", "*.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := 0
+	for _, page := range append(pages, filepath.Join(root, "README.md"), filepath.Join(root, "CONTRIBUTING.md")) {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range testName.FindAllStringSubmatch(string(text), -1) {
+			if found++; !exist[m[1]] {
+				t.Errorf("%s names %s, which does not exist", page, m[1])
+			}
+		}
+	}
+	if found < 30 {
+		t.Errorf("only %d names of tests were found", found)
+	}
+}
