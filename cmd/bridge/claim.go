@@ -1,14 +1,10 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
-	"os"
-	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -34,22 +30,19 @@ func newClaimCommand(stdout io.Writer) *cobra.Command {
 			"cluster has the same name, or this cluster was rebuilt. claim is for rebuilt clusters: it registers the\n" +
 			"name with the uid of the kubeconfig's cluster, in place of the other uid. A running bridge that waits\n" +
 			"for this starts to send within seconds.\n\n" +
-			"If a bridge of the other cluster is still running, stop it first: it loses the name.\n\n" +
-			"Without --config it uses the file in " + configVariable + ".",
+			"If a bridge of the other cluster is still running, stop it first: it loses the name.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, err := loadConfig(cmp.Or(path, os.Getenv(configVariable)))
+			cfg, err := loadConfig(path)
 			if err != nil {
 				return err
 			}
-			ctx, cancel := untilSignal(cmd.Context(), slog.New(slog.DiscardHandler))
+			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
 			defer cancel()
-			ctx, stop := context.WithTimeout(ctx, timeout)
-			defer stop()
 			return claimNames(ctx, cfg, sink, stdout)
 		},
 	}
-	cmd.Flags().StringVarP(&path, "config", "c", "", "configuration `file`")
+	configFlag(cmd.Flags(), &path)
 	cmd.Flags().StringVar(&sink, "sink", "", "`name` of the only sink (empty: all)")
 	cmd.Flags().DurationVar(&timeout, "timeout", 30*time.Second, "time limit for the command")
 	return cmd
@@ -58,13 +51,9 @@ func newClaimCommand(stdout io.Writer) *cobra.Command {
 // claimNames registers the cluster's name at the destination of the sink `only`, or at those of all sinks if it is
 // empty.
 func claimNames(ctx context.Context, cfg *config.Config, only string, out io.Writer) error {
-	chosen := cfg.Sinks
-	if only != "" {
-		n := slices.IndexFunc(chosen, func(s config.Sink) bool { return s.Name == only })
-		if n < 0 {
-			return fmt.Errorf("--sink %s: there is no such sink in the configuration", only)
-		}
-		chosen = chosen[n : n+1]
+	chosen, err := selectSinks(cfg, only)
+	if err != nil {
+		return err
 	}
 	kube, err := assemble.Kubeconfig(cfg.Kubeconfig)
 	if err != nil {
@@ -133,14 +122,4 @@ func claimName(ctx context.Context, s *config.Sink, owner sinks.Owner) (result s
 		result += fmt.Sprintf(", in place of the cluster with uid %s (registered at %s)", before.UID, since)
 	}
 	return result, nil
-}
-
-// closeTimeout limits the closing of a command's connections.
-const closeTimeout = 5 * time.Second
-
-// closeDestination closes the connections of a command. It does so even if ctx has ended.
-func closeDestination(ctx context.Context, d *assemble.Destination) {
-	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
-	defer cancel()
-	_ = d.Close(last) // an error here does not change the result of the command
 }

@@ -180,16 +180,20 @@ func TestResendWhatWasDroppedMeanwhile(t *testing.T) {
 		t.Fatal(err)
 	}
 	f := lettersOf(t, t.TempDir(), "live", 100, 100, 100)
-	letters, err := f.List()
+	found, err := f.List()
 	if err != nil {
 		t.Fatal(err)
+	}
+	var letters []deadLetter
+	for _, l := range found {
+		letters = append(letters, deadLetter{"live", l, &cfg.Sinks[0], f})
 	}
 	if _, err := f.Drop("u.2"); err != nil {
 		t.Fatal(err)
 	}
 	var out strings.Builder
 	o := &deadLetterOptions{stdout: &out, timeout: 20 * time.Second}
-	sent, rejected, err := o.resendTo(t.Context(), &sinkDeadLetters{sink: &cfg.Sinks[0], file: f, letters: letters})
+	sent, rejected, err := o.resendTo(t.Context(), letters)
 	if sent != 2 || rejected != 0 || err != nil || out.String() != "live  u.1  re-sent\nlive  u.3  re-sent\n" {
 		t.Errorf("%d sent, %d rejected, %v\n%s", sent, rejected, err, out.String())
 	}

@@ -5,20 +5,15 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"os"
 	"time"
 
 	"github.com/deltabridge/deltabridge/internal/assemble"
 	"github.com/deltabridge/deltabridge/internal/config"
-	"github.com/deltabridge/deltabridge/internal/console"
 	"github.com/deltabridge/deltabridge/internal/doctor"
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 	"github.com/deltabridge/deltabridge/pkg/sinks/diagnose"
-	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 	"k8s.io/client-go/rest"
-	"k8s.io/klog/v2"
 )
 
 func newDoctorCommand(stdout io.Writer) *cobra.Command {
@@ -34,8 +29,8 @@ func newDoctorCommand(stdout io.Writer) *cobra.Command {
 			"not failures.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if output != "table" && output != "json" {
-				return fmt.Errorf("--output %s: must be table or json", output)
+			if err := checkFlag("output", output, "table", "json"); err != nil {
+				return err
 			}
 			cfg, err := loadConfig(path)
 			if err != nil {
@@ -46,11 +41,8 @@ func newDoctorCommand(stdout io.Writer) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			klog.SetLogger(logr.Discard()) // the report has the errors
-			ctx, cancel := untilSignal(cmd.Context(), slog.New(slog.DiscardHandler))
-			defer cancel()
-			report := doctor.Examine(ctx, options)
-			if ctx.Err() != nil {
+			report := doctor.Examine(cmd.Context(), options)
+			if cmd.Context().Err() != nil {
 				return errors.New("interrupted")
 			}
 			if output == "json" {
@@ -64,8 +56,7 @@ func newDoctorCommand(stdout io.Writer) *cobra.Command {
 			return err
 		},
 	}
-	cmd.Flags().StringVarP(&path, "config", "c", "", "configuration `file`")
-	_ = cmd.MarkFlagRequired("config")
+	configFlag(cmd.Flags(), &path)
 	cmd.Flags().StringVarP(&output, "output", "o", "table", "`format` of the report: table or json")
 	cmd.Flags().DurationVar(&timeout, "timeout", 10*time.Second, "time limit for each step at the API server")
 	return cmd
@@ -110,21 +101,4 @@ func additional(r sinks.Rejections) (all []diagnose.Checker) {
 		}
 	}
 	return all
-}
-
-// consoleStyle returns the style for a terminal. For other writers the style has no colors and no maximum width.
-func consoleStyle(w io.Writer) console.Style {
-	if !isTerminal(w) {
-		return console.Style{}
-	}
-	style := console.Style{Color: os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"}
-	if width, _, err := term.GetSize(int(w.(*os.File).Fd())); err == nil {
-		style.Width = width
-	}
-	return style
-}
-
-func isTerminal(w io.Writer) bool {
-	file, ok := w.(*os.File)
-	return ok && term.IsTerminal(int(file.Fd()))
 }

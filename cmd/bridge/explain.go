@@ -3,12 +3,9 @@ package main
 import (
 	"fmt"
 	"io"
-	"log/slog"
 	"time"
 
-	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
-	"k8s.io/klog/v2"
 
 	"github.com/deltabridge/deltabridge/internal/explain"
 )
@@ -32,17 +29,14 @@ func newExplainCommand(stdout io.Writer) *cobra.Command {
 			"  bridge explain -c bridge.yaml now.yaml --old before.yaml -o json",
 		Args: cobra.RangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if output != "table" && output != "json" {
-				return fmt.Errorf("--output %s: must be table or json", output)
+			if err := checkFlag("output", output, "table", "json"); err != nil {
+				return err
 			}
 			cfg, err := loadConfig(path)
 			if err != nil {
 				return err
 			}
-			klog.SetLogger(logr.Discard())
-			ctx, cancel := untilSignal(cmd.Context(), slog.New(slog.DiscardHandler))
-			defer cancel()
-			reports, err := o.Reports(ctx, cfg, args, cmd.InOrStdin())
+			reports, err := o.Reports(cmd.Context(), cfg, args, cmd.InOrStdin())
 			if err != nil {
 				return err
 			}
@@ -50,8 +44,7 @@ func newExplainCommand(stdout io.Writer) *cobra.Command {
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVarP(&path, "config", "c", "", "configuration `file`")
-	_ = cmd.MarkFlagRequired("config")
+	configFlag(flags, &path)
 	flags.StringVar(&o.Old, "old", "", "`file` with the previous state, for an update")
 	flags.StringVar(&o.Operation, "operation", "",
 		"added, updated, deleted or restated (default: updated with --old, otherwise added)")

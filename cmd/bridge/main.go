@@ -1,13 +1,16 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"runtime"
 
+	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
+	"k8s.io/klog/v2"
 )
 
 // Set by the build (-ldflags -X).
@@ -18,7 +21,9 @@ var (
 )
 
 func main() {
-	if err := newCommand(os.Stdout, os.Stderr).Execute(); err != nil {
+	ctx, _ := untilSignal(context.Background())
+	klog.SetLogger(logr.Discard()) // commands return errors; `bridge run` sets its own logger
+	if err := newCommand(os.Stdout, os.Stderr).ExecuteContext(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "bridge:", err)
 		if known, ok := errors.AsType[*exitError](err); ok {
 			os.Exit(known.code)

@@ -65,7 +65,7 @@ func TestUsageMistakes(t *testing.T) {
 		args []string
 		want string
 	}{
-		{[]string{"check"}, `required flag(s) "config" not set`},
+		{[]string{"check"}, "--config is required"},
 		{[]string{"run", "--config", "nowhere.yaml"}, "nowhere.yaml"},
 		{[]string{"run", "extra"}, `unknown command "extra"`},
 		{[]string{"dance"}, `unknown command "dance"`},

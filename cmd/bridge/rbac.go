@@ -49,8 +49,7 @@ func newRBACCommand(stdout io.Writer) *cobra.Command {
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVarP(&path, "config", "c", "", "configuration `file`")
-	_ = cmd.MarkFlagRequired("config")
+	configFlag(flags, &path)
 	flags.StringVarP(&names.Namespace, "namespace", "n", "deltabridge", "namespace of the service account")
 	flags.StringVar(&names.ServiceAccount, "service-account", "deltabridge", "`name` of the service account")
 	flags.StringVar(&names.Name, "name", "deltabridge", "`name` of the roles and bindings")

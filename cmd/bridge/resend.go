@@ -18,24 +18,29 @@ import (
 
 // resend sends dead letters to the destinations of their sinks, one at a time, and removes those that are acknowledged.
 func (o *deadLetterOptions) resend(ctx context.Context, ids []string) error {
-	all, err := o.choose(ids)
+	letters, err := o.choose(ids)
 	if err != nil {
 		return err
 	}
-	all = slices.DeleteFunc(all, func(b sinkDeadLetters) bool { return len(b.letters) == 0 })
-	for _, b := range all { // check all sinks before anything is sent
-		if b.sink.Destination().LastOnly() && !o.force {
+	for _, l := range letters { // check all of them before anything is sent
+		if l.config.Destination().LastOnly() && !o.force {
 			return fmt.Errorf("sink %s keeps only the last event of each object, so an old event would replace a newer one: "+
-				"use `bridge resync` to send the current state, or --force to re-send the old events anyway", b.sink.Name)
+				"use `bridge resync` to send the current state, or --force to re-send the old events anyway", l.Sink)
 		}
 	}
 	sent, rejected := 0, 0
-	for _, b := range all {
-		done, again, err := o.resendTo(ctx, &b)
+	for len(letters) > 0 {
+		sink := letters[0].Sink
+		end := slices.IndexFunc(letters, func(l deadLetter) bool { return l.Sink != sink })
+		if end < 0 {
+			end = len(letters)
+		}
+		done, again, err := o.resendTo(ctx, letters[:end])
 		sent, rejected = sent+done, rejected+again
 		if err != nil {
-			return fmt.Errorf("sink %s: %w (%d re-sent, the others are kept)", b.sink.Name, err, sent)
+			return fmt.Errorf("sink %s: %w (%d re-sent, the others are kept)", sink, err, sent)
 		}
+		letters = letters[end:]
 	}
 	if rejected > 0 {
 		return &exitError{fmt.Errorf("%d of %d were rejected again and are kept", rejected, sent+rejected), stillRejected}
@@ -43,10 +48,10 @@ func (o *deadLetterOptions) resend(ctx context.Context, ids []string) error {
 	return nil
 }
 
-// resendTo sends the dead letters of one sink. It stops at the first one that is neither acknowledged nor rejected, and
+// resendTo sends dead letters of one sink. It stops at the first one that is neither acknowledged nor rejected, and
 // returns its error.
-func (o *deadLetterOptions) resendTo(ctx context.Context, b *sinkDeadLetters) (sent, rejected int, err error) {
-	d, err := assemble.NewClient(b.sink)
+func (o *deadLetterOptions) resendTo(ctx context.Context, letters []deadLetter) (sent, rejected int, err error) {
+	d, err := assemble.NewClient(letters[0].config)
 	if err != nil {
 		return 0, 0, err
 	}
@@ -54,18 +59,18 @@ func (o *deadLetterOptions) resendTo(ctx context.Context, b *sinkDeadLetters) (s
 	if err := o.retry(ctx, d.Connect); err != nil {
 		return 0, 0, err
 	}
-	for _, l := range b.letters {
-		letter, err := b.file.Get(l.ID)
+	for _, l := range letters {
+		full, err := l.file.Get(l.ID)
 		if errors.Is(err, deadletter.ErrNotFound) {
 			continue // another command has dropped or re-sent it meanwhile
 		}
 		if err != nil {
 			return sent, rejected, err
 		}
-		letter.Message.Resent = true
+		full.Message.Resent = true
 		err = o.retry(ctx, func(ctx context.Context) error {
 			results := make([]error, 1)
-			d.Send(ctx, []*event.Message{letter.Message}, results)
+			d.Send(ctx, []*event.Message{full.Message}, results)
 			return results[0]
 		})
 		result := "re-sent"
@@ -76,12 +81,12 @@ func (o *deadLetterOptions) resendTo(ctx context.Context, b *sinkDeadLetters) (s
 		case err != nil:
 			return sent, rejected, err
 		default:
-			if _, err := b.file.Drop(l.ID); err != nil {
+			if _, err := l.file.Drop(l.ID); err != nil {
 				return sent, rejected, err
 			}
 			sent++
 		}
-		if _, err := fmt.Fprintf(o.stdout, "%s  %s  %s\n", b.sink.Name, console.Clean(l.ID), console.Clean(result)); err != nil {
+		if _, err := fmt.Fprintf(o.stdout, "%s  %s  %s\n", l.Sink, console.Clean(l.ID), console.Clean(result)); err != nil {
 			return sent, rejected, err
 		}
 	}
@@ -99,13 +104,13 @@ func (o *deadLetterOptions) retry(ctx context.Context, try func(context.Context)
 		if sinks.IsPermanent(err) {
 			return backoff.Permanent(err)
 		}
-		if err != nil && (last == nil || ctx.Err() == nil) { // an error caused by the limit itself says less
+		if last == nil || ctx.Err() == nil { // an error caused by the limit itself says less
 			last = err
 		}
 		return err
 	}, backoff.WithContext(backoff.NewConstantBackOff(250*time.Millisecond), ctx))
-	if err != nil && ctx.Err() != nil && !sinks.IsPermanent(err) {
-		return last
+	if err == nil || sinks.IsPermanent(err) {
+		return err
 	}
-	return err
+	return last
 }

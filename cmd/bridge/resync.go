@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
-	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -15,10 +13,6 @@ import (
 	"github.com/deltabridge/deltabridge/internal/console"
 	"github.com/deltabridge/deltabridge/internal/control"
 )
-
-// configVariable is the environment variable with the configuration file for commands without --config. The chart sets
-// it to the configuration of the running bridge.
-const configVariable = "DELTABRIDGE_CONFIG"
 
 func newResyncCommand(stdout io.Writer) *cobra.Command {
 	var path, sink string
@@ -30,23 +24,17 @@ func newResyncCommand(stdout io.Writer) *cobra.Command {
 			"command waits until all events are delivered. If it is interrupted, the resync continues in the bridge.\n" +
 			"It exits with 1 if a resync was rejected or aborted, and with 2 if resources were skipped or did not end\n" +
 			"with a synced event.\n\n" +
-			"Without --config it uses the file in " + configVariable + ". So in a pod of the chart this is enough:\n" +
-			"`kubectl exec statefulset/deltabridge -- bridge resync`.",
+			"In a pod of the chart this is enough: `kubectl exec statefulset/deltabridge -- bridge resync`.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if path == "" {
-				path = os.Getenv(configVariable)
-			}
 			cfg, err := loadConfig(path)
 			if err != nil {
 				return err
 			}
-			ctx, cancel := untilSignal(cmd.Context(), slog.New(slog.DiscardHandler))
-			defer cancel()
-			return requestResync(ctx, cfg, sink, stdout)
+			return requestResync(cmd.Context(), cfg, sink, stdout)
 		},
 	}
-	cmd.Flags().StringVarP(&path, "config", "c", "", "configuration `file` of the running bridge")
+	configFlag(cmd.Flags(), &path)
 	cmd.Flags().StringVar(&sink, "sink", "", "`name` of the only sink to resync (empty: all)")
 	return cmd
 }

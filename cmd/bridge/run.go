@@ -5,11 +5,8 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"os"
-	"os/signal"
 	"runtime"
 	"sync"
-	"syscall"
 
 	"github.com/deltabridge/deltabridge/internal/assemble"
 	"github.com/deltabridge/deltabridge/internal/config"
@@ -35,7 +32,7 @@ func newRunCommand(stdout, stderr io.Writer) *cobra.Command {
 			"server that stores its data in ./data, and prints each change.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, err := loadConfig(path)
+			cfg, err := loadConfigOrDefault(path)
 			if err != nil {
 				return err
 			}
@@ -73,7 +70,7 @@ func newCheckCommand(stdout io.Writer) *cobra.Command {
 			"not in the file.",
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			cfg, err := config.Load(path)
+			cfg, err := loadConfig(path)
 			if err == nil {
 				err = orphanedEvents(cfg)
 			}
@@ -84,8 +81,7 @@ func newCheckCommand(stdout io.Writer) *cobra.Command {
 			return err
 		},
 	}
-	cmd.Flags().StringVarP(&path, "config", "c", "", "configuration `file`")
-	_ = cmd.MarkFlagRequired("config")
+	configFlag(cmd.Flags(), &path)
 	return cmd
 }
 
@@ -95,13 +91,6 @@ func orphanedEvents(cfg *config.Config) error {
 		return fmt.Errorf("%w; %s", err, remedy)
 	}
 	return nil
-}
-
-func loadConfig(path string) (*config.Config, error) {
-	if path == "" {
-		return config.Default(), nil
-	}
-	return config.Load(path)
 }
 
 // run builds and runs the bridge. If out is not nil, it prints each acknowledged event to it.
@@ -128,42 +117,9 @@ func run(ctx context.Context, cfg *config.Config, out, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	// Signals are handled before the bridge logs that it starts, because a process that reads the log may then send one.
-	ctx, cancel := untilSignal(ctx, log)
-	defer cancel()
 	log.Info("starting bridge", "version", version, "cluster", cfg.Cluster, "apiServer", kube.Host,
 		"http", e.Addr(), "sinks", len(cfg.Sinks), "processors", runtime.GOMAXPROCS(0))
 	return e.Run(ctx)
-}
-
-// untilSignal cancels the returned context at the first SIGINT or SIGTERM, and exits the process at the second.
-func untilSignal(ctx context.Context, log *slog.Logger) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancel(ctx)
-	signals := make(chan os.Signal, 2)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
-	done := make(chan struct{})
-	var group sync.WaitGroup
-	group.Go(func() {
-		for count := 0; ; count++ {
-			select {
-			case <-done:
-				return
-			case s := <-signals:
-				if count > 0 {
-					log.Error("second signal received, exiting immediately", "signal", s.String())
-					os.Exit(1)
-				}
-				log.Info("signal received", "signal", s.String())
-				cancel()
-			}
-		}
-	})
-	return ctx, func() {
-		signal.Stop(signals)
-		close(done)
-		group.Wait()
-		cancel()
-	}
 }
 
 func newLogger(cfg *config.Config, w io.Writer) *slog.Logger {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -16,13 +15,11 @@ import (
 	"github.com/deltabridge/deltabridge/internal/strictyaml"
 	"github.com/deltabridge/deltabridge/internal/tail"
 	"github.com/deltabridge/deltabridge/pkg/filter"
-	"github.com/deltabridge/deltabridge/pkg/sinks"
 	"github.com/deltabridge/deltabridge/pkg/sinks/diagnose"
 	"github.com/deltabridge/deltabridge/pkg/sinks/kafka"
 	"github.com/deltabridge/deltabridge/pkg/sinks/nats"
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 // tailOptions are the flags of `bridge tail`.
@@ -54,25 +51,28 @@ func newTailCommand(stdout, stderr io.Writer) *cobra.Command {
 			"  bridge tail --kafka 127.0.0.1:9092 --topic k8s.pods -l app=web -o json --no-follow",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			log := slog.New(slog.DiscardHandler)
-			source, err := o.openSource(log)
-			if err != nil {
-				return err
-			}
 			printer, err := o.newPrinter(stdout, stderr)
 			if err != nil {
 				return err
 			}
-			ctx, cancel := untilSignal(cmd.Context(), log)
-			defer cancel()
+			s, err := o.sinkConfig()
+			if err != nil {
+				return err
+			}
+			d, err := assemble.NewDestination(s, nil, slog.New(slog.DiscardHandler))
+			if err != nil {
+				return err
+			}
+			defer closeDestination(cmd.Context(), d)
+			source, ok := d.Sink.(diagnose.Reader)
+			if !ok {
+				return fmt.Errorf("sink %s writes to standard output: there is nothing to read", s.Name)
+			}
 			read := diagnose.ReadOptions{Follow: o.follow || (!o.noFollow && isTerminal(stdout))}
 			if o.since > 0 {
 				read.Since = time.Now().Add(-o.since)
 			}
-			err = source.Read(ctx, read, printer.Print)
-			last, done := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
-			defer done()
-			return errors.Join(err, source.Close(last))
+			return source.Read(cmd.Context(), read, printer.Print)
 		},
 	}
 	flags := cmd.Flags()
@@ -97,29 +97,7 @@ func newTailCommand(stdout, stderr io.Writer) *cobra.Command {
 	return cmd
 }
 
-// readable is a sink whose destination can be read.
-type readable interface {
-	sinks.Sink
-	diagnose.Reader
-}
-
-// openSource returns the sink whose destination to read.
-func (o *tailOptions) openSource(log *slog.Logger) (readable, error) {
-	s, err := o.sinkConfig()
-	if err != nil {
-		return nil, err
-	}
-	d, err := assemble.NewDestination(s, nil, log)
-	if err != nil {
-		return nil, err
-	}
-	source, ok := d.Sink.(readable)
-	if !ok {
-		return nil, fmt.Errorf("sink %s writes to standard output: there is nothing to read", s.Name)
-	}
-	return source, nil
-}
-
+// sinkConfig returns the sink whose destination to read.
 func (o *tailOptions) sinkConfig() (*config.Sink, error) {
 	if o.nats != "" || o.kafka != "" {
 		if o.sink != "" {
@@ -137,30 +115,23 @@ func (o *tailOptions) sinkConfig() (*config.Sink, error) {
 		}
 		return &s, nil
 	}
-	cfg, err := loadConfig(o.path)
+	cfg, err := loadConfigOrDefault(o.path)
 	if err != nil {
 		return nil, err
 	}
-	var names []string
-	var found *config.Sink
-	for n := range cfg.Sinks {
-		s := &cfg.Sinks[n]
-		if s.Name == o.sink {
-			return s, nil
-		}
-		if s.Stdout == nil {
-			names, found = append(names, s.Name), s
-		}
+	found, err := selectSinks(cfg, o.sink)
+	if o.sink == "" {
+		found = slices.DeleteFunc(slices.Clone(found), func(s config.Sink) bool { return s.Stdout != nil })
 	}
 	switch {
-	case o.sink != "":
-		return nil, fmt.Errorf("--sink %s: there is no such sink; use one of %s", o.sink, strings.Join(names, ", "))
-	case len(names) == 0:
+	case err != nil:
+		return nil, err
+	case len(found) == 0:
 		return nil, errors.New("no sink delivers to a broker: there is nothing to read")
-	case len(names) > 1:
-		return nil, fmt.Errorf("there are several sinks: choose one with --sink (%s)", strings.Join(names, ", "))
+	case len(found) > 1:
+		return nil, fmt.Errorf("there are several sinks: choose one with --sink (%s)", sinkNames(found))
 	}
-	return found, nil
+	return &found[0], nil
 }
 
 func (o *tailOptions) newPrinter(stdout, stderr io.Writer) (*tail.Printer, error) {
@@ -168,41 +139,27 @@ func (o *tailOptions) newPrinter(stdout, stderr io.Writer) (*tail.Printer, error
 		Out: stdout, Notes: stderr, Diff: o.diff, JSON: o.output == "json",
 		Style: func() console.Style { return consoleStyle(stdout) },
 	}
+	err := checkFlag("output", o.output, "line", "json")
 	switch {
-	case o.output != "line" && o.output != "json":
-		return nil, fmt.Errorf("--output %s: must be line or json", o.output)
+	case err != nil:
+		return nil, err
 	case o.diff && options.JSON:
 		return nil, errors.New("--diff requires --output line")
 	case o.since < 0:
 		return nil, errors.New("--since: must not be negative")
 	}
-	var patterns []filter.ResourcePattern
 	for _, text := range o.include {
 		pattern, err := filter.ParsePattern(text)
 		if err != nil {
 			return nil, fmt.Errorf("--resource %s: %w", text, err)
 		}
-		patterns = append(patterns, pattern)
+		options.Resources = append(options.Resources, pattern)
 	}
-	if len(patterns) > 0 {
-		options.Resource = func(groupResource, version string) bool {
-			gvr := schema.ParseGroupResource(groupResource).WithVersion(version)
-			return slices.ContainsFunc(patterns, func(p filter.ResourcePattern) bool { return p.Matches(gvr) })
-		}
+	if options.Namespaces, err = filter.ParseNamespaces(o.namespaces); err != nil {
+		return nil, fmt.Errorf("--namespace: %w", err)
 	}
-	if len(o.namespaces) > 0 {
-		namespaces, err := filter.ParseNamespaces(o.namespaces)
-		if err != nil {
-			return nil, fmt.Errorf("--namespace: %w", err)
-		}
-		options.Namespace = namespaces.Matches
-	}
-	if o.selector != "" {
-		selector, err := labels.Parse(o.selector)
-		if err != nil {
-			return nil, fmt.Errorf("--selector: %w", err)
-		}
-		options.Selector = selector
+	if options.Selector, err = labels.Parse(o.selector); err != nil {
+		return nil, fmt.Errorf("--selector: %w", err)
 	}
 	return tail.New(options), nil
 }

@@ -10,65 +10,33 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/sinks/diagnose"
 )
 
-// stateLimit limits the total size of the remembered states, in bytes.
-const stateLimit = 256 << 20
-
-// states holds the last seen state of each object, by uid.
-type states struct {
-	last  map[string][]byte
-	bytes int
-	limit int
-}
-
-func (s *states) put(uid string, state []byte) {
-	if s.last == nil {
-		s.last = map[string][]byte{}
-	}
-	s.drop(uid)
-	s.last[uid], s.bytes = state, s.bytes+len(state)
-	for other := range s.last { // drop any: the object's next update brings its state again
-		if s.bytes <= s.limit {
-			break
-		}
-		s.drop(other)
-	}
-}
-
-func (s *states) drop(uid string) {
-	s.bytes -= len(s.last[uid])
-	delete(s.last, uid)
-}
-
 const diffIndent = "    "
 
-// diff returns what an update changed, in lines, and records the new state. It returns an empty string for other
+// diff returns what an update changed, in lines, and remembers the new state. It returns an empty string for other
 // events.
-func (p *Printer) diff(r *diagnose.Record, c *change, style console.Style) string {
+func (p *Printer) diff(r *diagnose.Record, s *states, style console.Style) string {
+	if r.Type().IsControl() {
+		return ""
+	}
 	uid := r.Attributes["uid"]
-	switch r.Type() {
-	case event.Added, event.Restated:
-		p.states.put(uid, c.object)
-		return ""
-	case event.Updated:
-	case event.Deleted:
-		p.states.drop(uid)
-		return ""
-	default:
+	known, _ := p.states.Get(uid)
+	before, _ := known.(json.RawMessage)
+	if r.Type() == event.Deleted {
+		p.states.Remove(uid)
+	} else {
+		p.states.Add(uid, s.object)
+	}
+	if r.Type() != event.Updated {
 		return ""
 	}
-	before := p.states.last[uid]
-	p.states.put(uid, c.object)
-	if c.old != nil {
-		before = c.old
+	if s.old != nil {
+		before = s.old
 	}
-	switch {
-	case before == nil && c.patch != nil:
-		return patchLines(c.patch, style)
-	case before == nil || c.object == nil:
+	if before == nil {
 		return diffIndent + style.Paint(console.Dim, "(previous state unknown)") + "\n"
 	}
 	var b strings.Builder
-	for _, change := range jsonpatch.Diff(before, c.object) {
+	for _, change := range jsonpatch.Diff(before, s.object) {
 		path := change.Pointer()
 		if path == "/metadata/resourceVersion" { // the line above shows it
 			continue
@@ -84,7 +52,7 @@ func writeChange(b *strings.Builder, path string, old, now json.RawMessage, styl
 	before, isText := textLines(old)
 	after, stillText := textLines(now)
 	if isText && stillText && len(before)+len(after) > 2 {
-		diffLine(b, console.Cyan, "@ ", path, style)
+		diffLine(b, console.Cyan, "@ "+path, style)
 		for len(before) > 0 && len(after) > 0 && before[0] == after[0] {
 			before, after = before[1:], after[1:]
 		}
@@ -92,18 +60,18 @@ func writeChange(b *strings.Builder, path string, old, now json.RawMessage, styl
 			before, after = before[:len(before)-1], after[:len(after)-1]
 		}
 		for _, text := range before {
-			diffLine(b, console.Red, "- ", text, style)
+			diffLine(b, console.Red, "- "+text, style)
 		}
 		for _, text := range after {
-			diffLine(b, console.Green, "+ ", text, style)
+			diffLine(b, console.Green, "+ "+text, style)
 		}
 		return
 	}
 	if old != nil {
-		diffLine(b, console.Red, "- ", path+": "+string(old), style)
+		diffLine(b, console.Red, "- "+path+": "+string(old), style)
 	}
 	if now != nil {
-		diffLine(b, console.Green, "+ ", path+": "+string(now), style)
+		diffLine(b, console.Green, "+ "+path+": "+string(now), style)
 	}
 }
 
@@ -116,34 +84,11 @@ func textLines(value json.RawMessage) ([]string, bool) {
 	return strings.Split(strings.TrimSuffix(text, "\n"), "\n"), true
 }
 
-func diffLine(b *strings.Builder, color console.Color, sign, text string, style console.Style) {
-	text = sign + console.Clean(text)
+// diffLine writes an indented line, and truncates it to the width of the terminal.
+func diffLine(b *strings.Builder, color console.Color, text string, style console.Style) {
+	text = console.Clean(text)
 	if style.Width > 0 {
 		text = console.Cut(text, max(style.Width-len(diffIndent), 8))
 	}
 	b.WriteString(diffIndent + style.Paint(color, text) + "\n")
-}
-
-// patchLines renders the event's own patch (RFC 6902 or RFC 7386), for events whose previous state is not known.
-func patchLines(patch json.RawMessage, style console.Style) string {
-	var b strings.Builder
-	var operations []struct {
-		Op    string          `json:"op"`
-		Path  string          `json:"path"`
-		Value json.RawMessage `json:"value"`
-	}
-	if json.Unmarshal(patch, &operations) != nil {
-		diffLine(&b, console.Green, "+ ", string(patch), style)
-		return b.String()
-	}
-	for _, o := range operations {
-		switch {
-		case o.Path == "/metadata/resourceVersion":
-		case o.Op == "remove":
-			diffLine(&b, console.Red, "- ", o.Path, style)
-		default:
-			diffLine(&b, console.Green, "+ ", o.Path+": "+string(o.Value), style)
-		}
-	}
-	return b.String()
 }

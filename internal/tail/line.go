@@ -1,6 +1,7 @@
 package tail
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"strconv"
@@ -15,40 +16,30 @@ import (
 // layout has the widths of the columns, in cells. 0 omits a column. A negative width -n pads to n cells and never
 // truncates.
 type layout struct {
-	clock                              string // time format
-	operation, resource, version, name int
-	manager                            int
+	clock                            string // time format
+	resource, name, version, manager int
 }
 
 const (
-	millis = "15:04:05.000"
-	gap    = 2 // cells between columns
+	millis         = "15:04:05.000"
+	gap            = 2 // cells between columns
+	operationWidth = len("updated")
 
 	narrow = 60  // narrower lines show only operation, resource and name
-	wide   = 100 // from this width on, lines show milliseconds and a wider manager
-	widest = 140
-
-	operationWidth = len("updated")
+	wide   = 120 // from this width on, lines show milliseconds and a wider manager
 )
 
 func layoutFor(width int) layout {
-	l := layout{clock: time.TimeOnly, operation: operationWidth}
+	l, gaps := layout{clock: time.TimeOnly, version: 8, manager: 10}, 5*gap
 	switch {
 	case width <= 0: // the output is not a terminal
-		return layout{clock: millis, operation: operationWidth, resource: -20, name: -32, version: -8, manager: -1}
+		return layout{clock: millis, resource: -20, name: -32, version: -8, manager: -1}
 	case width < narrow:
-		rest := max(width-len(l.clock)-l.operation-3*gap, 8)
-		l.resource = rest * 2 / 5
-		l.name = rest - l.resource
-		return l
-	case width >= widest:
-		l.clock, l.version, l.manager = millis, 10, 26
+		l.version, l.manager, gaps = 0, 0, 3*gap
 	case width >= wide:
-		l.clock, l.version, l.manager = millis, 9, 18
-	default:
-		l.version, l.manager = 8, 10
+		l.clock, l.version, l.manager = millis, 10, 26
 	}
-	rest := width - len(l.clock) - l.operation - l.version - l.manager - 5*gap
+	rest := max(width-len(l.clock)-operationWidth-l.version-l.manager-gaps, 8)
 	l.resource = min(rest*9/20, 36)
 	l.name = min(rest-l.resource, 72)
 	return l
@@ -60,7 +51,7 @@ func line(r *diagnose.Record, style console.Style) string {
 	word, color := operation(r)
 	at := moment(r).Local().Format(l.clock)
 	if r.Type().IsControl() {
-		text := console.Pad(word, l.operation) + "  " + console.Clean(control(r))
+		text := console.Pad(word, operationWidth) + "  " + console.Clean(control(r))
 		if style.Width > 0 {
 			text = console.Cut(text, max(style.Width-len(at)-gap, 1))
 		}
@@ -70,25 +61,29 @@ func line(r *diagnose.Record, style console.Style) string {
 	if namespace := r.Attributes["namespace"]; namespace != "" {
 		name = namespace + "/" + name
 	}
-	columns := []string{at, style.Paint(color, word) + strings.Repeat(" ", max(l.operation-len(word), 0))}
-	for i, c := range []struct {
-		text  string
-		width int
-	}{{r.Resource(), l.resource}, {name, l.name}, {version(r), l.version}, {r.Attributes["changedby"], l.manager}} {
-		text := console.Clean(c.text)
-		switch {
-		case c.width > 0 && i == 0: // the end of an API group says little
-			columns = append(columns, console.Pad(console.Cut(text, c.width), c.width))
-		case c.width > 0:
-			columns = append(columns, console.Pad(console.CutMiddle(text, c.width), c.width))
-		case c.width < 0:
-			columns = append(columns, console.Pad(text, -c.width))
-		}
+	columns := []string{
+		at, style.Paint(color, word) + strings.Repeat(" ", max(operationWidth-len(word), 0)),
+		column(r.Resource(), l.resource, console.Cut), // the end of an API group says little
+		column(name, l.name, console.CutMiddle),
+		column(r.Attributes["resourceversion"], l.version, console.CutMiddle),
+		column(r.Attributes["changedby"], l.manager, console.CutMiddle),
 	}
 	if note := notes(r); note != "" && style.Width <= 0 {
 		columns = append(columns, note)
 	}
 	return strings.TrimRight(strings.Join(columns, "  "), " ") + "\n"
+}
+
+// column pads or truncates a text to the width of its column.
+func column(text string, width int, truncate func(string, int) string) string {
+	text = console.Clean(text)
+	switch {
+	case width == 0:
+		return ""
+	case width < 0:
+		return console.Pad(text, -width)
+	}
+	return console.Pad(truncate(text, width), width)
 }
 
 // notes returns additional attributes of an event. They are added to lines only if the output is not a terminal,
@@ -157,7 +152,7 @@ func control(r *diagnose.Record) string {
 	case info.From != "" && info.From == info.To:
 		text += " at " + info.From
 	case info.From != "" || info.To != "":
-		text += fmt.Sprintf(", after %s and before %s", known(info.From), known(info.To))
+		text += fmt.Sprintf(", after %s and before %s", cmp.Or(info.From, "?"), cmp.Or(info.To, "?"))
 	}
 	if info.DeadLetter != "" {
 		text += ", kept in " + info.DeadLetter
@@ -168,9 +163,33 @@ func control(r *diagnose.Record) string {
 	return text
 }
 
-func known(version string) string {
-	if version == "" {
-		return "?"
+// moment returns the event's time or, if it has none, when the destination stored it.
+func moment(r *diagnose.Record) time.Time {
+	if at, err := time.Parse(time.RFC3339Nano, r.Attributes["time"]); err == nil {
+		return at
 	}
-	return version
+	return r.Stored
+}
+
+// operation returns the word and the color that show what happened.
+func operation(r *diagnose.Record) (word string, color console.Color) {
+	switch r.Type() {
+	case event.Added:
+		if r.Attributes["initiallist"] == "true" {
+			return "added", console.Dim
+		}
+		return "added", console.Green
+	case event.Updated:
+		return "updated", console.Yellow
+	case event.Deleted:
+		if r.Attributes["leftfilter"] == "true" {
+			return "left", console.Purple
+		}
+		return "deleted", console.Red
+	case event.Gap:
+		return "GAP", console.Alarm
+	case event.Restated: // not a change
+		return "again", console.Dim
+	}
+	return "SYNCED", console.Cyan
 }

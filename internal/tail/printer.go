@@ -4,13 +4,17 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/lru"
 
 	"github.com/deltabridge/deltabridge/internal/console"
-	"github.com/deltabridge/deltabridge/pkg/event"
+	"github.com/deltabridge/deltabridge/pkg/filter"
 	"github.com/deltabridge/deltabridge/pkg/sinks/diagnose"
 )
 
@@ -25,15 +29,16 @@ type Options struct {
 	JSON bool // print each event as a line of JSON
 	Diff bool // print what updates changed
 
-	Resource  func(groupResource, version string) bool // nil selects all; version may be empty
-	Namespace func(namespace string) bool              // nil selects all; not called for control events
-	Selector  labels.Selector                          // nil selects all; not applied to control events
+	// The zero value of each of the following selects all events. Namespaces and Selector do not apply to control events.
+	Resources  []filter.ResourcePattern
+	Namespaces filter.NamespaceMatcher
+	Selector   labels.Selector
 }
 
 // Printer prints records. It is not safe for concurrent use.
 type Printer struct {
 	Options
-	states   states
+	states   *lru.Cache // json.RawMessage, the last state of each object, by uid
 	behind   bool      // the last note said that the reader is behind
 	lastNote time.Time // when that note was written
 	now      func() time.Time
@@ -41,13 +46,15 @@ type Printer struct {
 
 // New returns a Printer.
 func New(o Options) *Printer {
-	return &Printer{Options: o, states: states{limit: stateLimit}, now: time.Now}
+	return &Printer{Options: o, states: lru.New(maxStates), now: time.Now}
 }
 
 const (
 	// farBehind is the number of unread messages from which on a note is written, noteInterval the time between notes.
 	farBehind    = 1000
 	noteInterval = 2 * time.Second
+	// maxStates is the number of objects whose last state is remembered for Options.Diff.
+	maxStates = 1 << 14
 )
 
 // Print prints a record if it is selected. It returns only errors of the writers.
@@ -61,8 +68,8 @@ func (p *Printer) Print(r *diagnose.Record) error {
 	if r.Foreign != nil || r.Type() == 0 {
 		return p.printForeign(r)
 	}
-	c := changeOf(r)
-	if !p.selects(r, c) {
+	s := statesOf(r)
+	if !p.selects(r, s) {
 		return nil
 	}
 	if p.JSON {
@@ -78,28 +85,26 @@ func (p *Printer) Print(r *diagnose.Record) error {
 	switch {
 	case !p.Diff:
 	case left != "": // the state is incomplete, so neither this update nor the next one can be compared
-		p.states.drop(r.Attributes["uid"])
+		p.states.Remove(r.Attributes["uid"])
 	default:
-		text += p.diff(r, c, style)
+		text += p.diff(r, s, style)
 	}
 	_, err := io.WriteString(p.Out, text)
 	return err
 }
 
 // selects reports whether the options select a record.
-func (p *Printer) selects(r *diagnose.Record, c *change) bool {
+func (p *Printer) selects(r *diagnose.Record, s *states) bool {
 	version := r.Attributes["apiversion"]
-	version = version[strings.LastIndexByte(version, '/')+1:]
-	if p.Resource != nil && !p.Resource(r.Resource(), version) {
+	gvr := schema.ParseGroupResource(r.Resource()).WithVersion(version[strings.LastIndexByte(version, '/')+1:])
+	matches := func(pattern filter.ResourcePattern) bool { return pattern.Matches(gvr) }
+	if len(p.Resources) > 0 && !slices.ContainsFunc(p.Resources, matches) {
 		return false
 	}
 	if r.Type().IsControl() {
 		return true
 	}
-	if p.Namespace != nil && !p.Namespace(r.Attributes["namespace"]) {
-		return false
-	}
-	return p.Selector == nil || p.Selector.Matches(c.labels())
+	return p.Namespaces.Matches(r.Attributes["namespace"]) && (p.Selector == nil || p.Selector.Matches(s.labels()))
 }
 
 // printForeign prints a note about a message that is not an event of the bridge. With Options.JSON it prints nothing.
@@ -132,83 +137,32 @@ func (p *Printer) noteLag(behind int64) error {
 	return err
 }
 
-// change is the data of an event, independent of the sink's payload.
-type change struct {
-	object, old, patch json.RawMessage
+// states are the states of an object in the data of an event, independent of the sink's payload.
+type states struct {
+	object, old json.RawMessage // old is nil if the event does not have it
 }
 
-// changeOf decodes the data of an event. Data of the payload `change` has an `operation` and no `kind`; that of the
+// statesOf decodes the data of an event. Data of the payload `change` has an `operation` and no `kind`; data of the
 // payload `object` has a `kind`.
-func changeOf(r *diagnose.Record) *change {
-	c := &change{object: r.Data}
-	if r.Type().IsControl() {
-		return c
+func statesOf(r *diagnose.Record) *states {
+	var change struct {
+		Operation, Kind string
+		Object, Old     json.RawMessage
 	}
-	var payload struct {
-		Operation string          `json:"operation"`
-		Kind      string          `json:"kind"`
-		Object    json.RawMessage `json:"object"`
-		Old       json.RawMessage `json:"old"`
-		Patch     json.RawMessage `json:"patch"`
+	if err := json.Unmarshal(r.Data, &change); err != nil || change.Kind != "" || change.Operation == "" {
+		return &states{object: r.Data}
 	}
-	if err := json.Unmarshal(r.Data, &payload); err == nil && payload.Kind == "" && payload.Operation != "" {
-		c.object, c.old, c.patch = nullToNil(payload.Object), nullToNil(payload.Old), nullToNil(payload.Patch)
+	s := &states{object: change.Object}
+	if string(change.Old) != "null" {
+		s.old = change.Old
 	}
-	return c
+	return s
 }
 
-// nullToNil returns nil for a JSON null, and other values unchanged.
-func nullToNil(value json.RawMessage) json.RawMessage {
-	if string(value) == "null" {
+func (s *states) labels() labels.Set {
+	var object metav1.PartialObjectMetadata
+	if err := json.Unmarshal(s.object, &object); err != nil {
 		return nil
 	}
-	return value
-}
-
-func (c *change) labels() labels.Set {
-	var doc struct {
-		Metadata struct {
-			Labels labels.Set `json:"labels"`
-		} `json:"metadata"`
-	}
-	for _, state := range []json.RawMessage{c.object, c.old} {
-		if len(state) > 0 && json.Unmarshal(state, &doc) == nil {
-			break
-		}
-	}
-	return doc.Metadata.Labels
-}
-
-// version returns the resourceVersion of the state that an event reports.
-func version(r *diagnose.Record) string { return r.Attributes["resourceversion"] }
-
-// moment returns the event's time or, if it has none, when the destination stored it.
-func moment(r *diagnose.Record) time.Time {
-	if at, err := time.Parse(time.RFC3339Nano, r.Attributes["time"]); err == nil {
-		return at
-	}
-	return r.Stored
-}
-
-// operation returns the word and the color that show what happened.
-func operation(r *diagnose.Record) (word string, color console.Color) {
-	switch r.Type() {
-	case event.Added:
-		if r.Attributes["initiallist"] == "true" {
-			return "added", console.Dim
-		}
-		return "added", console.Green
-	case event.Updated:
-		return "updated", console.Yellow
-	case event.Deleted:
-		if r.Attributes["leftfilter"] == "true" {
-			return "left", console.Purple
-		}
-		return "deleted", console.Red
-	case event.Gap:
-		return "GAP", console.Alarm
-	case event.Restated: // not a change
-		return "again", console.Dim
-	}
-	return "SYNCED", console.Cyan
+	return object.Labels
 }

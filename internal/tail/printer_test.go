@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/deltabridge/deltabridge/internal/console"
+	"github.com/deltabridge/deltabridge/pkg/filter"
 	"github.com/deltabridge/deltabridge/pkg/sinks/diagnose"
 )
 
@@ -105,14 +106,18 @@ func TestLines(t *testing.T) {
 }
 
 func TestWhatIsShown(t *testing.T) {
+	namespaces, err := filter.ParseNamespaces([]string{"team-a"})
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, tt := range []struct {
 		name    string
 		options Options
 		want    string
 	}{
 		{"all", Options{}, "settings SYNCED web-frontend web-frontend settings unseen with-old with-patch web-frontend-7d4b9c6f5-x2x4z node-17 GAP GAP GAP web-frontend web-frontend evil told-again SYNCED ?"},
-		{"namespace", Options{Namespace: func(n string) bool { return n == "team-a" }}, "SYNCED web-frontend web-frontend GAP GAP GAP web-frontend web-frontend SYNCED ?"},
-		{"resource", Options{Resource: func(r, v string) bool { return r == "pods" && v == "v1" }}, "unseen with-old with-patch web-frontend-7d4b9c6f5-x2x4z GAP evil ?"},
+		{"namespace", Options{Namespaces: namespaces}, "SYNCED web-frontend web-frontend GAP GAP GAP web-frontend web-frontend SYNCED ?"},
+		{"resource", Options{Resources: []filter.ResourcePattern{{Resource: "pods", Version: "v1"}}}, "unseen with-old with-patch web-frontend-7d4b9c6f5-x2x4z GAP evil ?"},
 		{"selector", Options{Selector: labels.SelectorFromSet(labels.Set{"app": "web"})}, "settings SYNCED GAP GAP GAP told-again SYNCED ?"},
 	} {
 		var out bytes.Buffer
@@ -174,17 +179,28 @@ func TestBehind(t *testing.T) {
 	}
 }
 
+// With Diff, the last state of only so many objects is remembered.
 func TestStatesAreBounded(t *testing.T) {
-	s := states{limit: 100}
-	for n := range 50 {
-		s.put(fmt.Sprint(n), make([]byte, 30))
-		s.put(fmt.Sprint(n), make([]byte, 20))
+	var out bytes.Buffer
+	p := New(Options{Out: &out, Notes: &out, Diff: true, Style: func() console.Style { return console.Style{} }})
+	print := func(kind string, n int) {
+		t.Helper()
+		uid := fmt.Sprintf("uid=%d", n)
+		if err := p.Print(record("object."+kind, fmt.Sprintf(`{"a":%q}`, kind), of("pods", "a", "b", "1", uid)...)); err != nil {
+			t.Fatal(err)
+		}
 	}
-	if s.bytes > 100 || s.bytes < 60 {
-		t.Errorf("%d bytes of %d states", s.bytes, len(s.last))
+	for n := range maxStates + 1 {
+		print("added", n)
 	}
-	s.drop("none")
-	if s.put("large", make([]byte, 101)); s.bytes > 100 {
-		t.Errorf("%d bytes", s.bytes)
+	out.Reset()
+	print("updated", maxStates)
+	if !strings.Contains(out.String(), `+ /a: "updated"`) {
+		t.Errorf("the newest object: %s", out.String())
+	}
+	out.Reset()
+	print("updated", 0)
+	if !strings.Contains(out.String(), "(previous state unknown)") {
+		t.Errorf("the oldest object: %s", out.String())
 	}
 }

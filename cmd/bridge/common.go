@@ -1,0 +1,108 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/pflag"
+	"golang.org/x/term"
+
+	"github.com/deltabridge/deltabridge/internal/assemble"
+	"github.com/deltabridge/deltabridge/internal/config"
+	"github.com/deltabridge/deltabridge/internal/console"
+)
+
+// configVariable is the environment variable with the default of --config. The chart sets it to the configuration of
+// the running bridge.
+const configVariable = "DELTABRIDGE_CONFIG"
+
+// configFlag adds --config to the flags of a command that requires a configuration.
+func configFlag(flags *pflag.FlagSet, path *string) {
+	flags.StringVarP(path, "config", "c", os.Getenv(configVariable), "configuration `file`, by default the one in "+configVariable)
+}
+
+// loadConfig reads the file of a flag that configFlag has added.
+func loadConfig(path string) (*config.Config, error) {
+	if path == "" {
+		return nil, errors.New("--config is required")
+	}
+	return config.Load(path)
+}
+
+// loadConfigOrDefault reads a configuration, or returns the default one if path is empty.
+func loadConfigOrDefault(path string) (*config.Config, error) {
+	if path == "" {
+		return config.Default(), nil
+	}
+	return config.Load(path)
+}
+
+// selectSinks returns the sink with a name, or all sinks if name is empty.
+func selectSinks(cfg *config.Config, name string) ([]config.Sink, error) {
+	if name == "" {
+		return cfg.Sinks, nil
+	}
+	n := slices.IndexFunc(cfg.Sinks, func(s config.Sink) bool { return s.Name == name })
+	if n < 0 {
+		return nil, fmt.Errorf("--sink %s: there is no such sink; use one of %s", name, sinkNames(cfg.Sinks))
+	}
+	return cfg.Sinks[n : n+1], nil
+}
+
+func sinkNames(sinks []config.Sink) string {
+	names := make([]string, len(sinks))
+	for n := range sinks {
+		names[n] = sinks[n].Name
+	}
+	return strings.Join(names, ", ")
+}
+
+// checkFlag returns an error if the value of a flag is not one of the allowed values.
+func checkFlag(flag, value string, allowed ...string) error {
+	if slices.Contains(allowed, value) {
+		return nil
+	}
+	return fmt.Errorf("--%s %s: must be %s", flag, value, strings.Join(allowed, " or "))
+}
+
+// untilSignal cancels the returned context at the first SIGINT or SIGTERM. The second signal ends the process.
+func untilSignal(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, cancel) // restores the default action of the signals
+	return ctx, cancel
+}
+
+// closeTimeout limits the closing of a command's connections.
+const closeTimeout = 5 * time.Second
+
+// closeDestination closes the connections of a command. It does so even if ctx has ended.
+func closeDestination(ctx context.Context, d *assemble.Destination) {
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
+	defer cancel()
+	_ = d.Close(last) // an error here does not change the result of the command
+}
+
+// consoleStyle returns the style for a terminal. For other writers the style has no colors and no maximum width.
+func consoleStyle(w io.Writer) console.Style {
+	if !isTerminal(w) {
+		return console.Style{}
+	}
+	style := console.Style{Color: os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"}
+	if width, _, err := term.GetSize(int(w.(*os.File).Fd())); err == nil {
+		style.Width = width
+	}
+	return style
+}
+
+func isTerminal(w io.Writer) bool {
+	file, ok := w.(*os.File)
+	return ok && term.IsTerminal(int(file.Fd()))
+}
