@@ -5,39 +5,24 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/deltabridge/deltabridge/internal/jsonscan"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 )
 
-// NegotiatedSerializer lets a REST client of client-go decode JSON to this package's types; plug it into
-// rest.Config.NegotiatedSerializer. Decoding into a *List gives the list of a LIST, into an *Object one object, into
-// nothing an *Object; a body of kind Status gives a *metav1.Status in each case, as client-go expects. Into any other
-// type the body is unmarshalled as JSON.
+// NegotiatedSerializer lets a REST client of client-go decode JSON to this package's types. Use it as
+// rest.Config.NegotiatedSerializer. Decode into a *List for a LIST, into an *Object or into nil for one object. A body of
+// kind Status gives a *metav1.Status in each case, as client-go expects. Into any other type the body is unmarshalled as
+// JSON.
 //
 // It does not serve Request.Watch of client-go, whose stream decoder has a limit of 16 MiB: read Request.Stream with
 // NewWatchDecoder.
 func NegotiatedSerializer() runtime.NegotiatedSerializer {
-	return negotiated{}
-}
-
-type negotiated struct{}
-
-func (negotiated) SupportedMediaTypes() []runtime.SerializerInfo {
-	return []runtime.SerializerInfo{{
+	return runtime.NewSimpleNegotiatedSerializer(runtime.SerializerInfo{
 		MediaType: runtime.ContentTypeJSON, MediaTypeType: "application", MediaTypeSubType: "json",
 		EncodesAsText: true, Serializer: codec{},
-	}}
-}
-
-func (negotiated) EncoderForVersion(e runtime.Encoder, _ runtime.GroupVersioner) runtime.Encoder {
-	return e
-}
-
-func (negotiated) DecoderToVersion(d runtime.Decoder, _ runtime.GroupVersioner) runtime.Decoder {
-	return d
+	})
 }
 
 // codec decodes the bodies of responses.
@@ -57,70 +42,32 @@ func (codec) Encode(obj runtime.Object, w io.Writer) error {
 
 // Decode implements runtime.Decoder. It copies what it keeps of data.
 func (codec) Decode(data []byte, _ *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
-	if _, ok := into.(*metav1.Status); !ok && isStatus(data) {
-		return decodeStatus(data), statusGVK(), nil
+	if into == nil {
+		into = &Object{}
 	}
+	var err error
 	switch into := into.(type) {
-	case nil:
-		o, err := New(data)
-		if err != nil {
-			return nil, nil, err
-		}
-		gvk := o.GVK()
-		return o, &gvk, nil
 	case *Object:
-		o, err := New(data)
-		if err != nil {
-			return nil, nil, err
+		var o *Object
+		if o, err = New(data); err == nil {
+			*into = *o
 		}
-		*into = *o
-		gvk := into.GVK()
-		return into, &gvk, nil
 	case *List:
-		if err := into.decode(data); err != nil {
-			return nil, nil, err
-		}
-		gvk := into.GroupVersionKind()
-		return into, &gvk, nil
+		err = into.decode(data)
+	default:
+		err = utiljson.Unmarshal(data, into)
 	}
-	if err := utiljson.Unmarshal(data, into); err != nil {
+	if err != nil {
 		return nil, nil, fmt.Errorf("decode %T: %w", into, err)
 	}
 	gvk := into.GetObjectKind().GroupVersionKind()
+	if _, ok := into.(*metav1.Status); !ok && gvk == (schema.GroupVersionKind{Version: "v1", Kind: "Status"}) {
+		into = decodeStatus(data)
+	}
 	return into, &gvk, nil
 }
 
-func statusGVK() *schema.GroupVersionKind {
-	return &schema.GroupVersionKind{Version: "v1", Kind: "Status"}
-}
-
-// isStatus looks no further than it must: every apiserver writes kind and apiVersion in front of what is long. Objects
-// that name them later are read to their end, which costs one more scan.
-func isStatus(data []byte) bool {
-	i := jsonscan.Space(data, 0)
-	if i == len(data) || data[i] != '{' {
-		return false
-	}
-	var kind, apiVersion []byte
-	w := open(data, i)
-	for w.next() {
-		switch string(w.key) {
-		case "kind":
-			kind = w.text()
-		case "apiVersion":
-			apiVersion = w.text()
-		default:
-			w.skip()
-			continue
-		}
-		if kind != nil && string(kind) != "Status" || apiVersion != nil && string(apiVersion) != "v1" {
-			return false
-		}
-	}
-	return string(kind) == "Status" && string(apiVersion) == "v1"
-}
-
-// decodeStatus never fails: what is of another type than a Status has there counts as absent.
+// decodeStatus never fails: a member that has another type than in a Status counts as absent.
 func decodeStatus(data []byte) *metav1.Status {
 	status := &metav1.Status{}
 	_ = utiljson.Unmarshal(data, status)

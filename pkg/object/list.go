@@ -1,6 +1,7 @@
 package object
 
 import (
+	"bytes"
 	"encoding/json"
 	"strings"
 
@@ -26,20 +27,13 @@ var (
 
 // DeepCopyObject implements runtime.Object.
 func (l *List) DeepCopyObject() runtime.Object {
-	if l == nil {
-		return nil
-	}
-	c := &List{TypeMeta: l.TypeMeta, ManagedFields: l.ManagedFields}
-	l.ListMeta.DeepCopyInto(&c.ListMeta)
-	if l.Items != nil {
-		c.Items = make([]*Object, len(l.Items))
-	}
+	c := *l
+	c.ListMeta = *l.ListMeta.DeepCopy()
+	c.Items = make([]*Object, len(l.Items))
 	for i, o := range l.Items {
-		if o != nil {
-			c.Items[i] = o.DeepCopyObject().(*Object)
-		}
+		c.Items[i] = o.DeepCopyObject().(*Object)
 	}
-	return c
+	return &c
 }
 
 // decode reads the body of a LIST into l, whatever l held before.
@@ -49,7 +43,7 @@ func (l *List) decode(b []byte) error {
 	if start == len(b) || b[start] != '{' {
 		return malformed("list is not a JSON object", len(b))
 	}
-	d := listDecoder{b: b, itemsAt: -1, p: parser{keepManaged: l.ManagedFields}}
+	d := listDecoder{b: b, p: parser{keepManaged: l.ManagedFields}}
 	w := open(b, start)
 	for w.next() {
 		switch string(w.key) {
@@ -62,7 +56,7 @@ func (l *List) decode(b []byte) error {
 			w.skip()
 			l.ListMeta = metav1.ListMeta{}
 			if !w.bad {
-				_ = utiljson.Unmarshal(b[at:w.pos], &l.ListMeta) // what is of another type counts as absent
+				_ = utiljson.Unmarshal(b[at:w.pos], &l.ListMeta) // a member of another type counts as absent
 			}
 		case "items":
 			w.leave(d.items(w.pos, l.TypeMeta))
@@ -77,34 +71,34 @@ func (l *List) decode(b []byte) error {
 	if jsonscan.Space(b, end) != len(b) {
 		return malformed("more than one JSON value", len(b))
 	}
-	if d.itemsAt >= 0 && d.list != l.TypeMeta {
-		d.items(d.itemsAt, l.TypeMeta) // the list said only behind its items what they are
+	if d.at > 0 && d.list != l.TypeMeta {
+		d.items(d.at, l.TypeMeta) // the list named its type after its items
 	}
 	l.Items = d.found
 	return nil
 }
 
+// listDecoder reads the items of a list.
 type listDecoder struct {
-	b       []byte
-	p       parser
-	itemsAt int             // -1 before there were any
-	list    metav1.TypeMeta // of the list, as far as it was known when the items were read
-	found   []*Object
+	b     []byte
+	p     parser
+	at    int             // where the items are; 0 before they were read
+	list  metav1.TypeMeta // of the list, as far as it was known when the items were read
+	found []*Object
 
-	// What an item of the list is if it does not say so itself: the values, and as members of a JSON object with the
-	// comma behind them. Empty where the list does not say either.
-	kind, apiVersion                   []byte
-	kindMember, versionMember, members string
+	// The type of an item that does not name it: the values, and as members of a JSON object, with a comma at the end.
+	kind, apiVersion []byte
+	members          string
 }
 
-// items reads the items at b[i] and returns the offset behind them, -1 if they have no end. Of equal keys the last one
+// items reads the items at b[i] and returns the offset after them, or -1 if they have no end. Of equal keys the last one
 // counts, so an earlier result is dropped.
 func (d *listDecoder) items(i int, list metav1.TypeMeta) int {
-	d.itemsAt, d.list, d.found = i, list, nil
+	d.at, d.list, d.found = i, list, nil
 	if d.b[i] != '[' {
 		return jsonscan.Value(d.b, i)
 	}
-	d.typed(list)
+	d.setType(list)
 	w := open(d.b, i)
 	for w.next() {
 		if !w.opens('{') {
@@ -120,39 +114,28 @@ func (d *listDecoder) items(i int, list metav1.TypeMeta) int {
 	return w.end()
 }
 
-func (d *listDecoder) typed(list metav1.TypeMeta) {
-	d.kind, d.kindMember, d.apiVersion, d.versionMember = nil, "", nil, ""
-	if kind, ok := strings.CutSuffix(list.Kind, "List"); ok && kind != "" {
-		d.kind, d.kindMember = []byte(kind), stringMember("kind", kind)
+// setType derives the type of the items from that of their list.
+func (d *listDecoder) setType(list metav1.TypeMeta) {
+	kind, ok := strings.CutSuffix(list.Kind, "List")
+	if !ok {
+		kind = ""
 	}
-	if list.APIVersion != "" {
-		d.apiVersion, d.versionMember = []byte(list.APIVersion), stringMember("apiVersion", list.APIVersion)
+	quoted, _ := json.Marshal(metav1.TypeMeta{Kind: kind, APIVersion: list.APIVersion}) // strings always marshal
+	d.kind, d.apiVersion, d.members = []byte(kind), []byte(list.APIVersion), ""
+	if members := bytes.Trim(quoted, "{}"); len(members) > 0 {
+		d.members = string(members) + ","
 	}
-	d.members = d.kindMember + d.versionMember // the order of watch events
 }
 
-// missing returns the members to put into the item at b[start], which was parsed, and tells the parser what they say.
-// Items of typed lists have neither apiVersion nor kind, unlike those of custom resources and the objects of a watch.
+// missing returns the members to insert into the item at b[start], which was parsed, and sets them in the parser. Items of
+// typed lists have neither kind nor apiVersion, unlike custom resources and the objects of a watch.
 func (d *listDecoder) missing(start int) string {
-	var members string
-	switch {
-	case !d.p.hasKind && !d.p.hasAPIVersion:
-		d.p.kind, d.p.apiVersion, members = d.kind, d.apiVersion, d.members
-	case !d.p.hasKind:
-		d.p.kind, members = d.kind, d.kindMember
-	case !d.p.hasAPIVersion:
-		d.p.apiVersion, members = d.apiVersion, d.versionMember
+	if d.p.hasType || d.members == "" {
+		return ""
 	}
-	if members != "" && d.b[jsonscan.Space(d.b, start+1)] == '}' {
-		return strings.TrimSuffix(members, ",") // nothing follows in an empty object
+	d.p.kind, d.p.apiVersion = d.kind, d.apiVersion
+	if d.b[jsonscan.Space(d.b, start+1)] == '}' {
+		return strings.TrimSuffix(d.members, ",") // nothing follows in an empty object
 	}
-	return members
-}
-
-func stringMember(key, value string) string {
-	quoted, err := json.Marshal(value)
-	if err != nil {
-		return "" // strings always marshal
-	}
-	return `"` + key + `":` + string(quoted) + ","
+	return d.members
 }

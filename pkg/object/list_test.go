@@ -18,7 +18,7 @@ type modelList struct {
 	Items            []*modelObject
 }
 
-// modelOfList is nil if b is no JSON object. Items that say nothing of their type are of the list's type.
+// modelOfList is nil if b is no JSON object. Items that name neither kind nor apiVersion have the list's type.
 func modelOfList(b []byte) *modelList {
 	top := modelMembers(b)
 	if top == nil {
@@ -38,11 +38,14 @@ func modelOfList(b []byte) *modelList {
 			continue
 		}
 		var members []string
-		if !item.HasKind && kind != "" {
-			item.Kind, members = kind, append(members, `"kind":`+quote(kind))
-		}
-		if !item.HasAPIVersion && l.APIVersion != "" {
-			item.APIVersion, members = l.APIVersion, append(members, `"apiVersion":`+quote(l.APIVersion))
+		if !item.HasKind && !item.HasAPIVersion {
+			item.Kind, item.APIVersion = kind, l.APIVersion
+			if kind != "" {
+				members = append(members, `"kind":`+quote(kind))
+			}
+			if l.APIVersion != "" {
+				members = append(members, `"apiVersion":`+quote(l.APIVersion))
+			}
 		}
 		if len(members) > 0 {
 			if string(trim([]byte(item.Raw[1:]))) != "}" {

@@ -7,25 +7,23 @@ import (
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 )
 
-// The methods of metav1.Object. Those on identity read its fields; the others decode their part of Raw at each call and
-// keep nothing. A part that is absent, of another type than expected, or can't be fetched reads as its zero value. The setters do nothing:
-// an Object is immutable.
+// The methods of metav1.Object. Those on the identity read its fields. The others decode their part of Raw at each call and
+// keep nothing; they return the zero value for a part that is absent, has another type than expected, or cannot be fetched.
+// The setters do nothing, because an Object is immutable.
 
-// metadata decodes one member of the object's metadata into into, and leaves it alone if there is none.
-func (o *Object) metadata(name string, into any) {
+// metadata decodes one member of the object's metadata.
+func metadata[T any](o *Object, name string) (part T) {
 	raw, err := o.Bytes()
 	if err != nil {
-		return
+		return part
 	}
-	value := member(member(raw, "metadata"), name)
-	if value == nil {
-		return
+	if value := member(member(raw, "metadata"), name); value != nil {
+		_ = utiljson.Unmarshal(value, &part) // after an error, what has the expected type is decoded
 	}
-	// An error says that something in the part is of another type. What is not stays decoded.
-	_ = utiljson.Unmarshal(value, into)
+	return part
 }
 
-// member returns the value of the last member of that name; nil if b is no object or has none.
+// member returns the value of the last member with this name, or nil if b is not an object or has none.
 func member(b []byte, name string) (value []byte) {
 	i := jsonscan.Space(b, 0)
 	if i >= len(b) || b[i] != '{' {
@@ -42,83 +40,63 @@ func member(b []byte, name string) (value []byte) {
 	return value
 }
 
-// GetNamespace is Identity.Namespace.
+// GetNamespace returns Identity.Namespace.
 func (o *Object) GetNamespace() string { return o.Namespace }
 
-// GetName is Identity.Name.
+// GetName returns Identity.Name.
 func (o *Object) GetName() string { return o.Name }
 
-// GetUID is Identity.UID.
+// GetUID returns Identity.UID.
 func (o *Object) GetUID() types.UID { return o.UID }
 
-// GetResourceVersion is Identity.ResourceVersion.
+// GetResourceVersion returns Identity.ResourceVersion.
 func (o *Object) GetResourceVersion() string { return o.ResourceVersion }
 
 // GetGenerateName decodes metadata.generateName.
-func (o *Object) GetGenerateName() (name string) {
-	o.metadata("generateName", &name)
-	return name
-}
+func (o *Object) GetGenerateName() string { return metadata[string](o, "generateName") }
 
 // GetGeneration decodes metadata.generation.
-func (o *Object) GetGeneration() (generation int64) {
-	o.metadata("generation", &generation)
-	return generation
-}
+func (o *Object) GetGeneration() int64 { return metadata[int64](o, "generation") }
 
 // GetSelfLink decodes metadata.selfLink.
-func (o *Object) GetSelfLink() (link string) {
-	o.metadata("selfLink", &link)
-	return link
-}
+func (o *Object) GetSelfLink() string { return metadata[string](o, "selfLink") }
 
 // GetCreationTimestamp decodes metadata.creationTimestamp.
-func (o *Object) GetCreationTimestamp() (at metav1.Time) {
-	o.metadata("creationTimestamp", &at)
-	return at
+func (o *Object) GetCreationTimestamp() metav1.Time {
+	return metadata[metav1.Time](o, "creationTimestamp")
 }
 
-// GetDeletionTimestamp decodes metadata.deletionTimestamp; nil while nobody asked to delete the object.
-func (o *Object) GetDeletionTimestamp() (at *metav1.Time) {
-	o.metadata("deletionTimestamp", &at)
-	return at
+// GetDeletionTimestamp decodes metadata.deletionTimestamp. It returns nil until somebody asks to delete the object.
+func (o *Object) GetDeletionTimestamp() *metav1.Time {
+	return metadata[*metav1.Time](o, "deletionTimestamp")
 }
 
 // GetDeletionGracePeriodSeconds decodes metadata.deletionGracePeriodSeconds.
-func (o *Object) GetDeletionGracePeriodSeconds() (seconds *int64) {
-	o.metadata("deletionGracePeriodSeconds", &seconds)
-	return seconds
+func (o *Object) GetDeletionGracePeriodSeconds() *int64 {
+	return metadata[*int64](o, "deletionGracePeriodSeconds")
 }
 
 // GetLabels decodes metadata.labels.
-func (o *Object) GetLabels() (labels map[string]string) {
-	o.metadata("labels", &labels)
-	return labels
-}
+func (o *Object) GetLabels() map[string]string { return metadata[map[string]string](o, "labels") }
 
 // GetAnnotations decodes metadata.annotations.
-func (o *Object) GetAnnotations() (annotations map[string]string) {
-	o.metadata("annotations", &annotations)
-	return annotations
+func (o *Object) GetAnnotations() map[string]string {
+	return metadata[map[string]string](o, "annotations")
 }
 
 // GetFinalizers decodes metadata.finalizers.
-func (o *Object) GetFinalizers() (finalizers []string) {
-	o.metadata("finalizers", &finalizers)
-	return finalizers
+func (o *Object) GetFinalizers() []string { return metadata[[]string](o, "finalizers") }
+
+// GetOwnerReferences decodes metadata.ownerReferences. The field Owners has their uids without decoding.
+func (o *Object) GetOwnerReferences() []metav1.OwnerReference {
+	return metadata[[]metav1.OwnerReference](o, "ownerReferences")
 }
 
-// GetOwnerReferences decodes metadata.ownerReferences; Owners has their uids at no cost.
-func (o *Object) GetOwnerReferences() (references []metav1.OwnerReference) {
-	o.metadata("ownerReferences", &references)
-	return references
-}
-
-// GetManagedFields is always nil: they were cut out. See ManagedFieldsJSON.
+// GetManagedFields returns nil: Raw has no managedFields. See ManagedFieldsJSON.
 func (o *Object) GetManagedFields() []metav1.ManagedFieldsEntry { return nil }
 
-// ManagedFieldsJSON is the value of metadata.managedFields as the API server sent it; nil if there was none, if they were
-// not asked for (WatchOptions, List), and in what is kept of an object. Nobody writes to it.
+// ManagedFieldsJSON returns the value of metadata.managedFields as the API server sent it. It returns nil if there was none,
+// if they were not asked for (WatchOptions, List), and for an object that the index holds. Callers must not write to it.
 func (o *Object) ManagedFieldsJSON() []byte {
 	if o.managed == nil {
 		return nil

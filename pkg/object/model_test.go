@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"io"
 	"strings"
-	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -77,17 +76,17 @@ func model(b []byte) *modelObject {
 			o.Owners = append(o.Owners, types.UID(uid))
 		}
 	}
-	var newest time.Time
+	newest := ""
 	for _, entry := range metadata.array("managedFields") {
 		m := modelMembers(entry)
 		if m == nil {
 			continue
 		}
-		at, err := time.Parse(time.RFC3339, m.text("time"))
-		if err != nil {
-			at = time.Time{}
+		at := m.text("time")
+		if len(at) != len("2006-01-02T15:04:05Z") {
+			at = ""
 		}
-		if !at.Before(newest) {
+		if at >= newest {
 			newest, o.Manager = at, m.text("manager")
 		}
 	}

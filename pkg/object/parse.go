@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 	"unique"
 
 	"github.com/deltabridge/deltabridge/internal/jsonscan"
@@ -26,7 +25,7 @@ type span struct{ start, end int }
 // object copies what stays. A parser is reused from document to document; the zero value is ready.
 type parser struct {
 	keepManaged              bool // objects keep their managedFields
-	hasAPIVersion, hasKind   bool
+	hasType                  bool // the object has a kind or an apiVersion
 	apiVersion, kind         []byte
 	namespace, name, uid     []byte
 	resourceVersion, manager []byte
@@ -41,16 +40,16 @@ type parser struct {
 
 // parse reads the object that opens at b[i] and returns the offset behind it, -1 if it has no end.
 func (p *parser) parse(b []byte, i int) int {
-	p.hasAPIVersion, p.hasKind, p.apiVersion, p.kind = false, false, nil, nil
+	p.hasType, p.apiVersion, p.kind = false, nil, nil
 	p.managedFields, p.longestKey = p.managedFields[:0], 0
 	p.forgetMetadata()
 	w := open(b, i)
 	for w.next() {
 		switch string(w.key) {
 		case "apiVersion":
-			p.hasAPIVersion, p.apiVersion = true, w.text()
+			p.hasType, p.apiVersion = true, w.text()
 		case "kind":
-			p.hasKind, p.kind = true, w.text()
+			p.hasType, p.kind = true, w.text()
 		case "metadata":
 			p.forgetMetadata() // of equal keys the last one counts alone
 			if w.opens('{') {
@@ -151,8 +150,8 @@ func (p *parser) ownerReferences(b []byte, i int) int {
 	return w.end()
 }
 
-// newestManager notes the manager of the newest entry by its time; of equally old ones the last. An entry without a
-// readable time is older than all others.
+// newestManager notes the manager of the newest entry by its time; of equally old ones the last. An entry without a time as
+// kube-apiserver writes it is older than all others.
 func (p *parser) newestManager(b []byte, i int) int {
 	var newest []byte
 	w := open(b, i)
@@ -174,30 +173,14 @@ func (p *parser) newestManager(b []byte, i int) int {
 			}
 		}
 		w.leave(entry.end())
-		if !earlier(at, newest) {
+		if len(at) != len("2006-01-02T15:04:05Z") { // these times are in the order of their bytes
+			at = nil
+		}
+		if bytes.Compare(at, newest) >= 0 {
 			newest, p.manager = at, manager
 		}
 	}
 	return w.end()
-}
-
-// earlier compares two times in the format of RFC 3339; one that is in none is earlier than any other.
-func earlier(a, b []byte) bool {
-	const seconds = len("2006-01-02T15:04:05Z") // how kube-apiserver writes it: the order is that of the bytes
-	if len(a) == seconds && len(b) == seconds && a[seconds-1] == 'Z' && b[seconds-1] == 'Z' {
-		return bytes.Compare(a, b) < 0
-	}
-	if len(b) == 0 {
-		return false // there is nothing to compare with
-	}
-	var at, than time.Time
-	if at.UnmarshalText(a) != nil {
-		at = time.Time{}
-	}
-	if than.UnmarshalText(b) != nil {
-		than = time.Time{}
-	}
-	return at.Before(than)
 }
 
 // object makes an Object of what parse found in b[start:end], with prefix put behind its opening brace.
@@ -234,43 +217,26 @@ func (p *parser) object(b []byte, start, end int, prefix string) *Object {
 	return o
 }
 
-// raw copies b[start:end] without managedFields.
+// raw copies b[start:end] without managedFields, and with prefix after the opening brace. append, unlike make, does not fill
+// the memory with zeros first. So raw copies as many bytes from the end as remain, and then writes over those before the
+// last cut, which are few: managedFields are near the start of an object.
 func (p *parser) raw(b []byte, start, end int, prefix string) []byte {
 	size := len(prefix) + end - start
 	for _, cut := range p.managedFields {
 		size -= cut.end - cut.start
 	}
-	if prefix == "" && len(p.managedFields) < 2 {
-		return slices.Clip(p.rawCutOnce(b[start:end], start, size))
-	}
-	raw := make([]byte, 0, size)
+	tail := b[max(0, end-size):end]
+	raw := append(make([]byte, size-len(tail)), tail...)
+	at := 0
 	if prefix != "" {
-		raw = append(append(raw, b[start]), prefix...)
+		at = copy(raw, "{") + copy(raw[1:], prefix)
 		start++
 	}
 	for _, cut := range p.managedFields {
-		raw = append(raw, b[start:cut.start]...)
+		at += copy(raw[at:], b[start:cut.start])
 		start = cut.end
 	}
-	return append(raw, b[start:end]...)
-}
-
-// rawCutOnce copies doc, which lay at start in what was parsed, with at most one cut; size is what remains. What append
-// makes is not filled with zeros first, unlike what make gives: so as much as remains is copied from one side of the cut on,
-// and the other side, the shorter one, over it.
-func (p *parser) rawCutOnce(doc []byte, start, size int) []byte {
-	if len(p.managedFields) == 0 {
-		return append([]byte(nil), doc...)
-	}
-	before, behind := p.managedFields[0].start-start, p.managedFields[0].end-start
-	if before > len(doc)-behind {
-		raw := append([]byte(nil), doc[:size]...)
-		copy(raw[before:], doc[behind:])
-		return raw
-	}
-	raw := append([]byte(nil), doc[len(doc)-size:]...)
-	copy(raw, doc[:before])
-	return raw
+	return slices.Clip(raw)
 }
 
 // handle of the parsed apiVersion and kind. A unique.Handle costs a hash and a look-up, so the last one is remembered.

@@ -119,8 +119,8 @@ func streams(tb testing.TB) map[string]string {
 		"no type":            `{"object":` + small("a") + "}\n{\"type\":null,\"object\":" + small("a") + "}\n{}\n" + event("ADDED", small("b")) + "\n",
 		"odd error":          event("ERROR", `{"code":"x","message":"m"}`) + "\n" + event("ERROR", small("x")) + "\n",
 		"no version":         event("ADDED", `{"metadata":null}`) + "\n" + event("ADDED", small("b")) + "\n" + event("ADDED", `{"metadata":null}`) + "\n" + event("ADDED", small("c")) + "\n",
-		"long line":          event("ADDED", `{"metadata":{"name":"big","resourceVersion":"1"},"data":"`+strings.Repeat("x", 3*readBuffer)+`"}`) + "\n" + event("ADDED", small("b")) + "\n",
-		"very long line":     event("ADDED", `{"metadata":{"name":"big","resourceVersion":"1"},"data":"`+strings.Repeat("x", 2*keepBuffer)+`"}`) + "\n" + strings.Repeat(event("ADDED", small("b"))+"\n", 2),
+		"long line":          event("ADDED", `{"metadata":{"name":"big","resourceVersion":"1"},"data":"`+strings.Repeat("x", 3*watchBuffer)+`"}`) + "\n" + event("ADDED", small("b")) + "\n",
+		"very long line":     event("ADDED", `{"metadata":{"name":"big","resourceVersion":"1"},"data":"`+strings.Repeat("x", 200*watchBuffer)+`"}`) + "\n" + strings.Repeat(event("ADDED", small("b"))+"\n", 2),
 	}
 	for name, raw := range odd() {
 		s["odd: "+name] = event("ADDED", raw) + "\n" + event("MODIFIED", small("b")) + "\n"
