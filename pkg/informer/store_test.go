@@ -201,12 +201,12 @@ func TestDeleteAll(t *testing.T) {
 
 // Whatever a server does, in whatever pieces it is seen, a handler that applies what it is told holds what the
 // server holds, and each step that it is told is possible: no addition of what is there, no update of what is not.
-func FuzzHandlersMirrorTheServer(f *testing.F) {
+func FuzzHandlersFollowTheServer(f *testing.F) {
 	f.Add([]byte{0, 17, 33, 255, 1, 2, 254, 40, 9, 9, 255})
 	f.Add([]byte{255, 255, 3, 200, 3, 254, 3, 255})
 	f.Fuzz(func(t *testing.T, steps []byte) {
 		server := map[string]*object.Object{}
-		seen := &mirror{t: t, objects: map[string]*object.Object{}}
+		seen := &replica{t: t, objects: map[string]*object.Object{}}
 		i := New(Config{Resource: configMaps})
 		i.AddEventHandler(seen)
 		s := (*store)(i)
@@ -250,13 +250,13 @@ func FuzzHandlersMirrorTheServer(f *testing.F) {
 	})
 }
 
-// mirror applies what it is told.
-type mirror struct {
+// replica applies what it is told.
+type replica struct {
 	t       *testing.T
 	objects map[string]*object.Object
 }
 
-func (m *mirror) OnAdd(obj any, _ bool) {
+func (m *replica) OnAdd(obj any, _ bool) {
 	o := obj.(*object.Object)
 	if m.objects[o.Name] != nil {
 		m.t.Errorf("added %s, which is there", label(o))
@@ -264,7 +264,7 @@ func (m *mirror) OnAdd(obj any, _ bool) {
 	m.objects[o.Name] = o
 }
 
-func (m *mirror) OnUpdate(oldObj, newObj any) {
+func (m *replica) OnUpdate(oldObj, newObj any) {
 	o, n := oldObj.(*object.Object), newObj.(*object.Object)
 	if m.objects[n.Name] != o || o.UID != n.UID || cmp.Compare(o.ResourceVersion, n.ResourceVersion) == 0 {
 		m.t.Errorf("updated %s -> %s, have %v", label(o), label(n), m.objects[n.Name])
@@ -272,7 +272,7 @@ func (m *mirror) OnUpdate(oldObj, newObj any) {
 	m.objects[n.Name] = n
 }
 
-func (m *mirror) OnDelete(obj any) {
+func (m *replica) OnDelete(obj any) {
 	o := obj.(*object.Object)
 	if known := m.objects[o.Name]; known == nil || known.UID != o.UID {
 		m.t.Errorf("deleted %s, which is not there", label(o))
@@ -280,14 +280,14 @@ func (m *mirror) OnDelete(obj any) {
 	delete(m.objects, o.Name)
 }
 
-func (m *mirror) equals(server map[string]*object.Object) {
+func (m *replica) equals(server map[string]*object.Object) {
 	m.t.Helper()
 	if len(m.objects) != len(server) {
-		m.t.Fatalf("mirror has %d objects, server %d", len(m.objects), len(server))
+		m.t.Fatalf("replica has %d objects, server %d", len(m.objects), len(server))
 	}
 	for name, o := range server {
 		if got := m.objects[name]; got == nil || got.UID != o.UID || got.ResourceVersion != o.ResourceVersion {
-			m.t.Fatalf("mirror of %s is %v", label(o), got)
+			m.t.Fatalf("replica of %s is %v", label(o), got)
 		}
 	}
 }

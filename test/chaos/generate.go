@@ -105,12 +105,12 @@ func (g *generator) watch() []Watch {
 }
 
 func (g *generator) sink(name string) Sink {
-	s := Sink{Name: name, Kind: pick(g, Stream, Stream, Stream, Mirror, Bucket), ShortWindow: g.chance(50)}
+	s := Sink{Name: name, Kind: pick(g, Stream, Stream, Stream, Latest, Bucket), ShortWindow: g.chance(50)}
 	if g.o.Kafka && g.chance(60) {
-		s.Kind = pick(g, Topic, Topic, TopicMirror)
+		s.Kind = pick(g, Topic, Topic, CompactedTopic)
 	}
 	s.Payload = pick(g, "", "", "change", "metadata")
-	if s.Kind == Bucket || s.Kind == Mirror || s.Kind == TopicMirror {
+	if s.Kind == Bucket || s.Kind == Latest || s.Kind == CompactedTopic {
 		s.Payload = ""
 	}
 	s.Limit = s.Kind == Stream && g.chance(25)
@@ -131,7 +131,7 @@ func (g *generator) buffer(s *Sink) {
 // possible takes back what can't be configured, or not judged.
 func (s *Sink) possible() {
 	switch {
-	case s.Kind != Stream && s.Kind != Topic && s.Overflow == "drop-oldest": // a mirror may then miss last states
+	case s.Kind != Stream && s.Kind != Topic && s.Overflow == "drop-oldest": // a sink of last states may then miss last states
 		s.Overflow = ""
 	case s.Payload == "change" && s.Overflow == "compact": // is refused
 		s.Overflow = ""

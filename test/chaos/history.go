@@ -88,7 +88,7 @@ type Timeline struct {
 	Processes []Process
 	Faults    []Fault
 	Settled   []int64 // revisions at which everything had arrived
-	Relists   []Gap   // that the bridge logged: a mirror keeps the gap event of the last one only
+	Relists   []Gap   // that the bridge logged: a stream of last messages keeps only the gap event of the last one
 }
 
 // Process is one process of the bridge.

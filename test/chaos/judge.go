@@ -113,7 +113,7 @@ func (j *sinkJudge) judge() {
 	j.final()
 	j.drops()
 	j.judgeGaps()
-	if j.sink.Kind == TopicMirror {
+	if j.sink.Kind == CompactedTopic {
 		j.tombstones(events)
 	}
 }

@@ -420,7 +420,7 @@ func TestJudgeWhatCannotBeHad(t *testing.T) {
 	}
 }
 
-// A mirror keeps the last gap event only: the bridge's log tells of those before it.
+// A stream of last messages keeps the last gap event only: the bridge's log tells of those before it.
 // A deletion that comes again is behind the addition of a successor, which the bridge has forgotten too.
 func TestJudgeAForgottenSuccessor(t *testing.T) {
 	for how, want := range map[Action][]Class{Kill: nil, Term: {GapWidth, Operation, Order}} {
@@ -431,11 +431,11 @@ func TestJudgeAForgottenSuccessor(t *testing.T) {
 	}
 }
 
-func TestJudgeWhatCannotBeHadOfAMirror(t *testing.T) {
+func TestJudgeWhatCannotBeHadOfALatestState(t *testing.T) {
 	for from, want := range map[int64][]Class{2: nil, 3: {StillThere}} {
-		mirror := stream(Filter{})
-		mirror.Kind = Mirror
-		s := tell(t, "y y x x- y", mirror)
+		latest := stream(Filter{})
+		latest.Kind = Latest
+		s := tell(t, "y y x x- y", latest)
 		s.process(0, 3, Kill, s.config()).process(4, 0, "", s.config()).fault(Forget, "", 4, 4)
 		s.in.Timeline.Processes[0].End, s.in.Timeline.Processes[1].ReadyRev = second(3.5), 5
 		s.in.Timeline.Relists = []Gap{{Resource: "secrets", Reason: "relist", From: from, To: 5}}
@@ -619,7 +619,7 @@ func TestJudgeAFilterThatChangesTwice(t *testing.T) {
 	}
 }
 
-func TestJudgeMirrors(t *testing.T) {
+func TestJudgeLatestStates(t *testing.T) {
 	for name, c := range map[string]struct {
 		got  []string
 		want []Class
@@ -630,14 +630,14 @@ func TestJudgeMirrors(t *testing.T) {
 		"nothing":         {nil, []Class{Missing}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := tell(t, "x y x y-", Sink{Name: "s", Kind: Mirror})
+			s := tell(t, "x y x y-", Sink{Name: "s", Kind: Latest})
 			s.process(0, 0, "", s.config()).got("s", c.got...).ends(c.want...)
 		})
 	}
 }
 
 func TestJudgeTombstones(t *testing.T) {
-	s := tell(t, "x x-", Sink{Name: "s", Kind: TopicMirror})
+	s := tell(t, "x x-", Sink{Name: "s", Kind: CompactedTopic})
 	s.process(0, 0, "", s.config()).got("s", "added 1", "deleted 2")
 	for _, e := range s.in.Events["s"] {
 		e.Key = "x"

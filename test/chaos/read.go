@@ -27,9 +27,9 @@ type dest struct {
 // read gives all that a destination holds.
 func (r *run) read(ctx context.Context, d *dest) ([]*Event, error) {
 	switch d.kind {
-	case Topic, TopicMirror:
+	case Topic, CompactedTopic:
 		return r.readTopic(d), nil
-	case Mirror, Bucket:
+	case Latest, Bucket:
 		d.events, d.last = nil, 0 // older messages go
 	}
 	name := d.stream

@@ -63,18 +63,18 @@ type Kind string
 
 // The kinds of destinations.
 const (
-	Stream      Kind = "stream"
-	Mirror      Kind = "mirror" // a stream of last messages
-	Bucket      Kind = "bucket"
-	Topic       Kind = "topic"
-	TopicMirror Kind = "topic-mirror" // with tombstones
+	Stream         Kind = "stream"
+	Latest         Kind = "latest" // a stream of the last message of each subject
+	Bucket         Kind = "bucket"
+	Topic          Kind = "topic"
+	CompactedTopic Kind = "compacted-topic" // with tombstones
 )
 
 // OnKafka reports whether the destination is a topic.
-func (k Kind) OnKafka() bool { return k == Topic || k == TopicMirror }
+func (k Kind) OnKafka() bool { return k == Topic || k == CompactedTopic }
 
 // LastOnly reports whether the destination holds last states and no history.
-func (k Kind) LastOnly() bool { return k == Mirror || k == Bucket }
+func (k Kind) LastOnly() bool { return k == Latest || k == Bucket }
 
 // Action is what a step does.
 type Action string

@@ -98,8 +98,8 @@ func (c *exampleConsumer) repeated() (sum int) {
 	return sum
 }
 
-// mirrored is an object as the examples know it.
-type mirrored struct {
+// known is an object as the examples know it.
+type known struct {
 	Object          string
 	UID             string
 	ResourceVersion int64
@@ -110,7 +110,7 @@ type mirrored struct {
 	}
 }
 
-func (c *exampleConsumer) state() (objects map[string]mirrored) {
+func (c *exampleConsumer) state() (objects map[string]known) {
 	c.t.Helper()
 	var errs bytes.Buffer
 	cmd := exec.Command(c.show[0], c.show[1:]...)
@@ -119,9 +119,9 @@ func (c *exampleConsumer) state() (objects map[string]mirrored) {
 	if err != nil {
 		c.t.Fatalf("%s: %v: %s", c.name, err, errs.String())
 	}
-	objects = map[string]mirrored{}
+	objects = map[string]known{}
 	for line := range bytes.Lines(out) {
-		var o mirrored
+		var o known
 		if err := json.Unmarshal(line, &o); err != nil {
 			c.t.Fatalf("%s: %v: %s", c.name, err, line)
 		}
@@ -133,7 +133,7 @@ func (c *exampleConsumer) state() (objects map[string]mirrored) {
 // check compares what it knows with etcd's history: each revision is one change that it counted once, and the last one is the
 // state.
 func (c *exampleConsumer) check(truth []change) error {
-	want := map[string]mirrored{}
+	want := map[string]known{}
 	for _, revision := range truth {
 		rv, err := strconv.ParseInt(revision.rv, 10, 64)
 		if err != nil {
@@ -144,12 +144,12 @@ func (c *exampleConsumer) check(truth []change) error {
 		o.ResourceVersion, o.Deleted = rv, revision.deleted
 		want[revision.subject] = o
 	}
-	got := map[string]mirrored{}
+	got := map[string]known{}
 	for subject, o := range c.state() {
 		if o.Deleted == (o.Data != nil) || o.Data != nil && o.Data.Metadata.ResourceVersion != strconv.FormatInt(o.ResourceVersion, 10) {
 			return fmt.Errorf("%s: its data is that of another state: %+v", subject, o)
 		}
-		got[subject] = mirrored{ResourceVersion: o.ResourceVersion, Deleted: o.Deleted, Changes: o.Changes}
+		got[subject] = known{ResourceVersion: o.ResourceVersion, Deleted: o.Deleted, Changes: o.Changes}
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		return errors.New(tail(diff, 40))

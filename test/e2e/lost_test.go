@@ -17,7 +17,7 @@ func TestALostDestination(t *testing.T) {
 	cs := clientset(t, c)
 	namespace := newNamespace(t, cs)
 	topic := "lost-" + namespace
-	m := &mirrors{t: t, c: c, cs: cs, namespace: namespace, dir: t.TempDir(), config: toBoth(namespace, js.url(), k.Addr(), topic)}
+	m := &latestStates{t: t, c: c, cs: cs, namespace: namespace, dir: t.TempDir(), config: toBoth(namespace, js.url(), k.Addr(), topic)}
 	m.start()
 	change := func(round, from, to int) {
 		t.Helper()

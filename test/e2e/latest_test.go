@@ -20,8 +20,8 @@ import (
 	"github.com/deltabridge/deltabridge/test/kafka"
 )
 
-// mirrors are a JetStream stream of last messages, a bucket, and a compacted Kafka topic, with the bridge that fills them.
-type mirrors struct {
+// latestStates are a JetStream stream of last messages, a bucket, and a compacted Kafka topic, with the bridge that fills them.
+type latestStates struct {
 	t         *testing.T
 	c         *cluster.Cluster
 	cs        kubernetes.Interface
@@ -33,11 +33,11 @@ type mirrors struct {
 	b         *bridge
 }
 
-const mirrorStream, mirrorTopic, mirrorBucket = "MIRROR", "mirror", "STATE"
+const latestStream, latestTopic, latestBucket = "LATEST", "latest", "STATE"
 
-func newMirrors(t *testing.T) *mirrors {
+func newLatestStates(t *testing.T) *latestStates {
 	t.Helper()
-	m := &mirrors{t: t, c: cluster.ForTest(t), js: startJetStream(t), kafka: kafka.ForTest(t).Addr(), dir: t.TempDir()}
+	m := &latestStates{t: t, c: cluster.ForTest(t), js: startJetStream(t), kafka: kafka.ForTest(t).Addr(), dir: t.TempDir()}
 	m.cs = clientset(t, m.c)
 	m.namespace = newNamespace(t, m.cs)
 	m.config = fmt.Sprintf(`
@@ -49,19 +49,19 @@ sinks:
     kafka: {brokers: [%q], topic: %s, tombstones: true, createTopics: {partitions: 3, replicationFactor: 1}}
   - name: bucket
     nats: {url: %q, bucket: %s, stream: {create: true}}
-`, m.namespace, m.js.url(), mirrorStream, m.kafka, mirrorTopic, m.js.url(), mirrorBucket)
+`, m.namespace, m.js.url(), latestStream, m.kafka, latestTopic, m.js.url(), latestBucket)
 	return m
 }
 
 // start runs the bridge, with what the one before has left.
-func (m *mirrors) start() {
+func (m *latestStates) start() {
 	m.t.Helper()
 	m.b = startBridgeIn(m.t, m.dir, m.c.Kubeconfig(), m.config)
 	m.b.waitReady()
 }
 
 // resync runs `bridge resync` and gives what it prints.
-func (m *mirrors) resync(args ...string) string {
+func (m *latestStates) resync(args ...string) string {
 	m.t.Helper()
 	out, errs, err := runBridge(m.t, append([]string{"resync", "--config", filepath.Join(m.dir, "bridge.yaml")}, args...)...)
 	if err != nil {
@@ -71,13 +71,13 @@ func (m *mirrors) resync(args ...string) string {
 }
 
 // settle waits until the bridge has delivered all that etcd holds.
-func (m *mirrors) settle() {
+func (m *latestStates) settle() {
 	m.t.Helper()
 	upTo(m.t, m.b, m.c, m.namespace)
 }
 
 // cluster is the present state, as the API server lists it: by name, without managedFields.
-func (m *mirrors) cluster() map[string]any {
+func (m *latestStates) cluster() map[string]any {
 	m.t.Helper()
 	data, err := m.cs.CoreV1().RESTClient().Get().AbsPath("/api/v1/namespaces/" + m.namespace + "/configmaps").DoRaw(m.t.Context())
 	if err != nil {
@@ -97,18 +97,18 @@ func (m *mirrors) cluster() map[string]any {
 	return objects
 }
 
-// equal compares the mirrors with the cluster. It waits for what is not in doubt: that Kafka shows all that it acknowledged.
-func (m *mirrors) equal(when string) {
+// equal compares the latestStates with the cluster. It waits for what is not in doubt: that Kafka shows all that it acknowledged.
+func (m *latestStates) equal(when string) {
 	m.t.Helper()
 	want := m.cluster()
 	if diff := cmp.Diff(want, present(m.stream())); diff != "" {
-		m.t.Errorf("%s, the stream (-cluster +mirror):\n%s", when, diff)
+		m.t.Errorf("%s, the stream (-cluster +latest):\n%s", when, diff)
 	}
 	if diff := cmp.Diff(want, present(m.topic())); diff != "" {
-		m.t.Errorf("%s, the topic (-cluster +mirror):\n%s", when, diff)
+		m.t.Errorf("%s, the topic (-cluster +latest):\n%s", when, diff)
 	}
 	if diff := cmp.Diff(want, m.bucket()); diff != "" {
-		m.t.Errorf("%s, the bucket (-cluster +mirror):\n%s", when, diff)
+		m.t.Errorf("%s, the bucket (-cluster +latest):\n%s", when, diff)
 	}
 	m.t.Logf("%s: %d objects", when, len(want))
 	if len(want) < 10 {
@@ -116,11 +116,11 @@ func (m *mirrors) equal(when string) {
 	}
 }
 
-// TestMirrors: what independent readers make of the mirrors is what the cluster holds, after random changes through a
-// kill and a re-list, and again after the stream lost everything; and a reader can tell what only a mirror still holds.
-func TestMirrors(t *testing.T) {
+// TestLatestStates: what independent readers make of the latestStates is what the cluster holds, after random changes through a
+// kill and a re-list, and again after the stream lost everything; and a reader can tell what is gone from the cluster.
+func TestLatestStates(t *testing.T) {
 	t.Parallel()
-	m := newMirrors(t)
+	m := newLatestStates(t)
 	m.start()
 	changes := startChanges(t, m.cs, m.namespace, 60, 150)
 	m.changed(changes, 150)
@@ -132,7 +132,7 @@ func TestMirrors(t *testing.T) {
 	m.settle()
 	m.equal("after a kill")
 
-	// Away for longer than the history. What was created in the last second before is another matter: what only a mirror
+	// Away for longer than the history. What was created in the last second before is another matter: what only a stream
 	// still holds is swept, below.
 	before := upTo(t, m.b, m.c, m.namespace)
 	eventually(t, 10*time.Second, func() error { return m.b.committed(before) })
@@ -162,7 +162,7 @@ func TestMirrors(t *testing.T) {
 }
 
 // changed waits for so many more changes.
-func (m *mirrors) changed(r *randomChanges, more int64) {
+func (m *latestStates) changed(r *randomChanges, more int64) {
 	m.t.Helper()
 	until := r.made.Load() + more
 	eventually(m.t, time.Minute, func() error {
@@ -174,7 +174,7 @@ func (m *mirrors) changed(r *randomChanges, more int64) {
 }
 
 // restartAPI makes the API server forget its history.
-func (m *mirrors) restartAPI() {
+func (m *latestStates) restartAPI() {
 	m.t.Helper()
 	if err := m.c.KillAPIServer(); err != nil {
 		m.t.Fatal(err)
@@ -187,12 +187,12 @@ func (m *mirrors) restartAPI() {
 var resyncLine = regexp.MustCompile(`(?m)^jetstream: (\d+) objects of 1 resources re-sent$`)
 
 // purgeAndResync: a stream that lost everything holds everything again.
-func (m *mirrors) purgeAndResync() {
+func (m *latestStates) purgeAndResync() {
 	t := m.t
 	t.Helper()
 	api, closeConn := m.js.api()
 	defer closeConn()
-	s, err := api.Stream(t.Context(), mirrorStream)
+	s, err := api.Stream(t.Context(), latestStream)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -229,10 +229,10 @@ func (m *mirrors) purgeAndResync() {
 }
 
 // resyncUnderLoad: while objects change, resyncs tell none of them in an older state than it was told before.
-func (m *mirrors) resyncUnderLoad() {
+func (m *latestStates) resyncUnderLoad() {
 	t := m.t
 	t.Helper()
-	before := kafka.ReadAll(t, m.kafka, mirrorTopic)
+	before := kafka.ReadAll(t, m.kafka, latestTopic)
 	changes := startChanges(t, m.cs, m.namespace, 60, 200)
 	for range 6 {
 		m.changed(changes, 50)
@@ -245,7 +245,7 @@ func (m *mirrors) resyncUnderLoad() {
 	m.settle()
 	m.equal("after resyncs under load")
 	last, restated := map[string]int64{}, 0
-	for p, records := range readKafka(t, m.kafka, mirrorTopic) {
+	for p, records := range readKafka(t, m.kafka, latestTopic) {
 		for _, r := range records[len(before[p]):] {
 			if !r.object() {
 				continue
@@ -267,7 +267,7 @@ func (m *mirrors) resyncUnderLoad() {
 }
 
 // loseTheCheckpoint: what is deleted while the bridge is down is never told. After a resync a reader knows what to drop.
-func (m *mirrors) loseTheCheckpoint() {
+func (m *latestStates) loseTheCheckpoint() {
 	t := m.t
 	t.Helper()
 	m.b.kill()
@@ -299,7 +299,7 @@ func (m *mirrors) loseTheCheckpoint() {
 			t.Errorf("the %s holds %d objects, want %d and %d that are gone", where, held, len(want), gone)
 		}
 		if diff := cmp.Diff(want, present(swept(t, entries))); diff != "" {
-			t.Errorf("the %s, swept (-cluster +mirror):\n%s", where, diff)
+			t.Errorf("the %s, swept (-cluster +latest):\n%s", where, diff)
 		}
 	}
 }

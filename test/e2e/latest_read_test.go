@@ -9,12 +9,12 @@ import (
 	"github.com/deltabridge/deltabridge/test/kafka"
 )
 
-// stream reads the JetStream mirror: one message for each subject.
-func (m *mirrors) stream() map[string]received {
+// stream reads the stream: one message for each subject.
+func (m *latestStates) stream() map[string]received {
 	m.t.Helper()
 	api, closeConn := m.js.api()
 	defer closeConn()
-	s, err := api.Stream(m.t.Context(), mirrorStream)
+	s, err := api.Stream(m.t.Context(), latestStream)
 	if err != nil {
 		m.t.Fatal(err)
 	}
@@ -22,7 +22,7 @@ func (m *mirrors) stream() map[string]received {
 		m.t.Errorf("the stream is %+v", c)
 	}
 	entries := map[string]received{}
-	for _, r := range m.js.read(mirrorStream) {
+	for _, r := range m.js.read(latestStream) {
 		key := r.subject() + r.attributes["type"]
 		if r.object() {
 			key = r.attributes["name"]
@@ -35,12 +35,12 @@ func (m *mirrors) stream() map[string]received {
 	return entries
 }
 
-// topic reads the Kafka mirror from its start: the last record for each key, unless it is a tombstone.
-func (m *mirrors) topic() map[string]received {
+// topic reads the topic from its start: the last record for each key, unless it is a tombstone.
+func (m *latestStates) topic() map[string]received {
 	m.t.Helper()
 	entries := map[string]received{}
-	partitions := readKafka(m.t, m.kafka, mirrorTopic)
-	for p, records := range kafka.ReadAll(m.t, m.kafka, mirrorTopic) {
+	partitions := readKafka(m.t, m.kafka, latestTopic)
+	for p, records := range kafka.ReadAll(m.t, m.kafka, latestTopic) {
 		for n, record := range records {
 			if key := string(record.Key); record.Value == nil {
 				delete(entries, key)
@@ -58,11 +58,11 @@ func (m *mirrors) topic() map[string]received {
 }
 
 // bucket reads the key-value bucket as its clients do.
-func (m *mirrors) bucket() map[string]any {
+func (m *latestStates) bucket() map[string]any {
 	m.t.Helper()
 	api, closeConn := m.js.api()
 	defer closeConn()
-	kv, err := api.KeyValue(m.t.Context(), mirrorBucket)
+	kv, err := api.KeyValue(m.t.Context(), latestBucket)
 	if err != nil {
 		m.t.Fatal(err)
 	}
@@ -87,7 +87,7 @@ func (m *mirrors) bucket() map[string]any {
 	return objects
 }
 
-// present are the objects of a mirror, by name.
+// present are the objects of a destination, by name.
 func present(entries map[string]received) map[string]any {
 	objects := map[string]any{}
 	for _, e := range entries {
