@@ -18,7 +18,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/santhosh-tekuri/jsonschema/v6"
-	"go.yaml.in/yaml/v3"
+	"go.yaml.in/yaml/v4"
 
 	"github.com/deltabridge/deltabridge/internal/strictyaml"
 )
@@ -283,7 +283,7 @@ func TestSchemaRefusesMistakes(t *testing.T) {
 	// What only the validation of Parse can tell, by a word of the message.
 	beyond := []string{
 		`"1e3" is not a valid integer`, "1Ki is too small", "1ms is too small", // a number is one however it is written, a text is none
-		"can't be used", "has no server", "begins without a stream", "is the name of",
+		"cannot be used", "has no server", "begins without a stream", "is the name of",
 	}
 	for _, name := range []string{"wrong-types", "unknown-keys", "ranges", "missing", "names", "empty-lists", "secrets", "list", "text"} {
 		data, err := os.ReadFile("testdata/" + name + ".bad.yaml")

@@ -91,7 +91,7 @@ type Buffer struct {
 	// `compact`: waiting changes of one object are merged into one; intermediate states go, deletions and final states stay.
 	// `drop-oldest`: the oldest event goes and is counted, and a gap event says so. The last two apply to the half of the
 	// events and bytes in memory that came last.
-	Overflow string `yaml:"overflow" default:"block" enum:"block compact drop-oldest" gone:"spill: every sink writes to disk what does not fit into memory; remove the line" example:"compact"`
+	Overflow string `yaml:"overflow" default:"block" enum:"block compact drop-oldest" example:"compact"`
 	// What may be written to disk: what does not fit into memory, and what waits for longer than ten seconds. The file is in
 	// the directory of the state.
 	Spill Spill `yaml:"spill"`

@@ -6,7 +6,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
@@ -125,25 +124,8 @@ func validateFilters(at *strictyaml.Section, rules []filter.Rule) {
 			at.Report(key, oneLine(m.Err), remedyFor(kind))
 			continue
 		}
-		at.ReportIn(key, offsetOf(rules[m.Rule].When, m.Line, m.Column), oneLine(m.Err), remedyFor(kind))
+		at.ReportIn(key, strictyaml.Offset(rules[m.Rule].When, m.Line, m.Column), oneLine(m.Err), remedyFor(kind))
 	}
-}
-
-// offsetOf is the byte of text that line and column, in characters from 1, point to.
-func offsetOf(text string, line, column int) int {
-	offset := 0
-	for ; line > 1; line-- {
-		n := strings.IndexByte(text[offset:], '\n')
-		if n < 0 {
-			break
-		}
-		offset += n + 1
-	}
-	for ; column > 1 && offset < len(text); column-- {
-		_, size := utf8.DecodeRuneInString(text[offset:])
-		offset += size
-	}
-	return offset
 }
 
 // remedyFor is what to do about a condition of a filter, and of a watch.

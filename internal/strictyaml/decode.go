@@ -8,77 +8,76 @@ import (
 	"strconv"
 	"strings"
 
-	"go.yaml.in/yaml/v3"
+	"go.yaml.in/yaml/v4"
 )
 
-// decoder walks a tree of YAML nodes and a struct type side by side. It collects mistakes and goes on, and it
-// remembers the node of each path for those that check the values later.
+// decoder walks a tree of YAML nodes and a struct type at the same time. It continues after a mistake, and it keeps the
+// node of each path for checks of the values.
 type decoder struct {
-	file string // as messages name it
-	dir  string // where relative paths of files begin
+	file string // the name in messages
+	dir  string // relative paths of files are relative to it
 	text string
 	root reflect.Type
 
-	nodes      map[string]*yaml.Node // the value, by path; "" is the document
-	broken     map[string]bool       // paths with a mistake: a second one would only confuse
-	confused   map[string]bool       // paths of structs with unknown keys: what they lack may be a typing error
+	nodes      map[string]*yaml.Node // the value of each path; "" is the document
+	broken     map[string]bool       // paths that have a mistake; they do not get a second one
+	confused   map[string]bool       // paths whose key may be misspelled, and objects with unknown keys
 	mistakes   []*Mistake
-	unreadable bool // the text is not YAML, so that nothing is known of its values
+	unreadable bool // the text is not YAML
 }
 
 func newDecoder(file string, data []byte) *decoder {
 	return &decoder{
-		file: file, dir: filepath.Dir(file), text: strings.TrimPrefix(string(data), "\ufeff"),
+		file: file, dir: filepath.Dir(file), text: normalize(string(data)),
 		nodes: map[string]*yaml.Node{}, broken: map[string]bool{}, confused: map[string]bool{},
 	}
 }
 
-// Decode reads data, the content of the file called name, into a struct with its defaults. The mistakes are in the section of the
-// whole file, to which checks of the values add theirs.
+// normalize removes the byte order mark, and replaces everything that YAML takes for a line break by "\n".
+func normalize(text string) string {
+	breaks := strings.NewReplacer("\r\n", "\n", "\r", "\n", "\u0085", "\n", "\u2028", "\n", "\u2029", "\n")
+	return breaks.Replace(strings.TrimPrefix(text, "\ufeff"))
+}
+
+// Decode decodes data, the content of the file called name, into a struct with its defaults. The returned section is
+// the whole file. It has the mistakes, and checks of the values add theirs.
 func Decode[T any](name string, data []byte) (*T, *Section) {
 	d := newDecoder(name, data)
 	target := Default[T]()
 	root := reflect.ValueOf(&target).Elem()
 	d.root = root.Type()
-	d.document(root)
-	return &target, &Section{d: d}
-}
-
-// document decodes the whole text.
-func (d *decoder) document(root reflect.Value) {
 	documents, err := parseYAML(d.text)
 	if err != nil {
 		d.unreadable = true
 		d.syntaxError(err)
-		return
+		return &target, &Section{d: d}
 	}
 	if len(documents) > 1 {
 		second := documents[1]
 		d.mistake(second.Line, second.Column, "", "there is a second document", "keep one, and remove the lines ---")
 	}
-	// A file with nothing but comments has no document; one with nothing behind --- has one that is null.
-	if len(documents) == 0 || documents[0].Content[0].Tag == "!!null" {
-		return
+	// A file that contains only comments has no document. A file that contains only --- has a document that is null.
+	if len(documents) > 0 && documents[0].Content[0].Tag != "!!null" {
+		d.value("", documents[0].Content[0], root, "")
 	}
-	d.value("", documents[0].Content[0], root, "")
+	return &target, &Section{d: d}
 }
 
-// report notes a mistake at the value of path or, if the file does not give it, where it would be.
+// report adds a mistake at the value of a path. If the file does not have the path, the place is that of the nearest
+// object around it.
 func (d *decoder) report(path, problem, remedy string) {
+	at := path
+	for d.nodes[at] == nil && at != "" {
+		at = at[:max(0, strings.LastIndexAny(at, ".["))]
+	}
 	line, column := 1, 1
-	for at := path; ; at = parent(at) {
-		if n := d.nodes[at]; n != nil {
-			line, column = n.Line, n.Column
-			break
-		}
-		if at == "" {
-			break
-		}
+	if n := d.nodes[at]; n != nil {
+		line, column = n.Line, n.Column
 	}
 	d.mistake(line, column, path, problem, remedy)
 }
 
-// mistake notes a mistake at a place, unless there is one about the same value.
+// mistake adds a mistake at a place, unless the path already has one.
 func (d *decoder) mistake(line, column int, path, problem, remedy string) {
 	if path != "" && d.broken[path] {
 		return
@@ -87,14 +86,9 @@ func (d *decoder) mistake(line, column int, path, problem, remedy string) {
 	d.mistakes = append(d.mistakes, &Mistake{d.file, line, column, path, problem, remedy})
 }
 
-// keyMistake is one about a key and not about a value: there may be several in one struct.
+// keyMistake adds a mistake about a key. An object can have several of them.
 func (d *decoder) keyMistake(key *yaml.Node, path, problem, remedy string) {
 	d.mistakes = append(d.mistakes, &Mistake{d.file, key.Line, key.Column, path, problem, remedy})
-}
-
-// parent is the path without its last key or index.
-func parent(path string) string {
-	return path[:max(0, strings.LastIndexAny(path, ".["))]
 }
 
 func join(path, key string) string {
@@ -116,10 +110,10 @@ func isWordRune(r rune) bool {
 	return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '_' || r == '-'
 }
 
-// value decodes node into v, whose rules are in tag.
+// value decodes a node into v. The tag has the rules for v.
 func (d *decoder) value(path string, node *yaml.Node, v reflect.Value, tag reflect.StructTag) {
 	d.nodes[path] = node
-	if !d.acceptable(path, node) {
+	if !d.isPlain(path, node) {
 		return
 	}
 	switch kind := v.Kind(); {
@@ -135,26 +129,35 @@ func (d *decoder) value(path string, node *yaml.Node, v reflect.Value, tag refle
 		d.list(path, node, v, tag)
 	case node.Kind != yaml.ScalarNode:
 		remedy := "write a single value"
-		if node.Style&yaml.FlowStyle != 0 && v.Kind() == reflect.String {
-			remedy = "write a single value; a string that begins with { or [ has to be put into quotes"
+		if node.Style&yaml.FlowStyle != 0 && kind == reflect.String {
+			remedy = "write a single value, and quote a string that begins with { or ["
 		}
-		d.report(path, "is "+kindName(node)+" where "+withArticle(typeName(v.Type(), tag))+" is required", remedy)
+		d.wrongKind(path, node, typeName(v.Type(), tag), remedy)
 	default:
 		d.scalar(path, node, v, tag)
 	}
 }
 
-// acceptable rejects the parts of YAML that the files do without.
-func (d *decoder) acceptable(path string, node *yaml.Node) bool {
+// wrongKind reports a node that is a list, an object or a single value, but must be something else.
+func (d *decoder) wrongKind(path string, node *yaml.Node, required, remedy string) {
+	article := "a "
+	if strings.ContainsRune("aeio", rune(required[0])) {
+		article = "an "
+	}
+	d.report(path, "is "+kindName(node)+" where "+article+required+" is required", remedy)
+}
+
+// isPlain returns false if the node uses a part of YAML that is not allowed, and reports it.
+func (d *decoder) isPlain(path string, node *yaml.Node) bool {
 	switch {
 	case node.Kind == yaml.AliasNode:
-		d.report(path, "is an alias, *"+node.Value+": there are none here", "write the value out")
+		d.report(path, "is an alias (*"+node.Value+"), and aliases are not allowed", "write the value itself")
 	case node.Anchor != "":
-		d.report(path, "has an anchor, &"+node.Anchor+": there are none here", "remove the anchor, and write the value out where it is used")
+		d.report(path, "has an anchor (&"+node.Anchor+"), and anchors are not allowed", "remove the anchor, and repeat the value where it is used")
 	case node.Style&yaml.TaggedStyle != 0:
-		d.report(path, "has a tag, "+node.Tag+": there are none here", "remove the tag")
+		d.report(path, "has a tag ("+node.Tag+"), and tags are not allowed", "remove the tag")
 	case node.Tag == "!!null":
-		d.report(path, "has no value", "give it one, or remove the key; was the next line meant to be indented?")
+		d.report(path, "has no value", "add a value or remove the key, and check the indentation of the next line")
 	default:
 		return true
 	}
@@ -164,7 +167,7 @@ func (d *decoder) acceptable(path string, node *yaml.Node) bool {
 // object decodes the keys of a struct.
 func (d *decoder) object(path string, node *yaml.Node, v reflect.Value) {
 	if node.Kind != yaml.MappingNode {
-		d.report(path, "is "+kindName(node)+" where an object is required", "its keys are "+strings.Join(keyNames(v.Type()), ", "))
+		d.wrongKind(path, node, "object", "its keys are "+strings.Join(keyNames(v.Type()), ", "))
 		return
 	}
 	fields := Fields(v.Type())
@@ -183,16 +186,16 @@ func (d *decoder) object(path string, node *yaml.Node, v reflect.Value) {
 	}
 }
 
-// eachKey calls do for each key that is one and is there for the first time. It returns these.
+// eachKey calls do for each valid key, and reports the others. It returns the keys for which do was called.
 func (d *decoder) eachKey(path string, node *yaml.Node, do func(key, value *yaml.Node)) (seen map[string]*yaml.Node) {
 	seen = map[string]*yaml.Node{}
 	for i := 0; i+1 < len(node.Content); i += 2 {
 		key, value := node.Content[i], node.Content[i+1]
 		switch {
 		case key.Tag == "!!merge":
-			d.keyMistake(key, path, "has a merge key, <<: there are none here", "write the keys out")
+			d.keyMistake(key, path, "has a merge key (<<), and merge keys are not allowed", "write the keys themselves")
 		case key.Kind != yaml.ScalarNode || key.Anchor != "" || key.Style&yaml.TaggedStyle != 0:
-			d.keyMistake(key, path, "has a key that is not a plain string", "write a key as a word, without brackets, & and !")
+			d.keyMistake(key, path, "has a key that is not a plain string", "write the key as a word, without brackets, & and !")
 		case seen[key.Value] != nil:
 			problem := fmt.Sprintf("is given twice, first in line %d", seen[key.Value].Line)
 			d.keyMistake(key, joinAny(path, key.Value), problem, "keep one of them")
@@ -210,20 +213,20 @@ func (d *decoder) list(path string, node *yaml.Node, v reflect.Value, tag reflec
 		if node.Kind == yaml.ScalarNode {
 			remedy = "write it as a list: [" + shorten(node.Value) + "]"
 		}
-		d.report(path, "is "+kindName(node)+" where a list is required", remedy)
+		d.wrongKind(path, node, "list", remedy)
 		return
 	}
-	// An entry that is wrong keeps its place, so that the indices of the others stay right.
+	// An entry with a mistake keeps its place, so that the indexes of the other entries are correct.
 	v.Set(reflect.MakeSlice(v.Type(), len(node.Content), len(node.Content)))
 	for i, entry := range node.Content {
 		d.value(fmt.Sprintf("%s[%d]", path, i), entry, v.Index(i), tag)
 	}
 }
 
-// stringMap decodes keys that are not ours into strings: numbers and booleans are taken as they are written.
+// stringMap decodes an object whose keys may be any strings. Numbers and booleans become strings.
 func (d *decoder) stringMap(path string, node *yaml.Node, v reflect.Value) {
 	if node.Kind != yaml.MappingNode {
-		d.report(path, "is "+kindName(node)+" where an object is required", "write name: value")
+		d.wrongKind(path, node, "object", "write name: value")
 		return
 	}
 	texts := map[string]string{}
@@ -231,9 +234,9 @@ func (d *decoder) stringMap(path string, node *yaml.Node, v reflect.Value) {
 		child := joinAny(path, key.Value)
 		d.nodes[child] = value
 		switch {
-		case !d.acceptable(child, value):
+		case !d.isPlain(child, value):
 		case value.Kind != yaml.ScalarNode:
-			d.report(child, "is "+kindName(value)+" where a string is required", "write a single value")
+			d.wrongKind(child, value, "string", "write a single value")
 		default:
 			texts[key.Value] = value.Value
 		}
@@ -265,7 +268,7 @@ func (d *decoder) scalar(path string, node *yaml.Node, v reflect.Value, tag refl
 		v.SetBool(node.Value == "true")
 	default:
 		if node.Tag != "!!str" {
-			d.report(path, shorten(node.Value)+" is "+tagName(node.Tag)+" where a string is required", "put it into quotes: "+Quote(node.Value))
+			d.report(path, shorten(node.Value)+" is "+tagName(node.Tag)+" where a string is required", "quote it: "+Quote(node.Value))
 			return
 		}
 		d.setText(path, node.Value, v, tag)
@@ -291,39 +294,33 @@ func (d *decoder) setText(path, text string, v reflect.Value, tag reflect.Struct
 			text = filepath.Join(d.dir, text)
 		}
 		if err := checkFile(text); err != nil {
-			d.report(path, strconv.Quote(text)+" can't be used: "+err.Error(), "name a file that the bridge can read")
+			d.report(path, strconv.Quote(text)+" cannot be used: "+err.Error(), "name a file that the bridge can read")
 		}
 	}
 	v.SetString(text)
 }
 
-// checkTags checks a single value against its set of values and its bounds.
+// checkTags checks a single value against its enum and its bounds.
 func (d *decoder) checkTags(path string, v reflect.Value, tag reflect.StructTag) {
 	switch v.Kind() {
 	case reflect.String:
-		_, needed := tag.Lookup("default") // without a default, empty means not given
+		_, hasDefault := tag.Lookup("default") // if there is no default, an empty value means that the key is not given
 		known := strings.Fields(tag.Get("enum"))
-		if len(known) == 0 || slices.Contains(known, v.String()) || !needed && v.String() == "" {
-			return
+		if len(known) > 0 && !slices.Contains(known, v.String()) && (hasDefault || v.String() != "") {
+			d.report(path, Quote(v.String())+" is not a valid value", "write "+OrList(known))
 		}
-		problem, remedy := Quote(v.String())+" is not known", "write "+OrList(known)
-		if value, why, _ := strings.Cut(tag.Get("gone"), ": "); value == v.String() {
-			what, todo, _ := strings.Cut(why, "; ")
-			problem, remedy = strconv.Quote(value)+" is not supported any more: "+what, todo
-		}
-		d.report(path, problem, remedy)
 	case reflect.Int, reflect.Int64:
 		low, high := tag.Get("min"), tag.Get("max")
 		if bound, err := parseNumber(v.Type(), low); err == nil && v.Int() < bound {
-			d.report(path, formatNumber(v)+" is too small", "the least is "+low)
+			d.report(path, formatNumber(v)+" is too small", "the minimum is "+low)
 		}
 		if bound, err := parseNumber(v.Type(), high); err == nil && v.Int() > bound {
-			d.report(path, formatNumber(v)+" is too large", "the most is "+high)
+			d.report(path, formatNumber(v)+" is too large", "the maximum is "+high)
 		}
 	}
 }
 
-// Quote quotes a text of the file in a message, which stays on one line of sensible length.
+// Quote quotes a text for a message. Control characters are escaped, and long texts are shortened.
 func Quote(text string) string { return strconv.Quote(shorten(text)) }
 
 func shorten(text string) string {

@@ -1,42 +1,42 @@
-// Package strictyaml reads YAML into structs: strictly, with defaults, and with every mistake reported at once, each with its
-// line, its column and what to do about it.
+// Package strictyaml decodes YAML into structs. It is strict, applies defaults, and reports all mistakes at once, each
+// with its line, its column and a remedy.
 //
-// # What is promised
+// # Guarantees
 //
-//   - A mistake is a key that does not exist, a key given twice, a value of the wrong type or out of its range, or a required key
-//     that is missing. One mistake does not hide another, except for text that is not YAML at all: nothing behind the first such
-//     place can be read. A value has one mistake at most.
+//   - A mistake is an unknown key, a key that is given twice, a value of the wrong type or out of its range, or a required
+//     key that is missing. A mistake does not hide others, except if the text is not YAML: then only the first error of
+//     syntax is reported. A value has at most one mistake.
 //   - Nothing is guessed. A key without a value is a mistake, and so is a number where a string is required.
-//   - No secret is in the file. A key such as `password`, where `passwordFile` exists, is rejected, and no message repeats its value.
-//   - Anchors, aliases, merge keys and tags are rejected: they would put a value in two places, and a message could name only one
-//     of them. There is one document, or none.
+//   - The file contains no secrets. If `passwordFile` exists, the key `password` is rejected, and no message repeats its
+//     value.
+//   - Anchors, aliases, merge keys and tags are rejected: they give one value several places, and a message can name only
+//     one of them. The file has at most one document.
 //
 // # Structs
 //
-// A struct describes an object of the file. Its fields are strings, booleans, numbers (int), sizes in bytes (int64), time.Durations,
-// structs, pointers to structs, which are nil if not given, lists of strings and of structs, and maps of strings. Fields without the
-// tag yaml are not for the file. The tags:
+// A struct describes an object in the file. Its fields are strings, booleans, integers (int), sizes in bytes (int64),
+// durations (time.Duration), structs, pointers to structs (nil if not given), lists of strings or structs, and maps of
+// strings. Fields without the tag yaml are not in the file. The tags:
 //
-//	yaml      its name; ",inline" for a struct whose keys are those of the struct around it
+//	yaml      the key; ",inline" for a struct whose keys belong to the struct around it
 //	default   the value if the key is not given, as YAML
-//	example   a value that shows what it looks like, as YAML
-//	required  the key has to be given
-//	enum      the values that it can have
-//	min, max  the bounds of a number, a size or a duration
-//	format    "file": a string that is the path of a readable file; a relative one is joined with the directory of the YAML file.
-//	          "commas": a list of strings that is written as one string, with commas between them
-//	pattern   a regular expression that a string, or each entry of a list, matches; for the schema
-//	entries   the values that an entry of a list can have; for the schema
-//	minItems  how many entries a list has at least; for the schema
-//	oneOf     of the keys of the struct that have it exactly one is given; for the schema
-//	gone      a value that it had once, why it is gone, and what to do: "value: why; remedy"
+//	example   an example of a value, as YAML
+//	required  the key must be given
+//	enum      the valid values
+//	min, max  the bounds of an integer, a size or a duration
+//	format    "file": the string is the path of a readable file; a relative path is relative to the directory of the
+//	          YAML file. "commas": a list of strings that is written as one string with commas
+//	pattern   a regular expression that a string, or each entry of a list, must match; only for the schema
+//	entries   the valid entries of a list; only for the schema
+//	minItems  the minimum number of entries of a list; only for the schema
+//	oneOf     exactly one of the keys of the struct that have this tag must be given; only for the schema
 //
-// What tags can't say, a struct checks itself in a method Validate, which is given its [Section]. Values that were made without a
-// file are checked by the same code: [Check].
+// A struct checks everything else in a method Validate, whose argument is its [Section]. [Check] runs the same checks on
+// values that do not come from a file.
 //
 // # How it works
 //
-// yaml.v3 makes a tree of nodes, which know their line and column; a small decoder walks tree and struct types side by side, and
-// remembers where each value came from. Other decoders were considered. yaml.v3's KnownFields reports all unknown keys, but no
-// columns; goccy/go-yaml has columns, but stops at the first mistake; neither says where a value came from once it is decoded.
+// go.yaml.in/yaml/v4 parses the text into a tree of nodes that have a line and a column. A small decoder walks the tree
+// and the struct types at the same time, and keeps the node of each value. Neither yaml.v4 (KnownFields) nor goccy/go-yaml
+// reports all mistakes with line and column, or says where a value came from after it is decoded.
 package strictyaml

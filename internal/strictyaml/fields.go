@@ -1,13 +1,13 @@
 package strictyaml
 
 import (
-	"fmt"
+	"cmp"
 	"reflect"
 	"slices"
 	"strings"
 	"time"
 
-	"go.yaml.in/yaml/v3"
+	"go.yaml.in/yaml/v4"
 )
 
 // Field is a key of a struct.
@@ -18,7 +18,7 @@ type Field struct {
 	Tag   reflect.StructTag
 }
 
-// Fields returns the keys of a struct in their order, those of inlined structs among them.
+// Fields returns the keys of a struct, including those of inlined structs, in their order.
 func Fields(t reflect.Type) []Field {
 	var fields []Field
 	for i := range t.NumField() {
@@ -37,7 +37,7 @@ func Fields(t reflect.Type) []Field {
 	return fields
 }
 
-// TypeName returns what kind of value the key takes, for people.
+// TypeName returns the type of the key's value as the documentation names it.
 func (f *Field) TypeName() string { return typeName(f.Type, f.Tag) }
 
 func typeName(t reflect.Type, tag reflect.StructTag) string {
@@ -59,14 +59,6 @@ func typeName(t reflect.Type, tag reflect.StructTag) string {
 	}
 }
 
-// withArticle is for names of types and of what is in the file.
-func withArticle(name string) string {
-	if strings.ContainsRune("aeio", rune(name[0])) {
-		return "an " + name
-	}
-	return "a " + name
-}
-
 func keyNames(t reflect.Type) []string {
 	var names []string
 	for _, f := range Fields(t) {
@@ -75,14 +67,14 @@ func keyNames(t reflect.Type) []string {
 	return names
 }
 
-// Default returns a T, which is a struct, with its defaults.
+// Default returns a struct with its defaults.
 func Default[T any]() T {
 	var v T
 	SetDefaults(reflect.ValueOf(&v).Elem())
 	return v
 }
 
-// SetDefaults sets what the tags of a struct, v, say, in the structs inside it too.
+// SetDefaults sets the defaults of the struct v and of the structs in it. A pointer stays nil.
 func SetDefaults(v reflect.Value) {
 	for _, f := range Fields(v.Type()) {
 		if f.Type.Kind() == reflect.Struct {
@@ -91,29 +83,13 @@ func SetDefaults(v reflect.Value) {
 		}
 		if text, ok := f.Tag.Lookup("default"); ok {
 			if err := decodeText(text, v.FieldByIndex(f.Index), f.Tag); err != nil {
-				panic("default of " + f.Name + ": " + err.Error()) // a mistake in a tag, which a test finds
+				panic("default of " + f.Name + ": " + err.Error()) // the tag is wrong: tests find it
 			}
 		}
 	}
 }
 
-// CheckTags returns what is wrong with the default and the example of the key. It is for tests.
-func (f *Field) CheckTags() error {
-	for _, name := range []string{"default", "example"} {
-		v, tag := reflect.New(f.Type).Elem(), f.Tag
-		if tag.Get("format") == "file" {
-			tag = "" // examples of files are not there
-		}
-		if text, ok := f.Tag.Lookup(name); ok {
-			if err := decodeText(text, v, tag); err != nil {
-				return fmt.Errorf("%s: %w", name, err)
-			}
-		}
-	}
-	return nil
-}
-
-// decodeText decodes one value that is written as YAML, as if it were in a file.
+// decodeText decodes the YAML of one value.
 func decodeText(text string, v reflect.Value, tag reflect.StructTag) error {
 	var document yaml.Node
 	if err := yaml.Unmarshal([]byte(text), &document); err != nil {
@@ -124,34 +100,34 @@ func decodeText(text string, v reflect.Value, tag reflect.StructTag) error {
 	return sorted(d.mistakes)
 }
 
-// unknownKey reports a key that does not exist, with what may have been meant.
+// unknownKey reports a key that does not exist, and suggests another one.
 func (d *decoder) unknownKey(path string, key *yaml.Node, t reflect.Type) {
 	d.confused[path] = true
 	known := keyNames(t)
+	problem := "unknown key " + Quote(key.Value)
 	if file := secretFile(key.Value, known); file != "" {
 		d.confused[join(path, file)] = true
-		d.keyMistake(key, path, "there is no key "+quoteKey(key)+": secrets and certificates are not in this file",
-			"write it into a file of its own, and name that with "+file)
+		d.keyMistake(key, path, problem+": secrets and certificates are not allowed in this file",
+			"write the value to another file, and name that file with "+file)
 		return
 	}
-	remedy := "there are " + strings.Join(known, ", ")
+	remedy := "the keys are " + strings.Join(known, ", ")
 	if len(known) == 0 {
-		remedy = "there is nothing to set: write {}"
+		remedy = "there are no keys: write {}"
 	}
 	if near := nearest(key.Value, known); near != "" {
 		d.confused[join(path, near)] = true
 		remedy = "did you mean " + near + "?"
 	} else if places := placesOf(key.Value, "", d.root); len(places) > 0 && len(places) <= 3 {
-		remedy = "it belongs into " + OrList(places) + "; is the indentation right?"
+		remedy = "it is a key of " + OrList(places) + "; check the indentation"
 	} else if places := placesOf(key.Value+"File", "", d.root); len(places) > 0 {
-		remedy = "write it into a file of its own, and name that with " + key.Value + "File in " + OrList(places)
+		remedy = "write the value to another file, and name that file with " + key.Value + "File in " + OrList(places)
 	}
-	d.keyMistake(key, path, "there is no key "+quoteKey(key), remedy)
+	d.keyMistake(key, path, problem, remedy)
 }
 
-func quoteKey(key *yaml.Node) string { return `"` + strings.Trim(joinAny("", key.Value), `["]`) + `"` }
-
-// secretFile is the key that names a file, for one that would hold the secret itself.
+// secretFile returns the key that names a file with a secret, for a key that would be the secret itself. It returns an
+// empty string if there is none.
 func secretFile(key string, known []string) string {
 	lower := strings.ToLower(key)
 	if slices.Contains([]string{"pass", "passwd", "pwd", "secret"}, lower) {
@@ -165,7 +141,7 @@ func secretFile(key string, known []string) string {
 	return ""
 }
 
-// nearest is the known key that looks most like key; empty if none does.
+// nearest returns the known key that is most similar to key, or an empty string if none is similar.
 func nearest(key string, known []string) string {
 	best, least := "", 3
 	if len(key) > 64 {
@@ -187,7 +163,7 @@ func nearest(key string, known []string) string {
 	return best
 }
 
-// distance is Levenshtein's: how many insertions, deletions and replacements make b of a.
+// distance returns the Levenshtein distance.
 func distance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {
@@ -211,10 +187,7 @@ func distance(a, b string) int {
 func placesOf(key, path string, t reflect.Type) []string {
 	var places []string
 	if slices.Contains(keyNames(t), key) {
-		places = append(places, path)
-		if path == "" {
-			places[0] = "the top level"
-		}
+		places = append(places, cmp.Or(path, "the top level"))
 	}
 	for _, f := range Fields(t) {
 		if child, inner := f.Section(path); inner != nil {
@@ -224,7 +197,8 @@ func placesOf(key, path string, t reflect.Type) []string {
 	return places
 }
 
-// Section returns the struct that the key of a struct at path holds, and its path; nil if it holds none.
+// Section returns the path and the type of the struct that is the value of the key. The type is nil if the value is not
+// a struct, a pointer to one or a list of them. path is that of the struct that has the key.
 func (f *Field) Section(path string) (string, reflect.Type) {
 	child, typ := join(path, f.Name), f.Type
 	if typ.Kind() == reflect.Slice {
@@ -239,7 +213,7 @@ func (f *Field) Section(path string) (string, reflect.Type) {
 	return child, typ
 }
 
-// OrList writes alternatives for people: a, b or c.
+// OrList formats alternatives: a, b or c.
 func OrList(texts []string) string {
 	if len(texts) < 2 {
 		return strings.Join(texts, "")
@@ -247,7 +221,7 @@ func OrList(texts []string) string {
 	return strings.Join(texts[:len(texts)-1], ", ") + " or " + texts[len(texts)-1]
 }
 
-// kindName says what is in the file.
+// kindName names the kind of a node for messages.
 func kindName(node *yaml.Node) string {
 	switch node.Kind {
 	case yaml.MappingNode:
@@ -259,7 +233,7 @@ func kindName(node *yaml.Node) string {
 	}
 }
 
-// tagName says what YAML makes of a plain value.
+// tagName names the type of a scalar that is not a string, for messages.
 func tagName(tag string) string {
 	switch tag {
 	case "!!int", "!!float":

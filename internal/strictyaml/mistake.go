@@ -10,12 +10,12 @@ import (
 // Mistake is one thing that is wrong in a file.
 type Mistake struct {
 	File string
-	// Line and Column count from 1, and columns in characters. Both are 0 if the file as a whole is meant, for
-	// instance because it can't be read.
+	// Line and Column count from 1. Columns are in characters. Both are 0 if the mistake is about the whole file, for
+	// example because the file cannot be read.
 	Line, Column int
-	Path         string // of the value, as in sinks[0].nats.subject; empty for the file as a whole
+	Path         string // of the value, as in sinks[0].nats.subject; empty for the whole file
 	Problem      string // what is wrong
-	Remedy       string // what to do about it; empty where the problem says it
+	Remedy       string // how to correct it; may be empty
 }
 
 // String returns the mistake on one line: file:line:column: path: problem (remedy).
@@ -38,12 +38,12 @@ func (m *Mistake) String() string {
 	return b.String()
 }
 
-// Errors is every mistake of a file, in the order of their places. It is never empty.
-type Errors struct { //nolint:errname // it is all errors of a file and not one
+// Errors has all mistakes of a file, in the order of their places. It is never empty.
+type Errors struct { //nolint:errname // it has all errors of a file, not one
 	Mistakes []*Mistake
 }
 
-// Error has one line for each mistake.
+// Error returns one line for each mistake.
 func (e *Errors) Error() string {
 	lines := make([]string, len(e.Mistakes))
 	for i, m := range e.Mistakes {
@@ -52,7 +52,7 @@ func (e *Errors) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// sorted returns the error of the mistakes, nil if there are none.
+// sorted returns the mistakes as an error, or nil if there are none.
 func sorted(mistakes []*Mistake) error {
 	if len(mistakes) == 0 {
 		return nil

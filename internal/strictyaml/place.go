@@ -3,19 +3,14 @@ package strictyaml
 import (
 	"errors"
 	"io"
-	"sort"
 	"strings"
 	"unicode"
 	"unicode/utf8"
 
-	"go.yaml.in/yaml/v3"
+	"go.yaml.in/yaml/v4"
 )
 
-// maxSearch bounds how many bytes are parsed again, one beginning of the text after the other, to find the place of a
-// syntax error. What is left is bisected.
-const maxSearch = 1 << 20
-
-// parseYAML makes a tree of each document.
+// parseYAML returns the tree of each document.
 func parseYAML(text string) ([]*yaml.Node, error) {
 	var documents []*yaml.Node
 	yamlDecoder := yaml.NewDecoder(strings.NewReader(text))
@@ -32,132 +27,95 @@ func parseYAML(text string) ([]*yaml.Node, error) {
 	}
 }
 
-// syntaxError reports that the text is not YAML. The line in yaml.v3's messages is that where something began, off by
-// one, or missing; so the place is searched for: it is the end of the shortest beginning of the text that has the same
-// problem. (For a quote that is never closed that is the quote, since without it the problem is gone.)
+// syntaxError reports that the text is not YAML.
 func (d *decoder) syntaxError(err error) {
-	problem := syntaxProblem(err)
-	fails := func(n int) bool {
-		_, err := parseYAML(d.text[:n])
-		return err != nil && syntaxProblem(err) == problem
-	}
-	var lines, characters []int // where they end
-	for i, r := range d.text {
-		if r == '\n' {
-			lines = append(lines, i+1)
+	problem, line, column := err.Error(), 1, 1
+	if load, ok := errors.AsType[*yaml.LoadError](err); ok {
+		problem, line, column = load.Message, load.Mark.Line, load.Mark.Column
+		if strings.Contains(problem, "unexpected end of stream") { // the context is the quote that is not closed
+			line, column = load.ContextMark.Line, load.ContextMark.Column
 		}
 	}
-	end := shortest(append(lines, len(d.text)), fails)
-	start := strings.LastIndexByte(d.text[:max(end-1, 0)], '\n') + 1
-	for i := range d.text[start:end] {
-		characters = append(characters, start+i)
+	offset := Offset(d.text, line, column)
+	if line == 0 { // yaml does not say where the invalid character is
+		offset = max(0, strings.IndexFunc(d.text, isInvalid))
 	}
-	end = shortest(append(characters, end), fails)
-	_, size := utf8.DecodeLastRuneInString(d.text[:end])
-	before := splitLines(d.text[:end-size])
-	remedy := "look at the indentation, and put strings with special characters into quotes"
+	line, column = d.place(offset)
+	remedy := "check the indentation, and quote strings with special characters"
 	switch {
 	case strings.Contains(problem, "mapping values are not allowed"):
-		remedy = "look at the indentation, or put a string with \": \" in it into quotes"
+		remedy = "check the indentation, or quote a string that contains \": \""
 	case strings.Contains(problem, "cannot start any token"):
-		remedy = "indent with spaces and not with tabs, and put a string that begins with a special character into quotes"
+		remedy = "indent with spaces, not tabs, and quote a string that begins with a special character"
 	case strings.Contains(problem, "unexpected end of stream"):
-		remedy = "a quote or bracket is not closed"
+		remedy = "close the quote"
 	case strings.Contains(problem, "unknown anchor"), strings.Contains(problem, "alphabetic or numeric"):
-		remedy = "a string that begins with * or & has to be put into quotes"
+		remedy = "quote a string that begins with * or &"
 	case strings.Contains(problem, "UTF-8"):
 		remedy = "save the file as UTF-8"
 	}
-	d.mistake(len(before), len(before[len(before)-1])+1, "", "this is not YAML: "+problem, remedy)
+	d.mistake(line, column, "", "this is not YAML: "+problem, remedy)
 }
 
-// shortest is the least of the ascending ends from which on all fail. Not by bisection alone: a beginning of the text
-// can have the problem for a time, for instance within a quoted string, if the problem is a quote that is not closed.
-func shortest(ends []int, fails func(n int) bool) int {
-	i := len(ends) - 1
-	for budget := maxSearch; i > 0 && budget > 0; i-- {
-		if !fails(ends[i-1]) {
-			return ends[i]
+func isInvalid(r rune) bool {
+	return r == utf8.RuneError || unicode.IsControl(r) && r != '\t' && r != '\n'
+}
+
+// place returns the line and the column of a byte of the text.
+func (d *decoder) place(offset int) (line, column int) {
+	before := d.text[:offset]
+	start := strings.LastIndexByte(before, '\n') + 1
+	return strings.Count(before, "\n") + 1, utf8.RuneCountInString(before[start:]) + 1
+}
+
+// Offset returns the index of the byte at a line and a column, which count from 1. Columns are in characters. For a
+// place after the end of the text, Offset returns the length of the text.
+func Offset(text string, line, column int) int {
+	start := 0
+	for range line - 1 {
+		n := strings.IndexByte(text[start:], '\n')
+		if n < 0 {
+			return len(text)
 		}
-		budget -= ends[i-1]
+		start += n + 1
 	}
-	return ends[sort.Search(i, func(k int) bool { return fails(ends[k]) })]
+	for i := range text[start:] {
+		if column--; column == 0 {
+			return start + i
+		}
+	}
+	return len(text)
 }
 
-// syntaxProblem is the message without its unreliable line.
-func syntaxProblem(err error) string {
-	problem := strings.TrimPrefix(err.Error(), "yaml: ")
-	if strings.HasPrefix(problem, "line ") {
-		_, problem, _ = strings.Cut(problem, ": ")
-	}
-	return problem
-}
-
-// splitLines returns the characters of each line, with YAML's idea of lines.
-func splitLines(text string) (lines [][]rune) {
-	text = strings.NewReplacer("\r\n", "\n", "\r", "\n", "\u0085", "\n", "\u2028", "\n", "\u2029", "\n").Replace(text)
-	for line := range strings.SplitSeq(text, "\n") {
-		lines = append(lines, []rune(line))
-	}
-	return lines
-}
-
-// placeIn is the place in the file of the byte at offset of a scalar's value. However a scalar is written (plain,
-// quoted, as a block, folded), the characters that are not white space are in the file in the order in which they
-// are in the value, so it is enough to count those. An offset behind the last of them is the place behind it. Behind a
-// character by its code, as in \u0041, the place is that of the scalar.
+// placeIn returns the place in the file of the byte at an offset of a scalar's value. In every style of scalar, the file
+// has the characters of the value in the same order, with quotes, backslashes and white space between them. An offset
+// after the last character that is not white space is the place after it. If the scalar has an escape such as \u0041
+// before that place, placeIn returns the place of the scalar.
 func (d *decoder) placeIn(node *yaml.Node, offset int) (line, column int) {
-	skip := countText(node.Value[:min(offset, len(node.Value))])
-	all := countText(node.Value)
-	if all == 0 {
+	at := Offset(d.text, node.Line, node.Column)
+	switch {
+	case node.Style&(yaml.LiteralStyle|yaml.FoldedStyle) != 0: // the header ends with its line
+		at += strings.IndexByte(d.text[at:]+"\n", '\n')
+	case node.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle) != 0:
+		at++
+	}
+	found := false
+	for i, r := range node.Value {
+		if unicode.IsSpace(r) || unicode.IsControl(r) {
+			continue
+		}
+		skipped := strings.IndexRune(d.text[at:], r)
+		if skipped < 0 || node.Style&yaml.DoubleQuotedStyle != 0 && strings.ContainsAny(d.text[at:at+skipped], "xuU") {
+			return node.Line, node.Column
+		}
+		at += skipped
+		if i >= offset {
+			return d.place(at)
+		}
+		at, found = at+utf8.RuneLen(r), true
+	}
+	if !found {
 		return node.Line, node.Column
 	}
-	behind := 0
-	if skip == all {
-		skip, behind = skip-1, 1
-	}
-	line, column = node.Line, node.Column
-	switch {
-	case node.Style&(yaml.LiteralStyle|yaml.FoldedStyle) != 0: // behind the header: | or >, indicators, a comment
-		line, column = line+1, 1
-	case node.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle) != 0:
-		column++
-	}
-	lines := splitLines(d.text)
-	for ; line <= len(lines); line, column = line+1, 1 {
-		for characters := lines[line-1]; column <= len(characters); column++ {
-			r := characters[column-1]
-			if unicode.IsSpace(r) {
-				continue
-			}
-			at := column
-			switch {
-			case r == '\'' && node.Style&yaml.SingleQuotedStyle != 0:
-				column++ // it is written twice
-			case r == '\\' && node.Style&yaml.DoubleQuotedStyle != 0 && column < len(characters):
-				column++
-				if escaped := characters[column-1]; strings.ContainsRune("xuU", escaped) {
-					return node.Line, node.Column
-				} else if strings.ContainsRune("ntrvfN_LP ", escaped) {
-					continue // white space
-				}
-			case r == '\\' && node.Style&yaml.DoubleQuotedStyle != 0:
-				continue // the line goes on
-			}
-			if skip == 0 {
-				return line, at + behind
-			}
-			skip--
-		}
-	}
-	return node.Line, node.Column
-}
-
-func countText(s string) (n int) {
-	for _, r := range s {
-		if !unicode.IsSpace(r) {
-			n++
-		}
-	}
-	return n
+	return d.place(at)
 }

@@ -6,11 +6,11 @@ import (
 	"regexp"
 	"strconv"
 
-	"go.yaml.in/yaml/v3"
+	"go.yaml.in/yaml/v4"
 )
 
-// Section is an object in the file, for the check of its values. Keys are relative to it: `stream.name`, `watch[1].resources`;
-// the empty key is the object itself.
+// Section is an object in the file whose values are checked. Keys are relative to it: `stream.name`,
+// `watch[1].resources`. The empty key is the object itself.
 type Section struct {
 	d    *decoder
 	path string
@@ -19,8 +19,8 @@ type Section struct {
 // Validator checks the values of a struct.
 type Validator interface{ Validate(at *Section) }
 
-// Check returns what is wrong with values that were made without a file. A value that is zero or the default counts as not given,
-// and whether files are there is not checked.
+// Check checks values that do not come from a file. A value that is zero or the default counts as not given. Check does
+// not look at files that are named in v.
 func Check(v Validator) error {
 	d := newDecoder("", nil)
 	d.visit("", reflect.ValueOf(v).Elem(), "")
@@ -29,7 +29,7 @@ func Check(v Validator) error {
 	return sorted(d.mistakes)
 }
 
-// visit checks values against their tags, and notes which there are.
+// visit checks values against their tags, and records which are given.
 func (d *decoder) visit(path string, v reflect.Value, tag reflect.StructTag) {
 	if v.IsZero() {
 		return
@@ -53,28 +53,28 @@ func (d *decoder) visit(path string, v reflect.Value, tag reflect.StructTag) {
 	}
 }
 
-// Err returns *Errors if there are mistakes, in the whole file.
+// Err returns the mistakes of the whole file as *Errors, or nil if there are none.
 func (s *Section) Err() error { return sorted(s.d.mistakes) }
 
-// Unreadable reports whether the file is not YAML, so that there is nothing to check.
+// Unreadable reports whether the file is not YAML. Its values must not be checked then.
 func (s *Section) Unreadable() bool { return s.d.unreadable }
 
-// At returns the object of a key.
+// At returns the object at a key.
 func (s *Section) At(key string) *Section { return &Section{s.d, join(s.path, key)} }
 
-// Path returns where the section is in the file, as in sinks[0].nats.
+// Path returns the path of the section, as in sinks[0].nats.
 func (s *Section) Path() string { return s.path }
 
 // Has reports whether the file has the key.
 func (s *Section) Has(key string) bool { return s.d.nodes[join(s.path, key)] != nil }
 
-// Fine reports whether no mistake was reported of the key's value itself.
+// Fine reports whether no mistake has been reported for the value of the key.
 func (s *Section) Fine(key string) bool { return !s.d.broken[join(s.path, key)] }
 
-// HasUnknown reports whether the object has keys that do not exist: something that is missing may be meant.
+// HasUnknown reports whether the object has unknown keys. One of them may be a misspelled key.
 func (s *Section) HasUnknown() bool { return s.d.confused[s.path] }
 
-// Given returns which of the keys the file has, with a value that is not empty, or is wrong.
+// Given returns the keys that the file has with a value that is not empty, or that is wrong.
 func (s *Section) Given(keys ...string) (given []string) {
 	for _, key := range keys {
 		node := s.d.nodes[join(s.path, key)]
@@ -85,17 +85,17 @@ func (s *Section) Given(keys ...string) (given []string) {
 	return given
 }
 
-// Report notes what is wrong with the value of a key, unless something was reported of it before.
+// Report adds a mistake about the value of a key, unless the key already has a mistake.
 func (s *Section) Report(key, problem, remedy string) { s.d.report(join(s.path, key), problem, remedy) }
 
-// ReportMissing is Report for what is not there, and may be there with a typing error that was reported.
+// ReportMissing is Report for a key that is missing. It does nothing if an unknown key may be the misspelled key.
 func (s *Section) ReportMissing(key, problem, remedy string) {
 	if path := join(s.path, key); !s.d.confused[path] {
 		s.d.report(path, problem, remedy)
 	}
 }
 
-// ReportIn is Report for a place in a string, which may have several mistakes: offset is in bytes.
+// ReportIn adds a mistake at a byte offset in a string. A string can have several of them.
 func (s *Section) ReportIn(key string, offset int, problem, remedy string) {
 	path := join(s.path, key)
 	node := s.d.nodes[path]
@@ -108,21 +108,21 @@ func (s *Section) ReportIn(key string, offset int, problem, remedy string) {
 	}
 }
 
-// NotEmpty reports an empty string.
+// NotEmpty reports text if it is empty.
 func (s *Section) NotEmpty(key, text, remedy string) {
 	if text == "" {
 		s.Report(key, "is empty", remedy)
 	}
 }
 
-// AtMostOne reports keys that exclude each other.
+// AtMostOne reports a mistake if more than one of the keys is given.
 func (s *Section) AtMostOne(keys ...string) {
 	if given := s.Given(keys...); len(given) > 1 {
-		s.Report(given[1], "is given besides "+given[0], "keep one of them")
+		s.Report(given[1], "cannot be used together with "+given[0], "keep one of them")
 	}
 }
 
-// Together reports a key that is there without the other.
+// Together reports a mistake if only one of the two keys is given.
 func (s *Section) Together(a, b string) {
 	given := s.Given(a, b)
 	if len(given) != 1 {
@@ -132,12 +132,12 @@ func (s *Section) Together(a, b string) {
 	if given[0] == a {
 		missing = b
 	}
-	s.ReportMissing(missing, "is missing besides "+given[0], "give both of them, or none")
+	s.ReportMissing(missing, "is missing, but "+given[0]+" is given", "give both or none")
 }
 
 var hostName = regexp.MustCompile(`^[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_.])?$`)
 
-// Address reports what is not host:port. To connect, a host is needed and a port that is not 0.
+// Address reports text if it is not host:port. An address to connect to must have a host, and a port other than 0.
 func (s *Section) Address(key, text string, connect bool, remedy string) {
 	host, port, err := net.SplitHostPort(text)
 	number, portErr := strconv.ParseUint(port, 10, 16)

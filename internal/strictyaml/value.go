@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// parseNumber reads a number, a size or a duration, as typ says.
+// parseNumber parses an integer, a size or a duration, depending on the type.
 func parseNumber(typ reflect.Type, text string) (int64, error) {
 	switch {
 	case typ == reflect.TypeFor[time.Duration]():
@@ -32,7 +32,7 @@ func parseNumber(typ reflect.Type, text string) (int64, error) {
 
 var errNoInteger = errors.New("write it in decimal digits, without quotes")
 
-// formatNumber writes a number as parseNumber reads it.
+// formatNumber formats a number so that parseNumber can parse it.
 func formatNumber(v reflect.Value) string {
 	switch {
 	case v.Type() == reflect.TypeFor[time.Duration]():
@@ -43,7 +43,7 @@ func formatNumber(v reflect.Value) string {
 	return strconv.FormatInt(v.Int(), 10)
 }
 
-// FormatDuration writes a duration without zero parts: 1h30m rather than 1h30m0s.
+// FormatDuration formats a duration without zero parts: 1h30m, not 1h30m0s.
 func FormatDuration(d time.Duration) string {
 	s := d.String()
 	if strings.HasSuffix(s, "m0s") {
@@ -55,14 +55,14 @@ func FormatDuration(d time.Duration) string {
 	return s
 }
 
-// parseDuration reads Go's notation, which is also that of Kubernetes: 30s, 1h30m, 100ms.
+// parseDuration parses a duration in the notation of Go and Kubernetes: 30s, 1h30m, 100ms.
 func parseDuration(text string) (time.Duration, error) {
 	d, err := time.ParseDuration(text)
 	if err == nil {
 		return d, nil
 	}
 	if strings.ContainsAny(text, "dw") && !strings.ContainsAny(text, ".") {
-		return 0, errors.New("there are no days and weeks: write 24h for a day")
+		return 0, errors.New("days and weeks are not supported: write 24h for a day")
 	}
 	if strings.Trim(text, "0123456789.") == "" && text != "" {
 		return 0, fmt.Errorf("the unit is missing: write %ss for seconds", text)
@@ -75,9 +75,9 @@ var (
 	errNoSize = errors.New("write a number and a unit, as in 512Ki, 16Mi or 1Gi")
 )
 
-// ParseSize reads a number of bytes in Kubernetes notation: 16Mi (2^20), 16M (10^6), 16777216.
+// ParseSize parses a number of bytes in the notation of Kubernetes: 16Mi (2^20), 16M (10^6), 16777216.
 func ParseSize(text string) (int64, error) {
-	// ParseQuantity computes what 1e999999999 is, which takes hours.
+	// ParseQuantity would take hours for 1e999999999.
 	if !sizeText.MatchString(text) {
 		return 0, errNoSize
 	}
@@ -90,23 +90,23 @@ func ParseSize(text string) (int64, error) {
 	}
 	n := q.Value()
 	if q.Cmp(*resource.NewQuantity(n, resource.DecimalSI)) != 0 || n == math.MaxInt64 {
-		return 0, errors.New("it is not an integral number of bytes below 8Ei")
+		return 0, errors.New("write a whole number of bytes below 8Ei")
 	}
 	return n, nil
 }
 
-// checkFile returns why the file can't be used, nil if it can.
+// checkFile returns an error if the file cannot be read.
 func checkFile(path string) error {
 	info, err := os.Stat(path)
 	switch {
 	case errors.Is(err, os.ErrNotExist):
-		return errors.New("there is no such file")
+		return errors.New("it does not exist")
 	case err != nil:
 		return reason(err)
 	case info.IsDir():
 		return errors.New("it is a directory, not a file")
 	case !info.Mode().IsRegular():
-		// Opening a pipe could wait forever, and files are read again at each connection.
+		// Opening a pipe could block forever.
 		return errors.New("it is not a regular file")
 	}
 	opened, err := os.Open(path)
@@ -116,7 +116,7 @@ func checkFile(path string) error {
 	return opened.Close()
 }
 
-// reason is err without the path, which the message has already.
+// reason removes the path from an error, because the message has it already.
 func reason(err error) error {
 	if p, ok := errors.AsType[*os.PathError](err); ok {
 		return p.Err

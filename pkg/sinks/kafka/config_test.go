@@ -33,12 +33,12 @@ func TestValidateReportsEveryMistake(t *testing.T) {
 		},
 		{"tls", Config{Brokers: []string{"a:1"}, Topic: "t", TLS: access.TLS{CAFile: missing}}, []string{"files: open "}},
 		{"tls, no certificate", Config{Brokers: []string{"a:1"}, Topic: "t", TLS: access.TLS{CAFile: empty}}, []string{"files: no PEM certificate in "}},
-		{"tls, no key", Config{Brokers: []string{"a:1"}, Topic: "t", TLS: access.TLS{CertFile: empty}}, []string{"tls.keyFile: is missing besides certFile"}},
+		{"tls, no key", Config{Brokers: []string{"a:1"}, Topic: "t", TLS: access.TLS{CertFile: empty}}, []string{"tls.keyFile: is missing, but certFile is given"}},
 		{"sasl, no mechanism", Config{Brokers: []string{"a:1"}, Topic: "t", SASL: SASLConfig{Username: "u"}}, []string{"sasl.mechanism: is missing besides username", "sasl.passwordFile: is missing besides username"}},
 		{
 			"sasl",
 			Config{Brokers: []string{"a:1"}, Topic: "t", SASL: SASLConfig{Mechanism: "GSSAPI", PasswordFile: missing}},
-			[]string{`sasl.mechanism: "GSSAPI" is not known`, "sasl.username: is missing"},
+			[]string{`sasl.mechanism: "GSSAPI" is not a valid value`, "sasl.username: is missing"},
 		},
 		{
 			"sasl, no file",

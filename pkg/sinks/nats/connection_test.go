@@ -220,9 +220,9 @@ func TestConfigMistakesAreReportedTogether(t *testing.T) {
 		Subject:  "k8s..{nme}", MaxInFlight: -1, AckTimeout: -1,
 	})
 	for _, want := range []string{
-		"embedded: is given besides url", `stream.name: "a.b" can't`, `stream.storage: "tape" is not known`,
-		`stream.discard: "all" is not known`, "stream.replicas: 9 is too large", "subject: ", "maxInFlight: -1 is too small", "ackTimeout: -1ns is too small",
-		"tokenFile: is given besides credentialsFile", "user: is missing besides passwordFile", "tls.keyFile: is missing besides certFile",
+		"embedded: is given besides url", `stream.name: "a.b" can't`, `stream.storage: "tape" is not a valid value`,
+		`stream.discard: "all" is not a valid value`, "stream.replicas: 9 is too large", "subject: ", "maxInFlight: -1 is too small", "ackTimeout: -1ns is too small",
+		"tokenFile: cannot be used together with credentialsFile", "user: is missing, but passwordFile is given", "tls.keyFile: is missing, but certFile is given",
 	} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("no mention of %q in: %v", want, err)
