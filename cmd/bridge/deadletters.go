@@ -33,7 +33,7 @@ func newDeadLettersCommand(stdout, stderr io.Writer) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "dead-letters",
 		Short: "List, show, re-send or drop events that destinations have rejected",
-		Long: "dead-letters reads and changes the files of sinks with deadLetter.file, in the state directory. It works\n" +
+		Long: "dead-letters reads and changes the directories of sinks with deadLetter.file, in the state directory. It works\n" +
 			"whether or not the bridge is running. A dead letter has the id of its event.",
 		Example: "  bridge dead-letters list -c bridge.yaml\n" +
 			"  bridge dead-letters show -c bridge.yaml 6f0c7a52-1d0e-4c77-9a3c-0e6f5f9a5a11.48213\n" +
@@ -80,7 +80,7 @@ type deadLetter struct {
 	Sink string `json:"sink"`
 	deadletter.Letter
 	config *config.Sink
-	file   *deadletter.File
+	store  *deadletter.Store
 }
 
 // read returns the dead letters of the selected sinks, those of each sink together and the oldest first.
@@ -99,13 +99,13 @@ func (o *deadLetterOptions) read() ([]deadLetter, error) {
 		if d := s.DeadLetter; d != nil && d.File == nil {
 			_, _ = fmt.Fprintf(o.stderr, "sink %s sends its dead letters to %s%s: read them there\n", s.Name, d.Topic, d.Subject)
 		}
-		file := assemble.DeadLetterFile(cfg.State.Path, s)
-		letters, err := file.List()
+		store := assemble.DeadLetterStore(cfg.State.Path, s)
+		letters, err := store.List()
 		if err != nil {
 			return nil, fmt.Errorf("sink %s: %w", s.Name, err)
 		}
 		for _, l := range letters {
-			all = append(all, deadLetter{s.Name, l, s, file})
+			all = append(all, deadLetter{s.Name, l, s, store})
 		}
 	}
 	return all, nil
@@ -165,7 +165,7 @@ func (o *deadLetterOptions) show(ids []string) error {
 		return err
 	}
 	for _, l := range chosen {
-		full, err := l.file.Get(l.ID)
+		full, err := l.store.Get(l.ID)
 		if err != nil {
 			return err
 		}
@@ -187,7 +187,7 @@ func (o *deadLetterOptions) drop(ids []string) error {
 		return err
 	}
 	for _, l := range chosen {
-		if _, err := l.file.Drop(l.ID); err != nil {
+		if _, err := l.store.Drop(l.ID); err != nil {
 			return err
 		}
 		if _, err := fmt.Fprintf(o.stdout, "%s  %s  dropped\n", l.Sink, console.Clean(l.ID)); err != nil {

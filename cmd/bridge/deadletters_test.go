@@ -24,9 +24,9 @@ import (
 )
 
 // lettersOf fills the file of a sink with letters about ConfigMaps of some sizes, whose ids are u.1, u.2 and so on.
-func lettersOf(t *testing.T, state, sink string, sizes ...int) *deadletter.File {
+func lettersOf(t *testing.T, state, sink string, sizes ...int) *deadletter.Store {
 	t.Helper()
-	f := &deadletter.File{Path: filepath.Join(state, deadletter.Name(sink))}
+	f := &deadletter.Store{Dir: filepath.Join(state, deadletter.Name(sink))}
 	for n, size := range sizes {
 		o, err := object.New(fmt.Appendf(nil, `{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"big","namespace":"shop","uid":"u","resourceVersion":"%d"},"data":{"a":%q}}`, n+1, strings.Repeat("x", size)))
 		if err != nil {

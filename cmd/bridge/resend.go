@@ -60,7 +60,7 @@ func (o *deadLetterOptions) resendTo(ctx context.Context, letters []deadLetter) 
 		return 0, 0, err
 	}
 	for _, l := range letters {
-		full, err := l.file.Get(l.ID)
+		full, err := l.store.Get(l.ID)
 		if errors.Is(err, deadletter.ErrNotFound) {
 			continue // another command has dropped or re-sent it meanwhile
 		}
@@ -81,7 +81,7 @@ func (o *deadLetterOptions) resendTo(ctx context.Context, letters []deadLetter) 
 		case err != nil:
 			return sent, rejected, err
 		default:
-			if _, err := l.file.Drop(l.ID); err != nil {
+			if _, err := l.store.Drop(l.ID); err != nil {
 				return sent, rejected, err
 			}
 			sent++

@@ -15,6 +15,7 @@ import (
 
 	"github.com/deltabridge/deltabridge/internal/config"
 	"github.com/deltabridge/deltabridge/internal/engine"
+	"github.com/deltabridge/deltabridge/internal/files"
 	"github.com/deltabridge/deltabridge/pkg/checkpoint"
 	"github.com/deltabridge/deltabridge/pkg/filter"
 	"github.com/deltabridge/deltabridge/pkg/object"
@@ -192,14 +193,5 @@ func makeKey(path string) ([]byte, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, err
 	}
-	temporary, err := os.CreateTemp(filepath.Dir(path), fingerprintKeyFile+".*")
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = os.Remove(temporary.Name()) }() // already renamed in the good case
-	_, err = temporary.Write(key)
-	if err = errors.Join(err, temporary.Sync(), temporary.Close()); err != nil {
-		return nil, err
-	}
-	return key, os.Rename(temporary.Name(), path)
+	return key, files.WriteFile(path, key)
 }

@@ -21,7 +21,7 @@ func (d *Destination) Rejections(s *config.Sink, state string) (r sinks.Rejectio
 	switch letters := s.DeadLetter; {
 	case letters == nil:
 	case letters.File != nil:
-		r.DeadLetters = DeadLetterFile(state, s)
+		r.DeadLetters = DeadLetterStore(state, s)
 	default:
 		if r.DeadLetters, err = d.buildDeadLetterSink(s); err != nil {
 			return r, fmt.Errorf("sink %s: deadLetter: %w", s.Name, err)
@@ -30,9 +30,9 @@ func (d *Destination) Rejections(s *config.Sink, state string) (r sinks.Rejectio
 	return r, nil
 }
 
-// DeadLetterFile is that of a sink, whether or not its configuration still asks for one.
-func DeadLetterFile(state string, s *config.Sink) *deadletter.File {
-	f := &deadletter.File{Path: filepath.Join(state, deadletter.Name(s.Name))}
+// DeadLetterStore is that of a sink, whether or not its configuration still asks for one.
+func DeadLetterStore(state string, s *config.Sink) *deadletter.Store {
+	f := &deadletter.Store{Dir: filepath.Join(state, deadletter.Name(s.Name))}
 	if s.DeadLetter != nil && s.DeadLetter.File != nil {
 		f.MaxBytes = s.DeadLetter.File.MaxBytes
 	}

@@ -9,13 +9,13 @@ import (
 	"syscall"
 
 	bolterrors "go.etcd.io/bbolt/errors"
+
+	"github.com/deltabridge/deltabridge/internal/files"
 )
 
 var (
 	// ErrDamaged is wrapped by errors about bytes that are not what was once written.
 	ErrDamaged = errors.New("damaged")
-	// ErrLocked is wrapped by the error of Lock if another process holds the lock.
-	ErrLocked = errors.New("in use")
 	// ErrClosed is wrapped by errors of a File that was closed.
 	ErrClosed = bolterrors.ErrDatabaseNotOpen
 )
@@ -42,7 +42,7 @@ func Remedy(err error) string {
 		return "the volume is mounted read-only: mount it writable, or set state.path to a folder that is writable"
 	case errors.Is(err, fs.ErrPermission):
 		return fmt.Sprintf("make the folder and what is in it writable for user id %d (in Kubernetes: securityContext.fsGroup), or set state.path to another folder", os.Geteuid())
-	case errors.Is(err, ErrLocked):
+	case errors.Is(err, files.ErrLocked):
 		return "another bridge uses this folder: stop it, or give each bridge a state.path of its own"
 	case errors.Is(err, bolterrors.ErrTimeout):
 		return "another program has the file open: close it"

@@ -7,11 +7,12 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
-	"syscall"
 	"time"
 
 	"go.etcd.io/bbolt"
 	bolterrors "go.etcd.io/bbolt/errors"
+
+	"github.com/deltabridge/deltabridge/internal/files"
 )
 
 const (
@@ -104,7 +105,7 @@ func Install(path string, o Options) (*File, error) {
 		return nil, err
 	}
 	if !o.NoSync {
-		if err := syncDir(path); err != nil {
+		if err := files.SyncDir(filepath.Dir(path)); err != nil {
 			return nil, err
 		}
 	}
@@ -181,18 +182,4 @@ func remove(path string) error {
 		return err
 	}
 	return nil
-}
-
-// syncDir makes the names in a file's directory durable.
-func syncDir(path string) error {
-	dir, err := os.Open(filepath.Dir(path))
-	if err != nil {
-		return err
-	}
-	defer dir.Close()
-	err = dir.Sync()
-	if errors.Is(err, syscall.EINVAL) || errors.Is(err, errors.ErrUnsupported) {
-		return nil // a file system that has no such thing
-	}
-	return err
 }

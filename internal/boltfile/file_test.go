@@ -13,6 +13,7 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"github.com/deltabridge/deltabridge/internal/files"
 	"github.com/deltabridge/deltabridge/test/scale"
 )
 
@@ -279,7 +280,7 @@ func TestRemedy(t *testing.T) {
 		errors.New("write: file too large"):       "ulimit",
 		&fs.PathError{Err: syscall.EROFS}:         "mounted read-only",
 		&fs.PathError{Err: syscall.EACCES}:        "fsGroup",
-		ErrLocked:                                 "another bridge uses this folder",
+		files.ErrLocked:                           "another bridge uses this folder",
 		&fs.PathError{Err: syscall.ENOTDIR}:       "a part of the path is a file",
 		errors.Join(errors.New("x"), syscall.EIO): "the disk fails",
 		errors.New("something else"):              "",
@@ -293,26 +294,5 @@ func TestRemedy(t *testing.T) {
 	}
 	if got := Explain("read", "x", errors.New("y")).Error(); got != "read x: y" {
 		t.Error(got)
-	}
-}
-
-func TestLock(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "x.lock")
-	unlock, err := Lock(path, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := Lock(path, 0); !errors.Is(err, ErrLocked) {
-		t.Errorf("locked twice: %v", err)
-	}
-	if err := unlock(); err != nil {
-		t.Fatal(err)
-	}
-	unlock, err = Lock(path, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := unlock(); err != nil {
-		t.Error(err)
 	}
 }

@@ -16,13 +16,18 @@ import (
 const (
 	orphanRemedy = "put the sink back under its name until its events are delivered; " +
 		"or remove the file or directory, which loses these events"
-	earlierRemedy = "run the version that wrote it until its events are delivered; or remove the file, which loses them"
+	earlierRemedy = "run the version that wrote it until its events are delivered, or re-sent (bridge dead-letters); or remove the file, which loses them"
 )
 
 // OrphanedEvents is an error for everything in the state that holds events, spilled or parked, which nothing would
 // ever deliver, with what to do about it: of a sink that was removed or renamed, or in the format of an earlier
 // version. What can't be read, or is in use, is none.
 func OrphanedEvents(cfg *config.Config) (remedy string, err error) {
+	for _, pattern := range []string{"spill-*.db", "dead-letters-*.db"} {
+		if paths, _ := filepath.Glob(filepath.Join(cfg.State.Path, pattern)); len(paths) > 0 {
+			return earlierRemedy, fmt.Errorf("%s has events in the format of an earlier version, which this one cannot read", paths[0])
+		}
+	}
 	var errs []error
 	for _, kind := range []struct {
 		prefix, suffix string
@@ -34,9 +39,6 @@ func OrphanedEvents(cfg *config.Config) (remedy string, err error) {
 		}
 		for _, path := range paths {
 			name := strings.TrimSuffix(strings.TrimPrefix(filepath.Base(path), kind.prefix), kind.suffix)
-			if kind.suffix == "" && strings.HasSuffix(name, ".db") {
-				return earlierRemedy, fmt.Errorf("%s is a spill of an earlier version, which this one cannot read", path)
-			}
 			if strings.Contains(name, ".") || slices.ContainsFunc(cfg.Sinks, func(s config.Sink) bool { return s.Name == name }) {
 				continue // it was damaged and renamed, or is that of a sink
 			}

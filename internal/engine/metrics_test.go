@@ -29,7 +29,7 @@ func TestMetricsPage(t *testing.T) {
 		Cluster: "c", State: dir, HTTP: "127.0.0.1:0", Kube: &rest.Config{Host: "https://127.0.0.1:1"}, Logger: slog.New(slog.DiscardHandler),
 		Sinks: []Sink{{
 			Name: "js", Encoder: &event.Encoder{}, Destination: stdout.New(io.Discard), Buffer: roomy,
-			Rejections: sinks.Rejections{DeadLetters: &deadletter.File{Path: dir + "/letters"}},
+			Rejections: sinks.Rejections{DeadLetters: &deadletter.Store{Dir: dir + "/letters"}},
 		}},
 	})
 	if err != nil {

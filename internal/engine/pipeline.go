@@ -41,7 +41,7 @@ type pipeline struct {
 	drain   *sinks.Drain
 	guard   *sinks.Guard
 	sink    sinks.Sink
-	letters *deadletter.File // the sink's file of dead letters; nil if it has none
+	letters *deadletter.Store // nil if the sink has none
 	closers []func(context.Context) error
 	resync  time.Duration
 	bounds  Buffer
@@ -89,7 +89,7 @@ func newPipeline(s Sink, of shared, slot int) (*pipeline, error) {
 	p.encoder.OnOldMissing = func(err error) {
 		p.log.Error("the state before an update can't be read, the change is sent without it", "err", err)
 	}
-	p.letters, _ = s.Rejections.DeadLetters.(*deadletter.File)
+	p.letters, _ = s.Rejections.DeadLetters.(*deadletter.Store)
 	var err error
 	if p.filter, err = p.compile(s.Rules, slot); err != nil {
 		return nil, fmt.Errorf("sink %s: %w", s.Name, err)
@@ -105,9 +105,6 @@ func (p *pipeline) open(state string, refusals sinks.Rejections, owner func() si
 	parking, err := p.openParked(state)
 	if err != nil {
 		return fmt.Errorf("sink %s: %w", p.name, err)
-	}
-	if p.letters != nil {
-		p.letters.Logger = p.log
 	}
 	p.guard = &sinks.Guard{Sink: p.sink, Name: p.name, Logger: p.log, Owner: owner, OnDestination: p.arrived}
 	p.drain = &sinks.Drain{Name: p.name, Sink: p.guard, Queue: p.queue, Rejections: refusals, Parked: parking, Hooks: p.metrics.Hooks(), Logger: p.log}

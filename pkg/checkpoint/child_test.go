@@ -22,7 +22,7 @@ import (
 
 	"go.etcd.io/bbolt"
 
-	"github.com/deltabridge/deltabridge/internal/boltfile"
+	"github.com/deltabridge/deltabridge/internal/files"
 	"github.com/deltabridge/deltabridge/pkg/ledger"
 	"github.com/deltabridge/deltabridge/pkg/object"
 )
@@ -196,7 +196,7 @@ func TestLockedByAnotherProcess(t *testing.T) {
 		t.Fatal(lines.Text(), lines.Err())
 	}
 	_, err := Open(Options{Path: folder})
-	if !errors.Is(err, boltfile.ErrLocked) || !strings.Contains(err.Error(), "another bridge uses this folder") || !strings.Contains(err.Error(), folder) {
+	if !errors.Is(err, files.ErrLocked) || !strings.Contains(err.Error(), "another bridge uses this folder") || !strings.Contains(err.Error(), folder) {
 		t.Errorf("%v", err)
 	}
 	kill(cmd)

@@ -9,6 +9,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/deltabridge/deltabridge/internal/boltfile"
+	"github.com/deltabridge/deltabridge/internal/files"
 )
 
 // sparseSize is the size below which a file is not compacted, compactSize the number of bytes in use above
@@ -126,7 +127,7 @@ func (s *Store) quarantine(reason, clusterUID string, why error) error {
 	if err := s.prepareEmpty(clusterUID); err != nil {
 		return err
 	}
-	renamedTo, err := boltfile.Quarantine(s.path, reason)
+	renamedTo, err := files.Quarantine(s.path, reason)
 	if err != nil {
 		return err
 	}

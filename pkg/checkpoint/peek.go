@@ -10,6 +10,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/deltabridge/deltabridge/internal/boltfile"
+	"github.com/deltabridge/deltabridge/internal/files"
 	"github.com/deltabridge/deltabridge/pkg/ledger"
 )
 
@@ -42,8 +43,8 @@ func Peek(dir string) (Summary, error) {
 	s := Summary{Exists: true, SizeBytes: info.Size(), LastCommit: info.ModTime()}
 	lockPath := filepath.Join(dir, lockName)
 	if _, err := os.Stat(lockPath); err == nil { // or else nobody has it, and Lock would make the file
-		unlock, err := boltfile.Lock(lockPath, 0)
-		if errors.Is(err, boltfile.ErrLocked) {
+		unlock, err := files.Lock(lockPath, 0)
+		if errors.Is(err, files.ErrLocked) {
 			s.Locked = true
 			return s, nil
 		}

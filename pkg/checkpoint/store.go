@@ -13,6 +13,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/deltabridge/deltabridge/internal/boltfile"
+	"github.com/deltabridge/deltabridge/internal/files"
 )
 
 // errNoCluster is returned before BeginCluster said whose objects these are.
@@ -69,7 +70,7 @@ const (
 //
 // It never fails for what is in the file: one that is corrupt, not a checkpoint, or of a newer format is quarantined
 // and an empty one is begun. It fails if the directory can't be used, is full, or another process uses it
-// (boltfile.ErrLocked, after a short wait); the error says what to do.
+// (files.ErrLocked, after a short wait); the error says what to do.
 //
 // It reads the whole file, and shortens it if most of it is free.
 func Open(opts Options) (*Store, error) {
@@ -79,7 +80,7 @@ func Open(opts Options) (*Store, error) {
 	if err := os.MkdirAll(opts.Path, 0o700); err != nil {
 		return nil, boltfile.Explain("make the directory of the checkpoint", opts.Path, err)
 	}
-	unlock, err := boltfile.Lock(filepath.Join(opts.Path, lockName), lockPatience)
+	unlock, err := files.Lock(filepath.Join(opts.Path, lockName), lockPatience)
 	if err != nil {
 		return nil, boltfile.Explain("lock the checkpoint", opts.Path, err)
 	}

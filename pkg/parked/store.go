@@ -18,6 +18,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/deltabridge/deltabridge/internal/boltfile"
+	"github.com/deltabridge/deltabridge/internal/files"
 	"github.com/deltabridge/deltabridge/pkg/event"
 )
 
@@ -83,7 +84,7 @@ func Open(opts Options) (*Store, error) {
 	if !errors.Is(err, boltfile.ErrDamaged) {
 		return nil, boltfile.Explain("open the parked events", s.path, err)
 	}
-	renamedTo, renameErr := boltfile.Quarantine(s.path, "corrupt")
+	renamedTo, renameErr := files.Quarantine(s.path, "corrupt")
 	if renameErr != nil {
 		return nil, boltfile.Explain("quarantine the parked events", s.path, renameErr)
 	}

@@ -430,8 +430,8 @@ func (o *oversize) secrets(b *bridge) {
 	if found := append(o.hidden.files(o.dir), o.hidden.files(o.js.dir)...); len(found) > 0 {
 		o.t.Errorf("values are in %v", found)
 	}
-	info, err := os.Stat(filepath.Join(o.dir, "state", "dead-letters-n-letter.db"))
-	if err != nil || info.Mode().Perm() != 0o600 {
+	info, err := os.Stat(filepath.Join(o.dir, "state", "dead-letters-n-letter"))
+	if err != nil || info.Mode().Perm() != 0o700 {
 		o.t.Errorf("%v, %v", info.Mode(), err)
 	}
 	secrets := 0

@@ -30,19 +30,19 @@ func message(n, size int) *event.Message {
 
 var errLarge = sinks.Permanent(fmt.Errorf("%w: 9 bytes", sinks.ErrOversize))
 
-func newFile(t *testing.T, maxBytes int64) *deadletter.File {
-	return &deadletter.File{Path: filepath.Join(t.TempDir(), "state", deadletter.Name("audit")), MaxBytes: maxBytes}
+func newStore(t *testing.T, maxBytes int64) *deadletter.Store {
+	return &deadletter.Store{Dir: filepath.Join(t.TempDir(), "state", deadletter.Name("audit")), MaxBytes: maxBytes}
 }
 
-func keep(t *testing.T, f *deadletter.File, m *event.Message) {
+func keep(t *testing.T, f *deadletter.Store, m *event.Message) {
 	t.Helper()
 	where, err := f.Keep(t.Context(), m, event.ReasonOversize, errLarge)
-	if err != nil || where != "file dead-letters-audit.db" {
+	if err != nil || where != "directory dead-letters-audit" {
 		t.Fatalf("%q, %v", where, err)
 	}
 }
 
-func ids(t *testing.T, f *deadletter.File) (all []string) {
+func ids(t *testing.T, f *deadletter.Store) (all []string) {
 	t.Helper()
 	letters, err := f.List()
 	if err != nil {
@@ -54,8 +54,8 @@ func ids(t *testing.T, f *deadletter.File) (all []string) {
 	return all
 }
 
-func TestFile(t *testing.T) {
-	f := newFile(t, 0)
+func TestStore(t *testing.T) {
+	f := newStore(t, 0)
 	if n, size, err := f.Stats(); n != 0 || size != 0 || err != nil || len(ids(t, f)) != 0 {
 		t.Errorf("no file: %d letters, %d bytes, %v", n, size, err)
 	}
@@ -68,9 +68,11 @@ func TestFile(t *testing.T) {
 	if diff := cmp.Diff([]string{"uid.3", "uid.1", "uid.2"}, ids(t, f)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	info, err := os.Stat(f.Path)
-	if err != nil || info.Mode().Perm() != 0o600 {
+	if info, err := os.Stat(f.Dir); err != nil || info.Mode().Perm() != 0o700 {
 		t.Errorf("%v, %v", info.Mode(), err)
+	}
+	if paths := letterFiles(t, f); len(paths) != 3 {
+		t.Errorf("%v", paths)
 	}
 	got, err := f.Get("uid.2")
 	if err != nil {
@@ -98,7 +100,7 @@ func TestFile(t *testing.T) {
 
 // A full file refuses, for good, and takes again what there is room for.
 func TestFull(t *testing.T) {
-	f := newFile(t, 10_000)
+	f := newStore(t, 10_000)
 	for n := range 4 {
 		keep(t, f, message(n, 2000))
 	}
@@ -118,8 +120,8 @@ func TestFull(t *testing.T) {
 
 // A folder that can't be written to is an error that passes, not a reason to give up the message.
 func TestUnwritable(t *testing.T) {
-	f := newFile(t, 0)
-	if err := os.WriteFile(filepath.Dir(f.Path), nil, 0o600); err != nil {
+	f := newStore(t, 0)
+	if err := os.WriteFile(filepath.Dir(f.Dir), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := f.Keep(t.Context(), message(1, 1), event.ReasonRefused, errLarge); err == nil || sinks.IsPermanent(err) {
@@ -127,29 +129,71 @@ func TestUnwritable(t *testing.T) {
 	}
 }
 
-// A file that is damaged is set aside, and said to be so to who only reads it.
+// letterFiles returns the paths of the files, all of which must have mode 0600.
+func letterFiles(t *testing.T, f *deadletter.Store) []string {
+	t.Helper()
+	paths, err := filepath.Glob(filepath.Join(f.Dir, "*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range paths {
+		if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
+			t.Errorf("%v, %v", info.Mode(), err)
+		}
+	}
+	return paths
+}
+
+// An event's id may have any characters, and a crash may leave an unfinished file.
+func TestIDs(t *testing.T) {
+	f := newStore(t, 0)
+	for _, id := range []string{"synced.c.pods/ns.5", "../x", strings.Repeat("long", 200)} {
+		m := message(1, 1)
+		m.ID = id
+		keep(t, f, m)
+		if l, err := f.Get(id); err != nil || l.ID != id || l.Message.ID != id {
+			t.Errorf("%+v, %v", l, err)
+		}
+	}
+	if err := os.WriteFile(letterFiles(t, f)[0]+".new", []byte("torn"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if n, _, err := f.Stats(); n != 3 || err != nil || len(ids(t, f)) != 3 {
+		t.Errorf("%d letters, %v, %v", n, ids(t, f), err)
+	}
+}
+
+// A file that is damaged is reported with its path, and costs only its own message.
 func TestDamaged(t *testing.T) {
 	for name, damage := range map[string]func(path string) error{
 		"text":    func(path string) error { return os.WriteFile(path, []byte(strings.Repeat("no ", 20_000)), 0o600) },
-		"cut off": func(path string) error { return os.Truncate(path, 9000) },
+		"cut off": func(path string) error { return os.Truncate(path, 100) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := newFile(t, 0)
-			for n := range 20 {
+			f := newStore(t, 0)
+			keep(t, f, message(7, 2000))
+			path := letterFiles(t, f)[0]
+			for n := range 5 {
 				keep(t, f, message(n, 2000))
 			}
-			if err := damage(f.Path); err != nil {
+			if err := damage(path); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := f.List(); err == nil || !strings.Contains(err.Error(), "damaged") {
+			if _, err := f.List(); err == nil || !strings.Contains(err.Error(), path+" cannot be read, remove it if it is damaged") {
 				t.Errorf("%v", err)
 			}
-			keep(t, f, message(7, 1))
-			if got := ids(t, f); len(got) != 1 {
-				t.Errorf("%v", got)
+			if _, err := f.Get("uid.7"); err == nil || !strings.Contains(err.Error(), path) {
+				t.Errorf("%v", err)
 			}
-			if aside, err := filepath.Glob(f.Path + ".corrupt-*"); err != nil || len(aside) != 1 {
-				t.Errorf("%v, %v", aside, err)
+			keep(t, f, message(8, 1))
+			if _, err := f.Get("uid.3"); err != nil {
+				t.Error(err)
+			}
+			if err := os.Remove(path); err != nil {
+				t.Fatal(err)
+			}
+			if got := ids(t, f); len(got) != 6 {
+				t.Errorf("%v", got)
 			}
 		})
 	}
@@ -162,7 +206,7 @@ const keeperFile = "DEADLETTER_KEEPER_FILE"
 // it has said to be kept.
 func TestKilledWhileKeeping(t *testing.T) {
 	if path := os.Getenv(keeperFile); path != "" {
-		f := &deadletter.File{Path: path}
+		f := &deadletter.Store{Dir: path}
 		for n := 0; ; n++ {
 			if _, err := f.Keep(t.Context(), message(n, 3000), event.ReasonRefused, errLarge); err != nil {
 				fmt.Println(err) //nolint:forbidigo // to the test that waits for it
@@ -170,11 +214,11 @@ func TestKilledWhileKeeping(t *testing.T) {
 			fmt.Println("kept", fmt.Sprintf("uid.%d", n)) //nolint:forbidigo // the same
 		}
 	}
-	f := newFile(t, 0)
+	f := newStore(t, 0)
 	kept, dropped := map[string]bool{}, map[string]bool{}
 	for range 3 {
 		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestKilledWhileKeeping$")
-		cmd.Env = append(os.Environ(), keeperFile+"="+f.Path)
+		cmd.Env = append(os.Environ(), keeperFile+"="+f.Dir)
 		var out strings.Builder
 		cmd.Stdout = &out
 		if err := cmd.Start(); err != nil {

@@ -1,0 +1,201 @@
+package deadletter
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/deltabridge/deltabridge/internal/files"
+	"github.com/deltabridge/deltabridge/pkg/event"
+	"github.com/deltabridge/deltabridge/pkg/sinks"
+)
+
+// ErrFull is wrapped by the error of Keep if the message would exceed the store's limit.
+var ErrFull = errors.New("no room for dead letters: deadLetter.file.maxBytes is reached")
+
+// ErrNotFound is wrapped by the error of Get if no dead letter has the id.
+var ErrNotFound = errors.New("no such dead letter")
+
+// suffix is that of the files. Files that are being written have another one.
+const suffix = ".letter"
+
+// Letter is one dead letter: a message that a destination rejected, and why.
+type Letter struct {
+	ID        string    `json:"id"`        // id of the event
+	Subject   string    `json:"subject"`   // subject of the event: the object that changed
+	Operation string    `json:"operation"` // operation of the event: what happened to the object
+	Time      time.Time `json:"time"`      // when the message was rejected
+	Reason    string    `json:"reason"`    // event.ReasonOversize or event.ReasonRefused
+	Error     string    `json:"error"`     // error of the destination
+	Bytes     int       `json:"bytes"`     // size of the event's data
+
+	Message *event.Message `json:"-"`
+}
+
+// Store is the directory of one sink's dead letters.
+type Store struct {
+	Dir string
+	// MaxBytes limits the total size of the files. 0 means no limit, for callers that only read and remove.
+	MaxBytes int64
+
+	used int64 // at least what the files take; 0: not counted yet
+}
+
+var _ sinks.DeadLetters = (*Store)(nil)
+
+// Name returns the name of the directory of a sink's dead letters, in the state directory.
+func Name(sink string) string { return "dead-letters-" + sink }
+
+// Keep implements [sinks.DeadLetters]. Its error is permanent if the store has reached MaxBytes or the message cannot be
+// encoded; other errors, such as a full disk, are worth a retry.
+func (s *Store) Keep(_ context.Context, m *event.Message, reason string, cause error) (where string, err error) {
+	head, err := json.Marshal(&Letter{
+		ID: m.ID, Subject: m.Subject(), Operation: m.Type.String(), Time: time.Now().UTC(),
+		Reason: reason, Error: cause.Error(), Bytes: len(m.Data),
+	})
+	if err != nil {
+		return "", sinks.Permanent(err)
+	}
+	data, err := m.AppendStored(append(head, '\n'))
+	if err != nil {
+		return "", sinks.Permanent(err)
+	}
+	where = "directory " + filepath.Base(s.Dir)
+	if _, err := os.Stat(s.file(m.ID)); err == nil {
+		return where, nil // the same event, stored before a crash
+	}
+	if err := s.reserve(int64(len(data))); err != nil {
+		return "", err
+	}
+	if err := files.WriteFile(s.file(m.ID), data); err != nil {
+		s.used = 0 // the directory may be gone
+		return "", fmt.Errorf("store a dead letter: %w", err)
+	}
+	s.used += int64(len(data))
+	return where, nil
+}
+
+// reserve makes the directory, and returns an error if a file of this size would exceed the limit.
+func (s *Store) reserve(size int64) error {
+	if s.used > 0 && (s.MaxBytes == 0 || s.used+size <= s.MaxBytes) {
+		return nil
+	}
+	if err := os.MkdirAll(s.Dir, 0o700); err != nil {
+		return err
+	}
+	if err := files.SyncDir(filepath.Dir(s.Dir)); err != nil {
+		return err
+	}
+	_, used, err := s.Stats() // commands may have removed some
+	if err != nil {
+		return err
+	}
+	s.used = used
+	if s.MaxBytes > 0 && used+size > s.MaxBytes {
+		return sinks.Permanent(fmt.Errorf("%w: %d of %d bytes are used, and this message needs %d", ErrFull, used, s.MaxBytes, size))
+	}
+	return nil
+}
+
+// file returns the path of a dead letter. Ids can have characters that names of files cannot have.
+func (s *Store) file(id string) string {
+	sum := sha256.Sum256([]byte(id))
+	return filepath.Join(s.Dir, hex.EncodeToString(sum[:])+suffix)
+}
+
+// List returns all dead letters without their messages, the oldest first.
+func (s *Store) List() (letters []Letter, err error) {
+	entries, err := s.entries()
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range entries {
+		l, err := readHead(filepath.Join(s.Dir, e.Name()))
+		switch {
+		case err == nil:
+			letters = append(letters, l)
+		case !errors.Is(err, fs.ErrNotExist): // else another process has removed it meanwhile
+			return nil, err
+		}
+	}
+	slices.SortStableFunc(letters, func(a, b Letter) int { return a.Time.Compare(b.Time) })
+	return letters, nil
+}
+
+func readHead(path string) (l Letter, err error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return l, err
+	}
+	defer file.Close()
+	head, err := bufio.NewReader(file).ReadBytes('\n')
+	if err == nil {
+		err = json.Unmarshal(head, &l)
+	}
+	return l, explain(path, err)
+}
+
+// explain says what to do about a file that cannot be read.
+func explain(path string, err error) error {
+	if err != nil {
+		err = fmt.Errorf("dead letter %s cannot be read, remove it if it is damaged: %w", path, err)
+	}
+	return err
+}
+
+// Get returns a dead letter with its message.
+func (s *Store) Get(id string) (l Letter, err error) {
+	path := s.file(id)
+	data, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return l, fmt.Errorf("%w: %s", ErrNotFound, id)
+	}
+	head, stored, _ := bytes.Cut(data, []byte{'\n'})
+	if err == nil {
+		err = json.Unmarshal(head, &l)
+	}
+	if err == nil {
+		l.Message, err = event.ParseStored(stored)
+	}
+	return l, explain(path, err)
+}
+
+// Drop removes a dead letter. found is false if there was none with this id.
+func (s *Store) Drop(id string) (found bool, err error) {
+	err = os.Remove(s.file(id))
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, errors.Join(err, files.SyncDir(s.Dir))
+}
+
+// Stats returns the number of dead letters and their total size in bytes.
+func (s *Store) Stats() (letters int, size int64, err error) {
+	entries, err := s.entries()
+	for _, e := range entries {
+		if info, err := e.Info(); err == nil { // else another process has removed it meanwhile
+			letters++
+			size += info.Size()
+		}
+	}
+	return letters, size, err
+}
+
+// entries returns the files of the dead letters.
+func (s *Store) entries() ([]fs.DirEntry, error) {
+	entries, err := os.ReadDir(s.Dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	return slices.DeleteFunc(entries, func(e fs.DirEntry) bool { return filepath.Ext(e.Name()) != suffix }), err
+}
