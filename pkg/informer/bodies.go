@@ -113,11 +113,7 @@ func (i *Informer) stage(ctx context.Context, stage Stage, eventType watch.Event
 		if i.status.requested(verbList, err) || !failed {
 			i.log.Warn("first list can't be stored and waits", "err", err)
 		}
-		timer := time.NewTimer(stageRetry)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
+		if pause(ctx, stageRetry); ctx.Err() != nil {
 			return err
 		}
 	}

@@ -23,7 +23,6 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/deltabridge/deltabridge/pkg/object"
 	"github.com/deltabridge/deltabridge/pkg/reach"
 )
 
@@ -150,7 +149,7 @@ func TestInformerRecoversAtOnce(t *testing.T) {
 						if len(lists) == 1 {
 							w = &breaking{w, broken}
 						}
-						w = newPrefixedWatch(w, watch.Event{Type: watch.Bookmark, Object: object.NewBookmark("10")})
+						w = watchList(w, "10")
 						return nil
 					}
 					watches = append(watches, time.Now())

@@ -3,6 +3,7 @@ package informer
 import (
 	"context"
 	"fmt"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -39,7 +40,7 @@ func TestAListBeginsWhereTheHistoryDoes(t *testing.T) {
 		},
 		{
 			name: "compacted", message: "too old resource version: 10 (12)", compacted: true,
-			asked: []string{"watch-list", "watch 10", "list Exact 12 ", "watch-list"},
+			asked: []string{"watch-list", "watch 10", "list Exact 12 ", "list  10 ", "watch 20"},
 			lines: []string{"gap 10..20", "update ns/a(u-a)@5 -> ns/a(u-a)@19"},
 		},
 		{
@@ -67,8 +68,10 @@ func TestAListBeginsWhereTheHistoryDoes(t *testing.T) {
 					ListWithContextFunc: func(_ context.Context, o metav1.ListOptions) (runtime.Object, error) {
 						asked = append(asked, fmt.Sprintf("list %s %s %s", o.ResourceVersionMatch, o.ResourceVersion, o.Continue))
 						switch {
-						case tt.compacted:
+						case tt.compacted && o.ResourceVersionMatch == metav1.ResourceVersionMatchExact:
 							return nil, apierrors.NewResourceExpired("compacted")
+						case tt.compacted:
+							return &object.List{ListMeta: metav1.ListMeta{ResourceVersion: "20"}, Items: []*object.Object{state(t, "ns", "a", "u-a", 19)}}, nil
 						case o.Continue == "":
 							return &object.List{ListMeta: metav1.ListMeta{ResourceVersion: "12", Continue: "more"}, Items: []*object.Object{state(t, "ns", "a", "u-a", 11)}}, nil
 						}
@@ -87,6 +90,8 @@ func TestAListBeginsWhereTheHistoryDoes(t *testing.T) {
 						switch {
 						case o.ResourceVersion == "10":
 							return fails(tt.message), nil
+						case o.ResourceVersion == "20":
+							return w, nil
 						case tt.tooFast:
 							return fails("too old resource version: 12 (14)"), nil
 						}
@@ -117,11 +122,55 @@ func TestAListBeginsWhereTheHistoryDoes(t *testing.T) {
 	}
 }
 
-// listing is a watch-list.
+// watchList returns a watch-list: w after objects and the bookmark that ends the initial events.
 func watchList(w watch.Interface, resourceVersion string, objects ...*object.Object) watch.Interface {
-	var events []watch.Event
-	for _, o := range objects {
-		events = append(events, watch.Event{Type: watch.Added, Object: o})
+	bookmark, err := object.New(fmt.Appendf(nil, `{"metadata":{"resourceVersion":%q,"annotations":{%q:"true"}}}`,
+		resourceVersion, metav1.InitialEventsAnnotationKey))
+	if err != nil {
+		panic(err)
 	}
-	return newPrefixedWatch(w, append(events, watch.Event{Type: watch.Bookmark, Object: object.NewBookmark(resourceVersion)})...)
+	p := &prefixedWatch{Interface: w, events: make(chan watch.Event), stopped: make(chan struct{})}
+	p.group.Go(func() {
+		defer close(p.events)
+		send := func(e watch.Event) bool {
+			select {
+			case p.events <- e:
+				return true
+			case <-p.stopped:
+				return false
+			}
+		}
+		for _, o := range objects {
+			if !send(watch.Event{Type: watch.Added, Object: o}) {
+				return
+			}
+		}
+		if !send(watch.Event{Type: watch.Bookmark, Object: bookmark}) {
+			return
+		}
+		for e := range w.ResultChan() {
+			if !send(e) {
+				return
+			}
+		}
+	})
+	return p
+}
+
+// prefixedWatch is a watch with events in front.
+type prefixedWatch struct {
+	watch.Interface
+	events  chan watch.Event
+	stopped chan struct{}
+	once    sync.Once
+	group   sync.WaitGroup
+}
+
+func (p *prefixedWatch) ResultChan() <-chan watch.Event { return p.events }
+
+// Stop ends the watch and waits for its goroutine.
+func (p *prefixedWatch) Stop() {
+	p.once.Do(func() { close(p.stopped) })
+	p.Interface.Stop()
+	p.group.Wait()
 }

@@ -118,10 +118,10 @@ type Informer struct {
 type phase int
 
 const (
-	listing    phase = iota // what there is now is not known yet
+	listing    phase = iota // the first list is not handed over
 	resuming                // the checkpoint stands for the list, and the watch from there is not open
-	catchingUp              // it is open, and brings what an earlier process may have handed over already
-	following               // the list was handed over
+	catchingUp              // the watch is open, and brings what the previous process may have handed over already
+	following               // a list was handed over
 	hasEnded                // Run has returned
 )
 
@@ -208,10 +208,10 @@ func (i *Informer) HasSynced() bool {
 	}
 }
 
-// LastSyncResourceVersion is the last one seen, in an event, a bookmark or a list.
-func (i *Informer) LastSyncResourceVersion() string { return i.status.position() }
+// LastSyncResourceVersion returns the last resourceVersion of an event, a bookmark or a list.
+func (i *Informer) LastSyncResourceVersion() string { return i.Status().ResourceVersion }
 
-// Status is a picture of this moment. It never waits for handlers.
+// Status returns the status of this moment. It never waits for handlers.
 func (i *Informer) Status() Status { return i.status.snapshot(int(i.count.Load()), i.HasSynced()) }
 
 // ErrNoListWatch is returned by Run on an informer without a ListWatch.
@@ -222,19 +222,17 @@ func (i *Informer) Run(ctx context.Context) error {
 	if i.config.ListWatch == nil {
 		return ErrNoListWatch
 	}
-	logger := logr.FromSlogHandler(demoted{i.log.Handler()})
+	logger := logr.Discard() // observedListWatch and a re-list log what matters; the Reflector would log responses, with Secrets
 	ctx = klog.NewContext(ctx, logger)
 	backoff := i.config.Backoff
 	i.mu.Lock()
 	i.ctx = ctx
 	i.mu.Unlock()
 	i.replay()
+	name := i.config.Resource.GroupResource().String()
 	reflector := cache.NewReflectorWithOptions(
-		&resumingListWatch{observedListWatch: &observedListWatch{informer: i, runCtx: ctx}, at: i.resumesAt()},
-		&object.Object{}, (*store)(i),
-		cache.ReflectorOptions{
-			Logger: &logger, Name: i.status.name(), TypeDescription: i.status.name(), Backoff: &backoff,
-		})
+		&observedListWatch{informer: i, runCtx: ctx, resumeAt: i.resumesAt()}, &object.Object{}, (*store)(i),
+		cache.ReflectorOptions{Logger: &logger, Name: name, TypeDescription: name, Backoff: &backoff})
 	reflector.RunWithContext(ctx)
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -248,27 +246,6 @@ func (i *Informer) skip() bool {
 	i.skipped = i.ctx != nil && (i.skipped || i.ctx.Err() != nil)
 	return i.skipped
 }
-
-// demoted logs all that the Reflector says for debugging only: it reports every retry as an error. What an operator
-// should know is logged by observedListWatch and on a re-list.
-type demoted struct{ slog.Handler }
-
-func (d demoted) Enabled(ctx context.Context, level slog.Level) bool {
-	// Below are whole responses, Secrets among them.
-	return level >= slog.LevelDebug && d.Handler.Enabled(ctx, slog.LevelDebug)
-}
-
-func (d demoted) Handle(ctx context.Context, r slog.Record) error {
-	if r.Level = slog.LevelDebug; !d.Enabled(ctx, r.Level) {
-		return nil // logr does not ask before an error
-	}
-	return d.Handler.Handle(ctx, r)
-}
-
-func (d demoted) WithAttrs(attrs []slog.Attr) slog.Handler {
-	return demoted{d.Handler.WithAttrs(attrs)}
-}
-func (d demoted) WithGroup(name string) slog.Handler { return demoted{d.Handler.WithGroup(name)} }
 
 // DeleteAll hands on the deletion of every object that is still known, final state unknown: the resource itself
 // was removed from the cluster. Call it after Run returned.

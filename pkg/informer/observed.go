@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -16,24 +15,23 @@ import (
 
 const verbList, verbWatch = "list", "watch"
 
-// observedListWatch is what the Reflector lists and watches with. It notes how requests went, and ends with the
-// informer what the Reflector would not: its LISTs have a context that nobody cancels, and after a watch-list that was
-// refused it sleeps through the end of its own.
+// observedListWatch lists and watches for the Reflector, which calls one method at a time. It notes the results of
+// requests, and ends them with the informer: the Reflector's LISTs have a context that is never canceled, and after some
+// errors of a watch-list the Reflector sleeps until its back-off ends.
 type observedListWatch struct {
-	informer *Informer
-	runCtx   context.Context //nolint:containedctx // the Reflector gives LIST no context that ends
-
-	mu        sync.Mutex
-	notBefore time.Time // what the API server asked for, by a Retry-After
+	informer  *Informer
+	runCtx    context.Context //nolint:containedctx // the Reflector's context of a LIST does not end
+	resumeAt  string          // see resume; empty after the first list was begun
+	notBefore time.Time       // the Retry-After of the API server
 }
 
-// reach makes a request, again and again until the API server answers it. Meanwhile the Reflector, which would wait longer
-// each time, waits here. It notes failures; that a list or a watch succeeded is noted by the caller.
+// errListInstead makes the Reflector list where it asks for a watch-list.
+var errListInstead = errors.New("list instead of a watch-list")
+
+// reach repeats a request until the API server answers. The Reflector waits meanwhile, so its back-off does not grow. reach
+// notes failures; the caller notes a success.
 func (l *observedListWatch) reach(ctx context.Context, verb string, request func() error) error {
-	l.mu.Lock()
-	notBefore := l.notBefore
-	l.mu.Unlock()
-	pause(ctx, time.Until(notBefore))
+	pause(ctx, time.Until(l.notBefore))
 	err := l.informer.config.Connector.reach(ctx, func() error {
 		err := request()
 		if err != nil {
@@ -41,36 +39,39 @@ func (l *observedListWatch) reach(ctx context.Context, verb string, request func
 		}
 		return err
 	})
-	if asked := retryAfter(err); asked > 0 {
-		l.mu.Lock()
-		l.notBefore = time.Now().Add(asked)
-		l.mu.Unlock()
+	if delay := retryAfter(err); delay > 0 {
+		l.notBefore = time.Now().Add(delay)
 	}
 	return err
 }
 
-// IsWatchListSemanticsUnSupported is asked by the Reflector (k8s.io/client-go/util/watchlist).
+// IsWatchListSemanticsUnSupported implements an interface of the Reflector (k8s.io/client-go/util/watchlist).
 func (l *observedListWatch) IsWatchListSemanticsUnSupported() bool {
 	return l.informer.config.NoWatchList
 }
 
-// List exists for the interface; the Reflector uses ListWithContext.
+// List implements cache.ListerWatcher; the Reflector uses ListWithContext.
 func (l *observedListWatch) List(options metav1.ListOptions) (runtime.Object, error) {
 	return l.ListWithContext(l.runCtx, options)
 }
 
-// Watch exists for the interface; the Reflector uses WatchWithContext.
+// Watch implements cache.ListerWatcher; the Reflector uses WatchWithContext.
 func (l *observedListWatch) Watch(options metav1.ListOptions) (watch.Interface, error) {
 	return l.WatchWithContext(l.runCtx, options)
 }
 
+// ListWithContext returns what stands for the checkpoint, or the state at the beginning of the API server's history, or the
+// present state.
 func (l *observedListWatch) ListWithContext(_ context.Context, options metav1.ListOptions) (runtime.Object, error) {
 	if options.ResourceVersion == "0" && !l.informer.beginsWithList() {
-		// "0" is whatever the server has cached, be it older than what is known: what is missing there would be taken for
-		// deleted. Empty is the present state.
+		// "0" means any state that the server has cached. It may be older than what is known, and objects that it lacks would
+		// count as deleted. An empty resourceVersion means the present state.
 		options.ResourceVersion = ""
 	}
 	if options.Continue == "" {
+		if list, err := l.resume(l.runCtx); list != nil || err != nil {
+			return list, err
+		}
 		if list := l.listHistory(l.runCtx); list != nil {
 			return list, nil
 		}
@@ -86,13 +87,11 @@ func (l *observedListWatch) ListWithContext(_ context.Context, options metav1.Li
 	return list, err
 }
 
+// WatchWithContext opens a watch, or a watch-list where a list of the present is due.
 func (l *observedListWatch) WatchWithContext(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
 	list := options.SendInitialEvents != nil
-	if list {
-		if w := l.watchHistory(ctx, options); w != nil {
-			l.informer.watchOpened()
-			return w, nil
-		}
+	if list && (l.resumeAt != "" || l.informer.history.isKnown()) {
+		return nil, errListInstead
 	}
 	var w watch.Interface
 	ahead := false
@@ -113,16 +112,16 @@ func (l *observedListWatch) WatchWithContext(ctx context.Context, options metav1
 		l.informer.watchOpened()
 	}
 	if list && (utilnet.IsConnectionRefused(err) || apierrors.IsTooManyRequests(err)) {
-		// Without its cause, for which the Reflector would sleep, deaf to its context. So it tries a LIST, and then waits in
-		// a way that ends.
+		// Without its cause: for these errors the Reflector would sleep without regard to its context. Now it tries a LIST,
+		// and then waits until its context ends.
 		return nil, errors.New(err.Error())
 	}
 	return w, err
 }
 
-// isAhead reports whether the informer is ahead of its cluster, as it is after etcd was restored from a backup: a watch
-// would be accepted and stay silent until the cluster has caught up. Only the API server's clear word counts; the error
-// says that it gave none, because it was not reached.
+// isAhead reports whether the informer is ahead of its cluster, because etcd was restored from a backup: the API server would
+// accept a watch, and stay silent until the cluster has caught up. It returns an error if the API server was not reached.
+// After any other failure of the probe, the watch shows the error.
 func (l *observedListWatch) isAhead(ctx context.Context, resourceVersion string) (bool, error) {
 	probe := l.informer.config.Probe
 	if probe == nil || resourceVersion == "" {
@@ -134,16 +133,16 @@ func (l *observedListWatch) isAhead(ctx context.Context, resourceVersion string)
 	case !errors.Is(err, ErrFutureVersion):
 		return false, nil
 	}
-	l.informer.log.Warn("the cluster is behind what was seen of it, listing: was it restored from a backup?", "resourceVersion", resourceVersion)
-	l.informer.status.refusedCheckpoint()
+	l.informer.log.Warn("checkpoint is refused, listing: was the cluster restored from a backup?", "resourceVersion", resourceVersion)
+	l.informer.status.update(func(s *Status) { s.Refused = true })
 	return true, nil
 }
 
-// note keeps the result of a request, and logs it if it is news: a resource that stays forbidden, or an API server
-// that stays away, is one line and not one for each retry.
+// note records the result of a request, and logs it if it differs from the last one: a resource that stays forbidden gives
+// one warning, and not one for each retry.
 func (l *observedListWatch) note(verb string, err error) {
 	if l.runCtx.Err() != nil || errors.Is(err, context.Canceled) {
-		return // the informer is being ended
+		return // the informer is ending
 	}
 	if err != nil {
 		err = fmt.Errorf("%s: %w", verb, err)

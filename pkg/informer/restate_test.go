@@ -111,6 +111,7 @@ func TestRestateWhatIsKnownForSure(t *testing.T) {
 		i, j := New(Config{Resource: configMaps, Known: []*object.Object{state(t, "ns", "a", "u", 4)}, ResumeAt: "10"}), &journal{}
 		i.AddEventHandler(j)
 		do(t, (*store)(i).Replace(nil, "10"))
+		i.watchOpened()
 		r := &retold{j, 1 << 30}
 		began := time.Now()
 		if err := r.restate(t.Context(), i); err != nil {
@@ -121,7 +122,7 @@ func TestRestateWhatIsKnownForSure(t *testing.T) {
 		}
 		expect(t, j, "restate ns/a(u)@4", "restated, at 10")
 
-		i.awaitWatch() // of a resume without watch-lists: the watch, which brings what it lags behind, is opened later
+		i.phase = resuming // the watch, which brings what the informer lags behind, is opened later
 		ended := make(chan error, 1)
 		began = time.Now()
 		go func() { ended <- r.restate(t.Context(), i) }()

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/deltabridge/deltabridge/pkg/object"
@@ -12,20 +11,18 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
 )
 
-// ErrFutureVersion is what a probe returns for a resourceVersion that the cluster has not reached: it was restored from
-// a backup, or is another one.
+// ErrFutureVersion is what a probe returns for a resourceVersion that the cluster has not reached.
 var ErrFutureVersion = errors.New("the cluster has not reached this resourceVersion: was it restored from a backup?")
 
-// ProbeName is the name of the object that a probe asks for. RBAC may allow `get` for this name alone.
+// ProbeName is the name of the object that a probe requests. RBAC may allow `get` for this name only.
 const ProbeName = "deltabridge-probe"
 
-// NewProbe makes the Probe of a Config. It asks for one object at the resourceVersion or later; whether that object is
-// there does not matter. The API server answers 504 with the cause ResourceVersionTooLarge for a resourceVersion from
-// its future, where a watch would be accepted and stay silent (kubernetes#107457).
+// NewProbe returns the Probe of a Config. It requests one object at the resourceVersion or later; the object need not exist.
+// For a resourceVersion from its future, the API server returns 504 with the cause ResourceVersionTooLarge. It would accept
+// a watch there, and stay silent (kubernetes#107457).
 func NewProbe(client rest.Interface, gvr schema.GroupVersionResource, namespace string, namespaced bool) func(context.Context, string) error {
 	if namespaced && namespace == "" {
 		namespace = metav1.NamespaceDefault
@@ -44,132 +41,30 @@ func NewProbe(client rest.Interface, gvr schema.GroupVersionResource, namespace 
 	}
 }
 
-// resumingListWatch makes the first sync of a Reflector continue where an earlier process ended: in place of a list it
-// gives an empty one at the resourceVersion, which store.Replace recognises (resumes), and the watch opens there. All
-// later syncs are real.
-type resumingListWatch struct {
-	*observedListWatch
-
-	mu sync.Mutex
-	at string // empty once the first sync was begun, or given up
-}
-
-// pending gives the resourceVersion to resume at, after asking whether the cluster has reached it. An error is worth a
-// retry; empty means that a real list is due.
-func (l *resumingListWatch) pending(ctx context.Context) (string, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.at == "" || l.informer.config.Probe == nil {
-		return l.at, nil
+// resume returns the list that stands for the checkpoint, in place of the first list: an empty one at the resourceVersion
+// that store.Replace recognises (resumes). The Reflector then opens its watch there. It returns nil if a real list is
+// required: the first one was read or begun, or the cluster has not reached the resourceVersion.
+func (l *observedListWatch) resume(ctx context.Context) (runtime.Object, error) {
+	at := l.resumeAt
+	if at == "" {
+		return nil, nil
 	}
 	ahead := false
-	err := l.reach(ctx, verbWatch, func() error {
-		err := l.informer.config.Probe(ctx, l.at)
-		if ahead = errors.Is(err, ErrFutureVersion); ahead {
-			return nil
-		}
+	err := l.reach(ctx, verbWatch, func() (err error) {
+		ahead, err = l.isAhead(ctx, at)
 		return err
 	})
+	if err != nil {
+		return nil, err
+	}
+	l.resumeAt = ""
 	if ahead {
-		l.informer.log.Warn("checkpoint is refused, listing", "resourceVersion", l.at, "err", ErrFutureVersion)
-		l.informer.status.refusedCheckpoint()
-		l.at = ""
-		return "", nil
+		return nil, nil
 	}
-	return l.at, err
+	return &object.List{ListMeta: metav1.ListMeta{ResourceVersion: at}}, nil
 }
 
-func (l *resumingListWatch) begun() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.at = ""
-}
-
-// ListWithContext is what the Reflector begins with where it does not use watch-lists.
-func (l *resumingListWatch) ListWithContext(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-	at, err := l.pending(l.runCtx)
-	if err != nil {
-		return nil, err
-	}
-	if at != "" {
-		l.begun()
-		l.informer.awaitWatch()
-		return &object.List{ListMeta: metav1.ListMeta{ResourceVersion: at}}, nil
-	}
-	return l.observedListWatch.ListWithContext(ctx, options)
-}
-
-// WatchWithContext answers the first watch-list by a plain watch from the resourceVersion, with the bookmark in front
-// that ends an empty initial list.
-func (l *resumingListWatch) WatchWithContext(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-	if options.SendInitialEvents == nil || !*options.SendInitialEvents {
-		return l.observedListWatch.WatchWithContext(ctx, options)
-	}
-	at, err := l.pending(l.runCtx)
-	if err != nil {
-		return nil, err
-	}
-	if at == "" {
-		return l.observedListWatch.WatchWithContext(ctx, options)
-	}
-	w, err := l.watchFrom(ctx, options, at) // pending has probed
-	switch {
-	case apierrors.IsResourceExpired(err) || apierrors.IsGone(err):
-		l.begun()
-		return l.observedListWatch.WatchWithContext(ctx, options)
-	case err != nil:
-		return nil, err // the Reflector comes again
-	}
-	l.begun()
-	return newPrefixedWatch(w, watch.Event{Type: watch.Bookmark, Object: object.NewBookmark(at)}), nil
-}
-
-// prefixedWatch is a watch with events in front.
-type prefixedWatch struct {
-	watch.Interface
-	events  chan watch.Event
-	stopped chan struct{}
-	once    sync.Once
-	group   sync.WaitGroup
-}
-
-func newPrefixedWatch(w watch.Interface, first ...watch.Event) *prefixedWatch {
-	p := &prefixedWatch{Interface: w, events: make(chan watch.Event), stopped: make(chan struct{})}
-	p.group.Go(func() {
-		defer close(p.events)
-		send := func(e watch.Event) bool {
-			select {
-			case p.events <- e:
-				return true
-			case <-p.stopped:
-				return false
-			}
-		}
-		for _, e := range first {
-			if !send(e) {
-				return
-			}
-		}
-		first = nil // the objects are not to be held as long as the watch lasts
-		for e := range w.ResultChan() {
-			if !send(e) {
-				return
-			}
-		}
-	})
-	return p
-}
-
-func (p *prefixedWatch) ResultChan() <-chan watch.Event { return p.events }
-
-// Stop ends the watch and waits for its goroutine.
-func (p *prefixedWatch) Stop() {
-	p.once.Do(func() { close(p.stopped) })
-	p.Interface.Stop()
-	p.group.Wait()
-}
-
-// resumesAt is where the informer opens its watch without a list; empty: nowhere.
+// resumesAt returns the resourceVersion at which the informer opens its watch without a list, or "".
 func (i *Informer) resumesAt() string {
 	if i.config.Relist {
 		return ""
@@ -177,36 +72,24 @@ func (i *Informer) resumesAt() string {
 	return i.config.ResumeAt
 }
 
-// resumes reports whether a list is the empty one that stands for the checkpoint. The caller holds mu.
+// resumes reports whether a list is the empty one that stands for the checkpoint. The watch from there brings what the
+// previous process may have handed on already. The caller holds mu.
 func (i *Informer) resumes(resourceVersion string, items int) bool {
 	if i.HasSynced() || i.resumesAt() == "" || resourceVersion != i.config.ResumeAt || items > 0 {
 		return false
 	}
 	i.hasListed()
-	if i.phase == listing { // the watch came first
-		i.catchUp()
-	}
-	i.status.resumed(resourceVersion)
+	i.phase = resuming
+	i.status.update(func(s *Status) { s.Resumed, s.ResourceVersion, s.LastContact = true, resourceVersion, i.status.now() })
 	i.log.Info("resumed from the checkpoint", "resourceVersion", resourceVersion, "objects", i.count.Load())
 	return true
 }
 
-// awaitWatch notes that a list will stand for the checkpoint while the watch from there is not open: what an earlier process may
-// have told already comes with that.
-func (i *Informer) awaitWatch() {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	i.phase = resuming
-}
-
-// watchOpened notes that a watch was opened: the first one brings what is behind the checkpoint.
+// watchOpened notes that a watch is open.
 func (i *Informer) watchOpened() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if i.phase == resuming {
-		i.catchUp()
+		i.phase, i.resumedAt = catchingUp, time.Now()
 	}
 }
-
-// catchUp notes that the watch from the checkpoint is open. The caller holds mu.
-func (i *Informer) catchUp() { i.phase, i.resumedAt = catchingUp, time.Now() }

@@ -34,22 +34,14 @@ type Status struct {
 	LastError       string    // of what fails now; empty if nothing does
 }
 
-// tracker collects an informer's status. It has its own lock, so that reading it never waits for handlers.
+// tracker collects an informer's status. It has its own lock, so that reading the status never waits for handlers.
 type tracker struct {
-	resource  schema.GroupVersionResource
-	namespace string
-	selector  string
-	now       func() time.Time
+	now func() time.Time
 
-	mu          sync.Mutex
-	rv          string
-	lastContact time.Time
-	bookmarks   bool
-	relists     int64
-	didResume   bool
-	didRefuse   bool
-	errors      int64
-	failing     map[string]failure // by verb: list or watch
+	mu        sync.Mutex
+	status    Status // without what snapshot adds
+	bookmarks bool
+	failing   map[string]failure // by verb: list or watch
 }
 
 // failure is how a request failed last.
@@ -68,29 +60,27 @@ func FailureKind(err error) string {
 }
 
 func (t *tracker) init(config Config) {
-	t.selector = config.Selector
-	if config.Auxiliary { // another informer may watch a part of the same
-		t.selector = "(auxiliary)"
+	selector := config.Selector
+	if config.Auxiliary { // another informer may watch some of the same objects
+		selector = "(auxiliary)"
 	}
-	t.resource, t.namespace, t.now = config.Resource, config.Namespace, time.Now
-	t.failing = map[string]failure{}
+	t.status = Status{Resource: config.Resource, Namespace: config.Namespace, Selector: selector}
+	t.now, t.failing = time.Now, map[string]failure{}
 }
 
-func (t *tracker) name() string {
-	name := groupResource(t.resource)
-	if t.namespace != "" {
-		name += " in " + t.namespace
-	}
-	return name
-}
-
-func (t *tracker) reached(rv string) {
+func (t *tracker) update(change func(*Status)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.rv, t.lastContact = rv, t.now()
+	change(&t.status)
 }
 
-func (t *tracker) bookmark() {
+func (t *tracker) reached(resourceVersion string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.status.ResourceVersion, t.status.LastContact = resourceVersion, t.now()
+}
+
+func (t *tracker) bookmarked() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.bookmarks = true
@@ -103,7 +93,7 @@ func (t *tracker) requested(verb string, err error) (news bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if err == nil {
-		t.lastContact = t.now()
+		t.status.LastContact = t.now()
 		failed := len(t.failing) > 0
 		delete(t.failing, verb)
 		if verb == verbWatch {
@@ -111,7 +101,7 @@ func (t *tracker) requested(verb string, err error) (news bool) {
 		}
 		return failed && len(t.failing) == 0
 	}
-	t.errors++
+	t.status.Errors++
 	f := failure{FailureKind(err), err}
 	news = true
 	for _, before := range t.failing {
@@ -121,40 +111,13 @@ func (t *tracker) requested(verb string, err error) (news bool) {
 	return news
 }
 
-func (t *tracker) position() string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.rv
-}
-
-func (t *tracker) resumed(rv string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.didResume, t.rv, t.lastContact = true, rv, t.now()
-}
-
-func (t *tracker) refusedCheckpoint() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.didRefuse = true
-}
-
-// relisted counts a list after the first one.
-func (t *tracker) relisted() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.relists++
-}
-
 func (t *tracker) snapshot(objects int, synced bool) Status {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	s := Status{
-		Resource: t.resource, Namespace: t.namespace, Selector: t.selector, Objects: objects, ResourceVersion: t.rv,
-		LastContact: t.lastContact, Synced: synced, Relists: t.relists, Resumed: t.didResume, Refused: t.didRefuse, Errors: t.errors,
-	}
+	s := t.status
+	s.Objects, s.Synced = objects, synced
 	for verb, f := range t.failing {
-		if s.LastError == "" || verb == verbWatch { // without a watch all else is no use
+		if s.LastError == "" || verb == verbWatch { // a failing watch matters most
 			s.LastError = f.err.Error()
 		}
 		s.Forbidden = s.Forbidden || apierrors.IsForbidden(f.err) || apierrors.IsUnauthorized(f.err)
@@ -163,8 +126,6 @@ func (t *tracker) snapshot(objects int, synced bool) Status {
 	if t.bookmarks {
 		limit = bookmarkedSilence
 	}
-	s.Stale = synced && t.now().Sub(t.lastContact) > limit
+	s.Stale = synced && t.now().Sub(s.LastContact) > limit
 	return s
 }
-
-func groupResource(r schema.GroupVersionResource) string { return r.GroupResource().String() }

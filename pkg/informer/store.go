@@ -132,7 +132,7 @@ func (s *store) Resync() error { return nil }
 
 // Bookmark: the watch lives, although nothing changed.
 func (s *store) Bookmark(string) error {
-	s.status.bookmark()
+	s.status.bookmarked()
 	return nil
 }
 
@@ -308,14 +308,14 @@ func (i *Informer) announceGap(to string) {
 	if i.config.Relist && !i.HasSynced() {
 		why = "what is watched of the resource is not what it was at resourceVersion " + from + ", and the resource was listed"
 	} else {
-		i.status.relisted()
+		i.status.update(func(s *Status) { s.Relists++ })
 	}
 	if from == to {
 		return // nothing happened in between
 	}
 	if order, err := resourceversion.CompareResourceVersion(to, from); err == nil && order < 0 {
 		why = "the cluster went back from resourceVersion " + from + ", and the resource was listed again: was it restored from a backup?"
-		i.status.refusedCheckpoint()
+		i.status.update(func(s *Status) { s.Refused = true })
 		i.log.Warn("the cluster went back, listed again: was it restored from a backup?", "from", from, "to", to)
 	} else {
 		i.log.Warn("watch could not be continued; listed again, only intermediate states can be missing", "from", from, "to", to)

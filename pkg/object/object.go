@@ -2,7 +2,6 @@ package object
 
 import (
 	"bytes"
-	"encoding/json"
 	"slices"
 	"sync/atomic"
 	"unique"
@@ -82,26 +81,6 @@ func (p *parser) whole(b []byte) (*Object, error) {
 		return nil, malformed("more than one JSON value", len(b))
 	}
 	return p.object(b, start, end, ""), nil
-}
-
-// bookmarkObject is what NewBookmark renders.
-type bookmarkObject struct {
-	Metadata struct {
-		ResourceVersion string            `json:"resourceVersion"`
-		Annotations     map[string]string `json:"annotations"`
-	} `json:"metadata"`
-}
-
-// NewBookmark makes the object of the bookmark event that ends the initial events of a watch-list (KEP-3157).
-func NewBookmark(resourceVersion string) *Object {
-	var b bookmarkObject
-	b.Metadata.ResourceVersion = resourceVersion
-	b.Metadata.Annotations = map[string]string{metav1.InitialEventsAnnotationKey: "true"}
-	raw, err := json.Marshal(b)
-	if err != nil {
-		raw = nil // strings always marshal
-	}
-	return &Object{Identity: Identity{ResourceVersion: resourceVersion}, Raw: raw}
 }
 
 // Slots is the number of decisions that an object can remember.

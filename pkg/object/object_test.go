@@ -289,16 +289,6 @@ func TestConcurrentUse(t *testing.T) {
 	}
 }
 
-func TestNewBookmark(t *testing.T) {
-	b := NewBookmark(`4"2`)
-	if b.GetResourceVersion() != `4"2` || b.GetAnnotations()[metav1.InitialEventsAnnotationKey] != "true" {
-		t.Errorf("%+v", b)
-	}
-	if got := mustNew(t, string(b.Raw)); got.ResourceVersion != `4"2` {
-		t.Errorf("Raw %s", b.Raw)
-	}
-}
-
 func TestLongestKey(t *testing.T) {
 	const longKey = 48
 	short := func(o *Object) bool { return o.LongestKey > 0 && o.LongestKey < longKey }
