@@ -82,7 +82,7 @@ func (e *Engine) openTracker(o Options) (*tracker.Tracker, error) {
 	if err != nil {
 		return nil, err
 	}
-	of.Store = tracker.FileStore{Store: store}
+	of.Store = store
 	return tracker.New(of), nil
 }
 

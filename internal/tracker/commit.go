@@ -51,7 +51,7 @@ func (t *Tracker) commit() {
 	if len(updates) == 0 {
 		return
 	}
-	err := t.store.Commit(updates, t.filters)
+	err := t.write(updates, t.filters)
 	for n, u := range updates {
 		if err != nil {
 			from[n].TakeBack(u)
@@ -62,22 +62,20 @@ func (t *Tracker) commit() {
 	t.report(err)
 }
 
-// report keeps the outcome of a commit, and logs it if it is news.
+// report notes the outcome of a commit, and logs it if it is another one than before.
 func (t *Tracker) report(err error) {
+	why := ""
+	if err != nil {
+		why = "checkpoint cannot be written: " + err.Error()
+	}
+	before := t.fail(why)
 	t.mu.Lock()
 	t.lastErr = err
 	t.mu.Unlock()
-	if err == nil {
-		t.mu.Lock()
-		before := t.failing
-		t.failing = ""
-		t.mu.Unlock()
-		if before != "" {
-			t.log.Info("checkpoint is written again")
-		}
-		return
-	}
-	if t.fail("checkpoint can't be written: " + err.Error()) {
-		t.log.Error("checkpoint can't be written: a restart would repeat more, and could miss deletions; trying again", "err", err)
+	switch {
+	case err == nil && before != "":
+		t.log.Info("checkpoint is written again")
+	case err != nil && before == "":
+		t.log.Error("checkpoint cannot be written, trying again: a restart would repeat more, and could miss deletions", "err", err)
 	}
 }

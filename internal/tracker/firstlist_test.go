@@ -3,6 +3,9 @@ package tracker
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -65,26 +68,51 @@ func TestFirstListThatWasNotFinished(t *testing.T) {
 	}
 }
 
-// fullStore is a store whose disk has no room for lists.
-type fullStore struct {
-	Store
-	failures int // how often
-}
-
-type fullStage struct {
-	Stage
-	store *fullStore
-}
-
-var errFull = errors.New("no space left on device")
-
-func (f *fullStore) Stage(source ledger.Source) Stage { return fullStage{f.Store.Stage(source), f} }
-
-func (f fullStage) Finish(u ledger.Update, filters map[string]string) error {
-	if f.store.failures--; f.store.failures >= 0 {
-		return errFull
+// A list that breaks is begun again: what it brought before may be gone, and its late parts must not count.
+func TestAListThatIsBegunAgain(t *testing.T) {
+	e := start(t, t.TempDir(), Sink{Name: "s"})
+	e.Resume(pods)
+	first := e.Record(pods).Stage()
+	if err := errors.Join(first.Put(pod(t, "a", 3)), first.Remove(pod(t, "b", 3)), first.Put(pod(t, "c", 3))); err != nil {
+		t.Fatal(err)
 	}
-	return f.Stage.Finish(u, filters)
+	second := e.Record(pods).Stage()
+	if err := second.Put(pod(t, "d", 4)); err != nil {
+		t.Fatal(err)
+	}
+	if err := first.Remove(pod(t, "a", 3)); !errors.Is(err, errSuperseded) {
+		t.Errorf("the first list goes on: %v", err)
+	}
+	if !e.Record(pods).FirstList([]*object.Object{pod(t, "d", 4)}, "10") {
+		t.Fatal("the first list was not stored")
+	}
+	if _, rows, err := e.store.Load("pods"); err != nil || cmp.Diff([]string{"d@4"}, namesOf(rows)) != "" {
+		t.Errorf("%v, %v", namesOf(rows), err)
+	}
+}
+
+// A list of any length is written in parts while it is read, and its memory is released.
+func TestAListIsWrittenInParts(t *testing.T) {
+	e := start(t, t.TempDir(), Sink{Name: "s"})
+	e.Resume(pods)
+	list := e.Record(pods).Stage().(*stage)
+	objects := make([]*object.Object, 9)
+	for n := range objects {
+		o, err := object.New(fmt.Appendf(nil, `{"metadata":{"name":"o%d","resourceVersion":"1"},"data":%q}`, n, strings.Repeat("x", partBytes/3)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		objects[n] = o
+		if err := list.Put(o); err != nil || list.bytes > 2*partBytes {
+			t.Errorf("%d bytes wait, %v", list.bytes, err)
+		}
+	}
+	if !e.Record(pods).FirstList(objects, "10") || list.part != nil {
+		t.Error("the list was not stored, or is kept")
+	}
+	if _, rows, err := e.store.Load("pods"); err != nil || len(rows) != len(objects) {
+		t.Errorf("%d rows, %v", len(rows), err)
+	}
 }
 
 // While the disk takes no list, the bridge is not ready and tries again, until reading ends.
@@ -95,7 +123,13 @@ func TestFirstListWaitsForTheDisk(t *testing.T) {
 				e := start(t, t.TempDir(), Sink{Name: "s"})
 				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 				defer cancel()
-				e.reading, e.store = ctx, &fullStore{e.store, failures}
+				left, write := failures, e.write
+				e.reading, e.write = ctx, func(updates []ledger.Update, filters map[string]string) error {
+					if left--; left >= 0 {
+						return syscall.ENOSPC
+					}
+					return write(updates, filters)
+				}
 				e.Resume(pods)
 				stored := make(chan bool, 1)
 				began := time.Now()

@@ -7,7 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 )
 
-// record is that of one source. It notes in the ledger what a change makes of a row, and how far the informer is.
+// record implements informer.Record for one source. It notes in the ledger what a change makes of a row, and how far the
+// informer is.
 type record struct {
 	tracker *Tracker
 	source  informer.Source
@@ -21,11 +22,8 @@ func (t *Tracker) Record(source informer.Source) informer.Record {
 	return record{t, source, t.Ledger(source.Name)}
 }
 
-// entryBytes bounds what one transaction stores of the objects that enter.
-const entryBytes = 4 << 20
-
-// Entering implements informer.Record. Once a sink was sent an object, a process that is killed must not forget it: the next one lists
-// again, and would not notice that the object is gone. It waits until the store takes the objects.
+// Entering implements informer.Record. Once a sink was sent an object, a process that is killed must not forget it: the
+// next one lists again, and would not notice that the object is gone. It waits until the store takes the objects.
 func (r record) Entering(objects []*object.Object) bool {
 	t := r.tracker
 	t.mu.Lock()
@@ -33,18 +31,14 @@ func (r record) Entering(objects []*object.Object) bool {
 	t.mu.Unlock()
 	for len(objects) > 0 {
 		n := 0
-		for size := 0; n < len(objects) && size < entryBytes; n++ {
+		for size := 0; n < len(objects) && size < partBytes; n++ {
 			size += len(objects[n].Raw)
 		}
-		err := t.store.Commit([]ledger.Update{{
-			Source: state.Source, ResourceVersion: state.ResourceVersion, Sinks: state.Sinks, Refilters: state.Refilters, Upserts: objects[:n],
-		}}, nil)
-		t.report(err)
-		if err == nil {
-			objects = objects[n:]
-		} else if !pause(t.reading, retryInterval) {
+		part := []ledger.Update{{State: state, Upserts: objects[:n]}}
+		if !t.retry(func() error { return t.write(part, t.filters) }) {
 			return false
 		}
+		objects = objects[n:]
 	}
 	return true
 }
@@ -77,8 +71,8 @@ func WentBack(from, to string) bool {
 	return to != "" && from != to && later(from, to) == from
 }
 
-// Past reports whether a position has reached a floor. No floor is always reached. A position that does not compare
-// with the floor counts as past it: it is better to send a change twice than never.
+// Past reports whether a position has reached a floor; an empty floor is always reached. A position that cannot be
+// compared with the floor counts as past it: it is better to send a change twice than never.
 func Past(floor, position string) bool {
 	if floor == "" || position == "" {
 		return floor == ""
@@ -87,7 +81,7 @@ func Past(floor, position string) bool {
 	return err != nil || order >= 0
 }
 
-// later is the later of two resourceVersions of one resource; empty is earlier than any.
+// later returns the later of two resourceVersions of one resource; empty is earlier than any.
 func later(a, b string) string {
 	if a == "" {
 		return b

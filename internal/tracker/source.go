@@ -13,10 +13,8 @@ import (
 type source struct {
 	state   ledger.State   // what the store held when it was resumed, or before that at the start
 	ledger  *ledger.Ledger // nil until it is resumed
-	stage   Stage          // of a first list that is being read
+	stage   *stage         // of a first list that is being read
 	leaving bool           // to be forgotten when everything is settled
-	// forgotten is closed when the store has forgotten it; nil while the store does not.
-	forgotten chan struct{}
 }
 
 // Remembered are the sources that an earlier process watched and this one has not begun to.
@@ -50,12 +48,10 @@ func (t *Tracker) Resume(of informer.Source) informer.Memory {
 	t.rescope(&state, of.Scope)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	s := &source{}
-	s.state = state
 	t.opened++
-	s.ledger = ledger.New(ledger.Source(of), state, t.sinks, t.opened<<40)
-	s.ledger.CountIn(&t.held)
-	t.sources[of.Name] = s
+	l := ledger.New(ledger.Source(of), state, t.sinks, t.opened<<40)
+	l.CountIn(&t.held)
+	t.sources[of.Name] = &source{state: state, ledger: l}
 	return informer.Memory{Known: known, At: state.ResourceVersion, Scope: state.Source.Scope}
 }
 
@@ -78,8 +74,7 @@ func (t *Tracker) rescope(state *ledger.State, scope string) {
 		return
 	}
 	state.Source.Scope = changingTo + scope
-	u := ledger.Update{Source: state.Source, ResourceVersion: state.ResourceVersion, Sinks: state.Sinks, Refilters: state.Refilters}
-	if err := t.store.Commit([]ledger.Update{u}, nil); err != nil {
+	if err := t.write([]ledger.Update{{State: *state}}, t.filters); err != nil {
 		t.report(err) // the next commit has it
 	}
 }
@@ -153,25 +148,19 @@ func (t *Tracker) Settle(sink string, m *event.Message) {
 	}
 }
 
-// keep keeps a source from being forgotten, since its resource went and came again, and reports whether it has a
+// keep keeps a source from being forgotten, because its resource was removed and came back, and reports whether it has a
 // ledger.
 func (t *Tracker) keep(name string) bool {
+	t.forgetting.Lock()
+	defer t.forgetting.Unlock()
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for {
-		s := t.sources[name]
-		if s == nil {
-			return false
-		}
-		if s.forgotten == nil {
-			s.leaving = false
-			return s.ledger != nil
-		}
-		wait := s.forgotten
-		t.mu.Unlock()
-		<-wait
-		t.mu.Lock()
+	s := t.sources[name]
+	if s == nil {
+		return false
 	}
+	s.leaving = false
+	return s.ledger != nil
 }
 
 // Forget drops a source that is not watched any more, as soon as every sink has settled what it was sent of it.
@@ -191,42 +180,33 @@ func (t *Tracker) Removed(i *informer.Informer) {
 	}
 }
 
-// finishLeaving drops the sources that are to be forgotten and have nothing open. No lock is held while the store
-// forgets one.
+// finishLeaving drops the sources that are to be forgotten and have nothing open. t.mu is not held while the store forgets
+// one.
 func (t *Tracker) finishLeaving() {
-	for name, s := range t.takeLeaving() {
-		t.forget(name, s)
-	}
-}
-
-func (t *Tracker) forget(name string, s *source) {
-	err := t.store.Forget(name)
-	t.mu.Lock()
-	if err == nil {
+	t.forgetting.Lock()
+	defer t.forgetting.Unlock()
+	for name, s := range t.leaving() {
+		if err := t.store.Forget(name); err != nil {
+			t.report(err)
+			continue
+		}
+		t.mu.Lock()
 		if s.ledger != nil {
 			s.ledger.Discard()
 		}
 		delete(t.sources, name)
-	}
-	close(s.forgotten)
-	s.forgotten = nil
-	t.mu.Unlock()
-	if err != nil {
-		t.report(err)
+		t.mu.Unlock()
 	}
 }
 
-// takeLeaving gives the sources that can be forgotten now. Whoever resumes one of them waits until that is done.
-func (t *Tracker) takeLeaving() map[string]*source {
+// leaving returns the sources that can be forgotten now.
+func (t *Tracker) leaving() map[string]*source {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	leaving := map[string]*source{}
-	for name, s := range t.sources {
-		if s.leaving && (s.ledger == nil || s.ledger.Open() == 0) {
-			s.forgotten = make(chan struct{})
-			leaving[name] = s
-		}
-	}
+	leaving := maps.Clone(t.sources)
+	maps.DeleteFunc(leaving, func(_ string, s *source) bool {
+		return !s.leaving || s.ledger != nil && s.ledger.Open() > 0
+	})
 	return leaving
 }
 

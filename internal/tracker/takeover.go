@@ -17,15 +17,8 @@ func (t *Tracker) TakeOver(into informer.Source, shares []informer.Share) {
 	if len(rows) == 0 {
 		return
 	}
-	for {
-		err := t.store.TakeOver(state, rows)
-		t.report(err)
-		if err == nil {
-			break
-		}
-		if !pause(t.reading, retryInterval) {
-			return
-		}
+	if !t.retry(func() error { return t.store.TakeOver(state, rows) }) {
+		return
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()

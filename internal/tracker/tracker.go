@@ -20,8 +20,8 @@ import (
 
 // Options of New.
 type Options struct {
-	Store  Store
-	Watch  string // the configuration of what is watched
+	Store  *checkpoint.Store // which the tracker closes
+	Watch  string            // the configuration of what is watched
 	Sinks  []Sink
 	Queues Queues
 	// Reading ends when no more changes are read. What waits for the disk, or for sinks, is given up then.
@@ -49,7 +49,8 @@ type Sink struct {
 
 // Tracker keeps the store in step with the ledgers. It is safe for concurrent use.
 type Tracker struct {
-	store   Store
+	store   *checkpoint.Store
+	write   func(updates []ledger.Update, filters map[string]string) error // store.Commit
 	log     *slog.Logger
 	sinks   []string
 	lossy   map[string]bool // by sink
@@ -62,7 +63,7 @@ type Tracker struct {
 	filters map[string]string // by sink
 	watch   string            // Options.Watch
 
-	uid atomic.Value // of the cluster, a string: see KnownUID
+	forgetting sync.Mutex // held while the store forgets sources: none of them may be resumed meanwhile
 
 	mu      sync.Mutex
 	change  string             // names the last change of watch; empty: it never changed
@@ -72,13 +73,12 @@ type Tracker struct {
 	lastErr error              // of the last commit
 }
 
-// New returns a Tracker of a store, which it closes. Nothing of the store counts before Identify.
+// New returns a Tracker of a store. Nothing of the store counts before Identify.
 func New(o Options) *Tracker {
 	t := &Tracker{
-		store: o.Store, log: o.Logger, watch: o.Watch, lossy: map[string]bool{}, queues: o.Queues, reading: o.Reading,
+		store: o.Store, write: o.Store.Commit, log: o.Logger, watch: o.Watch, lossy: map[string]bool{}, queues: o.Queues, reading: o.Reading,
 		crowded: make(chan struct{}, 1), filters: map[string]string{}, sources: map[string]*source{},
 	}
-	t.noteUID(o.Store.ClusterUID())
 	for _, s := range o.Sinks {
 		t.sinks = append(t.sinks, s.Name)
 		t.lossy[s.Name] = s.Lossy
@@ -95,16 +95,10 @@ func (t *Tracker) ClusterUID() string { return t.store.ClusterUID() }
 
 // KnownUID is ClusterUID; empty if that could never be read. It waits for nothing.
 func (t *Tracker) KnownUID() string {
-	uid, _ := t.uid.Load().(string)
-	return uid
-}
-
-// noteUID is for KnownUID.
-func (t *Tracker) noteUID(uid string) {
-	if uid == checkpoint.UnknownCluster {
-		uid = ""
+	if uid := t.ClusterUID(); uid != checkpoint.UnknownCluster {
+		return uid
 	}
-	t.uid.Store(uid)
+	return ""
 }
 
 // Destination returns which destination has what was settled for a sink; empty if that is not known.
@@ -131,7 +125,7 @@ func (t *Tracker) Identify(ctx context.Context, connector *informer.Connector, c
 	var uid string
 	err := connector.Until(ctx, func() (err error) {
 		uid, err = ReadClusterUID(ctx, client)
-		if err != nil && ctx.Err() == nil && t.fail("the API server does not answer: "+err.Error()) {
+		if err != nil && ctx.Err() == nil && t.fail("the API server does not answer: "+err.Error()) == "" {
 			t.log.Warn("API server does not answer, trying again", "err", err)
 		}
 		return err
@@ -171,7 +165,6 @@ func (t *Tracker) load(uid string) error {
 	if err := t.store.BeginCluster(uid); err != nil {
 		return fmt.Errorf("checkpoint: %w", err)
 	}
-	t.noteUID(uid)
 	// Before anything is sent by a new filter: what it lets in is known from now on, whatever filter comes next.
 	if err := t.store.Commit(nil, t.filters); err != nil {
 		return fmt.Errorf("checkpoint: %w", err)
@@ -207,10 +200,10 @@ func (t *Tracker) NotReady() string {
 	return t.failing
 }
 
-func (t *Tracker) fail(why string) (news bool) {
+// fail notes why the checkpoint keeps the bridge from being ready, and returns the reason before.
+func (t *Tracker) fail(why string) (before string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	news = t.failing == ""
-	t.failing = why
-	return news
+	before, t.failing = t.failing, why
+	return before
 }

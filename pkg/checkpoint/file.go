@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 
 	"go.etcd.io/bbolt"
@@ -12,11 +13,11 @@ import (
 	"github.com/deltabridge/deltabridge/internal/files"
 )
 
-// sparseSize is the size below which a file is not compacted, compactSize the number of bytes in use above
-// which that would take too long: at more than 50 MB/s a start is not held up for more than 10 s.
+// A file is compacted only if it has sparseSize or more, and at most compactSize in use: at more than 50 MB/s that delays a
+// start for less than 10 s.
 const sparseSize, compactSize = 8 << 20, 512 << 20
 
-// isSparse reports whether a file is worth compacting: bbolt itself never gives anything back.
+// isSparse reports whether a file is worth compacting: bbolt itself never makes a file smaller.
 func isSparse(u boltfile.Usage) bool {
 	return u.Total >= sparseSize && u.Used < u.Total/2 && u.Used <= compactSize
 }
@@ -30,7 +31,7 @@ type unusable struct {
 func (u *unusable) Error() string { return u.reason + ": " + u.err.Error() }
 func (u *unusable) Unwrap() error { return u.err }
 
-// openFile opens a file that is there, if it is one that this program can use; otherwise the error is an *unusable.
+// openFile opens a file that exists. If this program cannot use it, the error is an *unusable.
 func openFile(path string, o boltfile.Options) (file *boltfile.File, record storeRecord, err error) {
 	if file, err = boltfile.Open(path, o); err == nil {
 		if err = file.View(func(tx *bbolt.Tx) (err error) { record, err = readHeader(tx); return err }); err != nil {
@@ -43,7 +44,7 @@ func openFile(path string, o boltfile.Options) (file *boltfile.File, record stor
 	return file, record, err
 }
 
-// readHeader reads what tells a checkpoint from other files, and what there is once in it.
+// readHeader returns the store record of a file that is a checkpoint.
 func readHeader(tx *bbolt.Tx) (storeRecord, error) {
 	bucket := tx.Bucket([]byte(bucketStore))
 	if bucket == nil {
@@ -72,41 +73,65 @@ func (s *Store) begin() error {
 		return s.quarantine(why.reason, "", why.err)
 	}
 	if errors.Is(err, os.ErrNotExist) {
-		if err := s.prepareEmpty(""); err != nil {
+		if record, err = s.prepareEmpty(""); err != nil {
 			return err
 		}
-		return s.install()
+		return s.install(record)
 	}
 	if err != nil {
 		return err
 	}
 	s.use(file, record)
 	switch {
-	case record.Privacy != s.opts.Privacy.name():
+	case record.Privacy != s.privacy.Name:
 		err = s.rewrite()
 	case isSparse(file.Usage()):
 		err = s.compact()
 	}
-	if err != nil {
-		return errors.Join(err, file.Close())
+	if err == nil {
+		err = s.sweep()
 	}
-	if err := s.dropStaged(); err != nil {
-		s.logger.Warn("what is left of an unfinished list stays in the checkpoint", "path", s.path, "err", err)
+	if err != nil {
+		return errors.Join(err, s.file.Load().Close())
 	}
 	if record.ClusterName != s.opts.ClusterName {
-		s.logger.Warn("checkpoint was written under another name of the cluster; it counts while the cluster's uid is the same",
+		s.logger.Warn("checkpoint was written under another name of the cluster; it is used as long as the cluster's uid is the same",
 			"was", record.ClusterName, "is", s.opts.ClusterName, "path", s.path)
 	}
 	return nil
 }
 
-// prepareEmpty makes a file without rows, for install.
-func (s *Store) prepareEmpty(clusterUID string) error {
-	record := storeRecord{ClusterName: s.opts.ClusterName, ClusterUID: clusterUID, Privacy: s.opts.Privacy.name()}
-	return boltfile.Prepare(s.path, s.fileOptions(), func(db *bbolt.DB) error { return putEmpty(db, record) })
+// sweep removes the sources that cannot be used: their first list was not completed, or their record is damaged.
+func (s *Store) sweep() error {
+	states, err := s.States()
+	if err != nil {
+		return err
+	}
+	usable := map[string]bool{}
+	for _, state := range states {
+		usable[state.Source.Name] = true
+	}
+	for _, name := range slices.Clone(s.record.Sources) {
+		if usable[name] {
+			continue
+		}
+		s.logger.Warn("source is removed from the checkpoint: its first list was not completed, or its record is damaged",
+			"source", name, "path", s.path)
+		if err := s.Forget(name); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-// putEmpty makes an empty checkpoint of an empty file.
+// prepareEmpty makes a file without rows, for install.
+func (s *Store) prepareEmpty(clusterUID string) (storeRecord, error) {
+	record := storeRecord{ClusterName: s.opts.ClusterName, ClusterUID: clusterUID, Privacy: s.privacy.Name}
+	err := boltfile.Prepare(s.path, s.fileOptions(), func(db *bbolt.DB) error { return putEmpty(db, record) })
+	return record, err
+}
+
+// putEmpty makes an empty file a checkpoint without rows.
 func putEmpty(db *bbolt.DB, record storeRecord) error {
 	return db.Update(func(tx *bbolt.Tx) error {
 		for _, name := range []string{bucketStore, bucketSources, bucketRows} {
@@ -118,13 +143,14 @@ func putEmpty(db *bbolt.DB, record storeRecord) error {
 		if err := tx.Bucket([]byte(bucketStore)).Put([]byte(keyFormat), format); err != nil {
 			return err
 		}
-		return putRecord(tx, record)
+		return putJSON(tx, bucketStore, keyStore, record)
 	})
 }
 
 // quarantine renames the file and begins an empty one, for which there must be room first.
 func (s *Store) quarantine(reason, clusterUID string, why error) error {
-	if err := s.prepareEmpty(clusterUID); err != nil {
+	record, err := s.prepareEmpty(clusterUID)
+	if err != nil {
 		return err
 	}
 	renamedTo, err := files.Quarantine(s.path, reason)
@@ -134,27 +160,22 @@ func (s *Store) quarantine(reason, clusterUID string, why error) error {
 	s.mu.Lock()
 	s.stats.Quarantined++
 	s.mu.Unlock()
-	s.logger.Warn("checkpoint quarantined; an empty one is begun, so everything is listed afresh",
+	s.logger.Warn("checkpoint quarantined; an empty one is begun, and everything is listed",
 		"reason", reason, "err", why, "renamedTo", renamedTo,
-		"remedy", "delete the renamed file once nobody has to look into it: it is not read again")
-	return s.install()
+		"remedy", "delete the renamed file when you no longer need it; the bridge does not read it again")
+	return s.install(record)
 }
 
-// install uses the file that was prepared.
-func (s *Store) install() error {
+// install puts the file that was prepared in the place of the file.
+func (s *Store) install(record storeRecord) error {
 	file, err := boltfile.Install(s.path, s.fileOptions())
-	if err != nil {
-		return err
+	if err == nil {
+		s.use(file, record)
 	}
-	var record storeRecord
-	if err := file.View(func(tx *bbolt.Tx) (err error) { record, err = getRecord(tx); return err }); err != nil {
-		return errors.Join(err, file.Close())
-	}
-	s.use(file, record)
-	return nil
+	return err
 }
 
-// compact copies the file without free pages. If the copy can't be made, the file stays.
+// compact copies the file without free pages. If the copy cannot be made, the file stays.
 func (s *Store) compact() error {
 	if err := boltfile.Prepare(s.path, s.fileOptions(), s.file.Load().Compact); err != nil {
 		s.logger.Warn("checkpoint could not be compacted and stays as it is", "path", s.path, "err", err)
@@ -162,5 +183,5 @@ func (s *Store) compact() error {
 	}
 	usage := s.file.Load().Usage()
 	s.logger.Info("checkpoint compacted", "path", s.path, "bytesBefore", usage.Total, "bytesUsed", usage.Used)
-	return s.install()
+	return s.install(s.record)
 }

@@ -41,7 +41,7 @@ func usable(t testing.TB, s *Store) {
 		t.Fatal(err)
 	}
 	o := small(t, "n", "usable", "1")
-	commit(t, s, nil, ledger.Update{Source: testSource("usable"), ResourceVersion: "1", Upserts: []*object.Object{o}})
+	commit(t, s, nil, ledger.Update{State: ledger.State{Source: testSource("usable"), ResourceVersion: "1"}, Upserts: []*object.Object{o}})
 	if _, rows := rowsOf(t, s, "usable"); len(rows) != 1 {
 		t.Errorf("%d rows", len(rows))
 	}
@@ -59,7 +59,7 @@ func TestBeginCluster(t *testing.T) {
 		if err != nil || s.ClusterUID() != step.uid || len(kept(t, folder)) != step.kept {
 			t.Errorf("%s: uid %s, kept %v, %v", step.uid, s.ClusterUID(), kept(t, folder), err)
 		}
-		commit(t, s, nil, ledger.Update{Source: testSource("of-" + step.uid)})
+		commit(t, s, nil, ledger.Update{State: ledger.State{Source: testSource("of-" + step.uid), ResourceVersion: "1"}})
 		states, err := s.States()
 		if err != nil || len(states) != 1 || states[0].Source.Name != "of-"+step.uid {
 			t.Errorf("%v %v", states, err)
@@ -77,7 +77,7 @@ func TestBeginCluster(t *testing.T) {
 func TestAnotherNameOfTheClusterIsNoOtherCluster(t *testing.T) {
 	folder := t.TempDir()
 	s := begin(t, folder)
-	commit(t, s, nil, ledger.Update{Source: testSource("pods")})
+	commit(t, s, nil, ledger.Update{State: ledger.State{Source: testSource("pods"), ResourceVersion: "1"}})
 	s.Close()
 	var log bytes.Buffer
 	for i := range 2 {
@@ -101,7 +101,7 @@ func TestAnotherNameOfTheClusterIsNoOtherCluster(t *testing.T) {
 func TestQuarantine(t *testing.T) {
 	folder := t.TempDir()
 	s := begin(t, folder)
-	commit(t, s, map[string]string{"a": "rules"}, ledger.Update{Source: testSource("pods"), ResourceVersion: "5"})
+	commit(t, s, map[string]string{"a": "rules"}, ledger.Update{State: ledger.State{Source: testSource("pods"), ResourceVersion: "5"}})
 	for range 3 { // within one second, perhaps: each needs a name of its own
 		if err := quarantine(s); err != nil {
 			t.Fatal(err)
@@ -135,7 +135,7 @@ func TestQuarantine(t *testing.T) {
 func TestQuarantineThatFailsChangesNothing(t *testing.T) {
 	folder := t.TempDir()
 	s := begin(t, folder)
-	commit(t, s, nil, ledger.Update{Source: testSource("pods"), ResourceVersion: "5"})
+	commit(t, s, nil, ledger.Update{State: ledger.State{Source: testSource("pods"), ResourceVersion: "5"}})
 	inTheWay := filepath.Join(folder, fileName+".new")
 	if err := os.MkdirAll(filepath.Join(inTheWay, "x"), 0o700); err != nil {
 		t.Fatal(err)
@@ -146,7 +146,7 @@ func TestQuarantineThatFailsChangesNothing(t *testing.T) {
 	if states, err := s.States(); err != nil || len(states) != 1 {
 		t.Error(states, err)
 	}
-	commit(t, s, nil, ledger.Update{Source: testSource("nodes"), ResourceVersion: "6"})
+	commit(t, s, nil, ledger.Update{State: ledger.State{Source: testSource("nodes"), ResourceVersion: "6"}})
 	if err := os.RemoveAll(inTheWay); err != nil {
 		t.Fatal(err)
 	}
@@ -200,7 +200,7 @@ func TestUnusable(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			folder := t.TempDir()
 			s := begin(t, folder)
-			commit(t, s, nil, ledger.Update{Source: testSource("pods"), ResourceVersion: "5"})
+			commit(t, s, nil, ledger.Update{State: ledger.State{Source: testSource("pods"), ResourceVersion: "5"}})
 			s.Close()
 			test.change(t, s.path)
 			before, err := os.ReadFile(s.path)
@@ -250,13 +250,13 @@ func TestCompaction(t *testing.T) {
 	s := begin(t, folder)
 	objects := pods(t, 0, 6000, 1)
 	source := testSource("pods")
-	commit(t, s, map[string]string{"a": "rules"}, ledger.Update{Source: source, ResourceVersion: "1", Upserts: objects, Sinks: map[string]string{"a": "2"}})
+	commit(t, s, map[string]string{"a": "rules"}, ledger.Update{State: ledger.State{Source: source, ResourceVersion: "1", Sinks: map[string]string{"a": "2"}}, Upserts: objects})
 	full := s.Stats().SizeBytes
 	var gone []string
 	for _, o := range objects[1000:] {
 		gone = append(gone, o.Key())
 	}
-	commit(t, s, nil, ledger.Update{Source: source, ResourceVersion: "3", Deletes: gone, Sinks: map[string]string{"a": "4"}})
+	commit(t, s, nil, ledger.Update{State: ledger.State{Source: source, ResourceVersion: "3", Sinks: map[string]string{"a": "4"}}, Deletes: gone})
 	s.Close()
 	var log bytes.Buffer
 	s, err := Open(Options{Path: folder, ClusterName: "test", Logger: slog.New(slog.NewTextHandler(&log, nil))})
@@ -274,7 +274,7 @@ func TestCompaction(t *testing.T) {
 	if text, known := s.noted().Sinks["a"]; !known || text != "rules" {
 		t.Error(text, known)
 	}
-	commit(t, s, nil, ledger.Update{Source: source, ResourceVersion: "5", Upserts: objects[2000:2001]})
+	commit(t, s, nil, ledger.Update{State: ledger.State{Source: source, ResourceVersion: "5"}, Upserts: objects[2000:2001]})
 	if _, rows := rowsOf(t, s, source.Name); len(rows) != 1001 {
 		t.Errorf("%d rows", len(rows))
 	}

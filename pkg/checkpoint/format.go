@@ -10,6 +10,7 @@ import (
 	"strconv"
 
 	"github.com/klauspost/compress/s2"
+	"go.etcd.io/bbolt"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/deltabridge/deltabridge/internal/boltfile"
@@ -17,25 +18,24 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/object"
 )
 
-// formatVersion is the version of what is described here. A file with a higher one is not touched.
+// formatVersion is the version of the format below. A file with a higher one is quarantined.
 const formatVersion = 1
 
-// The buckets of the file and the keys of the first. All values but that of the format are sealed.
+// The buckets of the file, and the keys of the first one. All values except the format's are sealed.
 const (
 	bucketStore   = "deltabridge"
-	keyFormat     = "format"  // formatVersion in decimal digits: readable for each version that ever was or will be
+	keyFormat     = "format"  // formatVersion in decimal digits; all versions must be able to read it
 	keyStore      = "store"   // storeRecord as JSON
 	bucketSources = "sources" // name of the source -> sourceRecord as JSON
 	bucketRows    = "rows"    // name of the source -> bucket: key of the row -> row
 )
 
-// storeRecord is what there is once in a file. Sources lists those that must be there, so that one that is missing is
-// noticed.
+// storeRecord is about the whole file.
 type storeRecord struct {
 	ClusterName string            `json:"clusterName"`
 	ClusterUID  string            `json:"clusterUID"`
 	Sinks       map[string]string `json:"sinks"`             // sink -> its configuration
-	Sources     []string          `json:"sources"`           // sorted
+	Sources     []string          `json:"sources"`           // sorted; a source of which nothing else is found is damaged
 	Privacy     string            `json:"privacy,omitempty"` // Privacy.Name of all rows
 	// Destinations says for each sink which destination has what was settled for it.
 	Destinations map[string]string `json:"destinations,omitempty"`
@@ -43,17 +43,10 @@ type storeRecord struct {
 	WatchChange  string            `json:"watchChange,omitempty"` // names the last change of Watch; empty: it never changed
 }
 
-// clone is a copy that shares no slice or map that changes.
+// clone returns a copy that shares no slice or map that changes.
 func (r storeRecord) clone() storeRecord {
 	r.Sources, r.Destinations = slices.Clone(r.Sources), maps.Clone(r.Destinations)
 	return r
-}
-
-func (r storeRecord) equal(o storeRecord) bool {
-	return r.ClusterName == o.ClusterName && r.ClusterUID == o.ClusterUID &&
-		r.Privacy == o.Privacy && maps.Equal(r.Sinks, o.Sinks) &&
-		maps.Equal(r.Destinations, o.Destinations) && slices.Equal(r.Sources, o.Sources) &&
-		r.Watch == o.Watch && r.WatchChange == o.WatchChange
 }
 
 func (r storeRecord) knows(source string) bool {
@@ -61,8 +54,8 @@ func (r storeRecord) knows(source string) bool {
 	return found
 }
 
-// sourceRecord is a State, and what its rows must add up to. That is what ties the rows to the watermark: a page that
-// was lost, or is that of an earlier commit, holds rows that are sound each by themselves.
+// sourceRecord is a State, and what its rows must add up to. The sum ties the rows to the watermark: in a page that was
+// lost, or that an earlier commit wrote, each row is sound by itself.
 type sourceRecord struct {
 	Group           string            `json:"group"`
 	Version         string            `json:"version"`
@@ -79,7 +72,7 @@ type sourceRecord struct {
 	Refilters map[string]ledger.Refilter `json:"refilters,omitempty"`
 }
 
-// tally is a checksum of a set of rows that can be kept up to date row by row.
+// tally is a checksum of a set of rows that is updated row by row.
 type tally struct {
 	Count int    `json:"count"`
 	Sum   uint64 `json:"sum"` // of the rows' checksums, modulo 2^64
@@ -91,18 +84,18 @@ func (t *tally) add(sealed []byte) {
 	t.Sum += uint64(checksumOf(sealed))
 }
 
-// remove uncounts a sealed row. One that is damaged leaves a tally that does not add up, as it must.
+// remove uncounts a sealed row. After a damaged one the tally no longer adds up, as it must.
 func (t *tally) remove(sealed []byte) {
 	t.Count--
 	t.Sum -= uint64(checksumOf(sealed))
 }
 
-func (r *sourceRecord) set(u *ledger.Update) {
-	s := u.Source
-	r.Group, r.Version, r.Resource = s.Resource.Group, s.Resource.Version, s.Resource.Resource
-	r.Namespace, r.LabelSelector, r.FieldSelector = s.Namespace, s.LabelSelector, s.FieldSelector
-	r.Scope, r.Defined = s.Scope, s.Defined
-	r.ResourceVersion, r.Sinks, r.Refilters = u.ResourceVersion, u.Sinks, u.Refilters
+func (r *sourceRecord) set(s *ledger.State) {
+	of := s.Source
+	r.Group, r.Version, r.Resource = of.Resource.Group, of.Resource.Version, of.Resource.Resource
+	r.Namespace, r.LabelSelector, r.FieldSelector = of.Namespace, of.LabelSelector, of.FieldSelector
+	r.Scope, r.Defined = of.Scope, of.Defined
+	r.ResourceVersion, r.Sinks, r.Refilters = s.ResourceVersion, s.Sinks, s.Refilters
 }
 
 func (r *sourceRecord) state(name string) ledger.State {
@@ -126,16 +119,16 @@ func (r *sourceRecord) state(name string) ledger.State {
 //	CRC-32C (RFC 3720, 12.1) of key and content, little endian, 4 bytes
 //	content
 //
-// With the key in it, no value can pass for that of another key.
+// Because the CRC covers the key, no value is taken for the value of another key.
 const sealSize = 4
 
-// seal puts the checksum into the first sealSize bytes of b, behind which the content stands.
+// seal puts the checksum into the first sealSize bytes of b. The content follows them.
 func seal(key string, b []byte) []byte {
 	binary.LittleEndian.PutUint32(b, checksum(key, b[sealSize:]))
 	return b
 }
 
-// unseal gives the content of a sealed value; it aliases b.
+// unseal returns the content of a sealed value; it aliases b.
 func unseal(key string, b []byte) ([]byte, error) {
 	if len(b) < sealSize {
 		return nil, fmt.Errorf("%w: %q has %d bytes", boltfile.ErrDamaged, key, len(b))
@@ -151,7 +144,7 @@ func checksum(key string, content []byte) uint32 {
 	return crc32.Update(crc32.Update(0, table, []byte(key)), table, content)
 }
 
-// checksumOf gives the checksum that a sealed value says it has; 0 if it is too short for one.
+// checksumOf returns the checksum that a sealed value contains; 0 if it is too short for one.
 func checksumOf(sealed []byte) uint32 {
 	if len(sealed) < sealSize {
 		return 0
@@ -159,23 +152,36 @@ func checksumOf(sealed []byte) uint32 {
 	return binary.LittleEndian.Uint32(sealed)
 }
 
-func sealJSON(key string, v any) ([]byte, error) {
-	content, err := json.Marshal(v)
+// putJSON puts a record into a bucket.
+func putJSON(tx *bbolt.Tx, bucket, key string, record any) error {
+	content, err := json.Marshal(record)
 	if err != nil {
-		return nil, fmt.Errorf("encode %q: %w", key, err)
+		return fmt.Errorf("encode %q: %w", key, err)
 	}
-	return seal(key, append(make([]byte, sealSize, sealSize+len(content)), content...)), nil
+	value := seal(key, append(make([]byte, sealSize, sealSize+len(content)), content...))
+	return tx.Bucket([]byte(bucket)).Put([]byte(key), value)
 }
 
-func unsealJSON(key string, b []byte, v any) error {
-	content, err := unseal(key, b)
+// getJSON reads what putJSON put.
+func getJSON(tx *bbolt.Tx, bucket, key string, record any) error {
+	content, err := unseal(key, tx.Bucket([]byte(bucket)).Get([]byte(key)))
 	if err != nil {
 		return err
 	}
-	if err := json.Unmarshal(content, v); err != nil {
-		return fmt.Errorf("%w: %q is no JSON: %w", boltfile.ErrDamaged, key, err)
+	if err := json.Unmarshal(content, record); err != nil {
+		return fmt.Errorf("%w: %q is not valid JSON: %w", boltfile.ErrDamaged, key, err)
 	}
 	return nil
+}
+
+func getSource(tx *bbolt.Tx, name string) (r sourceRecord, err error) {
+	err = getJSON(tx, bucketSources, name, &r)
+	return r, err
+}
+
+func getRecord(tx *bbolt.Tx) (r storeRecord, err error) {
+	err = getJSON(tx, bucketStore, keyStore, &r)
+	return r, err
 }
 
 // A row's content is
@@ -184,7 +190,7 @@ func unsealJSON(key string, b []byte, v any) error {
 //	length of the manager, unsigned varint; the manager
 //	body: the object's JSON
 //
-// All else that an object.Object holds is found in its JSON again.
+// The rest of an object.Object is read from its JSON.
 const (
 	bodyRaw    byte = 1 // JSON as it is
 	bodyS2     byte = 2 // JSON as one block of s2, see github.com/klauspost/compress/s2
@@ -196,16 +202,16 @@ const minS2 = 256
 
 // rowCodec encodes and decodes the rows of one resource. It keeps a buffer. Not for concurrent use.
 type rowCodec struct {
-	privacy  *Privacy // nil: rows hold objects as they are
+	privacy  Privacy
 	resource schema.GroupVersionResource
 	buffer   []byte
 }
 
-// encode makes the sealed row of an object, in memory of its own.
+// encode returns the sealed row of an object, in new memory.
 func (c *rowCodec) encode(key string, o *object.Object) []byte {
 	raw := c.privacy.redact(c.resource, o)
 	kind, body := c.compress(raw)
-	if c.privacy.seals() && !same(raw, o.Raw) {
+	if c.privacy.Seal != nil && !same(raw, o.Raw) {
 		kind, body = bodySealed, c.appendSealed(key, kind, body, o.Raw)
 	}
 	row := make([]byte, sealSize, sealSize+1+binary.MaxVarintLen32+len(o.Manager)+len(body))
@@ -215,7 +221,7 @@ func (c *rowCodec) encode(key string, o *object.Object) []byte {
 	return seal(key, append(row, body...))
 }
 
-// compress gives raw as a body; it may be in the codec's buffer.
+// compress returns raw as a body, which may be in the codec's buffer.
 func (c *rowCodec) compress(raw []byte) (kind byte, body []byte) {
 	if len(raw) >= minS2 {
 		if n := s2.MaxEncodedLen(len(raw)); cap(c.buffer) < n {
@@ -244,7 +250,7 @@ func (c *rowCodec) expand(kind byte, body []byte) ([]byte, error) {
 	}
 }
 
-// decode makes the object of a sealed row; it shares no memory with it.
+// decode returns the object of a sealed row. They share no memory.
 func (c *rowCodec) decode(key string, sealed []byte) (*object.Object, error) {
 	content, err := unseal(key, sealed)
 	if err != nil {
@@ -279,7 +285,7 @@ func (c *rowCodec) decode(key string, sealed []byte) (*object.Object, error) {
 	return o, nil
 }
 
-// parseFormat reads the value of keyFormat.
+// parseFormat parses the value of keyFormat.
 func parseFormat(b []byte) (int, error) {
 	version, err := strconv.Atoi(string(b))
 	if err != nil || version < 1 {

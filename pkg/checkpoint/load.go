@@ -11,89 +11,81 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/object"
 )
 
-// errNoState is wrapped by the error of Fetch if the store does not hold the state that was asked for.
+// errNoState is wrapped by the error of Fetch if the store does not hold the state.
 var errNoState = errors.New("the checkpoint does not hold this state")
 
-// States returns all sources without their rows, by name. One that can't be read is left out, see Load.
-func (s *Store) States() ([]ledger.State, error) {
-	var states []ledger.State
-	err := s.view(func(tx *bbolt.Tx) error {
+// States returns all sources without their rows, by name. A source whose record cannot be read, or whose first list is not
+// complete, is left out.
+func (s *Store) States() (states []ledger.State, err error) {
+	err = s.view(func(tx *bbolt.Tx) error {
 		record, err := getRecord(tx)
-		if err != nil {
-			return err
-		}
-		states = nil
-		for _, name := range record.Sources {
-			if s.isDamaged(name) {
-				continue
-			}
-			r, err := getSource(tx, name)
-			if err != nil {
-				s.giveUp(name, err)
-				continue
-			}
-			states = append(states, r.state(name))
-		}
-		return nil
+		states = statesIn(tx, record)
+		return err
 	})
 	return states, boltfile.Explain("read the checkpoint", s.path, err)
 }
 
-// Load returns a source and its rows, in the order of their keys; the zero State if there is none. The rows are those
-// that were committed together with the state, all of them, or none. They have no bytes (Raw), which Fetch returns.
+func statesIn(tx *bbolt.Tx, record storeRecord) (states []ledger.State) {
+	for _, name := range record.Sources {
+		if r, err := getSource(tx, name); err == nil && r.ResourceVersion != "" {
+			states = append(states, r.state(name))
+		}
+	}
+	return states
+}
+
+// Load returns a source and its rows, in the order of their keys; the zero State if there is none, or if its first list
+// is not complete. The rows are those that were committed together with the state, all of them. They have no bytes
+// (Raw), which Fetch returns.
 //
-// A source of which anything can't be read, or does not add up, is as if it had no checkpoint: the zero State. That is
-// logged and counted, and its rows are removed by the next Commit of it. The error is about reading the file at all.
+// It fails if any of that cannot be read or does not add up. The next update must then have ReplaceRows.
 func (s *Store) Load(source string) (state ledger.State, rows []*object.Object, err error) {
 	err = s.view(func(tx *bbolt.Tx) error {
 		record, err := getRecord(tx)
-		if err != nil || !record.knows(source) || s.isDamaged(source) {
+		if err != nil || !record.knows(source) {
 			return err
 		}
 		r, err := getSource(tx, source)
-		if err != nil {
+		if err != nil || r.ResourceVersion == "" {
 			return err
 		}
 		state, rows = r.state(source), make([]*object.Object, 0, r.Rows.Count)
-		return s.eachRow(tx, source, r.Rows, func(o *object.Object, size int) error {
+		return s.eachRow(tx, source, r.Rows, func(o *object.Object) error {
 			o.Raw = nil
 			rows = append(rows, o)
-			s.release(tx, size)
 			return nil
 		})
 	})
-	if errors.Is(err, boltfile.ErrDamaged) {
-		s.giveUp(source, err)
-		return ledger.State{}, nil, nil
-	}
 	if err != nil {
 		return ledger.State{}, nil, boltfile.Explain("read the checkpoint", s.path, err)
 	}
 	return state, rows, nil
 }
 
-// eachRow calls a function for each row of a source, with its size in the file. They must add up to want.
-func (s *Store) eachRow(tx *bbolt.Tx, source string, want tally, call func(o *object.Object, size int) error) error {
+// eachRow calls a function for each row of a source. The rows must add up to want.
+func (s *Store) eachRow(tx *bbolt.Tx, source string, want tally, call func(*object.Object) error) error {
 	bucket := tx.Bucket([]byte(bucketRows)).Bucket([]byte(source))
 	if bucket == nil {
 		return fmt.Errorf("%w: the rows are missing", boltfile.ErrDamaged)
 	}
-	codec, sum := rowCodec{privacy: s.opts.Privacy}, tally{}
+	codec, sum := rowCodec{privacy: s.privacy}, tally{}
 	err := bucket.ForEach(func(key, value []byte) error {
 		o, err := codec.decode(string(key), value)
 		if err != nil {
 			return err
 		}
 		sum.add(value)
-		return call(o, len(value))
+		s.release(tx, len(value))
+		return call(o)
 	})
 	if err == nil && sum != want {
-		err = fmt.Errorf("%w: %d rows with sum %#x, of %d rows with sum %#x", boltfile.ErrDamaged, sum.Count, sum.Sum, want.Count, want.Sum)
+		return fmt.Errorf("%w: %d rows with sum %#x, expected %d rows with sum %#x", boltfile.ErrDamaged,
+			sum.Count, sum.Sum, want.Count, want.Sum)
 	}
 	return err
 }
 
-// Fetch returns the JSON of an object's row, if the row is the state that id names. The result belongs to the caller.
+// Fetch returns the JSON of an object's row if the row is the state that id names. The caller may change the result.
 func (s *Store) Fetch(source, key string, id object.Identity) ([]byte, error) {
 	var o *object.Object
 	err := s.view(func(tx *bbolt.Tx) (err error) {
@@ -106,7 +98,7 @@ func (s *Store) Fetch(source, key string, id object.Identity) ([]byte, error) {
 			return fmt.Errorf("%w: there is no row %q", errNoState, key)
 		}
 		s.release(tx, len(sealed))
-		codec := rowCodec{privacy: s.opts.Privacy}
+		codec := rowCodec{privacy: s.privacy}
 		o, err = codec.decode(key, sealed)
 		return err
 	})
@@ -119,7 +111,7 @@ func (s *Store) Fetch(source, key string, id object.Identity) ([]byte, error) {
 	return o.Raw, nil
 }
 
-// Has reports whether a source has a row for whose key in is true.
+// Has reports whether a source has a row for whose key in returns true.
 func (s *Store) Has(source string, in func(key string) bool) (has bool, err error) {
 	err = s.view(func(tx *bbolt.Tx) error {
 		rows := tx.Bucket([]byte(bucketRows)).Bucket([]byte(source))
@@ -133,16 +125,4 @@ func (s *Store) Has(source string, in func(key string) bool) (has bool, err erro
 		return nil
 	})
 	return has, boltfile.Explain("read the checkpoint", s.path, err)
-}
-
-func getSource(tx *bbolt.Tx, name string) (r sourceRecord, err error) {
-	value := tx.Bucket([]byte(bucketSources)).Get([]byte(name))
-	if value == nil {
-		return r, fmt.Errorf("%w: the record of source %q is missing", boltfile.ErrDamaged, name)
-	}
-	return r, unsealJSON(name, value, &r)
-}
-
-func getRecord(tx *bbolt.Tx) (r storeRecord, err error) {
-	return r, unsealJSON(keyStore, tx.Bucket([]byte(bucketStore)).Get([]byte(keyStore)), &r)
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/deltabridge/deltabridge/pkg/ledger"
+	"github.com/deltabridge/deltabridge/pkg/object"
 )
 
 // model is what a store must be, held in maps.
@@ -39,7 +40,7 @@ func (s *script) below(n int) int {
 // update makes one up, and does the same to the model.
 func (m *model) update(t testing.TB, s *script, n int) ledger.Update {
 	name := fmt.Sprintf("source-%d", s.below(3))
-	u := ledger.Update{Source: testSource(name), ResourceVersion: fmt.Sprint(n), Sinks: map[string]string{}}
+	u := ledger.Update{State: ledger.State{Source: testSource(name), ResourceVersion: fmt.Sprint(n), Sinks: map[string]string{}}}
 	for sink := range m.sinks {
 		if s.below(2) == 0 {
 			u.Sinks[sink] = fmt.Sprint(n + 1)
@@ -73,15 +74,14 @@ func (m *model) list(t testing.TB, store *Store, s *script, n int) {
 	u := m.update(t, s, n)
 	rows := m.sources[u.Source.Name].rows
 	clear(rows)
-	stage := store.Stage(u.Source)
+	first := ledger.Update{State: ledger.State{Source: u.Source}, ReplaceRows: true}
 	for _, o := range u.Upserts {
-		put(t, stage, o)
+		commit(t, store, nil, first)
+		first.ReplaceRows, first.Upserts = false, []*object.Object{o}
 		rows[o.Key()] = o.Manager + " " + string(o.Raw)
 	}
 	u.Upserts, u.Deletes = nil, nil
-	if err := stage.Finish(u, nil); err != nil {
-		t.Fatal(err)
-	}
+	commit(t, store, nil, first, u)
 }
 
 // commit makes a commit up.
@@ -113,7 +113,6 @@ func (m *model) check(t testing.TB, store *Store) {
 	if len(states) != len(m.sources) {
 		t.Fatalf("%d sources, want %d", len(states), len(m.sources))
 	}
-	rows := int64(0)
 	for _, state := range states {
 		want := m.sources[state.Source.Name]
 		loaded, got := rowsOf(t, store, state.Source.Name)
@@ -126,7 +125,6 @@ func (m *model) check(t testing.TB, store *Store) {
 		if diff := cmp.Diff(want.rows, got); diff != "" {
 			t.Fatal(diff)
 		}
-		rows += int64(len(got))
 	}
 	for i := range 4 {
 		sink := fmt.Sprintf("sink-%d", i)
@@ -135,8 +133,8 @@ func (m *model) check(t testing.TB, store *Store) {
 			t.Fatalf("%s: %q %t", sink, got, known)
 		}
 	}
-	if stats := store.Stats(); stats.Rows != rows || stats.Damaged+stats.Quarantined+stats.Errors != 0 {
-		t.Fatalf("%+v, want %d rows", stats, rows)
+	if stats := store.Stats(); stats.Quarantined+stats.Errors != 0 {
+		t.Fatalf("%+v", stats)
 	}
 }
 

@@ -14,23 +14,23 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/ledger"
 )
 
-// Summary is what there is to say of a checkpoint that is not opened.
+// Summary describes a checkpoint that is not opened.
 type Summary struct {
 	Exists     bool
-	Locked     bool // another process uses it: nothing is known of its content
+	Locked     bool // another process uses it, so that its content is not read
 	SizeBytes  int64
 	LastCommit time.Time // when the file was last written
 
 	// Unusable says why Open would quarantine the file; empty if it would not.
 	Unusable                string
 	ClusterName, ClusterUID string
-	States                  []ledger.State // by name; those that can't be read are left out
+	States                  []ledger.State // by name; sources that cannot be read are left out
 	// Destinations says for each sink which destination has what was settled for it.
 	Destinations map[string]string
 }
 
-// Peek looks at the checkpoint of a directory and changes nothing. The error is about reading it at all; it says what to
-// do.
+// Peek reads the checkpoint of a directory and changes nothing. It fails only if it cannot read the file; the error says
+// what to do.
 func Peek(dir string) (Summary, error) {
 	path := filepath.Join(dir, fileName)
 	info, err := os.Stat(path)
@@ -42,7 +42,7 @@ func Peek(dir string) (Summary, error) {
 	}
 	s := Summary{Exists: true, SizeBytes: info.Size(), LastCommit: info.ModTime()}
 	lockPath := filepath.Join(dir, lockName)
-	if _, err := os.Stat(lockPath); err == nil { // or else nobody has it, and Lock would make the file
+	if _, err := os.Stat(lockPath); err == nil { // otherwise no process has it, and Lock would make the file
 		unlock, err := files.Lock(lockPath, 0)
 		if errors.Is(err, files.ErrLocked) {
 			s.Locked = true
@@ -51,7 +51,7 @@ func Peek(dir string) (Summary, error) {
 		if err != nil {
 			return s, boltfile.Explain("lock the checkpoint", dir, err)
 		}
-		defer func() { _ = unlock() }() // what was read holds all the same
+		defer func() { _ = unlock() }() // what was read is valid anyway
 	}
 	err = s.read(path)
 	if why, ok := errors.AsType[*unusable](err); ok {
@@ -67,11 +67,7 @@ func (s *Summary) read(path string) error {
 	}
 	s.ClusterName, s.ClusterUID, s.Destinations = record.ClusterName, record.ClusterUID, record.Destinations
 	err = file.View(func(tx *bbolt.Tx) error {
-		for _, name := range record.Sources {
-			if r, err := getSource(tx, name); err == nil {
-				s.States = append(s.States, r.state(name))
-			}
-		}
+		s.States = statesIn(tx, record)
 		return nil
 	})
 	return errors.Join(err, file.Close())

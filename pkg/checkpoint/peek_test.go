@@ -25,7 +25,7 @@ func TestPeek(t *testing.T) {
 		t.Fatal(err)
 	}
 	source := ledger.Source{Name: "pods"}
-	if err := store.Commit([]ledger.Update{{Source: source, ResourceVersion: "7", Sinks: map[string]string{"a": "8"}}}, nil); err != nil {
+	if err := store.Commit([]ledger.Update{{State: ledger.State{Source: source, ResourceVersion: "7", Sinks: map[string]string{"a": "8"}}}}, nil); err != nil {
 		t.Fatal(err)
 	}
 	if s, err := Peek(dir); err != nil || !s.Exists || !s.Locked || s.SizeBytes == 0 || time.Since(s.LastCommit) > time.Minute {

@@ -10,36 +10,28 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/deltabridge/deltabridge/internal/boltfile"
+	"github.com/deltabridge/deltabridge/pkg/ledger"
 	"github.com/deltabridge/deltabridge/pkg/object"
 )
 
-// Privacy says what rows may hold in clear. It must not change while a store is open.
+// Privacy says what rows may hold in plain text.
 type Privacy struct {
-	// Name stands for all that follows, keys included. Rows that were written under another one are rewritten by Open.
+	// Name identifies all that follows, keys included. Open rewrites rows that were written under another name.
 	Name string
-	// Redact gives the JSON of an object (its Raw) as it may lie on the disk: the same slice if that is how it is. To
-	// redact twice must be to redact once.
+	// Redact returns the JSON of an object (its Raw) as it may be on the disk: the same slice if nothing is to be hidden.
+	// Redacting twice must be the same as redacting once. Nil: nothing is redacted.
 	Redact func(schema.GroupVersionResource, *object.Object) []byte
-	// Seal, if not nil, makes a row hold what Redact took out too, encrypted, and Fetch and Load give it back. What
-	// can't be decrypted is given redacted. Its nonces must be its own, as those of cipher.NewGCMWithRandomNonce are.
+	// Seal, if not nil, makes a row also hold what Redact took out, encrypted; Fetch returns it. If it cannot be
+	// decrypted, Fetch returns the redacted JSON. Seal makes its own nonces, as cipher.NewGCMWithRandomNonce does.
 	Seal cipher.AEAD
 }
 
-func (p *Privacy) name() string {
-	if p == nil {
-		return ""
-	}
-	return p.Name
-}
-
 func (p *Privacy) redact(resource schema.GroupVersionResource, o *object.Object) []byte {
-	if p == nil || p.Redact == nil || o.Hidden {
+	if p.Redact == nil || o.Hidden {
 		return o.Raw
 	}
 	return p.Redact(resource, o)
 }
-
-func (p *Privacy) seals() bool { return p != nil && p.Seal != nil }
 
 // same reports whether two slices are one.
 func same(a, b []byte) bool { return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0]) }
@@ -49,14 +41,14 @@ func same(a, b []byte) bool { return len(a) == len(b) && (len(a) == 0 || &a[0] =
 //	kind of the redacted body, 1 byte; its length, unsigned varint; the redacted body
 //	the JSON as a body with its kind in front, encrypted; the key of the row is authenticated with it
 //
-// so that without the key it is what is stored where nothing is encrypted.
+// so that it can be read, redacted, without the key of the encryption.
 func (c *rowCodec) appendSealed(key string, kind byte, redacted, raw []byte) []byte {
 	body := append(binary.AppendUvarint([]byte{kind}, uint64(len(redacted))), redacted...)
 	kind, raw = c.compress(raw)
 	return c.privacy.Seal.Seal(body, nil, append([]byte{kind}, raw...), []byte(key))
 }
 
-// open gives the body inside of a sealed one.
+// open returns the body inside of a sealed one.
 func (c *rowCodec) open(key string, sealed []byte) (kind byte, body []byte, err error) {
 	if len(sealed) < 2 {
 		return 0, nil, errors.New("sealed body is too short")
@@ -66,7 +58,7 @@ func (c *rowCodec) open(key string, sealed []byte) (kind byte, body []byte, err 
 		return 0, nil, errors.New("sealed body has no end")
 	}
 	redacted, encrypted := sealed[1+n:1+n+int(length)], sealed[1+n+int(length):]
-	if c.privacy.seals() {
+	if c.privacy.Seal != nil {
 		if inner, err := c.privacy.Seal.Open(nil, nil, encrypted, []byte(key)); err == nil && len(inner) > 0 {
 			return inner[0], inner[1:], nil
 		}
@@ -74,70 +66,56 @@ func (c *rowCodec) open(key string, sealed []byte) (kind byte, body []byte, err 
 	return sealed[0], redacted, nil
 }
 
-// rewrite puts in the place of the file one whose rows are what Privacy asks for. Nothing of what was in the old one
-// stays in the new one, not even in free pages. If that fails the file stays, and must not be used.
+// rewrite puts a file whose rows are as Privacy says in the place of the file. Nothing else of the old file is in the new
+// one, not even in free pages. If that fails, the file stays, and must not be used.
 func (s *Store) rewrite() error {
-	record := s.record.clone()
-	record.Privacy = s.opts.Privacy.name()
+	t := &transaction{store: s, codec: rowCodec{privacy: s.privacy}, record: s.record.clone()}
+	t.record.Privacy, t.record.Sources = s.privacy.Name, nil
 	err := boltfile.Prepare(s.path, s.fileOptions(), func(to *bbolt.DB) error {
-		if err := putEmpty(to, record); err != nil {
+		if err := putEmpty(to, t.record); err != nil {
 			return err
 		}
-		for _, name := range record.Sources {
-			err := s.rewriteSource(to, name)
-			if errors.Is(err, boltfile.ErrDamaged) { // its record is missing then: it is listed afresh
-				s.logger.Warn("source is left out of the rewritten checkpoint", "source", name, "err", err)
-				err = to.Update(func(tx *bbolt.Tx) error { return deleteBucket(tx.Bucket([]byte(bucketRows)), name) })
+		update := func(change func() error) error {
+			return to.Update(func(tx *bbolt.Tx) error { t.Tx = tx; return change() })
+		}
+		for _, name := range s.record.Sources {
+			err := s.rewriteSource(name, func(u *ledger.Update) error { return update(func() error { return t.apply(u) }) })
+			if errors.Is(err, boltfile.ErrDamaged) {
+				s.logger.Warn("source is damaged and not in the rewritten checkpoint; it is listed", "source", name, "err", err)
+				err = update(func() error { return t.forget(name) })
 			}
 			if err != nil {
 				return err
 			}
 		}
-		return nil
+		return update(func() error { return putJSON(t.Tx, bucketStore, keyStore, t.record) })
 	})
 	if err != nil {
-		return fmt.Errorf("bring its rows into line with what is to be redacted: %w", err)
+		return fmt.Errorf("rewrite its rows as the configuration of redact says: %w", err)
 	}
-	s.logger.Info("checkpoint rewritten, for what is to be redacted changed", "path", s.path)
-	return s.install()
+	s.logger.Info("checkpoint rewritten because the configuration of redact changed", "path", s.path)
+	return s.install(t.record)
 }
 
-// rewriteSource copies a source. The rows come in the order of their keys.
-func (s *Store) rewriteSource(to *bbolt.DB, name string) error {
+// rewriteSource calls write with the state of a source and its rows, in parts.
+func (s *Store) rewriteSource(name string, write func(*ledger.Update) error) error {
 	return s.view(func(tx *bbolt.Tx) error {
 		record, err := getSource(tx, name)
 		if err != nil {
 			return err
 		}
-		codec, sum := rowCodec{privacy: s.opts.Privacy}, tally{}
-		var batch []*object.Object
-		size := 0
-		flush := func() error {
-			err := to.Update(func(tx *bbolt.Tx) error {
-				rows, err := createRows(tx.Bucket([]byte(bucketRows)), name)
-				if err != nil {
-					return err
-				}
-				return codec.put(rows, record.state(name).Source.Resource, batch, &sum)
-			})
-			batch, size = batch[:0], 0
-			return err
-		}
-		err = s.eachRow(tx, name, record.Rows, func(o *object.Object, n int) error {
-			batch, size = append(batch, o), size+n
-			s.release(tx, n)
-			if size < stageBytes {
+		u, size := ledger.Update{State: record.state(name), ReplaceRows: true}, 0
+		err = s.eachRow(tx, name, record.Rows, func(o *object.Object) error {
+			if u.Upserts, size = append(u.Upserts, o), size+len(o.Raw); size < moveBytes {
 				return nil
 			}
-			return flush()
+			err := write(&u)
+			u.ReplaceRows, u.Upserts, size = false, nil, 0
+			return err
 		})
 		if err != nil {
 			return err
 		}
-		if err := flush(); err != nil {
-			return err
-		}
-		record.Rows = sum
-		return to.Update(func(tx *bbolt.Tx) error { return putSource(tx, name, record) })
+		return write(&u)
 	})
 }

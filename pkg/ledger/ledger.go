@@ -1,7 +1,8 @@
 package ledger
 
 import (
-	"maps"
+	"math"
+	"reflect"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -30,29 +31,11 @@ type Ledger struct {
 	unreached int64
 	total     *atomic.Int64 // see CountIn; nil: none
 	counted   int64         // how much of it is of this ledger
-	written   Update        // ResourceVersion, Sinks and scope of the last Collect
-	scope     scopeChange
-}
-
-// scopeChange is where a source's scope becomes another one: at the first position that is reached.
-type scopeChange struct {
-	before string // what it was
-	seq    uint64
-	done   bool
-}
-
-func (c *scopeChange) change(seq uint64) {
-	if !c.done {
-		c.done, c.seq = true, seq
-	}
-}
-
-// at gives the scope of the rows at a watermark; now is what it becomes.
-func (c *scopeChange) at(seq uint64, now string) string {
-	if c.done && seq >= c.seq {
-		return now
-	}
-	return c.before
+	written   State         // of the last Collect
+	// scopeBefore is the scope of the rows at watermarks below scopeFrom, which is the first position that is reached. The
+	// rows at later watermarks are of the scope of source.
+	scopeBefore string
+	scopeFrom   uint64
 }
 
 // mark is a position: all changes up to seq belong to it.
@@ -74,9 +57,8 @@ type rowChange struct {
 func New(source Source, state State, sinks []string, base uint64) *Ledger {
 	l := &Ledger{
 		source: source, sinks: map[string]*sinkLedger{}, pending: map[string]*[]rowChange{}, writing: map[string]*object.Object{}, seq: base,
-		here: mark{base, state.ResourceVersion}, written: Update{ResourceVersion: state.ResourceVersion, Sinks: state.Sinks, Refilters: state.Refilters},
+		here: mark{base, state.ResourceVersion}, written: state, scopeBefore: state.Source.Scope, scopeFrom: math.MaxUint64,
 	}
-	l.scope.before, l.written.Source.Scope = state.Source.Scope, state.Source.Scope
 	for _, name := range sinks {
 		floor := state.Sinks[name]
 		_, began := state.Sinks[name]
@@ -109,7 +91,7 @@ func reaches(a, b string) bool {
 func (l *Ledger) Begin(resourceVersion string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.scope.change(l.seq)
+	l.scopeFrom = min(l.scopeFrom, l.seq)
 	l.here = mark{l.seq, resourceVersion}
 	for _, s := range l.all {
 		s.here = l.here
@@ -234,7 +216,7 @@ func (l *Ledger) FinishList(sink string) {
 func (l *Ledger) Advance(resourceVersion string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.scope.change(l.seq)
+	l.scopeFrom = min(l.scopeFrom, l.seq)
 	l.here, l.unreached = mark{l.seq, resourceVersion}, 0
 	for _, s := range l.all {
 		if s.caught {
@@ -265,7 +247,7 @@ func (l *Ledger) Collect() (Update, bool) {
 		return Update{}, false
 	}
 	l.dirty = false
-	u := Update{Source: l.source, Sinks: map[string]string{}}
+	u := Update{State: State{Source: l.source, Sinks: map[string]string{}}}
 	least := l.least()
 	if mutant.On("rows-early") {
 		least = l.here
@@ -284,16 +266,18 @@ func (l *Ledger) Collect() (Update, bool) {
 			u.Sinks[name] = m.resourceVersion
 		}
 	}
-	u.ResourceVersion, u.Source.Scope = least.resourceVersion, l.scope.at(least.seq, l.source.Scope)
+	u.ResourceVersion = least.resourceVersion
+	if least.seq < l.scopeFrom {
+		u.Source.Scope = l.scopeBefore
+	}
 	for key, row := range l.pending {
 		l.collectRow(&u, key, row, least.seq)
 	}
 	l.count()
-	if len(u.Upserts)+len(u.Deletes) == 0 && u.ResourceVersion == l.written.ResourceVersion && u.Source.Scope == l.written.Source.Scope &&
-		maps.Equal(u.Sinks, l.written.Sinks) && len(u.Refilters) == len(l.written.Refilters) {
+	if len(u.Upserts)+len(u.Deletes) == 0 && reflect.DeepEqual(u.State, l.written) {
 		return Update{}, false
 	}
-	l.written = Update{Source: u.Source, ResourceVersion: u.ResourceVersion, Sinks: u.Sinks, Refilters: u.Refilters}
+	l.written = u.State
 	for _, o := range u.Upserts {
 		l.writing[o.Key()] = o
 	}
@@ -385,7 +369,7 @@ func (l *Ledger) TakeBack(u Update) {
 	for _, key := range u.Deletes {
 		back(key, nil)
 	}
-	l.written = Update{}
+	l.written = State{}
 	l.dirty = true
 	l.count()
 }

@@ -413,7 +413,7 @@ func TestARefilter(t *testing.T) {
 		t.Errorf("giving a list: %t, %+v", l.GivingList(), l.Refilter("a"))
 	}
 	u, ok := l.Collect()
-	want := Update{ResourceVersion: "50", Sinks: map[string]string{"a": "60", "b": ""}, Refilters: noted}
+	want := Update{State: State{ResourceVersion: "50", Sinks: map[string]string{"a": "60", "b": ""}, Refilters: noted}}
 	if ok {
 		if diff := cmp.Diff(want, u); diff != "" {
 			t.Errorf("before the difference is settled (-want +got):\n%s", diff)

@@ -38,15 +38,13 @@ type Refilter struct {
 	Change string `json:"change"`
 }
 
-// Update is what became settled of one source, as it is written.
+// Update is what became settled of one source, as it is written. Its State replaces the one before.
 type Update struct {
-	Source          Source
-	ResourceVersion string
-	Sinks           map[string]string // complete: replaces what was there
-	Upserts         []*object.Object  // of one key the last counts
-	Deletes         []string          // keys; done before Upserts
-
-	Refilters map[string]Refilter // complete, as Sinks is
+	State
+	// ReplaceRows removes the rows that there are before anything else.
+	ReplaceRows bool
+	Deletes     []string         // keys of rows
+	Upserts     []*object.Object // rows; they are written after Deletes, and of those with one key the last counts
 }
 
 // Share is a part of a source: the rows for whose keys Has is true.

@@ -168,7 +168,7 @@ func TestDoctorCheckpoint(t *testing.T) {
 			t.Fatal(err)
 		}
 		configMaps := schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
-		err = store.Commit([]ledger.Update{{Source: ledger.Source{Name: "configmaps", Resource: configMaps}, ResourceVersion: tt.version}}, nil)
+		err = store.Commit([]ledger.Update{{State: ledger.State{Source: ledger.Source{Name: "configmaps", Resource: configMaps}, ResourceVersion: tt.version}}}, nil)
 		if err := errors.Join(err, store.Close()); err != nil {
 			t.Fatal(err)
 		}

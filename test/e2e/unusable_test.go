@@ -141,12 +141,9 @@ func checkpointOfAnotherCluster(t *testing.T, file, namespace string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = store.Commit([]ledger.Update{{
-		Source: ledger.Source{
+	err = store.Commit([]ledger.Update{{State: ledger.State{Source: ledger.Source{
 			Name: "configmaps in " + namespace, Resource: schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}, Namespace: namespace,
-		},
-		ResourceVersion: "5", Sinks: map[string]string{"kafka": "5"}, Upserts: []*object.Object{ghost},
-	}}, map[string]string{"kafka": "null"})
+		}, ResourceVersion: "5", Sinks: map[string]string{"kafka": "5"}}, Upserts: []*object.Object{ghost}}}, map[string]string{"kafka": "null"})
 	if err != nil {
 		t.Fatal(err)
 	}
