@@ -142,23 +142,22 @@ func same(a, b []byte) bool {
 // members are the members of an object, in document order.
 type members struct {
 	names  []string
-	values [][]byte
-	index  map[string]int // from name to index in names and values
+	values map[string][]byte
 }
 
 // membersOf returns the members of an object. ok is false if the value is not a valid object or has duplicate keys.
 func membersOf(object []byte) (m members, ok bool) {
-	m.index = map[string]int{}
+	m.values = map[string][]byte{}
 	c := jsonscan.NewCursor(object)
 	for key, value, ok := c.Member(); ok; key, value, ok = c.Member() {
 		name, err := jsonscan.Unquote(key)
 		if err != nil {
 			return m, false
 		}
-		m.index[name] = len(m.names)
-		m.names, m.values = append(m.names, name), append(m.values, value)
+		m.names = append(m.names, name)
+		m.values[name] = value
 	}
-	return m, !c.Bad && len(m.index) == len(m.names)
+	return m, !c.Bad && len(m.values) == len(m.names)
 }
 
 // elementsOf returns the elements of a list. ok is false if the value is not a valid list.
@@ -172,18 +171,18 @@ func elementsOf(list []byte) (elements [][]byte, ok bool) {
 
 func (d *differ) object(before, after members) {
 	for _, name := range before.names {
-		if _, stays := after.index[name]; !stays {
+		if _, stays := after.values[name]; !stays {
 			d.enter(Segment{Name: name})
-			d.emit(Remove, before.values[before.index[name]], nil)
+			d.emit(Remove, before.values[name], nil)
 			d.leave()
 		}
 	}
-	for n, name := range after.names {
+	for _, name := range after.names {
 		d.enter(Segment{Name: name})
-		if at, was := before.index[name]; was {
-			d.value(before.values[at], after.values[n])
+		if old, was := before.values[name]; was {
+			d.value(old, after.values[name])
 		} else {
-			d.emit(Add, nil, after.values[n])
+			d.emit(Add, nil, after.values[name])
 		}
 		d.leave()
 	}

@@ -41,42 +41,36 @@ func appendMerge(dst, before, after []byte, depth int) []byte {
 		return append(dst, after...)
 	}
 	dst = append(dst, '{')
-	first := true
-	member := func(name string) {
-		if !first {
-			dst = append(dst, ',')
-		}
-		first = false
-		dst = append(AppendString(dst, name), ':')
-	}
 	for _, name := range a.names {
-		if _, stays := b.index[name]; !stays {
-			member(name)
-			dst = append(dst, "null"...)
+		if _, stays := b.values[name]; !stays {
+			dst = append(AppendKey(dst, name), "null"...)
 		}
 	}
-	for n, name := range b.names {
-		at, was := a.index[name]
-		switch {
+	for _, name := range b.names {
+		old, was := a.values[name]
+		switch value := b.values[name]; {
 		case !was:
-			member(name)
-			dst = append(dst, b.values[n]...)
-		case !same(a.values[at], b.values[n]):
-			member(name)
-			dst = appendMerge(dst, a.values[at], b.values[n], depth+1)
+			dst = append(AppendKey(dst, name), value...)
+		case !same(old, value):
+			dst = appendMerge(AppendKey(dst, name), old, value, depth+1)
 		}
 	}
 	return append(dst, '}')
+}
+
+// AppendKey appends the name of an object's next member, and the colon. dst must end with '{' or with the last member.
+func AppendKey(dst []byte, name string) []byte {
+	if dst[len(dst)-1] != '{' {
+		dst = append(dst, ',')
+	}
+	return append(AppendString(dst, name), ':')
 }
 
 // AppendString appends s as a JSON string. Nearly all values are plain ASCII and need no escape.
 func AppendString(dst []byte, s string) []byte {
 	for i := range len(s) {
 		if c := s[i]; c < ' ' || c >= 0x7f || c == '"' || c == '\\' {
-			quoted, err := json.Marshal(s)
-			if err != nil { // a string always marshals
-				return append(dst, `""`...)
-			}
+			quoted, _ := json.Marshal(s) // a string always marshals
 			return append(dst, quoted...)
 		}
 	}

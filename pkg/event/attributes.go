@@ -1,9 +1,10 @@
 package event
 
 import (
-	"encoding/json"
 	"strings"
 	"time"
+
+	"github.com/deltabridge/deltabridge/internal/jsonpatch"
 )
 
 const (
@@ -116,14 +117,7 @@ func yieldSet(yield func(name, value string) bool, name, value string) bool {
 func (m *Message) AppendStructured(dst []byte) []byte {
 	dst = append(dst, '{')
 	m.Attributes(func(name, value string) bool {
-		dst = appendString(dst, name)
-		dst = append(dst, ':')
-		if isBare(name, value) {
-			dst = append(dst, value...)
-		} else {
-			dst = appendString(dst, value)
-		}
-		dst = append(dst, ',')
+		dst = append(appendAttribute(dst, name, value), ',')
 		return true
 	})
 	dst = append(dst, `"data":`...)
@@ -131,7 +125,16 @@ func (m *Message) AppendStructured(dst []byte) []byte {
 	return append(dst, '}')
 }
 
-// isBare reports whether the value of an attribute is no string in JSON, but a boolean or a number.
+// appendAttribute appends an attribute as a member of a JSON object.
+func appendAttribute(dst []byte, name, value string) []byte {
+	dst = append(jsonpatch.AppendString(dst, name), ':')
+	if isBare(name, value) {
+		return append(dst, value...)
+	}
+	return jsonpatch.AppendString(dst, value)
+}
+
+// isBare reports whether the value of an attribute is a boolean or a number in JSON, and not a string.
 func isBare(name, value string) bool {
 	switch name {
 	case "initiallist", "finalstateunknown", "leftfilter", "resent":
@@ -140,20 +143,4 @@ func isBare(name, value string) bool {
 		return value != "" && strings.Trim(value, "0123456789") == ""
 	}
 	return false
-}
-
-// appendString appends s as a JSON string. Nearly all values are plain ASCII and need no escape.
-func appendString(dst []byte, s string) []byte {
-	for i := range len(s) {
-		if c := s[i]; c < ' ' || c >= 0x7f || c == '"' || c == '\\' {
-			quoted, err := json.Marshal(s)
-			if err != nil { // a string always marshals
-				return append(dst, `""`...)
-			}
-			return append(dst, quoted...)
-		}
-	}
-	dst = append(dst, '"')
-	dst = append(dst, s...)
-	return append(dst, '"')
 }

@@ -78,40 +78,32 @@ func (c *Context) appendJSON(dst []byte) []byte {
 			{"apiVersion", c.Owner.APIVersion}, {"kind", c.Owner.Kind}, {"name", c.Owner.Name}, {"uid", c.Owner.UID},
 		} {
 			if m.value != "" {
-				dst = jsonpatch.AppendString(appendKey(dst, m.name), m.value)
+				dst = jsonpatch.AppendString(jsonpatch.AppendKey(dst, m.name), m.value)
 			}
 		}
 		dst = append(dst, '}')
 	}
 	if c.NamespaceLabels != "" {
-		dst = appendLabels(appendKey(dst, "namespaceLabels"), c.NamespaceLabels)
+		dst = appendLabels(jsonpatch.AppendKey(dst, "namespaceLabels"), c.NamespaceLabels)
 	}
 	if c.InvolvedLabels != "" {
-		dst = append(appendKey(dst, "involvedObject"), `{"labels":`...)
+		dst = append(jsonpatch.AppendKey(dst, "involvedObject"), `{"labels":`...)
 		dst = append(appendLabels(dst, c.InvolvedLabels), '}')
 	}
 	return append(dst, '}')
-}
-
-// appendKey begins the next member of an object.
-func appendKey(dst []byte, name string) []byte {
-	if dst[len(dst)-1] != '{' {
-		dst = append(dst, ',')
-	}
-	return append(jsonpatch.AppendString(dst, name), ':')
 }
 
 func appendLabels(dst []byte, labels string) []byte {
 	dst = append(dst, '{')
 	for label := range strings.SplitSeq(labels, ",") {
 		key, value, _ := strings.Cut(label, "=")
-		dst = jsonpatch.AppendString(appendKey(dst, key), value)
+		dst = jsonpatch.AppendString(jsonpatch.AppendKey(dst, key), value)
 	}
 	return append(dst, '}')
 }
 
 // withContext gives a document, which is a JSON object and nobody else's, a last member "context".
 func (c *Context) withContext(doc []byte) []byte {
-	doc = appendKey(doc[:len(doc)-1], "context")
+	doc = jsonpatch.AppendKey(doc[:len(doc)-1], "context")
 	return append(c.appendJSON(doc), '}')
 }

@@ -1,7 +1,6 @@
 package event
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"sync"
@@ -141,15 +140,7 @@ func (e *Encoder) appendTime(dst []byte, t time.Time) []byte {
 		last = &second{unix, t.UTC().Format("2006-01-02T15:04:05")}
 		e.second.Store(last)
 	}
-	dst = append(dst, last.text...)
-	if n := t.Nanosecond(); n > 0 {
-		digits := [...]byte{'.', '0', '0', '0', '0', '0', '0', '0', '0', '0'}
-		for i := len(digits) - 1; n > 0; i, n = i-1, n/10 {
-			digits[i] += byte(n % 10)
-		}
-		dst = append(dst, bytes.TrimRight(digits[:], "0")...)
-	}
-	return append(dst, 'Z')
+	return append(t.AppendFormat(append(dst, last.text...), ".999999999"), 'Z')
 }
 
 // appendObjectID appends the id of a change: see the package comment.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"strconv"
+	"strings"
 
 	"github.com/deltabridge/deltabridge/internal/jsonpatch"
 	"github.com/deltabridge/deltabridge/internal/jsonscan"
@@ -20,40 +21,28 @@ type manager struct {
 	fields *fieldSet
 }
 
-// managersOf reads the managedFields; what is not as expected is left out. No entry has paths yet.
+// managersOf reads the managedFields without any paths. It leaves out entries that are not as expected.
 func managersOf(managedFields []byte) (managers []manager) {
 	if len(managedFields) == 0 || managedFields[0] != '[' {
 		return nil
 	}
 	entries := jsonscan.NewCursor(managedFields)
 	for entry, ok := entries.Element(); ok; entry, ok = entries.Element() {
-		if entry[0] != '{' {
+		found, err := membersOf(entry, "manager", "operation", "subresource", "time", "fieldsV1")
+		if err != nil {
 			continue
 		}
-		m := manager{Paths: []string{}}
-		c := jsonscan.NewCursor(entry)
-		for key, value, ok := c.Member(); ok; key, value, ok = c.Member() {
-			switch string(key) {
-			case `"manager"`:
-				m.Name = text(value)
-			case `"operation"`:
-				m.Operation = text(value)
-			case `"subresource"`:
-				m.Subresource = text(value)
-			case `"time"`:
-				m.Time = text(value)
-			case `"fieldsV1"`:
-				m.fields = &fieldSet{raw: value}
-			}
-		}
-		managers = append(managers, m)
+		managers = append(managers, manager{
+			Name: text(found[0]), Operation: text(found[1]), Subresource: text(found[2]), Time: text(found[3]),
+			Paths: []string{}, fields: &fieldSet{raw: found[4]},
+		})
 	}
 	return managers
 }
 
-// text of a JSON string; empty for all else.
+// text returns the value of a JSON string, and "" for all else.
 func text(value []byte) string {
-	if value[0] != '"' {
+	if len(value) == 0 || value[0] != '"' {
 		return ""
 	}
 	s, err := jsonscan.Unquote(value)
@@ -85,54 +74,41 @@ func appendManagers(dst []byte, managers []manager) []byte {
 	if len(managers) == 0 {
 		return append(dst, "[]"...)
 	}
-	data, err := json.Marshal(managers)
-	if err != nil { // texts always marshal
-		return append(dst, "[]"...)
-	}
+	data, _ := json.Marshal(managers) // strings always marshal
 	return append(dst, data...)
 }
 
-// fieldSet is a node of FieldsV1: a set of fields as server-side apply writes it. Its children are read when they are asked
-// for.
+// fieldSet is a node of FieldsV1: a set of fields as server-side apply writes it. It is read when its children are first
+// asked for.
 type fieldSet struct {
-	raw    []byte
-	read   bool
-	fields map[string]*fieldSet // f:<name>
-	items  []fieldItem          // k:<keys>, v:<value>, i:<index>
-}
-
-// fieldItem is a set of fields in an element of a list.
-type fieldItem struct {
-	kind  byte   // k, v or i
-	value []byte // the keys, the value or the index, as JSON
-	set   *fieldSet
+	raw      []byte
+	children map[string]*fieldSet // by key: f:<name>, k:<keys>, v:<value>, i:<index>; nil until they are read
+	id       []byte               // of an element: the keys, the value or the index in this node's own key, as JSON
 }
 
 func (s *fieldSet) readChildren() {
-	s.read = true
+	s.children = map[string]*fieldSet{}
 	if len(s.raw) == 0 || s.raw[0] != '{' {
 		return
 	}
-	s.fields = map[string]*fieldSet{}
 	c := jsonscan.NewCursor(s.raw)
 	for key, value, ok := c.Member(); ok; key, value, ok = c.Member() {
 		name, err := jsonscan.Unquote(key)
-		if err != nil || len(name) < 2 || name[1] != ':' {
-			continue // "." is the node itself
+		if err != nil {
+			continue
 		}
-		if name[0] == 'f' {
-			s.fields[name[2:]] = &fieldSet{raw: value}
-		} else if rest := []byte(name[2:]); len(rest) > 0 {
-			s.items = append(s.items, fieldItem{name[0], rest, &fieldSet{raw: value}})
+		if kind, id, found := strings.Cut(name, ":"); found && (kind == "f" || id != "") { // "." is the node itself
+			child := &fieldSet{raw: value}
+			if kind != "f" {
+				child.id = []byte(id)
+			}
+			s.children[name] = child
 		}
 	}
 }
 
 // owns reports whether the set has the path itself, something below it, or a node above it that is owned as a whole.
 func (s *fieldSet) owns(path []jsonpatch.Segment) bool {
-	if s == nil {
-		return false
-	}
 	for n := range path {
 		if n > 0 && string(s.raw) == "{}" {
 			return true
@@ -141,35 +117,36 @@ func (s *fieldSet) owns(path []jsonpatch.Segment) bool {
 			return false
 		}
 	}
-	return true
+	return len(s.raw) > 0
 }
 
 func (s *fieldSet) child(step *jsonpatch.Segment) *fieldSet {
-	if !s.read {
+	if s.children == nil {
 		s.readChildren()
 	}
 	if step.Element == nil {
-		return s.fields[step.Name]
+		return s.children["f:"+step.Name]
 	}
-	for _, item := range s.items {
-		if item.matches(step) {
-			return item.set
+	for name, set := range s.children {
+		if set.isElement(name[0], step) {
+			return set
 		}
 	}
 	return nil
 }
 
-func (i *fieldItem) matches(step *jsonpatch.Segment) bool {
-	switch i.kind {
+// isElement reports whether an element of a list has the keys (k), the value (v) or the index (i) of the set.
+func (s *fieldSet) isElement(kind byte, step *jsonpatch.Segment) bool {
+	switch kind {
 	case 'i':
-		return string(i.value) == strconv.Itoa(step.Index)
+		return string(s.id) == strconv.Itoa(step.Index)
 	case 'v':
-		return sameScalar(i.value, step.Element)
+		return sameScalar(s.id, step.Element)
 	case 'k':
-		if i.value[0] != '{' || step.Element[0] != '{' {
+		if s.id[0] != '{' || step.Element[0] != '{' {
 			return false
 		}
-		c := jsonscan.NewCursor(i.value)
+		c := jsonscan.NewCursor(s.id)
 		for key, value, ok := c.Member(); ok; key, value, ok = c.Member() {
 			if !hasMember(step.Element, key, value) {
 				return false
@@ -190,10 +167,7 @@ func hasMember(object, name, want []byte) bool {
 	return false
 }
 
-// sameScalar compares texts by what they say, and all else by how it is written.
+// sameScalar compares strings after unescaping them, and everything else byte by byte.
 func sameScalar(a, b []byte) bool {
-	if bytes.Equal(a, b) {
-		return true
-	}
-	return a[0] == '"' && b[0] == '"' && text(a) == text(b)
+	return bytes.Equal(a, b) || a[0] == '"' && b[0] == '"' && text(a) == text(b)
 }

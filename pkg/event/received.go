@@ -3,6 +3,7 @@ package event
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 )
@@ -54,20 +55,9 @@ func (r *Received) Resource() string {
 // AppendStructured appends the event in its JSON form to dst: as Message.AppendStructured does, with the attributes in
 // the order of their names.
 func (r *Received) AppendStructured(dst []byte) []byte {
-	names := make([]string, 0, len(r.Attributes))
-	for name := range r.Attributes {
-		names = append(names, name)
-	}
-	slices.Sort(names)
 	dst = append(dst, '{')
-	for _, name := range names {
-		dst = append(appendString(dst, name), ':')
-		if value := r.Attributes[name]; isBare(name, value) {
-			dst = append(dst, value...)
-		} else {
-			dst = appendString(dst, value)
-		}
-		dst = append(dst, ',')
+	for _, name := range slices.Sorted(maps.Keys(r.Attributes)) {
+		dst = append(appendAttribute(dst, name, r.Attributes[name]), ',')
 	}
 	dst = append(dst, `"data":`...)
 	if json.Valid(r.Data) {

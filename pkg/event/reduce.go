@@ -1,10 +1,12 @@
 package event
 
 import (
-	"encoding/json"
+	"bytes"
 	"errors"
+	"slices"
 	"strconv"
 
+	"github.com/deltabridge/deltabridge/internal/jsonpatch"
 	"github.com/deltabridge/deltabridge/internal/jsonscan"
 )
 
@@ -60,91 +62,71 @@ func Reduce(m *Message, marks Marks) (*Message, error) {
 	return &reduced, nil
 }
 
-// reducedData is the payload with the metadata alone. Each object has the member metadata, and a change has not.
+// reducedData returns the payload with the metadata alone. An object has the member metadata, and a change does not.
 func reducedData(data []byte) ([]byte, error) {
-	var change struct{ Metadata, Operation, Object, ChangedPaths, Managers, Context json.RawMessage }
-	err := members(data, func(name string) *json.RawMessage {
-		switch name {
-		case "metadata":
-			return &change.Metadata
-		case "operation":
-			return &change.Operation
-		case "object":
-			return &change.Object
-		case "changedPaths":
-			return &change.ChangedPaths
-		case "managers":
-			return &change.Managers
-		case "context":
-			return &change.Context
-		}
-		return nil
-	})
+	found, err := membersOf(data, "metadata", "operation", "object", "changedPaths", "managers", "context")
 	if err != nil {
 		return nil, err
 	}
-	if change.Metadata != nil || change.Object == nil {
+	metadata, operation, object, changedPaths, managers, context := found[0], found[1], found[2], found[3], found[4], found[5]
+	if metadata != nil || object == nil {
 		return metadataOf(data)
 	}
-	object, err := metadataOf(change.Object)
-	if err != nil {
+	if object, err = metadataOf(object); err != nil {
 		return nil, err
 	}
-	dst := make([]byte, 0, len(object)+len(change.ChangedPaths)+len(change.Managers)+changeOverhead)
-	dst = append(append(dst, `{"operation":`...), change.Operation...)
+	dst := make([]byte, 0, len(object)+len(changedPaths)+len(managers)+changeOverhead)
+	dst = append(append(dst, `{"operation":`...), operation...)
 	dst = append(append(dst, `,"object":`...), object...)
-	dst = append(append(dst, `,"old":null,"patch":null,"changedPaths":`...), change.ChangedPaths...)
-	dst = append(append(dst, `,"managers":`...), change.Managers...)
-	if change.Context != nil {
-		dst = append(appendKey(dst, "context"), change.Context...)
+	dst = append(append(dst, `,"old":null,"patch":null,"changedPaths":`...), changedPaths...)
+	dst = append(append(dst, `,"managers":`...), managers...)
+	if context != nil {
+		dst = append(jsonpatch.AppendKey(dst, "context"), context...)
 	}
 	return append(dst, '}'), nil
 }
 
-// metadataOf is apiVersion, kind and metadata of an object. The error does not quote it.
+// metadataOf returns an object's apiVersion, kind and metadata. The error does not quote the object.
 func metadataOf(raw []byte) ([]byte, error) {
-	var doc struct {
-		APIVersion json.RawMessage `json:"apiVersion,omitempty"`
-		Kind       json.RawMessage `json:"kind,omitempty"`
-		Metadata   json.RawMessage `json:"metadata,omitempty"`
-	}
-	err := members(raw, func(name string) *json.RawMessage {
-		switch name {
-		case "apiVersion":
-			return &doc.APIVersion
-		case "kind":
-			return &doc.Kind
-		case "metadata":
-			return &doc.Metadata
-		}
-		return nil
-	})
+	names := [...]string{"apiVersion", "kind", "metadata"}
+	values, err := membersOf(raw, names[:]...)
 	if err != nil {
 		return nil, err
 	}
-	return json.Marshal(doc)
+	dst := append(make([]byte, 0, len(values[2])+128), '{')
+	for i, value := range values {
+		if value != nil {
+			dst = append(jsonpatch.AppendKey(dst, names[i]), value...)
+		}
+	}
+	return append(dst, '}'), nil
 }
 
-// members puts the values of an object's members where into says (nil: nowhere). Names have to be equal: encoding/json would
-// also take the member "Metadata" of a custom resource for "metadata". Of equal names the last counts. The error does not
-// quote the object.
-func members(raw []byte, into func(name string) *json.RawMessage) error {
+// membersOf returns the values of an object's members with these names, nil for a member that is missing. Unlike
+// encoding/json it does not take the member "Metadata" of a custom resource for "metadata". If a name occurs twice, the last
+// value counts. The error does not quote the object.
+func membersOf(raw []byte, names ...string) ([][]byte, error) {
 	raw = raw[jsonscan.Space(raw, 0):]
 	if len(raw) == 0 || raw[0] != '{' {
-		return errNoObject
+		return nil, errNoObject
 	}
+	values := make([][]byte, len(names))
 	cursor := jsonscan.NewCursor(raw)
 	for key, value, ok := cursor.Member(); ok; key, value, ok = cursor.Member() {
-		name, err := jsonscan.Unquote(key)
-		if err != nil {
-			return errNoObject
+		name := key[1 : len(key)-1]
+		if bytes.IndexByte(name, '\\') >= 0 {
+			unquoted, err := jsonscan.Unquote(key)
+			if err != nil {
+				return nil, errNoObject
+			}
+			name = []byte(unquoted)
 		}
-		if field := into(name); field != nil {
-			*field = value
+		if i := slices.IndexFunc(names, func(n string) bool { return n == string(name) }); i >= 0 {
+			values[i] = value
 		}
 	}
 	if cursor.Bad {
-		return errNoObject
+		return nil, errNoObject
 	}
-	return nil
+	return values, nil
 }

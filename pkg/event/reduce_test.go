@@ -103,7 +103,7 @@ func TestMetadataOf(t *testing.T) {
 	const want = `{"apiVersion":"v1","kind":"A","metadata":{"name":"a"}}`
 	for _, text := range []string{
 		` {"kind":"A","Kind":"B","apiVersion":"v1","APIVersion":"v2","metadata":{"name":"a"},"Metadata":{"name":"b"},"METADATA":null}`,
-		`{"apiVersion":"v0","apiVersion":"v1","\u006bind":"A", "metadata" : { "name" : "a" } }`,
+		`{"apiVersion":"v0","apiVersion":"v1","\u006bind":"A", "metadata" : {"name":"a"} }`,
 	} {
 		if got, err := metadataOf([]byte(text)); err != nil || string(got) != want {
 			t.Errorf("%s, %v", got, err)

@@ -60,36 +60,34 @@ func ParseTemplate(text string, escape Escape) (*Template, error) {
 	if text == "" {
 		return fail(0, "it is empty")
 	}
-	for i := 0; i < len(text); {
-		switch text[i] {
-		case '{':
-			end := strings.IndexByte(text[i:], '}')
-			if end < 0 {
-				return fail(i, "'{' has no '}'")
-			}
-			name := text[i+1 : i+end]
-			if !slices.Contains(variables(), name) {
-				return fail(i, "there is no variable %q; there are %s", name, strings.Join(variables(), ", "))
-			}
-			t.parts = append(t.parts, templatePart{variable: name})
-			i += end + 1
-		case '}':
-			return fail(i, "'}' has no '{'")
-		default:
-			end := strings.IndexAny(text[i:], "{}")
-			if end < 0 {
-				end = len(text) - i
-			}
-			literal := text[i : i+end]
-			if k := strings.IndexFunc(literal, func(r rune) bool { return !escape.allowsLiteral(r) }); k >= 0 {
-				return fail(i+k, "%q can't stand in a %s", literal[k:k+1], escape.place())
-			}
-			t.parts = append(t.parts, templatePart{literal: literal})
-			i += end
+	for rest := text; rest != ""; {
+		offset := len(text) - len(rest)
+		literal, after, opened := strings.Cut(rest, "{")
+		if k := strings.IndexByte(literal, '}'); k >= 0 {
+			return fail(offset+k, "'}' has no '{'")
 		}
+		if k := strings.IndexFunc(literal, func(r rune) bool { return !escape.allowsLiteral(r) }); k >= 0 {
+			return fail(offset+k, "%q is not allowed in a %s", literal[k:k+1], escape.place())
+		}
+		if literal != "" {
+			t.parts = append(t.parts, templatePart{literal: literal})
+		}
+		if !opened {
+			break
+		}
+		offset += len(literal)
+		name, after, closed := strings.Cut(after, "}")
+		if !closed {
+			return fail(offset, "'{' has no '}'")
+		}
+		if !slices.Contains(variables(), name) {
+			return fail(offset, "there is no variable %q; there are %s", name, strings.Join(variables(), ", "))
+		}
+		t.parts = append(t.parts, templatePart{variable: name})
+		rest = after
 	}
-	if (escape == EscapeSubject || escape == EscapeKey) && (strings.HasPrefix(text, ".") || strings.HasSuffix(text, ".") || strings.Contains(text, "..")) {
-		return fail(0, "a subject can't have an empty token (two dots, or a dot at an end)")
+	if (escape == EscapeSubject || escape == EscapeKey) && slices.Contains(strings.Split(text, "."), "") {
+		return fail(0, "a subject cannot have an empty token (two dots, or a dot at an end)")
 	}
 	return t, nil
 }
