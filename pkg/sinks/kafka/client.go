@@ -21,15 +21,12 @@ var (
 	_ diagnose.NameReader = (*Sink)(nil)
 )
 
-const (
-	mechanismIAM  = wire.MechanismIAM
-	cleanupPolicy = "cleanup.policy" // Kafka's setting
-)
+const cleanupPolicy = "cleanup.policy" // Kafka's setting
 
 // wire is the part of the configuration that says how to reach the cluster.
 func (cfg *Config) wire() *wire.Config {
 	return &wire.Config{
-		Brokers: cfg.Brokers, TLS: cfg.TLS, SASL: wire.SASL(cfg.SASL), RequestTimeout: cfg.RequestTimeout,
+		Brokers: cfg.Brokers, TLS: cfg.TLS, SASL: cfg.SASL, RequestTimeout: cfg.RequestTimeout,
 		Prober: cfg.Prober, Logger: cfg.Logger, Dial: cfg.dial,
 	}
 }
@@ -39,7 +36,7 @@ func (cfg *Config) newTopics() *wire.NewTopic {
 	if cfg.CreateTopics == nil {
 		return nil
 	}
-	how := wire.NewTopic(*cfg.CreateTopics)
+	how := *cfg.CreateTopics
 	how.Config = make(map[string]string)
 	if cfg.Tombstones {
 		how.Config[cleanupPolicy] = "compact" // the last record of each key stays

@@ -15,6 +15,7 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/reach"
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 	"github.com/deltabridge/deltabridge/pkg/sinks/access"
+	"github.com/deltabridge/deltabridge/pkg/sinks/kafka/internal/wire"
 )
 
 // Defaults of zero values; those of the configuration file are in the tags.
@@ -63,29 +64,11 @@ type Config struct {
 	dial    func(ctx context.Context, network, addr string) (net.Conn, error) // nil: reach.Dial; tests set it
 }
 
-// CreateTopics is how topics are created.
-type CreateTopics struct {
-	// Into how many partitions a topic is divided. 0: what the broker has as its default.
-	Partitions int `yaml:"partitions" default:"0" min:"0" max:"10000" example:"12"`
-	// How many brokers keep a copy. 0: what the broker has as its default.
-	ReplicationFactor int `yaml:"replicationFactor" default:"0" min:"0" max:"1000" example:"3"`
-	// Settings of a topic, by Kafka's names.
-	Config map[string]string `yaml:"config" example:"{cleanup.policy: compact, min.insync.replicas: 2}"`
-}
-
-// SASLConfig is how the bridge authenticates to the brokers.
-type SASLConfig struct {
-	// The mechanism. Empty: no authentication. `AWS_MSK_IAM` takes the credentials of the AWS environment: the role of a
-	// service account (IRSA), EKS Pod Identity, variables or files.
-	Mechanism string `yaml:"mechanism" enum:"PLAIN SCRAM-SHA-256 SCRAM-SHA-512 AWS_MSK_IAM" example:"SCRAM-SHA-512"`
-	// The user.
-	Username string `yaml:"username" example:"bridge"`
-	// A file with the password of `username`. It is read at each connection.
-	PasswordFile string `yaml:"passwordFile" format:"file" example:"/etc/deltabridge/password"`
-	// The AWS region of the cluster, for `AWS_MSK_IAM`. Empty: that of the environment variable `AWS_REGION`, which IRSA
-	// sets.
-	Region string `yaml:"region" example:"eu-central-1"`
-}
+// Types that the connections share.
+type (
+	CreateTopics = wire.NewTopic
+	SASLConfig   = wire.SASL
+)
 
 // Compression of record batches.
 type Compression string

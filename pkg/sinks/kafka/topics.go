@@ -113,12 +113,10 @@ func (s *Sink) refresh(ctx context.Context, topics []*topic) {
 	if len(missing) == 0 || s.create == nil {
 		return
 	}
-	failed, err := s.client.CreateTopics(ctx, namesOf(missing), s.create, false)
+	failed := s.client.CreateTopics(ctx, namesOf(missing), s.create, false)
 	created := missing[:0]
 	for _, t := range missing {
-		if err != nil {
-			t.err = err
-		} else if err := failed[t.name]; err != nil {
+		if err := failed[t.name]; err != nil {
 			t.err = s.unavailable(t, err)
 		} else {
 			created = append(created, t)

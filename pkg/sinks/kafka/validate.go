@@ -64,29 +64,6 @@ func nameOneObject(topic, key *event.Template) bool {
 	return either("uid") || key.Uses("name") && either("group") && either("resource") && either("namespace")
 }
 
-// Validate reports which keys do not go with the mechanism.
-func (s *SASLConfig) Validate(at *strictyaml.Section) {
-	names := []string{"mechanism", "username", "passwordFile"}
-	given := at.Given(names...)
-	if s.Mechanism == mechanismIAM {
-		for _, name := range given[1:] {
-			at.Report(name, "is given besides mechanism AWS_MSK_IAM, which takes the credentials of the AWS environment", "remove it")
-		}
-		return
-	}
-	if len(at.Given("region")) > 0 && at.Fine("mechanism") {
-		at.Report("region", "is for mechanism AWS_MSK_IAM alone", "remove it, or write mechanism: AWS_MSK_IAM")
-	}
-	if len(given) == 0 {
-		return
-	}
-	for _, name := range names {
-		if !slices.Contains(given, name) {
-			at.ReportMissing(name, "is missing besides "+given[0], "give mechanism, username and passwordFile, or none of them")
-		}
-	}
-}
-
 // ValidateLetters implements [sinks.Config].
 func (cfg *Config) ValidateLetters(at *strictyaml.Section, to *sinks.LetterPlace) {
 	switch {

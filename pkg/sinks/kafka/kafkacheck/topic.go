@@ -123,11 +123,7 @@ func (t *topic) checkCreation(ctx context.Context) {
 		t.fail(wire.NoTopic(t.Name))
 		return
 	}
-	failed, err := t.Client.CreateTopics(ctx, []string{t.Name}, t.Create, true)
-	if err == nil {
-		err = failed[t.Name]
-	}
-	if err != nil {
+	if err := t.Client.CreateTopics(ctx, []string{t.Name}, t.Create, true)[t.Name]; err != nil {
 		t.fail(err)
 		return
 	}

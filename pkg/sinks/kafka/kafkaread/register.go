@@ -111,11 +111,7 @@ func (r *Register) partition(ctx context.Context, create bool) (*partition, erro
 	how := &wire.NewTopic{
 		Partitions: 1, ReplicationFactor: r.ReplicationFactor, Config: map[string]string{"cleanup.policy": "compact"},
 	}
-	failed, err := r.Client.CreateTopics(ctx, []string{RegisterTopic}, how, false)
-	if err == nil {
-		err = failed[RegisterTopic]
-	}
-	if err != nil {
+	if err := r.Client.CreateTopics(ctx, []string{RegisterTopic}, how, false)[RegisterTopic]; err != nil {
 		return nil, noRegister(err)
 	}
 	p, err := r.partition(ctx, false)

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -17,6 +16,7 @@ import (
 	"github.com/segmentio/kafka-go/sasl/plain"
 	"github.com/segmentio/kafka-go/sasl/scram"
 
+	"github.com/deltabridge/deltabridge/internal/strictyaml"
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 	"github.com/deltabridge/deltabridge/pkg/sinks/access"
 )
@@ -35,12 +35,41 @@ const (
 	keyRegion    = "kafka.sasl.region"
 )
 
-// SASL is how the client authenticates. With an empty Mechanism it does not.
+// SASL is how the bridge authenticates to the brokers.
 type SASL struct {
-	Mechanism    string
-	Username     string
-	PasswordFile string
-	Region       string // for AWS_MSK_IAM
+	// The mechanism. Empty: no authentication. `AWS_MSK_IAM` takes the credentials of the AWS environment: the role of a
+	// service account (IRSA), EKS Pod Identity, variables or files.
+	Mechanism string `yaml:"mechanism" enum:"PLAIN SCRAM-SHA-256 SCRAM-SHA-512 AWS_MSK_IAM" example:"SCRAM-SHA-512"`
+	// The user.
+	Username string `yaml:"username" example:"bridge"`
+	// A file with the password of `username`. It is read at each connection.
+	PasswordFile string `yaml:"passwordFile" format:"file" example:"/etc/deltabridge/password"`
+	// The AWS region of the cluster, for `AWS_MSK_IAM`. Empty: that of the environment variable `AWS_REGION`, which IRSA
+	// sets.
+	Region string `yaml:"region" example:"eu-central-1"`
+}
+
+// Validate reports the keys that do not go with the mechanism.
+func (s *SASL) Validate(at *strictyaml.Section) {
+	names := []string{"mechanism", "username", "passwordFile"}
+	given := at.Given(names...)
+	if s.Mechanism == MechanismIAM {
+		for _, name := range given[1:] {
+			at.Report(name, "is given besides mechanism AWS_MSK_IAM, which takes the credentials of the AWS environment", "remove it")
+		}
+		return
+	}
+	if len(at.Given("region")) > 0 && at.Fine("mechanism") {
+		at.Report("region", "is for mechanism AWS_MSK_IAM alone", "remove it, or write mechanism: AWS_MSK_IAM")
+	}
+	if len(given) == 0 {
+		return
+	}
+	for _, name := range names {
+		if !slices.Contains(given, name) {
+			at.ReportMissing(name, "is missing besides "+given[0], "give mechanism, username and passwordFile, or none of them")
+		}
+	}
 }
 
 // Who names the client, for messages.
@@ -58,23 +87,24 @@ func (s *SASL) Who() string {
 func (s *SASL) Password() (string, error) { return access.Secret(keyPassword, s.PasswordFile) }
 
 // mechanism also returns the secret that no error may repeat.
-func (s *SASL) mechanism(ctx context.Context, aws *awsCredentials) (_ sasl.Mechanism, secret string, err error) {
+func (s *SASL) mechanism(ctx context.Context, aws *awsCredentials) (m sasl.Mechanism, secret string, err error) {
 	if s.Mechanism == MechanismIAM {
-		m, err := aws.mechanism(ctx, s)
+		m, err = aws.mechanism(ctx, s)
 		return m, "", err
 	}
 	password, err := s.Password()
 	if err != nil {
 		return nil, "", err
 	}
-	var m sasl.Mechanism = plain.Mechanism{Username: s.Username, Password: password}
 	switch s.Mechanism {
 	case MechanismScramSHA256:
 		m, err = scram.Mechanism(scram.SHA256, s.Username, password)
 	case MechanismScramSHA512:
 		m, err = scram.Mechanism(scram.SHA512, s.Username, password)
+	default:
+		m = plain.Mechanism{Username: s.Username, Password: password}
 	}
-	if err != nil { // of the preparation of strings: a character that passwords can't have
+	if err != nil { // a character that passwords cannot have
 		return nil, "", &sinks.ConnectError{
 			Step: sinks.StepFiles, Key: keyPassword,
 			Err: errors.New("user or password hold characters that " + s.Mechanism + " does not take"),
@@ -104,7 +134,8 @@ func (k *conn) authenticate(ctx context.Context, aws *awsCredentials, passed Pas
 		return err
 	}
 	key, remedy := s.secretKey()
-	session, state, err := mechanism.Start(k.withMetadata(ctx))
+	host, _, _ := net.SplitHostPort(k.addr) // AWS_MSK_IAM signs the host
+	session, state, err := mechanism.Start(sasl.WithMetadata(ctx, &sasl.Metadata{Host: host}))
 	if err != nil {
 		if s.Mechanism == MechanismIAM {
 			text := strings.TrimPrefix(err.Error(), "failed to refresh cached credentials, ")
@@ -144,16 +175,6 @@ func (k *conn) authenticate(ctx context.Context, aws *awsCredentials, passed Pas
 	}
 	passed(sinks.StepAuthenticate, detail, readable)
 	return nil
-}
-
-// withMetadata says who the exchange is with, as AWS_MSK_IAM requires: it signs the host.
-func (k *conn) withMetadata(ctx context.Context) context.Context {
-	host, port, _ := net.SplitHostPort(k.addr)
-	number, err := strconv.Atoi(port)
-	if err != nil {
-		return ctx
-	}
-	return sasl.WithMetadata(ctx, &sasl.Metadata{Host: host, Port: number})
 }
 
 // rejected is the error of credentials that the broker does not accept.

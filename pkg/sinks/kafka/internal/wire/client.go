@@ -204,21 +204,17 @@ func (c *Client) reachable(ctx context.Context) ([]string, error) {
 	return slices.Insert(all, 0, addr), nil
 }
 
-// candidates are the brokers in the order in which to ask them: connected ones, configured ones, others.
+// candidates returns the brokers in the order in which to ask them: connected ones, configured ones, others.
 func (c *Client) candidates() (all []string, connected bool) {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	var others []string
-	for _, addr := range slices.Concat(c.cfg.Brokers, slices.Sorted(maps.Values(c.brokers))) {
-		switch {
-		case slices.Contains(all, addr) || slices.Contains(others, addr):
-		case c.idle[addr] != nil:
+	idle := slices.Sorted(maps.Keys(c.idle))
+	c.mu.Unlock()
+	for _, addr := range slices.Concat(idle, c.cfg.Brokers, c.Addresses()) {
+		if !slices.Contains(all, addr) {
 			all = append(all, addr)
-		default:
-			others = append(others, addr)
 		}
 	}
-	return append(all, others...), len(all) > 0
+	return all, len(idle) > 0
 }
 
 // WorksWithout reports whether another broker than that at addr has answered just now.
@@ -230,7 +226,7 @@ func (c *Client) WorksWithout(addr string) bool {
 // broker's answer says more than silence.
 func (c *Client) WriteTimeout() int32 { return int32((c.cfg.RequestTimeout * 2 / 3).Milliseconds()) }
 
-// Addresses are those of all brokers, as the last metadata has them.
+// Addresses returns the addresses of all brokers in the last metadata.
 func (c *Client) Addresses() []string { return slices.Sorted(maps.Values(c.brokers)) }
 
 // Topic is what the metadata say of a topic.

@@ -74,8 +74,7 @@ func (c *Client) CodeError(where string, code kafkago.Error, message string) err
 	if message != "" {
 		where += ": " + message
 	}
-	switch code {
-	case kafkago.TopicAuthorizationFailed, kafkago.ClusterAuthorizationFailed:
+	if code == kafkago.TopicAuthorizationFailed || code == kafkago.ClusterAuthorizationFailed {
 		return &sinks.ConnectError{
 			Step: sinks.StepAuthorize, Key: "kafka.topic",
 			Remedy: fmt.Sprintf("give %s the permissions Describe and Write on the topic", c.cfg.SASL.Who()),

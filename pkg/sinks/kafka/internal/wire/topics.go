@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"path"
 	"regexp"
 	"slices"
 	"time"
@@ -26,15 +27,10 @@ func (c *Client) TopicsLike(ctx context.Context, template *event.Template) ([]st
 	if err != nil {
 		return nil, err
 	}
-	variable := regexp.MustCompile(`\\\{[a-z]+\\\}`)
-	text := variable.ReplaceAllString(regexp.QuoteMeta(template.String()), `[A-Za-z0-9._-]+`)
-	pattern, err := regexp.Compile("^" + text + "$")
-	if err != nil {
-		return nil, err
-	}
+	pattern := regexp.MustCompile(`\{[a-z]+\}`).ReplaceAllString(template.String(), "?*") // of package path
 	var names []string
 	for _, t := range msg.(*metadata.Response).Topics {
-		if !t.IsInternal && pattern.MatchString(t.Name) {
+		if matches, _ := path.Match(pattern, t.Name); matches && !t.IsInternal {
 			names = append(names, t.Name)
 		}
 	}
@@ -42,18 +38,21 @@ func (c *Client) TopicsLike(ctx context.Context, template *event.Template) ([]st
 	return names, nil
 }
 
-// NewTopic is how a topic is created.
+// NewTopic is how topics are created.
 type NewTopic struct {
-	Partitions        int               // 0: the broker's num.partitions
-	ReplicationFactor int               // 0: the broker's default.replication.factor
-	Config            map[string]string // settings
+	// The number of partitions of a topic. 0: the broker's default, `num.partitions`.
+	Partitions int `yaml:"partitions" default:"0" min:"0" max:"10000" example:"12"`
+	// The number of brokers that keep a copy. 0: the broker's default, `default.replication.factor`.
+	ReplicationFactor int `yaml:"replicationFactor" default:"0" min:"0" max:"1000" example:"3"`
+	// Settings of a topic, by Kafka's names.
+	Config map[string]string `yaml:"config" example:"{cleanup.policy: compact, min.insync.replicas: 2}"`
 }
 
 // CreateTopics creates the topics, and waits until they have leaders. One that exists already is left as it is. The
-// result has an entry for each topic that could not be created. With dryRun the cluster is asked whether it would.
-func (c *Client) CreateTopics(
-	ctx context.Context, names []string, how *NewTopic, dryRun bool,
-) (map[string]error, error) {
+// result has an error for each topic that could not be created. With dryRun the cluster only checks whether it would
+// create them.
+func (c *Client) CreateTopics(ctx context.Context, names []string, how *NewTopic, dryRun bool) map[string]error {
+	failed := make(map[string]error)
 	req := &createtopics.Request{TimeoutMs: int32(c.cfg.RequestTimeout.Milliseconds()), ValidateOnly: dryRun}
 	for _, name := range names {
 		t := createtopics.RequestTopic{Name: name, NumPartitions: -1, ReplicationFactor: -1}
@@ -70,9 +69,11 @@ func (c *Client) CreateTopics(
 	}
 	msg, err := c.askController(ctx, req)
 	if err != nil {
-		return nil, fmt.Errorf("creating topics: %w", err)
+		for _, name := range names {
+			failed[name] = fmt.Errorf("create topic %s: %w", name, err)
+		}
+		return failed
 	}
-	failed := make(map[string]error)
 	for _, t := range msg.(*createtopics.Response).Topics {
 		if code := kafkago.Error(t.ErrorCode); code != 0 && code != kafkago.TopicAlreadyExists {
 			failed[t.Name] = c.notCreated(t.Name, code, t.ErrorMessage)
@@ -83,7 +84,7 @@ func (c *Client) CreateTopics(
 			return failed[name] != nil
 		}))
 	}
-	return failed, nil
+	return failed
 }
 
 // awaitCreated waits until the topics have leaders: their creation is acknowledged before every broker knows them.
