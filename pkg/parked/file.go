@@ -2,15 +2,16 @@ package parked
 
 import (
 	"encoding/binary"
-	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"os"
 	"path/filepath"
 
 	"go.etcd.io/bbolt"
 
 	"github.com/deltabridge/deltabridge/internal/boltfile"
+	"github.com/deltabridge/deltabridge/pkg/event"
 )
 
 const (
@@ -18,41 +19,81 @@ const (
 	format         = "1"
 )
 
-// The buckets and keys of the file. The bucket of queues has one for each queue, which has its description under
-// keyQueue and a bucket of its events.
+// The buckets and keys of the file. The bucket of queues has one for each destination, which has a bucket of its events.
+// The key of an event is its number, the value a checksum and the stored event.
 const (
 	bucketQueues = "queues"
 	bucketEvents = "events"
-	keyQueue     = "queue"
 	keyFormat    = "format"
+	sumBytes     = 4
 )
 
-// load reads the description of each queue, and the numbers of the events at its ends.
+// load reads all events, and counts them.
 func (s *Store) load(file *boltfile.File) error {
 	return file.View(func(tx *bbolt.Tx) error {
 		queues := tx.Bucket([]byte(bucketQueues))
 		if queues == nil || string(queues.Get([]byte(keyFormat))) != format {
-			return fmt.Errorf("%w: this is no file of parked events, or of another version", boltfile.ErrDamaged)
+			return fmt.Errorf("%w: not a file of parked events, or of another version", boltfile.ErrDamaged)
 		}
-		s.last = queues.Sequence()
 		return queues.ForEachBucket(func(name []byte) error {
-			q := &Queue{Destination: string(name)}
-			bucket := queues.Bucket(name)
-			if err := json.Unmarshal(bucket.Get([]byte(keyQueue)), q); err != nil {
-				return fmt.Errorf("%w: queue %s: %w", boltfile.ErrDamaged, name, err)
-			}
-			events := bucket.Bucket([]byte(bucketEvents))
+			events := eventsOf(tx, string(name))
 			if events == nil {
 				return fmt.Errorf("%w: queue %s has no events", boltfile.ErrDamaged, name)
 			}
-			if first, _ := events.Cursor().First(); len(first) == 8 {
-				q.First = binary.BigEndian.Uint64(first)
-				s.queues[q.Destination] = q
-			}
-			return nil
+			return events.ForEach(func(key, value []byte) error {
+				if len(key) != 8 {
+					return fmt.Errorf("%w: queue %s: key of %d bytes", boltfile.ErrDamaged, name, len(key))
+				}
+				m, _ := parse(value) // Head skips it if it is damaged
+				s.count(string(name), binary.BigEndian.Uint64(key), len(value), m)
+				file.Release(tx, int64(len(value)))
+				return nil
+			})
 		})
 	})
 }
+
+// eventsOf returns the bucket of the events of a destination that has some.
+func eventsOf(tx *bbolt.Tx, destination string) *bbolt.Bucket {
+	return tx.Bucket([]byte(bucketQueues)).Bucket([]byte(destination)).Bucket([]byte(bucketEvents))
+}
+
+// put appends one event, and returns its number.
+func put(tx *bbolt.Tx, destination string, value []byte) (number uint64, err error) {
+	queues := tx.Bucket([]byte(bucketQueues))
+	bucket, err := queues.CreateBucketIfNotExists([]byte(destination))
+	if err != nil {
+		return 0, err
+	}
+	events, err := bucket.CreateBucketIfNotExists([]byte(bucketEvents))
+	if err != nil {
+		return 0, err
+	}
+	if number, err = queues.NextSequence(); err != nil {
+		return 0, err
+	}
+	events.FillPercent = 1 // keys only grow
+	return number, events.Put(binary.BigEndian.AppendUint64(nil, number), value)
+}
+
+// encode returns the value of an event.
+func encode(m *event.Message) ([]byte, error) {
+	value, err := m.AppendStored(make([]byte, sumBytes, sumBytes+len(m.Data)+512))
+	if err == nil {
+		binary.BigEndian.PutUint32(value, checksum(value[sumBytes:]))
+	}
+	return value, err
+}
+
+// parse reads the value of an event. The message keeps value.
+func parse(value []byte) (*event.Message, error) {
+	if len(value) < sumBytes || binary.BigEndian.Uint32(value) != checksum(value[sumBytes:]) {
+		return nil, errors.New("wrong checksum")
+	}
+	return event.ParseStored(value[sumBytes:])
+}
+
+func checksum(data []byte) uint32 { return crc32.Checksum(data, crc32.MakeTable(crc32.Castagnoli)) }
 
 // create makes the file, if there is none, durable before anything is in it.
 func (s *Store) create() error {

@@ -3,13 +3,10 @@ package parked
 import (
 	"cmp"
 	"encoding/binary"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"io/fs"
 	"log/slog"
-	"maps"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -43,19 +40,18 @@ type Store struct {
 	mu     sync.Mutex
 	file   *boltfile.File // nil: there is no file
 	queues map[string]*Queue
-	last   uint64 // the number of the newest event
 	lost   int64
 }
 
 // Queue is the parked events of one part of the destination.
 type Queue struct {
-	Destination string    `json:"-"`
-	First       uint64    `json:"-"` // the number of the oldest event
-	Events      int       `json:"events"`
-	Bytes       int64     `json:"bytes"`
-	Since       time.Time `json:"since"` // when the first event was parked
+	Destination string
+	First       uint64 // the number of the oldest event
+	Events      int
+	Bytes       int64
+	Since       time.Time // when the first event was encoded
 	// Resources of the events, as in "pods" and "deployments.apps". They stay until the queue is empty.
-	Resources []string `json:"resources"`
+	Resources []string
 }
 
 // Entry is an event and its number.
@@ -89,7 +85,7 @@ func Open(opts Options) (*Store, error) {
 		return nil, boltfile.Explain("quarantine the parked events", s.path, renameErr)
 	}
 	s.lost++
-	s.queues, s.last = map[string]*Queue{}, 0
+	clear(s.queues)
 	opts.Logger.Error("parked events cannot be read, the file was quarantined", "path", s.path, "renamedTo", renamedTo, "err", err)
 	return s, nil
 }
@@ -146,13 +142,12 @@ func (s *Store) Park(all []Parking) error {
 	values := make([][]byte, len(all))
 	var size int64
 	for i, p := range all {
-		stored, err := p.Message.AppendStored(make([]byte, 4, 4+len(p.Message.Data)+512))
+		value, err := encode(p.Message)
 		if err != nil {
 			return err
 		}
-		binary.BigEndian.PutUint32(stored, crc32.Checksum(stored[4:], crc32.MakeTable(crc32.Castagnoli)))
-		values[i] = stored
-		size += int64(len(stored))
+		values[i] = value
+		size += int64(len(value))
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -166,65 +161,43 @@ func (s *Store) Park(all []Parking) error {
 	if err := s.create(); err != nil {
 		return err
 	}
-	changed, last := map[string]*Queue{}, s.last
-	err := s.file.Update(func(tx *bbolt.Tx) error {
-		queues := tx.Bucket([]byte(bucketQueues))
+	numbers := make([]uint64, len(all))
+	err := s.file.Update(func(tx *bbolt.Tx) (err error) {
 		for i, p := range all {
-			last++
-			if err := s.append(queues, changed, p, values[i], last); err != nil {
-				return err
-			}
-		}
-		for name, q := range changed {
-			if err := describe(queues.Bucket([]byte(name)), q); err != nil {
+			if numbers[i], err = put(tx, p.Destination, values[i]); err != nil {
 				return err
 			}
 		}
 		s.file.Release(tx, size)
-		return queues.SetSequence(last)
+		return nil
 	})
 	if err != nil {
 		return fmt.Errorf("park events: %w", err)
 	}
-	s.last = last
-	maps.Copy(s.queues, changed)
+	for i, p := range all {
+		s.count(p.Destination, numbers[i], len(values[i]), p.Message)
+	}
 	return nil
 }
 
-// append puts one event into the transaction. changed are copies of the queues as they are afterwards.
-func (s *Store) append(queues *bbolt.Bucket, changed map[string]*Queue, p Parking, value []byte, number uint64) error {
-	q := changed[p.Destination]
+// count counts an event that is in the file; m is nil if it cannot be read.
+func (s *Store) count(destination string, number uint64, size int, m *event.Message) {
+	q := s.queues[destination]
 	if q == nil {
-		q = &Queue{Destination: p.Destination, First: number, Since: time.Now()}
-		if before := s.queues[p.Destination]; before != nil {
-			*q = *before
-			q.Resources = slices.Clone(before.Resources)
-		}
-		changed[p.Destination] = q
+		q = &Queue{Destination: destination, First: number}
+		s.queues[destination] = q
 	}
 	q.Events++
-	q.Bytes += int64(len(value))
-	if resource := p.Message.Resource.GroupResource().String(); !slices.Contains(q.Resources, resource) {
+	q.Bytes += int64(size)
+	if m == nil {
+		return
+	}
+	if q.Since.IsZero() {
+		q.Since = m.Time
+	}
+	if resource := m.Resource.GroupResource().String(); !slices.Contains(q.Resources, resource) {
 		q.Resources = append(q.Resources, resource)
 	}
-	bucket, err := queues.CreateBucketIfNotExists([]byte(p.Destination))
-	if err != nil {
-		return err
-	}
-	events, err := bucket.CreateBucketIfNotExists([]byte(bucketEvents))
-	if err != nil {
-		return err
-	}
-	events.FillPercent = 1 // keys only grow
-	return events.Put(binary.BigEndian.AppendUint64(nil, number), value)
-}
-
-func describe(bucket *bbolt.Bucket, q *Queue) error {
-	text, err := json.Marshal(q)
-	if err != nil {
-		return err
-	}
-	return bucket.Put([]byte(keyQueue), text)
 }
 
 // Head gives the oldest events of a queue: at most limit, of at most maxBytes, but one if there is any. They stay in
@@ -239,13 +212,13 @@ func (s *Store) Head(destination string, limit int, maxBytes int64) ([]Entry, er
 	var damaged []uint64
 	err := s.file.View(func(tx *bbolt.Tx) error {
 		var size int64
-		c := tx.Bucket([]byte(bucketQueues)).Bucket([]byte(destination)).Bucket([]byte(bucketEvents)).Cursor()
+		c := eventsOf(tx, destination).Cursor()
 		for k, v := c.First(); k != nil && len(out) < limit; k, v = c.Next() {
 			if size += int64(len(v)); size > maxBytes && len(out) > 0 {
 				break
 			}
 			number := binary.BigEndian.Uint64(k)
-			m, err := parse(v)
+			m, err := parse(slices.Clone(v))
 			if err != nil {
 				damaged = append(damaged, number)
 				continue
@@ -268,13 +241,6 @@ func (s *Store) Head(destination string, limit int, maxBytes int64) ([]Entry, er
 	return out, nil
 }
 
-func parse(value []byte) (*event.Message, error) {
-	if len(value) < 4 || binary.BigEndian.Uint32(value) != crc32.Checksum(value[4:], crc32.MakeTable(crc32.Castagnoli)) {
-		return nil, errors.New("wrong checksum")
-	}
-	return event.ParseStored(slices.Clone(value[4:]))
-}
-
 // Remove takes events out of a queue. A queue without events is gone, and so is the file without queues.
 func (s *Store) Remove(destination string, numbers []uint64) error {
 	s.mu.Lock()
@@ -289,9 +255,7 @@ func (s *Store) remove(destination string, numbers []uint64) error {
 	}
 	after := *before
 	err := s.file.Update(func(tx *bbolt.Tx) error {
-		queues := tx.Bucket([]byte(bucketQueues))
-		bucket := queues.Bucket([]byte(destination))
-		events := bucket.Bucket([]byte(bucketEvents))
+		events := eventsOf(tx, destination)
 		for _, number := range numbers {
 			key := binary.BigEndian.AppendUint64(nil, number)
 			value := events.Get(key)
@@ -304,13 +268,11 @@ func (s *Store) remove(destination string, numbers []uint64) error {
 				return err
 			}
 		}
-		first, _ := events.Cursor().First()
-		if first == nil {
-			after.Events = 0 // whatever the description says
-			return queues.DeleteBucket([]byte(destination))
+		if first, _ := events.Cursor().First(); first != nil {
+			after.First = binary.BigEndian.Uint64(first)
+			return nil
 		}
-		after.First = binary.BigEndian.Uint64(first)
-		return describe(bucket, &after)
+		return tx.Bucket([]byte(bucketQueues)).DeleteBucket([]byte(destination))
 	})
 	if err != nil {
 		return fmt.Errorf("remove parked events: %w", err)
