@@ -12,7 +12,7 @@ import (
 )
 
 // ErrLocked is wrapped by the errors of Lock and LockFile if another process holds the lock.
-var ErrLocked = errors.New("in use")
+var ErrLocked = errors.New("in use by another process")
 
 // Lock takes a lock (LockFile) on the file with this path, which is created if it does not exist. Use a file of its own
 // for the lock if the file that it protects can be replaced.

@@ -6,37 +6,41 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"math"
 	"os"
 	"path/filepath"
+	"time"
+
+	"github.com/deltabridge/deltabridge/internal/files"
 )
 
 // NewBatch makes an empty batch for this log.
-func (l *Log) NewBatch() *Batch { return &Batch{seed: l.seed} }
+func (l *Log) NewBatch() *Batch { return &Batch{seed: l.seed, positions: map[string]string{}} }
 
-// Append writes the records of a batch, which must not be empty. If the first number does not follow the newest one
-// of the log, all between was acknowledged, and all in the log too. positions are those of sources whose records were
-// acknowledged without being written. Records up to the number last are durable; with an error these may be some of
-// the batch, or none.
-func (l *Log) Append(b *Batch, positions map[string]string) (last uint64, err error) {
+// Append writes the records of a batch, which must not be empty, to one segment: after a crash a beginning of them may be
+// there. If the first number does not follow the newest one of the log, all between was acknowledged, and all in the log
+// too. positions are those of sources whose records were acknowledged without being written. The records are durable
+// when Append returns nil; after an error the log does not have them.
+func (l *Log) Append(b *Batch, positions map[string]string) error {
 	if err := l.create(); err != nil {
-		return l.last, err
+		return err
 	}
-	before := b.marks[0].number - 1
-	if before != l.last || len(l.segments) == 0 && before > l.state.acked {
+	if before := b.first - 1; before != l.last || len(l.segments) == 0 && before > l.state.Acked {
 		if err := l.skipTo(before); err != nil {
-			return l.last, err
+			return err
 		}
 	}
 	l.mu.Lock()
 	maps.Copy(l.positions, positions)
 	l.mu.Unlock()
-	for from := 0; from < len(b.marks); {
-		if from, err = l.write(b, from); err != nil {
-			return l.last, fmt.Errorf("write to the spill: %w", err)
-		}
+	if l.active != nil && l.segments[len(l.segments)-1].size+b.Bytes() > l.bytes {
+		l.seal()
+	}
+	if err := l.write(b); err != nil {
+		return fmt.Errorf("write to the spill: %w", err)
 	}
 	_ = l.state.write(l.acked, l.last, false) // the next Ack fails if this does
-	return l.last, nil
+	return nil
 }
 
 // create makes the directory and the state file, if they are not there.
@@ -51,7 +55,7 @@ func (l *Log) create() error {
 	if err != nil {
 		return fmt.Errorf("make the state of the spill: %w", err)
 	}
-	if err := syncDir(filepath.Dir(l.dir)); err != nil {
+	if err := files.SyncDir(filepath.Dir(l.dir)); err != nil {
 		return errors.Join(err, state.file.Close())
 	}
 	l.state, l.unsynced = state, true
@@ -78,22 +82,16 @@ func (l *Log) seal() {
 	}
 }
 
-// write writes to one segment the records from the from-th on, and gives the one that follows them.
-func (l *Log) write(b *Batch, from int) (next int, err error) {
-	s := &segment{first: b.marks[from].number, last: b.marks[from].number - 1}
+// write writes a batch to the active segment, or begins one.
+func (l *Log) write(b *Batch) (err error) {
+	s := &segment{path: filepath.Join(l.dir, segmentName(b.first)), first: b.first, last: b.first - 1}
 	if l.active == nil {
-		s.path = filepath.Join(l.dir, segmentName(s.first))
 		err = l.begin(s)
 	} else {
 		s = l.segments[len(l.segments)-1]
 	}
-	next = from + 1
-	for next < len(b.marks) && s.size+int64(b.marks[next-1].end-b.start(from)) < l.bytes {
-		next++
-	}
-	data := b.data[b.start(from):b.marks[next-1].end]
 	if err == nil {
-		_, err = l.active.WriteAt(data, s.size)
+		_, err = l.active.WriteAt(b.data, s.size)
 	}
 	if err == nil {
 		err = l.active.Sync()
@@ -102,31 +100,27 @@ func (l *Log) write(b *Batch, from int) (next int, err error) {
 		err = l.syncDir()
 	}
 	if err != nil {
-		// The system reports only once what it could not write: nothing more is written to this segment. What is in
-		// it behind its records is cut off to make room.
-		l.seal()
-		if s.failed = true; s.last < s.first {
-			l.mu.Lock()
-			s.size = 0
-			l.mu.Unlock()
-		}
-		_ = os.Truncate(s.path, s.size)
-		return from, err
+		l.abandon(s)
+		return err
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, m := range b.marks[from:next] {
-		if m.source != "" {
-			l.positions[m.source] = m.position
-		}
+	maps.Copy(l.positions, b.positions)
+	s.size += b.Bytes()
+	s.last, l.last = b.last, b.last
+	return nil
+}
+
+// abandon ends a segment that could not be written or synced: the system reports such a failure only once. What follows
+// the records in the file is cut off to make room.
+func (l *Log) abandon(s *segment) {
+	l.seal()
+	if s.failed = true; s.last < s.first {
+		l.mu.Lock()
+		s.size = 0
+		l.mu.Unlock()
 	}
-	s.size += int64(len(data))
-	s.last = b.marks[next-1].number
-	l.last = s.last
-	if s.size >= l.bytes {
-		l.seal()
-	}
-	return next, nil
+	_ = os.Truncate(s.path, s.size)
 }
 
 // begin makes the file of a segment, which begins with a record of all positions.
@@ -155,7 +149,7 @@ func (l *Log) begin(s *segment) (err error) {
 	l.segments = append(l.segments, s) // without records; as long as it has none, the next Append or Ack removes it
 	l.mu.Unlock()
 	head := l.NewBatch()
-	err = head.Add(l.acked, "", "", func(dst []byte) ([]byte, error) {
+	_, err = head.Add(l.acked, "", "", math.MaxInt64, func(dst []byte) ([]byte, error) {
 		data, err := json.Marshal(l.positions)
 		return append(dst, data...), err
 	})
@@ -217,7 +211,7 @@ func (l *Log) remove(s *segment) error {
 	l.mu.Unlock()
 	l.unsynced = l.unsynced || s.failed
 	var err error
-	if name := asidePath(l.dir); !damaged {
+	if name := files.QuarantineName(l.dir, "damaged", time.Now()); !damaged {
 		err = os.Remove(s.path)
 	} else if err = os.Rename(s.path, name); err == nil {
 		l.log.Error("a damaged segment of the spill was renamed", "path", s.path, "renamed", name)
@@ -230,15 +224,7 @@ func (l *Log) remove(s *segment) error {
 
 // syncDir makes durable which files there are.
 func (l *Log) syncDir() error {
-	err := syncDir(l.dir)
+	err := files.SyncDir(l.dir)
 	l.unsynced = err != nil
 	return err
-}
-
-func syncDir(path string) error {
-	d, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
 }

@@ -33,46 +33,42 @@ func checksum(seed uint32, data []byte) uint32 { return crc32.Update(seed, casta
 
 // Batch collects records for one Append.
 type Batch struct {
-	seed  uint32
-	data  []byte
-	marks []batchMark
-}
-
-// batchMark is where a record of a batch ends, and what it says of its source.
-type batchMark struct {
-	number           uint64
-	end              int
-	source, position string
+	seed        uint32
+	data        []byte
+	first, last uint64 // numbers of the records; 0: none
+	positions   map[string]string
 }
 
 // Reset empties the batch.
 func (b *Batch) Reset() {
-	clear(b.marks)
-	b.data, b.marks = b.data[:0], b.marks[:0]
+	clear(b.positions)
+	b.data, b.first, b.last = b.data[:0], 0, 0
 }
-
-// Len is the number of records.
-func (b *Batch) Len() int { return len(b.marks) }
 
 // Bytes is what the records take in a file.
 func (b *Batch) Bytes() int64 { return int64(len(b.data)) }
 
-// Last is the number of the last record; there must be one.
-func (b *Batch) Last() uint64 { return b.marks[len(b.marks)-1].number }
+// Last is the number of the last record; 0 if there is none.
+func (b *Batch) Last() uint64 { return b.last }
 
-// Add adds a record whose data is what encode appends to its argument. Numbers must be consecutive. After an error
-// the batch is as before.
-func (b *Batch) Add(number uint64, source, position string, encode func([]byte) ([]byte, error)) error {
+// Add adds a record whose data is what encode appends to its argument. Numbers must be consecutive. If the records would
+// take more than room bytes, or after an error, the batch is as before.
+func (b *Batch) Add(
+	number uint64, source, position string, room int64, encode func([]byte) ([]byte, error),
+) (added bool, err error) {
 	begin := len(b.data)
 	data := append(b.data, make([]byte, headBytes)...)
 	data = append(append(data, source...), position...)
-	data, err := encode(data)
+	data, err = encode(data)
 	if err != nil {
-		return err
+		return false, err
 	}
 	length := len(data) - begin - headBytes
 	if length > math.MaxInt32 || len(source) > math.MaxUint16 || len(position) > math.MaxUint16 {
-		return fmt.Errorf("a record of %d bytes is too large", length)
+		return false, fmt.Errorf("a record of %d bytes is too large", length)
+	}
+	if int64(len(data)) > room {
+		return false, nil
 	}
 	head := data[begin : begin+headBytes]
 	binary.BigEndian.PutUint32(head[4:], checksum(b.seed, data[begin+headBytes:]))
@@ -81,23 +77,14 @@ func (b *Batch) Add(number uint64, source, position string, encode func([]byte) 
 	binary.BigEndian.PutUint16(head[14:], uint16(len(position)))
 	binary.BigEndian.PutUint64(head[16:], number)
 	binary.BigEndian.PutUint32(head, checksum(b.seed, head[4:]))
-	b.data = data
-	b.marks = append(b.marks, batchMark{number, len(data), source, position})
-	return nil
-}
-
-// DropLast removes the record that was added last.
-func (b *Batch) DropLast() {
-	b.marks = b.marks[:len(b.marks)-1]
-	b.data = b.data[:b.start(len(b.marks))]
-}
-
-// start is where the i-th record begins.
-func (b *Batch) start(i int) int {
-	if i == 0 {
-		return 0
+	if b.last == 0 {
+		b.first = number
 	}
-	return b.marks[i-1].end
+	b.data, b.last = data, number
+	if source != "" {
+		b.positions[source] = position
+	}
+	return true, nil
 }
 
 // frame is a record in a file. Its bytes are valid until the scanner goes on.

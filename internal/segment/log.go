@@ -16,6 +16,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/deltabridge/deltabridge/internal/files"
 )
 
 const (
@@ -75,8 +77,8 @@ func Open(dir string, segmentBytes int64, log *slog.Logger) (l *Log, damage, err
 	case !errors.Is(err, errState):
 		return nil, nil, fmt.Errorf("open %s: %w", dir, err)
 	}
-	aside := asidePath(dir)
-	if renameErr := os.Rename(dir, aside); renameErr != nil {
+	aside, renameErr := files.Quarantine(dir, "damaged")
+	if renameErr != nil {
 		return nil, nil, fmt.Errorf("rename %s, which cannot be used (%w): %w", dir, err, renameErr)
 	}
 	log.Error("spill cannot be used and was renamed, the queue begins with an empty one",
@@ -114,18 +116,6 @@ func Peek(dir string) (records int64, err error) {
 	return int64(l.last - l.acked), nil
 }
 
-// asidePath is a name for what can't be used, with the time; nothing has it.
-func asidePath(path string) string {
-	base := path + ".damaged-" + time.Now().UTC().Format("20060102T150405Z")
-	name := base
-	for i := 2; ; i++ {
-		if _, err := os.Lstat(name); errors.Is(err, fs.ErrNotExist) {
-			return name
-		}
-		name = fmt.Sprintf("%s.%d", base, i)
-	}
-}
-
 // load reads the state and what is needed of the segments. After an error nothing is open.
 func (l *Log) load(flags int, patience time.Duration) error {
 	info, err := os.Stat(l.dir)
@@ -150,7 +140,7 @@ func (l *Log) load(flags int, patience time.Duration) error {
 	if err != nil {
 		return err
 	}
-	l.state, l.seed, l.acked, l.last = state, state.seed, state.acked, state.last
+	l.state, l.seed, l.acked, l.last = state, state.Seed, state.Acked, state.Last
 	if err := l.find(); err != nil {
 		return errors.Join(err, state.file.Close())
 	}

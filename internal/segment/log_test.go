@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -12,6 +13,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/deltabridge/deltabridge/internal/files"
 )
 
 func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
@@ -38,17 +41,27 @@ func batchOf(t *testing.T, l *Log, from, to uint64) *Batch {
 	b := l.NewBatch()
 	for n := from; n <= to; n++ {
 		source := fmt.Sprint("source", n%3)
-		if err := b.Add(n, source, fmt.Sprint(n), func(dst []byte) ([]byte, error) { return append(dst, content(n)...), nil }); err != nil {
-			t.Fatal(err)
+		if added, err := b.Add(n, source, fmt.Sprint(n), math.MaxInt64, func(dst []byte) ([]byte, error) {
+			return append(dst, content(n)...), nil
+		}); !added || err != nil {
+			t.Fatal(added, err)
 		}
 	}
 	return b
 }
 
+// appendTo appends records, at a time as many as a segment has room for.
 func appendTo(t *testing.T, l *Log, from, to uint64) {
 	t.Helper()
-	if last, err := l.Append(batchOf(t, l, from, to), nil); err != nil || last != to {
-		t.Fatalf("Append(%d..%d) = %d, %v", from, to, last, err)
+	for from <= to {
+		end := from
+		for end < to && batchOf(t, l, from, end+1).Bytes() <= l.bytes {
+			end++
+		}
+		if err := l.Append(batchOf(t, l, from, end), nil); err != nil || l.Last() != end {
+			t.Fatalf("Append(%d..%d): %d, %v", from, end, l.Last(), err)
+		}
+		from = end + 1
 	}
 }
 
@@ -82,14 +95,17 @@ func readAll(t *testing.T, l *Log) (read, lost []uint64) {
 
 // read3 reads up to three records, of which the last is not used.
 func read3(l *Log, from uint64) (records []Record, err error) {
-	err = l.Read(from, func(r Record) (used, more bool) {
-		if len(records) == 2 {
-			return false, true
+	for range 3 {
+		r, err := l.Read(from)
+		if err != nil {
+			return nil, err
 		}
 		records = append(records, r)
-		return true, true
-	})
-	return records, err
+		if from = r.Last + 1; from > l.Last() {
+			return records, nil
+		}
+	}
+	return records[:2], nil
 }
 
 func numbers(from, to uint64) (n []uint64) {
@@ -194,7 +210,7 @@ func TestHole(t *testing.T) {
 	if err := l.Ack(9); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := l.Append(batchOf(t, l, 10, 12), map[string]string{"other": "77"}); err != nil {
+	if err := l.Append(batchOf(t, l, 10, 12), map[string]string{"other": "77"}); err != nil {
 		t.Fatal(err)
 	}
 	appendTo(t, l, 15, 16) // all before is acknowledged, says the caller
@@ -231,11 +247,6 @@ func TestReadAgain(t *testing.T) {
 			}
 		}
 	}
-	calls := 0
-	err := l.Read(3, func(Record) (used, more bool) { calls++; return true, false })
-	if err != nil || calls != 1 {
-		t.Errorf("%d records, %v", calls, err)
-	}
 }
 
 // A record larger than the window that is read at a time.
@@ -249,22 +260,32 @@ func TestLargeRecord(t *testing.T) {
 		if n == 2 {
 			data = nil
 		}
-		if err := b.Add(n+1, "", "", func(dst []byte) ([]byte, error) { return append(dst, data...), nil }); err != nil {
-			t.Fatal(err)
+		encode := func(dst []byte) ([]byte, error) { return append(dst, data...), nil }
+		if added, err := b.Add(n+1, "", "", b.Bytes()+headBytes+int64(len(data))-1, encode); added || err != nil {
+			t.Fatal("added beyond the room", err)
+		}
+		if added, err := b.Add(n+1, "", "", b.Bytes()+headBytes+int64(len(data)), encode); !added || err != nil {
+			t.Fatal(added, err)
 		}
 	}
-	if err := b.Add(4, strings.Repeat("x", 1<<16), "", func(dst []byte) ([]byte, error) { return dst, nil }); err == nil {
+	none := func(dst []byte) ([]byte, error) { return dst, nil }
+	if _, err := b.Add(4, strings.Repeat("x", 1<<16), "", math.MaxInt64, none); err == nil {
 		t.Error("a source that is too long was taken")
 	}
 	fail := errors.New("no")
-	if err := b.Add(4, "", "", func([]byte) ([]byte, error) { return nil, fail }); !errors.Is(err, fail) || b.Len() != 3 {
-		t.Errorf("%v; %d records", err, b.Len())
+	if _, err := b.Add(4, "", "", math.MaxInt64, func([]byte) ([]byte, error) { return nil, fail }); !errors.Is(err, fail) || b.Last() != 3 {
+		t.Errorf("%v; the last record is %d", err, b.Last())
 	}
-	if _, err := l.Append(b, nil); err != nil {
+	if err := l.Append(b, nil); err != nil {
 		t.Fatal(err)
 	}
 	var records []Record
-	err := l.Read(1, func(r Record) (used, more bool) { records = append(records, r); return true, true })
+	var err error
+	for n := uint64(1); n <= 3 && err == nil; n++ {
+		var r Record
+		r, err = l.Read(n)
+		records = append(records, r)
+	}
 	if err != nil || len(records) != 3 || len(records[0].Data) != len(large) || len(records[1].Data) != len(large)-1 || len(records[2].Data) != 0 {
 		t.Errorf("%d records, %v", len(records), err)
 	}
@@ -275,19 +296,19 @@ func TestLock(t *testing.T) {
 	l := open(t, dir, DefaultBytes)
 	second := open(t, dir, DefaultBytes) // there is nothing to lock yet
 	appendTo(t, l, 1, 3)
-	if _, err := second.Append(batchOf(t, second, 1, 2), nil); !errors.Is(err, ErrLocked) {
+	if err := second.Append(batchOf(t, second, 1, 2), nil); !errors.Is(err, files.ErrLocked) {
 		t.Errorf("Append = %v", err)
 	}
-	if _, _, err := Open(dir, DefaultBytes, quiet()); !errors.Is(err, ErrLocked) {
+	if _, _, err := Open(dir, DefaultBytes, quiet()); !errors.Is(err, files.ErrLocked) {
 		t.Errorf("Open = %v", err)
 	}
-	if _, err := Peek(dir); !errors.Is(err, ErrLocked) {
+	if _, err := Peek(dir); !errors.Is(err, files.ErrLocked) {
 		t.Errorf("Peek = %v", err)
 	}
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := second.Append(batchOf(t, second, 1, 2), nil); err == nil {
+	if err := second.Append(batchOf(t, second, 1, 2), nil); err == nil {
 		t.Error("a log was overwritten that another process has made meanwhile")
 	}
 	wantRead(t, open(t, dir, DefaultBytes), 1, 3)

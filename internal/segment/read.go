@@ -25,48 +25,42 @@ type reader struct {
 	segment *segment
 	file    *os.File
 	scanner
+	// lastLow and lastOff are low and off of the scanner before the last record: it may be read again.
+	lastLow uint64
+	lastOff int64
 }
 
-// Read calls use with the records from a number on, which must be in the log and not acknowledged, and ends when it
-// does not want more, or with the file that they are in. A record that was not used is the next one to be read. An
-// error means that it may work later.
-func (l *Log) Read(from uint64, use func(Record) (used, more bool)) error {
+// Read returns the record with a number, which must be in the log and not acknowledged, or the run of lost records that
+// begins with it. An error means that it may work later.
+func (l *Log) Read(number uint64) (Record, error) {
 	l.reading.Lock()
 	defer l.reading.Unlock()
-	s, last, err := l.seek(from)
-	r := &l.reader
-	for more := err == nil; more && from <= last; {
-		low, off := r.low, r.off
-		f, ok := r.next(last)
-		if ok && f.number < from {
-			continue
-		}
-		record := Record{First: f.number, Last: f.number, Err: f.err}
-		switch {
-		case !ok:
-			record = Record{First: from, Last: last, Err: errMissing}
-		case f.number > from:
-			record = Record{First: from, Last: f.number - 1, Err: errMissing}
-			low, off = f.number, r.off-f.bytes
-			r.low, r.off = low, off
-		case f.err == nil:
-			record.Data = append([]byte{}, f.data...)
-		}
-		var used bool
-		if used, more = use(record); !used {
-			r.low, r.off = min(low, from), off
-			break
-		}
-		if record.Err != nil {
-			l.damage(s)
-		}
-		from = record.Last + 1
-	}
+	s, last, err := l.seek(number)
+	lost := Record{First: number, Last: last, Err: errMissing}
 	if errors.Is(err, fs.ErrNotExist) {
-		use(Record{First: from, Last: last, Err: errMissing})
-		return nil
+		return lost, nil
 	}
-	return err
+	if err != nil {
+		return Record{}, err
+	}
+	r := &l.reader
+	for {
+		r.lastLow, r.lastOff = r.low, r.off
+		f, ok := r.next(last)
+		switch {
+		case ok && f.number < number:
+			continue
+		case ok && f.number == number && f.err == nil:
+			return Record{First: number, Last: number, Data: append([]byte{}, f.data...)}, nil
+		case ok && f.number == number:
+			lost = Record{First: number, Last: number, Err: f.err}
+		case ok:
+			lost.Last = f.number - 1
+			r.low, r.off = f.number, r.off-f.bytes
+		}
+		l.damage(s)
+		return lost, nil
+	}
 }
 
 // seek makes the reader stand at or in front of a record, and gives its segment and the number of the last one in
@@ -83,7 +77,10 @@ func (l *Log) seek(number uint64) (s *segment, last uint64, err error) {
 			return s, last, err
 		}
 		r.close()
-		*r = reader{segment: s, file: file, scanner: scanner{file: file, seed: l.seed, low: s.first}}
+		*r = reader{segment: s, file: file, scanner: scanner{file: file, seed: l.seed, low: s.first}, lastLow: s.first}
+	}
+	if number < r.low {
+		r.low, r.off = r.lastLow, r.lastOff
 	}
 	if number < r.low {
 		r.low, r.off = s.first, 0

@@ -6,10 +6,9 @@ import (
 	"fmt"
 	"os"
 	"time"
-)
 
-// ErrLocked says that another process, or another Log of this one, has the log open.
-var ErrLocked = errors.New("another process uses it")
+	"github.com/deltabridge/deltabridge/internal/files"
+)
 
 // The state file is written in place, so that a full disk does not keep records from being acknowledged. It has two
 // slots, in different sectors: the one that was last made durable is never written to. All numbers are big endian:
@@ -32,12 +31,12 @@ const StateBytes = slotDistance + slotBytes
 // errState says that the state file can't be used.
 var errState = errors.New("the state is damaged")
 
-// state is what the state file says.
+// state is a slot of the state file.
 type state struct {
-	seed       uint32
-	generation uint64 // the slot with the higher one counts
-	acked      uint64 // all records up to this number are acknowledged
-	last       uint64 // records up to this number were written; the files may have newer ones
+	Sum, Magic, Format, Seed uint32
+	Generation               uint64 // the slot with the higher one counts
+	Acked                    uint64 // all records up to this number are acknowledged
+	Last                     uint64 // records up to this number were written; the files may have newer ones
 }
 
 // stateFile is the state file, which also is the lock on the directory.
@@ -54,7 +53,7 @@ func openState(path string, flags int, patience time.Duration) (s *stateFile, er
 		return nil, err
 	}
 	s = &stateFile{file: file}
-	if err = lock(file, patience); err == nil {
+	if err = files.LockFile(file, patience); err == nil {
 		err = s.read()
 	}
 	if err == nil && flags == os.O_RDWR {
@@ -73,10 +72,10 @@ func createState(path string, seed uint32, acked, last uint64) (s *stateFile, er
 		return nil, err
 	}
 	s = &stateFile{file: file}
-	if err = lock(file, 0); err == nil && s.read() == nil {
+	if err = files.LockFile(file, 0); err == nil && s.read() == nil {
 		err = errors.New("another process made it meanwhile")
 	}
-	s.state, s.slot = state{seed: seed}, 0
+	s.state, s.slot = state{Seed: seed}, 0
 	if err == nil {
 		err = s.write(acked, last, false)
 	}
@@ -97,19 +96,19 @@ func (s *stateFile) read() error {
 	found := false
 	for slot := range 2 {
 		var data [slotBytes]byte
-		if _, err := s.file.ReadAt(data[:], int64(slot)*slotDistance); err != nil ||
-			binary.BigEndian.Uint32(data[:]) != checksum(0, data[4:]) || binary.BigEndian.Uint32(data[4:]) != stateMagic {
+		var read state
+		if _, err := s.file.ReadAt(data[:], int64(slot)*slotDistance); err != nil {
 			continue
 		}
-		if format := binary.BigEndian.Uint32(data[8:]); format != stateFormat {
-			return fmt.Errorf("%w: it has format %d, known is %d", errState, format, stateFormat)
+		_, _ = binary.Decode(data[:], binary.BigEndian, &read) // has this size
+		if read.Sum != checksum(0, data[4:]) || read.Magic != stateMagic {
+			continue
 		}
-		if generation := binary.BigEndian.Uint64(data[16:]); !found || generation > s.generation {
-			s.state = state{
-				binary.BigEndian.Uint32(data[12:]), generation,
-				binary.BigEndian.Uint64(data[24:]), binary.BigEndian.Uint64(data[32:]),
-			}
-			s.slot, found = 1-slot, true
+		if read.Format != stateFormat {
+			return fmt.Errorf("%w: it has format %d, known is %d", errState, read.Format, stateFormat)
+		}
+		if !found || read.Generation > s.Generation {
+			s.state, s.slot, found = read, 1-slot, true
 		}
 	}
 	if !found {
@@ -120,24 +119,19 @@ func (s *stateFile) read() error {
 
 // write writes the numbers, and makes them durable if sync is set.
 func (s *stateFile) write(acked, last uint64, sync bool) error {
-	s.generation++
-	data := make([]byte, 4, slotBytes)
-	for _, n := range []uint32{stateMagic, stateFormat, s.seed} {
-		data = binary.BigEndian.AppendUint32(data, n)
-	}
-	for _, n := range []uint64{s.generation, acked, last} {
-		data = binary.BigEndian.AppendUint64(data, n)
-	}
-	binary.BigEndian.PutUint32(data, checksum(0, data[4:]))
-	if _, err := s.file.WriteAt(data, int64(s.slot)*slotDistance); err != nil {
+	s.Generation++
+	next := state{Magic: stateMagic, Format: stateFormat, Seed: s.Seed, Generation: s.Generation, Acked: acked, Last: last}
+	data, err := binary.Append(make([]byte, 0, slotBytes), binary.BigEndian, next)
+	if err != nil {
 		return err
 	}
-	if !sync {
-		return nil
+	binary.BigEndian.PutUint32(data, checksum(0, data[4:]))
+	if _, err := s.file.WriteAt(data, int64(s.slot)*slotDistance); err != nil || !sync {
+		return err
 	}
 	if err := s.file.Sync(); err != nil {
 		return err
 	}
-	s.acked, s.last, s.slot = acked, last, 1-s.slot
+	s.Acked, s.Last, s.slot = acked, last, 1-s.slot
 	return nil
 }
