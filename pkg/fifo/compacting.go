@@ -32,10 +32,9 @@ type Compacting[T any, K comparable] struct {
 
 	// waiting are all items that wait, oldest first. Taken items are not in it: no merge can reach them.
 	waiting chain[T, K]
-	// superseded are those that have a newer waiting item of their key, in the order in which that one came.
-	// Invariant: node n is in it if and only if n.newer is not nil; of one key, older items stand before newer ones;
-	// it is empty while pushes wait, since whatever could be merged was merged before the first of them had to; unless holding.
-	superseded chain[T, K]
+	// search is where the search for items to merge goes on; nil: at the next item that is pushed. Invariant: no item in
+	// front of it has an older waiting item of its key. While pushes wait, and the policy is not suspended, no item has.
+	search *node[T, K]
 	// latest has the newest waiting item of each key. Invariant: it is the end of the chain of newer links that leads
 	// through all waiting mergeable items of that key in order of age.
 	latest map[K]*node[T, K]
@@ -54,7 +53,7 @@ func NewCompacting[T any, K comparable](opts CompactingOptions[T, K]) Queue[T] {
 	}
 	c := &Compacting[T, K]{
 		key: opts.Key, mergeable: opts.Mergeable, merge: opts.Merge, onMerge: opts.OnMerge,
-		waiting: chain[T, K]{by: byAge}, superseded: chain[T, K]{by: bySuccessor}, latest: map[K]*node[T, K]{},
+		latest: map[K]*node[T, K]{},
 	}
 	c.init(c, opts.MaxItems, opts.MaxBytes, opts.Size)
 	return c
@@ -68,8 +67,7 @@ func (c *Compacting[T, K]) offer(v T, size int64, behind bool) bool {
 		key = c.key(v)
 	}
 	if !behind {
-		for !c.holding && !c.fits(size) && c.superseded.head != nil {
-			c.mergeFirst()
+		for !c.holding && !c.fits(size) && c.mergeFirst() {
 		}
 		if c.fits(size) {
 			c.enqueue(v, size, key, keyed)
@@ -84,10 +82,12 @@ func (c *Compacting[T, K]) enqueue(v T, size int64, key K, keyed bool) {
 	n := c.free.get()
 	n.v, n.size, n.key, n.keyed = v, size, key, keyed
 	c.waiting.push(n)
+	if c.search == nil {
+		c.search = n
+	}
 	if keyed {
 		if older := c.latest[key]; older != nil {
-			older.newer = n
-			c.superseded.push(older)
+			older.newer, n.older = n, older
 		}
 		c.latest[key] = n
 		c.spread = max(c.spread, len(c.latest))
@@ -96,13 +96,17 @@ func (c *Compacting[T, K]) enqueue(v T, size int64, key K, keyed bool) {
 	c.pushed++
 }
 
-// mergeFirst merges the item that has been superseded for the longest time into its successor.
-//
-// It is the oldest waiting item of its key: an older one would have been superseded before it. So no link leads
-// to it, and none but its own has to be mended.
-func (c *Compacting[T, K]) mergeFirst() {
-	older := c.superseded.head
-	newer := older.newer
+// mergeFirst merges the item that has been superseded for the longest time into its successor, which is the first item
+// with an older one of its key. It returns false if there is none.
+func (c *Compacting[T, K]) mergeFirst() bool {
+	for c.search != nil && c.search.older == nil {
+		c.search = c.search.next
+	}
+	newer := c.search
+	if newer == nil {
+		return false
+	}
+	older := newer.older
 	v := c.merge(older.v, newer.v)
 	size := c.sizeOf(v)
 	c.bytes += size - newer.size
@@ -110,6 +114,7 @@ func (c *Compacting[T, K]) mergeFirst() {
 	c.remove(older.size)
 	c.mergedAway(older.v)
 	c.discard(older)
+	return true
 }
 
 // replaceLatest merges the newest waiting item of the key into v and puts the result at the end, if it fits there
@@ -130,7 +135,7 @@ func (c *Compacting[T, K]) replaceLatest(key K, v T) bool {
 	c.add(size)
 	older := n.v
 	n.v, n.size = merged, size
-	c.waiting.remove(n)
+	c.unchain(n)
 	c.waiting.push(n)
 	c.pushed++
 	c.mergedAway(older)
@@ -145,12 +150,20 @@ func (c *Compacting[T, K]) mergedAway(older T) {
 	}
 }
 
-// discard takes n, which is the oldest waiting item of its key or has none, out of everything.
-func (c *Compacting[T, K]) discard(n *node[T, K]) {
+// unchain removes n from the waiting items.
+func (c *Compacting[T, K]) unchain(n *node[T, K]) {
+	if c.search == n {
+		c.search = n.next
+	}
 	c.waiting.remove(n)
+}
+
+// discard removes n, which is the oldest waiting item of its key or has none.
+func (c *Compacting[T, K]) discard(n *node[T, K]) {
+	c.unchain(n)
 	switch {
 	case n.newer != nil:
-		c.superseded.remove(n)
+		n.newer.older = nil
 	case n.keyed:
 		delete(c.latest, n.key)
 		if len(c.latest) == 0 && c.spread > maxSpread {

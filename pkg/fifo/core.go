@@ -2,7 +2,7 @@ package fifo
 
 import (
 	"context"
-	"math"
+	"slices"
 	"sync"
 )
 
@@ -27,6 +27,7 @@ type policy[T any] interface {
 type ledger struct {
 	maxItems int   // at least 1
 	maxBytes int64 // 0: no bound
+	lifted   bool  // the bounds do not hold any more
 
 	// items counts what waits and what is taken, without gap items. Invariant: items <= maxItems.
 	items int
@@ -41,7 +42,7 @@ type ledger struct {
 
 // fits reports whether one more item of this size is within the bounds. An empty queue takes any item.
 func (l *ledger) fits(size int64) bool {
-	if l.items == 0 {
+	if l.items == 0 || l.lifted {
 		return true
 	}
 	return l.items < l.maxItems && (l.maxBytes == 0 || size <= l.maxBytes-l.bytes)
@@ -65,11 +66,20 @@ type core[T any] struct {
 	taken deque[int64]
 	// waiters are the pushes that wait, oldest first. Invariant: the first of them is one that the policy refused
 	// after the last change that could have made room.
-	waiters waiterList[T]
+	waiters []*waiter[T]
 	// holding: a push that finds no room waits, whatever the policy is.
 	holding bool
 	idle    bool // the consumer waits, or will: the next item must be announced on work
 	closed  bool // Invariant: then there are no waiters
+}
+
+// waiter is a push that waits for room. Its item is taken up, or refused with err, by the goroutine that removes it from
+// the waiters, which then closes done.
+type waiter[T any] struct {
+	v    T
+	size int64
+	done chan struct{}
+	err  error // valid when done is closed
 }
 
 // init sets c up; bounds are checked here, since a queue without them breaks the promise of the whole.
@@ -110,22 +120,22 @@ func (c *core[T]) tryPush(v T, size int64) (*waiter[T], error) {
 	if c.closed {
 		return nil, ErrClosed
 	}
-	if c.policy.offer(v, size, c.waiters.head != nil) {
+	if c.policy.offer(v, size, len(c.waiters) > 0) {
 		c.admit() // only a merge that made an item smaller can have made room for others
 		c.announce()
 		return nil, nil
 	}
 	c.blocked++
 	w := &waiter[T]{v: v, size: size, done: make(chan struct{})}
-	c.waiters.push(w)
+	c.waiters = append(c.waiters, w)
 	return w, nil
 }
 
 // admit lets in as many waiting pushes as there is room for, in order.
 func (c *core[T]) admit() {
-	for w := c.waiters.head; w != nil && c.policy.offer(w.v, w.size, false); w = c.waiters.head {
-		c.waiters.remove(w)
-		close(w.done)
+	for len(c.waiters) > 0 && c.policy.offer(c.waiters[0].v, c.waiters[0].size, false) {
+		close(c.waiters[0].done)
+		c.waiters = slices.Delete(c.waiters, 0, 1)
 		c.announce()
 	}
 }
@@ -134,7 +144,7 @@ func (c *core[T]) admit() {
 func (c *core[T]) Lift() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.maxItems, c.maxBytes = math.MaxInt, 0
+	c.lifted = true
 	c.admit()
 }
 
@@ -142,12 +152,11 @@ func (c *core[T]) Lift() {
 func (c *core[T]) abandon(w *waiter[T], err error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	select {
-	case <-w.done:
+	i := slices.Index(c.waiters, w)
+	if i < 0 {
 		return w.err
-	default:
 	}
-	c.waiters.remove(w)
+	c.waiters = slices.Delete(c.waiters, i, i+1)
 	c.admit() // w may have held up smaller items behind it
 	return err
 }
@@ -230,11 +239,11 @@ func (c *core[T]) Close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.closed = true
-	for w := c.waiters.head; w != nil; w = c.waiters.head {
-		c.waiters.remove(w)
+	for _, w := range c.waiters {
 		w.err = ErrClosed
 		close(w.done)
 	}
+	c.waiters = nil
 	c.announce()
 }
 

@@ -10,10 +10,10 @@ import (
 // pushes wait. Items are pushed to the other queue, the front, and moved from there to the Spill. While the Spill has room on disk
 // a full front makes pushes wait; only when it has none, or its file can't be written, the front's policy applies.
 //
-// Run, Persist and SpillStats are those of the Spill, with the front.
+// What Lossy does not define is that of the Spill.
 type Lossy[T any] struct {
-	front holder[T]
-	back  *Spill[T]
+	*Spill[T] // behind the front
+	front     holder[T]
 	// full: the Spill has no room on disk.
 	full atomic.Bool
 	// moveItems and moveBytes bound what is moved at a time.
@@ -40,7 +40,7 @@ var _ Queue[int] = (*Lossy[int])(nil)
 
 // NewLossy makes a [Lossy] queue of a [Ring] or a [Compacting] and a [Spill], both of which are its own from then on.
 func NewLossy[T any](front Queue[T], back *Spill[T]) *Lossy[T] {
-	q := &Lossy[T]{front: front.(holder[T]), back: back} //nolint:forcetypeassert // what else is given is a mistake in the program
+	q := &Lossy[T]{front: front.(holder[T]), Spill: back} //nolint:forcetypeassert // what else is given is a mistake in the program
 	items, bytes := q.front.bounds()
 	q.moveItems, q.moveBytes = max(1, min(moveItems, items/movePart)), moveBytes
 	if bytes > 0 {
@@ -65,7 +65,7 @@ func (q *Lossy[T]) Run(ctx context.Context) error {
 		<-ctx.Done()
 		q.moveRest(rest)
 	})
-	err := q.back.Run(moving)
+	err := q.Spill.Run(moving)
 	group.Wait()
 	return err
 }
@@ -81,12 +81,12 @@ func (q *Lossy[T]) move(ctx context.Context) (rest []T) {
 		var err error
 		if batch, err = q.front.Take(ctx, batch, limit, q.moveBytes); err != nil {
 			if ctx.Err() == nil { // closed and empty
-				q.back.Close()
+				q.Spill.Close()
 			}
 			return nil
 		}
 		for n, v := range batch {
-			if q.back.Push(ctx, v) != nil {
+			if q.Spill.Push(ctx, v) != nil {
 				return batch[n:]
 			}
 			q.front.Ack(1)
@@ -97,28 +97,20 @@ func (q *Lossy[T]) move(ctx context.Context) (rest []T) {
 // moveRest moves what is left, whatever the Spill's bounds are.
 func (q *Lossy[T]) moveRest(batch []T) {
 	q.front.Close()
-	q.back.Lift()
+	q.Spill.Lift()
 	for err := error(nil); err == nil; batch, err = q.front.Take(context.Background(), batch, moveItems, moveBytes) {
 		for _, v := range batch {
-			if q.back.Push(context.Background(), v) != nil { // it was closed, so that nothing is left
+			if q.Spill.Push(context.Background(), v) != nil { // it was closed, so that nothing is left
 				break
 			}
 			q.front.Ack(1)
 		}
 	}
-	q.back.Close()
+	q.Spill.Close()
 }
 
 // Push implements [Queue].
 func (q *Lossy[T]) Push(ctx context.Context, v T) error { return q.front.Push(ctx, v) }
-
-// Take implements [Queue].
-func (q *Lossy[T]) Take(ctx context.Context, buf []T, limit int, maxBytes int64) ([]T, error) {
-	return q.back.Take(ctx, buf, limit, maxBytes)
-}
-
-// Ack implements [Queue].
-func (q *Lossy[T]) Ack(n int) { q.back.Ack(n) }
 
 // Lift implements [Queue].
 func (q *Lossy[T]) Lift() { q.front.Lift() }
@@ -126,18 +118,10 @@ func (q *Lossy[T]) Lift() { q.front.Lift() }
 // Close implements [Queue].
 func (q *Lossy[T]) Close() { q.front.Close() }
 
-// Persist is [Spill.Persist].
-func (q *Lossy[T]) Persist() { q.back.Persist() }
-
-// SpillStats is [Spill.SpillStats].
-func (q *Lossy[T]) SpillStats() (items, bytes, fileBytes, errors int64, lastErr string) {
-	return q.back.SpillStats()
-}
-
 // Stats implements [Queue]. An item that is moved at the moment may be counted twice in Items and Bytes.
 func (q *Lossy[T]) Stats() Stats {
 	front := q.front.Stats() // first, so that no item is missed
-	s := q.back.Stats()
+	s := q.Spill.Stats()
 	s.Items += front.Items
 	s.Bytes += front.Bytes
 	s.Dropped += front.Dropped

@@ -7,64 +7,50 @@ const (
 	maxSpread = 1024
 )
 
-// The two chains that a node can be in; indices of node.links.
-const (
-	byAge       = iota // the waiting items
-	bySuccessor        // those of them that are superseded
-	chains
-)
-
 // node is a waiting item of a Compacting queue.
 type node[T any, K comparable] struct {
 	v     T
 	size  int64
 	key   K    // valid if keyed
 	keyed bool // the item is mergeable
-	// newer is the next waiting item of the same key; nil for the newest. Links never lead to a node that is taken
+	// older and newer are the neighbors among the waiting items of the same key. Links never lead to a node that is taken
 	// or merged away, since those are always the oldest of their key.
-	newer *node[T, K]
-	links [chains]link[T, K]
-}
-
-// link is a node's place in one chain.
-type link[T any, K comparable] struct {
-	prev, next *node[T, K]
+	older, newer *node[T, K]
+	prev, next   *node[T, K] // neighbors in the chain
 }
 
 // chain is a doubly linked list through the nodes themselves, so that a node leaves from anywhere in O(1) and
 // without allocation.
 type chain[T any, K comparable] struct {
-	by         int // which of a node's links
 	head, tail *node[T, K]
 	n          int
 }
 
 // push appends n, which must not be in the chain.
 func (c *chain[T, K]) push(n *node[T, K]) {
-	n.links[c.by].prev = c.tail
+	n.prev = c.tail
 	if c.tail == nil {
 		c.head = n
 	} else {
-		c.tail.links[c.by].next = n
+		c.tail.next = n
 	}
 	c.tail = n
 	c.n++
 }
 
-// remove takes n, which must be in the chain, out of it.
+// remove removes n, which must be in the chain.
 func (c *chain[T, K]) remove(n *node[T, K]) {
-	l := n.links[c.by]
-	if l.prev == nil {
-		c.head = l.next
+	if n.prev == nil {
+		c.head = n.next
 	} else {
-		l.prev.links[c.by].next = l.next
+		n.prev.next = n.next
 	}
-	if l.next == nil {
-		c.tail = l.prev
+	if n.next == nil {
+		c.tail = n.prev
 	} else {
-		l.next.links[c.by].prev = l.prev
+		n.next.prev = n.prev
 	}
-	n.links[c.by] = link[T, K]{}
+	n.prev, n.next = nil, nil
 	c.n--
 }
 

@@ -93,12 +93,6 @@ type spilled[T any] struct {
 	seq  uint64 // items are numbered in their order, from 1, over restarts as long as something lies on disk
 }
 
-// receipt stands for an item that was acknowledged.
-type receipt[T any] struct {
-	v   T
-	seq uint64
-}
-
 // mark is a position of a source, and the number of the item that it is from.
 type mark struct {
 	position string
@@ -136,8 +130,9 @@ type Spill[T any] struct {
 	// headShare bounds what is taken, and head while the queue spills; bufShare bounds buf. Together they are the
 	// bounds of the whole.
 	headShare, bufShare share
-	// commitBytes is how much one commit writes, and how much starts one at once. Set once.
-	commitBytes int64
+	// commitBytes is how much of the items in memory one commit writes, and how much starts one at once; batchBytes is how
+	// much it writes to the file. Set once.
+	commitBytes, batchBytes int64
 
 	// All that follows is guarded by core.mu.
 
@@ -154,11 +149,9 @@ type Spill[T any] struct {
 
 	// due: items up to this number have to be acknowledged or on disk before the queue stops to spill.
 	due uint64
-	// lifted: pushes are taken up whatever the bounds are.
-	lifted bool
 	// receipts are of items that were acknowledged before they were on disk, and are not settled: the file does not say
 	// so. Empty while the queue does not spill.
-	receipts deque[receipt[T]]
+	receipts deque[spilled[T]]
 	// released is memory of the consumer: what its last Ack settled.
 	released []T
 
@@ -167,10 +160,7 @@ type Spill[T any] struct {
 
 	takenBytes, bufBytes int64 // sums of the sizes of what is taken, and of what is in buf
 
-	// written is the number of the newest item that was written. Invariant: it is at most durable, unless the queue
-	// does not spill.
-	written uint64
-	marks   map[string]mark // of items that were acknowledged and not written, if the log does not have them
+	marks map[string]mark // of items that were acknowledged and not written, if the log does not have them
 
 	errs     int64
 	lastErr  string    // empty: the last commit succeeded
@@ -215,8 +205,8 @@ func NewSpill[T any](opts SpillOptions[T]) (*Spill[T], error) {
 		opts: opts, log: log, wake: make(chan struct{}, 1),
 		headShare:   share{items: opts.MaxItems - opts.MaxItems/2, bytes: opts.MaxBytes - opts.MaxBytes/2},
 		bufShare:    share{items: opts.MaxItems / 2, bytes: opts.MaxBytes / 2},
-		commitBytes: commitBytes, spilling: last > acked,
-		headEnd: acked, tail: last, durable: last, written: last, marks: map[string]mark{},
+		commitBytes: commitBytes, batchBytes: min(commitBytes, segmentBytes), spilling: last > acked,
+		headEnd: acked, tail: last, durable: last, marks: map[string]mark{},
 	}
 	s.init(s, opts.MaxItems, opts.MaxBytes, opts.Size)
 	if damage != nil {
@@ -306,7 +296,7 @@ func (s *Spill[T]) offer(v T, size int64, behind bool) bool {
 		s.kick()
 	}
 	if !s.lifted && !s.room(size) {
-		if s.waiters.head == nil { // else the first of those who wait said so
+		if len(s.waiters) == 0 { // else the first of those who wait said so
 			s.kick()
 		}
 		return false
@@ -348,14 +338,6 @@ func (s *Spill[T]) enqueue(v T, size int64) {
 	s.accept(size)
 	s.buf.push(spilled[T]{v, size, s.tail})
 	s.bufBytes += size
-}
-
-// Lift implements [Queue]. What is pushed then is written when Run ends, if not before.
-func (s *Spill[T]) Lift() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.lifted = true
-	s.admit()
 }
 
 // begin makes the queue spill.
@@ -407,7 +389,7 @@ func (s *Spill[T]) room(size int64) bool {
 
 // pressing reports whether what is to be written should not wait for the end of the interval.
 func (s *Spill[T]) pressing() bool {
-	return s.waiters.head != nil || s.bufBytes >= s.commitBytes || s.bufBytes > s.bufShare.bytes/2 && s.bufShare.bytes > 0 ||
+	return len(s.waiters) > 0 || s.bufBytes >= s.commitBytes || s.bufBytes > s.bufShare.bytes/2 && s.bufShare.bytes > 0 ||
 		s.buf.len() > s.bufShare.items/2
 }
 

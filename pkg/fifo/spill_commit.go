@@ -71,58 +71,50 @@ func (c *committer[T]) tellFull(full bool) {
 	c.full = full
 }
 
-// wait returns true when there may be something to do, and false when ctx has ended.
+// wait waits until there may be something to do. It returns false when ctx has ended.
 func (c *committer[T]) wait(ctx context.Context) bool {
-	c.mu.Lock()
-	spilling, held, young := c.spilling, !c.heldSince.IsZero(), c.young()
-	c.mu.Unlock()
-	var interval <-chan time.Time
-	after := func(d time.Duration) (stop func() bool) {
-		t := time.NewTimer(d)
-		interval = t.C
-		return t.Stop
-	}
-	switch {
-	case spilling:
-		defer after(c.opts.SyncInterval)()
-	case held:
-		defer after(c.opts.HoldUp)()
-		defer c.offerAgain()
-	case c.opts.Since != nil:
-		defer after(young)()
-	}
-	if !spilling {
-		c.batch, c.entries = nil, nil
-		defer c.age()
-	}
+	t := time.NewTimer(c.interval())
+	defer t.Stop()
 	select {
 	case <-c.wake:
-	case <-interval:
+	case <-t.C:
 	case <-ctx.Done():
 	}
+	c.review()
 	return ctx.Err() == nil
 }
 
-// offerAgain lets a push that waits for the consumer make the queue spill, if that is due.
-func (s *Spill[T]) offerAgain() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.admit()
-}
-
-// young is for how long no item can be older than MaxAge.
-func (s *Spill[T]) young() time.Duration {
-	if s.opts.Since == nil || s.head.len() == 0 {
-		return s.opts.MaxAge
+// interval returns how long nothing has to be done.
+func (c *committer[T]) interval() time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.spilling {
+		return c.opts.SyncInterval
 	}
-	return max(time.Millisecond, s.opts.MaxAge-time.Since(s.opts.Since(s.head.front().v)))
+	c.batch, c.entries = nil, nil
+	if !c.heldSince.IsZero() {
+		return c.opts.HoldUp
+	}
+	return max(time.Millisecond, c.opts.MaxAge-c.age())
 }
 
-// age makes the queue spill if an item has waited for longer than MaxAge.
-func (s *Spill[T]) age() {
+// age returns for how long the oldest item exists; 0 if that is not known.
+func (s *Spill[T]) age() time.Duration {
+	if s.opts.Since == nil || s.head.len() == 0 {
+		return 0
+	}
+	return time.Since(s.opts.Since(s.head.front().v))
+}
+
+// review makes the queue spill if a push has waited for longer than HoldUp, or an item for longer than MaxAge.
+func (s *Spill[T]) review() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.opts.Since != nil && s.head.len() > 0 && time.Since(s.opts.Since(s.head.front().v)) >= s.opts.MaxAge {
+	if s.spilling {
+		return
+	}
+	s.admit()
+	if s.age() >= s.opts.MaxAge {
 		s.persist()
 	}
 }
@@ -143,16 +135,14 @@ func (c *committer[T]) last() error {
 			return fmt.Errorf("fifo: write to the spill at the end: %w", err)
 		}
 		c.mu.Lock()
-		left := 0
-		if from := max(c.durable, c.ackedUpTo()); c.spilling && from < end {
-			left = int(end - from)
-		}
+		done := max(c.durable, c.ackedUpTo())
+		isDone := !c.spilling || done >= end
 		c.mu.Unlock()
-		if left == 0 {
+		if isDone {
 			return nil
 		}
 		if !progress {
-			return fmt.Errorf("fifo: the last %d items could not be written to the spill", left)
+			return fmt.Errorf("fifo: the last %d items could not be written to the spill", end-done)
 		}
 	}
 }
@@ -209,7 +199,7 @@ func (c *committer[T]) plan(final bool) (p plan, ok bool) {
 	}
 	p = plan{acked: c.ackedUpTo(), marks: map[string]string{}}
 	p.known = max(c.durable, p.acked)
-	p.leave = c.written <= p.acked && (p.known >= c.tail || !final && c.calm())
+	p.leave = c.log.Last() <= p.acked && (p.known >= c.tail || !final && c.calm())
 	if !p.leave {
 		c.collect(p.known)
 	}
@@ -221,7 +211,7 @@ func (c *committer[T]) plan(final bool) (p plan, ok bool) {
 
 // calm reports whether all there is fits in memory with room to spare, and may stay there.
 func (s *Spill[T]) calm() bool {
-	return s.waiters.head == nil && !s.headShare.exceeded(s.items, s.bytes) && s.due <= max(s.durable, s.ackedUpTo())
+	return len(s.waiters) == 0 && !s.headShare.exceeded(s.items, s.bytes) && s.due <= max(s.durable, s.ackedUpTo())
 }
 
 // collect puts the next items to write, those behind known, to c.entries.
@@ -260,9 +250,12 @@ func (c *committer[T]) round(final bool) (progress bool, err error) {
 	}
 	err = c.encode(final)
 	last := p.known
-	if c.batch.Len() > 0 {
-		written, writeErr := c.log.Append(c.batch, p.marks)
-		last, err = max(last, written), errors.Join(err, writeErr)
+	if written := c.batch.Last(); written > 0 {
+		if writeErr := c.log.Append(c.batch, p.marks); writeErr != nil {
+			err = errors.Join(err, writeErr)
+		} else {
+			last = written
+		}
 	}
 	if err == nil {
 		c.recovered()
@@ -281,26 +274,27 @@ func (c *committer[T]) encode(final bool) error {
 	}
 	c.batch.Reset()
 	onDisk := c.log.Size()
-	room := int64(math.MaxInt64)
-	if c.opts.MaxDiskBytes > 0 && !final {
-		room = c.opts.MaxDiskBytes - onDisk
-	}
-	for _, e := range c.entries {
+	for i, e := range c.entries {
+		room := int64(math.MaxInt64)
+		if c.opts.MaxDiskBytes > 0 && !final && (onDisk > 0 || i > 0) {
+			room = c.opts.MaxDiskBytes - onDisk
+		}
 		var source, position string
 		if c.opts.Mark != nil {
 			source, position = c.opts.Mark(e.v)
 		}
-		err := c.batch.Add(e.seq, source, position, func(dst []byte) ([]byte, error) { return c.opts.Encode(dst, e.v) })
+		added, err := c.batch.Add(e.seq, source, position, room, func(dst []byte) ([]byte, error) {
+			return c.opts.Encode(dst, e.v)
+		})
 		if err != nil {
 			return fmt.Errorf("encode an item: %w", err)
 		}
-		if c.batch.Bytes() > room && (onDisk > 0 || c.batch.Len() > 1) {
-			c.batch.DropLast()
+		if !added {
 			c.cut = true
 			return nil
 		}
-		if c.batch.Bytes() >= c.commitBytes {
-			c.more = c.more || e.seq < c.entries[len(c.entries)-1].seq
+		if c.batch.Bytes() >= c.batchBytes {
+			c.more = c.more || i < len(c.entries)-1
 			return nil
 		}
 	}
@@ -314,7 +308,6 @@ func (c *committer[T]) finish(p plan, last uint64) (settled []T) {
 	defer c.mu.Unlock()
 	c.durable = last
 	if last > p.known {
-		c.written = last
 		for source, m := range c.marks {
 			if m.seq <= last {
 				delete(c.marks, source)

@@ -60,6 +60,7 @@ func (d *crashTest) open() {
 		d.t.Fatal(err)
 	}
 	s.commitBytes = int64(1 + 40*(d.opened%3))
+	s.batchBytes = s.commitBytes
 	d.opened++
 	d.Spill, d.c = s, &committer[item]{Spill: s}
 	d.opening = s.log.Size()
@@ -283,7 +284,7 @@ func FuzzSpill(f *testing.F) {
 func TestSpillFailedCommit(t *testing.T) {
 	d := newCrashTest(t, filepath.Join(t.TempDir(), "q"), 4, 0, 16)
 	defer func() { d.close() }()
-	d.commitBytes = 1000
+	d.commitBytes, d.batchBytes = 1000, 1000
 	for range 8 {
 		for range 3 {
 			d.push(0, 1, false)

@@ -8,23 +8,18 @@ import (
 // fill reads from disk until as much waits in memory as a Take with these limits may give, or no more is only there.
 // What can't be read is reported and skipped. Only the consumer calls it.
 func (s *Spill[T]) fill(limit int, maxBytes int64) error {
-	for {
-		s.mu.Lock()
-		from, wanted := s.headEnd+1, s.wants(limit, maxBytes)
-		s.mu.Unlock()
-		if !wanted {
-			return nil
-		}
-		progress := false
-		err := s.log.Read(from, func(r segment.Record) (used, more bool) {
-			used, more = s.load(r, limit, maxBytes)
-			progress = progress || used
-			return used, more
-		})
-		if err != nil || !progress {
+	s.mu.Lock()
+	from, wanted := s.headEnd+1, s.wants(limit, maxBytes)
+	s.mu.Unlock()
+	for wanted {
+		r, err := s.log.Read(from)
+		if err != nil {
 			return err
 		}
+		wanted = s.load(r, limit, maxBytes)
+		from = r.Last + 1
 	}
+	return nil
 }
 
 // wants reports whether a Take with these limits may give more than what waits in memory, and there is room for it.
@@ -41,7 +36,7 @@ func (s *Spill[T]) wants(limit int, maxBytes int64) bool {
 // changed headEnd: head gets longer by items of buf only where nothing is on disk alone between the two, and is cut
 // at its end only when it exceeds its share, which it does only when the queue begins to spill, before the first of
 // it is on disk alone.
-func (s *Spill[T]) load(r segment.Record, limit int, maxBytes int64) (used, more bool) {
+func (s *Spill[T]) load(r segment.Record, limit int, maxBytes int64) (wanted bool) {
 	var v T
 	var size int64
 	if r.Err == nil {
@@ -49,20 +44,15 @@ func (s *Spill[T]) load(r segment.Record, limit int, maxBytes int64) (used, more
 	}
 	if r.Err == nil {
 		size = s.sizeOf(v)
-	} else {
-		defer func() {
-			if used {
-				s.opts.Logger.Error("spilled items cannot be read back and are lost",
-					"lost", r.Last-r.First+1, "path", s.opts.Path, "err", r.Err)
-			}
-		}()
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
 	case s.head.len() > 0 && !s.headShare.fits(s.head.len(), s.headBytes(), size):
-		return false, false
+		return false
 	case r.Err != nil:
+		s.opts.Logger.Error("spilled items cannot be read back and are lost",
+			"lost", r.Last-r.First+1, "path", s.opts.Path, "err", r.Err)
 		s.replace(Loss{r.First, r.Last, s.log.Positions(), r.Err})
 	case mutant.On("lose-spilled") && r.Last%16 == 0:
 		s.headEnd = r.Last
@@ -71,7 +61,7 @@ func (s *Spill[T]) load(r segment.Record, limit int, maxBytes int64) (used, more
 		s.head.push(spilled[T]{v, size, r.Last})
 		s.headEnd = r.Last
 	}
-	return true, s.wants(limit, maxBytes)
+	return s.wants(limit, maxBytes)
 }
 
 // replace puts what OnCorrupt gives for lost items in their place. All of it has the number of

@@ -101,7 +101,7 @@ func TestSpillByAgeOnlyWhatIsOld(t *testing.T) {
 func TestSpillPersist(t *testing.T) {
 	bubble(t, func(t *testing.T, path string) {
 		s := openSpill(t, path, func(o *SpillOptions[item]) { o.MaxItems, o.SyncInterval = 100, time.Hour })
-		s.commitBytes = 8
+		s.commitBytes, s.batchBytes = 8, 8
 		s.start()
 		s.Persist() // nothing waits
 		s.push(1, 40)

@@ -120,7 +120,7 @@ func (s *Spill[T]) acknowledge(n int) []T {
 			s.released = append(s.released, e.v)
 		case e.seq > s.durable: // else it is on disk, and was settled by that
 			s.note(e.v, e.seq)
-			s.hold(e)
+			s.keepReceipt(e)
 		}
 	}
 	s.acked += int64(n)
@@ -131,15 +131,15 @@ func (s *Spill[T]) acknowledge(n int) []T {
 	return s.released
 }
 
-// hold keeps a receipt of an acknowledged item until the file knows of it.
-func (s *Spill[T]) hold(e spilled[T]) {
+// keepReceipt keeps a receipt of an acknowledged item until the file knows of it.
+func (s *Spill[T]) keepReceipt(e spilled[T]) {
 	if s.opts.OnSettled == nil {
 		return
 	}
 	if s.opts.Receipt != nil {
 		e.v = s.opts.Receipt(e.v)
 	}
-	s.receipts.push(receipt[T]{e.v, e.seq})
+	s.receipts.push(e)
 }
 
 // report tells OnSettled of items, if there are any.

@@ -672,10 +672,7 @@ func checkSpill(t *testing.T, s *Spill[item]) {
 	case s.spilling && s.headEnd < s.diskEnd() && s.diskEnd() > s.durable:
 		t.Fatalf("items up to %d are neither in memory nor on disk, which has those up to %d", s.diskEnd(), s.durable)
 	}
-	if s.spilling && (s.written > s.durable || s.log.Last() < s.written) {
-		t.Fatalf("written up to %d, durable up to %d, in the log up to %d", s.written, s.durable, s.log.Last())
-	}
-	if s.closed && s.waiters.head != nil {
+	if s.closed && len(s.waiters) > 0 {
 		t.Fatal("a push waits on a closed queue")
 	}
 }
