@@ -1,7 +1,6 @@
 package config
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -102,14 +101,9 @@ func validatePatterns(at *strictyaml.Section, key string, texts []string) {
 }
 
 func validateNamespaces(at *strictyaml.Section, entries []string) {
-	_, err := filter.ParseNamespaces(entries)
-	joined, ok := err.(interface{ Unwrap() []error })
-	if !ok {
-		return
-	}
-	for _, err := range joined.Unwrap() {
-		if entry, ok := errors.AsType[*filter.EntryError](err); ok {
-			at.Report(fmt.Sprintf("namespaces[%d]", entry.Index), oneLine(entry.Err), remedyFor("namespaces"))
+	for i, entry := range entries {
+		if err := new(filter.NamespaceMatcher).Add(entry); err != nil {
+			at.Report(fmt.Sprintf("namespaces[%d]", i), oneLine(err), remedyFor("namespaces"))
 		}
 	}
 }

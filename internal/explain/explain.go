@@ -8,18 +8,15 @@ import (
 	"io"
 	"log/slog"
 	"maps"
+	"slices"
 	"time"
-
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/deltabridge/deltabridge/internal/assemble"
 	"github.com/deltabridge/deltabridge/internal/config"
 	"github.com/deltabridge/deltabridge/internal/engine"
 	"github.com/deltabridge/deltabridge/pkg/enrich"
 	"github.com/deltabridge/deltabridge/pkg/event"
-	"github.com/deltabridge/deltabridge/pkg/filter"
 	"github.com/deltabridge/deltabridge/pkg/informer/fleet"
-	"github.com/deltabridge/deltabridge/pkg/object"
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 	"github.com/deltabridge/deltabridge/pkg/sinks/diagnose"
 )
@@ -33,61 +30,62 @@ type Options struct {
 	Offline   bool          // do not query the API server and the destinations
 	Timeout   time.Duration // limit for the API server and for each destination
 	Version   string        // version of the binary
-
-	operation event.Type
 }
 
-// check rejects options that can't be combined, and sets the operation.
-func (o *Options) check(args []string) error {
+// operation returns the operation to explain. It returns an error if the options cannot be combined.
+func (o *Options) operation() (event.Type, error) {
+	operations := []event.Type{event.Added, event.Updated, event.Deleted, event.Restated}
+	n := slices.IndexFunc(operations, func(t event.Type) bool { return t.String() == o.Operation })
 	switch {
-	case len(args) == 2 && o.Offline:
-		return errors.New("--offline: the object must be in a file")
-	case len(args) == 2 && o.Resource != "":
-		return errors.New("--resource requires an object in a file")
+	case o.Operation == "" && o.Old == "":
+		return event.Added, nil
+	case o.Operation == "":
+		return event.Updated, nil
+	case n < 0:
+		return 0, fmt.Errorf("--operation %s: must be added, updated, deleted or restated", o.Operation)
+	case operations[n] == event.Updated && o.Old == "":
+		return 0, errors.New("--operation updated: set --old to a file with the previous state")
+	case operations[n] != event.Updated && o.Old != "":
+		return 0, fmt.Errorf("--old: only for an update, but --operation is %s", o.Operation)
 	}
-	switch name := o.Operation; name {
-	case "":
-		o.operation = event.Added
-		if o.Old != "" {
-			o.operation = event.Updated
-		}
-	case event.Updated.String():
-		if o.operation = event.Updated; o.Old == "" {
-			return errors.New("--operation updated: set --old to a file with the previous state")
-		}
-	case event.Added.String(), event.Deleted.String(), event.Restated.String():
-		if o.Old != "" {
-			return fmt.Errorf("--old: only for an update, but --operation is %s", name)
-		}
-		for _, t := range []event.Type{event.Added, event.Deleted, event.Restated} {
-			if t.String() == name {
-				o.operation = t
-			}
-		}
-	default:
-		return fmt.Errorf("--operation %s: must be added, updated, deleted or restated", name)
-	}
-	return nil
+	return operations[n], nil
+}
+
+// explainer makes reports for one configuration.
+type explainer struct {
+	Options
+	cfg       *config.Config
+	scopes    []fleet.Scope // entries of `watch`
+	operation event.Type
+	api       *apiServer // nil if the API server is not queried
 }
 
 // Reports returns a report for each object that args name: either a file, where - is stdin, or a resource and the name
 // of an object in the cluster.
 func (o Options) Reports(ctx context.Context, cfg *config.Config, args []string, stdin io.Reader) (reports []*Report, err error) {
-	if err := o.check(args); err != nil {
+	switch {
+	case len(args) == 2 && o.Offline:
+		return nil, errors.New("--offline: the object must be in a file")
+	case len(args) == 2 && o.Resource != "":
+		return nil, errors.New("--resource requires an object in a file")
+	}
+	e := &explainer{Options: o, cfg: cfg}
+	if e.operation, err = o.operation(); err != nil {
 		return nil, err
 	}
-	scopes := make([]fleet.Scope, len(cfg.Watch))
 	for n := range cfg.Watch {
-		if scopes[n], err = assemble.NewScope(&cfg.Watch[n]); err != nil { // impossible: the configuration was validated
+		scope, err := assemble.NewScope(&cfg.Watch[n])
+		if err != nil { // impossible: the configuration was validated
 			return nil, err
 		}
+		e.scopes = append(e.scopes, scope)
 	}
-	subjects, err := o.findSubjects(ctx, cfg, scopes, args, stdin)
+	subjects, err := e.findSubjects(ctx, args, stdin)
 	if err != nil {
 		return nil, err
 	}
 	for _, s := range subjects {
-		report, err := o.explain(ctx, cfg, s)
+		report, err := e.explain(ctx, s)
 		switch {
 		case err != nil:
 			return nil, err
@@ -99,28 +97,17 @@ func (o Options) Reports(ctx context.Context, cfg *config.Config, args []string,
 	return reports, nil
 }
 
-// subject is an object to explain, and what is known about it.
-type subject struct {
-	old, now *object.Object // old is nil except for updates
-	resource schema.GroupVersionResource
-	watch    []Watch
-	watched  bool
-	selected bool // the informer that watches the object has selectors
-	notes    []string
-	api      *apiServer // nil if the API server can't be queried
-}
-
-func (o *Options) explain(ctx context.Context, cfg *config.Config, s *subject) (*Report, error) {
+func (e *explainer) explain(ctx context.Context, s *subject) (*Report, error) {
 	r := &Report{
 		Object: Object{
 			Resource: event.GroupResource(s.resource), APIVersion: s.now.APIVersion(), Kind: s.now.Kind(),
 			Namespace: s.now.Namespace, Name: s.now.Name, ResourceVersion: s.now.ResourceVersion, Bytes: len(s.now.Raw),
 		},
-		Operation: o.operation.String(), Watched: s.watched, Watch: s.watch, Notes: s.notes,
+		Operation: e.operation.String(), Watched: s.watched, Watch: s.watch, Notes: s.notes,
 	}
 	key := make([]byte, 32) // any key will do: fingerprints are not shown, and all have the same length
 	_, _ = rand.Read(key)
-	redaction, err := assemble.RedactionWith(cfg, key)
+	redaction, err := assemble.RedactionWith(e.cfg, key)
 	if err != nil {
 		return nil, err
 	}
@@ -132,25 +119,25 @@ func (o *Options) explain(ctx context.Context, cfg *config.Config, s *subject) (
 	}
 	var parts []engine.Sink
 	var needs enrich.Needs
-	for n := range cfg.Sinks {
-		d, err := assemble.NewDestination(&cfg.Sinks[n], nil, slog.New(slog.DiscardHandler))
+	for n := range e.cfg.Sinks {
+		d, err := assemble.NewDestination(&e.cfg.Sinks[n], nil, slog.New(slog.DiscardHandler))
 		if err != nil {
 			return nil, err
 		}
-		part := assemble.Sink(cfg, &cfg.Sinks[n], redaction, d)
-		if s.api != nil {
-			part.Encoder.ClusterUID = s.api.uid
+		part := assemble.Sink(e.cfg, &e.cfg.Sinks[n], redaction, d)
+		if e.api != nil {
+			part.Encoder.ClusterUID = e.api.uid
 		}
 		needs = needs.Or(part.Enrich)
 		parts = append(parts, part)
 	}
 	var index *enrich.Index
 	if needs != (enrich.Needs{}) {
-		index = enrich.New(enrich.Options{Needs: needs, Bytes: assemble.Enrichment(cfg, redaction).FactBytes})
-		r.Notes = append(r.Notes, o.learn(ctx, index, s)...)
+		index = enrich.New(enrich.Options{Needs: needs, Bytes: assemble.Enrichment(e.cfg, redaction).FactBytes})
+		r.Notes = append(r.Notes, e.learn(ctx, index, s)...)
 	}
 	for n := range parts {
-		sink, err := o.explainSink(ctx, parts[n], index, &cfg.Sinks[n], s)
+		sink, err := e.explainSink(ctx, parts[n], index, &e.cfg.Sinks[n], s)
 		if err != nil {
 			return nil, err
 		}
@@ -160,13 +147,13 @@ func (o *Options) explain(ctx context.Context, cfg *config.Config, s *subject) (
 }
 
 // explainSink runs the change through the filters and the encoder of one sink, and asks its destination.
-func (o *Options) explainSink(ctx context.Context, part engine.Sink, index *enrich.Index, c *config.Sink, s *subject) (Sink, error) {
+func (e *explainer) explainSink(ctx context.Context, part engine.Sink, index *enrich.Index, c *config.Sink, s *subject) (Sink, error) {
 	trial, err := engine.NewTrial(part, index)
 	if err != nil {
 		return Sink{}, err
 	}
-	out := Sink{Name: part.Name, Kind: c.Kind(), Filters: filterVerdicts(trial.Filter(), s, o.operation)}
-	m, err := trial.Message(ctx, engine.Change{Resource: s.resource, Type: o.operation, Old: s.old, Now: s.now, Selected: s.selected})
+	out := Sink{Name: part.Name, Kind: c.Kind(), Filters: trial.Filter().Explain(s.resource, e.operation, s.old, s.now)}
+	m, err := trial.Message(ctx, engine.Change{Resource: s.resource, Type: e.operation, Old: s.old, Now: s.now, Selected: s.selected})
 	if err != nil {
 		return out, err
 	}
@@ -181,79 +168,30 @@ func (o *Options) explainSink(ctx context.Context, part engine.Sink, index *enri
 	if out.Operation = m.Type.String(); m.LeftFilter {
 		out.Operation = "left"
 	}
-	out.Message, out.Error = o.preview(ctx, part.Destination, m)
-	if out.Message.TooLarge() {
+	out.Message = &Message{ID: m.ID, Attributes: maps.Collect(m.Attributes)}
+	if err := e.place(ctx, part.Destination, m, out.Message); err != nil {
+		out.Error = err.Error()
+	}
+	if p := out.Message.Placement; p.Limit > 0 && p.Size > p.Limit {
 		out.Message.Oversize = whenTooLarge(c)
 	}
 	return out, nil
 }
 
-// preview returns the message and where the destination would store it. If the destination would reject the message,
-// the string is the error.
-func (o *Options) preview(ctx context.Context, sink sinks.Sink, m *event.Message) (*Message, string) {
-	out := &Message{ID: m.ID, Attributes: maps.Collect(m.Attributes), Size: int64(len(m.Body()))}
+// place adds to a message where the destination would store it. It returns an error if the destination would reject the
+// message.
+func (e *explainer) place(ctx context.Context, sink sinks.Sink, m *event.Message, out *Message) (err error) {
 	previewer, ok := sink.(diagnose.Previewer)
 	if !ok {
-		return out, ""
+		out.Size = int64(len(m.Body()))
+		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
+	ctx, cancel := context.WithTimeout(ctx, e.Timeout)
 	defer cancel()
-	p, err := previewer.Preview(ctx, m, !o.Offline)
-	if err != nil {
-		return out, err.Error()
+	if out.Placement, err = previewer.Preview(ctx, m, !e.Offline); out.Unknown != nil {
+		out.Incomplete = out.Unknown.Error()
 	}
-	out.Stream, out.Subject, out.Topic, out.Key, out.Tombstone = p.Stream, p.Subject, p.Topic, p.Key, p.Tombstone
-	out.Size, out.Limit = p.Size, p.Limit
-	if p.Partitions > 0 {
-		out.Partition, out.Partitions = &p.Partition, p.Partitions
-	}
-	if p.Unknown != nil {
-		out.Unknown = p.Unknown.Error()
-	}
-	for _, h := range p.Headers {
-		out.Headers = append(out.Headers, Header(h))
-	}
-	return out, ""
-}
-
-// filterVerdicts returns the verdict of each rule. For an update that crosses the border of the filter it returns those
-// for both states.
-func filterVerdicts(f *filter.Filter, s *subject, operation event.Type) []Filter {
-	border := f.For(s.resource)
-	before, now := s.old != nil && border.Belongs(s.old), border.Belongs(s.now)
-	switch {
-	case operation == event.Deleted:
-		return verdicts(f.Explain(s.resource, event.Deleted, nil, s.now), "")
-	case operation == event.Restated:
-		return verdicts(f.Explain(s.resource, event.Restated, nil, s.now), "")
-	case s.old == nil:
-		return verdicts(f.Explain(s.resource, event.Added, nil, s.now), "")
-	case before == now:
-		return verdicts(f.Explain(s.resource, event.Updated, s.old, s.now), "")
-	case now:
-		return append(
-			verdicts(f.Explain(s.resource, event.Added, nil, s.old), "before"),
-			verdicts(f.Explain(s.resource, event.Added, nil, s.now), "now")...)
-	default:
-		return append(
-			verdicts(f.Explain(s.resource, event.Deleted, nil, s.old), "before"),
-			verdicts(f.Explain(s.resource, event.Deleted, nil, s.now), "now")...)
-	}
-}
-
-func verdicts(of []filter.Verdict, state string) (out []Filter) {
-	for _, v := range of {
-		one := Filter{Index: v.Rule, State: state, Belongs: v.Belongs, Passes: v.Sends}
-		for _, c := range v.Conditions {
-			condition := Condition{Field: c.Field, Text: c.Text, Found: c.Found, Holds: c.Holds}
-			if c.Err != nil {
-				condition.Error = c.Err.Error()
-			}
-			one.Conditions = append(one.Conditions, condition)
-		}
-		out = append(out, one)
-	}
-	return out
+	return err
 }
 
 // whenTooLarge describes what the sink does with an event that exceeds its destination's size limit.

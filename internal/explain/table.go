@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/deltabridge/deltabridge/internal/console"
+	"github.com/deltabridge/deltabridge/pkg/filter"
 )
 
 // WriteTable writes the report as text.
@@ -15,26 +16,26 @@ func (r *Report) WriteTable(w io.Writer, style console.Style) error {
 	if r.Object.Namespace != "" {
 		name = r.Object.Namespace + "/" + name
 	}
-	t.line(0, console.Bold, r.Object.Resource+" "+name)
+	t.row("", console.Plain, r.Object.Resource+" "+name, console.Bold)
 	about := fmt.Sprintf("%s, %s, %s bytes", r.Operation, strings.TrimSpace(r.Object.APIVersion+" "+r.Object.Kind), console.Count(int64(r.Object.Bytes)))
 	if r.Object.ResourceVersion != "" {
 		about += ", resourceVersion " + r.Object.ResourceVersion
 	}
-	t.line(0, console.Plain, about)
+	t.row("", console.Plain, about, console.Plain)
 	for _, note := range r.Notes {
-		t.line(0, console.Yellow, "note: "+note)
+		t.row("", console.Plain, "note: "+note, console.Yellow)
 	}
-	t.line(0, console.Plain, "")
-	if r.Watched {
-		t.line(0, console.Bold, "watch")
-	} else {
-		t.line(0, console.Bold, "watch: no entry covers the object, so nothing is sent")
+	heading := "watch"
+	if !r.Watched {
+		heading += ": no entry covers the object, so nothing is sent"
 	}
+	t.out.WriteString("\n")
+	t.row("", console.Plain, heading, console.Bold)
 	for _, watch := range r.Watch {
-		t.verdict(2, watch.Covers, fmt.Sprintf("watch[%d]", watch.Entry), watch.Text+": "+watch.Why, len("watch[0]"))
+		t.verdict("  ", watch.Covers, fmt.Sprintf("watch[%d]", watch.Entry), watch.Text+": "+watch.Why)
 	}
 	for n := range r.Sinks {
-		t.line(0, console.Plain, "")
+		t.out.WriteString("\n")
 		t.sink(&r.Sinks[n], r.Watched)
 	}
 	_, err := io.WriteString(w, t.out.String())
@@ -46,49 +47,32 @@ type table struct {
 	out   strings.Builder
 }
 
-const minWidth = 20 // minimum width of wrapped text
+const (
+	minWidth = 20 // minimum width of wrapped text
+	// fieldWidth is the width of the names of conditions and of a message's fields.
+	fieldWidth = len("namespaces")
+)
 
-// line writes wrapped and indented text.
-func (t *table) line(indent int, color console.Color, text string) {
-	for _, part := range t.wrap(text, indent) {
-		t.out.WriteString(strings.TrimRight(strings.Repeat(" ", indent)+t.style.Paint(color, part), " ") + "\n")
-	}
-}
-
-func (t *table) wrap(text string, indent int) []string {
-	to := 0
+// row writes a label and a text. Further lines of the text are indented by the width of the label.
+func (t *table) row(label string, labelColor console.Color, text string, color console.Color) {
+	indent, width := console.Width(label), 0
+	label = t.style.Paint(labelColor, label)
 	if t.style.Width > 0 {
-		to = max(t.style.Width-indent, minWidth)
+		width = max(t.style.Width-indent, minWidth)
 	}
-	return console.Wrap(console.Clean(text), to)
-}
-
-// field writes a name and, in the next column, its text.
-func (t *table) field(name, text string, color console.Color) {
-	start := "  " + console.Pad(name, len("partition")) + "  "
-	for i, part := range t.wrap(text, console.Width(start)) {
-		if i > 0 {
-			start = strings.Repeat(" ", console.Width(start))
-		}
-		t.out.WriteString(strings.TrimRight(start+t.style.Paint(color, part), " ") + "\n")
+	for _, part := range console.Wrap(console.Clean(text), width) {
+		t.out.WriteString(strings.TrimRight(label+t.style.Paint(color, part), " ") + "\n")
+		label = strings.Repeat(" ", indent)
 	}
 }
 
 // verdict writes yes or no, a name and its text.
-func (t *table) verdict(indent int, holds bool, name, text string, column int) {
+func (t *table) verdict(indent string, holds bool, name, text string) {
 	word, color := "no ", console.Red
 	if holds {
 		word, color = "yes", console.Green
 	}
-	t.out.WriteString(strings.Repeat(" ", indent) + t.style.Paint(color, word) + "  ")
-	start := indent + len(word) + 2 + column + 2
-	for i, part := range t.wrap(text, start) {
-		if i > 0 {
-			t.out.WriteString(strings.Repeat(" ", start) + part + "\n")
-			continue
-		}
-		t.out.WriteString(strings.TrimRight(console.Pad(name, column)+"  "+part, " ") + "\n")
-	}
+	t.row(indent+word+"  "+name+"  ", color, text, console.Plain)
 }
 
 func (t *table) sink(s *Sink, watched bool) {
@@ -96,19 +80,19 @@ func (t *table) sink(s *Sink, watched bool) {
 	switch {
 	case s.Error != "":
 		outcome, color = "REJECTED", console.Red
-	case s.Message != nil && s.Message.TooLarge():
+	case s.Message != nil && s.Message.Oversize != "":
 		outcome, color = "TOO LARGE: "+s.Message.Oversize, console.Red
 	case s.Sent:
 		outcome, color = "sent as "+s.Operation, console.Green
 	case !watched && s.Operation != "":
 		outcome = "not sent; would be sent as " + s.Operation + " if it were watched"
 	}
-	t.out.WriteString(t.style.Paint(console.Bold, fmt.Sprintf("sink %s (%s)", s.Name, s.Kind)) + "  " + t.style.Paint(color, outcome) + "\n")
+	t.row(fmt.Sprintf("sink %s (%s)  ", s.Name, s.Kind), console.Bold, outcome, color)
 	if s.Error != "" {
-		t.line(2, console.Red, s.Error)
+		t.row("  ", console.Plain, s.Error, console.Red)
 	}
 	if len(s.Filters) == 0 {
-		t.line(2, console.Plain, "no filters: all watched objects pass")
+		t.row("  ", console.Plain, "no filters: all watched objects pass", console.Plain)
 	}
 	for n := range s.Filters {
 		t.filter(&s.Filters[n])
@@ -118,20 +102,19 @@ func (t *table) sink(s *Sink, watched bool) {
 	}
 }
 
-func (t *table) filter(f *Filter) {
-	name := fmt.Sprintf("filters[%d]", f.Index)
+func (t *table) filter(v *filter.Verdict) {
 	text := ""
-	switch f.State {
+	switch v.State {
 	case "before":
 		text = "previous state"
 	case "now":
 		text = "new state"
 	}
-	if len(f.Conditions) == 0 {
+	if len(v.Conditions) == 0 {
 		text = strings.TrimSpace(text + " has no conditions")
 	}
-	t.verdict(2, f.Passes, name, text, len(name))
-	for _, c := range f.Conditions {
+	t.verdict("  ", v.Sends, fmt.Sprintf("filters[%d]", v.Rule), text)
+	for _, c := range v.Conditions {
 		text := c.Text
 		switch {
 		case c.Error != "":
@@ -141,44 +124,48 @@ func (t *table) filter(f *Filter) {
 		case c.Found != "":
 			text += " (found: " + c.Found + ")"
 		}
-		t.verdict(7, c.Holds, c.Field, text, len("namespaces"))
+		t.verdict("       ", c.Holds, console.Pad(c.Field, fieldWidth), text)
 	}
 }
 
 func (t *table) message(m *Message) {
-	field := func(name, text string) {
-		if text != "" {
-			t.field(name, text, console.Plain)
-		}
-	}
-	field("id", m.ID)
-	field("stream", m.Stream)
-	field("subject", m.Subject)
-	field("topic", m.Topic)
-	field("key", m.Key)
+	partition, tombstone := "", ""
 	if m.Partition != nil {
-		field("partition", fmt.Sprintf("%d of %d", *m.Partition, m.Partitions))
+		partition = fmt.Sprintf("%d of %d", *m.Partition, m.Partitions)
 	}
 	if m.Tombstone {
-		field("then", "a tombstone: a record with the same key and no value")
+		tombstone = "a tombstone: a record with the same key and no value"
 	}
-	size := console.Count(m.Size) + " bytes"
+	size, color := console.Count(m.Size)+" bytes", console.Plain
 	if m.Limit > 0 {
 		size = console.Count(m.Size) + " of at most " + console.Count(m.Limit) + " bytes"
 	}
-	color := console.Plain
-	if m.TooLarge() {
+	if m.Oversize != "" {
 		color = console.Red
 	}
-	t.field("size", size, color)
-	if m.Unknown != "" {
-		t.field("unknown", m.Unknown, console.Yellow)
+	for _, field := range []struct {
+		name, text string
+		color      console.Color
+	}{
+		{"id", m.ID, console.Plain},
+		{"stream", m.Stream, console.Plain},
+		{"subject", m.Subject, console.Plain},
+		{"topic", m.Topic, console.Plain},
+		{"key", m.Key, console.Plain},
+		{"partition", partition, console.Plain},
+		{"then", tombstone, console.Plain},
+		{"size", size, color},
+		{"unknown", m.Incomplete, console.Yellow},
+	} {
+		if field.text != "" {
+			t.row("  "+console.Pad(field.name, fieldWidth)+" ", console.Plain, field.text, field.color)
+		}
 	}
 	for i, h := range m.Headers {
 		name := "headers"
 		if i > 0 {
 			name = ""
 		}
-		t.field(name, h.Name+": "+h.Value, console.Dim)
+		t.row("  "+console.Pad(name, fieldWidth)+" ", console.Plain, h.Name+": "+h.Value, console.Dim)
 	}
 }

@@ -39,8 +39,8 @@ type Options struct {
 type Printer struct {
 	Options
 	states   *lru.Cache // json.RawMessage, the last state of each object, by uid
-	behind   bool      // the last note said that the reader is behind
-	lastNote time.Time // when that note was written
+	behind   bool       // the last note said that the reader is behind
+	lastNote time.Time  // when that note was written
 	now      func() time.Time
 }
 

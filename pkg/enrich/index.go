@@ -23,14 +23,14 @@ const (
 
 // Needs says which parts of a context are needed. The zero value needs nothing.
 type Needs struct {
-	// The top owner of the object: a Pod's Deployment, a Job's CronJob. Watched for it: `replicasets`, `statefulsets`,
-	// `daemonsets` and `deployments` in `apps`, `jobs` and `cronjobs` in `batch`. Put others that own such, as in custom
-	// resources, into `watch`; else the last owner reference that is known counts.
+	// The top owner of the object: a Pod's Deployment, a Job's CronJob. The bridge watches `replicasets`, `statefulsets`,
+	// `daemonsets` and `deployments` in `apps`, and `jobs` and `cronjobs` in `batch` for this. Add other resources that own
+	// these, such as custom resources, to `watch`; otherwise the last known owner reference counts.
 	Owner bool `yaml:"owner" default:"false" example:"true"`
-	// The labels of the object's namespace. Watched for it: `namespaces`, in the whole cluster.
+	// The labels of the object's namespace. The bridge watches `namespaces` in the whole cluster for this.
 	NamespaceLabels bool `yaml:"namespaceLabels" default:"false" example:"true"`
-	// For Kubernetes Events: the labels of the object that they are about, and with `owner` its top owner. Watched for it:
-	// `pods`, `nodes` where the whole cluster is watched, and what is for `owner`.
+	// For Kubernetes Events: the labels of the object that they are about and, with `owner`, its top owner. The bridge
+	// watches `pods`, `nodes` if the whole cluster is watched, and the resources of `owner` for this.
 	InvolvedObject bool `yaml:"involvedObject" default:"false" example:"true"`
 }
 

@@ -2,85 +2,58 @@ package filter
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
+	"slices"
 
 	"github.com/deltabridge/deltabridge/internal/jsonscan"
 	"github.com/deltabridge/deltabridge/pkg/object"
 )
 
-// ReasonOnlyChanges, ReasonOperations and ReasonWhen are reasons of ResourceFilter.Refusal.
-const (
-	ReasonOnlyChanges = "onlyChanges"
-	ReasonOperations  = "operations"
-	ReasonWhen        = "when"
-)
-
-// changes are the conditions on what an update touches: ignoreChanges and onlyChanges. Nil: there are none.
+// changes are the conditions on what an update touches: ignoreChanges and onlyChanges.
 type changes struct {
-	ignored map[string]*node // by kind; "" for all others
+	ignored map[string]*node // by kind; "" for all other kinds
 	only    *node            // nil: everything counts
 }
 
-// parseChanges compiles the two lists. The mistakes are given to report, with the field and the index of the entry.
+// parseChanges compiles the two lists. It calls report with the field and the index of each invalid entry. It returns nil
+// if both lists are empty.
 func parseChanges(ignore, only []string, report func(field string, index int, err error)) *changes {
 	if len(ignore) == 0 && len(only) == 0 {
 		return nil
 	}
-	c := &changes{ignored: map[string]*node{"": {}}}
 	presets := changePresets()
-	for _, name := range ignore { // each kind has a tree of its own, which holds what is for all kinds too
-		for _, p := range presets[name] {
-			if c.ignored[p.kind] == nil {
-				c.ignored[p.kind] = &node{}
+	parse := func(field string, entries []string) (paths []namedPath) {
+		for i, entry := range entries {
+			found, isPreset := presets[entry]
+			if !isPreset || field != "ignoreChanges" {
+				steps, err := object.ParsePath(entry)
+				if err != nil {
+					report(field, i, fmt.Errorf("%q %w", entry, err))
+				}
+				found = []namedPath{{steps: steps}}
+			}
+			for _, p := range found {
+				p.entry = entry
+				paths = append(paths, p)
 			}
 		}
+		return paths
 	}
-	add := func(kind string, path []string, entry string) {
-		for k, tree := range c.ignored {
-			if kind == "" || kind == k {
-				tree.add(path, entry)
-			}
-		}
-	}
-	for _, path := range bookkeeping() {
-		add("", path, reasonBookkeeping)
-	}
-	for i, entry := range ignore {
-		if paths, isPreset := presets[entry]; isPreset {
-			for _, p := range paths {
-				add(p.kind, p.path, entry)
-			}
-			continue
-		}
-		path, err := object.ParsePath(entry)
-		if err != nil {
-			report("ignoreChanges", i, fmt.Errorf("%q %w", entry, err))
-			continue
-		}
-		add("", path, entry)
+	c := &changes{ignored: map[string]*node{}}
+	ignored := append(bookkeeping(), parse("ignoreChanges", ignore)...)
+	for _, p := range ignored {
+		otherKind := func(other namedPath) bool { return other.kind != "" && other.kind != p.kind }
+		c.ignored[p.kind] = newNode(slices.DeleteFunc(slices.Clone(ignored), otherKind))
 	}
 	if len(only) > 0 {
-		c.only = &node{}
-	}
-	for i, entry := range only {
-		path, err := object.ParsePath(entry)
-		if err != nil {
-			report("onlyChanges", i, fmt.Errorf("%q %w", entry, err))
-			continue
-		}
-		c.only.add(path, entry)
-	}
-	for _, tree := range c.ignored {
-		tree.settle()
-	}
-	if c.only != nil {
-		c.only.settle()
+		c.only = newNode(parse("onlyChanges", only))
 	}
 	return c
 }
 
-// refusal says why an update is nothing that the rule asks for: the entry of ignoreChanges that names what changed, or
-// ReasonOnlyChanges. Empty if it is something. An error means that a state's bytes can't be had.
+// refusal returns why an update is suppressed: the entry of ignoreChanges that names what changed, or ReasonOnlyChanges.
+// It returns an empty string if the update is sent, and an error if the bytes of a state cannot be read.
 func (c *changes) refusal(old, obj *object.Object) (reason string, err error) {
 	before, err := old.Bytes()
 	if err != nil {
@@ -96,102 +69,112 @@ func (c *changes) refusal(old, obj *object.Object) (reason string, err error) {
 	}
 	var d comparison
 	switch {
-	case d.differs(before, after, ignored, c.only, c.only == nil, 0):
+	case d.differs(before, after, place{ignored, c.only, c.only == nil, 0}):
 		return "", nil
 	case c.only != nil && (d.ignored == "" || d.ignored == reasonBookkeeping):
 		return ReasonOnlyChanges, nil
-	case d.ignored == "":
-		return reasonBookkeeping, nil
 	}
-	return d.ignored, nil
+	return cmp.Or(d.ignored, reasonBookkeeping), nil
 }
 
-// comparison looks for a difference that counts. It compares bytes, and looks into values only where a path leads.
+// comparison looks for a difference that counts.
 type comparison struct {
-	ignored string // the first entry that took a difference
+	ignored string // the first entry that ignored a difference
 }
 
-// maxNesting bounds how deep lists in lists are compared; no path leads that deep.
+// place is where in two objects a comparison is.
+type place struct {
+	ignored, only *node // nil: no path of the list leads here
+	all           bool  // every difference counts that is not ignored
+	depth         int
+}
+
+func (p place) member(name string) place {
+	return place{p.ignored.child(name), p.only.child(name), p.all, p.depth + 1}
+}
+
+func (p place) element() place {
+	return place{p.ignored.element(), p.only.element(), p.all, p.depth + 1}
+}
+
+// maxNesting limits how deep values are compared. No path leads that deep.
 const maxNesting = 100
 
-// differs compares two values; a nil one is absent. ignored and only are the places of the two lists here, and all says that
-// every difference here counts, as far as it is not ignored.
-func (c *comparison) differs(a, b []byte, ignored, only *node, all bool, depth int) bool {
+// differs reports whether a difference of two values counts. A nil value is absent. It compares bytes, and parses values
+// only where a path leads.
+func (c *comparison) differs(a, b []byte, p place) bool {
 	if bytes.Equal(a, b) {
 		return false
 	}
-	if only != nil && only.entry != "" {
-		only, all = nil, true
+	if p.only != nil && p.only.entry != "" {
+		p.only, p.all = nil, true
 	}
 	switch {
-	case !all && only == nil:
-		return false // it is not asked for
-	case ignored != nil && ignored.entry != "":
+	case !p.all && p.only == nil:
+		return false
+	case p.ignored != nil && p.ignored.entry != "":
 		if c.ignored == "" || c.ignored == reasonBookkeeping {
-			c.ignored = ignored.entry
+			c.ignored = p.ignored.entry
 		}
 		return false
-	case ignored == nil && all, depth > maxNesting:
+	case p.ignored == nil && p.all, p.depth > maxNesting:
 		return true
 	}
-	first := func(v []byte) byte {
-		if i := jsonscan.Space(v, 0); i < len(v) && v[i] != 'n' {
-			return v[i]
-		}
-		return 0 // absent, or null
-	}
-	switch x, y := first(a), first(b); {
+	switch x, y := opening(a), opening(b); {
 	case x == '{' && y == '{', x == '{' && y == 0, x == 0 && y == '{':
-		return c.members(a, b, ignored, only, all, depth)
+		return c.members(a, b, p)
 	case x == '[' && y == '[':
-		return c.elements(a, b, ignored, only, all, depth)
+		return c.elements(a, b, p)
 	case x == '[' || y == '[':
 		return true
 	}
-	return all
+	return p.all
 }
 
-func (c *comparison) member(key, a, b []byte, ignored, only *node, all bool, depth int) bool {
+// opening returns the first byte of a value, or 0 if the value is absent or null.
+func opening(v []byte) byte {
+	if i := jsonscan.Space(v, 0); i < len(v) && v[i] != 'n' {
+		return v[i]
+	}
+	return 0
+}
+
+func (c *comparison) member(key, a, b []byte, p place) bool {
 	if bytes.Equal(a, b) {
 		return false
 	}
 	name, err := jsonscan.Unquote(key)
-	if err != nil {
-		return true
-	}
-	return c.differs(a, b, ignored.child(name), only.child(name), all, depth+1)
+	return err != nil || c.differs(a, b, p.member(name))
 }
 
-// members compares two objects, of which one may be absent. The API server writes their members in the same order; where
-// they are not, the rest is looked up.
-func (c *comparison) members(a, b []byte, ignored, only *node, all bool, depth int) bool {
-	before, after := cursorOf(a), cursorOf(b)
+// members compares two objects, one of which may be absent. The API server writes their members in the same order. From
+// the first member that is in another place on, members are looked up.
+func (c *comparison) members(a, b []byte, p place) bool {
+	before, after := objectCursor(a), objectCursor(b)
 	for {
 		keyA, valueA, okA := before.Member()
 		keyB, valueB, okB := after.Member()
-		switch {
-		case before.Bad || after.Bad:
-			return true
-		case !okA && !okB:
-			return false
-		case okA && okB && bytes.Equal(keyA, keyB):
-			if c.member(keyA, valueA, valueB, ignored, only, all, depth) {
+		if okA && okB && bytes.Equal(keyA, keyB) {
+			if c.member(keyA, valueA, valueB, p) {
 				return true
 			}
 			continue
+		}
+		if !okA && !okB {
+			return before.Bad || after.Bad
 		}
 		rest := map[string][]byte{}
 		for ; okA; keyA, valueA, okA = before.Member() {
 			rest[string(keyA)] = valueA
 		}
 		for ; okB; keyB, valueB, okB = after.Member() {
-			if c.member(keyB, rest[string(keyB)], valueB, ignored, only, all, depth) {
+			if c.member(keyB, rest[string(keyB)], valueB, p) {
 				return true
 			}
 			delete(rest, string(keyB))
 		}
 		for key, value := range rest {
-			if c.member([]byte(key), value, nil, ignored, only, all, depth) {
+			if c.member([]byte(key), value, nil, p) {
 				return true
 			}
 		}
@@ -199,18 +182,17 @@ func (c *comparison) members(a, b []byte, ignored, only *node, all bool, depth i
 	}
 }
 
-// cursorOf an object; of what is absent or null, one without members.
-func cursorOf(v []byte) jsonscan.Cursor {
-	if i := jsonscan.Space(v, 0); i < len(v) && v[i] == '{' {
-		return jsonscan.NewCursor(v[i:])
+// objectCursor returns a cursor over an object. An absent or null object has no members.
+func objectCursor(v []byte) jsonscan.Cursor {
+	if opening(v) != '{' {
+		v = []byte("{}")
 	}
-	return jsonscan.NewCursor([]byte("{}"))
+	return jsonscan.NewCursor(v[jsonscan.Space(v, 0):])
 }
 
-// elements compares two lists element by element. One of another length differs.
-func (c *comparison) elements(a, b []byte, ignored, only *node, all bool, depth int) bool {
+// elements compares two lists element by element. Lists of different lengths differ.
+func (c *comparison) elements(a, b []byte, p place) bool {
 	before, after := jsonscan.NewCursor(a), jsonscan.NewCursor(b)
-	ignored, only = ignored.element(), only.element()
 	for {
 		valueA, okA := before.Element()
 		valueB, okB := after.Element()
@@ -219,7 +201,7 @@ func (c *comparison) elements(a, b []byte, ignored, only *node, all bool, depth 
 			return true
 		case !okA:
 			return false
-		case c.differs(valueA, valueB, ignored, only, all, depth+1):
+		case c.differs(valueA, valueB, p.element()):
 			return true
 		}
 	}

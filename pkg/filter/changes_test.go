@@ -151,7 +151,7 @@ func TestExplainChanges(t *testing.T) {
 	if v := verdicts[1]; v.Sends || len(v.Conditions) != 2 || v.Conditions[0].Found != ReasonOnlyChanges || !v.Conditions[1].Holds {
 		t.Errorf("%+v", v)
 	}
-	if v := f.Explain(gvr(t, "/v1/events"), event.Added, nil, after)[0]; v.Named || v.Sends {
+	if v := f.Explain(gvr(t, "/v1/events"), event.Added, nil, after)[0]; v.Belongs || v.Sends {
 		t.Errorf("%+v", v)
 	}
 }
@@ -203,9 +203,9 @@ func FuzzIgnoreChanges(f *testing.F) {
 		if err != nil || json.Unmarshal([]byte(before), &a) != nil || json.Unmarshal([]byte(after), &b) != nil || reason == "" {
 			return
 		}
-		for _, p := range append(bookkeeping(), path) {
-			prune(a, p)
-			prune(b, p)
+		for _, p := range append(bookkeeping(), namedPath{steps: path}) {
+			prune(a, p.steps)
+			prune(b, p.steps)
 		}
 		if x, y := withoutEmpty(a), withoutEmpty(b); fmt.Sprint(x) != fmt.Sprint(y) {
 			t.Errorf("%s to %s is refused for %s with %s: %v, %v", before, after, reason, text, x, y)

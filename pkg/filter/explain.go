@@ -1,7 +1,7 @@
 package filter
 
 import (
-	"errors"
+	"slices"
 	"strings"
 
 	"github.com/deltabridge/deltabridge/pkg/event"
@@ -9,117 +9,133 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Verdict is what one rule says of a change, for people.
+// Verdict says what one rule decides about a change.
 type Verdict struct {
-	Rule  int  // index of the rule, from 0
-	Named bool // the rule speaks of the resource; otherwise nothing else of it was asked
-	// Belongs: the conditions on the object hold. Sends: those on the change do too.
-	Belongs, Sends bool
-	// Conditions are those that the rule has, in the order of its fields. A rule without any holds always.
-	Conditions []Condition
+	Rule  int    `json:"index"`           // index of the rule, from 0
+	State string `json:"state,omitempty"` // "before" or "now" if an update crosses the border, otherwise empty
+	// Belongs is true if the conditions on the object hold, Sends if those on the change hold too.
+	Belongs bool `json:"belongs"`
+	Sends   bool `json:"passes"`
+	// Conditions are the conditions of the rule. If the rule does not include the resource, the others are left out.
+	Conditions []Condition `json:"conditions"`
 }
 
-// Condition is one field of a rule, and what came of it.
+// Condition is one key of a rule, and its result.
 type Condition struct {
-	Field    string // resources, namespaces, operations, ignoreChanges, onlyChanges, preset, when
-	Text     string // as it is configured; lists are joined by ", "
-	Found    string // what it was held against; empty for an expression
-	OnChange bool   // it is a condition on the change, not on the object
-	Holds    bool
-	Err      error // why an expression failed, which counts as true, without values of the object; nil if it did not
+	Field string `json:"field"` // resources, namespaces, operations, ignoreChanges, onlyChanges, preset, when
+	Text  string `json:"text"`  // as it is configured; lists are joined by ", "
+	Found string `json:"found,omitempty"`
+	Holds bool   `json:"holds"`
+	Error string `json:"error,omitempty"` // error of an expression, which then counts as true; never quotes the object
 }
 
-// Explain gives what each rule says of a change, as Belongs and Sends would decide it. The arguments are those of
-// Sends. Expressions are evaluated anew, and nothing is counted, logged or remembered. A nil Filter has no rules, and
-// one without rules lets everything pass.
+// Explain returns the verdict of each rule. If an update crosses the border of the filter, it returns the verdicts for
+// both states. The arguments are those of Refusal. Nothing is counted, logged or remembered.
 func (f *Filter) Explain(gvr schema.GroupVersionResource, op event.Type, old, obj *object.Object) []Verdict {
+	if op != event.Updated || old == nil {
+		return f.explain(gvr, op, nil, obj, "")
+	}
+	belongs := func(v Verdict) bool { return v.Belongs }
+	before := slices.ContainsFunc(f.explain(gvr, event.Added, nil, old, ""), belongs)
+	now := slices.ContainsFunc(f.explain(gvr, event.Added, nil, obj, ""), belongs)
+	switch {
+	case before == now:
+		return f.explain(gvr, op, old, obj, "")
+	case now:
+		op = event.Added
+	default:
+		op = event.Deleted
+	}
+	return append(f.explain(gvr, op, nil, old, "before"), f.explain(gvr, op, nil, obj, "now")...)
+}
+
+func (f *Filter) explain(gvr schema.GroupVersionResource, op event.Type, old, obj *object.Object, state string) (verdicts []Verdict) {
 	if f == nil {
 		return nil
 	}
-	verdicts := make([]Verdict, len(f.rules))
 	for i, r := range f.rules {
-		verdicts[i] = r.explain(gvr, op, old, obj)
-		verdicts[i].Rule = i
+		v := r.explain(gvr, op, old, obj)
+		v.Rule, v.State = i, state
+		verdicts = append(verdicts, v)
 	}
 	return verdicts
 }
 
+// conditions are the conditions of a rule that were evaluated.
+type conditions []Condition
+
+func (c *conditions) add(field string, texts []string, found string, holds bool, err string) {
+	*c = append(*c, Condition{field, strings.Join(texts, ", "), found, holds, err})
+}
+
+func (c conditions) hold() bool {
+	return !slices.ContainsFunc(c, func(c Condition) bool { return !c.Holds })
+}
+
 func (r *rule) explain(gvr schema.GroupVersionResource, op event.Type, old, obj *object.Object) Verdict {
-	v := Verdict{Named: r.names(gvr)}
-	v.Belongs = v.Named
-	add := func(c Condition) {
-		v.Conditions = append(v.Conditions, c)
-		if !c.OnChange {
-			v.Belongs = v.Belongs && c.Holds
-		}
-	}
+	var c conditions
+	names, resource := r.names(gvr), event.GroupResource(gvr)
 	if len(r.resources) > 0 {
-		v.Conditions = append(v.Conditions, Condition{Field: "resources", Text: strings.Join(r.text.Resources, ", "), Found: event.GroupResource(gvr), Holds: v.Named})
+		c.add("resources", r.text.Resources, resource, names, "")
 	}
 	if r.excludes(gvr) {
-		v.Conditions = append(v.Conditions, Condition{Field: "preset", Text: r.text.Preset, Found: event.GroupResource(gvr)})
+		c.add("preset", []string{r.text.Preset}, resource, false, "")
 	}
-	if !v.Named {
-		return v
+	if !names {
+		return Verdict{Conditions: c}
 	}
 	if !r.namespaces.All() {
-		add(Condition{Field: "namespaces", Text: strings.Join(r.text.Namespaces, ", "), Found: obj.Namespace, Holds: r.namespaces.Matches(obj.Namespace)})
+		c.add("namespaces", r.text.Namespaces, obj.Namespace, r.namespaces.Matches(obj.Namespace), "")
 	}
 	if r.onObject != nil {
-		add(r.onObject.explain(gvr, r.text.When, 0, nil, obj))
+		holds, reason := r.onObject.explain(gvr, 0, nil, obj)
+		c.add("when", []string{r.text.When}, "", holds, reason)
 	}
-	v.Sends = v.Belongs
+	belongs := c.hold()
 	if r.operations != 0 {
-		add(Condition{Field: "operations", Text: strings.Join(r.text.Operations, ", "), Found: op.String(), OnChange: true, Holds: r.operations.has(op)})
-		v.Sends = v.Sends && r.operations.has(op)
+		c.add("operations", r.text.Operations, op.String(), r.operations.has(op), "")
 	}
-	for _, c := range r.explainChanges(op, old, obj) {
-		add(c)
-		v.Sends = v.Sends && c.Holds
+	if r.changes != nil {
+		r.explainChanges(&c, op, old, obj)
 	}
 	if r.onChange != nil {
-		c := r.onChange.explain(gvr, r.text.When, op, old, obj)
-		c.OnChange = true
-		add(c)
-		v.Sends = v.Sends && c.Holds
+		holds, reason := r.onChange.explain(gvr, op, old, obj)
+		c.add("when", []string{r.text.When}, "", holds, reason)
 	}
-	return v
+	return Verdict{Belongs: belongs, Sends: c.hold(), Conditions: c}
 }
 
-func (e *expression) explain(gvr schema.GroupVersionResource, text string, op event.Type, old, obj *object.Object) Condition {
-	holds, err := e.evaluate(gvr, op, old, obj)
-	if err != nil {
-		holds, err = true, errors.New(e.reason(err))
-	}
-	return Condition{Field: "when", Text: text, Holds: holds, Err: err}
-}
-
-// explainChanges tells of each of the keys that say what an update has to touch.
-func (r *rule) explainChanges(op event.Type, old, obj *object.Object) (conditions []Condition) {
-	if r.changes == nil {
-		return nil
-	}
-	var reason string
-	var err error
+// explainChanges adds the conditions on what an update touches.
+func (r *rule) explainChanges(c *conditions, op event.Type, old, obj *object.Object) {
+	reason, problem := "", ""
 	if op == event.Updated && old != nil {
-		reason, err = r.changes.refusal(old, obj)
-	}
-	add := func(field, text string, holds bool) {
-		c := Condition{Field: field, Text: text, OnChange: true, Holds: holds, Err: err}
-		if !holds {
-			c.Found = reason
+		var err error
+		if reason, err = r.changes.refusal(old, obj); err != nil {
+			problem = err.Error()
 		}
-		conditions = append(conditions, c)
+	}
+	only, ignored := "", ""
+	if reason == ReasonOnlyChanges {
+		only = reason
+	} else {
+		ignored = reason
 	}
 	if r.text.OnlyChanges != nil {
-		add(ReasonOnlyChanges, strings.Join(r.text.OnlyChanges, ", "), reason != ReasonOnlyChanges)
+		c.add("onlyChanges", r.text.OnlyChanges, only, only == "", problem)
 	}
-	ignores := reason == "" || reason == ReasonOnlyChanges
 	if r.text.IgnoreChanges != nil {
-		add("ignoreChanges", strings.Join(r.text.IgnoreChanges, ", "), ignores)
+		c.add("ignoreChanges", r.text.IgnoreChanges, ignored, ignored == "", problem)
 	}
 	if r.text.Preset != "" {
-		add("preset", r.text.Preset, ignores)
+		c.add("preset", []string{r.text.Preset}, ignored, ignored == "", problem)
 	}
-	return conditions
+}
+
+// explain evaluates the expression for a Condition.
+func (e *expression) explain(gvr schema.GroupVersionResource, op event.Type, old, obj *object.Object) (holds bool, reason string) {
+	holds, err := e.evaluate(gvr, op, old, obj)
+	if err != nil {
+		return true, e.reason(err)
+	}
+	return holds, ""
 }

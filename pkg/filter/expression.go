@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -11,21 +12,22 @@ import (
 	"cel.dev/cel-go/cel"
 	"cel.dev/cel-go/common/types"
 	"cel.dev/cel-go/common/types/ref"
+	"golang.org/x/time/rate"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
 	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/object"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// logInterval is how long an expression that keeps failing is silent in the log after a line about it.
+// logInterval is the time between two log messages about one failing expression.
 const logInterval = time.Minute
 
 var (
 	errNotBool = errors.New("the result is neither true nor false")
-	// errBytes is wrapped by errors of those who keep an object's bytes.
-	errBytes = errors.New("the object can't be had")
+	errBytes   = errors.New("cannot read the object")
 )
 
-// expression is a `when` compiled. It is safe for concurrent use. A nil expression holds always.
+// expression is a compiled `when`. It is safe for concurrent use. A nil expression always holds.
 type expression struct {
 	rule    int
 	text    string
@@ -35,18 +37,19 @@ type expression struct {
 	logger  *slog.Logger
 	pool    sync.Pool // of *variables
 
-	lastLine atomic.Int64 // when the last line was logged, in nanoseconds since 1970; 0: never
-	unlogged atomic.Int64 // failures since then
+	log      rate.Sometimes
+	unlogged atomic.Int64 // failures since the last log message
 }
 
-// holds evaluates the expression. One that fails holds: an event too many is better than one lost.
+// holds evaluates the expression. It returns true if the evaluation fails, because an event too many is better than a
+// lost event.
 func (e *expression) holds(resource schema.GroupVersionResource, op event.Type, old, obj *object.Object) bool {
 	if e == nil {
 		return true
 	}
 	holds, err := e.evaluate(resource, op, old, obj)
 	if err != nil {
-		e.failed(obj, err)
+		e.report(obj, err)
 		return true
 	}
 	return holds
@@ -71,34 +74,47 @@ func (e *expression) evaluate(resource schema.GroupVersionResource, op event.Typ
 	return bool(holds), nil
 }
 
-// failed counts, and logs once in a while.
-func (e *expression) failed(obj *object.Object, err error) {
+// report counts a failed evaluation, and logs it if the last message is old enough.
+func (e *expression) report(obj *object.Object, err error) {
 	if e.onError != nil {
 		e.onError(e.rule, err)
 	}
-	failures := e.unlogged.Add(1)
-	now, last := time.Now().UnixNano(), e.lastLine.Load()
-	if last != 0 && now-last < int64(logInterval) {
-		return
-	}
-	// Of several goroutines that come here at once, one logs.
-	if !e.lastLine.CompareAndSwap(last, now) {
-		return
-	}
-	e.unlogged.Add(-failures)
-	e.logger.Warn("filter expression failed, the event passes",
-		"rule", e.rule, "namespace", obj.Namespace, "name", obj.Name,
-		"failures", failures, "error", e.reason(err))
+	e.unlogged.Add(1)
+	e.log.Do(func() {
+		e.logger.Warn("filter expression failed, the event passes",
+			"rule", e.rule, "namespace", obj.Namespace, "name", obj.Name,
+			"failures", e.unlogged.Swap(0), "err", e.reason(err))
+	})
 }
 
-// variables is the activation of one evaluation: what its variables stand for.
+// reason says why an evaluation failed, for the log and for Explain. CEL's messages can quote values of the object, such
+// as a string that is not a number. Such a value may be secret, so reason returns only text that cannot contain one.
+func (e *expression) reason(err error) string {
+	message := strings.ReplaceAll(err.Error(), "\n", " ")
+	key, missing := strings.CutPrefix(message, "no such key: ")
+	if errors.Is(err, errBytes) || errors.Is(err, errNotBool) || missing && strings.Contains(e.text, key) {
+		return message
+	}
+	for _, known := range [...]string{
+		"no such key", "no such overload", "division by zero", "modulus by zero", "integer overflow",
+		"unsigned integer overflow", "type conversion error", "index out of bounds", "cost limit exceeded",
+		"operation cancelled: actual cost limit exceeded", errMalformed.Error(),
+	} {
+		if strings.HasPrefix(message, known) {
+			return known
+		}
+	}
+	return "a function does not accept its argument (the value is not shown, because it may be secret)"
+}
+
+// variables has the values of the variables for one evaluation.
 type variables struct {
 	op          event.Type
 	old, object *object.Object
 	resource    schema.GroupVersionResource
 	bytes       func(schema.GroupVersionResource, *object.Object) ([]byte, error)
 
-	oldView, objectView ref.Val // made when the evaluation first comes upon them
+	oldView, objectView ref.Val // nil until the evaluation uses them
 }
 
 // ResolveName implements cel.Activation.
@@ -106,15 +122,12 @@ func (v *variables) ResolveName(name string) (any, bool) {
 	switch name {
 	case varObject:
 		if v.objectView == nil {
-			v.objectView = v.viewOf(v.object)
+			v.objectView = v.view(v.object)
 		}
 		return v.objectView, true
 	case varOld:
 		if v.oldView == nil {
-			v.oldView = types.NullValue
-			if v.old != nil {
-				v.oldView = v.viewOf(v.old)
-			}
+			v.oldView = v.view(v.old)
 		}
 		return v.oldView, true
 	case varOperation:
@@ -123,13 +136,12 @@ func (v *variables) ResolveName(name string) (any, bool) {
 	return nil, false
 }
 
-// viewOf an object; an error, as a value, if its bytes can't be had.
-func (v *variables) viewOf(o *object.Object) ref.Val {
-	read := v.bytes
-	if read == nil {
-		read = func(_ schema.GroupVersionResource, o *object.Object) ([]byte, error) { return o.Bytes() }
+// view returns an object as a CEL value: null if it is nil, an error if its bytes cannot be read.
+func (v *variables) view(o *object.Object) ref.Val {
+	if o == nil {
+		return types.NullValue
 	}
-	raw, err := read(v.resource, o)
+	raw, err := v.bytes(v.resource, o)
 	if err != nil {
 		return types.WrapErr(fmt.Errorf("%w: %w", errBytes, err))
 	}

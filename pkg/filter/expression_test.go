@@ -44,7 +44,7 @@ func TestFailuresAreCountedAndSometimesLogged(t *testing.T) {
 		type line struct {
 			Rule, Failures  int
 			Namespace, Name string
-			Level, Error    string
+			Level, Err      string
 		}
 		var got []line
 		for text := range strings.Lines(log.String()) {

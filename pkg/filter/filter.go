@@ -9,14 +9,14 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Filter is the compiled rules of one sink. It is safe for concurrent use. It notes on an object what its expressions decided of it
-// (object.Object.SetDecision).
+// Filter is the compiled rules of one sink. It is safe for concurrent use. Objects remember the results of its
+// expressions (object.Object.SetDecision).
 type Filter struct {
-	rules []*rule // none: everything passes
+	rules []*rule // empty: everything passes
 	slots int
 }
 
-// Slots is how many decision slots the filter uses, from Options.Slot on. 0 for a nil Filter.
+// Slots returns how many decision slots the filter uses, from Options.Slot on. It returns 0 for a nil Filter.
 func (f *Filter) Slots() int {
 	if f == nil {
 		return 0
@@ -24,8 +24,8 @@ func (f *Filter) Slots() int {
 	return f.slots
 }
 
-// For narrows the filter to one resource: rules that do not name it fall away. The result is safe to use even if
-// it is nil, which it is for a nil Filter: then everything passes.
+// For returns the filter for one resource, without the rules that do not include the resource. It returns nil for a nil
+// Filter.
 func (f *Filter) For(gvr schema.GroupVersionResource) *ResourceFilter {
 	if f == nil {
 		return nil
@@ -35,37 +35,36 @@ func (f *Filter) For(gvr schema.GroupVersionResource) *ResourceFilter {
 		if !rule.names(gvr) {
 			continue
 		}
+		onChange := rule.operations != 0 || rule.changes != nil || rule.onChange != nil
 		r.rules = append(r.rules, rule)
-		r.all = r.all || rule.isTrue()
-		r.sendsAll = r.sendsAll && !rule.hasChangeConditions()
+		r.all = r.all || !onChange && rule.onObject == nil && rule.namespaces.All()
+		r.sendsAll = r.sendsAll && !onChange
 	}
 	return r
 }
 
-// ResourceFilter is a Filter for the objects of one resource, and as safe for concurrent use. A nil ResourceFilter
-// lets everything pass.
+// ResourceFilter is a Filter for the objects of one resource. It is safe for concurrent use. A nil ResourceFilter lets
+// everything pass.
 type ResourceFilter struct {
 	resource schema.GroupVersionResource
 	rules    []*rule
-	// Two shortcuts, so that objects and changes that no condition can refuse are not looked at.
-	all      bool // each object belongs and each of its changes is sent
+	all      bool // a rule has no conditions: everything passes, without a look at objects
 	sendsAll bool // no rule has a condition on the change
 }
 
-// Never reports that no rule names the resource, so that nothing of it can pass and no handler is needed.
+// Never reports whether no rule includes the resource, so that no event of the resource can pass.
 func (r *ResourceFilter) Never() bool { return r != nil && !r.all && len(r.rules) == 0 }
 
 // Belongs reports whether the object conditions of any rule hold. It is the FilterFunc of
-// cache.FilteringResourceEventHandler: obj is an *object.Object, never a tombstone. Expressions over the object
-// are evaluated at most once for each state, and remembered on it. What is no object passes, so that the mistake
-// shows where objects are used.
+// cache.FilteringResourceEventHandler: obj is an *object.Object and never a tombstone. Expressions on the object are
+// evaluated at most once for each state.
 func (r *ResourceFilter) Belongs(obj any) bool {
 	if r == nil || r.all {
 		return true
 	}
 	o, ok := obj.(*object.Object)
 	if !ok || o == nil {
-		return true
+		return true // let the mistake appear where the object is used
 	}
 	for _, rule := range r.rules {
 		if rule.belongs(r.resource, o) {
@@ -75,24 +74,27 @@ func (r *ResourceFilter) Belongs(obj any) bool {
 	return false
 }
 
-// Sends reports whether a change of an object that belongs is sent: whether the conditions on the change hold
-// in a rule whose object conditions hold. op is the operation as the sink sees it: Added with the new state for
-// an object that moved into the filter, Deleted with the state before the change for one that left it. old is
-// nil unless op is Updated. Control events always pass.
-func (r *ResourceFilter) Sends(op event.Type, old, obj *object.Object) bool {
-	return r.Refusal(op, old, obj) == ""
-}
+// ReasonOnlyChanges, ReasonOperations and ReasonWhen are reasons that Refusal returns.
+const (
+	ReasonOnlyChanges = "onlyChanges"
+	ReasonOperations  = "operations"
+	ReasonWhen        = "when"
+)
 
-// Refusal says why Sends is false, in a word for metrics: ReasonOperations, ReasonWhen, ReasonOnlyChanges, or the entry of
-// ignoreChanges that names what changed. Of several rules it is that of the first one that asks for this operation. Empty:
-// the change is sent.
+// Refusal returns why a change of an object that belongs is suppressed: ReasonOperations, ReasonWhen, ReasonOnlyChanges,
+// or the entry of ignoreChanges that names what changed. It returns an empty string if the change is sent: if the
+// conditions on the change hold in a rule whose object conditions hold. If several rules suppress the change, the reason
+// is that of the first rule that includes the operation.
+//
+// op is the operation of the sink: Added with the new state for an object that enters the filter, Deleted with the state
+// before the change for one that leaves it. old is nil unless op is Updated. Control events always pass.
 func (r *ResourceFilter) Refusal(op event.Type, old, obj *object.Object) string {
 	if r == nil || r.all || r.sendsAll || op.IsControl() {
 		return ""
 	}
 	first := ""
 	for _, rule := range r.rules {
-		// In the order of what they cost: the set, the object's remembered answer, the bytes, the expression.
+		// In the order of their costs: the operations, the object's remembered decision, the bytes, the expression.
 		if !rule.operations.has(op) || !rule.belongs(r.resource, obj) {
 			continue
 		}
@@ -105,10 +107,10 @@ func (r *ResourceFilter) Refusal(op event.Type, old, obj *object.Object) string 
 	return cmp.Or(first, ReasonOperations)
 }
 
-// refusal is what the rule's conditions on a change say of one whose operation it asks for.
+// refusal returns why the rule suppresses a change whose operation it includes, or an empty string.
 func (r *rule) refusal(gvr schema.GroupVersionResource, op event.Type, old, obj *object.Object) string {
 	if r.changes != nil && op == event.Updated && old != nil {
-		// A state that can't be had counts as changed: an event too many is better than one lost.
+		// If a state cannot be read, it counts as changed: an event too many is better than a lost event.
 		if reason, err := r.changes.refusal(old, obj); err == nil && reason != "" {
 			return reason
 		}
@@ -119,33 +121,19 @@ func (r *rule) refusal(gvr schema.GroupVersionResource, op event.Type, old, obj 
 	return ""
 }
 
+// names reports whether the rule includes a resource.
 func (r *rule) names(gvr schema.GroupVersionResource) bool {
-	if r.excludes(gvr) {
-		return false
-	}
-	for _, pattern := range r.resources {
-		if pattern.Matches(gvr) {
-			return true
-		}
-	}
-	return len(r.resources) == 0
+	matches := func(p ResourcePattern) bool { return p.Matches(gvr) }
+	return !r.excludes(gvr) && (len(r.resources) == 0 || slices.ContainsFunc(r.resources, matches))
 }
 
+// excludes reports whether the rule's preset leaves out a resource.
 func (r *rule) excludes(gvr schema.GroupVersionResource) bool {
 	return slices.ContainsFunc(r.excluded, func(p ResourcePattern) bool { return p.Matches(gvr) })
 }
 
-// isTrue reports that the rule lets everything pass of the resources that it names.
-func (r *rule) isTrue() bool {
-	return r.namespaces.All() && r.onObject == nil && !r.hasChangeConditions()
-}
-
-func (r *rule) hasChangeConditions() bool {
-	return r.operations != 0 || r.changes != nil || r.onChange != nil
-}
-
-// belongs reports whether the rule's conditions on the object hold. The answer of the expression alone is
-// remembered: the namespace is cheaper to compare than to remember.
+// belongs reports whether the rule's conditions on the object hold. Only the result of the expression is remembered,
+// because comparing the namespace costs less.
 func (r *rule) belongs(resource schema.GroupVersionResource, o *object.Object) bool {
 	if !r.namespaces.Matches(o.Namespace) {
 		return false

@@ -24,6 +24,11 @@ func newObject(namespace, name, json string) *object.Object {
 	return &object.Object{Identity: object.Identity{Namespace: namespace, Name: name}, Raw: []byte(json)}
 }
 
+// Sends reports whether a change of an object that belongs is sent.
+func (r *ResourceFilter) Sends(op event.Type, old, obj *object.Object) bool {
+	return r.Refusal(op, old, obj) == ""
+}
+
 func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
 // counter counts the failures of each rule.

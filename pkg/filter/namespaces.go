@@ -1,7 +1,6 @@
 package filter
 
 import (
-	"errors"
 	"fmt"
 	"path"
 	"regexp"
@@ -9,126 +8,90 @@ import (
 	"strings"
 )
 
-// NamespaceMatcher says which namespaces a list of globs and exclusions means, as the package comment describes.
-// The zero value matches every namespace.
+// NamespaceMatcher matches namespaces against a list of globs and exclusions, as the package comment describes. The zero
+// value matches every namespace.
 type NamespaceMatcher struct {
 	include, exclude []namespaceGlob
 }
 
+// namespaceGlob is a glob. Most globs are literal, or a prefix followed by "*"; these are compared without path.Match.
 type namespaceGlob struct {
-	glob    string
+	text    string // without the "*" of a prefix
 	literal bool
-	prefix  string // if glob is that and "*" behind it, as nearly all are: each event asks
-	begins  bool   // prefix is meant
+	prefix  bool
 }
 
 func newNamespaceGlob(glob string) namespaceGlob {
-	g := namespaceGlob{glob: glob, literal: !hasMeta(glob)}
-	if prefix, ok := strings.CutSuffix(glob, "*"); ok && !hasMeta(prefix) {
-		g.prefix, g.begins = prefix, true
+	prefix, isPrefix := strings.CutSuffix(glob, "*")
+	if isPrefix && !hasMeta(prefix) {
+		return namespaceGlob{text: prefix, prefix: true}
 	}
-	return g
+	return namespaceGlob{text: glob, literal: !hasMeta(glob)}
 }
 
 func (g namespaceGlob) matches(namespace string) bool {
 	switch {
 	case g.literal:
-		return g.glob == namespace
-	case g.begins: // a namespace holds no slash, which is all that "*" does not match
-		return strings.HasPrefix(namespace, g.prefix)
-	default:
-		return matchGlob(g.glob, namespace)
+		return g.text == namespace
+	case g.prefix:
+		return strings.HasPrefix(namespace, g.text) // a namespace has no slash, which "*" would not match
 	}
+	return matchGlob(g.text, namespace)
 }
-
-// EntryError is a mistake in one entry of a list.
-type EntryError struct {
-	Index int // of the entry, from 0
-	Err   error
-}
-
-func (e *EntryError) Error() string { return fmt.Sprintf("[%d]: %v", e.Index, e.Err) }
-
-// Unwrap returns Err.
-func (e *EntryError) Unwrap() error { return e.Err }
 
 var namespaceText = regexp.MustCompile(`^[a-z0-9*?\[\]^-]*$`)
 
-// ParseNamespaces reads a list of namespaces. The error joins one *EntryError for each entry that is wrong.
-func ParseNamespaces(entries []string) (NamespaceMatcher, error) {
-	m, mistakes := parseNamespaces(entries)
-	errs := make([]error, len(mistakes))
-	for i, mistake := range mistakes {
-		errs[i] = mistake
-	}
-	return m, errors.Join(errs...)
-}
-
-func parseNamespaces(entries []string) (NamespaceMatcher, []*EntryError) {
-	var m NamespaceMatcher
-	var mistakes []*EntryError
+// ParseNamespaces parses a list of namespaces.
+func ParseNamespaces(entries []string) (m NamespaceMatcher, err error) {
 	for i, entry := range entries {
-		glob, excluded := strings.CutPrefix(entry, "!")
-		if err := checkNamespace(glob); err != nil {
-			mistakes = append(mistakes, &EntryError{Index: i, Err: fmt.Errorf("%q: %w", entry, err)})
-			continue
+		if err := m.Add(entry); err != nil {
+			return NamespaceMatcher{}, fmt.Errorf("[%d]: %w", i, err)
 		}
-		g := newNamespaceGlob(glob)
-		if excluded {
-			m.exclude = append(m.exclude, g)
-		} else {
-			m.include = append(m.include, g)
-		}
-	}
-	if len(mistakes) > 0 {
-		return NamespaceMatcher{}, mistakes
 	}
 	return m, nil
 }
 
-func checkNamespace(glob string) error {
+// Add adds an entry to the list.
+func (m *NamespaceMatcher) Add(entry string) error {
+	glob, excluded := strings.CutPrefix(entry, "!")
 	if !namespaceText.MatchString(glob) {
-		return errors.New("not a namespace: want lower-case letters, digits and \"-\", with * ? [a-z] as wildcards and a leading \"!\" to exclude")
+		return fmt.Errorf("%q: not a namespace: must have only lower-case letters, digits and \"-\", "+
+			"with * ? [a-z] as wildcards and a leading \"!\" to exclude", entry)
 	}
 	if _, err := path.Match(glob, ""); err != nil {
-		return fmt.Errorf("no valid glob: %w", err)
+		return fmt.Errorf("%q: not a valid glob: %w", entry, err)
+	}
+	if excluded {
+		m.exclude = append(m.exclude, newNamespaceGlob(glob))
+	} else {
+		m.include = append(m.include, newNamespaceGlob(glob))
 	}
 	return nil
 }
 
-// Matches reports whether the namespace is one of those that the list means. Objects that are cluster-scoped
-// have the namespace "".
+// Matches reports whether the list includes a namespace. The namespace of cluster-scoped objects is "".
 func (m NamespaceMatcher) Matches(namespace string) bool {
-	for _, g := range m.exclude {
-		if g.matches(namespace) {
-			return false
-		}
-	}
-	for _, g := range m.include {
-		if g.matches(namespace) {
-			return true
-		}
-	}
-	return len(m.include) == 0
+	matches := func(g namespaceGlob) bool { return g.matches(namespace) }
+	return !slices.ContainsFunc(m.exclude, matches) &&
+		(len(m.include) == 0 || slices.ContainsFunc(m.include, matches))
 }
 
 // All reports whether the list is empty, so that it matches everything.
 func (m NamespaceMatcher) All() bool { return len(m.include) == 0 && len(m.exclude) == 0 }
 
-// Literals returns the names, each once and in their order, and true if the list consists of nothing but names of
-// namespaces, so that each can be watched by itself. An entry "" is none: to watch the namespace "" is to watch
-// all of them. The caller owns the slice.
-func (m NamespaceMatcher) Literals() ([]string, bool) {
+// Literals returns the names in the list, without duplicates. It returns false if the list has other entries, so that
+// the namespaces cannot be watched one by one. The entry "" also counts as such, because a watch of the namespace "" is
+// a watch of all namespaces.
+func (m NamespaceMatcher) Literals() (names []string, ok bool) {
 	if len(m.include) == 0 || len(m.exclude) > 0 {
 		return nil, false
 	}
-	var names []string
 	for _, g := range m.include {
-		if !g.literal || g.glob == "" {
+		if !g.literal || g.text == "" {
 			return nil, false
 		}
-		if !slices.Contains(names, g.glob) {
-			names = append(names, g.glob)
+		if !slices.Contains(names, g.text) {
+			names = append(names, g.text)
 		}
 	}
 	return names, true

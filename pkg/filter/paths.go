@@ -1,15 +1,51 @@
 package filter
 
-import "slices"
+import (
+	"cmp"
+	"slices"
+)
 
-// node is a place in an object, in a tree of the paths that a rule names.
-type node struct {
-	entry string           // what named this place; empty if paths only lead through it
-	named map[string]*node // members
-	all   *node            // all members, or all elements
+// namedPath is a place in objects that an entry of a rule names. An empty step means all members or elements.
+type namedPath struct {
+	kind  string // the path applies only to objects of this kind; empty: to all kinds
+	steps []string
+	entry string
 }
 
-// child is the place of a member, or of an element of a list with an empty name; nil if no path leads there.
+// node is a place in an object, in a tree of paths.
+type node struct {
+	entry string           // the entry that names this place; empty if paths only lead through it
+	named map[string]*node // members
+	all   *node            // all members without a node in named, or all elements
+}
+
+// newNode returns the tree of some paths. If several paths name the same place, the first one wins.
+func newNode(paths []namedPath) *node {
+	n, below := &node{}, map[string][]namedPath{}
+	for _, p := range paths {
+		if len(p.steps) == 0 {
+			n.entry = cmp.Or(n.entry, p.entry)
+			continue
+		}
+		step := p.steps[0]
+		p.steps = p.steps[1:]
+		below[step] = append(below[step], p)
+	}
+	all := below[""]
+	for step, paths := range below {
+		if step == "" {
+			n.all = newNode(all)
+			continue
+		}
+		if n.named == nil {
+			n.named = map[string]*node{}
+		}
+		n.named[step] = newNode(slices.Concat(paths, all))
+	}
+	return n
+}
+
+// child returns the place of a member. It returns nil if no path leads there.
 func (n *node) child(name string) *node {
 	if n == nil {
 		return nil
@@ -20,61 +56,10 @@ func (n *node) child(name string) *node {
 	return n.all
 }
 
-// element is the place of a list's elements: paths go through a list with [*] and without.
+// element returns the place of a list's elements: paths lead through a list with [*] and without.
 func (n *node) element() *node {
 	if n == nil || n.all == nil {
 		return n
 	}
 	return n.all
-}
-
-// add a path that an entry names. An empty step stands for all.
-func (n *node) add(path []string, entry string) {
-	if len(path) == 0 {
-		if n.entry == "" {
-			n.entry = entry
-		}
-		return
-	}
-	if path[0] == "" {
-		if n.all == nil {
-			n.all = &node{}
-		}
-		n.all.add(path[1:], entry)
-		return
-	}
-	if n.named == nil {
-		n.named = map[string]*node{}
-	}
-	if n.named[path[0]] == nil {
-		n.named[path[0]] = &node{}
-	}
-	n.named[path[0]].add(path[1:], entry)
-}
-
-// settle lets what is said of all members hold for the named ones too. It follows the last add.
-func (n *node) settle() {
-	for _, c := range n.named {
-		if n.all != nil {
-			n.all.each(nil, c.add)
-		}
-		c.settle()
-	}
-	if n.all != nil {
-		n.all.settle()
-	}
-}
-
-// each gives every path below n.
-func (n *node) each(prefix []string, f func(path []string, entry string)) {
-	if n.entry != "" {
-		f(prefix, n.entry)
-	}
-	prefix = slices.Clip(prefix)
-	for name, c := range n.named {
-		c.each(append(prefix, name), f)
-	}
-	if n.all != nil {
-		n.all.each(append(prefix, ""), f)
-	}
 }

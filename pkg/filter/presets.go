@@ -5,56 +5,59 @@ import (
 	"slices"
 )
 
-// PresetQuiet is the preset of a rule for watches of everything: it leaves out what only churns.
+// PresetQuiet is the preset of a rule for a watch of everything: it leaves out frequent changes that mean little.
 const PresetQuiet = "quiet"
 
-// quietResources are left out by PresetQuiet: Events, which are a log of their own, and the two lists of endpoints, which
-// repeat what the Pods behind a Service say.
-func quietResources() []string {
-	return []string{"events", "events.events.k8s.io", "endpoints", "endpointslices.discovery.k8s.io"}
+// quietResources returns the resources that PresetQuiet leaves out: Events, which are a log, and endpoints, which repeat
+// what the Pods of a Service say.
+func quietResources() []ResourcePattern {
+	return []ResourcePattern{
+		{Resource: "events"},
+		{Resource: "events", Group: "events.k8s.io"},
+		{Resource: "endpoints"},
+		{Resource: "endpointslices", Group: "discovery.k8s.io"},
+	}
 }
 
-// quietChanges are ignored by PresetQuiet.
+// quietChanges returns the entries of ignoreChanges that PresetQuiet adds.
 func quietChanges() []string { return []string{"managedFields", "leases", "heartbeats"} }
 
-// presetPath is a place that a name in ignoreChanges stands for, in objects of a kind, or of all.
-type presetPath struct {
-	kind string // empty: all
-	path []string
-}
-
-// changePresets are the names that stand for paths. Status and metadata are paths themselves, and their names are here for
-// the documentation's sake.
-func changePresets() map[string][]presetPath {
+// changePresets returns the names that stand for paths. Status and metadata are paths themselves; they are listed only
+// for the documentation.
+func changePresets() map[string][]namedPath {
 	const leader, trigger = "control-plane.alpha.kubernetes.io/leader", "endpoints.kubernetes.io/last-change-trigger-time"
 	annotation := func(name string) []string { return []string{"metadata", "annotations", name} }
-	return map[string][]presetPath{
-		"status":        {{path: []string{"status"}}},
-		"metadata":      {{path: []string{"metadata"}}},
-		"managedFields": {}, // is ignored always
-		// A lock that is renewed by who holds it. Another holder is a change.
+	return map[string][]namedPath{
+		"status":        {{steps: []string{"status"}}},
+		"metadata":      {{steps: []string{"metadata"}}},
+		"managedFields": {}, // always ignored
+		// Locks that are renewed by their holder. Another holder is a change.
 		"leases": {
-			{"Lease", []string{"spec", "renewTime"}},
-			{"ConfigMap", annotation(leader)},
-			{"Endpoints", annotation(leader)},
+			{kind: "Lease", steps: []string{"spec", "renewTime"}},
+			{kind: "ConfigMap", steps: annotation(leader)},
+			{kind: "Endpoints", steps: annotation(leader)},
 		},
-		// The time at which somebody looked, with nothing new to say.
+		// Times of checks that found nothing new.
 		"heartbeats": {
-			{"", []string{"status", "conditions", "", "lastHeartbeatTime"}},
-			{"", []string{"status", "conditions", "", "lastProbeTime"}},
-			{"Endpoints", annotation(trigger)},
-			{"EndpointSlice", annotation(trigger)},
+			{steps: []string{"status", "conditions", "", "lastHeartbeatTime"}},
+			{steps: []string{"status", "conditions", "", "lastProbeTime"}},
+			{kind: "Endpoints", steps: annotation(trigger)},
+			{kind: "EndpointSlice", steps: annotation(trigger)},
 		},
 	}
 }
 
-// ChangePresets are the names that Rule.IgnoreChanges takes besides paths, sorted.
+// ChangePresets returns the names that Rule.IgnoreChanges accepts in addition to paths, sorted.
 func ChangePresets() []string { return slices.Sorted(maps.Keys(changePresets())) }
 
-// reasonBookkeeping names what is never a change for a rule that looks at changes.
+// reasonBookkeeping is the entry of the paths that bookkeeping returns.
 const reasonBookkeeping = "managedFields"
 
-// bookkeeping is what the API server counts with each write: it says that something changed, and not what.
-func bookkeeping() [][]string {
-	return [][]string{{"metadata", "resourceVersion"}, {"metadata", "generation"}, {"metadata", "managedFields"}}
+// bookkeeping returns the paths that the API server updates at each write. They are always ignored.
+func bookkeeping() []namedPath {
+	var paths []namedPath
+	for _, name := range []string{"resourceVersion", "generation", "managedFields"} {
+		paths = append(paths, namedPath{steps: []string{"metadata", name}, entry: reasonBookkeeping})
+	}
+	return paths
 }

@@ -15,10 +15,10 @@ func TestFailuresDoNotQuoteTheObject(t *testing.T) {
 		"object.missing == 1":                      "no such key: missing",
 		"object.keys[object.secret] == 1":          "no such key",
 		"int(object.secret) == 1":                  "type conversion error",
-		"timestamp(object.secret) < timestamp(0)":  "a function does not take its argument",
+		"timestamp(object.secret) < timestamp(0)":  "a function does not accept its argument",
 		"duration(object.secret) > duration('1s')": "type conversion error",
-		"'x'.matches(object.secret)":               "a function does not take its argument",
-		"ip(object.secret).isLoopback()":           "a function does not take its argument",
+		"'x'.matches(object.secret)":               "a function does not accept its argument",
+		"ip(object.secret).isLoopback()":           "a function does not accept its argument",
 		"object.secret + 1 == 2":                   "no such overload",
 		"1 / object.zero == 1":                     "division by zero",
 		"object.number + 1 == 0":                   "integer overflow",
@@ -34,9 +34,9 @@ func TestFailuresDoNotQuoteTheObject(t *testing.T) {
 		if !strings.Contains(log.String(), want) || strings.Contains(log.String(), "hunter2") || strings.Contains(log.String(), "922337") {
 			t.Errorf("%s: %s", when, log.String())
 		}
-		explained := f.Explain(gvr(t, "/v1/pods"), event.Added, nil, o)[0].Conditions[0].Err
-		if explained == nil || !strings.Contains(explained.Error(), want) || strings.Contains(explained.Error(), "hunter2") || strings.Contains(explained.Error(), "922337") {
-			t.Errorf("%s is explained as %v", when, explained)
+		explained := f.Explain(gvr(t, "/v1/pods"), event.Added, nil, o)[0].Conditions[0].Error
+		if !strings.Contains(explained, want) || strings.Contains(explained, "hunter2") || strings.Contains(explained, "922337") {
+			t.Errorf("%s is explained as %q", when, explained)
 		}
 	}
 }

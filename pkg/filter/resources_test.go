@@ -25,16 +25,15 @@ func TestResourcePattern(t *testing.T) {
 		"example.com/v2/gadgets", "sub.example.com/v1/widgets",
 	}
 	tests := []struct {
-		pattern     string
-		want        []string
-		unqualified bool
+		pattern string
+		want    []string
 	}{
 		{pattern: "*", want: all},
 		{pattern: "*.*", want: all},
-		{pattern: "pods", want: []string{"/v1/pods"}, unqualified: true},
-		{pattern: "events", want: []string{"/v1/events"}, unqualified: true},
-		{pattern: "events.v1", want: []string{"/v1/events"}, unqualified: true},
-		{pattern: "deployments", unqualified: true},
+		{pattern: "pods", want: []string{"/v1/pods"}},
+		{pattern: "events", want: []string{"/v1/events"}},
+		{pattern: "events.v1", want: []string{"/v1/events"}},
+		{pattern: "deployments"},
 		{pattern: "deployments.apps", want: []string{"apps/v1/deployments", "apps/v1beta1/deployments"}},
 		{pattern: "deployments.v1.apps", want: []string{"apps/v1/deployments"}},
 		{pattern: "deployments.v1beta1.apps", want: []string{"apps/v1beta1/deployments"}},
@@ -68,9 +67,6 @@ func TestResourcePattern(t *testing.T) {
 			if diff := cmp.Diff(tt.want, got); diff != "" {
 				t.Errorf("matched resources (-want +got):\n%s", diff)
 			}
-			if p.Unqualified != tt.unqualified {
-				t.Errorf("Unqualified = %v", p.Unqualified)
-			}
 			again, err := ParsePattern(p.String())
 			if err != nil || again != p {
 				t.Errorf("String() = %q, which reads back as %+v, %v; want %+v", p.String(), again, err, p)
@@ -86,7 +82,7 @@ func TestResourcePatternMistakes(t *testing.T) {
 		"pods/status":   "subresources",
 		"apps/v1":       "subresources",
 		"Pod":           "lower-case",
-		"pods.":         "ends with a dot",
+		"pods.":         "not a resource",
 		".apps":         "not a resource",
 		"pods,services": "not a resource",
 		"po ds":         "not a resource",

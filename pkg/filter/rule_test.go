@@ -40,8 +40,8 @@ func TestCompileReportsEveryMistake(t *testing.T) {
 		{0, "resources[2]", 0, 0, "subresources"},
 		{0, "namespaces[0]", 0, 0, "glob"},
 		{0, "namespaces[2]", 0, 0, "not a namespace"},
-		{0, "operations[1]", 0, 0, "want added, updated, deleted or restated"},
-		{0, "operations[2]", 0, 0, "want added, updated, deleted or restated"},
+		{0, "operations[1]", 0, 0, "must be added, updated, deleted or restated"},
+		{0, "operations[2]", 0, 0, "must be added, updated, deleted or restated"},
 		{0, "when", 2, 3, "undeclared reference to 'objct'"},
 		{0, "when", 3, 5, "undeclared reference to 'olt'"},
 		{3, "when", 1, 1, "not of type string"},
@@ -73,7 +73,7 @@ func TestRuleErrorText(t *testing.T) {
 		t.Fatalf("errors: %v", errs)
 	}
 	want := []string{
-		`filters[0].resources[0]: "Pods": resources are written as the lower-case plural, as in configmaps`,
+		`filters[0].resources[0]: "Pods": write the resource as its lower-case plural, as in configmaps`,
 		`filters[0].when: 2:2: undeclared reference to 'nope'`,
 	}
 	if diff := cmp.Diff(want, []string{errs[0].Error(), errs[1].Error()}); diff != "" {

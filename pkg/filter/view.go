@@ -14,23 +14,23 @@ import (
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 )
 
-// An expression asks for a few fields of an object. To decode the whole object for them costs some 50 us and 25 KB for
-// a Pod of 5 KB; to walk over the bytes to the field, 3 to 6 us (BenchmarkDecode, BenchmarkFilter). So the variables of an expression are views of the
-// JSON: they have the values that apimachinery's util/json gives, and find them when they are asked for.
+// An expression uses a few fields of an object. Decoding a whole Pod of 5 KB takes about 50 us and 25 KB; scanning the
+// bytes for a field takes 3 to 6 us (BenchmarkDecode, BenchmarkFilter). Therefore the variables of an expression are
+// views of the JSON, which decode a field when it is used. Values have the types of apimachinery's util/json.
 
 var errMalformed = errors.New("malformed JSON")
 
-// jsonObject is a JSON object as a CEL map. A field is looked up in the bytes; whatever concerns the map as a
-// whole decodes it. It is for one evaluation, in one goroutine.
+// jsonObject is a JSON object as a CEL map. Fields are looked up in the bytes; operations on the whole map decode it. It
+// must be used by one goroutine.
 type jsonObject struct {
 	raw   []byte        // begins with {
-	found []jsonField   // what was looked up before
-	whole traits.Mapper // the map decoded; nil until it is needed
+	found []jsonField   // fields that were looked up before
+	whole traits.Mapper // the decoded map; nil until it is needed
 }
 
 type jsonField struct {
 	key   string
-	value ref.Val // nil: there is no such field
+	value ref.Val // nil if there is no such field
 }
 
 var _ interface {
@@ -38,7 +38,7 @@ var _ interface {
 	traits.Zeroer
 } = (*jsonObject)(nil)
 
-// newView returns raw as a CEL value; if raw is no JSON object, as an error.
+// newView returns a JSON object as a CEL value, or a CEL error if raw is not an object.
 func newView(raw []byte) ref.Val {
 	start := jsonscan.Space(raw, 0)
 	if start == len(raw) || raw[start] != '{' {
@@ -66,7 +66,7 @@ func (o *jsonObject) Find(key ref.Val) (ref.Val, bool) {
 	return value, value != nil
 }
 
-// lookup returns nil if there is no such field. Of several with one key it takes the last, as encoding/json does.
+// lookup returns nil if there is no such field. If a key occurs several times, the last one counts, as in encoding/json.
 func (o *jsonObject) lookup(name string) (ref.Val, error) {
 	var last []byte
 	c := jsonscan.NewCursor(o.raw)
@@ -74,34 +74,22 @@ func (o *jsonObject) lookup(name string) (ref.Val, error) {
 		inner := key[1 : len(key)-1]
 		if string(inner) == name {
 			last = value
-			continue
-		}
-		if !isPlain(inner) {
+		} else if !jsonscan.IsPlain(inner) {
 			if decoded, err := jsonscan.Unquote(key); err == nil && decoded == name {
 				last = value
 			}
 		}
 	}
-	if c.Bad {
+	switch {
+	case c.Bad:
 		return nil, errMalformed
-	}
-	if last == nil {
+	case last == nil:
 		return nil, nil
 	}
 	return jsonValue(last), nil
 }
 
-// isPlain reports that a key can be compared byte for byte.
-func isPlain(inner []byte) bool {
-	for _, c := range inner {
-		if c == '\\' || c >= 0x80 {
-			return false
-		}
-	}
-	return true
-}
-
-// decoded is the map as a whole. If that can't be decoded, it is empty; jsonObject's methods that can say so, do.
+// decoded returns the decoded map, or an empty map if the JSON is invalid.
 func (o *jsonObject) decoded() traits.Mapper {
 	if o.whole == nil {
 		var m map[string]any
@@ -131,8 +119,8 @@ func (o *jsonObject) Contains(key ref.Val) ref.Val {
 	return types.Bool(found)
 }
 
-// Size implements traits.Sizer. CEL's cost model asks for it often, so that it must not decode. A key that comes
-// twice, which the API server does not send, counts twice.
+// Size implements traits.Sizer. CEL's cost model calls it often, so it must not decode the object. A duplicate key, which
+// the API server does not send, counts twice.
 func (o *jsonObject) Size() ref.Val {
 	n := 0
 	c := jsonscan.NewCursor(o.raw)
@@ -155,14 +143,12 @@ func (o *jsonObject) Equal(other ref.Val) ref.Val {
 	}
 	if view, ok := other.(*jsonObject); ok {
 		if bytes.Equal(view.raw, o.raw) {
-			return types.True // the same bytes are the same values: JSON has no NaN
+			return types.True // JSON has no NaN, so the same bytes are equal values
 		}
 		other = view.decoded()
 	}
 	return o.decoded().Equal(other)
 }
-
-// The rest concerns the map as a whole.
 
 // Iterator implements traits.Iterable.
 func (o *jsonObject) Iterator() traits.Iterator { return o.decoded().Iterator() }
@@ -181,7 +167,7 @@ func (o *jsonObject) Type() ref.Type { return types.MapType }
 // Value implements ref.Val.
 func (o *jsonObject) Value() any { return o.decoded().Value() }
 
-// jsonValue makes a CEL value of one JSON value.
+// jsonValue returns a JSON value as a CEL value.
 func jsonValue(raw []byte) ref.Val {
 	switch raw[0] {
 	case '{':
@@ -221,7 +207,7 @@ func jsonArray(raw []byte) ref.Val {
 	return types.NewRefValList(types.DefaultTypeAdapter, elements)
 }
 
-// jsonNumber follows apimachinery: an integer that fits is an int64, everything else a float64.
+// jsonNumber returns an integer that fits as an int64, and any other number as a float64, as apimachinery does.
 func jsonNumber(text string) ref.Val {
 	if i, err := strconv.ParseInt(text, 10, 64); err == nil {
 		return types.Int(i)

@@ -160,7 +160,7 @@ func TestViewEvaluatesAsDecoded(t *testing.T) {
 				t.Fatal(mistakes)
 			}
 			want, _, wantErr := program.Eval(map[string]any{varObject: decoded})
-			got, _, gotErr := program.Eval(&variables{op: event.Added, object: newObject("", "", text)})
+			got, _, gotErr := program.Eval(&variables{op: event.Added, object: newObject("", "", text), bytes: allBytes})
 			if fmt.Sprint(wantErr) != fmt.Sprint(gotErr) {
 				t.Fatalf("error %v, over the decoded object %v", gotErr, wantErr)
 			}

@@ -8,24 +8,31 @@ import (
 
 // Placement is where a message would go, and in which form.
 type Placement struct {
-	Stream, Subject string // NATS
-	// Topic and Key are of Kafka. Partition is the one of Partitions that the key leads to; both are 0 if that is not
+	Stream  string `json:"stream,omitempty"`
+	Subject string `json:"subject,omitempty"`
+	Topic   string `json:"topic,omitempty"`
+	Key     string `json:"key,omitempty"`
+	// Partition is the one of the topic's Partitions that the key leads to. It is nil if it is not known.
+	Partition  *int `json:"partition,omitempty"`
+	Partitions int  `json:"partitions,omitempty"`
+	// Tombstone is true if a record without a value follows.
+	Tombstone bool `json:"tombstone,omitempty"`
+	// Headers are in the order in which they are sent; those of NATS, which have no order, are sorted.
+	Headers []Header `json:"headers,omitempty"`
+	// Size is the size of the message in bytes as the destination counts it, with its headers: on Kafka the size of a
+	// compressed batch of this message alone. Limit is the largest size that the destination accepts; 0 if it is not
 	// known.
-	Topic, Key            string
-	Partition, Partitions int
-	// Tombstone: a record without value follows.
-	Tombstone bool
-
-	Headers []Header // in the order in which they are sent; NATS has none, there they are sorted
-	// Size is that of the message in bytes as the destination counts it, with its headers: on Kafka that of a
-	// compressed batch of it alone. Limit is the largest that the destination takes; 0 if that is not known.
-	Size, Limit int64
-	// Unknown is why what only the destination knows is not told; nil if nothing is missing.
-	Unknown error
+	Size  int64 `json:"size"`
+	Limit int64 `json:"limit,omitempty"`
+	// Unknown is the error that kept the destination from answering in full. It is nil if nothing is missing.
+	Unknown error `json:"-"`
 }
 
-// Header of a message.
-type Header struct{ Name, Value string }
+// Header is a header of a message.
+type Header struct {
+	Name  string `json:"name"`
+	Value string `json:"value"`
+}
 
 // Previewer is implemented by sinks that can say where a message would go.
 type Previewer interface {

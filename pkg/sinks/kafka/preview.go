@@ -37,7 +37,7 @@ func (s *Sink) Preview(ctx context.Context, m *event.Message, ask bool) (diagnos
 		}
 	}
 	if p.Partitions = len(t.partitions); p.Partitions > 0 {
-		p.Partition = int(t.partitionOf(&s.balancer, []byte(m.PartitionKey)).id)
+		p.Partition = new(int(t.partitionOf(&s.balancer, []byte(m.PartitionKey)).id))
 	}
 	return p, nil
 }

@@ -1,0 +1,160 @@
+package explain
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	kubediscovery "k8s.io/client-go/discovery"
+	"k8s.io/client-go/rest"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/deltabridge/deltabridge/internal/assemble"
+	"github.com/deltabridge/deltabridge/internal/tracker"
+	"github.com/deltabridge/deltabridge/pkg/enrich"
+	"github.com/deltabridge/deltabridge/pkg/filter"
+	"github.com/deltabridge/deltabridge/pkg/informer"
+	"github.com/deltabridge/deltabridge/pkg/informer/discovery"
+	"github.com/deltabridge/deltabridge/pkg/object"
+)
+
+// apiServer has a client for the API server and the resources that it serves.
+type apiServer struct {
+	client rest.Interface
+	served []discovery.Served
+	uid    string // uid of the cluster; empty if reading it is not allowed
+}
+
+// connect discovers what the API server serves and reads the uid of the cluster.
+func (e *explainer) connect(ctx context.Context) (*apiServer, error) {
+	kube, err := assemble.Kubeconfig(e.cfg.Kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	kube.UserAgent, kube.WarningHandler = "deltabridge-explain/"+e.Version, rest.NoWarnings{}
+	a := &apiServer{}
+	if a.client, err = informer.NewClient(kube); err != nil {
+		return nil, err
+	}
+	kube.QPS, kube.Burst = -1, 0
+	client, err := kubediscovery.NewDiscoveryClientForConfig(kube)
+	if err != nil {
+		return nil, fmt.Errorf("discovery client: %w", err)
+	}
+	found, err := discovery.New(client, a.client).Discover(ctx)
+	if err != nil {
+		return nil, err
+	}
+	a.served = found.Served
+	a.uid, err = tracker.ReadClusterUID(ctx, a.client)
+	return a, err
+}
+
+// get reads one object with a list, as `bridge run` does. It returns nil if the object does not exist or the selector
+// does not select it.
+func (a *apiServer) get(ctx context.Context, gvr schema.GroupVersionResource, namespace, name, fieldSelector string) (*object.Object, error) {
+	selectors := []string{"metadata.name=" + name}
+	if fieldSelector != "" {
+		selectors = append(selectors, fieldSelector)
+	}
+	lister := informer.ListWatch(a.client, gvr, namespace, nil)
+	lister.ManagedFields = true // for payload: change
+	found, err := lister.ListWithContext(ctx, metav1.ListOptions{FieldSelector: strings.Join(selectors, ",")})
+	if err != nil {
+		return nil, err
+	}
+	for _, o := range found.(*object.List).Items {
+		return o, nil
+	}
+	return nil, nil
+}
+
+// find returns the resource with a name: a pattern as in a configuration, or a kind or plural that only one group has.
+func (a *apiServer) find(name string) (discovery.Served, error) {
+	pattern, err := filter.ParsePattern(strings.ToLower(name))
+	if err != nil {
+		return discovery.Served{}, fmt.Errorf("%s: %w", name, err)
+	}
+	var matches []discovery.Served
+	for _, s := range a.served {
+		if slices.ContainsFunc(s.Versions, func(version string) bool { return pattern.Matches(s.WithVersion(version)) }) {
+			return s, nil
+		}
+		if strings.EqualFold(s.Resource, name) || strings.EqualFold(s.Kind, name) {
+			matches = append(matches, s)
+		}
+	}
+	switch len(matches) {
+	case 0:
+		return discovery.Served{}, fmt.Errorf("the cluster serves no %s that can be listed and watched", name)
+	case 1:
+		return matches[0], nil
+	}
+	return discovery.Served{}, fmt.Errorf("%s is ambiguous; use one of %v", name, matches)
+}
+
+// servedAs returns the resource of a kind. It returns false if the cluster does not serve the kind or a is nil.
+func (a *apiServer) servedAs(gvk schema.GroupVersionKind) (served discovery.Served, ok bool) {
+	if a == nil {
+		return served, false
+	}
+	for _, s := range a.served {
+		if s.Group == gvk.Group && s.Kind == gvk.Kind && slices.Contains(s.Versions, gvk.Version) {
+			return s, true
+		}
+	}
+	return served, false
+}
+
+// maxOwners limits how many owners learn reads.
+const maxOwners = 32
+
+// learn adds to the index what `bridge run` would know about a subject: the object itself and, if the API server can be
+// queried, its namespace, its owners and its involved object. It returns notes about what could not be read.
+func (e *explainer) learn(ctx context.Context, index *enrich.Index, s *subject) (notes []string) {
+	ctx, cancel := context.WithTimeout(ctx, e.Timeout)
+	defer cancel()
+	add := func(resource schema.GroupVersionResource, o *object.Object) {
+		index.Handler(resource, func() {}).OnAdd(o, false)
+	}
+	read := func(resource schema.GroupVersionResource, namespace, name string) *object.Object {
+		found, err := e.api.get(ctx, resource, namespace, name, "")
+		if err != nil {
+			notes = append(notes, fmt.Sprintf("enrich: cannot read %s %s: %v", resource.GroupResource(), name, err))
+		}
+		return found
+	}
+	add(s.resource, s.now)
+	if e.api == nil {
+		return []string{"enrich: other objects are unknown, because the API server was not queried"}
+	}
+	if s.now.Namespace != "" {
+		namespaces := schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
+		if found := read(namespaces, "", s.now.Namespace); found != nil {
+			add(namespaces, found)
+		}
+	}
+	last := ""
+	for range maxOwners {
+		top := index.Context(s.resource, s.now, enrich.Needs{Owner: true, InvolvedObject: true}).Owner
+		served, ok := e.api.servedAs(schema.FromAPIVersionAndKind(top.APIVersion, top.Kind))
+		if top.UID == last || !ok {
+			break // `bridge run` does not know more than the reference either
+		}
+		last = top.UID
+		namespace := s.now.Namespace
+		if !served.Namespaced {
+			namespace = ""
+		}
+		resource := served.WithVersion(served.Versions[0])
+		found := read(resource, namespace, top.Name)
+		if found == nil || string(found.UID) != top.UID {
+			break
+		}
+		add(resource, found)
+	}
+	return notes
+}

@@ -1,0 +1,319 @@
+package explain
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+	"k8s.io/apimachinery/pkg/util/yaml"
+
+	"github.com/deltabridge/deltabridge/pkg/event"
+	"github.com/deltabridge/deltabridge/pkg/filter"
+	"github.com/deltabridge/deltabridge/pkg/informer/discovery"
+	"github.com/deltabridge/deltabridge/pkg/informer/fleet"
+	"github.com/deltabridge/deltabridge/pkg/object"
+)
+
+// subject is an object to explain, and what is known about it.
+type subject struct {
+	old, now *object.Object // old is nil except for updates
+	live     bool           // now is the state in the cluster
+	resource schema.GroupVersionResource
+	watch    []Watch
+	watched  bool
+	selected bool // the informer that watches the object has selectors
+	notes    []string
+}
+
+// findSubjects returns the objects that the arguments name.
+func (e *explainer) findSubjects(ctx context.Context, args []string, stdin io.Reader) (subjects []*subject, err error) {
+	ctx, cancel := context.WithTimeout(ctx, e.Timeout)
+	defer cancel()
+	if len(args) == 2 {
+		if e.api, err = e.connect(ctx); err != nil {
+			return nil, err
+		}
+		s, err := e.readLive(ctx, args[0], args[1])
+		return []*subject{s}, err
+	}
+	states, err := readObjects(args[0], stdin)
+	if err != nil {
+		return nil, err
+	}
+	if e.Old != "" && len(states) != 1 {
+		return nil, fmt.Errorf("--old: each of the two files must have one object, but %s has %d", args[0], len(states))
+	}
+	var notes []string
+	if !e.Offline && e.Resource == "" {
+		if e.api, err = e.connect(ctx); err != nil {
+			e.api, notes = nil, []string{"cannot query the API server: " + err.Error()}
+		}
+	}
+	for _, state := range states {
+		served, guess, err := e.servedOf(state)
+		if err != nil {
+			return nil, err
+		}
+		s := &subject{notes: append(notes, guess...)}
+		if s.now, err = e.complete(state, served); err == nil {
+			err = e.finish(ctx, s, served, stdin)
+		}
+		if err != nil {
+			return nil, err
+		}
+		subjects = append(subjects, s)
+	}
+	return subjects, nil
+}
+
+// readLive reads an object from the cluster.
+func (e *explainer) readLive(ctx context.Context, resource, name string) (*subject, error) {
+	served, err := e.api.find(resource)
+	if err != nil {
+		return nil, err
+	}
+	namespace, short, found := strings.Cut(name, "/")
+	if !found {
+		namespace, short = e.Namespace, name
+	}
+	switch {
+	case !served.Namespaced:
+		namespace = ""
+	case namespace == "":
+		namespace = metav1.NamespaceDefault
+	}
+	s := &subject{live: true}
+	if s.now, err = e.api.get(ctx, e.watchedAs(served), namespace, short, ""); err != nil {
+		return nil, fmt.Errorf("read %s %s: %w", served.String(), name, err)
+	}
+	if s.now == nil {
+		return nil, fmt.Errorf("%s %q not found in the cluster (namespace %q)", served.String(), short, namespace)
+	}
+	return s, e.finish(ctx, s, served, nil)
+}
+
+// servedOf returns the resource of an object from a file, and a note if the resource was guessed.
+func (e *explainer) servedOf(state *unstructured.Unstructured) (served discovery.Served, note []string, err error) {
+	gvk := state.GroupVersionKind()
+	if gvk.Kind == "" || gvk.Version == "" {
+		return served, nil, errors.New("the object has no apiVersion and kind")
+	}
+	if served, ok := e.api.servedAs(gvk); ok {
+		return served, nil, nil
+	}
+	served = discovery.Served{Kind: gvk.Kind, Namespaced: state.GetNamespace() != "" || e.Namespace != "", Versions: []string{gvk.Version}}
+	if e.Resource != "" {
+		pattern, err := filter.ParsePattern(e.Resource)
+		if err != nil {
+			return served, nil, fmt.Errorf("--resource %s: %w", e.Resource, err)
+		}
+		served.GroupResource = schema.GroupResource{Group: pattern.Group, Resource: pattern.Resource}
+		return served, nil, nil
+	}
+	guess, _ := meta.UnsafeGuessKindToResource(gvk)
+	served.GroupResource = guess.GroupResource()
+	text := "the resource " + served.String() + " is guessed from the kind; set --resource if it is wrong"
+	if e.api != nil {
+		text = "the cluster does not serve the kind " + gvk.Kind + " of " + state.GetAPIVersion() + "; " + text
+	}
+	return served, []string{text}, nil
+}
+
+const (
+	unknownUID     = "<uid>"
+	unknownVersion = "<resourceVersion>"
+)
+
+// complete sets what the API server adds to a manifest: uid, resourceVersion and, if it is missing, the namespace.
+func (e *explainer) complete(state *unstructured.Unstructured, served discovery.Served) (*object.Object, error) {
+	if served.Namespaced && state.GetNamespace() == "" {
+		state.SetNamespace(cmp.Or(e.Namespace, metav1.NamespaceDefault))
+	}
+	raw, err := json.Marshal(state.Object)
+	if err != nil {
+		return nil, err
+	}
+	o, err := object.New(raw)
+	if err != nil {
+		return nil, err
+	}
+	o.UID, o.ResourceVersion = cmp.Or(o.UID, unknownUID), cmp.Or(o.ResourceVersion, unknownVersion)
+	return o, nil
+}
+
+// watchedAs returns the resource in the version in which it is watched, or else in the preferred version.
+func (e *explainer) watchedAs(served discovery.Served) schema.GroupVersionResource {
+	for n := range e.scopes {
+		if version, ok, _ := e.scopes[n].Covers(served, ""); ok {
+			return served.WithVersion(version)
+		}
+	}
+	return served.WithVersion(served.Versions[0])
+}
+
+// finish adds to a subject its previous state, and which entries of `watch` cover it.
+func (e *explainer) finish(ctx context.Context, s *subject, served discovery.Served, stdin io.Reader) error {
+	s.resource = e.watchedAs(served)
+	if s.now.UID == unknownUID || s.now.ResourceVersion == unknownVersion {
+		s.notes = append(s.notes,
+			"the object has no uid or no resourceVersion, of which the event's id consists; the API server sets them")
+	}
+	if err := e.readOld(s, served, stdin); err != nil {
+		return err
+	}
+	for n := range e.scopes {
+		entry, err := e.covers(ctx, n, s, served)
+		if err != nil {
+			return fmt.Errorf("watch[%d]: %w", n, err)
+		}
+		s.watch, s.watched = append(s.watch, entry), s.watched || entry.Covers
+	}
+	labelSelector, fieldSelector := fleet.ServerSelectors(e.scopes, served, s.now.Namespace)
+	s.selected = labelSelector != "" || fieldSelector != ""
+	return nil
+}
+
+// readOld reads the previous state of a subject from the file in --old.
+func (e *explainer) readOld(s *subject, served discovery.Served, stdin io.Reader) error {
+	if e.Old == "" {
+		return nil
+	}
+	states, err := readObjects(e.Old, stdin)
+	if err != nil {
+		return err
+	}
+	if len(states) != 1 {
+		return fmt.Errorf("--old: the file must have one object, but has %d", len(states))
+	}
+	if s.old, err = e.complete(states[0], served); err != nil {
+		return err
+	}
+	switch {
+	case s.old.UID != s.now.UID:
+		return errors.New("--old: the two states have different uids, so this is not an update:" +
+			" one object was deleted and another added")
+	case s.old.Key() != s.now.Key():
+		return fmt.Errorf("--old: the file has the object %s instead of %s", s.old.Key(), s.now.Key())
+	case s.old.ResourceVersion == s.now.ResourceVersion && s.now.ResourceVersion != unknownVersion:
+		s.notes = append(s.notes, "both states have the same resourceVersion, so `bridge run` would not see a change")
+	}
+	return nil
+}
+
+// covers reports whether an entry of `watch` covers the object, and why.
+func (e *explainer) covers(ctx context.Context, n int, s *subject, served discovery.Served) (entry Watch, err error) {
+	w := &e.cfg.Watch[n]
+	entry = Watch{Entry: n, Text: strings.Join(w.Resources, ", ")}
+	if len(w.Exclude) > 0 {
+		entry.Text += " without " + strings.Join(w.Exclude, ", ")
+	}
+	if len(w.Namespaces) > 0 {
+		entry.Text += " in " + strings.Join(w.Namespaces, ", ")
+	}
+	_, resource, within := e.scopes[n].Covers(served, s.now.Namespace)
+	switch {
+	case !resource:
+		entry.Why = "does not include " + event.GroupResource(s.resource)
+	case !within && !served.Namespaced:
+		entry.Why = `the object is cluster-scoped, and namespaces does not list ""`
+	case !within:
+		entry.Why = "does not include the namespace " + s.now.Namespace
+	default:
+		entry.Covers, entry.Why, err = e.selects(ctx, &e.scopes[n], s)
+	}
+	return entry, err
+}
+
+// selects reports whether the selectors of an entry select the object, and why. The API server evaluates field
+// selectors.
+func (e *explainer) selects(ctx context.Context, scope *fleet.Scope, s *subject) (covers bool, why string, err error) {
+	if scope.LabelSelector == "" && scope.FieldSelector == "" {
+		return true, "covers the object", nil
+	}
+	selector, err := labels.Parse(scope.LabelSelector)
+	if err != nil {
+		return false, "", fmt.Errorf("labelSelector %s: %w", scope.LabelSelector, err)
+	}
+	var o metav1.PartialObjectMetadata
+	if err := json.Unmarshal(s.now.Raw, &o); err != nil {
+		return false, "", fmt.Errorf("labels: %w", err)
+	}
+	covers = selector.Matches(labels.Set(o.Labels))
+	if covers && scope.FieldSelector != "" {
+		if !s.live {
+			return true, "covers the object if the fieldSelector " + scope.FieldSelector +
+				" selects it, which only the API server knows", nil
+		}
+		found, err := e.api.get(ctx, s.resource, s.now.Namespace, s.now.Name, scope.FieldSelector)
+		if err != nil {
+			return false, "", fmt.Errorf("list objects selected by %s: %w", scope.FieldSelector, err)
+		}
+		covers = found != nil
+	}
+	text := "the selector " + strings.TrimSpace(scope.LabelSelector+" "+scope.FieldSelector)
+	if !covers {
+		return false, text + " does not select it", nil
+	}
+	return true, text + " selects it", nil
+}
+
+// readObjects reads the objects of a YAML or JSON file. It expands Lists.
+func readObjects(file string, stdin io.Reader) (all []*unstructured.Unstructured, err error) {
+	in := stdin
+	if file != "-" {
+		opened, err := os.Open(file)
+		if err != nil {
+			return nil, err
+		}
+		defer opened.Close()
+		in = opened
+	}
+	decoder := yaml.NewYAMLOrJSONDecoder(in, 4096)
+	for {
+		var doc json.RawMessage
+		var state unstructured.Unstructured
+		err := decoder.Decode(&doc)
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err == nil && len(doc) > 0 {
+			err = utiljson.Unmarshal(doc, &state.Object)
+		}
+		switch {
+		case err != nil:
+			return nil, fmt.Errorf("%s: %w", file, err)
+		case state.Object == nil: // an empty YAML document
+		case state.IsList():
+			err = state.EachListItem(func(item runtime.Object) error {
+				all = append(all, item.(*unstructured.Unstructured))
+				return nil
+			})
+		default:
+			all = append(all, &state)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", file, err)
+		}
+	}
+	for _, state := range all {
+		if state.GetName() == "" {
+			return nil, fmt.Errorf("%s: an object has no metadata.name", file)
+		}
+	}
+	if len(all) == 0 {
+		return nil, fmt.Errorf("%s: the file has no objects", file)
+	}
+	return all, nil
+}
