@@ -58,8 +58,7 @@ func (c *Catalog) FailedGroup(group string) bool {
 	return false
 }
 
-// Discover lists all resources that can be listed and watched, core group first, then in the server's order.
-// Resources of one storage under two names (Events of the core group and of events.k8s.io) are given by SameStorage.
+// Discover lists all resources that can be listed and watched: those of the core group first, then in the server's order.
 func (d *Discoverer) Discover(ctx context.Context) (*Catalog, error) {
 	groups, lists, err := d.client.ServerGroupsAndResourcesWithContext(ctx)
 	c := &Catalog{}
@@ -115,51 +114,6 @@ func servedByGroup(group *metav1.APIGroup, lists map[string]*metav1.APIResourceL
 		}
 	}
 	return served
-}
-
-// SameStorage reports which of the candidates are another name for the storage of an earlier one, by equal
-// storageVersionHash. Only legacy discovery documents carry the hash, so they are read for those resources alone
-// whose name and kind occur in several groups. unknown are those whose document could not be read.
-func (d *Discoverer) SameStorage(ctx context.Context, candidates []Served) (same map[schema.GroupResource]schema.GroupResource, unknown []schema.GroupResource) {
-	type name struct{ resource, kind string }
-	groups := map[name][]Served{}
-	for _, s := range candidates {
-		n := name{s.Resource, s.Kind}
-		groups[n] = append(groups[n], s)
-	}
-	same = map[schema.GroupResource]schema.GroupResource{}
-	for _, candidates := range groups {
-		if len(candidates) < 2 {
-			continue
-		}
-		first := map[string]schema.GroupResource{}
-		for _, s := range candidates {
-			hash, err := d.storageVersionHash(ctx, s)
-			switch earlier, known := first[hash]; {
-			case err != nil:
-				unknown = append(unknown, s.GroupResource)
-			case known:
-				same[s.GroupResource] = earlier
-			case hash != "":
-				first[hash] = s.GroupResource
-			}
-		}
-	}
-	return same, unknown
-}
-
-func (d *Discoverer) storageVersionHash(ctx context.Context, s Served) (string, error) {
-	gv := schema.GroupVersion{Group: s.Group, Version: s.Versions[0]}
-	list, err := d.client.ServerResourcesForGroupVersionWithContext(ctx, gv.String())
-	if err != nil {
-		return "", err
-	}
-	for _, r := range list.APIResources {
-		if r.Name == s.Resource {
-			return r.StorageVersionHash, nil
-		}
-	}
-	return "", nil
 }
 
 // service is what stands behind a group/version.

@@ -163,27 +163,6 @@ func TestDiscover(t *testing.T) {
 	}
 }
 
-// Of one storage under several names the first counts, and documents are read for those alone that can be one.
-func TestSameStorage(t *testing.T) {
-	d := documents{
-		"/api/v1": resources("v1", "events Event same"), "/apis/events.k8s.io/v1": resources("events.k8s.io/v1", "events Event same"),
-		"/apis/other.io/v1": resources("other.io/v1", "events Event other"), "/apis/none.io/v1": `{"kind":"APIResourceList"}`,
-		"/apis/away.io/v1": http.StatusServiceUnavailable, "/apis/alone.io/v1": http.StatusServiceUnavailable,
-	}
-	var candidates []Served
-	for _, group := range []string{"", "events.k8s.io", "other.io", "none.io", "away.io"} {
-		candidates = append(candidates, servedIn("events", group, "Event", true, "v1"))
-	}
-	candidates = append(candidates, servedIn("things", "alone.io", "Thing", true, "v1"), servedIn("events", "alone.io", "Other", true, "v1"))
-	same, unknown := d.discoverer(t).SameStorage(t.Context(), candidates)
-	if len(same) != 1 || same[candidates[1].GroupResource] != candidates[0].GroupResource {
-		t.Errorf("same: %v", same)
-	}
-	if !slices.Equal(unknown, []schema.GroupResource{candidates[4].GroupResource}) {
-		t.Errorf("unknown: %v", unknown)
-	}
-}
-
 func TestGone(t *testing.T) {
 	const path, definition = "/apis/example.com/v1/widgets", definitionsPath + "/widgets.example.com"
 	gvr := schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "widgets"}

@@ -3,5 +3,4 @@
 //   - A group/version whose server does not answer is known to have failed: nothing is known about its resources.
 //   - A discovery document that lacks a resource proves nothing: a restarting API server serves one before it has loaded its
 //     CustomResourceDefinitions. [Discoverer.Gone] asks for the one resource.
-//   - One storage under two names (Events of the core group and of events.k8s.io) is found by [Discoverer.SameStorage].
 package discovery

@@ -19,7 +19,7 @@ func (s *Fleet) lookAgain() {
 // watchDefinitions makes an informer that asks for looks when CustomResourceDefinitions come, go or change. Nil
 // where no scope could ever match one. RBAC may forbid it: then the fleet polls.
 func (s *Fleet) watchDefinitions() *informer.Informer {
-	if !s.wildcards() {
+	if !s.matchesDefinitions() {
 		return nil
 	}
 	listWatch := informer.ListWatch(s.config.Client, crdResource, "", nil)

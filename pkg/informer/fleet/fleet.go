@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -42,13 +43,13 @@ type Config struct {
 
 // Fleet runs one informer for each resource that its scopes match and the cluster serves.
 type Fleet struct {
-	config     Config
-	log        *slog.Logger
-	discovery  *discovery.Discoverer
-	starts     *rate.Limiter
-	changes    chan struct{}                 // asks for a look at what the cluster serves
-	remembered map[string]bool               // sources that an earlier process watched and that were dealt with
-	silent     map[schema.GroupVersion]error // that discovery failed for; only Run's goroutine uses it
+	config    Config
+	log       *slog.Logger
+	discovery *discovery.Discoverer
+	starts    *rate.Limiter
+	changes   chan struct{}                 // asks for a look at what the cluster serves
+	settled   map[string]bool               // by name: sources of the previous process that need nothing more
+	silent    map[schema.GroupVersion]error // that discovery failed for; only Run's goroutine uses it
 
 	launching sync.Mutex // held while a look's informers are launched
 
@@ -82,8 +83,7 @@ func New(config Config) *Fleet {
 		discovery: discovery.New(config.Discovery, config.Client),
 		starts:    rate.NewLimiter(startsPerSecond, startBurst),
 		changes:   make(chan struct{}, 1),
-		running:   map[watchKey]*running{},
-		left:      map[watchKey]*running{},
+		running:   map[watchKey]*running{}, left: map[watchKey]*running{}, settled: map[string]bool{},
 	}
 }
 
@@ -118,11 +118,14 @@ func (s *Fleet) refresh(ctx context.Context, group *sync.WaitGroup) bool {
 	if err != nil {
 		return false // ctx ended
 	}
-	p := s.plan(ctx, found)
+	p := newPlan(s.config.Scopes, found)
 	s.report(p, found)
 	s.launching.Lock()
 	for _, key := range p.order() {
-		if before, isRunning := s.lookUp(key); !isRunning {
+		s.mu.Lock()
+		isRunning, before := s.running[key] != nil, s.left[key]
+		s.mu.Unlock()
+		if !isRunning {
 			s.launch(ctx, group, key, p, before)
 		}
 	}
@@ -162,13 +165,6 @@ func (s *Fleet) report(p *plan, found *discovery.Catalog) {
 		}
 	}
 	s.silent = found.Failed
-}
-
-// lookUp reports whether an informer runs, and gives the one that did if it left objects.
-func (s *Fleet) lookUp(key watchKey) (before *running, isRunning bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.left[key], s.running[key] != nil
 }
 
 // launch starts an informer. It begins with what the handlers know from a predecessor, when that has ended.
@@ -311,10 +307,7 @@ func (s *Fleet) Statuses() []informer.Status {
 		statuses = append(statuses, r.informer.Status())
 	}
 	slices.SortFunc(statuses, func(a, b informer.Status) int {
-		if c := strings.Compare(a.Resource.GroupResource().String(), b.Resource.GroupResource().String()); c != 0 {
-			return c
-		}
-		return strings.Compare(a.Namespace, b.Namespace)
+		return cmp.Or(strings.Compare(a.Resource.GroupResource().String(), b.Resource.GroupResource().String()), strings.Compare(a.Namespace, b.Namespace))
 	})
 	return statuses
 }
@@ -359,18 +352,11 @@ func (r *running) notReady(name string) string {
 	return ""
 }
 
-func (s *Fleet) wildcards() bool {
-	for _, scope := range s.config.Scopes {
-		for _, pattern := range scope.Patterns {
-			if scope.Auxiliary {
-				continue
-			}
-			if pattern.Wildcard || strings.Contains(pattern.Text, ".") {
-				return true
-			}
-		}
-	}
-	return false
+// matchesDefinitions reports whether a pattern can match a resource that a CustomResourceDefinition defines.
+func (s *Fleet) matchesDefinitions() bool {
+	return slices.ContainsFunc(s.config.Scopes, func(scope Scope) bool {
+		return !scope.Auxiliary && slices.ContainsFunc(scope.Patterns, func(p Pattern) bool { return p.Wildcard || strings.Contains(p.Text, ".") })
+	})
 }
 
 var crdResource = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"} //nolint:gochecknoglobals // constant in all but name

@@ -1,7 +1,6 @@
 package fleet
 
 import (
-	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -51,10 +50,15 @@ type watchKey struct {
 	auxiliary bool   // for auxiliary scopes alone
 }
 
+// resource is a served resource, and the version in which it is to be watched.
+type resource struct {
+	served  discovery.Served
+	version string
+}
+
 // wanted is an informer that should run.
 type wanted struct {
-	served    discovery.Served
-	version   string
+	resource
 	selection selection
 	named     bool // by a pattern without a wildcard
 	first     bool // an auxiliary scope asks for it
@@ -67,38 +71,51 @@ type plan struct {
 	open      bool     // a later look may find more
 }
 
-// match is a served resource in the version that the scopes ask for.
-type match struct {
-	served  discovery.Served
-	version string
-	asks    []ask
-}
+// The two names of the storage of Events.
+var (
+	coreEvents  = schema.GroupResource{Resource: "events"}                         //nolint:gochecknoglobals // constant in all but name
+	groupEvents = schema.GroupResource{Group: "events.k8s.io", Resource: "events"} //nolint:gochecknoglobals // constant in all but name
+)
 
-// ask is a scope that asks for a resource.
-type ask struct {
-	scope *Scope
-	named bool // by a pattern without a wildcard
-}
-
-func (s *Fleet) plan(ctx context.Context, found *discovery.Catalog) *plan {
+// newPlan finds the served resources that scopes ask for, and what each informer is to select.
+func newPlan(scopes []Scope, found *discovery.Catalog) *plan {
 	p := &plan{informers: map[watchKey]*wanted{}}
-	matches := s.match(found, p)
-	candidates := make([]discovery.Served, len(matches))
-	for n, m := range matches {
-		candidates[n] = m.served
+	used := map[string]bool{}
+	var events resource
+	for _, served := range found.Served {
+		version := "" // the one that the first scope asks for
+		for n := range scopes {
+			scope := &scopes[n]
+			asked, patterns := scope.version(served, version)
+			if asked == "" {
+				continue
+			}
+			named := false
+			for _, pattern := range patterns {
+				used[pattern.Text] = true
+				named = named || !pattern.Wildcard && !scope.Auxiliary
+			}
+			if version != "" && version != asked {
+				p.problems = append(p.problems, served.String()+" is watched in version "+version+" only, not in "+asked+" too")
+				continue
+			}
+			version = asked
+			target := resource{served, version}
+			switch {
+			case served.GroupResource == coreEvents:
+				events = target
+			case served.GroupResource == groupEvents && events.version != "": // a catalog begins with the core group
+				target = events
+			}
+			p.add(scope, target, named)
+		}
 	}
-	same, unknown := s.discovery.SameStorage(ctx, candidates)
-	p.open = p.open || len(unknown) > 0
-	for _, m := range matches {
-		if slices.Contains(unknown, m.served.GroupResource) {
-			continue
-		}
-		target := m
-		if earlier, ok := same[m.served.GroupResource]; ok {
-			target = matches[slices.IndexFunc(matches, func(m match) bool { return m.served.GroupResource == earlier })]
-		}
-		for _, a := range m.asks {
-			p.add(a, target)
+	for _, scope := range scopes {
+		for _, pattern := range scope.Patterns {
+			if !pattern.Wildcard && !scope.Auxiliary && !used[pattern.Text] {
+				p.open = true
+				p.problems = append(p.problems, "the cluster does not serve "+pattern.Text+suggestion(pattern.Text, found))
+			}
 		}
 	}
 	p.share()
@@ -109,60 +126,27 @@ func (s *Fleet) plan(ctx context.Context, found *discovery.Catalog) *plan {
 	return p
 }
 
-// match finds the served resources that scopes ask for, and notes in the plan what they ask for in vain.
-func (s *Fleet) match(found *discovery.Catalog, p *plan) []match {
-	used := map[string]bool{}
-	var matches []match
-	for _, served := range found.Served {
-		m := match{served: served}
-		for n := range s.config.Scopes {
-			scope := &s.config.Scopes[n]
-			version, patterns := scope.version(served, m.version)
-			if version == "" {
-				continue
-			}
-			named := false
-			for _, pattern := range patterns {
-				used[pattern.Text] = true
-				named = named || !pattern.Wildcard && !scope.Auxiliary
-			}
-			if m.version != "" && m.version != version {
-				p.problems = append(p.problems, served.String()+" is watched in version "+m.version+" only, not in "+version+" too")
-				continue
-			}
-			m.version = version
-			m.asks = append(m.asks, ask{scope, named})
-		}
-		if len(m.asks) > 0 {
-			matches = append(matches, m)
+// matching returns the patterns of the scope that name a resource in a version.
+func (scope *Scope) matching(gvr schema.GroupVersionResource) (patterns []Pattern) {
+	if scope.Exclude != nil && scope.Exclude(gvr) {
+		return nil
+	}
+	for _, pattern := range scope.Patterns {
+		if pattern.Match(gvr) {
+			patterns = append(patterns, pattern)
 		}
 	}
-	for _, scope := range s.config.Scopes {
-		for _, pattern := range scope.Patterns {
-			if !pattern.Wildcard && !scope.Auxiliary && !used[pattern.Text] {
-				p.open = true
-				p.problems = append(p.problems, "the cluster does not serve "+pattern.Text+suggestion(pattern.Text, found))
-			}
-		}
-	}
-	return matches
+	return patterns
 }
 
-// version of the resource that the scope asks for: the given one, or else the preferred one of those that match, and by
-// which patterns.
+// version returns the version of a resource that the scope asks for, and the patterns that match: the given version, or else
+// the preferred one of those that match.
 func (scope *Scope) version(served discovery.Served, given string) (string, []Pattern) {
 	for _, version := range append([]string{given}, served.Versions...) {
-		gvr := served.WithVersion(version)
-		if version == "" || (scope.Exclude != nil && scope.Exclude(gvr)) {
+		if version == "" {
 			continue
 		}
-		var patterns []Pattern
-		for _, pattern := range scope.Patterns {
-			if pattern.Match(gvr) {
-				patterns = append(patterns, pattern)
-			}
-		}
-		if len(patterns) > 0 {
+		if patterns := scope.matching(served.WithVersion(version)); len(patterns) > 0 {
 			return version, patterns
 		}
 	}
@@ -221,40 +205,32 @@ func (p *plan) owner(resource schema.GroupResource, auxiliary bool, namespace st
 }
 
 // add puts the informers of one scope and resource into the plan.
-func (p *plan) add(a ask, m match) {
-	scope := a.scope
-	key := watchKey{m.served.GroupResource, "", scope.Auxiliary}
-	if !m.served.Namespaced {
-		if scope.outside() {
-			if a.named {
-				p.problems = append(p.problems, m.served.String()+` is cluster-scoped, and `+"`namespaces`"+` does not include it; add "" to watch it`)
-			}
-			return
+func (p *plan) add(scope *Scope, r resource, named bool) {
+	c := clauseOf(scope)
+	namespaces := scope.Namespaces
+	switch {
+	case !r.served.Namespaced && scope.outside():
+		if named {
+			p.problems = append(p.problems, r.served.String()+` is cluster-scoped, and `+"`namespaces`"+` does not include it; add "" to watch it`)
 		}
-		c := clauseOf(scope)
+		return
+	case !r.served.Namespaced:
 		c.accepts, c.texts = nil, nil
-		p.want(key, m, a.named, c)
-		return
+		namespaces = []string{""}
+	case len(namespaces) == 0:
+		namespaces = []string{""}
 	}
-	if len(scope.Namespaces) == 0 {
-		p.want(key, m, a.named, clauseOf(scope))
-		return
+	for _, namespace := range namespaces {
+		key := watchKey{r.served.GroupResource, namespace, scope.Auxiliary}
+		w := p.informers[key]
+		if w == nil {
+			w = &wanted{resource: r}
+			p.informers[key] = w
+		}
+		w.selection = w.selection.with(c)
+		w.named = w.named || named
+		w.first = w.first || scope.Auxiliary
 	}
-	for _, key.namespace = range scope.Namespaces {
-		p.want(key, m, a.named, clauseOf(scope))
-	}
-}
-
-// want puts one informer into the plan, or more into what it selects.
-func (p *plan) want(key watchKey, m match, named bool, c clause) {
-	w := p.informers[key]
-	if w == nil {
-		w = &wanted{served: m.served, version: m.version}
-		p.informers[key] = w
-	}
-	w.selection = w.selection.with(c)
-	w.named = w.named || named
-	w.first = w.first || key.auxiliary
 }
 
 // share settles who watches a namespace for which there is an informer of its own beside the one for all: that one, if it selects
@@ -323,11 +299,8 @@ func (p *plan) evaluate() {
 		rest, dropped := w.selection.evaluable()
 		w.selection = rest
 		for _, by := range dropped {
-			name := w.served.String()
-			if key.namespace != "" {
-				name += " in " + key.namespace
-			}
-			p.problems = append(p.problems, fmt.Sprintf("%s is not watched with fields %s: other scopes select it differently, and what the fields of an object are only the API server knows", name, by))
+			p.problems = append(p.problems, fmt.Sprintf("%s is not watched with fields %s: other scopes select it differently, "+
+				"and only the API server can evaluate these fields", key.name(), by))
 		}
 	}
 }

@@ -1,40 +1,17 @@
 package fleet
 
 import (
-	"context"
-	"errors"
 	"maps"
 	"slices"
 	"strings"
 	"testing"
 
 	gocmp "github.com/google/go-cmp/cmp"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	kubediscovery "k8s.io/client-go/discovery"
 
 	"github.com/deltabridge/deltabridge/pkg/filter"
 	"github.com/deltabridge/deltabridge/pkg/informer/discovery"
 )
-
-// legacyDocuments is the part of discovery that a plan needs: storage version hashes, by group/version and resource.
-type legacyDocuments struct {
-	kubediscovery.DiscoveryInterfaceWithContext
-	hashes map[string]string // "events.k8s.io/v1 events"
-}
-
-func (l legacyDocuments) ServerResourcesForGroupVersionWithContext(_ context.Context, gv string) (*metav1.APIResourceList, error) {
-	list := &metav1.APIResourceList{GroupVersion: gv}
-	for key, hash := range l.hashes {
-		if name, ok := strings.CutPrefix(key, gv+" "); ok {
-			if hash == "error" {
-				return nil, errors.New("no answer")
-			}
-			list.APIResources = append(list.APIResources, metav1.APIResource{Name: name, StorageVersionHash: hash})
-		}
-	}
-	return list, nil
-}
 
 func servedIn(resource, group, kind string, namespaced bool, versions ...string) discovery.Served {
 	return discovery.Served{GroupResource: schema.GroupResource{Group: group, Resource: resource}, Kind: kind, Namespaced: namespaced, Versions: versions}
@@ -48,8 +25,6 @@ var planCatalog = &discovery.Catalog{Served: []discovery.Served{
 	servedIn("events", "events.k8s.io", "Event", true, "v1"),
 	servedIn("widgets", "example.com", "Widget", true, "v2", "v1"),
 }}
-
-var planHashes = map[string]string{"v1 events": "same", "events.k8s.io/v1 events": "same"}
 
 func patterns(t *testing.T, texts ...string) []Pattern {
 	t.Helper()
@@ -110,7 +85,6 @@ func TestPlan(t *testing.T) {
 	for _, tt := range []struct {
 		name     string
 		scopes   []Scope
-		hashes   map[string]string
 		want     []string
 		problems []string
 		open     bool // look again soon
@@ -146,22 +120,6 @@ func TestPlan(t *testing.T) {
 			name:   "no scope is lost with the second name",
 			scopes: []Scope{{Patterns: patterns(t, "events"), Namespaces: []string{"a"}}, {Patterns: patterns(t, "events.events.k8s.io"), Namespaces: []string{"a", "b"}}},
 			want:   []string{"events@v1 in a (named)", "events@v1 in b (named)"},
-		}, {
-			name:   "two storages of one name",
-			scopes: []Scope{{Patterns: patterns(t, "events", "events.events.k8s.io")}},
-			hashes: map[string]string{"v1 events": "one", "events.k8s.io/v1 events": "two"},
-			want:   []string{"events.events.k8s.io@v1 (named)", "events@v1 (named)"},
-		}, {
-			name:   "no hashes, no guess",
-			scopes: []Scope{{Patterns: patterns(t, "events", "events.events.k8s.io")}},
-			hashes: map[string]string{},
-			want:   []string{"events.events.k8s.io@v1 (named)", "events@v1 (named)"},
-		}, {
-			name:   "a document that can't be read: later, not twice",
-			scopes: []Scope{{Patterns: patterns(t, "events", "events.events.k8s.io")}},
-			hashes: map[string]string{"v1 events": "same", "events.k8s.io/v1 events": "error"},
-			want:   []string{"events@v1 (named)"},
-			open:   true,
 		}, {
 			name:   "exclude",
 			scopes: []Scope{{Patterns: patterns(t, "*"), Exclude: excluding(t, "*s")}, {Patterns: patterns(t, "pods")}},
@@ -261,7 +219,7 @@ func TestPlan(t *testing.T) {
 				{Patterns: patterns(t, "pods"), FieldSelector: "spec.nodeName=n"},
 			},
 			want:     []string{"pods@v1 with fields spec.nodeName=m by spec.nodeName=m (named)"},
-			problems: []string{"pods is not watched with fields spec.nodeName=n: other scopes select it differently, and what the fields of an object are only the API server knows"},
+			problems: []string{"pods is not watched with fields spec.nodeName=n: other scopes select it differently, and only the API server can evaluate these fields"},
 		}, {
 			name: "fields and labels of different scopes neither",
 			scopes: []Scope{
@@ -269,7 +227,7 @@ func TestPlan(t *testing.T) {
 				{Patterns: patterns(t, "pods"), LabelSelector: "app=x", Namespaces: []string{"b", "c"}},
 			},
 			want:     []string{"pods@v1 in a with fields spec.nodeName=m by spec.nodeName=m (named)", "pods@v1 in b with labels app=x by app=x (named)", "pods@v1 in c with labels app=x by app=x (named)"},
-			problems: []string{"pods in b is not watched with fields spec.nodeName=m: other scopes select it differently, and what the fields of an object are only the API server knows"},
+			problems: []string{"pods in b is not watched with fields spec.nodeName=m: other scopes select it differently, and only the API server can evaluate these fields"},
 		}, {
 			name: "auxiliary ones are not watched twice, nor missed",
 			scopes: []Scope{
@@ -301,11 +259,7 @@ func TestPlan(t *testing.T) {
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if tt.hashes == nil {
-				tt.hashes = planHashes
-			}
-			s := New(Config{Scopes: tt.scopes, Discovery: legacyDocuments{hashes: tt.hashes}})
-			p := s.plan(t.Context(), planCatalog)
+			p := newPlan(tt.scopes, planCatalog)
 			if diff := gocmp.Diff(tt.want, describePlan(p)); diff != "" {
 				t.Errorf("informers (-want +got):\n%s", diff)
 			}
@@ -324,8 +278,8 @@ func TestAuxiliarySources(t *testing.T) {
 	s := New(Config{Scopes: []Scope{
 		{Patterns: patterns(t, "pods")},
 		{Patterns: patterns(t, "deployments.apps"), Auxiliary: true},
-	}, Discovery: legacyDocuments{}})
-	p := s.plan(t.Context(), planCatalog)
+	}})
+	p := newPlan(s.config.Scopes, planCatalog)
 	names := map[string]bool{}
 	for key, w := range p.informers {
 		source := key.source(w)

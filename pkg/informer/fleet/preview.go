@@ -40,7 +40,7 @@ func (s *Fleet) Preview(ctx context.Context) (Preview, error) {
 	if err != nil {
 		return Preview{}, err
 	}
-	p := s.plan(ctx, found)
+	p := newPlan(s.config.Scopes, found)
 	view := Preview{Problems: p.problems, Silent: found.Failed}
 	for key, w := range p.informers {
 		labels, fields := w.selection.server()
@@ -61,16 +61,7 @@ func (s *Fleet) Preview(ctx context.Context) (Preview, error) {
 // ServerSelectors gives the selectors that the API server evaluates for the informer which watches a resource in a namespace; empty
 // if there are none, or no scope asks for it. Namespace is empty for a cluster-scoped resource.
 func ServerSelectors(scopes []Scope, served discovery.Served, namespace string) (labels, fields string) {
-	p := &plan{informers: map[watchKey]*wanted{}}
-	m := match{served: served}
-	for n := range scopes {
-		if version, _ := scopes[n].version(served, m.version); version != "" && (m.version == "" || version == m.version) {
-			m.version = version
-			p.add(ask{scope: &scopes[n]}, m)
-		}
-	}
-	p.share()
-	p.evaluate()
+	p := newPlan(scopes, &discovery.Catalog{Served: []discovery.Served{served}})
 	key, found := p.owner(served.GroupResource, false, namespace)
 	if !found {
 		return "", ""

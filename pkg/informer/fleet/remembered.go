@@ -110,10 +110,11 @@ func (s *Fleet) reconcileRemembered(ctx context.Context, group *sync.WaitGroup, 
 	settled := true
 	for _, source := range s.config.State.Remembered() {
 		key := keyOfSource(source)
-		if s.remembered[source.Name] || s.runs(key, source.Name) {
+		if s.settled[source.Name] || s.runs(key, source.Name) {
 			continue
 		}
-		switch served := s.serves(found, key.GroupResource); {
+		served := slices.ContainsFunc(found.Served, func(served discovery.Served) bool { return served.GroupResource == key.GroupResource })
+		switch {
 		case served && (p.open || len(found.Failed) > 0) || s.waits(key, p):
 			settled = false // the plan may lack what a later look finds, or what takes over is not begun yet
 			continue
@@ -133,10 +134,7 @@ func (s *Fleet) reconcileRemembered(ctx context.Context, group *sync.WaitGroup, 
 			source.Scope = none
 			s.bury(group, key, source, (*informer.Informer).LeaveAll)
 		}
-		if s.remembered == nil {
-			s.remembered = map[string]bool{}
-		}
-		s.remembered[source.Name] = true
+		s.settled[source.Name] = true
 	}
 	return settled
 }
@@ -185,15 +183,8 @@ func (s *Fleet) bury(group *sync.WaitGroup, key watchKey, source informer.Source
 // asksFor reports whether a scope would watch the resource of a source if it were served.
 func (s *Fleet) asksFor(key watchKey, gvr schema.GroupVersionResource) bool {
 	return slices.ContainsFunc(s.config.Scopes, func(scope Scope) bool {
-		if scope.Auxiliary != key.auxiliary || (scope.Exclude != nil && scope.Exclude(gvr)) {
-			return false
-		}
-		return slices.ContainsFunc(scope.Patterns, func(p Pattern) bool { return p.Match(gvr) })
+		return scope.Auxiliary == key.auxiliary && len(scope.matching(gvr)) > 0
 	})
-}
-
-func (s *Fleet) serves(found *discovery.Catalog, gr schema.GroupResource) bool {
-	return slices.ContainsFunc(found.Served, func(served discovery.Served) bool { return served.GroupResource == gr })
 }
 
 // runs reports whether the source is watched, or was by this process.
