@@ -23,21 +23,12 @@ type Leaver interface {
 	OnLeave(last, now *object.Object)
 }
 
-func (r *registration) observeSynced(resourceVersion string, objects int) {
-	if o, ok := r.handler.(Observer); ok {
-		o.OnSynced(resourceVersion, objects)
-	}
-}
-
-func (r *registration) observePosition(resourceVersion string) {
-	if p, ok := r.handler.(Positioner); ok {
-		p.OnPosition(resourceVersion)
-	}
-}
-
-func (r *registration) observeGap(from, to, why string) {
-	if o, ok := r.handler.(Observer); ok {
-		o.OnGap(from, to, why)
+// notify calls the handlers that implement an optional interface.
+func notify[T any](handlers []*registration, call func(T)) {
+	for _, r := range handlers {
+		if h, ok := r.handler.(T); ok {
+			call(h)
+		}
 	}
 }
 
@@ -53,7 +44,7 @@ func (i *Informer) AddEventHandler(h cache.ResourceEventHandler) {
 			h.OnAdd(o, true)
 		}
 		i.fetcher.forget()
-		r.observeSynced(i.position, len(objects))
+		notify([]*registration{r}, func(o Observer) { o.OnSynced(i.position, len(objects)) })
 	}
 	i.handlers = append(i.handlers, r)
 }
@@ -88,7 +79,7 @@ func (i *Informer) replay() {
 func (i *Informer) handReplay(resourceVersion string) {
 	i.replayed = true
 	var known []*object.Object
-	for _, r := range i.handlers {
+	for n, r := range i.handlers {
 		if !r.replay {
 			continue
 		}
@@ -102,7 +93,7 @@ func (i *Informer) handReplay(resourceVersion string) {
 			r.handler.OnAdd(o, true)
 		}
 		i.fetcher.forget()
-		r.observeSynced(resourceVersion, len(known))
+		notify(i.handlers[n:n+1], func(o Observer) { o.OnSynced(resourceVersion, len(known)) })
 	}
 }
 

@@ -2,7 +2,6 @@ package informer
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -111,7 +110,7 @@ type Informer struct {
 	resumedAt time.Time       // when catchingUp began
 	replayed  bool            // new handlers were given what the others know
 	position  string          // everything up to this resourceVersion was handed over; empty: nothing was, by an earlier process neither
-	synced    chan struct{}   // closed when the first list, or what stands for it, was handed over
+	synced    atomic.Bool     // the first list, or the checkpoint that stands for it, was handed over
 }
 
 // phase is how far an informer is.
@@ -137,7 +136,6 @@ func New(config Config) *Informer {
 		config:  config,
 		log:     config.Logger,
 		indexer: cache.NewIndexer(keyOf, cache.Indexers{}),
-		synced:  make(chan struct{}),
 	}
 	if i.record = config.Record; i.record == nil {
 		i.record = noRecord{}
@@ -200,12 +198,7 @@ func (i *Informer) AddIndexers(indexers cache.Indexers) error { return i.indexer
 
 // HasSynced reports whether the first list was handed to all handlers.
 func (i *Informer) HasSynced() bool {
-	select {
-	case <-i.synced:
-		return true
-	default:
-		return false
-	}
+	return i.synced.Load()
 }
 
 // LastSyncResourceVersion returns the last resourceVersion of an event, a bookmark or a list.
@@ -214,14 +207,8 @@ func (i *Informer) LastSyncResourceVersion() string { return i.Status().Resource
 // Status returns the status of this moment. It never waits for handlers.
 func (i *Informer) Status() Status { return i.status.snapshot(int(i.count.Load()), i.HasSynced()) }
 
-// ErrNoListWatch is returned by Run on an informer without a ListWatch.
-var ErrNoListWatch = errors.New("informer has no ListWatch")
-
 // Run lists and watches until ctx ends, and returns when no handler is being called any more. It can be called once.
 func (i *Informer) Run(ctx context.Context) error {
-	if i.config.ListWatch == nil {
-		return ErrNoListWatch
-	}
 	logger := logr.Discard() // observedListWatch and a re-list log what matters; the Reflector would log responses, with Secrets
 	ctx = klog.NewContext(ctx, logger)
 	backoff := i.config.Backoff

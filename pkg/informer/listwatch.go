@@ -58,24 +58,19 @@ type ListerWatcher struct {
 }
 
 var (
-	_ cache.ListerWatcher            = (*ListerWatcher)(nil)
 	_ cache.ListerWatcherWithContext = (*ListerWatcher)(nil)
 )
 
 // ListWatch lists and watches a resource, in one namespace or with "" in all of them. tweak, if not nil, changes the
 // options of each request: selectors, say.
 func ListWatch(client rest.Interface, gvr schema.GroupVersionResource, namespace string, tweak func(*metav1.ListOptions)) *ListerWatcher {
-	return &ListerWatcher{client: client, path: ResourcePath(gvr, namespace), tweak: tweak}
-}
-
-// List is ListWithContext without a context, for the interface.
-func (l *ListerWatcher) List(options metav1.ListOptions) (runtime.Object, error) {
-	return l.ListWithContext(context.Background(), options)
-}
-
-// Watch is WatchWithContext without a context, for the interface.
-func (l *ListerWatcher) Watch(options metav1.ListOptions) (watch.Interface, error) {
-	return l.WatchWithContext(context.Background(), options)
+	if tweak == nil {
+		tweak = func(*metav1.ListOptions) {}
+	}
+	return &ListerWatcher{
+		Failed: func(error) {}, BeginList: func(context.Context) EachFunc { return nil },
+		client: client, path: ResourcePath(gvr, namespace), tweak: tweak,
+	}
 }
 
 // ListWithContext returns an *object.List. The error is an apierrors.APIStatus if the API server gave one.
@@ -105,16 +100,9 @@ func (l *ListerWatcher) pageOf(ctx context.Context, options metav1.ListOptions) 
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if options.Continue == "" {
-		l.page = l.beginList(ctx)
+		l.page = l.BeginList(ctx)
 	}
 	return l.page
-}
-
-func (l *ListerWatcher) beginList(ctx context.Context) EachFunc {
-	if l.BeginList == nil {
-		return nil
-	}
-	return l.BeginList(ctx)
 }
 
 // WatchWithContext opens a watch. Cancel the context or call Stop to end it; its channel is closed then.
@@ -131,23 +119,19 @@ func (l *ListerWatcher) WatchWithContext(ctx context.Context, options metav1.Lis
 		ResourceVersion: options.ResourceVersion,
 		ManagedFields:   l.ManagedFields,
 	})
-	w := &eventStream{
-		lister: l, decoder: decoder, position: options.ResourceVersion,
-		events: make(chan watch.Event, readAhead), stopped: make(chan struct{}),
-	}
+	events := make(chan watch.Event, readAhead)
+	w := &eventStream{ProxyWatcher: watch.NewProxyWatcher(events), lister: l, decoder: decoder, position: options.ResourceVersion, events: events}
 	var each EachFunc
 	if options.SendInitialEvents != nil && *options.SendInitialEvents {
 		w.inList = true
-		each = l.beginList(ctx)
+		each = l.BeginList(ctx)
 	}
 	go w.run(each)
 	return w, nil
 }
 
 func (l *ListerWatcher) request(options metav1.ListOptions) *rest.Request {
-	if l.tweak != nil {
-		l.tweak(&options)
-	}
+	l.tweak(&options)
 	request := l.client.Get().AbsPath(l.path).MaxRetries(0). // it is repeated by whoever asked
 									SpecificallyVersionedParams(&options, metav1.ParameterCodec, schema.GroupVersion{Version: "v1"})
 	if l.MetadataOnly {
@@ -164,9 +148,7 @@ func (l *ListerWatcher) failed(err error, position string) (tell bool) {
 		tell, l.malformedAt = l.malformedAt == position, position
 		l.mu.Unlock()
 	}
-	if l.Failed != nil {
-		l.Failed(err)
-	}
+	l.Failed(err)
 	return tell
 }
 
@@ -183,24 +165,19 @@ const readAhead = 8
 
 // eventStream is a watch.
 type eventStream struct {
+	*watch.ProxyWatcher // its channels
+
 	lister   *ListerWatcher
 	decoder  *object.WatchDecoder
-	position string // resourceVersion behind which it goes on
-	inList   bool   // the list that it begins with is not complete
-	events   chan watch.Event
-	stop     sync.Once
-	stopped  chan struct{}
+	position string // resourceVersion from which the watch continues
+	inList   bool   // the initial list is not complete
+	events   chan<- watch.Event
 }
-
-// ResultChan implements watch.Interface.
-func (w *eventStream) ResultChan() <-chan watch.Event { return w.events }
 
 // Stop implements watch.Interface.
 func (w *eventStream) Stop() {
-	w.stop.Do(func() {
-		close(w.stopped)
-		w.decoder.Close()
-	})
+	w.ProxyWatcher.Stop()
+	w.decoder.Close()
 }
 
 // run reads the stream. each, if not nil, is called for the objects of the list that it begins with.
@@ -270,7 +247,7 @@ func (w *eventStream) send(event watch.Event) bool {
 	select {
 	case w.events <- event:
 		return true
-	case <-w.stopped:
+	case <-w.StopChan():
 		return false
 	}
 }

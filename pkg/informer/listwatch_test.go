@@ -213,17 +213,21 @@ func (s *logStore) UpdateResourceVersion(rv string) {
 	s.rv = rv
 }
 
+// contextLW is a cache.ListerWatcher that must be called with a context.
+type contextLW struct{ cache.ListerWatcherWithContext }
+
+func (contextLW) List(metav1.ListOptions) (runtime.Object, error) {
+	return nil, errors.New("the Reflector asks with a context")
+}
+
+func (contextLW) Watch(metav1.ListOptions) (watch.Interface, error) {
+	return nil, errors.New("the Reflector asks with a context")
+}
+
 // plainLW hides WatchList from the Reflector.
-type plainLW struct{ cache.ListerWatcherWithContext }
+type plainLW struct{ contextLW }
 
 func (plainLW) IsWatchListSemanticsUnSupported() bool { return true }
-func (plainLW) List(metav1.ListOptions) (runtime.Object, error) {
-	return nil, errors.New("the Reflector asks with a context")
-}
-
-func (plainLW) Watch(metav1.ListOptions) (watch.Interface, error) {
-	return nil, errors.New("the Reflector asks with a context")
-}
 
 // reflection is what a Reflector did.
 type reflection struct {
@@ -283,7 +287,7 @@ func TestReflector(t *testing.T) {
 			apiStep{code: 200, body: eventJSON("MODIFIED", cmJSON("c", 22)), hold: true},
 		)
 		var lw cache.ListerWatcherWithContext = informer.ListWatch(api.client(), configMaps, "", nil)
-		r := reflect(t, api, plainLW{lw}, "update c@22")
+		r := reflect(t, api, plainLW{contextLW{lw}}, "update c@22")
 		observe.CheckLog(t, "store", append(append([]string{"replace [a@1 b@2] rv=10"}, seen...), "update c@22"), r.store.log)
 		observe.CheckLog(t, "requests", []string{
 			"LIST " + cmPath + " rv=0", "LIST " + cmPath + " rv= continue=next", "WATCH " + cmPath + " rv=10", "WATCH " + cmPath + " rv=21",
@@ -297,8 +301,8 @@ func TestReflector(t *testing.T) {
 			code: 200, hold: true,
 			body: eventJSON("ADDED", cmJSON("b", 2)) + eventJSON("ADDED", cmJSON("a", 1)) + bookmarkJSON(10, true) + events,
 		})
-		var lw cache.ListerWatcher = informer.ListWatch(api.client(), configMaps, "", nil)
-		r := reflect(t, api, lw, "delete b@21")
+		lw := informer.ListWatch(api.client(), configMaps, "", nil)
+		r := reflect(t, api, contextLW{lw}, "delete b@21")
 		want := append([]string{"replace [a@1 b@2] rv=10"}, seen...)
 		observe.CheckLog(t, "store", want, r.store.log)
 		observe.CheckLog(t, "requests", []string{"WATCHLIST " + cmPath + " rv="}, api.requests())
@@ -308,8 +312,8 @@ func TestReflector(t *testing.T) {
 			apiStep{code: 200, body: eventJSON("ADDED", cmJSON("a", 1)) + bookmarkJSON(10, true) + eventJSON("ERROR", statusJSON(410, metav1.StatusReasonExpired))},
 			apiStep{code: 200, body: eventJSON("ADDED", cmJSON("a", 31)) + bookmarkJSON(40, true) + eventJSON("MODIFIED", cmJSON("a", 41)), hold: true},
 		)
-		var lw cache.ListerWatcher = informer.ListWatch(api.client(), configMaps, "", nil)
-		r := reflect(t, api, lw, "update a@41")
+		lw := informer.ListWatch(api.client(), configMaps, "", nil)
+		r := reflect(t, api, contextLW{lw}, "update a@41")
 		observe.CheckLog(t, "store", []string{"replace [a@1] rv=10", "replace [a@31] rv=40", "update a@41"}, r.store.log)
 		observe.CheckLog(t, "requests", []string{"WATCHLIST " + cmPath + " rv=", "WATCHLIST " + cmPath + " rv=10"}, api.requests())
 	})
@@ -321,7 +325,7 @@ func TestReflectorSameBytes(t *testing.T) {
 		apiStep{code: 200, body: listJSON(10, "", itemJSON("a", 9))},
 		apiStep{code: 200, body: eventJSON("ADDED", cmJSON("a", 9)), hold: true},
 	)
-	r := reflect(t, api, plainLW{informer.ListWatch(api.client(), configMaps, "", nil)}, "add a@9")
+	r := reflect(t, api, plainLW{contextLW{informer.ListWatch(api.client(), configMaps, "", nil)}}, "add a@9")
 	observe.CheckLog(t, "store", []string{"replace [a@9] rv=10", "add a@9"}, r.store.log)
 }
 
@@ -351,7 +355,7 @@ func TestReflectorRefused(t *testing.T) {
 	t.Run("then allowed", func(t *testing.T) {
 		forbidden := apiStep{code: 403, body: statusJSON(403, metav1.StatusReasonForbidden)}
 		api := newScriptedAPI(t, forbidden, forbidden, apiStep{code: 200, body: eventJSON("ADDED", cmJSON("a", 1)) + bookmarkJSON(10, true), hold: true})
-		r := reflect(t, api, informer.ListWatch(api.client(), configMaps, "", nil), "replace [a@1] rv=10")
+		r := reflect(t, api, contextLW{informer.ListWatch(api.client(), configMaps, "", nil)}, "replace [a@1] rv=10")
 		if len(r.errors) != 1 || !apierrors.IsForbidden(errors.Unwrap(r.errors[0])) && !apierrors.IsForbidden(r.errors[0]) {
 			t.Errorf("%v", r.errors)
 		}
@@ -429,7 +433,7 @@ func TestReflectorMalformedDocument(t *testing.T) {
 					t.Errorf("%v", err)
 				}
 			}
-			r := reflect(t, api, lw, test.store[len(test.store)-1])
+			r := reflect(t, api, contextLW{lw}, test.store[len(test.store)-1])
 			observe.CheckLog(t, "store", test.store, r.store.log)
 			observe.CheckLog(t, "requests", test.requests, api.requests())
 			if reports != test.reports {
@@ -467,7 +471,7 @@ func TestReflectorConnectionLost(t *testing.T) {
 	}
 	api := &scriptedAPI{done: make(chan struct{})}
 	close(api.done)
-	r := reflect(t, api, informer.ListWatch(client, configMaps, "", nil), "update a@12")
+	r := reflect(t, api, contextLW{informer.ListWatch(client, configMaps, "", nil)}, "update a@12")
 	mu.Lock()
 	defer mu.Unlock()
 	observe.CheckLog(t, "requests", []string{"WATCHLIST " + cmPath + " rv=", "WATCH " + cmPath + " rv=11", "WATCH " + cmPath + " rv=11", "WATCH " + cmPath + " rv=11"}, asked)
@@ -489,7 +493,7 @@ func TestListWatchRequests(t *testing.T) {
 	} {
 		api := newScriptedAPI(t, apiStep{code: 200, body: listJSON(1, "")})
 		lw := informer.ListWatch(api.client(), test.gvr, test.namespace, func(o *metav1.ListOptions) { o.LabelSelector = "a=b" })
-		if _, err := lw.List(metav1.ListOptions{}); err != nil {
+		if _, err := lw.ListWithContext(t.Context(), metav1.ListOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		observe.CheckLog(t, "requests", []string{test.want}, api.requests())

@@ -78,7 +78,7 @@ func (i *Informer) resumes(resourceVersion string, items int) bool {
 	if i.HasSynced() || i.resumesAt() == "" || resourceVersion != i.config.ResumeAt || items > 0 {
 		return false
 	}
-	i.hasListed()
+	i.synced.Store(true)
 	i.phase = resuming
 	i.status.update(func(s *Status) { s.Resumed, s.ResourceVersion, s.LastContact = true, resourceVersion, i.status.now() })
 	i.log.Info("resumed from the checkpoint", "resourceVersion", resourceVersion, "objects", i.count.Load())

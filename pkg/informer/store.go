@@ -85,14 +85,12 @@ func (s *store) Replace(list []any, resourceVersion string) error {
 	i.status.reached(resourceVersion) // after a watch-list the Reflector does not call UpdateResourceVersion
 	i.phase = following
 	i.record.Reached(resourceVersion)
-	for _, r := range i.handlers {
-		if first {
-			r.observeSynced(resourceVersion, len(objects))
-		}
-		r.observePosition(resourceVersion)
+	if first {
+		notify(i.handlers, func(o Observer) { o.OnSynced(resourceVersion, len(objects)) })
 	}
+	notify(i.handlers, func(p Positioner) { p.OnPosition(resourceVersion) })
 	i.fetcher.forget()
-	i.hasListed()
+	i.synced.Store(true)
 	return nil
 }
 
@@ -101,11 +99,7 @@ func (i *Informer) handFirstList(objects []*object.Object, resourceVersion strin
 	if !i.record.FirstList(objects, resourceVersion) {
 		return false
 	}
-	for _, r := range i.handlers {
-		if l, ok := r.handler.(FirstLister); ok {
-			l.OnFirstList(objects)
-		}
-	}
+	notify(i.handlers, func(l FirstLister) { l.OnFirstList(objects) })
 	i.fetcher.forget()
 	return true
 }
@@ -118,13 +112,6 @@ func (i *Informer) entering(objects []*object.Object) (entering []*object.Object
 		}
 	}
 	return entering
-}
-
-// hasListed notes that the handlers know the state. The caller holds mu.
-func (i *Informer) hasListed() {
-	if !i.HasSynced() {
-		close(i.synced)
-	}
 }
 
 // Resync is what a Reflector with a resync period calls; ours has none.
@@ -142,9 +129,7 @@ func (s *store) UpdateResourceVersion(resourceVersion string) {
 	if s.position != resourceVersion && !s.skipped {
 		s.position = resourceVersion
 		s.record.Reached(resourceVersion)
-		for _, r := range s.handlers {
-			r.observePosition(resourceVersion)
-		}
+		notify(s.handlers, func(p Positioner) { p.OnPosition(resourceVersion) })
 		s.fetcher.forget()
 	}
 	s.mu.Unlock()
@@ -226,12 +211,17 @@ func (i *Informer) remove(known, last *object.Object) {
 }
 
 func (i *Informer) handRemoval(known, last *object.Object) {
+	i.take(known, last, func(h cache.ResourceEventHandler) { h.OnDelete(last) })
+}
+
+// take takes known out of the index, with last as the state to be recorded, and calls the handlers that may know the object.
+func (i *Informer) take(known, last *object.Object, call func(cache.ResourceEventHandler)) {
 	_ = i.indexer.Delete(known)
 	i.count.Add(-1)
 	i.record.Deleted(last)
 	for _, r := range i.handlers {
 		if i.has(r) {
-			r.handler.OnDelete(last)
+			call(r.handler)
 		}
 	}
 	i.fetcher.forget()
@@ -243,19 +233,13 @@ func (i *Informer) leave(known, now *object.Object) {
 	if i.skip() {
 		return
 	}
-	_ = i.indexer.Delete(known)
-	i.count.Add(-1)
-	i.record.Deleted(known)
-	for _, r := range i.handlers {
-		switch leaver, ok := r.handler.(Leaver); {
-		case !i.has(r):
-		case ok:
+	i.take(known, known, func(h cache.ResourceEventHandler) {
+		if leaver, ok := h.(Leaver); ok {
 			leaver.OnLeave(known, now)
-		default:
-			r.handler.OnDelete(known)
+		} else {
+			h.OnDelete(known)
 		}
-	}
-	i.fetcher.forget()
+	})
 }
 
 // drop takes known out of the index: the object is now in a state that is not selected, or is another one. The caller holds mu.
@@ -273,19 +257,13 @@ func (i *Informer) deleteMissing(list, others []*object.Object) {
 	if i.count.Load() == 0 || mutant.On("no-missed-deletions") {
 		return
 	}
-	present := make(map[string]struct{}, len(list))
-	for _, o := range list {
-		key, _ := keyOf(o)
-		present[key] = struct{}{}
-	}
-	for _, now := range others {
-		key, _ := keyOf(now)
-		present[key] = struct{}{}
+	present := make(map[string]bool, len(list))
+	for _, o := range slices.Concat(list, others) {
+		present[o.Key()] = true
 	}
 	for _, known := range sorted(i.indexer.List()) {
-		key, _ := keyOf(known)
-		switch _, ok := present[key]; {
-		case ok:
+		switch {
+		case present[known.Key()]:
 		case i.config.Relist && !i.HasSynced() && i.serverSelects() && !i.within(known):
 			i.leave(known, known) // whether it lives the list does not say
 		default:
@@ -321,9 +299,7 @@ func (i *Informer) announceGap(to string) {
 		i.log.Warn("watch could not be continued; listed again, only intermediate states can be missing", "from", from, "to", to)
 	}
 	i.record.Gap(from, to)
-	for _, r := range i.handlers {
-		r.observeGap(from, to, why)
-	}
+	notify(i.handlers, func(o Observer) { o.OnGap(from, to, why) })
 }
 
 // unseen is the last known state of an object whose deletion was not seen.

@@ -3,6 +3,7 @@ package object
 import (
 	"bytes"
 	"encoding/json"
+	"slices"
 	"strings"
 
 	"github.com/deltabridge/deltabridge/internal/jsonscan"
@@ -25,14 +26,10 @@ var (
 	_ metav1.ListInterface = (*List)(nil)
 )
 
-// DeepCopyObject implements runtime.Object.
+// DeepCopyObject implements runtime.Object. The copy has the same items, which are immutable.
 func (l *List) DeepCopyObject() runtime.Object {
 	c := *l
-	c.ListMeta = *l.ListMeta.DeepCopy()
-	c.Items = make([]*Object, len(l.Items))
-	for i, o := range l.Items {
-		c.Items[i] = o.DeepCopyObject().(*Object)
-	}
+	c.ListMeta, c.Items = *l.ListMeta.DeepCopy(), slices.Clone(l.Items)
 	return &c
 }
 

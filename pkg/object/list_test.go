@@ -173,17 +173,14 @@ func TestListSharesNothing(t *testing.T) {
 	}
 	want := found(l.Items[0])
 	c := l.DeepCopyObject().(*List)
+	c.Items[0], c.ResourceVersion = l.Items[1], "6"
 	clear(body)
 	clear(l.Items[1].Raw)
 	if diff := cmp.Diff(want, found(l.Items[0])); diff != "" {
 		t.Error(diff)
 	}
-	clear(l.Items[0].Raw)
-	if diff := cmp.Diff(want, found(c.Items[0])); diff != "" {
-		t.Errorf("the copy shares memory: %s", diff)
-	}
-	if c.ResourceVersion != "5000" {
-		t.Errorf("%+v", c.ListMeta)
+	if l.ResourceVersion != "5000" {
+		t.Errorf("the list changed with its copy: %+v", l.ListMeta)
 	}
 }
 

@@ -1,8 +1,6 @@
 package object
 
 import (
-	"bytes"
-	"slices"
 	"sync/atomic"
 	"unique"
 
@@ -61,26 +59,21 @@ var (
 )
 
 // New parses the JSON of one object. The result holds a copy of raw, without white space around it and without
-// metadata.managedFields. The error wraps ErrMalformed and means that raw is not one JSON object.
+// metadata.managedFields. The error wraps ErrMalformed, and means that raw is not one JSON object.
 func New(raw []byte) (*Object, error) {
 	var p parser
-	return p.whole(raw)
-}
-
-// whole parses b, which is one JSON object and nothing else but white space.
-func (p *parser) whole(b []byte) (*Object, error) {
-	start := jsonscan.Space(b, 0)
-	if start == len(b) || b[start] != '{' {
-		return nil, malformed("not a JSON object", len(b))
+	start := jsonscan.Space(raw, 0)
+	if start == len(raw) || raw[start] != '{' {
+		return nil, malformed("not a JSON object", len(raw))
 	}
-	end := p.parse(b, start)
+	end := p.parse(raw, start)
 	if end < 0 {
-		return nil, malformed("JSON object without an end", len(b))
+		return nil, malformed("JSON object without an end", len(raw))
 	}
-	if jsonscan.Space(b, end) != len(b) {
-		return nil, malformed("more than one JSON value", len(b))
+	if jsonscan.Space(raw, end) != len(raw) {
+		return nil, malformed("more than one JSON value", len(raw))
 	}
-	return p.object(b, start, end, ""), nil
+	return p.object(raw, start, end, ""), nil
 }
 
 // Slots is the number of decisions that an object can remember.
@@ -128,16 +121,5 @@ func (o *Object) GetObjectKind() schema.ObjectKind { return o }
 // SetGroupVersionKind implements schema.ObjectKind. It does nothing: an Object is immutable.
 func (o *Object) SetGroupVersionKind(schema.GroupVersionKind) {}
 
-// DeepCopyObject implements runtime.Object. The copy has its own Raw.
-func (o *Object) DeepCopyObject() runtime.Object {
-	if o == nil {
-		return nil
-	}
-	c := *o
-	c.Raw = bytes.Clone(o.Raw)
-	c.Owners = slices.Clone(o.Owners)
-	if o.managed != nil {
-		c.managed = new(bytes.Clone(*o.managed))
-	}
-	return &c
-}
+// DeepCopyObject implements runtime.Object. It returns o, because an Object is immutable.
+func (o *Object) DeepCopyObject() runtime.Object { return o }

@@ -216,24 +216,8 @@ func TestSettersChangeNothing(t *testing.T) {
 }
 
 func TestDeepCopy(t *testing.T) {
-	o := mustNew(t, read(t, "pod.json"))
-	o.SetDecision(3, true)
-	c := o.DeepCopyObject().(*Object)
-	if diff := cmp.Diff(found(o), found(c)); diff != "" {
-		t.Fatal(diff)
-	}
-	if belongs, known := c.Decision(3); !belongs || !known {
-		t.Error("the copy forgot a decision")
-	}
-	want := found(o)
-	want.Owners = slices.Clone(want.Owners)
-	clear(c.Raw)
-	c.Owners[0] = "x"
-	if diff := cmp.Diff(want, found(o)); diff != "" {
-		t.Errorf("the copy shares memory:\n%s", diff)
-	}
-	if got := (*Object)(nil).DeepCopyObject(); got != nil {
-		t.Errorf("copy of nil: %v", got)
+	if o := mustNew(t, read(t, "pod.json")); o.DeepCopyObject() != o {
+		t.Error("an immutable object was copied")
 	}
 }
 

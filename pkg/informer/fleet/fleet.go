@@ -32,7 +32,7 @@ type Config struct {
 	Discovery kubediscovery.DiscoveryInterfaceWithContext
 	// OnStart is called for each informer before it runs, to add handlers.
 	OnStart func(*informer.Informer)
-	// State keeps what is known of sources over restarts. Nil: nobody does.
+	// State keeps what is known of sources over restarts.
 	State informer.State
 	// Transform is given each object before anything else is, and may change its Raw; see informer.ListerWatcher. Nil: none.
 	Transform func(schema.GroupVersionResource, *object.Object)
@@ -199,9 +199,7 @@ func (s *Fleet) launch(ctx context.Context, group *sync.WaitGroup, key watchKey,
 	i := informer.New(config)
 	ctx, cancel := context.WithCancel(ctx)
 	r := &running{informer: i, wanted: w, cancel: cancel, ended: make(chan struct{})}
-	if s.config.OnStart != nil {
-		s.config.OnStart(i)
-	}
+	s.config.OnStart(i)
 	s.mu.Lock()
 	s.running[key] = r
 	delete(s.left, key)
@@ -263,9 +261,7 @@ func (s *Fleet) remove(group *sync.WaitGroup, key watchKey, r *running) {
 		if defined {
 			r.informer.DeleteAll()
 		}
-		if s.config.State != nil {
-			s.config.State.Removed(r.informer)
-		}
+		s.config.State.Removed(r.informer)
 		s.mu.Lock()
 		delete(s.running, key)
 		if !defined {

@@ -43,9 +43,6 @@ const auxiliaryPrefix = "auxiliary "
 // resume makes an informer begin with what is known of its source. Where that was another scope it compares that with a list. It reports
 // whether the informer goes on from what a predecessor in this process has handed on.
 func (s *Fleet) resume(config *informer.Config) (goesOn bool) {
-	if s.config.State == nil {
-		return true
-	}
 	source := config.Source
 	memory := s.config.State.Resume(source)
 	config.Record = s.config.State.Record(source)
@@ -66,9 +63,6 @@ const (
 
 // takeOver makes objects of remembered sources those of a source that watches them from now on.
 func (s *Fleet) takeOver(source informer.Source, key watchKey, p *plan) {
-	if s.config.State == nil {
-		return
-	}
 	var shares []informer.Share
 	source.Scope = mixed
 	known := false
@@ -104,9 +98,6 @@ func (s *Fleet) takeOver(source informer.Source, key watchKey, p *plan) {
 // resource is gone, and its objects' deletions are still to be handed on; or no scope asks any more for what others did not take
 // over of it, which has left. It reports whether nothing is left in doubt.
 func (s *Fleet) reconcileRemembered(ctx context.Context, group *sync.WaitGroup, found *discovery.Catalog, p *plan) bool {
-	if s.config.State == nil {
-		return true
-	}
 	settled := true
 	for _, source := range s.config.State.Remembered() {
 		key := keyOfSource(source)
@@ -160,9 +151,7 @@ func (s *Fleet) bury(group *sync.WaitGroup, key watchKey, source informer.Source
 		Resource: source.Resource, Namespace: source.Namespace, Source: source, Auxiliary: key.auxiliary, Logger: s.log,
 		Record: s.config.State.Record(source), Known: memory.Known, ResumeAt: memory.At,
 	})
-	if s.config.OnStart != nil {
-		s.config.OnStart(i)
-	}
+	s.config.OnStart(i)
 	s.mu.Lock()
 	if s.running[key] == nil {
 		s.running[key] = &running{informer: i, wanted: &wanted{}, cancel: func() {}, removed: true}
