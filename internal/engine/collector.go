@@ -6,170 +6,159 @@ import (
 
 	"github.com/deltabridge/deltabridge/internal/metrics"
 	"github.com/deltabridge/deltabridge/internal/tracker"
+	"github.com/deltabridge/deltabridge/pkg/checkpoint"
 	"github.com/deltabridge/deltabridge/pkg/informer"
+	"github.com/deltabridge/deltabridge/pkg/ledger"
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// stateCollector reads the state of sinks and informers when it is scraped.
+// stateCollector reads the state of sinks, informers and the checkpoint when it is scraped.
 type stateCollector struct {
 	pipelines []*pipeline
 	informers func() []informer.Status
 	tracker   *tracker.Tracker
 }
 
-func desc(name, help string, labels ...string) *prometheus.Desc {
-	return prometheus.NewDesc(metrics.Namespace+"_"+name, help, labels, nil)
-}
-
-var (
-	descConnected = desc("sink_connected", "1 if the sink's destination takes events.", "sink")
-	descBlocked   = desc("queue_blocked_total", "Pushes that had to wait because the queue was full.", "sink")
-	descObjects   = desc("informer_objects", "Objects that the informer knows.", "resource", "watched_namespace", "selector")
-	descVersion   = desc("informer_resource_version", "Last resourceVersion that the informer saw.", "resource", "watched_namespace", "selector")
-	descContact   = desc("informer_last_contact_timestamp_seconds", "When the informer last heard of the API server.", "resource", "watched_namespace", "selector")
-	descRelists   = desc("informer_relists_total", "Lists after the first one: the watch could not be continued.", "resource", "watched_namespace", "selector")
-	descErrors    = desc("informer_errors_total", "List and watch requests that failed.", "resource", "watched_namespace", "selector")
-	descResumed   = desc("informer_resumed", "1 if the watch continued where the checkpoint ended, without a list.", "resource", "watched_namespace", "selector")
-	descRefused   = desc("informer_checkpoint_refused", "1 if the checkpoint was refused: the cluster has not reached its resourceVersion.", "resource", "watched_namespace", "selector")
-	descUnsettled = desc("unsettled_events", "Events of a source that the sink has not settled: acknowledged, spilled, dropped or refused.", "source", "sink")
-	descWatermark = desc("watermark_resource_version", "The resourceVersion up to which the sink has settled everything of the source.", "source", "sink")
-	descLagging   = desc("watermark_lag_seconds", "For how long the oldest event that the sink has not settled waits.", "source", "sink")
-	descSpilled   = desc("spill_events", "Events that lie in the sink's spill.", "sink")
-	descSpillSize = desc("spill_bytes", "Bytes of the events that lie in the sink's spill.", "sink")
-	descSpillFile = desc("spill_file_bytes", "Size of the files of the sink's spill.", "sink")
-	descSpillErrs = desc("spill_errors_total", "Writes to the spill that failed and were tried again.", "sink")
-	descSpillLost = desc("spill_lost_events_total", "Events in the spill that could not be read back: its files were damaged.", "sink")
-	descParked    = desc("parked_events", "Events that wait on disk because their destination, a topic, partition or subject, takes none: a row for each of the first 20 such destinations, and one for all others.", "sink", "destination")
-	descParkedLen = desc("parked_bytes", "Bytes of the parked events of the sink.", "sink")
-	descParkLost  = desc("parked_lost_events_total", "Parked events that could not be read back: the file was damaged.", "sink")
-	descLetters   = desc("dead_letters", "Dead letters in the sink's file.", "sink")
-	descLetterLen = desc("dead_letter_bytes", "Bytes of the dead letters in the sink's file.", "sink")
-	descCPSize    = desc("checkpoint_bytes", "Size of the checkpoint's file.")
-	descCPAge     = desc("checkpoint_last_commit_timestamp_seconds", "When the checkpoint was last written.")
-	descCPCommits = desc("checkpoint_commits_total", "Transactions of the checkpoint.")
-	descCPErrors  = desc("checkpoint_errors_total", "Transactions of the checkpoint that failed.")
-	descCPRefused = desc("checkpoint_refused_total", "Checkpoint files that were quarantined: corrupt, foreign, of a newer version or of another cluster.")
-	descSynced    = desc("informer_synced", "1 if the initial list was handed to all sinks.", "resource", "watched_namespace", "selector")
-)
-
-// Describe implements prometheus.Collector.
-func (c *stateCollector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{
-		descConnected, descBlocked, descObjects, descVersion, descContact, descRelists, descErrors, descSynced,
-		descResumed, descRefused, descUnsettled, descWatermark, descLagging, descSpilled, descSpillSize, descSpillFile, descSpillErrs, descSpillLost,
-		descParked, descParkedLen, descParkLost, descLetters, descLetterLen, descCPSize, descCPAge, descCPCommits, descCPErrors, descCPRefused,
-	} {
-		ch <- d
-	}
-}
+// Describe implements prometheus.Collector. It describes nothing: which rows there are depends on what is watched.
+func (c *stateCollector) Describe(chan<- *prometheus.Desc) {}
 
 // Collect implements prometheus.Collector.
 func (c *stateCollector) Collect(ch chan<- prometheus.Metric) {
-	flag := func(on bool) float64 {
-		if on {
-			return 1
-		}
-		return 0
-	}
 	for _, p := range c.pipelines {
-		stats := p.queue.Stats()
-		ch <- prometheus.MustNewConstMetric(descConnected, prometheus.GaugeValue, flag(p.drain.Connected()), p.name)
-		ch <- prometheus.MustNewConstMetric(descBlocked, prometheus.CounterValue, float64(stats.Blocked), p.name)
+		r := rows{ch, prometheus.Labels{"sink": p.name}}
+		r.gauge("sink_connected", "1 if the sink's destination takes events.", boolean(p.drain.Connected()))
+		r.counter("queue_blocked_total", "Pushes that had to wait because the queue was full.", p.queue.Stats().Blocked)
+		r.collectParked(p)
+		r.collectSpill(p)
+		r.collectLetters(p)
 	}
-	c.collectParked(ch)
-	c.collectLetters(ch)
-	c.collectCheckpoint(ch)
 	for _, s := range c.informers() {
-		labels := []string{s.Resource.GroupResource().String(), s.Namespace, s.Selector}
-		gauge := func(d *prometheus.Desc, v float64) {
-			ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
-		}
-		gauge(descObjects, float64(s.Objects))
-		gauge(descSynced, flag(s.Synced))
-		gauge(descResumed, flag(s.Resumed))
-		gauge(descRefused, flag(s.Refused))
-		if v, err := strconv.ParseFloat(s.ResourceVersion, 64); err == nil {
-			gauge(descVersion, v)
-		}
-		if !s.LastContact.IsZero() {
-			gauge(descContact, float64(s.LastContact.UnixMilli())/1000)
-		}
-		ch <- prometheus.MustNewConstMetric(descRelists, prometheus.CounterValue, float64(s.Relists), labels...)
-		ch <- prometheus.MustNewConstMetric(descErrors, prometheus.CounterValue, float64(s.Errors), labels...)
+		labels := prometheus.Labels{"resource": s.Resource.GroupResource().String(), "watched_namespace": s.Namespace, "selector": s.Selector}
+		rows{ch, labels}.collectInformer(s)
 	}
+	for source, sinks := range c.tracker.Lags() {
+		for sink, lag := range sinks {
+			rows{ch, prometheus.Labels{"source": source, "sink": sink}}.collectLag(lag)
+		}
+	}
+	rows{ch, nil}.collectCheckpoint(c.tracker.Stats())
+}
+
+// rows writes metrics that have the same labels.
+type rows struct {
+	ch     chan<- prometheus.Metric
+	labels prometheus.Labels
+}
+
+func (r rows) gauge(name, help string, value float64) {
+	r.write(prometheus.GaugeValue, name, help, value)
+}
+
+func (r rows) counter(name, help string, value int64) {
+	r.write(prometheus.CounterValue, name, help, float64(value))
+}
+
+func (r rows) write(kind prometheus.ValueType, name, help string, value float64) {
+	desc := prometheus.NewDesc(metrics.Namespace+"_"+name, help, nil, r.labels)
+	r.ch <- prometheus.MustNewConstMetric(desc, kind, value)
+}
+
+// version writes a resourceVersion if it is a number.
+func (r rows) version(name, help, resourceVersion string) {
+	if v, err := strconv.ParseFloat(resourceVersion, 64); err == nil {
+		r.gauge(name, help, v)
+	}
+}
+
+// time writes a time if it is known.
+func (r rows) time(name, help string, at time.Time) {
+	if !at.IsZero() {
+		r.gauge(name, help, float64(at.UnixMilli())/1000)
+	}
+}
+
+func boolean(on bool) float64 {
+	if on {
+		return 1
+	}
+	return 0
+}
+
+func (r rows) collectInformer(s informer.Status) {
+	r.gauge("informer_objects", "Objects that the informer knows.", float64(s.Objects))
+	r.gauge("informer_synced", "1 if the initial list was handed to all sinks.", boolean(s.Synced))
+	r.gauge("informer_resumed", "1 if the watch continued where the checkpoint ended, without a list.", boolean(s.Resumed))
+	r.gauge("informer_checkpoint_refused", "1 if the checkpoint was refused: the cluster has not reached its resourceVersion.", boolean(s.Refused))
+	r.version("informer_resource_version", "Last resourceVersion that the informer saw.", s.ResourceVersion)
+	r.time("informer_last_contact_timestamp_seconds", "When the informer last heard of the API server.", s.LastContact)
+	r.counter("informer_relists_total", "Lists after the first one: the watch could not be continued.", s.Relists)
+	r.counter("informer_errors_total", "List and watch requests that failed.", s.Errors)
 }
 
 // parkedRows is how many destinations with parked events are shown by name for each sink.
 const parkedRows = 20
 
 // collectParked shows the destinations that take no events.
-func (c *stateCollector) collectParked(ch chan<- prometheus.Metric) {
-	for _, p := range c.pipelines {
-		if p.drain.Parked == nil {
-			continue
-		}
-		others := 0
-		for n, part := range p.drain.Unavailable() {
-			if n >= parkedRows {
-				others += part.Events
-				continue
-			}
-			ch <- prometheus.MustNewConstMetric(descParked, prometheus.GaugeValue, float64(part.Events), p.name, part.Destination)
-		}
-		if others > 0 {
-			ch <- prometheus.MustNewConstMetric(descParked, prometheus.GaugeValue, float64(others), p.name, "others")
-		}
-		bytes, lost := p.drain.Parked.Bytes()
-		ch <- prometheus.MustNewConstMetric(descParkedLen, prometheus.GaugeValue, float64(bytes), p.name)
-		ch <- prometheus.MustNewConstMetric(descParkLost, prometheus.CounterValue, float64(lost), p.name)
+func (r rows) collectParked(p *pipeline) {
+	if p.drain.Parked == nil {
+		return
 	}
+	show := func(destination string, events int) {
+		rows{r.ch, prometheus.Labels{"sink": p.name, "destination": destination}}.gauge("parked_events", "Events that wait on disk because their destination, a topic, partition or subject, takes none: a row for each of the first 20 such destinations, and one for all others.", float64(events))
+	}
+	others := 0
+	for n, part := range p.drain.Unavailable() {
+		if n < parkedRows {
+			show(part.Destination, part.Events)
+		} else {
+			others += part.Events
+		}
+	}
+	if others > 0 {
+		show("others", others)
+	}
+	bytes, lost := p.drain.Parked.Bytes()
+	r.gauge("parked_bytes", "Bytes of the parked events of the sink.", float64(bytes))
+	r.counter("parked_lost_events_total", "Parked events that could not be read back: the file was damaged.", lost)
 }
 
-// collectLetters shows the files of dead letters, which commands change too.
-func (c *stateCollector) collectLetters(ch chan<- prometheus.Metric) {
-	for _, p := range c.pipelines {
-		if p.letters == nil {
-			continue
-		}
-		letters, size, err := p.letters.Stats()
-		if err != nil {
-			p.log.Warn("dead letters can't be counted", "err", err)
-			continue
-		}
-		ch <- prometheus.MustNewConstMetric(descLetters, prometheus.GaugeValue, float64(letters), p.name)
-		ch <- prometheus.MustNewConstMetric(descLetterLen, prometheus.GaugeValue, float64(size), p.name)
-	}
+func (r rows) collectSpill(p *pipeline) {
+	items, bytes, fileBytes, errs, _ := p.queue.SpillStats()
+	r.gauge("spill_events", "Events that lie in the sink's spill.", float64(items))
+	r.gauge("spill_bytes", "Bytes of the events that lie in the sink's spill.", float64(bytes))
+	r.gauge("spill_file_bytes", "Size of the files of the sink's spill.", float64(fileBytes))
+	r.counter("spill_errors_total", "Writes to the spill that failed and were tried again.", errs)
+	r.counter("spill_lost_events_total", "Events in the spill that could not be read back: its files were damaged.", p.unreadable.Load())
 }
 
-// collectCheckpoint shows what is settled, and the files that hold it.
-func (c *stateCollector) collectCheckpoint(ch chan<- prometheus.Metric) {
-	for _, p := range c.pipelines {
-		items, bytes, fileBytes, errs, _ := p.queue.SpillStats()
-		ch <- prometheus.MustNewConstMetric(descSpilled, prometheus.GaugeValue, float64(items), p.name)
-		ch <- prometheus.MustNewConstMetric(descSpillSize, prometheus.GaugeValue, float64(bytes), p.name)
-		ch <- prometheus.MustNewConstMetric(descSpillFile, prometheus.GaugeValue, float64(fileBytes), p.name)
-		ch <- prometheus.MustNewConstMetric(descSpillErrs, prometheus.CounterValue, float64(errs), p.name)
-		ch <- prometheus.MustNewConstMetric(descSpillLost, prometheus.CounterValue, float64(p.unreadable.Load()), p.name)
+// collectLetters shows the dead letters, which commands change too.
+func (r rows) collectLetters(p *pipeline) {
+	if p.letters == nil {
+		return
 	}
-	for source, sinks := range c.tracker.Lags() {
-		for sink, lag := range sinks {
-			ch <- prometheus.MustNewConstMetric(descUnsettled, prometheus.GaugeValue, float64(lag.Open), source, sink)
-			if v, err := strconv.ParseFloat(lag.ResourceVersion, 64); err == nil {
-				ch <- prometheus.MustNewConstMetric(descWatermark, prometheus.GaugeValue, v, source, sink)
-			}
-			seconds := 0.0
-			if lag.Open > 0 {
-				seconds = time.Since(lag.Since).Seconds()
-			}
-			ch <- prometheus.MustNewConstMetric(descLagging, prometheus.GaugeValue, seconds, source, sink)
-		}
+	letters, size, err := p.letters.Stats()
+	if err != nil {
+		p.log.Warn("dead letters cannot be counted", "err", err)
+		return
 	}
-	stats := c.tracker.Stats()
-	ch <- prometheus.MustNewConstMetric(descCPSize, prometheus.GaugeValue, float64(stats.SizeBytes))
-	ch <- prometheus.MustNewConstMetric(descCPCommits, prometheus.CounterValue, float64(stats.Commits))
-	ch <- prometheus.MustNewConstMetric(descCPErrors, prometheus.CounterValue, float64(stats.Errors))
-	ch <- prometheus.MustNewConstMetric(descCPRefused, prometheus.CounterValue, float64(stats.Quarantined))
-	if !stats.LastCommit.IsZero() {
-		ch <- prometheus.MustNewConstMetric(descCPAge, prometheus.GaugeValue, float64(stats.LastCommit.UnixMilli())/1000)
+	r.gauge("dead_letters", "Dead letters in the sink's file.", float64(letters))
+	r.gauge("dead_letter_bytes", "Bytes of the dead letters in the sink's file.", float64(size))
+}
+
+func (r rows) collectLag(lag ledger.Lag) {
+	seconds := 0.0
+	if lag.Open > 0 {
+		seconds = time.Since(lag.Since).Seconds()
 	}
+	r.gauge("unsettled_events", "Events of a source that the sink has not settled: acknowledged, spilled, dropped or refused.", float64(lag.Open))
+	r.version("watermark_resource_version", "The resourceVersion up to which the sink has settled everything of the source.", lag.ResourceVersion)
+	r.gauge("watermark_lag_seconds", "For how long the oldest event that the sink has not settled waits.", seconds)
+}
+
+func (r rows) collectCheckpoint(stats checkpoint.Stats) {
+	r.gauge("checkpoint_bytes", "Size of the checkpoint's file.", float64(stats.SizeBytes))
+	r.counter("checkpoint_commits_total", "Transactions of the checkpoint.", stats.Commits)
+	r.counter("checkpoint_errors_total", "Transactions of the checkpoint that failed.", stats.Errors)
+	r.counter("checkpoint_refused_total", "Checkpoint files that were quarantined: corrupt, foreign, of a newer version or of another cluster.", stats.Quarantined)
+	r.time("checkpoint_last_commit_timestamp_seconds", "When the checkpoint was last written.", stats.LastCommit)
 }

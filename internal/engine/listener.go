@@ -200,7 +200,7 @@ func (s sender) deletion(o *object.Object) event.Event {
 // send pushes the change if the conditions on the change hold.
 func (l *listener) send(ev event.Event) {
 	if reason := l.filter.Refusal(ev.Type, ev.Old, ev.Object); reason != "" {
-		l.pipeline.metrics.Suppress(l.resource.GroupResource(), reason)
+		l.counters.Suppressed.WithLabelValues(reason).Inc()
 		return
 	}
 	l.sent = true

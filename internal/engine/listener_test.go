@@ -293,7 +293,7 @@ func TestListenerSuppresses(t *testing.T) {
 		t.Errorf("%s to %s", data.Old, data.Object)
 	}
 	suppressed := func(reason string) float64 {
-		return testutil.ToFloat64(p.metrics.Suppressed("pods", reason))
+		return testutil.ToFloat64(p.metrics.Resource(pods.GroupResource()).Suppressed.WithLabelValues(reason))
 	}
 	if s, b := suppressed("status"), suppressed("managedFields"); s != 2 || b != 1 {
 		t.Errorf("%v suppressed for status, %v for bookkeeping", s, b)

@@ -43,8 +43,7 @@ func TestMetricsPage(t *testing.T) {
 	}
 	defer store.Close()
 	m := metrics.New("", "")
-	m.ForSink("js").Resource(schema.GroupResource{Resource: "pods"})
-	m.ForSink("js").Suppress(schema.GroupResource{Resource: "pods"}, "status")
+	m.ForSink("js").Resource(schema.GroupResource{Resource: "pods"}).Suppressed.WithLabelValues("status")
 	m.Registry.MustRegister(&stateCollector{e.pipelines, func() []informer.Status {
 		return []informer.Status{{Resource: schema.GroupVersionResource{Resource: "pods"}, ResourceVersion: "1", LastContact: time.Now()}}
 	}, e.tracker})

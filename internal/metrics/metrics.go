@@ -10,6 +10,7 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
@@ -21,83 +22,33 @@ type Metrics struct {
 	// Registry has them all.
 	Registry *prometheus.Registry
 
-	received, filtered, sent, acknowledged, retried, dropped, merged, oversize, refused, gaps *prometheus.CounterVec
-	queuedEvents, queuedBytes                                                                 *prometheus.GaugeVec
-	sendSeconds, lagSeconds                                                                   *prometheus.HistogramVec
-	filterErrors, suppressed, refusals                                                        *prometheus.CounterVec
-	restated, resyncs                                                                         *prometheus.CounterVec
-
 	// started distinguishes events of a previous process, which come from the spill, from those that the gauges count.
 	started time.Time
 }
 
-// Delays reach from a loopback broker's to an outage's: 0.5 ms to about 2 hours.
+// delayBuckets reach from the delay of a loopback broker to that of an outage: 0.5 ms to about 2 hours.
 var delayBuckets = []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 1800, 7200} //nolint:gochecknoglobals // constant in all but name
 
-// New makes the metrics of a build, and registers them.
+// New makes the metrics of a build.
 func New(version, commit string) *Metrics {
 	m := &Metrics{Registry: prometheus.NewRegistry(), started: time.Now()}
-	counter := func(name, help string) *prometheus.CounterVec {
-		vec := prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: Namespace, Name: name, Help: help}, []string{"sink", "resource"})
-		m.Registry.MustRegister(vec)
-		return vec
-	}
-	gauge := func(name, help string) *prometheus.GaugeVec {
-		vec := prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: Namespace, Name: name, Help: help}, []string{"sink", "resource"})
-		m.Registry.MustRegister(vec)
-		return vec
-	}
-	histogram := func(name, help string) *prometheus.HistogramVec {
-		vec := prometheus.NewHistogramVec(prometheus.HistogramOpts{Namespace: Namespace, Name: name, Help: help, Buckets: delayBuckets}, []string{"sink"})
-		m.Registry.MustRegister(vec)
-		return vec
-	}
-	m.received = counter("events_received_total", "Changes that an informer handed to the sink's filter.")
-	m.filtered = counter("events_filtered_total", "Changes that the sink's filter kept back.")
-	m.sent = counter("events_sent_total", "Attempts to deliver an event to the sink's destination.")
-	m.acknowledged = counter("events_acknowledged_total", "Events that the destination acknowledged.")
-	m.retried = counter("events_retried_total", "Failed attempts after which the event is tried again.")
-	m.dropped = counter("events_dropped_total", "Events that a full queue gave up (overflow: drop-oldest). A gap event stands in their place.")
-	m.merged = counter("events_merged_total", "Events that a full queue merged into a later one of the same object (overflow: compact).")
-	m.oversize = counter("events_oversize_total", "Events that were larger than the destination accepts, whatever was done about them.")
-	m.refused = counter("events_refused_total", "Events in whose place a gap event stands: they could not be encoded, or the destination rejected them.")
-	m.gaps = counter("gap_events_total", "Gap events that were delivered: places in the stream where states may be missing.")
-	m.restated = counter("events_restated_total", "Objects that a resync re-sent, as they were then: no changes.")
-	m.queuedEvents = gauge("queue_events", "Events that wait or are in flight.")
-	m.queuedBytes = gauge("queue_bytes", "Bytes of the events that wait or are in flight.")
-	m.sendSeconds = histogram("send_duration_seconds", "Time from handing an event to the sink until its acknowledgement.")
-	m.lagSeconds = histogram("event_lag_seconds", "Time from seeing a change until its acknowledgement.")
-	m.filterErrors = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Namespace: Namespace, Name: "filter_errors_total",
-		Help: "Evaluations of a filter expression that failed on an object. The event passed.",
-	}, []string{"sink"})
-	m.suppressed = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Namespace: Namespace, Name: "events_suppressed_total",
-		Help: "Changes of objects that are for the sink which a condition on the change kept back: operations, when, onlyChanges, or the entry of ignoreChanges that took all of it. They are part of events_filtered_total.",
-	}, []string{"sink", "resource", "reason"})
-	m.refusals = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Namespace: Namespace, Name: "refusals_total",
-		Help: "Events that the destination rejected, by reason and by what was done: metadata, claimCheck, deadLetter, gap, or lost (a gap event, because the dead letters were full).",
-	}, []string{"sink", "reason", "outcome"})
-	m.resyncs = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Namespace: Namespace, Name: "resyncs_total", Help: "Resyncs that were begun, at intervals and on request.",
-	}, []string{"sink"})
-	info := prometheus.NewGauge(prometheus.GaugeOpts{
-		Namespace: Namespace, Name: "build_info", Help: "Always 1; the labels describe the build.",
-		ConstLabels: prometheus.Labels{"version": version, "commit": commit},
-	})
-	info.Set(1)
-	m.Registry.MustRegister(m.filterErrors, m.suppressed, m.refusals, m.resyncs, info, collectors.NewGoCollector(),
-		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	build := prometheus.Labels{"version": version, "commit": commit}
+	promauto.With(m.Registry).NewGauge(prometheus.GaugeOpts(opts("build_info", "Always 1; the labels describe the build.", build))).Set(1)
+	m.Registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
+}
+
+func opts(name, help string, labels prometheus.Labels) prometheus.Opts {
+	return prometheus.Opts{Namespace: Namespace, Name: name, Help: help, ConstLabels: labels}
 }
 
 // Sink has the metrics of one sink. It is safe for concurrent use.
 type Sink struct {
-	all  *Metrics
-	sink string
-	send prometheus.Observer
-	lag  prometheus.Observer
+	all      *Metrics
+	labels   prometheus.Labels
+	send     prometheus.Observer
+	lag      prometheus.Observer
+	refusals *prometheus.CounterVec
 	// FilterErrors counts evaluations of expressions that failed.
 	FilterErrors prometheus.Counter
 	// Resyncs counts resyncs that were begun.
@@ -107,25 +58,43 @@ type Sink struct {
 	resources map[schema.GroupResource]*Resource
 }
 
-// ForSink returns the metrics of one sink. All of their labels that are known exist from then on, at zero.
+// ForSink makes the metrics of one sink. Call it once for each sink.
 func (m *Metrics) ForSink(name string) *Sink {
-	for _, reason := range []string{event.ReasonOversize, event.ReasonRefused} { // all are there from the start: increase() misses a first step
+	labels := prometheus.Labels{"sink": name}
+	register := promauto.With(m.Registry)
+	counter := func(name, help string) prometheus.CounterOpts {
+		return prometheus.CounterOpts(opts(name, help, labels))
+	}
+	histogram := func(name, help string) prometheus.Observer {
+		return register.NewHistogram(prometheus.HistogramOpts{
+			Namespace: Namespace, Name: name, Help: help, ConstLabels: labels, Buckets: delayBuckets,
+		})
+	}
+	s := &Sink{
+		all: m, labels: labels, resources: map[schema.GroupResource]*Resource{},
+		send: histogram("send_duration_seconds", "Time from handing an event to the sink until its acknowledgement."),
+		lag:  histogram("event_lag_seconds", "Time from seeing a change until its acknowledgement."),
+		refusals: register.NewCounterVec(counter("refusals_total",
+			"Events that the destination rejected, by reason and by what was done: metadata, claimCheck, deadLetter, gap, or lost (a gap event, because the dead letters were full)."),
+			[]string{"reason", "outcome"}),
+		FilterErrors: register.NewCounter(counter("filter_errors_total", "Evaluations of a filter expression that failed on an object. The event passed.")),
+		Resyncs:      register.NewCounter(counter("resyncs_total", "Resyncs that were begun, at intervals and on request.")),
+	}
+	for _, reason := range []string{event.ReasonOversize, event.ReasonRefused} { // all rows exist from the start: increase() misses a first step
 		for _, outcome := range sinks.Outcomes(reason) {
-			m.refusals.WithLabelValues(name, reason, string(outcome))
+			s.refusals.WithLabelValues(reason, string(outcome))
 		}
 	}
-	return &Sink{
-		all: m, sink: name, resources: map[schema.GroupResource]*Resource{},
-		send: m.sendSeconds.WithLabelValues(name), lag: m.lagSeconds.WithLabelValues(name),
-		FilterErrors: m.filterErrors.WithLabelValues(name), Resyncs: m.resyncs.WithLabelValues(name),
-	}
+	return s
 }
 
-// Resource are the metrics of one sink and resource; all of them exist, at zero, from the first use on.
+// Resource has the metrics of one sink and resource; all of them exist, at zero, from the first use on.
 type Resource struct {
 	Received, Filtered, Sent, Acknowledged, Retried, Dropped, Merged, Oversize, Rejected, Gaps prometheus.Counter
 	Restated                                                                                   prometheus.Counter
 	Events, Bytes                                                                              prometheus.Gauge
+	// Suppressed has the reason as its label.
+	Suppressed *prometheus.CounterVec
 
 	// NotSent counts rejected events that are not in the stream in any form. Control events do not count.
 	NotSent atomic.Int64
@@ -141,31 +110,39 @@ func (s *Sink) Resource(gr schema.GroupResource) *Resource {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if c := s.resources[gr]; c != nil {
-		return c
+	if s.resources[gr] == nil {
+		s.resources[gr] = s.newResource(gr.String())
 	}
-	name := gr.String()
-	c = &Resource{
-		Received: s.all.received.WithLabelValues(s.sink, name), Filtered: s.all.filtered.WithLabelValues(s.sink, name),
-		Sent: s.all.sent.WithLabelValues(s.sink, name), Acknowledged: s.all.acknowledged.WithLabelValues(s.sink, name),
-		Retried: s.all.retried.WithLabelValues(s.sink, name), Dropped: s.all.dropped.WithLabelValues(s.sink, name),
-		Merged: s.all.merged.WithLabelValues(s.sink, name), Oversize: s.all.oversize.WithLabelValues(s.sink, name),
-		Rejected: s.all.refused.WithLabelValues(s.sink, name), Gaps: s.all.gaps.WithLabelValues(s.sink, name),
-		Restated: s.all.restated.WithLabelValues(s.sink, name),
-		Events:   s.all.queuedEvents.WithLabelValues(s.sink, name), Bytes: s.all.queuedBytes.WithLabelValues(s.sink, name),
-	}
-	s.resources[gr] = c
-	return c
+	return s.resources[gr]
 }
 
-// Suppress counts a change that a condition on the change suppressed.
-func (s *Sink) Suppress(gr schema.GroupResource, reason string) {
-	s.Suppressed(gr.String(), reason).Inc()
-}
-
-// Suppressed returns the counter of a resource and a reason.
-func (s *Sink) Suppressed(resource, reason string) prometheus.Counter {
-	return s.all.suppressed.WithLabelValues(s.sink, resource, reason)
+func (s *Sink) newResource(name string) *Resource {
+	labels := prometheus.Labels{"sink": s.labels["sink"], "resource": name}
+	register := promauto.With(s.all.Registry)
+	counter := func(name, help string) prometheus.Counter {
+		return register.NewCounter(prometheus.CounterOpts(opts(name, help, labels)))
+	}
+	gauge := func(name, help string) prometheus.Gauge {
+		return register.NewGauge(prometheus.GaugeOpts(opts(name, help, labels)))
+	}
+	return &Resource{
+		Received:     counter("events_received_total", "Changes that an informer handed to the sink's filter."),
+		Filtered:     counter("events_filtered_total", "Changes that the sink's filter kept back."),
+		Sent:         counter("events_sent_total", "Attempts to deliver an event to the sink's destination."),
+		Acknowledged: counter("events_acknowledged_total", "Events that the destination acknowledged."),
+		Retried:      counter("events_retried_total", "Failed attempts after which the event is tried again."),
+		Dropped:      counter("events_dropped_total", "Events that a full queue gave up (overflow: drop-oldest). A gap event stands in their place."),
+		Merged:       counter("events_merged_total", "Events that a full queue merged into a later one of the same object (overflow: compact)."),
+		Oversize:     counter("events_oversize_total", "Events that were larger than the destination accepts, whatever was done about them."),
+		Rejected:     counter("events_refused_total", "Events in whose place a gap event stands: they could not be encoded, or the destination rejected them."),
+		Gaps:         counter("gap_events_total", "Gap events that were delivered: places in the stream where states may be missing."),
+		Restated:     counter("events_restated_total", "Objects that a resync re-sent, as they were then: no changes."),
+		Events:       gauge("queue_events", "Events that wait or are in flight."),
+		Bytes:        gauge("queue_bytes", "Bytes of the events that wait or are in flight."),
+		Suppressed: register.NewCounterVec(prometheus.CounterOpts(opts("events_suppressed_total",
+			"Changes of objects that are for the sink which a condition on the change kept back: operations, when, onlyChanges, or the entry of ignoreChanges that took all of it. They are part of events_filtered_total.",
+			labels)), []string{"reason"}),
+	}
 }
 
 // Of returns the metrics of the resource of a message.
@@ -208,7 +185,7 @@ func (s *Sink) Hooks() sinks.Hooks {
 		},
 		OnRejected: func(m *event.Message, r sinks.Rejection) {
 			c := s.Of(m)
-			s.all.refusals.WithLabelValues(s.sink, r.Reason, string(r.Outcome)).Inc()
+			s.refusals.WithLabelValues(r.Reason, string(r.Outcome)).Inc()
 			if r.Reason == event.ReasonOversize {
 				c.Oversize.Inc()
 			}
@@ -225,7 +202,7 @@ func (s *Sink) Hooks() sinks.Hooks {
 	}
 }
 
-// done takes a message off the queue's books, if it is in them.
+// done takes a message out of those in the queue, if it was counted there.
 func (s *Sink) done(c *Resource, m *event.Message) {
 	if !m.Time.Before(s.all.started) {
 		c.Unqueue(m)

@@ -78,14 +78,13 @@ func TestAnEventOfAPreviousProcess(t *testing.T) {
 
 // All counters of a sink exist from the start: increase() does not see the first step of one that appears later.
 func TestCountersExistFromTheStart(t *testing.T) {
-	m := New("", "")
-	m.ForSink("s")
+	s := New("", "").ForSink("s")
 	for _, reason := range []string{event.ReasonOversize, event.ReasonRefused} {
 		if n := len(sinks.Outcomes(reason)); n == 0 {
 			t.Fatalf("no outcomes of %s", reason)
 		}
 	}
-	if n := testutil.CollectAndCount(m.refusals); n != len(sinks.Outcomes(event.ReasonOversize))+len(sinks.Outcomes(event.ReasonRefused)) {
+	if n := testutil.CollectAndCount(s.refusals); n != len(sinks.Outcomes(event.ReasonOversize))+len(sinks.Outcomes(event.ReasonRefused)) {
 		t.Errorf("%d rows of refusals", n)
 	}
 }
