@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 
 	"github.com/deltabridge/deltabridge/internal/control"
@@ -59,7 +61,7 @@ func New(o Options) (*Engine, error) {
 	if err = e.buildSet(o); err != nil {
 		return nil, err
 	}
-	e.resyncs = newResyncer(e.reading, e.pipelines, e.set.Informers, o.Logger)
+	e.resyncs = &resyncer{ctx: e.reading, pipelines: e.pipelines, informers: e.set.Informers}
 	counted.Registry.MustRegister(&stateCollector{e.pipelines, e.set.Statuses, e.tracker})
 	if e.http, err = listenHTTP(o.HTTP, counted.Registry, e.notReady); err != nil {
 		return nil, err
@@ -181,18 +183,29 @@ func (e *Engine) notReady() []string {
 // sinks, HTTP last so that the final counters can be read. It returns when every goroutine has ended. What was not
 // delivered is counted in the log and is no error; what could not be written is one.
 func (e *Engine) Run(ctx context.Context) error {
-	var stages struct{ http, checkpoint, spills, drains, set stage }
-	stages.http.start(e.http.Run)
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	start := func(stage *errgroup.Group, run func() error) {
+		stage.Go(func() error {
+			err := run()
+			if err != nil {
+				stop()
+			}
+			return err
+		})
+	}
+	var http, checkpoint, spills, drains, set errgroup.Group
+	start(&http, e.http.Run)
 	background, stopBackground := context.WithCancel(context.Background())
 	defer stopBackground()
-	stages.checkpoint.start(func() error { return e.tracker.Run(background) })
+	start(&checkpoint, func() error { return e.tracker.Run(background) })
 	spilling, stopSpilling := context.WithCancel(background)
 	defer stopSpilling()
 
 	for _, p := range e.pipelines {
 		defer p.stop()
-		stages.spills.start(func() error { return p.queue.Run(spilling) })
-		stages.drains.start(func() error {
+		start(&spills, func() error { return p.queue.Run(spilling) })
+		start(&drains, func() error {
 			defer close(p.drained)
 			err := p.drain.Run(p.delivering)
 			if errors.Is(err, context.Canceled) {
@@ -201,30 +214,21 @@ func (e *Engine) Run(ctx context.Context) error {
 			return err
 		})
 	}
-	stages.set.start(e.read)
+	start(&set, e.read)
 
-	var failure error
-	select {
-	case <-ctx.Done():
-	case failure = <-stages.http.failed():
-	case failure = <-stages.spills.failed():
-	case failure = <-stages.drains.failed():
-	case failure = <-stages.set.failed():
-	}
+	<-ctx.Done()
 	e.log.Info("stopping", "shutdownTimeout", e.shutdownTimeout)
 	e.stopping.Store(true)
 	e.endReading()
-	stages.set.wait()
+	failure := set.Wait()
 	e.finishDelivery()
-	stages.drains.wait()
+	failure = errors.Join(failure, drains.Wait())
 	stopSpilling()
-	stages.spills.wait()
+	failure = errors.Join(failure, spills.Wait())
 	stopBackground()
-	stages.checkpoint.wait()
+	failure = errors.Join(failure, checkpoint.Wait())
 	e.closeSinks()
-	failure = errors.Join(failure, stages.spills.failure(), stages.checkpoint.failure(), e.tracker.Close(), e.http.Close())
-	stages.http.wait()
-	return failure
+	return errors.Join(failure, e.tracker.Close(), e.http.Close(), http.Wait())
 }
 
 // endReading makes informers hand over nothing more. A change that some sinks were given reaches all of them, however full their queues
@@ -255,7 +259,7 @@ func (e *Engine) read() error {
 	group.Go(e.releaseStartupMemory)
 	for _, p := range e.pipelines {
 		p.encoder.ClusterUID = e.tracker.KnownUID()
-		group.Go(func() { e.resyncs.follow(p, e.tracker, func() bool { return len(e.set.NotReady()) == 0 }) })
+		group.Go(func() { e.resyncs.follow(p, func() bool { return len(e.set.NotReady()) == 0 }) })
 	}
 	return e.set.Run(e.reading)
 }
@@ -263,14 +267,11 @@ func (e *Engine) read() error {
 // releaseStartupMemory returns memory to the system once, when the bridge is ready: initial lists take several times
 // what is kept of them, and the runtime returns that so slowly that it looks like need.
 func (e *Engine) releaseStartupMemory() {
-	ticker := time.NewTicker(100 * time.Millisecond)
-	defer ticker.Stop()
-	for len(e.notReady()) > 0 {
-		select {
-		case <-e.reading.Done():
-			return
-		case <-ticker.C:
-		}
+	const interval = 100 * time.Millisecond
+	err := wait.PollUntilContextCancel(e.reading, interval, true, func(context.Context) (bool, error) {
+		return len(e.notReady()) == 0, nil
+	})
+	if err == nil {
+		debug.FreeOSMemory()
 	}
-	debug.FreeOSMemory()
 }

@@ -10,12 +10,18 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/informer"
 	"github.com/deltabridge/deltabridge/pkg/object"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
 )
 
-// learnPatience is how long informers wait, once at the start, for what the others have to tell of their objects.
-const learnPatience = 10 * time.Second
+// learnPatience is how long informers wait, once at the start, until the others have reported their objects; learnPause is
+// how long they wait before they look again.
+const (
+	learnPatience = 10 * time.Second
+	learnPause    = 10 * time.Millisecond
+)
 
-// enrichment joins the informers to the index from which sinks' events are enriched. A nil *enrichment is valid and does nothing. It is safe for concurrent use.
+// enrichment joins the informers to the index from which the events of sinks are enriched. A nil *enrichment is valid and
+// does nothing. It is safe for concurrent use.
 type enrichment struct {
 	index *enrich.Index
 	// ctx ends when no more changes are read.
@@ -26,12 +32,11 @@ type enrichment struct {
 
 	mu       sync.Mutex
 	sources  map[schema.GroupResource]map[string]*informer.Informer // all that learn, by source
-	pending  map[string]*informer.Informer                          // those that have not told yet what they know, by source
+	pending  map[string]*informer.Informer                          // those that have not reported yet what they know, by source
 	deadline time.Time                                              // of waiting for them; zero before the first
-	change   chan struct{}                                          // is closed when pending changes
 }
 
-// newEnrichment makes the index for what the sinks need; nil if that is nothing.
+// newEnrichment makes the index for what the sinks need; nil if they need nothing.
 func newEnrichment(ctx context.Context, of Enrichment, all []Sink) *enrichment {
 	var needs enrich.Needs
 	for n := range all {
@@ -43,11 +48,11 @@ func newEnrichment(ctx context.Context, of Enrichment, all []Sink) *enrichment {
 	return &enrichment{
 		index: enrich.New(enrich.Options{Needs: needs, Bytes: of.FactBytes}), ctx: ctx, needed: of.Awaited,
 		sources: map[schema.GroupResource]map[string]*informer.Informer{},
-		pending: map[string]*informer.Informer{}, change: make(chan struct{}),
+		pending: map[string]*informer.Informer{},
 	}
 }
 
-// forSink gives what enriches the events of a sink with such needs; nil if it has none.
+// forSink returns the function that enriches the events of a sink with such needs; nil if it has none.
 func (e *enrichment) forSink(needs enrich.Needs) func(schema.GroupVersionResource, *object.Object) *event.Context {
 	if e == nil || needs == (enrich.Needs{}) {
 		return nil
@@ -78,9 +83,9 @@ func (e *enrichment) attach(i *informer.Informer) {
 	}
 }
 
-// heldByAnother reports whether an informer of another source has an object that is gone from one: several can watch parts of
-// one resource, and an object that leaves a selector is not deleted. An informer takes an object out of its indexer before it
-// hands on that it is gone, so the last one to do so learns that no other has it.
+// heldByAnother reports whether an informer of another source has an object that is gone from one: several can watch parts
+// of one resource, and an object that leaves a selector is not deleted. An informer removes an object from its indexer
+// before it reports the removal, so the last one learns that no other has the object.
 func (e *enrichment) heldByAnother(gone *informer.Informer, o *object.Object) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -95,45 +100,30 @@ func (e *enrichment) heldByAnother(gone *informer.Informer, o *object.Object) bo
 	return false
 }
 
-// learned notes that an informer has told what it knows, and waits for the others: an object is then not handed on before
-// its owner is known. It waits neither long nor for one whose requests fail.
+// learned notes that an informer has reported what it knows, and waits for the others: an object is then not handed on
+// before its owner is known. It does not wait for long, nor for an informer whose requests fail.
 func (e *enrichment) learned(source string) {
 	e.mu.Lock()
-	if _, pending := e.pending[source]; pending {
-		delete(e.pending, source)
-		close(e.change)
-		e.change = make(chan struct{})
-	}
+	delete(e.pending, source)
 	if e.deadline.IsZero() {
 		e.deadline = time.Now().Add(learnPatience)
 	}
-	deadline := e.deadline
+	ctx, cancel := context.WithDeadline(e.ctx, e.deadline)
+	defer cancel()
 	e.mu.Unlock()
-
-	look := time.NewTicker(100 * time.Millisecond)
-	defer look.Stop()
-	for {
-		change, done := e.waiting()
-		if done || time.Now().After(deadline) {
-			return
-		}
-		select {
-		case <-change:
-		case <-look.C:
-		case <-e.ctx.Done():
-			return
-		}
-	}
+	_ = wait.PollUntilContextCancel(ctx, learnPause, true, func(context.Context) (bool, error) {
+		return !e.waits(), nil
+	})
 }
 
-// waiting reports whether nobody is left to be waited for, and how to learn of a change.
-func (e *enrichment) waiting() (change chan struct{}, done bool) {
+// waits reports whether an informer is to be waited for.
+func (e *enrichment) waits() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, i := range e.pending {
 		if i.Status().LastError == "" {
-			return e.change, false
+			return true
 		}
 	}
-	return nil, true
+	return false
 }

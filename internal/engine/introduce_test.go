@@ -15,12 +15,16 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/informer"
 )
 
-// noted are destinations in memory.
-type noted map[string]string
+// destinations are books that know destinations, by sink.
+type destinations struct {
+	noBooks
 
-func (n noted) Destination(sink string) string { return n[sink] }
-func (n noted) SetDestination(sink, name string) error {
-	n[sink] = name
+	of map[string]string
+}
+
+func (d destinations) Destination(sink string) string { return d.of[sink] }
+func (d destinations) SetDestination(sink, name string) error {
+	d.of[sink] = name
 	return nil
 }
 
@@ -45,23 +49,23 @@ func TestANewDestination(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				p := pipelineFor(t, roomy, filter.Rule{When: "object.status.phase == 'Running' || operation == 'deleted'"})
 				p.bounds.Events, p.bounds.Bytes = roomy.Events, roomy.Bytes
-				p.destinations = make(chan string, 1)
+				p.destinations = make(chan string, 1) // of this bubble
+				p.restating = make(chan struct{}, 1)
 				a := watching(t, p, "a", nil, pod(t, 3, "Running"))
 				b := watching(t, p, "b", nil, pod(t, 4, "Running"))
 				c := watching(t, p, "c", nil, pod(t, 5, "Pending"))
 				synctest.Wait()
 				listen(t.Context(), p).OnDelete(pod(t, 2, "Running")) // as if it had been spilled
 				ctx, cancel := context.WithCancel(t.Context())
-				r := newResyncer(ctx, []*pipeline{p}, func() []*informer.Informer { return []*informer.Informer{a, b, c} }, p.log)
-				known, ended := noted{}, make(chan struct{})
-				if tt.known != "" {
-					known[p.name] = tt.known
-				}
+				r := resyncerFor(ctx, p)
+				r.informers = func() []*informer.Informer { return []*informer.Informer{a, b, c} }
+				known, ended := map[string]string{p.name: tt.known}, make(chan struct{})
+				p.books = destinations{of: known}
 				took := func() []*event.Message { return nil }
 				if !tt.stuck {
 					took = draining(t, p, "")
 				}
-				go func() { r.follow(p, known, func() bool { return true }); close(ended) }()
+				go func() { r.follow(p, func() bool { return true }); close(ended) }()
 				p.destinations <- tt.now
 				for range 20 { // resumed informers are asked after five seconds
 					time.Sleep(time.Second) // of the bubble

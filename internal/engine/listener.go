@@ -20,8 +20,8 @@ import (
 // listener is the handler that joins one informer to one pipeline: it filters changes, encodes them once and pushes
 // them to the pipeline's queue. The informer calls it from one goroutine; a push that waits holds the informer up.
 type listener struct {
-	// ctx ends when the process stops reading changes. Informers then hand over nothing more, and queues take up what
-	// still comes (see fifo.Queue.Lift).
+	// ctx ends when the process stops reading changes. Informers then hand over nothing more, and queues take what still
+	// comes (see fifo.Queue.Lift).
 	ctx      context.Context //nolint:containedctx // client-go's handlers are called without one
 	pipeline *pipeline
 	resource schema.GroupVersionResource
@@ -32,26 +32,22 @@ type listener struct {
 	// namespace is the one that the informer watches; empty: all.
 	namespace string
 	selected  bool // the API server selects objects by label or field
-	// floor is the resourceVersion up to which the sink has settled everything in an earlier life; empty once the
-	// informer is past it. Changes below are not sent again.
+	// floor is the resourceVersion up to which the sink had settled everything before a restart; empty once the informer is
+	// past it. Changes below are not sent again.
 	floor string
-	// watchChange names the last change of what is watched, for the ids of what it adds or makes leave; empty: it never changed.
+	// watchChange names the last change of what is watched, for the ids of events about objects that this change adds or
+	// makes leave; empty: it never changed.
 	watchChange string
 	// entering: what is added in a list is new to the sink, or to what is watched.
 	entering bool
-	// refilter is set while the sink is still to be sent what the change of its filter makes of a difference.
+	// refilter is set until the sink was sent the difference that the change of its filter makes.
 	refilter *refilter
 	log      *slog.Logger
 
-	// filtered calls OnAdd, OnUpdate and OnDelete of sender with what the change is for this sink.
-	filtered cache.FilteringResourceEventHandler
-	// now is the new state of the update that is being filtered; nil outside of updates. It tells a leave (the
-	// object lives on, and this state does not pass) from a deletion.
-	now *object.Object
 	// sent: the change that is being filtered was pushed.
 	sent bool
-	// position is the last one that the informer reached, and inList says that it is being given a list, whose changes
-	// have no position of their own.
+	// position is the last one that the informer reached. inList: the informer is being given a list, whose changes have no
+	// position of their own.
 	position string
 	inList   bool
 }
@@ -63,52 +59,64 @@ var (
 	_ informer.Positioner        = (*listener)(nil)
 )
 
-// newListener makes the handler. at is the position from which the informer resumes; empty if it begins with a list.
+// newListener returns the handler. at is the position from which the informer resumes; empty if it begins with a list.
 func newListener(ctx context.Context, p *pipeline, source informer.Source, f *filter.ResourceFilter, ledger *ledger.Ledger, at string) *listener {
 	resource := source.Resource
-	l := &listener{
+	return &listener{
 		ctx: ctx, pipeline: p, resource: resource, filter: f, ledger: ledger, source: source.Name, namespace: source.Namespace,
 		selected: source.LabelSelector != "" || source.FieldSelector != "",
 		position: at, inList: at == "",
 		counters: p.metrics.Resource(resource.GroupResource()), log: p.log,
 	}
-	l.filtered = cache.FilteringResourceEventHandler{FilterFunc: f.Belongs, Handler: sender{l}}
-	return l
 }
 
 func (l *listener) OnAdd(obj any, initial bool) {
-	if l.refilter != nil {
-		if !initial { // what exists comes in tryRefilter
-			l.pass(func() { l.refilterChange(nil, obj.(*object.Object)) })
-		}
-		return
+	o := obj.(*object.Object)
+	switch {
+	case l.refilter == nil:
+		l.pass(func() {
+			if l.filter.Belongs(o) {
+				l.enter(o, initial)
+			}
+		})
+	case !initial: // what exists comes in tryRefilter
+		l.pass(func() { l.refilterChange(nil, o) })
 	}
-	l.pass(func() { l.filtered.OnAdd(obj, initial) })
 }
 
 func (l *listener) OnUpdate(oldObj, newObj any) {
-	if l.refilter != nil {
-		l.pass(func() { l.refilterChange(oldObj.(*object.Object), newObj.(*object.Object)) })
-		return
-	}
-	l.now, _ = newObj.(*object.Object)
-	l.pass(func() { l.filtered.OnUpdate(oldObj, newObj) })
-	l.now = nil
+	old, now := oldObj.(*object.Object), newObj.(*object.Object)
+	l.pass(func() {
+		if l.refilter != nil {
+			l.refilterChange(old, now)
+			return
+		}
+		switch passes, passed := l.filter.Belongs(now), l.filter.Belongs(old); {
+		case passes && passed:
+			l.send(event.Event{Type: event.Updated, Object: now, Old: old})
+		case passes:
+			l.enter(now, false)
+		case passed && !mutant.On("no-leave"):
+			l.send(l.deletion(old, now))
+		}
+	})
 }
 
-func (l *listener) OnDelete(obj any) {
-	if l.refilter != nil {
-		l.pass(func() { l.refilterChange(obj.(*object.Object), nil) })
-		return
-	}
-	l.pass(func() { l.filtered.OnDelete(obj) })
-}
+func (l *listener) OnDelete(obj any) { l.remove(obj.(*object.Object), nil) }
 
 // OnLeave implements informer.Leaver: for the sink it is as if the object had left its filter.
-func (l *listener) OnLeave(last, now *object.Object) {
-	l.now = now
-	l.OnDelete(last)
-	l.now = nil
+func (l *listener) OnLeave(last, now *object.Object) { l.remove(last, now) }
+
+// remove passes on that an object was deleted, or left what is watched. Its new state is now; nil: it was deleted.
+func (l *listener) remove(last, now *object.Object) {
+	l.pass(func() {
+		switch {
+		case l.refilter != nil:
+			l.refilterRemoval(last, now)
+		case l.filter.Belongs(last) && (now == nil || !mutant.On("no-leave")):
+			l.send(l.deletion(last, now))
+		}
+	})
 }
 
 // pass counts a change and what the filter made of it.
@@ -121,7 +129,8 @@ func (l *listener) pass(change func()) {
 	}
 }
 
-// OnSynced tells the sink where the initial list of this resource, or of the namespace that the informer watches, ends.
+// OnSynced sends the synced event that ends the initial list of this resource, or of the namespace that the informer
+// watches.
 func (l *listener) OnSynced(resourceVersion string, objects int) {
 	if l.refilter != nil {
 		if !l.inList { // a list ends in OnPosition; what is known before it may be of another scope
@@ -149,10 +158,10 @@ func (l *listener) OnPosition(resourceVersion string) {
 	}
 }
 
-// OnGap tells the sink where states may be missing.
+// OnGap sends a gap event: states may be missing here.
 func (l *listener) OnGap(from, to, why string) {
 	l.inList = true
-	l.floor = "" // everything in the list is sent, again if need be: a part of it would end in the wrong state
+	l.floor = "" // everything in the list is sent, even again: a part of it would end in the wrong state
 	if tracker.WentBack(from, to) {
 		l.position = ""
 	}
@@ -164,34 +173,23 @@ func (l *listener) OnGap(from, to, why string) {
 	}})
 }
 
-// sender receives what passed the conditions on the object: what a change is for this sink.
-type sender struct{ *listener }
-
-func (s sender) OnAdd(obj any, initial bool) {
-	ev := event.Event{Type: event.Added, Object: obj.(*object.Object), InitialList: initial}
-	if s.entering && (initial || s.inList) {
-		ev.Change = s.watchChange
+// enter sends an object that is new to the sink.
+func (l *listener) enter(o *object.Object, initial bool) {
+	ev := event.Event{Type: event.Added, Object: o, InitialList: initial}
+	if l.entering && (initial || l.inList) {
+		ev.Change = l.watchChange
 	}
-	s.send(ev)
+	l.send(ev)
 }
 
-func (s sender) OnUpdate(oldObj, newObj any) {
-	s.send(event.Event{Type: event.Updated, Object: newObj.(*object.Object), Old: oldObj.(*object.Object)})
-}
-
-func (s sender) OnDelete(obj any) {
-	if s.now != nil && mutant.On("no-leave") {
-		return
-	}
-	s.send(s.deletion(obj.(*object.Object)))
-}
-
-func (s sender) deletion(o *object.Object) event.Event {
-	ev := event.Event{Type: event.Deleted, Object: o}
-	if s.now != nil {
-		ev.LeftAt = s.now.ResourceVersion
+// deletion returns the event that ends an object for the sink. now is the state that does not pass; nil: the object was
+// deleted.
+func (l *listener) deletion(last, now *object.Object) event.Event {
+	ev := event.Event{Type: event.Deleted, Object: last}
+	if now != nil {
+		ev.LeftAt = now.ResourceVersion
 		if leftUnchanged(ev) {
-			ev.Change = s.watchChange
+			ev.Change = l.watchChange
 		}
 	}
 	return ev
@@ -207,20 +205,19 @@ func (l *listener) send(ev event.Event) {
 	l.push(ev)
 }
 
-// push encodes the event and puts it into the queue. It returns the time that the event says; zero if the event itself was not
-// pushed.
-func (l *listener) push(ev event.Event) (told time.Time) {
+// push encodes the event and puts it into the queue. It returns the event's time; zero if the event itself was not pushed.
+func (l *listener) push(ev event.Event) (at time.Time) {
 	if l.settledBefore(ev) {
-		return told
+		return at
 	}
 	ev.Time, ev.Resource, ev.Selected = time.Now(), l.resource, l.selected
 	if l.pipeline.enrich != nil && ev.Object != nil {
 		ev.Context = l.pipeline.enrich(l.resource, ev.Object)
 	}
-	told = ev.Time
+	at = ev.Time
 	m, err := l.pipeline.encoder.Encode(ev)
 	if err != nil {
-		m, told = l.unencodable(ev, err), time.Time{}
+		m, at = l.unencodable(ev, err), time.Time{}
 	}
 	m.Origin = event.Origin{Source: l.source, Position: l.positionOf(ev), Seq: l.ledger.Track(l.pipeline.name, ev.Time)}
 	l.counters.Queue(m)
@@ -229,11 +226,11 @@ func (l *listener) push(ev event.Event) (told time.Time) {
 		l.pipeline.abandoned.Add(1)
 		return time.Time{}
 	}
-	return told
+	return at
 }
 
-// settledBefore reports whether the sink has settled an event in an earlier life. Deletions that were not seen have no
-// resourceVersion to tell: they are repeated, under their id.
+// settledBefore reports whether the sink settled an event before a restart. Deletions that were not seen have no
+// resourceVersion to compare: they are repeated, under their id.
 func (l *listener) settledBefore(ev event.Event) bool {
 	if l.floor == "" || mutant.On("repeat-settled") || ev.Type.IsControl() || ev.Type == event.Restated || ev.InitialList || ev.Object.FinalStateUnknown || leftUnchanged(ev) {
 		return false
@@ -241,8 +238,8 @@ func (l *listener) settledBefore(ev event.Event) bool {
 	return !tracker.Past(l.floor, stateVersion(ev)) || l.floor == stateVersion(ev)
 }
 
-// leftUnchanged reports whether an event is the leave of an object that is not known to have changed: what is watched or what passes
-// the filter has.
+// leftUnchanged reports whether an event is the leave of an object that is not known to have changed: the watch or the
+// filter has changed.
 func leftUnchanged(ev event.Event) bool {
 	return ev.LeftAt != "" && ev.LeftAt == ev.Object.ResourceVersion
 }
@@ -255,8 +252,8 @@ func stateVersion(ev event.Event) string {
 	return ev.Object.ResourceVersion
 }
 
-// positionOf is the position that the source has reached when an event is settled: the resourceVersion of a change that
-// the watch brought, and for all else, which comes in lists or is told once more, the position before.
+// positionOf returns the position that the source has reached when an event is settled: the resourceVersion of a change
+// that the watch brought. For all other events, which come from lists or are re-sent, it is the position before.
 func (l *listener) positionOf(ev event.Event) string {
 	switch {
 	case ev.InitialList && !ev.Again:
@@ -268,9 +265,9 @@ func (l *listener) positionOf(ev event.Event) string {
 	}
 }
 
-// unencodable makes the gap event that takes the place of an object whose JSON can't be used.
+// unencodable returns the gap event that takes the place of an object whose JSON cannot be used.
 func (l *listener) unencodable(ev event.Event, cause error) *event.Message {
-	l.log.Error("object can't be encoded, a gap event goes in its place", "err", cause)
+	l.log.Error("object cannot be encoded, a gap event is sent in its place", "err", cause)
 	l.counters.Rejected.Inc()
 	l.counters.NotSent.Add(1)
 	m := &event.Message{

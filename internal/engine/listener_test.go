@@ -239,6 +239,14 @@ type settledBooks map[string]map[uint64]bool
 func (b settledBooks) Settle(_ string, m *event.Message) { b[m.Origin.Source][m.Origin.Seq] = true }
 func (settledBooks) ClusterUID() string                  { return "c" }
 func (settledBooks) States() []ledger.State              { return nil }
+func (settledBooks) Destination(string) string           { return "" }
+func (settledBooks) SetDestination(string, string) error { return nil }
+
+// noBooks are the books of a pipeline whose events nobody counts.
+type noBooks struct{ settledBooks }
+
+func (noBooks) Settle(string, *event.Message) {}
+func (noBooks) ClusterUID() string            { return "" }
 
 // A gap event that stands for dropped events holds the place of the first one of each source: after a crash all of them come again,
 // or those of one source would be lost without a word.

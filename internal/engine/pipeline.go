@@ -22,14 +22,13 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 )
 
-// books is what a pipeline tells the tracker, and asks it; *tracker.Tracker does.
+// books are the methods of *tracker.Tracker that pipelines call.
 type books interface {
-	// Settle says that a sink is done with a message.
 	Settle(sink string, m *event.Message)
-	// ClusterUID is the uid of the cluster, once it is known.
 	ClusterUID() string
-	// States are the sources that the checkpoint has.
 	States() []ledger.State
+	Destination(sink string) string
+	SetDestination(sink, name string) error
 }
 
 // pipeline is one sink with all that belongs to it, in the order of the flow: filter, encoder, queue, drain, sink.
@@ -50,6 +49,7 @@ type pipeline struct {
 	enrich func(schema.GroupVersionResource, *object.Object) *event.Context
 	// destinations has the last destination that the sink reported, until it is taken.
 	destinations chan string
+	restating    chan struct{} // has an element while objects are re-sent to the sink
 
 	metrics *metrics.Sink
 	log     *slog.Logger
@@ -81,7 +81,7 @@ type shared struct {
 func newPipeline(s Sink, of shared, slot int) (*pipeline, error) {
 	p := &pipeline{
 		name: s.Name, encoder: s.Encoder, sink: s.Destination, closers: s.Closers, resync: s.Resync, bounds: s.Buffer, seen: s.Seen,
-		enrich: of.enrichment.forSink(s.Enrich), destinations: make(chan string, 1),
+		enrich: of.enrichment.forSink(s.Enrich), destinations: make(chan string, 1), restating: make(chan struct{}, 1),
 		metrics: of.metrics.ForSink(s.Name), log: of.log.With("sink", s.Name), books: of.books,
 		old: map[string]*filter.Filter{}, drained: make(chan struct{}),
 	}

@@ -11,13 +11,13 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// refilter is what the listener of a sink whose filter changed has to know until the sink was sent the difference. The
-// difference is sent when the informer is past what the sink has settled (the listener's floor), so that it is made of states that
-// are not older than what the sink was sent. Until then changes are not sent: the sink was sent what its earlier filters
+// refilter is the state of a listener whose sink has another filter than before, until the sink was sent the difference.
+// The difference is sent when the informer is past what the sink has settled (the listener's floor), so that its states are
+// not older than those that the sink was sent. Until then changes are not sent: the sink was sent what its earlier filters
 // made of them.
 type refilter struct {
-	// earlier are the filters by which the sink may know an object. It knows one for sure that passes all of them, if it knows the
-	// source (knows).
+	// earlier are the filters by which the sink may know an object. If it knows the source (knows), it certainly knows an
+	// object that passes all of them.
 	earlier []*filter.ResourceFilter
 	knows   bool
 	change  string // the name of the change, for ids
@@ -33,17 +33,18 @@ func (r *refilter) isKnown(o *object.Object) bool {
 	return r.knows && o != nil && !slices.ContainsFunc(r.earlier, func(f *filter.ResourceFilter) bool { return !f.Belongs(o) })
 }
 
-// refilterChange sends a change that comes before the difference: one of a list, or the first one past the floor. Old is nil for
-// an addition, and now for a deletion or if the object left what is watched. An earlier process may have sent a part of the
-// difference, so that the sink may know what passes its present filter, too.
+// refilterRemoval sends the deletion of an object, or that it left what is watched, before the difference. A process
+// before may have sent a part of the difference, so that the sink may also know what passes its present filter.
+func (l *listener) refilterRemoval(last, now *object.Object) {
+	if !l.refilter.sent[last.UID] && l.refilter.mayKnow(last) || l.filter.Belongs(last) {
+		l.leave(l.deletion(last, now))
+	}
+}
+
+// refilterChange sends a change that comes before the difference: one of a list, or the first one past the floor. old is
+// nil for an addition.
 func (l *listener) refilterChange(old, now *object.Object) {
 	r := l.refilter
-	if now == nil {
-		if !r.sent[old.UID] && r.mayKnow(old) || l.filter.Belongs(old) {
-			l.leave(sender{l}.deletion(old))
-		}
-		return
-	}
 	if l.floor != "" && !past(l.floor, now.ResourceVersion) {
 		return // the sink was sent what its earlier filters made of it
 	}
@@ -56,8 +57,8 @@ func (l *listener) refilterChange(old, now *object.Object) {
 	l.difference(old, now, before, sure)
 }
 
-// difference sends what is to be sent of an object that has a state, and that the sink may know, or knows for sure, in an older one or
-// in the same.
+// difference sends what the present filter makes of an object, which the sink may know, or certainly knows, in an older
+// state or in the same.
 func (l *listener) difference(old, now *object.Object, mayKnow, isKnown bool) {
 	switch passes := l.filter.Belongs(now); {
 	case passes && isKnown && old != now:
@@ -69,7 +70,7 @@ func (l *listener) difference(old, now *object.Object, mayKnow, isKnown bool) {
 	}
 }
 
-// leave sends what ends an object for the sink, whatever its present filter says of deletions.
+// leave sends the event that ends an object for the sink, even if its present filter suppresses deletions.
 func (l *listener) leave(ev event.Event) {
 	l.sent = true
 	l.push(ev)
@@ -96,5 +97,5 @@ func (l *listener) tryRefilter() {
 	l.inList = false
 }
 
-// past reports whether a position is behind a floor, not at it.
+// past reports whether a position is beyond a floor, and not at it.
 func past(floor, position string) bool { return position != floor && tracker.Past(floor, position) }

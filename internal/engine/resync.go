@@ -1,13 +1,10 @@
 package engine
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
-	"log/slog"
 	"net/http"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -23,19 +20,9 @@ type resyncer struct {
 	ctx       context.Context //nolint:containedctx // ends when no more changes are read, and with it each resync, whoever asked for it
 	pipelines []*pipeline
 	informers func() []*informer.Informer // that run
-	log       *slog.Logger
-
-	mu      sync.Mutex
-	running map[string]time.Time // by sink: since when
 }
 
-func newResyncer(ctx context.Context, pipelines []*pipeline, informers func() []*informer.Informer, log *slog.Logger) *resyncer {
-	return &resyncer{
-		ctx: ctx, pipelines: pipelines, informers: informers, log: log, running: map[string]time.Time{},
-	}
-}
-
-// Run resyncs at intervals until the context of the resyncer ends, and returns when no resync that it began is under way.
+// Run resyncs at intervals until the context of the resyncer ends, and returns when all resyncs that it began have ended.
 func (r *resyncer) Run() {
 	var group sync.WaitGroup
 	defer group.Wait()
@@ -55,12 +42,12 @@ func (r *resyncer) repeat(p *pipeline) {
 		case <-r.ctx.Done():
 			return
 		case <-ticker.C:
-			r.resync([]*pipeline{p}, "interval", nil)
+			r.resyncSink(p, "interval")
 		}
 	}
 }
 
-// find gives the pipelines of a sink, or all of them if the name is empty.
+// find returns the pipeline of a sink, or all of them if the name is empty.
 func (r *resyncer) find(sink string) ([]*pipeline, error) {
 	if sink == "" {
 		return r.pipelines, nil
@@ -75,155 +62,117 @@ func (r *resyncer) find(sink string) ([]*pipeline, error) {
 	return nil, fmt.Errorf("there is no sink %q; there are %s", sink, strings.Join(names, ", "))
 }
 
-// resync resyncs the sinks, each at its own pace, and returns when all have ended. It calls report, unless that is nil, with the
-// report of each sink as soon as there is one, one call at a time. why is for the log.
-func (r *resyncer) resync(pipelines []*pipeline, why string, report func(control.ResyncReport)) {
+// resync resyncs sinks on request, each at its own pace, and returns when all have ended. It calls report with the report
+// of each sink as soon as there is one, one call at a time.
+func (r *resyncer) resync(pipelines []*pipeline, report func(control.ResyncReport)) {
 	var group sync.WaitGroup
 	var reporting sync.Mutex
 	for _, p := range pipelines {
 		group.Go(func() {
-			outcome := r.resyncSink(p, why)
-			if report != nil {
-				reporting.Lock()
-				defer reporting.Unlock()
-				report(outcome)
-			}
+			outcome := r.resyncSink(p, "request")
+			reporting.Lock()
+			defer reporting.Unlock()
+			report(outcome)
 		})
 	}
 	group.Wait()
 }
 
-// resyncSink resyncs one sink, unless that is under way, and logs the beginning and the end.
+// resyncSink resyncs one sink, unless a resync is under way. why is for the log.
 func (r *resyncer) resyncSink(p *pipeline, why string) control.ResyncReport {
 	log := p.log.With("why", why)
 	log.Info("resync begins")
 	began := time.Now()
-	report := r.resyncExclusively(p)
+	report := control.ResyncReport{Sink: p.name}
+	select {
+	case p.restating <- struct{}{}:
+		r.resyncResources(p, &report)
+		<-p.restating
+	default:
+		report.Error = "a resync is under way: ask again when it has ended"
+	}
 	log = log.With("objects", report.Objects, "resources", report.Resources, "took", time.Since(began).Round(time.Millisecond))
 	switch {
 	case report.Error != "":
-		log.Warn("resync did not come to its end", "err", report.Error)
+		log.Warn("resync was not finished", "err", report.Error)
 	case len(report.Skipped) > 0:
-		log.Warn("resync ended, without some resources", "skipped", report.Skipped)
+		log.Warn("resync ended without some resources", "skipped", report.Skipped)
 	default:
 		log.Info("resync ended")
 	}
 	return report
 }
 
-// resyncExclusively resyncs one sink, unless that is under way.
-func (r *resyncer) resyncExclusively(p *pipeline) control.ResyncReport {
-	r.mu.Lock()
-	since, busy := r.running[p.name]
-	if !busy {
-		r.running[p.name] = time.Now()
-	}
-	r.mu.Unlock()
-	if busy {
-		return control.ResyncReport{Sink: p.name, Error: "a resync is under way since " + since.UTC().Format(time.RFC3339) + ": ask again when it has ended"}
-	}
-	defer r.end(p)
+func (r *resyncer) resyncResources(p *pipeline, report *control.ResyncReport) {
 	p.metrics.Resyncs.Inc()
-	report := control.ResyncReport{Sink: p.name}
-	informers := r.informers()
-	if len(informers) == 0 {
+	groups := byResource(r.informers())
+	if len(groups) == 0 {
 		report.Error = "nothing is watched yet"
-		return report
+		return
 	}
-	for len(informers) > 0 {
-		group := ofOneResource(informers)
-		if err := r.resyncResource(p, group, &report); err != nil {
+	for _, group := range groups {
+		if err := p.resyncResource(r.ctx, group, report); err != nil {
 			if r.ctx.Err() != nil {
 				report.Error = "the bridge is shutting down"
-				return report
+				return
 			}
-			report.Skipped = append(report.Skipped, event.GroupResource(informers[0].Resource())+": "+err.Error())
-		}
-		informers = informers[len(group):]
-	}
-	return report
-}
-
-// begin waits until nothing is restated to a sink, and keeps others from beginning. Call end after it.
-func (r *resyncer) begin(ctx context.Context, p *pipeline) error {
-	for {
-		r.mu.Lock()
-		_, busy := r.running[p.name]
-		if !busy {
-			r.running[p.name] = time.Now()
-		}
-		r.mu.Unlock()
-		if !busy {
-			return nil
-		}
-		if err := pauseFor(ctx, introducePause); err != nil {
-			return err
+			report.Skipped = append(report.Skipped, event.GroupResource(group[0].Resource())+": "+err.Error())
 		}
 	}
 }
 
-func (r *resyncer) end(p *pipeline) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	delete(r.running, p.name)
-}
-
-// ofOneResource is the first informers that are of one resource: they follow each other.
-func ofOneResource(informers []*informer.Informer) []*informer.Informer {
-	resource := informers[0].Resource().GroupResource()
-	n := slices.IndexFunc(informers, func(i *informer.Informer) bool { return i.Resource().GroupResource() != resource })
-	if n < 0 {
-		return informers
+// byResource groups informers by their resource. Those of one resource follow each other.
+func byResource(informers []*informer.Informer) (groups [][]*informer.Informer) {
+	for _, i := range informers {
+		last := len(groups) - 1
+		if last >= 0 && groups[last][0].Resource().GroupResource() == i.Resource().GroupResource() {
+			groups[last] = append(groups[last], i)
+		} else {
+			groups = append(groups, []*informer.Informer{i})
+		}
 	}
-	return informers[:n]
+	return groups
 }
 
-// restated is an informer and its listener for one sink.
-type restated struct {
+// source is an informer and its listener for one sink.
+type source struct {
 	informer *informer.Informer
 	listener *listener
 }
 
-func (p *pipeline) sourcesOf(informers []*informer.Informer) (all []restated) {
+func (p *pipeline) sourcesOf(informers []*informer.Informer) (all []source) {
 	for _, i := range informers {
 		for _, h := range i.Handlers() {
 			if l, ok := h.(*listener); ok && l.pipeline == p {
-				all = append(all, restated{i, l})
+				all = append(all, source{i, l})
 			}
 		}
 	}
 	return all
 }
 
-// resyncResource re-sends what all informers of one resource know, waits until that is delivered, and sends a synced event. It
-// sends none with an error: then not everything that exists was sent, and consumers would take the rest for deleted.
-func (r *resyncer) resyncResource(p *pipeline, informers []*informer.Informer, report *control.ResyncReport) error {
-	sources := p.sourcesOf(informers)
+// resyncResource re-sends what all informers of one resource know, waits until that is delivered, and sends a synced
+// event. It sends none with an error: then not everything that exists was sent, and consumers would take the rest for
+// deleted.
+func (p *pipeline) resyncResource(ctx context.Context, group []*informer.Informer, report *control.ResyncReport) error {
+	sources := p.sourcesOf(group)
 	if len(sources) == 0 {
 		return nil
 	}
-	counters, since := sources[0].listener.counters, time.Now().Round(0)
+	counters, r := sources[0].listener.counters, &restating{since: time.Now().Round(0)}
 	before := p.lossesOf(counters)
-	objects, withheld := 0, 0
-	var failed error
-	for _, s := range sources {
-		restating := &restating{listener: s.listener, since: since}
-		failed = cmp.Or(failed, s.informer.Restate(r.ctx, restating))
-		objects, withheld, since = objects+restating.objects, withheld+restating.withheld, restating.since
-		report.Objects += restating.objects
-	}
+	err := r.restate(ctx, sources)
+	report.Objects += r.objects
 	switch {
-	case failed != nil:
-		return failed
-	case withheld > 0:
-		return fmt.Errorf("operations or when of the sink's filters keep %d of its objects back", withheld)
+	case err != nil:
+		return err
+	case r.suppressed > 0:
+		return fmt.Errorf("operations or when of the sink's filters suppress %d of its objects", r.suppressed)
 	}
-	if err := p.delivered(r.ctx, counters, before); err != nil {
+	if err := p.delivered(ctx, counters, before); err != nil {
 		return err
 	}
-	last := sources[len(sources)-1]
-	marking := &restating{listener: last.listener}
-	if err := last.informer.Turn(r.ctx, marking, func(resourceVersion string) { marking.finish(resourceVersion, objects, since) }); err != nil {
+	if err := r.finish(ctx, sources); err != nil {
 		return err
 	}
 	report.Resources++
@@ -247,8 +196,8 @@ func (r *resyncer) serve(w http.ResponseWriter, request *http.Request) {
 	}
 	w.Header().Set("Content-Type", "application/jsonl")
 	answer := json.NewEncoder(w)
-	r.resync(pipelines, "request", func(report control.ResyncReport) {
-		if answer.Encode(report) == nil { // who asked may be gone
+	r.resync(pipelines, func(report control.ResyncReport) {
+		if answer.Encode(report) == nil { // the client may be gone
 			_ = http.NewResponseController(w).Flush()
 		}
 	})

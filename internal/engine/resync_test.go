@@ -36,7 +36,8 @@ func TestRestating(t *testing.T) {
 	r.OnRestate(pod(t, 3, "Pending"))
 	r.OnRestate(pod(t, 7, "Running"))
 	since := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
-	r.finish("40", r.objects, since)
+	r.since = since
+	r.synced("40")
 	batch, err := p.queue.Take(t.Context(), nil, 100, 1<<20)
 	if err != nil || len(batch) != 2 {
 		t.Fatalf("%d events, %v", len(batch), err)
@@ -57,7 +58,7 @@ func TestRestating(t *testing.T) {
 	}
 	deletions := pipelineFor(t, roomy, filter.Rule{Operations: []string{"deleted"}})
 	r = &restating{listener: listen(t.Context(), deletions)}
-	if r.OnRestate(pod(t, 7, "Running")); r.objects != 0 || r.withheld != 1 || deletions.queue.Stats().Items != 0 {
+	if r.OnRestate(pod(t, 7, "Running")); r.objects != 0 || r.suppressed != 1 || deletions.queue.Stats().Items != 0 {
 		t.Error("who asks for deletions was told a state")
 	}
 }
@@ -100,19 +101,19 @@ func TestMayRestate(t *testing.T) {
 }
 
 func resyncerFor(ctx context.Context, pipelines ...*pipeline) *resyncer {
-	return newResyncer(ctx, pipelines, func() []*informer.Informer { return nil }, slog.New(slog.DiscardHandler))
+	return &resyncer{ctx: ctx, pipelines: pipelines, informers: func() []*informer.Informer { return nil }}
 }
 
 func TestOneResyncAtATime(t *testing.T) {
 	p := pipelineFor(t, roomy)
 	r := resyncerFor(t.Context(), p)
-	r.running[p.name] = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
-	if got := r.resyncExclusively(p); got.Error != "a resync is under way since 2026-11-20T12:00:00Z: ask again when it has ended" {
+	p.restating <- struct{}{}
+	if got := r.resyncSink(p, "test"); got.Error != "a resync is under way: ask again when it has ended" {
 		t.Errorf("%+v", got)
 	}
-	delete(r.running, p.name)
+	<-p.restating
 	for range 2 {
-		if got := r.resyncExclusively(p); got.Error != "nothing is watched yet" {
+		if got := r.resyncSink(p, "test"); got.Error != "nothing is watched yet" {
 			t.Errorf("%+v", got)
 		}
 	}
@@ -237,11 +238,11 @@ func TestEndOfAResync(t *testing.T) {
 		},
 		"some are kept back": {
 			rule: filter.Rule{When: "operation == 'added' || object.status.phase == 'Running'"}, want: []string{"restated u1.3"},
-			report: control.ResyncReport{Sink: "test", Objects: 1, Skipped: []string{"pods: operations or when of the sink's filters keep 1 of its objects back"}},
+			report: control.ResyncReport{Sink: "test", Objects: 1, Skipped: []string{"pods: operations or when of the sink's filters suppress 1 of its objects"}},
 		},
 		"one is refused": {
 			refuse: "u1.4", want: []string{"restated u1.3", "gap u1.4.gap"},
-			report: control.ResyncReport{Sink: "test", Objects: 2, Skipped: []string{"pods: its end is not marked: 1 of its events were refused meanwhile, gap events say which"}},
+			report: control.ResyncReport{Sink: "test", Objects: 2, Skipped: []string{"pods: its end is not marked: 1 of its events were rejected meanwhile, gap events say which"}},
 		},
 		"some are not for the sink": {
 			rule: filter.Rule{When: "object.status.phase == 'Running'"}, want: []string{"restated u1.3", "synced {pods 10 1}"},
@@ -254,11 +255,12 @@ func TestEndOfAResync(t *testing.T) {
 				p.bounds.Events, p.bounds.Bytes = roomy.Events, roomy.Bytes
 				a, b := watching(t, p, "a", nil, pod(t, 3, "Running")), watching(t, p, "b", tt.failure, pod(t, 4, "Pending"))
 				synctest.Wait()
-				r := newResyncer(t.Context(), []*pipeline{p}, func() []*informer.Informer { return []*informer.Informer{a, b} }, p.log)
+				r := resyncerFor(t.Context(), p)
+				r.informers = func() []*informer.Informer { return []*informer.Informer{a, b} }
 				took := draining(t, p, tt.refuse)
 				var report control.ResyncReport
 				began := time.Now()
-				r.resync(r.pipelines, "test", func(r control.ResyncReport) { report = r })
+				r.resync(r.pipelines, func(r control.ResyncReport) { report = r })
 				if diff := cmp.Diff(tt.report, report); diff != "" {
 					t.Errorf("report (-want +got):\n%s", diff)
 				}

@@ -53,7 +53,7 @@ func draining(t *testing.T, p *pipeline, refuse string) (took func() []*event.Me
 func TestDelivered(t *testing.T) {
 	for overflow, want := range map[string]string{
 		"block":       "",
-		"drop-oldest": "its end is not marked: the queue gave up ",
+		"drop-oldest": "its end is not marked: the queue dropped ",
 		"compact":     "its end is not marked: the full queue merged ",
 	} {
 		t.Run(overflow, func(t *testing.T) {
@@ -144,7 +144,7 @@ func TestSinceOfAClockThatGoesBack(t *testing.T) {
 	began := time.Now()
 	r := &restating{listener: listen(t.Context(), pipelineFor(t, roomy)), since: began}
 	for _, after := range []time.Duration{time.Second, -time.Hour, -time.Minute} {
-		r.told(began.Round(0).Add(after))
+		r.restated(began.Round(0).Add(after))
 	}
 	if want := began.Round(0).Add(-time.Hour); r.since != want {
 		t.Errorf("since %s, want %s", r.since, want)
@@ -165,7 +165,7 @@ func TestUnencodable(t *testing.T) {
 	damaged.Raw = []byte("{")
 	r.OnRestate(damaged)
 	l.OnDelete(damaged)
-	if r.objects != 0 || p.lossesOf(l.counters).refused != 2 {
+	if r.objects != 0 || p.lossesOf(l.counters).rejected != 2 {
 		t.Errorf("%d objects told, %+v", r.objects, p.lossesOf(l.counters))
 	}
 	batch, err := p.queue.Take(t.Context(), nil, 100, 1<<20)

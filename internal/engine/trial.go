@@ -9,28 +9,27 @@ import (
 	"github.com/deltabridge/deltabridge/internal/metrics"
 	"github.com/deltabridge/deltabridge/pkg/enrich"
 	"github.com/deltabridge/deltabridge/pkg/event"
-	"github.com/deltabridge/deltabridge/pkg/fifo"
 	"github.com/deltabridge/deltabridge/pkg/filter"
 	"github.com/deltabridge/deltabridge/pkg/informer"
 	"github.com/deltabridge/deltabridge/pkg/ledger"
 	"github.com/deltabridge/deltabridge/pkg/object"
 )
 
-// Trial shows what a sink would be sent. It goes the way of events up to the queue, and sends nothing.
+// Trial shows what a sink would be sent. Changes pass through the same code as events, up to the queue.
 type Trial struct{ pipeline *pipeline }
 
-// Change is a change of an object, as an informer hands it on.
+// Change is a change of an object, as an informer reports it.
 type Change struct {
 	Resource schema.GroupVersionResource
 	Type     event.Type     // Added, Updated, Deleted or Restated
-	Old, Now *object.Object // Old is nil but for updates
-	// Selected: the API server selects the objects of the informer that watches this one.
+	Old, Now *object.Object // Old is for updates only
+	// Selected: the informer that watches the object has a label or field selector.
 	Selected bool
 }
 
-// NewTrial makes the trial of a sink. index gives what other objects say of one; nil: nothing.
+// NewTrial returns the trial of a sink. index enriches the events; nil: they are not enriched.
 func NewTrial(s Sink, index *enrich.Index) (*Trial, error) {
-	of := shared{metrics: metrics.New("", ""), books: noBooks{}, log: slog.New(slog.DiscardHandler)}
+	of := shared{metrics: metrics.New("", ""), log: slog.New(slog.DiscardHandler)}
 	if index != nil {
 		of.enrichment = &enrichment{index: index}
 	}
@@ -42,16 +41,16 @@ func NewTrial(s Sink, index *enrich.Index) (*Trial, error) {
 	return &Trial{p}, nil
 }
 
-// Filter is that of the sink.
+// Filter returns the filter of the sink.
 func (t *Trial) Filter() *filter.Filter { return t.pipeline.filter }
 
-// Message returns what the sink would be sent of a change; nil if that is nothing.
-func (t *Trial) Message(ctx context.Context, c Change) (*event.Message, error) {
-	p := t.pipeline
-	p.queue = memoryQueue{fifo.NewRing(fifo.RingOptions[*event.Message]{MaxItems: 8})}
+// Message returns the message that the sink would be sent about a change; nil if it is sent none.
+func (t *Trial) Message(ctx context.Context, c Change) *event.Message {
+	p, queue := t.pipeline, &lastMessage{}
+	p.queue = queue
 	source := informer.Source{Name: "trial", Resource: c.Resource}
 	if c.Selected {
-		source.LabelSelector = "selected" // what it selects was decided before: that it does is what counts
+		source.LabelSelector = "selected" // any selector: which objects it selects was decided before
 	}
 	ledger := ledger.New(ledger.Source{}, ledger.State{}, []string{p.name}, 0)
 	l := newListener(ctx, p, source, p.filter.For(c.Resource), ledger, "")
@@ -66,28 +65,16 @@ func (t *Trial) Message(ctx context.Context, c Change) (*event.Message, error) {
 	default:
 		l.OnDelete(c.Now)
 	}
-	if p.queue.Stats().Items == 0 {
-		return nil, nil
-	}
-	batch, err := p.queue.Take(ctx, nil, 1, 1<<40)
-	if err != nil {
-		return nil, err
-	}
-	return batch[0], nil
+	return queue.message
 }
 
-// memoryQueue is a queue that has no file.
-type memoryQueue struct{ fifo.Queue[*event.Message] }
-
-func (memoryQueue) Run(context.Context) error { return nil }
-func (memoryQueue) Persist()                  {}
-func (memoryQueue) SpillStats() (items, bytes, fileBytes, errors int64, lastErr string) {
-	return 0, 0, 0, 0, ""
+// lastMessage is a queue that keeps the last message.
+type lastMessage struct {
+	diskQueue
+	message *event.Message
 }
 
-// noBooks are the books of a pipeline whose events nobody counts.
-type noBooks struct{}
-
-func (noBooks) Settle(string, *event.Message) {}
-func (noBooks) ClusterUID() string            { return "" }
-func (noBooks) States() []ledger.State        { return nil }
+func (q *lastMessage) Push(_ context.Context, m *event.Message) error {
+	q.message = m
+	return nil
+}

@@ -153,10 +153,7 @@ func (e *explainer) explainSink(ctx context.Context, part engine.Sink, index *en
 		return Sink{}, err
 	}
 	out := Sink{Name: part.Name, Kind: c.Kind(), Filters: trial.Filter().Explain(s.resource, e.operation, s.old, s.now)}
-	m, err := trial.Message(ctx, engine.Change{Resource: s.resource, Type: e.operation, Old: s.old, Now: s.now, Selected: s.selected})
-	if err != nil {
-		return out, err
-	}
+	m := trial.Message(ctx, engine.Change{Resource: s.resource, Type: e.operation, Old: s.old, Now: s.now, Selected: s.selected})
 	switch {
 	case m == nil:
 		return out, nil

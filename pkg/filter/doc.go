@@ -19,7 +19,7 @@
 // Conditions on the object decide whether an object belongs to the sink: resources, namespaces, and a `when` that uses
 // only `object`. An object that begins to satisfy them is added for this sink, whatever the API server called the
 // change. An object that ceases to satisfy them is deleted for this sink, and the event says that the object only left
-// the filter. client-go's FilteringResourceEventHandler implements this, with [ResourceFilter.Belongs] as its
+// the filter. client-go's FilteringResourceEventHandler does the same, with [ResourceFilter.Belongs] as its
 // FilterFunc.
 //
 // Conditions on the change decide whether a change of an object that belongs is sent: operations, ignoreChanges,
