@@ -6,12 +6,9 @@ import (
 	"crypto/x509"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"net"
 	"net/http"
 	"net/url"
-	"strings"
-	"sync"
 	"syscall"
 	"time"
 
@@ -21,19 +18,14 @@ import (
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 
+	"github.com/deltabridge/deltabridge/internal/tracker"
 	"github.com/deltabridge/deltabridge/pkg/informer"
-	"github.com/deltabridge/deltabridge/pkg/object"
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 )
 
-// apiServer has the clients of an API server that can be reached.
-type apiServer struct {
-	client rest.Interface
-	disco  *discovery.DiscoveryClient
-}
-
 const (
-	rbacRemedy = "grant what `bridge rbac --config FILE` prints"
+	stepKubeconfig = "kubeconfig"
+	rbacRemedy     = "grant what `bridge rbac --config FILE` prints"
 	// expiresSoon is how long before its expiry a certificate leads to a warning.
 	expiresSoon = 7 * 24 * time.Hour
 )
@@ -41,30 +33,27 @@ const (
 func (e *examination) checkAPIServer(ctx context.Context) {
 	kube, err := e.Kube()
 	if err != nil {
-		e.fail("kubeconfig", e.Config.Kubeconfig, err, "set `kubeconfig` to a file that the bridge can read")
+		e.fail(stepKubeconfig, e.Config.Kubeconfig, err, "set `kubeconfig` to a file that the bridge can read")
 		return
 	}
-	kube = rest.CopyConfig(kube)
-	e.ok("kubeconfig", e.kubeconfigName(), "API server "+kube.Host)
-	if !e.connect(ctx, kube) {
-		return
-	}
+	kube.QPS = -1 // no limit for discovery
+	name := e.kubeconfigName()
+	e.ok(stepKubeconfig, name, "API server "+kube.Host)
 	client, err := informer.NewClient(kube)
-	if err == nil {
-		e.api = &apiServer{client: client}
-		kube.QPS = -1
-		e.api.disco, err = discovery.NewDiscoveryClientForConfig(kube)
-	}
 	if err != nil {
-		e.fail("kubeconfig", e.kubeconfigName(), err, "correct the kubeconfig")
+		e.fail(stepKubeconfig, name, err, "correct the kubeconfig")
 		return
 	}
-	if e.authenticate(ctx) {
+	disco, err := discovery.NewDiscoveryClientForConfig(kube)
+	if err != nil {
+		e.fail(stepKubeconfig, name, err, "correct the kubeconfig")
+		return
+	}
+	if e.connect(ctx, kube, client.Get().AbsPath("/version").URL()) && e.authenticate(ctx, client) {
+		e.client = client
 		e.readClusterUID(ctx)
-		e.checkWatches(ctx)
-		return
+		e.checkWatches(ctx, disco)
 	}
-	e.api = nil
 }
 
 func (e *examination) kubeconfigName() string {
@@ -77,111 +66,90 @@ func (e *examination) kubeconfigName() string {
 	return "default of kubectl"
 }
 
-// connect tries each step of a connection to the API server: DNS, TCP and TLS. Through a proxy it tries nothing.
-func (e *examination) connect(ctx context.Context, kube *rest.Config) bool {
-	server, err := url.Parse(kube.Host)
-	if err == nil && server.Host == "" {
-		server, err = url.Parse("https://" + kube.Host)
-	}
+// connect requests the version of the API server. It reports the connection, its certificates and the version. It
+// returns false if there is no connection.
+func (e *examination) connect(ctx context.Context, kube *rest.Config, server *url.URL) bool {
+	client, err := rest.HTTPClientFor(kube)
 	if err != nil {
-		e.fail("kubeconfig", kube.Host, err, "correct the server in the kubeconfig")
+		e.fail(stepKubeconfig, server.Host, err, "correct the certificates and credentials in the kubeconfig")
 		return false
 	}
-	if proxy := proxyOf(kube, server); proxy != "" {
-		e.ok(sinks.StepConnect, kube.Host, "through the proxy "+proxy)
-		return true
-	}
-	port := server.Port()
-	if port == "" {
-		port = map[string]string{"http": "80"}[server.Scheme]
-	}
-	if port == "" {
-		port = "443"
-	}
-	address := net.JoinHostPort(server.Hostname(), port)
+	defer client.CloseIdleConnections()
 	ctx, cancel := context.WithTimeout(ctx, e.Step)
 	defer cancel()
-	if net.ParseIP(server.Hostname()) == nil {
-		ips, err := net.DefaultResolver.LookupHost(ctx, server.Hostname())
-		if err != nil {
-			e.fail(sinks.StepResolve, server.Hostname(), err, "correct the server in the kubeconfig, or the DNS (egress to port 53)")
-			return false
-		}
-		e.ok(sinks.StepResolve, server.Hostname(), strings.Join(ips, ", "))
-	}
-	conn, err := new(net.Dialer).DialContext(ctx, "tcp", address)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, server.String(), http.NoBody)
 	if err != nil {
-		e.fail(sinks.StepConnect, address, plain(err), connectRemedy(err))
+		e.fail(stepKubeconfig, server.Host, err, "correct the server in the kubeconfig")
 		return false
 	}
-	defer conn.Close()
-	e.ok(sinks.StepConnect, address, "connected")
-	if server.Scheme == "http" {
-		e.warn(sinks.StepTLS, address, "the connection is not encrypted", "use https in the kubeconfig")
-		return true
-	}
-	return e.handshake(ctx, kube, conn, server.Hostname(), address)
-}
-
-func proxyOf(kube *rest.Config, server *url.URL) string {
-	choose := kube.Proxy
-	if choose == nil {
-		choose = http.ProxyFromEnvironment
-	}
-	proxy, err := choose(&http.Request{URL: server})
-	if err != nil || proxy == nil {
-		return ""
-	}
-	return proxy.Host
-}
-
-func connectRemedy(err error) string {
-	if errors.Is(err, syscall.ECONNREFUSED) {
-		return "nothing listens there: start the API server, or correct the server in the kubeconfig"
-	}
-	return "check firewalls, NetworkPolicies and the server in the kubeconfig"
-}
-
-// plain returns a network error without its addresses.
-func plain(err error) error {
-	if op, ok := errors.AsType[*net.OpError](err); ok {
-		return fmt.Errorf("%s: %w", op.Op, op.Err)
-	}
-	return err
-}
-
-func (e *examination) handshake(ctx context.Context, kube *rest.Config, conn net.Conn, host, address string) bool {
-	config, err := rest.TLSConfigFor(kube)
+	response, err := client.Do(request)
 	if err != nil {
-		e.fail(sinks.StepFiles, "certificates", err, "correct the certificates in the kubeconfig")
-		return false
-	}
-	if config == nil {
-		config = &tls.Config{MinVersion: tls.VersionTLS12}
-	}
-	if config.ServerName == "" {
-		config.ServerName = host
-	}
-	secured := tls.Client(conn, config)
-	if err := secured.HandshakeContext(ctx); err != nil {
-		e.fail(sinks.StepTLS, address, err, tlsRemedy(err))
-		return false
-	}
-	state := secured.ConnectionState()
-	detail := tls.VersionName(state.Version)
-	if config.InsecureSkipVerify {
-		e.warn(sinks.StepTLS, address, detail+"; the server certificate is not verified",
-			"replace insecure-skip-tls-verify in the kubeconfig with certificate-authority")
-		return true
-	}
-	e.checkExpiry(sinks.StepTLS, address, detail+"; server certificate ", state.PeerCertificates[0],
-		"renew the certificate of the API server")
-	if config.GetClientCertificate != nil {
-		if own, err := config.GetClientCertificate(&tls.CertificateRequestInfo{}); err == nil && own.Leaf != nil {
-			e.checkExpiry(sinks.StepFiles, "client certificate", "", own.Leaf, "renew the certificate in the kubeconfig")
+		if wrapped, ok := errors.AsType[*url.Error](err); ok {
+			err = wrapped.Err
 		}
+		step, target, remedy := explainFailure(server, err)
+		e.fail(step, target, err, remedy)
+		return false
+	}
+	defer response.Body.Close()
+	e.ok(sinks.StepConnect, server.Host, "connected")
+	e.checkTLS(kube, server.Host, response.TLS)
+	var info version.Info
+	if response.StatusCode == http.StatusOK && json.NewDecoder(response.Body).Decode(&info) == nil {
+		e.ok("version", "", "Kubernetes "+info.GitVersion)
 	}
 	return true
+}
+
+// explainFailure returns the step at which a connection failed, the host or address, and a remedy.
+func explainFailure(server *url.URL, err error) (step, target, remedy string) {
+	var (
+		dns     *net.DNSError
+		op      *net.OpError
+		unknown x509.UnknownAuthorityError
+		host    x509.HostnameError
+		invalid x509.CertificateInvalidError
+	)
+	step, target = sinks.StepTLS, server.Host
+	switch {
+	case errors.As(err, &dns):
+		return sinks.StepResolve, server.Hostname(), "correct the server in the kubeconfig, or the DNS (egress to port 53)"
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return sinks.StepConnect, target, "nothing listens there: start the API server, or correct the server in the kubeconfig"
+	case errors.Is(err, context.DeadlineExceeded) || errors.As(err, &op) && op.Op == "dial":
+		return sinks.StepConnect, target, "check firewalls, NetworkPolicies, proxies and the server in the kubeconfig"
+	case errors.As(err, &unknown):
+		remedy = "set certificate-authority or certificate-authority-data in the kubeconfig to the CA of the server certificate"
+	case errors.As(err, &host):
+		remedy = "use a server name that is in the certificate, or set tls-server-name in the kubeconfig"
+	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
+		remedy = "renew the certificate of the API server, or correct the clock of this machine"
+	default:
+		remedy = "check the port and the certificates in the kubeconfig"
+	}
+	return step, target, remedy
+}
+
+// checkTLS checks whether the connection is encrypted and verified, and when the certificates expire.
+func (e *examination) checkTLS(kube *rest.Config, address string, state *tls.ConnectionState) {
+	switch {
+	case state == nil:
+		e.warn(sinks.StepTLS, address, "the connection is not encrypted", "use https in the kubeconfig")
+		return
+	case kube.Insecure:
+		e.warn(sinks.StepTLS, address, tls.VersionName(state.Version)+"; the server certificate is not verified",
+			"replace insecure-skip-tls-verify in the kubeconfig with certificate-authority")
+	default:
+		e.checkExpiry(sinks.StepTLS, address, tls.VersionName(state.Version)+"; server certificate ", state.PeerCertificates[0],
+			"renew the certificate of the API server")
+	}
+	config, err := rest.TLSConfigFor(kube)
+	if err != nil || config == nil || config.GetClientCertificate == nil {
+		return
+	}
+	if own, err := config.GetClientCertificate(&tls.CertificateRequestInfo{}); err == nil && own.Leaf != nil {
+		e.checkExpiry(sinks.StepFiles, "client certificate", "", own.Leaf, "renew the certificate in the kubeconfig")
+	}
 }
 
 // checkExpiry reports until when a certificate is valid. It warns if that is soon.
@@ -194,33 +162,18 @@ func (e *examination) checkExpiry(step, target, prefix string, cert *x509.Certif
 	e.ok(step, target, detail)
 }
 
-func tlsRemedy(err error) string {
-	var (
-		unknown x509.UnknownAuthorityError
-		host    x509.HostnameError
-		invalid x509.CertificateInvalidError
-		header  tls.RecordHeaderError
-	)
-	switch {
-	case errors.As(err, &unknown):
-		return "set certificate-authority or certificate-authority-data in the kubeconfig to the CA of the server certificate"
-	case errors.As(err, &host):
-		return "use a server name that is in the certificate, or set tls-server-name in the kubeconfig"
-	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
-		return "renew the certificate of the API server, or correct the clock of this machine"
-	case errors.As(err, &header):
-		return "the server does not speak TLS: check the port in the kubeconfig"
-	default:
-		return "check the certificates in the kubeconfig"
-	}
-}
-
-// authenticate asks the API server for the bridge's user name and for the server's version. It returns false if further
-// checks of the API server are impossible.
-func (e *examination) authenticate(ctx context.Context) bool {
+// authenticate asks the API server for the bridge's user name. It returns false if further checks of the API server are
+// impossible.
+func (e *examination) authenticate(ctx context.Context, client rest.Interface) bool {
+	ctx, cancel := context.WithTimeout(ctx, e.Step)
+	defer cancel()
 	var review authenticationv1.SelfSubjectReview
-	err := e.post(ctx, "/apis/authentication.k8s.io/v1/selfsubjectreviews", &authenticationv1.SelfSubjectReview{}, &review)
-	switch {
+	data, err := client.Post().AbsPath("/apis/authentication.k8s.io/v1/selfsubjectreviews").
+		SetHeader("Content-Type", "application/json").Body([]byte("{}")).MaxRetries(0).DoRaw(ctx)
+	if err == nil {
+		err = json.Unmarshal(data, &review)
+	}
+	switch user := review.Status.UserInfo.Username; {
 	case apierrors.IsUnauthorized(err):
 		e.fail(sinks.StepAuthenticate, "", err, "renew the token or certificate in the kubeconfig, or create the service account")
 		return false
@@ -229,72 +182,27 @@ func (e *examination) authenticate(ctx context.Context) bool {
 	case err != nil:
 		e.fail(sinks.StepAuthenticate, "", err, "check the API server's log")
 		return false
-	case review.Status.UserInfo.Username == "system:anonymous":
+	case user == "system:anonymous":
 		e.warn(sinks.StepAuthenticate, "", "the bridge is not authenticated: system:anonymous",
 			"give the bridge a service account, or a kubeconfig with credentials")
 	default:
-		e.ok(sinks.StepAuthenticate, "", "as "+review.Status.UserInfo.Username)
+		e.ok(sinks.StepAuthenticate, "", "as "+user)
 	}
-	var info version.Info
-	data, err := e.get(ctx, "/version")
-	if err == nil {
-		err = json.Unmarshal(data, &info)
-	}
-	if err != nil {
-		e.fail("version", "/version", err, "check the API server's log")
-		return false
-	}
-	e.ok("version", "", "Kubernetes "+info.GitVersion)
 	return true
 }
 
-func (e *examination) get(ctx context.Context, path string) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, e.Step)
-	defer cancel()
-	return e.api.client.Get().AbsPath(path).MaxRetries(0).DoRaw(ctx)
-}
-
-// post sends a review, which the API server answers but does not store.
-func (e *examination) post(ctx context.Context, path string, question, answer any) error {
-	ctx, cancel := context.WithTimeout(ctx, e.Step)
-	defer cancel()
-	body, err := json.Marshal(question)
-	if err != nil {
-		return err
-	}
-	data, err := e.api.client.Post().AbsPath(path).SetHeader("Content-Type", "application/json").Body(body).MaxRetries(0).DoRaw(ctx)
-	if err != nil {
-		return err
-	}
-	return json.Unmarshal(data, answer)
-}
-
-// readClusterUID reads the uid of the namespace kube-system, which identifies the cluster.
+// readClusterUID reads the uid that identifies the cluster.
 func (e *examination) readClusterUID(ctx context.Context) {
-	data, err := e.get(ctx, "/api/v1/namespaces/kube-system")
-	if err == nil {
-		o, malformed := object.New(data)
-		if malformed == nil {
-			e.cluster = string(o.UID)
-			e.ok("cluster", "namespace kube-system", "uid "+e.cluster)
-			return
-		}
-		err = malformed
+	const step, target = "cluster", "namespace kube-system"
+	uid, err := tracker.ReadClusterUID(ctx, e.client)
+	if uid != "" {
+		e.cluster = uid
+		e.ok(step, target, "uid "+uid)
+		return
 	}
-	e.warn("cluster", "namespace kube-system",
-		"cannot read its uid, so the bridge would not notice that a checkpoint belongs to another cluster: "+err.Error(), rbacRemedy)
-}
-
-// each calls do for 0 to count-1, at most limit calls at once, and returns when all have returned.
-func each(count, limit int, do func(n int)) {
-	var group sync.WaitGroup
-	slots := make(chan struct{}, max(limit, 1))
-	for n := range count {
-		slots <- struct{}{}
-		group.Go(func() {
-			defer func() { <-slots }()
-			do(n)
-		})
+	detail := "cannot read its uid, so the bridge would not notice that a checkpoint belongs to another cluster"
+	if err != nil {
+		detail += ": " + err.Error()
 	}
-	group.Wait()
+	e.warn(step, target, detail, rbacRemedy)
 }

@@ -1,11 +1,10 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
-	"fmt"
 	"io"
-	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -110,7 +109,7 @@ type NamedSink struct {
 // Options say what to check.
 type Options struct {
 	Config *config.Config
-	// Kube returns the configuration of the client for the API server.
+	// Kube returns the configuration of the client for the API server. Examine changes it.
 	Kube func() (*rest.Config, error)
 	// Scopes are what the bridge watches.
 	Scopes []fleet.Scope
@@ -125,21 +124,17 @@ type examination struct {
 	Options
 	report     Report
 	area       string
-	running    bool                                 // a bridge uses the state directory
+	client     rest.Interface                       // nil if the API server is not available
+	cluster    string                               // uid of the cluster, or empty if it is unknown
 	namespaced map[schema.GroupVersionResource]bool // whether a watched resource is namespaced
+	running    bool                                 // a bridge uses the state directory
 	// destinations are the sinks' destinations in the checkpoint, by sink.
 	destinations map[string]string
-	// cluster is the uid of the cluster, or empty if it is not known.
-	cluster string
-	// api is nil until the API server has answered.
-	api *apiServer
 }
 
 // Examine runs all checks and returns their findings. It returns soon after ctx ends.
 func Examine(ctx context.Context, o Options) Report {
-	if o.Step == 0 {
-		o.Step = 10 * time.Second
-	}
+	o.Step = cmp.Or(o.Step, 10*time.Second)
 	e := &examination{Options: o, namespaced: map[schema.GroupVersionResource]bool{}}
 	e.area = "API server"
 	e.checkAPIServer(ctx)
@@ -167,90 +162,4 @@ func (e *examination) warn(step, target, detail, remedy string) {
 
 func (e *examination) fail(step, target string, err error, remedy string) {
 	e.add(diagnose.Finding{Step: step, Target: target, Err: err, Remedy: remedy})
-}
-
-// checkSinks checks all destinations at the same time.
-func (e *examination) checkSinks(ctx context.Context) {
-	found := make([][]diagnose.Finding, len(e.Sinks))
-	each(len(e.Sinks), len(e.Sinks), func(n int) {
-		if checker, ok := e.Sinks[n].Sink.(diagnose.Checker); ok {
-			found[n] = checker.Check(ctx)
-		}
-		for _, other := range e.Sinks[n].Additional {
-			found[n] = append(found[n], other.Check(ctx)...)
-		}
-		found[n] = append(found[n], e.checkName(ctx, &e.Sinks[n], found[n])...)
-	})
-	for n, s := range e.Sinks {
-		e.area = "sink " + s.Name
-		if found[n] == nil {
-			e.ok(stepDestination, "", "nothing to check")
-		}
-		if e.running && e.embedded(s.Name) {
-			found[n] = ignoreOwnServer(found[n])
-		}
-		e.add(found[n]...)
-		e.checkDestination(&s)
-	}
-}
-
-// checkDestination warns if a sink's destination differs from the one in the checkpoint.
-func (e *examination) checkDestination(s *NamedSink) {
-	before := e.destinations[s.Name]
-	d, ok := s.Sink.(sinks.Identified)
-	if !ok || before == "" || d.Destination() == "" || d.Destination() == before {
-		return
-	}
-	e.warn(stepDestination, d.Destination(),
-		"the destination has changed, it was "+before+": the sink will send its spilled events and then an initial list of all objects",
-		"no action needed if this is intended; nothing more will be sent to the previous destination")
-}
-
-// checkName reports which cluster has registered the cluster's name at the destination of a sink. It returns nil if the
-// destination has no register of names or one of its checks has failed.
-func (e *examination) checkName(ctx context.Context, s *NamedSink, found []diagnose.Finding) []diagnose.Finding {
-	reader, ok := s.Sink.(diagnose.NameReader)
-	if !ok || e.embedded(s.Name) || slices.ContainsFunc(found, func(f diagnose.Finding) bool { return f.Err != nil }) {
-		return nil
-	}
-	owner := sinks.Owner{Cluster: e.Config.Cluster, UID: e.cluster}
-	registered, err := reader.ReadName(ctx, owner.Cluster)
-	f := diagnose.Finding{Step: sinks.StepName, Target: owner.Cluster}
-	since := registered.Since.UTC().Format(time.RFC3339)
-	registration := fmt.Sprintf("registered by the cluster with uid %s at %s", registered.UID, since)
-	switch {
-	case err != nil:
-		f.Warn, f.Detail = true, "cannot read which cluster has registered this name: "+err.Error()
-		f.Remedy = "allow the bridge to read the names of clusters, or make sure that no other cluster uses this name there"
-	case registered.UID == "":
-		f.Detail = "no cluster has registered this name yet"
-	case owner.UID == "":
-		f.Warn, f.Detail = true, registration+"; it is not known whether that is this cluster"
-		f.Remedy = "allow the bridge to read the namespace kube-system"
-	case registered.UID == owner.UID:
-		f.Detail = registration + ": this cluster"
-	default:
-		if d, ok := s.Sink.(sinks.Identified); ok {
-			f = diagnose.Failed(sinks.StepName, owner.Cluster, sinks.NameTaken(d, s.Name, owner, registered))
-		}
-	}
-	return []diagnose.Finding{f}
-}
-
-// embedded reports whether a sink has an embedded NATS server.
-func (e *examination) embedded(sink string) bool {
-	return slices.ContainsFunc(e.Config.Sinks, func(s config.Sink) bool {
-		return s.Name == sink && s.NATS != nil && s.NATS.Embedded != nil
-	})
-}
-
-// ignoreOwnServer replaces failures which show only that the running bridge already uses the files and the address of
-// its embedded server.
-func ignoreOwnServer(found []diagnose.Finding) []diagnose.Finding {
-	for n, f := range found {
-		if f.Err != nil && (f.Step == sinks.StepFiles || f.Step == sinks.StepConnect) {
-			found[n] = diagnose.Finding{Step: f.Step, Target: f.Target, Detail: "in use, and a bridge is running with this state"}
-		}
-	}
-	return found
 }

@@ -26,7 +26,7 @@ func (e *examination) checkProcess() {
 		e.ok("listen", "http "+address, "in use, and a bridge is running with this state")
 		return
 	}
-	e.fail("listen", "http "+address, plain(err),
+	e.fail("listen", "http "+address, err,
 		"set http.listen to another address, or stop the program that uses this one")
 }
 

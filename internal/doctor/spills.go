@@ -19,9 +19,9 @@ const (
 	earlierRemedy = "run the version that wrote it until its events are delivered, or re-sent (bridge dead-letters); or remove the file, which loses them"
 )
 
-// OrphanedEvents is an error for everything in the state that holds events, spilled or parked, which nothing would
-// ever deliver, with what to do about it: of a sink that was removed or renamed, or in the format of an earlier
-// version. What can't be read, or is in use, is none.
+// OrphanedEvents returns an error and a remedy if the state directory has spilled or parked events that the bridge would
+// never deliver: those of a sink that was removed or renamed, and a spill in the format of an earlier version. It ignores
+// files that it cannot read or that are in use.
 func OrphanedEvents(cfg *config.Config) (remedy string, err error) {
 	for _, pattern := range []string{"spill-*.db", "dead-letters-*.db"} {
 		if paths, _ := filepath.Glob(filepath.Join(cfg.State.Path, pattern)); len(paths) > 0 {
@@ -40,7 +40,7 @@ func OrphanedEvents(cfg *config.Config) (remedy string, err error) {
 		for _, path := range paths {
 			name := strings.TrimSuffix(strings.TrimPrefix(filepath.Base(path), kind.prefix), kind.suffix)
 			if strings.Contains(name, ".") || slices.ContainsFunc(cfg.Sinks, func(s config.Sink) bool { return s.Name == name }) {
-				continue // it was damaged and renamed, or is that of a sink
+				continue // a quarantined file, or a sink of the configuration
 			}
 			if events, of := kind.peek(path, name); events > 0 {
 				errs = append(errs, fmt.Errorf("%s holds %d events%s for sink %s, which the configuration does not have",
@@ -51,7 +51,7 @@ func OrphanedEvents(cfg *config.Config) (remedy string, err error) {
 	return orphanRemedy, errors.Join(errs...)
 }
 
-// spillBytes is what the spill of a sink takes on disk.
+// spillBytes returns the size of a sink's spill on disk.
 func spillBytes(state, sink string) (n int64) {
 	entries, err := os.ReadDir(filepath.Join(state, "spill-"+sink))
 	if err != nil {

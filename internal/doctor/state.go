@@ -1,12 +1,15 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -141,18 +144,13 @@ func (e *examination) checkCheckpoint(ctx context.Context, dir string) {
 // resourceVersion.
 func (e *examination) checkResume(ctx context.Context, s checkpoint.Summary) {
 	detail := fmt.Sprintf("%s, %v, last written %s ago", counted(len(s.States), "resource"), size(s.SizeBytes), age(s.LastCommit))
-	var oldest *ledger.State
-	var least uint64
-	for n := range s.States {
-		version, err := strconv.ParseUint(s.States[n].ResourceVersion, 10, 64)
-		if err == nil && (oldest == nil || version < least) {
-			oldest, least = &s.States[n], version
-		}
-	}
-	if oldest == nil || e.api == nil {
+	if len(s.States) == 0 || e.client == nil {
 		e.ok(stepCheckpoint, "", detail)
 		return
 	}
+	oldest := slices.MinFunc(s.States, func(a, b ledger.State) int {
+		return cmp.Compare(revision(a.ResourceVersion), revision(b.ResourceVersion))
+	})
 	source := oldest.Source
 	err := e.tryToResume(ctx, &fleet.Watched{
 		Resource: source.Resource, Namespace: source.Namespace, Namespaced: e.namespaced[source.Resource],
@@ -169,6 +167,15 @@ func (e *examination) checkResume(ctx context.Context, s checkpoint.Summary) {
 	default:
 		e.ok(stepCheckpoint, "", detail+"; the watch can resume from it")
 	}
+}
+
+// revision returns the number of a resourceVersion, or the maximum if it is not a number.
+func revision(resourceVersion string) uint64 {
+	n, err := strconv.ParseUint(resourceVersion, 10, 64)
+	if err != nil {
+		return math.MaxUint64
+	}
+	return n
 }
 
 // size formats a number of bytes with a binary unit.

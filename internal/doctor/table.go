@@ -8,74 +8,47 @@ import (
 	"github.com/deltabridge/deltabridge/internal/console"
 )
 
-const (
-	defaultWidth, leastText = 120, 40
-	// maxTarget is the maximum width of the column TARGET. The text after a longer target starts on a new line.
-	maxTarget = 36
-)
+// indent is the width of the column with the results.
+const indent = 11
 
-// WriteTable writes the report as a table: the steps of each area, each with its remedy below it if there is one.
+// WriteTable writes one line for each finding, grouped by area. The remedy is on a line below. Lines are wrapped at the
+// width of the style.
 func (r Report) WriteTable(w io.Writer, style console.Style) error {
-	if style.Width == 0 {
-		style.Width = defaultWidth
-	}
-	t := &table{style: style}
-	for n := range r {
-		t.step = max(t.step, console.Width(r[n].Step))
-		if n := console.Width(r[n].Target); n <= maxTarget {
-			t.target = max(t.target, n)
-		}
-	}
-	t.target = max(t.target, len("TARGET"))
-	t.out.WriteString(t.style.Paint(console.Bold, "  RESULT   "+console.Pad("STEP", t.step)+"  "+console.Pad("TARGET", t.target)+"  FOUND, AND WHAT TO DO") + "\n")
+	var out strings.Builder
 	area := ""
 	for n := range r {
-		if r[n].Area != area {
-			area = r[n].Area
-			t.out.WriteString(t.style.Paint(console.Bold, area) + "\n")
+		f := &r[n]
+		if f.Area != area {
+			area = f.Area
+			out.WriteString(style.Paint(console.Bold, area) + "\n")
 		}
-		t.row(&r[n])
+		width := style.Width
+		if width > 0 {
+			width = max(width, 2*indent) - indent
+		}
+		lines := console.Wrap(f.line(), width)
+		if f.Remedy != "" {
+			lines = append(lines, console.Wrap("-> "+f.Remedy, width)...)
+		}
+		fmt.Fprintf(&out, "  %s  %s\n", style.Paint(f.color(), console.Pad(f.Result(), len("warning"))),
+			strings.Join(lines, "\n"+strings.Repeat(" ", indent)))
 	}
 	ok, warnings, failed := r.Count()
-	fmt.Fprintf(&t.out, "\n%d ok, %s, %s\n", ok,
-		t.emphasized(console.Yellow, warnings, counted(warnings, "warning")),
-		t.emphasized(console.Red, failed, fmt.Sprintf("%d failed", failed)))
-	_, err := io.WriteString(w, t.out.String())
+	fmt.Fprintf(&out, "\n%d ok, %s, %d failed\n", ok, counted(warnings, "warning"), failed)
+	_, err := io.WriteString(w, out.String())
 	return err
 }
 
-type table struct {
-	style        console.Style
-	step, target int // widths
-	out          strings.Builder
+// line returns the step, its target and what was found.
+func (f *Finding) line() string {
+	line := strings.TrimSpace(f.Step + " " + f.Target)
+	if text := f.text(); text != "" {
+		line += ": " + text
+	}
+	return line
 }
 
-func (t *table) row(f *Finding) {
-	const indent, result = "  ", len("warning")
-	t.out.WriteString(indent + t.style.Paint(colorOf(f), console.Pad(f.Result(), result)) + "  " + console.Pad(f.Step, t.step) + "  ")
-	column := len(indent) + result + 2 + t.step + 2 + t.target + 2
-	if console.Width(f.Target) > t.target {
-		t.out.WriteString(f.Target + "\n" + strings.Repeat(" ", column))
-	} else {
-		t.out.WriteString(console.Pad(f.Target, t.target) + "  ")
-	}
-	width := max(t.style.Width-column, leastText)
-	lines := console.Wrap(f.text(), width)
-	if f.Remedy != "" {
-		lines = append(lines, console.Wrap("-> "+f.Remedy, width)...)
-	}
-	text := strings.Join(lines, "\n"+strings.Repeat(" ", column))
-	t.out.WriteString(strings.TrimRight(text, " ") + "\n")
-}
-
-func (t *table) emphasized(color console.Color, count int, text string) string {
-	if count == 0 {
-		return text
-	}
-	return t.style.Paint(color, text)
-}
-
-func colorOf(f *Finding) console.Color {
+func (f *Finding) color() console.Color {
 	switch {
 	case f.Err != nil:
 		return console.Red

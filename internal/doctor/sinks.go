@@ -1,0 +1,93 @@
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/deltabridge/deltabridge/internal/config"
+	"github.com/deltabridge/deltabridge/pkg/sinks"
+	"github.com/deltabridge/deltabridge/pkg/sinks/diagnose"
+)
+
+// checkSinks checks all destinations at the same time.
+func (e *examination) checkSinks(ctx context.Context) {
+	found := make([][]diagnose.Finding, len(e.Sinks))
+	var group sync.WaitGroup
+	for n := range e.Sinks {
+		group.Go(func() { found[n] = e.checkSink(ctx, &e.Sinks[n]) })
+	}
+	group.Wait()
+	for n := range e.Sinks {
+		e.area = "sink " + e.Sinks[n].Name
+		e.add(found[n]...)
+		e.checkDestination(&e.Sinks[n])
+	}
+}
+
+// checkSink checks the destinations of one sink.
+func (e *examination) checkSink(ctx context.Context, s *NamedSink) (found []diagnose.Finding) {
+	embedded := slices.ContainsFunc(e.Config.Sinks, func(c config.Sink) bool {
+		return c.Name == s.Name && c.NATS != nil && c.NATS.Embedded != nil
+	})
+	if embedded && e.running {
+		return []diagnose.Finding{{Step: stepDestination, Detail: "not checked: a bridge with this embedded server is running"}}
+	}
+	if checker, ok := s.Sink.(diagnose.Checker); ok {
+		found = checker.Check(ctx)
+	}
+	for _, other := range s.Additional {
+		found = append(found, other.Check(ctx)...)
+	}
+	if len(found) == 0 {
+		return []diagnose.Finding{{Step: stepDestination, Detail: "nothing to check"}}
+	}
+	if embedded || slices.ContainsFunc(found, func(f diagnose.Finding) bool { return f.Err != nil }) {
+		return found
+	}
+	return append(found, e.checkName(ctx, s)...)
+}
+
+// checkDestination warns if a sink's destination differs from the one in the checkpoint.
+func (e *examination) checkDestination(s *NamedSink) {
+	before := e.destinations[s.Name]
+	d, ok := s.Sink.(sinks.Identified)
+	if !ok || before == "" || d.Destination() == "" || d.Destination() == before {
+		return
+	}
+	e.warn(stepDestination, d.Destination(),
+		"the destination has changed, it was "+before+": the sink will send its spilled events and then an initial list of all objects",
+		"no action needed if this is intended; nothing more will be sent to the previous destination")
+}
+
+// checkName reports which cluster has registered the cluster's name at the destination of a sink. It returns nil if the
+// destination has no register of names.
+func (e *examination) checkName(ctx context.Context, s *NamedSink) []diagnose.Finding {
+	reader, ok := s.Sink.(diagnose.NameReader)
+	if !ok {
+		return nil
+	}
+	owner := sinks.Owner{Cluster: e.Config.Cluster, UID: e.cluster}
+	registered, err := reader.ReadName(ctx, owner.Cluster)
+	f := diagnose.Finding{Step: sinks.StepName, Target: owner.Cluster}
+	f.Detail = fmt.Sprintf("registered by the cluster with uid %s at %s", registered.UID, registered.Since.UTC().Format(time.RFC3339))
+	switch {
+	case err != nil:
+		f.Warn, f.Detail = true, "cannot read which cluster has registered this name: "+err.Error()
+		f.Remedy = "allow the bridge to read the names of clusters, or make sure that no other cluster uses this name there"
+	case registered.UID == "":
+		f.Detail = "no cluster has registered this name yet"
+	case owner.UID == "":
+		f.Warn, f.Detail = true, f.Detail+"; it is not known whether that is this cluster"
+		f.Remedy = "allow the bridge to read the namespace kube-system"
+	case registered.UID == owner.UID:
+		f.Detail += ": this cluster"
+	default:
+		if d, ok := s.Sink.(sinks.Identified); ok {
+			f = diagnose.Failed(sinks.StepName, owner.Cluster, sinks.NameTaken(d, s.Name, owner, registered))
+		}
+	}
+	return []diagnose.Finding{f}
+}
