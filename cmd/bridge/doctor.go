@@ -71,10 +71,7 @@ func doctorOptions(cfg *config.Config) (doctor.Options, error) {
 		}
 		return kube, err
 	}}
-	var err error
-	if options.Scopes, err = assemble.Scopes(cfg); err != nil { // impossible: the configuration was validated
-		return options, err
-	}
+	options.Scopes = assemble.Scopes(cfg)
 	for n := range cfg.Sinks {
 		s := &cfg.Sinks[n]
 		d, err := assemble.NewDestination(s, nil, slog.New(slog.DiscardHandler))

@@ -1,18 +1,12 @@
 package main
 
 import (
-	"context"
-	"errors"
-	"fmt"
 	"io"
 	"slices"
 
 	"github.com/deltabridge/deltabridge/internal/assemble"
-	"github.com/deltabridge/deltabridge/internal/config"
 	"github.com/deltabridge/deltabridge/internal/rbac"
 	"github.com/spf13/cobra"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/discovery"
 )
 
 func newRBACCommand(stdout io.Writer) *cobra.Command {
@@ -37,9 +31,11 @@ func newRBACCommand(stdout io.Writer) *cobra.Command {
 				return err
 			}
 			if discover {
-				if options.Served, err = discoverServed(cmd.Context(), cfg); err != nil {
+				_, found, err := assemble.Discover(cmd.Context(), cfg, "deltabridge-rbac/"+version)
+				if err != nil {
 					return err
 				}
+				options.Served = found
 			}
 			access, err := rbac.For(slices.Concat(cfg.Watch, cfg.Auxiliary()), options)
 			if err != nil {
@@ -57,36 +53,4 @@ func newRBACCommand(stdout io.Writer) *cobra.Command {
 	flags.BoolVar(&discover, "discover", false, "replace wildcards by the resources that the cluster serves now")
 	cmd.MarkFlagsMutuallyExclusive("group", "discover")
 	return cmd
-}
-
-// discoverServed returns all resources that the API server can list and watch, in all versions.
-func discoverServed(ctx context.Context, cfg *config.Config) ([]rbac.Served, error) {
-	kube, err := assemble.Kubeconfig(cfg.Kubeconfig)
-	if err != nil {
-		return nil, err
-	}
-	client, err := discovery.NewDiscoveryClientForConfig(kube)
-	if err != nil {
-		return nil, fmt.Errorf("discovery client: %w", err)
-	}
-	_, lists, err := client.ServerGroupsAndResourcesWithContext(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("discover the resources of the API server: %w", err)
-	}
-	var found []rbac.Served
-	for _, list := range lists {
-		gv, err := schema.ParseGroupVersion(list.GroupVersion)
-		if err != nil {
-			return nil, err
-		}
-		for _, r := range list.APIResources {
-			if slices.Contains(r.Verbs, "list") && slices.Contains(r.Verbs, "watch") {
-				found = append(found, rbac.Served{GroupVersionResource: gv.WithResource(r.Name), Namespaced: r.Namespaced})
-			}
-		}
-	}
-	if len(found) == 0 {
-		return nil, errors.New("discover the resources of the API server: there are none that can be listed and watched")
-	}
-	return found, nil
 }

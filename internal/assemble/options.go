@@ -31,9 +31,7 @@ func Options(cfg *config.Config, kube *rest.Config, build engine.Build, log *slo
 		return o, err
 	}
 	o.Watch = string(watch)
-	if o.Scopes, err = Scopes(cfg); err != nil { // the configuration was checked, so there is none
-		return o, err
-	}
+	o.Scopes = Scopes(cfg)
 	prober := &reach.Prober{}
 	for n := range cfg.Sinks {
 		s := &cfg.Sinks[n]

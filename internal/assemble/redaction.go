@@ -17,7 +17,6 @@ import (
 	"github.com/deltabridge/deltabridge/internal/engine"
 	"github.com/deltabridge/deltabridge/internal/files"
 	"github.com/deltabridge/deltabridge/pkg/checkpoint"
-	"github.com/deltabridge/deltabridge/pkg/filter"
 	"github.com/deltabridge/deltabridge/pkg/object"
 	"github.com/deltabridge/deltabridge/pkg/redact"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -101,21 +100,9 @@ func Seen(r *redact.Redactor) engine.Bytes {
 func redactionRules(cfg *config.Config) ([]redact.Rule, error) {
 	var rules []redact.Rule
 	for _, c := range cfg.Redact {
-		var patterns []filter.ResourcePattern
-		for _, text := range c.Resources {
-			pattern, err := filter.ParsePattern(text)
-			if err != nil { // the configuration was checked, so there is none
-				return nil, err
-			}
-			patterns = append(patterns, pattern)
-		}
+		patterns := config.ParsePatterns(c.Resources)
 		rule := redact.Rule{Resources: func(gvr schema.GroupVersionResource) bool {
-			for _, pattern := range patterns {
-				if pattern.Matches(gvr) {
-					return true
-				}
-			}
-			return len(patterns) == 0
+			return len(c.Resources) == 0 || patterns.Match(gvr)
 		}}
 		for _, text := range c.Paths {
 			path, err := redact.ParsePath(text)

@@ -1,6 +1,7 @@
 package assemble
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -8,14 +9,16 @@ import (
 
 	"github.com/deltabridge/deltabridge/internal/config"
 	"github.com/deltabridge/deltabridge/pkg/filter"
+	"github.com/deltabridge/deltabridge/pkg/informer"
+	"github.com/deltabridge/deltabridge/pkg/informer/discovery"
 	"github.com/deltabridge/deltabridge/pkg/informer/fleet"
-	"k8s.io/apimachinery/pkg/runtime/schema"
+	kubediscovery "k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// Kubeconfig gives the way to the API server: the file that the configuration names, or else the pod's own
-// service account, or else what kubectl would use.
+// Kubeconfig returns how to connect to the API server: by the kubeconfig at path or, if path is empty, by the service
+// account of the Pod, otherwise by the kubeconfig that kubectl would use.
 func Kubeconfig(path string) (*rest.Config, error) {
 	if path == "" {
 		cfg, err := rest.InClusterConfig()
@@ -30,7 +33,7 @@ func Kubeconfig(path string) (*rest.Config, error) {
 	rules.ExplicitPath = path
 	cfg, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil).ClientConfig()
 	if clientcmd.IsEmptyConfig(err) {
-		return nil, errors.New("no way to a cluster: not in a pod, and no kubeconfig found (set kubeconfig: in the configuration, or KUBECONFIG, or make ~/.kube/config)")
+		return nil, errors.New("not in a Pod, and no kubeconfig found (set kubeconfig in the configuration, or KUBECONFIG, or create ~/.kube/config)")
 	}
 	if err != nil {
 		return nil, fmt.Errorf("kubeconfig: %w", err)
@@ -38,64 +41,56 @@ func Kubeconfig(path string) (*rest.Config, error) {
 	return cfg, nil
 }
 
-// Scopes gives all that is watched: what the configuration names, in its order, and what is needed besides.
-func Scopes(cfg *config.Config) ([]fleet.Scope, error) {
-	var scopes []fleet.Scope
-	add := func(watches []config.Watch, auxiliary bool) error {
-		for n := range watches {
-			scope, err := NewScope(&watches[n])
-			if err != nil {
-				return err
-			}
-			scope.Auxiliary = auxiliary
-			scopes = append(scopes, scope)
-		}
-		return nil
+// Discover returns a client for the API server of a configuration, and what the API server serves.
+func Discover(ctx context.Context, cfg *config.Config, userAgent string) (rest.Interface, *discovery.Catalog, error) {
+	kube, err := Kubeconfig(cfg.Kubeconfig)
+	if err != nil {
+		return nil, nil, err
 	}
-	if err := add(cfg.Watch, false); err != nil {
-		return nil, err
+	kube.UserAgent, kube.WarningHandler, kube.QPS = userAgent, rest.NoWarnings{}, -1
+	client, err := informer.NewClient(kube)
+	if err != nil {
+		return nil, nil, err
 	}
-	return scopes, add(cfg.Auxiliary(), true)
+	disco, err := kubediscovery.NewDiscoveryClientForConfig(kube)
+	if err != nil {
+		return nil, nil, fmt.Errorf("discovery client: %w", err)
+	}
+	found, err := discovery.New(disco, client).Discover(ctx)
+	return client, found, err
 }
 
-// NewScope is what an entry of `watch` selects.
-func NewScope(w *config.Watch) (fleet.Scope, error) {
+// Scopes returns everything to watch: the entries of `watch` in their order, then what enrichment requires.
+func Scopes(cfg *config.Config) []fleet.Scope {
+	var scopes []fleet.Scope
+	for n := range cfg.Watch {
+		scopes = append(scopes, NewScope(&cfg.Watch[n]))
+	}
+	for _, w := range cfg.Auxiliary() {
+		scope := NewScope(&w)
+		scope.Auxiliary = true
+		scopes = append(scopes, scope)
+	}
+	return scopes
+}
+
+// NewScope returns what an entry of `watch` selects.
+func NewScope(w *config.Watch) fleet.Scope {
 	scope := fleet.Scope{LabelSelector: w.LabelSelector, FieldSelector: w.FieldSelector}
-	for _, text := range w.Resources {
-		pattern, err := filter.ParsePattern(text)
-		if err != nil {
-			return scope, err
-		}
+	for n, pattern := range config.ParsePatterns(w.Resources) {
+		text := w.Resources[n]
 		scope.Patterns = append(scope.Patterns, fleet.Pattern{Text: text, Match: pattern.Matches, Wildcard: strings.ContainsAny(text, "*?[")})
 	}
-	var excluded []filter.ResourcePattern
-	for _, text := range w.Exclude {
-		pattern, err := filter.ParsePattern(text)
-		if err != nil {
-			return scope, err
-		}
-		excluded = append(excluded, pattern)
+	if excluded := config.ParsePatterns(w.Exclude); len(excluded) > 0 {
+		scope.Exclude = excluded.Match
 	}
-	if len(excluded) > 0 {
-		scope.Exclude = func(gvr schema.GroupVersionResource) bool {
-			for _, pattern := range excluded {
-				if pattern.Matches(gvr) {
-					return true
-				}
-			}
-			return false
-		}
-	}
-	namespaces, err := filter.ParseNamespaces(w.Namespaces)
-	if err != nil {
-		return scope, err
-	}
+	namespaces, _ := filter.ParseNamespaces(w.Namespaces) // the configuration was validated
 	switch literals, ok := namespaces.Literals(); {
-	case ok && len(literals) > 0:
+	case ok:
 		scope.Namespaces = literals
 	case !namespaces.All():
 		sorted := slices.Compact(slices.Sorted(slices.Values(w.Namespaces))) // their order has no meaning
 		scope.Accept, scope.AcceptText = namespaces.Matches, strings.Join(sorted, ",")
 	}
-	return scope, nil
+	return scope
 }

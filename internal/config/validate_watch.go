@@ -13,34 +13,44 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/filter"
 )
 
-// entry is an entry of watch, parsed.
-type entry struct {
-	resources, exclude []filter.ResourcePattern
-	namespaces         filter.NamespaceMatcher
-	named              []string // the namespaces, if they are all names; else nil
-	all                bool     // namespaces
-	text               string   // the namespaces in canonical form
-	labels, fields     string   // in canonical form
-	evaluable          bool     // fields asks for the name and the namespace alone
+// Patterns are parsed patterns of resources.
+type Patterns []filter.ResourcePattern
+
+// ParsePatterns parses the patterns of an entry of `watch` or `redact`. It leaves out invalid patterns, which [Parse]
+// reports.
+func ParsePatterns(texts []string) Patterns {
+	var patterns Patterns
+	for _, text := range texts {
+		if p, err := filter.ParsePattern(text); err == nil {
+			patterns = append(patterns, p)
+		}
+	}
+	return patterns
 }
 
-func entryOf(w *Watch) entry {
-	e := entry{labels: w.LabelSelector, fields: w.FieldSelector}
-	for _, text := range w.Resources {
-		if p, err := filter.ParsePattern(text); err == nil {
-			e.resources = append(e.resources, p)
-		}
+// Match reports whether one of the patterns matches a resource.
+func (p Patterns) Match(resource gvr.GroupVersionResource) bool {
+	return slices.ContainsFunc(p, func(pattern filter.ResourcePattern) bool { return pattern.Matches(resource) })
+}
+
+// entry is a parsed entry of `watch`.
+type entry struct {
+	resources, exclude Patterns
+	namespaces         filter.NamespaceMatcher
+	named              []string // the namespaces if all are plain names, otherwise nil
+	text               string   // the namespaces in canonical form
+	labels, fields     string   // in canonical form
+	evaluable          bool     // the bridge can evaluate the field selector
+}
+
+func parseEntry(w *Watch) entry {
+	e := entry{
+		resources: ParsePatterns(w.Resources), exclude: ParsePatterns(w.Exclude),
+		text:   strings.Join(slices.Compact(slices.Sorted(slices.Values(w.Namespaces))), ","),
+		labels: w.LabelSelector, fields: w.FieldSelector,
 	}
-	for _, text := range w.Exclude {
-		if p, err := filter.ParsePattern(text); err == nil {
-			e.exclude = append(e.exclude, p)
-		}
-	}
-	if namespaces, err := filter.ParseNamespaces(w.Namespaces); err == nil {
-		e.namespaces, e.all = namespaces, namespaces.All()
-		e.named, _ = namespaces.Literals()
-		e.text = strings.Join(slices.Compact(slices.Sorted(slices.Values(w.Namespaces))), ",")
-	}
+	e.namespaces, _ = filter.ParseNamespaces(w.Namespaces) // Watch.validate reports the error
+	e.named, _ = e.namespaces.Literals()
 	if selector, err := labels.Parse(w.LabelSelector); err == nil {
 		e.labels = selector.String()
 	}
@@ -49,21 +59,19 @@ func entryOf(w *Watch) entry {
 		e.evaluable = !slices.ContainsFunc(requirements, func(r fields.Requirement) bool {
 			return r.Field != "metadata.name" && r.Field != "metadata.namespace"
 		})
-		slices.SortFunc(requirements, func(a, b fields.Requirement) int { return strings.Compare(a.Field+a.Value, b.Field+b.Value) })
-		e.fields = fmt.Sprint(requirements)
-		if len(requirements) == 0 {
-			e.fields = ""
-		}
+		terms := strings.Split(selector.String(), ",")
+		slices.Sort(terms)
+		e.fields = strings.Join(terms, ",")
 	}
 	return e
 }
 
-// validateOverlaps reports entries that may name the same object and select it by different fields. An object is watched once, by what all
-// entries select of it; labels can be looked at here, most fields by the API server alone.
+// validateOverlaps reports entries that may name the same object and have different field selectors. An object is watched
+// only once, and only the API server knows most fields, so it cannot evaluate both selectors.
 func validateOverlaps(at *strictyaml.Section, watch []Watch) {
 	entries := make([]entry, len(watch))
 	for i := range watch {
-		entries[i] = entryOf(&watch[i])
+		entries[i] = parseEntry(&watch[i])
 	}
 	for i := range entries {
 		for j := range entries[:i] {
@@ -72,7 +80,7 @@ func validateOverlaps(at *strictyaml.Section, watch []Watch) {
 				continue
 			}
 			covered := slices.ContainsFunc(entries, func(e entry) bool {
-				return e.fields == "" && e.labels == "" && e.all && len(e.exclude) == 0 && e.names(one)
+				return e.fields == "" && e.labels == "" && e.namespaces.All() && len(e.exclude) == 0 && e.names(one)
 			})
 			if covered {
 				continue
@@ -82,18 +90,18 @@ func validateOverlaps(at *strictyaml.Section, watch []Watch) {
 				n, than = j, i
 			}
 			at.Report(fmt.Sprintf("watch[%d].fieldSelector", n),
-				fmt.Sprintf("differs from that of watch[%d], and both may name the same objects: an object is watched once, and its fields are known to the API server alone", than),
-				"write the same fieldSelector for both, or resources or namespaces that have nothing in common, or a filter of the sink in its place")
+				fmt.Sprintf("differs from the one of watch[%d], and both may select the same objects, which are watched only once", than),
+				"use the same fieldSelector for both, or different resources or namespaces, or a filter of the sink instead")
 		}
 	}
 }
 
-// conflicts reports whether no watch gives what both entries select.
+// conflicts reports whether one watch cannot select what both entries select.
 func (e *entry) conflicts(o *entry) bool {
 	return e.fields != o.fields && !(e.evaluable && o.evaluable) && e.meets(o) && !e.covers(o) && !o.covers(e) && e.sharesResource(o)
 }
 
-// meets reports whether there may be a namespace that both have.
+// meets reports whether a namespace may be in both entries.
 func (e *entry) meets(o *entry) bool {
 	if e.named == nil {
 		e, o = o, e
@@ -101,13 +109,13 @@ func (e *entry) meets(o *entry) bool {
 	return e.named == nil || slices.ContainsFunc(e.named, o.namespaces.Matches)
 }
 
-// covers reports whether e selects all that o does where both are.
+// covers reports whether e selects everything that o selects in the namespaces that both have.
 func (e *entry) covers(o *entry) bool {
 	return (e.labels == "" || e.labels == o.labels) && (e.fields == "" || e.fields == o.fields) &&
-		(e.all || e.text == o.text || e.named != nil || o.named != nil) // single namespaces are looked at each by itself
+		(e.namespaces.All() || e.text == o.text || e.named != nil || o.named != nil) // plain names are compared one by one
 }
 
-// names reports whether e names all resources that o does.
+// names reports whether e names all resources that o names.
 func (e *entry) names(o *entry) bool {
 	return !slices.ContainsFunc(o.resources, func(p filter.ResourcePattern) bool {
 		return !slices.ContainsFunc(e.resources, func(q filter.ResourcePattern) bool {
@@ -116,7 +124,7 @@ func (e *entry) names(o *entry) bool {
 	})
 }
 
-// sharesResource reports whether there may be a resource that both name.
+// sharesResource reports whether both entries may name the same resource.
 func (e *entry) sharesResource(o *entry) bool {
 	return slices.ContainsFunc(e.resources, func(p filter.ResourcePattern) bool {
 		return slices.ContainsFunc(o.resources, func(q filter.ResourcePattern) bool {
@@ -138,5 +146,5 @@ func (e *entry) sharesResource(o *entry) bool {
 
 func wildcard(glob string) bool { return strings.ContainsAny(glob, "*?[") }
 
-// mayMeet reports whether two globs may match the same; of two with wildcards that is taken for granted.
+// mayMeet reports whether two globs may match the same name. Globs with wildcards always may.
 func mayMeet(a, b string) bool { return wildcard(a) || wildcard(b) || a == b }

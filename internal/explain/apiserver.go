@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	kubediscovery "k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -30,25 +29,11 @@ type apiServer struct {
 
 // connect discovers what the API server serves and reads the uid of the cluster.
 func (e *explainer) connect(ctx context.Context) (*apiServer, error) {
-	kube, err := assemble.Kubeconfig(e.cfg.Kubeconfig)
+	client, found, err := assemble.Discover(ctx, e.cfg, "deltabridge-explain/"+e.Version)
 	if err != nil {
 		return nil, err
 	}
-	kube.UserAgent, kube.WarningHandler = "deltabridge-explain/"+e.Version, rest.NoWarnings{}
-	a := &apiServer{}
-	if a.client, err = informer.NewClient(kube); err != nil {
-		return nil, err
-	}
-	kube.QPS, kube.Burst = -1, 0
-	client, err := kubediscovery.NewDiscoveryClientForConfig(kube)
-	if err != nil {
-		return nil, fmt.Errorf("discovery client: %w", err)
-	}
-	found, err := discovery.New(client, a.client).Discover(ctx)
-	if err != nil {
-		return nil, err
-	}
-	a.served = found.Served
+	a := &apiServer{client: client, served: found.Served}
 	a.uid, err = tracker.ReadClusterUID(ctx, a.client)
 	return a, err
 }

@@ -74,11 +74,7 @@ func (o Options) Reports(ctx context.Context, cfg *config.Config, args []string,
 		return nil, err
 	}
 	for n := range cfg.Watch {
-		scope, err := assemble.NewScope(&cfg.Watch[n])
-		if err != nil { // impossible: the configuration was validated
-			return nil, err
-		}
-		e.scopes = append(e.scopes, scope)
+		e.scopes = append(e.scopes, assemble.NewScope(&cfg.Watch[n]))
 	}
 	subjects, err := e.findSubjects(ctx, args, stdin)
 	if err != nil {

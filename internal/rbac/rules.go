@@ -14,13 +14,8 @@ import (
 	"github.com/deltabridge/deltabridge/internal/config"
 	"github.com/deltabridge/deltabridge/pkg/filter"
 	"github.com/deltabridge/deltabridge/pkg/informer"
+	"github.com/deltabridge/deltabridge/pkg/informer/discovery"
 )
-
-// Served is a resource for which the cluster serves list and watch.
-type Served struct {
-	schema.GroupVersionResource
-	Namespaced bool
-}
 
 // Access is the access that the bridge requires.
 type Access struct {
@@ -37,7 +32,7 @@ type Options struct {
 	// Groups are the API groups that `*` selects in addition to those of Kubernetes.
 	Groups []string
 	// Served are the resources to which wildcards are resolved. If it is nil, they remain wildcards.
-	Served []Served
+	Served *discovery.Catalog
 }
 
 // coreNamespaced returns the namespaced resources of the core group that can be listed and watched. The list is fixed
@@ -66,6 +61,11 @@ const secrets = "secrets"
 // For computes the access that the entries of `watch` require. The error names an entry that RBAC can't express, and
 // says what to do.
 func For(watch []config.Watch, options Options) (*Access, error) {
+	if options.Served != nil {
+		for gv, err := range options.Served.Failed {
+			return nil, fmt.Errorf("discover the resources of %s: %w", gv, err)
+		}
+	}
 	c := &computation{options: options, scopes: map[string]*grants{}}
 	access := &Access{Namespaces: map[string][]rbacv1.PolicyRule{}}
 	for n := range watch {
@@ -110,12 +110,12 @@ func (c *computation) scope(namespace string) *grants {
 // entry is a parsed entry of `watch`.
 type entry struct {
 	namespaces []string // [""] is the whole cluster
-	exclude    []filter.ResourcePattern
+	exclude    config.Patterns
 	secrets    bool // a pattern names secrets, and they are not excluded
 }
 
 func (c *computation) watch(w *config.Watch) error {
-	e := entry{namespaces: []string{""}}
+	e := entry{namespaces: []string{""}, exclude: config.ParsePatterns(w.Exclude)}
 	matcher, err := filter.ParseNamespaces(w.Namespaces)
 	if err != nil {
 		return fmt.Errorf("namespaces: %w", err)
@@ -126,17 +126,11 @@ func (c *computation) watch(w *config.Watch) error {
 		c.note("namespaces: [%s] is watched and granted in the whole cluster, because not all entries are plain names",
 			strings.Join(w.Namespaces, ", "))
 	}
-	if e.exclude, err = parsePatterns(w.Exclude); err != nil {
-		return fmt.Errorf("exclude%w", err)
-	}
-	patterns, err := parsePatterns(w.Resources)
-	if err != nil {
-		return fmt.Errorf("resources%w", err)
-	}
+	patterns := config.ParsePatterns(w.Resources)
 	for _, p := range patterns {
 		e.secrets = e.secrets || p.Resource == secrets && matches(p.Group, "") && !e.excludes("", p.Version, secrets)
 	}
-	c.scan(w.Resources, patterns)
+	c.scan(patterns)
 	for n, p := range patterns {
 		for _, namespace := range e.namespaces {
 			if err := c.pattern(&e, namespace, p); err != nil {
@@ -147,20 +141,8 @@ func (c *computation) watch(w *config.Watch) error {
 	return nil
 }
 
-func parsePatterns(texts []string) ([]filter.ResourcePattern, error) {
-	patterns := make([]filter.ResourcePattern, len(texts))
-	for n, text := range texts {
-		var err error
-		if patterns[n], err = filter.ParsePattern(text); err != nil {
-			return nil, fmt.Errorf("[%d]: %w", n, err)
-		}
-	}
-	return patterns, nil
-}
-
 func (e *entry) excludes(group, version, resource string) bool {
-	gvr := schema.GroupVersionResource{Group: group, Version: version, Resource: resource}
-	return slices.ContainsFunc(e.exclude, func(p filter.ResourcePattern) bool { return p.Matches(gvr) })
+	return e.exclude.Match(schema.GroupVersionResource{Group: group, Version: version, Resource: resource})
 }
 
 // pattern grants the resources that a pattern selects in a namespace, or in the whole cluster if namespace is empty.
@@ -198,10 +180,12 @@ func (c *computation) pattern(e *entry, namespace string, p filter.ResourcePatte
 // resolve grants the served resources that match a pattern with wildcards. Secrets are granted only if the entry names
 // them.
 func (c *computation) resolve(e *entry, namespace string, p filter.ResourcePattern) {
-	for _, s := range c.options.Served {
+	for _, s := range c.options.Served.Served {
 		isSecret := s.Group == "" && s.Resource == secrets
-		if p.Matches(s.GroupVersionResource) && !e.excludes(s.Group, s.Version, s.Resource) &&
-			(namespace == "" || s.Namespaced) && (!isSecret || e.secrets) {
+		selected := slices.ContainsFunc(s.Versions, func(version string) bool {
+			return p.Matches(s.WithVersion(version)) && !e.excludes(s.Group, version, s.Resource)
+		})
+		if selected && (namespace == "" || s.Namespaced) && (!isSecret || e.secrets) {
 			c.scope(namespace).add(s.Group, s.Resource)
 		}
 	}
@@ -288,20 +272,17 @@ func (g *grants) rules() []rbacv1.PolicyRule {
 func Own(watch []config.Watch) []rbacv1.PolicyRule {
 	c := &computation{}
 	for n := range watch {
-		patterns, err := parsePatterns(watch[n].Resources)
-		if err != nil { // impossible: the configuration was validated
-			continue
-		}
-		c.scan(watch[n].Resources, patterns)
+		c.scan(config.ParsePatterns(watch[n].Resources))
 	}
 	return c.own()
 }
 
 // scan records whether patterns have wildcards, and whether they can select custom or aggregated resources.
-func (c *computation) scan(texts []string, patterns []filter.ResourcePattern) {
-	for n, p := range patterns {
-		c.wildcards = c.wildcards || isGlob(texts[n])
-		c.foreign = c.foreign || isGlob(texts[n]) || strings.Contains(p.Group, ".")
+func (c *computation) scan(patterns config.Patterns) {
+	for _, p := range patterns {
+		wildcard := isGlob(p.Resource) || isGlob(p.Group)
+		c.wildcards = c.wildcards || wildcard
+		c.foreign = c.foreign || wildcard || strings.Contains(p.Group, ".")
 	}
 }
 

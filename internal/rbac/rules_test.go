@@ -1,6 +1,7 @@
 package rbac
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -12,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/deltabridge/deltabridge/internal/config"
+	"github.com/deltabridge/deltabridge/pkg/informer/discovery"
 )
 
 const always = "core: namespaces [kube-system] get"
@@ -122,10 +124,10 @@ func TestFor(t *testing.T) {
 		{
 			name:  "discovered",
 			watch: []config.Watch{{Resources: []string{"*"}, Exclude: []string{"b*.apps"}}, {Resources: []string{"n*", "a*.apps"}, Namespaces: []string{"x"}}},
-			options: Options{Served: []Served{
-				served("", "v1", "pods", true), served("", "v1", "secrets", true), served("", "v1", "nodes", false),
-				served("apps", "v1", "as", true), served("apps", "v1", "bs", true), served("apps", "v2", "as", true),
-			}},
+			options: Options{Served: &discovery.Catalog{Served: []discovery.Served{
+				served("", "pods", true, "v1"), served("", "secrets", true, "v1"), served("", "nodes", false, "v1"),
+				served("apps", "as", true, "v1", "v2"), served("apps", "bs", true, "v1"),
+			}}},
 			want: []string{"core: nodes,pods get,list,watch", "apps: as get,list,watch", always, definitions, services},
 			in:   map[string][]string{"x": {"apps: as get,list,watch"}},
 			note: "run this command again",
@@ -133,7 +135,7 @@ func TestFor(t *testing.T) {
 		{
 			name:    "discovered, with Secrets",
 			watch:   []config.Watch{{Resources: []string{"*", "secrets"}}},
-			options: Options{Served: []Served{served("", "v1", "secrets", true)}},
+			options: Options{Served: &discovery.Catalog{Served: []discovery.Served{served("", "secrets", true, "v1")}}},
 			want:    []string{"core: secrets get,list,watch", always, definitions, services},
 			note:    "run this command again",
 		},
@@ -161,8 +163,18 @@ func TestFor(t *testing.T) {
 	}
 }
 
-func served(group, version, resource string, namespaced bool) Served {
-	return Served{schema.GroupVersionResource{Group: group, Version: version, Resource: resource}, namespaced}
+func served(group, resource string, namespaced bool, versions ...string) discovery.Served {
+	return discovery.Served{
+		GroupResource: schema.GroupResource{Group: group, Resource: resource}, Namespaced: namespaced, Versions: versions,
+	}
+}
+
+// If a group cannot be discovered, its resources would be missing from the rules.
+func TestForIncompleteDiscovery(t *testing.T) {
+	down := &discovery.Catalog{Failed: map[schema.GroupVersion]error{{Group: "a.com", Version: "v1"}: errors.New("down")}}
+	if _, err := For(config.Default().Watch, Options{Served: down}); err == nil || !strings.Contains(err.Error(), "a.com/v1: down") {
+		t.Error(err)
+	}
 }
 
 // What RBAC can't express is refused where it stands.
@@ -172,7 +184,7 @@ func TestForRefuses(t *testing.T) {
 		if want := fmt.Sprintf("watch[1].resources[1]: %q: RBAC has no wildcards", pattern); err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("%v, want %s", err, want)
 		}
-		if _, err := For([]config.Watch{{Resources: []string{pattern}}}, Options{Served: []Served{}}); err != nil {
+		if _, err := For([]config.Watch{{Resources: []string{pattern}}}, Options{Served: &discovery.Catalog{}}); err != nil {
 			t.Errorf("discovered: %v", err)
 		}
 	}
