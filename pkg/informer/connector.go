@@ -36,16 +36,6 @@ func (c *Connector) Dial(ctx context.Context, network, address string) (net.Conn
 	return c.prober.Dial(ctx, network, address)
 }
 
-// wait returns when the API server accepts connections, or when ctx ends.
-func (c *Connector) wait(ctx context.Context) {
-	if c == nil {
-		return
-	}
-	if address := c.dialed.Load(); address != nil {
-		_, _ = c.prober.Wait(ctx, *address)
-	}
-}
-
 // reach calls try until it returns something else than that the API server was not reached, or ctx ends. It returns what try
 // returned last.
 func (c *Connector) reach(ctx context.Context, try func() error) error {
@@ -54,7 +44,11 @@ func (c *Connector) reach(ctx context.Context, try func() error) error {
 		if !unreachable(err) || ctx.Err() != nil {
 			return err
 		}
-		c.wait(ctx)
+		if c != nil {
+			if address := c.dialed.Load(); address != nil {
+				_, _ = c.prober.Wait(ctx, *address)
+			}
+		}
 		pause(ctx, reach.Interval-time.Since(began)) // something that accepts connections need not be the API server
 		if ctx.Err() != nil {
 			return err
@@ -114,10 +108,8 @@ func pause(ctx context.Context, d time.Duration) {
 	if d <= 0 {
 		return
 	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(d):
 	case <-ctx.Done():
 	}
 }

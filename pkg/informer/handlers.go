@@ -100,14 +100,6 @@ func (i *Informer) handReplay(resourceVersion string) {
 // waits reports whether a handler is given everything by handReplay, which is still to come. The caller holds mu.
 func (i *Informer) waits(r *registration) bool { return r.replay && !i.replayed }
 
-// within reports whether a known object is in the scope, as far as it shows that.
-func (i *Informer) within(o *object.Object) bool {
-	if i.config.Within == nil {
-		return true
-	}
-	return i.config.Within(o)
-}
-
 // has reports whether a handler may have been given the known objects. The caller holds mu.
 func (i *Informer) has(r *registration) bool {
 	return !i.waits(r) || r.knows

@@ -41,13 +41,7 @@ type tracker struct {
 	mu        sync.Mutex
 	status    Status // without what snapshot adds
 	bookmarks bool
-	failing   map[string]failure // by verb: list or watch
-}
-
-// failure is how a request failed last.
-type failure struct {
-	kind string
-	err  error
+	failing   map[string]error // the last error by verb: list or watch
 }
 
 // FailureKind names what kind of failure an error is: failures of one kind are news once.
@@ -65,7 +59,7 @@ func (t *tracker) init(config Config) {
 		selector = "(auxiliary)"
 	}
 	t.status = Status{Resource: config.Resource, Namespace: config.Namespace, Selector: selector}
-	t.now, t.failing = time.Now, map[string]failure{}
+	t.now, t.failing = time.Now, map[string]error{}
 }
 
 func (t *tracker) update(change func(*Status)) {
@@ -102,12 +96,11 @@ func (t *tracker) requested(verb string, err error) (news bool) {
 		return failed && len(t.failing) == 0
 	}
 	t.status.Errors++
-	f := failure{FailureKind(err), err}
 	news = true
 	for _, before := range t.failing {
-		news = news && before.kind != f.kind
+		news = news && FailureKind(before) != FailureKind(err)
 	}
-	t.failing[verb] = f
+	t.failing[verb] = err
 	return news
 }
 
@@ -116,11 +109,11 @@ func (t *tracker) snapshot(objects int, synced bool) Status {
 	defer t.mu.Unlock()
 	s := t.status
 	s.Objects, s.Synced = objects, synced
-	for verb, f := range t.failing {
+	for verb, err := range t.failing {
 		if s.LastError == "" || verb == verbWatch { // a failing watch matters most
-			s.LastError = f.err.Error()
+			s.LastError = err.Error()
 		}
-		s.Forbidden = s.Forbidden || apierrors.IsForbidden(f.err) || apierrors.IsUnauthorized(f.err)
+		s.Forbidden = s.Forbidden || apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err)
 	}
 	limit := plainSilence
 	if t.bookmarks {

@@ -261,11 +261,13 @@ func (i *Informer) deleteMissing(list, others []*object.Object) {
 	for _, o := range slices.Concat(list, others) {
 		present[o.Key()] = true
 	}
+	source := &i.config.Source
+	leavers := i.config.Relist && !i.HasSynced() && i.config.Within != nil && (source.LabelSelector != "" || source.FieldSelector != "")
 	for _, known := range sorted(i.indexer.List()) {
 		switch {
 		case present[known.Key()]:
-		case i.config.Relist && !i.HasSynced() && i.serverSelects() && !i.within(known):
-			i.leave(known, known) // whether it lives the list does not say
+		case leavers && !i.config.Within(known):
+			i.leave(known, known) // the list does not show whether it exists
 		default:
 			i.remove(known, unseen(known))
 		}
@@ -273,11 +275,6 @@ func (i *Informer) deleteMissing(list, others []*object.Object) {
 	for _, now := range others {
 		i.drop(i.known(now), now)
 	}
-}
-
-// serverSelects reports whether lists lack what exists.
-func (i *Informer) serverSelects() bool {
-	return i.config.Source.LabelSelector != "" || i.config.Source.FieldSelector != ""
 }
 
 func (i *Informer) announceGap(to string) {

@@ -1,9 +1,7 @@
 package object
 
 import (
-	"encoding/json"
 	"fmt"
-	"io"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -21,24 +19,12 @@ import (
 func NegotiatedSerializer() runtime.NegotiatedSerializer {
 	return runtime.NewSimpleNegotiatedSerializer(runtime.SerializerInfo{
 		MediaType: runtime.ContentTypeJSON, MediaTypeType: "application", MediaTypeSubType: "json",
-		EncodesAsText: true, Serializer: codec{},
+		EncodesAsText: true, Serializer: runtime.NoopEncoder{Decoder: codec{}}, // the bridge only reads
 	})
 }
 
 // codec decodes the bodies of responses.
 type codec struct{}
-
-// Identifier implements runtime.Encoder.
-func (codec) Identifier() runtime.Identifier { return "deltabridge-object" }
-
-// Encode writes an Object as its bytes and anything else as JSON.
-func (codec) Encode(obj runtime.Object, w io.Writer) error {
-	if o, ok := obj.(*Object); ok {
-		_, err := w.Write(o.Raw)
-		return err
-	}
-	return json.NewEncoder(w).Encode(obj)
-}
 
 // Decode implements runtime.Decoder. It copies what it keeps of data.
 func (codec) Decode(data []byte, _ *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {

@@ -80,23 +80,17 @@ func New(raw []byte) (*Object, error) {
 const Slots = 64
 
 // Decision returns what SetDecision noted in a slot, 0 to Slots-1: whether the object belongs to what the slot stands
-// for. It is not known if nothing was noted, or the slot is out of range.
+// for. The decision is not known if none was noted, or if the slot is out of range.
 func (o *Object) Decision(slot int) (belongs, known bool) {
-	if slot < 0 || slot >= Slots {
-		return false, false
-	}
-	bit := uint64(1) << slot
+	bit := uint64(1) << uint(slot) //nolint:gosec // a slot that is out of range has no bit
 	known = atomic.LoadUint64(&o.known)&bit != 0
 	return known && atomic.LoadUint64(&o.belongs)&bit != 0, known
 }
 
-// SetDecision notes a decision for Decision: what is decided of a state is always the same, and costs more than to remember it. One
-// for a slot out of range is not noted.
+// SetDecision notes a decision for Decision. The decision about a state never changes, and costs more than to remember it.
+// One for a slot out of range is not noted.
 func (o *Object) SetDecision(slot int, belongs bool) {
-	if slot < 0 || slot >= Slots {
-		return
-	}
-	bit := uint64(1) << slot
+	bit := uint64(1) << uint(slot) //nolint:gosec // as in Decision
 	if belongs {
 		atomic.OrUint64(&o.belongs, bit)
 	} else {

@@ -2,9 +2,11 @@ package fleet
 
 import (
 	"context"
+	"math"
 	"time"
 
 	"github.com/deltabridge/deltabridge/pkg/informer"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/cache"
 )
 
@@ -40,14 +42,14 @@ const (
 	pollFailing   = 2 * time.Second  // first retry after a failure, doubled up to pollUnwatched
 )
 
-// afterChange are the pauses between the looks that follow the change of a definition: the API server needs a moment
-// to serve what was established, and another to stop serving what was removed.
-var afterChange = []time.Duration{200 * time.Millisecond, time.Second, 3 * time.Second, 10 * time.Second} //nolint:gochecknoglobals // constant in all but name
+// afterChange is the pause before the first look after the change of a definition. Further looks follow after 1, 3 and 9
+// seconds: the API server takes a moment to serve a new resource, and to stop serving one that was removed.
+const afterChange = 200 * time.Millisecond
 
 // pace decides when to look next. The zero value is ready for use.
 type pace struct {
-	pending  []time.Duration // looks that a change still asks for
-	failures int
+	pending wait.Backoff // the further looks after a change
+	failing wait.Backoff // of the looks after a failure; Duration is 0 after a success
 }
 
 // wait pauses until it is time to look again; false if ctx ended. complete: the last look left nothing open.
@@ -55,9 +57,9 @@ type pace struct {
 // an earlier one do not lead to more than one each second: somebody may edit all definitions at once, or one of them
 // all the time.
 func (p *pace) wait(ctx context.Context, changes <-chan struct{}, complete, watched bool) bool {
-	pause := afterChange[0]
-	if len(p.pending) > 0 {
-		pause = afterChange[1]
+	pause := afterChange
+	if p.pending.Steps > 0 {
+		pause = time.Second
 	}
 	timer := time.NewTimer(p.next(complete, watched))
 	defer timer.Stop()
@@ -66,7 +68,7 @@ func (p *pace) wait(ctx context.Context, changes <-chan struct{}, complete, watc
 		case <-ctx.Done():
 			return false
 		case <-changes:
-			p.pending = afterChange[1:]
+			p.pending = wait.Backoff{Duration: time.Second, Factor: 3, Steps: 3}
 			if !soon {
 				soon = true
 				timer.Reset(pause)
@@ -79,18 +81,14 @@ func (p *pace) wait(ctx context.Context, changes <-chan struct{}, complete, watc
 
 // next gives the pause before the next look. complete: the last look left nothing open. watched: changes are seen.
 func (p *pace) next(complete, watched bool) time.Duration {
-	if complete {
-		p.failures = 0
-	}
-	if len(p.pending) > 0 {
-		pause := p.pending[0]
-		p.pending = p.pending[1:]
-		return pause
+	if complete || p.failing.Duration == 0 {
+		p.failing = wait.Backoff{Duration: pollFailing, Factor: 2, Cap: pollUnwatched, Steps: math.MaxInt}
 	}
 	switch {
+	case p.pending.Steps > 0:
+		return p.pending.Step()
 	case !complete:
-		p.failures++
-		return min(pollFailing<<min(p.failures-1, 10), pollUnwatched)
+		return p.failing.Step()
 	case watched:
 		return pollWatched
 	default:
