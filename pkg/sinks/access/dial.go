@@ -16,13 +16,13 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 )
 
-// reachPatience is a little more than a dial takes, so that each of the first ones has a result.
-const reachPatience = reach.Timeout + reach.Interval/2
+// reachTimeout is a little longer than a dial may take, so that the first dial of each address has a result.
+const reachTimeout = reach.Timeout + reach.Interval/2
 
-// Reach returns the first of the addresses that accepts a connection. If none does for a second, the error has what explain
-// makes of each address's failure, which is a net.Dialer's or a net.Resolver's.
+// Reach returns the first of the addresses that accepts a connection. If none does for a second, explain makes the error of each
+// address; it is given the error of a net.Dialer or a net.Resolver.
 func Reach(ctx context.Context, p *reach.Prober, addrs []string, explain func(addr string, err error) error) (string, error) {
-	short, cancel := context.WithTimeout(ctx, reachPatience)
+	short, cancel := context.WithTimeout(ctx, reachTimeout)
 	defer cancel()
 	addr, err := p.Wait(short, addrs...)
 	if err == nil || canceled(ctx) {
@@ -40,28 +40,21 @@ func Reach(ctx context.Context, p *reach.Prober, addrs []string, explain func(ad
 	return "", Join("", errs)
 }
 
-// DialError is why no TCP connection to address came about: err is a net.Dialer's or a net.Resolver's. key is where
-// the configuration has the address, timeout how long was waited.
+// DialError explains err, the error of a net.Dialer or a net.Resolver for address. key is the configuration key of the address,
+// timeout how long the dial was allowed to take.
 func DialError(ctx context.Context, address, key string, timeout time.Duration, err error) error {
-	e := &sinks.ConnectError{Step: sinks.StepConnect, Address: address, Key: key}
-	var dns *net.DNSError
-	switch {
-	case canceled(ctx):
+	if canceled(ctx) {
 		return context.Cause(ctx)
-	case errors.As(err, &dns):
-		e.Step = sinks.StepResolve
-		host, _, _ := net.SplitHostPort(address)
-		if host == "" {
-			host = address
-		}
-		switch {
-		case dns.IsNotFound:
-			e.Err = Words(err, "there is no host %q", host)
-			e.Remedy = "correct the name in " + key + ", or the DNS"
-		default:
-			e.Err = Words(err, "the DNS does not say where %q is: %s", host, dns.Err)
-			e.Remedy = "look at the DNS of this machine or pod (egress to port 53)"
-		}
+	}
+	e := &sinks.ConnectError{Step: sinks.StepConnect, Address: address, Key: key}
+	dns, isDNS := errors.AsType[*net.DNSError](err)
+	switch {
+	case isDNS && dns.IsNotFound:
+		e.Step, e.Err = sinks.StepResolve, Words(err, "there is no host %q", dns.Name)
+		e.Remedy = "correct the name in " + key + ", or the DNS"
+	case isDNS:
+		e.Step, e.Err = sinks.StepResolve, Words(err, "the DNS does not say where %q is: %s", dns.Name, dns.Err)
+		e.Remedy = "look at the DNS of this machine or pod (egress to port 53)"
 	case errors.Is(err, syscall.ECONNREFUSED):
 		e.Err = Words(err, "nothing listens there (connection refused)")
 		e.Remedy = "start the broker, or correct the port in " + key
@@ -92,7 +85,7 @@ func Closed(err error) bool {
 	return errors.As(err, &op) && !op.Timeout() && (op.Op == "read" || op.Op == "write")
 }
 
-// Plain is err in words that stay the same from one attempt to the next: without the ports of this side.
+// Plain returns err without the local port, so that its text is the same at each attempt.
 func Plain(err error) error {
 	var op *net.OpError
 	if !errors.As(err, &op) || op.Source == nil {
@@ -101,7 +94,7 @@ func Plain(err error) error {
 	return &net.OpError{Op: op.Op, Net: op.Net, Err: op.Err}
 }
 
-// Redact takes secret out of words that came from elsewhere.
+// Redact replaces the secret in a text of another program.
 func Redact(words, secret string) string {
 	if secret == "" {
 		return words
@@ -109,7 +102,7 @@ func Redact(words, secret string) string {
 	return strings.ReplaceAll(words, secret, "***")
 }
 
-// Words is err for people: it reads as text alone, and errors.Is and errors.As still find err.
+// Words returns an error with another text than err. errors.Is and errors.As still find err.
 func Words(err error, format string, args ...any) error {
 	return &worded{text: fmt.Sprintf(format, args...), err: err}
 }
@@ -122,23 +115,13 @@ type worded struct {
 func (w *worded) Error() string { return w.text }
 func (w *worded) Unwrap() error { return w.err }
 
-// Join is several errors, one of each server, on one line; each distinct one once, behind prefix. errs is not empty.
+// Join returns several errors as one line, each distinct one once and after prefix.
 func Join(prefix string, errs []error) error {
-	j := &joined{}
 	var lines []string
 	for _, err := range errs {
 		if line := prefix + err.Error(); !slices.Contains(lines, line) {
-			lines, j.errs = append(lines, line), append(j.errs, err)
+			lines = append(lines, line)
 		}
 	}
-	j.text = strings.Join(lines, "; ")
-	return j
+	return Words(errors.Join(errs...), "%s", strings.Join(lines, "; "))
 }
-
-type joined struct {
-	text string
-	errs []error
-}
-
-func (j *joined) Error() string   { return j.text }
-func (j *joined) Unwrap() []error { return j.errs }

@@ -10,7 +10,7 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 )
 
-// Secret reads the file that the configuration's key names, less the line ends at its end.
+// Secret returns the content of a file without the line ends at its end. key is the configuration key of the file.
 func Secret(key, file string) (string, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -34,8 +34,8 @@ func fileError(key string, err error) *sinks.ConnectError {
 	return e
 }
 
-// Stamp stands for the present contents of the files: it is another when one of them has changed, come or gone.
-// Empty names are left out.
+// Stamp returns a hash of the contents of the files. It changes if a file is changed, created or removed. Empty names are left
+// out.
 func Stamp(files ...string) [sha256.Size]byte {
 	var all []byte
 	for _, file := range files {

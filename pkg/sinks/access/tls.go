@@ -1,6 +1,7 @@
 package access
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -16,7 +17,7 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 )
 
-// TLS is how a connection is secured. The certificate of the server is always verified.
+// TLS configures how a connection is secured. The certificate of the server is always verified.
 type TLS struct {
 	// Use TLS. It need not be given if another key of `tls` is.
 	Enabled bool `yaml:"enabled" default:"false" example:"true"`
@@ -29,17 +30,15 @@ type TLS struct {
 	KeyFile string `yaml:"keyFile" format:"file" example:"/etc/deltabridge/tls/tls.key"`
 	// The name that the certificate of the server has to have. Empty: the host that is connected to.
 	ServerName string `yaml:"serverName" example:"nats.example.com"`
-
-	InsecureSkipVerify bool // takes any certificate: for tests
 }
 
-// IsSet reports whether TLS is to be used: by Enabled or any other field.
+// IsSet reports whether TLS is to be used: Enabled or any other field is set.
 func (t *TLS) IsSet() bool { return *t != TLS{} }
 
-// Files are those that are named.
+// Files returns the configured files; those that are not configured are empty.
 func (t *TLS) Files() []string { return []string{t.CAFile, t.CertFile, t.KeyFile} }
 
-// Validate reports what contradicts each other.
+// Validate reports keys that contradict each other.
 func (t *TLS) Validate(at *strictyaml.Section) {
 	at.Together("certFile", "keyFile")
 	if at.Has("enabled") && !t.Enabled && len(at.Given("caFile", "certFile", "keyFile", "serverName")) > 0 {
@@ -47,7 +46,7 @@ func (t *TLS) Validate(at *strictyaml.Section) {
 	}
 }
 
-// CanonicalHost is a host in one spelling, to compare it with others.
+// CanonicalHost returns the one spelling of a host with which hosts can be compared.
 func CanonicalHost(host string) string {
 	switch host {
 	case "", "0.0.0.0", "::", "::1", "localhost":
@@ -56,18 +55,17 @@ func CanonicalHost(host string) string {
 	return strings.ToLower(host)
 }
 
-// Session is one or more handshakes with the files as they are at that time. It is safe for concurrent use.
+// Session makes handshakes with the files as they are at that time. It is safe for concurrent use.
 type Session struct {
 	tls     TLS
 	section string
 
-	mu       sync.Mutex
-	asked    bool              // the other side wants a certificate of ours
-	accepted [][]byte          // the authorities that it takes; empty: it does not say
-	shown    *x509.Certificate // what was shown to it
+	mu    sync.Mutex
+	asked bool              // the server asked for a client certificate
+	shown *x509.Certificate // the client certificate that it was shown
 }
 
-// NewSession checks that the files can be read and understood. section is where the configuration has them, as in "kafka.tls".
+// NewSession checks that the files can be read and parsed. section is the key of the configuration, such as "kafka.tls".
 func (t *TLS) NewSession(section string) (*Session, error) {
 	s := &Session{tls: *t, section: section}
 	if _, err := s.RootCAs(); err != nil {
@@ -81,7 +79,7 @@ func (t *TLS) NewSession(section string) (*Session, error) {
 	return s, nil
 }
 
-// RootCAs reads CAFile; nil stands for the system's.
+// RootCAs reads CAFile. It returns nil, for the authorities of the system, if there is none.
 func (s *Session) RootCAs() (*x509.CertPool, error) {
 	if s.tls.CAFile == "" {
 		return nil, nil //nolint:nilnil // as in tls.Config
@@ -110,32 +108,27 @@ func (s *Session) certificate() (*tls.Certificate, error) {
 	return &cert, nil
 }
 
-// Config is for a handshake with host. Its callback reads the client certificate again at each handshake; RootCAs are
-// those of now.
+// Config returns the configuration of a handshake with host. It contains the present authorities; the client certificate is
+// read at each handshake.
 func (s *Session) Config(host string) (*tls.Config, error) {
 	roots, err := s.RootCAs()
 	if err != nil {
 		return nil, err
 	}
-	c := &tls.Config{
+	return &tls.Config{
 		MinVersion:           tls.VersionTLS12,
-		ServerName:           s.tls.ServerName,
+		ServerName:           cmp.Or(s.tls.ServerName, host),
 		RootCAs:              roots,
-		InsecureSkipVerify:   s.tls.InsecureSkipVerify,
 		GetClientCertificate: s.clientCertificate,
-	}
-	if c.ServerName == "" {
-		c.ServerName = host
-	}
-	return c, nil
+	}, nil
 }
 
-// clientCertificate is for tls.Config. It shows the certificate even if the other side does not name its authority:
-// the refusal then says what is wrong, where no certificate at all would be taken for none configured.
-func (s *Session) clientCertificate(info *tls.CertificateRequestInfo) (*tls.Certificate, error) {
+// clientCertificate implements tls.Config.GetClientCertificate. It shows the certificate even if the server does not name its
+// authority: the server's error is then about this certificate, not about a missing one.
+func (s *Session) clientCertificate(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.asked, s.accepted, s.shown = true, info.AcceptableCAs, nil
+	s.asked, s.shown = true, nil
 	if s.tls.CertFile == "" {
 		return new(tls.Certificate), nil
 	}
@@ -147,7 +140,7 @@ func (s *Session) clientCertificate(info *tls.CertificateRequestInfo) (*tls.Cert
 	return cert, nil
 }
 
-// Handshake makes a TLS connection of nc, which it closes when it fails. address is who it is with, as host:port.
+// Handshake returns a TLS connection over nc with address, a host:port. It closes nc if the handshake fails.
 func (s *Session) Handshake(ctx context.Context, nc net.Conn, address string, timeout time.Duration) (*tls.Conn, error) {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
@@ -169,25 +162,22 @@ func (s *Session) Handshake(ctx context.Context, nc net.Conn, address string, ti
 	return tc, nil
 }
 
-// Failure is a failed handshake with address in words. With TLS 1.3 a client's certificate is refused after the
-// handshake: errors of the first read belong here too, see [Session.Refused].
+// Failure explains why a handshake with address failed. With TLS 1.3, a server rejects a client certificate after the
+// handshake; the error of the first read then belongs here if [Session.Refused] says so.
 func (s *Session) Failure(address string, timeout time.Duration, err error) error {
-	if known, ok := errors.AsType[*sinks.ConnectError](err); ok { // of a file, out of a callback
+	if known, ok := errors.AsType[*sinks.ConnectError](err); ok { // a file could not be read
 		return known
 	}
 	e := &sinks.ConnectError{Step: sinks.StepTLS, Address: address, Key: s.section}
-	if s.distrust(e, err) {
-		return e
-	}
+	var untrusted *tls.CertificateVerificationError
 	var header tls.RecordHeaderError
 	switch {
+	case errors.As(err, &untrusted):
+		s.explainUntrusted(e, untrusted)
 	case s.Refused(err):
-		s.refusal(e, err)
-	case errors.As(err, &header):
-		e.Err = errors.New("it answers, but not in TLS")
-		e.Remedy = "leave " + s.section + " out, or connect to the port of the TLS listener"
-	case Closed(err):
-		e.Err = errors.New("it closed the connection during the handshake, as a port without TLS does")
+		s.explainRefused(e, err)
+	case errors.As(err, &header), Closed(err):
+		e.Err = Words(err, "it does not answer in TLS")
 		e.Remedy = "leave " + s.section + " out, or connect to the port of the TLS listener"
 	case TimedOut(err):
 		e.Err = Words(os.ErrDeadlineExceeded, "no answer to the handshake within %v", timeout)
@@ -198,123 +188,64 @@ func (s *Session) Failure(address string, timeout time.Duration, err error) erro
 	return e
 }
 
-// distrust is for what this side refuses: the other's certificate.
-func (s *Session) distrust(e *sinks.ConnectError, err error) bool {
-	var leaf *x509.Certificate
-	var verification *tls.CertificateVerificationError
-	if errors.As(err, &verification) && len(verification.UnverifiedCertificates) > 0 {
-		leaf = verification.UnverifiedCertificates[0]
-	}
+// explainUntrusted explains why the certificate of the server is not accepted.
+func (s *Session) explainUntrusted(e *sinks.ConnectError, err error) {
+	e.Key, e.Err = s.section+".caFile", err
 	var unknown x509.UnknownAuthorityError
 	var host x509.HostnameError
 	var invalid x509.CertificateInvalidError
 	switch {
 	case errors.As(err, &unknown):
-		e.Key = s.section + ".caFile"
-		from := "the system's authorities"
-		if s.tls.CAFile != "" {
-			from = s.tls.CAFile
-		}
-		e.Err = fmt.Errorf("its certificate is signed by %q, which is not among %s: %w", issuer(leaf), from, err)
+		e.Err = fmt.Errorf("its certificate is signed by %q: %w", unknown.Cert.Issuer, err)
 		e.Remedy = "put the certificate of that authority into " + e.Key
 	case errors.As(err, &host):
 		e.Key = s.section + ".serverName"
-		e.Err = fmt.Errorf("its certificate is for %s, not for %s: %w", names(host.Certificate), host.Host, err)
 		e.Remedy = "connect by a name that the certificate has, or set " + e.Key
-	case errors.As(err, &invalid) && invalid.Reason == x509.Expired && invalid.Cert != nil:
-		e.Key = ""
-		e.Err = Words(err, "its certificate %s", validity(invalid.Cert, time.Now())) // err's words have the present time
+	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
+		e.Key, e.Err = "", Words(err, "its certificate %s", validity(invalid.Cert)) // err's text has the present time
 		e.Remedy = "renew the certificate of the server (or of its authority), or set the clock of this machine"
-	case verification != nil:
-		e.Key = s.section + ".caFile"
-		e.Err = fmt.Errorf("its certificate is not accepted: %w", err)
-	default:
-		return false
 	}
-	return true
 }
 
-// Refused reports whether err says that the other side refused in TLS: by an alert, or, where it wanted a certificate
-// of ours and did not get one that it takes, by closing the connection.
+// Refused reports whether err says that the server rejects the client certificate or the handshake. It does so with an alert, or
+// by closing the connection after it asked for a client certificate.
 func (s *Session) Refused(err error) bool {
-	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "remote error" {
-		return true
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.asked && Closed(err) && (s.shown == nil || !s.taken() || expired(s.shown, time.Now()))
+	return alert(err) != "" || s.asked && Closed(err)
 }
 
-// taken reports whether the certificate that was shown is of an authority that the other side names. An intermediate
-// one may stand in between, so that a No is no proof.
-func (s *Session) taken() bool {
-	if len(s.accepted) == 0 || s.shown == nil {
-		return true
+// alert returns the text of a TLS alert from the server; empty if err is none.
+func alert(err error) string {
+	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "remote error" {
+		return " (" + op.Err.Error() + ")"
 	}
-	for _, name := range s.accepted {
-		if string(name) == string(s.shown.RawIssuer) || string(name) == string(s.shown.RawSubject) {
-			return true
-		}
-	}
-	return false
+	return ""
 }
 
-// refusal is for what the other side refuses: our certificate, or its absence.
-func (s *Session) refusal(e *sinks.ConnectError, err error) {
+// explainRefused explains why the server rejects the client certificate, or its absence.
+func (s *Session) explainRefused(e *sinks.ConnectError, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	key := s.section + ".certFile"
-	now := time.Now()
-	alert := "" // the words of it, where there is one: with TLS 1.3 it can get lost behind the closing of the connection
-	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "remote error" {
-		alert = " (" + op.Err.Error() + ")"
+	if !s.asked {
+		e.Err = Words(err, "it refuses the handshake%s", alert(err))
+		return
 	}
-	switch {
-	case s.asked && s.shown == nil:
-		e.Key = key
+	e.Key = s.section + ".certFile"
+	if s.shown == nil {
 		e.Err = Words(err, "it demands a client certificate, and none is configured")
-		e.Remedy = "set " + key + " and " + s.section + ".keyFile"
-	case s.asked && expired(s.shown, now):
-		e.Key = key
-		e.Err = Words(err, "it refuses the client certificate, which %s", validity(s.shown, now))
-		e.Remedy = "renew the certificate in " + key
-	case s.asked:
-		e.Key = key
-		e.Err = Words(err, "it refuses the client certificate of %q, signed by %q%s", s.shown.Subject, issuer(s.shown), alert)
-		e.Remedy = "let the server trust that authority, or set another certificate in " + key
-	default:
-		e.Err = Words(err, "it refuses the handshake%s", alert)
+		e.Remedy = "set " + e.Key + " and " + s.section + ".keyFile"
+		return
 	}
+	// With TLS 1.3 the alert can be lost when the connection is closed.
+	e.Err = Words(err, "it refuses the client certificate of %q, signed by %q, which %s%s",
+		s.shown.Subject, s.shown.Issuer, validity(s.shown), alert(err))
+	e.Remedy = "renew it in " + e.Key + " if it expired, or let the server trust that authority"
 }
 
-func issuer(c *x509.Certificate) string {
-	if c == nil {
-		return "an unknown authority"
-	}
-	return c.Issuer.String()
-}
-
-// names are those that a certificate is for.
-func names(c *x509.Certificate) string {
-	all := append([]string(nil), c.DNSNames...)
-	for _, ip := range c.IPAddresses {
-		all = append(all, ip.String())
-	}
-	if len(all) == 0 {
-		return "no host"
-	}
-	if len(all) > 5 {
-		all = append(all[:5], "others")
-	}
-	return strings.Join(all, ", ")
-}
-
-func expired(c *x509.Certificate, now time.Time) bool {
-	return now.After(c.NotAfter) || now.Before(c.NotBefore)
-}
-
-// validity says how a certificate stands in time.
-func validity(c *x509.Certificate, now time.Time) string {
+// validity returns a clause that says when a certificate ends, or why it is not valid now.
+func validity(c *x509.Certificate) string {
+	now := time.Now()
 	switch {
 	case now.After(c.NotAfter):
 		return "expired on " + c.NotAfter.UTC().Format(time.RFC3339)
@@ -324,29 +255,25 @@ func validity(c *x509.Certificate, now time.Time) string {
 	return "is valid until " + c.NotAfter.UTC().Format(time.RFC3339)
 }
 
-// soon is how long before its end a certificate is worth a warning: a week is enough to act.
+// soon is how long before its end a certificate is reported: a week is enough to act.
 const soon = 7 * 24 * time.Hour
 
-// Details says for people how a connection is secured. warn: a certificate ends soon.
+// Details describes a connection for `bridge doctor`. warn is set if a certificate ends soon.
 func (s *Session) Details(state tls.ConnectionState) (text string, warn bool) {
-	now := time.Now()
-	parts := []string{tls.VersionName(state.Version)}
-	if len(state.PeerCertificates) > 0 {
-		leaf := state.PeerCertificates[0]
-		parts = append(parts, fmt.Sprintf("the server's certificate (signed by %q) %s", issuer(leaf), validity(leaf, now)))
-		warn = leaf.NotAfter.Sub(now) < soon
-	}
-	if s.tls.InsecureSkipVerify {
-		parts = append(parts, "which is not verified")
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	text = tls.VersionName(state.Version)
+	if len(state.PeerCertificates) > 0 {
+		leaf := state.PeerCertificates[0]
+		text += fmt.Sprintf("; the server's certificate (signed by %q) %s", leaf.Issuer, validity(leaf))
+		warn = time.Until(leaf.NotAfter) < soon
+	}
 	switch {
 	case s.shown != nil:
-		parts = append(parts, fmt.Sprintf("the client's (%q) %s", s.shown.Subject, validity(s.shown, now)))
-		warn = warn || s.shown.NotAfter.Sub(now) < soon
+		text += fmt.Sprintf("; the client's (%q) %s", s.shown.Subject, validity(s.shown))
+		warn = warn || time.Until(s.shown.NotAfter) < soon
 	case s.asked:
-		parts = append(parts, "it asks for a client certificate; none is configured")
+		text += "; it asks for a client certificate; none is configured"
 	}
-	return strings.Join(parts, "; "), warn
+	return text, warn
 }

@@ -269,15 +269,15 @@ func TestWrongAccess(t *testing.T) {
 		},
 		{
 			"wrong authority", secure, func(c *nats.Config) { c.TLS.CAFile = other.caFile },
-			blamed{sinks.StepTLS, "nats.tls.caFile", `nats server ADDR: TLS: its certificate is signed by "CN=authority", which is not among ca.crt: tls: failed to verify certificate: x509: certificate signed by unknown authority; put the certificate of that authority into nats.tls.caFile`},
+			blamed{sinks.StepTLS, "nats.tls.caFile", `nats server ADDR: TLS: its certificate is signed by "CN=authority": tls: failed to verify certificate: x509: certificate signed by unknown authority; put the certificate of that authority into nats.tls.caFile`},
 		},
 		{
 			"system authorities", secure, func(*nats.Config) {},
-			blamed{sinks.StepTLS, "nats.tls.caFile", `nats server ADDR: TLS: its certificate is signed by "CN=authority", which is not among the system's authorities: tls: failed to verify certificate: x509: certificate signed by unknown authority; put the certificate of that authority into nats.tls.caFile`},
+			blamed{sinks.StepTLS, "nats.tls.caFile", `nats server ADDR: TLS: its certificate is signed by "CN=authority": tls: failed to verify certificate: x509: certificate signed by unknown authority; put the certificate of that authority into nats.tls.caFile`},
 		},
 		{
 			"wrong host", secure, func(c *nats.Config) { c.TLS = access.TLS{CAFile: p.caFile, ServerName: "other.example.com"} },
-			blamed{sinks.StepTLS, "nats.tls.serverName", "nats server ADDR: TLS: its certificate is for nats.example.com, 127.0.0.1, not for other.example.com: tls: failed to verify certificate: x509: certificate is valid for nats.example.com, not other.example.com; connect by a name that the certificate has, or set nats.tls.serverName"},
+			blamed{sinks.StepTLS, "nats.tls.serverName", "nats server ADDR: TLS: tls: failed to verify certificate: x509: certificate is valid for nats.example.com, not other.example.com; connect by a name that the certificate has, or set nats.tls.serverName"},
 		},
 		{
 			"expired certificate of the server", expired, func(c *nats.Config) { c.TLS.CAFile = p.caFile },
@@ -289,14 +289,14 @@ func TestWrongAccess(t *testing.T) {
 		},
 		{
 			"expired client certificate", mutual, func(c *nats.Config) { c.TLS = p.client(t, certs.Options{Name: "bridge", Lifetime: -time.Hour}) },
-			blamed{sinks.StepTLS, "nats.tls.certFile", "nats server ADDR: TLS: it refuses the client certificate, which expired on DATE; renew the certificate in nats.tls.certFile"},
+			blamed{sinks.StepTLS, "nats.tls.certFile", "nats server ADDR: TLS: it refuses the client certificate of \"CN=bridge\", signed by \"CN=authority\", which expired on DATE; renew it in nats.tls.certFile if it expired, or let the server trust that authority"},
 		},
 		{
 			"client certificate of another authority", mutual, func(c *nats.Config) {
 				c.TLS = other.client(t, certs.Options{Name: "bridge"})
 				c.TLS.CAFile = p.caFile
 			},
-			blamed{sinks.StepTLS, "nats.tls.certFile", `nats server ADDR: TLS: it refuses the client certificate of "CN=bridge", signed by "CN=another authority"; let the server trust that authority, or set another certificate in nats.tls.certFile`},
+			blamed{sinks.StepTLS, "nats.tls.certFile", `nats server ADDR: TLS: it refuses the client certificate of "CN=bridge", signed by "CN=another authority", which is valid until DATE; renew it in nats.tls.certFile if it expired, or let the server trust that authority`},
 		},
 		{
 			"TLS where there is none", plain, func(c *nats.Config) { c.TLS.CAFile = p.caFile },

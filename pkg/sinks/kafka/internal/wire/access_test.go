@@ -78,7 +78,6 @@ func TestAccess(t *testing.T) {
 		{"SCRAM-SHA-256", broker.SASLAddr(), none, sasl("SCRAM-SHA-256", testkafka.User, right), nil},
 		{"SCRAM-SHA-512", broker.SASLAddr(), none, sasl("SCRAM-SHA-512", testkafka.User, right), nil},
 		{"TLS", broker.TLSAddr(), tls, SASL{}, nil},
-		{"TLS without verification", broker.TLSAddr(), access.TLS{InsecureSkipVerify: true}, SASL{}, nil},
 		{"mutual TLS", broker.MutualTLSAddr(), client(t, nil, certs.Options{Name: "bridge"}), SASL{}, nil},
 		{"SASL over TLS", broker.SASLTLSAddr(), tls, sasl("SCRAM-SHA-512", testkafka.User, right), nil},
 
@@ -116,11 +115,11 @@ func TestAccess(t *testing.T) {
 		{
 			"TLS to a plaintext port", broker.Addr(), tls,
 			SASL{},
-			&blamed{sinks.StepTLS, "kafka.tls", "kafka broker ADDR: TLS: it closed the connection during the handshake, as a port without TLS does; leave kafka.tls out, or connect to the port of the TLS listener"},
+			&blamed{sinks.StepTLS, "kafka.tls", "kafka broker ADDR: TLS: it does not answer in TLS; leave kafka.tls out, or connect to the port of the TLS listener"},
 		},
 		{
 			"TLS to a SASL port without TLS", broker.SASLAddr(), tls, sasl("PLAIN", testkafka.User, right),
-			&blamed{sinks.StepTLS, "kafka.tls", "kafka broker ADDR: TLS: it closed the connection during the handshake, as a port without TLS does; leave kafka.tls out, or connect to the port of the TLS listener"},
+			&blamed{sinks.StepTLS, "kafka.tls", "kafka broker ADDR: TLS: it does not answer in TLS; leave kafka.tls out, or connect to the port of the TLS listener"},
 		},
 		{
 			"plaintext to a TLS port", broker.TLSAddr(), none,
@@ -135,19 +134,19 @@ func TestAccess(t *testing.T) {
 			"system authorities", broker.TLSAddr(),
 			access.TLS{Enabled: true},
 			SASL{},
-			&blamed{sinks.StepTLS, "kafka.tls.caFile", `kafka broker ADDR: TLS: its certificate is signed by "CN=deltabridge test brokers", which is not among the system's authorities: tls: failed to verify certificate: x509: certificate signed by unknown authority; put the certificate of that authority into kafka.tls.caFile`},
+			&blamed{sinks.StepTLS, "kafka.tls.caFile", `kafka broker ADDR: TLS: its certificate is signed by "CN=deltabridge test brokers": tls: failed to verify certificate: x509: certificate signed by unknown authority; put the certificate of that authority into kafka.tls.caFile`},
 		},
 		{
 			"wrong authority", broker.TLSAddr(),
 			access.TLS{CAFile: otherCA},
 			SASL{},
-			&blamed{sinks.StepTLS, "kafka.tls.caFile", `kafka broker ADDR: TLS: its certificate is signed by "CN=deltabridge test brokers", which is not among ca.crt: tls: failed to verify certificate: x509: certificate signed by unknown authority; put the certificate of that authority into kafka.tls.caFile`},
+			&blamed{sinks.StepTLS, "kafka.tls.caFile", `kafka broker ADDR: TLS: its certificate is signed by "CN=deltabridge test brokers": tls: failed to verify certificate: x509: certificate signed by unknown authority; put the certificate of that authority into kafka.tls.caFile`},
 		},
 		{
 			"wrong host", broker.TLSAddr(),
 			access.TLS{CAFile: broker.CAFile(), ServerName: "kafka.example.com"},
 			SASL{},
-			&blamed{sinks.StepTLS, "kafka.tls.serverName", "kafka broker ADDR: TLS: its certificate is for localhost, 127.0.0.1, not for kafka.example.com: tls: failed to verify certificate: x509: certificate is valid for localhost, not kafka.example.com; connect by a name that the certificate has, or set kafka.tls.serverName"},
+			&blamed{sinks.StepTLS, "kafka.tls.serverName", "kafka broker ADDR: TLS: tls: failed to verify certificate: x509: certificate is valid for localhost, not kafka.example.com; connect by a name that the certificate has, or set kafka.tls.serverName"},
 		},
 		{
 			"no client certificate", broker.MutualTLSAddr(), tls,
@@ -157,12 +156,12 @@ func TestAccess(t *testing.T) {
 		{
 			"client certificate of another authority", broker.MutualTLSAddr(), client(t, other, certs.Options{Name: "bridge"}),
 			SASL{},
-			&blamed{sinks.StepTLS, "kafka.tls.certFile", `kafka broker ADDR: TLS: it refuses the client certificate of "CN=bridge", signed by "CN=another authority"; let the server trust that authority, or set another certificate in kafka.tls.certFile`},
+			&blamed{sinks.StepTLS, "kafka.tls.certFile", `kafka broker ADDR: TLS: it refuses the client certificate of "CN=bridge", signed by "CN=another authority", which is valid until DATE; renew it in kafka.tls.certFile if it expired, or let the server trust that authority`},
 		},
 		{
 			"expired client certificate", broker.MutualTLSAddr(), client(t, nil, certs.Options{Name: "bridge", Lifetime: -time.Hour}),
 			SASL{},
-			&blamed{sinks.StepTLS, "kafka.tls.certFile", "kafka broker ADDR: TLS: it refuses the client certificate, which expired on DATE; renew the certificate in kafka.tls.certFile"},
+			&blamed{sinks.StepTLS, "kafka.tls.certFile", "kafka broker ADDR: TLS: it refuses the client certificate of \"CN=bridge\", signed by \"CN=deltabridge test clients\", which expired on DATE; renew it in kafka.tls.certFile if it expired, or let the server trust that authority"},
 		},
 		{
 			"nobody there", "127.0.0.1:1", none,
