@@ -2,7 +2,7 @@ package sinks
 
 import "strings"
 
-// The steps on the way to a destination, in their order: the values of ConnectError.Step.
+// The values of ConnectError.Step: the steps of connecting, in their order.
 const (
 	StepFiles        = "files"        // certificates, keys and passwords can be read and understood
 	StepResolve      = "resolve"      // the host has an address
@@ -16,37 +16,39 @@ const (
 	StepName         = "cluster name" // no other cluster writes there under this one's name
 )
 
-// ConnectError is why a destination can't be used, in words for the person who has to fix it. It holds no secret.
+// ConnectError explains to the operator why a destination can't be used. It contains no secret.
 type ConnectError struct {
 	Step    string // one of the Step constants
-	Address string // of the server or broker, as host:port; empty: the failure is not about one of them
-	// Key of the configuration to look at first, below sinks[], as in "kafka.tls.caFile"; empty: there is none.
+	Address string // of the server or broker, as host:port; empty if the failure is not about one of them
+	// Key of the configuration to look at first, below sinks[], such as "kafka.tls.caFile"; empty if there is none.
 	Key    string
-	Remedy string // what to do, as an imperative clause; empty: plain from Err and Key
+	Remedy string // what to do, as an imperative clause; empty if Err and Key say enough
 	Err    error  // what was expected, and what came
-	// Rejected: the server answered, and its answer will not change soon; see RejectedError.
+	// Rejected: the server answered, and its answer will not change soon; see [Rejected].
 	Rejected bool
 }
 
-// Error is one line: address, step, cause, remedy and key, as far as they are known.
+// Error returns one line: address, step, cause, remedy and key, as far as they are known.
 func (e *ConnectError) Error() string {
-	var b strings.Builder
+	text := e.Step + ": " + e.Err.Error()
 	if e.Address != "" {
-		b.WriteString(e.Address + ": ")
+		text = e.Address + ": " + text
 	}
-	b.WriteString(e.Step + ": " + e.Err.Error())
-	if e.Remedy != "" {
-		b.WriteString("; " + e.Remedy)
+	switch advice := e.Advice(); {
+	case e.Remedy != "":
+		text += "; " + advice
+	case advice != "":
+		text += " (" + advice + ")"
 	}
-	if e.Key != "" && !strings.Contains(e.Remedy, e.Key) {
-		b.WriteString(" (see " + e.Key + ")")
-	}
-	return b.String()
+	return text
 }
 
 func (e *ConnectError) Unwrap() error { return e.Err }
 
-// Advice is Remedy and Key in one clause; empty if there is neither.
+// Is reports whether target is the class of [Rejected] errors and e belongs to it.
+func (e *ConnectError) Is(target error) bool { return e.Rejected && target == errRejected }
+
+// Advice returns Remedy and Key in one clause; empty if there is neither.
 func (e *ConnectError) Advice() string {
 	switch {
 	case e.Key == "" || strings.Contains(e.Remedy, e.Key):

@@ -17,16 +17,17 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/parked"
 )
 
-// Defaults of a Drain.
 const (
-	DefaultMaxBatch      = 2048
-	DefaultMaxBatchBytes = 16 << 20
-	DefaultBackoffMin    = 100 * time.Millisecond
-	DefaultBackoffMax    = 10 * time.Second
+	// DefaultMaxBatch is the default of Drain.MaxBatch.
+	DefaultMaxBatch = 2048
+	// maxBatchBytes is how large the messages of one Send are together at most.
+	maxBatchBytes = 16 << 20
+	// RetryInterval is the longest pause before the next attempt at a destination that is away or not ready.
+	RetryInterval = 250 * time.Millisecond
+	// MaxBackoff is the longest pause before the next attempt at a destination that rejects what it is asked.
+	MaxBackoff = 10 * time.Second
+	minBackoff = 100 * time.Millisecond
 )
-
-// RetryInterval is the longest pause before the next attempt at a destination that is away or not ready.
-const RetryInterval = 250 * time.Millisecond
 
 // Drain moves messages from a queue to a sink until the queue is closed and empty. The package comment says what
 // it promises. Set the fields, then call Run once; Connected and Status may be called at any time.
@@ -35,12 +36,10 @@ type Drain struct {
 	Sink  Sink   // the caller closes it after Run
 	Queue fifo.Queue[*event.Message]
 
-	// MaxBatch is how many messages one Send gets at most, MaxBatchBytes the sum of their sizes. A large batch
-	// costs no delay, since the queue gives what it has; it saves the pause between two Sends.
-	MaxBatch      int   // 0: DefaultMaxBatch
-	MaxBatchBytes int64 // 0: DefaultMaxBatchBytes
-	Backoff       Backoff
-	Rejections    Rejections // what is done with messages that the destination rejects
+	// MaxBatch is how many messages one Send gets at most; 0 is DefaultMaxBatch. A large batch costs no delay, because the
+	// queue gives what it has; it saves the pause between two Sends.
+	MaxBatch   int
+	Rejections Rejections // what is done with messages that the destination rejects
 	// Parked keeps the events of those parts of the destination that take none. The caller closes it after Run. Nil:
 	// the other parts wait for them.
 	Parked *parked.Store
@@ -49,10 +48,10 @@ type Drain struct {
 
 	state       state
 	parking     parking
-	rejected    *backoff.ExponentialBackOff // the pause after a rejection
+	rejected    *backoff.ExponentialBackOff // the pause after a Rejected error
 	away        *backoff.ExponentialBackOff // the pause after any other failure
-	rejectedLog logLimit
-	lostLog     logLimit
+	rejectedLog rate.Sometimes
+	lostLog     rate.Sometimes
 
 	// Memory that Send calls share.
 	taken   []*event.Message
@@ -60,14 +59,6 @@ type Drain struct {
 	out     []*event.Message
 	outItem []int
 	results []error
-}
-
-// Backoff says how long the loop waits after a failure: Min after the first, then twice as long each time up to Max,
-// each spread by half in both directions, while the destination rejects what it is asked (RejectedError). After any
-// other failure it is not more than RetryInterval. It starts again at Min whenever a message was delivered.
-type Backoff struct {
-	Min time.Duration // 0: DefaultBackoffMin
-	Max time.Duration // 0: DefaultBackoffMax
 }
 
 // Hooks tell others what happens to messages. Each may be nil. They are called by the goroutine of Run and hold
@@ -137,30 +128,21 @@ func (d *Drain) init() {
 	if d.MaxBatch <= 0 {
 		d.MaxBatch = DefaultMaxBatch
 	}
-	if d.MaxBatchBytes <= 0 {
-		d.MaxBatchBytes = DefaultMaxBatchBytes
-	}
 	if d.Logger == nil {
 		d.Logger = slog.Default()
 	}
 	d.Logger = d.Logger.With("sink", d.Name)
-	low, high := d.Backoff.Min, d.Backoff.Max
-	if low <= 0 {
-		low = DefaultBackoffMin
-	}
-	if high <= 0 {
-		high = DefaultBackoffMax
-	}
-	d.rejected, d.away = doubling(low, high), doubling(low, min(high, RetryInterval))
-	d.rejectedLog.limiter = rate.NewLimiter(rate.Every(10*time.Second), 3)
-	d.lostLog.limiter = rate.NewLimiter(rate.Every(10*time.Second), 3)
+	d.rejected, d.away = doubling(MaxBackoff), doubling(RetryInterval)
+	d.rejectedLog = rate.Sometimes{First: 3, Interval: 10 * time.Second}
+	d.lostLog = rate.Sometimes{First: 3, Interval: 10 * time.Second}
 	d.parking.failing, d.parking.retries = make(map[string]time.Time), make(map[string]*retry)
 }
 
-func doubling(low, high time.Duration) *backoff.ExponentialBackOff {
+// doubling returns pauses that begin with minBackoff and double up to longest, each spread by half in both directions.
+func doubling(longest time.Duration) *backoff.ExponentialBackOff {
 	return backoff.NewExponentialBackOff(
-		backoff.WithInitialInterval(low),
-		backoff.WithMaxInterval(max(low, high)),
+		backoff.WithInitialInterval(minBackoff),
+		backoff.WithMaxInterval(longest),
 		backoff.WithMultiplier(2),
 		backoff.WithMaxElapsedTime(0), // never give up
 	)
@@ -372,7 +354,7 @@ func (d *Drain) pause(ctx context.Context) error {
 		pause = d.rejected.NextBackOff()
 	} else {
 		d.rejected.Reset()
-		pause = min(d.away.NextBackOff(), max(RetryInterval, d.away.InitialInterval))
+		pause = min(d.away.NextBackOff(), RetryInterval)
 	}
 	timer := time.NewTimer(pause)
 	defer timer.Stop()

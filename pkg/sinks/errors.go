@@ -2,78 +2,48 @@ package sinks
 
 import (
 	"errors"
-	"slices"
+	"fmt"
 )
 
-// The classes of a failed delivery. A plain error, of no class, means: certainly not written, try again.
+// The classes of a failed delivery. An error of no class means that the message was certainly not written and is tried again.
 var (
-	// ErrNotAttempted: an earlier message of the same key failed or was rejected, so this one was not sent. Try again.
+	// ErrNotAttempted: an earlier message of the same key failed or was rejected, so this one was not sent. It is tried again.
 	ErrNotAttempted = errors.New("not attempted: an earlier event of the same object was not acknowledged")
-	// ErrOversize is wrapped by a Permanent error when the destination takes no message of this size.
+	// ErrOversize is wrapped by a Permanent error if the destination takes no message of this size.
 	ErrOversize = errors.New("larger than the destination accepts")
+
+	errPermanent    = errors.New("rejected")
+	errMaybeWritten = errors.New("not acknowledged, perhaps written")
+	errRejected     = errors.New("will not change soon")
 )
 
-// PermanentError means that the destination rejects the message, whenever it is sent: it is malformed or too large.
-type PermanentError struct{ Err error }
+// Permanent marks err as the rejection of a message, whenever it is sent: it is malformed or too large.
+func Permanent(err error) error { return fmt.Errorf("%w: %w", errPermanent, err) }
 
-func (e *PermanentError) Error() string { return "rejected: " + e.Err.Error() }
-func (e *PermanentError) Unwrap() error { return e.Err }
+// IsPermanent reports whether err wraps a Permanent error.
+func IsPermanent(err error) bool { return errors.Is(err, errPermanent) }
 
-// Permanent marks err as the rejection of a message.
-func Permanent(err error) error { return &PermanentError{Err: err} }
+// MaybeWritten marks err as a failure after which the broker may have the message anyway, such as a lost acknowledgement or a
+// timeout. The message is sent again; its id makes the repetition recognizable.
+func MaybeWritten(err error) error { return fmt.Errorf("%w: %w", errMaybeWritten, err) }
 
-// IsPermanent reports whether err, or an error that it wraps, is a PermanentError.
-func IsPermanent(err error) bool {
-	var p *PermanentError
-	return errors.As(err, &p)
-}
+// IsMaybeWritten reports whether err wraps a MaybeWritten error.
+func IsMaybeWritten(err error) bool { return errors.Is(err, errMaybeWritten) }
 
-// MaybeWrittenError is a failure after which the broker may have the message nevertheless: a lost
-// acknowledgement, a time-out. It is tried again; the event's id makes the repetition recognisable.
-type MaybeWrittenError struct{ Err error }
+// Rejected marks err as an answer of the destination that will not change soon: a wrong password, a missing permission, a full
+// stream. The drain tries again less and less often. It tries a destination that is away or not ready every RetryInterval.
+func Rejected(err error) error { return rejectedError{err} }
 
-func (e *MaybeWrittenError) Error() string {
-	return "not acknowledged, perhaps written: " + e.Err.Error()
-}
-func (e *MaybeWrittenError) Unwrap() error { return e.Err }
+// IsRejected reports whether err wraps a Rejected error, or a ConnectError with Rejected.
+func IsRejected(err error) bool { return errors.Is(err, errRejected) }
 
-// MaybeWritten marks err as one after which the message may have been written.
-func MaybeWritten(err error) error { return &MaybeWrittenError{Err: err} }
+type rejectedError struct{ error }
 
-// IsMaybeWritten reports whether err, or an error that it wraps, is a MaybeWrittenError.
-func IsMaybeWritten(err error) bool {
-	var m *MaybeWrittenError
-	return errors.As(err, &m)
-}
-
-// RejectedError is an answer of the destination that will not change soon: a wrong password, a missing right, a full
-// stream. The drain asks again less and less often, while it asks a destination that is away or not ready
-// every RetryInterval.
-type RejectedError struct{ Err error }
-
-func (e *RejectedError) Error() string { return e.Err.Error() }
-func (e *RejectedError) Unwrap() error { return e.Err }
-
-// Rejected marks err as an answer that will not change soon.
-func Rejected(err error) error { return &RejectedError{Err: err} }
-
-// IsRejected reports whether err, or an error that it wraps, is a RejectedError or a ConnectError with Rejected.
-func IsRejected(err error) bool {
-	switch e := err.(type) { //nolint:errorlint // it walks the tree: errors.As would give the first ConnectError alone
-	case nil:
-		return false
-	case *RejectedError:
-		return true
-	case *ConnectError:
-		return e.Rejected || IsRejected(e.Err)
-	case interface{ Unwrap() []error }:
-		return slices.ContainsFunc(e.Unwrap(), IsRejected)
-	}
-	return IsRejected(errors.Unwrap(err))
-}
+func (e rejectedError) Unwrap() error        { return e.error }
+func (e rejectedError) Is(target error) bool { return target == errRejected }
 
 // UnavailableError is a failure of one part of the destination, a topic, partition or subject, that takes no events now
-// while the connection works. The drain parks the events of that part and goes on with the others.
+// while the connection works. The drain parks the events of that part and continues with the others.
 type UnavailableError struct {
 	Destination string // as Router.Part names it, or a larger part
 	Err         error
@@ -82,8 +52,8 @@ type UnavailableError struct {
 func (e *UnavailableError) Error() string { return e.Err.Error() }
 func (e *UnavailableError) Unwrap() error { return e.Err }
 
-// Unavailable marks err as the failure of one part of the destination. If err is Rejected too, the part's events are
-// parked at once, and otherwise when it lasts.
+// Unavailable marks err as the failure of one part of the destination. If err is Rejected too, the events of the part are
+// parked at once, and otherwise if the failure lasts.
 func Unavailable(destination string, err error) error {
 	return &UnavailableError{Destination: destination, Err: err}
 }

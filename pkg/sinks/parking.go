@@ -173,7 +173,7 @@ func (d *Drain) retryOf(part string) *retry {
 	defer d.parking.mu.Unlock()
 	r := d.parking.retries[part]
 	if r == nil {
-		r = &retry{wait: doubling(d.rejected.InitialInterval, d.rejected.MaxInterval)}
+		r = &retry{wait: doubling(MaxBackoff)}
 		d.parking.retries[part] = r
 	}
 	return r
@@ -205,14 +205,14 @@ func (d *Drain) park() error {
 func (d *Drain) take(ctx context.Context) ([]*event.Message, error) {
 	at, waiting := d.nextRetry()
 	if !waiting || d.Queue.Stats().Items > 0 {
-		return d.Queue.Take(ctx, d.taken, d.MaxBatch, d.MaxBatchBytes)
+		return d.Queue.Take(ctx, d.taken, d.MaxBatch, maxBatchBytes)
 	}
 	if !time.Now().Before(at) && ctx.Err() == nil {
 		return nil, nil
 	}
 	short, cancel := context.WithDeadline(ctx, at)
 	defer cancel()
-	batch, err := d.Queue.Take(short, d.taken, d.MaxBatch, d.MaxBatchBytes)
+	batch, err := d.Queue.Take(short, d.taken, d.MaxBatch, maxBatchBytes)
 	if err != nil && !errors.Is(err, fifo.ErrClosed) && ctx.Err() == nil && short.Err() != nil {
 		return batch, nil
 	}
@@ -259,7 +259,7 @@ func (d *Drain) retryParked(ctx context.Context) {
 
 // deliverParked makes one attempt to deliver the oldest parked events of a part.
 func (d *Drain) deliverParked(ctx context.Context, part string, r *retry) {
-	head, err := d.Parked.Head(part, d.MaxBatch, d.MaxBatchBytes)
+	head, err := d.Parked.Head(part, d.MaxBatch, maxBatchBytes)
 	lasting := false // the cause will not pass soon
 	if err == nil && len(head) > 0 {
 		if head = d.ready(part, head); len(head) == 0 {

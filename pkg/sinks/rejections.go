@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"time"
 
 	"github.com/deltabridge/deltabridge/pkg/event"
@@ -35,7 +34,7 @@ func Outcomes(reason string) []Outcome {
 	return lasting
 }
 
-// Rejections says what is done with messages that the destination rejects (a PermanentError). The zero value sends a
+// Rejections says what is done with messages that the destination rejects (a [Permanent] error). The zero value sends a
 // gap event in place of each.
 type Rejections struct {
 	// Oversize is what is tried first with a message that is too large. OutcomeMetadata and OutcomeClaimCheck go on to
@@ -120,8 +119,10 @@ func (d *Drain) replace(ctx context.Context, it *item) error {
 			it.rejection = fmt.Errorf("%w; %w", it.rejection, err)
 			if it.outcome == OutcomeDeadLetter {
 				it.outcome = OutcomeLost
-				d.lostLog.log(d.Logger, slog.LevelError, "event rejected, and not kept as a dead letter",
-					"id", it.orig.ID, "subject", it.orig.Subject(), "err", err)
+				d.lostLog.Do(func() {
+					d.Logger.Error("event rejected, and not kept as a dead letter",
+						"id", it.orig.ID, "subject", it.orig.Subject(), "err", err)
+				})
 				continue
 			}
 			it.outcome = d.Rejections.after(it)
@@ -129,8 +130,10 @@ func (d *Drain) replace(ctx context.Context, it *item) error {
 			return err
 		}
 	}
-	d.rejectedLog.log(d.Logger, slog.LevelWarn, "event rejected; something else takes its place", "instead", it.outcome,
-		"id", it.orig.ID, "subject", it.orig.Subject(), "bytes", len(it.orig.Data), "err", it.rejection)
+	d.rejectedLog.Do(func() {
+		d.Logger.Warn("event rejected; something else takes its place", "instead", it.outcome,
+			"id", it.orig.ID, "subject", it.orig.Subject(), "bytes", len(it.orig.Data), "err", it.rejection)
+	})
 	return nil
 }
 

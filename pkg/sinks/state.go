@@ -1,13 +1,10 @@
 package sinks
 
 import (
-	"context"
 	"fmt"
 	"log/slog"
 	"sync"
 	"time"
-
-	"golang.org/x/time/rate"
 )
 
 // sayAgain is how often a lasting failure is logged again, and only if its cause changed.
@@ -108,22 +105,4 @@ func (s *state) failed(log *slog.Logger, err error) {
 		s.logged, s.loggedAt = err.Error(), now
 		log.Warn("destination takes no events; trying again until it does", "err", err)
 	}
-}
-
-// logLimit lets a repeated message through at a limited rate and says how often it was held back.
-type logLimit struct {
-	limiter *rate.Limiter
-	held    int
-}
-
-func (l *logLimit) log(log *slog.Logger, level slog.Level, msg string, args ...any) {
-	if !l.limiter.Allow() {
-		l.held++
-		return
-	}
-	if l.held > 0 {
-		args = append(args, "heldBack", l.held)
-		l.held = 0
-	}
-	log.Log(context.Background(), level, msg, args...) //nolint:sloglint // the callers' messages are constant
 }

@@ -266,7 +266,7 @@ func TestCutsUnderLoad(t *testing.T) {
 	sink := b.NewSink(t)
 	retries := 0
 	d := &sinks.Drain{
-		Sink: sink, Queue: q, MaxBatch: 300, Backoff: sinks.Backoff{Min: time.Millisecond, Max: 20 * time.Millisecond},
+		Sink: sink, Queue: q, MaxBatch: 300,
 		Hooks:  sinks.Hooks{OnRetry: func(*event.Message, error) { retries++ }},
 		Logger: slog.New(slog.DiscardHandler),
 	}

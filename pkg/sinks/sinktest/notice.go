@@ -35,7 +35,6 @@ func testNoticedAtOnce(t *testing.T, _ Harness, d Destination) {
 	broker.Stop(t)
 	settled := make(chan time.Time, 16)
 	r := drain(t, d, func(d *sinks.Drain) {
-		d.Backoff = sinks.Backoff{}
 		d.Hooks.OnSettled = func(_ *event.Message, sent time.Time, _ time.Duration) { settled <- sent }
 	})
 	r.push(t, []*event.Message{Message("a", 2, 100)})

@@ -186,8 +186,7 @@ func drain(t *testing.T, d Destination, edit ...func(*sinks.Drain)) *running {
 	r := &running{
 		Drain: &sinks.Drain{
 			Name: "test", Sink: newSink(t, d), Queue: q, MaxBatch: 256,
-			Backoff: sinks.Backoff{Min: 20 * time.Millisecond, Max: 500 * time.Millisecond},
-			Logger:  slog.New(slog.NewTextHandler(t.Output(), nil)),
+			Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
 		},
 		queue: q, stop: cancel, done: make(chan error, 1),
 	}

@@ -140,7 +140,7 @@ func (c *Client) diagnose(ctx context.Context, err error) error {
 // one of them accepts a connection; ctx ends with the connection.
 func (c *Client) reconnectDelay(ctx context.Context, failed int) time.Duration {
 	if isAuthError(c.LastError()) {
-		return min(reach.Interval<<min(failed, 10), sinks.DefaultBackoffMax)
+		return min(reach.Interval<<min(failed, 10), sinks.MaxBackoff)
 	}
 	urls := c.URLs
 	if conn := c.current.Load(); conn != nil {
@@ -149,7 +149,7 @@ func (c *Client) reconnectDelay(ctx context.Context, failed int) time.Duration {
 	if c.Prober == nil || len(urls) == 0 {
 		return reach.Interval
 	}
-	ctx, cancel := context.WithTimeout(ctx, sinks.DefaultBackoffMax) // there may be another list by then
+	ctx, cancel := context.WithTimeout(ctx, sinks.MaxBackoff) // there may be another list by then
 	defer cancel()
 	start := time.Now()
 	if addr, err := c.Prober.Wait(ctx, addresses(urls)...); err == nil {
