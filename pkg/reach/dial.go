@@ -1,8 +1,8 @@
 package reach
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"net"
 	"time"
 )
@@ -22,12 +22,9 @@ func Dial(ctx context.Context, network, address string) (net.Conn, error) {
 	if err != nil {
 		return nil, &net.OpError{Op: "dial", Net: network, Err: err}
 	}
-	if host == "" || net.ParseIP(host) != nil {
-		return dialOne(ctx, network, address)
-	}
 	looking, cancel := context.WithTimeout(ctx, lookupTimeout)
 	defer cancel()
-	hosts, err := net.DefaultResolver.LookupHost(looking, host)
+	hosts, err := net.DefaultResolver.LookupHost(looking, cmp.Or(host, "localhost"))
 	if err != nil {
 		return nil, err
 	}
@@ -45,7 +42,7 @@ func dialOne(ctx context.Context, network, address string) (net.Conn, error) {
 
 type dialFunc = func(ctx context.Context, network, address string) (net.Conn, error)
 
-// first dials all addresses at once and returns the first connection. When it returns, all other dials have ended and
+// first dials all addresses, at least one, at once and returns the first connection. When it returns, all other dials have ended and
 // their connections are closed.
 func first(ctx context.Context, network string, addresses []string, dial dialFunc) (net.Conn, error) {
 	ctx, cancel := context.WithCancel(ctx)
@@ -76,13 +73,8 @@ func first(ctx context.Context, network string, addresses []string, dial dialFun
 			_ = r.conn.Close()
 		}
 	}
-	if won != nil {
-		return won, nil
+	if won == nil {
+		return nil, errs[0]
 	}
-	for _, err := range errs {
-		if err != nil {
-			return nil, err
-		}
-	}
-	return nil, errors.New("the host has no address")
+	return won, nil
 }

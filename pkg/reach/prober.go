@@ -27,12 +27,12 @@ type Prober struct {
 // probe is an address for which at least one caller waits.
 type probe struct {
 	stop    context.CancelFunc
-	waiters map[*waiter]struct{} // never empty
-	err     error                // why the last dial failed
+	waiters map[waiter]struct{} // never empty
+	err     error               // why the last dial failed
 }
 
-// waiter is one call of Wait. Its channel has a buffer of one.
-type waiter struct{ reached chan string }
+// waiter is one call of Wait, which receives the address that was reached. It has a buffer of one.
+type waiter chan string
 
 // UnreachableError is the error of Wait when its context ends before an address could be reached.
 type UnreachableError struct {
@@ -69,12 +69,12 @@ func (p *Prober) Wait(ctx context.Context, addrs ...string) (string, error) {
 		return "", errors.New("reach: no address to wait for")
 	}
 	addrs = slices.Compact(slices.Sorted(slices.Values(addrs)))
-	w := &waiter{reached: make(chan string, 1)}
+	w := make(waiter, 1)
 	for _, addr := range addrs {
 		p.join(addr, w)
 	}
 	select {
-	case addr := <-w.reached:
+	case addr := <-w:
 		p.leave(addrs, w)
 		return addr, nil
 	case <-ctx.Done():
@@ -83,7 +83,7 @@ func (p *Prober) Wait(ctx context.Context, addrs ...string) (string, error) {
 }
 
 // join adds a waiter to the probe of an address. It starts the probe if there is none.
-func (p *Prober) join(addr string, w *waiter) {
+func (p *Prober) join(addr string, w waiter) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if running := p.probes[addr]; running != nil {
@@ -94,14 +94,13 @@ func (p *Prober) join(addr string, w *waiter) {
 		p.probes = make(map[string]*probe)
 	}
 	ctx, stop := context.WithCancel(context.Background())
-	started := &probe{stop: stop, waiters: map[*waiter]struct{}{w: {}}}
-	p.probes[addr] = started
-	go p.run(ctx, addr, started)
+	p.probes[addr] = &probe{stop: stop, waiters: map[waiter]struct{}{w: {}}}
+	go p.run(ctx, addr, p.probes[addr])
 }
 
 // leave removes the waiter from the probes of addrs, and stops probes without waiters. It returns the last failure of
 // each address.
-func (p *Prober) leave(addrs []string, w *waiter) (failures []Failure) {
+func (p *Prober) leave(addrs []string, w waiter) (failures []Failure) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, addr := range addrs {
@@ -116,16 +115,11 @@ func (p *Prober) leave(addrs []string, w *waiter) (failures []Failure) {
 			failures = append(failures, Failure{addr, running.err})
 		}
 		if delete(running.waiters, w); len(running.waiters) == 0 {
-			p.end(addr, running)
+			running.stop()
+			delete(p.probes, addr)
 		}
 	}
 	return failures
-}
-
-// end stops and removes a probe. Must be called with mu held.
-func (p *Prober) end(addr string, running *probe) {
-	running.stop()
-	delete(p.probes, addr)
 }
 
 // run dials addr every Interval until ctx ends.
@@ -163,10 +157,11 @@ func (p *Prober) try(ctx context.Context, addr string, running *probe) {
 	default:
 		for w := range running.waiters {
 			select {
-			case w.reached <- addr:
+			case w <- addr:
 			default: // another address of this waiter was faster
 			}
 		}
-		p.end(addr, running)
+		running.stop()
+		delete(p.probes, addr)
 	}
 }
