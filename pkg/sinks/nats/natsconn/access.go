@@ -29,15 +29,14 @@ type Access struct {
 	Timeout time.Duration
 }
 
-// CheckFiles returns the files with certificates and secrets, and the first error: one that can't be read or
-// understood.
+// CheckFiles returns the files with certificates and secrets. The error is about the first that can't be read or parsed.
 func (a *Access) CheckFiles() (files []string, err error) {
-	_, secret := a.Auth.file()
-	files = slices.DeleteFunc(append(a.TLS.Files(), secret), func(file string) bool { return file == "" })
+	secret, err := a.Auth.read()
+	files = slices.DeleteFunc(append(a.TLS.Files(), secret.file), func(file string) bool { return file == "" })
 	if _, err := a.TLS.NewSession(tlsSection); err != nil {
 		return files, err
 	}
-	return files, a.Auth.check()
+	return files, err
 }
 
 // options are those for authentication and TLS. They let nats.go read the files again at each handshake.

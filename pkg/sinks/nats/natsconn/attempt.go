@@ -127,7 +127,7 @@ func (t *Attempt) report() {
 		}
 	}
 	auth := &t.servers.Auth
-	if _, file := auth.file(); file == "" && !t.Conn.AuthRequired() {
+	if *auth == (Auth{}) && !t.Conn.AuthRequired() {
 		return
 	}
 	f := t.passed(sinks.StepAuthenticate, auth.Who())

@@ -1,10 +1,8 @@
 package natsconn
 
 import (
-	"crypto/sha256"
 	"errors"
 	"fmt"
-	"os"
 	"time"
 
 	"github.com/nats-io/jwt/v2"
@@ -15,8 +13,8 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/sinks/access"
 )
 
-// Auth names the files that hold credentials. They are read at each connection, so that they can be rotated. At most
-// one of CredentialsFile, NkeyFile, TokenFile and User is set.
+// Auth names the files with credentials. They are read at each connection, so that they can be rotated. At most one of
+// CredentialsFile, NkeyFile, TokenFile and User is set.
 type Auth struct {
 	// A `.creds` file, with JWT and nkey seed. Like all files with credentials, keys and certificates it is read again at
 	// each connection. At most one of `credentialsFile`, `nkeyFile`, `tokenFile` and `user` is given.
@@ -31,118 +29,95 @@ type Auth struct {
 	PasswordFile string `yaml:"passwordFile" format:"file" example:"/etc/deltabridge/password"`
 }
 
-// file returns the file with the secret, and the key that names it; empty without authentication.
-func (a *Auth) file() (key, file string) {
-	switch {
-	case a.CredentialsFile != "":
-		return "nats.credentialsFile", a.CredentialsFile
-	case a.NkeyFile != "":
-		return "nats.nkeyFile", a.NkeyFile
-	case a.TokenFile != "":
-		return "nats.tokenFile", a.TokenFile
-	case a.PasswordFile != "":
-		return "nats.passwordFile", a.PasswordFile
-	}
-	return "", ""
+// credential is what a client authenticates with.
+type credential struct {
+	file   string          // with the secret; empty without authentication
+	key    string          // of the configuration, that names the file
+	who    string          // the client, as the server knows it
+	remedy string          // if the server rejects it
+	claims *jwt.UserClaims // of a credentials file
 }
 
-// Who returns as whom the client presents itself, in words.
-func (a *Auth) Who() string {
+// read reads and checks the file with the secret. After an error, only the details of the file's content are missing.
+func (a *Auth) read() (c credential, err error) {
 	switch {
 	case a.CredentialsFile != "":
-		if claims, err := a.claims(); err == nil {
-			return fmt.Sprintf("user %q of the credentials (%s)", claims.Name, claims.Subject)
-		}
-		return "the user of the credentials"
+		c = credential{file: a.CredentialsFile, key: "nats.credentialsFile", who: "the user of the credentials"}
+		c.remedy = "check that nats.credentialsFile belongs to an account of this server, and was not revoked"
 	case a.NkeyFile != "":
-		if public, err := publicKey(a.NkeyFile); err == nil {
-			return "the nkey " + public
-		}
-		return "the nkey"
+		c = credential{file: a.NkeyFile, key: "nats.nkeyFile", who: "the nkey"}
+		c.remedy = "add that public key to the server's users, or correct the seed in nats.nkeyFile"
 	case a.TokenFile != "":
-		return "the token"
+		c = credential{file: a.TokenFile, key: "nats.tokenFile", who: "the token"}
+		c.remedy = "check the content of nats.tokenFile"
 	case a.User != "":
-		return fmt.Sprintf("user %q", a.User)
+		c = credential{file: a.PasswordFile, key: "nats.passwordFile", who: fmt.Sprintf("user %q", a.User)}
+		c.remedy = "check nats.user and the content of nats.passwordFile, and that the server takes users with passwords"
+	default:
+		c = credential{key: "nats.credentialsFile", who: "a client without credentials"}
+		c.remedy = "set nats.credentialsFile, nats.nkeyFile, nats.tokenFile, or nats.user and nats.passwordFile"
+		return c, nil
 	}
-	return "a client without credentials"
+	secret, err := access.Secret(c.key, c.file)
+	if err != nil {
+		return c, err
+	}
+	if a.CredentialsFile != "" || a.NkeyFile != "" {
+		err = c.parse(secret)
+	}
+	if err != nil {
+		err = &sinks.ConnectError{Step: sinks.StepFiles, Key: c.key, Err: fmt.Errorf("%s: %w", c.file, err), Rejected: true}
+	}
+	return c, err
 }
 
-// check reports whether the file with the secret can be read and understood.
-func (a *Auth) check() error {
-	key, file := a.file()
-	if file == "" {
-		return nil
-	}
-	if _, err := access.Secret(key, file); err != nil {
-		return err
-	}
-	var err error
-	switch {
-	case a.CredentialsFile != "":
-		if _, err = a.claims(); err == nil {
-			_, err = publicKey(a.CredentialsFile)
+// parse sets who, and the claims of a credentials file. Its errors do not repeat anything of the content.
+func (c *credential) parse(secret string) error {
+	if c.key == "nats.credentialsFile" {
+		token, err := jwt.ParseDecoratedJWT([]byte(secret))
+		if err == nil {
+			c.claims, err = jwt.DecodeUserClaims(token)
 		}
-	case a.NkeyFile != "":
-		_, err = publicKey(a.NkeyFile)
+		if err != nil {
+			return errors.New("it holds no JWT of a user")
+		}
+		c.who = fmt.Sprintf("user %q of the credentials (%s)", c.claims.Name, c.claims.Subject)
 	}
+	pair, err := nkeys.ParseDecoratedUserNKey([]byte(secret))
 	if err != nil {
-		return &sinks.ConnectError{Step: sinks.StepFiles, Key: key, Err: fmt.Errorf("%s: %w", file, err), Rejected: true}
-	}
-	return nil
-}
-
-func (a *Auth) claims() (*jwt.UserClaims, error) {
-	text, err := os.ReadFile(a.CredentialsFile)
-	if err != nil {
-		return nil, err
-	}
-	token, err := jwt.ParseDecoratedJWT(text)
-	if err != nil {
-		return nil, errors.New("it holds no JWT of a user")
-	}
-	claims, err := jwt.DecodeUserClaims(token)
-	if err != nil {
-		return nil, errors.New("it holds no JWT of a user") // the library's words may repeat parts of it
-	}
-	return claims, nil
-}
-
-// publicKey returns the public key of the seed in a file.
-func publicKey(file string) (string, error) {
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return "", err
-	}
-	pair, err := nkeys.ParseDecoratedUserNKey(text)
-	if err != nil {
-		return "", errors.New("it holds no seed of a user's nkey (which begins with SU)")
+		return errors.New("it holds no seed of a user's nkey (which begins with SU)")
 	}
 	defer pair.Wipe()
-	return pair.PublicKey()
+	if c.claims != nil {
+		return nil
+	}
+	public, err := pair.PublicKey()
+	c.who += " " + public
+	return err
 }
 
-// stamp changes with the nkey. nats.go reads all other secrets again by itself, but the nkey's public half only once.
-func (a *Auth) stamp() [sha256.Size]byte { return access.Stamp(a.NkeyFile) }
+// Who returns the client as the server knows it.
+func (a *Auth) Who() string {
+	c, _ := a.read() //nolint:errcheck // who is set in any case
+	return c.who
+}
 
 // options checks the files, and lets nats.go read them again at each connection.
 func (a *Auth) options() ([]natsgo.Option, error) {
-	if err := a.check(); err != nil {
+	c, err := a.read()
+	if err != nil {
 		return nil, err
 	}
-	key, file := a.file()
-	read := func() string { // a file that has gone gives an empty secret, which the server then rejects
-		secret, _ := access.Secret(key, file)
+	read := func() string { // if the file is gone, the server rejects the empty secret
+		secret, _ := access.Secret(c.key, c.file)
 		return secret
 	}
 	switch {
 	case a.CredentialsFile != "":
-		return []natsgo.Option{natsgo.UserCredentials(file)}, nil
+		return []natsgo.Option{natsgo.UserCredentials(c.file)}, nil
 	case a.NkeyFile != "":
-		option, err := natsgo.NkeyOptionFromSeed(file)
-		if err != nil {
-			return nil, &sinks.ConnectError{Step: sinks.StepFiles, Key: key, Err: err}
-		}
-		return []natsgo.Option{option}, nil
+		option, err := natsgo.NkeyOptionFromSeed(c.file)
+		return []natsgo.Option{option}, err
 	case a.TokenFile != "":
 		return []natsgo.Option{natsgo.TokenHandler(read)}, nil
 	case a.User != "":
@@ -151,32 +126,23 @@ func (a *Auth) options() ([]natsgo.Option, error) {
 	return nil, nil
 }
 
-// rejected returns the error of a server that rejects the credentials. err is the server's, or nats.go's.
+// rejected returns the error of a server that rejects the credentials. err is from the server or from nats.go.
 func (a *Auth) rejected(err error) *sinks.ConnectError {
-	key, file := a.file()
-	e := &sinks.ConnectError{Step: sinks.StepAuthenticate, Key: key, Rejected: true}
-	cause := "it refuses " + a.Who()
+	c, _ := a.read() //nolint:errcheck // the details that are then missing are optional
+	cause := "it refuses " + c.who
 	switch {
-	case file == "":
-		cause, e.Key = "it demands credentials, and none are configured", "nats.credentialsFile"
-		e.Remedy = "set nats.credentialsFile, nats.nkeyFile, nats.tokenFile, or nats.user and nats.passwordFile"
+	case c.file == "":
+		cause = "it demands credentials, and none are configured"
 	case errors.Is(err, natsgo.ErrNkeysNotSupported):
-		cause = "it takes no nkeys and no JWTs, and is shown " + a.Who()
-		e.Remedy = "use what the server is configured for: nats.tokenFile, or nats.user and nats.passwordFile"
-	case a.CredentialsFile != "":
-		e.Remedy = "check that nats.credentialsFile belongs to an account of this server, and was not revoked"
-		if jwt, err := a.claims(); err == nil && jwt.Expires > 0 && time.Now().Unix() > jwt.Expires {
-			cause += ": the JWT expired on " + time.Unix(jwt.Expires, 0).UTC().Format(time.RFC3339)
-			e.Remedy = "issue new credentials, and put them into nats.credentialsFile"
-		}
-	case a.NkeyFile != "":
-		e.Remedy = "add that public key to the server's users, or correct the seed in nats.nkeyFile"
-	case a.TokenFile != "":
-		e.Remedy = "check the content of nats.tokenFile"
-	default:
+		cause = "it takes no nkeys and no JWTs, and is shown " + c.who
+		c.remedy = "use what the server is configured for: nats.tokenFile, or nats.user and nats.passwordFile"
+	case c.claims != nil && c.claims.Expires > 0 && time.Now().Unix() > c.claims.Expires:
+		cause += ": the JWT expired on " + time.Unix(c.claims.Expires, 0).UTC().Format(time.RFC3339)
+		c.remedy = "issue new credentials, and put them into nats.credentialsFile"
+	case a.User != "":
 		cause += ": wrong user or password"
-		e.Remedy = "check nats.user and the content of nats.passwordFile, and that the server takes users with passwords"
 	}
-	e.Err = access.Words(err, "%s (%v)", cause, err)
-	return e
+	return &sinks.ConnectError{
+		Step: sinks.StepAuthenticate, Key: c.key, Remedy: c.remedy, Err: access.Words(err, "%s (%v)", cause, err), Rejected: true,
+	}
 }

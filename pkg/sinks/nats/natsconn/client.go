@@ -3,7 +3,6 @@ package natsconn
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"strings"
@@ -38,7 +37,7 @@ type Client struct {
 
 	conn    *natsgo.Conn
 	current atomic.Pointer[natsgo.Conn] // conn, for nats.go's goroutine that reconnects
-	stamp   [sha256.Size]byte           // of the nkey that conn uses
+	who     string                      // as the server knows conn
 	dial    dialer
 	up      chan struct{} // it is back
 }
@@ -52,7 +51,7 @@ func (c *Client) Connect(ctx context.Context) error {
 	if c.conn != nil && !c.conn.IsClosed() {
 		return c.await(ctx)
 	}
-	c.stamp = c.Auth.stamp()
+	c.who = c.Auth.Who()
 	opts, err := c.options()
 	if err != nil {
 		return err
@@ -81,7 +80,7 @@ func (c *Client) await(ctx context.Context) error {
 	if c.conn.IsConnected() {
 		return nil
 	}
-	if c.Auth.NkeyFile != "" && c.Auth.stamp() != c.stamp { // all other files are read again by nats.go
+	if c.Auth.NkeyFile != "" && c.Auth.Who() != c.who { // nats.go reads all other files again
 		c.conn.Close()
 		return c.Connect(ctx)
 	}
