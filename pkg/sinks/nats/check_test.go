@@ -153,8 +153,6 @@ func TestCheckPermissions(t *testing.T) {
 			"not to JetStream",
 			server.SubjectPermission{Allow: []string{"k8s.>", "$SYS.REQ.USER.INFO"}},
 			[]string{
-				`FAIL authorize subject k8s.*.*.*.*.*: authorize: the user may not do what is needed: Permissions Violation for Publish to "$JS.API.STREAM.INFO.K8S"; let user "bridge" publish to $JS.API.STREAM.INFO.K8S, on the server` +
-					` -> let user "bridge" publish to $JS.API.STREAM.INFO.K8S, on the server`,
 				`FAIL authorize subject k8s.*.*.*.*.*: authorize: the user may not do what is needed: Permissions Violation for Publish to "$JS.API.STREAM.CREATE.K8S"; let user "bridge" publish to $JS.API.STREAM.CREATE.K8S, on the server` +
 					` -> let user "bridge" publish to $JS.API.STREAM.CREATE.K8S, on the server`,
 				`FAIL authorize stream K8S: authorize: stream K8S can't be looked up or created: Permissions Violation for Publish to "$JS.API.STREAM.INFO.K8S"; let user "bridge" publish to $JS.API.STREAM.INFO.K8S, on the server` +

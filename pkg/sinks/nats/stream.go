@@ -29,10 +29,10 @@ func (s *Sink) checkStream(ctx context.Context) error {
 	if err := s.stream.Unfit(&info.Config); err != nil {
 		return err
 	}
-	for _, doubt := range s.stream.Doubts(&info.Config, s.client.Conn().MaxPayload()) {
-		if text := doubt.What + "; " + doubt.Remedy; !s.warned[text] { // once
+	for _, w := range s.stream.Warnings(&info.Config, s.client.Conn().MaxPayload()) {
+		if text := w.Detail + "; " + w.Remedy; !s.warned[text] { // once
 			s.warned[text] = true
-			s.cfg.Logger.Warn("stream can lose events", "doubt", text, "stream", s.cfg.Stream.Name)
+			s.cfg.Logger.Warn("stream can lose events", "cause", text, "stream", s.cfg.Stream.Name)
 		}
 	}
 	s.headers.ttl = ""

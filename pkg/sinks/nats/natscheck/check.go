@@ -69,7 +69,7 @@ func (s *Stream) checkStream(ctx context.Context, t *natsconn.Attempt) ([]diagno
 		return []diagnose.Finding{s.failed(err)}, destination
 	}
 	ok := s.finding(fmt.Sprintf("%s; %d messages", describe(&info.Config), info.State.Msgs))
-	return append([]diagnose.Finding{ok}, s.warnings(&info.Config, t.Conn.MaxPayload())...), destination
+	return append([]diagnose.Finding{ok}, s.doctorWarnings(&info.Config, t.Conn.MaxPayload())...), destination
 }
 
 func (s *Stream) finding(detail string) diagnose.Finding {
@@ -163,23 +163,22 @@ func (s *Stream) checkPermissions(ctx context.Context, t *natsconn.Attempt) []di
 			f.Warn, f.Remedy = true, "issue new credentials in time"
 		}
 	}
-	denied := s.deniedOf(&info)
+	denied := s.deniedOf(&info, f.Target)
 	if len(denied) > 0 && denied[0].Err != nil && !f.Warn {
 		return denied // "ok" above a failure of the same step would mislead
 	}
 	return append([]diagnose.Finding{f}, denied...)
 }
 
-// permissionsTimeout is how long a server may take to say what a user may do.
+// permissionsTimeout is how long a server may take to answer what a user may do.
 const permissionsTimeout = 5 * time.Second
 
-// deniedOf returns what the user would need, and may not do.
-func (s *Stream) deniedOf(info *userInfo) (findings []diagnose.Finding) {
+// deniedOf returns the permissions that the sink requires and the user does not have.
+func (s *Stream) deniedOf(info *userInfo, target string) (findings []diagnose.Finding) {
 	may := info.Data.Permissions
 	if may == nil {
 		return nil
 	}
-	target := "subject " + s.Wildcard
 	denied := func(op, subject string) {
 		err := fmt.Errorf("%w: Permissions Violation for %s to %q", natsgo.ErrPermissionViolation, op, subject)
 		err = s.Access.Denied("the user may not do what is needed", err, s.Wildcard)
@@ -188,14 +187,8 @@ func (s *Stream) deniedOf(info *userInfo) (findings []diagnose.Finding) {
 	if all, _ := may.Subscribe.allows("_INBOX.*.*"); !all {
 		denied("Subscription", "_INBOX.>")
 	}
-	api := []string{"$JS.API.STREAM.INFO." + s.Config.Name}
-	if s.Create {
-		api = append(api, "$JS.API.STREAM.CREATE."+s.Config.Name)
-	}
-	for _, subject := range api {
-		if all, _ := may.Publish.allows(subject); !all {
-			denied("Publish", subject)
-		}
+	if all, _ := may.Publish.allows("$JS.API.STREAM.CREATE." + s.Config.Name); s.Create && !all { // INFO is tried
+		denied("Publish", "$JS.API.STREAM.CREATE."+s.Config.Name)
 	}
 	switch all, some := may.Publish.allows(s.Wildcard); {
 	case !some:

@@ -15,16 +15,15 @@ import (
 
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 	"github.com/deltabridge/deltabridge/pkg/sinks/access"
+	"github.com/deltabridge/deltabridge/pkg/sinks/diagnose"
 	"github.com/deltabridge/deltabridge/pkg/sinks/nats/natsconn"
 )
 
 const (
 	// largestObject is the largest request that etcd takes by default, and so about the largest object, in bytes.
 	largestObject = 3 << 19
-	// shortWindow is less than a message that is sent again may need, shortAge less than an ordinary outage of a
-	// consumer.
+	// shortWindow is the shortest duplicate window that covers messages that are sent again.
 	shortWindow = 2 * time.Minute
-	shortAge    = time.Hour
 )
 
 // Stream is what a sink requires of its stream.
@@ -89,47 +88,49 @@ func (s *Stream) unfit(c *jetstream.StreamConfig) error {
 		"(nats stream edit %s --max-msgs-per-subject=1), or leave lastPerSubject out", kept, c.Name)
 }
 
-// Doubt is a way in which a stream that takes messages may lose some, and what to do about it.
-type Doubt struct{ What, Remedy string }
+// warnings collects findings about a stream.
+type warnings struct {
+	stream *Stream
+	found  []diagnose.Finding
+}
 
-// doubts collects those that apply.
-type doubts []Doubt
-
-func (d *doubts) add(applies bool, remedy, format string, args ...any) {
+func (w *warnings) add(applies bool, remedy, format string, args ...any) {
 	if applies {
-		*d = append(*d, Doubt{fmt.Sprintf(format, args...), remedy})
+		f := w.stream.finding(fmt.Sprintf(format, args...))
+		f.Warn, f.Remedy = true, remedy
+		w.found = append(w.found, f)
 	}
 }
 
-// Doubts are those about a stream, for what the sink sends. maxPayload is the server's.
-func (s *Stream) Doubts(c *jetstream.StreamConfig, maxPayload int64) []Doubt {
-	var d doubts
-	d.add(!slices.ContainsFunc(c.Subjects, func(filter string) bool { return server.SubjectMatchesFilter(s.Wildcard, filter) }),
+// Warnings returns the settings with which a stream loses events that the sink sends. maxPayload is the limit of the server.
+func (s *Stream) Warnings(c *jetstream.StreamConfig, maxPayload int64) []diagnose.Finding {
+	w := warnings{stream: s}
+	w.add(!slices.ContainsFunc(c.Subjects, func(filter string) bool { return server.SubjectMatchesFilter(s.Wildcard, filter) }),
 		fmt.Sprintf("add %q to its subjects", s.Wildcard),
 		"no subject of it covers all of %q (it has %q): events outside them are not delivered until the stream takes them",
 		s.Wildcard, c.Subjects)
 	old := c.Discard == jetstream.DiscardOld
-	d.add(old && (c.MaxBytes > 0 || c.MaxMsgs > 0), "with discard: new the bridge would wait instead",
+	w.add(old && (c.MaxBytes > 0 || c.MaxMsgs > 0), "with discard: new the bridge would wait instead",
 		"when full (max_bytes %d, max_msgs %d) it drops its oldest messages, read or not", c.MaxBytes, c.MaxMsgs)
-	d.add(c.MaxMsgsPerSubject > 0 && old && !s.Latest,
+	w.add(c.MaxMsgsPerSubject > 0 && old && !s.Latest,
 		"remove max_msgs_per_subject if each state matters, or set nats.stream.lastPerSubject: true if the last one does",
 		"it keeps the last %d messages of each subject (max_msgs_per_subject): readers that lag behind miss the states before",
 		c.MaxMsgsPerSubject)
-	d.add(c.Retention == jetstream.InterestPolicy, "use retention: limits",
+	w.add(c.Retention == jetstream.InterestPolicy, "use retention: limits",
 		"its retention is interest: what arrives while it has no consumer is gone at once")
 	late := "what is sent again later than that is stored twice"
 	if s.Latest {
 		late = "after a broken connection, a copy that arrives later than that can replace a newer state"
 	}
-	d.add(c.Duplicates < shortWindow && (c.MaxAge == 0 || c.Duplicates < c.MaxAge), fmt.Sprintf("use %s or more", shortWindow),
+	w.add(c.Duplicates < shortWindow && (c.MaxAge == 0 || c.Duplicates < c.MaxAge), fmt.Sprintf("use %s or more", shortWindow),
 		"it remembers ids for %s only (duplicate_window): %s", c.Duplicates, late)
 	limit := maxMessage(c, maxPayload)
-	d.add(limit < largestObject, "raise max_payload of the server (and max_msg_size of the stream)",
+	w.add(limit < largestObject, "raise max_payload of the server (and max_msg_size of the stream)",
 		"it takes messages of %d bytes at most, and an object can have %d: what becomes of larger ones says the sink's oversize",
 		limit, largestObject)
-	d.add(s.Latest && c.MaxAge > 0, "set its max_age to 0",
+	w.add(s.Latest && c.MaxAge > 0, "set its max_age to 0",
 		"it forgets an object that did not change for %v (max_age)", c.MaxAge)
-	return d
+	return w.found
 }
 
 // maxMessage is the largest message that server and stream take, in bytes.

@@ -70,14 +70,14 @@ func TestUnfit(t *testing.T) {
 	}
 }
 
-// Each doubt, and each warning of a check, for the one setting that raises it.
+// Each warning, of the sink and of a check alone, for the one setting that raises it.
 func TestWarnings(t *testing.T) {
 	const large = 8 << 20
 	for _, c := range []struct {
 		sink       func(*Stream)
 		stream     func(*jetstream.StreamConfig)
 		maxPayload int64
-		doubt      bool // the sink says it too
+		lost       bool // the sink logs it too
 		want       string
 	}{
 		{nil, nil, large, false, ""},
@@ -99,7 +99,7 @@ func TestWarnings(t *testing.T) {
 		{latest, func(c *jetstream.StreamConfig) { c.Duplicates, c.AllowMsgTTL = 0, true }, large, true, "can replace a newer state"},
 	} {
 		s, config := required(c.sink), fit(c.stream)
-		found := s.warnings(config, c.maxPayload)
+		found := s.doctorWarnings(config, c.maxPayload)
 		switch {
 		case c.want == "" && len(found) > 0, c.want != "" && len(found) != 1:
 			t.Errorf("%q: %+v", c.want, found)
@@ -107,8 +107,8 @@ func TestWarnings(t *testing.T) {
 		case c.want != "" && (!found[0].Warn || found[0].Remedy == "" || !strings.Contains(found[0].Detail+found[0].Remedy, c.want)):
 			t.Errorf("%+v, want %q", found[0], c.want)
 		}
-		if doubts := s.Doubts(config, c.maxPayload); (len(doubts) == 1) != c.doubt {
-			t.Errorf("%q: doubts %+v", c.want, doubts)
+		if lost := s.Warnings(config, c.maxPayload); (len(lost) == 1) != c.lost {
+			t.Errorf("%q: warnings %+v", c.want, lost)
 		}
 	}
 }
