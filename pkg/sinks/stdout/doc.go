@@ -1,5 +1,5 @@
 // Package stdout writes events as JSON lines, for people and for pipes: one CloudEvent in its JSON form per line,
-// whatever the sink's content mode.
+// in both content modes.
 //
 // A line that was written is taken for delivered: there is nobody to acknowledge it. If a write fails in the
 // middle of a line (a full disk), that line and those behind it are tried again, on a new line, so that a reader

@@ -19,13 +19,11 @@ const chunk = 256 << 10
 type Sink struct {
 	w    io.Writer
 	buf  []byte
-	ends []int // ends[i] is where the i-th line of buf ends
-	torn bool  // the last line that was written is not whole
+	torn bool // the last line that was written is not complete
 
-	// writes has the outcome of the one write that may be under way. The writer's goroutine ends with it. A write
-	// that hangs outlives its Send; the next Send and Close wait for it.
-	writes  chan written
+	// A write that hangs outlives its Send. The next Send, and Close, wait for it.
 	writing bool
+	writes  chan written // receives the result of the write
 }
 
 type written struct {
@@ -43,7 +41,7 @@ func (s *Sink) Connect(ctx context.Context) error { return ctx.Err() }
 
 // Close implements sinks.Sink. It waits for a write that is still under way until ctx ends.
 func (s *Sink) Close(ctx context.Context) error {
-	if err := s.settle(ctx); err != nil {
+	if _, err := s.await(ctx); s.writing {
 		return fmt.Errorf("stdout: a write hangs: %w", err)
 	}
 	return nil
@@ -51,13 +49,18 @@ func (s *Sink) Close(ctx context.Context) error {
 
 // Send implements sinks.Sink.
 func (s *Sink) Send(ctx context.Context, batch []*event.Message, results []error) {
-	err := s.settle(ctx)
+	_, err := s.await(ctx) // the lines of an earlier Send are written again, because it has reported them
 	for err == nil && len(batch) > 0 {
-		var settled int // lines with a result
 		n := s.fill(batch)
-		settled, err = s.write(ctx)
+		s.writing = true
+		go func() {
+			n, err := s.w.Write(s.buf)
+			s.writes <- written{n, err}
+		}()
+		var settled int
+		settled, err = s.await(ctx)
 		clear(results[:settled])
-		if sinks.IsMaybeWritten(err) {
+		if s.writing {
 			for i := range n {
 				results[i] = err
 			}
@@ -74,25 +77,22 @@ func (s *Sink) Send(ctx context.Context, batch []*event.Message, results []error
 }
 
 // fill puts lines into buf, one for each message, until it is large enough. It returns how many.
-func (s *Sink) fill(batch []*event.Message) int {
-	s.buf, s.ends = s.buf[:0], s.ends[:0]
+func (s *Sink) fill(batch []*event.Message) (n int) {
+	s.buf = s.buf[:0]
 	if s.torn {
 		s.buf = append(s.buf, '\n')
 	}
-	for _, m := range batch {
+	for n < len(batch) && len(s.buf) < chunk {
 		start := len(s.buf)
-		s.buf = m.AppendStructured(s.buf)
+		s.buf = batch[n].AppendStructured(s.buf)
 		oneLine(s.buf[start:])
 		s.buf = append(s.buf, '\n')
-		s.ends = append(s.ends, len(s.buf))
-		if len(s.buf) >= chunk {
-			break
-		}
+		n++
 	}
-	return len(s.ends)
+	return n
 }
 
-// oneLine replaces line breaks, which in valid JSON stand only between tokens.
+// oneLine replaces line breaks, which in valid JSON are only between tokens.
 func oneLine(line []byte) {
 	for i := bytes.IndexAny(line, "\r\n"); i >= 0; i = bytes.IndexAny(line, "\r\n") {
 		line[i] = ' '
@@ -100,49 +100,31 @@ func oneLine(line []byte) {
 	}
 }
 
-// write writes buf, and returns how many of its lines were written whole.
-func (s *Sink) write(ctx context.Context) (int, error) {
-	s.writing = true
-	go func() {
-		n, err := s.w.Write(s.buf)
-		s.writes <- written{n, err}
-	}()
+// await waits for the write that is under way, if there is one. It returns how many lines were written completely.
+func (s *Sink) await(ctx context.Context) (lines int, err error) {
+	if !s.writing {
+		return 0, ctx.Err()
+	}
 	select {
 	case w := <-s.writes:
-		return s.outcome(w)
+		s.writing = false
+		if w.n == 0 {
+			return 0, reason(w.err)
+		}
+		lines = bytes.Count(s.buf[:w.n], []byte{'\n'})
+		if s.torn {
+			lines--
+		}
+		s.torn = s.buf[w.n-1] != '\n'
+		return lines, reason(w.err)
 	case <-ctx.Done():
 		return 0, sinks.MaybeWritten(ctx.Err())
 	}
 }
 
-func (s *Sink) outcome(w written) (lines int, err error) {
-	s.writing = false
-	for lines < len(s.ends) && s.ends[lines] <= w.n {
-		lines++
-	}
-	if w.n > 0 {
-		s.torn = s.buf[w.n-1] != '\n'
-	}
-	err = w.err
-	if err == nil && w.n < len(s.buf) {
-		err = io.ErrShortWrite
-	}
+func reason(err error) error {
 	if errors.Is(err, syscall.EPIPE) || errors.Is(err, io.ErrClosedPipe) {
-		err = fmt.Errorf("nobody reads the output any more: %w", err)
+		return fmt.Errorf("nobody reads the output any more: %w", err)
 	}
-	return lines, err
-}
-
-// settle waits for a write that outlived its Send. Its lines are written again, for their Send has reported them.
-func (s *Sink) settle(ctx context.Context) error {
-	if !s.writing {
-		return ctx.Err()
-	}
-	select {
-	case w := <-s.writes:
-		_, _ = s.outcome(w)
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return err
 }
