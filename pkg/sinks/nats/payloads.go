@@ -41,7 +41,6 @@ type PayloadStore struct {
 
 	store jetstream.ObjectStore
 	kept  jetstream.Stream // that has the objects of store
-	ttl   time.Duration    // of the bucket as it is
 }
 
 var _ sinks.PayloadStore = (*PayloadStore)(nil)
@@ -103,7 +102,8 @@ func (c *PayloadStore) put(ctx context.Context, name, digest string, m *event.Me
 	if err != nil && !errors.Is(err, jetstream.ErrObjectNotFound) {
 		return err
 	}
-	if err == nil && (c.ttl == 0 || time.Since(info.ModTime) < c.ttl/2) {
+	ttl := c.kept.CachedInfo().Config.MaxAge
+	if err == nil && (ttl == 0 || time.Since(info.ModTime) < ttl/2) {
 		whole, err := c.isWhole(ctx, info, digest, len(m.Data))
 		if err != nil || whole {
 			return err // from before a crash; storing it again would disturb its readers
@@ -155,22 +155,20 @@ func (c *PayloadStore) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	status, err := store.Status(ctx)
-	if err != nil {
+	if c.kept, err = js.Stream(ctx, c.streamName()); err != nil {
 		return err
 	}
-	kept, err := js.Stream(ctx, "OBJ_"+c.cfg.Bucket)
-	if err != nil {
-		return err
-	}
-	c.store, c.kept, c.ttl = store, kept, status.TTL()
+	c.store = store
 	return nil
 }
+
+// streamName returns the name of the stream that has the objects.
+func (c *PayloadStore) streamName() string { return "OBJ_" + c.cfg.Bucket }
 
 // failure is why the data could not be stored, in words.
 func (c *PayloadStore) failure(err error) error {
 	e := &sinks.ConnectError{Step: sinks.StepStream, Key: "claimCheck.bucket", Err: fmt.Errorf("object store %s: %w", c.cfg.Bucket, err)}
-	if errors.Is(err, jetstream.ErrBucketNotFound) {
+	if errors.Is(err, jetstream.ErrBucketNotFound) || errors.Is(err, jetstream.ErrStreamNotFound) {
 		e.Err = access.Words(err, "object store %s does not exist", c.cfg.Bucket)
 		e.Remedy = "create it, correct claimCheck.bucket, or set claimCheck.create: true"
 	}
@@ -202,28 +200,25 @@ func (c *PayloadStore) Check(ctx context.Context) []diagnose.Finding {
 
 func (c *PayloadStore) checkBucket(ctx context.Context, conn *natsgo.Conn) diagnose.Finding {
 	f := diagnose.Finding{Step: sinks.StepStream, Target: "object store " + c.cfg.Bucket}
+	var stream jetstream.Stream
 	js, err := jetstream.New(conn)
-	if err != nil {
-		return diagnose.Failed(f.Step, f.Target, err)
+	if err == nil {
+		stream, err = js.Stream(ctx, c.streamName())
 	}
-	store, err := js.ObjectStore(ctx, c.cfg.Bucket)
-	if errors.Is(err, jetstream.ErrBucketNotFound) && c.cfg.Create {
+	if errors.Is(err, jetstream.ErrStreamNotFound) && c.cfg.Create {
 		f.Detail = "not there yet: it will be created with the first event that is too large"
 		return f
 	}
+	if err == nil && stream.CachedInfo().Config.Sealed {
+		err = errors.New("it is sealed and takes nothing: name another")
+	}
 	if err != nil {
 		return diagnose.Failed(f.Step, f.Target, c.failure(err))
 	}
-	status, err := store.Status(ctx)
-	switch {
-	case err != nil:
-		return diagnose.Failed(f.Step, f.Target, c.failure(err))
-	case status.Sealed():
-		return diagnose.Failed(f.Step, f.Target, c.failure(errors.New("it is sealed and takes nothing: name another")))
-	}
-	f.Detail = fmt.Sprintf("%d bytes", status.Size())
-	if status.TTL() > 0 {
-		f.Detail += fmt.Sprintf(", objects are kept for %v", status.TTL())
+	info := stream.CachedInfo()
+	f.Detail = fmt.Sprintf("%d bytes", info.State.Bytes)
+	if ttl := info.Config.MaxAge; ttl > 0 {
+		f.Detail += fmt.Sprintf(", objects are kept for %v", ttl)
 	}
 	return f
 }

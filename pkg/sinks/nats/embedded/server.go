@@ -1,7 +1,6 @@
 package embedded
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -9,7 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -45,8 +44,6 @@ type Config struct {
 	SyncAlways bool `yaml:"syncAlways" default:"false" example:"true"`
 }
 
-func (cfg *Config) listen() string { return cmp.Or(cfg.Listen, DefaultListen) }
-
 // Server is a running server. Its embedded methods are those of nats-server.
 type Server struct {
 	*server.Server
@@ -55,38 +52,28 @@ type Server struct {
 
 // Start returns when the server takes connections.
 func Start(cfg Config, log *slog.Logger) (_ *Server, err error) {
-	listen := cfg.listen()
-	host, portText, err := net.SplitHostPort(listen)
-	if err != nil {
-		return nil, fmt.Errorf("listen %q: %w", listen, err)
-	}
-	port, err := strconv.ParseUint(portText, 10, 16)
-	if err != nil {
-		return nil, fmt.Errorf("listen %q: %w", listen, err)
-	}
-	if err := checkListen(listen); err != nil {
-		return nil, err
-	}
-	lock, err := lockStore(cfg.StoreDir)
+	address, err := checkListen(cfg.Listen)
 	if err != nil {
 		return nil, err
 	}
-	defer func() {
-		if err != nil {
-			_ = lock.Close()
-		}
-	}()
+	if err := os.MkdirAll(cfg.StoreDir, 0o700); err != nil {
+		return nil, err
+	}
+	lock, err := lockStore(cfg.StoreDir, os.O_CREATE)
+	if err != nil {
+		return nil, err
+	}
 	opts := &server.Options{
-		ServerName: "deltabridge", Host: host, Port: int(port),
+		ServerName: "deltabridge", Host: address.IP.String(), Port: address.Port,
 		JetStream: true, StoreDir: cfg.StoreDir, JetStreamMaxStore: cfg.MaxStore, SyncAlways: cfg.SyncAlways,
 		MaxPayload: MaxPayload, NoSigs: true,
 	}
-	if port == 0 {
+	if strings.HasSuffix(cfg.Listen, ":0") {
 		opts.Port = server.RANDOM_PORT
 	}
 	srv, err := server.NewServer(opts)
 	if err != nil {
-		return nil, err
+		return nil, errors.Join(err, lock.Close())
 	}
 	logger := &serverLog{log: log}
 	srv.SetLoggerV2(logger, false, false, false)
@@ -94,13 +81,13 @@ func Start(cfg Config, log *slog.Logger) (_ *Server, err error) {
 	srv.Start()
 	if !srv.ReadyForConnections(readyWithin) || !srv.JetStreamEnabled() {
 		s.Stop()
-		err = fmt.Errorf("did not start on %s", listen)
+		err = fmt.Errorf("did not start on %s", address)
 		if last := logger.last.Load(); last != nil {
 			err = fmt.Errorf("%w: %s", err, *last)
 		}
 		return nil, err
 	}
-	if ip := net.ParseIP(host); ip != nil && !ip.IsLoopback() {
+	if !address.IP.IsLoopback() {
 		log.Warn("embedded nats-server listens beyond loopback, without authentication", "address", srv.Addr().String())
 	}
 	return s, nil
@@ -113,62 +100,51 @@ func (s *Server) Stop() {
 	_ = s.lock.Close()
 }
 
-// checkListen returns a [sinks.ConnectError] if nothing can listen on the address. nats-server does not say why it is
-// not ready.
-func checkListen(address string) error {
+// checkListen returns the TCP address to listen on. The error is a [sinks.ConnectError] if nothing can listen there: nats-server
+// does not report why it is not ready.
+func checkListen(address string) (*net.TCPAddr, error) {
 	l, err := net.Listen("tcp", address)
 	if err != nil {
-		return &sinks.ConnectError{
+		return nil, &sinks.ConnectError{
 			Step: sinks.StepConnect, Address: address, Key: "nats.embedded.listen",
 			Remedy: "stop the other server there, or set another address in nats.embedded.listen",
 			Err:    fmt.Errorf("the embedded server can't listen there; is another server running? %w", access.Plain(err)),
 		}
 	}
-	return l.Close()
+	return l.Addr().(*net.TCPAddr), l.Close()
 }
 
-// lockStore makes sure that no other process writes to dir: nats-server does not, and two would ruin the files.
-func lockStore(dir string) (*os.File, error) {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, err
-	}
-	f, err := os.OpenFile(filepath.Join(dir, lockName), os.O_RDWR|os.O_CREATE, 0o600)
+// lockStore locks dir for this process: nats-server does not, and two processes would ruin the files. flag is os.O_CREATE or 0.
+func lockStore(dir string, flag int) (*os.File, error) {
+	f, err := os.OpenFile(filepath.Join(dir, lockName), os.O_RDWR|flag, 0o600)
 	if err != nil {
 		return nil, err
 	}
 	if err := lockFile(f); err != nil {
 		_ = f.Close()
-		return nil, storeInUse(dir, err)
+		return nil, &sinks.ConnectError{
+			Step: sinks.StepFiles, Key: "nats.embedded.storeDir", Remedy: "stop the other bridge, or give this one another directory",
+			Err: fmt.Errorf("store %s is in use by another process: %w", dir, err),
+		}
 	}
 	return f, nil
 }
 
-func storeInUse(dir string, err error) error {
-	return &sinks.ConnectError{
-		Step: sinks.StepFiles, Key: "nats.embedded.storeDir", Remedy: "stop the other bridge, or give this one another directory",
-		Err: fmt.Errorf("store %s is in use by another process: %w", dir, err),
-	}
-}
-
-// Check reports whether the server could start. It leaves nothing behind.
+// Check reports whether the server could start. It creates nothing.
 func Check(cfg Config) []diagnose.Finding {
 	store := diagnose.Finding{Step: sinks.StepFiles, Target: cfg.StoreDir, Detail: "the store of the embedded server is free"}
-	f, err := os.OpenFile(filepath.Join(cfg.StoreDir, lockName), os.O_RDWR, 0)
+	lock, err := lockStore(cfg.StoreDir, 0)
 	switch {
+	case err == nil:
+		_ = lock.Close()
 	case errors.Is(err, fs.ErrNotExist):
 		store.Detail = "the store of the embedded server does not exist, and is created at the start"
-	case err != nil:
-		err = &sinks.ConnectError{Step: sinks.StepFiles, Key: "nats.embedded.storeDir", Err: err}
-		store = diagnose.Failed(sinks.StepFiles, cfg.StoreDir, err)
 	default:
-		if err := lockFile(f); err != nil {
-			store = diagnose.Failed(sinks.StepFiles, cfg.StoreDir, storeInUse(cfg.StoreDir, err))
-		}
-		_ = f.Close()
+		store = diagnose.Failed(sinks.StepFiles, cfg.StoreDir, err)
 	}
-	port := diagnose.Finding{Step: sinks.StepConnect, Target: cfg.listen(), Detail: "the address of the embedded server is free"}
-	if err := checkListen(cfg.listen()); err != nil {
-		port = diagnose.Failed(sinks.StepConnect, cfg.listen(), err)
+	port := diagnose.Finding{Step: sinks.StepConnect, Target: cfg.Listen, Detail: "the address of the embedded server is free"}
+	if _, err := checkListen(cfg.Listen); err != nil {
+		port = diagnose.Failed(sinks.StepConnect, cfg.Listen, err)
 	}
 	return []diagnose.Finding{store, port}
 }

@@ -34,8 +34,8 @@ func TestStart(t *testing.T) {
 	}{
 		"port":         {embedded.Config{Listen: listen, StoreDir: t.TempDir()}, "is another server running? listen tcp " + listen + ": bind: address already in use"},
 		"store":        {embedded.Config{Listen: "127.0.0.1:0", StoreDir: dir}, "is in use by another process"},
-		"address":      {embedded.Config{Listen: "nowhere", StoreDir: t.TempDir()}, `listen "nowhere"`},
-		"not a number": {embedded.Config{Listen: "127.0.0.1:nats", StoreDir: t.TempDir()}, `listen "127.0.0.1:nats"`},
+		"address":      {embedded.Config{Listen: "nowhere", StoreDir: t.TempDir()}, "address nowhere: missing port"},
+		"not a number": {embedded.Config{Listen: "127.0.0.1:nats", StoreDir: t.TempDir()}, "unknown port"},
 		"directory":    {embedded.Config{Listen: "127.0.0.1:0", StoreDir: "/dev/null/x"}, "/dev/null"},
 	} {
 		t.Run(name, func(t *testing.T) {
