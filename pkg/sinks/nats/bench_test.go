@@ -23,7 +23,7 @@ func benchBroker(b *testing.B) *broker {
 	b.Helper()
 	srv := newBroker(b)
 	srv.edit = func(c *nats.Config) {
-		c.URLs, c.Stream.Storage, c.Stream.MaxMsgs = []string{srv.srv.ClientURL()}, nats.StorageMemory, 10_000
+		c.URLs, c.Stream.Storage, c.Stream.MaxMsgs = []string{srv.srv.ClientURL()}, "memory", 10_000
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
 	return srv

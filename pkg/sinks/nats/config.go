@@ -61,24 +61,6 @@ type Servers struct {
 	TLS access.TLS `yaml:"tls"`
 }
 
-// Storage of a stream that is created.
-type Storage string
-
-// The kinds of storage.
-const (
-	StorageFile   Storage = "file"
-	StorageMemory Storage = "memory"
-)
-
-// Discard says what a full stream that is created does.
-type Discard string
-
-// The kinds of discarding.
-const (
-	DiscardOld Discard = "old" // drop the oldest messages: readers that lag behind lose them
-	DiscardNew Discard = "new" // refuse new ones: the bridge waits until there is room
-)
-
 // StreamConfig is the stream that a NATS sink delivers to. One that exists is checked and never changed: all keys but
 // `name`, `create` and `lastPerSubject` only matter when it is created.
 type StreamConfig struct {
@@ -93,10 +75,10 @@ type StreamConfig struct {
 	// How many servers keep a copy.
 	Replicas int `yaml:"replicas" default:"1" min:"1" max:"5" example:"3"`
 	// Where the server keeps it: `file` or `memory`.
-	Storage Storage `yaml:"storage" default:"file" enum:"file memory" example:"memory"`
+	Storage string `yaml:"storage" default:"file" enum:"file memory" example:"memory"`
 	// What a full stream does. `old`: the oldest messages go, and readers that lag behind miss them. `new`: it takes no
 	// more, and the bridge waits.
-	Discard Discard `yaml:"discard" default:"old" enum:"old new" example:"new"`
+	Discard string `yaml:"discard" default:"old" enum:"old new" example:"new"`
 	// What it holds at most. 0: no limit.
 	MaxBytes int64 `yaml:"maxBytes" default:"0" min:"0" example:"50Gi"`
 	// How many messages it holds at most. 0: no limit.
@@ -195,11 +177,6 @@ func (cfg *Config) resolved() *Config {
 func (cfg *Config) complete() (*event.Template, error) {
 	cfg.MaxInFlight = cmp.Or(cfg.MaxInFlight, DefaultMaxInFlight)
 	cfg.AckTimeout = cmp.Or(cfg.AckTimeout, DefaultAckTimeout)
-	if cfg.Embedded != nil {
-		e := *cfg.Embedded
-		e.Listen = cmp.Or(e.Listen, embedded.DefaultListen)
-		cfg.Embedded = &e
-	}
 	if cfg.Prober == nil {
 		cfg.Prober = new(reach.Prober)
 	}
@@ -232,10 +209,10 @@ func (cfg *Config) jetstream(wildcard string) jetstream.StreamConfig {
 	if len(c.Subjects) == 0 {
 		c.Subjects = []string{wildcard}
 	}
-	if s.Storage == StorageMemory {
+	if s.Storage == "memory" {
 		c.Storage = jetstream.MemoryStorage
 	}
-	if s.Discard == DiscardNew {
+	if s.Discard == "new" {
 		c.Discard = jetstream.DiscardNew
 	}
 	if c.Duplicates == 0 {

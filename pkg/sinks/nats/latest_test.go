@@ -195,7 +195,7 @@ func TestMirrorLosesTTLs(t *testing.T) {
 	b := newBroker(t)
 	b.edit = func(c *nats.Config) {
 		asMirror(time.Hour)(c)
-		c.Stream.Storage = nats.StorageMemory
+		c.Stream.Storage = "memory"
 	}
 	sink := connect(t, b)
 	js := b.js(t)

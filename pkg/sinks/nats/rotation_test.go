@@ -84,7 +84,7 @@ func TestRotatedFiles(t *testing.T) {
 			b.edit = func(cfg *nats.Config) {
 				c.client(cfg)
 				cfg.AckTimeout = 400 * time.Millisecond
-				cfg.Stream.Storage = nats.StorageMemory
+				cfg.Stream.Storage = "memory"
 			}
 			sink := connect(t, b)
 			send(t, sink, sinktest.Message("a", 1, 100))

@@ -114,7 +114,7 @@ func TestCreatedStream(t *testing.T) {
 	b := newBroker(t)
 	b.edit = func(c *nats.Config) {
 		c.Stream = nats.StreamConfig{
-			Name: streamName, Create: true, Discard: nats.DiscardNew, Storage: nats.StorageMemory,
+			Name: streamName, Create: true, Discard: "new", Storage: "memory",
 			MaxBytes: 1 << 20, MaxMsgs: 77, MaxAge: time.Minute,
 		}
 	}
@@ -134,7 +134,7 @@ func TestCreatedStream(t *testing.T) {
 // goes on when it is back.
 func TestStreamDeletedWhileRunning(t *testing.T) {
 	b := newBroker(t)
-	b.edit = func(c *nats.Config) { c.Stream.Storage = nats.StorageMemory }
+	b.edit = func(c *nats.Config) { c.Stream.Storage = "memory" }
 	sink := connect(t, b)
 	js := b.js(t)
 	send(t, sink, sinktest.Message("a", 1, 100))
@@ -165,7 +165,7 @@ func TestStreamDeletedWhileRunning(t *testing.T) {
 // A subject that another stream took over is not written to that stream.
 func TestSubjectOfAnotherStream(t *testing.T) {
 	b := newBroker(t)
-	b.edit = func(c *nats.Config) { c.Stream.Storage = nats.StorageMemory } // a server may still remove the directory of a deleted stream
+	b.edit = func(c *nats.Config) { c.Stream.Storage = "memory" } // a server may still remove the directory of a deleted stream
 	sink := connect(t, b)
 	js := b.js(t)
 	if err := js.DeleteStream(t.Context(), streamName); err != nil {
@@ -187,7 +187,7 @@ func TestSubjectOfAnotherStream(t *testing.T) {
 // A full stream with discard: new pushes back, and takes the rest when there is room again.
 func TestFullStreamPushesBack(t *testing.T) {
 	b := newBroker(t)
-	b.edit = func(c *nats.Config) { c.Stream.Discard, c.Stream.MaxMsgs = nats.DiscardNew, 5 }
+	b.edit = func(c *nats.Config) { c.Stream.Discard, c.Stream.MaxMsgs = "new", 5 }
 	sink := connect(t, b)
 	var batch []*event.Message
 	for v := range 8 {

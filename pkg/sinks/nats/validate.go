@@ -3,8 +3,8 @@ package nats
 import (
 	"fmt"
 	"net"
-	"net/url"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -13,6 +13,7 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 	"github.com/deltabridge/deltabridge/pkg/sinks/access"
+	"github.com/deltabridge/deltabridge/pkg/sinks/nats/natsconn"
 )
 
 // Validate implements [sinks.Config].
@@ -51,10 +52,10 @@ func defaultSubject() string { return strictyaml.Default[Config]().Subject }
 // Validate reports what is wrong with the URLs, and what excludes each other.
 func (s *Servers) Validate(at *strictyaml.Section) {
 	for _, server := range s.URLs {
-		if u, problem, remedy := parseURL(server); problem != "" {
+		if addr, problem, remedy := parseURL(server); problem != "" {
 			at.Report("url", problem, remedy)
 		} else {
-			at.Address("url", net.JoinHostPort(u.Hostname(), portOf(u)), true, remedy)
+			at.Address("url", addr, true, remedy)
 		}
 	}
 	at.AtMostOne("credentialsFile", "nkeyFile", "tokenFile", "user")
@@ -62,44 +63,34 @@ func (s *Servers) Validate(at *strictyaml.Section) {
 	s.TLS.Validate(at.At("tls"))
 }
 
-// parseURL reads the URL of a server, and says what is wrong with it otherwise. Credentials are not repeated in the problem.
-func parseURL(text string) (u *url.URL, problem, remedy string) {
-	if strings.Contains(text, "@") {
-		return nil, "has credentials in it: secrets are not in this file",
+// parseURL returns host:port of a server's URL, or what is wrong with it. The problem does not repeat credentials.
+func parseURL(server string) (addr, problem, remedy string) {
+	if strings.Contains(server, "@") {
+		return "", "has credentials in it: secrets are not in this file",
 			"remove what is in front of the @, and use user and passwordFile, tokenFile, nkeyFile or credentialsFile"
 	}
-	u, err := url.Parse(text)
+	u, addr, err := natsconn.ServerAddress(server)
 	remedy = "write it as nats://host:4222; separate several by commas"
 	switch {
-	case err != nil || u.Host == "":
-		return nil, strictyaml.Quote(text) + " is not the URL of a server", remedy
+	case err != nil || u.Host == "" || !strings.Contains(server, "://"):
+		problem = strictyaml.Quote(server) + " is not the URL of a server"
 	case !slices.Contains([]string{"nats", "tls", "ws", "wss"}, u.Scheme):
-		return nil, strictyaml.Quote(u.Scheme) + " is not a scheme of NATS", "write nats, tls, ws or wss"
+		problem, remedy = strictyaml.Quote(u.Scheme)+" is not a scheme of NATS", "write nats, tls, ws or wss"
 	case strings.Trim(u.Path, "/") != "" && !strings.HasPrefix(u.Scheme, "ws") || u.RawQuery != "" || u.Fragment != "":
-		return nil, strictyaml.Quote(text) + " has more than scheme, host and port", remedy
+		problem = strictyaml.Quote(server) + " has more than scheme, host and port"
 	}
-	return u, "", remedy
+	return addr, problem, remedy
 }
 
-func portOf(u *url.URL) string {
-	switch {
-	case u.Port() != "":
-		return u.Port()
-	case u.Scheme == "ws":
-		return "80"
-	case u.Scheme == "wss":
-		return "443"
-	default:
-		return "4222"
-	}
-}
+// The rules of the server for names, which become directories too.
+var (
+	streamName = regexp.MustCompile(`^[^\x00- .*>/\\\x7f-\x{10ffff}]{1,255}$`)
+	bucketName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,200}$`)
+)
 
 func (cfg *Config) validateStream(at *strictyaml.Section, template *event.Template) {
 	s := &cfg.Stream
-	// The server's rule for names, which become directories too.
-	if s.Name == "" && cfg.Bucket == "" || len(s.Name) > 255 || strings.ContainsFunc(s.Name, func(r rune) bool {
-		return r <= ' ' || r >= 0x7f || strings.ContainsRune(`.*>/\`, r)
-	}) {
+	if cfg.Bucket == "" && !streamName.MatchString(s.Name) {
 		at.Report("name", strictyaml.Quote(s.Name)+" can't be the name of a stream", "use letters, digits, - and _")
 	}
 	if s.MaxAge > 0 && s.DuplicateWindow > s.MaxAge {
@@ -154,7 +145,7 @@ func (cfg *Config) validateMirror(at *strictyaml.Section, template *event.Templa
 	if s.MaxAge > 0 {
 		at.Report("stream.maxAge", "is given for a mirror: objects that did not change for so long would be missing", "remove it")
 	}
-	if cfg.Bucket == "" && (s.MaxBytes > 0 || s.MaxMsgs > 0) && s.Discard != DiscardNew { // a full bucket takes no more
+	if cfg.Bucket == "" && (s.MaxBytes > 0 || s.MaxMsgs > 0) && s.Discard != "new" { // a full bucket takes no more
 		at.Report("stream.discard", "is not new, and a limit is given besides lastPerSubject: a full stream would forget objects",
 			"write discard: new, with which the bridge waits")
 	}
@@ -207,15 +198,12 @@ func (cfg *Config) Conflict(at *strictyaml.Section, other sinks.Config, name str
 	a, b := cfg.resolved(), theirs.resolved()
 	shared := slices.ContainsFunc(a.hosts(), func(host string) bool { return slices.Contains(b.hosts(), host) })
 	if a.Embedded != nil && b.Embedded != nil {
-		const remedy = "give it another, or let this sink use url to reach that server"
-		store := filepath.Clean(a.Embedded.StoreDir) == filepath.Clean(b.Embedded.StoreDir)
-		if store {
-			at.Report("embedded.storeDir", "is the directory of the embedded server of "+name+" too", remedy)
-		}
+		shared = shared || filepath.Clean(a.Embedded.StoreDir) == filepath.Clean(b.Embedded.StoreDir)
 		if shared {
-			at.Report("embedded.listen", "is the address of the embedded server of "+name+" too", remedy)
+			at.Report("embedded", "uses the address or the directory of the embedded server of "+name+" too",
+				"give it others, or let this sink use url to reach that server")
 		}
-		return store || shared
+		return shared
 	}
 	if !shared {
 		return false
@@ -261,23 +249,20 @@ func (cfg *Config) streamConflict(b *Config, name string) (key, problem, remedy 
 	return "", "", ""
 }
 
-// hosts is the servers as host:port, in one spelling. A port 0 is none that another could have.
-func (cfg *Config) hosts() []string {
-	var hosts []string
-	add := func(host, port string) {
-		if port != "0" {
-			hosts = append(hosts, net.JoinHostPort(access.CanonicalHost(host), port))
-		}
-	}
+// hosts returns the servers as host:port, in one spelling. No other server can have the port 0.
+func (cfg *Config) hosts() (hosts []string) {
+	var addresses []string
 	if cfg.Embedded != nil {
-		if host, port, err := net.SplitHostPort(cfg.Embedded.Listen); err == nil {
-			add(host, port)
-		}
-		return hosts
+		addresses = []string{cfg.Embedded.Listen}
 	}
 	for _, server := range cfg.URLs {
-		if u, problem, _ := parseURL(server); problem == "" {
-			add(u.Hostname(), portOf(u))
+		if addr, problem, _ := parseURL(server); problem == "" {
+			addresses = append(addresses, addr)
+		}
+	}
+	for _, addr := range addresses {
+		if host, port, err := net.SplitHostPort(addr); err == nil && port != "0" {
+			hosts = append(hosts, net.JoinHostPort(access.CanonicalHost(host), port))
 		}
 	}
 	return hosts
@@ -297,11 +282,7 @@ func (cfg *Config) subjects() []string {
 
 // Validate reports what is wrong with the name and the servers of the object store.
 func (c *PayloadConfig) Validate(at *strictyaml.Section) {
-	valid := func(r rune) bool {
-		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' || r == '_'
-	}
-	rest := strings.TrimFunc(c.Bucket, valid)
-	if at.Has("bucket") && (c.Bucket == "" || len(c.Bucket) > 200 || rest != "") {
+	if at.Has("bucket") && !bucketName.MatchString(c.Bucket) {
 		at.Report("bucket", strictyaml.Quote(c.Bucket)+" can't be the name of an object store", "use letters, digits, - and _")
 	}
 	if c.NATS != nil && at.Fine("nats") {

@@ -66,15 +66,15 @@ func (a *Access) options(session *access.Session) ([]natsgo.Option, error) {
 func addresses(urls []string) []string {
 	out := make([]string, 0, len(urls))
 	for _, raw := range urls {
-		if _, addr, err := serverAddress(raw); err == nil {
+		if _, addr, err := ServerAddress(raw); err == nil {
 			out = append(out, addr)
 		}
 	}
 	return out
 }
 
-// serverAddress returns host:port of a server's URL, with the default port that nats.go takes.
-func serverAddress(raw string) (*url.URL, string, error) {
+// ServerAddress returns the URL of a server, and host:port with the default port of its scheme.
+func ServerAddress(raw string) (*url.URL, string, error) {
 	if !strings.Contains(raw, "://") { // as nats.go does
 		raw = "nats://" + raw
 	}

@@ -81,7 +81,7 @@ func (t *Attempt) connect(ctx context.Context, raw string) (_ *natsgo.Conn, err 
 	if t.session, err = t.servers.TLS.NewSession(tlsSection); err != nil {
 		return nil, err
 	}
-	if t.url, t.addr, err = serverAddress(raw); err != nil { // which repeats what the URL holds
+	if t.url, t.addr, err = ServerAddress(raw); err != nil { // which repeats what the URL holds
 		return nil, &sinks.ConnectError{Step: sinks.StepResolve, Key: "nats.url", Err: errors.New("it is no URL"), Rejected: true}
 	}
 	opts, err := t.servers.options(t.session)
