@@ -1,7 +1,6 @@
 package sinks
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -203,7 +202,7 @@ func (d *Drain) deliver(ctx context.Context, batch []*event.Message) error {
 	for {
 		full := d.park()
 		a := d.attempt(ctx)
-		if d.markUnavailable() {
+		if d.markUnavailable(a.parts) {
 			full = d.park()
 		}
 		if a.err == nil {
@@ -223,7 +222,7 @@ func (d *Drain) deliver(ctx context.Context, batch []*event.Message) error {
 		if a.progress {
 			d.resetBackoff()
 		}
-		if a.err != nil || a.unavailable != nil {
+		if a.err != nil || len(a.parts) > 0 {
 			if err := d.pause(ctx); err != nil {
 				return err
 			}
@@ -241,9 +240,9 @@ func (d *Drain) deliver(ctx context.Context, batch []*event.Message) error {
 
 // attempted is the outcome of one Send.
 type attempted struct {
-	progress    bool  // something was settled, or rejected
-	err         error // why something has to be tried again, except because of unavailable parts
-	unavailable error // why a part of the destination takes no events
+	progress bool             // something was settled, or rejected
+	err      error            // why something has to be tried again, except because of unavailable parts
+	parts    map[string]error // why parts of the destination take no events; nil if there are none
 }
 
 // report keeps how the destination stands.
@@ -274,25 +273,28 @@ func (d *Drain) attempt(ctx context.Context) (a attempted) {
 		switch {
 		case err == nil:
 			d.settle(it, sent, sent.Sub(start))
+			d.markAvailable(it.orig)
 			a.progress = true
 		case IsPermanent(err):
 			d.reject(it, err)
 			a.progress = true
-		case d.unavailable(it.orig, err) != nil:
-			again = true
-			a.unavailable = cmp.Or(a.unavailable, err)
 		default:
 			again = true
-			if a.err == nil && !errors.Is(err, ErrNotAttempted) {
+			if part := d.unavailablePart(it.orig, err); part != "" {
+				if a.parts == nil {
+					a.parts = make(map[string]error)
+				}
+				a.parts[part] = err
+			} else if a.err == nil && !errors.Is(err, ErrNotAttempted) {
 				a.err = err
 			}
 		}
 	}
 	clear(d.out)
-	if a.err == nil && again && !a.progress && a.unavailable == nil { // the sink says nothing of the cause
+	if a.err == nil && again && !a.progress && len(a.parts) == 0 { // the sink does not name the cause
 		a.err = ErrNotAttempted
 	}
-	if a.err != nil || a.unavailable != nil { // otherwise they were held back by an earlier event of their object that was rejected
+	if a.err != nil || len(a.parts) > 0 { // otherwise they waited for the replacement of an earlier event of their object
 		d.retry()
 	}
 	if a.err == nil {

@@ -81,10 +81,10 @@ type Guard struct {
 	OnDestination func(name string)
 	Logger        *slog.Logger
 
-	claimed     Owner                  // at destination
-	destination string                 // as it was reported
-	warned      bool                   // that nothing is checked
-	conflict    atomic.Pointer[string] // see NameConflict
+	claimed     Owner        // at destination
+	destination string       // as it was reported
+	warned      bool         // that nothing is checked
+	conflict    atomic.Value // string; see NameConflict
 }
 
 // Connect implements Sink.
@@ -105,7 +105,9 @@ func (g *Guard) Send(ctx context.Context, batch []*event.Message, results []erro
 		return
 	}
 	g.Sink.Send(ctx, batch, results)
-	g.report()
+	if d, ok := g.Sink.(Identified); ok {
+		g.report(d)
+	}
 }
 
 // identify reports the destination, and claims the name if that was not done there.
@@ -114,7 +116,7 @@ func (g *Guard) identify(ctx context.Context) error {
 	if !ok {
 		return nil
 	}
-	g.report()
+	g.report(d)
 	owner := g.Owner()
 	if owner.UID == "" || owner == g.claimed {
 		return nil
@@ -133,21 +135,19 @@ func (g *Guard) identify(ctx context.Context) error {
 	if err == nil {
 		g.claimed = owner
 	}
-	conflict := ""
 	if errors.Is(err, ErrNameTaken) {
-		conflict = err.Error()
+		g.conflict.Store(err.Error())
+	} else {
+		g.conflict.Store("")
 	}
-	g.conflict.Store(&conflict)
 	return err
 }
 
 // NameConflict returns why nothing is sent because the cluster's name belongs to another one; empty if it does not. It
 // may be called at any time.
 func (g *Guard) NameConflict() string {
-	if text := g.conflict.Load(); text != nil {
-		return *text
-	}
-	return ""
+	text, _ := g.conflict.Load().(string)
+	return text
 }
 
 // Part implements [Router], if the sink does.
@@ -158,12 +158,8 @@ func (g *Guard) Part(m *event.Message) string {
 	return ""
 }
 
-// report tells of another destination than before: a stream can be created again while the sink is connected.
-func (g *Guard) report() {
-	d, ok := g.Sink.(Identified)
-	if !ok {
-		return
-	}
+// report calls OnDestination if the destination is another one. A stream can be created again while the sink is connected.
+func (g *Guard) report(d Identified) {
 	name := d.Destination()
 	if name == "" || name == g.destination {
 		return

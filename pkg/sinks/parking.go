@@ -1,9 +1,11 @@
 package sinks
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -72,17 +74,14 @@ func (d *Drain) destination(m *event.Message) string {
 	return router.Part(m)
 }
 
-// unavailable gives what err says of the part of the destination that takes m; nil if it says nothing of that part:
-// then it is the failure of the whole destination.
-func (d *Drain) unavailable(m *event.Message, err error) *UnavailableError {
-	if d.Parked == nil {
-		return nil
-	}
+// unavailablePart returns the part of the destination that takes m if err says that this part takes no events. If it is empty, err
+// is a failure of the whole destination.
+func (d *Drain) unavailablePart(m *event.Message, err error) string {
 	e, ok := errors.AsType[*UnavailableError](err)
-	if !ok || e.Destination == "" || !covers(e.Destination, d.destination(m)) {
-		return nil
+	if !ok || d.Parked == nil || e.Destination == "" || !covers(e.Destination, d.destination(m)) {
+		return ""
 	}
-	return e
+	return e.Destination
 }
 
 // covers reports whether a part is the given one, or a larger one that it belongs to.
@@ -114,30 +113,21 @@ func (d *Drain) parkedPart(m *event.Message) string {
 	return inside
 }
 
-// markUnavailable marks for parking what can't be sent because a part of the destination takes no events. It reports
-// whether there is any.
-func (d *Drain) markUnavailable() (marked bool) {
-	if d.Parked == nil {
-		return false
+// markAvailable forgets that the part of the destination that took m has failed.
+func (d *Drain) markAvailable(m *event.Message) {
+	if len(d.parking.failing) > 0 {
+		part := d.destination(m)
+		maps.DeleteFunc(d.parking.failing, func(failing string, _ time.Time) bool { return covers(failing, part) })
 	}
-	causes := make(map[string]error) // of the parts whose events are to be parked
-	for k, err := range d.results {
-		orig := d.items[d.outItem[k]].orig
-		e := d.unavailable(orig, err)
-		switch {
-		case err == nil && len(d.parking.failing) > 0:
-			part := d.destination(orig)
-			for failing := range d.parking.failing {
-				if covers(failing, part) {
-					delete(d.parking.failing, failing)
-				}
-			}
-		case e == nil:
-		case IsRejected(err) || d.lasts(e.Destination):
-			causes[e.Destination] = e.Err
+}
+
+// markUnavailable marks for parking what can't be sent because parts of the destination take no events. It reports whether there
+// is any.
+func (d *Drain) markUnavailable(parts map[string]error) (marked bool) {
+	for part, cause := range parts {
+		if !IsRejected(cause) && !d.lasts(part) {
+			continue
 		}
-	}
-	for part, cause := range causes {
 		d.beginParking(part, cause)
 		for i := range d.items {
 			if it := &d.items[i]; !it.done && covers(part, d.destination(it.orig)) {
@@ -260,22 +250,22 @@ func (d *Drain) retryParked(ctx context.Context) {
 // deliverParked makes one attempt to deliver the oldest parked events of a part.
 func (d *Drain) deliverParked(ctx context.Context, part string, r *retry) {
 	head, err := d.Parked.Head(part, d.MaxBatch, maxBatchBytes)
-	lasting := false // the cause will not pass soon
 	if err == nil && len(head) > 0 {
 		if head = d.ready(part, head); len(head) == 0 {
 			r.at = time.Now().Add(RetryInterval)
 			return
 		}
-		lasting, err = d.sendParked(ctx, part, head)
+		err = d.sendParked(ctx, part, head)
 	}
 	if ctx.Err() != nil {
 		return
 	}
+	_, isPart := errors.AsType[*UnavailableError](err)
 	switch {
 	case err == nil:
 		r.at = time.Time{}
 		r.wait.Reset()
-	case lasting || IsRejected(err):
+	case isPart || IsRejected(err): // it will not pass soon
 		r.at = time.Now().Add(r.wait.NextBackOff())
 	default:
 		r.at = time.Now().Add(RetryInterval)
@@ -313,9 +303,8 @@ func (d *Drain) ready(part string, head []parked.Entry) []parked.Entry {
 	return head
 }
 
-// sendParked sends parked events, and removes those that were delivered. The error is why some were not, and
-// isUnavailable says that it is that of a part of the destination.
-func (d *Drain) sendParked(ctx context.Context, part string, head []parked.Entry) (isUnavailable bool, err error) {
+// sendParked sends parked events, and removes those that were delivered. The error is why some were not.
+func (d *Drain) sendParked(ctx context.Context, part string, head []parked.Entry) error {
 	d.items = d.items[:0]
 	for _, e := range head {
 		d.items = append(d.items, item{orig: e.Message, send: e.Message})
@@ -331,17 +320,16 @@ func (d *Drain) sendParked(ctx context.Context, part string, head []parked.Entry
 			}
 		}
 		if err := d.Parked.Remove(part, done); err != nil { // they will be sent again
-			return false, err
+			return err
+		}
+		for _, cause := range a.parts {
+			a.err = cmp.Or(a.err, cause)
 		}
 		switch {
-		case a.err != nil:
-			return false, a.err
-		case a.unavailable != nil:
-			return true, a.unavailable
-		case len(done) == len(head):
-			return false, nil
+		case a.err != nil, len(done) == len(head):
+			return a.err
 		case ctx.Err() != nil || !a.progress:
-			return false, ErrNotAttempted
+			return ErrNotAttempted
 		}
 	}
 }

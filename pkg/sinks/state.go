@@ -52,16 +52,17 @@ func (d *Drain) connectionStatus() string {
 	s := &d.state
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	doing := "connecting"
+	if s.once {
+		doing = "retrying"
+	}
 	switch {
-	case !s.since.IsZero() && !s.once:
-		return "connecting since " + s.since.UTC().Format(time.RFC3339) + ": " + s.cause.Error()
 	case !s.since.IsZero():
-		return "retrying since " + s.since.UTC().Format(time.RFC3339) + ": " + s.cause.Error()
-	case !s.once:
-		return "connecting"
-	default:
+		return doing + " since " + s.since.UTC().Format(time.RFC3339) + ": " + s.cause.Error()
+	case s.once:
 		return "ok"
 	}
+	return doing
 }
 
 func (s *state) connected(log *slog.Logger) {
