@@ -74,17 +74,6 @@ type Hooks struct {
 	OnRejected func(m *event.Message, r Rejection)
 }
 
-// UnfinishedError is what Run returns when its context ended before the queue was drained.
-type UnfinishedError struct {
-	Left int   // messages that the queue still holds, taken or not
-	Err  error // the context's
-}
-
-func (e *UnfinishedError) Error() string {
-	return fmt.Sprintf("%d events left undelivered: %v", e.Left, e.Err)
-}
-func (e *UnfinishedError) Unwrap() error { return e.Err }
-
 // item is one message of a batch on its way.
 type item struct {
 	orig      *event.Message
@@ -95,8 +84,8 @@ type item struct {
 	done      bool
 }
 
-// Run connects, and then delivers until the queue is closed and empty (nil) or ctx ends (*UnfinishedError; what
-// was taken and not delivered stays unacknowledged in the queue).
+// Run connects, and then delivers until the queue is closed and empty. If ctx ends before, the error wraps its error, and messages
+// that were taken and not delivered stay unacknowledged in the queue.
 func (d *Drain) Run(ctx context.Context) error {
 	d.init()
 	if err := d.connect(ctx); err != nil {
@@ -154,7 +143,7 @@ func (d *Drain) resetBackoff() {
 }
 
 func (d *Drain) unfinished(err error) error {
-	return &UnfinishedError{Left: d.Queue.Stats().Items, Err: err}
+	return fmt.Errorf("%d events left undelivered: %w", d.Queue.Stats().Items, err)
 }
 
 // connect returns nil once the sink is connected, or ctx's error.

@@ -24,9 +24,8 @@ var errFullSubject = errors.New("the stream has as many messages of this subject
 
 // ack is what the server answered to one message.
 type ack struct {
-	duplicate bool  // the stream had this id already
-	err       error // of one of the classes of package sinks
-	recheck   bool  // the stream is not as it was: look at it again before the next batch
+	err     error // of one of the classes of package sinks
+	recheck bool  // the stream is not as it was: look at it again before the next batch
 	// otherSubject: no stream, or another one, takes the subject.
 	otherSubject bool
 }
@@ -45,9 +44,8 @@ func readAck(m *natsgo.Msg, prefix []byte) ack {
 		return ack{err: errNoResponders, recheck: true, otherSubject: true}
 	}
 	var answer struct {
-		Error     *jetstream.APIError `json:"error"`
-		Stream    string              `json:"stream"`
-		Duplicate bool                `json:"duplicate"`
+		Error  *jetstream.APIError `json:"error"`
+		Stream string              `json:"stream"`
 	}
 	if err := json.Unmarshal(m.Data, &answer); err != nil {
 		return ack{err: sinks.MaybeWritten(fmt.Errorf("unreadable acknowledgement: %w", err))}
@@ -58,7 +56,7 @@ func readAck(m *natsgo.Msg, prefix []byte) ack {
 	if answer.Stream == "" {
 		return ack{err: sinks.MaybeWritten(errors.New("acknowledgement names no stream"))}
 	}
-	return ack{duplicate: answer.Duplicate}
+	return ack{} // perhaps of a repetition
 }
 
 func isNumberAndBrace(b []byte) bool {

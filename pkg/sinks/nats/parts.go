@@ -5,8 +5,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/nats-io/nats-server/v2/server"
-
 	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 )
@@ -35,9 +33,7 @@ func (s *Sink) unavailable(m *event.Message, err error) error {
 
 // takes reports whether the stream, as it was when it was last looked at, takes a subject.
 func (s *Sink) takes(subject string) bool {
-	return slices.ContainsFunc(s.subjects, func(filter string) bool {
-		return server.SubjectMatchesFilter(subject, filter)
-	})
+	return slices.ContainsFunc(s.info.Config.Subjects, func(filter string) bool { return covers(filter, subject) })
 }
 
 // partError finds out whether the server's answer to the message is about its subject alone, and marks it then.

@@ -133,7 +133,7 @@ func (s *Sink) createRegister(ctx context.Context, js jetstream.JetStream) (jets
 		return kv, err
 	}
 	kv, err = js.CreateKeyValue(ctx, jetstream.KeyValueConfig{
-		Bucket: registerBucket, Replicas: max(1, s.replicas),
+		Bucket: registerBucket, Replicas: s.info.Config.Replicas,
 		Description: "which cluster writes to which stream under which name; created by deltabridge",
 	})
 	if errors.Is(err, jetstream.ErrBucketExists) { // created meanwhile

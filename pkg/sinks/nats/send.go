@@ -152,7 +152,7 @@ func (s *Sink) Send(ctx context.Context, batch []*event.Message, results []error
 			for n := len(s.acks); n > 0; n-- {
 				s.answer(<-s.acks)
 			}
-		case subject := <-s.forbidden:
+		case subject := <-s.client.Forbidden:
 			quiet = false
 			s.forbid(subject)
 		case err := <-s.client.Lost:
@@ -181,15 +181,9 @@ func (s *Sink) prepare(ctx context.Context) error {
 			return err
 		}
 	}
-	for len(s.client.Lost) > 0 { // of a connection that is replaced already
-		<-s.client.Lost //nolint:errcheck // it says why that one was lost
-	}
-	for len(s.forbidden) > 0 { // of a batch that was given up
-		<-s.forbidden
-	}
-	for n := len(s.acks); n > 0; n-- { // late answers to messages that were given up
-		<-s.acks
-	}
+	discard(s.client.Lost)      // of a connection that is replaced already
+	discard(s.client.Forbidden) // of a batch that was given up
+	discard(s.acks)             // to messages that were given up
 	if s.recheck {
 		if err := s.checkStream(ctx); err != nil {
 			return err
@@ -197,6 +191,13 @@ func (s *Sink) prepare(ctx context.Context) error {
 		s.recheck = false
 	}
 	return nil
+}
+
+// discard removes the values that are in a channel now.
+func discard[T any](ch chan T) {
+	for n := len(ch); n > 0; n-- {
+		<-ch
+	}
 }
 
 // fill publishes what is ready, as far as the window allows.
@@ -266,8 +267,5 @@ func (s *Sink) answer(m *natsgo.Msg) {
 	a := readAck(m, s.ackPrefix)
 	s.partError(f.batch[i], f.subjects[token-f.base], &a)
 	s.recheck = s.recheck || a.recheck
-	if a.duplicate {
-		s.duplicates.Add(1)
-	}
 	f.settle(i, a.err)
 }

@@ -3,10 +3,9 @@ package nats
 import (
 	"context"
 	"fmt"
-	"strings"
-	"sync/atomic"
 
 	natsgo "github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/sinks"
@@ -28,13 +27,10 @@ type Sink struct {
 	inbox     string           // prefix of the reply subjects
 	acks      chan *natsgo.Msg // the server's answers
 	ackPrefix []byte
-	forbidden chan string // subjects to which the server did not let publish
-	recheck   bool        // look at the stream before the next batch
-	found     bool        // the stream has existed
-	subjects  []string    // of the stream, when it was last looked at
+	recheck   bool // look at the stream before the next batch
 
-	destination string // the stream, when it was last looked at
-	replicas    int    // that it has
+	info        *jetstream.StreamInfo // of the stream, as it was at the last check; nil before
+	destination string                // the stream, as it was at the last check
 
 	warned map[string]bool
 
@@ -42,7 +38,6 @@ type Sink struct {
 	headers    *headers
 	text, body []byte
 	msg        natsgo.Msg // of publish: memory that is used again
-	duplicates atomic.Int64
 }
 
 var (
@@ -63,38 +58,22 @@ func New(cfg Config) (*Sink, error) {
 		cfg: cfg, subject: subject,
 		ackPrefix: ackPrefix(cfg.Stream.Name),
 		// Room for every answer that can be on its way, late ones of a given up batch included.
-		acks:      make(chan *natsgo.Msg, 4*cfg.MaxInFlight),
-		forbidden: make(chan string, cfg.MaxInFlight),
-		warned:    make(map[string]bool),
-		headers:   newHeaders(&cfg),
+		acks:    make(chan *natsgo.Msg, 4*cfg.MaxInFlight),
+		warned:  make(map[string]bool),
+		headers: newHeaders(&cfg),
 	}
-	s.client.Access, s.client.Lost = cfg.access(), make(chan error, 1)
-	s.client.OnError = func(err error) {
-		if subject := natsconn.ForbiddenSubject(err); subject != "" {
-			natsconn.Offer(s.forbidden, subject)
-		}
-	}
+	s.client.Access = natsconn.Access{URLs: cfg.URLs, Auth: cfg.Auth, TLS: cfg.TLS, Timeout: cfg.AckTimeout}
+	s.client.Lost = make(chan error, 1)
+	s.client.Forbidden = make(chan string, cfg.MaxInFlight)
 	if cfg.Embedded == nil {
 		s.client.Prober = cfg.Prober
 	}
 	s.stream = natscheck.Stream{
 		Access: &s.client.Access, Config: cfg.jetstream(subject.Wildcard()), Create: cfg.Stream.Create, Wildcard: subject.Wildcard(),
-		Latest: cfg.Stream.LastPerSubject, DeletionTTL: cfg.Stream.deletionTTL() != "", Embedded: cfg.Embedded != nil,
+		Embedded: cfg.Embedded != nil,
 	}
 	return s, nil
 }
-
-// access is how the servers are reached; one in the process has no URL before it runs.
-func (cfg *Config) access() natsconn.Access {
-	a := natsconn.Access{Auth: cfg.Auth, TLS: cfg.TLS, Timeout: cfg.AckTimeout}
-	for _, url := range cfg.URLs {
-		a.URLs = append(a.URLs, strings.TrimSpace(url))
-	}
-	return a
-}
-
-// Duplicates counts the messages that the stream had already, under the same id. They count as delivered.
-func (s *Sink) Duplicates() int64 { return s.duplicates.Load() }
 
 // Connect implements sinks.Sink: it starts the embedded server if there is one, connects, and finds the stream fit
 // or creates it.

@@ -24,8 +24,7 @@ func (s *Sink) checkStream(ctx context.Context) error {
 	if err != nil {
 		return s.stream.Error(err)
 	}
-	s.found, s.subjects = true, info.Config.Subjects
-	s.destination, s.replicas = s.stream.Destination(info), info.Config.Replicas
+	s.info, s.destination = info, s.stream.Destination(info)
 	if err := s.stream.Unfit(&info.Config); err != nil {
 		return err
 	}
@@ -52,7 +51,7 @@ func (s *Sink) findStream(ctx context.Context) (*jetstream.StreamInfo, error) {
 	if errors.Is(err, jetstream.ErrStreamNotFound) && s.cfg.Stream.Create {
 		// Not CreateOrUpdate: whoever created it meanwhile wins.
 		stream, err = js.CreateStream(ctx, s.stream.Config)
-		if err == nil && s.found {
+		if err == nil && s.info != nil {
 			s.cfg.Logger.Warn("the stream was gone, with all that it held; created it again; what exists will be sent to it", "stream", name)
 		} else if err == nil {
 			s.cfg.Logger.Info("created stream", "stream", name, "subjects", stream.CachedInfo().Config.Subjects)

@@ -18,25 +18,25 @@ import (
 func TestReadAck(t *testing.T) {
 	const plain, permanent, oversize, maybe, ok = "plain", "permanent", "oversize", "maybe", "ok"
 	tests := []struct {
-		data, class        string
-		duplicate, recheck bool
+		data, class string
+		recheck     bool
 	}{
-		{`{"stream":"K8S","seq":17}`, ok, false, false},
-		{`{"stream":"K8S", "seq":17}`, ok, false, false},
-		{`{"stream":"K8S","domain":"hub","seq":17}`, ok, false, false},
-		{`{"stream":"K8S","seq":17,"duplicate":true}`, ok, true, false},
-		{`{"error":{"code":503,"err_code":10077,"description":"maximum messages exceeded"},"stream":"K8S","seq":0}`, plain, false, false},
-		{`{"error":{"code":400,"err_code":10054,"description":"message size exceeds maximum allowed"},"stream":"K8S","seq":0}`, oversize, false, false},
-		{`{"error":{"code":400,"err_code":10097,"description":"header size exceeds maximum allowed of 64k"}}`, oversize, false, false},
-		{`{"error":{"code":400,"err_code":10060,"description":"expected stream does not match"}}`, plain, false, true},
-		{`{"error":{"code":404,"err_code":10059,"description":"stream not found"}}`, plain, false, true},
-		{`{"error":{"code":503,"err_code":10023,"description":"insufficient resources"}}`, plain, false, false},
-		{`{"error":{"code":429,"err_code":10167,"description":"too many requests"}}`, plain, false, false},
-		{`{"error":{"code":500,"err_code":60000,"description":"from the future"}}`, plain, false, false},
-		{`{"stream":"K8S","seq":}`, maybe, false, false},
-		{`{}`, maybe, false, false},
-		{``, maybe, false, false},
-		{`+OK`, maybe, false, false},
+		{`{"stream":"K8S","seq":17}`, ok, false},
+		{`{"stream":"K8S", "seq":17}`, ok, false},
+		{`{"stream":"K8S","domain":"hub","seq":17}`, ok, false},
+		{`{"stream":"K8S","seq":17,"duplicate":true}`, ok, false},
+		{`{"error":{"code":503,"err_code":10077,"description":"maximum messages exceeded"},"stream":"K8S","seq":0}`, plain, false},
+		{`{"error":{"code":400,"err_code":10054,"description":"message size exceeds maximum allowed"},"stream":"K8S","seq":0}`, oversize, false},
+		{`{"error":{"code":400,"err_code":10097,"description":"header size exceeds maximum allowed of 64k"}}`, oversize, false},
+		{`{"error":{"code":400,"err_code":10060,"description":"expected stream does not match"}}`, plain, true},
+		{`{"error":{"code":404,"err_code":10059,"description":"stream not found"}}`, plain, true},
+		{`{"error":{"code":503,"err_code":10023,"description":"insufficient resources"}}`, plain, false},
+		{`{"error":{"code":429,"err_code":10167,"description":"too many requests"}}`, plain, false},
+		{`{"error":{"code":500,"err_code":60000,"description":"from the future"}}`, plain, false},
+		{`{"stream":"K8S","seq":}`, maybe, false},
+		{`{}`, maybe, false},
+		{``, maybe, false},
+		{`+OK`, maybe, false},
 	}
 	class := func(err error) string {
 		switch {
@@ -54,7 +54,7 @@ func TestReadAck(t *testing.T) {
 	}
 	for _, test := range tests {
 		a := readAck(&natsgo.Msg{Data: []byte(test.data)}, ackPrefix("K8S"))
-		if class(a.err) != test.class || a.duplicate != test.duplicate || a.recheck != test.recheck {
+		if class(a.err) != test.class || a.recheck != test.recheck {
 			t.Errorf("%s: %+v (%s), want %s", test.data, a, class(a.err), test.class)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
@@ -408,8 +409,7 @@ func testShutdownWhileHanging(t *testing.T, _ Harness, d Destination) {
 	r.queue.Close()
 	r.stop()
 	within(t, "Run after the end of its context", func() {
-		var unfinished *sinks.UnfinishedError
-		if err := <-r.done; !errors.As(err, &unfinished) || unfinished.Left != 40 {
+		if err := <-r.done; err == nil || !strings.HasPrefix(err.Error(), "40 events left undelivered") {
 			t.Errorf("Run: %v, want 40 events left", err)
 		}
 	})

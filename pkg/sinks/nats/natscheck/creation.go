@@ -19,14 +19,14 @@ const shortAge = time.Hour
 // doctorWarnings returns the warnings, and settings that lose no events but that an operator may not expect.
 func (s *Stream) doctorWarnings(c *jetstream.StreamConfig, maxPayload int64) []diagnose.Finding {
 	w := warnings{stream: s, found: s.Warnings(c, maxPayload)}
-	w.add(s.DeletionTTL && !c.AllowMsgTTL,
+	w.add(s.Config.AllowMsgTTL && !c.AllowMsgTTL,
 		fmt.Sprintf("nats stream edit %s --allow-msg-ttl (nats-server 2.11 or newer), or set nats.stream.deletionsKeptFor: 0s", c.Name),
 		"deletions stay in it, as the last messages of their subjects: it allows no TTL for single messages (allow_msg_ttl)")
 	w.add(c.Replicas <= 1 && !s.Embedded, "give it 3 replicas, on a cluster of 3 servers or more (num_replicas)",
 		"it has one replica: what a lost server held is lost, acknowledged or not")
 	w.add(c.Storage == jetstream.MemoryStorage && c.Replicas <= 1, "use storage: file",
 		"it is kept in memory: a restart of the server loses it")
-	w.add(c.MaxAge > 0 && c.MaxAge < shortAge && !s.Latest, "raise max_age",
+	w.add(c.MaxAge > 0 && c.MaxAge < shortAge && !s.isLatest(), "raise max_age",
 		"it keeps messages for %v: readers that are away for longer miss them", c.MaxAge)
 	return w.found
 }

@@ -125,9 +125,6 @@ func (s *Stream) record(m jetstream.Msg) (*diagnose.Record, uint64, error) {
 
 // decode undoes encode. What is no encoding is left as it is.
 func decode(value string) string {
-	if !strings.Contains(value, "%") {
-		return value
-	}
 	if text, err := url.PathUnescape(value); err == nil {
 		return text
 	}

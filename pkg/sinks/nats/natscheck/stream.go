@@ -29,20 +29,16 @@ const (
 // Stream is what a sink requires of its stream.
 type Stream struct {
 	Access *natsconn.Access
-	// Config is how it is created; of one that exists only the name matters.
+	// Config is how it is created. If MaxMsgsPerSubject is 1, an existing one must have it too, and should have AllowMsgTTL.
 	Config   jetstream.StreamConfig
 	Create   bool   // create it if it does not exist
 	Wildcard string // matches the subjects of all events
-	// Latest: it has to keep the last message of each subject, and no more.
-	Latest bool
-	// DeletionTTL: deletions expire.
-	DeletionTTL bool
 	// Embedded: its server is in the process, so that more replicas can't be expected.
 	Embedded bool
 }
 
-// isBucket reports whether it is a key-value bucket: other streams are created without rollups.
-func (s *Stream) isBucket() bool { return s.Config.AllowRollup }
+// isLatest reports whether the stream must keep the last message of each subject, and no others.
+func (s *Stream) isLatest() bool { return s.Config.MaxMsgsPerSubject == 1 }
 
 // Destination names the stream by its time of creation; nil is one that does not exist yet.
 func (s *Stream) Destination(info *jetstream.StreamInfo) string {
@@ -73,14 +69,14 @@ func (s *Stream) unfit(c *jetstream.StreamConfig) error {
 	case !slices.ContainsFunc(c.Subjects, func(filter string) bool { return server.SubjectsCollide(filter, s.Wildcard) }):
 		return fmt.Errorf("its subjects %q take none of %q: add the subject to the stream, or change the sink's subject",
 			c.Subjects, s.Wildcard)
-	case !s.Latest || c.MaxMsgsPerSubject == 1:
+	case !s.isLatest() || c.MaxMsgsPerSubject == 1:
 		return nil
 	}
 	kept := "all messages"
 	if c.MaxMsgsPerSubject > 0 {
 		kept = fmt.Sprintf("%d messages", c.MaxMsgsPerSubject)
 	}
-	if s.isBucket() {
+	if s.Config.AllowRollup { // only buckets are created with it
 		return fmt.Errorf("the bucket keeps %s of each key, and nats.bucket asks for one: set its history to 1 "+
 			"(nats kv edit %s --history=1)", kept, strings.TrimPrefix(c.Name, "KV_"))
 	}
@@ -112,14 +108,14 @@ func (s *Stream) Warnings(c *jetstream.StreamConfig, maxPayload int64) []diagnos
 	old := c.Discard == jetstream.DiscardOld
 	w.add(old && (c.MaxBytes > 0 || c.MaxMsgs > 0), "with discard: new the bridge would wait instead",
 		"when full (max_bytes %d, max_msgs %d) it drops its oldest messages, read or not", c.MaxBytes, c.MaxMsgs)
-	w.add(c.MaxMsgsPerSubject > 0 && old && !s.Latest,
+	w.add(c.MaxMsgsPerSubject > 0 && old && !s.isLatest(),
 		"remove max_msgs_per_subject if each state matters, or set nats.stream.lastPerSubject: true if the last one does",
 		"it keeps the last %d messages of each subject (max_msgs_per_subject): readers that lag behind miss the states before",
 		c.MaxMsgsPerSubject)
 	w.add(c.Retention == jetstream.InterestPolicy, "use retention: limits",
 		"its retention is interest: what arrives while it has no consumer is gone at once")
 	late := "what is sent again later than that is stored twice"
-	if s.Latest {
+	if s.isLatest() {
 		late = "after a broken connection, a copy that arrives later than that can replace a newer state"
 	}
 	w.add(c.Duplicates < shortWindow && (c.MaxAge == 0 || c.Duplicates < c.MaxAge), fmt.Sprintf("use %s or more", shortWindow),
@@ -128,7 +124,7 @@ func (s *Stream) Warnings(c *jetstream.StreamConfig, maxPayload int64) []diagnos
 	w.add(limit < largestObject, "raise max_payload of the server (and max_msg_size of the stream)",
 		"it takes messages of %d bytes at most, and an object can have %d: what becomes of larger ones says the sink's oversize",
 		limit, largestObject)
-	w.add(s.Latest && c.MaxAge > 0, "set its max_age to 0",
+	w.add(s.isLatest() && c.MaxAge > 0, "set its max_age to 0",
 		"it forgets an object that did not change for %v (max_age)", c.MaxAge)
 	return w.found
 }

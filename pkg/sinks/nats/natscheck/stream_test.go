@@ -39,10 +39,10 @@ func fit(edit func(*jetstream.StreamConfig)) *jetstream.StreamConfig {
 	return c
 }
 
-func latest(s *Stream) { s.Latest, s.DeletionTTL = true, true }
+func latest(s *Stream) { s.Config.MaxMsgsPerSubject, s.Config.AllowMsgTTL = 1, true }
 
 func TestUnfit(t *testing.T) {
-	bucket := func(s *Stream) { s.Latest, s.Config.AllowRollup = true, true }
+	bucket := func(s *Stream) { s.Config.MaxMsgsPerSubject, s.Config.AllowRollup = 1, true }
 	for _, c := range []struct {
 		sink   func(*Stream)
 		stream func(*jetstream.StreamConfig)

@@ -1,7 +1,6 @@
 package natsconn
 
 import (
-	"crypto/tls"
 	"net"
 	"net/url"
 	"slices"
@@ -53,10 +52,7 @@ func (a *Access) options(session *access.Session) ([]natsgo.Option, error) {
 		return nil, err
 	}
 	return append(opts, func(o *natsgo.Options) error {
-		o.TLSConfig = &tls.Config{
-			MinVersion: config.MinVersion, ServerName: config.ServerName, GetClientCertificate: config.GetClientCertificate,
-		}
-		o.RootCAsCB = session.RootCAs
+		o.TLSConfig, o.RootCAsCB = config, session.RootCAs
 		o.Secure = o.Secure || a.TLS.IsSet()
 		return nil
 	}), nil

@@ -68,11 +68,11 @@ func TestAsk(t *testing.T) {
 			t.Errorf("%v", err)
 		}
 	})
-	if got := ForbiddenSubject(denied); got != "k8s.a" {
-		t.Errorf("subject %q", got)
-	}
-	if got := ForbiddenSubject(errors.New(`Permissions Violation for Publish to "k8s.a"`)); got != "" {
-		t.Errorf("of another error: %q", got)
+	d := Denials{Forbidden: make(chan string, 2)}
+	d.note(errors.New(`Permissions Violation for Publish to "k8s.b"`))
+	d.note(denied)
+	if got := <-d.Forbidden; got != "k8s.a" || len(d.Forbidden) > 0 {
+		t.Errorf("subject %q, %d more", got, len(d.Forbidden))
 	}
 }
 

@@ -5,8 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"net"
 	"net/url"
 	"os"
 	"strings"
@@ -144,7 +142,6 @@ func (t *Attempt) explain(ctx context.Context, err error) error {
 		return known
 	}
 	const key = "nats.url"
-	var op *net.OpError
 	words := strings.ToLower(err.Error())
 	switch {
 	case ctx.Err() != nil && errors.Is(context.Cause(ctx), context.Canceled):
@@ -177,9 +174,7 @@ func (t *Attempt) explain(ctx context.Context, err error) error {
 	case strings.HasPrefix(t.url.Scheme, "ws"):
 		return t.fail(sinks.StepProtocol, key, "see whether nats.url names the WebSocket port of a NATS server",
 			access.Words(err, "it does not answer as a WebSocket"))
-	case errors.Is(err, io.EOF), errors.As(err, &op):
-		return t.fail(sinks.StepProtocol, key, "see whether nats.url names a NATS server, and whether it has room for one more client",
-			access.Words(err, "it closes the connection"))
 	}
-	return t.fail(sinks.StepAuthenticate, "", "", access.Plain(err))
+	return t.fail(sinks.StepProtocol, key, "see whether nats.url names a NATS server, and whether it has room for one more client",
+		access.Plain(err))
 }

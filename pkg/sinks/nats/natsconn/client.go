@@ -28,8 +28,6 @@ type Client struct {
 	// Prober finds out when a server is back. Nil: each server is asked by the client alone, as for one in the same
 	// process.
 	Prober *reach.Prober
-	// OnError takes what the server reports apart from answers, in a goroutine of nats.go. Nil is allowed.
-	OnError func(error)
 	// Lost receives why the connection broke; the latest may be left out. Nil is allowed.
 	Lost chan error
 
@@ -200,9 +198,6 @@ func (c *Client) options() ([]natsgo.Option, error) {
 		natsgo.ErrorHandler(func(_ *natsgo.Conn, _ *natsgo.Subscription, err error) {
 			c.dial.note(err)
 			c.note(err)
-			if c.OnError != nil {
-				c.OnError(err)
-			}
 		}),
 	), nil
 }

@@ -9,9 +9,12 @@ import (
 	natsgo "github.com/nats-io/nats.go"
 )
 
-// Denials are the permission violations of a connection. The server reports them apart from what was asked, and a
-// request that is denied gets no answer.
+// Denials are the permission violations of a connection. The server reports them separately: a request that is denied gets no
+// answer.
 type Denials struct {
+	// Forbidden receives the subjects to which the server did not let publish; it may lose some. Nil is allowed.
+	Forbidden chan string
+
 	mu     sync.Mutex
 	last   error
 	cancel context.CancelFunc
@@ -21,6 +24,10 @@ type Denials struct {
 func (d *Denials) note(err error) {
 	if !errors.Is(err, natsgo.ErrPermissionViolation) {
 		return
+	}
+	_, rest, _ := strings.Cut(err.Error(), `Permissions Violation for Publish to "`)
+	if subject, _, ok := strings.Cut(rest, `"`); ok {
+		Offer(d.Forbidden, subject)
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -53,14 +60,4 @@ func (d *Denials) Ask(ctx context.Context, do func(context.Context) error) error
 		return d.last
 	}
 	return err
-}
-
-// ForbiddenSubject returns the subject to which the server did not let publish; empty if err is another error.
-func ForbiddenSubject(err error) string {
-	if !errors.Is(err, natsgo.ErrPermissionViolation) {
-		return ""
-	}
-	_, rest, _ := strings.Cut(err.Error(), `Permissions Violation for Publish to "`)
-	subject, _, _ := strings.Cut(rest, `"`)
-	return subject
 }
