@@ -89,24 +89,19 @@ func (d *Drain) reject(it *item, err error) {
 		d.settle(it, time.Time{}, 0)
 		return
 	}
-	it.outcome = d.Rejections.after(it)
+	it.outcome = d.Rejections.next(it)
 	it.send = nil
 }
 
-// after is what to try next with a message that was rejected.
-func (r *Rejections) after(it *item) Outcome {
-	if it.orig.Type.IsControl() {
+// next returns what to try next with a message that was rejected.
+func (r *Rejections) next(it *item) Outcome {
+	oversize := it.reason() == event.ReasonOversize
+	switch {
+	case it.orig.Type.IsControl(), oversize && (r.Oversize == OutcomeGap || r.Oversize == ""):
 		return OutcomeGap
-	}
-	if it.reason() == event.ReasonOversize {
-		switch {
-		case it.outcome == "" && r.Oversize.InStream():
-			return r.Oversize
-		case r.Oversize == OutcomeGap || r.Oversize == "":
-			return OutcomeGap
-		}
-	}
-	if (it.outcome == "" || it.outcome.InStream()) && r.DeadLetters != nil {
+	case oversize && it.outcome == "" && r.Oversize.InStream():
+		return r.Oversize
+	case r.DeadLetters != nil && (it.outcome == "" || it.outcome.InStream()):
 		return OutcomeDeadLetter
 	}
 	return OutcomeGap
@@ -125,7 +120,7 @@ func (d *Drain) replace(ctx context.Context, it *item) error {
 				})
 				continue
 			}
-			it.outcome = d.Rejections.after(it)
+			it.outcome = d.Rejections.next(it)
 		} else if err != nil {
 			return err
 		}
@@ -137,12 +132,10 @@ func (d *Drain) replace(ctx context.Context, it *item) error {
 	return nil
 }
 
-// tryOutcome makes what is sent for the item's outcome. An error of the class Permanent means that it can't be had.
-func (d *Drain) tryOutcome(ctx context.Context, it *item) error {
+// tryOutcome makes what is sent for the item's outcome. A Permanent error means that the outcome is impossible.
+func (d *Drain) tryOutcome(ctx context.Context, it *item) (err error) {
 	marks := event.Marks{Omitted: it.reason(), Size: int64(len(it.orig.Data))}
-	where := ""
-	var err error
-	switch it.outcome {
+	switch where := ""; it.outcome {
 	case OutcomeMetadata, OutcomeClaimCheck:
 		reduced, err := event.Reduce(it.orig, marks)
 		if err != nil {
@@ -155,12 +148,13 @@ func (d *Drain) tryOutcome(ctx context.Context, it *item) error {
 			reduced.Marks = &marks
 		}
 		it.send = reduced
-		return nil
 	case OutcomeDeadLetter:
 		if where, err = d.Rejections.DeadLetters.Keep(ctx, it.orig, it.reason(), it.rejection); err != nil {
 			return fmt.Errorf("dead letter: %w", err)
 		}
+		fallthrough
+	default:
+		it.send = event.RefusalGap(it.orig, it.reason(), it.rejection.Error(), where)
 	}
-	it.send = event.RefusalGap(it.orig, it.reason(), it.rejection.Error(), where)
 	return nil
 }
