@@ -100,35 +100,16 @@ func (s *Stream) MaxMessage(ctx context.Context) (int64, error) {
 	return maxMessage(&info.Config, limit), s.Unfit(&info.Config)
 }
 
-// userInfo is what a server says of the user of a connection ($SYS.REQ.USER.INFO).
-type userInfo struct {
-	Data struct {
-		User        string        `json:"user"`
-		Account     string        `json:"account"`
-		Expires     time.Duration `json:"expires"`
-		Permissions *struct {
-			Publish   *subjectRule `json:"publish"`
-			Subscribe *subjectRule `json:"subscribe"`
-		} `json:"permissions"`
-	} `json:"data"`
-}
-
-// subjectRule is a list of subjects that are allowed (none: all) less those that are denied.
-type subjectRule struct {
-	Allow []string `json:"allow"`
-	Deny  []string `json:"deny"`
-}
-
-// allows reports whether every subject of the pattern is allowed, and whether some are.
-func (r *subjectRule) allows(pattern string) (all, some bool) {
-	if r == nil {
+// allows reports whether a rule allows every subject of the pattern, and whether it allows some. An empty list allows all.
+func allows(rule *server.SubjectPermission, pattern string) (all, some bool) {
+	if rule == nil {
 		return true, true
 	}
-	all, some = len(r.Allow) == 0, len(r.Allow) == 0
-	for _, filter := range r.Allow {
+	all, some = len(rule.Allow) == 0, len(rule.Allow) == 0
+	for _, filter := range rule.Allow {
 		all, some = all || server.SubjectMatchesFilter(pattern, filter), some || server.SubjectsCollide(filter, pattern)
 	}
-	for _, filter := range r.Deny {
+	for _, filter := range rule.Deny {
 		all, some = all && !server.SubjectsCollide(filter, pattern), some && !server.SubjectMatchesFilter(pattern, filter)
 	}
 	return all, some
@@ -142,13 +123,15 @@ const expiresSoon = 7 * 24 * time.Hour
 func (s *Stream) checkPermissions(ctx context.Context, t *natsconn.Attempt) []diagnose.Finding {
 	ctx, cancel := context.WithTimeout(ctx, min(permissionsTimeout, s.Access.Timeout))
 	defer cancel()
-	var info userInfo
+	var answer struct {
+		Data server.UserInfo `json:"data"`
+	}
 	err := t.Ask(ctx, func(ctx context.Context) error {
 		msg, err := t.Conn.RequestWithContext(ctx, "$SYS.REQ.USER.INFO", nil)
 		if err != nil {
 			return err
 		}
-		return json.Unmarshal(msg.Data, &info)
+		return json.Unmarshal(msg.Data, &answer)
 	})
 	t.Forget() // a denial of the question itself
 	f := diagnose.Finding{Step: sinks.StepAuthorize, Target: "subject " + s.Wildcard}
@@ -156,14 +139,14 @@ func (s *Stream) checkPermissions(ctx context.Context, t *natsconn.Attempt) []di
 		f.Detail = "the server does not tell what the user may do"
 		return []diagnose.Finding{f}
 	}
-	f.Detail = fmt.Sprintf("account %s, user %s", info.Data.Account, info.Data.User)
-	if left := info.Data.Expires; left > 0 {
+	f.Detail = fmt.Sprintf("account %s, user %s", answer.Data.Account, answer.Data.UserID)
+	if left := answer.Data.Expires; left > 0 {
 		f.Detail += fmt.Sprintf(", for another %v", left.Round(time.Second))
 		if left < expiresSoon {
 			f.Warn, f.Remedy = true, "issue new credentials in time"
 		}
 	}
-	denied := s.deniedOf(&info, f.Target)
+	denied := s.deniedOf(answer.Data.Permissions, f.Target)
 	if len(denied) > 0 && denied[0].Err != nil && !f.Warn {
 		return denied // "ok" above a failure of the same step would mislead
 	}
@@ -174,8 +157,7 @@ func (s *Stream) checkPermissions(ctx context.Context, t *natsconn.Attempt) []di
 const permissionsTimeout = 5 * time.Second
 
 // deniedOf returns the permissions that the sink requires and the user does not have.
-func (s *Stream) deniedOf(info *userInfo, target string) (findings []diagnose.Finding) {
-	may := info.Data.Permissions
+func (s *Stream) deniedOf(may *server.Permissions, target string) (findings []diagnose.Finding) {
 	if may == nil {
 		return nil
 	}
@@ -184,13 +166,13 @@ func (s *Stream) deniedOf(info *userInfo, target string) (findings []diagnose.Fi
 		err = s.Access.Denied("the user may not do what is needed", err, s.Wildcard)
 		findings = append(findings, diagnose.Failed(sinks.StepAuthorize, target, err))
 	}
-	if all, _ := may.Subscribe.allows("_INBOX.*.*"); !all {
+	if all, _ := allows(may.Subscribe, "_INBOX.*.*"); !all {
 		denied("Subscription", "_INBOX.>")
 	}
-	if all, _ := may.Publish.allows("$JS.API.STREAM.CREATE." + s.Config.Name); s.Create && !all { // INFO is tried
+	if all, _ := allows(may.Publish, "$JS.API.STREAM.CREATE." + s.Config.Name); s.Create && !all { // INFO is tried
 		denied("Publish", "$JS.API.STREAM.CREATE."+s.Config.Name)
 	}
-	switch all, some := may.Publish.allows(s.Wildcard); {
+	switch all, some := allows(may.Publish, s.Wildcard); {
 	case !some:
 		denied("Publish", s.Wildcard)
 	case !all:

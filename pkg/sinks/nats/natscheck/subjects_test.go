@@ -1,6 +1,10 @@
 package natscheck
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/nats-io/nats-server/v2/server"
+)
 
 // TestSubjectWildcards: what a permission, or the subject of a stream, says of all subjects of a pattern, and of some.
 func TestSubjectWildcards(t *testing.T) {
@@ -21,11 +25,11 @@ func TestSubjectWildcards(t *testing.T) {
 		{"orders.>", "k8s.*", false, false},
 	}
 	for _, test := range tests {
-		all, some := (&subjectRule{Allow: []string{test.filter}}).allows(test.pattern)
+		all, some := allows(&server.SubjectPermission{Allow: []string{test.filter}}, test.pattern)
 		if all != test.covers || some != test.overlaps {
 			t.Errorf("%q of %q: all %v, some %v", test.filter, test.pattern, all, some)
 		}
-		all, some = (&subjectRule{Deny: []string{test.filter}}).allows(test.pattern)
+		all, some = allows(&server.SubjectPermission{Deny: []string{test.filter}}, test.pattern)
 		if all != !test.overlaps || some != !test.covers {
 			t.Errorf("all but %q of %q: all %v, some %v", test.filter, test.pattern, all, some)
 		}
