@@ -35,16 +35,12 @@ var _ cache.ResourceEventHandler = (*Handler)(nil)
 // are in the index: in the informer's goroutine, and before any other handler gets a change. It may block, and may be
 // called twice.
 func (x *Index) Handler(resource schema.GroupVersionResource, onReady func()) *Handler {
-	needs := x.options.Needs
+	needs, namespaces := x.options.Needs, schema.GroupResource{Resource: "namespaces"}
 	return &Handler{
 		index: x, resource: resource, onReady: onReady,
 		owner:  needs.Owner && !isEvent(resource),
-		labels: needs.InvolvedObject && !isEvent(resource) || needs.NamespaceLabels && isNamespace(resource),
+		labels: needs.InvolvedObject && !isEvent(resource) || needs.NamespaceLabels && resource.GroupResource() == namespaces,
 	}
-}
-
-func isNamespace(r schema.GroupVersionResource) bool {
-	return r.Group == "" && r.Resource == "namespaces"
 }
 
 // OnFirstList implements informer.FirstLister: it adds all objects of the first list to the index before other handlers

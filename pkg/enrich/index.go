@@ -13,10 +13,9 @@ import (
 )
 
 const (
-	// DefaultDeleted is the default of Options.Deleted.
-	DefaultDeleted = 32768
-	// DefaultDeletedFor is the default of Options.DeletedFor: longer than most Pods take to terminate.
-	DefaultDeletedFor = time.Hour
+	// maxDeleted and deletedFor limit how many facts of deleted objects are kept, and for how long: longer than most Pods
+	// take to terminate.
+	maxDeleted, deletedFor = 32768, time.Hour
 	// maxDepth limits the length of a chain of owners.
 	maxDepth = 32
 )
@@ -45,10 +44,6 @@ type Options struct {
 	Needs Needs
 	// Bytes returns the JSON of an object without what must not be known of it. If it is nil, the whole object is used.
 	Bytes func(schema.GroupVersionResource, *object.Object) ([]byte, error)
-	// Deleted and DeletedFor limit how many facts of deleted objects are kept, and for how long; 0 means the defaults.
-	// Facts that are too old are removed at the next deletion.
-	Deleted    int
-	DeletedFor time.Duration
 }
 
 // Index stores facts. Create it with New.
@@ -58,7 +53,10 @@ type Index struct {
 	none    *event.Context // the empty context, shared
 
 	mu      sync.Mutex
-	deleted []*fact // in the order of their deletion
+	deleted []*fact // in the order of their deletion; those that exceed the limits are removed at the next deletion
+
+	maxDeleted int
+	deletedFor time.Duration
 }
 
 // byName is the index over namespaces, which no reference names by uid, and over nodes, whose uid kubelets do not use
@@ -76,12 +74,6 @@ type fact struct {
 
 // New returns an empty index.
 func New(options Options) *Index {
-	if options.Deleted == 0 {
-		options.Deleted = DefaultDeleted
-	}
-	if options.DeletedFor == 0 {
-		options.DeletedFor = DefaultDeletedFor
-	}
 	if options.Bytes == nil {
 		options.Bytes = func(_ schema.GroupVersionResource, o *object.Object) ([]byte, error) { return o.Bytes() }
 	}
@@ -92,7 +84,10 @@ func New(options Options) *Index {
 		}
 		return nil, nil
 	}
-	return &Index{options: options, facts: cache.NewIndexer(key, cache.Indexers{byName: names}), none: &event.Context{}}
+	return &Index{
+		options: options, facts: cache.NewIndexer(key, cache.Indexers{byName: names}), none: &event.Context{},
+		maxDeleted: maxDeleted, deletedFor: deletedFor,
+	}
 }
 
 // Len returns the number of facts, including those of deleted objects.
@@ -124,8 +119,8 @@ func (x *Index) markDeleted(f *fact, now time.Time) {
 	defer x.mu.Unlock()
 	_ = x.facts.Update(&dead)
 	x.deleted = append(x.deleted, &dead)
-	end := max(0, len(x.deleted)-x.options.Deleted)
-	for end < len(x.deleted) && now.Sub(x.deleted[end].deleted) > x.options.DeletedFor {
+	end := max(0, len(x.deleted)-x.maxDeleted)
+	for end < len(x.deleted) && now.Sub(x.deleted[end].deleted) > x.deletedFor {
 		end++
 	}
 	for _, old := range x.deleted[:end] {
@@ -187,8 +182,12 @@ func (x *Index) involved(c *event.Context, resource schema.GroupVersionResource,
 	}
 	about := parseReference(member(raw, name))
 	f := x.get(about.UID)
-	if f == nil && (about.APIVersion == "" || about.APIVersion == "v1") {
-		f = x.named(nameOf(about.Kind, about.Name))
+	switch {
+	case f != nil || about.APIVersion != "" && about.APIVersion != "v1":
+	case about.Kind == "Node":
+		f = x.named("nodes/" + about.Name)
+	case about.Kind == "Namespace":
+		f = x.named("namespaces/" + about.Name)
 	}
 	if f != nil {
 		c.InvolvedLabels = f.labelText()
@@ -199,17 +198,6 @@ func (x *Index) involved(c *event.Context, resource schema.GroupVersionResource,
 	if c.Owner = about; f != nil && f.owner != (fact{}).owner {
 		c.Owner = x.top(f)
 	}
-}
-
-// nameOf returns an object's key in the index byName, or an empty string if its kind is not in that index.
-func nameOf(kind, name string) string {
-	switch kind {
-	case "Node":
-		return "nodes/" + name
-	case "Namespace":
-		return "namespaces/" + name
-	}
-	return ""
 }
 
 // top follows the chain of owners and returns the last known one. It stops at a cycle.

@@ -143,7 +143,8 @@ func TestNamespaceAgain(t *testing.T) {
 // Facts of deleted objects are kept by number and by age, but not those of objects that are back.
 func TestDeletedAreForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		x := New(Options{Needs: Needs{Owner: true}, Deleted: 10, DeletedFor: time.Minute})
+		x := New(Options{Needs: Needs{Owner: true}})
+		x.maxDeleted, x.deletedFor = 10, time.Minute
 		h := handlerOf(x, "replicasets.apps")
 		pod := func(n int) *object.Object {
 			return made(t, "ReplicaSet", fmt.Sprint(n), nil, by("Deployment", "d", true))

@@ -45,7 +45,8 @@ func TestModel(t *testing.T) {
 	for seed := range uint64(20) {
 		random := rand.New(rand.NewPCG(seed, 1))
 		const objects, kept = 12, 4
-		x := New(Options{Needs: Needs{Owner: true}, Deleted: kept, DeletedFor: time.Hour})
+		x := New(Options{Needs: Needs{Owner: true}})
+		x.maxDeleted, x.deletedFor = kept, time.Hour
 		m := &model{owner: map[string]string{}}
 		handlers := []*Handler{handlerOf(x, "pods"), handlerOf(x, "replicasets.apps"), handlerOf(x, "widgets.example.com")}
 		last := map[string]*object.Object{}

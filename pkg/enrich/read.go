@@ -24,35 +24,25 @@ func member(b []byte, name string) []byte {
 		return nil
 	}
 	c := jsonscan.NewCursor(b)
-	for {
-		key, value, ok := c.Member()
-		if !ok {
-			return nil
-		}
-		if len(key) == len(name)+2 && string(key[1:len(key)-1]) == name {
+	for key, value, ok := c.Member(); ok; key, value, ok = c.Member() {
+		if string(key[1:len(key)-1]) == name {
 			return value
 		}
 	}
+	return nil
 }
 
-// text decodes a JSON string. It returns an empty string if the value is not one.
-func text(value []byte) string {
+// text decodes a JSON string. It returns nil if the value is not one. The result aliases the value if there are no
+// escapes, which is nearly always so.
+func text(value []byte) []byte {
 	if len(value) < 2 || value[0] != '"' {
-		return ""
+		return nil
 	}
-	s, err := jsonscan.Unquote(value)
-	if err != nil {
-		return ""
+	if bytes.IndexByte(value, '\\') < 0 {
+		return value[1 : len(value)-1]
 	}
-	return s
-}
-
-// plain returns the decoded JSON string as bytes. It aliases quoted if there are no escapes, which is nearly always so.
-func plain(quoted []byte) []byte {
-	if bytes.IndexByte(quoted, '\\') < 0 {
-		return quoted[1 : len(quoted)-1]
-	}
-	return []byte(text(quoted))
+	s, _ := jsonscan.Unquote(value) // empty if the value is invalid
+	return []byte(s)
 }
 
 // owner returns the owner in metadata.ownerReferences that is the controller, or else the first.
@@ -62,30 +52,22 @@ func owner(metadata []byte) (first event.Owner, found bool) {
 		return first, false
 	}
 	c := jsonscan.NewCursor(references)
-	for {
-		reference, ok := c.Element()
-		if !ok {
-			return first, found
-		}
-		controls := bytes.Equal(member(reference, "controller"), []byte("true"))
-		if found && !controls {
-			continue
-		}
-		if r := parseReference(reference); r.UID != "" {
+	for reference, ok := c.Element(); ok; reference, ok = c.Element() {
+		controls := string(member(reference, "controller")) == "true"
+		if r := parseReference(reference); r.UID != "" && (controls || !found) {
 			first, found = r, true
 		}
 		if controls && found {
-			return first, true
+			break
 		}
 	}
+	return first, found
 }
 
 // parseReference reads the fields that owner references and object references have in common.
 func parseReference(reference []byte) event.Owner {
-	return event.Owner{
-		APIVersion: text(member(reference, "apiVersion")), Kind: text(member(reference, "kind")),
-		Name: text(member(reference, "name")), UID: text(member(reference, "uid")),
-	}
+	read := func(name string) string { return string(text(member(reference, name))) }
+	return event.Owner{APIVersion: read("apiVersion"), Kind: read("kind"), Name: read("name"), UID: read("uid")}
 }
 
 // labels renders metadata.labels as a=b,c=d, sorted by key. It skips labels that cannot be written in this form; the
@@ -97,15 +79,9 @@ func (r *reader) labels(metadata []byte) []byte {
 		return nil
 	}
 	c := jsonscan.NewCursor(value)
-	for {
-		key, value, ok := c.Member()
-		if !ok {
-			break
-		}
-		if value[0] != '"' {
-			continue
-		}
-		if p := (pair{plain(key), plain(value)}); len(p.key) > 0 && !bytes.ContainsAny(p.key, "=,") && bytes.IndexByte(p.value, ',') < 0 {
+	for key, value, ok := c.Member(); ok; key, value, ok = c.Member() {
+		p := pair{text(key), text(value)}
+		if value[0] == '"' && len(p.key) > 0 && !bytes.ContainsAny(p.key, "=,") && bytes.IndexByte(p.value, ',') < 0 {
 			r.pairs = append(r.pairs, p)
 		}
 	}

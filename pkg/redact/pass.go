@@ -13,27 +13,27 @@ import (
 
 const (
 	prefix = "hmac-sha256:"
-	// macSize and tagSize are the bytes of a fingerprint: so many that two values have the same one with a chance of
-	// 2^-96, and that a text which is none passes for one with 2^-32.
+	// macSize and tagSize are the two parts of a fingerprint, in bytes. Two values have the same fingerprint with a
+	// probability of 2^-96. A string that is not a fingerprint is taken for one with a probability of 2^-32.
 	macSize, tagSize = 12, 4
-	// maxDepth is how deep encoding/json follows.
+	// maxDepth is the depth that encoding/json accepts.
 	maxDepth = 10_000
 )
 
-// pass goes once through the JSON of one object. What it does not replace it copies.
+// pass goes once through the JSON of one object, and copies what it does not replace.
 type pass struct {
 	redactor *Redactor
 	raw, out []byte
-	done     int    // so much of raw is in out, or was replaced
+	done     int    // raw[:done] is in out, or was replaced
 	deep     bool   // look for lastApplied everywhere
-	place    []byte // of the value: object and keys
+	place    []byte // place of the current value: object and keys
 	depth    int
 }
 
-// document is false if raw is not one JSON object.
-func (p *pass) document(paths [][]step) ([]byte, bool) {
+// document redacts the whole object. It returns false if raw is not one JSON object.
+func (p *pass) document(paths []Path) ([]byte, bool) {
 	start := jsonscan.Space(p.raw, 0)
-	if start == len(p.raw) || p.raw[start] != '{' {
+	if p.at(start) != '{' {
 		return nil, false
 	}
 	end := p.entries(start, paths, false)
@@ -46,9 +46,9 @@ func (p *pass) document(paths [][]step) ([]byte, bool) {
 	return append(p.out, p.raw[p.done:]...), true
 }
 
-// value passes the value at raw[i] and returns the offset behind it, -1 if it has no end. paths begin at it; hide: all of it
-// is to be replaced.
-func (p *pass) value(i int, paths [][]step, hide bool) int {
+// value redacts the value at raw[i] and returns the offset after it, or -1 if it does not end. paths begin at the value.
+// If hide is set, everything in it is replaced.
+func (p *pass) value(i int, paths []Path, hide bool) int {
 	if i >= len(p.raw) {
 		return -1
 	}
@@ -67,7 +67,7 @@ func (p *pass) value(i int, paths [][]step, hide bool) int {
 	if end >= 0 {
 		return end
 	}
-	// It is no JSON, and what it means to a reader is not known.
+	// The value is not valid JSON, and readers may interpret it differently: replace it as a whole.
 	p.out, p.done, p.place = p.out[:out], done, p.place[:place]
 	if end = jsonscan.Value(p.raw, i); end > 0 {
 		p.replace(i, end)
@@ -75,8 +75,8 @@ func (p *pass) value(i int, paths [][]step, hide bool) int {
 	return end
 }
 
-// entries passes the object or list that opens at raw[i]; -1 if it is none.
-func (p *pass) entries(i int, paths [][]step, hide bool) int {
+// entries redacts the object or list that opens at raw[i], and returns the offset after it, or -1 if it is invalid.
+func (p *pass) entries(i int, paths []Path, hide bool) int {
 	list, end := p.raw[i] == '[', byte('}')
 	if list {
 		end = ']'
@@ -89,26 +89,29 @@ func (p *pass) entries(i int, paths [][]step, hide bool) int {
 		return i + 1
 	}
 	for {
-		var inner [][]step
-		var hidden bool
-		place := len(p.place)
+		var key []byte
+		place, hidden := len(p.place), hide
 		if list {
-			inner, hidden = enter(paths, hide)
 			p.place = append(p.place, "/*"...)
 		} else {
 			if p.at(i) != '"' {
 				return -1
 			}
-			behind := jsonscan.String(p.raw, i)
-			if behind < 0 {
+			after := jsonscan.String(p.raw, i)
+			if after < 0 {
 				return -1
 			}
-			inner, hidden = p.member(p.raw[i:behind], paths, hide)
-			if i = jsonscan.Space(p.raw, behind); p.at(i) != ':' {
+			var valid bool
+			key, valid = unquote(p.raw[i:after])
+			hidden = hide || !valid || p.deep && bytes.EqualFold(key, p.redactor.applied)
+			p.place = append(binary.AppendUvarint(append(p.place, '.'), uint64(len(key))), key...)
+			if i = jsonscan.Space(p.raw, after); p.at(i) != ':' {
 				return -1
 			}
 			i = jsonscan.Space(p.raw, i+1)
 		}
+		inner, ends := follow(paths, key, list)
+		hidden = hidden || ends
 		if i = p.value(i, inner, hidden); i < 0 {
 			return -1
 		}
@@ -125,7 +128,7 @@ func (p *pass) entries(i int, paths [][]step, hide bool) int {
 	}
 }
 
-// at is the byte at raw[i], 0 behind the end.
+// at returns raw[i], or 0 after the end.
 func (p *pass) at(i int) byte {
 	if i < len(p.raw) {
 		return p.raw[i]
@@ -133,59 +136,42 @@ func (p *pass) at(i int) byte {
 	return 0
 }
 
-// member notes a key, given as its JSON string, and gives what follows for its value.
-func (p *pass) member(quoted []byte, paths [][]step, hide bool) (inner [][]step, hidden bool) {
-	key, ok := unquote(quoted)
-	p.place = append(binary.AppendUvarint(append(p.place, '.'), uint64(len(key))), key...)
-	hidden = hide || !ok || p.deep && bytes.EqualFold(key, p.redactor.applied)
+// follow returns the paths that lead on into a member, or into the elements of a list, and whether a path ends there. A
+// key leads through a list to the members of its elements.
+func follow(paths []Path, key []byte, list bool) (inner []Path, ends bool) {
 	for _, path := range paths {
 		switch {
-		case !path[0].matches(key):
-		case len(path) == 1:
-			hidden = true
-		default:
-			inner = append(inner, path[1:])
-		}
-	}
-	return inner, hidden
-}
-
-// enter gives what follows for the elements of a list. A key leads through a list to the members of its elements.
-func enter(paths [][]step, hide bool) (inner [][]step, hidden bool) {
-	hidden = hide
-	for _, path := range paths {
-		switch {
-		case !path[0].all:
+		case list && !path.all():
 			inner = append(inner, path)
+		case !list && !path.all() && !path.is(0, key):
 		case len(path) == 1:
-			hidden = true
+			ends = true
 		default:
 			inner = append(inner, path[1:])
 		}
 	}
-	return inner, hidden
+	return inner, ends
 }
 
-// unquote gives the text of a JSON string, which may alias the token. If it is none it gives the token, and false.
+// unquote returns the text of a JSON string, which may alias the token. If the token is not a valid string, it returns
+// the token and false.
 func unquote(token []byte) ([]byte, bool) {
 	inner := token[1 : len(token)-1]
-	for _, c := range inner {
-		if c == '\\' || c >= 0x80 || c < ' ' {
-			var s string
-			if json.Unmarshal(token, &s) != nil {
-				return token, false
-			}
-			return []byte(s), true
-		}
+	if jsonscan.IsPlain(inner) {
+		return inner, true
 	}
-	return inner, true
+	var s string
+	if json.Unmarshal(token, &s) != nil {
+		return token, false
+	}
+	return []byte(s), true
 }
 
-// replace puts a fingerprint in the place of raw[start:end], unless that is one.
+// replace replaces raw[start:end] with a fingerprint, unless it already is one.
 func (p *pass) replace(start, end int) {
 	value, kind := p.raw[start:end], byte('j')
 	if value[0] == '"' {
-		if text, ok := unquote(value); ok { // however it is escaped
+		if text, ok := unquote(value); ok { // the escapes do not matter
 			value, kind = text, 's'
 		}
 	}
@@ -199,7 +185,7 @@ func (p *pass) replace(start, end int) {
 	p.done = end
 }
 
-// mac makes fingerprints. Its buffer is here since what is handed to a hash.Hash is on the heap.
+// mac makes fingerprints. It has a buffer because arguments of a hash.Hash are always on the heap.
 type mac struct {
 	hash   hash.Hash
 	buffer [128]byte
@@ -215,7 +201,7 @@ func (m *mac) appendFingerprint(dst, place []byte, kind byte, value []byte) []by
 	return hex.AppendEncode(append(dst, prefix...), sum)
 }
 
-// tag tells that a sum was made with the key. The result is in the second half of the buffer.
+// tag returns a proof that a sum was made with the key, in the second half of the buffer.
 func (m *mac) tag(sum []byte) []byte {
 	second := m.buffer[len(m.buffer)/2 : len(m.buffer)/2]
 	m.hash.Reset()
@@ -223,7 +209,7 @@ func (m *mac) tag(sum []byte) []byte {
 	return m.hash.Sum(second)[:tagSize]
 }
 
-// made reports whether a text is a fingerprint that was made with the key.
+// made reports whether a text is a fingerprint made with the key.
 func (m *mac) made(text []byte) bool {
 	digits, ok := bytes.CutPrefix(text, []byte(prefix))
 	if !ok || len(digits) != 2*(macSize+tagSize) {

@@ -8,48 +8,34 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/object"
 )
 
-// Path names values inside of an object, in the notation of ParsePath.
-type Path struct{ steps []step }
+// Path names values inside of an object by the keys that lead to them. An empty key means all members or elements.
+type Path [][]byte
 
-// step is one key, or all of them.
-type step struct {
-	name []byte
-	all  bool
-}
+// all reports whether the first step of the path leads to all members or elements.
+func (p Path) all() bool { return len(p[0]) == 0 }
 
-func (s step) matches(key []byte) bool { return s.all || s.is(key) }
+// is reports whether a step of the path is a key. Letter case does not matter.
+func (p Path) is(step int, key []byte) bool { return len(p) > step && bytes.EqualFold(p[step], key) }
 
-func (s step) is(key []byte) bool { return bytes.EqualFold(s.name, key) }
-
-// ParsePath reads a path in the notation of [object.ParsePath]. Letter case does not matter, and a list is passed through without
-// [*] too.
-//
-// What the bridge knows an object by can't be hidden: of metadata only labels and annotations can.
+// ParsePath parses a path in the notation of [object.ParsePath]. Letter case does not matter, and a path leads through a
+// list without [*] too. Paths to values that identify an object are rejected: of metadata, only labels and annotations
+// can be hidden.
 func ParsePath(text string) (Path, error) {
 	keys, err := object.ParsePath(text)
 	if err != nil {
-		return Path{}, err
+		return nil, err
 	}
-	var p Path
-	for _, key := range keys {
-		p.steps = append(p.steps, step{name: []byte(key), all: key == ""})
+	p := make(Path, len(keys))
+	for n, key := range keys {
+		p[n] = []byte(key)
 	}
-	return p, p.check()
-}
-
-// check refuses to hide what an object is known by.
-func (p Path) check() error {
-	top := p.steps[0]
 	for _, name := range []string{"apiVersion", "kind"} {
-		if top.is([]byte(name)) {
-			return fmt.Errorf("would hide %s, which the bridge knows an object by", name)
+		if p.is(0, []byte(name)) {
+			return nil, fmt.Errorf("would hide %s, which identifies the object", name)
 		}
 	}
-	if !top.is([]byte("metadata")) {
-		return nil
+	if p.is(0, []byte("metadata")) && !p.is(1, []byte("labels")) && !p.is(1, []byte("annotations")) {
+		return nil, errors.New("would hide what identifies the object: of metadata, only labels and annotations can be hidden")
 	}
-	if len(p.steps) > 1 && (p.steps[1].is([]byte("labels")) || p.steps[1].is([]byte("annotations"))) {
-		return nil
-	}
-	return errors.New("would hide what the bridge knows an object by: of metadata only labels and annotations can be hidden")
+	return p, nil
 }

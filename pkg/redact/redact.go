@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 
@@ -19,33 +20,39 @@ import (
 // lastApplied is the annotation in which kubectl apply repeats the whole object.
 const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
 
-// MinKey is how many bytes a key needs at least.
+// MinKey is the minimum length of a key, in bytes.
 const MinKey = 32
 
-// Rule names values of some resources that are to be hidden.
+// Rule names values to hide in some resources.
 type Rule struct {
 	Resources func(schema.GroupVersionResource) bool // nil: all
 	Paths     []Path
 }
 
-// Redactor replaces secret values by fingerprints. It is safe for concurrent use. A nil Redactor hides nothing.
+// Redactor replaces secret values with fingerprints. It is safe for concurrent use. A nil Redactor hides nothing.
 type Redactor struct {
 	key     []byte
 	rules   []Rule
+	secret  []Path    // what is hidden in each Secret
 	applied []byte    // lastApplied
 	macs    sync.Pool // of *mac
-	paths   sync.Map  // schema.GroupVersionResource -> [][]step
+	paths   sync.Map  // schema.GroupVersionResource -> []Path
 }
 
-// New makes fingerprints under key, of which it keeps a copy. The key should have MinKey random bytes or more: whoever
-// knows it can try guesses. Fingerprints under two keys have nothing to do with each other.
+// New returns a Redactor that makes fingerprints with a copy of key. The key should have at least MinKey random bytes:
+// anyone who knows the key can try guesses. Fingerprints made with different keys cannot be compared.
 func New(key []byte, rules ...Rule) *Redactor {
 	r := &Redactor{key: bytes.Clone(key), rules: rules, applied: []byte(lastApplied)}
 	r.macs.New = func() any { return &mac{hash: hmac.New(sha256.New, r.key)} }
+	r.secret = []Path{{[]byte("data")}, {[]byte("stringData")}}
+	// Annotations in which kapp, Rancher's wrangler and Banzai Cloud's operators repeat the whole object.
+	for _, name := range []string{"kapp.k14s.io/original", "objectset.rio.cattle.io/applied", "banzaicloud.com/last-applied"} {
+		r.secret = append(r.secret, Path{[]byte("metadata"), []byte("annotations"), []byte(name)})
+	}
 	return r
 }
 
-// DeriveKey gives 32 bytes that are secret as the key is, for another purpose. Purposes do not tell of each other.
+// DeriveKey returns a secret key of 32 bytes for another purpose. It reveals nothing about the keys of other purposes.
 func (r *Redactor) DeriveKey(purpose string) ([]byte, error) {
 	key, err := hkdf.Key(sha256.New, r.key, nil, "deltabridge "+purpose, 32)
 	if err != nil {
@@ -54,12 +61,11 @@ func (r *Redactor) DeriveKey(purpose string) ([]byte, error) {
 	return key, nil
 }
 
-// errForm does not quote the document.
-var errForm = errors.New("its JSON has an unexpected form")
+var errForm = errors.New("its JSON has an unexpected form") // does not quote the document
 
-// Redact gives raw, which is o's JSON or a part of it with the same top level, with fingerprints in the place of what is to
-// be hidden. See the package comment for who owns the result. An error means that raw is not one JSON object; it does not
-// quote it, and nothing of it may be used.
+// Redact returns raw with secret values replaced by fingerprints. raw is the JSON of o, or a part of it with the same top
+// level. The package comment says who owns the result. Redact returns an error if raw is not one JSON object; then no part
+// of raw must be used. The error does not quote raw.
 func (r *Redactor) Redact(resource schema.GroupVersionResource, o *object.Object, raw []byte) ([]byte, error) {
 	if r == nil {
 		return raw, nil
@@ -75,37 +81,28 @@ func (r *Redactor) Redact(resource schema.GroupVersionResource, o *object.Object
 		p.place = append(binary.AppendUvarint(p.place, uint64(len(part))), part...)
 	}
 	redacted, ok := p.document(paths)
-	if !ok { // rather no event than a value in clear
-		return nil, fmt.Errorf("%s %s/%s can't be redacted: %w", resource.GroupResource(), o.Namespace, o.Name, errForm)
+	if !ok { // better no event than a secret in plain text
+		return nil, fmt.Errorf("cannot redact %s %s/%s: %w", resource.GroupResource(), o.Namespace, o.Name, errForm)
 	}
 	return redacted, nil
 }
 
-// Hide is Redact where something has to be there in any case: an object that can't be redacted becomes one that has
-// nothing but its identity.
+// Hide is like Redact, but always returns an object: one with only its identity if it cannot be redacted.
 func (r *Redactor) Hide(resource schema.GroupVersionResource, o *object.Object, raw []byte) []byte {
 	redacted, err := r.Redact(resource, o, raw)
 	if err == nil {
 		return redacted
 	}
-	var bare struct {
-		APIVersion string            `json:"apiVersion,omitempty"`
-		Kind       string            `json:"kind,omitempty"`
-		Metadata   map[string]string `json:"metadata"`
-	}
-	bare.APIVersion, bare.Kind = o.APIVersion(), o.Kind()
-	bare.Metadata = map[string]string{"name": o.Name, "uid": string(o.UID), "resourceVersion": o.ResourceVersion}
+	metadata := map[string]string{"name": o.Name, "uid": string(o.UID), "resourceVersion": o.ResourceVersion}
 	if o.Namespace != "" {
-		bare.Metadata["namespace"] = o.Namespace
+		metadata["namespace"] = o.Namespace
 	}
-	redacted, err = json.Marshal(bare)
-	if err != nil {
-		return []byte("{}") // strings always marshal
-	}
+	// Marshalling strings never fails.
+	redacted, _ = json.Marshal(map[string]any{"apiVersion": o.APIVersion(), "kind": o.Kind(), "metadata": metadata})
 	return redacted
 }
 
-// isSecret errs on the safe side: what is called a Secret, by the API server or by itself, is one.
+// isSecret reports whether an object is a Secret. To be safe, both the resource and the object's own kind count.
 func isSecret(resource schema.GroupVersionResource, o *object.Object) bool {
 	if resource.Group == "" && resource.Resource == "secrets" {
 		return true
@@ -114,53 +111,42 @@ func isSecret(resource schema.GroupVersionResource, o *object.Object) bool {
 	return gvk.Group == "" && strings.EqualFold(gvk.Kind, "Secret")
 }
 
-// pathsOf is what to look for in the objects of a resource. Nobody writes to it.
-func (r *Redactor) pathsOf(resource schema.GroupVersionResource, secret bool) [][]step {
-	var found any // to ask the map costs an allocation
-	ok := len(r.rules) == 0
-	if !ok {
-		found, ok = r.paths.Load(resource)
-	}
-	if !ok {
-		var paths [][]step
-		for _, rule := range r.rules {
-			if rule.Resources == nil || rule.Resources(resource) {
-				for _, p := range rule.Paths {
-					paths = append(paths, p.steps)
+// pathsOf returns the paths to hide in the objects of a resource. The result must not be modified.
+func (r *Redactor) pathsOf(resource schema.GroupVersionResource, secret bool) []Path {
+	var paths []Path
+	if len(r.rules) > 0 { // a look into the map would cost an allocation
+		found, ok := r.paths.Load(resource)
+		if !ok {
+			for _, rule := range r.rules {
+				if rule.Resources == nil || rule.Resources(resource) {
+					paths = append(paths, rule.Paths...)
 				}
 			}
+			found, _ = r.paths.LoadOrStore(resource, paths)
 		}
-		found, _ = r.paths.LoadOrStore(resource, paths)
+		paths, _ = found.([]Path)
 	}
-	paths, _ := found.([][]step)
-	if !secret {
+	switch {
+	case !secret:
 		return paths
+	case len(paths) == 0:
+		return r.secret
 	}
-	return append(secretPaths(), paths...)
+	return slices.Concat(r.secret, paths)
 }
 
-// secretPaths is what is hidden in each Secret: its values, and the annotations in which tools repeat it: kapp, Rancher's
-// wrangler and Banzai Cloud's operators.
-func secretPaths() [][]step {
-	paths := [][]step{{{name: []byte("data")}}, {{name: []byte("stringData")}}}
-	for _, annotation := range []string{"kapp.k14s.io/original", "objectset.rio.cattle.io/applied", "banzaicloud.com/last-applied"} {
-		paths = append(paths, []step{{name: []byte("metadata")}, {name: []byte("annotations")}, {name: []byte(annotation)}})
-	}
-	return paths
-}
-
-// shortKeys reports whether no key of an object is as long as that of kubectl apply, which nearly no other key reaches.
+// shortKeys reports whether all keys of an object are shorter than lastApplied. In nearly all other objects they are.
 func shortKeys(o *object.Object) bool {
 	return o.LongestKey > 0 && int(o.LongestKey) < len(lastApplied)
 }
 
-// mayHoldApplied reports whether lastApplied can stand in raw. It looks at all bytes: for a part of the name that begins
-// with a character that is rare in objects.
+// mayHoldApplied reports whether raw may contain lastApplied. It searches for a part of the name that begins with a
+// character that is rare in objects.
 func mayHoldApplied(raw []byte) bool {
 	if bytes.Contains(raw, []byte("/last-applied-configuration")) {
 		return true
 	}
-	// It can be written with escapes. Those that objects are full of, of newlines and quotes, do not count.
+	// The name may be written with escapes. Most escapes, of newlines and quotes, cannot be part of it.
 	for rest := raw; ; {
 		at := bytes.IndexByte(rest, '\\')
 		if at < 0 || at+1 == len(rest) {

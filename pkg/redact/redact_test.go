@@ -176,7 +176,7 @@ func TestHide(t *testing.T) {
 
 func TestParsePath(t *testing.T) {
 	for text, problem := range map[string]string{
-		"": "empty part", "*": "everything", "/spec/a": "in it", "[*].a": "everything", "kind": "knows an object by", "ApiVersion": "knows an object by", "metadata": "labels and annotations",
+		"": "empty part", "*": "everything", "/spec/a": "in it", "[*].a": "everything", "kind": "identifies the object", "ApiVersion": "identifies the object", "metadata": "labels and annotations",
 		"metadata.name": "labels and annotations", "metadata.*": "labels and annotations", "metadata[*].x": "labels and annotations", "$.spec": "in it", "spec.a b": "in it",
 	} {
 		if _, err := ParsePath(text); err == nil || !strings.Contains(err.Error(), problem) {
