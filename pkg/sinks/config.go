@@ -16,23 +16,23 @@ type Config interface {
 	strictyaml.Validator
 	// ValidateLetters reports why dead letters can't be sent to a place.
 	ValidateLetters(at *strictyaml.Section, to *LetterPlace)
-	// Conflict reports in at if messages that go here do harm to those of another sink, other, which is called name, and returns
-	// whether it did. One of the two may come from Letters. Neither may be valid.
+	// Conflict reports in at if messages of this sink harm the messages of another sink, and returns whether it did. name is the
+	// name of the other sink. One of the two may come from Letters. Either may be invalid.
 	Conflict(at *strictyaml.Section, other Config, name string) bool
 
-	// NewSink makes the sink, without any I/O but reading files. Sinks with the same servers should share the prober; nil: it has
-	// its own.
+	// NewSink makes the sink. Its only I/O is to read files. Sinks with the same servers should share the prober; with nil, the
+	// sink has its own.
 	NewSink(prober *reach.Prober, log *slog.Logger) (Sink, error)
-	// Letters is the configuration that sends the dead letters of a sink to a place; nil if there is none.
+	// Letters returns the configuration that sends the dead letters of a sink to a place; nil if there is none.
 	Letters(sink string, to *LetterPlace) Config
-	// Client is the configuration of another process, for which no server is embedded.
+	// Client returns the configuration for another process, which does not embed a server.
 	Client() Config
 
-	// Place says where a message goes. A nil template: all go to one place.
+	// Place returns the template of the topic or subject. It is nil if all messages go to one place.
 	Place() (*event.Template, error)
-	// KeyTemplate is that of event.Message.PartitionKey. A nil template: messages need none.
+	// KeyTemplate returns the template of event.Message.PartitionKey. It is nil if messages need no key.
 	KeyTemplate() (*event.Template, error)
-	// LastOnly reports whether the destination keeps the last event of each object alone.
+	// LastOnly reports whether the destination keeps only the last event of each object.
 	LastOnly() bool
 }
 
@@ -48,7 +48,7 @@ type LetterPlace struct {
 	Stream string `yaml:"stream" pattern:"^[^\\s.*>/\\\\]{1,255}$" example:"DEAD"`
 }
 
-// String returns the place for people: subject dead.letters, for instance.
+// String returns a description such as "subject dead.letters".
 func (p *LetterPlace) String() string {
 	if p.Topic != "" {
 		return "topic " + p.Topic
@@ -56,7 +56,7 @@ func (p *LetterPlace) String() string {
 	return "subject " + p.Subject
 }
 
-// CheckTemplate reports the mistake in the template of a key. It returns nil if there is one.
+// CheckTemplate parses the template of a key. If it has a mistake, CheckTemplate reports it and returns nil.
 func CheckTemplate(at *strictyaml.Section, key, text string, escape event.Escape, example string) *event.Template {
 	t, err := event.ParseTemplate(text, escape)
 	if mistake, ok := errors.AsType[*event.TemplateError](err); ok {

@@ -8,8 +8,8 @@ import (
 
 // DeadLetterSink delivers dead letters to a destination of their own: a topic, or a subject of another stream.
 type DeadLetterSink struct {
-	Sink  Sink   // used by nobody else; the caller closes it
-	Where string // the destination in words, as in "topic dead-letters"
+	Sink  Sink   // only used here; the caller closes it
+	Where string // describes the destination, as in "topic dead-letters"
 
 	connected bool
 }

@@ -39,8 +39,8 @@ type Drain struct {
 	// queue gives what it has; it saves the pause between two Sends.
 	MaxBatch   int
 	Rejections Rejections // what is done with messages that the destination rejects
-	// Parked keeps the events of those parts of the destination that take none. The caller closes it after Run. Nil:
-	// the other parts wait for them.
+	// Parked keeps the events of parts of the destination that take no events. The caller closes it after Run. If it is
+	// nil, the other parts wait.
 	Parked *parked.Store
 	Hooks  Hooks
 	Logger *slog.Logger // nil: slog.Default()
@@ -60,27 +60,27 @@ type Drain struct {
 	results []error
 }
 
-// Hooks tell others what happens to messages. Each may be nil. They are called by the goroutine of Run and hold
-// it up: they should only count, or pass on.
+// Hooks are called when something happens to a message. Each may be nil. They run in the goroutine of Run and delay it, so they
+// should only count, or pass on.
 type Hooks struct {
-	// OnSettled is called once for each message that was delivered, in their order for each object; for one that was
-	// parked, with a copy of it. sent is when the Send returned that delivered it, latency how long that Send took.
+	// OnSettled is called once for each message that was delivered, in the order of each object. A message that was parked
+	// is a copy. sent is when the Send that delivered it returned, latency is how long this Send took.
 	OnSettled func(m *event.Message, sent time.Time, latency time.Duration)
-	// OnRetry is called each time that a message will be tried again, with what the sink said of it.
+	// OnRetry is called each time that a message will be tried again, with the error of the sink.
 	OnRetry func(m *event.Message, err error)
-	// OnRejected is called once for each message that was rejected, when what takes its place was delivered (or a
-	// gap event was rejected too). If that is the event itself in another form (OutcomeMetadata, OutcomeClaimCheck),
-	// OnSettled is called too. Otherwise nothing more is to be done about it: it is settled as well.
+	// OnRejected is called once for each message that was rejected, when its replacement was delivered, or when the gap
+	// event in its place was rejected too. If the replacement is the event in another form (OutcomeMetadata,
+	// OutcomeClaimCheck), OnSettled is called too. In any case the message is settled.
 	OnRejected func(m *event.Message, r Rejection)
 }
 
 // item is one message of a batch on its way.
 type item struct {
 	orig      *event.Message
-	send      *event.Message // orig, or what takes its place; nil: that has to be found
+	send      *event.Message // orig, or its replacement; nil: the replacement must be found
 	rejection error          // why orig was rejected
 	outcome   Outcome        // of the rejection
-	park      string         // the part of the destination that takes no events: to be parked; empty: to be sent
+	park      string         // the unavailable part for which it is to be parked; empty: it is to be sent
 	done      bool
 }
 
@@ -166,7 +166,7 @@ func (d *Drain) connect(ctx context.Context) error {
 	return nil
 }
 
-// upToControl is how many of batch may be sent together: a control event goes alone.
+// upToControl returns how many messages of batch may be sent together. A control event is sent alone.
 func upToControl(batch []*event.Message) int {
 	for i, m := range batch {
 		if m.Type.IsControl() {
@@ -234,7 +234,7 @@ type attempted struct {
 	parts    map[string]error // why parts of the destination take no events; nil if there are none
 }
 
-// report keeps how the destination stands.
+// report updates the status of the destination.
 func (d *Drain) report(ctx context.Context, a attempted) {
 	if a.err == nil {
 		d.state.ok(d.Logger)
@@ -292,8 +292,8 @@ func (d *Drain) attempt(ctx context.Context) (a attempted) {
 	return a
 }
 
-// collect puts into d.out what is to be sent now: all that is not settled, up to the first message of which what takes
-// its place can't be had now, with the cause.
+// collect puts into d.out what is to be sent now: all messages that are not settled, up to the first one whose replacement can't
+// be made now. It returns the error of the replacement.
 func (d *Drain) collect(ctx context.Context) (away error) {
 	d.out, d.outItem = d.out[:0], d.outItem[:0]
 	for i := range d.items {

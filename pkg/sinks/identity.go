@@ -14,24 +14,24 @@ import (
 // Owner is a cluster that writes to a destination: its configured name, and the uid of its namespace kube-system.
 type Owner struct{ Cluster, UID string }
 
-// Registration is what a destination knows of a cluster's name.
+// Registration says to which cluster a name belongs at a destination.
 type Registration struct {
-	UID   string    // of the cluster that the name belongs to; empty: it belongs to none
+	UID   string    // of the cluster; empty if the name belongs to none
 	Since time.Time // when it was registered
 }
 
-// Identified is implemented by sinks whose destination can be told from others, and can hold records of who writes to
-// it. The goroutine that calls Connect and Send calls it.
+// Identified is implemented by sinks whose destination has an identity, and can record which clusters write to it. The goroutine
+// that calls Connect and Send calls it.
 type Identified interface {
-	// Destination names what the sink writes to, whatever the address: equal names are the same destination. It is as
-	// the last Connect, Send or Check found it; empty before.
+	// Destination returns the identity of what the sink writes to. It does not depend on the address. It is what the last
+	// Connect, Send or Check found; empty before.
 	Destination() string
-	// Registered returns what the destination knows of a cluster's name, and creates nothing. An error that wraps
-	// ErrNoRegister means that nothing can be known.
+	// Registered returns the registration of a cluster's name, and creates nothing. An error that wraps ErrNoRegister
+	// means that it can't be read.
 	Registered(ctx context.Context, cluster string) (Registration, error)
-	// Register records that owner's name belongs to owner, and no longer to the uid replaced (empty: to none). If it
-	// belongs to another one, that stays, and the error is nil: see what Registered returns. An error that wraps
-	// ErrNoRegister means that nothing can be recorded.
+	// Register records that owner's name belongs to owner, and no longer to the uid replaced (empty: to none). If the name
+	// belongs to another cluster, nothing changes, and the error is nil: call Registered. An error that wraps ErrNoRegister
+	// means that nothing can be recorded.
 	Register(ctx context.Context, owner Owner, replaced string) error
 }
 
@@ -41,14 +41,13 @@ var ErrNoRegister = errors.New("names of clusters can't be registered")
 // ErrNameTaken is wrapped by the error of Claim if the name belongs to another cluster.
 var ErrNameTaken = errors.New("the cluster's name is taken")
 
-// Claim makes sure that a cluster's name belongs to that cluster at the destination, and registers it if it belongs to
-// none. sink is the sink's name, for the error: a *ConnectError that wraps ErrNameTaken if it belongs to another
-// cluster.
+// Claim registers a cluster's name at the destination if it belongs to none. If it belongs to another cluster, the error is a
+// *ConnectError that wraps ErrNameTaken and mentions the name of the sink.
 func Claim(ctx context.Context, d Identified, sink string, owner Owner) error {
 	found, err := d.Registered(ctx, owner.Cluster)
 	if err == nil && found.UID == "" {
 		if err = d.Register(ctx, owner, ""); err == nil {
-			found, err = d.Registered(ctx, owner.Cluster) // another one may have been first
+			found, err = d.Registered(ctx, owner.Cluster) // another cluster may have been first
 		}
 	}
 	if err != nil || found.UID == owner.UID {
@@ -57,7 +56,7 @@ func Claim(ctx context.Context, d Identified, sink string, owner Owner) error {
 	return NameTaken(d, sink, owner, found)
 }
 
-// NameTaken is the error of a cluster whose name belongs to another one: it wraps ErrNameTaken.
+// NameTaken returns the error of a cluster whose name belongs to another one. It wraps ErrNameTaken.
 func NameTaken(d Identified, sink string, owner Owner, found Registration) *ConnectError {
 	return &ConnectError{
 		Step: StepName, Rejected: true,
@@ -73,8 +72,8 @@ func NameTaken(d Identified, sink string, owner Owner, found Registration) *Conn
 type Guard struct {
 	Sink
 	Name string // of the sink
-	// Owner returns who writes. An empty UID means that it is not known yet, before the first message, or that it can't
-	// be known: then nothing is checked.
+	// Owner returns the cluster that writes. If its UID is not known, which it may be before the first message, nothing is
+	// checked.
 	Owner func() Owner
 	// OnDestination is called when the destination is known, and when it becomes another one, by the goroutine of
 	// Connect and Send. Nil is allowed.
@@ -129,7 +128,7 @@ func (g *Guard) identify(ctx context.Context) error {
 		}
 		err = nil
 	}
-	if e, ok := errors.AsType[*UnavailableError](err); ok { // whatever holds the names: nothing is sent anywhere without it
+	if e, ok := errors.AsType[*UnavailableError](err); ok { // nothing is sent to any part while names can't be read
 		err = e.Err
 	}
 	if err == nil {

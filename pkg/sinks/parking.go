@@ -27,7 +27,7 @@ const (
 	batchesAtOnce = 4
 )
 
-// parking is what the drain knows of the parts of its destination that take no events.
+// parking is the state of the parts of the destination that take no events.
 type parking struct {
 	failing map[string]time.Time // since when a part has failed, without parked events
 	mu      sync.Mutex           // guards retries against Unavailable
@@ -47,7 +47,7 @@ type UnavailablePart struct {
 	Cause error // why it takes no events; nil: they are being delivered, or were not tried yet
 }
 
-// Unavailable gives the parts of the destination that have parked events, the longest-waiting first. It may be called
+// Unavailable returns the parts of the destination that have parked events, the longest-waiting first. It may be called
 // at any time.
 func (d *Drain) Unavailable() (parts []UnavailablePart) {
 	if d.Parked == nil {
@@ -65,7 +65,7 @@ func (d *Drain) Unavailable() (parts []UnavailablePart) {
 	return parts
 }
 
-// destination is the part of the destination that takes m; empty if nothing can be parked.
+// destination returns the part of the destination that takes m; empty if nothing can be parked.
 func (d *Drain) destination(m *event.Message) string {
 	router, ok := d.Sink.(Router)
 	if !ok || d.Parked == nil {
@@ -89,8 +89,8 @@ func covers(larger, part string) bool {
 	return part == larger || strings.HasPrefix(part, larger) && part[len(larger)] == '/'
 }
 
-// parkedPart gives the queue of parked events that m has to be behind; empty: none. A control event has to be behind
-// all events of its resource.
+// parkedPart returns the part whose parked events m must not overtake; empty if there is none. A control event must not overtake
+// any event of its resource.
 func (d *Drain) parkedPart(m *event.Message) string {
 	if d.Parked == nil || d.Parked.Empty() {
 		return ""
@@ -138,7 +138,7 @@ func (d *Drain) markUnavailable(parts map[string]error) (marked bool) {
 	return marked
 }
 
-// lasts reports whether a part has been failing for long.
+// lasts reports whether a part has been failing for parkAfter. The first call notes the time.
 func (d *Drain) lasts(part string) bool {
 	since, failing := d.parking.failing[part]
 	if !failing {
@@ -157,7 +157,7 @@ func (d *Drain) beginParking(part string, cause error) {
 	r.cause, r.at = cause, time.Now().Add(r.wait.NextBackOff())
 }
 
-// retryOf gives the retry of a part.
+// retryOf returns the retry of a part, and creates it if there is none.
 func (d *Drain) retryOf(part string) *retry {
 	d.parking.mu.Lock()
 	defer d.parking.mu.Unlock()
@@ -169,8 +169,7 @@ func (d *Drain) retryOf(part string) *retry {
 	return r
 }
 
-// park parks the items that are marked for it. An error means that they have to be marked again later: there is no
-// room.
+// park parks the items that are marked for it. If there is no room, it returns an error and the items stay marked.
 func (d *Drain) park() error {
 	var all []parked.Parking
 	var marked []*item
@@ -191,7 +190,7 @@ func (d *Drain) park() error {
 	return nil
 }
 
-// take is Take of the queue. It returns without messages when parked events are to be tried again.
+// take takes a batch from the queue. It returns without messages when parked events are to be tried again.
 func (d *Drain) take(ctx context.Context) ([]*event.Message, error) {
 	at, waiting := d.nextRetry()
 	if !waiting || d.Queue.Stats().Items > 0 {
@@ -209,7 +208,7 @@ func (d *Drain) take(ctx context.Context) ([]*event.Message, error) {
 	return batch, err
 }
 
-// nextRetry is when the next parked events are to be tried again.
+// nextRetry returns when the next parked events are to be tried again.
 func (d *Drain) nextRetry() (at time.Time, waiting bool) {
 	if d.Parked == nil || d.Parked.Empty() {
 		return at, false
@@ -230,7 +229,7 @@ func isBehind(q parked.Queue, queues []parked.Queue) bool {
 	})
 }
 
-// retryParked delivers parked events, as far as they are due and their destination takes them.
+// retryParked delivers parked events that are due, as long as their destination takes them.
 func (d *Drain) retryParked(ctx context.Context) {
 	if d.Parked == nil || d.Parked.Empty() {
 		return
@@ -282,8 +281,8 @@ func (d *Drain) deliverParked(ctx context.Context, part string, r *retry) {
 	}
 }
 
-// ready gives what of the oldest events of a part may be sent now: those before the first control event, or that alone
-// if no other part has older events of its resource.
+// ready returns which of the oldest events of a part may be sent now: the events before the first control event, or the control
+// event alone if no other part has older events of its resource.
 func (d *Drain) ready(part string, head []parked.Entry) []parked.Entry {
 	for i, e := range head {
 		if !e.Message.Type.IsControl() {
@@ -303,7 +302,7 @@ func (d *Drain) ready(part string, head []parked.Entry) []parked.Entry {
 	return head
 }
 
-// sendParked sends parked events, and removes those that were delivered. The error is why some were not.
+// sendParked sends parked events and removes the delivered ones. The error says why some were not delivered.
 func (d *Drain) sendParked(ctx context.Context, part string, head []parked.Entry) error {
 	d.items = d.items[:0]
 	for _, e := range head {

@@ -25,7 +25,7 @@ const (
 // InStream reports whether the event itself is in the stream, in some form.
 func (o Outcome) InStream() bool { return o == OutcomeMetadata || o == OutcomeClaimCheck }
 
-// Outcomes are those that a rejection for this reason (event.ReasonOversize, event.ReasonRefused) can have.
+// Outcomes returns the possible outcomes of a rejection for a reason: event.ReasonOversize or event.ReasonRefused.
 func Outcomes(reason string) []Outcome {
 	lasting := []Outcome{OutcomeDeadLetter, OutcomeGap, OutcomeLost}
 	if reason == event.ReasonOversize {
@@ -37,9 +37,8 @@ func Outcomes(reason string) []Outcome {
 // Rejections says what is done with messages that the destination rejects (a [Permanent] error). The zero value sends a
 // gap event in place of each.
 type Rejections struct {
-	// Oversize is what is tried first with a message that is too large. OutcomeMetadata and OutcomeClaimCheck go on to
-	// DeadLetters where even that is rejected, OutcomeDeadLetter begins with them, and OutcomeGap passes them by.
-	// Empty: OutcomeGap.
+	// Oversize is what is tried first with a message that is too large. After OutcomeMetadata and OutcomeClaimCheck,
+	// DeadLetters are tried, if there are any. OutcomeDeadLetter begins with them; OutcomeGap, the default, skips them.
 	Oversize    Outcome
 	Payloads    PayloadStore // required with OutcomeClaimCheck
 	DeadLetters DeadLetters  // nil: there are none
@@ -48,16 +47,15 @@ type Rejections struct {
 // PayloadStore keeps the data of messages that are too large for their destination. It is used by the drain's goroutine
 // alone.
 type PayloadStore interface {
-	// Store returns when the data is kept durably, and says where, as a URI. For the same message it is the same
-	// place. After any error but a Permanent one the drain tries again until it succeeds, and sends nothing that comes
-	// after the message.
+	// Store returns when the data is durable. ref is its URI, which is always the same for the same message. After an error
+	// that is not Permanent the drain tries again until it succeeds, and sends no later message.
 	Store(ctx context.Context, m *event.Message) (ref, digest string, err error)
 }
 
 // DeadLetters keeps messages that are rejected. It is used by the drain's goroutine alone.
 type DeadLetters interface {
-	// Keep returns when the message is kept durably, and says where, in words. Errors are as those of
-	// PayloadStore.Store; a Permanent one means that it can't be kept: there is no room for it.
+	// Keep returns when the message is durable. where describes the place. Errors are treated like errors of
+	// PayloadStore.Store; a Permanent one means that there is no room for the message.
 	Keep(ctx context.Context, m *event.Message, reason string, cause error) (where string, err error)
 }
 
@@ -68,7 +66,7 @@ type Rejection struct {
 	Outcome Outcome
 }
 
-// reason is that of a message's first rejection.
+// reason returns the reason of the first rejection of a message.
 func (it *item) reason() string {
 	if errors.Is(it.rejection, ErrOversize) {
 		return event.ReasonOversize
@@ -76,8 +74,7 @@ func (it *item) reason() string {
 	return event.ReasonRefused
 }
 
-// reject notes that the destination rejects what was sent for an item. If that was the gap event in its place, nothing
-// more can be done.
+// reject records that the destination rejects what was sent for an item. A rejected gap event settles the item.
 func (d *Drain) reject(it *item, err error) {
 	switch {
 	case it.rejection == nil:
@@ -107,7 +104,7 @@ func (r *Rejections) next(it *item) Outcome {
 	return OutcomeGap
 }
 
-// replace finds what to send in place of a rejected message. An error means that it has to be tried again.
+// replace makes the replacement of a rejected message. After an error it must be tried again.
 func (d *Drain) replace(ctx context.Context, it *item) error {
 	for it.send == nil {
 		if err := d.tryOutcome(ctx, it); IsPermanent(err) {

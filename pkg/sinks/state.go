@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// sayAgain is how often a lasting failure is logged again, and only if its cause changed.
+// sayAgain is the shortest time after which a lasting failure is logged again, if its cause has changed.
 const sayAgain = time.Minute
 
-// state is how the destination stands. Run's goroutine writes it; anyone may read it.
+// state is the status of the destination. The goroutine of Run writes it; any goroutine may read it.
 type state struct {
 	mu       sync.Mutex
 	once     bool      // Connect has succeeded
@@ -21,21 +21,21 @@ type state struct {
 	loggedAt time.Time // and when
 }
 
-// Connected reports whether the sink has connected: once is enough, for afterwards the queue takes what comes.
+// Connected reports whether the sink has been connected once. After that, the queue takes events while it is not.
 func (d *Drain) Connected() bool {
 	d.state.mu.Lock()
 	defer d.state.mu.Unlock()
 	return d.state.once
 }
 
-// Delivering reports whether the sink has connected and its destination takes what it is given.
+// Delivering reports whether the sink has been connected and its destination takes events.
 func (d *Drain) Delivering() bool {
 	d.state.mu.Lock()
 	defer d.state.mu.Unlock()
 	return d.state.once && d.state.since.IsZero()
 }
 
-// Status says for people how the destination stands: "ok", or since when and why not.
+// Status returns "ok", or since when and why the destination takes no events.
 func (d *Drain) Status() string {
 	status := d.connectionStatus()
 	if parts := d.Unavailable(); len(parts) > 0 {
@@ -73,7 +73,7 @@ func (s *state) connected(log *slog.Logger) {
 	s.ok(log)
 }
 
-// lastCause is why the last attempt failed; nil if it did not.
+// lastCause returns the error of the last attempt; nil if it succeeded.
 func (s *state) lastCause() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

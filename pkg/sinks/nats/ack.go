@@ -22,7 +22,7 @@ var errNoResponders = errors.New("no stream takes this subject: was it deleted, 
 // errFullSubject: the stream takes no more messages of this subject.
 var errFullSubject = errors.New("the stream has as many messages of this subject as it takes")
 
-// ack is what the server answered to one message.
+// ack is the answer of the server to one message.
 type ack struct {
 	err     error // of one of the classes of package sinks
 	recheck bool  // the stream is not as it was: look at it again before the next batch
@@ -30,12 +30,12 @@ type ack struct {
 	otherSubject bool
 }
 
-// ackPrefix is how a plain acknowledgement of this stream begins; what follows is a number and a brace.
+// ackPrefix returns the beginning of a plain acknowledgement of this stream. A number and a brace follow.
 func ackPrefix(stream string) []byte {
 	return []byte(`{"stream":` + strconv.Quote(stream) + `,"seq":`)
 }
 
-// readAck understands the server's answer. Nearly all answers are plain acknowledgements, which need no decoder.
+// readAck parses the answer of the server. Nearly all answers are plain acknowledgements, which need no decoder.
 func readAck(m *natsgo.Msg, prefix []byte) ack {
 	if rest, ok := bytes.CutPrefix(m.Data, prefix); ok && isNumberAndBrace(rest) {
 		return ack{}
@@ -71,8 +71,8 @@ func isNumberAndBrace(b []byte) bool {
 	return true
 }
 
-// rejection classifies an error of the server. Only what depends on the message alone is permanent; the rest passes
-// when someone fixes the stream, makes room or waits.
+// rejection classifies an error of the server. Only errors that depend on the message alone are permanent. The others end when
+// the stream is fixed or has room, or by themselves.
 func rejection(e *jetstream.APIError) ack {
 	switch server.ErrorIdentifier(e.ErrorCode) {
 	case server.JSStreamMessageExceedsMaximumErr:

@@ -18,8 +18,8 @@ const (
 )
 
 // headers builds the headers of one message after the other in one map. The messages of a sink have nearly the
-// same header names, so nearly always only values are exchanged. That the map is used again is safe: nats.go
-// copies the headers out when it publishes.
+// same header names, so mostly only values are replaced. The map can be reused because nats.go copies the headers when it
+// publishes.
 type headers struct {
 	header natsgo.Header
 	slots  map[string]*slot // by name without prefix
@@ -57,7 +57,7 @@ func newHeaders(cfg *Config) *headers {
 	return h
 }
 
-// set gives the headers of m. They hold until the next call.
+// set returns the headers of m. They are valid until the next call.
 func (h *headers) set(m *event.Message) natsgo.Header {
 	h.round++
 	h.n = 0
@@ -91,16 +91,16 @@ func (h *headers) set(m *event.Message) natsgo.Header {
 	return h.header
 }
 
-// ownID is a Nats-Msg-Id under which the server recognises a message that this process sends again, and nothing else.
-// It is used where a message must be written although the stream holds its event already: a restatement is the same
-// event as the state that it repeats, and in a latest-state stream the last message has to be of the last state. There,
-// ids of events could turn back the state after a crash: of two states that are repeated, the older is written, if its
-// id is forgotten, and the newer is not.
+// ownID returns a Nats-Msg-Id that only this process uses, so that the server drops only repetitions of this process. It is used
+// for messages that must be stored although the stream has the event already:
+//   - A restated event has the id of the state that it repeats.
+//   - In a latest-state stream the last message must have the last state. With the ids of events, after a crash that repeats two
+//     states, the server could store the older one, whose id it has forgotten, and drop the newer one.
 func (h *headers) ownID(m *event.Message) string {
 	return m.UniqueID() + "." + h.run + "." + strconv.FormatInt(m.Time.UnixNano(), 36)
 }
 
-// putDeletion adds what makes a message the end of its subject: for a while, and in the eyes of a bucket's clients.
+// putDeletion adds the headers of a deletion: its TTL, and for clients of a bucket the operation.
 func (h *headers) putDeletion() {
 	if h.ttl != "" {
 		h.put("", jetstream.MsgTTLHeader, h.ttl)
@@ -113,7 +113,7 @@ func (h *headers) putDeletion() {
 // bucketOperation is the header by which clients of a bucket know that a key was deleted (NATS ADR-8).
 const bucketOperation = "KV-Operation"
 
-// deletionTTL is the TTL of messages that say that an object is gone; empty if they stay.
+// deletionTTL returns the TTL of deletions; empty if they stay.
 func (s *StreamConfig) deletionTTL() string {
 	if !s.LastPerSubject || s.DeletionsKeptFor == 0 {
 		return ""
@@ -135,7 +135,7 @@ func (h *headers) put(prefix, name, value string) {
 	}
 }
 
-// slot gives the slot of a name, nearly always that which the message before had in the same place.
+// slot returns the slot of a name: mostly the slot that the previous message had at the same place.
 func (h *headers) slot(prefix, name string) *slot {
 	if h.n < len(h.used) && h.used[h.n].attribute == name {
 		h.n++

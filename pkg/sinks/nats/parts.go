@@ -9,8 +9,8 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 )
 
-// Part implements [sinks.Router]: the subject, with a wildcard for what differs between the events of a namespace, so
-// that there are not as many parts as objects. Where all events have one subject there are no parts.
+// Part implements [sinks.Router]. It returns the subject with a wildcard for the name of the object, so that there are fewer parts
+// than objects. If all events have one subject, there are no parts.
 func (s *Sink) Part(m *event.Message) string {
 	if s.subject.Wildcard() == s.subject.String() {
 		return ""
@@ -22,7 +22,7 @@ func (s *Sink) Part(m *event.Message) string {
 	return strings.NewReplacer("%2A", wildcard, "=2A", wildcard).Replace(text)
 }
 
-// unavailable marks err as that of the part of the destination that takes m. Without parts it is the whole sink's.
+// unavailable marks err as a failure of the part that takes m. Without parts it is a failure of the whole sink.
 func (s *Sink) unavailable(m *event.Message, err error) error {
 	part := s.Part(m)
 	if part == "" {
@@ -31,12 +31,12 @@ func (s *Sink) unavailable(m *event.Message, err error) error {
 	return sinks.Unavailable(part, sinks.Rejected(err))
 }
 
-// takes reports whether the stream, as it was when it was last looked at, takes a subject.
+// takes reports whether the stream took a subject when it was last checked.
 func (s *Sink) takes(subject string) bool {
 	return slices.ContainsFunc(s.info.Config.Subjects, func(filter string) bool { return covers(filter, subject) })
 }
 
-// partError finds out whether the server's answer to the message is about its subject alone, and marks it then.
+// partError marks the error of an acknowledgement if it is only about the subject of the message.
 func (s *Sink) partError(m *event.Message, subject string, a *ack) {
 	switch {
 	case a.err == nil || sinks.IsPermanent(a.err) || sinks.IsMaybeWritten(a.err):
@@ -45,7 +45,7 @@ func (s *Sink) partError(m *event.Message, subject string, a *ack) {
 	}
 }
 
-// forbid settles what waits for an answer that will not come: the server does not allow its subject.
+// forbid settles the messages of a subject that the server does not allow. They get no answer.
 func (s *Sink) forbid(subject string) {
 	f := &s.flight
 	for token, i := range f.sent {

@@ -31,8 +31,7 @@ const (
 	payloadRate = 256 << 10
 )
 
-// PayloadStore keeps data of messages in a JetStream object store. It is used by one goroutine, that of the sink's
-// drain.
+// PayloadStore keeps data of messages in a JetStream object store. Only the goroutine of the sink's drain uses it.
 type PayloadStore struct {
 	cfg    PayloadConfig
 	client *natsconn.Client
@@ -50,8 +49,8 @@ func (s *Sink) PayloadStore(cfg PayloadConfig) *PayloadStore {
 	return &PayloadStore{cfg: cfg, client: &s.client, log: s.cfg.Logger}
 }
 
-// NewPayloadStore returns an object store on a connection of its own. Of connection, stream and subject are not used.
-// It does no I/O. The error names every mistake.
+// NewPayloadStore returns an object store on a connection of its own. The stream and the subject of connection are not used. It
+// does no I/O. The error names every mistake.
 func NewPayloadStore(connection Config, cfg PayloadConfig) (*PayloadStore, error) {
 	connection.Stream, connection.Subject = StreamConfig{Name: cfg.Bucket}, cfg.Bucket
 	s, err := New(connection)
@@ -71,8 +70,8 @@ func (c *PayloadStore) Close(ctx context.Context) error {
 	return nil
 }
 
-// Store implements [sinks.PayloadStore]. The name of an object is the cluster's name, the event's id and the beginning
-// of its digest, so that a repetition finds it there, and no other data comes under a name that was sent.
+// Store implements [sinks.PayloadStore]. The name of an object consists of the cluster's name, the event's id and the beginning
+// of the digest, so that a repetition finds the object, and a name never gets other data.
 func (c *PayloadStore) Store(ctx context.Context, m *event.Message) (ref, digest string, err error) {
 	sum := sha256.New()
 	sum.Write(m.Data)
@@ -92,8 +91,8 @@ func (c *PayloadStore) Store(ctx context.Context, m *event.Message) (ref, digest
 	return where.String(), "sha256:" + digest, nil
 }
 
-// put stores the data of m, unless it is there. An attempt that a timeout or the end of a connection cut off can leave
-// parts behind that no object refers to: their name is known to the client library alone.
+// put stores the data of m, unless it is there. After a timeout or a broken connection, parts can stay that no object refers to:
+// only the client library knows their names.
 func (c *PayloadStore) put(ctx context.Context, name, digest string, m *event.Message) error {
 	if err := c.open(ctx); err != nil {
 		return err
@@ -119,8 +118,8 @@ func (c *PayloadStore) put(ctx context.Context, name, digest string, m *event.Me
 	return err
 }
 
-// isWhole reports whether all parts of an object are there, and are the data with this digest and size, in bytes. The
-// description of an object tells nothing of that: it is accepted where its parts were refused, as by a full bucket.
+// isWhole reports whether all parts of an object are there, and have this digest and size in bytes. The description of an object
+// does not prove that: a full bucket accepts it although it rejects the parts.
 func (c *PayloadStore) isWhole(ctx context.Context, info *jetstream.ObjectInfo, digest string, size int) (bool, error) {
 	if info.Digest != digest || info.Size != uint64(size) {
 		return false, nil
@@ -133,7 +132,7 @@ func (c *PayloadStore) isWhole(ctx context.Context, info *jetstream.ObjectInfo, 
 	return stream.State.Subjects[parts] == uint64(info.Chunks), nil
 }
 
-// open finds the bucket, or creates it where it is missing and the configuration says so.
+// open finds the bucket, or creates it if it is missing and the configuration says so.
 func (c *PayloadStore) open(ctx context.Context) error {
 	if c.store != nil {
 		return nil
@@ -165,7 +164,7 @@ func (c *PayloadStore) open(ctx context.Context) error {
 // streamName returns the name of the stream that has the objects.
 func (c *PayloadStore) streamName() string { return "OBJ_" + c.cfg.Bucket }
 
-// failure is why the data could not be stored, in words.
+// failure explains why the data could not be stored.
 func (c *PayloadStore) failure(err error) error {
 	e := &sinks.ConnectError{Step: sinks.StepStream, Key: "claimCheck.bucket", Err: fmt.Errorf("object store %s: %w", c.cfg.Bucket, err)}
 	if errors.Is(err, jetstream.ErrBucketNotFound) || errors.Is(err, jetstream.ErrStreamNotFound) {

@@ -15,13 +15,13 @@ import (
 )
 
 // maxSubject bounds a subject's length in bytes. The server ends the connection of a client whose protocol line
-// is too long (max_control_line, 4096 by default), so that such a message would be tried for ever.
+// is too long (max_control_line, 4096 by default), so the message would be sent again and again.
 const maxSubject = 2048
 
 // smallBatch is up to how many keys are deleted one by one.
 const smallBatch = 64
 
-// errNotSent is the result of messages that could have gone next when the batch was given up.
+// errNotSent is the result of messages that were ready to be sent when the batch was given up.
 var errNotSent = errors.New("not sent")
 
 // flight is one batch on its way. It belongs to Send's goroutine, which publishes and reads the answers in turn:
@@ -87,7 +87,7 @@ func (f *flight) end() {
 	f.batch, f.results = nil, nil
 }
 
-// settle gives message i its result, and with it those of its object that can't be attempted any more.
+// settle sets the result of message i. After an error it also sets the results of the later messages of its object.
 func (f *flight) settle(i int32, err error) {
 	if f.status[i] == flying {
 		f.flying--
@@ -108,8 +108,8 @@ func (f *flight) settle(i int32, err error) {
 	}
 }
 
-// giveUp gives every message without a result one: what is flying may have been written, what is ready was not sent,
-// and what is behind one of these was not attempted.
+// giveUp sets the missing results: flying messages may have been written, ready ones were not sent, and the messages behind them
+// were not attempted.
 func (f *flight) giveUp(err error) {
 	for _, i := range f.ready[f.readyAt:] {
 		f.status[i], f.results[i] = done, fmt.Errorf("%w: %w", errNotSent, err)
@@ -168,8 +168,7 @@ func (s *Sink) Send(ctx context.Context, batch []*event.Message, results []error
 	}
 }
 
-// prepare waits for the connection and looks at the stream again if there is reason to. Nothing was sent when it
-// fails.
+// prepare waits for the connection and checks the stream again if necessary. If it fails, nothing was sent.
 func (s *Sink) prepare(ctx context.Context) error {
 	if s.answered != nil {
 		if err := s.client.Connect(ctx); err != nil {
@@ -200,7 +199,7 @@ func discard[T any](ch chan T) {
 	}
 }
 
-// fill publishes what is ready, as far as the window allows.
+// fill publishes ready messages until MaxInFlight are flying.
 func (s *Sink) fill(ctx context.Context) {
 	f := &s.flight
 	for f.flying < s.cfg.MaxInFlight && f.readyAt < len(f.ready) {
@@ -215,7 +214,7 @@ func (s *Sink) fill(ctx context.Context) {
 		f.flying++
 		if err := s.publish(f.batch[i], token); err != nil {
 			f.settle(i, err)
-			if !sinks.IsPermanent(err) { // the connection's fault: the others would fare no better
+			if !sinks.IsPermanent(err) { // the connection failed: the others would fail too
 				f.giveUp(fmt.Errorf("the connection broke: %w", err))
 			}
 		}
@@ -244,7 +243,7 @@ func (s *Sink) publish(m *event.Message, token uint64) error {
 	return nil
 }
 
-// appendSubject appends the subject of m to dst. The error is of the class Permanent.
+// appendSubject appends the subject of m to dst. The error is Permanent.
 func (s *Sink) appendSubject(dst []byte, m *event.Message) ([]byte, error) {
 	dst = s.subject.Append(dst, m)
 	if len(dst) > maxSubject {
@@ -253,7 +252,7 @@ func (s *Sink) appendSubject(dst []byte, m *event.Message) ([]byte, error) {
 	return dst, nil
 }
 
-// answer settles the message that m answers to, if it is still of interest.
+// answer settles the message that m acknowledges, if it is still flying.
 func (s *Sink) answer(m *natsgo.Msg) {
 	f := &s.flight
 	token, err := strconv.ParseUint(strings.TrimPrefix(m.Subject, s.inbox), 36, 64)

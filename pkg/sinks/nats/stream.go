@@ -12,7 +12,7 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/reach"
 )
 
-// checkStream finds the stream fit, or creates it where it is missing and the configuration says so.
+// checkStream checks the stream. It creates it if it is missing and the configuration says so.
 func (s *Sink) checkStream(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.AckTimeout)
 	defer cancel()
@@ -49,7 +49,7 @@ func (s *Sink) findStream(ctx context.Context) (*jetstream.StreamInfo, error) {
 	name := s.cfg.Stream.Name
 	stream, err := lookUp(ctx, js, name)
 	if errors.Is(err, jetstream.ErrStreamNotFound) && s.cfg.Stream.Create {
-		// Not CreateOrUpdate: whoever created it meanwhile wins.
+		// Not CreateOrUpdate: a stream that was created meanwhile is not changed.
 		stream, err = js.CreateStream(ctx, s.stream.Config)
 		if err == nil && s.info != nil {
 			s.cfg.Logger.Warn("the stream was gone, with all that it held; created it again; what exists will be sent to it", "stream", name)
@@ -63,8 +63,8 @@ func (s *Sink) findStream(ctx context.Context) (*jetstream.StreamInfo, error) {
 	return stream.CachedInfo(), nil
 }
 
-// lookUp finds the stream. A cluster without a leader leaves requests unanswered, and answers those that come later: so
-// the request is sent again while there is no answer.
+// lookUp finds the stream. It repeats the request while there is no answer: a cluster without a leader never answers it, but it
+// answers requests that come later.
 func lookUp(ctx context.Context, js jetstream.JetStream, name string) (jetstream.Stream, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -94,7 +94,7 @@ func lookUp(ctx context.Context, js jetstream.JetStream, name string) (jetstream
 	}
 }
 
-// noAnswer is the error of messages whose acknowledgement did not come.
+// noAnswer returns the error of messages whose acknowledgement did not come.
 func (s *Sink) noAnswer() error {
 	err := fmt.Errorf("no acknowledgement for %s", s.cfg.AckTimeout.Round(time.Millisecond))
 	cause := s.client.LastError()

@@ -49,7 +49,7 @@ func (cfg *Config) Validate(at *strictyaml.Section) {
 
 func defaultSubject() string { return strictyaml.Default[Config]().Subject }
 
-// Validate reports what is wrong with the URLs, and what excludes each other.
+// Validate reports invalid URLs, and keys that exclude each other.
 func (s *Servers) Validate(at *strictyaml.Section) {
 	for _, server := range s.URLs {
 		if addr, problem, remedy := parseURL(server); problem != "" {
@@ -121,7 +121,7 @@ func (cfg *Config) validateStream(at *strictyaml.Section, template *event.Templa
 	}
 }
 
-// validateBucket checks what a bucket makes of the other keys.
+// validateBucket reports keys that do not go with a bucket.
 func (cfg *Config) validateBucket(at *strictyaml.Section) {
 	for _, key := range []string{"stream.name", "stream.subjects", "stream.lastPerSubject", "stream.discard"} {
 		if at.Has(key) {
@@ -133,7 +133,7 @@ func (cfg *Config) validateBucket(at *strictyaml.Section) {
 	}
 }
 
-// validateMirror checks what a stream requires that keeps the last message of each subject. template is nil if it is wrong.
+// validateMirror checks a stream that keeps the last message of each subject. template is nil if it is invalid.
 func (cfg *Config) validateMirror(at *strictyaml.Section, template *event.Template) {
 	s := &cfg.Stream
 	if s.DeletionsKeptFor > 0 && s.DeletionsKeptFor < time.Second {
@@ -151,8 +151,8 @@ func (cfg *Config) validateMirror(at *strictyaml.Section, template *event.Templa
 	}
 }
 
-// validateOneObject reports a subject that several objects have, or one object several of. Two groups can serve resources of one
-// name (services), whose objects often have the same names: only with the group one object is named.
+// validateOneObject reports a subject that several objects can have, or a subject that changes with the events of an object. The
+// group is required because two groups can have resources of one name (services), whose objects often have the same names.
 func validateOneObject(at *strictyaml.Section, t *event.Template) {
 	for _, changing := range []string{"operation", "version"} {
 		if t.Uses(changing) {
@@ -215,7 +215,7 @@ func (cfg *Config) Conflict(at *strictyaml.Section, other sinks.Config, name str
 	return problem != ""
 }
 
-// streamConflict says what is wrong if a's stream is on the same server as b's; the problem is empty if nothing is.
+// streamConflict returns what is wrong with two streams on one server; the problem is empty if nothing is.
 func (cfg *Config) streamConflict(b *Config, name string) (key, problem, remedy string) {
 	nameKey, subjectKey, stream := "stream.name", "stream.subjects", strictyaml.Quote(cfg.Stream.Name)
 	letters := cfg.LettersOf != ""
@@ -268,7 +268,7 @@ func (cfg *Config) hosts() (hosts []string) {
 	return hosts
 }
 
-// subjects is those of the stream as it would be created; none if the template is wrong.
+// subjects returns the subjects of the stream as it would be created; none if the template is invalid.
 func (cfg *Config) subjects() []string {
 	if len(cfg.Stream.Subjects) > 0 {
 		return cfg.Stream.Subjects
@@ -280,7 +280,7 @@ func (cfg *Config) subjects() []string {
 	return []string{template.Wildcard()}
 }
 
-// Validate reports what is wrong with the name and the servers of the object store.
+// Validate reports mistakes in the name and the servers of the object store.
 func (c *PayloadConfig) Validate(at *strictyaml.Section) {
 	if at.Has("bucket") && !bucketName.MatchString(c.Bucket) {
 		at.Report("bucket", strictyaml.Quote(c.Bucket)+" can't be the name of an object store", "use letters, digits, - and _")

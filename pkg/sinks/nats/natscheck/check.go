@@ -17,8 +17,8 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/sinks/nats/natsconn"
 )
 
-// Check tries the files, each server, what the user may do, and the stream. destination is that of the stream; empty if
-// it is not known.
+// Check tries the files, each server, the permissions, and the stream. destination is the identity of the stream; empty if it is
+// not known.
 func (s *Stream) Check(ctx context.Context) (findings []diagnose.Finding, destination string) {
 	files, err := s.Access.CheckFiles()
 	if err != nil {
@@ -38,7 +38,7 @@ func (s *Stream) Check(ctx context.Context) (findings []diagnose.Finding, destin
 	return append(findings, found...), destination
 }
 
-// find looks the stream up; it is not created.
+// find looks the stream up, without creating it.
 func (s *Stream) find(ctx context.Context, t *natsconn.Attempt) (js jetstream.JetStream, info *jetstream.StreamInfo, err error) {
 	if js, err = jetstream.New(t.Conn); err != nil {
 		return nil, nil, err
@@ -53,7 +53,7 @@ func (s *Stream) find(ctx context.Context, t *natsconn.Attempt) (js jetstream.Je
 	return js, info, err
 }
 
-// checkStream looks for the stream, and compares it, or what would be created, with what the bridge promises.
+// checkStream compares the stream, or the one that would be created, with what the bridge promises.
 func (s *Stream) checkStream(ctx context.Context, t *natsconn.Attempt) ([]diagnose.Finding, string) {
 	ctx, cancel := context.WithTimeout(ctx, s.Access.Timeout)
 	defer cancel()
@@ -80,7 +80,7 @@ func (s *Stream) failed(err error) diagnose.Finding {
 	return diagnose.Failed(sinks.StepStream, "stream "+s.Config.Name, err)
 }
 
-// MaxMessage asks for the largest message that the server and the stream take, in bytes.
+// MaxMessage returns the largest message that the server and the stream take, in bytes.
 func (s *Stream) MaxMessage(ctx context.Context) (int64, error) {
 	t, _, err := s.Access.First(ctx)
 	if err != nil {
@@ -118,8 +118,8 @@ func allows(rule *server.SubjectPermission, pattern string) (all, some bool) {
 // expiresSoon is how long before the end of credentials to warn.
 const expiresSoon = 7 * 24 * time.Hour
 
-// checkPermissions asks the server what the user may do. If it does not say, what is not allowed shows at the stream,
-// or with the first event.
+// checkPermissions asks the server what the user may do. If the server does not answer, a missing permission shows only when the
+// stream is checked, or with the first event.
 func (s *Stream) checkPermissions(ctx context.Context, t *natsconn.Attempt) []diagnose.Finding {
 	ctx, cancel := context.WithTimeout(ctx, min(permissionsTimeout, s.Access.Timeout))
 	defer cancel()
@@ -169,7 +169,7 @@ func (s *Stream) deniedOf(may *server.Permissions, target string) (findings []di
 	if all, _ := allows(may.Subscribe, "_INBOX.*.*"); !all {
 		denied("Subscription", "_INBOX.>")
 	}
-	if all, _ := allows(may.Publish, "$JS.API.STREAM.CREATE." + s.Config.Name); s.Create && !all { // INFO is tried
+	if all, _ := allows(may.Publish, "$JS.API.STREAM.CREATE."+s.Config.Name); s.Create && !all { // INFO is tried
 		denied("Publish", "$JS.API.STREAM.CREATE."+s.Config.Name)
 	}
 	switch all, some := allows(may.Publish, s.Wildcard); {

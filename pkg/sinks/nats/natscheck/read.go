@@ -17,14 +17,13 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/sinks/nats/natsconn"
 )
 
-// forgotten is after how long the server removes a reader that went away without a word.
+// forgotten is after how long the server removes a consumer that is not used.
 const forgotten = time.Minute
 
-// deleteTimeout is how long the reader waits for its removal.
+// deleteTimeout is how long Read waits for the removal of its consumer.
 const deleteTimeout = 5 * time.Second
 
-// Read hands over what the stream holds, by an ephemeral ordered consumer, which acknowledges nothing: see
-// [diagnose.Reader]. The stream is not created.
+// Read implements [diagnose.Reader] with an ephemeral ordered consumer, which acknowledges nothing. It does not create the stream.
 func (s *Stream) Read(ctx context.Context, c *natsconn.Client, o diagnose.ReadOptions, handle func(*diagnose.Record) error) error {
 	if err := c.Connect(ctx); err != nil {
 		return err
@@ -123,7 +122,7 @@ func (s *Stream) record(m jetstream.Msg) (*diagnose.Record, uint64, error) {
 	return r, meta.Sequence.Stream, nil
 }
 
-// decode undoes encode. What is no encoding is left as it is.
+// decode reverses the encoding of headers. It returns an invalid encoding unchanged.
 func decode(value string) string {
 	if text, err := url.PathUnescape(value); err == nil {
 		return text

@@ -40,7 +40,7 @@ type Stream struct {
 // isLatest reports whether the stream must keep the last message of each subject, and no others.
 func (s *Stream) isLatest() bool { return s.Config.MaxMsgsPerSubject == 1 }
 
-// Destination names the stream by its time of creation; nil is one that does not exist yet.
+// Destination returns the identity of the stream: its name and creation time. info is nil if it does not exist yet.
 func (s *Stream) Destination(info *jetstream.StreamInfo) string {
 	if info == nil {
 		return fmt.Sprintf("stream %s, not created yet", s.Config.Name)
@@ -129,7 +129,7 @@ func (s *Stream) Warnings(c *jetstream.StreamConfig, maxPayload int64) []diagnos
 	return w.found
 }
 
-// maxMessage is the largest message that server and stream take, in bytes.
+// maxMessage returns the largest message that server and stream take, in bytes.
 func maxMessage(c *jetstream.StreamConfig, maxPayload int64) int64 {
 	if c.MaxMsgSize > 0 {
 		return min(maxPayload, int64(c.MaxMsgSize))
@@ -137,7 +137,7 @@ func maxMessage(c *jetstream.StreamConfig, maxPayload int64) int64 {
 	return maxPayload
 }
 
-// Error is why the stream could not be found or created, in words.
+// Error explains why the stream could not be found or created.
 func (s *Stream) Error(err error) error {
 	name := s.Config.Name
 	e := &sinks.ConnectError{Step: sinks.StepStream, Key: "nats.stream", Err: fmt.Errorf("stream %s: %w", name, err)}
@@ -164,7 +164,7 @@ func (s *Stream) Error(err error) error {
 	return e
 }
 
-// IsTemporary reports whether an error is that of a server, or cluster, which is not ready yet.
+// IsTemporary reports whether an error means that a server or cluster is not ready yet.
 func IsTemporary(e *jetstream.APIError) bool {
 	code := server.ErrorIdentifier(e.ErrorCode)
 	return e.Code == http.StatusServiceUnavailable && code != server.JSStreamStoreFailedF && code != server.JSInsufficientResourcesErr
@@ -174,7 +174,7 @@ func isDisabled(err error) bool {
 	return errors.Is(err, jetstream.ErrJetStreamNotEnabled) || errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount)
 }
 
-// creationRemedy is what to do about a stream that can't be created.
+// creationRemedy returns the key to look at, and what to do, if a stream can't be created.
 func creationRemedy(code server.ErrorIdentifier) (key, remedy string) {
 	switch code {
 	case server.JSStreamSubjectOverlapErr:

@@ -38,7 +38,7 @@ func (a *Access) CheckFiles() (files []string, err error) {
 	return files, err
 }
 
-// options are those for authentication and TLS. They let nats.go read the files again at each handshake.
+// options returns the options for authentication and TLS. They let nats.go read the files again at each handshake.
 func (a *Access) options(session *access.Session) ([]natsgo.Option, error) {
 	opts, err := a.Auth.options()
 	if err != nil {
@@ -88,8 +88,8 @@ func ServerAddress(raw string) (*url.URL, string, error) {
 	return u, net.JoinHostPort(u.Hostname(), port), nil
 }
 
-// Denied returns the error of a permission violation. doing is what it prevented, wildcard what the bridge publishes
-// to.
+// Denied returns the error of a permission violation. doing says what it prevented; wildcard matches all subjects that the bridge
+// publishes to.
 func (a *Access) Denied(doing string, err error, wildcard string) *sinks.ConnectError {
 	words := strings.TrimPrefix(err.Error(), natsgo.ErrPermissionViolation.Error()+": ")
 	e := &sinks.ConnectError{Step: sinks.StepAuthorize, Err: access.Words(err, "%s: %s", doing, words), Rejected: true}

@@ -19,7 +19,7 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/sinks/diagnose"
 )
 
-// Attempt is a connection to one server, which does not reconnect, and what was found on the way to it.
+// Attempt is a connection to one server that does not reconnect, with the findings of each step.
 type Attempt struct {
 	Conn     *natsgo.Conn // nil if there is an Err; the caller closes it
 	Err      error
@@ -34,8 +34,8 @@ type Attempt struct {
 	dial    dialer
 }
 
-// First tries all servers at once. It returns the first attempt that succeeded, and what was found of all servers. If
-// none succeeded, the error says why.
+// First tries all servers at once. It returns the first attempt that succeeded, and the findings of all servers. If none
+// succeeded, the error says why.
 func (a *Access) First(ctx context.Context) (first *Attempt, findings []diagnose.Finding, err error) {
 	all := make([]*Attempt, len(a.URLs))
 	var wg sync.WaitGroup
@@ -135,7 +135,7 @@ func (t *Attempt) report() {
 	}
 }
 
-// explain is what nats.go says of a failed connection, in words.
+// explain turns an error of nats.go into a ConnectError.
 func (t *Attempt) explain(ctx context.Context, err error) error {
 	if known, ok := errors.AsType[*sinks.ConnectError](err); ok { // of a file
 		known.Address = cmp.Or(known.Address, t.addr)

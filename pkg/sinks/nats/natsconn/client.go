@@ -25,10 +25,10 @@ const (
 // Client is a connection that lasts. It is used by one goroutine. Set the fields before the first Connect.
 type Client struct {
 	Access
-	// Prober finds out when a server is back. Nil: each server is asked by the client alone, as for one in the same
-	// process.
+	// Prober detects when a server is back. If it is nil, as for a server in this process, the client dials the servers
+	// itself.
 	Prober *reach.Prober
-	// Lost receives why the connection broke; the latest may be left out. Nil is allowed.
+	// Lost receives the error that broke the connection, unless it is full. Nil is allowed.
 	Lost chan error
 
 	Denials
@@ -40,8 +40,8 @@ type Client struct {
 	up      chan struct{} // it is back
 }
 
-// Conn returns the connection: another one after a Connect that had to begin anew. It is nil before the first Connect,
-// and may be closed.
+// Conn returns the connection. It is nil before the first Connect, may be closed, and is replaced by a Connect that could not
+// continue with it.
 func (c *Client) Conn() *natsgo.Conn { return c.conn }
 
 // Connect returns nil once the client is connected.
@@ -73,7 +73,7 @@ func (c *Client) Connect(ctx context.Context) error {
 	return nil
 }
 
-// await waits for a reconnection for a while, and then until it has found out why there is none.
+// await waits for a reconnection. If there is none for a while, it also tries each server, and returns why none can be used.
 func (c *Client) await(ctx context.Context) error {
 	if c.conn.IsConnected() {
 		return nil
@@ -111,7 +111,7 @@ func (c *Client) await(ctx context.Context) error {
 // Interrupt ends a read or write of the connection that blocks. The client then reconnects.
 func (c *Client) Interrupt() { c.dial.interrupt() }
 
-// LastError returns what failed last; nil if nothing did since the client connected.
+// LastError returns the last error; nil if there was none since the client connected.
 func (c *Client) LastError() error { return c.dial.lastError() }
 
 // Close ends the connection.
@@ -160,7 +160,7 @@ func isAuthError(err error) bool {
 		errors.Is(err, natsgo.ErrAuthRevoked) || errors.Is(err, natsgo.ErrAccountAuthExpired)
 }
 
-// options never give up, and buffer nothing while the client is away.
+// options returns options with which nats.go never gives up, and buffers nothing while it is not connected.
 func (c *Client) options() ([]natsgo.Option, error) {
 	session, err := c.TLS.NewSession(tlsSection)
 	if err != nil {

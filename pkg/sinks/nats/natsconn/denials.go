@@ -44,8 +44,8 @@ func (d *Denials) Forget() {
 	d.last = nil
 }
 
-// Ask calls do, which asks the server for something, with a context that ends when the server denies something. If do
-// fails and there is a denial, that is the error.
+// Ask calls do, which sends a request, with a context that ends when the server denies something. If do fails and there is a
+// denial, Ask returns the denial.
 func (d *Denials) Ask(ctx context.Context, do func(context.Context) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -13,8 +13,8 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/reach"
 )
 
-// dialer opens the client's TCP connections. It keeps two things that nats.go gives no access to: the connection,
-// so that a blocked write can be ended, and the cause of the last failure, which ErrNoServers hides.
+// dialer opens the TCP connections of a client. It keeps two things that nats.go does not expose: the connection, to end a blocked
+// write, and the cause of the last failure, which ErrNoServers hides.
 type dialer struct {
 	mu   sync.Mutex
 	ctx  context.Context // of the Connect under way; the background while nats.go reconnects by itself
@@ -63,7 +63,7 @@ func (d *dialer) Dial(network, address string) (net.Conn, error) {
 	return conn, err
 }
 
-// interrupt closes the present connection, which ends a read or write that blocks. nats.go then reconnects.
+// interrupt closes the connection, which ends a blocked read or write. nats.go then reconnects.
 func (d *dialer) interrupt() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -72,7 +72,7 @@ func (d *dialer) interrupt() {
 	}
 }
 
-// note keeps err as the cause of what fails next.
+// note records err as the cause of the next failure.
 func (d *dialer) note(err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
