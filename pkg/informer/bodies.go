@@ -9,29 +9,30 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// Bodies keeps the bytes of an informer's objects, so that the index holds identities only: bytes are needed again for
-// the last known state of an object whose deletion was not seen, and where a filter or a payload asks for the old state.
+// Bodies stores the bytes of an informer's objects, so that the index holds identities only. The bytes are fetched for
+// the last known state of an object whose deletion was not seen, and for filters and payloads that use the old state.
 type Bodies interface {
 	object.Keeper
-	// Stage begins to take the objects of a first list, while it is read. What was staged before is dropped: a list that
-	// breaks is begun again. Nil: nothing is taken, and the list stays in memory.
+	// Stage begins to store the objects of a first list while the list is read. It drops what was staged before,
+	// because a broken list begins again. If it returns nil, the list stays in memory.
 	Stage() Stage
 }
 
-// Stage takes objects of a first list. Record.FirstList follows when the list is complete.
+// Stage stores the objects of a first list. Record.FirstList is called when the list is complete.
 type Stage interface {
-	// Put keeps an object's bytes. It may wait for the disk. After an error the object was not taken, and Put is called
-	// again.
+	// Put stores an object's bytes. It may wait for the disk. After an error the object is not stored, and Put is
+	// called again.
 	Put(o *object.Object) error
-	// Remove drops an object that was put: it was deleted while the list was read. Errors are as of Put.
+	// Remove drops an object that was put, because it was deleted while the list was read. After an error it is called
+	// again.
 	Remove(o *object.Object) error
 }
 
-// stageRetry is how long a list waits before it is tried again to keep an object.
+// stageRetry is the time between attempts to stage an object.
 const stageRetry = time.Second
 
-// fetcher gives the bytes of known objects, which the record keeps. It remembers those of one object until the change was handed
-// over: each handler may ask for them, and then nobody does.
+// fetcher fetches the bytes of known objects from the record. It remembers the bytes of one object until the change is
+// handed over, because each handler may ask for them.
 type fetcher struct {
 	record Record
 	mu     sync.Mutex
@@ -57,13 +58,13 @@ func (f *fetcher) forget() {
 	f.last, f.raw = object.Identity{}, nil
 }
 
-// EachFunc is given each object of a list while the list is read, and returns what stands for it from then on.
+// EachFunc is given each object of a list while the list is read, and returns the object to use instead.
 type EachFunc func(eventType watch.EventType, o *object.Object) (*object.Object, error)
 
-// beginList gives what each object of a list is passed through while the list is read; nil if nothing is to be done. It
-// releases the bytes that are kept elsewhere, so that a list of any length takes little memory.
+// beginList implements ListerWatcher.BeginList. The function that it returns releases the bytes that are stored
+// elsewhere, so that a list of any length takes little memory.
 func (i *Informer) beginList(ctx context.Context) EachFunc {
-	if i.config.Record == nil || ctx.Err() != nil { // a request that was given up must not begin a list over that of a successor
+	if i.config.Record == nil || ctx.Err() != nil { // a request that has ended must not begin a list over a later one
 		return nil
 	}
 	var stage Stage
@@ -93,8 +94,8 @@ func (i *Informer) beginList(ctx context.Context) EachFunc {
 	}
 }
 
-// stage keeps an object of a first list. Where that fails, the disk is full, say, it tries again until ctx ends: the list
-// waits, and with it the API server.
+// stage stores or removes an object of a first list. If that fails, for example because the disk is full, it retries
+// until ctx ends. The list waits meanwhile, and so does the API server.
 func (i *Informer) stage(ctx context.Context, stage Stage, eventType watch.EventType, o *object.Object) error {
 	for failed := false; ; failed = true {
 		var err error
@@ -106,12 +107,12 @@ func (i *Informer) stage(ctx context.Context, stage Stage, eventType watch.Event
 		if err == nil {
 			if failed {
 				i.status.requested(verbList, nil)
-				i.log.Info("first list goes on")
+				i.log.Info("the first list is stored again")
 			}
 			return nil
 		}
 		if i.status.requested(verbList, err) || !failed {
-			i.log.Warn("first list can't be stored and waits", "err", err)
+			i.log.Warn("cannot store the first list, retrying", "err", err)
 		}
 		if pause(ctx, stageRetry); ctx.Err() != nil {
 			return err
@@ -129,7 +130,7 @@ func (i *Informer) beginsWithList() bool {
 // first reports whether the handlers know nothing yet. The caller holds mu.
 func (i *Informer) first() bool { return i.position == "" && !i.HasSynced() }
 
-// indexed is what the index is to hold of an object.
+// indexed returns the object that the index holds for o.
 func (i *Informer) indexed(o *object.Object) *object.Object {
 	if i.config.Record == nil || o.Name == "" {
 		return o.WithoutManagedFields()

@@ -35,8 +35,8 @@ func clientConfig(config *rest.Config) *rest.Config {
 	c.GroupVersion, c.APIPath = nil, "" // requests name their whole path
 	c.QPS, c.RateLimiter = -1, nil
 	c.Timeout = 0
-	// An API server compresses watches event by event: that costs it and us more than all else that is done with an event,
-	// and 44 KB for each watch.
+	// An API server compresses watches event by event: that costs it and us more than all else that is done with an
+	// event, and 44 KB for each watch.
 	c.DisableCompression = true
 	if c.UserAgent == "" {
 		c.UserAgent = rest.DefaultKubernetesUserAgent()

@@ -14,15 +14,15 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 )
 
-// Connector opens the connections to one API server, and waits for that while it is away. All clients of the API server
-// share one, so that one probe serves everything that waits. A nil *Connector is valid, and probes nothing: it tries
-// again at intervals.
+// Connector opens the connections to one API server, and waits for the server while it is unavailable. All clients of
+// the API server share one Connector, so that one probe serves all that wait. A nil *Connector is valid: it retries at
+// intervals.
 type Connector struct {
 	prober reach.Prober
 	dialed atomic.Pointer[string] // address that was dialed last: the API server's, or a proxy's
 }
 
-// NewConnector makes the connector of an API server. dial opens connections, and is that of a rest.Config; nil is reach.Dial.
+// NewConnector returns the connector of an API server. dial is the Dial of a rest.Config, or nil for reach.Dial.
 func NewConnector(dial func(ctx context.Context, network, address string) (net.Conn, error)) *Connector {
 	if dial == nil {
 		dial = reach.Dial
@@ -36,8 +36,7 @@ func (c *Connector) Dial(ctx context.Context, network, address string) (net.Conn
 	return c.prober.Dial(ctx, network, address)
 }
 
-// reach calls try until it returns something else than that the API server was not reached, or ctx ends. It returns what try
-// returned last.
+// reach calls try until the API server answers, or ctx ends. It returns the last error of try.
 func (c *Connector) reach(ctx context.Context, try func() error) error {
 	for began := time.Now(); ; began = time.Now() {
 		err := try()
@@ -56,8 +55,8 @@ func (c *Connector) reach(ctx context.Context, try func() error) error {
 	}
 }
 
-// Until calls try until it succeeds or ctx ends. What the API server answers makes it wait longer each time, or for as long as
-// the answer says; nothing else does.
+// Until calls try until it succeeds or ctx ends. After an error response of the API server it backs off, or waits as
+// long as the response says.
 func (c *Connector) Until(ctx context.Context, try func() error) error {
 	backoff := answerBackoff()
 	for {
@@ -72,19 +71,19 @@ func (c *Connector) Until(ctx context.Context, try func() error) error {
 	}
 }
 
-// answerBackoff is between requests that the API server answers by an error. It is about a quarter of the time for which that
-// has gone on: a server that has just started refuses for some seconds what it will allow.
+// answerBackoff is the back-off between requests for which the API server returns errors. A server that has just
+// started refuses requests for some seconds, so each wait is about a quarter of the time since the first error.
 func answerBackoff() wait.Backoff {
 	return wait.Backoff{Duration: 50 * time.Millisecond, Factor: 1.25, Jitter: 0.2, Cap: 10 * time.Second, Steps: 100}
 }
 
-// retryAfter is how long the API server asks to wait; zero if it does not.
+// retryAfter returns the Retry-After of an error response, or 0.
 func retryAfter(err error) time.Duration {
 	seconds, _ := apierrors.SuggestsClientDelay(err)
 	return time.Duration(seconds) * time.Second
 }
 
-// unreachable reports whether a request failed for lack of a connection: it was refused or reset, or brought nothing in time.
+// unreachable reports whether a request failed because of the connection: it was refused or reset, or timed out.
 func unreachable(err error) bool {
 	if err == nil || errors.Is(err, context.Canceled) {
 		return false
@@ -103,7 +102,7 @@ func unreachable(err error) bool {
 		utilnet.IsConnectionReset(err) || utilnet.IsHTTP2ConnectionLost(err)
 }
 
-// pause returns after a while, or when ctx ends.
+// pause returns after d, or when ctx ends.
 func pause(ctx context.Context, d time.Duration) {
 	if d <= 0 {
 		return

@@ -8,8 +8,8 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/reach"
 )
 
-// connBuffer is how much is read from a connection to the API server at a time. Under load net/http would ask the kernel
-// for 4 KiB at a time, and TLS for a record, which costs more than all that is done with the bytes.
+// connBuffer is how much is read from a connection to the API server at a time. Under load net/http would ask the
+// kernel for 4 KiB at a time, and TLS for a record, which costs more than all that is done with the bytes.
 const connBuffer = 64 << 10
 
 type dialFunc = func(ctx context.Context, network, address string) (net.Conn, error)

@@ -1,5 +1,5 @@
-// Package informer turns list and watch of one resource into ordered changes. Package fleet runs the informers of all that
-// is to be watched.
+// Package informer turns list and watch of one resource into ordered changes. Package fleet runs the informers of all
+// that is to be watched.
 //
 // An [Informer] watches one resource (in one namespace, or in all) through client-go's cache.Reflector and hands
 // each change to its handlers, which are client-go's own cache.ResourceEventHandler.

@@ -5,21 +5,21 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// registration is one handler of an informer. Handlers are called synchronously, so a handler has seen the initial
+// registration is one handler of an informer. Handlers are called synchronously, so that a handler has seen the initial
 // list as soon as the informer has handed it over.
 type registration struct {
 	handler cache.ResourceEventHandler
-	// replay: the handler does not know what Config.Known holds, and is given it when the informer runs.
+	// replay says that the handler does not know the objects of Config.Known, and is given them when the informer runs.
 	replay bool
-	// knows: it was given some of that before.
+	// knows says that the handler may have been given some of these objects before.
 	knows bool
 }
 
-// Leaver is implemented by handlers that tell an object that left what is watched from one that was deleted. Others are given
-// OnDelete.
+// Leaver is an optional interface of handlers that distinguish an object that is not watched any more from a deleted
+// one. For other handlers OnDelete is called.
 type Leaver interface {
-	// OnLeave is given the last state that was watched, and the one that is not: the same if what is watched has changed, and not
-	// the object as far as is known.
+	// OnLeave is given the last state that was watched, and the state that is not. They are the same if the scope has
+	// changed, and not the object as far as is known.
 	OnLeave(last, now *object.Object)
 }
 
@@ -32,8 +32,9 @@ func notify[T any](handlers []*registration, call func(T)) {
 	}
 }
 
-// AddEventHandler adds h. If the informer knows objects already, h is first given each of them by OnAdd, as part of
-// its initial list; it returns when that is done. What is in Config.Known it is taken to know. h must not call back into the informer's handler methods.
+// AddEventHandler adds h. If the informer has synced, h is first given each known object by OnAdd, as part of its
+// initial list. h is expected to know the objects of Config.Known. h must not call methods of the informer that add or
+// list handlers.
 func (i *Informer) AddEventHandler(h cache.ResourceEventHandler) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -49,17 +50,17 @@ func (i *Informer) AddEventHandler(h cache.ResourceEventHandler) {
 	i.handlers = append(i.handlers, r)
 }
 
-// AddEventHandlerWithReplay adds a handler that does not know the objects of Config.Known, before the informer runs: it is first
-// given each of them, as its initial list; or with Config.Relist, each object that the list shows. With knows it may have been
-// given some of them before, and is called for those that left, too.
+// AddEventHandlerWithReplay adds a handler that does not know the objects of Config.Known, before the informer runs. It
+// is first given each of these objects as its initial list, or with Config.Relist each object of the list. If knows is
+// set, it may have been given some of them before, and is also called for objects that left.
 func (i *Informer) AddEventHandlerWithReplay(h cache.ResourceEventHandler, knows bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.handlers = append(i.handlers, &registration{handler: h, replay: i.config.ResumeAt != "", knows: knows})
 }
 
-// replay gives new handlers what the others know. Where a list is to come that shows what is in the scope now, they wait for it: a state
-// from before would be handed on behind a newer one, that an earlier process handed on.
+// replay gives new handlers the known objects. With Config.Relist they wait for the list: the known states may be older
+// than those that the previous process has handed on.
 func (i *Informer) replay() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -75,7 +76,7 @@ func (i *Informer) replay() {
 	}
 }
 
-// handReplay is replay, of the state at a resourceVersion. The caller holds mu.
+// handReplay gives new handlers the known objects, which are the state at resourceVersion. The caller holds mu.
 func (i *Informer) handReplay(resourceVersion string) {
 	i.replayed = true
 	var known []*object.Object
@@ -97,7 +98,7 @@ func (i *Informer) handReplay(resourceVersion string) {
 	}
 }
 
-// waits reports whether a handler is given everything by handReplay, which is still to come. The caller holds mu.
+// waits reports whether a handler waits for handReplay. The caller holds mu.
 func (i *Informer) waits(r *registration) bool { return r.replay && !i.replayed }
 
 // has reports whether a handler may have been given the known objects. The caller holds mu.
@@ -105,7 +106,7 @@ func (i *Informer) has(r *registration) bool {
 	return !i.waits(r) || r.knows
 }
 
-// Handlers are those that were added, in the order in which they are called.
+// Handlers returns the added handlers, in the order in which they are called.
 func (i *Informer) Handlers() []cache.ResourceEventHandler {
 	i.mu.Lock()
 	defer i.mu.Unlock()

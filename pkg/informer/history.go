@@ -11,8 +11,8 @@ import (
 )
 
 // history notes the resourceVersion from which the API server still has the changes of a resource, after it could not
-// continue a watch. A list of the state at that resourceVersion, and a watch from there, miss only earlier changes: almost
-// none after a restart of the API server, whose history begins when it starts.
+// continue a watch. A list of the state at that resourceVersion, and a watch from there, miss only earlier changes:
+// almost none after a restart of the API server, whose history begins when it starts.
 type history struct {
 	mu     sync.Mutex
 	oldest string // the watch can be opened there; empty if not known
@@ -59,8 +59,8 @@ func (h *history) take() string {
 // historyPage is the number of objects in a page of a list of an earlier state.
 const historyPage = 500
 
-// listHistory lists the state at the beginning of the API server's history. It returns nil if that is not known, or if the
-// API server does not have that state any more.
+// listHistory lists the state at the beginning of the API server's history. It returns nil if that is not known, or if
+// the API server does not have that state any more.
 func (l *observedListWatch) listHistory(ctx context.Context) *object.List {
 	at := l.informer.history.take()
 	if at == "" {

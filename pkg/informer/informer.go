@@ -21,70 +21,74 @@ type Config struct {
 	Resource schema.GroupVersionResource
 	// Namespace to watch; empty for all, and for cluster-scoped resources.
 	Namespace string
-	// Select restricts the informer to the objects for which it is true, by what of them can't change in place or is in their bytes;
-	// nil selects all. Others are neither kept nor handed on. One that is not selected any more has left: see Leaver.
+	// Select reports whether the informer keeps and hands on an object; nil selects all. An object that is not selected
+	// any more has left: see Leaver.
 	Select func(*object.Object) bool
-	// Within is Select and what the API server selects by in addition, as far as an object shows it. It is asked about Known if
-	// Relist is set. Nil: all.
+	// Within reports whether an object passes Select and, as far as its JSON shows, the selectors of the API server. It
+	// is used for Known if Relist is set. Nil: all objects pass.
 	Within func(*object.Object) bool
-	// Selector is what is selected by label and field, in words.
+	// Selector describes the label and field selectors, for Status.
 	Selector string
-	// ListWatch reaches the API server; its objects are *object.Object. It must end its requests with their context.
+	// ListWatch lists and watches *object.Objects. Its requests must end with their context.
 	ListWatch cache.ListerWatcherWithContext
-	// NoWatchList makes the reflector LIST at the start, for servers whose watch-list never ends (aggregated ones).
+	// NoWatchList makes the informer LIST at the start, for (aggregated) servers whose watch-list never ends.
 	NoWatchList bool
-	// Auxiliary says that no other scope asks for what the informer watches; see fleet.Scope.
+	// Auxiliary says that only auxiliary scopes select these objects; see fleet.Scope.
 	Auxiliary bool
 	// Known are objects that the handlers already know. The first list is compared with them: unchanged ones are not
 	// handed on, missing ones are deletions.
 	Known []*object.Object
-	// Source names what the informer watches, for a checkpoint. Optional.
+	// Source identifies in a checkpoint what the informer watches. Optional.
 	Source Source
-	// ResumeAt is the resourceVersion at which Known was the state. The informer then lists nothing, and opens its watch
-	// there. If the API server no longer has the history it lists, and tells what differs from Known; the gap is
-	// announced. Empty: the informer begins with a list.
+	// ResumeAt is the resourceVersion of the state in Known. The informer opens its watch there, without a list. If the
+	// API server no longer has the history, the informer announces a gap, lists, and hands on the differences from
+	// Known. If ResumeAt is empty, the informer begins with a list.
 	ResumeAt string
-	// Relist makes the informer list although ResumeAt is set, and hand on what differs from Known, as if the API server had no
-	// history from there: Known is of another scope. What Within does not have of it, and the list does not show, has left.
+	// Relist makes the informer list although ResumeAt is set, because Known is of another scope. It hands on the
+	// differences from Known. An object of Known that the list does not show has left if Within is false for it, and is
+	// deleted otherwise.
 	Relist bool
-	// Probe asks the API server whether it has reached a resourceVersion; see NewProbe. A cluster that was restored from
-	// a backup has not, and would accept the watch and stay silent. Nil: it is taken to have.
+	// Probe returns ErrFutureVersion if the cluster has not reached a resourceVersion; see NewProbe. A cluster that was
+	// restored from a backup would accept a watch there, and stay silent. Nil: no probe.
 	Probe func(ctx context.Context, resourceVersion string) error
-	// Record takes down what is handed on, and keeps the bytes of objects. Nil: nobody does, and the index holds the bytes.
+	// Record stores what is handed on, and the bytes of objects. Nil: nothing is stored, and the index holds the bytes.
 	Record Record
 	// Logger of the informer; nil is silent.
 	Logger *slog.Logger
-	// Connector waits for the API server while it can't be reached; nil is allowed.
+	// Connector waits for the API server while it is unavailable; nil is allowed.
 	Connector *Connector
-	// Backoff between lists and watches that the API server answers by an error; the zero value is 50 ms, growing to 10 s as
-	// long as that goes on.
+	// Backoff between lists and watches for which the API server returns errors. The zero value grows from 50 ms to 10
+	// s.
 	Backoff wait.Backoff
 }
 
-// Observer is implemented by handlers that also want to know of the stream itself. The calls come in order with
-// those for objects.
+// Observer is an optional interface of handlers, for events of the stream itself. Its methods are called in order with
+// the methods for objects.
 type Observer interface {
-	// OnSynced follows the last object of the first list.
+	// OnSynced is called after the last object of the first list.
 	OnSynced(resourceVersion string, objects int)
-	// OnGap follows a re-list, also by another informer of the source: states after from and before to may be missing; final states and deletions are not.
-	// It comes before the changes that the list brought.
+	// OnGap is called after a re-list, also by another informer of the source, and before the changes that the list
+	// brought. States after from and before to may be missing; final states and deletions are not.
 	OnGap(from, to, why string)
 }
 
-// Positioner is implemented by handlers that want to know how far the informer is. OnPosition follows each change, each
-// list as a whole, and each bookmark: everything up to resourceVersion was handed to all handlers.
+// Positioner is an optional interface of handlers. OnPosition is called after each change, each list and each bookmark:
+// everything up to resourceVersion was handed to all handlers.
 type Positioner interface {
 	OnPosition(resourceVersion string)
 }
 
-// Source says what an informer watches. Name is unique among the informers of a fleet, and the same in every process.
+// Source describes what an informer watches. Name is unique among the informers of a fleet, and the same in every
+// process.
 type Source struct {
 	Name                                    string
 	Resource                                schema.GroupVersionResource
-	Namespace, LabelSelector, FieldSelector string // what the API server selects by
-	// Scope says which objects of the resource and namespace are watched: two processes that watch the same have the same. Empty: all.
+	Namespace, LabelSelector, FieldSelector string // as the API server evaluates them
+	// Scope describes which objects of the resource and namespace are watched. Equal scopes select equal objects.
+	// Empty: all.
 	Scope string
-	// Defined says that a CustomResourceDefinition defines the resource, as far as is known: with that its objects are deleted.
+	// Defined says that, as far as is known, a CustomResourceDefinition defines the resource: when it is deleted, so
+	// are the objects.
 	Defined bool
 }
 
@@ -100,16 +104,15 @@ type Informer struct {
 	fetcher fetcher
 
 	// mu is held while a change is written to the index and handed to all handlers, so that a handler that is added
-	// meanwhile sees each object exactly once. A handler that blocks holds it: only those wait for it that add, remove
-	// or list handlers, or restate objects.
+	// meanwhile sees each object exactly once. While a handler blocks, adding and listing handlers and resyncs wait.
 	mu        sync.Mutex
 	handlers  []*registration
 	phase     phase
-	ctx       context.Context // of Run, while that lasts; nil otherwise
-	skipped   bool            // ctx has ended, and something was not handed over
+	ctx       context.Context // of Run while it runs; nil otherwise
+	skipped   bool            // ctx has ended, and a change was not handed over
 	resumedAt time.Time       // when catchingUp began
 	replayed  bool            // new handlers were given what the others know
-	position  string          // everything up to this resourceVersion was handed over; empty: nothing was, by an earlier process neither
+	position  string          // everything up to this resourceVersion was handed over, by this process or the previous one
 	synced    atomic.Bool     // the first list, or the checkpoint that stands for it, was handed over
 }
 
@@ -151,7 +154,7 @@ func New(config Config) *Informer {
 	return i
 }
 
-// know makes objects what the first list is compared with.
+// know adds objects to the index, with which the first list is compared.
 func (i *Informer) know(objects []*object.Object) {
 	for _, o := range objects {
 		if i.config.Record != nil {
@@ -162,8 +165,8 @@ func (i *Informer) know(objects []*object.Object) {
 	i.count.Store(int64(len(i.indexer.ListKeys())))
 }
 
-// Succeed makes the informer go on where a predecessor ended: with what that knew, and from its position, so that what is
-// missed in between is announced. The predecessor has ended, and this one does not run yet.
+// Succeed makes the informer continue from the objects and the position of a predecessor, so that it announces a gap if
+// it misses states in between. The predecessor must have ended, and this informer must not run yet.
 func (i *Informer) Succeed(predecessor *Informer) {
 	i.know(predecessor.Objects())
 	predecessor.mu.Lock() // it has ended
@@ -176,24 +179,24 @@ func (i *Informer) Succeed(predecessor *Informer) {
 // Source that the informer watches.
 func (i *Informer) Source() Source { return i.config.Source }
 
-// ResumesAt is the resourceVersion of the state that is known at the start; empty if nothing is.
+// ResumesAt returns the resourceVersion of the state that is known at the start, or "" if none is known.
 func (i *Informer) ResumesAt() string { return i.config.ResumeAt }
 
-// Relists reports whether the informer compares what is known at the start with a list: see Config.Relist.
+// Relists reports whether the informer compares the state that is known at the start with a list: see Config.Relist.
 func (i *Informer) Relists() bool { return i.config.Relist }
 
-// Auxiliary reports whether only auxiliary scopes ask for the informer: see fleet.Scope.
+// Auxiliary reports whether only auxiliary scopes select these objects: see fleet.Scope.
 func (i *Informer) Auxiliary() bool { return i.config.Auxiliary }
 
 // Resource that the informer watches.
 func (i *Informer) Resource() schema.GroupVersionResource { return i.config.Resource }
 
-// GetIndexer gives the last known state of each object. It may be read at any time, and is ahead of the handlers by
-// at most the change that they are being given. Nobody but the informer writes to it.
+// GetIndexer returns the index with the last known state of each object. It may be read at any time, and is ahead of
+// the handlers by at most the change that they are being given. Callers must not write to it.
 func (i *Informer) GetIndexer() cache.Indexer { return i.indexer }
 
-// AddIndexers adds indices, also to a running informer, which has none of its own: each one costs memory for each object, and
-// time for each change. The functions are given *object.Object, whose bytes they must not ask for.
+// AddIndexers adds indices, also to a running informer. Each index costs memory for each object, and time for each
+// change. The functions are given an *object.Object and must not call Bytes on it.
 func (i *Informer) AddIndexers(indexers cache.Indexers) error { return i.indexer.AddIndexers(indexers) }
 
 // HasSynced reports whether the first list was handed to all handlers.
@@ -207,7 +210,8 @@ func (i *Informer) LastSyncResourceVersion() string { return i.Status().Resource
 // Status returns the status of this moment. It never waits for handlers.
 func (i *Informer) Status() Status { return i.status.snapshot(int(i.count.Load()), i.HasSynced()) }
 
-// Run lists and watches until ctx ends, and returns when no handler is being called any more. It can be called once.
+// Run lists and watches until ctx ends, and returns after the last call of a handler has returned. It can be called
+// once.
 func (i *Informer) Run(ctx context.Context) error {
 	logger := logr.Discard() // observedListWatch and a re-list log what matters; the Reflector would log responses, with Secrets
 	ctx = klog.NewContext(ctx, logger)
@@ -227,15 +231,15 @@ func (i *Informer) Run(ctx context.Context) error {
 	return nil
 }
 
-// skip reports whether a change must not be handed over because Run is to end, and notes that. A change goes to all
-// handlers or to none. The caller holds mu.
+// skip reports whether a change must not be handed over because ctx of Run has ended, and notes that. A change goes to
+// all handlers or to none. The caller holds mu.
 func (i *Informer) skip() bool {
 	i.skipped = i.ctx != nil && (i.skipped || i.ctx.Err() != nil)
 	return i.skipped
 }
 
-// DeleteAll hands on the deletion of every object that is still known, final state unknown: the resource itself
-// was removed from the cluster. Call it after Run returned.
+// DeleteAll hands on the deletion of every known object, with FinalStateUnknown, after the resource itself was removed
+// from the cluster. It must not be called while the informer runs.
 func (i *Informer) DeleteAll() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -244,7 +248,7 @@ func (i *Informer) DeleteAll() {
 	}
 }
 
-// LeaveAll hands on that every object that is known left what is watched. Call it on an informer that does not run.
+// LeaveAll hands on that every known object is not watched any more. It must not be called while the informer runs.
 func (i *Informer) LeaveAll() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -253,7 +257,7 @@ func (i *Informer) LeaveAll() {
 	}
 }
 
-// Objects gives all that is known, for the Known of a successor.
+// Objects returns all known objects, for Config.Known of a successor.
 func (i *Informer) Objects() []*object.Object { return sorted(i.indexer.List()) }
 
 func keyOf(obj any) (string, error) {

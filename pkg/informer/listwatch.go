@@ -21,31 +21,30 @@ import (
 // ListerWatcher lists and watches one resource with a client of NewClient: its lists are *object.List, the objects of
 // its events *object.Object, and *metav1.Status in an ERROR.
 //
-// It differs from client-go's own in what follows when a watch breaks. A connection that breaks, before the response
-// or after it, does not make the Reflector list everything again: it opens its watch where the last one ended. (It
-// does list after a watch that brought nothing and lasted less than a second.) Nor does a document in the stream that
-// is not a watch event (see package object): it ends the watch, so that the next one may bring it whole. If the next one
-// ends at the same position for that, an ERROR event says so, after which the Reflector lists.
+// It differs from client-go's own in what follows when a watch breaks. A connection that breaks, before the response or
+// after it, does not make the Reflector list everything again: it opens its watch where the last one ended. (It does
+// list after a watch that brought nothing and lasted less than a second.) Nor does a document in the stream that is not
+// a watch event (see package object): it ends the watch, so that the next one may bring it whole. If the next one ends
+// at the same position for that, an ERROR event says so, after which the Reflector lists.
 type ListerWatcher struct {
 	// MetadataOnly asks for the metadata of objects instead of the objects. Set it before the first use.
 	MetadataOnly bool
 
-	// Failed, if not nil, is given the error that ends a watch, before the watch gives it: an apierrors.APIStatus, or one that
-	// wraps object.ErrMalformed. Set it before the first use; it is called from the goroutines of the watches.
+	// Failed, if not nil, is given the error that ends a watch, before the watch gives it: an apierrors.APIStatus, or
+	// one that wraps object.ErrMalformed. Set it before the first use; it is called from the goroutines of the watches.
 	Failed func(error)
 
 	// BeginList, if not nil, is called for each list, and for each watch that begins with one. The function that it
-	// returns, if not nil, is called for each object of the list as it is read, and gives what the list has in its place; an
-	// error ends the list. A watch-list may
-	// bring, before it is complete, changes and deletions of what it brought. Set it before the first use; it is called
-	// from the goroutines of the watches.
-	// The function may wait, until the context of the request ends.
+	// returns, if not nil, is called for each object of the list as it is read, and gives what the list has in its
+	// place; an error ends the list. A watch-list may bring, before it is complete, changes and deletions of what it
+	// brought. Set it before the first use; it is called from the goroutines of the watches. The function may wait,
+	// until the context of the request ends.
 	BeginList func(context.Context) EachFunc
 
 	// ManagedFields keeps the managedFields of objects until the change was handed over. Set it before the first use.
 	ManagedFields bool
-	// Transform, if not nil, is given each object before anything else is. It may change the object's Raw, but not what the
-	// Identity was read from. Set it before the first use; it is called from the goroutines of the watches.
+	// Transform, if not nil, is given each object before anything else is. It may change the object's Raw, but not what
+	// the Identity was read from. Set it before the first use; it is called from the goroutines of the watches.
 	Transform func(*object.Object)
 
 	client rest.Interface
@@ -120,7 +119,10 @@ func (l *ListerWatcher) WatchWithContext(ctx context.Context, options metav1.Lis
 		ManagedFields:   l.ManagedFields,
 	})
 	events := make(chan watch.Event, readAhead)
-	w := &eventStream{ProxyWatcher: watch.NewProxyWatcher(events), lister: l, decoder: decoder, position: options.ResourceVersion, events: events}
+	w := &eventStream{
+		ProxyWatcher: watch.NewProxyWatcher(events), events: events,
+		lister: l, decoder: decoder, position: options.ResourceVersion,
+	}
 	var each EachFunc
 	if options.SendInitialEvents != nil && *options.SendInitialEvents {
 		w.inList = true
@@ -140,8 +142,8 @@ func (l *ListerWatcher) request(options metav1.ListOptions) *rest.Request {
 	return request
 }
 
-// failed notes the error that ends a watch at a position. It reports whether the Reflector is to be told of it, so that it
-// lists; else it opens its watch again at the position.
+// failed notes the error that ends a watch at a position. It reports whether the Reflector is to be told of it, so that
+// it lists; else it opens its watch again at the position.
 func (l *ListerWatcher) failed(err error, position string) (tell bool) {
 	if tell = !errors.Is(err, object.ErrMalformed); !tell {
 		l.mu.Lock()
@@ -152,15 +154,16 @@ func (l *ListerWatcher) failed(err error, position string) (tell bool) {
 	return tell
 }
 
-// unreachableError is a connection that broke before the API server answered. To a Reflector it is what a refused one is:
-// it waits and opens the watch again where it was. Any other error would make it list everything.
+// unreachableError is a connection that broke before the API server answered. To a Reflector it is what a refused one
+// is: it waits and opens the watch again where it was. Any other error would make it list everything.
 type unreachableError struct{ cause error }
 
 func (u unreachableError) Error() string   { return u.cause.Error() }
 func (u unreachableError) Unwrap() []error { return []error{syscall.ECONNREFUSED, u.cause} }
 
-// readAhead is how many events of a watch are decoded before they are asked for. With none, each event costs the wake-up
-// of a goroutine, which is as dear as decoding it; beyond eight nothing is gained, and memory is held for each watch.
+// readAhead is how many events of a watch are decoded before they are asked for. With none, each event costs the
+// wake-up of a goroutine, which is as dear as decoding it; beyond eight nothing is gained, and memory is held for each
+// watch.
 const readAhead = 8
 
 // eventStream is a watch.

@@ -16,8 +16,8 @@ import (
 const verbList, verbWatch = "list", "watch"
 
 // observedListWatch lists and watches for the Reflector, which calls one method at a time. It notes the results of
-// requests, and ends them with the informer: the Reflector's LISTs have a context that is never canceled, and after some
-// errors of a watch-list the Reflector sleeps until its back-off ends.
+// requests, and ends them with the informer: the Reflector's LISTs have a context that is never canceled, and after
+// some errors of a watch-list the Reflector sleeps until its back-off ends.
 type observedListWatch struct {
 	informer  *Informer
 	runCtx    context.Context //nolint:containedctx // the Reflector's context of a LIST does not end
@@ -28,8 +28,8 @@ type observedListWatch struct {
 // errListInstead makes the Reflector list where it asks for a watch-list.
 var errListInstead = errors.New("list instead of a watch-list")
 
-// reach repeats a request until the API server answers. The Reflector waits meanwhile, so its back-off does not grow. reach
-// notes failures; the caller notes a success.
+// reach repeats a request until the API server answers. The Reflector waits meanwhile, so its back-off does not grow.
+// reach notes failures; the caller notes a success.
 func (l *observedListWatch) reach(ctx context.Context, verb string, request func() error) error {
 	pause(ctx, time.Until(l.notBefore))
 	err := l.informer.config.Connector.reach(ctx, func() error {
@@ -60,12 +60,12 @@ func (l *observedListWatch) Watch(options metav1.ListOptions) (watch.Interface, 
 	return l.WatchWithContext(l.runCtx, options)
 }
 
-// ListWithContext returns what stands for the checkpoint, or the state at the beginning of the API server's history, or the
-// present state.
+// ListWithContext returns what stands for the checkpoint, or the state at the beginning of the API server's history, or
+// the present state.
 func (l *observedListWatch) ListWithContext(_ context.Context, options metav1.ListOptions) (runtime.Object, error) {
 	if options.ResourceVersion == "0" && !l.informer.beginsWithList() {
-		// "0" means any state that the server has cached. It may be older than what is known, and objects that it lacks would
-		// count as deleted. An empty resourceVersion means the present state.
+		// "0" means any state that the server has cached. It may be older than what is known, and objects that it lacks
+		// would count as deleted. An empty resourceVersion means the present state.
 		options.ResourceVersion = ""
 	}
 	if options.Continue == "" {
@@ -112,16 +112,16 @@ func (l *observedListWatch) WatchWithContext(ctx context.Context, options metav1
 		l.informer.watchOpened()
 	}
 	if list && (utilnet.IsConnectionRefused(err) || apierrors.IsTooManyRequests(err)) {
-		// Without its cause: for these errors the Reflector would sleep without regard to its context. Now it tries a LIST,
-		// and then waits until its context ends.
+		// Without its cause: for these errors the Reflector would sleep without regard to its context. Now it tries a
+		// LIST, and then waits until its context ends.
 		return nil, errors.New(err.Error())
 	}
 	return w, err
 }
 
-// isAhead reports whether the informer is ahead of its cluster, because etcd was restored from a backup: the API server would
-// accept a watch, and stay silent until the cluster has caught up. It returns an error if the API server was not reached.
-// After any other failure of the probe, the watch shows the error.
+// isAhead reports whether the informer is ahead of its cluster, because etcd was restored from a backup: the API server
+// would accept a watch, and stay silent until the cluster has caught up. It returns an error if the API server was not
+// reached. After any other failure of the probe, the watch shows the error.
 func (l *observedListWatch) isAhead(ctx context.Context, resourceVersion string) (bool, error) {
 	probe := l.informer.config.Probe
 	if probe == nil || resourceVersion == "" {
@@ -138,8 +138,8 @@ func (l *observedListWatch) isAhead(ctx context.Context, resourceVersion string)
 	return true, nil
 }
 
-// note records the result of a request, and logs it if it differs from the last one: a resource that stays forbidden gives
-// one warning, and not one for each retry.
+// note records the result of a request, and logs it if it differs from the last one: a resource that stays forbidden
+// gives one warning, and not one for each retry.
 func (l *observedListWatch) note(verb string, err error) {
 	if l.runCtx.Err() != nil || errors.Is(err, context.Canceled) {
 		return // the informer is ending

@@ -8,34 +8,35 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/object"
 )
 
-// Restater can be given what an informer knows once more. Its methods are called as a handler's are: in turn with those, never
-// at the same time.
+// Restater receives the known objects of an informer again. Its methods are never called at the same time as a
+// handler's.
 type Restater interface {
-	// MayRestate reports whether it can take an object now. While it can't, the watch goes on, and it is asked again.
+	// MayRestate reports whether OnRestate may be called now. If not, the watch goes on, and MayRestate is called again
+	// later.
 	MayRestate() bool
-	// OnRestate is given a known object as it is now.
+	// OnRestate is given the present state of a known object.
 	OnRestate(o *object.Object)
 }
 
-// Why objects can't be restated.
+// The reasons why objects cannot be restated.
 var (
 	ErrNotSynced = errors.New("its list is not handed over yet")
 	ErrEnded     = errors.New("it is not watched any more")
 )
 
 const (
-	// restateSlice is for how many objects a change in the watch may have to wait.
+	// restateSlice is the number of objects that are restated before the next change of the watch.
 	restateSlice = 256
 	restatePause = 5 * time.Millisecond
-	// resumeGrace is how long after it resumed, which is when its first watch is open, an informer is taken to lag behind what the handlers were told by an earlier
-	// process. The watch gives that at once; nothing says where it ends.
+	// resumeGrace is the time after the first watch of a resumed informer is open during which nothing is restated: the
+	// informer may lag behind what the previous process sent. The watch brings that at once, but nothing marks its end.
 	resumeGrace = 5 * time.Second
 )
 
-// Restate gives r each object that is known, in resourceVersion order and in its state of that moment. It does so between the changes of the watch, a few objects at a time,
-// so that neither waits for long: no handler is told of an object in an older state than before. What is deleted meanwhile
-// is left out, and so is what is new: handlers are told of that anyway. It returns early when ctx ends, and with ErrNotSynced
-// or ErrEnded if the informer does not know what there is.
+// Restate gives r the present state of each known object, in resourceVersion order. It gives a few objects at a time,
+// between the changes of the watch, so that neither waits for long, and no state is older than one that was handed on
+// before. It leaves out objects that are created or deleted meanwhile: handlers are called for them anyway. It returns
+// early when ctx ends, and with ErrNotSynced or ErrEnded if the informer does not know the present objects.
 func (i *Informer) Restate(ctx context.Context, r Restater) error {
 	if !i.HasSynced() {
 		return ErrNotSynced
@@ -43,13 +44,13 @@ func (i *Informer) Restate(ctx context.Context, r Restater) error {
 	return i.restate(ctx, r, sorted(i.indexer.List()), nil)
 }
 
-// Turn calls done with the position of the informer, once r may be restated to, as Restate calls r: not while a handler is called.
-// It returns early when ctx ends, and with ErrEnded.
+// Turn waits until r.MayRestate is true, and then calls done with the position of the informer while no handler is
+// called. It returns early when ctx ends, and with ErrEnded.
 func (i *Informer) Turn(ctx context.Context, r Restater, done func(resourceVersion string)) error {
 	return i.restate(ctx, r, nil, done)
 }
 
-// restate gives r objects, and then calls done, if that is not nil.
+// restate gives objects to r, and then calls done if it is not nil.
 func (i *Informer) restate(ctx context.Context, r Restater, objects []*object.Object, done func(resourceVersion string)) error {
 	for {
 		rest, finished, err := i.restateSome(r, objects, done)
@@ -69,7 +70,7 @@ func (i *Informer) restate(ctx context.Context, r Restater, objects []*object.Ob
 	}
 }
 
-// restateSome gives r the next objects, as many as it takes at once, and returns those that are left.
+// restateSome gives the next objects to r, as many as it accepts at once, and returns the others.
 func (i *Informer) restateSome(r Restater, objects []*object.Object, done func(string)) (rest []*object.Object, finished bool, err error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()

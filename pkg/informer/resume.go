@@ -20,9 +20,9 @@ var ErrFutureVersion = errors.New("the cluster has not reached this resourceVers
 // ProbeName is the name of the object that a probe requests. RBAC may allow `get` for this name only.
 const ProbeName = "deltabridge-probe"
 
-// NewProbe returns the Probe of a Config. It requests one object at the resourceVersion or later; the object need not exist.
-// For a resourceVersion from its future, the API server returns 504 with the cause ResourceVersionTooLarge. It would accept
-// a watch there, and stay silent (kubernetes#107457).
+// NewProbe returns the Probe of a Config. It requests one object at the resourceVersion or later; the object need not
+// exist. For a resourceVersion from its future, the API server returns 504 with the cause ResourceVersionTooLarge. It
+// would accept a watch there, and stay silent (kubernetes#107457).
 func NewProbe(client rest.Interface, gvr schema.GroupVersionResource, namespace string, namespaced bool) func(context.Context, string) error {
 	if namespaced && namespace == "" {
 		namespace = metav1.NamespaceDefault
@@ -41,9 +41,9 @@ func NewProbe(client rest.Interface, gvr schema.GroupVersionResource, namespace 
 	}
 }
 
-// resume returns the list that stands for the checkpoint, in place of the first list: an empty one at the resourceVersion
-// that store.Replace recognises (resumes). The Reflector then opens its watch there. It returns nil if a real list is
-// required: the first one was read or begun, or the cluster has not reached the resourceVersion.
+// resume returns the list that stands for the checkpoint, in place of the first list: an empty one at the
+// resourceVersion that store.Replace recognises (resumes). The Reflector then opens its watch there. It returns nil if
+// a real list is required: the first one was read or begun, or the cluster has not reached the resourceVersion.
 func (l *observedListWatch) resume(ctx context.Context) (runtime.Object, error) {
 	at := l.resumeAt
 	if at == "" {

@@ -79,7 +79,7 @@ func (s *store) Replace(list []any, resourceVersion string) error {
 		i.handReplay(resourceVersion)
 	}
 	if i.skipped {
-		return nil // the rest comes again
+		return nil // the next process hands on the rest
 	}
 	i.position = resourceVersion
 	i.status.reached(resourceVersion) // after a watch-list the Reflector does not call UpdateResourceVersion
@@ -94,7 +94,7 @@ func (s *store) Replace(list []any, resourceVersion string) error {
 	return nil
 }
 
-// handFirstList hands on a first list as a whole; false if the process is ending. The caller holds mu.
+// handFirstList hands on a first list as a whole. It returns false if the process is ending. The caller holds mu.
 func (i *Informer) handFirstList(objects []*object.Object, resourceVersion string) bool {
 	if !i.record.FirstList(objects, resourceVersion) {
 		return false
@@ -104,7 +104,8 @@ func (i *Informer) handFirstList(objects []*object.Object, resourceVersion strin
 	return true
 }
 
-// entering gives the objects of whose name none is known: the row of a predecessor is still needed for its deletion.
+// entering returns the objects whose name is not known. For a known name, the row of the predecessor is required until
+// its deletion is sent.
 func (i *Informer) entering(objects []*object.Object) (entering []*object.Object) {
 	for _, o := range objects {
 		if i.known(o) == nil {
@@ -114,16 +115,16 @@ func (i *Informer) entering(objects []*object.Object) (entering []*object.Object
 	return entering
 }
 
-// Resync is what a Reflector with a resync period calls; ours has none.
+// Resync implements cache.ReflectorStore. The Reflector has no resync period, and does not call it.
 func (s *store) Resync() error { return nil }
 
-// Bookmark: the watch lives, although nothing changed.
+// Bookmark notes that the API server sends bookmarks on this watch.
 func (s *store) Bookmark(string) error {
 	s.status.bookmarked()
 	return nil
 }
 
-// UpdateResourceVersion follows each event, bookmark and list that was stored.
+// UpdateResourceVersion is called after each event, bookmark and list.
 func (s *store) UpdateResourceVersion(resourceVersion string) {
 	s.mu.Lock()
 	if s.position != resourceVersion && !s.skipped {
@@ -140,10 +141,10 @@ func (i *Informer) selects(o *object.Object) bool {
 	return i.config.Select == nil || i.config.Select(o)
 }
 
-// selected gives the objects of a list that are selected, and the others that are known.
+// selected returns the objects of a list that are selected, and those that are not selected but known.
 func (i *Informer) selected(list []*object.Object) (objects, others []*object.Object) {
 	objects = slices.DeleteFunc(list, func(o *object.Object) bool {
-		// Those without bytes were looked at when they were read: of what is selected somebody keeps them.
+		// An object without bytes was checked when it was read; only a selected one is released.
 		if i.config.Select == nil || o.IsReleased() || o.Raw != nil && i.selects(o) {
 			return false
 		}
@@ -155,7 +156,7 @@ func (i *Informer) selected(list []*object.Object) (objects, others []*object.Ob
 	return objects, others
 }
 
-// known is the state of o's name in the index; nil if there is none.
+// known returns the state in the index that has o's name, or nil.
 func (i *Informer) known(o *object.Object) *object.Object {
 	obj, exists, err := i.indexer.Get(o)
 	if err != nil || !exists {
@@ -164,7 +165,7 @@ func (i *Informer) known(o *object.Object) *object.Object {
 	return obj.(*object.Object)
 }
 
-// upsert stores o and hands on what that means. The caller holds mu.
+// upsert stores o and hands on the addition or update. The caller holds mu.
 func (i *Informer) upsert(o *object.Object, initial bool) {
 	if i.skip() {
 		return
@@ -214,7 +215,8 @@ func (i *Informer) handRemoval(known, last *object.Object) {
 	i.take(known, last, func(h cache.ResourceEventHandler) { h.OnDelete(last) })
 }
 
-// take takes known out of the index, with last as the state to be recorded, and calls the handlers that may know the object.
+// take takes known out of the index, with last as the state to be recorded, and calls the handlers that may know the
+// object.
 func (i *Informer) take(known, last *object.Object, call func(cache.ResourceEventHandler)) {
 	_ = i.indexer.Delete(known)
 	i.count.Add(-1)
@@ -227,8 +229,8 @@ func (i *Informer) take(known, last *object.Object, call func(cache.ResourceEven
 	i.fetcher.forget()
 }
 
-// leave takes known out of the index and hands on that the object is not watched any more: now is its state, or known if that is
-// not known to be another. The caller holds mu.
+// leave takes known out of the index and hands on that the object is not watched any more. now is the present state, or
+// known if no other state was seen. The caller holds mu.
 func (i *Informer) leave(known, now *object.Object) {
 	if i.skip() {
 		return
@@ -242,7 +244,8 @@ func (i *Informer) leave(known, now *object.Object) {
 	})
 }
 
-// drop takes known out of the index: the object is now in a state that is not selected, or is another one. The caller holds mu.
+// drop takes known out of the index: now is a state that is not selected, of the same object or of another one with its
+// name. The caller holds mu.
 func (i *Informer) drop(known, now *object.Object) {
 	if known.UID == now.UID {
 		i.leave(known, now)
@@ -251,8 +254,8 @@ func (i *Informer) drop(known, now *object.Object) {
 	}
 }
 
-// deleteMissing hands on what became of each known object that is not in the complete list of what is selected: it is one of the
-// others that the list had, or has left because the scope is another one, or was deleted.
+// deleteMissing hands on the end of each known object that is not in list, a complete list of the selected objects. The
+// object is one of others, which the list had too, or it has left because the scope is another one, or it was deleted.
 func (i *Informer) deleteMissing(list, others []*object.Object) {
 	if i.count.Load() == 0 || mutant.On("no-missed-deletions") {
 		return
@@ -299,15 +302,15 @@ func (i *Informer) announceGap(to string) {
 	notify(i.handlers, func(o Observer) { o.OnGap(from, to, why) })
 }
 
-// unseen is the last known state of an object whose deletion was not seen.
+// unseen returns the last known state of an object whose deletion was not seen.
 func unseen(o *object.Object) *object.Object {
 	last := *o
 	last.FinalStateUnknown = true
 	return &last
 }
 
-// sorted gives the objects in resourceVersion order (comparable within a resource: KEP-5504). Where a server's
-// resourceVersions can't be compared, the given order stays.
+// sorted returns the objects in resourceVersion order (KEP-5504). If a server's resourceVersions cannot be compared,
+// the order does not change.
 func sorted(list []any) []*object.Object {
 	objects := make([]*object.Object, 0, len(list))
 	for _, obj := range list {

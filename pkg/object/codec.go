@@ -10,9 +10,9 @@ import (
 )
 
 // NegotiatedSerializer lets a REST client of client-go decode JSON to this package's types. Use it as
-// rest.Config.NegotiatedSerializer. Decode into a *List for a LIST, into an *Object or into nil for one object. A body of
-// kind Status gives a *metav1.Status in each case, as client-go expects. Into any other type the body is unmarshalled as
-// JSON.
+// rest.Config.NegotiatedSerializer. Decode into a *List for a LIST, into an *Object or into nil for one object. A body
+// of kind Status gives a *metav1.Status in each case, as client-go expects. Into any other type the body is
+// unmarshalled as JSON.
 //
 // It does not serve Request.Watch of client-go, whose stream decoder has a limit of 16 MiB: read Request.Stream with
 // NewWatchDecoder.

@@ -17,7 +17,8 @@ type List struct {
 	metav1.TypeMeta
 	metav1.ListMeta
 	Items []*Object
-	// ManagedFields, set before the list is decoded, keeps each item's managedFields as WatchOptions.ManagedFields does.
+	// ManagedFields, set before the list is decoded, keeps each item's managedFields as WatchOptions.ManagedFields
+	// does.
 	ManagedFields bool
 }
 
@@ -88,8 +89,8 @@ type listDecoder struct {
 	members          string
 }
 
-// items reads the items at b[i] and returns the offset after them, or -1 if they have no end. Of equal keys the last one
-// counts, so an earlier result is dropped.
+// items reads the items at b[i] and returns the offset after them, or -1 if they have no end. Of equal keys the last
+// one counts, so an earlier result is dropped.
 func (d *listDecoder) items(i int, list metav1.TypeMeta) int {
 	d.at, d.list, d.found = i, list, nil
 	if d.b[i] != '[' {
@@ -124,8 +125,8 @@ func (d *listDecoder) setType(list metav1.TypeMeta) {
 	}
 }
 
-// missing returns the members to insert into the item at b[start], which was parsed, and sets them in the parser. Items of
-// typed lists have neither kind nor apiVersion, unlike custom resources and the objects of a watch.
+// missing returns the members to insert into the item at b[start], which was parsed, and sets them in the parser. Items
+// of typed lists have neither kind nor apiVersion, unlike custom resources and the objects of a watch.
 func (d *listDecoder) missing(start int) string {
 	if d.p.hasType || d.members == "" {
 		return ""

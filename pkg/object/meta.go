@@ -7,9 +7,9 @@ import (
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 )
 
-// The methods of metav1.Object. Those on the identity read its fields. The others decode their part of Raw at each call and
-// keep nothing; they return the zero value for a part that is absent, has another type than expected, or cannot be fetched.
-// The setters do nothing, because an Object is immutable.
+// The methods of metav1.Object. Those on the identity read its fields. The others decode their part of Raw at each call
+// and keep nothing; they return the zero value for a part that is absent, has another type than expected, or cannot be
+// fetched. The setters do nothing, because an Object is immutable.
 
 // metadata decodes one member of the object's metadata.
 func metadata[T any](o *Object, name string) (part T) {
@@ -95,8 +95,9 @@ func (o *Object) GetOwnerReferences() []metav1.OwnerReference {
 // GetManagedFields returns nil: Raw has no managedFields. See ManagedFieldsJSON.
 func (o *Object) GetManagedFields() []metav1.ManagedFieldsEntry { return nil }
 
-// ManagedFieldsJSON returns the value of metadata.managedFields as the API server sent it. It returns nil if there was none,
-// if they were not asked for (WatchOptions, List), and for an object that the index holds. Callers must not write to it.
+// ManagedFieldsJSON returns the value of metadata.managedFields as the API server sent it. It returns nil if there was
+// none, if they were not asked for (WatchOptions, List), and for an object that the index holds. Callers must not write
+// to it.
 func (o *Object) ManagedFieldsJSON() []byte {
 	if o.managed == nil {
 		return nil

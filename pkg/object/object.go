@@ -29,8 +29,8 @@ type Identity struct {
 // Object is one state of an API object: the JSON that the API server sent, less metadata.managedFields,
 // and what the bridge needs of its metadata.
 //
-// An Object is a value: it does not change once whoever decoded it has passed it on, and its methods may be called from any
-// goroutine. Raw is shared by the informer's index, the queues and the sinks: nobody writes to it.
+// An Object is a value: it does not change once whoever decoded it has passed it on, and its methods may be called from
+// any goroutine. Raw is shared by the informer's index, the queues and the sinks: nobody writes to it.
 type Object struct {
 	Identity
 
@@ -42,10 +42,11 @@ type Object struct {
 	// FinalStateUnknown marks the last known state of an object whose deletion itself was not seen
 	// (client-go's DeletedFinalStateUnknown as data).
 	FinalStateUnknown bool
-	// Hidden says that Raw, wherever it is kept, has no secret values any more: they were replaced when the object was read.
+	// Hidden says that Raw, wherever it is kept, has no secret values any more: they were replaced when the object was
+	// read.
 	Hidden bool
-	// LongestKey is the length in bytes of the longest key in Raw, wherever it is, escapes counted as they are written; 0 where
-	// that is not known.
+	// LongestKey is the length in bytes of the longest key in Raw, wherever it is, escapes counted as they are written;
+	// 0 where that is not known.
 	LongestKey int32
 
 	keeper         Keeper  // of Raw; nil: the object itself
@@ -87,8 +88,8 @@ func (o *Object) Decision(slot int) (belongs, known bool) {
 	return known && atomic.LoadUint64(&o.belongs)&bit != 0, known
 }
 
-// SetDecision notes a decision for Decision. The decision about a state never changes, and costs more than to remember it.
-// One for a slot out of range is not noted.
+// SetDecision notes a decision for Decision. The decision about a state never changes, and costs more than to remember
+// it. One for a slot out of range is not noted.
 func (o *Object) SetDecision(slot int, belongs bool) {
 	bit := uint64(1) << uint(slot) //nolint:gosec // as in Decision
 	if belongs {
@@ -99,8 +100,8 @@ func (o *Object) SetDecision(slot int, belongs bool) {
 	atomic.OrUint64(&o.known, bit)
 }
 
-// InheritDecisions replaces what is decided of o by what was decided of another state: the last state of a deleted object may be
-// one that no update showed, and the deletion must follow what was sent before.
+// InheritDecisions replaces what is decided of o by what was decided of another state: the last state of a deleted
+// object may be one that no update showed, and the deletion must follow what was sent before.
 func (o *Object) InheritDecisions(from *Object) {
 	atomic.StoreUint64(&o.belongs, atomic.LoadUint64(&from.belongs))
 	atomic.StoreUint64(&o.known, atomic.LoadUint64(&from.known))

@@ -150,8 +150,8 @@ func (p *parser) ownerReferences(b []byte, i int) int {
 	return w.end()
 }
 
-// newestManager notes the manager of the newest entry by its time; of equally old ones the last. An entry without a time as
-// kube-apiserver writes it is older than all others.
+// newestManager notes the manager of the newest entry by its time; of equally old ones the last. An entry without a
+// time as kube-apiserver writes it is older than all others.
 func (p *parser) newestManager(b []byte, i int) int {
 	var newest []byte
 	w := open(b, i)
@@ -217,9 +217,9 @@ func (p *parser) object(b []byte, start, end int, prefix string) *Object {
 	return o
 }
 
-// raw copies b[start:end] without managedFields, and with prefix after the opening brace. append, unlike make, does not fill
-// the memory with zeros first. So raw copies as many bytes from the end as remain, and then writes over those before the
-// last cut, which are few: managedFields are near the start of an object.
+// raw copies b[start:end] without managedFields, and with prefix after the opening brace. append, unlike make, does not
+// fill the memory with zeros first. So raw copies as many bytes from the end as remain, and then writes over those
+// before the last cut, which are few: managedFields are near the start of an object.
 func (p *parser) raw(b []byte, start, end int, prefix string) []byte {
 	size := len(prefix) + end - start
 	for _, cut := range p.managedFields {

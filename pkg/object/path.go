@@ -6,9 +6,10 @@ import (
 	"strings"
 )
 
-// ParsePath reads the path of a part of an object: keys that are separated by dots, as in status.conditions[*].lastHeartbeatTime.
-// [*] stands for all elements of a list or all members of an object, and becomes an empty step. A key with a dot in it is
-// written as in metadata.annotations["example.com/at"]. The first step is a key.
+// ParsePath reads the path of a part of an object: keys that are separated by dots, as in
+// status.conditions[*].lastHeartbeatTime. [*] stands for all elements of a list or all members of an object, and
+// becomes an empty step. A key with a dot in it is written as in metadata.annotations["example.com/at"]. The first step
+// is a key.
 func ParsePath(text string) (path []string, err error) {
 	for rest := "." + text; rest != ""; {
 		var step string

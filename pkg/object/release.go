@@ -28,8 +28,8 @@ func (o *Object) WithoutManagedFields() *Object {
 // IsReleased reports whether the object's bytes are elsewhere.
 func (o *Object) IsReleased() bool { return o.keeper != nil }
 
-// Bytes is Raw, or fetched from the keeper. Nobody writes to it. An error means that the bytes can't be had now; the identity
-// can.
+// Bytes is Raw, or fetched from the keeper. Nobody writes to it. An error means that the bytes can't be had now; the
+// identity can.
 func (o *Object) Bytes() ([]byte, error) {
 	if o.Raw != nil || o.keeper == nil {
 		return o.Raw, nil

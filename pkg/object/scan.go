@@ -96,7 +96,8 @@ func (w *walker) skip() {
 	w.leave(end)
 }
 
-// text passes the current value and returns it if it is a string, otherwise nil. The result may alias the scanned bytes.
+// text passes the current value and returns it if it is a string, otherwise nil. The result may alias the scanned
+// bytes.
 func (w *walker) text() []byte {
 	start := w.pos
 	w.skip()

@@ -27,12 +27,12 @@ type WatchOptions struct {
 
 // WatchDecoder reads the events of a watch from the body of the response. It implements watch.Decoder of apimachinery.
 //
-// kube-apiserver writes each event as compact JSON on a line of its own. Compact JSON contains no newline, so the decoder
-// cuts the stream into lines without looking at the JSON.
+// kube-apiserver writes each event as compact JSON on a line of its own. Compact JSON contains no newline, so the
+// decoder cuts the stream into lines without looking at the JSON.
 //
-// A watch event has a known "type" and an "object". The object must have a resourceVersion, except that of an ERROR, and
-// except on a watch on which no object had one so far. A Reflector takes the position of its watch from each event: with
-// an empty position it would miss deletions.
+// A watch event has a known "type" and an "object". The object must have a resourceVersion, except that of an ERROR,
+// and except on a watch on which no object had one so far. A Reflector takes the position of its watch from each event:
+// with an empty position it would miss deletions.
 type WatchDecoder struct {
 	body      io.ReadCloser
 	reader    *bufio.Reader
@@ -52,9 +52,9 @@ func NewWatchDecoder(body io.ReadCloser, options WatchOptions) *WatchDecoder {
 }
 
 // Decode waits for the next event and returns its type and an *Object, or a *metav1.Status for an ERROR. The object
-// shares no memory with the stream. The error is io.EOF at the end of the stream, io.ErrUnexpectedEOF if the stream ends
-// within an event, or wraps ErrMalformed if the next document is not a watch event. Decode must not be called after an
-// error.
+// shares no memory with the stream. The error is io.EOF at the end of the stream, io.ErrUnexpectedEOF if the stream
+// ends within an event, or wraps ErrMalformed if the next document is not a watch event. Decode must not be called
+// after an error.
 func (d *WatchDecoder) Decode() (watch.EventType, runtime.Object, error) {
 	for {
 		line, err := d.line()

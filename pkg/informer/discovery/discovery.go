@@ -58,7 +58,8 @@ func (c *Catalog) FailedGroup(group string) bool {
 	return false
 }
 
-// Discover lists all resources that can be listed and watched: those of the core group first, then in the server's order.
+// Discover lists all resources that can be listed and watched: those of the core group first, then in the server's
+// order.
 func (d *Discoverer) Discover(ctx context.Context) (*Catalog, error) {
 	groups, lists, err := d.client.ServerGroupsAndResourcesWithContext(ctx)
 	c := &Catalog{}

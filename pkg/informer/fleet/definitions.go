@@ -10,16 +10,16 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// lookAgain asks Run to look at what the cluster serves.
+// lookAgain makes Run discover what the cluster serves.
 func (s *Fleet) lookAgain() {
 	select {
 	case s.changes <- struct{}{}:
-	default: // one is waiting
+	default: // a request is waiting
 	}
 }
 
-// watchDefinitions makes an informer that asks for looks when CustomResourceDefinitions come, go or change. Nil
-// where no scope could ever match one. RBAC may forbid it: then the fleet polls.
+// watchDefinitions returns an informer that calls lookAgain when CustomResourceDefinitions are added, updated or
+// deleted, or nil if no scope can match their resources. If RBAC forbids it, the fleet polls.
 func (s *Fleet) watchDefinitions() *informer.Informer {
 	if !s.matchesDefinitions() {
 		return nil
@@ -35,15 +35,15 @@ func (s *Fleet) watchDefinitions() *informer.Informer {
 	return definitions
 }
 
-// How often the fleet looks at what the cluster serves.
+// How often the fleet discovers what the cluster serves.
 const (
-	pollWatched   = 5 * time.Minute  // while the changes of definitions are watched; aggregated APIs come by it
-	pollUnwatched = 30 * time.Second // where they may not be watched
+	pollWatched   = 5 * time.Minute  // while definitions are watched; this finds aggregated APIs
+	pollUnwatched = 30 * time.Second // while definitions may not be watched
 	pollFailing   = 2 * time.Second  // first retry after a failure, doubled up to pollUnwatched
 )
 
-// afterChange is the pause before the first look after the change of a definition. Further looks follow after 1, 3 and 9
-// seconds: the API server takes a moment to serve a new resource, and to stop serving one that was removed.
+// afterChange is the pause before the first look after the change of a definition. Further looks follow after 1, 3 and
+// 9 seconds: the API server takes a moment to serve a new resource, and to stop serving one that was removed.
 const afterChange = 200 * time.Millisecond
 
 // pace decides when to look next. The zero value is ready for use.
@@ -52,10 +52,9 @@ type pace struct {
 	failing wait.Backoff // of the looks after a failure; Duration is 0 after a success
 }
 
-// wait pauses until it is time to look again; false if ctx ended. complete: the last look left nothing open.
-// watched: changes are seen. Changes that come close together lead to one look, and those that come while looks follow
-// an earlier one do not lead to more than one each second: somebody may edit all definitions at once, or one of them
-// all the time.
+// wait pauses until the next look, and returns false if ctx ended. complete says that the last look left nothing open,
+// watched that changes are seen. Changes that come close together lead to one look. Changes that come while looks
+// follow an earlier one lead to at most one look per second, however many definitions are edited.
 func (p *pace) wait(ctx context.Context, changes <-chan struct{}, complete, watched bool) bool {
 	pause := afterChange
 	if p.pending.Steps > 0 {
@@ -79,7 +78,7 @@ func (p *pace) wait(ctx context.Context, changes <-chan struct{}, complete, watc
 	}
 }
 
-// next gives the pause before the next look. complete: the last look left nothing open. watched: changes are seen.
+// next returns the pause before the next look; see wait.
 func (p *pace) next(complete, watched bool) time.Duration {
 	if complete || p.failing.Duration == 0 {
 		p.failing = wait.Backoff{Duration: pollFailing, Factor: 2, Cap: pollUnwatched, Steps: math.MaxInt}

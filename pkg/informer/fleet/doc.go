@@ -1,4 +1,5 @@
-// Package fleet runs informers: it keeps those that run in step with what is to be watched, and what the cluster serves.
+// Package fleet runs informers: it keeps those that run in step with what is to be watched, and what the cluster
+// serves.
 //
 // A [Fleet] runs the informers that its scopes ask for: it discovers what the cluster serves, starts an informer for
 // what appears, and ends it when the resource is gone, which it takes from the API server's word about that one

@@ -32,9 +32,9 @@ type Config struct {
 	Discovery kubediscovery.DiscoveryInterfaceWithContext
 	// OnStart is called for each informer before it runs, to add handlers.
 	OnStart func(*informer.Informer)
-	// State keeps what is known of sources over restarts.
+	// State stores what is known of sources for a restart.
 	State informer.State
-	// Transform is given each object before anything else is, and may change its Raw; see informer.ListerWatcher. Nil: none.
+	// Transform, if not nil, is called first for each object, and may change its Raw; see informer.ListerWatcher.
 	Transform func(schema.GroupVersionResource, *object.Object)
 	// ManagedFields keeps the managedFields of objects while a change is handed over, at the cost of a copy of them.
 	ManagedFields bool
@@ -47,17 +47,17 @@ type Fleet struct {
 	log       *slog.Logger
 	discovery *discovery.Discoverer
 	starts    *rate.Limiter
-	changes   chan struct{}                 // asks for a look at what the cluster serves
+	changes   chan struct{}                 // requests a discovery
 	settled   map[string]bool               // by name: sources of the previous process that need nothing more
-	silent    map[schema.GroupVersion]error // that discovery failed for; only Run's goroutine uses it
+	silent    map[schema.GroupVersion]error // for which discovery failed; only Run's goroutine uses it
 
-	launching sync.Mutex // held while a look's informers are launched
+	launching sync.Mutex // held while the informers of one discovery are launched
 
 	mu         sync.Mutex
 	running    map[watchKey]*running
 	left       map[watchKey]*running // ended, and their objects may be back
 	discovered bool                  // one discovery succeeded
-	problems   []string              // what of the scopes can't be watched, in words
+	problems   []string              // what the scopes select and cannot be watched
 	failure    error                 // of the last discovery; nil if it succeeded
 }
 
@@ -69,11 +69,11 @@ type running struct {
 	removed  bool // the resource is gone; guarded by Fleet.mu
 }
 
-// startsPerSecond bounds how fast informers start: each start is a list, and the API server's priority and fairness
-// would refuse some of hundreds at once.
+// startsPerSecond limits how fast informers start: each start is a list, and the API server's priority and fairness
+// would reject some of hundreds at once.
 const startsPerSecond, startBurst = 100, 20
 
-// New makes a fleet that does nothing until Run.
+// New returns a fleet that does nothing until Run.
 func New(config Config) *Fleet {
 	if config.Logger == nil {
 		config.Logger = slog.New(slog.DiscardHandler)
@@ -87,8 +87,8 @@ func New(config Config) *Fleet {
 	}
 }
 
-// Run discovers and watches until ctx ends, and returns when all informers have ended. An API server that can't be
-// reached, at the start or later, ends nothing.
+// Run discovers and watches until ctx ends, and returns when all informers have ended. It continues while the API
+// server is unavailable.
 func (s *Fleet) Run(ctx context.Context) error {
 	var group sync.WaitGroup
 	defer group.Wait()
@@ -105,8 +105,8 @@ func (s *Fleet) Run(ctx context.Context) error {
 	}
 }
 
-// refresh brings the running informers in step with what the cluster serves. It reports whether all is known that
-// there is to know; false asks to look again soon.
+// refresh discovers what the cluster serves, and starts and ends informers accordingly. It returns false if another
+// discovery is required soon.
 func (s *Fleet) refresh(ctx context.Context, group *sync.WaitGroup) bool {
 	var found *discovery.Catalog
 	err := s.config.Connector.Until(ctx, func() (err error) {
@@ -148,7 +148,7 @@ func (s *Fleet) failed(err error) {
 	}
 }
 
-// report notes and logs, once, which parts of the scopes can't be watched, and what did not answer.
+// report records which parts of the scopes cannot be watched and which groups did not answer, and logs each once.
 func (s *Fleet) report(p *plan, found *discovery.Catalog) {
 	s.mu.Lock()
 	known := s.problems
@@ -156,7 +156,7 @@ func (s *Fleet) report(p *plan, found *discovery.Catalog) {
 	s.mu.Unlock()
 	for _, problem := range p.problems {
 		if !slices.Contains(known, problem) {
-			s.log.Warn("can't watch", "problem", problem)
+			s.log.Warn("cannot watch", "problem", problem)
 		}
 	}
 	for gv, err := range found.Failed {
@@ -167,7 +167,7 @@ func (s *Fleet) report(p *plan, found *discovery.Catalog) {
 	s.silent = found.Failed
 }
 
-// launch starts an informer. It begins with what the handlers know from a predecessor, when that has ended.
+// launch starts an informer. If it has a predecessor, it waits until that has ended, and continues with its objects.
 func (s *Fleet) launch(ctx context.Context, group *sync.WaitGroup, key watchKey, p *plan, predecessor *running) {
 	w := p.informers[key]
 	gvr := w.served.WithVersion(w.version)
@@ -221,9 +221,8 @@ func (s *Fleet) launch(ctx context.Context, group *sync.WaitGroup, key watchKey,
 	})
 }
 
-// reconcile looks at the running informers that the plan does not hold as they are: their resource is gone, or its
-// version is. It reports whether nothing is left in doubt. It does not wait for informers to end: a handler may hold
-// them up.
+// reconcile ends or replaces the running informers whose resource or version is not in the plan. It returns false if it
+// is not certain that a resource is gone. It does not wait for informers to end, because a handler may block them.
 func (s *Fleet) reconcile(ctx context.Context, group *sync.WaitGroup, found *discovery.Catalog, p *plan) bool {
 	settled := true
 	for key, r := range s.snapshot() {
@@ -231,9 +230,9 @@ func (s *Fleet) reconcile(ctx context.Context, group *sync.WaitGroup, found *dis
 		gvr := r.informer.Resource()
 		switch {
 		case r.removed:
-			// When it has ended, there is another look.
+			// There is another discovery when it has ended.
 		case w != nil && slices.Contains(w.served.Versions, gvr.Version):
-			// Served as it is watched. A cluster that prefers another version now is no reason to start again.
+			// The version is still served. That the cluster prefers another one now is no reason to start again.
 		case w != nil:
 			s.log.Info("version is no longer served, watching another one", "resource", key.String(), "from", gvr.Version, "to", w.version)
 			r.cancel()
@@ -247,8 +246,8 @@ func (s *Fleet) reconcile(ctx context.Context, group *sync.WaitGroup, found *dis
 	return settled
 }
 
-// remove ends the informer of a resource that is gone. With its definition its objects are deleted; those of any
-// other resource may be back, when another version of an API server answers again.
+// remove ends the informer of a resource that is gone. If the resource had a CustomResourceDefinition, its objects are
+// deleted. The objects of any other resource may come back with its API server.
 func (s *Fleet) remove(group *sync.WaitGroup, key watchKey, r *running) {
 	s.mu.Lock()
 	r.removed = true
@@ -278,9 +277,9 @@ func (s *Fleet) snapshot() map[watchKey]*running {
 	return maps.Clone(s.running)
 }
 
-// Informers are those of everything that is watched, by the names of their sources. Of a resource that is watched by several
-// it has all or none: it waits while some are being launched, and so must not be called by OnStart. Those whose resource is
-// not served have ended, and can't be restated.
+// Informers returns all informers, sorted by the names of their sources. It waits while informers are being launched,
+// so that it returns all informers of a resource or none; it must not be called by OnStart. Informers whose resource is
+// not served have ended, and cannot be restated.
 func (s *Fleet) Informers() []*informer.Informer {
 	var informers []*informer.Informer
 	s.launching.Lock()
@@ -296,21 +295,23 @@ func (s *Fleet) Informers() []*informer.Informer {
 	return informers
 }
 
-// Statuses describes the running informers, by resource and namespace.
+// Statuses returns the statuses of the running informers, sorted by resource and namespace.
 func (s *Fleet) Statuses() []informer.Status {
 	var statuses []informer.Status
 	for _, r := range s.snapshot() {
 		statuses = append(statuses, r.informer.Status())
 	}
 	slices.SortFunc(statuses, func(a, b informer.Status) int {
-		return cmp.Or(strings.Compare(a.Resource.GroupResource().String(), b.Resource.GroupResource().String()), strings.Compare(a.Namespace, b.Namespace))
+		return cmp.Or(
+			strings.Compare(a.Resource.GroupResource().String(), b.Resource.GroupResource().String()),
+			strings.Compare(a.Namespace, b.Namespace))
 	})
 	return statuses
 }
 
-// NotReady says in words what keeps the fleet from being ready: nothing is discovered yet, a resource that a scope
-// names is not served or forbidden, an initial list is not handed over, a watch is silent. Empty: ready. Resources
-// that only a wildcard matches and RBAC forbids do not count; Statuses has them.
+// NotReady returns the reasons why the fleet is not ready: nothing is discovered yet, a resource that a scope names is
+// not served or forbidden, an initial list is not handed over, or a watch is silent. The fleet is ready if there are
+// none. Forbidden resources that only a wildcard matches do not count; Statuses has them.
 func (s *Fleet) NotReady() []string {
 	s.mu.Lock()
 	reasons := slices.Clone(s.problems)
@@ -351,7 +352,9 @@ func (r *running) notReady(name string) string {
 // matchesDefinitions reports whether a pattern can match a resource that a CustomResourceDefinition defines.
 func (s *Fleet) matchesDefinitions() bool {
 	return slices.ContainsFunc(s.config.Scopes, func(scope Scope) bool {
-		return !scope.Auxiliary && slices.ContainsFunc(scope.Patterns, func(p Pattern) bool { return p.Wildcard || strings.Contains(p.Text, ".") })
+		return !scope.Auxiliary && slices.ContainsFunc(scope.Patterns, func(p Pattern) bool {
+			return p.Wildcard || strings.Contains(p.Text, ".")
+		})
 	})
 }
 

@@ -16,37 +16,37 @@ type Pattern struct {
 	Text string
 	// Match reports whether the pattern names this resource in this version.
 	Match func(schema.GroupVersionResource) bool
-	// Wildcard: the pattern can match resources that do not exist yet. One without is reported while the cluster does
-	// not serve what it names.
+	// Wildcard says that the pattern can match resources that do not exist yet. A pattern without wildcards is reported
+	// while the cluster does not serve its resource.
 	Wildcard bool
 }
 
-// Scope is one thing to watch: resources, in namespaces, with what the API server selects.
+// Scope says what to watch: resources, namespaces and selectors.
 type Scope struct {
 	Patterns []Pattern
-	// Exclude takes resources out again; nil excludes none.
+	// Exclude reports whether a resource is excluded; nil excludes none.
 	Exclude func(schema.GroupVersionResource) bool
-	// Namespaces to watch one by one, none of them "". Empty: all of them, by one watch.
+	// Namespaces to watch one by one, none of them "". Empty: one watch for all namespaces.
 	Namespaces []string
-	// Accept restricts a watch over all namespaces; nil accepts all. It is asked with "" for cluster-scoped objects.
+	// Accept restricts a watch over all namespaces; nil accepts all. It is called with "" for cluster-scoped objects.
 	Accept func(namespace string) bool
-	// AcceptText is Accept in words, globs with commas between them: the same for the same namespaces. It tells whether a checkpoint
-	// is of the same scope.
+	// AcceptText is Accept as globs, separated by commas. It is compared with the checkpoint to find out whether the
+	// scope has changed.
 	AcceptText string
 
-	// LabelSelector and FieldSelector are evaluated by the API server where all scopes of a resource and namespace have the same,
-	// else here. Fields other than the name and the namespace can't be evaluated here.
+	// LabelSelector and FieldSelector are evaluated by the API server if all scopes of a resource and namespace have
+	// the same selector, and otherwise here. Fields other than the name and the namespace cannot be evaluated here.
 	LabelSelector, FieldSelector string
 
-	// Auxiliary scopes are watched for what is to be known of their objects when others are handed on: their informers start
-	// first. What another scope watches anyhow is not watched again; what is not served, or forbidden, is no problem.
+	// Auxiliary scopes are watched to enrich events of other objects: their informers start first. What another scope
+	// watches is not watched again. It is not a problem if a resource is not served or forbidden.
 	Auxiliary bool
 }
 
-// watchKey tells informers apart. Two that are not auxiliary never watch the same object.
+// watchKey identifies an informer. Two that are not auxiliary never watch the same object.
 type watchKey struct {
 	schema.GroupResource
-	namespace string // empty: all, without those that informers of their own watch
+	namespace string // empty: all namespaces, except those that have their own informer
 	auxiliary bool   // for auxiliary scopes alone
 }
 
@@ -61,14 +61,14 @@ type wanted struct {
 	resource
 	selection selection
 	named     bool // by a pattern without a wildcard
-	first     bool // an auxiliary scope asks for it
+	first     bool // an auxiliary scope selects it, so it starts first
 }
 
-// plan is what a catalog means for the scopes.
+// plan says which informers should run for a catalog.
 type plan struct {
 	informers map[watchKey]*wanted
-	problems  []string // what of the scopes can't be watched, in words
-	open      bool     // a later look may find more
+	problems  []string // what the scopes select and cannot be watched
+	open      bool     // a later discovery may find more
 }
 
 // The two names of the storage of Events.
@@ -77,13 +77,13 @@ var (
 	groupEvents = schema.GroupResource{Group: "events.k8s.io", Resource: "events"} //nolint:gochecknoglobals // constant in all but name
 )
 
-// newPlan finds the served resources that scopes ask for, and what each informer is to select.
+// newPlan finds the served resources that the scopes select, and what each informer should select.
 func newPlan(scopes []Scope, found *discovery.Catalog) *plan {
 	p := &plan{informers: map[watchKey]*wanted{}}
 	used := map[string]bool{}
 	var events resource
 	for _, served := range found.Served {
-		version := "" // the one that the first scope asks for
+		version := "" // the version that the first scope selects
 		for n := range scopes {
 			scope := &scopes[n]
 			asked, patterns := scope.version(served, version)
@@ -139,8 +139,8 @@ func (scope *Scope) matching(gvr schema.GroupVersionResource) (patterns []Patter
 	return patterns
 }
 
-// version returns the version of a resource that the scope asks for, and the patterns that match: the given version, or else
-// the preferred one of those that match.
+// version returns the version of a resource that the scope asks for, and the patterns that match: the given version, or
+// else the preferred one of those that match.
 func (scope *Scope) version(served discovery.Served, given string) (string, []Pattern) {
 	for _, version := range append([]string{given}, served.Versions...) {
 		if version == "" {
@@ -153,13 +153,13 @@ func (scope *Scope) version(served discovery.Served, given string) (string, []Pa
 	return "", nil
 }
 
-// outside reports that a scope of namespaces has none of the cluster-scoped objects.
+// outside reports whether the namespaces of the scope exclude cluster-scoped objects.
 func (scope *Scope) outside() bool {
 	return len(scope.Namespaces) > 0 || (scope.Accept != nil && !scope.Accept(""))
 }
 
-// Covers reports whether the scope asks for a resource, and whether objects in a namespace are within it; namespace is empty
-// for a cluster-scoped resource. version is the one that it asks for. Selectors are not looked at.
+// Covers returns the version of a resource that the scope selects, whether it selects the resource, and whether it
+// includes a namespace, which is empty for a cluster-scoped resource. It does not check the label and field selectors.
 func (scope *Scope) Covers(served discovery.Served, namespace string) (version string, resource, within bool) {
 	version, _ = scope.version(served, "")
 	switch {
@@ -175,8 +175,9 @@ func (scope *Scope) Covers(served discovery.Served, namespace string) (version s
 	return version, true, within
 }
 
-// order gives the keys of the informers: those of resources first that auxiliary scopes ask for, and of one resource those of
-// single namespaces, which may take over what the one for all namespaces had.
+// order returns the keys of the informers in the order in which they start: resources of auxiliary scopes first. Of one
+// resource, informers of single namespaces come first, because they may take over objects of the one for all
+// namespaces.
 func (p *plan) order() []watchKey {
 	first := map[schema.GroupResource]bool{}
 	for key, w := range p.informers {
@@ -194,7 +195,7 @@ func (p *plan) order() []watchKey {
 	return slices.SortedFunc(maps.Keys(p.informers), func(a, b watchKey) int { return rank(a) - rank(b) })
 }
 
-// owner gives the key of the informer for a namespace; false if there is none.
+// owner returns the key of the informer that watches a namespace, and whether there is one.
 func (p *plan) owner(resource schema.GroupResource, auxiliary bool, namespace string) (key watchKey, found bool) {
 	for _, key = range []watchKey{{resource, namespace, auxiliary}, {resource, "", auxiliary}} {
 		if p.informers[key] != nil {
@@ -233,8 +234,8 @@ func (p *plan) add(scope *Scope, r resource, named bool) {
 	}
 }
 
-// share settles who watches a namespace for which there is an informer of its own beside the one for all: that one, if it selects
-// there all that is wanted; otherwise the namespace's own alone.
+// share decides which informer watches a namespace that has its own informer, if there is also one for all namespaces:
+// the latter if it selects all that is wanted in the namespace, and otherwise the namespace's own alone.
 func (p *plan) share() {
 	for key, one := range p.informers {
 		all := p.informers[watchKey{key.GroupResource, "", key.auxiliary}]
@@ -259,7 +260,7 @@ func (p *plan) share() {
 	}
 }
 
-// dropAuxiliary removes auxiliary informers where another one watches the same.
+// dropAuxiliary removes the auxiliary informers whose objects another informer watches.
 func (p *plan) dropAuxiliary() {
 	for key, auxiliary := range p.informers {
 		other, found := p.owner(key.GroupResource, false, key.namespace)
@@ -280,7 +281,8 @@ func (p *plan) dropAuxiliary() {
 	}
 }
 
-// together is what an informer selects, with the namespaces that others watch in its place if those select no less there.
+// together returns what an informer selects, including the namespaces that other informers watch, if these select no
+// less there.
 func (p *plan) together(key watchKey) selection {
 	s := p.informers[key].selection
 	whole := selection{clauses: s.clauses}
@@ -293,7 +295,7 @@ func (p *plan) together(key watchKey) selection {
 	return whole
 }
 
-// evaluate takes out of the plan what nobody can evaluate, and notes that.
+// evaluate removes from the plan the selectors that cannot be evaluated, and reports them as problems.
 func (p *plan) evaluate() {
 	for key, w := range p.informers {
 		rest, dropped := w.selection.evaluable()
@@ -305,7 +307,7 @@ func (p *plan) evaluate() {
 	}
 }
 
-// suggestion helps with the usual mistake: a resource outside of the core group without its group.
+// suggestion helps with a common mistake: the name of a resource without its group.
 func suggestion(name string, found *discovery.Catalog) string {
 	if strings.Contains(name, ".") {
 		return ""

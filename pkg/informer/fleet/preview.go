@@ -13,28 +13,28 @@ import (
 type Watched struct {
 	Resource   schema.GroupVersionResource
 	Namespaced bool
-	// Namespace that it is watched in; empty: all.
+	// Namespace that is watched; empty: all.
 	Namespace                    string
 	LabelSelector, FieldSelector string
-	// Named by a pattern without a wildcard: the fleet is not ready without it.
+	// Named says that a pattern without wildcards matches: the fleet is not ready without this resource.
 	Named bool
-	// Auxiliary: no sink gets it; see Scope.
+	// Auxiliary says that no sink receives it; see Scope.
 	Auxiliary bool
-	// Aggregated: an API server of its own stands behind it. It is not asked for watch-lists.
+	// Aggregated says that an aggregated API server serves it, which is not asked for watch-lists.
 	Aggregated bool
 }
 
-// Preview is what a fleet would do if it were to run now.
+// Preview is what a fleet would watch if it ran now.
 type Preview struct {
 	// Watched is in the order of resources and namespaces.
 	Watched []Watched
-	// Problems say what of the scopes can't be watched, in words.
+	// Problems say what the scopes select and cannot be watched.
 	Problems []string
-	// Silent are group/versions that the API server names, and that do not answer.
+	// Silent are the group/versions that the API server lists but that do not answer.
 	Silent map[schema.GroupVersion]error
 }
 
-// Preview asks what the cluster serves, and starts nothing. It needs neither Run nor a fleet that does not run.
+// Preview discovers what the cluster serves, and starts nothing. It may be called with or without Run.
 func (s *Fleet) Preview(ctx context.Context) (Preview, error) {
 	found, err := s.discovery.Discover(ctx)
 	if err != nil {
@@ -58,8 +58,9 @@ func (s *Fleet) Preview(ctx context.Context) (Preview, error) {
 	return view, nil
 }
 
-// ServerSelectors gives the selectors that the API server evaluates for the informer which watches a resource in a namespace; empty
-// if there are none, or no scope asks for it. Namespace is empty for a cluster-scoped resource.
+// ServerSelectors returns the selectors that the API server evaluates for the informer that watches a resource in a
+// namespace, which is empty for a cluster-scoped resource. They are empty if there are none, or if no scope selects the
+// resource.
 func ServerSelectors(scopes []Scope, served discovery.Served, namespace string) (labels, fields string) {
 	p := newPlan(scopes, &discovery.Catalog{Served: []discovery.Served{served}})
 	key, found := p.owner(served.GroupResource, false, namespace)

@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// source names an informer for a checkpoint. What is selected of the resource is not part of the name, nor is its version: objects
-// are the same in all of them.
+// source identifies an informer in a checkpoint. The name contains neither the version, because objects are the same in
+// all versions, nor the selectors.
 func (k watchKey) source(w *wanted) informer.Source {
 	labels, fields := w.selection.server()
 	return informer.Source{
@@ -32,16 +32,16 @@ func (k watchKey) name() string {
 	return name
 }
 
-// keyOfSource is the key whose informer has the source.
+// keyOfSource returns the key of the informer that has a source.
 func keyOfSource(source informer.Source) watchKey {
 	return watchKey{source.Resource.GroupResource(), source.Namespace, strings.HasPrefix(source.Name, auxiliaryPrefix)}
 }
 
-// auxiliaryPrefix begins the names of auxiliary sources. The name of a resource has no space.
+// auxiliaryPrefix begins the names of auxiliary sources. The name of a resource contains no space.
 const auxiliaryPrefix = "auxiliary "
 
-// resume makes an informer begin with what is known of its source. Where that was another scope it compares that with a list. It reports
-// whether the informer goes on from what a predecessor in this process has handed on.
+// resume makes an informer begin with what is known of its source; if the scope has changed, the informer compares that
+// with a list. It reports whether the informer continues from what a predecessor in this process has handed on.
 func (s *Fleet) resume(config *informer.Config) (goesOn bool) {
 	source := config.Source
 	memory := s.config.State.Resume(source)
@@ -55,13 +55,13 @@ func (s *Fleet) resume(config *informer.Config) (goesOn bool) {
 }
 
 const (
-	// mixed is the scope of a source that took over objects of others, until it was listed. No selection has this text.
+	// mixed is the scope of a source that took over objects of others, until it is listed. No selection has this text.
 	mixed = "(several)"
-	// none is the scope of a source that is watched no more, until that was handed on.
+	// none is the scope of a source that is not watched any more, until its objects were handed on as left.
 	none = "(none)"
 )
 
-// takeOver makes objects of remembered sources those of a source that watches them from now on.
+// takeOver moves objects of remembered sources to a source that watches them from now on.
 func (s *Fleet) takeOver(source informer.Source, key watchKey, p *plan) {
 	var shares []informer.Share
 	source.Scope = mixed
@@ -94,9 +94,9 @@ func (s *Fleet) takeOver(source informer.Source, key watchKey, p *plan) {
 	}
 }
 
-// reconcileRemembered deals, once, with each source that an earlier process watched and that this one does not: its
-// resource is gone, and its objects' deletions are still to be handed on; or no scope asks any more for what others did not take
-// over of it, which has left. It reports whether nothing is left in doubt.
+// reconcileRemembered handles, once, each source that the previous process watched and this one does not. If the
+// resource is gone, the deletions of its objects are handed on. If no scope selects the resource, the objects that no
+// other source took over have left. It returns false if a source cannot be decided yet.
 func (s *Fleet) reconcileRemembered(ctx context.Context, group *sync.WaitGroup, found *discovery.Catalog, p *plan) bool {
 	settled := true
 	for _, source := range s.config.State.Remembered() {
@@ -107,7 +107,7 @@ func (s *Fleet) reconcileRemembered(ctx context.Context, group *sync.WaitGroup, 
 		served := slices.ContainsFunc(found.Served, func(served discovery.Served) bool { return served.GroupResource == key.GroupResource })
 		switch {
 		case served && (p.open || len(found.Failed) > 0) || s.waits(key, p):
-			settled = false // the plan may lack what a later look finds, or what takes over is not begun yet
+			settled = false // a later discovery may find more, or an informer that takes over has not started
 			continue
 		case !served && s.asksFor(key, source.Resource) && !source.Defined:
 			s.log.Info("resource is not served; what is known of it stays known", "source", source.Name) // its objects may live on
@@ -116,7 +116,7 @@ func (s *Fleet) reconcileRemembered(ctx context.Context, group *sync.WaitGroup, 
 				settled = false
 				continue
 			}
-			s.log.Info("resource went while nobody watched, handing on its deletions", "source", source.Name)
+			s.log.Info("resource was removed while the bridge was down, sending its deletions", "source", source.Name)
 			s.bury(group, key, source, (*informer.Informer).DeleteAll)
 		case key.auxiliary:
 			s.config.State.Forget(source.Name)
@@ -130,7 +130,8 @@ func (s *Fleet) reconcileRemembered(ctx context.Context, group *sync.WaitGroup, 
 	return settled
 }
 
-// waits reports whether an informer that may take over objects of a source is not begun, or whether the source's own place is taken.
+// waits reports whether an informer that may take over objects of a source has not started, or whether the key of the
+// source is still in use.
 func (s *Fleet) waits(of watchKey, p *plan) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -144,7 +145,7 @@ func (s *Fleet) waits(of watchKey, p *plan) bool {
 	return r != nil && r.removed
 }
 
-// bury hands on what became of all that is known of a source that is not watched any more.
+// bury hands on the end of all known objects of a source that is not watched any more.
 func (s *Fleet) bury(group *sync.WaitGroup, key watchKey, source informer.Source, handOn func(*informer.Informer)) {
 	memory := s.config.State.Resume(source)
 	i := informer.New(informer.Config{
@@ -157,7 +158,7 @@ func (s *Fleet) bury(group *sync.WaitGroup, key watchKey, source informer.Source
 		s.running[key] = &running{informer: i, wanted: &wanted{}, cancel: func() {}, removed: true}
 	}
 	s.mu.Unlock()
-	group.Go(func() { // a handler may hold it up
+	group.Go(func() { // a handler may block
 		handOn(i)
 		s.config.State.Forget(source.Name)
 		s.mu.Lock()
@@ -169,14 +170,14 @@ func (s *Fleet) bury(group *sync.WaitGroup, key watchKey, source informer.Source
 	})
 }
 
-// asksFor reports whether a scope would watch the resource of a source if it were served.
+// asksFor reports whether a scope selects the resource of a source.
 func (s *Fleet) asksFor(key watchKey, gvr schema.GroupVersionResource) bool {
 	return slices.ContainsFunc(s.config.Scopes, func(scope Scope) bool {
 		return scope.Auxiliary == key.auxiliary && len(scope.matching(gvr)) > 0
 	})
 }
 
-// runs reports whether the source is watched, or was by this process.
+// runs reports whether this process watches the source, or did so before.
 func (s *Fleet) runs(key watchKey, source string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -10,8 +10,9 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/object"
 )
 
-// selection says which objects of a resource are watched: those that any of its clauses selects. No two clauses have the same
-// selectors, and none is covered by another, so that the same scopes give the same selection, in whatever order.
+// selection says which objects of a resource are watched: those that any of its clauses selects. No two clauses have
+// the same selectors, and none is covered by another, so that the same scopes give the same selection, in whatever
+// order.
 type selection struct {
 	clauses []clause
 	except  []string // namespaces that are watched by informers of their own, sorted
@@ -148,8 +149,9 @@ func (s selection) server() (labels, fields string) {
 	return labels, fields
 }
 
-// evaluable gives the part of the selection that can be evaluated: where clauses select by different fields, not those whose fields
-// only the API server knows, unless there are no others: then the first. It gives the fields that are not selected by for that.
+// evaluable gives the part of the selection that can be evaluated: where clauses select by different fields, not those
+// whose fields only the API server knows, unless there are no others: then the first. It gives the fields that are not
+// selected by for that.
 func (s selection) evaluable() (rest selection, dropped []string) {
 	keep := func(c clause) bool { return fieldsAreKnown(c.fields) }
 	if first := s.clauses[0].fields; !slices.ContainsFunc(s.clauses, keep) || !slices.ContainsFunc(s.clauses, func(c clause) bool { return c.fields != first }) {
@@ -166,8 +168,8 @@ func (s selection) evaluable() (rest selection, dropped []string) {
 	return rest, dropped
 }
 
-// matcher gives what evaluates the selection in this process; nil if nothing is left to be evaluated. What the API server has
-// selected by is left out, unless whole is set; fields that only the API server knows are taken to match.
+// matcher gives what evaluates the selection in this process; nil if nothing is left to be evaluated. What the API
+// server has selected by is left out, unless whole is set; fields that only the API server knows are taken to match.
 func (s selection) matcher(whole bool) func(*object.Object) bool {
 	labelsByServer, fieldsByServer := s.server()
 	var matchers []func(*object.Object) bool
