@@ -98,7 +98,7 @@ func (c *credential) parse(secret string) error {
 
 // Who returns the client as the server knows it.
 func (a *Auth) Who() string {
-	c, _ := a.read() //nolint:errcheck // who is set in any case
+	c, _ := a.read() // who is set after an error too
 	return c.who
 }
 
@@ -128,7 +128,7 @@ func (a *Auth) options() ([]natsgo.Option, error) {
 
 // rejected returns the error of a server that rejects the credentials. err is from the server or from nats.go.
 func (a *Auth) rejected(err error) *sinks.ConnectError {
-	c, _ := a.read() //nolint:errcheck // the details that are then missing are optional
+	c, _ := a.read() // after an error, only the claims are missing
 	cause := "it refuses " + c.who
 	switch {
 	case c.file == "":
