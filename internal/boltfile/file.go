@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
+	"sync/atomic"
 	"time"
 
 	"go.etcd.io/bbolt"
@@ -25,6 +26,9 @@ const (
 	pageSize = 4 << 10
 	mapSize  = 256 << 20
 	growSize = 1 << 20
+
+	// releaseAfter is how many bytes may be used through the memory map before it is released.
+	releaseAfter = 1 << 20
 )
 
 // Options of a file.
@@ -38,8 +42,8 @@ type File struct {
 	path     string
 	db       *bbolt.DB
 	usage    Usage
-	resident meter
-	unsure   bool // the last transaction failed: see Update
+	resident atomic.Int64 // bytes read or written through the map since it was released
+	unsure   bool         // the last transaction failed: see Update
 }
 
 // Open opens a file that exists. It reads all of it, which takes about 0.1 s for 100 MB that the kernel has in memory.
@@ -49,7 +53,7 @@ func Open(path string, o Options) (*File, error) {
 			return nil, err
 		}
 	}
-	usage, err := inspectFile(path, o)
+	usage, err := inspect(path)
 	if err != nil {
 		return nil, err
 	}
@@ -148,11 +152,13 @@ func (f *File) Update(write func(*bbolt.Tx) error) (err error) {
 	return nil
 }
 
-// Release counts bytes that were read or written within a transaction of the file, and releases the memory map now
-// and then.
+// Release counts bytes that were read or written within a transaction of the file, which must be open, and releases the
+// memory map after each releaseAfter of them. Otherwise the map would count as memory of the process, which limits and
+// alarms take for a leak. Released pages stay in the kernel's cache; reading them again costs a minor page fault.
 func (f *File) Release(tx *bbolt.Tx, bytes int64) {
-	if tx.DB() == f.db {
-		f.resident.use(f.db, tx, bytes)
+	if tx.DB() == f.db && f.resident.Add(bytes) >= releaseAfter {
+		f.resident.Store(0)
+		release(f.db, tx)
 	}
 }
 

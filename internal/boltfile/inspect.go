@@ -12,14 +12,13 @@ import (
 )
 
 // This file reads a bbolt file (format version 2, https://github.com/etcd-io/bbolt, internal/common) without bbolt, to
-// find out whether it is sound before bbolt maps it. bbolt trusts its file: an offset that is wrong makes it read
-// memory that is not its own, a page that is its own ancestor makes it run for ever, and it walks the tree in a
-// goroutine whose panics nobody can catch. Here every page is read into a buffer, and nothing is followed that was
-// not checked.
+// find out whether it is sound before bbolt maps it. bbolt trusts its file: a wrong offset makes it read memory that is
+// not its own, a page that is its own ancestor makes it run until memory ends, and it walks the tree in a goroutine whose
+// panics cannot be recovered. Here each page is read into a buffer, and no reference is followed before it is checked.
 //
-// What is checked: the meta pages' checksums, and of each page that the newest sound meta page reaches, that it lies
-// within the file, is the page that it should be, is referenced once, holds its elements within its bounds, and has
-// its keys in ascending order within what its parent says. Values are not looked at; they have checksums.
+// What is checked: the checksums of the meta pages, and for each page that the newest sound meta page reaches, that it is
+// within the file, has its own number, is referenced once, has its elements within its bounds, and has its keys in
+// ascending order within the bounds that its parent gives. Values are not checked; they have checksums of their own.
 
 const (
 	boltMagic      = 0xED0CDAED
@@ -37,8 +36,7 @@ const (
 	pageFreelist = 0x10
 	leafBucket   = 0x01 // flag of an element
 
-	minPageSize, maxPageSize = 1 << 10, 1 << 24 // what bbolt itself looks for
-	maxDepth                 = 64               // of pages; a sound tree of 2^31 rows has fewer than 32
+	maxDepth = 64 // of pages; a sound tree of 2^31 rows has fewer than 32
 )
 
 // Usage is how many bytes of a file hold something.
@@ -46,15 +44,16 @@ type Usage struct{ Used, Total int64 }
 
 // inspection is one walk through a file.
 type inspection struct {
-	file     *os.File
-	pageSize int64
-	pages    uint64 // the first page that is none
-	seen     []bool // by page
-	used     int64  // pages
-	buffers  [maxDepth][]byte
+	file    *os.File
+	pages   uint64 // number of pages
+	seen    []bool // by page
+	used    int64  // pages
+	buffers [maxDepth][]byte
 }
 
-func inspectFile(path string, o Options) (Usage, error) {
+// inspect walks through a bbolt file. An error that wraps ErrDamaged is about the content of the file; any other is about
+// reading it.
+func inspect(path string) (Usage, error) {
 	info, err := os.Lstat(path)
 	if err != nil {
 		return Usage{}, err
@@ -62,108 +61,89 @@ func inspectFile(path string, o Options) (Usage, error) {
 	if !info.Mode().IsRegular() {
 		return Usage{}, fmt.Errorf("not a regular file (%s)", info.Mode().Type())
 	}
-	flag := os.O_RDWR
-	if o.ReadOnly {
-		flag = os.O_RDONLY
-	}
-	file, err := os.OpenFile(path, flag, 0)
+	file, err := os.Open(path)
 	if err != nil {
 		return Usage{}, err
 	}
 	defer file.Close()
-	return inspect(file)
-}
-
-// inspect walks through a bbolt file. An error that wraps ErrDamaged is about what is in the file; any other is about
-// reading it.
-func inspect(file *os.File) (Usage, error) {
-	info, err := file.Stat()
-	if err != nil {
-		return Usage{}, err
-	}
 	m, err := newestMeta(file)
 	if err != nil {
 		return Usage{}, err
 	}
-	if m.pages < 4 || m.pages > uint64(info.Size()/m.pageSize) {
-		return Usage{}, fmt.Errorf("%w: %d pages of %d bytes in a file of %d bytes", ErrDamaged, m.pages, m.pageSize, info.Size())
+	if m.Pages < 4 || m.Pages > uint64(info.Size()/pageSize) {
+		return Usage{}, damaged("%d pages of %d bytes in a file of %d bytes", m.Pages, pageSize, info.Size())
 	}
-	// The walk goes from page to page all over the file, and so does bbolt after it. Where pages come from a disk
-	// far away, reading all of it in one go first is much faster.
+	// The walk jumps from page to page, and so does bbolt later. If the disk is slow, reading the whole file in one go
+	// first is much faster.
 	if _, err := io.Copy(io.Discard, io.NewSectionReader(file, 0, info.Size())); err != nil {
 		return Usage{}, err
 	}
-	in := &inspection{file: file, pageSize: m.pageSize, pages: m.pages, seen: make([]bool, m.pages), used: 2}
-	if err := in.tree(m.root, nil, nil, 0); err != nil {
+	in := &inspection{file: file, pages: m.Pages, seen: make([]bool, m.Pages), used: 2}
+	if err := in.tree(m.Root, nil, nil, 0); err != nil {
 		return Usage{}, err
 	}
-	if m.freelist != boltNoFreelist { // an empty file has one, and one that a tool made
-		if err := in.freelist(m.freelist); err != nil {
+	if m.Freelist != boltNoFreelist { // a file that a tool made has one
+		if err := in.freelist(m.Freelist); err != nil {
 			return Usage{}, err
 		}
 	}
-	return Usage{in.used * m.pageSize, int64(m.pages) * m.pageSize}, nil
+	return Usage{in.used * pageSize, int64(m.Pages) * pageSize}, nil
 }
 
+func damaged(format string, args ...any) error {
+	return fmt.Errorf("%w: %s", ErrDamaged, fmt.Sprintf(format, args...))
+}
+
+// boltMeta is a meta page as it is in the file, behind the header of the page.
 type boltMeta struct {
-	pageSize                    int64
-	root, freelist, pages, txid uint64
+	Magic, Version, PageSize, Flags            uint32
+	Root, Sequence, Freelist, Pages, Txid, Sum uint64
 }
 
-// newestMeta finds the meta page that bbolt would use: of the sound ones that with the higher transaction. The first
-// tells where the second is; if it can't, each place where it may be is tried.
+// newestMeta returns the meta page that bbolt would use: of the sound ones that with the higher transaction.
 func newestMeta(file *os.File) (newest boltMeta, err error) {
-	newest, first := metaAt(file, 0)
-	if first != nil && !errors.Is(first, ErrDamaged) {
-		return newest, first
-	}
-	for at := int64(minPageSize); at <= maxPageSize; at *= 2 {
-		if first == nil && at != newest.pageSize {
-			continue
-		}
-		second, err := metaAt(file, at)
+	var problem error
+	for at := int64(0); at <= pageSize; at += pageSize {
+		m, err := metaAt(file, at)
 		switch {
 		case errors.Is(err, ErrDamaged):
+			problem = err
 		case err != nil:
 			return newest, err
-		case first == nil && second.pageSize != newest.pageSize:
-			return newest, fmt.Errorf("%w: the meta pages differ in the size of pages", ErrDamaged)
-		case first != nil && second.pageSize == at, first == nil && second.txid > newest.txid:
-			return second, nil
+		case m.PageSize != pageSize:
+			return newest, damaged("pages of %d bytes", m.PageSize)
+		case newest.Magic == 0 || m.Txid > newest.Txid:
+			newest = m
 		}
 	}
-	return newest, first
+	if newest.Magic == 0 {
+		return newest, problem
+	}
+	return newest, nil
 }
 
-func metaAt(file *os.File, at int64) (boltMeta, error) {
-	var page [pageHeaderSize + metaSize]byte
-	if _, err := file.ReadAt(page[:], at); errors.Is(err, io.EOF) {
-		return boltMeta{}, fmt.Errorf("%w: the file is too short", ErrDamaged)
+func metaAt(file *os.File, at int64) (m boltMeta, err error) {
+	var b [metaSize]byte
+	if _, err := file.ReadAt(b[:], at+pageHeaderSize); errors.Is(err, io.EOF) {
+		return m, damaged("the file is too short")
 	} else if err != nil {
-		return boltMeta{}, err
+		return m, err
 	}
-	b, order := page[pageHeaderSize:], binary.NativeEndian
+	_, _ = binary.Decode(b[:], binary.NativeEndian, &m) // has this size
 	sum := fnv.New64a()
 	sum.Write(b[:metaSummed])
 	switch {
-	case order.Uint32(b) != boltMagic:
-		return boltMeta{}, fmt.Errorf("%w: no bbolt file", ErrDamaged)
-	case order.Uint32(b[4:]) != boltVersion:
-		return boltMeta{}, fmt.Errorf("%w: bbolt file of version %d", ErrDamaged, order.Uint32(b[4:]))
-	case order.Uint64(b[metaSummed:]) != sum.Sum64():
-		return boltMeta{}, fmt.Errorf("%w: checksum of the meta page is wrong", ErrDamaged)
+	case m.Magic != boltMagic:
+		err = damaged("not a bbolt file")
+	case m.Version != boltVersion:
+		err = damaged("bbolt file of version %d", m.Version)
+	case m.Sum != sum.Sum64():
+		err = damaged("checksum of the meta page is wrong")
 	}
-	m := boltMeta{
-		pageSize: int64(order.Uint32(b[8:])), root: order.Uint64(b[16:]),
-		freelist: order.Uint64(b[32:]), pages: order.Uint64(b[40:]), txid: order.Uint64(b[48:]),
-	}
-	if m.pageSize < minPageSize || m.pageSize > maxPageSize || m.pageSize&(m.pageSize-1) != 0 {
-		return boltMeta{}, fmt.Errorf("%w: pages of %d bytes", ErrDamaged, m.pageSize)
-	}
-	return m, nil
+	return m, err
 }
 
-// boltPage is a page with what follows it. Its elements are checked by elements.
+// boltPage is a page and its overflow, or an inline bucket. The elements are not checked yet.
 type boltPage struct {
 	id    uint64
 	flags uint16
@@ -171,36 +151,40 @@ type boltPage struct {
 	b     []byte // with the header
 }
 
+func newPage(id uint64, b []byte) boltPage {
+	return boltPage{id, binary.NativeEndian.Uint16(b[8:]), int(binary.NativeEndian.Uint16(b[10:])), b}
+}
+
 // page reads a page. It is valid until another one is read at that depth.
-func (in *inspection) page(id uint64, depth int) (boltPage, error) {
+func (in *inspection) page(id uint64, depth int) (p boltPage, err error) {
 	if id < 2 || id >= in.pages {
-		return boltPage{}, fmt.Errorf("%w: page %d of %d", ErrDamaged, id, in.pages)
+		return p, damaged("page %d of %d", id, in.pages)
 	}
-	at, order := int64(id)*in.pageSize, binary.NativeEndian
-	b := slices.Grow(in.buffers[depth][:0], int(in.pageSize))[:in.pageSize]
+	at := int64(id) * pageSize
+	b := slices.Grow(in.buffers[depth][:0], pageSize)[:pageSize]
 	if err := in.read(b, at); err != nil {
-		return boltPage{}, err
+		return p, err
 	}
-	self, more := order.Uint64(b), uint64(order.Uint32(b[12:]))
+	self, more := binary.NativeEndian.Uint64(b), uint64(binary.NativeEndian.Uint32(b[12:]))
 	if self != id || more >= in.pages-id {
-		return boltPage{}, fmt.Errorf("%w: page %d says that it is page %d and %d more", ErrDamaged, id, self, more)
+		return p, damaged("page %d says that it is page %d and %d more", id, self, more)
 	}
 	for i := id; i <= id+more; i++ {
 		if in.seen[i] {
-			return boltPage{}, fmt.Errorf("%w: page %d is referenced twice", ErrDamaged, i)
+			return p, damaged("page %d is referenced twice", i)
 		}
 		in.seen[i] = true
 	}
 	in.used += int64(more) + 1
-	b = slices.Grow(b, int(more)*int(in.pageSize))[:(int(more)+1)*int(in.pageSize)]
+	b = slices.Grow(b, int(more)*pageSize)[:(int(more)+1)*pageSize]
 	in.buffers[depth] = b
-	return boltPage{id, order.Uint16(b[8:]), int(order.Uint16(b[10:])), b}, in.read(b[in.pageSize:], at+in.pageSize)
+	return newPage(id, b), in.read(b[pageSize:], at+pageSize)
 }
 
 func (in *inspection) read(b []byte, at int64) error {
 	_, err := in.file.ReadAt(b, at)
-	if errors.Is(err, io.EOF) { // somebody cut it off just now
-		return fmt.Errorf("%w: the file is too short", ErrDamaged)
+	if errors.Is(err, io.EOF) { // the file was truncated meanwhile
+		return damaged("the file is too short")
 	}
 	return err
 }
@@ -213,77 +197,55 @@ func (in *inspection) freelist(id uint64) error {
 	}
 	ids := p.b[pageHeaderSize:]
 	count := uint64(p.count)
-	if count == 0xFFFF { // the count did not fit and stands in front of the ids
+	if count == 0xFFFF { // the count did not fit and precedes the ids
 		count = binary.NativeEndian.Uint64(ids)
 		ids = ids[8:]
 	}
 	if p.flags != pageFreelist || count > uint64(len(ids)/8) {
-		return fmt.Errorf("%w: page %d is no list of free pages", ErrDamaged, id)
+		return damaged("page %d is not a list of free pages", id)
 	}
 	for i := range count {
 		free := binary.NativeEndian.Uint64(ids[8*i:])
 		if free < 2 || free >= in.pages || in.seen[free] {
-			return fmt.Errorf("%w: page %d says that page %d is free", ErrDamaged, id, free)
+			return damaged("page %d says that page %d is free", id, free)
 		}
 		in.seen[free] = true
 	}
 	return nil
 }
 
-// tree checks the page and all below it. Its keys are not below low and are below high; nil: no bound.
+// tree checks the page and all below it. Its keys must be at least low and less than high; nil means no bound.
 func (in *inspection) tree(id uint64, low, high []byte, depth int) error {
 	if depth == maxDepth {
-		return fmt.Errorf("%w: more than %d pages deep", ErrDamaged, maxDepth)
+		return damaged("more than %d pages deep", maxDepth)
 	}
 	p, err := in.page(id, depth)
 	if err != nil {
 		return err
 	}
-	switch {
-	case p.flags == pageLeaf:
-		return in.leaf(p, low, high, depth)
-	case p.flags == pageBranch && p.count > 0:
-		return in.branch(p, low, high, depth)
+	if p.flags != pageLeaf && (p.flags != pageBranch || p.count == 0) {
+		return damaged("page %d has flags %#x and %d elements", id, p.flags, p.count)
 	}
-	return fmt.Errorf("%w: page %d has flags %#x and %d elements", ErrDamaged, id, p.flags, p.count)
+	return in.elements(p, low, high, depth)
 }
 
-func (in *inspection) branch(p boltPage, low, high []byte, depth int) error {
-	if err := p.keys(low, high); err != nil {
+// elements checks the elements of a page and all below them.
+func (in *inspection) elements(p boltPage, low, high []byte, depth int) error {
+	if err := p.check(low, high); err != nil {
 		return err
 	}
 	for i := range p.count {
-		key, element := p.element(i)
-		below := high
-		if i+1 < p.count {
-			below, _ = p.element(i + 1)
-		}
-		if err := in.tree(binary.NativeEndian.Uint64(element[8:]), key, below, depth+1); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// leaf checks the values that are buckets, and what is in them.
-func (in *inspection) leaf(p boltPage, low, high []byte, depth int) error {
-	if err := p.keys(low, high); err != nil {
-		return err
-	}
-	for i := range p.count {
-		value, isBucket := p.value(i)
-		if !isBucket {
-			continue
-		}
-		if len(value) < bucketSize {
-			return fmt.Errorf("%w: page %d: bucket of %d bytes", ErrDamaged, p.id, len(value))
-		}
-		root := binary.NativeEndian.Uint64(value)
 		var err error
-		if root != 0 {
-			err = in.tree(root, nil, nil, depth+1)
-		} else {
-			err = in.inline(p.id, value[bucketSize:], depth)
+		switch e, _ := p.element(i); {
+		case p.flags == pageBranch:
+			below := high
+			if i+1 < p.count {
+				next, _ := p.element(i + 1)
+				below = next.key
+			}
+			err = in.tree(e.child, e.key, below, depth+1)
+		case e.flags&leafBucket != 0:
+			err = in.bucket(p.id, e.value, depth+1)
 		}
 		if err != nil {
 			return err
@@ -292,64 +254,67 @@ func (in *inspection) leaf(p boltPage, low, high []byte, depth int) error {
 	return nil
 }
 
-// inline checks a bucket that stands within the page of its parent.
-func (in *inspection) inline(id uint64, b []byte, depth int) error {
-	if len(b) < pageHeaderSize || depth+1 == maxDepth {
-		return fmt.Errorf("%w: page %d: inline bucket of %d bytes", ErrDamaged, id, len(b))
+// bucket checks a value that is a bucket. If it is small, the value contains the only page.
+func (in *inspection) bucket(id uint64, value []byte, depth int) error {
+	if len(value) < bucketSize {
+		return damaged("page %d: bucket of %d bytes", id, len(value))
 	}
-	order := binary.NativeEndian
-	p := boltPage{id, order.Uint16(b[8:]), int(order.Uint16(b[10:])), b}
+	if root := binary.NativeEndian.Uint64(value); root != 0 {
+		return in.tree(root, nil, nil, depth)
+	}
+	inline := value[bucketSize:]
+	if len(inline) < pageHeaderSize || depth == maxDepth {
+		return damaged("page %d: inline bucket of %d bytes", id, len(inline))
+	}
+	p := newPage(id, inline)
 	if p.flags != pageLeaf {
-		return fmt.Errorf("%w: page %d: inline bucket with flags %#x", ErrDamaged, id, p.flags)
+		return damaged("page %d: inline bucket with flags %#x", id, p.flags)
 	}
-	return in.leaf(p, nil, nil, depth+1)
+	return in.elements(p, nil, nil, depth)
 }
 
-// keys checks that all elements lie within the page, and their keys within the bounds and in ascending order.
-func (p boltPage) keys(low, high []byte) error {
+// check checks that all elements are within the page, and their keys within the bounds and in ascending order.
+func (p boltPage) check(low, high []byte) error {
 	if pageHeaderSize+p.count*elementSize > len(p.b) {
-		return fmt.Errorf("%w: page %d: %d elements", ErrDamaged, p.id, p.count)
+		return damaged("page %d: %d elements", p.id, p.count)
 	}
 	for i := range p.count {
-		if !p.inBounds(i) {
-			return fmt.Errorf("%w: page %d: element %d is out of bounds", ErrDamaged, p.id, i)
+		e, ok := p.element(i)
+		if !ok {
+			return damaged("page %d: element %d is out of bounds", p.id, i)
 		}
-		key, _ := p.element(i)
-		if i == 0 && low != nil && bytes.Compare(key, low) < 0 || i > 0 && bytes.Compare(key, low) <= 0 ||
-			high != nil && bytes.Compare(key, high) >= 0 {
-			return fmt.Errorf("%w: page %d: key %d is out of order", ErrDamaged, p.id, i)
+		if i == 0 && low != nil && bytes.Compare(e.key, low) < 0 || i > 0 && bytes.Compare(e.key, low) <= 0 ||
+			high != nil && bytes.Compare(e.key, high) >= 0 {
+			return damaged("page %d: key %d is out of order", p.id, i)
 		}
-		low = key
+		low = e.key
 	}
 	return nil
 }
 
-// inBounds reports whether key and value of an element are behind the elements and within the page.
-func (p boltPage) inBounds(i int) bool {
-	at := pageHeaderSize + i*elementSize
-	e, order := p.b[at:], binary.NativeEndian
-	start, size := uint64(at)+uint64(order.Uint32(e)), uint64(order.Uint32(e[4:]))
-	if p.flags == pageLeaf {
-		start, size = uint64(at)+uint64(order.Uint32(e[4:])), uint64(order.Uint32(e[8:]))+uint64(order.Uint32(e[12:]))
-	}
-	return start >= uint64(pageHeaderSize+p.count*elementSize) && start+size <= uint64(len(p.b))
+// element is an element of a page: a child of a branch, or a key and value of a leaf.
+type element struct {
+	flags      uint32
+	child      uint64
+	key, value []byte
 }
 
-// element gives the key of an element of a page that keys found sound, and the element from its start on.
-func (p boltPage) element(i int) (key, element []byte) {
-	element = p.b[pageHeaderSize+i*elementSize:]
-	pos, size := element, element[4:]
+// element returns an element; ok is false if its key and value are not within the page, behind all elements.
+func (p boltPage) element(i int) (e element, ok bool) {
+	at, order := pageHeaderSize+i*elementSize, binary.NativeEndian
+	b := p.b[at:]
+	offset, keySize, valueSize := order.Uint32(b), order.Uint32(b[4:]), uint32(0)
 	if p.flags == pageLeaf {
-		pos, size = element[4:], element[8:]
+		e.flags, offset, keySize, valueSize = offset, keySize, order.Uint32(b[8:]), order.Uint32(b[12:])
+	} else {
+		e.child = order.Uint64(b[8:])
 	}
-	start := binary.NativeEndian.Uint32(pos)
-	return element[start : start+binary.NativeEndian.Uint32(size)], element
-}
-
-// value gives that of an element of a leaf that keys found sound.
-func (p boltPage) value(i int) (value []byte, isBucket bool) {
-	element := p.b[pageHeaderSize+i*elementSize:]
-	order := binary.NativeEndian
-	start := order.Uint32(element[4:]) + order.Uint32(element[8:])
-	return element[start : start+order.Uint32(element[12:])], order.Uint32(element)&leafBucket != 0
+	start := uint64(at) + uint64(offset)
+	middle := start + uint64(keySize)
+	end := middle + uint64(valueSize)
+	if start < uint64(pageHeaderSize+p.count*elementSize) || end > uint64(len(p.b)) {
+		return e, false
+	}
+	e.key, e.value = p.b[start:middle], p.b[middle:end]
+	return e, true
 }

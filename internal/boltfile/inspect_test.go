@@ -93,7 +93,7 @@ func TestInspect(t *testing.T) {
 		{"nothing", func(boltFile) {}, ""},
 		{"older meta page", func(f boltFile) { clear(f.b[pageSize-f.meta : 2*pageSize-f.meta]) }, ""},
 		{"both meta pages", func(f boltFile) { f.b[element+20]++; f.b[pageSize+element+20]++ }, "checksum of the meta page"},
-		{"magic", func(f boltFile) { f.b[element]++; f.b[pageSize+element]++ }, "no bbolt file"},
+		{"magic", func(f boltFile) { f.b[element]++; f.b[pageSize+element]++ }, "not a bbolt file"},
 		{"version", func(f boltFile) { f.b[element+4]++; f.b[pageSize+element+4]++ }, "version 3"},
 		{"size of pages", func(f boltFile) { put32(f.b, f.meta+element+8, 8192); sum(f) }, "."},
 		{"odd size of pages", func(f boltFile) {
@@ -149,7 +149,7 @@ func TestInspect(t *testing.T) {
 			if err := os.WriteFile(path, f.b, 0o600); err != nil {
 				t.Fatal(err)
 			}
-			size, err := inspectFile(path, Options{})
+			size, err := inspect(path)
 			switch {
 			case test.want == "" && (err != nil || size.Used == 0 || size.Used > size.Total || size.Total > int64(len(f.b))):
 				t.Errorf("%+v %v", size, err)
@@ -182,7 +182,7 @@ func TestInspectFreeList(t *testing.T) {
 	if err := db.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if size, err := inspectFile(path, Options{}); err != nil || size.Used == size.Total {
+	if size, err := inspect(path); err != nil || size.Used == size.Total {
 		t.Fatalf("%+v %v", size, err)
 	}
 	b, err := os.ReadFile(path)
@@ -200,7 +200,7 @@ func TestInspectFreeList(t *testing.T) {
 		if err := os.WriteFile(path, changed, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := inspectFile(path, Options{}); !errors.Is(err, ErrDamaged) {
+		if _, err := inspect(path); !errors.Is(err, ErrDamaged) {
 			t.Errorf("page %d is free: %v", free, err)
 		}
 	}
@@ -208,7 +208,7 @@ func TestInspectFreeList(t *testing.T) {
 	if err := os.WriteFile(path, b, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := inspectFile(path, Options{}); !errors.Is(err, ErrDamaged) {
+	if _, err := inspect(path); !errors.Is(err, ErrDamaged) {
 		t.Errorf("5000 free pages: %v", err)
 	}
 }

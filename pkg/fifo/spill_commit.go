@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"time"
 
@@ -233,8 +234,8 @@ func (c *committer[T]) collect(known uint64) {
 	c.more = bytes >= c.commitBytes
 }
 
-// round makes one commit and reports whether it wrote anything, or ended the spilling. An error may come with
-// progress. What was acknowledged comes first: on a full disk that makes room.
+// round makes one commit and reports whether it wrote anything, or ended the spilling. What was acknowledged comes first:
+// on a full disk that makes room. If an item cannot be encoded, those in front of it are written, and it returns an error.
 func (c *committer[T]) round(final bool) (progress bool, err error) {
 	p, ok := c.plan(final)
 	if !ok {
@@ -243,27 +244,30 @@ func (c *committer[T]) round(final bool) (progress bool, err error) {
 	if err := c.log.Ack(p.acked); err != nil {
 		return false, err
 	}
-	if p.leave {
-		c.recovered()
-		c.report(c.leave(p, final))
-		return true, nil
-	}
-	err = c.encode(final)
 	last := p.known
-	if written := c.batch.Last(); written > 0 {
-		if writeErr := c.log.Append(c.batch, p.marks); writeErr != nil {
-			err = errors.Join(err, writeErr)
-		} else {
-			last = written
-		}
+	if len(c.entries) > 0 {
+		last, err = c.write(p, final)
 	}
 	if err == nil {
 		c.recovered()
 	}
-	settled := c.finish(p, last)
+	settled := c.finish(p, last, final)
 	clear(c.entries)
 	c.report(settled)
-	return last > p.known, err
+	return p.leave || last > p.known, err
+}
+
+// write writes c.entries, as far as there is room, and returns the number of the newest item that is on disk or
+// acknowledged.
+func (c *committer[T]) write(p plan, final bool) (last uint64, err error) {
+	err = c.encode(final)
+	if c.batch.Last() == 0 {
+		return p.known, err
+	}
+	if writeErr := c.log.Append(c.batch, p.marks); writeErr != nil {
+		return p.known, errors.Join(err, writeErr)
+	}
+	return c.batch.Last(), err
 }
 
 // encode puts c.entries to the batch, as far as there is room. With an error the items before the one that it is
@@ -301,60 +305,37 @@ func (c *committer[T]) encode(final bool) error {
 	return nil
 }
 
-// finish takes over that items up to the number last are on disk or acknowledged, and gives those that are settled by
-// that.
-func (c *committer[T]) finish(p plan, last uint64) (settled []T) {
+// finish notes that items up to the number last are on disk or acknowledged, ends the spilling if p and what was pushed
+// since allow it, and returns the items that are settled by that.
+func (c *committer[T]) finish(p plan, last uint64, final bool) (settled []T) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.durable = last
+	leave := p.leave && (final || c.calm())
 	if last > p.known {
-		for source, m := range c.marks {
-			if m.seq <= last {
-				delete(c.marks, source)
-			}
-		}
+		maps.DeleteFunc(c.marks, func(_ string, m mark) bool { return m.seq <= last })
 	}
-	settled = c.release(nil, last)
+	for c.receipts.len() > 0 && (leave || c.receipts.front().seq <= last) {
+		settled = append(settled, c.receipts.pop().v)
+	}
 	acked := c.ackedUpTo()
 	for _, e := range c.entries {
 		if e.seq > acked && e.seq <= last {
 			settled = append(settled, e.v)
 		}
 	}
-	for c.buf.len() > 0 && c.buf.front().seq <= last {
-		if e := c.buf.front(); c.headEnd+1 == e.seq && (c.head.len() == 0 || c.headShare.fits(c.head.len(), c.headBytes(), e.size)) {
+	for c.buf.len() > 0 && (leave || c.buf.front().seq <= last) {
+		e := c.buf.front()
+		fits := c.head.len() == 0 || c.headShare.fits(c.head.len(), c.headBytes(), e.size)
+		if leave || fits && c.headEnd+1 == e.seq {
 			c.advance()
 			continue
 		}
-		e := c.buf.pop()
 		c.bufBytes -= e.size
 		c.remove(e.size)
+		c.buf.pop()
 	}
-	c.admit()
-	return settled
-}
-
-// release appends what the receipts up to a number stand for, and drops them.
-func (s *Spill[T]) release(settled []T, upTo uint64) []T {
-	for s.receipts.len() > 0 && s.receipts.front().seq <= upTo {
-		settled = append(settled, s.receipts.pop().v)
-	}
-	return settled
-}
-
-// leave ends the spilling: nothing that is needed is on disk. It gives the items that are settled by that.
-func (c *committer[T]) leave(p plan, final bool) (settled []T) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.durable = p.known
-	if !final && !c.calm() { // not any more
-		return c.release(nil, p.known)
-	}
-	for c.buf.len() > 0 {
-		c.advance()
-	}
-	c.spilling = false
-	settled = c.release(nil, c.tail)
+	c.spilling = !leave
 	c.admit()
 	return settled
 }
