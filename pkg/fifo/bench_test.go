@@ -131,8 +131,8 @@ func BenchmarkOverflow(b *testing.B) {
 	}
 }
 
-// BenchmarkMerge pushes into a full compacting queue: first with superseded items waiting, which are merged; then with all
-// keys distinct, where the new item takes up the old one of its key.
+// BenchmarkMerge pushes into a full compacting queue: first with superseded items waiting, which are merged; then
+// with all keys distinct, where the new item takes up the old one of its key.
 func BenchmarkMerge(b *testing.B) {
 	for name, keys := range map[string]int{"superseded": benchItems / 8, "replaced": benchItems} {
 		b.Run(name, func(b *testing.B) {

@@ -3,22 +3,23 @@ package fifo
 // CompactingOptions configures a [Compacting] queue. The functions are called with the queue locked: see the
 // package comment.
 type CompactingOptions[T any, K comparable] struct {
-	// MaxItems bounds the items that wait and are taken, together. Required.
+	// MaxItems bounds the number of waiting and taken items together. Required.
 	MaxItems int
-	// MaxBytes bounds the sum of their sizes. 0: no such bound.
+	// MaxBytes bounds the sum of their sizes. 0 means no bound.
 	MaxBytes int64
-	// Size is an item's size in bytes; it must not change while the item is queued. Nil: every item has 0 bytes.
+	// Size returns an item's size in bytes, which must not change while the item is queued. Nil means 0 for each item.
 	Size func(T) int64
-	// Key says which items may be merged with each other, such as an object's uid. It must not change while the item
-	// is queued. Required.
+	// Key returns the same value for items that may be merged with each other, such as an object's uid. It must not
+	// change while the item is queued. Required.
 	Key func(T) K
-	// Mergeable reports whether an item may be merged at all; of those that may not, Key is not asked. Nil: all may.
+	// Mergeable reports whether an item may be merged; if not, Key is not called. Nil means that all items may be
+	// merged.
 	Mergeable func(T) bool
-	// Merge gives the item that stands for both; it takes newer's place, and must have newer's key and be mergeable.
-	// It should not be larger than both together. It changes neither argument, and its result may be thrown away:
-	// it is then called again later. Required.
+	// Merge returns the item that replaces both. It takes newer's place, and must have newer's key and be mergeable. It
+	// should not be larger than both together. Merge must not change its arguments. The queue may ignore the result and
+	// call Merge again later. Required.
 	Merge func(older, newer T) T
-	// OnMerge, if set, is called with each older item that was merged away.
+	// OnMerge, if set, is called with each older item that was merged into a newer one.
 	OnMerge func(older T)
 }
 
@@ -30,23 +31,24 @@ type Compacting[T any, K comparable] struct {
 	merge     func(older, newer T) T
 	onMerge   func(T)
 
-	// waiting are all items that wait, oldest first. Taken items are not in it: no merge can reach them.
+	// waiting has the waiting items, oldest first.
 	waiting chain[T, K]
-	// search is where the search for items to merge goes on; nil: at the next item that is pushed. Invariant: no item in
-	// front of it has an older waiting item of its key. While pushes wait, and the policy is not suspended, no item has.
+	// search is where the search for items to merge continues; nil means at the next item that is pushed. Invariant:
+	// no item in front of it has an older waiting item of its key. While pushes wait, and the policy is not
+	// suspended, no item has one.
 	search *node[T, K]
-	// latest has the newest waiting item of each key. Invariant: it is the end of the chain of newer links that leads
-	// through all waiting mergeable items of that key in order of age.
+	// latest has the newest waiting item of each key. Invariant: following its older links visits all waiting mergeable
+	// items of that key.
 	latest map[K]*node[T, K]
-	// spread is an upper bound of how many keys latest held at a time: maps do not shrink.
+	// spread is the largest number of keys that latest had, or more: maps do not shrink.
 	spread int
-	// free are nodes to use again. Invariant: not more than there are waiting items, or minFree.
+	// free has nodes for reuse. Invariant: at most as many as there are waiting items, or minFree.
 	free nodePool[T, K]
 }
 
 var _ Queue[int] = (*Compacting[int, int])(nil)
 
-// NewCompacting makes a [Compacting] queue. It panics if opts lacks a required field.
+// NewCompacting returns a [Compacting] queue. It panics if opts lacks a required field.
 func NewCompacting[T any, K comparable](opts CompactingOptions[T, K]) Queue[T] {
 	if opts.Key == nil || opts.Merge == nil {
 		panic("fifo: Key and Merge are required")
@@ -77,7 +79,7 @@ func (c *Compacting[T, K]) offer(v T, size int64, behind bool) bool {
 	return !c.holding && keyed && c.replaceLatest(key, v)
 }
 
-// enqueue puts v at the end; there must be room.
+// enqueue appends v; there must be room.
 func (c *Compacting[T, K]) enqueue(v T, size int64, key K, keyed bool) {
 	n := c.free.get()
 	n.v, n.size, n.key, n.keyed = v, size, key, keyed
@@ -117,9 +119,9 @@ func (c *Compacting[T, K]) mergeFirst() bool {
 	return true
 }
 
-// replaceLatest merges the newest waiting item of the key into v and puts the result at the end, if it fits there
-// once that item is gone. Nothing is superseded when it is called, so the key has this one item and no link leads
-// to its node.
+// replaceLatest merges the newest waiting item of the key into v and appends the result, if there is room for it
+// without that item. It must be called only if nothing is left to merge: then the key has one waiting item, to which
+// no link leads.
 func (c *Compacting[T, K]) replaceLatest(key K, v T) bool {
 	n := c.latest[key]
 	if n == nil {
@@ -142,7 +144,7 @@ func (c *Compacting[T, K]) replaceLatest(key K, v T) bool {
 	return true
 }
 
-// mergedAway counts an item that lives on in a newer one only.
+// mergedAway counts an item that was merged into a newer one.
 func (c *Compacting[T, K]) mergedAway(older T) {
 	c.merged++
 	if c.onMerge != nil {

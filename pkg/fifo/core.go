@@ -6,20 +6,20 @@ import (
 	"sync"
 )
 
-// gapCharge stands for the size of a taken gap item, which is outside the bounds. Sizes are never negative.
+// gapCharge is used as the size of a taken gap item, which does not count against the bounds. Sizes are never negative.
 const gapCharge = -1
 
-// policy is the waiting part of a queue: how items are kept until they are taken, and what happens when there is
-// no room. Its methods are called with the core's lock held. The policy keeps the ledger of what waits.
+// policy is the waiting part of a queue: it stores items until they are taken, and decides what happens when there is
+// no room. Its methods are called with the core's lock held. The policy updates the ledger for waiting items.
 type policy[T any] interface {
-	// offer takes v up, if need be after making room, and reports whether it did; if not, the push has to wait, and
-	// v is offered again when something changed. behind says that earlier pushes wait for room: then v may only be
-	// taken up if it needs none.
+	// offer accepts v, if necessary after making room, and returns true; or it returns false: then the push has to
+	// wait, and v is offered again after a change. If behind is set, earlier pushes wait for room, and v may be
+	// accepted only if it needs no room.
 	offer(v T, size int64, behind bool) bool
-	// front is the size of the item that pop would give; ok is false if nothing waits.
+	// front returns the size of the item that pop would return; ok is false if nothing waits.
 	front() (size int64, ok bool)
-	// pop removes the oldest waiting item. charge is what is to be given back to the ledger when it is
-	// acknowledged: its size, or gapCharge.
+	// pop removes the oldest waiting item. charge is the size to subtract from the ledger when the item is
+	// acknowledged, or gapCharge.
 	pop() (v T, charge int64)
 }
 
@@ -27,13 +27,13 @@ type policy[T any] interface {
 type ledger struct {
 	maxItems int   // at least 1
 	maxBytes int64 // 0: no bound
-	lifted   bool  // the bounds do not hold any more
+	lifted   bool  // there are no bounds any more
 
-	// items counts what waits and what is taken, without gap items. Invariant: items <= maxItems.
+	// items counts waiting and taken items, without gap items. Invariant: items <= maxItems.
 	items int
 	// bytes is the sum of their sizes. Invariant: bytes <= maxBytes, unless items is 1 or a merge enlarged an item.
 	bytes int64
-	// gaps counts the gap items that wait and that are taken.
+	// gaps counts waiting and taken gap items.
 	gaps int
 
 	// Counters only grow. Invariant: items == pushed - dropped - merged - (acked without gap items).
@@ -48,33 +48,33 @@ func (l *ledger) fits(size int64) bool {
 	return l.items < l.maxItems && (l.maxBytes == 0 || size <= l.maxBytes-l.bytes)
 }
 
-// add and remove enter and take out one item of this size.
+// add and remove add and remove one item of this size.
 func (l *ledger) add(size int64)    { l.items++; l.bytes += size }
 func (l *ledger) remove(size int64) { l.items--; l.bytes -= size }
 
-// core is what the queues of this package share: the lock, the taken items, and those who wait. Each queue embeds
-// it and is its policy.
+// core is the common part of the queues of this package: the lock, the taken items, and the waiting pushes. Each queue
+// embeds a core and is its policy.
 type core[T any] struct {
 	policy policy[T]     // set once
 	size   func(T) int64 // set once; may be nil
 	work   chan struct{} // capacity 1: wakes the consumer
 
-	mu sync.Mutex // guards all that follows, and the policy's fields; held only for short, non-blocking work
+	mu sync.Mutex // guards everything below, and the policy's fields; held only for short, non-blocking work
 	ledger
-	// taken has the charge of each taken item, oldest first. Invariant: the charges of items that are no gap items and
-	// the sizes of the waiting items add up to ledger.bytes.
+	// taken has the charge of each taken item, oldest first. Invariant: the sizes of taken and waiting items, without
+	// gap items, add up to ledger.bytes.
 	taken deque[int64]
-	// waiters are the pushes that wait, oldest first. Invariant: the first of them is one that the policy refused
-	// after the last change that could have made room.
+	// waiters are the pushes that wait, oldest first. Invariant: the policy has not accepted the first of them since
+	// the last change that could have made room.
 	waiters []*waiter[T]
-	// holding: a push that finds no room waits, whatever the policy is.
+	// holding suspends the policy: a push that finds no room waits.
 	holding bool
-	idle    bool // the consumer waits, or will: the next item must be announced on work
-	closed  bool // Invariant: then there are no waiters
+	idle    bool // the consumer waits, or is about to: the next item must be announced on work
+	closed  bool // invariant: if it is set, there are no waiters
 }
 
-// waiter is a push that waits for room. Its item is taken up, or refused with err, by the goroutine that removes it from
-// the waiters, which then closes done.
+// waiter is a push that waits for room. The goroutine that removes it from core.waiters has queued its item, or has set
+// err; then it closes done.
 type waiter[T any] struct {
 	v    T
 	size int64
@@ -82,7 +82,7 @@ type waiter[T any] struct {
 	err  error // valid when done is closed
 }
 
-// init sets c up; bounds are checked here, since a queue without them breaks the promise of the whole.
+// init initializes c. It panics if the bounds are invalid.
 func (c *core[T]) init(p policy[T], maxItems int, maxBytes int64, size func(T) int64) {
 	if maxItems < 1 || maxBytes < 0 {
 		panic("fifo: MaxItems must be at least 1 and MaxBytes at least 0")
@@ -91,7 +91,7 @@ func (c *core[T]) init(p policy[T], maxItems int, maxBytes int64, size func(T) i
 	c.maxItems, c.maxBytes = maxItems, maxBytes
 }
 
-// sizeOf is v's size, never negative.
+// sizeOf returns the size of v, which is never negative.
 func (c *core[T]) sizeOf(v T) int64 {
 	if c.size == nil {
 		return 0
@@ -113,7 +113,7 @@ func (c *core[T]) Push(ctx context.Context, v T) error {
 	}
 }
 
-// tryPush offers v and, if it has to wait, gives the waiter that stands for it.
+// tryPush offers v. If v has to wait, it returns a waiter.
 func (c *core[T]) tryPush(v T, size int64) (*waiter[T], error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -121,7 +121,7 @@ func (c *core[T]) tryPush(v T, size int64) (*waiter[T], error) {
 		return nil, ErrClosed
 	}
 	if c.policy.offer(v, size, len(c.waiters) > 0) {
-		c.admit() // only a merge that made an item smaller can have made room for others
+		c.admit() // a merge may have made an item smaller
 		c.announce()
 		return nil, nil
 	}
@@ -131,7 +131,7 @@ func (c *core[T]) tryPush(v T, size int64) (*waiter[T], error) {
 	return w, nil
 }
 
-// admit lets in as many waiting pushes as there is room for, in order.
+// admit accepts as many waiting pushes as there is room for, in order.
 func (c *core[T]) admit() {
 	for len(c.waiters) > 0 && c.policy.offer(c.waiters[0].v, c.waiters[0].size, false) {
 		close(c.waiters[0].done)
@@ -148,7 +148,7 @@ func (c *core[T]) Lift() {
 	c.admit()
 }
 
-// abandon ends w's wait with err, unless it has been decided in the meantime: then that stands.
+// abandon ends the wait of w with err, unless the wait has ended meanwhile.
 func (c *core[T]) abandon(w *waiter[T], err error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -157,12 +157,12 @@ func (c *core[T]) abandon(w *waiter[T], err error) error {
 		return w.err
 	}
 	c.waiters = slices.Delete(c.waiters, i, i+1)
-	c.admit() // w may have held up smaller items behind it
+	c.admit() // w may have blocked smaller items behind it
 	return err
 }
 
-// announce wakes the consumer if it waits. Its work channel holds one token: a token that was not used, because
-// the consumer's context ended first, costs the next wait one extra look.
+// announce wakes the consumer if it waits. The channel work has room for one token. If a token was not used, because
+// the consumer's context ended first, the next wait looks once more without need.
 func (c *core[T]) announce() {
 	if !c.idle {
 		return
@@ -174,8 +174,8 @@ func (c *core[T]) announce() {
 	}
 }
 
-// Take implements [Queue]. It clears buf first, so that a consumer that passes its last batch does not pin it while
-// it waits. A limit below 1 counts as 1. A context that has ended wins over waiting items.
+// Take implements [Queue]. It clears buf first, so that a consumer that passes its last batch keeps no reference to the
+// items while it waits. A limit below 1 counts as 1. If the context has ended, Take returns no items.
 func (c *core[T]) Take(ctx context.Context, buf []T, limit int, maxBytes int64) ([]T, error) {
 	clear(buf)
 	buf = buf[:0]
@@ -194,7 +194,7 @@ func (c *core[T]) Take(ctx context.Context, buf []T, limit int, maxBytes int64) 
 	}
 }
 
-// tryTake appends what there is to buf, which is empty; if that is nothing, the next item will be announced.
+// tryTake appends the waiting items to buf, which is empty. If there is none, the next item will be announced.
 func (c *core[T]) tryTake(buf []T, limit int, maxBytes int64) ([]T, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -203,7 +203,7 @@ func (c *core[T]) tryTake(buf []T, limit int, maxBytes int64) ([]T, error) {
 		if !ok || len(buf) > 0 && size > maxBytes {
 			break
 		}
-		maxBytes -= size // below 0 after a first item that is larger: then it stays alone
+		maxBytes -= size // below 0 if the first item is larger: then no other follows
 		v, charge := c.policy.pop()
 		c.taken.push(charge)
 		buf = append(buf, v)
@@ -215,8 +215,8 @@ func (c *core[T]) tryTake(buf []T, limit int, maxBytes int64) ([]T, error) {
 	return buf, nil
 }
 
-// Ack implements [Queue]. It panics if fewer than n items are taken: the caller's accounting is wrong, and to go on
-// would acknowledge what was not delivered.
+// Ack implements [Queue]. It panics if fewer than n items are taken: the caller has counted wrong, and items that were
+// not delivered would be acknowledged.
 func (c *core[T]) Ack(n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -247,7 +247,7 @@ func (c *core[T]) Close() {
 	c.announce()
 }
 
-// hold suspends the policy, or lets it apply: to the pushes that wait, too.
+// hold suspends the policy, or applies it again, also to the pushes that wait.
 func (c *core[T]) hold(on bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -255,10 +255,10 @@ func (c *core[T]) hold(on bool) {
 	c.admit()
 }
 
-// bounds are those of the queue; 0 bytes: no such bound.
+// bounds returns the bounds of the queue; 0 bytes means no bound.
 func (c *core[T]) bounds() (items int, bytes int64) { return c.maxItems, c.maxBytes }
 
-// Stats implements [Queue]. Gap items are counted in Items, Taken and Acked, but neither in Bytes nor in Pushed.
+// Stats implements [Queue]. Gap items count in Items, Taken and Acked, but neither in Bytes nor in Pushed.
 func (c *core[T]) Stats() Stats {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -3,8 +3,8 @@ package fifo
 // Capacities of a deque, powers of two.
 const (
 	minDeque = 16 // the first
-	// keptDeque is the capacity below which a deque does not shrink: the 16 KiB or less are worth less than the
-	// allocations of a queue that goes between empty and one batch.
+	// keptDeque is the capacity below which a deque does not shrink: 16 KiB or less cost less than repeated
+	// allocations in a queue that is empty after each batch.
 	keptDeque = 1024
 )
 
@@ -12,12 +12,12 @@ const (
 // that n operations cost O(n) and memory follows the content: at most 4 slots for an element, or keptDeque.
 // The zero value is ready to use.
 type deque[E any] struct {
-	buf  []E // len is 0 or a power of two; slots outside the content hold the zero value, so that they pin nothing
+	buf  []E // len is 0 or a power of two; unused slots have the zero value, so that they keep no reference
 	head int // index of the oldest element, < len(buf)
 	n    int // elements, <= len(buf)
 }
 
-// len is the number of elements.
+// len returns the number of elements.
 func (d *deque[E]) len() int { return d.n }
 
 // push appends e.
@@ -29,10 +29,10 @@ func (d *deque[E]) push(e E) {
 	d.n++
 }
 
-// front is the oldest element. The deque must not be empty.
+// front returns the oldest element. The deque must not be empty.
 func (d *deque[E]) front() *E { return &d.buf[d.head] }
 
-// at is the element with i older ones before it, 0 <= i < len.
+// at returns the element with i older ones before it, 0 <= i < len.
 func (d *deque[E]) at(i int) *E { return &d.buf[(d.head+i)&(len(d.buf)-1)] }
 
 // pop removes the oldest element. The deque must not be empty.

@@ -6,15 +6,14 @@ import (
 	"sync/atomic"
 )
 
-// Lossy is a [Queue] on disk that, when memory and disk are full, does what another queue's policy says, where a [Spill] alone makes
-// pushes wait. Items are pushed to the other queue, the front, and moved from there to the Spill. While the Spill has room on disk
-// a full front makes pushes wait; only when it has none, or its file can't be written, the front's policy applies.
-//
-// What Lossy does not define is that of the Spill.
+// Lossy is a [Queue] on disk that applies the policy of another queue when memory and disk are full, where a [Spill]
+// alone makes pushes wait. Items are pushed to the other queue, the front, and Run moves them from there to the
+// Spill. While the Spill has room on disk, a push to a full front waits. Only if the Spill has no room, or cannot
+// write, the front's policy applies. All methods that are not defined here are those of the Spill.
 type Lossy[T any] struct {
 	*Spill[T] // behind the front
 	front     holder[T]
-	// full: the Spill has no room on disk.
+	// full is set while the Spill has no room on disk, or cannot write.
 	full atomic.Bool
 	// moveItems and moveBytes bound what is moved at a time.
 	moveItems int
@@ -29,8 +28,9 @@ type holder[T any] interface {
 }
 
 const (
-	// moveItems and moveBytes bound what is moved at a time, and movePart is the part of the front that it may be. What is on its way
-	// takes room in the front and is out of reach for its policy, so that items are moved one by one when that applies.
+	// moveItems and moveBytes bound what is moved at a time, which is at most 1/movePart of the front. Items on the
+	// way take room in the front, but its policy does not apply to them. So items are moved one by one while the
+	// policy applies.
 	moveItems = 64
 	moveBytes = 1 << 20
 	movePart  = 4
@@ -38,9 +38,9 @@ const (
 
 var _ Queue[int] = (*Lossy[int])(nil)
 
-// NewLossy makes a [Lossy] queue of a [Ring] or a [Compacting] and a [Spill], both of which are its own from then on.
+// NewLossy returns a [Lossy] queue that owns a [Ring] or [Compacting] queue and a [Spill].
 func NewLossy[T any](front Queue[T], back *Spill[T]) *Lossy[T] {
-	q := &Lossy[T]{front: front.(holder[T]), Spill: back} //nolint:forcetypeassert // what else is given is a mistake in the program
+	q := &Lossy[T]{front: front.(holder[T]), Spill: back} //nolint:forcetypeassert // documented
 	items, bytes := q.front.bounds()
 	q.moveItems, q.moveBytes = max(1, min(moveItems, items/movePart)), moveBytes
 	if bytes > 0 {
@@ -54,8 +54,8 @@ func NewLossy[T any](front Queue[T], back *Spill[T]) *Lossy[T] {
 	return q
 }
 
-// Run is [Spill.Run], and moves items from the front. When ctx ends it closes the queue, and writes to disk what is left in the
-// front too, behind what the Spill has.
+// Run is [Spill.Run], and moves items from the front. When ctx ends it closes the queue, and writes the items that
+// are left in the front to disk too, after those of the Spill.
 func (q *Lossy[T]) Run(ctx context.Context) error {
 	moving, moved := context.WithCancel(context.WithoutCancel(ctx))
 	var group sync.WaitGroup
@@ -70,7 +70,8 @@ func (q *Lossy[T]) Run(ctx context.Context) error {
 	return err
 }
 
-// move moves items until ctx ends, or the front is closed and empty. It gives those that it took and did not move.
+// move moves items until ctx ends, or the front is closed and empty. It returns the items that it took and did not
+// move.
 func (q *Lossy[T]) move(ctx context.Context) (rest []T) {
 	var batch []T
 	for {
@@ -94,7 +95,7 @@ func (q *Lossy[T]) move(ctx context.Context) (rest []T) {
 	}
 }
 
-// moveRest moves what is left, whatever the Spill's bounds are.
+// moveRest moves the remaining items, whatever the bounds of the Spill are.
 func (q *Lossy[T]) moveRest(batch []T) {
 	q.front.Close()
 	q.Spill.Lift()
@@ -118,9 +119,9 @@ func (q *Lossy[T]) Lift() { q.front.Lift() }
 // Close implements [Queue].
 func (q *Lossy[T]) Close() { q.front.Close() }
 
-// Stats implements [Queue]. An item that is moved at the moment may be counted twice in Items and Bytes.
+// Stats implements [Queue]. An item that is being moved may be counted twice in Items and Bytes.
 func (q *Lossy[T]) Stats() Stats {
-	front := q.front.Stats() // first, so that no item is missed
+	front := q.front.Stats() // first, so that no item is missing
 	s := q.Spill.Stats()
 	s.Items += front.Items
 	s.Bytes += front.Bytes

@@ -105,8 +105,8 @@ func TestLossyGivesUpNothingBeforeTheDiskIsFull(t *testing.T) {
 	}
 }
 
-// When memory and disk are full the oldest items of the front go, and gap items take their place. At the end everything that
-// is left goes to disk, in order.
+// When memory and disk are full the oldest items of the front go, and gap items take their place. At the end
+// everything that is left goes to disk, in order.
 func TestLossyDropsWhenTheDiskIsFull(t *testing.T) {
 	bubble(t, func(t *testing.T, path string) {
 		q := openLossy(t, path, newTestRing(DropOldest, 4, 0), 1000)

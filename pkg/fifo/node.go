@@ -3,7 +3,7 @@ package fifo
 const (
 	// minFree is how many unused nodes a Compacting queue may keep when it is empty.
 	minFree = 256
-	// maxSpread is how many keys its map may have held for the map to be kept when it is empty.
+	// maxSpread is how many keys the map of a Compacting queue may have had to be kept when it is empty.
 	maxSpread = 1024
 )
 
@@ -13,8 +13,8 @@ type node[T any, K comparable] struct {
 	size  int64
 	key   K    // valid if keyed
 	keyed bool // the item is mergeable
-	// older and newer are the neighbors among the waiting items of the same key. Links never lead to a node that is taken
-	// or merged away, since those are always the oldest of their key.
+	// older and newer are the neighbors among the waiting items of the same key. Links never lead to a node that is
+	// taken or merged away, since those are always the oldest of their key.
 	older, newer *node[T, K]
 	prev, next   *node[T, K] // neighbors in the chain
 }
@@ -60,7 +60,7 @@ type nodePool[T any, K comparable] struct {
 	n    int
 }
 
-// get gives a zero node.
+// get returns a zero node.
 func (p *nodePool[T, K]) get() *node[T, K] {
 	n := p.head
 	if n == nil {
@@ -71,8 +71,8 @@ func (p *nodePool[T, K]) get() *node[T, K] {
 	return n
 }
 
-// put takes n back, empties it, and lets go of nodes above what a queue with so many waiting items may keep. Each
-// call changes that limit by one at most, so it lets go of two at most.
+// put clears n and keeps it for reuse. It releases nodes above the number that a queue with so many waiting items may
+// keep: at most two, because the limit changes by at most one between two calls.
 func (p *nodePool[T, K]) put(n *node[T, K], waiting int) {
 	*n = node[T, K]{newer: p.head}
 	p.head = n

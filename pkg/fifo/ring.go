@@ -1,35 +1,35 @@
 package fifo
 
-// Overflow is what a [Ring] does with a push that finds it full.
+// Overflow says what a [Ring] does with a push that finds it full.
 type Overflow uint8
 
 const (
 	// Block makes the push wait. Nothing is lost.
 	Block Overflow = iota
-	// DropOldest gives up the oldest waiting items until the new one fits. Push never waits.
+	// DropOldest drops the oldest waiting items until the new one fits. Push never waits.
 	DropOldest
 )
 
 // RingOptions configures a [Ring]. The functions are called with the queue locked: see the package comment.
 type RingOptions[T any] struct {
-	// MaxItems bounds the items that wait and are taken, together. Required.
+	// MaxItems bounds the number of waiting and taken items together. Required.
 	MaxItems int
-	// MaxBytes bounds the sum of their sizes. 0: no such bound.
+	// MaxBytes bounds the sum of their sizes. 0 means no bound.
 	MaxBytes int64
-	// Size is an item's size in bytes; it must not change while the item is queued. Nil: every item has 0 bytes.
+	// Size returns an item's size in bytes, which must not change while the item is queued. Nil means 0 for each item.
 	Size func(T) int64
-	// Overflow is what a push does that finds the queue full.
+	// Overflow says what a push does that finds the queue full.
 	Overflow Overflow
-	// Gap folds an item that DropOldest gives up into the gap items that stand in front of the oldest waiting item,
-	// and returns what stands there then. It owns gaps: it may append to it and change it and its items, but must
-	// not keep it. The first drop, and the first after these items were taken, gets a nil slice. The result is
-	// outside the bounds, so Gap keeps it short, say one gap item for each resource. Nil: no gap items.
+	// Gap adds an item that DropOldest drops to the gap items in front of the oldest waiting item, and returns the
+	// new gap items. It may append to gaps and change gaps and its items, but must not keep it. At the first drop,
+	// and at the first one after the gap items were taken, gaps is nil. The bounds do not apply to the result, so it
+	// should be short, for example one gap item for each resource. Nil means no gap items.
 	Gap func(gaps []T, dropped T) []T
-	// OnDrop, if set, is called with each item that DropOldest gives up, after Gap, in the order of the queue.
+	// OnDrop, if set, is called with each item that DropOldest drops, after Gap, in the order of the queue.
 	OnDrop func(dropped T)
 }
 
-// entry is a waiting item and its size, so that Size is asked once.
+// entry is a waiting item and its size, so that Size is called once.
 type entry[T any] struct {
 	v    T
 	size int64
@@ -42,17 +42,17 @@ type Ring[T any] struct {
 	gap      func([]T, T) []T
 	onDrop   func(T)
 
-	// waiting are the items that wait, oldest first. Taken items are not in it: no policy can reach them.
-	// Invariant: with the taken items, less gap items, they are ledger.items.
+	// waiting has the waiting items, oldest first. Invariant: waiting items and taken items, without gap items, are
+	// ledger.items.
 	waiting deque[entry[T]]
-	// gaps stand in front of waiting and stand for what was dropped there. Invariant: nil if empty; each of them, and
-	// each taken gap item, is counted once in ledger.gaps.
+	// gaps has the gap items in front of waiting. Invariant: it is nil if it is empty; each of them, and each taken gap
+	// item, counts once in ledger.gaps.
 	gaps []T
 }
 
 var _ Queue[int] = (*Ring[int])(nil)
 
-// NewRing makes a [Ring]. It panics if opts has no bound on items or an unknown policy.
+// NewRing returns a [Ring]. It panics if opts has no bound on items or an unknown policy.
 func NewRing[T any](opts RingOptions[T]) Queue[T] {
 	if opts.Overflow > DropOldest {
 		panic("fifo: unknown overflow policy")
@@ -82,7 +82,7 @@ func (r *Ring[T]) offer(v T, size int64, behind bool) bool {
 	return true
 }
 
-// drop counts v as given up and lets a gap item stand for it.
+// drop counts v as dropped and adds it to the gap items.
 func (r *Ring[T]) drop(v T) {
 	r.dropped++
 	if r.gap != nil {

@@ -17,68 +17,66 @@ const DefaultMaxAge = 10 * time.Second
 // readRetry is how long Take waits before it tries again to open a file that it could not open.
 const readRetry = time.Second
 
-// SpillOptions configures a [Spill]. Size, Mark, Since and Receipt are called with the queue locked, the others are
-// not: Encode is called by the goroutine of Run, Decode by the consumer's, OnSettled by either, OnCorrupt by the
-// consumer's and by NewSpill. None of them may call the queue.
+// SpillOptions configures a [Spill]. Its functions must not call the queue. Size, Mark, Since, Receipt and OnCorrupt
+// are called with the queue locked. Run calls Encode; the consumer's goroutine calls Decode; both call OnSettled.
 type SpillOptions[T any] struct {
-	// Path is the queue's directory. It is created when it is first needed, with mode 0700, in a directory that
-	// exists. What is damaged in it is renamed to Path+".damaged-"+time. No other queue and no other process can use
-	// it. Required.
+	// Path is the queue's directory. It is created when the queue first spills, with mode 0700, in a directory that
+	// must exist. Damaged files are renamed to Path+".damaged-"+time. Only one queue can use it at a time. Required.
 	Path string
-	// MaxItems bounds the items that are held in memory. Required, at least 2.
+	// MaxItems bounds the items in memory. Required, at least 2.
 	MaxItems int
-	// MaxBytes bounds the sum of their sizes. 0: no such bound.
+	// MaxBytes bounds the sum of their sizes. 0 means no bound.
 	MaxBytes int64
-	// MaxDiskBytes bounds what the items on disk take, with those that are acknowledged and in one file with others;
-	// then Push waits. One item is written whatever its size. 0: no bound.
+	// MaxDiskBytes bounds the size of the items on disk, including acknowledged items whose file has others. If it is
+	// reached, Push waits. One item is written whatever its size is. 0 means no bound.
 	MaxDiskBytes int64
-	// Size is an item's size in memory in bytes; it must not change while the item is queued. Nil: every item has 0.
+	// Size returns an item's size in memory in bytes, which must not change while the item is queued. Nil means 0.
 	Size func(T) int64
-	// Encode appends what has to be stored of v to dst. It may run while the consumer has v. An item that can't be
-	// encoded is handled as one that can't be written: it stays in memory, and so does what follows. Required.
+	// Encode appends the stored form of v to dst. It may run while the consumer has v. An item that cannot be encoded
+	// is handled like one that cannot be written: it stays in memory, and so do all later items. Required.
 	Encode func(dst []byte, v T) ([]byte, error)
-	// Decode is Encode's opposite. It may keep data. Required.
+	// Decode reads what Encode wrote. It may keep data. Required.
 	Decode func(data []byte) (T, error)
-	// Mark names the place of an item in its source, in whose order the items of that source are pushed; source is
-	// empty for items that have none. The store keeps the last position of each source that is durable:
-	// acknowledged, or on disk. Nil: no positions.
+	// Mark returns the source of an item and its position there. The items of a source must be pushed in the order of
+	// their positions. The source is empty if the item has none. The queue keeps the last position of each source up
+	// to which all items are acknowledged or on disk. Nil means no positions.
 	Mark func(T) (source, position string)
-	// OnSettled is called once for each item that the source need not send again after a crash: it was acknowledged,
-	// or is on disk. An item that is on disk is still given to the consumer. An item that was acknowledged is settled
-	// when the file says so too, as long as the file has items: after a crash those come again, and what is newer has
-	// to follow them. Items that an earlier process pushed are not reported. The slice must not be kept.
+	// OnSettled is called once for each item that the source need not send again after a crash, because it was
+	// acknowledged or is on disk. The consumer still takes an item that is on disk. While the log has items, an
+	// acknowledged item is settled only when its acknowledgement is durable: after a crash the items of the log come
+	// again, and newer ones must follow them. Items that an earlier process pushed are not reported. OnSettled must
+	// not keep the slice.
 	OnSettled func(items []T)
-	// Receipt makes a small value that OnSettled gets in the place of an item that was acknowledged before the file says
-	// so. Nil: the item itself.
+	// Receipt returns a small value that represents an item for OnSettled, if the item has to be kept until its
+	// acknowledgement is durable. Nil means the item itself.
 	Receipt func(T) T
-	// OnCorrupt is called with the queue locked when items could not be read back. The consumer gets the items that
-	// it returns in the place of those that are lost; they may have no place in a source (Mark). Nil: lost items are
-	// skipped.
+	// OnCorrupt is called when items could not be read back. The consumer takes the returned items in place of the lost
+	// ones. They must not have a source (Mark). Nil means that lost items are skipped.
 	OnCorrupt func(Loss) []T
-	// HoldUp is for how long a push waits for the consumer when a quarter of the bounds is in use, before memory is
-	// filled and the queue spills: what is written to disk has to be read back, which costs more than all else. After twenty times HoldUp in which the
-	// queue was never empty it spills at once, so that a slow consumer does not hold up the source for long. 0: it
-	// always spills at once.
+	// HoldUp is how long pushes wait for the consumer when a quarter of the bounds is in use, before memory is filled
+	// and the queue spills: to write items to disk and read them back costs more than everything else. If the queue
+	// was not empty for twenty times HoldUp, pushes do not wait, so that a slow consumer does not delay the source
+	// for long. 0 means that pushes never wait for this.
 	HoldUp time.Duration
-	// Since gives when an item came to be. Nil: items are not written because of their age.
+	// Since returns when an item was created. Nil means that items are not written because of their age.
 	Since func(T) time.Time
-	// MaxAge is how long an item waits for its acknowledgement before the queue spills, however little waits: a source may
-	// not keep its history for longer. 0: DefaultMaxAge.
+	// MaxAge is how long an item may wait for its acknowledgement before the queue spills, even if memory is nearly
+	// empty: a source may not keep its history for longer. 0 means DefaultMaxAge.
 	MaxAge time.Duration
-	// SyncInterval is the longest time between two commits while there is something to write. 0: DefaultSyncInterval.
+	// SyncInterval is the longest time between two commits while there is something to write. 0 means
+	// DefaultSyncInterval.
 	SyncInterval time.Duration
 	Logger       *slog.Logger // nil: slog.Default()
 }
 
 // Loss is a run of items that could not be read back.
 type Loss struct {
-	First, Last uint64 // numbers of the items, which grow over restarts; 0 if the whole file is lost and nobody knows
-	// Positions are those of [Spill.Positions]; nil if everything is lost.
-	Positions map[string]string
-	Err       error // why it could not be read
+	First, Last uint64            // numbers of the items; 0 if the whole log is lost
+	Positions   map[string]string // as of [Spill.Positions]; nil if the whole log is lost
+	Err         error             // why the items could not be read
 }
 
-// Items is how many items are lost; 0 if nobody knows.
+// Items returns how many items are lost; 0 if that is not known.
 func (l Loss) Items() int {
 	if l.Last == 0 {
 		return 0
@@ -86,14 +84,14 @@ func (l Loss) Items() int {
 	return int(l.Last - l.First + 1)
 }
 
-// spilled is an item that is held in memory.
+// spilled is an item in memory.
 type spilled[T any] struct {
 	v    T
 	size int64
-	seq  uint64 // items are numbered in their order, from 1, over restarts as long as something lies on disk
+	seq  uint64 // items are numbered in their order, also across restarts while there are items on disk
 }
 
-// mark is a position of a source, and the number of the item that it is from.
+// mark is a position of a source, and the number of the item that has it.
 type mark struct {
 	position string
 	seq      uint64
@@ -102,41 +100,41 @@ type mark struct {
 // share is a part of the bounds.
 type share struct {
 	items int
-	bytes int64 // 0: no bound
+	bytes int64 // 0 means no bound
 }
 
-// fits reports whether an item of this size has room beside so many items with so many bytes.
+// fits reports whether there is room for an item of this size in addition to this number of items and bytes.
 func (s share) fits(items int, bytes, size int64) bool {
 	return items < s.items && (s.bytes == 0 || size <= s.bytes-bytes)
 }
 
-// exceeded reports whether these are more than the share.
+// exceeded reports whether this number of items or bytes is more than the share.
 func (s share) exceeded(items int, bytes int64) bool {
 	return items > s.items || s.bytes > 0 && bytes > s.bytes
 }
 
-// Spill is a [Queue] that writes to disk what does not fit in memory. The package comment says how.
+// Spill is a [Queue] that writes to disk what does not fit in memory; see the package comment.
 //
 // In order of age, the items that are not acknowledged are: those in head, of which the oldest are taken; those that
-// lie only on disk, with the numbers from headEnd+1 to diskEnd(); those in buf. The core's ledger counts head and buf.
+// are only on disk, with the numbers from headEnd+1 to diskEnd(); those in buf. The core's ledger counts head and buf.
 type Spill[T any] struct {
 	core[T]
 	opts SpillOptions[T]
 	log  *segment.Log
-	// onFull, if set, is called by Run when a commit found no room on disk or failed, and when one found room again.
+	// onFull, if set, is called by Run when a commit finds no room on disk or fails, and when a later one finds room.
 	// Set once.
 	onFull func(full bool)
-	wake   chan struct{} // capacity 1: Run has something to do that does not wait for the next interval
-	// headShare bounds what is taken, and head while the queue spills; bufShare bounds buf. Together they are the
-	// bounds of the whole.
+	wake   chan struct{} // capacity 1: wakes Run before the interval ends
+	// headShare bounds taken items and, while the queue spills, head; bufShare bounds buf. Their sum is the bounds of
+	// the queue.
 	headShare, bufShare share
-	// commitBytes is how much of the items in memory one commit writes, and how much starts one at once; batchBytes is how
-	// much it writes to the file. Set once.
+	// commitBytes is the size of items in memory that one commit writes, and that starts a commit at once. batchBytes
+	// is how much a commit writes to the file. Set once.
 	commitBytes, batchBytes int64
 
-	// All that follows is guarded by core.mu.
+	// core.mu guards everything below.
 
-	// spilling says that items go to disk: something lies there, or will. If not, buf is empty, no unacknowledged item is
+	// spilling is set while items are or will be on disk. If it is not set, buf is empty, no unacknowledged item is
 	// on disk, and headEnd == tail.
 	spilling bool
 	head     deque[spilled[T]] // invariant: its first taken.len() items are the taken ones
@@ -147,20 +145,20 @@ type Spill[T any] struct {
 	// headEnd and buf has a greater one.
 	durable uint64
 
-	// due: items up to this number have to be acknowledged or on disk before the queue stops to spill.
+	// due is the number up to which items must be acknowledged or on disk before the queue may stop spilling.
 	due uint64
-	// receipts are of items that were acknowledged before they were on disk, and are not settled: the file does not say
-	// so. Empty while the queue does not spill.
+	// receipts has the items that were acknowledged before they were on disk, and are not settled yet because the
+	// acknowledgement is not durable. It is empty while the queue does not spill.
 	receipts deque[spilled[T]]
-	// released is memory of the consumer: what its last Ack settled.
+	// released has the items that the last Ack settled. Its memory is reused by the consumer's goroutine.
 	released []T
 
-	busySince time.Time // when the queue was empty the last time
-	heldSince time.Time // since when pushes are held up, or were held up without success; zero: little waits
+	busySince time.Time // when the queue was last empty
+	heldSince time.Time // when pushes began to wait because of HoldUp; zero if isShallow
 
-	takenBytes, bufBytes int64 // sums of the sizes of what is taken, and of what is in buf
+	takenBytes, bufBytes int64 // sizes of the taken items, and of the items in buf
 
-	marks map[string]mark // of items that were acknowledged and not written, if the log does not have them
+	marks map[string]mark // by source, of items that were acknowledged and not written
 
 	errs     int64
 	lastErr  string    // empty: the last commit succeeded
@@ -170,12 +168,13 @@ type Spill[T any] struct {
 
 var _ Queue[int] = (*Spill[int])(nil)
 
-// segmentPart is the part of MaxDiskBytes that a segment may take. As long as an item of a segment is not
-// acknowledged, none of it makes room.
+// segmentPart is the part of MaxDiskBytes that a segment may take. A segment takes its room until all its items are
+// acknowledged.
 const segmentPart = 16
 
-// NewSpill makes a [Spill], which begins with what is on disk. What can't be used of that, or is of an unknown
-// format, is renamed. An error is about the options, or says that Path can't be opened, which Run closes.
+// NewSpill returns a [Spill] that begins with the items on disk. Run closes its files. A log that cannot be used, or
+// has an unknown format, is quarantined. NewSpill returns an error if the options are invalid or Path cannot be
+// opened.
 func NewSpill[T any](opts SpillOptions[T]) (*Spill[T], error) {
 	switch {
 	case opts.Path == "" || opts.Encode == nil || opts.Decode == nil:
@@ -221,14 +220,13 @@ func NewSpill[T any](opts SpillOptions[T]) (*Spill[T], error) {
 	return s, nil
 }
 
-// Positions are, for each source, the last position that is durable: every item of that source up to it was
-// acknowledged or is on disk. They say nothing when a queue is opened that has nothing on disk. The map is the
-// caller's.
+// Positions returns, for each source, the last position up to which each item was acknowledged or is on disk. They
+// are not valid if the queue was opened without items on disk. The caller may change the map.
 func (s *Spill[T]) Positions() map[string]string { return s.log.Positions() }
 
-// SpillStats says what is on disk: unacknowledged items, what they take there, with what was acknowledged and not
-// removed yet, and what all files take, in bytes; how many times writing or opening failed since the start, and why
-// it did the last time, which is empty again when it succeeded.
+// SpillStats returns the number of unacknowledged items on disk; the bytes that they take, with those of acknowledged
+// items that are not removed yet; the bytes of all files; how many times writing or reading failed; and the last
+// error, which is empty again after a success.
 func (s *Spill[T]) SpillStats() (items, bytes, fileBytes, errors int64, lastErr string) {
 	bytes = s.log.Size()
 	s.mu.Lock()
@@ -239,12 +237,11 @@ func (s *Spill[T]) SpillStats() (items, bytes, fileBytes, errors int64, lastErr 
 	return items, bytes, bytes + segment.StateBytes, s.errs, s.lastErr
 }
 
-// PeekSpill counts the items of a [Spill] that is not open, and changes nothing. There are none if there is nothing
-// on disk.
+// PeekSpill counts the items on disk of a [Spill] that is not open, and changes nothing.
 func PeekSpill(path string) (items int64, err error) { return segment.Peek(path) }
 
-// Stats implements [Queue]. Items counts what is in memory and on disk, Bytes what is in memory. Items from an
-// earlier run are not in Pushed. Dropped counts items that could not be read back.
+// Stats implements [Queue]. Items counts items in memory and on disk, Bytes the sizes of items in memory. Items from an
+// earlier process are not in Pushed. Dropped counts items that could not be read back.
 func (s *Spill[T]) Stats() Stats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -254,7 +251,7 @@ func (s *Spill[T]) Stats() Stats {
 	}
 }
 
-// diskEnd is the number of the newest item that is not in buf.
+// diskEnd returns the number of the newest item that is not in buf.
 func (s *Spill[T]) diskEnd() uint64 {
 	if s.buf.len() == 0 {
 		return s.tail
@@ -262,7 +259,7 @@ func (s *Spill[T]) diskEnd() uint64 {
 	return s.buf.front().seq - 1
 }
 
-// ackedUpTo is the number up to which all items were acknowledged (or lost).
+// ackedUpTo returns the number up to which all items were acknowledged or lost.
 func (s *Spill[T]) ackedUpTo() uint64 {
 	if s.head.len() == 0 {
 		return s.headEnd
@@ -295,8 +292,8 @@ func (s *Spill[T]) offer(v T, size int64, behind bool) bool {
 		s.begin()
 		s.kick()
 	}
-	if !s.lifted && !s.room(size) {
-		if len(s.waiters) == 0 { // else the first of those who wait said so
+	if !s.lifted && !s.makeRoom(size) {
+		if len(s.waiters) == 0 { // else it was done for the first waiter
 			s.kick()
 		}
 		return false
@@ -308,19 +305,20 @@ func (s *Spill[T]) offer(v T, size int64, behind bool) bool {
 	return true
 }
 
-// shallowPart is the part of the bounds from which on pushes are held up. A deep queue costs more than its own memory:
-// the ledger keeps the states of all that waits, and has everything written to disk when these are too many.
+// shallowPart is the part of the bounds from which on pushes wait because of HoldUp. A deep queue costs more than its
+// own memory: the ledger keeps the states of all waiting items, and has everything written to disk if they are too
+// many.
 const shallowPart = 4
 
-// isShallow reports whether so little waits that a push need not.
+// isShallow reports whether so few items wait that a push need not wait.
 func (s *Spill[T]) isShallow() bool {
 	return s.items == 0 || s.items < s.maxItems/shallowPart && (s.maxBytes == 0 || s.bytes < s.maxBytes/shallowPart)
 }
 
-// holdUpPart is the part of the time that the queue was never empty which HoldUp is at least.
+// holdUpPart is how many times HoldUp the queue may be not empty until pushes do not wait any more.
 const holdUpPart = 20
 
-// holdUp begins to hold up pushes, if it has not yet, and reports whether they still have to wait for the consumer.
+// holdUp lets pushes wait for the consumer, and returns false when they have waited long enough.
 func (s *Spill[T]) holdUp() bool {
 	if s.opts.HoldUp <= 0 {
 		return false
@@ -328,12 +326,12 @@ func (s *Spill[T]) holdUp() bool {
 	now := time.Now()
 	if s.heldSince.IsZero() {
 		s.heldSince = now
-		s.kick() // Run offers again what waits when HoldUp is over
+		s.kick() // Run offers the waiting items again when HoldUp is over
 	}
 	return now.Sub(s.heldSince) < s.opts.HoldUp && now.Sub(s.busySince) < holdUpPart*s.opts.HoldUp
 }
 
-// enqueue takes v up in buf.
+// enqueue appends v to buf.
 func (s *Spill[T]) enqueue(v T, size int64) {
 	s.accept(size)
 	s.buf.push(spilled[T]{v, size, s.tail})
@@ -347,8 +345,8 @@ func (s *Spill[T]) begin() {
 	}
 }
 
-// Persist makes the queue write everything that waits now to disk, and returns at once; OnSettled says when it is
-// there. What finds no room on disk stays in memory.
+// Persist makes the queue write all items that it has now to disk, and returns at once. OnSettled is called when they
+// are there. Items for which there is no room on disk stay in memory.
 func (s *Spill[T]) Persist() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -363,37 +361,36 @@ func (s *Spill[T]) persist() {
 	}
 }
 
-// accept counts an item that is taken up, and numbers it.
+// accept counts and numbers an item that was pushed.
 func (s *Spill[T]) accept(size int64) {
 	s.add(size)
 	s.pushed++
 	s.tail++
 }
 
-// room reports whether an item of this size may go to buf. When the queue began to spill, head may hold more than its
-// share: what is on disk and not taken is then let go of.
-func (s *Spill[T]) room(size int64) bool {
+// makeRoom reports whether buf has room for an item of this size. Head can have more than its share since the queue
+// began to spill: makeRoom removes items from there that are on disk and not taken.
+func (s *Spill[T]) makeRoom(size int64) bool {
 	for s.headShare.exceeded(s.head.len(), s.headBytes()) && s.head.len() > s.taken.len() {
-		newest := s.head.at(s.head.len() - 1)
-		if newest.seq > s.durable {
+		seq := s.head.at(s.head.len() - 1).seq
+		if seq > s.durable {
 			return false
 		}
-		s.headEnd = newest.seq - 1
-		for s.head.len() > s.taken.len() && s.head.at(s.head.len()-1).seq == newest.seq { // replacements of a run share a number
-			s.remove(s.head.at(s.head.len() - 1).size)
-			s.head.popBack()
+		s.headEnd = seq - 1
+		for s.head.len() > s.taken.len() && s.head.at(s.head.len()-1).seq == seq { // items that replace lost ones share a number
+			s.remove(s.head.popBack().size)
 		}
 	}
 	return s.buf.len() == 0 || s.bufShare.fits(s.buf.len(), s.bufBytes, size)
 }
 
-// pressing reports whether what is to be written should not wait for the end of the interval.
+// pressing reports whether a commit should not wait for the end of the interval.
 func (s *Spill[T]) pressing() bool {
 	return len(s.waiters) > 0 || s.bufBytes >= s.commitBytes || s.bufBytes > s.bufShare.bytes/2 && s.bufShare.bytes > 0 ||
 		s.buf.len() > s.bufShare.items/2
 }
 
-// kick makes Run look at once.
+// kick wakes Run.
 func (s *Spill[T]) kick() {
 	select {
 	case s.wake <- struct{}{}:

@@ -13,21 +13,21 @@ import (
 )
 
 const (
-	// commitBytes is how much one commit writes at most, in sizes of items and in encoded bytes, unless one item is
+	// commitBytes is how much one commit writes at most, in sizes of items and in encoded bytes. One item may be
 	// larger.
 	commitBytes = 4 << 20
-	// After a failed commit the next one waits for retryMin, then twice as long each time, up to retryMax.
+	// A failed commit is retried after retryMin, then after twice as long each time, up to retryMax.
 	retryMin = 200 * time.Millisecond
 	retryMax = 10 * time.Second
-	// failureLog is the shortest time between two messages that the file began to fail: a full disk comes and goes.
+	// failureLog is the minimum time between two log messages that writing began to fail: a full disk comes and goes.
 	failureLog = time.Minute
 )
 
-// Run commits what is to be written until ctx ends. Then it writes everything that is not acknowledged, whether the
-// queue spills or not and whatever MaxDiskBytes is, and closes the files. An error says what could not be written;
-// that is not durable. Call Run once, and stop pushing before ctx ends.
+// Run makes commits until ctx ends. Then it writes everything that is not acknowledged, whether the queue spills or
+// not and whatever MaxDiskBytes is, and closes the files. It returns an error if items could not be written, which
+// are not durable then. Run must be called once, and pushes must end before ctx ends.
 func (s *Spill[T]) Run(ctx context.Context) error {
-	defer s.log.Close() // what has to be durable is
+	defer s.log.Close() // everything was made durable before
 	c := &committer[T]{Spill: s}
 	retry := retryMin
 	for {
@@ -36,7 +36,7 @@ func (s *Spill[T]) Run(ctx context.Context) error {
 		}
 		for {
 			progress, err := c.round(false)
-			c.tellFull(err != nil || c.cut)
+			c.reportFull(err != nil || c.cut)
 			if err == nil {
 				retry = retryMin
 				if progress && (c.more || s.pressed()) && ctx.Err() == nil {
@@ -54,18 +54,18 @@ func (s *Spill[T]) Run(ctx context.Context) error {
 	}
 }
 
-// committer is what the goroutine of Run owns.
+// committer is the state of the goroutine of Run.
 type committer[T any] struct {
 	*Spill[T]
-	entries []spilled[T]   // what the commit at hand writes
-	batch   *segment.Batch // its memory is used again while the queue spills
+	entries []spilled[T]   // items that the current commit writes
+	batch   *segment.Batch // reused while the queue spills
 	cut     bool           // the last commit found no room on disk
-	full    bool           // what onFull was last called with
-	more    bool           // there was more to write than the last commit took
+	full    bool           // last argument of onFull
+	more    bool           // the last commit did not write everything
 }
 
-// tellFull tells onFull if that is news.
-func (c *committer[T]) tellFull(full bool) {
+// reportFull calls onFull after a change.
+func (c *committer[T]) reportFull(full bool) {
 	if full != c.full && c.onFull != nil {
 		c.onFull(full)
 	}
@@ -120,7 +120,7 @@ func (s *Spill[T]) review() {
 	}
 }
 
-// last commits everything that is there now.
+// last writes everything that the queue has now.
 func (c *committer[T]) last() error {
 	if mutant.On("no-spill-at-end") {
 		return nil
@@ -155,22 +155,22 @@ func (s *Spill[T]) pressed() bool {
 	return s.spilling && s.pressing()
 }
 
-// failed records a failure of the disk.
+// failed counts and logs a failure of the disk.
 func (s *Spill[T]) failed(err error) {
 	s.mu.Lock()
 	s.errs++
-	tell := !s.failing && time.Since(s.failedAt) >= failureLog
-	if tell {
+	isNews := !s.failing && time.Since(s.failedAt) >= failureLog
+	if isNews {
 		s.failing, s.failedAt = true, time.Now()
 	}
 	s.lastErr = err.Error()
 	s.mu.Unlock()
-	if tell {
+	if isNews {
 		s.opts.Logger.Error("spill fails, retrying", "path", s.opts.Path, "err", err)
 	}
 }
 
-// recovered ends a time of failures.
+// recovered notes that the disk works.
 func (s *Spill[T]) recovered() {
 	s.mu.Lock()
 	worked := s.failing
@@ -181,15 +181,15 @@ func (s *Spill[T]) recovered() {
 	}
 }
 
-// plan is what a commit is to do. Items to write are in committer.entries.
+// plan is what a commit has to do. The items to write are in committer.entries.
 type plan struct {
-	acked uint64
-	known uint64            // the number of the newest item that is on disk or acknowledged
-	leave bool              // nothing that is needed is on disk, and the queue need not spill any more
-	marks map[string]string // positions of items that were acknowledged and not written
+	acked uint64            // items up to this number were acknowledged
+	known uint64            // items up to this number are on disk or acknowledged
+	leave bool              // the queue can stop spilling: no item is only on disk
+	marks map[string]string // by source, positions of items that were acknowledged and not written
 }
 
-// plan looks at what there is to do; ok is false if that is nothing.
+// plan returns what the next commit has to do; ok is false if there is nothing to do.
 func (c *committer[T]) plan(final bool) (p plan, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -210,12 +210,12 @@ func (c *committer[T]) plan(final bool) (p plan, ok bool) {
 	return p, p.leave || len(c.entries) > 0 || p.acked > c.log.Acked()
 }
 
-// calm reports whether all there is fits in memory with room to spare, and may stay there.
+// calm reports whether all items fit in half of the bounds and may stay in memory.
 func (s *Spill[T]) calm() bool {
 	return len(s.waiters) == 0 && !s.headShare.exceeded(s.items, s.bytes) && s.due <= max(s.durable, s.ackedUpTo())
 }
 
-// collect puts the next items to write, those behind known, to c.entries.
+// collect sets c.entries to the next items to write, which follow the number known.
 func (c *committer[T]) collect(known uint64) {
 	var bytes int64
 	take := func(d *deque[spilled[T]], from int) {
@@ -224,7 +224,7 @@ func (c *committer[T]) collect(known uint64) {
 			bytes += d.at(i).size
 		}
 	}
-	if c.headEnd > known { // numbers have no holes here, since nothing of it was read back
+	if c.headEnd > known { // these were not read back, so their numbers are consecutive
 		take(&c.head, c.head.len()-int(c.headEnd-known))
 		known = c.headEnd
 	}
@@ -234,8 +234,9 @@ func (c *committer[T]) collect(known uint64) {
 	c.more = bytes >= c.commitBytes
 }
 
-// round makes one commit and reports whether it wrote anything, or ended the spilling. What was acknowledged comes first:
-// on a full disk that makes room. If an item cannot be encoded, those in front of it are written, and it returns an error.
+// round makes one commit and reports whether it wrote anything, or ended the spilling. What was acknowledged comes
+// first: on a full disk that makes room. If an item cannot be encoded, those in front of it are written, and it
+// returns an error.
 func (c *committer[T]) round(final bool) (progress bool, err error) {
 	p, ok := c.plan(final)
 	if !ok {
@@ -270,8 +271,8 @@ func (c *committer[T]) write(p plan, final bool) (last uint64, err error) {
 	return c.batch.Last(), err
 }
 
-// encode puts c.entries to the batch, as far as there is room. With an error the items before the one that it is
-// about are there.
+// encode adds c.entries to the batch, as far as there is room. If an item cannot be encoded, the batch has the items
+// before it.
 func (c *committer[T]) encode(final bool) error {
 	if c.batch == nil {
 		c.batch = c.log.NewBatch()

@@ -353,7 +353,7 @@ func TestSpillRandomDamage(t *testing.T) {
 			filled(t, path, 60)
 			files := append(segmentsOf(t, path), filepath.Join(path, "state"))
 			for range 1 + rnd.IntN(3) {
-				n := rnd.IntN(len(files))
+				n := min(rnd.IntN(len(files)+2), len(files)-1) // the state, which decides over all, is met more often
 				changeFiles(t, files[n:n+1], func(_ string, data []byte) []byte {
 					at, length := rnd.IntN(len(data)), 1+rnd.IntN(500)
 					if n == len(files)-1 && rnd.IntN(2) == 0 { // the state; else one of its slots is met at most

@@ -99,7 +99,7 @@ func (d *crashTest) take(limit int, maxBytes int64) {
 		}
 		d.taken++
 	}
-	d.taking()
+	d.admitMore()
 }
 
 func (d *crashTest) ack(n int) {

@@ -48,8 +48,8 @@ func TestSpillWaitsForAConsumerThatGoesOn(t *testing.T) {
 	})
 }
 
-// A consumer that takes nothing holds up the source once, for as long as one push may wait. Memory is filled then, and the
-// queue spills at once.
+// A consumer that takes nothing holds up the source once, for as long as one push may wait. Memory is filled then,
+// and the queue spills at once.
 func TestSpillHoldsUpOnce(t *testing.T) {
 	bubble(t, func(t *testing.T, path string) {
 		s, pushed := deepSpill(t, path)

@@ -23,7 +23,8 @@ import (
 )
 
 const (
-	// spillChild is the environment variable that makes a test of this file the child process of another; it has the path.
+	// spillChild is the environment variable that makes a test of this file the child process of another; it has the
+	// path.
 	spillChild = "FIFO_SPILL_CHILD"
 	// spillSettled is one with what is settled of each source, as a checkpoint would say.
 	spillSettled = "FIFO_SPILL_SETTLED"

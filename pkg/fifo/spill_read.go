@@ -5,8 +5,8 @@ import (
 	"github.com/deltabridge/deltabridge/internal/segment"
 )
 
-// fill reads from disk until as much waits in memory as a Take with these limits may give, or no more is only there.
-// What can't be read is reported and skipped. Only the consumer calls it.
+// fill reads items from disk until memory has as many waiting items as a Take with these limits may return, or no
+// item is only on disk. Items that cannot be read are reported and skipped. Only the consumer calls it.
 func (s *Spill[T]) fill(limit int, maxBytes int64) error {
 	s.mu.Lock()
 	from, wanted := s.headEnd+1, s.wants(limit, maxBytes)
@@ -22,8 +22,8 @@ func (s *Spill[T]) fill(limit int, maxBytes int64) error {
 	return nil
 }
 
-// wants reports whether a Take with these limits may give more than what waits in memory, and there is room for it.
-// Must be called with mu held.
+// wants reports whether a Take with these limits may return more items than wait in memory, and there is room for one.
+// It must be called with mu held.
 func (s *Spill[T]) wants(limit int, maxBytes int64) bool {
 	waiting, waitingBytes := s.head.len()-s.taken.len(), s.headBytes()-s.takenBytes
 	if s.headEnd >= s.diskEnd() || waiting > 0 && (waiting >= limit || waitingBytes >= maxBytes) {
@@ -32,10 +32,11 @@ func (s *Spill[T]) wants(limit int, maxBytes int64) bool {
 	return s.head.len() == 0 || s.headShare.fits(s.head.len(), s.headBytes(), 1)
 }
 
-// load puts what was read to head, if that has room, and reports whether more is wanted. While it was read nobody has
-// changed headEnd: head gets longer by items of buf only where nothing is on disk alone between the two, and is cut
-// at its end only when it exceeds its share, which it does only when the queue begins to spill, before the first of
-// it is on disk alone.
+// load appends what was read to head, if there is room, and reports whether more is wanted.
+//
+// headEnd has not changed while the record was read. Items of buf are moved to head only if no item is only on disk.
+// And makeRoom removes items from the end of head only if head exceeds its share, which it can do only when the queue
+// begins to spill; until then no item is only on disk.
 func (s *Spill[T]) load(r segment.Record, limit int, maxBytes int64) (wanted bool) {
 	var v T
 	var size int64
@@ -64,8 +65,8 @@ func (s *Spill[T]) load(r segment.Record, limit int, maxBytes int64) (wanted boo
 	return s.wants(limit, maxBytes)
 }
 
-// replace puts what OnCorrupt gives for lost items in their place. All of it has the number of
-// the first lost item, so that the run is acknowledged when the last of it is. Must be called with mu held.
+// replace appends the items that OnCorrupt returns for lost ones. All have the number of the first lost item, so the
+// run is acknowledged when the last of them is. It must be called with mu held.
 func (s *Spill[T]) replace(l Loss) {
 	for _, v := range s.replacements(l) {
 		size := s.sizeOf(v)

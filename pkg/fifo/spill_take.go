@@ -8,7 +8,7 @@ import (
 	"github.com/deltabridge/deltabridge/internal/segment"
 )
 
-// front implements policy. What is taken is bounded by headShare, so that buf has room whatever the consumer does.
+// front implements policy. headShare bounds the taken items, so that buf has room whatever the consumer does.
 func (s *Spill[T]) front() (int64, bool) {
 	taken := s.taken.len()
 	next := &s.head
@@ -33,7 +33,7 @@ func (s *Spill[T]) pop() (T, int64) {
 	return e.v, e.size
 }
 
-// advance moves the oldest item of buf to head, which it must continue.
+// advance moves the oldest item of buf to head. No item between the two may be only on disk.
 func (s *Spill[T]) advance() {
 	e := s.buf.pop()
 	s.bufBytes -= e.size
@@ -41,9 +41,9 @@ func (s *Spill[T]) advance() {
 	s.headEnd = e.seq
 }
 
-// Take implements [Queue]. What was taken and not acknowledged is at most half of the bounds, or one item: at that Take
-// waits for an acknowledgement. While a file can't be opened, it waits for that. After the end of Run it gives
-// what is in memory, and then an error if more lies on disk.
+// Take implements [Queue]. If half of the bounds, or one larger item, is taken and not acknowledged, it waits for an
+// acknowledgement. If a file cannot be opened, it tries again after readRetry. After the end of Run it returns the
+// items in memory, and then an error if more are on disk.
 func (s *Spill[T]) Take(ctx context.Context, buf []T, limit int, maxBytes int64) ([]T, error) {
 	clear(buf)
 	buf, limit = buf[:0], max(1, limit)
@@ -57,7 +57,7 @@ func (s *Spill[T]) Take(ctx context.Context, buf []T, limit int, maxBytes int64)
 		}
 		failing = failed != nil
 		batch, err := s.tryTake(buf, limit, maxBytes)
-		more := s.taking()
+		more := s.admitMore()
 		switch {
 		case len(batch) > 0:
 			return batch, nil
@@ -77,8 +77,9 @@ func (s *Spill[T]) Take(ctx context.Context, buf []T, limit int, maxBytes int64)
 	}
 }
 
-// taking lets in who waits, if what was taken from buf made room, and reports whether more items wait to be taken.
-func (s *Spill[T]) taking() bool {
+// admitMore accepts waiting pushes, because Take may have made room in buf, and reports whether more items wait to be
+// taken.
+func (s *Spill[T]) admitMore() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.admit()
@@ -101,7 +102,7 @@ func (s *Spill[T]) Ack(n int) {
 	clear(s.released)
 }
 
-// acknowledge does so, and gives what is settled by it.
+// acknowledge acknowledges items, and returns those that are settled by that.
 func (s *Spill[T]) acknowledge(n int) []T {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -118,7 +119,7 @@ func (s *Spill[T]) acknowledge(n int) []T {
 		case !s.spilling:
 			s.note(e.v, e.seq)
 			s.released = append(s.released, e.v)
-		case e.seq > s.durable: // else it is on disk, and was settled by that
+		case e.seq > s.durable: // otherwise it was settled when it was written
 			s.note(e.v, e.seq)
 			s.keepReceipt(e)
 		}
@@ -126,12 +127,12 @@ func (s *Spill[T]) acknowledge(n int) []T {
 	s.acked += int64(n)
 	s.admit()
 	if s.head.len() > s.taken.len() || s.headEnd < s.tail {
-		s.announce() // to a consumer that had taken as much as it may
+		s.announce() // the consumer may wait because it had taken as much as it may
 	}
 	return s.released
 }
 
-// keepReceipt keeps a receipt of an acknowledged item until the file knows of it.
+// keepReceipt keeps an acknowledged item, or its receipt, until the acknowledgement is durable.
 func (s *Spill[T]) keepReceipt(e spilled[T]) {
 	if s.opts.OnSettled == nil {
 		return
@@ -142,14 +143,14 @@ func (s *Spill[T]) keepReceipt(e spilled[T]) {
 	s.receipts.push(e)
 }
 
-// report tells OnSettled of items, if there are any.
+// report calls OnSettled if there are items.
 func (s *Spill[T]) report(items []T) {
 	if len(items) > 0 && s.opts.OnSettled != nil {
 		s.opts.OnSettled(items)
 	}
 }
 
-// note keeps the position of an item that was acknowledged or written.
+// note keeps the position of an item that was acknowledged.
 func (s *Spill[T]) note(v T, seq uint64) {
 	if s.opts.Mark == nil {
 		return
