@@ -17,52 +17,55 @@ const maxFileSize = 1 << 20
 
 // Config is the whole file.
 type Config struct {
-	// The name of the cluster. It stands in each event: in `source`, in the attribute `cluster`, and for `{cluster}`
-	// in templates. Letters, digits, `-`, `_` and `.`, at most 63 characters.
+	// The name of the cluster. Each event contains it, in `source` and in the attribute `cluster`, and templates can
+	// use it as `{cluster}`. It has at most 63 letters, digits, `-`, `_` and `.`, and begins and ends with a letter or
+	// digit.
 	Cluster string `yaml:"cluster" default:"local" pattern:"^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$" example:"prod-eu-1"`
-	// The kubeconfig file to use. Empty: the service account of the Pod that the bridge runs in, else what the
-	// environment variable `KUBECONFIG` names, else `~/.kube/config`. A relative path is relative to the directory of
-	// the configuration file.
+	// The kubeconfig file. If it is empty, the bridge uses the service account of its Pod. Outside of a Pod, it uses
+	// the file that the environment variable `KUBECONFIG` names, or `~/.kube/config`. A relative path is relative to
+	// the directory of the configuration file.
 	Kubeconfig string `yaml:"kubeconfig" format:"file" default:"\"\"" example:"/etc/deltabridge/kubeconfig"`
-	// What the bridge itself has to remember.
+	// Where the bridge stores its state.
 	State State `yaml:"state"`
-	// Metrics and health.
+	// The HTTP server for metrics and health checks.
 	HTTP HTTP `yaml:"http"`
-	// What the bridge says about itself.
+	// The log of the bridge.
 	Log Log `yaml:"log"`
-	// How long the bridge goes on delivering what is queued after it was told to stop. What is left then is counted,
-	// and comes again after the next start.
+	// The maximum time to deliver queued events when the bridge stops. Events that are left are stored, and delivered
+	// after the next start.
 	ShutdownTimeout time.Duration `yaml:"shutdownTimeout" default:"30s" min:"0s" example:"1m"`
-	// Values that are hidden besides those of Secrets and the annotation `last-applied-configuration`: docs/secrets.md.
+	// Additional values to hide. The values in Secrets and in the annotation `last-applied-configuration` are hidden
+	// without a rule: see docs/secrets.md.
 	Redact []Redact `yaml:"redact"`
-	// The file with the key under which values are hidden: at least 32 bytes, as from `openssl rand -hex 32`. Not given:
-	// the bridge makes a key and keeps it in the folder of the state. With another key all fingerprints change.
+	// A file with the key for fingerprints. The key has at least 32 bytes: create one with `openssl rand -hex 32`. If
+	// it is not set, the bridge creates a key in the state directory. If the key changes, all fingerprints change.
 	RedactionKeyFile string `yaml:"redactionKeyFile" format:"file" example:"/etc/deltabridge/credentials/redaction/key"`
-	// What to watch. Not given: everything that can be listed and watched, in all namespaces.
+	// What to watch. If it is not set, the bridge watches all resources that can be listed and watched, in all
+	// namespaces.
 	Watch []Watch `yaml:"watch" minItems:"1"`
-	// Where the events go. Not given: one sink `nats` that feeds a JetStream server inside the bridge, with its data
-	// in `./data/nats`.
+	// Where to send events. If it is not set, there is one sink, `nats`. It has an embedded JetStream server that
+	// stores its data in `./data/nats`.
 	Sinks []Sink `yaml:"sinks" minItems:"1"`
 }
 
-// State is where the bridge keeps what it has to remember over a restart.
+// State is the directory in which the bridge stores its checkpoint, its spilled events and its dead letters.
 type State struct {
-	// The folder. It is created if need be. A relative path is relative to the working directory.
+	// The directory. The bridge creates it if it does not exist. A relative path is relative to the working directory.
 	Path string `yaml:"path" pattern:"." default:"./state" example:"/var/lib/deltabridge"`
 }
 
-// HTTP is the server of `/metrics`, `/healthz` and `/readyz`.
+// HTTP is the server for `/metrics`, `/healthz` and `/readyz`.
 type HTTP struct {
-	// The address to listen on, as `host:port`. Without a host: on all addresses. Port 0: any free one, which the log
-	// names.
+	// The address to listen on, as `host:port`. Without a host, the server listens on all addresses. With port 0, the
+	// system chooses a free port, and the bridge logs it.
 	Listen string `yaml:"listen" pattern:":[0-9]+$" default:"\":8080\"" example:"127.0.0.1:8080"`
 }
 
-// Log is how the bridge logs, to standard error.
+// Log is the log of the bridge. It is written to standard error.
 type Log struct {
-	// The least important lines that are logged.
+	// The lowest level that is logged.
 	Level LogLevel `yaml:"level" default:"info" enum:"debug info warn error" example:"debug"`
-	// `text` for people, `json` for log collectors.
+	// The format of the log. `text` is for people, and `json` is for log collectors.
 	Format string `yaml:"format" default:"text" enum:"text json" example:"json"`
 }
 
@@ -79,35 +82,41 @@ func (l LogLevel) Level() slog.Level {
 	return level
 }
 
-// Redact is values of some resources that are hidden: a keyed fingerprint stands in place of each.
+// Redact names values to hide in some resources. The bridge replaces each value with a keyed fingerprint.
 type Redact struct {
-	// Of which resources, in the notation of `watch[].resources`. Empty: all.
+	// The resources in which values are hidden, in the notation of `watch[].resources`. If it is empty, values are
+	// hidden in all resources.
 	Resources []string `yaml:"resources" pattern:"^[a-z0-9*?\\[\\]^-]+(\\.[a-z0-9.*?\\[\\]^-]*[a-z0-9*?\\[\\]^-])?$" example:"[pods, \"*.apps\"]"`
-	// Where the values stand: keys with dots between them, `[*]` for all elements of a list or members of an object, and
-	// `["a key"]` for one with a dot in it. Of a list or an object each value inside is hidden.
+	// The paths of the values. A path consists of keys with dots between them. `[*]` stands for all elements of a list
+	// or all members of an object. `["a key"]` stands for a key that contains a dot or a space. If the value is a list
+	// or an object, all values in it are hidden.
 	Paths []string `yaml:"paths" required:"true" minItems:"1" example:"[\"spec.containers[*].env[*].value\", \"spec.template.spec.containers[*].env[*].value\"]"`
 }
 
-// Watch is resources that are watched, in namespaces. Entries may overlap: an object that several of them name is watched once,
-// and is in the events once. An object that is not selected any more is sent as deleted, with `leftfilter`; see
-// docs/delivery.md for what a changed `watch` does.
+// Watch selects resources to watch, in some or all namespaces. Entries may overlap: each object is watched once, and
+// each change is sent once. If an object is no longer selected, the bridge sends a deletion with the attribute
+// `leftfilter`. docs/delivery.md describes what happens if you change `watch`.
 type Watch struct {
-	// Which resources: `pods` (of the core group), `deployments.apps`, `deployments.v1.apps`, `*.example.com` (all of
-	// that group), `*` (everything). Those that are installed later are found when they come.
+	// The resources to watch: `pods` (core group), `deployments.apps`, `deployments.v1.apps` (one version),
+	// `*.example.com` (all resources of a group) or `*` (all resources). The bridge detects matching resources that are
+	// installed later.
 	Resources []string `yaml:"resources" required:"true" minItems:"1" pattern:"^[a-z0-9*?\\[\\]^-]+(\\.[a-z0-9.*?\\[\\]^-]*[a-z0-9*?\\[\\]^-])?$" example:"[pods, deployments.apps, \"*.example.com\"]"`
-	// Resources that are not watched although `resources` names them. The same notation.
+	// Resources to leave out, in the notation of `resources`.
 	Exclude []string `yaml:"exclude" pattern:"^[a-z0-9*?\\[\\]^-]+(\\.[a-z0-9.*?\\[\\]^-]*[a-z0-9*?\\[\\]^-])?$" example:"[leases.coordination.k8s.io, events]"`
-	// In which namespaces: names, globs as in `team-*`, and exclusions as in `!kube-system`, which win. Empty: all.
-	// Only names without wildcards: each namespace is watched by itself, which needs no rights for the whole
-	// cluster. Cluster-scoped objects have the namespace "": an empty list, exclusions only, and `*` match them.
+	// The namespaces to watch. An entry is a name, a glob such as `team-*`, or an exclusion such as `!kube-system`.
+	// Exclusions have priority. If the list is empty, all namespaces are watched. If all entries are plain names, the
+	// bridge watches each namespace separately and does not require rights for the whole cluster. Cluster-scoped
+	// objects have the namespace "": they are selected if the list is empty, has only exclusions, or has the entry `*`
+	// or "".
 	Namespaces []string `yaml:"namespaces" pattern:"^!?[a-z0-9*?\\[\\]^-]*$" example:"[\"team-*\", \"!kube-system\"]"`
-	// Only objects with these labels. The API server evaluates it, so that others cost nothing; unless entries that name the same
-	// resource, in all namespaces or in the same ones, have other selectors: then the bridge reads all objects of the resource, and
-	// selects.
+	// Selects objects by label, as in `kubectl get -l`. The API server evaluates the selector, so objects that it does
+	// not select cost nothing. If several entries select the same resource with different selectors in the same
+	// namespaces, the bridge reads all objects and evaluates the selectors itself.
 	LabelSelector string `yaml:"labelSelector" default:"\"\"" example:"app in (web, api), tier!=test"`
-	// Only objects with these fields. The API server evaluates it, and knows only a few fields for each resource. Entries that
-	// may name the same objects must have the same, or one of them no selector at all; except for `metadata.name` and
-	// `metadata.namespace`, which the bridge can evaluate.
+	// Selects objects by field, as in `kubectl get --field-selector`. The API server evaluates the selector, and
+	// supports only a few fields of each resource. Entries that select the same objects must have the same field
+	// selector, or one of them must have no selector. Selectors that use only `metadata.name` and `metadata.namespace`
+	// may differ.
 	FieldSelector string `yaml:"fieldSelector" default:"\"\"" example:"spec.nodeName=node-1"`
 }
 

@@ -23,45 +23,47 @@ const (
 // OverflowCompact is the Buffer.Overflow that merges changes.
 const OverflowCompact = "compact"
 
-// Sink is one destination, with what goes there and how.
+// Sink is a destination, with the events that it receives and their format.
 type Sink struct {
-	// Names the sink in logs and metrics. Lower-case letters, digits and `-`, at most 63 characters; no two sinks
-	// have the same name.
+	// The name of the sink in logs and metrics. It has at most 63 lower-case letters, digits and `-`, and begins and
+	// ends with a letter or digit. Each sink has a different name.
 	Name string `yaml:"name" required:"true" pattern:"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$" example:"audit"`
-	// Which events go there: those that any of the filters lets through. None: all that is watched.
+	// Which events the sink receives: those that at least one filter passes. If there are no filters, the sink receives
+	// all events.
 	Filters []filter.Rule `yaml:"filters"`
-	// The data of an event. `object`: the object as the API server sent it, without `managedFields`; for a deletion
-	// its last known state. `change`: new and old state, the difference between them as a patch and as a list of paths,
-	// and which field managers own what changed. `metadata`: `apiVersion`, `kind` and `metadata` alone.
+	// The data of an event. `object`: the object as the API server sent it, without `managedFields`; a deletion has the
+	// last known state. `change`: the old and the new state, their difference as a patch and as a list of paths, and
+	// the field managers of the changed fields. `metadata`: only `apiVersion`, `kind` and `metadata`.
 	Payload event.Payload `yaml:"payload" default:"object" enum:"object change metadata" example:"change"`
-	// The form of the patch in `payload: change`. `json`: a list of operations (JSON Patch, RFC 6902). `merge`: a partial
-	// document (JSON Merge Patch, RFC 7386), which replaces lists as a whole and can't tell a key that became null from one
-	// that was removed.
+	// The format of the patch with `payload: change`. `json`: a list of operations (JSON Patch, RFC 6902). `merge`: a
+	// partial document (JSON Merge Patch, RFC 7386). A merge patch replaces whole lists, and cannot distinguish a key
+	// that became null from a key that was removed.
 	Patch event.Patch `yaml:"patch" default:"json" enum:"json merge" example:"merge"`
-	// How a CloudEvent becomes a message. `binary`: its attributes are headers, and the body is the data.
-	// `structured`: the body is the whole event as JSON.
+	// The CloudEvents content mode. `binary`: the attributes are headers, and the body is the data. `structured`: the
+	// body is the whole event as JSON.
 	Content event.Content `yaml:"content" default:"binary" enum:"binary structured" example:"structured"`
-	// What becomes of the values in Secrets, in the annotation `last-applied-configuration` and of what `redact` names.
-	// `fingerprint`: a keyed fingerprint stands in place of each, so that a change is visible and a value is not. `plain`:
-	// they are sent as they are. The sink's filters see what is sent.
+	// How secret values are sent: the values in Secrets, in the annotation `last-applied-configuration`, and those that
+	// `redact` names. `fingerprint`: each value is replaced with a keyed fingerprint, which shows that a value changed,
+	// but not the value. `plain`: values are sent unchanged. The filters of the sink see what is sent.
 	Secrets string `yaml:"secrets" default:"fingerprint" enum:"fingerprint plain" example:"plain"`
-	// How often everything that exists and is for this sink is sent again, as it is then: events of their own type
-	// (`restated`), which are no changes. They heal what a destination has lost. `bridge resync` does it on request. 0s: never
-	// by itself.
+	// The interval at which the sink receives all existing objects again, as events of the type `restated`. A resync
+	// restores data that the destination has lost. With 0s, the bridge never resyncs by itself. Otherwise the minimum
+	// is 1m. `bridge resync` starts a resync at any time.
 	Resync time.Duration `yaml:"resync" default:"0s" min:"0s" example:"6h"`
-	// What becomes of an event that is larger than the destination takes. `metadata`: it is sent with the metadata of the
-	// object alone, and says so. `claimCheck`: the same, and the whole data goes to an object store. `deadLetter`: it is
-	// kept as `deadLetter` says, and a gap event takes its place. `gap`: a gap event takes its place. What is too large
-	// even with metadata alone is dealt with as `deadLetter`, or if that is not given as `gap`.
+	// What happens to an event that is larger than the destination accepts. `metadata`: the event is sent with only the
+	// metadata of the object, and says so. `claimCheck`: the same, and the complete data is stored in an object store.
+	// `deadLetter`: the event is stored as `deadLetter` says, and a gap event is sent instead. `gap`: a gap event is
+	// sent instead. If even the metadata is too large, the event is handled as with `deadLetter` if that is set,
+	// otherwise as with `gap`.
 	Oversize sinks.Outcome `yaml:"oversize" default:"metadata" enum:"metadata claimCheck deadLetter gap" example:"claimCheck"`
 	// The object store for `oversize: claimCheck`.
 	ClaimCheck *nats.PayloadConfig `yaml:"claimCheck"`
-	// Where events are kept that the destination rejects: malformed ones, and with `oversize: deadLetter` those
-	// that are too large. Not given: nowhere, and a gap event takes their place.
+	// Where to store events that the destination rejects because they are malformed or, with `oversize: deadLetter`,
+	// too large. If it is not set, they are not stored. In both cases a gap event is sent instead.
 	DeadLetter *DeadLetter `yaml:"deadLetter"`
-	// What other objects say of the one that an event is about: docs/events.md.
+	// Information about related objects that is added to events: see docs/events.md.
 	Enrich Enrich `yaml:"enrich"`
-	// The queue in front of the sink.
+	// The queue of the sink.
 	Buffer       Buffer `yaml:"buffer"`
 	Destinations `yaml:",inline"`
 }
@@ -72,61 +74,61 @@ const (
 	EnrichData       = "data"
 )
 
-// Enrich adds to events what other objects say of theirs. It comes from what the bridge watches, never from a request
-// for an event: what is needed and not in `watch` is watched besides, in the same namespaces, and not sent.
+// Enrich adds information about related objects to events. The bridge sends no requests for this. It watches the
+// required resources in the namespaces of `watch`, and does not send events for those that `watch` does not select.
 type Enrich struct {
 	enrich.Needs `yaml:",inline"`
-	// Where it stands. `attributes`: in attributes of the event, which are headers. `data`: in the data, as `context`; not with
-	// `payload: object`, which is the object alone.
+	// Where the information is added. `attributes`: in attributes of the event, which are headers. `data`: in the data,
+	// as `context`. `data` requires `payload: change` or `payload: metadata`.
 	As string `yaml:"as" default:"attributes" enum:"attributes data" example:"data"`
 }
 
-// Buffer is the bounded queue in front of a sink. It holds what the destination has not acknowledged yet.
+// Buffer is the bounded queue of a sink. It holds the events that the destination has not acknowledged.
 type Buffer struct {
-	// How many events it holds in memory at most.
+	// The maximum number of events in memory.
 	Events int `yaml:"events" default:"8192" min:"1" max:"10000000" example:"100000"`
-	// How many bytes it holds in memory at most. A single event that is larger passes alone.
+	// The maximum size of the events in memory. A single event that is larger is queued alone.
 	Bytes int64 `yaml:"bytes" default:"32Mi" min:"64Ki" max:"1Ti" example:"256Mi"`
-	// What happens when memory and disk are full. `block`: the source waits, and other sinks with it; nothing is lost.
-	// `compact`: waiting changes of one object are merged into one; intermediate states go, deletions and final states stay.
-	// `drop-oldest`: the oldest event goes and is counted, and a gap event says so. The last two apply to the half of the
-	// events and bytes in memory that came last.
+	// What happens when the memory and the disk are full. `block`: reading from the API server waits, also for the
+	// other sinks, and no event is lost. `compact`: queued changes of one object are merged into one; intermediate
+	// states are lost, but not deletions and final states. `drop-oldest`: the oldest event is dropped and counted, and
+	// a gap event is sent. `compact` and `drop-oldest` apply to the newer half of the events and bytes in memory.
 	Overflow string `yaml:"overflow" default:"block" enum:"block compact drop-oldest" example:"compact"`
-	// What may be written to disk: what does not fit into memory, and what waits for longer than ten seconds. The file is in
-	// the directory of the state.
+	// The part of the queue on disk. The bridge writes events to disk that do not fit into memory, and events that wait
+	// for more than ten seconds. The files are in the state directory.
 	Spill Spill `yaml:"spill"`
 }
 
-// Spill is the part of a queue that is on disk.
+// Spill is the part of a queue on disk.
 type Spill struct {
-	// How many bytes it holds at most; then `overflow` applies. When the bridge stops, it writes what is left in memory even
-	// beyond that. Events that are parked for a topic, partition or subject that takes none are in a file of their own: it grows
-	// while both files together hold less than this, and takes no room from the spill. So a sink takes at most twice this on disk.
+	// The maximum size on disk. When it is reached, `overflow` applies. When the bridge stops, it writes the events
+	// that are left in memory even if they exceed the limit. Events for a topic, partition or subject that accepts no
+	// messages are parked in a separate file. The bridge adds to this file only while it and the spill together are
+	// smaller than the limit. A sink therefore uses at most twice this size.
 	MaxBytes int64 `yaml:"maxBytes" default:"1Gi" min:"64Ki" max:"16Ti" example:"20Gi"`
 }
 
-// DeadLetter is where events are kept that the destination rejects. A gap event takes the place of each. It has
-// exactly one of `file`, `topic` and `subject`.
+// DeadLetter is where rejected events are stored. Set exactly one of `file`, `topic` and `subject`.
 type DeadLetter struct {
-	// Keep them in a file in the directory of the state, for `bridge dead-letters`.
+	// Store the events in the state directory, for `bridge dead-letters`.
 	File              *DeadLetterFile `yaml:"file" oneOf:"true"`
 	sinks.LetterPlace `yaml:",inline"`
 }
 
-// DeadLetterFile is dead letters on the disk of the bridge.
+// DeadLetterFile limits the dead letters in the state directory.
 type DeadLetterFile struct {
-	// How many bytes they take at most. What comes when it is full is lost: counted, logged as an error, and a gap event
-	// says so.
+	// The maximum size of the dead letters. Further dead letters are lost: they are counted and logged as errors, and a
+	// gap event is sent.
 	MaxBytes int64 `yaml:"maxBytes" default:"64Mi" min:"1Mi" max:"16Ti" example:"1Gi"`
 }
 
 // Destinations are the kinds of destinations. A sink has exactly one. Another kind is another field here.
 type Destinations struct {
-	// Deliver to a NATS JetStream stream. A sink has exactly one of `nats`, `kafka` and `stdout`.
+	// Sends events to NATS JetStream. Set exactly one of `nats`, `kafka` and `stdout`.
 	NATS *nats.Config `yaml:"nats" oneOf:"true"`
-	// Deliver to Kafka topics.
+	// Sends events to Kafka topics.
 	Kafka *kafka.Config `yaml:"kafka" oneOf:"true"`
-	// Write to standard output. There is nothing to set: `stdout: {}`.
+	// Writes events to standard output. It has no keys: write `stdout: {}`.
 	Stdout *stdout.Config `yaml:"stdout" oneOf:"true"`
 }
 

@@ -38,13 +38,14 @@ type Config interface {
 
 // LetterPlace is where dead letters go on the servers of the sink.
 type LetterPlace struct {
-	// Send them to this topic of the sink's Kafka cluster. Variables as in `kafka.topic`. With `kafka.createTopics` it is
-	// created, for messages of up to 16Mi; otherwise it has to be there.
+	// A topic of the Kafka cluster of the sink. It is a template with the same variables as `kafka.topic`. With
+	// `kafka.createTopics`, the bridge creates the topic for messages of up to 16Mi. Otherwise the topic must exist.
 	Topic string `yaml:"topic" oneOf:"true" example:"\"dead-letters.{cluster}\""`
-	// Send them to this subject of the sink's NATS servers. Variables as in `nats.subject`. A stream of its own has to take
-	// it: `stream`.
+	// A subject on the NATS servers of the sink. It is a template with the same variables as `nats.subject`. `stream`
+	// must name a stream that has this subject.
 	Subject string `yaml:"subject" oneOf:"true" example:"\"dead.{cluster}.{resource}\""`
-	// The stream that takes `subject`. With `nats.stream.create` it is created as that of the sink is.
+	// The stream that has `subject`. It must not be the stream of the sink. With `nats.stream.create`, the bridge
+	// creates it with the settings of the stream of the sink.
 	Stream string `yaml:"stream" pattern:"^[^\\s.*>/\\\\]{1,255}$" example:"DEAD"`
 }
 

@@ -17,18 +17,18 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 )
 
-// TLS configures how a connection is secured. The certificate of the server is always verified.
+// TLS is how a connection is encrypted. The certificate of the server is always verified.
 type TLS struct {
-	// Use TLS. It need not be given if another key of `tls` is.
+	// Enables TLS. TLS is also enabled if another key of `tls` is set.
 	Enabled bool `yaml:"enabled" default:"false" example:"true"`
-	// The certificates of the authorities to trust, as PEM. Not given: those of the system. All files with certificates and
-	// keys are read again at each connection.
+	// A PEM file with the certificates of the trusted CAs. If it is not set, the CAs of the system are trusted. All
+	// files with certificates and keys are read again at each connection.
 	CAFile string `yaml:"caFile" format:"file" example:"/etc/deltabridge/tls/ca.crt"`
-	// The certificate that the bridge shows, as PEM. With `keyFile`.
+	// A PEM file with the client certificate. It requires `keyFile`.
 	CertFile string `yaml:"certFile" format:"file" example:"/etc/deltabridge/tls/tls.crt"`
-	// The private key of `certFile`, as PEM.
+	// A PEM file with the private key of `certFile`.
 	KeyFile string `yaml:"keyFile" format:"file" example:"/etc/deltabridge/tls/tls.key"`
-	// The name that the certificate of the server has to have. Empty: the host that is connected to.
+	// The name that the server certificate must contain. If it is empty, the host of the address is used.
 	ServerName string `yaml:"serverName" example:"nats.example.com"`
 }
 

@@ -30,30 +30,30 @@ const (
 // MetadataMaxAge is how long the sink believes what it knows of a topic's partitions while nothing fails.
 const MetadataMaxAge = 5 * time.Minute
 
-// Config delivers to topics of a Kafka cluster.
+// Config sends events to topics of a Kafka cluster.
 type Config struct {
-	// Brokers to find the cluster by, as `host:port`.
+	// The bootstrap brokers, as `host:port`.
 	Brokers []string `yaml:"brokers" required:"true" minItems:"1" pattern:":[0-9]+$" example:"[kafka-0:9092, kafka-1:9092]"`
-	// The topic of a message. The same variables as in `nats.subject`; what a topic name can't hold becomes `-`, the
-	// core group is `core`, and what is empty is `_`.
+	// The topic of a message: a template with the same variables as `nats.subject`. Characters that a topic name cannot
+	// contain become `-`, the core group is `core`, and an empty value is `_`.
 	Topic string `yaml:"topic" default:"\"k8s.{resource}\"" example:"\"k8s.{group}.{resource}\""`
-	// The key of a message, which decides on its partition. The same variables, inserted as they are. It has to be the
-	// same for all events of an object, or they would lose their order: `{operation}` can't be in it.
+	// The key of a message, which selects the partition: a template with the same variables as `nats.subject`. Values
+	// are inserted unchanged. The key must be the same for all events of an object to keep their order, so it cannot
+	// contain `{operation}`.
 	Key string `yaml:"key" default:"\"{cluster}/{group}/{resource}/{namespace}/{name}\"" example:"\"{uid}\""`
 	// The compression of messages.
 	Compression Compression `yaml:"compression" default:"snappy" enum:"none gzip snappy lz4 zstd" example:"zstd"`
-	// Follow each deletion by a message without value, so that a compacted topic forgets the object and holds the present
-	// state: a mirror. `topic` and `key` together then have to name one object, by `{group}`, `{resource}`, `{namespace}` and
+	// Sends a message without a value after each deletion, so that a compacted topic removes the object and holds the
+	// present state. `topic` and `key` together must identify an object: by `{group}`, `{resource}`, `{namespace}` and
 	// `{name}`, or by `{uid}`. Topics that the bridge creates are compacted (`cleanup.policy: compact`).
 	Tombstones bool `yaml:"tombstones" default:"false" example:"true"`
-	// Create topics that are not there. Not given: they have to be there.
+	// Creates topics that do not exist. If it is not set, the topics must exist.
 	CreateTopics *CreateTopics `yaml:"createTopics"`
-	// How long an exchange with a broker may take, connecting included.
+	// The time limit for a request to a broker, including the connection.
 	RequestTimeout time.Duration `yaml:"requestTimeout" default:"15s" min:"100ms" max:"10m" example:"30s"`
-	// TLS. All files with certificates, keys and passwords are read at each connection, and connections are opened anew
-	// when one of them changes.
+	// TLS settings. The bridge opens new connections when a file with certificates, keys or passwords changes.
 	TLS access.TLS `yaml:"tls"`
-	// Authentication. Off if nothing is set here.
+	// Authentication. It is disabled if no key is set.
 	SASL SASLConfig `yaml:"sasl"`
 
 	// Prober finds out when a broker is back. Sinks with the same brokers should share it. Nil: the sink's own.

@@ -24,24 +24,27 @@ const (
 	DefaultDuplicateWindow = 2 * time.Minute
 )
 
-// Config delivers to a JetStream stream.
+// Config sends events to NATS JetStream.
 type Config struct {
 	Servers `yaml:",inline"`
-	// Run a server inside the bridge and deliver to it, in place of `url`.
+	// A NATS server inside the bridge, used instead of `url`.
 	Embedded *embedded.Config `yaml:"embedded"`
 	// The stream, and how to create it.
 	Stream StreamConfig `yaml:"stream"`
-	// A key-value bucket in place of a stream, so that `nats kv get`, `ls` and `watch` show the present state: a mirror.
-	// `subject` is then the key, in which `=` and two hexadecimal digits stand for what a key can't hold. `stream` says how
-	// it is created, except for `name`, `subjects` and `lastPerSubject`; one that exists must have a history of 1.
+	// The name of a key-value bucket that is used instead of a stream. It holds the present state of each object, so
+	// that you can use `nats kv get`, `ls` and `watch`. `subject` is then the key. Characters that a key cannot contain
+	// are replaced with `=` and two hexadecimal digits. The keys of `stream` say how to create the bucket, except for
+	// `name`, `subjects` and `lastPerSubject`. An existing bucket must have a history of 1.
 	Bucket string `yaml:"bucket" pattern:"^[A-Za-z0-9_-]{1,240}$" example:"STATE"`
-	// The subject of a message. `{cluster}`, `{group}`, `{version}`, `{resource}`, `{kind}`, `{namespace}`, `{name}`,
-	// `{uid}` and `{operation}` stand for what the event says, each for one token: the dots of a group become `_`, the
-	// core group is `core`, what is empty is `_`, and what a token can't hold is percent-encoded.
+	// The subject of a message: a template with the variables `{cluster}`, `{group}`, `{version}`, `{resource}`,
+	// `{kind}`, `{namespace}`, `{name}`, `{uid}` and `{operation}`. Each variable becomes one token. Dots in a group
+	// become `_`, the core group is `core`, and an empty value is `_`. Other characters that a token cannot contain are
+	// percent-encoded.
 	Subject string `yaml:"subject" default:"\"k8s.{cluster}.{group}.{resource}.{namespace}.{name}\"" example:"\"audit.{operation}.{resource}.{namespace}.{name}\""`
-	// How many messages wait for their acknowledgement at once.
+	// The maximum number of messages that wait for an acknowledgement.
 	MaxInFlight int `yaml:"maxInFlight" default:"512" min:"1" max:"65536" example:"2048"`
-	// After this long without any acknowledgement (and at most twice as long), what waits is sent again.
+	// How long the bridge waits for an acknowledgement before it sends the waiting messages again. It may wait up to
+	// twice as long.
 	AckTimeout time.Duration `yaml:"ackTimeout" default:"10s" min:"100ms" max:"10m" example:"30s"`
 
 	// LettersOf is the sink of which the messages are dead letters; empty: they are none. A letter is an event of which a
@@ -54,62 +57,64 @@ type Config struct {
 
 // Servers is how to reach NATS servers.
 type Servers struct {
-	// The server; several servers of one cluster are separated by commas. The schemes are `nats`, `tls`, `ws` and `wss`.
+	// The URL of the server. Separate several servers of one cluster with commas. The schemes are `nats`, `tls`, `ws`
+	// and `wss`.
 	URLs []string      `yaml:"url" format:"commas" example:"nats://nats-0:4222,nats://nats-1:4222"`
 	Auth natsconn.Auth `yaml:",inline"`
-	// TLS. On if anything is set here, or if the scheme of `url` is `tls` or `wss`.
+	// TLS settings. TLS is enabled if a key is set here, or if the scheme of `url` is `tls` or `wss`.
 	TLS access.TLS `yaml:"tls"`
 }
 
-// StreamConfig is the stream that a NATS sink delivers to. One that exists is checked and never changed: all keys but
-// `name`, `create` and `lastPerSubject` only matter when it is created.
+// StreamConfig is the stream to which the sink sends events. The bridge checks an existing stream, but never changes
+// it: all keys except `name`, `create` and `lastPerSubject` are used only to create the stream.
 type StreamConfig struct {
-	// Its name. No two sinks deliver to one stream of one server: they would take each other's events for
-	// repetitions.
+	// The name of the stream. Two sinks must not use the same stream of the same server, because JetStream would drop
+	// the events of one as duplicates of the other.
 	Name string `yaml:"name" default:"K8S" pattern:"^[^\\s.*>/\\\\]{1,255}$" example:"AUDIT"`
-	// Create it if it is not there.
+	// Creates the stream if it does not exist.
 	Create bool `yaml:"create" default:"false" example:"true"`
-	// The subjects that it takes, with the wildcards `*` and `>`. They have to cover `subject`. Empty: those that
-	// `subject` can make.
+	// The subjects of the stream, with the wildcards `*` and `>`. They must include every subject that the template
+	// `subject` can produce. If the list is empty, the stream has the subjects that the template can produce.
 	Subjects []string `yaml:"subjects" example:"[\"k8s.>\"]"`
-	// How many servers keep a copy.
+	// The number of servers that store a copy.
 	Replicas int `yaml:"replicas" default:"1" min:"1" max:"5" example:"3"`
-	// Where the server keeps it: `file` or `memory`.
+	// The storage type of the stream.
 	Storage string `yaml:"storage" default:"file" enum:"file memory" example:"memory"`
-	// What a full stream does. `old`: the oldest messages go, and readers that lag behind miss them. `new`: it takes no
-	// more, and the bridge waits.
+	// What a full stream does. `old`: it removes the oldest messages, so slow consumers may miss them. `new`: it
+	// accepts no more messages, and the bridge waits.
 	Discard string `yaml:"discard" default:"old" enum:"old new" example:"new"`
-	// What it holds at most. 0: no limit.
+	// The maximum size of the stream. 0 means no limit.
 	MaxBytes int64 `yaml:"maxBytes" default:"0" min:"0" example:"50Gi"`
-	// How many messages it holds at most. 0: no limit.
+	// The maximum number of messages in the stream. 0 means no limit.
 	MaxMsgs int `yaml:"maxMsgs" default:"0" min:"0" example:"1000000"`
-	// How long it keeps a message. 0s: forever.
+	// The maximum age of a message. 0s means no limit.
 	MaxAge time.Duration `yaml:"maxAge" default:"0s" min:"0s" example:"168h"`
-	// How long it remembers the ids of messages, to recognize repetitions. 0s: two minutes, or `maxAge` if that is
+	// How long the server remembers message ids to detect duplicates. 0s means two minutes, or `maxAge` if that is
 	// shorter.
 	DuplicateWindow time.Duration `yaml:"duplicateWindow" default:"0s" min:"0s" example:"10m"`
-	// Keep the last message of each subject, so that the stream holds the present state: a mirror. `subject` has to name
-	// one object, as its default does: by `{group}`, `{resource}`, `{namespace}` and `{name}`, or by `{uid}`. A stream that exists is used only if it is so (`max_msgs_per_subject` 1).
+	// Keeps only the last message of each subject, so that the stream holds the present state of each object. The
+	// template `subject` must identify an object: by `{group}`, `{resource}`, `{namespace}` and `{name}`, or by
+	// `{uid}`. An existing stream must have `max_msgs_per_subject` 1.
 	LastPerSubject bool `yaml:"lastPerSubject" default:"false" example:"true"`
-	// With `lastPerSubject`: how long deletions stay in the stream, for readers that were away. 0s: forever. It requires
-	// nats-server 2.11 or newer.
+	// How long a stream with `lastPerSubject` keeps deletions for consumers that are not connected. 0s means forever.
+	// Expiry requires nats-server 2.11 or newer.
 	DeletionsKeptFor time.Duration `yaml:"deletionsKeptFor" default:"24h" min:"0s" example:"1h"`
 }
 
-// PayloadConfig is where the data of events goes that are larger than the destination takes: a JetStream object store.
+// PayloadConfig is a JetStream object store for the data of events that are too large for the destination.
 type PayloadConfig struct {
-	// The name of the object store. Sinks can share one.
+	// The name of the object store. Several sinks can use the same object store.
 	Bucket string `yaml:"bucket" required:"true" pattern:"^[A-Za-z0-9_-]{1,200}$" example:"k8s-claims"`
-	// Create it if it is not there. `ttl`, `maxBytes` and `replicas` only matter then.
+	// Creates the object store if it does not exist. `ttl`, `maxBytes` and `replicas` are used only to create it.
 	Create bool `yaml:"create" default:"false" example:"true"`
-	// How long data is kept. 0s: forever. It should be at least as long as readers may lag behind.
+	// How long data is kept. 0s means forever. Set it to at least the time that consumers may lag behind.
 	TTL time.Duration `yaml:"ttl" default:"0s" min:"0s" example:"168h"`
-	// What it holds at most. When it is full the sink waits until there is room. 0: no limit.
+	// The maximum size of the object store. When it is full, the sink waits until there is room. 0 means no limit.
 	MaxBytes int64 `yaml:"maxBytes" default:"0" min:"0" example:"10Gi"`
-	// How many servers keep a copy.
+	// The number of servers that store a copy.
 	Replicas int `yaml:"replicas" default:"1" min:"1" max:"5" example:"3"`
-	// The NATS servers with the object store. A sink with `kafka` needs it; one with `nats` uses its own connection where
-	// it is not given.
+	// The NATS servers of the object store. It is required for a sink with `kafka`. If it is not set, a sink with
+	// `nats` uses its own connection.
 	NATS *Servers `yaml:"nats"`
 }
 

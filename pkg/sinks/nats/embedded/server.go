@@ -29,18 +29,18 @@ const (
 	lockName    = "deltabridge.lock"
 )
 
-// Config is a nats-server with JetStream inside the bridge. It has no authentication: anyone who reaches its address can
-// read and write.
+// Config is a NATS server with JetStream inside the bridge. It has no authentication: anyone who can connect to its
+// address can read and write.
 type Config struct {
-	// The address to listen on, as `host:port`. Port 0: any free one.
+	// The address to listen on, as `host:port`. With port 0, the system chooses a free port.
 	Listen string `yaml:"listen" pattern:":[0-9]+$" default:"127.0.0.1:4222" example:"127.0.0.1:14222"`
-	// The directory of the streams. It is created if need be; one bridge at a time can use it. A relative path is
-	// relative to the working directory.
+	// The directory of the streams. The bridge creates it if it does not exist. Only one bridge at a time can use it. A
+	// relative path is relative to the working directory.
 	StoreDir string `yaml:"storeDir" pattern:"." default:"./data/nats" example:"/var/lib/deltabridge/nats"`
-	// What all streams together may take on disk. 0: three quarters of what is free when it starts.
+	// The maximum size of all streams on disk. 0 means three quarters of the free space at the start.
 	MaxStore int64 `yaml:"maxStore" default:"0" min:"0" example:"10Gi"`
-	// Wait for the disk at each message. Otherwise the last two minutes of messages outlive the end of the bridge, but
-	// not that of the machine.
+	// Writes each message to the disk before it is acknowledged. Otherwise a power failure or a crash of the machine
+	// can lose the messages of the last two minutes. A crash of the bridge loses no messages in either case.
 	SyncAlways bool `yaml:"syncAlways" default:"false" example:"true"`
 }
 

@@ -16,14 +16,14 @@ import (
 // Auth names the files with credentials. They are read at each connection, so that they can be rotated. At most one of
 // CredentialsFile, NkeyFile, TokenFile and User is set.
 type Auth struct {
-	// A `.creds` file, with JWT and nkey seed. Like all files with credentials, keys and certificates it is read again at
-	// each connection. At most one of `credentialsFile`, `nkeyFile`, `tokenFile` and `user` is given.
+	// A `.creds` file with a JWT and an nkey seed. Set at most one of `credentialsFile`, `nkeyFile`, `tokenFile` and
+	// `user`. All files with credentials are read again at each connection.
 	CredentialsFile string `yaml:"credentialsFile" format:"file" example:"/etc/deltabridge/bridge.creds"`
-	// A file with the seed of a user's nkey, which begins with `SU`.
+	// A file with the seed of a user nkey. A seed begins with `SU`.
 	NkeyFile string `yaml:"nkeyFile" format:"file" example:"/etc/deltabridge/bridge.nk"`
 	// A file with a token.
 	TokenFile string `yaml:"tokenFile" format:"file" example:"/etc/deltabridge/token"`
-	// A user, with `passwordFile`.
+	// The user name. It requires `passwordFile`.
 	User string `yaml:"user" example:"bridge"`
 	// A file with the password of `user`.
 	PasswordFile string `yaml:"passwordFile" format:"file" example:"/etc/deltabridge/password"`

@@ -37,15 +37,16 @@ const (
 
 // SASL is how the bridge authenticates to the brokers.
 type SASL struct {
-	// The mechanism. Empty: no authentication. `AWS_MSK_IAM` takes the credentials of the AWS environment: the role of a
-	// service account (IRSA), EKS Pod Identity, variables or files.
+	// The SASL mechanism. If it is empty, the bridge does not authenticate. `AWS_MSK_IAM` uses the credentials of the
+	// AWS environment: the role of a service account (IRSA), EKS Pod Identity, environment variables or files. The
+	// other mechanisms require `username` and `passwordFile`.
 	Mechanism string `yaml:"mechanism" enum:"PLAIN SCRAM-SHA-256 SCRAM-SHA-512 AWS_MSK_IAM" example:"SCRAM-SHA-512"`
-	// The user.
+	// The user name.
 	Username string `yaml:"username" example:"bridge"`
-	// A file with the password of `username`. It is read at each connection.
+	// A file with the password of `username`. It is read again at each connection.
 	PasswordFile string `yaml:"passwordFile" format:"file" example:"/etc/deltabridge/password"`
-	// The AWS region of the cluster, for `AWS_MSK_IAM`. Empty: that of the environment variable `AWS_REGION`, which IRSA
-	// sets.
+	// The AWS region of the cluster, for `AWS_MSK_IAM`. If it is empty, the environment variable `AWS_REGION` is used,
+	// which IRSA sets.
 	Region string `yaml:"region" example:"eu-central-1"`
 }
 

@@ -38,13 +38,13 @@ func (c *Client) TopicsLike(ctx context.Context, template *event.Template) ([]st
 	return names, nil
 }
 
-// NewTopic is how topics are created.
+// NewTopic has the settings for new topics.
 type NewTopic struct {
-	// The number of partitions of a topic. 0: the broker's default, `num.partitions`.
+	// The number of partitions. 0 means the default of the brokers (`num.partitions`).
 	Partitions int `yaml:"partitions" default:"0" min:"0" max:"10000" example:"12"`
-	// The number of brokers that keep a copy. 0: the broker's default, `default.replication.factor`.
+	// The number of replicas. 0 means the default of the brokers (`default.replication.factor`).
 	ReplicationFactor int `yaml:"replicationFactor" default:"0" min:"0" max:"1000" example:"3"`
-	// Settings of a topic, by Kafka's names.
+	// The configuration of a topic, with the names of Kafka.
 	Config map[string]string `yaml:"config" example:"{cleanup.policy: compact, min.insync.replicas: 2}"`
 }
 
