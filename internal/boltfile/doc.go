@@ -6,9 +6,9 @@
 // is in use, becomes an error of [File.View] and [File.Update] where that is possible; where not, the process ends,
 // and the next start notices the damage.
 //
-// All errors about what is in a file wrap [ErrDamaged]. The caller then renames the file (files.Quarantine) and begins a
-// new one. [Prepare] and [Install] put a file under its name only when it is complete and on the disk. [Remedy] says what
-// to do about errors of the file system.
+// All errors about what is in a file wrap [ErrDamaged]. The caller then renames the file (files.Quarantine) and
+// begins a new one. [Prepare] and [Install] put a file under its name only when it is complete and on the disk.
+// [Remedy] says what to do about errors of the file system.
 //
 // # Settings of bbolt
 //

@@ -167,8 +167,8 @@ func TestATransactionAfterOneThatFailed(t *testing.T) {
 	}
 }
 
-// What reads a file that was cut off while it is in use gets errors. (What writes ends the process: bbolt then looks for free
-// pages in a goroutine of its own.)
+// What reads a file that was cut off while it is in use gets errors. (What writes ends the process: bbolt then looks
+// for free pages in a goroutine of its own.)
 func TestFaultsAreErrors(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.db")
 	f := create(t, path, strings.Repeat("v", 20_000))

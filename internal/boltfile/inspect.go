@@ -11,14 +11,16 @@ import (
 	"slices"
 )
 
-// This file reads a bbolt file (format version 2, https://github.com/etcd-io/bbolt, internal/common) without bbolt, to
-// find out whether it is sound before bbolt maps it. bbolt trusts its file: a wrong offset makes it read memory that is
-// not its own, a page that is its own ancestor makes it run until memory ends, and it walks the tree in a goroutine whose
-// panics cannot be recovered. Here each page is read into a buffer, and no reference is followed before it is checked.
+// This file reads a bbolt file (format version 2, https://github.com/etcd-io/bbolt, internal/common) without bbolt,
+// to find out whether it is sound before bbolt maps it. bbolt trusts its file: a wrong offset makes it read memory
+// that is not its own, a page that is its own ancestor makes it run until memory ends, and it walks the tree in a
+// goroutine whose panics cannot be recovered. Here each page is read into a buffer, and no reference is followed
+// before it is checked.
 //
-// What is checked: the checksums of the meta pages, and for each page that the newest sound meta page reaches, that it is
-// within the file, has its own number, is referenced once, has its elements within its bounds, and has its keys in
-// ascending order within the bounds that its parent gives. Values are not checked; they have checksums of their own.
+// What is checked: the checksums of the meta pages, and for each page that the newest sound meta page reaches, that
+// it is within the file, has its own number, is referenced once, has its elements within its bounds, and has its keys
+// in ascending order within the bounds that its parent gives. Values are not checked; they have checksums of their
+// own.
 
 const (
 	boltMagic      = 0xED0CDAED
@@ -51,8 +53,8 @@ type inspection struct {
 	buffers [maxDepth][]byte
 }
 
-// inspect walks through a bbolt file. An error that wraps ErrDamaged is about the content of the file; any other is about
-// reading it.
+// inspect walks through a bbolt file. An error that wraps ErrDamaged is about the content of the file; any other is
+// about reading it.
 func inspect(path string) (Usage, error) {
 	info, err := os.Lstat(path)
 	if err != nil {

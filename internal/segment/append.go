@@ -14,13 +14,13 @@ import (
 	"github.com/deltabridge/deltabridge/internal/files"
 )
 
-// NewBatch makes an empty batch for this log.
+// NewBatch returns an empty batch for this log.
 func (l *Log) NewBatch() *Batch { return &Batch{seed: l.seed, positions: map[string]string{}} }
 
-// Append writes the records of a batch, which must not be empty, to one segment: after a crash a beginning of them may be
-// there. If the first number does not follow the newest one of the log, all between was acknowledged, and all in the log
-// too. positions are those of sources whose records were acknowledged without being written. The records are durable
-// when Append returns nil; after an error the log does not have them.
+// Append writes the records of a batch, which must not be empty, to one segment. They are durable when it returns
+// nil; after an error the log does not have them. If the first number does not follow the newest one of the log, all
+// records in the log and all between must have been acknowledged. positions has the positions of sources whose
+// records were acknowledged and never written.
 func (l *Log) Append(b *Batch, positions map[string]string) error {
 	if err := l.create(); err != nil {
 		return err
@@ -39,11 +39,11 @@ func (l *Log) Append(b *Batch, positions map[string]string) error {
 	if err := l.write(b); err != nil {
 		return fmt.Errorf("write to the spill: %w", err)
 	}
-	_ = l.state.write(l.acked, l.last, false) // the next Ack fails if this does
+	_ = l.state.write(l.acked, l.last, false) // if this fails, so does the next Ack
 	return nil
 }
 
-// create makes the directory and the state file, if they are not there.
+// create creates the directory and the state file, if they do not exist.
 func (l *Log) create() error {
 	if l.state != nil {
 		return nil
@@ -62,7 +62,7 @@ func (l *Log) create() error {
 	return nil
 }
 
-// skipTo makes durable that all records up to a number are acknowledged, the newest of which were never written.
+// skipTo makes durable that all records up to a number are acknowledged, although the newest ones were never written.
 func (l *Log) skipTo(number uint64) error {
 	if err := l.state.write(number, number, true); err != nil {
 		return fmt.Errorf("write the state of the spill: %w", err)
@@ -82,7 +82,7 @@ func (l *Log) seal() {
 	}
 }
 
-// write writes a batch to the active segment, or begins one.
+// write writes a batch to the active segment, or to a new one.
 func (l *Log) write(b *Batch) (err error) {
 	s := &segment{path: filepath.Join(l.dir, segmentName(b.first)), first: b.first, last: b.first - 1}
 	if l.active == nil {
@@ -111,8 +111,8 @@ func (l *Log) write(b *Batch) (err error) {
 	return nil
 }
 
-// abandon ends a segment that could not be written or synced: the system reports such a failure only once. What follows
-// the records in the file is cut off to make room.
+// abandon ends a segment that could not be written or synced, because the system reports such a failure only once. It
+// truncates the file to its records to make room.
 func (l *Log) abandon(s *segment) {
 	l.seal()
 	if s.failed = true; s.last < s.first {
@@ -123,7 +123,7 @@ func (l *Log) abandon(s *segment) {
 	_ = os.Truncate(s.path, s.size)
 }
 
-// begin makes the file of a segment, which begins with a record of all positions.
+// begin creates the file of a segment, and writes a record with all positions.
 func (l *Log) begin(s *segment) (err error) {
 	for n := len(l.segments) - 1; n >= 0 && l.segments[n].last < l.segments[n].first; n-- { // an earlier Append failed
 		if err := l.remove(l.segments[n]); err != nil {
@@ -134,7 +134,7 @@ func (l *Log) begin(s *segment) (err error) {
 		l.mu.Unlock()
 	}
 	l.active, err = l.make(s.path)
-	if errors.Is(err, fs.ErrNotExist) { // somebody removed the directory
+	if errors.Is(err, fs.ErrNotExist) { // the directory was removed
 		_ = l.state.file.Close()
 		if l.state = nil; l.create() == nil {
 			l.active, err = l.make(s.path)
@@ -146,7 +146,7 @@ func (l *Log) begin(s *segment) (err error) {
 	}
 	l.unsynced = true
 	l.mu.Lock()
-	l.segments = append(l.segments, s) // without records; as long as it has none, the next Append or Ack removes it
+	l.segments = append(l.segments, s) // while it has no records, the next Append or Ack removes it
 	l.mu.Unlock()
 	head := l.NewBatch()
 	_, err = head.Add(l.acked, "", "", math.MaxInt64, func(dst []byte) ([]byte, error) {
@@ -162,11 +162,11 @@ func (l *Log) begin(s *segment) (err error) {
 	return err
 }
 
-// Ack makes durable that all records up to a number are acknowledged, and removes the segments that have no others.
+// Ack makes durable that all records up to a number are acknowledged, and removes segments that have no others.
 func (l *Log) Ack(upTo uint64) error {
 	if upTo > l.acked {
 		if len(l.segments) > 0 {
-			if err := l.create(); err != nil { // it is not there if somebody removed it
+			if err := l.create(); err != nil { // the directory may have been removed
 				return err
 			}
 			if err := l.state.write(upTo, max(upTo, l.last), true); err != nil {
@@ -180,7 +180,7 @@ func (l *Log) Ack(upTo uint64) error {
 	return l.removeAcked()
 }
 
-// removeAcked removes the segments that have no records but acknowledged ones.
+// removeAcked removes the segments whose records are all acknowledged.
 func (l *Log) removeAcked() error {
 	for len(l.segments) > 0 && l.segments[0].last <= l.acked {
 		if len(l.segments) == 1 {
@@ -199,7 +199,8 @@ func (l *Log) removeAcked() error {
 	return nil
 }
 
-// remove removes the file of a segment, or renames it if it is damaged. A reader would keep its room on disk.
+// remove removes the file of a segment, or quarantines it if it is damaged. It closes the reader, which would keep
+// the file on disk.
 func (l *Log) remove(s *segment) error {
 	l.reading.Lock()
 	if l.reader.segment == s {
@@ -222,7 +223,7 @@ func (l *Log) remove(s *segment) error {
 	return err
 }
 
-// syncDir makes durable which files there are.
+// syncDir makes durable which files exist.
 func (l *Log) syncDir() error {
 	err := files.SyncDir(l.dir)
 	l.unsynced = err != nil

@@ -18,15 +18,15 @@ import (
 //	uint64 number
 //	the content: source, position, data
 //
-// Checksums are CRC-32C (Castagnoli, RFC 3720 appendix B.4), which begin with the seed of the log, so that a record
-// of another log is not taken for one of this. The head has a checksum of its own: where only the content is damaged,
-// the next record is found.
+// Checksums are CRC-32C (Castagnoli, RFC 3720 appendix B.4) and begin with the seed of the log, so that a record of
+// another log is not taken for one of this log. The head has a checksum of its own, so that damage to the content
+// does not hide where the next record begins.
 const headBytes = 24
 
 // windowBytes is how much is read from a file at a time.
 const windowBytes = 256 << 10
 
-// castagnoli is the polynomial's table, which the package crc32 makes once.
+// castagnoli returns the table of the polynomial, which the package crc32 makes only once.
 func castagnoli() *crc32.Table { return crc32.MakeTable(crc32.Castagnoli) }
 
 func checksum(seed uint32, data []byte) uint32 { return crc32.Update(seed, castagnoli(), data) }
@@ -45,14 +45,14 @@ func (b *Batch) Reset() {
 	b.data, b.first, b.last = b.data[:0], 0, 0
 }
 
-// Bytes is what the records take in a file.
+// Bytes returns the size of the records in a file.
 func (b *Batch) Bytes() int64 { return int64(len(b.data)) }
 
-// Last is the number of the last record; 0 if there is none.
+// Last returns the number of the last record; 0 if there is none.
 func (b *Batch) Last() uint64 { return b.last }
 
-// Add adds a record whose data is what encode appends to its argument. Numbers must be consecutive. If the records would
-// take more than room bytes, or after an error, the batch is as before.
+// Add adds a record; encode must append its data to its argument. Numbers must be consecutive. If the batch would
+// have more than room bytes, Add does not add the record.
 func (b *Batch) Add(
 	number uint64, source, position string, room int64, encode func([]byte) ([]byte, error),
 ) (added bool, err error) {
@@ -87,7 +87,7 @@ func (b *Batch) Add(
 	return true, nil
 }
 
-// frame is a record in a file. Its bytes are valid until the scanner goes on.
+// frame is a record in a file. Its bytes are valid until the next use of the scanner.
 type frame struct {
 	number           uint64
 	source, position []byte
@@ -102,16 +102,16 @@ var errContent = errors.New("a record does not match its checksum")
 type scanner struct {
 	file io.ReaderAt
 	seed uint32
-	// low is the least number that the next record may have; off is where it begins, or later; end is where the
-	// records end.
+	// low is the least number that the next record can have; off is the earliest offset at which it can begin; end is
+	// where the records end.
 	low      uint64
 	off, end int64
 
 	window []byte
-	begin  int64 // of window, in the file
+	begin  int64 // offset of window in the file
 }
 
-// next returns the next record with a number up to high, and passes over damage in front of it; ok is false at the end.
+// next returns the next record with a number up to high, and skips damage in front of it; ok is false at the end.
 func (s *scanner) next(high uint64) (f frame, ok bool) {
 	for ; s.off+headBytes <= s.end; s.off++ {
 		if f, ok = s.here(high); ok {
@@ -121,7 +121,7 @@ func (s *scanner) next(high uint64) (f frame, ok bool) {
 	return frame{}, false
 }
 
-// here returns the record that begins at off, if one with a number from low to high does.
+// here returns the record that begins at off, if there is one with a number from low to high.
 func (s *scanner) here(high uint64) (f frame, ok bool) {
 	if s.off+headBytes > s.end {
 		return frame{}, false
@@ -146,7 +146,7 @@ func (s *scanner) here(high uint64) (f frame, ok bool) {
 	return f, true
 }
 
-// bytes returns n bytes of the file; those that can't be read are zero, which no record begins with.
+// bytes returns n bytes of the file. Bytes that cannot be read are zero; no record begins with zeros.
 func (s *scanner) bytes(off int64, n int) []byte {
 	if off < s.begin || off+int64(n) > s.begin+int64(len(s.window)) {
 		size := int(min(s.end-off, int64(max(n, windowBytes))))

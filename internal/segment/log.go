@@ -21,7 +21,7 @@ import (
 )
 
 const (
-	// DefaultBytes is the size from which a segment is followed by another one.
+	// DefaultBytes is the maximum size of a segment that has more than one batch.
 	DefaultBytes = 16 << 20
 	// lockPatience is how long to wait for another process to close the log.
 	lockPatience = 2 * time.Second
@@ -29,7 +29,7 @@ const (
 	suffix = ".log"
 )
 
-// Log is a log on disk. The package comment says how.
+// Log is a log on disk; see the package comment.
 type Log struct {
 	dir   string
 	bytes int64 // of a segment
@@ -37,34 +37,34 @@ type Log struct {
 	log   *slog.Logger
 	make  func(path string) (file, error) // makes the file of a segment
 
-	// Of the goroutine that writes:
-	state    *stateFile // nil: the directory is made with the first record
-	active   file       // the last segment; nil: the next Append begins one
-	unsynced bool       // a file was made or removed, and that has to be durable
+	// Only the goroutine that writes uses:
+	state    *stateFile // nil if the directory does not exist yet
+	active   file       // the last segment; nil if the next Append begins one
+	unsynced bool       // a file was created or removed, and this is not durable yet
 
-	mu sync.Mutex // guards what follows, and is not held during I/O
-	// segments are in order. Invariant: a record that is in the log has a number from first to last of one of them.
+	mu sync.Mutex // guards the following fields; not held during I/O
+	// segments are in order. Invariant: the number of each record in the log is from first to last of one of them.
 	segments    []*segment
 	acked, last uint64
 	positions   map[string]string
 	closed      bool
 
-	reading sync.Mutex // guards what follows, which is that of Read and Close
+	reading sync.Mutex // guards the following fields, which Read and Close use
 	reader  reader
 }
 
 // segment is a file.
 type segment struct {
 	path        string
-	first, last uint64 // numbers of its records; last < first: none
+	first, last uint64 // numbers of its records; last < first if it has none
 	size        int64  // where its records end
 	damaged     bool
-	failed      bool // to write: it can have records that do not count
+	failed      bool // a write failed: the file can have records that do not count
 }
 
-// Open opens the log in a directory, or begins a new one, which makes the directory with the first record. One that
-// can't be used is renamed; damage says why, and the log is empty. An error is for people to fix: no permission,
-// another process has it.
+// Open opens the log in a directory, or begins a new one, which creates the directory with its first record. A log
+// that cannot be used is quarantined; then damage says why, and the new log is empty. An error is one that a person
+// has to fix: no permission, or another process uses the log.
 func Open(dir string, segmentBytes int64, log *slog.Logger) (l *Log, damage, err error) {
 	l = newLog(dir, segmentBytes, log)
 	err = l.load(os.O_RDWR, lockPatience)
@@ -103,7 +103,7 @@ func makeFile(path string) (file, error) {
 	return os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 }
 
-// Peek counts the records that are not acknowledged of a log that is not open, and changes nothing. There are none if
+// Peek counts the records that are not acknowledged in a log that is not open, and changes nothing. It returns 0 if
 // there is no log.
 func Peek(dir string) (records int64, err error) {
 	l := newLog(dir, DefaultBytes, slog.New(slog.DiscardHandler))
@@ -116,7 +116,7 @@ func Peek(dir string) (records int64, err error) {
 	return int64(l.last - l.acked), nil
 }
 
-// load reads the state and what is needed of the segments. After an error nothing is open.
+// load reads the state and the newest segments. After an error no file is open.
 func (l *Log) load(flags int, patience time.Duration) error {
 	info, err := os.Stat(l.dir)
 	switch {
@@ -147,7 +147,7 @@ func (l *Log) load(flags int, patience time.Duration) error {
 	return nil
 }
 
-// fresh reports whether an error of openState is that of a directory which was made, and never had a record.
+// fresh reports whether the directory never had a record, if openState returned this error.
 func (l *Log) fresh(err error) bool {
 	if len(l.segments) > 0 {
 		return false
@@ -186,7 +186,7 @@ func (l *Log) list() error {
 
 func segmentName(first uint64) string { return fmt.Sprintf("%016x%s", first, suffix) }
 
-// find reads the newest segments, back to one that has all positions.
+// find reads the newest segments, back to one whose positions can be read.
 func (l *Log) find() error {
 	begin, err := l.header()
 	if err != nil {
@@ -211,7 +211,7 @@ func (l *Log) find() error {
 	return nil
 }
 
-// header finds the newest segment whose positions can be read, or else gives the first one.
+// header returns the index of the newest segment whose positions can be read, or else of the first one.
 func (l *Log) header() (i int, err error) {
 	for i = len(l.segments) - 1; i >= 0; i-- {
 		s := l.segments[i]
@@ -233,7 +233,7 @@ func (l *Log) header() (i int, err error) {
 	return 0, nil
 }
 
-// scan reads the positions of a segment's records, and gives the number of the last one.
+// scan reads the positions of a segment's records, and returns the number of the last one.
 func (l *Log) scan(s *segment) (last uint64, err error) {
 	file, err := os.Open(s.path)
 	if err != nil {
@@ -248,7 +248,7 @@ func (l *Log) scan(s *segment) (last uint64, err error) {
 			break
 		}
 		if f.err != nil {
-			continue // at the end of the log it is torn, or else missed when it is its turn
+			continue // at the end of the log it is a torn tail, otherwise Read finds it
 		}
 		if last, end = f.number, records.off; len(f.source) > 0 {
 			l.positions[string(f.source)] = string(f.position)
@@ -258,28 +258,28 @@ func (l *Log) scan(s *segment) (last uint64, err error) {
 	return last, nil
 }
 
-// Acked is the number up to which all records are acknowledged.
+// Acked returns the number up to which all records are acknowledged.
 func (l *Log) Acked() uint64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.acked
 }
 
-// Last is the number of the newest record, acknowledged or not.
+// Last returns the number of the newest record, acknowledged or not.
 func (l *Log) Last() uint64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.last
 }
 
-// Positions are the last positions of the sources.
+// Positions returns the last positions of the sources.
 func (l *Log) Positions() map[string]string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return maps.Clone(l.positions)
 }
 
-// Size is what the segments take on disk, including what is acknowledged in them.
+// Size returns the size of the segments on disk, including acknowledged records.
 func (l *Log) Size() (total int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

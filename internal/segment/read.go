@@ -13,7 +13,7 @@ var (
 	errMissing = errors.New("records are missing or damaged")
 )
 
-// Record is an item as it was read back or, with Err, a run of items that could not be.
+// Record is a record that was read back or, if Err is set, a run of records that could not be read.
 type Record struct {
 	First, Last uint64
 	Data        []byte
@@ -31,7 +31,7 @@ type reader struct {
 }
 
 // Read returns the record with a number, which must be in the log and not acknowledged, or the run of lost records that
-// begins with it. An error means that it may work later.
+// begins with it. After an error, it may work later.
 func (l *Log) Read(number uint64) (Record, error) {
 	l.reading.Lock()
 	defer l.reading.Unlock()
@@ -63,8 +63,8 @@ func (l *Log) Read(number uint64) (Record, error) {
 	}
 }
 
-// seek makes the reader stand at or in front of a record, and gives its segment and the number of the last one in
-// that. A record that is in none is in a missing one.
+// seek moves the reader to a record, or in front of it, and returns its segment and the number of the last record
+// there. It returns fs.ErrNotExist if the record is in no segment.
 func (l *Log) seek(number uint64) (s *segment, last uint64, err error) {
 	s, last, end, err := l.segmentOf(number)
 	if err != nil {
@@ -89,7 +89,7 @@ func (l *Log) seek(number uint64) (s *segment, last uint64, err error) {
 	return s, last, nil
 }
 
-// segmentOf gives the segment of a record, the number of its last one, and where its records end.
+// segmentOf returns the segment of a record, the number of the last record there, and where the records end.
 func (l *Log) segmentOf(number uint64) (s *segment, last uint64, end int64, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -106,7 +106,7 @@ func (l *Log) segmentOf(number uint64) (s *segment, last uint64, end int64, err 
 	return s, s.last, s.size, nil
 }
 
-// damage notes that a segment is damaged.
+// damage marks a segment as damaged.
 func (l *Log) damage(s *segment) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -120,7 +120,7 @@ func (r *reader) close() {
 	*r = reader{}
 }
 
-// Close closes the log. What Ack and Append returned for is durable without it.
+// Close closes the log. Everything was durable before.
 func (l *Log) Close() (err error) {
 	l.reading.Lock()
 	defer l.reading.Unlock()

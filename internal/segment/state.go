@@ -10,8 +10,8 @@ import (
 	"github.com/deltabridge/deltabridge/internal/files"
 )
 
-// The state file is written in place, so that a full disk does not keep records from being acknowledged. It has two
-// slots, in different sectors: the one that was last made durable is never written to. All numbers are big endian:
+// The state file is written in place, so that records can be acknowledged on a full disk. It has two slots in different
+// sectors; the one that was last made durable is never overwritten. All numbers are big endian:
 //
 //	uint32 checksum of the rest
 //	uint32 magic, uint32 format
@@ -25,28 +25,28 @@ const (
 	slotDistance = 4096
 )
 
-// StateBytes is what the state file takes on disk.
+// StateBytes is the size of the state file.
 const StateBytes = slotDistance + slotBytes
 
-// errState says that the state file can't be used.
+// errState is wrapped by errors about a state file that cannot be used.
 var errState = errors.New("the state is damaged")
 
 // state is a slot of the state file.
 type state struct {
 	Sum, Magic, Format, Seed uint32
-	Generation               uint64 // the slot with the higher one counts
+	Generation               uint64 // the slot with the higher generation is valid
 	Acked                    uint64 // all records up to this number are acknowledged
 	Last                     uint64 // records up to this number were written; the files may have newer ones
 }
 
-// stateFile is the state file, which also is the lock on the directory.
+// stateFile is the state file, which is also used to lock the directory.
 type stateFile struct {
 	file *os.File
 	state
 	slot int // where to write next
 }
 
-// openState opens and locks the state file. The error wraps errState if it can't be used.
+// openState opens and locks the state file. The error wraps errState if the file cannot be used.
 func openState(path string, flags int, patience time.Duration) (s *stateFile, err error) {
 	file, err := os.OpenFile(path, flags, 0)
 	if err != nil {
@@ -57,7 +57,7 @@ func openState(path string, flags int, patience time.Duration) (s *stateFile, er
 		err = s.read()
 	}
 	if err == nil && flags == os.O_RDWR {
-		err = file.Sync() // what was read may not be durable, and the other slot is written to next
+		err = file.Sync() // what was read may not be durable, and the other slot is overwritten next
 	}
 	if err != nil {
 		return nil, errors.Join(err, file.Close())
@@ -65,7 +65,7 @@ func openState(path string, flags int, patience time.Duration) (s *stateFile, er
 	return s, nil
 }
 
-// createState makes the state file, with room for both slots.
+// createState creates the state file, with room for both slots.
 func createState(path string, seed uint32, acked, last uint64) (s *stateFile, err error) {
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -73,7 +73,7 @@ func createState(path string, seed uint32, acked, last uint64) (s *stateFile, er
 	}
 	s = &stateFile{file: file}
 	if err = files.LockFile(file, 0); err == nil && s.read() == nil {
-		err = errors.New("another process made it meanwhile")
+		err = errors.New("another process has created it meanwhile")
 	}
 	s.state, s.slot = state{Seed: seed}, 0
 	if err == nil {
@@ -117,7 +117,7 @@ func (s *stateFile) read() error {
 	return nil
 }
 
-// write writes the numbers, and makes them durable if sync is set.
+// write writes the numbers; they are durable when it returns nil if sync is set.
 func (s *stateFile) write(acked, last uint64, sync bool) error {
 	s.Generation++
 	next := state{Magic: stateMagic, Format: stateFormat, Seed: s.Seed, Generation: s.Generation, Acked: acked, Last: last}

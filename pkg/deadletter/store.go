@@ -56,8 +56,8 @@ var _ sinks.DeadLetters = (*Store)(nil)
 // Name returns the name of the directory of a sink's dead letters, in the state directory.
 func Name(sink string) string { return "dead-letters-" + sink }
 
-// Keep implements [sinks.DeadLetters]. Its error is permanent if the store has reached MaxBytes or the message cannot be
-// encoded; other errors, such as a full disk, are worth a retry.
+// Keep implements [sinks.DeadLetters]. Its error is permanent if the store has reached MaxBytes or the message cannot
+// be encoded; other errors, such as a full disk, are worth a retry.
 func (s *Store) Keep(_ context.Context, m *event.Message, reason string, cause error) (where string, err error) {
 	head, err := json.Marshal(&Letter{
 		ID: m.ID, Subject: m.Subject(), Operation: m.Type.String(), Time: time.Now().UTC(),

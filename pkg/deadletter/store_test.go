@@ -202,8 +202,8 @@ func TestDamaged(t *testing.T) {
 // keeperFile names the file that this process fills until it is killed.
 const keeperFile = "DEADLETTER_KEEPER_FILE"
 
-// A process that is killed while it keeps letters, with another one reading and dropping at the same time, loses none that
-// it has said to be kept.
+// A process that is killed while it keeps letters, with another one reading and dropping at the same time, loses none
+// that it has said to be kept.
 func TestKilledWhileKeeping(t *testing.T) {
 	if path := os.Getenv(keeperFile); path != "" {
 		f := &deadletter.Store{Dir: path}

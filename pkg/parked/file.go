@@ -19,8 +19,8 @@ const (
 	format         = "1"
 )
 
-// The buckets and keys of the file. The bucket of queues has one for each destination, which has a bucket of its events.
-// The key of an event is its number, the value a checksum and the stored event.
+// The buckets and keys of the file. The bucket of queues has one for each destination, which has a bucket of its
+// events. The key of an event is its number, the value a checksum and the stored event.
 const (
 	bucketQueues = "queues"
 	bucketEvents = "events"

@@ -281,7 +281,8 @@ func TestADamagedEvent(t *testing.T) {
 	}
 }
 
-// A file that another process has open is left alone, and so is one that cannot be read: that is no reason to quarantine it.
+// A file that another process has open is left alone, and so is one that cannot be read: that is no reason to
+// quarantine it.
 func TestOpenFails(t *testing.T) {
 	opts := Options{Dir: t.TempDir()}
 	s := newStore(t, opts)
