@@ -24,8 +24,8 @@ type ResyncReport struct {
 }
 
 // RequestResync requests a resync of one sink, or of all if sink is empty, from the process with this state directory. It
-// calls each with the report of each sink as soon as that has ended, and returns after the last one. An error of each
-// ends it.
+// calls each with the report of each sink as soon as the resync of that sink has ended, and returns after the last one, or
+// with the first error of each.
 func RequestResync(ctx context.Context, state, sink string, each func(*ResyncReport) error) error {
 	path := Socket(state)
 	client := http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -47,7 +47,7 @@ func RequestResync(ctx context.Context, state, sink string, each func(*ResyncRep
 	}
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusOK {
-		body, _ := io.ReadAll(response.Body) // what there is of it
+		body, _ := io.ReadAll(response.Body) // as much as can be read
 		return errors.New(strings.TrimSpace(string(body)))
 	}
 	for reports := json.NewDecoder(response.Body); ; {

@@ -38,7 +38,7 @@ func Listen(state string, handler http.Handler, log *slog.Logger) *Server {
 	return &Server{listener, &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second}, log}
 }
 
-// listenUnix listens on a socket that only the user of the process can reach. It replaces one that a dead process left.
+// listenUnix listens on a socket that only the user of the process can reach. It replaces a socket that a process left.
 func listenUnix(path string) (net.Listener, error) {
 	if len(path) > longestSocket {
 		return nil, fmt.Errorf("its path has %d bytes, and a socket's can have %d: choose a shorter state.path", len(path), longestSocket)

@@ -24,14 +24,14 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 )
 
-// Engine watches a cluster and delivers to sinks: informers, one pipeline for each sink, the tracker of what is settled, and the
-// HTTP server.
+// Engine watches a cluster and delivers to sinks. It has informers, one pipeline for each sink, the tracker of what is
+// settled, and the HTTP server.
 type Engine struct {
 	log             *slog.Logger
 	state           string
 	shutdownTimeout time.Duration
 	tracker         *tracker.Tracker
-	enrichment      *enrichment // nil: no sink asks for it
+	enrichment      *enrichment // nil: no sink requires it
 	pipelines       []*pipeline
 	set             *fleet.Fleet
 	resyncs         *resyncer
@@ -40,12 +40,12 @@ type Engine struct {
 	http            *httpServer
 
 	stopping atomic.Bool
-	// reading ends when no more changes are read: it is what a blocked push waits for at shutdown.
+	// reading ends when no more changes are read. At shutdown it ends a blocked push.
 	reading     context.Context //nolint:containedctx // handlers of informers are called without one
 	stopReading context.CancelFunc
 }
 
-// New builds everything, opens the files in the folder of the state, and takes the HTTP port. Nothing runs yet.
+// New builds everything, opens the files in the state directory, and listens on the HTTP port. Nothing runs yet.
 func New(o Options) (*Engine, error) {
 	e := &Engine{log: o.Logger, state: o.State, shutdownTimeout: o.ShutdownTimeout}
 	e.reading, e.stopReading = context.WithCancel(context.Background())
@@ -109,10 +109,10 @@ func (e *Engine) buildPipelines(o Options, m *metrics.Metrics) error {
 	return nil
 }
 
-// Addr is the address at which HTTP is served.
+// Addr returns the address at which HTTP is served.
 func (e *Engine) Addr() string { return e.http.listener.Addr().String() }
 
-// queues are those of all pipelines.
+// queues are the queues of all pipelines.
 type queues struct{ engine *Engine }
 
 // Persist implements tracker.Queues.
@@ -136,7 +136,7 @@ func (q queues) Spilled(source string) map[string]string {
 	return spilled
 }
 
-// attach joins a new informer to every pipeline. Enrichment comes first: it learns before anybody asks.
+// attach joins a new informer to every pipeline. Enrichment comes first: it learns before a pipeline asks.
 func (e *Engine) attach(i *informer.Informer) {
 	source := i.Source()
 	ledger := e.tracker.Ledger(source.Name)
@@ -147,14 +147,14 @@ func (e *Engine) attach(i *informer.Informer) {
 			continue
 		}
 		known := e.tracker.Known(source.Name, p.name)
-		if i.ResumesAt() == "" { // what was settled before counts only for what goes on from there
+		if i.ResumesAt() == "" { // what was settled counts only if the informer resumes there
 			known.Floor = ""
 		}
 		p.attach(e.reading, i, ledger, known)
 	}
 }
 
-// notReady says in words why the bridge is not ready; empty means that it is.
+// notReady returns the reasons why the bridge is not ready; none if it is.
 func (e *Engine) notReady() []string {
 	if e.stopping.Load() {
 		return []string{"shutting down"}
@@ -178,10 +178,11 @@ func (e *Engine) notReady() []string {
 	return append(reasons, e.set.NotReady()...)
 }
 
-// Run works until ctx ends, then stops in stages: no more reading of changes, no more pushes, delivery of what is
-// queued for at most ShutdownTimeout as long as the destination takes it, then what is left goes to disk, the checkpoint,
-// sinks, HTTP last so that the final counters can be read. It returns when every goroutine has ended. What was not
-// delivered is counted in the log and is no error; what could not be written is one.
+// Run works until ctx ends or a part of it fails. Then it stops in stages: no more changes are read and pushed; drains
+// deliver what is queued for at most ShutdownTimeout, as long as their destination takes it; what is left is written to
+// disk; then the checkpoint is written and the sinks are closed. HTTP ends last, so that the final counters can be read.
+// Run returns when every goroutine has ended. What was not delivered is counted in the log and is no error; what could not
+// be written is one.
 func (e *Engine) Run(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -231,8 +232,8 @@ func (e *Engine) Run(ctx context.Context) error {
 	return errors.Join(failure, e.tracker.Close(), e.http.Close(), http.Wait())
 }
 
-// endReading makes informers hand over nothing more. A change that some sinks were given reaches all of them, however full their queues
-// are: otherwise the checkpoint could not say who knows of it.
+// endReading makes informers hand over nothing more. A change that some sinks were sent reaches all of them, however full
+// their queues are: otherwise the checkpoint could not say which sinks know it.
 func (e *Engine) endReading() {
 	for _, p := range e.pipelines {
 		p.queue.Lift()
@@ -264,8 +265,8 @@ func (e *Engine) read() error {
 	return e.set.Run(e.reading)
 }
 
-// releaseStartupMemory returns memory to the system once, when the bridge is ready: initial lists take several times
-// what is kept of them, and the runtime returns that so slowly that it looks like need.
+// releaseStartupMemory returns memory to the system once, when the bridge is ready: initial lists take several times the
+// memory that is kept of them, and the runtime returns it so slowly that it seems to be needed.
 func (e *Engine) releaseStartupMemory() {
 	const interval = 100 * time.Millisecond
 	err := wait.PollUntilContextCancel(e.reading, interval, true, func(context.Context) (bool, error) {

@@ -20,7 +20,7 @@ type httpServer struct {
 	server   *http.Server
 }
 
-// listenHTTP takes the port, so that a taken one is an error at the start.
+// listenHTTP listens on the port, so that a port in use is an error at the start.
 func listenHTTP(addr string, registry *prometheus.Registry, notReady func() []string) (*httpServer, error) {
 	listener, err := net.Listen("tcp", addr)
 	if err != nil {
@@ -41,7 +41,7 @@ func listenHTTP(addr string, registry *prometheus.Registry, notReady func() []st
 	return &httpServer{listener, &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}}, nil
 }
 
-// answer writes a line. Who asked may be gone.
+// answer writes a line. The client may be gone.
 func answer(w io.Writer, line string) { _, _ = io.WriteString(w, line+"\n") }
 
 // Run serves until Close.

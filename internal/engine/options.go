@@ -20,7 +20,7 @@ import (
 // Options are the parts of an [Engine].
 type Options struct {
 	Cluster string // its name
-	// State is the folder of checkpoint, queues, parked events and the socket for commands.
+	// State is the directory of checkpoint, queues, parked events and the socket for commands.
 	State string
 	HTTP  string // address for /metrics, /healthz and /readyz
 	// ShutdownTimeout is how long sinks that still acknowledge events may go on at the end.
@@ -28,48 +28,48 @@ type Options struct {
 	Build           Build
 	Kube            *rest.Config // the way to the API server
 	Scopes          []fleet.Scope
-	// Watch is the configuration of what is watched, as text that is compared with that of the process before.
+	// Watch is the configuration of what is watched, as a string that is compared with the one of the previous process.
 	Watch string
 	// ManagedFields: the objects keep their managedFields.
 	ManagedFields bool
 	// Transform changes each object as soon as it is read. Nil: objects stay as they are.
 	Transform func(schema.GroupVersionResource, *object.Object)
-	Privacy   *checkpoint.Privacy // what rows of the checkpoint may hold in clear
+	Privacy   *checkpoint.Privacy // what rows of the checkpoint may hold in plain text
 	Enrichment
 	Sinks []Sink
-	// OnSettled is called when an event was acknowledged, by the goroutine of its sink. Nil: nobody asks.
+	// OnSettled is called when an event was acknowledged, by the goroutine of its sink. Nil: nothing is called.
 	OnSettled func(sink string, m *event.Message)
 	Logger    *slog.Logger
 }
 
-// Build is what the metrics say of the binary.
+// Build describes the binary in the metrics.
 type Build struct{ Version, Commit string }
 
-// Enrichment is what the index of facts for enriched events needs, besides the needs of the sinks.
+// Enrichment configures the index of facts for enriched events, in addition to the needs of the sinks.
 type Enrichment struct {
-	// FactBytes gives what of an object may become a fact. Nil: all of it.
+	// FactBytes returns what may become a fact of an object. Nil: all of it.
 	FactBytes Bytes
 	// Awaited are the resources whose facts are waited for at the start.
 	Awaited map[string]bool
 }
 
-// Bytes gives what may be seen of an object.
+// Bytes returns the part of an object that may be seen.
 type Bytes func(schema.GroupVersionResource, *object.Object) ([]byte, error)
 
-// Sink is a destination and what its events go through, all of which the engine owns from then on.
+// Sink is a destination and what its events pass through. The engine owns all of it.
 type Sink struct {
 	Name  string
 	Rules []filter.Rule
-	// Seen is what the filter sees of an object. Nil: all of it.
+	// Seen returns what the filter sees of an object. Nil: all of it.
 	Seen        Bytes
 	Enrich      enrich.Needs
 	Encoder     *event.Encoder
 	Buffer      Buffer
 	Destination sinks.Sink
 	Rejections  sinks.Rejections
-	// Closers close connections besides that of Destination, at the end and before it.
+	// Closers close connections other than Destination's, at the end and before Destination.
 	Closers []func(context.Context) error
-	Resync  time.Duration // how often everything is restated; 0: on request only
+	Resync  time.Duration // how often everything is re-sent; 0: on request only
 }
 
 // Buffer bounds what waits for a sink.

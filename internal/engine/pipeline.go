@@ -45,7 +45,7 @@ type pipeline struct {
 	resync  time.Duration
 	bounds  Buffer
 	seen    Bytes
-	// enrich gives what other objects say of one; nil if the sink does not ask.
+	// enrich returns the context of an object for enriched events; nil if the sink does not require it.
 	enrich func(schema.GroupVersionResource, *object.Object) *event.Context
 	// destinations has the last destination that the sink reported, until it is taken.
 	destinations chan string
@@ -54,10 +54,10 @@ type pipeline struct {
 	metrics *metrics.Sink
 	log     *slog.Logger
 	books   books
-	// old are filters that the sink had before its configuration changed, by their texts; nil where one can't be read.
+	// old has filters that the sink had before its configuration changed, by their string; nil if one cannot be read.
 	old map[string]*filter.Filter
-	// spilled are the positions of what lay in the spill at the start, by cluster and source; none if it was empty, for
-	// then the checkpoint knows better.
+	// spilled has the positions of the events in the spill at the start, by cluster and source; none if the spill was
+	// empty, because then the checkpoint is newer.
 	spilled map[string]string
 
 	delivering context.Context    //nolint:containedctx // of the drain
@@ -77,7 +77,8 @@ type shared struct {
 	log        *slog.Logger
 }
 
-// newPipeline makes a pipeline whose queue and drain open adds. It does no I/O. slot is the first decision slot that its filter may use.
+// newPipeline returns a pipeline without its queue and drain, which open adds. It does no I/O. slot is the first decision
+// slot that its filter may use.
 func newPipeline(s Sink, of shared, slot int) (*pipeline, error) {
 	p := &pipeline{
 		name: s.Name, encoder: s.Encoder, sink: s.Destination, closers: s.Closers, resync: s.Resync, bounds: s.Buffer, seen: s.Seen,
@@ -87,7 +88,7 @@ func newPipeline(s Sink, of shared, slot int) (*pipeline, error) {
 	}
 	p.delivering, p.stop = context.WithCancel(context.Background())
 	p.encoder.OnOldMissing = func(err error) {
-		p.log.Error("the state before an update can't be read, the change is sent without it", "err", err)
+		p.log.Error("state before an update cannot be read, the change is sent without it", "err", err)
 	}
 	p.letters, _ = s.Rejections.DeadLetters.(*deadletter.Store)
 	var err error
@@ -111,7 +112,7 @@ func (p *pipeline) open(state string, refusals sinks.Rejections, owner func() si
 	return nil
 }
 
-// compile compiles rules for what the sink may see.
+// compile compiles rules. They see what the sink may see.
 func (p *pipeline) compile(rules []filter.Rule, slot int) (*filter.Filter, error) {
 	compiled, mistakes := filter.Compile(rules, filter.Options{
 		Slot: slot, Bytes: p.seen, Logger: p.log, OnError: func(int, error) { p.metrics.FilterErrors.Inc() },
@@ -122,7 +123,7 @@ func (p *pipeline) compile(rules []filter.Rule, slot int) (*filter.Filter, error
 	return compiled, nil
 }
 
-// filterText is the filter of a sink as the checkpoint has it; compileOld reads it back.
+// filterText returns the filter of a sink as it is in the checkpoint; compileOld reads it.
 func filterText(rules []filter.Rule) (string, error) {
 	text, err := json.Marshal(rules)
 	return string(text), err
@@ -134,10 +135,10 @@ func (p *pipeline) compileOld(text string) (*filter.Filter, error) {
 	if err := json.Unmarshal([]byte(text), &rules); err != nil {
 		return nil, err
 	}
-	return p.compile(rules, object.Slots) // beyond the slots: what it decides is not remembered
+	return p.compile(rules, object.Slots) // beyond the slots: its decisions are not remembered
 }
 
-// settle says that the sink is done with a message.
+// settle notes that the sink has settled a message.
 func (p *pipeline) settle(m *event.Message) { p.books.Settle(p.name, m) }
 
 // attach adds the pipeline's handler to an informer, unless nothing of that resource can pass the filter. ctx ends
@@ -146,7 +147,7 @@ func (p *pipeline) attach(ctx context.Context, i *informer.Informer, ledger *led
 	f := p.filter.For(i.Resource())
 	earlier := p.earlier(i.Resource(), known)
 	if f.Never() && len(earlier) == 0 {
-		ledger.FinishList(p.name) // nothing of it is for this sink
+		ledger.FinishList(p.name) // none of its objects are for this sink
 		return
 	}
 	l := newListener(ctx, p, i.Source(), f, ledger, i.ResumesAt())
@@ -173,7 +174,7 @@ func (p *pipeline) attach(ctx context.Context, i *informer.Informer, ledger *led
 	}
 }
 
-// earlier compiles the filters by which the sink may know a resource, other than its present one. One that can't be
+// earlier compiles the filters by which the sink may know a resource, other than its present one. A filter that cannot be
 // read any more is left out; if there is no other, the sink is sent an initial list.
 func (p *pipeline) earlier(resource schema.GroupVersionResource, known tracker.Knowledge) (earlier []*filter.ResourceFilter) {
 	for _, text := range known.Filters {
@@ -192,7 +193,7 @@ func (p *pipeline) earlier(resource schema.GroupVersionResource, known tracker.K
 	return earlier
 }
 
-// left counts the events that the process leaves at its end: those that are on disk, and those that are not.
+// left returns how many events the process leaves when it ends: on disk, and not stored.
 func (p *pipeline) left() (onDisk, lost int64) {
 	lost = int64(p.queue.Stats().Items) + p.abandoned.Load()
 	onDisk, _, _, _, _ = p.queue.SpillStats()
@@ -208,7 +209,7 @@ func (p *pipeline) onSettled(f func(m *event.Message)) {
 	}
 }
 
-// close gives up the connections of the sink and the files.
+// close closes the connections of the sink and the files.
 func (p *pipeline) close(ctx context.Context) {
 	for _, closer := range append(p.closers, p.sink.Close) { // claims may use the connection of the sink
 		if err := closer(ctx); err != nil {

@@ -19,12 +19,12 @@ import (
 // API server's history lasts, and so little that other sinks hardly notice.
 const holdUp = 250 * time.Millisecond
 
-// diskQueue is a queue that writes to disk what waits for long or does not fit into memory.
+// diskQueue is a queue that writes to disk what waits for a long time or does not fit into memory.
 type diskQueue interface {
 	fifo.Queue[*event.Message]
 	// Run writes until ctx ends, and then everything that waits.
 	Run(ctx context.Context) error
-	// Persist makes the queue write everything that waits now; the ledger hears of it.
+	// Persist makes the queue write everything that waits now, which settles it.
 	Persist()
 	SpillStats() (items, bytes, fileBytes, errors int64, lastErr string)
 }
@@ -34,7 +34,8 @@ var (
 	_ diskQueue = (*fifo.Lossy[*event.Message])(nil)
 )
 
-// openQueue opens the queue: a Spill, and in front of that half of the memory for a policy which gives up events.
+// openQueue opens the queue: a Spill, and in front of it, with half of the memory, a queue for a policy that drops or
+// merges events.
 func (p *pipeline) openQueue(state string) error {
 	if err := os.MkdirAll(state, 0o700); err != nil {
 		return fmt.Errorf("state.path: %w", err)
@@ -120,7 +121,7 @@ func (p *pipeline) merged(older *event.Message) {
 	p.settle(older)
 }
 
-// foldGap is event.FoldGap with the books kept: the gap event is in the queue too.
+// foldGap is event.FoldGap, and also counts the gap event in the queue and settles the dropped event.
 func (p *pipeline) foldGap(gaps []*event.Message, dropped *event.Message) []*event.Message {
 	same := func(g *event.Message) bool { return event.FoldsInto(g, dropped) }
 	counters := p.metrics.Of(dropped)

@@ -9,7 +9,7 @@ import (
 const (
 	// stalled is for how long a sink may acknowledge nothing during the shutdown before its drain is ended.
 	stalled = time.Second
-	// progressTick is how often that is looked at.
+	// progressTick is the interval at which this is checked.
 	progressTick = 20 * time.Millisecond
 	// closeTimeout bounds the closing of a sink's connections, cutTimeout that of a sink whose drain was ended early.
 	closeTimeout = 5 * time.Second
@@ -49,7 +49,7 @@ func (p *pipeline) finishDelivery(ctx context.Context) {
 	p.cut = p.queue.Stats().Items > 0
 }
 
-// closeSinks closes the connections of all sinks at a time, and says what each of them leaves.
+// closeSinks closes the connections of all sinks at the same time, and logs what each of them leaves.
 func (e *Engine) closeSinks() {
 	var group sync.WaitGroup
 	for _, p := range e.pipelines {

@@ -20,10 +20,10 @@ const (
 	relieveInterval = 50 * time.Millisecond
 )
 
-// makeRoom is called when a source has reached a position. If the ledgers hold much, it has them relieved. If they
-// hold too much, it waits until they hold less, or ctx ends: the source is not read meanwhile. It does not wait where
-// that would not help: where sinks that drop or merge events hold the ledger, which is squeezed then, or where the
-// source has to go on first.
+// makeRoom is called when a source has reached a position. If the ledgers hold much, it makes Run relieve them. If they
+// hold too much, it waits until they hold less, or ctx ends: the source is not read meanwhile. It does not wait if that
+// would not help: if sinks that drop or merge events hold the ledger, which is then squeezed, or if the source has to go on
+// first.
 func (t *Tracker) makeRoom(ctx context.Context, l *ledger.Ledger) {
 	for t.held.Load() > crowdedFrom {
 		select {
@@ -40,8 +40,8 @@ func (t *Tracker) onlyLossy(sinks []string) bool {
 	return len(sinks) > 0 && !slices.ContainsFunc(sinks, func(sink string) bool { return !t.lossy[sink] })
 }
 
-// relieve makes ledgers hold less: it commits, has the queues write to disk what holds the watermarks, and squeezes the
-// ledgers that sinks hold which drop or merge events.
+// relieve makes ledgers hold less: it commits, makes the queues write to disk what holds the watermarks, and squeezes the
+// ledgers that are held by sinks that drop or merge events.
 func (t *Tracker) relieve(ctx context.Context) {
 	t.commit()
 	if t.held.Load() <= crowdedFrom {
@@ -62,7 +62,7 @@ func (t *Tracker) relieve(ctx context.Context) {
 	t.reportFull(t.held.Load() > maxHeld)
 }
 
-// reportFull logs when the ledgers come to hold too much, and when they no longer do. Only Run calls it.
+// reportFull logs when the ledgers begin to hold too much, and when they no longer do. Only Run calls it.
 func (t *Tracker) reportFull(now bool) {
 	if now == t.isFull {
 		return
@@ -77,5 +77,6 @@ func (t *Tracker) reportFull(now bool) {
 			waitFor[sink] = true
 		}
 	}
-	t.log.Warn("too many changes wait for sinks that can neither deliver nor spill events: reading may have to wait", "sinks", slices.Sorted(maps.Keys(waitFor)))
+	t.log.Warn("too many changes wait for sinks that can neither deliver nor spill events, reading may have to wait",
+		"sinks", slices.Sorted(maps.Keys(waitFor)))
 }

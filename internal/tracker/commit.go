@@ -12,8 +12,8 @@ import (
 // commitInterval is how often what was settled is written. It bounds what a crash repeats.
 const commitInterval = time.Second
 
-// Run commits once a second, or earlier if the ledgers hold much (crowdedFrom), until ctx ends, and once more then. The
-// error is that of the last commit.
+// Run commits once a second, or earlier if the ledgers hold much (crowdedFrom), until ctx ends, and then once more. It
+// returns the error of the last commit.
 func (t *Tracker) Run(ctx context.Context) error {
 	ticker := time.NewTicker(commitInterval)
 	defer ticker.Stop()

@@ -17,7 +17,8 @@ type source struct {
 	leaving bool           // to be forgotten when everything is settled
 }
 
-// Remembered are the sources that an earlier process watched and this one has not begun to.
+// Remembered implements informer.State: it returns the sources that an earlier process watched, and that this one has not
+// resumed.
 func (t *Tracker) Remembered() []informer.Source {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -30,15 +31,15 @@ func (t *Tracker) Remembered() []informer.Source {
 	return sources
 }
 
-// Resume implements informer.State: it opens the ledger of a source and gives what the store holds of it. A source
-// that was resumed before goes on with its ledger.
+// Resume implements informer.State: it opens the ledger of a source and returns what the store holds of it. A source that
+// was resumed before keeps its ledger.
 func (t *Tracker) Resume(of informer.Source) informer.Memory {
 	if t.keep(of.Name) {
 		return informer.Memory{GoesOn: true} // what was sent of it before still counts
 	}
 	state, known, err := t.store.Load(of.Name)
 	if err != nil {
-		t.log.Error("checkpoint of a resource can't be read, listing", "source", of.Name, "err", err)
+		t.log.Error("checkpoint of a resource cannot be read, listing", "source", of.Name, "err", err)
 		state, known = ledger.State{}, nil
 	}
 	if state.ResourceVersion == "" {
@@ -55,19 +56,20 @@ func (t *Tracker) Resume(of informer.Source) informer.Memory {
 	return informer.Memory{Known: known, At: state.ResourceVersion, Scope: state.Source.Scope}
 }
 
-// changingTo begins the scope of a source that becomes another one, until all sinks have settled the difference. What
-// is watched then follows.
+// changingTo is the prefix of a source's scope while the scope changes, until all sinks have settled the difference. The new
+// scope follows.
 const changingTo = "(changing to) "
 
-// rescope notes, before any of the difference is sent, that a source becomes another scope. If a previous process ended while it sent
-// the difference of a change, it is not known which sink has what of that: each is sent an initial list again.
+// rescope notes, before any of the difference is sent, that the scope of a source changes. If a previous process ended while
+// it sent such a difference, it is not known what each sink was sent: each is sent an initial list again.
 func (t *Tracker) rescope(state *ledger.State, scope string) {
 	if state.ResourceVersion == "" || state.Source.Scope == scope {
 		return
 	}
 	target, interrupted := strings.CutPrefix(state.Source.Scope, changingTo)
 	if interrupted {
-		t.log.Info("the previous process ended before all sinks had a change of what is watched: they are sent an initial list", "source", state.Source.Name)
+		t.log.Info("previous process ended while a change of watch was being sent, all sinks are sent an initial list",
+			"source", state.Source.Name)
 		beginAgain(state.Sinks)
 	}
 	if target == scope {
@@ -79,21 +81,21 @@ func (t *Tracker) rescope(state *ledger.State, scope string) {
 	}
 }
 
-// beginAgain makes all sinks that were sent something of a source begin with its initial list again.
+// beginAgain makes all sinks that were sent a part of a source begin with its initial list again.
 func beginAgain(sinks map[string]string) {
 	for sink := range sinks {
 		sinks[sink] = ""
 	}
 }
 
-// withSpilled gives what each sink has settled of a source, with what is in its spill.
+// withSpilled returns the watermark of each sink, including what is in its spill.
 func withSpilled(state *ledger.State, spilled map[string]string) map[string]string {
 	sinks := maps.Clone(state.Sinks)
 	if sinks == nil {
 		sinks = map[string]string{}
 	}
 	for sink, position := range spilled {
-		if state.ResourceVersion != "" && sinks[sink] != "" { // a sink that has no watermark gets everything, whatever is in its spill
+		if state.ResourceVersion != "" && sinks[sink] != "" { // a sink without a watermark is sent everything
 			sinks[sink] = later(sinks[sink], position)
 		}
 	}
@@ -102,12 +104,12 @@ func withSpilled(state *ledger.State, spilled map[string]string) map[string]stri
 
 // Knowledge is what a sink knows of a source that was resumed.
 type Knowledge struct {
-	// Floor is the resourceVersion up to which it has settled everything; empty: it does not know the source.
+	// Floor is the resourceVersion up to which the sink has settled everything; empty: it does not know the source.
 	Floor string
-	// Part: it may have been sent a part of the source.
+	// Part: the sink may have been sent a part of the source.
 	Part bool
-	// Refilter: it may know the source by other filters than its present one, and is to be sent the difference.
-	// Without Floor it may know any part of what these let pass.
+	// Refilter is set if the sink may know the source by other filters than its present one, and is to be sent the
+	// difference. Without Floor it may know any part of what these filters let pass.
 	ledger.Refilter
 	// WatchChange names the last change of what is watched; empty: it never changed.
 	WatchChange string
@@ -116,7 +118,7 @@ type Knowledge struct {
 // Knows reports whether the sink knows everything of the source, by one filter or another.
 func (k Knowledge) Knows() bool { return k.Floor != "" }
 
-// Known says what a sink knows of a source. A Refilter is there until Caught was called for the sink.
+// Known returns what a sink knows of a source. It has a Refilter until FinishList was called for the sink.
 func (t *Tracker) Known(name, sink string) Knowledge {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -128,7 +130,7 @@ func (t *Tracker) Known(name, sink string) Knowledge {
 	return Knowledge{Floor: floor, Part: part && floor == "", Refilter: s.ledger.Refilter(sink), WatchChange: t.change}
 }
 
-// Ledger of a source; nil if it was not resumed.
+// Ledger returns the ledger of a source; nil if the source was not resumed.
 func (t *Tracker) Ledger(name string) *ledger.Ledger {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -138,7 +140,7 @@ func (t *Tracker) Ledger(name string) *ledger.Ledger {
 	return nil
 }
 
-// Settle says that a sink is done with a message.
+// Settle notes that a sink has settled a message.
 func (t *Tracker) Settle(sink string, m *event.Message) {
 	if m.Origin.Seq == 0 {
 		return
@@ -163,7 +165,8 @@ func (t *Tracker) keep(name string) bool {
 	return s.ledger != nil
 }
 
-// Forget drops a source that is not watched any more, as soon as every sink has settled what it was sent of it.
+// Forget implements informer.State: it removes a source that is no longer watched, as soon as every sink has settled all its
+// events.
 func (t *Tracker) Forget(name string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -172,15 +175,15 @@ func (t *Tracker) Forget(name string) {
 	}
 }
 
-// Removed implements informer.State: it forgets a source whose resource is gone. Where its objects may live on,
-// unseen, the source stays.
+// Removed implements informer.State: it forgets a source whose resource is gone. If objects of it may still exist, the
+// source stays.
 func (t *Tracker) Removed(i *informer.Informer) {
 	if len(i.Objects()) == 0 {
 		t.Forget(i.Source().Name)
 	}
 }
 
-// finishLeaving drops the sources that are to be forgotten and have nothing open. t.mu is not held while the store forgets
+// finishLeaving removes the sources that are to be forgotten and have nothing open. t.mu is not held while the store forgets
 // one.
 func (t *Tracker) finishLeaving() {
 	t.forgetting.Lock()
@@ -210,7 +213,7 @@ func (t *Tracker) leaving() map[string]*source {
 	return leaving
 }
 
-// ledgers are those of all sources that were resumed.
+// ledgers returns the ledgers of all sources that were resumed, by name.
 func (t *Tracker) ledgers() map[string]*ledger.Ledger {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -223,7 +226,7 @@ func (t *Tracker) ledgers() map[string]*ledger.Ledger {
 	return ledgers
 }
 
-// Lags gives what each sink has not settled, by source and sink.
+// Lags returns what each sink has not settled, by source and sink.
 func (t *Tracker) Lags() map[string]map[string]ledger.Lag {
 	lags := map[string]map[string]ledger.Lag{}
 	for name, l := range t.ledgers() {

@@ -9,9 +9,8 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/ledger"
 )
 
-// TakeOver implements informer.State: it makes shares of remembered sources known objects of another one, which is
-// resumed next: what is watched has changed, and what is known of it goes on to count. It waits until the store takes
-// it.
+// TakeOver implements informer.State: it makes shares of remembered sources known objects of another source, which is
+// resumed next: the watch has changed, and what is known stays known. It waits until the store has done it.
 func (t *Tracker) TakeOver(into informer.Source, shares []informer.Share) {
 	state, rows := t.join(into, t.dropTaken(into.Name, shares))
 	if len(rows) == 0 {
@@ -25,8 +24,8 @@ func (t *Tracker) TakeOver(into informer.Source, shares []informer.Share) {
 	t.sources[into.Name] = &source{state: state}
 }
 
-// dropTaken drops the shares that have no rows, if the source that takes over is known itself: an earlier process has
-// taken them over, and was ended before it had forgotten the source that they are of.
+// dropTaken removes the shares that have no rows, if the source that takes over is known itself: an earlier process took
+// them over, and ended before it had forgotten their source.
 func (t *Tracker) dropTaken(into string, shares []informer.Share) []informer.Share {
 	t.mu.Lock()
 	s := t.sources[into]
@@ -40,7 +39,7 @@ func (t *Tracker) dropTaken(into string, shares []informer.Share) []informer.Sha
 	})
 }
 
-// keysIn returns which keys of rows are of a share.
+// keysIn returns a function that reports whether the key of a row is in a share.
 func keysIn(share informer.Share) func(key string) bool {
 	return func(key string) bool {
 		namespace, _, namespaced := strings.Cut(key, "/")
@@ -51,8 +50,8 @@ func keysIn(share informer.Share) func(key string) bool {
 	}
 }
 
-// join returns the state of a source that takes over others: as far back as any of them, and known to a sink as far
-// as all of them are. One that knows some of them is sent an initial list again.
+// join returns the state of a source that takes over others. Its watermark is the lowest of theirs, and so is that of each
+// sink that knows all of them. A sink that knows only some of them is sent an initial list again.
 func (t *Tracker) join(into informer.Source, shares []informer.Share) (state ledger.State, rows []ledger.Share) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -87,7 +86,7 @@ func (t *Tracker) join(into informer.Source, shares []informer.Share) (state led
 		return true
 	}
 	if s := t.sources[into.Name]; s != nil && s.ledger != nil {
-		return state, nil // it goes on with what it has
+		return state, nil // it keeps what it has
 	}
 	add(into.Name)
 	for _, share := range shares {
@@ -99,8 +98,8 @@ func (t *Tracker) join(into informer.Source, shares []informer.Share) (state led
 	return state, rows
 }
 
-// joinRefilters adds to a state by which filters a sink may know another one. It may know a source that has no such
-// note by its present filter.
+// joinRefilters adds to a state by which filters a sink may know another source. A source without such a note may be known
+// by the sink's present filter.
 func (t *Tracker) joinRefilters(sink string, state, other *ledger.State) {
 	a, inOne := state.Refilters[sink]
 	b, inOther := other.Refilters[sink]
@@ -119,7 +118,7 @@ func (t *Tracker) joinRefilters(sink string, state, other *ledger.State) {
 	state.Refilters[sink] = both
 }
 
-// earlier is the earlier of two resourceVersions of one resource, neither of them empty.
+// earlier returns the earlier of two resourceVersions of one resource, neither of them empty.
 func earlier(a, b string) string {
 	if later(a, b) == a {
 		return b

@@ -24,26 +24,25 @@ type Options struct {
 	Watch  string            // the configuration of what is watched
 	Sinks  []Sink
 	Queues Queues
-	// Reading ends when no more changes are read. What waits for the disk, or for sinks, is given up then.
+	// Reading ends when no more changes are read. Then nothing waits any longer for the disk or for sinks.
 	Reading context.Context //nolint:containedctx // informers call without one
 	Logger  *slog.Logger
 }
 
-// Queues are those of all sinks.
+// Queues are the queues of all sinks.
 type Queues interface {
-	// Persist asks them to write to disk, soon, what waits in them.
+	// Persist asks the queues to write to disk soon what waits in them.
 	Persist()
-	// Spilled gives the positions of a source that were on disk when the process began, by sink.
+	// Spilled returns the positions of a source that were on disk when the process began, by sink.
 	Spilled(source string) map[string]string
 }
 
-// Sink is what the tracker has to know of a sink.
+// Sink describes a sink to the tracker.
 type Sink struct {
 	Name string
-	// Filter is the sink's filter as text. If it is another one than before, the sink is to be sent the difference:
-	// see Known.
+	// Filter is the sink's filter as a string. If it has changed, the sink is to be sent the difference: see Known.
 	Filter string
-	// Lossy: the sink's queue drops or merges events when it is full.
+	// Lossy: the queue of the sink drops or merges events when it is full.
 	Lossy bool
 }
 
@@ -90,10 +89,10 @@ func New(o Options) *Tracker {
 // Close closes the store. Call it after Run returned.
 func (t *Tracker) Close() error { return t.store.Close() }
 
-// ClusterUID is the uid of the cluster that the checkpoint is of; empty before Identify if it is new.
+// ClusterUID returns the uid of the checkpoint's cluster; empty before Identify if the checkpoint is new.
 func (t *Tracker) ClusterUID() string { return t.store.ClusterUID() }
 
-// KnownUID is ClusterUID; empty if that could never be read. It waits for nothing.
+// KnownUID returns ClusterUID, or an empty string if the uid could never be read. It waits for nothing.
 func (t *Tracker) KnownUID() string {
 	if uid := t.ClusterUID(); uid != checkpoint.UnknownCluster {
 		return uid
@@ -101,7 +100,7 @@ func (t *Tracker) KnownUID() string {
 	return ""
 }
 
-// Destination returns which destination has what was settled for a sink; empty if that is not known.
+// Destination returns which destination has what was settled for a sink; empty if it is not known.
 func (t *Tracker) Destination(sink string) string { return t.store.Destination(sink) }
 
 // SetDestination notes that a destination has what was settled for a sink.
@@ -110,7 +109,7 @@ func (t *Tracker) SetDestination(sink, name string) error { return t.store.SetDe
 // Stats returns how the store is doing.
 func (t *Tracker) Stats() checkpoint.Stats { return t.store.Stats() }
 
-// States returns the sources that the checkpoint has, as it has them now.
+// States returns the sources that are now in the checkpoint.
 func (t *Tracker) States() []ledger.State {
 	states, err := t.store.States()
 	if err != nil {
@@ -119,8 +118,8 @@ func (t *Tracker) States() []ledger.State {
 	return states
 }
 
-// Identify waits until the API server says which cluster it is, and loads what the store holds of that cluster. It
-// returns ctx's error if that ends first.
+// Identify waits until the API server says which cluster it is, and loads what the store holds of that cluster. It returns
+// ctx's error if ctx ends first.
 func (t *Tracker) Identify(ctx context.Context, connector *informer.Connector, client rest.Interface) error {
 	var uid string
 	err := connector.Until(ctx, func() (err error) {
@@ -136,8 +135,8 @@ func (t *Tracker) Identify(ctx context.Context, connector *informer.Connector, c
 	return t.load(uid)
 }
 
-// ReadClusterUID returns the uid of the namespace kube-system, which lives as long as the cluster. Empty if RBAC
-// forbids to ask.
+// ReadClusterUID returns the uid of the namespace kube-system, which exists as long as the cluster; empty if RBAC forbids to
+// read it.
 func ReadClusterUID(ctx context.Context, client rest.Interface) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
@@ -157,7 +156,7 @@ func ReadClusterUID(ctx context.Context, client rest.Interface) (string, error) 
 
 func (t *Tracker) load(uid string) error {
 	if uid == "" {
-		t.log.Warn("the namespace kube-system can't be read: whether the checkpoint is of this cluster, and whether another one writes under its name, is not checked")
+		t.log.Warn("namespace kube-system cannot be read, so it is not checked whether the checkpoint is of this cluster, and whether another cluster uses its name")
 		if uid = t.store.ClusterUID(); uid == "" {
 			uid = checkpoint.UnknownCluster
 		}
@@ -165,7 +164,7 @@ func (t *Tracker) load(uid string) error {
 	if err := t.store.BeginCluster(uid); err != nil {
 		return fmt.Errorf("checkpoint: %w", err)
 	}
-	// Before anything is sent by a new filter: what it lets in is known from now on, whatever filter comes next.
+	// Before anything is sent by a new filter: the sink may know what it lets in from now on, whatever filter comes next.
 	if err := t.store.Commit(nil, t.filters); err != nil {
 		return fmt.Errorf("checkpoint: %w", err)
 	}
@@ -193,7 +192,7 @@ func (t *Tracker) load(uid string) error {
 	return nil
 }
 
-// NotReady says why the checkpoint keeps the bridge from being ready; empty if it does not.
+// NotReady returns why the checkpoint keeps the bridge from being ready; empty if it does not.
 func (t *Tracker) NotReady() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -13,7 +13,7 @@ func (l *Ledger) CountIn(total *atomic.Int64) {
 	l.count()
 }
 
-// Discard takes what the ledger holds off the total. The ledger must not be used afterwards.
+// Discard subtracts what the ledger holds from the total. The ledger must not be used afterwards.
 func (l *Ledger) Discard() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -22,7 +22,7 @@ func (l *Ledger) Discard() {
 	l.count()
 }
 
-// count brings the total up to date. The caller holds mu.
+// count updates the total. The caller holds mu.
 func (l *Ledger) count() {
 	if l.total != nil {
 		held := l.held()
@@ -33,15 +33,15 @@ func (l *Ledger) count() {
 
 func (l *Ledger) held() int64 { return max(0, l.bytes-l.unreached) }
 
-// Held is the size, in bytes, of the changes of rows that wait for sinks to settle something. What came since the last
-// position, as in the middle of a list, does not count: it waits for the end of the list.
+// Held returns the size, in bytes, of the changes of rows that wait for sinks to settle events. Changes since the last
+// position, as in the middle of a list, do not count: they wait for the end of the list.
 func (l *Ledger) Held() int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.held()
 }
 
-// HeldBy are the sinks that what is held waits for: those that are furthest behind.
+// HeldBy returns the sinks for which the changes wait: those that are furthest behind.
 func (l *Ledger) HeldBy() (sinks []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -55,7 +55,7 @@ func (l *Ledger) HeldBy() (sinks []string) {
 	return sinks
 }
 
-// GivingList reports whether some sink is still being given the rows, so that the source has to go on before the
+// GivingList reports whether a sink is still being sent its initial list, so that the source has to go on before the
 // watermark can move.
 func (l *Ledger) GivingList() bool {
 	l.mu.Lock()
@@ -63,13 +63,13 @@ func (l *Ledger) GivingList() bool {
 	return slices.ContainsFunc(l.all, func(s *sinkLedger) bool { return !s.caught })
 }
 
-// Squeeze lets go of states that wait and that a restart can do without, at a cost: of an object that exists the
-// first and the last state stay, of one that was created and deleted meanwhile nothing. It is for sinks that drop or
-// merge events, and so hold the watermark while any number of changes is settled behind it.
+// Squeeze drops waiting states that a restart can do without. Of an object that exists, the last state stays, and the
+// first one if it was created meanwhile; of an object that was created and deleted meanwhile, nothing stays. It is for
+// sinks that drop or merge events, and so hold the watermark while any number of changes is settled above it.
 //
-// After a crash a row can then be older than the watermark, so that a filter's border that the object crossed in
-// between is not seen; and an object that was deleted meanwhile can be missing, so that its deletion is not sent if
-// the API server's history does not reach back to the watermark.
+// It has a cost after a crash. A row can then be older than the watermark, so that an object's crossing of a filter's
+// border in between is not noticed. And an object that was deleted meanwhile can be missing, so that its deletion is not
+// sent if the API server's history does not reach back to the watermark.
 func (l *Ledger) Squeeze() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -77,7 +77,7 @@ func (l *Ledger) Squeeze() {
 	for key, row := range l.pending {
 		reached, failed := before(*row, l.here.seq), 0
 		if (*row)[0].seq == 0 {
-			failed = 1 // could not be written: whether there is a row is not known
+			failed = 1 // it could not be written, so that it is unknown whether there is a row
 		}
 		kept := append(slices.Clone((*row)[:failed]), squeeze((*row)[failed:reached])...)
 		if len(kept) == reached {
@@ -95,13 +95,13 @@ func (l *Ledger) Squeeze() {
 	}
 }
 
-// squeeze gives what is left of the changes of one row, in memory of its own.
+// squeeze returns what is left of the changes of one row, in new memory.
 func squeeze(changes []rowChange) (kept []rowChange) {
 	for _, c := range changes {
 		last := len(kept) - 1
 		switch {
 		case c.object != nil && last >= 0 && kept[last].object != nil && !kept[last].added:
-			kept[last] = c // takes the place of an older state
+			kept[last] = c // replaces an older state
 		case c.object == nil && last >= 0 && kept[last].object != nil:
 			if last > 0 && kept[last-1].added {
 				last-- // the first and the last state of what was created
@@ -111,7 +111,7 @@ func squeeze(changes []rowChange) (kept []rowChange) {
 			if !created { // there is a row
 				kept = append(kept, c)
 			}
-		case c.object == nil && last >= 0: // gone already
+		case c.object == nil && last >= 0: // it is deleted already
 		default:
 			kept = append(kept, c)
 		}

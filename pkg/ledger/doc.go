@@ -1,16 +1,15 @@
 // Package ledger computes, in memory, what of a source is settled, and what may be written of it.
 //
-// A [Ledger] is that of one source. The informer's goroutine calls it for each change, in their order (AddRow,
-// SetRow, Track, FinishList, Advance); sinks settle what they were given, in any order (Settle); the committer
-// collects what may be written (Collect) and says whether it was (Confirm, TakeBack). Nothing in it waits or writes.
+// A [Ledger] belongs to one source. The informer's goroutine calls it for each change, in order (AddRow,
+// SetRow, Track, FinishList, Advance); sinks settle what they were sent, in any order (Settle); the committer collects
+// what may be written (Collect) and reports whether it was (Confirm, TakeBack). A Ledger neither waits nor writes.
 //
 // A position is a resourceVersion up to which everything was handed over. A sink's watermark is the last position
-// before its oldest change that is not settled; the source's is the least of them. Rows follow the source's watermark
-// and are never ahead of it: a row that is removed too early is a deletion lost. They may lag behind, which costs a
-// repetition.
+// before its oldest change that is not settled; the source's watermark is the lowest of them. Rows follow the source's
+// watermark and are never ahead of it: if a row were removed too early, a deletion could be lost. A row that is too old
+// costs only a repetition.
 //
-// A sink that is new to the source is first given the rows as its initial list. Until that is settled it has no
-// watermark of its own, so that it begins again after a crash, and it holds the source's watermark, so that the rows
-// that it was given stay. The same holds for a sink whose filter changed, until it has settled the difference; but it
-// keeps the watermark that it had.
+// A sink that is new to the source is first sent the rows as its initial list. Until the list is settled, the sink has no
+// watermark, so that the list begins again after a crash, and it holds the source's watermark, so that the rows stay. A
+// sink whose filter changed does the same until it has settled the difference, but it keeps its watermark.
 package ledger

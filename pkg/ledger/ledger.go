@@ -14,7 +14,7 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/object"
 )
 
-// Ledger is the arithmetic of one source's watermark, see the package's documentation. It is safe for concurrent use.
+// Ledger computes the watermark of one source, see the package's documentation. It is safe for concurrent use.
 type Ledger struct {
 	source Source
 
@@ -22,12 +22,12 @@ type Ledger struct {
 	seq     uint64 // of the last call that changed something; it only grows
 	here    mark   // the last position
 	sinks   map[string]*sinkLedger
-	all     []*sinkLedger             // of sinks: each change looks at them
+	all     []*sinkLedger             // the values of sinks: each change reads them
 	pending map[string]*[]rowChange   // changes of rows that are not written, by key, oldest first; none is empty
 	writing map[string]*object.Object // rows that were collected, and are not known to be written
 	dirty   bool                      // something changed since the last Collect
 	bytes   int64                     // of pending
-	// unreached is how much of bytes came since the last position: nothing can let go of it before the next one.
+	// unreached is how much of bytes came since the last position: none of it can be written before the next one.
 	unreached int64
 	total     *atomic.Int64 // see CountIn; nil: none
 	counted   int64         // how much of it is of this ledger
@@ -50,10 +50,9 @@ type rowChange struct {
 	added  bool           // there was no row before
 }
 
-// New begins from what the store held of the source; the zero State for a source that is new. Where the state is of
-// another scope, that is the scope of what is written until the list is settled that was compared with it. sinks are
-// those that are configured. Numbers begin above base, so that those of two ledgers of one source can't be taken for
-// each other.
+// New returns the ledger of a source whose state the store holds; the zero State if the source is new. If the state has
+// another scope, updates have that scope until the list that was compared with it is settled. sinks are the configured
+// sinks. Numbers begin above base, so that two ledgers of one source have different numbers.
 func New(source Source, state State, sinks []string, base uint64) *Ledger {
 	l := &Ledger{
 		source: source, sinks: map[string]*sinkLedger{}, pending: map[string]*[]rowChange{}, writing: map[string]*object.Object{}, seq: base,
@@ -78,7 +77,7 @@ func (l *Ledger) Begun() bool {
 	return l.here.resourceVersion != ""
 }
 
-// reaches reports whether a is resourceVersion b or a later one. What can't be compared does not reach.
+// reaches reports whether a is resourceVersion b or a later one; false if they cannot be compared.
 func reaches(a, b string) bool {
 	if a == "" {
 		return false
@@ -87,7 +86,7 @@ func reaches(a, b string) bool {
 	return err == nil && order >= 0
 }
 
-// Begin starts at the source's first list, which was stored, rows and all, before anything of it is handed over.
+// Begin starts at the source's first list, which was stored with its rows before any of it is handed over.
 func (l *Ledger) Begin(resourceVersion string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -108,10 +107,10 @@ func (l *Ledger) StartOver() {
 	}
 }
 
-// AddRow puts a new row: that of an object that was not there before.
+// AddRow adds the row of an object that was not there before.
 func (l *Ledger) AddRow(key string, o *object.Object) { l.change(key, o, true) }
 
-// SetRow puts what a change makes of a row: the object's new state, or nil if it is gone.
+// SetRow changes a row: it becomes the object's new state, or is removed if o is nil.
 func (l *Ledger) SetRow(key string, o *object.Object) { l.change(key, o, false) }
 
 func (l *Ledger) change(key string, o *object.Object, added bool) {
@@ -122,7 +121,7 @@ func (l *Ledger) change(key string, o *object.Object, added bool) {
 	l.dirty = true
 }
 
-// rowOverhead is what a change that waits costs beside the object's JSON, in bytes.
+// rowOverhead is what a waiting change costs in addition to the object's JSON, in bytes.
 const rowOverhead = 300
 
 func (c rowChange) size() int64 {
@@ -143,14 +142,14 @@ func (l *Ledger) append(key string, change rowChange) {
 	}
 }
 
-// drop takes changes off the count of what waits.
+// drop subtracts changes from the number of bytes that wait.
 func (l *Ledger) drop(changes ...rowChange) {
 	for _, c := range changes {
 		l.bytes -= c.size()
 	}
 }
 
-// before is how many changes are not behind a place.
+// before returns how many changes are not after seq.
 func before(waiting []rowChange, seq uint64) (n int) {
 	for n < len(waiting) && waiting[n].seq <= seq {
 		n++
@@ -179,8 +178,8 @@ func (l *Ledger) Find(key string, id object.Identity) *object.Object {
 	return nil
 }
 
-// Track counts something that goes to a sink, which is to settle it under the number that is returned; never 0. Call it
-// before the sink can. at is the time.
+// Track counts an event that is sent to a sink, and returns the number under which the sink is to settle it; never 0. Call
+// it before the sink can settle the event. at is the time.
 func (l *Ledger) Track(sink string, at time.Time) uint64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -190,8 +189,8 @@ func (l *Ledger) Track(sink string, at time.Time) uint64 {
 	return s.track(entry{since: at.UnixNano(), before: s.here, fresh: !s.caught})
 }
 
-// Settle marks something as done: the sink's destination has acknowledged or rejected it, or it was durably spilled, or
-// dropped by policy. Numbers that are settled already are ignored.
+// Settle marks an event as done: the sink's destination acknowledged or rejected it, or it was written to disk, or dropped
+// by policy. Numbers that are settled already are ignored.
 func (l *Ledger) Settle(sink string, number uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -200,8 +199,8 @@ func (l *Ledger) Settle(sink string, number uint64) {
 	}
 }
 
-// FinishList notes that a sink was given its whole initial list, or the difference between its filters. Further calls
-// change nothing.
+// FinishList notes that a sink was sent its whole initial list, or the difference between its filters. Further calls change
+// nothing.
 func (l *Ledger) FinishList(sink string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -227,7 +226,7 @@ func (l *Ledger) Advance(resourceVersion string) {
 	l.count()
 }
 
-// least is the source's watermark.
+// least returns the source's watermark.
 func (l *Ledger) least() mark {
 	least := l.here
 	for _, s := range l.all {
@@ -238,8 +237,8 @@ func (l *Ledger) least() mark {
 	return least
 }
 
-// Collect returns what may be written now; false if that is no more than what it returned last. Call Confirm or
-// TakeBack before the next Collect.
+// Collect returns what may be written now; false if nothing changed since the last call. Call Confirm or TakeBack before
+// the next Collect.
 func (l *Ledger) Collect() (Update, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -284,8 +283,8 @@ func (l *Ledger) Collect() (Update, bool) {
 	return u, true
 }
 
-// begin keeps what is known of a sink that is still to be sent its initial list, or the difference of its filters: a
-// restart begins with that again.
+// begin notes a sink that is still to be sent its initial list, or the difference between its filters: a restart begins
+// with that again.
 func (u *Update) begin(name string, s *sinkLedger) {
 	switch {
 	case s.refilter != nil && s.floor != "":
@@ -312,7 +311,7 @@ func (l *Ledger) Refilter(sink string) Refilter {
 	return Refilter{}
 }
 
-// Open is how much all sinks together have not settled.
+// Open returns how many events all sinks together have not settled.
 func (l *Ledger) Open() (open int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -349,7 +348,7 @@ func (l *Ledger) collectRow(u *Update, key string, row *[]rowChange, covered uin
 	}
 }
 
-// TakeBack takes an update that could not be written: its rows are collected again with the next one.
+// TakeBack takes back an update that could not be written: the next one contains its rows.
 func (l *Ledger) TakeBack(u Update) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

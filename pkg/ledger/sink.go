@@ -9,9 +9,9 @@ import (
 // sinkLedger holds a sink's changes that are not settled, and for a while some that are.
 type sinkLedger struct {
 	here   mark
-	caught bool   // it was given the rows, or needs not to be
-	began  bool   // it was given something, in this process or an earlier one
-	floor  string // what it had settled before the process began: its watermark does not fall behind that
+	caught bool   // it was sent the rows, or knows them
+	began  bool   // it was sent an event, by this process or an earlier one
+	floor  string // what it had settled before the process began: its watermark is never lower
 	// refilter is set if it knows the source by other filters than its present one, and is to be sent the difference.
 	refilter *Refilter
 
@@ -21,7 +21,7 @@ type sinkLedger struct {
 	open    int    // how many are not settled
 }
 
-// entry is a change that a sink was given, and the sink's position before it.
+// entry is an event that a sink was sent, and the sink's position before it.
 type entry struct {
 	number  uint64
 	since   int64 // when, in nanoseconds since 1970
@@ -30,12 +30,12 @@ type entry struct {
 	settled bool
 }
 
-// keepChanges is for how many changes, beside those that are open, there is room at least.
+// keepChanges is the least room for changes, in addition to the open ones.
 const keepChanges = 1024
 
 // track appends a change and returns its number.
 func (s *sinkLedger) track(c entry) uint64 {
-	if len(s.changes) == cap(s.changes) && len(s.changes) > 2*s.open+keepChanges { // rather than to grow
+	if len(s.changes) == cap(s.changes) && len(s.changes) > 2*s.open+keepChanges { // make room instead of growing
 		open := slices.DeleteFunc(s.changes[s.start:], func(c entry) bool { return c.settled })
 		n := copy(s.changes, open)
 		clear(s.changes[n:])
@@ -54,7 +54,7 @@ func (s *sinkLedger) settle(number uint64) bool {
 	if !found || s.changes[at].settled {
 		return false
 	}
-	s.changes[at].settled, s.changes[at].before = true, mark{} // let go of the position
+	s.changes[at].settled, s.changes[at].before = true, mark{} // releases the position
 	s.open--
 	for s.start < len(s.changes) && s.changes[s.start].settled {
 		s.start++
@@ -68,7 +68,7 @@ func (s *sinkLedger) settle(number uint64) bool {
 	return true
 }
 
-// find returns the place of a number. Where nothing was left out it is known without a search.
+// find returns the index of a number. It only searches if changes were left out.
 func (s *sinkLedger) find(number uint64) (at int, found bool) {
 	if s.start == len(s.changes) || number < s.changes[s.start].number {
 		return 0, false
@@ -81,7 +81,7 @@ func (s *sinkLedger) find(number uint64) (at int, found bool) {
 	return s.start + at, found
 }
 
-// oldest is the oldest change that is not settled; nil if there is none.
+// oldest returns the oldest change that is not settled; nil if there is none.
 func (s *sinkLedger) oldest() *entry {
 	if s.start == len(s.changes) {
 		return nil
@@ -89,7 +89,7 @@ func (s *sinkLedger) oldest() *entry {
 	return &s.changes[s.start]
 }
 
-// watermark of a sink; fresh: it has not settled its initial list.
+// watermark returns the watermark of the sink. fresh: the sink has not settled its initial list.
 func (s *sinkLedger) watermark() (m mark, fresh bool) {
 	if c := s.oldest(); c != nil {
 		return c.before, c.fresh
@@ -99,8 +99,8 @@ func (s *sinkLedger) watermark() (m mark, fresh bool) {
 
 // Lag says how far a sink is behind.
 type Lag struct {
-	Open            int       // what is not settled
-	Since           time.Time // when the oldest of it was handed over; zero if nothing is open
+	Open            int       // events that are not settled
+	Since           time.Time // when the oldest of them was handed over; zero if there are none
 	ResourceVersion string    // the sink's watermark; empty while it has not settled its initial list
 }
 

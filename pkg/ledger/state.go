@@ -11,7 +11,7 @@ type Source struct {
 	Name                                    string // any, unique; not empty
 	Resource                                schema.GroupVersionResource
 	Namespace, LabelSelector, FieldSelector string // empty: all
-	// Scope says which objects of these are watched, in words of the informer; empty: all.
+	// Scope says which of these objects are watched, as a string of the informer; empty: all.
 	Scope string
 	// Defined says that a CustomResourceDefinition defines the resource.
 	Defined bool
@@ -22,10 +22,10 @@ type State struct {
 	Source Source
 	// ResourceVersion is the watermark: everything up to it is settled. Empty: there is none, and no row is to be used.
 	ResourceVersion string
-	// Sinks holds each sink's own watermark, which is not behind ResourceVersion. A sink that is missing was given
-	// nothing; one whose watermark is empty may have been given a part of its initial list.
+	// Sinks holds the watermark of each sink, which is not lower than ResourceVersion. A sink that is missing was sent
+	// nothing; a sink whose watermark is empty may have been sent a part of its initial list.
 	Sinks map[string]string
-	// Refilters are the sinks whose filter changed and that were not sent the difference yet.
+	// Refilters has the sinks whose filter changed, and that were not sent the difference yet.
 	Refilters map[string]Refilter
 }
 
@@ -34,7 +34,7 @@ type Refilter struct {
 	// Filters are the configurations that the sink had since it was last sent everything of the source, or the
 	// difference.
 	Filters []string `json:"filters"`
-	// Change names the last change of the configuration. No other change of it ever has the same name.
+	// Change names the last change of the configuration. No other change has the same name.
 	Change string `json:"change"`
 }
 
