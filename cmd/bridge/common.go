@@ -26,7 +26,8 @@ const configVariable = "DELTABRIDGE_CONFIG"
 
 // configFlag adds --config to the flags of a command that requires a configuration.
 func configFlag(flags *pflag.FlagSet, path *string) {
-	flags.StringVarP(path, "config", "c", os.Getenv(configVariable), "configuration `file`, by default the one in "+configVariable)
+	flags.StringVarP(path, "config", "c", os.Getenv(configVariable),
+		"configuration `file`, by default the one in "+configVariable)
 }
 
 // loadConfig reads the file of a flag that configFlag has added.
