@@ -5,8 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
-	"net/url"
 	"strings"
 	"time"
 
@@ -17,28 +17,33 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/sinks/diagnose"
 )
 
-// registerBucket is the key-value bucket with the names of the clusters that write to the streams of an account. The retention of
-// a stream does not remove them.
-const registerBucket = "deltabridge-clusters"
+const (
+	// registerBucket holds the names of the clusters that write to the streams of an account: no retention of a stream
+	// removes them.
+	registerBucket = "deltabridge-clusters"
+	// registerMetadata begins a member of a stream's metadata that says the same, where there is no bucket.
+	registerMetadata = "deltabridge.cluster."
+)
 
 var (
 	_ sinks.Identified    = (*Sink)(nil)
 	_ diagnose.NameReader = (*Sink)(nil)
 )
 
-// entry is the value of a key: who owns a name.
+// entry is the value of a name's key.
 type entry struct {
 	Cluster string    `json:"cluster"`
 	UID     string    `json:"uid"`
 	Since   time.Time `json:"since"`
-	// Stream is the destination for which the name was registered. A stream that was created again has no names.
+	// Stream is the destination for which it was registered: a stream that was created again knows no names.
 	Stream string `json:"stream"`
 }
 
-// Destination implements [sinks.Identified]. It returns the stream's name and creation time.
+// Destination implements [sinks.Identified]: the stream's name and when it was created.
 func (s *Sink) Destination() string { return s.destination }
 
-// ReadName implements [diagnose.NameReader]. An embedded server that does not run can't be asked.
+// ReadName implements [diagnose.NameReader]. A stream that does not exist knows no names, and an embedded server that
+// does not run can't be asked.
 func (s *Sink) ReadName(ctx context.Context, cluster string) (sinks.Registration, error) {
 	if s.cfg.Embedded != nil && s.server == nil {
 		return sinks.Registration{}, fmt.Errorf("%w: the embedded server does not run", sinks.ErrNoRegister)
@@ -49,71 +54,87 @@ func (s *Sink) ReadName(ctx context.Context, cluster string) (sinks.Registration
 		return sinks.Registration{}, fmt.Errorf("%w: %w", sinks.ErrNoRegister, err)
 	}
 	defer reader.client.Close(ctx)
-	return reader.Registered(ctx, cluster)
+	found, err := reader.Registered(ctx, cluster)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		err = nil
+	}
+	return found, err
 }
 
-// registerKey returns the key of a cluster's name. What a key can't contain, and '.', is '=' and two hexadecimal digits.
+// registerKey is the key of a cluster's name: '.' has a meaning in keys.
 func (s *Sink) registerKey(cluster string) string {
-	escapes := strings.NewReplacer("%", "=", "+", "=20", ".", "=2E", "~", "=7E")
-	return escapes.Replace(url.QueryEscape(s.cfg.Stream.Name)) + "/" + escapes.Replace(url.QueryEscape(cluster))
+	var b strings.Builder
+	for _, c := range []byte(s.cfg.Stream.Name + "/" + cluster) {
+		if c == '/' || c == '-' || c == '_' || c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' {
+			b.WriteByte(c)
+		} else {
+			fmt.Fprintf(&b, "=%02X", c)
+		}
+	}
+	return b.String()
 }
 
 // Registered implements [sinks.Identified].
 func (s *Sink) Registered(ctx context.Context, cluster string) (found sinks.Registration, err error) {
-	err = s.useRegister(ctx, func(ctx context.Context, js jetstream.JetStream) error {
-		kv, err := js.KeyValue(ctx, registerBucket)
-		if errors.Is(err, jetstream.ErrBucketNotFound) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		e, _, err := s.entry(ctx, kv, cluster)
+	err = s.useRegister(ctx, false, func(ctx context.Context, js jetstream.JetStream, kv jetstream.KeyValue) error {
+		e, _, err := s.entry(ctx, js, kv, cluster)
 		found = sinks.Registration{UID: e.UID, Since: e.Since}
 		return err
 	})
 	return found, err
 }
 
-// entry returns the registration of a name for this stream, and the revision of its key. Both are zero if there is none.
-func (s *Sink) entry(ctx context.Context, kv jetstream.KeyValue, cluster string) (e entry, revision uint64, err error) {
-	found, err := kv.Get(ctx, s.registerKey(cluster))
-	if errors.Is(err, jetstream.ErrKeyNotFound) {
-		return entry{}, 0, nil
+// entry returns what is known of a name, and the revision of its key: 0 if there is none. kv is nil if there is no
+// bucket.
+func (s *Sink) entry(
+	ctx context.Context, js jetstream.JetStream, kv jetstream.KeyValue, cluster string,
+) (e entry, revision uint64, err error) {
+	if kv != nil {
+		found, err := kv.Get(ctx, s.registerKey(cluster))
+		switch {
+		case errors.Is(err, jetstream.ErrKeyNotFound):
+		case err != nil:
+			return e, 0, err
+		default:
+			revision = found.Revision()
+			if err := json.Unmarshal(found.Value(), &e); err != nil {
+				return entry{}, revision, fmt.Errorf("bucket %s, key %s: %w", registerBucket, s.registerKey(cluster), err)
+			}
+		}
+		if e.Stream == s.destination {
+			return e, revision, nil
+		}
 	}
+	stream, err := js.Stream(ctx, s.cfg.Stream.Name)
 	if err != nil {
-		return entry{}, 0, err
+		return entry{}, revision, err
 	}
-	if err := json.Unmarshal(found.Value(), &e); err != nil {
-		return entry{}, 0, fmt.Errorf("bucket %s, key %s: %w", registerBucket, s.registerKey(cluster), err)
+	e = entry{}
+	if text := stream.CachedInfo().Config.Metadata[registerMetadata+cluster]; text != "" {
+		err = json.Unmarshal([]byte(text), &e)
 	}
-	if e.Stream != s.destination {
-		e = entry{}
-	}
-	return e, found.Revision(), nil
+	return e, revision, err
 }
 
 // Register implements [sinks.Identified].
 func (s *Sink) Register(ctx context.Context, owner sinks.Owner, replaced string) error {
-	return s.useRegister(ctx, func(ctx context.Context, js jetstream.JetStream) error {
-		kv, err := s.createRegister(ctx, js)
-		if err != nil {
-			return err
-		}
-		present, revision, err := s.entry(ctx, kv, owner.Cluster)
-		if err != nil || present.UID != replaced {
+	return s.useRegister(ctx, true, func(ctx context.Context, js jetstream.JetStream, kv jetstream.KeyValue) error {
+		now, revision, err := s.entry(ctx, js, kv, owner.Cluster)
+		if err != nil || now.UID != replaced {
 			return err
 		}
 		text, err := json.Marshal(entry{owner.Cluster, owner.UID, time.Now().UTC(), s.destination})
-		if err != nil {
+		switch {
+		case err != nil:
 			return err
-		}
-		if revision == 0 {
+		case kv == nil:
+			return s.registerInMetadata(ctx, js, owner.Cluster, string(text))
+		case revision == 0:
 			_, err = kv.Create(ctx, s.registerKey(owner.Cluster), text)
-		} else {
+		default:
 			_, err = kv.Update(ctx, s.registerKey(owner.Cluster), text, revision)
 		}
-		if isConflict(err) { // another cluster was first
+		if isConflict(err) { // another one was first
 			return nil
 		}
 		return err
@@ -126,24 +147,28 @@ func isConflict(err error) bool {
 		api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequenceConstant) // of a bucket with replicas
 }
 
-// createRegister returns the bucket of names, and creates it if it does not exist.
-func (s *Sink) createRegister(ctx context.Context, js jetstream.JetStream) (jetstream.KeyValue, error) {
-	kv, err := js.KeyValue(ctx, registerBucket)
-	if !errors.Is(err, jetstream.ErrBucketNotFound) {
-		return kv, err
+// registerInMetadata adds a member to the stream's metadata. Of two clusters that do so at once the last one wins, and
+// the other one finds out when it connects again.
+func (s *Sink) registerInMetadata(ctx context.Context, js jetstream.JetStream, cluster, text string) error {
+	stream, err := js.Stream(ctx, s.cfg.Stream.Name)
+	if err != nil {
+		return err
 	}
-	kv, err = js.CreateKeyValue(ctx, jetstream.KeyValueConfig{
-		Bucket: registerBucket, Replicas: s.info.Config.Replicas,
-		Description: "which cluster writes to which stream under which name; created by deltabridge",
-	})
-	if errors.Is(err, jetstream.ErrBucketExists) { // created meanwhile
-		return js.KeyValue(ctx, registerBucket)
+	config := stream.CachedInfo().Config
+	config.Metadata = maps.Clone(config.Metadata)
+	if config.Metadata == nil {
+		config.Metadata = map[string]string{}
 	}
-	return kv, err
+	config.Metadata[registerMetadata+cluster] = text
+	_, err = js.UpdateStream(ctx, config)
+	return err
 }
 
-// useRegister calls do. The error wraps [sinks.ErrNoRegister] if the server denies something that do asks for.
-func (s *Sink) useRegister(ctx context.Context, do func(context.Context, jetstream.JetStream) error) error {
+// useRegister calls do with the bucket of names; nil if it is missing and not to be created, or can't be. What the
+// server denies is an error that wraps [sinks.ErrNoRegister].
+func (s *Sink) useRegister(
+	ctx context.Context, create bool, do func(context.Context, jetstream.JetStream, jetstream.KeyValue) error,
+) error {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.AckTimeout)
 	defer cancel()
 	defer context.AfterFunc(ctx, s.client.Interrupt)()
@@ -151,13 +176,52 @@ func (s *Sink) useRegister(ctx context.Context, do func(context.Context, jetstre
 	if err != nil {
 		return err
 	}
+	kv, err := s.openRegister(ctx, js, create)
+	if err != nil {
+		return err
+	}
+	err = s.askRegister(ctx, func(ctx context.Context) error { return do(ctx, js, kv) })
+	if kv != nil && errors.Is(err, sinks.ErrNoRegister) { // the bucket is there, and is not for this user
+		err = s.askRegister(ctx, func(ctx context.Context) error { return do(ctx, js, nil) })
+	}
+	return err
+}
+
+// openRegister returns the bucket of names; nil if it is missing and not to be created, or can't be.
+func (s *Sink) openRegister(ctx context.Context, js jetstream.JetStream, create bool) (kv jetstream.KeyValue, err error) {
+	err = s.askRegister(ctx, func(ctx context.Context) error {
+		kv, err = js.KeyValue(ctx, registerBucket)
+		if !create || !errors.Is(err, jetstream.ErrBucketNotFound) {
+			return err
+		}
+		kv, err = js.CreateKeyValue(ctx, jetstream.KeyValueConfig{
+			Bucket: registerBucket, Replicas: max(1, s.info.Config.Replicas),
+			Description: "which cluster writes to which stream under which name; created by deltabridge",
+		})
+		if errors.Is(err, jetstream.ErrBucketExists) { // created meanwhile
+			kv, err = js.KeyValue(ctx, registerBucket)
+		}
+		return err
+	})
+	if errors.Is(err, jetstream.ErrBucketNotFound) || errors.Is(err, sinks.ErrNoRegister) {
+		return nil, nil
+	}
+	return kv, err
+}
+
+// askRegister calls do, and makes what the server denies meanwhile an error that wraps [sinks.ErrNoRegister].
+func (s *Sink) askRegister(ctx context.Context, do func(context.Context) error) error {
 	s.client.Forget()
 	defer s.client.Forget()
-	err = s.client.Ask(ctx, func(ctx context.Context) error { return do(ctx, js) })
-	api, isAPI := errors.AsType[jetstream.JetStreamError](err)
-	isAPI = isAPI && api.APIError() != nil && api.APIError().Code != http.StatusServiceUnavailable
-	if isAPI || errors.Is(err, natsgo.ErrPermissionViolation) {
+	err := s.client.Ask(ctx, do)
+	if errors.Is(err, natsgo.ErrPermissionViolation) || isAPIError(err) && !errors.Is(err, jetstream.ErrBucketNotFound) {
 		return fmt.Errorf("%w: %w", sinks.ErrNoRegister, err)
 	}
 	return err
+}
+
+// isAPIError reports whether JetStream rejected something, and will do so again.
+func isAPIError(err error) bool {
+	api, ok := errors.AsType[jetstream.JetStreamError](err)
+	return ok && api.APIError() != nil && api.APIError().Code != http.StatusServiceUnavailable
 }

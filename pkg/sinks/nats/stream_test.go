@@ -274,14 +274,22 @@ func TestARecreatedStreamIsAnotherDestination(t *testing.T) {
 	}
 }
 
-// A server that can't have the bucket has no register.
-func TestNoRegister(t *testing.T) {
+// Without a bucket, names are registered in the metadata of the stream.
+func TestNamesInTheMetadata(t *testing.T) {
 	b := newBroker(t)
-	if _, err := b.js(t).CreateStream(t.Context(), jetstream.StreamConfig{Name: "OTHER", Subjects: []string{"$KV.deltabridge-clusters.>"}}); err != nil {
-		t.Fatal(err) // it takes the subjects of the bucket
+	js := b.js(t)
+	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "OTHER", Subjects: []string{"$KV.deltabridge-clusters.>"}}); err != nil {
+		t.Fatal(err) // it takes the subjects of the bucket, so that there can be none
 	}
-	err := sinks.Claim(t.Context(), connect(t, b), "live", sinks.Owner{Cluster: "prod", UID: "k1"})
-	if !errors.Is(err, sinks.ErrNoRegister) {
-		t.Errorf("%v", err)
+	sink := connect(t, b)
+	if err := sinks.Claim(t.Context(), sink, "live", sinks.Owner{Cluster: "prod", UID: "k1"}); err != nil {
+		t.Fatal(err)
+	}
+	stream, err := js.Stream(t.Context(), streamName)
+	if err != nil || !strings.Contains(stream.CachedInfo().Config.Metadata["deltabridge.cluster.prod"], `"k1"`) {
+		t.Errorf("metadata %v, %v", stream.CachedInfo().Config.Metadata, err)
+	}
+	if err := sinks.Claim(t.Context(), connect(t, b), "live", sinks.Owner{Cluster: "prod", UID: "k2"}); !errors.Is(err, sinks.ErrNameTaken) {
+		t.Errorf("a second cluster: %v", err)
 	}
 }
