@@ -1,7 +1,9 @@
 package kafka
 
 import (
+	"bytes"
 	"encoding/binary"
+	"errors"
 	"hash/crc32"
 	"time"
 
@@ -27,10 +29,10 @@ const (
 
 // batch encodes the messages for one partition as one record batch. The zero value is ready for reset.
 type batch struct {
-	raw        []byte // size prefix, batch header, records
-	packed     []byte // the same with compressed records
-	structured []byte // the value of a message in structured mode
-	head, tail []byte // of a record: the fields before its value, and its headers
+	raw        []byte       // size prefix, batch header, records
+	packed     bytes.Buffer // the same with compressed records
+	structured []byte       // the value of a message in structured mode
+	head, tail []byte       // of a record: the fields before its value, and its headers
 	records    int32
 	time       int64 // the records' timestamp, Unix milliseconds
 }
@@ -118,8 +120,8 @@ func appendHeader(buf []byte, prefix, name, value string) []byte {
 	return append(buf, value...)
 }
 
-// producer is who writes a batch: the id and epoch of the idempotent producer, and the number of the batch's first
-// record in that epoch. The id -1 is nobody.
+// producer is the id and epoch of the idempotent producer that writes a batch, and the number of the batch's first
+// record in that epoch.
 type producer struct {
 	id       int64
 	epoch    int16
@@ -134,8 +136,8 @@ func (b *batch) encode(codec compress.Codec, p producer) ([]byte, error) {
 		if err := b.compress(codec); err != nil {
 			return nil, err
 		}
-		if len(b.packed) < len(b.raw) {
-			out, attributes = b.packed, byte(codec.Code())
+		if b.packed.Len() < len(b.raw) {
+			out, attributes = b.packed.Bytes(), byte(codec.Code())
 		}
 	}
 	be := binary.BigEndian
@@ -158,22 +160,9 @@ func (b *batch) encode(codec compress.Codec, p producer) ([]byte, error) {
 }
 
 func (b *batch) compress(codec compress.Codec) error {
-	if cap(b.packed) < recordsStart {
-		b.packed = make([]byte, recordsStart, 16<<10)
-	}
-	b.packed = b.packed[:recordsStart]
-	w := codec.NewWriter((*packedWriter)(b))
+	b.packed.Reset()
+	b.packed.Write(b.raw[:recordsStart]) // room for the header
+	w := codec.NewWriter(&b.packed)
 	_, err := w.Write(b.raw[recordsStart:])
-	if closeErr := w.Close(); err == nil {
-		err = closeErr
-	}
-	return err
-}
-
-// packedWriter appends to a batch's packed.
-type packedWriter batch
-
-func (w *packedWriter) Write(p []byte) (int, error) {
-	w.packed = append(w.packed, p...)
-	return len(p), nil
+	return errors.Join(err, w.Close())
 }

@@ -27,7 +27,7 @@
 // So failures of brokers and networks repeat nothing and turn nothing back while the bridge runs. A restart of the
 // bridge can repeat, under the same event ids. It begins as another producer, which does not fence the one before it: a
 // request that the bridge gave up when it ended, and that a hanging broker or network still holds, can be written after
-// what the next run sends. Where the cluster grants no producer id, the sink works without that fence, and warns.
+// what the next run sends. The sink does not connect to a cluster that grants no producer id.
 //
 // If partitions are added to a topic, keys move: an object's older events stay in its old partition, newer ones go to
 // another, and only a reader that merges by time or resourceVersion sees them in order. That is so for every Kafka

@@ -329,15 +329,16 @@ func TestVolatileTemplate(t *testing.T) {
 	}
 }
 
-// TestNoProducerID: the sink works without, and says so.
+// TestNoProducerID: the sink does not connect, and the error names the permission.
 func TestNoProducerID(t *testing.T) {
 	fake := newFake(t, kfake.NumBrokers(1), kfake.SeedTopics(1, "events"))
 	fake.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.InitProducerID}, TopLevel: true, Err: kerr.ClusterAuthorizationFailed, Count: -1})
-	s := connected(t, Config{Brokers: fake.ListenAddrs()})
-	if !s.unfenced {
-		t.Error("the fault did not strike")
+	s := newSink(t, Config{Brokers: fake.ListenAddrs()})
+	err := s.Connect(t.Context())
+	if !sinks.IsRejected(err) || !strings.Contains(err.Error(), "IdempotentWrite") {
+		t.Errorf("%v", err)
 	}
-	if got := describe(send(t, s, change(event.Added, "a", 1))); got[0] != "ok" {
+	if got := describe(send(t, s, change(event.Added, "a", 1))); got[0] != "retry" {
 		t.Errorf("result: %s", got)
 	}
 }

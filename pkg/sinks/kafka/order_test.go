@@ -10,9 +10,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
-	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/fifo"
@@ -21,19 +19,16 @@ import (
 )
 
 // TestLateRequestIsFenced: a request that was given up, and lay in the network until newer events were written, is
-// not written any more. Without a producer id it is: that the test sees a step back there shows that it can.
+// not written any more.
 func TestLateRequestIsFenced(t *testing.T) {
 	broker := testkafka.ForTest(t)
 	fake := newFake(t, kfake.NumBrokers(1))
-	unfenced := newFake(t, kfake.NumBrokers(1))
-	unfenced.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.InitProducerID}, TopLevel: true, Err: kerr.ClusterAuthorizationFailed, Count: -1})
 	for _, c := range []struct {
 		name, addr string
 		want       []string
 	}{
 		{"Kafka", broker.Addr(), []string{"u-a.1", "u-a.2", "u-a.3"}},
 		{"kfake", fake.ListenAddrs()[0], []string{"u-a.1", "u-a.2", "u-a.3"}},
-		{"no producer id", unfenced.ListenAddrs()[0], []string{"u-a.1", "u-a.2", "u-a.3", "u-a.2"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			testkafka.CreateTopic(t, c.addr, "fence", 1, nil)

@@ -22,7 +22,7 @@ func (w *work) request(ctx context.Context, slots []slot) {
 	req := &rawproduce.Request{Acks: acksAll, Timeout: w.s.client.WriteTimeout()}
 	var sent []slot
 	for _, sl := range slots {
-		set, err := sl.b.encode(w.s.codec, w.s.producerOf(sl.p))
+		set, err := sl.b.encode(w.s.codec, producer{w.s.producer, sl.p.epoch, sl.p.sequence})
 		switch {
 		case err != nil:
 			w.fail(sl.p, fmt.Errorf("compressing with %s: %w", w.s.codec.Name(), err))
@@ -48,13 +48,6 @@ func (w *work) request(ctx context.Context, slots []slot) {
 			w.noteDoubt(sl, fmt.Errorf("kafka broker %s: no answer about %s", w.leader, sl.p))
 		}
 	}
-}
-
-func (s *Sink) producerOf(p *partition) producer {
-	if s.producer < 0 {
-		return producer{-1, -1, -1}
-	}
-	return producer{s.producer, p.epoch, p.sequence}
 }
 
 func addToRequest(req *rawproduce.Request, p *partition, set []byte) {

@@ -2,7 +2,6 @@ package kafka
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 
@@ -28,7 +27,6 @@ type Sink struct {
 
 	topics   map[string]*topic
 	producer int64 // id; -1 while there is none
-	unfenced bool  // the cluster grants no producer id
 
 	balancer kafkago.Murmur2Balancer
 	batches  sync.Pool // of *batch
@@ -96,16 +94,10 @@ func (s *Sink) Connect(ctx context.Context) error {
 
 // ensureProducer gets a producer id if there is none.
 func (s *Sink) ensureProducer(ctx context.Context) error {
-	if s.producer >= 0 || s.unfenced {
+	if s.producer >= 0 {
 		return nil
 	}
 	id, err := s.client.ProducerID(ctx)
-	if errors.Is(err, wire.ErrNoProducerID) {
-		s.unfenced = true
-		s.cfg.Logger.Warn("without a producer id, events are repeated after a time-out, and can come after newer ones; "+
-			"Kafka before 3.0 grants one with the permission IdempotentWrite on the cluster", "err", err)
-		return nil
-	}
 	if err != nil {
 		return fmt.Errorf("becoming an idempotent producer: %w", err)
 	}

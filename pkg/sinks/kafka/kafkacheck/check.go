@@ -2,8 +2,6 @@ package kafkacheck
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"net"
 	"slices"
 	"strings"
@@ -97,18 +95,9 @@ func (c *Check) broker(ctx context.Context, addr string) (findings []diagnose.Fi
 
 // producer reports whether this client can be an idempotent producer, which is what keeps order over failures.
 func (c *Check) producer(ctx context.Context) diagnose.Finding {
-	_, err := c.Client.ProducerID(ctx)
-	f := diagnose.Finding{Step: sinks.StepAuthorize, Target: "idempotent producer"}
-	switch {
-	case errors.Is(err, wire.ErrNoProducerID):
-		f.Warn = true
-		f.Detail = "without a producer id, events are repeated after a time-out, and can come after newer ones: " + err.Error()
-		f.Remedy = fmt.Sprintf("give %s the permission IdempotentWrite on the cluster, or use Kafka 3.0 or newer",
-			c.Config.SASL.Who())
-	case err != nil:
-		f = diagnose.Failed(sinks.StepAuthorize, f.Target, err)
-	default:
-		f.Detail = "the cluster grants a producer id"
+	const target = "idempotent producer"
+	if _, err := c.Client.ProducerID(ctx); err != nil {
+		return diagnose.Failed(sinks.StepAuthorize, target, err)
 	}
-	return f
+	return diagnose.Finding{Step: sinks.StepAuthorize, Target: target, Detail: "the cluster grants a producer id"}
 }

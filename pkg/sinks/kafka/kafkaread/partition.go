@@ -28,7 +28,6 @@ type partition struct {
 	leader    string // host:port; empty while there is none
 	next, end int64  // offsets: of the next fetch, and behind the last record to read
 	follow    bool   // end moves with what is written
-	truncated bool   // next does not exist any more
 	queue     []kafkago.Message
 }
 
@@ -43,9 +42,12 @@ func partitionsOf(t *wire.Topic) (all []*partition) {
 	return all
 }
 
-// noLeader is the error of a partition without a leader.
-func (p *partition) noLeader() error {
-	return fmt.Errorf("partition %d of topic %s: %w", p.id, p.topic, kafkago.LeaderNotAvailable)
+// send does one exchange with the partition's leader.
+func (p *partition) send(ctx context.Context, c *wire.Client, req protocol.Message) (protocol.Message, error) {
+	if p.leader == "" {
+		return nil, fmt.Errorf("partition %d of topic %s: %w", p.id, p.topic, kafkago.LeaderNotAvailable)
+	}
+	return c.Send(ctx, p.leader, req)
 }
 
 // begin finds the first and the last offset to read.
@@ -65,15 +67,12 @@ func (p *partition) begin(ctx context.Context, c *wire.Client, since time.Time) 
 	if start < 0 { // nothing is as new
 		start = end
 	}
-	p.next, p.end, p.truncated = start, end, false
+	p.next, p.end = start, end
 	return nil
 }
 
 func (p *partition) offset(ctx context.Context, c *wire.Client, at int64) (int64, error) {
-	if p.leader == "" {
-		return 0, p.noLeader()
-	}
-	msg, err := c.Send(ctx, p.leader, &listoffsets.Request{ReplicaID: -1, Topics: []listoffsets.RequestTopic{{
+	msg, err := p.send(ctx, c, &listoffsets.Request{ReplicaID: -1, Topics: []listoffsets.RequestTopic{{
 		Topic: p.topic,
 		Partitions: []listoffsets.RequestPartition{
 			{Partition: p.id, CurrentLeaderEpoch: -1, Timestamp: at},
@@ -95,15 +94,7 @@ func (p *partition) offset(ctx context.Context, c *wire.Client, at int64) (int64
 
 // fetch queues more of the partition, if there is more. It reports whether it came further.
 func (p *partition) fetch(ctx context.Context, c *wire.Client) (came bool, err error) {
-	if p.truncated {
-		if err := p.begin(ctx, c, time.Time{}); err != nil {
-			return false, err
-		}
-	}
-	if p.leader == "" {
-		return false, p.noLeader()
-	}
-	msg, err := c.Send(ctx, p.leader, &fetch.Request{
+	msg, err := p.send(ctx, c, &fetch.Request{
 		ReplicaID: -1, MinBytes: 1, MaxBytes: fetchBytes, SessionEpoch: -1,
 		Topics: []fetch.RequestTopic{{Topic: p.topic, Partitions: []fetch.RequestPartition{{
 			Partition: p.id, CurrentLeaderEpoch: -1, FetchOffset: p.next,
@@ -117,18 +108,19 @@ func (p *partition) fetch(ctx context.Context, c *wire.Client) (came bool, err e
 	if len(res.Topics) != 1 || len(res.Topics[0].Partitions) != 1 {
 		return false, fmt.Errorf("kafka broker %s: no answer about topic %s", p.leader, p.topic)
 	}
-	return p.take(c, &res.Topics[0].Partitions[0])
-}
-
-func (p *partition) take(c *wire.Client, found *fetch.ResponsePartition) (came bool, err error) {
+	found := &res.Topics[0].Partitions[0]
 	switch code := kafkago.Error(found.ErrorCode); code {
 	case 0:
+		return p.take(found)
 	case kafkago.OffsetOutOfRange: // retention deleted it meanwhile
-		p.truncated = true
-		return true, nil
+		return true, p.begin(ctx, c, time.Time{})
 	default:
 		return false, c.CodeError("topic "+p.topic, code, "")
 	}
+}
+
+// take queues the records that were fetched. It reports whether it came further.
+func (p *partition) take(found *fetch.ResponsePartition) (came bool, err error) {
 	if p.follow {
 		p.end = max(p.end, found.HighWatermark)
 	}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/segmentio/kafka-go/protocol"
 	"github.com/segmentio/kafka-go/protocol/fetch"
+	"github.com/twmb/franz-go/pkg/kfake"
 )
 
 // What compaction leaves behind delays the reading for no longer than it takes to step over it.
@@ -19,14 +20,20 @@ func TestReadOverHoles(t *testing.T) {
 		found := &fetch.ResponsePartition{
 			HighWatermark: 9, RecordSet: protocol.RecordSet{Version: 2, Records: records},
 		}
-		if came, err := p.take(nil, found); err != nil || !came || p.next <= before {
+		if came, err := p.take(found); err != nil || !came || p.next <= before {
 			t.Fatalf("at %d, %v, %v", p.next, came, err)
 		}
 	}
 	if len(p.queue) != 1 || p.next != 10 {
 		t.Errorf("%d records, at %d", len(p.queue), p.next)
 	}
-	if _, err := p.take(nil, &fetch.ResponsePartition{ErrorCode: 1}); err != nil || !p.truncated {
-		t.Errorf("what was deleted meanwhile: %v, %v", p.truncated, err)
+}
+
+// A partition from which retention deleted what is to be read next is read from its first record on.
+func TestReadDeletedOffset(t *testing.T) {
+	fake, client := newFake(t, kfake.SeedTopics(1, "t"))
+	p := &partition{topic: "t", leader: fake.ListenAddrs()[0], next: 5, end: 9}
+	if came, err := p.fetch(t.Context(), client); err != nil || !came || p.next != 0 || p.end != 0 {
+		t.Errorf("at %d of %d, %v, %v", p.next, p.end, came, err)
 	}
 }

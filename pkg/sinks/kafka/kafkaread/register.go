@@ -98,8 +98,8 @@ func (r *Register) partition(ctx context.Context, create bool) (*partition, erro
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("reading the metadata of topic %s: %w", RegisterTopic, err)
-	case len(topics) != 1 || topics[0].Err == nil && !topics[0].Ready():
-		return nil, (&partition{topic: RegisterTopic}).noLeader()
+	case len(topics) != 1 || topics[0].Err == nil && len(topics[0].Leaders) == 0:
+		return nil, fmt.Errorf("topic %s: %w", RegisterTopic, kafkago.LeaderNotAvailable)
 	case topics[0].Err == nil:
 		return partitionsOf(&topics[0])[0], nil
 	case !errors.Is(topics[0].Err, kafkago.UnknownTopicOrPartition):
@@ -168,7 +168,7 @@ func (r *Register) entries(ctx context.Context, cluster string) (entries []entry
 // write appends the records in one batch.
 func (r *Register) write(ctx context.Context, p *partition, records ...protocol.Record) error {
 	const acksAll = -1
-	msg, err := r.Client.Send(ctx, p.leader, &produce.Request{
+	msg, err := p.send(ctx, r.Client, &produce.Request{
 		Acks: acksAll, Timeout: r.Client.WriteTimeout(),
 		Topics: []produce.RequestTopic{{Topic: p.topic, Partitions: []produce.RequestPartition{{
 			Partition: p.id, RecordSet: protocol.RecordSet{Version: 2, Records: protocol.NewRecordReader(records...)},

@@ -15,10 +15,9 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/sinks/kafka/internal/wire"
 )
 
-// TestRegister: the first one has the name until it is handed over; without the topic nobody has it, and asking for it
-// does not create the topic.
-func TestRegister(t *testing.T) {
-	fake, err := kfake.NewCluster(kfake.NumBrokers(1))
+func newFake(t *testing.T, opts ...kfake.Opt) (*kfake.Cluster, *wire.Client) {
+	t.Helper()
+	fake, err := kfake.NewCluster(append(opts, kfake.NumBrokers(1))...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -28,6 +27,13 @@ func TestRegister(t *testing.T) {
 		Prober: &reach.Prober{Dial: reach.Dial}, Logger: slog.New(slog.DiscardHandler),
 	})
 	t.Cleanup(client.Close)
+	return fake, client
+}
+
+// TestRegister: the first one has the name until it is handed over; without the topic nobody has it, and asking for it
+// does not create the topic.
+func TestRegister(t *testing.T) {
+	fake, client := newFake(t)
 	r := &Register{Client: client, Template: "k8s.{resource}"}
 	owner := func(want string) {
 		t.Helper()
@@ -69,7 +75,7 @@ func TestRegister(t *testing.T) {
 		t.Errorf("without a leader: %v", err)
 	}
 	fake.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.TopicAuthorizationFailed})
-	err = r.Add(t.Context(), sinks.Owner{Cluster: "stage", UID: "one"}, "")
+	err := r.Add(t.Context(), sinks.Owner{Cluster: "stage", UID: "one"}, "")
 	if !errors.Is(err, sinks.ErrNoRegister) {
 		t.Errorf("without permission to write: %v", err)
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/segmentio/kafka-go/protocol/metadata"
 
 	"github.com/deltabridge/deltabridge/pkg/reach"
+	"github.com/deltabridge/deltabridge/pkg/sinks"
 	"github.com/deltabridge/deltabridge/pkg/sinks/access"
 )
 
@@ -275,10 +276,7 @@ func (c *Client) Topics(ctx context.Context, names ...string) (topics []Topic, e
 	return topics, nil
 }
 
-// ErrNoProducerID means that the cluster lets this client have no producer id.
-var ErrNoProducerID = errors.New("the cluster grants no producer id")
-
-// ProducerID gets an id for an idempotent producer. Its epoch is 0.
+// ProducerID gets an id for an idempotent producer. The first epoch is 0.
 func (c *Client) ProducerID(ctx context.Context) (int64, error) {
 	msg, err := c.Ask(ctx, &initproducerid.Request{ProducerID: -1, ProducerEpoch: -1})
 	if err != nil {
@@ -288,8 +286,13 @@ func (c *Client) ProducerID(ctx context.Context) (int64, error) {
 	switch code := kafkago.Error(res.ErrorCode); code {
 	case 0:
 		return res.ProducerID, nil
-	case kafkago.ClusterAuthorizationFailed, kafkago.UnsupportedVersion, kafkago.TransactionalIDAuthorizationFailed:
-		return 0, fmt.Errorf("%w: %w", ErrNoProducerID, code)
+	case kafkago.ClusterAuthorizationFailed, kafkago.TransactionalIDAuthorizationFailed:
+		return 0, &sinks.ConnectError{
+			Step: sinks.StepAuthorize, Key: "kafka.sasl", Rejected: true,
+			Remedy: fmt.Sprintf("give %s the permission IdempotentWrite on the cluster, or use Kafka 3.0 or newer",
+				c.cfg.SASL.Who()),
+			Err: access.Words(code, "the cluster grants no producer id (%s)", code.Title()),
+		}
 	default:
 		return 0, fmt.Errorf("requesting a producer id: %w", code)
 	}
