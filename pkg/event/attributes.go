@@ -19,9 +19,9 @@ const (
 	controlNamePrefix = "_" // the name of a control event in templates: _gap, _synced
 )
 
-// CloudEventsType is the value of the attribute "type".
+// CloudEventsType returns the value of the attribute "type".
 func (t Type) CloudEventsType() string {
-	switch t { // constants: each event asks
+	switch t { // constants, because it is called for each event
 	case Added:
 		return objectTypePrefix + "added"
 	case Updated:
@@ -35,7 +35,7 @@ func (t Type) CloudEventsType() string {
 	case Restated:
 		return objectTypePrefix + "restated"
 	}
-	return typePrefix + t.String()
+	return typePrefix + "unknown"
 }
 
 // Subject is the value of the attribute "subject": <resource>[.<group>]/<namespace>/<name>. The namespace of a

@@ -1,6 +1,7 @@
 package event
 
 import (
+	"strings"
 	"time"
 
 	"github.com/deltabridge/deltabridge/pkg/object"
@@ -24,23 +25,10 @@ const (
 	lastType = Restated
 )
 
-// String is the value of the attribute "operation" for changes, and the type's last word for control events.
+// String returns the value of the attribute "operation" for changes, and the type's last word for control events.
 func (t Type) String() string {
-	switch t {
-	case Added:
-		return "added"
-	case Updated:
-		return "updated"
-	case Deleted:
-		return "deleted"
-	case Gap:
-		return "gap"
-	case Synced:
-		return "synced"
-	case Restated:
-		return "restated"
-	}
-	return "unknown"
+	name := t.CloudEventsType()
+	return name[strings.LastIndexByte(name, '.')+1:]
 }
 
 // IsControl reports whether an event of this type speaks of a resource as a whole.

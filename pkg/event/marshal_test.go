@@ -1,6 +1,7 @@
 package event
 
 import (
+	"encoding/binary"
 	"maps"
 	"testing"
 
@@ -89,4 +90,30 @@ func FuzzParseStored(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestStoredForm: what one version of the bridge leaves on disk is read by another one.
+func TestStoredForm(t *testing.T) {
+	const head = `{"t":3,"at":"2026-03-04T05:06:07Z","c":"prod","cu":"c-1","i":true,"f":true,"l":true,"o":true,"x":{"n":"a=b"},` +
+		`"id":"u.1","pk":"key","s":true,"gap":{"resource":"deployments.apps","from":"1","to":"2","reason":"refused"},` +
+		`"g":"apps","v":"v1","r":"deployments","av":"apps/v1","k":"Deployment","ns":"shop","n":"web","u":"u","rv":"1","m":"kubectl",` +
+		`"src":"deployments","pos":"9","del":{"t":3,"at":"0001-01-01T00:00:00Z","id":"u.deleted","r":"deployments"}}`
+	m, err := ParseStored(append(binary.BigEndian.AppendUint32(nil, uint32(len(head))), head+"{}"...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if id := m.Identity; m.Type != Deleted || m.Cluster != "prod" || m.ClusterUID != "c-1" || !m.InitialList || !m.FinalStateUnknown ||
+		!m.LeftFilter || !m.Again || !m.Structured || m.ID != "u.1" || m.PartitionKey != "key" || m.Context.NamespaceLabels != "a=b" ||
+		m.Resource.Group != "apps" || m.Resource.Version != "v1" || m.Resource.Resource != "deployments" ||
+		id.APIVersion() != "apps/v1" || id.Kind() != "Deployment" || id.Namespace != "shop" || id.Name != "web" || id.UID != "u" ||
+		id.ResourceVersion != "1" || id.Manager != "kubectl" || m.GapInfo.Deletion.ID != "u.deleted" || string(m.Data) != "{}" {
+		t.Errorf("%+v", m)
+	}
+	stored, err := m.AppendStored(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(head+"{}", string(stored[4:])); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
 }

@@ -13,49 +13,49 @@ type Key struct {
 	Group, Resource, Namespace, Name string
 }
 
-// Message is an event encoded for one sink. It is immutable after Encode.
+// Message is an event encoded for one sink. It is immutable after Encode. The tags are the names on disk, see AppendStored.
 type Message struct {
-	Type     Type
-	Time     time.Time // when the bridge saw the change
-	Resource schema.GroupVersionResource
-	Cluster  string // the configured name
+	Type     Type                        `json:"t"`
+	Time     time.Time                   `json:"at"` // when the bridge saw the change
+	Resource schema.GroupVersionResource `json:"-"`
+	Cluster  string                      `json:"c,omitempty"` // the configured name
 	// ClusterUID is the uid of the namespace kube-system; empty if it is not known.
-	ClusterUID string
+	ClusterUID string `json:"cu,omitempty"`
 	// Identity of the object; in a control event only the ResourceVersion may be set.
-	Identity object.Identity
+	Identity object.Identity `json:"-"`
 
-	InitialList       bool
-	FinalStateUnknown bool
-	LeftFilter        bool
-	// Resent: a person sent it again, long after it was refused. Newer states may have come before it.
-	Resent bool
+	InitialList       bool `json:"i,omitempty"`
+	FinalStateUnknown bool `json:"f,omitempty"`
+	LeftFilter        bool `json:"l,omitempty"`
+	// Resent: a person sent it again, long after it was rejected. Newer states may have come before it.
+	Resent bool `json:"-"`
 
 	// Again: the destination has to take it although it may hold the event, under the same id.
-	Again bool
+	Again bool `json:"o,omitempty"`
 
-	// Context becomes attributes; nil if there is none, or Data has it.
-	Context *Context
+	// Context becomes attributes; nil if there is none, or if Data contains it.
+	Context *Context `json:"x,omitempty"`
 
 	// ID is the CloudEvents id (see the package comment). It is unique within one cluster.
-	ID string
+	ID string `json:"id"`
 	// PartitionKey is the Kafka key; empty on sinks that have none.
-	PartitionKey string
+	PartitionKey string `json:"pk,omitempty"`
 	// Data is the payload, one JSON document. It may be shared with the informer's index and with other sinks.
-	Data []byte
+	Data []byte `json:"-"`
 	// Structured asks for the structured content mode. Sinks send Body, never Data.
-	Structured bool
+	Structured bool `json:"s,omitempty"`
 
-	// Marks are further attributes; nil but for few messages.
-	Marks *Marks
+	// Marks are further attributes, which few messages have; nil: none.
+	Marks *Marks `json:"-"`
 
 	// GapInfo of a gap event, kept so that a queue can widen it.
-	GapInfo *GapInfo
+	GapInfo *GapInfo `json:"gap,omitempty"`
 
 	// What Encode has rendered already, in one piece of memory; empty in messages that were made in another way.
 	subject, time, source, uniqueID string
 
-	// Origin is where the message stands in what it came from, for the checkpoint. Sinks have no use for it.
-	Origin Origin
+	// Origin is where the message stands in what it came from, for the checkpoint. Sinks do not use it.
+	Origin Origin `json:"-"`
 }
 
 // Origin is the place of a message in the changes of its source.

@@ -73,13 +73,10 @@ func (w *work) noteFailure(err error, sent []slot) {
 		return err
 	}
 	for _, sl := range sent {
-		switch {
-		case wire.Sent(err):
+		if wire.Sent(err) {
 			w.noteDoubt(sl, err)
-		case sl.again:
-			w.noteDoubt(sl, of(sl.p, err))
-		default:
-			w.fail(sl.p, of(sl.p, err))
+		} else {
+			w.noteNotWritten(sl, of(sl.p, err))
 		}
 		w.moved = append(w.moved, sl.p.topic)
 	}
@@ -127,11 +124,7 @@ func (w *work) noteAnswer(sl slot, answer *produce.ResponsePartition) {
 	}
 	switch v {
 	case notWritten:
-		if sl.again { // this time; the first attempt is still in doubt
-			w.noteDoubt(sl, err)
-		} else {
-			w.fail(p, err)
-		}
+		w.noteNotWritten(sl, err)
 	case inDoubt:
 		w.noteDoubt(sl, err)
 	case outOfStep:
@@ -165,6 +158,15 @@ func (w *work) noteWritten(sl slot) {
 	p.queue, p.inDoubt = p.queue[sl.n:], nil
 	p.advance(sl.b.records)
 	p.limit = min(2*p.limit, len(w.batch))
+}
+
+// noteNotWritten is for a slot that was not written this time. If it was sent before, that attempt is still in doubt.
+func (w *work) noteNotWritten(sl slot, err error) {
+	if sl.again {
+		w.noteDoubt(sl, err)
+	} else {
+		w.fail(sl.p, err)
+	}
 }
 
 // noteDoubt ends the partition's turn: the slot's messages were perhaps written, those behind them not attempted.

@@ -91,8 +91,6 @@ func (c *Client) CreateTopics(ctx context.Context, names []string, how *NewTopic
 func (c *Client) awaitCreated(ctx context.Context, names []string) {
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.RequestTimeout)
 	defer cancel()
-	tick := time.NewTicker(createdPoll)
-	defer tick.Stop()
 	for len(names) > 0 {
 		topics, err := c.Topics(ctx, names...)
 		if err == nil && !slices.ContainsFunc(topics, func(t Topic) bool { return !t.Ready() }) {
@@ -101,7 +99,7 @@ func (c *Client) awaitCreated(ctx context.Context, names []string) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-tick.C:
+		case <-time.After(createdPoll):
 		}
 	}
 }
