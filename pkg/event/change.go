@@ -17,11 +17,12 @@ const (
 	PatchMerge Patch = "merge"
 )
 
-// changeOverhead is what the data of a change has besides its documents and its patch, in bytes: for the first allocation.
+// changeOverhead is what the data of a change has besides its documents and its patch, in bytes: for the first
+// allocation.
 const changeOverhead = 512
 
-// change renders the data of PayloadChange. What is compared is what the sink may see, so that no value that is redacted
-// gets into a patch.
+// change renders the data of PayloadChange. What is compared is what the sink may see, so that no value that is
+// redacted gets into a patch.
 func (e *Encoder) change(ev *Event) ([]byte, error) {
 	object, err := e.bytes(ev.Resource, ev.Object)
 	if err != nil {

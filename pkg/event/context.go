@@ -11,9 +11,9 @@ import (
 type Context struct {
 	// Owner is the top of the object's owners, as far as they are known; zero if it has none.
 	Owner Owner `json:"o,omitzero"`
-	// NamespaceLabels are those of the object's namespace, InvolvedLabels those of the object that a Kubernetes Event is
-	// about: as a=b,c=d in the order of their keys, without a character that would need an escape. Empty: there are none, or
-	// they are not known.
+	// NamespaceLabels are those of the object's namespace, InvolvedLabels those of the object that a Kubernetes Event
+	// is about: as a=b,c=d in the order of their keys, without a character that would need an escape. Empty: there are
+	// none, or they are not known.
 	NamespaceLabels string `json:"n,omitempty"`
 	InvolvedLabels  string `json:"i,omitempty"`
 }

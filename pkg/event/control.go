@@ -12,9 +12,9 @@ func gapID(cluster string, g *GapInfo) string {
 	return "gap." + cluster + "." + g.Resource + "." + g.Reason + "." + g.From + "." + g.To
 }
 
-// RefusalGap is the small gap event that takes the place of a message that the destination rejects, so
-// that the hole is in the stream and not only in a log. reason is one of the Reason constants; deadLetter says where the
-// message is kept, and is empty if it is not.
+// RefusalGap is the small gap event that takes the place of a message that the destination rejects, so that the hole is
+// in the stream and not only in a log. reason is one of the Reason constants; deadLetter says where the message is
+// kept, and is empty if it is not.
 func RefusalGap(m *Message, reason, message, deadLetter string) *Message {
 	info := &GapInfo{
 		Resource: GroupResource(m.Resource), From: m.Identity.ResourceVersion, To: m.Identity.ResourceVersion,
@@ -32,7 +32,8 @@ func RefusalGap(m *Message, reason, message, deadLetter string) *Message {
 	return gap
 }
 
-// FoldsInto reports whether FoldGap adds a message to a gap: that of its resource and source, and of its reason if it is a gap itself.
+// FoldsInto reports whether FoldGap adds a message to a gap: that of its resource and source, and of its reason if it
+// is a gap itself.
 func FoldsInto(gap, dropped *Message) bool {
 	reason := ReasonOverflow
 	if dropped.GapInfo != nil {
@@ -41,9 +42,10 @@ func FoldsInto(gap, dropped *Message) bool {
 	return gap.Resource.GroupResource() == dropped.Resource.GroupResource() && gap.Origin.Source == dropped.Origin.Source && gap.GapInfo.Reason == reason
 }
 
-// FoldGap adds a message that the queue gave up to the gaps that stand in its place, one gap for each resource, source and
-// reason; gaps is changed in place. A gap takes over the origin of the first message that it stands for: until it is delivered, a
-// crash brings everything that it stands for again. FoldGap has the form that pkg/fifo's drop-oldest policy asks for.
+// FoldGap adds a message that the queue gave up to the gaps that stand in its place, one gap for each resource, source
+// and reason; gaps is changed in place. A gap takes over the origin of the first message that it stands for: until it
+// is delivered, a crash brings everything that it stands for again. FoldGap has the form that pkg/fifo's drop-oldest
+// policy asks for.
 func FoldGap(gaps []*Message, dropped *Message) []*Message {
 	add := GapInfo{
 		Resource: GroupResource(dropped.Resource), From: dropped.Identity.ResourceVersion, To: dropped.Identity.ResourceVersion,
@@ -83,8 +85,8 @@ func gapMessage(m *Message, info *GapInfo) *Message {
 	return gap
 }
 
-// controlKey is the Kafka key of a control event: one for each cluster, resource and type, which no object has. On a compacted topic
-// it must not take the place of an object's state, nor of what is said of another resource.
+// controlKey is the Kafka key of a control event: one for each cluster, resource and type, which no object has. On a
+// compacted topic it must not take the place of an object's state, nor of what is said of another resource.
 func controlKey(m *Message) string {
 	return m.Cluster + "/" + GroupResource(m.Resource) + "/" + controlNamePrefix + m.Type.String()
 }
@@ -93,10 +95,10 @@ func controlKey(m *Message) string {
 // never are.
 func Mergeable(m *Message) bool { return !m.Type.IsControl() }
 
-// Merge gives what remains of two messages about one object (one uid), older before newer, when the state between
-// them is given up: the newer state, as an addition if the older was one that the sink has not seen yet.
-// It follows client-go's DeltaFIFO, which keeps the last state and never loses a deletion. A restatement takes no change
-// away: what the older message says happened has happened, and is told with the newer state, at the newer time.
+// Merge gives what remains of two messages about one object (one uid), older before newer, when the state between them
+// is given up: the newer state, as an addition if the older was one that the sink has not seen yet. It follows
+// client-go's DeltaFIFO, which keeps the last state and never loses a deletion. A restatement takes no change away:
+// what the older message says happened has happened, and is told with the newer state, at the newer time.
 func Merge(older, newer *Message) *Message {
 	if mutant.On("merge-deletions-away") && newer.Type == Deleted {
 		return older

@@ -47,8 +47,8 @@ type Encoder struct {
 	Patch      Patch   // of PayloadChange; empty: PatchJSON
 	// PartitionKey is the template of the Kafka key; nil where the sink has none.
 	PartitionKey *Template
-	// ContextInData puts an event's Context into the data of PayloadChange and PayloadMetadata, instead of attributes. It has no
-	// meaning for PayloadObject.
+	// ContextInData puts an event's Context into the data of PayloadChange and PayloadMetadata, instead of attributes.
+	// It has no meaning for PayloadObject.
 	ContextInData bool
 	// Redactor hides secret values; nil sends them in clear. What it has hidden before costs no more than a look.
 	Redactor *redact.Redactor
@@ -61,9 +61,9 @@ type Encoder struct {
 	second atomic.Pointer[second] // of the last event
 }
 
-// Encode makes the message. The event's objects are asked for their bytes and not kept,
-// but the object's Raw may become the message's Data. An error means that the object is not what the API server should send,
-// or that its bytes can't be had. It never quotes the object: it is logged, and a gap event says it to the sink.
+// Encode makes the message. The event's objects are asked for their bytes and not kept, but the object's Raw may become
+// the message's Data. An error means that the object is not what the API server should send, or that its bytes can't be
+// had. It never quotes the object: it is logged, and a gap event says it to the sink.
 func (e *Encoder) Encode(ev Event) (*Message, error) {
 	m := &Message{
 		Type: ev.Type, Time: ev.Time, Resource: ev.Resource, Cluster: e.Cluster, ClusterUID: e.ClusterUID,

@@ -11,8 +11,8 @@ import (
 // Type is what an event says. The zero value is no valid type.
 type Type uint8
 
-// The types of events. Gap and Synced are control events: they speak of a resource, not of an object. The numbers lie on
-// disk: new types go to the end.
+// The types of events. Gap and Synced are control events: they speak of a resource, not of an object. The numbers lie
+// on disk: new types go to the end.
 const (
 	Added Type = iota + 1
 	Updated
@@ -50,7 +50,8 @@ type Event struct {
 	// LeftAt marks a Deleted that means: the object lives on, but no longer passes the sink's filter. It is the
 	// resourceVersion of the state that does not pass; Object is the last state that did.
 	LeftAt string
-	// Change names the change of the sink's filter, or of what is watched, that made an object enter or leave; empty: none did.
+	// Change names the change of the sink's filter, or of what is watched, that made an object enter or leave; empty:
+	// none did.
 	Change string
 	// Selected: the API server selects the objects by label or field. A deletion can then mean that the object ceased to
 	// be selected, and it can happen more than once.
@@ -86,8 +87,8 @@ type GapInfo struct {
 	Operation  string `json:"operation,omitempty"`  // what happened to that
 	DeadLetter string `json:"deadLetter,omitempty"` // where the event is kept, in words; empty: nowhere
 
-	// Deletion is that event if it was a deletion, for a sink that has to make its readers forget the object: the gap event
-	// itself does not name it. It is not part of the data.
+	// Deletion is that event if it was a deletion, for a sink that has to make its readers forget the object: the gap
+	// event itself does not name it. It is not part of the data.
 	Deletion *Message `json:"-"`
 }
 

@@ -53,8 +53,8 @@ func text(value []byte) string {
 }
 
 // ownersOf are the managers that own any of the changed paths in the new state. A manager that changes a field owns it
-// from then on, so that these are the ones who made the change. A field that was removed has no owner any more, unless it
-// was a part of one that is owned as a whole.
+// from then on, so that these are the ones who made the change. A field that was removed has no owner any more, unless
+// it was a part of one that is owned as a whole.
 func ownersOf(managedFields []byte, changes []jsonpatch.Change) (owners []manager) {
 	for _, m := range managersOf(managedFields) {
 		for n := range changes {
@@ -78,8 +78,8 @@ func appendManagers(dst []byte, managers []manager) []byte {
 	return append(dst, data...)
 }
 
-// fieldSet is a node of FieldsV1: a set of fields as server-side apply writes it. It is read when its children are first
-// asked for.
+// fieldSet is a node of FieldsV1: a set of fields as server-side apply writes it. It is read when its children are
+// first asked for.
 type fieldSet struct {
 	raw      []byte
 	children map[string]*fieldSet // by key: f:<name>, k:<keys>, v:<value>, i:<index>; nil until they are read

@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// stored is a message on disk, without Data: the tagged fields of Message, and the parts of the others. The names are short
-// because each event has them.
+// stored is a message on disk, without Data: the tagged fields of Message, and the parts of the others. The names are
+// short because each event has them.
 type stored struct {
 	Message
 	Group      string  `json:"g,omitempty"`

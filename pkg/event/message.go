@@ -13,7 +13,8 @@ type Key struct {
 	Group, Resource, Namespace, Name string
 }
 
-// Message is an event encoded for one sink. It is immutable after Encode. The tags are the names on disk, see AppendStored.
+// Message is an event encoded for one sink. It is immutable after Encode. The tags are the names on disk, see
+// AppendStored.
 type Message struct {
 	Type     Type                        `json:"t"`
 	Time     time.Time                   `json:"at"` // when the bridge saw the change
@@ -93,8 +94,8 @@ func (m *Message) Key() Key {
 // its slot in the queue.
 const messageOverhead = 400
 
-// UniqueID is <cluster>/<id>: unique among all clusters that share a destination. A cluster that was restored from a copy of
-// another one has objects with the same uids and resourceVersions.
+// UniqueID is <cluster>/<id>: unique among all clusters that share a destination. A cluster that was restored from a
+// copy of another one has objects with the same uids and resourceVersions.
 func (m *Message) UniqueID() string {
 	if n := len(m.uniqueID) - len(m.ID); n > 0 && m.uniqueID[n:] == m.ID {
 		return m.uniqueID

@@ -44,8 +44,8 @@ var (
 )
 
 // Reduce gives m with the metadata of its object instead of the whole data, in the form of its payload: an object with
-// apiVersion, kind and metadata alone, or a change whose object has these alone, without the old state and the patch. It
-// is the same event with the same id, and says what is omitted. An error means that this makes it no smaller.
+// apiVersion, kind and metadata alone, or a change whose object has these alone, without the old state and the patch.
+// It is the same event with the same id, and says what is omitted. An error means that this makes it no smaller.
 func Reduce(m *Message, marks Marks) (*Message, error) {
 	if m.Type.IsControl() {
 		return nil, errNotSmaller
@@ -103,8 +103,8 @@ func metadataOf(raw []byte) ([]byte, error) {
 }
 
 // membersOf returns the values of an object's members with these names, nil for a member that is missing. Unlike
-// encoding/json it does not take the member "Metadata" of a custom resource for "metadata". If a name occurs twice, the last
-// value counts. The error does not quote the object.
+// encoding/json it does not take the member "Metadata" of a custom resource for "metadata". If a name occurs twice, the
+// last value counts. The error does not quote the object.
 func membersOf(raw []byte, names ...string) ([][]byte, error) {
 	raw = raw[jsonscan.Space(raw, 0):]
 	if len(raw) == 0 || raw[0] != '{' {

@@ -18,8 +18,8 @@ const (
 	// EscapeTopic makes each value fit for a Kafka topic name ([a-zA-Z0-9._-]); other characters become '-'. An
 	// empty value is "_", the core group "core".
 	EscapeTopic
-	// EscapeKey makes each value one token of a key in a NATS key-value bucket: as EscapeSubject, but what a key can't hold is '='
-	// and two hexadecimal digits.
+	// EscapeKey makes each value one token of a key in a NATS key-value bucket: as EscapeSubject, but what a key can't
+	// hold is '=' and two hexadecimal digits.
 	EscapeKey
 )
 

@@ -58,6 +58,11 @@ func TestNotAllowed(t *testing.T) {
 	}
 
 	allow(t, broker.Addr(), "secret", kmsg.ACLOperationDescribe)
+	err := newSink(t, cfg).Connect(t.Context())
+	if got := blame(t, err, broker.SASLAddr()); got.Step != sinks.StepAuthorize || !strings.Contains(got.Text, "producer id") {
+		t.Errorf("no producer id: %+v", got)
+	}
+	allow(t, broker.Addr(), "other", kmsg.ACLOperationWrite) // which is enough for a producer id
 	s := connected(t, cfg)
 	want.Text = strings.Replace(want.Text, "topic secret", "partition 0 of topic secret", 1)
 	if diff := cmp.Diff(want, blame(t, send(t, s, change(event.Added, "a", 1))[0], broker.SASLAddr())); diff != "" {

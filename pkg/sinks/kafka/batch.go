@@ -48,8 +48,8 @@ func (b *batch) reset(now time.Time) {
 // size is the batch's size without compression, in bytes, as the broker's limits count it.
 func (b *batch) size() int { return len(b.raw) - sizePrefix }
 
-// add appends a message, and its tombstone if asked to. If the batch would then be larger than limit it stays
-// as it was and the result is false; but the first message is always taken.
+// add appends a message, with a tombstone if required. If the batch would become larger than limit, it stays unchanged
+// and add returns false. The first message is always added.
 func (b *batch) add(m *event.Message, tombstone bool, limit int) bool {
 	before, n := len(b.raw), b.records
 	b.appendEvent(m, n)
@@ -95,7 +95,7 @@ func (b *batch) appendTombstone(key string, offsetDelta int32) {
 	b.appendRecord(offsetDelta, key, -1, nil)
 }
 
-// appendRecord appends a record with the headers in tail. An empty key is null, which the broker refuses for a
+// appendRecord appends a record with the headers in tail. An empty key becomes null, which the broker rejects in a
 // compacted topic.
 func (b *batch) appendRecord(offsetDelta int32, key string, valueLen int, value []byte) {
 	head := append(b.head[:0], 0, 0) // attributes: none are defined; the difference to the batch's timestamp

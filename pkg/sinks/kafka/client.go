@@ -12,7 +12,7 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/sinks/kafka/kafkaread"
 )
 
-// What the sink can do besides sending is in packages of its own; these methods give them the connections.
+// The methods in this file implement checks and reading with the packages kafkacheck and kafkaread.
 
 var (
 	_ diagnose.Checker    = (*Sink)(nil)
@@ -23,7 +23,7 @@ var (
 
 const cleanupPolicy = "cleanup.policy" // Kafka's setting
 
-// wire is the part of the configuration that says how to reach the cluster.
+// wire returns the configuration of the connections.
 func (cfg *Config) wire() *wire.Config {
 	return &wire.Config{
 		Brokers: cfg.Brokers, TLS: cfg.TLS, SASL: cfg.SASL, RequestTimeout: cfg.RequestTimeout,
@@ -31,7 +31,7 @@ func (cfg *Config) wire() *wire.Config {
 	}
 }
 
-// newTopics is how missing topics are created; nil: they are not.
+// newTopics returns how missing topics are created, nil if they are not created.
 func (cfg *Config) newTopics() *wire.NewTopic {
 	if cfg.CreateTopics == nil {
 		return nil
@@ -45,7 +45,7 @@ func (cfg *Config) newTopics() *wire.NewTopic {
 	return &how
 }
 
-// beside returns a sink with the same configuration and connections of its own, to be used beside s.
+// beside returns a sink with the same configuration and its own connections, so that both can be used at once.
 func (s *Sink) beside() *Sink {
 	o := &Sink{cfg: s.cfg, template: s.template, volatile: s.volatile, single: s.single, parts: s.parts}
 	o.topics, o.client = make(map[string]*topic), wire.New(s.cfg.wire())

@@ -20,14 +20,14 @@ import (
 
 // Defaults of zero values; those of the configuration file are in the tags.
 const (
-	// DefaultKey names an object of any cluster and resource, so that topics may be shared and compacted. It has the group,
-	// for there are resources of one name in several groups: services of the core and of Knative.
+	// DefaultKey names an object of any cluster and resource, so that topics may be shared and compacted. It has the
+	// group, for there are resources of one name in several groups: services of the core and of Knative.
 	DefaultKey            = "{cluster}/{group}/{resource}/{namespace}/{name}"
 	DefaultCompression    = CompressionSnappy
 	DefaultRequestTimeout = 15 * time.Second
 )
 
-// MetadataMaxAge is how long the sink believes what it knows of a topic's partitions while nothing fails.
+// MetadataMaxAge is how long the sink uses the metadata of a topic before it reads them again, if no request fails.
 const MetadataMaxAge = 5 * time.Minute
 
 // Config sends events to topics of a Kafka cluster.
@@ -64,11 +64,11 @@ type Config struct {
 	dial    func(ctx context.Context, network, addr string) (net.Conn, error) // nil: reach.Dial; tests set it
 }
 
-// Types that the connections share.
-type (
-	CreateTopics = wire.NewTopic
-	SASLConfig   = wire.SASL
-)
+// CreateTopics is how topics are created.
+type CreateTopics = wire.NewTopic
+
+// SASLConfig is how the bridge authenticates to the brokers.
+type SASLConfig = wire.SASL
 
 // Compression of record batches.
 type Compression string
@@ -108,7 +108,7 @@ func (cfg *Config) NewSink(prober *reach.Prober, log *slog.Logger) (sinks.Sink, 
 	return New(c)
 }
 
-// Letters implements [sinks.Config]: that of the events, with another topic.
+// Letters implements [sinks.Config]: it returns the configuration with the topic of the dead letters.
 func (cfg *Config) Letters(_ string, to *sinks.LetterPlace) sinks.Config {
 	if to.Topic == "" {
 		return nil
@@ -124,8 +124,7 @@ func (cfg *Config) Letters(_ string, to *sinks.LetterPlace) sinks.Config {
 	return &c
 }
 
-// deadLetterRecord is the largest record of a topic for dead letters that the bridge creates, in bytes, as Kafka's settings
-// have it: more than the largest change.
+// deadLetterRecord is max.message.bytes of a dead letter topic that the bridge creates: more than the largest change.
 const deadLetterRecord = "16777216"
 
 // Client implements [sinks.Config].

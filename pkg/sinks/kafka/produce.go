@@ -17,7 +17,7 @@ import (
 
 const acksAll = -1
 
-// request sends the slots, and notes what becomes of them.
+// request sends the slots and records their results.
 func (w *work) request(ctx context.Context, slots []slot) {
 	req := &rawproduce.Request{Acks: acksAll, Timeout: w.s.client.WriteTimeout()}
 	var sent []slot
@@ -63,9 +63,9 @@ func addToRequest(req *rawproduce.Request, p *partition, set []byte) {
 	})
 }
 
-// noteFailure is for a request without an answer. The broker's other partitions are not tried either.
+// noteFailure records the failure of a request without an answer. The broker's other partitions are not tried.
 func (w *work) noteFailure(err error, sent []slot) {
-	// If another broker has just named this leader, the connection works, and only what this broker leads has to wait.
+	// If another broker answered recently, the cluster is reachable, and only the partitions of this leader have to wait.
 	of := func(p *partition, err error) error {
 		if w.s.client.WorksWithout(w.leader) {
 			return w.s.partUnavailable(p, err)
@@ -160,7 +160,8 @@ func (w *work) noteWritten(sl slot) {
 	p.limit = min(2*p.limit, len(w.batch))
 }
 
-// noteNotWritten is for a slot that was not written this time. If it was sent before, that attempt is still in doubt.
+// noteNotWritten records that this request did not write the slot. If the slot was sent before, the result of that
+// attempt is still unknown.
 func (w *work) noteNotWritten(sl slot, err error) {
 	if sl.again {
 		w.noteDoubt(sl, err)
@@ -169,7 +170,7 @@ func (w *work) noteNotWritten(sl slot, err error) {
 	}
 }
 
-// noteDoubt ends the partition's turn: the slot's messages were perhaps written, those behind them not attempted.
+// noteDoubt records that the slot's messages were perhaps written. The partition's other messages stay not attempted.
 func (w *work) noteDoubt(sl slot, err error) {
 	p := sl.p
 	if !sl.again {
@@ -183,15 +184,15 @@ func (w *work) noteDoubt(sl slot, err error) {
 	p.queue = p.queue[:0]
 }
 
-// fence prevents that what was perhaps written, and will not be sent again as the same batch, is written after what
-// comes next.
+// fence must be called if a batch was perhaps written and will not be sent again unchanged. After it the broker rejects
+// that batch, so that the batch cannot be written after newer events.
 func (w *work) fence(p *partition) {
 	if !p.fence() {
 		w.exhausted = true
 	}
 }
 
-// halve divides a batch that is too large, or rejects its only message. The broker has written nothing of it.
+// halve divides a batch that is too large, or rejects its only message. The broker has written no part of the batch.
 func (w *work) halve(sl slot, code kafkago.Error) {
 	if sl.n > 1 {
 		sl.p.batchBytes = sl.b.size() / 2
@@ -201,8 +202,8 @@ func (w *work) halve(sl slot, code kafkago.Error) {
 		sinks.ErrOversize, sl.b.size(), sl.p.topic.name, code))
 }
 
-// fail ends the partition's turn before its next message was sent. The first one gets err, the others stay not
-// attempted; an error that no retry fixes is that of all.
+// fail records that the partition's queue was not sent. The first message gets err, the others stay not attempted; a
+// permanent error is the result of all.
 func (w *work) fail(p *partition, err error) {
 	for k, i := range p.queue {
 		if k == 0 || sinks.IsPermanent(err) {
@@ -212,8 +213,8 @@ func (w *work) fail(p *partition, err error) {
 	p.queue = p.queue[:0]
 }
 
-// refuse rejects the next message of the partition, and leaves it out, with those of its object that come after it:
-// they are not attempted.
+// refuse rejects the next message of the partition and removes it from the queue, with all later messages of its
+// object: these stay not attempted.
 func (w *work) refuse(p *partition, err error) {
 	w.results[p.queue[0]] = sinks.Permanent(err)
 	key := w.batch[p.queue[0]].Key()

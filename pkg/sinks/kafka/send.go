@@ -17,7 +17,7 @@ const (
 	// maxRequestBytes bounds the record batches of one request. A broker closes the connection on a request larger
 	// than its socket.request.max.bytes: 100 MiB.
 	maxRequestBytes = 32 << 20
-	// maxRecordBytes: an event larger than this is not even tried, for the same reason.
+	// maxRecordBytes is the largest event that is sent, for the same reason.
 	maxRecordBytes = 64 << 20
 	// maxTopicName is how long the name of a topic may be, in bytes: Kafka's Topic.MAX_NAME_LENGTH.
 	maxTopicName = 249
@@ -46,8 +46,7 @@ func (s *Sink) Send(ctx context.Context, batch []*event.Message, results []error
 	}
 }
 
-// route finds the partition of each message, in s.routes. A message whose topic is not known gets its topic's
-// partition for that, see topic.unroutable.
+// route sets s.routes to the partition of each message: topic.unroutable if the partitions of its topic are not known.
 func (s *Sink) route(ctx context.Context, batch []*event.Message) {
 	now := time.Now()
 	var due []*topic
@@ -70,14 +69,14 @@ func (s *Sink) route(ctx context.Context, batch []*event.Message) {
 	}
 }
 
-// tombstone reports whether a record without value follows the message: a deletion, or the gap in the place of one,
-// which has the key of the object.
+// tombstone reports whether a record without a value follows the message: it does if the message is a deletion, or the
+// gap event that replaces a rejected deletion and has the key of the object.
 func (s *Sink) tombstone(m *event.Message) bool {
 	return s.cfg.Tombstones && (m.Type == event.Deleted || m.GapInfo != nil && m.GapInfo.Deletion != nil)
 }
 
-// object is the message that says which object m is about: for a gap that a tombstone follows the rejected deletion,
-// since the tombstone must be in the object's own topic; else m.
+// object returns the message that identifies the object of m: for a gap event with a tombstone the rejected deletion,
+// because the tombstone must be in the object's own topic, and otherwise m.
 func (s *Sink) object(m *event.Message) *event.Message {
 	if m.GapInfo != nil && s.tombstone(m) {
 		return m.GapInfo.Deletion
@@ -85,8 +84,8 @@ func (s *Sink) object(m *event.Message) *event.Message {
 	return m
 }
 
-// appendTopic appends the name of the message's topic. If the object's can't be a topic, nothing of it is there to be
-// forgotten, and the gap event has the topic of any other.
+// appendTopic appends the name of the message's topic. If the topic of a rejected deletion would have a name that is
+// too long, no event of the object was ever written, and the gap event goes to the topic of other gap events.
 func (s *Sink) appendTopic(dst []byte, m *event.Message) []byte {
 	start := len(dst)
 	dst = s.template.Append(dst, s.object(m))
@@ -103,7 +102,7 @@ func (t *topic) partitionOf(balancer *kafkago.Murmur2Balancer, key []byte) *part
 	return t.partitions[balancer.Balance(kafkago.Message{Key: key}, t.ids...)]
 }
 
-// endOfRound returns the end of the messages from start on of which no two are of one object but for different partitions.
+// endOfRound returns the end of the longest run of messages from start in which each object has only one partition.
 func (s *Sink) endOfRound(batch []*event.Message, start int) (end int) {
 	if !s.volatile {
 		return len(batch)
@@ -163,15 +162,15 @@ func (s *Sink) split(batch []*event.Message, results []error, start, end int) (w
 	return works
 }
 
-// work is what one broker gets in one round.
+// work is the messages of one round for one broker.
 type work struct {
 	s          *Sink
 	leader     string
-	partitions []*partition // those with a queue; nobody else touches them meanwhile
+	partitions []*partition // the partitions with a queue; used by one goroutine only
 	batch      []*event.Message
 	results    []error // of the messages in those queues
 
-	moved     []*topic // whose metadata must be read again
+	moved     []*topic // topics whose metadata must be read again
 	exhausted bool     // a new producer id is needed
 }
 
@@ -183,7 +182,7 @@ type slot struct {
 	again bool // the batch was sent before, and perhaps written
 }
 
-// run sends request after request until nothing is left to send, or fails.
+// run sends requests until nothing is left to send or a request fails.
 func (w *work) run(ctx context.Context) {
 	if w.leader == "" {
 		for _, p := range w.partitions {
@@ -223,7 +222,7 @@ func (w *work) fill() (slots []slot) {
 	return slots
 }
 
-// fillSlot takes the next batch of a partition. What was perhaps written is sent again as the batch that it was.
+// fillSlot takes the next batch of a partition. If the last batch was perhaps written, it is sent again unchanged.
 func (w *work) fillSlot(p *partition) slot {
 	sl := slot{p: p, b: w.s.batches.Get().(*batch)}
 	sl.b.reset(time.Now())

@@ -31,7 +31,7 @@ type Sink struct {
 	balancer kafkago.Murmur2Balancer
 	batches  sync.Pool // of *batch
 
-	// Memory that Send calls share.
+	// Buffers that are reused by each Send.
 	buf    []byte
 	routes []*partition
 }
@@ -80,16 +80,14 @@ func (s *Sink) Connect(ctx context.Context) error {
 	if _, err := s.client.Topics(ctx); err != nil {
 		return err
 	}
-	if err := s.ensureProducer(ctx); err != nil {
-		return err
+	if s.single {
+		t := s.topic([]byte(s.template.String()))
+		t.stale = true
+		if s.refresh(ctx, []*topic{t}); t.err != nil {
+			return t.err
+		}
 	}
-	if !s.single {
-		return nil
-	}
-	t := s.topic([]byte(s.template.String()))
-	t.stale = true
-	s.refresh(ctx, []*topic{t})
-	return t.err
+	return s.ensureProducer(ctx)
 }
 
 // ensureProducer gets a producer id if there is none.
@@ -110,7 +108,7 @@ func (s *Sink) ensureProducer(ctx context.Context) error {
 	return nil
 }
 
-// topic returns what is known of the topic of this name.
+// topic returns the topic with this name, and adds it if it is new.
 func (s *Sink) topic(name []byte) *topic {
 	t := s.topics[string(name)]
 	if t == nil {
@@ -120,8 +118,9 @@ func (s *Sink) topic(name []byte) *topic {
 	return t
 }
 
-// Part implements [sinks.Router]: the topic, and behind a slash the partition if it is known. While an object's events
-// can go to several topics it has none, since what is parked for one of them would come after what goes to another.
+// Part implements [sinks.Router]. It returns the topic, followed by a slash and the partition if that is known. It
+// returns "" if the events of one object can go to several topics: events that are parked for one topic would arrive
+// after newer events in another.
 func (s *Sink) Part(m *event.Message) string {
 	if !s.parts {
 		return ""

@@ -14,10 +14,10 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 )
 
-// defaultBatchBytes is how large a record batch gets, uncompressed: just below the default of max.message.bytes.
+// defaultBatchBytes is the largest uncompressed record batch: just below the default of max.message.bytes.
 const defaultBatchBytes = 1 << 20
 
-// topic is what is known of a topic that events went to.
+// topic is a topic that events were sent to, with its partitions.
 type topic struct {
 	name       string
 	partitions []*partition
@@ -35,10 +35,10 @@ type partition struct {
 	leader   string // host:port; empty while there is none
 	epoch    int16
 	sequence int32
-	// inDoubt are the ids of the messages in the last batch, if it was perhaps written. Sent again as the same
-	// batch under the same sequence number, it is written once.
+	// inDoubt are the ids of the messages in the last batch, if it was perhaps written. The broker writes the batch
+	// once if it is sent again unchanged with the same sequence number.
 	inDoubt []string
-	// batchBytes is how large a record batch may get, uncompressed. The broker's refusals make it smaller.
+	// batchBytes is the largest uncompressed record batch. It becomes smaller if the broker rejects a batch as too large.
 	batchBytes int
 
 	// Of one Send:
@@ -52,7 +52,7 @@ func newTopic(name string) *topic {
 	return t
 }
 
-// unreachable says why p has no leader.
+// unreachable returns the reason why p has no leader.
 func (s *Sink) unreachable(p *partition) error {
 	if p.topic.err != nil {
 		return p.topic.err
@@ -64,10 +64,10 @@ func (p *partition) String() string {
 	return fmt.Sprintf("partition %d of topic %s", p.id, p.topic.name)
 }
 
-// destination is the partition's name for [sinks.Router].
+// destination returns the partition's name for [sinks.Router].
 func (p *partition) destination() string { return p.topic.name + "/" + strconv.Itoa(int(p.id)) }
 
-// unavailable marks err as that of this topic alone. That of the only topic is the whole sink's.
+// unavailable marks err as an error of this topic only, unless the sink has only this topic.
 func (s *Sink) unavailable(t *topic, err error) error {
 	if s.single || !s.parts || sinks.IsPermanent(err) {
 		return err
@@ -75,7 +75,7 @@ func (s *Sink) unavailable(t *topic, err error) error {
 	return sinks.Unavailable(t.name, err)
 }
 
-// partUnavailable marks err as that of this partition alone, if that is where all events of its objects go.
+// partUnavailable marks err as an error of this partition only, if all events of its objects go to this partition.
 func (s *Sink) partUnavailable(p *partition, err error) error {
 	if s.volatile || !s.parts || p.id < 0 {
 		return s.unavailable(p.topic, err)
@@ -83,11 +83,11 @@ func (s *Sink) partUnavailable(p *partition, err error) error {
 	return sinks.Unavailable(p.destination(), err)
 }
 
-// startOver is for a new producer id.
+// startOver resets the producer state for a new producer id.
 func (p *partition) startOver() { p.epoch, p.sequence, p.inDoubt = 0, 0, nil }
 
-// fence begins a new producer epoch: what was sent before can't be written after what comes now. It returns false
-// when the epochs of the producer id are used up.
+// fence begins a new producer epoch: the broker then rejects all batches of older epochs. It returns false if the
+// producer id has no more epochs.
 func (p *partition) fence() bool {
 	p.sequence, p.inDoubt = 0, nil
 	if p.epoch == math.MaxInt16 {
@@ -106,8 +106,8 @@ func (t *topic) due(now time.Time) bool {
 	return t.stale || now.Sub(t.fetched) >= MetadataMaxAge
 }
 
-// refresh reads the topics' partitions and leaders, and creates what is missing if it may. What is wrong is noted
-// in each topic's err.
+// refresh reads the topics' partitions and leaders, and creates missing topics if that is configured. It sets err of
+// each topic.
 func (s *Sink) refresh(ctx context.Context, topics []*topic) {
 	missing := s.fetch(ctx, topics)
 	if len(missing) == 0 || s.create == nil {
@@ -169,8 +169,8 @@ func (s *Sink) fetch(ctx context.Context, topics []*topic) (missing []*topic) {
 	return missing
 }
 
-// learn takes over the leaders of the partitions. A partition keeps its producer state while the topic exists; a topic
-// that was deleted and created again has none, which the broker says (outOfStep).
+// learn sets the partitions and their leaders. A partition keeps its producer state: if the topic was deleted and
+// created again, the broker rejects that state (outOfStep).
 func (s *Sink) learn(t *topic, leaders []string) {
 	for len(t.partitions) < len(leaders) {
 		t.ids = append(t.ids, len(t.partitions))

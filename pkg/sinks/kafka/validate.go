@@ -32,8 +32,8 @@ func (cfg *Config) Validate(at *strictyaml.Section) {
 
 func defaultTopic() string { return strictyaml.Default[Config]().Topic }
 
-// validateKey checks the key of records, which decides on their order, and on what a compacted topic keeps. topic is nil if it is
-// wrong.
+// validateKey checks the key of records, which decides on their order, and on what a compacted topic keeps. topic is
+// nil if it is wrong.
 func (cfg *Config) validateKey(at *strictyaml.Section, topic *event.Template) {
 	key := sinks.CheckTemplate(at, "key", cfg.Key, event.EscapeNone, DefaultKey)
 	if key == nil {
@@ -57,8 +57,8 @@ func (cfg *Config) validateKey(at *strictyaml.Section, topic *event.Template) {
 	}
 }
 
-// nameOneObject reports whether no two objects have the same key in the same topic. A name has to be in the key: what the name of a
-// topic can't hold becomes the same "-".
+// nameOneObject reports whether no two objects have the same key in the same topic. A name has to be in the key: what
+// the name of a topic can't hold becomes the same "-".
 func nameOneObject(topic, key *event.Template) bool {
 	either := func(variable string) bool { return topic.Uses(variable) || key.Uses(variable) }
 	return either("uid") || key.Uses("name") && either("group") && either("resource") && either("namespace")

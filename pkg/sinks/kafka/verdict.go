@@ -7,8 +7,8 @@ type verdict uint8
 
 const (
 	written    verdict = iota
-	notWritten         // certainly; send it again
-	inDoubt            // perhaps written; send it again as the same batch
+	notWritten         // certainly not written; send it again
+	inDoubt            // perhaps written; send it again unchanged
 	outOfStep          // the broker and the sink disagree about epoch or sequence; begin a new epoch
 	tooLarge           // halve the batch
 	badRecord          // halving the batch finds the bad records
@@ -16,8 +16,8 @@ const (
 )
 
 // judge returns what a produce response's error code means for the batch.
-// Source: the Kafka protocol guide, "Error Codes", and for what may have been written the broker's rules: a leader
-// appends before it waits for its followers, so that an error of the wait leaves the batch in its log.
+// Source: the Kafka protocol guide, "Error Codes". A leader appends a batch before it waits for the followers, so that
+// the batch stays in the leader's log if the wait fails.
 func judge(code kafkago.Error) verdict {
 	switch code {
 	case 0:

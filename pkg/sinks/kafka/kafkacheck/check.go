@@ -13,7 +13,7 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/sinks/kafka/internal/wire"
 )
 
-// Check is what is checked.
+// Check is the configuration of a check.
 type Check struct {
 	Client     *wire.Client
 	Config     *wire.Config // of Client
@@ -47,7 +47,7 @@ func (c *Check) Run(ctx context.Context) (findings []diagnose.Finding) {
 	return append(append(findings, c.producer(ctx)), c.topics(ctx)...)
 }
 
-// brokers tries each broker by itself, all at once, and reports whether one of them can be used.
+// brokers tries all brokers in parallel, and reports whether one of them can be used.
 func (c *Check) brokers(ctx context.Context, addrs []string) (all []diagnose.Finding, reached bool) {
 	each := make([][]diagnose.Finding, len(addrs))
 	var wg sync.WaitGroup
@@ -93,7 +93,7 @@ func (c *Check) broker(ctx context.Context, addr string) (findings []diagnose.Fi
 	return findings
 }
 
-// producer reports whether this client can be an idempotent producer, which is what keeps order over failures.
+// producer checks whether this client can be an idempotent producer, which keeps the order over failures.
 func (c *Check) producer(ctx context.Context) diagnose.Finding {
 	const target = "idempotent producer"
 	if _, err := c.Client.ProducerID(ctx); err != nil {

@@ -16,15 +16,15 @@ import (
 )
 
 const (
-	// largestObject is the largest request that etcd takes by default, and so about the largest object, in bytes.
+	// largestObject is the largest request that etcd accepts by default, in bytes: about the size of the largest object.
 	largestObject = 3 << 19
 	// shortRetention is less than an ordinary outage of a consumer.
 	shortRetention = time.Hour
-	// maxChecked bounds how many topics of a template are looked at.
+	// maxChecked is how many topics of a template are checked.
 	maxChecked = 100
 )
 
-// topics looks at the topic, or at those that exist and that the template can make.
+// topics checks the topic, or all existing topics that match the template.
 func (c *Check) topics(ctx context.Context) (findings []diagnose.Finding) {
 	name := c.Topic.String()
 	names := []string{name}
@@ -130,7 +130,7 @@ func (t *topic) checkCreation(ctx context.Context) {
 	t.pass(sinks.StepTopic, "it does not exist; the cluster would let the bridge create it")
 }
 
-// number is a setting as a number, or -1.
+// number returns a setting as a number, or -1.
 func (t *topic) number(setting string) int64 {
 	n, err := strconv.ParseInt(t.settings[setting], 10, 64)
 	if err != nil {
@@ -187,7 +187,7 @@ func (t *topic) checkReplication() {
 	}
 }
 
-// replication is the smallest numbers of replicas over the partitions, and how many partitions have no leader.
+// replication returns the smallest numbers of replicas over all partitions, and how many partitions have no leader.
 func (t *topic) replication() (replicas, inSync int64, leaderless int) {
 	for i, p := range t.Partitions {
 		all, synced := int64(len(p.ReplicaNodes)), int64(len(p.IsrNodes))

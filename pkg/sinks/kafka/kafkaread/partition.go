@@ -21,14 +21,14 @@ const (
 	earliest, latest = -2, -1 // in place of a time
 )
 
-// partition is where the reading of a partition is. What was fetched of it waits in queue.
+// partition is a partition that is being read.
 type partition struct {
 	topic     string
 	id        int32
-	leader    string // host:port; empty while there is none
-	next, end int64  // offsets: of the next fetch, and behind the last record to read
-	follow    bool   // end moves with what is written
-	queue     []kafkago.Message
+	leader    string            // host:port; empty while there is none
+	next, end int64             // offsets: of the next fetch, and after the last record to read
+	follow    bool              // end moves with what is written
+	queue     []kafkago.Message // records that were fetched and not handled yet
 }
 
 func (p *partition) isOpen() bool { return p.next < p.end }
@@ -64,7 +64,7 @@ func (p *partition) begin(ctx context.Context, c *wire.Client, since time.Time) 
 	if err != nil {
 		return err
 	}
-	if start < 0 { // nothing is as new
+	if start < 0 { // no record is as new as that
 		start = end
 	}
 	p.next, p.end = start, end
@@ -92,7 +92,7 @@ func (p *partition) offset(ctx context.Context, c *wire.Client, at int64) (int64
 	return found.Offset, nil
 }
 
-// fetch queues more of the partition, if there is more. It reports whether it came further.
+// fetch queues more records of the partition. It reports whether it has made progress.
 func (p *partition) fetch(ctx context.Context, c *wire.Client) (came bool, err error) {
 	msg, err := p.send(ctx, c, &fetch.Request{
 		ReplicaID: -1, MinBytes: 1, MaxBytes: fetchBytes, SessionEpoch: -1,
@@ -119,7 +119,7 @@ func (p *partition) fetch(ctx context.Context, c *wire.Client) (came bool, err e
 	}
 }
 
-// take queues the records that were fetched. It reports whether it came further.
+// take queues the records that were fetched. It reports whether it has made progress.
 func (p *partition) take(found *fetch.ResponsePartition) (came bool, err error) {
 	if p.follow {
 		p.end = max(p.end, found.HighWatermark)
@@ -150,7 +150,7 @@ func (p *partition) take(found *fetch.ResponsePartition) (came bool, err error) 
 	return p.next > before, nil
 }
 
-// messageOf is a record with bytes of its own. Those of the record are used again.
+// messageOf copies a record, because kafka-go reuses its bytes.
 func messageOf(record *protocol.Record) (m kafkago.Message, err error) {
 	m = kafkago.Message{Offset: record.Offset, Time: record.Time, Headers: record.Headers}
 	if m.Key, err = protocol.ReadAll(record.Key); err == nil {

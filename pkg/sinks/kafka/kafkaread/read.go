@@ -61,7 +61,7 @@ func Read(
 		switch {
 		case err != nil:
 			wait(ctx, retryWait)
-			_ = r.look(ctx, time.Time{}) // if it fails, so does the next fetch, and comes here again
+			_ = r.look(ctx, time.Time{}) // if it fails, the next fetch fails too
 			if !o.Follow {
 				return unlessEnded(ctx, err)
 			}
@@ -74,7 +74,7 @@ func Read(
 	return nil
 }
 
-// unlessEnded is err, or nil if ctx ended meanwhile.
+// unlessEnded returns err, or nil if ctx has ended.
 func unlessEnded(ctx context.Context, err error) error {
 	if ctx.Err() == nil {
 		return err
@@ -89,7 +89,7 @@ func wait(ctx context.Context, d time.Duration) {
 	}
 }
 
-// look finds the topics, their partitions and leaders. A partition that is new is read from since on.
+// look finds the topics, their partitions and leaders. A new partition is read from since on.
 func (r *reading) look(ctx context.Context, since time.Time) error {
 	names := []string{r.template.String()}
 	if r.template.Wildcard() != names[0] {
@@ -123,7 +123,7 @@ func (r *reading) look(ctx context.Context, since time.Time) error {
 	return nil
 }
 
-// fetch gets more of each partition whose queue is empty. It reports whether something came.
+// fetch gets more records of each partition whose queue is empty. It reports whether it has made progress.
 func (r *reading) fetch(ctx context.Context) (progress bool, err error) {
 	for _, p := range r.partitions {
 		if len(p.queue) > 0 || !p.isOpen() && !r.Follow {
@@ -135,7 +135,7 @@ func (r *reading) fetch(ctx context.Context) (progress bool, err error) {
 	return progress, err
 }
 
-// oldest is the partition whose next record was stored first; nil as long as an older one may still come.
+// oldest returns the partition whose next record was stored first, or nil if an older record may still arrive.
 func (r *reading) oldest() (first *partition) {
 	for _, p := range r.partitions {
 		switch {
@@ -177,7 +177,7 @@ func recordOf(p *partition, m *kafkago.Message) *diagnose.Record {
 	return out
 }
 
-// attributeOf is the attribute that a header holds.
+// attributeOf returns the name of the attribute that a header contains.
 func attributeOf(header string) (name string, ok bool) {
 	if strings.EqualFold(header, headerContentType) {
 		return attrContentType, true

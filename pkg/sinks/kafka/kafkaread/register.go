@@ -17,9 +17,8 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/sinks/kafka/internal/wire"
 )
 
-// RegisterTopic holds the names of the clusters that write to the topics of a Kafka cluster. It is compacted, so that
-// no retention removes them, and has one partition, so that of two clusters that register one name at once one is
-// first.
+// RegisterTopic contains the names of the clusters that write to the topics of a Kafka cluster. It is compacted, so
+// that retention does not remove a name, and it has one partition, so that registrations have an order.
 const RegisterTopic = "deltabridge.clusters"
 
 // Register is the register of the clusters that write to the topics of a template.
@@ -29,8 +28,8 @@ type Register struct {
 	ReplicationFactor int // of RegisterTopic, if it must be created; 0: the broker's
 }
 
-// entry is the value of a record of RegisterTopic. Its key is <topic template>/<cluster>/<uid>: each cluster writes
-// under a key of its own, and compaction keeps all of them. A name belongs to the one with the lowest offset.
+// entry is the value of a record of RegisterTopic. The record's key is <topic template>/<cluster>/<uid>, so that
+// compaction keeps one record of each cluster. A name belongs to the cluster with the lowest offset.
 type entry struct {
 	Cluster string    `json:"cluster"`
 	UID     string    `json:"uid"`
@@ -62,7 +61,7 @@ func (r *Register) Add(ctx context.Context, owner sinks.Owner, replaced string) 
 	if err != nil {
 		return err
 	}
-	// One batch, which is written as a whole: what others registered ends with the new record.
+	// One batch, which is written as a whole: it removes the other registrations and adds the new one.
 	var records []protocol.Record
 	for _, e := range entries {
 		records = append(records, r.record(e.Cluster, e.UID, nil))
@@ -75,7 +74,7 @@ func (r *Register) Add(ctx context.Context, owner sinks.Owner, replaced string) 
 	if err = r.write(ctx, p, records...); err != nil || replaced != "" {
 		return err
 	}
-	// The one that was second removes its record: it must not come into force when the name is handed over later.
+	// If another cluster was first, this record must not take effect when the name is handed over later.
 	entries, err = r.entries(ctx, owner.Cluster)
 	if err == nil && len(entries) > 0 && entries[0].UID != owner.UID {
 		err = r.write(ctx, p, r.record(owner.Cluster, owner.UID, nil))
@@ -130,7 +129,7 @@ func noRegister(err error) error {
 	return fmt.Errorf("%w in the topic %s: %w", sinks.ErrNoRegister, RegisterTopic, err)
 }
 
-// entries are the clusters that registered a name, in the order in which they did.
+// entries returns the clusters that registered a name, in the order of their registration.
 func (r *Register) entries(ctx context.Context, cluster string) (entries []entry, err error) {
 	p, err := r.partition(ctx, false)
 	if p == nil || err != nil {

@@ -73,7 +73,7 @@ func (s *SASL) Validate(at *strictyaml.Section) {
 	}
 }
 
-// Who names the client, for messages.
+// Who returns the name of the client for messages.
 func (s *SASL) Who() string {
 	switch s.Mechanism {
 	case "":
@@ -114,7 +114,7 @@ func (s *SASL) mechanism(ctx context.Context, aws *awsCredentials) (m sasl.Mecha
 	return m, password, nil
 }
 
-// secretKey is the configuration key that the credentials come from, and what to do if they are wrong.
+// secretKey returns the configuration key of the credentials, and what to do if they are wrong.
 func (s *SASL) secretKey() (key, remedy string) {
 	if s.Mechanism == MechanismIAM {
 		return keyRegion, "give the pod AWS credentials: annotate its service account with eks.amazonaws.com/role-arn, " +
@@ -178,7 +178,7 @@ func (k *conn) authenticate(ctx context.Context, aws *awsCredentials, passed Pas
 	return nil
 }
 
-// rejected is the error of credentials that the broker does not accept.
+// rejected returns the error of credentials that the broker does not accept.
 func (k *conn) rejected(message string) error {
 	s := &k.cfg.SASL
 	e := &sinks.ConnectError{Step: sinks.StepAuthenticate, Address: k.addr, Rejected: true}
@@ -215,7 +215,8 @@ func (k *conn) proposeMechanism(ctx context.Context, name string) error {
 	}
 }
 
-// demandsSASL explains err, of the first exchange, if that is how a listener answers that requires SASL.
+// demandsSASL returns a better error than err if the first exchange failed as it does with a listener that requires
+// SASL.
 func (k *conn) demandsSASL(err error) error {
 	if k.cfg.SASL.Mechanism != "" || k.exchanges != 1 || !access.Closed(err) {
 		return err

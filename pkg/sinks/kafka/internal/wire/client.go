@@ -22,9 +22,9 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/sinks/access"
 )
 
-// Config is how to reach a Kafka cluster. All fields but TLS and SASL are required.
+// Config is how to reach a Kafka cluster. All fields except TLS and SASL are required.
 type Config struct {
-	Brokers []string   // host:port of some; the others are found through them
+	Brokers []string   // host:port of some brokers; the client finds the others through them
 	TLS     access.TLS // if it is not set, connections are plaintext
 	SASL    SASL
 	// RequestTimeout bounds the opening of a connection, and each exchange.
@@ -34,7 +34,7 @@ type Config struct {
 	Dial           func(ctx context.Context, network, addr string) (net.Conn, error)
 }
 
-// Files are the names of all files that a connection is opened with.
+// Files returns the names of all files that a connection is opened with.
 func (cfg *Config) Files() []string {
 	return slices.DeleteFunc(append(cfg.TLS.Files(), cfg.SASL.PasswordFile), func(file string) bool { return file == "" })
 }
@@ -52,8 +52,7 @@ func (cfg *Config) CheckFiles() error {
 // Client knows the brokers of a cluster and keeps one connection to each that was used. [Client.Send] is safe for
 // concurrent use, the rest is not.
 type Client struct {
-	// CheckFiles is how often the files of a connection are compared with those that it was opened with: a matter of
-	// seconds, as the kubelet takes a minute or so to renew a mounted Secret.
+	// CheckFiles is how often the files of a connection are compared with the ones that it was opened with.
 	CheckFiles time.Duration
 	// ClusterID of the Kafka cluster, of the last metadata; empty: not known yet.
 	ClusterID string
@@ -189,7 +188,8 @@ func (c *Client) askController(ctx context.Context, req protocol.Message) (proto
 	return c.Ask(ctx, req)
 }
 
-// reachable is candidates, of which the first accepts connections. If none does for a second, the error says why.
+// reachable returns candidates, with a broker that accepts connections first. If none does for a second, the error says
+// why.
 func (c *Client) reachable(ctx context.Context) ([]string, error) {
 	all, connected := c.candidates()
 	if connected {
@@ -218,7 +218,7 @@ func (c *Client) candidates() (all []string, connected bool) {
 	return all, len(idle) > 0
 }
 
-// WorksWithout reports whether another broker than that at addr has answered just now.
+// WorksWithout reports whether a broker other than the one at addr answered recently.
 func (c *Client) WorksWithout(addr string) bool {
 	return c.answered != addr && time.Since(c.answeredAt) < c.cfg.RequestTimeout
 }
@@ -230,7 +230,7 @@ func (c *Client) WriteTimeout() int32 { return int32((c.cfg.RequestTimeout * 2 /
 // Addresses returns the addresses of all brokers in the last metadata.
 func (c *Client) Addresses() []string { return slices.Sorted(maps.Values(c.brokers)) }
 
-// Topic is what the metadata say of a topic.
+// Topic is the metadata of a topic.
 type Topic struct {
 	Name    string
 	Leaders []string // of each partition, as host:port; empty while it has none
@@ -288,9 +288,9 @@ func (c *Client) ProducerID(ctx context.Context) (int64, error) {
 		return res.ProducerID, nil
 	case kafkago.ClusterAuthorizationFailed, kafkago.TransactionalIDAuthorizationFailed:
 		return 0, &sinks.ConnectError{
-			Step: sinks.StepAuthorize, Key: "kafka.sasl", Rejected: true,
-			Remedy: fmt.Sprintf("give %s the permission IdempotentWrite on the cluster, or use Kafka 3.0 or newer",
-				c.cfg.SASL.Who()),
+			Step: sinks.StepAuthorize, Key: "kafka.topic", Rejected: true,
+			Remedy: fmt.Sprintf("give %s the permission Write on the topic; Kafka before 3.0 also requires IdempotentWrite "+
+				"on the cluster", c.cfg.SASL.Who()),
 			Err: access.Words(code, "the cluster grants no producer id (%s)", code.Title()),
 		}
 	default:

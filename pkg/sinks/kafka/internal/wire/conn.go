@@ -51,7 +51,7 @@ type conn struct {
 // Passed is called with each step of opening a connection that succeeded.
 type Passed func(step, detail string, warn bool)
 
-// dial connects to the broker at addr. Nothing that fails here has reached it.
+// dial connects to the broker at addr. If it fails, no request has reached the broker.
 func (c *Client) dial(ctx context.Context, addr string) (*conn, error) {
 	k, err := c.open(ctx, addr, func(string, string, bool) {})
 	if err != nil {
@@ -109,7 +109,7 @@ func (c *Client) open(ctx context.Context, addr string, passed Passed) (_ *conn,
 	return k, nil
 }
 
-// DialError is why there is no connection to addr. Addresses that are not configured are the cluster's.
+// DialError returns why there is no connection to addr. An address that is not configured comes from the metadata.
 func (c *Client) DialError(ctx context.Context, addr string, err error) error {
 	err = access.DialError(ctx, addr, "kafka.brokers", min(reach.Timeout, c.cfg.RequestTimeout), err)
 	known, ok := errors.AsType[*sinks.ConnectError](err)
@@ -122,7 +122,7 @@ func (c *Client) DialError(ctx context.Context, addr string, err error) error {
 	return known
 }
 
-// fail is the error of a step with this broker.
+// fail returns the error of a step with this broker.
 func (k *conn) fail(step, key, remedy string, err error) error {
 	return &sinks.ConnectError{Step: step, Address: k.addr, Key: key, Remedy: remedy, Err: err}
 }
@@ -154,7 +154,7 @@ func (k *conn) negotiate(ctx context.Context, passed Passed) error {
 	return nil
 }
 
-// negotiateError explains the error of the first exchange: many mistakes of the steps before show only here.
+// negotiateError explains the error of the first exchange, which is where many mistakes in the configuration show.
 func (k *conn) negotiateError(ctx context.Context, err error) error {
 	const check = "see whether kafka.brokers names a Kafka broker"
 	switch {
@@ -204,7 +204,7 @@ func (k *conn) usable(now time.Time) bool {
 
 func (k *conn) close() { _ = k.net.Close() } // even if it fails, the connection is gone
 
-// plainCause is err in words that stay the same from one attempt to the next: without the local port.
+// plainCause returns err without the local port, so that its text is the same at each attempt.
 func (k *conn) plainCause(ctx context.Context, err error) error {
 	switch {
 	case ctx.Err() != nil && errors.Is(context.Cause(ctx), context.Canceled):

@@ -10,7 +10,7 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/sinks/access"
 )
 
-// brokerError says which broker did not do what was asked.
+// brokerError is the error of an exchange with a broker.
 type brokerError struct {
 	addr   string
 	sent   bool // the request may have reached it
@@ -43,7 +43,7 @@ func MovesLeader(code kafkago.Error) bool {
 	return false
 }
 
-// isTransient reports whether a code is about to change: that of a cluster that is starting, or elects a leader.
+// isTransient reports whether the cluster returns the code while it starts or elects a leader.
 func isTransient(code kafkago.Error) bool {
 	switch code {
 	case kafkago.RequestTimedOut, kafkago.BrokerNotAvailable, kafkago.GroupLoadInProgress,
@@ -54,7 +54,7 @@ func isTransient(code kafkago.Error) bool {
 	return MovesLeader(code)
 }
 
-// remedy is what an operator can do about a code that does not say so itself.
+// remedy returns what an operator can do about a code.
 func remedy(code kafkago.Error) string {
 	switch code {
 	case kafkago.UnsupportedCompressionType:
@@ -69,7 +69,7 @@ func remedy(code kafkago.Error) string {
 	return ""
 }
 
-// CodeError is a broker's error code about a topic or one of its partitions.
+// CodeError returns the error of a broker's error code about a topic or partition.
 func (c *Client) CodeError(where string, code kafkago.Error, message string) error {
 	if message != "" {
 		where += ": " + message
@@ -88,7 +88,7 @@ func (c *Client) CodeError(where string, code kafkago.Error, message string) err
 	return sinks.Rejected(err)
 }
 
-// NoTopic is the error of a topic that does not exist.
+// NoTopic returns the error of a topic that does not exist.
 func NoTopic(name string) error {
 	return &sinks.ConnectError{
 		Step: sinks.StepTopic, Key: "kafka.createTopics",
@@ -97,7 +97,7 @@ func NoTopic(name string) error {
 	}
 }
 
-// notCreated is why a topic could not be created.
+// notCreated returns the error of a topic that could not be created.
 func (c *Client) notCreated(name string, code kafkago.Error, message string) error {
 	e := &sinks.ConnectError{
 		Step: sinks.StepTopic, Key: "kafka.createTopics", Rejected: !isTransient(code),
