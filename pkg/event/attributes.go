@@ -38,7 +38,7 @@ func (t Type) CloudEventsType() string {
 	return typePrefix + "unknown"
 }
 
-// Subject is the value of the attribute "subject": <resource>[.<group>]/<namespace>/<name>. The namespace of a
+// Subject returns the value of the attribute "subject": <resource>[.<group>]/<namespace>/<name>. The namespace of a
 // cluster-scoped object is empty: "nodes//n1". A control event's subject is the resource alone.
 func (m *Message) Subject() string {
 	if m.subject != "" {

@@ -6,14 +6,14 @@ import (
 	"github.com/deltabridge/deltabridge/internal/jsonpatch"
 )
 
-// Patch says in which form the payload "change" tells what differs between two states.
+// Patch is the form of the difference between two states in the payload "change".
 type Patch string
 
 const (
 	// PatchJSON is a JSON Patch (RFC 6902): a list of operations. It is exact.
 	PatchJSON Patch = "json"
-	// PatchMerge is a JSON Merge Patch (RFC 7386): a partial document. It replaces lists as a whole, and can't tell a
-	// member that became null from one that was removed.
+	// PatchMerge is a JSON Merge Patch (RFC 7386): a partial document. It replaces lists as a whole, and cannot
+	// distinguish a member that became null from one that was removed.
 	PatchMerge Patch = "merge"
 )
 
@@ -21,8 +21,7 @@ const (
 // allocation.
 const changeOverhead = 512
 
-// change renders the data of PayloadChange. What is compared is what the sink may see, so that no value that is
-// redacted gets into a patch.
+// change returns the data of PayloadChange. It compares the redacted objects, so that a patch contains no secret value.
 func (e *Encoder) change(ev *Event) ([]byte, error) {
 	object, err := e.bytes(ev.Resource, ev.Object)
 	if err != nil {
@@ -38,7 +37,7 @@ func (e *Encoder) change(ev *Event) ([]byte, error) {
 	if old == nil {
 		dst = append(dst, `,"old":null,"patch":null,"changedPaths":[],"managers":`...)
 		var managers []manager
-		if ev.Type != Deleted { // nobody notes who deletes; what is restated has no managedFields
+		if ev.Type != Deleted { // the API server does not record who deletes; a restated object has no managedFields
 			managers = managersOf(ev.Object.ManagedFieldsJSON())
 		}
 		return append(appendManagers(dst, managers), '}'), nil
@@ -66,8 +65,8 @@ func (e *Encoder) change(ev *Event) ([]byte, error) {
 	return append(dst, '}'), nil
 }
 
-// visibleOld is the state before an update; nil for all else, and where its bytes can't be had: then the change is told
-// without it.
+// visibleOld returns the redacted state before an update. It returns nil for other events, and if the bytes of that
+// state are not available: the change is then sent without them.
 func (e *Encoder) visibleOld(ev *Event) ([]byte, error) {
 	if ev.Type != Updated || ev.Old == nil {
 		return nil, nil
@@ -82,15 +81,15 @@ func (e *Encoder) visibleOld(ev *Event) ([]byte, error) {
 	return nil, nil
 }
 
-// isResourceVersion reports whether a path is that of metadata.resourceVersion, which each change changes.
+// isResourceVersion reports whether path leads to metadata.resourceVersion, which differs after each change.
 func isResourceVersion(path []jsonpatch.Segment) bool {
 	return len(path) == 2 && path[0].Name == "metadata" && path[1].Name == "resourceVersion"
 }
 
-// operationMember is how the data of a change begins, and that of no object.
+// operationMember is the beginning of the data of each change. The data of an object never begins so.
 const operationMember = `{"operation":"`
 
-// retold is the data of a change under another operation; other data stays as it is.
+// retold returns the data of a change with another operation. It returns other data unchanged.
 func retold(data []byte, from, to Type) []byte {
 	rest, ok := bytes.CutPrefix(data, []byte(operationMember+from.String()+`"`))
 	if !ok {

@@ -6,8 +6,8 @@ import (
 	"github.com/deltabridge/deltabridge/internal/jsonpatch"
 )
 
-// Context is what other objects say of the one that an event is about, as of when the event was made. It is shared by
-// messages: nobody writes to it.
+// Context is information about an event's object from other objects, at the time of the event. Messages share it: it
+// must not be changed.
 type Context struct {
 	// Owner is the top of the object's owners, as far as they are known; zero if it has none.
 	Owner Owner `json:"o,omitzero"`
@@ -34,13 +34,13 @@ func (o *Owner) String() string {
 	return o.Kind + "/" + o.Name
 }
 
-// maxLabels bounds an attribute that has labels, in bytes: headers are no place for much text.
+// maxLabels is the largest attribute that contains labels, in bytes.
 const maxLabels = 2048
 
 // moreLabels ends an attribute whose last labels were left out.
 const moreLabels = ",..."
 
-// labelsAttribute is labels as far as an attribute has room for them.
+// labelsAttribute returns the labels, without the last ones if all would be longer than maxLabels.
 func labelsAttribute(labels string) string {
 	if len(labels) <= maxLabels {
 		return labels
@@ -58,7 +58,7 @@ func (c *Context) attributes(yield func(name, value string) bool) bool {
 		yieldSet(yield, "involvedlabels", labelsAttribute(c.InvolvedLabels))
 }
 
-// size is what the context counts in a queue.
+// size returns the context's share of a message's size in a queue.
 func (c *Context) size() int {
 	if c == nil {
 		return 0
@@ -66,10 +66,10 @@ func (c *Context) size() int {
 	return contextOverhead + len(c.NamespaceLabels) + len(c.InvolvedLabels)
 }
 
-// contextOverhead is the struct, in bytes. The owner's strings are shared.
+// contextOverhead is the size of the struct in bytes. The owner's strings are shared.
 const contextOverhead = 96
 
-// appendJSON appends the context in the form that it has inside of the data.
+// appendJSON appends the context as it is written into the data.
 func (c *Context) appendJSON(dst []byte) []byte {
 	dst = append(dst, '{')
 	if c.Owner != (Owner{}) {
@@ -102,7 +102,7 @@ func appendLabels(dst []byte, labels string) []byte {
 	return append(dst, '}')
 }
 
-// withContext gives a document, which is a JSON object and nobody else's, a last member "context".
+// withContext adds a last member "context" to a document, which must be a JSON object that nothing else uses.
 func (c *Context) withContext(doc []byte) []byte {
 	doc = jsonpatch.AppendKey(doc[:len(doc)-1], "context")
 	return append(c.appendJSON(doc), '}')

@@ -71,7 +71,7 @@ func FoldGap(gaps []*Message, dropped *Message) []*Message {
 	return gaps
 }
 
-// gapMessage makes a gap event like m: for the same sink, cluster and resource.
+// gapMessage returns a gap event for the same sink, cluster and resource as m.
 func gapMessage(m *Message, info *GapInfo) *Message {
 	gap := &Message{
 		Type: Gap, Time: m.Time, Resource: m.Resource, Cluster: m.Cluster, ClusterUID: m.ClusterUID, ID: gapID(m.Cluster, info),
@@ -95,8 +95,8 @@ func controlKey(m *Message) string {
 // never are.
 func Mergeable(m *Message) bool { return !m.Type.IsControl() }
 
-// Merge gives what remains of two messages about one object (one uid), older before newer, when the state between them
-// is given up: the newer state, as an addition if the older was one that the sink has not seen yet. It follows
+// Merge returns what remains of two messages about one object (one uid), older before newer, when the state between
+// them is given up: the newer state, as an addition if the older was one that the sink has not seen yet. It follows
 // client-go's DeltaFIFO, which keeps the last state and never loses a deletion. A restatement takes no change away:
 // what the older message says happened has happened, and is told with the newer state, at the newer time.
 func Merge(older, newer *Message) *Message {

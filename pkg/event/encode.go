@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Payload says what the data of a change is.
+// Payload is the form of an event's data.
 type Payload string
 
 const (
@@ -97,7 +97,7 @@ func (e *Encoder) Encode(ev Event) (*Message, error) {
 	return m, nil
 }
 
-// addContext puts the context where the sink wants it.
+// addContext puts the context into the data or the attributes, as configured.
 func (e *Encoder) addContext(m *Message, c *Context) {
 	if e.ContextInData && (e.Payload == PayloadChange || e.Payload == PayloadMetadata) {
 		m.Data = c.withContext(m.Data)
@@ -106,7 +106,7 @@ func (e *Encoder) addContext(m *Message, c *Context) {
 	}
 }
 
-// render sets the texts that are made of several parts, with one allocation for all of them: each event needs them.
+// render sets the strings that consist of several parts, with one allocation for all.
 func (e *Encoder) render(m *Message, ev *Event) {
 	var buffer [256]byte
 	text := append(append(buffer[:0], e.Cluster...), '/')
@@ -210,7 +210,7 @@ func (e *Encoder) payload(ev *Event) ([]byte, error) {
 	return metadata, nil
 }
 
-// bytes is the object as this sink may know it. Nothing else of an object goes into a payload.
+// bytes returns the object without the values that this sink must not see. Payloads are made of these bytes only.
 func (e *Encoder) bytes(resource schema.GroupVersionResource, o *object.Object) ([]byte, error) {
 	raw, err := o.Bytes()
 	if err != nil || o.Hidden {

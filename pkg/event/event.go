@@ -8,18 +8,18 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Type is what an event says. The zero value is no valid type.
+// Type is the kind of an event. The zero value is not a valid type.
 type Type uint8
 
-// The types of events. Gap and Synced are control events: they speak of a resource, not of an object. The numbers lie
-// on disk: new types go to the end.
+// The types of events. Gap and Synced are control events, which are about a resource and not about an object. The
+// numbers are stored on disk: add new types at the end.
 const (
 	Added Type = iota + 1
 	Updated
 	Deleted
 	Gap
 	Synced
-	// Restated is no change: an object that is known is re-sent, as it is now.
+	// Restated is not a change: it re-sends the present state of an object.
 	Restated
 
 	lastType = Restated
@@ -31,7 +31,7 @@ func (t Type) String() string {
 	return name[strings.LastIndexByte(name, '.')+1:]
 }
 
-// IsControl reports whether an event of this type speaks of a resource as a whole.
+// IsControl reports whether events of this type are about a resource as a whole.
 func (t Type) IsControl() bool { return t == Gap || t == Synced }
 
 // Event is what happened to which object, before it is encoded for a sink.
@@ -60,7 +60,7 @@ type Event struct {
 	// Again: the destination has to take it although it may hold the event, under the same id.
 	Again bool
 
-	// Context is what other objects say of Object; nil if the sink does not ask for it.
+	// Context is information about Object from other objects; nil if it is not configured.
 	Context *Context
 
 	// GapInfo is set on Gap events, SyncedInfo on Synced events.
@@ -92,7 +92,7 @@ type GapInfo struct {
 	Deletion *Message `json:"-"`
 }
 
-// Why a gap is there.
+// The reasons of gaps.
 const (
 	ReasonRelist   = "relist"   // the API server no longer had the history; final states and deletions were recovered
 	ReasonOverflow = "overflow" // the queue was full and its policy is drop-oldest

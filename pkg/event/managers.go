@@ -52,9 +52,9 @@ func text(value []byte) string {
 	return s
 }
 
-// ownersOf are the managers that own any of the changed paths in the new state. A manager that changes a field owns it
-// from then on, so that these are the ones who made the change. A field that was removed has no owner any more, unless
-// it was a part of one that is owned as a whole.
+// ownersOf returns the managers that own any of the changed paths in the new state. A manager that changes a field owns
+// it from then on, so that these are the ones who made the change. A field that was removed has no owner any more,
+// unless it was a part of one that is owned as a whole.
 func ownersOf(managedFields []byte, changes []jsonpatch.Change) (owners []manager) {
 	for _, m := range managersOf(managedFields) {
 		for n := range changes {

@@ -57,7 +57,7 @@ func (s *stored) message(data []byte) *Message {
 	return &m
 }
 
-// AppendStored appends the message in the form in which it can lie on disk: the length of the head as four bytes, the
+// AppendStored appends the message in the form that is stored on disk: the length of the head as four bytes, the
 // head as JSON, the data. The number by which it is settled is not kept: it belongs to the process.
 func (m *Message) AppendStored(dst []byte) ([]byte, error) {
 	head, err := json.Marshal(m.stored())

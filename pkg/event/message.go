@@ -68,7 +68,7 @@ type Origin struct {
 	Seq uint64
 }
 
-// Body is what a sink sends as the message's content: Data in binary mode, the whole CloudEvent as a JSON object
+// Body returns the content that a sink sends: Data in binary mode, the whole CloudEvent as a JSON object
 // in structured mode. It is built on each call in structured mode; the caller must not write to it.
 func (m *Message) Body() []byte {
 	if !m.Structured {
@@ -77,7 +77,7 @@ func (m *Message) Body() []byte {
 	return m.AppendStructured(make([]byte, 0, len(m.Data)+1024))
 }
 
-// ContentType is the media type of Body, as the CloudEvents protocol bindings ask for it.
+// ContentType returns the media type of Body, as the CloudEvents protocol bindings require it.
 func (m *Message) ContentType() string {
 	if m.Structured {
 		return "application/cloudevents+json; charset=UTF-8"
@@ -90,8 +90,8 @@ func (m *Message) Key() Key {
 	return Key{m.Resource.Group, m.Resource.Resource, m.Identity.Namespace, m.Identity.Name}
 }
 
-// messageOverhead is what a queued message costs beside its strings and its data, in bytes: the struct itself and
-// its slot in the queue.
+// messageOverhead is the memory of a queued message in addition to its strings and data, in bytes: the struct itself
+// and its slot in the queue.
 const messageOverhead = 400
 
 // UniqueID is <cluster>/<id>: unique among all clusters that share a destination. A cluster that was restored from a
@@ -103,7 +103,7 @@ func (m *Message) UniqueID() string {
 	return m.Cluster + "/" + m.ID
 }
 
-// Size is what the message counts in a queue's byte bound: its data, its own strings and a fixed overhead.
+// Size returns the message's size for a queue's limit in bytes: its data, its own strings and a fixed overhead.
 func (m *Message) Size() int64 {
 	return int64(len(m.Data) + len(m.ID) + len(m.PartitionKey) + len(m.Identity.Name) + m.Context.size() + messageOverhead)
 }

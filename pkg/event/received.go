@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Received is an event as a reader gets it back from a destination.
+// Received is an event that was read back from a destination.
 type Received struct {
 	// Attributes are the CloudEvents context attributes, without prefix. Booleans are "true".
 	Attributes map[string]string
@@ -36,7 +36,7 @@ func ParseStructured(body []byte) (Received, error) {
 	return r, nil
 }
 
-// Type of the event; 0 if it is none of the bridge's.
+// Type returns the event's type, or 0 if the bridge sends no such type.
 func (r *Received) Type() Type {
 	for t := Added; t <= lastType; t++ {
 		if r.Attributes["type"] == t.CloudEventsType() {
@@ -46,7 +46,7 @@ func (r *Received) Type() Type {
 	return 0
 }
 
-// Resource with its group, as in "deployments.apps".
+// Resource returns the resource with its group, as in "deployments.apps".
 func (r *Received) Resource() string {
 	resource, _, _ := strings.Cut(r.Attributes["subject"], "/")
 	return resource

@@ -10,7 +10,7 @@ import (
 	"github.com/deltabridge/deltabridge/internal/jsonscan"
 )
 
-// Marks are attributes that only messages have that a destination refused at first.
+// Marks are attributes of messages that a destination rejected at first.
 type Marks struct {
 	// Omitted is why Data is not all of the event's data: one of the constants Reason...; empty if it is all. Size is that
 	// of the whole data, in bytes.
@@ -24,7 +24,7 @@ type Marks struct {
 	Refused, Cause string
 }
 
-// attributes yields what Attributes says of them.
+// attributes yields the attributes.
 func (k *Marks) attributes(yield func(name, value string) bool) bool {
 	size := ""
 	if k.Omitted != "" {
@@ -43,9 +43,9 @@ var (
 	errNoObject   = errors.New("its data has an unexpected form") // which is not quoted
 )
 
-// Reduce gives m with the metadata of its object instead of the whole data, in the form of its payload: an object with
-// apiVersion, kind and metadata alone, or a change whose object has these alone, without the old state and the patch.
-// It is the same event with the same id, and says what is omitted. An error means that this makes it no smaller.
+// Reduce returns m with the metadata of its object instead of the whole data, in the form of its payload: an object
+// with apiVersion, kind and metadata alone, or a change whose object has these alone, without the old state and the
+// patch. It is the same event with the same id, and says what is omitted. An error means that this makes it no smaller.
 func Reduce(m *Message, marks Marks) (*Message, error) {
 	if m.Type.IsControl() {
 		return nil, errNotSmaller

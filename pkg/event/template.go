@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Escape says how a template's values are made fit for the place where they go.
+// Escape is how the values in a template are escaped.
 type Escape uint8
 
 const (
@@ -23,12 +23,12 @@ const (
 	EscapeKey
 )
 
-// variables are the names that a template may hold.
+// variables returns the names that a template may contain.
 func variables() []string {
 	return []string{"cluster", "group", "version", "resource", "kind", "namespace", "name", "uid", "operation"}
 }
 
-// Template is a compiled text with {variables} that are replaced by what a message says. It is immutable.
+// Template is a compiled string with {variables} that are replaced by values of a message. It is immutable.
 type Template struct {
 	text   string
 	escape Escape
@@ -109,10 +109,10 @@ func (e Escape) allowsLiteral(r rune) bool {
 	}
 }
 
-// String is the text from which the template was compiled.
+// String returns the text of the template.
 func (t *Template) String() string { return t.text }
 
-// Uses reports whether the template holds {variable}.
+// Uses reports whether the template contains {variable}.
 func (t *Template) Uses(variable string) bool {
 	return slices.ContainsFunc(t.parts, func(p templatePart) bool { return p.variable == variable })
 }
