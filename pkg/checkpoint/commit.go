@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"go.etcd.io/bbolt"
@@ -190,20 +191,27 @@ func (t *transaction) putSource(name string, r sourceRecord) error {
 	return putJSON(t.Tx, bucketSources, name, r)
 }
 
-// put puts rows in the order of their keys, which is the order of bbolt's pages.
+// put puts rows in the order of their keys, which is the order of bbolt's pages. Of two objects with one key the later one
+// counts.
 func (c *rowCodec) put(to *bbolt.Bucket, objects []*object.Object, rows *tally) error {
-	byKey := make(map[string]*object.Object, len(objects))
-	for _, o := range objects {
-		byKey[o.Key()] = o
+	type keyed struct {
+		key    string
+		object *object.Object
 	}
-	delete(byKey, "")
-	for _, key := range slices.Sorted(maps.Keys(byKey)) {
-		row := c.encode(key, byKey[key])
-		if old := to.Get([]byte(key)); old != nil {
+	sorted := make([]keyed, 0, len(objects))
+	for _, o := range objects {
+		if key := o.Key(); key != "" {
+			sorted = append(sorted, keyed{key, o})
+		}
+	}
+	slices.SortStableFunc(sorted, func(a, b keyed) int { return strings.Compare(a.key, b.key) })
+	for _, k := range sorted {
+		key, row := []byte(k.key), c.encode(k.key, k.object)
+		if old := to.Get(key); old != nil {
 			rows.remove(old)
 		}
-		if err := to.Put([]byte(key), row); err != nil {
-			return fmt.Errorf("row %q: %w", key, err)
+		if err := to.Put(key, row); err != nil {
+			return fmt.Errorf("row %q: %w", k.key, err)
 		}
 		rows.add(row)
 	}
