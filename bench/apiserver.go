@@ -47,7 +47,9 @@ func (b *bench) startAPIServer(ctx context.Context) (*apiServer, error) {
 		a.client, err = kubernetes.NewForConfig(config)
 	}
 	if err == nil {
-		_, err = a.client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: benchNamespace}}, metav1.CreateOptions{})
+		_, err = a.client.CoreV1().
+			Namespaces().
+			Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: benchNamespace}}, metav1.CreateOptions{})
 	}
 	if err != nil {
 		return nil, errors.Join(err, c.Stop())
@@ -74,7 +76,12 @@ func (a *apiServer) watch() string {
 // floorTo returns the arguments with which the floor watches the objects.
 func (b *bench) floorTo(a *apiServer, parameters string) []string {
 	return []string{
-		"-url", a.APIServerURL() + "/api/v1/namespaces/" + benchNamespace + "/configmaps" + parameters, "-ca", a.caFile, "-token", a.token,
+		"-url",
+		a.APIServerURL() + "/api/v1/namespaces/" + benchNamespace + "/configmaps" + parameters,
+		"-ca",
+		a.caFile,
+		"-token",
+		a.token,
 		fmt.Sprintf("-http1=%t", b.floorHTTP1),
 	}
 }
@@ -98,7 +105,14 @@ func realConfigMap(n int) *corev1.ConfigMap {
 
 // post creates an object at a path.
 func (a *apiServer) post(ctx context.Context, path, document string) error {
-	err := a.client.CoreV1().RESTClient().Post().AbsPath(path).SetHeader("Content-Type", "application/json").Body([]byte(document)).Do(ctx).Error()
+	err := a.client.CoreV1().
+		RESTClient().
+		Post().
+		AbsPath(path).
+		SetHeader("Content-Type", "application/json").
+		Body([]byte(document)).
+		Do(ctx).
+		Error()
 	if err != nil {
 		return fmt.Errorf("create at %s: %w", path, err)
 	}

@@ -40,7 +40,12 @@ func (s bridgeSetup) config(dir string, to broker) string {
 		watch = "{resources: [configmaps]}"
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "cluster: bench\nkubeconfig: %q\nhttp: {listen: \"127.0.0.1:0\"}\nstate: {path: %q}\n", s.kubeconfig, filepath.Join(dir, "state"))
+	fmt.Fprintf(
+		&b,
+		"cluster: bench\nkubeconfig: %q\nhttp: {listen: \"127.0.0.1:0\"}\nstate: {path: %q}\n",
+		s.kubeconfig,
+		filepath.Join(dir, "state"),
+	)
 	fmt.Fprintf(&b, "watch: [%s]\nsinks:\n", watch)
 	when := ""
 	if s.when != "" {
@@ -164,7 +169,13 @@ func (r *bridge) idle(ctx context.Context, events int) error {
 	if err != nil {
 		return err
 	}
-	acknowledged, waiting := m.sum("deltabridge_events_acknowledged_total"), m.sum("deltabridge_queue_events")+m.sum("deltabridge_spill_events")
+	acknowledged, waiting := m.sum(
+		"deltabridge_events_acknowledged_total",
+	), m.sum(
+		"deltabridge_queue_events",
+	)+m.sum(
+		"deltabridge_spill_events",
+	)
 	if acknowledged < float64(events) || waiting > 0 {
 		return fmt.Errorf("%.0f of %d events are acknowledged, %.0f wait", acknowledged, events, waiting)
 	}

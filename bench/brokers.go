@@ -80,7 +80,11 @@ func (j *jetStream) up(ctx context.Context) error {
 		return errors.Join(err, j.stop())
 	}
 	if j.conn == nil {
-		if j.conn, err = natsgo.Connect(j.url, natsgo.MaxReconnects(-1), natsgo.ReconnectWait(100*time.Millisecond)); err == nil {
+		if j.conn, err = natsgo.Connect(
+			j.url,
+			natsgo.MaxReconnects(-1),
+			natsgo.ReconnectWait(100*time.Millisecond),
+		); err == nil {
 			j.js, err = jetstream.New(j.conn)
 		}
 	}
@@ -124,7 +128,12 @@ func (j *jetStream) floorArgs(name string) []string {
 }
 
 func (j *jetStream) sink(name string) string {
-	return fmt.Sprintf(`nats: {url: %q, stream: {name: %s}, subject: "%s.{cluster}.{group}.{resource}.{namespace}.{name}"}`, j.url, name, name)
+	return fmt.Sprintf(
+		`nats: {url: %q, stream: {name: %s}, subject: "%s.{cluster}.{group}.{resource}.{namespace}.{name}"}`,
+		j.url,
+		name,
+		name,
+	)
 }
 
 // kafkaBroker is a Kafka broker.

@@ -46,9 +46,19 @@ func (b *bench) churnWith(ctx context.Context, api *apiServer, brokerName string
 		if floor, bridge, err = b.churnOnce(ctx, api, to, fmt.Sprintf("churn-%s-%d", brokerName, n)); err != nil {
 			break
 		}
-		b.say("churn, %s: %.0f commits/s; floor %.0f us CPU/event, p50 %.1f ms, p99 %.1f ms, max %.0f ms; bridge %.0f us, %.1f ms, %.1f ms, %.0f ms",
-			brokerName, floor.rate(), floor.cpuPerEvent(), floor.latency(.5), floor.latency(.99), floor.latency(1),
-			bridge.cpuPerEvent(), bridge.latency(.5), bridge.latency(.99), bridge.latency(1))
+		b.say(
+			"churn, %s: %.0f commits/s; floor %.0f us CPU/event, p50 %.1f ms, p99 %.1f ms, max %.0f ms; bridge %.0f us, %.1f ms, %.1f ms, %.0f ms",
+			brokerName,
+			floor.rate(),
+			floor.cpuPerEvent(),
+			floor.latency(.5),
+			floor.latency(.99),
+			floor.latency(1),
+			bridge.cpuPerEvent(),
+			bridge.latency(.5),
+			bridge.latency(.99),
+			bridge.latency(1),
+		)
 		p.floor, p.bridge = append(p.floor, floor), append(p.bridge, bridge)
 	}
 	if err = errors.Join(err, to.close()); err == nil {
@@ -58,13 +68,29 @@ func (b *bench) churnWith(ctx context.Context, api *apiServer, brokerName string
 }
 
 func (r *report) churn(broker string, p pairs) {
-	t := r.table("churn", "A real API server under updates of ConfigMaps of 2.6 KB; both watch the same commits at the same time. Latency from before "+
-		"the request that commits until an independent consumer of the broker has the event. Bridge / floor.",
-		"broker", "commits/s", "CPU us/event", "p50 ms", "p99 ms", "max ms", "peak memory MB")
+	t := r.table(
+		"churn",
+		"A real API server under updates of ConfigMaps of 2.6 KB; both watch the same commits at the same time. Latency from before "+
+			"the request that commits until an independent consumer of the broker has the event. Bridge / floor.",
+		"broker",
+		"commits/s",
+		"CPU us/event",
+		"p50 ms",
+		"p99 ms",
+		"max ms",
+		"peak memory MB",
+	)
 	at := func(q float64) func(sample) float64 { return func(s sample) float64 { return s.latency(q) } }
 	rate, _, _ := p.each(sample.rate)
-	t.row(broker, fmt.Sprintf("%.0f", rate), p.compared("%.0f", sample.cpuPerEvent), p.compared("%.1f", at(.5)), p.compared("%.1f", at(.99)),
-		p.compared("%.0f", at(1)), p.compared("%.0f", func(s sample) float64 { return megabytes(s.peak) }))
+	t.row(
+		broker,
+		fmt.Sprintf("%.0f", rate),
+		p.compared("%.0f", sample.cpuPerEvent),
+		p.compared("%.1f", at(.5)),
+		p.compared("%.1f", at(.99)),
+		p.compared("%.0f", at(1)),
+		p.compared("%.0f", func(s sample) float64 { return megabytes(s.peak) }),
+	)
 	_, _, cpu := p.each(sample.cpuPerEvent)
 	_, _, p99 := p.each(at(.99))
 	r.measure("churn/cpu/"+broker, cpu)
@@ -80,7 +106,12 @@ func (s sample) latency(quantile float64) float64 {
 }
 
 // churnOnce runs the floor and the bridge at the same time.
-func (b *bench) churnOnce(ctx context.Context, api *apiServer, to broker, run string) (floorSample, bridgeSample sample, err error) {
+func (b *bench) churnOnce(
+	ctx context.Context,
+	api *apiServer,
+	to broker,
+	run string,
+) (floorSample, bridgeSample sample, err error) {
 	const floorName, bridgeName = "floor", "bench"
 	for _, name := range []string{floorName, bridgeName} {
 		if err := to.create(ctx, name); err != nil {
@@ -116,7 +147,11 @@ func (b *bench) churnOnce(ctx context.Context, api *apiServer, to broker, run st
 		c.received = append(c.received, received)
 	}
 	finish := func() error { return nil }
-	samples, err := c.measure(ctx, b.scaled(int(churnTime/time.Second)), func() { finish = b.profile(ctx, r, run, churnTime) })
+	samples, err := c.measure(
+		ctx,
+		b.scaled(int(churnTime/time.Second)),
+		func() { finish = b.profile(ctx, r, run, churnTime) },
+	)
 	if err != nil {
 		return sample{}, sample{}, err
 	}
@@ -203,7 +238,13 @@ func (c *comparison) load(ctx context.Context, length time.Duration) (commits in
 
 // behind returns an error that describes a consumer which has not got all commits.
 func (c *comparison) behind(ctx context.Context, n, got, commits int) error {
-	err := fmt.Errorf("the consumer of %s has %d of %d commits; the program said: %q", c.names[n], got, commits, c.programs[n].output.String())
+	err := fmt.Errorf(
+		"the consumer of %s has %d of %d commits; the program said: %q",
+		c.names[n],
+		got,
+		commits,
+		c.programs[n].output.String(),
+	)
 	held, heldErr := c.to.held(ctx, c.names[n])
 	return errors.Join(err, heldErr, fmt.Errorf("the broker holds %d messages", held))
 }

@@ -81,9 +81,18 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	brokers := flags.String("brokers", jetStreamName+","+kafkaName, "with which brokers")
 	flags.IntVar(&b.runs, "runs", 3, "runs of each program; the tables show medians")
 	flags.BoolVar(&b.quick, "quick", false, "run only a tenth of the load, to test the benchmarks")
-	flags.StringVar(&b.profileDir, "profile", "", "write profiles of the bridge (CPU, allocations, heap) to this `directory`")
+	flags.StringVar(
+		&b.profileDir,
+		"profile",
+		"",
+		"write profiles of the bridge (CPU, allocations, heap) to this `directory`",
+	)
 	flags.StringVar(&b.resultsFile, "results", "", "write the results to this `file`")
-	temporary := flags.String("tmp", os.TempDir(), "`directory` for the data of the brokers and the bridge; it should be on a disk")
+	temporary := flags.String(
+		"tmp",
+		os.TempDir(),
+		"`directory` for the data of the brokers and the bridge; it should be on a disk",
+	)
 	flags.BoolVar(&b.tls, "tls", false, "use TLS, and so HTTP/2, for the simulated API server too")
 	flags.BoolVar(&b.floorHTTP1, "floor-http1", false, "the floor uses HTTP/1.1 with TLS servers")
 	if err := flags.Parse(args); err != nil {

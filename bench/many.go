@@ -42,7 +42,12 @@ func (b *bench) manyResources(ctx context.Context, api *apiServer) error {
 	if err := define(ctx, api, perGroup); err != nil {
 		return err
 	}
-	b.say("many: %d resources of %d objects, made in %s", manyGroups*perGroup, objectsPerResource, time.Since(began).Round(time.Second))
+	b.say(
+		"many: %d resources of %d objects, made in %s",
+		manyGroups*perGroup,
+		objectsPerResource,
+		time.Since(began).Round(time.Second),
+	)
 	objects := manyGroups * perGroup * objectsPerResource
 	return b.onFirstBroker(ctx, func(to broker) error {
 		var all []idleness
@@ -51,8 +56,14 @@ func (b *bench) manyResources(ctx context.Context, api *apiServer) error {
 			if err != nil {
 				return err
 			}
-			b.say("many: %.0f MB resident, live heap %.1f MB, %.2f %% of a core, %.0f goroutines, %.0f connections to the API server",
-				i.resident/1e6, i.heap/1e6, i.cpu, i.goroutines, i.connections)
+			b.say(
+				"many: %.0f MB resident, live heap %.1f MB, %.2f %% of a core, %.0f goroutines, %.0f connections to the API server",
+				i.resident/1e6,
+				i.heap/1e6,
+				i.cpu,
+				i.goroutines,
+				i.connections,
+			)
 			all = append(all, i)
 		}
 		b.report.many(all, manyGroups*perGroup, objects, b.quick)
@@ -67,10 +78,14 @@ func define(ctx context.Context, api *apiServer, perGroup int) error {
 	err := parallel(ctx, manyGroups*perGroup, func(ctx context.Context, n int) error {
 		group, kind := manyGroup(n/perGroup), fmt.Sprintf("Thing%d", n%perGroup)
 		plural := fmt.Sprintf("thing%ds", n%perGroup)
-		return api.post(ctx, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", fmt.Sprintf(`{"apiVersion":"apiextensions.k8s.io/v1",
+		return api.post(
+			ctx,
+			"/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
+			fmt.Sprintf(`{"apiVersion":"apiextensions.k8s.io/v1",
 			"kind":"CustomResourceDefinition","metadata":{"name":"%s.%s"},"spec":{"group":"%s","scope":"Namespaced",
 			"names":{"plural":"%s","kind":"%s"},"versions":[{"name":"v1","served":true,"storage":true,
-			"schema":{"openAPIV3Schema":{"type":"object","x-kubernetes-preserve-unknown-fields":true}}}]}}`, plural, group, group, plural, kind))
+			"schema":{"openAPIV3Schema":{"type":"object","x-kubernetes-preserve-unknown-fields":true}}}]}}`, plural, group, group, plural, kind),
+		)
 	})
 	if err != nil {
 		return err
@@ -80,10 +95,14 @@ func define(ctx context.Context, api *apiServer, perGroup int) error {
 		path := fmt.Sprintf("/apis/%s/v1/namespaces/%s/thing%ds", group, benchNamespace, n%perGroup)
 		for i := range objectsPerResource {
 			err := until(ctx, startTimeout, func() error { // a new resource is served only after some time
-				return api.post(ctx, path, fmt.Sprintf(`{"apiVersion":"%s/v1","kind":"Thing%d","metadata":{"name":"thing-%d","namespace":"%s",
+				return api.post(
+					ctx,
+					path,
+					fmt.Sprintf(`{"apiVersion":"%s/v1","kind":"Thing%d","metadata":{"name":"thing-%d","namespace":"%s",
 					"labels":{"app.kubernetes.io/name":"shop","tier":"backend"}},"spec":{"replicas":%d,"image":"registry.example.com/shop/web:v1.2.%d",
 					"schedule":"*/5 * * * *","settings":{"timeout":"30s","retries":3,"endpoints":["10.0.0.1:8080","10.0.0.2:8080"]}}}`,
-					group, n%perGroup, i, benchNamespace, i, n))
+						group, n%perGroup, i, benchNamespace, i, n),
+				)
 			})
 			if err != nil {
 				return err
@@ -94,7 +113,14 @@ func define(ctx context.Context, api *apiServer, perGroup int) error {
 }
 
 // idle runs a bridge until it has delivered everything, and then measures it while nothing changes.
-func (b *bench) idle(ctx context.Context, api *apiServer, to broker, watch string, objects int, run string) (i idleness, err error) {
+func (b *bench) idle(
+	ctx context.Context,
+	api *apiServer,
+	to broker,
+	watch string,
+	objects int,
+	run string,
+) (i idleness, err error) {
 	const name = "bench"
 	if err := to.create(ctx, name); err != nil {
 		return i, err
@@ -161,11 +187,26 @@ func (r *report) many(all []idleness, resources, objects int, quick bool) {
 	}
 	resident := value(func(i idleness) float64 { return i.resident / 1e6 })
 	cpu := value(func(i idleness) float64 { return i.cpu })
-	t := r.table("many", "CustomResourceDefinitions of a real API server, all watched, and nothing happens for "+atRest.String()+".",
-		"resources", "objects", "resident MB", "live heap MB", "CPU % of a core", "goroutines", "connections")
-	t.row(fmt.Sprint(resources), fmt.Sprint(objects), fmt.Sprintf("%.0f", resident), fmt.Sprintf("%.1f", value(func(i idleness) float64 { return i.heap / 1e6 })),
-		fmt.Sprintf("%.2f", cpu), fmt.Sprintf("%.0f", value(func(i idleness) float64 { return i.goroutines })),
-		fmt.Sprintf("%.0f", value(func(i idleness) float64 { return i.connections })))
+	t := r.table(
+		"many",
+		"CustomResourceDefinitions of a real API server, all watched, and nothing happens for "+atRest.String()+".",
+		"resources",
+		"objects",
+		"resident MB",
+		"live heap MB",
+		"CPU % of a core",
+		"goroutines",
+		"connections",
+	)
+	t.row(
+		fmt.Sprint(resources),
+		fmt.Sprint(objects),
+		fmt.Sprintf("%.0f", resident),
+		fmt.Sprintf("%.1f", value(func(i idleness) float64 { return i.heap / 1e6 })),
+		fmt.Sprintf("%.2f", cpu),
+		fmt.Sprintf("%.0f", value(func(i idleness) float64 { return i.goroutines })),
+		fmt.Sprintf("%.0f", value(func(i idleness) float64 { return i.connections })),
+	)
 	if quick {
 		return // the bounds are for the full number of resources
 	}

@@ -59,7 +59,10 @@ func connectionsTo(pid int, port string) (int, error) {
 	const established = "01"
 	sockets := map[string]bool{} // as in the links in /proc/PID/fd
 	for line := range strings.Lines(string(table)) {
-		if f := strings.Fields(line); len(f) > 9 && f[3] == established && strings.HasSuffix(f[2], fmt.Sprintf(":%04X", number)) {
+		if f := strings.Fields(
+			line,
+		); len(f) > 9 && f[3] == established &&
+			strings.HasSuffix(f[2], fmt.Sprintf(":%04X", number)) {
 			sockets["socket:["+f[9]+"]"] = true
 		}
 	}

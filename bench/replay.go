@@ -72,17 +72,35 @@ func (b *bench) replayPairs(ctx context.Context, to broker, load listwatch.Optio
 	return b.inTurn(
 		func() (sample, error) { return b.replayFloor(ctx, to, load) },
 		func(n int) (sample, error) {
-			return b.replayBridge(ctx, to, load, bridgeSetup{sinks: []string{"bench"}}, fmt.Sprintf("replay-%s-%d", to.name(), n))
+			return b.replayBridge(
+				ctx,
+				to,
+				load,
+				bridgeSetup{sinks: []string{"bench"}},
+				fmt.Sprintf("replay-%s-%d", to.name(), n),
+			)
 		},
 		func(floor, bridge sample) {
-			b.say("replay, %s: floor %.0f events/s, %.1f us CPU/event, %.0f MB; bridge %.0f events/s, %.1f us CPU/event, %.0f MB; ratio of the CPU %.2f",
-				to.name(), floor.rate(), floor.cpuPerEvent(), megabytes(floor.peak), bridge.rate(), bridge.cpuPerEvent(), megabytes(bridge.peak),
-				bridge.cpuPerEvent()/floor.cpuPerEvent())
+			b.say(
+				"replay, %s: floor %.0f events/s, %.1f us CPU/event, %.0f MB; bridge %.0f events/s, %.1f us CPU/event, %.0f MB; ratio of the CPU %.2f",
+				to.name(),
+				floor.rate(),
+				floor.cpuPerEvent(),
+				megabytes(floor.peak),
+				bridge.rate(),
+				bridge.cpuPerEvent(),
+				megabytes(bridge.peak),
+				bridge.cpuPerEvent()/floor.cpuPerEvent(),
+			)
 		})
 }
 
 // inTurn runs pairs of the floor and the bridge. Which of them runs first alternates from pair to pair.
-func (b *bench) inTurn(floor func() (sample, error), bridge func(n int) (sample, error), say func(floor, bridge sample)) (p pairs, err error) {
+func (b *bench) inTurn(
+	floor func() (sample, error),
+	bridge func(n int) (sample, error),
+	say func(floor, bridge sample),
+) (p pairs, err error) {
 	for n := range b.runs {
 		var of [2]sample
 		for turn := range of {
@@ -112,8 +130,11 @@ func (b *bench) replayFloor(ctx context.Context, to broker, load listwatch.Optio
 		return s, err
 	}
 	defer func() { err = errors.Join(err, server.stop()) }()
-	args := slices.Concat(to.floorArgs(name), server.floorTo(b, fmt.Sprintf("?watch=true&resourceVersion=%d", int64(listwatch.Base))),
-		[]string{"-count", fmt.Sprint(load.Events)})
+	args := slices.Concat(
+		to.floorArgs(name),
+		server.floorTo(b, fmt.Sprintf("?watch=true&resourceVersion=%d", int64(listwatch.Base))),
+		[]string{"-count", fmt.Sprint(load.Events)},
+	)
 	floor, err := start(b.floorBinary, args...)
 	if err != nil {
 		return s, err
@@ -130,7 +151,13 @@ func (b *bench) replayFloor(ctx context.Context, to broker, load listwatch.Optio
 	return s, errors.Join(err, s.finish(floor))
 }
 
-func (b *bench) replayBridge(ctx context.Context, to broker, load listwatch.Options, setup bridgeSetup, run string) (s sample, err error) {
+func (b *bench) replayBridge(
+	ctx context.Context,
+	to broker,
+	load listwatch.Options,
+	setup bridgeSetup,
+	run string,
+) (s sample, err error) {
 	r, server, end, err := b.replaying(ctx, to, load, setup)
 	if err != nil {
 		return s, err
@@ -152,7 +179,12 @@ func (b *bench) replayBridge(ctx context.Context, to broker, load listwatch.Opti
 }
 
 // replaying creates the destinations and starts a bridge on a load that is released later.
-func (b *bench) replaying(ctx context.Context, to broker, load listwatch.Options, setup bridgeSetup) (r *bridge, server *listWatch, end func() error, err error) {
+func (b *bench) replaying(
+	ctx context.Context,
+	to broker,
+	load listwatch.Options,
+	setup bridgeSetup,
+) (r *bridge, server *listWatch, end func() error, err error) {
 	var ends []func() error
 	end = func() (err error) {
 		for _, end := range slices.Backward(ends) {
@@ -204,7 +236,14 @@ func heldOf(ctx context.Context, to broker, destinations []string) ([]int64, err
 }
 
 // measure releases a load and waits until each destination has all of it.
-func measure(ctx context.Context, p *program, to broker, destinations []string, events int, release func(context.Context) error) (s sample, err error) {
+func measure(
+	ctx context.Context,
+	p *program,
+	to broker,
+	destinations []string,
+	events int,
+	release func(context.Context) error,
+) (s sample, err error) {
 	before, err := heldOf(ctx, to, destinations) // messages from before the load
 	if err != nil {
 		return s, err
@@ -223,7 +262,15 @@ func measure(ctx context.Context, p *program, to broker, destinations []string, 
 }
 
 // await waits until each destination has the given number of events more than before.
-func (s *sample) await(ctx context.Context, p *program, to broker, destinations []string, before []int64, events int, began time.Time) error {
+func (s *sample) await(
+	ctx context.Context,
+	p *program,
+	to broker,
+	destinations []string,
+	before []int64,
+	events int,
+	began time.Time,
+) error {
 	s.events = events
 	progress, sum := time.Now(), int64(-1)
 	err := until(ctx, loadTimeout, func() error {

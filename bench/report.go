@@ -79,9 +79,17 @@ func (r *report) replay(broker string, p pairs) {
 	t := r.table("replay", "100,000 events over 5,000 ConfigMaps of 2.6 KB, as fast as they are read. Bridge / floor.",
 		"broker", "events/s", "CPU us/event", "peak memory MB", "the broker's CPU us/event", "bridge's live heap KB/object")
 	_, heap, _ := p.each(func(s sample) float64 { return s.liveHeap / 5000 / 1e3 })
-	t.row(broker, p.compared("%.0f", sample.rate), p.compared("%.1f", sample.cpuPerEvent),
+	t.row(
+		broker,
+		p.compared("%.0f", sample.rate),
+		p.compared("%.1f", sample.cpuPerEvent),
 		p.compared("%.0f", func(s sample) float64 { return megabytes(s.peak) }),
-		p.compared("%.1f", func(s sample) float64 { return micros(s.brokerCPU) / float64(s.events) }), fmt.Sprintf("%.2f", heap))
+		p.compared(
+			"%.1f",
+			func(s sample) float64 { return micros(s.brokerCPU) / float64(s.events) },
+		),
+		fmt.Sprintf("%.2f", heap),
+	)
 	_, _, rate := p.each(sample.rate)
 	_, _, cpu := p.each(sample.cpuPerEvent)
 	r.measure("replay/rate/"+broker, 1/rate)
@@ -89,13 +97,31 @@ func (r *report) replay(broker string, p pairs) {
 }
 
 func (r *report) snapshot(broker string, from source, size int, p pairs, quick bool) {
-	t := r.table("snapshot", "Objects exist at the start; from the start of the process until the broker holds all of them. Bridge / floor.",
-		"broker", "list/watch server", "objects", "bytes each", "seconds", "CPU us/object", "peak memory MB", "bridge's live heap KB/object")
+	t := r.table(
+		"snapshot",
+		"Objects exist at the start; from the start of the process until the broker holds all of them. Bridge / floor.",
+		"broker",
+		"list/watch server",
+		"objects",
+		"bytes each",
+		"seconds",
+		"CPU us/object",
+		"peak memory MB",
+		"bridge's live heap KB/object",
+	)
 	seconds := func(s sample) float64 { return s.seconds }
 	peak := func(s sample) float64 { return megabytes(s.peak) }
 	_, heap, _ := p.each(func(s sample) float64 { return s.liveHeap / float64(s.events) / 1e3 })
-	t.row(broker, from.what, fmt.Sprint(from.objects), fmt.Sprint(size), p.compared("%.2f", seconds), p.compared("%.1f", sample.cpuPerEvent),
-		p.compared("%.0f", peak), fmt.Sprintf("%.2f", heap))
+	t.row(
+		broker,
+		from.what,
+		fmt.Sprint(from.objects),
+		fmt.Sprint(size),
+		p.compared("%.2f", seconds),
+		p.compared("%.1f", sample.cpuPerEvent),
+		p.compared("%.0f", peak),
+		fmt.Sprintf("%.2f", heap),
+	)
 	if quick {
 		return // the bounds are for the full number of objects
 	}

@@ -39,7 +39,11 @@ func (b *bench) snapshots(ctx context.Context, api *apiServer) error {
 		return err
 	}
 	behind := source{
-		what: "API server", objects: objects, kubeconfig: api.Kubeconfig(), watch: api.watch(), floorArgs: b.floorTo(api, watchList),
+		what:       "API server",
+		objects:    objects,
+		kubeconfig: api.Kubeconfig(),
+		watch:      api.watch(),
+		floorArgs:  b.floorTo(api, watchList),
 	}
 	for _, name := range b.brokers {
 		to, err := b.startBroker(ctx, name)
@@ -82,12 +86,28 @@ func (b *bench) snapshotFrom(ctx context.Context, to broker, from source, size i
 	p, err := b.inTurn(
 		func() (sample, error) { return b.snapshotFloor(ctx, to, from) },
 		func(n int) (sample, error) {
-			return b.snapshotBridge(ctx, to, from, fmt.Sprintf("snapshot-%d-%s-%s-%d", from.objects, strings.Fields(from.what)[0], to.name(), n))
+			return b.snapshotBridge(
+				ctx,
+				to,
+				from,
+				fmt.Sprintf("snapshot-%d-%s-%s-%d", from.objects, strings.Fields(from.what)[0], to.name(), n),
+			)
 		},
 		func(floor, bridge sample) {
-			b.say("snapshot of %d x %d bytes (%s), %s: floor %.2f s, %.1f us CPU/object, %.0f MB; bridge %.2f s, %.1f us CPU/object, %.0f MB, live heap %.2f KB/object",
-				from.objects, size, from.what, to.name(), floor.seconds, floor.cpuPerEvent(), megabytes(floor.peak),
-				bridge.seconds, bridge.cpuPerEvent(), megabytes(bridge.peak), bridge.liveHeap/float64(from.objects)/1e3)
+			b.say(
+				"snapshot of %d x %d bytes (%s), %s: floor %.2f s, %.1f us CPU/object, %.0f MB; bridge %.2f s, %.1f us CPU/object, %.0f MB, live heap %.2f KB/object",
+				from.objects,
+				size,
+				from.what,
+				to.name(),
+				floor.seconds,
+				floor.cpuPerEvent(),
+				megabytes(floor.peak),
+				bridge.seconds,
+				bridge.cpuPerEvent(),
+				megabytes(bridge.peak),
+				bridge.liveHeap/float64(from.objects)/1e3,
+			)
 		})
 	if err == nil {
 		b.report.snapshot(to.name(), from, size, p, b.quick)
@@ -105,7 +125,9 @@ func (b *bench) snapshotFloor(ctx context.Context, to broker, from source) (s sa
 		return s, err
 	}
 	began := time.Now()
-	floor, err := start(b.floorBinary, slices.Concat(to.floorArgs(name), from.floorArgs, []string{"-count", fmt.Sprint(from.objects)})...)
+	floor, err := start(
+		b.floorBinary,
+		slices.Concat(to.floorArgs(name), from.floorArgs, []string{"-count", fmt.Sprint(from.objects)})...)
 	if err != nil {
 		return s, err
 	}

@@ -55,12 +55,27 @@ func grow(ctx context.Context, b *bench) error {
 }
 
 func (b *bench) growObjects(ctx context.Context, to broker) error {
-	t := b.report.table("grow: objects", "Updates that go round all objects of 2.6 KB, which exist at the start.",
-		"objects", "events", "events/s", "CPU us/event", "live heap KB/object", "resident KB/object", "resident MB at the peak")
+	t := b.report.table(
+		"grow: objects",
+		"Updates that go round all objects of 2.6 KB, which exist at the start.",
+		"objects",
+		"events",
+		"events/s",
+		"CPU us/event",
+		"live heap KB/object",
+		"resident KB/object",
+		"resident MB at the peak",
+	)
 	for _, factor := range []int{1, 5, 25} {
 		load := listwatch.Options{Objects: b.scaled(5000 * factor), Events: b.scaled(100_000), Size: smallObject}
 		runs, err := b.repeat(func(n int) (sample, error) {
-			return b.replayBridge(ctx, to, load, bridgeSetup{sinks: []string{"bench"}}, fmt.Sprintf("grow-objects-%d-%d", factor, n))
+			return b.replayBridge(
+				ctx,
+				to,
+				load,
+				bridgeSetup{sinks: []string{"bench"}},
+				fmt.Sprintf("grow-objects-%d-%d", factor, n),
+			)
 		})
 		if err != nil {
 			return err
@@ -72,7 +87,14 @@ func (b *bench) growObjects(ctx context.Context, to broker) error {
 		peak := of(runs, func(s sample) float64 { return megabytes(s.peak) })
 		t.row(fmt.Sprint(load.Objects), fmt.Sprint(load.Events), fmt.Sprintf("%.0f", rate), fmt.Sprintf("%.1f", cpu),
 			fmt.Sprintf("%.2f", heap), fmt.Sprintf("%.2f", resident), fmt.Sprintf("%.0f", peak))
-		b.say("grow: %d objects: %.0f events/s, %.1f us CPU/event, live heap %.2f KB/object, peak %.0f MB", load.Objects, rate, cpu, heap, peak)
+		b.say(
+			"grow: %d objects: %.0f events/s, %.1f us CPU/event, live heap %.2f KB/object, peak %.0f MB",
+			load.Objects,
+			rate,
+			cpu,
+			heap,
+			peak,
+		)
 	}
 	return nil
 }
@@ -99,8 +121,13 @@ func (b *bench) growSinks(ctx context.Context, to broker) error {
 			one = each
 		}
 		b.report.measure("grow/sinks", each/one) // the last value, with the most sinks, is reported
-		t.row(fmt.Sprint(count), fmt.Sprintf("%.0f", of(runs, sample.rate)), fmt.Sprintf("%.1f", cpu), fmt.Sprintf("%.1f", each),
-			fmt.Sprintf("%.0f", of(runs, func(s sample) float64 { return megabytes(s.peak) })))
+		t.row(
+			fmt.Sprint(count),
+			fmt.Sprintf("%.0f", of(runs, sample.rate)),
+			fmt.Sprintf("%.1f", cpu),
+			fmt.Sprintf("%.1f", each),
+			fmt.Sprintf("%.0f", of(runs, func(s sample) float64 { return megabytes(s.peak) })),
+		)
 		b.say("grow: %d sinks: %.1f us CPU/event, %.1f for each sink", count, cpu, each)
 	}
 	return nil
@@ -147,14 +174,30 @@ func outage(ctx context.Context, b *bench) error {
 		if err = errors.Join(err, to.close()); err != nil {
 			return err
 		}
-		t := b.report.table("outage", "The replay while the broker is away, until it is back and holds all / without an outage. What does not fit the queue "+
-			"(8192 events, 32 MiB) is spilled.", "broker", "peak memory MB", "CPU us/event")
-		t.row(name, p.compared("%.0f", func(s sample) float64 { return megabytes(s.peak) }), p.compared("%.1f", sample.cpuPerEvent))
+		t := b.report.table(
+			"outage",
+			"The replay while the broker is away, until it is back and holds all / without an outage. What does not fit the queue "+
+				"(8192 events, 32 MiB) is spilled.",
+			"broker",
+			"peak memory MB",
+			"CPU us/event",
+		)
+		t.row(
+			name,
+			p.compared("%.0f", func(s sample) float64 { return megabytes(s.peak) }),
+			p.compared("%.1f", sample.cpuPerEvent),
+		)
 	}
 	return nil
 }
 
-func (b *bench) throughOutage(ctx context.Context, to broker, load listwatch.Options, setup bridgeSetup, run string) (s sample, err error) {
+func (b *bench) throughOutage(
+	ctx context.Context,
+	to broker,
+	load listwatch.Options,
+	setup bridgeSetup,
+	run string,
+) (s sample, err error) {
 	r, server, end, err := b.replaying(ctx, to, load, setup)
 	if err != nil {
 		return s, err

@@ -46,7 +46,14 @@ func TestEach(t *testing.T) {
 	if err := each(strings.NewReader(text), 7, func([]byte) error { count++; return nil }); err != nil || count != 7 {
 		t.Errorf("%d lines of 7, %v", count, err)
 	}
-	if err := each(strings.NewReader(text), 1000, func([]byte) error { return nil }); !errors.Is(err, io.ErrUnexpectedEOF) {
+	if err := each(
+		strings.NewReader(text),
+		1000,
+		func([]byte) error { return nil },
+	); !errors.Is(
+		err,
+		io.ErrUnexpectedEOF,
+	) {
 		t.Errorf("a stream that is too short: %v", err)
 	}
 }

@@ -30,8 +30,13 @@ func newNATS(o options) (*jetStream, error) {
 		return nil, err
 	}
 	j := &jetStream{conn: conn, subject: o.subject, wait: jetstream.WithStallWait(patience)}
-	j.js, err = jetstream.New(conn, jetstream.WithPublishAsyncMaxPending(maxPending),
-		jetstream.WithPublishAsyncErrHandler(func(_ jetstream.JetStream, _ *natsgo.Msg, err error) { j.failed.CompareAndSwap(nil, &err) }))
+	j.js, err = jetstream.New(
+		conn,
+		jetstream.WithPublishAsyncMaxPending(maxPending),
+		jetstream.WithPublishAsyncErrHandler(
+			func(_ jetstream.JetStream, _ *natsgo.Msg, err error) { j.failed.CompareAndSwap(nil, &err) },
+		),
+	)
 	if err != nil {
 		conn.Close()
 		return nil, err

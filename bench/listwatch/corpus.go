@@ -33,9 +33,11 @@ func newCorpus(size int) *corpus {
 // properties generates text that is typical for a ConfigMap: sections of keys with a common prefix, words, numbers and
 // some hashes. Objects with it compress to about half (s2) or a third (zstd), as real ones do.
 func properties(random *rand.Rand, size int) string {
-	words := strings.Fields(`server client cache queue timeout interval retries enabled disabled max min size limit path host
+	words := strings.Fields(
+		`server client cache queue timeout interval retries enabled disabled max min size limit path host
 		port user role group token level debug info warn error format json text metric trace sample rate window burst backoff
-		pool idle keepalive buffer flush batch shard replica leader primary region zone cluster tenant feature flag`)
+		pool idle keepalive buffer flush batch shard replica leader primary region zone cluster tenant feature flag`,
+	)
 	word := func() string { return words[random.IntN(len(words))] }
 	var b strings.Builder
 	for b.Len() < size {

@@ -112,7 +112,12 @@ func (s *Server) list(w http.ResponseWriter, limit, token string) {
 		next = fmt.Sprintf(`,"continue":"%d","remainingItemCount":%d`, last, s.options.Objects-last)
 	}
 	out := &stream{w: w, buf: make([]byte, 0, 2*streamBuffer)}
-	out.buf = fmt.Appendf(out.buf, `{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"%d"%s},"items":[`, int64(Base), next)
+	out.buf = fmt.Appendf(
+		out.buf,
+		`{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"%d"%s},"items":[`,
+		int64(Base),
+		next,
+	)
 	for n := first; n < last; n++ {
 		if n > first {
 			out.buf = append(out.buf, ',')
@@ -135,8 +140,12 @@ func (s *Server) initial(out *stream) {
 		out.buf = append(out.buf, "}\n"...)
 		out.written()
 	}
-	out.buf = fmt.Appendf(out.buf, `{"type":"BOOKMARK","object":{"kind":"ConfigMap","apiVersion":"v1","metadata":{"resourceVersion":"%d",`+
-		`"annotations":{"k8s.io/initial-events-end":"true"}}}}`+"\n", int64(Base))
+	out.buf = fmt.Appendf(
+		out.buf,
+		`{"type":"BOOKMARK","object":{"kind":"ConfigMap","apiVersion":"v1","metadata":{"resourceVersion":"%d",`+
+			`"annotations":{"k8s.io/initial-events-end":"true"}}}}`+"\n",
+		int64(Base),
+	)
 	out.flush()
 }
 

@@ -102,7 +102,10 @@ func TestWatch(t *testing.T) {
 				t.Fatal(err)
 			}
 			lines = append(lines, strings.TrimSpace(strings.Join([]string{
-				e.Type, e.Object.Metadata.Name, e.Object.Metadata.ResourceVersion, e.Object.Metadata.Annotations["k8s.io/initial-events-end"],
+				e.Type,
+				e.Object.Metadata.Name,
+				e.Object.Metadata.ResourceVersion,
+				e.Object.Metadata.Annotations["k8s.io/initial-events-end"],
 			}, " ")))
 			if e.Type != "BOOKMARK" && (len(line) < smallest || len(line) > smallest+100) {
 				t.Errorf("an event of %d bytes", len(line))
@@ -122,7 +125,10 @@ func TestWatch(t *testing.T) {
 	}, read(first, 6)); diff != "" {
 		t.Error(diff)
 	}
-	if diff := cmp.Diff([]string{"MODIFIED settings-000001 2000005", "MODIFIED settings-000002 2000006"}, read(second, 2)); diff != "" {
+	if diff := cmp.Diff(
+		[]string{"MODIFIED settings-000001 2000005", "MODIFIED settings-000002 2000006"},
+		read(second, 2),
+	); diff != "" {
 		t.Error(diff)
 	}
 }

@@ -15,12 +15,24 @@ func TestSchema(t *testing.T) {
 		t.Errorf("%.200q, %v", out, err)
 	}
 	for _, name := range schemas.Names() {
-		if out, err := command(t, "schema", "--event", name); err != nil || !strings.HasPrefix(out, "{\n  \"$schema\": \"https://json-schema.org/draft/2020-12/schema\"") {
+		if out, err := command(
+			t,
+			"schema",
+			"--event",
+			name,
+		); err != nil ||
+			!strings.HasPrefix(out, "{\n  \"$schema\": \"https://json-schema.org/draft/2020-12/schema\"") {
 			t.Errorf("%s: %.200q, %v", name, out, err)
 		}
 	}
 	for _, name := range []string{"", "pods"} {
-		if _, err := command(t, "schema", "--event", name); err == nil || !strings.Contains(err.Error(), "must be one of change, cloudevent, ") {
+		if _, err := command(
+			t,
+			"schema",
+			"--event",
+			name,
+		); err == nil ||
+			!strings.Contains(err.Error(), "must be one of change, cloudevent, ") {
 			t.Errorf("--event %q: %v", name, err)
 		}
 	}
@@ -35,13 +47,30 @@ func TestDoctor(t *testing.T) {
 		t.Fatal(err)
 	}
 	out, err := command(t, "doctor", "--config", file)
-	if err == nil || !strings.HasSuffix(err.Error(), "steps failed") || !strings.Contains(out, "FAILED   kubeconfig") || strings.Contains(out, "\x1b") {
+	if err == nil || !strings.HasSuffix(err.Error(), "steps failed") || !strings.Contains(out, "FAILED   kubeconfig") ||
+		strings.Contains(out, "\x1b") {
 		t.Errorf("%v\n%s", err, out)
 	}
-	if out, err := command(t, "doctor", "--config", file, "-o", "json"); err == nil || !strings.HasPrefix(out, "{\n  \"ok\": ") {
+	if out, err := command(
+		t,
+		"doctor",
+		"--config",
+		file,
+		"-o",
+		"json",
+	); err == nil ||
+		!strings.HasPrefix(out, "{\n  \"ok\": ") {
 		t.Errorf("%v\n%s", err, out)
 	}
-	if _, err := command(t, "doctor", "--config", file, "-o", "xml"); err == nil || !strings.Contains(err.Error(), "must be table or json") {
+	if _, err := command(
+		t,
+		"doctor",
+		"--config",
+		file,
+		"-o",
+		"xml",
+	); err == nil ||
+		!strings.Contains(err.Error(), "must be table or json") {
 		t.Errorf("an unknown format: %v", err)
 	}
 }
@@ -67,7 +96,13 @@ func TestRBAC(t *testing.T) {
 	if err := os.WriteFile(file, []byte("watch: [{resources: [pod*]}]"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := command(t, "rbac", "--config", file); err == nil || !strings.Contains(err.Error(), `watch[0].resources[0]: "pod*"`) {
+	if _, err := command(
+		t,
+		"rbac",
+		"--config",
+		file,
+	); err == nil ||
+		!strings.Contains(err.Error(), `watch[0].resources[0]: "pod*"`) {
 		t.Errorf("a wildcard that RBAC does not know: %v", err)
 	}
 }

@@ -28,12 +28,26 @@ func lettersOf(t *testing.T, state, sink string, sizes ...int) *deadletter.Store
 	t.Helper()
 	f := &deadletter.Store{Dir: filepath.Join(state, deadletter.Name(sink))}
 	for n, size := range sizes {
-		o, err := object.New(fmt.Appendf(nil, `{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"big","namespace":"shop","uid":"u","resourceVersion":"%d"},"data":{"a":%q}}`, n+1, strings.Repeat("x", size)))
+		o, err := object.New(
+			fmt.Appendf(
+				nil,
+				`{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"big","namespace":"shop","uid":"u","resourceVersion":"%d"},"data":{"a":%q}}`,
+				n+1,
+				strings.Repeat("x", size),
+			),
+		)
 		if err != nil {
 			t.Fatal(err)
 		}
 		e := &event.Encoder{Cluster: "c"}
-		m, err := e.Encode(event.Event{Type: event.Updated, Object: o, Time: time.Now(), Resource: schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}})
+		m, err := e.Encode(
+			event.Event{
+				Type:     event.Updated,
+				Object:   o,
+				Time:     time.Now(),
+				Resource: schema.GroupVersionResource{Version: "v1", Resource: "configmaps"},
+			},
+		)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -48,7 +62,13 @@ func lettersOf(t *testing.T, state, sink string, sizes ...int) *deadletter.Store
 func smallServer(t *testing.T) (url string, js jetstream.JetStream) {
 	t.Helper()
 	srv, err := server.NewServer(&server.Options{
-		Host: "127.0.0.1", Port: server.RANDOM_PORT, JetStream: true, StoreDir: t.TempDir(), MaxPayload: 20_000, NoLog: true, NoSigs: true,
+		Host:       "127.0.0.1",
+		Port:       server.RANDOM_PORT,
+		JetStream:  true,
+		StoreDir:   t.TempDir(),
+		MaxPayload: 20_000,
+		NoLog:      true,
+		NoSigs:     true,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -77,9 +97,23 @@ func TestDeadLetters(t *testing.T) {
 	dir := t.TempDir()
 	state, file := filepath.Join(dir, "state"), filepath.Join(dir, "bridge.yaml")
 	sink := func(name, more string) string {
-		return fmt.Sprintf("  - name: %[1]s\n    deadLetter: {file: {}}\n    nats: {url: %[2]q, subject: \"%[1]s.{group}.{resource}.{namespace}.{name}\", stream: {name: %[1]s, create: true%[3]s}}\n", name, url, more)
+		return fmt.Sprintf(
+			"  - name: %[1]s\n    deadLetter: {file: {}}\n    nats: {url: %[2]q, subject: \"%[1]s.{group}.{resource}.{namespace}.{name}\", stream: {name: %[1]s, create: true%[3]s}}\n",
+			name,
+			url,
+			more,
+		)
 	}
-	text := fmt.Sprintf("cluster: c\nstate: {path: %q}\nsinks:\n", state) + sink("live", "") + sink("last", ", lastPerSubject: true") +
+	text := fmt.Sprintf(
+		"cluster: c\nstate: {path: %q}\nsinks:\n",
+		state,
+	) + sink(
+		"live",
+		"",
+	) + sink(
+		"last",
+		", lastPerSubject: true",
+	) +
 		"  - {name: topic, deadLetter: {topic: dead}, kafka: {brokers: [\"127.0.0.1:1\"]}}\n"
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
@@ -96,7 +130,8 @@ func TestDeadLetters(t *testing.T) {
 	live, last := lettersOf(t, state, "live", 100, 50_000, 200, 300), lettersOf(t, state, "last", 100)
 
 	out, err := run("list")
-	if err != nil || strings.Count(out, "\n") != 6 || !strings.Contains(out, "configmaps/shop/big") || !strings.Contains(out, "  u.3\n") {
+	if err != nil || strings.Count(out, "\n") != 6 || !strings.Contains(out, "configmaps/shop/big") ||
+		!strings.Contains(out, "  u.3\n") {
 		t.Errorf("%v\n%s", err, out)
 	}
 	out, err = run("list", "--sink", "live", "-o", "json")
@@ -107,11 +142,17 @@ func TestDeadLetters(t *testing.T) {
 	if err != nil || json.Unmarshal([]byte(out), &entries) != nil || len(entries) != 4 {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	if e := entries[1]; e.Sink != "live" || e.ID != "u.2" || e.Subject != "configmaps/shop/big" || e.Operation != "updated" || e.Reason != "oversize" || e.Error == "" || e.Bytes < 50_000 {
+	if e := entries[1]; e.Sink != "live" || e.ID != "u.2" || e.Subject != "configmaps/shop/big" ||
+		e.Operation != "updated" ||
+		e.Reason != "oversize" ||
+		e.Error == "" ||
+		e.Bytes < 50_000 {
 		t.Errorf("%+v", e)
 	}
 	out, err = run("show", "u.2")
-	if err != nil || !strings.Contains(out, "\nresourceversion: 2\n") || !strings.Contains(out, strings.Repeat("x", 50_000)) || !strings.Contains(out, "sink:     live\n") {
+	if err != nil || !strings.Contains(out, "\nresourceversion: 2\n") ||
+		!strings.Contains(out, strings.Repeat("x", 50_000)) ||
+		!strings.Contains(out, "sink:     live\n") {
 		t.Errorf("%v\n%.2000s", err, out)
 	}
 	if _, err := command(t, "dead-letters", "list"); err == nil || !strings.Contains(err.Error(), "--config") {
@@ -150,7 +191,9 @@ func TestDeadLetters(t *testing.T) {
 	if !ok || known.code != stillRejected || !strings.Contains(err.Error(), "1 of 3 were rejected again") {
 		t.Errorf("%v", err)
 	}
-	if !strings.Contains(out, "live  u.1  re-sent\nlive  u.2  still rejected: ") || !strings.Contains(out, "max_payload") || !strings.Contains(out, "\nlive  u.3  re-sent\n") {
+	if !strings.Contains(out, "live  u.1  re-sent\nlive  u.2  still rejected: ") ||
+		!strings.Contains(out, "max_payload") ||
+		!strings.Contains(out, "\nlive  u.3  re-sent\n") {
 		t.Errorf("%s", out)
 	}
 	if letters, err := live.List(); err != nil || len(letters) != 1 || letters[0].ID != "u.2" {
@@ -161,7 +204,8 @@ func TestDeadLetters(t *testing.T) {
 		t.Fatal(err)
 	}
 	m, err := stream.GetMsg(t.Context(), 2)
-	if err != nil || m.Header.Get("ce-id") != "u.3" || m.Header.Get("ce-resent") != "true" || m.Header.Get("Nats-Msg-Id") != m.Header.Get("ce-cluster")+"/u.3" {
+	if err != nil || m.Header.Get("ce-id") != "u.3" || m.Header.Get("ce-resent") != "true" ||
+		m.Header.Get("Nats-Msg-Id") != m.Header.Get("ce-cluster")+"/u.3" {
 		t.Errorf("%v, %v", m, err)
 	}
 	if out, err = run("resend", "--sink", "last", "--force", "u.1"); err != nil || out != "last  u.1  re-sent\n" {
@@ -175,7 +219,10 @@ func TestDeadLetters(t *testing.T) {
 // A letter that another command drops meanwhile is no reason to keep the others.
 func TestResendWhatWasDroppedMeanwhile(t *testing.T) {
 	url, _ := smallServer(t)
-	cfg, err := config.Parse("bridge.yaml", fmt.Appendf(nil, "sinks: [{name: live, nats: {url: %q, subject: \"live.{name}\", stream: {create: true}}}]", url))
+	cfg, err := config.Parse(
+		"bridge.yaml",
+		fmt.Appendf(nil, "sinks: [{name: live, nats: {url: %q, subject: \"live.{name}\", stream: {create: true}}}]", url),
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -202,7 +249,14 @@ func TestResendWhatWasDroppedMeanwhile(t *testing.T) {
 // What goes to a stream for dead letters is marked as that of its sink.
 func TestLettersOfASink(t *testing.T) {
 	url, js := smallServer(t)
-	cfg, err := config.Parse("bridge.yaml", fmt.Appendf(nil, "sinks: [{name: live, deadLetter: {subject: dead, stream: DEAD}, nats: {url: %q, stream: {create: true}}}]", url))
+	cfg, err := config.Parse(
+		"bridge.yaml",
+		fmt.Appendf(
+			nil,
+			"sinks: [{name: live, deadLetter: {subject: dead, stream: DEAD}, nats: {url: %q, stream: {create: true}}}]",
+			url,
+		),
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -226,7 +280,11 @@ func TestLettersOfASink(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if m, err := stream.GetMsg(t.Context(), 1); err != nil || m.Header.Get("Nats-Msg-Id") != m.Header.Get("ce-cluster")+"/u.1.letter.live" || m.Header.Get("ce-id") != "u.1" {
+	if m, err := stream.GetMsg(
+		t.Context(),
+		1,
+	); err != nil || m.Header.Get("Nats-Msg-Id") != m.Header.Get("ce-cluster")+"/u.1.letter.live" ||
+		m.Header.Get("ce-id") != "u.1" {
 		t.Errorf("%v, %v", m, err)
 	}
 }
@@ -235,13 +293,19 @@ func TestLettersOfASink(t *testing.T) {
 func TestResendToNobody(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "bridge.yaml")
-	text := fmt.Sprintf("state: {path: %q}\nsinks: [{name: live, deadLetter: {file: {}}, nats: {url: \"nats://127.0.0.1:1\", stream: {create: true}}}]\n", dir)
+	text := fmt.Sprintf(
+		"state: {path: %q}\nsinks: [{name: live, deadLetter: {file: {}}, nats: {url: \"nats://127.0.0.1:1\", stream: {create: true}}}]\n",
+		dir,
+	)
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	letters := lettersOf(t, dir, "live", 100)
 	_, err := command(t, "dead-letters", "resend", "--config", file, "--all", "--timeout", "300ms")
-	if _, rejected := errors.AsType[*exitError](err); err == nil || rejected || !strings.Contains(err.Error(), "connection refused") {
+	if _, rejected := errors.AsType[*exitError](
+		err,
+	); err == nil || rejected ||
+		!strings.Contains(err.Error(), "connection refused") {
 		t.Errorf("%v", err)
 	}
 	if n, _, err := letters.Stats(); n != 1 || err != nil {

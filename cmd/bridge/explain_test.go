@@ -39,11 +39,20 @@ sinks:
 `)
 	pod := `{"kind":"Pod","apiVersion":"v1","metadata":{"name":"web","namespace":"team-a","labels":{"app":"web"},"uid":"u1","resourceVersion":"7"},"status":{"phase":"Running"}}`
 	file := write("pod.json", pod)
-	done := write("done.yaml", "kind: Pod\napiVersion: v1\nmetadata: {name: web, namespace: team-a, uid: u1, resourceVersion: \"8\", labels: {app: web}}\nstatus: {phase: Done}\n")
-	several := write("several.yaml", "---\nkind: Node\napiVersion: v1\nmetadata: {name: n1}\n---\nkind: List\napiVersion: v1\nitems:\n- "+pod+"\n- {kind: Deployment, apiVersion: apps/v1, metadata: {name: web}}\n")
+	done := write(
+		"done.yaml",
+		"kind: Pod\napiVersion: v1\nmetadata: {name: web, namespace: team-a, uid: u1, resourceVersion: \"8\", labels: {app: web}}\nstatus: {phase: Done}\n",
+	)
+	several := write(
+		"several.yaml",
+		"---\nkind: Node\napiVersion: v1\nmetadata: {name: n1}\n---\nkind: List\napiVersion: v1\nitems:\n- "+pod+"\n- {kind: Deployment, apiVersion: apps/v1, metadata: {name: web}}\n",
+	)
 
 	job := func(namespace string) string {
-		return write("job-"+namespace+".json", strings.NewReplacer("Pod", "Job", "v1", "batch/v1", "team-a", namespace).Replace(pod))
+		return write(
+			"job-"+namespace+".json",
+			strings.NewReplacer("Pod", "Job", "v1", "batch/v1", "team-a", namespace).Replace(pod),
+		)
 	}
 
 	explained := func(args ...string) (reports []explain.Report) {
@@ -109,7 +118,15 @@ sinks:
 			t.Errorf("%v:\n%s", tt.args, strings.Join(got, "\n"))
 		}
 	}
-	if out, err := command(t, "explain", "-c", cfg, "--offline", file); err != nil || !strings.Contains(out, "\nsink js (nats)  sent as added\n") || strings.Contains(out, "\x1b") {
+	if out, err := command(
+		t,
+		"explain",
+		"-c",
+		cfg,
+		"--offline",
+		file,
+	); err != nil || !strings.Contains(out, "\nsink js (nats)  sent as added\n") ||
+		strings.Contains(out, "\x1b") {
 		t.Errorf("the table: %v\n%s", err, out)
 	}
 	empty := write("empty.yaml", "---\n")
@@ -126,7 +143,10 @@ sinks:
 		"no apiVersion and kind":                      {write("bare.json", `{"metadata":{"name":"x"}}`)},
 		"no metadata.name":                            {write("nameless.json", `{"kind":"Pod","apiVersion":"v1"}`)},
 	} {
-		if _, err := command(t, append([]string{"explain", "-c", cfg, "--offline"}, args...)...); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := command(
+			t,
+			append([]string{"explain", "-c", cfg, "--offline"}, args...)...); err == nil ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("%v: %v, want %s", args, err, want)
 		}
 	}

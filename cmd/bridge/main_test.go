@@ -95,7 +95,8 @@ func TestOrphanedEventsAreRefused(t *testing.T) {
 	_, checked := command(t, "check", "--config", file)
 	_, run := command(t, "run", "--config", file)
 	for _, err := range []error{checked, run} {
-		if err == nil || !strings.Contains(err.Error(), "1 events of k8s.pods for sink old-name") || !strings.Contains(err.Error(), "put the sink back under its name") {
+		if err == nil || !strings.Contains(err.Error(), "1 events of k8s.pods for sink old-name") ||
+			!strings.Contains(err.Error(), "put the sink back under its name") {
 			t.Error(err)
 		}
 	}

@@ -56,7 +56,10 @@ func requestResync(ctx context.Context, cfg *config.Config, sink string, out io.
 	case ctx.Err() != nil:
 		return errors.New("interrupted; the resync continues in the bridge")
 	case err == nil && len(failed) == 0 && skipped > 0:
-		return &exitError{fmt.Errorf("%s resources were not re-sent completely, see the output above", console.Count(int64(skipped))), 2}
+		return &exitError{
+			fmt.Errorf("%s resources were not re-sent completely, see the output above", console.Count(int64(skipped))),
+			2,
+		}
 	}
 	return errors.Join(append(failed, err)...)
 }

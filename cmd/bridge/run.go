@@ -53,9 +53,11 @@ func newRunCommand(stdout, stderr io.Writer) *cobra.Command {
 			return run(cmd.Context(), cfg, out, stderr)
 		},
 	}
-	cmd.Flags().StringVarP(&path, "config", "c", "", "configuration `file` (empty: watch everything, embedded JetStream in ./data)")
+	cmd.Flags().
+		StringVarP(&path, "config", "c", "", "configuration `file` (empty: watch everything, embedded JetStream in ./data)")
 	cmd.Flags().BoolVar(&lines, "print", false, "print a line for each acknowledged event (default without --config)")
-	cmd.Flags().StringVar(&profiles, "pprof", "", "serve profiles of this process at this `address`, without authentication")
+	cmd.Flags().
+		StringVar(&profiles, "pprof", "", "serve profiles of this process at this `address`, without authentication")
 	_ = cmd.Flags().MarkHidden("pprof") // only for benchmarks
 	return cmd
 }

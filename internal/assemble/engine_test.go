@@ -54,7 +54,8 @@ func TestWithoutAnAPIServer(t *testing.T) {
 	deadline := time.After(20 * time.Second)
 	for {
 		code, body := get(t, b, "/readyz")
-		if code == http.StatusServiceUnavailable && strings.Contains(body, "connection refused") && !strings.Contains(body, "sink js") {
+		if code == http.StatusServiceUnavailable && strings.Contains(body, "connection refused") &&
+			!strings.Contains(body, "sink js") {
 			break
 		}
 		select {

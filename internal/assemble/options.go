@@ -60,7 +60,10 @@ func Sink(cfg *config.Config, s *config.Sink, r *Redaction, d *Destination) engi
 			ContextInData: s.Enrich.As == config.EnrichData, Patch: s.Patch, PartitionKey: d.Key,
 		},
 		Buffer: engine.Buffer{
-			Events: s.Buffer.Events, Bytes: s.Buffer.Bytes, DiskBytes: s.Buffer.Spill.MaxBytes, Overflow: engine.Overflow(s.Buffer.Overflow),
+			Events:    s.Buffer.Events,
+			Bytes:     s.Buffer.Bytes,
+			DiskBytes: s.Buffer.Spill.MaxBytes,
+			Overflow:  engine.Overflow(s.Buffer.Overflow),
 		},
 	}
 }

@@ -155,7 +155,12 @@ func redactionKey(cfg *config.Config) ([]byte, error) {
 			key = trimmed
 		}
 		if len(key) < redact.MinKey {
-			return nil, fmt.Errorf("redactionKeyFile: %s has %d bytes, at least %d are needed (make one: openssl rand -hex 32)", path, len(key), redact.MinKey)
+			return nil, fmt.Errorf(
+				"redactionKeyFile: %s has %d bytes, at least %d are needed (make one: openssl rand -hex 32)",
+				path,
+				len(key),
+				redact.MinKey,
+			)
 		}
 		return key, nil
 	}
@@ -165,10 +170,18 @@ func redactionKey(cfg *config.Config) ([]byte, error) {
 		key, err = makeKey(path)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("key for the fingerprints of secret values: %w (state.path must be a folder that the bridge can write to)", err)
+		return nil, fmt.Errorf(
+			"key for the fingerprints of secret values: %w (state.path must be a folder that the bridge can write to)",
+			err,
+		)
 	}
 	if len(key) < redact.MinKey {
-		return nil, fmt.Errorf("%s: the key has %d bytes, at least %d are needed (restore the file, or remove it for a new key: all fingerprints change then)", path, len(key), redact.MinKey)
+		return nil, fmt.Errorf(
+			"%s: the key has %d bytes, at least %d are needed (restore the file, or remove it for a new key: all fingerprints change then)",
+			path,
+			len(key),
+			redact.MinKey,
+		)
 	}
 	return key, nil
 }

@@ -55,7 +55,10 @@ func TestFingerprintKey(t *testing.T) {
 	if err := os.WriteFile(cfg.RedactionKeyFile, []byte("short"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := NewRedaction(cfg); err == nil || !strings.Contains(err.Error(), "redactionKeyFile") || strings.Contains(err.Error(), "short") {
+	if _, err := NewRedaction(
+		cfg,
+	); err == nil || !strings.Contains(err.Error(), "redactionKeyFile") ||
+		strings.Contains(err.Error(), "short") {
 		t.Errorf("err = %v", err)
 	}
 }
@@ -99,7 +102,11 @@ func TestFiltersSeeWhatIsSent(t *testing.T) {
 		t.Fatal(err)
 	}
 	gvr := schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
-	o, err := object.New([]byte(`{"kind":"Secret","apiVersion":"v1","metadata":{"name":"a","uid":"u","resourceVersion":"1"},"data":{"a":"aHVudGVyMg=="}}`))
+	o, err := object.New(
+		[]byte(
+			`{"kind":"Secret","apiVersion":"v1","metadata":{"name":"a","uid":"u","resourceVersion":"1"},"data":{"a":"aHVudGVyMg=="}}`,
+		),
+	)
 	if err != nil {
 		t.Fatal(err)
 	}

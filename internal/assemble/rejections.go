@@ -44,7 +44,10 @@ func (d *Destination) buildPayloads(s *config.Sink) (sinks.PayloadStore, error) 
 	if s.ClaimCheck.NATS == nil {
 		return d.Sink.(*nats.Sink).PayloadStore(*s.ClaimCheck), nil // the configuration was checked
 	}
-	store, err := nats.NewPayloadStore(nats.Config{Servers: *s.ClaimCheck.NATS, Prober: d.prober, Logger: d.log}, *s.ClaimCheck)
+	store, err := nats.NewPayloadStore(
+		nats.Config{Servers: *s.ClaimCheck.NATS, Prober: d.prober, Logger: d.log},
+		*s.ClaimCheck,
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -55,7 +58,10 @@ func (d *Destination) buildPayloads(s *config.Sink) (sinks.PayloadStore, error) 
 // buildDeadLetterSink makes the sink of a topic or a subject for dead letters.
 func (d *Destination) buildDeadLetterSink(s *config.Sink) (sinks.DeadLetters, error) {
 	place := &s.DeadLetter.LetterPlace
-	sink, err := s.Destination().Letters(s.Name, place).NewSink(d.prober, d.log) // the configuration was checked: there is one
+	sink, err := s.Destination().
+		Letters(s.Name, place).
+		NewSink(d.prober, d.log)
+		// the configuration was checked: there is one
 	if err != nil {
 		return nil, err
 	}

@@ -34,7 +34,9 @@ func TestRefusalsOfTheConfiguration(t *testing.T) {
 			t.Fatal(err)
 		}
 		r, err := d.Rejections(&cfg.Sinks[0], t.TempDir())
-		if err != nil || r.Oversize != want.mode || (r.Payloads != nil) != want.claims || (r.DeadLetters != nil) != want.letters || len(d.Closers) != want.closers {
+		if err != nil || r.Oversize != want.mode || (r.Payloads != nil) != want.claims ||
+			(r.DeadLetters != nil) != want.letters ||
+			len(d.Closers) != want.closers {
 			t.Errorf("%s: %+v with %d connections, %v", text, r, len(d.Closers), err)
 		}
 		if err := d.Close(t.Context()); err != nil {

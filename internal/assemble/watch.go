@@ -33,7 +33,9 @@ func Kubeconfig(path string) (*rest.Config, error) {
 	rules.ExplicitPath = path
 	cfg, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil).ClientConfig()
 	if clientcmd.IsEmptyConfig(err) {
-		return nil, errors.New("not in a Pod, and no kubeconfig found (set kubeconfig in the configuration, or KUBECONFIG, or create ~/.kube/config)")
+		return nil, errors.New(
+			"not in a Pod, and no kubeconfig found (set kubeconfig in the configuration, or KUBECONFIG, or create ~/.kube/config)",
+		)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("kubeconfig: %w", err)
@@ -79,7 +81,10 @@ func NewScope(w *config.Watch) fleet.Scope {
 	scope := fleet.Scope{LabelSelector: w.LabelSelector, FieldSelector: w.FieldSelector}
 	for n, pattern := range config.ParsePatterns(w.Resources) {
 		text := w.Resources[n]
-		scope.Patterns = append(scope.Patterns, fleet.Pattern{Text: text, Match: pattern.Matches, Wildcard: strings.ContainsAny(text, "*?[")})
+		scope.Patterns = append(
+			scope.Patterns,
+			fleet.Pattern{Text: text, Match: pattern.Matches, Wildcard: strings.ContainsAny(text, "*?[")},
+		)
 	}
 	if excluded := config.ParsePatterns(w.Exclude); len(excluded) > 0 {
 		scope.Exclude = excluded.Match

@@ -41,7 +41,10 @@ func Remedy(err error) string {
 	case is(err, syscall.EROFS):
 		return "the volume is mounted read-only: mount it writable, or set state.path to a folder that is writable"
 	case errors.Is(err, fs.ErrPermission):
-		return fmt.Sprintf("make the folder and what is in it writable for user id %d (in Kubernetes: securityContext.fsGroup), or set state.path to another folder", os.Geteuid())
+		return fmt.Sprintf(
+			"make the folder and what is in it writable for user id %d (in Kubernetes: securityContext.fsGroup), or set state.path to another folder",
+			os.Geteuid(),
+		)
 	case errors.Is(err, files.ErrLocked):
 		return "another bridge uses this folder: stop it, or give each bridge a state.path of its own"
 	case errors.Is(err, bolterrors.ErrTimeout):

@@ -32,7 +32,9 @@ func put(key, value string) func(*bbolt.Tx) error {
 
 func get(t *testing.T, f *File, key string) (value string) {
 	t.Helper()
-	if err := f.View(func(tx *bbolt.Tx) error { value = string(tx.Bucket([]byte("b")).Get([]byte(key))); return nil }); err != nil {
+	if err := f.View(
+		func(tx *bbolt.Tx) error { value = string(tx.Bucket([]byte("b")).Get([]byte(key))); return nil },
+	); err != nil {
 		t.Fatal(err)
 	}
 	return value
@@ -69,7 +71,14 @@ func TestAFileIsReplacedAsAWhole(t *testing.T) {
 	path := filepath.Join(dir, "x.db")
 	old := create(t, path, "old")
 	failed := errors.New("failed")
-	if err := Prepare(path, Options{}, func(db *bbolt.DB) error { return errors.Join(db.Update(put("k", "half")), failed) }); !errors.Is(err, failed) {
+	if err := Prepare(
+		path,
+		Options{},
+		func(db *bbolt.DB) error { return errors.Join(db.Update(put("k", "half")), failed) },
+	); !errors.Is(
+		err,
+		failed,
+	) {
 		t.Error(err)
 	}
 	if got := names(t, dir); len(got) != 1 || get(t, old, "k") != "old" {
@@ -112,12 +121,20 @@ func TestOpenFails(t *testing.T) {
 	if _, err := Open(filepath.Join(dir, "none"), quick); !errors.Is(err, fs.ErrNotExist) {
 		t.Error(err)
 	}
-	if _, err := Open(dir, quick); err == nil || errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), "not a regular file") {
+	if _, err := Open(
+		dir,
+		quick,
+	); err == nil || errors.Is(err, ErrDamaged) ||
+		!strings.Contains(err.Error(), "not a regular file") {
 		t.Error(err)
 	}
 	path := filepath.Join(dir, "x.db")
 	create(t, path, "v")
-	if _, err := Open(path, quick); err == nil || !strings.Contains(Explain("open", path, err).Error(), "another program has the file open") {
+	if _, err := Open(
+		path,
+		quick,
+	); err == nil ||
+		!strings.Contains(Explain("open", path, err).Error(), "another program has the file open") {
 		t.Error(err)
 	}
 }
@@ -157,7 +174,10 @@ func TestATransactionAfterOneThatFailed(t *testing.T) {
 	}
 	failed := errors.New("failed")
 	before := transactions()
-	if err := f.Update(func(tx *bbolt.Tx) error { return errors.Join(put("k", "w")(tx), failed) }); !errors.Is(err, failed) || get(t, f, "k") != "v" {
+	if err := f.Update(
+		func(tx *bbolt.Tx) error { return errors.Join(put("k", "w")(tx), failed) },
+	); !errors.Is(err, failed) ||
+		get(t, f, "k") != "v" {
 		t.Errorf("%v, %q", err, get(t, f, "k"))
 	}
 	for i, want := range []int{2, 3} {

@@ -101,7 +101,11 @@ func TestInspect(t *testing.T) {
 			put32(f.b, f.meta+element+8, 5000)
 			sum(f)
 		}, "."},
-		{"more pages than file", func(f boltFile) { put64(f.b, f.meta+element+40, 1<<50); sum(f) }, "pages of 4096 bytes in a file"},
+		{
+			"more pages than file",
+			func(f boltFile) { put64(f.b, f.meta+element+40, 1<<50); sum(f) },
+			"pages of 4096 bytes in a file",
+		},
 		{"fewer pages", func(f boltFile) { put64(f.b, f.meta+element+40, 4); sum(f) }, "page"},
 		{"no pages", func(f boltFile) { put64(f.b, f.meta+element+40, 0); sum(f) }, "0 pages"},
 		{"root is a meta page", func(f boltFile) { put64(f.b, f.meta+element+16, 1); sum(f) }, "page 1 of"},
@@ -190,7 +194,11 @@ func TestInspectFreeList(t *testing.T) {
 		t.Fatal(err)
 	}
 	meta := b[pageHeaderSize:]
-	if second := b[pageSize+pageHeaderSize:]; binary.NativeEndian.Uint64(second[48:]) > binary.NativeEndian.Uint64(meta[48:]) {
+	if second := b[pageSize+pageHeaderSize:]; binary.NativeEndian.Uint64(
+		second[48:],
+	) > binary.NativeEndian.Uint64(
+		meta[48:],
+	) {
 		meta = second
 	}
 	root, list := binary.NativeEndian.Uint64(meta[16:]), int(binary.NativeEndian.Uint64(meta[32:]))*pageSize

@@ -36,5 +36,12 @@ func (c *Config) Auxiliary() []Watch {
 
 // owners are the resources of Kubernetes that own what others run.
 func owners() []string {
-	return []string{"replicasets.apps", "statefulsets.apps", "daemonsets.apps", "deployments.apps", "jobs.batch", "cronjobs.batch"}
+	return []string{
+		"replicasets.apps",
+		"statefulsets.apps",
+		"daemonsets.apps",
+		"deployments.apps",
+		"jobs.batch",
+		"cronjobs.batch",
+	}
 }

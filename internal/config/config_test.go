@@ -35,19 +35,32 @@ func TestDefault(t *testing.T) {
 		Cluster: "local", State: State{"./state"}, HTTP: HTTP{":8080"}, Log: Log{"info", "text"},
 		ShutdownTimeout: 30 * time.Second,
 		Watch:           []Watch{{Resources: []string{"*"}}},
-		Sinks: []Sink{{
-			Name: "nats", Payload: "object", Patch: "json", Content: "binary", Secrets: SecretsFingerprint, Oversize: sinks.OutcomeMetadata,
-			Enrich: Enrich{As: EnrichAttributes},
-			Buffer: Buffer{8192, 32 << 20, "block", Spill{1 << 30}},
-			Destinations: Destinations{NATS: &nats.Config{
-				Embedded: &embedded.Config{Listen: "127.0.0.1:4222", StoreDir: "./data/nats"},
-				Stream: nats.StreamConfig{
-					Name: "K8S", Create: true, Subjects: []string{"k8s.>"}, Replicas: 1, Storage: "file", Discard: "old", DeletionsKeptFor: 24 * time.Hour,
-				},
-				Subject:     "k8s.{cluster}.{group}.{resource}.{namespace}.{name}",
-				MaxInFlight: 512, AckTimeout: 10 * time.Second,
-			}},
-		}},
+		Sinks: []Sink{
+			{
+				Name:     "nats",
+				Payload:  "object",
+				Patch:    "json",
+				Content:  "binary",
+				Secrets:  SecretsFingerprint,
+				Oversize: sinks.OutcomeMetadata,
+				Enrich:   Enrich{As: EnrichAttributes},
+				Buffer:   Buffer{8192, 32 << 20, "block", Spill{1 << 30}},
+				Destinations: Destinations{NATS: &nats.Config{
+					Embedded: &embedded.Config{Listen: "127.0.0.1:4222", StoreDir: "./data/nats"},
+					Stream: nats.StreamConfig{
+						Name:             "K8S",
+						Create:           true,
+						Subjects:         []string{"k8s.>"},
+						Replicas:         1,
+						Storage:          "file",
+						Discard:          "old",
+						DeletionsKeptFor: 24 * time.Hour,
+					},
+					Subject:     "k8s.{cluster}.{group}.{resource}.{namespace}.{name}",
+					MaxInFlight: 512, AckTimeout: 10 * time.Second,
+				}},
+			},
+		},
 	}
 	if diff := cmp.Diff(want, Default()); diff != "" {
 		t.Errorf("Default() (-want +got):\n%s", diff)
@@ -112,7 +125,10 @@ func TestEveryKey(t *testing.T) {
 	if c.Log.Level.Level() != slog.LevelDebug {
 		t.Errorf("level %v", c.Log.Level.Level())
 	}
-	if diff := cmp.Diff(map[string]string{"cleanup.policy": "compact", "retention.ms": "604800000", "x": "true"}, c.Sinks[1].Kafka.CreateTopics.Config); diff != "" {
+	if diff := cmp.Diff(
+		map[string]string{"cleanup.policy": "compact", "retention.ms": "604800000", "x": "true"},
+		c.Sinks[1].Kafka.CreateTopics.Config,
+	); diff != "" {
 		t.Errorf("topic settings (-want +got):\n%s", diff)
 	}
 }
@@ -202,7 +218,8 @@ func TestLoadWithoutFile(t *testing.T) {
 	} {
 		_, err := Load(path)
 		errs, ok := errors.AsType[*strictyaml.Errors](err)
-		if !ok || len(errs.Mistakes) != 1 || !strings.Contains(err.Error(), want) || !strings.HasPrefix(err.Error(), path+": ") {
+		if !ok || len(errs.Mistakes) != 1 || !strings.Contains(err.Error(), want) ||
+			!strings.HasPrefix(err.Error(), path+": ") {
 			t.Errorf("Load(%s): %v, want %q", path, err, want)
 		}
 	}

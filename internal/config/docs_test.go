@@ -55,7 +55,8 @@ func TestDocumentedExamples(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	blocks := regexp.MustCompile("(?s)```yaml\n(.*?)```\n(?:\n```text\n(.*?)```\n)?").FindAllStringSubmatch(string(written), -1)
+	blocks := regexp.MustCompile("(?s)```yaml\n(.*?)```\n(?:\n```text\n(.*?)```\n)?").
+		FindAllStringSubmatch(string(written), -1)
 	if len(blocks) < 3 {
 		t.Fatalf("there are %d examples", len(blocks))
 	}

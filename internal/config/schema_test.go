@@ -145,7 +145,12 @@ const (
 func (g *schemaGenerator) value(typ reflect.Type, tag reflect.StructTag) *schemaNode {
 	if typ == reflect.TypeFor[time.Duration]() {
 		// A number needs its unit, but for 0. None of the durations can be negative.
-		return &schemaNode{Type: []string{"string", "integer"}, Pattern: durationPattern, Minimum: new(int64(0)), Maximum: new(int64(0))}
+		return &schemaNode{
+			Type:    []string{"string", "integer"},
+			Pattern: durationPattern,
+			Minimum: new(int64(0)),
+			Maximum: new(int64(0)),
+		}
 	}
 	switch typ.Kind() {
 	case reflect.Pointer:
@@ -153,7 +158,12 @@ func (g *schemaGenerator) value(typ reflect.Type, tag reflect.StructTag) *schema
 	case reflect.Struct:
 		return g.object(typ)
 	case reflect.Int64:
-		return &schemaNode{Type: []string{"string", "integer"}, Pattern: sizePattern, Minimum: bound(g, tag, "min"), Maximum: bound(g, tag, "max")}
+		return &schemaNode{
+			Type:    []string{"string", "integer"},
+			Pattern: sizePattern,
+			Minimum: bound(g, tag, "min"),
+			Maximum: bound(g, tag, "max"),
+		}
 	case reflect.Slice:
 		if tag.Get("format") == "commas" {
 			return &schemaNode{Type: "string"}
@@ -282,8 +292,13 @@ func TestSchemaRefusesMistakes(t *testing.T) {
 	schema := compiledSchema(t)
 	// What only the validation of Parse can tell, by a word of the message.
 	beyond := []string{
-		`"1e3" is not a valid integer`, "1Ki is too small", "1ms is too small", // a number is one however it is written, a text is none
-		"cannot be used", "has no server", "begins without a stream", "is the name of",
+		`"1e3" is not a valid integer`,
+		"1Ki is too small",
+		"1ms is too small", // a number is one however it is written, a text is none
+		"cannot be used",
+		"has no server",
+		"begins without a stream",
+		"is the name of",
 	}
 	for _, name := range []string{"wrong-types", "unknown-keys", "ranges", "missing", "names", "empty-lists", "secrets", "list", "text"} {
 		data, err := os.ReadFile("testdata/" + name + ".bad.yaml")
@@ -306,7 +321,10 @@ func TestSchemaRefusesMistakes(t *testing.T) {
 		}
 		// And what the schema refuses is a mistake to Parse.
 		for path, why := range refused {
-			if !slices.ContainsFunc(mistakes.Mistakes, func(m *strictyaml.Mistake) bool { return m.Path == path || parent(m.Path) == path }) {
+			if !slices.ContainsFunc(
+				mistakes.Mistakes,
+				func(m *strictyaml.Mistake) bool { return m.Path == path || parent(m.Path) == path },
+			) {
 				t.Errorf("%s: only the schema refuses %q: %s", name, path, why)
 			}
 		}

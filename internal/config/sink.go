@@ -65,7 +65,7 @@ type Sink struct {
 	Enrich Enrich `yaml:"enrich"`
 	// The queue of the sink.
 	Buffer       Buffer `yaml:"buffer"`
-	Destinations `yaml:",inline"`
+	Destinations `       yaml:",inline"`
 }
 
 // Values of Enrich.As.
@@ -111,8 +111,8 @@ type Spill struct {
 // DeadLetter is where rejected events are stored. Set exactly one of `file`, `topic` and `subject`.
 type DeadLetter struct {
 	// Store the events in the state directory, for `bridge dead-letters`.
-	File              *DeadLetterFile `yaml:"file" oneOf:"true"`
-	sinks.LetterPlace `yaml:",inline"`
+	File              *DeadLetterFile `yaml:"file"    oneOf:"true"`
+	sinks.LetterPlace `                yaml:",inline"`
 }
 
 // DeadLetterFile limits the dead letters in the state directory.

@@ -33,15 +33,22 @@ func (c *Config) Validate(at *strictyaml.Section) {
 	validateOverlaps(at, c.Watch)
 	if path := c.RedactionKeyFile; path != "" {
 		if info, err := os.Stat(path); err == nil && info.Size() < redact.MinKey {
-			at.Report("redactionKeyFile", fmt.Sprintf("%q has %d bytes, and the key must have at least %d", path, info.Size(), redact.MinKey),
-				"make one: openssl rand -hex 32")
+			at.Report(
+				"redactionKeyFile",
+				fmt.Sprintf("%q has %d bytes, and the key must have at least %d", path, info.Size(), redact.MinKey),
+				"make one: openssl rand -hex 32",
+			)
 		}
 	}
 	for i := range c.Redact {
 		c.Redact[i].validate(at.At(fmt.Sprintf("redact[%d]", i)))
 	}
 	if len(c.Sinks) == 0 {
-		at.Report("sinks", "is empty: the events would go nowhere", "add a sink, or remove the key to get an embedded JetStream server")
+		at.Report(
+			"sinks",
+			"is empty: the events would go nowhere",
+			"add a sink, or remove the key to get an embedded JetStream server",
+		)
 	}
 	names := map[string]int{}
 	for i := range c.Sinks {
@@ -51,7 +58,11 @@ func (c *Config) Validate(at *strictyaml.Section) {
 		}
 		c.Sinks[i].validate(at.At(key))
 		if first, ok := names[name]; ok && name != "" {
-			at.Report(key+".name", fmt.Sprintf("%q is the name of sinks[%d] too", name, first), "give each sink a name of its own")
+			at.Report(
+				key+".name",
+				fmt.Sprintf("%q is the name of sinks[%d] too", name, first),
+				"give each sink a name of its own",
+			)
 		} else {
 			names[name] = i
 		}
@@ -73,7 +84,11 @@ func (w *Watch) validate(at *strictyaml.Section) {
 		at.Report("labelSelector", oneLine(err), "write it as for kubectl get -l, for instance app in (web, api),tier!=test")
 	}
 	if _, err := fields.ParseSelector(w.FieldSelector); err != nil {
-		at.Report("fieldSelector", oneLine(err), "write it as for kubectl get --field-selector, for instance spec.nodeName=node-1")
+		at.Report(
+			"fieldSelector",
+			oneLine(err),
+			"write it as for kubectl get --field-selector, for instance spec.nodeName=node-1",
+		)
 	}
 }
 
@@ -87,7 +102,11 @@ func (r *Redact) validate(at *strictyaml.Section) {
 	}
 	for i, text := range r.Paths {
 		if _, err := redact.ParsePath(text); err != nil {
-			at.Report(fmt.Sprintf("paths[%d]", i), strictyaml.Quote(text)+" "+oneLine(err), "write it as spec.containers[*].env[*].value")
+			at.Report(
+				fmt.Sprintf("paths[%d]", i),
+				strictyaml.Quote(text)+" "+oneLine(err),
+				"write it as spec.containers[*].env[*].value",
+			)
 		}
 	}
 }
@@ -132,7 +151,10 @@ func remedyFor(key string) string {
 	case "operations":
 		return "write added, updated, deleted or restated"
 	case "ignoreChanges":
-		return "write paths as in metadata.annotations or status.conditions[*].lastHeartbeatTime, or " + strings.Join(filter.ChangePresets(), ", ")
+		return "write paths as in metadata.annotations or status.conditions[*].lastHeartbeatTime, or " + strings.Join(
+			filter.ChangePresets(),
+			", ",
+		)
 	case "onlyChanges":
 		return "write paths as in spec or metadata.labels"
 	default: // when

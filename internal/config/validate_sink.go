@@ -87,7 +87,11 @@ func (s *Sink) validateRejections(at *strictyaml.Section) {
 	switch {
 	case !at.Fine("oversize") || at.HasUnknown():
 	case s.Oversize == sinks.OutcomeClaimCheck && !at.Has("claimCheck"):
-		at.Report("oversize", "is claimCheck, and there is no claimCheck", "add claimCheck: {bucket: k8s-claims, create: true}")
+		at.Report(
+			"oversize",
+			"is claimCheck, and there is no claimCheck",
+			"add claimCheck: {bucket: k8s-claims, create: true}",
+		)
 	case s.Oversize == sinks.OutcomeDeadLetter && !at.Has("deadLetter"):
 		at.Report("oversize", "is deadLetter, and there is no deadLetter", "add deadLetter: {file: {}}")
 	}
@@ -97,7 +101,11 @@ func (s *Sink) validateRejections(at *strictyaml.Section) {
 		}
 		c.Validate(at.At("claimCheck"))
 		if s.Kafka != nil && !at.Has("claimCheck.nats") {
-			at.ReportMissing("claimCheck", "has no NATS server, and the sink is one of Kafka", "add nats: {url: nats://127.0.0.1:4222}")
+			at.ReportMissing(
+				"claimCheck",
+				"has no NATS server, and the sink is one of Kafka",
+				"add nats: {url: nats://127.0.0.1:4222}",
+			)
 		}
 	}
 	if s.DeadLetter != nil && at.Fine("deadLetter") {

@@ -89,16 +89,22 @@ func validateOverlaps(at *strictyaml.Section, watch []Watch) {
 			if other.fields == "" {
 				n, than = j, i
 			}
-			at.Report(fmt.Sprintf("watch[%d].fieldSelector", n),
-				fmt.Sprintf("differs from the one of watch[%d], and both may select the same objects, which are watched only once", than),
-				"use the same fieldSelector for both, or different resources or namespaces, or a filter of the sink instead")
+			at.Report(
+				fmt.Sprintf("watch[%d].fieldSelector", n),
+				fmt.Sprintf(
+					"differs from the one of watch[%d], and both may select the same objects, which are watched only once",
+					than,
+				),
+				"use the same fieldSelector for both, or different resources or namespaces, or a filter of the sink instead",
+			)
 		}
 	}
 }
 
 // conflicts reports whether one watch cannot select what both entries select.
 func (e *entry) conflicts(o *entry) bool {
-	return e.fields != o.fields && !(e.evaluable && o.evaluable) && e.meets(o) && !e.covers(o) && !o.covers(e) && e.sharesResource(o)
+	return e.fields != o.fields && !(e.evaluable && o.evaluable) && e.meets(o) && !e.covers(o) && !o.covers(e) &&
+		e.sharesResource(o)
 }
 
 // meets reports whether a namespace may be in both entries.

@@ -43,7 +43,10 @@ func TestSocketInTheWay(t *testing.T) {
 	if _, err := listenUnix(path); err == nil || !strings.Contains(err.Error(), "which is no socket") {
 		t.Errorf("a file: %v", err)
 	}
-	if _, err := listenUnix(Socket(filepath.Join(dir, strings.Repeat("x", 100)))); err == nil || !strings.Contains(err.Error(), "choose a shorter state.path") {
+	if _, err := listenUnix(
+		Socket(filepath.Join(dir, strings.Repeat("x", 100))),
+	); err == nil ||
+		!strings.Contains(err.Error(), "choose a shorter state.path") {
 		t.Errorf("a long path: %v", err)
 	}
 	if Listen(dir, nil, slog.New(slog.DiscardHandler)) != nil {

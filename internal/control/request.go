@@ -28,18 +28,28 @@ type ResyncReport struct {
 // with the first error of each.
 func RequestResync(ctx context.Context, state, sink string, each func(*ResyncReport) error) error {
 	path := Socket(state)
-	client := http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return new(net.Dialer).DialContext(ctx, "unix", path)
-	}}}
+	client := http.Client{
+		Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "unix", path)
+		}},
+	}
 	defer client.CloseIdleConnections()
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://bridge/resync?sink="+url.QueryEscape(sink), nil)
+	request, err := http.NewRequestWithContext(
+		ctx,
+		http.MethodPost,
+		"http://bridge/resync?sink="+url.QueryEscape(sink),
+		nil,
+	)
 	if err != nil {
 		return err
 	}
 	response, err := client.Do(request)
 	switch {
 	case errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED):
-		return fmt.Errorf("no bridge runs with this state.path on this machine (nobody listens on %s): start it, or give the configuration that it runs with", path)
+		return fmt.Errorf(
+			"no bridge runs with this state.path on this machine (nobody listens on %s): start it, or give the configuration that it runs with",
+			path,
+		)
 	case errors.Is(err, os.ErrPermission):
 		return fmt.Errorf("the socket of the bridge is for the user that it runs as: %w", err)
 	case err != nil:

@@ -41,7 +41,11 @@ func Listen(state string, handler http.Handler, log *slog.Logger) *Server {
 // listenUnix listens on a socket that only the user of the process can reach. It replaces a socket that a process left.
 func listenUnix(path string) (net.Listener, error) {
 	if len(path) > longestSocket {
-		return nil, fmt.Errorf("its path has %d bytes, and a socket's can have %d: choose a shorter state.path", len(path), longestSocket)
+		return nil, fmt.Errorf(
+			"its path has %d bytes, and a socket's can have %d: choose a shorter state.path",
+			len(path),
+			longestSocket,
+		)
 	}
 	if info, err := os.Lstat(path); err == nil {
 		if info.Mode().Type() != os.ModeSocket {

@@ -140,8 +140,13 @@ func (e *examination) checkTLS(kube *rest.Config, address string, state *tls.Con
 		e.warn(sinks.StepTLS, address, tls.VersionName(state.Version)+"; the server certificate is not verified",
 			"replace insecure-skip-tls-verify in the kubeconfig with certificate-authority")
 	default:
-		e.checkExpiry(sinks.StepTLS, address, tls.VersionName(state.Version)+"; server certificate ", state.PeerCertificates[0],
-			"renew the certificate of the API server")
+		e.checkExpiry(
+			sinks.StepTLS,
+			address,
+			tls.VersionName(state.Version)+"; server certificate ",
+			state.PeerCertificates[0],
+			"renew the certificate of the API server",
+		)
 	}
 	config, err := rest.TLSConfigFor(kube)
 	if err != nil || config == nil || config.GetClientCertificate == nil {
@@ -175,7 +180,12 @@ func (e *examination) authenticate(ctx context.Context, client rest.Interface) b
 	}
 	switch user := review.Status.UserInfo.Username; {
 	case apierrors.IsUnauthorized(err):
-		e.fail(sinks.StepAuthenticate, "", err, "renew the token or certificate in the kubeconfig, or create the service account")
+		e.fail(
+			sinks.StepAuthenticate,
+			"",
+			err,
+			"renew the token or certificate in the kubeconfig, or create the service account",
+		)
 		return false
 	case apierrors.IsForbidden(err), apierrors.IsNotFound(err):
 		e.ok(sinks.StepAuthenticate, "", "the API server does not report the user name of the bridge")

@@ -25,11 +25,31 @@ import (
 func findings() Report {
 	return Report{
 		{"API server", diagnose.Finding{Step: "connect", Target: "a:1", Detail: "connected"}},
-		{"API server", diagnose.Finding{Step: "watch", Target: "pods", Detail: "get is not allowed: that is noticed late, and not at once", Warn: true, Remedy: "grant what it needs, and some more words"}},
-		{"sink \u00e4", diagnose.Finding{
-			Step: "TLS", Target: "a-broker-with-a-very-long-name.example.com:9093", Detail: "once",
-			Err: &sinks.ConnectError{Step: "TLS", Address: "elsewhere", Remedy: "not here", Err: errors.New("a-word-that-is-longer-than-the-line-has-room-for it")}, Remedy: "mend",
-		}},
+		{
+			"API server",
+			diagnose.Finding{
+				Step:   "watch",
+				Target: "pods",
+				Detail: "get is not allowed: that is noticed late, and not at once",
+				Warn:   true,
+				Remedy: "grant what it needs, and some more words",
+			},
+		},
+		{
+			"sink \u00e4",
+			diagnose.Finding{
+				Step:   "TLS",
+				Target: "a-broker-with-a-very-long-name.example.com:9093",
+				Detail: "once",
+				Err: &sinks.ConnectError{
+					Step:    "TLS",
+					Address: "elsewhere",
+					Remedy:  "not here",
+					Err:     errors.New("a-word-that-is-longer-than-the-line-has-room-for it"),
+				},
+				Remedy: "mend",
+			},
+		},
 		{"sink \u00e4", diagnose.Finding{Step: "stream", Err: errors.New("gone"), Remedy: "look"}},
 	}
 }
@@ -66,7 +86,8 @@ sink ` + "\u00e4" + `
 		t.Fatal(err)
 	}
 	plainText := regexp.MustCompile("\x1b\\[[0-9]*m").ReplaceAllString(colored.String(), "")
-	if plainText != out.String() || !strings.Contains(colored.String(), "\x1b[31mFAILED ") || !strings.Contains(colored.String(), "\x1b[32mok     ") {
+	if plainText != out.String() || !strings.Contains(colored.String(), "\x1b[31mFAILED ") ||
+		!strings.Contains(colored.String(), "\x1b[32mok     ") {
 		t.Errorf("with colors:\n%s", colored.String())
 	}
 }
@@ -87,8 +108,13 @@ func TestWriteJSON(t *testing.T) {
 		t.Errorf("counts: %+v", got)
 	}
 	want := map[string]string{
-		"area": "sink \u00e4", "step": "TLS", "target": "a-broker-with-a-very-long-name.example.com:9093", "result": "failed", "detail": "once",
-		"error": "once: a-word-that-is-longer-than-the-line-has-room-for it", "remedy": "mend",
+		"area":   "sink \u00e4",
+		"step":   "TLS",
+		"target": "a-broker-with-a-very-long-name.example.com:9093",
+		"result": "failed",
+		"detail": "once",
+		"error":  "once: a-word-that-is-longer-than-the-line-has-room-for it",
+		"remedy": "mend",
 	}
 	if diff := cmp.Diff(want, got.Findings[2]); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
@@ -140,12 +166,18 @@ func TestTheOwnerOfAName(t *testing.T) {
 			t.Fatal(found)
 		}
 		f := Finding{"", found[0]}
-		if f.Step != sinks.StepName || f.Result() != c.result || !strings.Contains(f.text(), c.text) || f.Result() != "ok" && f.Remedy == "" {
+		if f.Step != sinks.StepName || f.Result() != c.result || !strings.Contains(f.text(), c.text) ||
+			f.Result() != "ok" && f.Remedy == "" {
 			t.Errorf("%+v: %s, %s; %s", c, f.Result(), f.text(), f.Remedy)
 		}
 	}
 	broken := &named{identified: identified{checked: checked{found: []diagnose.Finding{{Err: errors.New("away")}}}}}
-	if found := (&examination{Options: Options{Config: localConfig(t)}}).checkSink(t.Context(), &NamedSink{Sink: broken}); len(found) != 1 {
+	if found := (&examination{Options: Options{Config: localConfig(t)}}).checkSink(
+		t.Context(),
+		&NamedSink{Sink: broken},
+	); len(
+		found,
+	) != 1 {
 		t.Errorf("an unavailable destination was asked for the name: %v", found)
 	}
 }
@@ -165,9 +197,17 @@ func TestAnotherDestination(t *testing.T) {
 	}
 	for name, want := range map[string]bool{"stream A": false, "stream B": true, "": false} {
 		sink := NamedSink{Name: "live", Sink: &identified{checked{found: []diagnose.Finding{{Step: sinks.StepStream}}}, name}}
-		report := Examine(t.Context(), Options{Config: cfg, Sinks: []NamedSink{sink}, Kube: func() (*rest.Config, error) { return nil, errors.New("no kubeconfig") }})
+		report := Examine(
+			t.Context(),
+			Options{
+				Config: cfg,
+				Sinks:  []NamedSink{sink},
+				Kube:   func() (*rest.Config, error) { return nil, errors.New("no kubeconfig") },
+			},
+		)
 		found := slices.ContainsFunc(report, func(f Finding) bool {
-			return f.Step == stepDestination && f.Result() == "warning" && strings.Contains(f.Detail, "stream A") && strings.Contains(f.Detail, "initial list")
+			return f.Step == stepDestination && f.Result() == "warning" && strings.Contains(f.Detail, "stream A") &&
+				strings.Contains(f.Detail, "initial list")
 		})
 		if found != want {
 			t.Errorf("%q: %v", name, report)
@@ -186,7 +226,10 @@ func TestSize(t *testing.T) {
 // outcome examines without an API server and gives the finding of a step.
 func outcome(t *testing.T, cfg *config.Config, area, step string, more ...NamedSink) Finding {
 	t.Helper()
-	report := Examine(t.Context(), Options{Config: cfg, Sinks: more, Kube: func() (*rest.Config, error) { return nil, errors.New("no kubeconfig") }})
+	report := Examine(
+		t.Context(),
+		Options{Config: cfg, Sinks: more, Kube: func() (*rest.Config, error) { return nil, errors.New("no kubeconfig") }},
+	)
 	for _, f := range report {
 		if f.Area == area && f.Step == step {
 			return f
@@ -208,7 +251,13 @@ func TestState(t *testing.T) {
 	if f := outcome(t, cfg, "API server", "kubeconfig"); f.Err == nil || f.Remedy == "" {
 		t.Errorf("no kubeconfig: %+v", f)
 	}
-	if f := outcome(t, cfg, "state", "directory"); f.Result() != "ok" || !strings.Contains(f.Detail, "will create it in "+filepath.Dir(filepath.Dir(cfg.State.Path))) {
+	if f := outcome(
+		t,
+		cfg,
+		"state",
+		"directory",
+	); f.Result() != "ok" ||
+		!strings.Contains(f.Detail, "will create it in "+filepath.Dir(filepath.Dir(cfg.State.Path))) {
 		t.Errorf("no directory: %+v", f)
 	}
 	store, err := checkpoint.Open(checkpoint.Options{Path: cfg.State.Path})
@@ -218,7 +267,13 @@ func TestState(t *testing.T) {
 	if err := store.BeginCluster("another"); err != nil {
 		t.Fatal(err)
 	}
-	if f := outcome(t, cfg, "state", "checkpoint"); f.Result() != "warning" || !strings.Contains(f.Detail, "a bridge uses it") {
+	if f := outcome(
+		t,
+		cfg,
+		"state",
+		"checkpoint",
+	); f.Result() != "warning" ||
+		!strings.Contains(f.Detail, "a bridge uses it") {
 		t.Errorf("in use: %+v", f)
 	}
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
@@ -279,8 +334,13 @@ func TestSinks(t *testing.T) {
 	all := []NamedSink{
 		{Name: "plain"},
 		{
-			Name: "bad", Sink: &checked{found: []diagnose.Finding{{Step: "connect", Err: errors.New("taken")}, {Step: "stream", Err: errors.New("gone")}}},
-			Additional: []diagnose.Checker{&checked{found: []diagnose.Finding{{Step: "topic", Err: errors.New("of dead letters")}}}},
+			Name: "bad",
+			Sink: &checked{
+				found: []diagnose.Finding{{Step: "connect", Err: errors.New("taken")}, {Step: "stream", Err: errors.New("gone")}},
+			},
+			Additional: []diagnose.Checker{
+				&checked{found: []diagnose.Finding{{Step: "topic", Err: errors.New("of dead letters")}}},
+			},
 		},
 	}
 	if f := outcome(t, cfg, "sink bad", "topic", all...); f.Err == nil {
@@ -295,7 +355,13 @@ func TestSinks(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer store.Close()
-	if f := outcome(t, cfg, "sink bad", "destination", all...); f.Result() != "ok" || !strings.Contains(f.Detail, "is running") {
+	if f := outcome(
+		t,
+		cfg,
+		"sink bad",
+		"destination",
+		all...); f.Result() != "ok" ||
+		!strings.Contains(f.Detail, "is running") {
 		t.Errorf("the running bridge's own server: %+v", f)
 	}
 	if f := outcome(t, cfg, "sink plain", "destination", all...); f.Result() != "ok" {

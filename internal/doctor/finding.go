@@ -86,7 +86,14 @@ func (r Report) WriteJSON(w io.Writer) error {
 	}
 	out.OK, out.Warnings, out.Failed = r.Count()
 	for n := range r {
-		f := finding{Area: r[n].Area, Step: r[n].Step, Target: r[n].Target, Result: r[n].Result(), Detail: r[n].Detail, Remedy: r[n].Remedy}
+		f := finding{
+			Area:   r[n].Area,
+			Step:   r[n].Step,
+			Target: r[n].Target,
+			Result: r[n].Result(),
+			Detail: r[n].Detail,
+			Remedy: r[n].Remedy,
+		}
 		if r[n].Err != nil {
 			f.Result, f.Error = "failed", r[n].text()
 		}

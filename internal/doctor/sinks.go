@@ -33,7 +33,9 @@ func (e *examination) checkSink(ctx context.Context, s *NamedSink) (found []diag
 		return c.Name == s.Name && c.NATS != nil && c.NATS.Embedded != nil
 	})
 	if embedded && e.running {
-		return []diagnose.Finding{{Step: stepDestination, Detail: "not checked: a bridge with this embedded server is running"}}
+		return []diagnose.Finding{
+			{Step: stepDestination, Detail: "not checked: a bridge with this embedded server is running"},
+		}
 	}
 	if checker, ok := s.Sink.(diagnose.Checker); ok {
 		found = checker.Check(ctx)
@@ -57,9 +59,12 @@ func (e *examination) checkDestination(s *NamedSink) {
 	if !ok || before == "" || d.Destination() == "" || d.Destination() == before {
 		return
 	}
-	e.warn(stepDestination, d.Destination(),
+	e.warn(
+		stepDestination,
+		d.Destination(),
 		"the destination has changed, it was "+before+": the sink will send its spilled events and then an initial list of all objects",
-		"no action needed if this is intended; nothing more will be sent to the previous destination")
+		"no action needed if this is intended; nothing more will be sent to the previous destination",
+	)
 }
 
 // checkName reports which cluster has registered the cluster's name at the destination of a sink. It returns nil if the
@@ -72,7 +77,11 @@ func (e *examination) checkName(ctx context.Context, s *NamedSink) []diagnose.Fi
 	owner := sinks.Owner{Cluster: e.Config.Cluster, UID: e.cluster}
 	registered, err := reader.ReadName(ctx, owner.Cluster)
 	f := diagnose.Finding{Step: sinks.StepName, Target: owner.Cluster}
-	f.Detail = fmt.Sprintf("registered by the cluster with uid %s at %s", registered.UID, registered.Since.UTC().Format(time.RFC3339))
+	f.Detail = fmt.Sprintf(
+		"registered by the cluster with uid %s at %s",
+		registered.UID,
+		registered.Since.UTC().Format(time.RFC3339),
+	)
 	switch {
 	case err != nil:
 		f.Warn, f.Detail = true, "cannot read which cluster has registered this name: "+err.Error()

@@ -25,7 +25,10 @@ const (
 func OrphanedEvents(cfg *config.Config) (remedy string, err error) {
 	for _, pattern := range []string{"spill-*.db", "dead-letters-*.db"} {
 		if paths, _ := filepath.Glob(filepath.Join(cfg.State.Path, pattern)); len(paths) > 0 {
-			return earlierRemedy, fmt.Errorf("%s has events in the format of an earlier version, which this one cannot read", paths[0])
+			return earlierRemedy, fmt.Errorf(
+				"%s has events in the format of an earlier version, which this one cannot read",
+				paths[0],
+			)
 		}
 	}
 	var errs []error
@@ -39,7 +42,8 @@ func OrphanedEvents(cfg *config.Config) (remedy string, err error) {
 		}
 		for _, path := range paths {
 			name := strings.TrimSuffix(strings.TrimPrefix(filepath.Base(path), kind.prefix), kind.suffix)
-			if strings.Contains(name, ".") || slices.ContainsFunc(cfg.Sinks, func(s config.Sink) bool { return s.Name == name }) {
+			if strings.Contains(name, ".") ||
+				slices.ContainsFunc(cfg.Sinks, func(s config.Sink) bool { return s.Name == name }) {
 				continue // a quarantined file, or a sink of the configuration
 			}
 			if events, of := kind.peek(path, name); events > 0 {

@@ -59,7 +59,10 @@ func TestOrphanedEvents(t *testing.T) {
 	if n := spillBytes(dir, "here"); n < 4096 {
 		t.Errorf("the spill takes %d bytes", n)
 	}
-	if err := os.Rename(filepath.Join(dir, "spill-gone"), filepath.Join(dir, "spill-gone.damaged-20260101T000000Z")); err != nil {
+	if err := os.Rename(
+		filepath.Join(dir, "spill-gone"),
+		filepath.Join(dir, "spill-gone.damaged-20260101T000000Z"),
+	); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := OrphanedEvents(cfg); err != nil {
@@ -72,14 +75,23 @@ func TestOrphanedEvents(t *testing.T) {
 			t.Fatal(err)
 		}
 		m := &event.Message{Type: event.Added, ID: "1"}
-		err = store.Park([]parked.Parking{{Destination: "k8s.pods", Message: m}, {Destination: "k8s.pods", Message: m}, {Destination: "k8s.nodes", Message: m}})
+		err = store.Park(
+			[]parked.Parking{
+				{Destination: "k8s.pods", Message: m},
+				{Destination: "k8s.pods", Message: m},
+				{Destination: "k8s.nodes", Message: m},
+			},
+		)
 		if err := errors.Join(err, store.Close()); err != nil {
 			t.Fatal(err)
 		}
 	}
 	_, err = OrphanedEvents(cfg)
 	if err == nil || !strings.Contains(err.Error(), "spill-gone holds 5 events for sink gone") ||
-		!strings.Contains(err.Error(), "parked-left.db holds 3 events of k8s.pods, k8s.nodes for sink left") || strings.Contains(err.Error(), "here.db") {
+		!strings.Contains(
+			err.Error(),
+			"parked-left.db holds 3 events of k8s.pods, k8s.nodes for sink left",
+		) || strings.Contains(err.Error(), "here.db") {
 		t.Errorf("OrphanedEvents = %v", err)
 	}
 }
@@ -94,7 +106,8 @@ func TestFileOfAnEarlierVersion(t *testing.T) {
 		}
 		cfg := &config.Config{State: config.State{Path: dir}, Sinks: []config.Sink{{Name: "here"}}}
 		remedy, err := OrphanedEvents(cfg)
-		if err == nil || !strings.Contains(err.Error(), file+" has events in the format of an earlier version") || !strings.Contains(remedy, "remove the file") {
+		if err == nil || !strings.Contains(err.Error(), file+" has events in the format of an earlier version") ||
+			!strings.Contains(remedy, "remove the file") {
 			t.Errorf("OrphanedEvents = %q, %v", remedy, err)
 		}
 	}

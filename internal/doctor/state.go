@@ -128,8 +128,12 @@ func (e *examination) checkCheckpoint(ctx context.Context, dir string) {
 		e.warn(stepCheckpoint, "", fmt.Sprintf("a bridge uses it; last written %s ago", age(s.LastCommit)),
 			"if that is a different bridge, give each bridge its own state.path")
 	case s.Unusable != "":
-		e.warn(stepCheckpoint, "", "it will be quarantined: "+s.Unusable,
-			"restore the file from a backup if there is one; without it, the bridge does not know what was deleted in the meantime")
+		e.warn(
+			stepCheckpoint,
+			"",
+			"it will be quarantined: "+s.Unusable,
+			"restore the file from a backup if there is one; without it, the bridge does not know what was deleted in the meantime",
+		)
 	case e.cluster != "" && s.ClusterUID != "" && s.ClusterUID != checkpoint.UnknownCluster && s.ClusterUID != e.cluster:
 		e.warn(stepCheckpoint, "",
 			fmt.Sprintf("it belongs to another cluster (%q, uid %s) and will be quarantined", s.ClusterName, s.ClusterUID),
@@ -143,7 +147,12 @@ func (e *examination) checkCheckpoint(ctx context.Context, dir string) {
 // checkResume checks whether watches can resume from the checkpoint. It tries the source with the lowest
 // resourceVersion.
 func (e *examination) checkResume(ctx context.Context, s checkpoint.Summary) {
-	detail := fmt.Sprintf("%s, %v, last written %s ago", counted(len(s.States), "resource"), size(s.SizeBytes), age(s.LastCommit))
+	detail := fmt.Sprintf(
+		"%s, %v, last written %s ago",
+		counted(len(s.States), "resource"),
+		size(s.SizeBytes),
+		age(s.LastCommit),
+	)
 	if len(s.States) == 0 || e.client == nil {
 		e.ok(stepCheckpoint, "", detail)
 		return

@@ -37,7 +37,12 @@ func (e *examination) checkWatches(ctx context.Context, disco discovery.Discover
 	}
 	e.ok("discover", "", counted(len(preview.Watched), "resource")+" to watch")
 	for _, problem := range preview.Problems {
-		e.fail("discover", "", errors.New(problem), "correct `watch` in the configuration, or install what defines the resource")
+		e.fail(
+			"discover",
+			"",
+			errors.New(problem),
+			"correct `watch` in the configuration, or install what defines the resource",
+		)
 	}
 	for gv, err := range preview.Silent {
 		e.warn("discover", gv.String(), "the aggregated API server does not answer: "+err.Error(),
@@ -118,7 +123,11 @@ func (e *examination) checkWatched(ctx context.Context, w *fleet.Watched) diagno
 }
 
 // try sends the requests of an informer. It returns the verbs that are forbidden, and what the other requests found.
-func (e *examination) try(ctx context.Context, w *fleet.Watched, verbs []string) (forbidden, found []string, err error) {
+func (e *examination) try(
+	ctx context.Context,
+	w *fleet.Watched,
+	verbs []string,
+) (forbidden, found []string, err error) {
 	requests := map[string]func(context.Context, *fleet.Watched) (string, error){
 		"get": e.getProbe, "list": e.countObjects, "watch": e.openWatch,
 	}
@@ -144,7 +153,11 @@ func (e *examination) getProbe(ctx context.Context, w *fleet.Watched) (string, e
 	if w.Namespaced && namespace == "" {
 		namespace = metav1.NamespaceDefault
 	}
-	err := e.client.Get().AbsPath(informer.ResourcePath(w.Resource, namespace), informer.ProbeName).MaxRetries(0).Do(ctx).Error()
+	err := e.client.Get().
+		AbsPath(informer.ResourcePath(w.Resource, namespace), informer.ProbeName).
+		MaxRetries(0).
+		Do(ctx).
+		Error()
 	if apierrors.IsNotFound(err) || apierrors.IsMethodNotSupported(err) {
 		return "", nil
 	}
@@ -180,7 +193,9 @@ func (e *examination) countObjects(ctx context.Context, w *fleet.Watched) (strin
 func (e *examination) openWatch(ctx context.Context, w *fleet.Watched) (string, error) {
 	if !w.Aggregated {
 		event, err := e.firstEvent(ctx, w, e.Step, metav1.ListOptions{
-			AllowWatchBookmarks: true, SendInitialEvents: new(true), ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan,
+			AllowWatchBookmarks:  true,
+			SendInitialEvents:    new(true),
+			ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan,
 		})
 		if err == nil && event != watch.Bookmark {
 			err = errors.New("the bookmark at the end of the initial list did not arrive")
@@ -199,7 +214,12 @@ const soon = 2 * time.Second
 // firstEvent opens a watch for a name that does not exist, so that the API server sends only bookmarks and errors. It
 // returns the type of the first event, or an error for an error event. The type is empty if there is no event within the
 // time limit.
-func (e *examination) firstEvent(ctx context.Context, w *fleet.Watched, limit time.Duration, options metav1.ListOptions) (watch.EventType, error) {
+func (e *examination) firstEvent(
+	ctx context.Context,
+	w *fleet.Watched,
+	limit time.Duration,
+	options metav1.ListOptions,
+) (watch.EventType, error) {
 	stream, err := e.listWatch(w, "metadata.name="+informer.ProbeName).WatchWithContext(ctx, options)
 	if err != nil {
 		return "", err
@@ -225,6 +245,11 @@ func (e *examination) tryToResume(ctx context.Context, w *fleet.Watched, resourc
 	if err := informer.NewProbe(e.client, w.Resource, w.Namespace, w.Namespaced)(ctx, resourceVersion); err != nil {
 		return err
 	}
-	_, err := e.firstEvent(ctx, w, soon, metav1.ListOptions{ResourceVersion: resourceVersion, TimeoutSeconds: new(int64(1))})
+	_, err := e.firstEvent(
+		ctx,
+		w,
+		soon,
+		metav1.ListOptions{ResourceVersion: resourceVersion, TimeoutSeconds: new(int64(1))},
+	)
 	return err
 }

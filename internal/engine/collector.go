@@ -33,7 +33,11 @@ func (c *stateCollector) Collect(ch chan<- prometheus.Metric) {
 		r.collectLetters(p)
 	}
 	for _, s := range c.informers() {
-		labels := prometheus.Labels{"resource": s.Resource.GroupResource().String(), "watched_namespace": s.Namespace, "selector": s.Selector}
+		labels := prometheus.Labels{
+			"resource":          s.Resource.GroupResource().String(),
+			"watched_namespace": s.Namespace,
+			"selector":          s.Selector,
+		}
 		rows{ch, labels}.collectInformer(s)
 	}
 	for source, sinks := range c.tracker.Lags() {
@@ -88,7 +92,11 @@ func (r rows) collectInformer(s informer.Status) {
 	r.gauge("informer_objects", "Objects that the informer knows.", float64(s.Objects))
 	r.gauge("informer_synced", "1 if the initial list was handed to all sinks.", boolean(s.Synced))
 	r.gauge("informer_resumed", "1 if the watch continued where the checkpoint ended, without a list.", boolean(s.Resumed))
-	r.gauge("informer_checkpoint_refused", "1 if the checkpoint was refused: the cluster has not reached its resourceVersion.", boolean(s.Refused))
+	r.gauge(
+		"informer_checkpoint_refused",
+		"1 if the checkpoint was refused: the cluster has not reached its resourceVersion.",
+		boolean(s.Refused),
+	)
 	r.version("informer_resource_version", "Last resourceVersion that the informer saw.", s.ResourceVersion)
 	r.time("informer_last_contact_timestamp_seconds", "When the informer last heard of the API server.", s.LastContact)
 	r.counter("informer_relists_total", "Lists after the first one: the watch could not be continued.", s.Relists)
@@ -104,7 +112,14 @@ func (r rows) collectParked(p *pipeline) {
 		return
 	}
 	show := func(destination string, events int) {
-		rows{r.ch, prometheus.Labels{"sink": p.name, "destination": destination}}.gauge("parked_events", "Events that wait on disk because their destination, a topic, partition or subject, takes none: a row for each of the first 20 such destinations, and one for all others.", float64(events))
+		rows{
+			r.ch,
+			prometheus.Labels{"sink": p.name, "destination": destination},
+		}.gauge(
+			"parked_events",
+			"Events that wait on disk because their destination, a topic, partition or subject, takes none: a row for each of the first 20 such destinations, and one for all others.",
+			float64(events),
+		)
 	}
 	others := 0
 	for n, part := range p.drain.Unavailable() {
@@ -128,7 +143,11 @@ func (r rows) collectSpill(p *pipeline) {
 	r.gauge("spill_bytes", "Bytes of the events that lie in the sink's spill.", float64(bytes))
 	r.gauge("spill_file_bytes", "Size of the files of the sink's spill.", float64(fileBytes))
 	r.counter("spill_errors_total", "Writes to the spill that failed and were tried again.", errs)
-	r.counter("spill_lost_events_total", "Events in the spill that could not be read back: its files were damaged.", p.unreadable.Load())
+	r.counter(
+		"spill_lost_events_total",
+		"Events in the spill that could not be read back: its files were damaged.",
+		p.unreadable.Load(),
+	)
 }
 
 // collectLetters shows the dead letters, which commands change too.
@@ -150,8 +169,16 @@ func (r rows) collectLag(lag ledger.Lag) {
 	if lag.Open > 0 {
 		seconds = time.Since(lag.Since).Seconds()
 	}
-	r.gauge("unsettled_events", "Events of a source that the sink has not settled: acknowledged, spilled, dropped or refused.", float64(lag.Open))
-	r.version("watermark_resource_version", "The resourceVersion up to which the sink has settled everything of the source.", lag.ResourceVersion)
+	r.gauge(
+		"unsettled_events",
+		"Events of a source that the sink has not settled: acknowledged, spilled, dropped or refused.",
+		float64(lag.Open),
+	)
+	r.version(
+		"watermark_resource_version",
+		"The resourceVersion up to which the sink has settled everything of the source.",
+		lag.ResourceVersion,
+	)
 	r.gauge("watermark_lag_seconds", "For how long the oldest event that the sink has not settled waits.", seconds)
 }
 
@@ -159,6 +186,10 @@ func (r rows) collectCheckpoint(stats checkpoint.Stats) {
 	r.gauge("checkpoint_bytes", "Size of the checkpoint's file.", float64(stats.SizeBytes))
 	r.counter("checkpoint_commits_total", "Transactions of the checkpoint.", stats.Commits)
 	r.counter("checkpoint_errors_total", "Transactions of the checkpoint that failed.", stats.Errors)
-	r.counter("checkpoint_refused_total", "Checkpoint files that were quarantined: corrupt, foreign, of a newer version or of another cluster.", stats.Quarantined)
+	r.counter(
+		"checkpoint_refused_total",
+		"Checkpoint files that were quarantined: corrupt, foreign, of a newer version or of another cluster.",
+		stats.Quarantined,
+	)
 	r.time("checkpoint_last_commit_timestamp_seconds", "When the checkpoint was last written.", stats.LastCommit)
 }

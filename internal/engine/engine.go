@@ -80,7 +80,9 @@ func (e *Engine) openTracker(o Options) (*tracker.Tracker, error) {
 		}
 		of.Sinks = append(of.Sinks, tracker.Sink{Name: s.Name, Filter: text, Lossy: s.Buffer.lossy()})
 	}
-	store, err := checkpoint.Open(checkpoint.Options{Path: o.State, ClusterName: o.Cluster, Privacy: o.Privacy, Logger: o.Logger})
+	store, err := checkpoint.Open(
+		checkpoint.Options{Path: o.State, ClusterName: o.Cluster, Privacy: o.Privacy, Logger: o.Logger},
+	)
 	if err != nil {
 		return nil, err
 	}

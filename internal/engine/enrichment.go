@@ -93,7 +93,9 @@ func (e *enrichment) heldByAnother(gone *informer.Informer, o *object.Object) bo
 		if source == gone.Source().Name {
 			continue
 		}
-		if known, exists, err := i.GetIndexer().GetByKey(o.Key()); err == nil && exists && known.(*object.Object).UID == o.UID {
+		if known, exists, err := i.GetIndexer().
+			GetByKey(o.Key()); err == nil && exists &&
+			known.(*object.Object).UID == o.UID {
 			return true
 		}
 	}

@@ -83,8 +83,12 @@ func TestLeftSelectorIsKnown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := enrichmentFor(t.Context(), enrich.Needs{Owner: true})
 		owned := func(uid string) *object.Object {
-			o, err := object.New([]byte(`{"apiVersion":"v1","kind":"Pod","metadata":{"namespace":"shop","name":"` + uid + `","uid":"` + uid + `","resourceVersion":"1",` +
-				`"ownerReferences":[{"apiVersion":"apps/v1","kind":"ReplicaSet","name":"r","uid":"r"}]}}`))
+			o, err := object.New(
+				[]byte(
+					`{"apiVersion":"v1","kind":"Pod","metadata":{"namespace":"shop","name":"` + uid + `","uid":"` + uid + `","resourceVersion":"1",` +
+						`"ownerReferences":[{"apiVersion":"apps/v1","kind":"ReplicaSet","name":"r","uid":"r"}]}}`,
+				),
+			)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -92,7 +96,9 @@ func TestLeftSelectorIsKnown(t *testing.T) {
 		}
 		watching := func(source string, known ...*object.Object) *informer.Informer {
 			pods := schema.GroupVersionResource{Version: "v1", Resource: "pods"}
-			i := informer.New(informer.Config{Resource: pods, Source: informer.Source{Name: source, Resource: pods}, Known: known, ResumeAt: "1"})
+			i := informer.New(
+				informer.Config{Resource: pods, Source: informer.Source{Name: source, Resource: pods}, Known: known, ResumeAt: "1"},
+			)
 			e.attach(i)
 			for _, o := range known {
 				i.Handlers()[0].OnAdd(o, true)

@@ -41,17 +41,29 @@ func TestEventsPageExamples(t *testing.T) {
 	update := event.Event{Type: event.Updated, Object: exampleState(t, exampleObject)}
 	unseen := exampleState(t, exampleObject)
 	unseen.FinalStateUnknown = true
-	binary, structured := exampleMessage(t, &event.Encoder{}, update), exampleMessage(t, &event.Encoder{Content: event.ContentStructured}, update)
+	binary, structured := exampleMessage(
+		t,
+		&event.Encoder{},
+		update,
+	), exampleMessage(
+		t,
+		&event.Encoder{Content: event.ContentStructured},
+		update,
+	)
 	read := throughJetStream(t, binary, structured)
 	page = withExample(t, page, "On NATS", "text", headersText(read[0], binary)+string(read[0].Data()))
 	page = withExample(t, page, "Structured", "text", headersText(read[1], structured)+wrapped(read[1].Data()))
 
 	change := &event.Encoder{Payload: event.PayloadChange}
 	large, err := event.Reduce(exampleMessage(t, change, event.Event{
-		Type: event.Updated, Object: exampleState(t, exampleObject), Old: exampleState(t, strings.NewReplacer("48213", "48107", "green", "red").Replace(exampleObject)),
+		Type:   event.Updated,
+		Object: exampleState(t, exampleObject),
+		Old:    exampleState(t, strings.NewReplacer("48213", "48107", "green", "red").Replace(exampleObject)),
 	}), event.Marks{
-		Omitted: event.ReasonOversize, Size: 1310766, Ref: "nats-object://k8s-claims/prod-eu-1/6f0c7a52-1d0e-4c77-9a3c-0e6f5f9a5a11.48213.2c26b46b68ffc68f",
-		Digest: "sha256:2c26b46b68ffc68ff99b453c1d30413413422d706483bfa0f98a5e886266e7ae",
+		Omitted: event.ReasonOversize,
+		Size:    1310766,
+		Ref:     "nats-object://k8s-claims/prod-eu-1/6f0c7a52-1d0e-4c77-9a3c-0e6f5f9a5a11.48213.2c26b46b68ffc68f",
+		Digest:  "sha256:2c26b46b68ffc68ff99b453c1d30413413422d706483bfa0f98a5e886266e7ae",
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -86,7 +98,11 @@ func TestEventsPageExamples(t *testing.T) {
 func exampleState(t *testing.T, raw string) *object.Object {
 	t.Helper()
 	list := &object.List{ManagedFields: true}
-	_, _, err := object.NegotiatedSerializer().SupportedMediaTypes()[0].Serializer.Decode([]byte(`{"kind":"List","items":[`+raw+`]}`), nil, list)
+	_, _, err := object.NegotiatedSerializer().SupportedMediaTypes()[0].Serializer.Decode(
+		[]byte(`{"kind":"List","items":[`+raw+`]}`),
+		nil,
+		list,
+	)
 	if err != nil || len(list.Items) != 1 {
 		t.Fatal(err)
 	}
@@ -172,7 +188,16 @@ func throughJetStream(t *testing.T, messages ...*event.Message) (read []jetstrea
 
 func oneThroughJetStream(t *testing.T, m *event.Message) jetstream.Msg {
 	t.Helper()
-	srv, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, JetStream: true, StoreDir: t.TempDir(), NoLog: true, NoSigs: true})
+	srv, err := server.NewServer(
+		&server.Options{
+			Host:      "127.0.0.1",
+			Port:      server.RANDOM_PORT,
+			JetStream: true,
+			StoreDir:  t.TempDir(),
+			NoLog:     true,
+			NoSigs:    true,
+		},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -47,8 +47,15 @@ const partOf = "part of "
 // next one.
 func (r *resyncer) arrive(p *pipeline, name string, ready func() bool) (next string) {
 	if before := p.books.Destination(p.name); before != "" && before != name {
-		p.log.Warn("destination has changed: it is sent what was spilled, and then everything that exists, as an initial list",
-			"before", before, "now", name, "waiting", p.queue.Stats().Items)
+		p.log.Warn(
+			"destination has changed: it is sent what was spilled, and then everything that exists, as an initial list",
+			"before",
+			before,
+			"now",
+			name,
+			"waiting",
+			p.queue.Stats().Items,
+		)
 		r.note(p, partOf+name)
 		ctx, cancel := context.WithCancel(r.ctx)
 		defer cancel()

@@ -60,13 +60,28 @@ var (
 )
 
 // newListener returns the handler. at is the position from which the informer resumes; empty if it begins with a list.
-func newListener(ctx context.Context, p *pipeline, source informer.Source, f *filter.ResourceFilter, ledger *ledger.Ledger, at string) *listener {
+func newListener(
+	ctx context.Context,
+	p *pipeline,
+	source informer.Source,
+	f *filter.ResourceFilter,
+	ledger *ledger.Ledger,
+	at string,
+) *listener {
 	resource := source.Resource
 	return &listener{
-		ctx: ctx, pipeline: p, resource: resource, filter: f, ledger: ledger, source: source.Name, namespace: source.Namespace,
-		selected: source.LabelSelector != "" || source.FieldSelector != "",
-		position: at, inList: at == "",
-		counters: p.metrics.Resource(resource.GroupResource()), log: p.log,
+		ctx:       ctx,
+		pipeline:  p,
+		resource:  resource,
+		filter:    f,
+		ledger:    ledger,
+		source:    source.Name,
+		namespace: source.Namespace,
+		selected:  source.LabelSelector != "" || source.FieldSelector != "",
+		position:  at,
+		inList:    at == "",
+		counters:  p.metrics.Resource(resource.GroupResource()),
+		log:       p.log,
 	}
 }
 
@@ -232,7 +247,10 @@ func (l *listener) push(ev event.Event) (at time.Time) {
 // settledBefore reports whether the sink settled an event before a restart. Deletions that were not seen have no
 // resourceVersion to compare: they are repeated, under their id.
 func (l *listener) settledBefore(ev event.Event) bool {
-	if l.floor == "" || mutant.On("repeat-settled") || ev.Type.IsControl() || ev.Type == event.Restated || ev.InitialList || ev.Object.FinalStateUnknown || leftUnchanged(ev) {
+	if l.floor == "" || mutant.On("repeat-settled") || ev.Type.IsControl() || ev.Type == event.Restated ||
+		ev.InitialList ||
+		ev.Object.FinalStateUnknown ||
+		leftUnchanged(ev) {
 		return false
 	}
 	return !tracker.Past(l.floor, stateVersion(ev)) || l.floor == stateVersion(ev)
@@ -271,8 +289,13 @@ func (l *listener) unencodable(ev event.Event, cause error) *event.Message {
 	l.counters.Rejected.Inc()
 	l.counters.NotSent.Add(1)
 	m := &event.Message{
-		Type: ev.Type, Time: ev.Time, Resource: ev.Resource, Cluster: l.pipeline.encoder.Cluster, ClusterUID: l.pipeline.encoder.ClusterUID,
-		Identity: ev.Object.Identity, ID: string(ev.Object.UID) + "." + ev.Object.ResourceVersion,
+		Type:       ev.Type,
+		Time:       ev.Time,
+		Resource:   ev.Resource,
+		Cluster:    l.pipeline.encoder.Cluster,
+		ClusterUID: l.pipeline.encoder.ClusterUID,
+		Identity:   ev.Object.Identity,
+		ID:         string(ev.Object.UID) + "." + ev.Object.ResourceVersion,
 		Structured: l.pipeline.encoder.Content == event.ContentStructured,
 	}
 	if key := l.pipeline.encoder.PartitionKey; key != nil {

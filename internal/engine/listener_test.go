@@ -27,7 +27,14 @@ var pods = schema.GroupVersionResource{Version: "v1", Resource: "pods"}
 
 func pod(t *testing.T, rv int, phase string) *object.Object {
 	t.Helper()
-	o, err := object.New(fmt.Appendf(nil, `{"kind":"Pod","apiVersion":"v1","metadata":{"name":"web","namespace":"shop","uid":"u1","resourceVersion":"%d"},"status":{"phase":%q}}`, rv, phase))
+	o, err := object.New(
+		fmt.Appendf(
+			nil,
+			`{"kind":"Pod","apiVersion":"v1","metadata":{"name":"web","namespace":"shop","uid":"u1","resourceVersion":"%d"},"status":{"phase":%q}}`,
+			rv,
+			phase,
+		),
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,7 +105,14 @@ var roomy = Buffer{Events: 100, Bytes: 1 << 20, Overflow: "block"}
 func TestListenerAtTheFiltersBorder(t *testing.T) {
 	p := pipelineFor(t, roomy, filter.Rule{Resources: []string{"pods"}, When: "object.status.phase == 'Running'"})
 	l := listen(t.Context(), p)
-	states := []*object.Object{pod(t, 1, "Pending"), pod(t, 2, "Running"), pod(t, 3, "Running"), pod(t, 4, "Failed"), pod(t, 5, "Running"), pod(t, 6, "Running")}
+	states := []*object.Object{
+		pod(t, 1, "Pending"),
+		pod(t, 2, "Running"),
+		pod(t, 3, "Running"),
+		pod(t, 4, "Failed"),
+		pod(t, 5, "Running"),
+		pod(t, 6, "Running"),
+	}
 	l.OnAdd(states[0], true)
 	for n := 1; n < len(states)-1; n++ {
 		l.OnUpdate(states[n-1], states[n])
@@ -214,7 +228,12 @@ func gaugesFollow(t *testing.T, overflow string) {
 	gaveUp := testutil.ToFloat64(c.Dropped) + testutil.ToFloat64(c.Merged)
 	gauge := testutil.ToFloat64(c.Events)
 	if gaps := gauge - (20 - gaveUp); gaveUp < 5 || gaps < 0 || gaps > 2 || gaps > 0 == (overflow == "compact") {
-		t.Errorf("%v dropped, %v merged, the gauge says %v", testutil.ToFloat64(c.Dropped), testutil.ToFloat64(c.Merged), gauge)
+		t.Errorf(
+			"%v dropped, %v merged, the gauge says %v",
+			testutil.ToFloat64(c.Dropped),
+			testutil.ToFloat64(c.Merged),
+			gauge,
+		)
 	}
 	hooks := p.metrics.Hooks()
 	for left := int(gauge); left > 0; {
@@ -280,7 +299,9 @@ func TestListenerSuppresses(t *testing.T) {
 	p.encoder.Payload = event.PayloadChange
 	l := listen(t.Context(), p)
 	states := []*object.Object{pod(t, 1, "Pending"), pod(t, 2, "Running"), pod(t, 3, "Running"), pod(t, 4, "Failed")}
-	moved, err := object.New(bytes.Replace(states[3].Raw, []byte(`"resourceVersion":"4"`), []byte(`"resourceVersion":"5","labels":{"a":"b"}`), 1))
+	moved, err := object.New(
+		bytes.Replace(states[3].Raw, []byte(`"resourceVersion":"4"`), []byte(`"resourceVersion":"5","labels":{"a":"b"}`), 1),
+	)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -28,7 +28,10 @@ func TestLossesOfASpillAreAnnounced(t *testing.T) {
 	p := pipelineFor(t, Buffer{Events: 4, Bytes: 1 << 20, Overflow: "block"})
 	p.books = rememberingBooks{states: []ledger.State{
 		{Source: ledger.Source{Name: "pods", Resource: pods}, Sinks: map[string]string{"test": "7"}},
-		{Source: ledger.Source{Name: "deployments.apps in a", Resource: deployments}, Sinks: map[string]string{"another": "9"}},
+		{
+			Source: ledger.Source{Name: "deployments.apps in a", Resource: deployments},
+			Sinks:  map[string]string{"another": "9"},
+		},
 	}}
 	why := errors.New("checksum")
 	for name, c := range map[string]struct {

@@ -26,7 +26,11 @@ import (
 func TestMetricsPage(t *testing.T) {
 	dir := t.TempDir()
 	e, err := New(Options{
-		Cluster: "c", State: dir, HTTP: "127.0.0.1:0", Kube: &rest.Config{Host: "https://127.0.0.1:1"}, Logger: slog.New(slog.DiscardHandler),
+		Cluster: "c",
+		State:   dir,
+		HTTP:    "127.0.0.1:0",
+		Kube:    &rest.Config{Host: "https://127.0.0.1:1"},
+		Logger:  slog.New(slog.DiscardHandler),
 		Sinks: []Sink{{
 			Name: "js", Encoder: &event.Encoder{}, Destination: stdout.New(io.Discard), Buffer: roomy,
 			Rejections: sinks.Rejections{DeadLetters: &deadletter.Store{Dir: dir + "/letters"}},
@@ -45,7 +49,9 @@ func TestMetricsPage(t *testing.T) {
 	m := metrics.New("", "")
 	m.ForSink("js").Resource(schema.GroupResource{Resource: "pods"}).Suppressed.WithLabelValues("status")
 	m.Registry.MustRegister(&stateCollector{e.pipelines, func() []informer.Status {
-		return []informer.Status{{Resource: schema.GroupVersionResource{Resource: "pods"}, ResourceVersion: "1", LastContact: time.Now()}}
+		return []informer.Status{
+			{Resource: schema.GroupVersionResource{Resource: "pods"}, ResourceVersion: "1", LastContact: time.Now()},
+		}
 	}, e.tracker})
 	families, err := m.Registry.Gather()
 	if err != nil {
@@ -60,7 +66,14 @@ func TestMetricsPage(t *testing.T) {
 		for _, l := range f.GetMetric()[0].GetLabel() {
 			labels = append(labels, "`"+l.GetName()+"`")
 		}
-		fmt.Fprintf(page, "| `%s` | %s | %s | %s |\n", f.GetName(), strings.ToLower(f.GetType().String()), strings.Join(labels, ", "), f.GetHelp())
+		fmt.Fprintf(
+			page,
+			"| `%s` | %s | %s | %s |\n",
+			f.GetName(),
+			strings.ToLower(f.GetType().String()),
+			strings.Join(labels, ", "),
+			f.GetHelp(),
+		)
 	}
 	compareFile(t, "../../docs/metrics.md", page.Bytes())
 }

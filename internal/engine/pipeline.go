@@ -81,10 +81,21 @@ type shared struct {
 // slot that its filter may use.
 func newPipeline(s Sink, of shared, slot int) (*pipeline, error) {
 	p := &pipeline{
-		name: s.Name, encoder: s.Encoder, sink: s.Destination, closers: s.Closers, resync: s.Resync, bounds: s.Buffer, seen: s.Seen,
-		enrich: of.enrichment.forSink(s.Enrich), destinations: make(chan string, 1), restating: make(chan struct{}, 1),
-		metrics: of.metrics.ForSink(s.Name), log: of.log.With("sink", s.Name), books: of.books,
-		old: map[string]*filter.Filter{}, drained: make(chan struct{}),
+		name:         s.Name,
+		encoder:      s.Encoder,
+		sink:         s.Destination,
+		closers:      s.Closers,
+		resync:       s.Resync,
+		bounds:       s.Buffer,
+		seen:         s.Seen,
+		enrich:       of.enrichment.forSink(s.Enrich),
+		destinations: make(chan string, 1),
+		restating:    make(chan struct{}, 1),
+		metrics:      of.metrics.ForSink(s.Name),
+		log:          of.log.With("sink", s.Name),
+		books:        of.books,
+		old:          map[string]*filter.Filter{},
+		drained:      make(chan struct{}),
 	}
 	p.delivering, p.stop = context.WithCancel(context.Background())
 	p.encoder.OnOldMissing = func(err error) {
@@ -108,7 +119,15 @@ func (p *pipeline) open(state string, refusals sinks.Rejections, owner func() si
 		return fmt.Errorf("sink %s: %w", p.name, err)
 	}
 	p.guard = &sinks.Guard{Sink: p.sink, Name: p.name, Logger: p.log, Owner: owner, OnDestination: p.arrived}
-	p.drain = &sinks.Drain{Name: p.name, Sink: p.guard, Queue: p.queue, Rejections: refusals, Parked: parking, Hooks: p.metrics.Hooks(), Logger: p.log}
+	p.drain = &sinks.Drain{
+		Name:       p.name,
+		Sink:       p.guard,
+		Queue:      p.queue,
+		Rejections: refusals,
+		Parked:     parking,
+		Hooks:      p.metrics.Hooks(),
+		Logger:     p.log,
+	}
 	return nil
 }
 
@@ -158,7 +177,13 @@ func (p *pipeline) attach(ctx context.Context, i *informer.Informer, ledger *led
 	}
 	switch {
 	case len(earlier) > 0:
-		l.refilter = &refilter{earlier: earlier, knows: known.Knows(), change: known.Change, objects: i.Objects, sent: map[types.UID]bool{}}
+		l.refilter = &refilter{
+			earlier: earlier,
+			knows:   known.Knows(),
+			change:  known.Change,
+			objects: i.Objects,
+			sent:    map[types.UID]bool{},
+		}
 		if i.Relists() {
 			i.AddEventHandler(l) // what the list shows to have changed comes before the difference
 		} else {
@@ -176,7 +201,10 @@ func (p *pipeline) attach(ctx context.Context, i *informer.Informer, ledger *led
 
 // earlier compiles the filters by which the sink may know a resource, other than its present one. A filter that cannot be
 // read any more is left out; if there is no other, the sink is sent an initial list.
-func (p *pipeline) earlier(resource schema.GroupVersionResource, known tracker.Knowledge) (earlier []*filter.ResourceFilter) {
+func (p *pipeline) earlier(
+	resource schema.GroupVersionResource,
+	known tracker.Knowledge,
+) (earlier []*filter.ResourceFilter) {
 	for _, text := range known.Filters {
 		compiled, ok := p.old[text]
 		if !ok {
@@ -217,7 +245,13 @@ func (p *pipeline) close(ctx context.Context) {
 		}
 	}
 	for _, part := range p.drain.Unavailable() {
-		p.log.Warn("events are parked until their destination takes them", "destination", part.Destination, "events", part.Events)
+		p.log.Warn(
+			"events are parked until their destination takes them",
+			"destination",
+			part.Destination,
+			"events",
+			part.Events,
+		)
 	}
 	if store := p.drain.Parked; store != nil {
 		if err := store.Close(); err != nil {

@@ -30,7 +30,8 @@ func (r *refilter) mayKnow(o *object.Object) bool {
 }
 
 func (r *refilter) isKnown(o *object.Object) bool {
-	return r.knows && o != nil && !slices.ContainsFunc(r.earlier, func(f *filter.ResourceFilter) bool { return !f.Belongs(o) })
+	return r.knows && o != nil &&
+		!slices.ContainsFunc(r.earlier, func(f *filter.ResourceFilter) bool { return !f.Belongs(o) })
 }
 
 // refilterRemoval sends the deletion of an object, or that it left what is watched, before the difference. A process

@@ -14,7 +14,16 @@ import (
 // labelled is a pod with its uid as name and the filters that it passes as labels.
 func labelled(t *testing.T, uid string, rv int, passes string) *object.Object {
 	t.Helper()
-	o, err := object.New(fmt.Appendf(nil, `{"metadata":{"name":%q,"namespace":"shop","uid":%q,"resourceVersion":"%d"},"passes":%q}`, uid, uid, rv, passes))
+	o, err := object.New(
+		fmt.Appendf(
+			nil,
+			`{"metadata":{"name":%q,"namespace":"shop","uid":%q,"resourceVersion":"%d"},"passes":%q}`,
+			uid,
+			uid,
+			rv,
+			passes,
+		),
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -22,7 +31,13 @@ func labelled(t *testing.T, uid string, rv int, passes string) *object.Object {
 }
 
 // refiltering is a listener of a sink that may know what is known by earlier filters, and now has the filter "3".
-func refiltering(t *testing.T, floor string, knows bool, known map[string]*object.Object, earlier ...string) (*pipeline, *listener) {
+func refiltering(
+	t *testing.T,
+	floor string,
+	knows bool,
+	known map[string]*object.Object,
+	earlier ...string,
+) (*pipeline, *listener) {
 	t.Helper()
 	passing := func(n string) filter.Rule { return filter.Rule{When: fmt.Sprintf("object.passes.contains(%q)", n)} }
 	p := pipelineFor(t, roomy, passing("3"))
@@ -37,7 +52,10 @@ func refiltering(t *testing.T, floor string, knows bool, known map[string]*objec
 		return all
 	}}
 	for _, n := range earlier {
-		compiled, mistakes := filter.Compile([]filter.Rule{passing(n)}, filter.Options{Slot: object.Slots, Logger: p.log}) // what they decide is not remembered
+		compiled, mistakes := filter.Compile(
+			[]filter.Rule{passing(n)},
+			filter.Options{Slot: object.Slots, Logger: p.log},
+		) // what they decide is not remembered
 		if len(mistakes) > 0 {
 			t.Fatal(mistakes)
 		}
@@ -63,8 +81,17 @@ func TestRefilterOfAChain(t *testing.T) {
 	p, l := refiltering(t, "10", true, known, "1", "2")
 	l.OnAdd(known["d"], true) // is given with the rest
 	l.OnSynced("10", 8)
-	expectTaken(t, p, "deleted b.2.left.filter.c left at 2", "deleted c.3.left.filter.c left at 3", "added d.4.filter.c initial",
-		"added e.5.filter.c initial", "added f.6.filter.c initial", "deleted g.7.left.filter.c left at 7", "synced synced.c.pods.10")
+	expectTaken(
+		t,
+		p,
+		"deleted b.2.left.filter.c left at 2",
+		"deleted c.3.left.filter.c left at 3",
+		"added d.4.filter.c initial",
+		"added e.5.filter.c initial",
+		"added f.6.filter.c initial",
+		"deleted g.7.left.filter.c left at 7",
+		"synced synced.c.pods.10",
+	)
 	if l.refilter != nil || l.ledger.Lags()["test"].Open != 7 {
 		t.Error("it does not end")
 	}
@@ -78,7 +105,11 @@ func TestRefilterOfAChain(t *testing.T) {
 // A sink that is ahead of the rows is sent the difference when the informer has reached it, made of states that are not older than
 // what the sink was sent.
 func TestRefilterWaitsForTheFloor(t *testing.T) {
-	rows := map[string]*object.Object{"a": labelled(t, "a", 1, "1"), "b": labelled(t, "b", 2, "1"), "c": labelled(t, "c", 3, "1")}
+	rows := map[string]*object.Object{
+		"a": labelled(t, "a", 1, "1"),
+		"b": labelled(t, "b", 2, "1"),
+		"c": labelled(t, "c", 3, "1"),
+	}
 	p, l := refiltering(t, "12", true, rows, "1")
 	l.OnSynced("10", 3)
 	update := func(now *object.Object) {
@@ -89,7 +120,13 @@ func TestRefilterWaitsForTheFloor(t *testing.T) {
 	update(labelled(t, "a", 11, "1"))
 	expectTaken(t, p)
 	update(labelled(t, "b", 12, "13"))
-	expectTaken(t, p, "deleted a.11.left.filter.c left at 11", "deleted c.3.left.filter.c left at 3", "synced synced.c.pods.12")
+	expectTaken(
+		t,
+		p,
+		"deleted a.11.left.filter.c left at 11",
+		"deleted c.3.left.filter.c left at 3",
+		"synced synced.c.pods.12",
+	)
 	update(labelled(t, "a", 13, "3"))
 	expectTaken(t, p, "added a.13")
 
@@ -98,12 +135,24 @@ func TestRefilterWaitsForTheFloor(t *testing.T) {
 	rows["b"] = labelled(t, "b", 12, "1")
 	l.OnSynced("10", 3)
 	update(labelled(t, "b", 15, ""))
-	expectTaken(t, p, "deleted b.15.left.filter.c left at 15", "added a.13.filter.c initial", "deleted c.3.left.filter.c left at 3", "synced synced.c.pods.15")
+	expectTaken(
+		t,
+		p,
+		"deleted b.15.left.filter.c left at 15",
+		"added a.13.filter.c initial",
+		"deleted c.3.left.filter.c left at 3",
+		"synced synced.c.pods.15",
+	)
 }
 
 // The API server has lost its history before the floor: the list is compared by both filters.
 func TestRefilterOverAGap(t *testing.T) {
-	rows := map[string]*object.Object{"a": labelled(t, "a", 1, "1"), "b": labelled(t, "b", 2, "1"), "c": labelled(t, "c", 3, "1"), "d": labelled(t, "d", 4, "1")}
+	rows := map[string]*object.Object{
+		"a": labelled(t, "a", 1, "1"),
+		"b": labelled(t, "b", 2, "1"),
+		"c": labelled(t, "c", 3, "1"),
+		"d": labelled(t, "d", 4, "1"),
+	}
 	p, l := refiltering(t, "12", true, rows, "1")
 	l.OnSynced("10", 3)
 	l.OnGap("10", "20", "gone")
@@ -120,8 +169,17 @@ func TestRefilterOverAGap(t *testing.T) {
 		rows[now.Name] = now
 	}
 	l.OnPosition("20")
-	expectTaken(t, p, "gap gap.c.pods.relist.10.20", "deleted a.deleted", "updated b.11", "deleted c.15.left.filter.c left at 15",
-		"added e.16.filter.c", "deleted d.4.left.filter.c left at 4", "synced synced.c.pods.20")
+	expectTaken(
+		t,
+		p,
+		"gap gap.c.pods.relist.10.20",
+		"deleted a.deleted",
+		"updated b.11",
+		"deleted c.15.left.filter.c left at 15",
+		"added e.16.filter.c",
+		"deleted d.4.left.filter.c left at 4",
+		"synced synced.c.pods.20",
+	)
 }
 
 // A resource that the new filter leaves out as a whole leaves object by object.
@@ -189,8 +247,18 @@ func TestIDsOfAnotherScope(t *testing.T) {
 	l.OnGap("21", "30", "listed again")
 	l.OnAdd(labelled(t, "f", 25, ""), false)
 	l.OnPosition("30")
-	expectTaken(t, p, "gap gap.c.pods.relist.10.20", "deleted a.1.left.filter.w left at 1", "deleted b.17.left left at 17", "updated c.18",
-		"added d.4.filter.w", "added e.21", "gap gap.c.pods.relist.21.30", "added f.25")
+	expectTaken(
+		t,
+		p,
+		"gap gap.c.pods.relist.10.20",
+		"deleted a.1.left.filter.w left at 1",
+		"deleted b.17.left left at 17",
+		"updated c.18",
+		"added d.4.filter.w",
+		"added e.21",
+		"gap gap.c.pods.relist.21.30",
+		"added f.25",
+	)
 }
 
 // The checkpoint gives an earlier filter back as it was: one that let everything pass would make objects leave that were never sent.

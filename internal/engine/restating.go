@@ -129,7 +129,10 @@ func (p *pipeline) delivered(ctx context.Context, c *metrics.Resource, before lo
 		case now.dropped > before.dropped:
 			return false, fmt.Errorf("its end is not marked: the queue dropped %d events meanwhile", now.dropped-before.dropped)
 		case now.merged > before.merged:
-			return false, fmt.Errorf("its end is not marked: the full queue merged %d events meanwhile", now.merged-before.merged)
+			return false, fmt.Errorf(
+				"its end is not marked: the full queue merged %d events meanwhile",
+				now.merged-before.merged,
+			)
 		}
 		return s.Items == 0 || s.Acked-fence.Acked >= int64(fence.Items), nil
 	})

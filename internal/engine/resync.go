@@ -91,7 +91,14 @@ func (r *resyncer) resyncSink(p *pipeline, why string) control.ResyncReport {
 	default:
 		report.Error = "a resync is under way: ask again when it has ended"
 	}
-	log = log.With("objects", report.Objects, "resources", report.Resources, "took", time.Since(began).Round(time.Millisecond))
+	log = log.With(
+		"objects",
+		report.Objects,
+		"resources",
+		report.Resources,
+		"took",
+		time.Since(began).Round(time.Millisecond),
+	)
 	switch {
 	case report.Error != "":
 		log.Warn("resync was not finished", "err", report.Error)

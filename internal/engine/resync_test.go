@@ -49,7 +49,10 @@ func TestRestating(t *testing.T) {
 	if err := json.Unmarshal(batch[1].Data, &info); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(event.SyncedInfo{Resource: "pods", ResourceVersion: "40", Objects: 1, Resync: true, Since: &since}, info); diff != "" {
+	if diff := cmp.Diff(
+		event.SyncedInfo{Resource: "pods", ResourceVersion: "40", Objects: 1, Resync: true, Since: &since},
+		info,
+	); diff != "" {
 		t.Error(diff)
 	}
 	c := p.metrics.Resource(pods.GroupResource())
@@ -168,13 +171,21 @@ func TestRequestResync(t *testing.T) {
 		t.Errorf("the socket: %v, %v", info, err)
 	}
 	reports, err := request(state, "")
-	if diff := cmp.Diff([]control.ResyncReport{{Sink: "test", Error: "nothing is watched yet"}}, reports); diff != "" || err != nil {
+	if diff := cmp.Diff(
+		[]control.ResyncReport{{Sink: "test", Error: "nothing is watched yet"}},
+		reports,
+	); diff != "" ||
+		err != nil {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}
 	if _, err := request(state, "tset"); err == nil || err.Error() != `there is no sink "tset"; there are test` {
 		t.Errorf("another sink: %v", err)
 	}
-	if _, err := request(t.TempDir(), ""); err == nil || !strings.HasPrefix(err.Error(), "no bridge runs with this state.path on this machine") {
+	if _, err := request(
+		t.TempDir(),
+		"",
+	); err == nil ||
+		!strings.HasPrefix(err.Error(), "no bridge runs with this state.path on this machine") {
 		t.Errorf("without a bridge: %v", err)
 	}
 	other := pipelineFor(t, roomy)
@@ -182,11 +193,20 @@ func TestRequestResync(t *testing.T) {
 	r := resyncerFor(t.Context(), other)
 	r.informers = func() []*informer.Informer { return []*informer.Informer{unknown} }
 	reports, err = request(serveControl(t, r), "")
-	if err != nil || len(reports) != 1 || len(reports[0].Skipped) != 1 || !strings.HasPrefix(reports[0].Skipped[0], "pods: its list") {
+	if err != nil || len(reports) != 1 || len(reports[0].Skipped) != 1 ||
+		!strings.HasPrefix(reports[0].Skipped[0], "pods: its list") {
 		t.Errorf("without a resource: %+v, %v", reports, err)
 	}
 	enough := errors.New("enough")
-	if err := control.RequestResync(t.Context(), state, "", func(*control.ResyncReport) error { return enough }); !errors.Is(err, enough) {
+	if err := control.RequestResync(
+		t.Context(),
+		state,
+		"",
+		func(*control.ResyncReport) error { return enough },
+	); !errors.Is(
+		err,
+		enough,
+	) {
 		t.Errorf("who asked has gone: %v", err)
 	}
 }
@@ -195,7 +215,10 @@ func TestRequestResync(t *testing.T) {
 func watching(t *testing.T, p *pipeline, namespace string, failure error, known ...*object.Object) *informer.Informer {
 	t.Helper()
 	c := informer.Config{
-		Resource: pods, Namespace: namespace, NoWatchList: true, Source: informer.Source{Name: "pods in " + namespace, Resource: pods, Namespace: namespace},
+		Resource:    pods,
+		Namespace:   namespace,
+		NoWatchList: true,
+		Source:      informer.Source{Name: "pods in " + namespace, Resource: pods, Namespace: namespace},
 		ListWatch: &cache.ListWatch{
 			ListWithContextFunc:  func(context.Context, metav1.ListOptions) (runtime.Object, error) { return nil, failure },
 			WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) { return watch.NewFake(), nil },

@@ -26,8 +26,15 @@ func (e *Engine) buildSet(o Options) error {
 		return fmt.Errorf("discovery client: %w", err)
 	}
 	e.set = fleet.New(fleet.Config{
-		Client: e.client, Connector: e.connector, Discovery: disco, Scopes: o.Scopes, ManagedFields: o.ManagedFields, Transform: o.Transform, Logger: e.log,
-		State: e.tracker, OnStart: e.attach,
+		Client:        e.client,
+		Connector:     e.connector,
+		Discovery:     disco,
+		Scopes:        o.Scopes,
+		ManagedFields: o.ManagedFields,
+		Transform:     o.Transform,
+		Logger:        e.log,
+		State:         e.tracker,
+		OnStart:       e.attach,
 	})
 	return nil
 }

@@ -40,7 +40,11 @@ func (e *explainer) connect(ctx context.Context) (*apiServer, error) {
 
 // get reads one object with a list, as `bridge run` does. It returns nil if the object does not exist or the selector
 // does not select it.
-func (a *apiServer) get(ctx context.Context, gvr schema.GroupVersionResource, namespace, name, fieldSelector string) (*object.Object, error) {
+func (a *apiServer) get(
+	ctx context.Context,
+	gvr schema.GroupVersionResource,
+	namespace, name, fieldSelector string,
+) (*object.Object, error) {
 	selectors := []string{"metadata.name=" + name}
 	if fieldSelector != "" {
 		selectors = append(selectors, fieldSelector)

@@ -62,7 +62,12 @@ type explainer struct {
 
 // Reports returns a report for each object that args name: either a file, where - is stdin, or a resource and the name
 // of an object in the cluster.
-func (o Options) Reports(ctx context.Context, cfg *config.Config, args []string, stdin io.Reader) (reports []*Report, err error) {
+func (o Options) Reports(
+	ctx context.Context,
+	cfg *config.Config,
+	args []string,
+	stdin io.Reader,
+) (reports []*Report, err error) {
 	switch {
 	case len(args) == 2 && o.Offline:
 		return nil, errors.New("--offline: the object must be in a file")
@@ -143,13 +148,22 @@ func (e *explainer) explain(ctx context.Context, s *subject) (*Report, error) {
 }
 
 // explainSink runs the change through the filters and the encoder of one sink, and asks its destination.
-func (e *explainer) explainSink(ctx context.Context, part engine.Sink, index *enrich.Index, c *config.Sink, s *subject) (Sink, error) {
+func (e *explainer) explainSink(
+	ctx context.Context,
+	part engine.Sink,
+	index *enrich.Index,
+	c *config.Sink,
+	s *subject,
+) (Sink, error) {
 	trial, err := engine.NewTrial(part, index)
 	if err != nil {
 		return Sink{}, err
 	}
 	out := Sink{Name: part.Name, Kind: c.Kind(), Filters: trial.Filter().Explain(s.resource, e.operation, s.old, s.now)}
-	m := trial.Message(ctx, engine.Change{Resource: s.resource, Type: e.operation, Old: s.old, Now: s.now, Selected: s.selected})
+	m := trial.Message(
+		ctx,
+		engine.Change{Resource: s.resource, Type: e.operation, Old: s.old, Now: s.now, Selected: s.selected},
+	)
 	switch {
 	case m == nil:
 		return out, nil

@@ -113,7 +113,11 @@ func (e *explainer) servedOf(state *unstructured.Unstructured) (served discovery
 	if served, ok := e.api.servedAs(gvk); ok {
 		return served, nil, nil
 	}
-	served = discovery.Served{Kind: gvk.Kind, Namespaced: state.GetNamespace() != "" || e.Namespace != "", Versions: []string{gvk.Version}}
+	served = discovery.Served{
+		Kind:       gvk.Kind,
+		Namespaced: state.GetNamespace() != "" || e.Namespace != "",
+		Versions:   []string{gvk.Version},
+	}
 	if e.Resource != "" {
 		pattern, err := filter.ParsePattern(e.Resource)
 		if err != nil {

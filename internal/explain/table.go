@@ -17,7 +17,12 @@ func (r *Report) WriteTable(w io.Writer, style console.Style) error {
 		name = r.Object.Namespace + "/" + name
 	}
 	t.row("", console.Plain, r.Object.Resource+" "+name, console.Bold)
-	about := fmt.Sprintf("%s, %s, %s bytes", r.Operation, strings.TrimSpace(r.Object.APIVersion+" "+r.Object.Kind), console.Count(int64(r.Object.Bytes)))
+	about := fmt.Sprintf(
+		"%s, %s, %s bytes",
+		r.Operation,
+		strings.TrimSpace(r.Object.APIVersion+" "+r.Object.Kind),
+		console.Count(int64(r.Object.Bytes)),
+	)
 	if r.Object.ResourceVersion != "" {
 		about += ", resourceVersion " + r.Object.ResourceVersion
 	}

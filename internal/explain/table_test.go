@@ -20,32 +20,67 @@ var update = flag.Bool("update", false, "rewrite the golden files")
 
 func report() *Report {
 	return &Report{
-		Object:    Object{Resource: "pods", APIVersion: "v1", Kind: "Pod", Namespace: "team-a", Name: "web-0", ResourceVersion: "4711", Bytes: 12345},
-		Operation: "updated", Watched: true,
-		Watch: []Watch{{0, "pods, deployments.apps in team-*", true, "covers the object"}, {1, "*.example.com", false, "does not include pods"}},
+		Object: Object{
+			Resource:        "pods",
+			APIVersion:      "v1",
+			Kind:            "Pod",
+			Namespace:       "team-a",
+			Name:            "web-0",
+			ResourceVersion: "4711",
+			Bytes:           12345,
+		},
+		Operation: "updated",
+		Watched:   true,
+		Watch: []Watch{
+			{0, "pods, deployments.apps in team-*", true, "covers the object"},
+			{1, "*.example.com", false, "does not include pods"},
+		},
 		Notes: []string{"the resource is guessed"},
 		Sinks: []Sink{
 			{Name: "live", Kind: "nats", Sent: true, Operation: "left", Filters: []filter.Verdict{
 				{Rule: 0, Conditions: []filter.Condition{{Field: "resources", Text: "deployments.apps", Found: "pods"}}},
 				{Rule: 1, State: "now", Belongs: true, Sends: true, Conditions: []filter.Condition{
 					{Field: "namespaces", Text: "team-*, !team-b", Found: "team-a", Holds: true},
-					{Field: "when", Text: "object.metadata.labels['app.kubernetes.io/name'] == 'gr\u00fcn' && object.spec.replicas > 3", Holds: true, Error: "no such key: labels"},
+					{
+						Field: "when",
+						Text:  "object.metadata.labels['app.kubernetes.io/name'] == 'gr\u00fcn' && object.spec.replicas > 3",
+						Holds: true,
+						Error: "no such key: labels",
+					},
 				}},
 				{Rule: 2, Sends: true, Belongs: true},
 			}, Message: &Message{
 				ID: "6f0c7a52-1d0e-4c77-9a3c-0e6f5f9a5a11.4711.left", Placement: diagnose.Placement{
-					Stream: "K8S", Subject: "k8s.prod.core.pods.team-a.web-0", Size: 13001, Limit: 1 << 20,
-					Headers: []diagnose.Header{{Name: "ce-id", Value: "6f0c7a52-1d0e-4c77-9a3c-0e6f5f9a5a11.4711.left"}, {Name: "ce-name", Value: "web-0\x1b[2J"}},
+					Stream:  "K8S",
+					Subject: "k8s.prod.core.pods.team-a.web-0",
+					Size:    13001,
+					Limit:   1 << 20,
+					Headers: []diagnose.Header{
+						{Name: "ce-id", Value: "6f0c7a52-1d0e-4c77-9a3c-0e6f5f9a5a11.4711.left"},
+						{Name: "ce-name", Value: "web-0\x1b[2J"},
+					},
 				},
 			}},
 			{Name: "audit", Kind: "kafka", Sent: true, Operation: "updated", Message: &Message{
 				ID: "6f0c.4711", Oversize: "sent with the metadata of the object alone (oversize: metadata)",
 				Placement: diagnose.Placement{
-					Topic: "k8s.pods", Key: "/pods/team-a/web-0", Partition: new(3), Partitions: 6, Size: 2 << 20, Limit: 1 << 20, Tombstone: true,
+					Topic:      "k8s.pods",
+					Key:        "/pods/team-a/web-0",
+					Partition:  new(3),
+					Partitions: 6,
+					Size:       2 << 20,
+					Limit:      1 << 20,
+					Tombstone:  true,
 				},
 				Incomplete: "the settings of topic k8s.pods can't be read: not allowed",
 			}},
-			{Name: "third", Kind: "stdout", Filters: []filter.Verdict{{Rule: 0, Conditions: []filter.Condition{{Field: "operations", Text: "deleted", Found: "updated"}}}}},
+			{
+				Name: "third",
+				Kind: "stdout",
+				Filters: []filter.Verdict{
+					{Rule: 0, Conditions: []filter.Condition{{Field: "operations", Text: "deleted", Found: "updated"}}},
+				},
+			},
 			{Name: "broken", Kind: "nats", Operation: "updated", Error: "the subject is too long"},
 		},
 	}

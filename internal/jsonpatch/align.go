@@ -73,5 +73,15 @@ func identity(element []byte) string {
 
 // ranks returns the members that can identify an element, with their quotes, the most specific first.
 func ranks() [9]string {
-	return [...]string{`"uid"`, `"mountPath"`, `"devicePath"`, `"name"`, `"type"`, `"key"`, `"containerPort"`, `"port"`, `"ip"`}
+	return [...]string{
+		`"uid"`,
+		`"mountPath"`,
+		`"devicePath"`,
+		`"name"`,
+		`"type"`,
+		`"key"`,
+		`"containerPort"`,
+		`"port"`,
+		`"ip"`,
+	}
 }

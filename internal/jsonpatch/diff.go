@@ -131,7 +131,8 @@ func same(a, b []byte) bool {
 	if bytes.Equal(a, b) {
 		return true
 	}
-	if len(a) < 2 || len(b) < 2 || a[0] != '"' || b[0] != '"' || bytes.IndexByte(a, '\\') < 0 && bytes.IndexByte(b, '\\') < 0 {
+	if len(a) < 2 || len(b) < 2 || a[0] != '"' || b[0] != '"' ||
+		bytes.IndexByte(a, '\\') < 0 && bytes.IndexByte(b, '\\') < 0 {
 		return false
 	}
 	x, errA := jsonscan.Unquote(a)

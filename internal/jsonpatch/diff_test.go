@@ -264,7 +264,8 @@ func plain(doc string) bool {
 	var v map[string]any
 	d := json.NewDecoder(strings.NewReader(doc))
 	d.UseNumber()
-	if strings.Contains(doc, `""`) || d.Decode(&v) != nil || v == nil || strings.Contains(doc, `\`) || strings.ToValidUTF8(doc, "") != doc {
+	if strings.Contains(doc, `""`) || d.Decode(&v) != nil || v == nil || strings.Contains(doc, `\`) ||
+		strings.ToValidUTF8(doc, "") != doc {
 		return false
 	}
 	out, err := json.Marshal(v)

@@ -27,13 +27,35 @@ type Metrics struct {
 }
 
 // delayBuckets reach from the delay of a loopback broker to that of an outage: 0.5 ms to about 2 hours.
-var delayBuckets = []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 1800, 7200} //nolint:gochecknoglobals // constant in all but name
+var delayBuckets = []float64{
+	.0005,
+	.001,
+	.0025,
+	.005,
+	.01,
+	.025,
+	.05,
+	.1,
+	.25,
+	.5,
+	1,
+	2.5,
+	5,
+	10,
+	30,
+	60,
+	300,
+	1800,
+	7200,
+} //nolint:gochecknoglobals // constant in all but name
 
 // New makes the metrics of a build.
 func New(version, commit string) *Metrics {
 	m := &Metrics{Registry: prometheus.NewRegistry(), started: time.Now()}
 	build := prometheus.Labels{"version": version, "commit": commit}
-	promauto.With(m.Registry).NewGauge(prometheus.GaugeOpts(opts("build_info", "Always 1; the labels describe the build.", build))).Set(1)
+	promauto.With(m.Registry).
+		NewGauge(prometheus.GaugeOpts(opts("build_info", "Always 1; the labels describe the build.", build))).
+		Set(1)
 	m.Registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
@@ -71,14 +93,20 @@ func (m *Metrics) ForSink(name string) *Sink {
 		})
 	}
 	s := &Sink{
-		all: m, labels: labels, resources: map[schema.GroupResource]*Resource{},
-		send: histogram("send_duration_seconds", "Time from handing an event to the sink until its acknowledgement."),
-		lag:  histogram("event_lag_seconds", "Time from seeing a change until its acknowledgement."),
-		refusals: register.NewCounterVec(counter("refusals_total",
-			"Events that the destination rejected, by reason and by what was done: metadata, claimCheck, deadLetter, gap, or lost (a gap event, because the dead letters were full)."),
+		all:       m,
+		labels:    labels,
+		resources: map[schema.GroupResource]*Resource{},
+		send:      histogram("send_duration_seconds", "Time from handing an event to the sink until its acknowledgement."),
+		lag:       histogram("event_lag_seconds", "Time from seeing a change until its acknowledgement."),
+		refusals: register.NewCounterVec(counter(
+			"refusals_total",
+			"Events that the destination rejected, by reason and by what was done: metadata, claimCheck, deadLetter, gap, or lost (a gap event, because the dead letters were full).",
+		),
 			[]string{"reason", "outcome"}),
-		FilterErrors: register.NewCounter(counter("filter_errors_total", "Evaluations of a filter expression that failed on an object. The event passed.")),
-		Resyncs:      register.NewCounter(counter("resyncs_total", "Resyncs that were begun, at intervals and on request.")),
+		FilterErrors: register.NewCounter(
+			counter("filter_errors_total", "Evaluations of a filter expression that failed on an object. The event passed."),
+		),
+		Resyncs: register.NewCounter(counter("resyncs_total", "Resyncs that were begun, at intervals and on request.")),
 	}
 	for _, reason := range []string{event.ReasonOversize, event.ReasonRefused} { // all rows exist from the start: increase() misses a first step
 		for _, outcome := range sinks.Outcomes(reason) {
@@ -131,17 +159,34 @@ func (s *Sink) newResource(name string) *Resource {
 		Sent:         counter("events_sent_total", "Attempts to deliver an event to the sink's destination."),
 		Acknowledged: counter("events_acknowledged_total", "Events that the destination acknowledged."),
 		Retried:      counter("events_retried_total", "Failed attempts after which the event is tried again."),
-		Dropped:      counter("events_dropped_total", "Events that a full queue gave up (overflow: drop-oldest). A gap event stands in their place."),
-		Merged:       counter("events_merged_total", "Events that a full queue merged into a later one of the same object (overflow: compact)."),
-		Oversize:     counter("events_oversize_total", "Events that were larger than the destination accepts, whatever was done about them."),
-		Rejected:     counter("events_refused_total", "Events in whose place a gap event stands: they could not be encoded, or the destination rejected them."),
-		Gaps:         counter("gap_events_total", "Gap events that were delivered: places in the stream where states may be missing."),
-		Restated:     counter("events_restated_total", "Objects that a resync re-sent, as they were then: no changes."),
-		Events:       gauge("queue_events", "Events that wait or are in flight."),
-		Bytes:        gauge("queue_bytes", "Bytes of the events that wait or are in flight."),
-		Suppressed: register.NewCounterVec(prometheus.CounterOpts(opts("events_suppressed_total",
+		Dropped: counter(
+			"events_dropped_total",
+			"Events that a full queue gave up (overflow: drop-oldest). A gap event stands in their place.",
+		),
+		Merged: counter(
+			"events_merged_total",
+			"Events that a full queue merged into a later one of the same object (overflow: compact).",
+		),
+		Oversize: counter(
+			"events_oversize_total",
+			"Events that were larger than the destination accepts, whatever was done about them.",
+		),
+		Rejected: counter(
+			"events_refused_total",
+			"Events in whose place a gap event stands: they could not be encoded, or the destination rejected them.",
+		),
+		Gaps: counter(
+			"gap_events_total",
+			"Gap events that were delivered: places in the stream where states may be missing.",
+		),
+		Restated: counter("events_restated_total", "Objects that a resync re-sent, as they were then: no changes."),
+		Events:   gauge("queue_events", "Events that wait or are in flight."),
+		Bytes:    gauge("queue_bytes", "Bytes of the events that wait or are in flight."),
+		Suppressed: register.NewCounterVec(prometheus.CounterOpts(opts(
+			"events_suppressed_total",
 			"Changes of objects that are for the sink which a condition on the change kept back: operations, when, onlyChanges, or the entry of ignoreChanges that took all of it. They are part of events_filtered_total.",
-			labels)), []string{"reason"}),
+			labels,
+		)), []string{"reason"}),
 	}
 }
 

@@ -19,7 +19,10 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // message returns an event of a Pod that was seen at a time.
 func message(at time.Time, data string) *event.Message {
 	return &event.Message{
-		Type: event.Added, Resource: schema.GroupVersionResource{Version: "v1", Resource: "pods"}, Time: at, Data: []byte(data),
+		Type:     event.Added,
+		Resource: schema.GroupVersionResource{Version: "v1", Resource: "pods"},
+		Time:     at,
+		Data:     []byte(data),
 	}
 }
 
@@ -84,7 +87,13 @@ func TestCountersExistFromTheStart(t *testing.T) {
 			t.Fatalf("no outcomes of %s", reason)
 		}
 	}
-	if n := testutil.CollectAndCount(s.refusals); n != len(sinks.Outcomes(event.ReasonOversize))+len(sinks.Outcomes(event.ReasonRefused)) {
+	if n := testutil.CollectAndCount(
+		s.refusals,
+	); n != len(
+		sinks.Outcomes(event.ReasonOversize),
+	)+len(
+		sinks.Outcomes(event.ReasonRefused),
+	) {
 		t.Errorf("%d rows of refusals", n)
 	}
 }

@@ -25,7 +25,11 @@ type Names struct {
 func Objects(access *Access, names Names) []any {
 	subjects := []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: names.Namespace, Name: names.ServiceAccount}}
 	meta := func(namespace string) metav1.ObjectMeta {
-		return metav1.ObjectMeta{Name: names.Name, Namespace: namespace, Labels: map[string]string{"app.kubernetes.io/name": "deltabridge"}}
+		return metav1.ObjectMeta{
+			Name:      names.Name,
+			Namespace: namespace,
+			Labels:    map[string]string{"app.kubernetes.io/name": "deltabridge"},
+		}
 	}
 	kind := func(kind string) metav1.TypeMeta {
 		return metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: kind}
@@ -35,13 +39,23 @@ func Objects(access *Access, names Names) []any {
 	}
 	objects := []any{
 		&rbacv1.ClusterRole{TypeMeta: kind("ClusterRole"), ObjectMeta: meta(""), Rules: access.Cluster},
-		&rbacv1.ClusterRoleBinding{TypeMeta: kind("ClusterRoleBinding"), ObjectMeta: meta(""), RoleRef: ref("ClusterRole"), Subjects: subjects},
+		&rbacv1.ClusterRoleBinding{
+			TypeMeta:   kind("ClusterRoleBinding"),
+			ObjectMeta: meta(""),
+			RoleRef:    ref("ClusterRole"),
+			Subjects:   subjects,
+		},
 	}
 	for _, namespace := range slices.Sorted(maps.Keys(access.Namespaces)) {
 		objects = append(
 			objects,
 			&rbacv1.Role{TypeMeta: kind("Role"), ObjectMeta: meta(namespace), Rules: access.Namespaces[namespace]},
-			&rbacv1.RoleBinding{TypeMeta: kind("RoleBinding"), ObjectMeta: meta(namespace), RoleRef: ref("Role"), Subjects: subjects},
+			&rbacv1.RoleBinding{
+				TypeMeta:   kind("RoleBinding"),
+				ObjectMeta: meta(namespace),
+				RoleRef:    ref("Role"),
+				Subjects:   subjects,
+			},
 		)
 	}
 	return objects

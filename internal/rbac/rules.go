@@ -167,8 +167,11 @@ func (c *computation) pattern(e *entry, namespace string, p filter.ResourcePatte
 		for _, group := range slices.Concat(builtInGroups(), c.options.Groups) {
 			c.whole(e, g, group)
 		}
-		c.note("resources: \"*\" selects the API groups of Kubernetes%s, without Secrets; add other groups with --group, or use"+
-			" --discover; list secrets in resources to watch them too", joinGroups(c.options.Groups))
+		c.note(
+			"resources: \"*\" selects the API groups of Kubernetes%s, without Secrets; add other groups with --group, or use"+
+				" --discover; list secrets in resources to watch them too",
+			joinGroups(c.options.Groups),
+		)
 	case p.Group == "":
 		g.addCore(e, namespace)
 	default:
@@ -189,7 +192,9 @@ func (c *computation) resolve(e *entry, namespace string, p filter.ResourcePatte
 			c.scope(namespace).add(s.Group, s.Resource)
 		}
 	}
-	c.note("wildcards are resolved to the resources that the cluster serves now: run this command again when resources are added")
+	c.note(
+		"wildcards are resolved to the resources that the cluster serves now: run this command again when resources are added",
+	)
 }
 
 // whole grants all resources of a group, unless the entry excludes the group.
@@ -208,7 +213,10 @@ func (c *computation) whole(e *entry, g *grants, group string) {
 func (c *computation) noteExclusions(e *entry, group string) {
 	for _, p := range e.exclude {
 		if group == "*" || matches(p.Group, group) {
-			c.note("exclude: the rules grant %q anyway, because RBAC has no exclusions; use --discover to leave it out", p.String())
+			c.note(
+				"exclude: the rules grant %q anyway, because RBAC has no exclusions; use --discover to leave it out",
+				p.String(),
+			)
 		}
 	}
 }
@@ -287,9 +295,16 @@ func (c *computation) scan(patterns config.Patterns) {
 }
 
 func (c *computation) own() []rbacv1.PolicyRule {
-	rules := []rbacv1.PolicyRule{{
-		APIGroups: []string{""}, Resources: []string{"namespaces"}, ResourceNames: []string{"kube-system"}, Verbs: []string{"get"},
-	}}
+	rules := []rbacv1.PolicyRule{
+		{
+			APIGroups: []string{
+				"",
+			},
+			Resources:     []string{"namespaces"},
+			ResourceNames: []string{"kube-system"},
+			Verbs:         []string{"get"},
+		},
+	}
 	if c.wildcards {
 		rules = append(rules, rbacv1.PolicyRule{
 			APIGroups: []string{"apiextensions.k8s.io"}, Resources: []string{"customresourcedefinitions"},

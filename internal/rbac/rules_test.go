@@ -172,7 +172,11 @@ func served(group, resource string, namespaced bool, versions ...string) discove
 // If a group cannot be discovered, its resources would be missing from the rules.
 func TestForIncompleteDiscovery(t *testing.T) {
 	down := &discovery.Catalog{Failed: map[schema.GroupVersion]error{{Group: "a.com", Version: "v1"}: errors.New("down")}}
-	if _, err := For(config.Default().Watch, Options{Served: down}); err == nil || !strings.Contains(err.Error(), "a.com/v1: down") {
+	if _, err := For(
+		config.Default().Watch,
+		Options{Served: down},
+	); err == nil ||
+		!strings.Contains(err.Error(), "a.com/v1: down") {
 		t.Error(err)
 	}
 }
@@ -181,7 +185,11 @@ func TestForIncompleteDiscovery(t *testing.T) {
 func TestForRefuses(t *testing.T) {
 	for _, pattern := range []string{"deploy*.apps", "pod*", "*.*.example.com", "p?ds", "[a-z]s.*"} {
 		_, err := For([]config.Watch{{Resources: []string{"pods"}}, {Resources: []string{"pods", pattern}}}, Options{})
-		if want := fmt.Sprintf("watch[1].resources[1]: %q: RBAC has no wildcards", pattern); err == nil || !strings.HasPrefix(err.Error(), want) {
+		if want := fmt.Sprintf(
+			"watch[1].resources[1]: %q: RBAC has no wildcards",
+			pattern,
+		); err == nil ||
+			!strings.HasPrefix(err.Error(), want) {
 			t.Errorf("%v, want %s", err, want)
 		}
 		if _, err := For([]config.Watch{{Resources: []string{pattern}}}, Options{Served: &discovery.Catalog{}}); err != nil {
@@ -191,7 +199,10 @@ func TestForRefuses(t *testing.T) {
 }
 
 func TestWrite(t *testing.T) {
-	access, err := For([]config.Watch{{Resources: []string{"pods"}, Namespaces: []string{"a"}, Exclude: []string{"pods.v2"}}}, Options{})
+	access, err := For(
+		[]config.Watch{{Resources: []string{"pods"}, Namespaces: []string{"a"}, Exclude: []string{"pods.v2"}}},
+		Options{},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}

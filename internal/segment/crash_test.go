@@ -163,7 +163,12 @@ func lostOf(t *testing.T, i image) int {
 	}
 	appendTo(t, l, 21, 22)
 	read, lost := readAll(t, l)
-	if n := len(read) + len(lost); n != 22-int(l.Acked()) || l.Acked() > 2 || !slices.Contains(read, 21) || !slices.Contains(read, 22) {
+	if n := len(
+		read,
+	) + len(
+		lost,
+	); n != 22-int(l.Acked()) || l.Acked() > 2 || !slices.Contains(read, 21) ||
+		!slices.Contains(read, 22) {
 		t.Fatalf("read %v, lost %v", read, lost)
 	}
 	if err := l.Close(); err != nil {
@@ -385,7 +390,8 @@ func TestPositionsOfAnOlderSegment(t *testing.T) {
 		}
 	}
 	l = open(t, dir, 150)
-	if got := l.Positions(); got["other"] != "7" || got["source0"] != "18" || got["source1"] != "19" || got["source2"] != "20" {
+	if got := l.Positions(); got["other"] != "7" || got["source0"] != "18" || got["source1"] != "19" ||
+		got["source2"] != "20" {
 		t.Errorf("positions %v", got)
 	}
 	wantRead(t, l, 1, 20)

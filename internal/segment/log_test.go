@@ -163,7 +163,10 @@ func TestAppendReadAck(t *testing.T) {
 			}
 			l = open(t, dir, bytes)
 			wantRead(t, l, 10, 40)
-			if diff := cmp.Diff(map[string]string{"source0": "39", "source1": "40", "source2": "38"}, l.Positions()); diff != "" {
+			if diff := cmp.Diff(
+				map[string]string{"source0": "39", "source1": "40", "source2": "38"},
+				l.Positions(),
+			); diff != "" {
 				t.Error(diff)
 			}
 			var size int64
@@ -273,7 +276,14 @@ func TestLargeRecord(t *testing.T) {
 		t.Error("a source that is too long was taken")
 	}
 	fail := errors.New("no")
-	if _, err := b.Add(4, "", "", math.MaxInt64, func([]byte) ([]byte, error) { return nil, fail }); !errors.Is(err, fail) || b.Last() != 3 {
+	if _, err := b.Add(
+		4,
+		"",
+		"",
+		math.MaxInt64,
+		func([]byte) ([]byte, error) { return nil, fail },
+	); !errors.Is(err, fail) ||
+		b.Last() != 3 {
 		t.Errorf("%v; the last record is %d", err, b.Last())
 	}
 	if err := l.Append(b, nil); err != nil {
@@ -286,7 +296,8 @@ func TestLargeRecord(t *testing.T) {
 		r, err = l.Read(n)
 		records = append(records, r)
 	}
-	if err != nil || len(records) != 3 || len(records[0].Data) != len(large) || len(records[1].Data) != len(large)-1 || len(records[2].Data) != 0 {
+	if err != nil || len(records) != 3 || len(records[0].Data) != len(large) || len(records[1].Data) != len(large)-1 ||
+		len(records[2].Data) != 0 {
 		t.Errorf("%d records, %v", len(records), err)
 	}
 }

@@ -153,7 +153,11 @@ func (d *decoder) isPlain(path string, node *yaml.Node) bool {
 	case node.Kind == yaml.AliasNode:
 		d.report(path, "is an alias (*"+node.Value+"), and aliases are not allowed", "write the value itself")
 	case node.Anchor != "":
-		d.report(path, "has an anchor (&"+node.Anchor+"), and anchors are not allowed", "remove the anchor, and repeat the value where it is used")
+		d.report(
+			path,
+			"has an anchor (&"+node.Anchor+"), and anchors are not allowed",
+			"remove the anchor, and repeat the value where it is used",
+		)
 	case node.Style&yaml.TaggedStyle != 0:
 		d.report(path, "has a tag ("+node.Tag+"), and tags are not allowed", "remove the tag")
 	case node.Tag == "!!null":
@@ -268,7 +272,11 @@ func (d *decoder) scalar(path string, node *yaml.Node, v reflect.Value, tag refl
 		v.SetBool(node.Value == "true")
 	default:
 		if node.Tag != "!!str" {
-			d.report(path, shorten(node.Value)+" is "+tagName(node.Tag)+" where a string is required", "quote it: "+Quote(node.Value))
+			d.report(
+				path,
+				shorten(node.Value)+" is "+tagName(node.Tag)+" where a string is required",
+				"quote it: "+Quote(node.Value),
+			)
 			return
 		}
 		d.setText(path, node.Value, v, tag)

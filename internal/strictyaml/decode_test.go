@@ -17,17 +17,17 @@ type color string
 
 // shape has a key of each type.
 type shape struct {
-	Name   string            `yaml:"name" required:"true" example:"square" pattern:"^[a-z]+$"`
-	Color  color             `yaml:"color" default:"red" enum:"red green" example:"green"`
-	Hue    string            `yaml:"hue" enum:"warm cold" example:"warm"`
-	Sides  int               `yaml:"sides" default:"4" min:"3" max:"100" example:"5"`
-	Weight int64             `yaml:"weight" default:"1Ki" min:"1" max:"1Gi" example:"2Mi"`
-	Age    time.Duration     `yaml:"age" default:"1m" min:"1s" max:"1h" example:"2m"`
-	Solid  bool              `yaml:"solid" default:"false" example:"true"`
-	Tags   []string          `yaml:"tags" example:"[a, b]"`
-	Places []string          `yaml:"places" format:"commas" example:"a,b"`
-	Labels map[string]string `yaml:"labels" example:"{a: b}"`
-	Secret string            `yaml:"passwordFile" format:"file" example:"/password"`
+	Name   string            `yaml:"name"         required:"true" example:"square"    pattern:"^[a-z]+$"`
+	Color  color             `yaml:"color"                        example:"green"                        default:"red"   enum:"red green"`
+	Hue    string            `yaml:"hue"                          example:"warm"                                         enum:"warm cold"`
+	Sides  int               `yaml:"sides"                        example:"5"                            default:"4"                      min:"3"  max:"100"`
+	Weight int64             `yaml:"weight"                       example:"2Mi"                          default:"1Ki"                    min:"1"  max:"1Gi"`
+	Age    time.Duration     `yaml:"age"                          example:"2m"                           default:"1m"                     min:"1s" max:"1h"`
+	Solid  bool              `yaml:"solid"                        example:"true"                         default:"false"`
+	Tags   []string          `yaml:"tags"                         example:"[a, b]"`
+	Places []string          `yaml:"places"                       example:"a,b"                                                                              format:"commas"`
+	Labels map[string]string `yaml:"labels"                       example:"{a: b}"`
+	Secret string            `yaml:"passwordFile"                 example:"/password"                                                                        format:"file"`
 	Point  point             `yaml:"point"`
 	Inner  *point            `yaml:"inner"`
 	More   []point           `yaml:"more"`
@@ -38,12 +38,12 @@ type shape struct {
 
 type common struct {
 	Owner string `yaml:"owner" example:"me"`
-	Pair  string `yaml:"pair" example:"you"`
+	Pair  string `yaml:"pair"  example:"you"`
 }
 
 type point struct {
 	X int `yaml:"x" default:"7" example:"8"`
-	Y int `yaml:"y" example:"9"`
+	Y int `yaml:"y"             example:"9"`
 }
 
 func (s *shape) Validate(at *Section) {
@@ -100,11 +100,29 @@ pair: p
 		t.Fatal(mistakes)
 	}
 	want := &shape{
-		Name: "42", Color: "green", Sides: 4, Weight: 1536, Age: 90 * time.Second, Solid: true, Places: []string{"a", "b"},
-		Labels: map[string]string{"a": "1", "b.c": "true"}, Secret: file, Point: point{7, 2}, Inner: &point{X: 7}, More: []point{{X: 1}, {X: 7}},
+		Name:   "42",
+		Color:  "green",
+		Sides:  4,
+		Weight: 1536,
+		Age:    90 * time.Second,
+		Solid:  true,
+		Places: []string{"a", "b"},
+		Labels: map[string]string{
+			"a":   "1",
+			"b.c": "true",
+		},
+		Secret: file,
+		Point:  point{7, 2},
+		Inner:  &point{X: 7},
+		More:   []point{{X: 1}, {X: 7}},
 		common: common{"o", "p"},
 	}
-	if diff := cmp.Diff(want, s, cmp.AllowUnexported(shape{}), cmp.FilterPath(func(p cmp.Path) bool { return p.String() == "notForFiles" }, cmp.Ignore())); diff != "" {
+	if diff := cmp.Diff(
+		want,
+		s,
+		cmp.AllowUnexported(shape{}),
+		cmp.FilterPath(func(p cmp.Path) bool { return p.String() == "notForFiles" }, cmp.Ignore()),
+	); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
@@ -210,7 +228,8 @@ func TestCheck(t *testing.T) {
 func TestSection(t *testing.T) {
 	_, root := Decode[shape]("f", []byte("name: a\npoint: {x: 1, z: 2}\nmore:\n  - {x: 1}\nowner: ''\npair:\n"))
 	at := root.At("more[0]")
-	if at.Path() != "more[0]" || !at.Has("x") || at.Has("y") || !at.Has("") || root.Has("more[1]") || !root.Has("more[0].x") {
+	if at.Path() != "more[0]" || !at.Has("x") || at.Has("y") || !at.Has("") || root.Has("more[1]") ||
+		!root.Has("more[0].x") {
 		t.Errorf("%s: x %v, y %v", at.Path(), at.Has("x"), at.Has("y"))
 	}
 	if !root.At("point").HasUnknown() || at.HasUnknown() || root.HasUnknown() {
@@ -219,13 +238,24 @@ func TestSection(t *testing.T) {
 	if root.Fine("pair") || !root.Fine("owner") {
 		t.Error("not which keys have a mistake")
 	}
-	if given := root.Given("name", "owner", "pair", "tags", "point"); !slices.Equal(given, []string{"name", "pair", "point"}) {
+	if given := root.Given(
+		"name",
+		"owner",
+		"pair",
+		"tags",
+		"point",
+	); !slices.Equal(
+		given,
+		[]string{"name", "pair", "point"},
+	) {
 		t.Errorf("given %v", given)
 	}
 	at.Report("y", "is missing", "")
 	at.Report("y", "is reported twice", "")
 	at.Address("x", "nowhere", false, "remedy")
-	if got := root.Err().Error(); !strings.Contains(got, "f:4:5: more[0].y: is missing\n") || strings.Contains(got, "twice") ||
+	if got := root.Err().
+		Error(); !strings.Contains(got, "f:4:5: more[0].y: is missing\n") ||
+		strings.Contains(got, "twice") ||
 		!strings.Contains(got, `f:4:9: more[0].x: "nowhere" is not an address of the form host:port (remedy)`) {
 		t.Error(got)
 	}
@@ -266,7 +296,9 @@ func TestFields(t *testing.T) {
 			t.Errorf("%s: section %s", f.Name, child)
 		}
 	}
-	wantNames := strings.Fields("name color hue sides weight age solid tags places labels passwordFile point inner more owner pair")
+	wantNames := strings.Fields(
+		"name color hue sides weight age solid tags places labels passwordFile point inner more owner pair",
+	)
 	if diff := cmp.Diff(wantNames, names); diff != "" {
 		t.Errorf("names (-want +got):\n%s", diff)
 	}
@@ -290,7 +322,8 @@ func FuzzDecode(f *testing.F) {
 			return
 		}
 		for i, m := range errs.Mistakes {
-			if m.Line < 1 || m.Column < 1 || m.Line > strings.Count(normalize(text), "\n")+1 || strings.ContainsAny(m.String(), "\n\r") {
+			if m.Line < 1 || m.Column < 1 || m.Line > strings.Count(normalize(text), "\n")+1 ||
+				strings.ContainsAny(m.String(), "\n\r") {
 				t.Errorf("%q: %v", text, m)
 			}
 			if i > 0 && (m.Line < errs.Mistakes[i-1].Line) {

@@ -80,7 +80,10 @@ func (p *Printer) Print(r *diagnose.Record) error {
 	text := line(r, style)
 	left := omitted(r)
 	if left != "" && style.Width > 0 { // without a terminal it is in the line itself
-		text += diffIndent + style.Paint(console.Yellow, console.Cut("("+left+")", max(style.Width-len(diffIndent), 8))) + "\n"
+		text += diffIndent + style.Paint(
+			console.Yellow,
+			console.Cut("("+left+")", max(style.Width-len(diffIndent), 8)),
+		) + "\n"
 	}
 	switch {
 	case !p.Diff:
@@ -117,7 +120,12 @@ func (p *Printer) printForeign(r *diagnose.Record) error {
 		why = r.Foreign.Error()
 	}
 	style := p.Style()
-	text := fmt.Sprintf("%s  ?  %s: not an event of Deltabridge (%s)", r.Stored.Local().Format(time.TimeOnly), r.Place, why)
+	text := fmt.Sprintf(
+		"%s  ?  %s: not an event of Deltabridge (%s)",
+		r.Stored.Local().Format(time.TimeOnly),
+		r.Place,
+		why,
+	)
 	_, err := io.WriteString(p.Out, style.Paint(console.Dim, console.Cut(console.Clean(text), style.Width))+"\n")
 	return err
 }

@@ -37,7 +37,14 @@ func record(kind, data string, attributes ...string) *diagnose.Record {
 }
 
 func of(resource, namespace, name, version string, more ...string) []string {
-	return append([]string{"subject=" + resource + "/" + namespace + "/" + name, "namespace=" + namespace, "name=" + name, "resourceversion=" + version}, more...)
+	return append(
+		[]string{
+			"subject=" + resource + "/" + namespace + "/" + name,
+			"namespace=" + namespace,
+			"name=" + name,
+			"resourceversion=" + version,
+		},
+		more...)
 }
 
 const script = "#!/bin/sh\\nset -e\\necho one\\nexit 0\\n"
@@ -46,25 +53,88 @@ const script = "#!/bin/sh\\nset -e\\necho one\\nexit 0\\n"
 func day() []*diagnose.Record {
 	deployment := of("deployments.apps", "team-a", "web-frontend", "48213", "changedby=kubectl-edit", "uid=d")
 	return []*diagnose.Record{
-		record("object.added", `{"metadata":{"name":"settings","labels":{"app":"web"}},"data":{"run":"`+script+`"}}`, of("configmaps", "shop", "settings", "4700", "initiallist=true")...),
+		record(
+			"object.added",
+			`{"metadata":{"name":"settings","labels":{"app":"web"}},"data":{"run":"`+script+`"}}`,
+			of("configmaps", "shop", "settings", "4700", "initiallist=true")...),
 		record("synced", `{"resource":"configmaps","resourceVersion":"4700","objects":12345}`, "subject=configmaps"),
-		record("object.added", `{"kind":"Deployment","metadata":{"resourceVersion":"48213"},"spec":{"replicas":2,"image":"web:1"}}`, deployment...),
-		record("object.updated", `{"kind":"Deployment","metadata":{"resourceVersion":"48214"},"spec":{"replicas":3,"paused":true}}`, append(deployment, "resourceversion=48214", "changedby=horizontal-pod-autoscaler")...),
-		record("object.updated", `{"metadata":{"name":"settings","labels":{"app":"api"}},"data":{"run":"#!/bin/sh\nset -eu\necho one\nexit 0\n"}}`, of("configmaps", "shop", "settings", "48215", "changedby=gr\u00fc\u00df-\u5e93\u5b58")...),
+		record(
+			"object.added",
+			`{"kind":"Deployment","metadata":{"resourceVersion":"48213"},"spec":{"replicas":2,"image":"web:1"}}`,
+			deployment...),
+		record(
+			"object.updated",
+			`{"kind":"Deployment","metadata":{"resourceVersion":"48214"},"spec":{"replicas":3,"paused":true}}`,
+			append(deployment, "resourceversion=48214", "changedby=horizontal-pod-autoscaler")...),
+		record(
+			"object.updated",
+			`{"metadata":{"name":"settings","labels":{"app":"api"}},"data":{"run":"#!/bin/sh\nset -eu\necho one\nexit 0\n"}}`,
+			of("configmaps", "shop", "settings", "48215", "changedby=gr\u00fc\u00df-\u5e93\u5b58")...),
 		record("object.updated", `{"metadata":{"name":"unseen"}}`, of("pods", "shop", "unseen", "48216", "uid=p")...),
-		record("object.updated", `{"operation":"updated","object":{"kind":"Pod","a":[1,2,3]},"old":{"kind":"Pod","a":[1,3]},"patch":[]}`, of("pods", "shop", "with-old", "48217", "uid=q")...),
-		record("object.updated", `{"operation":"updated","object":{"kind":"Pod"},"old":null,"patch":[{"op":"remove","path":"/spec/nodeName"},{"op":"replace","path":"/status/phase","value":"Failed"}]}`, of("pods", "shop", "with-patch", "48218", "uid=r")...),
-		record("object.deleted", `{}`, of("pods", "a-namespace-with-a-long-name", "web-frontend-7d4b9c6f5-x2x4z", "48219", "finalstateunknown=true", "changedby=kubelet")...),
+		record(
+			"object.updated",
+			`{"operation":"updated","object":{"kind":"Pod","a":[1,2,3]},"old":{"kind":"Pod","a":[1,3]},"patch":[]}`,
+			of("pods", "shop", "with-old", "48217", "uid=q")...),
+		record(
+			"object.updated",
+			`{"operation":"updated","object":{"kind":"Pod"},"old":null,"patch":[{"op":"remove","path":"/spec/nodeName"},{"op":"replace","path":"/status/phase","value":"Failed"}]}`,
+			of("pods", "shop", "with-patch", "48218", "uid=r")...),
+		record(
+			"object.deleted",
+			`{}`,
+			of(
+				"pods",
+				"a-namespace-with-a-long-name",
+				"web-frontend-7d4b9c6f5-x2x4z",
+				"48219",
+				"finalstateunknown=true",
+				"changedby=kubelet",
+			)...),
 		record("object.deleted", `{}`, of("nodes", "", "node-17", "48220", "leftfilter=true")...),
-		record("gap", `{"resource":"pods","from":"48220","to":"48300","reason":"overflow","message":"the queue was full and its policy is drop-oldest","events":80}`, "subject=pods"),
-		record("gap", `{"resource":"widgets.example.com","from":"7","to":"7","reason":"oversize"}`, "subject=widgets.example.com"),
-		record("gap", `{"resource":"configmaps","from":"8","to":"8","reason":"oversize","message":"more than max_payload","events":1,"event":"u.8","subject":"configmaps/shop/big","operation":"updated","deadLetter":"file dead-letters-live.db"}`, "subject=configmaps"),
-		record("object.updated", `{"metadata":{"name":"web"}}`, append(deployment, "resourceversion=48215", "dataomitted=oversize", "datasize=1348219", "dataref=nats-object://claims/d.48215.2c26b46b68ffc68f")...),
-		record("object.updated", `{"kind":"Deployment","metadata":{"resourceVersion":"48216"}}`, append(deployment, "resourceversion=48216", "resent=true")...),
+		record(
+			"gap",
+			`{"resource":"pods","from":"48220","to":"48300","reason":"overflow","message":"the queue was full and its policy is drop-oldest","events":80}`,
+			"subject=pods",
+		),
+		record(
+			"gap",
+			`{"resource":"widgets.example.com","from":"7","to":"7","reason":"oversize"}`,
+			"subject=widgets.example.com",
+		),
+		record(
+			"gap",
+			`{"resource":"configmaps","from":"8","to":"8","reason":"oversize","message":"more than max_payload","events":1,"event":"u.8","subject":"configmaps/shop/big","operation":"updated","deadLetter":"file dead-letters-live.db"}`,
+			"subject=configmaps",
+		),
+		record(
+			"object.updated",
+			`{"metadata":{"name":"web"}}`,
+			append(
+				deployment,
+				"resourceversion=48215",
+				"dataomitted=oversize",
+				"datasize=1348219",
+				"dataref=nats-object://claims/d.48215.2c26b46b68ffc68f",
+			)...),
+		record(
+			"object.updated",
+			`{"kind":"Deployment","metadata":{"resourceVersion":"48216"}}`,
+			append(deployment, "resourceversion=48216", "resent=true")...),
 		record("object.added", `{}`, of("pods", "shop", "\x1b[2J\u202eevil", "48301")...),
-		record("object.restated", `{"metadata":{"name":"told-again","labels":{"app":"web"}}}`, of("configmaps", "shop", "told-again", "48215")...),
-		record("synced", `{"resource":"configmaps","resourceVersion":"48301","objects":12345,"resync":true,"since":"2026-11-20T12:00:00Z"}`, "subject=configmaps"),
-		{Place: "K8S #9", Stored: time.Date(2026, 11, 20, 12, 0, 1, 0, time.Local), Foreign: errors.New("it has no header ce-id")},
+		record(
+			"object.restated",
+			`{"metadata":{"name":"told-again","labels":{"app":"web"}}}`,
+			of("configmaps", "shop", "told-again", "48215")...),
+		record(
+			"synced",
+			`{"resource":"configmaps","resourceVersion":"48301","objects":12345,"resync":true,"since":"2026-11-20T12:00:00Z"}`,
+			"subject=configmaps",
+		),
+		{
+			Place:   "K8S #9",
+			Stored:  time.Date(2026, 11, 20, 12, 0, 1, 0, time.Local),
+			Foreign: errors.New("it has no header ce-id"),
+		},
 		{Place: "t/0 #3"}, // a tombstone
 	}
 }
@@ -186,7 +256,9 @@ func TestStatesAreBounded(t *testing.T) {
 	print := func(kind string, n int) {
 		t.Helper()
 		uid := fmt.Sprintf("uid=%d", n)
-		if err := p.Print(record("object."+kind, fmt.Sprintf(`{"a":%q}`, kind), of("pods", "a", "b", "1", uid)...)); err != nil {
+		if err := p.Print(
+			record("object."+kind, fmt.Sprintf(`{"a":%q}`, kind), of("pods", "a", "b", "1", uid)...),
+		); err != nil {
 			t.Fatal(err)
 		}
 	}

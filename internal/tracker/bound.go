@@ -30,7 +30,8 @@ func (t *Tracker) makeRoom(ctx context.Context, l *ledger.Ledger) {
 		case t.crowded <- struct{}{}:
 		default:
 		}
-		if t.held.Load() <= maxHeld || l.Held() == 0 || l.GivingList() || t.onlyLossy(l.HeldBy()) || !pause(ctx, relieveInterval) {
+		if t.held.Load() <= maxHeld || l.Held() == 0 || l.GivingList() || t.onlyLossy(l.HeldBy()) ||
+			!pause(ctx, relieveInterval) {
 			return
 		}
 	}

@@ -24,7 +24,15 @@ type awaySink struct {
 
 func newAwaySink(t *testing.T, lossy bool, persist func(*awaySink)) *awaySink {
 	a := &awaySink{t: t, at: 10, quoted: strconv.Quote(strings.Repeat("x", 20_000))}
-	e := New(Options{Store: openStore(t, t.TempDir()), Sinks: []Sink{{Name: "live"}, {Name: "away", Lossy: lossy}}, Queues: &disk{persist: func() { persist(a) }}, Reading: t.Context(), Logger: quiet})
+	e := New(
+		Options{
+			Store:   openStore(t, t.TempDir()),
+			Sinks:   []Sink{{Name: "live"}, {Name: "away", Lossy: lossy}},
+			Queues:  &disk{persist: func() { persist(a) }},
+			Reading: t.Context(),
+			Logger:  quiet,
+		},
+	)
 	a.Tracker = e
 	t.Cleanup(func() { e.Close() })
 	if err := e.load(testCluster); err != nil {
@@ -45,7 +53,9 @@ func newAwaySink(t *testing.T, lossy bool, persist func(*awaySink)) *awaySink {
 }
 
 func (a *awaySink) state(name string) *object.Object {
-	o, err := object.New(fmt.Appendf(nil, `{"metadata":{"name":%q,"resourceVersion":"%d"},"data":{"text":%s}}`, name, a.at, a.quoted))
+	o, err := object.New(
+		fmt.Appendf(nil, `{"metadata":{"name":%q,"resourceVersion":"%d"},"data":{"text":%s}}`, name, a.at, a.quoted),
+	)
 	if err != nil {
 		a.t.Fatal(err)
 	}

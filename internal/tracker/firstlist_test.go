@@ -98,7 +98,9 @@ func TestAListIsWrittenInParts(t *testing.T) {
 	list := e.Record(pods).Stage().(*stage)
 	objects := make([]*object.Object, 9)
 	for n := range objects {
-		o, err := object.New(fmt.Appendf(nil, `{"metadata":{"name":"o%d","resourceVersion":"1"},"data":%q}`, n, strings.Repeat("x", partBytes/3)))
+		o, err := object.New(
+			fmt.Appendf(nil, `{"metadata":{"name":"o%d","resourceVersion":"1"},"data":%q}`, n, strings.Repeat("x", partBytes/3)),
+		)
 		if err != nil {
 			t.Fatal(err)
 		}

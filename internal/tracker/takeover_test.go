@@ -13,7 +13,9 @@ import (
 func in(t testing.TB, namespace, name string, version int) *object.Object {
 	t.Helper()
 	o := pod(t, name, version)
-	o, err := object.New([]byte(`{"metadata":{"namespace":"` + namespace + `",` + string(o.Raw)[len(`{"kind":"Pod","metadata":{`):]))
+	o, err := object.New(
+		[]byte(`{"metadata":{"namespace":"` + namespace + `",` + string(o.Raw)[len(`{"kind":"Pod","metadata":{`):]),
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,7 +54,11 @@ func TestTakeOver(t *testing.T) {
 	e.queues = &disk{spilled: map[string]map[string]string{"pods in a": {"both": "15", "one": "15"}}}
 	e.TakeOver(all, shares)
 	memory := e.Resume(pods)
-	if diff := cmp.Diff([]string{"x@3", "y@4"}, namesOf(memory.Known)); diff != "" || memory.At != "10" || memory.Scope == "" {
+	if diff := cmp.Diff(
+		[]string{"x@3", "y@4"},
+		namesOf(memory.Known),
+	); diff != "" || memory.At != "10" ||
+		memory.Scope == "" {
 		t.Errorf("at %s, scope %q: %s", memory.At, memory.Scope, diff)
 	}
 	want := map[string]Knowledge{"both": {Floor: "15"}, "one": {Part: true}, "new": {}}
@@ -78,12 +84,18 @@ func TestTakeOverAShare(t *testing.T) {
 	begin(t, e, pods, "10", in(t, "a", "x", 3), in(t, "b", "y", 4))
 	stop(t, e)
 	e = start(t, folder, Sink{Name: "s"})
-	e.TakeOver(podsIn("a"), []informer.Share{{Source: "pods", In: func(namespace string) bool { return namespace == "a" }}})
+	e.TakeOver(
+		podsIn("a"),
+		[]informer.Share{{Source: "pods", In: func(namespace string) bool { return namespace == "a" }}},
+	)
 	for source, want := range map[string]string{"pods": "y@4", "pods in a": "x@3"} {
 		of := pods
 		of.Name = source
 		memory := e.Resume(of)
-		if got := namesOf(memory.Known); len(got) != 1 || got[0] != want || memory.At != "10" || memory.Scope != "" || e.Known(source, "s").Floor != "10" {
+		if got := namesOf(
+			memory.Known,
+		); len(got) != 1 || got[0] != want || memory.At != "10" || memory.Scope != "" ||
+			e.Known(source, "s").Floor != "10" {
 			t.Errorf("%s: %v at %s of scope %q", source, got, memory.At, memory.Scope)
 		}
 	}

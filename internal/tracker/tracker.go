@@ -75,8 +75,16 @@ type Tracker struct {
 // New returns a Tracker of a store. Nothing of the store counts before Identify.
 func New(o Options) *Tracker {
 	t := &Tracker{
-		store: o.Store, write: o.Store.Commit, log: o.Logger, watch: o.Watch, lossy: map[string]bool{}, queues: o.Queues, reading: o.Reading,
-		crowded: make(chan struct{}, 1), filters: map[string]string{}, sources: map[string]*source{},
+		store:   o.Store,
+		write:   o.Store.Commit,
+		log:     o.Logger,
+		watch:   o.Watch,
+		lossy:   map[string]bool{},
+		queues:  o.Queues,
+		reading: o.Reading,
+		crowded: make(chan struct{}, 1),
+		filters: map[string]string{},
+		sources: map[string]*source{},
 	}
 	for _, s := range o.Sinks {
 		t.sinks = append(t.sinks, s.Name)
@@ -156,7 +164,9 @@ func ReadClusterUID(ctx context.Context, client rest.Interface) (string, error) 
 
 func (t *Tracker) load(uid string) error {
 	if uid == "" {
-		t.log.Warn("namespace kube-system cannot be read, so it is not checked whether the checkpoint is of this cluster, and whether another cluster uses its name")
+		t.log.Warn(
+			"namespace kube-system cannot be read, so it is not checked whether the checkpoint is of this cluster, and whether another cluster uses its name",
+		)
 		if uid = t.store.ClusterUID(); uid == "" {
 			uid = checkpoint.UnknownCluster
 		}

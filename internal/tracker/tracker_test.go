@@ -24,7 +24,9 @@ var pods = informer.Source{Name: "pods", Resource: schema.GroupVersionResource{V
 // pod is an object of the name, at a resourceVersion.
 func pod(t testing.TB, name string, version int) *object.Object {
 	t.Helper()
-	o, err := object.New(fmt.Appendf(nil, `{"kind":"Pod","metadata":{"name":%q,"uid":"u-%s","resourceVersion":"%d"}}`, name, name, version))
+	o, err := object.New(
+		fmt.Appendf(nil, `{"kind":"Pod","metadata":{"name":%q,"uid":"u-%s","resourceVersion":"%d"}}`, name, name, version),
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,7 +42,16 @@ func start(t testing.TB, folder string, sinks ...Sink) *Tracker {
 // startWatching is start with a configuration of what is watched.
 func startWatching(t testing.TB, folder, watch string, sinks ...Sink) *Tracker {
 	t.Helper()
-	e := New(Options{Store: openStore(t, folder), Watch: watch, Sinks: sinks, Queues: &disk{}, Reading: t.Context(), Logger: quiet})
+	e := New(
+		Options{
+			Store:   openStore(t, folder),
+			Watch:   watch,
+			Sinks:   sinks,
+			Queues:  &disk{},
+			Reading: t.Context(),
+			Logger:  quiet,
+		},
+	)
 	t.Cleanup(func() { e.Close() })
 	if err := e.load(testCluster); err != nil {
 		t.Fatal(err)

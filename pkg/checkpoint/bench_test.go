@@ -24,7 +24,12 @@ func filled(b *testing.B) *Store {
 	b.Helper()
 	folder := b.TempDir()
 	s := begin(b, folder)
-	if err := s.Commit([]ledger.Update{{State: ledger.State{Source: testSource("pods"), ResourceVersion: "1"}, Upserts: pods(b, 0, 20_000, 1)}}, nil); err != nil {
+	if err := s.Commit(
+		[]ledger.Update{
+			{State: ledger.State{Source: testSource("pods"), ResourceVersion: "1"}, Upserts: pods(b, 0, 20_000, 1)},
+		},
+		nil,
+	); err != nil {
 		b.Fatal(err)
 	}
 	if err := s.Close(); err != nil {
@@ -52,7 +57,10 @@ func BenchmarkCommit(b *testing.B) {
 			n := 0
 			for b.Loop() {
 				n++
-				if err := s.Commit([]ledger.Update{{State: ledger.State{Source: testSource("pods"), ResourceVersion: "2"}, Upserts: updates[n%2]}}, nil); err != nil {
+				if err := s.Commit(
+					[]ledger.Update{{State: ledger.State{Source: testSource("pods"), ResourceVersion: "2"}, Upserts: updates[n%2]}},
+					nil,
+				); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -75,7 +83,10 @@ func BenchmarkFirst(b *testing.B) {
 			b.Fatal(err)
 		}
 		b.StartTimer()
-		if err := s.Commit([]ledger.Update{{State: ledger.State{Source: testSource("pods"), ResourceVersion: "1"}, Upserts: objects}}, nil); err != nil {
+		if err := s.Commit(
+			[]ledger.Update{{State: ledger.State{Source: testSource("pods"), ResourceVersion: "1"}, Upserts: objects}},
+			nil,
+		); err != nil {
 			b.Fatal(err)
 		}
 		b.StopTimer()

@@ -105,7 +105,13 @@ func childCommits(t *testing.T, folder string) {
 		n++
 		var updates []ledger.Update
 		for _, name := range []string{"one", "two"} {
-			u := ledger.Update{State: ledger.State{Source: testSource(name), ResourceVersion: fmt.Sprint(n), Sinks: map[string]string{"a": fmt.Sprint(n)}}}
+			u := ledger.Update{
+				State: ledger.State{
+					Source:          testSource(name),
+					ResourceVersion: fmt.Sprint(n),
+					Sinks:           map[string]string{"a": fmt.Sprint(n)},
+				},
+			}
 			for i := range 60 {
 				switch {
 				case i < rowsAt(n):
@@ -192,7 +198,8 @@ func TestLockedByAnotherProcess(t *testing.T) {
 		t.Fatal(lines.Text(), lines.Err())
 	}
 	_, err := Open(Options{Path: folder})
-	if !errors.Is(err, files.ErrLocked) || !strings.Contains(err.Error(), "another bridge uses this folder") || !strings.Contains(err.Error(), folder) {
+	if !errors.Is(err, files.ErrLocked) || !strings.Contains(err.Error(), "another bridge uses this folder") ||
+		!strings.Contains(err.Error(), folder) {
 		t.Errorf("%v", err)
 	}
 	kill(cmd)
@@ -243,10 +250,19 @@ func fill(t *testing.T, s *Store, full func(bool), want string) {
 	t.Helper()
 	source := testSource("pods")
 	kept := pods(t, 0, 20, 1)
-	commit(t, s, map[string]string{"a": "rules"}, ledger.Update{State: ledger.State{Source: source, ResourceVersion: "1"}, Upserts: kept})
+	commit(
+		t,
+		s,
+		map[string]string{"a": "rules"},
+		ledger.Update{State: ledger.State{Source: source, ResourceVersion: "1"}, Upserts: kept},
+	)
 	before := contents(t, s)
 	full(true)
-	more := ledger.Update{State: ledger.State{Source: source, ResourceVersion: "2"}, Upserts: pods(t, 10, 5000, 2), Deletes: []string{kept[0].Key()}}
+	more := ledger.Update{
+		State:   ledger.State{Source: source, ResourceVersion: "2"},
+		Upserts: pods(t, 10, 5000, 2),
+		Deletes: []string{kept[0].Key()},
+	}
 	for range 3 {
 		err := s.Commit([]ledger.Update{more}, map[string]string{"b": "other"})
 		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), s.path) {

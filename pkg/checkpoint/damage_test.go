@@ -36,7 +36,13 @@ func recordHistory(t testing.TB) history {
 	for n := range 6 {
 		var updates []ledger.Update
 		for i, name := range []string{"few", "many", "pods"} {
-			u := ledger.Update{State: ledger.State{Source: testSource(name), ResourceVersion: fmt.Sprint(n), Sinks: map[string]string{"a": fmt.Sprint(n)}}}
+			u := ledger.Update{
+				State: ledger.State{
+					Source:          testSource(name),
+					ResourceVersion: fmt.Sprint(n),
+					Sinks:           map[string]string{"a": fmt.Sprint(n)},
+				},
+			}
 			for j := range []int{1, 60, 12}[i] {
 				if (j+n)%3 != 0 {
 					continue
@@ -261,9 +267,16 @@ func TestDamagedRow(t *testing.T) {
 			folder := t.TempDir()
 			s := begin(t, folder)
 			source := testSource("pods")
-			commit(t, s, nil,
+			commit(
+				t,
+				s,
+				nil,
 				ledger.Update{State: ledger.State{Source: source, ResourceVersion: "5"}, Upserts: []*object.Object{good}},
-				ledger.Update{State: ledger.State{Source: testSource("sound"), ResourceVersion: "6"}, Upserts: []*object.Object{good}})
+				ledger.Update{
+					State:   ledger.State{Source: testSource("sound"), ResourceVersion: "6"},
+					Upserts: []*object.Object{good},
+				},
+			)
 			s.Close()
 			edit(t, s.path, func(tx *bbolt.Tx) error {
 				bucket := tx.Bucket([]byte(bucketRows)).Bucket([]byte("pods"))
@@ -273,7 +286,10 @@ func TestDamagedRow(t *testing.T) {
 				return bucket.Put([]byte(test.key), test.value)
 			})
 			s = open(t, folder)
-			if state, objects, err := s.Load("pods"); !errors.Is(err, boltfile.ErrDamaged) || state.Source.Name != "" || len(objects) != 0 {
+			if state, objects, err := s.Load(
+				"pods",
+			); !errors.Is(err, boltfile.ErrDamaged) || state.Source.Name != "" ||
+				len(objects) != 0 {
 				t.Errorf("%+v %d %v", state, len(objects), err)
 			}
 			if s.Stats().Quarantined != 0 {
@@ -284,7 +300,15 @@ func TestDamagedRow(t *testing.T) {
 			}
 			// What the next list brings is all that there is, and is sound.
 			commit(t, s, map[string]string{}, part("pods", true, other))
-			commit(t, s, nil, ledger.Update{State: ledger.State{Source: source, ResourceVersion: "8"}, Upserts: []*object.Object{small(t, "ns", "c", "1")}})
+			commit(
+				t,
+				s,
+				nil,
+				ledger.Update{
+					State:   ledger.State{Source: source, ResourceVersion: "8"},
+					Upserts: []*object.Object{small(t, "ns", "c", "1")},
+				},
+			)
 			for range 2 {
 				if state, rows := rowsOf(t, s, "pods"); state.ResourceVersion != "8" || len(rows) != 2 {
 					t.Errorf("%+v %v", state, rows)
@@ -304,14 +328,27 @@ func TestDamagedSourceRecord(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			folder := t.TempDir()
 			s := begin(t, folder)
-			commit(t, s, map[string]string{"a": ""}, ledger.Update{State: ledger.State{Source: testSource("pods"), ResourceVersion: "5"}, Upserts: []*object.Object{small(t, "n", "a", "1")}})
+			commit(
+				t,
+				s,
+				map[string]string{"a": ""},
+				ledger.Update{
+					State:   ledger.State{Source: testSource("pods"), ResourceVersion: "5"},
+					Upserts: []*object.Object{small(t, "n", "a", "1")},
+				},
+			)
 			s.Close()
 			edit(t, s.path, func(tx *bbolt.Tx) error { return change(tx.Bucket([]byte(bucketSources))) })
 			s = open(t, folder)
 			if states, err := s.States(); err != nil || len(states) != 0 {
 				t.Errorf("%v %v", states, err)
 			}
-			commit(t, s, map[string]string{}, ledger.Update{State: ledger.State{Source: testSource("nodes"), ResourceVersion: "5"}})
+			commit(
+				t,
+				s,
+				map[string]string{},
+				ledger.Update{State: ledger.State{Source: testSource("nodes"), ResourceVersion: "5"}},
+			)
 			commit(t, s, nil, ledger.Update{State: ledger.State{Source: testSource("pods"), ResourceVersion: "6"}})
 			if state, rows := rowsOf(t, s, "pods"); state.ResourceVersion != "6" || len(rows) != 0 {
 				t.Errorf("%+v %v", state, rows)
@@ -323,7 +360,12 @@ func TestDamagedSourceRecord(t *testing.T) {
 // TestPanicIsAnError: bbolt panics on a page that is not what it should be.
 func TestPanicIsAnError(t *testing.T) {
 	s := begin(t, t.TempDir())
-	commit(t, s, nil, ledger.Update{State: ledger.State{Source: testSource("pods"), ResourceVersion: "1"}, Upserts: pods(t, 0, 50, 1)})
+	commit(
+		t,
+		s,
+		nil,
+		ledger.Update{State: ledger.State{Source: testSource("pods"), ResourceVersion: "1"}, Upserts: pods(t, 0, 50, 1)},
+	)
 	file, err := os.OpenFile(s.path, os.O_RDWR, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -336,7 +378,10 @@ func TestPanicIsAnError(t *testing.T) {
 	if _, err := file.WriteAt(make([]byte, info.Size()-2*pageSize), 2*pageSize); err != nil {
 		t.Fatal(err)
 	}
-	if state, rows, err := s.Load("pods"); !errors.Is(err, boltfile.ErrDamaged) || len(rows) != 0 || state.Source.Name != "" {
+	if state, rows, err := s.Load(
+		"pods",
+	); !errors.Is(err, boltfile.ErrDamaged) || len(rows) != 0 ||
+		state.Source.Name != "" {
 		t.Errorf("%+v %d %v", state, len(rows), err)
 	}
 	// Past the end of the file the memory map faults.

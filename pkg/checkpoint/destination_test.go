@@ -27,7 +27,10 @@ func TestDestinations(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if seen, err := Peek(folder); err != nil || cmp.Diff(map[string]string{"live": "stream B", "audit": "topic t"}, seen.Destinations) != "" {
+	if seen, err := Peek(
+		folder,
+	); err != nil ||
+		cmp.Diff(map[string]string{"live": "stream B", "audit": "topic t"}, seen.Destinations) != "" {
 		t.Errorf("Peek: %v, %v", seen.Destinations, err)
 	}
 	s = open(t, folder)

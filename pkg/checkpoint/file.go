@@ -95,8 +95,15 @@ func (s *Store) begin() error {
 		return errors.Join(err, s.file.Load().Close())
 	}
 	if record.ClusterName != s.opts.ClusterName {
-		s.logger.Warn("checkpoint was written under another name of the cluster; it is used as long as the cluster's uid is the same",
-			"was", record.ClusterName, "is", s.opts.ClusterName, "path", s.path)
+		s.logger.Warn(
+			"checkpoint was written under another name of the cluster; it is used as long as the cluster's uid is the same",
+			"was",
+			record.ClusterName,
+			"is",
+			s.opts.ClusterName,
+			"path",
+			s.path,
+		)
 	}
 	return nil
 }

@@ -41,7 +41,12 @@ func usable(t testing.TB, s *Store) {
 		t.Fatal(err)
 	}
 	o := small(t, "n", "usable", "1")
-	commit(t, s, nil, ledger.Update{State: ledger.State{Source: testSource("usable"), ResourceVersion: "1"}, Upserts: []*object.Object{o}})
+	commit(
+		t,
+		s,
+		nil,
+		ledger.Update{State: ledger.State{Source: testSource("usable"), ResourceVersion: "1"}, Upserts: []*object.Object{o}},
+	)
 	if _, rows := rowsOf(t, s, "usable"); len(rows) != 1 {
 		t.Errorf("%d rows", len(rows))
 	}
@@ -101,7 +106,12 @@ func TestAnotherNameOfTheClusterIsNoOtherCluster(t *testing.T) {
 func TestQuarantine(t *testing.T) {
 	folder := t.TempDir()
 	s := begin(t, folder)
-	commit(t, s, map[string]string{"a": "rules"}, ledger.Update{State: ledger.State{Source: testSource("pods"), ResourceVersion: "5"}})
+	commit(
+		t,
+		s,
+		map[string]string{"a": "rules"},
+		ledger.Update{State: ledger.State{Source: testSource("pods"), ResourceVersion: "5"}},
+	)
 	for range 3 { // within one second, perhaps: each needs a name of its own
 		if err := quarantine(s); err != nil {
 			t.Fatal(err)
@@ -214,7 +224,8 @@ func TestUnusable(t *testing.T) {
 			}
 			defer s.Close()
 			names := kept(t, folder)
-			if len(names) != 1 || !strings.HasPrefix(names[0], fileName+"."+test.reason+"-2") || s.Stats().Quarantined != 1 || s.ClusterUID() != "" {
+			if len(names) != 1 || !strings.HasPrefix(names[0], fileName+"."+test.reason+"-2") || s.Stats().Quarantined != 1 ||
+				s.ClusterUID() != "" {
 				t.Fatalf("kept %v, quarantined %d, uid %q", names, s.Stats().Quarantined, s.ClusterUID())
 			}
 			if after, err := os.ReadFile(filepath.Join(folder, names[0])); err != nil || !bytes.Equal(before, after) {
@@ -250,13 +261,29 @@ func TestCompaction(t *testing.T) {
 	s := begin(t, folder)
 	objects := pods(t, 0, 6000, 1)
 	source := testSource("pods")
-	commit(t, s, map[string]string{"a": "rules"}, ledger.Update{State: ledger.State{Source: source, ResourceVersion: "1", Sinks: map[string]string{"a": "2"}}, Upserts: objects})
+	commit(
+		t,
+		s,
+		map[string]string{"a": "rules"},
+		ledger.Update{
+			State:   ledger.State{Source: source, ResourceVersion: "1", Sinks: map[string]string{"a": "2"}},
+			Upserts: objects,
+		},
+	)
 	full := s.Stats().SizeBytes
 	var gone []string
 	for _, o := range objects[1000:] {
 		gone = append(gone, o.Key())
 	}
-	commit(t, s, nil, ledger.Update{State: ledger.State{Source: source, ResourceVersion: "3", Sinks: map[string]string{"a": "4"}}, Deletes: gone})
+	commit(
+		t,
+		s,
+		nil,
+		ledger.Update{
+			State:   ledger.State{Source: source, ResourceVersion: "3", Sinks: map[string]string{"a": "4"}},
+			Deletes: gone,
+		},
+	)
 	s.Close()
 	var log bytes.Buffer
 	s, err := Open(Options{Path: folder, ClusterName: "test", Logger: slog.New(slog.NewTextHandler(&log, nil))})
@@ -264,7 +291,8 @@ func TestCompaction(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	if size := s.Stats().SizeBytes; size > full/3 || !strings.Contains(log.String(), "compacted") || len(kept(t, folder)) != 0 {
+	if size := s.Stats().SizeBytes; size > full/3 || !strings.Contains(log.String(), "compacted") ||
+		len(kept(t, folder)) != 0 {
 		t.Errorf("%d bytes, were %d; %v\n%s", size, full, kept(t, folder), log.String())
 	}
 	state, rows := rowsOf(t, s, source.Name)
@@ -274,7 +302,12 @@ func TestCompaction(t *testing.T) {
 	if text, known := s.noted().Sinks["a"]; !known || text != "rules" {
 		t.Error(text, known)
 	}
-	commit(t, s, nil, ledger.Update{State: ledger.State{Source: source, ResourceVersion: "5"}, Upserts: objects[2000:2001]})
+	commit(
+		t,
+		s,
+		nil,
+		ledger.Update{State: ledger.State{Source: source, ResourceVersion: "5"}, Upserts: objects[2000:2001]},
+	)
 	if _, rows := rowsOf(t, s, source.Name); len(rows) != 1001 {
 		t.Errorf("%d rows", len(rows))
 	}

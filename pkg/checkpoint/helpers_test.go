@@ -59,8 +59,17 @@ func noise(seed byte, n int) []byte {
 // small is an object of about 150 bytes.
 func small(t testing.TB, namespace, name, version string) *object.Object {
 	t.Helper()
-	return newObject(t, fmt.Sprintf(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":%q,"namespace":%q,"uid":"u-%s","resourceVersion":%q},"data":{"n":%q}}`,
-		name, namespace, name, version, version))
+	return newObject(
+		t,
+		fmt.Sprintf(
+			`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":%q,"namespace":%q,"uid":"u-%s","resourceVersion":%q},"data":{"n":%q}}`,
+			name,
+			namespace,
+			name,
+			version,
+			version,
+		),
+	)
 }
 
 // pod is an object of 2.6 KB that looks like what there is in a cluster.

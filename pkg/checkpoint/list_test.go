@@ -29,8 +29,16 @@ func last(source string) ledger.Update {
 // large is an object of more than a megabyte.
 func large(t testing.TB, name, version string) *object.Object {
 	t.Helper()
-	return newObject(t, fmt.Sprintf(`{"kind":"ConfigMap","metadata":{"name":%q,"namespace":"ns","uid":"u-%s","resourceVersion":%q},"data":{"n":%q}}`,
-		name, name, version, strings.Repeat(version, moveBytes/3)))
+	return newObject(
+		t,
+		fmt.Sprintf(
+			`{"kind":"ConfigMap","metadata":{"name":%q,"namespace":"ns","uid":"u-%s","resourceVersion":%q},"data":{"n":%q}}`,
+			name,
+			name,
+			version,
+			strings.Repeat(version, moveBytes/3),
+		),
+	)
 }
 
 // A first list that is committed in parts counts when it is complete.
@@ -38,7 +46,15 @@ func TestFirstListInParts(t *testing.T) {
 	folder := t.TempDir()
 	s := begin(t, folder)
 	kept := small(t, "ns", "kept", "1")
-	commit(t, s, map[string]string{"live": ""}, ledger.Update{State: ledger.State{Source: testSource("other"), ResourceVersion: "5"}, Upserts: []*object.Object{kept}})
+	commit(
+		t,
+		s,
+		map[string]string{"live": ""},
+		ledger.Update{
+			State:   ledger.State{Source: testSource("other"), ResourceVersion: "5"},
+			Upserts: []*object.Object{kept},
+		},
+	)
 
 	a, b, c, d := large(t, "a", "1"), large(t, "b", "2"), large(t, "c", "3"), small(t, "ns", "d", "4")
 	newer := small(t, "ns", "a", "5")
@@ -74,7 +90,15 @@ func TestFirstListInParts(t *testing.T) {
 // A list takes the place of all rows that there were.
 func TestAListReplacesRows(t *testing.T) {
 	s := begin(t, t.TempDir())
-	commit(t, s, nil, ledger.Update{State: ledger.State{Source: testSource("pods"), ResourceVersion: "5"}, Upserts: []*object.Object{small(t, "ns", "a", "1"), small(t, "ns", "b", "1")}})
+	commit(
+		t,
+		s,
+		nil,
+		ledger.Update{
+			State:   ledger.State{Source: testSource("pods"), ResourceVersion: "5"},
+			Upserts: []*object.Object{small(t, "ns", "a", "1"), small(t, "ns", "b", "1")},
+		},
+	)
 	b := small(t, "ns", "b", "2")
 	for want, u := range map[int]ledger.Update{1: part("pods", true, b), 0: part("pods", true)} {
 		commit(t, s, nil, u, last("pods"))
@@ -100,7 +124,8 @@ func TestAListThatWasNotCompleted(t *testing.T) {
 	s.Close()
 	s = open(t, folder)
 	err := s.view(func(tx *bbolt.Tx) error {
-		if tx.Bucket([]byte(bucketRows)).Bucket([]byte("pods")) != nil || tx.Bucket([]byte(bucketSources)).Get([]byte("pods")) != nil {
+		if tx.Bucket([]byte(bucketRows)).Bucket([]byte("pods")) != nil ||
+			tx.Bucket([]byte(bucketSources)).Get([]byte("pods")) != nil {
 			t.Error("it is still there")
 		}
 		return nil
@@ -113,7 +138,15 @@ func TestAListThatWasNotCompleted(t *testing.T) {
 func TestFetch(t *testing.T) {
 	s := begin(t, t.TempDir())
 	one, two := small(t, "ns", "one", "1"), pod(t, 2, 1)
-	commit(t, s, nil, ledger.Update{State: ledger.State{Source: testSource("pods"), ResourceVersion: "5"}, Upserts: []*object.Object{one, two}})
+	commit(
+		t,
+		s,
+		nil,
+		ledger.Update{
+			State:   ledger.State{Source: testSource("pods"), ResourceVersion: "5"},
+			Upserts: []*object.Object{one, two},
+		},
+	)
 	for _, o := range []*object.Object{one, two} {
 		raw, err := s.Fetch("pods", o.Key(), o.Identity)
 		if err != nil || string(raw) != string(o.Raw) {
@@ -140,7 +173,12 @@ func TestFetch(t *testing.T) {
 func TestFetchBesideAllElse(t *testing.T) {
 	s := begin(t, t.TempDir())
 	o := small(t, "ns", "one", "1")
-	commit(t, s, nil, ledger.Update{State: ledger.State{Source: testSource("pods"), ResourceVersion: "5"}, Upserts: []*object.Object{o}})
+	commit(
+		t,
+		s,
+		nil,
+		ledger.Update{State: ledger.State{Source: testSource("pods"), ResourceVersion: "5"}, Upserts: []*object.Object{o}},
+	)
 	stop, ended := make(chan struct{}), make(chan error, 1)
 	go func() { // ended below
 		for {
@@ -157,7 +195,15 @@ func TestFetchBesideAllElse(t *testing.T) {
 		}
 	}()
 	for n := range scale.Of(10, 30) {
-		commit(t, s, nil, ledger.Update{State: ledger.State{Source: testSource("nodes"), ResourceVersion: "5"}, Upserts: []*object.Object{pod(t, n, n)}})
+		commit(
+			t,
+			s,
+			nil,
+			ledger.Update{
+				State:   ledger.State{Source: testSource("nodes"), ResourceVersion: "5"},
+				Upserts: []*object.Object{pod(t, n, n)},
+			},
+		)
 		commit(t, s, nil, part("lists", true, large(t, "a", fmt.Sprint(n%10)), pod(t, n, n)), last("lists"))
 	}
 	if err := quarantine(s); err != nil {

@@ -103,7 +103,15 @@ func (s *Store) Fetch(source, key string, id object.Identity) ([]byte, error) {
 		return err
 	})
 	if err == nil && (o.UID != id.UID || o.ResourceVersion != id.ResourceVersion) {
-		err = fmt.Errorf("%w: row %q is %s@%s, not %s@%s", errNoState, key, o.UID, o.ResourceVersion, id.UID, id.ResourceVersion)
+		err = fmt.Errorf(
+			"%w: row %q is %s@%s, not %s@%s",
+			errNoState,
+			key,
+			o.UID,
+			o.ResourceVersion,
+			id.UID,
+			id.ResourceVersion,
+		)
 	}
 	if err != nil {
 		return nil, boltfile.Explain("read the checkpoint", s.path, err)

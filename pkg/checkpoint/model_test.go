@@ -40,7 +40,9 @@ func (s *script) below(n int) int {
 // update makes one up, and does the same to the model.
 func (m *model) update(t testing.TB, s *script, n int) ledger.Update {
 	name := fmt.Sprintf("source-%d", s.below(3))
-	u := ledger.Update{State: ledger.State{Source: testSource(name), ResourceVersion: fmt.Sprint(n), Sinks: map[string]string{}}}
+	u := ledger.Update{
+		State: ledger.State{Source: testSource(name), ResourceVersion: fmt.Sprint(n), Sinks: map[string]string{}},
+	}
 	for sink := range m.sinks {
 		if s.below(2) == 0 {
 			u.Sinks[sink] = fmt.Sprint(n + 1)
@@ -119,7 +121,11 @@ func (m *model) check(t testing.TB, store *Store) {
 		if diff := cmp.Diff(loaded, state); diff != "" {
 			t.Fatal(diff)
 		}
-		if diff := cmp.Diff(ledger.State{Source: testSource(state.Source.Name), ResourceVersion: want.version, Sinks: want.sinks}, state, cmpopts.IgnoreFields(ledger.State{}, "Refilters")); diff != "" {
+		if diff := cmp.Diff(
+			ledger.State{Source: testSource(state.Source.Name), ResourceVersion: want.version, Sinks: want.sinks},
+			state,
+			cmpopts.IgnoreFields(ledger.State{}, "Refilters"),
+		); diff != "" {
 			t.Fatal(diff)
 		}
 		if diff := cmp.Diff(want.rows, got); diff != "" {

@@ -25,10 +25,16 @@ func TestPeek(t *testing.T) {
 		t.Fatal(err)
 	}
 	source := ledger.Source{Name: "pods"}
-	if err := store.Commit([]ledger.Update{{State: ledger.State{Source: source, ResourceVersion: "7", Sinks: map[string]string{"a": "8"}}}}, nil); err != nil {
+	if err := store.Commit(
+		[]ledger.Update{{State: ledger.State{Source: source, ResourceVersion: "7", Sinks: map[string]string{"a": "8"}}}},
+		nil,
+	); err != nil {
 		t.Fatal(err)
 	}
-	if s, err := Peek(dir); err != nil || !s.Exists || !s.Locked || s.SizeBytes == 0 || time.Since(s.LastCommit) > time.Minute {
+	if s, err := Peek(
+		dir,
+	); err != nil || !s.Exists || !s.Locked || s.SizeBytes == 0 ||
+		time.Since(s.LastCommit) > time.Minute {
 		t.Errorf("in use: %+v, %v", s, err)
 	}
 	if err := store.Close(); err != nil {
@@ -39,7 +45,10 @@ func TestPeek(t *testing.T) {
 	if err != nil || s.Locked || s.Unusable != "" || s.ClusterName != "c" || s.ClusterUID != "uid" {
 		t.Errorf("%+v, %v", s, err)
 	}
-	if diff := cmp.Diff([]ledger.State{{Source: source, ResourceVersion: "7", Sinks: map[string]string{"a": "8"}}}, s.States); diff != "" {
+	if diff := cmp.Diff(
+		[]ledger.State{{Source: source, ResourceVersion: "7", Sinks: map[string]string{"a": "8"}}},
+		s.States,
+	); diff != "" {
 		t.Errorf("states (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff(before, filesOf(t, dir)); diff != "" {

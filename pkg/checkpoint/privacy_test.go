@@ -55,7 +55,14 @@ func openPrivate(t *testing.T, folder string, p *Privacy) *Store {
 func secretRow(t *testing.T, name, resourceVersion string) *object.Object {
 	t.Helper()
 	// Large enough to be compressed, and so that the marker would be found in what is.
-	o, err := object.New([]byte(`{"kind":"Secret","metadata":{"name":"` + name + `","uid":"u-` + name + `","resourceVersion":"` + resourceVersion + `"},"data":{"a":"` + marker + `","b":"` + strings.Repeat("x", 600) + `"}}`))
+	o, err := object.New(
+		[]byte(
+			`{"kind":"Secret","metadata":{"name":"` + name + `","uid":"u-` + name + `","resourceVersion":"` + resourceVersion + `"},"data":{"a":"` + marker + `","b":"` + strings.Repeat(
+				"x",
+				600,
+			) + `"}}`,
+		),
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,14 +98,23 @@ func TestRowsHideValues(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			folder := t.TempDir()
 			s := openPrivate(t, folder, testPrivacy(t, name, seal))
-			first := ledger.Update{State: ledger.State{Source: secretsSource("list")}, ReplaceRows: true, Upserts: []*object.Object{secretRow(t, "a", "1")}}
+			first := ledger.Update{
+				State:       ledger.State{Source: secretsSource("list")},
+				ReplaceRows: true,
+				Upserts:     []*object.Object{secretRow(t, "a", "1")},
+			}
 			commit(t, s, nil, first)
 			if inFile(t, folder) {
 				t.Error("the value is in the file while the list is not complete")
 			}
 			commit(t, s, nil, ledger.Update{State: ledger.State{Source: secretsSource("list"), ResourceVersion: "1"}})
 			o := secretRow(t, "b", "2")
-			if err := s.Commit([]ledger.Update{{State: ledger.State{Source: secretsSource("secrets"), ResourceVersion: "2"}, Upserts: []*object.Object{o}}}, nil); err != nil {
+			if err := s.Commit(
+				[]ledger.Update{
+					{State: ledger.State{Source: secretsSource("secrets"), ResourceVersion: "2"}, Upserts: []*object.Object{o}},
+				},
+				nil,
+			); err != nil {
 				t.Fatal(err)
 			}
 			raw, err := s.Fetch("secrets", "b", o.Identity)
@@ -136,7 +152,10 @@ func TestRowsFollowThePolicy(t *testing.T) {
 	} {
 		s := openPrivate(t, folder, step.privacy)
 		if n == 0 {
-			update := ledger.Update{State: ledger.State{Source: secretsSource("secrets"), ResourceVersion: "2", Sinks: map[string]string{"x": "2"}}, Upserts: []*object.Object{o}}
+			update := ledger.Update{
+				State:   ledger.State{Source: secretsSource("secrets"), ResourceVersion: "2", Sinks: map[string]string{"x": "2"}},
+				Upserts: []*object.Object{o},
+			}
 			if err := s.Commit([]ledger.Update{update}, map[string]string{"x": "1"}); err != nil {
 				t.Fatal(err)
 			}
@@ -166,7 +185,10 @@ func TestRewriteLeavesOutWhatIsDamaged(t *testing.T) {
 	folder := t.TempDir()
 	s := openPrivate(t, folder, nil)
 	for _, name := range []string{"bad", "good"} {
-		update := ledger.Update{State: ledger.State{Source: secretsSource(name), ResourceVersion: "2"}, Upserts: []*object.Object{secretRow(t, "b", "2")}}
+		update := ledger.Update{
+			State:   ledger.State{Source: secretsSource(name), ResourceVersion: "2"},
+			Upserts: []*object.Object{secretRow(t, "b", "2")},
+		}
 		if err := s.Commit([]ledger.Update{update}, nil); err != nil {
 			t.Fatal(err)
 		}

@@ -58,12 +58,32 @@ func TestCommit(t *testing.T) {
 		want    []*object.Object
 	}{
 		{"insert", []ledger.Update{{Upserts: []*object.Object{b1, a1, node}}}, []*object.Object{a1, b1, node}},
-		{"replace", []ledger.Update{{Upserts: []*object.Object{a1, b1}}, {Upserts: []*object.Object{a2}}}, []*object.Object{a2, b1}},
+		{
+			"replace",
+			[]ledger.Update{{Upserts: []*object.Object{a1, b1}}, {Upserts: []*object.Object{a2}}},
+			[]*object.Object{a2, b1},
+		},
 		{"last of equal keys", []ledger.Update{{Upserts: []*object.Object{a1, a2}}}, []*object.Object{a2}},
-		{"delete", []ledger.Update{{Upserts: []*object.Object{a1, b1}}, {Deletes: []string{"ns/a", "ns/none"}}}, []*object.Object{b1}},
-		{"deletes come first", []ledger.Update{{Upserts: []*object.Object{a1}, Deletes: []string{"ns/a"}}}, []*object.Object{a1}},
-		{"without a name", []ledger.Update{{Upserts: []*object.Object{nameless, a1}, Deletes: []string{""}}}, []*object.Object{a1}},
-		{"same again", []ledger.Update{{Upserts: []*object.Object{a1}}, {Upserts: []*object.Object{a1}}}, []*object.Object{a1}},
+		{
+			"delete",
+			[]ledger.Update{{Upserts: []*object.Object{a1, b1}}, {Deletes: []string{"ns/a", "ns/none"}}},
+			[]*object.Object{b1},
+		},
+		{
+			"deletes come first",
+			[]ledger.Update{{Upserts: []*object.Object{a1}, Deletes: []string{"ns/a"}}},
+			[]*object.Object{a1},
+		},
+		{
+			"without a name",
+			[]ledger.Update{{Upserts: []*object.Object{nameless, a1}, Deletes: []string{""}}},
+			[]*object.Object{a1},
+		},
+		{
+			"same again",
+			[]ledger.Update{{Upserts: []*object.Object{a1}}, {Upserts: []*object.Object{a1}}},
+			[]*object.Object{a1},
+		},
 	}
 	for _, oneByOne := range []bool{false, true} {
 		for _, test := range tests {
@@ -102,15 +122,29 @@ func TestCommit(t *testing.T) {
 func TestObjectsComeBackAsTheyWere(t *testing.T) {
 	random := noise(0, 40_000)
 	objects := []*object.Object{
-		newObject(t, `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"d","namespace":"n","uid":"u","resourceVersion":"9",`+
-			`"ownerReferences":[{"uid":"o1"},{"uid":"o2"}],"managedFields":[{"manager":"kubectl \u00e9","time":"2026-01-01T00:00:00Z"}]},"spec":{}}`),
-		newObject(t, fmt.Sprintf(`{"kind":"Big","metadata":{"name":"compressible"},"data":%q}`, strings.Repeat("abc ", 200_000))),
+		newObject(
+			t,
+			`{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"d","namespace":"n","uid":"u","resourceVersion":"9",`+
+				`"ownerReferences":[{"uid":"o1"},{"uid":"o2"}],"managedFields":[{"manager":"kubectl \u00e9","time":"2026-01-01T00:00:00Z"}]},"spec":{}}`,
+		),
+		newObject(
+			t,
+			fmt.Sprintf(`{"kind":"Big","metadata":{"name":"compressible"},"data":%q}`, strings.Repeat("abc ", 200_000)),
+		),
 		newObject(t, fmt.Sprintf(`{"kind":"Big","metadata":{"name":"random"},"data":"%x"}`, random)),
-		newObject(t, fmt.Sprintf(`{"kind":"Odd","metadata":{"name":"bytes"},"data":"%s"}`, bytes.ReplaceAll(random, []byte{'"'}, nil))),
+		newObject(
+			t,
+			fmt.Sprintf(`{"kind":"Odd","metadata":{"name":"bytes"},"data":"%s"}`, bytes.ReplaceAll(random, []byte{'"'}, nil)),
+		),
 		newObject(t, `{"metadata":{"name":"x"}}`),
 	}
 	s := begin(t, t.TempDir())
-	commit(t, s, nil, ledger.Update{State: ledger.State{Source: testSource("all"), ResourceVersion: "1"}, Upserts: objects})
+	commit(
+		t,
+		s,
+		nil,
+		ledger.Update{State: ledger.State{Source: testSource("all"), ResourceVersion: "1"}, Upserts: objects},
+	)
 	_, loaded, err := load(s, "all")
 	if err != nil || len(loaded) != len(objects) {
 		t.Fatal(len(loaded), err)
@@ -130,18 +164,35 @@ func TestObjectsComeBackAsTheyWere(t *testing.T) {
 func TestSources(t *testing.T) {
 	folder := t.TempDir()
 	s := begin(t, folder)
-	pods, nodes := testSource("pods in team-a"), ledger.Source{Name: "nodes", LabelSelector: "a=b", FieldSelector: "c=d", Namespace: "n"}
+	pods, nodes := testSource(
+		"pods in team-a",
+	), ledger.Source{
+		Name:          "nodes",
+		LabelSelector: "a=b",
+		FieldSelector: "c=d",
+		Namespace:     "n",
+	}
 	a := small(t, "ns", "a", "1")
-	commit(t, s, map[string]string{},
-		ledger.Update{State: ledger.State{Source: pods, ResourceVersion: "10", Sinks: map[string]string{"x": "11"}}, Upserts: []*object.Object{a}},
-		ledger.Update{State: ledger.State{Source: nodes, ResourceVersion: "9"}, Upserts: []*object.Object{a}})
+	commit(
+		t,
+		s,
+		map[string]string{},
+		ledger.Update{
+			State:   ledger.State{Source: pods, ResourceVersion: "10", Sinks: map[string]string{"x": "11"}},
+			Upserts: []*object.Object{a},
+		},
+		ledger.Update{State: ledger.State{Source: nodes, ResourceVersion: "9"}, Upserts: []*object.Object{a}},
+	)
 	s.Close()
 	s = open(t, folder)
 	states, err := s.States()
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []ledger.State{{Source: nodes, ResourceVersion: "9", Sinks: map[string]string{}}, {Source: pods, ResourceVersion: "10", Sinks: map[string]string{"x": "11"}}}
+	want := []ledger.State{
+		{Source: nodes, ResourceVersion: "9", Sinks: map[string]string{}},
+		{Source: pods, ResourceVersion: "10", Sinks: map[string]string{"x": "11"}},
+	}
 	if diff := cmp.Diff(want, states); diff != "" {
 		t.Error(diff)
 	}
@@ -173,12 +224,29 @@ func TestSinks(t *testing.T) {
 	s := begin(t, folder)
 	pods, nodes := testSource("pods"), testSource("nodes")
 	both := map[string]string{"a": "5", "b": "5"}
-	commit(t, s, map[string]string{"a": "rules of a", "b": ""},
-		ledger.Update{State: ledger.State{Source: pods, ResourceVersion: "5", Sinks: both}}, ledger.Update{State: ledger.State{Source: nodes, ResourceVersion: "5", Sinks: both}})
+	commit(
+		t,
+		s,
+		map[string]string{"a": "rules of a", "b": ""},
+		ledger.Update{
+			State: ledger.State{Source: pods, ResourceVersion: "5", Sinks: both},
+		},
+		ledger.Update{State: ledger.State{Source: nodes, ResourceVersion: "5", Sinks: both}},
+	)
 	// b is removed by a commit of one source, and is gone from the other too.
-	commit(t, s, map[string]string{"a": "rules of a"}, ledger.Update{State: ledger.State{Source: pods, ResourceVersion: "6", Sinks: map[string]string{"a": "6"}}})
+	commit(
+		t,
+		s,
+		map[string]string{"a": "rules of a"},
+		ledger.Update{State: ledger.State{Source: pods, ResourceVersion: "6", Sinks: map[string]string{"a": "6"}}},
+	)
 	commit(t, s, map[string]string{"a": "other rules", "b": "back"})
-	commit(t, s, nil, ledger.Update{State: ledger.State{Source: pods, ResourceVersion: "7", Sinks: map[string]string{"a": "7"}}})
+	commit(
+		t,
+		s,
+		nil,
+		ledger.Update{State: ledger.State{Source: pods, ResourceVersion: "7", Sinks: map[string]string{"a": "7"}}},
+	)
 	for range 2 {
 		got := map[string]map[string]string{}
 		states, err := s.States()
@@ -237,8 +305,21 @@ func TestModes(t *testing.T) {
 func TestStats(t *testing.T) {
 	start := time.Now()
 	s := begin(t, t.TempDir())
-	commit(t, s, nil, ledger.Update{State: ledger.State{Source: testSource("pods")}, Upserts: []*object.Object{small(t, "n", "a", "1"), small(t, "n", "b", "1")}})
-	commit(t, s, nil, ledger.Update{State: ledger.State{Source: testSource("nodes")}, Upserts: []*object.Object{small(t, "", "c", "1")}})
+	commit(
+		t,
+		s,
+		nil,
+		ledger.Update{
+			State:   ledger.State{Source: testSource("pods")},
+			Upserts: []*object.Object{small(t, "n", "a", "1"), small(t, "n", "b", "1")},
+		},
+	)
+	commit(
+		t,
+		s,
+		nil,
+		ledger.Update{State: ledger.State{Source: testSource("nodes")}, Upserts: []*object.Object{small(t, "", "c", "1")}},
+	)
 	if err := s.Commit([]ledger.Update{{}}, nil); err == nil {
 		t.Fatal("expected an error")
 	}
@@ -280,7 +361,12 @@ func TestConcurrentUse(t *testing.T) {
 	o := small(t, "n", "a", "1")
 	go func() {
 		for i := range 30 {
-			if err := s.Commit([]ledger.Update{{State: ledger.State{Source: testSource("pods"), ResourceVersion: fmt.Sprint(i)}, Upserts: []*object.Object{o}}}, nil); err != nil {
+			if err := s.Commit(
+				[]ledger.Update{
+					{State: ledger.State{Source: testSource("pods"), ResourceVersion: fmt.Sprint(i)}, Upserts: []*object.Object{o}},
+				},
+				nil,
+			); err != nil {
 				done <- err
 				return
 			}

@@ -40,13 +40,20 @@ func TestTakeOver(t *testing.T) {
 	sinks := map[string]string{"sink": "12"}
 	if err := s.Commit([]ledger.Update{
 		{State: ledger.State{Source: everywhere, ResourceVersion: "10", Sinks: sinks}, Upserts: objects},
-		{State: ledger.State{Source: alone, ResourceVersion: "11", Sinks: sinks}, Upserts: []*object.Object{small(t, "a", "x", "7"), small(t, "b", "x", "1"), small(t, "b", "y", "5")}},
+		{
+			State:   ledger.State{Source: alone, ResourceVersion: "11", Sinks: sinks},
+			Upserts: []*object.Object{small(t, "a", "x", "7"), small(t, "b", "x", "1"), small(t, "b", "y", "5")},
+		},
 	}, map[string]string{"sink": "{}"}); err != nil {
 		t.Fatal(err)
 	}
 	into := ledger.State{Source: testSource("new"), ResourceVersion: "10", Sinks: map[string]string{"sink": "11"}}
 	into.Source.Scope, into.Source.Defined = "a scope", true
-	shares := []ledger.Share{{Source: "all", Has: inNamespaces("a", "b")}, {Source: "alone", Has: inNamespaces("a", "b")}, {Source: "unknown", Has: inNamespaces("a")}}
+	shares := []ledger.Share{
+		{Source: "all", Has: inNamespaces("a", "b")},
+		{Source: "alone", Has: inNamespaces("a", "b")},
+		{Source: "unknown", Has: inNamespaces("a")},
+	}
 	for range 2 { // the second time there is nothing left
 		if err := s.TakeOver(into, shares); err != nil {
 			t.Fatal(err)
@@ -61,7 +68,11 @@ func TestTakeOver(t *testing.T) {
 			t.Errorf("state (-want +got):\n%s", diff)
 		}
 		rows, state = heldOf(t, s, "all")
-		if diff := cmp.Diff([]string{"c/x@3"}, rows); diff != "" || state.ResourceVersion != "10" || state.Sinks["sink"] != "12" {
+		if diff := cmp.Diff(
+			[]string{"c/x@3"},
+			rows,
+		); diff != "" || state.ResourceVersion != "10" ||
+			state.Sinks["sink"] != "12" {
 			t.Errorf("what is left: %s %v", diff, state)
 		}
 		if rows, _ = heldOf(t, s, "alone"); len(rows) != 0 {
@@ -79,10 +90,18 @@ func TestTakeOverOfMuch(t *testing.T) {
 	s := begin(t, t.TempDir())
 	var objects []*object.Object
 	for n := range 40 {
-		raw := fmt.Sprintf(`{"metadata":{"name":"o%02d","namespace":"a","resourceVersion":"1","uid":"u%d"},"data":"%x"}`, n, n, noise(byte(n), 150<<10))
+		raw := fmt.Sprintf(
+			`{"metadata":{"name":"o%02d","namespace":"a","resourceVersion":"1","uid":"u%d"},"data":"%x"}`,
+			n,
+			n,
+			noise(byte(n), 150<<10),
+		)
 		objects = append(objects, newObject(t, raw))
 	}
-	if err := s.Commit([]ledger.Update{{State: ledger.State{Source: testSource("old"), ResourceVersion: "10"}, Upserts: objects}}, nil); err != nil {
+	if err := s.Commit(
+		[]ledger.Update{{State: ledger.State{Source: testSource("old"), ResourceVersion: "10"}, Upserts: objects}},
+		nil,
+	); err != nil {
 		t.Fatal(err)
 	}
 	into := ledger.State{Source: testSource("new"), ResourceVersion: "10"}

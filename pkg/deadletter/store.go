@@ -102,7 +102,9 @@ func (s *Store) reserve(size int64) error {
 	}
 	s.used = used
 	if s.MaxBytes > 0 && used+size > s.MaxBytes {
-		return sinks.Permanent(fmt.Errorf("%w: %d of %d bytes are used, and this message needs %d", ErrFull, used, s.MaxBytes, size))
+		return sinks.Permanent(
+			fmt.Errorf("%w: %d of %d bytes are used, and this message needs %d", ErrFull, used, s.MaxBytes, size),
+		)
 	}
 	return nil
 }

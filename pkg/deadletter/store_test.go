@@ -20,9 +20,15 @@ import (
 
 func message(n, size int) *event.Message {
 	m := &event.Message{
-		Type: event.Deleted, Time: time.Unix(1, 2).UTC(), Cluster: "c", ID: fmt.Sprintf("uid.%d", n), PartitionKey: "key", Structured: true,
-		Resource: schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}, LeftFilter: true,
-		Data: []byte(`{"a":"` + strings.Repeat("x", size) + `"}`),
+		Type:         event.Deleted,
+		Time:         time.Unix(1, 2).UTC(),
+		Cluster:      "c",
+		ID:           fmt.Sprintf("uid.%d", n),
+		PartitionKey: "key",
+		Structured:   true,
+		Resource:     schema.GroupVersionResource{Version: "v1", Resource: "configmaps"},
+		LeftFilter:   true,
+		Data:         []byte(`{"a":"` + strings.Repeat("x", size) + `"}`),
 	}
 	m.Identity.Name, m.Identity.Namespace, m.Identity.ResourceVersion = "cm", "ns", fmt.Sprint(n)
 	return m
@@ -79,10 +85,12 @@ func TestStore(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := message(2, 2000)
-	if string(got.Message.Body()) != string(want.Body()) || got.Message.PartitionKey != "key" || got.Message.Key() != want.Key() {
+	if string(got.Message.Body()) != string(want.Body()) || got.Message.PartitionKey != "key" ||
+		got.Message.Key() != want.Key() {
 		t.Errorf("message %+v", got.Message)
 	}
-	if got.Reason != event.ReasonOversize || got.Error != errLarge.Error() || got.Bytes != len(want.Data) || time.Since(got.Time) > time.Minute {
+	if got.Reason != event.ReasonOversize || got.Error != errLarge.Error() || got.Bytes != len(want.Data) ||
+		time.Since(got.Time) > time.Minute {
 		t.Errorf("%+v", got)
 	}
 	if _, err := f.Get("uid.9"); !errors.Is(err, deadletter.ErrNotFound) {
@@ -179,7 +187,8 @@ func TestDamaged(t *testing.T) {
 			if err := damage(path); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := f.List(); err == nil || !strings.Contains(err.Error(), path+" cannot be read, remove it if it is damaged") {
+			if _, err := f.List(); err == nil ||
+				!strings.Contains(err.Error(), path+" cannot be read, remove it if it is damaged") {
 				t.Errorf("%v", err)
 			}
 			if _, err := f.Get("uid.7"); err == nil || !strings.Contains(err.Error(), path) {

@@ -35,7 +35,11 @@ type Needs struct {
 
 // Or returns the needs of n and other together.
 func (n Needs) Or(other Needs) Needs {
-	return Needs{n.Owner || other.Owner, n.NamespaceLabels || other.NamespaceLabels, n.InvolvedObject || other.InvolvedObject}
+	return Needs{
+		n.Owner || other.Owner,
+		n.NamespaceLabels || other.NamespaceLabels,
+		n.InvolvedObject || other.InvolvedObject,
+	}
 }
 
 // Options are the options of an Index.

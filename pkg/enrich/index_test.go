@@ -51,7 +51,13 @@ func parsed(t testing.TB, raw string) *object.Object {
 }
 
 func by(kind, uid string, controls bool) metav1.OwnerReference {
-	return metav1.OwnerReference{APIVersion: "apps/v1", Kind: kind, Name: "name-" + uid, UID: types.UID(uid), Controller: &controls}
+	return metav1.OwnerReference{
+		APIVersion: "apps/v1",
+		Kind:       kind,
+		Name:       "name-" + uid,
+		UID:        types.UID(uid),
+		Controller: &controls,
+	}
 }
 
 func ownedBy(kind, uid string) event.Owner {
@@ -97,25 +103,52 @@ func TestOwners(t *testing.T) {
 
 func TestLabels(t *testing.T) {
 	x := New(Options{Needs: all})
-	handlerOf(x, "namespaces").OnAdd(parsed(t, `{"kind":"Namespace","apiVersion":"v1","metadata":{"name":"shop","uid":"n1","labels":{"b":"2","a/x":"1","empty":"","\u0063":"d\u0065","no":1,"bad=":"x","worse":"a,b"}}}`), true)
+	handlerOf(
+		x,
+		"namespaces",
+	).OnAdd(parsed(t, `{"kind":"Namespace","apiVersion":"v1","metadata":{"name":"shop","uid":"n1","labels":{"b":"2","a/x":"1","empty":"","\u0063":"d\u0065","no":1,"bad=":"x","worse":"a,b"}}}`), true)
 	pod := made(t, "Pod", "p", map[string]string{"app": "web"}, by("ReplicaSet", "r", true))
 	handlerOf(x, "pods").OnAdd(pod, true)
 	const namespace = "a/x=1,b=2,c=de,empty="
-	expect(t, x.Context(gvr("pods"), pod, all), event.Context{Owner: ownedBy("ReplicaSet", "r"), NamespaceLabels: namespace})
+	expect(
+		t,
+		x.Context(gvr("pods"), pod, all),
+		event.Context{Owner: ownedBy("ReplicaSet", "r"), NamespaceLabels: namespace},
+	)
 
 	for _, form := range []struct{ resource, member string }{{"events", "involvedObject"}, {"events.events.k8s.io", "regarding"}} {
-		ev := parsed(t, fmt.Sprintf(`{"kind":"Event","apiVersion":"v1","metadata":{"name":"e","namespace":"shop","uid":"e"},%q:{"kind":"Pod","namespace":"shop","name":"name-p","uid":"p","apiVersion":"v1"}}`, form.member))
+		ev := parsed(
+			t,
+			fmt.Sprintf(
+				`{"kind":"Event","apiVersion":"v1","metadata":{"name":"e","namespace":"shop","uid":"e"},%q:{"kind":"Pod","namespace":"shop","name":"name-p","uid":"p","apiVersion":"v1"}}`,
+				form.member,
+			),
+		)
 		events := handlerOf(x, form.resource)
 		events.OnAdd(ev, false)
-		expect(t, x.Context(gvr(form.resource), ev, all), event.Context{Owner: ownedBy("ReplicaSet", "r"), NamespaceLabels: namespace, InvolvedLabels: "app=web"})
+		expect(
+			t,
+			x.Context(gvr(form.resource), ev, all),
+			event.Context{Owner: ownedBy("ReplicaSet", "r"), NamespaceLabels: namespace, InvolvedLabels: "app=web"},
+		)
 		expect(t, x.Context(gvr(form.resource), ev, Needs{InvolvedObject: true}), event.Context{InvolvedLabels: "app=web"})
 		expect(t, x.Context(gvr(form.resource), ev, Needs{Owner: true}), event.Context{})
 	}
-	unknown := parsed(t, `{"kind":"Event","apiVersion":"v1","metadata":{"name":"e","namespace":"other","uid":"e"},"involvedObject":{"kind":"Pod","name":"gone","uid":"g","apiVersion":"v1"}}`)
-	expect(t, x.Context(gvr("events"), unknown, all), event.Context{Owner: event.Owner{APIVersion: "v1", Kind: "Pod", Name: "gone", UID: "g"}})
+	unknown := parsed(
+		t,
+		`{"kind":"Event","apiVersion":"v1","metadata":{"name":"e","namespace":"other","uid":"e"},"involvedObject":{"kind":"Pod","name":"gone","uid":"g","apiVersion":"v1"}}`,
+	)
+	expect(
+		t,
+		x.Context(gvr("events"), unknown, all),
+		event.Context{Owner: event.Owner{APIVersion: "v1", Kind: "Pod", Name: "gone", UID: "g"}},
+	)
 	// A kubelet gives the name of its node for a uid.
 	handlerOf(x, "nodes").OnAdd(made(t, "Node", "n", map[string]string{"zone": "a"}), true)
-	node := parsed(t, `{"kind":"Event","apiVersion":"v1","metadata":{"name":"e","namespace":"default","uid":"e"},"involvedObject":{"kind":"Node","name":"name-n","uid":"name-n"}}`)
+	node := parsed(
+		t,
+		`{"kind":"Event","apiVersion":"v1","metadata":{"name":"e","namespace":"default","uid":"e"},"involvedObject":{"kind":"Node","name":"name-n","uid":"name-n"}}`,
+	)
 	expect(t, x.Context(gvr("events"), node, Needs{InvolvedObject: true}), event.Context{InvolvedLabels: "zone=a"})
 	nothing := parsed(t, `{"kind":"Event","apiVersion":"v1","metadata":{"name":"e","namespace":"other","uid":"e"}}`)
 	expect(t, x.Context(gvr("events"), nothing, all), event.Context{})
@@ -128,7 +161,14 @@ func TestNamespaceAgain(t *testing.T) {
 	pod := made(t, "Pod", "p", map[string]string{"not": "asked"})
 	handlerOf(x, "pods").OnAdd(pod, false)
 	for n := range 3 {
-		namespace := parsed(t, fmt.Sprintf(`{"kind":"Namespace","apiVersion":"v1","metadata":{"name":"shop","uid":"n%d","labels":{"n":"%d"}}}`, n, n))
+		namespace := parsed(
+			t,
+			fmt.Sprintf(
+				`{"kind":"Namespace","apiVersion":"v1","metadata":{"name":"shop","uid":"n%d","labels":{"n":"%d"}}}`,
+				n,
+				n,
+			),
+		)
 		h.OnAdd(namespace, false)
 		want := event.Context{NamespaceLabels: fmt.Sprintf("n=%d", n)}
 		expect(t, x.Context(gvr("pods"), pod, all), want)
@@ -183,12 +223,26 @@ func TestRedacted(t *testing.T) {
 	}})
 	pod := made(t, "Pod", "p", map[string]string{"secret": "hunter2", "app": "web"})
 	handlerOf(x, "pods").OnAdd(pod, true)
-	namespace := parsed(t, `{"kind":"Namespace","apiVersion":"v1","metadata":{"name":"shop","uid":"n","labels":{"secret":"hunter2"}}}`)
+	namespace := parsed(
+		t,
+		`{"kind":"Namespace","apiVersion":"v1","metadata":{"name":"shop","uid":"n","labels":{"secret":"hunter2"}}}`,
+	)
 	handlerOf(x, "namespaces").OnAdd(namespace, true)
 	for _, uid := range []string{"p", "x"} {
-		ev := parsed(t, fmt.Sprintf(`{"kind":"Event","apiVersion":"v1","metadata":{"name":"e","namespace":"shop","uid":"e"},"involvedObject":{"kind":"Pod","name":"hunter2","uid":%q,"apiVersion":"v1"}}`, uid))
+		ev := parsed(
+			t,
+			fmt.Sprintf(
+				`{"kind":"Event","apiVersion":"v1","metadata":{"name":"e","namespace":"shop","uid":"e"},"involvedObject":{"kind":"Pod","name":"hunter2","uid":%q,"apiVersion":"v1"}}`,
+				uid,
+			),
+		)
 		c := x.Context(gvr("events"), ev, all)
-		if text := fmt.Sprint(c.NamespaceLabels, c.InvolvedLabels, c.Owner.Name); strings.Contains(text, "hunter2") || !strings.Contains(c.NamespaceLabels, "secret=hmac-sha256:") {
+		if text := fmt.Sprint(
+			c.NamespaceLabels,
+			c.InvolvedLabels,
+			c.Owner.Name,
+		); strings.Contains(text, "hunter2") ||
+			!strings.Contains(c.NamespaceLabels, "secret=hmac-sha256:") {
 			t.Errorf("%+v", c)
 		}
 	}

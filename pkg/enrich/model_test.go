@@ -86,7 +86,11 @@ func TestModel(t *testing.T) {
 				if top := m.top(uid); top != "" {
 					want = ownedBy("Kind", top)
 				}
-				if got := x.Context(gvr("pods"), &object.Object{Identity: object.Identity{UID: types.UID(uid)}}, all).Owner; got != want {
+				if got := x.Context(
+					gvr("pods"),
+					&object.Object{Identity: object.Identity{UID: types.UID(uid)}},
+					all,
+				).Owner; got != want {
 					t.Fatalf("seed %d, step %d: the top owner of %s is %v, want %v; owners %v", seed, step, uid, got, want, m.owner)
 				}
 			}
@@ -101,7 +105,13 @@ func TestDeepChain(t *testing.T) {
 	for n := range 3 * maxDepth {
 		h.OnAdd(made(t, "Widget", strconv.Itoa(n), nil, by("Widget", strconv.Itoa(n+1), true)), true)
 	}
-	if got := x.Context(gvr("widgets.example.com"), made(t, "Widget", "0", nil), all).Owner; got.UID != strconv.Itoa(maxDepth) {
+	if got := x.Context(
+		gvr("widgets.example.com"),
+		made(t, "Widget", "0", nil),
+		all,
+	).Owner; got.UID != strconv.Itoa(
+		maxDepth,
+	) {
 		t.Errorf("the owner of a deep chain is %v", got)
 	}
 }

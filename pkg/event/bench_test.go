@@ -48,7 +48,9 @@ func BenchmarkEncode(b *testing.B) {
 // BenchmarkAttributes is what a sink does with a message before it is sent.
 func BenchmarkAttributes(b *testing.B) {
 	encoder := Encoder{Cluster: "prod-eu-1"}
-	m, err := encoder.Encode(Event{Type: Updated, Time: seen, Resource: pods, Object: benchObject(b, "Pod", "configuration")})
+	m, err := encoder.Encode(
+		Event{Type: Updated, Time: seen, Resource: pods, Object: benchObject(b, "Pod", "configuration")},
+	)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -75,6 +77,9 @@ func benchObject(b *testing.B, kind, value string) *object.Object {
 	for n := 0; len(data) < 2200; n++ {
 		data += fmt.Sprintf(`,"key-%d":%q`, n, value)
 	}
-	return mustObject(b, `{"kind":"`+kind+`","apiVersion":"v1","metadata":{"name":"settings-0","namespace":"shop","uid":"5e0c4f3a-8d21-4b7e-9c55-000000000001",`+
-		`"resourceVersion":"123456","creationTimestamp":"2026-03-01T08:00:00Z","labels":{"app.kubernetes.io/name":"shop","tier":"backend"}},"data":{`+data[1:]+`}}`)
+	return mustObject(
+		b,
+		`{"kind":"`+kind+`","apiVersion":"v1","metadata":{"name":"settings-0","namespace":"shop","uid":"5e0c4f3a-8d21-4b7e-9c55-000000000001",`+
+			`"resourceVersion":"123456","creationTimestamp":"2026-03-01T08:00:00Z","labels":{"app.kubernetes.io/name":"shop","tier":"backend"}},"data":{`+data[1:]+`}}`,
+	)
 }

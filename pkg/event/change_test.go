@@ -17,7 +17,11 @@ import (
 func withManagers(t testing.TB, raw string) *object.Object {
 	t.Helper()
 	list := &object.List{ManagedFields: true}
-	_, _, err := object.NegotiatedSerializer().SupportedMediaTypes()[0].Serializer.Decode([]byte(`{"kind":"List","items":[`+raw+`]}`), nil, list)
+	_, _, err := object.NegotiatedSerializer().SupportedMediaTypes()[0].Serializer.Decode(
+		[]byte(`{"kind":"List","items":[`+raw+`]}`),
+		nil,
+		list,
+	)
 	if err != nil || len(list.Items) != 1 {
 		t.Fatal(err)
 	}
@@ -69,7 +73,14 @@ func TestChange(t *testing.T) {
 	if diff := cmp.Diff(patch, string(got.Patch)); diff != "" {
 		t.Errorf("patch (-want +got):\n%s", diff)
 	}
-	paths := []string{"/metadata/labels", "/metadata/generation", "/metadata/finalizers", "/spec/replicas", "/spec/template/spec/containers/0/image", "/spec/template/spec/containers/0/args/0"}
+	paths := []string{
+		"/metadata/labels",
+		"/metadata/generation",
+		"/metadata/finalizers",
+		"/spec/replicas",
+		"/spec/template/spec/containers/0/image",
+		"/spec/template/spec/containers/0/args/0",
+	}
 	if diff := cmp.Diff(paths, got.ChangedPaths); diff != "" {
 		t.Errorf("paths (-want +got):\n%s", diff)
 	}
@@ -81,7 +92,11 @@ func TestChange(t *testing.T) {
 	if diff := cmp.Diff(managers, got.Managers, cmp.AllowUnexported(manager{})); diff != "" {
 		t.Errorf("managers (-want +got):\n%s", diff)
 	}
-	merged := changeOf(t, &Encoder{Patch: PatchMerge}, Event{Type: Updated, Resource: deployments, Object: after, Old: before})
+	merged := changeOf(
+		t,
+		&Encoder{Patch: PatchMerge},
+		Event{Type: Updated, Resource: deployments, Object: after, Old: before},
+	)
 	const merge = `{"metadata":{"labels":null,"resourceVersion":"18","generation":2,"finalizers":["example.com/hold"]},"spec":{"replicas":3,"template":{"spec":{"containers":` +
 		`[{"name":"web","image":"web:2","args":["-q"]},{"name":"log","image":"log:1"}]}}}}`
 	if diff := cmp.Diff(merge, string(merged.Patch)); diff != "" {
@@ -108,7 +123,10 @@ func TestOwners(t *testing.T) {
 		{"resourceVersion", `"f:metadata":{}`, `"metadata":{"resourceVersion":"1"}`, `"metadata":{"resourceVersion":"2"}`, ""},
 	} {
 		changes := jsonpatch.Diff([]byte("{"+c.before+"}"), []byte("{"+c.after+"}"))
-		owners := ownersOf([]byte(`[{"manager":"other","fieldsV1":{`+others+`}},{"manager":"me","fieldsV1":{`+c.fields+`}}]`), changes)
+		owners := ownersOf(
+			[]byte(`[{"manager":"other","fieldsV1":{`+others+`}},{"manager":"me","fieldsV1":{`+c.fields+`}}]`),
+			changes,
+		)
 		var paths []string
 		for _, o := range owners {
 			if o.Name != "me" {
@@ -138,7 +156,9 @@ func TestChangeWithoutTwoStates(t *testing.T) {
 		c.ev.Resource = deployments
 		got := changeOf(t, &Encoder{}, c.ev)
 		if got.Operation != c.ev.Type.String() || string(got.Object) != string(o.Raw) || string(got.Old) != "null" || string(got.Patch) != "null" ||
-			got.ChangedPaths == nil || len(got.ChangedPaths) > 0 || len(got.Managers) != c.managers {
+			got.ChangedPaths == nil ||
+			len(got.ChangedPaths) > 0 ||
+			len(got.Managers) != c.managers {
 			t.Errorf("%s: %+v", c.name, got)
 		}
 	}
@@ -152,7 +172,16 @@ func (noBytes) Fetch(*object.Object) ([]byte, error) { return nil, errors.New("t
 func TestChangeWithoutTheOldState(t *testing.T) {
 	var told error
 	e := &Encoder{OnOldMissing: func(err error) { told = err }}
-	got := changeOf(t, e, Event{Type: Updated, Resource: deployments, Object: mustObject(t, deploymentAfter), Old: mustObject(t, deploymentBefore).Released(noBytes{})})
+	got := changeOf(
+		t,
+		e,
+		Event{
+			Type:     Updated,
+			Resource: deployments,
+			Object:   mustObject(t, deploymentAfter),
+			Old:      mustObject(t, deploymentBefore).Released(noBytes{}),
+		},
+	)
 	if got.Operation != "updated" || string(got.Old) != "null" || string(got.Patch) != "null" || told == nil {
 		t.Errorf("%+v, %v", got, told)
 	}
@@ -161,18 +190,29 @@ func TestChangeWithoutTheOldState(t *testing.T) {
 // No value of a Secret gets into any part of a change.
 func TestChangeOfASecret(t *testing.T) {
 	secret := func(rv, value string) *object.Object {
-		return withManagers(t, `{"kind":"Secret","apiVersion":"v1","metadata":{"name":"s","namespace":"shop","uid":"u1","resourceVersion":"`+rv+
-			`","managedFields":[{"manager":"ci","operation":"Update","fieldsV1":{"f:data":{".":{},"f:token":{}}}}]},"data":{"user":"dXNlcg==","token":"`+value+`"}}`)
+		return withManagers(
+			t,
+			`{"kind":"Secret","apiVersion":"v1","metadata":{"name":"s","namespace":"shop","uid":"u1","resourceVersion":"`+rv+
+				`","managedFields":[{"manager":"ci","operation":"Update","fieldsV1":{"f:data":{".":{},"f:token":{}}}}]},"data":{"user":"dXNlcg==","token":"`+value+`"}}`,
+		)
 	}
 	for _, patch := range []Patch{PatchJSON, PatchMerge} {
 		e := &Encoder{Payload: PayloadChange, Patch: patch, Redactor: redact.New(make([]byte, 32))}
-		m := encode(t, e, Event{Type: Updated, Resource: secrets, Object: secret("2", "bmV3c2VjcmV0"), Old: secret("1", "b2xkc2VjcmV0")})
+		m := encode(
+			t,
+			e,
+			Event{Type: Updated, Resource: secrets, Object: secret("2", "bmV3c2VjcmV0"), Old: secret("1", "b2xkc2VjcmV0")},
+		)
 		for _, value := range []string{"bmV3c2VjcmV0", "b2xkc2VjcmV0", "dXNlcg=="} {
 			if strings.Contains(string(m.Data), value) {
 				t.Errorf("%s has a secret value", m.Data)
 			}
 		}
-		got := changeOf(t, e, Event{Type: Updated, Resource: secrets, Object: secret("2", "bmV3c2VjcmV0"), Old: secret("1", "b2xkc2VjcmV0")})
+		got := changeOf(
+			t,
+			e,
+			Event{Type: Updated, Resource: secrets, Object: secret("2", "bmV3c2VjcmV0"), Old: secret("1", "b2xkc2VjcmV0")},
+		)
 		if diff := cmp.Diff([]string{"/data/token"}, got.ChangedPaths); diff != "" || len(got.Managers) != 1 {
 			t.Errorf("%+v", got)
 		}
@@ -181,7 +221,9 @@ func TestChangeOfASecret(t *testing.T) {
 
 // Whatever stands in managedFields, encoding neither fails nor panics, and gives JSON.
 func FuzzManagers(f *testing.F) {
-	f.Add(`[{"manager":"m","operation":"Apply","time":"t","fieldsV1":{"f:a":{"k:{\"n\":\"x\"}":{},"v:1":{},"i:0":{},".":{}}}}]`)
+	f.Add(
+		`[{"manager":"m","operation":"Apply","time":"t","fieldsV1":{"f:a":{"k:{\"n\":\"x\"}":{},"v:1":{},"i:0":{},".":{}}}}]`,
+	)
 	f.Add(`[{"manager":1,"fieldsV1":{"f:a":{"k:":{},"k:[":{},"v:":{},"x":1,"":2}}},[],null]`)
 	f.Fuzz(func(t *testing.T, managedFields string) {
 		if !json.Valid([]byte(managedFields)) {

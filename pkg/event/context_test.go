@@ -26,7 +26,11 @@ func TestContextAttributes(t *testing.T) {
 	maps.Copy(want, plain)
 	// Data that is the object itself has no room for it.
 	for _, inData := range []bool{false, true} {
-		m := encode(t, &Encoder{Cluster: "prod", ContextInData: inData}, Event{Type: Updated, Resource: pods, Object: podAt(t, "17"), Context: &testContext})
+		m := encode(
+			t,
+			&Encoder{Cluster: "prod", ContextInData: inData},
+			Event{Type: Updated, Resource: pods, Object: podAt(t, "17"), Context: &testContext},
+		)
 		if diff := cmp.Diff(want, attributes(m)); diff != "" {
 			t.Errorf("-want +got:\n%s", diff)
 		}
@@ -53,7 +57,13 @@ func TestContextInData(t *testing.T) {
 		}{{&testContext, want}, {&Context{}, "{}"}} {
 			ev.Context = c.context
 			m := encode(t, e, ev)
-			if got, want := string(m.Data), strings.TrimSuffix(string(plain.Data), "}")+`,"context":`+c.want+"}"; got != want || !json.Valid(m.Data) {
+			if got, want := string(
+				m.Data,
+			), strings.TrimSuffix(
+				string(plain.Data),
+				"}",
+			)+`,"context":`+c.want+"}"; got != want ||
+				!json.Valid(m.Data) {
 				t.Errorf("%s: %s\nwant %s", payload, got, want)
 			}
 			if diff := cmp.Diff(attributes(plain), attributes(m)); diff != "" {
@@ -66,7 +76,14 @@ func TestContextInData(t *testing.T) {
 // A change that is too large keeps its context.
 func TestContextOfReduced(t *testing.T) {
 	e := &Encoder{Payload: PayloadChange, ContextInData: true}
-	m, err := Reduce(encode(t, e, Event{Type: Updated, Resource: pods, Object: podAt(t, "17"), Old: podAt(t, "16"), Context: &testContext}), Marks{})
+	m, err := Reduce(
+		encode(
+			t,
+			e,
+			Event{Type: Updated, Resource: pods, Object: podAt(t, "17"), Old: podAt(t, "16"), Context: &testContext},
+		),
+		Marks{},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}

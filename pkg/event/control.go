@@ -39,7 +39,9 @@ func FoldsInto(gap, dropped *Message) bool {
 	if dropped.GapInfo != nil {
 		reason = dropped.GapInfo.Reason
 	}
-	return gap.Resource.GroupResource() == dropped.Resource.GroupResource() && gap.Origin.Source == dropped.Origin.Source && gap.GapInfo.Reason == reason
+	return gap.Resource.GroupResource() == dropped.Resource.GroupResource() &&
+		gap.Origin.Source == dropped.Origin.Source &&
+		gap.GapInfo.Reason == reason
 }
 
 // FoldGap adds a message that the queue gave up to the gaps that stand in its place, one gap for each resource, source
@@ -48,8 +50,14 @@ func FoldsInto(gap, dropped *Message) bool {
 // policy asks for.
 func FoldGap(gaps []*Message, dropped *Message) []*Message {
 	add := GapInfo{
-		Resource: GroupResource(dropped.Resource), From: dropped.Identity.ResourceVersion, To: dropped.Identity.ResourceVersion,
-		Reason: ReasonOverflow, Message: "the queue was full and its policy is drop-oldest", Events: 1,
+		Resource: GroupResource(
+			dropped.Resource,
+		),
+		From:    dropped.Identity.ResourceVersion,
+		To:      dropped.Identity.ResourceVersion,
+		Reason:  ReasonOverflow,
+		Message: "the queue was full and its policy is drop-oldest",
+		Events:  1,
 	}
 	if dropped.GapInfo != nil { // a gap that was dropped itself: it must not vanish
 		add = *dropped.GapInfo
@@ -74,8 +82,14 @@ func FoldGap(gaps []*Message, dropped *Message) []*Message {
 // gapMessage returns a gap event for the same sink, cluster and resource as m.
 func gapMessage(m *Message, info *GapInfo) *Message {
 	gap := &Message{
-		Type: Gap, Time: m.Time, Resource: m.Resource, Cluster: m.Cluster, ClusterUID: m.ClusterUID, ID: gapID(m.Cluster, info),
-		Structured: m.Structured, GapInfo: info,
+		Type:       Gap,
+		Time:       m.Time,
+		Resource:   m.Resource,
+		Cluster:    m.Cluster,
+		ClusterUID: m.ClusterUID,
+		ID:         gapID(m.Cluster, info),
+		Structured: m.Structured,
+		GapInfo:    info,
 	}
 	gap.Identity.ResourceVersion = info.To
 	if m.PartitionKey != "" {

@@ -99,7 +99,10 @@ func TestAttributesPage(t *testing.T) {
 	}
 	// Values that are their own descriptions.
 	resource := schema.GroupVersionResource{Group: "<group>", Version: "v1", Resource: "<resource>"}
-	o := &object.Object{Raw: []byte("{}"), Identity: object.NewIdentity(schema.GroupVersionKind{Group: "<group>", Version: "v1", Kind: "Pod"})}
+	o := &object.Object{
+		Raw:      []byte("{}"),
+		Identity: object.NewIdentity(schema.GroupVersionKind{Group: "<group>", Version: "v1", Kind: "Pod"}),
+	}
 	o.Namespace, o.Name, o.UID, o.ResourceVersion, o.Manager = "<namespace>", "<name>", "<uid>", "<resourceVersion>", "kubectl"
 	unseen := *o
 	unseen.FinalStateUnknown = true
@@ -134,10 +137,18 @@ func TestAttributesPage(t *testing.T) {
 		}
 	}
 	refused := encode(t, e, Event{Type: Added, Object: o, Resource: resource})
-	refused.Resent, refused.Marks = true, &Marks{Omitted: ReasonOversize, Size: 1, Ref: "nats-object://BUCKET/NAME", Digest: "sha256:<64 hex digits>", Refused: ReasonRefused, Cause: "c"}
+	refused.Resent, refused.Marks = true, &Marks{
+		Omitted: ReasonOversize,
+		Size:    1,
+		Ref:     "nats-object://BUCKET/NAME",
+		Digest:  "sha256:<64 hex digits>",
+		Refused: ReasonRefused,
+		Cause:   "c",
+	}
 	for name, value := range attributes(refused) {
 		seenNames[name] = true
-		if slices.Contains([]string{"resent", "dataomitted", "dataref", "datadigest", "refused"}, name) && !strings.Contains(page[name], "`"+value+"`") {
+		if slices.Contains([]string{"resent", "dataomitted", "dataref", "datadigest", "refused"}, name) &&
+			!strings.Contains(page[name], "`"+value+"`") {
 			t.Errorf("%s can be %q: %s", name, value, page[name])
 		}
 	}
@@ -145,7 +156,14 @@ func TestAttributesPage(t *testing.T) {
 		t.Errorf("attributes (-code +page):\n%s", diff)
 	}
 	node := mustObject(t, `{"kind":"Node","apiVersion":"v1","metadata":{"name":"n1","uid":"u","resourceVersion":"1"}}`)
-	if m := encode(t, e, Event{Type: Added, Resource: nodes, Object: node}); !slices.Contains(codes(page["subject"]), m.Subject()) {
+	if m := encode(
+		t,
+		e,
+		Event{Type: Added, Resource: nodes, Object: node},
+	); !slices.Contains(
+		codes(page["subject"]),
+		m.Subject(),
+	) {
 		t.Errorf("the page does not show %q", m.Subject())
 	}
 }
@@ -175,12 +193,24 @@ func TestChangePage(t *testing.T) {
 	_, example, _ := strings.Cut(section, "```json\n")
 	example, _, _ = strings.Cut(example, "\n```")
 	state := func(rv, replicas, image, managers string) *object.Object {
-		return withManagers(t, `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"web","namespace":"shop","uid":"6f0c7a52-1d0e-4c77-9a3c-0e6f5f9a5a11","resourceVersion":"`+rv+`","managedFields":[`+managers+`]},`+
-			`"spec":{"replicas":`+replicas+`,"template":{"spec":{"containers":[{"name":"web","image":"`+image+`"}]}}}}`)
+		return withManagers(
+			t,
+			`{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"web","namespace":"shop","uid":"6f0c7a52-1d0e-4c77-9a3c-0e6f5f9a5a11","resourceVersion":"`+rv+`","managedFields":[`+managers+`]},`+
+				`"spec":{"replicas":`+replicas+`,"template":{"spec":{"containers":[{"name":"web","image":"`+image+`"}]}}}}`,
+		)
 	}
-	after := state("48213", "3", "web:2", `{"manager":"ci","operation":"Apply","time":"2026-11-20T12:25:57Z","fieldsV1":{"f:spec":{"f:template":{"f:spec":{"f:containers":{"k:{\"name\":\"web\"}":{"f:image":{},"f:name":{}}}}}}}},`+
-		`{"manager":"autoscaler","operation":"Update","subresource":"scale","time":"2026-11-20T11:02:41Z","fieldsV1":{"f:spec":{"f:replicas":{}}}}`)
-	m := encode(t, &Encoder{Payload: PayloadChange}, Event{Type: Updated, Resource: deployments, Object: after, Old: state("48107", "3", "web:1", "")})
+	after := state(
+		"48213",
+		"3",
+		"web:2",
+		`{"manager":"ci","operation":"Apply","time":"2026-11-20T12:25:57Z","fieldsV1":{"f:spec":{"f:template":{"f:spec":{"f:containers":{"k:{\"name\":\"web\"}":{"f:image":{},"f:name":{}}}}}}}},`+
+			`{"manager":"autoscaler","operation":"Update","subresource":"scale","time":"2026-11-20T11:02:41Z","fieldsV1":{"f:spec":{"f:replicas":{}}}}`,
+	)
+	m := encode(
+		t,
+		&Encoder{Payload: PayloadChange},
+		Event{Type: Updated, Resource: deployments, Object: after, Old: state("48107", "3", "web:1", "")},
+	)
 	var want, got any
 	if err := json.Unmarshal(m.Data, &want); err != nil {
 		t.Fatal(err)
@@ -295,7 +325,10 @@ func TestTemplatesPage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ca := mustObject(t, `{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"kube-root-ca.crt","uid":"u","resourceVersion":"1"}}`)
+	ca := mustObject(
+		t,
+		`{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"kube-root-ca.crt","uid":"u","resourceVersion":"1"}}`,
+	)
 	gap := &Message{Type: Gap, Resource: pods}
 	synced := &Message{Type: Synced, Resource: pods}
 	for text, m := range map[string]*Message{

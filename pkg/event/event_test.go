@@ -33,8 +33,11 @@ func mustObject(t testing.TB, raw string) *object.Object {
 
 func podAt(t testing.TB, rv string) *object.Object {
 	t.Helper()
-	return mustObject(t, `{"kind":"Pod","apiVersion":"v1","metadata":{"name":"web-0","namespace":"shop","uid":"u1","resourceVersion":"`+rv+
-		`","managedFields":[{"manager":"kubelet","operation":"Update","time":"2026-11-20T10:00:00Z"}]},"spec":{"nodeName":"n1"}}`)
+	return mustObject(
+		t,
+		`{"kind":"Pod","apiVersion":"v1","metadata":{"name":"web-0","namespace":"shop","uid":"u1","resourceVersion":"`+rv+
+			`","managedFields":[{"manager":"kubelet","operation":"Update","time":"2026-11-20T10:00:00Z"}]},"spec":{"nodeName":"n1"}}`,
+	)
 }
 
 func encode(t testing.TB, e *Encoder, ev Event) *Message {
@@ -52,7 +55,11 @@ func encode(t testing.TB, e *Encoder, ev Event) *Message {
 func attributes(m *Message) map[string]string { return maps.Collect(m.Attributes) }
 
 func TestAttributesOfAChange(t *testing.T) {
-	m := encode(t, &Encoder{Cluster: "prod"}, Event{Type: Added, Resource: pods, Object: podAt(t, "17"), InitialList: true})
+	m := encode(
+		t,
+		&Encoder{Cluster: "prod"},
+		Event{Type: Added, Resource: pods, Object: podAt(t, "17"), InitialList: true},
+	)
 	want := map[string]string{
 		"specversion": "1.0", "id": "u1.17", "source": "/clusters/prod", "type": "dev.deltabridge.object.added",
 		"subject": "pods/shop/web-0", "time": "2026-11-20T12:00:00.123456789Z", "datacontenttype": "application/json",
@@ -62,7 +69,9 @@ func TestAttributesOfAChange(t *testing.T) {
 	if diff := cmp.Diff(want, attributes(m)); diff != "" {
 		t.Error(diff)
 	}
-	if got, want := string(m.Body()), `{"kind":"Pod","apiVersion":"v1","metadata":{"name":"web-0","namespace":"shop","uid":"u1","resourceVersion":"17"},"spec":{"nodeName":"n1"}}`; got != want {
+	if got, want := string(
+		m.Body(),
+	), `{"kind":"Pod","apiVersion":"v1","metadata":{"name":"web-0","namespace":"shop","uid":"u1","resourceVersion":"17"},"spec":{"nodeName":"n1"}}`; got != want {
 		t.Errorf("body %s", got)
 	}
 }
@@ -79,13 +88,37 @@ func TestIDs(t *testing.T) {
 		set  map[string]string // attributes that matter here
 	}{
 		{"a state", Event{Type: Updated, Resource: pods, Object: podAt(t, "17")}, "u1.17", nil},
-		{"a deletion", Event{Type: Deleted, Resource: pods, Object: gone}, "u1.deleted", map[string]string{"resourceversion": "18"}},
-		{"a deletion that was not seen", Event{Type: Deleted, Resource: pods, Object: &unseen}, "u1.deleted", map[string]string{"finalstateunknown": "true"}},
-		{"a deletion that may be a leave", Event{Type: Deleted, Resource: pods, Object: gone, Selected: true}, "u1.18.deleted", nil},
-		{"a leave", Event{Type: Deleted, Resource: pods, Object: podAt(t, "17"), LeftAt: "18"}, "u1.18.left", map[string]string{"leftfilter": "true", "resourceversion": "18", "operation": "deleted"}},
+		{
+			"a deletion",
+			Event{Type: Deleted, Resource: pods, Object: gone},
+			"u1.deleted",
+			map[string]string{"resourceversion": "18"},
+		},
+		{
+			"a deletion that was not seen",
+			Event{Type: Deleted, Resource: pods, Object: &unseen},
+			"u1.deleted",
+			map[string]string{"finalstateunknown": "true"},
+		},
+		{
+			"a deletion that may be a leave",
+			Event{Type: Deleted, Resource: pods, Object: gone, Selected: true},
+			"u1.18.deleted",
+			nil,
+		},
+		{
+			"a leave",
+			Event{Type: Deleted, Resource: pods, Object: podAt(t, "17"), LeftAt: "18"},
+			"u1.18.left",
+			map[string]string{"leftfilter": "true", "resourceversion": "18", "operation": "deleted"},
+		},
 		{
 			"a gap",
-			Event{Type: Gap, Resource: deployments, GapInfo: &GapInfo{Resource: "deployments.apps", From: "3", To: "9", Reason: ReasonRelist}},
+			Event{
+				Type:     Gap,
+				Resource: deployments,
+				GapInfo:  &GapInfo{Resource: "deployments.apps", From: "3", To: "9", Reason: ReasonRelist},
+			},
 			"gap.prod.deployments.apps.relist.3.9",
 			map[string]string{"type": "dev.deltabridge.gap", "subject": "deployments.apps", "apiversion": "apps/v1"},
 		},
@@ -97,7 +130,11 @@ func TestIDs(t *testing.T) {
 		},
 		{
 			"the end of the initial list of a namespace",
-			Event{Type: Synced, Resource: pods, SyncedInfo: &SyncedInfo{Resource: "pods", Namespace: "shop", ResourceVersion: "9", Objects: 2}},
+			Event{
+				Type:       Synced,
+				Resource:   pods,
+				SyncedInfo: &SyncedInfo{Resource: "pods", Namespace: "shop", ResourceVersion: "9", Objects: 2},
+			},
 			"synced.prod.pods/shop.9",
 			map[string]string{"type": "dev.deltabridge.synced", "subject": "pods", "resourceversion": "9"},
 		},
@@ -109,7 +146,11 @@ func TestIDs(t *testing.T) {
 		},
 		{
 			"the end of a resync",
-			Event{Type: Synced, Resource: nodes, SyncedInfo: &SyncedInfo{Resource: "nodes", ResourceVersion: "9", Objects: 2, Resync: true, Since: &resyncedSince}},
+			Event{
+				Type:       Synced,
+				Resource:   nodes,
+				SyncedInfo: &SyncedInfo{Resource: "nodes", ResourceVersion: "9", Objects: 2, Resync: true, Since: &resyncedSince},
+			},
 			"synced.prod.nodes.9.2026-11-20T12:00:00Z",
 			map[string]string{"type": "dev.deltabridge.synced", "resourceversion": "9"},
 		},
@@ -131,7 +172,10 @@ func TestIDs(t *testing.T) {
 }
 
 func TestStructuredIsTheSameEvent(t *testing.T) {
-	o := mustObject(t, `{"kind":"Role","apiVersion":"rbac.authorization.k8s.io/v1","metadata":{"name":"system:\"odd\"\u2028é","uid":"u2","resourceVersion":"5"}}`)
+	o := mustObject(
+		t,
+		`{"kind":"Role","apiVersion":"rbac.authorization.k8s.io/v1","metadata":{"name":"system:\"odd\"\u2028é","uid":"u2","resourceVersion":"5"}}`,
+	)
 	e := &Encoder{Cluster: "prod", Content: ContentStructured}
 	m := encode(t, e, Event{Type: Added, Resource: pods, Object: o, InitialList: true})
 	var doc map[string]any
@@ -188,7 +232,8 @@ func TestSecretsStayInside(t *testing.T) {
 	if err := json.Unmarshal(m.Data, &doc); err != nil {
 		t.Fatal(err)
 	}
-	if doc.Type != "Opaque" || doc.Metadata.Annotations["team"] != "shop" || !strings.HasPrefix(doc.Data["password"], "hmac-sha256:") {
+	if doc.Type != "Opaque" || doc.Metadata.Annotations["team"] != "shop" ||
+		!strings.HasPrefix(doc.Data["password"], "hmac-sha256:") {
 		t.Errorf("%s", m.Data)
 	}
 	if doc.Data["password"] == doc.Data["user"] {
@@ -198,7 +243,11 @@ func TestSecretsStayInside(t *testing.T) {
 	if string(again.Data) != string(m.Data) {
 		t.Error("equal values have different fingerprints")
 	}
-	other := encode(t, &Encoder{Redactor: redact.New([]byte("another key of thirty-two bytes!"))}, Event{Type: Added, Resource: secrets, Object: o})
+	other := encode(
+		t,
+		&Encoder{Redactor: redact.New([]byte("another key of thirty-two bytes!"))},
+		Event{Type: Added, Resource: secrets, Object: o},
+	)
 	if string(other.Data) == string(m.Data) {
 		t.Error("another key gives the same fingerprints")
 	}
@@ -210,13 +259,20 @@ func TestSecretsStayInside(t *testing.T) {
 
 func TestASecretOfAnyFormStaysInside(t *testing.T) {
 	for _, data := range []string{`"hunter2"`, `["hunter2"]`, `{"a":{"b":["hunter2",{"c":"hunter2"}]}}`, `{"a" "hunter2"}`, `hunter2`} {
-		o := mustObject(t, `{"kind":"Secret","apiVersion":"v1","metadata":{"name":"db","uid":"u3","resourceVersion":"5"},"data":`+data+`}`)
+		o := mustObject(
+			t,
+			`{"kind":"Secret","apiVersion":"v1","metadata":{"name":"db","uid":"u3","resourceVersion":"5"},"data":`+data+`}`,
+		)
 		m, err := (&Encoder{Redactor: redact.New(make([]byte, 32))}).Encode(Event{Type: Added, Resource: secrets, Object: o})
-		if err != nil || strings.Contains(string(m.Body()), "hunter2") || !strings.Contains(string(m.Body()), "hmac-sha256:") {
+		if err != nil || strings.Contains(string(m.Body()), "hunter2") ||
+			!strings.Contains(string(m.Body()), "hmac-sha256:") {
 			t.Errorf("%s: %s, %v", data, m.Body(), err)
 		}
 	}
-	o := mustObject(t, `{"kind":"Secret","apiVersion":"v1","metadata":{"name":"db","uid":"u3","resourceVersion":"5"},"data":{}}`)
+	o := mustObject(
+		t,
+		`{"kind":"Secret","apiVersion":"v1","metadata":{"name":"db","uid":"u3","resourceVersion":"5"},"data":{}}`,
+	)
 	o.Raw = []byte(`{"data":{"a":"hunter2"}`)
 	_, err := (&Encoder{Redactor: redact.New(make([]byte, 32))}).Encode(Event{Type: Added, Resource: secrets, Object: o})
 	if err == nil || strings.Contains(err.Error(), "hunter2") {
@@ -304,7 +360,18 @@ func TestFoldGap(t *testing.T) {
 	for _, rv := range []string{"4", "5", "6"} {
 		gaps = FoldGap(gaps, encode(t, e, Event{Type: Updated, Resource: pods, Object: podAt(t, rv)}))
 	}
-	gaps = FoldGap(gaps, encode(t, e, Event{Type: Gap, Resource: deployments, GapInfo: &GapInfo{Resource: "deployments.apps", From: "1", To: "3", Reason: ReasonRelist}}))
+	gaps = FoldGap(
+		gaps,
+		encode(
+			t,
+			e,
+			Event{
+				Type:     Gap,
+				Resource: deployments,
+				GapInfo:  &GapInfo{Resource: "deployments.apps", From: "1", To: "3", Reason: ReasonRelist},
+			},
+		),
+	)
 	if len(gaps) != 2 {
 		t.Fatalf("%d gaps", len(gaps))
 	}
@@ -318,9 +385,17 @@ func TestFoldGap(t *testing.T) {
 		t.Errorf("a dropped gap became %+v", g)
 	}
 	for _, to := range []string{"7", "9"} { // what a list announces is not counted: it stays a gap of its own
-		gaps = FoldGap(gaps, encode(t, e, Event{Type: Gap, Resource: pods, GapInfo: &GapInfo{Resource: "pods", From: "6", To: to, Reason: ReasonRelist}}))
+		gaps = FoldGap(
+			gaps,
+			encode(
+				t,
+				e,
+				Event{Type: Gap, Resource: pods, GapInfo: &GapInfo{Resource: "pods", From: "6", To: to, Reason: ReasonRelist}},
+			),
+		)
 	}
-	if len(gaps) != 3 || gaps[0].GapInfo.Events != 3 || gaps[0].GapInfo.To != "6" || gaps[2].ID != "gap.c.pods.relist.6.9" {
+	if len(gaps) != 3 || gaps[0].GapInfo.Events != 3 || gaps[0].GapInfo.To != "6" ||
+		gaps[2].ID != "gap.c.pods.relist.6.9" {
 		t.Errorf("%d gaps, %+v", len(gaps), gaps[len(gaps)-1].GapInfo)
 	}
 	var data GapInfo
@@ -330,7 +405,11 @@ func TestFoldGap(t *testing.T) {
 }
 
 func TestRefusalGap(t *testing.T) {
-	m := encode(t, &Encoder{Cluster: "c", Content: ContentStructured}, Event{Type: Updated, Resource: pods, Object: podAt(t, "4")})
+	m := encode(
+		t,
+		&Encoder{Cluster: "c", Content: ContentStructured},
+		Event{Type: Updated, Resource: pods, Object: podAt(t, "4")},
+	)
 	m.PartitionKey = "pods/shop/web-0"
 	gap := RefusalGap(m, ReasonOversize, "1.2 MB, the stream takes 1 MB", "file x")
 	want := GapInfo{
@@ -340,7 +419,8 @@ func TestRefusalGap(t *testing.T) {
 	if diff := cmp.Diff(want, *gap.GapInfo); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if gap.ID != "u1.4.gap" || gap.Type != Gap || !gap.Structured || gap.PartitionKey != "c/pods/_gap" || gap.GapInfo.Reason != ReasonOversize {
+	if gap.ID != "u1.4.gap" || gap.Type != Gap || !gap.Structured || gap.PartitionKey != "c/pods/_gap" ||
+		gap.GapInfo.Reason != ReasonOversize {
 		t.Errorf("%+v", gap)
 	}
 }
@@ -400,7 +480,10 @@ func TestClustersInOnePlace(t *testing.T) {
 func TestKeysFollowTheName(t *testing.T) {
 	e := &Encoder{}
 	first := encode(t, e, Event{Type: Deleted, Resource: pods, Object: podAt(t, "4")})
-	recreated := mustObject(t, `{"kind":"Pod","apiVersion":"v1","metadata":{"name":"web-0","namespace":"shop","uid":"other","resourceVersion":"5"}}`)
+	recreated := mustObject(
+		t,
+		`{"kind":"Pod","apiVersion":"v1","metadata":{"name":"web-0","namespace":"shop","uid":"other","resourceVersion":"5"}}`,
+	)
 	if second := encode(t, e, Event{Type: Added, Resource: pods, Object: recreated}); first.Key() != second.Key() {
 		t.Error("a re-created object could overtake its deletion")
 	}

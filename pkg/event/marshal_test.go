@@ -53,7 +53,11 @@ func TestAStoredGapKeepsItsDeletion(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	deleted := encode(t, &Encoder{Cluster: "prod", PartitionKey: key}, Event{Type: Deleted, Resource: pods, Object: podAt(t, "17")})
+	deleted := encode(
+		t,
+		&Encoder{Cluster: "prod", PartitionKey: key},
+		Event{Type: Deleted, Resource: pods, Object: podAt(t, "17")},
+	)
 	gap := RefusalGap(deleted, ReasonRefused, "no", "")
 	data, err := gap.AppendStored(nil)
 	if err != nil {
@@ -67,7 +71,8 @@ func TestAStoredGapKeepsItsDeletion(t *testing.T) {
 	if got == nil {
 		t.Fatal("the gap does not name the deleted object any more")
 	}
-	if got.Type != Deleted || got.Key() != deleted.Key() || got.ID != deleted.ID || got.Resource != pods || got.Subject() != deleted.Subject() {
+	if got.Type != Deleted || got.Key() != deleted.Key() || got.ID != deleted.ID || got.Resource != pods ||
+		got.Subject() != deleted.Subject() {
 		t.Errorf("the deletion came back as %s %s, key %s", got.Type, got.Subject(), got.Key())
 	}
 	if string(back.Body()) != string(gap.Body()) {
@@ -106,7 +111,8 @@ func TestStoredForm(t *testing.T) {
 		!m.LeftFilter || !m.Again || !m.Structured || m.ID != "u.1" || m.PartitionKey != "key" || m.Context.NamespaceLabels != "a=b" ||
 		m.Resource.Group != "apps" || m.Resource.Version != "v1" || m.Resource.Resource != "deployments" ||
 		id.APIVersion() != "apps/v1" || id.Kind() != "Deployment" || id.Namespace != "shop" || id.Name != "web" || id.UID != "u" ||
-		id.ResourceVersion != "1" || id.Manager != "kubectl" || m.GapInfo.Deletion.ID != "u.deleted" || string(m.Data) != "{}" {
+		id.ResourceVersion != "1" || id.Manager != "kubectl" || m.GapInfo.Deletion.ID != "u.deleted" ||
+		string(m.Data) != "{}" {
 		t.Errorf("%+v", m)
 	}
 	stored, err := m.AppendStored(nil)

@@ -12,7 +12,11 @@ import (
 func TestReceived(t *testing.T) {
 	o := podAt(t, "4")
 	o.Manager = "caf\u00e9 \"x\""
-	m := encode(t, &Encoder{Cluster: "c", Content: ContentStructured}, Event{Type: Updated, Resource: deployments, Object: o, InitialList: true})
+	m := encode(
+		t,
+		&Encoder{Cluster: "c", Content: ContentStructured},
+		Event{Type: Updated, Resource: deployments, Object: o, InitialList: true},
+	)
 	structured, err := ParseStructured(m.Body())
 	if err != nil {
 		t.Fatal(err)

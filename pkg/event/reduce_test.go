@@ -18,23 +18,63 @@ const (
 // What is left of a message in each payload and content mode: the same event, with less data, that says so.
 func TestReduce(t *testing.T) {
 	old := mustObject(t, smallConfigMap)
-	now := mustObject(t, strings.Replace(strings.Replace(smallConfigMap, `"4"`, `"5"`, 1), `"x"`, `"`+strings.Repeat("y", 5000)+`"`, 1))
+	now := mustObject(
+		t,
+		strings.Replace(strings.Replace(smallConfigMap, `"4"`, `"5"`, 1), `"x"`, `"`+strings.Repeat("y", 5000)+`"`, 1),
+	)
 	// A custom resource can have any members.
-	odd := mustObject(t, strings.Replace(smallConfigMap, `"data":`, `"operation":"updated","object":{"metadata":{}},"pad":"`+strings.Repeat("y", 500)+`","data":`, 1))
+	odd := mustObject(
+		t,
+		strings.Replace(
+			smallConfigMap,
+			`"data":`,
+			`"operation":"updated","object":{"metadata":{}},"pad":"`+strings.Repeat("y", 500)+`","data":`,
+			1,
+		),
+	)
 	// Of these names none is one of those that are kept.
-	named := mustObject(t, strings.Replace(smallConfigMap, `"data":`, `"Metadata":{"name":"b"},"KIND":"Other","apiversion":"v2","pad":"`+strings.Repeat("y", 500)+`","data":`, 1))
+	named := mustObject(
+		t,
+		strings.Replace(
+			smallConfigMap,
+			`"data":`,
+			`"Metadata":{"name":"b"},"KIND":"Other","apiversion":"v2","pad":"`+strings.Repeat("y", 500)+`","data":`,
+			1,
+		),
+	)
 	tests := map[string]struct {
 		payload Payload
 		event   Event
 		want    string
 	}{
-		"object":           {PayloadObject, Event{Type: Updated, Object: now, Old: old}, metadataAlone},
-		"deleted":          {PayloadObject, Event{Type: Deleted, Object: now}, metadataAlone},
-		"odd":              {PayloadObject, Event{Type: Added, Object: odd}, strings.Replace(metadataAlone, `"5"`, `"4"`, 1)},
-		"change":           {PayloadChange, Event{Type: Updated, Object: now, Old: old}, `{"operation":"updated","object":` + metadataAlone + `,"old":null,"patch":null,"changedPaths":["/data/a"],"managers":[]}`},
-		"change, deleted":  {PayloadChange, Event{Type: Deleted, Object: now}, `{"operation":"deleted","object":` + metadataAlone + `,"old":null,"patch":null,"changedPaths":[],"managers":[]}`},
-		"other names":      {PayloadObject, Event{Type: Added, Object: named}, strings.Replace(metadataAlone, `"5"`, `"4"`, 1)},
-		"change of those":  {PayloadChange, Event{Type: Added, Object: named}, `{"operation":"added","object":` + strings.Replace(metadataAlone, `"5"`, `"4"`, 1) + `,"old":null,"patch":null,"changedPaths":[],"managers":[]}`},
+		"object":  {PayloadObject, Event{Type: Updated, Object: now, Old: old}, metadataAlone},
+		"deleted": {PayloadObject, Event{Type: Deleted, Object: now}, metadataAlone},
+		"odd":     {PayloadObject, Event{Type: Added, Object: odd}, strings.Replace(metadataAlone, `"5"`, `"4"`, 1)},
+		"change": {
+			PayloadChange,
+			Event{Type: Updated, Object: now, Old: old},
+			`{"operation":"updated","object":` + metadataAlone + `,"old":null,"patch":null,"changedPaths":["/data/a"],"managers":[]}`,
+		},
+		"change, deleted": {
+			PayloadChange,
+			Event{Type: Deleted, Object: now},
+			`{"operation":"deleted","object":` + metadataAlone + `,"old":null,"patch":null,"changedPaths":[],"managers":[]}`,
+		},
+		"other names": {
+			PayloadObject,
+			Event{Type: Added, Object: named},
+			strings.Replace(metadataAlone, `"5"`, `"4"`, 1),
+		},
+		"change of those": {
+			PayloadChange,
+			Event{Type: Added, Object: named},
+			`{"operation":"added","object":` + strings.Replace(
+				metadataAlone,
+				`"5"`,
+				`"4"`,
+				1,
+			) + `,"old":null,"patch":null,"changedPaths":[],"managers":[]}`,
+		},
 		"nothing to leave": {PayloadMetadata, Event{Type: Updated, Object: now, Old: old}, ""},
 	}
 	for name, test := range tests {
@@ -57,7 +97,9 @@ func TestReduce(t *testing.T) {
 					t.Errorf("data (-want +got):\n%s", diff)
 				}
 				want := maps.Clone(before)
-				want["dataomitted"], want["datasize"], want["dataref"], want["datadigest"] = "oversize", jsonNumber(len(whole)), "r", "d"
+				want["dataomitted"], want["datasize"], want["dataref"], want["datadigest"] = "oversize", jsonNumber(
+					len(whole),
+				), "r", "d"
 				if diff := cmp.Diff(want, attributes(reduced)); diff != "" {
 					t.Errorf("attributes (-want +got):\n%s", diff)
 				}
@@ -71,7 +113,11 @@ func TestReduce(t *testing.T) {
 					Size json.Number     `json:"datasize"`
 					Data json.RawMessage `json:"data"`
 				}
-				if err := json.Unmarshal(reduced.Body(), &body); err != nil || body.Size.String() != jsonNumber(len(whole)) || string(body.Data) != test.want {
+				if err := json.Unmarshal(
+					reduced.Body(),
+					&body,
+				); err != nil || body.Size.String() != jsonNumber(len(whole)) ||
+					string(body.Data) != test.want {
 					t.Errorf("%v: %s", err, reduced.Body())
 				}
 				if bytes.Contains(reduced.Body(), []byte(`"datasize":"`)) {

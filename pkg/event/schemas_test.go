@@ -67,14 +67,20 @@ var widgets = schema.GroupVersionResource{Group: "example.com", Version: "v1beta
 func schemaStates(t testing.TB) map[schema.GroupVersionResource][2]*object.Object {
 	t.Helper()
 	secret := func(rv, value string) *object.Object {
-		return mustObject(t, `{"kind":"Secret","apiVersion":"v1","metadata":{"name":"db","namespace":"shop","uid":"u3","resourceVersion":"`+rv+
-			`","annotations":{"kubectl.kubernetes.io/last-applied-configuration":"{}"}},"data":{"password":"`+value+`"},"type":"Opaque"}`)
+		return mustObject(
+			t,
+			`{"kind":"Secret","apiVersion":"v1","metadata":{"name":"db","namespace":"shop","uid":"u3","resourceVersion":"`+rv+
+				`","annotations":{"kubectl.kubernetes.io/last-applied-configuration":"{}"}},"data":{"password":"`+value+`"},"type":"Opaque"}`,
+		)
 	}
 	widget := func(rv, rest string) *object.Object {
-		return withManagers(t, `{"apiVersion":"example.com/v1beta1","kind":"Widget","metadata":{"name":"w","namespace":"shop","uid":"u4","resourceVersion":"`+rv+`","generation":3,`+
-			`"creationTimestamp":"2026-11-20T12:25:53Z","deletionTimestamp":"2026-11-20T12:26:53Z","deletionGracePeriodSeconds":0,"finalizers":["example.com/hold"],`+
-			`"ownerReferences":[{"apiVersion":"v1","kind":"Node","name":"n1","uid":"u5","controller":true}],"labels":{"a.io/b~c":"","\u00e9":"\u65e5"},`+
-			`"managedFields":[{"manager":"ci","operation":"Update","subresource":"status","time":"2026-11-20T10:00:00Z","fieldsV1":{"f:spec":{"f:list":{}}}}]},`+rest+`}`)
+		return withManagers(
+			t,
+			`{"apiVersion":"example.com/v1beta1","kind":"Widget","metadata":{"name":"w","namespace":"shop","uid":"u4","resourceVersion":"`+rv+`","generation":3,`+
+				`"creationTimestamp":"2026-11-20T12:25:53Z","deletionTimestamp":"2026-11-20T12:26:53Z","deletionGracePeriodSeconds":0,"finalizers":["example.com/hold"],`+
+				`"ownerReferences":[{"apiVersion":"v1","kind":"Node","name":"n1","uid":"u5","controller":true}],"labels":{"a.io/b~c":"","\u00e9":"\u65e5"},`+
+				`"managedFields":[{"manager":"ci","operation":"Update","subresource":"status","time":"2026-11-20T10:00:00Z","fieldsV1":{"f:spec":{"f:list":{}}}}]},`+rest+`}`,
+		)
 	}
 	return map[schema.GroupVersionResource][2]*object.Object{
 		deployments: {withManagers(t, deploymentBefore), withManagers(t, deploymentAfter)},
@@ -154,7 +160,16 @@ func TestWhatIsEncodedIsValid(t *testing.T) {
 		for _, content := range []Content{ContentBinary, ContentStructured} {
 			for _, patch := range []Patch{PatchJSON, PatchMerge} {
 				for _, template := range []*Template{nil, key} {
-					e := &Encoder{Cluster: "prod", ClusterUID: "k1", Payload: payload, Content: content, ContextInData: content == ContentStructured, Patch: patch, PartitionKey: template, Redactor: redact.New(make([]byte, 32))}
+					e := &Encoder{
+						Cluster:       "prod",
+						ClusterUID:    "k1",
+						Payload:       payload,
+						Content:       content,
+						ContextInData: content == ContentStructured,
+						Patch:         patch,
+						PartitionKey:  template,
+						Redactor:      redact.New(make([]byte, 32)),
+					}
 					for _, ev := range schemaEvents(t) {
 						m := encode(t, e, ev)
 						check(dataSchema(ev.Type, payload), m.Data)
@@ -167,7 +182,14 @@ func TestWhatIsEncodedIsValid(t *testing.T) {
 							continue
 						}
 						// What queues and sinks make of it.
-						marks := Marks{Omitted: ReasonOversize, Size: int64(len(m.Data)), Ref: "nats-object://claims/u.1", Digest: "sha256:" + strings.Repeat("0a", 32), Refused: ReasonRefused, Cause: "c"}
+						marks := Marks{
+							Omitted: ReasonOversize,
+							Size:    int64(len(m.Data)),
+							Ref:     "nats-object://claims/u.1",
+							Digest:  "sha256:" + strings.Repeat("0a", 32),
+							Refused: ReasonRefused,
+							Cause:   "c",
+						}
 						if reduced, err := Reduce(m, marks); err == nil {
 							reduced.Resent = true
 							name := dataSchema(ev.Type, payload)
@@ -193,7 +215,11 @@ func TestWhatIsEncodedIsValid(t *testing.T) {
 	if err := json.Unmarshal([]byte(text), &root); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(slices.Sorted(maps.Keys(attributesSeen)), slices.Sorted(maps.Keys(root.Properties))); diff != "" || gaps == 0 {
+	if diff := cmp.Diff(
+		slices.Sorted(maps.Keys(attributesSeen)),
+		slices.Sorted(maps.Keys(root.Properties)),
+	); diff != "" ||
+		gaps == 0 {
 		t.Errorf("attributes (-code +schema):\n%s", diff)
 	}
 }
@@ -217,9 +243,36 @@ func TestSchemasRefuse(t *testing.T) {
 	e := &Encoder{Cluster: "prod", Payload: PayloadChange}
 	states := schemaStates(t)[deployments]
 	update := encode(t, e, Event{Type: Updated, Resource: deployments, Object: states[1], Old: states[0]})
-	gap := encode(t, e, Event{Type: Gap, Resource: deployments, GapInfo: &GapInfo{Resource: "deployments.apps", From: "7", To: "9", Reason: ReasonOverflow, Events: 2, Message: "full"}})
-	synced := encode(t, e, Event{Type: Synced, Resource: deployments, SyncedInfo: &SyncedInfo{Resource: "deployments.apps", ResourceVersion: "9", Objects: 1}})
-	metadata := encode(t, &Encoder{Cluster: "prod", Payload: PayloadMetadata}, Event{Type: Added, Resource: deployments, Object: states[1]})
+	gap := encode(
+		t,
+		e,
+		Event{
+			Type:     Gap,
+			Resource: deployments,
+			GapInfo: &GapInfo{
+				Resource: "deployments.apps",
+				From:     "7",
+				To:       "9",
+				Reason:   ReasonOverflow,
+				Events:   2,
+				Message:  "full",
+			},
+		},
+	)
+	synced := encode(
+		t,
+		e,
+		Event{
+			Type:       Synced,
+			Resource:   deployments,
+			SyncedInfo: &SyncedInfo{Resource: "deployments.apps", ResourceVersion: "9", Objects: 1},
+		},
+	)
+	metadata := encode(
+		t,
+		&Encoder{Cluster: "prod", Payload: PayloadMetadata},
+		Event{Type: Added, Resource: deployments, Object: states[1]},
+	)
 	unseen := *states[1]
 	unseen.FinalStateUnknown = true
 	deleted := encode(t, e, Event{Type: Deleted, Resource: deployments, Object: &unseen})

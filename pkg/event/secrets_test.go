@@ -95,7 +95,10 @@ func (g secretDocuments) value(depth int) string {
 func (g secretDocuments) members(name string, depth int) string {
 	var entries []string
 	for range 1 + g.IntN(4) {
-		entries = append(entries, g.space()+g.key(g.pick(name, name+"\u00e9", "x-"+name), false)+g.space()+":"+g.space()+g.value(depth+1))
+		entries = append(
+			entries,
+			g.space()+g.key(g.pick(name, name+"\u00e9", "x-"+name), false)+g.space()+":"+g.space()+g.value(depth+1),
+		)
 	}
 	return "{" + strings.Join(entries, ",") + g.space() + "}"
 }
@@ -109,8 +112,14 @@ func (g secretDocuments) annotations(fold bool) string {
 // secret is a Secret.
 func (g secretDocuments) secret(version int) string {
 	parts := []string{
-		`"kind":"Secret"`, `"apiVersion":"v1"`, `"type":"Opaque"`,
-		fmt.Sprintf(`"metadata":{"name":"db","namespace":"shop","uid":"u","resourceVersion":"%d","annotations":%s}`, version, g.annotations(true)),
+		`"kind":"Secret"`,
+		`"apiVersion":"v1"`,
+		`"type":"Opaque"`,
+		fmt.Sprintf(
+			`"metadata":{"name":"db","namespace":"shop","uid":"u","resourceVersion":"%d","annotations":%s}`,
+			version,
+			g.annotations(true),
+		),
 	}
 	for range 1 + g.IntN(3) {
 		value := g.members("a", 0)
@@ -125,8 +134,15 @@ func (g secretDocuments) secret(version int) string {
 
 // custom is a custom resource with secrets where the rule of the test says.
 func (g secretDocuments) custom(version int) string {
-	return fmt.Sprintf(`{"kind":"Account","apiVersion":"example.com/v1","metadata":{"name":"db","namespace":"shop","uid":"u","resourceVersion":"%d","annotations":%s},"spec":{"user":"admin",%s:%s,"env":[{"name":"x","value":%s},{"name":"y"}]},"status":{"template":{"metadata":{"annotations":%s}}}}`,
-		version, g.annotations(false), g.key("auth", true), g.members("a", 0), g.value(0), g.annotations(false))
+	return fmt.Sprintf(
+		`{"kind":"Account","apiVersion":"example.com/v1","metadata":{"name":"db","namespace":"shop","uid":"u","resourceVersion":"%d","annotations":%s},"spec":{"user":"admin",%s:%s,"env":[{"name":"x","value":%s},{"name":"y"}]},"status":{"template":{"metadata":{"annotations":%s}}}}`,
+		version,
+		g.annotations(false),
+		g.key("auth", true),
+		g.members("a", 0),
+		g.value(0),
+		g.annotations(false),
+	)
 }
 
 // leaks finds a secret in bytes, and in the texts and numbers of the JSON that they are.

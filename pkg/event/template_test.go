@@ -11,7 +11,11 @@ import (
 )
 
 func messageFor(group, resource, namespace, name string) *Message {
-	m := &Message{Type: Updated, Cluster: "prod-eu.1", Resource: schema.GroupVersionResource{Group: group, Version: "v1", Resource: resource}}
+	m := &Message{
+		Type:     Updated,
+		Cluster:  "prod-eu.1",
+		Resource: schema.GroupVersionResource{Group: group, Version: "v1", Resource: resource},
+	}
 	m.Identity.Namespace, m.Identity.Name, m.Identity.UID = namespace, name, types.UID("u1")
 	return m
 }
@@ -24,10 +28,25 @@ func TestExpand(t *testing.T) {
 		m      *Message
 		want   string
 	}{
-		{subject, EscapeSubject, messageFor("", "configmaps", "kube-system", "kube-root-ca.crt"), "k8s.prod-eu%2E1.core.configmaps.kube-system.kube-root-ca%2Ecrt"},
-		{subject, EscapeSubject, messageFor("rbac.authorization.k8s.io", "clusterroles", "", "system:node*>"), "k8s.prod-eu%2E1.rbac_authorization_k8s_io.clusterroles._.system:node%2A%3E"},
+		{
+			subject,
+			EscapeSubject,
+			messageFor("", "configmaps", "kube-system", "kube-root-ca.crt"),
+			"k8s.prod-eu%2E1.core.configmaps.kube-system.kube-root-ca%2Ecrt",
+		},
+		{
+			subject,
+			EscapeSubject,
+			messageFor("rbac.authorization.k8s.io", "clusterroles", "", "system:node*>"),
+			"k8s.prod-eu%2E1.rbac_authorization_k8s_io.clusterroles._.system:node%2A%3E",
+		},
 		{subject, EscapeSubject, &Message{Type: Gap, Cluster: "c", Resource: pods}, "k8s.c.core.pods._._gap"},
-		{"$KV.S." + subject, EscapeKey, messageFor("rbac.authorization.k8s.io", "clusterroles", "", "system:a=b.c"), "$KV.S.k8s.prod-eu=2E1.rbac_authorization_k8s_io.clusterroles._.system=3Aa=3Db=2Ec"},
+		{
+			"$KV.S." + subject,
+			EscapeKey,
+			messageFor("rbac.authorization.k8s.io", "clusterroles", "", "system:a=b.c"),
+			"$KV.S.k8s.prod-eu=2E1.rbac_authorization_k8s_io.clusterroles._.system=3Aa=3Db=2Ec",
+		},
 		{"x.{operation}.{version}.{uid}", EscapeSubject, messageFor("", "pods", "a", "b"), "x.updated.v1.u1"},
 		{"k8s.{resource}", EscapeTopic, messageFor("apps", "deployments", "a", "b"), "k8s.deployments"},
 		{"{group}-{name}", EscapeTopic, messageFor("", "roles", "a", "system:x"), "core-system-x"},

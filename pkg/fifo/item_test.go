@@ -123,7 +123,15 @@ func checkLedger[T any](t *testing.T, c *core[T], waiting int, bytes int64, wait
 		bytes += charge
 	}
 	if items != c.items || bytes != c.bytes || gaps != c.gaps {
-		t.Fatalf("ledger has %d items, %d bytes, %d gaps; the queue has %d, %d, %d", c.items, c.bytes, c.gaps, items, bytes, gaps)
+		t.Fatalf(
+			"ledger has %d items, %d bytes, %d gaps; the queue has %d, %d, %d",
+			c.items,
+			c.bytes,
+			c.gaps,
+			items,
+			bytes,
+			gaps,
+		)
 	}
 	if !c.lifted && c.items > c.maxItems || !c.lifted && c.maxBytes > 0 && c.bytes > c.maxBytes && c.items > 1 {
 		t.Fatalf("out of bounds: %d items (at most %d), %d bytes (at most %d)", c.items, c.maxItems, c.bytes, c.maxBytes)
@@ -187,7 +195,12 @@ func checkCompacting(t *testing.T, c *Compacting[item, int]) {
 	}
 	checkLedger(t, &c.core, waiting, bytes, 0)
 	if searched || waiting != c.waiting.n {
-		t.Fatalf("the next item of the search does not wait: %t; %d items wait, %d are counted", searched, waiting, c.waiting.n)
+		t.Fatalf(
+			"the next item of the search does not wait: %t; %d items wait, %d are counted",
+			searched,
+			waiting,
+			c.waiting.n,
+		)
 	}
 	if len(newest) != len(c.latest) || len(newest) > c.spread {
 		t.Fatalf("latest has %d keys, want %d; spread is %d", len(c.latest), len(newest), c.spread)

@@ -38,8 +38,14 @@ func TestQueueLetsGo(t *testing.T) {
 	type object [1 << 10]byte
 	key := func(*object) int { return 1 }
 	queues := map[string]Queue[*object]{
-		"block":       NewRing(RingOptions[*object]{MaxItems: 8}),
-		"drop-oldest": NewRing(RingOptions[*object]{MaxItems: 2, Overflow: DropOldest, Gap: func(g []*object, v *object) []*object { return append(g, v) }}),
+		"block": NewRing(RingOptions[*object]{MaxItems: 8}),
+		"drop-oldest": NewRing(
+			RingOptions[*object]{
+				MaxItems: 2,
+				Overflow: DropOldest,
+				Gap:      func(g []*object, v *object) []*object { return append(g, v) },
+			},
+		),
 		"compact": NewCompacting(CompactingOptions[*object, int]{
 			MaxItems: 2, Key: key, Merge: func(_, newer *object) *object { return newer },
 		}),

@@ -23,7 +23,10 @@ func filled(t *testing.T, path string, n int) {
 	t.Helper()
 	s := openSpill(t, path, func(o *SpillOptions[item]) { o.MaxItems, o.MaxDiskBytes = 12, 160<<10 }).start()
 	for id := 1; id <= n; id++ {
-		if err := s.Push(t.Context(), item{ID: id, Size: 1, Hist: fmt.Sprintf("<<item %d>>%s", id, strings.Repeat(".", 1000))}); err != nil {
+		if err := s.Push(
+			t.Context(),
+			item{ID: id, Size: 1, Hist: fmt.Sprintf("<<item %d>>%s", id, strings.Repeat(".", 1000))},
+		); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -405,7 +408,13 @@ func TestSpillRandomDamage(t *testing.T) {
 			case s.lostItems() > 0 && len(got)+s.lostItems() == 60+30:
 				partly++
 			default:
-				t.Fatalf("%d items were read, %d are told as lost, %d waited at first\n%s", len(got), s.lostItems(), waiting, s.logged())
+				t.Fatalf(
+					"%d items were read, %d are told as lost, %d waited at first\n%s",
+					len(got),
+					s.lostItems(),
+					waiting,
+					s.logged(),
+				)
 			}
 			if err := s.end(); err != nil {
 				t.Fatal(err)

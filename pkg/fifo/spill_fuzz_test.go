@@ -162,8 +162,18 @@ func (d *crashTest) restart(orderly bool) {
 				d.t.Fatal(err)
 			}
 		}
-		if i := slices.IndexFunc(d.all, func(v item) bool { return v.Key == source }); i >= 0 && position < d.settled[source] {
-			d.t.Fatalf("source %d: %d is settled, but %d is on disk, with the position %d", source, d.settled[source], d.all[i].ID, position)
+		if i := slices.IndexFunc(
+			d.all,
+			func(v item) bool { return v.Key == source },
+		); i >= 0 &&
+			position < d.settled[source] {
+			d.t.Fatalf(
+				"source %d: %d is settled, but %d is on disk, with the position %d",
+				source,
+				d.settled[source],
+				d.all[i].ID,
+				position,
+			)
 		}
 		position = max(position, d.settled[source])
 		// All up to the position was acknowledged, or is there.
@@ -204,7 +214,8 @@ func (d *crashTest) check() {
 	if d.items > d.o.MaxItems {
 		d.t.Fatalf("%d items in memory, at most %d", d.items, d.o.MaxItems)
 	}
-	if onDisk := d.log.Size(); d.o.MaxDiskBytes > 0 && onDisk > max(d.o.MaxDiskBytes, d.opening) && d.durable > d.log.Acked()+1 {
+	if onDisk := d.log.Size(); d.o.MaxDiskBytes > 0 && onDisk > max(d.o.MaxDiskBytes, d.opening) &&
+		d.durable > d.log.Acked()+1 {
 		d.t.Fatalf("%d bytes on disk, at most %d", onDisk, d.o.MaxDiskBytes)
 	}
 }
@@ -305,7 +316,13 @@ func TestSpillFailedCommit(t *testing.T) {
 func TestSpillRandomCrashes(t *testing.T) {
 	for seed := range scale.Of[uint64](2, 6) {
 		random := rand.New(rand.NewPCG(seed, 5)).IntN
-		d := newCrashTest(t, filepath.Join(t.TempDir(), "q"), 2+random(20), int64(random(2)*random(200)), int64(random(2)*100000))
+		d := newCrashTest(
+			t,
+			filepath.Join(t.TempDir(), "q"),
+			2+random(20),
+			int64(random(2)*random(200)),
+			int64(random(2)*100000),
+		)
 		start := time.Now()
 		for n := 0; n < 3000 && time.Since(start) < 5*time.Second; n++ {
 			d.step(byte(random(256)), byte(random(256)))

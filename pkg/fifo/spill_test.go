@@ -231,7 +231,10 @@ func TestSpillAndComeBack(t *testing.T) {
 		s.push(1, 100)
 		time.Sleep(time.Second)
 		s.wantIDs("settled", s.settledIDs(), 1, 100)
-		if diff := cmp.Diff(map[string]string{"source0": "99", "source1": "100", "source2": "98"}, s.Positions()); diff != "" {
+		if diff := cmp.Diff(
+			map[string]string{"source0": "99", "source1": "100", "source2": "98"},
+			s.Positions(),
+		); diff != "" {
 			t.Error(diff)
 		}
 		items, bytes, fileBytes, errs, lastErr := s.SpillStats()
@@ -273,7 +276,10 @@ func TestSpillWritesTaken(t *testing.T) {
 		s.abandon()
 
 		s2 := openSpill(t, path, nil).start()
-		if diff := cmp.Diff(map[string]string{"source0": "18", "source1": "19", "source2": "20"}, s2.Positions()); diff != "" {
+		if diff := cmp.Diff(
+			map[string]string{"source0": "18", "source1": "19", "source2": "20"},
+			s2.Positions(),
+		); diff != "" {
 			t.Error(diff)
 		}
 		s2.push(21, 22)
@@ -659,10 +665,19 @@ func checkSpill(t *testing.T, s *Spill[item]) {
 		e := s.buf.at(i)
 		bufBytes += e.size
 		if e.seq != s.tail-uint64(s.buf.len()-1-i) || e.seq <= s.durable || e.seq <= s.headEnd {
-			t.Fatalf("buf has number %d at %d of %d; tail %d, durable %d, head's end %d", e.seq, i, s.buf.len(), s.tail, s.durable, s.headEnd)
+			t.Fatalf(
+				"buf has number %d at %d of %d; tail %d, durable %d, head's end %d",
+				e.seq,
+				i,
+				s.buf.len(),
+				s.tail,
+				s.durable,
+				s.headEnd,
+			)
 		}
 	}
-	if s.takenBytes != takenBytes || s.bufBytes != bufBytes || s.bytes != headBytes+bufBytes || s.items != s.head.len()+s.buf.len() {
+	if s.takenBytes != takenBytes || s.bufBytes != bufBytes || s.bytes != headBytes+bufBytes ||
+		s.items != s.head.len()+s.buf.len() {
 		t.Fatalf("taken %d (%d), buf %d (%d), all %d (%d) bytes; %d items (%d)", s.takenBytes, takenBytes,
 			s.bufBytes, bufBytes, s.bytes, headBytes+bufBytes, s.items, s.head.len()+s.buf.len())
 	}

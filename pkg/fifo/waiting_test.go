@@ -117,7 +117,11 @@ func TestPushDeadline(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		start := time.Now()
-		if err := q.Push(ctx, newItem(1, 1, 1)); !errors.Is(err, context.DeadlineExceeded) || time.Since(start) != time.Minute {
+		if err := q.Push(
+			ctx,
+			newItem(1, 1, 1),
+		); !errors.Is(err, context.DeadlineExceeded) ||
+			time.Since(start) != time.Minute {
 			t.Errorf("Push = %v after %v", err, time.Since(start))
 		}
 	})
@@ -127,7 +131,19 @@ func TestPushDeadline(t *testing.T) {
 func TestCancelLetsOthersIn(t *testing.T) {
 	bothQueues(t, 9, 10, func(t *testing.T, q Queue[item]) {
 		mustPush(t, q, newItem(0, 0, 5))
-		big, small, big2 := startPush(t, q, newItem(1, 1, 6)), startPush(t, q, newItem(2, 2, 3)), startPush(t, q, newItem(3, 3, 6))
+		big, small, big2 := startPush(
+			t,
+			q,
+			newItem(1, 1, 6),
+		), startPush(
+			t,
+			q,
+			newItem(2, 2, 3),
+		), startPush(
+			t,
+			q,
+			newItem(3, 3, 6),
+		)
 		if small.done {
 			t.Fatal("the small item overtook the large one")
 		}

@@ -36,22 +36,46 @@ func state(version, json string) *object.Object {
 func TestBorder(t *testing.T) {
 	const life = "added 1 outside, updated 2 enters, updated 3 inside, updated 4 leaves, updated 5 outside, updated 6 enters, deleted 7 inside"
 	states := []*object.Object{
-		state("1", `{"inside":false}`), state("2", `{"inside":true}`), state("3", `{"inside":true,"n":1}`), state("4", `{"inside":false}`),
-		state("5", `{"inside":false,"n":2}`), state("6", `{"inside":true}`), state("7", `{"inside":true}`),
+		state(
+			"1",
+			`{"inside":false}`,
+		),
+		state("2", `{"inside":true}`),
+		state("3", `{"inside":true,"n":1}`),
+		state("4", `{"inside":false}`),
+		state("5", `{"inside":false,"n":2}`),
+		state("6", `{"inside":true}`),
+		state("7", `{"inside":true}`),
 	}
 	tests := []struct {
 		name string
 		rule Rule
 		want []string
 	}{
-		{"everything", Rule{}, []string{"added 1", "updated 2", "updated 3", "updated 4", "updated 5", "updated 6", "deleted 7"}},
+		{
+			"everything",
+			Rule{},
+			[]string{"added 1", "updated 2", "updated 3", "updated 4", "updated 5", "updated 6", "deleted 7"},
+		},
 		// A leave carries the last state that belonged.
 		{"membership", Rule{When: "object.inside"}, []string{"added 2", "updated 3", "deleted 3", "added 6", "deleted 7"}},
-		{"membership and operations", Rule{When: "object.inside", Operations: []string{"added", "deleted"}}, []string{"added 2", "deleted 3", "added 6", "deleted 7"}},
+		{
+			"membership and operations",
+			Rule{When: "object.inside", Operations: []string{"added", "deleted"}},
+			[]string{"added 2", "deleted 3", "added 6", "deleted 7"},
+		},
 		{"membership and one operation", Rule{When: "object.inside", Operations: []string{"updated"}}, []string{"updated 3"}},
 		// A condition on the change moves nothing over a border.
-		{"change", Rule{When: "object.inside && operation != ''"}, []string{"updated 2", "updated 3", "updated 6", "deleted 7"}},
-		{"difference", Rule{When: "old == null || object.inside != old.inside"}, []string{"added 1", "updated 2", "updated 4", "updated 6", "deleted 7"}},
+		{
+			"change",
+			Rule{When: "object.inside && operation != ''"},
+			[]string{"updated 2", "updated 3", "updated 6", "deleted 7"},
+		},
+		{
+			"difference",
+			Rule{When: "old == null || object.inside != old.inside"},
+			[]string{"added 1", "updated 2", "updated 4", "updated 6", "deleted 7"},
+		},
 		{"another namespace", Rule{Namespaces: []string{"team-b"}}, nil},
 	}
 	for _, tt := range tests {

@@ -24,7 +24,15 @@ func mustState(t testing.TB, raw string) *object.Object {
 // stateOf is an object of a kind with the given members, of which metadata gets the resourceVersion.
 func stateOf(t testing.TB, kind, rv, members string) *object.Object {
 	t.Helper()
-	return mustState(t, `{"kind":"`+kind+`","apiVersion":"v1",`+strings.Replace(members, `"metadata":{`, `"metadata":{"resourceVersion":"`+rv+`",`, 1)+`}`)
+	return mustState(
+		t,
+		`{"kind":"`+kind+`","apiVersion":"v1",`+strings.Replace(
+			members,
+			`"metadata":{`,
+			`"metadata":{"resourceVersion":"`+rv+`",`,
+			1,
+		)+`}`,
+	)
 }
 
 func TestChanges(t *testing.T) {
@@ -71,7 +79,11 @@ func TestChanges(t *testing.T) {
 		{"a node is not ready", nil, nil, "quiet", "Node", `"metadata":{"name":"a"},"status":{"conditions":[{"type":"Ready","status":"True","lastHeartbeatTime":"1"}]}`, `"metadata":{"name":"a"},"status":{"conditions":[{"type":"Ready","status":"False","lastHeartbeatTime":"2"}]}`, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			r := mustCompile(t, []Rule{{IgnoreChanges: c.ignore, OnlyChanges: c.only, Preset: c.preset}}, Options{}).For(gvr(t, "/v1/pods"))
+			r := mustCompile(
+				t,
+				[]Rule{{IgnoreChanges: c.ignore, OnlyChanges: c.only, Preset: c.preset}},
+				Options{},
+			).For(gvr(t, "/v1/pods"))
 			before, after := stateOf(t, c.kind, "1", c.before), stateOf(t, c.kind, "2", c.after)
 			if got := r.Refusal(event.Updated, before, after); got != c.reason {
 				t.Errorf("refused for %q, want %q", got, c.reason)
@@ -91,14 +103,30 @@ func TestRefusalsOfSeveralRules(t *testing.T) {
 		{OnlyChanges: []string{"spec.x"}, When: "operation != 'updated'"},
 	}, Options{}).For(gvr(t, "/v1/pods"))
 	before := stateOf(t, "Pod", "1", `"metadata":{"name":"a"},"spec":{"x":1},"status":1`)
-	if got := r.Refusal(event.Updated, before, stateOf(t, "Pod", "2", `"metadata":{"name":"a"},"spec":{"x":1},"status":2`)); got != "status" {
+	if got := r.Refusal(
+		event.Updated,
+		before,
+		stateOf(t, "Pod", "2", `"metadata":{"name":"a"},"spec":{"x":1},"status":2`),
+	); got != "status" {
 		t.Errorf("refused for %q", got)
 	}
-	if got := r.Refusal(event.Updated, before, stateOf(t, "Pod", "2", `"metadata":{"name":"a"},"spec":{"x":2},"status":2`)); got != "" {
+	if got := r.Refusal(
+		event.Updated,
+		before,
+		stateOf(t, "Pod", "2", `"metadata":{"name":"a"},"spec":{"x":2},"status":2`),
+	); got != "" {
 		t.Errorf("refused for %q", got)
 	}
-	only := mustCompile(t, []Rule{{OnlyChanges: []string{"spec.x"}, When: "old == null || object.spec.x > 5"}}, Options{}).For(gvr(t, "/v1/pods"))
-	if got := only.Refusal(event.Updated, before, stateOf(t, "Pod", "2", `"metadata":{"name":"a"},"spec":{"x":2},"status":2`)); got != ReasonWhen {
+	only := mustCompile(
+		t,
+		[]Rule{{OnlyChanges: []string{"spec.x"}, When: "old == null || object.spec.x > 5"}},
+		Options{},
+	).For(gvr(t, "/v1/pods"))
+	if got := only.Refusal(
+		event.Updated,
+		before,
+		stateOf(t, "Pod", "2", `"metadata":{"name":"a"},"spec":{"x":2},"status":2`),
+	); got != ReasonWhen {
 		t.Errorf("refused for %q", got)
 	}
 }
@@ -142,13 +170,28 @@ func TestMistakesInPaths(t *testing.T) {
 }
 
 func TestExplainChanges(t *testing.T) {
-	f := mustCompile(t, []Rule{{Preset: "quiet"}, {IgnoreChanges: []string{"status"}, OnlyChanges: []string{"spec"}}}, Options{})
-	before, after := stateOf(t, "Pod", "1", `"metadata":{"name":"a"},"status":1`), stateOf(t, "Pod", "2", `"metadata":{"name":"a"},"status":2`)
+	f := mustCompile(
+		t,
+		[]Rule{{Preset: "quiet"}, {IgnoreChanges: []string{"status"}, OnlyChanges: []string{"spec"}}},
+		Options{},
+	)
+	before, after := stateOf(
+		t,
+		"Pod",
+		"1",
+		`"metadata":{"name":"a"},"status":1`,
+	), stateOf(
+		t,
+		"Pod",
+		"2",
+		`"metadata":{"name":"a"},"status":2`,
+	)
 	verdicts := f.Explain(gvr(t, "/v1/pods"), event.Updated, before, after)
 	if v := verdicts[0]; !v.Sends || len(v.Conditions) != 1 || v.Conditions[0].Field != "preset" {
 		t.Errorf("%+v", v)
 	}
-	if v := verdicts[1]; v.Sends || len(v.Conditions) != 2 || v.Conditions[0].Found != ReasonOnlyChanges || !v.Conditions[1].Holds {
+	if v := verdicts[1]; v.Sends || len(v.Conditions) != 2 || v.Conditions[0].Found != ReasonOnlyChanges ||
+		!v.Conditions[1].Holds {
 		t.Errorf("%+v", v)
 	}
 	if v := f.Explain(gvr(t, "/v1/events"), event.Added, nil, after)[0]; v.Belongs || v.Sends {
@@ -200,7 +243,8 @@ func FuzzIgnoreChanges(f *testing.F) {
 		c := parseChanges([]string{text}, nil, func(_ string, _ int, err error) { t.Fatal(err) })
 		reason, err := c.refusal(old, obj)
 		var a, b map[string]any
-		if err != nil || json.Unmarshal([]byte(before), &a) != nil || json.Unmarshal([]byte(after), &b) != nil || reason == "" {
+		if err != nil || json.Unmarshal([]byte(before), &a) != nil || json.Unmarshal([]byte(after), &b) != nil ||
+			reason == "" {
 			return
 		}
 		for _, p := range append(bookkeeping(), namedPath{steps: path}) {

@@ -49,7 +49,12 @@ func (f *Filter) Explain(gvr schema.GroupVersionResource, op event.Type, old, ob
 	return append(f.explain(gvr, op, nil, old, "before"), f.explain(gvr, op, nil, obj, "now")...)
 }
 
-func (f *Filter) explain(gvr schema.GroupVersionResource, op event.Type, old, obj *object.Object, state string) (verdicts []Verdict) {
+func (f *Filter) explain(
+	gvr schema.GroupVersionResource,
+	op event.Type,
+	old, obj *object.Object,
+	state string,
+) (verdicts []Verdict) {
 	if f == nil {
 		return nil
 	}
@@ -132,7 +137,11 @@ func (r *rule) explainChanges(c *conditions, op event.Type, old, obj *object.Obj
 }
 
 // explain evaluates the expression for a Condition.
-func (e *expression) explain(gvr schema.GroupVersionResource, op event.Type, old, obj *object.Object) (holds bool, reason string) {
+func (e *expression) explain(
+	gvr schema.GroupVersionResource,
+	op event.Type,
+	old, obj *object.Object,
+) (holds bool, reason string) {
 	holds, err := e.evaluate(gvr, op, old, obj)
 	if err != nil {
 		return true, e.reason(err)

@@ -12,13 +12,22 @@ import (
 func TestExplain(t *testing.T) {
 	f := mustCompile(t, []Rule{
 		{Resources: []string{"deployments.apps"}, Namespaces: []string{"nowhere"}},
-		{Resources: []string{"pods"}, Namespaces: []string{"team-*", "!team-b"}, When: "object.status.phase == 'Running'", Operations: []string{"updated"}},
+		{
+			Resources:  []string{"pods"},
+			Namespaces: []string{"team-*", "!team-b"},
+			When:       "object.status.phase == 'Running'",
+			Operations: []string{"updated"},
+		},
 		{When: "old == null || object.status != old.status"},
 		{When: "object.status.nodes > 3", Operations: []string{"deleted"}},
 		{},
 	}, Options{OnError: func(int, error) { t.Error("counted") }})
 	state := func(namespace, phase string) *object.Object {
-		o, err := object.New([]byte(`{"kind":"Pod","apiVersion":"v1","metadata":{"name":"web","namespace":"` + namespace + `"},"status":{"phase":"` + phase + `"}}`))
+		o, err := object.New(
+			[]byte(
+				`{"kind":"Pod","apiVersion":"v1","metadata":{"name":"web","namespace":"` + namespace + `"},"status":{"phase":"` + phase + `"}}`,
+			),
+		)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -55,7 +55,11 @@ func (e *expression) holds(resource schema.GroupVersionResource, op event.Type, 
 	return holds
 }
 
-func (e *expression) evaluate(resource schema.GroupVersionResource, op event.Type, old, obj *object.Object) (bool, error) {
+func (e *expression) evaluate(
+	resource schema.GroupVersionResource,
+	op event.Type,
+	old, obj *object.Object,
+) (bool, error) {
 	v, ok := e.pool.Get().(*variables)
 	if !ok {
 		v = new(variables)

@@ -68,7 +68,11 @@ func TestFailuresAreCountedAndSometimesLogged(t *testing.T) {
 
 func TestResultThatIsNoBool(t *testing.T) {
 	var got error
-	f := mustCompile(t, []Rule{{When: "object.a"}}, Options{OnError: func(_ int, err error) { got = err }, Logger: quiet()})
+	f := mustCompile(
+		t,
+		[]Rule{{When: "object.a"}},
+		Options{OnError: func(_ int, err error) { got = err }, Logger: quiet()},
+	)
 	r := f.For(gvr(t, "/v1/pods"))
 	for json, fails := range map[string]bool{`{"a":true}`: false, `{"a":"true"}`: true, `{"a":null}`: true, `{"a":{}}`: true} {
 		got = nil

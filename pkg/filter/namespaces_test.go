@@ -97,7 +97,8 @@ func FuzzNamespaces(f *testing.F) {
 			return
 		}
 		// Namespaces have no "/" and are valid text; the model has no character classes.
-		if strings.ContainsAny(namespace, "/\ufffd\n") || strings.ToValidUTF8(namespace, "") != namespace || strings.Contains(list, "[") {
+		if strings.ContainsAny(namespace, "/\ufffd\n") || strings.ToValidUTF8(namespace, "") != namespace ||
+			strings.Contains(list, "[") {
 			m.Matches(namespace)
 			return
 		}

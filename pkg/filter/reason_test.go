@@ -31,11 +31,13 @@ func TestFailuresDoNotQuoteTheObject(t *testing.T) {
 		if !f.For(gvr(t, "/v1/pods")).Belongs(o) {
 			t.Errorf("%s: refused", when)
 		}
-		if !strings.Contains(log.String(), want) || strings.Contains(log.String(), "hunter2") || strings.Contains(log.String(), "922337") {
+		if !strings.Contains(log.String(), want) || strings.Contains(log.String(), "hunter2") ||
+			strings.Contains(log.String(), "922337") {
 			t.Errorf("%s: %s", when, log.String())
 		}
 		explained := f.Explain(gvr(t, "/v1/pods"), event.Added, nil, o)[0].Conditions[0].Error
-		if !strings.Contains(explained, want) || strings.Contains(explained, "hunter2") || strings.Contains(explained, "922337") {
+		if !strings.Contains(explained, want) || strings.Contains(explained, "hunter2") ||
+			strings.Contains(explained, "922337") {
 			t.Errorf("%s is explained as %q", when, explained)
 		}
 	}

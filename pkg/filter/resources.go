@@ -31,11 +31,15 @@ func ParsePattern(text string) (ResourcePattern, error) {
 	case strings.HasPrefix(text, "!"):
 		return ResourcePattern{}, errors.New("resources have no exclusions with \"!\"")
 	case strings.Contains(text, "/"):
-		return ResourcePattern{}, errors.New("subresources cannot be watched; write a group after the resource and a dot, as in deployments.apps")
+		return ResourcePattern{}, errors.New(
+			"subresources cannot be watched; write a group after the resource and a dot, as in deployments.apps",
+		)
 	case strings.ToLower(text) != text:
 		return ResourcePattern{}, errors.New("write the resource as its lower-case plural, as in configmaps")
 	case !resourcePattern.MatchString(text) || strings.HasSuffix(text, "."):
-		return ResourcePattern{}, errors.New("not a resource: must be written as pods, deployments.apps, deployments.v1.apps, *.example.com or *")
+		return ResourcePattern{}, errors.New(
+			"not a resource: must be written as pods, deployments.apps, deployments.v1.apps, *.example.com or *",
+		)
 	}
 	resource, rest, hasRest := strings.Cut(text, ".")
 	p := ResourcePattern{Resource: resource, Group: rest}

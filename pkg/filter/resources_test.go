@@ -38,7 +38,10 @@ func TestResourcePattern(t *testing.T) {
 		{pattern: "deployments.v1.apps", want: []string{"apps/v1/deployments"}},
 		{pattern: "deployments.v1beta1.apps", want: []string{"apps/v1beta1/deployments"}},
 		{pattern: "deployments.v3.apps"},
-		{pattern: "deployments.*", want: []string{"apps/v1/deployments", "apps/v1beta1/deployments", "extensions/v1/deployments"}},
+		{
+			pattern: "deployments.*",
+			want:    []string{"apps/v1/deployments", "apps/v1beta1/deployments", "extensions/v1/deployments"},
+		},
 		{pattern: "events.events.k8s.io", want: []string{"events.k8s.io/v1/events"}},
 		{pattern: "events.v1.events.k8s.io", want: []string{"events.k8s.io/v1/events"}},
 		{pattern: "*.example.com", want: []string{"example.com/v1alpha1/widgets", "example.com/v2/gadgets"}},

@@ -116,7 +116,8 @@ func FuzzCompile(f *testing.F) {
 			t.Fatalf("filter %v with errors %v", filter, errs)
 		}
 		for _, err := range errs {
-			if err.Field == "" || (err.Field == "when") != (err.Line > 0 && err.Column > 0) || strings.Contains(err.Error(), "\n") {
+			if err.Field == "" || (err.Field == "when") != (err.Line > 0 && err.Column > 0) ||
+				strings.Contains(err.Error(), "\n") {
 				t.Errorf("bad error %#v: %v", err, err)
 			}
 		}

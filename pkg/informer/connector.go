@@ -99,7 +99,8 @@ func unreachable(err error) bool {
 	_, unknown := errors.AsType[*net.DNSError](err)
 	return network || unknown || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, context.DeadlineExceeded) ||
 		utilnet.IsProbableEOF(err) || utilnet.IsTimeout(err) || utilnet.IsConnectionRefused(err) ||
-		utilnet.IsConnectionReset(err) || utilnet.IsHTTP2ConnectionLost(err)
+		utilnet.IsConnectionReset(err) ||
+		utilnet.IsHTTP2ConnectionLost(err)
 }
 
 // pause returns after d, or when ctx ends.

@@ -29,7 +29,12 @@ func TestAStopWithinAChange(t *testing.T) {
 	do(t, s.Replace(list(labelled(t, "x", "u1", 1, "a"), labelled(t, "y", "u2", 2, "a")), "3"))
 	do(t, s.Update(labelled(t, "x", "u1", 4, "a")))
 	s.UpdateResourceVersion("4")
-	want := []string{"add a/x(u1)@1 initial=true", "add a/y(u2)@2 initial=true", "synced 3, 2 objects", "update a/x(u1)@1 -> a/x(u1)@4"}
+	want := []string{
+		"add a/x(u1)@1 initial=true",
+		"add a/y(u2)@2 initial=true",
+		"synced 3, 2 objects",
+		"update a/x(u1)@1 -> a/x(u1)@4",
+	}
 	expect(t, before, want...)
 	expect(t, after, want...)
 

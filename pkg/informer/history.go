@@ -66,7 +66,11 @@ func (l *observedListWatch) listHistory(ctx context.Context) *object.List {
 	if at == "" {
 		return nil
 	}
-	options := metav1.ListOptions{ResourceVersion: at, ResourceVersionMatch: metav1.ResourceVersionMatchExact, Limit: historyPage}
+	options := metav1.ListOptions{
+		ResourceVersion:      at,
+		ResourceVersionMatch: metav1.ResourceVersionMatchExact,
+		Limit:                historyPage,
+	}
 	var all *object.List
 	for {
 		var page *object.List

@@ -71,11 +71,20 @@ func TestAListBeginsWhereTheHistoryDoes(t *testing.T) {
 						case tt.compacted && o.ResourceVersionMatch == metav1.ResourceVersionMatchExact:
 							return nil, apierrors.NewResourceExpired("compacted")
 						case tt.compacted:
-							return &object.List{ListMeta: metav1.ListMeta{ResourceVersion: "20"}, Items: []*object.Object{state(t, "ns", "a", "u-a", 19)}}, nil
+							return &object.List{
+								ListMeta: metav1.ListMeta{ResourceVersion: "20"},
+								Items:    []*object.Object{state(t, "ns", "a", "u-a", 19)},
+							}, nil
 						case o.Continue == "":
-							return &object.List{ListMeta: metav1.ListMeta{ResourceVersion: "12", Continue: "more"}, Items: []*object.Object{state(t, "ns", "a", "u-a", 11)}}, nil
+							return &object.List{
+								ListMeta: metav1.ListMeta{ResourceVersion: "12", Continue: "more"},
+								Items:    []*object.Object{state(t, "ns", "a", "u-a", 11)},
+							}, nil
 						}
-						return &object.List{ListMeta: metav1.ListMeta{ResourceVersion: "12"}, Items: []*object.Object{state(t, "ns", "b", "u-b", 12)}}, nil
+						return &object.List{
+							ListMeta: metav1.ListMeta{ResourceVersion: "12"},
+							Items:    []*object.Object{state(t, "ns", "b", "u-b", 12)},
+						}, nil
 					},
 					WatchFuncWithContext: func(_ context.Context, o metav1.ListOptions) (watch.Interface, error) {
 						w := watch.NewFakeWithChanSize(1, false)

@@ -55,7 +55,9 @@ func newKube(t *testing.T) *kube {
 // namespace makes a new one.
 func (k *kube) namespace() string {
 	k.t.Helper()
-	ns, err := k.CoreV1().Namespaces().Create(k.t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "informer-"}}, metav1.CreateOptions{})
+	ns, err := k.CoreV1().
+		Namespaces().
+		Create(k.t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "informer-"}}, metav1.CreateOptions{})
 	observe.Must(k.t, err)
 	return ns.Name
 }

@@ -56,13 +56,16 @@ type ListerWatcher struct {
 	page        EachFunc // of the list whose pages are being read
 }
 
-var (
-	_ cache.ListerWatcherWithContext = (*ListerWatcher)(nil)
-)
+var _ cache.ListerWatcherWithContext = (*ListerWatcher)(nil)
 
 // ListWatch lists and watches a resource, in one namespace or with "" in all of them. tweak, if not nil, changes the
 // options of each request: selectors, say.
-func ListWatch(client rest.Interface, gvr schema.GroupVersionResource, namespace string, tweak func(*metav1.ListOptions)) *ListerWatcher {
+func ListWatch(
+	client rest.Interface,
+	gvr schema.GroupVersionResource,
+	namespace string,
+	tweak func(*metav1.ListOptions),
+) *ListerWatcher {
 	if tweak == nil {
 		tweak = func(*metav1.ListOptions) {}
 	}

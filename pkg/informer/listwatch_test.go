@@ -122,7 +122,13 @@ func cmJSON(name string, rv int) string {
 
 // itemJSON is a ConfigMap as it stands in a typed list.
 func itemJSON(name string, rv int) string {
-	return fmt.Sprintf(`{"metadata":{"name":%q,"namespace":"ns","uid":"u-%s","resourceVersion":"%d","managedFields":[{"manager":"m"}]},"data":{"k":"v%d"}}`, name, name, rv, rv)
+	return fmt.Sprintf(
+		`{"metadata":{"name":%q,"namespace":"ns","uid":"u-%s","resourceVersion":"%d","managedFields":[{"manager":"m"}]},"data":{"k":"v%d"}}`,
+		name,
+		name,
+		rv,
+		rv,
+	)
 }
 
 func eventJSON(eventType, object string) string {
@@ -134,7 +140,14 @@ func bookmarkJSON(rv int, end bool) string {
 	if end {
 		annotations = `,"annotations":{"k8s.io/initial-events-end":"true"}`
 	}
-	return eventJSON("BOOKMARK", fmt.Sprintf(`{"kind":"ConfigMap","apiVersion":"v1","metadata":{"resourceVersion":"%d","creationTimestamp":null%s}}`, rv, annotations))
+	return eventJSON(
+		"BOOKMARK",
+		fmt.Sprintf(
+			`{"kind":"ConfigMap","apiVersion":"v1","metadata":{"resourceVersion":"%d","creationTimestamp":null%s}}`,
+			rv,
+			annotations,
+		),
+	)
 }
 
 func statusJSON(code int, reason metav1.StatusReason) string {
@@ -149,7 +162,12 @@ func statusJSON(code int, reason metav1.StatusReason) string {
 }
 
 func listJSON(rv int, next string, items ...string) string {
-	return fmt.Sprintf(`{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"%d","continue":%q},"items":[%s]}`, rv, next, strings.Join(items, ","))
+	return fmt.Sprintf(
+		`{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"%d","continue":%q},"items":[%s]}`,
+		rv,
+		next,
+		strings.Join(items, ","),
+	)
 }
 
 // logStore is a cache.ReflectorStore that writes down what the Reflector does.
@@ -277,7 +295,19 @@ func reflect(t *testing.T, api *scriptedAPI, lw cache.ListerWatcher, until strin
 }
 
 func TestReflector(t *testing.T) {
-	events := eventJSON("ADDED", cmJSON("c", 12)) + eventJSON("MODIFIED", cmJSON("a", 13)) + bookmarkJSON(20, false) + eventJSON("DELETED", cmJSON("b", 21))
+	events := eventJSON(
+		"ADDED",
+		cmJSON("c", 12),
+	) + eventJSON(
+		"MODIFIED",
+		cmJSON("a", 13),
+	) + bookmarkJSON(
+		20,
+		false,
+	) + eventJSON(
+		"DELETED",
+		cmJSON("b", 21),
+	)
 	seen := []string{"add c@12", "update a@13", "bookmark 20", "delete b@21"}
 	t.Run("list and watch", func(t *testing.T) {
 		api := newScriptedAPI(t,
@@ -290,7 +320,10 @@ func TestReflector(t *testing.T) {
 		r := reflect(t, api, plainLW{contextLW{lw}}, "update c@22")
 		observe.CheckLog(t, "store", append(append([]string{"replace [a@1 b@2] rv=10"}, seen...), "update c@22"), r.store.log)
 		observe.CheckLog(t, "requests", []string{
-			"LIST " + cmPath + " rv=0", "LIST " + cmPath + " rv= continue=next", "WATCH " + cmPath + " rv=10", "WATCH " + cmPath + " rv=21",
+			"LIST " + cmPath + " rv=0",
+			"LIST " + cmPath + " rv= continue=next",
+			"WATCH " + cmPath + " rv=10",
+			"WATCH " + cmPath + " rv=21",
 		}, api.requests())
 		if r.store.rv != "22" || len(r.errors) > 0 {
 			t.Errorf("rv %s, errors %v", r.store.rv, r.errors)
@@ -308,14 +341,36 @@ func TestReflector(t *testing.T) {
 		observe.CheckLog(t, "requests", []string{"WATCHLIST " + cmPath + " rv="}, api.requests())
 	})
 	t.Run("expired in the stream", func(t *testing.T) {
-		api := newScriptedAPI(t,
-			apiStep{code: 200, body: eventJSON("ADDED", cmJSON("a", 1)) + bookmarkJSON(10, true) + eventJSON("ERROR", statusJSON(410, metav1.StatusReasonExpired))},
-			apiStep{code: 200, body: eventJSON("ADDED", cmJSON("a", 31)) + bookmarkJSON(40, true) + eventJSON("MODIFIED", cmJSON("a", 41)), hold: true},
+		api := newScriptedAPI(
+			t,
+			apiStep{
+				code: 200,
+				body: eventJSON(
+					"ADDED",
+					cmJSON("a", 1),
+				) + bookmarkJSON(
+					10,
+					true,
+				) + eventJSON(
+					"ERROR",
+					statusJSON(410, metav1.StatusReasonExpired),
+				),
+			},
+			apiStep{
+				code: 200,
+				body: eventJSON("ADDED", cmJSON("a", 31)) + bookmarkJSON(40, true) + eventJSON("MODIFIED", cmJSON("a", 41)),
+				hold: true,
+			},
 		)
 		lw := informer.ListWatch(api.client(), configMaps, "", nil)
 		r := reflect(t, api, contextLW{lw}, "update a@41")
 		observe.CheckLog(t, "store", []string{"replace [a@1] rv=10", "replace [a@31] rv=40", "update a@41"}, r.store.log)
-		observe.CheckLog(t, "requests", []string{"WATCHLIST " + cmPath + " rv=", "WATCHLIST " + cmPath + " rv=10"}, api.requests())
+		observe.CheckLog(
+			t,
+			"requests",
+			[]string{"WATCHLIST " + cmPath + " rv=", "WATCHLIST " + cmPath + " rv=10"},
+			api.requests(),
+		)
 	})
 }
 
@@ -354,7 +409,12 @@ func TestReflectorRefused(t *testing.T) {
 	}
 	t.Run("then allowed", func(t *testing.T) {
 		forbidden := apiStep{code: 403, body: statusJSON(403, metav1.StatusReasonForbidden)}
-		api := newScriptedAPI(t, forbidden, forbidden, apiStep{code: 200, body: eventJSON("ADDED", cmJSON("a", 1)) + bookmarkJSON(10, true), hold: true})
+		api := newScriptedAPI(
+			t,
+			forbidden,
+			forbidden,
+			apiStep{code: 200, body: eventJSON("ADDED", cmJSON("a", 1)) + bookmarkJSON(10, true), hold: true},
+		)
 		r := reflect(t, api, contextLW{informer.ListWatch(api.client(), configMaps, "", nil)}, "replace [a@1] rv=10")
 		if len(r.errors) != 1 || !apierrors.IsForbidden(errors.Unwrap(r.errors[0])) && !apierrors.IsForbidden(r.errors[0]) {
 			t.Errorf("%v", r.errors)
@@ -365,7 +425,12 @@ func TestReflectorRefused(t *testing.T) {
 // A list that ends in the middle is an error, never a shorter list.
 func TestListCutOff(t *testing.T) {
 	body := listJSON(10, "", itemJSON("a", 1), itemJSON("b", 2))
-	api := newScriptedAPI(t, apiStep{code: 200, body: body[:len(body)-10]}, apiStep{code: 200, body: statusJSON(500, "x")}, apiStep{code: 200, body: "<html>"})
+	api := newScriptedAPI(
+		t,
+		apiStep{code: 200, body: body[:len(body)-10]},
+		apiStep{code: 200, body: statusJSON(500, "x")},
+		apiStep{code: 200, body: "<html>"},
+	)
 	lw := informer.ListWatch(api.client(), configMaps, "", nil)
 	for range 3 {
 		if list, err := lw.ListWithContext(t.Context(), metav1.ListOptions{}); err == nil {
@@ -379,7 +444,11 @@ func TestReflectorMalformedDocument(t *testing.T) {
 	const bad = `{"type":"MODIFIED","object":{"metadata":` + "\n"
 	start := eventJSON("ADDED", cmJSON("a", 1)) + bookmarkJSON(10, true) + eventJSON("MODIFIED", cmJSON("a", 11))
 	next := eventJSON("MODIFIED", cmJSON("a", 12))
-	list := apiStep{code: 200, body: eventJSON("ADDED", cmJSON("a", 12)) + bookmarkJSON(12, true) + eventJSON("DELETED", cmJSON("a", 13)), hold: true}
+	list := apiStep{
+		code: 200,
+		body: eventJSON("ADDED", cmJSON("a", 12)) + bookmarkJSON(12, true) + eventJSON("DELETED", cmJSON("a", 13)),
+		hold: true,
+	}
 	// An object without a resourceVersion is not an event even as the first of a watch: the Reflector would take its next
 	// watch from nowhere.
 	unversioned := eventJSON("MODIFIED", `{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"x"}}`)
@@ -407,10 +476,15 @@ func TestReflectorMalformedDocument(t *testing.T) {
 			requests: []string{watchList, again, "WATCH " + cmPath + " rv=12"}, reports: 2,
 		},
 		{
-			name:     "each time",
-			script:   []apiStep{{code: 200, body: start + unversioned, hold: true}, {code: 200, body: unversioned + next, hold: true}, list},
+			name: "each time",
+			script: []apiStep{
+				{code: 200, body: start + unversioned, hold: true},
+				{code: 200, body: unversioned + next, hold: true},
+				list,
+			},
 			store:    []string{"replace [a@1] rv=10", "update a@11", "replace [a@12] rv=12", "delete a@13"},
-			requests: []string{watchList, again, watchList + "11"}, reports: 2,
+			requests: []string{watchList, again, watchList + "11"},
+			reports:  2,
 		},
 		{
 			name: "each time within the list",
@@ -455,7 +529,9 @@ func TestReflectorConnectionLost(t *testing.T) {
 		w.Header().Set("Content-Type", "application/json")
 		switch n {
 		case 1:
-			_, _ = w.Write([]byte(eventJSON("ADDED", cmJSON("a", 1)) + bookmarkJSON(10, true) + eventJSON("MODIFIED", cmJSON("a", 11))))
+			_, _ = w.Write(
+				[]byte(eventJSON("ADDED", cmJSON("a", 1)) + bookmarkJSON(10, true) + eventJSON("MODIFIED", cmJSON("a", 11))),
+			)
 		case 2, 3: // once on a connection that was used before, on which net/http tries again by itself, once on a new one
 			panic(http.ErrAbortHandler)
 		default:
@@ -474,7 +550,17 @@ func TestReflectorConnectionLost(t *testing.T) {
 	r := reflect(t, api, contextLW{informer.ListWatch(client, configMaps, "", nil)}, "update a@12")
 	mu.Lock()
 	defer mu.Unlock()
-	observe.CheckLog(t, "requests", []string{"WATCHLIST " + cmPath + " rv=", "WATCH " + cmPath + " rv=11", "WATCH " + cmPath + " rv=11", "WATCH " + cmPath + " rv=11"}, asked)
+	observe.CheckLog(
+		t,
+		"requests",
+		[]string{
+			"WATCHLIST " + cmPath + " rv=",
+			"WATCH " + cmPath + " rv=11",
+			"WATCH " + cmPath + " rv=11",
+			"WATCH " + cmPath + " rv=11",
+		},
+		asked,
+	)
 	if len(r.errors) > 0 {
 		t.Errorf("%v", r.errors)
 	}
@@ -492,7 +578,12 @@ func TestListWatchRequests(t *testing.T) {
 		{schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}, "ns", "LIST /apis/apps/v1/namespaces/ns/deployments rv= labelSelector=a=b"},
 	} {
 		api := newScriptedAPI(t, apiStep{code: 200, body: listJSON(1, "")})
-		lw := informer.ListWatch(api.client(), test.gvr, test.namespace, func(o *metav1.ListOptions) { o.LabelSelector = "a=b" })
+		lw := informer.ListWatch(
+			api.client(),
+			test.gvr,
+			test.namespace,
+			func(o *metav1.ListOptions) { o.LabelSelector = "a=b" },
+		)
 		if _, err := lw.ListWithContext(t.Context(), metav1.ListOptions{}); err != nil {
 			t.Fatal(err)
 		}
@@ -504,7 +595,10 @@ func TestListWatchRequests(t *testing.T) {
 func TestWatchEnds(t *testing.T) {
 	for _, how := range []string{"stop", "context", "stop while an event waits"} {
 		t.Run(how, func(t *testing.T) {
-			api := newScriptedAPI(t, apiStep{code: 200, body: eventJSON("ADDED", cmJSON("a", 1)) + eventJSON("ADDED", cmJSON("b", 2)), hold: true})
+			api := newScriptedAPI(
+				t,
+				apiStep{code: 200, body: eventJSON("ADDED", cmJSON("a", 1)) + eventJSON("ADDED", cmJSON("b", 2)), hold: true},
+			)
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			w, err := informer.ListWatch(api.client(), configMaps, "", nil).WatchWithContext(ctx, metav1.ListOptions{})
@@ -531,7 +625,9 @@ func TestNewClientBadConfig(t *testing.T) {
 	if _, err := informer.NewClient(&rest.Config{Host: "http://[::1"}); err == nil {
 		t.Error("no error for a bad host")
 	}
-	if _, err := informer.NewClient(&rest.Config{Host: "https://x", TLSClientConfig: rest.TLSClientConfig{CAFile: "/nonexistent"}}); err == nil {
+	if _, err := informer.NewClient(
+		&rest.Config{Host: "https://x", TLSClientConfig: rest.TLSClientConfig{CAFile: "/nonexistent"}},
+	); err == nil {
 		t.Error("no error for a bad file")
 	}
 	config := &rest.Config{Host: "http://127.0.0.1:1", QPS: 5, Timeout: time.Second}

@@ -12,9 +12,14 @@ import (
 func TestManagedFieldsAreKeptOnRequest(t *testing.T) {
 	const item = `{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"a","resourceVersion":"9","managedFields":[{"manager":"ci"}]}}`
 	for _, keep := range []bool{false, true} {
-		api := newScriptedAPI(t,
-			apiStep{code: 200, body: `{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"9"},"items":[` + item + `]}`},
-			apiStep{code: 200, body: `{"type":"MODIFIED","object":` + item + "}\n"})
+		api := newScriptedAPI(
+			t,
+			apiStep{
+				code: 200,
+				body: `{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"9"},"items":[` + item + `]}`,
+			},
+			apiStep{code: 200, body: `{"type":"MODIFIED","object":` + item + "}\n"},
+		)
 		lw := informer.ListWatch(api.client(), configMaps, "", nil)
 		lw.ManagedFields = keep
 		list, err := lw.ListWithContext(t.Context(), metav1.ListOptions{})

@@ -51,7 +51,12 @@ func (i *Informer) Turn(ctx context.Context, r Restater, done func(resourceVersi
 }
 
 // restate gives objects to r, and then calls done if it is not nil.
-func (i *Informer) restate(ctx context.Context, r Restater, objects []*object.Object, done func(resourceVersion string)) error {
+func (i *Informer) restate(
+	ctx context.Context,
+	r Restater,
+	objects []*object.Object,
+	done func(resourceVersion string),
+) error {
 	for {
 		rest, finished, err := i.restateSome(r, objects, done)
 		if err != nil || finished {
@@ -71,7 +76,11 @@ func (i *Informer) restate(ctx context.Context, r Restater, objects []*object.Ob
 }
 
 // restateSome gives the next objects to r, as many as it accepts at once, and returns the others.
-func (i *Informer) restateSome(r Restater, objects []*object.Object, done func(string)) (rest []*object.Object, finished bool, err error) {
+func (i *Informer) restateSome(
+	r Restater,
+	objects []*object.Object,
+	done func(string),
+) (rest []*object.Object, finished bool, err error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if i.phase == hasEnded {

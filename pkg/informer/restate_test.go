@@ -108,7 +108,9 @@ func TestRestateInSlices(t *testing.T) {
 // After it resumed, an informer may lag behind what an earlier process told; after it ended, behind what its successor tells.
 func TestRestateWhatIsKnownForSure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		i, j := New(Config{Resource: configMaps, Known: []*object.Object{state(t, "ns", "a", "u", 4)}, ResumeAt: "10"}), &journal{}
+		i, j := New(
+			Config{Resource: configMaps, Known: []*object.Object{state(t, "ns", "a", "u", 4)}, ResumeAt: "10"},
+		), &journal{}
 		i.AddEventHandler(j)
 		do(t, (*store)(i).Replace(nil, "10"))
 		i.watchOpened()

@@ -23,7 +23,12 @@ const ProbeName = "deltabridge-probe"
 // NewProbe returns the Probe of a Config. It requests one object at the resourceVersion or later; the object need not
 // exist. For a resourceVersion from its future, the API server returns 504 with the cause ResourceVersionTooLarge. It
 // would accept a watch there, and stay silent (kubernetes#107457).
-func NewProbe(client rest.Interface, gvr schema.GroupVersionResource, namespace string, namespaced bool) func(context.Context, string) error {
+func NewProbe(
+	client rest.Interface,
+	gvr schema.GroupVersionResource,
+	namespace string,
+	namespaced bool,
+) func(context.Context, string) error {
 	if namespaced && namespace == "" {
 		namespace = metav1.NamespaceDefault
 	}
@@ -80,7 +85,9 @@ func (i *Informer) resumes(resourceVersion string, items int) bool {
 	}
 	i.synced.Store(true)
 	i.phase = resuming
-	i.status.update(func(s *Status) { s.Resumed, s.ResourceVersion, s.LastContact = true, resourceVersion, i.status.now() })
+	i.status.update(
+		func(s *Status) { s.Resumed, s.ResourceVersion, s.LastContact = true, resourceVersion, i.status.now() },
+	)
 	i.log.Info("resumed from the checkpoint", "resourceVersion", resourceVersion, "objects", i.count.Load())
 	return true
 }

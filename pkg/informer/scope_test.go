@@ -11,7 +11,16 @@ import (
 // labelled makes one state of an object with a label.
 func labelled(t testing.TB, name, uid string, rv int, team string) *object.Object {
 	t.Helper()
-	o, err := object.New(fmt.Appendf(nil, `{"metadata":{"name":%q,"namespace":"a","uid":%q,"resourceVersion":"%d","labels":{"team":%q}}}`, name, uid, rv, team))
+	o, err := object.New(
+		fmt.Appendf(
+			nil,
+			`{"metadata":{"name":%q,"namespace":"a","uid":%q,"resourceVersion":"%d","labels":{"team":%q}}}`,
+			name,
+			uid,
+			rv,
+			team,
+		),
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,8 +50,15 @@ func TestLeaves(t *testing.T) {
 	do(t, s.Update(labelled(t, "x", "u1", 7, "c")))
 	do(t, s.Update(labelled(t, "x", "u1", 8, "a")))
 	do(t, s.Delete(labelled(t, "y", "u2", 9, "c")))
-	expect(t, &told.journal, "add a/x(u1)@1 initial=true", "synced 3, 1 objects", "update a/x(u1)@1 -> a/x(u1)@4", "leave a/x(u1)@4@6",
-		"add a/x(u1)@8 initial=false")
+	expect(
+		t,
+		&told.journal,
+		"add a/x(u1)@1 initial=true",
+		"synced 3, 1 objects",
+		"update a/x(u1)@1 -> a/x(u1)@4",
+		"leave a/x(u1)@4@6",
+		"add a/x(u1)@8 initial=false",
+	)
 
 	do(t, s.Add(labelled(t, "z", "u3", 10, "a")))
 	do(t, s.Add(labelled(t, "w", "u5", 10, "a")))
@@ -51,8 +67,22 @@ func TestLeaves(t *testing.T) {
 	plain.take()
 	// One leaves unseen, one is another object by then, and one is gone.
 	do(t, s.Replace(list(labelled(t, "x", "u1", 11, "c"), labelled(t, "z", "u4", 12, "c")), "13"))
-	expect(t, &told.journal, "gap 3..13", "delete a/w(u5)@10 unseen=true", "leave a/x(u1)@8@11", "delete a/z(u3)@10 unseen=true")
-	expect(t, plain, "gap 3..13", "delete a/w(u5)@10 unseen=true", "delete a/x(u1)@8 unseen=false", "delete a/z(u3)@10 unseen=true")
+	expect(
+		t,
+		&told.journal,
+		"gap 3..13",
+		"delete a/w(u5)@10 unseen=true",
+		"leave a/x(u1)@8@11",
+		"delete a/z(u3)@10 unseen=true",
+	)
+	expect(
+		t,
+		plain,
+		"gap 3..13",
+		"delete a/w(u5)@10 unseen=true",
+		"delete a/x(u1)@8 unseen=false",
+		"delete a/z(u3)@10 unseen=true",
+	)
 }
 
 // What is watched is not what it was: known objects are compared with a list, and handlers that are new are given what the list shows, and
@@ -65,7 +95,11 @@ func TestAnotherScope(t *testing.T) {
 				labelled(t, "comes", "u4", 4, "a"), labelled(t, "out-and-gone", "u5", 5, "a"),
 			}
 			config := Config{Resource: configMaps, Known: known, ResumeAt: "10", Relist: true, Within: teams("bc")}
-			items := list(labelled(t, "stays", "u1", 1, "b"), labelled(t, "comes", "u4", 12, "b"), labelled(t, "new", "u6", 6, "c"))
+			items := list(
+				labelled(t, "stays", "u1", 1, "b"),
+				labelled(t, "comes", "u4", 12, "b"),
+				labelled(t, "new", "u6", 6, "c"),
+			)
 			outAndGone := "delete a/out-and-gone(u5)@5 unseen=true"
 			if selected {
 				config.Source.LabelSelector = "team in (b,c)"
@@ -95,7 +129,12 @@ func TestAnotherScope(t *testing.T) {
 				all = []string{"gap 10..13", left, gone, outAndGone, added, comes}
 			}
 			expect(t, &old.journal, all...)
-			initial := []string{"add a/stays(u1)@1 initial=true", "add a/new(u6)@6 initial=true", "add a/comes(u4)@12 initial=true", "synced 13, 3 objects"}
+			initial := []string{
+				"add a/stays(u1)@1 initial=true",
+				"add a/new(u6)@6 initial=true",
+				"add a/comes(u4)@12 initial=true",
+				"synced 13, 3 objects",
+			}
 			expect(t, &changed.journal, append(all[:len(all)-2:len(all)-2], initial...)...)
 			expect(t, &fresh.journal, append([]string{"gap 10..13"}, initial...)...)
 			if status := i.Status(); status.Relists != 0 || status.Objects != 3 {
@@ -123,14 +162,23 @@ func (e entries) Entering(objects []*object.Object) bool {
 func TestWhatEntersIsStoredFirst(t *testing.T) {
 	for _, takes := range []bool{true, false} {
 		told := &leaves{}
-		known := []*object.Object{labelled(t, "stays", "u1", 1, "b"), labelled(t, "again", "u2", 2, "b"), labelled(t, "left", "u3", 3, "a")}
+		known := []*object.Object{
+			labelled(t, "stays", "u1", 1, "b"),
+			labelled(t, "again", "u2", 2, "b"),
+			labelled(t, "left", "u3", 3, "a"),
+		}
 		i := New(Config{
 			Resource: configMaps, Known: known, ResumeAt: "10", Relist: true, Select: teams("b"), Within: teams("b"),
 			Record: entries{journal: told, takes: takes},
 		})
 		i.AddEventHandler(told)
 		i.replay()
-		do(t, (*store)(i).Replace(list(labelled(t, "stays", "u1", 1, "b"), labelled(t, "new", "u4", 4, "b"), labelled(t, "again", "u5", 11, "b")), "13"))
+		do(
+			t,
+			(*store)(
+				i,
+			).Replace(list(labelled(t, "stays", "u1", 1, "b"), labelled(t, "new", "u4", 4, "b"), labelled(t, "again", "u5", 11, "b")), "13"),
+		)
 		want := []string{"enters a/new(u4)@4"}
 		if takes {
 			want = append(want, "gap 10..13", "delete a/left(u3)@3 unseen=true", "add a/new(u4)@4 initial=false",
@@ -145,7 +193,16 @@ func TestWhatEntersIsStoredFirst(t *testing.T) {
 
 // A list of nothing at the known resourceVersion is not taken for what a resuming informer is given in place of a list.
 func TestAnotherScopeHasNothing(t *testing.T) {
-	i, told := New(Config{Resource: configMaps, Known: []*object.Object{labelled(t, "x", "u1", 1, "a")}, ResumeAt: "10", Relist: true, Select: teams("b"), Within: teams("b")}), &leaves{}
+	i, told := New(
+		Config{
+			Resource: configMaps,
+			Known:    []*object.Object{labelled(t, "x", "u1", 1, "a")},
+			ResumeAt: "10",
+			Relist:   true,
+			Select:   teams("b"),
+			Within:   teams("b"),
+		},
+	), &leaves{}
 	i.AddEventHandler(told)
 	i.replay()
 	do(t, (*store)(i).Replace(list(), "10"))

@@ -196,7 +196,10 @@ func TestWatchListErrors(t *testing.T) {
 		{expired, true, true},
 		{expired, false, true},
 	} {
-		lw := &observedListWatch{informer: New(Config{Resource: configMaps, ListWatch: &scripted{answers: []error{tt.err}}}), runCtx: t.Context()}
+		lw := &observedListWatch{
+			informer: New(Config{Resource: configMaps, ListWatch: &scripted{answers: []error{tt.err}}}),
+			runCtx:   t.Context(),
+		}
 		var options metav1.ListOptions
 		if tt.list {
 			options.SendInitialEvents = &initial

@@ -265,7 +265,8 @@ func (i *Informer) deleteMissing(list, others []*object.Object) {
 		present[o.Key()] = true
 	}
 	source := &i.config.Source
-	leavers := i.config.Relist && !i.HasSynced() && i.config.Within != nil && (source.LabelSelector != "" || source.FieldSelector != "")
+	leavers := i.config.Relist && !i.HasSynced() && i.config.Within != nil &&
+		(source.LabelSelector != "" || source.FieldSelector != "")
 	for _, known := range sorted(i.indexer.List()) {
 		switch {
 		case present[known.Key()]:
@@ -296,7 +297,13 @@ func (i *Informer) announceGap(to string) {
 		i.status.update(func(s *Status) { s.Refused = true })
 		i.log.Warn("the cluster went back, listed again: was it restored from a backup?", "from", from, "to", to)
 	} else {
-		i.log.Warn("watch could not be continued; listed again, only intermediate states can be missing", "from", from, "to", to)
+		i.log.Warn(
+			"watch could not be continued; listed again, only intermediate states can be missing",
+			"from",
+			from,
+			"to",
+			to,
+		)
 	}
 	i.record.Gap(from, to)
 	notify(i.handlers, func(o Observer) { o.OnGap(from, to, why) })

@@ -19,8 +19,17 @@ var configMaps = schema.GroupVersionResource{Version: "v1", Resource: "configmap
 // state makes one state of an object.
 func state(t testing.TB, namespace, name, uid string, rv int) *object.Object {
 	t.Helper()
-	o, err := object.New(fmt.Appendf(nil, `{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":%q,"namespace":%q,"uid":%q,"resourceVersion":"%d","ownerReferences":[{"uid":"owner-of-%s"}]}}`,
-		name, namespace, uid, rv, name))
+	o, err := object.New(
+		fmt.Appendf(
+			nil,
+			`{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":%q,"namespace":%q,"uid":%q,"resourceVersion":"%d","ownerReferences":[{"uid":"owner-of-%s"}]}}`,
+			name,
+			namespace,
+			uid,
+			rv,
+			name,
+		),
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,10 +109,32 @@ func TestRelistTellsOnlyWhatChanged(t *testing.T) {
 	i, j := New(Config{Resource: configMaps}), &journal{}
 	i.AddEventHandler(j)
 	s := (*store)(i)
-	do(t, s.Replace(list(state(t, "a", "same", "u1", 1), state(t, "a", "changed", "u2", 2), state(t, "a", "gone", "u3", 3), state(t, "a", "again", "u4", 4)), "5"))
+	do(
+		t,
+		s.Replace(
+			list(
+				state(t, "a", "same", "u1", 1),
+				state(t, "a", "changed", "u2", 2),
+				state(t, "a", "gone", "u3", 3),
+				state(t, "a", "again", "u4", 4),
+			),
+			"5",
+		),
+	)
 	s.UpdateResourceVersion("7")
 	j.take()
-	do(t, s.Replace(list(state(t, "a", "new", "u6", 9), state(t, "a", "same", "u1", 1), state(t, "a", "changed", "u2", 8), state(t, "a", "again", "u5", 10)), "11"))
+	do(
+		t,
+		s.Replace(
+			list(
+				state(t, "a", "new", "u6", 9),
+				state(t, "a", "same", "u1", 1),
+				state(t, "a", "changed", "u2", 8),
+				state(t, "a", "again", "u5", 10),
+			),
+			"11",
+		),
+	)
 	expect(t, j, "gap 7..11", "delete a/gone(u3)@3 unseen=true", "update a/changed(u2)@2 -> a/changed(u2)@8",
 		"add a/new(u6)@9 initial=false", "delete a/again(u4)@4 unseen=true", "add a/again(u5)@10 initial=false")
 	if got := i.Status(); got.Relists != 1 || got.ResourceVersion != "11" {
@@ -127,7 +158,9 @@ func TestLateHandlerIsGivenWhatIsKnown(t *testing.T) {
 }
 
 func TestKnownObjectsAreTheStartingPoint(t *testing.T) {
-	i := New(Config{Resource: configMaps, Known: []*object.Object{state(t, "a", "same", "u1", 1), state(t, "a", "gone", "u2", 2)}})
+	i := New(
+		Config{Resource: configMaps, Known: []*object.Object{state(t, "a", "same", "u1", 1), state(t, "a", "gone", "u2", 2)}},
+	)
 	j := &journal{}
 	i.AddEventHandler(j)
 	do(t, (*store)(i).Replace(list(state(t, "a", "same", "u1", 1)), "5"))

@@ -43,12 +43,21 @@ var quick = wait.Backoff{Duration: 20 * time.Millisecond, Factor: 1, Steps: 1000
 var slow = wait.Backoff{Duration: time.Hour, Factor: 1, Steps: 1000, Cap: time.Hour}
 
 // runInformer runs an informer of ConfigMaps in a namespace until the end of the test.
-func runInformer(t *testing.T, config *rest.Config, namespace string, edit func(*informer.Config), handlers ...cache.ResourceEventHandler) (i *informer.Informer, stop func()) {
+func runInformer(
+	t *testing.T,
+	config *rest.Config,
+	namespace string,
+	edit func(*informer.Config),
+	handlers ...cache.ResourceEventHandler,
+) (i *informer.Informer, stop func()) {
 	t.Helper()
 	client, err := informer.NewClient(config)
 	observe.Must(t, err)
 	c := informer.Config{
-		Resource: configMaps, Namespace: namespace, ListWatch: informer.ListWatch(client, configMaps, namespace, nil), Backoff: quick,
+		Resource:  configMaps,
+		Namespace: namespace,
+		ListWatch: informer.ListWatch(client, configMaps, namespace, nil),
+		Backoff:   quick,
 	}
 	if edit != nil {
 		edit(&c)
@@ -77,7 +86,12 @@ func labelled(t *testing.T, namespace, labels, fields string) *informer.ListerWa
 	t.Helper()
 	client, err := informer.NewClient(cluster.Shared(t).RESTConfig())
 	observe.Must(t, err)
-	return informer.ListWatch(client, configMaps, namespace, func(o *metav1.ListOptions) { o.LabelSelector, o.FieldSelector = labels, fields })
+	return informer.ListWatch(
+		client,
+		configMaps,
+		namespace,
+		func(o *metav1.ListOptions) { o.LabelSelector, o.FieldSelector = labels, fields },
+	)
 }
 
 // Every revision that etcd committed arrives, in its order, at a handler from the start; a late one gets what is there
@@ -125,7 +139,10 @@ func TestHandlersSeeEveryRevision(t *testing.T) {
 	observe.Must(t, err)
 	var want, got []string
 	for _, r := range revisions {
-		want = append(want, fmt.Sprintf("%s@%d deleted=%t", r.Key[strings.LastIndex(r.Key, "/")+1:], r.ModRevision, r.Deleted))
+		want = append(
+			want,
+			fmt.Sprintf("%s@%d deleted=%t", r.Key[strings.LastIndex(r.Key, "/")+1:], r.ModRevision, r.Deleted),
+		)
 	}
 	for _, c := range early.All() {
 		if c.Verb != "synced" {
@@ -198,8 +215,20 @@ func TestSelectors(t *testing.T) {
 	c, k := cluster.Shared(t), newKube(t)
 	namespace := k.namespace()
 	byLabel, byField := &observe.Record{}, &observe.Record{}
-	runInformer(t, c.RESTConfig(), namespace, func(c *informer.Config) { c.ListWatch = labelled(t, namespace, "app=x", "") }, byLabel)
-	runInformer(t, c.RESTConfig(), namespace, func(c *informer.Config) { c.ListWatch = labelled(t, namespace, "", "metadata.name=one") }, byField)
+	runInformer(
+		t,
+		c.RESTConfig(),
+		namespace,
+		func(c *informer.Config) { c.ListWatch = labelled(t, namespace, "app=x", "") },
+		byLabel,
+	)
+	runInformer(
+		t,
+		c.RESTConfig(),
+		namespace,
+		func(c *informer.Config) { c.ListWatch = labelled(t, namespace, "", "metadata.name=one") },
+		byField,
+	)
 	byLabel.WaitFor(t, "synced")
 	byField.WaitFor(t, "synced")
 
@@ -223,11 +252,28 @@ func TestSelectors(t *testing.T) {
 	k.create(namespace, "other")
 	byField.WaitFor(t, "delete one")
 
-	observe.CheckLog(t, "by label", []string{"synced", "add one", "delete one", "add one", "delete one", "add two"}, byLabel.Lines())
-	observe.CheckLog(t, "by field", []string{"synced", "add one", "update one", "update one", "delete one"}, byField.Lines())
+	observe.CheckLog(
+		t,
+		"by label",
+		[]string{"synced", "add one", "delete one", "add one", "delete one", "add two"},
+		byLabel.Lines(),
+	)
+	observe.CheckLog(
+		t,
+		"by field",
+		[]string{"synced", "add one", "update one", "update one", "delete one"},
+		byField.Lines(),
+	)
 	leave := byLabel.All()[2]
-	if leave.RV != left.ResourceVersion || leave.UID != string(left.UID) || leave.Unseen || !strings.Contains(leave.Raw, `"app":"x"`) {
-		t.Errorf("the leave is at %s, unseen %t, of %s; the update was at %s", leave.RV, leave.Unseen, leave.Raw, left.ResourceVersion)
+	if leave.RV != left.ResourceVersion || leave.UID != string(left.UID) || leave.Unseen ||
+		!strings.Contains(leave.Raw, `"app":"x"`) {
+		t.Errorf(
+			"the leave is at %s, unseen %t, of %s; the update was at %s",
+			leave.RV,
+			leave.Unseen,
+			leave.Raw,
+			left.ResourceVersion,
+		)
 	}
 }
 
@@ -252,7 +298,10 @@ func TestBlockedHandler(t *testing.T) {
 	}()
 	free.WaitFor(t, fmt.Sprintf("add c%02d", objects-1)) // the other one goes on
 
-	if calls, status, index := g.Calls.Load(), blocked.Status(), len(blocked.GetIndexer().ListKeys()); calls != 1 || status.Objects > 1 || index > 1 || !status.Synced {
+	if calls, status, index := g.Calls.Load(), blocked.Status(), len(
+		blocked.GetIndexer().ListKeys(),
+	); calls != 1 || status.Objects > 1 || index > 1 ||
+		!status.Synced {
 		t.Errorf("%d calls, %d objects, %d in the index; status %+v", calls, status.Objects, index, status)
 	}
 	select {
@@ -325,7 +374,9 @@ func TestShutdownWhileARequestHangs(t *testing.T) {
 					}
 					p.Freeze()
 					lw := &begun{informer.ListWatch(client, configMaps, "default", nil), make(chan string, 10)}
-					i := informer.New(informer.Config{Resource: configMaps, Namespace: "default", ListWatch: lw, NoWatchList: noWatchList})
+					i := informer.New(
+						informer.Config{Resource: configMaps, Namespace: "default", ListWatch: lw, NoWatchList: noWatchList},
+					)
 					stop := runUntil(t, i.Run, client.(*rest.RESTClient).Client)
 					if got := <-lw.requests; (got == "list") != noWatchList {
 						t.Errorf("the first request is a %s", got)
@@ -352,9 +403,18 @@ func TestShutdownWhileARequestHangs(t *testing.T) {
 func TestWatchForbidden(t *testing.T) {
 	k := newKube(t)
 	namespace := k.namespace()
-	config := restricted(t, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"list"}})
+	config := restricted(
+		t,
+		rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"list"}},
+	)
 	log, seen := &observe.LogBuffer{}, &observe.Record{}
-	i, _ := runInformer(t, config, namespace, func(c *informer.Config) { c.Logger = slog.New(slog.NewTextHandler(log, nil)) }, seen)
+	i, _ := runInformer(
+		t,
+		config,
+		namespace,
+		func(c *informer.Config) { c.Logger = slog.New(slog.NewTextHandler(log, nil)) },
+		seen,
+	)
 	waitSynced(t, i)
 	observe.Eventually(t, func() error {
 		if s := i.Status(); s.Errors < 4 || s.Relists < 2 {
@@ -367,7 +427,10 @@ func TestWatchForbidden(t *testing.T) {
 	}
 	k.create(namespace, "one")
 	seen.WaitFor(t, "add one")
-	lines := slices.DeleteFunc(strings.Split(strings.TrimSpace(log.String()), "\n"), func(line string) bool { return strings.Contains(line, "listed again") })
+	lines := slices.DeleteFunc(
+		strings.Split(strings.TrimSpace(log.String()), "\n"),
+		func(line string) bool { return strings.Contains(line, "listed again") },
+	)
 	if len(lines) != 1 || !strings.Contains(lines[0], "request failed") {
 		t.Errorf("log:\n%s", log)
 	}

@@ -55,8 +55,15 @@ type rowChange struct {
 // sinks. Numbers begin above base, so that two ledgers of one source have different numbers.
 func New(source Source, state State, sinks []string, base uint64) *Ledger {
 	l := &Ledger{
-		source: source, sinks: map[string]*sinkLedger{}, pending: map[string]*[]rowChange{}, writing: map[string]*object.Object{}, seq: base,
-		here: mark{base, state.ResourceVersion}, written: state, scopeBefore: state.Source.Scope, scopeFrom: math.MaxUint64,
+		source:      source,
+		sinks:       map[string]*sinkLedger{},
+		pending:     map[string]*[]rowChange{},
+		writing:     map[string]*object.Object{},
+		seq:         base,
+		here:        mark{base, state.ResourceVersion},
+		written:     state,
+		scopeBefore: state.Source.Scope,
+		scopeFrom:   math.MaxUint64,
 	}
 	for _, name := range sinks {
 		floor := state.Sinks[name]

@@ -66,7 +66,11 @@ func TestANewSinkHoldsTheRows(t *testing.T) {
 	l.FinishList("new")
 	l.SetRow("x", nil)
 	l.Advance("60")
-	if rv, sinks, upserts, deletes := collected(t, l); rv != "50" || sinks["old"] != "70" || sinks["new"] != "" || upserts+deletes > 0 {
+	if rv, sinks, upserts, deletes := collected(
+		t,
+		l,
+	); rv != "50" || sinks["old"] != "70" || sinks["new"] != "" ||
+		upserts+deletes > 0 {
 		t.Errorf("the watermark moved before the new sink had settled: %s, %v", rv, sinks)
 	}
 	l.Settle("new", given)
@@ -86,7 +90,8 @@ func TestAnUpdateThatCouldNotBeWritten(t *testing.T) {
 	l.SetRow("x", stateOf(t, "x", 3))
 	l.Advance("3")
 	again, ok := l.Collect()
-	if !ok || again.ResourceVersion != "3" || len(again.Upserts) != 1 || again.Upserts[0].ResourceVersion != "3" || len(again.Deletes) != 1 {
+	if !ok || again.ResourceVersion != "3" || len(again.Upserts) != 1 || again.Upserts[0].ResourceVersion != "3" ||
+		len(again.Deletes) != 1 {
 		t.Errorf("%+v", again)
 	}
 	if _, ok := l.Collect(); ok {
@@ -141,7 +146,14 @@ type modelChange struct {
 var modelKeys = []string{"x", "y", "z"}
 
 func newLedgerModel(t *testing.T) *ledgerModel {
-	m := &ledgerModel{t: t, rows: map[string]*object.Object{}, born: map[string]int{}, exists: map[string][]bool{}, latest: map[string][]int{}, states: map[string][]*object.Object{}}
+	m := &ledgerModel{
+		t:      t,
+		rows:   map[string]*object.Object{},
+		born:   map[string]int{},
+		exists: map[string][]bool{},
+		latest: map[string][]int{},
+		states: map[string][]*object.Object{},
+	}
 	m.l = New(Source{}, State{ResourceVersion: "0", Sinks: map[string]string{"a": "0", "b": "0"}}, []string{"a", "b"}, 0)
 	for _, key := range modelKeys {
 		m.exists[key], m.latest[key] = []bool{false}, []int{0}
@@ -258,7 +270,14 @@ func (m *ledgerModel) collect(fails bool) {
 				m.t.Fatalf("row %s@%d is ahead of %d", key, rv, at)
 			}
 			if rv, _ := strconv.Atoi(row.ResourceVersion); !m.squeezes && (rv != m.latest[key][at] || !m.exists[key][at]) {
-				m.t.Fatalf("row %s@%d at watermark %d, where it is at %d (exists: %t)", key, rv, at, m.latest[key][at], m.exists[key][at])
+				m.t.Fatalf(
+					"row %s@%d at watermark %d, where it is at %d (exists: %t)",
+					key,
+					rv,
+					at,
+					m.latest[key][at],
+					m.exists[key][at],
+				)
 			}
 		}
 	}
@@ -372,7 +391,11 @@ func TestSqueeze(t *testing.T) {
 
 // The scope that is written is that of the rows: the old one, until all is settled that the list of the new one brought.
 func TestALedgerOfAnotherScope(t *testing.T) {
-	before := State{Source: Source{Name: "pods", Scope: "old"}, ResourceVersion: "10", Sinks: map[string]string{"a": "10", "b": "10"}}
+	before := State{
+		Source:          Source{Name: "pods", Scope: "old"},
+		ResourceVersion: "10",
+		Sinks:           map[string]string{"a": "10", "b": "10"},
+	}
 	l := New(Source{Name: "pods", Scope: "new"}, before, []string{"a", "b"}, 0)
 	l.SetRow("left", nil)
 	a := l.Track("a", time.Now())
@@ -385,7 +408,15 @@ func TestALedgerOfAnotherScope(t *testing.T) {
 				t.Error("nothing is to be written")
 			}
 		} else if u.Source.Scope != want || u.ResourceVersion != rv || len(u.Upserts)+len(u.Deletes) != rows {
-			t.Errorf("scope %q at %s, %d rows; want %q at %s, %d", u.Source.Scope, u.ResourceVersion, len(u.Upserts)+len(u.Deletes), want, rv, rows)
+			t.Errorf(
+				"scope %q at %s, %d rows; want %q at %s, %d",
+				u.Source.Scope,
+				u.ResourceVersion,
+				len(u.Upserts)+len(u.Deletes),
+				want,
+				rv,
+				rows,
+			)
 		}
 	}
 	scope("old", "10", 0)
@@ -406,10 +437,16 @@ func TestALedgerOfAnotherScope(t *testing.T) {
 // its filters goes with that. One whose restart begins with the initial list has none.
 func TestARefilter(t *testing.T) {
 	noted := map[string]Refilter{"a": {Filters: []string{"F1"}, Change: "c"}, "b": {Filters: []string{"F0"}, Change: "c"}}
-	l := New(Source{}, State{ResourceVersion: "50", Sinks: map[string]string{"a": "60", "b": ""}, Refilters: noted}, []string{"a", "b", "gone"}, 0)
+	l := New(
+		Source{},
+		State{ResourceVersion: "50", Sinks: map[string]string{"a": "60", "b": ""}, Refilters: noted},
+		[]string{"a", "b", "gone"},
+		0,
+	)
 	l.SetRow("x", nil)
 	l.Advance("70")
-	if !l.GivingList() || l.Refilter("a").Change != "c" || len(l.Refilter("gone").Filters)+len(l.Refilter("none").Filters) > 0 {
+	if !l.GivingList() || l.Refilter("a").Change != "c" ||
+		len(l.Refilter("gone").Filters)+len(l.Refilter("none").Filters) > 0 {
 		t.Errorf("giving a list: %t, %+v", l.GivingList(), l.Refilter("a"))
 	}
 	u, ok := l.Collect()
@@ -428,7 +465,9 @@ func TestARefilter(t *testing.T) {
 		}
 		l.Settle(sink, number)
 	}
-	if u, ok = l.Collect(); !ok || len(u.Refilters) > 0 || u.ResourceVersion != "80" || u.Sinks["a"] != "80" || u.Sinks["b"] != "80" || len(l.HeldBy()) > 0 {
+	if u, ok = l.Collect(); !ok || len(u.Refilters) > 0 || u.ResourceVersion != "80" || u.Sinks["a"] != "80" ||
+		u.Sinks["b"] != "80" ||
+		len(l.HeldBy()) > 0 {
 		t.Errorf("settled: %+v, held by %v", u, l.HeldBy())
 	}
 	if len(l.Refilter("a").Filters) > 0 || l.GivingList() || l.Open() != 0 {

@@ -55,7 +55,12 @@ func BenchmarkWatch(b *testing.B) {
 func BenchmarkList(b *testing.B) {
 	pod := read(b, "pod.json")
 	item := "{" + pod[strings.Index(pod, `"metadata"`):]
-	body := []byte(`{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"1"},"items":[` + strings.Repeat(item+",", 499) + item + `]}`)
+	body := []byte(
+		`{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"1"},"items":[` + strings.Repeat(
+			item+",",
+			499,
+		) + item + `]}`,
+	)
 	b.SetBytes(int64(len(body)))
 	b.ReportAllocs()
 	for b.Loop() {

@@ -27,7 +27,11 @@ func NegotiatedSerializer() runtime.NegotiatedSerializer {
 type codec struct{}
 
 // Decode implements runtime.Decoder. It copies what it keeps of data.
-func (codec) Decode(data []byte, _ *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
+func (codec) Decode(
+	data []byte,
+	_ *schema.GroupVersionKind,
+	into runtime.Object,
+) (runtime.Object, *schema.GroupVersionKind, error) {
 	if into == nil {
 		into = &Object{}
 	}

@@ -218,11 +218,21 @@ func TestCodec(t *testing.T) {
 		t.Errorf("%#v, %v", obj, err)
 	}
 	into := &Object{}
-	if obj, _, err := decode([]byte(read(t, "pod.json")), nil, into); err != nil || obj != any(into) || into.Kind() != "Pod" {
+	if obj, _, err := decode(
+		[]byte(read(t, "pod.json")),
+		nil,
+		into,
+	); err != nil || obj != any(into) ||
+		into.Kind() != "Pod" {
 		t.Errorf("%#v, %v", obj, err)
 	}
 	resources := &metav1.APIResourceList{}
-	if _, _, err := decode([]byte(`{"kind":"APIResourceList","groupVersion":"v1"}`), nil, resources); err != nil || resources.GroupVersion != "v1" {
+	if _, _, err := decode(
+		[]byte(`{"kind":"APIResourceList","groupVersion":"v1"}`),
+		nil,
+		resources,
+	); err != nil ||
+		resources.GroupVersion != "v1" {
 		t.Errorf("%#v, %v", resources, err)
 	}
 	for _, raw := range notObjects() {

@@ -16,7 +16,10 @@ func (noKeeper) Fetch(*Object) ([]byte, error) { return nil, io.ErrUnexpectedEOF
 func TestManagedFields(t *testing.T) {
 	const raw = `{"metadata":{"managedFields":[{"manager":"old"}],"name":"x","resourceVersion":"1","managedFields": [{"manager":"kubectl"}] },"kind":"Pod"}`
 	decode := func(keep bool) *Object {
-		d := NewWatchDecoder(io.NopCloser(strings.NewReader(`{"type":"ADDED","object":`+raw+"}\n")), WatchOptions{ManagedFields: keep})
+		d := NewWatchDecoder(
+			io.NopCloser(strings.NewReader(`{"type":"ADDED","object":`+raw+"}\n")),
+			WatchOptions{ManagedFields: keep},
+		)
 		_, o, err := d.Decode()
 		if err != nil {
 			t.Fatal(err)
@@ -37,7 +40,8 @@ func TestManagedFields(t *testing.T) {
 	if r := o.Released(noKeeper{}); r.ManagedFieldsJSON() != nil || o.ManagedFieldsJSON() == nil {
 		t.Error("released objects hold none, and the original does")
 	}
-	if c := o.WithoutManagedFields(); c.ManagedFieldsJSON() != nil || o.ManagedFieldsJSON() == nil || string(c.Raw) != string(o.Raw) {
+	if c := o.WithoutManagedFields(); c.ManagedFieldsJSON() != nil || o.ManagedFieldsJSON() == nil ||
+		string(c.Raw) != string(o.Raw) {
 		t.Error("the copy without them has none, all else, and the original is as it was")
 	}
 	if o := decode(false); o.WithoutManagedFields() != o {
@@ -46,7 +50,9 @@ func TestManagedFields(t *testing.T) {
 
 	for _, keep := range []bool{false, true} {
 		l := &List{ManagedFields: keep}
-		if err := l.decode([]byte(`{"kind":"PodList","apiVersion":"v1","items":[` + raw + `,{"metadata":{"name":"y"}}]}`)); err != nil {
+		if err := l.decode(
+			[]byte(`{"kind":"PodList","apiVersion":"v1","items":[` + raw + `,{"metadata":{"name":"y"}}]}`),
+		); err != nil {
 			t.Fatal(err)
 		}
 		if got := string(l.Items[0].ManagedFieldsJSON()); (got == want) != keep || l.Items[1].ManagedFieldsJSON() != nil {

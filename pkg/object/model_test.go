@@ -190,7 +190,8 @@ func modelWatch(stream []byte, versioned bool) (events []modelEvent, ended, vali
 		}
 		eventType := envelope.text("type")
 		object := model(envelope["object"])
-		if object == nil || !strings.Contains(" ADDED MODIFIED DELETED BOOKMARK ERROR ", " "+eventType+" ") || eventType == "" {
+		if object == nil || !strings.Contains(" ADDED MODIFIED DELETED BOOKMARK ERROR ", " "+eventType+" ") ||
+			eventType == "" {
 			return events, false, true
 		}
 		object.HasAPIVersion, object.HasKind = false, false

@@ -168,7 +168,10 @@ func TestMetadataAccessorsOnOddObjects(t *testing.T) {
 		t.Run(name, func(t *testing.T) { callAccessors(mustNew(t, raw)) })
 	}
 	callAccessors(&Object{})
-	last := mustNew(t, `{"metadata":{"labels":{"a":"1"},"Labels":{"a":"3"}},"metadata":{"labels":{"a":"2"},"LABELS":{"a":"4"}}}`)
+	last := mustNew(
+		t,
+		`{"metadata":{"labels":{"a":"1"},"Labels":{"a":"3"}},"metadata":{"labels":{"a":"2"},"LABELS":{"a":"4"}}}`,
+	)
 	if got := last.GetLabels()["a"]; got != "2" {
 		t.Errorf("label %q: the last of equal keys counts, and keys match exactly", got)
 	}
@@ -296,7 +299,10 @@ func TestLongestKey(t *testing.T) {
 			}
 		}
 	}
-	if o, err := New([]byte(`{"metadata":{"managedFields":[{"fieldsV1":{"f:` + long[1:] + `}}]}}`)); err != nil || !short(o) {
+	if o, err := New(
+		[]byte(`{"metadata":{"managedFields":[{"fieldsV1":{"f:` + long[1:] + `}}]}}`),
+	); err != nil ||
+		!short(o) {
 		t.Errorf("within managedFields, which are cut out: %v, %v", o, err)
 	}
 	if new(Object).LongestKey != 0 {

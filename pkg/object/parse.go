@@ -185,7 +185,11 @@ func (p *parser) newestManager(b []byte, i int) int {
 
 // object makes an Object of what parse found in b[start:end], with prefix put behind its opening brace.
 func (p *parser) object(b []byte, start, end int, prefix string) *Object {
-	o := &Object{Identity: Identity{gvk: p.handle()}, Raw: p.raw(b, start, end, prefix), LongestKey: int32(p.longestKey)} //nolint:gosec // documents are smaller than that
+	o := &Object{
+		Identity:   Identity{gvk: p.handle()},
+		Raw:        p.raw(b, start, end, prefix),
+		LongestKey: int32(p.longestKey),
+	} //nolint:gosec // documents are smaller than that
 	if p.keepManaged && p.managed.end > 0 {
 		o.managed = new(bytes.Clone(b[p.managed.start:p.managed.end]))
 	}

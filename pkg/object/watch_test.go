@@ -98,14 +98,44 @@ func small(name string) string {
 
 // streams are watches that are valid JSON all the way, not all of them as an API server writes it.
 func streams(tb testing.TB) map[string]string {
-	pod, cm, status, bookmark := read(tb, "pod.json"), read(tb, "configmap.json"), read(tb, "status.json"), read(tb, "bookmark.json")
+	pod, cm, status, bookmark := read(
+		tb,
+		"pod.json",
+	), read(
+		tb,
+		"configmap.json",
+	), read(
+		tb,
+		"status.json",
+	), read(
+		tb,
+		"bookmark.json",
+	)
 	s := map[string]string{
-		"usual":              event("ADDED", pod) + "\n" + event("MODIFIED", cm) + "\n" + event("BOOKMARK", bookmark) + "\n" + event("DELETED", pod) + "\n" + event("ERROR", status) + "\n",
-		"no last newline":    event("ADDED", cm) + "\n" + event("ADDED", cm),
-		"blank lines":        "\n\r\n" + event("ADDED", cm) + "\r\n \n\n" + event("DELETED", cm) + "\n\n",
-		"no newlines":        event("ADDED", pod) + event("ADDED", cm) + event("BOOKMARK", bookmark),
-		"two on a line":      event("ADDED", pod) + " " + event("ADDED", cm) + "\n" + event("BOOKMARK", bookmark) + "\n",
-		"pretty":             "{\n  \"type\": \"ADDED\",\n  \"object\": {\n    \"metadata\": {\n      \"name\": \"a\"\n    }\n  }\n}\n" + event("ADDED", cm) + "\n",
+		"usual": event(
+			"ADDED",
+			pod,
+		) + "\n" + event(
+			"MODIFIED",
+			cm,
+		) + "\n" + event(
+			"BOOKMARK",
+			bookmark,
+		) + "\n" + event(
+			"DELETED",
+			pod,
+		) + "\n" + event(
+			"ERROR",
+			status,
+		) + "\n",
+		"no last newline": event("ADDED", cm) + "\n" + event("ADDED", cm),
+		"blank lines":     "\n\r\n" + event("ADDED", cm) + "\r\n \n\n" + event("DELETED", cm) + "\n\n",
+		"no newlines":     event("ADDED", pod) + event("ADDED", cm) + event("BOOKMARK", bookmark),
+		"two on a line":   event("ADDED", pod) + " " + event("ADDED", cm) + "\n" + event("BOOKMARK", bookmark) + "\n",
+		"pretty": "{\n  \"type\": \"ADDED\",\n  \"object\": {\n    \"metadata\": {\n      \"name\": \"a\"\n    }\n  }\n}\n" + event(
+			"ADDED",
+			cm,
+		) + "\n",
 		"newline in between": "{\"type\":\"ADDED\",\"object\":\n" + small("a") + "\n}\n" + event("ADDED", small("b")) + "\n",
 		"other order":        `{"object":` + small("a") + `,"type":"ADDED"}` + "\n",
 		"spaces":             ` { "type" : "ADDED" , "object" : ` + small("a") + ` } ` + "\n",
@@ -114,13 +144,62 @@ func streams(tb testing.TB) map[string]string {
 		"type twice":         `{"type":"ADDED","object":` + small("a") + `,"type":"DELETED"}` + "\n",
 		"escaped":            `{"t\u0079pe":"ADD\u0045D","\u006fbject":` + small("a") + `}` + "\n",
 		"case":               `{"Type":"ADDED","Object":` + small("a") + `}` + "\n" + event("ADDED", small("b")) + "\n",
-		"unknown type":       event("RENAMED", small("a")) + "\n" + event("added", small("a")) + "\n" + event("ADDED", small("b")) + "\n",
-		"no object":          `{"type":"ADDED"}` + "\n" + event("ADDED", "null") + "\n" + event("ADDED", "[]") + "\n" + event("ADDED", small("b")) + "\n",
-		"no type":            `{"object":` + small("a") + "}\n{\"type\":null,\"object\":" + small("a") + "}\n{}\n" + event("ADDED", small("b")) + "\n",
-		"odd error":          event("ERROR", `{"code":"x","message":"m"}`) + "\n" + event("ERROR", small("x")) + "\n",
-		"no version":         event("ADDED", `{"metadata":null}`) + "\n" + event("ADDED", small("b")) + "\n" + event("ADDED", `{"metadata":null}`) + "\n" + event("ADDED", small("c")) + "\n",
-		"long line":          event("ADDED", `{"metadata":{"name":"big","resourceVersion":"1"},"data":"`+strings.Repeat("x", 3*watchBuffer)+`"}`) + "\n" + event("ADDED", small("b")) + "\n",
-		"very long line":     event("ADDED", `{"metadata":{"name":"big","resourceVersion":"1"},"data":"`+strings.Repeat("x", 200*watchBuffer)+`"}`) + "\n" + strings.Repeat(event("ADDED", small("b"))+"\n", 2),
+		"unknown type": event(
+			"RENAMED",
+			small("a"),
+		) + "\n" + event(
+			"added",
+			small("a"),
+		) + "\n" + event(
+			"ADDED",
+			small("b"),
+		) + "\n",
+		"no object": `{"type":"ADDED"}` + "\n" + event(
+			"ADDED",
+			"null",
+		) + "\n" + event(
+			"ADDED",
+			"[]",
+		) + "\n" + event(
+			"ADDED",
+			small("b"),
+		) + "\n",
+		"no type": `{"object":` + small(
+			"a",
+		) + "}\n{\"type\":null,\"object\":" + small(
+			"a",
+		) + "}\n{}\n" + event(
+			"ADDED",
+			small("b"),
+		) + "\n",
+		"odd error": event("ERROR", `{"code":"x","message":"m"}`) + "\n" + event("ERROR", small("x")) + "\n",
+		"no version": event(
+			"ADDED",
+			`{"metadata":null}`,
+		) + "\n" + event(
+			"ADDED",
+			small("b"),
+		) + "\n" + event(
+			"ADDED",
+			`{"metadata":null}`,
+		) + "\n" + event(
+			"ADDED",
+			small("c"),
+		) + "\n",
+		"long line": event(
+			"ADDED",
+			`{"metadata":{"name":"big","resourceVersion":"1"},"data":"`+strings.Repeat("x", 3*watchBuffer)+`"}`,
+		) + "\n" + event(
+			"ADDED",
+			small("b"),
+		) + "\n",
+		"very long line": event(
+			"ADDED",
+			`{"metadata":{"name":"big","resourceVersion":"1"},"data":"`+strings.Repeat("x", 200*watchBuffer)+`"}`,
+		) + "\n" + strings.Repeat(
+			event("ADDED", small("b"))+"\n",
+			2,
+		),
 	}
 	for name, raw := range odd() {
 		s["odd: "+name] = event("ADDED", raw) + "\n" + event("MODIFIED", small("b")) + "\n"

@@ -86,7 +86,15 @@ func Open(opts Options) (*Store, error) {
 	}
 	s.lost++
 	clear(s.queues)
-	opts.Logger.Error("parked events cannot be read, the file was quarantined", "path", s.path, "renamedTo", renamedTo, "err", err)
+	opts.Logger.Error(
+		"parked events cannot be read, the file was quarantined",
+		"path",
+		s.path,
+		"renamedTo",
+		renamedTo,
+		"err",
+		err,
+	)
 	return s, nil
 }
 
@@ -233,7 +241,15 @@ func (s *Store) Head(destination string, limit int, maxBytes int64) ([]Entry, er
 	}
 	if len(damaged) > 0 {
 		s.lost += int64(len(damaged))
-		s.opts.Logger.Error("parked events are damaged and lost", "path", s.path, "destination", destination, "events", len(damaged))
+		s.opts.Logger.Error(
+			"parked events are damaged and lost",
+			"path",
+			s.path,
+			"destination",
+			destination,
+			"events",
+			len(damaged),
+		)
 		if err := s.remove(destination, damaged); err != nil {
 			return nil, err
 		}

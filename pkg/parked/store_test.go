@@ -69,7 +69,10 @@ func TestParkedEventsSurviveARestart(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if left, err := filepath.Glob(filepath.Join(opts.Dir, "*")); err != nil || !cmp.Equal([]string{filepath.Join(opts.Dir, "parked-live.db")}, left) {
+	if left, err := filepath.Glob(
+		filepath.Join(opts.Dir, "*"),
+	); err != nil ||
+		!cmp.Equal([]string{filepath.Join(opts.Dir, "parked-live.db")}, left) {
 		t.Errorf("left: %v, %v", left, err)
 	}
 	queues, err := Read(opts.Dir, "live")
@@ -293,7 +296,11 @@ func TestOpenFails(t *testing.T) {
 	if _, err := Open(opts); err == nil || !strings.Contains(err.Error(), "another program has the file open") {
 		t.Error(err)
 	}
-	if _, err := Read(opts.Dir, "live"); err == nil || !strings.Contains(err.Error(), "another program has the file open") {
+	if _, err := Read(
+		opts.Dir,
+		"live",
+	); err == nil ||
+		!strings.Contains(err.Error(), "another program has the file open") {
 		t.Error(err)
 	}
 	if _, err := Read(opts.Dir, "none"); !errors.Is(err, os.ErrNotExist) {

@@ -78,7 +78,10 @@ func (p *Prober) Wait(ctx context.Context, addrs ...string) (string, error) {
 		p.leave(addrs, w)
 		return addr, nil
 	case <-ctx.Done():
-		return "", &UnreachableError{Failures: p.leave(addrs, w), Err: fmt.Errorf("cannot be reached: %w", context.Cause(ctx))}
+		return "", &UnreachableError{
+			Failures: p.leave(addrs, w),
+			Err:      fmt.Errorf("cannot be reached: %w", context.Cause(ctx)),
+		}
 	}
 }
 

@@ -118,7 +118,10 @@ func TestNothingToHide(t *testing.T) {
 func TestFingerprints(t *testing.T) {
 	of := func(r *Redactor, name, data string) map[string]string {
 		t.Helper()
-		o := mustObject(t, `{"kind":"Secret","apiVersion":"v1","metadata":{"name":"`+name+`","namespace":"s"},"data":`+data+`}`)
+		o := mustObject(
+			t,
+			`{"kind":"Secret","apiVersion":"v1","metadata":{"name":"`+name+`","namespace":"s"},"data":`+data+`}`,
+		)
 		got, err := r.Redact(secretsGVR(), o, o.Raw)
 		if err != nil {
 			t.Fatal(err)
@@ -166,7 +169,10 @@ func TestDeepNesting(t *testing.T) {
 }
 
 func TestHide(t *testing.T) {
-	o := mustObject(t, `{"kind":"Secret","apiVersion":"v1","metadata":{"name":"n","namespace":"s","uid":"u","resourceVersion":"7"},"data":{"a":"hunter2"}}`)
+	o := mustObject(
+		t,
+		`{"kind":"Secret","apiVersion":"v1","metadata":{"name":"n","namespace":"s","uid":"u","resourceVersion":"7"},"data":{"a":"hunter2"}}`,
+	)
 	got := New(testKey()).Hide(secretsGVR(), o, []byte(`{"data":{"a":"hunter2"`))
 	const want = `{"apiVersion":"v1","kind":"Secret","metadata":{"name":"n","namespace":"s","resourceVersion":"7","uid":"u"}}`
 	if string(got) != want {

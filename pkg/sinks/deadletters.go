@@ -17,7 +17,12 @@ type DeadLetterSink struct {
 var _ DeadLetters = (*DeadLetterSink)(nil)
 
 // Keep implements [DeadLetters]. The message is sent as it is, with the attributes that say why it is a dead letter.
-func (l *DeadLetterSink) Keep(ctx context.Context, m *event.Message, reason string, cause error) (where string, err error) {
+func (l *DeadLetterSink) Keep(
+	ctx context.Context,
+	m *event.Message,
+	reason string,
+	cause error,
+) (where string, err error) {
 	if !l.connected {
 		if err := l.Sink.Connect(ctx); err != nil {
 			return "", err

@@ -53,7 +53,13 @@ func TestDrainTriesAgain(t *testing.T) {
 	})
 	t.Run("rejected", func(t *testing.T) {
 		err := &sinks.ConnectError{Step: sinks.StepAuthenticate, Err: errAway, Rejected: true}
-		testTriesAgain(t, fmt.Errorf("two servers: %w", errors.Join(errors.New("one"), err)), 3*time.Hour, 5*time.Second, 15*time.Second)
+		testTriesAgain(
+			t,
+			fmt.Errorf("two servers: %w", errors.Join(errors.New("one"), err)),
+			3*time.Hour,
+			5*time.Second,
+			15*time.Second,
+		)
 	})
 }
 
@@ -218,7 +224,8 @@ func TestDrainReplacesRefused(t *testing.T) {
 			t.Errorf("at the broker (-want +got):\n%s", diff)
 		}
 		gap := sink.broker[2]
-		if gap.Type != event.Gap || gap.GapInfo.Reason != event.ReasonOversize || !strings.Contains(gap.GapInfo.Message, "9 MiB") {
+		if gap.Type != event.Gap || gap.GapInfo.Reason != event.ReasonOversize ||
+			!strings.Contains(gap.GapInfo.Message, "9 MiB") {
 			t.Errorf("gap event: %v %+v", gap.Type, gap.GapInfo)
 		}
 		if diff := cmp.Diff([]string{"a.1", "b.1"}, seen.refused); diff != "" {
@@ -268,7 +275,15 @@ func TestDrainControlEventsAreBarriers(t *testing.T) {
 			}
 			return nil
 		}}
-		q := queueOf(t, control(event.Gap, "g0"), message("a", 1), message("b", 1), control(event.Synced, "s"), control(event.Gap, "g"), message("a", 2))
+		q := queueOf(
+			t,
+			control(event.Gap, "g0"),
+			message("a", 1),
+			message("b", 1),
+			control(event.Synced, "s"),
+			control(event.Gap, "g"),
+			message("a", 2),
+		)
 		q.Close()
 		if err := (&sinks.Drain{Logger: toTest(t), Sink: sink, Queue: q}).Run(t.Context()); err != nil {
 			t.Fatalf("Run: %v", err)
@@ -326,8 +341,12 @@ func TestDrainContextEndsEveryWait(t *testing.T) {
 			<-ctx.Done()
 			return ctx.Err()
 		}}, nil, 0},
-		"backing off": {&scriptSink{send: func(context.Context, *event.Message) error { return errAway }}, []*event.Message{message("a", 1)}, 1},
-		"idle":        {&scriptSink{}, []*event.Message{message("a", 1)}, 0},
+		"backing off": {
+			&scriptSink{send: func(context.Context, *event.Message) error { return errAway }},
+			[]*event.Message{message("a", 1)},
+			1,
+		},
+		"idle": {&scriptSink{}, []*event.Message{message("a", 1)}, 0},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -336,7 +355,11 @@ func TestDrainContextEndsEveryWait(t *testing.T) {
 				defer cancel()
 				start := time.Now()
 				err := (&sinks.Drain{Logger: toTest(t), Sink: test.sink, Queue: queueOf(t, test.ms...)}).Run(ctx)
-				if want := fmt.Sprintf("%d events left undelivered", test.left); err == nil || !strings.HasPrefix(err.Error(), want) {
+				if want := fmt.Sprintf(
+					"%d events left undelivered",
+					test.left,
+				); err == nil ||
+					!strings.HasPrefix(err.Error(), want) {
 					t.Errorf("Run: %v, want %d left", err, test.left)
 				}
 				if d := time.Since(start); d != time.Minute {
@@ -405,7 +428,14 @@ func TestDrainRandomFailures(t *testing.T) {
 				settled[id] = true
 			}
 			if len(seen.settled) != total || len(settled) != total || q.Stats().Acked != int64(total) {
-				t.Errorf("seed %d: %d settled, %d of them distinct, %d acknowledged, want %d", seed, len(seen.settled), len(settled), q.Stats().Acked, total)
+				t.Errorf(
+					"seed %d: %d settled, %d of them distinct, %d acknowledged, want %d",
+					seed,
+					len(seen.settled),
+					len(settled),
+					q.Stats().Acked,
+					total,
+				)
 			}
 		})
 	}

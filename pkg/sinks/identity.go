@@ -124,7 +124,13 @@ func (g *Guard) identify(ctx context.Context) error {
 	if errors.Is(err, ErrNoRegister) {
 		if !g.warned {
 			g.warned = true
-			g.Logger.Warn("whether another cluster writes under this cluster's name is not checked", "cluster", owner.Cluster, "err", err)
+			g.Logger.Warn(
+				"whether another cluster writes under this cluster's name is not checked",
+				"cluster",
+				owner.Cluster,
+				"err",
+				err,
+			)
 		}
 		err = nil
 	}

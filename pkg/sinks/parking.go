@@ -152,7 +152,13 @@ func (d *Drain) beginParking(part string, cause error) {
 	if d.Parked.Holds(part) {
 		return
 	}
-	d.Logger.Warn("destination takes no events, they are parked on disk; other destinations go on", "destination", part, "err", cause)
+	d.Logger.Warn(
+		"destination takes no events, they are parked on disk; other destinations go on",
+		"destination",
+		part,
+		"err",
+		cause,
+	)
 	r := d.retryOf(part)
 	r.cause, r.at = cause, time.Now().Add(r.wait.NextBackOff())
 }

@@ -158,7 +158,8 @@ func TestUnavailableWithoutAPart(t *testing.T) {
 				stop := running(t, d)
 				time.Sleep(30 * time.Second)
 				synctest.Wait()
-				if status := d.Status(); !strings.Contains(status, "retrying since") || !strings.Contains(status, "no room") || d.Delivering() {
+				if status := d.Status(); !strings.Contains(status, "retrying since") || !strings.Contains(status, "no room") ||
+					d.Delivering() {
 					t.Errorf("status: %s", status)
 				}
 				if n := strings.Count(text.String(), "no room"); n != 1 || failures == 0 || !store.Empty() {
@@ -238,7 +239,8 @@ func TestAMissingTopicStopsNothingElse(t *testing.T) {
 			t.Errorf("%d in the queue", n)
 		}
 		parts := d.Unavailable()
-		if len(parts) != 1 || parts[0].Destination != "services" || parts[0].Events != 4 || !strings.Contains(parts[0].Cause.Error(), "does not exist") {
+		if len(parts) != 1 || parts[0].Destination != "services" || parts[0].Events != 4 ||
+			!strings.Contains(parts[0].Cause.Error(), "does not exist") {
 			t.Errorf("unavailable: %+v", parts)
 		}
 		if !strings.Contains(d.Status(), "services") || !strings.HasPrefix(d.Status(), "ok") {
@@ -269,7 +271,10 @@ func TestAMissingTopicStopsNothingElse(t *testing.T) {
 		_ = q.Push(t.Context(), of("services", message("s", 6)))
 		synctest.Wait()
 		got = sink.ids()
-		if diff := cmp.Diff([]string{"services.s.1", "services.s.2", "services.s.3", "services.s.4", "services.s.5", "services.s.6"}, got[len(got)-6:]); diff != "" {
+		if diff := cmp.Diff(
+			[]string{"services.s.1", "services.s.2", "services.s.3", "services.s.4", "services.s.5", "services.s.6"},
+			got[len(got)-6:],
+		); diff != "" {
 			t.Errorf("parked events (-want +got):\n%s", diff)
 		}
 		if !store.Empty() || d.Status() != "ok" {
@@ -315,7 +320,10 @@ func TestWhatPassesIsNotParked(t *testing.T) {
 					t.Errorf("meanwhile: %v", sink.ids())
 				}
 				time.Sleep(2 * time.Hour)
-				if diff := cmp.Diff(map[string][]string{"a": {"a.1", "a.2"}, "b": {"b.1", "b.2"}}, sequences(sink.stored())); diff != "" {
+				if diff := cmp.Diff(
+					map[string][]string{"a": {"a.1", "a.2"}, "b": {"b.1", "b.2"}},
+					sequences(sink.stored()),
+				); diff != "" {
 					t.Errorf("at last (-want +got):\n%s", diff)
 				}
 				_ = stop()

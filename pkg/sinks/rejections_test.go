@@ -20,7 +20,11 @@ const limit = 1000 // of the destination, in bytes
 // large is version v of an object that is too large, as an object or as a change.
 func large(object string, v int, payload event.Payload) *event.Message {
 	m := message(object, v)
-	text := fmt.Sprintf(`{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":%q},"data":{"a":%q}}`, object, strings.Repeat("x", limit))
+	text := fmt.Sprintf(
+		`{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":%q},"data":{"a":%q}}`,
+		object,
+		strings.Repeat("x", limit),
+	)
 	if payload == event.PayloadChange {
 		text = `{"operation":"updated","object":` + text + `,"old":` + text + `,"patch":[{"op":"test"}],"changedPaths":["/data/a"],"managers":[{"manager":"m"}]}`
 	}
@@ -86,17 +90,86 @@ func TestRefusals(t *testing.T) {
 		metadata bool // what is too large is metadata already
 	}{
 		{name: "default", want: "a.2.gap oversize", outcome: sinks.OutcomeGap},
-		{name: "gap passes dead letters by", mode: sinks.OutcomeGap, letters: true, want: "a.2.gap oversize", outcome: sinks.OutcomeGap},
+		{
+			name:    "gap passes dead letters by",
+			mode:    sinks.OutcomeGap,
+			letters: true,
+			want:    "a.2.gap oversize",
+			outcome: sinks.OutcomeGap,
+		},
 		{name: "metadata", mode: sinks.OutcomeMetadata, letters: true, want: "a.2 oversize", outcome: sinks.OutcomeMetadata},
-		{name: "metadata is too large", mode: sinks.OutcomeMetadata, send: small, want: "a.2.gap oversize", outcome: sinks.OutcomeGap},
-		{name: "metadata is too large, dead letters", mode: sinks.OutcomeMetadata, send: small, letters: true, want: "a.2.gap oversize box", outcome: sinks.OutcomeDeadLetter, kept: []string{"letter a.2 oversize"}},
-		{name: "nothing to leave out", mode: sinks.OutcomeClaimCheck, metadata: true, letters: true, want: "a.2.gap oversize box", outcome: sinks.OutcomeDeadLetter, kept: []string{"letter a.2 oversize"}},
-		{name: "claim check", mode: sinks.OutcomeClaimCheck, letters: true, want: "a.2 oversize claim:a.2 sha256:00", outcome: sinks.OutcomeClaimCheck, kept: []string{"claim a.2"}},
-		{name: "claim check is refused", mode: sinks.OutcomeClaimCheck, fail: broken, want: "a.2.gap oversize", outcome: sinks.OutcomeGap},
-		{name: "dead letter", mode: sinks.OutcomeDeadLetter, letters: true, want: "a.2.gap oversize box", outcome: sinks.OutcomeDeadLetter, kept: []string{"letter a.2 oversize"}},
-		{name: "dead letters are full", mode: sinks.OutcomeDeadLetter, letters: true, fail: broken, want: "a.2.gap oversize", outcome: sinks.OutcomeLost},
-		{name: "malformed", mode: sinks.OutcomeMetadata, send: malformed, letters: true, want: "a.2.gap refused box", outcome: sinks.OutcomeDeadLetter, kept: []string{"letter a.2 refused"}},
-		{name: "malformed, no dead letters", mode: sinks.OutcomeClaimCheck, send: malformed, want: "a.2.gap refused", outcome: sinks.OutcomeGap},
+		{
+			name:    "metadata is too large",
+			mode:    sinks.OutcomeMetadata,
+			send:    small,
+			want:    "a.2.gap oversize",
+			outcome: sinks.OutcomeGap,
+		},
+		{
+			name:    "metadata is too large, dead letters",
+			mode:    sinks.OutcomeMetadata,
+			send:    small,
+			letters: true,
+			want:    "a.2.gap oversize box",
+			outcome: sinks.OutcomeDeadLetter,
+			kept:    []string{"letter a.2 oversize"},
+		},
+		{
+			name:     "nothing to leave out",
+			mode:     sinks.OutcomeClaimCheck,
+			metadata: true,
+			letters:  true,
+			want:     "a.2.gap oversize box",
+			outcome:  sinks.OutcomeDeadLetter,
+			kept:     []string{"letter a.2 oversize"},
+		},
+		{
+			name:    "claim check",
+			mode:    sinks.OutcomeClaimCheck,
+			letters: true,
+			want:    "a.2 oversize claim:a.2 sha256:00",
+			outcome: sinks.OutcomeClaimCheck,
+			kept:    []string{"claim a.2"},
+		},
+		{
+			name:    "claim check is refused",
+			mode:    sinks.OutcomeClaimCheck,
+			fail:    broken,
+			want:    "a.2.gap oversize",
+			outcome: sinks.OutcomeGap,
+		},
+		{
+			name:    "dead letter",
+			mode:    sinks.OutcomeDeadLetter,
+			letters: true,
+			want:    "a.2.gap oversize box",
+			outcome: sinks.OutcomeDeadLetter,
+			kept:    []string{"letter a.2 oversize"},
+		},
+		{
+			name:    "dead letters are full",
+			mode:    sinks.OutcomeDeadLetter,
+			letters: true,
+			fail:    broken,
+			want:    "a.2.gap oversize",
+			outcome: sinks.OutcomeLost,
+		},
+		{
+			name:    "malformed",
+			mode:    sinks.OutcomeMetadata,
+			send:    malformed,
+			letters: true,
+			want:    "a.2.gap refused box",
+			outcome: sinks.OutcomeDeadLetter,
+			kept:    []string{"letter a.2 refused"},
+		},
+		{
+			name:    "malformed, no dead letters",
+			mode:    sinks.OutcomeClaimCheck,
+			send:    malformed,
+			want:    "a.2.gap refused",
+			outcome: sinks.OutcomeGap,
+		},
 	}
 	for _, test := range tests {
 		for _, payload := range []event.Payload{event.PayloadObject, event.PayloadChange} {
@@ -116,7 +189,13 @@ func TestRefusals(t *testing.T) {
 				hooks := seen.hooks()
 				hooks.OnRejected = func(_ *event.Message, r sinks.Rejection) { outcomes = append(outcomes, r.Outcome) }
 				log, text := logged()
-				d := &sinks.Drain{Sink: sink, Queue: q, Hooks: hooks, Logger: log, Rejections: sinks.Rejections{Oversize: test.mode, Payloads: store}}
+				d := &sinks.Drain{
+					Sink:       sink,
+					Queue:      q,
+					Hooks:      hooks,
+					Logger:     log,
+					Rejections: sinks.Rejections{Oversize: test.mode, Payloads: store},
+				}
 				if test.letters {
 					d.Rejections.DeadLetters = store
 				}
@@ -130,7 +209,10 @@ func TestRefusals(t *testing.T) {
 					}
 					switch {
 					case m.Marks != nil:
-						said = append(said, strings.TrimSpace(strings.Join([]string{m.ID, m.Marks.Omitted, m.Marks.Ref, m.Marks.Digest}, " ")))
+						said = append(
+							said,
+							strings.TrimSpace(strings.Join([]string{m.ID, m.Marks.Omitted, m.Marks.Ref, m.Marks.Digest}, " ")),
+						)
 						if m.Marks.Size != int64(len(big.Data)) || m.Type != event.Updated {
 							t.Errorf("%v %+v", m.Type, m.Marks)
 						}
@@ -176,7 +258,12 @@ func TestClaimStoreAway(t *testing.T) {
 		sink, store := &scriptSink{send: tooLarge}, &stores{}
 		seen := &seen{}
 		log, text := logged()
-		d := &sinks.Drain{Sink: sink, Hooks: seen.hooks(), Logger: log, Rejections: sinks.Rejections{Oversize: sinks.OutcomeClaimCheck, Payloads: store}}
+		d := &sinks.Drain{
+			Sink:       sink,
+			Hooks:      seen.hooks(),
+			Logger:     log,
+			Rejections: sinks.Rejections{Oversize: sinks.OutcomeClaimCheck, Payloads: store},
+		}
 		store.fail = func() error {
 			if tries++; tries < 4 {
 				if tries == 2 && !strings.Contains(d.Status(), "claim check: connection refused") {
@@ -238,7 +325,14 @@ func TestRefusalsRandomFailures(t *testing.T) {
 			seen := &seen{}
 			log, _ := logged()
 			mode := []sinks.Outcome{sinks.OutcomeMetadata, sinks.OutcomeClaimCheck}[seed%2]
-			d := &sinks.Drain{Sink: sink, Queue: q, MaxBatch: 1 + r.IntN(32), Hooks: seen.hooks(), Logger: log, Rejections: sinks.Rejections{Oversize: mode, Payloads: store}}
+			d := &sinks.Drain{
+				Sink:       sink,
+				Queue:      q,
+				MaxBatch:   1 + r.IntN(32),
+				Hooks:      seen.hooks(),
+				Logger:     log,
+				Rejections: sinks.Rejections{Oversize: mode, Payloads: store},
+			}
 			if err := d.Run(t.Context()); err != nil {
 				t.Fatalf("seed %d: %v", seed, err)
 			}

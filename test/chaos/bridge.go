@@ -95,7 +95,11 @@ func (b *bridge) listed(client *http.Client) bool {
 		return false
 	}
 	for line := range strings.Lines(string(body)) {
-		if reason, ok := strings.CutPrefix(line, "- "); ok && !strings.HasPrefix(reason, "sink ") && !strings.Contains(reason, "checkpoint") {
+		if reason, ok := strings.CutPrefix(
+			line,
+			"- ",
+		); ok && !strings.HasPrefix(reason, "sink ") &&
+			!strings.Contains(reason, "checkpoint") {
 			return false
 		}
 	}

@@ -22,11 +22,15 @@ var (
 	lanes    = flag.Int("chaos.lanes", 2, "how many runs there are at once, each with a control plane of its own")
 	seed     = flag.Uint64("chaos.seed", 1, "seed of the first run; 0: any. The next run has the next one")
 	runs     = flag.Int("chaos.runs", 4, "how many runs each lane makes; 0: as many as there is time for")
-	onKafka  = flag.String("chaos.kafka", "no", "whether there are sinks that write to Kafka: yes, no, or auto: in the second lane")
-	shrink   = flag.Int("chaos.shrink", 0, "how many runs may be made to shrink a scenario that failed")
-	repeat   = flag.Int("chaos.repeat", 1, "how often each scenario is played")
-	keep     = flag.String("chaos.keep", "", "directory for the files of runs that failed")
-	built    = flag.String("chaos.bridge", "", "the binary to test; empty: it is built")
+	onKafka  = flag.String(
+		"chaos.kafka",
+		"no",
+		"whether there are sinks that write to Kafka: yes, no, or auto: in the second lane",
+	)
+	shrink = flag.Int("chaos.shrink", 0, "how many runs may be made to shrink a scenario that failed")
+	repeat = flag.Int("chaos.repeat", 1, "how often each scenario is played")
+	keep   = flag.String("chaos.keep", "", "directory for the files of runs that failed")
+	built  = flag.String("chaos.bridge", "", "the binary to test; empty: it is built")
 )
 
 // bridgeBinary is built once for all tests.
@@ -50,7 +54,9 @@ func TestMain(m *testing.M) {
 }
 
 func buildBridge(path string, flags ...string) error {
-	build := exec.Command("go", append(append([]string{"build", "-o", path}, flags...), "github.com/deltabridge/deltabridge/cmd/bridge")...)
+	build := exec.Command(
+		"go",
+		append(append([]string{"build", "-o", path}, flags...), "github.com/deltabridge/deltabridge/cmd/bridge")...)
 	build.Stdout, build.Stderr = os.Stderr, os.Stderr
 	return build.Run()
 }
@@ -100,12 +106,26 @@ func (w *world) one(t *testing.T, s Scenario) (failed bool) {
 	if err != nil {
 		t.Fatalf("seed %d: %v\n%s", s.Seed, err, strings.Join(log, "\n"))
 	}
-	t.Logf("seed %d: %d steps in %s, %d violations, %s", s.Seed, len(s.Steps), time.Since(began).Round(time.Second), len(violations), log[len(log)-1])
+	t.Logf(
+		"seed %d: %d steps in %s, %d violations, %s",
+		s.Seed,
+		len(s.Steps),
+		time.Since(began).Round(time.Second),
+		len(violations),
+		log[len(log)-1],
+	)
 	if len(violations) == 0 {
 		return false
 	}
-	t.Errorf("seed %d has violations. Replay it with -chaos.seed %d -chaos.runs 1 -chaos.lanes 1 -chaos.kafka %s\n%s\n%s\n%s",
-		s.Seed, s.Seed, map[bool]string{true: "yes", false: "no"}[s.Kafka], s, strings.Join(log, "\n"), describe(violations))
+	t.Errorf(
+		"seed %d has violations. Replay it with -chaos.seed %d -chaos.runs 1 -chaos.lanes 1 -chaos.kafka %s\n%s\n%s\n%s",
+		s.Seed,
+		s.Seed,
+		map[bool]string{true: "yes", false: "no"}[s.Kafka],
+		s,
+		strings.Join(log, "\n"),
+		describe(violations),
+	)
 	if *shrink > 0 {
 		defer func(d time.Duration) { w.quiet = d }(w.quiet)
 		w.quiet = shrinkQuiet

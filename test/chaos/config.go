@@ -8,10 +8,20 @@ import (
 // yaml writes a configuration for the binary.
 func (r *run) yaml(c Config) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "cluster: chaos%d\nkubeconfig: %q\nhttp: {listen: \"127.0.0.1:0\"}\nstate: {path: %q}\nlog: {level: debug}\nshutdownTimeout: 2s\nwatch:\n",
-		r.w.lane, r.kubeconfig, r.state)
+	fmt.Fprintf(
+		&b,
+		"cluster: chaos%d\nkubeconfig: %q\nhttp: {listen: \"127.0.0.1:0\"}\nstate: {path: %q}\nlog: {level: debug}\nshutdownTimeout: 2s\nwatch:\n",
+		r.w.lane,
+		r.kubeconfig,
+		r.state,
+	)
 	for _, watch := range c.Watch {
-		fmt.Fprintf(&b, "  - resources: [%s]\n    namespaces: [%s]\n", strings.Join(watch.Resources, ", "), r.real(watch.Namespaces, true))
+		fmt.Fprintf(
+			&b,
+			"  - resources: [%s]\n    namespaces: [%s]\n",
+			strings.Join(watch.Resources, ", "),
+			r.real(watch.Namespaces, true),
+		)
 		if watch.Team != "" {
 			fmt.Fprintf(&b, "    labelSelector: %s=%s\n", teamLabel, watch.Team)
 		}
@@ -64,7 +74,10 @@ func (r *run) yamlSink(b *strings.Builder, s Sink) {
 		filter = append(filter, "namespaces: ["+r.real(s.Filter.Namespaces, false)+"]")
 	}
 	if s.Filter.Team != "" {
-		filter = append(filter, fmt.Sprintf(`when: "object.metadata.?labels.?%s.orValue('') == '%s'"`, teamLabel, s.Filter.Team))
+		filter = append(
+			filter,
+			fmt.Sprintf(`when: "object.metadata.?labels.?%s.orValue('') == '%s'"`, teamLabel, s.Filter.Team),
+		)
 	}
 	if len(filter) > 0 {
 		fmt.Fprintf(b, "    filters: [{%s}]\n", strings.Join(filter, ", "))
@@ -72,14 +85,34 @@ func (r *run) yamlSink(b *strings.Builder, s Sink) {
 	d := r.dests[s.Dest()]
 	switch s.Kind {
 	case Topic:
-		fmt.Fprintf(b, "    kafka: {brokers: [%q], topic: %q, createTopics: {partitions: 2, replicationFactor: 1}}\n", d.proxy.addr(), d.stream)
+		fmt.Fprintf(
+			b,
+			"    kafka: {brokers: [%q], topic: %q, createTopics: {partitions: 2, replicationFactor: 1}}\n",
+			d.proxy.addr(),
+			d.stream,
+		)
 	case CompactedTopic:
-		fmt.Fprintf(b, "    kafka: {brokers: [%q], topic: %q, tombstones: true, createTopics: {partitions: 2, replicationFactor: 1}}\n", d.proxy.addr(), d.stream)
+		fmt.Fprintf(
+			b,
+			"    kafka: {brokers: [%q], topic: %q, tombstones: true, createTopics: {partitions: 2, replicationFactor: 1}}\n",
+			d.proxy.addr(),
+			d.stream,
+		)
 	case Bucket:
-		fmt.Fprintf(b, "    nats: {url: \"nats://%s\", ackTimeout: 3s, bucket: %s, stream: {create: true}}\n", d.proxy.addr(), d.stream)
+		fmt.Fprintf(
+			b,
+			"    nats: {url: \"nats://%s\", ackTimeout: 3s, bucket: %s, stream: {create: true}}\n",
+			d.proxy.addr(),
+			d.stream,
+		)
 	case Latest:
-		fmt.Fprintf(b, "    nats: {url: \"nats://%s\", ackTimeout: 3s, subject: %q, stream: {name: %s, create: true, lastPerSubject: true}}\n",
-			d.proxy.addr(), d.stream+".{group}.{resource}.{namespace}.{name}", d.stream)
+		fmt.Fprintf(
+			b,
+			"    nats: {url: \"nats://%s\", ackTimeout: 3s, subject: %q, stream: {name: %s, create: true, lastPerSubject: true}}\n",
+			d.proxy.addr(),
+			d.stream+".{group}.{resource}.{namespace}.{name}",
+			d.stream,
+		)
 	default:
 		fmt.Fprintf(b, "    nats: {url: \"nats://%s\", ackTimeout: 3s, subject: %q, stream: {name: %s}}\n",
 			d.proxy.addr(), d.stream+".{group}.{resource}.{namespace}.{name}", d.stream)

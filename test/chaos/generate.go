@@ -34,8 +34,21 @@ func Generate(seed uint64, o Options) Scenario {
 	}
 	g.add(Step{Action: Start})
 	motifs := []func(){
-		g.outage, g.outage, g.outageAndRestart, g.outageAndRestart, g.lostHistory, g.lostHistory, g.lostHistory, g.reconfigure,
-		g.reconfigure, g.reconfigureTwice, g.restarts, g.flap, g.apiServer, g.resync, g.loseCheckpoint,
+		g.outage,
+		g.outage,
+		g.outageAndRestart,
+		g.outageAndRestart,
+		g.lostHistory,
+		g.lostHistory,
+		g.lostHistory,
+		g.reconfigure,
+		g.reconfigure,
+		g.reconfigureTwice,
+		g.restarts,
+		g.flap,
+		g.apiServer,
+		g.resync,
+		g.loseCheckpoint,
 	}
 	if o.Disk {
 		motifs = append(motifs, g.fullDisk)
@@ -94,7 +107,10 @@ func (g *generator) watch() []Watch {
 	case 2:
 		return []Watch{{Resources: resources, Namespaces: some(g, namespaces())}}
 	case 3: // entries that overlap
-		return []Watch{{Resources: resources, Namespaces: some(g, namespaces())}, {Resources: some(g, Resources()), Namespaces: some(g, namespaces())}}
+		return []Watch{
+			{Resources: resources, Namespaces: some(g, namespaces())},
+			{Resources: some(g, Resources()), Namespaces: some(g, namespaces())},
+		}
 	default:
 		w := []Watch{{Resources: resources, Team: pick(g, "red", "blue")}}
 		if g.chance(40) { // selectors that overlap
@@ -152,7 +168,14 @@ func (g *generator) filter() (f Filter) {
 }
 
 func (g *generator) write(count int) {
-	g.add(Step{Action: Write, Seed: g.Uint64() >> 1, Count: count, Pause: time.Duration(pick(g, 2, 5, 10, 25)) * time.Millisecond})
+	g.add(
+		Step{
+			Action: Write,
+			Seed:   g.Uint64() >> 1,
+			Count:  count,
+			Pause:  time.Duration(pick(g, 2, 5, 10, 25)) * time.Millisecond,
+		},
+	)
 }
 
 // pause is up to so many milliseconds.

@@ -38,7 +38,8 @@ func TestGenerateIsPure(t *testing.T) {
 func TestShrink(t *testing.T) {
 	fails := func(s Scenario) bool {
 		at := slices.IndexFunc(s.Steps, func(x Step) bool { return x.Action == Kill || x.Action == Term })
-		return at >= 0 && slices.ContainsFunc(s.Steps[at:], func(x Step) bool { return x.Action == Forget }) && s.Config.At("s1") != nil
+		return at >= 0 && slices.ContainsFunc(s.Steps[at:], func(x Step) bool { return x.Action == Forget }) &&
+			s.Config.At("s1") != nil
 	}
 	found := 0
 	for seed := uint64(0); found < 20; seed++ {

@@ -57,7 +57,13 @@ func Judge(in Input) (all []Violation) {
 	}
 	for _, dest := range sortedKeys(dests) {
 		j := &sinkJudge{
-			Input: in, sink: dests[dest], dest: dest, newest: map[string]*Event{}, entered: map[string]*Event{}, subjects: map[string]*Event{}, dropped: map[string]map[*Rev]bool{},
+			Input:    in,
+			sink:     dests[dest],
+			dest:     dest,
+			newest:   map[string]*Event{},
+			entered:  map[string]*Event{},
+			subjects: map[string]*Event{},
+			dropped:  map[string]map[*Rev]bool{},
 		}
 		j.judge()
 		all = append(all, j.violations...)
@@ -224,7 +230,14 @@ func (j *sinkJudge) drops() {
 			for _, r := range slices.SortedFunc(maps.Keys(revs), func(a, b *Rev) int { return int(a.RV - b.RV) }) {
 				texts = append(texts, fmt.Sprintf("%s/%s@%d", r.Namespace, r.Name, r.RV))
 			}
-			j.report(Missing, "%d events of %s, and gap events speak of %d: %s", len(revs), resource, announced, strings.Join(texts, " "))
+			j.report(
+				Missing,
+				"%d events of %s, and gap events speak of %d: %s",
+				len(revs),
+				resource,
+				announced,
+				strings.Join(texts, " "),
+			)
 		}
 	}
 }
@@ -268,7 +281,10 @@ func (j *sinkJudge) required(r *Rev) (state, leave bool) {
 // excused reports whether a required revision may be missing.
 func (j *sinkJudge) excused(r *Rev) bool {
 	handlers := j.handlers(r)
-	if slices.ContainsFunc(handlers, func(p *Process) bool { s := p.Config.At(j.dest); return s != nil && s.Overflow == "compact" }) {
+	if slices.ContainsFunc(
+		handlers,
+		func(p *Process) bool { s := p.Config.At(j.dest); return s != nil && s.Overflow == "compact" },
+	) {
 		if last := j.newest[r.UID]; last != nil && last.RV > r.RV {
 			return true
 		}
@@ -282,13 +298,17 @@ func (j *sinkJudge) excused(r *Rev) bool {
 			return true
 		}
 	}
-	return slices.ContainsFunc(handlers, func(p *Process) bool { listed, ready := j.lists(p, r); return listed && end <= ready })
+	return slices.ContainsFunc(
+		handlers,
+		func(p *Process) bool { listed, ready := j.lists(p, r); return listed && end <= ready },
+	)
 }
 
 // endedUnseen reports whether an object ended for the destination after an event, while the bridge did not know that it was there.
 func (j *sinkJudge) endedUnseen(last *Event, revs []*Rev) bool {
 	n := slices.IndexFunc(revs, func(r *Rev) bool {
-		return r.RV > last.RV && slices.ContainsFunc(j.later(r.RV), func(p *Process) bool { return !p.Config.passes(j.dest, r) })
+		return r.RV > last.RV &&
+			slices.ContainsFunc(j.later(r.RV), func(p *Process) bool { return !p.Config.passes(j.dest, r) })
 	})
 	return n >= 0 && j.unseen(revs[n])
 }
@@ -320,7 +340,16 @@ func (j *sinkJudge) final() {
 			if j.unseen(end) || j.endedUnseen(last, revs) {
 				continue
 			}
-			j.lost(end, StillThere, "%s, which ended at %d (%s, deleted: %t); the destination has %s", r.subject(), r.RV, r.At.Format("05.000"), r.Deleted, last)
+			j.lost(
+				end,
+				StillThere,
+				"%s, which ended at %d (%s, deleted: %t); the destination has %s",
+				r.subject(),
+				r.RV,
+				r.At.Format("05.000"),
+				r.Deleted,
+				last,
+			)
 		}
 	}
 }

@@ -26,7 +26,13 @@ func (j *sinkJudge) judgeGaps() {
 }
 
 func (e *Event) describe() string {
-	return e.Gap.Reason + " gap of " + e.Gap.Resource + " from " + itoa(e.Gap.From) + " to " + itoa(e.Gap.To) + " (" + e.At.Format("05.000") + ") " + e.Gap.Subject
+	return e.Gap.Reason + " gap of " + e.Gap.Resource + " from " + itoa(
+		e.Gap.From,
+	) + " to " + itoa(
+		e.Gap.To,
+	) + " (" + e.At.Format(
+		"05.000",
+	) + ") " + e.Gap.Subject
 }
 
 // forgotten reports whether something made it necessary to list a resource again.
@@ -67,11 +73,25 @@ func (j *sinkJudge) width(g *Event) {
 		example = r
 	}
 	if example != nil {
-		j.report(GapWidth, "%s: the bridge had %s@%d (%s) before that", g.describe(), example.subject(), example.RV, example.At.Format("05.000"))
+		j.report(
+			GapWidth,
+			"%s: the bridge had %s@%d (%s) before that",
+			g.describe(),
+			example.subject(),
+			example.RV,
+			example.At.Format("05.000"),
+		)
 	}
 }
 
-func (j *sinkJudge) knownOf(entry string, g *Event, w Watch, stalled time.Time, known map[string]*Rev, watched map[string]bool) {
+func (j *sinkJudge) knownOf(
+	entry string,
+	g *Event,
+	w Watch,
+	stalled time.Time,
+	known map[string]*Rev,
+	watched map[string]bool,
+) {
 	scopes := w.Namespaces
 	if len(scopes) == 0 {
 		scopes = []string{""}

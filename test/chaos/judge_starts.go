@@ -95,12 +95,14 @@ func (j *sinkJudge) stalls(f Fault) bool {
 // stopped while something held up the reading within a list.
 func (j *sinkJudge) forgot(p *Process, e *Event) bool {
 	made := e.made()
-	return (j.abrupt(p) || j.heldUp(p)) && !made.Before(p.Start) && made.Before(p.End.Add(time.Second)) && !made.Before(j.committed(p))
+	return (j.abrupt(p) || j.heldUp(p)) && !made.Before(p.Start) && made.Before(p.End.Add(time.Second)) &&
+		!made.Before(j.committed(p))
 }
 
 // heldUp reports whether something can have held up the reading of changes, or the checkpoint, when a process ended.
 func (j *sinkJudge) heldUp(p *Process) bool {
-	return !p.End.IsZero() && slices.ContainsFunc(j.Timeline.Faults, func(f Fault) bool { return j.stalls(f) && f.around(p.End, 0) })
+	return !p.End.IsZero() &&
+		slices.ContainsFunc(j.Timeline.Faults, func(f Fault) bool { return j.stalls(f) && f.around(p.End, 0) })
 }
 
 // abrupt reports whether a process ended without writing its checkpoint.
@@ -188,7 +190,8 @@ func (j *sinkJudge) unfinished(n int) bool {
 		return false
 	}
 	before := &j.Timeline.Processes[n-1]
-	return before.ReadyRev == 0 || j.changing(n) || (n == 1 || j.starts(n-1) || j.unfinished(n-1)) && j.abrupt(before) && !j.caughtUp(before)
+	return before.ReadyRev == 0 || j.changing(n) ||
+		(n == 1 || j.starts(n-1) || j.unfinished(n-1)) && j.abrupt(before) && !j.caughtUp(before)
 }
 
 // listed is the revision up to which the lists of a process can be; if it ended before it was ready, those of the next.
@@ -246,7 +249,10 @@ func (j *sinkJudge) letIn(e *Event) bool {
 	r := j.History.byRV[e.RV]
 	for n := 2; e.Left && n < len(j.Timeline.Processes); n++ {
 		first, middle, last := &j.Timeline.Processes[n-2], &j.Timeline.Processes[n-1], &j.Timeline.Processes[n]
-		sent := slices.ContainsFunc(j.Timeline.Settled, func(rev int64) bool { return middle.StartRev <= rev && rev <= middle.EndRev })
+		sent := slices.ContainsFunc(
+			j.Timeline.Settled,
+			func(rev int64) bool { return middle.StartRev <= rev && rev <= middle.EndRev },
+		)
 		if !sent && !e.made().Before(last.Start) && middle.Config.passes(j.dest, r) &&
 			!first.Config.passes(j.dest, r) && !last.Config.passes(j.dest, r) {
 			return true
@@ -297,14 +303,18 @@ func (j *sinkJudge) unseen(r *Rev) bool {
 
 // lists reports whether a process may have begun with a list of what r belongs to, and when that had ended at the latest.
 func (j *sinkJudge) lists(p *Process, r *Rev) (lists bool, ready int64) {
-	n := slices.IndexFunc(j.Timeline.Processes, func(q Process) bool { return q.StartRev == p.StartRev && q.Start.Equal(p.Start) })
+	n := slices.IndexFunc(
+		j.Timeline.Processes,
+		func(q Process) bool { return q.StartRev == p.StartRev && q.Start.Equal(p.Start) },
+	)
 	for ; ; n-- {
 		if n == 0 {
 			lists = true
 			break
 		}
 		now, before := j.Timeline.Processes[n], j.Timeline.Processes[n-1]
-		if j.starts(n) || before.Config.At(j.dest) == nil || !before.Config.covers(r.Resource, r.Namespace) || !sameWatch(now.Config, before.Config) {
+		if j.starts(n) || before.Config.At(j.dest) == nil || !before.Config.covers(r.Resource, r.Namespace) ||
+			!sameWatch(now.Config, before.Config) {
 			lists = true
 			break
 		}

@@ -56,7 +56,16 @@ func (s *story) config() Config {
 
 // process runs from a second to another, which are revisions too. 0 as its end: it goes on.
 func (s *story) process(from, to int64, how Action, c Config) *story {
-	p := Process{Config: c, Start: second(float64(from)), StartRev: from, ReadyRev: max(from, 1), EndRev: to, End: second(float64(to)), Asked: second(float64(to)), How: string(how)}
+	p := Process{
+		Config:   c,
+		Start:    second(float64(from)),
+		StartRev: from,
+		ReadyRev: max(from, 1),
+		EndRev:   to,
+		End:      second(float64(to)),
+		Asked:    second(float64(to)),
+		How:      string(how),
+	}
 	if to == 0 {
 		p.EndRev, p.End = math.MaxInt64, time.Time{}
 	}
@@ -65,7 +74,10 @@ func (s *story) process(from, to int64, how Action, c Config) *story {
 }
 
 func (s *story) fault(a Action, sink string, from, to int64) *story {
-	s.in.Timeline.Faults = append(s.in.Timeline.Faults, Fault{Action: a, Sink: sink, From: second(float64(from)), To: second(float64(to)), Rev: from})
+	s.in.Timeline.Faults = append(
+		s.in.Timeline.Faults,
+		Fault{Action: a, Sink: sink, From: second(float64(from)), To: second(float64(to)), Rev: from},
+	)
 	return s
 }
 
@@ -273,7 +285,8 @@ func TestJudgeASpilledRecord(t *testing.T) {
 			s := tell(t, "x x x x x x x x x x x x", topic)
 			s.process(0, 9, Term, s.config()).process(9, 0, "", s.config()).fault(Hang, "s", c.fault, 9)
 			s.got("s", "added 1", "updated 2", "updated 2", "updated 3", "updated 4", "updated 5", "updated 6", "updated 7", "updated 8", "updated 9", "updated 10",
-				"updated 11", "updated 12").ends(c.want...)
+				"updated 11", "updated 12").
+				ends(c.want...)
 		})
 	}
 }
@@ -296,7 +309,8 @@ func TestJudgeADeletionAfterAFirstListInPart(t *testing.T) {
 		s := tell(t, "a b a b- a a", stream(Filter{}))
 		s.process(2, 3, Term, s.config()).process(5, 0, "", s.config()).fault(Forget, "", 4, 4)
 		s.in.Timeline.Processes[0].ReadyRev = ready
-		s.got("s", "initial 1@2.1", "gap relist 2 5", "unknown 2@5.1", "updated 3@5.1", "updated 5@5.2", "updated 6").ends(want...)
+		s.got("s", "initial 1@2.1", "gap relist 2 5", "unknown 2@5.1", "updated 3@5.1", "updated 5@5.2", "updated 6").
+			ends(want...)
 	}
 }
 
@@ -305,7 +319,8 @@ func TestJudgeAKillInTheInitialLists(t *testing.T) {
 	for how, want := range map[Action][]Class{Kill: nil, Term: {Operation}} {
 		s := tell(t, "a a a a a a a a", stream(Filter{}))
 		s.process(0, 2, Term, s.config()).fault(Lose, "", 3, 3).process(4, 5, how, s.config()).process(6, 0, "", s.config())
-		s.got("s", "added 1", "updated 2", "initial 4@4.1", "initial 5@6.1", "updated 6@6.2", "updated 7", "updated 8").ends(want...)
+		s.got("s", "added 1", "updated 2", "initial 4@4.1", "initial 5@6.1", "updated 6@6.2", "updated 7", "updated 8").
+			ends(want...)
 	}
 }
 
@@ -427,7 +442,8 @@ func TestJudgeAForgottenSuccessor(t *testing.T) {
 		s := tell(t, "y:blue x:blue x:red x- x:blue y x", stream(Filter{Team: "blue"}))
 		s.process(0, 5, how, s.config()).process(6, 0, "", s.config()).fault(Forget, "", 5, 5)
 		s.in.Timeline.Processes[0].End = second(5.5)
-		s.got("s", "added 1", "added 2", "left 3", "added 5", "gap relist 2 6", "unknown 2@6.1", "updated 6@6.2", "updated 7").ends(want...)
+		s.got("s", "added 1", "added 2", "left 3", "added 5", "gap relist 2 6", "unknown 2@6.1", "updated 6@6.2", "updated 7").
+			ends(want...)
 	}
 }
 
@@ -547,7 +563,16 @@ func TestJudgeAChangedFilter(t *testing.T) {
 
 // TestJudgeNewStarts: a process that does not know what a destination has sends an initial list, and no deletions of what went before that.
 func TestJudgeNewStarts(t *testing.T) {
-	all := []string{"added 1", "added 2", "added 3", "updated 4", "updated 9", "initial 1@16", "initial 9@16", "updated 18"}
+	all := []string{
+		"added 1",
+		"added 2",
+		"added 3",
+		"updated 4",
+		"updated 9",
+		"initial 1@16",
+		"initial 9@16",
+		"updated 18",
+	}
 	drop := func(n int) []string { return slices.Delete(slices.Clone(all), n, n+1) }
 	for name, c := range map[string]struct {
 		between func(*Config) // of the process in the middle

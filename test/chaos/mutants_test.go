@@ -12,7 +12,11 @@ import (
 )
 
 var (
-	mutants     = flag.String("chaos.mutants", "", "which mutants TestMutants looks for: names with commas between them, or all")
+	mutants = flag.String(
+		"chaos.mutants",
+		"",
+		"which mutants TestMutants looks for: names with commas between them, or all",
+	)
 	mutantLimit = flag.Duration("chaos.mutant-limit", 10*time.Minute, "within what time each mutant has to be found")
 )
 

@@ -49,7 +49,10 @@ func (r *run) read(ctx context.Context, d *dest) ([]*Event, error) {
 	if state.Msgs == 0 || state.LastSeq <= d.last {
 		return d.events, nil
 	}
-	consumer, err := s.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: d.last + 1})
+	consumer, err := s.OrderedConsumer(
+		ctx,
+		jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: d.last + 1},
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -125,7 +128,14 @@ func (r *run) readTopic(d *dest) (events []*Event) {
 
 func parse(a map[string]string, data []byte) (*Event, error) {
 	kind := strings.Split(a["type"], ".")
-	e := &Event{Operation: kind[len(kind)-1], ID: a["id"], UID: a["uid"], Left: a["leftfilter"] == "true", Unknown: a["finalstateunknown"] == "true", Initial: a["initiallist"] == "true"}
+	e := &Event{
+		Operation: kind[len(kind)-1],
+		ID:        a["id"],
+		UID:       a["uid"],
+		Left:      a["leftfilter"] == "true",
+		Unknown:   a["finalstateunknown"] == "true",
+		Initial:   a["initiallist"] == "true",
+	}
 	var err error
 	if e.Made, err = time.Parse(time.RFC3339Nano, a["time"]); err != nil {
 		return nil, err

@@ -143,7 +143,11 @@ func (r *run) destination(ctx context.Context, s Sink) (err error) {
 		limit = messageLimit
 	}
 	_, err = r.w.js.CreateStream(ctx, jetstream.StreamConfig{
-		Name: d.stream, Subjects: []string{d.stream + ".>"}, Duplicates: window, MaxMsgSize: limit, Storage: jetstream.MemoryStorage,
+		Name:       d.stream,
+		Subjects:   []string{d.stream + ".>"},
+		Duplicates: window,
+		MaxMsgSize: limit,
+		Storage:    jetstream.MemoryStorage,
 	})
 	return err
 }
@@ -196,7 +200,10 @@ func (r *run) clear(failed bool) {
 		_ = r.w.js.DeleteStream(context.Background(), name) // it would only take room
 	}
 	if failed && r.w.keepDir != "" {
-		_ = os.CopyFS(filepath.Join(r.w.keepDir, filepath.Base(r.dir)), os.DirFS(r.dir)) // for people; the socket can't be copied
+		_ = os.CopyFS(
+			filepath.Join(r.w.keepDir, filepath.Base(r.dir)),
+			os.DirFS(r.dir),
+		) // for people; the socket can't be copied
 	}
 	_ = exec.Command("umount", r.state).Run() // if it was mounted
 	_ = os.RemoveAll(r.dir)
@@ -328,7 +335,10 @@ func (r *run) start(ctx context.Context) error {
 		return r.refused(ctx, b)
 	}
 	r.used, r.bridge = r.config, b
-	r.timeline.Processes = append(r.timeline.Processes, Process{Config: r.config, Start: at, StartRev: rev, EndRev: math.MaxInt64})
+	r.timeline.Processes = append(
+		r.timeline.Processes,
+		Process{Config: r.config, Start: at, StartRev: rev, EndRev: math.MaxInt64},
+	)
 	return nil
 }
 

@@ -218,7 +218,8 @@ func (c Config) passes(dest string, r *Rev) bool {
 		return false
 	}
 	watched := slices.ContainsFunc(c.Watch, func(w Watch) bool {
-		return slices.Contains(w.Resources, r.Resource) && (len(w.Namespaces) == 0 || slices.Contains(w.Namespaces, r.Namespace)) &&
+		return slices.Contains(w.Resources, r.Resource) &&
+			(len(w.Namespaces) == 0 || slices.Contains(w.Namespaces, r.Namespace)) &&
 			(w.Team == "" || w.Team == r.Team)
 	})
 	f := s.Filter

@@ -160,7 +160,15 @@ func (r *run) resync(ctx context.Context, dest string) {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
-	cmd := exec.CommandContext(ctx, r.w.binary, "resync", "--config", filepath.Join(r.dir, "bridge.yaml"), "--sink", s.Name)
+	cmd := exec.CommandContext(
+		ctx,
+		r.w.binary,
+		"resync",
+		"--config",
+		filepath.Join(r.dir, "bridge.yaml"),
+		"--sink",
+		s.Name,
+	)
 	cmd.Env = append(os.Environ(), r.w.env...)
 	r.background.Go(func() {
 		defer cancel()

@@ -61,7 +61,15 @@ type world struct {
 // newWorld starts everything, and ends it with the test.
 func newWorld(t testing.TB, lane int, binary string, env []string) *world {
 	t.Helper()
-	w := &world{t: t, lane: lane, binary: binary, env: env, quiet: settleQuiet, revs: map[string][]*Rev{}, objs: map[string]*Rev{}}
+	w := &world{
+		t:      t,
+		lane:   lane,
+		binary: binary,
+		env:    env,
+		quiet:  settleQuiet,
+		revs:   map[string][]*Rev{},
+		objs:   map[string]*Rev{},
+	}
 	w.cluster = cluster.ForTest(t, func(o *cluster.Options) {
 		for _, r := range Resources() {
 			if !strings.Contains(r, ".") && !cached(r) {
@@ -147,14 +155,24 @@ func (w *world) define() error {
 		"spec": map[string]any{
 			"group": gvr.Group, "scope": "Namespaced",
 			"names": map[string]any{"plural": gvr.Resource, "singular": "box", "kind": "Box", "listKind": "BoxList"},
-			"versions": []any{map[string]any{
-				"name": gvr.Version, "served": true, "storage": true,
-				"schema": map[string]any{"openAPIV3Schema": map[string]any{"type": "object", "x-kubernetes-preserve-unknown-fields": true}},
-			}},
+			"versions": []any{
+				map[string]any{
+					"name":    gvr.Version,
+					"served":  true,
+					"storage": true,
+					"schema": map[string]any{
+						"openAPIV3Schema": map[string]any{"type": "object", "x-kubernetes-preserve-unknown-fields": true},
+					},
+				},
+			},
 		},
 	}}
 	ctx := w.t.Context()
-	definitions := schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
+	definitions := schema.GroupVersionResource{
+		Group:    "apiextensions.k8s.io",
+		Version:  "v1",
+		Resource: "customresourcedefinitions",
+	}
 	if _, err := w.api.Resource(definitions).Create(ctx, crd, metav1.CreateOptions{}); err != nil {
 		return err
 	}
@@ -207,7 +225,14 @@ func (w *world) learn(r cluster.Revision) error {
 	if w.revs[namespace] == nil { // of no run
 		return nil
 	}
-	rev := &Rev{RV: r.ModRevision, Resource: resource, Namespace: namespace[len(namespace)-1:], Name: name, Deleted: r.Deleted, At: time.Now()}
+	rev := &Rev{
+		RV:        r.ModRevision,
+		Resource:  resource,
+		Namespace: namespace[len(namespace)-1:],
+		Name:      name,
+		Deleted:   r.Deleted,
+		At:        time.Now(),
+	}
 	if before := w.objs[r.Key]; r.Deleted && before != nil {
 		rev.UID, rev.Team = before.UID, before.Team
 		delete(w.objs, r.Key)
@@ -216,7 +241,9 @@ func (w *world) learn(r cluster.Revision) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", r.Key, err)
 		}
-		rev.UID, rev.Team, rev.Stamp = string(object.GetUID()), object.GetLabels()[teamLabel], object.GetAnnotations()[stampNote]
+		rev.UID, rev.Team, rev.Stamp = string(
+			object.GetUID(),
+		), object.GetLabels()[teamLabel], object.GetAnnotations()[stampNote]
 		w.objs[r.Key] = rev
 	}
 	w.revs[namespace] = append(w.revs[namespace], rev)
@@ -272,7 +299,9 @@ func (w *world) begin(ctx context.Context) (run string, names map[string]string,
 		w.mu.Lock()
 		w.revs[name] = []*Rev{}
 		w.mu.Unlock()
-		ns := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": name}}}
+		ns := &unstructured.Unstructured{
+			Object: map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": name}},
+		}
 		err := poll(ctx, 30*time.Second, func() error {
 			_, err := w.api.Resource(resourceOf("namespaces")).Create(ctx, ns, metav1.CreateOptions{})
 			if apierrors.IsAlreadyExists(err) {
@@ -291,7 +320,10 @@ func (w *world) begin(ctx context.Context) (run string, names map[string]string,
 func (w *world) end(ctx context.Context, names map[string]string) {
 	for _, namespace := range names {
 		for _, r := range Resources() {
-			_ = w.api.Resource(resourceOf(r)).Namespace(namespace).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{}) // it would only take room
+			_ = w.api.Resource(resourceOf(r)).
+				Namespace(namespace).
+				DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{})
+			// it would only take room
 		}
 	}
 	w.mu.Lock()

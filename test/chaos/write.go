@@ -53,7 +53,12 @@ func pause(ctx context.Context, d time.Duration) {
 
 // kinds of the resources, for creating.
 func kinds() map[string]string {
-	return map[string]string{"configmaps": "ConfigMap", "secrets": "Secret", "serviceaccounts": "ServiceAccount", boxes: "Box"}
+	return map[string]string{
+		"configmaps":      "ConfigMap",
+		"secrets":         "Secret",
+		"serviceaccounts": "ServiceAccount",
+		boxes:             "Box",
+	}
 }
 
 func (x *writer) change(ctx context.Context, n int) error {

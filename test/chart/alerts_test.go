@@ -36,7 +36,9 @@ func rules(t *testing.T, args ...string) ([]rule, string) {
 	var o struct {
 		Spec ruleFile `json:"spec"`
 	}
-	text := template(t, append([]string{"--set", "prometheusRule.enabled=true", "--show-only", "templates/prometheusrule.yaml"}, args...)...)
+	text := template(
+		t,
+		append([]string{"--set", "prometheusRule.enabled=true", "--show-only", "templates/prometheusrule.yaml"}, args...)...)
 	if err := yaml.Unmarshal([]byte(text), &o); err != nil {
 		t.Fatal(err)
 	}
@@ -118,7 +120,8 @@ func TestAlertsOfExamples(t *testing.T) {
 			t.Errorf("%s: disabled and extraRules: %+v", name, all)
 		}
 		for _, r := range all {
-			if full && r.Alert == "DeltabridgeSpillFilling" && !strings.Contains(r.Expr, `sink="live"} / 4294967296 * 100 > 70`+"\nor") {
+			if full && r.Alert == "DeltabridgeSpillFilling" &&
+				!strings.Contains(r.Expr, `sink="live"} / 4294967296 * 100 > 70`+"\nor") {
 				t.Errorf("the bound of the spill is not that of the configuration: %s", r.Expr)
 			}
 		}
@@ -161,7 +164,10 @@ func documentedMetrics(t *testing.T) map[string][]string {
 	}
 	found := map[string][]string{
 		// Of the Go runtime and the process, which the page leaves out.
-		"process_start_time_seconds": nil, "process_resident_memory_bytes": nil, "process_cpu_seconds_total": nil, "go_memstats_heap_inuse_bytes": nil,
+		"process_start_time_seconds":    nil,
+		"process_resident_memory_bytes": nil,
+		"process_cpu_seconds_total":     nil,
+		"go_memstats_heap_inuse_bytes":  nil,
 	}
 	for _, row := range regexp.MustCompile("(?m)^\\| `(\\w+)` \\| (\\w+) \\| (.*?) \\|").FindAllStringSubmatch(string(text), -1) {
 		labels := regexp.MustCompile(`\w+`).FindAllString(row[3], -1)

@@ -76,12 +76,17 @@ func (k *kube) define(t *testing.T, group, version, kind, plural string) {
 	if err := json.Unmarshal([]byte(text), &crd.Object); err != nil {
 		t.Fatal(err)
 	}
-	definitions := schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
+	definitions := schema.GroupVersionResource{
+		Group:    "apiextensions.k8s.io",
+		Version:  "v1",
+		Resource: "customresourcedefinitions",
+	}
 	if _, err := k.dynamic.Resource(definitions).Create(t.Context(), &crd, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, func() error {
-		_, err := k.dynamic.Resource(schema.GroupVersionResource{Group: group, Version: version, Resource: plural}).List(t.Context(), metav1.ListOptions{})
+		_, err := k.dynamic.Resource(schema.GroupVersionResource{Group: group, Version: version, Resource: plural}).
+			List(t.Context(), metav1.ListOptions{})
 		return err
 	})
 }
@@ -140,7 +145,9 @@ func (k *kube) lifeOfARelease(t *testing.T, values []string) {
 	if err := k.admits(t, &job.Spec.Template); err != nil {
 		t.Error(err)
 	}
-	if _, err := k.client.BatchV1().Jobs(namespace).Create(t.Context(), &job, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}); err != nil {
+	if _, err := k.client.BatchV1().
+		Jobs(namespace).
+		Create(t.Context(), &job, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}); err != nil {
 		t.Error(err)
 	}
 
@@ -153,7 +160,9 @@ func (k *kube) lifeOfARelease(t *testing.T, values []string) {
 	}
 	for secret := range secretKeys() {
 		patch := []byte(`{"stringData": {"password": "changed by ` + t.Name() + `"}}`)
-		if _, err := k.client.CoreV1().Secrets(namespace).Patch(t.Context(), secret, "application/merge-patch+json", patch, metav1.PatchOptions{}); err != nil {
+		if _, err := k.client.CoreV1().
+			Secrets(namespace).
+			Patch(t.Context(), secret, "application/merge-patch+json", patch, metav1.PatchOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -176,7 +185,9 @@ func (k *kube) lifeOfARelease(t *testing.T, values []string) {
 // podOf is the template of the release's StatefulSet, as the API server has it, with what the controller adds.
 func (k *kube) podOf(t *testing.T) *corev1.PodTemplateSpec {
 	t.Helper()
-	sets, err := k.client.AppsV1().StatefulSets(namespace).List(t.Context(), metav1.ListOptions{LabelSelector: "app.kubernetes.io/instance=deltabridge"})
+	sets, err := k.client.AppsV1().
+		StatefulSets(namespace).
+		List(t.Context(), metav1.ListOptions{LabelSelector: "app.kubernetes.io/instance=deltabridge"})
 	if err != nil || len(sets.Items) != 1 {
 		t.Fatalf("%d StatefulSets, %v", len(sets.Items), err)
 	}

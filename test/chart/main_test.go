@@ -61,7 +61,16 @@ func build(dir string) error {
 	if err != nil {
 		return err
 	}
-	tools.helm, tools.helmDocs, tools.promtool = filepath.Join(bin, "helm"), filepath.Join(bin, "helmdocs"), filepath.Join(bin, "promtool")
+	tools.helm, tools.helmDocs, tools.promtool = filepath.Join(
+		bin,
+		"helm",
+	), filepath.Join(
+		bin,
+		"helmdocs",
+	), filepath.Join(
+		bin,
+		"promtool",
+	)
 	tools.bridge = filepath.Join(dir, "bridge")
 	for _, cmd := range []*exec.Cmd{
 		exec.Command("make", "-s", "-C", root, "chart-tools"),
@@ -106,7 +115,15 @@ func command(t *testing.T, program string, args ...string) (stdout, stderr strin
 	defer cancel()
 	cmd := exec.CommandContext(ctx, program, args...)
 	home := t.TempDir() // helm keeps nothing that a test could see
-	cmd.Env = append(os.Environ(), "HOME="+home, "XDG_CACHE_HOME="+home, "XDG_CONFIG_HOME="+home, "XDG_DATA_HOME="+home, "KUBECONFIG=", "HELM_NAMESPACE=")
+	cmd.Env = append(
+		os.Environ(),
+		"HOME="+home,
+		"XDG_CACHE_HOME="+home,
+		"XDG_CONFIG_HOME="+home,
+		"XDG_DATA_HOME="+home,
+		"KUBECONFIG=",
+		"HELM_NAMESPACE=",
+	)
 	var out, said bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &said
 	if err = cmd.Run(); err != nil {

@@ -38,7 +38,8 @@ func TestState(t *testing.T) {
 		if state.PersistentVolumeClaim != nil {
 			got = state.PersistentVolumeClaim.ClaimName
 		}
-		if len(sts.Spec.VolumeClaimTemplates) > 0 || state.Name != "state" || got != want || (state.EmptyDir != nil) != (want == "") {
+		if len(sts.Spec.VolumeClaimTemplates) > 0 || state.Name != "state" || got != want ||
+			(state.EmptyDir != nil) != (want == "") {
 			t.Errorf("%s: %+v", set, state)
 		}
 	}
@@ -59,11 +60,21 @@ func TestPorts(t *testing.T) {
 			t.Fatal(err)
 		}
 		kind["name"] = "a"
-		values, err := json.Marshal(map[string]any{"config": map[string]any{"http": map[string]any{"listen": "0.0.0.0:9999"}, "sinks": []any{kind}}})
+		values, err := json.Marshal(
+			map[string]any{"config": map[string]any{"http": map[string]any{"listen": "0.0.0.0:9999"}, "sinks": []any{kind}}},
+		)
 		if err != nil {
 			t.Fatal(err)
 		}
-		out := template(t, "--set", "networkPolicy.enabled=true", "--show-only", "templates/networkpolicy.yaml", "--values", writeFile(t, "values.yaml", string(values)))
+		out := template(
+			t,
+			"--set",
+			"networkPolicy.enabled=true",
+			"--show-only",
+			"templates/networkpolicy.yaml",
+			"--values",
+			writeFile(t, "values.yaml", string(values)),
+		)
 		var policy networkingv1.NetworkPolicy
 		object := objects(t, out)[0]
 		object.decode(t, &policy)

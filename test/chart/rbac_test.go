@@ -65,8 +65,19 @@ func TestRBACForEnrichment(t *testing.T) {
 	} {
 		sameRights(t, c.watch, c.sinks, nil)
 	}
-	_, _, err := command(t, tools.helm, "template", "x", chartDir, "--values", chartDir+"/examples/namespaced.yaml", "--set", "rbac.cluster=false",
-		"--set", "config.sinks[0].enrich.namespaceLabels=true")
+	_, _, err := command(
+		t,
+		tools.helm,
+		"template",
+		"x",
+		chartDir,
+		"--values",
+		chartDir+"/examples/namespaced.yaml",
+		"--set",
+		"rbac.cluster=false",
+		"--set",
+		"config.sinks[0].enrich.namespaceLabels=true",
+	)
 	if err == nil || !strings.Contains(err.Error(), "enrich.namespaceLabels") {
 		t.Errorf("labels of namespaces without a ClusterRole: %v", err)
 	}
@@ -79,7 +90,15 @@ func sameRights(t *testing.T, watch, sinks string, groups []string) {
 	if watch != "" {
 		config += "watch: " + watch + "\n"
 	}
-	args := []string{"rbac", "--config", writeFile(t, "bridge.yaml", config), "--namespace", "streams", "--name", "streams:deltabridge"}
+	args := []string{
+		"rbac",
+		"--config",
+		writeFile(t, "bridge.yaml", config),
+		"--namespace",
+		"streams",
+		"--name",
+		"streams:deltabridge",
+	}
 	for _, group := range groups {
 		args = append(args, "--group", group)
 	}
@@ -131,7 +150,11 @@ func rights(t *testing.T, text string) map[string]any {
 func TestExtraRules(t *testing.T) {
 	got := template(t, "--show-only", "templates/rbac.yaml", "--values", chartDir+"/examples/everything.yaml")
 	role, _ := rights(t, got)["ClusterRole  streams:bridge"].([]rbacv1.PolicyRule)
-	want := rbacv1.PolicyRule{APIGroups: []string{"metrics.k8s.io"}, Resources: []string{"nodes"}, Verbs: []string{"get", "list"}}
+	want := rbacv1.PolicyRule{
+		APIGroups: []string{"metrics.k8s.io"},
+		Resources: []string{"nodes"},
+		Verbs:     []string{"get", "list"},
+	}
 	if !slices.ContainsFunc(role, func(r rbacv1.PolicyRule) bool { return cmp.Equal(r, want) }) {
 		t.Errorf("extraRules are not among %v", role)
 	}

@@ -53,7 +53,11 @@ func TestRenderings(t *testing.T) {
 			if diff := cmp.Diff(string(want), got); diff != "" {
 				t.Errorf("not as in %s: look, and run make chart (-want +got):\n%s", file, diff)
 			}
-			if out, _, err := command(t, tools.helm, append([]string{"lint", "--strict", chartDir}, values...)...); err != nil || strings.Contains(out, "[WARNING]") {
+			if out, _, err := command(
+				t,
+				tools.helm,
+				append([]string{"lint", "--strict", chartDir}, values...)...); err != nil ||
+				strings.Contains(out, "[WARNING]") {
 				t.Errorf("helm lint: %v\n%s", err, out)
 			}
 		})
@@ -233,7 +237,10 @@ func TestNotes(t *testing.T) {
 		},
 		{[]string{"--set", "rbac.create=false"}, []string{"bridge rbac"}, nil},
 	} {
-		_, notes, _ := strings.Cut(helm(t, append([]string{"install", "deltabridge", chartDir, "--dry-run=client"}, tt.values...)...), "\nNOTES:")
+		_, notes, _ := strings.Cut(
+			helm(t, append([]string{"install", "deltabridge", chartDir, "--dry-run=client"}, tt.values...)...),
+			"\nNOTES:",
+		)
 		for _, want := range tt.want {
 			if !strings.Contains(notes, want) {
 				t.Errorf("%v: no %q in\n%s", tt.values, want, notes)
@@ -255,7 +262,16 @@ func TestRefuses(t *testing.T) {
 		"config.watch[0].resources[0]=*.*.k8s.io":   "RBAC knows no wildcards that are a part of a name",
 		"config.sinks[0].buffer.spill.maxBytes=1Xi": "maxBytes",
 	} {
-		if _, _, err := command(t, tools.helm, "template", "x", chartDir, "--set", values); err == nil || !strings.Contains(err.Error(), want) {
+		if _, _, err := command(
+			t,
+			tools.helm,
+			"template",
+			"x",
+			chartDir,
+			"--set",
+			values,
+		); err == nil ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %s", values, err, want)
 		}
 	}

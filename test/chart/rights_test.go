@@ -75,7 +75,14 @@ config:
 		return args
 	}
 
-	k.create(t, "v1", "pods", "default", "before", map[string]any{"containers": []any{map[string]any{"name": "a", "image": "a"}}})
+	k.create(
+		t,
+		"v1",
+		"pods",
+		"default",
+		"before",
+		map[string]any{"containers": []any{map[string]any{"name": "a", "image": "a"}}},
+	)
 	k.create(t, "example.com/v1", "widgets", "default", "before", nil)
 	k.create(t, "other.com/v1", "gadgets", "default", "unwatched", nil)
 
@@ -93,7 +100,11 @@ config:
 	bridge.waitReady(t, address)
 
 	k.create(t, "v1", "pods", "orders", "after", map[string]any{
-		"securityContext": map[string]any{"runAsNonRoot": true, "runAsUser": 1, "seccompProfile": map[string]any{"type": "RuntimeDefault"}},
+		"securityContext": map[string]any{
+			"runAsNonRoot":   true,
+			"runAsUser":      1,
+			"seccompProfile": map[string]any{"type": "RuntimeDefault"},
+		},
 		"containers": []any{map[string]any{"name": "a", "image": "a", "securityContext": map[string]any{
 			"allowPrivilegeEscalation": false, "capabilities": map[string]any{"drop": []any{"ALL"}},
 		}}},
@@ -102,7 +113,9 @@ config:
 	k.create(t, "v1", "configmaps", "payments", "after", nil)
 	k.create(t, "v1", "configmaps", "orders", "unwatched", nil)
 	zero := int64(0)
-	if err := k.client.CoreV1().Pods("default").Delete(t.Context(), "before", metav1.DeleteOptions{GracePeriodSeconds: &zero}); err != nil {
+	if err := k.client.CoreV1().
+		Pods("default").
+		Delete(t.Context(), "before", metav1.DeleteOptions{GracePeriodSeconds: &zero}); err != nil {
 		t.Fatal(err)
 	}
 
@@ -219,9 +232,11 @@ func (k *kube) refusesTheRest(t *testing.T, account *rest.Config) {
 func (k *kube) asAccount(t *testing.T, name, path string) *rest.Config {
 	t.Helper()
 	lifetime := int64(time.Hour.Seconds())
-	answer, err := k.client.CoreV1().ServiceAccounts(namespace).CreateToken(t.Context(), name, &authenticationv1.TokenRequest{
-		Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &lifetime},
-	}, metav1.CreateOptions{})
+	answer, err := k.client.CoreV1().
+		ServiceAccounts(namespace).
+		CreateToken(t.Context(), name, &authenticationv1.TokenRequest{
+			Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &lifetime},
+		}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -247,7 +262,9 @@ func (k *kube) asAccount(t *testing.T, name, path string) *rest.Config {
 func (k *kube) create(t *testing.T, apiVersion, resource, namespace, name string, spec map[string]any) {
 	t.Helper()
 	kinds := map[string]string{"pods": "Pod", "configmaps": "ConfigMap", "widgets": "Widget", "gadgets": "Gadget"}
-	o := &unstructured.Unstructured{Object: map[string]any{"apiVersion": apiVersion, "kind": kinds[resource], "metadata": map[string]any{"name": name}}}
+	o := &unstructured.Unstructured{
+		Object: map[string]any{"apiVersion": apiVersion, "kind": kinds[resource], "metadata": map[string]any{"name": name}},
+	}
 	if spec != nil {
 		o.Object["spec"] = spec
 	}
@@ -255,14 +272,18 @@ func (k *kube) create(t *testing.T, apiVersion, resource, namespace, name string
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := k.dynamic.Resource(gv.WithResource(resource)).Namespace(namespace).Create(t.Context(), o, metav1.CreateOptions{}); err != nil {
+	if _, err := k.dynamic.Resource(gv.WithResource(resource)).
+		Namespace(namespace).
+		Create(t.Context(), o, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 }
 
 func startNATS(t *testing.T) string {
 	t.Helper()
-	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: -1, JetStream: true, StoreDir: t.TempDir(), NoLog: true, NoSigs: true})
+	s, err := server.NewServer(
+		&server.Options{Host: "127.0.0.1", Port: -1, JetStream: true, StoreDir: t.TempDir(), NoLog: true, NoSigs: true},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -118,7 +118,12 @@ func TestSchemaRefuses(t *testing.T) {
 			t.Errorf("accepted: %s", values)
 			continue
 		}
-		if message := strings.ReplaceAll(err.Error(), ".", "/"); !strings.Contains(message, want) || !strings.Contains(message, "schema") {
+		if message := strings.ReplaceAll(
+			err.Error(),
+			".",
+			"/",
+		); !strings.Contains(message, want) ||
+			!strings.Contains(message, "schema") {
 			t.Errorf("%s: the message does not name %s:\n%v", values, want, err)
 		}
 	}

@@ -15,14 +15,20 @@ import (
 // Each object is one of its kind, without a field that the kind does not have: an API server would drop that unsaid.
 func TestTypes(t *testing.T) {
 	kinds := map[string]func() any{
-		"ServiceAccount": func() any { return &corev1.ServiceAccount{} }, "ConfigMap": func() any { return &corev1.ConfigMap{} },
-		"Service": func() any { return &corev1.Service{} }, "StatefulSet": func() any { return &appsv1.StatefulSet{} },
-		"Job": func() any { return &batchv1.Job{} }, "NetworkPolicy": func() any { return &networkingv1.NetworkPolicy{} },
+		"ServiceAccount":      func() any { return &corev1.ServiceAccount{} },
+		"ConfigMap":           func() any { return &corev1.ConfigMap{} },
+		"Service":             func() any { return &corev1.Service{} },
+		"StatefulSet":         func() any { return &appsv1.StatefulSet{} },
+		"Job":                 func() any { return &batchv1.Job{} },
+		"NetworkPolicy":       func() any { return &networkingv1.NetworkPolicy{} },
 		"PodDisruptionBudget": func() any { return &policyv1.PodDisruptionBudget{} },
-		"ClusterRole":         func() any { return &rbacv1.ClusterRole{} }, "ClusterRoleBinding": func() any { return &rbacv1.ClusterRoleBinding{} },
-		"Role": func() any { return &rbacv1.Role{} }, "RoleBinding": func() any { return &rbacv1.RoleBinding{} },
-		"ServiceMonitor": func() any { return &monitoringv1.ServiceMonitor{} }, "PodMonitor": func() any { return &monitoringv1.PodMonitor{} },
-		"PrometheusRule": func() any { return &monitoringv1.PrometheusRule{} },
+		"ClusterRole":         func() any { return &rbacv1.ClusterRole{} },
+		"ClusterRoleBinding":  func() any { return &rbacv1.ClusterRoleBinding{} },
+		"Role":                func() any { return &rbacv1.Role{} },
+		"RoleBinding":         func() any { return &rbacv1.RoleBinding{} },
+		"ServiceMonitor":      func() any { return &monitoringv1.ServiceMonitor{} },
+		"PodMonitor":          func() any { return &monitoringv1.PodMonitor{} },
+		"PrometheusRule":      func() any { return &monitoringv1.PrometheusRule{} },
 	}
 	seen := map[string]bool{}
 	for name, values := range examples(t) {

@@ -30,7 +30,10 @@ func clientOf(t *testing.T, c *Cluster) *kubernetes.Clientset {
 func createConfigMap(t *testing.T, c *Cluster, name string) *corev1.ConfigMap {
 	t.Helper()
 	made, err := clientOf(t, c).CoreV1().ConfigMaps("default").Create(t.Context(),
-		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: map[string]string{"k": "v"}}, metav1.CreateOptions{})
+		&corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Name: name},
+			Data:       map[string]string{"k": "v"},
+		}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -129,14 +132,18 @@ func TestStartAgainOnTheSameFolder(t *testing.T) {
 
 	c = ForTest(t, func(o *Options) { o.Dir, o.CompactionInterval = dir, time.Second })
 	wantConfigMap(t, c, before)
-	if now := c.RESTConfig(); now.BearerToken != credentials.BearerToken || string(now.CAData) != string(credentials.CAData) {
+	if now := c.RESTConfig(); now.BearerToken != credentials.BearerToken ||
+		string(now.CAData) != string(credentials.CAData) {
 		t.Error("the administrator has other credentials than before")
 	}
 	config, err := clientcmd.BuildConfigFromFlags(c.APIServerURL(), restricted)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := kubernetes.NewForConfigOrDie(config).CoreV1().ConfigMaps("").List(t.Context(), metav1.ListOptions{}); err != nil {
+	if _, err := kubernetes.NewForConfigOrDie(config).
+		CoreV1().
+		ConfigMaps("").
+		List(t.Context(), metav1.ListOptions{}); err != nil {
 		t.Errorf("a token from before is no longer valid: %v", err)
 	}
 	waitForCompaction(t, c)

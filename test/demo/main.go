@@ -94,7 +94,10 @@ func run(ctx context.Context, bridge, dir string, out io.Writer) error {
 
 func startLocal(ctx context.Context, dir string, out io.Writer) (*cluster.Cluster, error) {
 	fmt.Fprintln(out, "starting a local Kubernetes control plane (set KUBECONFIG to watch a cluster of yours instead)")
-	local, err := cluster.Start(ctx, cluster.Options{Dir: filepath.Join(dir, "cluster"), ControllerManager: true, Log: out})
+	local, err := cluster.Start(
+		ctx,
+		cluster.Options{Dir: filepath.Join(dir, "cluster"), ControllerManager: true, Log: out},
+	)
 	if err != nil {
 		return nil, fmt.Errorf("control plane: %w", err)
 	}

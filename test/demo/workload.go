@@ -20,7 +20,11 @@ import (
 const demoNamespace = "demo"
 
 var (
-	crds    = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
+	crds = schema.GroupVersionResource{
+		Group:    "apiextensions.k8s.io",
+		Version:  "v1",
+		Resource: "customresourcedefinitions",
+	}
 	widgets = schema.GroupVersionResource{Group: "demo.deltabridge.dev", Version: "v1", Resource: "widgets"}
 )
 
@@ -44,8 +48,20 @@ func runWorkload(ctx context.Context, config *rest.Config) error {
 	}
 	w := &worker{ctx, kube, custom}
 	steps := []func() error{
-		w.createNamespace, w.createConfig, w.createDeployment, w.changeConfig, w.scaleDeployment, w.defineWidgets,
-		w.createWidget, w.changeWidget, w.createSecret, w.deleteWidget, w.deleteConfig, w.deleteDeployment, w.removeWidgets, w.deleteSecret,
+		w.createNamespace,
+		w.createConfig,
+		w.createDeployment,
+		w.changeConfig,
+		w.scaleDeployment,
+		w.defineWidgets,
+		w.createWidget,
+		w.changeWidget,
+		w.createSecret,
+		w.deleteWidget,
+		w.deleteConfig,
+		w.deleteDeployment,
+		w.removeWidgets,
+		w.deleteSecret,
 	}
 	if !w.pause(settle) {
 		return nil
@@ -89,7 +105,9 @@ func gone(err error) error {
 }
 
 func (w *worker) createNamespace() error {
-	_, err := w.kube.CoreV1().Namespaces().Create(w.ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: demoNamespace}}, metav1.CreateOptions{})
+	_, err := w.kube.CoreV1().
+		Namespaces().
+		Create(w.ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: demoNamespace}}, metav1.CreateOptions{})
 	return exists(err)
 }
 
@@ -163,10 +181,16 @@ func (w *worker) defineWidgets() error {
 		"spec": map[string]any{
 			"group": widgets.Group, "scope": "Namespaced",
 			"names": map[string]any{"plural": "widgets", "singular": "widget", "kind": "Widget", "listKind": "WidgetList"},
-			"versions": []any{map[string]any{
-				"name": widgets.Version, "served": true, "storage": true,
-				"schema": map[string]any{"openAPIV3Schema": map[string]any{"type": "object", "x-kubernetes-preserve-unknown-fields": true}},
-			}},
+			"versions": []any{
+				map[string]any{
+					"name":    widgets.Version,
+					"served":  true,
+					"storage": true,
+					"schema": map[string]any{
+						"openAPIV3Schema": map[string]any{"type": "object", "x-kubernetes-preserve-unknown-fields": true},
+					},
+				},
+			},
 		},
 	}}, metav1.CreateOptions{})
 	return exists(err)
@@ -180,10 +204,12 @@ func (w *worker) removeWidgets() error {
 func (w *worker) createWidget() error {
 	var err error
 	for range 20 {
-		_, err = w.custom.Resource(widgets).Namespace(demoNamespace).Create(w.ctx, &unstructured.Unstructured{Object: map[string]any{
-			"apiVersion": widgets.GroupVersion().String(), "kind": "Widget", "metadata": map[string]any{"name": "gear"},
-			"spec": map[string]any{"size": int64(1)},
-		}}, metav1.CreateOptions{})
+		_, err = w.custom.Resource(widgets).
+			Namespace(demoNamespace).
+			Create(w.ctx, &unstructured.Unstructured{Object: map[string]any{
+				"apiVersion": widgets.GroupVersion().String(), "kind": "Widget", "metadata": map[string]any{"name": "gear"},
+				"spec": map[string]any{"size": int64(1)},
+			}}, metav1.CreateOptions{})
 		if !apierrors.IsNotFound(err) {
 			return exists(err)
 		}

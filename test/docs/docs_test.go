@@ -43,7 +43,15 @@ var quoted = regexp.MustCompile("`([^`]+)`")
 func imports(t *testing.T) map[string][]string {
 	t.Helper()
 	const module = "github.com/deltabridge/deltabridge/"
-	list := exec.CommandContext(t.Context(), "go", "list", "-json=ImportPath,Imports", "./cmd/...", "./pkg/...", "./internal/...")
+	list := exec.CommandContext(
+		t.Context(),
+		"go",
+		"list",
+		"-json=ImportPath,Imports",
+		"./cmd/...",
+		"./pkg/...",
+		"./internal/...",
+	)
 	list.Dir = root
 	out, err := list.Output()
 	if err != nil {

@@ -65,8 +65,12 @@ func startBridge(t *testing.T, kubeconfig, config string) *bridge {
 func startBridgeIn(t *testing.T, dir, kubeconfig, config string) *bridge {
 	t.Helper()
 	file := filepath.Join(dir, "bridge.yaml")
-	text := fmt.Sprintf("cluster: e2e\nkubeconfig: %q\nhttp: {listen: \"127.0.0.1:0\"}\nstate: {path: %q}\nlog: {level: debug}\n%s",
-		kubeconfig, filepath.Join(dir, "state"), config)
+	text := fmt.Sprintf(
+		"cluster: e2e\nkubeconfig: %q\nhttp: {listen: \"127.0.0.1:0\"}\nstate: {path: %q}\nlog: {level: debug}\n%s",
+		kubeconfig,
+		filepath.Join(dir, "state"),
+		config,
+	)
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -69,8 +69,15 @@ func startJetStream(t *testing.T) *jetStream {
 func (js *jetStream) start() {
 	js.t.Helper()
 	srv, err := server.NewServer(&server.Options{
-		Host: "127.0.0.1", Port: js.port, JetStream: true, StoreDir: filepath.Join(js.dir, "store"), NoLog: true, NoSigs: true,
-		TLS: js.tls != nil, TLSConfig: js.tls, MaxPayload: js.max,
+		Host:       "127.0.0.1",
+		Port:       js.port,
+		JetStream:  true,
+		StoreDir:   filepath.Join(js.dir, "store"),
+		NoLog:      true,
+		NoSigs:     true,
+		TLS:        js.tls != nil,
+		TLSConfig:  js.tls,
+		MaxPayload: js.max,
 	})
 	if err != nil {
 		js.t.Fatal(err)
@@ -205,7 +212,11 @@ func (js *jetStream) takes(ctx context.Context) error {
 // kafkaTakes makes one attempt to store a record in a topic, as a client of its own: one that is idempotent, as producers are by
 // default. A broker that has just started grants producer ids later than it takes records.
 func kafkaTakes(ctx context.Context, addr, topic string) error {
-	client, err := kgo.NewClient(kgo.SeedBrokers(addr), kgo.DefaultProduceTopic(topic), kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	client, err := kgo.NewClient(
+		kgo.SeedBrokers(addr),
+		kgo.DefaultProduceTopic(topic),
+		kgo.RecordPartitioner(kgo.ManualPartitioner()),
+	)
 	if err != nil {
 		return err
 	}

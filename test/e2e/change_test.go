@@ -85,13 +85,25 @@ type editor struct {
 
 func newEditor(t *testing.T, cs kubernetes.Interface, api dynamic.Interface, namespace string) *editor {
 	t.Helper()
-	e := &editor{r: rand.New(rand.NewPCG(3, 4)), cs: cs, boxes: api.Resource(boxes).Namespace(namespace), namespace: namespace, last: map[string]string{}}
+	e := &editor{
+		r:         rand.New(rand.NewPCG(3, 4)),
+		cs:        cs,
+		boxes:     api.Resource(boxes).Namespace(namespace),
+		namespace: namespace,
+		last:      map[string]string{},
+	}
 	d := deployment("web", 1)
 	if _, err := cs.AppsV1().Deployments(namespace).Create(t.Context(), d, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	for n := range 3 {
-		box := &unstructured.Unstructured{Object: map[string]any{"apiVersion": boxes.GroupVersion().String(), "kind": "Box", "metadata": map[string]any{"name": "box-" + itoa(n)}}}
+		box := &unstructured.Unstructured{
+			Object: map[string]any{
+				"apiVersion": boxes.GroupVersion().String(),
+				"kind":       "Box",
+				"metadata":   map[string]any{"name": "box-" + itoa(n)},
+			},
+		}
 		eventually(t, 20*time.Second, func() error {
 			_, err := e.boxes.Create(t.Context(), box, metav1.CreateOptions{})
 			return err
@@ -115,7 +127,18 @@ func deployment(name string, replicas int32) *appsv1.Deployment {
 }
 
 func (e *editor) value(depth int) any {
-	leaves := []any{nil, true, "", "日本 \u2028 <&> \" \\ /~", int64(9007199254740993), int64(-1), 0.1, 1e300, map[string]any{}, []any{}}
+	leaves := []any{
+		nil,
+		true,
+		"",
+		"日本 \u2028 <&> \" \\ /~",
+		int64(9007199254740993),
+		int64(-1),
+		0.1,
+		1e300,
+		map[string]any{},
+		[]any{},
+	}
 	if depth == 0 || e.r.IntN(3) > 0 {
 		return leaves[e.r.IntN(len(leaves))]
 	}
@@ -181,7 +204,11 @@ func (e *editor) editDeployment(t *testing.T) {
 	case 2:
 		c.Env = c.Env[:len(c.Env)/2]
 	case 3:
-		pod.Containers = slices.Insert(pod.Containers, e.r.IntN(len(pod.Containers)+1), corev1.Container{Name: "c" + itoa(e.made), Image: "x:1"})
+		pod.Containers = slices.Insert(
+			pod.Containers,
+			e.r.IntN(len(pod.Containers)+1),
+			corev1.Container{Name: "c" + itoa(e.made), Image: "x:1"},
+		)
 		pod.Containers = pod.Containers[:min(4, len(pod.Containers))]
 	case 4:
 		pod.TerminationGracePeriodSeconds = new(9007199254740993 + e.r.Int64N(9))
@@ -233,12 +260,18 @@ func TestPatchesAddUp(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	definitions := api.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"})
+	definitions := api.Resource(
+		schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"},
+	)
 	if _, err := definitions.Create(t.Context(), definition(boxes, "Box"), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := definitions.Delete(context.WithoutCancel(t.Context()), boxes.Resource+"."+boxes.Group, metav1.DeleteOptions{}); err != nil {
+		if err := definitions.Delete(
+			context.WithoutCancel(t.Context()),
+			boxes.Resource+"."+boxes.Group,
+			metav1.DeleteOptions{},
+		); err != nil {
 			t.Error(err)
 		}
 	})
@@ -303,7 +336,9 @@ func TestManagersOfAChange(t *testing.T) {
 	c, js := sharedCluster(t), startJetStream(t)
 	cs := clientset(t, c)
 	namespace := newNamespace(t, cs)
-	if _, err := cs.AppsV1().Deployments(namespace).Create(t.Context(), deployment("shared", 1), metav1.CreateOptions{FieldManager: "founder"}); err != nil {
+	if _, err := cs.AppsV1().
+		Deployments(namespace).
+		Create(t.Context(), deployment("shared", 1), metav1.CreateOptions{FieldManager: "founder"}); err != nil {
 		t.Fatal(err)
 	}
 	config, dir := fmt.Sprintf(`
@@ -318,7 +353,9 @@ sinks:
 	e := &editor{last: map[string]string{}}
 	apply := func(manager, spec string) {
 		body := `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"shared"},` + spec + `}`
-		d, err := cs.AppsV1().Deployments(namespace).Patch(t.Context(), "shared", types.ApplyPatchType, []byte(body), metav1.PatchOptions{FieldManager: manager, Force: new(true)})
+		d, err := cs.AppsV1().
+			Deployments(namespace).
+			Patch(t.Context(), "shared", types.ApplyPatchType, []byte(body), metav1.PatchOptions{FieldManager: manager, Force: new(true)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -342,7 +379,9 @@ sinks:
 			want = append(want, [2]string{"scaler", "/spec/replicas"})
 		case 2:
 			body := fmt.Sprintf(`{"status":{"observedGeneration":%d}}`, n)
-			d, err := cs.AppsV1().Deployments(namespace).Patch(t.Context(), "shared", types.MergePatchType, []byte(body), metav1.PatchOptions{FieldManager: "controller"}, "status")
+			d, err := cs.AppsV1().
+				Deployments(namespace).
+				Patch(t.Context(), "shared", types.MergePatchType, []byte(body), metav1.PatchOptions{FieldManager: "controller"}, "status")
 			if err != nil {
 				t.Fatal(err)
 			}

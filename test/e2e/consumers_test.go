@@ -146,7 +146,8 @@ func (c *exampleConsumer) check(truth []change) error {
 	}
 	got := map[string]known{}
 	for subject, o := range c.state() {
-		if o.Deleted == (o.Data != nil) || o.Data != nil && o.Data.Metadata.ResourceVersion != strconv.FormatInt(o.ResourceVersion, 10) {
+		if o.Deleted == (o.Data != nil) ||
+			o.Data != nil && o.Data.Metadata.ResourceVersion != strconv.FormatInt(o.ResourceVersion, 10) {
 			return fmt.Errorf("%s: its data is that of another state: %+v", subject, o)
 		}
 		got[subject] = known{ResourceVersion: o.ResourceVersion, Deleted: o.Deleted, Changes: o.Changes}
@@ -161,7 +162,8 @@ func (c *exampleConsumer) check(truth []change) error {
 func goExample(t *testing.T, name string) string {
 	t.Helper()
 	binary := filepath.Join(t.TempDir(), name)
-	out, err := exec.Command("go", "build", "-o", binary, "github.com/deltabridge/deltabridge/examples/consumers/"+name).CombinedOutput()
+	out, err := exec.Command("go", "build", "-o", binary, "github.com/deltabridge/deltabridge/examples/consumers/"+name).
+		CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
@@ -177,23 +179,76 @@ func TestExampleConsumers(t *testing.T) {
 	namespace := newNamespace(t, cs)
 	topic := "consumers-" + namespace
 	dir := t.TempDir()
-	b := startBridgeIn(t, dir, c.Kubeconfig(), strings.Replace(toBoth(namespace, js.url(), k.Addr(), topic), "createTopics:", "tombstones: true, createTopics:", 1))
+	b := startBridgeIn(
+		t,
+		dir,
+		c.Kubeconfig(),
+		strings.Replace(toBoth(namespace, js.url(), k.Addr(), topic), "createTopics:", "tombstones: true, createTopics:", 1),
+	)
 	b.waitReady()
 
 	file := func(name string) string { return filepath.Join(dir, name) }
 	fromJetStream, fromKafka := goExample(t, "jetstream"), goExample(t, "kafka")
 	consumers := []*exampleConsumer{
-		{name: "Go, JetStream", args: []string{fromJetStream, "-nats", js.url(), "-stream", "E2E", "-ack-wait", "2s", "-state", file("js.db")}, show: []string{fromJetStream, "-show", "-state", file("js.db")}},
-		{name: "Go, Kafka", args: []string{fromKafka, "-brokers", k.Addr(), "-topics", topic, "-group", "go-" + topic, "-state", file("kafka.db")}, show: []string{fromKafka, "-show", "-state", file("kafka.db")}},
+		{
+			name: "Go, JetStream",
+			args: []string{fromJetStream, "-nats", js.url(), "-stream", "E2E", "-ack-wait", "2s", "-state", file("js.db")},
+			show: []string{fromJetStream, "-show", "-state", file("js.db")},
+		},
+		{
+			name: "Go, Kafka",
+			args: []string{
+				fromKafka,
+				"-brokers",
+				k.Addr(),
+				"-topics",
+				topic,
+				"-group",
+				"go-" + topic,
+				"-state",
+				file("kafka.db"),
+			},
+			show: []string{fromKafka, "-show", "-state", file("kafka.db")},
+		},
 	}
 	t.Run("python", func(t *testing.T) {
 		python := pythonForExamples(t)
 		script := func(name string, args ...string) []string {
 			return append([]string{python, filepath.Join(pythonExamples, name)}, args...)
 		}
-		consumers = append(consumers,
-			&exampleConsumer{name: "Python, JetStream", args: script("from_jetstream.py", "--nats", js.url(), "--stream", "E2E", "--ack-wait", "2", "--state", file("js.sqlite")), show: script("state.py", file("js.sqlite"))},
-			&exampleConsumer{name: "Python, Kafka", args: script("from_kafka.py", "--brokers", k.Addr(), "--topics", topic, "--group", "python-"+topic, "--state", file("kafka.sqlite")), show: script("state.py", file("kafka.sqlite"))})
+		consumers = append(
+			consumers,
+			&exampleConsumer{
+				name: "Python, JetStream",
+				args: script(
+					"from_jetstream.py",
+					"--nats",
+					js.url(),
+					"--stream",
+					"E2E",
+					"--ack-wait",
+					"2",
+					"--state",
+					file("js.sqlite"),
+				),
+				show: script("state.py", file("js.sqlite")),
+			},
+			&exampleConsumer{
+				name: "Python, Kafka",
+				args: script(
+					"from_kafka.py",
+					"--brokers",
+					k.Addr(),
+					"--topics",
+					topic,
+					"--group",
+					"python-"+topic,
+					"--state",
+					file("kafka.sqlite"),
+				),
+				show: script("state.py", file("kafka.sqlite")),
+			},
+		)
 	})
 	for _, consumer := range consumers {
 		consumer.t = t
@@ -260,7 +315,14 @@ func TestExampleConsumers(t *testing.T) {
 }
 
 // healed takes changes out of the stream, asks for a resync, and expects those who read it in its order to know the present state.
-func healed(t *testing.T, js *jetStream, b *bridge, config string, consumers []*exampleConsumer, changes func() []change) {
+func healed(
+	t *testing.T,
+	js *jetStream,
+	b *bridge,
+	config string,
+	consumers []*exampleConsumer,
+	changes func() []change,
+) {
 	t.Helper()
 	truth := changes()
 	settled(t, b, len(truth), "jetstream")
@@ -316,7 +378,10 @@ func repeatAndGap(t *testing.T, js *jetStream, kafkaAddr, topic string) {
 	gap := func(n int) *event.Message {
 		info := &event.GapInfo{Resource: "configmaps", From: "1", To: itoa(n), Reason: event.ReasonRelist, Message: "made up"}
 		m, err := (&event.Encoder{Cluster: "e2e"}).Encode(event.Event{
-			Type: event.Gap, Time: time.Now(), GapInfo: info, Resource: schema.GroupVersionResource{Version: "v1", Resource: "configmaps"},
+			Type:     event.Gap,
+			Time:     time.Now(),
+			GapInfo:  info,
+			Resource: schema.GroupVersionResource{Version: "v1", Resource: "configmaps"},
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -369,7 +434,10 @@ func repeatAndGap(t *testing.T, js *jetStream, kafkaAddr, topic string) {
 		}
 		var again []*kgo.Record
 		for _, r := range records[:min(20, len(records))] {
-			again = append(again, &kgo.Record{Topic: topic, Partition: r.Partition, Key: r.Key, Value: r.Value, Headers: r.Headers})
+			again = append(
+				again,
+				&kgo.Record{Topic: topic, Partition: r.Partition, Key: r.Key, Value: r.Value, Headers: r.Headers},
+			)
 		}
 		if err := client.ProduceSync(t.Context(), append(again, last)...).FirstErr(); err != nil {
 			t.Fatal(err)

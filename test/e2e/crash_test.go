@@ -276,7 +276,12 @@ func TestAChangedConfiguration(t *testing.T) {
 	cs := clientset(t, c)
 	namespace := newNamespace(t, cs)
 	sink := func(name, url, filter string) string {
-		return fmt.Sprintf("  - name: %s\n    filters: [{when: %q}]\n    nats: {url: %q, stream: {name: E2E, create: true, subjects: [\"k8s.>\"]}}\n", name, filter, url)
+		return fmt.Sprintf(
+			"  - name: %s\n    filters: [{when: %q}]\n    nats: {url: %q, stream: {name: E2E, create: true, subjects: [\"k8s.>\"]}}\n",
+			name,
+			filter,
+			url,
+		)
 	}
 	head := fmt.Sprintf("\nwatch: [{resources: [configmaps], namespaces: [%s]}]\nsinks:\n", namespace)
 	for n, name := range []string{"both", "only-old", "only-new"} {
@@ -290,12 +295,22 @@ func TestAChangedConfiguration(t *testing.T) {
 	b.waitReady()
 	eventually(t, 20*time.Second, func() error { return b.reached(configMapHistory(t, c, namespace)) })
 	b.stop()
-	b = startBridgeIn(t, dir, c.Kubeconfig(), head+sink("old", old.url(), "object.metadata.name in ['both', 'only-new']")+sink("added", added.url(), "true"))
+	b = startBridgeIn(
+		t,
+		dir,
+		c.Kubeconfig(),
+		head+sink("old", old.url(), "object.metadata.name in ['both', 'only-new']")+sink("added", added.url(), "true"),
+	)
 	b.waitReady()
 	eventually(t, 20*time.Second, func() error { return b.reached(configMapHistory(t, c, namespace)) })
 	b.stop()
 	// Back within the duplicate window: what comes again is not taken for a repetition.
-	b = startBridgeIn(t, dir, c.Kubeconfig(), head+sink("old", old.url(), "object.metadata.name in ['both', 'only-old']")+sink("added", added.url(), "true"))
+	b = startBridgeIn(
+		t,
+		dir,
+		c.Kubeconfig(),
+		head+sink("old", old.url(), "object.metadata.name in ['both', 'only-old']")+sink("added", added.url(), "true"),
+	)
 	b.waitReady()
 	eventually(t, 20*time.Second, func() error { return b.reached(configMapHistory(t, c, namespace)) })
 	b.stop()
@@ -307,7 +322,10 @@ func TestAChangedConfiguration(t *testing.T) {
 		}
 		return lines
 	}
-	if got, want := strings.Join(told(old), ", "), "added both , added only-old , deleted only-old true, added only-new , added only-old , deleted only-new true"; got != want {
+	if got, want := strings.Join(
+		told(old),
+		", ",
+	), "added both , added only-old , deleted only-old true, added only-new , added only-old , deleted only-new true"; got != want {
 		t.Errorf("the old sink was told %q, want %q", got, want)
 	}
 	if got, want := strings.Join(told(added), ", "), "added both , added only-old , added only-new "; got != want {

@@ -24,14 +24,21 @@ func TestADamagedSpill(t *testing.T) {
 		t.Run(away.broker, func(t *testing.T) {
 			cs := clientset(t, c)
 			namespace := newNamespace(t, cs)
-			config := fmt.Sprintf("\nshutdownTimeout: 2s\nwatch: [{resources: [configmaps], namespaces: [%s]}]\nsinks:\n%s", namespace, away.sink("away", "{events: 20, bytes: 1Mi}"))
+			config := fmt.Sprintf(
+				"\nshutdownTimeout: 2s\nwatch: [{resources: [configmaps], namespaces: [%s]}]\nsinks:\n%s",
+				namespace,
+				away.sink("away", "{events: 20, bytes: 1Mi}"),
+			)
 			dir := t.TempDir()
 			b := startBridgeIn(t, dir, c.Kubeconfig(), config)
 			b.waitListed()
 			const word = "a-value-that-will-be-damaged"
 			const objects = 200
 			for n := range objects {
-				cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("c-%d", n)}, Data: map[string]string{"v": itoa(n)}}
+				cm := &corev1.ConfigMap{
+					ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("c-%d", n)},
+					Data:       map[string]string{"v": itoa(n)},
+				}
 				if n == objects/2 {
 					cm.Data["v"] = word
 				}
@@ -58,7 +65,11 @@ func TestADamagedSpill(t *testing.T) {
 					t.Fatal(err)
 				}
 				damaged = damaged || bytes.Contains(data, []byte(word))
-				if err := os.WriteFile(file, bytes.ReplaceAll(data, []byte(word), []byte(strings.ToUpper(word))), 0o600); err != nil {
+				if err := os.WriteFile(
+					file,
+					bytes.ReplaceAll(data, []byte(word), []byte(strings.ToUpper(word))),
+					0o600,
+				); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -83,7 +94,11 @@ func TestADamagedSpill(t *testing.T) {
 				if r.attributes["type"] != "dev.deltabridge.gap" {
 					continue
 				}
-				if err := json.Unmarshal(r.data, &info); err != nil || info.Reason != "damaged" || info.Resource != "configmaps" || info.Events != 1 || found != nil ||
+				if err := json.Unmarshal(
+					r.data,
+					&info,
+				); err != nil || info.Reason != "damaged" || info.Resource != "configmaps" || info.Events != 1 ||
+					found != nil ||
 					revision(t, info.To) < revision(t, lost.rv) {
 					t.Errorf("%v, %s", err, r.data)
 				}
@@ -92,7 +107,12 @@ func TestADamagedSpill(t *testing.T) {
 			if found == nil {
 				t.Fatal("no gap event says that an event is lost")
 			}
-			judge(t, away.broker, slices.DeleteFunc(slices.Clone(truth), func(c change) bool { return c == lost }), "configmaps/"+namespace+"/", away.read()...)
+			judge(
+				t,
+				away.broker,
+				slices.DeleteFunc(slices.Clone(truth), func(c change) bool { return c == lost }),
+				"configmaps/"+namespace+"/",
+				away.read()...)
 			if away.broker == "JetStream" {
 				sequence := away.read()[0]
 				before := slices.IndexFunc(sequence, func(r received) bool { return r.resourceVersion() == truth[objects/2-1].rv })

@@ -54,7 +54,10 @@ func awayKafka(t *testing.T) *destination {
 	k := kafka.NewForTest(t)
 	d := &destination{
 		broker: "Kafka",
-		config: fmt.Sprintf(`kafka: {brokers: [%q], topic: e2e, createTopics: {partitions: 3, replicationFactor: 1}}`, k.Addr()),
+		config: fmt.Sprintf(
+			`kafka: {brokers: [%q], topic: e2e, createTopics: {partitions: 3, replicationFactor: 1}}`,
+			k.Addr(),
+		),
 		start: func() {
 			t.Helper()
 			if err := k.Restart(t.Context()); err != nil {

@@ -38,7 +38,12 @@ func (f finding) String() string {
 func examine(t *testing.T, dir, kubeconfig, config string) diagnosis {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "bridge.yaml")
-	text := fmt.Sprintf("kubeconfig: %q\nhttp: {listen: \"127.0.0.1:0\"}\nstate: {path: %q}\n%s", kubeconfig, filepath.Join(dir, "state"), config)
+	text := fmt.Sprintf(
+		"kubeconfig: %q\nhttp: {listen: \"127.0.0.1:0\"}\nstate: {path: %q}\n%s",
+		kubeconfig,
+		filepath.Join(dir, "state"),
+		config,
+	)
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -48,7 +53,15 @@ func examine(t *testing.T, dir, kubeconfig, config string) diagnosis {
 		t.Fatalf("%v: %s\n%s", err, out, errs)
 	}
 	if failed := err != nil; failed != (d.Failed > 0) || d.OK+d.Warnings+d.Failed != len(d.Findings) {
-		t.Errorf("ended with %v: %d failed, %d warnings, %d ok of %d; %s", err, d.Failed, d.Warnings, d.OK, len(d.Findings), errs)
+		t.Errorf(
+			"ended with %v: %d failed, %d warnings, %d ok of %d; %s",
+			err,
+			d.Failed,
+			d.Warnings,
+			d.OK,
+			len(d.Findings),
+			errs,
+		)
 	}
 	t.Cleanup(func() {
 		for _, f := range d.Findings {
@@ -148,7 +161,10 @@ sinks:
 func TestDoctorCheckpoint(t *testing.T) {
 	t.Parallel()
 	c := cluster.ForTest(t)
-	if err := errors.Join(c.StopAPIServer(t.Context()), c.StartAPIServer(t.Context())); err != nil { // it forgets what was before
+	if err := errors.Join(
+		c.StopAPIServer(t.Context()),
+		c.StartAPIServer(t.Context()),
+	); err != nil { // it forgets what was before
 		t.Fatal(err)
 	}
 	system, err := clientset(t, c).CoreV1().Namespaces().Get(t.Context(), "kube-system", metav1.GetOptions{})
@@ -168,11 +184,21 @@ func TestDoctorCheckpoint(t *testing.T) {
 			t.Fatal(err)
 		}
 		configMaps := schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
-		err = store.Commit([]ledger.Update{{State: ledger.State{Source: ledger.Source{Name: "configmaps", Resource: configMaps}, ResourceVersion: tt.version}}}, nil)
+		err = store.Commit(
+			[]ledger.Update{
+				{State: ledger.State{Source: ledger.Source{Name: "configmaps", Resource: configMaps}, ResourceVersion: tt.version}},
+			},
+			nil,
+		)
 		if err := errors.Join(err, store.Close()); err != nil {
 			t.Fatal(err)
 		}
-		examine(t, dir, c.Kubeconfig(), "watch: [{resources: [configmaps]}]\nsinks: [{name: lines, stdout: {}}]\n").expect(t, tt.want)
+		examine(
+			t,
+			dir,
+			c.Kubeconfig(),
+			"watch: [{resources: [configmaps]}]\nsinks: [{name: lines, stdout: {}}]\n",
+		).expect(t, tt.want)
 	}
 }
 
@@ -335,7 +361,12 @@ func TestDoctorFullDisk(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "filler"), make([]byte, 1<<20), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	examine(t, dir, sharedCluster(t).Kubeconfig(), "watch: [{resources: [configmaps]}]\nsinks: [{name: lines, stdout: {}}]\n").expect(t,
+	examine(
+		t,
+		dir,
+		sharedCluster(t).Kubeconfig(),
+		"watch: [{resources: [configmaps]}]\nsinks: [{name: lines, stdout: {}}]\n",
+	).expect(t,
 		"state | write...failed...no space left on device...make room or enlarge the volume",
 		"state | space...warning | 0 free; spills can take up to 1Gi...free some space",
 	)

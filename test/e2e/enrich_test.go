@@ -94,8 +94,20 @@ func enrichRollout(t *testing.T, c *cluster.Cluster, log *auditLog) {
 	e.job("nightly")
 	e.waitPods(2)
 	const sink = "enrich: {owner: true, namespaceLabels: true, involvedObject: true, as: %s}, nats: {url: %q, subject: %q, stream: {name: %s, create: true, subjects: [%q]}}"
-	config := fmt.Sprintf("watch: [{resources: [pods, events], namespaces: [%s]}]\nsinks:\n  - {name: attributes, "+sink+"}\n  - {name: data, payload: metadata, "+sink+"}\n",
-		e.namespace, "attributes", e.js.url(), "k8s.{resource}", "E2E", "k8s.>", "data", e.js.url(), "data.{resource}", "DATA", "data.>")
+	config := fmt.Sprintf(
+		"watch: [{resources: [pods, events], namespaces: [%s]}]\nsinks:\n  - {name: attributes, "+sink+"}\n  - {name: data, payload: metadata, "+sink+"}\n",
+		e.namespace,
+		"attributes",
+		e.js.url(),
+		"k8s.{resource}",
+		"E2E",
+		"k8s.>",
+		"data",
+		e.js.url(),
+		"data.{resource}",
+		"DATA",
+		"data.>",
+	)
 	kubeconfig := withRights(t, c, config)
 	dir := t.TempDir()
 	e.b = startBridgeIn(t, dir, kubeconfig, config)
@@ -105,13 +117,26 @@ func enrichRollout(t *testing.T, c *cluster.Cluster, log *auditLog) {
 
 	web := e.pods("app=web")[0]
 	e.event(&web)
-	e.expect("added Event", "Deployment.apps/web", "team=blue", "app=web,pod-template-hash="+web.Labels["pod-template-hash"])
+	e.expect(
+		"added Event",
+		"Deployment.apps/web",
+		"team=blue",
+		"app=web,pod-template-hash="+web.Labels["pod-template-hash"],
+	)
 	e.expect("added Pod "+web.Name, "Deployment.apps/web", "team=blue", "")
 	e.expect("added Pod "+e.pods("app=api")[0].Name, "Deployment.apps/api", "team=blue", "")
-	e.expect("added Pod "+e.pods("batch.kubernetes.io/job-name=nightly-1")[0].Name, "CronJob.batch/nightly", "team=blue", "")
+	e.expect(
+		"added Pod "+e.pods("batch.kubernetes.io/job-name=nightly-1")[0].Name,
+		"CronJob.batch/nightly",
+		"team=blue",
+		"",
+	)
 
 	for _, s := range explainFor(t, filepath.Join(dir, "bridge.yaml"), "pods", e.namespace+"/"+web.Name).Sinks {
-		tells := slices.ContainsFunc(s.Message.Headers, func(h header) bool { return h.Name == "ce-owner" && h.Value == "Deployment.apps/web" })
+		tells := slices.ContainsFunc(
+			s.Message.Headers,
+			func(h header) bool { return h.Name == "ce-owner" && h.Value == "Deployment.apps/web" },
+		)
 		if tells != (s.Name == "attributes") {
 			t.Errorf("explain shows of %s: %v", s.Name, s.Message.Headers)
 		}
@@ -160,7 +185,8 @@ func enrichRollout(t *testing.T, c *cluster.Cluster, log *auditLog) {
 	for request, count := range requests {
 		verb, target, _ := strings.Cut(request, " ")
 		_, name, _ := strings.Cut(target, "/")
-		if verb == "get" && name != "kube-system" && name != "deltabridge-probe" || verb == "list" && count > 3 { // two starts, and explain
+		if verb == "get" && name != "kube-system" && name != "deltabridge-probe" ||
+			verb == "list" && count > 3 { // two starts, and explain
 			t.Errorf("%d times: %s", count, request)
 		}
 	}
@@ -172,7 +198,9 @@ func enrichRollout(t *testing.T, c *cluster.Cluster, log *auditLog) {
 // nameOf is how the API server calls a user.
 func nameOf(t *testing.T, user kubernetes.Interface) string {
 	t.Helper()
-	review, err := user.AuthenticationV1().SelfSubjectReviews().Create(t.Context(), &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+	review, err := user.AuthenticationV1().
+		SelfSubjectReviews().
+		Create(t.Context(), &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -211,7 +239,9 @@ func (e *enriched) waitPods(count int) {
 
 func (e *enriched) deploy(name string) {
 	e.t.Helper()
-	if _, err := e.cs.AppsV1().Deployments(e.namespace).Create(e.t.Context(), deployment(name, 1), metav1.CreateOptions{}); err != nil {
+	if _, err := e.cs.AppsV1().
+		Deployments(e.namespace).
+		Create(e.t.Context(), deployment(name, 1), metav1.CreateOptions{}); err != nil {
 		e.t.Fatal(err)
 	}
 }
@@ -219,7 +249,9 @@ func (e *enriched) deploy(name string) {
 // remove deletes a Deployment, and the garbage collector what it owns.
 func (e *enriched) remove(deployment string) {
 	e.t.Helper()
-	err := e.cs.AppsV1().Deployments(e.namespace).Delete(e.t.Context(), deployment, metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationBackground)})
+	err := e.cs.AppsV1().
+		Deployments(e.namespace).
+		Delete(e.t.Context(), deployment, metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationBackground)})
 	if err != nil && !apierrors.IsNotFound(err) {
 		e.t.Fatal(err)
 	}
@@ -228,17 +260,27 @@ func (e *enriched) remove(deployment string) {
 // job makes a CronJob that is not due, and a Job of it.
 func (e *enriched) job(name string) {
 	e.t.Helper()
-	template := corev1.PodTemplateSpec{Spec: corev1.PodSpec{RestartPolicy: corev1.RestartPolicyNever, Containers: []corev1.Container{{Name: "x", Image: "x"}}}}
+	template := corev1.PodTemplateSpec{
+		Spec: corev1.PodSpec{
+			RestartPolicy: corev1.RestartPolicyNever,
+			Containers:    []corev1.Container{{Name: "x", Image: "x"}},
+		},
+	}
 	cron, err := e.cs.BatchV1().CronJobs(e.namespace).Create(e.t.Context(), &batchv1.CronJob{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec:       batchv1.CronJobSpec{Schedule: "0 0 1 1 *", JobTemplate: batchv1.JobTemplateSpec{Spec: batchv1.JobSpec{Template: template}}},
+		Spec: batchv1.CronJobSpec{
+			Schedule:    "0 0 1 1 *",
+			JobTemplate: batchv1.JobTemplateSpec{Spec: batchv1.JobSpec{Template: template}},
+		},
 	}, metav1.CreateOptions{})
 	if err != nil {
 		e.t.Fatal(err)
 	}
 	job := &batchv1.Job{Spec: batchv1.JobSpec{Template: template}}
 	job.Name = name + "-1"
-	job.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(cron, batchv1.SchemeGroupVersion.WithKind("CronJob"))}
+	job.OwnerReferences = []metav1.OwnerReference{
+		*metav1.NewControllerRef(cron, batchv1.SchemeGroupVersion.WithKind("CronJob")),
+	}
 	if _, err := e.cs.BatchV1().Jobs(e.namespace).Create(e.t.Context(), job, metav1.CreateOptions{}); err != nil {
 		e.t.Fatal(err)
 	}
@@ -248,9 +290,16 @@ func (e *enriched) job(name string) {
 func (e *enriched) event(pod *corev1.Pod) {
 	e.t.Helper()
 	event := &corev1.Event{
-		ObjectMeta:     metav1.ObjectMeta{Name: "e2e"},
-		InvolvedObject: corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID},
-		Reason:         "Started", Message: "started",
+		ObjectMeta: metav1.ObjectMeta{Name: "e2e"},
+		InvolvedObject: corev1.ObjectReference{
+			APIVersion: "v1",
+			Kind:       "Pod",
+			Namespace:  pod.Namespace,
+			Name:       pod.Name,
+			UID:        pod.UID,
+		},
+		Reason:  "Started",
+		Message: "started",
 	}
 	if _, err := e.cs.CoreV1().Events(e.namespace).Create(e.t.Context(), event, metav1.CreateOptions{}); err != nil {
 		e.t.Fatal(err)
@@ -276,7 +325,8 @@ func (e *enriched) expect(description, owner, namespaceLabel, involved string) {
 			return fmt.Errorf("%s did not come", description)
 		}
 		a := found.attributes
-		if a["owner"] != owner || a["owneruid"] == "" || a["involvedlabels"] != involved || !strings.Contains(","+a["namespacelabels"]+",", ","+namespaceLabel+",") {
+		if a["owner"] != owner || a["owneruid"] == "" || a["involvedlabels"] != involved ||
+			!strings.Contains(","+a["namespacelabels"]+",", ","+namespaceLabel+",") {
 			return fmt.Errorf("%s has %v", description, a)
 		}
 		return nil
@@ -312,7 +362,8 @@ func (e *enriched) judgeData() {
 			e.t.Fatal(err)
 		}
 		want := attributes[r.id()]
-		if doc.Context.Owner.UID != want["owneruid"] || doc.Context.NamespaceLabels["kubernetes.io/metadata.name"] != e.namespace {
+		if doc.Context.Owner.UID != want["owneruid"] ||
+			doc.Context.NamespaceLabels["kubernetes.io/metadata.name"] != e.namespace {
 			e.t.Errorf("%s: %s, and the attributes are %v", r.id(), r.data, want)
 		}
 		compared++

@@ -120,7 +120,10 @@ func (js *jetStream) delivered(stream string) map[string]delivered {
 		d := delivered{ID: m.Header.Get("ce-id"), Place: m.Subject, Headers: map[string]string{}}
 		for name := range m.Header {
 			switch name {
-			case jetstream.SequenceHeader, jetstream.StreamHeader, jetstream.SubjectHeader, jetstream.TimeStampHeaer: // of the answer
+			case jetstream.SequenceHeader,
+				jetstream.StreamHeader,
+				jetstream.SubjectHeader,
+				jetstream.TimeStampHeaer: // of the answer
 			default:
 				d.Headers[name] = m.Header[name][0]
 			}
@@ -136,7 +139,12 @@ func deliveredToKafka(t *testing.T, addr, topic string) map[string]delivered {
 	all := map[string]delivered{}
 	for _, partition := range kafka.ReadAll(t, addr, topic) {
 		for _, record := range partition {
-			d := delivered{Place: record.Topic, Key: string(record.Key), Partition: int(record.Partition), Headers: map[string]string{}}
+			d := delivered{
+				Place:     record.Topic,
+				Key:       string(record.Key),
+				Partition: int(record.Partition),
+				Headers:   map[string]string{},
+			}
 			for _, h := range record.Headers {
 				d.Headers[h.Key] = string(h.Value)
 			}
@@ -189,12 +197,20 @@ sinks:
 
 	labels := map[string]string{"test": "explain"}
 	for _, name := range []string{"plain", "dotted.name", "left-out", "another", "one-more"} {
-		cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}, Data: map[string]string{"color": "gr\u00fcn"}}
-		if _, err := cs.CoreV1().ConfigMaps(namespace).Create(t.Context(), cm, metav1.CreateOptions{FieldManager: "caf\u00e9"}); err != nil {
+		cm := &corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels},
+			Data:       map[string]string{"color": "gr\u00fcn"},
+		}
+		if _, err := cs.CoreV1().
+			ConfigMaps(namespace).
+			Create(t.Context(), cm, metav1.CreateOptions{FieldManager: "caf\u00e9"}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "secret", Labels: labels}, StringData: map[string]string{"password": "hunter2"}}
+	secret := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Name: "secret", Labels: labels},
+		StringData: map[string]string{"password": "hunter2"},
+	}
 	if _, err := cs.CoreV1().Secrets(namespace).Create(t.Context(), secret, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -215,12 +231,21 @@ sinks:
 	}) {
 		t.Errorf("the labels of the namespace are missing: %v", headers)
 	}
-	if e := explainFor(t, file, "configmaps", namespace+"/unselected"); e.Watched || e.Sinks[0].Sent || !strings.Contains(e.Watch[0].Why, "does not select it") {
+	if e := explainFor(
+		t,
+		file,
+		"configmaps",
+		namespace+"/unselected",
+	); e.Watched || e.Sinks[0].Sent ||
+		!strings.Contains(e.Watch[0].Why, "does not select it") {
 		t.Errorf("what no watch entry selects: %+v", e)
 	}
 
 	before := rawConfigMap(t, cs, namespace, "plain")
-	black := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "plain", Labels: labels}, Data: map[string]string{"color": "black"}}
+	black := &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Name: "plain", Labels: labels},
+		Data:       map[string]string{"color": "black"},
+	}
 	if _, err := cs.CoreV1().ConfigMaps(namespace).Update(t.Context(), black, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -277,7 +302,8 @@ sinks:
 	found := false
 	for id, d := range inTopic {
 		if strings.HasSuffix(id, ".deleted") {
-			found = d.Key == want.Key && d.Partition == want.Partition && d.Place == want.Place && strings.Split(id, ".")[0] == strings.Split(want.ID, ".")[0]
+			found = d.Key == want.Key && d.Partition == want.Partition && d.Place == want.Place &&
+				strings.Split(id, ".")[0] == strings.Split(want.ID, ".")[0]
 		}
 	}
 	if !sent || !found || !strings.HasSuffix(want.ID, ".deleted") {

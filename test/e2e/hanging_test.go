@@ -24,7 +24,11 @@ func TestHangingBrokersLoseNothing(t *testing.T) {
 			topic := "hanging-" + namespace
 			config := toBoth(namespace, "nats://"+proxy.Addr(), k.Addr(), topic)
 			for sink, timeout := range map[string]string{"nats": "ackTimeout", "kafka": "requestTimeout"} {
-				config = strings.ReplaceAll(config, "    "+sink+": {", "    buffer: {events: 100, bytes: 1Mi"+disk+"}\n    "+sink+": {"+timeout+": 3s, ")
+				config = strings.ReplaceAll(
+					config,
+					"    "+sink+": {",
+					"    buffer: {events: 100, bytes: 1Mi"+disk+"}\n    "+sink+": {"+timeout+": 3s, ",
+				)
 			}
 			b := startBridge(t, c.Kubeconfig(), config)
 			b.waitReady()

@@ -43,7 +43,9 @@ func TestTwoClustersUnderOneName(t *testing.T) {
 	csFirst, csSecond := clientset(t, first), clientset(t, second)
 	namespace := newNamespace(t, csFirst)
 	created.Store(namespace, int64(1)) // in both clusters
-	if _, err := csSecond.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{}); err != nil {
+	if _, err := csSecond.CoreV1().
+		Namespaces().
+		Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	topic := "names-" + namespace
@@ -91,7 +93,8 @@ func TestTwoClustersUnderOneName(t *testing.T) {
 
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	out, err := exec.CommandContext(ctx, bridgeBinary, "claim", "--config", filepath.Join(dirSecond, "bridge.yaml")).CombinedOutput()
+	out, err := exec.CommandContext(ctx, bridgeBinary, "claim", "--config", filepath.Join(dirSecond, "bridge.yaml")).
+		CombinedOutput()
 	if err != nil || strings.Count(string(out), kubeSystemUID(t, csFirst)) != 2 {
 		t.Fatalf("bridge claim: %v\n%s", err, out)
 	}
@@ -126,7 +129,10 @@ sinks:
 		for _, r := range all {
 			switch {
 			case r.object():
-				text = append(text, strings.TrimSpace(r.attributes["operation"]+" "+r.attributes["name"]+" "+r.attributes["initiallist"]))
+				text = append(
+					text,
+					strings.TrimSpace(r.attributes["operation"]+" "+r.attributes["name"]+" "+r.attributes["initiallist"]),
+				)
 			default:
 				text = append(text, strings.TrimPrefix(r.attributes["type"], "dev.deltabridge."))
 			}

@@ -37,7 +37,13 @@ const latestStream, latestTopic, latestBucket = "LATEST", "latest", "STATE"
 
 func newLatestStates(t *testing.T) *latestStates {
 	t.Helper()
-	m := &latestStates{t: t, c: cluster.ForTest(t), js: startJetStream(t), kafka: kafka.ForTest(t).Addr(), dir: t.TempDir()}
+	m := &latestStates{
+		t:     t,
+		c:     cluster.ForTest(t),
+		js:    startJetStream(t),
+		kafka: kafka.ForTest(t).Addr(),
+		dir:   t.TempDir(),
+	}
 	m.cs = clientset(t, m.c)
 	m.namespace = newNamespace(t, m.cs)
 	m.config = fmt.Sprintf(`
@@ -63,7 +69,9 @@ func (m *latestStates) start() {
 // resync runs `bridge resync` and gives what it prints.
 func (m *latestStates) resync(args ...string) string {
 	m.t.Helper()
-	out, errs, err := runBridge(m.t, append([]string{"resync", "--config", filepath.Join(m.dir, "bridge.yaml")}, args...)...)
+	out, errs, err := runBridge(
+		m.t,
+		append([]string{"resync", "--config", filepath.Join(m.dir, "bridge.yaml")}, args...)...)
 	if err != nil {
 		m.t.Fatalf("bridge resync: %v: %s%s", err, out, errs)
 	}
@@ -79,7 +87,11 @@ func (m *latestStates) settle() {
 // cluster is the present state, as the API server lists it: by name, without managedFields.
 func (m *latestStates) cluster() map[string]any {
 	m.t.Helper()
-	data, err := m.cs.CoreV1().RESTClient().Get().AbsPath("/api/v1/namespaces/" + m.namespace + "/configmaps").DoRaw(m.t.Context())
+	data, err := m.cs.CoreV1().
+		RESTClient().
+		Get().
+		AbsPath("/api/v1/namespaces/" + m.namespace + "/configmaps").
+		DoRaw(m.t.Context())
 	if err != nil {
 		m.t.Fatal(err)
 	}
@@ -152,11 +164,25 @@ func TestLatestStates(t *testing.T) {
 	m.resyncUnderLoad()
 	m.loseTheCheckpoint()
 
-	if _, stderr, err := runBridge(t, "resync", "--config", filepath.Join(m.dir, "bridge.yaml"), "--sink", "none"); err == nil || !strings.Contains(stderr, `there is no sink "none"; there are jetstream, kafka, bucket`) {
+	if _, stderr, err := runBridge(
+		t,
+		"resync",
+		"--config",
+		filepath.Join(m.dir, "bridge.yaml"),
+		"--sink",
+		"none",
+	); err == nil ||
+		!strings.Contains(stderr, `there is no sink "none"; there are jetstream, kafka, bucket`) {
 		t.Errorf("an unknown sink: %v, %s", err, stderr)
 	}
 	m.b.stop()
-	if _, stderr, err := runBridge(t, "resync", "--config", filepath.Join(m.dir, "bridge.yaml")); err == nil || !strings.Contains(stderr, "no bridge runs with this state.path") {
+	if _, stderr, err := runBridge(
+		t,
+		"resync",
+		"--config",
+		filepath.Join(m.dir, "bridge.yaml"),
+	); err == nil ||
+		!strings.Contains(stderr, "no bridge runs with this state.path") {
 		t.Errorf("without a bridge: %v, %s", err, stderr)
 	}
 }
@@ -286,7 +312,8 @@ func (m *latestStates) loseTheCheckpoint() {
 	}
 	m.start()
 	eventually(t, 20*time.Second, func() error { // the first list
-		if m.b.metric("deltabridge_queue_events") > 0 || m.b.metric("deltabridge_events_acknowledged_total", "sink=kafka") == 0 {
+		if m.b.metric("deltabridge_queue_events") > 0 ||
+			m.b.metric("deltabridge_events_acknowledged_total", "sink=kafka") == 0 {
 			return errors.New("the first list is not delivered")
 		}
 		return nil

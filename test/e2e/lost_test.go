@@ -17,7 +17,14 @@ func TestALostDestination(t *testing.T) {
 	cs := clientset(t, c)
 	namespace := newNamespace(t, cs)
 	topic := "lost-" + namespace
-	m := &latestStates{t: t, c: c, cs: cs, namespace: namespace, dir: t.TempDir(), config: toBoth(namespace, js.url(), k.Addr(), topic)}
+	m := &latestStates{
+		t:         t,
+		c:         c,
+		cs:        cs,
+		namespace: namespace,
+		dir:       t.TempDir(),
+		config:    toBoth(namespace, js.url(), k.Addr(), topic),
+	}
 	m.start()
 	change := func(round, from, to int) {
 		t.Helper()
@@ -73,7 +80,12 @@ func TestALostDestination(t *testing.T) {
 			})
 		}
 		for broker, partitions := range map[string][][]received{"JetStream": {notInitial(js.read("E2E"))}, "Kafka": readKafka(t, k.Addr(), topic)} {
-			judge(t, fmt.Sprintf("%s, round %d, what came after the loss", broker, round), changes, "configmaps/"+namespace+"/", partitions...)
+			judge(
+				t,
+				fmt.Sprintf("%s, round %d, what came after the loss", broker, round),
+				changes,
+				"configmaps/"+namespace+"/",
+				partitions...)
 		}
 		m.resync()
 		m.settle()

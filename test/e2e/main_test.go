@@ -19,7 +19,10 @@ import (
 var bridgeBinary string
 
 func TestMain(m *testing.M) {
-	if err := flag.Set("test.parallel", "4"); err != nil { // more than CPUs: the tests mostly wait; the command line can say otherwise
+	if err := flag.Set(
+		"test.parallel",
+		"4",
+	); err != nil { // more than CPUs: the tests mostly wait; the command line can say otherwise
 		fmt.Fprintln(os.Stderr, "e2e:", err)
 		os.Exit(1)
 	}

@@ -121,7 +121,10 @@ func TestANarrowSinkAway(t *testing.T) {
 	t.Parallel()
 	const size, limit = 20_000, 150 << 20
 	changes := scale.Of(2000, 100_000)
-	c := cluster.ForTest(t, func(o *cluster.Options) { o.CompactionInterval = 15 * time.Second }) // or etcd would keep gigabytes
+	c := cluster.ForTest(
+		t,
+		func(o *cluster.Options) { o.CompactionInterval = 15 * time.Second },
+	) // or etcd would keep gigabytes
 	away := awayJetStream(t)
 	cs := clientset(t, c)
 	teamA, teamB := newNamespace(t, cs), newNamespace(t, cs)
@@ -230,7 +233,13 @@ func oneSinkAway(t *testing.T, live, away *destination) {
 	b = startBridgeIn(t, dir, c.Kubeconfig(), config)
 	b.waitListed() // what happened before the first list is history
 	lag, took := load(b, namespace, "first", count)
-	t.Logf("mean lag of the live sink %.1f ms, alone %.1f ms; the load took %s, alone %s", lag*1000, lagAlone*1000, took, tookAlone)
+	t.Logf(
+		"mean lag of the live sink %.1f ms, alone %.1f ms; the load took %s, alone %s",
+		lag*1000,
+		lagAlone*1000,
+		took,
+		tookAlone,
+	)
 	if lag > 3*lagAlone+0.1 || took > 2*tookAlone {
 		t.Error("the sink that is away delays the live one")
 	}
@@ -245,7 +254,10 @@ func oneSinkAway(t *testing.T, live, away *destination) {
 	}
 	away.start()
 	truth := upTo(t, b, c, namespace)
-	if n := int(b.metric("deltabridge_events_acknowledged_total", "sink=away", "resource=configmaps")); n < len(truth) || n > len(truth)+5 {
+	if n := int(
+		b.metric("deltabridge_events_acknowledged_total", "sink=away", "resource=configmaps"),
+	); n < len(truth) ||
+		n > len(truth)+5 {
 		t.Errorf("the sink that was away was sent %d events for %d changes", n, len(truth))
 	}
 	b.stop()

@@ -141,7 +141,9 @@ func outliveTheHistory(t *testing.T, c *cluster.Cluster, sinks map[string]*desti
 	if err := c.CompactTo(t.Context(), last); err != nil {
 		t.Fatal(err)
 	}
-	if err := cs.CoreV1().ConfigMaps(namespace).DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
+	if err := cs.CoreV1().
+		ConfigMaps(namespace).
+		DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	b = startBridgeIn(t, dir, c.Kubeconfig(), config)
@@ -154,9 +156,13 @@ func outliveTheHistory(t *testing.T, c *cluster.Cluster, sinks map[string]*desti
 	for name, d := range sinks {
 		sequences := d.read()
 		if name == "away" {
-			sequences = withoutExcused(t, sequences, func(sequence, first, _ int) bool { // of what Kafka stored when it went, and could not acknowledge
-				return made(t, sequences[sequence][first]).Sub(stopped).Abs() < time.Second
-			})
+			sequences = withoutExcused(
+				t,
+				sequences,
+				func(sequence, first, _ int) bool { // of what Kafka stored when it went, and could not acknowledge
+					return made(t, sequences[sequence][first]).Sub(stopped).Abs() < time.Second
+				},
+			)
 		} else if stored := d.stored(); int(sent) != stored { // JetStream acknowledges what it drops as a repetition
 			t.Errorf("the live sink was sent %.0f events, and %d are stored", sent, stored)
 		}
@@ -215,8 +221,12 @@ func TestStopWithKafkaAway(t *testing.T) {
 	c, k := sharedCluster(t), kafka.NewForTest(t)
 	cs := clientset(t, c)
 	namespace := newNamespace(t, cs)
-	config := fmt.Sprintf("\nwatch: [{resources: [configmaps], namespaces: [%s]}]\nsinks: [{name: kafka, kafka: {brokers: [%q], topic: %q, createTopics: {partitions: 3, replicationFactor: 1}}}]\n",
-		namespace, k.Addr(), namespace)
+	config := fmt.Sprintf(
+		"\nwatch: [{resources: [configmaps], namespaces: [%s]}]\nsinks: [{name: kafka, kafka: {brokers: [%q], topic: %q, createTopics: {partitions: 3, replicationFactor: 1}}}]\n",
+		namespace,
+		k.Addr(),
+		namespace,
+	)
 	dir := t.TempDir()
 	b := startBridgeIn(t, dir, c.Kubeconfig(), config)
 	b.waitReady()

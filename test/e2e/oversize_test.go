@@ -47,12 +47,25 @@ func (o *oversize) topic(name string) string { return "oversize-" + name + "-" +
 
 func (o *oversize) config() string {
 	var text strings.Builder
-	fmt.Fprintf(&text, "watch: [{resources: [configmaps, secrets], namespaces: [%s]}]\nredact: [{resources: [configmaps], paths: [data.token]}]\nsinks:\n", o.namespace)
+	fmt.Fprintf(
+		&text,
+		"watch: [{resources: [configmaps, secrets], namespaces: [%s]}]\nredact: [{resources: [configmaps], paths: [data.token]}]\nsinks:\n",
+		o.namespace,
+	)
 	sink := func(name, keys, destination string) {
 		fmt.Fprintf(&text, "  - name: %s\n%s    %s\n", name, keys, destination)
 	}
 	stream := func(name, keys string) {
-		sink(name, keys, fmt.Sprintf("nats: {url: %q, subject: %q, stream: {name: %q, create: true}}", o.js.url(), name+".{resource}.{namespace}.{name}", name))
+		sink(
+			name,
+			keys,
+			fmt.Sprintf(
+				"nats: {url: %q, subject: %q, stream: {name: %q, create: true}}",
+				o.js.url(),
+				name+".{resource}.{namespace}.{name}",
+				name,
+			),
+		)
 	}
 	topic := func(name, keys, more string) {
 		sink(name, keys, fmt.Sprintf("kafka: {brokers: [%q], topic: %q%s}", o.kafka, o.topic(name), more))
@@ -61,7 +74,11 @@ func (o *oversize) config() string {
 	stream("n-metadata", "")
 	topic("k-metadata", "    content: structured\n", ", tombstones: true")
 	stream("n-claim", "    oversize: claimCheck\n    claimCheck: {bucket: claims, create: true, ttl: 1h}\n")
-	topic("k-claim", "    payload: change\n    content: structured\n    oversize: claimCheck\n    claimCheck: {bucket: claims, create: true, nats: {url: \""+o.js.url()+"\"}}\n", "")
+	topic(
+		"k-claim",
+		"    payload: change\n    content: structured\n    oversize: claimCheck\n    claimCheck: {bucket: claims, create: true, nats: {url: \""+o.js.url()+"\"}}\n",
+		"",
+	)
 	stream("n-letter", "    oversize: deadLetter\n    deadLetter: {file: {}}\n")
 	topic("k-letter", "    oversize: deadLetter\n    deadLetter: {file: {}}\n", "")
 	stream("n-gap", "    oversize: gap\n")
@@ -149,13 +166,18 @@ func (o *oversize) load(ctx context.Context, cs kubernetes.Interface, prefix str
 		for n := range 2000 {
 			values["key-"+itoa(n)] = string(o.hidden.forms[0])
 		}
-		_, err := cs.CoreV1().Secrets(o.namespace).Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: prefix}, StringData: values}, metav1.CreateOptions{})
+		_, err := cs.CoreV1().
+			Secrets(o.namespace).
+			Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: prefix}, StringData: values}, metav1.CreateOptions{})
 		return err
 	})
 	for n := range count {
 		group.Go(func() error {
 			api := cs.CoreV1().ConfigMaps(o.namespace)
-			cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%s-%d", prefix, n)}, Data: map[string]string{"token": string(o.hidden.forms[0])}}
+			cm := &corev1.ConfigMap{
+				ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%s-%d", prefix, n)},
+				Data:       map[string]string{"token": string(o.hidden.forms[0])},
+			}
 			if _, err := api.Create(ctx, cm, metav1.CreateOptions{}); err != nil {
 				return err
 			}
@@ -182,7 +204,10 @@ func (o *oversize) load(ctx context.Context, cs kubernetes.Interface, prefix str
 // command runs `bridge dead-letters`.
 func (o *oversize) command(args ...string) (out string, code int) {
 	o.t.Helper()
-	cmd := exec.CommandContext(o.t.Context(), bridgeBinary, append([]string{"dead-letters", args[0], "--config", filepath.Join(o.dir, "bridge.yaml")}, args[1:]...)...)
+	cmd := exec.CommandContext(
+		o.t.Context(),
+		bridgeBinary,
+		append([]string{"dead-letters", args[0], "--config", filepath.Join(o.dir, "bridge.yaml")}, args[1:]...)...)
 	text, err := cmd.CombinedOutput()
 	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 		code = exit.ExitCode()
@@ -228,7 +253,8 @@ func (o *oversize) claim(store jetstream.ObjectStore, r received) []byte {
 	name, ok := strings.CutPrefix(r.attributes["dataref"], "nats-object://claims/")
 	data, err := store.GetBytes(o.t.Context(), name)
 	sum := sha256.Sum256(data)
-	if !ok || err != nil || r.attributes["datadigest"] != "sha256:"+hex.EncodeToString(sum[:]) || r.attributes["datasize"] != itoa(len(data)) {
+	if !ok || err != nil || r.attributes["datadigest"] != "sha256:"+hex.EncodeToString(sum[:]) ||
+		r.attributes["datasize"] != itoa(len(data)) {
 		o.t.Errorf("%s: %v, %d bytes, %v", r.attributes["dataref"], err, len(data), r.attributes)
 	}
 	return data
@@ -269,7 +295,8 @@ func (o *oversize) reduced(sink string, truth []change, store jetstream.ObjectSt
 				if data.Object != nil {
 					data.Metadata = &data.Object.ObjectMeta
 				}
-				if err != nil || data.Metadata == nil || data.Metadata.Name != r.attributes["name"] || data.Data != nil || len(r.data) > 5000 {
+				if err != nil || data.Metadata == nil || data.Metadata.Name != r.attributes["name"] || data.Data != nil ||
+					len(r.data) > 5000 {
 					o.t.Errorf("%s: %v, %.300s", sink, err, r.data)
 				}
 			default:
@@ -296,7 +323,11 @@ func (o *oversize) gaps(sink string, truth []change, letters bool) map[string]bo
 			if r.attributes["type"] != "dev.deltabridge.gap" {
 				continue
 			}
-			if err := json.Unmarshal(r.data, &info); err != nil || info.Reason != "oversize" || info.Event == "" || (info.DeadLetter != "") != letters ||
+			if err := json.Unmarshal(
+				r.data,
+				&info,
+			); err != nil || info.Reason != "oversize" || info.Event == "" ||
+				(info.DeadLetter != "") != letters ||
 				!strings.Contains(info.Subject, o.namespace) {
 				o.t.Errorf("%s: %v, %s", sink, err, r.data)
 			}
@@ -318,11 +349,23 @@ func (o *oversize) gaps(sink string, truth []change, letters bool) map[string]bo
 func (o *oversize) resend(sink string, raise func()) {
 	o.t.Helper()
 	letters := o.letters(sink)
-	if out, code := o.command("resend", "--sink", sink, "--all"); code != 2 || strings.Count(out, "still rejected: ") != len(letters) || len(o.letters(sink)) != len(letters) {
+	if out, code := o.command(
+		"resend",
+		"--sink",
+		sink,
+		"--all",
+	); code != 2 || strings.Count(out, "still rejected: ") != len(letters) ||
+		len(o.letters(sink)) != len(letters) {
 		o.t.Errorf("%s: exit code %d\n%.2000s", sink, code, out)
 	}
 	raise()
-	if out, code := o.command("resend", "--sink", sink, "--all"); code != 0 || strings.Count(out, "re-sent\n") != len(letters) || len(o.letters(sink)) != 0 {
+	if out, code := o.command(
+		"resend",
+		"--sink",
+		sink,
+		"--all",
+	); code != 0 || strings.Count(out, "re-sent\n") != len(letters) ||
+		len(o.letters(sink)) != 0 {
 		o.t.Errorf("%s: exit code %d\n%.2000s", sink, code, out)
 	}
 	for _, partition := range o.read(sink) {
@@ -347,7 +390,15 @@ func TestOversize(t *testing.T) {
 	js.max = smallLimit
 	js.start()
 	cs := clientset(t, c)
-	o := &oversize{t: t, namespace: newNamespace(t, cs), js: js, kafka: k.Addr(), dir: t.TempDir(), reference: map[string][]byte{}, hidden: &hidden{t: t}}
+	o := &oversize{
+		t:         t,
+		namespace: newNamespace(t, cs),
+		js:        js,
+		kafka:     k.Addr(),
+		dir:       t.TempDir(),
+		reference: map[string][]byte{},
+		hidden:    &hidden{t: t},
+	}
 	o.hidden.value()
 	for name, limit := range map[string]int{"reference": largeLimit, "k-metadata": smallLimit, "k-claim": smallLimit, "k-letter": smallLimit, "k-gap": smallLimit} {
 		kafka.CreateTopic(t, k.Addr(), o.topic(name), 2, map[string]string{"max.message.bytes": itoa(limit)})
@@ -440,7 +491,13 @@ func (o *oversize) secrets(b *bridge) {
 			continue
 		}
 		secrets++
-		if out, code := o.command("show", "--sink", "n-letter", id); code != 0 || o.hidden.in([]byte(out)) || !strings.Contains(out, "hmac-sha256:") {
+		if out, code := o.command(
+			"show",
+			"--sink",
+			"n-letter",
+			id,
+		); code != 0 || o.hidden.in([]byte(out)) ||
+			!strings.Contains(out, "hmac-sha256:") {
 			o.t.Errorf("%d, %.1000s", code, out)
 		}
 	}

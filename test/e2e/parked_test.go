@@ -59,7 +59,12 @@ sinks:
 		t.Helper()
 		eventually(t, 60*time.Second, func() error {
 			for _, sink := range []string{"jetstream", "kafka"} {
-				if n := b.metric("deltabridge_parked_events", "sink="+sink); n < float64(len(versions)) { // more, if kill -9 repeats some
+				if n := b.metric(
+					"deltabridge_parked_events",
+					"sink="+sink,
+				); n < float64(
+					len(versions),
+				) { // more, if kill -9 repeats some
 					return fmt.Errorf("%s has %.0f of %d parked", sink, n, len(versions))
 				}
 			}
@@ -146,12 +151,20 @@ sinks: [{name: kafka, kafka: {brokers: [%q], topic: "%s{resource}"}}]
 	truth := configMapHistory(t, c, namespace)
 	eventually(t, 5*time.Second, func() error { return b.acknowledged("kafka", len(truth)) })
 	judge(t, "Kafka", truth, "configmaps/"+namespace+"/", readKafka(t, k.Addr(), prefix+"configmaps")...)
-	t.Logf("%d changes of others in the meantime, with a mean lag of %.1f ms", newCount-count, (newSum-sum)/float64(newCount-count)*1000)
+	t.Logf(
+		"%d changes of others in the meantime, with a mean lag of %.1f ms",
+		newCount-count,
+		(newSum-sum)/float64(newCount-count)*1000,
+	)
 
 	kafka.CreateTopic(t, k.Addr(), prefix+"widgets", 3, nil)
 	made := time.Now()
 	eventually(t, 60*time.Second, func() error {
-		if n := int(b.metric("deltabridge_events_acknowledged_total", "resource=widgets.parked.example.com")); n < len(objects) {
+		if n := int(
+			b.metric("deltabridge_events_acknowledged_total", "resource=widgets.parked.example.com"),
+		); n < len(
+			objects,
+		) {
 			return fmt.Errorf("%d of %d widgets arrived", n, len(objects))
 		}
 		return nil
@@ -162,13 +175,21 @@ sinks: [{name: kafka, kafka: {brokers: [%q], topic: "%s{resource}"}}]
 }
 
 // newKind installs a CustomResourceDefinition with some objects in a namespace, and gives their history.
-func newKind(t *testing.T, c *cluster.Cluster, of schema.GroupVersionResource, kind, namespace string, objects int) []change {
+func newKind(
+	t *testing.T,
+	c *cluster.Cluster,
+	of schema.GroupVersionResource,
+	kind, namespace string,
+	objects int,
+) []change {
 	t.Helper()
 	api, err := dynamic.NewForConfig(c.RESTConfig())
 	if err != nil {
 		t.Fatal(err)
 	}
-	definitions := api.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"})
+	definitions := api.Resource(
+		schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"},
+	)
 	if _, err := definitions.Create(t.Context(), definition(of, kind), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -189,7 +210,13 @@ func upToOthers(t *testing.T, b *bridge, changes int) int {
 	t.Helper()
 	eventually(t, 60*time.Second, func() error {
 		for _, sink := range []string{"jetstream", "kafka"} {
-			if n := b.metric("deltabridge_events_acknowledged_total", "sink="+sink, "resource=configmaps"); n < float64(changes) {
+			if n := b.metric(
+				"deltabridge_events_acknowledged_total",
+				"sink="+sink,
+				"resource=configmaps",
+			); n < float64(
+				changes,
+			) {
 				return fmt.Errorf("%s has %.0f of %d changes", sink, n, changes)
 			}
 		}

@@ -153,7 +153,13 @@ sinks:
 			if grown := b.residentBytes() - memory; grown > 128<<20 {
 				t.Errorf("memory grew by %d MB while the sink hung", grown>>20)
 			}
-			lost := b.metric("deltabridge_events_dropped_total", "sink=hung") + b.metric("deltabridge_events_merged_total", "sink=hung")
+			lost := b.metric(
+				"deltabridge_events_dropped_total",
+				"sink=hung",
+			) + b.metric(
+				"deltabridge_events_merged_total",
+				"sink=hung",
+			)
 			if (lost > 0) != (policy != "block") {
 				t.Errorf("%.0f events are counted as dropped or merged", lost)
 			}

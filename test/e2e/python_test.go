@@ -20,7 +20,9 @@ import (
 const pythonExamples = "../../examples/consumers/python"
 
 // noIndex is what pip says where it can't reach an index of packages.
-var noIndex = regexp.MustCompile(`NewConnectionError|ProxyError|ConnectTimeout|Failed to establish|Name or service not known|Temporary failure in name resolution|Network is unreachable`)
+var noIndex = regexp.MustCompile(
+	`NewConnectionError|ProxyError|ConnectTimeout|Failed to establish|Name or service not known|Temporary failure in name resolution|Network is unreachable`,
+)
 
 // pythonForExamples is a Python that has what the examples require, in .work/. The test is skipped where there is no Python, or
 // no way to its packages.
@@ -66,8 +68,18 @@ func pythonForExamples(t *testing.T) string {
 	if out, err := exec.Command(system, "-m", "venv", tmp).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	install := exec.Command(filepath.Join(tmp, "bin", "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--retries=1",
-		"--only-binary=:all:", "-r", filepath.Join(pythonExamples, "requirements.txt"))
+	install := exec.Command(
+		filepath.Join(tmp, "bin", "python"),
+		"-m",
+		"pip",
+		"install",
+		"--quiet",
+		"--disable-pip-version-check",
+		"--retries=1",
+		"--only-binary=:all:",
+		"-r",
+		filepath.Join(pythonExamples, "requirements.txt"),
+	)
 	if out, err := install.CombinedOutput(); noIndex.Match(out) {
 		t.Skipf("the Python examples need an index of packages: %s", out)
 	} else if err != nil {

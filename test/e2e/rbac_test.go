@@ -54,7 +54,11 @@ func withRights(t *testing.T, c *cluster.Cluster, config string, flags ...string
 	if err := os.WriteFile(file, fmt.Appendf(nil, "kubeconfig: %q\n%s", c.Kubeconfig(), config), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	out, errs, err := runBridge(t, append([]string{"rbac", "--config", file, "--namespace", account, "--service-account", account, "--name", account}, flags...)...)
+	out, errs, err := runBridge(
+		t,
+		append(
+			[]string{"rbac", "--config", file, "--namespace", account, "--service-account", account, "--name", account},
+			flags...)...)
 	if err != nil {
 		t.Fatalf("%v: %s", err, errs)
 	}
@@ -63,7 +67,9 @@ func withRights(t *testing.T, c *cluster.Cluster, config string, flags ...string
 	if _, err := cs.CoreV1().ServiceAccounts(account).Create(t.Context(), sa, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	token, err := cs.CoreV1().ServiceAccounts(account).CreateToken(t.Context(), account, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	token, err := cs.CoreV1().
+		ServiceAccounts(account).
+		CreateToken(t.Context(), account, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,7 +85,13 @@ func withRights(t *testing.T, c *cluster.Cluster, config string, flags ...string
 	}
 	user := userOf(t, kubeconfig)
 	for _, scope := range scopes {
-		attributes := authorizationv1.ResourceAttributes{Verb: scope.verb, Group: scope.group, Resource: scope.resource, Name: scope.name, Namespace: scope.namespace}
+		attributes := authorizationv1.ResourceAttributes{
+			Verb:      scope.verb,
+			Group:     scope.group,
+			Resource:  scope.resource,
+			Name:      scope.name,
+			Namespace: scope.namespace,
+		}
 		eventually(t, 20*time.Second, func() error {
 			allowed, err := may(t.Context(), user, attributes)
 			if err == nil && !allowed {
@@ -153,7 +165,10 @@ func apply(t *testing.T, c *cluster.Cluster, text string) (allowed []request) {
 				values, _, _ := unstructured.NestedStringSlice(rule, key)
 				return append(values, "")[0]
 			}
-			allowed = append(allowed, request{first("verbs"), first("apiGroups"), first("resources"), "", object.GetNamespace(), first("resourceNames")})
+			allowed = append(
+				allowed,
+				request{first("verbs"), first("apiGroups"), first("resources"), "", object.GetNamespace(), first("resourceNames")},
+			)
 		}
 	}
 }
@@ -196,7 +211,12 @@ func judgeRights(t *testing.T, c *cluster.Cluster, kubeconfig string, namespaces
 	for n, q := range questions {
 		group.Go(func() (err error) {
 			answers[n], err = may(ctx, user, authorizationv1.ResourceAttributes{
-				Verb: q.verb, Group: q.group, Resource: q.resource, Subresource: q.subresource, Namespace: q.namespace, Name: q.name,
+				Verb:        q.verb,
+				Group:       q.group,
+				Resource:    q.resource,
+				Subresource: q.subresource,
+				Namespace:   q.namespace,
+				Name:        q.name,
 			})
 			return err
 		})
@@ -215,7 +235,10 @@ func judgeRights(t *testing.T, c *cluster.Cluster, kubeconfig string, namespaces
 	}
 	t.Logf("%d questions, %d wrong answers", len(questions), wrong)
 	_, err = user.CoreV1().Secrets("").List(t.Context(), metav1.ListOptions{})
-	if secrets := want(request{"list", "", "secrets", "", "", ""}); apierrors.IsForbidden(err) == secrets || !secrets && err == nil {
+	if secrets := want(
+		request{"list", "", "secrets", "", "", ""},
+	); apierrors.IsForbidden(err) == secrets ||
+		!secrets && err == nil {
 		t.Errorf("Secrets are wanted: %t; they are listed with %v", secrets, err)
 	}
 }
@@ -256,7 +279,12 @@ func TestRights(t *testing.T) {
 	cs := clientset(t, c)
 	namespace, other := newNamespace(t, cs), newNamespace(t, cs)
 	sink := func(stream string) string {
-		return fmt.Sprintf("sinks: [{name: jetstream, nats: {url: %q, subject: \"%s.{resource}.{namespace}.{name}\", stream: {name: %s, create: true}}}]\n", js.url(), stream, stream)
+		return fmt.Sprintf(
+			"sinks: [{name: jetstream, nats: {url: %q, subject: \"%s.{resource}.{namespace}.{name}\", stream: {name: %s, create: true}}}]\n",
+			js.url(),
+			stream,
+			stream,
+		)
 	}
 	arrives := func(t *testing.T, kubeconfig, config, stream string) *bridge {
 		t.Helper()
@@ -281,8 +309,13 @@ func TestRights(t *testing.T) {
 		}
 		truth := configMapHistory(t, c, namespace)
 		eventually(t, 20*time.Second, func() error { return b.reached(truth) })
-		judge(t, stream, slices.DeleteFunc(truth, func(ch change) bool { return !strings.Contains(ch.subject, "/"+strings.ToLower(stream)) }),
-			"configmaps/"+namespace+"/"+strings.ToLower(stream), js.read(stream))
+		judge(
+			t,
+			stream,
+			slices.DeleteFunc(truth, func(ch change) bool { return !strings.Contains(ch.subject, "/"+strings.ToLower(stream)) }),
+			"configmaps/"+namespace+"/"+strings.ToLower(stream),
+			js.read(stream),
+		)
 		return b
 	}
 
@@ -295,11 +328,16 @@ func TestRights(t *testing.T) {
 		}
 		b.stop()
 		judgeRights(t, c, kubeconfig, []string{other}, func(q request) bool {
-			return basic(q, false) || reads(q) && (q.group == "" && q.resource == "configmaps" || q.group == "apps" && q.resource == "deployments")
+			return basic(q, false) ||
+				reads(q) && (q.group == "" && q.resource == "configmaps" || q.group == "apps" && q.resource == "deployments")
 		})
 	})
 	t.Run("namespaced", func(t *testing.T) {
-		config := fmt.Sprintf("watch: [{resources: [configmaps, deployments.apps, secrets], namespaces: [%s]}]\n%s", namespace, sink("NAMESPACED"))
+		config := fmt.Sprintf(
+			"watch: [{resources: [configmaps, deployments.apps, secrets], namespaces: [%s]}]\n%s",
+			namespace,
+			sink("NAMESPACED"),
+		)
 		kubeconfig := withRights(t, c, config)
 		b := arrives(t, kubeconfig, config, "NAMESPACED")
 		if strings.Contains(b.log.String(), "orbidden") {
@@ -307,7 +345,8 @@ func TestRights(t *testing.T) {
 		}
 		b.stop()
 		judgeRights(t, c, kubeconfig, []string{namespace, other}, func(q request) bool {
-			named := q.group == "" && (q.resource == "configmaps" || q.resource == "secrets") || q.group == "apps" && q.resource == "deployments"
+			named := q.group == "" && (q.resource == "configmaps" || q.resource == "secrets") ||
+				q.group == "apps" && q.resource == "deployments"
 			return basic(q, false) || reads(q) && named && q.namespace == namespace
 		})
 	})
@@ -320,11 +359,19 @@ func TestRights(t *testing.T) {
 			t.Fatal(err)
 		}
 		things := schema.GroupVersionResource{Group: "rights.example.com", Version: "v1", Resource: "things"}
-		definitions := api.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"})
+		definitions := api.Resource(
+			schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"},
+		)
 		if _, err := definitions.Create(t.Context(), definition(things, "Thing"), metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		thing := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "rights.example.com/v1", "kind": "Thing", "metadata": map[string]any{"name": "one"}}}
+		thing := &unstructured.Unstructured{
+			Object: map[string]any{
+				"apiVersion": "rights.example.com/v1",
+				"kind":       "Thing",
+				"metadata":   map[string]any{"name": "one"},
+			},
+		}
 		eventually(t, 20*time.Second, func() error {
 			_, err := api.Resource(things).Namespace("default").Create(t.Context(), thing, metav1.CreateOptions{})
 			return err
@@ -339,7 +386,8 @@ func TestRights(t *testing.T) {
 			t.Error("Secrets are not forbidden")
 		}
 		for line := range strings.Lines(b.log.String()) {
-			if strings.Contains(line, "orbidden") && !strings.Contains(line, "secrets is forbidden") && !strings.Contains(line, ".example.com") {
+			if strings.Contains(line, "orbidden") && !strings.Contains(line, "secrets is forbidden") &&
+				!strings.Contains(line, ".example.com") {
 				t.Error(line)
 			}
 		}
@@ -348,8 +396,11 @@ func TestRights(t *testing.T) {
 			switch {
 			case q.group == "":
 				// Not a part of the list: they can't be watched.
-				return basic(q, true) || reads(q) && !slices.Contains([]string{"secrets", "componentstatuses", "bindings"}, q.resource)
-			case q.group == "authentication.k8s.io", q.group == "authorization.k8s.io", strings.HasSuffix(q.group, ".example.com") && q.group != things.Group:
+				return basic(q, true) ||
+					reads(q) && !slices.Contains([]string{"secrets", "componentstatuses", "bindings"}, q.resource)
+			case q.group == "authentication.k8s.io",
+				q.group == "authorization.k8s.io",
+				strings.HasSuffix(q.group, ".example.com") && q.group != things.Group:
 				return basic(q, true)
 			default:
 				return basic(q, true) || readsAll(q)
@@ -360,13 +411,16 @@ func TestRights(t *testing.T) {
 		}
 	})
 	t.Run("discovered", func(t *testing.T) {
-		config := "watch: [{resources: [\"*.v1\", \"*.apps\", \"l*.coordination.k8s.io\"], exclude: [\"*sets.apps\", events]}]\n" + sink("DISCOVERED")
+		config := "watch: [{resources: [\"*.v1\", \"*.apps\", \"l*.coordination.k8s.io\"], exclude: [\"*sets.apps\", events]}]\n" + sink(
+			"DISCOVERED",
+		)
 		kubeconfig := withRights(t, c, config, "--discover")
 		arrives(t, kubeconfig, config, "DISCOVERED").stop()
 		judgeRights(t, c, kubeconfig, []string{other}, func(q request) bool {
 			switch {
 			case q.group == "":
-				return basic(q, true) || reads(q) && !slices.Contains([]string{"secrets", "componentstatuses", "bindings", "events"}, q.resource)
+				return basic(q, true) ||
+					reads(q) && !slices.Contains([]string{"secrets", "componentstatuses", "bindings", "events"}, q.resource)
 			case q.group == "apps":
 				return reads(q) && !strings.HasSuffix(q.resource, "sets")
 			case q.group == "coordination.k8s.io":

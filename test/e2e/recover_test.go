@@ -73,7 +73,13 @@ sinks: [{name: jetstream, nats: {url: %q, stream: {name: E2E, create: true, subj
 	b.stop()
 	events := js.read("E2E")
 	judgeFinal(t, "JetStream", truth, "configmaps/"+namespace+"/", events)
-	t.Logf("%d of %d revisions arrived, over %d restarts and %.0f re-lists", arrived(events), len(truth), restarts, b.relists)
+	t.Logf(
+		"%d of %d revisions arrived, over %d restarts and %.0f re-lists",
+		arrived(events),
+		len(truth),
+		restarts,
+		b.relists,
+	)
 	if b.relists == 0 {
 		t.Error("every watch could be continued: nothing was shown")
 	}
@@ -86,12 +92,17 @@ sinks: [{name: jetstream, nats: {url: %q, stream: {name: E2E, create: true, subj
 		for _, e := range events {
 			// The first that follows, a gap or a change, shows that the bridge is there again.
 			when, err := time.Parse(time.RFC3339Nano, e.attributes["time"])
-			if err == nil && when.After(at.Add(-time.Second)) && (e.attributes["type"] == "dev.deltabridge.gap" || when.After(at)) {
+			if err == nil && when.After(at.Add(-time.Second)) &&
+				(e.attributes["type"] == "dev.deltabridge.gap" || when.After(at)) {
 				late, found = when.Sub(at), true
 				break
 			}
 		}
-		t.Logf("restart %d: the bridge is %s behind the first list of an independent client", n+1, late.Round(time.Millisecond))
+		t.Logf(
+			"restart %d: the bridge is %s behind the first list of an independent client",
+			n+1,
+			late.Round(time.Millisecond),
+		)
 		if !found || late > limit {
 			t.Errorf("restart %d: it is there only after %s", n+1, late)
 		}

@@ -23,8 +23,13 @@ func TestRefusedEvents(t *testing.T) {
 	config := fmt.Sprintf("watch: [{resources: [configmaps], namespaces: [%s]}]\nsinks:\n", namespace)
 	letters := map[string]string{"gaps": "", "letters": "    deadLetter: {file: {}}\n"}
 	for sink, more := range letters {
-		config += fmt.Sprintf("  - name: %s\n%s    kafka: {brokers: [%q], topic: \"%s.{name}\", createTopics: {partitions: 1, replicationFactor: 1}}\n",
-			sink, more, k.Addr(), topic(sink))
+		config += fmt.Sprintf(
+			"  - name: %s\n%s    kafka: {brokers: [%q], topic: \"%s.{name}\", createTopics: {partitions: 1, replicationFactor: 1}}\n",
+			sink,
+			more,
+			k.Addr(),
+			topic(sink),
+		)
 	}
 	o := &oversize{t: t, dir: t.TempDir()} // for its commands
 	b := startBridgeIn(t, o.dir, c.Kubeconfig(), config)
@@ -67,7 +72,8 @@ func TestRefusedEvents(t *testing.T) {
 				delete(missing, r.resourceVersion())
 			case r.attributes["type"] == "dev.deltabridge.gap":
 				err := json.Unmarshal(r.data, &info)
-				if err != nil || info.Reason != "refused" || !strings.HasSuffix(info.Subject, impossible) || (info.DeadLetter != "") != (more != "") {
+				if err != nil || info.Reason != "refused" || !strings.HasSuffix(info.Subject, impossible) ||
+					(info.DeadLetter != "") != (more != "") {
 					t.Errorf("%s: %v, %s", sink, err, r.data)
 				}
 				if more != "" && kept[info.Event] == "" {

@@ -78,7 +78,11 @@ func withoutRepeats(t *testing.T, partitions [][]received, kills []time.Time, wi
 
 // withoutExcused removes repetitions, which are copies of an event with its id and its content, and fails the test for each that is
 // not excused. Places are those in the partition.
-func withoutExcused(t *testing.T, partitions [][]received, excused func(partition, first, again int) bool) [][]received {
+func withoutExcused(
+	t *testing.T,
+	partitions [][]received,
+	excused func(partition, first, again int) bool,
+) [][]received {
 	t.Helper()
 	repeats, wrong := 0, 0
 	var firsts [][]received
@@ -94,7 +98,14 @@ func withoutExcused(t *testing.T, partitions [][]received, excused func(partitio
 			}
 			if repeats++; !excused(n, first, at) {
 				if wrong++; wrong <= 5 {
-					t.Errorf("%s, made at %s and at %d of partition %d, was sent again, and is at %d", r.id(), r.attributes["time"], first, n, at)
+					t.Errorf(
+						"%s, made at %s and at %d of partition %d, was sent again, and is at %d",
+						r.id(),
+						r.attributes["time"],
+						first,
+						n,
+						at,
+					)
 				}
 			}
 		}

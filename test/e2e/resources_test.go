@@ -35,7 +35,9 @@ func TestCustomResourcesComeAndGo(t *testing.T) { // alone: it watches all names
 		t.Fatal(err)
 	}
 	gadgets := schema.GroupVersionResource{Group: "e2e.example.com", Version: "v1", Resource: "gadgets"}
-	definitions := api.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"})
+	definitions := api.Resource(
+		schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"},
+	)
 	if _, err := definitions.Create(t.Context(), definition(gadgets, "Gadget"), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -104,10 +106,16 @@ func definition(gvr schema.GroupVersionResource, kind string) *unstructured.Unst
 		"spec": map[string]any{
 			"group": gvr.Group, "scope": "Namespaced",
 			"names": map[string]any{"plural": gvr.Resource, "singular": singular, "kind": kind, "listKind": kind + "List"},
-			"versions": []any{map[string]any{
-				"name": gvr.Version, "served": true, "storage": true,
-				"schema": map[string]any{"openAPIV3Schema": map[string]any{"type": "object", "x-kubernetes-preserve-unknown-fields": true}},
-			}},
+			"versions": []any{
+				map[string]any{
+					"name":    gvr.Version,
+					"served":  true,
+					"storage": true,
+					"schema": map[string]any{
+						"openAPIV3Schema": map[string]any{"type": "object", "x-kubernetes-preserve-unknown-fields": true},
+					},
+				},
+			},
 		},
 	}}
 }
@@ -145,7 +153,10 @@ func TestForbiddenResourcesHarmNoOther(t *testing.T) { // alone: it watches all 
 	if n := b.metric("deltabridge_informer_errors_total", "resource=secrets"); n == 0 {
 		t.Error("forbidden requests are not counted")
 	}
-	if n := strings.Count(b.log.String(), "level=WARN msg=\"request failed, trying again with back-off\" resource=secrets"); n != 1 {
+	if n := strings.Count(
+		b.log.String(),
+		"level=WARN msg=\"request failed, trying again with back-off\" resource=secrets",
+	); n != 1 {
 		t.Errorf("the forbidden resource was reported %d times", n)
 	}
 	b.stop()
@@ -156,7 +167,8 @@ watch: [{resources: [configmaps, secrets]}]
 sinks: [{name: jetstream, nats: {url: %q, stream: {name: E2E, create: true, subjects: ["k8s.>"]}}}]
 `, js.url()))
 	eventually(t, 20*time.Second, func() error {
-		if err := named.ready(); err == nil || !strings.Contains(err.Error(), "secrets is forbidden") || strings.Contains(err.Error(), "configmaps") {
+		if err := named.ready(); err == nil || !strings.Contains(err.Error(), "secrets is forbidden") ||
+			strings.Contains(err.Error(), "configmaps") {
 			return fmt.Errorf("readyz should say that secrets alone are forbidden, says %v", err)
 		}
 		return nil
@@ -220,7 +232,10 @@ sinks:
 	var got []string
 	for _, r := range js.read("E2E") {
 		if r.object() {
-			got = append(got, strings.Join([]string{r.attributes["operation"], r.attributes["leftfilter"], r.resourceVersion()}, " "))
+			got = append(
+				got,
+				strings.Join([]string{r.attributes["operation"], r.attributes["leftfilter"], r.resourceVersion()}, " "),
+			)
 			if left := strings.Contains(r.id(), ".left"); left != (r.attributes["leftfilter"] == "true") {
 				t.Errorf("id %s", r.id())
 			}
@@ -241,7 +256,9 @@ func TestAResourceThatGoesWhileTheBridgeIsDown(t *testing.T) { // alone: it watc
 		t.Fatal(err)
 	}
 	gizmos := schema.GroupVersionResource{Group: "down.example.com", Version: "v1", Resource: "gizmos"}
-	definitions := api.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"})
+	definitions := api.Resource(
+		schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"},
+	)
 	if _, err := definitions.Create(t.Context(), definition(gizmos, "Gizmo"), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}

@@ -47,8 +47,13 @@ func rolledOut(t *testing.T, cs kubernetes.Interface, namespace, name string) {
 
 func makeReady(ctx context.Context, cs kubernetes.Interface, pod *corev1.Pod) error {
 	now := time.Now().UTC().Format(time.RFC3339)
-	status := fmt.Sprintf(`{"status":{"phase":"Running","conditions":[{"type":"Ready","status":"True","lastProbeTime":null,"lastTransitionTime":%q}]}}`, now)
-	_, err := cs.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType, []byte(status), metav1.PatchOptions{}, "status")
+	status := fmt.Sprintf(
+		`{"status":{"phase":"Running","conditions":[{"type":"Ready","status":"True","lastProbeTime":null,"lastTransitionTime":%q}]}}`,
+		now,
+	)
+	_, err := cs.CoreV1().
+		Pods(pod.Namespace).
+		Patch(ctx, pod.Name, types.StrategicMergePatchType, []byte(status), metav1.PatchOptions{}, "status")
 	return err
 }
 
@@ -78,7 +83,9 @@ func readRolloutAlong(t *testing.T, c *cluster.Cluster) {
 	if _, err := cs.CoreV1().Services(namespace).Create(t.Context(), service, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := cs.AppsV1().Deployments(namespace).Create(t.Context(), deployment("web", 2), metav1.CreateOptions{}); err != nil {
+	if _, err := cs.AppsV1().
+		Deployments(namespace).
+		Create(t.Context(), deployment("web", 2), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	rolledOut(t, cs, namespace, "web")
@@ -94,7 +101,9 @@ sinks:
 `, namespace, js.url(), js.url()))
 	b.waitReady()
 	const image = `{"spec":{"template":{"spec":{"containers":[{"name":"web","image":"web:2"}]}}}}`
-	if _, err := cs.AppsV1().Deployments(namespace).Patch(t.Context(), "web", types.StrategicMergePatchType, []byte(image), metav1.PatchOptions{FieldManager: "ci"}); err != nil {
+	if _, err := cs.AppsV1().
+		Deployments(namespace).
+		Patch(t.Context(), "web", types.StrategicMergePatchType, []byte(image), metav1.PatchOptions{FieldManager: "ci"}); err != nil {
 		t.Fatal(err)
 	}
 	rolledOut(t, cs, namespace, "web")
@@ -123,7 +132,8 @@ sinks:
 		if events[n].attributes["initiallist"] == "" {
 			line := change.Operation + " " + events[n].attributes["kind"]
 			if paths := slices.DeleteFunc(change.ChangedPaths, func(path string) bool {
-				return strings.HasPrefix(path, "/status") || strings.HasPrefix(path, "/metadata/annotations") || path == "/metadata/generation"
+				return strings.HasPrefix(path, "/status") || strings.HasPrefix(path, "/metadata/annotations") ||
+					path == "/metadata/generation"
 			}); len(paths) > 0 {
 				line += " " + strings.Join(paths, " ")
 			}

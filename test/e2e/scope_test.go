@@ -60,8 +60,11 @@ func TestAChangedWatch(t *testing.T) {
 	cs := clientset(t, c)
 	a, b := newNamespace(t, cs), newNamespace(t, cs)
 	config := func(entries string) string {
-		return fmt.Sprintf("\nwatch:\n%s\nsinks: [{name: s, nats: {url: %q, stream: {name: E2E, create: true, subjects: [\"k8s.>\"]}}}]\n",
-			strings.NewReplacer("A", a, "B", b).Replace(entries), js.url())
+		return fmt.Sprintf(
+			"\nwatch:\n%s\nsinks: [{name: s, nats: {url: %q, stream: {name: E2E, create: true, subjects: [\"k8s.>\"]}}}]\n",
+			strings.NewReplacer("A", a, "B", b).Replace(entries),
+			js.url(),
+		)
 	}
 	for _, namespace := range []string{a, b} {
 		for _, name := range []string{"stays", "goes", "goes-later"} {

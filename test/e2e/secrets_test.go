@@ -132,12 +132,25 @@ func (h *hidden) rows(folder string) {
 func (h *hidden) write(cs kubernetes.Interface, namespace, name string) {
 	h.t.Helper()
 	v := h.value()
-	applied, err := json.Marshal(map[string]any{"data": map[string]string{"a": base64.StdEncoding.EncodeToString([]byte(v))}, "stringData": map[string]string{"b": v}})
+	applied, err := json.Marshal(
+		map[string]any{
+			"data":       map[string]string{"a": base64.StdEncoding.EncodeToString([]byte(v))},
+			"stringData": map[string]string{"b": v},
+		},
+	)
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	meta := metav1.ObjectMeta{Name: name, Labels: map[string]string{"on": "yes"}, Annotations: map[string]string{corev1.LastAppliedConfigAnnotation: string(applied)}}
-	secret := &corev1.Secret{ObjectMeta: meta, Data: map[string][]byte{"a": []byte(v), "number": []byte("4711")}, StringData: map[string]string{"b": "\"" + h.value() + "\n\u00fc"}}
+	meta := metav1.ObjectMeta{
+		Name:        name,
+		Labels:      map[string]string{"on": "yes"},
+		Annotations: map[string]string{corev1.LastAppliedConfigAnnotation: string(applied)},
+	}
+	secret := &corev1.Secret{
+		ObjectMeta: meta,
+		Data:       map[string][]byte{"a": []byte(v), "number": []byte("4711")},
+		StringData: map[string]string{"b": "\"" + h.value() + "\n\u00fc"},
+	}
 	secrets := cs.CoreV1().Secrets(namespace)
 	if _, err = secrets.Create(h.t.Context(), secret, metav1.CreateOptions{}); apierrors.IsAlreadyExists(err) {
 		_, err = secrets.Update(h.t.Context(), secret, metav1.UpdateOptions{})
@@ -168,7 +181,9 @@ func handedOver(t *testing.T, b *bridge, cs kubernetes.Interface, namespace stri
 		t.Fatal(err)
 	}
 	// A change that follows brings the informer past all that counts.
-	if _, err := cs.CoreV1().Secrets(namespace).Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{GenerateName: "mark-"}}, metav1.CreateOptions{}); err != nil {
+	if _, err := cs.CoreV1().
+		Secrets(namespace).
+		Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{GenerateName: "mark-"}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, time.Minute, func() error {
@@ -279,10 +294,24 @@ func TestSecretsPlainForOneSink(t *testing.T) {
 	cs := clientset(t, c)
 	namespace, dir := newNamespace(t, cs), t.TempDir()
 	sink := func(name, more string) string {
-		return fmt.Sprintf("  - name: %[1]s\n    filters: [{when: \"object.metadata.?labels.?on.orValue('yes') == 'yes'\"}]\n    nats: {url: %[2]q, subject: \"%[1]s.{resource}.{namespace}.{name}\", stream: {name: %[1]s, create: true, subjects: [\"%[1]s.>\"]}}\n%[3]s", name, js.url(), more)
+		return fmt.Sprintf(
+			"  - name: %[1]s\n    filters: [{when: \"object.metadata.?labels.?on.orValue('yes') == 'yes'\"}]\n    nats: {url: %[2]q, subject: \"%[1]s.{resource}.{namespace}.{name}\", stream: {name: %[1]s, create: true, subjects: [\"%[1]s.>\"]}}\n%[3]s",
+			name,
+			js.url(),
+			more,
+		)
 	}
-	config := fmt.Sprintf("\nwatch: [{resources: [secrets, configmaps], namespaces: [%s]}]\nredact: [{paths: [data.token]}]\nsinks:\n", namespace) +
-		sink("hidden", "") + sink("plain", "    secrets: plain\n")
+	config := fmt.Sprintf(
+		"\nwatch: [{resources: [secrets, configmaps], namespaces: [%s]}]\nredact: [{paths: [data.token]}]\nsinks:\n",
+		namespace,
+	) +
+		sink(
+			"hidden",
+			"",
+		) + sink(
+		"plain",
+		"    secrets: plain\n",
+	)
 	h := &hidden{t: t}
 	for n := range 3 {
 		h.write(cs, namespace, "s-"+itoa(n))
@@ -294,7 +323,9 @@ func TestSecretsPlainForOneSink(t *testing.T) {
 	b.waitReady()
 	// The last state that passed comes from the checkpoint.
 	patch := []byte(`{"metadata":{"labels":{"on":"no"}}}`)
-	if _, err := cs.CoreV1().Secrets(namespace).Patch(t.Context(), "s-0", "application/merge-patch+json", patch, metav1.PatchOptions{}); err != nil {
+	if _, err := cs.CoreV1().
+		Secrets(namespace).
+		Patch(t.Context(), "s-0", "application/merge-patch+json", patch, metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	handedOver(t, b, cs, namespace)

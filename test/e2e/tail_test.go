@@ -53,7 +53,11 @@ func idsOf(partitions ...[]received) (ids []string) {
 }
 
 // onTerminal runs the bridge in a terminal, and collects what it shows.
-func onTerminal(t *testing.T, columns uint16, args ...string) (cmd *exec.Cmd, terminal *os.File, screen *logBuffer, ended chan error) {
+func onTerminal(
+	t *testing.T,
+	columns uint16,
+	args ...string,
+) (cmd *exec.Cmd, terminal *os.File, screen *logBuffer, ended chan error) {
 	t.Helper()
 	cmd = exec.Command(bridgeBinary, args...)
 	cmd.Env = append(os.Environ(), "TERM=xterm", "NO_COLOR=")
@@ -99,7 +103,10 @@ func TestTail(t *testing.T) { // alone: it looks at all consumer groups of the b
 	file := filepath.Join(dir, "bridge.yaml")
 	put := func(name, color string, create bool) {
 		t.Helper()
-		cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"color": color}}, Data: map[string]string{"color": color}}
+		cm := &corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"color": color}},
+			Data:       map[string]string{"color": color},
+		}
 		var err error
 		if create {
 			_, err = cs.CoreV1().ConfigMaps(namespace).Create(t.Context(), cm, metav1.CreateOptions{FieldManager: "painter"})
@@ -112,7 +119,18 @@ func TestTail(t *testing.T) { // alone: it looks at all consumer groups of the b
 	}
 
 	_, terminal, toStream, streamEnded := onTerminal(t, 80, "tail", "-c", file, "--sink", "jetstream", "--diff")
-	_, _, toTopic, topicEnded := onTerminal(t, 120, "tail", "--kafka", k.Addr(), "--topic", topic, "--follow", "-n", namespace)
+	_, _, toTopic, topicEnded := onTerminal(
+		t,
+		120,
+		"tail",
+		"--kafka",
+		k.Addr(),
+		"--topic",
+		topic,
+		"--follow",
+		"-n",
+		namespace,
+	)
 	shows(t, toStream, `\x1b\[36mSYNCED   configmaps `)
 	shows(t, toTopic, `\x1b\[36mSYNCED   configmaps `)
 	for n := range 20 {
@@ -120,7 +138,11 @@ func TestTail(t *testing.T) { // alone: it looks at all consumer groups of the b
 	}
 	put("cm-7", "green", false)
 	shows(t, toStream, `\x1b\[32madded\x1b\[0m    configmaps +`+namespace+`/cm-19 +\d+ +painter\r\n`)
-	shows(t, toStream, `\x1b\[33mupdated\x1b\[0m  configmaps +`+namespace+`/cm-7 +\d+ +painter\r\n( +.*\r\n)* +\x1b\[31m- /data/color: "red"\x1b\[0m\r\n +\x1b\[32m\+ /data/color: "green"\x1b\[0m\r\n`)
+	shows(
+		t,
+		toStream,
+		`\x1b\[33mupdated\x1b\[0m  configmaps +`+namespace+`/cm-7 +\d+ +painter\r\n( +.*\r\n)* +\x1b\[31m- /data/color: "red"\x1b\[0m\r\n +\x1b\[32m\+ /data/color: "green"\x1b\[0m\r\n`,
+	)
 	shows(t, toTopic, `updated\x1b\[0m  configmaps +`+namespace+`/cm-7 +\d+ +painter\r\n`)
 	if err := pty.Setsize(terminal, &pty.Winsize{Rows: 24, Cols: 46}); err != nil {
 		t.Fatal(err)
@@ -184,7 +206,9 @@ func TestTail(t *testing.T) { // alone: it looks at all consumer groups of the b
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("the topic (-independent +tail):\n%s", diff)
 	}
-	if n := len(tailed(t, "--nats", js.url(), "--stream", "E2E", "-l", "color=green", "--resource", "configmaps")); n != 1+1 { // with the synced event
+	if n := len(
+		tailed(t, "--nats", js.url(), "--stream", "E2E", "-l", "color=green", "--resource", "configmaps"),
+	); n != 1+1 { // with the synced event
 		t.Errorf("%d are green", n)
 	}
 	for want, args := range map[string][]string{

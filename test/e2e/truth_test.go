@@ -37,14 +37,21 @@ func history(t *testing.T, c *cluster.Cluster, path, resource, namespace string)
 	if !ok {
 		t.Fatalf("%s is not of newNamespace", namespace)
 	}
-	revisions, err := c.History(t.Context(), "/registry/"+path+"/"+namespace+"/", since.(int64)) //nolint:forcetypeassert // newNamespace stores it
+	revisions, err := c.History(
+		t.Context(),
+		"/registry/"+path+"/"+namespace+"/",
+		since.(int64),
+	) //nolint:forcetypeassert // newNamespace stores it
 	if err != nil {
 		t.Fatal(err)
 	}
 	var changes []change
 	for _, r := range revisions {
 		name := r.Key[strings.LastIndex(r.Key, "/")+1:]
-		changes = append(changes, change{resource + "/" + namespace + "/" + name, strconv.FormatInt(r.ModRevision, 10), r.Deleted})
+		changes = append(
+			changes,
+			change{resource + "/" + namespace + "/" + name, strconv.FormatInt(r.ModRevision, 10), r.Deleted},
+		)
 	}
 	return changes
 }
@@ -95,7 +102,14 @@ func judge(t *testing.T, broker string, truth []change, prefix string, partition
 		}
 	}
 	if len(wrong) > 0 {
-		t.Errorf("%s: %d of %d revisions are missing; %d findings:\n%s", broker, missing, len(want), len(wrong), strings.Join(wrong[:min(len(wrong), 20)], "\n"))
+		t.Errorf(
+			"%s: %d of %d revisions are missing; %d findings:\n%s",
+			broker,
+			missing,
+			len(want),
+			len(wrong),
+			strings.Join(wrong[:min(len(wrong), 20)], "\n"),
+		)
 	}
 	t.Logf("%s: %d revisions in etcd, %d arrived", broker, len(want), len(want)-missing)
 }
@@ -124,11 +138,25 @@ func judgeFinal(t *testing.T, broker string, truth []change, prefix string, part
 			unseen++
 		default:
 			if missing++; missing <= 5 {
-				t.Errorf("%s: %s ended at %s (deleted: %t), the broker has %q %s", broker, subject, c.rv, c.deleted, r.attributes["operation"], r.resourceVersion())
+				t.Errorf(
+					"%s: %s ended at %s (deleted: %t), the broker has %q %s",
+					broker,
+					subject,
+					c.rv,
+					c.deleted,
+					r.attributes["operation"],
+					r.resourceVersion(),
+				)
 			}
 		}
 	}
-	t.Logf("%s: %d objects in etcd's history, the ends of %d are missing; %d lived and died within an announced gap", broker, len(final), missing, unseen)
+	t.Logf(
+		"%s: %d objects in etcd's history, the ends of %d are missing; %d lived and died within an announced gap",
+		broker,
+		len(final),
+		missing,
+		unseen,
+	)
 }
 
 // gap is what a gap event announced.

@@ -51,7 +51,9 @@ sinks: [{name: kafka, kafka: {brokers: [%q], topic: %q, createTopics: {partition
 			}
 			upTo(t, b, c, namespace)
 			b.stop()
-			if err := cs.CoreV1().ConfigMaps(namespace).Delete(t.Context(), fmt.Sprintf("c-%d", objects), metav1.DeleteOptions{}); err != nil {
+			if err := cs.CoreV1().
+				ConfigMaps(namespace).
+				Delete(t.Context(), fmt.Sprintf("c-%d", objects), metav1.DeleteOptions{}); err != nil {
 				t.Fatal(err)
 			}
 			held := recordsOf(t, k, topic)
@@ -137,13 +139,21 @@ func checkpointOfAnotherCluster(t *testing.T, file, namespace string) {
 	if err := store.BeginCluster("11111111-2222-3333-4444-555555555555"); err != nil {
 		t.Fatal(err)
 	}
-	ghost, err := object.New(fmt.Appendf(nil, `{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"ghost","namespace":%q,"uid":"u-1","resourceVersion":"5"}}`, namespace))
+	ghost, err := object.New(
+		fmt.Appendf(
+			nil,
+			`{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"ghost","namespace":%q,"uid":"u-1","resourceVersion":"5"}}`,
+			namespace,
+		),
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
 	err = store.Commit([]ledger.Update{{State: ledger.State{Source: ledger.Source{
-			Name: "configmaps in " + namespace, Resource: schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}, Namespace: namespace,
-		}, ResourceVersion: "5", Sinks: map[string]string{"kafka": "5"}}, Upserts: []*object.Object{ghost}}}, map[string]string{"kafka": "null"})
+		Name:      "configmaps in " + namespace,
+		Resource:  schema.GroupVersionResource{Version: "v1", Resource: "configmaps"},
+		Namespace: namespace,
+	}, ResourceVersion: "5", Sinks: map[string]string{"kafka": "5"}}, Upserts: []*object.Object{ghost}}}, map[string]string{"kafka": "null"})
 	if err != nil {
 		t.Fatal(err)
 	}

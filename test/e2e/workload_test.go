@@ -32,7 +32,9 @@ func clientset(t *testing.T, c *cluster.Cluster) kubernetes.Interface {
 // newNamespace makes a namespace that no other test uses.
 func newNamespace(t *testing.T, cs kubernetes.Interface) string {
 	t.Helper()
-	ns, err := cs.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "t-"}}, metav1.CreateOptions{})
+	ns, err := cs.CoreV1().
+		Namespaces().
+		Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "t-"}}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,9 +62,18 @@ func oneLife(ctx context.Context, cs kubernetes.Interface, namespace, name strin
 }
 
 // oneLifeOf is oneLife of an object of a size in bytes.
-func oneLifeOf(ctx context.Context, cs kubernetes.Interface, namespace, name string, size, updates int, deleted bool) error {
+func oneLifeOf(
+	ctx context.Context,
+	cs kubernetes.Interface,
+	namespace, name string,
+	size, updates int,
+	deleted bool,
+) error {
 	api := cs.CoreV1().ConfigMaps(namespace)
-	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: map[string]string{"payload": strings.Repeat("x", size)}}
+	cm := &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Data:       map[string]string{"payload": strings.Repeat("x", size)},
+	}
 	err := persist(ctx, func() error {
 		_, err := api.Create(ctx, cm, metav1.CreateOptions{})
 		if apierrors.IsAlreadyExists(err) { // an earlier attempt was written although it was not answered
@@ -94,7 +105,10 @@ func persist(ctx context.Context, operation func() error) error {
 	for {
 		err := operation()
 		switch apierrors.ReasonForError(err) {
-		case metav1.StatusReasonNotFound, metav1.StatusReasonAlreadyExists, metav1.StatusReasonConflict, metav1.StatusReasonInvalid,
+		case metav1.StatusReasonNotFound,
+			metav1.StatusReasonAlreadyExists,
+			metav1.StatusReasonConflict,
+			metav1.StatusReasonInvalid,
 			metav1.StatusReasonBadRequest:
 			return err
 		}

@@ -45,7 +45,15 @@ func (b *Broker) prepare(ctx context.Context) error {
 	text, err := os.ReadFile(portsFile)
 	formatted := err == nil
 	if formatted {
-		if _, err := fmt.Sscan(string(text), &b.ports.plain, &b.ports.sasl, &b.ports.tls, &b.ports.mutual, &b.ports.saslTLS, &b.ports.controller); err != nil {
+		if _, err := fmt.Sscan(
+			string(text),
+			&b.ports.plain,
+			&b.ports.sasl,
+			&b.ports.tls,
+			&b.ports.mutual,
+			&b.ports.saslTLS,
+			&b.ports.controller,
+		); err != nil {
 			return fmt.Errorf("reading %s: %w", portsFile, err)
 		}
 	} else if b.ports, err = listenerPorts(); err != nil {
@@ -69,8 +77,19 @@ func (b *Broker) prepare(ctx context.Context) error {
 		return err
 	}
 	// Last, for it says that the folder is complete.
-	return os.WriteFile(portsFile,
-		fmt.Appendln(nil, b.ports.plain, b.ports.sasl, b.ports.tls, b.ports.mutual, b.ports.saslTLS, b.ports.controller), 0o644)
+	return os.WriteFile(
+		portsFile,
+		fmt.Appendln(
+			nil,
+			b.ports.plain,
+			b.ports.sasl,
+			b.ports.tls,
+			b.ports.mutual,
+			b.ports.saslTLS,
+			b.ports.controller,
+		),
+		0o644,
+	)
 }
 
 func (b *Broker) writeFiles() error {
@@ -99,7 +118,15 @@ func (b *Broker) serverProperties(keyStore string) []string {
 	jaas := func(mechanism, module string) []string {
 		var lines []string
 		for _, listener := range []string{"sasl_plaintext", "sasl_ssl"} {
-			lines = append(lines, fmt.Sprintf("listener.name.%s.%s.sasl.jaas.config=org.apache.kafka.common.security.%s;", listener, mechanism, module))
+			lines = append(
+				lines,
+				fmt.Sprintf(
+					"listener.name.%s.%s.sasl.jaas.config=org.apache.kafka.common.security.%s;",
+					listener,
+					mechanism,
+					module,
+				),
+			)
 		}
 		return lines
 	}

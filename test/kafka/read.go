@@ -42,7 +42,11 @@ func CreateTopic(t testing.TB, addr, topic string, partitions int, configs map[s
 func SetTopicConfig(t testing.TB, addr, topic, name, value string) {
 	t.Helper()
 	admin, ctx := adminClient(t, addr)
-	changed, err := admin.AlterTopicConfigs(ctx, []kadm.AlterConfig{{Op: kadm.SetConfig, Name: name, Value: &value}}, topic)
+	changed, err := admin.AlterTopicConfigs(
+		ctx,
+		[]kadm.AlterConfig{{Op: kadm.SetConfig, Name: name, Value: &value}},
+		topic,
+	)
 	if err == nil {
 		_, err = changed.On(topic, func(r *kadm.AlterConfigsResponse) error { return r.Err })
 	}

@@ -83,7 +83,11 @@ type Record struct {
 func (r *Record) note(verb string, obj any, edit func(*Change)) {
 	c := Change{Verb: verb}
 	if o, ok := obj.(*object.Object); ok {
-		c.Namespace, c.Name, c.UID, c.RV, c.Unseen, c.Raw = o.Namespace, o.Name, string(o.UID), o.ResourceVersion, o.FinalStateUnknown, string(o.Raw)
+		c.Namespace, c.Name, c.UID, c.RV, c.Unseen, c.Raw = o.Namespace, o.Name, string(
+			o.UID,
+		), o.ResourceVersion, o.FinalStateUnknown, string(
+			o.Raw,
+		)
 	}
 	if edit != nil {
 		edit(&c)

@@ -88,7 +88,10 @@ func (r *release) index(images []platformImage) (v1.ImageIndex, error) {
 		}
 		// Container runtimes skip platforms that they do not know, so they never try to run an SBOM.
 		unknown := &v1.Platform{OS: "unknown", Architecture: "unknown"}
-		sboms = append(sboms, mutate.IndexAddendum{Add: sbom, Descriptor: v1.Descriptor{Platform: unknown, ArtifactType: sbomType}})
+		sboms = append(
+			sboms,
+			mutate.IndexAddendum{Add: sbom, Descriptor: v1.Descriptor{Platform: unknown, ArtifactType: sbomType}},
+		)
 	}
 	index = mutate.AppendManifests(index, sboms...)
 	return mutate.Annotations(index, r.about()).(v1.ImageIndex), nil
@@ -108,7 +111,10 @@ func (r *release) artifact(of platformImage) (v1.Image, error) {
 	if err != nil {
 		return nil, err
 	}
-	artifact, err := mutate.AppendLayers(mutate.MediaType(empty.Image, types.OCIManifestSchema1), static.NewLayer(of.sbom, sbomType))
+	artifact, err := mutate.AppendLayers(
+		mutate.MediaType(empty.Image, types.OCIManifestSchema1),
+		static.NewLayer(of.sbom, sbomType),
+	)
 	if err != nil {
 		return nil, err
 	}

@@ -76,7 +76,8 @@ func TestImage(t *testing.T) {
 		t.Fatal(err)
 	}
 	list, err := outer.IndexManifest()
-	if err != nil || len(list.Manifests) != 1 || list.Manifests[0].Annotations["org.opencontainers.image.ref.name"] != testVersion {
+	if err != nil || len(list.Manifests) != 1 ||
+		list.Manifests[0].Annotations["org.opencontainers.image.ref.name"] != testVersion {
 		t.Fatalf("layout: %+v, %v", list, err)
 	}
 	index, err := outer.ImageIndex(list.Manifests[0].Digest)
@@ -125,7 +126,9 @@ func checkPush(t *testing.T, index v1.ImageIndex, manifest *v1.IndexManifest) {
 	if err := validate.Index(index); err != nil { // sizes and digests
 		t.Error(err)
 	}
-	server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0)), registry.WithReferrersSupport(true)))
+	server := httptest.NewServer(
+		registry.New(registry.Logger(log.New(io.Discard, "", 0)), registry.WithReferrersSupport(true)),
+	)
 	defer server.Close()
 	ref, err := name.NewTag(strings.TrimPrefix(server.URL, "http://") + "/deltabridge:test")
 	if err != nil {
@@ -149,7 +152,8 @@ func checkPush(t *testing.T, index v1.ImageIndex, manifest *v1.IndexManifest) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if list, err := referrers.IndexManifest(); err != nil || len(list.Manifests) != 1 || list.Manifests[0].ArtifactType != sbomType {
+		if list, err := referrers.IndexManifest(); err != nil || len(list.Manifests) != 1 ||
+			list.Manifests[0].ArtifactType != sbomType {
 			t.Errorf("SBOM of %s: %+v, %v", m.Platform, list, err)
 		}
 	}
@@ -167,12 +171,16 @@ func checkImage(t *testing.T, image v1.Image, arch string) {
 		t.Fatal(err)
 	}
 	checkAbout(t, "labels", config.Config.Labels)
-	if config.Architecture != arch || config.OS != "linux" || config.Config.User != "65532:65532" || config.Created.Year() != 2026 {
+	if config.Architecture != arch || config.OS != "linux" || config.Config.User != "65532:65532" ||
+		config.Created.Year() != 2026 {
 		t.Errorf("config %+v", config)
 	}
 	root := unpack(t, image)
 	checkProgram(t, filepath.Join(root, program), arch)
-	if pem, err := os.ReadFile(filepath.Join(root, certificates)); err != nil || bytes.Count(pem, []byte("BEGIN CERTIFICATE")) < 100 {
+	if pem, err := os.ReadFile(
+		filepath.Join(root, certificates),
+	); err != nil ||
+		bytes.Count(pem, []byte("BEGIN CERTIFICATE")) < 100 {
 		t.Errorf("certificates: %v, %d bytes", err, len(pem))
 	}
 	for _, name := range []string{"deltabridge/LICENSE", "std/LICENSE", "k8s.io/client-go/LICENSE", "github.com/nats-io/nats.go/LICENSE"} {

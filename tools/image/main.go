@@ -94,7 +94,10 @@ func (r *release) build(ctx context.Context, out string) error {
 	if err != nil {
 		return err
 	}
-	return path.AppendIndex(index, layout.WithAnnotations(map[string]string{"org.opencontainers.image.ref.name": r.version}))
+	return path.AppendIndex(
+		index,
+		layout.WithAnnotations(map[string]string{"org.opencontainers.image.ref.name": r.version}),
+	)
 }
 
 // about returns the labels and annotations of images, with their names in the OCI image specification.

@@ -19,7 +19,8 @@ func TestNotAllowed(t *testing.T) {
 		{Path: "example.com/good", Licenses: []string{"MIT", "Apache-2.0"}},
 		{Path: "example.com/bad", Version: "v1.0.0", Licenses: []string{"AGPL-3.0", "MIT"}},
 	})
-	if err == nil || !strings.Contains(err.Error(), "example.com/bad v1.0.0: license AGPL-3.0 is not allowed") || strings.Contains(err.Error(), "good") {
+	if err == nil || !strings.Contains(err.Error(), "example.com/bad v1.0.0: license AGPL-3.0 is not allowed") ||
+		strings.Contains(err.Error(), "good") {
 		t.Error(err)
 	}
 }

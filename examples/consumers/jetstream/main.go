@@ -34,7 +34,12 @@ func main() {
 	flag.StringVar(&o.subject, "subject", "", "which subjects; empty: all")
 	flag.StringVar(&o.durable, "durable", "example", "the name of the consumer on the server")
 	flag.StringVar(&o.file, "state", "state.db", "the file of the state")
-	flag.DurationVar(&o.ackWait, "ack-wait", 30*time.Second, "after which time the server sends again what was not acknowledged")
+	flag.DurationVar(
+		&o.ackWait,
+		"ack-wait",
+		30*time.Second,
+		"after which time the server sends again what was not acknowledged",
+	)
 	flag.BoolVar(&o.show, "show", false, "print the state, and end")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -65,7 +70,11 @@ func run(ctx context.Context, o options) error {
 		return err
 	}
 	consumer, err := js.CreateOrUpdateConsumer(ctx, o.stream, jetstream.ConsumerConfig{
-		Durable: o.durable, FilterSubject: o.subject, AckPolicy: jetstream.AckExplicitPolicy, AckWait: o.ackWait, MaxAckPending: batchSize,
+		Durable:       o.durable,
+		FilterSubject: o.subject,
+		AckPolicy:     jetstream.AckExplicitPolicy,
+		AckWait:       o.ackWait,
+		MaxAckPending: batchSize,
 	})
 	if err != nil {
 		return err

@@ -23,7 +23,16 @@ const partitions = 4
 // A stream of the form of cli/partitioned-stream.json takes what the bridge sends, once, and gives all events of an object to one of
 // its partitions.
 func TestPartitions(t *testing.T) {
-	srv, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, JetStream: true, StoreDir: t.TempDir(), NoLog: true, NoSigs: true})
+	srv, err := server.NewServer(
+		&server.Options{
+			Host:      "127.0.0.1",
+			Port:      server.RANDOM_PORT,
+			JetStream: true,
+			StoreDir:  t.TempDir(),
+			NoLog:     true,
+			NoSigs:    true,
+		},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,7 +61,13 @@ func TestPartitions(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	sink, err := natssink.New(natssink.Config{Servers: natssink.Servers{URLs: []string{srv.ClientURL()}}, Stream: natssink.StreamConfig{Name: "K8S"}, Subject: "k8s.{cluster}.{group}.{resource}.{namespace}.{name}"})
+	sink, err := natssink.New(
+		natssink.Config{
+			Servers: natssink.Servers{URLs: []string{srv.ClientURL()}},
+			Stream:  natssink.StreamConfig{Name: "K8S"},
+			Subject: "k8s.{cluster}.{group}.{resource}.{namespace}.{name}",
+		},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,11 +80,26 @@ func TestPartitions(t *testing.T) {
 	for range 2 { // the second time the server takes nothing
 		for version := range versions {
 			for n := range objects {
-				o, err := object.New(fmt.Appendf(nil, `{"apiVersion":"v1","kind":"Pod","metadata":{"namespace":"ns","name":"pod-%d.x","uid":"u%d","resourceVersion":"%d"}}`, n, n, version+1))
+				o, err := object.New(
+					fmt.Appendf(
+						nil,
+						`{"apiVersion":"v1","kind":"Pod","metadata":{"namespace":"ns","name":"pod-%d.x","uid":"u%d","resourceVersion":"%d"}}`,
+						n,
+						n,
+						version+1,
+					),
+				)
 				if err != nil {
 					t.Fatal(err)
 				}
-				m, err := encoder.Encode(event.Event{Type: event.Updated, Time: time.Now(), Resource: schema.GroupVersionResource{Version: "v1", Resource: "pods"}, Object: o})
+				m, err := encoder.Encode(
+					event.Event{
+						Type:     event.Updated,
+						Time:     time.Now(),
+						Resource: schema.GroupVersionResource{Version: "v1", Resource: "pods"},
+						Object:   o,
+					},
+				)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -83,7 +113,10 @@ func TestPartitions(t *testing.T) {
 
 	of, total := map[string]int{}, 0
 	for n := range partitions {
-		consumer, err := stream.OrderedConsumer(t.Context(), jetstream.OrderedConsumerConfig{FilterSubjects: []string{fmt.Sprintf("k8s.%d.>", n)}})
+		consumer, err := stream.OrderedConsumer(
+			t.Context(),
+			jetstream.OrderedConsumerConfig{FilterSubjects: []string{fmt.Sprintf("k8s.%d.>", n)}},
+		)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -37,7 +37,9 @@ func value(t *testing.T, text []byte) (v any) {
 
 func TestApply(t *testing.T) {
 	c := example(t)
-	merge := []byte(` {"metadata":{"resourceVersion":"48213"},"spec":{"template":{"spec":{"containers":[{"name":"web","image":"web:2"}]}}}}`)
+	merge := []byte(
+		` {"metadata":{"resourceVersion":"48213"},"spec":{"template":{"spec":{"containers":[{"name":"web","image":"web:2"}]}}}}`,
+	)
 	for _, patch := range [][]byte{c.Patch, merge} {
 		got, err := Apply(c.Old, patch)
 		if err != nil {

@@ -35,8 +35,13 @@ func Tombstone(key string) Event { return Event{Type: tombstone, Key: key} }
 func New(attributes map[string]string, data []byte) (Event, error) {
 	e := Event{
 		// An id is unique within one cluster.
-		ID: attributes["source"] + "/" + attributes["id"], Type: attributes["type"], UID: attributes["uid"], Object: attributes["source"] + "/" + attributes["subject"],
-		FinalStateUnknown: attributes["finalstateunknown"] == "true", Omitted: attributes["dataomitted"], Data: data,
+		ID:                attributes["source"] + "/" + attributes["id"],
+		Type:              attributes["type"],
+		UID:               attributes["uid"],
+		Object:            attributes["source"] + "/" + attributes["subject"],
+		FinalStateUnknown: attributes["finalstateunknown"] == "true",
+		Omitted:           attributes["dataomitted"],
+		Data:              data,
 	}
 	e.Deleted = e.Type == objectTypes+"deleted"
 	var err error

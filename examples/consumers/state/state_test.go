@@ -85,7 +85,8 @@ func TestState(t *testing.T) {
 			t.Errorf("%d repetitions", repeats)
 		}
 		want := []string{
-			`gap: {"resource": "pods", "from": "1", "to": "2", "reason": "relist"}`, `gap: {"resource": "pods", "from": "", "to": "", "reason": "refused"}`,
+			`gap: {"resource": "pods", "from": "1", "to": "2", "reason": "relist"}`,
+			`gap: {"resource": "pods", "from": "", "to": "", "reason": "refused"}`,
 			`synced: {"resource": "pods", "resourceVersion": "60", "objects": 3}`,
 			`synced: {"resource": "things", "resourceVersion": "81", "objects": 3, "resync": true, "since": "2026-11-20T13:00:10.26Z"}`,
 			"gone: /clusters/c/things/ns/missed",
@@ -127,7 +128,8 @@ func TestWithoutSweep(t *testing.T) {
 			t.Error(text)
 		}
 	})
-	if err != nil || !strings.Contains(printed(t, s), `things/ns/missed","uid":"t2","resourceVersion":71,"deleted":false`) {
+	if err != nil ||
+		!strings.Contains(printed(t, s), `things/ns/missed","uid":"t2","resourceVersion":71,"deleted":false`) {
 		t.Errorf("%v:\n%s", err, printed(t, s))
 	}
 }

@@ -84,7 +84,11 @@ func (d *Discoverer) Discover(ctx context.Context) (*Catalog, error) {
 	return c, nil
 }
 
-func servedByGroup(group *metav1.APIGroup, lists map[string]*metav1.APIResourceList, services map[schema.GroupVersion]service) []Served {
+func servedByGroup(
+	group *metav1.APIGroup,
+	lists map[string]*metav1.APIResourceList,
+	services map[schema.GroupVersion]service,
+) []Served {
 	versions := []string{group.PreferredVersion.Version}
 	for _, v := range group.Versions {
 		if v.Version != group.PreferredVersion.Version {

@@ -71,7 +71,15 @@ func resources(gv string, texts ...string) string {
 	var list []string
 	for _, text := range texts {
 		parts := strings.Fields(text)
-		list = append(list, fmt.Sprintf(`{"name":%q,"kind":%q,"namespaced":true,"verbs":["list","watch"],"storageVersionHash":%q}`, parts[0], parts[1], parts[2]))
+		list = append(
+			list,
+			fmt.Sprintf(
+				`{"name":%q,"kind":%q,"namespaced":true,"verbs":["list","watch"],"storageVersionHash":%q}`,
+				parts[0],
+				parts[1],
+				parts[2],
+			),
+		)
 	}
 	return fmt.Sprintf(`{"kind":"APIResourceList","groupVersion":%q,"resources":[%s]}`, gv, strings.Join(list, ","))
 }
@@ -83,11 +91,23 @@ func apiService(gv, of string) string {
 	if of == "service" {
 		labels, service = "", `,"service":{"name":"x"}`
 	}
-	return fmt.Sprintf(`{"metadata":{"labels":{%q:%q}},"spec":{"group":%q,"version":%q%s}}`, automanaged, labels, group, version, service)
+	return fmt.Sprintf(
+		`{"metadata":{"labels":{%q:%q}},"spec":{"group":%q,"version":%q%s}}`,
+		automanaged,
+		labels,
+		group,
+		version,
+		service,
+	)
 }
 
 func servedIn(resource, group, kind string, namespaced bool, versions ...string) Served {
-	return Served{GroupResource: schema.GroupResource{Group: group, Resource: resource}, Kind: kind, Namespaced: namespaced, Versions: versions}
+	return Served{
+		GroupResource: schema.GroupResource{Group: group, Resource: resource},
+		Kind:          kind,
+		Namespaced:    namespaced,
+		Versions:      versions,
+	}
 }
 
 const apiServices = "/apis/apiregistration.k8s.io/v1/apiservices"
@@ -95,12 +115,23 @@ const apiServices = "/apis/apiregistration.k8s.io/v1/apiservices"
 func TestDiscover(t *testing.T) {
 	served := func() documents {
 		return documents{
-			"/api": `{"kind":"APIVersions","versions":["v1"]}`, "/api/v1": resources("v1", "pods Pod a"),
-			"/apis":                groups("apps/v1", "metrics.k8s.io/v1", "example.com/v1"),
-			"/apis/apps/v1":        resources("apps/v1", "deployments Deployment b"),
-			"/apis/example.com/v1": resources("example.com/v1", "widgets Widget c"), "/apis/metrics.k8s.io/v1": resources("metrics.k8s.io/v1", "pods PodMetrics d"),
+			"/api":          `{"kind":"APIVersions","versions":["v1"]}`,
+			"/api/v1":       resources("v1", "pods Pod a"),
+			"/apis":         groups("apps/v1", "metrics.k8s.io/v1", "example.com/v1"),
+			"/apis/apps/v1": resources("apps/v1", "deployments Deployment b"),
+			"/apis/example.com/v1": resources(
+				"example.com/v1",
+				"widgets Widget c",
+			),
+			"/apis/metrics.k8s.io/v1": resources("metrics.k8s.io/v1", "pods PodMetrics d"),
 			apiServices: `{"kind":"APIServiceList","apiVersion":"apiregistration.k8s.io/v1","items":[` + strings.Join([]string{
-				apiService("/v1", "onstart"), apiService("apps/v1", "onstart"), apiService("metrics.k8s.io/v1", "service"), apiService("example.com/v1", "true"),
+				apiService(
+					"/v1",
+					"onstart",
+				),
+				apiService("apps/v1", "onstart"),
+				apiService("metrics.k8s.io/v1", "service"),
+				apiService("example.com/v1", "true"),
 			}, ",") + `]}`,
 		}
 	}
@@ -199,7 +230,12 @@ func TestServedByGroup(t *testing.T) {
 		Versions: []metav1.GroupVersionForDiscovery{{Version: "v3"}, {Version: "v2"}, {Version: "v1"}},
 	}
 	lists := map[string]*metav1.APIResourceList{
-		"example.com/v3": {APIResources: []metav1.APIResource{{Name: "widgets", Kind: "Widget", Namespaced: true, Verbs: readable}, {Name: "news", Kind: "New", Verbs: readable}}},
+		"example.com/v3": {
+			APIResources: []metav1.APIResource{
+				{Name: "widgets", Kind: "Widget", Namespaced: true, Verbs: readable},
+				{Name: "news", Kind: "New", Verbs: readable},
+			},
+		},
 		"example.com/v2": {APIResources: []metav1.APIResource{
 			{Name: "widgets", Kind: "Widget", Namespaced: true, Verbs: readable},
 			{Name: "widgets/status", Kind: "Widget", Namespaced: true, Verbs: metav1.Verbs{"get", "patch"}},
@@ -208,9 +244,28 @@ func TestServedByGroup(t *testing.T) {
 		}},
 		// v1 did not answer
 	}
-	v2, v3 := schema.GroupVersion{Group: "example.com", Version: "v2"}, schema.GroupVersion{Group: "example.com", Version: "v3"}
+	v2, v3 := schema.GroupVersion{
+		Group:   "example.com",
+		Version: "v2",
+	}, schema.GroupVersion{
+		Group:   "example.com",
+		Version: "v3",
+	}
 	got := servedByGroup(group, lists, map[schema.GroupVersion]service{v2: aggregated, v3: builtIn})
-	widgets, news := servedIn("widgets", "example.com", "Widget", true, "v2", "v3"), servedIn("news", "example.com", "New", false, "v3")
+	widgets, news := servedIn(
+		"widgets",
+		"example.com",
+		"Widget",
+		true,
+		"v2",
+		"v3",
+	), servedIn(
+		"news",
+		"example.com",
+		"New",
+		false,
+		"v3",
+	)
 	widgets.Aggregated = true
 	if diff := gocmp.Diff([]Served{widgets, news}, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)

@@ -26,7 +26,9 @@ func (s *Fleet) watchDefinitions() *informer.Informer {
 	}
 	listWatch := informer.ListWatch(s.config.Client, crdResource, "", nil)
 	listWatch.MetadataOnly = true // a CustomResourceDefinition can be a megabyte of schema
-	definitions := informer.New(informer.Config{Resource: crdResource, ListWatch: listWatch, Connector: s.config.Connector})
+	definitions := informer.New(
+		informer.Config{Resource: crdResource, ListWatch: listWatch, Connector: s.config.Connector},
+	)
 	definitions.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(any) { s.lookAgain() }, // the first ones too: a look may have been too early for them
 		UpdateFunc: func(_, _ any) { s.lookAgain() },

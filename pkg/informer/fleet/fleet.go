@@ -161,7 +161,13 @@ func (s *Fleet) report(p *plan, found *discovery.Catalog) {
 	}
 	for gv, err := range found.Failed {
 		if s.silent[gv] == nil {
-			s.log.Warn("discovery of a group failed, trying again; what is watched of it stays watched", "group", gv.String(), "err", err)
+			s.log.Warn(
+				"discovery of a group failed, trying again; what is watched of it stays watched",
+				"group",
+				gv.String(),
+				"err",
+				err,
+			)
 		}
 	}
 	s.silent = found.Failed
@@ -234,7 +240,15 @@ func (s *Fleet) reconcile(ctx context.Context, group *sync.WaitGroup, found *dis
 		case w != nil && slices.Contains(w.served.Versions, gvr.Version):
 			// The version is still served. That the cluster prefers another one now is no reason to start again.
 		case w != nil:
-			s.log.Info("version is no longer served, watching another one", "resource", key.String(), "from", gvr.Version, "to", w.version)
+			s.log.Info(
+				"version is no longer served, watching another one",
+				"resource",
+				key.String(),
+				"from",
+				gvr.Version,
+				"to",
+				w.version,
+			)
 			r.cancel()
 			s.launch(ctx, group, key, p, r)
 		case found.FailedGroup(gvr.Group) || !s.discovery.Gone(ctx, gvr, r.wanted.served.Aggregated):
@@ -291,7 +305,10 @@ func (s *Fleet) Informers() []*informer.Informer {
 	}
 	s.mu.Unlock()
 	s.launching.Unlock()
-	slices.SortFunc(informers, func(a, b *informer.Informer) int { return strings.Compare(a.Source().Name, b.Source().Name) })
+	slices.SortFunc(
+		informers,
+		func(a, b *informer.Informer) int { return strings.Compare(a.Source().Name, b.Source().Name) },
+	)
 	return informers
 }
 
@@ -358,4 +375,8 @@ func (s *Fleet) matchesDefinitions() bool {
 	})
 }
 
-var crdResource = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"} //nolint:gochecknoglobals // constant in all but name
+var crdResource = schema.GroupVersionResource{
+	Group:    "apiextensions.k8s.io",
+	Version:  "v1",
+	Resource: "customresourcedefinitions",
+} //nolint:gochecknoglobals // constant in all but name

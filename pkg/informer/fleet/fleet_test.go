@@ -40,12 +40,17 @@ func (c *censored) hide(resources ...string) {
 	c.hidden, c.looks = resources, 0
 }
 
-func (c *censored) ServerGroupsAndResourcesWithContext(ctx context.Context) ([]*metav1.APIGroup, []*metav1.APIResourceList, error) {
+func (c *censored) ServerGroupsAndResourcesWithContext(
+	ctx context.Context,
+) ([]*metav1.APIGroup, []*metav1.APIResourceList, error) {
 	groups, lists, err := c.DiscoveryInterfaceWithContext.ServerGroupsAndResourcesWithContext(ctx)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, list := range lists {
-		list.APIResources = slices.DeleteFunc(list.APIResources, func(r metav1.APIResource) bool { return slices.Contains(c.hidden, r.Name) })
+		list.APIResources = slices.DeleteFunc(
+			list.APIResources,
+			func(r metav1.APIResource) bool { return slices.Contains(c.hidden, r.Name) },
+		)
 	}
 	c.looks++
 	return groups, lists, err
@@ -95,9 +100,24 @@ func TestDiscoveryThatLacksAResource(t *testing.T) {
 	hiding.waitLooks(t, 2)
 	k.create(namespace, "three")
 	w.record("configmaps").WaitFor(t, "add three")
-	observe.CheckLog(t, "ConfigMaps", []string{"add one initially", "synced", "add two", "add three"}, w.record("configmaps").Lines())
-	observe.CheckLog(t, "custom objects", []string{"add mine initially", "update mine"}, w.record(crd.name()).Lines("mine"))
-	if n := len(w.started("configmaps")) + len(w.started(crd.name())); n != 2 || w.isRemoved("configmaps") || w.isRemoved(crd.name()) {
+	observe.CheckLog(
+		t,
+		"ConfigMaps",
+		[]string{"add one initially", "synced", "add two", "add three"},
+		w.record("configmaps").Lines(),
+	)
+	observe.CheckLog(
+		t,
+		"custom objects",
+		[]string{"add mine initially", "update mine"},
+		w.record(crd.name()).Lines("mine"),
+	)
+	if n := len(
+		w.started("configmaps"),
+	) + len(
+		w.started(crd.name()),
+	); n != 2 || w.isRemoved("configmaps") ||
+		w.isRemoved(crd.name()) {
 		t.Errorf("%d informers were started", n)
 	}
 }
@@ -211,7 +231,12 @@ func TestDefinitionGoesUnseen(t *testing.T) {
 	p.Cut() // with all that was on the way
 	p.Thaw()
 	w.waitRemoved(crd.name())
-	observe.CheckLog(t, "changes", []string{"add one initially", "add two initially", "synced", "delete one unseen", "delete two unseen"}, seen.Lines())
+	observe.CheckLog(
+		t,
+		"changes",
+		[]string{"add one initially", "add two initially", "synced", "delete one unseen", "delete two unseen"},
+		seen.Lines(),
+	)
 	if status := w.started(crd.name())[0].Status(); status.Objects != 0 {
 		t.Errorf("status %+v", status)
 	}
@@ -286,7 +311,12 @@ func TestBuiltInResourceGoesAndComesBack(t *testing.T) {
 	seen := w.record("configmaps")
 	seen.WaitFor(t, "add comes")
 	w.waitReady()
-	observe.CheckLog(t, "changes", []string{"add stays initially", "add goes initially", "synced", "gap", "delete goes unseen", "add comes"}, seen.Lines())
+	observe.CheckLog(
+		t,
+		"changes",
+		[]string{"add stays initially", "add goes initially", "synced", "gap", "delete goes unseen", "add comes"},
+		seen.Lines(),
+	)
 }
 
 // A definition that comes after the first look and before definitions are watched is not overlooked.
@@ -349,7 +379,12 @@ func TestManyDefinitionsAtOnce(t *testing.T) {
 	counting.mu.Lock()
 	looks := counting.looks
 	counting.mu.Unlock()
-	t.Logf("created within %s, all watched %s later, after %d looks", created.Sub(start).Round(time.Millisecond), time.Since(created).Round(time.Millisecond), looks)
+	t.Logf(
+		"created within %s, all watched %s later, after %d looks",
+		created.Sub(start).Round(time.Millisecond),
+		time.Since(created).Round(time.Millisecond),
+		looks,
+	)
 	if took := time.Since(created); took > 15*time.Second {
 		t.Errorf("all are watched only after %s", took)
 	}
@@ -373,17 +408,33 @@ func TestEventsAreWatchedOnce(t *testing.T) {
 	c, k := cluster.Shared(t), newKube(t)
 	namespace := k.namespace()
 	in := []string{namespace}
-	both := watchScopes(t, c.RESTConfig(), nil, fleet.Scope{Patterns: resources(t, "event*.*", "events", "events.events.k8s.io"), Namespaces: in})
-	alone := watchScopes(t, c.RESTConfig(), nil, fleet.Scope{Patterns: resources(t, "events.events.k8s.io"), Namespaces: in})
+	both := watchScopes(
+		t,
+		c.RESTConfig(),
+		nil,
+		fleet.Scope{Patterns: resources(t, "event*.*", "events", "events.events.k8s.io"), Namespaces: in},
+	)
+	alone := watchScopes(
+		t,
+		c.RESTConfig(),
+		nil,
+		fleet.Scope{Patterns: resources(t, "events.events.k8s.io"), Namespaces: in},
+	)
 	both.waitReady()
 	alone.waitReady()
 	_, err := k.CoreV1().Events(namespace).Create(t.Context(), &corev1.Event{
-		ObjectMeta: metav1.ObjectMeta{Name: "happened"}, InvolvedObject: corev1.ObjectReference{Namespace: namespace, Kind: "Pod", Name: "p"},
+		ObjectMeta: metav1.ObjectMeta{
+			Name: "happened",
+		},
+		InvolvedObject: corev1.ObjectReference{Namespace: namespace, Kind: "Pod", Name: "p"},
 	}, metav1.CreateOptions{})
 	observe.Must(t, err)
 	both.record("events").WaitFor(t, "add happened")
 	alone.record("events.events.k8s.io").WaitFor(t, "add happened")
-	if raw := alone.record("events.events.k8s.io").All()[1].Raw; !strings.Contains(raw, `"apiVersion":"events.k8s.io/v1"`) {
+	if raw := alone.record("events.events.k8s.io").All()[1].Raw; !strings.Contains(
+		raw,
+		`"apiVersion":"events.k8s.io/v1"`,
+	) {
 		t.Errorf("the other API's object: %s", raw)
 	}
 	if len(both.started("events")) != 1 || len(both.started("events.events.k8s.io")) != 0 || len(alone.Statuses()) != 1 {
@@ -395,7 +446,10 @@ func TestEventsAreWatchedOnce(t *testing.T) {
 func TestNamespacesAndForbiddenResources(t *testing.T) {
 	k := newKube(t)
 	first, second, third := k.namespace(), k.namespace(), k.namespace()
-	config := restricted(t, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"list", "watch"}})
+	config := restricted(
+		t,
+		rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"list", "watch"}},
+	)
 	w := watchScopes(t, config, nil,
 		fleet.Scope{Patterns: resources(t, "configmaps", "secrets"), Namespaces: []string{first, second}},
 		fleet.Scope{Patterns: resources(t, "pod*"), Namespaces: []string{first}}, // forbidden too, and only a wildcard's
@@ -430,7 +484,18 @@ func TestNamespacesAndForbiddenResources(t *testing.T) {
 			described = append(described, fmt.Sprintf("%s %t %t", name, s.Synced, s.Forbidden))
 		}
 	}
-	observe.CheckLog(t, "statuses", []string{"configmaps true false", "configmaps true false", "pods false true", "secrets false true", "secrets false true"}, described)
+	observe.CheckLog(
+		t,
+		"statuses",
+		[]string{
+			"configmaps true false",
+			"configmaps true false",
+			"pods false true",
+			"secrets false true",
+			"secrets false true",
+		},
+		described,
+	)
 	if n := strings.Count(w.log.String(), "resource=secrets"); n != 2 {
 		t.Errorf("%d lines of log about what is forbidden, want one for each namespace", n)
 	}
@@ -469,7 +534,16 @@ func TestInformersWhileTheyAreLaunched(t *testing.T) {
 func TestBlockedHandlerHoldsUpNoOther(t *testing.T) {
 	t.Parallel()
 	c, k := cluster.Shared(t), newKube(t)
-	going, changing, coming := kind{"goings", "block.example.com"}, kind{"changings", "block.example.com"}, kind{"comings", "block.example.com"}
+	going, changing, coming := kind{
+		"goings",
+		"block.example.com",
+	}, kind{
+		"changings",
+		"block.example.com",
+	}, kind{
+		"comings",
+		"block.example.com",
+	}
 	k.define(going, nil, "v1")
 	k.define(changing, nil, "v1", "v2")
 	defer k.undefine(changing)
@@ -512,7 +586,12 @@ func TestBlockedHandlerHoldsUpNoOther(t *testing.T) {
 	}
 	k.put(changing, "v1", "one", "2")
 	w.record(changing.name()).WaitFor(t, "update one")
-	observe.CheckLog(t, "over the change of version", []string{"add one initially", "update one"}, gates[changing.name()].Lines("one"))
+	observe.CheckLog(
+		t,
+		"over the change of version",
+		[]string{"add one initially", "update one"},
+		gates[changing.name()].Lines("one"),
+	)
 	w.waitReady()
 }
 

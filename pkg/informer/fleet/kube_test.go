@@ -49,7 +49,12 @@ type watching struct {
 // watchScopes runs a fleet until the end of the test. edit may change its configuration first.
 func watchScopes(t *testing.T, config *rest.Config, edit func(*fleet.Config), scopes ...fleet.Scope) *watching {
 	t.Helper()
-	w := &watching{t: t, log: &observe.LogBuffer{}, informers: map[string][]*informer.Informer{}, records: map[string]*observe.Record{}}
+	w := &watching{
+		t:         t,
+		log:       &observe.LogBuffer{},
+		informers: map[string][]*informer.Informer{},
+		records:   map[string]*observe.Record{},
+	}
 	client, err := informer.NewClient(config)
 	observe.Must(t, err)
 	httpClient := client.(*rest.RESTClient).Client
@@ -188,7 +193,9 @@ func newKube(t *testing.T) *kube {
 // namespace makes a new one.
 func (k *kube) namespace() string {
 	k.t.Helper()
-	ns, err := k.CoreV1().Namespaces().Create(k.t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "informer-"}}, metav1.CreateOptions{})
+	ns, err := k.CoreV1().
+		Namespaces().
+		Create(k.t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "informer-"}}, metav1.CreateOptions{})
 	observe.Must(k.t, err)
 	return ns.Name
 }
@@ -208,7 +215,11 @@ func (k *kube) delete(namespace, name string) {
 	observe.Must(k.t, k.CoreV1().ConfigMaps(namespace).Delete(k.t.Context(), name, metav1.DeleteOptions{}))
 }
 
-var crds = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
+var crds = schema.GroupVersionResource{
+	Group:    "apiextensions.k8s.io",
+	Version:  "v1",
+	Resource: "customresourcedefinitions",
+}
 
 // kind is a custom resource of its own group, namespaced.
 type kind struct{ resource, group string }
@@ -224,8 +235,12 @@ func (c kind) definition(served map[string]bool, versions ...string) *unstructur
 	var list []any
 	for n, version := range versions {
 		list = append(list, map[string]any{
-			"name": version, "served": served == nil || served[version], "storage": n == 0,
-			"schema": map[string]any{"openAPIV3Schema": map[string]any{"type": "object", "x-kubernetes-preserve-unknown-fields": true}},
+			"name":    version,
+			"served":  served == nil || served[version],
+			"storage": n == 0,
+			"schema": map[string]any{
+				"openAPIV3Schema": map[string]any{"type": "object", "x-kubernetes-preserve-unknown-fields": true},
+			},
 		})
 	}
 	singular := strings.TrimSuffix(c.resource, "s")
@@ -233,8 +248,14 @@ func (c kind) definition(served map[string]bool, versions ...string) *unstructur
 		"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
 		"metadata": map[string]any{"name": c.name()},
 		"spec": map[string]any{
-			"group": c.group, "scope": "Namespaced", "versions": list,
-			"names": map[string]any{"plural": c.resource, "singular": singular, "kind": strings.ToUpper(singular[:1]) + singular[1:]},
+			"group":    c.group,
+			"scope":    "Namespaced",
+			"versions": list,
+			"names": map[string]any{
+				"plural":   c.resource,
+				"singular": singular,
+				"kind":     strings.ToUpper(singular[:1]) + singular[1:],
+			},
 		},
 	}}
 }

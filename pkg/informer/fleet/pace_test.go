@@ -11,7 +11,13 @@ import (
 
 // looks lets a pace run for a while of fake time and returns when it looked, since the start. complete and watched are
 // asked before each pause; changes is run beside it.
-func looks(t *testing.T, lasting time.Duration, complete func(look int) bool, watched bool, changes func(chan<- struct{})) []time.Duration {
+func looks(
+	t *testing.T,
+	lasting time.Duration,
+	complete func(look int) bool,
+	watched bool,
+	changes func(chan<- struct{}),
+) []time.Duration {
 	t.Helper()
 	var at []time.Duration
 	synctest.Test(t, func(t *testing.T) {

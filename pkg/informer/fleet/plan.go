@@ -73,8 +73,13 @@ type plan struct {
 
 // The two names of the storage of Events.
 var (
-	coreEvents  = schema.GroupResource{Resource: "events"}                         //nolint:gochecknoglobals // constant in all but name
-	groupEvents = schema.GroupResource{Group: "events.k8s.io", Resource: "events"} //nolint:gochecknoglobals // constant in all but name
+	coreEvents = schema.GroupResource{
+		Resource: "events",
+	} //nolint:gochecknoglobals // constant in all but name
+	groupEvents = schema.GroupResource{
+		Group:    "events.k8s.io",
+		Resource: "events",
+	} //nolint:gochecknoglobals // constant in all but name
 )
 
 // newPlan finds the served resources that the scopes select, and what each informer should select.
@@ -212,7 +217,10 @@ func (p *plan) add(scope *Scope, r resource, named bool) {
 	switch {
 	case !r.served.Namespaced && scope.outside():
 		if named {
-			p.problems = append(p.problems, r.served.String()+` is cluster-scoped, and `+"`namespaces`"+` does not include it; add "" to watch it`)
+			p.problems = append(
+				p.problems,
+				r.served.String()+` is cluster-scoped, and `+"`namespaces`"+` does not include it; add "" to watch it`,
+			)
 		}
 		return
 	case !r.served.Namespaced:

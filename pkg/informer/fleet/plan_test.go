@@ -14,7 +14,12 @@ import (
 )
 
 func servedIn(resource, group, kind string, namespaced bool, versions ...string) discovery.Served {
-	return discovery.Served{GroupResource: schema.GroupResource{Group: group, Resource: resource}, Kind: kind, Namespaced: namespaced, Versions: versions}
+	return discovery.Served{
+		GroupResource: schema.GroupResource{Group: group, Resource: resource},
+		Kind:          kind,
+		Namespaced:    namespaced,
+		Versions:      versions,
+	}
 }
 
 var planCatalog = &discovery.Catalog{Served: []discovery.Served{

@@ -45,14 +45,26 @@ func (s *Fleet) Preview(ctx context.Context) (Preview, error) {
 	for key, w := range p.informers {
 		labels, fields := w.selection.server()
 		view.Watched = append(view.Watched, Watched{
-			Resource: w.served.WithVersion(w.version), Namespaced: w.served.Namespaced, Namespace: key.namespace,
-			LabelSelector: labels, FieldSelector: fields, Named: w.named, Auxiliary: key.auxiliary, Aggregated: w.served.Aggregated,
+			Resource:      w.served.WithVersion(w.version),
+			Namespaced:    w.served.Namespaced,
+			Namespace:     key.namespace,
+			LabelSelector: labels,
+			FieldSelector: fields,
+			Named:         w.named,
+			Auxiliary:     key.auxiliary,
+			Aggregated:    w.served.Aggregated,
 		})
 	}
 	slices.SortFunc(view.Watched, func(a, b Watched) int {
 		return cmp.Or(
-			cmp.Compare(a.Resource.Group, b.Resource.Group), cmp.Compare(a.Resource.Resource, b.Resource.Resource),
-			cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.LabelSelector, b.LabelSelector), cmp.Compare(a.FieldSelector, b.FieldSelector),
+			cmp.Compare(a.Resource.Group, b.Resource.Group),
+			cmp.Compare(a.Resource.Resource, b.Resource.Resource),
+			cmp.Compare(
+				a.Namespace,
+				b.Namespace,
+			),
+			cmp.Compare(a.LabelSelector, b.LabelSelector),
+			cmp.Compare(a.FieldSelector, b.FieldSelector),
 		)
 	})
 	return view, nil

@@ -49,7 +49,15 @@ func (s *Fleet) resume(config *informer.Config) (goesOn bool) {
 	config.Known, config.ResumeAt = memory.Known, memory.At
 	config.Relist = memory.At != "" && memory.Scope != source.Scope
 	if config.Relist {
-		s.log.Info("what is watched of a resource has changed, listing", "source", source.Name, "was", memory.Scope, "is", source.Scope)
+		s.log.Info(
+			"what is watched of a resource has changed, listing",
+			"source",
+			source.Name,
+			"was",
+			memory.Scope,
+			"is",
+			source.Scope,
+		)
 	}
 	return memory.GoesOn
 }
@@ -78,7 +86,8 @@ func (s *Fleet) takeOver(source informer.Source, key watchKey, p *plan) {
 		if owner, _ := p.owner(key.GroupResource, key.auxiliary, of.namespace); of.namespace != "" && owner != key {
 			continue
 		}
-		if of.namespace == "" && other.Scope == "" && other.LabelSelector == "" && other.FieldSelector == "" && key.namespace != "" {
+		if of.namespace == "" && other.Scope == "" && other.LabelSelector == "" && other.FieldSelector == "" &&
+			key.namespace != "" {
 			source.Scope = "" // all objects of the namespace
 		}
 		shares = append(shares, informer.Share{Source: other.Name, In: func(namespace string) bool {
@@ -97,20 +106,32 @@ func (s *Fleet) takeOver(source informer.Source, key watchKey, p *plan) {
 // reconcileRemembered handles, once, each source that the previous process watched and this one does not. If the
 // resource is gone, the deletions of its objects are handed on. If no scope selects the resource, the objects that no
 // other source took over have left. It returns false if a source cannot be decided yet.
-func (s *Fleet) reconcileRemembered(ctx context.Context, group *sync.WaitGroup, found *discovery.Catalog, p *plan) bool {
+func (s *Fleet) reconcileRemembered(
+	ctx context.Context,
+	group *sync.WaitGroup,
+	found *discovery.Catalog,
+	p *plan,
+) bool {
 	settled := true
 	for _, source := range s.config.State.Remembered() {
 		key := keyOfSource(source)
 		if s.settled[source.Name] || s.runs(key, source.Name) {
 			continue
 		}
-		served := slices.ContainsFunc(found.Served, func(served discovery.Served) bool { return served.GroupResource == key.GroupResource })
+		served := slices.ContainsFunc(
+			found.Served,
+			func(served discovery.Served) bool { return served.GroupResource == key.GroupResource },
+		)
 		switch {
 		case served && (p.open || len(found.Failed) > 0) || s.waits(key, p):
 			settled = false // a later discovery may find more, or an informer that takes over has not started
 			continue
 		case !served && s.asksFor(key, source.Resource) && !source.Defined:
-			s.log.Info("resource is not served; what is known of it stays known", "source", source.Name) // its objects may live on
+			s.log.Info(
+				"resource is not served; what is known of it stays known",
+				"source",
+				source.Name,
+			) // its objects may live on
 		case !served && s.asksFor(key, source.Resource):
 			if found.FailedGroup(source.Resource.Group) || !s.discovery.Gone(ctx, source.Resource, false) {
 				settled = false

@@ -26,7 +26,11 @@ func (k *kube) label(namespace, name, team, value string) {
 	api := k.CoreV1().ConfigMaps(namespace)
 	o, err := api.Get(k.t.Context(), name, metav1.GetOptions{})
 	if err != nil {
-		_, err = api.Create(k.t.Context(), configMap(name, map[string]string{"team": team, "value": value}), metav1.CreateOptions{})
+		_, err = api.Create(
+			k.t.Context(),
+			configMap(name, map[string]string{"team": team, "value": value}),
+			metav1.CreateOptions{},
+		)
 		observe.Must(k.t, err)
 		return
 	}
@@ -55,8 +59,18 @@ func TestSelectorsThatDiffer(t *testing.T) {
 	k.label(namespace, "last", "a", "0")
 	seen := w.record("configmaps")
 	seen.WaitFor(t, "add last")
-	observe.CheckLog(t, "always selected", append([]string{"add always initially"}, slices.Repeat([]string{"update always"}, 6)...), seen.Lines("always"))
-	observe.CheckLog(t, "moving", []string{"add moves", "update moves", "update moves", "leave moves", "add moves", "delete moves"}, seen.Lines("moves"))
+	observe.CheckLog(
+		t,
+		"always selected",
+		append([]string{"add always initially"}, slices.Repeat([]string{"update always"}, 6)...),
+		seen.Lines("always"),
+	)
+	observe.CheckLog(
+		t,
+		"moving",
+		[]string{"add moves", "update moves", "update moves", "leave moves", "add moves", "delete moves"},
+		seen.Lines("moves"),
+	)
 	observe.CheckLog(t, "never selected", []string{}, seen.Lines("never"))
 	if n := len(w.started("configmaps")); n != 1 {
 		t.Errorf("%d informers were started", n)
@@ -160,7 +174,10 @@ func TestScopesChange(t *testing.T) {
 	names := func(namespaces ...string) fleet.Scope { return fleet.Scope{Namespaces: namespaces} }
 	globs := func(namespaces ...string) fleet.Scope {
 		slices.Sort(namespaces)
-		return fleet.Scope{Accept: func(n string) bool { return slices.Contains(namespaces, n) }, AcceptText: strings.Join(namespaces, ",")}
+		return fleet.Scope{
+			Accept:     func(n string) bool { return slices.Contains(namespaces, n) },
+			AcceptText: strings.Join(namespaces, ","),
+		}
 	}
 	with := func(scope fleet.Scope, selector string) fleet.Scope {
 		scope.LabelSelector = selector

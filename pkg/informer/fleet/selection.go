@@ -41,7 +41,10 @@ func clauseOf(scope *Scope) clause {
 // with is the selection of what s or c selects.
 func (s selection) with(c clause) selection {
 	clauses := slices.Clone(s.clauses)
-	if n := slices.IndexFunc(clauses, func(o clause) bool { return o.labels == c.labels && o.fields == c.fields }); n >= 0 {
+	if n := slices.IndexFunc(
+		clauses,
+		func(o clause) bool { return o.labels == c.labels && o.fields == c.fields },
+	); n >= 0 {
 		c = clauses[n].union(c)
 		clauses = slices.Delete(clauses, n, n+1)
 	}
@@ -70,11 +73,13 @@ func (c clause) covers(o clause) bool {
 	if c.labels != "" && c.labels != o.labels || c.fields != "" && c.fields != o.fields {
 		return false
 	}
-	return c.accepts == nil || o.accepts != nil && !slices.ContainsFunc(o.texts, func(text string) bool { return !slices.Contains(c.texts, text) })
+	return c.accepts == nil ||
+		o.accepts != nil && !slices.ContainsFunc(o.texts, func(text string) bool { return !slices.Contains(c.texts, text) })
 }
 
 func (c clause) accept(namespace string) bool {
-	return c.accepts == nil || slices.ContainsFunc(c.accepts, func(accept func(string) bool) bool { return accept(namespace) })
+	return c.accepts == nil ||
+		slices.ContainsFunc(c.accepts, func(accept func(string) bool) bool { return accept(namespace) })
 }
 
 // in is what the selection means within one namespace.
@@ -154,7 +159,8 @@ func (s selection) server() (labels, fields string) {
 // selected by for that.
 func (s selection) evaluable() (rest selection, dropped []string) {
 	keep := func(c clause) bool { return fieldsAreKnown(c.fields) }
-	if first := s.clauses[0].fields; !slices.ContainsFunc(s.clauses, keep) || !slices.ContainsFunc(s.clauses, func(c clause) bool { return c.fields != first }) {
+	if first := s.clauses[0].fields; !slices.ContainsFunc(s.clauses, keep) ||
+		!slices.ContainsFunc(s.clauses, func(c clause) bool { return c.fields != first }) {
 		keep = func(c clause) bool { return c.fields == first }
 	}
 	rest.except = s.except

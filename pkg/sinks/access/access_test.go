@@ -28,7 +28,11 @@ func write(t *testing.T, file, text string) {
 
 func TestSecret(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "password")
-	if _, err := access.Secret("kafka.x", file); !errors.Is(err, fs.ErrNotExist) || !strings.HasSuffix(err.Error(), "; mount the file, or correct kafka.x") {
+	if _, err := access.Secret(
+		"kafka.x",
+		file,
+	); !errors.Is(err, fs.ErrNotExist) ||
+		!strings.HasSuffix(err.Error(), "; mount the file, or correct kafka.x") {
 		t.Errorf("missing: %v", err)
 	}
 	for text, want := range map[string]string{"secret": "secret", " a b \r\n\n": " a b ", "\n": "", "": ""} {

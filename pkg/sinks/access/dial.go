@@ -21,7 +21,12 @@ const reachTimeout = reach.Timeout + reach.Interval/2
 
 // Reach returns the first of the addresses that accepts a connection. If none does for a second, explain makes the error of each
 // address; it is given the error of a net.Dialer or a net.Resolver.
-func Reach(ctx context.Context, p *reach.Prober, addrs []string, explain func(addr string, err error) error) (string, error) {
+func Reach(
+	ctx context.Context,
+	p *reach.Prober,
+	addrs []string,
+	explain func(addr string, err error) error,
+) (string, error) {
 	short, cancel := context.WithTimeout(ctx, reachTimeout)
 	defer cancel()
 	addr, err := p.Wait(short, addrs...)
@@ -73,7 +78,8 @@ func canceled(ctx context.Context) bool {
 
 // TimedOut reports whether err says that time ran out.
 func TimedOut(err error) bool {
-	return errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, syscall.ETIMEDOUT)
+	return errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, context.DeadlineExceeded) ||
+		errors.Is(err, syscall.ETIMEDOUT)
 }
 
 // Closed reports whether err says that the other side closed the connection.

@@ -141,7 +141,12 @@ func (s *Session) clientCertificate(*tls.CertificateRequestInfo) (*tls.Certifica
 }
 
 // Handshake returns a TLS connection over nc with address, a host:port. It closes nc if the handshake fails.
-func (s *Session) Handshake(ctx context.Context, nc net.Conn, address string, timeout time.Duration) (*tls.Conn, error) {
+func (s *Session) Handshake(
+	ctx context.Context,
+	nc net.Conn,
+	address string,
+	timeout time.Duration,
+) (*tls.Conn, error) {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
 		host = address

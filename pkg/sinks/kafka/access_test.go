@@ -51,7 +51,11 @@ func TestNotAllowed(t *testing.T) {
 		Brokers: []string{broker.SASLAddr()}, Topic: "secret",
 		SASL: SASLConfig{Mechanism: "PLAIN", Username: testkafka.User, PasswordFile: passwordFile(t, testkafka.Password)},
 	}
-	want := blamed{sinks.StepAuthorize, "kafka.topic", `topic secret: not allowed (Topic Authorization Failed); give user "alice" the permissions Describe and Write on the topic`}
+	want := blamed{
+		sinks.StepAuthorize,
+		"kafka.topic",
+		`topic secret: not allowed (Topic Authorization Failed); give user "alice" the permissions Describe and Write on the topic`,
+	}
 	want.Text = "authorize: " + want.Text + " (see kafka.topic)"
 	if diff := cmp.Diff(want, blame(t, newSink(t, cfg).Connect(t.Context()), broker.SASLAddr())); diff != "" {
 		t.Errorf("Connect (-want +got):\n%s", diff)
@@ -59,7 +63,12 @@ func TestNotAllowed(t *testing.T) {
 
 	allow(t, broker.Addr(), "secret", kmsg.ACLOperationDescribe)
 	err := newSink(t, cfg).Connect(t.Context())
-	if got := blame(t, err, broker.SASLAddr()); got.Step != sinks.StepAuthorize || !strings.Contains(got.Text, "producer id") {
+	if got := blame(
+		t,
+		err,
+		broker.SASLAddr(),
+	); got.Step != sinks.StepAuthorize ||
+		!strings.Contains(got.Text, "producer id") {
 		t.Errorf("no producer id: %+v", got)
 	}
 	allow(t, broker.Addr(), "other", kmsg.ACLOperationWrite) // which is enough for a producer id
@@ -90,7 +99,12 @@ func allow(t *testing.T, addr, topic string, op kmsg.ACLOperation) {
 		t.Fatal(err)
 	}
 	defer client.Close()
-	acls := kadm.NewACLs().Topics(topic).Allow("User:" + testkafka.User).AllowHosts().Operations(op).ResourcePatternType(kadm.ACLPatternLiteral)
+	acls := kadm.NewACLs().
+		Topics(topic).
+		Allow("User:" + testkafka.User).
+		AllowHosts().
+		Operations(op).
+		ResourcePatternType(kadm.ACLPatternLiteral)
 	results, err := kadm.NewClient(client).CreateACLs(t.Context(), acls)
 	if err != nil {
 		t.Fatal(err)

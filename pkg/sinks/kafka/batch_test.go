@@ -91,9 +91,23 @@ func TestBatchReadsBack(t *testing.T) {
 			}
 			ms := testTime.UnixMilli()
 			want := []plainRecord{
-				{0, ms, "/pods/default/a", string(change(event.Added, "a", 1).Data), false, attributesOf(change(event.Added, "a", 1))},
+				{
+					0,
+					ms,
+					"/pods/default/a",
+					string(change(event.Added, "a", 1).Data),
+					false,
+					attributesOf(change(event.Added, "a", 1)),
+				},
 				{1, ms, "/pods/default/b", string(late.Data), false, attributesOf(late)},
-				{2, ms, "/pods/default/c", string(structured.Body()), false, map[string]string{"content-type": "application/cloudevents+json; charset=UTF-8"}},
+				{
+					2,
+					ms,
+					"/pods/default/c",
+					string(structured.Body()),
+					false,
+					map[string]string{"content-type": "application/cloudevents+json; charset=UTF-8"},
+				},
 				{3, ms, "/pods/default/a", string(deleted.Data), false, attributesOf(deleted)},
 				{4, ms, "/pods/default/a", "", true, map[string]string{}},
 			}

@@ -47,10 +47,26 @@ func BenchmarkSend(b *testing.B) {
 func benchBatch(n int) (batch []*event.Message) {
 	for i := range n {
 		m := change(event.Updated, fmt.Sprintf("web-%d", i), i)
-		data := fmt.Appendf(nil, `{"apiVersion":"v1","kind":"Pod","metadata":{"namespace":"default","name":"web-%d","uid":"%x-7d3f-4c1a-9b60-0242ac13%04x","resourceVersion":"%d"},"spec":{"containers":[`, i, i*2654435761, i, i*31)
+		data := fmt.Appendf(
+			nil,
+			`{"apiVersion":"v1","kind":"Pod","metadata":{"namespace":"default","name":"web-%d","uid":"%x-7d3f-4c1a-9b60-0242ac13%04x","resourceVersion":"%d"},"spec":{"containers":[`,
+			i,
+			i*2654435761,
+			i,
+			i*31,
+		)
 		for k := 0; len(data) < 2500; k++ {
-			data = fmt.Appendf(data, `{"name":"c%d","image":"registry.example.com/team-%d/app:%x","env":[{"name":"VAR_%d","value":"%x"}],"resources":{"limits":{"cpu":"%dm","memory":"%dMi"}}},`,
-				k, i%17, i*40503, k, uint32(i*k)*2246822519, i%900, k*64)
+			data = fmt.Appendf(
+				data,
+				`{"name":"c%d","image":"registry.example.com/team-%d/app:%x","env":[{"name":"VAR_%d","value":"%x"}],"resources":{"limits":{"cpu":"%dm","memory":"%dMi"}}},`,
+				k,
+				i%17,
+				i*40503,
+				k,
+				uint32(i*k)*2246822519,
+				i%900,
+				k*64,
+			)
 		}
 		m.Data = append(data[:len(data)-1], `]}}`...)
 		batch = append(batch, m)

@@ -66,10 +66,19 @@ func TestCreateTopics(t *testing.T) {
 	broker := testkafka.ForTest(t)
 	testkafka.CreateTopic(t, broker.Addr(), "made.by.hand", 2, nil)
 	s := connected(t, Config{
-		Brokers: []string{broker.Addr()}, Topic: "made.{name}",
-		CreateTopics: &CreateTopics{Partitions: 5, ReplicationFactor: 1, Config: map[string]string{"cleanup.policy": "compact", "retention.ms": "1234567"}},
+		Brokers: []string{broker.Addr()},
+		Topic:   "made.{name}",
+		CreateTopics: &CreateTopics{
+			Partitions:        5,
+			ReplicationFactor: 1,
+			Config:            map[string]string{"cleanup.policy": "compact", "retention.ms": "1234567"},
+		},
 	})
-	batch := []*event.Message{change(event.Added, "by.hand", 1), change(event.Added, "new-1", 2), change(event.Added, "new-2", 3)}
+	batch := []*event.Message{
+		change(event.Added, "by.hand", 1),
+		change(event.Added, "new-1", 2),
+		change(event.Added, "new-2", 3),
+	}
 	mustSend(t, s, batch...)
 	for topic, want := range map[string]int{"made.by.hand": 2, "made.new-1": 5, "made.new-2": 5} {
 		if got := testkafka.ReadAll(t, broker.Addr(), topic); len(got) != want || len(ids(got)) != 1 {
@@ -85,7 +94,10 @@ func TestCreateTopics(t *testing.T) {
 		CreateTopics: &CreateTopics{ReplicationFactor: 3},
 	})
 	results := send(t, refused, batch[1])
-	if got := describe(results); got[0] != "retry" || !strings.Contains(results[0].Error(), "creating the topic other.new-1") {
+	if got := describe(
+		results,
+	); got[0] != "retry" ||
+		!strings.Contains(results[0].Error(), "creating the topic other.new-1") {
 		t.Errorf("more replicas than brokers: %v", results[0])
 	}
 }
@@ -176,7 +188,8 @@ func TestSmallLimit(t *testing.T) {
 	if diff := cmp.Diff(want, describe(results)); diff != "" {
 		t.Errorf("results (-want +got):\n%s", diff)
 	}
-	if !errors.Is(results[11], sinks.ErrOversize) || !strings.Contains(results[11].Error(), "max.message.bytes of topic small") {
+	if !errors.Is(results[11], sinks.ErrOversize) ||
+		!strings.Contains(results[11].Error(), "max.message.bytes of topic small") {
 		t.Errorf("%v", results[11])
 	}
 	if diff := cmp.Diff(wantIDs, ids(testkafka.ReadAll(t, broker.Addr(), "small"))); diff != "" {
@@ -191,8 +204,20 @@ func TestNullKey(t *testing.T) {
 	s := connected(t, Config{Brokers: []string{broker.Addr()}, Topic: "nullkey", Tombstones: true})
 	keyless := change(event.Added, "b", 2)
 	keyless.PartitionKey = ""
-	results := send(t, s, change(event.Deleted, "a", 1), keyless, change(event.Deleted, "c", 3), keyless, change(event.Updated, "b", 3), change(event.Added, "d", 4))
-	if diff := cmp.Diff([]string{"ok", "permanent", "ok", "not attempted", "not attempted", "ok"}, describe(results)); diff != "" {
+	results := send(
+		t,
+		s,
+		change(event.Deleted, "a", 1),
+		keyless,
+		change(event.Deleted, "c", 3),
+		keyless,
+		change(event.Updated, "b", 3),
+		change(event.Added, "d", 4),
+	)
+	if diff := cmp.Diff(
+		[]string{"ok", "permanent", "ok", "not attempted", "not attempted", "ok"},
+		describe(results),
+	); diff != "" {
 		t.Errorf("results (-want +got):\n%s\n%v", diff, results)
 	}
 	if !strings.Contains(results[1].Error(), "without key") {
@@ -266,8 +291,13 @@ func TestShortSessions(t *testing.T) {
 	broker := testkafka.NewForTest(t, "connections.max.reauth.ms=1500")
 	testkafka.CreateTopic(t, broker.Addr(), "sessions", 1, nil)
 	s := connected(t, Config{
-		Brokers: []string{broker.SASLAddr()}, Topic: "sessions",
-		SASL: SASLConfig{Mechanism: "SCRAM-SHA-256", Username: testkafka.User, PasswordFile: passwordFile(t, testkafka.Password)},
+		Brokers: []string{broker.SASLAddr()},
+		Topic:   "sessions",
+		SASL: SASLConfig{
+			Mechanism:    "SCRAM-SHA-256",
+			Username:     testkafka.User,
+			PasswordFile: passwordFile(t, testkafka.Password),
+		},
 	})
 	var want []string
 	end := time.Now().Add(4 * time.Second)

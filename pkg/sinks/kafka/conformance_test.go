@@ -93,8 +93,12 @@ func (d *destination) Add(t *testing.T, resource string) {
 
 // Takes implements sinktest.Observer.
 func (d *destination) Takes(ctx context.Context) error {
-	client, err := kgo.NewClient(kgo.SeedBrokers(d.broker.Addr()), kgo.DefaultProduceTopic(d.topic), kgo.DisableIdempotentWrite(),
-		kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	client, err := kgo.NewClient(
+		kgo.SeedBrokers(d.broker.Addr()),
+		kgo.DefaultProduceTopic(d.topic),
+		kgo.DisableIdempotentWrite(),
+		kgo.RecordPartitioner(kgo.ManualPartitioner()),
+	)
 	if err != nil {
 		return err
 	}

@@ -28,10 +28,12 @@ func TestEventsPageExample(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := (&event.Encoder{Cluster: "prod-eu-1", ClusterUID: "9d3b6a1e-52c4-4f0a-8a57-1c0f6f4b2e90", PartitionKey: key}).Encode(event.Event{
-		Type: event.Updated, Time: time.Date(2026, 11, 20, 12, 25, 57, 861204311, time.UTC),
-		Resource: schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}, Object: o,
-	})
+	m, err := (&event.Encoder{Cluster: "prod-eu-1", ClusterUID: "9d3b6a1e-52c4-4f0a-8a57-1c0f6f4b2e90", PartitionKey: key}).Encode(
+		event.Event{
+			Type: event.Updated, Time: time.Date(2026, 11, 20, 12, 25, 57, 861204311, time.UTC),
+			Resource: schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}, Object: o,
+		},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -266,11 +266,15 @@ func TestMissingTopic(t *testing.T) {
 	if got := describe(results); got[0] != "retry" {
 		t.Fatalf("result: %v", results[0])
 	}
-	if !strings.Contains(results[0].Error(), "k8s.pods does not exist") || !strings.Contains(results[0].Error(), "createTopics") {
+	if !strings.Contains(results[0].Error(), "k8s.pods does not exist") ||
+		!strings.Contains(results[0].Error(), "createTopics") {
 		t.Errorf("%v", results[0])
 	}
 	// The drain parks the events of that topic alone.
-	if e, ok := errors.AsType[*sinks.UnavailableError](results[0]); !ok || e.Destination != "k8s.pods" || !sinks.IsRejected(e) {
+	if e, ok := errors.AsType[*sinks.UnavailableError](
+		results[0],
+	); !ok || e.Destination != "k8s.pods" ||
+		!sinks.IsRejected(e) {
 		t.Errorf("%#v", results[0])
 	}
 	if part := s.Part(change(event.Added, "a", 1)); part != "k8s.pods" {
@@ -322,8 +326,18 @@ func TestVolatileTemplate(t *testing.T) {
 	fake := newFake(t, kfake.NumBrokers(2), kfake.SeedTopics(1, "added", "updated", "deleted"))
 	s := connected(t, Config{Brokers: fake.ListenAddrs(), Topic: "{operation}"})
 	fake.Fault(kfake.Fault{Keys: keysProduce, Topic: "updated", Err: kerr.NotEnoughReplicas, Count: -1})
-	results := send(t, s,
-		change(event.Added, "a", 1), change(event.Added, "b", 1), change(event.Updated, "a", 2), change(event.Deleted, "a", 3))
+	results := send(
+		t,
+		s,
+		change(
+			event.Added,
+			"a",
+			1,
+		),
+		change(event.Added, "b", 1),
+		change(event.Updated, "a", 2),
+		change(event.Deleted, "a", 3),
+	)
 	if diff := cmp.Diff([]string{"ok", "ok", "retry", "not attempted"}, describe(results)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -332,7 +346,9 @@ func TestVolatileTemplate(t *testing.T) {
 // TestNoProducerID: the sink does not connect, and the error names the permission.
 func TestNoProducerID(t *testing.T) {
 	fake := newFake(t, kfake.NumBrokers(1), kfake.SeedTopics(1, "events"))
-	fake.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.InitProducerID}, TopLevel: true, Err: kerr.ClusterAuthorizationFailed, Count: -1})
+	fake.Fault(
+		kfake.Fault{Keys: []kmsg.Key{kmsg.InitProducerID}, TopLevel: true, Err: kerr.ClusterAuthorizationFailed, Count: -1},
+	)
 	s := newSink(t, Config{Brokers: fake.ListenAddrs()})
 	err := s.Connect(t.Context())
 	if !sinks.IsRejected(err) || !strings.Contains(err.Error(), "IdempotentWrite") {

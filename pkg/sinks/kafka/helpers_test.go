@@ -26,8 +26,12 @@ var testTime = time.Date(2026, 3, 4, 5, 6, 7, 891_000_000, time.UTC)
 
 // change makes a message about the object pods/default/<name>.
 func change(typ event.Type, name string, version int) *event.Message {
-	raw := fmt.Sprintf(`{"apiVersion":"v1","kind":"Pod","metadata":{"namespace":"default","name":%q,"uid":"u-%s","resourceVersion":"%d"}}`,
-		name, name, version)
+	raw := fmt.Sprintf(
+		`{"apiVersion":"v1","kind":"Pod","metadata":{"namespace":"default","name":%q,"uid":"u-%s","resourceVersion":"%d"}}`,
+		name,
+		name,
+		version,
+	)
 	obj, err := object.New([]byte(raw))
 	if err != nil {
 		panic(err)
@@ -84,7 +88,8 @@ func connected(t testing.TB, cfg Config) *Sink {
 	var err error
 	waitUntil(t, func() bool { // a broker that has just started has no producer ids to give for a moment
 		err = s.Connect(t.Context())
-		return err == nil || !errors.Is(err, kafkago.GroupLoadInProgress) && !errors.Is(err, kafkago.GroupCoordinatorNotAvailable)
+		return err == nil ||
+			!errors.Is(err, kafkago.GroupLoadInProgress) && !errors.Is(err, kafkago.GroupCoordinatorNotAvailable)
 	})
 	if err != nil {
 		t.Fatalf("Connect: %v", err)

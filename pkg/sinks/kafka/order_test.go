@@ -33,7 +33,10 @@ func TestLateRequestIsFenced(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			testkafka.CreateTopic(t, c.addr, "fence", 1, nil)
 			r := newRelay(t)
-			s := connected(t, Config{Brokers: []string{c.addr}, Topic: "fence", RequestTimeout: 500 * time.Millisecond, dial: r.dial})
+			s := connected(
+				t,
+				Config{Brokers: []string{c.addr}, Topic: "fence", RequestTimeout: 500 * time.Millisecond, dial: r.dial},
+			)
 			mustSend(t, s, change(event.Added, "a", 1))
 
 			r.hold()
@@ -60,7 +63,10 @@ func TestLateRequestOfOthers(t *testing.T) {
 	broker := testkafka.ForTest(t)
 	testkafka.CreateTopic(t, broker.Addr(), "others", 1, nil)
 	r := newRelay(t)
-	s := connected(t, Config{Brokers: []string{broker.Addr()}, Topic: "others", RequestTimeout: 500 * time.Millisecond, dial: r.dial})
+	s := connected(
+		t,
+		Config{Brokers: []string{broker.Addr()}, Topic: "others", RequestTimeout: 500 * time.Millisecond, dial: r.dial},
+	)
 	mustSend(t, s, change(event.Added, "a", 1))
 	r.hold()
 	if got := describe(send(t, s, change(event.Updated, "a", 2))); got[0] != "maybe" {

@@ -31,9 +31,17 @@ func TestRefusalsInOrder(t *testing.T) {
 		want []string
 		dead []string
 	}{
-		{sinks.OutcomeMetadata, []string{"u-a.1", "u-a.2 oversize", "u-a.3 oversize", "tombstone /pods/default/a", "u-a.4"}, nil},
+		{
+			sinks.OutcomeMetadata,
+			[]string{"u-a.1", "u-a.2 oversize", "u-a.3 oversize", "tombstone /pods/default/a", "u-a.4"},
+			nil,
+		},
 		{sinks.OutcomeGap, []string{"u-a.1", "u-a.2.gap", "u-a.3.gap", "tombstone /pods/default/a", "u-a.4"}, nil},
-		{sinks.OutcomeDeadLetter, []string{"u-a.1", "u-a.2.gap", "u-a.3.gap", "tombstone /pods/default/a", "u-a.4"}, []string{"u-a.2 oversize", "u-a.3 oversize"}},
+		{
+			sinks.OutcomeDeadLetter,
+			[]string{"u-a.1", "u-a.2.gap", "u-a.3.gap", "tombstone /pods/default/a", "u-a.4"},
+			[]string{"u-a.2 oversize", "u-a.3 oversize"},
+		},
 	}
 	for _, test := range tests {
 		t.Run(string(test.mode), func(t *testing.T) {
@@ -41,8 +49,13 @@ func TestRefusalsInOrder(t *testing.T) {
 			testkafka.CreateTopic(t, broker.Addr(), topic, 1, map[string]string{"max.message.bytes": "20000"})
 			s := connected(t, Config{Brokers: []string{broker.Addr()}, Topic: topic, Tombstones: true})
 			letters := newSink(t, Config{
-				Brokers: []string{broker.Addr()}, Topic: "dead-" + topic,
-				CreateTopics: &CreateTopics{Partitions: 1, ReplicationFactor: 1, Config: map[string]string{"max.message.bytes": "16777216"}},
+				Brokers: []string{broker.Addr()},
+				Topic:   "dead-" + topic,
+				CreateTopics: &CreateTopics{
+					Partitions:        1,
+					ReplicationFactor: 1,
+					Config:            map[string]string{"max.message.bytes": "16777216"},
+				},
 			})
 			q := fifo.NewRing(fifo.RingOptions[*event.Message]{MaxItems: 1000, Size: (*event.Message).Size})
 			big := bigObject(event.Updated, "a", 2)
@@ -55,8 +68,13 @@ func TestRefusalsInOrder(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 			defer cancel()
 			d := &sinks.Drain{
-				Sink: s, Queue: q, Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
-				Rejections: sinks.Rejections{Oversize: test.mode, DeadLetters: &sinks.DeadLetterSink{Sink: letters, Where: "topic"}},
+				Sink:   s,
+				Queue:  q,
+				Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
+				Rejections: sinks.Rejections{
+					Oversize:    test.mode,
+					DeadLetters: &sinks.DeadLetterSink{Sink: letters, Where: "topic"},
+				},
 			}
 			if err := d.Run(ctx); err != nil {
 				t.Fatal(err)
@@ -92,8 +110,14 @@ func TestRefusalsInOrder(t *testing.T) {
 func TestRefusedDeletionIsForgotten(t *testing.T) {
 	broker := testkafka.ForTest(t)
 	s := connected(t, Config{
-		Brokers: []string{broker.Addr()}, Topic: "forgotten.{namespace}.{kind}.{name}.{uid}", Tombstones: true,
-		CreateTopics: &CreateTopics{Partitions: 3, ReplicationFactor: 1, Config: map[string]string{"max.message.bytes": "20000"}},
+		Brokers:    []string{broker.Addr()},
+		Topic:      "forgotten.{namespace}.{kind}.{name}.{uid}",
+		Tombstones: true,
+		CreateTopics: &CreateTopics{
+			Partitions:        3,
+			ReplicationFactor: 1,
+			Config:            map[string]string{"max.message.bytes": "20000"},
+		},
 	})
 	q := fifo.NewRing(fifo.RingOptions[*event.Message]{MaxItems: 10, Size: (*event.Message).Size})
 	for _, m := range []*event.Message{change(event.Added, "a", 1), bigObject(event.Deleted, "a", 2)} {

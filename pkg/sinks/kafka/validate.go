@@ -22,8 +22,11 @@ func (cfg *Config) Validate(at *strictyaml.Section) {
 	}
 	topic := sinks.CheckTemplate(at, "topic", cfg.Topic, event.EscapeTopic, defaultTopic())
 	if topic != nil && cfg.Tombstones && topic.Uses("operation") {
-		at.Report("topic", "has {operation} in it: with tombstones, a deletion would leave the object's state in another topic",
-			"use "+defaultTopic())
+		at.Report(
+			"topic",
+			"has {operation} in it: with tombstones, a deletion would leave the object's state in another topic",
+			"use "+defaultTopic(),
+		)
 	}
 	cfg.validateKey(at, topic)
 	cfg.TLS.Validate(at.At("tls"))
@@ -84,8 +87,11 @@ func (cfg *Config) Conflict(at *strictyaml.Section, other sinks.Config, name str
 	if !slices.ContainsFunc(cfg.canonicalBrokers(), func(broker string) bool { return slices.Contains(brokers, broker) }) {
 		return false
 	}
-	at.Report("topic", strictyaml.Quote(cfg.Topic)+" is the topic of "+name+": its readers would take dead letters for its events",
-		"choose another")
+	at.Report(
+		"topic",
+		strictyaml.Quote(cfg.Topic)+" is the topic of "+name+": its readers would take dead letters for its events",
+		"choose another",
+	)
 	return true
 }
 

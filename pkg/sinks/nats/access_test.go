@@ -52,7 +52,11 @@ func (p pki) server(mutual bool) func(*server.Options) {
 		cert, key := mustPair(p.Issue(certs.Options{Name: "server", Hosts: []string{"127.0.0.1", "nats.example.com"}}))
 		pool := x509.NewCertPool()
 		pool.AppendCertsFromPEM(p.PEM())
-		o.TLSConfig = &tls.Config{Certificates: []tls.Certificate{must(tls.X509KeyPair(cert, key))}, ClientCAs: pool, MinVersion: tls.VersionTLS12}
+		o.TLSConfig = &tls.Config{
+			Certificates: []tls.Certificate{must(tls.X509KeyPair(cert, key))},
+			ClientCAs:    pool,
+			MinVersion:   tls.VersionTLS12,
+		}
 		if mutual {
 			o.TLSConfig.ClientAuth = tls.RequireAndVerifyClientCert
 		}

@@ -122,7 +122,9 @@ func BenchmarkPublishMsgAsync(b *testing.B) {
 		for _, m := range batch {
 			header := natsgo.Header{"Nats-Msg-Id": {m.UniqueID()}, "Nats-Expected-Stream": {streamName}}
 			m.Attributes(func(name, value string) bool { header["ce-"+name] = []string{value}; return true })
-			f, err := js.PublishMsgAsync(&natsgo.Msg{Subject: "k8s.test.apps.things.default." + m.Identity.Name, Header: header, Data: m.Data})
+			f, err := js.PublishMsgAsync(
+				&natsgo.Msg{Subject: "k8s.test.apps.things.default." + m.Identity.Name, Header: header, Data: m.Data},
+			)
 			if err != nil {
 				b.Fatal(err)
 			}

@@ -216,7 +216,8 @@ func TestCheckServers(t *testing.T) {
 		switch {
 		case f.Step == sinks.StepTLS:
 			got[i] = strings.Split(got[i], ":")[0]
-			if !strings.Contains(f.Detail, `TLS 1.3; the server's certificate (signed by "CN=authority") is valid until`) || !strings.Contains(f.Detail, `the client's ("CN=bridge") is valid until`) {
+			if !strings.Contains(f.Detail, `TLS 1.3; the server's certificate (signed by "CN=authority") is valid until`) ||
+				!strings.Contains(f.Detail, `the client's ("CN=bridge") is valid until`) {
 				t.Errorf("TLS: %s", f.Detail)
 			}
 		case f.Step == sinks.StepAuthorize && f.Warn:
@@ -226,10 +227,14 @@ func TestCheckServers(t *testing.T) {
 	want := []string{
 		"ok files nats",
 		"FAIL connect 127.0.0.1:1: 127.0.0.1:1: connect: nothing listens there (connection refused); start the broker, or correct the port in nats.url -> start the broker, or correct the port in nats.url",
-		"ok connect ADDR", "ok protocol ADDR", "warn TLS ADDR", "ok authenticate ADDR",
+		"ok connect ADDR",
+		"ok protocol ADDR",
+		"warn TLS ADDR",
+		"ok authenticate ADDR",
 		`FAIL resolve nats.invalid:4222: nats.invalid:4222: resolve: there is no host "nats.invalid"; correct the name in nats.url, or the DNS -> correct the name in nats.url, or the DNS`,
 		"warn authorize subject k8s.*.*.*.*.* -> issue new credentials in time",
-		"ok stream stream K8S", warnReplica,
+		"ok stream stream K8S",
+		warnReplica,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -244,14 +249,22 @@ func TestCheckEmbedded(t *testing.T) {
 	check := func(listen, dir string) []string {
 		t.Helper()
 		sink, err := nats.New(nats.Config{
-			Embedded: &embedded.Config{Listen: listen, StoreDir: dir}, Subject: subject, Stream: nats.StreamConfig{Name: streamName, Create: true},
+			Embedded: &embedded.Config{
+				Listen:   listen,
+				StoreDir: dir,
+			},
+			Subject: subject,
+			Stream:  nats.StreamConfig{Name: streamName, Create: true},
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
 		return sinktest.Table(sink.Check(t.Context()), l.Addr().String())
 	}
-	if diff := cmp.Diff([]string{"ok files " + dir, "ok connect 127.0.0.1:0", "ok stream stream K8S"}, check("127.0.0.1:0", dir)); diff != "" {
+	if diff := cmp.Diff(
+		[]string{"ok files " + dir, "ok connect 127.0.0.1:0", "ok stream stream K8S"},
+		check("127.0.0.1:0", dir),
+	); diff != "" {
 		t.Errorf("well (-want +got):\n%s", diff)
 	}
 }

@@ -59,7 +59,7 @@ type Config struct {
 type Servers struct {
 	// The URL of the server. Separate several servers of one cluster with commas. The schemes are `nats`, `tls`, `ws`
 	// and `wss`.
-	URLs []string      `yaml:"url" format:"commas" example:"nats://nats-0:4222,nats://nats-1:4222"`
+	URLs []string      `yaml:"url"     format:"commas" example:"nats://nats-0:4222,nats://nats-1:4222"`
 	Auth natsconn.Auth `yaml:",inline"`
 	// TLS settings. TLS is enabled if a key is set here, or if the scheme of `url` is `tls` or `wss`.
 	TLS access.TLS `yaml:"tls"`

@@ -74,7 +74,11 @@ func TestPasswordAndToken(t *testing.T) {
 	if err := os.WriteFile(password, []byte("wr0ng"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := tryConnect(t, b); err == nil || !strings.Contains(err.Error(), "Authorization Violation") || strings.Contains(err.Error(), "wr0ng") {
+	if err := tryConnect(
+		t,
+		b,
+	); err == nil || !strings.Contains(err.Error(), "Authorization Violation") ||
+		strings.Contains(err.Error(), "wr0ng") {
 		t.Errorf("with another password: %v", err)
 	}
 	b.edit = func(c *nats.Config) { c.Auth = natsconn.Auth{User: "bridge", PasswordFile: password + ".gone"} }
@@ -129,7 +133,8 @@ func TestPermissionViolation(t *testing.T) {
 	}
 	sink := connect(t, b)
 	err := try(t, sink, sinktest.Message("a", 1, 100))[0]
-	if err == nil || sinks.IsPermanent(err) || !strings.Contains(strings.ToLower(err.Error()), "permissions violation for publish to") {
+	if err == nil || sinks.IsPermanent(err) ||
+		!strings.Contains(strings.ToLower(err.Error()), "permissions violation for publish to") {
 		t.Errorf("Send: %v", err)
 	}
 }
@@ -163,7 +168,12 @@ func TestTLS(t *testing.T) {
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(cert)
 	b := secured(t, func(o *server.Options) {
-		o.TLSConfig = &tls.Config{Certificates: []tls.Certificate{pair}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: pool, MinVersion: tls.VersionTLS12}
+		o.TLSConfig = &tls.Config{
+			Certificates: []tls.Certificate{pair},
+			ClientAuth:   tls.RequireAndVerifyClientCert,
+			ClientCAs:    pool,
+			MinVersion:   tls.VersionTLS12,
+		}
 	})
 	certFile, keyFile := writeFile(t, "tls.crt", cert), writeFile(t, "tls.key", key)
 	b.edit = func(c *nats.Config) {
@@ -205,7 +215,11 @@ func selfSigned(t *testing.T) (cert, key []byte) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: keyDER})
+	return pem.EncodeToMemory(
+			&pem.Block{Type: "CERTIFICATE", Bytes: der},
+		), pem.EncodeToMemory(
+			&pem.Block{Type: "EC PRIVATE KEY", Bytes: keyDER},
+		)
 }
 
 func TestConfigMistakesAreReportedTogether(t *testing.T) {
@@ -228,11 +242,20 @@ func TestConfigMistakesAreReportedTogether(t *testing.T) {
 			t.Errorf("no mention of %q in: %v", want, err)
 		}
 	}
-	_, err = nats.New(nats.Config{Servers: nats.Servers{URLs: []string{"nats://t0ken@a"}}, Stream: nats.StreamConfig{Name: "A"}, Subject: "a"})
-	if err == nil || !strings.Contains(err.Error(), "url: has credentials in it") || strings.Contains(err.Error(), "t0ken") {
+	_, err = nats.New(
+		nats.Config{
+			Servers: nats.Servers{URLs: []string{"nats://t0ken@a"}},
+			Stream:  nats.StreamConfig{Name: "A"},
+			Subject: "a",
+		},
+	)
+	if err == nil || !strings.Contains(err.Error(), "url: has credentials in it") ||
+		strings.Contains(err.Error(), "t0ken") {
 		t.Errorf("a URL with credentials: %v", err)
 	}
-	_, err = nats.New(nats.Config{Embedded: &embedded.Config{Listen: "nowhere"}, Stream: nats.StreamConfig{Name: "A"}, Subject: "a"})
+	_, err = nats.New(
+		nats.Config{Embedded: &embedded.Config{Listen: "nowhere"}, Stream: nats.StreamConfig{Name: "A"}, Subject: "a"},
+	)
 	for _, want := range []string{`embedded.listen: "nowhere" is not`, "embedded.storeDir: is empty", "stream.create: is not true"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("no mention of %q in: %v", want, err)

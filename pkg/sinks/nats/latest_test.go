@@ -64,8 +64,17 @@ func TestMirror(t *testing.T) {
 	if c := stream.CachedInfo().Config; c.MaxMsgsPerSubject != 1 || !c.AllowMsgTTL {
 		t.Errorf("created as %+v", c)
 	}
-	send(t, sink, sinktest.Message("a", 1, 100), sinktest.Message("b", 1, 100), sinktest.Message("a", 2, 100), deletion("b", 2),
-		sinktest.Message("c", 1, 100), deletion("c", 2), sinktest.Message("c", 3, 100))
+	send(
+		t,
+		sink,
+		sinktest.Message("a", 1, 100),
+		sinktest.Message("b", 1, 100),
+		sinktest.Message("a", 2, 100),
+		deletion("b", 2),
+		sinktest.Message("c", 1, 100),
+		deletion("c", 2),
+		sinktest.Message("c", 3, 100),
+	)
 	expectHeld(t, b, "deleted uid-b.deleted", "updated uid-a.1002", "updated uid-c.1003")
 	deadline := time.After(20 * time.Second)
 	for messages := uint64(3); messages != 2; { // counted, not read: the deletion may vanish between the two
@@ -202,7 +211,15 @@ func TestMirrorLosesTTLs(t *testing.T) {
 	if err := js.DeleteStream(t.Context(), streamName); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: streamName, Subjects: []string{"k8s.>"}, MaxMsgsPerSubject: 1, Storage: jetstream.MemoryStorage}); err != nil {
+	if _, err := js.CreateStream(
+		t.Context(),
+		jetstream.StreamConfig{
+			Name:              streamName,
+			Subjects:          []string{"k8s.>"},
+			MaxMsgsPerSubject: 1,
+			Storage:           jetstream.MemoryStorage,
+		},
+	); err != nil {
 		t.Fatal(err)
 	}
 	if err := try(t, sink, deletion("a", 1))[0]; err == nil || sinks.IsPermanent(err) {
@@ -228,7 +245,15 @@ func TestBucket(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	send(t, sink, sinktest.Message("a", 1, 100), sinktest.Message("system:x.y", 1, 100), sinktest.Message("a", 2, 100), deletion("system:x.y", 2), sinktest.Message("b", 3, 100))
+	send(
+		t,
+		sink,
+		sinktest.Message("a", 1, 100),
+		sinktest.Message("system:x.y", 1, 100),
+		sinktest.Message("a", 2, 100),
+		deletion("system:x.y", 2),
+		sinktest.Message("b", 3, 100),
+	)
 	const prefix = "apps_example_com.things.default."
 	seen := map[string]bool{} // what was replaced at once may be missing
 	for !seen["KeyValuePutOp "+prefix+"a"] || !seen["KeyValuePutOp "+prefix+"b"] || !seen["KeyValueDeleteOp "+prefix+"system=3Ax=2Ey"] {
@@ -270,7 +295,13 @@ func TestBucket(t *testing.T) {
 	}
 	other := b.NewSink(t).(*nats.Sink)
 	defer closeSink(t, other)
-	if err := other.Connect(t.Context()); err == nil || !strings.Contains(err.Error(), "the bucket keeps 5 messages of each key, and nats.bucket asks for one: set its history to 1 (nats kv edit LONG --history=1)") {
+	if err := other.Connect(
+		t.Context(),
+	); err == nil ||
+		!strings.Contains(
+			err.Error(),
+			"the bucket keeps 5 messages of each key, and nats.bucket asks for one: set its history to 1 (nats kv edit LONG --history=1)",
+		) {
 		t.Errorf("a bucket with a history: %v", err)
 	}
 }

@@ -50,7 +50,11 @@ func (s *Sink) forbid(subject string) {
 	f := &s.flight
 	for token, i := range f.sent {
 		if f.status[i] == flying && f.subjects[token] == subject {
-			err := s.client.Denied("not published", errors.New(`Permissions Violation for Publish to "`+subject+`"`), s.stream.Wildcard)
+			err := s.client.Denied(
+				"not published",
+				errors.New(`Permissions Violation for Publish to "`+subject+`"`),
+				s.stream.Wildcard,
+			)
 			f.settle(i, s.unavailable(f.batch[i], err))
 		}
 	}

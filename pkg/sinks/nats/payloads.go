@@ -166,7 +166,11 @@ func (c *PayloadStore) streamName() string { return "OBJ_" + c.cfg.Bucket }
 
 // failure explains why the data could not be stored.
 func (c *PayloadStore) failure(err error) error {
-	e := &sinks.ConnectError{Step: sinks.StepStream, Key: "claimCheck.bucket", Err: fmt.Errorf("object store %s: %w", c.cfg.Bucket, err)}
+	e := &sinks.ConnectError{
+		Step: sinks.StepStream,
+		Key:  "claimCheck.bucket",
+		Err:  fmt.Errorf("object store %s: %w", c.cfg.Bucket, err),
+	}
 	if errors.Is(err, jetstream.ErrBucketNotFound) || errors.Is(err, jetstream.ErrStreamNotFound) {
 		e.Err = access.Words(err, "object store %s does not exist", c.cfg.Bucket)
 		e.Remedy = "create it, correct claimCheck.bucket, or set claimCheck.create: true"

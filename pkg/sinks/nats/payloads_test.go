@@ -36,7 +36,12 @@ func smallBroker(t *testing.T) *broker {
 // large is version v of an object that the server does not take.
 func large(name string, v int) *event.Message {
 	m := sinktest.Message(name, v, 0)
-	m.Data = fmt.Appendf(nil, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":%q},"data":{"a":%q}}`, name, strings.Repeat(fmt.Sprint(v), 4*maxPayload))
+	m.Data = fmt.Appendf(
+		nil,
+		`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":%q},"data":{"a":%q}}`,
+		name,
+		strings.Repeat(fmt.Sprint(v), 4*maxPayload),
+	)
 	return m
 }
 
@@ -102,7 +107,9 @@ func TestOversizeModes(t *testing.T) {
 			for i, text := range got {
 				position[text] = i + 1
 			}
-			if len(got) != 4 || position[test.want] == 0 || position["uid-a.1003"] < position[test.want] && test.mode != sinks.OutcomeGap && test.mode != sinks.OutcomeDeadLetter {
+			if len(got) != 4 || position[test.want] == 0 ||
+				position["uid-a.1003"] < position[test.want] && test.mode != sinks.OutcomeGap &&
+					test.mode != sinks.OutcomeDeadLetter {
 				t.Errorf("stream %q, want %q before a.3", got, test.want)
 			}
 			if test.mode == sinks.OutcomeClaimCheck {
@@ -136,7 +143,9 @@ func checkClaim(t *testing.T, b *broker, m *event.Message) {
 		if err != nil || !bytes.Equal(data, m.Data) {
 			t.Errorf("%d bytes of %d, %v", len(data), len(m.Data), err)
 		}
-		if want := `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"` + m.Identity.Name + `"}}`; string(got.Data()) != want {
+		if want := `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"` + m.Identity.Name + `"}}`; string(
+			got.Data(),
+		) != want {
 			t.Errorf("data %s", got.Data())
 		}
 		return
@@ -147,7 +156,8 @@ func checkClaim(t *testing.T, b *broker, m *event.Message) {
 // What a dead letter says in a stream of its own, where the stream of the events alone has the limit.
 func TestDeadLetterSubject(t *testing.T) {
 	b := newBroker(t)
-	if _, err := b.js(t).CreateStream(t.Context(), jetstream.StreamConfig{Name: streamName, Subjects: []string{"k8s.>"}, MaxMsgSize: maxPayload}); err != nil {
+	if _, err := b.js(t).
+		CreateStream(t.Context(), jetstream.StreamConfig{Name: streamName, Subjects: []string{"k8s.>"}, MaxMsgSize: maxPayload}); err != nil {
 		t.Fatal(err)
 	}
 	sink := connect(t, b)
@@ -155,7 +165,15 @@ func TestDeadLetterSubject(t *testing.T) {
 		cfg.Subject, cfg.Stream = "dead.{name}", nats.StreamConfig{Name: "DEAD", Create: true}
 	})
 	big := large("a", 2)
-	drained(t, sink, sinks.Rejections{Oversize: sinks.OutcomeDeadLetter, DeadLetters: &sinks.DeadLetterSink{Sink: letters, Where: "subject dead.{name}"}}, big)
+	drained(
+		t,
+		sink,
+		sinks.Rejections{
+			Oversize:    sinks.OutcomeDeadLetter,
+			DeadLetters: &sinks.DeadLetterSink{Sink: letters, Where: "subject dead.{name}"},
+		},
+		big,
+	)
 	stream, err := b.js(t).Stream(t.Context(), "DEAD")
 	if err != nil {
 		t.Fatal(err)
@@ -201,7 +219,11 @@ func TestPayloadsAgainAndAway(t *testing.T) {
 	t.Cleanup(func() { _ = claims.Close(context.WithoutCancel(t.Context())) }) // the test is over
 	checked(t, claims, "claims does not exist")
 	var known *sinks.ConnectError
-	if _, _, err = claims.Store(t.Context(), large("a", 1)); !errors.As(err, &known) || sinks.IsPermanent(err) || !strings.Contains(err.Error(), "claimCheck.create") {
+	if _, _, err = claims.Store(
+		t.Context(),
+		large("a", 1),
+	); !errors.As(err, &known) || sinks.IsPermanent(err) ||
+		!strings.Contains(err.Error(), "claimCheck.create") {
 		t.Errorf("no bucket: %v", err)
 	}
 	store, err := b.js(t).CreateObjectStore(t.Context(), jetstream.ObjectStoreConfig{Bucket: "claims", TTL: time.Hour})
@@ -340,7 +362,12 @@ func TestDeadLettersHaveIDsOfTheirOwn(t *testing.T) {
 	m := sinktest.Message("a", 1, 100)
 	for _, of := range []string{"live", "audit", "live"} {
 		letters := newSink(t, b, func(cfg *nats.Config) { cfg.LettersOf = of })
-		if _, err := (&sinks.DeadLetterSink{Sink: letters}).Keep(t.Context(), m, event.ReasonRefused, errors.New("no")); err != nil {
+		if _, err := (&sinks.DeadLetterSink{Sink: letters}).Keep(
+			t.Context(),
+			m,
+			event.ReasonRefused,
+			errors.New("no"),
+		); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -352,7 +379,10 @@ func TestDeadLettersHaveIDsOfTheirOwn(t *testing.T) {
 			t.Errorf("ce-id %q", id)
 		}
 	}
-	if diff := cmp.Diff([]string{m.UniqueID() + ".letter.live", m.UniqueID() + ".letter.audit", m.UniqueID()}, ids); diff != "" {
+	if diff := cmp.Diff(
+		[]string{m.UniqueID() + ".letter.live", m.UniqueID() + ".letter.audit", m.UniqueID()},
+		ids,
+	); diff != "" {
 		t.Errorf("ids of messages (-want +got):\n%s", diff)
 	}
 }

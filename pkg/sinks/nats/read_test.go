@@ -85,7 +85,12 @@ func TestRead(t *testing.T) {
 		t.Errorf("an empty stream: %v", ids)
 	}
 	putMessage(t, js, `{"a":1}`, "ce-id=1", "ce-changedby=caf%C3%A9%20%22x%22", "ce-time=t", "other=x")
-	putMessage(t, js, `{"id":"2","initiallist":true,"data":{"a":2}}`, "content-type=application/cloudevents+json; charset=UTF-8")
+	putMessage(
+		t,
+		js,
+		`{"id":"2","initiallist":true,"data":{"a":2}}`,
+		"content-type=application/cloudevents+json; charset=UTF-8",
+	)
 	putMessage(t, js, "anything")
 	putMessage(t, js, "no JSON", "content-type=application/cloudevents+json")
 
@@ -93,11 +98,26 @@ func TestRead(t *testing.T) {
 	var got []string
 	for range 4 {
 		record := r.next(t)
-		got = append(got, fmt.Sprint(record.Place, " ", record.Attributes, " ", string(record.Data), " ", record.Behind, " ", record.Foreign != nil))
+		got = append(
+			got,
+			fmt.Sprint(
+				record.Place,
+				" ",
+				record.Attributes,
+				" ",
+				string(record.Data),
+				" ",
+				record.Behind,
+				" ",
+				record.Foreign != nil,
+			),
+		)
 	}
 	if diff := cmp.Diff([]string{
-		`k8s.x #1 map[changedby:caf` + "\u00e9" + ` "x" id:1 time:t] {"a":1} 3 false`, `k8s.x #2 map[id:2 initiallist:true] {"a":2} 2 false`,
-		`k8s.x #3 map[] anything 1 true`, `k8s.x #4 map[]  0 true`,
+		`k8s.x #1 map[changedby:caf` + "\u00e9" + ` "x" id:1 time:t] {"a":1} 3 false`,
+		`k8s.x #2 map[id:2 initiallist:true] {"a":2} 2 false`,
+		`k8s.x #3 map[] anything 1 true`,
+		`k8s.x #4 map[]  0 true`,
 	}, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -132,7 +152,14 @@ func TestRead(t *testing.T) {
 	}
 	stuck := errors.New("enough")
 	sink := b.NewSink(t).(*nats.Sink)
-	if err := sink.Read(t.Context(), diagnose.ReadOptions{}, func(*diagnose.Record) error { return stuck }); !errors.Is(err, stuck) {
+	if err := sink.Read(
+		t.Context(),
+		diagnose.ReadOptions{},
+		func(*diagnose.Record) error { return stuck },
+	); !errors.Is(
+		err,
+		stuck,
+	) {
 		t.Errorf("the handler's error: %v", err)
 	}
 	if err := sink.Close(t.Context()); err != nil {

@@ -188,7 +188,11 @@ func (s *Sink) useRegister(
 }
 
 // openRegister returns the bucket of names; nil if it is missing and not to be created, or can't be.
-func (s *Sink) openRegister(ctx context.Context, js jetstream.JetStream, create bool) (kv jetstream.KeyValue, err error) {
+func (s *Sink) openRegister(
+	ctx context.Context,
+	js jetstream.JetStream,
+	create bool,
+) (kv jetstream.KeyValue, err error) {
 	err = s.askRegister(ctx, func(ctx context.Context) error {
 		kv, err = js.KeyValue(ctx, registerBucket)
 		if !create || !errors.Is(err, jetstream.ErrBucketNotFound) {

@@ -124,7 +124,8 @@ func TestSwappedClientCertificate(t *testing.T) {
 	send(t, sink, sinktest.Message("a", 2, 100)) // the connection stands
 	b.Cut()
 	_ = try(t, sink, sinktest.Message("a", 3, 100))
-	if err := try(t, sink, sinktest.Message("a", 3, 100))[0]; err == nil || !strings.Contains(err.Error(), ", which expired on ") {
+	if err := try(t, sink, sinktest.Message("a", 3, 100))[0]; err == nil ||
+		!strings.Contains(err.Error(), ", which expired on ") {
 		t.Errorf("with the expired certificate: %v", err)
 	}
 	if _, _, err := p.IssueFiles(dir, certs.Options{Name: "bridge"}); err != nil {

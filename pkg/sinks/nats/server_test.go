@@ -107,7 +107,11 @@ func (b *broker) NewSink(t testing.TB) sinks.Sink {
 // Takes implements sinktest.Observer.
 func (b *broker) Takes(ctx context.Context) error {
 	deadline, _ := ctx.Deadline()
-	conn, err := natsgo.Connect("nats://"+net.JoinHostPort(b.opts.Host, strconv.Itoa(b.opts.Port)), natsgo.NoReconnect(), natsgo.Timeout(time.Until(deadline)))
+	conn, err := natsgo.Connect(
+		"nats://"+net.JoinHostPort(b.opts.Host, strconv.Itoa(b.opts.Port)),
+		natsgo.NoReconnect(),
+		natsgo.Timeout(time.Until(deadline)),
+	)
 	if err != nil {
 		return err
 	}

@@ -69,7 +69,10 @@ func New(cfg Config) (*Sink, error) {
 		s.client.Prober = cfg.Prober
 	}
 	s.stream = natscheck.Stream{
-		Access: &s.client.Access, Config: cfg.jetstream(subject.Wildcard()), Create: cfg.Stream.Create, Wildcard: subject.Wildcard(),
+		Access:   &s.client.Access,
+		Config:   cfg.jetstream(subject.Wildcard()),
+		Create:   cfg.Stream.Create,
+		Wildcard: subject.Wildcard(),
 		Embedded: cfg.Embedded != nil,
 	}
 	return s, nil

@@ -52,7 +52,11 @@ func (s *Sink) findStream(ctx context.Context) (*jetstream.StreamInfo, error) {
 		// Not CreateOrUpdate: a stream that was created meanwhile is not changed.
 		stream, err = js.CreateStream(ctx, s.stream.Config)
 		if err == nil && s.info != nil {
-			s.cfg.Logger.Warn("the stream was gone, with all that it held; created it again; what exists will be sent to it", "stream", name)
+			s.cfg.Logger.Warn(
+				"the stream was gone, with all that it held; created it again; what exists will be sent to it",
+				"stream",
+				name,
+			)
 		} else if err == nil {
 			s.cfg.Logger.Info("created stream", "stream", name, "subjects", stream.CachedInfo().Config.Subjects)
 		}

@@ -41,10 +41,16 @@ func TestExistingStreamIsChecked(t *testing.T) {
 			stream: jetstream.StreamConfig{Subjects: []string{"k8s.>"}, MaxBytes: 1 << 20, MaxMsgsPerSubject: 3},
 			warns:  []string{"when full (max_bytes 1048576, max_msgs -1) it drops its oldest", "keeps the last 3 messages"},
 		},
-		"full means wait": {stream: jetstream.StreamConfig{Subjects: []string{"k8s.>"}, MaxBytes: 1 << 20, Discard: jetstream.DiscardNew}},
+		"full means wait": {
+			stream: jetstream.StreamConfig{Subjects: []string{"k8s.>"}, MaxBytes: 1 << 20, Discard: jetstream.DiscardNew},
+		},
 		"short memory": {
-			stream: jetstream.StreamConfig{Subjects: []string{"k8s.>"}, Duplicates: 5 * time.Second, Retention: jetstream.InterestPolicy},
-			warns:  []string{"it remembers ids for 5s only", "its retention is interest"},
+			stream: jetstream.StreamConfig{
+				Subjects:   []string{"k8s.>"},
+				Duplicates: 5 * time.Second,
+				Retention:  jetstream.InterestPolicy,
+			},
+			warns: []string{"it remembers ids for 5s only", "its retention is interest"},
 		},
 		"small messages": {
 			stream: jetstream.StreamConfig{Subjects: []string{"k8s.>"}, MaxMsgSize: 5000},
@@ -98,10 +104,17 @@ func TestMissingStream(t *testing.T) {
 	b.edit = func(c *nats.Config) { c.Stream.Create = false }
 	sink := b.NewSink(t).(*nats.Sink)
 	defer closeSink(t, sink)
-	if err := sink.Connect(t.Context()); err == nil || !strings.Contains(err.Error(), "stream K8S does not exist; create it, correct nats.stream.name, or set nats.stream.create: true") {
+	if err := sink.Connect(
+		t.Context(),
+	); err == nil ||
+		!strings.Contains(
+			err.Error(),
+			"stream K8S does not exist; create it, correct nats.stream.name, or set nats.stream.create: true",
+		) {
 		t.Errorf("Connect: %v", err)
 	}
-	if _, err := b.js(t).CreateStream(t.Context(), jetstream.StreamConfig{Name: streamName, Subjects: []string{"k8s.>"}}); err != nil {
+	if _, err := b.js(t).
+		CreateStream(t.Context(), jetstream.StreamConfig{Name: streamName, Subjects: []string{"k8s.>"}}); err != nil {
 		t.Fatal(err)
 	}
 	if err := sink.Connect(t.Context()); err != nil {
@@ -125,7 +138,9 @@ func TestCreatedStream(t *testing.T) {
 	}
 	c := stream.CachedInfo().Config
 	if len(c.Subjects) != 1 || c.Subjects[0] != "k8s.*.*.*.*.*" || c.Discard != jetstream.DiscardNew || c.Storage != jetstream.MemoryStorage ||
-		c.MaxBytes != 1<<20 || c.MaxMsgs != 77 || c.MaxAge != time.Minute || c.Duplicates != time.Minute || c.Replicas != 1 {
+		c.MaxBytes != 1<<20 || c.MaxMsgs != 77 || c.MaxAge != time.Minute ||
+		c.Duplicates != time.Minute ||
+		c.Replicas != 1 {
 		t.Errorf("created as %+v", c)
 	}
 }
@@ -142,7 +157,8 @@ func TestStreamDeletedWhileRunning(t *testing.T) {
 		t.Fatal(err)
 	}
 	err := try(t, sink, sinktest.Message("a", 2, 100))[0]
-	if err == nil || sinks.IsPermanent(err) || sinks.IsMaybeWritten(err) || !strings.Contains(err.Error(), "no stream takes this subject") {
+	if err == nil || sinks.IsPermanent(err) || sinks.IsMaybeWritten(err) ||
+		!strings.Contains(err.Error(), "no stream takes this subject") {
 		t.Errorf("without the stream: %v, want a plain error", err)
 	}
 	send(t, sink, sinktest.Message("a", 2, 100))
@@ -153,10 +169,14 @@ func TestStreamDeletedWhileRunning(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = try(t, careful, sinktest.Message("a", 3, 100))
-	if err := try(t, careful, sinktest.Message("a", 3, 100))[0]; err == nil || !strings.Contains(err.Error(), "stream K8S does not exist") {
+	if err := try(t, careful, sinktest.Message("a", 3, 100))[0]; err == nil ||
+		!strings.Contains(err.Error(), "stream K8S does not exist") {
 		t.Errorf("without the stream, and not allowed to create it: %v", err)
 	}
-	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: streamName, Subjects: []string{"k8s.>"}, Storage: jetstream.MemoryStorage}); err != nil {
+	if _, err := js.CreateStream(
+		t.Context(),
+		jetstream.StreamConfig{Name: streamName, Subjects: []string{"k8s.>"}, Storage: jetstream.MemoryStorage},
+	); err != nil {
 		t.Fatal(err)
 	}
 	send(t, careful, sinktest.Message("a", 3, 100))
@@ -171,11 +191,15 @@ func TestSubjectOfAnotherStream(t *testing.T) {
 	if err := js.DeleteStream(t.Context(), streamName); err != nil {
 		t.Fatal(err)
 	}
-	other, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "OTHER", Subjects: []string{"k8s.>"}, Storage: jetstream.MemoryStorage})
+	other, err := js.CreateStream(
+		t.Context(),
+		jetstream.StreamConfig{Name: "OTHER", Subjects: []string{"k8s.>"}, Storage: jetstream.MemoryStorage},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := try(t, sink, sinktest.Message("a", 1, 100))[0]; err == nil || sinks.IsPermanent(err) || !strings.Contains(err.Error(), "another stream takes this subject") {
+	if err := try(t, sink, sinktest.Message("a", 1, 100))[0]; err == nil || sinks.IsPermanent(err) ||
+		!strings.Contains(err.Error(), "another stream takes this subject") {
 		t.Errorf("Send: %v", err)
 	}
 	info, err := other.Info(t.Context())
@@ -217,17 +241,28 @@ func TestFullStreamPushesBack(t *testing.T) {
 // What the stream's own limit refuses is oversize too, and a subject too long for the protocol is refused here.
 func TestOversizeForStreamAndProtocol(t *testing.T) {
 	b := newBroker(t)
-	if _, err := b.js(t).CreateStream(t.Context(), jetstream.StreamConfig{Name: streamName, Subjects: []string{"k8s.>"}, MaxMsgSize: 5000}); err != nil {
+	if _, err := b.js(t).
+		CreateStream(t.Context(), jetstream.StreamConfig{Name: streamName, Subjects: []string{"k8s.>"}, MaxMsgSize: 5000}); err != nil {
 		t.Fatal(err)
 	}
 	sink := connect(t, b)
 	headers := sinktest.Message("c", 1, 100)
 	headers.Identity.Manager = strings.Repeat("m", 70_000)
 	batch := []*event.Message{
-		sinktest.Message("a", 1, 100), sinktest.Message("a", 2, 6000), sinktest.Message(strings.Repeat("b", 3000), 1, 100), headers, sinktest.Message("d", 1, 100),
+		sinktest.Message(
+			"a",
+			1,
+			100,
+		),
+		sinktest.Message("a", 2, 6000),
+		sinktest.Message(strings.Repeat("b", 3000), 1, 100),
+		headers,
+		sinktest.Message("d", 1, 100),
 	}
 	for i, err := range try(t, sink, batch...) {
-		if refused := i >= 1 && i <= 3; refused != (sinks.IsPermanent(err) && errors.Is(err, sinks.ErrOversize)) || !refused && err != nil {
+		if refused := i >= 1 &&
+			i <= 3; refused != (sinks.IsPermanent(err) && errors.Is(err, sinks.ErrOversize)) ||
+			!refused && err != nil {
 			t.Errorf("message %d: %v", i, err)
 		}
 	}
@@ -278,7 +313,10 @@ func TestARecreatedStreamIsAnotherDestination(t *testing.T) {
 func TestNamesInTheMetadata(t *testing.T) {
 	b := newBroker(t)
 	js := b.js(t)
-	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "OTHER", Subjects: []string{"$KV.deltabridge-clusters.>"}}); err != nil {
+	if _, err := js.CreateStream(
+		t.Context(),
+		jetstream.StreamConfig{Name: "OTHER", Subjects: []string{"$KV.deltabridge-clusters.>"}},
+	); err != nil {
 		t.Fatal(err) // it takes the subjects of the bucket, so that there can be none
 	}
 	sink := connect(t, b)
@@ -289,7 +327,15 @@ func TestNamesInTheMetadata(t *testing.T) {
 	if err != nil || !strings.Contains(stream.CachedInfo().Config.Metadata["deltabridge.cluster.prod"], `"k1"`) {
 		t.Errorf("metadata %v, %v", stream.CachedInfo().Config.Metadata, err)
 	}
-	if err := sinks.Claim(t.Context(), connect(t, b), "live", sinks.Owner{Cluster: "prod", UID: "k2"}); !errors.Is(err, sinks.ErrNameTaken) {
+	if err := sinks.Claim(
+		t.Context(),
+		connect(t, b),
+		"live",
+		sinks.Owner{Cluster: "prod", UID: "k2"},
+	); !errors.Is(
+		err,
+		sinks.ErrNameTaken,
+	) {
 		t.Errorf("a second cluster: %v", err)
 	}
 }

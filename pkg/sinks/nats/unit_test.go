@@ -25,9 +25,21 @@ func TestReadAck(t *testing.T) {
 		{`{"stream":"K8S", "seq":17}`, ok, false},
 		{`{"stream":"K8S","domain":"hub","seq":17}`, ok, false},
 		{`{"stream":"K8S","seq":17,"duplicate":true}`, ok, false},
-		{`{"error":{"code":503,"err_code":10077,"description":"maximum messages exceeded"},"stream":"K8S","seq":0}`, plain, false},
-		{`{"error":{"code":400,"err_code":10054,"description":"message size exceeds maximum allowed"},"stream":"K8S","seq":0}`, oversize, false},
-		{`{"error":{"code":400,"err_code":10097,"description":"header size exceeds maximum allowed of 64k"}}`, oversize, false},
+		{
+			`{"error":{"code":503,"err_code":10077,"description":"maximum messages exceeded"},"stream":"K8S","seq":0}`,
+			plain,
+			false,
+		},
+		{
+			`{"error":{"code":400,"err_code":10054,"description":"message size exceeds maximum allowed"},"stream":"K8S","seq":0}`,
+			oversize,
+			false,
+		},
+		{
+			`{"error":{"code":400,"err_code":10097,"description":"header size exceeds maximum allowed of 64k"}}`,
+			oversize,
+			false,
+		},
 		{`{"error":{"code":400,"err_code":10060,"description":"expected stream does not match"}}`, plain, true},
 		{`{"error":{"code":404,"err_code":10059,"description":"stream not found"}}`, plain, true},
 		{`{"error":{"code":503,"err_code":10023,"description":"insufficient resources"}}`, plain, false},
@@ -165,7 +177,11 @@ func TestFlight(t *testing.T) {
 
 // What a destination has to take although it may hold the event has an id of this process.
 func TestAgainHasAnIDOfItsOwn(t *testing.T) {
-	h, other := newHeaders(&Config{Stream: StreamConfig{Name: "K8S"}}), newHeaders(&Config{Stream: StreamConfig{Name: "K8S"}})
+	h, other := newHeaders(
+		&Config{Stream: StreamConfig{Name: "K8S"}},
+	), newHeaders(
+		&Config{Stream: StreamConfig{Name: "K8S"}},
+	)
 	m := sinktest.Message("a", 1, 10)
 	plain := h.set(m).Get("Nats-Msg-Id")
 	again := *m

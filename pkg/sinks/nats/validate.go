@@ -29,7 +29,11 @@ func (cfg *Config) Validate(at *strictyaml.Section) {
 		at.Address("embedded.listen", e.Listen, false, "write 127.0.0.1:4222")
 		at.NotEmpty("embedded.storeDir", e.StoreDir, "write ./data/nats")
 		if !cfg.Stream.Create {
-			at.Report("stream.create", "is not true, and an embedded server begins without a stream", "write stream: {create: true}")
+			at.Report(
+				"stream.create",
+				"is not true, and an embedded server begins without a stream",
+				"write stream: {create: true}",
+			)
 		}
 	}
 	template := sinks.CheckTemplate(at, "subject", cfg.Subject, cfg.escape(), defaultSubject())
@@ -107,7 +111,12 @@ func (cfg *Config) validateStream(at *strictyaml.Section, template *event.Templa
 			continue
 		}
 		if j := overlapping(subject, s.Subjects[:i]); j >= 0 {
-			problem := fmt.Sprintf("%s overlaps with subjects[%d], %s", strictyaml.Quote(subject), j, strictyaml.Quote(s.Subjects[j]))
+			problem := fmt.Sprintf(
+				"%s overlaps with subjects[%d], %s",
+				strictyaml.Quote(subject),
+				j,
+				strictyaml.Quote(s.Subjects[j]),
+			)
 			at.Report(key, problem, "remove one of them")
 		}
 	}
@@ -137,17 +146,28 @@ func (cfg *Config) validateBucket(at *strictyaml.Section) {
 func (cfg *Config) validateMirror(at *strictyaml.Section, template *event.Template) {
 	s := &cfg.Stream
 	if s.DeletionsKeptFor > 0 && s.DeletionsKeptFor < time.Second {
-		at.Report("stream.deletionsKeptFor", "is less than a second, the least that a server counts", "write 24h, or 0s to keep them forever")
+		at.Report(
+			"stream.deletionsKeptFor",
+			"is less than a second, the least that a server counts",
+			"write 24h, or 0s to keep them forever",
+		)
 	}
 	if template != nil {
 		validateOneObject(at, template)
 	}
 	if s.MaxAge > 0 {
-		at.Report("stream.maxAge", "is given for a mirror: objects that did not change for so long would be missing", "remove it")
+		at.Report(
+			"stream.maxAge",
+			"is given for a mirror: objects that did not change for so long would be missing",
+			"remove it",
+		)
 	}
 	if cfg.Bucket == "" && (s.MaxBytes > 0 || s.MaxMsgs > 0) && s.Discard != "new" { // a full bucket takes no more
-		at.Report("stream.discard", "is not new, and a limit is given besides lastPerSubject: a full stream would forget objects",
-			"write discard: new, with which the bridge waits")
+		at.Report(
+			"stream.discard",
+			"is not new, and a limit is given besides lastPerSubject: a full stream would forget objects",
+			"write discard: new, with which the bridge waits",
+		)
 	}
 }
 
@@ -162,8 +182,11 @@ func validateOneObject(at *strictyaml.Section, t *event.Template) {
 		}
 	}
 	if !t.Uses("uid") && !(t.Uses("group") && t.Uses("resource") && t.Uses("namespace") && t.Uses("name")) {
-		at.Report("subject", "is the same for several objects: with lastPerSubject, or in a bucket, one of them would be kept",
-			"name them by {group}, {resource}, {namespace} and {name}, or by {uid}, as in "+defaultSubject())
+		at.Report(
+			"subject",
+			"is the same for several objects: with lastPerSubject, or in a bucket, one of them would be kept",
+			"name them by {group}, {resource}, {namespace} and {name}, or by {uid}, as in "+defaultSubject(),
+		)
 	}
 }
 
@@ -179,8 +202,11 @@ func (cfg *Config) ValidateLetters(at *strictyaml.Section, to *sinks.LetterPlace
 	case to.Stream == "" && at.Fine("stream"):
 		at.ReportMissing("", "has a subject and no stream", "add the name of the stream that takes it, as in stream: DEAD")
 	case to.Stream == cfg.resolved().Stream.Name:
-		at.Report("stream", "is the stream of the sink: it would take an event that is sent again for a repetition of its dead letter",
-			"use a stream of its own")
+		at.Report(
+			"stream",
+			"is the stream of the sink: it would take an event that is sent again for a repetition of its dead letter",
+			"use a stream of its own",
+		)
 	}
 }
 
@@ -231,8 +257,14 @@ func (cfg *Config) streamConflict(b *Config, name string) (key, problem, remedy 
 		return nameKey, stream + " is the stream of " + name + ": its readers would take dead letters for its events", "use a stream of its own"
 	case len(ours) == 0 || len(theirs) == 0: // a template is wrong
 	case same && (cfg.Stream.Create && !covers(ours[0], theirs[0]) || b.Stream.Create && !covers(theirs[0], ours[0])):
-		return nameKey, fmt.Sprintf("%s is that of the dead letters of %s too, and is created for the subject of one of them: "+
-				"%s does not take %s, or the other way round", stream, name, strictyaml.Quote(theirs[0]), strictyaml.Quote(ours[0])),
+		return nameKey, fmt.Sprintf(
+				"%s is that of the dead letters of %s too, and is created for the subject of one of them: "+
+					"%s does not take %s, or the other way round",
+				stream,
+				name,
+				strictyaml.Quote(theirs[0]),
+				strictyaml.Quote(ours[0]),
+			),
 			"use the same subject, or two streams"
 	case !same && cfg.Stream.Create && b.Stream.Create:
 		for _, subject := range ours {
@@ -241,8 +273,12 @@ func (cfg *Config) streamConflict(b *Config, name string) (key, problem, remedy 
 				if letters {
 					remedy = "begin it with a word of its own, as in dead.{cluster}.{resource}"
 				}
-				return subjectKey, fmt.Sprintf("%s overlaps with %s, a subject of a stream of %s: a server takes a subject into one stream only",
-					strictyaml.Quote(subject), strictyaml.Quote(theirs[n]), name), remedy
+				return subjectKey, fmt.Sprintf(
+					"%s overlaps with %s, a subject of a stream of %s: a server takes a subject into one stream only",
+					strictyaml.Quote(subject),
+					strictyaml.Quote(theirs[n]),
+					name,
+				), remedy
 			}
 		}
 	}
@@ -283,7 +319,11 @@ func (cfg *Config) subjects() []string {
 // Validate reports mistakes in the name and the servers of the object store.
 func (c *PayloadConfig) Validate(at *strictyaml.Section) {
 	if at.Has("bucket") && !bucketName.MatchString(c.Bucket) {
-		at.Report("bucket", strictyaml.Quote(c.Bucket)+" can't be the name of an object store", "use letters, digits, - and _")
+		at.Report(
+			"bucket",
+			strictyaml.Quote(c.Bucket)+" can't be the name of an object store",
+			"use letters, digits, - and _",
+		)
 	}
 	if c.NATS != nil && at.Fine("nats") {
 		if len(c.NATS.URLs) == 0 {

@@ -25,7 +25,8 @@ func Blame(t testing.TB, err error, addr string) Blamed {
 	}
 	text := strings.NewReplacer(addr, "ADDR").Replace(err.Error())
 	text = regexp.MustCompile(`20\d\d-\d\d-\d\dT[0-9:]+Z`).ReplaceAllString(text, "DATE")
-	text = regexp.MustCompile(regexp.QuoteMeta(filepath.Dir(filepath.Dir(t.TempDir())))+`[^ :]*/`).ReplaceAllString(text, "")
+	text = regexp.MustCompile(regexp.QuoteMeta(filepath.Dir(filepath.Dir(t.TempDir())))+`[^ :]*/`).
+		ReplaceAllString(text, "")
 	text = regexp.MustCompile(` \(tls: [a-z ]+\)`).ReplaceAllString(text, "") // an alert, which can get lost
 	return Blamed{ce.Step, ce.Key, text}
 }

@@ -63,7 +63,8 @@ func testClusterNames(t *testing.T, _ Harness, d Destination) {
 	}
 	belongsTo(t, d, first.Cluster, first.UID)
 	err := claim(other, second)
-	if !errors.Is(err, sinks.ErrNameTaken) || !strings.Contains(err.Error(), "bridge claim") || !strings.Contains(err.Error(), "k1") {
+	if !errors.Is(err, sinks.ErrNameTaken) || !strings.Contains(err.Error(), "bridge claim") ||
+		!strings.Contains(err.Error(), "k1") {
 		t.Fatalf("a second cluster under the same name: %v", err)
 	}
 	if err := claim(other, sinks.Owner{Cluster: "prod", UID: "k2"}); err != nil {
@@ -112,7 +113,11 @@ func testClusterNamesAtOnce(t *testing.T, _ Harness, d Destination) {
 			t.Errorf("k%d: %v", n, err)
 		}
 	}
-	if found, err := all[0].Registered(t.Context(), "prod"); err != nil || found.UID != holder || holder == "" || found.Since.IsZero() {
+	if found, err := all[0].Registered(
+		t.Context(),
+		"prod",
+	); err != nil || found.UID != holder || holder == "" ||
+		found.Since.IsZero() {
 		t.Errorf("the name belongs to %+v, want %q; %v", found, holder, err)
 	}
 }
@@ -126,7 +131,10 @@ func testForeignNameWritesNothing(t *testing.T, _ Harness, d Destination) {
 	owner := sinks.Owner{Cluster: "test"} // its uid is not known yet
 	var destinations []string
 	guard := &sinks.Guard{
-		Sink: sink, Name: "live", Owner: func() sinks.Owner { return owner }, Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
+		Sink:          sink,
+		Name:          "live",
+		Owner:         func() sinks.Owner { return owner },
+		Logger:        slog.New(slog.NewTextHandler(t.Output(), nil)),
 		OnDestination: func(name string) { destinations = append(destinations, name) },
 	}
 	if err := guard.Connect(t.Context()); err != nil {

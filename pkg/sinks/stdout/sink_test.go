@@ -103,7 +103,8 @@ func TestFullDisk(t *testing.T) {
 	for failed < len(results) && results[failed] == nil {
 		failed++
 	}
-	if failed == 0 || failed >= 9 || !errors.Is(results[failed], syscall.ENOSPC) || !errors.Is(results[9], sinks.ErrNotAttempted) {
+	if failed == 0 || failed >= 9 || !errors.Is(results[failed], syscall.ENOSPC) ||
+		!errors.Is(results[9], sinks.ErrNotAttempted) {
 		t.Fatalf("results: %v", results)
 	}
 	disk.room = 1 << 20
@@ -139,7 +140,8 @@ func TestClosedPipe(t *testing.T) {
 	_ = r.Close()
 	results := make([]error, 2)
 	stdout.New(w).Send(t.Context(), messages(2), results)
-	if !errors.Is(results[0], syscall.EPIPE) || !strings.Contains(results[0].Error(), "nobody reads") || sinks.IsPermanent(results[0]) {
+	if !errors.Is(results[0], syscall.EPIPE) || !strings.Contains(results[0].Error(), "nobody reads") ||
+		sinks.IsPermanent(results[0]) {
 		t.Errorf("closed pipe: %v", results[0])
 	}
 }
@@ -189,7 +191,11 @@ func TestOneLinePerEvent(t *testing.T) {
 	m.Data = []byte("{\n  \"a\": \"b\\nc\"\r\n}")
 	results := make([]error, 1)
 	stdout.New(&out).Send(t.Context(), []*ourevent.Message{m}, results)
-	if got := strings.Count(out.String(), "\n"); got != 1 || results[0] != nil || !strings.Contains(out.String(), `{   "a": "b\nc"  }`) {
+	if got := strings.Count(
+		out.String(),
+		"\n",
+	); got != 1 || results[0] != nil ||
+		!strings.Contains(out.String(), `{   "a": "b\nc"  }`) {
 		t.Errorf("%v: %q", results[0], out.String())
 	}
 }

@@ -148,7 +148,8 @@ func TestCheckWay(t *testing.T) {
 	for i, f := range findings {
 		if f.Step == sinks.StepTLS || f.Step == sinks.StepFiles {
 			got[i] = strings.Split(got[i], ":")[0]
-			if f.Step == sinks.StepTLS && (!strings.Contains(f.Detail, "TLS 1.3; the server's certificate") || !strings.Contains(f.Detail, `the client's ("CN=bridge") is valid until`)) {
+			if f.Step == sinks.StepTLS &&
+				(!strings.Contains(f.Detail, "TLS 1.3; the server's certificate") || !strings.Contains(f.Detail, `the client's ("CN=bridge") is valid until`)) {
 				t.Errorf("TLS: %s", f.Detail)
 			}
 		}
@@ -156,9 +157,14 @@ func TestCheckWay(t *testing.T) {
 	want := []string{
 		"ok files kafka",
 		"FAIL connect 127.0.0.1:1: 127.0.0.1:1: connect: nothing listens there (connection refused); start the broker, or correct the port in kafka.brokers -> start the broker, or correct the port in kafka.brokers",
-		"ok connect ADDR", "warn TLS ADDR", "ok protocol ADDR",
+		"ok connect ADDR",
+		"warn TLS ADDR",
+		"ok protocol ADDR",
 		`FAIL resolve broker.invalid:9092: broker.invalid:9092: resolve: there is no host "broker.invalid"; correct the name in kafka.brokers, or the DNS -> correct the name in kafka.brokers, or the DNS`,
-		"ok authorize idempotent producer", "ok authorize topic check-way", "ok topic topic check-way", "warn topic topic check-way" + warnReplica,
+		"ok authorize idempotent producer",
+		"ok authorize topic check-way",
+		"ok topic topic check-way",
+		"warn topic topic check-way" + warnReplica,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

@@ -36,7 +36,11 @@ type reading struct {
 
 // Read reads the topics that the template can make, see [diagnose.Reader].
 func Read(
-	ctx context.Context, c *wire.Client, template *event.Template, o diagnose.ReadOptions, handle func(*diagnose.Record) error,
+	ctx context.Context,
+	c *wire.Client,
+	template *event.Template,
+	o diagnose.ReadOptions,
+	handle func(*diagnose.Record) error,
 ) error {
 	r := &reading{client: c, template: template, ReadOptions: o, partitions: map[string]*partition{}}
 	if err := r.look(ctx, o.Since); err != nil {

@@ -99,7 +99,8 @@ func TestRead(t *testing.T) {
 		t.Errorf("(-independent client +Read):\n%s", diff)
 	}
 	all := readAll(t, kafka.Config{Brokers: one.Brokers, Topic: name + "-{resource}"}, diagnose.ReadOptions{})
-	if last := all[len(all)-2:]; len(all) != 207 || !slices.Equal(last, []string{name + "-b/0 u-structured.1", name + "-b/0 u-large.1"}) {
+	if last := all[len(all)-2:]; len(all) != 207 ||
+		!slices.Equal(last, []string{name + "-b/0 u-structured.1", name + "-b/0 u-large.1"}) {
 		t.Errorf("%d of two topics, the last ones %v", len(all), last)
 	}
 
@@ -123,10 +124,19 @@ func TestRead(t *testing.T) {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}
 	stuck := errors.New("enough")
-	if err := newSink(t, one).Read(t.Context(), diagnose.ReadOptions{}, func(*diagnose.Record) error { return stuck }); !errors.Is(err, stuck) {
+	if err := newSink(
+		t,
+		one,
+	).Read(t.Context(), diagnose.ReadOptions{}, func(*diagnose.Record) error { return stuck }); !errors.Is(
+		err,
+		stuck,
+	) {
 		t.Errorf("the handler's error: %v", err)
 	}
-	err = newSink(t, kafka.Config{Brokers: one.Brokers, Topic: name + "-c"}).Read(t.Context(), diagnose.ReadOptions{Follow: true}, nil)
+	err = newSink(
+		t,
+		kafka.Config{Brokers: one.Brokers, Topic: name + "-c"},
+	).Read(t.Context(), diagnose.ReadOptions{Follow: true}, nil)
 	if err == nil || !strings.Contains(err.Error(), "does not exist") {
 		t.Errorf("no topic: %v", err)
 	}
@@ -137,7 +147,9 @@ func TestRead(t *testing.T) {
 func TestReadOverEmptiedBatches(t *testing.T) {
 	var set bytes.Buffer
 	records := protocol.RecordSet{Version: 2, Records: protocol.NewRecordReader(protocol.Record{
-		Time: time.Now(), Value: protocol.NewBytes([]byte("{}")), Headers: []protocol.Header{{Key: "ce_id", Value: []byte("a")}},
+		Time:    time.Now(),
+		Value:   protocol.NewBytes([]byte("{}")),
+		Headers: []protocol.Header{{Key: "ce_id", Value: []byte("a")}},
 	})}
 	if _, err := records.WriteTo(&set); err != nil {
 		t.Fatal(err)

@@ -123,8 +123,10 @@ func lockStore(dir string, flag int) (*os.File, error) {
 	if err := lockFile(f); err != nil {
 		_ = f.Close()
 		return nil, &sinks.ConnectError{
-			Step: sinks.StepFiles, Key: "nats.embedded.storeDir", Remedy: "stop the other bridge, or give this one another directory",
-			Err: fmt.Errorf("store %s is in use by another process: %w", dir, err),
+			Step:   sinks.StepFiles,
+			Key:    "nats.embedded.storeDir",
+			Remedy: "stop the other bridge, or give this one another directory",
+			Err:    fmt.Errorf("store %s is in use by another process: %w", dir, err),
 		}
 	}
 	return f, nil
@@ -132,7 +134,11 @@ func lockStore(dir string, flag int) (*os.File, error) {
 
 // Check reports whether the server could start. It creates nothing.
 func Check(cfg Config) []diagnose.Finding {
-	store := diagnose.Finding{Step: sinks.StepFiles, Target: cfg.StoreDir, Detail: "the store of the embedded server is free"}
+	store := diagnose.Finding{
+		Step:   sinks.StepFiles,
+		Target: cfg.StoreDir,
+		Detail: "the store of the embedded server is free",
+	}
 	lock, err := lockStore(cfg.StoreDir, 0)
 	switch {
 	case err == nil:
@@ -142,7 +148,11 @@ func Check(cfg Config) []diagnose.Finding {
 	default:
 		store = diagnose.Failed(sinks.StepFiles, cfg.StoreDir, err)
 	}
-	port := diagnose.Finding{Step: sinks.StepConnect, Target: cfg.Listen, Detail: "the address of the embedded server is free"}
+	port := diagnose.Finding{
+		Step:   sinks.StepConnect,
+		Target: cfg.Listen,
+		Detail: "the address of the embedded server is free",
+	}
 	if _, err := checkListen(cfg.Listen); err != nil {
 		port = diagnose.Failed(sinks.StepConnect, cfg.Listen, err)
 	}

@@ -72,7 +72,10 @@ func TestCheck(t *testing.T) {
 			t.Errorf("well (-want +got):\n%s", diff)
 		}
 	}
-	if got := check(l.Addr().String())[1]; !strings.HasPrefix(got, "FAIL connect ADDR: ADDR: connect: the embedded server can't listen there") ||
+	if got := check(l.Addr().String())[1]; !strings.HasPrefix(
+		got,
+		"FAIL connect ADDR: ADDR: connect: the embedded server can't listen there",
+	) ||
 		!strings.HasSuffix(got, "-> stop the other server there, or set another address in nats.embedded.listen") {
 		t.Errorf("address in use: %s", got)
 	}

@@ -25,7 +25,10 @@ func (s *Stream) Check(ctx context.Context) (findings []diagnose.Finding, destin
 		return []diagnose.Finding{diagnose.Failed(sinks.StepFiles, "nats", err)}, ""
 	}
 	if len(files) > 0 {
-		findings = append(findings, diagnose.Finding{Step: sinks.StepFiles, Target: "nats", Detail: strings.Join(files, ", ")})
+		findings = append(
+			findings,
+			diagnose.Finding{Step: sinks.StepFiles, Target: "nats", Detail: strings.Join(files, ", ")},
+		)
 	}
 	t, found, _ := s.Access.First(ctx)
 	findings = append(findings, found...)
@@ -39,7 +42,10 @@ func (s *Stream) Check(ctx context.Context) (findings []diagnose.Finding, destin
 }
 
 // find looks the stream up, without creating it.
-func (s *Stream) find(ctx context.Context, t *natsconn.Attempt) (js jetstream.JetStream, info *jetstream.StreamInfo, err error) {
+func (s *Stream) find(
+	ctx context.Context,
+	t *natsconn.Attempt,
+) (js jetstream.JetStream, info *jetstream.StreamInfo, err error) {
 	if js, err = jetstream.New(t.Conn); err != nil {
 		return nil, nil, err
 	}

@@ -19,9 +19,14 @@ const shortAge = time.Hour
 // doctorWarnings returns the warnings, and settings that lose no events but that an operator may not expect.
 func (s *Stream) doctorWarnings(c *jetstream.StreamConfig, maxPayload int64) []diagnose.Finding {
 	w := warnings{stream: s, found: s.Warnings(c, maxPayload)}
-	w.add(s.Config.AllowMsgTTL && !c.AllowMsgTTL,
-		fmt.Sprintf("nats stream edit %s --allow-msg-ttl (nats-server 2.11 or newer), or set nats.stream.deletionsKeptFor: 0s", c.Name),
-		"deletions stay in it, as the last messages of their subjects: it allows no TTL for single messages (allow_msg_ttl)")
+	w.add(
+		s.Config.AllowMsgTTL && !c.AllowMsgTTL,
+		fmt.Sprintf(
+			"nats stream edit %s --allow-msg-ttl (nats-server 2.11 or newer), or set nats.stream.deletionsKeptFor: 0s",
+			c.Name,
+		),
+		"deletions stay in it, as the last messages of their subjects: it allows no TTL for single messages (allow_msg_ttl)",
+	)
 	w.add(c.Replicas <= 1 && !s.Embedded, "give it 3 replicas, on a cluster of 3 servers or more (num_replicas)",
 		"it has one replica: what a lost server held is lost, acknowledged or not")
 	w.add(c.Storage == jetstream.MemoryStorage && c.Replicas <= 1, "use storage: file",
@@ -32,9 +37,21 @@ func (s *Stream) doctorWarnings(c *jetstream.StreamConfig, maxPayload int64) []d
 }
 
 func describe(c *jetstream.StreamConfig) string {
-	return fmt.Sprintf("subjects %q, %s, replicas %d, retention %s, discard %s, max_bytes %d, max_msgs %d, max_msgs_per_subject %d, "+
-		"max_age %v, max_msg_size %d, duplicate_window %v", c.Subjects, c.Storage, c.Replicas, c.Retention, c.Discard, c.MaxBytes,
-		c.MaxMsgs, c.MaxMsgsPerSubject, c.MaxAge, c.MaxMsgSize, c.Duplicates)
+	return fmt.Sprintf(
+		"subjects %q, %s, replicas %d, retention %s, discard %s, max_bytes %d, max_msgs %d, max_msgs_per_subject %d, "+
+			"max_age %v, max_msg_size %d, duplicate_window %v",
+		c.Subjects,
+		c.Storage,
+		c.Replicas,
+		c.Retention,
+		c.Discard,
+		c.MaxBytes,
+		c.MaxMsgs,
+		c.MaxMsgsPerSubject,
+		c.MaxAge,
+		c.MaxMsgSize,
+		c.Duplicates,
+	)
 }
 
 // CheckConfigured returns findings about the stream that would be created.
@@ -65,7 +82,10 @@ func (s *Stream) checkCreation(ctx context.Context, js jetstream.JetStream, t *n
 	if err == nil {
 		return s.CheckConfigured(t.Conn.MaxPayload())
 	}
-	e := &sinks.ConnectError{Step: sinks.StepStream, Err: fmt.Errorf("stream %s is not there, and can't be created: %w", name, err)}
+	e := &sinks.ConnectError{
+		Step: sinks.StepStream,
+		Err:  fmt.Errorf("stream %s is not there, and can't be created: %w", name, err),
+	}
 	e.Key, e.Remedy = creationRemedy(code)
 	return []diagnose.Finding{s.failed(e)}
 }

@@ -24,7 +24,12 @@ const forgotten = time.Minute
 const deleteTimeout = 5 * time.Second
 
 // Read implements [diagnose.Reader] with an ephemeral ordered consumer, which acknowledges nothing. It does not create the stream.
-func (s *Stream) Read(ctx context.Context, c *natsconn.Client, o diagnose.ReadOptions, handle func(*diagnose.Record) error) error {
+func (s *Stream) Read(
+	ctx context.Context,
+	c *natsconn.Client,
+	o diagnose.ReadOptions,
+	handle func(*diagnose.Record) error,
+) error {
 	if err := c.Connect(ctx); err != nil {
 		return err
 	}

@@ -63,7 +63,9 @@ func (s *Stream) unfit(c *jetstream.StreamConfig) error {
 	case c.Sealed:
 		return errors.New("it is sealed and takes no messages: name another, or create it anew")
 	case c.NoAck:
-		return errors.New("it gives no acknowledgements (no_ack), without which no event is ever known to be delivered: turn no_ack off")
+		return errors.New(
+			"it gives no acknowledgements (no_ack), without which no event is ever known to be delivered: turn no_ack off",
+		)
 	case c.Mirror != nil:
 		return errors.New("it is a mirror and takes no messages: name the stream that it mirrors")
 	case !slices.ContainsFunc(c.Subjects, func(filter string) bool { return server.SubjectsCollide(filter, s.Wildcard) }):
@@ -80,8 +82,12 @@ func (s *Stream) unfit(c *jetstream.StreamConfig) error {
 		return fmt.Errorf("the bucket keeps %s of each key, and nats.bucket asks for one: set its history to 1 "+
 			"(nats kv edit %s --history=1)", kept, strings.TrimPrefix(c.Name, "KV_"))
 	}
-	return fmt.Errorf("it keeps %s of each subject, and nats.stream.lastPerSubject asks for one: set its max_msgs_per_subject to 1 "+
-		"(nats stream edit %s --max-msgs-per-subject=1), or leave lastPerSubject out", kept, c.Name)
+	return fmt.Errorf(
+		"it keeps %s of each subject, and nats.stream.lastPerSubject asks for one: set its max_msgs_per_subject to 1 "+
+			"(nats stream edit %s --max-msgs-per-subject=1), or leave lastPerSubject out",
+		kept,
+		c.Name,
+	)
 }
 
 // warnings collects findings about a stream.
@@ -101,29 +107,43 @@ func (w *warnings) add(applies bool, remedy, format string, args ...any) {
 // Warnings returns the settings with which a stream loses events that the sink sends. maxPayload is the limit of the server.
 func (s *Stream) Warnings(c *jetstream.StreamConfig, maxPayload int64) []diagnose.Finding {
 	w := warnings{stream: s}
-	w.add(!slices.ContainsFunc(c.Subjects, func(filter string) bool { return server.SubjectMatchesFilter(s.Wildcard, filter) }),
+	w.add(
+		!slices.ContainsFunc(c.Subjects, func(filter string) bool { return server.SubjectMatchesFilter(s.Wildcard, filter) }),
 		fmt.Sprintf("add %q to its subjects", s.Wildcard),
 		"no subject of it covers all of %q (it has %q): events outside them are not delivered until the stream takes them",
-		s.Wildcard, c.Subjects)
+		s.Wildcard,
+		c.Subjects,
+	)
 	old := c.Discard == jetstream.DiscardOld
 	w.add(old && (c.MaxBytes > 0 || c.MaxMsgs > 0), "with discard: new the bridge would wait instead",
 		"when full (max_bytes %d, max_msgs %d) it drops its oldest messages, read or not", c.MaxBytes, c.MaxMsgs)
-	w.add(c.MaxMsgsPerSubject > 0 && old && !s.isLatest(),
+	w.add(
+		c.MaxMsgsPerSubject > 0 && old && !s.isLatest(),
 		"remove max_msgs_per_subject if each state matters, or set nats.stream.lastPerSubject: true if the last one does",
 		"it keeps the last %d messages of each subject (max_msgs_per_subject): readers that lag behind miss the states before",
-		c.MaxMsgsPerSubject)
+		c.MaxMsgsPerSubject,
+	)
 	w.add(c.Retention == jetstream.InterestPolicy, "use retention: limits",
 		"its retention is interest: what arrives while it has no consumer is gone at once")
 	late := "what is sent again later than that is stored twice"
 	if s.isLatest() {
 		late = "after a broken connection, a copy that arrives later than that can replace a newer state"
 	}
-	w.add(c.Duplicates < shortWindow && (c.MaxAge == 0 || c.Duplicates < c.MaxAge), fmt.Sprintf("use %s or more", shortWindow),
-		"it remembers ids for %s only (duplicate_window): %s", c.Duplicates, late)
+	w.add(
+		c.Duplicates < shortWindow && (c.MaxAge == 0 || c.Duplicates < c.MaxAge),
+		fmt.Sprintf("use %s or more", shortWindow),
+		"it remembers ids for %s only (duplicate_window): %s",
+		c.Duplicates,
+		late,
+	)
 	limit := maxMessage(c, maxPayload)
-	w.add(limit < largestObject, "raise max_payload of the server (and max_msg_size of the stream)",
+	w.add(
+		limit < largestObject,
+		"raise max_payload of the server (and max_msg_size of the stream)",
 		"it takes messages of %d bytes at most, and an object can have %d: what becomes of larger ones says the sink's oversize",
-		limit, largestObject)
+		limit,
+		largestObject,
+	)
 	w.add(s.isLatest() && c.MaxAge > 0, "set its max_age to 0",
 		"it forgets an object that did not change for %v (max_age)", c.MaxAge)
 	return w.found
@@ -167,7 +187,8 @@ func (s *Stream) Error(err error) error {
 // IsTemporary reports whether an error means that a server or cluster is not ready yet.
 func IsTemporary(e *jetstream.APIError) bool {
 	code := server.ErrorIdentifier(e.ErrorCode)
-	return e.Code == http.StatusServiceUnavailable && code != server.JSStreamStoreFailedF && code != server.JSInsufficientResourcesErr
+	return e.Code == http.StatusServiceUnavailable && code != server.JSStreamStoreFailedF &&
+		code != server.JSInsufficientResourcesErr
 }
 
 func isDisabled(err error) bool {

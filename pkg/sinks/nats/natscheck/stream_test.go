@@ -32,7 +32,13 @@ func required(edit func(*Stream)) *Stream {
 
 // fit is a stream about which there is nothing to say; edit changes it.
 func fit(edit func(*jetstream.StreamConfig)) *jetstream.StreamConfig {
-	c := &jetstream.StreamConfig{Name: "K8S", Subjects: []string{"k8s.>"}, Replicas: 3, Duplicates: 2 * time.Minute, MaxMsgsPerSubject: -1}
+	c := &jetstream.StreamConfig{
+		Name:              "K8S",
+		Subjects:          []string{"k8s.>"},
+		Replicas:          3,
+		Duplicates:        2 * time.Minute,
+		MaxMsgsPerSubject: -1,
+	}
 	if edit != nil {
 		edit(c)
 	}
@@ -64,7 +70,8 @@ func TestUnfit(t *testing.T) {
 		if (err != nil) != (c.want != "") || err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%v, want %q", err, c.want)
 		}
-		if err != nil && (!sinks.IsRejected(err) || !strings.HasPrefix(err.Error(), "stream: stream K8S: ") || !strings.HasSuffix(err.Error(), "(see nats.stream)")) {
+		if err != nil &&
+			(!sinks.IsRejected(err) || !strings.HasPrefix(err.Error(), "stream: stream K8S: ") || !strings.HasSuffix(err.Error(), "(see nats.stream)")) {
 			t.Errorf("%v", err)
 		}
 	}

@@ -34,7 +34,8 @@ func TestServerAddress(t *testing.T) {
 func TestAttemptAtNoURL(t *testing.T) {
 	a := &Access{URLs: []string{"nats://user:s3cret@a b"}, Timeout: time.Second}
 	attempt, findings, err := a.First(t.Context())
-	if attempt != nil || len(findings) != 1 || findings[0].Step != sinks.StepResolve || strings.Contains(fmt.Sprint(err, findings), "s3cret") {
+	if attempt != nil || len(findings) != 1 || findings[0].Step != sinks.StepResolve ||
+		strings.Contains(fmt.Sprint(err, findings), "s3cret") {
 		t.Errorf("%v, %+v, %v", attempt, findings, err)
 	}
 }

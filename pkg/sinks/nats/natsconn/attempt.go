@@ -80,7 +80,12 @@ func (t *Attempt) connect(ctx context.Context, raw string) (_ *natsgo.Conn, err 
 		return nil, err
 	}
 	if t.url, t.addr, err = ServerAddress(raw); err != nil { // which repeats what the URL holds
-		return nil, &sinks.ConnectError{Step: sinks.StepResolve, Key: "nats.url", Err: errors.New("it is no URL"), Rejected: true}
+		return nil, &sinks.ConnectError{
+			Step:     sinks.StepResolve,
+			Key:      "nats.url",
+			Err:      errors.New("it is no URL"),
+			Rejected: true,
+		}
 	}
 	opts, err := t.servers.options(t.session)
 	if err != nil {
@@ -168,13 +173,20 @@ func (t *Attempt) explain(ctx context.Context, err error) error {
 		}
 		return t.session.Failure(t.addr, t.timeout, err)
 	case access.TimedOut(err), errors.Is(err, natsgo.ErrTimeout):
-		return t.fail(sinks.StepProtocol, key,
+		return t.fail(
+			sinks.StepProtocol,
+			key,
 			"see whether nats.url names a NATS server, and whether it hangs, or requires TLS before its greeting (handshake_first)",
-			access.Words(os.ErrDeadlineExceeded, "it accepts the connection, and then gives no answer within %v", t.timeout))
+			access.Words(os.ErrDeadlineExceeded, "it accepts the connection, and then gives no answer within %v", t.timeout),
+		)
 	case strings.HasPrefix(t.url.Scheme, "ws"):
 		return t.fail(sinks.StepProtocol, key, "see whether nats.url names the WebSocket port of a NATS server",
 			access.Words(err, "it does not answer as a WebSocket"))
 	}
-	return t.fail(sinks.StepProtocol, key, "see whether nats.url names a NATS server, and whether it has room for one more client",
-		access.Plain(err))
+	return t.fail(
+		sinks.StepProtocol,
+		key,
+		"see whether nats.url names a NATS server, and whether it has room for one more client",
+		access.Plain(err),
+	)
 }

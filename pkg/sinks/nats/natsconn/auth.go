@@ -143,6 +143,10 @@ func (a *Auth) rejected(err error) *sinks.ConnectError {
 		cause += ": wrong user or password"
 	}
 	return &sinks.ConnectError{
-		Step: sinks.StepAuthenticate, Key: c.key, Remedy: c.remedy, Err: access.Words(err, "%s (%v)", cause, err), Rejected: true,
+		Step:     sinks.StepAuthenticate,
+		Key:      c.key,
+		Remedy:   c.remedy,
+		Err:      access.Words(err, "%s (%v)", cause, err),
+		Rejected: true,
 	}
 }

@@ -56,7 +56,11 @@ func (s *SASL) Validate(at *strictyaml.Section) {
 	given := at.Given(names...)
 	if s.Mechanism == MechanismIAM {
 		for _, name := range given[1:] {
-			at.Report(name, "is given besides mechanism AWS_MSK_IAM, which takes the credentials of the AWS environment", "remove it")
+			at.Report(
+				name,
+				"is given besides mechanism AWS_MSK_IAM, which takes the credentials of the AWS environment",
+				"remove it",
+			)
 		}
 		return
 	}

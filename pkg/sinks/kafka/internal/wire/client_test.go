@@ -65,11 +65,14 @@ func TestClosedWhileIdle(t *testing.T) {
 	fake := newFake(t, kfake.NumBrokers(1), kfake.SeedTopics(1, "events"))
 	addr := fake.ListenAddrs()[0]
 	var cut atomic.Pointer[net.Conn]
-	c := newClient(t, Config{Brokers: []string{addr}, Dial: func(ctx context.Context, network, addr string) (net.Conn, error) {
-		nc, err := new(net.Dialer).DialContext(ctx, network, addr)
-		cut.Store(&nc)
-		return nc, err
-	}})
+	c := newClient(
+		t,
+		Config{Brokers: []string{addr}, Dial: func(ctx context.Context, network, addr string) (net.Conn, error) {
+			nc, err := new(net.Dialer).DialContext(ctx, network, addr)
+			cut.Store(&nc)
+			return nc, err
+		}},
+	)
 	end := func() {
 		t.Helper()
 		if err := (*cut.Load()).Close(); err != nil {

@@ -70,7 +70,10 @@ func (s *iamServer) serve(nc net.Conn) {
 		case *apiversions.Request:
 			all := &apiversions.Response{}
 			for _, key := range []protocol.ApiKey{protocol.Produce, protocol.ApiVersions, protocol.SaslHandshake, protocol.SaslAuthenticate, protocol.Metadata} {
-				all.ApiKeys = append(all.ApiKeys, apiversions.ApiKeyResponse{ApiKey: int16(key), MinVersion: key.MinVersion(), MaxVersion: key.MaxVersion()})
+				all.ApiKeys = append(
+					all.ApiKeys,
+					apiversions.ApiKeyResponse{ApiKey: int16(key), MinVersion: key.MinVersion(), MaxVersion: key.MaxVersion()},
+				)
 			}
 			res = all
 		case *saslhandshake.Request:
@@ -122,14 +125,26 @@ func (s *iamServer) signed(f map[string]string) error {
 		return fmt.Errorf("date %q, expires %q", f["x-amz-date"], f["x-amz-expires"])
 	}
 	query := url.Values{
-		"Action": {f["action"]}, "X-Amz-Algorithm": {f["x-amz-algorithm"]}, "X-Amz-Credential": {f["x-amz-credential"]},
-		"X-Amz-Date": {f["x-amz-date"]}, "X-Amz-Expires": {f["x-amz-expires"]}, "X-Amz-SignedHeaders": {f["x-amz-signedheaders"]},
+		"Action":           {f["action"]},
+		"X-Amz-Algorithm":  {f["x-amz-algorithm"]},
+		"X-Amz-Credential": {f["x-amz-credential"]},
+		"X-Amz-Date": {
+			f["x-amz-date"],
+		},
+		"X-Amz-Expires":       {f["x-amz-expires"]},
+		"X-Amz-SignedHeaders": {f["x-amz-signedheaders"]},
 	}
 	if token := f["x-amz-security-token"]; token != "" {
 		query.Set("X-Amz-Security-Token", token)
 	}
 	empty := sha256.Sum256(nil)
-	request := "GET\n/\n" + strings.ReplaceAll(query.Encode(), "+", "%20") + "\nhost:" + f["host"] + "\n\nhost\n" + hex.EncodeToString(empty[:])
+	request := "GET\n/\n" + strings.ReplaceAll(
+		query.Encode(),
+		"+",
+		"%20",
+	) + "\nhost:" + f["host"] + "\n\nhost\n" + hex.EncodeToString(
+		empty[:],
+	)
 	sum := sha256.Sum256([]byte(request))
 	scope := strings.Join(credential[1:], "/")
 	key := []byte("AWS4" + secret)
@@ -172,7 +187,11 @@ func iamClient(t *testing.T, addr, region string) *Client {
 // TestIAM: the payload has the fields that MSK demands, under a signature that holds.
 func TestIAM(t *testing.T) {
 	server := newIAMServer(t, map[string]string{"AKIDEXAMPLE": "right-secret"})
-	env := map[string]string{"AWS_ACCESS_KEY_ID": "AKIDEXAMPLE", "AWS_SECRET_ACCESS_KEY": "right-secret", "AWS_SESSION_TOKEN": "a/session+token="}
+	env := map[string]string{
+		"AWS_ACCESS_KEY_ID":     "AKIDEXAMPLE",
+		"AWS_SECRET_ACCESS_KEY": "right-secret",
+		"AWS_SESSION_TOKEN":     "a/session+token=",
+	}
 	awsEnvironment(t, env)
 	s := iamClient(t, server.addr, "eu-central-1")
 	k, err := s.dial(t.Context(), server.addr)
@@ -195,8 +214,13 @@ func TestIAM(t *testing.T) {
 		t.Errorf("credential %s", credential)
 	}
 	want := map[string]string{
-		"version": "2020_10_22", "host": "127.0.0.1", "action": "kafka-cluster:Connect", "x-amz-algorithm": "AWS4-HMAC-SHA256",
-		"x-amz-signedheaders": "host", "x-amz-expires": "300", "x-amz-security-token": "a/session+token=",
+		"version":              "2020_10_22",
+		"host":                 "127.0.0.1",
+		"action":               "kafka-cluster:Connect",
+		"x-amz-algorithm":      "AWS4-HMAC-SHA256",
+		"x-amz-signedheaders":  "host",
+		"x-amz-expires":        "300",
+		"x-amz-security-token": "a/session+token=",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("payload (-want +got):\n%s", diff)
@@ -257,10 +281,13 @@ func TestIAMWebIdentity(t *testing.T) {
 		mu.Lock()
 		defer mu.Unlock()
 		tokens = append(tokens, r.FormValue("Action")+" "+r.FormValue("RoleArn")+" "+r.FormValue("WebIdentityToken"))
-		_, _ = fmt.Fprintf(w, `<AssumeRoleWithWebIdentityResponse xmlns="https://sts.amazonaws.com/doc/2011-06-15/"><AssumeRoleWithWebIdentityResult>
+		_, _ = fmt.Fprintf(
+			w,
+			`<AssumeRoleWithWebIdentityResponse xmlns="https://sts.amazonaws.com/doc/2011-06-15/"><AssumeRoleWithWebIdentityResult>
 			<Credentials><AccessKeyId>ASIAEXAMPLE</AccessKeyId><SecretAccessKey>temporary</SecretAccessKey><SessionToken>session</SessionToken>
 			<Expiration>%s</Expiration></Credentials></AssumeRoleWithWebIdentityResult></AssumeRoleWithWebIdentityResponse>`,
-			time.Now().Add(life).UTC().Format(time.RFC3339Nano))
+			time.Now().Add(life).UTC().Format(time.RFC3339Nano),
+		)
 	}))
 	t.Cleanup(sts.Close)
 	token := passwordFile(t, "first")

@@ -75,7 +75,8 @@ func TestRotatedPassword(t *testing.T) {
 	setPassword(t, broker.Addr(), "rotating", "tw0-secret")
 	overwrite(t, file, "wr0ng-secret")
 	r.expect(t, "a wrong password", r.send(t), 1)
-	if log := r.log.String(); !strings.Contains(log, "rotated TLS or SASL files rejected") || strings.Contains(log, "wr0ng") {
+	if log := r.log.String(); !strings.Contains(log, "rotated TLS or SASL files rejected") ||
+		strings.Contains(log, "wr0ng") {
 		t.Errorf("log:\n%s", log)
 	}
 	overwrite(t, file, "tw0-secret\n")
@@ -112,7 +113,9 @@ func TestRotatedCertificate(t *testing.T) {
 	}
 	swap("1", certs.Options{Name: "first"})
 	r := newRotating(t, Config{Brokers: []string{broker.MutualTLSAddr()}, TLS: access.TLS{
-		CAFile: broker.CAFile(), CertFile: filepath.Join(mount, "..data", "tls.crt"), KeyFile: filepath.Join(mount, "..data", "tls.key"),
+		CAFile:   broker.CAFile(),
+		CertFile: filepath.Join(mount, "..data", "tls.crt"),
+		KeyFile:  filepath.Join(mount, "..data", "tls.key"),
 	}})
 	r.send(t)
 	swap("2", certs.Options{Name: "late", Lifetime: -time.Hour})
