@@ -66,12 +66,12 @@ func sinkNames(sinks []config.Sink) string {
 	return strings.Join(names, ", ")
 }
 
-// checkFlag returns an error if the value of a flag is not one of the allowed values.
-func checkFlag(flag, value string, allowed ...string) error {
+// checkOutput returns an error if the value of the flag output is not one of the allowed values.
+func checkOutput(value string, allowed ...string) error {
 	if slices.Contains(allowed, value) {
 		return nil
 	}
-	return fmt.Errorf("--%s %s: must be %s", flag, value, strings.Join(allowed, " or "))
+	return fmt.Errorf("--output %s: must be %s", value, strings.Join(allowed, " or "))
 }
 
 // untilSignal cancels the returned context at the first SIGINT or SIGTERM. The second signal ends the process.

@@ -137,7 +137,7 @@ func (o *deadLetterOptions) choose(ids []string) ([]deadLetter, error) {
 }
 
 func (o *deadLetterOptions) list() error {
-	if err := checkFlag("output", o.output, "table", "json"); err != nil {
+	if err := checkOutput(o.output, "table", "json"); err != nil {
 		return err
 	}
 	all, err := o.read()

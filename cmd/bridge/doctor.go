@@ -29,7 +29,7 @@ func newDoctorCommand(stdout io.Writer) *cobra.Command {
 			"not failures.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := checkFlag("output", output, "table", "json"); err != nil {
+			if err := checkOutput(output, "table", "json"); err != nil {
 				return err
 			}
 			cfg, err := loadConfig(path)

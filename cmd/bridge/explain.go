@@ -29,7 +29,7 @@ func newExplainCommand(stdout io.Writer) *cobra.Command {
 			"  bridge explain -c bridge.yaml now.yaml --old before.yaml -o json",
 		Args: cobra.RangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := checkFlag("output", output, "table", "json"); err != nil {
+			if err := checkOutput(output, "table", "json"); err != nil {
 				return err
 			}
 			cfg, err := loadConfig(path)

@@ -144,7 +144,7 @@ func (o *tailOptions) newPrinter(stdout, stderr io.Writer) (*tail.Printer, error
 		Out: stdout, Notes: stderr, Diff: o.diff, JSON: o.output == "json",
 		Style: func() console.Style { return consoleStyle(stdout) },
 	}
-	err := checkFlag("output", o.output, "line", "json")
+	err := checkOutput(o.output, "line", "json")
 	switch {
 	case err != nil:
 		return nil, err

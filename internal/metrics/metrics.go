@@ -27,27 +27,11 @@ type Metrics struct {
 }
 
 // delayBuckets reach from the delay of a loopback broker to that of an outage: 0.5 ms to about 2 hours.
+//
+//nolint:gochecknoglobals // constant in all but name
 var delayBuckets = []float64{
-	.0005,
-	.001,
-	.0025,
-	.005,
-	.01,
-	.025,
-	.05,
-	.1,
-	.25,
-	.5,
-	1,
-	2.5,
-	5,
-	10,
-	30,
-	60,
-	300,
-	1800,
-	7200,
-} //nolint:gochecknoglobals // constant in all but name
+	.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 1800, 7200,
+}
 
 // New makes the metrics of a build.
 func New(version, commit string) *Metrics {

@@ -253,7 +253,7 @@ func TestBehind(t *testing.T) {
 func TestStatesAreBounded(t *testing.T) {
 	var out bytes.Buffer
 	p := New(Options{Out: &out, Notes: &out, Diff: true, Style: func() console.Style { return console.Style{} }})
-	print := func(kind string, n int) {
+	show := func(kind string, n int) {
 		t.Helper()
 		uid := fmt.Sprintf("uid=%d", n)
 		if err := p.Print(
@@ -263,15 +263,15 @@ func TestStatesAreBounded(t *testing.T) {
 		}
 	}
 	for n := range maxStates + 1 {
-		print("added", n)
+		show("added", n)
 	}
 	out.Reset()
-	print("updated", maxStates)
+	show("updated", maxStates)
 	if !strings.Contains(out.String(), `+ /a: "updated"`) {
 		t.Errorf("the newest object: %s", out.String())
 	}
 	out.Reset()
-	print("updated", 0)
+	show("updated", 0)
 	if !strings.Contains(out.String(), "(previous state unknown)") {
 		t.Errorf("the oldest object: %s", out.String())
 	}

@@ -155,7 +155,8 @@ func TestChangeWithoutTwoStates(t *testing.T) {
 	} {
 		c.ev.Resource = deployments
 		got := changeOf(t, &Encoder{}, c.ev)
-		if got.Operation != c.ev.Type.String() || string(got.Object) != string(o.Raw) || string(got.Old) != "null" || string(got.Patch) != "null" ||
+		if got.Operation != c.ev.Type.String() || string(got.Object) != string(o.Raw) || string(got.Old) != "null" ||
+			string(got.Patch) != "null" ||
 			got.ChangedPaths == nil ||
 			len(got.ChangedPaths) > 0 ||
 			len(got.Managers) != c.managers {

@@ -107,11 +107,25 @@ func TestStoredForm(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if id := m.Identity; m.Type != Deleted || m.Cluster != "prod" || m.ClusterUID != "c-1" || !m.InitialList || !m.FinalStateUnknown ||
-		!m.LeftFilter || !m.Again || !m.Structured || m.ID != "u.1" || m.PartitionKey != "key" || m.Context.NamespaceLabels != "a=b" ||
-		m.Resource.Group != "apps" || m.Resource.Version != "v1" || m.Resource.Resource != "deployments" ||
-		id.APIVersion() != "apps/v1" || id.Kind() != "Deployment" || id.Namespace != "shop" || id.Name != "web" || id.UID != "u" ||
-		id.ResourceVersion != "1" || id.Manager != "kubectl" || m.GapInfo.Deletion.ID != "u.deleted" ||
+	if id := m.Identity; m.Type != Deleted || m.Cluster != "prod" || m.ClusterUID != "c-1" || !m.InitialList ||
+		!m.FinalStateUnknown ||
+		!m.LeftFilter ||
+		!m.Again ||
+		!m.Structured ||
+		m.ID != "u.1" ||
+		m.PartitionKey != "key" ||
+		m.Context.NamespaceLabels != "a=b" ||
+		m.Resource.Group != "apps" ||
+		m.Resource.Version != "v1" ||
+		m.Resource.Resource != "deployments" ||
+		id.APIVersion() != "apps/v1" ||
+		id.Kind() != "Deployment" ||
+		id.Namespace != "shop" ||
+		id.Name != "web" ||
+		id.UID != "u" ||
+		id.ResourceVersion != "1" ||
+		id.Manager != "kubectl" ||
+		m.GapInfo.Deletion.ID != "u.deleted" ||
 		string(m.Data) != "{}" {
 		t.Errorf("%+v", m)
 	}

@@ -38,7 +38,7 @@ func (concatenation) CallCost(function, _ string, _ []ref.Val, result ref.Val) *
 	if function != operators.Add {
 		return nil
 	}
-	size := 0
+	var size int
 	switch r := result.(type) {
 	case types.String:
 		size = len(r)

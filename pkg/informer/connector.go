@@ -97,8 +97,11 @@ func unreachable(err error) bool {
 		return false // "remote error": the server does not take our certificate
 	}
 	_, unknown := errors.AsType[*net.DNSError](err)
-	return network || unknown || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, context.DeadlineExceeded) ||
-		utilnet.IsProbableEOF(err) || utilnet.IsTimeout(err) || utilnet.IsConnectionRefused(err) ||
+	return network || unknown || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
+		errors.Is(err, context.DeadlineExceeded) ||
+		utilnet.IsProbableEOF(err) ||
+		utilnet.IsTimeout(err) ||
+		utilnet.IsConnectionRefused(err) ||
 		utilnet.IsConnectionReset(err) ||
 		utilnet.IsHTTP2ConnectionLost(err)
 }

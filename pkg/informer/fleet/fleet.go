@@ -375,8 +375,9 @@ func (s *Fleet) matchesDefinitions() bool {
 	})
 }
 
+//nolint:gochecknoglobals // constant in all but name
 var crdResource = schema.GroupVersionResource{
 	Group:    "apiextensions.k8s.io",
 	Version:  "v1",
 	Resource: "customresourcedefinitions",
-} //nolint:gochecknoglobals // constant in all but name
+}

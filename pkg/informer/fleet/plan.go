@@ -72,14 +72,11 @@ type plan struct {
 }
 
 // The two names of the storage of Events.
+//
+//nolint:gochecknoglobals // constants in all but name
 var (
-	coreEvents = schema.GroupResource{
-		Resource: "events",
-	} //nolint:gochecknoglobals // constant in all but name
-	groupEvents = schema.GroupResource{
-		Group:    "events.k8s.io",
-		Resource: "events",
-	} //nolint:gochecknoglobals // constant in all but name
+	coreEvents  = schema.GroupResource{Resource: "events"}
+	groupEvents = schema.GroupResource{Group: "events.k8s.io", Resource: "events"}
 )
 
 // newPlan finds the served resources that the scopes select, and what each informer should select.

@@ -137,8 +137,11 @@ func TestCreatedStream(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := stream.CachedInfo().Config
-	if len(c.Subjects) != 1 || c.Subjects[0] != "k8s.*.*.*.*.*" || c.Discard != jetstream.DiscardNew || c.Storage != jetstream.MemoryStorage ||
-		c.MaxBytes != 1<<20 || c.MaxMsgs != 77 || c.MaxAge != time.Minute ||
+	if len(c.Subjects) != 1 || c.Subjects[0] != "k8s.*.*.*.*.*" || c.Discard != jetstream.DiscardNew ||
+		c.Storage != jetstream.MemoryStorage ||
+		c.MaxBytes != 1<<20 ||
+		c.MaxMsgs != 77 ||
+		c.MaxAge != time.Minute ||
 		c.Duplicates != time.Minute ||
 		c.Replicas != 1 {
 		t.Errorf("created as %+v", c)
