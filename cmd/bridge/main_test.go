@@ -17,8 +17,8 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	// The second handler limits the rate of reported errors by the time of the last one in the process. In a bubble of synctest,
-	// whose clock begins in 2000, it would wait for decades if a test outside of it was the last.
+	// The second handler limits the rate of reported errors by the time of the last one in the process. In a bubble of
+	// synctest, whose clock begins in 2000, it would wait for decades if a test outside of it was the last.
 	utilruntime.ErrorHandlers = utilruntime.ErrorHandlers[:1] //nolint:reassign // that is how handlers are removed
 	goleak.VerifyTestMain(m)
 }
@@ -76,7 +76,8 @@ func TestUsageMistakes(t *testing.T) {
 	}
 }
 
-// Events that were parked for a sink which is gone: neither run nor check takes the configuration, and both say what to do.
+// Events that were parked for a sink which is gone: neither run nor check takes the configuration, and both say what to
+// do.
 func TestOrphanedEventsAreRefused(t *testing.T) {
 	dir := t.TempDir()
 	store, err := parked.Open(parked.Options{Dir: dir, Sink: "old-name"})

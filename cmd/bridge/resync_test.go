@@ -51,8 +51,8 @@ func answering(t *testing.T, answer string) (file string) {
 	return file
 }
 
-// What comes of a resync is printed, and tells by the exit code. That a running bridge gives such answers is tested in internal/engine and
-// with the built binary (test/e2e).
+// What comes of a resync is printed, and tells by the exit code. That a running bridge gives such answers is tested in
+// internal/engine and with the built binary (test/e2e).
 func TestResyncCommand(t *testing.T) {
 	failed := answering(t, `{"sink":"a","error":"nothing is watched yet"}`)
 	want := "a: 0 objects of 0 resources re-sent\n"

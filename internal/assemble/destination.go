@@ -25,8 +25,8 @@ type Destination struct {
 	log    *slog.Logger
 }
 
-// NewDestination makes the destination of a sink. It does no I/O but reads the sink's files. With a prober all that wait for a server
-// share it; nil: each connection has its own.
+// NewDestination makes the destination of a sink. It does no I/O but reads the sink's files. With a prober all that
+// wait for a server share it; nil: each connection has its own.
 func NewDestination(s *config.Sink, prober *reach.Prober, log *slog.Logger) (*Destination, error) {
 	return newDestination(s.Name, s.Destination(), prober, log)
 }

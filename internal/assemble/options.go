@@ -12,8 +12,8 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/reach"
 )
 
-// Options makes the parts of an engine. It reads the files that the configuration names, and makes the key for fingerprints if there
-// is none yet.
+// Options makes the parts of an engine. It reads the files that the configuration names, and makes the key for
+// fingerprints if there is none yet.
 func Options(cfg *config.Config, kube *rest.Config, build engine.Build, log *slog.Logger) (engine.Options, error) {
 	kube = rest.CopyConfig(kube)
 	kube.UserAgent = "deltabridge/" + build.Version

@@ -22,9 +22,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Redaction is what becomes of secret values on their way: with no sink that wants them in clear they are replaced as soon
-// as an object is read, and nothing behind that knows them. With one, objects go through the process as they are; each
-// other sink's filter and encoder, and the rows of the checkpoint, hide them.
+// Redaction is what becomes of secret values on their way: with no sink that wants them in clear they are replaced as
+// soon as an object is read, and nothing behind that knows them. With one, objects go through the process as they are;
+// each other sink's filter and encoder, and the rows of the checkpoint, hide them.
 type Redaction struct {
 	Redactor *redact.Redactor
 	Privacy  *checkpoint.Privacy

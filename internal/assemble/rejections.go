@@ -10,7 +10,8 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/sinks/nats"
 )
 
-// Rejections says what is done with events that the destination rejects. state is the directory for dead letters. It does no I/O.
+// Rejections says what is done with events that the destination rejects. state is the directory for dead letters. It
+// does no I/O.
 func (d *Destination) Rejections(s *config.Sink, state string) (r sinks.Rejections, err error) {
 	r.Oversize = s.Oversize
 	if s.Oversize == sinks.OutcomeClaimCheck {

@@ -1,5 +1,5 @@
-// Package config reads the configuration file of the bridge into defaulted and validated values, with every mistake of the file
-// reported at once, each with its line, its column and what to do about it.
+// Package config reads the configuration file of the bridge into defaulted and validated values, with every mistake of
+// the file reported at once, each with its line, its column and what to do about it.
 //
 // # What is promised
 //
@@ -18,11 +18,12 @@
 //
 // # Where a key is
 //
-// What a key means is at its struct field: the doc comment for people, and tags (package strictyaml). A part of the file that is
-// the business of one package is a struct of that package: a destination is the Config of its package under pkg/sinks, which
-// implements sinks.Config, and is registered as a field of Destinations; a filter is a filter.Rule.
+// What a key means is at its struct field: the doc comment for people, and tags (package strictyaml). A part of the
+// file that is the business of one package is a struct of that package: a destination is the Config of its package
+// under pkg/sinks, which implements sinks.Config, and is registered as a field of Destinations; a filter is a
+// filter.Rule.
 //
 // docs/configuration.md and schema.json are generated from them by `go test ./internal/config -update`, and tests
-// compare. The schema takes whatever Parse takes, and what it rejects Parse rejects too; contradictions and the contents
-// of strings are for Parse alone.
+// compare. The schema takes whatever Parse takes, and what it rejects Parse rejects too; contradictions and the
+// contents of strings are for Parse alone.
 package config

@@ -7,7 +7,7 @@ import _ "embed"
 //go:embed schema.json
 var schema string
 
-// Schema is the JSON Schema (draft-07) of the configuration, for editors and for the Helm chart. It has no references, so
-// that it can be put inside of another one. A document that Parse takes is valid, and so may be one that Parse refuses:
-// contradictions, templates, rules and files are beyond a schema.
+// Schema is the JSON Schema (draft-07) of the configuration, for editors and for the Helm chart. It has no references,
+// so that it can be put inside of another one. A document that Parse takes is valid, and so may be one that Parse
+// refuses: contradictions, templates, rules and files are beyond a schema.
 func Schema() string { return schema }

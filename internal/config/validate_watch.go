@@ -66,8 +66,8 @@ func parseEntry(w *Watch) entry {
 	return e
 }
 
-// validateOverlaps reports entries that may name the same object and have different field selectors. An object is watched
-// only once, and only the API server knows most fields, so it cannot evaluate both selectors.
+// validateOverlaps reports entries that may name the same object and have different field selectors. An object is
+// watched only once, and only the API server knows most fields, so it cannot evaluate both selectors.
 func validateOverlaps(at *strictyaml.Section, watch []Watch) {
 	entries := make([]entry, len(watch))
 	for i := range watch {

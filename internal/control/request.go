@@ -23,9 +23,9 @@ type ResyncReport struct {
 	Error     string   `json:"error,omitempty"`   // why the resync was not finished; empty if it was
 }
 
-// RequestResync requests a resync of one sink, or of all if sink is empty, from the process with this state directory. It
-// calls each with the report of each sink as soon as the resync of that sink has ended, and returns after the last one, or
-// with the first error of each.
+// RequestResync requests a resync of one sink, or of all if sink is empty, from the process with this state directory.
+// It calls each with the report of each sink as soon as the resync of that sink has ended, and returns after the last
+// one, or with the first error of each.
 func RequestResync(ctx context.Context, state, sink string, each func(*ResyncReport) error) error {
 	path := Socket(state)
 	client := http.Client{

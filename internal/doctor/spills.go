@@ -19,9 +19,9 @@ const (
 	earlierRemedy = "run the version that wrote it until its events are delivered, or re-sent (bridge dead-letters); or remove the file, which loses them"
 )
 
-// OrphanedEvents returns an error and a remedy if the state directory has spilled or parked events that the bridge would
-// never deliver: those of a sink that was removed or renamed, and a spill in the format of an earlier version. It ignores
-// files that it cannot read or that are in use.
+// OrphanedEvents returns an error and a remedy if the state directory has spilled or parked events that the bridge
+// would never deliver: those of a sink that was removed or renamed, and a spill in the format of an earlier version. It
+// ignores files that it cannot read or that are in use.
 func OrphanedEvents(cfg *config.Config) (remedy string, err error) {
 	for _, pattern := range []string{"spill-*.db", "dead-letters-*.db"} {
 		if paths, _ := filepath.Glob(filepath.Join(cfg.State.Path, pattern)); len(paths) > 0 {

@@ -14,7 +14,8 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/parked"
 )
 
-// What is on disk for a sink that is renamed or removed is named, with the number of events; an empty file of one is not.
+// What is on disk for a sink that is renamed or removed is named, with the number of events; an empty file of one is
+// not.
 func TestOrphanedEvents(t *testing.T) {
 	dir := t.TempDir()
 	file := func(sink string, events, delivered int) {

@@ -212,8 +212,8 @@ func (e *examination) openWatch(ctx context.Context, w *fleet.Watched) (string, 
 const soon = 2 * time.Second
 
 // firstEvent opens a watch for a name that does not exist, so that the API server sends only bookmarks and errors. It
-// returns the type of the first event, or an error for an error event. The type is empty if there is no event within the
-// time limit.
+// returns the type of the first event, or an error for an error event. The type is empty if there is no event within
+// the time limit.
 func (e *examination) firstEvent(
 	ctx context.Context,
 	w *fleet.Watched,

@@ -182,9 +182,9 @@ func (e *Engine) notReady() []string {
 
 // Run works until ctx ends or a part of it fails. Then it stops in stages: no more changes are read and pushed; drains
 // deliver what is queued for at most ShutdownTimeout, as long as their destination takes it; what is left is written to
-// disk; then the checkpoint is written and the sinks are closed. HTTP ends last, so that the final counters can be read.
-// Run returns when every goroutine has ended. What was not delivered is counted in the log and is no error; what could not
-// be written is one.
+// disk; then the checkpoint is written and the sinks are closed. HTTP ends last, so that the final counters can be
+// read. Run returns when every goroutine has ended. What was not delivered is counted in the log and is no error; what
+// could not be written is one.
 func (e *Engine) Run(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -234,8 +234,8 @@ func (e *Engine) Run(ctx context.Context) error {
 	return errors.Join(failure, e.tracker.Close(), e.http.Close(), http.Wait())
 }
 
-// endReading makes informers hand over nothing more. A change that some sinks were sent reaches all of them, however full
-// their queues are: otherwise the checkpoint could not say which sinks know it.
+// endReading makes informers hand over nothing more. A change that some sinks were sent reaches all of them, however
+// full their queues are: otherwise the checkpoint could not say which sinks know it.
 func (e *Engine) endReading() {
 	for _, p := range e.pipelines {
 		p.queue.Lift()
@@ -267,8 +267,8 @@ func (e *Engine) read() error {
 	return e.set.Run(e.reading)
 }
 
-// releaseStartupMemory returns memory to the system once, when the bridge is ready: initial lists take several times the
-// memory that is kept of them, and the runtime returns it so slowly that it seems to be needed.
+// releaseStartupMemory returns memory to the system once, when the bridge is ready: initial lists take several times
+// the memory that is kept of them, and the runtime returns it so slowly that it seems to be needed.
 func (e *Engine) releaseStartupMemory() {
 	const interval = 100 * time.Millisecond
 	err := wait.PollUntilContextCancel(e.reading, interval, true, func(context.Context) (bool, error) {

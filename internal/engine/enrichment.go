@@ -13,15 +13,15 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 )
 
-// learnPatience is how long informers wait, once at the start, until the others have reported their objects; learnPause is
-// how long they wait before they look again.
+// learnPatience is how long informers wait, once at the start, until the others have reported their objects; learnPause
+// is how long they wait before they look again.
 const (
 	learnPatience = 10 * time.Second
 	learnPause    = 10 * time.Millisecond
 )
 
-// enrichment joins the informers to the index from which the events of sinks are enriched. A nil *enrichment is valid and
-// does nothing. It is safe for concurrent use.
+// enrichment joins the informers to the index from which the events of sinks are enriched. A nil *enrichment is valid
+// and does nothing. It is safe for concurrent use.
 type enrichment struct {
 	index *enrich.Index
 	// ctx ends when no more changes are read.
@@ -83,9 +83,9 @@ func (e *enrichment) attach(i *informer.Informer) {
 	}
 }
 
-// heldByAnother reports whether an informer of another source has an object that is gone from one: several can watch parts
-// of one resource, and an object that leaves a selector is not deleted. An informer removes an object from its indexer
-// before it reports the removal, so the last one learns that no other has the object.
+// heldByAnother reports whether an informer of another source has an object that is gone from one: several can watch
+// parts of one resource, and an object that leaves a selector is not deleted. An informer removes an object from its
+// indexer before it reports the removal, so the last one learns that no other has the object.
 func (e *enrichment) heldByAnother(gone *informer.Informer, o *object.Object) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()

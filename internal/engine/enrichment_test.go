@@ -78,7 +78,8 @@ func TestEnrichedForEach(t *testing.T) {
 	}
 }
 
-// What leaves a selector is not deleted as long as another informer has it: its fact stays. The last one that has it buries it.
+// What leaves a selector is not deleted as long as another informer has it: its fact stays. The last one that has it
+// buries it.
 func TestLeftSelectorIsKnown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := enrichmentFor(t.Context(), enrich.Needs{Owner: true})

@@ -176,8 +176,8 @@ func withExample(t *testing.T, page []byte, heading, kind, text string) []byte {
 	return slices.Concat(page[:at], before, []byte(open+text+"\n```\n"), after)
 }
 
-// throughJetStream delivers messages by the sink to one server each, and reads them back by a plain client: as repetitions
-// of each other a server would take one of them.
+// throughJetStream delivers messages by the sink to one server each, and reads them back by a plain client: as
+// repetitions of each other a server would take one of them.
 func throughJetStream(t *testing.T, messages ...*event.Message) (read []jetstream.Msg) {
 	t.Helper()
 	for _, m := range messages {

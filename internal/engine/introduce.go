@@ -23,8 +23,8 @@ func (p *pipeline) arrived(name string) {
 // introducePause is how long introduce waits for informers that have not listed yet.
 const introducePause = 100 * time.Millisecond
 
-// follow sends an initial list to each destination of a sink that is not the one in the checkpoint, until the context of
-// the resyncer ends. ready reports whether all informers have listed.
+// follow sends an initial list to each destination of a sink that is not the one in the checkpoint, until the context
+// of the resyncer ends. ready reports whether all informers have listed.
 func (r *resyncer) follow(p *pipeline, ready func() bool) {
 	for {
 		select {
@@ -38,8 +38,8 @@ func (r *resyncer) follow(p *pipeline, ready func() bool) {
 	}
 }
 
-// partOf marks a destination in the checkpoint that does not have everything yet. No other destination has what this one
-// has, so the sink's next destination is a new one, whichever it is.
+// partOf marks a destination in the checkpoint that does not have everything yet. No other destination has what this
+// one has, so the sink's next destination is a new one, whichever it is.
 const partOf = "part of "
 
 // arrive compares a sink's destination with the one in the checkpoint. A new one is noted there when it has everything:

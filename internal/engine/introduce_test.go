@@ -28,8 +28,9 @@ func (d destinations) SetDestination(sink, name string) error {
 	return nil
 }
 
-// A destination that is not the one that the checkpoint knows is sent what waits, and then everything that exists, as an initial list;
-// the checkpoint knows it only when all of that was delivered. Until then no destination is one that has everything, the one before neither.
+// A destination that is not the one that the checkpoint knows is sent what waits, and then everything that exists, as
+// an initial list; the checkpoint knows it only when all of that was delivered. Until then no destination is one that
+// has everything, the one before neither.
 func TestANewDestination(t *testing.T) {
 	introduced := []string{"deleted u1.deleted", "added u1.3", "added u1.4", "synced {pods 10 3}"}
 	for name, tt := range map[string]struct {

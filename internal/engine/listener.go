@@ -32,8 +32,8 @@ type listener struct {
 	// namespace is the one that the informer watches; empty: all.
 	namespace string
 	selected  bool // the API server selects objects by label or field
-	// floor is the resourceVersion up to which the sink had settled everything before a restart; empty once the informer is
-	// past it. Changes below are not sent again.
+	// floor is the resourceVersion up to which the sink had settled everything before a restart; empty once the informer
+	// is past it. Changes below are not sent again.
 	floor string
 	// watchChange names the last change of what is watched, for the ids of events about objects that this change adds or
 	// makes leave; empty: it never changed.
@@ -46,8 +46,8 @@ type listener struct {
 
 	// sent: the change that is being filtered was pushed.
 	sent bool
-	// position is the last one that the informer reached. inList: the informer is being given a list, whose changes have no
-	// position of their own.
+	// position is the last one that the informer reached. inList: the informer is being given a list, whose changes have
+	// no position of their own.
 	position string
 	inList   bool
 }
@@ -220,7 +220,8 @@ func (l *listener) send(ev event.Event) {
 	l.push(ev)
 }
 
-// push encodes the event and puts it into the queue. It returns the event's time; zero if the event itself was not pushed.
+// push encodes the event and puts it into the queue. It returns the event's time; zero if the event itself was not
+// pushed.
 func (l *listener) push(ev event.Event) (at time.Time) {
 	if l.settledBefore(ev) {
 		return at

@@ -136,8 +136,8 @@ func TestListenerAtTheFiltersBorder(t *testing.T) {
 	}
 }
 
-// Namespaces that are watched one by one are listed one by one, often at one resourceVersion: each says which it is, under
-// an id of its own.
+// Namespaces that are watched one by one are listed one by one, often at one resourceVersion: each says which it is,
+// under an id of its own.
 func TestEachNamespaceSaysThatItsListWasSent(t *testing.T) {
 	p := pipelineFor(t, roomy)
 	var namespaces []string
@@ -267,8 +267,8 @@ type noBooks struct{ settledBooks }
 func (noBooks) Settle(string, *event.Message) {}
 func (noBooks) ClusterUID() string            { return "" }
 
-// A gap event that stands for dropped events holds the place of the first one of each source: after a crash all of them come again,
-// or those of one source would be lost without a word.
+// A gap event that stands for dropped events holds the place of the first one of each source: after a crash all of them
+// come again, or those of one source would be lost without a word.
 func TestDroppedEventsAreHeldBySource(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := pipelineFor(t, Buffer{Events: 6, Bytes: 1 << 20, Overflow: "drop-oldest", DiskBytes: 1})

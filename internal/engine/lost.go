@@ -13,9 +13,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// lostGaps returns the gap events that take the place of events that the spill cannot read back. It is not known which events
-// these were: there is one gap for each resource that can be among them, which are the resources that have a position in the
-// file. If the file cannot be read at all, they are the resources that the sink has according to the checkpoint.
+// lostGaps returns the gap events that take the place of events that the spill cannot read back. It is not known which
+// events these were: there is one gap for each resource that can be among them, which are the resources that have a
+// position in the file. If the file cannot be read at all, they are the resources that the sink has according to the
+// checkpoint.
 func (p *pipeline) lostGaps(l fifo.Loss) (gaps []*event.Message) {
 	resources, upTo := map[string]schema.GroupVersionResource{}, map[string]string{}
 	for mark, position := range l.Positions {

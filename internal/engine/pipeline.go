@@ -77,8 +77,8 @@ type shared struct {
 	log        *slog.Logger
 }
 
-// newPipeline returns a pipeline without its queue and drain, which open adds. It does no I/O. slot is the first decision
-// slot that its filter may use.
+// newPipeline returns a pipeline without its queue and drain, which open adds. It does no I/O. slot is the first
+// decision slot that its filter may use.
 func newPipeline(s Sink, of shared, slot int) (*pipeline, error) {
 	p := &pipeline{
 		name:         s.Name,
@@ -199,8 +199,8 @@ func (p *pipeline) attach(ctx context.Context, i *informer.Informer, ledger *led
 	}
 }
 
-// earlier compiles the filters by which the sink may know a resource, other than its present one. A filter that cannot be
-// read any more is left out; if there is no other, the sink is sent an initial list.
+// earlier compiles the filters by which the sink may know a resource, other than its present one. A filter that cannot
+// be read any more is left out; if there is no other, the sink is sent an initial list.
 func (p *pipeline) earlier(
 	resource schema.GroupVersionResource,
 	known tracker.Knowledge,

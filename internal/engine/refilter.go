@@ -11,10 +11,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// refilter is the state of a listener whose sink has another filter than before, until the sink was sent the difference.
-// The difference is sent when the informer is past what the sink has settled (the listener's floor), so that its states are
-// not older than those that the sink was sent. Until then changes are not sent: the sink was sent what its earlier filters
-// made of them.
+// refilter is the state of a listener whose sink has another filter than before, until the sink was sent the
+// difference. The difference is sent when the informer is past what the sink has settled (the listener's floor), so
+// that its states are not older than those that the sink was sent. Until then changes are not sent: the sink was sent
+// what its earlier filters made of them.
 type refilter struct {
 	// earlier are the filters by which the sink may know an object. If it knows the source (knows), it certainly knows an
 	// object that passes all of them.
@@ -42,8 +42,8 @@ func (l *listener) refilterRemoval(last, now *object.Object) {
 	}
 }
 
-// refilterChange sends a change that comes before the difference: one of a list, or the first one past the floor. old is
-// nil for an addition.
+// refilterChange sends a change that comes before the difference: one of a list, or the first one past the floor. old
+// is nil for an addition.
 func (l *listener) refilterChange(old, now *object.Object) {
 	r := l.refilter
 	if l.floor != "" && !past(l.floor, now.ResourceVersion) {

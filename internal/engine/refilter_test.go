@@ -96,14 +96,15 @@ func TestRefilterOfAChain(t *testing.T) {
 		t.Error("it does not end")
 	}
 
-	// A sink that does not know the source is sent all of it, and what it may have been sent of an initial list before leaves.
+	// A sink that does not know the source is sent all of it, and what it may have been sent of an initial list before
+	// leaves.
 	p, l = refiltering(t, "", false, map[string]*object.Object{"a": known["a"], "b": known["b"]}, "1")
 	l.OnSynced("10", 2)
 	expectTaken(t, p, "added a.1.filter.c initial", "deleted b.2.left.filter.c left at 2", "synced synced.c.pods.10")
 }
 
-// A sink that is ahead of the rows is sent the difference when the informer has reached it, made of states that are not older than
-// what the sink was sent.
+// A sink that is ahead of the rows is sent the difference when the informer has reached it, made of states that are not
+// older than what the sink was sent.
 func TestRefilterWaitsForTheFloor(t *testing.T) {
 	rows := map[string]*object.Object{
 		"a": labelled(t, "a", 1, "1"),
@@ -201,8 +202,8 @@ func TestRefilterOfAResourceThatIsLeftOut(t *testing.T) {
 	}
 }
 
-// What is watched changes together with the filter: the difference is made of what the list shows, and what is not watched any more
-// leaves if any filter may have let it in.
+// What is watched changes together with the filter: the difference is made of what the list shows, and what is not
+// watched any more leaves if any filter may have let it in.
 func TestRefilterOfAnotherScope(t *testing.T) {
 	rows := map[string]*object.Object{}
 	for n, passes := range []string{"1", "1", "3", "2", "13"} {
@@ -229,8 +230,8 @@ func TestRefilterOfAnotherScope(t *testing.T) {
 	}
 }
 
-// What a changed watch adds or makes leave has ids of its own, as with a changed filter; what changed besides, and what comes after the
-// list, has not.
+// What a changed watch adds or makes leave has ids of its own, as with a changed filter; what changed besides, and what
+// comes after the list, has not.
 func TestIDsOfAnotherScope(t *testing.T) {
 	p := pipelineFor(t, roomy)
 	l := listen(t.Context(), p)
@@ -261,7 +262,8 @@ func TestIDsOfAnotherScope(t *testing.T) {
 	)
 }
 
-// The checkpoint gives an earlier filter back as it was: one that let everything pass would make objects leave that were never sent.
+// The checkpoint gives an earlier filter back as it was: one that let everything pass would make objects leave that
+// were never sent.
 func TestAnEarlierFilterIsReadBack(t *testing.T) {
 	text, err := filterText([]filter.Rule{{Resources: []string{"pods"}, When: `object.passes.contains("1")`}})
 	if err != nil {

@@ -29,8 +29,8 @@ type restating struct {
 
 var _ informer.Restater = (*restating)(nil)
 
-// MayRestate implements informer.Restater. Re-sent objects never fill the queue, which would delay changes, or drop them.
-// They wait until the informer is past what the sink was sent before a restart.
+// MayRestate implements informer.Restater. Re-sent objects never fill the queue, which would delay changes, or drop
+// them. They wait until the informer is past what the sink was sent before a restart.
 func (r *restating) MayRestate() bool {
 	return r.ctx.Err() == nil && r.refilter == nil && tracker.Past(r.floor, r.position) && r.pipeline.hasRoom()
 }
@@ -90,8 +90,8 @@ func (r *restating) synced(resourceVersion string) {
 	r.push(event.Event{Type: event.Synced, Again: r.initial, SyncedInfo: info})
 }
 
-// restatedPart is the part of a queue that re-sent objects and what else is in it may fill: an eighth. It bounds how much a
-// change waits behind.
+// restatedPart is the part of a queue that re-sent objects and what else is in it may fill: an eighth. It bounds how
+// much a change waits behind.
 const restatedPart = 8
 
 // hasRoom reports whether the queue takes a re-sent object.
@@ -103,7 +103,8 @@ func (p *pipeline) hasRoom() bool {
 // deliveredPause is the interval at which delivered and awaitSettled look at the queue.
 const deliveredPause = 5 * time.Millisecond
 
-// losses are events that did not reach the destination as they were pushed, or not in their turn, since the process began.
+// losses are events that did not reach the destination as they were pushed, or not in their turn, since the process
+// began.
 type losses struct {
 	dropped, merged int64 // by the queue, whatever their resource
 	rejected        int64 // of one resource: with nothing but a gap event in the stream
@@ -114,8 +115,8 @@ func (p *pipeline) lossesOf(c *metrics.Resource) losses {
 	return losses{dropped: s.Dropped, merged: s.Merged, rejected: c.NotSent.Load()}
 }
 
-// delivered returns when everything that is in the queue now was delivered. The error says what was lost since before, or
-// is the context's. As long as nothing is dropped or merged, the queue keeps its order, so that the number of
+// delivered returns when everything that is in the queue now was delivered. The error says what was lost since before,
+// or is the context's. As long as nothing is dropped or merged, the queue keeps its order, so that the number of
 // acknowledgements is enough.
 func (p *pipeline) delivered(ctx context.Context, c *metrics.Resource, before losses) error {
 	fence := p.queue.Stats()

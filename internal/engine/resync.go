@@ -22,7 +22,8 @@ type resyncer struct {
 	informers func() []*informer.Informer // that run
 }
 
-// Run resyncs at intervals until the context of the resyncer ends, and returns when all resyncs that it began have ended.
+// Run resyncs at intervals until the context of the resyncer ends, and returns when all resyncs that it began have
+// ended.
 func (r *resyncer) Run() {
 	var group sync.WaitGroup
 	defer group.Wait()
@@ -62,8 +63,8 @@ func (r *resyncer) find(sink string) ([]*pipeline, error) {
 	return nil, fmt.Errorf("there is no sink %q; there are %s", sink, strings.Join(names, ", "))
 }
 
-// resync resyncs sinks on request, each at its own pace, and returns when all have ended. It calls report with the report
-// of each sink as soon as there is one, one call at a time.
+// resync resyncs sinks on request, each at its own pace, and returns when all have ended. It calls report with the
+// report of each sink as soon as there is one, one call at a time.
 func (r *resyncer) resync(pipelines []*pipeline, report func(control.ResyncReport)) {
 	var group sync.WaitGroup
 	var reporting sync.Mutex
@@ -193,8 +194,8 @@ func (r *resyncer) handler() http.Handler {
 	return mux
 }
 
-// serve answers a request for a resync with a line of JSON for each sink, when that sink was sent everything. The resync
-// continues if the client has gone.
+// serve answers a request for a resync with a line of JSON for each sink, when that sink was sent everything. The
+// resync continues if the client has gone.
 func (r *resyncer) serve(w http.ResponseWriter, request *http.Request) {
 	pipelines, err := r.find(request.URL.Query().Get("sink"))
 	if err != nil {

@@ -33,7 +33,8 @@ func (s *pickySink) Send(_ context.Context, batch []*event.Message, results []er
 	}
 }
 
-// draining delivers what is pushed to a pipeline, until the function that it returns is called, which gives what was taken.
+// draining delivers what is pushed to a pipeline, until the function that it returns is called, which gives what was
+// taken.
 func draining(t *testing.T, p *pipeline, refuse string) (took func() []*event.Message) {
 	t.Helper()
 	sink := &pickySink{refuse: refuse}
@@ -151,7 +152,8 @@ func TestSinceOfAClockThatGoesBack(t *testing.T) {
 	}
 }
 
-// In the place of what can't be encoded stands a gap event, with a key where the sink has keys; the object counts as not told.
+// In the place of what can't be encoded stands a gap event, with a key where the sink has keys; the object counts as
+// not told.
 func TestUnencodable(t *testing.T) {
 	p := pipelineFor(t, roomy)
 	key, err := event.ParseTemplate("{resource}/{namespace}/{name}", event.EscapeNone)

@@ -364,7 +364,8 @@ func TestDirectoryRemoved(t *testing.T) {
 	wantRead(t, open(t, dir, 150), 39, 40)
 }
 
-// Where the positions at the beginning of the newest segment are damaged, those of an older one count, and what its records say.
+// Where the positions at the beginning of the newest segment are damaged, those of an older one count, and what its
+// records say.
 func TestPositionsOfAnOlderSegment(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "log")
 	l := open(t, dir, 150)

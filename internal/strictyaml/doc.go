@@ -31,12 +31,12 @@
 //	minItems  the minimum number of entries of a list; only for the schema
 //	oneOf     exactly one of the keys of the struct that have this tag must be given; only for the schema
 //
-// A struct checks everything else in a method Validate, whose argument is its [Section]. [Check] runs the same checks on
-// values that do not come from a file.
+// A struct checks everything else in a method Validate, whose argument is its [Section]. [Check] runs the same checks
+// on values that do not come from a file.
 //
 // # How it works
 //
 // go.yaml.in/yaml/v4 parses the text into a tree of nodes that have a line and a column. A small decoder walks the tree
-// and the struct types at the same time, and keeps the node of each value. Neither yaml.v4 (KnownFields) nor goccy/go-yaml
-// reports all mistakes with line and column, or says where a value came from after it is decoded.
+// and the struct types at the same time, and keeps the node of each value. Neither yaml.v4 (KnownFields) nor
+// goccy/go-yaml reports all mistakes with line and column, or says where a value came from after it is decoded.
 package strictyaml

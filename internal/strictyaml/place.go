@@ -87,10 +87,10 @@ func Offset(text string, line, column int) int {
 	return len(text)
 }
 
-// placeIn returns the place in the file of the byte at an offset of a scalar's value. In every style of scalar, the file
-// has the characters of the value in the same order, with quotes, backslashes and white space between them. An offset
-// after the last character that is not white space is the place after it. If the scalar has an escape such as \u0041
-// before that place, placeIn returns the place of the scalar.
+// placeIn returns the place in the file of the byte at an offset of a scalar's value. In every style of scalar, the
+// file has the characters of the value in the same order, with quotes, backslashes and white space between them. An
+// offset after the last character that is not white space is the place after it. If the scalar has an escape such as
+// \u0041 before that place, placeIn returns the place of the scalar.
 func (d *decoder) placeIn(node *yaml.Node, offset int) (line, column int) {
 	at := Offset(d.text, node.Line, node.Column)
 	switch {

@@ -12,8 +12,8 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/object"
 )
 
-// BenchmarkCommits is a change of one of some objects of 2.6 KB that one sink settles, with a commit after so many changes: a
-// second of a load, and all that the ledgers may hold.
+// BenchmarkCommits is a change of one of some objects of 2.6 KB that one sink settles, with a commit after so many
+// changes: a second of a load, and all that the ledgers may hold.
 func BenchmarkCommits(b *testing.B) {
 	for _, of := range []struct{ objects, changes int }{{500, 1_400}, {500, 5_600}, {5_000, 1_400}, {5_000, 5_600}} {
 		b.Run(fmt.Sprintf("objects=%d/changes=%d", of.objects, of.changes), func(b *testing.B) {

@@ -26,8 +26,8 @@ const partBytes = 4 << 20
 // errSuperseded is returned to a stage after another one was begun for its source.
 var errSuperseded = errors.New("the list was begun again")
 
-// stage stores a first list in parts while it is read, so that a list of any length takes little memory. Until FirstList,
-// the source has rows but no watermark, and the rows do not count.
+// stage stores a first list in parts while it is read, so that a list of any length takes little memory. Until
+// FirstList, the source has rows but no watermark, and the rows do not count.
 type stage struct {
 	record
 	part  []*object.Object // not written yet

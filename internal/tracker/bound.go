@@ -22,8 +22,8 @@ const (
 
 // makeRoom is called when a source has reached a position. If the ledgers hold much, it makes Run relieve them. If they
 // hold too much, it waits until they hold less, or ctx ends: the source is not read meanwhile. It does not wait if that
-// would not help: if sinks that drop or merge events hold the ledger, which is then squeezed, or if the source has to go on
-// first.
+// would not help: if sinks that drop or merge events hold the ledger, which is then squeezed, or if the source has to
+// go on first.
 func (t *Tracker) makeRoom(ctx context.Context, l *ledger.Ledger) {
 	for t.held.Load() > crowdedFrom {
 		select {
@@ -41,8 +41,8 @@ func (t *Tracker) onlyLossy(sinks []string) bool {
 	return len(sinks) > 0 && !slices.ContainsFunc(sinks, func(sink string) bool { return !t.lossy[sink] })
 }
 
-// relieve makes ledgers hold less: it commits, makes the queues write to disk what holds the watermarks, and squeezes the
-// ledgers that are held by sinks that drop or merge events.
+// relieve makes ledgers hold less: it commits, makes the queues write to disk what holds the watermarks, and squeezes
+// the ledgers that are held by sinks that drop or merge events.
 func (t *Tracker) relieve(ctx context.Context) {
 	t.commit()
 	if t.held.Load() <= crowdedFrom {

@@ -16,8 +16,8 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/object"
 )
 
-// A first list that was staged while it was read is stored before any of it is handed on: a process that is killed right then
-// resumes with it, and each sink may have been sent a part.
+// A first list that was staged while it was read is stored before any of it is handed on: a process that is killed
+// right then resumes with it, and each sink may have been sent a part.
 func TestFirstList(t *testing.T) {
 	folder := t.TempDir()
 	e := start(t, folder, Sink{Name: "s"})

@@ -7,8 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 )
 
-// record implements informer.Record for one source. It notes in the ledger what a change makes of a row, and how far the
-// informer is.
+// record implements informer.Record for one source. It notes in the ledger what a change makes of a row, and how far
+// the informer is.
 type record struct {
 	tracker *Tracker
 	source  informer.Source

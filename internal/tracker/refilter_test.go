@@ -22,7 +22,8 @@ func expectKnown(t *testing.T, e *Tracker, source, sink, floor string, filters .
 	return got
 }
 
-// What a changed filter still has to send survives restarts, of whatever kind and while other sinks go on, until it is settled.
+// What a changed filter still has to send survives restarts, of whatever kind and while other sinks go on, until it is
+// settled.
 func TestAChangedFilterOverRestarts(t *testing.T) {
 	folder := t.TempDir()
 	sinks := func(filter string) []Sink { return []Sink{{Name: "a", Filter: filter}, {Name: "b", Filter: "B"}} }
@@ -102,7 +103,8 @@ func TestAFilterThatChangesInTheInitialList(t *testing.T) {
 	expectKnown(t, e, "pods", "a", "", "F1")
 }
 
-// A checkpoint of a cluster that could not be named is of the cluster that can be named later, and of no other after that.
+// A checkpoint of a cluster that could not be named is of the cluster that can be named later, and of no other after
+// that.
 func TestAClusterThatGetsItsName(t *testing.T) {
 	folder := t.TempDir()
 	e := New(Options{Store: openStore(t, folder), Queues: &disk{}, Reading: t.Context(), Logger: quiet})
@@ -167,8 +169,9 @@ func TestAChangedWatchOverRestarts(t *testing.T) {
 	}
 }
 
-// A process ends while it sends the difference of a changed scope. The next one sends each sink an initial list, whatever is watched
-// then, for nobody knows which sink was sent what; and it knows what had entered, which sinks may have been sent.
+// A process ends while it sends the difference of a changed scope. The next one sends each sink an initial list,
+// whatever is watched then, for nobody knows which sink was sent what; and it knows what had entered, which sinks may
+// have been sent.
 func TestAScopeThatChangesBeforeItsDifferenceWasSent(t *testing.T) {
 	folder := t.TempDir()
 	scoped := func(scope string) informer.Source {

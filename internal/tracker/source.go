@@ -17,8 +17,8 @@ type source struct {
 	leaving bool           // to be forgotten when everything is settled
 }
 
-// Remembered implements informer.State: it returns the sources that an earlier process watched, and that this one has not
-// resumed.
+// Remembered implements informer.State: it returns the sources that an earlier process watched, and that this one has
+// not resumed.
 func (t *Tracker) Remembered() []informer.Source {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -31,8 +31,8 @@ func (t *Tracker) Remembered() []informer.Source {
 	return sources
 }
 
-// Resume implements informer.State: it opens the ledger of a source and returns what the store holds of it. A source that
-// was resumed before keeps its ledger.
+// Resume implements informer.State: it opens the ledger of a source and returns what the store holds of it. A source
+// that was resumed before keeps its ledger.
 func (t *Tracker) Resume(of informer.Source) informer.Memory {
 	if t.keep(of.Name) {
 		return informer.Memory{GoesOn: true} // what was sent of it before still counts
@@ -56,12 +56,12 @@ func (t *Tracker) Resume(of informer.Source) informer.Memory {
 	return informer.Memory{Known: known, At: state.ResourceVersion, Scope: state.Source.Scope}
 }
 
-// changingTo is the prefix of a source's scope while the scope changes, until all sinks have settled the difference. The new
-// scope follows.
+// changingTo is the prefix of a source's scope while the scope changes, until all sinks have settled the difference.
+// The new scope follows.
 const changingTo = "(changing to) "
 
-// rescope notes, before any of the difference is sent, that the scope of a source changes. If a previous process ended while
-// it sent such a difference, it is not known what each sink was sent: each is sent an initial list again.
+// rescope notes, before any of the difference is sent, that the scope of a source changes. If a previous process ended
+// while it sent such a difference, it is not known what each sink was sent: each is sent an initial list again.
 func (t *Tracker) rescope(state *ledger.State, scope string) {
 	if state.ResourceVersion == "" || state.Source.Scope == scope {
 		return
@@ -150,8 +150,8 @@ func (t *Tracker) Settle(sink string, m *event.Message) {
 	}
 }
 
-// keep keeps a source from being forgotten, because its resource was removed and came back, and reports whether it has a
-// ledger.
+// keep keeps a source from being forgotten, because its resource was removed and came back, and reports whether it has
+// a ledger.
 func (t *Tracker) keep(name string) bool {
 	t.forgetting.Lock()
 	defer t.forgetting.Unlock()
@@ -165,8 +165,8 @@ func (t *Tracker) keep(name string) bool {
 	return s.ledger != nil
 }
 
-// Forget implements informer.State: it removes a source that is no longer watched, as soon as every sink has settled all its
-// events.
+// Forget implements informer.State: it removes a source that is no longer watched, as soon as every sink has settled
+// all its events.
 func (t *Tracker) Forget(name string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -183,8 +183,8 @@ func (t *Tracker) Removed(i *informer.Informer) {
 	}
 }
 
-// finishLeaving removes the sources that are to be forgotten and have nothing open. t.mu is not held while the store forgets
-// one.
+// finishLeaving removes the sources that are to be forgotten and have nothing open. t.mu is not held while the store
+// forgets one.
 func (t *Tracker) finishLeaving() {
 	t.forgetting.Lock()
 	defer t.forgetting.Unlock()

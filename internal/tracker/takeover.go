@@ -24,8 +24,8 @@ func (t *Tracker) TakeOver(into informer.Source, shares []informer.Share) {
 	t.sources[into.Name] = &source{state: state}
 }
 
-// dropTaken removes the shares that have no rows, if the source that takes over is known itself: an earlier process took
-// them over, and ended before it had forgotten their source.
+// dropTaken removes the shares that have no rows, if the source that takes over is known itself: an earlier process
+// took them over, and ended before it had forgotten their source.
 func (t *Tracker) dropTaken(into string, shares []informer.Share) []informer.Share {
 	t.mu.Lock()
 	s := t.sources[into]
@@ -50,8 +50,8 @@ func keysIn(share informer.Share) func(key string) bool {
 	}
 }
 
-// join returns the state of a source that takes over others. Its watermark is the lowest of theirs, and so is that of each
-// sink that knows all of them. A sink that knows only some of them is sent an initial list again.
+// join returns the state of a source that takes over others. Its watermark is the lowest of theirs, and so is that of
+// each sink that knows all of them. A sink that knows only some of them is sent an initial list again.
 func (t *Tracker) join(into informer.Source, shares []informer.Share) (state ledger.State, rows []ledger.Share) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -98,8 +98,8 @@ func (t *Tracker) join(into informer.Source, shares []informer.Share) (state led
 	return state, rows
 }
 
-// joinRefilters adds to a state by which filters a sink may know another source. A source without such a note may be known
-// by the sink's present filter.
+// joinRefilters adds to a state by which filters a sink may know another source. A source without such a note may be
+// known by the sink's present filter.
 func (t *Tracker) joinRefilters(sink string, state, other *ledger.State) {
 	a, inOne := state.Refilters[sink]
 	b, inOther := other.Refilters[sink]

@@ -30,8 +30,9 @@ func podsIn(namespace string) informer.Source {
 
 func everything(string) bool { return true }
 
-// What was watched in two namespaces is watched in all of them: what is known of both counts, as far as the one goes that is
-// further back. A sink that had settled both knows it, one that had begun with one is sent an initial list, and so is a new one.
+// What was watched in two namespaces is watched in all of them: what is known of both counts, as far as the one goes
+// that is further back. A sink that had settled both knows it, one that had begun with one is sent an initial list, and
+// so is a new one.
 func TestTakeOver(t *testing.T) {
 	folder := t.TempDir()
 	e := start(t, folder, Sink{Name: "both"}, Sink{Name: "one"})
@@ -101,7 +102,8 @@ func TestTakeOverAShare(t *testing.T) {
 	}
 }
 
-// A process was killed after it had taken over all rows of a source, and before it had forgotten the source: what sinks know goes on to count.
+// A process was killed after it had taken over all rows of a source, and before it had forgotten the source: what sinks
+// know goes on to count.
 func TestTakeOverOfASourceThatHasNoRowsLeft(t *testing.T) {
 	folder := t.TempDir()
 	e := start(t, folder, Sink{Name: "s"})

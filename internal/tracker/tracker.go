@@ -126,8 +126,8 @@ func (t *Tracker) States() []ledger.State {
 	return states
 }
 
-// Identify waits until the API server says which cluster it is, and loads what the store holds of that cluster. It returns
-// ctx's error if ctx ends first.
+// Identify waits until the API server says which cluster it is, and loads what the store holds of that cluster. It
+// returns ctx's error if ctx ends first.
 func (t *Tracker) Identify(ctx context.Context, connector *informer.Connector, client rest.Interface) error {
 	var uid string
 	err := connector.Until(ctx, func() (err error) {
@@ -143,8 +143,8 @@ func (t *Tracker) Identify(ctx context.Context, connector *informer.Connector, c
 	return t.load(uid)
 }
 
-// ReadClusterUID returns the uid of the namespace kube-system, which exists as long as the cluster; empty if RBAC forbids to
-// read it.
+// ReadClusterUID returns the uid of the namespace kube-system, which exists as long as the cluster; empty if RBAC
+// forbids to read it.
 func ReadClusterUID(ctx context.Context, client rest.Interface) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()

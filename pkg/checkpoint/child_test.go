@@ -85,8 +85,8 @@ func kill(cmd *exec.Cmd) {
 	_ = cmd.Wait()
 }
 
-// childCommits commits for ever: each commit puts its number into the watermark and into all rows, whose number changes,
-// of two sources.
+// childCommits commits for ever: each commit puts its number into the watermark and into all rows, whose number
+// changes, of two sources.
 func childCommits(t *testing.T, folder string) {
 	s, err := Open(Options{Path: folder})
 	if err != nil {

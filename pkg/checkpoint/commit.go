@@ -191,8 +191,8 @@ func (t *transaction) putSource(name string, r sourceRecord) error {
 	return putJSON(t.Tx, bucketSources, name, r)
 }
 
-// put puts rows in the order of their keys, which is the order of bbolt's pages. Of two objects with one key the later one
-// counts.
+// put puts rows in the order of their keys, which is the order of bbolt's pages. Of two objects with one key the later
+// one counts.
 func (c *rowCodec) put(to *bbolt.Bucket, objects []*object.Object, rows *tally) error {
 	type keyed struct {
 		key    string

@@ -1,5 +1,5 @@
-// Package checkpoint stores on disk what is settled of each source ([ledger.State]), and the rows of each source, so that
-// a restart continues where the previous process stopped.
+// Package checkpoint stores on disk what is settled of each source ([ledger.State]), and the rows of each source, so
+// that a restart continues where the previous process stopped.
 //
 // # What the store promises
 //
@@ -25,8 +25,8 @@
 //	newer-format   a later version of this program wrote it
 //	other-cluster  it is of a cluster with another uid ([Store.BeginCluster])
 //
-// Open fails because of what is around the file: the directory is not writable, there is no room for a new file, another
-// process uses it.
+// Open fails because of what is around the file: the directory is not writable, there is no room for a new file,
+// another process uses it.
 //
 // One process at a time uses a directory: checkpoint.lock is locked with flock(2) as long as the store is open, and
 // never removed. File and lock have mode 0600, a directory that Open makes has 0700. Rows hold objects as they are,

@@ -13,8 +13,8 @@ import (
 	"github.com/deltabridge/deltabridge/internal/files"
 )
 
-// A file is compacted only if it has sparseSize or more, and at most compactSize in use: at more than 50 MB/s that delays a
-// start for less than 10 s.
+// A file is compacted only if it has sparseSize or more, and at most compactSize in use: at more than 50 MB/s that
+// delays a start for less than 10 s.
 const sparseSize, compactSize = 8 << 20, 512 << 20
 
 // isSparse reports whether a file is worth compacting: bbolt itself never makes a file smaller.

@@ -14,8 +14,8 @@ import (
 // errNoState is wrapped by the error of Fetch if the store does not hold the state.
 var errNoState = errors.New("the checkpoint does not hold this state")
 
-// States returns all sources without their rows, by name. A source whose record cannot be read, or whose first list is not
-// complete, is left out.
+// States returns all sources without their rows, by name. A source whose record cannot be read, or whose first list is
+// not complete, is left out.
 func (s *Store) States() (states []ledger.State, err error) {
 	err = s.view(func(tx *bbolt.Tx) error {
 		record, err := getRecord(tx)

@@ -29,8 +29,8 @@ type Summary struct {
 	Destinations map[string]string
 }
 
-// Peek reads the checkpoint of a directory and changes nothing. It fails only if it cannot read the file; the error says
-// what to do.
+// Peek reads the checkpoint of a directory and changes nothing. It fails only if it cannot read the file; the error
+// says what to do.
 func Peek(dir string) (Summary, error) {
 	path := filepath.Join(dir, fileName)
 	info, err := os.Stat(path)

@@ -66,8 +66,8 @@ func (c *rowCodec) open(key string, sealed []byte) (kind byte, body []byte, err 
 	return sealed[0], redacted, nil
 }
 
-// rewrite puts a file whose rows are as Privacy says in the place of the file. Nothing else of the old file is in the new
-// one, not even in free pages. If that fails, the file stays, and must not be used.
+// rewrite puts a file whose rows are as Privacy says in the place of the file. Nothing else of the old file is in the
+// new one, not even in free pages. If that fails, the file stays, and must not be used.
 func (s *Store) rewrite() error {
 	t := &transaction{store: s, codec: rowCodec{privacy: s.privacy}, record: s.record.clone()}
 	t.record.Privacy, t.record.Sources = s.privacy.Name, nil

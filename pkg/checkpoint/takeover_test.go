@@ -85,7 +85,8 @@ func TestTakeOver(t *testing.T) {
 	}
 }
 
-// Shares that do not fit into one transaction: after each of them all rows are there, once, and no scope is claimed too early.
+// Shares that do not fit into one transaction: after each of them all rows are there, once, and no scope is claimed too
+// early.
 func TestTakeOverOfMuch(t *testing.T) {
 	s := begin(t, t.TempDir())
 	var objects []*object.Object

@@ -23,8 +23,8 @@ const (
 // Needs says which parts of a context are needed. The zero value needs nothing.
 type Needs struct {
 	// The top owner of the object: a Pod's Deployment, a Job's CronJob. The bridge watches `replicasets`, `statefulsets`,
-	// `daemonsets` and `deployments` in `apps`, and `jobs` and `cronjobs` in `batch` for this. Add other resources that own
-	// these, such as custom resources, to `watch`; otherwise the last known owner reference counts.
+	// `daemonsets` and `deployments` in `apps`, and `jobs` and `cronjobs` in `batch` for this. Add other resources that
+	// own these, such as custom resources, to `watch`; otherwise the last known owner reference counts.
 	Owner bool `yaml:"owner" default:"false" example:"true"`
 	// The labels of the object's namespace. The bridge watches `namespaces` in the whole cluster for this.
 	NamespaceLabels bool `yaml:"namespaceLabels" default:"false" example:"true"`

@@ -425,7 +425,8 @@ func TestRefusalGap(t *testing.T) {
 	}
 }
 
-// Two clusters, one restored from a copy of the other, write to one destination: nothing of one can be taken for the other's.
+// Two clusters, one restored from a copy of the other, write to one destination: nothing of one can be taken for the
+// other's.
 func TestClustersInOnePlace(t *testing.T) {
 	key, err := ParseTemplate("{cluster}/{group}/{resource}/{namespace}/{name}", EscapeNone)
 	if err != nil {

@@ -46,8 +46,8 @@ func TestStoredMessagesComeBack(t *testing.T) {
 	}
 }
 
-// A gap in the place of a deletion that could not be sent names the object, so that a tombstone can follow it. It still does
-// so when it was on disk.
+// A gap in the place of a deletion that could not be sent names the object, so that a tombstone can follow it. It still
+// does so when it was on disk.
 func TestAStoredGapKeepsItsDeletion(t *testing.T) {
 	key, err := ParseTemplate("{resource}/{name}", EscapeNone)
 	if err != nil {

@@ -29,7 +29,8 @@ func unmarshal(t testing.TB, text []byte) any {
 	return document
 }
 
-// payloadSchema compiles a schema. A closed one also refuses members that it does not name, but those of the object itself.
+// payloadSchema compiles a schema. A closed one also refuses members that it does not name, but those of the object
+// itself.
 func payloadSchema(t testing.TB, name string, closed bool) *jsonschema.Schema {
 	t.Helper()
 	text, ok := schemas.Get(name)

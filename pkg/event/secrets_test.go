@@ -16,8 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// secretDocuments makes objects with secret values in odd forms. Each secret has the mark in it, as text or in base64, or is
-// a number with the digits.
+// secretDocuments makes objects with secret values in odd forms. Each secret has the mark in it, as text or in base64,
+// or is a number with the digits.
 type secretDocuments struct{ *rand.Rand }
 
 const (
@@ -168,8 +168,8 @@ func leaks(b []byte) string {
 	}
 }
 
-// TestNoSecretInAnyMessage: whatever form secrets have, none is in a payload, an attribute, a patch, an error, or in what
-// lies in a spill.
+// TestNoSecretInAnyMessage: whatever form secrets have, none is in a payload, an attribute, a patch, an error, or in
+// what lies in a spill.
 func TestNoSecretInAnyMessage(t *testing.T) {
 	paths := make([]redact.Path, 0, 2)
 	for _, text := range []string{"spec.auth", "spec.env[*].value"} {

@@ -16,8 +16,8 @@ type changes struct {
 	only    *node            // nil: everything counts
 }
 
-// parseChanges compiles the two lists. It calls report with the field and the index of each invalid entry. It returns nil
-// if both lists are empty.
+// parseChanges compiles the two lists. It calls report with the field and the index of each invalid entry. It returns
+// nil if both lists are empty.
 func parseChanges(ignore, only []string, report func(field string, index int, err error)) *changes {
 	if len(ignore) == 0 && len(only) == 0 {
 		return nil
@@ -52,8 +52,9 @@ func parseChanges(ignore, only []string, report func(field string, index int, er
 	return c
 }
 
-// refusal returns why an update is suppressed: the entry of ignoreChanges that names what changed, or ReasonOnlyChanges.
-// It returns an empty string if the update is sent, and an error if the bytes of a state cannot be read.
+// refusal returns why an update is suppressed: the entry of ignoreChanges that names what changed, or
+// ReasonOnlyChanges. It returns an empty string if the update is sent, and an error if the bytes of a state cannot be
+// read.
 func (c *changes) refusal(old, obj *object.Object) (reason string, err error) {
 	before, err := old.Bytes()
 	if err != nil {
@@ -100,8 +101,8 @@ func (p place) element() place {
 // maxNesting limits how deep values are compared. No path leads that deep.
 const maxNesting = 100
 
-// differs reports whether a difference of two values counts. A nil value is absent. It compares bytes, and parses values
-// only where a path leads.
+// differs reports whether a difference of two values counts. A nil value is absent. It compares bytes, and parses
+// values only where a path leads.
 func (c *comparison) differs(a, b []byte, p place) bool {
 	if bytes.Equal(a, b) {
 		return false

@@ -225,8 +225,8 @@ func prune(v any, path []string) any {
 	return v
 }
 
-// What is not refused for ignoreChanges differs, and what is refused differs nowhere but there: but for objects that are
-// empty without the ignored parts, which count as absent.
+// What is not refused for ignoreChanges differs, and what is refused differs nowhere but there: but for objects that
+// are empty without the ignored parts, which count as absent.
 func FuzzIgnoreChanges(f *testing.F) {
 	f.Add(`{"a":1,"b":{"c":[{"x":1,"y":2}]}}`, `{"b":{"c":[{"x":2,"y":2}]},"a":1}`, "b.c[*].x")
 	f.Add(`{"a":null}`, `{"a":{"b":1}}`, "a.b")

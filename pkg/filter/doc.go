@@ -1,7 +1,7 @@
 // Package filter decides which objects belong to a sink, and which of their changes are sent to it.
 //
-// Rules are compiled once, when the configuration is loaded. The result depends only on the object and its change: there
-// is no I/O, no clock and no state, and nothing is modified.
+// Rules are compiled once, when the configuration is loaded. The result depends only on the object and its change:
+// there is no I/O, no clock and no state, and nothing is modified.
 //
 // # Rules
 //
@@ -23,9 +23,9 @@
 // FilterFunc.
 //
 // Conditions on the change decide whether a change of an object that belongs is sent: operations, ignoreChanges,
-// onlyChanges, preset, and a `when` that uses `old` or `operation`. [ResourceFilter.Refusal] evaluates them. They see the
-// operation of this sink: an object that enters the filter is "added", one that leaves it is "deleted". A suppressed
-// change moves no object across the border.
+// onlyChanges, preset, and a `when` that uses `old` or `operation`. [ResourceFilter.Refusal] evaluates them. They see
+// the operation of this sink: an object that enters the filter is "added", one that leaves it is "deleted". A
+// suppressed change moves no object across the border.
 //
 // An object that is restated has not changed: of the conditions on the change, only operations and `when` apply. Rules
 // whose operations include additions or updates also let restated objects pass.

@@ -91,8 +91,9 @@ func (e *expression) report(obj *object.Object, err error) {
 	})
 }
 
-// reason says why an evaluation failed, for the log and for Explain. CEL's messages can quote values of the object, such
-// as a string that is not a number. Such a value may be secret, so reason returns only text that cannot contain one.
+// reason says why an evaluation failed, for the log and for Explain. CEL's messages can quote values of the object,
+// such as a string that is not a number. Such a value may be secret, so reason returns only text that cannot contain
+// one.
 func (e *expression) reason(err error) string {
 	message := strings.ReplaceAll(err.Error(), "\n", " ")
 	key, missing := strings.CutPrefix(message, "no such key: ")

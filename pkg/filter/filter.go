@@ -81,13 +81,13 @@ const (
 	ReasonWhen        = "when"
 )
 
-// Refusal returns why a change of an object that belongs is suppressed: ReasonOperations, ReasonWhen, ReasonOnlyChanges,
-// or the entry of ignoreChanges that names what changed. It returns an empty string if the change is sent: if the
-// conditions on the change hold in a rule whose object conditions hold. If several rules suppress the change, the reason
-// is that of the first rule that includes the operation.
+// Refusal returns why a change of an object that belongs is suppressed: ReasonOperations, ReasonWhen,
+// ReasonOnlyChanges, or the entry of ignoreChanges that names what changed. It returns an empty string if the change is
+// sent: if the conditions on the change hold in a rule whose object conditions hold. If several rules suppress the
+// change, the reason is that of the first rule that includes the operation.
 //
-// op is the operation of the sink: Added with the new state for an object that enters the filter, Deleted with the state
-// before the change for one that leaves it. old is nil unless op is Updated. Control events always pass.
+// op is the operation of the sink: Added with the new state for an object that enters the filter, Deleted with the
+// state before the change for one that leaves it. old is nil unless op is Updated. Control events always pass.
 func (r *ResourceFilter) Refusal(op event.Type, old, obj *object.Object) string {
 	if r == nil || r.all || r.sendsAll || op.IsControl() {
 		return ""

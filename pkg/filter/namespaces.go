@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// NamespaceMatcher matches namespaces against a list of globs and exclusions, as the package comment describes. The zero
-// value matches every namespace.
+// NamespaceMatcher matches namespaces against a list of globs and exclusions, as the package comment describes. The
+// zero value matches every namespace.
 type NamespaceMatcher struct {
 	include, exclude []namespaceGlob
 }

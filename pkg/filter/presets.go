@@ -8,8 +8,8 @@ import (
 // PresetQuiet is the preset of a rule for a watch of everything: it leaves out frequent changes that mean little.
 const PresetQuiet = "quiet"
 
-// quietResources returns the resources that PresetQuiet leaves out: Events, which are a log, and endpoints, which repeat
-// what the Pods of a Service say.
+// quietResources returns the resources that PresetQuiet leaves out: Events, which are a log, and endpoints, which
+// repeat what the Pods of a Service say.
 func quietResources() []ResourcePattern {
 	return []ResourcePattern{
 		{Resource: "events"},

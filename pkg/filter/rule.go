@@ -33,8 +33,8 @@ type Rule struct {
 	// `onlyChanges` always ignore), `leases` (locks that their holder renews), `heartbeats` (times of checks, in
 	// `status.conditions` and on endpoints).
 	IgnoreChanges []string `yaml:"ignoreChanges" example:"[status, metadata.annotations]"`
-	// An update is sent only if it changes one of these parts of the object. Paths are as in `ignoreChanges`, which wins if
-	// both name a part. Empty: all.
+	// An update is sent only if it changes one of these parts of the object. Paths are as in `ignoreChanges`, which wins
+	// if both name a part. Empty: all.
 	OnlyChanges []string `yaml:"onlyChanges" example:"[spec, metadata.labels]"`
 	// `quiet`, for a watch of everything, leaves out frequent changes that mean little: all Events, Endpoints and
 	// EndpointSlices, and updates that change only `managedFields`, `leases` and `heartbeats`. Empty: nothing.

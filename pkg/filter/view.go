@@ -20,8 +20,8 @@ import (
 
 var errMalformed = errors.New("malformed JSON")
 
-// jsonObject is a JSON object as a CEL map. Fields are looked up in the bytes; operations on the whole map decode it. It
-// must be used by one goroutine.
+// jsonObject is a JSON object as a CEL map. Fields are looked up in the bytes; operations on the whole map decode it.
+// It must be used by one goroutine.
 type jsonObject struct {
 	raw   []byte        // begins with {
 	found []jsonField   // fields that were looked up before
@@ -66,7 +66,8 @@ func (o *jsonObject) Find(key ref.Val) (ref.Val, bool) {
 	return value, value != nil
 }
 
-// lookup returns nil if there is no such field. If a key occurs several times, the last one counts, as in encoding/json.
+// lookup returns nil if there is no such field. If a key occurs several times, the last one counts, as in
+// encoding/json.
 func (o *jsonObject) lookup(name string) (ref.Val, error) {
 	var last []byte
 	c := jsonscan.NewCursor(o.raw)
@@ -119,8 +120,8 @@ func (o *jsonObject) Contains(key ref.Val) ref.Val {
 	return types.Bool(found)
 }
 
-// Size implements traits.Sizer. CEL's cost model calls it often, so it must not decode the object. A duplicate key, which
-// the API server does not send, counts twice.
+// Size implements traits.Sizer. CEL's cost model calls it often, so it must not decode the object. A duplicate key,
+// which the API server does not send, counts twice.
 func (o *jsonObject) Size() ref.Val {
 	n := 0
 	c := jsonscan.NewCursor(o.raw)

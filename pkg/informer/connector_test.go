@@ -52,8 +52,8 @@ func (a *away) request(ctx context.Context, c *Connector, answer func() error) e
 	return answer()
 }
 
-// However long the API server was away, everything that waits for it asks again within an interval of its return, and one
-// probe serves all.
+// However long the API server was away, everything that waits for it asks again within an interval of its return, and
+// one probe serves all.
 func TestConnectorNoticesTheReturn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const minutes = 10 * time.Minute
@@ -132,8 +132,8 @@ func TestConnectorBacksOffFromAnswers(t *testing.T) {
 	})
 }
 
-// An informer whose watch breaks opens it where it was as soon as the API server can be reached, and lists at once where its
-// position is too old.
+// An informer whose watch breaks opens it where it was as soon as the API server can be reached, and lists at once
+// where its position is too old.
 func TestInformerRecoversAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := &away{}

@@ -18,8 +18,8 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/object"
 )
 
-// A watch is too old. The state from where the API server has the changes is listed, and the watch goes on there: only what
-// came before is missing. If it does not have that state, or again no watch from there, the present one is listed.
+// A watch is too old. The state from where the API server has the changes is listed, and the watch goes on there: only
+// what came before is missing. If it does not have that state, or again no watch from there, the present one is listed.
 func TestAListBeginsWhereTheHistoryDoes(t *testing.T) {
 	relisted := []string{"watch-list", "watch 10", "watch-list"}
 	for _, tt := range []struct {

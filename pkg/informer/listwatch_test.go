@@ -439,7 +439,8 @@ func TestListCutOff(t *testing.T) {
 	}
 }
 
-// A document that is not an event ends the watch, which is opened again where it was; where it stays, the resource is listed.
+// A document that is not an event ends the watch, which is opened again where it was; where it stays, the resource is
+// listed.
 func TestReflectorMalformedDocument(t *testing.T) {
 	const bad = `{"type":"MODIFIED","object":{"metadata":` + "\n"
 	start := eventJSON("ADDED", cmJSON("a", 1)) + bookmarkJSON(10, true) + eventJSON("MODIFIED", cmJSON("a", 11))

@@ -16,8 +16,8 @@ import (
 	"github.com/deltabridge/deltabridge/test/observe"
 )
 
-// A list is passed on object by object as it is read, whether it comes in pages or as the beginning of a watch, and what
-// follows it is not.
+// A list is passed on object by object as it is read, whether it comes in pages or as the beginning of a watch, and
+// what follows it is not.
 func TestObjectsOfAListArePassedOn(t *testing.T) {
 	k := newKube(t)
 	namespace := k.namespace()

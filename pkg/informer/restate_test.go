@@ -105,7 +105,8 @@ func TestRestateInSlices(t *testing.T) {
 	})
 }
 
-// After it resumed, an informer may lag behind what an earlier process told; after it ended, behind what its successor tells.
+// After it resumed, an informer may lag behind what an earlier process told; after it ended, behind what its successor
+// tells.
 func TestRestateWhatIsKnownForSure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		i, j := New(

@@ -18,8 +18,8 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/object"
 )
 
-// Without watch-lists an informer has resumed before its watch is open. What it lags behind by comes with the watch, so that the
-// grace begins there, however long it takes to open it.
+// Without watch-lists an informer has resumed before its watch is open. What it lags behind by comes with the watch, so
+// that the grace begins there, however long it takes to open it.
 func TestGraceBeginsWithTheWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
@@ -58,8 +58,8 @@ func TestGraceBeginsWithTheWatch(t *testing.T) {
 	})
 }
 
-// A list of whatever a server has cached may be older than what is known: what is missing in it would be sent as deleted. So an
-// informer that knows something asks for the present state.
+// A list of whatever a server has cached may be older than what is known: what is missing in it would be sent as
+// deleted. So an informer that knows something asks for the present state.
 func TestAListIsNotOlderThanWhatIsKnown(t *testing.T) {
 	refuses := func(context.Context, string) error { return ErrFutureVersion }
 	for _, tt := range []struct {

@@ -325,8 +325,8 @@ func (m *replica) equals(server map[string]*object.Object) {
 	}
 }
 
-// An informer goes on where another one ended. What happened in between is a gap like that of any re-list, unless nothing
-// can have happened.
+// An informer goes on where another one ended. What happened in between is a gap like that of any re-list, unless
+// nothing can have happened.
 func TestSuccessor(t *testing.T) {
 	known := func(t *testing.T) []*object.Object { return []*object.Object{state(t, "a", "x", "u1", 4)} }
 	listed := func(t *testing.T) *Informer {

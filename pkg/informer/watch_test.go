@@ -155,8 +155,8 @@ func TestHandlersSeeEveryRevision(t *testing.T) {
 	checkLateHandler(t, early.All(), late.All())
 }
 
-// checkLateHandler: the initial list of the late handler is what the early one's changes come to up to its end, and what
-// follows is the same for both.
+// checkLateHandler: the initial list of the late handler is what the early one's changes come to up to its end, and
+// what follows is the same for both.
 func checkLateHandler(t *testing.T, early, late []observe.Change) {
 	t.Helper()
 	end := slices.IndexFunc(late, func(c observe.Change) bool { return c.Verb == "synced" })

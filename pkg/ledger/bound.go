@@ -68,8 +68,8 @@ func (l *Ledger) GivingList() bool {
 // sinks that drop or merge events, and so hold the watermark while any number of changes is settled above it.
 //
 // It has a cost after a crash. A row can then be older than the watermark, so that an object's crossing of a filter's
-// border in between is not noticed. And an object that was deleted meanwhile can be missing, so that its deletion is not
-// sent if the API server's history does not reach back to the watermark.
+// border in between is not noticed. And an object that was deleted meanwhile can be missing, so that its deletion is
+// not sent if the API server's history does not reach back to the watermark.
 func (l *Ledger) Squeeze() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

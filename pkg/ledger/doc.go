@@ -9,7 +9,7 @@
 // watermark and are never ahead of it: if a row were removed too early, a deletion could be lost. A row that is too old
 // costs only a repetition.
 //
-// A sink that is new to the source is first sent the rows as its initial list. Until the list is settled, the sink has no
-// watermark, so that the list begins again after a crash, and it holds the source's watermark, so that the rows stay. A
-// sink whose filter changed does the same until it has settled the difference, but it keeps its watermark.
+// A sink that is new to the source is first sent the rows as its initial list. Until the list is settled, the sink has
+// no watermark, so that the list begins again after a crash, and it holds the source's watermark, so that the rows
+// stay. A sink whose filter changed does the same until it has settled the difference, but it keeps its watermark.
 package ledger

@@ -185,8 +185,8 @@ func (l *Ledger) Find(key string, id object.Identity) *object.Object {
 	return nil
 }
 
-// Track counts an event that is sent to a sink, and returns the number under which the sink is to settle it; never 0. Call
-// it before the sink can settle the event. at is the time.
+// Track counts an event that is sent to a sink, and returns the number under which the sink is to settle it; never 0.
+// Call it before the sink can settle the event. at is the time.
 func (l *Ledger) Track(sink string, at time.Time) uint64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -196,8 +196,8 @@ func (l *Ledger) Track(sink string, at time.Time) uint64 {
 	return s.track(entry{since: at.UnixNano(), before: s.here, fresh: !s.caught})
 }
 
-// Settle marks an event as done: the sink's destination acknowledged or rejected it, or it was written to disk, or dropped
-// by policy. Numbers that are settled already are ignored.
+// Settle marks an event as done: the sink's destination acknowledged or rejected it, or it was written to disk, or
+// dropped by policy. Numbers that are settled already are ignored.
 func (l *Ledger) Settle(sink string, number uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -206,8 +206,8 @@ func (l *Ledger) Settle(sink string, number uint64) {
 	}
 }
 
-// FinishList notes that a sink was sent its whole initial list, or the difference between its filters. Further calls change
-// nothing.
+// FinishList notes that a sink was sent its whole initial list, or the difference between its filters. Further calls
+// change nothing.
 func (l *Ledger) FinishList(sink string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -244,8 +244,8 @@ func (l *Ledger) least() mark {
 	return least
 }
 
-// Collect returns what may be written now; false if nothing changed since the last call. Call Confirm or TakeBack before
-// the next Collect.
+// Collect returns what may be written now; false if nothing changed since the last call. Call Confirm or TakeBack
+// before the next Collect.
 func (l *Ledger) Collect() (Update, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

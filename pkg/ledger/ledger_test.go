@@ -100,8 +100,8 @@ func TestAnUpdateThatCouldNotBeWritten(t *testing.T) {
 }
 
 // Whatever is settled in whatever order: a sink's watermark covers nothing that it has not settled; what exists at the
-// source's watermark has a row; no row is ahead of it, or without Squeeze behind it; and the last state of an object, while it is being handed over also the
-// one before it, is to be found in the ledger or on disk.
+// source's watermark has a row; no row is ahead of it, or without Squeeze behind it; and the last state of an object,
+// while it is being handed over also the one before it, is to be found in the ledger or on disk.
 func FuzzLedger(f *testing.F) {
 	f.Add([]byte{1, 2, 3, 200, 4, 150, 151, 250, 5, 6, 7, 251, 200, 201})
 	f.Add([]byte{0, 3, 0, 3, 0, 250, 160, 161, 162, 163, 250})
@@ -283,8 +283,8 @@ func (m *ledgerModel) collect(fails bool) {
 	}
 }
 
-// What a sink that drops or merges leaves behind is bounded by the objects that exist, however long the oldest of it stays
-// open: also where names do not recur.
+// What a sink that drops or merges leaves behind is bounded by the objects that exist, however long the oldest of it
+// stays open: also where names do not recur.
 func TestWhatIsSettledBehindAnOpenChangeIsLetGoOf(t *testing.T) {
 	for name, key := range map[string]func(n int) string{
 		"names that recur": func(n int) string { return "k" + strconv.Itoa(n%50) },
@@ -389,7 +389,8 @@ func TestSqueeze(t *testing.T) {
 	}
 }
 
-// The scope that is written is that of the rows: the old one, until all is settled that the list of the new one brought.
+// The scope that is written is that of the rows: the old one, until all is settled that the list of the new one
+// brought.
 func TestALedgerOfAnotherScope(t *testing.T) {
 	before := State{
 		Source:          Source{Name: "pods", Scope: "old"},
@@ -433,8 +434,8 @@ func TestALedgerOfAnotherScope(t *testing.T) {
 	}
 }
 
-// A sink whose filter changed keeps its watermark and holds that of the source until it has settled the difference; the note of
-// its filters goes with that. One whose restart begins with the initial list has none.
+// A sink whose filter changed keeps its watermark and holds that of the source until it has settled the difference; the
+// note of its filters goes with that. One whose restart begins with the initial list has none.
 func TestARefilter(t *testing.T) {
 	noted := map[string]Refilter{"a": {Filters: []string{"F1"}, Change: "c"}, "b": {Filters: []string{"F0"}, Change: "c"}}
 	l := New(

@@ -102,8 +102,8 @@ func found(o *Object) *modelObject {
 	}
 }
 
-// modelCut removes managedFields from every top-level metadata of a valid document: the comma before it goes with it, or
-// if no member stays before it, what is up to the next member.
+// modelCut removes managedFields from every top-level metadata of a valid document: the comma before it goes with it,
+// or if no member stays before it, what is up to the next member.
 func modelCut(b []byte) []byte {
 	b = trim(b)
 	out, copied := []byte{}, 0
@@ -177,8 +177,8 @@ type modelEvent struct {
 	Status string       // the message of an ERROR
 }
 
-// modelWatch gives the events of a stream, up to the first line that is not one: then it ended is false. With valid false that
-// line is not JSON, of which the scan sees only as much as it needs.
+// modelWatch gives the events of a stream, up to the first line that is not one: then it ended is false. With valid
+// false that line is not JSON, of which the scan sees only as much as it needs.
 func modelWatch(stream []byte, versioned bool) (events []modelEvent, ended, valid bool) {
 	for line := range bytes.Lines(stream) {
 		if len(trim(line)) == 0 {

@@ -42,8 +42,8 @@ func dialOne(ctx context.Context, network, address string) (net.Conn, error) {
 
 type dialFunc = func(ctx context.Context, network, address string) (net.Conn, error)
 
-// first dials all addresses, at least one, at once and returns the first connection. When it returns, all other dials have ended and
-// their connections are closed.
+// first dials all addresses, at least one, at once and returns the first connection. When it returns, all other dials
+// have ended and their connections are closed.
 func first(ctx context.Context, network string, addresses []string, dial dialFunc) (net.Conn, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -46,8 +46,8 @@ func (p *pass) document(paths []Path) ([]byte, bool) {
 	return append(p.out, p.raw[p.done:]...), true
 }
 
-// value redacts the value at raw[i] and returns the offset after it, or -1 if it does not end. paths begin at the value.
-// If hide is set, everything in it is replaced.
+// value redacts the value at raw[i] and returns the offset after it, or -1 if it does not end. paths begin at the
+// value. If hide is set, everything in it is replaced.
 func (p *pass) value(i int, paths []Path, hide bool) int {
 	if i >= len(p.raw) {
 		return -1

@@ -17,9 +17,9 @@ func (p Path) all() bool { return len(p[0]) == 0 }
 // is reports whether a step of the path is a key. Letter case does not matter.
 func (p Path) is(step int, key []byte) bool { return len(p) > step && bytes.EqualFold(p[step], key) }
 
-// ParsePath parses a path in the notation of [object.ParsePath]. Letter case does not matter, and a path leads through a
-// list without [*] too. Paths to values that identify an object are rejected: of metadata, only labels and annotations
-// can be hidden.
+// ParsePath parses a path in the notation of [object.ParsePath]. Letter case does not matter, and a path leads through
+// a list without [*] too. Paths to values that identify an object are rejected: of metadata, only labels and
+// annotations can be hidden.
 func ParsePath(text string) (Path, error) {
 	keys, err := object.ParsePath(text)
 	if err != nil {

@@ -63,9 +63,9 @@ func (r *Redactor) DeriveKey(purpose string) ([]byte, error) {
 
 var errForm = errors.New("its JSON has an unexpected form") // does not quote the document
 
-// Redact returns raw with secret values replaced by fingerprints. raw is the JSON of o, or a part of it with the same top
-// level. The package comment says who owns the result. Redact returns an error if raw is not one JSON object; then no part
-// of raw must be used. The error does not quote raw.
+// Redact returns raw with secret values replaced by fingerprints. raw is the JSON of o, or a part of it with the same
+// top level. The package comment says who owns the result. Redact returns an error if raw is not one JSON object; then
+// no part of raw must be used. The error does not quote raw.
 func (r *Redactor) Redact(resource schema.GroupVersionResource, o *object.Object, raw []byte) ([]byte, error) {
 	if r == nil {
 		return raw, nil

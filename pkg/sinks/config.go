@@ -9,19 +9,19 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/reach"
 )
 
-// Config is the configuration of a destination of one kind: an object of the configuration file. The tags of its fields say what
-// keys there are, with which values ([strictyaml]). All methods but Validate are for values that are valid.
+// Config is the configuration of a destination of one kind: an object of the configuration file. The tags of its fields
+// say what keys there are, with which values ([strictyaml]). All methods but Validate are for values that are valid.
 type Config interface {
 	// Validate reports what tags can't say.
 	strictyaml.Validator
 	// ValidateLetters reports why dead letters can't be sent to a place.
 	ValidateLetters(at *strictyaml.Section, to *LetterPlace)
-	// Conflict reports in at if messages of this sink harm the messages of another sink, and returns whether it did. name is the
-	// name of the other sink. One of the two may come from Letters. Either may be invalid.
+	// Conflict reports in at if messages of this sink harm the messages of another sink, and returns whether it did. name
+	// is the name of the other sink. One of the two may come from Letters. Either may be invalid.
 	Conflict(at *strictyaml.Section, other Config, name string) bool
 
-	// NewSink makes the sink. Its only I/O is to read files. Sinks with the same servers should share the prober; with nil, the
-	// sink has its own.
+	// NewSink makes the sink. Its only I/O is to read files. Sinks with the same servers should share the prober; with
+	// nil, the sink has its own.
 	NewSink(prober *reach.Prober, log *slog.Logger) (Sink, error)
 	// Letters returns the configuration that sends the dead letters of a sink to a place; nil if there is none.
 	Letters(sink string, to *LetterPlace) Config

@@ -60,8 +60,8 @@ type Drain struct {
 	results []error
 }
 
-// Hooks are called when something happens to a message. Each may be nil. They run in the goroutine of Run and delay it, so they
-// should only count, or pass on.
+// Hooks are called when something happens to a message. Each may be nil. They run in the goroutine of Run and delay it,
+// so they should only count, or pass on.
 type Hooks struct {
 	// OnSettled is called once for each message that was delivered, in the order of each object. A message that was parked
 	// is a copy. sent is when the Send that delivered it returned, latency is how long this Send took.
@@ -84,8 +84,8 @@ type item struct {
 	done      bool
 }
 
-// Run connects, and then delivers until the queue is closed and empty. If ctx ends before, the error wraps its error, and messages
-// that were taken and not delivered stay unacknowledged in the queue.
+// Run connects, and then delivers until the queue is closed and empty. If ctx ends before, the error wraps its error,
+// and messages that were taken and not delivered stay unacknowledged in the queue.
 func (d *Drain) Run(ctx context.Context) error {
 	d.init()
 	if err := d.connect(ctx); err != nil {
@@ -292,8 +292,8 @@ func (d *Drain) attempt(ctx context.Context) (a attempted) {
 	return a
 }
 
-// collect puts into d.out what is to be sent now: all messages that are not settled, up to the first one whose replacement can't
-// be made now. It returns the error of the replacement.
+// collect puts into d.out what is to be sent now: all messages that are not settled, up to the first one whose
+// replacement can't be made now. It returns the error of the replacement.
 func (d *Drain) collect(ctx context.Context) (away error) {
 	d.out, d.outItem = d.out[:0], d.outItem[:0]
 	for i := range d.items {

@@ -5,9 +5,11 @@ import (
 	"fmt"
 )
 
-// The classes of a failed delivery. An error of no class means that the message was certainly not written and is tried again.
+// The classes of a failed delivery. An error of no class means that the message was certainly not written and is tried
+// again.
 var (
-	// ErrNotAttempted: an earlier message of the same key failed or was rejected, so this one was not sent. It is tried again.
+	// ErrNotAttempted: an earlier message of the same key failed or was rejected, so this one was not sent. It is tried
+	// again.
 	ErrNotAttempted = errors.New("not attempted: an earlier event of the same object was not acknowledged")
 	// ErrOversize is wrapped by a Permanent error if the destination takes no message of this size.
 	ErrOversize = errors.New("larger than the destination accepts")
@@ -23,15 +25,16 @@ func Permanent(err error) error { return fmt.Errorf("%w: %w", errPermanent, err)
 // IsPermanent reports whether err wraps a Permanent error.
 func IsPermanent(err error) bool { return errors.Is(err, errPermanent) }
 
-// MaybeWritten marks err as a failure after which the broker may have the message anyway, such as a lost acknowledgement or a
-// timeout. The message is sent again; its id makes the repetition recognizable.
+// MaybeWritten marks err as a failure after which the broker may have the message anyway, such as a lost
+// acknowledgement or a timeout. The message is sent again; its id makes the repetition recognizable.
 func MaybeWritten(err error) error { return fmt.Errorf("%w: %w", errMaybeWritten, err) }
 
 // IsMaybeWritten reports whether err wraps a MaybeWritten error.
 func IsMaybeWritten(err error) bool { return errors.Is(err, errMaybeWritten) }
 
-// Rejected marks err as an answer of the destination that will not change soon: a wrong password, a missing permission, a full
-// stream. The drain tries again less and less often. It tries a destination that is away or not ready every RetryInterval.
+// Rejected marks err as an answer of the destination that will not change soon: a wrong password, a missing permission,
+// a full stream. The drain tries again less and less often. It tries a destination that is away or not ready every
+// RetryInterval.
 func Rejected(err error) error { return rejectedError{err} }
 
 // IsRejected reports whether err wraps a Rejected error, or a ConnectError with Rejected.
@@ -52,8 +55,8 @@ type UnavailableError struct {
 func (e *UnavailableError) Error() string { return e.Err.Error() }
 func (e *UnavailableError) Unwrap() error { return e.Err }
 
-// Unavailable marks err as the failure of one part of the destination. If err is Rejected too, the events of the part are
-// parked at once, and otherwise if the failure lasts.
+// Unavailable marks err as the failure of one part of the destination. If err is Rejected too, the events of the part
+// are parked at once, and otherwise if the failure lasts.
 func Unavailable(destination string, err error) error {
 	return &UnavailableError{Destination: destination, Err: err}
 }

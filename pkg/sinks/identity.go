@@ -20,8 +20,8 @@ type Registration struct {
 	Since time.Time // when it was registered
 }
 
-// Identified is implemented by sinks whose destination has an identity, and can record which clusters write to it. The goroutine
-// that calls Connect and Send calls it.
+// Identified is implemented by sinks whose destination has an identity, and can record which clusters write to it. The
+// goroutine that calls Connect and Send calls it.
 type Identified interface {
 	// Destination returns the identity of what the sink writes to. It does not depend on the address. It is what the last
 	// Connect, Send or Check found; empty before.
@@ -30,8 +30,8 @@ type Identified interface {
 	// means that it can't be read.
 	Registered(ctx context.Context, cluster string) (Registration, error)
 	// Register records that owner's name belongs to owner, and no longer to the uid replaced (empty: to none). If the name
-	// belongs to another cluster, nothing changes, and the error is nil: call Registered. An error that wraps ErrNoRegister
-	// means that nothing can be recorded.
+	// belongs to another cluster, nothing changes, and the error is nil: call Registered. An error that wraps
+	// ErrNoRegister means that nothing can be recorded.
 	Register(ctx context.Context, owner Owner, replaced string) error
 }
 
@@ -41,8 +41,8 @@ var ErrNoRegister = errors.New("names of clusters can't be registered")
 // ErrNameTaken is wrapped by the error of Claim if the name belongs to another cluster.
 var ErrNameTaken = errors.New("the cluster's name is taken")
 
-// Claim registers a cluster's name at the destination if it belongs to none. If it belongs to another cluster, the error is a
-// *ConnectError that wraps ErrNameTaken and mentions the name of the sink.
+// Claim registers a cluster's name at the destination if it belongs to none. If it belongs to another cluster, the
+// error is a *ConnectError that wraps ErrNameTaken and mentions the name of the sink.
 func Claim(ctx context.Context, d Identified, sink string, owner Owner) error {
 	found, err := d.Registered(ctx, owner.Cluster)
 	if err == nil && found.UID == "" {
@@ -163,7 +163,8 @@ func (g *Guard) Part(m *event.Message) string {
 	return ""
 }
 
-// report calls OnDestination if the destination is another one. A stream can be created again while the sink is connected.
+// report calls OnDestination if the destination is another one. A stream can be created again while the sink is
+// connected.
 func (g *Guard) report(d Identified) {
 	name := d.Destination()
 	if name == "" || name == g.destination {

@@ -74,8 +74,8 @@ func (d *Drain) destination(m *event.Message) string {
 	return router.Part(m)
 }
 
-// unavailablePart returns the part of the destination that takes m if err says that this part takes no events. If it is empty, err
-// is a failure of the whole destination.
+// unavailablePart returns the part of the destination that takes m if err says that this part takes no events. If it is
+// empty, err is a failure of the whole destination.
 func (d *Drain) unavailablePart(m *event.Message, err error) string {
 	e, ok := errors.AsType[*UnavailableError](err)
 	if !ok || d.Parked == nil || e.Destination == "" || !covers(e.Destination, d.destination(m)) {
@@ -89,8 +89,8 @@ func covers(larger, part string) bool {
 	return part == larger || strings.HasPrefix(part, larger) && part[len(larger)] == '/'
 }
 
-// parkedPart returns the part whose parked events m must not overtake; empty if there is none. A control event must not overtake
-// any event of its resource.
+// parkedPart returns the part whose parked events m must not overtake; empty if there is none. A control event must not
+// overtake any event of its resource.
 func (d *Drain) parkedPart(m *event.Message) string {
 	if d.Parked == nil || d.Parked.Empty() {
 		return ""
@@ -121,8 +121,8 @@ func (d *Drain) markAvailable(m *event.Message) {
 	}
 }
 
-// markUnavailable marks for parking what can't be sent because parts of the destination take no events. It reports whether there
-// is any.
+// markUnavailable marks for parking what can't be sent because parts of the destination take no events. It reports
+// whether there is any.
 func (d *Drain) markUnavailable(parts map[string]error) (marked bool) {
 	for part, cause := range parts {
 		if !IsRejected(cause) && !d.lasts(part) {
@@ -287,8 +287,8 @@ func (d *Drain) deliverParked(ctx context.Context, part string, r *retry) {
 	}
 }
 
-// ready returns which of the oldest events of a part may be sent now: the events before the first control event, or the control
-// event alone if no other part has older events of its resource.
+// ready returns which of the oldest events of a part may be sent now: the events before the first control event, or the
+// control event alone if no other part has older events of its resource.
 func (d *Drain) ready(part string, head []parked.Entry) []parked.Entry {
 	for i, e := range head {
 		if !e.Message.Type.IsControl() {

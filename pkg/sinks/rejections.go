@@ -47,8 +47,8 @@ type Rejections struct {
 // PayloadStore keeps the data of messages that are too large for their destination. It is used by the drain's goroutine
 // alone.
 type PayloadStore interface {
-	// Store returns when the data is durable. ref is its URI, which is always the same for the same message. After an error
-	// that is not Permanent the drain tries again until it succeeds, and sends no later message.
+	// Store returns when the data is durable. ref is its URI, which is always the same for the same message. After an
+	// error that is not Permanent the drain tries again until it succeeds, and sends no later message.
 	Store(ctx context.Context, m *event.Message) (ref, digest string, err error)
 }
 

@@ -9,8 +9,8 @@ import (
 // Sink delivers messages to one destination. One goroutine, the sink's Drain, calls it; calls do not overlap.
 type Sink interface {
 	// Connect returns nil when the destination was reached and is usable: the stream or topic exists, and its limits are
-	// acceptable. Before the first Send, the drain calls it until it succeeds, with back-off. It does so after every error,
-	// because an operator may fix the broker while the bridge runs.
+	// acceptable. Before the first Send, the drain calls it until it succeeds, with back-off. It does so after every
+	// error, because an operator may fix the broker while the bridge runs.
 	Connect(ctx context.Context) error
 
 	// Send delivers the batch and reports on each message: results[i] is nil if the broker acknowledged
@@ -28,8 +28,8 @@ type Sink interface {
 	Close(ctx context.Context) error
 }
 
-// Router is a Sink whose destination has parts, topics or subjects, which may be unavailable one by one. Send then returns an
-// UnavailableError.
+// Router is a Sink whose destination has parts, topics or subjects, which may be unavailable one by one. Send then
+// returns an UnavailableError.
 type Router interface {
 	// Part returns the part that takes m as a path: before a "/" is the larger part, such as the topic of a partition. It
 	// returns the larger part while the smaller one is not known; otherwise it is the same for all events of an object. It

@@ -1,4 +1,5 @@
-// Package chaos tests the built bridge with random histories and random faults, and judges what arrived by etcd's own history.
+// Package chaos tests the built bridge with random histories and random faults, and judges what arrived by etcd's own
+// history.
 //
 // It has four parts:
 //

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Resources are what scenarios change. The API server of the runner has a watch cache for those that Cached names alone: it
-// forgets the history of the others when etcd is compacted.
+// Resources are what scenarios change. The API server of the runner has a watch cache for those that Cached names
+// alone: it forgets the history of the others when etcd is compacted.
 func Resources() []string { return []string{"configmaps", "secrets", "serviceaccounts", boxes} }
 
 // Cached are the resources that have a watch cache.
@@ -201,7 +201,8 @@ func (g *generator) outage() {
 	}
 }
 
-// outageAndRestart: while destinations are away the bridge is restarted, and may find that the API server has forgotten.
+// outageAndRestart: while destinations are away the bridge is restarted, and may find that the API server has
+// forgotten.
 func (g *generator) outageAndRestart() {
 	for range 1 + g.IntN(2) {
 		g.add(Step{Action: pick(g, Away, Hang), Sink: g.anySink()})

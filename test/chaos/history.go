@@ -95,7 +95,8 @@ type Timeline struct {
 type Process struct {
 	Config     Config
 	Start, End time.Time
-	// The revisions of etcd when it was started, when it had handed over its first lists (0: it never had), and when it had ended.
+	// The revisions of etcd when it was started, when it had handed over its first lists (0: it never had), and when it
+	// had ended.
 	StartRev, ReadyRev, EndRev int64
 	How                        string    // kill or term
 	Asked                      time.Time // when it was asked to end

@@ -204,7 +204,8 @@ func (j *sinkJudge) complete() {
 	}
 }
 
-// lost reports that something did not arrive, unless gap events speak of events of that resource that were dropped: they say how many.
+// lost reports that something did not arrive, unless gap events speak of events of that resource that were dropped:
+// they say how many.
 func (j *sinkJudge) lost(r *Rev, class Class, format string, args ...any) {
 	if !j.hasGap(r.Resource, "overflow") {
 		j.report(class, format, args...)
@@ -242,8 +243,8 @@ func (j *sinkJudge) drops() {
 	}
 }
 
-// shows reports whether the destination shows an object before a leave: what was never sent need not leave, and is reported as
-// missing if it had to be sent.
+// shows reports whether the destination shows an object before a leave: what was never sent need not leave, and is
+// reported as missing if it had to be sent.
 func (j *sinkJudge) shows(leave *Rev) bool {
 	var last *Event
 	for _, e := range j.kept {
@@ -304,7 +305,8 @@ func (j *sinkJudge) excused(r *Rev) bool {
 	)
 }
 
-// endedUnseen reports whether an object ended for the destination after an event, while the bridge did not know that it was there.
+// endedUnseen reports whether an object ended for the destination after an event, while the bridge did not know that it
+// was there.
 func (j *sinkJudge) endedUnseen(last *Event, revs []*Rev) bool {
 	n := slices.IndexFunc(revs, func(r *Rev) bool {
 		return r.RV > last.RV &&

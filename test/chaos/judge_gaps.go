@@ -111,8 +111,8 @@ func (j *sinkJudge) knownOf(
 	}
 }
 
-// stall is the time up to which the bridge was certainly reading, and what it read was certainly in its checkpoint; false if
-// there is none.
+// stall is the time up to which the bridge was certainly reading, and what it read was certainly in its checkpoint;
+// false if there is none.
 func (j *sinkJudge) stall(g *Event) (time.Time, bool) {
 	processes := j.Timeline.Processes
 	n := len(processes) - 1

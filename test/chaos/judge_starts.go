@@ -8,7 +8,8 @@ import (
 )
 
 const (
-	// commitSlack is how long the last commit of the checkpoint can have been before a kill: "about a second and at most four".
+	// commitSlack is how long the last commit of the checkpoint can have been before a kill: "about a second and at most
+	// four".
 	commitSlack = 5 * time.Second
 	// waitSlack is for how long events wait in memory while a destination is away.
 	waitSlack = 12 * time.Second
@@ -16,8 +17,8 @@ const (
 	flightSlack = 2 * time.Second
 )
 
-// handlers are the processes that may have handled a revision: it ended after that, not all was settled before it, and it is not certain
-// that one before has delivered it, or left it on disk.
+// handlers are the processes that may have handled a revision: it ended after that, not all was settled before it, and
+// it is not certain that one before has delivered it, or left it on disk.
 func (j *sinkJudge) handlers(r *Rev) (handlers []*Process) {
 	certain := false
 	for n := range j.Timeline.Processes {
@@ -42,7 +43,8 @@ func (j *sinkJudge) handlers(r *Rev) (handlers []*Process) {
 	return handlers
 }
 
-// committed is the time up to which everything is certain to be in the checkpoint of a process that has ended, or on disk for its sinks.
+// committed is the time up to which everything is certain to be in the checkpoint of a process that has ended, or on
+// disk for its sinks.
 func (j *sinkJudge) committed(p *Process) time.Time {
 	at := p.Asked.Add(-time.Second)
 	if p.How == string(Kill) {
@@ -54,12 +56,14 @@ func (j *sinkJudge) committed(p *Process) time.Time {
 	return j.beforeStalls(at)
 }
 
-// caughtUp reports whether a process that has ended certainly had read what came before it. One that resumes is ready at once.
+// caughtUp reports whether a process that has ended certainly had read what came before it. One that resumes is ready
+// at once.
 func (j *sinkJudge) caughtUp(p *Process) bool {
 	return p.ReadyRev > 0 && j.committed(p).After(p.Start.Add(time.Second))
 }
 
-// beforeStalls is at, or the beginning of what held up the reading, or the checkpoint, before that. Faults can follow each other.
+// beforeStalls is at, or the beginning of what held up the reading, or the checkpoint, before that. Faults can follow
+// each other.
 func (j *sinkJudge) beforeStalls(at time.Time) time.Time {
 	for again := true; again; {
 		again = false
@@ -91,8 +95,8 @@ func (j *sinkJudge) stalls(f Fault) bool {
 	return false
 }
 
-// forgot reports whether p made an event, and ended before that was certainly in its checkpoint: it was killed, stopped on a full disk, or
-// stopped while something held up the reading within a list.
+// forgot reports whether p made an event, and ended before that was certainly in its checkpoint: it was killed, stopped
+// on a full disk, or stopped while something held up the reading within a list.
 func (j *sinkJudge) forgot(p *Process, e *Event) bool {
 	made := e.made()
 	return (j.abrupt(p) || j.heldUp(p)) && !made.Before(p.Start) && made.Before(p.End.Add(time.Second)) &&
@@ -112,8 +116,8 @@ func (j *sinkJudge) abrupt(p *Process) bool {
 	})
 }
 
-// unknown reports whether the bridge may have forgotten that it sent a state, because the API server had lost the history too. The gap event
-// covers it ("What cannot be had" in delivery.md).
+// unknown reports whether the bridge may have forgotten that it sent a state, because the API server had lost the
+// history too. The gap event covers it ("What cannot be had" in delivery.md).
 func (j *sinkJudge) unknown(last *Event) bool {
 	if last == nil {
 		return false
@@ -126,8 +130,8 @@ func (j *sinkJudge) unknown(last *Event) bool {
 		j.sink.Kind.LastOnly() && slices.ContainsFunc(j.Timeline.Relists, covers))
 }
 
-// uncommitted reports whether the bridge may have forgotten that it sent a state, and the next process that may write its checkpoint had another
-// configuration: then it counts as not sent ("What cannot be had" in delivery.md).
+// uncommitted reports whether the bridge may have forgotten that it sent a state, and the next process that may write
+// its checkpoint had another configuration: then it counts as not sent ("What cannot be had" in delivery.md).
 func (j *sinkJudge) uncommitted(last *Event) bool {
 	if last == nil {
 		return false
@@ -146,8 +150,8 @@ func (j *sinkJudge) uncommitted(last *Event) bool {
 	return false
 }
 
-// starts reports whether a process sends the destination an initial list because it does not know what that has: the checkpoint was
-// lost, or another sink wrote there before, or none.
+// starts reports whether a process sends the destination an initial list because it does not know what that has: the
+// checkpoint was lost, or another sink wrote there before, or none.
 func (j *sinkJudge) starts(n int) bool {
 	sink := j.Timeline.Processes[n].Config.At(j.dest)
 	if n == 0 || sink == nil {
@@ -172,8 +176,8 @@ func (j *sinkJudge) moves(n int) bool {
 	})
 }
 
-// restarted reports whether an event is of an initial list to a destination that may have it already, in part or as a whole. A sink that moved also sends what waited
-// for the destination that it had, in front of the list or behind it.
+// restarted reports whether an event is of an initial list to a destination that may have it already, in part or as a
+// whole. A sink that moved also sends what waited for the destination that it had, in front of the list or behind it.
 func (j *sinkJudge) restarted(e *Event) bool {
 	for n, p := range j.Timeline.Processes {
 		starts := j.starts(n) && j.moves(n) || (j.starts(n) || j.unfinished(n)) && e.Initial && e.RV <= j.listed(n)
@@ -209,8 +213,8 @@ func (j *sinkJudge) watchChanges(n int) bool {
 	return n > 0 && !sameWatch(j.Timeline.Processes[n].Config, j.Timeline.Processes[n-1].Config)
 }
 
-// changing reports whether what is watched changed in a process before, and not all sinks may have had the difference when the process began:
-// then each is sent an initial list.
+// changing reports whether what is watched changed in a process before, and not all sinks may have had the difference
+// when the process began: then each is sent an initial list.
 func (j *sinkJudge) changing(n int) bool {
 	for m := n - 1; m > 0; m-- {
 		p := &j.Timeline.Processes[m]
@@ -224,7 +228,8 @@ func (j *sinkJudge) changing(n int) bool {
 	return false
 }
 
-// listedAgain reports whether an event brings what a process sent and forgot, under the id of a changed watch that was not finished.
+// listedAgain reports whether an event brings what a process sent and forgot, under the id of a changed watch that was
+// not finished.
 func (j *sinkJudge) listedAgain(before, again *Event) bool {
 	processes := j.Timeline.Processes
 	for n := range processes {
@@ -243,8 +248,8 @@ func (j *sinkJudge) leftUnseen(last, e *Event) bool {
 	})
 }
 
-// letIn reports whether an event is the leave of an object that a filter may have let in before the filter changed again: it leaves whether it was
-// sent or not ("Filters that change" in events.md).
+// letIn reports whether an event is the leave of an object that a filter may have let in before the filter changed
+// again: it leaves whether it was sent or not ("Filters that change" in events.md).
 func (j *sinkJudge) letIn(e *Event) bool {
 	r := j.History.byRV[e.RV]
 	for n := 2; e.Left && n < len(j.Timeline.Processes); n++ {
@@ -261,8 +266,8 @@ func (j *sinkJudge) letIn(e *Event) bool {
 	return j.listedInPart(e)
 }
 
-// listedInPart reports whether an event is the end of an object that can be of lists which no process could finish: how much of them was
-// sent is not known, and all of it can end.
+// listedInPart reports whether an event is the end of an object that can be of lists which no process could finish: how
+// much of them was sent is not known, and all of it can end.
 func (j *sinkJudge) listedInPart(e *Event) bool {
 	r, processes := j.History.byRV[e.RV], j.Timeline.Processes
 	for n := range processes {
@@ -278,8 +283,8 @@ func (j *sinkJudge) listedInPart(e *Event) bool {
 	return false
 }
 
-// unseen reports whether an object ended for the destination while the bridge did not know that it is there: between the last process that
-// did, and the initial list of one that begins anew. Or its sink's filter has changed meanwhile.
+// unseen reports whether an object ended for the destination while the bridge did not know that it is there: between
+// the last process that did, and the initial list of one that begins anew. Or its sink's filter has changed meanwhile.
 func (j *sinkJudge) unseen(r *Rev) bool {
 	for n := range j.Timeline.Processes {
 		if !j.starts(n) {
@@ -301,7 +306,8 @@ func (j *sinkJudge) unseen(r *Rev) bool {
 	return false
 }
 
-// lists reports whether a process may have begun with a list of what r belongs to, and when that had ended at the latest.
+// lists reports whether a process may have begun with a list of what r belongs to, and when that had ended at the
+// latest.
 func (j *sinkJudge) lists(p *Process, r *Rev) (lists bool, ready int64) {
 	n := slices.IndexFunc(
 		j.Timeline.Processes,

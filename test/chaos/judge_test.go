@@ -22,7 +22,8 @@ type story struct {
 	sinks []Sink
 }
 
-// tell begins a story. Each word is a revision: a name, then ":red" or ":blue" for another team, or "-" for its deletion.
+// tell begins a story. Each word is a revision: a name, then ":red" or ":blue" for another team, or "-" for its
+// deletion.
 func tell(t *testing.T, words string, sinks ...Sink) *story {
 	t.Helper()
 	s := &story{t: t, sinks: sinks, in: Input{Events: map[string][]*Event{}}}
@@ -81,8 +82,8 @@ func (s *story) fault(a Action, sink string, from, to int64) *story {
 	return s
 }
 
-// got adds what a sink holds: "added 3", "initial 3", "updated 4", "deleted 5", "left 5", "unknown 5", "gap relist 2 5", "gap overflow 2 5 3". "@9" behind
-// it is the second at which it was stored; else that of its revision.
+// got adds what a sink holds: "added 3", "initial 3", "updated 4", "deleted 5", "left 5", "unknown 5", "gap relist 2
+// 5", "gap overflow 2 5 3". "@9" behind it is the second at which it was stored; else that of its revision.
 func (s *story) got(sink string, lines ...string) *story {
 	for _, line := range lines {
 		line, at, timed := strings.Cut(line, "@")
@@ -247,7 +248,8 @@ func TestJudgeKills(t *testing.T) {
 	}
 }
 
-// A restated object has the id of its state: that the addition comes again after a kill is a repetition of the addition.
+// A restated object has the id of its state: that the addition comes again after a kill is a repetition of the
+// addition.
 func TestJudgeAKillAfterAResync(t *testing.T) {
 	for how, want := range map[Action][]Class{Kill: nil, Term: {Repeated}} {
 		s := tell(t, "x x", stream(Filter{}))
@@ -377,7 +379,8 @@ func TestJudgeAGapAfterAChangedWatch(t *testing.T) {
 	}
 }
 
-// A process that was ended before all sinks had what a changed watch means leaves that to the next one, which lists again.
+// A process that was ended before all sinks had what a changed watch means leaves that to the next one, which lists
+// again.
 func TestJudgeAGapAfterAnUnfinishedChange(t *testing.T) {
 	for settled, want := range map[int64][]Class{0: nil, 4: {GapCause}} {
 		s := tell(t, "x x x x x x", stream(Filter{}))
@@ -501,7 +504,8 @@ func TestJudgeCompaction(t *testing.T) {
 	}
 }
 
-// After a kill, and only then, a changed filter can make an update of an addition: what was not committed counts as not sent.
+// After a kill, and only then, a changed filter can make an update of an addition: what was not committed counts as not
+// sent.
 func TestJudgeAChangedFilterAfterAKill(t *testing.T) {
 	for how, want := range map[Action][]Class{Kill: nil, Term: {Operation}} {
 		t.Run(string(how), func(t *testing.T) {
@@ -561,7 +565,8 @@ func TestJudgeAChangedFilter(t *testing.T) {
 	})
 }
 
-// TestJudgeNewStarts: a process that does not know what a destination has sends an initial list, and no deletions of what went before that.
+// TestJudgeNewStarts: a process that does not know what a destination has sends an initial list, and no deletions of
+// what went before that.
 func TestJudgeNewStarts(t *testing.T) {
 	all := []string{
 		"added 1",

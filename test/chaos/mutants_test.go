@@ -68,7 +68,8 @@ func TestMutants(t *testing.T) {
 	t.Logf("mutants:\n%s", strings.Join(report, "\n"))
 }
 
-// hunt plays scenarios until one finds the mutant: it fails with it, and not without. clean says which scenarios fail without.
+// hunt plays scenarios until one finds the mutant: it fails with it, and not without. clean says which scenarios fail
+// without.
 func (w *world) hunt(t *testing.T, m [2]string, clean map[uint64]bool, o Options) string {
 	t.Helper()
 	began := time.Now()

@@ -253,8 +253,8 @@ func (r *run) input(ctx context.Context) (Input, int64, error) {
 }
 
 const (
-	// settleQuiet is for how long nothing may arrive before what is missing is a violation; settleLimit, how long it may take
-	// at most.
+	// settleQuiet is for how long nothing may arrive before what is missing is a violation; settleLimit, how long it may
+	// take at most.
 	settleQuiet = 25 * time.Second
 	settleLimit = 2 * time.Minute
 )
@@ -309,7 +309,8 @@ func (r *run) settle(ctx context.Context) error {
 	}
 }
 
-// start starts the bridge, unless it runs. A configuration that it refuses because of what the one before has left is given up.
+// start starts the bridge, unless it runs. A configuration that it refuses because of what the one before has left is
+// given up.
 func (r *run) start(ctx context.Context) error {
 	if r.bridge != nil && !r.bridge.ended() {
 		return nil

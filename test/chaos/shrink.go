@@ -7,8 +7,8 @@ import (
 
 func itoa(n int64) string { return strconv.FormatInt(n, 10) }
 
-// Shrink looks for a smaller scenario that still fails: fails is asked at most budget times. It leaves out steps, halves writes, and
-// leaves out sinks.
+// Shrink looks for a smaller scenario that still fails: fails is asked at most budget times. It leaves out steps,
+// halves writes, and leaves out sinks.
 func Shrink(s Scenario, budget int, fails func(Scenario) bool) Scenario {
 	try := func(smaller Scenario) bool {
 		if budget == 0 {

@@ -35,8 +35,8 @@ const (
 	padNote   = "chaos.example.com/pad"
 )
 
-// world is what runs share, one after the other: a control plane, a nats-server and perhaps a Kafka broker. Its errors are not
-// violations: they end the test.
+// world is what runs share, one after the other: a control plane, a nats-server and perhaps a Kafka broker. Its errors
+// are not violations: they end the test.
 type world struct {
 	t       testing.TB
 	lane    int

@@ -27,7 +27,8 @@ type writer struct {
 	there map[string]bool // as far as this writer knows
 }
 
-// run makes the changes. What is not possible, because another writer was there before or the API server is away, is left out.
+// run makes the changes. What is not possible, because another writer was there before or the API server is away, is
+// left out.
 func (x *writer) run(ctx context.Context) {
 	x.Rand = rand.New(rand.NewPCG(x.step.Seed, 7))
 	x.there = map[string]bool{}

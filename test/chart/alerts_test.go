@@ -155,7 +155,8 @@ func TestRunbooks(t *testing.T) {
 
 var metricName = regexp.MustCompile(`\b(deltabridge|go|process)_\w+`)
 
-// documentedMetrics are the names in docs/metrics.md with their labels; those of a histogram by the names of its series.
+// documentedMetrics are the names in docs/metrics.md with their labels; those of a histogram by the names of its
+// series.
 func documentedMetrics(t *testing.T) map[string][]string {
 	t.Helper()
 	text, err := os.ReadFile(root + "/docs/metrics.md")

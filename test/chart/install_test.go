@@ -101,8 +101,8 @@ func (k *kube) helm(t *testing.T, args ...string) (out, warnings string) {
 	return out, warnings
 }
 
-// Each of the example values can be installed, upgraded and uninstalled: the API server takes all objects, and would admit
-// the Pods, under the restricted Pod Security Standard.
+// Each of the example values can be installed, upgraded and uninstalled: the API server takes all objects, and would
+// admit the Pods, under the restricted Pod Security Standard.
 func TestInstall(t *testing.T) {
 	k := startKube(t)
 	for _, kind := range []string{"PodMonitor", "ServiceMonitor", "PrometheusRule"} {

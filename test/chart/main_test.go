@@ -84,8 +84,8 @@ func build(dir string) error {
 	return nil
 }
 
-// inputs opens the files that the programs read and are built of. Results of tests are kept as long as what a test itself
-// has opened is unchanged; what other processes open does not count.
+// inputs opens the files that the programs read and are built of. Results of tests are kept as long as what a test
+// itself has opened is unchanged; what other processes open does not count.
 var inputs = sync.OnceValue(func() error {
 	for _, dir := range []string{chartDir, root + "/cmd/bridge", root + "/internal", root + "/pkg", root + "/tools/helm", root + "/tools/helmdocs", root + "/tools/promtool"} {
 		err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {

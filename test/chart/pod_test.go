@@ -18,7 +18,8 @@ func TestToken(t *testing.T) {
 	}
 }
 
-// The state is on a claim of its own, on a given one, or on none; the storage class is the default, a given one, or none.
+// The state is on a claim of its own, on a given one, or on none; the storage class is the default, a given one, or
+// none.
 func TestState(t *testing.T) {
 	class := func(set string) *string {
 		return statefulSet(t, template(t, "--set", set)).Spec.VolumeClaimTemplates[0].Spec.StorageClassName

@@ -49,8 +49,8 @@ func (c *Cluster) History(ctx context.Context, prefix string, from int64) ([]Rev
 		return history, nil
 	}
 	complete := errors.New("complete")
-	// Of all keys, because only then the reader of a part knows where it stands: each revision has a change, but not each has
-	// one under a prefix.
+	// Of all keys, because only then the reader of a part knows where it stands: each revision has a change, but not each
+	// has one under a prefix.
 	err = c.watch(ctx, "", from, func(batch []Revision) error {
 		for _, r := range batch {
 			if r.ModRevision <= current && strings.HasPrefix(r.Key, prefix) {

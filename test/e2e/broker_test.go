@@ -209,8 +209,8 @@ func (js *jetStream) takes(ctx context.Context) error {
 	return err
 }
 
-// kafkaTakes makes one attempt to store a record in a topic, as a client of its own: one that is idempotent, as producers are by
-// default. A broker that has just started grants producer ids later than it takes records.
+// kafkaTakes makes one attempt to store a record in a topic, as a client of its own: one that is idempotent, as
+// producers are by default. A broker that has just started grants producer ids later than it takes records.
 func kafkaTakes(ctx context.Context, addr, topic string) error {
 	client, err := kgo.NewClient(
 		kgo.SeedBrokers(addr),

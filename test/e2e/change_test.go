@@ -250,8 +250,8 @@ func (e *editor) arrived(t *testing.T, b *bridge) {
 	})
 }
 
-// TestPatchesAddUp: of a thousand random edits, some of which happen while the bridge is dead, each event's patch makes its
-// object of its old state, which is the object of the event before.
+// TestPatchesAddUp: of a thousand random edits, some of which happen while the bridge is dead, each event's patch makes
+// its object of its old state, which is the object of the event before.
 func TestPatchesAddUp(t *testing.T) {
 	t.Parallel()
 	c, js := sharedCluster(t), startJetStream(t)
@@ -329,8 +329,8 @@ sinks:
 	}
 }
 
-// TestManagersOfAChange: two managers change different fields with server-side apply, some while the bridge is dead, and
-// each event names the right one.
+// TestManagersOfAChange: two managers change different fields with server-side apply, some while the bridge is dead,
+// and each event names the right one.
 func TestManagersOfAChange(t *testing.T) {
 	t.Parallel()
 	c, js := sharedCluster(t), startJetStream(t)

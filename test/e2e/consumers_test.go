@@ -75,7 +75,8 @@ var (
 	skipLine  = regexp.MustCompile(`is skipped`)
 )
 
-// atWork waits for the first batch of its present life. Then it has been applied, and not been acknowledged yet, or just so.
+// atWork waits for the first batch of its present life. Then it has been applied, and not been acknowledged yet, or
+// just so.
 func (c *exampleConsumer) atWork() {
 	c.t.Helper()
 	deadline := time.Now().Add(time.Minute)
@@ -130,8 +131,8 @@ func (c *exampleConsumer) state() (objects map[string]known) {
 	return objects
 }
 
-// check compares what it knows with etcd's history: each revision is one change that it counted once, and the last one is the
-// state.
+// check compares what it knows with etcd's history: each revision is one change that it counted once, and the last one
+// is the state.
 func (c *exampleConsumer) check(truth []change) error {
 	want := map[string]known{}
 	for _, revision := range truth {
@@ -170,8 +171,8 @@ func goExample(t *testing.T, name string) string {
 	return binary
 }
 
-// TestExampleConsumers: the examples are killed in the middle of their work, again and again, and are sent repetitions, tombstones
-// and control events. Each counts each change once, and knows the present state in the end.
+// TestExampleConsumers: the examples are killed in the middle of their work, again and again, and are sent repetitions,
+// tombstones and control events. Each counts each change once, and knows the present state in the end.
 func TestExampleConsumers(t *testing.T) {
 	t.Parallel()
 	c, js, k := sharedCluster(t), startJetStream(t), kafka.ForTest(t)
@@ -314,7 +315,8 @@ func TestExampleConsumers(t *testing.T) {
 	}
 }
 
-// healed takes changes out of the stream, asks for a resync, and expects those who read it in its order to know the present state.
+// healed takes changes out of the stream, asks for a resync, and expects those who read it in its order to know the
+// present state.
 func healed(
 	t *testing.T,
 	js *jetStream,
@@ -371,8 +373,8 @@ func healed(
 	}
 }
 
-// repeatAndGap appends to the stream and to each partition of the topic some events that they hold already, as a bridge does that was
-// killed, and then a gap.
+// repeatAndGap appends to the stream and to each partition of the topic some events that they hold already, as a bridge
+// does that was killed, and then a gap.
 func repeatAndGap(t *testing.T, js *jetStream, kafkaAddr, topic string) {
 	t.Helper()
 	gap := func(n int) *event.Message {

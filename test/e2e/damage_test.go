@@ -15,8 +15,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// TestADamagedSpill: events that wait on disk cannot be read back. All others arrive, and a gap event is where the lost ones
-// would have been.
+// TestADamagedSpill: events that wait on disk cannot be read back. All others arrive, and a gap event is where the lost
+// ones would have been.
 func TestADamagedSpill(t *testing.T) {
 	t.Parallel()
 	c := sharedCluster(t)

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestEveryPromiseNamesItsTest: each row of the first table of docs/delivery.md names a test, and each test that the page names
-// exists.
+// TestEveryPromiseNamesItsTest: each row of the first table of docs/delivery.md names a test, and each test that the
+// page names exists.
 func TestEveryPromiseNamesItsTest(t *testing.T) {
 	const root = "../.."
 	data, err := os.ReadFile(filepath.Join(root, "docs", "delivery.md"))

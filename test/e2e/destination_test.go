@@ -9,8 +9,8 @@ import (
 	"github.com/deltabridge/deltabridge/test/kafka"
 )
 
-// destination is a broker that a test starts and stops when it wants to, with what a sink for it is configured with and what
-// an independent client writes to it and reads back from it.
+// destination is a broker that a test starts and stops when it wants to, with what a sink for it is configured with and
+// what an independent client writes to it and reads back from it.
 type destination struct {
 	broker      string
 	config      string // the sink's own section of the configuration

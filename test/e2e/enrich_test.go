@@ -81,7 +81,8 @@ type enriched struct {
 }
 
 // enrichRollout: Pods tell their Deployment and their CronJob, Events what they are about, and all the labels of their
-// namespace; also of what was deleted after its owners, or while the bridge was down. The API server is asked for none of it.
+// namespace; also of what was deleted after its owners, or while the bridge was down. The API server is asked for none
+// of it.
 func enrichRollout(t *testing.T, c *cluster.Cluster, log *auditLog) {
 	e := &enriched{t: t, cs: clientset(t, c), js: startJetStream(t)}
 	e.namespace = newNamespace(t, e.cs)
@@ -333,8 +334,8 @@ func (e *enriched) expect(description, owner, namespaceLabel, involved string) {
 	})
 }
 
-// judgeData compares the two sinks: what one says in attributes, the other does in its data. Events of the controllers have
-// an owner all the same.
+// judgeData compares the two sinks: what one says in attributes, the other does in its data. Events of the controllers
+// have an owner all the same.
 func (e *enriched) judgeData() {
 	e.t.Helper()
 	attributes, ofControllers := map[string]map[string]string{}, 0

@@ -258,7 +258,8 @@ sinks:
 	if err := cs.CoreV1().ConfigMaps(namespace).Delete(t.Context(), "another", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	// Two entries select Secrets by different labels: the API server selects none, and the id of a deletion has no resourceVersion.
+	// Two entries select Secrets by different labels: the API server selects none, and the id of a deletion has no
+	// resourceVersion.
 	gone := explainFor(t, file, "secrets", namespace+"/secret", "--operation", "deleted")
 	if err := cs.CoreV1().Secrets(namespace).Delete(t.Context(), "secret", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
@@ -267,7 +268,8 @@ sinks:
 	var inStream, inTopic map[string]delivered
 	eventually(t, 30*time.Second, func() error {
 		inStream, inTopic = js.delivered("E2E"), deliveredToKafka(t, k.Addr(), topic)
-		// Five of six objects, a leave, two deletions; five ConfigMaps, an update, a deletion; synced events of each resource.
+		// Five of six objects, a leave, two deletions; five ConfigMaps, an update, a deletion; synced events of each
+		// resource.
 		if len(inStream) < 5+1+2+2 || len(inTopic) < 5+1+1+1 {
 			return fmt.Errorf("%d in the stream, %d in the topic", len(inStream), len(inTopic))
 		}
@@ -289,7 +291,8 @@ sinks:
 	if foretold != 5+1+5+1 {
 		t.Errorf("%d messages were foretold", foretold)
 	}
-	// A deletion is another revision than the last state: what explain knows of that is the id, where it has no resourceVersion.
+	// A deletion is another revision than the last state: what explain knows of that is the id, where it has no
+	// resourceVersion.
 	wantGone, sentGone := gone.predicts(t, "js")
 	gotGone := inStream[wantGone.ID]
 	delete(wantGone.Headers, "ce-resourceversion")

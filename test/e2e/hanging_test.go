@@ -10,8 +10,9 @@ import (
 	"github.com/deltabridge/deltabridge/test/kafka"
 )
 
-// TestHangingBrokersLoseNothing: both brokers accept connections and answer nothing, for longer than the sinks wait for an
-// answer, while the disk has room and while memory and disk are full. Everything arrives, once, when they answer again.
+// TestHangingBrokersLoseNothing: both brokers accept connections and answer nothing, for longer than the sinks wait for
+// an answer, while the disk has room and while memory and disk are full. Everything arrives, once, when they answer
+// again.
 func TestHangingBrokersLoseNothing(t *testing.T) {
 	t.Parallel()
 	c, k := sharedCluster(t), kafka.NewForTest(t)

@@ -35,8 +35,8 @@ func kubeSystemUID(t *testing.T, cs kubernetes.Interface) string {
 	return string(ns.UID)
 }
 
-// TestTwoClustersUnderOneName: a second cluster that writes under the name of the first is refused by both brokers and writes nothing,
-// until the name is handed over; then it is the first that is refused.
+// TestTwoClustersUnderOneName: a second cluster that writes under the name of the first is refused by both brokers and
+// writes nothing, until the name is handed over; then it is the first that is refused.
 func TestTwoClustersUnderOneName(t *testing.T) {
 	t.Parallel()
 	first, second, js, k := sharedCluster(t), cluster.ForTest(t), startJetStream(t), kafka.ForTest(t)
@@ -107,8 +107,8 @@ func TestTwoClustersUnderOneName(t *testing.T) {
 	eventually(t, 20*time.Second, func() error { return refused(b) })
 }
 
-// TestAnotherDestination: a sink that is pointed to another stream or topic sends there everything that exists, once, also what changed
-// while it was down; and a stream that is lost while the bridge runs is filled again.
+// TestAnotherDestination: a sink that is pointed to another stream or topic sends there everything that exists, once,
+// also what changed while it was down; and a stream that is lost while the bridge runs is filled again.
 func TestAnotherDestination(t *testing.T) {
 	t.Parallel()
 	c, js, k := sharedCluster(t), startJetStream(t), kafka.ForTest(t)

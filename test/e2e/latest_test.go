@@ -20,7 +20,8 @@ import (
 	"github.com/deltabridge/deltabridge/test/kafka"
 )
 
-// latestStates are a JetStream stream of last messages, a bucket, and a compacted Kafka topic, with the bridge that fills them.
+// latestStates are a JetStream stream of last messages, a bucket, and a compacted Kafka topic, with the bridge that
+// fills them.
 type latestStates struct {
 	t         *testing.T
 	c         *cluster.Cluster
@@ -109,7 +110,8 @@ func (m *latestStates) cluster() map[string]any {
 	return objects
 }
 
-// equal compares the latestStates with the cluster. It waits for what is not in doubt: that Kafka shows all that it acknowledged.
+// equal compares the latestStates with the cluster. It waits for what is not in doubt: that Kafka shows all that it
+// acknowledged.
 func (m *latestStates) equal(when string) {
 	m.t.Helper()
 	want := m.cluster()
@@ -128,8 +130,9 @@ func (m *latestStates) equal(when string) {
 	}
 }
 
-// TestLatestStates: what independent readers make of the latestStates is what the cluster holds, after random changes through a
-// kill and a re-list, and again after the stream lost everything; and a reader can tell what is gone from the cluster.
+// TestLatestStates: what independent readers make of the latestStates is what the cluster holds, after random changes
+// through a kill and a re-list, and again after the stream lost everything; and a reader can tell what is gone from the
+// cluster.
 func TestLatestStates(t *testing.T) {
 	t.Parallel()
 	m := newLatestStates(t)
@@ -292,7 +295,8 @@ func (m *latestStates) resyncUnderLoad() {
 	}
 }
 
-// loseTheCheckpoint: what is deleted while the bridge is down is never told. After a resync a reader knows what to drop.
+// loseTheCheckpoint: what is deleted while the bridge is down is never told. After a resync a reader knows what to
+// drop.
 func (m *latestStates) loseTheCheckpoint() {
 	t := m.t
 	t.Helper()

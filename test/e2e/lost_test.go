@@ -8,9 +8,10 @@ import (
 	"github.com/deltabridge/deltabridge/test/kafka"
 )
 
-// TestALostDestination: a stream and a topic are deleted under the bridge, later purged, and then the topic is deleted while the bridge
-// is stopped. What comes then arrives by itself, the stream that is created again is sent what exists, a topic that is created again is
-// not (it has the name that it had), and a resync brings everything back, each object once and none in an older state.
+// TestALostDestination: a stream and a topic are deleted under the bridge, later purged, and then the topic is deleted
+// while the bridge is stopped. What comes then arrives by itself, the stream that is created again is sent what exists,
+// a topic that is created again is not (it has the name that it had), and a resync brings everything back, each object
+// once and none in an older state.
 func TestALostDestination(t *testing.T) {
 	t.Parallel()
 	c, js, k := sharedCluster(t), startJetStream(t), kafka.ForTest(t)

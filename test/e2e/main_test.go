@@ -54,8 +54,8 @@ func buildBridge() (dir string, err error) {
 	return dir, nil
 }
 
-// raced reports whether the binary has the race detector: if the tests have it, except in `make test-long`, which measures the
-// times and the memory that the documentation names.
+// raced reports whether the binary has the race detector: if the tests have it, except in `make test-long`, which
+// measures the times and the memory that the documentation names.
 func raced() bool { return raceDetector && !scale.Long() }
 
 // sharedCluster is the control plane of the tests that do not disturb it.

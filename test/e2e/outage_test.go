@@ -15,9 +15,9 @@ import (
 	"github.com/deltabridge/deltabridge/test/scale"
 )
 
-// TestSpillThroughAnOutage: both brokers are away under steady change, with a memory queue far smaller
-// than what accumulates. The bridge is killed in the middle, and once more while it catches up. It mostly waits, beside the
-// other parallel tests: those that look at no times.
+// TestSpillThroughAnOutage: both brokers are away under steady change, with a memory queue far smaller than what
+// accumulates. The bridge is killed in the middle, and once more while it catches up. It mostly waits, beside the other
+// parallel tests: those that look at no times.
 func TestSpillThroughAnOutage(t *testing.T) {
 	t.Parallel()
 	c, js, k := sharedCluster(t), startJetStream(t), kafka.NewForTest(t)
@@ -115,8 +115,9 @@ func (b *bridge) peakWhile(run func() error) int64 {
 	}
 }
 
-// TestANarrowSinkAway: the broker of a sink is away that is sent the changes of one namespace, while many large ones pass in others, of
-// names that never recur. They take no memory, and the namespace's own arrive when the broker is back.
+// TestANarrowSinkAway: the broker of a sink is away that is sent the changes of one namespace, while many large ones
+// pass in others, of names that never recur. They take no memory, and the namespace's own arrive when the broker is
+// back.
 func TestANarrowSinkAway(t *testing.T) {
 	t.Parallel()
 	const size, limit = 20_000, 150 << 20
@@ -163,8 +164,8 @@ func TestANarrowSinkAway(t *testing.T) {
 	judge(t, away.broker, truth, "configmaps/", away.read()...)
 }
 
-// TestEverySinkBlocked: every sink is away and its queue is full, in memory and on disk, while the API server goes on. The bridge stays
-// within its bounds, and catches up when the sinks return.
+// TestEverySinkBlocked: every sink is away and its queue is full, in memory and on disk, while the API server goes on.
+// The bridge stays within its bounds, and catches up when the sinks return.
 func TestEverySinkBlocked(t *testing.T) {
 	t.Parallel()
 	c := sharedCluster(t)

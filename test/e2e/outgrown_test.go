@@ -76,9 +76,9 @@ func (r *recording) upTo(t *testing.T, cs kubernetes.Interface, namespace, name 
 	return changes, revision(t, changes[len(changes)-1].rv)
 }
 
-// TestWaitingEventsOutliveTheHistory: a broker is away under steady change, with the default buffer, and the bridge ends. Then
-// the API server forgets everything up to that moment. What waited arrives, deletions while the bridge was down too, there is no gap, and the other
-// sink is sent nothing twice. Meanwhile the bridge's memory hardly grows.
+// TestWaitingEventsOutliveTheHistory: a broker is away under steady change, with the default buffer, and the bridge
+// ends. Then the API server forgets everything up to that moment. What waited arrives, deletions while the bridge was
+// down too, there is no gap, and the other sink is sent nothing twice. Meanwhile the bridge's memory hardly grows.
 func TestWaitingEventsOutliveTheHistory(t *testing.T) {
 	t.Parallel()
 	c := forgetful(t) // one case after another: each compacts etcd
@@ -185,8 +185,8 @@ func (b *bridge) acknowledged(sink string, changes int) error {
 	return nil
 }
 
-// end ends the bridge: at once by SIGTERM, which may not take long although a broker takes nothing, or by kill -9 when the
-// checkpoint has everything up to a revision. Two seconds are promised; beside other tests it can take longer.
+// end ends the bridge: at once by SIGTERM, which may not take long although a broker takes nothing, or by kill -9 when
+// the checkpoint has everything up to a revision. Two seconds are promised; beside other tests it can take longer.
 func (b *bridge) end(kill bool, last int64) {
 	b.t.Helper()
 	if !kill {
@@ -215,7 +215,8 @@ func (b *bridge) end(kill bool, last int64) {
 	b.kill()
 }
 
-// TestStopWithKafkaAway: a Kafka broker that answers nothing does not hold up the end either. What it had acknowledged is not repeated.
+// TestStopWithKafkaAway: a Kafka broker that answers nothing does not hold up the end either. What it had acknowledged
+// is not repeated.
 func TestStopWithKafkaAway(t *testing.T) {
 	t.Parallel()
 	c, k := sharedCluster(t), kafka.NewForTest(t)

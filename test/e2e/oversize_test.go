@@ -30,8 +30,8 @@ const (
 	largeLimit = 4 << 20
 )
 
-// oversize is the sinks of TestOversize: for each mode one to a stream and one to a topic, and one to a topic that takes
-// everything.
+// oversize is the sinks of TestOversize: for each mode one to a stream and one to a topic, and one to a topic that
+// takes everything.
 type oversize struct {
 	t         *testing.T
 	namespace string
@@ -107,8 +107,8 @@ func (o *oversize) read(sink string) [][]received {
 	return partitions
 }
 
-// withoutRepetitions drops events that are there already, and gives the first copies of those. The tombstone of a deletion goes
-// with it: what was read before the repetition is not what it follows.
+// withoutRepetitions drops events that are there already, and gives the first copies of those. The tombstone of a
+// deletion goes with it: what was read before the repetition is not what it follows.
 func withoutRepetitions(partition []received) (once, firsts []received) {
 	seen := map[string]received{}
 	repeated := false // the record before is a deletion that was dropped
@@ -260,8 +260,8 @@ func (o *oversize) claim(store jetstream.ObjectStore, r received) []byte {
 	return data
 }
 
-// reduced checks the events of a sink that has each in some form: all of them, in order, those that are too large with their
-// metadata.
+// reduced checks the events of a sink that has each in some form: all of them, in order, those that are too large with
+// their metadata.
 func (o *oversize) reduced(sink string, truth []change, store jetstream.ObjectStore) {
 	o.t.Helper()
 	partitions := o.read(sink)
@@ -382,8 +382,8 @@ func (o *oversize) resend(sink string, raise func()) {
 	}
 }
 
-// TestOversize: objects over both brokers' limits in each mode, with a kill -9 in between. Claims are read back byte for
-// byte, dead letters sent again when the limit was raised; and nothing of all that holds a secret value.
+// TestOversize: objects over both brokers' limits in each mode, with a kill -9 in between. Claims are read back byte
+// for byte, dead letters sent again when the limit was raised; and nothing of all that holds a secret value.
 func TestOversize(t *testing.T) {
 	t.Parallel()
 	c, k, js := sharedCluster(t), kafka.ForTest(t), newJetStream(t)

@@ -18,9 +18,9 @@ import (
 	"github.com/deltabridge/deltabridge/test/scale"
 )
 
-// TestAMissingTopic: with topic: "{resource}" and createTopics off, and a stream that takes the subjects of one resource only, the events of the other
-// resource wait on disk, over SIGTERM and kill -9, and hold up nothing. When there is a place for them they arrive, each once or
-// repeated, in order.
+// TestAMissingTopic: with topic: "{resource}" and createTopics off, and a stream that takes the subjects of one
+// resource only, the events of the other resource wait on disk, over SIGTERM and kill -9, and hold up nothing. When
+// there is a place for them they arrive, each once or repeated, in order.
 func TestAMissingTopic(t *testing.T) {
 	t.Parallel()
 	c, js, k := sharedCluster(t), startJetStream(t), kafka.ForTest(t)
@@ -127,8 +127,8 @@ sinks:
 	b.stop()
 }
 
-// TestACustomResourceWithoutATopic: with createTopics off a new kind of objects has no topic. The changes of others arrive all the
-// while, and those objects' when somebody has made the topic.
+// TestACustomResourceWithoutATopic: with createTopics off a new kind of objects has no topic. The changes of others
+// arrive all the while, and those objects' when somebody has made the topic.
 func TestACustomResourceWithoutATopic(t *testing.T) {
 	t.Parallel()
 	c, k := sharedCluster(t), kafka.ForTest(t)

@@ -118,8 +118,8 @@ func TestBrokersAwayAtStartAndUnderLoad(t *testing.T) { // alone: it keeps the A
 	judge(t, "Kafka", truth, prefix, readKafka(t, k.Addr(), "away")...) // the producer's sequence numbers leave no repeats
 }
 
-// TestAHangingSinkDoesNotDelayTheOther: one of two sinks accepts connections and answers nothing. Where its disk has room nothing is
-// lost; where it has none the policy applies, and what it gives up is counted.
+// TestAHangingSinkDoesNotDelayTheOther: one of two sinks accepts connections and answers nothing. Where its disk has
+// room nothing is lost; where it has none the policy applies, and what it gives up is counted.
 func TestAHangingSinkDoesNotDelayTheOther(t *testing.T) {
 	for policy, buffer := range map[string]string{
 		"block":       "{events: 1000, bytes: 8Mi}",

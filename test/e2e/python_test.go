@@ -24,8 +24,8 @@ var noIndex = regexp.MustCompile(
 	`NewConnectionError|ProxyError|ConnectTimeout|Failed to establish|Name or service not known|Temporary failure in name resolution|Network is unreachable`,
 )
 
-// pythonForExamples is a Python that has what the examples require, in .work/. The test is skipped where there is no Python, or
-// no way to its packages.
+// pythonForExamples is a Python that has what the examples require, in .work/. The test is skipped where there is no
+// Python, or no way to its packages.
 func pythonForExamples(t *testing.T) string {
 	t.Helper()
 	system, err := exec.LookPath("python3")
@@ -91,7 +91,8 @@ func pythonForExamples(t *testing.T) string {
 	return python
 }
 
-// The state of the Python examples is that of the Go ones, event by event, and a patch makes the new state of the old one.
+// The state of the Python examples is that of the Go ones, event by event, and a patch makes the new state of the old
+// one.
 func TestPythonExamples(t *testing.T) {
 	t.Parallel()
 	python := pythonForExamples(t)

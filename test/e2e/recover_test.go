@@ -14,9 +14,10 @@ import (
 	"github.com/deltabridge/deltabridge/test/scale"
 )
 
-// TestAPIServerIsBack: the API server is killed under load and started again, several times. Beside the bridge an independent
-// client lists every 50 ms: half a second after its first success the bridge has listed or watches again. What is written from
-// then on arrives as a whole: at most what the API server wrote before it had read the resource is missing.
+// TestAPIServerIsBack: the API server is killed under load and started again, several times. Beside the bridge an
+// independent client lists every 50 ms: half a second after its first success the bridge has listed or watches again.
+// What is written from then on arrives as a whole: at most what the API server wrote before it had read the resource is
+// missing.
 func TestAPIServerIsBack(t *testing.T) {
 	const limit = 500 * time.Millisecond
 	restarts := scale.Of(3, 10)
@@ -29,8 +30,8 @@ sinks: [{name: jetstream, nats: {url: %q, stream: {name: E2E, create: true, subj
 `, namespace, js.url()))
 	b.waitReady()
 	changes := startChanges(t, cs, namespace, 200, 100)
-	// Most writes are elsewhere, so that the position of the watch is behind the last one when the API server is killed, and
-	// its successor can't continue the watch.
+	// Most writes are elsewhere, so that the position of the watch is behind the last one when the API server is killed,
+	// and its successor can't continue the watch.
 	other := newNamespace(t, cs)
 	elsewhere := []*randomChanges{startChanges(t, cs, other, 50, 400), startChanges(t, cs, other, 50, 400)}
 	var answered []time.Time
@@ -109,8 +110,8 @@ sinks: [{name: jetstream, nats: {url: %q, stream: {name: E2E, create: true, subj
 	}
 }
 
-// TestBrokersAreBack: the bridge starts while its brokers are away. Beside it independent clients try every 50 ms: at most a
-// second after the first success of one the broker has acknowledged the bridge's first event.
+// TestBrokersAreBack: the bridge starts while its brokers are away. Beside it independent clients try every 50 ms: at
+// most a second after the first success of one the broker has acknowledged the bridge's first event.
 func TestBrokersAreBack(t *testing.T) {
 	limit := scale.Of(3*time.Second, time.Second) // `make test` may run on a machine that does much else
 	c, sinks := sharedCluster(t), []*destination{awayJetStream(t), awayKafka(t)}
@@ -145,8 +146,8 @@ func TestBrokersAreBack(t *testing.T) {
 	}
 }
 
-// behind starts a broker. It is how much later than an independent client's first message the first event of the bridge was
-// acknowledged.
+// behind starts a broker. It is how much later than an independent client's first message the first event of the bridge
+// was acknowledged.
 func (b *bridge) behind(d *destination) time.Duration {
 	b.t.Helper()
 	first, started := make(chan time.Time, 1), make(chan struct{})

@@ -12,8 +12,9 @@ import (
 	"github.com/deltabridge/deltabridge/test/kafka"
 )
 
-// TestRefusedEvents: events that Kafka never takes, for the names of their topics cannot be. A gap event with the reason "refused"
-// takes the place of each, or the event is a dead letter as well; all others arrive, once, also over a kill -9.
+// TestRefusedEvents: events that Kafka never takes, for the names of their topics cannot be. A gap event with the
+// reason "refused" takes the place of each, or the event is a dead letter as well; all others arrive, once, also over a
+// kill -9.
 func TestRefusedEvents(t *testing.T) {
 	t.Parallel()
 	c, k := sharedCluster(t), kafka.ForTest(t)

@@ -30,7 +30,8 @@ func once(t *testing.T, broker string, partitions ...[]received) {
 	}
 }
 
-// gapsInPlace fails the test if a gap event of a re-list is not between what came before the hole and what came after it.
+// gapsInPlace fails the test if a gap event of a re-list is not between what came before the hole and what came after
+// it.
 func gapsInPlace(t *testing.T, events []received) {
 	t.Helper()
 	for at, r := range events {
@@ -53,8 +54,8 @@ func gapsInPlace(t *testing.T, events []received) {
 	}
 }
 
-// sentOnce fails the test if the bridge, in its life so far, had more events acknowledged than the broker has stored for it:
-// JetStream acknowledges a repetition, too, and drops it.
+// sentOnce fails the test if the bridge, in its life so far, had more events acknowledged than the broker has stored
+// for it: JetStream acknowledges a repetition, too, and drops it.
 func sentOnce(t *testing.T, b *bridge, sink string, stored int) {
 	t.Helper()
 	if n := int(b.metric("deltabridge_events_acknowledged_total", "sink="+sink)); n != stored {
@@ -62,8 +63,8 @@ func sentOnce(t *testing.T, b *bridge, sink string, stored int) {
 	}
 }
 
-// withoutRepeats removes what was sent again after kills, and fails the test if that was due before the last within of a
-// life: the first copy, by its time, has to be that close to the next kill.
+// withoutRepeats removes what was sent again after kills, and fails the test if that was due before the last within of
+// a life: the first copy, by its time, has to be that close to the next kill.
 func withoutRepeats(t *testing.T, partitions [][]received, kills []time.Time, within time.Duration) [][]received {
 	t.Helper()
 	oldest := time.Duration(0)
@@ -76,8 +77,8 @@ func withoutRepeats(t *testing.T, partitions [][]received, kills []time.Time, wi
 	return firsts
 }
 
-// withoutExcused removes repetitions, which are copies of an event with its id and its content, and fails the test for each that is
-// not excused. Places are those in the partition.
+// withoutExcused removes repetitions, which are copies of an event with its id and its content, and fails the test for
+// each that is not excused. Places are those in the partition.
 func withoutExcused(
 	t *testing.T,
 	partitions [][]received,

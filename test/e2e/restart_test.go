@@ -70,8 +70,8 @@ func createMany(ctx context.Context, cs kubernetes.Interface, namespace string, 
 	return group.Wait()
 }
 
-// listRequests is how often the API server was asked for all ConfigMaps: by LIST, or by a watch that begins with the initial
-// events (a watch-list), which it counts as WATCH.
+// listRequests is how often the API server was asked for all ConfigMaps: by LIST, or by a watch that begins with the
+// initial events (a watch-list), which it counts as WATCH.
 func listRequests(t *testing.T, c *cluster.Cluster) (sum float64) {
 	t.Helper()
 	data, err := clientset(t, c).CoreV1().RESTClient().Get().AbsPath("/metrics").DoRaw(t.Context())

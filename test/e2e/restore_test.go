@@ -112,8 +112,8 @@ func TestARestoredEtcd(t *testing.T) {
 	}
 }
 
-// judgeRestored looks at the last event of each object: what the older copy does not have is deleted, what it has otherwise
-// is sent as it is. The gap event comes before all of that.
+// judgeRestored looks at the last event of each object: what the older copy does not have is deleted, what it has
+// otherwise is sent as it is. The gap event comes before all of that.
 func judgeRestored(t *testing.T, broker string, partitions ...[]received) {
 	t.Helper()
 	last, sent := map[string]received{}, []string(nil)
@@ -162,8 +162,8 @@ func wentBack(t *testing.T, r received) bool {
 	return g.From != "" && g.To != "" && revision(t, g.To) < revision(t, g.From)
 }
 
-// made is when the bridge made an event: in the order in which it delivers them, as control events wait for what is before
-// them, and what follows waits for control events.
+// made is when the bridge made an event: in the order in which it delivers them, as control events wait for what is
+// before them, and what follows waits for control events.
 func made(t *testing.T, r received) time.Time {
 	t.Helper()
 	at, err := time.Parse(time.RFC3339Nano, r.attributes["time"])

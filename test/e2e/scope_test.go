@@ -33,8 +33,9 @@ func deleteConfigMap(t *testing.T, cs kubernetes.Interface, namespace, name stri
 	}
 }
 
-// briefly gives the events of a stream, without those of other namespaces, sorted, since between objects their order means nothing.
-// Gaps count once: each namespace has its own, and JetStream drops the second if they have the same bounds and so the same id.
+// briefly gives the events of a stream, without those of other namespaces, sorted, since between objects their order
+// means nothing. Gaps count once: each namespace has its own, and JetStream drops the second if they have the same
+// bounds and so the same id.
 func briefly(events []received, names map[string]string) (lines []string) {
 	for _, r := range events {
 		switch {
@@ -52,8 +53,9 @@ func briefly(events []received, names map[string]string) (lines []string) {
 	return slices.CompactFunc(lines, func(a, b string) bool { return a == "gap" && b == "gap" })
 }
 
-// TestAChangedWatch: the bridge is stopped, objects change, and it is started with other entries of `watch`. What is known goes on
-// to count: what went is sent as deleted, what is not watched any more as left, what is new as added, and nothing else again.
+// TestAChangedWatch: the bridge is stopped, objects change, and it is started with other entries of `watch`. What is
+// known goes on to count: what went is sent as deleted, what is not watched any more as left, what is new as added, and
+// nothing else again.
 func TestAChangedWatch(t *testing.T) {
 	t.Parallel()
 	c, js := sharedCluster(t), startJetStream(t)
@@ -133,8 +135,9 @@ func TestAChangedWatch(t *testing.T) {
 	}
 }
 
-// TestObjectsMoveBetweenEntries: two entries select by different labels. An object that is relabelled stays one object, and by the
-// rule of readers (the highest resourceVersion counts) what exists at the end is what is selected at the end.
+// TestObjectsMoveBetweenEntries: two entries select by different labels. An object that is relabelled stays one object,
+// and by the rule of readers (the highest resourceVersion counts) what exists at the end is what is selected at the
+// end.
 func TestObjectsMoveBetweenEntries(t *testing.T) {
 	t.Parallel()
 	c, js := sharedCluster(t), startJetStream(t)

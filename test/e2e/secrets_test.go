@@ -197,8 +197,8 @@ func handedOver(t *testing.T, b *bridge, cs kubernetes.Interface, namespace stri
 	})
 }
 
-// TestSecretsNeverLeave: values in Secrets, in last-applied-configuration and where `redact` says are nowhere but in the
-// cluster: not in what brokers hold, not on the disk, not in what the bridge says of itself. Through an outage that
+// TestSecretsNeverLeave: values in Secrets, in last-applied-configuration and where `redact` says are nowhere but in
+// the cluster: not in what brokers hold, not on the disk, not in what the bridge says of itself. Through an outage that
 // spills, kill -9 and a restart.
 func TestSecretsNeverLeave(t *testing.T) {
 	t.Parallel()
@@ -286,8 +286,8 @@ sinks:
 	t.Logf("%d values in %d events with %d fingerprints, none in clear", len(h.forms)/4, len(all), fingerprints)
 }
 
-// TestSecretsPlainForOneSink: that one gets values as they are, also those of an old state after a restart, and the other
-// one does not; nor does the disk hold any.
+// TestSecretsPlainForOneSink: that one gets values as they are, also those of an old state after a restart, and the
+// other one does not; nor does the disk hold any.
 func TestSecretsPlainForOneSink(t *testing.T) {
 	t.Parallel()
 	c, js := sharedCluster(t), startJetStream(t)

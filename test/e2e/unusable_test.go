@@ -19,9 +19,9 @@ import (
 	"github.com/deltabridge/deltabridge/test/kafka"
 )
 
-// TestUnusableCheckpoints: the checkpoint is damaged, of another cluster, or of a newer format. It is renamed, and everything
-// that exists is sent as an initial list, once; what was deleted since is not known any more, and what only another cluster has
-// is not sent as deleted.
+// TestUnusableCheckpoints: the checkpoint is damaged, of another cluster, or of a newer format. It is renamed, and
+// everything that exists is sent as an initial list, once; what was deleted since is not known any more, and what only
+// another cluster has is not sent as deleted.
 func TestUnusableCheckpoints(t *testing.T) {
 	t.Parallel()
 	c, k := sharedCluster(t), kafka.ForTest(t)
@@ -125,7 +125,8 @@ func setFormat(t *testing.T, file, version string) {
 	}
 }
 
-// checkpointOfAnotherCluster puts one in the place of the file in which the sink knows an object that this cluster does not have.
+// checkpointOfAnotherCluster puts one in the place of the file in which the sink knows an object that this cluster does
+// not have.
 func checkpointOfAnotherCluster(t *testing.T, file, namespace string) {
 	t.Helper()
 	if err := os.Remove(file); err != nil {

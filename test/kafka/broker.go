@@ -56,8 +56,9 @@ func Start(ctx context.Context, dir string, properties ...string) (*Broker, erro
 	return StartBehind(ctx, dir, nil, properties...)
 }
 
-// StartBehind is Start with a plaintext listener more for each of proxies, which are addresses: a client that connects through that proxy
-// stays with it, since the listener advertises the proxy's address. [Broker.Behind] says where the proxies have to connect to.
+// StartBehind is Start with a plaintext listener more for each of proxies, which are addresses: a client that connects
+// through that proxy stays with it, since the listener advertises the proxy's address. [Broker.Behind] says where the
+// proxies have to connect to.
 func StartBehind(ctx context.Context, dir string, proxies []string, properties ...string) (*Broker, error) {
 	jars, err := install(ctx)
 	if err != nil {

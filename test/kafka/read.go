@@ -11,7 +11,8 @@ import (
 
 const readTimeout = 30 * time.Second
 
-// CreateTopic makes a topic and returns when all its partitions can be written to. Configs are topic settings as in {"cleanup.policy": "compact"}; nil for none.
+// CreateTopic makes a topic and returns when all its partitions can be written to. Configs are topic settings as in
+// {"cleanup.policy": "compact"}; nil for none.
 func CreateTopic(t testing.TB, addr, topic string, partitions int, configs map[string]string) {
 	t.Helper()
 	admin, ctx := adminClient(t, addr)

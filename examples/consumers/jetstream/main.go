@@ -1,5 +1,5 @@
-// This program keeps the present state of what the bridge sends to JetStream, by a durable pull consumer: see README.md in the
-// folder above.
+// This program keeps the present state of what the bridge sends to JetStream, by a durable pull consumer: see README.md
+// in the folder above.
 package main
 
 import (
@@ -106,8 +106,8 @@ func wait(ctx context.Context, d time.Duration) {
 	}
 }
 
-// consume applies a batch, and then acknowledges it. If this program is killed in between, the batch comes again, and changes
-// nothing.
+// consume applies a batch, and then acknowledges it. If this program is killed in between, the batch comes again, and
+// changes nothing.
 func consume(store *state.Store, messages jetstream.MessageBatch) error {
 	var batch []state.Event
 	var taken []jetstream.Msg

@@ -20,8 +20,8 @@ import (
 
 const partitions = 4
 
-// A stream of the form of cli/partitioned-stream.json takes what the bridge sends, once, and gives all events of an object to one of
-// its partitions.
+// A stream of the form of cli/partitioned-stream.json takes what the bridge sends, once, and gives all events of an
+// object to one of its partitions.
 func TestPartitions(t *testing.T) {
 	srv, err := server.NewServer(
 		&server.Options{

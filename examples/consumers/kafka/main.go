@@ -1,5 +1,5 @@
-// This program keeps the present state of what the bridge sends to Kafka, as a member of a consumer group: see README.md in the
-// folder above.
+// This program keeps the present state of what the bridge sends to Kafka, as a member of a consumer group: see
+// README.md in the folder above.
 package main
 
 import (
@@ -93,8 +93,8 @@ func fetch(ctx context.Context, reader *kafka.Reader) (records []kafka.Message, 
 	return records, nil
 }
 
-// consume applies a batch, and then commits it. If this program is killed in between, the batch comes again, and changes
-// nothing.
+// consume applies a batch, and then commits it. If this program is killed in between, the batch comes again, and
+// changes nothing.
 func consume(ctx context.Context, store *state.Store, reader *kafka.Reader, records []kafka.Message) error {
 	var batch []state.Event
 	for _, r := range records {

@@ -74,8 +74,8 @@ type Object struct {
 
 // Store is the file. It is safe for concurrent use.
 type Store struct {
-	// Sweep removes what the end of a resync shows to be gone. It is for who reads all of a stream in its order: in a topic
-	// with several partitions that end can overtake objects.
+	// Sweep removes what the end of a resync shows to be gone. It is for who reads all of a stream in its order: in a
+	// topic with several partitions that end can overtake objects.
 	Sweep bool
 
 	db *bolt.DB
@@ -119,8 +119,8 @@ func Open(path string) (*Store, error) {
 // Close closes the file.
 func (s *Store) Close() error { return s.db.Close() }
 
-// Apply takes in a batch of events, all or none of it, and says how many of them it knew before. Say is told what a person
-// should know.
+// Apply takes in a batch of events, all or none of it, and says how many of them it knew before. Say is told what a
+// person should know.
 func (s *Store) Apply(batch []Event, say func(text string)) (repeated int, err error) {
 	err = s.db.Update(func(tx *bolt.Tx) error {
 		for _, e := range batch {
@@ -178,9 +178,9 @@ func applyObject(tx *bolt.Tx, e Event) (repeated bool, err error) {
 	return repeated, put(tx, known)
 }
 
-// current reports whether an event is not older than what is known. The resourceVersions of one resource compare as numbers.
-// That of a leave can be the known one, if the filter changed and not the object. And a deletion that was not seen has that of
-// the last state that the bridge remembers, but it is final all the same.
+// current reports whether an event is not older than what is known. The resourceVersions of one resource compare as
+// numbers. That of a leave can be the known one, if the filter changed and not the object. And a deletion that was not
+// seen has that of the last state that the bridge remembers, but it is final all the same.
 func current(known Object, e Event) bool {
 	return e.Version >= known.Version || e.FinalStateUnknown && e.UID == known.UID
 }
@@ -227,8 +227,8 @@ func applyGap(tx *bolt.Tx, e Event, say func(text string)) error {
 	return gaps.of(tx).Put([]byte(e.ID), e.Data)
 }
 
-// applySynced notes that all objects of a resource were told: after a first list, or since a resync began. What was not told
-// since is gone, and its deletion was missed.
+// applySynced notes that all objects of a resource were told: after a first list, or since a resync began. What was not
+// told since is gone, and its deletion was missed.
 func (s *Store) applySynced(tx *bolt.Tx, e Event, say func(text string)) error {
 	say("synced: " + string(e.Data))
 	var info struct {

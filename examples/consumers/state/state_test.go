@@ -144,7 +144,8 @@ func TestWhatIsNoEvent(t *testing.T) {
 	}
 }
 
-// Whatever is sent twice, as by a bridge that was killed and repeats the last events in their order: the state is the same.
+// Whatever is sent twice, as by a bridge that was killed and repeats the last events in their order: the state is the
+// same.
 func TestRepetitions(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	for range 20 {

@@ -501,8 +501,8 @@ func TestNamespacesAndForbiddenResources(t *testing.T) {
 	}
 }
 
-// A resource of two namespaces has two informers. Who asks for them while the second is being launched is given both: with one
-// of them alone, a resync would say that it had sent all objects of the resource.
+// A resource of two namespaces has two informers. Who asks for them while the second is being launched is given both:
+// with one of them alone, a resync would say that it had sent all objects of the resource.
 func TestInformersWhileTheyAreLaunched(t *testing.T) {
 	c, k := cluster.Shared(t), newKube(t)
 	launched, goOn := make(chan struct{}, 2), make(chan struct{})

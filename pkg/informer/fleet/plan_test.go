@@ -53,8 +53,8 @@ func only(namespaces ...string) func(string) bool {
 	return func(namespace string) bool { return slices.Contains(namespaces, namespace) }
 }
 
-// describePlan gives a line for each informer: resource@version, its namespace, what it selects if not all, by what the API server
-// selects, and whether it was named.
+// describePlan gives a line for each informer: resource@version, its namespace, what it selects if not all, by what the
+// API server selects, and whether it was named.
 func describePlan(p *plan) []string {
 	lines := []string{}
 	for key, w := range maps.All(p.informers) {

@@ -17,8 +17,8 @@ import (
 	"github.com/deltabridge/deltabridge/test/observe"
 )
 
-// This file tests what a Set makes of scopes that overlap, and of scopes that are not what they were, against the real API
-// server.
+// This file tests what a Set makes of scopes that overlap, and of scopes that are not what they were, against the real
+// API server.
 
 // label gives a ConfigMap the label team, or none, and a value that nothing selects by.
 func (k *kube) label(namespace, name, team, value string) {
@@ -39,8 +39,8 @@ func (k *kube) label(namespace, name, team, value string) {
 	observe.Must(k.t, err)
 }
 
-// Two scopes select objects of one resource by different labels. An object that moves from one to the other is updated, in one
-// stream; one that neither selects any more has left.
+// Two scopes select objects of one resource by different labels. An object that moves from one to the other is updated,
+// in one stream; one that neither selects any more has left.
 func TestSelectorsThatDiffer(t *testing.T) {
 	c, k := cluster.Shared(t), newKube(t)
 	namespace := k.namespace()
@@ -167,8 +167,8 @@ func remember(t *testing.T, w *watching) *memory {
 	return m
 }
 
-// What is watched changes while nobody watches: what is known goes on to count. What stays is not handed on again, what went is
-// deleted, what is not watched any more has left, and what is new is added.
+// What is watched changes while nobody watches: what is known goes on to count. What stays is not handed on again, what
+// went is deleted, what is not watched any more has left, and what is new is added.
 func TestScopesChange(t *testing.T) {
 	c, k := cluster.Shared(t), newKube(t)
 	names := func(namespaces ...string) fleet.Scope { return fleet.Scope{Namespaces: namespaces} }

@@ -19,8 +19,8 @@ import (
 // reachTimeout is a little longer than a dial may take, so that the first dial of each address has a result.
 const reachTimeout = reach.Timeout + reach.Interval/2
 
-// Reach returns the first of the addresses that accepts a connection. If none does for a second, explain makes the error of each
-// address; it is given the error of a net.Dialer or a net.Resolver.
+// Reach returns the first of the addresses that accepts a connection. If none does for a second, explain makes the
+// error of each address; it is given the error of a net.Dialer or a net.Resolver.
 func Reach(
 	ctx context.Context,
 	p *reach.Prober,
@@ -45,8 +45,8 @@ func Reach(
 	return "", Join("", errs)
 }
 
-// DialError explains err, the error of a net.Dialer or a net.Resolver for address. key is the configuration key of the address,
-// timeout how long the dial was allowed to take.
+// DialError explains err, the error of a net.Dialer or a net.Resolver for address. key is the configuration key of the
+// address, timeout how long the dial was allowed to take.
 func DialError(ctx context.Context, address, key string, timeout time.Duration, err error) error {
 	if canceled(ctx) {
 		return context.Cause(ctx)

@@ -34,8 +34,8 @@ func fileError(key string, err error) *sinks.ConnectError {
 	return e
 }
 
-// Stamp returns a hash of the contents of the files. It changes if a file is changed, created or removed. Empty names are left
-// out.
+// Stamp returns a hash of the contents of the files. It changes if a file is changed, created or removed. Empty names
+// are left out.
 func Stamp(files ...string) [sha256.Size]byte {
 	var all []byte
 	for _, file := range files {

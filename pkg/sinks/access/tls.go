@@ -65,7 +65,8 @@ type Session struct {
 	shown *x509.Certificate // the client certificate that it was shown
 }
 
-// NewSession checks that the files can be read and parsed. section is the key of the configuration, such as "kafka.tls".
+// NewSession checks that the files can be read and parsed. section is the key of the configuration, such as
+// "kafka.tls".
 func (t *TLS) NewSession(section string) (*Session, error) {
 	s := &Session{tls: *t, section: section}
 	if _, err := s.RootCAs(); err != nil {
@@ -108,8 +109,8 @@ func (s *Session) certificate() (*tls.Certificate, error) {
 	return &cert, nil
 }
 
-// Config returns the configuration of a handshake with host. It contains the present authorities; the client certificate is
-// read at each handshake.
+// Config returns the configuration of a handshake with host. It contains the present authorities; the client
+// certificate is read at each handshake.
 func (s *Session) Config(host string) (*tls.Config, error) {
 	roots, err := s.RootCAs()
 	if err != nil {
@@ -123,8 +124,8 @@ func (s *Session) Config(host string) (*tls.Config, error) {
 	}, nil
 }
 
-// clientCertificate implements tls.Config.GetClientCertificate. It shows the certificate even if the server does not name its
-// authority: the server's error is then about this certificate, not about a missing one.
+// clientCertificate implements tls.Config.GetClientCertificate. It shows the certificate even if the server does not
+// name its authority: the server's error is then about this certificate, not about a missing one.
 func (s *Session) clientCertificate(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -212,8 +213,8 @@ func (s *Session) explainUntrusted(e *sinks.ConnectError, err error) {
 	}
 }
 
-// Refused reports whether err says that the server rejects the client certificate or the handshake. It does so with an alert, or
-// by closing the connection after it asked for a client certificate.
+// Refused reports whether err says that the server rejects the client certificate or the handshake. It does so with an
+// alert, or by closing the connection after it asked for a client certificate.
 func (s *Session) Refused(err error) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

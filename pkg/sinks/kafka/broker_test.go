@@ -102,8 +102,8 @@ func TestCreateTopics(t *testing.T) {
 	}
 }
 
-// TestMirrorTopics: with tombstones, topics are created compacted, unless the configuration says more; a restatement is a
-// record of its object, a control event is not.
+// TestMirrorTopics: with tombstones, topics are created compacted, unless the configuration says more; a restatement is
+// a record of its object, a control event is not.
 func TestMirrorTopics(t *testing.T) {
 	broker := testkafka.ForTest(t)
 	for topic, c := range map[string]struct {

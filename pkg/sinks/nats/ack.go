@@ -71,8 +71,8 @@ func isNumberAndBrace(b []byte) bool {
 	return true
 }
 
-// rejection classifies an error of the server. Only errors that depend on the message alone are permanent. The others end when
-// the stream is fixed or has room, or by themselves.
+// rejection classifies an error of the server. Only errors that depend on the message alone are permanent. The others
+// end when the stream is fixed or has room, or by themselves.
 func rejection(e *jetstream.APIError) ack {
 	switch server.ErrorIdentifier(e.ErrorCode) {
 	case server.JSStreamMessageExceedsMaximumErr:

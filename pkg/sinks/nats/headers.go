@@ -17,8 +17,8 @@ const (
 	attributePrefix = "ce-"
 )
 
-// headers builds the headers of one message after the other in one map. The messages of a sink have nearly the
-// same header names, so mostly only values are replaced. The map can be reused because nats.go copies the headers when it
+// headers builds the headers of one message after the other in one map. The messages of a sink have nearly the same
+// header names, so mostly only values are replaced. The map can be reused because nats.go copies the headers when it
 // publishes.
 type headers struct {
 	header natsgo.Header
@@ -91,8 +91,8 @@ func (h *headers) set(m *event.Message) natsgo.Header {
 	return h.header
 }
 
-// ownID returns a Nats-Msg-Id that only this process uses, so that the server drops only repetitions of this process. It is used
-// for messages that must be stored although the stream has the event already:
+// ownID returns a Nats-Msg-Id that only this process uses, so that the server drops only repetitions of this process.
+// It is used for messages that must be stored although the stream has the event already:
 //   - A restated event has the id of the state that it repeats.
 //   - In a latest-state stream the last message must have the last state. With the ids of events, after a crash that repeats two
 //     states, the server could store the older one, whose id it has forgotten, and drop the newer one.

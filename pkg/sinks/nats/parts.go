@@ -9,8 +9,8 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 )
 
-// Part implements [sinks.Router]. It returns the subject with a wildcard for the name of the object, so that there are fewer parts
-// than objects. If all events have one subject, there are no parts.
+// Part implements [sinks.Router]. It returns the subject with a wildcard for the name of the object, so that there are
+// fewer parts than objects. If all events have one subject, there are no parts.
 func (s *Sink) Part(m *event.Message) string {
 	if s.subject.Wildcard() == s.subject.String() {
 		return ""

@@ -49,8 +49,8 @@ func (s *Sink) PayloadStore(cfg PayloadConfig) *PayloadStore {
 	return &PayloadStore{cfg: cfg, client: &s.client, log: s.cfg.Logger}
 }
 
-// NewPayloadStore returns an object store on a connection of its own. The stream and the subject of connection are not used. It
-// does no I/O. The error names every mistake.
+// NewPayloadStore returns an object store on a connection of its own. The stream and the subject of connection are not
+// used. It does no I/O. The error names every mistake.
 func NewPayloadStore(connection Config, cfg PayloadConfig) (*PayloadStore, error) {
 	connection.Stream, connection.Subject = StreamConfig{Name: cfg.Bucket}, cfg.Bucket
 	s, err := New(connection)
@@ -70,8 +70,8 @@ func (c *PayloadStore) Close(ctx context.Context) error {
 	return nil
 }
 
-// Store implements [sinks.PayloadStore]. The name of an object consists of the cluster's name, the event's id and the beginning
-// of the digest, so that a repetition finds the object, and a name never gets other data.
+// Store implements [sinks.PayloadStore]. The name of an object consists of the cluster's name, the event's id and the
+// beginning of the digest, so that a repetition finds the object, and a name never gets other data.
 func (c *PayloadStore) Store(ctx context.Context, m *event.Message) (ref, digest string, err error) {
 	sum := sha256.New()
 	sum.Write(m.Data)
@@ -91,8 +91,8 @@ func (c *PayloadStore) Store(ctx context.Context, m *event.Message) (ref, digest
 	return where.String(), "sha256:" + digest, nil
 }
 
-// put stores the data of m, unless it is there. After a timeout or a broken connection, parts can stay that no object refers to:
-// only the client library knows their names.
+// put stores the data of m, unless it is there. After a timeout or a broken connection, parts can stay that no object
+// refers to: only the client library knows their names.
 func (c *PayloadStore) put(ctx context.Context, name, digest string, m *event.Message) error {
 	if err := c.open(ctx); err != nil {
 		return err
@@ -118,8 +118,8 @@ func (c *PayloadStore) put(ctx context.Context, name, digest string, m *event.Me
 	return err
 }
 
-// isWhole reports whether all parts of an object are there, and have this digest and size in bytes. The description of an object
-// does not prove that: a full bucket accepts it although it rejects the parts.
+// isWhole reports whether all parts of an object are there, and have this digest and size in bytes. The description of
+// an object does not prove that: a full bucket accepts it although it rejects the parts.
 func (c *PayloadStore) isWhole(ctx context.Context, info *jetstream.ObjectInfo, digest string, size int) (bool, error) {
 	if info.Digest != digest || info.Size != uint64(size) {
 		return false, nil

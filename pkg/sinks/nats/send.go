@@ -108,8 +108,8 @@ func (f *flight) settle(i int32, err error) {
 	}
 }
 
-// giveUp sets the missing results: flying messages may have been written, ready ones were not sent, and the messages behind them
-// were not attempted.
+// giveUp sets the missing results: flying messages may have been written, ready ones were not sent, and the messages
+// behind them were not attempted.
 func (f *flight) giveUp(err error) {
 	for _, i := range f.ready[f.readyAt:] {
 		f.status[i], f.results[i] = done, fmt.Errorf("%w: %w", errNotSent, err)

@@ -67,8 +67,8 @@ func (s *Sink) findStream(ctx context.Context) (*jetstream.StreamInfo, error) {
 	return stream.CachedInfo(), nil
 }
 
-// lookUp finds the stream. It repeats the request while there is no answer: a cluster without a leader never answers it, but it
-// answers requests that come later.
+// lookUp finds the stream. It repeats the request while there is no answer: a cluster without a leader never answers
+// it, but it answers requests that come later.
 func lookUp(ctx context.Context, js jetstream.JetStream, name string) (jetstream.Stream, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

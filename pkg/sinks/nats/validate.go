@@ -171,8 +171,9 @@ func (cfg *Config) validateMirror(at *strictyaml.Section, template *event.Templa
 	}
 }
 
-// validateOneObject reports a subject that several objects can have, or a subject that changes with the events of an object. The
-// group is required because two groups can have resources of one name (services), whose objects often have the same names.
+// validateOneObject reports a subject that several objects can have, or a subject that changes with the events of an
+// object. The group is required because two groups can have resources of one name (services), whose objects often have
+// the same names.
 func validateOneObject(at *strictyaml.Section, t *event.Template) {
 	for _, changing := range []string{"operation", "version"} {
 		if t.Uses(changing) {

@@ -15,8 +15,9 @@ import (
 // Blamed is what an error says to the person who has to mend it.
 type Blamed struct{ Step, Key, Text string }
 
-// Blame takes err apart, which has to be, or to wrap, a [sinks.ConnectError]. What differs from run to run is replaced: the
-// address addr by ADDR, times by DATE, and of paths below the test's folders the last part stays, and alerts of TLS are left out.
+// Blame takes err apart, which has to be, or to wrap, a [sinks.ConnectError]. What differs from run to run is replaced:
+// the address addr by ADDR, times by DATE, and of paths below the test's folders the last part stays, and alerts of TLS
+// are left out.
 func Blame(t testing.TB, err error, addr string) Blamed {
 	t.Helper()
 	ce, ok := errors.AsType[*sinks.ConnectError](err)

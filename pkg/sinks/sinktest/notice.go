@@ -48,7 +48,8 @@ func testNoticedAtOnce(t *testing.T, _ Harness, d Destination) {
 	r.finish(t)
 }
 
-// comesBack starts the broker after an outage, and compares when the event was delivered with when another client could deliver.
+// comesBack starts the broker after an outage, and compares when the event was delivered with when another client could
+// deliver.
 func comesBack(t *testing.T, name string, broker Stopper, observer Observer, settled chan time.Time) {
 	t.Helper()
 	taken := make(chan time.Time, 1)
@@ -75,8 +76,8 @@ func comesBack(t *testing.T, name string, broker Stopper, observer Observer, set
 	}
 }
 
-// FirstSuccess is when an attempt succeeds first, or when ctx ends. One begins every 50 ms, whatever became of those before;
-// each has half a second.
+// FirstSuccess is when an attempt succeeds first, or when ctx ends. One begins every 50 ms, whatever became of those
+// before; each has half a second.
 func FirstSuccess(ctx context.Context, attempt func(context.Context) error) time.Time {
 	var tries sync.WaitGroup
 	defer tries.Wait()

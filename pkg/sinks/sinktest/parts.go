@@ -19,8 +19,8 @@ type Divider interface {
 	Add(t *testing.T, resource string)
 }
 
-// testMissingPart: a part that does not exist holds up no other. Its events are parked, and delivered in order when it exists, also after
-// a restart.
+// testMissingPart: a part that does not exist holds up no other. Its events are parked, and delivered in order when it
+// exists, also after a restart.
 func testMissingPart(t *testing.T, _ Harness, d Destination) {
 	divider, ok := d.(Divider)
 	if !ok {

@@ -100,8 +100,8 @@ func (s *Server) Stop() {
 	_ = s.lock.Close()
 }
 
-// checkListen returns the TCP address to listen on. The error is a [sinks.ConnectError] if nothing can listen there: nats-server
-// does not report why it is not ready.
+// checkListen returns the TCP address to listen on. The error is a [sinks.ConnectError] if nothing can listen there:
+// nats-server does not report why it is not ready.
 func checkListen(address string) (*net.TCPAddr, error) {
 	l, err := net.Listen("tcp", address)
 	if err != nil {
@@ -114,7 +114,8 @@ func checkListen(address string) (*net.TCPAddr, error) {
 	return l.Addr().(*net.TCPAddr), l.Close()
 }
 
-// lockStore locks dir for this process: nats-server does not, and two processes would ruin the files. flag is os.O_CREATE or 0.
+// lockStore locks dir for this process: nats-server does not, and two processes would ruin the files. flag is
+// os.O_CREATE or 0.
 func lockStore(dir string, flag int) (*os.File, error) {
 	f, err := os.OpenFile(filepath.Join(dir, lockName), os.O_RDWR|flag, 0o600)
 	if err != nil {

@@ -17,8 +17,8 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/sinks/nats/natsconn"
 )
 
-// Check tries the files, each server, the permissions, and the stream. destination is the identity of the stream; empty if it is
-// not known.
+// Check tries the files, each server, the permissions, and the stream. destination is the identity of the stream; empty
+// if it is not known.
 func (s *Stream) Check(ctx context.Context) (findings []diagnose.Finding, destination string) {
 	files, err := s.Access.CheckFiles()
 	if err != nil {
@@ -106,7 +106,8 @@ func (s *Stream) MaxMessage(ctx context.Context) (int64, error) {
 	return maxMessage(&info.Config, limit), s.Unfit(&info.Config)
 }
 
-// allows reports whether a rule allows every subject of the pattern, and whether it allows some. An empty list allows all.
+// allows reports whether a rule allows every subject of the pattern, and whether it allows some. An empty list allows
+// all.
 func allows(rule *server.SubjectPermission, pattern string) (all, some bool) {
 	if rule == nil {
 		return true, true
@@ -124,8 +125,8 @@ func allows(rule *server.SubjectPermission, pattern string) (all, some bool) {
 // expiresSoon is how long before the end of credentials to warn.
 const expiresSoon = 7 * 24 * time.Hour
 
-// checkPermissions asks the server what the user may do. If the server does not answer, a missing permission shows only when the
-// stream is checked, or with the first event.
+// checkPermissions asks the server what the user may do. If the server does not answer, a missing permission shows only
+// when the stream is checked, or with the first event.
 func (s *Stream) checkPermissions(ctx context.Context, t *natsconn.Attempt) []diagnose.Finding {
 	ctx, cancel := context.WithTimeout(ctx, min(permissionsTimeout, s.Access.Timeout))
 	defer cancel()

@@ -23,7 +23,8 @@ const forgotten = time.Minute
 // deleteTimeout is how long Read waits for the removal of its consumer.
 const deleteTimeout = 5 * time.Second
 
-// Read implements [diagnose.Reader] with an ephemeral ordered consumer, which acknowledges nothing. It does not create the stream.
+// Read implements [diagnose.Reader] with an ephemeral ordered consumer, which acknowledges nothing. It does not create
+// the stream.
 func (s *Stream) Read(
 	ctx context.Context,
 	c *natsconn.Client,

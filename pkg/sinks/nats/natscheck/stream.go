@@ -29,7 +29,8 @@ const (
 // Stream is what a sink requires of its stream.
 type Stream struct {
 	Access *natsconn.Access
-	// Config is how it is created. If MaxMsgsPerSubject is 1, an existing one must have it too, and should have AllowMsgTTL.
+	// Config is how it is created. If MaxMsgsPerSubject is 1, an existing one must have it too, and should have
+	// AllowMsgTTL.
 	Config   jetstream.StreamConfig
 	Create   bool   // create it if it does not exist
 	Wildcard string // matches the subjects of all events
@@ -104,7 +105,8 @@ func (w *warnings) add(applies bool, remedy, format string, args ...any) {
 	}
 }
 
-// Warnings returns the settings with which a stream loses events that the sink sends. maxPayload is the limit of the server.
+// Warnings returns the settings with which a stream loses events that the sink sends. maxPayload is the limit of the
+// server.
 func (s *Stream) Warnings(c *jetstream.StreamConfig, maxPayload int64) []diagnose.Finding {
 	w := warnings{stream: s}
 	w.add(

@@ -28,7 +28,8 @@ type Access struct {
 	Timeout time.Duration
 }
 
-// CheckFiles returns the files with certificates and secrets. The error is about the first that can't be read or parsed.
+// CheckFiles returns the files with certificates and secrets. The error is about the first that can't be read or
+// parsed.
 func (a *Access) CheckFiles() (files []string, err error) {
 	secret, err := a.Auth.read()
 	files = slices.DeleteFunc(append(a.TLS.Files(), secret.file), func(file string) bool { return file == "" })
@@ -88,8 +89,8 @@ func ServerAddress(raw string) (*url.URL, string, error) {
 	return u, net.JoinHostPort(u.Hostname(), port), nil
 }
 
-// Denied returns the error of a permission violation. doing says what it prevented; wildcard matches all subjects that the bridge
-// publishes to.
+// Denied returns the error of a permission violation. doing says what it prevented; wildcard matches all subjects that
+// the bridge publishes to.
 func (a *Access) Denied(doing string, err error, wildcard string) *sinks.ConnectError {
 	words := strings.TrimPrefix(err.Error(), natsgo.ErrPermissionViolation.Error()+": ")
 	e := &sinks.ConnectError{Step: sinks.StepAuthorize, Err: access.Words(err, "%s: %s", doing, words), Rejected: true}

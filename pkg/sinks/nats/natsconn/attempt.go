@@ -34,8 +34,8 @@ type Attempt struct {
 	dial    dialer
 }
 
-// First tries all servers at once. It returns the first attempt that succeeded, and the findings of all servers. If none
-// succeeded, the error says why.
+// First tries all servers at once. It returns the first attempt that succeeded, and the findings of all servers. If
+// none succeeded, the error says why.
 func (a *Access) First(ctx context.Context) (first *Attempt, findings []diagnose.Finding, err error) {
 	all := make([]*Attempt, len(a.URLs))
 	var wg sync.WaitGroup

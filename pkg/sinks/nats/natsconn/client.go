@@ -40,8 +40,8 @@ type Client struct {
 	up      chan struct{} // it is back
 }
 
-// Conn returns the connection. It is nil before the first Connect, may be closed, and is replaced by a Connect that could not
-// continue with it.
+// Conn returns the connection. It is nil before the first Connect, may be closed, and is replaced by a Connect that
+// could not continue with it.
 func (c *Client) Conn() *natsgo.Conn { return c.conn }
 
 // Connect returns nil once the client is connected.
@@ -73,7 +73,8 @@ func (c *Client) Connect(ctx context.Context) error {
 	return nil
 }
 
-// await waits for a reconnection. If there is none for a while, it also tries each server, and returns why none can be used.
+// await waits for a reconnection. If there is none for a while, it also tries each server, and returns why none can be
+// used.
 func (c *Client) await(ctx context.Context) error {
 	if c.conn.IsConnected() {
 		return nil

@@ -9,8 +9,8 @@ import (
 	natsgo "github.com/nats-io/nats.go"
 )
 
-// Denials are the permission violations of a connection. The server reports them separately: a request that is denied gets no
-// answer.
+// Denials are the permission violations of a connection. The server reports them separately: a request that is denied
+// gets no answer.
 type Denials struct {
 	// Forbidden receives the subjects to which the server did not let publish; it may lose some. Nil is allowed.
 	Forbidden chan string
@@ -44,8 +44,8 @@ func (d *Denials) Forget() {
 	d.last = nil
 }
 
-// Ask calls do, which sends a request, with a context that ends when the server denies something. If do fails and there is a
-// denial, Ask returns the denial.
+// Ask calls do, which sends a request, with a context that ends when the server denies something. If do fails and there
+// is a denial, Ask returns the denial.
 func (d *Denials) Ask(ctx context.Context, do func(context.Context) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

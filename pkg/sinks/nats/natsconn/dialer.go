@@ -13,8 +13,8 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/reach"
 )
 
-// dialer opens the TCP connections of a client. It keeps two things that nats.go does not expose: the connection, to end a blocked
-// write, and the cause of the last failure, which ErrNoServers hides.
+// dialer opens the TCP connections of a client. It keeps two things that nats.go does not expose: the connection, to
+// end a blocked write, and the cause of the last failure, which ErrNoServers hides.
 type dialer struct {
 	mu   sync.Mutex
 	ctx  context.Context // of the Connect under way; the background while nats.go reconnects by itself
