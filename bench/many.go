@@ -99,7 +99,8 @@ func define(ctx context.Context, api *apiServer, perGroup int) error {
 					ctx,
 					path,
 					fmt.Sprintf(`{"apiVersion":"%s/v1","kind":"Thing%d","metadata":{"name":"thing-%d","namespace":"%s",
-					"labels":{"app.kubernetes.io/name":"shop","tier":"backend"}},"spec":{"replicas":%d,"image":"registry.example.com/shop/web:v1.2.%d",
+					"labels":{"app.kubernetes.io/name":"shop","tier":"backend"}},
+					"spec":{"replicas":%d,"image":"registry.example.com/shop/web:v1.2.%d",
 					"schedule":"*/5 * * * *","settings":{"timeout":"30s","retries":3,"endpoints":["10.0.0.1:8080","10.0.0.2:8080"]}}}`,
 						group, n%perGroup, i, benchNamespace, i, n),
 				)

@@ -50,7 +50,9 @@ func (b *bench) snapshots(ctx context.Context, api *apiServer) error {
 		if err != nil {
 			return err
 		}
-		for _, load := range []listwatch.Options{{Objects: objects, Size: smallObject}, {Objects: b.scaled(100_000), Size: largeObject}} {
+		for _, load := range []listwatch.Options{
+			{Objects: objects, Size: smallObject}, {Objects: b.scaled(100_000), Size: largeObject},
+		} {
 			if err = b.snapshotOf(ctx, to, load); err != nil {
 				break
 			}

@@ -3,11 +3,11 @@
 //
 // # What is promised
 //
-//   - Load and Parse return a Config that holds, or *strictyaml.Errors; never half of each. A Config that they return has its
-//     defaults filled in, its templates parse, its rules compile, its files are there and can be read.
+//   - Load and Parse return a Config that holds, or *strictyaml.Errors; never half of each. A Config that they return
+//     has its defaults filled in, its templates parse, its rules compile, its files are there and can be read.
 //   - A mistake is what package strictyaml takes for one, and values that contradict each other.
-//   - No secret is in the file. What is secret is named by a key that ends in File; a URL with a password in it is rejected, and
-//     not repeated in the message.
+//   - No secret is in the file. What is secret is named by a key that ends in File; a URL with a password in it is
+//     rejected, and not repeated in the message.
 //   - An empty file means the defaults, see Default.
 //
 // # Paths

@@ -32,7 +32,7 @@ type enrichment struct {
 
 	mu       sync.Mutex
 	sources  map[schema.GroupResource]map[string]*informer.Informer // all that learn, by source
-	pending  map[string]*informer.Informer                          // those that have not reported yet what they know, by source
+	pending  map[string]*informer.Informer                          // those that have not reported yet, by source
 	deadline time.Time                                              // of waiting for them; zero before the first
 }
 

@@ -277,7 +277,8 @@ func (l *listener) positionOf(ev event.Event) string {
 	switch {
 	case ev.InitialList && !ev.Again:
 		return "" // a sink that has a part of its initial list begins it again
-	case l.inList || ev.Again || ev.Type.IsControl() || ev.Type == event.Restated || ev.Object.FinalStateUnknown || leftUnchanged(ev):
+	case l.inList || ev.Again || ev.Type.IsControl() || ev.Type == event.Restated ||
+		ev.Object.FinalStateUnknown || leftUnchanged(ev):
 		return l.position
 	default:
 		return stateVersion(ev)

@@ -17,7 +17,8 @@ import (
 // resyncer re-sends to sinks what exists: at the intervals of the configuration, and on request. It is safe for
 // concurrent use.
 type resyncer struct {
-	ctx       context.Context //nolint:containedctx // ends when no more changes are read, and with it each resync, whoever asked for it
+	// ctx ends when no more changes are read, and with it each resync.
+	ctx       context.Context //nolint:containedctx // of Run
 	pipelines []*pipeline
 	informers func() []*informer.Informer // that run
 }

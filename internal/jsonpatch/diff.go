@@ -201,7 +201,8 @@ func (d *differ) list(before, after [][]byte) {
 		endBefore, endAfter = endBefore-1, endAfter-1
 	}
 	i, j := start, start
-	for _, pair := range append(align(before[start:endBefore], after[start:endAfter]), [2]int{endBefore - start, endAfter - start}) {
+	pairs := align(before[start:endBefore], after[start:endAfter])
+	for _, pair := range append(pairs, [2]int{endBefore - start, endAfter - start}) {
 		nextBefore, nextAfter := start+pair[0], start+pair[1]
 		for ; i < nextBefore && j < nextAfter; i, j = i+1, j+1 { // neither has a counterpart: a replacement
 			d.element(before[i], after[j], j)

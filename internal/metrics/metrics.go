@@ -92,7 +92,8 @@ func (m *Metrics) ForSink(name string) *Sink {
 		),
 		Resyncs: register.NewCounter(counter("resyncs_total", "Resyncs that were begun, at intervals and on request.")),
 	}
-	for _, reason := range []string{event.ReasonOversize, event.ReasonRefused} { // all rows exist from the start: increase() misses a first step
+	// All rows exist from the start: increase() misses a first step.
+	for _, reason := range []string{event.ReasonOversize, event.ReasonRefused} {
 		for _, outcome := range sinks.Outcomes(reason) {
 			s.refusals.WithLabelValues(reason, string(outcome))
 		}

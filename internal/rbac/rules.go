@@ -88,10 +88,11 @@ var errPart = errors.New("RBAC has no wildcards within a name; use --discover, o
 
 // computation collects grants.
 type computation struct {
-	options            Options
-	scopes             map[string]*grants // by namespace, "" being the whole cluster
-	wildcards, foreign bool               // whether wildcards are used; whether custom or aggregated resources can be watched
-	notes              []string
+	options   Options
+	scopes    map[string]*grants // by namespace, "" being the whole cluster
+	wildcards bool               // wildcards are used
+	foreign   bool               // custom or aggregated resources can be watched
+	notes     []string
 }
 
 // grants are the rights granted in one scope.

@@ -3,14 +3,14 @@
 //
 // # Guarantees
 //
-//   - A mistake is an unknown key, a key that is given twice, a value of the wrong type or out of its range, or a required
-//     key that is missing. A mistake does not hide others, except if the text is not YAML: then only the first error of
-//     syntax is reported. A value has at most one mistake.
+//   - A mistake is an unknown key, a key that is given twice, a value of the wrong type or out of its range, or a
+//     required key that is missing. A mistake does not hide others, except if the text is not YAML: then only the first
+//     error of syntax is reported. A value has at most one mistake.
 //   - Nothing is guessed. A key without a value is a mistake, and so is a number where a string is required.
-//   - The file contains no secrets. If `passwordFile` exists, the key `password` is rejected, and no message repeats its
-//     value.
-//   - Anchors, aliases, merge keys and tags are rejected: they give one value several places, and a message can name only
-//     one of them. The file has at most one document.
+//   - The file contains no secrets. If `passwordFile` exists, the key `password` is rejected, and no message repeats
+//     its value.
+//   - Anchors, aliases, merge keys and tags are rejected: they give one value several places, and a message can name
+//     only one of them. The file has at most one document.
 //
 // # Structs
 //

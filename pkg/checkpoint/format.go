@@ -40,7 +40,7 @@ type storeRecord struct {
 	// Destinations says for each sink which destination has what was settled for it.
 	Destinations map[string]string `json:"destinations,omitempty"`
 	Watch        string            `json:"watch,omitempty"`       // what is watched, as SetWatch noted it
-	WatchChange  string            `json:"watchChange,omitempty"` // names the last change of Watch; empty: it never changed
+	WatchChange  string            `json:"watchChange,omitempty"` // the last change of Watch; may be empty
 }
 
 // clone returns a copy that shares no slice or map that changes.

@@ -68,7 +68,8 @@ func reducedData(data []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	metadata, operation, object, changedPaths, managers, context := found[0], found[1], found[2], found[3], found[4], found[5]
+	metadata, operation, object := found[0], found[1], found[2]
+	changedPaths, managers, context := found[3], found[4], found[5]
 	if metadata != nil || object == nil {
 		return metadataOf(data)
 	}

@@ -95,15 +95,15 @@
 //   - Push checks its context only when it has to wait. Take checks it first: a consumer that must stop gets no further
 //     batch.
 //   - A waiting producer is not woken to try again: the goroutine that makes room queues the item, and then wakes the
-//     producer. So waiting producers are served in order, none wakes for nothing, and no wake-up is lost. If the context
-//     ends at the same moment, Push returns nil if and only if the item was queued.
+//     producer. So waiting producers are served in order, none wakes for nothing, and no wake-up is lost. If the
+//     context ends at the same moment, Push returns nil if and only if the item was queued.
 //   - A large item at the head of the waiting producers blocks smaller ones behind it; otherwise it could wait forever.
 //     The exception is a push to a Compacting queue that replaces an earlier item of its key and needs no room.
-//   - Compacting merges forwards: the result is where the newer item was. If it merged backwards, as client-go's DeltaFIFO
-//     does, a state could overtake earlier changes of other objects, and a watermark "everything up to this
+//   - Compacting merges forwards: the result is where the newer item was. If it merged backwards, as client-go's
+//     DeltaFIFO does, a state could overtake earlier changes of other objects, and a watermark "everything up to this
 //     resourceVersion is delivered" would be wrong. The price: while the queue stays full, an object that changes more
-//     often than the queue turns over moves back with each change. Merging the item that was superseded first keeps this
-//     effect small: of all pairs it is the one whose result is nearest to the front.
+//     often than the queue turns over moves back with each change. Merging the item that was superseded first keeps
+//     this effect small: of all pairs it is the one whose result is nearest to the front.
 //   - Order between keys: merging moves an item only between its key's oldest and newest item. The items of a deleted
 //     object and of its successor under the same name (another uid, so another key) do not overlap, so "deleted, then
 //     added" stays in order. An item may move behind one that is not Mergeable: a state from before a control event may

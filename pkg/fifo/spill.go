@@ -377,7 +377,8 @@ func (s *Spill[T]) makeRoom(size int64) bool {
 			return false
 		}
 		s.headEnd = seq - 1
-		for s.head.len() > s.taken.len() && s.head.at(s.head.len()-1).seq == seq { // items that replace lost ones share a number
+		// Items that replace lost ones share a number.
+		for s.head.len() > s.taken.len() && s.head.at(s.head.len()-1).seq == seq {
 			s.remove(s.head.popBack().size)
 		}
 	}

@@ -21,8 +21,9 @@
 //     the two apart. Ids that are made from the uid alone repeat when an object leaves twice.
 //   - Completeness: intermediate states can be missing only after a re-list; each one is announced to handlers that
 //     are [Observer]s. Final states and deletions are never missing. A list that fails or ends early changes nothing.
-//   - Malformed documents: one that is not a watch event ends the watch, which is opened again at the same position. If the
-//     API server sends one there again, the resource is listed, and observers are given the gap. Both count as failed requests.
+//   - Malformed documents: one that is not a watch event ends the watch, which is opened again at the same position. If
+//     the API server sends one there again, the resource is listed, and observers are given the gap. Both count as
+//     failed requests.
 //   - Late handlers: a handler added to a running informer is first given every known object by OnAdd with
 //     isInInitialList set.
 //   - Restating: a handler can be given every known object again while the informer runs, between the changes

@@ -213,7 +213,8 @@ func (i *Informer) Status() Status { return i.status.snapshot(int(i.count.Load()
 // Run lists and watches until ctx ends, and returns after the last call of a handler has returned. It can be called
 // once.
 func (i *Informer) Run(ctx context.Context) error {
-	logger := logr.Discard() // observedListWatch and a re-list log what matters; the Reflector would log responses, with Secrets
+	// observedListWatch and a re-list log what matters; the Reflector would log responses, with Secrets.
+	logger := logr.Discard()
 	ctx = klog.NewContext(ctx, logger)
 	backoff := i.config.Backoff
 	i.mu.Lock()

@@ -46,7 +46,9 @@ func New(key []byte, rules ...Rule) *Redactor {
 	r.macs.New = func() any { return &mac{hash: hmac.New(sha256.New, r.key)} }
 	r.secret = []Path{{[]byte("data")}, {[]byte("stringData")}}
 	// Annotations in which kapp, Rancher's wrangler and Banzai Cloud's operators repeat the whole object.
-	for _, name := range []string{"kapp.k14s.io/original", "objectset.rio.cattle.io/applied", "banzaicloud.com/last-applied"} {
+	for _, name := range []string{
+		"kapp.k14s.io/original", "objectset.rio.cattle.io/applied", "banzaicloud.com/last-applied",
+	} {
 		r.secret = append(r.secret, Path{[]byte("metadata"), []byte("annotations"), []byte(name)})
 	}
 	return r

@@ -147,8 +147,8 @@ func (g *generator) buffer(s *Sink) {
 // possible takes back what can't be configured, or not judged.
 func (s *Sink) possible() {
 	switch {
-	case s.Kind != Stream && s.Kind != Topic && s.Overflow == "drop-oldest": // a sink of last states may then miss last states
-		s.Overflow = ""
+	case s.Kind != Stream && s.Kind != Topic && s.Overflow == "drop-oldest":
+		s.Overflow = "" // last states may be missing
 	case s.Payload == "change" && s.Overflow == "compact": // is refused
 		s.Overflow = ""
 	}

@@ -56,7 +56,8 @@ func (j *sinkJudge) ordered(e, last *Event, changes bool) {
 	case e.Operation == "deleted" && e.Unknown: // carries the last state that was known
 	case e.RV < before.RV:
 		j.report(Order, "%s, after %s", e, before)
-	case e.RV == before.RV && last != nil && e.Operation != "restated" && last.Operation != "restated" && !changes && !j.restarted(e) && !j.listedAgain(before, e):
+	case e.RV == before.RV && last != nil && e.Operation != "restated" && last.Operation != "restated" &&
+		!changes && !j.restarted(e) && !j.listedAgain(before, e):
 		j.report(Repeated, "%s, after %s, with another id", e, before)
 	}
 }

@@ -59,7 +59,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return errors.New("tests failed")
 	case r.passed == 0:
 		return errors.New("no test ran")
-	case *noSkips && slices.ContainsFunc(r.skips, func(s skip) bool { return *maySkip == "" || !allowed.MatchString(s.reason) }):
+	case *noSkips && slices.ContainsFunc(r.skips, func(s skip) bool {
+		return *maySkip == "" || !allowed.MatchString(s.reason)
+	}):
 		return errors.New("tests were skipped, which -no-skips does not allow")
 	}
 	return nil

@@ -94,8 +94,8 @@ func (h *headers) set(m *event.Message) natsgo.Header {
 // ownID returns a Nats-Msg-Id that only this process uses, so that the server drops only repetitions of this process.
 // It is used for messages that must be stored although the stream has the event already:
 //   - A restated event has the id of the state that it repeats.
-//   - In a latest-state stream the last message must have the last state. With the ids of events, after a crash that repeats two
-//     states, the server could store the older one, whose id it has forgotten, and drop the newer one.
+//   - In a latest-state stream the last message must have the last state. With the ids of events, after a crash that
+//     repeats two states, the server could store the older one, whose id it has forgotten, and drop the newer one.
 func (h *headers) ownID(m *event.Message) string {
 	return m.UniqueID() + "." + h.run + "." + strconv.FormatInt(m.Time.UnixNano(), 36)
 }
