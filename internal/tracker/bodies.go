@@ -89,7 +89,7 @@ func (s *stage) write(more ...ledger.Update) error {
 		return errSuperseded
 	}
 	part := ledger.Update{State: ledger.State{Source: ledger.Source(s.source)}, ReplaceRows: !s.begun, Upserts: s.part}
-	if err := s.tracker.write(append([]ledger.Update{part}, more...), s.tracker.filters); err != nil {
+	if err := s.tracker.store.Commit(append([]ledger.Update{part}, more...), s.tracker.filters); err != nil {
 		return err
 	}
 	s.part, s.bytes, s.begun = nil, 0, true

@@ -51,7 +51,7 @@ func (t *Tracker) commit() {
 	if len(updates) == 0 {
 		return
 	}
-	err := t.write(updates, t.filters)
+	err := t.store.Commit(updates, t.filters)
 	for n, u := range updates {
 		if err != nil {
 			from[n].TakeBack(u)

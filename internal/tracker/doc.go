@@ -2,7 +2,7 @@
 // where the previous process stopped.
 //
 // A *source* is what one informer watches. The [Tracker] holds one [ledger.Ledger] for each source, in memory, and one
-// [checkpoint.Store]. It is the [informer.State] of the informers, which note each change in the record of their source
+// [Store]. It is the [informer.State] of the informers, which note each change in the record of their source
 // before any handler is given the change; sinks report with [Tracker.Settle] what they have settled. Once a second, or
 // earlier if the ledgers hold much, the Tracker writes what all ledgers allow, in one transaction. It holds no lock
 // meanwhile.

@@ -117,6 +117,19 @@ func TestAListIsWrittenInParts(t *testing.T) {
 	}
 }
 
+// fullStore is a store whose next commits fail.
+type fullStore struct {
+	Store
+	failures int
+}
+
+func (s *fullStore) Commit(updates []ledger.Update, filters map[string]string) error {
+	if s.failures--; s.failures >= 0 {
+		return syscall.ENOSPC
+	}
+	return s.Store.Commit(updates, filters)
+}
+
 // While the disk takes no list, the bridge is not ready and tries again, until reading ends.
 func TestFirstListWaitsForTheDisk(t *testing.T) {
 	for name, failures := range map[string]int{"until there is room": 2, "until reading ends": 1 << 30} {
@@ -125,13 +138,7 @@ func TestFirstListWaitsForTheDisk(t *testing.T) {
 				e := start(t, t.TempDir(), Sink{Name: "s"})
 				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 				defer cancel()
-				left, write := failures, e.write
-				e.reading, e.write = ctx, func(updates []ledger.Update, filters map[string]string) error {
-					if left--; left >= 0 {
-						return syscall.ENOSPC
-					}
-					return write(updates, filters)
-				}
+				e.reading, e.store = ctx, &fullStore{e.store, failures}
 				e.Resume(pods)
 				stored := make(chan bool, 1)
 				began := time.Now()

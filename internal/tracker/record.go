@@ -35,7 +35,7 @@ func (r record) Entering(objects []*object.Object) bool {
 			size += len(objects[n].Raw)
 		}
 		part := []ledger.Update{{State: state, Upserts: objects[:n]}}
-		if !t.retry(func() error { return t.write(part, t.filters) }) {
+		if !t.retry(func() error { return t.store.Commit(part, t.filters) }) {
 			return false
 		}
 		objects = objects[n:]

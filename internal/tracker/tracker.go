@@ -20,8 +20,8 @@ import (
 
 // Options of New.
 type Options struct {
-	Store  *checkpoint.Store // which the tracker closes
-	Watch  string            // the configuration of what is watched
+	Store  Store  // which the tracker closes
+	Watch  string // the configuration of what is watched
 	Sinks  []Sink
 	Queues Queues
 	// Reading ends when no more changes are read. Then nothing waits any longer for the disk or for sinks.
@@ -48,8 +48,7 @@ type Sink struct {
 
 // Tracker keeps the store in step with the ledgers. It is safe for concurrent use.
 type Tracker struct {
-	store   *checkpoint.Store
-	write   func(updates []ledger.Update, filters map[string]string) error // store.Commit
+	store   Store
 	log     *slog.Logger
 	sinks   []string
 	lossy   map[string]bool // by sink
@@ -76,7 +75,6 @@ type Tracker struct {
 func New(o Options) *Tracker {
 	t := &Tracker{
 		store:   o.Store,
-		write:   o.Store.Commit,
 		log:     o.Logger,
 		watch:   o.Watch,
 		lossy:   map[string]bool{},
