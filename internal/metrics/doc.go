@@ -1,3 +1,4 @@
-// Package metrics has the Prometheus metrics that are counted while events pass: those of sinks, by resource. What is
-// read at the time of a scrape is in internal/engine (collector.go). docs/metrics.md lists both.
+// Package metrics contains the Prometheus metrics that are counted while events pass through the bridge: the metrics of
+// every sink, by resource. The metrics that are read during a scrape are in internal/engine (collector.go).
+// docs/metrics.md lists both kinds.
 package metrics

@@ -14,26 +14,28 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Namespace begins the name of each metric.
+// Namespace is the first part of every metric name.
 const Namespace = "deltabridge"
 
-// Metrics are the counters and gauges of all sinks. Labels are sinks and resources, never objects.
+// Metrics contains the counters and gauges of all sinks. Labels name sinks and resources, never objects.
 type Metrics struct {
-	// Registry has them all.
+	// Registry contains all metrics.
 	Registry *prometheus.Registry
 
-	// started distinguishes events of a previous process, which come from the spill, from those that the gauges count.
+	// started is the start time of this process. The queue gauges do not count events that are older than this time: a
+	// previous process wrote such events to the spill.
 	started time.Time
 }
 
-// delayBuckets reach from the delay of a loopback broker to that of an outage: 0.5 ms to about 2 hours.
+// delayBuckets are histogram buckets from 0.5 ms (a broker on the same machine) to 2 hours (a long outage).
 //
 //nolint:gochecknoglobals // constant in all but name
 var delayBuckets = []float64{
 	.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 1800, 7200,
 }
 
-// New makes the metrics of a build.
+// New returns a Metrics with a new registry. It registers the metric build_info, whose labels are version and commit,
+// and the metrics of the Go runtime and of the process.
 func New(version, commit string) *Metrics {
 	m := &Metrics{Registry: prometheus.NewRegistry(), started: time.Now()}
 	build := prometheus.Labels{"version": version, "commit": commit}
@@ -48,23 +50,23 @@ func opts(name, help string, labels prometheus.Labels) prometheus.Opts {
 	return prometheus.Opts{Namespace: Namespace, Name: name, Help: help, ConstLabels: labels}
 }
 
-// Sink has the metrics of one sink. It is safe for concurrent use.
+// Sink contains the metrics of one sink. It is safe for concurrent use.
 type Sink struct {
 	all      *Metrics
 	labels   prometheus.Labels
 	send     prometheus.Observer
 	lag      prometheus.Observer
 	refusals *prometheus.CounterVec
-	// FilterErrors counts evaluations of expressions that failed.
+	// FilterErrors counts the filter expressions that could not be evaluated for an object.
 	FilterErrors prometheus.Counter
-	// Resyncs counts resyncs that were begun.
+	// Resyncs counts the resyncs that were started.
 	Resyncs prometheus.Counter
 
 	mu        sync.RWMutex
 	resources map[schema.GroupResource]*Resource
 }
 
-// ForSink makes the metrics of one sink. Call it once for each sink.
+// ForSink creates and registers the metrics of one sink. Call it once per sink.
 func (m *Metrics) ForSink(name string) *Sink {
 	labels := prometheus.Labels{"sink": name}
 	register := promauto.With(m.Registry)
@@ -92,7 +94,8 @@ func (m *Metrics) ForSink(name string) *Sink {
 		),
 		Resyncs: register.NewCounter(counter("resyncs_total", "Resyncs that were begun, at intervals and on request.")),
 	}
-	// All rows exist from the start: increase() misses a first step.
+	// Every label combination is created at the start because increase() does not count the step from an absent series to
+	// its first value.
 	for _, reason := range []string{event.ReasonOversize, event.ReasonRefused} {
 		for _, outcome := range sinks.Outcomes(reason) {
 			s.refusals.WithLabelValues(reason, string(outcome))
@@ -101,15 +104,17 @@ func (m *Metrics) ForSink(name string) *Sink {
 	return s
 }
 
-// Resource has the metrics of one sink and resource; all of them exist, at zero, from the first use on.
+// Resource contains the metrics of one sink and one resource. All of them exist, with the value zero, from the first
+// use.
 type Resource struct {
 	Received, Filtered, Sent, Acknowledged, Retried, Dropped, Merged, Oversize, Rejected, Gaps prometheus.Counter
 	Restated                                                                                   prometheus.Counter
 	Events, Bytes                                                                              prometheus.Gauge
-	// Suppressed has the reason as its label.
+	// Suppressed counts suppressed changes, by the label "reason".
 	Suppressed *prometheus.CounterVec
 
-	// NotSent counts rejected events that are not in the stream in any form. Control events do not count.
+	// NotSent counts the rejected events that did not reach the stream in any form, not even as a replacement. It does not
+	// count control events.
 	NotSent atomic.Int64
 }
 
@@ -175,24 +180,24 @@ func (s *Sink) newResource(name string) *Resource {
 	}
 }
 
-// Of returns the metrics of the resource of a message.
+// Of returns the metrics of the message's resource.
 func (s *Sink) Of(m *event.Message) *Resource {
 	return s.Resource(m.Resource.GroupResource())
 }
 
-// Queue adds a message to those in the queue.
+// Queue adds a message to the queue gauges.
 func (c *Resource) Queue(m *event.Message) {
 	c.Events.Inc()
 	c.Bytes.Add(float64(m.Size()))
 }
 
-// Unqueue takes a message out of those in the queue.
+// Unqueue removes a message from the queue gauges.
 func (c *Resource) Unqueue(m *event.Message) {
 	c.Events.Dec()
 	c.Bytes.Sub(float64(m.Size()))
 }
 
-// Hooks returns what counts the reports of the drain.
+// Hooks returns hooks that count the outcomes that the drain reports.
 func (s *Sink) Hooks() sinks.Hooks {
 	return sinks.Hooks{
 		OnSettled: func(m *event.Message, sent time.Time, latency time.Duration) {
@@ -232,7 +237,7 @@ func (s *Sink) Hooks() sinks.Hooks {
 	}
 }
 
-// done takes a message out of those in the queue, if it was counted there.
+// done removes a message from the queue gauges if this process counted the message there.
 func (s *Sink) done(c *Resource, m *event.Message) {
 	if !m.Time.Before(s.all.started) {
 		c.Unqueue(m)
