@@ -1,3 +1,3 @@
-// Package control is the way from commands to a running bridge on the same machine: HTTP over a Unix socket in the
-// state directory, which only the user of the bridge can open.
+// Package control connects commands to a running bridge on the same machine. It uses HTTP over a Unix socket in the
+// state directory. Only the user that the bridge runs as can open the socket.
 package control

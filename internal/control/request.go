@@ -14,18 +14,18 @@ import (
 	"syscall"
 )
 
-// ResyncReport is the result of a resync of one sink.
+// ResyncReport is the result of a resync for one sink.
 type ResyncReport struct {
 	Sink      string   `json:"sink"`
 	Resources int      `json:"resources"`
 	Objects   int      `json:"objects"`
-	Skipped   []string `json:"skipped,omitempty"` // resources, each with the reason
-	Error     string   `json:"error,omitempty"`   // why the resync was not finished; empty if it was
+	Skipped   []string `json:"skipped,omitempty"` // the resources that were skipped, each with the reason
+	Error     string   `json:"error,omitempty"`   // why the resync did not finish; empty if it finished
 }
 
-// RequestResync requests a resync of one sink, or of all if sink is empty, from the process with this state directory.
-// It calls each with the report of each sink as soon as the resync of that sink has ended, and returns after the last
-// one, or with the first error of each.
+// RequestResync asks the bridge that uses the given state directory to resync one sink, or all sinks if sink is empty.
+// It calls each with the report of a sink as soon as the resync of that sink has ended. It returns after the last
+// report, or when each returns an error.
 func RequestResync(ctx context.Context, state, sink string, each func(*ResyncReport) error) error {
 	path := Socket(state)
 	client := http.Client{
@@ -57,7 +57,7 @@ func RequestResync(ctx context.Context, state, sink string, each func(*ResyncRep
 	}
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusOK {
-		body, _ := io.ReadAll(response.Body) // as much as can be read
+		body, _ := io.ReadAll(response.Body) // the part that can be read is enough for the error
 		return errors.New(strings.TrimSpace(string(body)))
 	}
 	for reports := json.NewDecoder(response.Body); ; {

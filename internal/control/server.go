@@ -13,10 +13,10 @@ import (
 	"time"
 )
 
-// longestSocket is the longest path of a socket that every system takes, in bytes.
+// longestSocket is the maximum length of a socket path that every supported system accepts, in bytes.
 const longestSocket = 103
 
-// Socket returns the path of the socket of a process with this state directory.
+// Socket returns the socket path of the bridge that uses the given state directory.
 func Socket(state string) string { return filepath.Join(state, "bridge.sock") }
 
 // Server serves commands on a Unix socket.
@@ -26,8 +26,8 @@ type Server struct {
 	log      *slog.Logger
 }
 
-// Listen opens the socket. It returns nil, and logs why, if that is not possible: the process can run without it. The
-// state directory must belong to this process.
+// Listen opens the socket. If it cannot open the socket, it logs the reason and returns nil, because the bridge can run
+// without the socket. The caller must have locked the state directory for this process.
 func Listen(state string, handler http.Handler, log *slog.Logger) *Server {
 	path := Socket(state)
 	listener, err := listenUnix(path)
@@ -38,7 +38,8 @@ func Listen(state string, handler http.Handler, log *slog.Logger) *Server {
 	return &Server{listener, &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second}, log}
 }
 
-// listenUnix listens on a socket that only the user of the process can reach. It replaces a socket that a process left.
+// listenUnix listens on a socket that only the user of this process can open. It replaces a socket file that a previous
+// process left behind.
 func listenUnix(path string) (net.Listener, error) {
 	if len(path) > longestSocket {
 		return nil, fmt.Errorf(
@@ -52,7 +53,7 @@ func listenUnix(path string) (net.Listener, error) {
 			return nil, errors.New("there is a file of that name, which is no socket")
 		}
 		if conn, err := net.DialTimeout("unix", path, time.Second); err == nil {
-			_ = conn.Close() // nothing was sent
+			_ = conn.Close() // the connection was only a test
 			return nil, errors.New("another process listens there")
 		}
 		if err := os.Remove(path); err != nil {
@@ -69,7 +70,7 @@ func listenUnix(path string) (net.Listener, error) {
 	return listener, nil
 }
 
-// Run serves until ctx ends. It returns when every request was answered, or two seconds later.
+// Run serves requests until ctx ends. It then waits up to two seconds for open requests.
 func (s *Server) Run(ctx context.Context) {
 	var group sync.WaitGroup
 	defer group.Wait()
