@@ -12,26 +12,28 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 )
 
-// Destination is where a configured sink writes to.
+// Destination is the destination of a configured sink, with the connections that the sink uses in addition to it.
 type Destination struct {
 	sinks.Sink
 
-	// Key is that of messages; nil if they have none.
+	// Key is the template of the message keys. If it is nil, messages have no key.
 	Key *event.Template
-	// Closers close connections besides that of Sink, and before it.
+	// Closers close the additional connections. They are called before the Sink is closed.
 	Closers []func(context.Context) error
 
 	prober *reach.Prober
 	log    *slog.Logger
 }
 
-// NewDestination makes the destination of a sink. It does no I/O but reads the sink's files. With a prober all that
-// wait for a server share it; nil: each connection has its own.
+// NewDestination returns the destination of a sink. It reads the files that the sink's configuration names, and does no
+// other I/O. If prober is not nil, all connections that wait for a server share it. If prober is nil, each connection
+// uses its own.
 func NewDestination(s *config.Sink, prober *reach.Prober, log *slog.Logger) (*Destination, error) {
 	return newDestination(s.Name, s.Destination(), prober, log)
 }
 
-// NewClient makes the destination of a sink as a command uses it: an embedded server is inside of the bridge that runs.
+// NewClient returns the destination of a sink for a command. If the sink has an embedded server, the destination
+// connects to the server in the running bridge and does not start another one.
 func NewClient(s *config.Sink) (*Destination, error) {
 	return newDestination(s.Name, s.Destination().Client(), nil, slog.New(slog.DiscardHandler))
 }
@@ -51,7 +53,8 @@ func newDestination(name string, cfg sinks.Config, prober *reach.Prober, log *sl
 // Close closes all connections.
 func (d *Destination) Close(ctx context.Context) error {
 	var errs []error
-	for _, closer := range append(d.Closers, d.Sink.Close) { // claims may use the connection of the sink
+	// The sink is closed last because an object store can use its connection.
+	for _, closer := range append(d.Closers, d.Sink.Close) {
 		errs = append(errs, closer(ctx))
 	}
 	return errors.Join(errs...)

@@ -1,3 +1,3 @@
-// Package assemble makes the parts of an [engine.Engine] of a configuration that was checked: [Options] all of them,
-// and the other functions the parts that commands use by themselves. It runs nothing.
+// Package assemble builds the parts of an [engine.Engine] from a validated configuration. [Options] builds all parts.
+// The other functions build single parts, for commands that use only these. The package does not run anything.
 package assemble

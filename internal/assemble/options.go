@@ -12,8 +12,8 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/reach"
 )
 
-// Options makes the parts of an engine. It reads the files that the configuration names, and makes the key for
-// fingerprints if there is none yet.
+// Options builds the parts of an engine. It reads the files that the configuration names. If the fingerprint key does
+// not exist yet, Options creates it.
 func Options(cfg *config.Config, kube *rest.Config, build engine.Build, log *slog.Logger) (engine.Options, error) {
 	kube = rest.CopyConfig(kube)
 	kube.UserAgent = "deltabridge/" + build.Version
@@ -50,7 +50,8 @@ func Options(cfg *config.Config, kube *rest.Config, build engine.Build, log *slo
 	return o, nil
 }
 
-// Sink makes what the events of a sink go through. Options adds what is done with those that its destination refuses.
+// Sink builds the filter, encoder and buffer options of a sink. It does not set Rejections, which defines how rejected
+// messages are handled, nor Closers: Options sets both.
 func Sink(cfg *config.Config, s *config.Sink, r *Redaction, d *Destination) engine.Sink {
 	return engine.Sink{
 		Name: s.Name, Seen: Seen(r.ForSink(s)), Destination: d.Sink, Resync: s.Resync,
@@ -68,7 +69,8 @@ func Sink(cfg *config.Config, s *config.Sink, r *Redaction, d *Destination) engi
 	}
 }
 
-// Enrichment makes what facts for enriched events are made of: what the sinks may know that get fingerprints.
+// Enrichment returns the configuration of the enrichment index. The facts in the index are read from objects whose
+// secret values are replaced by fingerprints, so every sink may receive them.
 func Enrichment(cfg *config.Config, r *Redaction) engine.Enrichment {
 	e := engine.Enrichment{FactBytes: Seen(r.Redactor), Awaited: map[string]bool{}}
 	for _, w := range cfg.Auxiliary() {
@@ -79,12 +81,13 @@ func Enrichment(cfg *config.Config, r *Redaction) engine.Enrichment {
 	return e
 }
 
-// Places tells, by sink, where its messages go, for people. A sink whose messages all go to one place has none.
+// Places returns, by sink, the template of the place (for example the topic or subject) to which messages are sent, for
+// messages to users. It has no entry for a sink that sends all messages to one place.
 func Places(cfg *config.Config) map[string]*event.Template {
 	places := map[string]*event.Template{}
 	for n := range cfg.Sinks {
 		s := &cfg.Sinks[n]
-		if place, _ := s.Destination().Place(); place != nil { // the configuration was checked
+		if place, _ := s.Destination().Place(); place != nil { // the configuration was validated
 			places[s.Name] = place
 		}
 	}

@@ -22,16 +22,17 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Redaction is what becomes of secret values on their way: with no sink that wants them in clear they are replaced as
-// soon as an object is read, and nothing behind that knows them. With one, objects go through the process as they are;
-// each other sink's filter and encoder, and the rows of the checkpoint, hide them.
+// Redaction configures where secret values are replaced by fingerprints. If no sink is configured to receive secret
+// values in clear text, they are replaced as soon as an object is read, and no later step has access to them. If at
+// least one sink receives them in clear text, objects pass through the process unchanged. In this case the filters and
+// encoders of all other sinks hide the values, and so do the rows of the checkpoint.
 type Redaction struct {
 	Redactor *redact.Redactor
 	Privacy  *checkpoint.Privacy
-	plain    bool // a sink wants them in clear
+	plain    bool // whether a sink receives secret values in clear text
 }
 
-// NewRedaction reads the key, or makes one at the first start.
+// NewRedaction reads the fingerprint key and returns the Redaction. At the first start it creates the key.
 func NewRedaction(cfg *config.Config) (*Redaction, error) {
 	key, err := redactionKey(cfg)
 	if err != nil {
@@ -40,7 +41,7 @@ func NewRedaction(cfg *config.Config) (*Redaction, error) {
 	return RedactionWith(cfg, key)
 }
 
-// RedactionWith is NewRedaction with a key.
+// RedactionWith is like NewRedaction, but uses the given key.
 func RedactionWith(cfg *config.Config, key []byte) (*Redaction, error) {
 	rules, err := redactionRules(cfg)
 	if err != nil {
@@ -62,7 +63,8 @@ func RedactionWith(cfg *config.Config, key []byte) (*Redaction, error) {
 	return r, err
 }
 
-// Transform is the informers'. Nil: objects stay as they are.
+// Transform returns the function that informers call for every object that they read. It returns nil if objects are not
+// changed.
 func (r *Redaction) Transform() func(schema.GroupVersionResource, *object.Object) {
 	if r.plain {
 		return nil
@@ -72,7 +74,8 @@ func (r *Redaction) Transform() func(schema.GroupVersionResource, *object.Object
 	}
 }
 
-// ForSink is what hides values from a sink; nil if it wants them in clear.
+// ForSink returns the redactor that hides secret values from a sink. It returns nil if the sink receives them in clear
+// text.
 func (r *Redaction) ForSink(s *config.Sink) *redact.Redactor {
 	if plain(s) {
 		return nil
@@ -80,10 +83,11 @@ func (r *Redaction) ForSink(s *config.Sink) *redact.Redactor {
 	return r.Redactor
 }
 
-// plain reports whether a sink gets secret values in clear.
+// plain reports whether a sink receives secret values in clear text.
 func plain(s *config.Sink) bool { return s.Secrets == config.SecretsPlain }
 
-// Seen gives what a sink's filter sees of an object: what the sink is sent. Nil: what there is.
+// Seen returns a function that returns the bytes of an object as a sink's filter sees them, with the same values hidden
+// as in the sink's messages. It returns nil if r is nil: the filter then sees the whole object.
 func Seen(r *redact.Redactor) engine.Bytes {
 	if r == nil {
 		return nil
@@ -116,10 +120,11 @@ func redactionRules(cfg *config.Config) ([]redact.Rule, error) {
 	return rules, nil
 }
 
-// policyName tells, without telling the key, when rows of the checkpoint have to be written anew.
+// policyName returns a name that changes when the rows of the checkpoint must be rewritten: when the key, the rules or
+// the sealing changes. The key cannot be derived from the name.
 func policyName(r *redact.Redactor, rules []config.Redact, plain bool) (string, error) {
 	text, err := json.Marshal(struct {
-		Version int // of what is hidden without rules
+		Version int // version of the built-in redaction, which applies without rules
 		Rules   []config.Redact
 		Plain   bool
 	}{1, rules, plain})
@@ -142,7 +147,8 @@ func rowCipher(r *redact.Redactor) (cipher.AEAD, error) {
 	return cipher.NewGCMWithRandomNonce(block)
 }
 
-// fingerprintKeyFile, in the state folder, holds the key if the configuration names no file.
+// fingerprintKeyFile is the file in the state directory that contains the fingerprint key if the configuration does not
+// name a key file.
 const fingerprintKeyFile = "fingerprint.key"
 
 func redactionKey(cfg *config.Config) ([]byte, error) {
@@ -151,7 +157,7 @@ func redactionKey(cfg *config.Config) ([]byte, error) {
 		if err != nil {
 			return nil, fmt.Errorf("redactionKeyFile: %w", err)
 		}
-		if trimmed := bytes.TrimRight(key, "\r\n"); len(trimmed) >= redact.MinKey { // an editor's
+		if trimmed := bytes.TrimRight(key, "\r\n"); len(trimmed) >= redact.MinKey { // editors add a newline at the end
 			key = trimmed
 		}
 		if len(key) < redact.MinKey {
@@ -186,7 +192,7 @@ func redactionKey(cfg *config.Config) ([]byte, error) {
 	return key, nil
 }
 
-// makeKey writes a new key. The file appears whole or not at all.
+// makeKey writes a new key. The file is written completely or not at all.
 func makeKey(path string) ([]byte, error) {
 	key := make([]byte, 32)
 	_, _ = rand.Read(key) // never fails (crypto/rand)

@@ -10,8 +10,8 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/sinks/nats"
 )
 
-// Rejections says what is done with events that the destination rejects. state is the directory for dead letters. It
-// does no I/O.
+// Rejections returns how messages that the destination rejects are handled. state is the directory for dead letters.
+// Rejections does no I/O.
 func (d *Destination) Rejections(s *config.Sink, state string) (r sinks.Rejections, err error) {
 	r.Oversize = s.Oversize
 	if s.Oversize == sinks.OutcomeClaimCheck {
@@ -31,7 +31,8 @@ func (d *Destination) Rejections(s *config.Sink, state string) (r sinks.Rejectio
 	return r, nil
 }
 
-// DeadLetterStore is that of a sink, whether or not its configuration still asks for one.
+// DeadLetterStore returns the dead-letter store of a sink, even if the sink's configuration no longer has a dead-letter
+// file.
 func DeadLetterStore(state string, s *config.Sink) *deadletter.Store {
 	f := &deadletter.Store{Dir: filepath.Join(state, deadletter.Name(s.Name))}
 	if s.DeadLetter != nil && s.DeadLetter.File != nil {
@@ -40,10 +41,11 @@ func DeadLetterStore(state string, s *config.Sink) *deadletter.Store {
 	return f
 }
 
-// buildPayloads makes the object store, on the connection of a sink of NATS or on one of its own.
+// buildPayloads builds the object store for large data. It uses the connection of the NATS sink, or a new connection if
+// claimCheck.nats is configured.
 func (d *Destination) buildPayloads(s *config.Sink) (sinks.PayloadStore, error) {
 	if s.ClaimCheck.NATS == nil {
-		return d.Sink.(*nats.Sink).PayloadStore(*s.ClaimCheck), nil // the configuration was checked
+		return d.Sink.(*nats.Sink).PayloadStore(*s.ClaimCheck), nil // the configuration was validated
 	}
 	store, err := nats.NewPayloadStore(
 		nats.Config{Servers: *s.ClaimCheck.NATS, Prober: d.prober, Logger: d.log},
@@ -56,13 +58,13 @@ func (d *Destination) buildPayloads(s *config.Sink) (sinks.PayloadStore, error) 
 	return store, nil
 }
 
-// buildDeadLetterSink makes the sink of a topic or a subject for dead letters.
+// buildDeadLetterSink builds a sink that writes dead letters to a topic or subject.
 func (d *Destination) buildDeadLetterSink(s *config.Sink) (sinks.DeadLetters, error) {
 	place := &s.DeadLetter.LetterPlace
 	sink, err := s.Destination().
 		Letters(s.Name, place).
 		NewSink(d.prober, d.log)
-		// the configuration was checked: there is one
+		// the configuration was validated
 	if err != nil {
 		return nil, err
 	}

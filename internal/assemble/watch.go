@@ -17,8 +17,9 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// Kubeconfig returns how to connect to the API server: by the kubeconfig at path or, if path is empty, by the service
-// account of the Pod, otherwise by the kubeconfig that kubectl would use.
+// Kubeconfig returns the configuration for connecting to the API server. If path is not empty, it reads the kubeconfig
+// at path. If path is empty, it uses the service account of the Pod or, outside of a Pod, the kubeconfig that kubectl
+// would use.
 func Kubeconfig(path string) (*rest.Config, error) {
 	if path == "" {
 		cfg, err := rest.InClusterConfig()
@@ -43,7 +44,7 @@ func Kubeconfig(path string) (*rest.Config, error) {
 	return cfg, nil
 }
 
-// Discover returns a client for the API server of a configuration, and what the API server serves.
+// Discover returns a client for the configured API server, and the catalog of resources that the API server serves.
 func Discover(ctx context.Context, cfg *config.Config, userAgent string) (rest.Interface, *discovery.Catalog, error) {
 	kube, err := Kubeconfig(cfg.Kubeconfig)
 	if err != nil {
@@ -62,7 +63,8 @@ func Discover(ctx context.Context, cfg *config.Config, userAgent string) (rest.I
 	return client, found, err
 }
 
-// Scopes returns everything to watch: the entries of `watch` in their order, then what enrichment requires.
+// Scopes returns all scopes to watch: the entries of `watch` in their order, followed by the resources that only
+// enrichment requires.
 func Scopes(cfg *config.Config) []fleet.Scope {
 	var scopes []fleet.Scope
 	for n := range cfg.Watch {
@@ -76,7 +78,7 @@ func Scopes(cfg *config.Config) []fleet.Scope {
 	return scopes
 }
 
-// NewScope returns what an entry of `watch` selects.
+// NewScope converts an entry of `watch` to a scope.
 func NewScope(w *config.Watch) fleet.Scope {
 	scope := fleet.Scope{LabelSelector: w.LabelSelector, FieldSelector: w.FieldSelector}
 	for n, pattern := range config.ParsePatterns(w.Resources) {
@@ -94,7 +96,7 @@ func NewScope(w *config.Watch) fleet.Scope {
 	case ok:
 		scope.Namespaces = literals
 	case !namespaces.All():
-		sorted := slices.Compact(slices.Sorted(slices.Values(w.Namespaces))) // their order has no meaning
+		sorted := slices.Compact(slices.Sorted(slices.Values(w.Namespaces))) // sorted because their order has no meaning
 		scope.Accept, scope.AcceptText = namespaces.Matches, strings.Join(sorted, ",")
 	}
 	return scope
