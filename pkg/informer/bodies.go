@@ -9,22 +9,23 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// Bodies stores the bytes of an informer's objects, so that the index holds identities only. The bytes are fetched for
-// the last known state of an object whose deletion was not seen, and for filters and payloads that use the old state.
+// Bodies stores the bytes of an informer's objects, so the index contains only identities. The bytes are fetched for
+// the last known state of an object whose deletion was missed, and for filters and payloads that use the old state.
 type Bodies interface {
 	object.Keeper
-	// Stage begins to store the objects of a first list while the list is read. It drops what was staged before,
-	// because a broken list begins again. If it returns nil, the list stays in memory.
+	// Stage begins to store the objects of a first list while the list is being read. It drops all objects that were
+	// staged before, because a list that breaks off is read again from the start. If Stage returns nil, the list stays in
+	// memory.
 	Stage() Stage
 }
 
-// Stage stores the objects of a first list. Record.FirstList is called when the list is complete.
+// Stage stores the objects of a first list until the list is complete and Record.FirstList is called.
 type Stage interface {
-	// Put stores an object's bytes. It may wait for the disk. After an error the object is not stored, and Put is
-	// called again.
+	// Put stores an object's bytes. It may wait for the disk. If it returns an error, the object is not stored, and the
+	// caller calls Put again.
 	Put(o *object.Object) error
-	// Remove drops an object that was put, because it was deleted while the list was read. After an error it is called
-	// again.
+	// Remove drops a stored object that was deleted while the list was being read. If it returns an error, the caller
+	// calls Remove again.
 	Remove(o *object.Object) error
 }
 
@@ -32,12 +33,12 @@ type Stage interface {
 const stageRetry = time.Second
 
 // fetcher fetches the bytes of known objects from the record. It remembers the bytes of one object until the change is
-// handed over, because each handler may ask for them.
+// delivered, because every handler may request them.
 type fetcher struct {
 	record Record
 	mu     sync.Mutex
 	last   object.Identity
-	raw    []byte // nil: none are remembered
+	raw    []byte // nil if no bytes are remembered
 }
 
 // Fetch implements object.Keeper.
@@ -58,13 +59,14 @@ func (f *fetcher) forget() {
 	f.last, f.raw = object.Identity{}, nil
 }
 
-// EachFunc is given each object of a list while the list is read, and returns the object to use instead.
+// EachFunc is called with each object of a list while the list is being read. It returns the object that replaces the
+// original in the list.
 type EachFunc func(eventType watch.EventType, o *object.Object) (*object.Object, error)
 
 // beginList implements ListerWatcher.BeginList. The function that it returns releases the bytes that are stored
-// elsewhere, so that a list of any length takes little memory.
+// elsewhere, so even a long list uses little memory.
 func (i *Informer) beginList(ctx context.Context) EachFunc {
-	if i.config.Record == nil || ctx.Err() != nil { // a request that has ended must not begin a list over a later one
+	if i.config.Record == nil || ctx.Err() != nil { // a request that has ended must not discard the stage of a later one
 		return nil
 	}
 	var stage Stage
@@ -74,13 +76,13 @@ func (i *Informer) beginList(ctx context.Context) EachFunc {
 	return func(eventType watch.EventType, o *object.Object) (*object.Object, error) {
 		switch {
 		case !i.selects(o):
-			if stage != nil && eventType != watch.Added && o.Name != "" { // it may have been selected, and kept
+			if stage != nil && eventType != watch.Added && o.Name != "" { // it may have been selected and staged earlier
 				if err := i.stage(ctx, stage, watch.Deleted, o); err != nil {
 					return nil, err
 				}
 			}
-			return &object.Object{Identity: o.Identity}, nil // it is dropped when the list is complete
-		case stage != nil && o.Name != "": // nobody could ask for one without a name again
+			return &object.Object{Identity: o.Identity}, nil // Replace drops the object when the list is complete
+		case stage != nil && o.Name != "": // an object without a name could not be fetched later
 			if err := i.stage(ctx, stage, eventType, o); err != nil {
 				return nil, err
 			}
@@ -95,7 +97,7 @@ func (i *Informer) beginList(ctx context.Context) EachFunc {
 }
 
 // stage stores or removes an object of a first list. If that fails, for example because the disk is full, it retries
-// until ctx ends. The list waits meanwhile, and so does the API server.
+// until ctx ends. While it retries, neither the list nor the connection to the API server makes progress.
 func (i *Informer) stage(ctx context.Context, stage Stage, eventType watch.EventType, o *object.Object) error {
 	for failed := false; ; failed = true {
 		var err error
@@ -120,17 +122,17 @@ func (i *Informer) stage(ctx context.Context, stage Stage, eventType watch.Event
 	}
 }
 
-// beginsWithList reports whether the next list is the first that the handlers are given.
+// beginsWithList reports whether the next list is the first one that the handlers receive.
 func (i *Informer) beginsWithList() bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	return i.first()
 }
 
-// first reports whether the handlers know nothing yet. The caller holds mu.
+// first reports whether the handlers do not know any objects yet. The caller must hold mu.
 func (i *Informer) first() bool { return i.position == "" && !i.HasSynced() }
 
-// indexed returns the object that the index holds for o.
+// indexed returns the form of o that the index stores.
 func (i *Informer) indexed(o *object.Object) *object.Object {
 	if i.config.Record == nil || o.Name == "" {
 		return o.WithoutManagedFields()

@@ -9,11 +9,11 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// NewClient returns a client for all resources of the API server that config names. What it reads decodes to the types
-// of pkg/object; see object.NegotiatedSerializer. It asks for JSON only, and does not throttle itself: the API server
-// does (API Priority and Fairness), and a client-side limit would hold back lists but not watches.
+// NewClient returns a client for all resources of the API server that config names. The client decodes responses to the
+// types of pkg/object; see object.NegotiatedSerializer. It requests JSON only. It has no rate limit, because the API
+// server applies its own (API Priority and Fairness), and a client-side limit would delay lists but not watches.
 //
-// config is not changed. Its Timeout is ignored, since it would end each watch.
+// NewClient does not change config. It ignores Timeout, which would end every watch.
 func NewClient(config *rest.Config) (rest.Interface, error) {
 	config = clientConfig(config)
 	config.Dial = buffered(config.Dial)
@@ -32,11 +32,11 @@ func clientConfig(config *rest.Config) *rest.Config {
 	c := rest.CopyConfig(config)
 	c.AcceptContentTypes, c.ContentType = runtime.ContentTypeJSON, runtime.ContentTypeJSON
 	c.NegotiatedSerializer = object.NegotiatedSerializer()
-	c.GroupVersion, c.APIPath = nil, "" // requests name their whole path
+	c.GroupVersion, c.APIPath = nil, "" // requests use absolute paths
 	c.QPS, c.RateLimiter = -1, nil
 	c.Timeout = 0
-	// An API server compresses watches event by event: that costs it and us more than all else that is done with an
-	// event, and 44 KB for each watch.
+	// An API server compresses every watch event separately. For the server and for the bridge, compression costs more CPU
+	// time than all other processing of an event, and 44 KB of memory per watch.
 	c.DisableCompression = true
 	if c.UserAgent == "" {
 		c.UserAgent = rest.DefaultKubernetesUserAgent()
@@ -44,7 +44,7 @@ func clientConfig(config *rest.Config) *rest.Config {
 	return c
 }
 
-// ResourcePath is where the API server serves a resource, in one namespace or with "" in all of them.
+// ResourcePath returns the URL path of a resource, in one namespace or, if namespace is empty, in all namespaces.
 func ResourcePath(gvr schema.GroupVersionResource, namespace string) string {
 	path := "/apis/" + gvr.Group + "/" + gvr.Version
 	if gvr.Group == "" {

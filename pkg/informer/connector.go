@@ -15,14 +15,15 @@ import (
 )
 
 // Connector opens the connections to one API server, and waits for the server while it is unavailable. All clients of
-// the API server share one Connector, so that one probe serves all that wait. A nil *Connector is valid: it retries at
-// intervals.
+// the API server share one Connector, so one probe serves all waiting requests. A nil *Connector is valid: it retries
+// at fixed intervals.
 type Connector struct {
 	prober reach.Prober
-	dialed atomic.Pointer[string] // address that was dialed last: the API server's, or a proxy's
+	dialed atomic.Pointer[string] // last dialed address, of the API server or of a proxy
 }
 
-// NewConnector returns the connector of an API server. dial is the Dial of a rest.Config, or nil for reach.Dial.
+// NewConnector returns a connector for one API server. dial is the Dial function of a rest.Config. If dial is nil,
+// reach.Dial is used.
 func NewConnector(dial func(ctx context.Context, network, address string) (net.Conn, error)) *Connector {
 	if dial == nil {
 		dial = reach.Dial
@@ -30,13 +31,13 @@ func NewConnector(dial func(ctx context.Context, network, address string) (net.C
 	return &Connector{prober: reach.Prober{Dial: dial}}
 }
 
-// Dial is the Dial of a rest.Config.
+// Dial implements the Dial function of a rest.Config.
 func (c *Connector) Dial(ctx context.Context, network, address string) (net.Conn, error) {
 	c.dialed.Store(&address)
 	return c.prober.Dial(ctx, network, address)
 }
 
-// reach calls try until the API server answers, or ctx ends. It returns the last error of try.
+// reach calls try until the API server responds or ctx ends. It returns the last error of try.
 func (c *Connector) reach(ctx context.Context, try func() error) error {
 	for began := time.Now(); ; began = time.Now() {
 		err := try()
@@ -48,15 +49,15 @@ func (c *Connector) reach(ctx context.Context, try func() error) error {
 				_, _ = c.prober.Wait(ctx, *address)
 			}
 		}
-		pause(ctx, reach.Interval-time.Since(began)) // something that accepts connections need not be the API server
+		pause(ctx, reach.Interval-time.Since(began)) // a server that accepts connections need not be the API server
 		if ctx.Err() != nil {
 			return err
 		}
 	}
 }
 
-// Until calls try until it succeeds or ctx ends. After an error response of the API server it backs off, or waits as
-// long as the response says.
+// Until calls try until it succeeds or ctx ends. After an error response from the API server, it waits for a back-off
+// interval or, if that is longer, for the time that the response requests.
 func (c *Connector) Until(ctx context.Context, try func() error) error {
 	backoff := answerBackoff()
 	for {
@@ -71,19 +72,20 @@ func (c *Connector) Until(ctx context.Context, try func() error) error {
 	}
 }
 
-// answerBackoff is the back-off between requests for which the API server returns errors. A server that has just
-// started refuses requests for some seconds, so each wait is about a quarter of the time since the first error.
+// answerBackoff returns the back-off between requests to which the API server responds with errors. A server that has
+// just started rejects requests for some seconds, so every wait is about a quarter of the time since the first error.
 func answerBackoff() wait.Backoff {
 	return wait.Backoff{Duration: 50 * time.Millisecond, Factor: 1.25, Jitter: 0.2, Cap: 10 * time.Second, Steps: 100}
 }
 
-// retryAfter returns the Retry-After of an error response, or 0.
+// retryAfter returns the Retry-After value of an error response, or 0 if err has none.
 func retryAfter(err error) time.Duration {
 	seconds, _ := apierrors.SuggestsClientDelay(err)
 	return time.Duration(seconds) * time.Second
 }
 
-// unreachable reports whether a request failed because of the connection: it was refused or reset, or timed out.
+// unreachable reports whether a request failed because of its connection: the connection was refused, was reset or
+// timed out.
 func unreachable(err error) bool {
 	if err == nil || errors.Is(err, context.Canceled) {
 		return false
@@ -94,7 +96,7 @@ func unreachable(err error) bool {
 	}
 	operation, network := errors.AsType[*net.OpError](err)
 	if network && operation.Op != "dial" && operation.Op != "read" && operation.Op != "write" {
-		return false // "remote error": the server does not take our certificate
+		return false // for "remote error", the server rejects the client certificate
 	}
 	_, unknown := errors.AsType[*net.DNSError](err)
 	return network || unknown || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
@@ -106,7 +108,7 @@ func unreachable(err error) bool {
 		utilnet.IsHTTP2ConnectionLost(err)
 }
 
-// pause returns after d, or when ctx ends.
+// pause waits until d has passed or ctx ends.
 func pause(ctx context.Context, d time.Duration) {
 	if d <= 0 {
 		return

@@ -8,13 +8,14 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/reach"
 )
 
-// connBuffer is how much is read from a connection to the API server at a time. Under load net/http would ask the
-// kernel for 4 KiB at a time, and TLS for a record, which costs more than all that is done with the bytes.
+// connBuffer is the number of bytes that are read from a connection to the API server at a time. Under load, net/http
+// would read 4 KiB per system call, and TLS one record. That costs more than all further processing of the bytes.
 const connBuffer = 64 << 10
 
 type dialFunc = func(ctx context.Context, network, address string) (net.Conn, error)
 
-// buffered makes connections that are read in large pieces. dial may be nil.
+// buffered returns a dial function whose connections read through a buffer of connBuffer bytes. If dial is nil,
+// reach.Dial is used.
 func buffered(dial dialFunc) dialFunc {
 	if dial == nil {
 		dial = reach.Dial
@@ -28,7 +29,7 @@ func buffered(dial dialFunc) dialFunc {
 	}
 }
 
-// bufferedConn is a connection with a buffer for reading. As of any connection, one goroutine at a time may read.
+// bufferedConn is a connection with a read buffer. Only one goroutine may read from it at a time.
 type bufferedConn struct {
 	net.Conn
 	reader *bufio.Reader

@@ -1,33 +1,37 @@
-// Package informer turns list and watch of one resource into ordered changes. Package fleet runs the informers of all
-// that is to be watched.
+// Package informer turns the list and watch of one resource into an ordered stream of changes. Package fleet runs the
+// informers for all watched resources.
 //
-// An [Informer] watches one resource (in one namespace, or in all) through client-go's cache.Reflector and hands
-// each change to its handlers, which are client-go's own cache.ResourceEventHandler.
+// An [Informer] watches one resource, in one namespace or in all, through client-go's cache.Reflector, and delivers
+// every change to its handlers, which implement client-go's cache.ResourceEventHandler.
 //
-//   - Identity: an object is its uid. Delete and re-create under one name, seen as one update with another uid, are
-//     two calls: OnDelete (final state unknown), then OnAdd.
-//   - Order: handlers are called in resourceVersion order, by one goroutine, one handler after the other, each
-//     before the next change is read. Within a list, deletions come first and additions follow in resourceVersion
-//     order.
-//   - Backpressure: a handler that blocks stops the reading of the watch, and TCP carries that to the API server. No
-//     queue stands between the watch and the handlers. This is why cache.SharedIndexInformer, whose listener ring is
-//     unbounded, is not used.
-//   - No change, no call: updates whose resourceVersion did not change (a re-list, a resync) are not handed on.
-//   - Deletions: OnDelete is always given an *object.Object, never a cache.DeletedFinalStateUnknown. Where the
-//     deletion itself was not seen, the object is the last known state with FinalStateUnknown set.
-//   - Selectors: to a watch with a label or field selector an object that leaves the selection is deleted, and one that
-//     comes back is added, with the same uid. The API server sends the same event as for a real deletion, with the last
-//     state that was selected and the resourceVersion of the change; so FinalStateUnknown is not set, and nothing tells
-//     the two apart. Ids that are made from the uid alone repeat when an object leaves twice.
-//   - Completeness: intermediate states can be missing only after a re-list; each one is announced to handlers that
-//     are [Observer]s. Final states and deletions are never missing. A list that fails or ends early changes nothing.
-//   - Malformed documents: one that is not a watch event ends the watch, which is opened again at the same position. If
-//     the API server sends one there again, the resource is listed, and observers are given the gap. Both count as
-//     failed requests.
-//   - Late handlers: a handler added to a running informer is first given every known object by OnAdd with
+//   - Identity: an object is identified by its uid. If the informer sees one update in which the uid of a name has
+//     changed, the object was deleted and another one was created. The informer then calls OnDelete (final state
+//     unknown) and OnAdd.
+//   - Order: one goroutine calls the handlers in resourceVersion order. It calls one handler after the other, and
+//     reads the next change only when all handlers have returned. For a list, deletions come first and additions
+//     follow in resourceVersion order.
+//   - Backpressure: a handler that blocks stops the informer from reading the watch, and TCP flow control then slows
+//     down the API server. There is no queue between the watch and the handlers. For this reason the informer does not
+//     use cache.SharedIndexInformer, which buffers events without limit for each listener.
+//   - Unchanged objects: the informer does not call handlers for updates that do not change the resourceVersion, for
+//     example after a re-list.
+//   - Deletions: OnDelete always receives an *object.Object, never a cache.DeletedFinalStateUnknown. If the deletion
+//     itself was missed, the object is the last known state with FinalStateUnknown set.
+//   - Selectors: if a watch has a label or field selector, an object that no longer matches is reported as deleted, and
+//     an object that matches again is added with the same uid. The API server sends the same event as for a real
+//     deletion, with the last matching state and the resourceVersion of the change. So FinalStateUnknown is not set,
+//     and the two cases cannot be distinguished. Event ids that are derived from the uid alone repeat when an object
+//     stops matching twice.
+//   - Completeness: intermediate states can be missing only after a re-list, and every re-list is announced to handlers
+//     that implement [Observer]. Final states and deletions are never missing. A list that fails or ends early has no
+//     effect.
+//   - Malformed documents: a document that is not a watch event ends the watch, and the informer opens the watch again
+//     at the same position. If the API server sends a malformed document there again, the informer lists the resource
+//     and reports the gap to observers. Both count as failed requests.
+//   - Late handlers: when a handler is added to a running informer, OnAdd is first called for every known object, with
 //     isInInitialList set.
-//   - Restating: a handler can be given every known object again while the informer runs, between the changes
-//     ([Informer.Restate]).
+//   - Restating: [Informer.Restate] sends every known object to a receiver again while the informer runs, between the
+//     changes.
 //
 // The index is client-go's cache.Indexer, with the indices that the caller adds.
 package informer

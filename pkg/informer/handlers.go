@@ -5,25 +5,26 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// registration is one handler of an informer. Handlers are called synchronously, so that a handler has seen the initial
-// list as soon as the informer has handed it over.
+// registration is one handler of an informer. Handlers are called synchronously, so when the informer has delivered the
+// initial list, the handler has already processed it.
 type registration struct {
 	handler cache.ResourceEventHandler
-	// replay says that the handler does not know the objects of Config.Known, and is given them when the informer runs.
+	// replay reports whether the handler does not know the objects in Config.Known. The informer delivers these objects to
+	// the handler when it starts.
 	replay bool
-	// knows says that the handler may have been given some of these objects before.
+	// knows reports whether the handler may have received some of these objects before.
 	knows bool
 }
 
-// Leaver is an optional interface of handlers that distinguish an object that is not watched any more from a deleted
-// one. For other handlers OnDelete is called.
+// Leaver is an optional interface for handlers that distinguish objects that left the scope from deleted objects. For
+// other handlers, OnDelete is called.
 type Leaver interface {
-	// OnLeave is given the last state that was watched, and the state that is not. They are the same if the scope has
-	// changed, and not the object as far as is known.
+	// OnLeave is called with the last state that was in scope and with the first state that is not. If the scope itself
+	// has changed, both are the same state: the object has not changed as far as the informer knows.
 	OnLeave(last, now *object.Object)
 }
 
-// notify calls the handlers that implement an optional interface.
+// notify runs call for every handler that implements an optional interface.
 func notify[T any](handlers []*registration, call func(T)) {
 	for _, r := range handlers {
 		if h, ok := r.handler.(T); ok {
@@ -32,9 +33,9 @@ func notify[T any](handlers []*registration, call func(T)) {
 	}
 }
 
-// AddEventHandler adds h. If the informer has synced, h is first given each known object by OnAdd, as part of its
-// initial list. h is expected to know the objects of Config.Known. h must not call methods of the informer that add or
-// list handlers.
+// AddEventHandler adds h. If the informer has synced, it first calls OnAdd of h for every known object, as the initial
+// list of h. The informer assumes that h knows the objects in Config.Known. h must not call methods of the informer
+// that add or list handlers.
 func (i *Informer) AddEventHandler(h cache.ResourceEventHandler) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -50,17 +51,18 @@ func (i *Informer) AddEventHandler(h cache.ResourceEventHandler) {
 	i.handlers = append(i.handlers, r)
 }
 
-// AddEventHandlerWithReplay adds a handler that does not know the objects of Config.Known, before the informer runs. It
-// is first given each of these objects as its initial list, or with Config.Relist each object of the list. If knows is
-// set, it may have been given some of them before, and is also called for objects that left.
+// AddEventHandlerWithReplay adds a handler that does not know the objects in Config.Known. It must be called before
+// Run. The handler first receives these objects as its initial list, or, with Config.Relist, the objects of the first
+// list. knows reports whether the handler may have received some of these objects before. If it is set, the handler is
+// also called for objects that left.
 func (i *Informer) AddEventHandlerWithReplay(h cache.ResourceEventHandler, knows bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.handlers = append(i.handlers, &registration{handler: h, replay: i.config.ResumeAt != "", knows: knows})
 }
 
-// replay gives new handlers the known objects. With Config.Relist they wait for the list: the known states may be older
-// than those that the previous process has handed on.
+// replay delivers the known objects to new handlers. With Config.Relist, new handlers wait for the list, because the
+// known states may be older than states that the previous process delivered.
 func (i *Informer) replay() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -76,7 +78,8 @@ func (i *Informer) replay() {
 	}
 }
 
-// handReplay gives new handlers the known objects, which are the state at resourceVersion. The caller holds mu.
+// handReplay delivers the known objects, which are the state at resourceVersion, to new handlers. The caller must hold
+// mu.
 func (i *Informer) handReplay(resourceVersion string) {
 	i.replayed = true
 	var known []*object.Object
@@ -98,15 +101,15 @@ func (i *Informer) handReplay(resourceVersion string) {
 	}
 }
 
-// waits reports whether a handler waits for handReplay. The caller holds mu.
+// waits reports whether a handler waits for handReplay. The caller must hold mu.
 func (i *Informer) waits(r *registration) bool { return r.replay && !i.replayed }
 
-// has reports whether a handler may have been given the known objects. The caller holds mu.
+// has reports whether a handler may have received the known objects. The caller must hold mu.
 func (i *Informer) has(r *registration) bool {
 	return !i.waits(r) || r.knows
 }
 
-// Handlers returns the added handlers, in the order in which they are called.
+// Handlers returns the handlers in the order in which they are called.
 func (i *Informer) Handlers() []cache.ResourceEventHandler {
 	i.mu.Lock()
 	defer i.mu.Unlock()

@@ -10,16 +10,18 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// history notes the resourceVersion from which the API server still has the changes of a resource, after it could not
-// continue a watch. A list of the state at that resourceVersion, and a watch from there, miss only earlier changes:
-// almost none after a restart of the API server, whose history begins when it starts.
+// history records, after the API server could not continue a watch, the oldest resourceVersion whose later changes the
+// server still has. If the informer lists the state at this resourceVersion and watches from there, it misses only
+// earlier changes. After a restart of the API server these are almost none, because the server's history begins when it
+// starts.
 type history struct {
 	mu     sync.Mutex
-	oldest string // the watch can be opened there; empty if not known
-	listed string // resourceVersion of the last list; empty if it was a list of the present
+	oldest string // resourceVersion at which a watch can be opened; empty if unknown
+	listed string // resourceVersion of the last list of an earlier state; empty if the last list was of the current state
 }
 
-// tooOld matches the error of kube-apiserver for a watch: the requested resourceVersion, and the first one that it has.
+// tooOld matches the error that kube-apiserver returns for a watch. The groups are the requested resourceVersion and
+// the oldest one that the server can serve.
 var tooOld = regexp.MustCompile(`too old resource version: ([0-9]+) \(([0-9]+)\)`)
 
 // watchFailed implements ListerWatcher.Failed.
@@ -35,7 +37,7 @@ func (i *Informer) watchFailed(err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.oldest = match[2]
-	if h.listed == match[1] { // changes leave the history faster than it can be listed
+	if h.listed == match[1] { // the server drops changes from its history faster than the resource can be listed
 		h.oldest = ""
 	}
 }
@@ -47,7 +49,8 @@ func (h *history) isKnown() bool {
 	return h.oldest != ""
 }
 
-// take returns, once, the resourceVersion to list at, or "" for a list of the present.
+// take returns the resourceVersion at which to list, and forgets it. It returns "" if the current state is to be
+// listed.
 func (h *history) take() string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -56,11 +59,11 @@ func (h *history) take() string {
 	return oldest
 }
 
-// historyPage is the number of objects in a page of a list of an earlier state.
+// historyPage is the page size, in objects, of a list of an earlier state.
 const historyPage = 500
 
-// listHistory lists the state at the beginning of the API server's history. It returns nil if that is not known, or if
-// the API server does not have that state any more.
+// listHistory lists the state at the beginning of the API server's history. It returns nil if that resourceVersion is
+// unknown or if the API server no longer has the state.
 func (l *observedListWatch) listHistory(ctx context.Context) *object.List {
 	at := l.informer.history.take()
 	if at == "" {

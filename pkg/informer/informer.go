@@ -16,118 +16,122 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// Config says what an Informer watches.
+// Config configures an Informer.
 type Config struct {
 	Resource schema.GroupVersionResource
-	// Namespace to watch; empty for all, and for cluster-scoped resources.
+	// Namespace is the namespace to watch. It is empty for all namespaces and for cluster-scoped resources.
 	Namespace string
-	// Select reports whether the informer keeps and hands on an object; nil selects all. An object that is not selected
-	// any more has left: see Leaver.
+	// Select reports whether the informer keeps and delivers an object. If it is nil, all objects are selected. An object
+	// that is no longer selected has left; see Leaver.
 	Select func(*object.Object) bool
-	// Within reports whether an object passes Select and, as far as its JSON shows, the selectors of the API server. It
-	// is used for Known if Relist is set. Nil: all objects pass.
+	// Within reports whether an object passes Select and, as far as the object's JSON shows, the selectors that the API
+	// server evaluates. If Relist is set, the informer calls Within for the objects in Known. If Within is nil, all
+	// objects pass.
 	Within func(*object.Object) bool
 	// Selector describes the label and field selectors, for Status.
 	Selector string
-	// ListWatch lists and watches *object.Objects. Its requests must end with their context.
+	// ListWatch lists and watches *object.Objects. Its requests must end when their context ends.
 	ListWatch cache.ListerWatcherWithContext
-	// NoWatchList makes the informer LIST at the start, for (aggregated) servers whose watch-list never ends.
+	// NoWatchList makes the informer start with a LIST instead of a watch-list. It is for (aggregated) servers whose
+	// watch-lists never end.
 	NoWatchList bool
-	// Auxiliary says that only auxiliary scopes select these objects; see fleet.Scope.
+	// Auxiliary reports whether only auxiliary scopes select these objects; see fleet.Scope.
 	Auxiliary bool
-	// Known are objects that the handlers already know. The first list is compared with them: unchanged ones are not
-	// handed on, missing ones are deletions.
+	// Known contains the objects that the handlers already know. The informer compares them with the first list: it does
+	// not deliver unchanged objects, and it reports missing objects as deleted.
 	Known []*object.Object
-	// Source identifies in a checkpoint what the informer watches. Optional.
+	// Source identifies the watched objects in a checkpoint. It is optional.
 	Source Source
-	// ResumeAt is the resourceVersion of the state in Known. The informer opens its watch there, without a list. If the
-	// API server no longer has the history, the informer announces a gap, lists, and hands on the differences from
+	// ResumeAt is the resourceVersion of the state in Known. The informer opens its watch there without a list. If the API
+	// server no longer has the history since then, the informer announces a gap, lists, and delivers the differences from
 	// Known. If ResumeAt is empty, the informer begins with a list.
 	ResumeAt string
-	// Relist makes the informer list although ResumeAt is set, because Known is of another scope. It hands on the
-	// differences from Known. An object of Known that the list does not show has left if Within is false for it, and is
-	// deleted otherwise.
+	// Relist makes the informer list although ResumeAt is set, because Known belongs to a different scope. The informer
+	// delivers the differences from Known. An object in Known that the list does not contain has left if Within returns
+	// false for it. Otherwise it was deleted.
 	Relist bool
-	// Probe returns ErrFutureVersion if the cluster has not reached a resourceVersion; see NewProbe. A cluster that was
-	// restored from a backup would accept a watch there, and stay silent. Nil: no probe.
+	// Probe returns ErrFutureVersion if the cluster has not reached a resourceVersion; see NewProbe. The API server of a
+	// cluster that was restored from a backup would accept a watch at such a resourceVersion, but send no events. If Probe
+	// is nil, the informer does not check this.
 	Probe func(ctx context.Context, resourceVersion string) error
-	// Record stores what is handed on, and the bytes of objects. Nil: nothing is stored, and the index holds the bytes.
+	// Record stores the changes to be delivered and the bytes of objects. If it is nil, nothing is stored, and the index
+	// contains the bytes.
 	Record Record
-	// Logger of the informer; nil is silent.
+	// Logger receives the informer's log messages. If it is nil, nothing is logged.
 	Logger *slog.Logger
-	// Connector waits for the API server while it is unavailable; nil is allowed.
+	// Connector waits for the API server while it is unavailable. It may be nil.
 	Connector *Connector
-	// Backoff between lists and watches for which the API server returns errors. The zero value grows from 50 ms to 10
-	// s.
+	// Backoff is the back-off between lists and watches to which the API server responds with errors. The zero value means
+	// a back-off that grows from 50 ms to 10 s.
 	Backoff wait.Backoff
 }
 
-// Observer is an optional interface of handlers, for events of the stream itself. Its methods are called in order with
-// the methods for objects.
+// Observer is an optional interface for handlers that process events about the stream itself. Its methods are called in
+// order with the methods for objects.
 type Observer interface {
 	// OnSynced is called after the last object of the first list.
 	OnSynced(resourceVersion string, objects int)
-	// OnGap is called after a re-list, also by another informer of the source, and before the changes that the list
-	// brought. States after from and before to may be missing; final states and deletions are not.
+	// OnGap is called after a re-list, by this or another informer of the source, and before the changes that the list
+	// revealed. States after from and before to may be missing; final states and deletions are not.
 	OnGap(from, to, why string)
 }
 
-// Positioner is an optional interface of handlers. OnPosition is called after each change, each list and each bookmark:
-// everything up to resourceVersion was handed to all handlers.
+// Positioner is an optional interface of handlers. OnPosition is called after each change, each list and each bookmark,
+// when all changes up to resourceVersion have been delivered to all handlers.
 type Positioner interface {
 	OnPosition(resourceVersion string)
 }
 
-// Source describes what an informer watches. Name is unique among the informers of a fleet, and the same in every
-// process.
+// Source describes the objects that an informer watches. Name is unique among the informers of a fleet, and is the same
+// in every process.
 type Source struct {
 	Name                                    string
 	Resource                                schema.GroupVersionResource
-	Namespace, LabelSelector, FieldSelector string // as the API server evaluates them
-	// Scope describes which objects of the resource and namespace are watched. Equal scopes select equal objects.
-	// Empty: all.
+	Namespace, LabelSelector, FieldSelector string // sent to the API server
+	// Scope describes which objects of the resource and namespace are watched. Equal scopes select the same objects. If
+	// Scope is empty, all objects are watched.
 	Scope string
-	// Defined says that, as far as is known, a CustomResourceDefinition defines the resource: when it is deleted, so
-	// are the objects.
+	// Defined reports whether, as far as is known, a CustomResourceDefinition defines the resource. When the definition is
+	// deleted, its objects are deleted too.
 	Defined bool
 }
 
-// Informer is a shared informer for one resource. Make it with New, add handlers, then Run it once.
+// Informer is a shared informer for one resource. Create it with New, add handlers, and then call Run once.
 type Informer struct {
 	config  Config
 	log     *slog.Logger
-	record  Record // Config.Record, or one that does nothing
+	record  Record // Config.Record, or a noRecord
 	indexer cache.Indexer
-	count   atomic.Int64 // objects in the index
+	count   atomic.Int64 // number of objects in the index
 	status  tracker
 	history history
 	fetcher fetcher
 
-	// mu is held while a change is written to the index and handed to all handlers, so that a handler that is added
-	// meanwhile sees each object exactly once. While a handler blocks, adding and listing handlers and resyncs wait.
+	// mu is held while a change is written to the index and delivered to all handlers, so a handler that is added at that
+	// time receives each object exactly once. While a handler blocks, resyncs and calls that add or list handlers wait.
 	mu        sync.Mutex
 	handlers  []*registration
 	phase     phase
-	ctx       context.Context // of Run while it runs; nil otherwise
-	skipped   bool            // ctx has ended, and a change was not handed over
-	resumedAt time.Time       // when catchingUp began
-	replayed  bool            // new handlers were given what the others know
-	position  string          // everything up to this resourceVersion was handed over, by this process or the previous one
-	synced    atomic.Bool     // the first list, or the checkpoint that stands for it, was handed over
+	ctx       context.Context // context of Run; nil while Run is not active
+	skipped   bool            // ctx has ended, and at least one change was not delivered
+	resumedAt time.Time       // start time of the catchingUp phase
+	replayed  bool            // new handlers have received the objects that the other handlers know
+	position  string          // all changes up to this resourceVersion were delivered by this process or the previous one
+	synced    atomic.Bool     // the first list was delivered, or a checkpoint replaced it
 }
 
-// phase is how far an informer is.
+// phase is the current stage of an informer's life.
 type phase int
 
 const (
-	listing    phase = iota // the first list is not handed over
-	resuming                // the checkpoint stands for the list, and the watch from there is not open
-	catchingUp              // the watch is open, and brings what the previous process may have handed over already
-	following               // a list was handed over
+	listing    phase = iota // the first list is not delivered yet
+	resuming                // the checkpoint replaces the first list, and the watch from its position is not open yet
+	catchingUp              // the watch is open; its first events may repeat changes that the previous process delivered
+	following               // a list was delivered
 	hasEnded                // Run has returned
 )
 
-// New makes an informer that does nothing until Run.
+// New returns an informer. It does nothing until Run is called.
 func New(config Config) *Informer {
 	if config.Logger == nil {
 		config.Logger = slog.New(slog.DiscardHandler)
@@ -145,7 +149,7 @@ func New(config Config) *Informer {
 	}
 	i.fetcher.record = i.record
 	i.know(config.Known)
-	i.config.Known = nil // the index has them
+	i.config.Known = nil // the index contains them
 	i.position = config.ResumeAt
 	i.status.init(config)
 	if l, ok := config.ListWatch.(*ListerWatcher); ok {
@@ -154,7 +158,7 @@ func New(config Config) *Informer {
 	return i
 }
 
-// know adds objects to the index, with which the first list is compared.
+// know adds objects to the index. The informer compares the first list with the index.
 func (i *Informer) know(objects []*object.Object) {
 	for _, o := range objects {
 		if i.config.Record != nil {
@@ -165,55 +169,57 @@ func (i *Informer) know(objects []*object.Object) {
 	i.count.Store(int64(len(i.indexer.ListKeys())))
 }
 
-// Succeed makes the informer continue from the objects and the position of a predecessor, so that it announces a gap if
-// it misses states in between. The predecessor must have ended, and this informer must not run yet.
+// Succeed makes the informer continue from the objects and the position of a predecessor, so it announces a gap if it
+// misses states after that position. The predecessor must have ended, and this informer must not be running yet.
 func (i *Informer) Succeed(predecessor *Informer) {
 	i.know(predecessor.Objects())
-	predecessor.mu.Lock() // it has ended
+	predecessor.mu.Lock() // not contended, because the predecessor has ended
 	defer predecessor.mu.Unlock()
 	if predecessor.position != "" {
 		i.position = predecessor.position
 	}
 }
 
-// Source that the informer watches.
+// Source returns the source that the informer watches.
 func (i *Informer) Source() Source { return i.config.Source }
 
-// ResumesAt returns the resourceVersion of the state that is known at the start, or "" if none is known.
+// ResumesAt returns the resourceVersion of the state that is known when the informer starts, or "" if no state is
+// known.
 func (i *Informer) ResumesAt() string { return i.config.ResumeAt }
 
-// Relists reports whether the informer compares the state that is known at the start with a list: see Config.Relist.
+// Relists reports whether the informer compares the state that is known when it starts with a list; see Config.Relist.
 func (i *Informer) Relists() bool { return i.config.Relist }
 
-// Auxiliary reports whether only auxiliary scopes select these objects: see fleet.Scope.
+// Auxiliary reports whether only auxiliary scopes select the informer's objects; see fleet.Scope.
 func (i *Informer) Auxiliary() bool { return i.config.Auxiliary }
 
-// Resource that the informer watches.
+// Resource returns the resource that the informer watches.
 func (i *Informer) Resource() schema.GroupVersionResource { return i.config.Resource }
 
-// GetIndexer returns the index with the last known state of each object. It may be read at any time, and is ahead of
-// the handlers by at most the change that they are being given. Callers must not write to it.
+// GetIndexer returns the index, which contains the last known state of each object. It may be read at any time. It is
+// ahead of the handlers by at most the change that is being delivered. Callers must not write to the index.
 func (i *Informer) GetIndexer() cache.Indexer { return i.indexer }
 
-// AddIndexers adds indices, also to a running informer. Each index costs memory for each object, and time for each
-// change. The functions are given an *object.Object and must not call Bytes on it.
+// AddIndexers adds indices. It may be called while the informer runs. Every index costs memory per object and time per
+// change. The index functions are called with an *object.Object and must not call its Bytes method.
 func (i *Informer) AddIndexers(indexers cache.Indexers) error { return i.indexer.AddIndexers(indexers) }
 
-// HasSynced reports whether the first list was handed to all handlers.
+// HasSynced reports whether the first list was delivered to all handlers.
 func (i *Informer) HasSynced() bool {
 	return i.synced.Load()
 }
 
-// LastSyncResourceVersion returns the last resourceVersion of an event, a bookmark or a list.
+// LastSyncResourceVersion returns the resourceVersion of the last event, bookmark or list.
 func (i *Informer) LastSyncResourceVersion() string { return i.Status().ResourceVersion }
 
-// Status returns the status of this moment. It never waits for handlers.
+// Status returns the current status. It never waits for handlers.
 func (i *Informer) Status() Status { return i.status.snapshot(int(i.count.Load()), i.HasSynced()) }
 
-// Run lists and watches until ctx ends, and returns after the last call of a handler has returned. It can be called
+// Run lists and watches until ctx ends. It returns after the last handler call has returned. It must be called only
 // once.
 func (i *Informer) Run(ctx context.Context) error {
-	// observedListWatch and a re-list log what matters; the Reflector would log responses, with Secrets.
+	// observedListWatch and announceGap log the relevant events. The Reflector's own log messages would contain response
+	// bodies, including Secrets.
 	logger := logr.Discard()
 	ctx = klog.NewContext(ctx, logger)
 	backoff := i.config.Backoff
@@ -232,14 +238,14 @@ func (i *Informer) Run(ctx context.Context) error {
 	return nil
 }
 
-// skip reports whether a change must not be handed over because ctx of Run has ended, and notes that. A change goes to
-// all handlers or to none. The caller holds mu.
+// skip reports whether a change must not be delivered because the context of Run has ended, and records that a change
+// was skipped. A change is delivered to all handlers or to none. The caller must hold mu.
 func (i *Informer) skip() bool {
 	i.skipped = i.ctx != nil && (i.skipped || i.ctx.Err() != nil)
 	return i.skipped
 }
 
-// DeleteAll hands on the deletion of every known object, with FinalStateUnknown, after the resource itself was removed
+// DeleteAll reports every known object as deleted, with FinalStateUnknown set. It is for a resource that was removed
 // from the cluster. It must not be called while the informer runs.
 func (i *Informer) DeleteAll() {
 	i.mu.Lock()
@@ -249,7 +255,7 @@ func (i *Informer) DeleteAll() {
 	}
 }
 
-// LeaveAll hands on that every known object is not watched any more. It must not be called while the informer runs.
+// LeaveAll reports to the handlers that every known object has left. It must not be called while the informer runs.
 func (i *Informer) LeaveAll() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -258,7 +264,7 @@ func (i *Informer) LeaveAll() {
 	}
 }
 
-// Objects returns all known objects, for Config.Known of a successor.
+// Objects returns all known objects. A successor can use them as Config.Known.
 func (i *Informer) Objects() []*object.Object { return sorted(i.indexer.List()) }
 
 func keyOf(obj any) (string, error) {

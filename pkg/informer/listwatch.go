@@ -18,33 +18,39 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// ListerWatcher lists and watches one resource with a client of NewClient: its lists are *object.List, the objects of
-// its events *object.Object, and *metav1.Status in an ERROR.
+// ListerWatcher lists and watches one resource with a client that NewClient returned. Its lists are *object.List. The
+// objects of its watch events are *object.Object, and *metav1.Status for ERROR events.
 //
-// It differs from client-go's own in what follows when a watch breaks. A connection that breaks, before the response or
-// after it, does not make the Reflector list everything again: it opens its watch where the last one ended. (It does
-// list after a watch that brought nothing and lasted less than a second.) Nor does a document in the stream that is not
-// a watch event (see package object): it ends the watch, so that the next one may bring it whole. If the next one ends
-// at the same position for that, an ERROR event says so, after which the Reflector lists.
+// It differs from client-go's ListWatch in how it handles broken watches:
+//
+//   - If a connection breaks before or after the response begins, the Reflector does not list everything again. It
+//     opens its next watch at the position where the last one ended. (It does list after a watch that brought no events
+//     and lasted less than a second.)
+//   - If the stream contains a document that is not a watch event (see package object), the watch ends, and the next
+//     watch starts at the same position, where the API server may send the document intact. If the next watch ends at
+//     the same position for the same reason, the Reflector receives an ERROR event and lists.
 type ListerWatcher struct {
-	// MetadataOnly asks for the metadata of objects instead of the objects. Set it before the first use.
+	// MetadataOnly requests only the metadata of objects. It must be set before the first use.
 	MetadataOnly bool
 
-	// Failed, if not nil, is given the error that ends a watch, before the watch gives it: an apierrors.APIStatus, or
-	// one that wraps object.ErrMalformed. Set it before the first use; it is called from the goroutines of the watches.
+	// Failed is called with the error that ends a watch, before the watch reports the error. The error is an
+	// apierrors.APIStatus or wraps object.ErrMalformed. Failed must be set before the first use. It is called from the
+	// goroutines of the watches.
 	Failed func(error)
 
-	// BeginList, if not nil, is called for each list, and for each watch that begins with one. The function that it
-	// returns, if not nil, is called for each object of the list as it is read, and gives what the list has in its
-	// place; an error ends the list. A watch-list may bring, before it is complete, changes and deletions of what it
-	// brought. Set it before the first use; it is called from the goroutines of the watches. The function may wait,
-	// until the context of the request ends.
+	// BeginList is called for each list, and for each watch that begins with a list. If it returns a function, that
+	// function is called with each object of the list as the object is read, and returns the object that replaces it in
+	// the list. If the function returns an error, the list ends. Before a watch-list is complete, it may contain changes
+	// to and deletions of objects that it contained earlier. BeginList must be set before the first use. It is called from
+	// the goroutines of the watches. The function may block until the context of the request ends.
 	BeginList func(context.Context) EachFunc
 
-	// ManagedFields keeps the managedFields of objects until the change was handed over. Set it before the first use.
+	// ManagedFields keeps the managedFields of objects until the change has been delivered. It must be set before the
+	// first use.
 	ManagedFields bool
-	// Transform, if not nil, is given each object before anything else is. It may change the object's Raw, but not what
-	// the Identity was read from. Set it before the first use; it is called from the goroutines of the watches.
+	// Transform, if not nil, is called with each object before any other code receives the object. It may change Raw, but
+	// not the parts from which Identity was read. It must be set before the first use. It is called from the goroutines of
+	// the watches.
 	Transform func(*object.Object)
 
 	client rest.Interface
@@ -53,13 +59,13 @@ type ListerWatcher struct {
 
 	mu          sync.Mutex
 	malformedAt string   // position of the last malformed document
-	page        EachFunc // of the list whose pages are being read
+	page        EachFunc // function for the list whose pages are being read
 }
 
 var _ cache.ListerWatcherWithContext = (*ListerWatcher)(nil)
 
-// ListWatch lists and watches a resource, in one namespace or with "" in all of them. tweak, if not nil, changes the
-// options of each request: selectors, say.
+// ListWatch returns a ListerWatcher for a resource, in one namespace or, if namespace is empty, in all namespaces. If
+// tweak is not nil, it is called for each request and may change the options, for example the selectors.
 func ListWatch(
 	client rest.Interface,
 	gvr schema.GroupVersionResource,
@@ -75,7 +81,8 @@ func ListWatch(
 	}
 }
 
-// ListWithContext returns an *object.List. The error is an apierrors.APIStatus if the API server gave one.
+// ListWithContext returns an *object.List. If the API server returned an error response, the error is an
+// apierrors.APIStatus.
 func (l *ListerWatcher) ListWithContext(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 	list := &object.List{ManagedFields: l.ManagedFields}
 	if err := l.request(options).Do(ctx).Into(list); err != nil {
@@ -97,7 +104,7 @@ func (l *ListerWatcher) ListWithContext(ctx context.Context, options metav1.List
 	return list, nil
 }
 
-// pageOf is what each object of a page of a list is passed through.
+// pageOf returns the function that is called with each object of a list page.
 func (l *ListerWatcher) pageOf(ctx context.Context, options metav1.ListOptions) EachFunc {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -107,7 +114,7 @@ func (l *ListerWatcher) pageOf(ctx context.Context, options metav1.ListOptions) 
 	return l.page
 }
 
-// WatchWithContext opens a watch. Cancel the context or call Stop to end it; its channel is closed then.
+// WatchWithContext opens a watch. To end it, cancel the context or call Stop. The channel of the watch is then closed.
 func (l *ListerWatcher) WatchWithContext(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
 	options.Watch = true
 	body, err := l.request(options).Stream(ctx)
@@ -137,7 +144,7 @@ func (l *ListerWatcher) WatchWithContext(ctx context.Context, options metav1.Lis
 
 func (l *ListerWatcher) request(options metav1.ListOptions) *rest.Request {
 	l.tweak(&options)
-	request := l.client.Get().AbsPath(l.path).MaxRetries(0). // it is repeated by whoever asked
+	request := l.client.Get().AbsPath(l.path).MaxRetries(0). // the caller retries
 									SpecificallyVersionedParams(&options, metav1.ParameterCodec, schema.GroupVersion{Version: "v1"})
 	if l.MetadataOnly {
 		request.SetHeader("Accept", "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1")
@@ -145,8 +152,8 @@ func (l *ListerWatcher) request(options metav1.ListOptions) *rest.Request {
 	return request
 }
 
-// failed notes the error that ends a watch at a position. It reports whether the Reflector is to be told of it, so that
-// it lists; else it opens its watch again at the position.
+// failed records the error that ends a watch at a position. It reports whether the Reflector must receive the error,
+// which makes it list. Otherwise, the Reflector opens its watch again at the same position.
 func (l *ListerWatcher) failed(err error, position string) (tell bool) {
 	if tell = !errors.Is(err, object.ErrMalformed); !tell {
 		l.mu.Lock()
@@ -157,26 +164,27 @@ func (l *ListerWatcher) failed(err error, position string) (tell bool) {
 	return tell
 }
 
-// unreachableError is a connection that broke before the API server answered. To a Reflector it is what a refused one
-// is: it waits and opens the watch again where it was. Any other error would make it list everything.
+// unreachableError is the error of a connection that broke before the API server responded. The Reflector handles it
+// like a refused connection: it waits and opens the watch again at the same position. After any other error it would
+// list everything.
 type unreachableError struct{ cause error }
 
 func (u unreachableError) Error() string   { return u.cause.Error() }
 func (u unreachableError) Unwrap() []error { return []error{syscall.ECONNREFUSED, u.cause} }
 
-// readAhead is how many events of a watch are decoded before they are asked for. With none, each event costs the
-// wake-up of a goroutine, which is as dear as decoding it; beyond eight nothing is gained, and memory is held for each
+// readAhead is the number of watch events that are decoded in advance. Without read-ahead, every event would wake up a
+// goroutine, which costs as much as decoding the event. More than eight events bring no benefit and use more memory per
 // watch.
 const readAhead = 8
 
-// eventStream is a watch.
+// eventStream implements watch.Interface.
 type eventStream struct {
-	*watch.ProxyWatcher // its channels
+	*watch.ProxyWatcher // provides the channels
 
 	lister   *ListerWatcher
 	decoder  *object.WatchDecoder
-	position string // resourceVersion from which the watch continues
-	inList   bool   // the initial list is not complete
+	position string // resourceVersion from which the next watch continues
+	inList   bool   // the initial list of a watch-list is not complete yet
 	events   chan<- watch.Event
 }
 
@@ -186,7 +194,7 @@ func (w *eventStream) Stop() {
 	w.decoder.Close()
 }
 
-// run reads the stream. each, if not nil, is called for the objects of the list that it begins with.
+// run reads the stream. If each is not nil, run calls it for the objects of the list with which the stream begins.
 func (w *eventStream) run(each EachFunc) {
 	defer close(w.events)
 	defer w.Stop()
@@ -196,7 +204,7 @@ func (w *eventStream) run(each EachFunc) {
 			if errors.Is(err, object.ErrMalformed) && w.lister.failed(err, w.at()) {
 				w.send(watch.Event{Type: watch.Error, Object: decodingErrors.AsObject(err)})
 			}
-			return // how a stream ends is all the same to a Reflector: it goes on where this one was
+			return // the Reflector reacts to every end of a stream in the same way: it continues at the last position
 		}
 		switch o := obj.(type) {
 		case *object.Object:
@@ -212,11 +220,11 @@ func (w *eventStream) run(each EachFunc) {
 	}
 }
 
-// decodingErrors are those that client-go gives a Reflector for what it can't decode.
+// decodingErrors creates the errors that client-go sends to a Reflector when it cannot decode an event.
 var decodingErrors = apierrors.NewClientErrorReporter( //nolint:gochecknoglobals // constant in all but name
 	http.StatusInternalServerError, http.MethodGet, "ClientWatchDecoding")
 
-// at names the position: within a list there is none.
+// at describes the position for failed. Within a list there is no position from which a watch could continue.
 func (w *eventStream) at() string {
 	if w.inList {
 		return "list at " + w.position
@@ -224,7 +232,7 @@ func (w *eventStream) at() string {
 	return w.position
 }
 
-// pass does what is to be done with an object before anybody else has it. After an error the watch has to end.
+// pass processes an object before any other code receives it. If it returns an error, the watch must end.
 func (w *eventStream) pass(eventType watch.EventType, o *object.Object, each EachFunc) (_ *object.Object, err error) {
 	switch {
 	case eventType != watch.Bookmark:
@@ -243,10 +251,10 @@ func (w *eventStream) pass(eventType watch.EventType, o *object.Object, each Eac
 	return o, err
 }
 
-// send hands an event on; false if the watch was stopped.
+// send delivers an event. It returns false if the watch was stopped.
 func (w *eventStream) send(event watch.Event) bool {
 	select {
-	case w.events <- event: // alone it costs less than half
+	case w.events <- event: // this select costs less than half as much as the one below
 		return true
 	default:
 	}

@@ -15,21 +15,21 @@ import (
 
 const verbList, verbWatch = "list", "watch"
 
-// observedListWatch lists and watches for the Reflector, which calls one method at a time. It notes the results of
-// requests, and ends them with the informer: the Reflector's LISTs have a context that is never canceled, and after
-// some errors of a watch-list the Reflector sleeps until its back-off ends.
+// observedListWatch lists and watches for the Reflector, which calls one method at a time. It records the results of
+// requests, and ends requests when the informer ends. The Reflector does not do that: the context of its LISTs is never
+// canceled, and after some errors of a watch-list it sleeps until its back-off ends.
 type observedListWatch struct {
 	informer  *Informer
-	runCtx    context.Context //nolint:containedctx // the Reflector's context of a LIST does not end
-	resumeAt  string          // see resume; empty after the first list was begun
-	notBefore time.Time       // the Retry-After of the API server
+	runCtx    context.Context //nolint:containedctx // the context that the Reflector passes to a LIST never ends
+	resumeAt  string          // see resume; empty once the first list has begun
+	notBefore time.Time       // when the Retry-After of the last response ends
 }
 
-// errListInstead makes the Reflector list where it asks for a watch-list.
+// errListInstead makes the Reflector send a LIST when it has requested a watch-list.
 var errListInstead = errors.New("list instead of a watch-list")
 
-// reach repeats a request until the API server answers. The Reflector waits meanwhile, so its back-off does not grow.
-// reach notes failures; the caller notes a success.
+// reach repeats a request until the API server responds. The Reflector waits during that time, so its back-off does not
+// grow. reach records failures, but the caller must record a success.
 func (l *observedListWatch) reach(ctx context.Context, verb string, request func() error) error {
 	pause(ctx, time.Until(l.notBefore))
 	err := l.informer.config.Connector.reach(ctx, func() error {
@@ -45,7 +45,8 @@ func (l *observedListWatch) reach(ctx context.Context, verb string, request func
 	return err
 }
 
-// IsWatchListSemanticsUnSupported implements an interface of the Reflector (k8s.io/client-go/util/watchlist).
+// IsWatchListSemanticsUnSupported implements an interface that the Reflector checks for
+// (k8s.io/client-go/util/watchlist).
 func (l *observedListWatch) IsWatchListSemanticsUnSupported() bool {
 	return l.informer.config.NoWatchList
 }
@@ -60,12 +61,12 @@ func (l *observedListWatch) Watch(options metav1.ListOptions) (watch.Interface, 
 	return l.WatchWithContext(l.runCtx, options)
 }
 
-// ListWithContext returns what stands for the checkpoint, or the state at the beginning of the API server's history, or
-// the present state.
+// ListWithContext returns the empty list that replaces the first list after a restart (see resume), the state at the
+// beginning of the API server's history, or the current state.
 func (l *observedListWatch) ListWithContext(_ context.Context, options metav1.ListOptions) (runtime.Object, error) {
 	if options.ResourceVersion == "0" && !l.informer.beginsWithList() {
-		// "0" means any state that the server has cached. It may be older than what is known, and objects that it lacks
-		// would count as deleted. An empty resourceVersion means the present state.
+		// "0" requests any state in the server's cache. That state may be older than the known one, and objects that it lacks
+		// would count as deleted. An empty resourceVersion requests the current state.
 		options.ResourceVersion = ""
 	}
 	if options.Continue == "" {
@@ -87,7 +88,7 @@ func (l *observedListWatch) ListWithContext(_ context.Context, options metav1.Li
 	return list, err
 }
 
-// WatchWithContext opens a watch, or a watch-list where a list of the present is due.
+// WatchWithContext opens a watch, or a watch-list if the current state must be listed.
 func (l *observedListWatch) WatchWithContext(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
 	list := options.SendInitialEvents != nil
 	if list && (l.resumeAt != "" || l.informer.history.isKnown()) {
@@ -112,16 +113,17 @@ func (l *observedListWatch) WatchWithContext(ctx context.Context, options metav1
 		l.informer.watchOpened()
 	}
 	if list && (utilnet.IsConnectionRefused(err) || apierrors.IsTooManyRequests(err)) {
-		// Without its cause: for these errors the Reflector would sleep without regard to its context. Now it tries a
-		// LIST, and then waits until its context ends.
+		// This error has no cause, because for errors with this cause the Reflector would sleep even after its context has
+		// ended. Now it tries a LIST, and then waits until its context ends.
 		return nil, errors.New(err.Error())
 	}
 	return w, err
 }
 
-// isAhead reports whether the informer is ahead of its cluster, because etcd was restored from a backup: the API server
-// would accept a watch, and stay silent until the cluster has caught up. It returns an error if the API server was not
-// reached. After any other failure of the probe, the watch shows the error.
+// isAhead reports whether the position of the informer is ahead of its cluster because etcd was restored from a backup.
+// In that case the API server would accept a watch, but send no events until the cluster has caught up. isAhead returns
+// an error if the API server was not reached. It ignores all other failures of the probe, because the watch will report
+// the error.
 func (l *observedListWatch) isAhead(ctx context.Context, resourceVersion string) (bool, error) {
 	probe := l.informer.config.Probe
 	if probe == nil || resourceVersion == "" {
@@ -142,8 +144,8 @@ func (l *observedListWatch) isAhead(ctx context.Context, resourceVersion string)
 	return true, nil
 }
 
-// note records the result of a request, and logs it if it differs from the last one: a resource that stays forbidden
-// gives one warning, and not one for each retry.
+// note records the result of a request, and logs it if it differs from the previous result. So a resource that remains
+// forbidden causes one warning and not one per retry.
 func (l *observedListWatch) note(verb string, err error) {
 	if l.runCtx.Err() != nil || errors.Is(err, context.Canceled) {
 		return // the informer is ending

@@ -8,35 +8,37 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/object"
 )
 
-// Restater receives the known objects of an informer again. Its methods are never called at the same time as a
-// handler's.
+// Restater receives the known objects of an informer again. The informer never calls its methods and a handler at the
+// same time.
 type Restater interface {
-	// MayRestate reports whether OnRestate may be called now. If not, the watch goes on, and MayRestate is called again
-	// later.
+	// MayRestate reports whether OnRestate may be called now. If it returns false, the watch continues, and MayRestate is
+	// called again later.
 	MayRestate() bool
-	// OnRestate is given the present state of a known object.
+	// OnRestate is called with the current state of a known object.
 	OnRestate(o *object.Object)
 }
 
-// The reasons why objects cannot be restated.
+// These errors explain why objects cannot be restated.
 var (
 	ErrNotSynced = errors.New("its list is not handed over yet")
 	ErrEnded     = errors.New("it is not watched any more")
 )
 
 const (
-	// restateSlice is the number of objects that are restated before the next change of the watch.
+	// restateSlice is the maximum number of objects that are restated between two changes of the watch.
 	restateSlice = 256
 	restatePause = 5 * time.Millisecond
-	// resumeGrace is the time after the first watch of a resumed informer is open during which nothing is restated: the
-	// informer may lag behind what the previous process sent. The watch brings that at once, but nothing marks its end.
+	// resumeGrace is how long, after a resumed informer has opened its first watch, no objects are restated. The known
+	// states may be older than states that the previous process sent. The watch delivers the newer states at once, but
+	// does not mark their end.
 	resumeGrace = 5 * time.Second
 )
 
-// Restate gives r the present state of each known object, in resourceVersion order. It gives a few objects at a time,
-// between the changes of the watch, so that neither waits for long, and no state is older than one that was handed on
-// before. It leaves out objects that are created or deleted meanwhile: handlers are called for them anyway. It returns
-// early when ctx ends, and with ErrNotSynced or ErrEnded if the informer does not know the present objects.
+// Restate calls r with the current state of each known object, in resourceVersion order. It processes a few objects at
+// a time, between the changes of the watch. So neither the objects nor the changes wait for long, and no state is older
+// than one that was delivered before. Restate omits objects that are created or deleted during the call, because
+// handlers are called for them anyway. It returns early when ctx ends. It returns ErrNotSynced or ErrEnded if the
+// informer does not know the current objects.
 func (i *Informer) Restate(ctx context.Context, r Restater) error {
 	if !i.HasSynced() {
 		return ErrNotSynced
@@ -44,13 +46,13 @@ func (i *Informer) Restate(ctx context.Context, r Restater) error {
 	return i.restate(ctx, r, sorted(i.indexer.List()), nil)
 }
 
-// Turn waits until r.MayRestate is true, and then calls done with the position of the informer while no handler is
-// called. It returns early when ctx ends, and with ErrEnded.
+// Turn waits until r.MayRestate returns true, and then calls done with the position of the informer. No handler is
+// called at the same time. Turn returns early when ctx ends, and returns ErrEnded if the informer has ended.
 func (i *Informer) Turn(ctx context.Context, r Restater, done func(resourceVersion string)) error {
 	return i.restate(ctx, r, nil, done)
 }
 
-// restate gives objects to r, and then calls done if it is not nil.
+// restate calls r with the objects, and then calls done if it is not nil.
 func (i *Informer) restate(
 	ctx context.Context,
 	r Restater,
@@ -75,7 +77,8 @@ func (i *Informer) restate(
 	}
 }
 
-// restateSome gives the next objects to r, as many as it accepts at once, and returns the others.
+// restateSome calls r with the next objects, at most restateSlice and only as long as r accepts them, and returns the
+// remaining ones.
 func (i *Informer) restateSome(
 	r Restater,
 	objects []*object.Object,

@@ -14,15 +14,16 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// ErrFutureVersion is what a probe returns for a resourceVersion that the cluster has not reached.
+// ErrFutureVersion is the error that a probe returns if the cluster has not reached a resourceVersion.
 var ErrFutureVersion = errors.New("the cluster has not reached this resourceVersion: was it restored from a backup?")
 
-// ProbeName is the name of the object that a probe requests. RBAC may allow `get` for this name only.
+// ProbeName is the name of the object that a probe requests. For the probe, RBAC needs to allow `get` for this name
+// only.
 const ProbeName = "deltabridge-probe"
 
-// NewProbe returns the Probe of a Config. It requests one object at the resourceVersion or later; the object need not
-// exist. For a resourceVersion from its future, the API server returns 504 with the cause ResourceVersionTooLarge. It
-// would accept a watch there, and stay silent (kubernetes#107457).
+// NewProbe returns a function for Config.Probe. The function requests an object that need not exist, at the given
+// resourceVersion or later. If the cluster has not reached this resourceVersion, the API server returns 504 with the
+// cause ResourceVersionTooLarge. For a watch, it would return no error and send no events (kubernetes#107457).
 func NewProbe(
 	client rest.Interface,
 	gvr schema.GroupVersionResource,
@@ -39,16 +40,17 @@ func NewProbe(
 		case apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge):
 			return ErrFutureVersion
 		case err == nil || apierrors.IsNotFound(err) || apierrors.IsForbidden(err) || apierrors.IsMethodNotSupported(err):
-			return nil // answered, or the watch will say
+			return nil // the server has answered, or the watch will report the error
 		default:
 			return fmt.Errorf("ask whether the cluster has reached resourceVersion %s: %w", resourceVersion, err)
 		}
 	}
 }
 
-// resume returns the list that stands for the checkpoint, in place of the first list: an empty one at the
-// resourceVersion that store.Replace recognises (resumes). The Reflector then opens its watch there. It returns nil if
-// a real list is required: the first one was read or begun, or the cluster has not reached the resourceVersion.
+// resume returns the list that replaces the first list if the informer has a checkpoint. It is an empty list at a
+// resourceVersion that store.Replace recognises (see resumes). The Reflector then opens its watch there. resume returns
+// nil if a real list is required because the first list was already read or begun, or because the cluster has not
+// reached the resourceVersion.
 func (l *observedListWatch) resume(ctx context.Context) (runtime.Object, error) {
 	at := l.resumeAt
 	if at == "" {
@@ -69,7 +71,7 @@ func (l *observedListWatch) resume(ctx context.Context) (runtime.Object, error) 
 	return &object.List{ListMeta: metav1.ListMeta{ResourceVersion: at}}, nil
 }
 
-// resumesAt returns the resourceVersion at which the informer opens its watch without a list, or "".
+// resumesAt returns the resourceVersion at which the informer opens its watch without a list, or "" if it lists first.
 func (i *Informer) resumesAt() string {
 	if i.config.Relist {
 		return ""
@@ -77,8 +79,8 @@ func (i *Informer) resumesAt() string {
 	return i.config.ResumeAt
 }
 
-// resumes reports whether a list is the empty one that stands for the checkpoint. The watch from there brings what the
-// previous process may have handed on already. The caller holds mu.
+// resumes reports whether a list is the empty one that resume returns. The watch from there may repeat changes that the
+// previous process delivered. The caller must hold mu.
 func (i *Informer) resumes(resourceVersion string, items int) bool {
 	if i.HasSynced() || i.resumesAt() == "" || resourceVersion != i.config.ResumeAt || items > 0 {
 		return false
@@ -92,7 +94,7 @@ func (i *Informer) resumes(resourceVersion string, items int) bool {
 	return true
 }
 
-// watchOpened notes that a watch is open.
+// watchOpened records that a watch is open.
 func (i *Informer) watchOpened() {
 	i.mu.Lock()
 	defer i.mu.Unlock()

@@ -2,33 +2,35 @@ package informer
 
 import "github.com/deltabridge/deltabridge/pkg/object"
 
-// State stores what is known of the sources of a fleet, for a restart. The fleet and its informers call it and its
-// Records before they call any handler about the same change.
+// State stores what a restart requires about the sources of a fleet. For each change, the fleet and its informers call
+// State and its Records before they call any handler.
 type State interface {
-	// Remembered returns the sources that the previous process watched and this one has not resumed. Other sources may
-	// take over their objects. Objects that no scope selects any more have left. Objects whose definition is gone are
+	// Remembered returns the sources that the previous process watched and this process has not resumed. Other sources may
+	// take over their objects. Objects that no scope selects any more have left. Objects whose definition was deleted are
 	// deleted.
 	Remembered() []Source
-	// TakeOver makes shares of remembered sources known objects of another source; into.Scope is the scope of all its
-	// known objects then. It is called before Resume of that source, and returns after the change is stored.
+	// TakeOver moves shares of remembered sources to another source, which then knows their objects. into.Scope is the
+	// scope of all objects that the source knows afterwards. TakeOver is called before Resume of that source, and returns
+	// after the change is stored.
 	TakeOver(into Source, shares []Share)
-	// Resume returns what is known of a source. It is called before the handlers of its informer are added.
+	// Resume returns the stored Memory of a source. It is called before handlers are added to the source's informer.
 	Resume(Source) Memory
-	// Record returns the record of a source that was resumed.
+	// Record returns the Record of a source that was resumed.
 	Record(Source) Record
-	// Removed is called after the informer of a resource that is gone from the cluster has ended and handed on the last
+	// Removed is called after a resource was removed from the cluster and its informer has ended and delivered its last
 	// changes. Each call is made from its own goroutine.
 	Removed(*Informer)
-	// Forget is called for each remembered source that is not watched any more, after its last object was handed on.
+	// Forget is called for each remembered source that is no longer watched, after its last object was delivered.
 	Forget(source string)
 }
 
-// Memory is what a [State] knows of a source.
+// Memory contains what a [State] has stored about a source.
 type Memory struct {
-	Known []*object.Object // the objects that the handlers were given
-	At    string           // the resourceVersion of the state in Known; empty if nothing is known
+	Known []*object.Object // objects that the handlers have received
+	At    string           // resourceVersion of the state in Known; empty if nothing is known
 	Scope string           // Source.Scope at that time
-	// GoesOn says that this process has resumed the source before: what it has handed on since then still counts.
+	// GoesOn reports whether this process has resumed the source before, so the source can continue from the objects that
+	// were delivered since then.
 	GoesOn bool
 }
 
@@ -38,29 +40,30 @@ type Share struct {
 	In     func(namespace string) bool
 }
 
-// Record stores what an informer is about to hand on, and the bytes of its objects. A handler may fetch the bytes of
-// each state that it was given: the first list is stored as a whole, and each change is recorded before any handler is
-// called.
+// Record stores the changes that an informer is about to deliver, and the bytes of its objects. The first list is
+// stored as a whole, and each change is recorded before any handler is called. So a handler can fetch the bytes of
+// every state that it has received.
 type Record interface {
 	Bodies
-	// FirstList stores the first list before any object is handed on. It is not called if the informer resumes. It
-	// returns false if the process ends before the list is stored; then nothing is handed on.
+	// FirstList stores the first list before any object is delivered. It is not called if the informer resumes. It returns
+	// false if the process ends before the list is stored. In this case, nothing is delivered.
 	FirstList(objects []*object.Object, resourceVersion string) bool
-	// Entering stores the objects of a list of another scope that were not known (see Config.Relist), before any
-	// difference is handed on. It returns false if the process ends before they are stored; then nothing is handed on.
+	// Entering stores those objects of a list for a different scope that were not known before (see Config.Relist). It is
+	// called before any difference is delivered. It returns false if the process ends before the objects are stored. In
+	// this case, nothing is delivered.
 	Entering(objects []*object.Object) bool
-	// Added, Updated and Deleted record each later change.
+	// Added, Updated and Deleted record every later change.
 	Added(o *object.Object)
 	Updated(o *object.Object)
 	Deleted(last *object.Object)
-	// Gap is called before the changes of a re-list: see Observer.OnGap.
+	// Gap is called before the changes of a re-list are delivered; see Observer.OnGap.
 	Gap(from, to string)
-	// Reached is called after each change, each list and each bookmark: everything up to resourceVersion was handed on.
-	// It may wait; the informer reads nothing meanwhile.
+	// Reached is called after each change, each list and each bookmark, when all changes up to resourceVersion have been
+	// delivered. It may wait. The informer reads no events while it waits.
 	Reached(resourceVersion string)
 }
 
-// noRecord is the record of an informer whose objects stay in memory. It records nothing.
+// noRecord is the Record of an informer whose objects stay in memory. It stores nothing.
 type noRecord struct{}
 
 func (noRecord) FirstList([]*object.Object, string) bool { return true }
@@ -73,8 +76,8 @@ func (noRecord) Reached(string)                          {}
 func (noRecord) Fetch(*object.Object) ([]byte, error)    { return nil, nil }
 func (noRecord) Stage() Stage                            { return nil }
 
-// FirstLister is an optional interface of handlers. OnFirstList is given the whole first list, or all that is known at
-// the start, before any handler is given a part of it.
+// FirstLister is an optional interface of handlers. OnFirstList is called with the whole first list, or with all
+// objects that are known when the informer starts, before any handler receives one of these objects.
 type FirstLister interface {
 	OnFirstList(objects []*object.Object)
 }

@@ -8,9 +8,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// How long a watch may be silent before it counts as stale. The API server sends bookmarks about once a minute on
-// resources that its watch cache holds; on the others (Events) the only sign of life is the next watch request,
-// at the latest after the ten minutes for which a Reflector asks.
+// These constants define how long a watch may be silent before it counts as stale. On resources in its watch cache, the
+// API server sends bookmarks about once a minute. On other resources (Events) the only sign of life is the next watch
+// request, which the Reflector sends after at most ten minutes.
 const (
 	bookmarkedSilence = 3 * time.Minute
 	plainSilence      = 12 * time.Minute
@@ -19,36 +19,37 @@ const (
 // Status describes an informer at one moment.
 type Status struct {
 	Resource        schema.GroupVersionResource
-	Namespace       string // empty: all
-	Selector        string // what is selected by label and field; empty: everything; "(auxiliary)" of auxiliary informers
+	Namespace       string // empty for all namespaces
+	Selector        string // label and field selectors; empty if there are none; "(auxiliary)" for auxiliary informers
 	Objects         int
-	ResourceVersion string    // last one seen, in an event, a bookmark or a list
-	LastContact     time.Time // when the API server was last heard of; zero if never
-	Synced          bool      // the initial list was handed over
-	Stale           bool      // the watch is silent for longer than a live one can be, or a handler blocks for so long
-	Forbidden       bool      // RBAC forbids to list or watch; retried
-	Relists         int64     // lists after the first one
-	Resumed         bool      // the watch continued where the checkpoint ended, without a list
-	Refused         bool      // the checkpoint was refused: the cluster has not reached its resourceVersion
-	Errors          int64     // failed requests
-	LastError       string    // of what fails now; empty if nothing does
+	ResourceVersion string    // of the last event, bookmark or list
+	LastContact     time.Time // time of the last response or event from the API server; zero if there was none
+	Synced          bool      // the initial list was delivered
+	Stale           bool      // the watch was silent, or a handler has blocked, for too long
+	Forbidden       bool      // RBAC forbids lists or watches; the informer retries
+	Relists         int64     // number of lists after the first one
+	Resumed         bool      // the watch continued from the checkpoint without a list
+	Refused         bool      // the checkpoint was not used, because the cluster has not reached its resourceVersion
+	Errors          int64     // number of failed requests
+	LastError       string    // last error of the requests that currently fail; empty if none fail
 }
 
-// tracker collects an informer's status. It has its own lock, so that reading the status never waits for handlers.
+// tracker collects an informer's status. It has its own lock, so code that reads the status never waits for handlers.
 type tracker struct {
 	now func() time.Time
 
 	mu        sync.Mutex
-	status    Status // without what snapshot adds
+	status    Status // without the fields that snapshot sets
 	bookmarks bool
 	failing   map[string]error // the last error by verb: list or watch
 }
 
-// FailureKind names what kind of failure an error is: failures of one kind are news once.
+// FailureKind returns the kind of failure that an error represents. Repeated failures of the same kind are logged only
+// once.
 func FailureKind(err error) string {
 	kind := string(apierrors.ReasonForError(err))
 	if kind == "" {
-		kind = "no answer" // the text of a network error differs from one to the next
+		kind = "no answer" // the texts of network errors differ from attempt to attempt
 	}
 	return kind
 }
@@ -80,9 +81,9 @@ func (t *tracker) bookmarked() {
 	t.bookmarks = true
 }
 
-// requested notes how a request went. It reports whether that is news: the first failure of its kind, or the success
-// after which nothing fails any more. A watch that opens proves that lists are not needed; a list proves nothing of
-// watches, which RBAC may forbid alone.
+// requested records the result of a request. It reports whether the result is news: the first failure of its kind, or
+// the success after which no requests fail any more. A watch that opens proves that no list is needed, so it clears all
+// failures. A list proves nothing about watches, which RBAC may forbid separately.
 func (t *tracker) requested(verb string, err error) (news bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

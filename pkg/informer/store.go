@@ -10,8 +10,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// store is the informer as the Reflector sees it. The Reflector's one goroutine calls it, in the order of the
-// watch, and reads no further until the call returns. Its methods must not return errors for what handlers do: the
+// store is the informer as the Reflector's store. One goroutine of the Reflector calls its methods, in the order of the
+// watch, and reads no more events until the call returns. The methods must not return errors that handlers cause: the
 // Reflector would only log them, and the change would be lost.
 type store Informer
 
@@ -24,7 +24,7 @@ var (
 func (s *store) Add(obj any) error {
 	i, o := (*Informer)(s), obj.(*object.Object)
 	selected := i.selects(o)
-	if !selected && i.known(o) == nil { // nobody else writes to the index
+	if !selected && i.known(o) == nil { // no other goroutine writes to the index, so mu is not needed
 		return nil
 	}
 	i.mu.Lock()
@@ -44,15 +44,15 @@ func (s *store) Delete(obj any) error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	known := i.known(o)
-	// The deletion of an object that is not known was handed on before (or is another scope's).
+	// If the object is not known, its deletion was already delivered, or the object belongs to another scope.
 	if known != nil && known.UID == o.UID {
-		o.InheritDecisions(known) // whoever was told of the object is told of its end
+		o.InheritDecisions(known) // the sinks that received the object also receive its deletion
 		i.remove(known, o)
 	}
 	return nil
 }
 
-// Replace is given a complete list: the Reflector calls it neither for a failed list nor for one that ended early.
+// Replace is called with a complete list. The Reflector does not call it for a list that failed or ended early.
 func (s *store) Replace(list []any, resourceVersion string) error {
 	i := (*Informer)(s)
 	objects, others := i.selected(sorted(list))
@@ -67,7 +67,7 @@ func (s *store) Replace(list []any, resourceVersion string) error {
 	case first && !i.handFirstList(objects, resourceVersion):
 		return nil // the process is ending
 	case i.config.Relist && !i.HasSynced() && !i.record.Entering(i.entering(objects)):
-		return nil // the same
+		return nil // the process is ending
 	case !first:
 		i.announceGap(resourceVersion)
 	}
@@ -79,7 +79,7 @@ func (s *store) Replace(list []any, resourceVersion string) error {
 		i.handReplay(resourceVersion)
 	}
 	if i.skipped {
-		return nil // the next process hands on the rest
+		return nil // the next process delivers the rest
 	}
 	i.position = resourceVersion
 	i.status.reached(resourceVersion) // after a watch-list the Reflector does not call UpdateResourceVersion
@@ -94,7 +94,8 @@ func (s *store) Replace(list []any, resourceVersion string) error {
 	return nil
 }
 
-// handFirstList hands on a first list as a whole. It returns false if the process is ending. The caller holds mu.
+// handFirstList records a first list as a whole and calls OnFirstList. It returns false if the process is ending. The
+// caller must hold mu.
 func (i *Informer) handFirstList(objects []*object.Object, resourceVersion string) bool {
 	if !i.record.FirstList(objects, resourceVersion) {
 		return false
@@ -104,7 +105,7 @@ func (i *Informer) handFirstList(objects []*object.Object, resourceVersion strin
 	return true
 }
 
-// entering returns the objects whose name is not known. For a known name, the row of the predecessor is required until
+// entering returns the objects whose names are not known yet. For a known name, the predecessor's row is required until
 // its deletion is sent.
 func (i *Informer) entering(objects []*object.Object) (entering []*object.Object) {
 	for _, o := range objects {
@@ -115,10 +116,10 @@ func (i *Informer) entering(objects []*object.Object) (entering []*object.Object
 	return entering
 }
 
-// Resync implements cache.ReflectorStore. The Reflector has no resync period, and does not call it.
+// Resync implements cache.ReflectorStore. The Reflector does not call it, because it has no resync period.
 func (s *store) Resync() error { return nil }
 
-// Bookmark notes that the API server sends bookmarks on this watch.
+// Bookmark records that the API server sends bookmarks on this watch.
 func (s *store) Bookmark(string) error {
 	s.status.bookmarked()
 	return nil
@@ -141,10 +142,10 @@ func (i *Informer) selects(o *object.Object) bool {
 	return i.config.Select == nil || i.config.Select(o)
 }
 
-// selected returns the objects of a list that are selected, and those that are not selected but known.
+// selected splits a list into the selected objects and the known objects that are not selected any more.
 func (i *Informer) selected(list []*object.Object) (objects, others []*object.Object) {
 	objects = slices.DeleteFunc(list, func(o *object.Object) bool {
-		// An object without bytes was checked when it was read; only a selected one is released.
+		// An object without bytes was already checked when it was read, because only selected objects are released.
 		if i.config.Select == nil || o.IsReleased() || o.Raw != nil && i.selects(o) {
 			return false
 		}
@@ -156,7 +157,7 @@ func (i *Informer) selected(list []*object.Object) (objects, others []*object.Ob
 	return objects, others
 }
 
-// known returns the state in the index that has o's name, or nil.
+// known returns the object in the index that has the same namespace and name as o, or nil.
 func (i *Informer) known(o *object.Object) *object.Object {
 	obj, exists, err := i.indexer.Get(o)
 	if err != nil || !exists {
@@ -165,14 +166,14 @@ func (i *Informer) known(o *object.Object) *object.Object {
 	return obj.(*object.Object)
 }
 
-// upsert stores o and hands on the addition or update. The caller holds mu.
+// upsert stores o and delivers the addition or update. The caller must hold mu.
 func (i *Informer) upsert(o *object.Object, initial bool) {
 	if i.skip() {
 		return
 	}
 	known := i.known(o)
 	if known != nil && known.UID != o.UID {
-		i.handRemoval(known, unseen(known)) // and the addition, in any case
+		i.handRemoval(known, unseen(known)) // the addition must follow, so this does not check skip
 		known = nil
 	}
 	if known != nil && known.ResourceVersion == o.ResourceVersion {
@@ -182,7 +183,7 @@ func (i *Informer) upsert(o *object.Object, initial bool) {
 	_ = i.indexer.Update(entry) // keyOf never fails on an *object.Object
 	if known == nil {
 		i.count.Add(1)
-		if !initial { // the first list was stored as a whole
+		if !initial { // the first list was already recorded as a whole
 			i.record.Added(o.WithoutManagedFields())
 		}
 		for _, r := range i.handlers {
@@ -204,7 +205,7 @@ func (i *Informer) upsert(o *object.Object, initial bool) {
 	}
 }
 
-// remove takes known out of the index and hands on last, its last state. The caller holds mu.
+// remove deletes known from the index and delivers its deletion with last, its last state. The caller must hold mu.
 func (i *Informer) remove(known, last *object.Object) {
 	if !i.skip() {
 		i.handRemoval(known, last)
@@ -215,7 +216,7 @@ func (i *Informer) handRemoval(known, last *object.Object) {
 	i.take(known, last, func(h cache.ResourceEventHandler) { h.OnDelete(last) })
 }
 
-// take takes known out of the index, with last as the state to be recorded, and calls the handlers that may know the
+// take deletes known from the index, records the deletion with the state last, and calls the handlers that may know the
 // object.
 func (i *Informer) take(known, last *object.Object, call func(cache.ResourceEventHandler)) {
 	_ = i.indexer.Delete(known)
@@ -229,8 +230,8 @@ func (i *Informer) take(known, last *object.Object, call func(cache.ResourceEven
 	i.fetcher.forget()
 }
 
-// leave takes known out of the index and hands on that the object is not watched any more. now is the present state, or
-// known if no other state was seen. The caller holds mu.
+// leave deletes known from the index and reports to the handlers that the object has left. now is the current state, or
+// known if no newer state was seen. The caller must hold mu.
 func (i *Informer) leave(known, now *object.Object) {
 	if i.skip() {
 		return
@@ -244,8 +245,8 @@ func (i *Informer) leave(known, now *object.Object) {
 	})
 }
 
-// drop takes known out of the index: now is a state that is not selected, of the same object or of another one with its
-// name. The caller holds mu.
+// drop deletes known from the index because of now, which is a state that is not selected. now belongs to the same
+// object or to another object with the same name. The caller must hold mu.
 func (i *Informer) drop(known, now *object.Object) {
 	if known.UID == now.UID {
 		i.leave(known, now)
@@ -254,8 +255,9 @@ func (i *Informer) drop(known, now *object.Object) {
 	}
 }
 
-// deleteMissing hands on the end of each known object that is not in list, a complete list of the selected objects. The
-// object is one of others, which the list had too, or it has left because the scope is another one, or it was deleted.
+// deleteMissing delivers the end of each known object that is not in list, a complete list of the selected objects. A
+// missing object has left if it is in others, which are the objects of the same list that are not selected, or if the
+// scope has changed. Otherwise it was deleted.
 func (i *Informer) deleteMissing(list, others []*object.Object) {
 	if i.count.Load() == 0 || mutant.On("no-missed-deletions") {
 		return
@@ -309,14 +311,14 @@ func (i *Informer) announceGap(to string) {
 	notify(i.handlers, func(o Observer) { o.OnGap(from, to, why) })
 }
 
-// unseen returns the last known state of an object whose deletion was not seen.
+// unseen returns the last known state of an object whose deletion was missed, with FinalStateUnknown set.
 func unseen(o *object.Object) *object.Object {
 	last := *o
 	last.FinalStateUnknown = true
 	return &last
 }
 
-// sorted returns the objects in resourceVersion order (KEP-5504). If a server's resourceVersions cannot be compared,
+// sorted returns the objects in resourceVersion order (KEP-5504). If the server's resourceVersions cannot be compared,
 // the order does not change.
 func sorted(list []any) []*object.Object {
 	objects := make([]*object.Object, 0, len(list))
