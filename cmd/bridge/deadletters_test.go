@@ -188,7 +188,7 @@ func TestDeadLetters(t *testing.T) {
 
 	out, err = run("resend", "--sink", "live", "--all")
 	known, ok := errors.AsType[*exitError](err)
-	if !ok || known.code != stillRejected || !strings.Contains(err.Error(), "1 of 3 were rejected again") {
+	if !ok || known.code != stillRejected || !strings.Contains(err.Error(), "1 of 3 events were rejected again") {
 		t.Errorf("%v", err)
 	}
 	if !strings.Contains(out, "live  u.1  re-sent\nlive  u.2  still rejected: ") ||

@@ -43,7 +43,7 @@ func (o *deadLetterOptions) resend(ctx context.Context, ids []string) error {
 		letters = letters[end:]
 	}
 	if rejected > 0 {
-		return &exitError{fmt.Errorf("%d of %d were rejected again and are kept", rejected, sent+rejected), stillRejected}
+		return &exitError{fmt.Errorf("%d of %d events were rejected again and are kept", rejected, sent+rejected), stillRejected}
 	}
 	return nil
 }

@@ -32,7 +32,7 @@ func Listen(state string, handler http.Handler, log *slog.Logger) *Server {
 	path := Socket(state)
 	listener, err := listenUnix(path)
 	if err != nil {
-		log.Warn("no socket for commands: bridge resync will not reach this process", "path", path, "err", err)
+		log.Warn("cannot listen on the control socket, bridge resync is unavailable", "path", path, "err", err)
 		return nil
 	}
 	return &Server{listener, &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second}, log}
@@ -50,7 +50,7 @@ func listenUnix(path string) (net.Listener, error) {
 	}
 	if info, err := os.Lstat(path); err == nil {
 		if info.Mode().Type() != os.ModeSocket {
-			return nil, errors.New("there is a file of that name, which is no socket")
+			return nil, errors.New("a file with that name exists and is not a socket")
 		}
 		if conn, err := net.DialTimeout("unix", path, time.Second); err == nil {
 			_ = conn.Close() // the connection was only a test

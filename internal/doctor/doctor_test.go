@@ -158,7 +158,7 @@ func TestTheOwnerOfAName(t *testing.T) {
 		{"k1", "", nil, "ok", "no cluster has registered this name yet"},
 		{"k1", "k2", nil, "FAILED", "knows \"local\" as the cluster with the uid k2"},
 		{"", "k2", nil, "warning", "not known whether that is this cluster"},
-		{"k1", "", sinks.ErrNoRegister, "warning", "cannot read which cluster has registered this name: names of clusters can't be registered"},
+		{"k1", "", sinks.ErrNoRegister, "warning", "cannot read which cluster has registered this name: the destination cannot register cluster names"},
 	} {
 		e := &examination{Options: Options{Config: localConfig(t)}, cluster: c.uid}
 		found := e.checkName(t.Context(), &NamedSink{Name: "live", Sink: &named{owner: c.owner, err: c.err}})

@@ -125,15 +125,14 @@ func (p *pipeline) delivered(ctx context.Context, c *metrics.Resource, before lo
 		now := p.lossesOf(c)
 		switch {
 		case now.rejected > before.rejected:
-			return false, fmt.Errorf("its end is not marked: %d of its events were rejected meanwhile, gap events say which",
+			return false, fmt.Errorf("no synced event was sent: %d of its events were rejected, gap events say which",
 				now.rejected-before.rejected)
 		case now.dropped > before.dropped:
-			return false, fmt.Errorf("its end is not marked: the queue dropped %d events meanwhile", now.dropped-before.dropped)
+			return false, fmt.Errorf("no synced event was sent: the queue dropped %d events during the resync",
+				now.dropped-before.dropped)
 		case now.merged > before.merged:
-			return false, fmt.Errorf(
-				"its end is not marked: the full queue merged %d events meanwhile",
-				now.merged-before.merged,
-			)
+			return false, fmt.Errorf("no synced event was sent: the full queue merged %d events",
+				now.merged-before.merged)
 		}
 		return s.Items == 0 || s.Acked-fence.Acked >= int64(fence.Items), nil
 	})

@@ -105,7 +105,7 @@ func (r *resyncer) resyncSink(p *pipeline, why string) control.ResyncReport {
 	case report.Error != "":
 		log.Warn("resync was not finished", "err", report.Error)
 	case len(report.Skipped) > 0:
-		log.Warn("resync ended without some resources", "skipped", report.Skipped)
+		log.Warn("resync finished, some resources were skipped", "skipped", report.Skipped)
 	default:
 		log.Info("resync ended")
 	}

@@ -265,7 +265,7 @@ func TestEndOfAResync(t *testing.T) {
 		},
 		"one is refused": {
 			refuse: "u1.4", want: []string{"restated u1.3", "gap u1.4.gap"},
-			report: control.ResyncReport{Sink: "test", Objects: 2, Skipped: []string{"pods: its end is not marked: 1 of its events were rejected meanwhile, gap events say which"}},
+			report: control.ResyncReport{Sink: "test", Objects: 2, Skipped: []string{"pods: no synced event was sent: 1 of its events were rejected, gap events say which"}},
 		},
 		"some are not for the sink": {
 			rule: filter.Rule{When: "object.status.phase == 'Running'"}, want: []string{"restated u1.3", "synced {pods 10 1}"},

@@ -18,7 +18,7 @@ func (e *Engine) buildSet(o Options) error {
 	kube.Dial = e.connector.Dial
 	var err error
 	if e.client, err = informer.NewClient(kube); err != nil {
-		return fmt.Errorf("client of the API server: %w", err)
+		return fmt.Errorf("create API server client: %w", err)
 	}
 	kube.QPS, kube.Burst = -1, 0 // discovery is a handful of requests; priority and fairness guards the API server
 	disco, err := discovery.NewDiscoveryClientForConfig(kube)

@@ -54,8 +54,8 @@ func draining(t *testing.T, p *pipeline, refuse string) (took func() []*event.Me
 func TestDelivered(t *testing.T) {
 	for overflow, want := range map[string]string{
 		"block":       "",
-		"drop-oldest": "its end is not marked: the queue dropped ",
-		"compact":     "its end is not marked: the full queue merged ",
+		"drop-oldest": "no synced event was sent: the queue dropped ",
+		"compact":     "no synced event was sent: the full queue merged ",
 	} {
 		t.Run(overflow, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

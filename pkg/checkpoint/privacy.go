@@ -93,7 +93,7 @@ func (s *Store) rewrite() error {
 	if err != nil {
 		return fmt.Errorf("rewrite its rows as the configuration of redact says: %w", err)
 	}
-	s.logger.Info("checkpoint rewritten because the configuration of redact changed", "path", s.path)
+	s.logger.Info("redact configuration changed, checkpoint rewritten", "path", s.path)
 	return s.install(t.record)
 }
 

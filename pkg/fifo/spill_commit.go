@@ -133,7 +133,7 @@ func (c *committer[T]) last() error {
 		progress, err := c.round(true)
 		if err != nil {
 			c.failed(err)
-			return fmt.Errorf("fifo: write to the spill at the end: %w", err)
+			return fmt.Errorf("fifo: write the spill at shutdown: %w", err)
 		}
 		c.mu.Lock()
 		done := max(c.durable, c.ackedUpTo())

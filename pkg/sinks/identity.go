@@ -36,7 +36,7 @@ type Identified interface {
 }
 
 // ErrNoRegister says that the destination has no place for the names of clusters, or the client may not use it.
-var ErrNoRegister = errors.New("names of clusters can't be registered")
+var ErrNoRegister = errors.New("the destination cannot register cluster names")
 
 // ErrNameTaken is wrapped by the error of Claim if the name belongs to another cluster.
 var ErrNameTaken = errors.New("the cluster's name is taken")

@@ -97,7 +97,7 @@ func (s *Sink) ensureProducer(ctx context.Context) error {
 	}
 	id, err := s.client.ProducerID(ctx)
 	if err != nil {
-		return fmt.Errorf("becoming an idempotent producer: %w", err)
+		return fmt.Errorf("get a producer id: %w", err)
 	}
 	s.producer = id
 	for _, t := range s.topics {

@@ -78,7 +78,7 @@ func rejection(e *jetstream.APIError) ack {
 	case server.JSStreamMessageExceedsMaximumErr:
 		return ack{err: sinks.Permanent(fmt.Errorf("%w: more than the stream's maximum message size", sinks.ErrOversize))}
 	case server.JSStreamHeaderExceedsMaximumErr:
-		return ack{err: sinks.Permanent(fmt.Errorf("%w: headers above the server's limit", sinks.ErrOversize))}
+		return ack{err: sinks.Permanent(fmt.Errorf("%w: headers exceed the server's limit", sinks.ErrOversize))}
 	case server.JSStreamNotMatchErr:
 		err := fmt.Errorf("another stream takes this subject: give the subject to the expected stream alone: %w", e)
 		return ack{err: sinks.Rejected(err), recheck: true, otherSubject: true}

@@ -100,7 +100,7 @@ func lookUp(ctx context.Context, js jetstream.JetStream, name string) (jetstream
 
 // noAnswer returns the error of messages whose acknowledgement did not come.
 func (s *Sink) noAnswer() error {
-	err := fmt.Errorf("no acknowledgement for %s", s.cfg.AckTimeout.Round(time.Millisecond))
+	err := fmt.Errorf("no acknowledgement within %s", s.cfg.AckTimeout.Round(time.Millisecond))
 	cause := s.client.LastError()
 	switch {
 	case cause == nil:
