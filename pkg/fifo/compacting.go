@@ -5,21 +5,22 @@ package fifo
 type CompactingOptions[T any, K comparable] struct {
 	// MaxItems bounds the number of waiting and taken items together. Required.
 	MaxItems int
-	// MaxBytes bounds the sum of their sizes. 0 means no bound.
+	// MaxBytes bounds the total size of these items. 0 means no bound.
 	MaxBytes int64
-	// Size returns an item's size in bytes, which must not change while the item is queued. Nil means 0 for each item.
+	// Size returns an item's size in bytes, which must not change while the item is queued. If Size is nil, all sizes are
+	// 0.
 	Size func(T) int64
-	// Key returns the same value for items that may be merged with each other, such as an object's uid. It must not
+	// Key returns the same value for items that may be merged with each other, such as an object's uid. The value must not
 	// change while the item is queued. Required.
 	Key func(T) K
-	// Mergeable reports whether an item may be merged; if not, Key is not called. Nil means that all items may be
-	// merged.
+	// Mergeable reports whether an item may be merged. Key is called only for items that may be merged. If Mergeable is
+	// nil, all items may be merged.
 	Mergeable func(T) bool
-	// Merge returns the item that replaces both. It takes newer's place, and must have newer's key and be mergeable. It
-	// should not be larger than both together. Merge must not change its arguments. The queue may ignore the result and
-	// call Merge again later. Required.
+	// Merge returns the item that replaces both arguments. The result takes the place of newer, must have the key of newer
+	// and must be mergeable. It should not be larger than both arguments together. Merge must not change its arguments.
+	// The queue may ignore the result and call Merge again later. Required.
 	Merge func(older, newer T) T
-	// OnMerge, if set, is called with each older item that was merged into a newer one.
+	// OnMerge, if set, is called with every item that was merged into a newer item.
 	OnMerge func(older T)
 }
 
@@ -31,18 +32,19 @@ type Compacting[T any, K comparable] struct {
 	merge     func(older, newer T) T
 	onMerge   func(T)
 
-	// waiting has the waiting items, oldest first.
+	// waiting contains the waiting items, oldest first.
 	waiting chain[T, K]
-	// search is where the search for items to merge continues; nil means at the next item that is pushed. Invariant:
-	// no item in front of it has an older waiting item of its key. While pushes wait, and the policy is not
-	// suspended, no item has one.
+	// search is the item at which the search for items to merge continues. If it is nil, the search continues at the next
+	// item that is pushed. Invariant: for every item before search, no older item of the same key waits. While pushes wait
+	// and the policy is not suspended, this is true for all items.
 	search *node[T, K]
-	// latest has the newest waiting item of each key. Invariant: following its older links visits all waiting mergeable
-	// items of that key.
+	// latest contains the newest waiting item of every key. Invariant: the older links of this item lead to all waiting
+	// mergeable items of the key.
 	latest map[K]*node[T, K]
-	// spread is the largest number of keys that latest had, or more: maps do not shrink.
+	// spread is at least the largest number of keys that the map in latest ever had, because maps do not shrink.
 	spread int
-	// free has nodes for reuse. Invariant: at most as many as there are waiting items, or minFree.
+	// free contains nodes for reuse. Invariant: their number is at most the number of waiting items, or minFree if that is
+	// larger.
 	free nodePool[T, K]
 }
 
@@ -79,7 +81,7 @@ func (c *Compacting[T, K]) offer(v T, size int64, behind bool) bool {
 	return !c.holding && keyed && c.replaceLatest(key, v)
 }
 
-// enqueue appends v; there must be room.
+// enqueue appends v. There must be room.
 func (c *Compacting[T, K]) enqueue(v T, size int64, key K, keyed bool) {
 	n := c.free.get()
 	n.v, n.size, n.key, n.keyed = v, size, key, keyed
@@ -98,8 +100,8 @@ func (c *Compacting[T, K]) enqueue(v T, size int64, key K, keyed bool) {
 	c.pushed++
 }
 
-// mergeFirst merges the item that has been superseded for the longest time into its successor, which is the first item
-// with an older one of its key. It returns false if there is none.
+// mergeFirst merges the item that was superseded first into its successor. The successor is the first item for which an
+// older item of the same key waits. mergeFirst returns false if no items can be merged.
 func (c *Compacting[T, K]) mergeFirst() bool {
 	for c.search != nil && c.search.older == nil {
 		c.search = c.search.next
@@ -119,9 +121,9 @@ func (c *Compacting[T, K]) mergeFirst() bool {
 	return true
 }
 
-// replaceLatest merges the newest waiting item of the key into v and appends the result, if there is room for it
-// without that item. It must be called only if nothing is left to merge: then the key has one waiting item, to which
-// no link leads.
+// replaceLatest merges the waiting item of the key into v and appends the result, if there is room for the result
+// without the waiting item. It must be called only if mergeFirst has nothing left to merge. Then at most one item of
+// the key waits, and no link leads to it.
 func (c *Compacting[T, K]) replaceLatest(key K, v T) bool {
 	n := c.latest[key]
 	if n == nil {
@@ -144,7 +146,7 @@ func (c *Compacting[T, K]) replaceLatest(key K, v T) bool {
 	return true
 }
 
-// mergedAway counts an item that was merged into a newer one.
+// mergedAway counts an item that was merged into a newer item, and calls OnMerge.
 func (c *Compacting[T, K]) mergedAway(older T) {
 	c.merged++
 	if c.onMerge != nil {
@@ -160,7 +162,7 @@ func (c *Compacting[T, K]) unchain(n *node[T, K]) {
 	c.waiting.remove(n)
 }
 
-// discard removes n, which is the oldest waiting item of its key or has none.
+// discard removes n, which must be the oldest waiting item of its key or have no key.
 func (c *Compacting[T, K]) discard(n *node[T, K]) {
 	c.unchain(n)
 	switch {

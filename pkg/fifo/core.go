@@ -6,41 +6,42 @@ import (
 	"sync"
 )
 
-// gapCharge is used as the size of a taken gap item, which does not count against the bounds. Sizes are never negative.
+// gapCharge replaces the size of a taken gap item, because gap items do not count against the bounds. Sizes are never
+// negative.
 const gapCharge = -1
 
-// policy is the waiting part of a queue: it stores items until they are taken, and decides what happens when there is
-// no room. Its methods are called with the core's lock held. The policy updates the ledger for waiting items.
+// policy stores the waiting items of a queue and decides what happens when there is no room. Its methods are called
+// with the core's lock held. The policy updates the ledger for waiting items.
 type policy[T any] interface {
-	// offer accepts v, if necessary after making room, and returns true; or it returns false: then the push has to
-	// wait, and v is offered again after a change. If behind is set, earlier pushes wait for room, and v may be
-	// accepted only if it needs no room.
+	// offer makes room for v if necessary, accepts v and returns true. If it returns false, the push has to wait, and v is
+	// offered again after a change. If behind is true, earlier pushes wait for room, and v may be accepted only if it does
+	// not need room.
 	offer(v T, size int64, behind bool) bool
-	// front returns the size of the item that pop would return; ok is false if nothing waits.
+	// front returns the size of the item that pop would return. ok is false if no item waits.
 	front() (size int64, ok bool)
-	// pop removes the oldest waiting item. charge is the size to subtract from the ledger when the item is
+	// pop removes and returns the oldest waiting item. charge is the size to subtract from the ledger when the item is
 	// acknowledged, or gapCharge.
 	pop() (v T, charge int64)
 }
 
-// ledger is a queue's accounting. The core's lock guards it.
+// ledger counts the items and bytes of a queue. It is guarded by the core's lock.
 type ledger struct {
 	maxItems int   // at least 1
-	maxBytes int64 // 0: no bound
-	lifted   bool  // there are no bounds any more
+	maxBytes int64 // 0 means no bound
+	lifted   bool  // the bounds were removed
 
-	// items counts waiting and taken items, without gap items. Invariant: items <= maxItems.
+	// items is the number of waiting and taken items, without gap items. Invariant: items <= maxItems.
 	items int
-	// bytes is the sum of their sizes. Invariant: bytes <= maxBytes, unless items is 1 or a merge enlarged an item.
+	// bytes is the total size of these items. Invariant: bytes <= maxBytes, unless items is 1 or a merge enlarged an item.
 	bytes int64
-	// gaps counts waiting and taken gap items.
+	// gaps is the number of waiting and taken gap items.
 	gaps int
 
-	// Counters only grow. Invariant: items == pushed - dropped - merged - (acked without gap items).
+	// These counters only grow. Invariant: items == pushed - dropped - merged - (acked without gap items).
 	pushed, acked, dropped, merged, blocked int64
 }
 
-// fits reports whether one more item of this size is within the bounds. An empty queue takes any item.
+// fits reports whether the bounds permit one more item of this size. An empty queue accepts any item.
 func (l *ledger) fits(size int64) bool {
 	if l.items == 0 || l.lifted {
 		return true
@@ -48,33 +49,33 @@ func (l *ledger) fits(size int64) bool {
 	return l.items < l.maxItems && (l.maxBytes == 0 || size <= l.maxBytes-l.bytes)
 }
 
-// add and remove add and remove one item of this size.
+// add and remove update the ledger for one item of this size.
 func (l *ledger) add(size int64)    { l.items++; l.bytes += size }
 func (l *ledger) remove(size int64) { l.items--; l.bytes -= size }
 
-// core is the common part of the queues of this package: the lock, the taken items, and the waiting pushes. Each queue
-// embeds a core and is its policy.
+// core is the part that all queues of this package have in common: the lock, the taken items, and the waiting pushes.
+// Every queue embeds a core and implements its policy.
 type core[T any] struct {
 	policy policy[T]     // set once
 	size   func(T) int64 // set once; may be nil
 	work   chan struct{} // capacity 1: wakes the consumer
 
-	mu sync.Mutex // guards everything below, and the policy's fields; held only for short, non-blocking work
+	mu sync.Mutex // guards the following fields and the policy's fields; held only for short, non-blocking work
 	ledger
-	// taken has the charge of each taken item, oldest first. Invariant: the sizes of taken and waiting items, without
-	// gap items, add up to ledger.bytes.
+	// taken contains the charges of the taken items, oldest first. Invariant: the sizes of taken and waiting items,
+	// without gap items, add up to ledger.bytes.
 	taken deque[int64]
-	// waiters are the pushes that wait, oldest first. Invariant: the policy has not accepted the first of them since
-	// the last change that could have made room.
+	// waiters contains the pushes that wait, oldest first. Invariant: the policy was offered the first waiter after the
+	// last change that could have made room, and did not accept it.
 	waiters []*waiter[T]
-	// holding suspends the policy: a push that finds no room waits.
+	// holding suspends the policy: if there is no room, a push waits.
 	holding bool
-	idle    bool // the consumer waits, or is about to: the next item must be announced on work
-	closed  bool // invariant: if it is set, there are no waiters
+	idle    bool // the consumer waits or is about to wait, so the next item must be announced on work
+	closed  bool // invariant: if closed is true, there are no waiters
 }
 
-// waiter is a push that waits for room. The goroutine that removes it from core.waiters has queued its item, or has set
-// err; then it closes done.
+// waiter is a push that waits for room. The goroutine that removes a waiter from core.waiters first queues the item or
+// sets err, and closes done, unless it is the waiting goroutine itself.
 type waiter[T any] struct {
 	v    T
 	size int64
@@ -91,7 +92,7 @@ func (c *core[T]) init(p policy[T], maxItems int, maxBytes int64, size func(T) i
 	c.maxItems, c.maxBytes = maxItems, maxBytes
 }
 
-// sizeOf returns the size of v, which is never negative.
+// sizeOf returns the size of v. It is never negative.
 func (c *core[T]) sizeOf(v T) int64 {
 	if c.size == nil {
 		return 0
@@ -113,7 +114,7 @@ func (c *core[T]) Push(ctx context.Context, v T) error {
 	}
 }
 
-// tryPush offers v. If v has to wait, it returns a waiter.
+// tryPush offers v to the policy. If v has to wait, tryPush returns a waiter.
 func (c *core[T]) tryPush(v T, size int64) (*waiter[T], error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -131,7 +132,7 @@ func (c *core[T]) tryPush(v T, size int64) (*waiter[T], error) {
 	return w, nil
 }
 
-// admit accepts as many waiting pushes as there is room for, in order.
+// admit accepts waiting pushes in order while there is room.
 func (c *core[T]) admit() {
 	for len(c.waiters) > 0 && c.policy.offer(c.waiters[0].v, c.waiters[0].size, false) {
 		close(c.waiters[0].done)
@@ -148,7 +149,8 @@ func (c *core[T]) Lift() {
 	c.admit()
 }
 
-// abandon ends the wait of w with err, unless the wait has ended meanwhile.
+// abandon removes the waiter w and returns err. If w is no longer waiting, abandon returns the result of the push
+// instead.
 func (c *core[T]) abandon(w *waiter[T], err error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -161,8 +163,8 @@ func (c *core[T]) abandon(w *waiter[T], err error) error {
 	return err
 }
 
-// announce wakes the consumer if it waits. The channel work has room for one token. If a token was not used, because
-// the consumer's context ended first, the next wait looks once more without need.
+// announce wakes the consumer if it waits. The channel work has room for one token. If the consumer's context ended
+// before the consumer received the token, the consumer's next wait ends at once, which is harmless.
 func (c *core[T]) announce() {
 	if !c.idle {
 		return
@@ -174,8 +176,8 @@ func (c *core[T]) announce() {
 	}
 }
 
-// Take implements [Queue]. It clears buf first, so that a consumer that passes its last batch keeps no reference to the
-// items while it waits. A limit below 1 counts as 1. If the context has ended, Take returns no items.
+// Take implements [Queue]. It clears buf first, so a consumer that passes its previous batch does not keep references
+// to the old items while it waits. A limit below 1 is treated as 1. If the context has ended, Take returns no items.
 func (c *core[T]) Take(ctx context.Context, buf []T, limit int, maxBytes int64) ([]T, error) {
 	clear(buf)
 	buf = buf[:0]
@@ -194,7 +196,7 @@ func (c *core[T]) Take(ctx context.Context, buf []T, limit int, maxBytes int64) 
 	}
 }
 
-// tryTake appends the waiting items to buf, which is empty. If there is none, the next item will be announced.
+// tryTake appends waiting items to buf, which must be empty. If no item waits, the next item will be announced.
 func (c *core[T]) tryTake(buf []T, limit int, maxBytes int64) ([]T, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -203,7 +205,7 @@ func (c *core[T]) tryTake(buf []T, limit int, maxBytes int64) ([]T, error) {
 		if !ok || len(buf) > 0 && size > maxBytes {
 			break
 		}
-		maxBytes -= size // below 0 if the first item is larger: then no other follows
+		maxBytes -= size // if the first item is larger, maxBytes becomes negative and no other item follows
 		v, charge := c.policy.pop()
 		c.taken.push(charge)
 		buf = append(buf, v)
@@ -215,8 +217,8 @@ func (c *core[T]) tryTake(buf []T, limit int, maxBytes int64) ([]T, error) {
 	return buf, nil
 }
 
-// Ack implements [Queue]. It panics if fewer than n items are taken: the caller has counted wrong, and items that were
-// not delivered would be acknowledged.
+// Ack implements [Queue]. It panics if fewer than n items are taken, because a caller with a wrong count would
+// acknowledge items that were not delivered.
 func (c *core[T]) Ack(n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -234,7 +236,7 @@ func (c *core[T]) Ack(n int) {
 	c.admit()
 }
 
-// Close implements [Queue]. Further calls do nothing.
+// Close implements [Queue]. Calling it again has no effect.
 func (c *core[T]) Close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -247,7 +249,7 @@ func (c *core[T]) Close() {
 	c.announce()
 }
 
-// hold suspends the policy, or applies it again, also to the pushes that wait.
+// hold suspends the policy or, if on is false, applies it again, even to pushes that already wait.
 func (c *core[T]) hold(on bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -255,10 +257,10 @@ func (c *core[T]) hold(on bool) {
 	c.admit()
 }
 
-// bounds returns the bounds of the queue; 0 bytes means no bound.
+// bounds returns MaxItems and MaxBytes of the queue. 0 bytes means no bound.
 func (c *core[T]) bounds() (items int, bytes int64) { return c.maxItems, c.maxBytes }
 
-// Stats implements [Queue]. Gap items count in Items, Taken and Acked, but neither in Bytes nor in Pushed.
+// Stats implements [Queue]. Gap items are included in Items, Taken and Acked, but not in Bytes or Pushed.
 func (c *core[T]) Stats() Stats {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -1,20 +1,20 @@
 package fifo
 
-// Capacities of a deque, powers of two.
+// These are the capacities of a deque. They must be powers of two.
 const (
-	minDeque = 16 // the first
-	// keptDeque is the capacity below which a deque does not shrink: 16 KiB or less cost less than repeated
-	// allocations in a queue that is empty after each batch.
+	minDeque = 16 // initial capacity
+	// A deque does not shrink below the capacity keptDeque. In a queue that is empty after every batch, keeping 16 KiB or
+	// less costs less than allocating the buffer again and again.
 	keptDeque = 1024
 )
 
-// deque is a queue in a circular buffer. The buffer doubles when it is full and halves when a quarter is used, so
-// that n operations cost O(n) and memory follows the content: at most 4 slots for an element, or keptDeque.
-// The zero value is ready to use.
+// deque is a queue in a circular buffer. The buffer doubles when it is full and is halved when less than a quarter of
+// it is used, so n operations cost O(n) and memory use follows the content: the buffer has at most 4 slots per element,
+// or keptDeque slots. The zero value is ready to use.
 type deque[E any] struct {
-	buf  []E // len is 0 or a power of two; unused slots have the zero value, so that they keep no reference
+	buf  []E // len is 0 or a power of two; unused slots are zero, so they do not hold references
 	head int // index of the oldest element, < len(buf)
-	n    int // elements, <= len(buf)
+	n    int // number of elements, <= len(buf)
 }
 
 // len returns the number of elements.
@@ -32,7 +32,7 @@ func (d *deque[E]) push(e E) {
 // front returns the oldest element. The deque must not be empty.
 func (d *deque[E]) front() *E { return &d.buf[d.head] }
 
-// at returns the element with i older ones before it, 0 <= i < len.
+// at returns the element that has i older elements before it, with 0 <= i < len.
 func (d *deque[E]) at(i int) *E { return &d.buf[(d.head+i)&(len(d.buf)-1)] }
 
 // pop removes the oldest element. The deque must not be empty.
@@ -57,14 +57,14 @@ func (d *deque[E]) popBack() E {
 	return e
 }
 
-// shrink halves a buffer of which less than a quarter is used.
+// shrink halves the buffer if less than a quarter of it is used.
 func (d *deque[E]) shrink() {
 	if len(d.buf) > keptDeque && d.n < len(d.buf)/4 {
 		d.resize(len(d.buf) / 2)
 	}
 }
 
-// resize moves the content to a buffer of the given capacity, a power of two that is large enough.
+// resize moves the content to a buffer of the given capacity, which must be a power of two and large enough.
 func (d *deque[E]) resize(capacity int) {
 	buf := make([]E, capacity)
 	tail := copy(buf[:d.n], d.buf[d.head:])

@@ -6,21 +6,21 @@ import (
 	"sync/atomic"
 )
 
-// Lossy is a [Queue] on disk that applies the policy of another queue when memory and disk are full, where a [Spill]
-// alone makes pushes wait. Items are pushed to the other queue, the front, and Run moves them from there to the
-// Spill. While the Spill has room on disk, a push to a full front waits. Only if the Spill has no room, or cannot
-// write, the front's policy applies. All methods that are not defined here are those of the Spill.
+// Lossy is a [Queue] that puts another queue, the front, in front of a [Spill]. When memory and disk are full, Lossy
+// applies the front's policy, while a Spill alone would make pushes wait. Items are pushed to the front, and Run moves
+// them to the Spill. While the Spill has room on disk, a push to a full front waits. The front's policy applies only if
+// the Spill has no room or cannot write. All methods that Lossy does not define are the methods of the Spill.
 type Lossy[T any] struct {
-	*Spill[T] // behind the front
+	*Spill[T] // receives the items of the front
 	front     holder[T]
-	// full is set while the Spill has no room on disk, or cannot write.
+	// full is true while the Spill has no room on disk or cannot write.
 	full atomic.Bool
-	// moveItems and moveBytes bound what is moved at a time.
+	// moveItems and moveBytes bound the items that are moved at a time.
 	moveItems int
 	moveBytes int64
 }
 
-// holder is a queue whose policy can be suspended.
+// holder is a queue with a policy that can be suspended.
 type holder[T any] interface {
 	Queue[T]
 	hold(on bool)
@@ -28,9 +28,9 @@ type holder[T any] interface {
 }
 
 const (
-	// moveItems and moveBytes bound what is moved at a time, which is at most 1/movePart of the front. Items on the
-	// way take room in the front, but its policy does not apply to them. So items are moved one by one while the
-	// policy applies.
+	// moveItems and moveBytes bound the items that are moved at a time, which are at most 1/movePart of the front. Items
+	// that are being moved use room in the front, but the front's policy does not apply to them. Therefore items are moved
+	// one by one while the policy applies.
 	moveItems = 64
 	moveBytes = 1 << 20
 	movePart  = 4
@@ -38,7 +38,7 @@ const (
 
 var _ Queue[int] = (*Lossy[int])(nil)
 
-// NewLossy returns a [Lossy] queue that owns a [Ring] or [Compacting] queue and a [Spill].
+// NewLossy returns a [Lossy] queue that owns the queues front, a [Ring] or [Compacting] queue, and back.
 func NewLossy[T any](front Queue[T], back *Spill[T]) *Lossy[T] {
 	q := &Lossy[T]{front: front.(holder[T]), Spill: back} //nolint:forcetypeassert // documented
 	items, bytes := q.front.bounds()
@@ -54,8 +54,8 @@ func NewLossy[T any](front Queue[T], back *Spill[T]) *Lossy[T] {
 	return q
 }
 
-// Run is [Spill.Run], and moves items from the front. When ctx ends it closes the queue, and writes the items that
-// are left in the front to disk too, after those of the Spill.
+// Run calls [Spill.Run] and moves items from the front to the Spill. When ctx ends, Run closes the queue, moves the
+// items that are left in the front, and writes all items to disk.
 func (q *Lossy[T]) Run(ctx context.Context) error {
 	moving, moved := context.WithCancel(context.WithoutCancel(ctx))
 	var group sync.WaitGroup
@@ -70,8 +70,8 @@ func (q *Lossy[T]) Run(ctx context.Context) error {
 	return err
 }
 
-// move moves items until ctx ends, or the front is closed and empty. It returns the items that it took and did not
-// move.
+// move moves items until ctx ends, or until the front is closed and empty. It returns the items that it took but did
+// not move.
 func (q *Lossy[T]) move(ctx context.Context) (rest []T) {
 	var batch []T
 	for {
@@ -95,13 +95,13 @@ func (q *Lossy[T]) move(ctx context.Context) (rest []T) {
 	}
 }
 
-// moveRest moves the remaining items, whatever the bounds of the Spill are.
+// moveRest moves the remaining items, even if they exceed the bounds of the Spill.
 func (q *Lossy[T]) moveRest(batch []T) {
 	q.front.Close()
 	q.Spill.Lift()
 	for err := error(nil); err == nil; batch, err = q.front.Take(context.Background(), batch, moveItems, moveBytes) {
 		for _, v := range batch {
-			if q.Spill.Push(context.Background(), v) != nil { // it was closed, so that nothing is left
+			if q.Spill.Push(context.Background(), v) != nil { // the Spill is closed, so no items are left
 				break
 			}
 			q.front.Ack(1)
@@ -121,7 +121,7 @@ func (q *Lossy[T]) Close() { q.front.Close() }
 
 // Stats implements [Queue]. An item that is being moved may be counted twice in Items and Bytes.
 func (q *Lossy[T]) Stats() Stats {
-	front := q.front.Stats() // first, so that no item is missing
+	front := q.front.Stats() // read before the Spill's, so that no item is missed
 	s := q.Spill.Stats()
 	s.Items += front.Items
 	s.Bytes += front.Bytes

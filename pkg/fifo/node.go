@@ -1,9 +1,9 @@
 package fifo
 
 const (
-	// minFree is how many unused nodes a Compacting queue may keep when it is empty.
+	// minFree is the maximum number of unused nodes that an empty Compacting queue keeps.
 	minFree = 256
-	// maxSpread is how many keys the map of a Compacting queue may have had to be kept when it is empty.
+	// An empty Compacting queue keeps its map only if the map never had more than maxSpread keys.
 	maxSpread = 1024
 )
 
@@ -13,14 +13,13 @@ type node[T any, K comparable] struct {
 	size  int64
 	key   K    // valid if keyed
 	keyed bool // the item is mergeable
-	// older and newer are the neighbors among the waiting items of the same key. Links never lead to a node that is
-	// taken or merged away, since those are always the oldest of their key.
+	// older and newer are the neighbors among the waiting items of the same key. Links never lead to a node that was taken
+	// or merged, because such a node is always the oldest of its key.
 	older, newer *node[T, K]
 	prev, next   *node[T, K] // neighbors in the chain
 }
 
-// chain is a doubly linked list through the nodes themselves, so that a node leaves from anywhere in O(1) and
-// without allocation.
+// chain is an intrusive doubly linked list: any node can be removed in O(1) and without allocation.
 type chain[T any, K comparable] struct {
 	head, tail *node[T, K]
 	n          int
@@ -54,7 +53,7 @@ func (c *chain[T, K]) remove(n *node[T, K]) {
 	c.n--
 }
 
-// nodePool keeps nodes for reuse, linked by newer, so that a queue in steady use does not allocate.
+// nodePool keeps nodes for reuse, so a queue in steady use does not allocate. The nodes are linked by newer.
 type nodePool[T any, K comparable] struct {
 	head *node[T, K]
 	n    int
@@ -71,8 +70,8 @@ func (p *nodePool[T, K]) get() *node[T, K] {
 	return n
 }
 
-// put clears n and keeps it for reuse. It releases nodes above the number that a queue with so many waiting items may
-// keep: at most two, because the limit changes by at most one between two calls.
+// put clears n and keeps it for reuse. It releases the nodes that exceed the limit for this number of waiting items.
+// These are at most two nodes, because the limit changes by at most one between two calls.
 func (p *nodePool[T, K]) put(n *node[T, K], waiting int) {
 	*n = node[T, K]{newer: p.head}
 	p.head = n

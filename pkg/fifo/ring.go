@@ -1,6 +1,6 @@
 package fifo
 
-// Overflow says what a [Ring] does with a push that finds it full.
+// Overflow is the overflow policy of a [Ring].
 type Overflow uint8
 
 const (
@@ -14,18 +14,19 @@ const (
 type RingOptions[T any] struct {
 	// MaxItems bounds the number of waiting and taken items together. Required.
 	MaxItems int
-	// MaxBytes bounds the sum of their sizes. 0 means no bound.
+	// MaxBytes bounds the total size of these items. 0 means no bound.
 	MaxBytes int64
-	// Size returns an item's size in bytes, which must not change while the item is queued. Nil means 0 for each item.
+	// Size returns an item's size in bytes, which must not change while the item is queued. If Size is nil, all sizes are
+	// 0.
 	Size func(T) int64
-	// Overflow says what a push does that finds the queue full.
+	// Overflow is the policy for a push to a full queue.
 	Overflow Overflow
-	// Gap adds an item that DropOldest drops to the gap items in front of the oldest waiting item, and returns the
-	// new gap items. It may append to gaps and change gaps and its items, but must not keep it. At the first drop,
-	// and at the first one after the gap items were taken, gaps is nil. The bounds do not apply to the result, so it
-	// should be short, for example one gap item for each resource. Nil means no gap items.
+	// Gap adds an item that DropOldest drops to the gap items in front of the oldest waiting item, and returns the new gap
+	// items. It may change gaps and its items and append to gaps, but must not keep gaps. When there are no gap items yet,
+	// or the previous gap items were taken, gaps is nil. The bounds do not apply to gap items, so there should be few, for
+	// example one per resource. If Gap is nil, there are no gap items.
 	Gap func(gaps []T, dropped T) []T
-	// OnDrop, if set, is called with each item that DropOldest drops, after Gap, in the order of the queue.
+	// OnDrop, if set, is called after Gap with every item that DropOldest drops, in queue order.
 	OnDrop func(dropped T)
 }
 
@@ -35,18 +36,18 @@ type entry[T any] struct {
 	size int64
 }
 
-// Ring is a [Queue] over a circular buffer, with the overflow policies [Block] and [DropOldest].
+// Ring is a [Queue] in a circular buffer, with the overflow policies [Block] and [DropOldest].
 type Ring[T any] struct {
 	core[T]
 	overflow Overflow
 	gap      func([]T, T) []T
 	onDrop   func(T)
 
-	// waiting has the waiting items, oldest first. Invariant: waiting items and taken items, without gap items, are
-	// ledger.items.
+	// waiting contains the waiting items, oldest first. Invariant: ledger.items is the number of waiting and taken items,
+	// without gap items.
 	waiting deque[entry[T]]
-	// gaps has the gap items in front of waiting. Invariant: it is nil if it is empty; each of them, and each taken gap
-	// item, counts once in ledger.gaps.
+	// gaps contains the gap items in front of waiting. Invariants: gaps is nil if there are no gap items, and ledger.gaps
+	// is the number of these and of the taken gap items.
 	gaps []T
 }
 
@@ -69,7 +70,7 @@ func (r *Ring[T]) offer(v T, size int64, behind bool) bool {
 	}
 	r.pushed++
 	for !r.fits(size) {
-		if r.waiting.len() == 0 { // taken items fill the queue: the oldest waiting item is v
+		if r.waiting.len() == 0 { // taken items fill the queue, so v is the oldest waiting item
 			r.drop(v)
 			return true
 		}

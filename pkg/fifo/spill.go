@@ -8,75 +8,76 @@ import (
 	"github.com/deltabridge/deltabridge/internal/segment"
 )
 
-// DefaultSyncInterval is how long a spilled item waits at most for the commit that makes it durable.
+// DefaultSyncInterval is the maximum time that a spilled item waits for the commit that makes the item durable.
 const DefaultSyncInterval = 200 * time.Millisecond
 
-// DefaultMaxAge is how long an item waits at most for its acknowledgement before it is written to disk.
+// DefaultMaxAge is the maximum time that an item waits for its acknowledgement before the item is written to disk.
 const DefaultMaxAge = 10 * time.Second
 
-// readRetry is how long Take waits before it tries again to open a file that it could not open.
+// readRetry is the time that Take waits before it tries again to open a file.
 const readRetry = time.Second
 
-// SpillOptions configures a [Spill]. Its functions must not call the queue. Size, Mark, Since, Receipt and OnCorrupt
-// are called with the queue locked. Run calls Encode; the consumer's goroutine calls Decode; both call OnSettled.
+// SpillOptions configures a [Spill]. The functions must not call the queue. Size, Mark, Since, Receipt and OnCorrupt
+// are called with the queue locked. Encode is called by Run, Decode by the consumer's goroutine, and OnSettled by both.
 type SpillOptions[T any] struct {
-	// Path is the queue's directory. It is created when the queue first spills, with mode 0700, in a directory that
-	// must exist. Damaged files are renamed to Path+".damaged-"+time. Only one queue can use it at a time. Required.
+	// Path is the queue's directory. It is created when the queue first spills, with mode 0700, in a directory that must
+	// exist. Damaged files are renamed to Path+".damaged-"+time. Only one queue can use a directory at a time. Required.
 	Path string
 	// MaxItems bounds the items in memory. Required, at least 2.
 	MaxItems int
-	// MaxBytes bounds the sum of their sizes. 0 means no bound.
+	// MaxBytes bounds the total size of the items in memory. 0 means no bound.
 	MaxBytes int64
-	// MaxDiskBytes bounds the size of the items on disk, including acknowledged items whose file has others. If it is
-	// reached, Push waits. One item is written whatever its size is. 0 means no bound.
+	// MaxDiskBytes bounds the size of the items on disk. Acknowledged items count while their file contains unacknowledged
+	// items. If the bound is reached, pushes wait when memory is full. If no items are on disk, one item is written even
+	// if it is larger than the bound. The bound does not apply at the end of Run. 0 means no bound.
 	MaxDiskBytes int64
 	// Size returns an item's size in memory in bytes, which must not change while the item is queued. Nil means 0.
 	Size func(T) int64
-	// Encode appends the stored form of v to dst. It may run while the consumer has v. An item that cannot be encoded
-	// is handled like one that cannot be written: it stays in memory, and so do all later items. Required.
+	// Encode appends the stored form of v to dst. It may run while the consumer uses v. If Encode fails, the item is
+	// handled as if it could not be written: the item and all later items stay in memory. Required.
 	Encode func(dst []byte, v T) ([]byte, error)
-	// Decode reads what Encode wrote. It may keep data. Required.
+	// Decode returns the item that Encode encoded as data. It may keep data. Required.
 	Decode func(data []byte) (T, error)
-	// Mark returns the source of an item and its position there. The items of a source must be pushed in the order of
-	// their positions. The source is empty if the item has none. The queue keeps the last position of each source up
-	// to which all items are acknowledged or on disk. Nil means no positions.
+	// Mark returns an item's source and the item's position in that source, or an empty source if the item does not have
+	// one. The items of a source must be pushed in the order of their positions. For every source, the queue stores the
+	// last position up to which all items are acknowledged or on disk. If Mark is nil, no positions are stored.
 	Mark func(T) (source, position string)
-	// OnSettled is called once for each item that the source need not send again after a crash, because it was
-	// acknowledged or is on disk. The consumer still takes an item that is on disk. While the log has items, an
-	// acknowledged item is settled only when its acknowledgement is durable: after a crash the items of the log come
-	// again, and newer ones must follow them. Items that an earlier process pushed are not reported. OnSettled must
-	// not keep the slice.
+	// OnSettled is called once for each item that is settled: the item was acknowledged or is on disk, so the source does
+	// not have to send it again after a crash. The consumer still takes an item that is on disk. While the log has items,
+	// an acknowledged item becomes settled only when its acknowledgement is durable, because after a crash the items of
+	// the log are returned again and the newer items must follow them. OnSettled is not called for items that an earlier
+	// process pushed. OnSettled must not keep the slice.
 	OnSettled func(items []T)
-	// Receipt returns a small value that represents an item for OnSettled, if the item has to be kept until its
-	// acknowledgement is durable. Nil means the item itself.
+	// Receipt returns a small value that is passed to OnSettled instead of an acknowledged item, so that the whole item
+	// does not have to be kept until its acknowledgement is durable. If Receipt is nil, the item itself is kept.
 	Receipt func(T) T
-	// OnCorrupt is called when items could not be read back. The consumer takes the returned items in place of the lost
-	// ones. They must not have a source (Mark). Nil means that lost items are skipped.
+	// OnCorrupt is called when items could not be read back. It returns the items that the consumer takes instead of the
+	// lost items. The returned items must not have a source (Mark). If OnCorrupt is nil, lost items are skipped.
 	OnCorrupt func(Loss) []T
-	// HoldUp is how long pushes wait for the consumer when a quarter of the bounds is in use, before memory is filled
-	// and the queue spills: to write items to disk and read them back costs more than everything else. If the queue
-	// was not empty for twenty times HoldUp, pushes do not wait, so that a slow consumer does not delay the source
-	// for long. 0 means that pushes never wait for this.
+	// HoldUp is the maximum time that pushes wait for the consumer when a quarter of the bounds is in use. Waiting can
+	// avoid spilling, which is expensive: writing items to disk and reading them back costs more than all other work.
+	// After HoldUp, pushes are accepted until memory is full, and then the queue spills at once. Once the queue has not
+	// been empty for twenty times HoldUp, pushes do not wait any more, so a slow consumer delays the source only for a
+	// short time. 0 means that pushes do not wait before the queue spills.
 	HoldUp time.Duration
-	// Since returns when an item was created. Nil means that items are not written because of their age.
+	// Since returns the time when an item was created. If Since is nil, MaxAge has no effect.
 	Since func(T) time.Time
-	// MaxAge is how long an item may wait for its acknowledgement before the queue spills, even if memory is nearly
-	// empty: a source may not keep its history for longer. 0 means DefaultMaxAge.
+	// MaxAge is the maximum time that an item waits for its acknowledgement before the queue spills, even if memory is
+	// nearly empty. It exists because a source may keep its history only for a limited time. 0 means DefaultMaxAge.
 	MaxAge time.Duration
-	// SyncInterval is the longest time between two commits while there is something to write. 0 means
-	// DefaultSyncInterval.
+	// SyncInterval is the maximum time between two commits while the queue spills. 0 means DefaultSyncInterval.
 	SyncInterval time.Duration
-	Logger       *slog.Logger // nil: slog.Default()
+	Logger       *slog.Logger // nil means slog.Default()
 }
 
 // Loss is a run of items that could not be read back.
 type Loss struct {
 	First, Last uint64            // numbers of the items; 0 if the whole log is lost
-	Positions   map[string]string // as of [Spill.Positions]; nil if the whole log is lost
+	Positions   map[string]string // see [Spill.Positions]; nil if the whole log is lost
 	Err         error             // why the items could not be read
 }
 
-// Items returns how many items are lost; 0 if that is not known.
+// Items returns the number of lost items, or 0 if the number is not known.
 func (l Loss) Items() int {
 	if l.Last == 0 {
 		return 0
@@ -88,10 +89,10 @@ func (l Loss) Items() int {
 type spilled[T any] struct {
 	v    T
 	size int64
-	seq  uint64 // items are numbered in their order, also across restarts while there are items on disk
+	seq  uint64 // items are numbered in queue order; restarts continue the numbers while items are on disk
 }
 
-// mark is a position of a source, and the number of the item that has it.
+// mark is a position of a source, and the number of the item with that position.
 type mark struct {
 	position string
 	seq      uint64
@@ -103,78 +104,79 @@ type share struct {
 	bytes int64 // 0 means no bound
 }
 
-// fits reports whether there is room for an item of this size in addition to this number of items and bytes.
+// fits reports whether the share has room for an item of this size when it already has this number of items and bytes.
 func (s share) fits(items int, bytes, size int64) bool {
 	return items < s.items && (s.bytes == 0 || size <= s.bytes-bytes)
 }
 
-// exceeded reports whether this number of items or bytes is more than the share.
+// exceeded reports whether this number of items or bytes exceeds the share.
 func (s share) exceeded(items int, bytes int64) bool {
 	return items > s.items || s.bytes > 0 && bytes > s.bytes
 }
 
-// Spill is a [Queue] that writes to disk what does not fit in memory; see the package comment.
+// Spill is a [Queue] that writes items to disk when they do not fit in memory; see the package comment.
 //
-// In order of age, the items that are not acknowledged are: those in head, of which the oldest are taken; those that
-// are only on disk, with the numbers from headEnd+1 to diskEnd(); those in buf. The core's ledger counts head and buf.
+// Every unacknowledged item is in one of three places. From the oldest to the newest, these are: head, whose first
+// items are taken; the disk alone, for the items with the numbers headEnd+1 to diskEnd(); and buf. The core's ledger
+// counts the items in head and buf.
 type Spill[T any] struct {
 	core[T]
 	opts SpillOptions[T]
 	log  *segment.Log
-	// onFull, if set, is called by Run when a commit finds no room on disk or fails, and when a later one finds room.
-	// Set once.
+	// Run calls onFull, if it is set, when a commit fails or finds no room on disk, and again when a later commit
+	// succeeds. onFull is set only once.
 	onFull func(full bool)
 	wake   chan struct{} // capacity 1: wakes Run before the interval ends
-	// headShare bounds taken items and, while the queue spills, head; bufShare bounds buf. Their sum is the bounds of
-	// the queue.
+	// headShare bounds the taken items and, while the queue spills, all items in head. bufShare bounds buf. The sum of
+	// both is the bounds of the queue.
 	headShare, bufShare share
-	// commitBytes is the size of items in memory that one commit writes, and that starts a commit at once. batchBytes
-	// is how much a commit writes to the file. Set once.
+	// commitBytes is the maximum total size (in memory) of the items that one commit writes. If items of this size wait, a
+	// commit starts at once. batchBytes is the maximum number of encoded bytes that a commit writes. Both are set only
+	// once.
 	commitBytes, batchBytes int64
 
 	// core.mu guards everything below.
 
-	// spilling is set while items are or will be on disk. If it is not set, buf is empty, no unacknowledged item is
-	// on disk, and headEnd == tail.
+	// spilling is true while items are on disk or are about to be written. If it is false, buf is empty, no unacknowledged
+	// item is on disk, and headEnd == tail.
 	spilling bool
-	head     deque[spilled[T]] // invariant: its first taken.len() items are the taken ones
-	headEnd  uint64            // all items up to this number are in head, or acknowledged, or lost
+	head     deque[spilled[T]] // invariant: the first taken.len() items are the taken items
+	headEnd  uint64            // all items up to this number are in head, acknowledged or lost
 	buf      deque[spilled[T]] // the newest items, with consecutive numbers up to tail; none is known to be on disk
 	tail     uint64            // the newest item's number
-	// durable: items up to this number are on disk or acknowledged. Valid while spilling. Invariant: no item between
-	// headEnd and buf has a greater one.
+	// durable is the number up to which all items are on disk or acknowledged. It is valid only while the queue spills.
+	// Invariant: no item between headEnd and buf has a greater number.
 	durable uint64
 
-	// due is the number up to which items must be acknowledged or on disk before the queue may stop spilling.
+	// due is the number up to which all items must be acknowledged or on disk before the queue may stop spilling.
 	due uint64
-	// receipts has the items that were acknowledged before they were on disk, and are not settled yet because the
-	// acknowledgement is not durable. It is empty while the queue does not spill.
+	// receipts contains the items that were acknowledged before they were on disk and are not settled yet because their
+	// acknowledgements are not durable. It is empty while the queue does not spill.
 	receipts deque[spilled[T]]
-	// released has the items that the last Ack settled. Its memory is reused by the consumer's goroutine.
+	// released contains the items that the last Ack settled. The consumer's goroutine reuses its memory.
 	released []T
 
 	busySince time.Time // when the queue was last empty
-	heldSince time.Time // when pushes began to wait because of HoldUp; zero if isShallow
+	heldSince time.Time // when pushes began to wait because of HoldUp; zero while isShallow returns true
 
-	takenBytes, bufBytes int64 // sizes of the taken items, and of the items in buf
+	takenBytes, bufBytes int64 // total sizes of the taken items and of the items in buf
 
-	marks map[string]mark // by source, of items that were acknowledged and not written
+	marks map[string]mark // by source: marks of items that were acknowledged but not written
 
 	errs     int64
-	lastErr  string    // empty: the last commit succeeded
-	failing  bool      // it was logged that the disk fails, at failedAt
-	failedAt time.Time // zero: never
+	lastErr  string    // empty if the last commit succeeded
+	failing  bool      // a disk failure was logged at failedAt
+	failedAt time.Time // zero if no failure was logged yet
 }
 
 var _ Queue[int] = (*Spill[int])(nil)
 
-// segmentPart is the part of MaxDiskBytes that a segment may take. A segment takes its room until all its items are
-// acknowledged.
+// segmentPart limits the size of a segment to 1/segmentPart of MaxDiskBytes. A segment uses disk space until all its
+// items are acknowledged.
 const segmentPart = 16
 
-// NewSpill returns a [Spill] that begins with the items on disk. Run closes its files. A log that cannot be used, or
-// has an unknown format, is quarantined. NewSpill returns an error if the options are invalid or Path cannot be
-// opened.
+// NewSpill returns a [Spill] that starts with the items on disk. Run closes the files. If the log cannot be used or has
+// an unknown format, it is quarantined. NewSpill returns an error if the options are invalid or Path cannot be opened.
 func NewSpill[T any](opts SpillOptions[T]) (*Spill[T], error) {
 	switch {
 	case opts.Path == "" || opts.Encode == nil || opts.Decode == nil:
@@ -209,7 +211,7 @@ func NewSpill[T any](opts SpillOptions[T]) (*Spill[T], error) {
 	}
 	s.init(s, opts.MaxItems, opts.MaxBytes, opts.Size)
 	if damage != nil {
-		for _, v := range s.replacements(Loss{Err: damage}) { // the first items of the new queue
+		for _, v := range s.replacements(Loss{Err: damage}) { // they are the first items of the new queue
 			size := s.sizeOf(v)
 			s.add(size)
 			s.tail++
@@ -220,13 +222,13 @@ func NewSpill[T any](opts SpillOptions[T]) (*Spill[T], error) {
 	return s, nil
 }
 
-// Positions returns, for each source, the last position up to which each item was acknowledged or is on disk. They
-// are not valid if the queue was opened without items on disk. The caller may change the map.
+// Positions returns, for each source, the last position up to which all items are acknowledged or on disk. The
+// positions are not valid if the queue was opened without items on disk. The caller may change the map.
 func (s *Spill[T]) Positions() map[string]string { return s.log.Positions() }
 
-// SpillStats returns the number of unacknowledged items on disk; the bytes that they take, with those of acknowledged
-// items that are not removed yet; the bytes of all files; how many times writing or reading failed; and the last
-// error, which is empty again after a success.
+// SpillStats returns the number of unacknowledged items on disk, their size in bytes (including acknowledged items that
+// are not removed yet), the size of all files, the number of failed reads and writes, and the last error. The error is
+// empty again after a success.
 func (s *Spill[T]) SpillStats() (items, bytes, fileBytes, errors int64, lastErr string) {
 	bytes = s.log.Size()
 	s.mu.Lock()
@@ -237,11 +239,12 @@ func (s *Spill[T]) SpillStats() (items, bytes, fileBytes, errors int64, lastErr 
 	return items, bytes, bytes + segment.StateBytes, s.errs, s.lastErr
 }
 
-// PeekSpill counts the items on disk of a [Spill] that is not open, and changes nothing.
+// PeekSpill returns the number of items on disk of a [Spill] that is not open. It does not change any file.
 func PeekSpill(path string) (items int64, err error) { return segment.Peek(path) }
 
-// Stats implements [Queue]. Items counts items in memory and on disk, Bytes the sizes of items in memory. Items from an
-// earlier process are not in Pushed. Dropped counts items that could not be read back.
+// Stats implements [Queue]. Items is the number of items in memory and on disk. Bytes is the total size of the items in
+// memory. Pushed does not include items from an earlier process. Dropped is the number of items that could not be read
+// back.
 func (s *Spill[T]) Stats() Stats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -259,7 +262,7 @@ func (s *Spill[T]) diskEnd() uint64 {
 	return s.buf.front().seq - 1
 }
 
-// ackedUpTo returns the number up to which all items were acknowledged or lost.
+// ackedUpTo returns the number up to which all items are acknowledged or lost.
 func (s *Spill[T]) ackedUpTo() uint64 {
 	if s.head.len() == 0 {
 		return s.headEnd
@@ -293,7 +296,7 @@ func (s *Spill[T]) offer(v T, size int64, behind bool) bool {
 		s.kick()
 	}
 	if !s.lifted && !s.makeRoom(size) {
-		if len(s.waiters) == 0 { // else it was done for the first waiter
+		if len(s.waiters) == 0 { // otherwise, the first waiter has already woken Run
 			s.kick()
 		}
 		return false
@@ -305,20 +308,20 @@ func (s *Spill[T]) offer(v T, size int64, behind bool) bool {
 	return true
 }
 
-// shallowPart is the part of the bounds from which on pushes wait because of HoldUp. A deep queue costs more than its
-// own memory: the ledger keeps the states of all waiting items, and has everything written to disk if they are too
-// many.
+// Pushes wait because of HoldUp when 1/shallowPart of the bounds is in use. A longer queue uses more than its own
+// memory: the ledger keeps the states of all waiting items and, if there are too many, makes the queue write them to
+// disk.
 const shallowPart = 4
 
-// isShallow reports whether so few items wait that a push need not wait.
+// isShallow reports whether the queue is short enough that pushes do not wait because of HoldUp.
 func (s *Spill[T]) isShallow() bool {
 	return s.items == 0 || s.items < s.maxItems/shallowPart && (s.maxBytes == 0 || s.bytes < s.maxBytes/shallowPart)
 }
 
-// holdUpPart is how many times HoldUp the queue may be not empty until pushes do not wait any more.
+// Once the queue has not been empty for holdUpPart times HoldUp, pushes do not wait because of HoldUp any more.
 const holdUpPart = 20
 
-// holdUp lets pushes wait for the consumer, and returns false when they have waited long enough.
+// holdUp reports whether a push must wait for the consumer. It returns false when pushes have waited long enough.
 func (s *Spill[T]) holdUp() bool {
 	if s.opts.HoldUp <= 0 {
 		return false
@@ -326,7 +329,7 @@ func (s *Spill[T]) holdUp() bool {
 	now := time.Now()
 	if s.heldSince.IsZero() {
 		s.heldSince = now
-		s.kick() // Run offers the waiting items again when HoldUp is over
+		s.kick() // Run offers the waiting items again after HoldUp
 	}
 	return now.Sub(s.heldSince) < s.opts.HoldUp && now.Sub(s.busySince) < holdUpPart*s.opts.HoldUp
 }
@@ -345,8 +348,8 @@ func (s *Spill[T]) begin() {
 	}
 }
 
-// Persist makes the queue write all items that it has now to disk, and returns at once. OnSettled is called when they
-// are there. Items for which there is no room on disk stay in memory.
+// Persist starts writing all current items to disk and returns at once. OnSettled is called when they are on disk.
+// Items for which there is no room on disk stay in memory.
 func (s *Spill[T]) Persist() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -361,15 +364,15 @@ func (s *Spill[T]) persist() {
 	}
 }
 
-// accept counts and numbers an item that was pushed.
+// accept counts a pushed item and increments tail, which is the item's number.
 func (s *Spill[T]) accept(size int64) {
 	s.add(size)
 	s.pushed++
 	s.tail++
 }
 
-// makeRoom reports whether buf has room for an item of this size. Head can have more than its share since the queue
-// began to spill: makeRoom removes items from there that are on disk and not taken.
+// makeRoom reports whether buf has room for an item of this size. When the queue starts to spill, head can exceed its
+// share, so makeRoom first removes items from head that are on disk and not taken.
 func (s *Spill[T]) makeRoom(size int64) bool {
 	for s.headShare.exceeded(s.head.len(), s.headBytes()) && s.head.len() > s.taken.len() {
 		seq := s.head.at(s.head.len() - 1).seq
@@ -377,7 +380,7 @@ func (s *Spill[T]) makeRoom(size int64) bool {
 			return false
 		}
 		s.headEnd = seq - 1
-		// Items that replace lost ones share a number.
+		// Items that replace lost items share a number.
 		for s.head.len() > s.taken.len() && s.head.at(s.head.len()-1).seq == seq {
 			s.remove(s.head.popBack().size)
 		}
@@ -385,7 +388,7 @@ func (s *Spill[T]) makeRoom(size int64) bool {
 	return s.buf.len() == 0 || s.bufShare.fits(s.buf.len(), s.bufBytes, size)
 }
 
-// pressing reports whether a commit should not wait for the end of the interval.
+// pressing reports whether the next commit should start before the interval ends.
 func (s *Spill[T]) pressing() bool {
 	return len(s.waiters) > 0 || s.bufBytes >= s.commitBytes || s.bufBytes > s.bufShare.bytes/2 && s.bufShare.bytes > 0 ||
 		s.buf.len() > s.bufShare.items/2

@@ -13,21 +13,22 @@ import (
 )
 
 const (
-	// commitBytes is how much one commit writes at most, in sizes of items and in encoded bytes. One item may be
-	// larger.
+	// commitBytes is the maximum that one commit writes, both as the items' size in memory and as encoded bytes. A single
+	// item may be larger.
 	commitBytes = 4 << 20
-	// A failed commit is retried after retryMin, then after twice as long each time, up to retryMax.
+	// A failed commit is retried after retryMin. The delay doubles with every failure, up to retryMax.
 	retryMin = 200 * time.Millisecond
 	retryMax = 10 * time.Second
-	// failureLog is the minimum time between two log messages that writing began to fail: a full disk comes and goes.
+	// failureLog is the minimum time between two log messages about a new failure, because a full disk can have room again
+	// and fill up repeatedly.
 	failureLog = time.Minute
 )
 
-// Run makes commits until ctx ends. Then it writes everything that is not acknowledged, whether the queue spills or
-// not and whatever MaxDiskBytes is, and closes the files. It returns an error if items could not be written, which
-// are not durable then. Run must be called once, and pushes must end before ctx ends.
+// Run commits until ctx ends. Then it writes all unacknowledged items to disk, even if the queue does not spill or
+// MaxDiskBytes is reached, and closes the files. If it returns an error, some items could not be written and are not
+// durable. Run must be called exactly once, and pushes must end before ctx ends.
 func (s *Spill[T]) Run(ctx context.Context) error {
-	defer s.log.Close() // everything was made durable before
+	defer s.log.Close() // all records are durable already
 	c := &committer[T]{Spill: s}
 	retry := retryMin
 	for {
@@ -54,17 +55,17 @@ func (s *Spill[T]) Run(ctx context.Context) error {
 	}
 }
 
-// committer is the state of the goroutine of Run.
+// committer is the state of Run's goroutine.
 type committer[T any] struct {
 	*Spill[T]
 	entries []spilled[T]   // items that the current commit writes
 	batch   *segment.Batch // reused while the queue spills
 	cut     bool           // the last commit found no room on disk
-	full    bool           // last argument of onFull
+	full    bool           // last value that was passed to onFull
 	more    bool           // the last commit did not write everything
 }
 
-// reportFull calls onFull after a change.
+// reportFull calls onFull if full has changed.
 func (c *committer[T]) reportFull(full bool) {
 	if full != c.full && c.onFull != nil {
 		c.onFull(full)
@@ -72,7 +73,7 @@ func (c *committer[T]) reportFull(full bool) {
 	c.full = full
 }
 
-// wait waits until there may be something to do. It returns false when ctx has ended.
+// wait waits until a commit may be necessary. It returns false if ctx has ended.
 func (c *committer[T]) wait(ctx context.Context) bool {
 	t := time.NewTimer(c.interval())
 	defer t.Stop()
@@ -85,7 +86,7 @@ func (c *committer[T]) wait(ctx context.Context) bool {
 	return ctx.Err() == nil
 }
 
-// interval returns how long nothing has to be done.
+// interval returns the time until the next review or commit, unless Run is woken earlier.
 func (c *committer[T]) interval() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -99,7 +100,7 @@ func (c *committer[T]) interval() time.Duration {
 	return max(time.Millisecond, c.opts.MaxAge-c.age())
 }
 
-// age returns for how long the oldest item exists; 0 if that is not known.
+// age returns the age of the oldest unacknowledged item, or 0 if it is not known.
 func (s *Spill[T]) age() time.Duration {
 	if s.opts.Since == nil || s.head.len() == 0 {
 		return 0
@@ -107,7 +108,8 @@ func (s *Spill[T]) age() time.Duration {
 	return time.Since(s.opts.Since(s.head.front().v))
 }
 
-// review makes the queue spill if a push has waited for longer than HoldUp, or an item for longer than MaxAge.
+// review offers the waiting pushes again, because HoldUp may be over, and makes the queue spill if an item is older
+// than MaxAge.
 func (s *Spill[T]) review() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -120,7 +122,7 @@ func (s *Spill[T]) review() {
 	}
 }
 
-// last writes everything that the queue has now.
+// last writes all current items.
 func (c *committer[T]) last() error {
 	if mutant.On("no-spill-at-end") {
 		return nil
@@ -155,7 +157,7 @@ func (s *Spill[T]) pressed() bool {
 	return s.spilling && s.pressing()
 }
 
-// failed counts and logs a failure of the disk.
+// failed counts and logs a disk failure.
 func (s *Spill[T]) failed(err error) {
 	s.mu.Lock()
 	s.errs++
@@ -170,7 +172,7 @@ func (s *Spill[T]) failed(err error) {
 	}
 }
 
-// recovered notes that the disk works.
+// recovered resets the error after a success, and logs the recovery if the failure was logged.
 func (s *Spill[T]) recovered() {
 	s.mu.Lock()
 	worked := s.failing
@@ -181,15 +183,15 @@ func (s *Spill[T]) recovered() {
 	}
 }
 
-// plan is what a commit has to do. The items to write are in committer.entries.
+// plan describes one commit. The items to write are in committer.entries.
 type plan struct {
-	acked uint64            // items up to this number were acknowledged
-	known uint64            // items up to this number are on disk or acknowledged
+	acked uint64            // all items up to this number are acknowledged
+	known uint64            // all items up to this number are on disk or acknowledged
 	leave bool              // the queue can stop spilling: no item is only on disk
-	marks map[string]string // by source, positions of items that were acknowledged and not written
+	marks map[string]string // by source: positions of items that were acknowledged but not written
 }
 
-// plan returns what the next commit has to do; ok is false if there is nothing to do.
+// plan returns the plan for the next commit. ok is false if no commit is necessary.
 func (c *committer[T]) plan(final bool) (p plan, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -210,12 +212,12 @@ func (c *committer[T]) plan(final bool) (p plan, ok bool) {
 	return p, p.leave || len(c.entries) > 0 || p.acked > c.log.Acked()
 }
 
-// calm reports whether all items fit in half of the bounds and may stay in memory.
+// calm reports whether no push waits, all items fit in half of the bounds, and Persist has no items left to write.
 func (s *Spill[T]) calm() bool {
 	return len(s.waiters) == 0 && !s.headShare.exceeded(s.items, s.bytes) && s.due <= max(s.durable, s.ackedUpTo())
 }
 
-// collect sets c.entries to the next items to write, which follow the number known.
+// collect sets c.entries to the next items to write, beginning with the number known+1.
 func (c *committer[T]) collect(known uint64) {
 	var bytes int64
 	take := func(d *deque[spilled[T]], from int) {
@@ -224,7 +226,7 @@ func (c *committer[T]) collect(known uint64) {
 			bytes += d.at(i).size
 		}
 	}
-	if c.headEnd > known { // these were not read back, so their numbers are consecutive
+	if c.headEnd > known { // these items were not read back, so their numbers are consecutive
 		take(&c.head, c.head.len()-int(c.headEnd-known))
 		known = c.headEnd
 	}
@@ -234,9 +236,9 @@ func (c *committer[T]) collect(known uint64) {
 	c.more = bytes >= c.commitBytes
 }
 
-// round makes one commit and reports whether it wrote anything, or ended the spilling. What was acknowledged comes
-// first: on a full disk that makes room. If an item cannot be encoded, those in front of it are written, and it
-// returns an error.
+// round commits once and reports whether it wrote items or the queue stopped spilling. It makes acknowledgements
+// durable first, because that makes room on a full disk. If an item cannot be encoded, round writes the items before it
+// and returns an error.
 func (c *committer[T]) round(final bool) (progress bool, err error) {
 	p, ok := c.plan(final)
 	if !ok {
@@ -258,7 +260,7 @@ func (c *committer[T]) round(final bool) (progress bool, err error) {
 	return p.leave || last > p.known, err
 }
 
-// write writes c.entries, as far as there is room, and returns the number of the newest item that is on disk or
+// write writes as many of c.entries as there is room for. It returns the number up to which all items are on disk or
 // acknowledged.
 func (c *committer[T]) write(p plan, final bool) (last uint64, err error) {
 	err = c.encode(final)
@@ -271,8 +273,8 @@ func (c *committer[T]) write(p plan, final bool) (last uint64, err error) {
 	return c.batch.Last(), err
 }
 
-// encode adds c.entries to the batch, as far as there is room. If an item cannot be encoded, the batch has the items
-// before it.
+// encode adds as many of c.entries to the batch as there is room for. If an item cannot be encoded, the batch contains
+// the items before it.
 func (c *committer[T]) encode(final bool) error {
 	if c.batch == nil {
 		c.batch = c.log.NewBatch()
@@ -306,8 +308,8 @@ func (c *committer[T]) encode(final bool) error {
 	return nil
 }
 
-// finish notes that items up to the number last are on disk or acknowledged, ends the spilling if p and what was pushed
-// since allow it, and returns the items that are settled by that.
+// finish records that all items up to the number last are on disk or acknowledged, and stops spilling if p and the
+// items that were pushed since then permit it. It returns the items that became settled.
 func (c *committer[T]) finish(p plan, last uint64, final bool) (settled []T) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

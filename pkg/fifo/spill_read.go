@@ -5,8 +5,8 @@ import (
 	"github.com/deltabridge/deltabridge/internal/segment"
 )
 
-// fill reads items from disk until memory has as many waiting items as a Take with these limits may return, or no
-// item is only on disk. Items that cannot be read are reported and skipped. Only the consumer calls it.
+// fill reads items from disk until memory has enough waiting items for a Take with these limits, memory is full, or no
+// item is only on disk. Items that cannot be read are reported and skipped. Only the consumer may call fill.
 func (s *Spill[T]) fill(limit int, maxBytes int64) error {
 	s.mu.Lock()
 	from, wanted := s.headEnd+1, s.wants(limit, maxBytes)
@@ -22,8 +22,8 @@ func (s *Spill[T]) fill(limit int, maxBytes int64) error {
 	return nil
 }
 
-// wants reports whether a Take with these limits may return more items than wait in memory, and there is room for one.
-// It must be called with mu held.
+// wants reports whether items must be read from disk for a Take with these limits, and memory has room for another
+// item. It must be called with mu held.
 func (s *Spill[T]) wants(limit int, maxBytes int64) bool {
 	waiting, waitingBytes := s.head.len()-s.taken.len(), s.headBytes()-s.takenBytes
 	if s.headEnd >= s.diskEnd() || waiting > 0 && (waiting >= limit || waitingBytes >= maxBytes) {
@@ -32,11 +32,11 @@ func (s *Spill[T]) wants(limit int, maxBytes int64) bool {
 	return s.head.len() == 0 || s.headShare.fits(s.head.len(), s.headBytes(), 1)
 }
 
-// load appends what was read to head, if there is room, and reports whether more is wanted.
+// load appends the item of a record to head, if there is room, and reports whether another record has to be read.
 //
-// headEnd has not changed while the record was read. Items of buf are moved to head only if no item is only on disk.
-// And makeRoom removes items from the end of head only if head exceeds its share, which it can do only when the queue
-// begins to spill; until then no item is only on disk.
+// headEnd cannot change while the record is read, because an item is then only on disk. Items move from buf to head
+// only if no item is only on disk. makeRoom removes items from the end of head only if head exceeds its share. That is
+// possible only when the queue starts to spill, before any item is only on disk.
 func (s *Spill[T]) load(r segment.Record, limit int, maxBytes int64) (wanted bool) {
 	var v T
 	var size int64
@@ -65,8 +65,9 @@ func (s *Spill[T]) load(r segment.Record, limit int, maxBytes int64) (wanted boo
 	return s.wants(limit, maxBytes)
 }
 
-// replace appends the items that OnCorrupt returns for lost ones. All have the number of the first lost item, so the
-// run is acknowledged when the last of them is. It must be called with mu held.
+// replace appends the replacements that OnCorrupt returns for lost items. All replacements have the number of the first
+// lost item. Therefore the lost items count as acknowledged only when the last replacement is acknowledged. It must be
+// called with mu held.
 func (s *Spill[T]) replace(l Loss) {
 	for _, v := range s.replacements(l) {
 		size := s.sizeOf(v)

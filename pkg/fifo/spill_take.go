@@ -8,7 +8,7 @@ import (
 	"github.com/deltabridge/deltabridge/internal/segment"
 )
 
-// front implements policy. headShare bounds the taken items, so that buf has room whatever the consumer does.
+// front implements policy. The taken items are bounded by headShare, so a slow consumer cannot use the room of buf.
 func (s *Spill[T]) front() (int64, bool) {
 	taken := s.taken.len()
 	next := &s.head
@@ -33,7 +33,8 @@ func (s *Spill[T]) pop() (T, int64) {
 	return e.v, e.size
 }
 
-// advance moves the oldest item of buf to head. No item between the two may be only on disk.
+// advance moves the oldest item of buf to head. It must not be called while an item between head and buf is only on
+// disk.
 func (s *Spill[T]) advance() {
 	e := s.buf.pop()
 	s.bufBytes -= e.size
@@ -41,9 +42,9 @@ func (s *Spill[T]) advance() {
 	s.headEnd = e.seq
 }
 
-// Take implements [Queue]. If half of the bounds, or one larger item, is taken and not acknowledged, it waits for an
-// acknowledgement. If a file cannot be opened, it tries again after readRetry. After the end of Run it returns the
-// items in memory, and then an error if more are on disk.
+// Take implements [Queue]. If the taken items use half of the bounds, or one larger item is taken, Take waits for an
+// acknowledgement. If a file cannot be opened, Take tries again after readRetry. After the end of Run, Take returns the
+// items in memory, and then an error if more items are on disk.
 func (s *Spill[T]) Take(ctx context.Context, buf []T, limit int, maxBytes int64) ([]T, error) {
 	clear(buf)
 	buf, limit = buf[:0], max(1, limit)
@@ -77,8 +78,7 @@ func (s *Spill[T]) Take(ctx context.Context, buf []T, limit int, maxBytes int64)
 	}
 }
 
-// admitMore accepts waiting pushes, because Take may have made room in buf, and reports whether more items wait to be
-// taken.
+// admitMore accepts waiting pushes, because Take may have made room in buf, and reports whether items wait to be taken.
 func (s *Spill[T]) admitMore() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -102,7 +102,7 @@ func (s *Spill[T]) Ack(n int) {
 	clear(s.released)
 }
 
-// acknowledge acknowledges items, and returns those that are settled by that.
+// acknowledge acknowledges n items, and returns the items that became settled.
 func (s *Spill[T]) acknowledge(n int) []T {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -127,7 +127,7 @@ func (s *Spill[T]) acknowledge(n int) []T {
 	s.acked += int64(n)
 	s.admit()
 	if s.head.len() > s.taken.len() || s.headEnd < s.tail {
-		s.announce() // the consumer may wait because it had taken as much as it may
+		s.announce() // the consumer may be waiting because it had taken its maximum
 	}
 	return s.released
 }
@@ -143,14 +143,14 @@ func (s *Spill[T]) keepReceipt(e spilled[T]) {
 	s.receipts.push(e)
 }
 
-// report calls OnSettled if there are items.
+// report calls OnSettled, unless items is empty.
 func (s *Spill[T]) report(items []T) {
 	if len(items) > 0 && s.opts.OnSettled != nil {
 		s.opts.OnSettled(items)
 	}
 }
 
-// note keeps the position of an item that was acknowledged.
+// note stores the position of an acknowledged item.
 func (s *Spill[T]) note(v T, seq uint64) {
 	if s.opts.Mark == nil {
 		return
