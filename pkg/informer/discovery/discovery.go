@@ -16,39 +16,39 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Served is a resource that the cluster serves, with the versions in which it can be listed and watched.
+// Served is a resource that the cluster serves.
 type Served struct {
 	schema.GroupResource
 	Kind       string
 	Namespaced bool
-	Versions   []string // with list and watch, the server's preferred one first
-	// Aggregated: an API server of its own stands behind the group. Its watch-lists may never end
+	Versions   []string // versions that can be listed and watched, in the server's order of preference
+	// Aggregated reports whether an aggregated API server serves the resource. Watch-lists of such servers may never end
 	// (kubernetes#140890).
 	Aggregated bool
-	// Defined by a CustomResourceDefinition, as far as is known: with that its objects are deleted. Those of other
-	// resources may live on, unseen, when an API server no longer serves them.
+	// Defined reports whether, as far as is known, a CustomResourceDefinition defines the resource. When the definition is
+	// deleted, so are the objects. Objects of other resources may still exist when no API server serves them any more.
 	Defined bool
 }
 
-// Discoverer asks the API server what it serves.
+// Discoverer finds out which resources the API server serves.
 type Discoverer struct {
 	client kubediscovery.DiscoveryInterfaceWithContext
-	raw    rest.Interface // reads APIServices and CRDs as raw objects
+	raw    rest.Interface // reads APIServices and CRDs as objects of package object
 }
 
-// New makes a Discoverer. raw reads objects of package object; see informer.NewClient.
+// New returns a Discoverer. raw must decode objects to the types of package object; see informer.NewClient.
 func New(client kubediscovery.DiscoveryInterfaceWithContext, raw rest.Interface) *Discoverer {
 	return &Discoverer{client: client, raw: raw}
 }
 
-// Catalog is what a discovery found.
+// Catalog is the result of a discovery.
 type Catalog struct {
 	Served []Served
-	// Failed are group/versions whose server did not answer: nothing is known about their resources.
+	// Failed contains the group/versions that could not be discovered. Nothing is known about their resources.
 	Failed map[schema.GroupVersion]error
 }
 
-// FailedGroup reports whether a version of the group did not answer.
+// FailedGroup reports whether the discovery of a version of the group failed.
 func (c *Catalog) FailedGroup(group string) bool {
 	for gv := range c.Failed {
 		if gv.Group == group {
@@ -58,8 +58,8 @@ func (c *Catalog) FailedGroup(group string) bool {
 	return false
 }
 
-// Discover lists all resources that can be listed and watched: those of the core group first, then in the server's
-// order.
+// Discover lists all resources that can be listed and watched. Resources of the core group come first, the others
+// follow in the server's order.
 func (d *Discoverer) Discover(ctx context.Context) (*Catalog, error) {
 	groups, lists, err := d.client.ServerGroupsAndResourcesWithContext(ctx)
 	c := &Catalog{}
@@ -121,7 +121,7 @@ func servedByGroup(
 	return served
 }
 
-// service is what stands behind a group/version.
+// service is the kind of server that serves a group/version.
 type service int
 
 const (
@@ -130,12 +130,12 @@ const (
 	aggregated
 )
 
-// automanaged is the label of APIServices that kube-apiserver keeps: "onstart" on those of its own groups, "true" on
-// those of CustomResourceDefinitions.
+// automanaged is the label of APIServices that kube-apiserver manages. Its value is "onstart" for the server's own
+// groups and "true" for groups of CustomResourceDefinitions.
 const automanaged = "kube-aggregator.kubernetes.io/automanaged"
 
-// services asks what stands behind the group/versions. Where APIServices may not be read, or do not exist, nothing is
-// known.
+// services determines which kind of server serves each group/version. If RBAC forbids reading APIServices, or if they
+// do not exist, it returns nil, and nothing is known about the group/versions.
 func (d *Discoverer) services(ctx context.Context) (map[schema.GroupVersion]service, error) {
 	list := &object.List{}
 	err := d.raw.Get().AbsPath("/apis/apiregistration.k8s.io/v1/apiservices").Do(ctx).Into(list)
@@ -168,9 +168,10 @@ func (d *Discoverer) services(ctx context.Context) (map[schema.GroupVersion]serv
 	return services, nil
 }
 
-// Gone asks the API server about one resource that discovery no longer lists. It returns true only on the server's own
-// word: its path answers 404, and for a resource of its own the CustomResourceDefinition does too. A discovery
-// document alone is no proof: a restarting API server serves one that lacks what it has not loaded yet.
+// Gone asks the API server about one resource that discovery no longer lists. It returns true only if requests for the
+// resource return 404 and, unless the resource is aggregated, requests for its CustomResourceDefinition return 404 or
+// are forbidden. A discovery document alone does not prove that a resource was removed, because the document of a
+// restarting API server lacks all resources that are not loaded yet.
 func (d *Discoverer) Gone(ctx context.Context, gvr schema.GroupVersionResource, aggregated bool) bool {
 	one := metav1.ListOptions{Limit: 1}
 	err := d.raw.Get().AbsPath(informer.ResourcePath(gvr, "")).

@@ -1,6 +1,8 @@
-// Package discovery finds out which resources an API server serves, and whether one is gone.
+// Package discovery finds out which resources an API server serves, and whether a resource was removed.
 //
-//   - A group/version whose server does not answer is known to have failed: nothing is known about its resources.
-//   - A discovery document that lacks a resource proves nothing: a restarting API server serves one before it has
-//     loaded its CustomResourceDefinitions. [Discoverer.Gone] asks for the one resource.
+//   - If the server of a group/version does not respond, the group/version is reported as failed, and nothing is known
+//     about its resources.
+//   - A discovery document that lacks a resource does not prove that the resource was removed: a restarting API server
+//     serves such a document before it has loaded its CustomResourceDefinitions. [Discoverer.Gone] therefore requests
+//     the resource itself.
 package discovery

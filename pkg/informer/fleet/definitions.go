@@ -10,53 +10,55 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// lookAgain makes Run discover what the cluster serves.
+// lookAgain makes Run discover again which resources the cluster serves.
 func (s *Fleet) lookAgain() {
 	select {
 	case s.changes <- struct{}{}:
-	default: // a request is waiting
+	default: // a request is already waiting
 	}
 }
 
-// watchDefinitions returns an informer that calls lookAgain when CustomResourceDefinitions are added, updated or
-// deleted, or nil if no scope can match their resources. If RBAC forbids it, the fleet polls.
+// watchDefinitions returns an informer that calls lookAgain when a CustomResourceDefinition is added, updated or
+// deleted. It returns nil if no scope can match custom resources. If RBAC forbids watching definitions, the fleet
+// polls.
 func (s *Fleet) watchDefinitions() *informer.Informer {
 	if !s.matchesDefinitions() {
 		return nil
 	}
 	listWatch := informer.ListWatch(s.config.Client, crdResource, "", nil)
-	listWatch.MetadataOnly = true // a CustomResourceDefinition can be a megabyte of schema
+	listWatch.MetadataOnly = true // the schema in a CustomResourceDefinition can be 1 MB in size
 	definitions := informer.New(
 		informer.Config{Resource: crdResource, ListWatch: listWatch, Connector: s.config.Connector},
 	)
 	definitions.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(any) { s.lookAgain() }, // the first ones too: a look may have been too early for them
+		AddFunc:    func(any) { s.lookAgain() }, // the initial list may contain definitions that the last discovery missed
 		UpdateFunc: func(_, _ any) { s.lookAgain() },
 		DeleteFunc: func(any) { s.lookAgain() },
 	})
 	return definitions
 }
 
-// How often the fleet discovers what the cluster serves.
+// These constants define how often the fleet discovers which resources the cluster serves.
 const (
-	pollWatched   = 5 * time.Minute  // while definitions are watched; this finds aggregated APIs
-	pollUnwatched = 30 * time.Second // while definitions may not be watched
-	pollFailing   = 2 * time.Second  // first retry after a failure, doubled up to pollUnwatched
+	pollWatched   = 5 * time.Minute  // if definitions are watched; polling is still required for aggregated APIs
+	pollUnwatched = 30 * time.Second // if RBAC forbids watching definitions
+	pollFailing   = 2 * time.Second  // first retry after a failure; the interval doubles up to pollUnwatched
 )
 
-// afterChange is the pause before the first look after the change of a definition. Further looks follow after 1, 3 and
-// 9 seconds: the API server takes a moment to serve a new resource, and to stop serving one that was removed.
+// afterChange is the time between a change to a definition and the next discovery. More discoveries follow after 1, 3
+// and 9 seconds, because the API server needs some time to serve a new resource, and to stop serving a removed one.
 const afterChange = 200 * time.Millisecond
 
-// pace decides when to look next. The zero value is ready for use.
+// pace decides when to run the next discovery. The zero value is ready to use.
 type pace struct {
-	pending wait.Backoff // the further looks after a change
-	failing wait.Backoff // of the looks after a failure; Duration is 0 after a success
+	pending wait.Backoff // back-off between the later discoveries after a change
+	failing wait.Backoff // back-off after failed discoveries; Duration is 0 after a success
 }
 
-// wait pauses until the next look, and returns false if ctx ended. complete says that the last look left nothing open,
-// watched that changes are seen. Changes that come close together lead to one look. Changes that come while looks
-// follow an earlier one lead to at most one look per second, however many definitions are edited.
+// wait waits until the next discovery is due. It returns false if ctx ended. complete reports whether the last
+// discovery was complete. watched reports whether the fleet is notified of changes to definitions. Changes that occur
+// close together cause one discovery. While the later discoveries after a change are pending, further changes cause at
+// most one discovery per second, no matter how many definitions are edited.
 func (p *pace) wait(ctx context.Context, changes <-chan struct{}, complete, watched bool) bool {
 	pause := afterChange
 	if p.pending.Steps > 0 {
@@ -80,7 +82,7 @@ func (p *pace) wait(ctx context.Context, changes <-chan struct{}, complete, watc
 	}
 }
 
-// next returns the pause before the next look; see wait.
+// next returns the time until the next discovery; see wait.
 func (p *pace) next(complete, watched bool) time.Duration {
 	if complete || p.failing.Duration == 0 {
 		p.failing = wait.Backoff{Duration: pollFailing, Factor: 2, Cap: pollUnwatched, Steps: math.MaxInt}

@@ -1,17 +1,17 @@
-// Package fleet runs informers: it keeps those that run in step with what is to be watched, and what the cluster
-// serves.
+// Package fleet runs one informer for each resource that is to be watched and that the cluster serves.
 //
-// A [Fleet] runs the informers that its scopes ask for: it discovers what the cluster serves, starts an informer for
-// what appears, and ends it when the resource is gone, which it takes from the API server's word about that one
-// resource and never from a discovery document that merely lacks it.
+// A [Fleet] discovers which resources the cluster serves, starts an informer for each new resource that its scopes
+// select, and ends the informer when the resource is removed. A resource counts as removed only if the API server
+// confirms this for the resource itself. It is not enough that a discovery document lacks the resource.
 //
-//   - A resource that went with its CustomResourceDefinition: the deletion of each object that is still known is handed
-//     on. Objects of any other resource may live on behind another API server: nothing is handed on, and should the
-//     resource be back, its informer continues with what is known.
-//   - An edited definition starts nothing anew. When the watched version is no longer served, another one is watched,
-//     and nothing is handed on again.
-//   - One storage under two names (Events) is watched once, under the first name, for the scopes of both.
-//   - One resource is watched in one version: the one that the first scope which names it asks for.
-//   - Each informer is on its own: one that RBAC forbids, or whose handler blocks, is reported and harms no other.
-//     No start and no end of an informer waits for the handlers of another one.
+//   - If a resource was removed together with its CustomResourceDefinition, every object that is still known is
+//     reported as deleted. Objects of any other resource may still exist behind another API server, so nothing is
+//     reported. If the resource is served again, its informer continues with the known objects.
+//   - When a definition is edited, no informer starts again. When the watched version is no longer served, the fleet
+//     watches another version, and delivers no objects again.
+//   - Events are served under two resource names that share one storage. The fleet watches them once, under the first
+//     name, for the scopes of both names.
+//   - A resource is watched in only one version: the one that the first matching scope selects.
+//   - Informers are independent of each other. If RBAC forbids a watch or a handler blocks, the fleet reports it, and
+//     all other informers continue. Starting or ending an informer never waits for the handlers of another one.
 package fleet

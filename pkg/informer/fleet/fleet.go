@@ -21,44 +21,47 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Config says what a Fleet runs.
+// Config configures a Fleet.
 type Config struct {
 	Scopes []Scope
-	// Client reaches the API server with object.NegotiatedSerializer; see informer.NewClient.
+	// Client sends requests to the API server and decodes responses with object.NegotiatedSerializer; see
+	// informer.NewClient.
 	Client rest.Interface
-	// Connector waits for the API server while it can't be reached; nil is allowed.
+	// Connector waits for the API server while it is unavailable. It may be nil.
 	Connector *informer.Connector
-	// Discovery lists what the API server serves.
+	// Discovery lists the resources that the API server serves.
 	Discovery kubediscovery.DiscoveryInterfaceWithContext
-	// OnStart is called for each informer before it runs, to add handlers.
+	// OnStart is called for each informer before it runs. The function adds the handlers.
 	OnStart func(*informer.Informer)
-	// State stores what is known of sources for a restart.
+	// State stores what a restart requires about the sources.
 	State informer.State
-	// Transform, if not nil, is called first for each object, and may change its Raw; see informer.ListerWatcher.
+	// Transform, if not nil, is called for each object before any other code receives the object. It may change the
+	// object's Raw; see informer.ListerWatcher.
 	Transform func(schema.GroupVersionResource, *object.Object)
-	// ManagedFields keeps the managedFields of objects while a change is handed over, at the cost of a copy of them.
+	// ManagedFields keeps the managedFields of objects while a change is delivered. This costs a copy of the
+	// managedFields.
 	ManagedFields bool
-	Logger        *slog.Logger // nil is silent
+	Logger        *slog.Logger // if nil, nothing is logged
 }
 
-// Fleet runs one informer for each resource that its scopes match and the cluster serves.
+// Fleet runs informers for all resources that its scopes match and the cluster serves.
 type Fleet struct {
 	config    Config
 	log       *slog.Logger
 	discovery *discovery.Discoverer
 	starts    *rate.Limiter
-	changes   chan struct{}                 // requests a discovery
-	settled   map[string]bool               // by name: sources of the previous process that need nothing more
-	silent    map[schema.GroupVersion]error // for which discovery failed; only Run's goroutine uses it
+	changes   chan struct{}                 // a value requests a discovery
+	settled   map[string]bool               // names of the sources of the previous process that require no further work
+	silent    map[schema.GroupVersion]error // discovery errors; used only by the goroutine of Run
 
-	launching sync.Mutex // held while the informers of one discovery are launched
+	launching sync.Mutex // held while the informers that one discovery requires are launched
 
 	mu         sync.Mutex
 	running    map[watchKey]*running
-	left       map[watchKey]*running // ended, and their objects may be back
-	discovered bool                  // one discovery succeeded
-	problems   []string              // what the scopes select and cannot be watched
-	failure    error                 // of the last discovery; nil if it succeeded
+	left       map[watchKey]*running // informers that have ended but whose objects may become available again
+	discovered bool                  // at least one discovery succeeded
+	problems   []string              // which selected resources cannot be watched, and why
+	failure    error                 // error of the last discovery; nil if it succeeded
 }
 
 type running struct {
@@ -66,14 +69,14 @@ type running struct {
 	wanted   *wanted
 	cancel   context.CancelFunc
 	ended    chan struct{}
-	removed  bool // the resource is gone; guarded by Fleet.mu
+	removed  bool // the resource was removed from the cluster; guarded by Fleet.mu
 }
 
-// startsPerSecond limits how fast informers start: each start is a list, and the API server's priority and fairness
-// would reject some of hundreds at once.
+// startsPerSecond limits the rate at which informers start. Every start is a list, and if hundreds of lists started at
+// once, API Priority and Fairness would reject some of them.
 const startsPerSecond, startBurst = 100, 20
 
-// New returns a fleet that does nothing until Run.
+// New returns a fleet. It does nothing until Run is called.
 func New(config Config) *Fleet {
 	if config.Logger == nil {
 		config.Logger = slog.New(slog.DiscardHandler)
@@ -87,14 +90,14 @@ func New(config Config) *Fleet {
 	}
 }
 
-// Run discovers and watches until ctx ends, and returns when all informers have ended. It continues while the API
-// server is unavailable.
+// Run discovers resources and watches them until ctx ends. It returns when all informers have ended. It continues to
+// run while the API server is unavailable.
 func (s *Fleet) Run(ctx context.Context) error {
 	var group sync.WaitGroup
 	defer group.Wait()
 	definitions := s.watchDefinitions()
 	if definitions != nil {
-		group.Go(func() { _ = definitions.Run(ctx) }) // ends with ctx, without an error
+		group.Go(func() { _ = definitions.Run(ctx) }) // returns nil when ctx ends
 	}
 	var pace pace
 	for {
@@ -105,8 +108,8 @@ func (s *Fleet) Run(ctx context.Context) error {
 	}
 }
 
-// refresh discovers what the cluster serves, and starts and ends informers accordingly. It returns false if another
-// discovery is required soon.
+// refresh discovers which resources the cluster serves, and starts and ends informers accordingly. It returns false if
+// another discovery is required soon.
 func (s *Fleet) refresh(ctx context.Context, group *sync.WaitGroup) bool {
 	var found *discovery.Catalog
 	err := s.config.Connector.Until(ctx, func() (err error) {
@@ -116,7 +119,7 @@ func (s *Fleet) refresh(ctx context.Context, group *sync.WaitGroup) bool {
 		return err
 	})
 	if err != nil {
-		return false // ctx ended
+		return false // ctx has ended
 	}
 	p := newPlan(s.config.Scopes, found)
 	s.report(p, found)
@@ -131,7 +134,7 @@ func (s *Fleet) refresh(ctx context.Context, group *sync.WaitGroup) bool {
 	}
 	s.launching.Unlock()
 	s.mu.Lock()
-	s.discovered = true // not before the informers run: the fleet would be ready for a moment
+	s.discovered = true // set only now, because otherwise the fleet would briefly be ready without its informers
 	s.mu.Unlock()
 	settled := s.reconcile(ctx, group, found, p)
 	settled = s.reconcileRemembered(ctx, group, found, p) && settled
@@ -148,7 +151,8 @@ func (s *Fleet) failed(err error) {
 	}
 }
 
-// report records which parts of the scopes cannot be watched and which groups did not answer, and logs each once.
+// report records which parts of the scopes cannot be watched and which API groups could not be discovered. It logs each
+// problem once.
 func (s *Fleet) report(p *plan, found *discovery.Catalog) {
 	s.mu.Lock()
 	known := s.problems
@@ -173,7 +177,8 @@ func (s *Fleet) report(p *plan, found *discovery.Catalog) {
 	s.silent = found.Failed
 }
 
-// launch starts an informer. If it has a predecessor, it waits until that has ended, and continues with its objects.
+// launch starts an informer. If the informer has a predecessor, it waits until the predecessor has ended, and continues
+// with the predecessor's objects.
 func (s *Fleet) launch(ctx context.Context, group *sync.WaitGroup, key watchKey, p *plan, predecessor *running) {
 	w := p.informers[key]
 	gvr := w.served.WithVersion(w.version)
@@ -219,7 +224,7 @@ func (s *Fleet) launch(ctx context.Context, group *sync.WaitGroup, key watchKey,
 			}
 		}
 		if s.starts.Wait(ctx) != nil {
-			return // ended before it began
+			return // ctx ended before the informer started
 		}
 		if err := i.Run(ctx); err != nil {
 			log.Error("informer ended", "err", err)
@@ -228,7 +233,8 @@ func (s *Fleet) launch(ctx context.Context, group *sync.WaitGroup, key watchKey,
 }
 
 // reconcile ends or replaces the running informers whose resource or version is not in the plan. It returns false if it
-// is not certain that a resource is gone. It does not wait for informers to end, because a handler may block them.
+// is not certain whether a resource was removed. It does not wait for informers to end, because a handler may block
+// them.
 func (s *Fleet) reconcile(ctx context.Context, group *sync.WaitGroup, found *discovery.Catalog, p *plan) bool {
 	settled := true
 	for key, r := range s.snapshot() {
@@ -236,9 +242,10 @@ func (s *Fleet) reconcile(ctx context.Context, group *sync.WaitGroup, found *dis
 		gvr := r.informer.Resource()
 		switch {
 		case r.removed:
-			// There is another discovery when it has ended.
+			// Another discovery follows when the informer has ended.
 		case w != nil && slices.Contains(w.served.Versions, gvr.Version):
-			// The version is still served. That the cluster prefers another one now is no reason to start again.
+			// The version is still served. If the cluster now prefers another version, that is not a reason to restart the
+			// informer.
 		case w != nil:
 			s.log.Info(
 				"version is no longer served, watching another one",
@@ -260,8 +267,9 @@ func (s *Fleet) reconcile(ctx context.Context, group *sync.WaitGroup, found *dis
 	return settled
 }
 
-// remove ends the informer of a resource that is gone. If the resource had a CustomResourceDefinition, its objects are
-// deleted. The objects of any other resource may come back with its API server.
+// remove ends the informer of a resource that was removed from the cluster. If a CustomResourceDefinition defined the
+// resource, its objects are reported as deleted. Objects of other resources may become available again when their API
+// server does.
 func (s *Fleet) remove(group *sync.WaitGroup, key watchKey, r *running) {
 	s.mu.Lock()
 	r.removed = true
@@ -281,7 +289,7 @@ func (s *Fleet) remove(group *sync.WaitGroup, key watchKey, r *running) {
 			s.left[key] = r
 		}
 		s.mu.Unlock()
-		s.lookAgain() // it may be back
+		s.lookAgain() // the resource may exist again
 	})
 }
 
@@ -291,9 +299,9 @@ func (s *Fleet) snapshot() map[watchKey]*running {
 	return maps.Clone(s.running)
 }
 
-// Informers returns all informers, sorted by the names of their sources. It waits while informers are being launched,
-// so that it returns all informers of a resource or none; it must not be called by OnStart. Informers whose resource is
-// not served have ended, and cannot be restated.
+// Informers returns all informers, sorted by source name. It waits while informers are being launched, so it returns
+// all informers of a resource or none. OnStart must not call it. Informers whose resource is not served have ended, and
+// cannot be restated.
 func (s *Fleet) Informers() []*informer.Informer {
 	var informers []*informer.Informer
 	s.launching.Lock()
@@ -326,9 +334,10 @@ func (s *Fleet) Statuses() []informer.Status {
 	return statuses
 }
 
-// NotReady returns the reasons why the fleet is not ready: nothing is discovered yet, a resource that a scope names is
-// not served or forbidden, an initial list is not handed over, or a watch is silent. The fleet is ready if there are
-// none. Forbidden resources that only a wildcard matches do not count; Statuses has them.
+// NotReady returns the reasons why the fleet is not ready, or none if it is ready. The fleet is not ready if no
+// discovery has succeeded yet, if a resource that a scope names is not served or is forbidden, if an initial list was
+// not delivered yet, or if a watch is stale. Forbidden resources that only a wildcard matches do not count, but
+// Statuses includes them.
 func (s *Fleet) NotReady() []string {
 	s.mu.Lock()
 	reasons := slices.Clone(s.problems)
@@ -366,7 +375,8 @@ func (r *running) notReady(name string) string {
 	return ""
 }
 
-// matchesDefinitions reports whether a pattern can match a resource that a CustomResourceDefinition defines.
+// matchesDefinitions reports whether a pattern of a scope that is not auxiliary can match a resource that a
+// CustomResourceDefinition defines.
 func (s *Fleet) matchesDefinitions() bool {
 	return slices.ContainsFunc(s.config.Scopes, func(scope Scope) bool {
 		return !scope.Auxiliary && slices.ContainsFunc(scope.Patterns, func(p Pattern) bool {

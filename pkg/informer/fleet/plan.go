@@ -12,66 +12,70 @@ import (
 
 // Pattern is one entry of a scope's resources.
 type Pattern struct {
-	// Text is the pattern as the user wrote it, for messages.
+	// Text is the pattern as the user wrote it. Messages contain it.
 	Text string
-	// Match reports whether the pattern names this resource in this version.
+	// Match reports whether the pattern matches a resource in a version.
 	Match func(schema.GroupVersionResource) bool
-	// Wildcard says that the pattern can match resources that do not exist yet. A pattern without wildcards is reported
-	// while the cluster does not serve its resource.
+	// Wildcard reports whether the pattern contains wildcards, so it can match resources that do not exist yet. If a
+	// pattern has no wildcards and the cluster does not serve its resource, the fleet reports a problem.
 	Wildcard bool
 }
 
-// Scope says what to watch: resources, namespaces and selectors.
+// Scope selects resources, namespaces and objects to watch.
 type Scope struct {
 	Patterns []Pattern
-	// Exclude reports whether a resource is excluded; nil excludes none.
+	// Exclude reports whether a resource is excluded. If it is nil, no resource is excluded.
 	Exclude func(schema.GroupVersionResource) bool
-	// Namespaces to watch one by one, none of them "". Empty: one watch for all namespaces.
+	// Namespaces are the namespaces to watch, each with its own watch. None of them may be "". If Namespaces is empty, one
+	// watch covers all namespaces.
 	Namespaces []string
-	// Accept restricts a watch over all namespaces; nil accepts all. It is called with "" for cluster-scoped objects.
+	// Accept restricts a watch of all namespaces. If it is nil, all namespaces are accepted. For cluster-scoped objects it
+	// is called with "".
 	Accept func(namespace string) bool
-	// AcceptText is Accept as globs, separated by commas. It is compared with the checkpoint to find out whether the
+	// AcceptText describes Accept as globs, separated by commas. It is compared with the checkpoint to detect whether the
 	// scope has changed.
 	AcceptText string
 
-	// LabelSelector and FieldSelector are evaluated by the API server if all scopes of a resource and namespace have
-	// the same selector, and otherwise here. Fields other than the name and the namespace cannot be evaluated here.
+	// LabelSelector and FieldSelector are evaluated by the API server if all scopes of a resource and namespace have the
+	// same selector. Otherwise, they are evaluated in this process, which can evaluate no other fields than name and
+	// namespace.
 	LabelSelector, FieldSelector string
 
-	// Auxiliary scopes are watched to enrich events of other objects: their informers start first. What another scope
-	// watches is not watched again. It is not a problem if a resource is not served or forbidden.
+	// Auxiliary reports whether the objects are watched only to enrich events about other objects. Informers of auxiliary
+	// scopes start first. Objects that another scope watches are not watched twice. It is not a problem if a resource of
+	// an auxiliary scope is not served or is forbidden.
 	Auxiliary bool
 }
 
-// watchKey identifies an informer. Two that are not auxiliary never watch the same object.
+// watchKey identifies an informer. Two informers that are not auxiliary never watch the same object.
 type watchKey struct {
 	schema.GroupResource
-	namespace string // empty: all namespaces, except those that have their own informer
-	auxiliary bool   // for auxiliary scopes alone
+	namespace string // empty for all namespaces except those that have their own informer
+	auxiliary bool   // the informer serves only auxiliary scopes
 }
 
-// resource is a served resource, and the version in which it is to be watched.
+// resource is a served resource together with the version to watch.
 type resource struct {
 	served  discovery.Served
 	version string
 }
 
-// wanted is an informer that should run.
+// wanted describes an informer that should run.
 type wanted struct {
 	resource
 	selection selection
-	named     bool // by a pattern without a wildcard
-	first     bool // an auxiliary scope selects it, so it starts first
+	named     bool // a pattern without wildcards matches the resource
+	first     bool // an auxiliary scope selects the resource, so its informers start first
 }
 
-// plan says which informers should run for a catalog.
+// plan lists the informers that should run for a catalog.
 type plan struct {
 	informers map[watchKey]*wanted
-	problems  []string // what the scopes select and cannot be watched
-	open      bool     // a later discovery may find more
+	problems  []string // which selected resources cannot be watched, and why
+	open      bool     // a later discovery may find more resources
 }
 
-// The two names of the storage of Events.
+// Events are served under two resource names that share one storage.
 //
 //nolint:gochecknoglobals // constants in all but name
 var (
@@ -79,13 +83,13 @@ var (
 	groupEvents = schema.GroupResource{Group: "events.k8s.io", Resource: "events"}
 )
 
-// newPlan finds the served resources that the scopes select, and what each informer should select.
+// newPlan determines which served resources the scopes select, and which objects each informer should select.
 func newPlan(scopes []Scope, found *discovery.Catalog) *plan {
 	p := &plan{informers: map[watchKey]*wanted{}}
 	used := map[string]bool{}
 	var events resource
 	for _, served := range found.Served {
-		version := "" // the version that the first scope selects
+		version := "" // version that the first matching scope selects
 		for n := range scopes {
 			scope := &scopes[n]
 			asked, patterns := scope.version(served, version)
@@ -106,7 +110,7 @@ func newPlan(scopes []Scope, found *discovery.Catalog) *plan {
 			switch {
 			case served.GroupResource == coreEvents:
 				events = target
-			case served.GroupResource == groupEvents && events.version != "": // a catalog begins with the core group
+			case served.GroupResource == groupEvents && events.version != "": // the core group comes first in a catalog
 				target = events
 			}
 			p.add(scope, target, named)
@@ -128,7 +132,7 @@ func newPlan(scopes []Scope, found *discovery.Catalog) *plan {
 	return p
 }
 
-// matching returns the patterns of the scope that name a resource in a version.
+// matching returns the patterns of the scope that match a resource in a version.
 func (scope *Scope) matching(gvr schema.GroupVersionResource) (patterns []Pattern) {
 	if scope.Exclude != nil && scope.Exclude(gvr) {
 		return nil
@@ -141,8 +145,8 @@ func (scope *Scope) matching(gvr schema.GroupVersionResource) (patterns []Patter
 	return patterns
 }
 
-// version returns the version of a resource that the scope asks for, and the patterns that match: the given version, or
-// else the preferred one of those that match.
+// version returns the version of a resource that the scope selects, and the patterns that match it. It prefers the
+// given version. If that does not match, it returns the first matching one in the server's order of preference.
 func (scope *Scope) version(served discovery.Served, given string) (string, []Pattern) {
 	for _, version := range append([]string{given}, served.Versions...) {
 		if version == "" {
@@ -160,8 +164,8 @@ func (scope *Scope) outside() bool {
 	return len(scope.Namespaces) > 0 || (scope.Accept != nil && !scope.Accept(""))
 }
 
-// Covers returns the version of a resource that the scope selects, whether it selects the resource, and whether it
-// includes a namespace, which is empty for a cluster-scoped resource. It does not check the label and field selectors.
+// Covers returns the version of a resource that the scope selects, whether the scope selects the resource, and whether
+// the scope includes the namespace, which is empty for a cluster-scoped resource. It ignores label and field selectors.
 func (scope *Scope) Covers(served discovery.Served, namespace string) (version string, resource, within bool) {
 	version, _ = scope.version(served, "")
 	switch {
@@ -177,9 +181,9 @@ func (scope *Scope) Covers(served discovery.Served, namespace string) (version s
 	return version, true, within
 }
 
-// order returns the keys of the informers in the order in which they start: resources of auxiliary scopes first. Of one
-// resource, informers of single namespaces come first, because they may take over objects of the one for all
-// namespaces.
+// order returns the keys of the informers in the order in which the informers start. Resources of auxiliary scopes come
+// first. For each resource, informers of single namespaces come before the one for all namespaces, because they may
+// take over objects from that source.
 func (p *plan) order() []watchKey {
 	first := map[schema.GroupResource]bool{}
 	for key, w := range p.informers {
@@ -197,7 +201,7 @@ func (p *plan) order() []watchKey {
 	return slices.SortedFunc(maps.Keys(p.informers), func(a, b watchKey) int { return rank(a) - rank(b) })
 }
 
-// owner returns the key of the informer that watches a namespace, and whether there is one.
+// owner returns the key of the informer that watches a namespace, and whether such an informer exists.
 func (p *plan) owner(resource schema.GroupResource, auxiliary bool, namespace string) (key watchKey, found bool) {
 	for _, key = range []watchKey{{resource, namespace, auxiliary}, {resource, "", auxiliary}} {
 		if p.informers[key] != nil {
@@ -207,7 +211,7 @@ func (p *plan) owner(resource schema.GroupResource, auxiliary bool, namespace st
 	return key, false
 }
 
-// add puts the informers of one scope and resource into the plan.
+// add adds the informers for one scope and resource to the plan.
 func (p *plan) add(scope *Scope, r resource, named bool) {
 	c := clauseOf(scope)
 	namespaces := scope.Namespaces
@@ -239,8 +243,9 @@ func (p *plan) add(scope *Scope, r resource, named bool) {
 	}
 }
 
-// share decides which informer watches a namespace that has its own informer, if there is also one for all namespaces:
-// the latter if it selects all that is wanted in the namespace, and otherwise the namespace's own alone.
+// share decides which informer watches a namespace if both an informer of its own and one for all namespaces exist. If
+// the informer for all namespaces selects all required objects in the namespace, it also watches the namespace.
+// Otherwise, only the namespace's own informer does.
 func (p *plan) share() {
 	for key, one := range p.informers {
 		all := p.informers[watchKey{key.GroupResource, "", key.auxiliary}]
@@ -265,7 +270,7 @@ func (p *plan) share() {
 	}
 }
 
-// dropAuxiliary removes the auxiliary informers whose objects another informer watches.
+// dropAuxiliary removes auxiliary informers whose objects another informer watches.
 func (p *plan) dropAuxiliary() {
 	for key, auxiliary := range p.informers {
 		other, found := p.owner(key.GroupResource, false, key.namespace)
@@ -286,8 +291,8 @@ func (p *plan) dropAuxiliary() {
 	}
 }
 
-// together returns what an informer selects, including the namespaces that other informers watch, if these select no
-// less there.
+// together returns the selection of an informer. It includes the namespaces that other informers watch, if these
+// informers select at least the same objects there.
 func (p *plan) together(key watchKey) selection {
 	s := p.informers[key].selection
 	whole := selection{clauses: s.clauses}
@@ -300,7 +305,7 @@ func (p *plan) together(key watchKey) selection {
 	return whole
 }
 
-// evaluate removes from the plan the selectors that cannot be evaluated, and reports them as problems.
+// evaluate removes selectors that cannot be evaluated from the plan, and reports them as problems.
 func (p *plan) evaluate() {
 	for key, w := range p.informers {
 		rest, dropped := w.selection.evaluable()
@@ -312,7 +317,7 @@ func (p *plan) evaluate() {
 	}
 }
 
-// suggestion helps with a common mistake: the name of a resource without its group.
+// suggestion returns a hint for a common mistake: a resource name without its API group.
 func suggestion(name string, found *discovery.Catalog) string {
 	if strings.Contains(name, ".") {
 		return ""

@@ -9,32 +9,35 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Watched is what one informer of a fleet watches.
+// Watched describes the objects that one informer of a fleet watches.
 type Watched struct {
 	Resource   schema.GroupVersionResource
 	Namespaced bool
-	// Namespace that is watched; empty: all.
+	// Namespace is the watched namespace. It is empty for all namespaces.
 	Namespace                    string
 	LabelSelector, FieldSelector string
-	// Named says that a pattern without wildcards matches: the fleet is not ready without this resource.
+	// Named reports whether a pattern without wildcards matches the resource. The fleet is not ready without this
+	// resource.
 	Named bool
-	// Auxiliary says that no sink receives it; see Scope.
+	// Auxiliary reports whether the objects are watched only for enrichment; see Scope.
 	Auxiliary bool
-	// Aggregated says that an aggregated API server serves it, which is not asked for watch-lists.
+	// Aggregated reports whether an aggregated API server serves the resource. The fleet does not request watch-lists from
+	// such servers.
 	Aggregated bool
 }
 
-// Preview is what a fleet would watch if it ran now.
+// Preview describes the resources that a fleet would watch if it ran now.
 type Preview struct {
-	// Watched is in the order of resources and namespaces.
+	// Watched is sorted by resource and namespace.
 	Watched []Watched
-	// Problems say what the scopes select and cannot be watched.
+	// Problems explains which selected resources cannot be watched, and why.
 	Problems []string
-	// Silent are the group/versions that the API server lists but that do not answer.
+	// Silent contains the group/versions that the API server lists but whose discovery failed.
 	Silent map[schema.GroupVersion]error
 }
 
-// Preview discovers what the cluster serves, and starts nothing. It may be called with or without Run.
+// Preview discovers which resources the cluster serves. It does not start informers. It may be called before, during
+// and after Run.
 func (s *Fleet) Preview(ctx context.Context) (Preview, error) {
 	found, err := s.discovery.Discover(ctx)
 	if err != nil {
@@ -71,8 +74,8 @@ func (s *Fleet) Preview(ctx context.Context) (Preview, error) {
 }
 
 // ServerSelectors returns the selectors that the API server evaluates for the informer that watches a resource in a
-// namespace, which is empty for a cluster-scoped resource. They are empty if there are none, or if no scope selects the
-// resource.
+// namespace. The namespace is empty for a cluster-scoped resource. The selectors are empty if there are none or if no
+// scope selects the resource.
 func ServerSelectors(scopes []Scope, served discovery.Served, namespace string) (labels, fields string) {
 	p := newPlan(scopes, &discovery.Catalog{Served: []discovery.Served{served}})
 	key, found := p.owner(served.GroupResource, false, namespace)

@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// source identifies an informer in a checkpoint. The name contains neither the version, because objects are the same in
-// all versions, nor the selectors.
+// source returns the source of an informer, which identifies the informer in a checkpoint. The source name does not
+// contain the selectors. It also does not contain the version, because objects are the same in all versions.
 func (k watchKey) source(w *wanted) informer.Source {
 	labels, fields := w.selection.server()
 	return informer.Source{
@@ -32,16 +32,18 @@ func (k watchKey) name() string {
 	return name
 }
 
-// keyOfSource returns the key of the informer that has a source.
+// keyOfSource returns the key of the informer for a source.
 func keyOfSource(source informer.Source) watchKey {
 	return watchKey{source.Resource.GroupResource(), source.Namespace, strings.HasPrefix(source.Name, auxiliaryPrefix)}
 }
 
-// auxiliaryPrefix begins the names of auxiliary sources. The name of a resource contains no space.
+// auxiliaryPrefix is the first part of the names of auxiliary sources. It is unambiguous, because resource names
+// contain no spaces.
 const auxiliaryPrefix = "auxiliary "
 
-// resume makes an informer begin with what is known of its source; if the scope has changed, the informer compares that
-// with a list. It reports whether the informer continues from what a predecessor in this process has handed on.
+// resume configures an informer to begin with the stored state of its source. If the scope has changed, the informer
+// compares that state with a list. resume reports whether the informer continues from the changes that a predecessor in
+// this process delivered.
 func (s *Fleet) resume(config *informer.Config) (goesOn bool) {
 	source := config.Source
 	memory := s.config.State.Resume(source)
@@ -63,13 +65,14 @@ func (s *Fleet) resume(config *informer.Config) (goesOn bool) {
 }
 
 const (
-	// mixed is the scope of a source that took over objects of others, until it is listed. No selection has this text.
+	// mixed is the scope of a source that took over objects from other sources and was not listed since. No selection has
+	// this text.
 	mixed = "(several)"
-	// none is the scope of a source that is not watched any more, until its objects were handed on as left.
+	// none is the scope of a source that is no longer watched, until its objects were reported as left.
 	none = "(none)"
 )
 
-// takeOver moves objects of remembered sources to a source that watches them from now on.
+// takeOver moves objects of remembered sources to a source that watches these objects from now on.
 func (s *Fleet) takeOver(source informer.Source, key watchKey, p *plan) {
 	var shares []informer.Share
 	source.Scope = mixed
@@ -88,7 +91,7 @@ func (s *Fleet) takeOver(source informer.Source, key watchKey, p *plan) {
 		}
 		if of.namespace == "" && other.Scope == "" && other.LabelSelector == "" && other.FieldSelector == "" &&
 			key.namespace != "" {
-			source.Scope = "" // all objects of the namespace
+			source.Scope = "" // all objects in the namespace
 		}
 		shares = append(shares, informer.Share{Source: other.Name, In: func(namespace string) bool {
 			owner, found := p.owner(key.GroupResource, key.auxiliary, namespace)
@@ -103,9 +106,10 @@ func (s *Fleet) takeOver(source informer.Source, key watchKey, p *plan) {
 	}
 }
 
-// reconcileRemembered handles, once, each source that the previous process watched and this one does not. If the
-// resource is gone, the deletions of its objects are handed on. If no scope selects the resource, the objects that no
-// other source took over have left. It returns false if a source cannot be decided yet.
+// reconcileRemembered handles each source that the previous process watched and this process does not watch. It handles
+// each source once. If the resource was removed from the cluster, its objects are reported as deleted. If no scope
+// selects the resource, the objects that no other source took over are reported as left. It returns false if it cannot
+// yet decide what to do with a source.
 func (s *Fleet) reconcileRemembered(
 	ctx context.Context,
 	group *sync.WaitGroup,
@@ -124,14 +128,14 @@ func (s *Fleet) reconcileRemembered(
 		)
 		switch {
 		case served && (p.open || len(found.Failed) > 0) || s.waits(key, p):
-			settled = false // a later discovery may find more, or an informer that takes over has not started
+			settled = false // undecided: resources are missing in the catalog, or informers have not started
 			continue
 		case !served && s.asksFor(key, source.Resource) && !source.Defined:
 			s.log.Info(
 				"resource is not served; what is known of it stays known",
 				"source",
 				source.Name,
-			) // its objects may live on
+			) // its objects may still exist
 		case !served && s.asksFor(key, source.Resource):
 			if found.FailedGroup(source.Resource.Group) || !s.discovery.Gone(ctx, source.Resource, false) {
 				settled = false
@@ -166,7 +170,7 @@ func (s *Fleet) waits(of watchKey, p *plan) bool {
 	return r != nil && r.removed
 }
 
-// bury hands on the end of all known objects of a source that is not watched any more.
+// bury reports all known objects of a source that is no longer watched as deleted or left, depending on handOn.
 func (s *Fleet) bury(group *sync.WaitGroup, key watchKey, source informer.Source, handOn func(*informer.Informer)) {
 	memory := s.config.State.Resume(source)
 	i := informer.New(informer.Config{
@@ -179,7 +183,7 @@ func (s *Fleet) bury(group *sync.WaitGroup, key watchKey, source informer.Source
 		s.running[key] = &running{informer: i, wanted: &wanted{}, cancel: func() {}, removed: true}
 	}
 	s.mu.Unlock()
-	group.Go(func() { // a handler may block
+	group.Go(func() { // in the background, because a handler may block
 		handOn(i)
 		s.config.State.Forget(source.Name)
 		s.mu.Lock()
@@ -187,7 +191,7 @@ func (s *Fleet) bury(group *sync.WaitGroup, key watchKey, source informer.Source
 			delete(s.running, key)
 		}
 		s.mu.Unlock()
-		s.lookAgain() // it may be back
+		s.lookAgain() // the resource may exist again
 	})
 }
 
@@ -198,7 +202,7 @@ func (s *Fleet) asksFor(key watchKey, gvr schema.GroupVersionResource) bool {
 	})
 }
 
-// runs reports whether this process watches the source, or did so before.
+// runs reports whether this process watches or has watched the source.
 func (s *Fleet) runs(key watchKey, source string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -10,27 +10,28 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/object"
 )
 
-// selection says which objects of a resource are watched: those that any of its clauses selects. No two clauses have
-// the same selectors, and none is covered by another, so that the same scopes give the same selection, in whatever
+// selection selects the objects of a resource that match at least one of its clauses. No two clauses have the same
+// selectors, and no clause covers another one. So the same scopes result in the same selection, regardless of their
 // order.
 type selection struct {
 	clauses []clause
-	except  []string // namespaces that are watched by informers of their own, sorted
+	except  []string // namespaces that have their own informers, sorted
 }
 
-// clause is what scopes with the same selectors select.
+// clause selects the objects that scopes with equal selectors select.
 type clause struct {
-	accepts        []func(namespace string) bool // any of them; nil: all
-	texts          []string                      // what they accept, in words, sorted
-	labels, fields string                        // canonical; empty: all
+	accepts        []func(namespace string) bool // at least one must accept; if nil, all namespaces match
+	texts          []string                      // the accepted namespaces as globs, sorted
+	labels, fields string                        // canonical selectors; if empty, all objects match
 }
 
-// clauseOf gives what a scope selects; in a namespace that the scope names: there.
+// clauseOf returns the clause of a scope. If the scope names namespaces, the clause applies to each of these
+// namespaces.
 func clauseOf(scope *Scope) clause {
 	c := clause{labels: canonicalLabels(scope.LabelSelector), fields: canonicalFields(scope.FieldSelector)}
 	if len(scope.Namespaces) == 0 && scope.Accept != nil {
 		c.texts = []string{scope.AcceptText}
-		if !strings.Contains(scope.AcceptText, "!") { // a union of globs, which entries may share out among them in any way
+		if !strings.Contains(scope.AcceptText, "!") { // entries may share a union of globs in any way
 			c.texts = slices.Compact(slices.Sorted(strings.SplitSeq(scope.AcceptText, ",")))
 		}
 		c.accepts = []func(string) bool{scope.Accept}
@@ -38,7 +39,7 @@ func clauseOf(scope *Scope) clause {
 	return c
 }
 
-// with is the selection of what s or c selects.
+// with returns a selection of the objects that s or c selects.
 func (s selection) with(c clause) selection {
 	clauses := slices.Clone(s.clauses)
 	if n := slices.IndexFunc(
@@ -56,7 +57,7 @@ func (s selection) with(c clause) selection {
 	return selection{clauses, s.except}
 }
 
-// union of two clauses with the same selectors.
+// union returns a clause for the objects that c or o selects. Both must have the same selectors.
 func (c clause) union(o clause) clause {
 	if c.accepts == nil || o.accepts == nil {
 		c.accepts, c.texts = nil, nil
@@ -68,7 +69,7 @@ func (c clause) union(o clause) clause {
 	return c
 }
 
-// covers reports whether c certainly selects all that o does.
+// covers reports whether c is certain to select all objects that o selects.
 func (c clause) covers(o clause) bool {
 	if c.labels != "" && c.labels != o.labels || c.fields != "" && c.fields != o.fields {
 		return false
@@ -82,7 +83,7 @@ func (c clause) accept(namespace string) bool {
 		slices.ContainsFunc(c.accepts, func(accept func(string) bool) bool { return accept(namespace) })
 }
 
-// in is what the selection means within one namespace.
+// in returns the selection restricted to one namespace.
 func (s selection) in(namespace string) selection {
 	var within selection
 	for _, c := range s.clauses {
@@ -93,14 +94,15 @@ func (s selection) in(namespace string) selection {
 	return within
 }
 
-// covers reports whether s certainly selects all that o does.
+// covers reports whether s is certain to select all objects that o selects.
 func (s selection) covers(o selection) bool {
 	return len(s.except) == 0 && !slices.ContainsFunc(o.clauses, func(c clause) bool {
 		return !slices.ContainsFunc(s.clauses, func(by clause) bool { return by.covers(c) })
 	})
 }
 
-// String names the selection. It is empty if no object is left out, and the same for the same scopes.
+// String describes the selection. It is empty if the selection includes all objects, and is the same for the same
+// scopes.
 func (s selection) String() string {
 	texts := make([]string, len(s.clauses))
 	for n, c := range s.clauses {
@@ -127,7 +129,7 @@ func (c clause) String() string {
 	return strings.Join(texts, " ")
 }
 
-// selectors names what is selected by label and field.
+// selectors describes the label and field selectors.
 func (s selection) selectors() string {
 	var texts []string
 	for _, c := range s.clauses {
@@ -138,7 +140,7 @@ func (s selection) selectors() string {
 	return strings.Join(texts, " or ")
 }
 
-// server gives the selectors that the API server evaluates: those that all clauses have.
+// server returns the selectors that the API server evaluates, which are those that all clauses have in common.
 func (s selection) server() (labels, fields string) {
 	for n, c := range s.clauses {
 		if n == 0 {
@@ -154,9 +156,9 @@ func (s selection) server() (labels, fields string) {
 	return labels, fields
 }
 
-// evaluable gives the part of the selection that can be evaluated: where clauses select by different fields, not those
-// whose fields only the API server knows, unless there are no others: then the first. It gives the fields that are not
-// selected by for that.
+// evaluable returns the part of the selection that can be evaluated. If the clauses have different field selectors, it
+// drops clauses with fields that only the API server can evaluate. If that would drop all clauses, it keeps those with
+// the field selector of the first clause. dropped contains the field selectors of the dropped clauses.
 func (s selection) evaluable() (rest selection, dropped []string) {
 	keep := func(c clause) bool { return fieldsAreKnown(c.fields) }
 	if first := s.clauses[0].fields; !slices.ContainsFunc(s.clauses, keep) ||
@@ -174,8 +176,9 @@ func (s selection) evaluable() (rest selection, dropped []string) {
 	return rest, dropped
 }
 
-// matcher gives what evaluates the selection in this process; nil if nothing is left to be evaluated. What the API
-// server has selected by is left out, unless whole is set; fields that only the API server knows are taken to match.
+// matcher returns a function that evaluates the selection in this process, or nil if nothing remains to be evaluated.
+// Unless whole is set, it omits the selectors that the API server evaluates. Fields that only the API server can
+// evaluate count as matching.
 func (s selection) matcher(whole bool) func(*object.Object) bool {
 	labelsByServer, fieldsByServer := s.server()
 	var matchers []func(*object.Object) bool
@@ -216,7 +219,7 @@ func (c clause) matcher(byLabels, byFields bool) func(*object.Object) bool {
 	}
 }
 
-// The fields that each resource can be selected by, and that are known here.
+// Every resource can be selected by these fields, and this process can evaluate them.
 const fieldName, fieldNamespace = "metadata.name", "metadata.namespace"
 
 // fieldsAreKnown reports whether a field selector can be evaluated in this process.
@@ -227,22 +230,23 @@ func fieldsAreKnown(text string) bool {
 	})
 }
 
-// canonicalLabels gives a selector in the form that all of the same meaning have, as far as that is easy to tell.
+// canonicalLabels returns the canonical form of a label selector. Most selectors with the same meaning have the same
+// canonical form.
 func canonicalLabels(text string) string {
 	selector, err := labels.Parse(text)
 	if err != nil {
-		return text // the API server says what is wrong with it
+		return text // the API server reports the error
 	}
 	return selector.String()
 }
 
-// canonicalFields is canonicalLabels for fields.
+// canonicalFields returns the canonical form of a field selector; see canonicalLabels.
 func canonicalFields(text string) string {
 	selector, err := fields.ParseSelector(text)
 	if err != nil {
 		return text
 	}
-	if strings.Contains(text, `\`) { // a comma may be part of a value
+	if strings.Contains(text, `\`) { // a value may contain a comma
 		return selector.String()
 	}
 	terms := strings.Split(selector.String(), ",")
