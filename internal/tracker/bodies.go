@@ -11,7 +11,8 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/object"
 )
 
-// Fetch implements object.Keeper. A state that is not written yet is in the ledger, all others are in the store.
+// Fetch implements object.Keeper. It reads a state from the ledger if the state is not committed yet, otherwise from
+// the store.
 func (r record) Fetch(o *object.Object) ([]byte, error) {
 	key := o.Key()
 	if found := r.ledger.Find(key, o.Identity); found != nil {
@@ -20,21 +21,21 @@ func (r record) Fetch(o *object.Object) ([]byte, error) {
 	return r.tracker.store.Fetch(r.source.Name, key, o.Identity)
 }
 
-// partBytes is how much of a list is held in memory before it is written, in bytes of objects.
+// partBytes is the number of object bytes of a list that are kept in memory before they are written.
 const partBytes = 4 << 20
 
-// errSuperseded is returned to a stage after another one was begun for its source.
+// errSuperseded is returned by a stage after a newer stage was started for the same source.
 var errSuperseded = errors.New("the list was begun again")
 
-// stage stores a first list in parts while it is read, so that a list of any length takes little memory. Until
-// FirstList, the source has rows but no watermark, and the rows do not count.
+// stage stores an initial list in parts while the list is read, so a list of any length requires little memory. Until
+// FirstList is called, the source has rows but no watermark, and these rows are ignored after a restart.
 type stage struct {
 	record
-	part  []*object.Object // not written yet
-	bytes int              // of part
-	begun bool             // something was written
+	part  []*object.Object // objects that are not written yet
+	bytes int              // size of the objects in part
+	begun bool             // whether this stage has written something
 
-	mu         sync.Mutex // held while writing
+	mu         sync.Mutex // held during a write
 	superseded bool
 }
 
@@ -46,7 +47,7 @@ func (r record) Stage() informer.Stage {
 	return r.newStage()
 }
 
-// newStage begins a list. A stage that was begun before writes nothing more.
+// newStage starts a new stage. The previous stage of the source, if there is one, writes nothing more.
 func (r record) newStage() *stage {
 	s := &stage{record: r}
 	if before := r.tracker.swapStage(r.source.Name, s); before != nil {
@@ -81,7 +82,7 @@ func (s *stage) Remove(o *object.Object) error {
 	return s.write(ledger.Update{State: ledger.State{Source: ledger.Source(s.source)}, Deletes: []string{o.Key()}})
 }
 
-// write stores what was put, and then more, in one transaction.
+// write commits the objects that Put collected, followed by the updates in more, in one transaction.
 func (s *stage) write(more ...ledger.Update) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -96,10 +97,11 @@ func (s *stage) write(more ...ledger.Update) error {
 	return nil
 }
 
-// FirstList implements informer.Record. The objects' bytes were staged while the list was read. From then on a
-// deletion cannot be missed. It waits until the store takes the list.
+// FirstList implements informer.Record. The bytes of the objects were staged while the list was read. After FirstList
+// the store contains the whole list, so no later deletion can be missed. FirstList waits until the store has committed
+// the list.
 func (r record) FirstList(objects []*object.Object, resourceVersion string) bool {
-	if r.ledger.Begun() { // the resource was removed and came back
+	if r.ledger.Begun() { // the resource was removed and added again
 		for _, o := range objects {
 			r.ledger.AddRow(o.Key(), o)
 		}
@@ -107,7 +109,7 @@ func (r record) FirstList(objects []*object.Object, resourceVersion string) bool
 	}
 	t := r.tracker
 	s := t.swapStage(r.source.Name, nil)
-	if s == nil { // the list was not staged, so that the objects have their bytes
+	if s == nil { // the list was not staged, so the objects still have their bytes
 		s = r.newStage()
 		for _, o := range objects {
 			if !t.retry(func() error { return s.Put(o) }) {
@@ -117,7 +119,7 @@ func (r record) FirstList(objects []*object.Object, resourceVersion string) bool
 	}
 	state := ledger.State{Source: ledger.Source(r.source), ResourceVersion: resourceVersion, Sinks: map[string]string{}}
 	for _, sink := range t.sinks {
-		state.Sinks[sink] = "" // it is sent a part now
+		state.Sinks[sink] = "" // the sink is sent a part of the list from now on
 	}
 	if !t.retry(func() error { return s.write(ledger.Update{State: state}) }) {
 		return false
@@ -126,10 +128,10 @@ func (r record) FirstList(objects []*object.Object, resourceVersion string) bool
 	return true
 }
 
-// retryInterval is how long the tracker waits before it asks the API server, or the disk, again.
+// retryInterval is the interval between retries when a commit fails.
 const retryInterval = time.Second
 
-// retry calls write until it succeeds, and reports the outcome. It returns false if reading ended first.
+// retry calls write until it succeeds, and reports every result. It returns false if Options.Reading ends first.
 func (t *Tracker) retry(write func() error) bool {
 	for {
 		err := write()
@@ -143,7 +145,7 @@ func (t *Tracker) retry(write func() error) bool {
 	}
 }
 
-// pause waits; false if ctx ended first.
+// pause waits for d. It returns false if ctx ends first.
 func pause(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -10,20 +10,20 @@ import (
 )
 
 const (
-	// maxHeld is how many bytes of row changes all ledgers together may hold while they wait for sinks to settle
-	// something.
+	// maxHeld is the maximum size, in bytes, of the row changes that all ledgers together may hold while they wait for
+	// sinks to settle events.
 	maxHeld = 32 << 20
-	// crowdedFrom is how many make the tracker commit at once, and the queues write to disk. In a burst it sets how
-	// often rows are written: with half of maxHeld, a replay to Kafka costs 5 % more CPU.
+	// crowdedFrom is the size from which the tracker commits at once and asks the queues to write to disk. In a burst of
+	// changes it determines how often rows are written: with half of maxHeld, a replay to Kafka costs 5 % more CPU.
 	crowdedFrom = maxHeld / 4 * 3
-	// relieveInterval is how often that is tried at most.
+	// relieveInterval is the minimum interval between two attempts to make room.
 	relieveInterval = 50 * time.Millisecond
 )
 
-// makeRoom is called when a source has reached a position. If the ledgers hold much, it makes Run relieve them. If they
-// hold too much, it waits until they hold less, or ctx ends: the source is not read meanwhile. It does not wait if that
-// would not help: if sinks that drop or merge events hold the ledger, which is then squeezed, or if the source has to
-// go on first.
+// makeRoom is called when a source has reached a position. If the ledgers hold more than crowdedFrom, it asks Run to
+// relieve them. If they hold more than maxHeld, it waits until they hold less or ctx ends, and the source is not read
+// during that time. It does not wait if waiting cannot help: if the source's ledger holds nothing, if the source must
+// first finish an initial list, or if only sinks that drop or merge events hold up the ledger, which Run then squeezes.
 func (t *Tracker) makeRoom(ctx context.Context, l *ledger.Ledger) {
 	for t.held.Load() > crowdedFrom {
 		select {
@@ -41,8 +41,9 @@ func (t *Tracker) onlyLossy(sinks []string) bool {
 	return len(sinks) > 0 && !slices.ContainsFunc(sinks, func(sink string) bool { return !t.lossy[sink] })
 }
 
-// relieve makes ledgers hold less: it commits, makes the queues write to disk what holds the watermarks, and squeezes
-// the ledgers that are held by sinks that drop or merge events.
+// relieve reduces the size of the ledgers. It commits, then asks the queues to write the waiting events to disk, which
+// settles these events, and commits again. If the ledgers still hold too much, it squeezes every ledger that only sinks
+// that drop or merge events hold up.
 func (t *Tracker) relieve(ctx context.Context) {
 	t.commit()
 	if t.held.Load() <= crowdedFrom {
@@ -63,7 +64,7 @@ func (t *Tracker) relieve(ctx context.Context) {
 	t.reportFull(t.held.Load() > maxHeld)
 }
 
-// reportFull logs when the ledgers begin to hold too much, and when they no longer do. Only Run calls it.
+// reportFull logs when the ledgers exceed their bound, and when they no longer do. Only Run may call it.
 func (t *Tracker) reportFull(now bool) {
 	if now == t.isFull {
 		return

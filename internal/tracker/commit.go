@@ -9,11 +9,12 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/ledger"
 )
 
-// commitInterval is how often what was settled is written. It bounds what a crash repeats.
+// commitInterval is the interval between commits. Events that were settled after the last commit are sent again after a
+// crash.
 const commitInterval = time.Second
 
-// Run commits once a second, or earlier if the ledgers hold much (crowdedFrom), until ctx ends, and then once more. It
-// returns the error of the last commit.
+// Run commits once a second until ctx ends, and earlier if the ledgers hold more than crowdedFrom. When ctx ends, it
+// commits a last time and returns the error of this commit.
 func (t *Tracker) Run(ctx context.Context) error {
 	ticker := time.NewTicker(commitInterval)
 	defer ticker.Stop()
@@ -29,7 +30,7 @@ func (t *Tracker) Run(ctx context.Context) error {
 	}
 }
 
-// Flush writes what is settled now.
+// Flush commits immediately and returns the error of the last commit.
 func (t *Tracker) Flush() error {
 	t.commit()
 	t.mu.Lock()
@@ -37,7 +38,7 @@ func (t *Tracker) Flush() error {
 	return t.lastErr
 }
 
-// commit writes what was settled since the last time, in one transaction.
+// commit writes everything that was settled since the previous commit, in one transaction.
 func (t *Tracker) commit() {
 	ledgers := t.ledgers()
 	var updates []ledger.Update
@@ -62,7 +63,7 @@ func (t *Tracker) commit() {
 	t.report(err)
 }
 
-// report notes the outcome of a commit, and logs it if it is another one than before.
+// report records the result of a commit. It logs the result if commits begin to fail or succeed again.
 func (t *Tracker) report(err error) {
 	why := ""
 	if err != nil {

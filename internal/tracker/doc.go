@@ -1,20 +1,22 @@
-// Package tracker tracks, for each source and each sink, what is settled, and commits it, so that a restart continues
-// where the previous process stopped.
+// Package tracker records, for every source and every sink, which events are settled. It commits this progress, so a
+// restart continues where the previous process stopped.
 //
-// A *source* is what one informer watches. The [Tracker] holds one [ledger.Ledger] for each source, in memory, and one
-// [Store]. It is the [informer.State] of the informers, which note each change in the record of their source
-// before any handler is given the change; sinks report with [Tracker.Settle] what they have settled. Once a second, or
-// earlier if the ledgers hold much, the Tracker writes what all ledgers allow, in one transaction. It holds no lock
-// meanwhile.
+// A *source* is the set of objects that one informer watches. The [Tracker] has one [ledger.Ledger] per source, in
+// memory, and one [Store]. It implements [informer.State]: an informer records every change in the [informer.Record] of
+// its source before it calls any handler. Sinks call [Tracker.Settle] for every event that they have settled. Once a
+// second, or earlier if the ledgers hold much data, the Tracker commits the settled part of all ledgers in one
+// transaction. It holds no lock during the commit.
 //
-// The life of a source:
+// The life of a source has these steps:
 //
 //  1. [Tracker.Resume] reads what the store holds of the source and opens its ledger. A source that has no rows begins
-//     with a list: its [informer.Record] stores the whole list before any of it is sent to a sink.
-//  2. [Tracker.Known] returns for each sink up to which position, and by which filters, it knows the source.
-//  3. Changes are noted in the record, their events are settled, and commits follow.
+//     with a list: its [informer.Record] stores the whole list before any object is sent to a sink.
+//  2. [Tracker.Known] returns, for a sink, the position up to which the sink knows the source,
+//     and the filters that applied.
+//  3. The informer records changes, sinks settle the events of these changes, and the Tracker commits both.
 //  4. [Tracker.Forget] is called when the source is no longer watched: its rows are removed as soon as every sink has
 //     settled all its events.
 //
-// The package knows neither configuration files nor brokers: filters are strings that it compares and returns.
+// The package does not depend on configuration files or brokers. A filter is a string that the package compares and
+// returns.
 package tracker

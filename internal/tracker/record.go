@@ -7,8 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 )
 
-// record implements informer.Record for one source. It notes in the ledger what a change makes of a row, and how far
-// the informer is.
+// record implements informer.Record for one source. It records in the ledger how changes affect the rows, and which
+// position the informer has reached.
 type record struct {
 	tracker *Tracker
 	source  informer.Source
@@ -22,8 +22,9 @@ func (t *Tracker) Record(source informer.Source) informer.Record {
 	return record{t, source, t.Ledger(source.Name)}
 }
 
-// Entering implements informer.Record. Once a sink was sent an object, a process that is killed must not forget it: the
-// next one lists again, and would not notice that the object is gone. It waits until the store takes the objects.
+// Entering implements informer.Record. It stores objects before they are sent to any sink, and waits until the store
+// has committed them. If the process were killed after an object was sent but before it was stored, the next process
+// would list again without knowing the object. It could then not notice that the object was deleted.
 func (r record) Entering(objects []*object.Object) bool {
 	t := r.tracker
 	t.mu.Lock()
@@ -52,7 +53,7 @@ func (r record) Updated(o *object.Object) { r.ledger.SetRow(o.Key(), o) }
 // Deleted implements informer.Record.
 func (r record) Deleted(o *object.Object) { r.ledger.SetRow(o.Key(), nil) }
 
-// Reached implements informer.Record. It waits while the ledgers hold too much.
+// Reached implements informer.Record. It waits while the ledgers exceed their bound (see makeRoom).
 func (r record) Reached(resourceVersion string) {
 	r.ledger.Advance(resourceVersion)
 	r.tracker.makeRoom(r.tracker.reading, r.ledger)
@@ -65,14 +66,14 @@ func (r record) Gap(from, to string) {
 	}
 }
 
-// WentBack reports whether a list is older than what was seen before it: etcd was restored to an earlier revision, and
-// resourceVersions begin again there.
+// WentBack reports whether a list is older than the states that were read before it. This happens if etcd was restored
+// to an earlier revision: resourceVersions then continue from this earlier revision.
 func WentBack(from, to string) bool {
 	return to != "" && from != to && later(from, to) == from
 }
 
-// Past reports whether a position has reached a floor; an empty floor is always reached. A position that cannot be
-// compared with the floor counts as past it: it is better to send a change twice than never.
+// Past reports whether a position has reached a floor. An empty floor is always reached. If the two cannot be compared,
+// the floor counts as reached, because it is better to send a change twice than never.
 func Past(floor, position string) bool {
 	if floor == "" || position == "" {
 		return floor == ""
@@ -81,7 +82,7 @@ func Past(floor, position string) bool {
 	return err != nil || order >= 0
 }
 
-// later returns the later of two resourceVersions of one resource; empty is earlier than any.
+// later returns the later of two resourceVersions of one resource. An empty resourceVersion is earlier than all others.
 func later(a, b string) string {
 	if a == "" {
 		return b

@@ -9,16 +9,16 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/ledger"
 )
 
-// source is what the tracker holds of one source.
+// source is the tracker's state of one source.
 type source struct {
-	state   ledger.State   // what the store held when it was resumed, or before that at the start
-	ledger  *ledger.Ledger // nil until it is resumed
-	stage   *stage         // of a first list that is being read
-	leaving bool           // to be forgotten when everything is settled
+	state   ledger.State   // state in the store when the source was resumed, or at the start if it is not resumed yet
+	ledger  *ledger.Ledger // nil until the source is resumed
+	stage   *stage         // the initial list that is being read; nil if there is none
+	leaving bool           // whether the source is removed as soon as all its events are settled
 }
 
-// Remembered implements informer.State: it returns the sources that an earlier process watched, and that this one has
-// not resumed.
+// Remembered implements informer.State: it returns the sources that a previous process watched and that this process
+// has not resumed.
 func (t *Tracker) Remembered() []informer.Source {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -31,11 +31,11 @@ func (t *Tracker) Remembered() []informer.Source {
 	return sources
 }
 
-// Resume implements informer.State: it opens the ledger of a source and returns what the store holds of it. A source
-// that was resumed before keeps its ledger.
+// Resume implements informer.State: it opens the ledger of a source and returns what the store contains about the
+// source. If the source was resumed before, it keeps its ledger.
 func (t *Tracker) Resume(of informer.Source) informer.Memory {
 	if t.keep(of.Name) {
-		return informer.Memory{GoesOn: true} // what was sent of it before still counts
+		return informer.Memory{GoesOn: true} // the events that were sent before still count
 	}
 	state, known, err := t.store.Load(of.Name)
 	if err != nil {
@@ -56,12 +56,13 @@ func (t *Tracker) Resume(of informer.Source) informer.Memory {
 	return informer.Memory{Known: known, At: state.ResourceVersion, Scope: state.Source.Scope}
 }
 
-// changingTo is the prefix of a source's scope while the scope changes, until all sinks have settled the difference.
-// The new scope follows.
+// changingTo is the prefix of a source's scope while the scope changes. It stays until all sinks have settled the
+// difference. The new scope follows the prefix.
 const changingTo = "(changing to) "
 
-// rescope notes, before any of the difference is sent, that the scope of a source changes. If a previous process ended
-// while it sent such a difference, it is not known what each sink was sent: each is sent an initial list again.
+// rescope records that the scope of a source changes, before any part of the difference is sent. If the previous
+// process ended while it was sending the difference, the tracker cannot know which part each sink received. All sinks
+// are then sent an initial list again.
 func (t *Tracker) rescope(state *ledger.State, scope string) {
 	if state.ResourceVersion == "" || state.Source.Scope == scope {
 		return
@@ -77,48 +78,50 @@ func (t *Tracker) rescope(state *ledger.State, scope string) {
 	}
 	state.Source.Scope = changingTo + scope
 	if err := t.store.Commit([]ledger.Update{{State: *state}}, t.filters); err != nil {
-		t.report(err) // the next commit has it
+		t.report(err) // the next commit contains the new scope
 	}
 }
 
-// beginAgain makes all sinks that were sent a part of a source begin with its initial list again.
+// beginAgain clears the watermark of every sink in the map, so each of these sinks is sent the initial list again.
 func beginAgain(sinks map[string]string) {
 	for sink := range sinks {
 		sinks[sink] = ""
 	}
 }
 
-// withSpilled returns the watermark of each sink, including what is in its spill.
+// withSpilled returns the watermark of each sink. If the sink's spill reaches further than the stored watermark, it
+// returns the position of the spill.
 func withSpilled(state *ledger.State, spilled map[string]string) map[string]string {
 	sinks := maps.Clone(state.Sinks)
 	if sinks == nil {
 		sinks = map[string]string{}
 	}
 	for sink, position := range spilled {
-		if state.ResourceVersion != "" && sinks[sink] != "" { // a sink without a watermark is sent everything
+		if state.ResourceVersion != "" && sinks[sink] != "" { // a sink without a watermark is sent all objects
 			sinks[sink] = later(sinks[sink], position)
 		}
 	}
 	return sinks
 }
 
-// Knowledge is what a sink knows of a source that was resumed.
+// Knowledge describes how much of a resumed source a sink knows.
 type Knowledge struct {
-	// Floor is the resourceVersion up to which the sink has settled everything; empty: it does not know the source.
+	// Floor is the resourceVersion up to which the sink has settled all events. If it is empty, the sink does not know the
+	// whole source.
 	Floor string
-	// Part: the sink may have been sent a part of the source.
+	// Part reports whether the sink may have been sent only a part of the source.
 	Part bool
-	// Refilter is set if the sink may know the source by other filters than its present one, and is to be sent the
-	// difference. Without Floor it may know any part of what these filters let pass.
+	// Refilter is set if the sink may know the source by other filters than its current one. The sink is then sent the
+	// difference. If Floor is empty too, the sink may know any subset of the objects that these filters pass.
 	ledger.Refilter
-	// WatchChange names the last change of what is watched; empty: it never changed.
+	// WatchChange is the name of the last change to the watch configuration; empty if it never changed.
 	WatchChange string
 }
 
-// Knows reports whether the sink knows everything of the source, by one filter or another.
+// Knows reports whether the sink knows the whole source, by its current filter or an earlier one.
 func (k Knowledge) Knows() bool { return k.Floor != "" }
 
-// Known returns what a sink knows of a source. It has a Refilter until FinishList was called for the sink.
+// Known returns how much a sink knows of a source. The result has a Refilter until FinishList is called for the sink.
 func (t *Tracker) Known(name, sink string) Knowledge {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -130,7 +133,7 @@ func (t *Tracker) Known(name, sink string) Knowledge {
 	return Knowledge{Floor: floor, Part: part && floor == "", Refilter: s.ledger.Refilter(sink), WatchChange: t.change}
 }
 
-// Ledger returns the ledger of a source; nil if the source was not resumed.
+// Ledger returns the ledger of a source, or nil if the source was not resumed.
 func (t *Tracker) Ledger(name string) *ledger.Ledger {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -140,7 +143,7 @@ func (t *Tracker) Ledger(name string) *ledger.Ledger {
 	return nil
 }
 
-// Settle notes that a sink has settled a message.
+// Settle records that a sink has settled a message.
 func (t *Tracker) Settle(sink string, m *event.Message) {
 	if m.Origin.Seq == 0 {
 		return
@@ -150,8 +153,8 @@ func (t *Tracker) Settle(sink string, m *event.Message) {
 	}
 }
 
-// keep keeps a source from being forgotten, because its resource was removed and came back, and reports whether it has
-// a ledger.
+// keep cancels the removal of a source whose resource was removed and added again. It reports whether the source has a
+// ledger.
 func (t *Tracker) keep(name string) bool {
 	t.forgetting.Lock()
 	defer t.forgetting.Unlock()
@@ -175,16 +178,16 @@ func (t *Tracker) Forget(name string) {
 	}
 }
 
-// Removed implements informer.State: it forgets a source whose resource is gone. If objects of it may still exist, the
-// source stays.
+// Removed implements informer.State: it removes a source whose resource no longer exists. If the informer still knows
+// objects, the source stays.
 func (t *Tracker) Removed(i *informer.Informer) {
 	if len(i.Objects()) == 0 {
 		t.Forget(i.Source().Name)
 	}
 }
 
-// finishLeaving removes the sources that are to be forgotten and have nothing open. t.mu is not held while the store
-// forgets one.
+// finishLeaving removes the sources that Forget marked and that have no open events. It does not hold t.mu while the
+// store removes a source.
 func (t *Tracker) finishLeaving() {
 	t.forgetting.Lock()
 	defer t.forgetting.Unlock()
@@ -202,7 +205,7 @@ func (t *Tracker) finishLeaving() {
 	}
 }
 
-// leaving returns the sources that can be forgotten now.
+// leaving returns the sources that can be removed now.
 func (t *Tracker) leaving() map[string]*source {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -213,7 +216,7 @@ func (t *Tracker) leaving() map[string]*source {
 	return leaving
 }
 
-// ledgers returns the ledgers of all sources that were resumed, by name.
+// ledgers returns the ledgers of all resumed sources, by source name.
 func (t *Tracker) ledgers() map[string]*ledger.Ledger {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -226,7 +229,7 @@ func (t *Tracker) ledgers() map[string]*ledger.Ledger {
 	return ledgers
 }
 
-// Lags returns what each sink has not settled, by source and sink.
+// Lags returns how far each sink is behind, by source and sink.
 func (t *Tracker) Lags() map[string]map[string]ledger.Lag {
 	lags := map[string]map[string]ledger.Lag{}
 	for name, l := range t.ledgers() {

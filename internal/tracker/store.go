@@ -6,16 +6,18 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/object"
 )
 
-// Store holds what a restart has to know. [checkpoint.Store] keeps it in a file, and its methods say what a Store
-// promises. The package documentation of checkpoint says which of that a store in another place must keep: above all,
-// that rows, watermarks and filters of a Commit are durable together, when it returns.
+// Store stores the data that a restart requires. [checkpoint.Store] implements it with a file and documents what the
+// methods guarantee. The package documentation of checkpoint lists the guarantees of that file. An implementation that
+// stores the data in another place must provide at least this one: when Commit returns, the rows, watermarks and
+// filters of the commit are durable together.
 //
-// Reading must be possible at any time, also while something is written.
+// Reads must be possible at any time, even during a write.
 type Store interface {
-	// BeginCluster says which cluster the objects are of, before the first Commit. What is stored of another one no
-	// longer counts.
+	// BeginCluster sets the cluster that the objects belong to. It is called before the first Commit. Data of another
+	// cluster is ignored from then on.
 	BeginCluster(uid string) error
-	// ClusterUID returns the argument of BeginCluster, or that of an earlier process. It waits for nothing.
+	// ClusterUID returns the uid of the last BeginCluster call, which may be a call of a previous process. It does not
+	// block.
 	ClusterUID() string
 	Commit(updates []ledger.Update, filters map[string]string) error
 	TakeOver(into ledger.State, shares []ledger.Share) error

@@ -9,8 +9,8 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/ledger"
 )
 
-// TakeOver implements informer.State: it makes shares of remembered sources known objects of another source, which is
-// resumed next: the watch has changed, and what is known stays known. It waits until the store has done it.
+// TakeOver implements informer.State: it moves shares of remembered sources to another source, which is resumed next.
+// It is called after `watch` was changed, so the objects stay known. It waits until the store has committed the move.
 func (t *Tracker) TakeOver(into informer.Source, shares []informer.Share) {
 	state, rows := t.join(into, t.dropTaken(into.Name, shares))
 	if len(rows) == 0 {
@@ -24,8 +24,8 @@ func (t *Tracker) TakeOver(into informer.Source, shares []informer.Share) {
 	t.sources[into.Name] = &source{state: state}
 }
 
-// dropTaken removes the shares that have no rows, if the source that takes over is known itself: an earlier process
-// took them over, and ended before it had forgotten their source.
+// dropTaken removes the shares that have no rows if the source that takes over is already known. In this case a
+// previous process moved the rows, and ended before it removed the source that the rows came from.
 func (t *Tracker) dropTaken(into string, shares []informer.Share) []informer.Share {
 	t.mu.Lock()
 	s := t.sources[into]
@@ -39,7 +39,7 @@ func (t *Tracker) dropTaken(into string, shares []informer.Share) []informer.Sha
 	})
 }
 
-// keysIn returns a function that reports whether the key of a row is in a share.
+// keysIn returns a function that reports whether a row key belongs to a share.
 func keysIn(share informer.Share) func(key string) bool {
 	return func(key string) bool {
 		namespace, _, namespaced := strings.Cut(key, "/")
@@ -50,8 +50,9 @@ func keysIn(share informer.Share) func(key string) bool {
 	}
 }
 
-// join returns the state of a source that takes over others. Its watermark is the lowest of theirs, and so is that of
-// each sink that knows all of them. A sink that knows only some of them is sent an initial list again.
+// join returns the state of a source that takes over other sources. Its watermark is the lowest watermark of these
+// sources. The same applies to the watermark of each sink that knows all of them. A sink that knows only some of them
+// is sent an initial list again.
 func (t *Tracker) join(into informer.Source, shares []informer.Share) (state ledger.State, rows []ledger.Share) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -63,7 +64,7 @@ func (t *Tracker) join(into informer.Source, shares []informer.Share) (state led
 		other := s.state
 		other.Sinks, other.Refilters = withSpilled(&other, t.queues.Spilled(name)), maps.Clone(other.Refilters)
 		if changing := strings.HasPrefix(other.Source.Scope, changingTo); changing && name == into.Name {
-			into.Scope = other.Source.Scope // Resume compares it
+			into.Scope = other.Source.Scope // Resume compares this scope with the new one
 		} else if changing {
 			beginAgain(other.Sinks)
 		}
@@ -86,7 +87,7 @@ func (t *Tracker) join(into informer.Source, shares []informer.Share) (state led
 		return true
 	}
 	if s := t.sources[into.Name]; s != nil && s.ledger != nil {
-		return state, nil // it keeps what it has
+		return state, nil // the source was resumed and keeps its own state
 	}
 	add(into.Name)
 	for _, share := range shares {
@@ -98,8 +99,8 @@ func (t *Tracker) join(into informer.Source, shares []informer.Share) (state led
 	return state, rows
 }
 
-// joinRefilters adds to a state by which filters a sink may know another source. A source without such a note may be
-// known by the sink's present filter.
+// joinRefilters adds to a state the filters by which a sink may know another source. If one of the two has no Refilter,
+// the sink may know that source by its current filter, which is then added.
 func (t *Tracker) joinRefilters(sink string, state, other *ledger.State) {
 	a, inOne := state.Refilters[sink]
 	b, inOther := other.Refilters[sink]
@@ -118,7 +119,7 @@ func (t *Tracker) joinRefilters(sink string, state, other *ledger.State) {
 	state.Refilters[sink] = both
 }
 
-// earlier returns the earlier of two resourceVersions of one resource, neither of them empty.
+// earlier returns the earlier of two resourceVersions of one resource. Both must be non-empty.
 func earlier(a, b string) string {
 	if later(a, b) == a {
 		return b

@@ -18,35 +18,35 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Options of New.
+// Options configures a Tracker.
 type Options struct {
-	Store  Store  // which the tracker closes
-	Watch  string // the configuration of what is watched
+	Store  Store  // the tracker closes it
+	Watch  string // the watch configuration, as a string
 	Sinks  []Sink
 	Queues Queues
-	// Reading ends when no more changes are read. Then nothing waits any longer for the disk or for sinks.
+	// Reading ends when no more changes are read. After that, no call waits for the disk or for sinks.
 	Reading context.Context //nolint:containedctx // informers call without one
 	Logger  *slog.Logger
 }
 
-// Queues are the queues of all sinks.
+// Queues represents the queues of all sinks.
 type Queues interface {
-	// Persist asks the queues to write to disk soon what waits in them.
+	// Persist asks the queues to write all waiting events to disk soon.
 	Persist()
-	// Spilled returns the positions of a source that were on disk when the process began, by sink.
+	// Spilled returns, by sink, the positions of a source in the spills that existed when the process started.
 	Spilled(source string) map[string]string
 }
 
 // Sink describes a sink to the tracker.
 type Sink struct {
 	Name string
-	// Filter is the sink's filter as a string. If it has changed, the sink is to be sent the difference: see Known.
+	// Filter is the sink's filter as a string. If it has changed, the sink must be sent the difference: see Known.
 	Filter string
-	// Lossy: the queue of the sink drops or merges events when it is full.
+	// Lossy reports whether the sink's queue drops or merges events when it is full.
 	Lossy bool
 }
 
-// Tracker keeps the store in step with the ledgers. It is safe for concurrent use.
+// Tracker commits the progress of the ledgers to the store. It is safe for concurrent use.
 type Tracker struct {
 	store   Store
 	log     *slog.Logger
@@ -54,24 +54,24 @@ type Tracker struct {
 	lossy   map[string]bool // by sink
 	queues  Queues
 	reading context.Context //nolint:containedctx // Options.Reading
-	// crowded receives when the ledgers hold too much.
+	// crowded receives a value when the ledgers hold more than crowdedFrom.
 	crowded chan struct{}
-	held    atomic.Int64      // what all ledgers hold: see Ledger.Held
+	held    atomic.Int64      // bytes that all ledgers hold, see Ledger.Held
 	isFull  bool              // see reportFull
 	filters map[string]string // by sink
 	watch   string            // Options.Watch
 
-	forgetting sync.Mutex // held while the store forgets sources: none of them may be resumed meanwhile
+	forgetting sync.Mutex // held while the store removes sources, so none of them can be resumed during the removal
 
 	mu      sync.Mutex
-	change  string             // names the last change of watch; empty: it never changed
-	sources map[string]*source // by name: those of the store, and those that were resumed
-	opened  uint64             // ledgers that were opened, so that no two use the same numbers
-	failing string             // why the bridge is not ready; empty if it is
+	change  string             // name of the last change to the watch configuration; empty if it never changed
+	sources map[string]*source // by name: the sources in the store, and the sources that were resumed
+	opened  uint64             // number of ledgers that were opened; it gives every ledger its own sequence numbers
+	failing string             // reason why the bridge is not ready; empty if the checkpoint works
 	lastErr error              // of the last commit
 }
 
-// New returns a Tracker of a store. Nothing of the store counts before Identify.
+// New returns a Tracker that uses the given store. The content of the store is not used before Identify.
 func New(o Options) *Tracker {
 	t := &Tracker{
 		store:   o.Store,
@@ -92,13 +92,14 @@ func New(o Options) *Tracker {
 	return t
 }
 
-// Close closes the store. Call it after Run returned.
+// Close closes the store. Call it after Run has returned.
 func (t *Tracker) Close() error { return t.store.Close() }
 
-// ClusterUID returns the uid of the checkpoint's cluster; empty before Identify if the checkpoint is new.
+// ClusterUID returns the cluster uid in the checkpoint. It is empty if the checkpoint is new and Identify has not
+// returned yet.
 func (t *Tracker) ClusterUID() string { return t.store.ClusterUID() }
 
-// KnownUID returns ClusterUID, or an empty string if the uid could never be read. It waits for nothing.
+// KnownUID returns ClusterUID, or an empty string if the uid could never be read. It does not block.
 func (t *Tracker) KnownUID() string {
 	if uid := t.ClusterUID(); uid != checkpoint.UnknownCluster {
 		return uid
@@ -106,16 +107,16 @@ func (t *Tracker) KnownUID() string {
 	return ""
 }
 
-// Destination returns which destination has what was settled for a sink; empty if it is not known.
+// Destination returns the name of the destination that received the settled events of a sink; empty if it is not known.
 func (t *Tracker) Destination(sink string) string { return t.store.Destination(sink) }
 
-// SetDestination notes that a destination has what was settled for a sink.
+// SetDestination records the name of the destination that received the settled events of a sink.
 func (t *Tracker) SetDestination(sink, name string) error { return t.store.SetDestination(sink, name) }
 
-// Stats returns how the store is doing.
+// Stats returns the statistics of the store.
 func (t *Tracker) Stats() checkpoint.Stats { return t.store.Stats() }
 
-// States returns the sources that are now in the checkpoint.
+// States returns the sources that are currently in the checkpoint.
 func (t *Tracker) States() []ledger.State {
 	states, err := t.store.States()
 	if err != nil {
@@ -124,8 +125,8 @@ func (t *Tracker) States() []ledger.State {
 	return states
 }
 
-// Identify waits until the API server says which cluster it is, and loads what the store holds of that cluster. It
-// returns ctx's error if ctx ends first.
+// Identify waits until the API server returns the cluster's uid, and loads what the store contains about this cluster.
+// It returns ctx's error if ctx ends first.
 func (t *Tracker) Identify(ctx context.Context, connector *informer.Connector, client rest.Interface) error {
 	var uid string
 	err := connector.Until(ctx, func() (err error) {
@@ -141,8 +142,8 @@ func (t *Tracker) Identify(ctx context.Context, connector *informer.Connector, c
 	return t.load(uid)
 }
 
-// ReadClusterUID returns the uid of the namespace kube-system, which exists as long as the cluster; empty if RBAC
-// forbids to read it.
+// ReadClusterUID returns the uid of the namespace kube-system, which exists as long as the cluster. It returns an empty
+// string if RBAC forbids reading the namespace.
 func ReadClusterUID(ctx context.Context, client rest.Interface) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
@@ -172,7 +173,8 @@ func (t *Tracker) load(uid string) error {
 	if err := t.store.BeginCluster(uid); err != nil {
 		return fmt.Errorf("checkpoint: %w", err)
 	}
-	// Before anything is sent by a new filter: the sink may know what it lets in from now on, whatever filter comes next.
+	// This commit must precede the first event that a new filter passes: once the sink has received such an event, the
+	// checkpoint must list the new filter as one that the sink may know objects by.
 	if err := t.store.Commit(nil, t.filters); err != nil {
 		return fmt.Errorf("checkpoint: %w", err)
 	}
@@ -200,14 +202,14 @@ func (t *Tracker) load(uid string) error {
 	return nil
 }
 
-// NotReady returns why the checkpoint keeps the bridge from being ready; empty if it does not.
+// NotReady returns the reason why the checkpoint prevents readiness; empty if it does not.
 func (t *Tracker) NotReady() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.failing
 }
 
-// fail notes why the checkpoint keeps the bridge from being ready, and returns the reason before.
+// fail records why the checkpoint prevents readiness, and returns the previous reason.
 func (t *Tracker) fail(why string) (before string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
