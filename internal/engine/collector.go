@@ -12,14 +12,15 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// stateCollector reads the state of sinks, informers and the checkpoint when it is scraped.
+// stateCollector reads the state of the sinks, the informers and the checkpoint during a scrape.
 type stateCollector struct {
 	pipelines []*pipeline
 	informers func() []informer.Status
 	tracker   *tracker.Tracker
 }
 
-// Describe implements prometheus.Collector. It describes nothing: which rows there are depends on what is watched.
+// Describe implements prometheus.Collector. It describes no metrics, because the set of series depends on the watched
+// resources.
 func (c *stateCollector) Describe(chan<- *prometheus.Desc) {}
 
 // Collect implements prometheus.Collector.
@@ -48,7 +49,7 @@ func (c *stateCollector) Collect(ch chan<- prometheus.Metric) {
 	rows{ch, nil}.collectCheckpoint(c.tracker.Stats())
 }
 
-// rows writes metrics that have the same labels.
+// rows writes metrics that share the same labels.
 type rows struct {
 	ch     chan<- prometheus.Metric
 	labels prometheus.Labels
@@ -74,7 +75,7 @@ func (r rows) version(name, help, resourceVersion string) {
 	}
 }
 
-// time writes a time if it is known.
+// time writes a timestamp unless it is zero.
 func (r rows) time(name, help string, at time.Time) {
 	if !at.IsZero() {
 		r.gauge(name, help, float64(at.UnixMilli())/1000)
@@ -103,10 +104,10 @@ func (r rows) collectInformer(s informer.Status) {
 	r.counter("informer_errors_total", "List and watch requests that failed.", s.Errors)
 }
 
-// parkedRows is how many destinations with parked events are shown by name for each sink.
+// parkedRows is the maximum number of destinations with parked events per sink that have a series of their own.
 const parkedRows = 20
 
-// collectParked shows the destinations that take no events.
+// collectParked writes the number of parked events per destination.
 func (r rows) collectParked(p *pipeline) {
 	if p.drain.Parked == nil {
 		return
@@ -150,7 +151,8 @@ func (r rows) collectSpill(p *pipeline) {
 	)
 }
 
-// collectLetters shows the dead letters, which commands change too.
+// collectLetters writes the number and size of the dead letters. It reads both from the file because commands change
+// the file too.
 func (r rows) collectLetters(p *pipeline) {
 	if p.letters == nil {
 		return

@@ -1,20 +1,27 @@
-// Package engine watches a cluster and delivers its changes to sinks, from the first list to the last acknowledgement.
-// [New] takes finished parts and knows nothing of configuration files; internal/assemble builds these parts.
+// Package engine watches a cluster and delivers its changes to sinks, from the initial list to the last
+// acknowledgement. [New] requires finished parts and does not read configuration files. internal/assemble builds the
+// parts from the configuration.
 //
-// Data flows in the order of these files:
+// The files, in the order in which the engine starts, an event passes through it, and the engine stops:
 //
-//	set.go        the informers; engine.go attaches each of them to the tracker and to every pipeline
-//	listener.go   listener: the handler that joins one informer to one pipeline; it filters, encodes and pushes
-//	refilter.go   what a listener sends when the filter of its sink has changed
-//	queue.go      the queue of a pipeline, in memory and on disk
-//	pipeline.go   pipeline: one sink with its filter, encoder, queue and drain
-//	restating.go  re-sends what the informers of one resource know to one sink
-//	resync.go     re-sends it as restated events, at intervals and on request
-//	introduce.go  re-sends it as an initial list, to a new destination
-//	shutdown.go   the end of delivery
+//	options.go     the options of an engine: its sinks, scopes, buffers and other parts
+//	engine.go      Engine: opens all parts, starts them, and stops them in stages
+//	http.go        the HTTP server for metrics, liveness and readiness
+//	set.go         the API server client and the set of informers
+//	enrichment.go  the index of facts from which events are enriched; it sees every change before the pipelines
+//	listener.go    listener: the handler that connects one informer to one pipeline; it filters, encodes and pushes
+//	refilter.go    the events that a listener sends after the filter of its sink was changed
+//	queue.go       the queue of a pipeline, in memory and on disk
+//	lost.go        the gap events that replace events which a damaged spill file lost
+//	pipeline.go    pipeline: one sink with its filter, encoder, queue and drain
+//	restating.go   re-sends the known objects of one resource to one sink
+//	resync.go      starts re-sends as restated events, at intervals and on request
+//	introduce.go   starts re-sends as an initial list, for a new destination
+//	collector.go   the metrics that are read from the other parts during a scrape
+//	shutdown.go    the end of delivery: drains stop, sinks are closed
+//	trial.go       [Trial]: passes one change through the same code up to the queue, for `bridge explain`
 //
-// internal/tracker knows what is settled. [Trial] passes a change through the same code up to the queue, for `bridge
-// explain`.
+// internal/tracker records which events are settled.
 //
-// [Engine.Run] gives the order of start and stop. An Engine runs once.
+// [Engine.Run] documents the order in which the parts stop. An Engine can run only once.
 package engine

@@ -24,28 +24,29 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 )
 
-// Engine watches a cluster and delivers to sinks. It has informers, one pipeline for each sink, the tracker of what is
-// settled, and the HTTP server.
+// Engine watches a cluster and delivers its changes to sinks. It owns the informers, one pipeline per sink, the tracker
+// and the HTTP server.
 type Engine struct {
 	log             *slog.Logger
 	state           string
 	shutdownTimeout time.Duration
 	tracker         *tracker.Tracker
-	enrichment      *enrichment // nil: no sink requires it
+	enrichment      *enrichment // nil if no sink requires enrichment
 	pipelines       []*pipeline
 	set             *fleet.Fleet
 	resyncs         *resyncer
 	connector       *informer.Connector
-	client          rest.Interface // of the API server
+	client          rest.Interface // client of the API server
 	http            *httpServer
 
 	stopping atomic.Bool
-	// reading ends when no more changes are read. At shutdown it ends a blocked push.
+	// reading ends when no more changes are read. During shutdown, the end of reading ends a blocked push.
 	reading     context.Context //nolint:containedctx // handlers of informers are called without one
 	stopReading context.CancelFunc
 }
 
-// New builds everything, opens the files in the state directory, and listens on the HTTP port. Nothing runs yet.
+// New builds all parts, opens the files in the state directory, and listens on the HTTP address. It does not start any
+// goroutine that reads or delivers changes; Run does.
 func New(o Options) (*Engine, error) {
 	e := &Engine{log: o.Logger, state: o.State, shutdownTimeout: o.ShutdownTimeout}
 	e.reading, e.stopReading = context.WithCancel(context.Background())
@@ -69,7 +70,7 @@ func New(o Options) (*Engine, error) {
 	return e, nil
 }
 
-// openTracker opens the checkpoint.
+// openTracker opens the checkpoint and returns a tracker for it.
 func (e *Engine) openTracker(o Options) (*tracker.Tracker, error) {
 	of := tracker.Options{Watch: o.Watch, Queues: queues{e}, Reading: e.reading, Logger: o.Logger}
 	for n := range o.Sinks {
@@ -105,16 +106,16 @@ func (e *Engine) buildPipelines(o Options, m *metrics.Metrics) error {
 		if o.OnSettled != nil {
 			p.onSettled(func(m *event.Message) { o.OnSettled(p.name, m) })
 		}
-		slot = min(slot+p.filter.Slots(), object.Slots) // later filters evaluate again
+		slot = min(slot+p.filter.Slots(), object.Slots) // filters that get no slots evaluate their decisions every time
 		e.pipelines = append(e.pipelines, p)
 	}
 	return nil
 }
 
-// Addr returns the address at which HTTP is served.
+// Addr returns the address of the HTTP server.
 func (e *Engine) Addr() string { return e.http.listener.Addr().String() }
 
-// queues are the queues of all pipelines.
+// queues implements tracker.Queues for all pipelines.
 type queues struct{ engine *Engine }
 
 // Persist implements tracker.Queues.
@@ -128,7 +129,7 @@ func (q queues) Persist() {
 func (q queues) Spilled(source string) map[string]string {
 	spilled := map[string]string{}
 	for _, p := range q.engine.pipelines {
-		// The uid may have become known since the spill was written.
+		// When the spill was written, the uid of the cluster may have been unknown.
 		for _, uid := range []string{checkpoint.UnknownCluster, q.engine.tracker.ClusterUID()} {
 			if position := p.spilled[uid+"/"+source]; position != "" {
 				spilled[p.name] = position
@@ -138,25 +139,26 @@ func (q queues) Spilled(source string) map[string]string {
 	return spilled
 }
 
-// attach joins a new informer to every pipeline. Enrichment comes first: it learns before a pipeline asks.
+// attach connects a new informer to every pipeline. Enrichment is attached first, so it has processed an object before
+// any pipeline asks for the object's context.
 func (e *Engine) attach(i *informer.Informer) {
 	source := i.Source()
 	ledger := e.tracker.Ledger(source.Name)
 	e.enrichment.attach(i)
 	for _, p := range e.pipelines {
 		if i.Auxiliary() {
-			ledger.FinishList(p.name) // nothing of it is for sinks
+			ledger.FinishList(p.name) // sinks are not sent any of its objects
 			continue
 		}
 		known := e.tracker.Known(source.Name, p.name)
-		if i.ResumesAt() == "" { // what was settled counts only if the informer resumes there
+		if i.ResumesAt() == "" { // the settled position counts only if the informer resumes there
 			known.Floor = ""
 		}
 		p.attach(e.reading, i, ledger, known)
 	}
 }
 
-// notReady returns the reasons why the bridge is not ready; none if it is.
+// notReady returns the reasons why the bridge is not ready. It returns nil if the bridge is ready.
 func (e *Engine) notReady() []string {
 	if e.stopping.Load() {
 		return []string{"shutting down"}
@@ -180,11 +182,16 @@ func (e *Engine) notReady() []string {
 	return append(reasons, e.set.NotReady()...)
 }
 
-// Run works until ctx ends or a part of it fails. Then it stops in stages: no more changes are read and pushed; drains
-// deliver what is queued for at most ShutdownTimeout, as long as their destination takes it; what is left is written to
-// disk; then the checkpoint is written and the sinks are closed. HTTP ends last, so that the final counters can be
-// read. Run returns when every goroutine has ended. What was not delivered is counted in the log and is no error; what
-// could not be written is one.
+// Run runs the engine until ctx ends or one of its parts fails. It then stops in stages:
+//
+//   - Informers stop reading and pushing changes.
+//   - The drains deliver the queued events for at most ShutdownTimeout, as long as the destination accepts them.
+//   - The remaining events are written to disk.
+//   - The checkpoint is written, and the sinks are closed.
+//   - The HTTP server is closed last, so the final counters can be scraped.
+//
+// Run returns when all its goroutines have ended. It logs the number of undelivered events, which is not an error. If
+// something could not be written to disk, Run returns an error.
 func (e *Engine) Run(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -212,7 +219,7 @@ func (e *Engine) Run(ctx context.Context) error {
 			defer close(p.drained)
 			err := p.drain.Run(p.delivering)
 			if errors.Is(err, context.Canceled) {
-				return nil // counted by left
+				return nil // left counts the undelivered events
 			}
 			return err
 		})
@@ -234,8 +241,9 @@ func (e *Engine) Run(ctx context.Context) error {
 	return errors.Join(failure, e.tracker.Close(), e.http.Close(), http.Wait())
 }
 
-// endReading makes informers hand over nothing more. A change that some sinks were sent reaches all of them, however
-// full their queues are: otherwise the checkpoint could not say which sinks know it.
+// endReading stops the informers from passing on changes. If some sinks have already been sent a change, all other
+// sinks are sent it too, even if their queues are full. Otherwise the checkpoint could not record which sinks know the
+// change.
 func (e *Engine) endReading() {
 	for _, p := range e.pipelines {
 		p.queue.Lift()
@@ -243,7 +251,7 @@ func (e *Engine) endReading() {
 	e.stopReading()
 }
 
-// read watches the cluster until no more changes are to be read.
+// read watches the cluster until reading ends.
 func (e *Engine) read() error {
 	var group sync.WaitGroup
 	defer group.Wait()
@@ -267,8 +275,9 @@ func (e *Engine) read() error {
 	return e.set.Run(e.reading)
 }
 
-// releaseStartupMemory returns memory to the system once, when the bridge is ready: initial lists take several times
-// the memory that is kept of them, and the runtime returns it so slowly that it seems to be needed.
+// releaseStartupMemory returns free memory to the operating system once, when the bridge is ready. Reading the initial
+// lists requires several times the memory that the bridge keeps for their objects. The Go runtime returns this memory
+// so slowly that the process would seem to require it.
 func (e *Engine) releaseStartupMemory() {
 	const interval = 100 * time.Millisecond
 	err := wait.PollUntilContextCancel(e.reading, interval, true, func(context.Context) (bool, error) {

@@ -13,30 +13,32 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 )
 
-// learnPatience is how long informers wait, once at the start, until the others have reported their objects; learnPause
-// is how long they wait before they look again.
+// learnPatience is the maximum time that informers wait at the start until the others have reported their objects.
+// learnPause is the interval between two checks.
 const (
 	learnPatience = 10 * time.Second
 	learnPause    = 10 * time.Millisecond
 )
 
-// enrichment joins the informers to the index from which the events of sinks are enriched. A nil *enrichment is valid
-// and does nothing. It is safe for concurrent use.
+// enrichment connects informers to the index that enriches the events of sinks. A nil *enrichment is valid and does
+// nothing. It is safe for concurrent use.
 type enrichment struct {
 	index *enrich.Index
 	// ctx ends when no more changes are read.
 	ctx context.Context //nolint:containedctx // handlers of informers are called without one
 
-	// needed are the resources whose facts are waited for at the start.
+	// needed contains the resources whose facts the informers wait for at the start.
 	needed map[string]bool
 
-	mu       sync.Mutex
-	sources  map[schema.GroupResource]map[string]*informer.Informer // all that learn, by source
-	pending  map[string]*informer.Informer                          // those that have not reported yet, by source
-	deadline time.Time                                              // of waiting for them; zero before the first
+	mu      sync.Mutex
+	sources map[schema.GroupResource]map[string]*informer.Informer // informers that are attached, by source
+	// informers of needed resources that have not reported their objects yet, by source
+	pending map[string]*informer.Informer
+	// end of the wait for pending informers; zero until the first informer has reported
+	deadline time.Time
 }
 
-// newEnrichment makes the index for what the sinks need; nil if they need nothing.
+// newEnrichment builds the index for the needs of all sinks. It returns nil if no sink requires enrichment.
 func newEnrichment(ctx context.Context, of Enrichment, all []Sink) *enrichment {
 	var needs enrich.Needs
 	for n := range all {
@@ -52,7 +54,7 @@ func newEnrichment(ctx context.Context, of Enrichment, all []Sink) *enrichment {
 	}
 }
 
-// forSink returns the function that enriches the events of a sink with such needs; nil if it has none.
+// forSink returns the function that enriches the events of a sink with the given needs; nil if the sink has no needs.
 func (e *enrichment) forSink(needs enrich.Needs) func(schema.GroupVersionResource, *object.Object) *event.Context {
 	if e == nil || needs == (enrich.Needs{}) {
 		return nil
@@ -62,7 +64,7 @@ func (e *enrichment) forSink(needs enrich.Needs) func(schema.GroupVersionResourc
 	}
 }
 
-// attach makes the index learn from an informer that is about to run. Call it before listeners are attached.
+// attach adds the index as a handler of an informer that is about to run. Call it before listeners are attached.
 func (e *enrichment) attach(i *informer.Informer) {
 	if e == nil {
 		return
@@ -70,22 +72,23 @@ func (e *enrichment) attach(i *informer.Informer) {
 	source := i.Source().Name
 	handler := e.index.Handler(i.Resource(), func() { e.learned(source) })
 	handler.Held = func(o *object.Object) bool { return e.heldByAnother(i, o) }
-	i.AddEventHandlerWithReplay(handler, true) // it may receive changes of objects that it does not know
+	i.AddEventHandlerWithReplay(handler, true) // the index may receive changes to objects that it does not know
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	resource := i.Resource().GroupResource()
 	if e.sources[resource] == nil {
 		e.sources[resource] = map[string]*informer.Informer{}
 	}
-	e.sources[resource][source] = i // in the place of a predecessor, whose objects are no longer kept up
+	e.sources[resource][source] = i // replaces an earlier informer of the source, whose objects are no longer updated
 	if e.needed[event.GroupResource(i.Resource())] {
 		e.pending[source] = i
 	}
 }
 
-// heldByAnother reports whether an informer of another source has an object that is gone from one: several can watch
-// parts of one resource, and an object that leaves a selector is not deleted. An informer removes an object from its
-// indexer before it reports the removal, so the last one learns that no other has the object.
+// heldByAnother reports whether an informer of another source still has an object that is gone from one informer.
+// Several informers can watch parts of one resource, and an object that leaves a selector is not deleted. An informer
+// removes an object from its indexer before it reports the removal. Therefore the last informer finds that no other
+// informer has the object.
 func (e *enrichment) heldByAnother(gone *informer.Informer, o *object.Object) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -102,8 +105,9 @@ func (e *enrichment) heldByAnother(gone *informer.Informer, o *object.Object) bo
 	return false
 }
 
-// learned notes that an informer has reported what it knows, and waits for the others: an object is then not handed on
-// before its owner is known. It does not wait for long, nor for an informer whose requests fail.
+// learned records that an informer has reported its objects, and waits for the other informers. Events are then not
+// pushed before the owners of their objects are known. The wait lasts at most learnPatience, and it ignores informers
+// whose requests fail.
 func (e *enrichment) learned(source string) {
 	e.mu.Lock()
 	delete(e.pending, source)
@@ -118,7 +122,7 @@ func (e *enrichment) learned(source string) {
 	})
 }
 
-// waits reports whether an informer is to be waited for.
+// waits reports whether an informer must still be waited for.
 func (e *enrichment) waits() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -20,7 +20,7 @@ type httpServer struct {
 	server   *http.Server
 }
 
-// listenHTTP listens on the port, so that a port in use is an error at the start.
+// listenHTTP listens immediately, so the start fails if the port is in use.
 func listenHTTP(addr string, registry *prometheus.Registry, notReady func() []string) (*httpServer, error) {
 	listener, err := net.Listen("tcp", addr)
 	if err != nil {
@@ -41,10 +41,10 @@ func listenHTTP(addr string, registry *prometheus.Registry, notReady func() []st
 	return &httpServer{listener, &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}}, nil
 }
 
-// answer writes a line. The client may be gone.
+// answer writes a line. It ignores errors because the client may have disconnected.
 func answer(w io.Writer, line string) { _, _ = io.WriteString(w, line+"\n") }
 
-// Run serves until Close.
+// Run serves requests until Close is called.
 func (s *httpServer) Run() error {
 	if err := s.server.Serve(s.listener); !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("http server: %w", err)
@@ -52,7 +52,7 @@ func (s *httpServer) Run() error {
 	return nil
 }
 
-// Close lets requests that are under way finish, for at most two seconds.
+// Close closes the server. It waits at most two seconds for open requests.
 func (s *httpServer) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()

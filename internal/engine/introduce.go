@@ -11,20 +11,20 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/informer"
 )
 
-// arrived notes the destination that the sink writes to.
+// arrived records the destination that the sink writes to. It is called when the sink reports a destination.
 func (p *pipeline) arrived(name string) {
 	select {
-	case <-p.destinations: // only the last one counts
+	case <-p.destinations: // only the latest destination counts
 	default:
 	}
 	p.destinations <- name
 }
 
-// introducePause is how long introduce waits for informers that have not listed yet.
+// introducePause is the interval at which introduce looks again for informers that have not finished their list.
 const introducePause = 100 * time.Millisecond
 
-// follow sends an initial list to each destination of a sink that is not the one in the checkpoint, until the context
-// of the resyncer ends. ready reports whether all informers have listed.
+// follow sends an initial list to every destination of a sink that differs from the one in the checkpoint. It runs
+// until the context of the resyncer ends. ready reports whether all informers have finished their lists.
 func (r *resyncer) follow(p *pipeline, ready func() bool) {
 	for {
 		select {
@@ -38,13 +38,15 @@ func (r *resyncer) follow(p *pipeline, ready func() bool) {
 	}
 }
 
-// partOf marks a destination in the checkpoint that does not have everything yet. No other destination has what this
-// one has, so the sink's next destination is a new one, whichever it is.
+// partOf is the prefix of a destination name in the checkpoint while this destination has received only a part of the
+// initial list. The name with the prefix equals no destination, so the sink's next destination counts as new in any
+// case.
 const partOf = "part of "
 
-// arrive compares a sink's destination with the one in the checkpoint. A new one is noted there when it has everything:
-// after a restart before that, the initial list begins again. If the destination changes meanwhile, arrive returns the
-// next one.
+// arrive compares a sink's destination with the one in the checkpoint. If they differ, it sends the new destination an
+// initial list, and records the new destination in the checkpoint when the whole list was delivered. If the bridge is
+// restarted before that, the initial list begins again. If the destination changes during the initial list, arrive
+// returns the next destination.
 func (r *resyncer) arrive(p *pipeline, name string, ready func() bool) (next string) {
 	if before := p.books.Destination(p.name); before != "" && before != name {
 		p.log.Warn(
@@ -73,7 +75,7 @@ func (r *resyncer) arrive(p *pipeline, name string, ready func() bool) (next str
 			<-done
 			return next
 		}
-		if err != nil { // the process is ending
+		if err != nil { // the process is shutting down
 			return ""
 		}
 		p.log.Info("initial list for the new destination was delivered", "destination", name, "objects", objects)
@@ -88,7 +90,8 @@ func (r *resyncer) note(p *pipeline, name string) {
 	}
 }
 
-// introduce sends a sink everything that exists, and returns when all of it was delivered, or ctx's error.
+// introduce sends a sink all objects as an initial list. It returns when all of them are settled, or returns ctx's
+// error if ctx ends first.
 func (r *resyncer) introduce(ctx context.Context, p *pipeline, ready func() bool) (objects int, err error) {
 	select {
 	case p.restating <- struct{}{}:
@@ -98,13 +101,13 @@ func (r *resyncer) introduce(ctx context.Context, p *pipeline, ready func() bool
 	defer func() { <-p.restating }()
 	introduced := map[*informer.Informer]bool{}
 	err = wait.PollUntilContextCancel(ctx, introducePause, true, func(ctx context.Context) (all bool, _ error) {
-		all = ready() // before the informers: one that begins later is not left out
+		all = ready() // called before the informers are read, so an informer that starts later is included
 		for _, group := range byResource(r.informers()) {
 			if !slices.ContainsFunc(group, func(i *informer.Informer) bool { return !introduced[i] }) {
 				continue
 			}
 			n, err := p.introduceResource(ctx, group)
-			if err != nil { // not listed yet, gone, or ctx ended: look again
+			if err != nil { // the informer has not listed yet or has ended, or ctx has ended: try again
 				all = false
 				continue
 			}
@@ -121,7 +124,7 @@ func (r *resyncer) introduce(ctx context.Context, p *pipeline, ready func() bool
 	return objects, p.awaitSettled(ctx)
 }
 
-// introduceResource sends a sink what the informers of one resource know, and marks the end.
+// introduceResource sends a sink the objects that the informers of one resource know, followed by a synced event.
 func (p *pipeline) introduceResource(ctx context.Context, group []*informer.Informer) (objects int, err error) {
 	sources := p.sourcesOf(group)
 	if len(sources) == 0 {

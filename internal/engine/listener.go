@@ -17,11 +17,12 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// listener is the handler that joins one informer to one pipeline: it filters changes, encodes them once and pushes
-// them to the pipeline's queue. The informer calls it from one goroutine; a push that waits holds the informer up.
+// listener is the handler that connects one informer to one pipeline. It filters changes, encodes each event once, and
+// pushes the events to the pipeline's queue. The informer calls it from one goroutine, so a push that blocks also
+// blocks the informer.
 type listener struct {
-	// ctx ends when the process stops reading changes. Informers then hand over nothing more, and queues take what still
-	// comes (see fifo.Queue.Lift).
+	// ctx ends when the process stops reading changes. Informers then pass on no more changes, and queues accept the
+	// changes that are still being pushed (see fifo.Queue.Lift).
 	ctx      context.Context //nolint:containedctx // client-go's handlers are called without one
 	pipeline *pipeline
 	resource schema.GroupVersionResource
@@ -29,25 +30,25 @@ type listener struct {
 	counters *metrics.Resource
 	ledger   *ledger.Ledger
 	source   string
-	// namespace is the one that the informer watches; empty: all.
+	// namespace is the namespace that the informer watches; empty if it watches all namespaces.
 	namespace string
-	selected  bool // the API server selects objects by label or field
-	// floor is the resourceVersion up to which the sink had settled everything before a restart; empty once the informer
-	// is past it. Changes below are not sent again.
+	selected  bool // whether the informer has a label or field selector
+	// floor is the resourceVersion up to which the sink had settled all events before a restart. Changes up to the floor
+	// are not sent again. It is empty once the informer has passed it.
 	floor string
-	// watchChange names the last change of what is watched, for the ids of events about objects that this change adds or
-	// makes leave; empty: it never changed.
+	// watchChange is the name of the last change to the watch configuration; empty if it never changed. It becomes part of
+	// the event ids for objects that this change adds or removes.
 	watchChange string
-	// entering: what is added in a list is new to the sink, or to what is watched.
+	// entering reports whether objects that a list adds are new to the sink or to the watched scope.
 	entering bool
-	// refilter is set until the sink was sent the difference that the change of its filter makes.
+	// refilter is set until the sink was sent the difference that its new filter makes.
 	refilter *refilter
 	log      *slog.Logger
 
-	// sent: the change that is being filtered was pushed.
+	// sent reports whether the change that is being filtered was pushed.
 	sent bool
-	// position is the last one that the informer reached. inList: the informer is being given a list, whose changes have
-	// no position of their own.
+	// position is the last position that the informer reached. inList reports whether the informer is passing on a list.
+	// The changes in a list have no positions of their own.
 	position string
 	inList   bool
 }
@@ -59,7 +60,8 @@ var (
 	_ informer.Positioner        = (*listener)(nil)
 )
 
-// newListener returns the handler. at is the position from which the informer resumes; empty if it begins with a list.
+// newListener returns a listener. at is the position from which the informer resumes. It is empty if the informer
+// begins with a list.
 func newListener(
 	ctx context.Context,
 	p *pipeline,
@@ -94,7 +96,7 @@ func (l *listener) OnAdd(obj any, initial bool) {
 				l.enter(o, initial)
 			}
 		})
-	case !initial: // what exists comes in tryRefilter
+	case !initial: // existing objects are sent by tryRefilter
 		l.pass(func() { l.refilterChange(nil, o) })
 	}
 }
@@ -119,10 +121,11 @@ func (l *listener) OnUpdate(oldObj, newObj any) {
 
 func (l *listener) OnDelete(obj any) { l.remove(obj.(*object.Object), nil) }
 
-// OnLeave implements informer.Leaver: for the sink it is as if the object had left its filter.
+// OnLeave implements informer.Leaver. The sink is sent the same event as if the object had left its filter.
 func (l *listener) OnLeave(last, now *object.Object) { l.remove(last, now) }
 
-// remove passes on that an object was deleted, or left what is watched. Its new state is now; nil: it was deleted.
+// remove sends the event for an object that was deleted or that left the watched scope. now is the object's new state,
+// or nil if the object was deleted.
 func (l *listener) remove(last, now *object.Object) {
 	l.pass(func() {
 		switch {
@@ -134,7 +137,7 @@ func (l *listener) remove(last, now *object.Object) {
 	})
 }
 
-// pass counts a change and what the filter made of it.
+// pass counts a change as received, calls change, and counts the change as filtered if no event was pushed.
 func (l *listener) pass(change func()) {
 	l.counters.Received.Inc()
 	l.sent = false
@@ -144,11 +147,11 @@ func (l *listener) pass(change func()) {
 	}
 }
 
-// OnSynced sends the synced event that ends the initial list of this resource, or of the namespace that the informer
+// OnSynced sends the synced event that ends the initial list of the resource, or of the namespace that the informer
 // watches.
 func (l *listener) OnSynced(resourceVersion string, objects int) {
 	if l.refilter != nil {
-		if !l.inList { // a list ends in OnPosition; what is known before it may be of another scope
+		if !l.inList { // a list ends in OnPosition; until then, the known objects may belong to another scope
 			l.position = resourceVersion
 			l.tryRefilter()
 		}
@@ -173,10 +176,10 @@ func (l *listener) OnPosition(resourceVersion string) {
 	}
 }
 
-// OnGap sends a gap event: states may be missing here.
+// OnGap sends a gap event, which announces that states may be missing at this place in the stream.
 func (l *listener) OnGap(from, to, why string) {
 	l.inList = true
-	l.floor = "" // everything in the list is sent, even again: a part of it would end in the wrong state
+	l.floor = "" // the whole list is sent, even objects that were settled: a part of it could end in a wrong state
 	if tracker.WentBack(from, to) {
 		l.position = ""
 	}
@@ -188,7 +191,7 @@ func (l *listener) OnGap(from, to, why string) {
 	}})
 }
 
-// enter sends an object that is new to the sink.
+// enter sends the added event of an object that is new to the sink.
 func (l *listener) enter(o *object.Object, initial bool) {
 	ev := event.Event{Type: event.Added, Object: o, InitialList: initial}
 	if l.entering && (initial || l.inList) {
@@ -197,8 +200,8 @@ func (l *listener) enter(o *object.Object, initial bool) {
 	l.send(ev)
 }
 
-// deletion returns the event that ends an object for the sink. now is the state that does not pass; nil: the object was
-// deleted.
+// deletion returns the event that ends an object for the sink. now is the state that does not pass the filter, or nil
+// if the object was deleted.
 func (l *listener) deletion(last, now *object.Object) event.Event {
 	ev := event.Event{Type: event.Deleted, Object: last}
 	if now != nil {
@@ -210,7 +213,7 @@ func (l *listener) deletion(last, now *object.Object) event.Event {
 	return ev
 }
 
-// send pushes the change if the conditions on the change hold.
+// send pushes ev unless the filter suppresses it.
 func (l *listener) send(ev event.Event) {
 	if reason := l.filter.Refusal(ev.Type, ev.Old, ev.Object); reason != "" {
 		l.counters.Suppressed.WithLabelValues(reason).Inc()
@@ -220,8 +223,8 @@ func (l *listener) send(ev event.Event) {
 	l.push(ev)
 }
 
-// push encodes the event and puts it into the queue. It returns the event's time; zero if the event itself was not
-// pushed.
+// push encodes an event and puts it into the queue. It returns the time of the event. The time is zero if the event
+// itself was not pushed.
 func (l *listener) push(ev event.Event) (at time.Time) {
 	if l.settledBefore(ev) {
 		return at
@@ -237,7 +240,7 @@ func (l *listener) push(ev event.Event) (at time.Time) {
 	}
 	m.Origin = event.Origin{Source: l.source, Position: l.positionOf(ev), Seq: l.ledger.Track(l.pipeline.name, ev.Time)}
 	l.counters.Queue(m)
-	if err = l.pipeline.queue.Push(l.ctx, m); err != nil { // only at shutdown: the queue is closed
+	if err = l.pipeline.queue.Push(l.ctx, m); err != nil { // only during shutdown, when the queue is closed
 		l.counters.Unqueue(m)
 		l.pipeline.abandoned.Add(1)
 		return time.Time{}
@@ -245,8 +248,8 @@ func (l *listener) push(ev event.Event) (at time.Time) {
 	return at
 }
 
-// settledBefore reports whether the sink settled an event before a restart. Deletions that were not seen have no
-// resourceVersion to compare: they are repeated, under their id.
+// settledBefore reports whether the sink settled an event before a restart. A deletion that the watch did not report
+// has no resourceVersion to compare. It is sent again, with the same id.
 func (l *listener) settledBefore(ev event.Event) bool {
 	if l.floor == "" || mutant.On("repeat-settled") || ev.Type.IsControl() || ev.Type == event.Restated ||
 		ev.InitialList ||
@@ -257,13 +260,13 @@ func (l *listener) settledBefore(ev event.Event) bool {
 	return !tracker.Past(l.floor, stateVersion(ev)) || l.floor == stateVersion(ev)
 }
 
-// leftUnchanged reports whether an event is the leave of an object that is not known to have changed: the watch or the
-// filter has changed.
+// leftUnchanged reports whether an event is the leave of an object that, as far as is known, has not changed. The
+// object leaves because `watch` or the filter was changed.
 func leftUnchanged(ev event.Event) bool {
 	return ev.LeftAt != "" && ev.LeftAt == ev.Object.ResourceVersion
 }
 
-// stateVersion is the resourceVersion of the state to which an event leads.
+// stateVersion returns the resourceVersion of the state that an event leads to.
 func stateVersion(ev event.Event) string {
 	if ev.LeftAt != "" {
 		return ev.LeftAt
@@ -271,12 +274,13 @@ func stateVersion(ev event.Event) string {
 	return ev.Object.ResourceVersion
 }
 
-// positionOf returns the position that the source has reached when an event is settled: the resourceVersion of a change
-// that the watch brought. For all other events, which come from lists or are re-sent, it is the position before.
+// positionOf returns the position that the source has reached when an event is settled. For a change that the watch
+// reported, this is the resourceVersion of the change. For all other events, which come from lists or are re-sent, it
+// is the last position that the informer reached.
 func (l *listener) positionOf(ev event.Event) string {
 	switch {
 	case ev.InitialList && !ev.Again:
-		return "" // a sink that has a part of its initial list begins it again
+		return "" // a sink that has only a part of its initial list is sent the list again
 	case l.inList || ev.Again || ev.Type.IsControl() || ev.Type == event.Restated ||
 		ev.Object.FinalStateUnknown || leftUnchanged(ev):
 		return l.position
@@ -285,7 +289,7 @@ func (l *listener) positionOf(ev event.Event) string {
 	}
 }
 
-// unencodable returns the gap event that takes the place of an object whose JSON cannot be used.
+// unencodable returns the gap event that replaces an event whose object has unusable JSON.
 func (l *listener) unencodable(ev event.Event, cause error) *event.Message {
 	l.log.Error("object cannot be encoded, a gap event is sent in its place", "err", cause)
 	l.counters.Rejected.Inc()

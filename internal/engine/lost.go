@@ -13,15 +13,15 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// lostGaps returns the gap events that take the place of events that the spill cannot read back. It is not known which
-// events these were: there is one gap for each resource that can be among them, which are the resources that have a
-// position in the file. If the file cannot be read at all, they are the resources that the sink has according to the
-// checkpoint.
+// lostGaps returns the gap events that replace events that the spill cannot read back. It is not known which events
+// were lost. Therefore there is one gap event for every resource that the lost events can belong to: every resource
+// with a position in the file. If the file cannot be read at all, these are all resources that the sink knows according
+// to the checkpoint.
 func (p *pipeline) lostGaps(l fifo.Loss) (gaps []*event.Message) {
 	resources, upTo := map[string]schema.GroupVersionResource{}, map[string]string{}
 	for mark, position := range l.Positions {
 		_, source, _ := strings.Cut(mark, "/")
-		name, _, _ := strings.Cut(source, " ") // a source is named after its resource
+		name, _, _ := strings.Cut(source, " ") // the name of a source begins with its resource
 		resources[name] = schema.ParseGroupResource(name).WithVersion("")
 		if tracker.Past(upTo[name], position) {
 			upTo[name] = position
@@ -32,7 +32,7 @@ func (p *pipeline) lostGaps(l fifo.Loss) (gaps []*event.Message) {
 		_, has := resources[name]
 		_, had := state.Sinks[p.name]
 		if has || l.Positions == nil && had {
-			resources[name] = state.Source.Resource // with its version
+			resources[name] = state.Source.Resource // this name of the resource includes the version
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(resources)) {
@@ -54,11 +54,11 @@ func (p *pipeline) lostGap(l fifo.Loss, resource schema.GroupVersionResource, to
 		info.Events, number = int64(n), strconv.FormatUint(l.First, 10)
 	}
 	gap, err := p.encoder.Encode(ev)
-	if err != nil { // a gap always encodes
+	if err != nil { // gap events can always be encoded
 		p.log.Error("gap event cannot be encoded", "err", err)
 		return nil
 	}
-	gap.ID += "." + number // two losses of one file are two gaps
+	gap.ID += "." + number // the number makes the ids differ if one file loses events twice
 	p.metrics.Of(gap).Queue(gap)
 	return gap
 }

@@ -17,62 +17,65 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 )
 
-// Options are the parts of an [Engine].
+// Options configures an [Engine].
 type Options struct {
-	Cluster string // its name
-	// State is the directory of checkpoint, queues, parked events and the socket for commands.
+	Cluster string // name of the cluster
+	// State is the directory for the checkpoint, the queues, the parked events and the control socket.
 	State string
-	HTTP  string // address for /metrics, /healthz and /readyz
-	// ShutdownTimeout is how long sinks that still acknowledge events may go on at the end.
+	HTTP  string // listen address for /metrics, /healthz and /readyz
+	// ShutdownTimeout is the maximum time that sinks may continue to deliver during shutdown.
 	ShutdownTimeout time.Duration
 	Build           Build
-	Kube            *rest.Config // the way to the API server
+	Kube            *rest.Config // connection to the API server
 	Scopes          []fleet.Scope
-	// Watch is the configuration of what is watched, as a string that is compared with the one of the previous process.
+	// Watch is the watch configuration as a string. The bridge compares it with the string of the previous process.
 	Watch string
-	// ManagedFields: the objects keep their managedFields.
+	// ManagedFields reports whether the objects keep their managedFields.
 	ManagedFields bool
-	// Transform changes each object as soon as it is read. Nil: objects stay as they are.
+	// Transform is called for every object as soon as it is read, and may change it. If it is nil, objects stay as they
+	// are.
 	Transform func(schema.GroupVersionResource, *object.Object)
-	Privacy   *checkpoint.Privacy // what rows of the checkpoint may hold in plain text
+	Privacy   *checkpoint.Privacy // which data the rows of the checkpoint may contain in plain text
 	Enrichment
 	Sinks []Sink
-	// OnSettled is called when an event was acknowledged, by the goroutine of its sink. Nil: nothing is called.
+	// OnSettled is called by the goroutine of a sink when the destination has acknowledged an event. It may be nil.
 	OnSettled func(sink string, m *event.Message)
 	Logger    *slog.Logger
 }
 
-// Build describes the binary in the metrics.
+// Build describes the binary for the build_info metric.
 type Build struct{ Version, Commit string }
 
-// Enrichment configures the index of facts for enriched events, in addition to the needs of the sinks.
+// Enrichment configures the index of facts for enriched events. The needs of the sinks are configured in Sink.
 type Enrichment struct {
-	// FactBytes returns what may become a fact of an object. Nil: all of it.
+	// FactBytes returns the bytes of an object from which facts may be read. If it is nil, all bytes may be used.
 	FactBytes Bytes
-	// Awaited are the resources whose facts are waited for at the start.
+	// Awaited contains the resources whose facts the informers wait for at the start.
 	Awaited map[string]bool
 }
 
-// Bytes returns the part of an object that may be seen.
+// Bytes returns the visible part of an object.
 type Bytes func(schema.GroupVersionResource, *object.Object) ([]byte, error)
 
-// Sink is a destination and what its events pass through. The engine owns all of it.
+// Sink configures a pipeline: a destination, and the steps that events pass before they reach it. The engine owns all
+// fields.
 type Sink struct {
 	Name  string
 	Rules []filter.Rule
-	// Seen returns what the filter sees of an object. Nil: all of it.
+	// Seen returns the part of an object that the filter can see. If it is nil, the filter sees the whole object.
 	Seen        Bytes
 	Enrich      enrich.Needs
 	Encoder     *event.Encoder
 	Buffer      Buffer
 	Destination sinks.Sink
 	Rejections  sinks.Rejections
-	// Closers close connections other than Destination's, at the end and before Destination.
+	// Closers close connections other than Destination's. They are called at the end of the shutdown, before Destination
+	// is closed.
 	Closers []func(context.Context) error
-	Resync  time.Duration // how often everything is re-sent; 0: on request only
+	Resync  time.Duration // interval between resyncs; if it is 0, the sink is resynced only on request
 }
 
-// Buffer bounds what waits for a sink.
+// Buffer sets the bounds of a sink's queue.
 type Buffer struct {
 	Events    int
 	Bytes     int64
@@ -80,10 +83,10 @@ type Buffer struct {
 	Overflow  Overflow
 }
 
-// Overflow says what happens when memory and disk are full.
+// Overflow defines what happens when memory and disk are full.
 type Overflow string
 
-// The policies; the empty one is Block.
+// The overflow policies. An empty Overflow means Block.
 const (
 	Block      Overflow = "block"
 	Compact    Overflow = "compact"

@@ -22,7 +22,7 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 )
 
-// books are the methods of *tracker.Tracker that pipelines call.
+// books contains the methods of *tracker.Tracker that pipelines call.
 type books interface {
 	Settle(sink string, m *event.Message)
 	ClusterUID() string
@@ -31,7 +31,8 @@ type books interface {
 	SetDestination(sink, name string) error
 }
 
-// pipeline is one sink with all that belongs to it, in the order of the flow: filter, encoder, queue, drain, sink.
+// pipeline contains all parts that work for one sink, in the order in which events pass them: filter, encoder, queue,
+// drain, sink.
 type pipeline struct {
 	name    string
 	filter  *filter.Filter
@@ -40,36 +41,36 @@ type pipeline struct {
 	drain   *sinks.Drain
 	guard   *sinks.Guard
 	sink    sinks.Sink
-	letters *deadletter.Store // nil if the sink has none
+	letters *deadletter.Store // nil if the sink has no dead-letter file
 	closers []func(context.Context) error
 	resync  time.Duration
 	bounds  Buffer
 	seen    Bytes
-	// enrich returns the context of an object for enriched events; nil if the sink does not require it.
+	// enrich returns the context of an object for enriched events. It is nil if the sink does not require enrichment.
 	enrich func(schema.GroupVersionResource, *object.Object) *event.Context
-	// destinations has the last destination that the sink reported, until it is taken.
+	// destinations contains the latest destination that the sink reported, until the destination is read from the channel.
 	destinations chan string
-	restating    chan struct{} // has an element while objects are re-sent to the sink
+	restating    chan struct{} // contains an element while objects are re-sent to the sink
 
 	metrics *metrics.Sink
 	log     *slog.Logger
 	books   books
-	// old has filters that the sink had before its configuration changed, by their string; nil if one cannot be read.
+	// old contains earlier filters of the sink by their string form. The value is nil if a filter cannot be compiled.
 	old map[string]*filter.Filter
-	// spilled has the positions of the events in the spill at the start, by cluster and source; none if the spill was
-	// empty, because then the checkpoint is newer.
+	// spilled contains the positions of the events that were in the spill at the start, by cluster and source. It is empty
+	// if the spill was empty, because then the positions in the checkpoint are at least as new.
 	spilled map[string]string
 
-	delivering context.Context    //nolint:containedctx // of the drain
+	delivering context.Context    //nolint:containedctx // context of the drain
 	stop       context.CancelFunc // ends the drain at once
 	drained    chan struct{}      // closed when the drain has ended
-	cut        bool               // the drain was ended before it had delivered everything
+	cut        bool               // whether the drain was stopped before it had delivered all events
 
-	unreadable atomic.Int64 // events on disk that could not be read back
-	abandoned  atomic.Int64 // events that were given up at shutdown before the queue took them
+	unreadable atomic.Int64 // spilled events that could not be read back
+	abandoned  atomic.Int64 // events that could not be queued because the bridge was shutting down
 }
 
-// shared is what the pipelines of an engine have in common.
+// shared contains the parts that all pipelines of an engine share.
 type shared struct {
 	metrics    *metrics.Metrics
 	enrichment *enrichment
@@ -77,8 +78,8 @@ type shared struct {
 	log        *slog.Logger
 }
 
-// newPipeline returns a pipeline without its queue and drain, which open adds. It does no I/O. slot is the first
-// decision slot that its filter may use.
+// newPipeline returns a pipeline without queue and drain, which open adds. It does no I/O. slot is the first decision
+// slot that the pipeline's filter may use.
 func newPipeline(s Sink, of shared, slot int) (*pipeline, error) {
 	p := &pipeline{
 		name:         s.Name,
@@ -109,7 +110,7 @@ func newPipeline(s Sink, of shared, slot int) (*pipeline, error) {
 	return p, nil
 }
 
-// open opens the pipeline's files, and completes it. owner names the cluster that sends.
+// open opens the pipeline's files and creates its queue and drain. owner returns the cluster that sends the events.
 func (p *pipeline) open(state string, refusals sinks.Rejections, owner func() sinks.Owner) error {
 	if err := p.openQueue(state); err != nil {
 		return fmt.Errorf("sink %s: %w", p.name, err)
@@ -131,48 +132,48 @@ func (p *pipeline) open(state string, refusals sinks.Rejections, owner func() si
 	return nil
 }
 
-// compile compiles rules. They see what the sink may see.
+// compile compiles filter rules. The filter sees only the part of an object that the sink may see.
 func (p *pipeline) compile(rules []filter.Rule, slot int) (*filter.Filter, error) {
 	compiled, mistakes := filter.Compile(rules, filter.Options{
 		Slot: slot, Bytes: p.seen, Logger: p.log, OnError: func(int, error) { p.metrics.FilterErrors.Inc() },
 	})
-	if len(mistakes) > 0 { // the configuration was checked, so there are none
+	if len(mistakes) > 0 { // never happens, because the configuration was validated
 		return nil, mistakes[0]
 	}
 	return compiled, nil
 }
 
-// filterText returns the filter of a sink as it is in the checkpoint; compileOld reads it.
+// filterText returns the string form of a sink's filter, as it is stored in the checkpoint. compileOld parses it.
 func filterText(rules []filter.Rule) (string, error) {
 	text, err := json.Marshal(rules)
 	return string(text), err
 }
 
-// compileOld compiles a filter that the sink had before its configuration changed.
+// compileOld compiles a filter from its string form. The sink had this filter before its configuration was changed.
 func (p *pipeline) compileOld(text string) (*filter.Filter, error) {
 	var rules []filter.Rule
 	if err := json.Unmarshal([]byte(text), &rules); err != nil {
 		return nil, err
 	}
-	return p.compile(rules, object.Slots) // beyond the slots: its decisions are not remembered
+	return p.compile(rules, object.Slots) // a slot number beyond the last slot means that decisions are not cached
 }
 
-// settle notes that the sink has settled a message.
+// settle records that the sink has settled a message.
 func (p *pipeline) settle(m *event.Message) { p.books.Settle(p.name, m) }
 
-// attach adds the pipeline's handler to an informer, unless nothing of that resource can pass the filter. ctx ends
-// when the process stops reading changes.
+// attach adds a listener to an informer. If no object of the informer's resource can pass the filter or an earlier
+// filter, it adds none. ctx ends when the process stops reading changes.
 func (p *pipeline) attach(ctx context.Context, i *informer.Informer, ledger *ledger.Ledger, known tracker.Knowledge) {
 	f := p.filter.For(i.Resource())
 	earlier := p.earlier(i.Resource(), known)
 	if f.Never() && len(earlier) == 0 {
-		ledger.FinishList(p.name) // none of its objects are for this sink
+		ledger.FinishList(p.name) // none of the resource's objects are sent to this sink
 		return
 	}
 	l := newListener(ctx, p, i.Source(), f, ledger, i.ResumesAt())
 	l.inList = l.inList || i.Relists()
 	l.watchChange, l.entering = known.WatchChange, i.Relists() || !known.Knows()
-	if !i.Relists() { // otherwise the list is compared with what is older
+	if !i.Relists() { // otherwise the informer compares the list with states that are older than the floor
 		l.floor = known.Floor
 	}
 	switch {
@@ -185,7 +186,7 @@ func (p *pipeline) attach(ctx context.Context, i *informer.Informer, ledger *led
 			sent:    map[types.UID]bool{},
 		}
 		if i.Relists() {
-			i.AddEventHandler(l) // what the list shows to have changed comes before the difference
+			i.AddEventHandler(l) // the changes that the list reveals are sent before the difference
 		} else {
 			i.AddEventHandlerWithReplay(l, true)
 		}
@@ -199,8 +200,8 @@ func (p *pipeline) attach(ctx context.Context, i *informer.Informer, ledger *led
 	}
 }
 
-// earlier compiles the filters by which the sink may know a resource, other than its present one. A filter that cannot
-// be read any more is left out; if there is no other, the sink is sent an initial list.
+// earlier compiles the filters, other than the current one, by which the sink may know a resource. A filter that can no
+// longer be compiled is left out. If no filter remains, the sink is sent an initial list.
 func (p *pipeline) earlier(
 	resource schema.GroupVersionResource,
 	known tracker.Knowledge,
@@ -221,14 +222,15 @@ func (p *pipeline) earlier(
 	return earlier
 }
 
-// left returns how many events the process leaves when it ends: on disk, and not stored.
+// left returns the number of undelivered events that are on disk, and the number of those that are not stored anywhere.
 func (p *pipeline) left() (onDisk, lost int64) {
 	lost = int64(p.queue.Stats().Items) + p.abandoned.Load()
 	onDisk, _, _, _, _ = p.queue.SpillStats()
 	return onDisk, max(0, lost-onDisk)
 }
 
-// onSettled adds f to what is called when an event was acknowledged. Call it before the drain runs.
+// onSettled adds a function that is called when the destination has acknowledged an event. It must be called before the
+// drain runs.
 func (p *pipeline) onSettled(f func(m *event.Message)) {
 	count := p.drain.Hooks.OnSettled
 	p.drain.Hooks.OnSettled = func(m *event.Message, sent time.Time, latency time.Duration) {
@@ -237,9 +239,10 @@ func (p *pipeline) onSettled(f func(m *event.Message)) {
 	}
 }
 
-// close closes the connections of the sink and the files.
+// close closes the sink's connections and the store of parked events.
 func (p *pipeline) close(ctx context.Context) {
-	for _, closer := range append(p.closers, p.sink.Close) { // claims may use the connection of the sink
+	// The sink is closed last because an object store can use its connection.
+	for _, closer := range append(p.closers, p.sink.Close) {
 		if err := closer(ctx); err != nil {
 			p.log.Warn("sink did not close cleanly", "err", err)
 		}

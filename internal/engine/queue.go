@@ -15,16 +15,17 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/parked"
 )
 
-// holdUp is how long a queue that is full holds up the reading of changes before it goes to disk: far less than the
-// API server's history lasts, and so little that other sinks hardly notice.
+// holdUp is the maximum time that pushes wait for the sink before the queue writes to disk. The wait begins when a
+// quarter of the queue's bounds is in use. It is far shorter than the history that the API server keeps, and short
+// enough to delay other sinks only slightly.
 const holdUp = 250 * time.Millisecond
 
-// diskQueue is a queue that writes to disk what waits for a long time or does not fit into memory.
+// diskQueue is a queue that writes messages to disk if they wait for a long time or do not fit into memory.
 type diskQueue interface {
 	fifo.Queue[*event.Message]
-	// Run writes until ctx ends, and then everything that waits.
+	// Run writes messages to disk until ctx ends, and then all messages that still wait.
 	Run(ctx context.Context) error
-	// Persist makes the queue write everything that waits now, which settles it.
+	// Persist requests that all messages that currently wait be written to disk, which settles them.
 	Persist()
 	SpillStats() (items, bytes, fileBytes, errors int64, lastErr string)
 }
@@ -34,8 +35,8 @@ var (
 	_ diskQueue = (*fifo.Lossy[*event.Message])(nil)
 )
 
-// openQueue opens the queue: a Spill, and in front of it, with half of the memory, a queue for a policy that drops or
-// merges events.
+// openQueue creates the queue. The queue is a Spill. If the overflow policy drops or merges events, a queue for this
+// policy is placed in front of the Spill and uses half of the memory.
 func (p *pipeline) openQueue(state string) error {
 	if err := os.MkdirAll(state, 0o700); err != nil {
 		return fmt.Errorf("state.path: %w", err)
@@ -103,8 +104,8 @@ func (p *pipeline) openSpill(events int, size int64, state string) (*fifo.Spill[
 	return spill, nil
 }
 
-// openParked opens the place for events of topics, partitions and subjects that take none. It shares the bound of the
-// spill.
+// openParked opens the store of parked events: events whose topic, partition or subject does not accept messages. It
+// shares its disk limit with the spill.
 func (p *pipeline) openParked(state string) (*parked.Store, error) {
 	return parked.Open(parked.Options{
 		Dir: state, Sink: p.name, MaxBytes: p.bounds.DiskBytes, Logger: p.log,
@@ -115,13 +116,13 @@ func (p *pipeline) openParked(state string) (*parked.Store, error) {
 	})
 }
 
-// merged counts a message that was merged into a later one of its object, which settles it.
+// merged counts and settles a message that was merged into a later message about the same object.
 func (p *pipeline) merged(older *event.Message) {
 	p.metrics.Merge(older)
 	p.settle(older)
 }
 
-// foldGap is event.FoldGap, and also counts the gap event in the queue and settles the dropped event.
+// foldGap calls event.FoldGap. It also counts the gap event in the queue and settles the dropped event.
 func (p *pipeline) foldGap(gaps []*event.Message, dropped *event.Message) []*event.Message {
 	same := func(g *event.Message) bool { return event.FoldsInto(g, dropped) }
 	counters := p.metrics.Of(dropped)

@@ -11,18 +11,19 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// refilter is the state of a listener whose sink has another filter than before, until the sink was sent the
-// difference. The difference is sent when the informer is past what the sink has settled (the listener's floor), so
-// that its states are not older than those that the sink was sent. Until then changes are not sent: the sink was sent
-// what its earlier filters made of them.
+// refilter is the state of a listener after the filter of its sink was changed, until the sink was sent the difference.
+// The difference is sent when the informer has passed the listener's floor, which is the position up to which the sink
+// has settled all events. The states in the difference are then not older than the states that the sink was sent
+// before. Changes up to the floor are not sent, because the sink was already sent the events that its earlier filters
+// made of them.
 type refilter struct {
-	// earlier are the filters by which the sink may know an object. If it knows the source (knows), it certainly knows an
-	// object that passes all of them.
+	// earlier contains the filters by which the sink may know an object. If knows is true, the sink knows every object
+	// that passes all of them.
 	earlier []*filter.ResourceFilter
 	knows   bool
-	change  string // the name of the change, for ids
+	change  string // name of the filter change, for event ids
 	objects func() []*object.Object
-	sent    map[types.UID]bool // objects whose changes were sent already
+	sent    map[types.UID]bool // objects for which a change was already sent
 }
 
 func (r *refilter) mayKnow(o *object.Object) bool {
@@ -34,20 +35,21 @@ func (r *refilter) isKnown(o *object.Object) bool {
 		!slices.ContainsFunc(r.earlier, func(f *filter.ResourceFilter) bool { return !f.Belongs(o) })
 }
 
-// refilterRemoval sends the deletion of an object, or that it left what is watched, before the difference. A process
-// before may have sent a part of the difference, so that the sink may also know what passes its present filter.
+// refilterRemoval handles an object that is deleted, or leaves the watched scope, before the difference is sent. A
+// previous process may have sent a part of the difference. Therefore the sink may also know objects that pass only its
+// current filter.
 func (l *listener) refilterRemoval(last, now *object.Object) {
 	if !l.refilter.sent[last.UID] && l.refilter.mayKnow(last) || l.filter.Belongs(last) {
 		l.leave(l.deletion(last, now))
 	}
 }
 
-// refilterChange sends a change that comes before the difference: one of a list, or the first one past the floor. old
-// is nil for an addition.
+// refilterChange sends a change that precedes the difference: a change in a list, or the first change past the floor.
+// old is nil if the object was added.
 func (l *listener) refilterChange(old, now *object.Object) {
 	r := l.refilter
 	if l.floor != "" && !past(l.floor, now.ResourceVersion) {
-		return // the sink was sent what its earlier filters made of it
+		return // the sink was already sent the event that its earlier filters made of this change
 	}
 	before, sure := old != nil && (r.mayKnow(old) || l.filter.Belongs(old)), r.isKnown(old)
 	if r.sent[now.UID] {
@@ -58,8 +60,9 @@ func (l *listener) refilterChange(old, now *object.Object) {
 	l.difference(old, now, before, sure)
 }
 
-// difference sends what the present filter makes of an object, which the sink may know, or certainly knows, in an older
-// state or in the same.
+// difference sends the event, if any, by which the sink gets from its knowledge of an object to the result of the
+// current filter. mayKnow reports whether the sink may know the object, and isKnown whether it certainly does. If old
+// equals now, the object has not changed.
 func (l *listener) difference(old, now *object.Object, mayKnow, isKnown bool) {
 	switch passes := l.filter.Belongs(now); {
 	case passes && isKnown && old != now:
@@ -71,13 +74,14 @@ func (l *listener) difference(old, now *object.Object, mayKnow, isKnown bool) {
 	}
 }
 
-// leave sends the event that ends an object for the sink, even if its present filter suppresses deletions.
+// leave sends the event that ends an object for the sink. It sends the event even if the current filter suppresses
+// deletions.
 func (l *listener) leave(ev event.Event) {
 	l.sent = true
 	l.push(ev)
 }
 
-// tryRefilter sends the difference if the informer is past the floor.
+// tryRefilter sends the difference if the informer has reached the floor.
 func (l *listener) tryRefilter() {
 	r := l.refilter
 	if r == nil || !tracker.Past(l.floor, l.position) {
@@ -87,7 +91,7 @@ func (l *listener) tryRefilter() {
 	objects := r.objects()
 	for _, o := range objects {
 		if l.ctx.Err() != nil {
-			return // a restart begins again with the difference
+			return // the difference is sent from the beginning after a restart
 		}
 		if !r.sent[o.UID] {
 			l.pass(func() { l.difference(o, o, r.mayKnow(o), r.isKnown(o)) })
@@ -98,5 +102,5 @@ func (l *listener) tryRefilter() {
 	l.inList = false
 }
 
-// past reports whether a position is beyond a floor, and not at it.
+// past reports whether a position is after a floor. A position that equals the floor is not.
 func past(floor, position string) bool { return position != floor && tracker.Past(floor, position) }

@@ -14,23 +14,25 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/object"
 )
 
-// restating re-sends to a sink the objects of one resource that its informers know, with one listener after the other.
+// restating re-sends the known objects of one resource to a sink. It uses the listeners of the resource's informers one
+// after the other.
 type restating struct {
 	*listener
-	// initial: the objects are sent as an initial list, for a new destination.
+	// initial reports whether the objects are sent as an initial list, for a new destination.
 	initial    bool
-	known      int // objects that the informers know
-	objects    int // objects that were re-sent as they are
-	suppressed int // objects that are for the sink, and that a condition on the change suppressed
-	// since is the wall-clock time at which the resync began. It is moved back to the time of an event whose time is
-	// earlier, because the clock was stepped: consumers compare the two.
+	known      int // number of objects that the informers know
+	objects    int // number of objects that were sent as restated events
+	suppressed int // number of objects that pass the filter but whose restated events it suppressed
+	// since is the wall-clock time at which the resync began. If the clock is set back during the resync, since is moved
+	// back to the earliest event time, because consumers compare the two times.
 	since time.Time
 }
 
 var _ informer.Restater = (*restating)(nil)
 
-// MayRestate implements informer.Restater. Re-sent objects never fill the queue, which would delay changes, or drop
-// them. They wait until the informer is past what the sink was sent before a restart.
+// MayRestate implements informer.Restater. It returns false if re-sent objects could fill the queue, because a full
+// queue delays or drops changes. It also returns false until the informer has passed the position that the sink had
+// settled before a restart.
 func (r *restating) MayRestate() bool {
 	return r.ctx.Err() == nil && r.refilter == nil && tracker.Past(r.floor, r.position) && r.pipeline.hasRoom()
 }
@@ -51,7 +53,7 @@ func (r *restating) OnRestate(o *object.Object) {
 	}
 }
 
-// restated counts an object that was re-sent with an event of a time.
+// restated counts a re-sent object. at is the time of its event.
 func (r *restating) restated(at time.Time) {
 	if at = at.Round(0); at.Before(r.since) {
 		r.since = at
@@ -60,7 +62,8 @@ func (r *restating) restated(at time.Time) {
 	r.counters.Restated.Inc()
 }
 
-// restate re-sends what the informers of some sources know. It returns the first error, after all of them.
+// restate re-sends the objects that the informers of the given sources know. It continues after an error, and returns
+// the first error at the end.
 func (r *restating) restate(ctx context.Context, sources []source) (failed error) {
 	for _, s := range sources {
 		r.listener = s.listener
@@ -71,14 +74,16 @@ func (r *restating) restate(ctx context.Context, sources []source) (failed error
 	return failed
 }
 
-// finish sends a synced event when it is the turn of the last source.
+// finish sends a synced event through the informer of the last source. It waits until MayRestate returns true for this
+// source.
 func (r *restating) finish(ctx context.Context, sources []source) error {
 	last := sources[len(sources)-1]
 	r.listener = last.listener
 	return last.informer.Turn(ctx, r, r.synced)
 }
 
-// synced sends the event that ends what was re-sent of a resource. The informer calls it like a handler.
+// synced sends the event that ends the re-sent objects of a resource. The informer calls it in the same goroutine as
+// its handlers.
 func (r *restating) synced(resourceVersion string) {
 	info := &event.SyncedInfo{
 		Resource: event.GroupResource(r.resource), ResourceVersion: resourceVersion, Objects: r.known,
@@ -90,24 +95,24 @@ func (r *restating) synced(resourceVersion string) {
 	r.push(event.Event{Type: event.Synced, Again: r.initial, SyncedInfo: info})
 }
 
-// restatedPart is the part of a queue that re-sent objects and what else is in it may fill: an eighth. It bounds how
-// much a change waits behind.
+// restatedPart limits re-sent objects: they are pushed only while the queue is less than one eighth full. This limits
+// how long a change has to wait behind them.
 const restatedPart = 8
 
-// hasRoom reports whether the queue takes a re-sent object.
+// hasRoom reports whether a re-sent object may be pushed.
 func (p *pipeline) hasRoom() bool {
 	s := p.queue.Stats()
 	return s.Items == 0 || restatedPart*s.Items < p.bounds.Events && restatedPart*s.Bytes < p.bounds.Bytes
 }
 
-// deliveredPause is the interval at which delivered and awaitSettled look at the queue.
+// deliveredPause is the interval at which delivered and awaitSettled check the queue.
 const deliveredPause = 5 * time.Millisecond
 
-// losses are events that did not reach the destination as they were pushed, or not in their turn, since the process
-// began.
+// losses counts the events, since the process began, that did not reach the destination in the form and order in which
+// they were pushed.
 type losses struct {
-	dropped, merged int64 // by the queue, whatever their resource
-	rejected        int64 // of one resource: with nothing but a gap event in the stream
+	dropped, merged int64 // by the queue, for all resources
+	rejected        int64 // events of one resource that were replaced by a gap event or not replaced at all
 }
 
 func (p *pipeline) lossesOf(c *metrics.Resource) losses {
@@ -115,13 +120,13 @@ func (p *pipeline) lossesOf(c *metrics.Resource) losses {
 	return losses{dropped: s.Dropped, merged: s.Merged, rejected: c.NotSent.Load()}
 }
 
-// delivered returns when everything that is in the queue now was delivered. The error says what was lost since before,
-// or is the context's. As long as nothing is dropped or merged, the queue keeps its order, so that the number of
-// acknowledgements is enough.
+// delivered waits until all messages that are in the queue now are delivered. It returns an error if events were lost
+// since before was taken, or if ctx ends. If nothing is dropped or merged, the queue keeps its order, so it is
+// sufficient to count acknowledgements.
 func (p *pipeline) delivered(ctx context.Context, c *metrics.Resource, before losses) error {
 	fence := p.queue.Stats()
 	return wait.PollUntilContextCancel(ctx, deliveredPause, true, func(context.Context) (bool, error) {
-		s := p.queue.Stats() // before the losses: they are counted before the acknowledgement
+		s := p.queue.Stats() // read before the losses, because losses are counted before their acknowledgement
 		now := p.lossesOf(c)
 		switch {
 		case now.rejected > before.rejected:
@@ -138,7 +143,8 @@ func (p *pipeline) delivered(ctx context.Context, c *metrics.Resource, before lo
 	})
 }
 
-// awaitSettled returns when everything that is in the queue now was settled in one way or another, or ctx's error.
+// awaitSettled waits until all messages that are in the queue now are settled in any way. It returns ctx's error if ctx
+// ends first.
 func (p *pipeline) awaitSettled(ctx context.Context) error {
 	fence := p.queue.Stats()
 	return wait.PollUntilContextCancel(ctx, deliveredPause, true, func(context.Context) (bool, error) {

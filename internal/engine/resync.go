@@ -14,16 +14,16 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/informer"
 )
 
-// resyncer re-sends to sinks what exists: at the intervals of the configuration, and on request. It is safe for
-// concurrent use.
+// resyncer re-sends all known objects to sinks, at the configured intervals and on request. It is safe for concurrent
+// use.
 type resyncer struct {
-	// ctx ends when no more changes are read, and with it each resync.
-	ctx       context.Context //nolint:containedctx // of Run
+	// ctx ends when no more changes are read. Its end also ends all resyncs.
+	ctx       context.Context //nolint:containedctx // Run and resync are called without one
 	pipelines []*pipeline
-	informers func() []*informer.Informer // that run
+	informers func() []*informer.Informer // the running informers
 }
 
-// Run resyncs at intervals until the context of the resyncer ends, and returns when all resyncs that it began have
+// Run starts resyncs at the configured intervals until ctx ends. It returns when all resyncs that it started have
 // ended.
 func (r *resyncer) Run() {
 	var group sync.WaitGroup
@@ -49,7 +49,7 @@ func (r *resyncer) repeat(p *pipeline) {
 	}
 }
 
-// find returns the pipeline of a sink, or all of them if the name is empty.
+// find returns the pipeline of a sink, or all pipelines if the name is empty.
 func (r *resyncer) find(sink string) ([]*pipeline, error) {
 	if sink == "" {
 		return r.pipelines, nil
@@ -64,8 +64,8 @@ func (r *resyncer) find(sink string) ([]*pipeline, error) {
 	return nil, fmt.Errorf("there is no sink %q; there are %s", sink, strings.Join(names, ", "))
 }
 
-// resync resyncs sinks on request, each at its own pace, and returns when all have ended. It calls report with the
-// report of each sink as soon as there is one, one call at a time.
+// resync resyncs several sinks on request and concurrently, and returns when all resyncs have ended. It calls report
+// once per sink, as soon as the resync of that sink has ended. The calls do not overlap.
 func (r *resyncer) resync(pipelines []*pipeline, report func(control.ResyncReport)) {
 	var group sync.WaitGroup
 	var reporting sync.Mutex
@@ -80,7 +80,8 @@ func (r *resyncer) resync(pipelines []*pipeline, report func(control.ResyncRepor
 	group.Wait()
 }
 
-// resyncSink resyncs one sink, unless a resync is under way. why is for the log.
+// resyncSink resyncs one sink. If a resync of the sink is already running, it returns a report with an error. why is
+// the reason that is logged.
 func (r *resyncer) resyncSink(p *pipeline, why string) control.ResyncReport {
 	log := p.log.With("why", why)
 	log.Info("resync begins")
@@ -130,7 +131,7 @@ func (r *resyncer) resyncResources(p *pipeline, report *control.ResyncReport) {
 	}
 }
 
-// byResource groups informers by their resource. Those of one resource follow each other.
+// byResource groups informers by resource. The informers of one resource must be adjacent.
 func byResource(informers []*informer.Informer) (groups [][]*informer.Informer) {
 	for _, i := range informers {
 		last := len(groups) - 1
@@ -143,7 +144,7 @@ func byResource(informers []*informer.Informer) (groups [][]*informer.Informer) 
 	return groups
 }
 
-// source is an informer and its listener for one sink.
+// source is an informer and the listener that connects it to one sink.
 type source struct {
 	informer *informer.Informer
 	listener *listener
@@ -160,9 +161,9 @@ func (p *pipeline) sourcesOf(informers []*informer.Informer) (all []source) {
 	return all
 }
 
-// resyncResource re-sends what all informers of one resource know, waits until that is delivered, and sends a synced
-// event. It sends none with an error: then not everything that exists was sent, and consumers would take the rest for
-// deleted.
+// resyncResource re-sends the objects that all informers of one resource know, waits until the objects are delivered,
+// and sends a synced event. If it returns an error, it has not sent the synced event: consumers would conclude that
+// every object that was not re-sent was deleted.
 func (p *pipeline) resyncResource(ctx context.Context, group []*informer.Informer, report *control.ResyncReport) error {
 	sources := p.sourcesOf(group)
 	if len(sources) == 0 {
@@ -188,15 +189,15 @@ func (p *pipeline) resyncResource(ctx context.Context, group []*informer.Informe
 	return nil
 }
 
-// handler serves commands.
+// handler returns the HTTP handler for commands.
 func (r *resyncer) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /resync", r.serve)
 	return mux
 }
 
-// serve answers a request for a resync with a line of JSON for each sink, when that sink was sent everything. The
-// resync continues if the client has gone.
+// serve handles a resync request. The response contains one line of JSON per sink, written when the resync of that sink
+// has ended. The resync continues if the client disconnects.
 func (r *resyncer) serve(w http.ResponseWriter, request *http.Request) {
 	pipelines, err := r.find(request.URL.Query().Get("sink"))
 	if err != nil {
@@ -206,7 +207,7 @@ func (r *resyncer) serve(w http.ResponseWriter, request *http.Request) {
 	w.Header().Set("Content-Type", "application/jsonl")
 	answer := json.NewEncoder(w)
 	r.resync(pipelines, func(report control.ResyncReport) {
-		if answer.Encode(report) == nil { // the client may be gone
+		if answer.Encode(report) == nil { // writing fails if the client has disconnected
 			_ = http.NewResponseController(w).Flush()
 		}
 	})

@@ -10,17 +10,17 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/informer/fleet"
 )
 
-// buildSet makes the set of informers.
+// buildSet creates the API server client and the set of informers.
 func (e *Engine) buildSet(o Options) error {
 	kube := rest.CopyConfig(o.Kube)
-	kube.WarningHandler = rest.NoWarnings{} // deprecations are for those who write objects
+	kube.WarningHandler = rest.NoWarnings{} // deprecation warnings are relevant only to clients that write objects
 	e.connector = informer.NewConnector(kube.Dial)
 	kube.Dial = e.connector.Dial
 	var err error
 	if e.client, err = informer.NewClient(kube); err != nil {
 		return fmt.Errorf("create API server client: %w", err)
 	}
-	kube.QPS, kube.Burst = -1, 0 // discovery is a handful of requests; priority and fairness guards the API server
+	kube.QPS, kube.Burst = -1, 0 // discovery needs few requests, and API Priority and Fairness protects the API server
 	disco, err := discovery.NewDiscoveryClientForConfig(kube)
 	if err != nil {
 		return fmt.Errorf("discovery client: %w", err)

@@ -7,17 +7,18 @@ import (
 )
 
 const (
-	// stalled is for how long a sink may acknowledge nothing during the shutdown before its drain is ended.
+	// stalled is the maximum time without an acknowledgement during shutdown. After that time the sink's drain is stopped.
 	stalled = time.Second
-	// progressTick is the interval at which this is checked.
+	// progressTick is the interval at which finishDelivery checks for acknowledgements.
 	progressTick = 20 * time.Millisecond
-	// closeTimeout bounds the closing of a sink's connections, cutTimeout that of a sink whose drain was ended early.
+	// closeTimeout is the maximum time for closing a sink's connections. cutTimeout applies instead if the sink's drain
+	// was stopped early.
 	closeTimeout = 5 * time.Second
 	cutTimeout   = 100 * time.Millisecond
 )
 
-// finishDelivery lets the drains deliver what is queued. A drain is ended at the deadline, and at once if its
-// destination takes nothing: what it leaves is written to disk.
+// finishDelivery lets the drains deliver the queued events until the shutdown timeout. A drain whose destination does
+// not accept events is stopped at once. Events that a drain leaves are written to disk.
 func (e *Engine) finishDelivery() {
 	ctx, cancel := context.WithTimeout(context.Background(), e.shutdownTimeout)
 	defer cancel()
@@ -29,7 +30,7 @@ func (e *Engine) finishDelivery() {
 	group.Wait()
 }
 
-// finishDelivery returns when the drain has ended.
+// finishDelivery waits until the drain has ended, and stops the drain if ctx ends or the destination accepts no events.
 func (p *pipeline) finishDelivery(ctx context.Context) {
 	ticker := time.NewTicker(progressTick)
 	defer ticker.Stop()
@@ -49,7 +50,7 @@ func (p *pipeline) finishDelivery(ctx context.Context) {
 	p.cut = p.queue.Stats().Items > 0
 }
 
-// closeSinks closes the connections of all sinks at the same time, and logs what each of them leaves.
+// closeSinks closes the connections of all sinks concurrently, and logs how many events each sink leaves undelivered.
 func (e *Engine) closeSinks() {
 	var group sync.WaitGroup
 	for _, p := range e.pipelines {

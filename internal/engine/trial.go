@@ -15,25 +15,26 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/object"
 )
 
-// Trial shows what a sink would be sent. Changes pass through the same code as events, up to the queue.
+// Trial determines the message that a sink would be sent. A change passes through the same code as in the running
+// bridge, up to the queue.
 type Trial struct{ pipeline *pipeline }
 
-// Change is a change of an object, as an informer reports it.
+// Change is a change to an object, as an informer reports it.
 type Change struct {
 	Resource schema.GroupVersionResource
 	Type     event.Type     // Added, Updated, Deleted or Restated
-	Old, Now *object.Object // Old is for updates only
-	// Selected: the informer that watches the object has a label or field selector.
+	Old, Now *object.Object // Old is used only for updates
+	// Selected reports whether the informer that watches the object has a label or field selector.
 	Selected bool
 }
 
-// NewTrial returns the trial of a sink. index enriches the events; nil: they are not enriched.
+// NewTrial returns a Trial for a sink. index enriches the events. If index is nil, events are not enriched.
 func NewTrial(s Sink, index *enrich.Index) (*Trial, error) {
 	of := shared{metrics: metrics.New("", ""), log: slog.New(slog.DiscardHandler)}
 	if index != nil {
 		of.enrichment = &enrichment{index: index}
 	}
-	p, err := newPipeline(s, of, object.Slots) // beyond the slots: nothing is remembered
+	p, err := newPipeline(s, of, object.Slots) // a slot number beyond the last slot means that decisions are not cached
 	if err != nil {
 		return nil, err
 	}
@@ -44,13 +45,15 @@ func NewTrial(s Sink, index *enrich.Index) (*Trial, error) {
 // Filter returns the filter of the sink.
 func (t *Trial) Filter() *filter.Filter { return t.pipeline.filter }
 
-// Message returns the message that the sink would be sent about a change; nil if it is sent none.
+// Message returns the message that the sink would be sent about a change. It returns nil if the sink would be sent no
+// message.
 func (t *Trial) Message(ctx context.Context, c Change) *event.Message {
 	p, queue := t.pipeline, &lastMessage{}
 	p.queue = queue
 	source := informer.Source{Name: "trial", Resource: c.Resource}
 	if c.Selected {
-		source.LabelSelector = "selected" // any selector: which objects it selects was decided before
+		// Any selector works, because the caller has already decided which objects are selected.
+		source.LabelSelector = "selected"
 	}
 	ledger := ledger.New(ledger.Source{}, ledger.State{}, []string{p.name}, 0)
 	l := newListener(ctx, p, source, p.filter.For(c.Resource), ledger, "")
