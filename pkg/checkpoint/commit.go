@@ -15,19 +15,21 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/object"
 )
 
-// fillPercent is how full bbolt makes the pages that it splits. Rows are put in the order of their keys, and most are
-// replaced by others of about their size: there is little to be gained from room in between.
+// fillPercent is the fill level of the pages that bbolt splits. Rows are written in key order, and most of them are
+// later replaced by rows of about the same size. Free space between rows would therefore be of little use.
 const fillPercent = 0.9
 
-// Commit writes updates, in their order, and the configuration of each sink, in one transaction that is on the disk
-// when Commit returns. Sinks that are not in sinkConfigs are removed, and their watermarks too; nil leaves all as they
-// are. If the configuration of a sink changes, each source that has no update notes the old one (State.Refilters).
+// Commit writes the updates in their order, and the configuration of each sink, in one transaction. The transaction is
+// on disk when Commit returns. Sinks that are not in sinkConfigs are removed together with their watermarks. If
+// sinkConfigs is nil, all sinks stay unchanged. If the configuration of a sink has changed, the old configuration is
+// recorded in every source (State.Refilters), unless an update of the source replaces its state.
 //
-// If it fails, the file is what it was, or (only if the disk failed at the very end) what it was to become, never a
-// mixture; the store can be used as before. Call it again with the same updates, or with updates that contain them.
+// If Commit fails, the file keeps its previous content. If the disk fails at the very end of the commit, the file may
+// contain the complete new content instead. It never contains a mixture. The store remains usable. Repeat the call with
+// the same updates, or with updates that include them.
 //
-// A source whose ResourceVersion is empty has a first list that is not complete: Load ignores it, and Open removes it.
-// An object without a name has no row. BeginCluster comes before the first Commit.
+// If an update has an empty ResourceVersion, the initial list of its source is not complete: Load ignores the source,
+// and Open removes it. Objects without a name get no row. Call BeginCluster before the first Commit.
 func (s *Store) Commit(updates []ledger.Update, sinkConfigs map[string]string) error {
 	s.writing.Lock()
 	defer s.writing.Unlock()
@@ -44,7 +46,7 @@ func (s *Store) Commit(updates []ledger.Update, sinkConfigs map[string]string) e
 	})
 }
 
-// Forget removes a source that is no longer watched, with its rows. A source that is not there is no error.
+// Forget removes a source that is no longer watched, and its rows. If the source does not exist, Forget does nothing.
 func (s *Store) Forget(source string) error {
 	s.writing.Lock()
 	defer s.writing.Unlock()
@@ -62,9 +64,9 @@ func (t *transaction) forget(source string) error {
 	return deleteBucket(t.Bucket([]byte(bucketRows)), source)
 }
 
-// setSinks notes the configuration of all sinks, and removes what is known of other sinks, here and in each source: a
-// sink that comes back later is a new one. If the configuration of a sink changes, each source notes the old one. nil
-// changes nothing.
+// setSinks stores the configurations of all sinks. It removes the data of all other sinks from the store record and
+// from every source, so a removed sink that is added again later counts as new. If the configuration of a sink has
+// changed, the old configuration is recorded in every source. If configs is nil, setSinks does nothing.
 func (t *transaction) setSinks(configs map[string]string) error {
 	before := t.record.Sinks
 	if configs == nil || maps.Equal(before, configs) {
@@ -92,7 +94,7 @@ func (t *transaction) setSinks(configs map[string]string) error {
 	return nil
 }
 
-// refilter notes that a sink may know the source by an old configuration.
+// refilter records that a sink may know the source by an earlier configuration.
 func (r *sourceRecord) refilter(sink, old string) {
 	if r.Refilters == nil {
 		r.Refilters = map[string]ledger.Refilter{}
@@ -105,11 +107,12 @@ func (r *sourceRecord) refilter(sink, old string) {
 	r.Refilters[sink] = noted
 }
 
-// newChange returns a name for a change of the configuration. No other change has the same name.
+// newChange returns a name for a configuration change, which distinguishes the change from all others.
 func newChange() string { return strconv.FormatInt(time.Now().UnixMilli(), 36) }
 
-// SetWatch notes what is watched, and returns the name of its last change: of this one if it was something else, and
-// empty if it never changed. It is on the disk when SetWatch returns.
+// SetWatch stores the watch configuration and returns the name of its last change. If watch differs from the stored
+// configuration, this is a new name. If the configuration has never changed, the name is empty. The configuration is on
+// disk when SetWatch returns.
 func (s *Store) SetWatch(watch string) (change string, err error) {
 	s.writing.Lock()
 	defer s.writing.Unlock()
@@ -126,8 +129,8 @@ func (s *Store) SetWatch(watch string) (change string, err error) {
 	return change, err
 }
 
-// SetDestination notes which destination has what was settled for a sink. It is on the disk when SetDestination
-// returns.
+// SetDestination stores the name of the destination that received the settled events of a sink. The name is on disk
+// when SetDestination returns.
 func (s *Store) SetDestination(sink, name string) error {
 	s.writing.Lock()
 	defer s.writing.Unlock()
@@ -180,10 +183,10 @@ func (t *transaction) apply(u *ledger.Update) (err error) {
 	return t.putSource(name, r)
 }
 
-// pageSize is about how many bytes of the file are read and written for a row.
+// pageSize is an estimate of the number of file bytes that are read and written per row.
 const pageSize = 4 << 10
 
-// putSource puts the record of a source.
+// putSource writes the record of a source.
 func (t *transaction) putSource(name string, r sourceRecord) error {
 	if at, found := slices.BinarySearch(t.record.Sources, name); !found {
 		t.record.Sources = slices.Insert(t.record.Sources, at, name)
@@ -191,8 +194,8 @@ func (t *transaction) putSource(name string, r sourceRecord) error {
 	return putJSON(t.Tx, bucketSources, name, r)
 }
 
-// put puts rows in the order of their keys, which is the order of bbolt's pages. Of two objects with one key the later
-// one counts.
+// put writes rows in key order, which is the order of bbolt's pages. If two objects have the same key, the later one in
+// the slice is kept.
 func (c *rowCodec) put(to *bbolt.Bucket, objects []*object.Object, rows *tally) error {
 	type keyed struct {
 		key    string
@@ -218,7 +221,7 @@ func (c *rowCodec) put(to *bbolt.Bucket, objects []*object.Object, rows *tally) 
 	return nil
 }
 
-// deleteBucket removes a bucket in another one, if it is there.
+// deleteBucket removes the bucket with the given name from the bucket from, if it exists.
 func deleteBucket(from *bbolt.Bucket, name string) error {
 	if from.Bucket([]byte(name)) == nil {
 		return nil

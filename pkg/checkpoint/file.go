@@ -13,25 +13,25 @@ import (
 	"github.com/deltabridge/deltabridge/internal/files"
 )
 
-// A file is compacted only if it has sparseSize or more, and at most compactSize in use: at more than 50 MB/s that
-// delays a start for less than 10 s.
+// A file is compacted only if its size is at least sparseSize and at most compactSize of it is in use. Compacting
+// copies more than 50 MB/s, so it delays a start by less than about 10 s.
 const sparseSize, compactSize = 8 << 20, 512 << 20
 
-// isSparse reports whether a file is worth compacting: bbolt itself never makes a file smaller.
+// isSparse reports whether a file should be compacted. bbolt itself never shrinks a file.
 func isSparse(u boltfile.Usage) bool {
 	return u.Total >= sparseSize && u.Used < u.Total/2 && u.Used <= compactSize
 }
 
-// unusable says why a file is not used.
+// unusable is the error for a file that must be quarantined.
 type unusable struct {
-	reason string // for the file's new name
+	reason string // part of the file's new name
 	err    error
 }
 
 func (u *unusable) Error() string { return u.reason + ": " + u.err.Error() }
 func (u *unusable) Unwrap() error { return u.err }
 
-// openFile opens a file that exists. If this program cannot use it, the error is an *unusable.
+// openFile opens an existing file. If this program cannot use the file, the error is an *unusable.
 func openFile(path string, o boltfile.Options) (file *boltfile.File, record storeRecord, err error) {
 	if file, err = boltfile.Open(path, o); err == nil {
 		if err = file.View(func(tx *bbolt.Tx) (err error) { record, err = readHeader(tx); return err }); err != nil {
@@ -44,7 +44,7 @@ func openFile(path string, o boltfile.Options) (file *boltfile.File, record stor
 	return file, record, err
 }
 
-// readHeader returns the store record of a file that is a checkpoint.
+// readHeader returns the store record of the file. It returns an error if the file is not a checkpoint.
 func readHeader(tx *bbolt.Tx) (storeRecord, error) {
 	bucket := tx.Bucket([]byte(bucketStore))
 	if bucket == nil {
@@ -66,7 +66,7 @@ func readHeader(tx *bbolt.Tx) (storeRecord, error) {
 
 func (s *Store) fileOptions() boltfile.Options { return boltfile.Options{NoSync: s.opts.NoSync} }
 
-// begin opens the file, or an empty one in its place.
+// begin opens the file. If the file is missing or unusable, begin replaces it by an empty one.
 func (s *Store) begin() error {
 	file, record, err := openFile(s.path, s.fileOptions())
 	if why, ok := errors.AsType[*unusable](err); ok {
@@ -108,7 +108,7 @@ func (s *Store) begin() error {
 	return nil
 }
 
-// sweep removes the sources that cannot be used: their first list was not completed, or their record is damaged.
+// sweep removes unusable sources: sources whose initial list was not completed, and sources whose record is damaged.
 func (s *Store) sweep() error {
 	states, err := s.States()
 	if err != nil {
@@ -131,14 +131,14 @@ func (s *Store) sweep() error {
 	return nil
 }
 
-// prepareEmpty makes a file without rows, for install.
+// prepareEmpty creates a checkpoint without rows. install then replaces the file by it.
 func (s *Store) prepareEmpty(clusterUID string) (storeRecord, error) {
 	record := storeRecord{ClusterName: s.opts.ClusterName, ClusterUID: clusterUID, Privacy: s.privacy.Name}
 	err := boltfile.Prepare(s.path, s.fileOptions(), func(db *bbolt.DB) error { return putEmpty(db, record) })
 	return record, err
 }
 
-// putEmpty makes an empty file a checkpoint without rows.
+// putEmpty writes the buckets and records of a checkpoint without rows into an empty bbolt file.
 func putEmpty(db *bbolt.DB, record storeRecord) error {
 	return db.Update(func(tx *bbolt.Tx) error {
 		for _, name := range []string{bucketStore, bucketSources, bucketRows} {
@@ -154,7 +154,8 @@ func putEmpty(db *bbolt.DB, record storeRecord) error {
 	})
 }
 
-// quarantine renames the file and begins an empty one, for which there must be room first.
+// quarantine renames the file and starts an empty one. It creates the empty file first, so it does not rename the file
+// if the disk is full.
 func (s *Store) quarantine(reason, clusterUID string, why error) error {
 	record, err := s.prepareEmpty(clusterUID)
 	if err != nil {
@@ -173,7 +174,7 @@ func (s *Store) quarantine(reason, clusterUID string, why error) error {
 	return s.install(record)
 }
 
-// install puts the file that was prepared in the place of the file.
+// install replaces the file in use by the prepared file.
 func (s *Store) install(record storeRecord) error {
 	file, err := boltfile.Install(s.path, s.fileOptions())
 	if err == nil {
@@ -182,7 +183,7 @@ func (s *Store) install(record storeRecord) error {
 	return err
 }
 
-// compact copies the file without free pages. If the copy cannot be made, the file stays.
+// compact replaces the file by a copy without free pages. If the copy cannot be created, the file is kept.
 func (s *Store) compact() error {
 	if err := boltfile.Prepare(s.path, s.fileOptions(), s.file.Load().Compact); err != nil {
 		s.logger.Warn("checkpoint could not be compacted and stays as it is", "path", s.path, "err", err)

@@ -18,32 +18,32 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/object"
 )
 
-// formatVersion is the version of the format below. A file with a higher one is quarantined.
+// formatVersion is the version of the format that this program writes. A file with a higher version is quarantined.
 const formatVersion = 1
 
-// The buckets of the file, and the keys of the first one. All values except the format's are sealed.
+// The buckets of the file, and the keys in the first bucket. All values except the format are sealed.
 const (
 	bucketStore   = "deltabridge"
-	keyFormat     = "format"  // formatVersion in decimal digits; all versions must be able to read it
+	keyFormat     = "format"  // formatVersion as decimal digits; this encoding must never change
 	keyStore      = "store"   // storeRecord as JSON
-	bucketSources = "sources" // name of the source -> sourceRecord as JSON
-	bucketRows    = "rows"    // name of the source -> bucket: key of the row -> row
+	bucketSources = "sources" // source name -> sourceRecord as JSON
+	bucketRows    = "rows"    // source name -> bucket: row key -> row
 )
 
-// storeRecord is about the whole file.
+// storeRecord describes the whole file.
 type storeRecord struct {
 	ClusterName string            `json:"clusterName"`
 	ClusterUID  string            `json:"clusterUID"`
-	Sinks       map[string]string `json:"sinks"`             // sink -> its configuration
-	Sources     []string          `json:"sources"`           // sorted; a source of which nothing else is found is damaged
-	Privacy     string            `json:"privacy,omitempty"` // Privacy.Name of all rows
-	// Destinations says for each sink which destination has what was settled for it.
+	Sinks       map[string]string `json:"sinks"`             // sink -> configuration
+	Sources     []string          `json:"sources"`           // sorted; a source without a source record is damaged
+	Privacy     string            `json:"privacy,omitempty"` // Privacy.Name that applied when the rows were written
+	// Destinations contains, by sink, the name of the destination that received the sink's settled events.
 	Destinations map[string]string `json:"destinations,omitempty"`
-	Watch        string            `json:"watch,omitempty"`       // what is watched, as SetWatch noted it
-	WatchChange  string            `json:"watchChange,omitempty"` // the last change of Watch; may be empty
+	Watch        string            `json:"watch,omitempty"`       // last argument of SetWatch
+	WatchChange  string            `json:"watchChange,omitempty"` // name of the last change to Watch; may be empty
 }
 
-// clone returns a copy that shares no slice or map that changes.
+// clone returns a copy. The copy shares only maps that are replaced but never modified.
 func (r storeRecord) clone() storeRecord {
 	r.Sources, r.Destinations = slices.Clone(r.Sources), maps.Clone(r.Destinations)
 	return r
@@ -54,8 +54,8 @@ func (r storeRecord) knows(source string) bool {
 	return found
 }
 
-// sourceRecord is a State, and what its rows must add up to. The sum ties the rows to the watermark: in a page that was
-// lost, or that an earlier commit wrote, each row is sound by itself.
+// sourceRecord contains a State, and the tally of the source's rows. The tally connects the rows to the watermark: rows
+// in a page that an earlier commit wrote have valid checksums, but do not add up to the tally.
 type sourceRecord struct {
 	Group           string            `json:"group"`
 	Version         string            `json:"version"`
@@ -72,19 +72,20 @@ type sourceRecord struct {
 	Refilters map[string]ledger.Refilter `json:"refilters,omitempty"`
 }
 
-// tally is a checksum of a set of rows that is updated row by row.
+// tally is the checksum of a set of rows. It can be updated row by row.
 type tally struct {
 	Count int    `json:"count"`
-	Sum   uint64 `json:"sum"` // of the rows' checksums, modulo 2^64
+	Sum   uint64 `json:"sum"` // sum of the rows' checksums, modulo 2^64
 }
 
-// add counts a sealed row.
+// add adds a sealed row to the tally.
 func (t *tally) add(sealed []byte) {
 	t.Count++
 	t.Sum += uint64(checksumOf(sealed))
 }
 
-// remove uncounts a sealed row. After a damaged one the tally no longer adds up, as it must.
+// remove subtracts a sealed row from the tally. If the row is damaged, the tally no longer matches the rows, so Load
+// detects the damage.
 func (t *tally) remove(sealed []byte) {
 	t.Count--
 	t.Sum -= uint64(checksumOf(sealed))
@@ -119,16 +120,16 @@ func (r *sourceRecord) state(name string) ledger.State {
 //	CRC-32C (RFC 3720, 12.1) of key and content, little endian, 4 bytes
 //	content
 //
-// Because the CRC covers the key, no value is taken for the value of another key.
+// The CRC covers the key, so a value that is stored under the wrong key is detected.
 const sealSize = 4
 
-// seal puts the checksum into the first sealSize bytes of b. The content follows them.
+// seal writes the checksum into the first sealSize bytes of b. The content must follow these bytes.
 func seal(key string, b []byte) []byte {
 	binary.LittleEndian.PutUint32(b, checksum(key, b[sealSize:]))
 	return b
 }
 
-// unseal returns the content of a sealed value; it aliases b.
+// unseal returns the content of a sealed value. The content shares memory with b.
 func unseal(key string, b []byte) ([]byte, error) {
 	if len(b) < sealSize {
 		return nil, fmt.Errorf("%w: %q has %d bytes", boltfile.ErrDamaged, key, len(b))
@@ -140,11 +141,11 @@ func unseal(key string, b []byte) ([]byte, error) {
 }
 
 func checksum(key string, content []byte) uint32 {
-	table := crc32.MakeTable(crc32.Castagnoli) // made once, by hash/crc32
+	table := crc32.MakeTable(crc32.Castagnoli) // hash/crc32 creates this table only once
 	return crc32.Update(crc32.Update(0, table, []byte(key)), table, content)
 }
 
-// checksumOf returns the checksum that a sealed value contains; 0 if it is too short for one.
+// checksumOf returns the checksum in a sealed value, or 0 if the value is too short.
 func checksumOf(sealed []byte) uint32 {
 	if len(sealed) < sealSize {
 		return 0
@@ -152,7 +153,7 @@ func checksumOf(sealed []byte) uint32 {
 	return binary.LittleEndian.Uint32(sealed)
 }
 
-// putJSON puts a record into a bucket.
+// putJSON writes a record into a bucket.
 func putJSON(tx *bbolt.Tx, bucket, key string, record any) error {
 	content, err := json.Marshal(record)
 	if err != nil {
@@ -162,7 +163,7 @@ func putJSON(tx *bbolt.Tx, bucket, key string, record any) error {
 	return tx.Bucket([]byte(bucket)).Put([]byte(key), value)
 }
 
-// getJSON reads what putJSON put.
+// getJSON reads a record that putJSON wrote.
 func getJSON(tx *bbolt.Tx, bucket, key string, record any) error {
 	content, err := unseal(key, tx.Bucket([]byte(bucket)).Get([]byte(key)))
 	if err != nil {
@@ -190,24 +191,24 @@ func getRecord(tx *bbolt.Tx) (r storeRecord, err error) {
 //	length of the manager, unsigned varint; the manager
 //	body: the object's JSON
 //
-// The rest of an object.Object is read from its JSON.
+// The other fields of an object.Object are derived from the JSON.
 const (
-	bodyRaw    byte = 1 // JSON as it is
-	bodyS2     byte = 2 // JSON as one block of s2, see github.com/klauspost/compress/s2
-	bodySealed byte = 3 // redacted JSON, and behind it the JSON itself, encrypted: see appendSealed
+	bodyRaw    byte = 1 // uncompressed JSON
+	bodyS2     byte = 2 // JSON as one s2 block, see github.com/klauspost/compress/s2
+	bodySealed byte = 3 // redacted JSON, followed by the encrypted original JSON: see appendSealed
 )
 
-// minS2 is the size below which compression is not tried, in bytes: it would not save a page.
+// minS2 is the minimum size for compression, in bytes. Compressing less would not save a page.
 const minS2 = 256
 
-// rowCodec encodes and decodes the rows of one resource. It keeps a buffer. Not for concurrent use.
+// rowCodec encodes and decodes the rows of one resource. It reuses a buffer and is not safe for concurrent use.
 type rowCodec struct {
 	privacy  Privacy
 	resource schema.GroupVersionResource
 	buffer   []byte
 }
 
-// encode returns the sealed row of an object, in new memory.
+// encode returns the sealed row of an object in newly allocated memory.
 func (c *rowCodec) encode(key string, o *object.Object) []byte {
 	raw := c.privacy.redact(c.resource, o)
 	kind, body := c.compress(raw)
@@ -221,7 +222,7 @@ func (c *rowCodec) encode(key string, o *object.Object) []byte {
 	return seal(key, append(row, body...))
 }
 
-// compress returns raw as a body, which may be in the codec's buffer.
+// compress returns raw as a body. The body may use the codec's buffer.
 func (c *rowCodec) compress(raw []byte) (kind byte, body []byte) {
 	if len(raw) >= minS2 {
 		if n := s2.MaxEncodedLen(len(raw)); cap(c.buffer) < n {
@@ -234,7 +235,7 @@ func (c *rowCodec) compress(raw []byte) (kind byte, body []byte) {
 	return bodyRaw, raw
 }
 
-// expand is the opposite of compress.
+// expand reverses compress.
 func (c *rowCodec) expand(kind byte, body []byte) ([]byte, error) {
 	switch kind {
 	case bodyRaw:
@@ -250,7 +251,7 @@ func (c *rowCodec) expand(kind byte, body []byte) ([]byte, error) {
 	}
 }
 
-// decode returns the object of a sealed row. They share no memory.
+// decode returns the object of a sealed row. The object shares no memory with the row.
 func (c *rowCodec) decode(key string, sealed []byte) (*object.Object, error) {
 	content, err := unseal(key, sealed)
 	if err != nil {
@@ -274,7 +275,7 @@ func (c *rowCodec) decode(key string, sealed []byte) (*object.Object, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: row %q: %w", boltfile.ErrDamaged, key, err)
 	}
-	o, err := object.New(body) // copies
+	o, err := object.New(body) // object.New copies body
 	if err != nil {
 		return nil, fmt.Errorf("%w: row %q: %w", boltfile.ErrDamaged, key, err)
 	}

@@ -11,11 +11,11 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/object"
 )
 
-// errNoState is wrapped by the error of Fetch if the store does not hold the state.
+// errNoState is wrapped by the error of Fetch if the store does not contain the requested state.
 var errNoState = errors.New("the checkpoint does not hold this state")
 
-// States returns all sources without their rows, by name. A source whose record cannot be read, or whose first list is
-// not complete, is left out.
+// States returns all sources without their rows, sorted by name. It omits sources whose record cannot be read, and
+// sources whose initial list is not complete.
 func (s *Store) States() (states []ledger.State, err error) {
 	err = s.view(func(tx *bbolt.Tx) error {
 		record, err := getRecord(tx)
@@ -34,11 +34,12 @@ func statesIn(tx *bbolt.Tx, record storeRecord) (states []ledger.State) {
 	return states
 }
 
-// Load returns a source and its rows, in the order of their keys; the zero State if there is none, or if its first list
-// is not complete. The rows are those that were committed together with the state, all of them. They have no bytes
-// (Raw), which Fetch returns.
+// Load returns the state of a source and its rows in key order. If the source does not exist, or if its initial list is
+// not complete, Load returns the zero State. The rows are complete, and were committed together with the state. Their
+// Raw field is nil. Fetch returns the bytes.
 //
-// It fails if any of that cannot be read or does not add up. The next update must then have ReplaceRows.
+// Load fails if the source or a row cannot be read, or if the rows do not match their tally. In this case the next
+// update of the source must have ReplaceRows set.
 func (s *Store) Load(source string) (state ledger.State, rows []*object.Object, err error) {
 	err = s.view(func(tx *bbolt.Tx) error {
 		record, err := getRecord(tx)
@@ -62,7 +63,7 @@ func (s *Store) Load(source string) (state ledger.State, rows []*object.Object, 
 	return state, rows, nil
 }
 
-// eachRow calls a function for each row of a source. The rows must add up to want.
+// eachRow calls a function for each row of a source. It returns an error if the rows do not match the tally want.
 func (s *Store) eachRow(tx *bbolt.Tx, source string, want tally, call func(*object.Object) error) error {
 	bucket := tx.Bucket([]byte(bucketRows)).Bucket([]byte(source))
 	if bucket == nil {
@@ -85,7 +86,8 @@ func (s *Store) eachRow(tx *bbolt.Tx, source string, want tally, call func(*obje
 	return err
 }
 
-// Fetch returns the JSON of an object's row if the row is the state that id names. The caller may change the result.
+// Fetch returns the JSON of an object's row if the row contains the state that id identifies. The caller may modify the
+// result.
 func (s *Store) Fetch(source, key string, id object.Identity) ([]byte, error) {
 	var o *object.Object
 	err := s.view(func(tx *bbolt.Tx) (err error) {
@@ -119,7 +121,7 @@ func (s *Store) Fetch(source, key string, id object.Identity) ([]byte, error) {
 	return o.Raw, nil
 }
 
-// Has reports whether a source has a row for whose key in returns true.
+// Has reports whether a source has at least one row for whose key in returns true.
 func (s *Store) Has(source string, in func(key string) bool) (has bool, err error) {
 	err = s.view(func(tx *bbolt.Tx) error {
 		rows := tx.Bucket([]byte(bucketRows)).Bucket([]byte(source))

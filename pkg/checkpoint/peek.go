@@ -14,23 +14,23 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/ledger"
 )
 
-// Summary describes a checkpoint that is not opened.
+// Summary describes a checkpoint that the caller has not opened.
 type Summary struct {
 	Exists     bool
-	Locked     bool // another process uses it, so that its content is not read
+	Locked     bool // whether another process uses the checkpoint; its content is then not read
 	SizeBytes  int64
 	LastCommit time.Time // when the file was last written
 
-	// Unusable says why Open would quarantine the file; empty if it would not.
+	// Unusable is the reason why Open would quarantine the file; empty if Open would use it.
 	Unusable                string
 	ClusterName, ClusterUID string
-	States                  []ledger.State // by name; sources that cannot be read are left out
-	// Destinations says for each sink which destination has what was settled for it.
+	States                  []ledger.State // sorted by name, without sources that cannot be read
+	// Destinations contains, by sink, the name of the destination that received the sink's settled events.
 	Destinations map[string]string
 }
 
-// Peek reads the checkpoint of a directory and changes nothing. It fails only if it cannot read the file; the error
-// says what to do.
+// Peek reads the checkpoint in a directory without changing it. It returns an error only if the file cannot be read.
+// The error explains what to do.
 func Peek(dir string) (Summary, error) {
 	path := filepath.Join(dir, fileName)
 	info, err := os.Stat(path)
@@ -42,7 +42,8 @@ func Peek(dir string) (Summary, error) {
 	}
 	s := Summary{Exists: true, SizeBytes: info.Size(), LastCommit: info.ModTime()}
 	lockPath := filepath.Join(dir, lockName)
-	if _, err := os.Stat(lockPath); err == nil { // otherwise no process has it, and Lock would make the file
+	// Without a lock file no process uses the checkpoint, and Lock would create the file.
+	if _, err := os.Stat(lockPath); err == nil {
 		unlock, err := files.Lock(lockPath, 0)
 		if errors.Is(err, files.ErrLocked) {
 			s.Locked = true
@@ -51,7 +52,7 @@ func Peek(dir string) (Summary, error) {
 		if err != nil {
 			return s, boltfile.Explain("lock the checkpoint", dir, err)
 		}
-		defer func() { _ = unlock() }() // what was read is valid anyway
+		defer func() { _ = unlock() }() // the content was read completely, so an error does not matter
 	}
 	err = s.read(path)
 	if why, ok := errors.AsType[*unusable](err); ok {

@@ -14,15 +14,17 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/object"
 )
 
-// Privacy says what rows may hold in plain text.
+// Privacy defines which data rows may contain in plain text.
 type Privacy struct {
-	// Name identifies all that follows, keys included. Open rewrites rows that were written under another name.
+	// Name identifies the behavior of Redact and Seal, including their keys. If the rows in the file were written under
+	// another name, Open rewrites them.
 	Name string
-	// Redact returns the JSON of an object (its Raw) as it may be on the disk: the same slice if nothing is to be hidden.
-	// Redacting twice must be the same as redacting once. Nil: nothing is redacted.
+	// Redact returns the JSON of an object (its Raw) as it may be stored on disk. It returns the same slice if nothing
+	// must be hidden. Redacting twice must have the same result as redacting once. If Redact is nil, nothing is redacted.
 	Redact func(schema.GroupVersionResource, *object.Object) []byte
-	// Seal, if not nil, makes a row also hold what Redact took out, encrypted; Fetch returns it. If it cannot be
-	// decrypted, Fetch returns the redacted JSON. Seal makes its own nonces, as cipher.NewGCMWithRandomNonce does.
+	// Seal, if not nil, encrypts the original JSON, which is then stored in the row in addition to the redacted JSON.
+	// Fetch returns the original JSON, or the redacted JSON if decryption fails. Seal must create its own nonces, as
+	// cipher.NewGCMWithRandomNonce does.
 	Seal cipher.AEAD
 }
 
@@ -33,22 +35,22 @@ func (p *Privacy) redact(resource schema.GroupVersionResource, o *object.Object)
 	return p.Redact(resource, o)
 }
 
-// same reports whether two slices are one.
+// same reports whether two slices have the same memory and length.
 func same(a, b []byte) bool { return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0]) }
 
-// A sealed body is
+// A sealed body consists of
 //
-//	kind of the redacted body, 1 byte; its length, unsigned varint; the redacted body
-//	the JSON as a body with its kind in front, encrypted; the key of the row is authenticated with it
+//	kind of the redacted body (1 byte), its length (unsigned varint), the redacted body
+//	kind and body of the original JSON, encrypted; the row key is authenticated with them
 //
-// so that it can be read, redacted, without the key of the encryption.
+// The redacted JSON can therefore be read without the encryption key.
 func (c *rowCodec) appendSealed(key string, kind byte, redacted, raw []byte) []byte {
 	body := append(binary.AppendUvarint([]byte{kind}, uint64(len(redacted))), redacted...)
 	kind, raw = c.compress(raw)
 	return c.privacy.Seal.Seal(body, nil, append([]byte{kind}, raw...), []byte(key))
 }
 
-// open returns the body inside of a sealed one.
+// open returns the original body inside a sealed body, or the redacted body if the original cannot be decrypted.
 func (c *rowCodec) open(key string, sealed []byte) (kind byte, body []byte, err error) {
 	if len(sealed) < 2 {
 		return 0, nil, errors.New("sealed body is too short")
@@ -66,8 +68,8 @@ func (c *rowCodec) open(key string, sealed []byte) (kind byte, body []byte, err 
 	return sealed[0], redacted, nil
 }
 
-// rewrite puts a file whose rows are as Privacy says in the place of the file. Nothing else of the old file is in the
-// new one, not even in free pages. If that fails, the file stays, and must not be used.
+// rewrite replaces the file by a new file whose rows conform to the current Privacy. The new file contains no other
+// data of the old file, not even in free pages. If rewrite fails, the old file stays in place and must not be used.
 func (s *Store) rewrite() error {
 	t := &transaction{store: s, codec: rowCodec{privacy: s.privacy}, record: s.record.clone()}
 	t.record.Privacy, t.record.Sources = s.privacy.Name, nil
@@ -97,7 +99,7 @@ func (s *Store) rewrite() error {
 	return s.install(t.record)
 }
 
-// rewriteSource calls write with the state of a source and its rows, in parts.
+// rewriteSource calls write with updates that together contain the state and all rows of a source.
 func (s *Store) rewriteSource(name string, write func(*ledger.Update) error) error {
 	return s.view(func(tx *bbolt.Tx) error {
 		record, err := getSource(tx, name)

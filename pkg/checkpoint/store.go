@@ -18,37 +18,37 @@ import (
 	"github.com/deltabridge/deltabridge/internal/files"
 )
 
-// Options of Open.
+// Options configures a Store.
 type Options struct {
-	Path        string       // the directory of the checkpoint (state.path); Open makes it if it is missing
-	ClusterName string       // for messages; the uid identifies a cluster
-	Logger      *slog.Logger // nil: nothing is logged
-	Privacy     *Privacy     // what rows may hold in plain text; nil: everything
-	NoSync      bool         // do not wait for the disk: for tests and benchmarks only
+	Path        string       // directory of the checkpoint (state.path); Open creates it if it is missing
+	ClusterName string       // only for messages; a cluster is identified by its uid
+	Logger      *slog.Logger // if it is nil, nothing is logged
+	Privacy     *Privacy     // which data rows may contain in plain text; if it is nil, all data
+	NoSync      bool         // skips fsync; only for tests and benchmarks
 }
 
-// Stats describe a store. Counts begin with Open.
+// Stats contains statistics of a store. The counts begin with Open.
 type Stats struct {
-	SizeBytes   int64     // of the file
-	Commits     int64     // transactions that were written
+	SizeBytes   int64     // size of the file
+	Commits     int64     // transactions that succeeded
 	Errors      int64     // transactions that failed
-	Quarantined int64     // files that were renamed because they could not be used
-	LastCommit  time.Time // zero: nothing was written yet
+	Quarantined int64     // files that were renamed because they were not usable
+	LastCommit  time.Time // zero if nothing was written yet
 }
 
 // Store is the durable checkpoint of one bridge. It is safe for concurrent use. Reads do not wait for writes.
 type Store struct {
-	path    string // of the file
+	path    string // path of the file
 	opts    Options
 	privacy Privacy
 	logger  *slog.Logger
 	unlock  func() error
 
-	writing sync.Mutex // held by everything that changes the file
+	writing sync.Mutex // held by every method that changes the file
 	file    atomic.Pointer[boltfile.File]
 
-	mu     sync.Mutex  // never held while waiting
-	record storeRecord // as it is in the file; it changes with both locks held
+	mu     sync.Mutex  // never held while waiting for another lock or for the disk
+	record storeRecord // content of the store record in the file; changed only while both locks are held
 	stats  Stats
 }
 
@@ -58,13 +58,13 @@ const (
 	lockPatience = 1500 * time.Millisecond
 )
 
-// Open opens the checkpoint of a directory, or begins one, and keeps other processes out until Close.
+// Open opens the checkpoint in a directory, or creates one. Other processes cannot open it until Close is called.
 //
-// It never fails because of what is in the file: a file that is corrupt, not a checkpoint, or of a newer format is
-// quarantined, and an empty one is begun. It fails if the directory cannot be used, is full, or another process uses it
-// (files.ErrLocked, after a short wait); the error says what to do.
+// Open never fails because of the content of the file. A file that is corrupt, not a checkpoint, or of a newer format
+// is quarantined and replaced by an empty one. Open fails if the directory cannot be used, if the disk is full, or if
+// another process uses the checkpoint (files.ErrLocked, after a short wait). The error explains what to do.
 //
-// It reads the whole file, and compacts it if most of it is free.
+// Open reads the whole file, and compacts the file if more than half of it is free.
 func Open(opts Options) (*Store, error) {
 	if err := os.MkdirAll(opts.Path, 0o700); err != nil {
 		return nil, boltfile.Explain("make the directory of the checkpoint", opts.Path, err)
@@ -86,7 +86,7 @@ func Open(opts Options) (*Store, error) {
 	return s, nil
 }
 
-// Close closes the file. It waits for transactions. Further calls do nothing.
+// Close closes the file. It waits for running transactions. Further calls do nothing.
 func (s *Store) Close() error {
 	s.writing.Lock()
 	defer s.writing.Unlock()
@@ -98,31 +98,31 @@ func (s *Store) Close() error {
 	return boltfile.Explain("close the checkpoint", s.path, err)
 }
 
-// use puts a file, whose store record is given, in the place of the one in use.
+// use replaces the file in use by another file with the given store record, and closes the old file.
 func (s *Store) use(file *boltfile.File, record storeRecord) {
 	old := s.file.Swap(file)
 	s.mu.Lock()
 	s.record = record
 	s.mu.Unlock()
 	if old != nil {
-		_ = old.Close() // its content no longer counts
+		_ = old.Close() // the content of the old file no longer counts
 	}
 }
 
-// noted returns the record of the store.
+// noted returns a copy of the store record.
 func (s *Store) noted() storeRecord {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.record
 }
 
-// ClusterUID returns the uid that BeginCluster noted; empty if it noted none. It waits for nothing.
+// ClusterUID returns the uid that BeginCluster stored; empty if there is none. It does not block.
 func (s *Store) ClusterUID() string { return s.noted().ClusterUID }
 
-// Destination returns what SetDestination noted of a sink; empty if it noted nothing.
+// Destination returns the name that SetDestination stored for a sink; empty if there is none.
 func (s *Store) Destination(sink string) string { return s.noted().Destinations[sink] }
 
-// Stats returns how the store is doing. It does not wait for transactions.
+// Stats returns the statistics of the store. It does not wait for transactions.
 func (s *Store) Stats() Stats {
 	s.mu.Lock()
 	stats := s.stats
@@ -133,7 +133,8 @@ func (s *Store) Stats() Stats {
 	return stats
 }
 
-// view runs a read transaction. If the file is replaced meanwhile, it runs read again.
+// view runs a read transaction. If the file is replaced during the transaction, view calls read again with the new
+// file.
 func (s *Store) view(read func(*bbolt.Tx) error) error {
 	for {
 		file := s.file.Load()
@@ -143,10 +144,11 @@ func (s *Store) view(read func(*bbolt.Tx) error) error {
 	}
 }
 
-// release counts bytes that were read or written within a transaction.
+// release reports bytes that a transaction read or wrote to boltfile, which limits the resident memory of the file's
+// map.
 func (s *Store) release(tx *bbolt.Tx, bytes int) { s.file.Load().Release(tx, int64(bytes)) }
 
-// transaction changes a file and its store record.
+// transaction is a write transaction. It also contains the new version of the store record.
 type transaction struct {
 	*bbolt.Tx
 	store  *Store
@@ -154,7 +156,7 @@ type transaction struct {
 	record storeRecord
 }
 
-// write runs a transaction. The caller holds s.writing.
+// write runs a write transaction. The caller must hold s.writing.
 func (s *Store) write(change func(*transaction) error) error {
 	t := &transaction{store: s, codec: rowCodec{privacy: s.privacy}, record: s.record.clone()}
 	err := s.file.Load().Update(func(tx *bbolt.Tx) error {
@@ -176,11 +178,12 @@ func (s *Store) write(change func(*transaction) error) error {
 	return nil
 }
 
-// UnknownCluster is the uid of a cluster whose uid RBAC forbids to read.
+// UnknownCluster is used as the uid of a cluster if RBAC forbids reading the uid.
 const UnknownCluster = "unknown"
 
-// BeginCluster says which cluster the objects are of: the uid of its namespace kube-system. A checkpoint of another
-// cluster is quarantined; one of UnknownCluster is taken to be of this cluster.
+// BeginCluster sets the cluster that the objects belong to. uid is the uid of its namespace kube-system. If the
+// checkpoint belongs to another cluster, it is quarantined. If its uid is UnknownCluster, it is assumed to belong to
+// this cluster.
 func (s *Store) BeginCluster(uid string) error {
 	s.writing.Lock()
 	defer s.writing.Unlock()

@@ -10,17 +10,18 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/ledger"
 )
 
-// scopeUnfinished is the scope of a source that is taking over rows. No informer has it.
+// scopeUnfinished is the scope of a source during TakeOver. No informer has this scope.
 const scopeUnfinished = "(unfinished)"
 
-// moveBytes is how much one transaction moves, in bytes of rows.
+// moveBytes is the approximate number of row bytes that one transaction moves.
 const moveBytes = 4 << 20
 
-// TakeOver moves rows of other sources to the source of a state, which becomes its state. Where both have a row, the
-// later one stays.
+// TakeOver moves shares of other sources' rows to the source into.Source, and stores into as the state of this source.
+// If both sources have a row for an object, the later state is kept.
 //
-// It makes several transactions, so that shares of any size take little memory. Until the last one the source has a
-// scope that equals no other. After an error, or a crash, call it again with the shares that are left.
+// TakeOver uses several transactions, so a share of any size requires little memory. Before the last transaction, the
+// source has a scope that equals no other scope. After an error or a crash, call TakeOver again with the remaining
+// shares.
 func (s *Store) TakeOver(into ledger.State, shares []ledger.Share) error {
 	s.writing.Lock()
 	defer s.writing.Unlock()
@@ -43,7 +44,7 @@ func (s *Store) TakeOver(into ledger.State, shares []ledger.Share) error {
 	return s.write(func(t *transaction) error { return t.apply(&ledger.Update{State: into}) })
 }
 
-// move moves some of the rows of a share, and reports whether there are more.
+// move moves up to about moveBytes of a share's rows, and reports whether more rows may be left.
 func (t *transaction) move(share ledger.Share, into string) (more bool, err error) {
 	all := t.Bucket([]byte(bucketRows))
 	from, to := all.Bucket([]byte(share.Source)), all.Bucket([]byte(into))
@@ -87,12 +88,12 @@ func (t *transaction) move(share ledger.Share, into string) (more bool, err erro
 	return size >= moveBytes, errors.Join(t.putSource(share.Source, loser), t.putSource(into, winner))
 }
 
-// isLater reports whether a row is of a later state than another of the same key.
+// isLater reports whether a row contains a later state than another row with the same key.
 func (c *rowCodec) isLater(key string, row, than []byte) bool {
 	a, errA := c.decode(key, row)
 	b, errB := c.decode(key, than)
 	if errA != nil || errB != nil {
-		return false // Load notices the damage
+		return false // Load detects the damage
 	}
 	order, err := resourceversion.CompareResourceVersion(a.ResourceVersion, b.ResourceVersion)
 	return err == nil && order > 0
