@@ -6,11 +6,11 @@ import (
 	"unicode/utf8"
 )
 
-// Cursor walks over the members of one JSON object or the elements of one JSON array, without parsing their values. It
-// is meant for JSON that pkg/object has accepted; on anything else it stops and sets Bad. It never panics.
+// Cursor iterates over the members of a JSON object or the elements of a JSON array, without parsing their values. The
+// JSON should be JSON that pkg/object has accepted. For other input, the cursor stops and sets Bad, but never panics.
 type Cursor struct {
 	b []byte
-	i int // offset of the first byte that was not read yet
+	i int // offset of the next byte to read
 	// Bad is set if the input is not valid JSON.
 	Bad bool
 }
@@ -18,7 +18,7 @@ type Cursor struct {
 // NewCursor returns a cursor over b, which must begin with { or [.
 func NewCursor(b []byte) Cursor { return Cursor{b: b, i: 1} }
 
-// Member returns the key and the value of an object's next member, both as JSON. They alias the scanned bytes. ok is
+// Member returns the key and the value of the object's next member, both as JSON. They alias the scanned bytes. ok is
 // false after the last member.
 func (c *Cursor) Member() (key, value []byte, ok bool) {
 	key, ok = c.Element()
@@ -35,7 +35,7 @@ func (c *Cursor) Member() (key, value []byte, ok bool) {
 	return key, value, ok
 }
 
-// Element returns the next element of an array. ok is false after the last element.
+// Element returns the array's next element. ok is false after the last element.
 func (c *Cursor) Element() (value []byte, ok bool) {
 	c.skipSpace()
 	if c.i < len(c.b) && c.b[c.i] == ',' {

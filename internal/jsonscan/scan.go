@@ -38,12 +38,13 @@ func String(b []byte, i int) int {
 	}
 }
 
-// ones has a 1 in each byte. It is used to test eight bytes at a time (Warren, Hacker's Delight, section 6-1): the
-// lowest bit of (x-ones) &^ x & (ones<<7) is in the first byte of x that is 0; the result is 0 if no byte is.
+// ones has the value 1 in each of its eight bytes. It is used to test eight bytes at a time (Warren, Hacker's Delight,
+// section 6-1). The lowest set bit of (x-ones) &^ x & (ones<<7) is in the first byte of x that is 0. The result is 0 if
+// no byte of x is 0.
 const ones = 0x0101010101010101
 
-// IsPlain reports whether the inside of a JSON string needs no decoding: it is ASCII without escapes and control
-// characters.
+// IsPlain reports whether the content of a JSON string requires no decoding, because it is ASCII without escapes and
+// control characters.
 func IsPlain(inner []byte) bool {
 	for len(inner) >= 8 {
 		x := binary.LittleEndian.Uint64(inner)
@@ -87,8 +88,8 @@ func Value(b []byte, i int) int {
 	return end
 }
 
-// Measure returns the same offset as Value, and the length of the longest key in the value: escaped, without its
-// quotes.
+// Measure returns the same offset as Value, and the length of the longest key in the value. The length does not include
+// the quotes, and counts escapes as they are written.
 func Measure(b []byte, i int) (end, longestKey int) {
 	if i >= len(b) {
 		return -1, 0
@@ -144,7 +145,7 @@ func nested(b []byte, i int) (end, longestKey int) {
 	return -1, 0
 }
 
-// isKey reports whether the string that ends before b[i] is a key: a colon follows.
+// isKey reports whether the string that ends before b[i] is a key, which is the case if a colon follows.
 func isKey(b []byte, i int) bool {
 	i = Space(b, i)
 	return i < len(b) && b[i] == ':'

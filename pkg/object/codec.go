@@ -10,12 +10,12 @@ import (
 )
 
 // NegotiatedSerializer lets a REST client of client-go decode JSON to this package's types. Use it as
-// rest.Config.NegotiatedSerializer. Decode into a *List for a LIST, into an *Object or into nil for one object. A body
-// of kind Status gives a *metav1.Status in each case, as client-go expects. Into any other type the body is
-// unmarshalled as JSON.
+// rest.Config.NegotiatedSerializer. Decode a LIST into a *List, and a single object into an *Object or nil. A body of
+// kind Status always decodes to a *metav1.Status, as client-go expects. For any other type, the body is unmarshalled as
+// JSON.
 //
-// It does not serve Request.Watch of client-go, whose stream decoder has a limit of 16 MiB: read Request.Stream with
-// NewWatchDecoder.
+// It does not support Request.Watch of client-go, whose stream decoder has a limit of 16 MiB. For watches, read
+// Request.Stream with NewWatchDecoder.
 func NegotiatedSerializer() runtime.NegotiatedSerializer {
 	return runtime.NewSimpleNegotiatedSerializer(runtime.SerializerInfo{
 		MediaType: runtime.ContentTypeJSON, MediaTypeType: "application", MediaTypeSubType: "json",
@@ -23,10 +23,10 @@ func NegotiatedSerializer() runtime.NegotiatedSerializer {
 	})
 }
 
-// codec decodes the bodies of responses.
+// codec decodes response bodies.
 type codec struct{}
 
-// Decode implements runtime.Decoder. It copies what it keeps of data.
+// Decode implements runtime.Decoder. The result does not refer to data.
 func (codec) Decode(
 	data []byte,
 	_ *schema.GroupVersionKind,
@@ -57,7 +57,7 @@ func (codec) Decode(
 	return into, &gvk, nil
 }
 
-// decodeStatus never fails: a member that has another type than in a Status counts as absent.
+// decodeStatus never fails. A member whose type is not the type in metav1.Status counts as absent.
 func decodeStatus(data []byte) *metav1.Status {
 	status := &metav1.Status{}
 	_ = utiljson.Unmarshal(data, status)

@@ -1,29 +1,36 @@
-// Package object holds an API object as the JSON bytes that the API server sent, plus what the bridge needs of its
-// metadata, and the codec with which client-go carries such objects.
+// Package object represents an API object as the JSON bytes that the API server sent, together with the parts of its
+// metadata that the bridge requires. It also contains the codec that lets client-go decode such objects.
 //
 // # Bytes
 //
-// [Object.Raw] is, byte for byte, what the API server sent, less metadata.managedFields (with one comma), and for an
-// item of a typed LIST with "kind" and "apiVersion" put in front, which the API server leaves out there: a payload is
-// the same whether a LIST or a WATCH brought it. It is a copy of exactly that size: an object keeps neither the body
-// of its list nor the buffer of its watch alive. No string of an [Identity] points into Raw, so that an identity may
-// outlive its object.
+// [Object.Raw] contains exactly the bytes that the API server sent, with two exceptions. First, metadata.managedFields
+// is removed, together with one comma. Second, the API server omits "kind" and "apiVersion" for the items of a typed
+// LIST, so they are inserted at the start of the item. A payload is therefore the same whether the object was read from
+// a LIST or from a WATCH. Raw is a copy of exactly the required size, so an object does not keep the body of its list
+// or the buffer of its watch in memory. No string of an [Identity] points into Raw, so an identity does not keep Raw in
+// memory.
 //
 // # Identity
 //
-// Identity and owners are what encoding/json finds in the same bytes when it decodes level by level into
-// map[string]json.RawMessage: keys match exactly (not by letter case) after their escapes are resolved; of equal keys
-// the last one counts, with nothing merged from those before it; a value of another type than expected counts as
-// absent; invalid UTF-8 in a string becomes U+FFFD. So no object that is valid JSON is ever refused, however odd.
+// Identity and owners have the values that encoding/json finds in the same bytes when it decodes them level by level
+// into map[string]json.RawMessage:
 //
-// # What is not JSON
+//   - Keys must match exactly, including case, after their escapes are resolved.
+//   - Of several equal keys, the last one counts. Its value is not merged with the values before it.
+//   - A value that has an unexpected type counts as absent.
+//   - Invalid UTF-8 in a string becomes U+FFFD.
 //
-// Documents are scanned, not validated: the scan checks brackets, quotes, colons and commas only as far as it needs
-// them to find its way. Bytes that pass it without being JSON travel on as they are.
+// So every object that is valid JSON is accepted, even if its content is unusual.
 //
-// A LIST whose body has no end is an error as a whole: a part of a list must not be taken for all of it. An item that
-// is no JSON object (null, a number) has no identity and is left out.
+// # Invalid JSON
 //
-// On a WATCH, each line is a document. One that is not a watch event (not JSON, an unknown type, an object without
-// resourceVersion on a watch that has one) never becomes an object: it ends the watch with an error.
+// Documents are scanned, but not validated: the scan checks brackets, quotes, colons and commas only as far as it
+// requires them to find the end of each value. Invalid JSON that passes the scan is forwarded unchanged.
+//
+// If the body of a LIST is truncated, the whole LIST fails, because a part of a list must not be mistaken for the
+// complete list. An item that is not a JSON object, for example null or a number, has no identity and is skipped.
+//
+// On a WATCH, each line is a document. A document that is not a watch event ends the watch with an error, and never
+// becomes an object. Examples are documents that are not JSON, have an unknown type, or contain an object without a
+// resourceVersion although other objects of the watch have one.
 package object

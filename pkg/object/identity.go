@@ -6,10 +6,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// NewIdentity makes an identity that holds the kind alone; the other fields are the caller's to set.
+// NewIdentity returns an identity that contains only the kind. The caller sets the other fields.
 func NewIdentity(gvk schema.GroupVersionKind) Identity { return Identity{gvk: unique.Make(gvk)} }
 
-// GroupVersionKind of the object; zero if the document names none.
+// GroupVersionKind returns the GroupVersionKind of the object, or the zero value if the document contains none.
 func (i *Identity) GroupVersionKind() schema.GroupVersionKind {
 	if i.gvk == (Identity{}).gvk {
 		return schema.GroupVersionKind{}
@@ -17,13 +17,13 @@ func (i *Identity) GroupVersionKind() schema.GroupVersionKind {
 	return i.gvk.Value()
 }
 
-// APIVersion is the object's "apiVersion", as in "apps/v1".
+// APIVersion returns the object's "apiVersion", for example "apps/v1".
 func (i *Identity) APIVersion() string { return i.GroupVersionKind().GroupVersion().String() }
 
-// Kind is the object's "kind".
+// Kind returns the object's "kind".
 func (i *Identity) Kind() string { return i.GroupVersionKind().Kind }
 
-// Key is "namespace/name", or "name" if there is no namespace: what client-go's cache.MetaNamespaceKeyFunc gives.
+// Key returns "namespace/name", or "name" if there is no namespace, like client-go's cache.MetaNamespaceKeyFunc.
 func (i *Identity) Key() string {
 	switch {
 	case i.Namespace == "":

@@ -12,13 +12,14 @@ import (
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 )
 
-// List is what a LIST decodes to. Its items share no memory with the body that they came from, nor with each other.
+// List is the decoded result of a LIST. Its items share no memory with the body from which they were read, nor with
+// each other.
 type List struct {
 	metav1.TypeMeta
 	metav1.ListMeta
 	Items []*Object
-	// ManagedFields, set before the list is decoded, keeps each item's managedFields as WatchOptions.ManagedFields
-	// does.
+	// ManagedFields keeps the managedFields of each item, like WatchOptions.ManagedFields. It must be set before the list
+	// is decoded.
 	ManagedFields bool
 }
 
@@ -27,14 +28,14 @@ var (
 	_ metav1.ListInterface = (*List)(nil)
 )
 
-// DeepCopyObject implements runtime.Object. The copy has the same items, which are immutable.
+// DeepCopyObject implements runtime.Object. The copy contains the same items, because objects are immutable.
 func (l *List) DeepCopyObject() runtime.Object {
 	c := *l
 	c.ListMeta, c.Items = *l.ListMeta.DeepCopy(), slices.Clone(l.Items)
 	return &c
 }
 
-// decode reads the body of a LIST into l, whatever l held before.
+// decode reads the body of a LIST into l. It overwrites all fields except ManagedFields.
 func (l *List) decode(b []byte) error {
 	*l = List{ManagedFields: l.ManagedFields}
 	start := jsonscan.Space(b, 0)
@@ -54,7 +55,7 @@ func (l *List) decode(b []byte) error {
 			w.skip()
 			l.ListMeta = metav1.ListMeta{}
 			if !w.bad {
-				_ = utiljson.Unmarshal(b[at:w.pos], &l.ListMeta) // a member of another type counts as absent
+				_ = utiljson.Unmarshal(b[at:w.pos], &l.ListMeta) // a member of an unexpected type counts as absent
 			}
 		case "items":
 			w.leave(d.items(w.pos, l.TypeMeta))
@@ -70,7 +71,7 @@ func (l *List) decode(b []byte) error {
 		return malformed("more than one JSON value", len(b))
 	}
 	if d.at > 0 && d.list != l.TypeMeta {
-		d.items(d.at, l.TypeMeta) // the list named its type after its items
+		d.items(d.at, l.TypeMeta) // the type of the list came after its items
 	}
 	l.Items = d.found
 	return nil
@@ -80,17 +81,18 @@ func (l *List) decode(b []byte) error {
 type listDecoder struct {
 	b     []byte
 	p     parser
-	at    int             // where the items are; 0 before they were read
-	list  metav1.TypeMeta // of the list, as far as it was known when the items were read
+	at    int             // offset of the items; 0 before they were read
+	list  metav1.TypeMeta // type of the list, as far as it was known when the items were read
 	found []*Object
 
-	// The type of an item that does not name it: the values, and as members of a JSON object, with a comma at the end.
+	// The default type of items that do not contain a type: kind and apiVersion as values, and both as members of a JSON
+	// object, with a comma at the end.
 	kind, apiVersion []byte
 	members          string
 }
 
-// items reads the items at b[i] and returns the offset after them, or -1 if they have no end. Of equal keys the last
-// one counts, so an earlier result is dropped.
+// items reads the items at b[i] and returns the offset after them, or -1 if they do not end. If the list contains
+// several "items" keys, only the last one counts, so an earlier result is dropped.
 func (d *listDecoder) items(i int, list metav1.TypeMeta) int {
 	d.at, d.list, d.found = i, list, nil
 	if d.b[i] != '[' {
@@ -112,7 +114,7 @@ func (d *listDecoder) items(i int, list metav1.TypeMeta) int {
 	return w.end()
 }
 
-// setType derives the type of the items from that of their list.
+// setType derives the type of the items from the type of their list.
 func (d *listDecoder) setType(list metav1.TypeMeta) {
 	kind, ok := strings.CutSuffix(list.Kind, "List")
 	if !ok {
@@ -125,15 +127,15 @@ func (d *listDecoder) setType(list metav1.TypeMeta) {
 	}
 }
 
-// missing returns the members to insert into the item at b[start], which was parsed, and sets them in the parser. Items
-// of typed lists have neither kind nor apiVersion, unlike custom resources and the objects of a watch.
+// missing returns the members to insert into the item at b[start], which was just parsed, and sets them in the parser.
+// Items of typed lists have neither kind nor apiVersion, unlike custom resources and the objects of a watch.
 func (d *listDecoder) missing(start int) string {
 	if d.p.hasType || d.members == "" {
 		return ""
 	}
 	d.p.kind, d.p.apiVersion = d.kind, d.apiVersion
 	if d.b[jsonscan.Space(d.b, start+1)] == '}' {
-		return strings.TrimSuffix(d.members, ",") // nothing follows in an empty object
+		return strings.TrimSuffix(d.members, ",") // an empty object has no member after them
 	}
 	return d.members
 }

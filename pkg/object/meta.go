@@ -7,9 +7,9 @@ import (
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 )
 
-// The methods of metav1.Object. Those on the identity read its fields. The others decode their part of Raw at each call
-// and keep nothing; they return the zero value for a part that is absent, has another type than expected, or cannot be
-// fetched. The setters do nothing, because an Object is immutable.
+// These methods implement metav1.Object. Those for parts of the identity return its fields. The others decode their
+// part of Raw in every call and cache nothing. They return the zero value for a part that is absent, has an unexpected
+// type, or cannot be fetched. The setters do nothing, because an Object is immutable.
 
 // metadata decodes one member of the object's metadata.
 func metadata[T any](o *Object, name string) (part T) {
@@ -18,12 +18,12 @@ func metadata[T any](o *Object, name string) (part T) {
 		return part
 	}
 	if value := member(member(raw, "metadata"), name); value != nil {
-		_ = utiljson.Unmarshal(value, &part) // after an error, what has the expected type is decoded
+		_ = utiljson.Unmarshal(value, &part) // if an error occurs, the parts with the expected type are decoded anyway
 	}
 	return part
 }
 
-// member returns the value of the last member with this name, or nil if b is not an object or has none.
+// member returns the value of the last member with this name, or nil if b is not an object or has no such member.
 func member(b []byte, name string) (value []byte) {
 	i := jsonscan.Space(b, 0)
 	if i >= len(b) || b[i] != '{' {
@@ -66,7 +66,8 @@ func (o *Object) GetCreationTimestamp() metav1.Time {
 	return metadata[metav1.Time](o, "creationTimestamp")
 }
 
-// GetDeletionTimestamp decodes metadata.deletionTimestamp. It returns nil until somebody asks to delete the object.
+// GetDeletionTimestamp decodes metadata.deletionTimestamp. It returns nil unless the deletion of the object was
+// requested.
 func (o *Object) GetDeletionTimestamp() *metav1.Time {
 	return metadata[*metav1.Time](o, "deletionTimestamp")
 }
@@ -87,17 +88,18 @@ func (o *Object) GetAnnotations() map[string]string {
 // GetFinalizers decodes metadata.finalizers.
 func (o *Object) GetFinalizers() []string { return metadata[[]string](o, "finalizers") }
 
-// GetOwnerReferences decodes metadata.ownerReferences. The field Owners has their uids without decoding.
+// GetOwnerReferences decodes metadata.ownerReferences. The field Owners contains the uids of the owners without further
+// decoding.
 func (o *Object) GetOwnerReferences() []metav1.OwnerReference {
 	return metadata[[]metav1.OwnerReference](o, "ownerReferences")
 }
 
-// GetManagedFields returns nil: Raw has no managedFields. See ManagedFieldsJSON.
+// GetManagedFields returns nil, because Raw does not contain managedFields. See ManagedFieldsJSON.
 func (o *Object) GetManagedFields() []metav1.ManagedFieldsEntry { return nil }
 
 // ManagedFieldsJSON returns the value of metadata.managedFields as the API server sent it. It returns nil if there was
-// none, if they were not asked for (WatchOptions, List), and for an object that the index holds. Callers must not write
-// to it.
+// none, if managedFields were not requested (see WatchOptions and List), or if the object comes from an informer's
+// index. Callers must not write to the result.
 func (o *Object) ManagedFieldsJSON() []byte {
 	if o.managed == nil {
 		return nil

@@ -11,47 +11,47 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Identity says which object a state belongs to, and which state it is.
+// Identity identifies an object and one of its states.
 type Identity struct {
 	Namespace string // empty for cluster-scoped objects
 	Name      string
 	UID       types.UID
-	// ResourceVersion of this state. Compare two only within one resource (KEP-5504).
+	// ResourceVersion is the version of this state. Versions can be compared only within one resource (KEP-5504).
 	ResourceVersion string
-	// Manager is the manager of the newest managedFields entry: who changed the object last, best effort.
-	// Empty if the API server sent no managedFields.
+	// Manager is the manager of the newest managedFields entry, which is probably the one that changed the object last. It
+	// is empty if the API server sent no managedFields.
 	Manager string
 
 	gvk unique.Handle[schema.GroupVersionKind]
-	key string // of Key; empty where the identity was put together from parts
+	key string // result of Key; empty if the identity was composed from parts
 }
 
-// Object is one state of an API object: the JSON that the API server sent, less metadata.managedFields,
-// and what the bridge needs of its metadata.
+// Object is one state of an API object: the JSON that the API server sent, without metadata.managedFields, and the
+// parts of its metadata that the bridge requires.
 //
-// An Object is a value: it does not change once whoever decoded it has passed it on, and its methods may be called from
-// any goroutine. Raw is shared by the informer's index, the queues and the sinks: nobody writes to it.
+// An Object does not change after the code that decoded it has passed it on. Its methods may be called from any
+// goroutine. The informer's index, the queues and the sinks share Raw, so no code may write to it.
 type Object struct {
 	Identity
 
-	// Raw is the object's JSON, compact as the API server sends it. It is nil in an object that was released: Bytes is
-	// for all who may meet one.
+	// Raw is the object's JSON, as compact as the API server sends it. It is nil if the object was released. Code that may
+	// receive released objects must call Bytes instead.
 	Raw []byte
-	// Owners are the uids in metadata.ownerReferences, in their order; nil if there are none.
+	// Owners contains the uids in metadata.ownerReferences, in the same order. It is nil if there are none.
 	Owners []types.UID
-	// FinalStateUnknown marks the last known state of an object whose deletion itself was not seen
-	// (client-go's DeletedFinalStateUnknown as data).
+	// FinalStateUnknown reports whether this is the last known state of an object whose deletion itself was missed. It
+	// corresponds to client-go's DeletedFinalStateUnknown.
 	FinalStateUnknown bool
-	// Hidden says that Raw, wherever it is kept, has no secret values any more: they were replaced when the object was
-	// read.
+	// Hidden reports whether the secret values in Raw were replaced when the object was read. It also applies to a Raw
+	// that is stored elsewhere.
 	Hidden bool
-	// LongestKey is the length in bytes of the longest key in Raw, wherever it is, escapes counted as they are written;
-	// 0 where that is not known.
+	// LongestKey is the length in bytes of the longest key in Raw, with escapes counted as they are written. It is also
+	// set if Raw is stored elsewhere. It is 0 if the length is unknown.
 	LongestKey int32
 
-	keeper         Keeper  // of Raw; nil: the object itself
-	managed        *[]byte // of ManagedFieldsJSON; a pointer, since nearly all objects have none
-	known, belongs uint64  // of Decision, one bit for each slot; read and written atomically
+	keeper         Keeper  // keeper of Raw; nil if the object itself contains Raw
+	managed        *[]byte // result of ManagedFieldsJSON; a pointer, because nearly all objects have none
+	known, belongs uint64  // results of Decision, one bit per slot; read and written atomically
 }
 
 var (
@@ -59,8 +59,8 @@ var (
 	_ metav1.Object  = (*Object)(nil)
 )
 
-// New parses the JSON of one object. The result holds a copy of raw, without white space around it and without
-// metadata.managedFields. The error wraps ErrMalformed, and means that raw is not one JSON object.
+// New parses the JSON of one object. The result contains a copy of raw without the surrounding white space and without
+// metadata.managedFields. If raw is not one JSON object, the error wraps ErrMalformed.
 func New(raw []byte) (*Object, error) {
 	var p parser
 	start := jsonscan.Space(raw, 0)
@@ -77,19 +77,19 @@ func New(raw []byte) (*Object, error) {
 	return p.object(raw, start, end, ""), nil
 }
 
-// Slots is the number of decisions that an object can remember.
+// Slots is the number of decisions that an object can store.
 const Slots = 64
 
-// Decision returns what SetDecision noted in a slot, 0 to Slots-1: whether the object belongs to what the slot stands
-// for. The decision is not known if none was noted, or if the slot is out of range.
+// Decision returns the decision that SetDecision stored in a slot, 0 to Slots-1: whether the object belongs to the set
+// that the slot represents. known is false if no decision was stored or if the slot is out of range.
 func (o *Object) Decision(slot int) (belongs, known bool) {
 	bit := uint64(1) << uint(slot) //nolint:gosec // a slot that is out of range has no bit
 	known = atomic.LoadUint64(&o.known)&bit != 0
 	return known && atomic.LoadUint64(&o.belongs)&bit != 0, known
 }
 
-// SetDecision notes a decision for Decision. The decision about a state never changes, and costs more than to remember
-// it. One for a slot out of range is not noted.
+// SetDecision stores a decision for Decision. The decision about a state never changes, and evaluating it costs more
+// than storing it. If the slot is out of range, SetDecision does nothing.
 func (o *Object) SetDecision(slot int, belongs bool) {
 	bit := uint64(1) << uint(slot) //nolint:gosec // as in Decision
 	if belongs {
@@ -100,20 +100,21 @@ func (o *Object) SetDecision(slot int, belongs bool) {
 	atomic.OrUint64(&o.known, bit)
 }
 
-// InheritDecisions replaces what is decided of o by what was decided of another state: the last state of a deleted
-// object may be one that no update showed, and the deletion must follow what was sent before.
+// InheritDecisions replaces the decisions about o with the decisions about another state. The last state of a deleted
+// object may be one that no update contained, and the deletion must follow the decisions about the state that was sent
+// before.
 func (o *Object) InheritDecisions(from *Object) {
 	atomic.StoreUint64(&o.belongs, atomic.LoadUint64(&from.belongs))
 	atomic.StoreUint64(&o.known, atomic.LoadUint64(&from.known))
 }
 
-// GVK of the object; zero if the document names none.
+// GVK returns the GroupVersionKind of the object, or the zero value if the document contains none.
 func (o *Object) GVK() schema.GroupVersionKind { return o.GroupVersionKind() }
 
 // GetObjectKind implements runtime.Object.
 func (o *Object) GetObjectKind() schema.ObjectKind { return o }
 
-// SetGroupVersionKind implements schema.ObjectKind. It does nothing: an Object is immutable.
+// SetGroupVersionKind implements schema.ObjectKind. It does nothing, because an Object is immutable.
 func (o *Object) SetGroupVersionKind(schema.GroupVersionKind) {}
 
 // DeepCopyObject implements runtime.Object. It returns o, because an Object is immutable.

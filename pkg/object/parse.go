@@ -12,7 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// ErrMalformed is wrapped by errors about documents that are not what they should be: no JSON, or no object.
+// ErrMalformed is wrapped by errors about malformed documents, for example documents that are not JSON or not an
+// object.
 var ErrMalformed = errors.New("malformed document")
 
 func malformed(reason string, size int) error {
@@ -21,24 +22,25 @@ func malformed(reason string, size int) error {
 
 type span struct{ start, end int }
 
-// parser finds what an Object needs in the JSON of an API object, in one pass. Its fields alias the scanned bytes until
-// object copies what stays. A parser is reused from document to document; the zero value is ready.
+// parser reads the parts of an API object's JSON that an Object requires, in one pass. Its fields alias the scanned
+// bytes, until the method object copies the required parts. A parser can be used for many documents. The zero value is
+// ready to use.
 type parser struct {
-	keepManaged              bool // objects keep their managedFields
+	keepManaged              bool // keep the managedFields of objects
 	hasType                  bool // the object has a kind or an apiVersion
 	apiVersion, kind         []byte
 	namespace, name, uid     []byte
 	resourceVersion, manager []byte
 	owners                   [][]byte
-	managedFields            []span // to be cut out; in ascending order
-	managed                  span   // the value of the last one
-	longestKey               int    // length in bytes, as it is written; what is within managedFields does not count
-	text                     []byte // scratch of object
-	lastAPIVersion, lastKind string // of the last gvk: objects of one stream are of one kind
+	managedFields            []span // parts to cut out, in ascending order
+	managed                  span   // value of the last managedFields
+	longestKey               int    // length in bytes as written, not counting keys within managedFields
+	text                     []byte // buffer of the method object
+	lastAPIVersion, lastKind string // arguments of the last handle, because most objects in a stream have the same kind
 	lastHandle               unique.Handle[schema.GroupVersionKind]
 }
 
-// parse reads the object that opens at b[i] and returns the offset behind it, -1 if it has no end.
+// parse reads the object that opens at b[i]. It returns the offset after the object, or -1 if the object does not end.
 func (p *parser) parse(b []byte, i int) int {
 	p.hasType, p.apiVersion, p.kind = false, nil, nil
 	p.managedFields, p.longestKey = p.managedFields[:0], 0
@@ -51,7 +53,7 @@ func (p *parser) parse(b []byte, i int) int {
 		case "kind":
 			p.hasType, p.kind = true, w.text()
 		case "metadata":
-			p.forgetMetadata() // of equal keys the last one counts alone
+			p.forgetMetadata() // only the last of several equal keys counts
 			if w.opens('{') {
 				w.leave(p.metadata(b, w.pos))
 			} else {
@@ -72,7 +74,7 @@ func (p *parser) forgetMetadata() {
 }
 
 func (p *parser) metadata(b []byte, i int) int {
-	kept := false // a member that stays was seen
+	kept := false // a member was passed that is not cut out
 	w := open(b, i)
 	for w.next() {
 		switch string(w.key) {
@@ -113,8 +115,8 @@ func (p *parser) metadata(b []byte, i int) int {
 	return w.end()
 }
 
-// memberSpan is what to cut so that the member that w just passed is gone and one comma with it: the one before it,
-// or while no member stays before it, the one behind it.
+// memberSpan returns the bytes to cut to remove the member that w has just passed, together with one comma. That is the
+// comma before the member or, if no member before it is kept, the comma after it.
 func memberSpan(b []byte, w *walker, kept bool) span {
 	if kept {
 		return span{w.comma, w.pos}
@@ -150,8 +152,8 @@ func (p *parser) ownerReferences(b []byte, i int) int {
 	return w.end()
 }
 
-// newestManager notes the manager of the newest entry by its time; of equally old ones the last. An entry without a
-// time as kube-apiserver writes it is older than all others.
+// newestManager records the manager of the entry with the latest time, or the last of several such entries. Entries
+// whose time is not in the format of kube-apiserver count as older than all others.
 func (p *parser) newestManager(b []byte, i int) int {
 	var newest []byte
 	w := open(b, i)
@@ -173,7 +175,7 @@ func (p *parser) newestManager(b []byte, i int) int {
 			}
 		}
 		w.leave(entry.end())
-		if len(at) != len("2006-01-02T15:04:05Z") { // these times are in the order of their bytes
+		if len(at) != len("2006-01-02T15:04:05Z") { // in this format, the byte order is the time order
 			at = nil
 		}
 		if bytes.Compare(at, newest) >= 0 {
@@ -183,17 +185,17 @@ func (p *parser) newestManager(b []byte, i int) int {
 	return w.end()
 }
 
-// object makes an Object of what parse found in b[start:end], with prefix put behind its opening brace.
+// object returns an Object for the data that parse found in b[start:end]. It inserts prefix after the opening brace.
 func (p *parser) object(b []byte, start, end int, prefix string) *Object {
 	o := &Object{
 		Identity:   Identity{gvk: p.handle()},
 		Raw:        p.raw(b, start, end, prefix),
 		LongestKey: int32(p.longestKey),
-	} //nolint:gosec // documents are smaller than that
+	} //nolint:gosec // documents are smaller than 2 GiB
 	if p.keepManaged && p.managed.end > 0 {
 		o.managed = new(bytes.Clone(b[p.managed.start:p.managed.end]))
 	}
-	// One allocation holds all strings: they live as long as each other, and none points into Raw.
+	// All strings share one allocation, because they have the same lifetime. None of them points into Raw.
 	p.text = append(append(append(p.text[:0], p.namespace...), '/'), p.name...)
 	key := len(p.text)
 	for _, part := range [...][]byte{p.uid, p.resourceVersion, p.manager} {
@@ -221,9 +223,10 @@ func (p *parser) object(b []byte, start, end int, prefix string) *Object {
 	return o
 }
 
-// raw copies b[start:end] without managedFields, and with prefix after the opening brace. append, unlike make, does not
-// fill the memory with zeros first. So raw copies as many bytes from the end as remain, and then writes over those
-// before the last cut, which are few: managedFields are near the start of an object.
+// raw returns a copy of b[start:end] without managedFields and with prefix after the opening brace. To create the copy,
+// it uses append, which unlike make does not first fill the memory with zeros: it copies as many bytes from the end as
+// the result has, and then overwrites the bytes before the last cut. These are few, because managedFields are near the
+// start of an object.
 func (p *parser) raw(b []byte, start, end int, prefix string) []byte {
 	size := len(prefix) + end - start
 	for _, cut := range p.managedFields {
@@ -243,7 +246,8 @@ func (p *parser) raw(b []byte, start, end int, prefix string) []byte {
 	return slices.Clip(raw)
 }
 
-// handle of the parsed apiVersion and kind. A unique.Handle costs a hash and a look-up, so the last one is remembered.
+// handle returns the handle of the parsed apiVersion and kind. Creating a unique.Handle costs a hash and a look-up, so
+// the last one is cached.
 func (p *parser) handle() unique.Handle[schema.GroupVersionKind] {
 	if len(p.apiVersion) == 0 && len(p.kind) == 0 {
 		return unique.Handle[schema.GroupVersionKind]{}
@@ -255,8 +259,8 @@ func (p *parser) handle() unique.Handle[schema.GroupVersionKind] {
 	return p.lastHandle
 }
 
-// groupVersion splits an apiVersion. One that is none in form counts as a version as a whole, so that APIVersion gives
-// back what the document says.
+// groupVersion splits an apiVersion. If its format is invalid, the whole text becomes the version, so APIVersion
+// returns exactly the text in the document.
 func groupVersion(apiVersion string) schema.GroupVersion {
 	gv, err := schema.ParseGroupVersion(apiVersion)
 	if err != nil || gv.String() != apiVersion {

@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// ParsePath reads the path of a part of an object: keys that are separated by dots, as in
-// status.conditions[*].lastHeartbeatTime. [*] stands for all elements of a list or all members of an object, and
-// becomes an empty step. A key with a dot in it is written as in metadata.annotations["example.com/at"]. The first step
-// is a key.
+// ParsePath parses the path of a part of an object. A path consists of keys that are separated by dots, for example
+// status.conditions[*].lastHeartbeatTime. [*] means all elements of a list or all members of an object, and becomes an
+// empty step. A key that contains a dot is written as in metadata.annotations["example.com/at"]. The first step must be
+// a key.
 func ParsePath(text string) (path []string, err error) {
 	for rest := "." + text; rest != ""; {
 		var step string
@@ -24,7 +24,7 @@ func ParsePath(text string) (path []string, err error) {
 	return path, nil
 }
 
-// cutStep reads the first step of text, with the dot in front of it.
+// cutStep parses the first step of text, including the dot before it.
 func cutStep(text string, first bool) (step, rest string, err error) {
 	if first && strings.HasPrefix(text, ".[") {
 		text = text[1:]

@@ -2,20 +2,22 @@ package object
 
 import "fmt"
 
-// Keeper keeps the bytes of objects elsewhere than in memory.
+// Keeper stores the bytes of objects outside the objects, for example on disk.
 type Keeper interface {
-	// Fetch gives the Raw of the state that o's Identity names. Nobody writes to the result.
+	// Fetch returns the Raw of the state that o's Identity identifies. Callers must not write to the result.
 	Fetch(o *Object) ([]byte, error)
 }
 
-// Released is the object without its bytes and its managedFields: Bytes fetches them from the keeper.
+// Released returns a copy of the object without its bytes and its managedFields. Bytes fetches the bytes from the
+// keeper.
 func (o *Object) Released(keeper Keeper) *Object {
 	c := *o
 	c.Raw, c.managed, c.keeper = nil, nil, keeper
 	return &c
 }
 
-// WithoutManagedFields is the object without what ManagedFieldsJSON gives, for who keeps objects.
+// WithoutManagedFields returns the object without the managedFields that ManagedFieldsJSON returns. Use it before you
+// keep an object, to save memory.
 func (o *Object) WithoutManagedFields() *Object {
 	if o.managed == nil {
 		return o
@@ -25,11 +27,11 @@ func (o *Object) WithoutManagedFields() *Object {
 	return &c
 }
 
-// IsReleased reports whether the object's bytes are elsewhere.
+// IsReleased reports whether a keeper stores the object's bytes.
 func (o *Object) IsReleased() bool { return o.keeper != nil }
 
-// Bytes is Raw, or fetched from the keeper. Nobody writes to it. An error means that the bytes can't be had now; the
-// identity can.
+// Bytes returns Raw, or fetches it from the keeper. Callers must not write to the result. If Bytes returns an error,
+// the bytes are not available now, but the identity is.
 func (o *Object) Bytes() ([]byte, error) {
 	if o.Raw != nil || o.keeper == nil {
 		return o.Raw, nil

@@ -6,7 +6,7 @@ import (
 	"github.com/deltabridge/deltabridge/internal/jsonscan"
 )
 
-// walker steps through the members of a JSON object, or the elements of an array:
+// walker iterates over the members of a JSON object or the elements of an array:
 //
 //	w := open(b, i)
 //	for w.next() {
@@ -15,18 +15,18 @@ import (
 //	end := w.end()
 type walker struct {
 	b     []byte
-	pos   int    // where the current value starts
-	key   []byte // of the current member, escapes resolved; nil in an array
-	keyAt int    // where the current member starts, with the quote of its key
-	comma int    // the comma before the current entry, -1 before the first
-	close byte   // the bracket that ends the walk
+	pos   int    // offset of the current value
+	key   []byte // key of the current member with escapes resolved; nil in an array
+	keyAt int    // offset of the current member, including the quote of its key
+	comma int    // offset of the comma before the current entry; -1 for the first entry
+	close byte   // closing bracket
 	begun bool
 	bad   bool
-	// longestKey is the length in bytes of the longest key that was passed, also within values.
+	// longestKey is the length in bytes of the longest key that was passed, including keys within values.
 	longestKey int
 }
 
-// open starts a walk over the object or array that opens at b[i].
+// open returns a walker for the object or array that opens at b[i].
 func open(b []byte, i int) walker {
 	w := walker{b: b, pos: i + 1, comma: -1, close: '}'}
 	if b[i] == '[' {
@@ -35,7 +35,8 @@ func open(b []byte, i int) walker {
 	return w
 }
 
-// next finds the next entry. It is false at the closing bracket, and where the bytes are no JSON; end tells.
+// next moves to the next entry. It returns false at the closing bracket, and if the bytes are not valid JSON. The
+// method end distinguishes the two cases.
 func (w *walker) next() bool {
 	if w.bad {
 		return false
@@ -80,24 +81,25 @@ func (w *walker) fail() bool {
 	return false
 }
 
-// opens reports whether the current value starts with this bracket.
+// opens reports whether the current value starts with the given bracket.
 func (w *walker) opens(bracket byte) bool { return w.b[w.pos] == bracket }
 
-// leave passes the current value, which ends at the given offset.
+// leave moves past the current value, which ends at the given offset. A negative offset means that the value does not
+// end.
 func (w *walker) leave(end int) {
 	w.pos = end
 	w.bad = w.bad || end < 0
 }
 
-// skip passes the current value unread.
+// skip moves past the current value without decoding it.
 func (w *walker) skip() {
 	end, key := jsonscan.Measure(w.b, w.pos)
 	w.longestKey = max(w.longestKey, key)
 	w.leave(end)
 }
 
-// text passes the current value and returns it if it is a string, otherwise nil. The result may alias the scanned
-// bytes.
+// text moves past the current value. It returns the value if it is a string, otherwise nil. The result may alias the
+// scanned bytes.
 func (w *walker) text() []byte {
 	start := w.pos
 	w.skip()
@@ -107,7 +109,8 @@ func (w *walker) text() []byte {
 	return unquote(w.b[start:w.pos])
 }
 
-// end returns the offset behind the closing bracket once next was false; -1 if the walk failed.
+// end returns the offset after the closing bracket, or -1 if the walk failed. It must be called after next has returned
+// false.
 func (w *walker) end() int {
 	if w.bad {
 		return -1
@@ -115,8 +118,8 @@ func (w *walker) end() int {
 	return w.pos
 }
 
-// unquote returns the text of a JSON string, given with its quotes; nil if it is none. The result aliases the token
-// unless it has escapes or bytes outside ASCII, which encoding/json resolves.
+// unquote decodes a JSON string, including its quotes. It returns nil if the string is not valid. The result aliases
+// token unless the string contains escapes, control characters or non-ASCII bytes, which encoding/json handles.
 func unquote(token []byte) []byte {
 	inner := token[1 : len(token)-1]
 	if jsonscan.IsPlain(inner) {

@@ -10,40 +10,42 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// MaxDocument is the size in bytes up to which a document of a watch is read. etcd takes 1.5 MiB by default; an API
-// server with its own storage may serve more.
+// MaxDocument is the maximum size in bytes of a document in a watch. The default limit of etcd is 1.5 MiB, but an API
+// server with its own storage may serve larger objects.
 const MaxDocument = 64 << 20
 
-// watchBuffer is the size of the read buffer of each watch. Most watches rarely bring an event.
+// watchBuffer is the size in bytes of each watch's read buffer. It is small, because most watches rarely receive an
+// event.
 const watchBuffer = 16 << 10
 
-// WatchOptions say how a WatchDecoder behaves. The zero value is usable.
+// WatchOptions configure a WatchDecoder. The zero value is ready to use.
 type WatchOptions struct {
-	// ResourceVersion at which the watch was opened; empty if it begins with what exists.
+	// ResourceVersion is the version at which the watch was opened. It is empty if the watch begins with the existing
+	// objects.
 	ResourceVersion string
-	// ManagedFields keeps each object's managedFields. See Object.ManagedFieldsJSON.
+	// ManagedFields keeps the managedFields of each object. See Object.ManagedFieldsJSON.
 	ManagedFields bool
 }
 
-// WatchDecoder reads the events of a watch from the body of the response. It implements watch.Decoder of apimachinery.
+// WatchDecoder reads the events of a watch from a response body. It implements watch.Decoder of apimachinery.
 //
-// kube-apiserver writes each event as compact JSON on a line of its own. Compact JSON contains no newline, so the
-// decoder cuts the stream into lines without looking at the JSON.
+// kube-apiserver writes each event as compact JSON on a separate line. Compact JSON contains no newlines, so the
+// decoder can split the stream into lines without parsing the JSON.
 //
-// A watch event has a known "type" and an "object". The object must have a resourceVersion, except that of an ERROR,
-// and except on a watch on which no object had one so far. A Reflector takes the position of its watch from each event:
-// with an empty position it would miss deletions.
+// A watch event has a known "type" and an "object". The object must have a resourceVersion, except in an ERROR event,
+// and except if no object of the watch has had one so far. A Reflector updates the position of its watch with each
+// event. If the position were empty, it would miss deletions.
 type WatchDecoder struct {
 	body      io.ReadCloser
 	reader    *bufio.Reader
-	long      []byte // a line that is longer than reader's buffer, or the last one
+	long      []byte // line that is longer than reader's buffer, or the last line
 	parser    parser
-	versioned bool // the objects of this watch have resourceVersions
+	versioned bool // the objects of this watch have a resourceVersion
 }
 
 var _ watch.Decoder = (*WatchDecoder)(nil)
 
-// NewWatchDecoder reads from body, which Close closes.
+// NewWatchDecoder returns a decoder that reads from body. Close closes the body.
 func NewWatchDecoder(body io.ReadCloser, options WatchOptions) *WatchDecoder {
 	return &WatchDecoder{
 		body: body, reader: bufio.NewReaderSize(body, watchBuffer), parser: parser{keepManaged: options.ManagedFields},
@@ -51,10 +53,10 @@ func NewWatchDecoder(body io.ReadCloser, options WatchOptions) *WatchDecoder {
 	}
 }
 
-// Decode waits for the next event and returns its type and an *Object, or a *metav1.Status for an ERROR. The object
-// shares no memory with the stream. The error is io.EOF at the end of the stream, io.ErrUnexpectedEOF if the stream
-// ends within an event, or wraps ErrMalformed if the next document is not a watch event. Decode must not be called
-// after an error.
+// Decode waits for the next event. It returns the event's type and an *Object, or a *metav1.Status for an ERROR event.
+// The object shares no memory with the stream. The error is io.EOF at the end of the stream, and io.ErrUnexpectedEOF if
+// the stream ends within an event. It wraps ErrMalformed if the next document is not a watch event. Decode must not be
+// called again after an error.
 func (d *WatchDecoder) Decode() (watch.EventType, runtime.Object, error) {
 	for {
 		line, err := d.line()
@@ -76,11 +78,11 @@ func (d *WatchDecoder) Decode() (watch.EventType, runtime.Object, error) {
 	}
 }
 
-// Close closes the body. A Decode that waits then returns.
+// Close closes the body. A blocked Decode then returns.
 func (d *WatchDecoder) Close() { d.body.Close() }
 
-// line returns the next line with its newline, which the last line may lack. The line is valid until the next call. The
-// error is that of the stream, or wraps ErrMalformed.
+// line returns the next line. The line includes its newline, which may be missing from the last line, and is valid
+// until the next call. The error is the error of the stream, or wraps ErrMalformed.
 func (d *WatchDecoder) line() ([]byte, error) {
 	d.long = d.long[:0]
 	for {

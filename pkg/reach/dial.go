@@ -15,8 +15,9 @@ const (
 	lookupTimeout = 5 * time.Second
 )
 
-// Dial opens a TCP connection to address, in the form host:port. It dials all IP addresses of the host at once, each
-// for at most Timeout, and returns the first connection. If all fail, it returns the error of the first IP address.
+// Dial opens a TCP connection to address, which has the form host:port. It dials all IP addresses of the host
+// concurrently, each for at most Timeout, and returns the first connection that succeeds. If all dials fail, it returns
+// the error for the first IP address.
 func Dial(ctx context.Context, network, address string) (net.Conn, error) {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
@@ -42,8 +43,8 @@ func dialOne(ctx context.Context, network, address string) (net.Conn, error) {
 
 type dialFunc = func(ctx context.Context, network, address string) (net.Conn, error)
 
-// first dials all addresses, at least one, at once and returns the first connection. When it returns, all other dials
-// have ended and their connections are closed.
+// first dials all addresses concurrently and returns the first connection that succeeds. addresses must not be empty.
+// When first returns, all other dials have ended and their connections are closed.
 func first(ctx context.Context, network string, addresses []string, dial dialFunc) (net.Conn, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

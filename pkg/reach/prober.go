@@ -28,17 +28,17 @@ type Prober struct {
 type probe struct {
 	stop    context.CancelFunc
 	waiters map[waiter]struct{} // never empty
-	err     error               // why the last dial failed
+	err     error               // error of the last dial that failed
 }
 
-// waiter is one call of Wait, which receives the address that was reached. It has a buffer of one.
+// waiter represents one call of Wait. It receives the address that was reached, and has a buffer of one.
 type waiter chan string
 
-// UnreachableError is the error of Wait when its context ends before an address could be reached.
+// UnreachableError is returned by Wait if its context ends before an address could be reached.
 type UnreachableError struct {
-	// Failures has the last error of each address. Addresses for which no dial has ended yet are missing.
+	// Failures contains the last error for each address. Addresses for which no dial has ended yet are missing.
 	Failures []Failure
-	Err      error // wraps the cause of the context's end
+	Err      error // wraps the reason why the context ended
 }
 
 // Failure is a dial that failed.
@@ -85,7 +85,7 @@ func (p *Prober) Wait(ctx context.Context, addrs ...string) (string, error) {
 	}
 }
 
-// join adds a waiter to the probe of an address. It starts the probe if there is none.
+// join adds a waiter to the probe of an address. If there is no probe, join starts one.
 func (p *Prober) join(addr string, w waiter) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -101,7 +101,7 @@ func (p *Prober) join(addr string, w waiter) {
 	go p.run(ctx, addr, p.probes[addr])
 }
 
-// leave removes the waiter from the probes of addrs, and stops probes without waiters. It returns the last failure of
+// leave removes a waiter from the probes of addrs, and stops probes without waiters. It returns the last failure for
 // each address.
 func (p *Prober) leave(addrs []string, w waiter) (failures []Failure) {
 	p.mu.Lock()
@@ -111,7 +111,7 @@ func (p *Prober) leave(addrs []string, w waiter) (failures []Failure) {
 		if running == nil {
 			continue
 		}
-		if _, mine := running.waiters[w]; !mine { // the probe of w has ended, and this is a newer one
+		if _, mine := running.waiters[w]; !mine { // the probe that w joined has ended, and running is a newer one
 			continue
 		}
 		if running.err != nil {
@@ -161,7 +161,7 @@ func (p *Prober) try(ctx context.Context, addr string, running *probe) {
 		for w := range running.waiters {
 			select {
 			case w <- addr:
-			default: // another address of this waiter was faster
+			default: // the waiter has already received another address
 			}
 		}
 		running.stop()
