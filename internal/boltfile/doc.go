@@ -1,25 +1,26 @@
-// Package boltfile opens bbolt files that a crash, a full disk or a failing one may have left in any state.
+// Package boltfile opens bbolt files that may be damaged by a crash, a full disk or a failing disk.
 //
-// bbolt trusts its file. A wrong offset makes it read memory that is not its own, a page that is its own ancestor
-// makes it run until memory ends, and neither can be recovered from. So [Open] reads the whole file, page by page and
-// without bbolt, before bbolt maps it (see inspect). A fault or panic later, when something changes the file while it
-// is in use, becomes an error of [File.View] and [File.Update] where that is possible; where not, the process ends,
-// and the next start notices the damage.
+// bbolt does not validate its file. A wrong offset makes bbolt read memory outside of the file. A page that is its own
+// ancestor makes bbolt run until memory is exhausted. A process cannot recover from either of these faults. Therefore
+// [Open] reads the whole file page by page, without bbolt, before bbolt maps it (see inspect). If another program
+// changes the file while it is in use, the resulting fault or panic becomes an error of [File.View] or [File.Update]
+// where possible. Otherwise the process ends, and the next start detects the damage.
 //
-// All errors about what is in a file wrap [ErrDamaged]. The caller then renames the file (files.Quarantine) and
-// begins a new one. [Prepare] and [Install] put a file under its name only when it is complete and on the disk.
-// [Remedy] says what to do about errors of the file system.
+// All errors about the content of a file wrap [ErrDamaged]. The caller then quarantines the file (files.Quarantine) and
+// starts a new one. [Prepare] and [Install] create a file that gets its name only when it is complete and durable.
+// [Remedy] returns instructions for file-system errors.
 //
-// # Settings of bbolt
+// # bbolt settings
 //
-//   - NoFreelistSync: the list of free pages is not written, which saves a page or more with each commit, and is one
-//     thing less that can be damaged; it is found again on opening, by a walk that costs about as much as inspect. A
-//     transaction that changes nothing then writes a meta page alone, which is what File.Update needs after an error.
-//   - FreelistType map: the other one is slow when many pages are free.
-//   - Pages of 4 KiB wherever the file is made. 16 KiB cost 20 % less CPU for each row, but scattered changes write as
-//     much more as pages are larger.
-//   - InitialMmapSize 256 MiB of address space, since bbolt copies all changes of a transaction whenever the file
-//     outgrows its map: the first 20,000 rows in one commit took 95 instead of 900 MB of allocations, and a third of
-//     the time.
-//   - The file grows in steps of 1 MiB and never shrinks.
+//   - NoFreelistSync: bbolt does not write the list of free pages. This saves one or more page writes per commit, and
+//     the list cannot be damaged. When bbolt opens the file, it rebuilds the list by walking the tree, which takes
+//     about as long as inspect. With this setting, an empty transaction writes only a meta page, which File.Update
+//     requires after an error.
+//   - FreelistType map: the other type is slow when many pages are free.
+//   - PageSize is 4 KiB on all systems. With 16 KiB, each row costs 20 % less CPU time, but scattered changes write up
+//     to four times as much data.
+//   - InitialMmapSize is 256 MiB of address space, because bbolt copies all changes of a transaction whenever the file
+//     outgrows its map. With this setting, the first 20,000 rows in one commit allocated 95 MB instead of 900 MB, and
+//     took a third of the time.
+//   - AllocSize is 1 MiB: the file grows in steps of this size. It never shrinks.
 package boltfile

@@ -14,13 +14,14 @@ import (
 )
 
 var (
-	// ErrDamaged is wrapped by errors about bytes that are not what was once written.
+	// ErrDamaged is wrapped by errors about file content that is not as it was written.
 	ErrDamaged = errors.New("damaged")
-	// ErrClosed is wrapped by errors of a File that was closed.
+	// ErrClosed is wrapped by errors of operations on a closed File.
 	ErrClosed = bolterrors.ErrDatabaseNotOpen
 )
 
-// Explain says what was tried and, where that is known, what to do. nil stays nil.
+// Explain adds the failed operation, the path and, if one is known, the remedy to err. If err is nil, Explain returns
+// nil.
 func Explain(what, path string, err error) error {
 	if err == nil {
 		return nil
@@ -31,7 +32,7 @@ func Explain(what, path string, err error) error {
 	return fmt.Errorf("%s %s: %w", what, path, err)
 }
 
-// Remedy says what to do about an error of the file system under a file; empty if nothing is known.
+// Remedy returns what to do about a file-system error, or an empty string if no remedy is known.
 func Remedy(err error) string {
 	switch {
 	case is(err, syscall.ENOSPC), is(err, syscall.EDQUOT):
@@ -59,7 +60,7 @@ func Remedy(err error) string {
 	return ""
 }
 
-// is reports whether err is errno. bbolt keeps only the text of some errors.
+// is reports whether err is errno. It also compares error texts, because bbolt does not wrap all errors.
 func is(err error, errno syscall.Errno) bool {
 	return errors.Is(err, errno) || strings.Contains(err.Error(), errno.Error())
 }

@@ -17,36 +17,38 @@ import (
 )
 
 const (
-	// patience is how long to wait for a file that another program has open, such as a tool that looks into it.
+	// patience is the time to wait for a file that another program has open, such as a tool that inspects the file.
 	patience = time.Second
 
-	// suffixNew is that of a file that is not yet what it is to become. Open removes one that a crash left.
+	// suffixNew is the suffix of a file that Prepare has created and Install has not renamed yet. Open removes such a
+	// file, which a crash may have left behind.
 	suffixNew = ".new"
 
 	pageSize = 4 << 10
 	mapSize  = 256 << 20
 	growSize = 1 << 20
 
-	// releaseAfter is how many bytes may be used through the memory map before it is released.
+	// releaseAfter is the number of bytes that may be used through the memory map before the map is released.
 	releaseAfter = 1 << 20
 )
 
-// Options of a file.
+// Options configures how a file is opened.
 type Options struct {
 	ReadOnly bool
-	NoSync   bool // do not wait for the disk: for tests and benchmarks only
+	NoSync   bool // NoSync skips waiting for the disk; for tests and benchmarks only
 }
 
-// File is an open bbolt file. Its methods may be called at the same time, except for Update.
+// File is an open bbolt file. All methods except Update are safe for concurrent use.
 type File struct {
 	path     string
 	db       *bbolt.DB
 	usage    Usage
-	resident atomic.Int64 // bytes read or written through the map since it was released
+	resident atomic.Int64 // bytes read or written through the memory map since its last release
 	unsure   bool         // the last transaction failed: see Update
 }
 
-// Open opens a file that exists. It reads all of it, which takes about 0.1 s for 100 MB that the kernel has in memory.
+// Open opens an existing file. It reads the whole file, which takes about 0.1 s per 100 MB if the file is in the
+// kernel's page cache.
 func Open(path string, o Options) (*File, error) {
 	if !o.ReadOnly {
 		if err := remove(path + suffixNew); err != nil {
@@ -80,8 +82,8 @@ func openBolt(path string, o Options) (db *bbolt.DB, err error) {
 	return db, err
 }
 
-// Prepare makes the file that Install is to put under a name. fill puts its content into it, all of which is on the
-// disk when Prepare returns. If it fails nothing is left of it.
+// Prepare creates a file under a temporary name, which Install renames to path. fill writes the content, which is
+// durable when Prepare returns nil. If Prepare fails, it removes the file.
 func Prepare(path string, o Options, fill func(*bbolt.DB) error) (err error) {
 	fresh := path + suffixNew
 	if err := remove(fresh); err != nil {
@@ -89,10 +91,10 @@ func Prepare(path string, o Options, fill func(*bbolt.DB) error) (err error) {
 	}
 	defer func() {
 		if err != nil {
-			_ = remove(fresh) // the next Open tries again
+			_ = remove(fresh) // if this fails, the next Open tries again
 		}
 	}()
-	db, err := openBolt(fresh, Options{NoSync: true}) // synced as a whole
+	db, err := openBolt(fresh, Options{NoSync: true}) // the whole file is synced below
 	if err != nil {
 		return err
 	}
@@ -103,7 +105,7 @@ func Prepare(path string, o Options, fill func(*bbolt.DB) error) (err error) {
 	return errors.Join(err, db.Close())
 }
 
-// Install gives the file that was prepared its name, which another file may have had, and opens it.
+// Install renames the file that Prepare created to path, replacing an existing file, and opens it.
 func Install(path string, o Options) (*File, error) {
 	if err := os.Rename(path+suffixNew, path); err != nil {
 		return nil, err
@@ -120,23 +122,26 @@ func Install(path string, o Options) (*File, error) {
 	return &File{path: path, db: db}, nil
 }
 
-// Usage returns how much of the file holds something, as Open found it.
+// Usage returns how much of the file was in use when it was opened.
 func (f *File) Usage() Usage { return f.usage }
 
-// View runs a read transaction. The file's bytes are valid only within it.
+// View runs a read transaction. Byte slices from the file are valid only during the transaction.
 func (f *File) View(read func(*bbolt.Tx) error) (err error) {
 	defer guard(&err)()
 	return f.db.View(read)
 }
 
-// Update runs a write transaction, which is on the disk when Update returns nil. If it fails, the file is what it
-// was, or (only if the disk failed at the very end) what it was to become, never a part of both.
+// Update runs a write transaction, which is durable when Update returns nil. If Update returns an error, the file has
+// either its previous content or (only if the disk failed at the very end) the complete new content, but never a
+// mixture.
 //
-// A transaction that failed when its meta page was already written is seen by all that follow, but the disk may still
-// hold the one before, and after an error the kernel takes the page for written (https://lwn.net/Articles/752063).
-// The next transaction would reuse the pages that only the one before needs, and a crash in its middle would leave a
-// mixture. So after an error an empty transaction comes first, which writes nothing but a meta page (NoFreelistSync):
-// when that is on the disk, what it refers to is too, because data is synced before meta.
+// If a transaction fails after bbolt has written its meta page, all later transactions see the new meta page. However,
+// the disk may still have the old meta page, because after a write error the kernel treats the page as written
+// (https://lwn.net/Articles/752063). The next transaction would then reuse pages that only the old meta page refers to,
+// and a crash during this transaction would damage the file.
+//
+// After an error, Update therefore first commits an empty transaction. It writes only a meta page (NoFreelistSync).
+// bbolt syncs data before the meta page, so once the meta page is on disk, everything that it refers to is on disk too.
 func (f *File) Update(write func(*bbolt.Tx) error) (err error) {
 	defer guard(&err)()
 	if f.unsure {
@@ -152,9 +157,10 @@ func (f *File) Update(write func(*bbolt.Tx) error) (err error) {
 	return nil
 }
 
-// Release counts bytes that were read or written within a transaction of the file, which must be open, and releases the
-// memory map after each releaseAfter of them. Otherwise the map would count as memory of the process, which limits and
-// alarms take for a leak. Released pages stay in the kernel's cache; reading them again costs a minor page fault.
+// Release counts bytes that were read or written in tx, which must still be open, and releases the memory map whenever
+// releaseAfter bytes have been counted. Otherwise the map would count as memory of the process, so memory limits could
+// be exceeded and alerts would report a leak. Released pages stay in the kernel's page cache. Reading a released page
+// again costs a minor page fault.
 func (f *File) Release(tx *bbolt.Tx, bytes int64) {
 	if tx.DB() == f.db && f.resident.Add(bytes) >= releaseAfter {
 		f.resident.Store(0)
@@ -162,17 +168,19 @@ func (f *File) Release(tx *bbolt.Tx, bytes int64) {
 	}
 }
 
-// Compact copies the file, without free pages, into one that Prepare made.
+// Compact copies the file without its free pages to a file that Prepare has created.
 func (f *File) Compact(to *bbolt.DB) (err error) {
 	defer guard(&err)()
 	const inMemory = 8 << 20
 	return bbolt.Compact(to, f.db, inMemory)
 }
 
-// Close closes the file, once all transactions have ended. Transactions that begin later return ErrClosed.
+// Close waits until all transactions have ended, and then closes the file. Transactions that start later return
+// ErrClosed.
 func (f *File) Close() error { return f.db.Close() }
 
-// guard is deferred, twice: it makes faults of the memory map panics, and when it is done panics errors.
+// guard turns page faults in the memory map into panics until the returned function is called. The returned function,
+// which must be deferred, turns a panic into an error.
 func guard(err *error) func() {
 	before := debug.SetPanicOnFault(true)
 	return func() {

@@ -11,16 +11,16 @@ import (
 	"slices"
 )
 
-// This file reads a bbolt file (format version 2, https://github.com/etcd-io/bbolt, internal/common) without bbolt,
-// to find out whether it is sound before bbolt maps it. bbolt trusts its file: a wrong offset makes it read memory
-// that is not its own, a page that is its own ancestor makes it run until memory ends, and it walks the tree in a
-// goroutine whose panics cannot be recovered. Here each page is read into a buffer, and no reference is followed
-// before it is checked.
+// This file reads a bbolt file (format version 2, https://github.com/etcd-io/bbolt, internal/common) without bbolt, to
+// detect damage before bbolt maps the file. bbolt does not validate its file: a wrong offset makes it read memory
+// outside of the file, and a page that is its own ancestor makes it run until memory is exhausted. In addition, bbolt
+// walks the tree in a goroutine, and the caller cannot recover from a panic there. The functions in this file read
+// every page into a buffer, and follow a reference only after checking it.
 //
-// What is checked: the checksums of the meta pages, and for each page that the newest sound meta page reaches, that
-// it is within the file, has its own number, is referenced once, has its elements within its bounds, and has its keys
-// in ascending order within the bounds that its parent gives. Values are not checked; they have checksums of their
-// own.
+// The meta pages must have valid checksums. Every page that can be reached from the newest valid meta page must be
+// within the file, contain its own page number and be referenced only once. The page's elements must be within the
+// page, and its keys must be in ascending order and within the key range that the parent page defines. Values are not
+// checked, because they have their own checksums.
 
 const (
 	boltMagic      = 0xED0CDAED
@@ -28,33 +28,33 @@ const (
 	boltNoFreelist = ^uint64(0)
 
 	pageHeaderSize = 16 // id uint64, flags uint16, count uint16, overflow uint32
-	elementSize    = 16 // of a branch: pos, ksize uint32, pgid uint64; of a leaf: flags, pos, ksize, vsize uint32
+	elementSize    = 16 // in a branch: pos, ksize uint32, pgid uint64; in a leaf: flags, pos, ksize, vsize uint32
 	bucketSize     = 16 // root uint64, sequence uint64
 	metaSize       = 64
-	metaSummed     = 56 // what of it the checksum covers
+	metaSummed     = 56 // number of bytes that the checksum covers
 
 	pageBranch   = 0x01
 	pageLeaf     = 0x02
 	pageFreelist = 0x10
-	leafBucket   = 0x01 // flag of an element
+	leafBucket   = 0x01 // flag of an element that is a bucket
 
-	maxDepth = 64 // of pages; a sound tree of 2^31 rows has fewer than 32
+	maxDepth = 64 // maximum depth of the page tree; a valid tree of 2^31 rows has fewer than 32 levels
 )
 
-// Usage is how many bytes of a file hold something.
+// Usage contains the number of bytes in use and the total number of bytes of a file.
 type Usage struct{ Used, Total int64 }
 
-// inspection is one walk through a file.
+// inspection is the state of one walk through a file.
 type inspection struct {
 	file    *os.File
 	pages   uint64 // number of pages
-	seen    []bool // by page
-	used    int64  // pages
+	seen    []bool // by page number
+	used    int64  // number of pages
 	buffers [maxDepth][]byte
 }
 
-// inspect walks through a bbolt file. An error that wraps ErrDamaged is about the content of the file; any other is
-// about reading it.
+// inspect walks through a bbolt file. If the content of the file is damaged, the error wraps ErrDamaged. Otherwise, the
+// file could not be read.
 func inspect(path string) (Usage, error) {
 	info, err := os.Lstat(path)
 	if err != nil {
@@ -75,8 +75,8 @@ func inspect(path string) (Usage, error) {
 	if m.Pages < 4 || m.Pages > uint64(info.Size()/pageSize) {
 		return Usage{}, damaged("%d pages of %d bytes in a file of %d bytes", m.Pages, pageSize, info.Size())
 	}
-	// The walk jumps from page to page, and so does bbolt later. If the disk is slow, reading the whole file in one go
-	// first is much faster.
+	// Both this walk and bbolt access pages in random order. If the disk is slow, it is much faster to read the whole file
+	// sequentially first.
 	if _, err := io.Copy(io.Discard, io.NewSectionReader(file, 0, info.Size())); err != nil {
 		return Usage{}, err
 	}
@@ -84,7 +84,7 @@ func inspect(path string) (Usage, error) {
 	if err := in.tree(m.Root, nil, nil, 0); err != nil {
 		return Usage{}, err
 	}
-	if m.Freelist != boltNoFreelist { // a file that a tool made has one
+	if m.Freelist != boltNoFreelist { // a file that another tool created has a freelist
 		if err := in.freelist(m.Freelist); err != nil {
 			return Usage{}, err
 		}
@@ -96,13 +96,13 @@ func damaged(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", ErrDamaged, fmt.Sprintf(format, args...))
 }
 
-// boltMeta is a meta page as it is in the file, behind the header of the page.
+// boltMeta is the content of a meta page, which follows the page header in the file.
 type boltMeta struct {
 	Magic, Version, PageSize, Flags            uint32
 	Root, Sequence, Freelist, Pages, Txid, Sum uint64
 }
 
-// newestMeta returns the meta page that bbolt would use: of the sound ones that with the higher transaction.
+// newestMeta returns the meta page that bbolt would use: the valid meta page with the highest transaction id.
 func newestMeta(file *os.File) (newest boltMeta, err error) {
 	var problem error
 	for at := int64(0); at <= pageSize; at += pageSize {
@@ -131,7 +131,7 @@ func metaAt(file *os.File, at int64) (m boltMeta, err error) {
 	} else if err != nil {
 		return m, err
 	}
-	_, _ = binary.Decode(b[:], binary.NativeEndian, &m) // has this size
+	_, _ = binary.Decode(b[:], binary.NativeEndian, &m) // cannot fail: b has the size of boltMeta
 	sum := fnv.New64a()
 	sum.Write(b[:metaSummed])
 	switch {
@@ -145,19 +145,19 @@ func metaAt(file *os.File, at int64) (m boltMeta, err error) {
 	return m, err
 }
 
-// boltPage is a page and its overflow, or an inline bucket. The elements are not checked yet.
+// boltPage is a page with its overflow pages, or an inline bucket. Its elements are not checked yet.
 type boltPage struct {
 	id    uint64
 	flags uint16
 	count int
-	b     []byte // with the header
+	b     []byte // includes the header
 }
 
 func newPage(id uint64, b []byte) boltPage {
 	return boltPage{id, binary.NativeEndian.Uint16(b[8:]), int(binary.NativeEndian.Uint16(b[10:])), b}
 }
 
-// page reads a page. It is valid until another one is read at that depth.
+// page reads a page. The page is valid until another page is read at the same depth.
 func (in *inspection) page(id uint64, depth int) (p boltPage, err error) {
 	if id < 2 || id >= in.pages {
 		return p, damaged("page %d of %d", id, in.pages)
@@ -185,13 +185,13 @@ func (in *inspection) page(id uint64, depth int) (p boltPage, err error) {
 
 func (in *inspection) read(b []byte, at int64) error {
 	_, err := in.file.ReadAt(b, at)
-	if errors.Is(err, io.EOF) { // the file was truncated meanwhile
+	if errors.Is(err, io.EOF) { // the file was truncated during the walk
 		return damaged("the file is too short")
 	}
 	return err
 }
 
-// freelist checks that the free pages are free. The tree must have been walked through before.
+// freelist checks that no page in the list of free pages is in use. It must be called after the tree was checked.
 func (in *inspection) freelist(id uint64) error {
 	p, err := in.page(id, 0)
 	if err != nil {
@@ -199,7 +199,7 @@ func (in *inspection) freelist(id uint64) error {
 	}
 	ids := p.b[pageHeaderSize:]
 	count := uint64(p.count)
-	if count == 0xFFFF { // the count did not fit and precedes the ids
+	if count == 0xFFFF { // the count did not fit into the header, so it precedes the ids
 		count = binary.NativeEndian.Uint64(ids)
 		ids = ids[8:]
 	}
@@ -216,7 +216,7 @@ func (in *inspection) freelist(id uint64) error {
 	return nil
 }
 
-// tree checks the page and all below it. Its keys must be at least low and less than high; nil means no bound.
+// tree checks a page and all pages below it. The keys must be at least low and less than high; nil means no bound.
 func (in *inspection) tree(id uint64, low, high []byte, depth int) error {
 	if depth == maxDepth {
 		return damaged("more than %d pages deep", maxDepth)
@@ -231,7 +231,7 @@ func (in *inspection) tree(id uint64, low, high []byte, depth int) error {
 	return in.elements(p, low, high, depth)
 }
 
-// elements checks the elements of a page and all below them.
+// elements checks the elements of a page and all pages below them.
 func (in *inspection) elements(p boltPage, low, high []byte, depth int) error {
 	if err := p.check(low, high); err != nil {
 		return err
@@ -256,7 +256,7 @@ func (in *inspection) elements(p boltPage, low, high []byte, depth int) error {
 	return nil
 }
 
-// bucket checks a value that is a bucket. If it is small, the value contains the only page.
+// bucket checks a value that is a bucket. A small bucket consists of a single page, which the value contains.
 func (in *inspection) bucket(id uint64, value []byte, depth int) error {
 	if len(value) < bucketSize {
 		return damaged("page %d: bucket of %d bytes", id, len(value))
@@ -275,7 +275,7 @@ func (in *inspection) bucket(id uint64, value []byte, depth int) error {
 	return in.elements(p, nil, nil, depth)
 }
 
-// check checks that all elements are within the page, and their keys within the bounds and in ascending order.
+// check checks that all elements are within the page, and that the keys are in ascending order and within the bounds.
 func (p boltPage) check(low, high []byte) error {
 	if pageHeaderSize+p.count*elementSize > len(p.b) {
 		return damaged("page %d: %d elements", p.id, p.count)
@@ -294,14 +294,15 @@ func (p boltPage) check(low, high []byte) error {
 	return nil
 }
 
-// element is an element of a page: a child of a branch, or a key and value of a leaf.
+// element is an element of a page: the key and child page of a branch element, or the key and value of a leaf element.
 type element struct {
 	flags      uint32
 	child      uint64
 	key, value []byte
 }
 
-// element returns an element; ok is false if its key and value are not within the page, behind all elements.
+// element returns an element. ok is false if the element's key and value are not within the page, after the array of
+// elements.
 func (p boltPage) element(i int) (e element, ok bool) {
 	at, order := pageHeaderSize+i*elementSize, binary.NativeEndian
 	b := p.b[at:]

@@ -4,5 +4,5 @@ package boltfile
 
 import "go.etcd.io/bbolt"
 
-// release does nothing here.
+// release does nothing on systems other than Linux.
 func release(*bbolt.DB, *bbolt.Tx) {}
