@@ -1,5 +1,5 @@
-// Package files has what the stores of the bridge need of the file system: locks, durable names, and one scheme of
-// names for files that cannot be used.
+// Package files contains the file-system functions that all stores of the bridge use: locks, durable file names, and
+// the names of quarantined files.
 package files
 
 import (
@@ -14,8 +14,8 @@ import (
 // ErrLocked is wrapped by the errors of Lock and LockFile if another process holds the lock.
 var ErrLocked = errors.New("in use by another process")
 
-// Lock takes a lock (LockFile) on the file with this path, which is created if it does not exist. Use a file of its own
-// for the lock if the file that it protects can be replaced.
+// Lock locks the file at path (see LockFile) and creates the file if it does not exist. If the file that is to be
+// protected can be replaced, use a separate lock file.
 func Lock(path string, patience time.Duration) (unlock func() error, err error) {
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -27,8 +27,8 @@ func Lock(path string, patience time.Duration) (unlock func() error, err error) 
 	return file.Close, nil
 }
 
-// WriteFile writes a file under a temporary name, and renames it: after a crash the file is complete or absent. It is
-// durable when WriteFile returns nil.
+// WriteFile writes a file under a temporary name and then renames it to path. Therefore a crash never leaves an
+// incomplete file at path. The file is durable when WriteFile returns nil.
 func WriteFile(path string, data []byte) error {
 	temporary := path + ".new"
 	file, err := os.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
@@ -49,7 +49,7 @@ func WriteFile(path string, data []byte) error {
 	return SyncDir(filepath.Dir(path))
 }
 
-// SyncDir makes the names in a directory durable.
+// SyncDir makes the file names in a directory durable.
 func SyncDir(path string) error {
 	dir, err := os.Open(path)
 	if err != nil {
@@ -69,7 +69,7 @@ func Quarantine(path, reason string) (renamedTo string, err error) {
 	return renamedTo, os.Rename(path, renamedTo)
 }
 
-// QuarantineName returns a name that does not exist yet: NAME.REASON-TIME.
+// QuarantineName returns a name of the form NAME.REASON-TIME that does not exist yet.
 func QuarantineName(path, reason string, now time.Time) string {
 	name := fmt.Sprintf("%s.%s-%s", path, reason, now.UTC().Format("20060102T150405Z"))
 	for n, unique := 2, name; ; n++ {

@@ -7,5 +7,5 @@ import (
 	"time"
 )
 
-// LockFile does nothing where flock(2) does not exist. bbolt locks its files itself where it can.
+// LockFile does nothing on systems without flock(2). On some of these systems, bbolt locks its own files.
 func LockFile(*os.File, time.Duration) error { return nil }

@@ -9,11 +9,11 @@ import (
 	"time"
 )
 
-// lockPoll is how often a lock that another process holds is tried.
+// lockPoll is the interval between attempts to take a lock that another process holds.
 const lockPoll = 50 * time.Millisecond
 
-// LockFile takes an advisory lock, flock(2), on an open file. The kernel releases the lock when the file is closed or
-// the process ends, however it ends. LockFile waits up to patience, because a process that is about to end may still
+// LockFile takes an advisory lock (flock(2)) on an open file. The kernel releases the lock when the file is closed or
+// the process ends for any reason. LockFile waits for up to patience, because a process that is about to end may still
 // hold the lock.
 func LockFile(file *os.File, patience time.Duration) error {
 	deadline := time.Now().Add(patience)
