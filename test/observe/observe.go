@@ -19,10 +19,16 @@ import (
 // much else at the same time.
 const Soon = 30 * time.Second
 
-// Eventually waits until check returns no error.
+// Eventually waits until check returns no error, for at most Soon.
 func Eventually(t testing.TB, check func() error) {
 	t.Helper()
-	deadline := time.NewTimer(Soon)
+	EventuallyWithin(t, Soon, check)
+}
+
+// EventuallyWithin waits until check returns no error.
+func EventuallyWithin(t testing.TB, limit time.Duration, check func() error) {
+	t.Helper()
+	deadline := time.NewTimer(limit)
 	defer deadline.Stop()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
@@ -34,7 +40,7 @@ func Eventually(t testing.TB, check func() error) {
 		select {
 		case <-tick.C:
 		case <-deadline.C:
-			t.Fatalf("after %s: %v", Soon, err)
+			t.Fatalf("after %s: %v", limit, err)
 		}
 	}
 }

@@ -277,11 +277,12 @@ func (k *kube) redefine(c kind, served map[string]bool, versions ...string) {
 	observe.Must(k.t, err)
 }
 
-// undefine deletes the definition and waits until it is gone, with all objects.
+// undefine deletes the definition and waits until it is gone, with all objects. The API server retries its clean-up
+// ever more rarely if the definition was new.
 func (k *kube) undefine(c kind) {
 	k.t.Helper()
 	observe.Must(k.t, k.Resource(crds).Delete(k.t.Context(), c.name(), metav1.DeleteOptions{}))
-	observe.Eventually(k.t, func() error {
+	observe.EventuallyWithin(k.t, 3*time.Minute, func() error {
 		if _, err := k.Resource(crds).Get(k.t.Context(), c.name(), metav1.GetOptions{}); err == nil {
 			return errors.New("the definition is still there")
 		}
