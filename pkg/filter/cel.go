@@ -12,7 +12,7 @@ import (
 	"cel.dev/cel-go/ext"
 )
 
-// The variables of an expression.
+// Names of the variables in expressions.
 const (
 	varObject    = "object"
 	varOld       = "old"
@@ -20,20 +20,23 @@ const (
 )
 
 const (
-	// costLimit limits one evaluation, in units of CEL's cost model: about one for each evaluated node or visited
-	// element, and one for every ten characters of a string. Kubernetes' admission policies have the same limit for one
-	// expression; it takes about 0.1 s. A single function call is charged after it was made.
+	// costLimit is the maximum cost of one evaluation in units of CEL's cost model: about one unit per evaluated node or
+	// visited element, and one unit per ten characters of a string. Kubernetes admission policies have the same limit per
+	// expression. An evaluation that reaches the limit takes about 0.1 s. CEL adds the cost of a function call only after
+	// the call returns.
 	costLimit = 1_000_000
-	// maxRange limits what lists.range can allocate in one step, before its cost is counted.
+	// maxRange limits the length of a list that lists.range can allocate in one call, because its cost is counted only
+	// afterwards.
 	maxRange = 10_000
 )
 
-// concatenation charges for a + whose operands have no type before they are evaluated, as in
-// object.metadata.name + "x". CEL's own model knows the size of a concatenation only if the types are known. Otherwise
-// a string could double itself for free. It implements cost.ActualCostEstimator.
+// concatenation computes the cost of a "+" whose operand types are known only at run time, as in object.metadata.name +
+// "x". CEL's own cost model takes the length of the result into account only if the operand types are known at compile
+// time. Without concatenation, an expression could double a string again and again almost for free. concatenation
+// implements cost.ActualCostEstimator.
 type concatenation struct{}
 
-// CallCost returns nil for calls that CEL's own model must charge for.
+// CallCost returns nil for calls whose cost CEL's own model computes.
 func (concatenation) CallCost(function, _ string, _ []ref.Val, result ref.Val) *uint64 {
 	if function != operators.Add {
 		return nil
@@ -45,15 +48,15 @@ func (concatenation) CallCost(function, _ string, _ []ref.Val, result ref.Val) *
 	case types.Bytes:
 		size = len(r)
 	default:
-		return nil // lists are joined without a copy
+		return nil // joining lists does not copy them
 	}
-	return new(uint64(1 + size/10)) // as for a + with known types
+	return new(uint64(1 + size/10)) // the cost of a "+" whose operand types are known
 }
 
-// environment compiles expressions.
+// environment compiles expressions. It has two CEL environments.
 type environment struct {
-	object *cel.Env // has only the variable object
-	change *cel.Env // has all variables
+	object *cel.Env // declares only the variable object
+	change *cel.Env // declares all variables
 }
 
 func newEnv() (e environment, err error) {
@@ -70,7 +73,7 @@ func newEnv() (e environment, err error) {
 		ext.Network(),
 		ext.Bindings(),
 		ext.TwoVarComprehensions(),
-		// Invalid literals are mistakes in the configuration, not failures on each object.
+		// Report invalid literals when the configuration is loaded, not on every evaluation.
 		cel.ASTValidators(cel.ValidateRegexLiterals(), cel.ValidateDurationLiterals(), cel.ValidateTimestampLiterals()),
 	)
 	if err != nil {
@@ -80,8 +83,8 @@ func newEnv() (e environment, err error) {
 	return e, err
 }
 
-// compile compiles an expression, and reports whether it uses a variable of the change (old, operation). Mistakes have
-// Line, Column and Err set.
+// compile compiles an expression and reports whether the expression uses a variable that describes the change (old or
+// operation). Only Line, Column and Err of the returned mistakes are set.
 func (e environment) compile(text string) (program cel.Program, onChange bool, mistakes []*RuleError) {
 	env := e.object
 	checked, issues := env.Compile(text)
@@ -114,10 +117,10 @@ func wrongType(t *cel.Type) error {
 func issuesToErrors(issues *cel.Issues) []*RuleError {
 	var errs []*RuleError
 	for _, issue := range issues.Errors() {
-		// CEL adds its container, which has no meaning here, to some messages.
+		// CEL appends the name of its container to some messages. The container is always empty here.
 		message := strings.TrimSuffix(issue.Message, " (in container '')")
 		errs = append(errs, &RuleError{
-			// CEL counts columns from 0. The place of a few mistakes is unknown (-1).
+			// CEL counts columns from 0, and reports -1 if it does not know the position.
 			Line:   max(issue.Location.Line(), 1),
 			Column: max(issue.Location.Column()+1, 1),
 			Err:    errors.New(strings.ReplaceAll(message, "\n", " ")),

@@ -10,13 +10,13 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/object"
 )
 
-// changes are the conditions on what an update touches: ignoreChanges and onlyChanges.
+// changes are the conditions on the parts that an update modifies: ignoreChanges and onlyChanges.
 type changes struct {
-	ignored map[string]*node // by kind; "" for all other kinds
-	only    *node            // nil: everything counts
+	ignored map[string]*node // the key is the kind; "" is for all other kinds
+	only    *node            // if nil, all parts count
 }
 
-// parseChanges compiles the two lists. It calls report with the field and the index of each invalid entry. It returns
+// parseChanges compiles the two lists. For each invalid entry it calls report with the field and the index. It returns
 // nil if both lists are empty.
 func parseChanges(ignore, only []string, report func(field string, index int, err error)) *changes {
 	if len(ignore) == 0 && len(only) == 0 {
@@ -52,7 +52,7 @@ func parseChanges(ignore, only []string, report func(field string, index int, er
 	return c
 }
 
-// refusal returns why an update is suppressed: the entry of ignoreChanges that names what changed, or
+// refusal returns the reason why an update is suppressed: the entry of ignoreChanges that matches the changed part, or
 // ReasonOnlyChanges. It returns an empty string if the update is sent, and an error if the bytes of a state cannot be
 // read.
 func (c *changes) refusal(old, obj *object.Object) (reason string, err error) {
@@ -78,15 +78,15 @@ func (c *changes) refusal(old, obj *object.Object) (reason string, err error) {
 	return cmp.Or(d.ignored, reasonBookkeeping), nil
 }
 
-// comparison looks for a difference that counts.
+// comparison searches two states for a difference that is not ignored.
 type comparison struct {
 	ignored string // the first entry that ignored a difference
 }
 
-// place is where in two objects a comparison is.
+// place is the current position in both objects during a comparison.
 type place struct {
-	ignored, only *node // nil: no path of the list leads here
-	all           bool  // every difference counts that is not ignored
+	ignored, only *node // nil if no path of the list leads to this place
+	all           bool  // every difference counts unless it is ignored
 	depth         int
 }
 
@@ -98,11 +98,11 @@ func (p place) element() place {
 	return place{p.ignored.element(), p.only.element(), p.all, p.depth + 1}
 }
 
-// maxNesting limits how deep values are compared. No path leads that deep.
+// maxNesting is the maximum depth at which values are compared. Paths are never that long.
 const maxNesting = 100
 
-// differs reports whether a difference of two values counts. A nil value is absent. It compares bytes, and parses
-// values only where a path leads.
+// differs reports whether two values have a difference that is not ignored. nil stands for an absent value. differs
+// compares bytes and parses values only if a path leads into them.
 func (c *comparison) differs(a, b []byte, p place) bool {
 	if bytes.Equal(a, b) {
 		return false
@@ -148,8 +148,8 @@ func (c *comparison) member(key, a, b []byte, p place) bool {
 	return err != nil || c.differs(a, b, p.member(name))
 }
 
-// members compares two objects, one of which may be absent. The API server writes their members in the same order. From
-// the first member that is in another place on, members are looked up.
+// members compares two objects, one of which may be absent. The API server usually writes the members of both in the
+// same order. After the first member whose position differs, members are matched by name.
 func (c *comparison) members(a, b []byte, p place) bool {
 	before, after := objectCursor(a), objectCursor(b)
 	for {
@@ -183,7 +183,8 @@ func (c *comparison) members(a, b []byte, p place) bool {
 	}
 }
 
-// objectCursor returns a cursor over an object. An absent or null object has no members.
+// objectCursor returns a cursor over the members of an object. If the object is absent or null, the cursor finds no
+// members.
 func objectCursor(v []byte) jsonscan.Cursor {
 	if opening(v) != '{' {
 		v = []byte("{}")
@@ -191,7 +192,7 @@ func objectCursor(v []byte) jsonscan.Cursor {
 	return jsonscan.NewCursor(v[jsonscan.Space(v, 0):])
 }
 
-// elements compares two lists element by element. Lists of different lengths differ.
+// elements compares two lists element by element. Lists with different lengths always differ.
 func (c *comparison) elements(a, b []byte, p place) bool {
 	before, after := jsonscan.NewCursor(a), jsonscan.NewCursor(b)
 	for {

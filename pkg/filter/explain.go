@@ -9,28 +9,32 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Verdict says what one rule decides about a change.
+// Verdict is the decision of one rule on a change.
 type Verdict struct {
 	Rule  int    `json:"index"`           // index of the rule, from 0
 	State string `json:"state,omitempty"` // "before" or "now" if an update crosses the border, otherwise empty
-	// Belongs is true if the conditions on the object hold, Sends if those on the change hold too.
+	// Belongs reports whether all conditions on the object hold. Sends reports whether the conditions on the change hold
+	// too.
 	Belongs bool `json:"belongs"`
 	Sends   bool `json:"passes"`
-	// Conditions are the conditions of the rule. If the rule does not include the resource, the others are left out.
+	// Conditions are the evaluated conditions of the rule. If the rule does not include the resource, no other conditions
+	// are evaluated.
 	Conditions []Condition `json:"conditions"`
 }
 
-// Condition is one key of a rule, and its result.
+// Condition is one key of a rule together with its result.
 type Condition struct {
 	Field string `json:"field"` // resources, namespaces, operations, ignoreChanges, onlyChanges, preset, when
-	Text  string `json:"text"`  // as it is configured; lists are joined by ", "
+	Text  string `json:"text"`  // the configured value; lists are joined with ", "
 	Found string `json:"found,omitempty"`
 	Holds bool   `json:"holds"`
-	Error string `json:"error,omitempty"` // error of an expression, which then counts as true; never quotes the object
+	// Error is the reason why an expression failed. A failed expression counts as true. Error never quotes the object.
+	Error string `json:"error,omitempty"`
 }
 
-// Explain returns the verdict of each rule. If an update crosses the border of the filter, it returns the verdicts for
-// both states. The arguments are those of Refusal. Nothing is counted, logged or remembered.
+// Explain returns the verdict of each rule. If an update moves the object across the border of the filter, Explain
+// returns the verdicts for both states. The arguments are the same as for Refusal. Explain does not count or log
+// failures and does not cache decisions.
 func (f *Filter) Explain(gvr schema.GroupVersionResource, op event.Type, old, obj *object.Object) []Verdict {
 	if op != event.Updated || old == nil {
 		return f.explain(gvr, op, nil, obj, "")
@@ -66,7 +70,7 @@ func (f *Filter) explain(
 	return verdicts
 }
 
-// conditions are the conditions of a rule that were evaluated.
+// conditions are the conditions of a rule that have been evaluated.
 type conditions []Condition
 
 func (c *conditions) add(field string, texts []string, found string, holds bool, err string) {
@@ -110,7 +114,7 @@ func (r *rule) explain(gvr schema.GroupVersionResource, op event.Type, old, obj 
 	return Verdict{Belongs: belongs, Sends: c.hold(), Conditions: c}
 }
 
-// explainChanges adds the conditions on what an update touches.
+// explainChanges adds the conditions on the parts that an update modifies: onlyChanges, ignoreChanges and the preset.
 func (r *rule) explainChanges(c *conditions, op event.Type, old, obj *object.Object) {
 	reason, problem := "", ""
 	if op == event.Updated && old != nil {
@@ -136,7 +140,7 @@ func (r *rule) explainChanges(c *conditions, op event.Type, old, obj *object.Obj
 	}
 }
 
-// explain evaluates the expression for a Condition.
+// explain evaluates the expression. If the evaluation fails, explain returns true and the reason.
 func (e *expression) explain(
 	gvr schema.GroupVersionResource,
 	op event.Type,

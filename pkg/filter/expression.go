@@ -19,7 +19,7 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/object"
 )
 
-// logInterval is the time between two log messages about one failing expression.
+// logInterval is the minimum time between two log messages about the same expression.
 const logInterval = time.Minute
 
 var (
@@ -27,7 +27,7 @@ var (
 	errBytes   = errors.New("cannot read the object")
 )
 
-// expression is a compiled `when`. It is safe for concurrent use. A nil expression always holds.
+// expression is a compiled `when`. It is safe for concurrent use. A nil expression is always true.
 type expression struct {
 	rule    int
 	text    string
@@ -35,14 +35,14 @@ type expression struct {
 	bytes   func(schema.GroupVersionResource, *object.Object) ([]byte, error)
 	onError func(rule int, err error)
 	logger  *slog.Logger
-	pool    sync.Pool // of *variables
+	pool    sync.Pool // contains *variables
 
 	log      rate.Sometimes
 	unlogged atomic.Int64 // failures since the last log message
 }
 
-// holds evaluates the expression. It returns true if the evaluation fails, because an event too many is better than a
-// lost event.
+// holds evaluates the expression. If the evaluation fails, holds returns true, because a superfluous event is better
+// than a missing one.
 func (e *expression) holds(resource schema.GroupVersionResource, op event.Type, old, obj *object.Object) bool {
 	if e == nil {
 		return true
@@ -78,7 +78,7 @@ func (e *expression) evaluate(
 	return bool(holds), nil
 }
 
-// report counts a failed evaluation, and logs it if the last message is old enough.
+// report counts a failed evaluation. It logs the failure unless it logged one within logInterval.
 func (e *expression) report(obj *object.Object, err error) {
 	if e.onError != nil {
 		e.onError(e.rule, err)
@@ -91,9 +91,9 @@ func (e *expression) report(obj *object.Object, err error) {
 	})
 }
 
-// reason says why an evaluation failed, for the log and for Explain. CEL's messages can quote values of the object,
-// such as a string that is not a number. Such a value may be secret, so reason returns only text that cannot contain
-// one.
+// reason returns why an evaluation failed, for the log and for Explain. CEL's messages can quote values of the object,
+// such as a string that is not a number. These values may be secret, so reason returns only messages that cannot
+// contain them.
 func (e *expression) reason(err error) string {
 	message := strings.ReplaceAll(err.Error(), "\n", " ")
 	key, missing := strings.CutPrefix(message, "no such key: ")
@@ -112,14 +112,14 @@ func (e *expression) reason(err error) string {
 	return "a function does not accept its argument (the value is not shown, because it may be secret)"
 }
 
-// variables has the values of the variables for one evaluation.
+// variables contains the values of the CEL variables for one evaluation.
 type variables struct {
 	op          event.Type
 	old, object *object.Object
 	resource    schema.GroupVersionResource
 	bytes       func(schema.GroupVersionResource, *object.Object) ([]byte, error)
 
-	oldView, objectView ref.Val // nil until the evaluation uses them
+	oldView, objectView ref.Val // nil until the expression uses the variable
 }
 
 // ResolveName implements cel.Activation.
@@ -141,7 +141,8 @@ func (v *variables) ResolveName(name string) (any, bool) {
 	return nil, false
 }
 
-// view returns an object as a CEL value: null if it is nil, an error if its bytes cannot be read.
+// view returns an object as a CEL value. If o is nil, it returns null. If the bytes of o cannot be read, it returns an
+// error value.
 func (v *variables) view(o *object.Object) ref.Val {
 	if o == nil {
 		return types.NullValue

@@ -9,14 +9,15 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Filter is the compiled rules of one sink. It is safe for concurrent use. Objects remember the results of its
-// expressions (object.Object.SetDecision).
+// Filter contains the compiled rules of one sink. It is safe for concurrent use. Objects cache the results of the
+// filter's expressions (object.Object.SetDecision).
 type Filter struct {
-	rules []*rule // empty: everything passes
+	rules []*rule // if empty, every event passes
 	slots int
 }
 
-// Slots returns how many decision slots the filter uses, from Options.Slot on. It returns 0 for a nil Filter.
+// Slots returns the number of decision slots that the filter uses, starting at Options.Slot. For a nil Filter it
+// returns 0.
 func (f *Filter) Slots() int {
 	if f == nil {
 		return 0
@@ -24,8 +25,8 @@ func (f *Filter) Slots() int {
 	return f.slots
 }
 
-// For returns the filter for one resource, without the rules that do not include the resource. It returns nil for a nil
-// Filter.
+// For returns the filter for one resource. Rules that do not include the resource are left out. For a nil Filter it
+// returns nil.
 func (f *Filter) For(gvr schema.GroupVersionResource) *ResourceFilter {
 	if f == nil {
 		return nil
@@ -43,28 +44,28 @@ func (f *Filter) For(gvr schema.GroupVersionResource) *ResourceFilter {
 	return r
 }
 
-// ResourceFilter is a Filter for the objects of one resource. It is safe for concurrent use. A nil ResourceFilter lets
-// everything pass.
+// ResourceFilter is a Filter for the objects of one resource. It is safe for concurrent use. If it is nil, every event
+// passes.
 type ResourceFilter struct {
 	resource schema.GroupVersionResource
 	rules    []*rule
-	all      bool // a rule has no conditions: everything passes, without a look at objects
+	all      bool // some rule has no conditions, so every event passes without an evaluation
 	sendsAll bool // no rule has a condition on the change
 }
 
-// Never reports whether no rule includes the resource, so that no event of the resource can pass.
+// Never reports whether no rule includes the resource. In this case no event of the resource can pass.
 func (r *ResourceFilter) Never() bool { return r != nil && !r.all && len(r.rules) == 0 }
 
-// Belongs reports whether the object conditions of any rule hold. It is the FilterFunc of
-// cache.FilteringResourceEventHandler: obj is an *object.Object and never a tombstone. Expressions on the object are
-// evaluated at most once for each state.
+// Belongs reports whether the object conditions of at least one rule hold. It is a FilterFunc for
+// cache.FilteringResourceEventHandler: obj must be an *object.Object, not a tombstone. For each state of an object,
+// Belongs evaluates an expression on the object at most once.
 func (r *ResourceFilter) Belongs(obj any) bool {
 	if r == nil || r.all {
 		return true
 	}
 	o, ok := obj.(*object.Object)
 	if !ok || o == nil {
-		return true // let the mistake appear where the object is used
+		return true // a bug in the caller, which shows where the object is used
 	}
 	for _, rule := range r.rules {
 		if rule.belongs(r.resource, o) {
@@ -74,27 +75,28 @@ func (r *ResourceFilter) Belongs(obj any) bool {
 	return false
 }
 
-// ReasonOnlyChanges, ReasonOperations and ReasonWhen are reasons that Refusal returns.
+// Reasons that Refusal returns, in addition to the entries of ignoreChanges.
 const (
 	ReasonOnlyChanges = "onlyChanges"
 	ReasonOperations  = "operations"
 	ReasonWhen        = "when"
 )
 
-// Refusal returns why a change of an object that belongs is suppressed: ReasonOperations, ReasonWhen,
-// ReasonOnlyChanges, or the entry of ignoreChanges that names what changed. It returns an empty string if the change is
-// sent: if the conditions on the change hold in a rule whose object conditions hold. If several rules suppress the
-// change, the reason is that of the first rule that includes the operation.
+// Refusal returns the reason why a change to an object that belongs to the sink is suppressed: ReasonOperations,
+// ReasonWhen, ReasonOnlyChanges, or the entry of ignoreChanges that matches the changed part of the object. It returns
+// an empty string if the change is sent, that is, if all conditions of at least one rule hold. If several rules
+// suppress the change, Refusal returns the reason of the first rule that includes the operation.
 //
-// op is the operation of the sink: Added with the new state for an object that enters the filter, Deleted with the
-// state before the change for one that leaves it. old is nil unless op is Updated. Control events always pass.
+// op is the operation from the sink's point of view. For an object that enters the filter, op is Added and obj is the
+// new state. For an object that leaves the filter, op is Deleted and obj is the state before the change. old is nil
+// unless op is Updated. Control events always pass.
 func (r *ResourceFilter) Refusal(op event.Type, old, obj *object.Object) string {
 	if r == nil || r.all || r.sendsAll || op.IsControl() {
 		return ""
 	}
 	first := ""
 	for _, rule := range r.rules {
-		// In the order of their costs: the operations, the object's remembered decision, the bytes, the expression.
+		// Check the cheapest condition first: operations, then the cached decision, the changed bytes and the expression.
 		if !rule.operations.has(op) || !rule.belongs(r.resource, obj) {
 			continue
 		}
@@ -107,10 +109,11 @@ func (r *ResourceFilter) Refusal(op event.Type, old, obj *object.Object) string 
 	return cmp.Or(first, ReasonOperations)
 }
 
-// refusal returns why the rule suppresses a change whose operation it includes, or an empty string.
+// refusal returns the reason why the rule suppresses a change, or an empty string. The rule must include the operation
+// of the change.
 func (r *rule) refusal(gvr schema.GroupVersionResource, op event.Type, old, obj *object.Object) string {
 	if r.changes != nil && op == event.Updated && old != nil {
-		// If a state cannot be read, it counts as changed: an event too many is better than a lost event.
+		// If a state cannot be read, assume a relevant change: a superfluous event is better than a missing one.
 		if reason, err := r.changes.refusal(old, obj); err == nil && reason != "" {
 			return reason
 		}
@@ -121,19 +124,19 @@ func (r *rule) refusal(gvr schema.GroupVersionResource, op event.Type, old, obj 
 	return ""
 }
 
-// names reports whether the rule includes a resource.
+// names reports whether the rule includes the resource.
 func (r *rule) names(gvr schema.GroupVersionResource) bool {
 	matches := func(p ResourcePattern) bool { return p.Matches(gvr) }
 	return !r.excludes(gvr) && (len(r.resources) == 0 || slices.ContainsFunc(r.resources, matches))
 }
 
-// excludes reports whether the rule's preset leaves out a resource.
+// excludes reports whether the preset of the rule excludes the resource.
 func (r *rule) excludes(gvr schema.GroupVersionResource) bool {
 	return slices.ContainsFunc(r.excluded, func(p ResourcePattern) bool { return p.Matches(gvr) })
 }
 
-// belongs reports whether the rule's conditions on the object hold. Only the result of the expression is remembered,
-// because comparing the namespace costs less.
+// belongs reports whether the rule's conditions on the object hold. It caches only the result of the expression,
+// because comparing namespaces is cheaper than a cache lookup.
 func (r *rule) belongs(resource schema.GroupVersionResource, o *object.Object) bool {
 	if !r.namespaces.Matches(o.Namespace) {
 		return false

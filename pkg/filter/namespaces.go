@@ -8,15 +8,16 @@ import (
 	"strings"
 )
 
-// NamespaceMatcher matches namespaces against a list of globs and exclusions, as the package comment describes. The
-// zero value matches every namespace.
+// NamespaceMatcher matches namespaces against a list of globs and exclusions; the package comment describes the syntax.
+// The zero value matches every namespace.
 type NamespaceMatcher struct {
 	include, exclude []namespaceGlob
 }
 
-// namespaceGlob is a glob. Most globs are literal, or a prefix followed by "*"; these are compared without path.Match.
+// namespaceGlob is a compiled glob. Most globs are literals or a prefix followed by "*", which are compared without
+// path.Match.
 type namespaceGlob struct {
-	text    string // without the "*" of a prefix
+	text    string // for a prefix: without the trailing "*"
 	literal bool
 	prefix  bool
 }
@@ -34,14 +35,14 @@ func (g namespaceGlob) matches(namespace string) bool {
 	case g.literal:
 		return g.text == namespace
 	case g.prefix:
-		return strings.HasPrefix(namespace, g.text) // a namespace has no slash, which "*" would not match
+		return strings.HasPrefix(namespace, g.text) // "*" does not match "/", but namespaces have none
 	}
 	return matchGlob(g.text, namespace)
 }
 
 var namespaceText = regexp.MustCompile(`^[a-z0-9*?\[\]^-]*$`)
 
-// ParseNamespaces parses a list of namespaces.
+// ParseNamespaces parses a list of namespace globs and exclusions.
 func ParseNamespaces(entries []string) (m NamespaceMatcher, err error) {
 	for i, entry := range entries {
 		if err := m.Add(entry); err != nil {
@@ -69,19 +70,19 @@ func (m *NamespaceMatcher) Add(entry string) error {
 	return nil
 }
 
-// Matches reports whether the list includes a namespace. The namespace of cluster-scoped objects is "".
+// Matches reports whether the list includes the namespace. For cluster-scoped objects, the namespace is "".
 func (m NamespaceMatcher) Matches(namespace string) bool {
 	matches := func(g namespaceGlob) bool { return g.matches(namespace) }
 	return !slices.ContainsFunc(m.exclude, matches) &&
 		(len(m.include) == 0 || slices.ContainsFunc(m.include, matches))
 }
 
-// All reports whether the list is empty, so that it matches everything.
+// All reports whether the list is empty. An empty list matches every namespace.
 func (m NamespaceMatcher) All() bool { return len(m.include) == 0 && len(m.exclude) == 0 }
 
-// Literals returns the names in the list, without duplicates. It returns false if the list has other entries, so that
-// the namespaces cannot be watched one by one. The entry "" also counts as such, because a watch of the namespace "" is
-// a watch of all namespaces.
+// Literals returns the namespaces in the list, without duplicates. It returns false if the list is empty or contains a
+// glob, an exclusion or the entry "", because then the namespaces cannot be watched one by one: a watch of the
+// namespace "" covers all namespaces.
 func (m NamespaceMatcher) Literals() (names []string, ok bool) {
 	if len(m.include) == 0 || len(m.exclude) > 0 {
 		return nil, false

@@ -5,21 +5,22 @@ import (
 	"slices"
 )
 
-// namedPath is a place in objects that an entry of a rule names. An empty step means all members or elements.
+// namedPath is a path to a part of an object, from an entry of a rule. An empty step stands for all members or
+// elements.
 type namedPath struct {
-	kind  string // the path applies only to objects of this kind; empty: to all kinds
+	kind  string // the path applies only to this kind; if empty, to all kinds
 	steps []string
 	entry string
 }
 
-// node is a place in an object, in a tree of paths.
+// node is a node in a tree of paths. It represents one place in an object.
 type node struct {
-	entry string           // the entry that names this place; empty if paths only lead through it
+	entry string           // the entry whose path ends here; empty if paths only pass through
 	named map[string]*node // members
-	all   *node            // all members without a node in named, or all elements
+	all   *node            // all members that are not in named, or all elements of a list
 }
 
-// newNode returns the tree of some paths. If several paths name the same place, the first one wins.
+// newNode returns the root of a tree of paths. If several paths end at the same place, the first path takes precedence.
 func newNode(paths []namedPath) *node {
 	n, below := &node{}, map[string][]namedPath{}
 	for _, p := range paths {
@@ -45,7 +46,7 @@ func newNode(paths []namedPath) *node {
 	return n
 }
 
-// child returns the place of a member. It returns nil if no path leads there.
+// child returns the node of a member, or nil if no path leads there.
 func (n *node) child(name string) *node {
 	if n == nil {
 		return nil
@@ -56,7 +57,7 @@ func (n *node) child(name string) *node {
 	return n.all
 }
 
-// element returns the place of a list's elements: paths lead through a list with [*] and without.
+// element returns the node of a list's elements. A path leads into a list with or without [*].
 func (n *node) element() *node {
 	if n == nil || n.all == nil {
 		return n

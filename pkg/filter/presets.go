@@ -5,11 +5,12 @@ import (
 	"slices"
 )
 
-// PresetQuiet is the preset of a rule for a watch of everything: it leaves out frequent changes that mean little.
+// PresetQuiet is a preset for sinks that watch all resources. It suppresses frequent changes that carry little
+// information.
 const PresetQuiet = "quiet"
 
-// quietResources returns the resources that PresetQuiet leaves out: Events, which are a log, and endpoints, which
-// repeat what the Pods of a Service say.
+// quietResources returns the resources that PresetQuiet excludes: Events, which are log entries, and endpoints, which
+// repeat data of the Pods behind a Service.
 func quietResources() []ResourcePattern {
 	return []ResourcePattern{
 		{Resource: "events"},
@@ -19,11 +20,11 @@ func quietResources() []ResourcePattern {
 	}
 }
 
-// quietChanges returns the entries of ignoreChanges that PresetQuiet adds.
+// quietChanges returns the entries that PresetQuiet adds to ignoreChanges.
 func quietChanges() []string { return []string{"managedFields", "leases", "heartbeats"} }
 
-// changePresets returns the names that stand for paths. Status and metadata are paths themselves; they are listed only
-// for the documentation.
+// changePresets returns the presets of ignoreChanges and the paths that each preset stands for. "status" and "metadata"
+// are ordinary paths; they are in the map only so that the documentation lists them.
 func changePresets() map[string][]namedPath {
 	const leader, trigger = "control-plane.alpha.kubernetes.io/leader", "endpoints.kubernetes.io/last-change-trigger-time"
 	annotation := func(name string) []string { return []string{"metadata", "annotations", name} }
@@ -31,13 +32,13 @@ func changePresets() map[string][]namedPath {
 		"status":        {{steps: []string{"status"}}},
 		"metadata":      {{steps: []string{"metadata"}}},
 		"managedFields": {}, // always ignored
-		// Locks that are renewed by their holder. Another holder is a change.
+		// Locks that their holder renews. A new holder still counts as a change.
 		"leases": {
 			{kind: "Lease", steps: []string{"spec", "renewTime"}},
 			{kind: "ConfigMap", steps: annotation(leader)},
 			{kind: "Endpoints", steps: annotation(leader)},
 		},
-		// Times of checks that found nothing new.
+		// Timestamps of checks that found no change.
 		"heartbeats": {
 			{steps: []string{"status", "conditions", "", "lastHeartbeatTime"}},
 			{steps: []string{"status", "conditions", "", "lastProbeTime"}},
@@ -47,13 +48,13 @@ func changePresets() map[string][]namedPath {
 	}
 }
 
-// ChangePresets returns the names that Rule.IgnoreChanges accepts in addition to paths, sorted.
+// ChangePresets returns the sorted names of the presets that Rule.IgnoreChanges accepts in addition to paths.
 func ChangePresets() []string { return slices.Sorted(maps.Keys(changePresets())) }
 
-// reasonBookkeeping is the entry of the paths that bookkeeping returns.
+// reasonBookkeeping is the suppression reason for changes to the paths that bookkeeping returns.
 const reasonBookkeeping = "managedFields"
 
-// bookkeeping returns the paths that the API server updates at each write. They are always ignored.
+// bookkeeping returns the paths that the API server updates on every write. Filters always ignore these paths.
 func bookkeeping() []namedPath {
 	var paths []namedPath
 	for _, name := range []string{"resourceVersion", "generation", "managedFields"} {

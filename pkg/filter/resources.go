@@ -10,12 +10,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// ResourcePattern matches resources, as the package comment describes. Create it with ParsePattern. The zero value
-// matches nothing.
+// ResourcePattern matches resources; the package comment describes the syntax. Use ParsePattern to create a pattern.
+// The zero value matches nothing.
 type ResourcePattern struct {
-	Resource string // glob
-	Version  string // exact; empty matches any version
-	Group    string // glob; empty matches the core group
+	Resource string // a glob
+	Version  string // compared exactly; empty matches any version
+	Group    string // a glob; empty matches the core group
 }
 
 var (
@@ -23,7 +23,7 @@ var (
 	resourcePattern = regexp.MustCompile(`^[a-z0-9*?\[\]^-]+(\.[a-z0-9.*?\[\]^-]+)?$`)
 )
 
-// ParsePattern parses a resource pattern. The error does not quote the text.
+// ParsePattern parses a resource pattern. Its errors do not quote the text.
 func ParsePattern(text string) (ResourcePattern, error) {
 	switch {
 	case text == "":
@@ -64,7 +64,7 @@ func (p ResourcePattern) Matches(gvr schema.GroupVersionResource) bool {
 		matchGlob(p.Resource, gvr.Resource) && matchGlob(p.Group, gvr.Group)
 }
 
-// String returns the pattern as it is written in a configuration.
+// String returns the pattern in the notation of the configuration.
 func (p ResourcePattern) String() string {
 	text := p.Resource
 	if p.Version != "" {

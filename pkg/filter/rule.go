@@ -13,59 +13,61 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/object"
 )
 
-// Rule has conditions on events. All conditions that are set must hold.
+// Rule configures conditions on events. An event passes if all conditions that are set hold.
 type Rule struct {
-	// The resources that pass, in the notation of `watch[].resources`. Empty: all.
+	// The resources whose events pass, in the notation of `watch[].resources`. If empty, all resources pass.
 	Resources []string `yaml:"resources" pattern:"^[a-z0-9*?\\[\\]^-]+(\\.[a-z0-9.*?\\[\\]^-]*[a-z0-9*?\\[\\]^-])?$" example:"[pods, \"*.example.com\"]"`
-	// The namespaces that pass, in the notation of `watch[].namespaces`. Empty: all.
+	// The namespaces whose events pass, in the notation of `watch[].namespaces`. If empty, all namespaces pass.
 	Namespaces []string `yaml:"namespaces" pattern:"^!?[a-z0-9*?\\[\\]^-]*$" example:"[\"team-*\", \"!team-test\"]"`
 	// The operations that pass: `added`, `updated`, `deleted`, and `restated` for objects that a resync re-sends. `added`
-	// and `updated` also let restated objects pass. Empty: all.
+	// and `updated` also let restated objects pass. If empty, all operations pass.
 	Operations []string `yaml:"operations" entries:"added updated deleted restated" example:"[added, deleted]"`
-	// A condition in CEL (https://cel.dev) over `object`, `old` (null except in updates) and `operation`. If it uses only
-	// `object`, an object that begins to satisfy it is added for this sink, and one that ceases to is deleted. A condition
-	// that fails, for example because a field is missing, counts as true; `has(object.status)` and
-	// `object.?status.?phase.orValue('')` are safe.
+	// A condition in CEL (https://cel.dev) that can use `object`, `old` (null except for updates) and `operation`. If the
+	// condition uses only `object`, the sink receives an addition when an object starts to satisfy the condition, and a
+	// deletion when the object no longer satisfies it. If the evaluation fails, for example because a field is missing,
+	// the condition counts as true. `has(object.status)` and `object.?status.?phase.orValue('')` are safe for missing
+	// fields.
 	When string `yaml:"when" default:"\"\"" example:"object.?status.?phase.orValue('') == 'Failed'"`
-	// An update that changes only these parts of the object is not sent. Paths: `status`,
-	// `metadata.annotations["example.com/at"]`, `spec.items[*].lastSeen`. Names that stand for several paths: `status`,
-	// `metadata`, `managedFields` (`metadata.managedFields`, `resourceVersion` and `generation`, which this key and
-	// `onlyChanges` always ignore), `leases` (locks that their holder renews), `heartbeats` (times of checks, in
-	// `status.conditions` and on endpoints).
+	// Updates that change only these parts of an object are not sent. An entry is a path such as `status`,
+	// `metadata.annotations["example.com/at"]` or `spec.items[*].lastSeen`, or a name that stands for several paths:
+	// `status`, `metadata`, `managedFields` (`metadata.managedFields`, `resourceVersion` and `generation`, which this key
+	// and `onlyChanges` always ignore), `leases` (locks that their holder renews) or `heartbeats` (timestamps of checks,
+	// in `status.conditions` and on endpoints).
 	IgnoreChanges []string `yaml:"ignoreChanges" example:"[status, metadata.annotations]"`
-	// An update is sent only if it changes one of these parts of the object. Paths are as in `ignoreChanges`, which wins
-	// if both name a part. Empty: all.
+	// Updates are sent only if they change at least one of these parts of the object. Entries are paths as in
+	// `ignoreChanges`. If both keys match a part, `ignoreChanges` takes precedence. If empty, all changes are sent.
 	OnlyChanges []string `yaml:"onlyChanges" example:"[spec, metadata.labels]"`
-	// `quiet`, for a watch of everything, leaves out frequent changes that mean little: all Events, Endpoints and
-	// EndpointSlices, and updates that change only `managedFields`, `leases` and `heartbeats`. Empty: nothing.
+	// The preset `quiet` is useful if all resources are watched. It suppresses frequent changes that carry little
+	// information: all Events, Endpoints and EndpointSlices, and updates that change only `managedFields`, `leases` and
+	// `heartbeats`. If empty, nothing is suppressed.
 	Preset string `yaml:"preset" enum:"quiet" example:"quiet"`
 }
 
-// Options are the options of Compile.
+// Options configures Compile.
 type Options struct {
-	// Slot is the first decision slot of object.Object that the filter may use; it uses Filter.Slots of them. Filters
-	// that see the same objects must not share a slot. A slot that objects do not have only means that expressions are
-	// evaluated again.
+	// Slot is the first decision slot of object.Object that the filter uses; Filter.Slots returns how many slots it uses.
+	// Filters for the same objects must not share slots. If a slot number is beyond object.Slots, decisions are not cached
+	// and the expression is evaluated again.
 	Slot int
-	// OnError is called with the index of the rule each time an expression fails. It must be fast and safe for
-	// concurrent use. Nil is allowed.
+	// OnError is called with the index of the rule whenever an expression fails. OnError must return quickly and be safe
+	// for concurrent use. It may be nil.
 	OnError func(rule int, err error)
-	// Bytes returns what `when` sees of an object, and must always return the same bytes for the same state. If it is nil,
-	// `when` sees the whole object.
+	// Bytes returns the JSON of an object that `when` can access. It must always return the same bytes for the same state.
+	// If Bytes is nil, `when` can access the whole object.
 	Bytes func(schema.GroupVersionResource, *object.Object) ([]byte, error)
-	// Logger logs failing expressions, at most once a minute for each rule. Nil means slog.Default().
+	// Logger logs failed evaluations, at most once a minute per rule. If Logger is nil, slog.Default() is used.
 	Logger *slog.Logger
 }
 
 // allBytes is the default of Options.Bytes.
 func allBytes(_ schema.GroupVersionResource, o *object.Object) ([]byte, error) { return o.Bytes() }
 
-// RuleError is a mistake in a rule.
+// RuleError describes a mistake in a rule.
 type RuleError struct {
 	Rule  int    // index of the rule, from 0
 	Field string // "when", "resources[1]", "namespaces[0]", "operations[2]"
-	// Line and Column are the place in the text of `when`, from 1, or 0 for a mistake without a place. Column counts
-	// characters, not bytes.
+	// Line and Column are the position in the text of `when`, counted from 1. They are 0 if the mistake has no position.
+	// Column counts characters, not bytes.
 	Line, Column int
 	Err          error
 }
@@ -83,22 +85,22 @@ func (e *RuleError) Unwrap() error { return e.Err }
 
 // rule is a compiled Rule.
 type rule struct {
-	text       Rule              // the source, for Explain
-	resources  []ResourcePattern // empty: all
+	text       Rule              // the configured rule, for Explain
+	resources  []ResourcePattern // if empty, all resources match
 	excluded   []ResourcePattern
 	namespaces NamespaceMatcher
 	operations operations
-	changes    *changes // nil: none
+	changes    *changes // nil if updates are sent whatever they change
 
-	// At most one of the two is set, depending on the variables that `when` uses.
+	// At most one of onObject and onChange is set, depending on the variables in `when`.
 	onObject *expression // decides whether an object belongs
 	onChange *expression // decides whether a change is sent
 
-	slot int // where objects remember the result of onObject
+	slot int // the slot in which objects cache the result of onObject
 }
 
-// operations is a set of event types about objects. 0 means all. A set with additions or updates includes restated
-// objects.
+// operations is a set of the event types that report objects. 0 means all operations. A set that contains additions or
+// updates also contains restated objects.
 type operations uint8
 
 func (s operations) has(op event.Type) bool {
@@ -109,8 +111,8 @@ func (s operations) has(op event.Type) bool {
 	return s == 0 || s&wanted != 0
 }
 
-// Compile compiles rules. It returns every mistake of every rule, and a nil filter if there are any. Without rules the
-// filter lets everything pass.
+// Compile compiles rules. If there are mistakes, it returns a nil filter and all mistakes in all rules. If rules is
+// empty, every event passes the filter.
 func Compile(rules []Rule, opts Options) (*Filter, []*RuleError) {
 	opts.Logger = cmp.Or(opts.Logger, slog.Default())
 	if opts.Bytes == nil {
@@ -137,14 +139,14 @@ func Compile(rules []Rule, opts Options) (*Filter, []*RuleError) {
 	return f, nil
 }
 
-// compiler compiles a rule, and collects all mistakes in it.
+// compiler compiles one rule and collects all mistakes in the rule.
 type compiler struct {
 	rule     rule
 	index    int
 	mistakes []*RuleError
 }
 
-// report collects the mistake in an entry of a list. err may be nil.
+// report records a mistake in an entry of a list. It does nothing if err is nil.
 func (c *compiler) report(field string, entry int, err error) {
 	if err != nil {
 		c.mistakes = append(c.mistakes, &RuleError{Rule: c.index, Field: fmt.Sprintf("%s[%d]", field, entry), Err: err})
@@ -189,7 +191,7 @@ func (c *compiler) compile(env environment, opts *Options) {
 	r.changes = parseChanges(ignore, text.OnlyChanges, c.report)
 }
 
-// when compiles the expression.
+// when compiles the expression of the rule.
 func (c *compiler) when(env environment, opts *Options) {
 	text := c.rule.text.When
 	program, onChange, mistakes := env.compile(text)
