@@ -10,30 +10,30 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// Handler adds the objects of one informer to the Index. The informer must call it before the handlers that request
-// contexts, so that an event is enriched with the state that it reports. It must be given all objects that the informer
-// knows already (AddEventHandlerWithReplay).
+// Handler adds the objects of one informer to the Index. The informer must call this handler before the handlers that
+// request contexts, so that events are enriched with the current state. The handler must also receive all objects that
+// the informer already knows (AddEventHandlerWithReplay).
 type Handler struct {
-	// Held reports whether another informer still has an object that this one reports as deleted. Such an object exists
-	// and is only no longer selected by this informer. Held must be set before the first event; nil means that no other
-	// informer has the object.
+	// Held reports whether another informer still has an object that this informer reports as deleted. Such an object
+	// still exists, but this informer no longer selects it. Held must be set before the first event. If it is nil, no
+	// other informer has the object.
 	Held func(*object.Object) bool
 
 	index    *Index
 	resource schema.GroupVersionResource
-	// onReady is called when all objects that the informer knows at its start are in the index.
+	// onReady is called when the index contains all objects that the informer knows at its start.
 	onReady func()
-	labels  bool // labels are needed
-	owner   bool // owners are needed
-	listed  bool // OnFirstList was called: OnAdd skips the initial objects
+	labels  bool // whether labels are needed
+	owner   bool // whether owners are needed
+	listed  bool // OnFirstList was called, so OnAdd skips the initial objects
 	reader  reader
 }
 
 var _ cache.ResourceEventHandler = (*Handler)(nil)
 
-// Handler returns the handler for one informer. onReady is called when all objects that the informer knows at its start
-// are in the index: in the informer's goroutine, and before any other handler gets a change. It may block, and may be
-// called twice.
+// Handler returns the handler for one informer. onReady is called when the index contains all objects that the informer
+// knows at its start. It is called in the informer's goroutine, before any other handler receives a change. It may
+// block, and it may be called twice.
 func (x *Index) Handler(resource schema.GroupVersionResource, onReady func()) *Handler {
 	needs, namespaces := x.options.Needs, schema.GroupResource{Resource: "namespaces"}
 	return &Handler{
@@ -43,8 +43,8 @@ func (x *Index) Handler(resource schema.GroupVersionResource, onReady func()) *H
 	}
 }
 
-// OnFirstList implements informer.FirstLister: it adds all objects of the first list to the index before other handlers
-// get any of them.
+// OnFirstList implements informer.FirstLister. It adds all objects of the first list to the index before other handlers
+// receive the first of them.
 func (h *Handler) OnFirstList(objects []*object.Object) {
 	for _, o := range objects {
 		h.learn(o)
@@ -67,10 +67,10 @@ func (h *Handler) OnUpdate(_, newObj any) { h.learn(newObj.(*object.Object)) }
 func (h *Handler) OnDelete(obj any) {
 	o := obj.(*object.Object)
 	if h.Held != nil && h.Held(o) {
-		return // the other informer reports its further changes and its deletion
+		return // the other informer reports the object's further changes and its deletion
 	}
 	if f := h.index.get(string(o.UID)); f != nil && !f.deleted.IsZero() {
-		return // another informer has reported the deletion
+		return // another informer has already reported the deletion
 	}
 	h.learn(o) // the last state can be newer than the last update
 	if f := h.index.get(string(o.UID)); f != nil {
@@ -78,13 +78,14 @@ func (h *Handler) OnDelete(obj any) {
 	}
 }
 
-// OnSynced is called after all objects that the informer knew at its start, from a list or from a checkpoint.
+// OnSynced is called after the handler has received all objects that the informer knew at its start, from a list or
+// from a checkpoint.
 func (h *Handler) OnSynced(string, int) { h.onReady() }
 
-// OnGap does nothing: the handler gets the changes that the following list shows.
+// OnGap does nothing, because the handler receives the missed changes with the list that follows the gap.
 func (h *Handler) OnGap(string, string, string) {}
 
-// learn updates the fact of an object.
+// learn updates the fact about an object.
 func (h *Handler) learn(o *object.Object) {
 	uid := string(o.UID)
 	if uid == "" || !h.owner && !h.labels {
@@ -93,7 +94,7 @@ func (h *Handler) learn(o *object.Object) {
 	known := h.index.get(uid)
 	lives := known != nil && known.deleted.IsZero()
 	if !h.labels && (known == nil && len(o.Owners) == 0 || lives && h.sameOwner(known, o)) {
-		return // nothing new: avoid fetching the bytes
+		return // nothing has changed, so the bytes are not needed
 	}
 	raw, err := h.index.options.Bytes(h.resource, o)
 	if err != nil {
@@ -119,18 +120,18 @@ func (h *Handler) learn(o *object.Object) {
 	if known != nil {
 		now.uid, now.name = known.uid, known.name
 	} else {
-		now.uid, now.name = strings.Clone(uid), h.name(o) // uid is a part of a longer string
+		now.uid, now.name = strings.Clone(uid), h.name(o) // uid is a substring of a longer string
 	}
 	h.index.set(&now, known)
 }
 
-// sameOwner reports whether an object has only one owner, which is the known one. Comparing uids is enough, because the
-// rest of a reference does not change.
+// sameOwner reports whether the object has exactly one owner and this owner is already known. Comparing uids is
+// sufficient, because the other fields of an owner reference do not change.
 func (h *Handler) sameOwner(known *fact, o *object.Object) bool {
 	return len(o.Owners) == 1 && known.owner != (fact{}).owner && known.owner.Value().UID == string(o.Owners[0])
 }
 
-// name returns the object's key in the index byName, or an empty string if it is not in that index.
+// name returns the object's key in the index byName, or an empty string if the object is not in this index.
 func (h *Handler) name(o *object.Object) string {
 	if h.labels && h.resource.Group == "" && (h.resource.Resource == "namespaces" || h.resource.Resource == "nodes") {
 		return h.resource.Resource + "/" + o.Name
@@ -138,7 +139,7 @@ func (h *Handler) name(o *object.Object) string {
 	return ""
 }
 
-// labelsOf interns labels. It returns the known handle if they have not changed.
+// labelsOf interns labels. If the labels have not changed, it returns the handle of the known fact.
 func labelsOf(text []byte, known *fact) unique.Handle[string] {
 	if known != nil && known.labels != (fact{}).labels && known.labels.Value() == string(text) {
 		return known.labels

@@ -13,27 +13,28 @@ import (
 )
 
 const (
-	// maxDeleted and deletedFor limit how many facts of deleted objects are kept, and for how long: longer than most Pods
-	// take to terminate.
+	// maxDeleted is the maximum number of facts of deleted objects, and deletedFor is their maximum age. Most Pods
+	// terminate in less time than deletedFor.
 	maxDeleted, deletedFor = 32768, time.Hour
 	// maxDepth limits the length of a chain of owners.
 	maxDepth = 32
 )
 
-// Needs says which parts of a context are needed. The zero value needs nothing.
+// Needs selects the parts of a context that are needed. The zero value selects none.
 type Needs struct {
-	// The top owner of the object: a Pod's Deployment, a Job's CronJob. The bridge watches `replicasets`, `statefulsets`,
-	// `daemonsets` and `deployments` in `apps`, and `jobs` and `cronjobs` in `batch` for this. Add other resources that
-	// own these, such as custom resources, to `watch`; otherwise the last known owner reference counts.
+	// Adds the top owner of the object, such as the Deployment of a Pod or the CronJob of a Job. For this, the bridge
+	// watches `replicasets`, `statefulsets`, `daemonsets` and `deployments` in `apps`, and `jobs` and `cronjobs` in
+	// `batch`. If other resources, such as custom resources, own these objects, add them to `watch`. Otherwise the last
+	// known owner reference is used.
 	Owner bool `yaml:"owner" default:"false" example:"true"`
-	// The labels of the object's namespace. The bridge watches `namespaces` in the whole cluster for this.
+	// Adds the labels of the object's namespace. For this, the bridge watches `namespaces` in the whole cluster.
 	NamespaceLabels bool `yaml:"namespaceLabels" default:"false" example:"true"`
-	// For Kubernetes Events: the labels of the object that they are about and, with `owner`, its top owner. The bridge
-	// watches `pods`, `nodes` if the whole cluster is watched, and the resources of `owner` for this.
+	// For Kubernetes Events, adds the labels of the object that the Event is about and, with `owner`, its top owner. For
+	// this, the bridge watches `pods`, the resources of `owner` and, if the whole cluster is watched, `nodes`.
 	InvolvedObject bool `yaml:"involvedObject" default:"false" example:"true"`
 }
 
-// Or returns the needs of n and other together.
+// Or returns the needs that n or other selects.
 func (n Needs) Or(other Needs) Needs {
 	return Needs{
 		n.Owner || other.Owner,
@@ -42,38 +43,42 @@ func (n Needs) Or(other Needs) Needs {
 	}
 }
 
-// Options are the options of an Index.
+// Options configures an Index.
 type Options struct {
 	// Needs are the combined needs of all callers of Context.
 	Needs Needs
-	// Bytes returns the JSON of an object without what must not be known of it. If it is nil, the whole object is used.
+	// Bytes returns the JSON of an object without the data that the index must not contain. If Bytes is nil, the index
+	// uses the whole object.
 	Bytes func(schema.GroupVersionResource, *object.Object) ([]byte, error)
 }
 
-// Index stores facts. Create it with New.
+// Index stores facts. Use New to create an Index.
 type Index struct {
 	options Options
-	facts   cache.Indexer  // of *fact, by uid
-	none    *event.Context // the empty context, shared
+	facts   cache.Indexer  // contains *fact, by uid
+	none    *event.Context // the shared empty context
 
-	mu      sync.Mutex
-	deleted []*fact // in the order of their deletion; those that exceed the limits are removed at the next deletion
+	mu sync.Mutex
+	// deleted contains the facts of deleted objects, oldest first. Facts that exceed the limits are removed at the next
+	// deletion.
+	deleted []*fact
 
 	maxDeleted int
 	deletedFor time.Duration
 }
 
-// byName is the index over namespaces, which no reference names by uid, and over nodes, whose uid kubelets do not use
-// in their Events. Other facts are not in it, because an entry takes as much memory as a fact.
+// byName is the name of an index that contains only namespaces and nodes. No reference contains the uid of a namespace,
+// and the Events of kubelets do not contain the uid of the node. Other facts are not in this index, because an entry
+// takes as much memory as a fact.
 const byName = "name"
 
-// fact is what is known about one object. It is immutable.
+// fact contains the known data about one object. It is immutable.
 type fact struct {
 	uid     string
-	name    string // key in the index byName; empty if the fact is not in it
+	name    string // key in the index byName, or empty if the fact is not in this index
 	owner   unique.Handle[event.Owner]
 	labels  unique.Handle[string]
-	deleted time.Time // zero if the object exists
+	deleted time.Time // zero if the object still exists
 }
 
 // New returns an empty index.
@@ -94,7 +99,7 @@ func New(options Options) *Index {
 	}
 }
 
-// Len returns the number of facts, including those of deleted objects.
+// Len returns the number of facts, including the facts of deleted objects.
 func (x *Index) Len() int { return len(x.facts.ListKeys()) }
 
 func (x *Index) get(uid string) *fact {
@@ -104,8 +109,8 @@ func (x *Index) get(uid string) *fact {
 	return nil
 }
 
-// set stores a fact in place of the known one. If the new fact has neither owner nor labels, it removes the known one.
-// known may be nil.
+// set replaces the known fact with f. If f has neither an owner nor labels, set only removes the known fact. known is
+// nil if the index has no fact about the object.
 func (x *Index) set(f, known *fact) {
 	switch { // the key and index functions never return an error
 	case f.owner != (fact{}).owner || f.labels != (fact{}).labels:
@@ -115,7 +120,8 @@ func (x *Index) set(f, known *fact) {
 	}
 }
 
-// markDeleted marks a fact's object as deleted, and removes facts of deleted objects that exceed the limits.
+// markDeleted records that the object of a fact was deleted. It removes facts of deleted objects that exceed the
+// limits.
 func (x *Index) markDeleted(f *fact, now time.Time) {
 	dead := *f
 	dead.deleted = now
@@ -128,15 +134,15 @@ func (x *Index) markDeleted(f *fact, now time.Time) {
 		end++
 	}
 	for _, old := range x.deleted[:end] {
-		if x.get(old.uid) == old { // otherwise a handler has reported the object again
+		if x.get(old.uid) == old { // otherwise a handler has added the object again
 			_ = x.facts.Delete(old)
 		}
 	}
 	x.deleted = slices.Delete(x.deleted, 0, end)
 }
 
-// named returns the fact with a key in the index byName: that of the existing object, or else of the one that was
-// deleted last. It returns nil if there is none.
+// named returns the fact with the given key in the index byName. If several facts have this key, named prefers the
+// object that still exists, and then the object that was deleted last. It returns nil if no fact has this key.
 func (x *Index) named(name string) (found *fact) {
 	all, err := x.facts.ByIndex(byName, name)
 	if err != nil {
@@ -151,8 +157,8 @@ func (x *Index) named(name string) (found *fact) {
 	return found
 }
 
-// Context returns the parts of an object's context that are needed and known. A handler of the index must have seen the
-// object. For a Kubernetes Event, Context reads the object's bytes.
+// Context returns the parts of an object's context that are needed and known. A handler of the index must already have
+// received the object. For a Kubernetes Event, Context reads the bytes of the Event.
 func (x *Index) Context(resource schema.GroupVersionResource, o *object.Object, needs Needs) *event.Context {
 	var c event.Context
 	switch {
@@ -174,7 +180,8 @@ func (x *Index) Context(resource schema.GroupVersionResource, o *object.Object, 
 	return &c
 }
 
-// involved adds to c the labels and, if owner is set, the top owner of the object that an Event is about.
+// involved adds the labels of the object that an Event is about to c. If owner is set, it adds the top owner of this
+// object too.
 func (x *Index) involved(c *event.Context, resource schema.GroupVersionResource, o *object.Object, owner bool) {
 	raw, err := x.options.Bytes(resource, o)
 	if err != nil {
@@ -204,7 +211,7 @@ func (x *Index) involved(c *event.Context, resource schema.GroupVersionResource,
 	}
 }
 
-// top follows the chain of owners and returns the last known one. It stops at a cycle.
+// top follows the chain of owners and returns the last known owner. It stops at a cycle.
 func (x *Index) top(f *fact) event.Owner {
 	var seen [maxDepth]string
 	var last event.Owner
@@ -229,7 +236,7 @@ func (f *fact) labelText() string {
 	return f.labels.Value()
 }
 
-// isEvent reports whether a resource is Kubernetes Events, in either of its two API groups.
+// isEvent reports whether the resource is Kubernetes Events in one of the two API groups.
 func isEvent(r schema.GroupVersionResource) bool {
 	return r.Resource == "events" && (r.Group == "" || r.Group == "events.k8s.io")
 }

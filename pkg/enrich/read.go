@@ -8,8 +8,8 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/event"
 )
 
-// reader renders the labels of objects and reuses its buffers. It is not safe for concurrent use. A result is valid
-// until the next call.
+// reader renders the labels of objects and reuses its buffers. It is not safe for concurrent use. Each result is valid
+// only until the next call.
 type reader struct {
 	pairs []pair
 	text  []byte
@@ -17,7 +17,7 @@ type reader struct {
 
 type pair struct{ key, value []byte }
 
-// member returns the value of a member of the JSON object b. It returns nil if b is not an object or has no such
+// member returns the value of a member of the JSON object b. It returns nil if b is not an object or does not have the
 // member.
 func member(b []byte, name string) []byte {
 	if len(b) == 0 || b[0] != '{' {
@@ -32,8 +32,8 @@ func member(b []byte, name string) []byte {
 	return nil
 }
 
-// text decodes a JSON string. It returns nil if the value is not one. The result aliases the value if there are no
-// escapes, which is nearly always so.
+// text decodes a JSON string. It returns nil if the value is not a string. The result aliases the value unless the
+// value contains escapes, which is rare.
 func text(value []byte) []byte {
 	if len(value) < 2 || value[0] != '"' {
 		return nil
@@ -41,11 +41,12 @@ func text(value []byte) []byte {
 	if bytes.IndexByte(value, '\\') < 0 {
 		return value[1 : len(value)-1]
 	}
-	s, _ := jsonscan.Unquote(value) // empty if the value is invalid
+	s, _ := jsonscan.Unquote(value) // s is empty if the value is invalid
 	return []byte(s)
 }
 
-// owner returns the owner in metadata.ownerReferences that is the controller, or else the first.
+// owner returns the controller in metadata.ownerReferences. If no reference is a controller, owner returns the first
+// reference.
 func owner(metadata []byte) (first event.Owner, found bool) {
 	references := member(metadata, "ownerReferences")
 	if len(references) == 0 || references[0] != '[' {
@@ -64,13 +65,13 @@ func owner(metadata []byte) (first event.Owner, found bool) {
 	return first, found
 }
 
-// parseReference reads the fields that owner references and object references have in common.
+// parseReference reads the fields that both owner references and object references have.
 func parseReference(reference []byte) event.Owner {
 	read := func(name string) string { return string(text(member(reference, name))) }
 	return event.Owner{APIVersion: read("apiVersion"), Kind: read("kind"), Name: read("name"), UID: read("uid")}
 }
 
-// labels renders metadata.labels as a=b,c=d, sorted by key. It skips labels that cannot be written in this form; the
+// labels renders metadata.labels as a=b,c=d, sorted by key. It skips labels that cannot be rendered in this form; the
 // API server does not accept such labels.
 func (r *reader) labels(metadata []byte) []byte {
 	r.pairs, r.text = r.pairs[:0], r.text[:0]
