@@ -13,24 +13,24 @@ import (
 
 const (
 	prefix = "hmac-sha256:"
-	// macSize and tagSize are the two parts of a fingerprint, in bytes. Two values have the same fingerprint with a
-	// probability of 2^-96. A string that is not a fingerprint is taken for one with a probability of 2^-32.
+	// macSize and tagSize are the sizes of the two parts of a fingerprint, in bytes. The probability that two values have
+	// the same fingerprint is 2^-96. The probability that a string is mistaken for a fingerprint is 2^-32.
 	macSize, tagSize = 12, 4
-	// maxDepth is the depth that encoding/json accepts.
+	// maxDepth is the maximum depth that encoding/json accepts.
 	maxDepth = 10_000
 )
 
-// pass goes once through the JSON of one object, and copies what it does not replace.
+// pass scans the JSON of one object once, and copies the parts that it does not replace.
 type pass struct {
 	redactor *Redactor
 	raw, out []byte
-	done     int    // raw[:done] is in out, or was replaced
-	deep     bool   // look for lastApplied everywhere
-	place    []byte // place of the current value: object and keys
+	done     int    // raw[:done] is in out or has been replaced
+	deep     bool   // look for lastApplied at every depth
+	place    []byte // location of the current value: the object and the keys
 	depth    int
 }
 
-// document redacts the whole object. It returns false if raw is not one JSON object.
+// document redacts the whole object. It returns false if raw is not a single JSON object.
 func (p *pass) document(paths []Path) ([]byte, bool) {
 	start := jsonscan.Space(p.raw, 0)
 	if p.at(start) != '{' {
@@ -46,8 +46,8 @@ func (p *pass) document(paths []Path) ([]byte, bool) {
 	return append(p.out, p.raw[p.done:]...), true
 }
 
-// value redacts the value at raw[i] and returns the offset after it, or -1 if it does not end. paths begin at the
-// value. If hide is set, everything in it is replaced.
+// value redacts the value at raw[i] and returns the offset after the value, or -1 if the value is incomplete. paths are
+// relative to the value. If hide is set, the whole value is hidden.
 func (p *pass) value(i int, paths []Path, hide bool) int {
 	if i >= len(p.raw) {
 		return -1
@@ -67,7 +67,7 @@ func (p *pass) value(i int, paths []Path, hide bool) int {
 	if end >= 0 {
 		return end
 	}
-	// The value is not valid JSON, and readers may interpret it differently: replace it as a whole.
+	// The value is not valid JSON, and parsers may read it differently, so replace it as a whole.
 	p.out, p.done, p.place = p.out[:out], done, p.place[:place]
 	if end = jsonscan.Value(p.raw, i); end > 0 {
 		p.replace(i, end)
@@ -75,7 +75,8 @@ func (p *pass) value(i int, paths []Path, hide bool) int {
 	return end
 }
 
-// entries redacts the object or list that opens at raw[i], and returns the offset after it, or -1 if it is invalid.
+// entries redacts the object or list that starts at raw[i]. It returns the offset after the object or list, or -1 if
+// the JSON is invalid.
 func (p *pass) entries(i int, paths []Path, hide bool) int {
 	list, end := p.raw[i] == '[', byte('}')
 	if list {
@@ -128,7 +129,7 @@ func (p *pass) entries(i int, paths []Path, hide bool) int {
 	}
 }
 
-// at returns raw[i], or 0 after the end.
+// at returns raw[i], or 0 if i is beyond the end.
 func (p *pass) at(i int) byte {
 	if i < len(p.raw) {
 		return p.raw[i]
@@ -136,8 +137,8 @@ func (p *pass) at(i int) byte {
 	return 0
 }
 
-// follow returns the paths that lead on into a member, or into the elements of a list, and whether a path ends there. A
-// key leads through a list to the members of its elements.
+// follow returns the remaining paths that lead further into a member or into list elements, and whether a path ends
+// there. A key in a path leads through a list to the members of the list's elements.
 func follow(paths []Path, key []byte, list bool) (inner []Path, ends bool) {
 	for _, path := range paths {
 		switch {
@@ -153,8 +154,8 @@ func follow(paths []Path, key []byte, list bool) (inner []Path, ends bool) {
 	return inner, ends
 }
 
-// unquote returns the text of a JSON string, which may alias the token. If the token is not a valid string, it returns
-// the token and false.
+// unquote returns the text of a JSON string. The result may alias the token. If the token is not a valid string,
+// unquote returns the token and false.
 func unquote(token []byte) ([]byte, bool) {
 	inner := token[1 : len(token)-1]
 	if jsonscan.IsPlain(inner) {
@@ -167,11 +168,11 @@ func unquote(token []byte) ([]byte, bool) {
 	return []byte(s), true
 }
 
-// replace replaces raw[start:end] with a fingerprint, unless it already is one.
+// replace replaces raw[start:end] with a fingerprint, unless the value already is a fingerprint.
 func (p *pass) replace(start, end int) {
 	value, kind := p.raw[start:end], byte('j')
 	if value[0] == '"' {
-		if text, ok := unquote(value); ok { // the escapes do not matter
+		if text, ok := unquote(value); ok { // equal strings have equal fingerprints, however they are escaped
 			value, kind = text, 's'
 		}
 	}
@@ -185,7 +186,7 @@ func (p *pass) replace(start, end int) {
 	p.done = end
 }
 
-// mac makes fingerprints. It has a buffer because arguments of a hash.Hash are always on the heap.
+// mac computes fingerprints. It has a buffer because the arguments of a hash.Hash always escape to the heap.
 type mac struct {
 	hash   hash.Hash
 	buffer [128]byte
@@ -201,7 +202,7 @@ func (m *mac) appendFingerprint(dst, place []byte, kind byte, value []byte) []by
 	return hex.AppendEncode(append(dst, prefix...), sum)
 }
 
-// tag returns a proof that a sum was made with the key, in the second half of the buffer.
+// tag returns a proof that sum was computed with the key. The proof is in the second half of the buffer.
 func (m *mac) tag(sum []byte) []byte {
 	second := m.buffer[len(m.buffer)/2 : len(m.buffer)/2]
 	m.hash.Reset()
@@ -209,7 +210,7 @@ func (m *mac) tag(sum []byte) []byte {
 	return m.hash.Sum(second)[:tagSize]
 }
 
-// made reports whether a text is a fingerprint made with the key.
+// made reports whether the text is a fingerprint that was created with the key.
 func (m *mac) made(text []byte) bool {
 	digits, ok := bytes.CutPrefix(text, []byte(prefix))
 	if !ok || len(digits) != 2*(macSize+tagSize) {

@@ -8,17 +8,17 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/object"
 )
 
-// Path names values inside of an object by the keys that lead to them. An empty key means all members or elements.
+// Path is the list of keys that lead to values inside an object. An empty key stands for all members or elements.
 type Path [][]byte
 
-// all reports whether the first step of the path leads to all members or elements.
+// all reports whether the first step of the path stands for all members or elements.
 func (p Path) all() bool { return len(p[0]) == 0 }
 
-// is reports whether a step of the path is a key. Letter case does not matter.
+// is reports whether the given step of the path is the key. Letter case does not matter.
 func (p Path) is(step int, key []byte) bool { return len(p) > step && bytes.EqualFold(p[step], key) }
 
 // ParsePath parses a path in the notation of [object.ParsePath]. Letter case does not matter, and a path leads through
-// a list without [*] too. Paths to values that identify an object are rejected: of metadata, only labels and
+// a list even without [*]. ParsePath rejects paths to values that identify an object: of metadata, only labels and
 // annotations can be hidden.
 func ParsePath(text string) (Path, error) {
 	keys, err := object.ParsePath(text)

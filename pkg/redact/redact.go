@@ -17,15 +17,15 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// lastApplied is the annotation in which kubectl apply repeats the whole object.
+// lastApplied is the annotation in which kubectl apply stores a copy of the whole object.
 const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
 
-// MinKey is the minimum length of a key, in bytes.
+// MinKey is the recommended minimum length of a key, in bytes.
 const MinKey = 32
 
-// Rule names values to hide in some resources.
+// Rule selects values to hide in some resources.
 type Rule struct {
-	Resources func(schema.GroupVersionResource) bool // nil: all
+	Resources func(schema.GroupVersionResource) bool // if nil, the rule applies to all resources
 	Paths     []Path
 }
 
@@ -33,19 +33,20 @@ type Rule struct {
 type Redactor struct {
 	key     []byte
 	rules   []Rule
-	secret  []Path    // what is hidden in each Secret
+	secret  []Path    // paths to hide in every Secret
 	applied []byte    // lastApplied
-	macs    sync.Pool // of *mac
-	paths   sync.Map  // schema.GroupVersionResource -> []Path
+	macs    sync.Pool // contains *mac
+	paths   sync.Map  // maps schema.GroupVersionResource to []Path
 }
 
-// New returns a Redactor that makes fingerprints with a copy of key. The key should have at least MinKey random bytes:
-// anyone who knows the key can try guesses. Fingerprints made with different keys cannot be compared.
+// New returns a Redactor that computes fingerprints with a copy of key. The key should have at least MinKey random
+// bytes, because anyone who knows or guesses the key can test guesses of values. Fingerprints that were created with
+// different keys cannot be compared.
 func New(key []byte, rules ...Rule) *Redactor {
 	r := &Redactor{key: bytes.Clone(key), rules: rules, applied: []byte(lastApplied)}
 	r.macs.New = func() any { return &mac{hash: hmac.New(sha256.New, r.key)} }
 	r.secret = []Path{{[]byte("data")}, {[]byte("stringData")}}
-	// Annotations in which kapp, Rancher's wrangler and Banzai Cloud's operators repeat the whole object.
+	// Annotations in which kapp, Rancher's wrangler and Banzai Cloud's operators store a copy of the whole object.
 	for _, name := range []string{
 		"kapp.k14s.io/original", "objectset.rio.cattle.io/applied", "banzaicloud.com/last-applied",
 	} {
@@ -54,7 +55,8 @@ func New(key []byte, rules ...Rule) *Redactor {
 	return r
 }
 
-// DeriveKey returns a secret key of 32 bytes for another purpose. It reveals nothing about the keys of other purposes.
+// DeriveKey returns a secret 32-byte key for another purpose. The key reveals nothing about the keys for other
+// purposes.
 func (r *Redactor) DeriveKey(purpose string) ([]byte, error) {
 	key, err := hkdf.Key(sha256.New, r.key, nil, "deltabridge "+purpose, 32)
 	if err != nil {
@@ -63,11 +65,11 @@ func (r *Redactor) DeriveKey(purpose string) ([]byte, error) {
 	return key, nil
 }
 
-var errForm = errors.New("its JSON has an unexpected form") // does not quote the document
+var errForm = errors.New("its JSON has an unexpected form") // does not quote the object
 
-// Redact returns raw with secret values replaced by fingerprints. raw is the JSON of o, or a part of it with the same
-// top level. The package comment says who owns the result. Redact returns an error if raw is not one JSON object; then
-// no part of raw must be used. The error does not quote raw.
+// Redact replaces the secret values in raw with fingerprints and returns the result. raw is the JSON of o, or a part of
+// this JSON with the same top level. The package comment describes who owns the result. Redact returns an error if raw
+// is not a single JSON object. In this case the caller must not use any part of raw. The error does not quote raw.
 func (r *Redactor) Redact(resource schema.GroupVersionResource, o *object.Object, raw []byte) ([]byte, error) {
 	if r == nil {
 		return raw, nil
@@ -83,13 +85,14 @@ func (r *Redactor) Redact(resource schema.GroupVersionResource, o *object.Object
 		p.place = append(binary.AppendUvarint(p.place, uint64(len(part))), part...)
 	}
 	redacted, ok := p.document(paths)
-	if !ok { // better no event than a secret in plain text
+	if !ok { // no event is better than a secret in plain text
 		return nil, fmt.Errorf("cannot redact %s %s/%s: %w", resource.GroupResource(), o.Namespace, o.Name, errForm)
 	}
 	return redacted, nil
 }
 
-// Hide is like Redact, but always returns an object: one with only its identity if it cannot be redacted.
+// Hide is like Redact, but always returns an object. If the object cannot be redacted, Hide returns an object that
+// contains only the identity.
 func (r *Redactor) Hide(resource schema.GroupVersionResource, o *object.Object, raw []byte) []byte {
 	redacted, err := r.Redact(resource, o, raw)
 	if err == nil {
@@ -104,7 +107,8 @@ func (r *Redactor) Hide(resource schema.GroupVersionResource, o *object.Object, 
 	return redacted
 }
 
-// isSecret reports whether an object is a Secret. To be safe, both the resource and the object's own kind count.
+// isSecret reports whether the object is a Secret. To be safe, it returns true if either the resource or the kind in
+// the object is Secret.
 func isSecret(resource schema.GroupVersionResource, o *object.Object) bool {
 	if resource.Group == "" && resource.Resource == "secrets" {
 		return true
@@ -113,10 +117,10 @@ func isSecret(resource schema.GroupVersionResource, o *object.Object) bool {
 	return gvk.Group == "" && strings.EqualFold(gvk.Kind, "Secret")
 }
 
-// pathsOf returns the paths to hide in the objects of a resource. The result must not be modified.
+// pathsOf returns the paths to hide in the objects of the resource. The caller must not modify the result.
 func (r *Redactor) pathsOf(resource schema.GroupVersionResource, secret bool) []Path {
 	var paths []Path
-	if len(r.rules) > 0 { // a look into the map would cost an allocation
+	if len(r.rules) > 0 { // avoids the allocation of a map lookup
 		found, ok := r.paths.Load(resource)
 		if !ok {
 			for _, rule := range r.rules {
@@ -137,18 +141,19 @@ func (r *Redactor) pathsOf(resource schema.GroupVersionResource, secret bool) []
 	return slices.Concat(r.secret, paths)
 }
 
-// shortKeys reports whether all keys of an object are shorter than lastApplied. In nearly all other objects they are.
+// shortKeys reports whether all keys of the object are shorter than lastApplied. This is true for nearly all objects
+// that do not have the annotation.
 func shortKeys(o *object.Object) bool {
 	return o.LongestKey > 0 && int(o.LongestKey) < len(lastApplied)
 }
 
-// mayHoldApplied reports whether raw may contain lastApplied. It searches for a part of the name that begins with a
-// character that is rare in objects.
+// mayHoldApplied reports whether raw may contain lastApplied. It searches for the second part of the name, because this
+// part starts with a character that is rare in objects.
 func mayHoldApplied(raw []byte) bool {
 	if bytes.Contains(raw, []byte("/last-applied-configuration")) {
 		return true
 	}
-	// The name may be written with escapes. Most escapes, of newlines and quotes, cannot be part of it.
+	// The name may contain escapes. Most escapes stand for newlines and quotes, which the name does not contain.
 	for rest := raw; ; {
 		at := bytes.IndexByte(rest, '\\')
 		if at < 0 || at+1 == len(rest) {
