@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// PresetQuiet is a preset for sinks that watch all resources. It suppresses frequent changes that carry little
+// PresetQuiet is a preset for sinks that receive all resources. It filters out frequent changes that carry little
 // information.
 const PresetQuiet = "quiet"
 

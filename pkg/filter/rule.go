@@ -37,9 +37,9 @@ type Rule struct {
 	// Updates are sent only if they change at least one of these parts of the object. Entries are paths as in
 	// `ignoreChanges`. If both keys match a part, `ignoreChanges` takes precedence. If empty, all changes are sent.
 	OnlyChanges []string `yaml:"onlyChanges" example:"[spec, metadata.labels]"`
-	// The preset `quiet` is useful if all resources are watched. It suppresses frequent changes that carry little
+	// The preset `quiet` is useful if all resources are watched. It filters out frequent changes that carry little
 	// information: all Events, Endpoints and EndpointSlices, and updates that change only `managedFields`, `leases` and
-	// `heartbeats`. If empty, nothing is suppressed.
+	// `heartbeats`. If empty, no preset applies.
 	Preset string `yaml:"preset" enum:"quiet" example:"quiet"`
 }
 
