@@ -48,8 +48,8 @@ func newClaimCommand(stdout io.Writer) *cobra.Command {
 	return cmd
 }
 
-// claimNames registers the cluster's name at the destination of the sink `only`, or at those of all sinks if it is
-// empty.
+// claimNames registers the cluster's name at the destination of the sink `only`. If `only` is empty, claimNames
+// registers the name at the destinations of all sinks.
 func claimNames(ctx context.Context, cfg *config.Config, only string, out io.Writer) error {
 	chosen, err := selectSinks(cfg, only)
 	if err != nil {
@@ -76,7 +76,7 @@ func claimNames(ctx context.Context, cfg *config.Config, only string, out io.Wri
 	return errors.Join(failed...)
 }
 
-// readClusterUID returns the uid of the cluster of a kubeconfig.
+// readClusterUID returns the uid of the cluster to which a kubeconfig refers.
 func readClusterUID(ctx context.Context, kube *rest.Config) (string, error) {
 	client, err := informer.NewClient(kube)
 	if err != nil {
@@ -89,7 +89,7 @@ func readClusterUID(ctx context.Context, kube *rest.Config) (string, error) {
 	return uid, err
 }
 
-// claimName registers an owner at the destination of one sink, and returns a sentence about what it did.
+// claimName registers an owner at the destination of one sink. It returns a sentence that describes the result.
 func claimName(ctx context.Context, s *config.Sink, owner sinks.Owner) (result string, err error) {
 	client, err := assemble.NewClient(s)
 	if err != nil {
@@ -118,7 +118,7 @@ func claimName(ctx context.Context, s *config.Sink, owner sinks.Owner) (result s
 	if err := d.Register(ctx, owner, before.UID); err != nil {
 		return "", err
 	}
-	if err := sinks.Claim(ctx, d, s.Name, owner); err != nil { // another bridge has registered it meanwhile
+	if err := sinks.Claim(ctx, d, s.Name, owner); err != nil { // another bridge was faster
 		return "", err
 	}
 	result = fmt.Sprintf("%q is now registered for this cluster (uid %s) in %s", owner.Cluster, owner.UID, d.Destination())

@@ -20,17 +20,17 @@ import (
 	"github.com/deltabridge/deltabridge/internal/console"
 )
 
-// configVariable is the environment variable with the default of --config. The chart sets it to the configuration of
-// the running bridge.
+// configVariable is the environment variable that contains the default of --config. In the chart, it contains the path
+// of the running bridge's configuration.
 const configVariable = "DELTABRIDGE_CONFIG"
 
-// configFlag adds --config to the flags of a command that requires a configuration.
+// configFlag adds --config to the flags of a command.
 func configFlag(flags *pflag.FlagSet, path *string) {
 	flags.StringVarP(path, "config", "c", os.Getenv(configVariable),
 		"configuration `file`, by default the one in "+configVariable)
 }
 
-// loadConfig reads the file of a flag that configFlag has added.
+// loadConfig reads the configuration file that --config specifies. It returns an error if path is empty.
 func loadConfig(path string) (*config.Config, error) {
 	if path == "" {
 		return nil, errors.New("--config is required")
@@ -38,7 +38,7 @@ func loadConfig(path string) (*config.Config, error) {
 	return config.Load(path)
 }
 
-// loadConfigOrDefault reads a configuration, or returns the default one if path is empty.
+// loadConfigOrDefault reads a configuration file. If path is empty, it returns the default configuration.
 func loadConfigOrDefault(path string) (*config.Config, error) {
 	if path == "" {
 		return config.Default(), nil
@@ -46,7 +46,7 @@ func loadConfigOrDefault(path string) (*config.Config, error) {
 	return config.Load(path)
 }
 
-// selectSinks returns the sink with a name, or all sinks if name is empty.
+// selectSinks returns the sink with the given name. If name is empty, it returns all sinks.
 func selectSinks(cfg *config.Config, name string) ([]config.Sink, error) {
 	if name == "" {
 		return cfg.Sinks, nil
@@ -66,7 +66,7 @@ func sinkNames(sinks []config.Sink) string {
 	return strings.Join(names, ", ")
 }
 
-// checkOutput returns an error if the value of the flag output is not one of the allowed values.
+// checkOutput returns an error if the value of --output is not one of the allowed values.
 func checkOutput(value string, allowed ...string) error {
 	if slices.Contains(allowed, value) {
 		return nil
@@ -74,24 +74,24 @@ func checkOutput(value string, allowed ...string) error {
 	return fmt.Errorf("--output %s: must be %s", value, strings.Join(allowed, " or "))
 }
 
-// untilSignal cancels the returned context at the first SIGINT or SIGTERM. The second signal ends the process.
+// untilSignal returns a context that is canceled by the first SIGINT or SIGTERM. A second signal ends the process.
 func untilSignal(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, cancel) // restores the default action of the signals
 	return ctx, cancel
 }
 
-// closeTimeout limits the closing of a command's connections.
+// closeTimeout is the maximum time for closing the connections of a command.
 const closeTimeout = 5 * time.Second
 
-// closeDestination closes the connections of a command. It does so even if ctx has ended.
+// closeDestination closes a destination's connections, even if ctx has ended.
 func closeDestination(ctx context.Context, d *assemble.Destination) {
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
 	defer cancel()
-	_ = d.Close(last) // an error here does not change the result of the command
+	_ = d.Close(last) // an error on close does not change the result of the command
 }
 
-// consoleStyle returns the style for a terminal. For other writers the style has no colors and no maximum width.
+// consoleStyle returns the style for a terminal. If w is not a terminal, the style has no colors and no maximum width.
 func consoleStyle(w io.Writer) console.Style {
 	if !isTerminal(w) {
 		return console.Style{}

@@ -16,10 +16,10 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// stillRejected is the exit code of `bridge dead-letters resend` if the destination rejects some events again.
+// stillRejected is the exit code of `bridge dead-letters resend` if the destination rejects events again.
 const stillRejected = 2
 
-// deadLetterOptions are the flags of `bridge dead-letters` and its subcommands.
+// deadLetterOptions contains the flags of `bridge dead-letters` and its subcommands.
 type deadLetterOptions struct {
 	path, sink, output string
 	all, force         bool
@@ -75,7 +75,7 @@ func newDeadLettersCommand(stdout, stderr io.Writer) *cobra.Command {
 	return cmd
 }
 
-// deadLetter is a dead letter without its message, and where it is stored.
+// deadLetter contains a dead letter without its message, the dead letter's sink, and the store of the dead letter.
 type deadLetter struct {
 	Sink string `json:"sink"`
 	deadletter.Letter
@@ -83,7 +83,7 @@ type deadLetter struct {
 	store  *deadletter.Store
 }
 
-// read returns the dead letters of the selected sinks, those of each sink together and the oldest first.
+// read returns the dead letters of the selected sinks, grouped by sink and sorted from oldest to newest.
 func (o *deadLetterOptions) read() ([]deadLetter, error) {
 	cfg, err := loadConfig(o.path)
 	if err != nil {
@@ -93,7 +93,7 @@ func (o *deadLetterOptions) read() ([]deadLetter, error) {
 	if err != nil {
 		return nil, err
 	}
-	all := []deadLetter{} // not nil, for JSON
+	all := []deadLetter{} // an empty list in JSON, not null
 	for n := range selected {
 		s := &selected[n]
 		if d := s.DeadLetter; d != nil && d.File == nil {
@@ -111,7 +111,7 @@ func (o *deadLetterOptions) read() ([]deadLetter, error) {
 	return all, nil
 }
 
-// choose returns the dead letters with the given ids, or all of them with --all.
+// choose returns the dead letters with the given ids. If --all is set, it returns all dead letters.
 func (o *deadLetterOptions) choose(ids []string) ([]deadLetter, error) {
 	if (len(ids) > 0) == o.all {
 		return nil, errors.New("specify either ids of events or --all")
@@ -158,7 +158,8 @@ func (o *deadLetterOptions) list() error {
 	return table.Flush()
 }
 
-// show prints each dead letter: why it was rejected, its attributes, and the data that resend would send.
+// show prints the chosen dead letters: the reason for the rejection, the attributes, and the data that resend would
+// send.
 func (o *deadLetterOptions) show(ids []string) error {
 	chosen, err := o.choose(ids)
 	if err != nil {

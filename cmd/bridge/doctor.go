@@ -62,7 +62,7 @@ func newDoctorCommand(stdout io.Writer) *cobra.Command {
 	return cmd
 }
 
-// doctorOptions returns what to check of a configuration.
+// doctorOptions returns the options for checking a configuration. The sinks in the options are not connected.
 func doctorOptions(cfg *config.Config) (doctor.Options, error) {
 	options := doctor.Options{Config: cfg, Kube: func() (*rest.Config, error) {
 		kube, err := assemble.Kubeconfig(cfg.Kubeconfig)
@@ -87,7 +87,7 @@ func doctorOptions(cfg *config.Config) (doctor.Options, error) {
 	return options, nil
 }
 
-// additional returns the destinations for messages that a sink's own destination rejects.
+// additional returns the destinations that receive messages which the sink's main destination rejects.
 func additional(r sinks.Rejections) (all []diagnose.Checker) {
 	if c, ok := r.Payloads.(diagnose.Checker); ok {
 		all = append(all, c)

@@ -64,7 +64,7 @@ func printReports(stdout io.Writer, reports []*explain.Report, asJSON bool) erro
 			err = r.WriteJSON(stdout)
 		} else {
 			if n > 0 {
-				_, _ = fmt.Fprintln(stdout) // the next write returns the error
+				_, _ = fmt.Fprintln(stdout) // if this write fails, the next write returns the error
 			}
 			err = r.WriteTable(stdout, consoleStyle(stdout))
 		}

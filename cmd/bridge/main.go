@@ -13,7 +13,7 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// Set by the build (-ldflags -X).
+// The build sets these variables (-ldflags -X).
 var (
 	version = "dev"
 	commit  = "unknown"
@@ -32,7 +32,7 @@ func main() {
 	}
 }
 
-// exitError is an error for which the process exits with its own code instead of 1.
+// exitError is an error with its own exit code. For all other errors, the process exits with code 1.
 type exitError struct {
 	error
 	code int

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// servePprof serves profiles of this process (net/http/pprof) until stop is called, and prints the address. Profiles
-// reveal data in memory, so the address should be reachable only from this machine.
+// servePprof serves profiles of this process (net/http/pprof) and prints the address of the server. stop ends the
+// server. Profiles reveal data in memory, so the address should be reachable only from this machine.
 func servePprof(addr string, out io.Writer) (stop func(), err error) {
 	listener, err := net.Listen("tcp", addr)
 	if err != nil {
@@ -24,10 +24,10 @@ func servePprof(addr string, out io.Writer) (stop func(), err error) {
 	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
 	server := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
 	var group sync.WaitGroup
-	group.Go(func() { _ = server.Serve(listener) }) // Serve returns an error when it is closed
+	group.Go(func() { _ = server.Serve(listener) }) // Serve returns an error when the server is closed
 	fmt.Fprintf(out, "pprof=%s\n", listener.Addr())
 	return func() {
-		_ = server.Close() // aborts profiles that are being taken
+		_ = server.Close() // aborts running profiles
 		group.Wait()
 	}, nil
 }

@@ -16,13 +16,13 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 )
 
-// resend sends dead letters to the destinations of their sinks, one at a time, and removes those that are acknowledged.
+// resend sends dead letters to the destinations of their sinks, one at a time. It removes acknowledged dead letters.
 func (o *deadLetterOptions) resend(ctx context.Context, ids []string) error {
 	letters, err := o.choose(ids)
 	if err != nil {
 		return err
 	}
-	for _, l := range letters { // check all of them before anything is sent
+	for _, l := range letters { // check all dead letters before sending the first one
 		if l.config.Destination().LastOnly() && !o.force {
 			return fmt.Errorf("sink %s keeps only the last event of each object, so an old event would replace a newer one: "+
 				"use `bridge resync` to send the current state, or --force to re-send the old events anyway", l.Sink)
@@ -48,8 +48,8 @@ func (o *deadLetterOptions) resend(ctx context.Context, ids []string) error {
 	return nil
 }
 
-// resendTo sends dead letters of one sink. It stops at the first one that is neither acknowledged nor rejected, and
-// returns its error.
+// resendTo sends dead letters of one sink. It stops at the first dead letter that is neither acknowledged nor rejected,
+// and returns the error.
 func (o *deadLetterOptions) resendTo(ctx context.Context, letters []deadLetter) (sent, rejected int, err error) {
 	d, err := assemble.NewClient(letters[0].config)
 	if err != nil {
@@ -62,7 +62,7 @@ func (o *deadLetterOptions) resendTo(ctx context.Context, letters []deadLetter) 
 	for _, l := range letters {
 		full, err := l.store.Get(l.ID)
 		if errors.Is(err, deadletter.ErrNotFound) {
-			continue // another command has dropped or re-sent it meanwhile
+			continue // another command has dropped or re-sent the dead letter since it was read
 		}
 		if err != nil {
 			return sent, rejected, err
@@ -93,8 +93,8 @@ func (o *deadLetterOptions) resendTo(ctx context.Context, letters []deadLetter) 
 	return sent, rejected, nil
 }
 
-// retry calls try until it succeeds, returns a permanent error, or the time limit is over. At the limit it returns the
-// last error that the limit itself did not cause.
+// retry calls try until try succeeds or returns a permanent error, or until the time limit expires. If the time limit
+// expires, retry returns the last error that was not caused by the time limit.
 func (o *deadLetterOptions) retry(ctx context.Context, try func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, o.timeout)
 	defer cancel()
@@ -104,7 +104,7 @@ func (o *deadLetterOptions) retry(ctx context.Context, try func(context.Context)
 		if sinks.IsPermanent(err) {
 			return backoff.Permanent(err)
 		}
-		if last == nil || ctx.Err() == nil { // an error caused by the limit itself says less
+		if last == nil || ctx.Err() == nil { // an error caused by the time limit is less helpful
 			last = err
 		}
 		return err

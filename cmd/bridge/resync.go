@@ -39,9 +39,9 @@ func newResyncCommand(stdout io.Writer) *cobra.Command {
 	return cmd
 }
 
-// requestResync asks the bridge that uses the configuration's state to resync, and prints its reports as they arrive.
-// It returns an error for each sink whose resync failed. If only single resources were skipped, the error has exit code
-// 2.
+// requestResync asks the bridge that uses the state directory of the configuration to resync. It prints each report as
+// soon as it arrives. The returned error contains an error for each sink whose resync failed. If no resync failed but
+// resources were skipped, the error has exit code 2.
 func requestResync(ctx context.Context, cfg *config.Config, sink string, out io.Writer) error {
 	var failed []error
 	skipped := 0
@@ -64,7 +64,7 @@ func requestResync(ctx context.Context, cfg *config.Config, sink string, out io.
 	return errors.Join(append(failed, err)...)
 }
 
-// printResync prints the result of the resync of one sink.
+// printResync prints the result of one sink's resync.
 func printResync(out io.Writer, r *control.ResyncReport) error {
 	objects, resources := console.Count(int64(r.Objects)), console.Count(int64(r.Resources))
 	lines := []string{fmt.Sprintf("%s: %s objects of %s resources re-sent", r.Sink, objects, resources)}

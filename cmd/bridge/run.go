@@ -58,7 +58,7 @@ func newRunCommand(stdout, stderr io.Writer) *cobra.Command {
 	cmd.Flags().BoolVar(&lines, "print", false, "print a line for each acknowledged event (default without --config)")
 	cmd.Flags().
 		StringVar(&profiles, "pprof", "", "serve profiles of this process at this `address`, without authentication")
-	_ = cmd.Flags().MarkHidden("pprof") // only for benchmarks
+	_ = cmd.Flags().MarkHidden("pprof") // only benchmarks use this flag
 	return cmd
 }
 
@@ -87,7 +87,7 @@ func newCheckCommand(stdout io.Writer) *cobra.Command {
 	return cmd
 }
 
-// orphanedEvents returns an error if the state contains events of sinks that are not in the configuration.
+// orphanedEvents returns an error if the state directory contains events of sinks that are not in the configuration.
 func orphanedEvents(cfg *config.Config) error {
 	if remedy, err := doctor.OrphanedEvents(cfg); err != nil {
 		return fmt.Errorf("%w; %s", err, remedy)
@@ -95,13 +95,13 @@ func orphanedEvents(cfg *config.Config) error {
 	return nil
 }
 
-// run builds and runs the bridge. If out is not nil, it prints each acknowledged event to it.
+// run builds and runs the bridge. If out is not nil, run prints each acknowledged event to out.
 func run(ctx context.Context, cfg *config.Config, out, stderr io.Writer) error {
 	if err := orphanedEvents(cfg); err != nil {
 		return err
 	}
 	log := newLogger(cfg, stderr)
-	// client-go logs to klog's global logger, so it is set here and not in a package.
+	// client-go logs to klog's global logger, so the command sets this logger and packages do not.
 	klog.SetSlogLogger(log)
 	kube, err := assemble.Kubeconfig(cfg.Kubeconfig)
 	if err != nil {
@@ -132,11 +132,11 @@ func newLogger(cfg *config.Config, w io.Writer) *slog.Logger {
 	return slog.New(slog.NewTextHandler(w, options))
 }
 
-// printer prints acknowledged events, one line each. It is safe for concurrent use.
+// printer prints one line per acknowledged event. It is safe for concurrent use.
 type printer struct {
 	mu     sync.Mutex
 	out    io.Writer
-	places map[string]*event.Template // subject or topic, by sink
+	places map[string]*event.Template // templates of the subject or topic, by sink
 }
 
 func (p *printer) print(sink string, m *event.Message) {
@@ -158,6 +158,6 @@ func (p *printer) print(sink string, m *event.Message) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	// Ignore the error: delivery must go on even if the terminal is closed.
+	// Ignore the error, because delivery must continue even if the terminal is closed.
 	_, _ = fmt.Fprintf(p.out, "%s  %-7s  %s  -> %s\n", m.Time.Local().Format("15:04:05.000"), operation, what, where)
 }

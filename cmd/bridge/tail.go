@@ -22,7 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// tailOptions are the flags of `bridge tail`.
+// tailOptions contains the flags of `bridge tail`.
 type tailOptions struct {
 	path, sink          string
 	nats, stream        string
@@ -102,7 +102,7 @@ func newTailCommand(stdout, stderr io.Writer) *cobra.Command {
 	return cmd
 }
 
-// sinkConfig returns the sink whose destination to read.
+// sinkConfig returns the sink whose destination the command reads.
 func (o *tailOptions) sinkConfig() (*config.Sink, error) {
 	if o.nats != "" || o.kafka != "" {
 		if o.sink != "" {
