@@ -20,14 +20,14 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/object"
 )
 
-// apiServer has a client for the API server and the resources that it serves.
+// apiServer contains a client for the API server and the resources that the API server serves.
 type apiServer struct {
 	client rest.Interface
 	served []discovery.Served
-	uid    string // uid of the cluster; empty if reading it is not allowed
+	uid    string // uid of the cluster; empty if the user is not allowed to read it
 }
 
-// connect discovers what the API server serves and reads the uid of the cluster.
+// connect discovers the resources that the API server serves, and reads the uid of the cluster.
 func (e *explainer) connect(ctx context.Context) (*apiServer, error) {
 	client, found, err := assemble.Discover(ctx, e.cfg, "deltabridge-explain/"+e.Version)
 	if err != nil {
@@ -38,8 +38,8 @@ func (e *explainer) connect(ctx context.Context) (*apiServer, error) {
 	return a, err
 }
 
-// get reads one object with a list, as `bridge run` does. It returns nil if the object does not exist or the selector
-// does not select it.
+// get reads one object with a list request, as `bridge run` does. It returns nil if the object does not exist or the
+// field selector does not select it.
 func (a *apiServer) get(
 	ctx context.Context,
 	gvr schema.GroupVersionResource,
@@ -50,7 +50,7 @@ func (a *apiServer) get(
 		selectors = append(selectors, fieldSelector)
 	}
 	lister := informer.ListWatch(a.client, gvr, namespace, nil)
-	lister.ManagedFields = true // for payload: change
+	lister.ManagedFields = true // required for `payload: change`
 	found, err := lister.ListWithContext(ctx, metav1.ListOptions{FieldSelector: strings.Join(selectors, ",")})
 	if err != nil {
 		return nil, err
@@ -61,7 +61,8 @@ func (a *apiServer) get(
 	return nil, nil
 }
 
-// find returns the resource with a name: a pattern as in a configuration, or a kind or plural that only one group has.
+// find returns the resource with the given name. The name is a resource pattern, or a kind or plural that is unique
+// among all groups.
 func (a *apiServer) find(name string) (discovery.Served, error) {
 	pattern, err := filter.ParsePattern(strings.ToLower(name))
 	if err != nil {
@@ -85,7 +86,7 @@ func (a *apiServer) find(name string) (discovery.Served, error) {
 	return discovery.Served{}, fmt.Errorf("%s is ambiguous; use one of %v", name, matches)
 }
 
-// servedAs returns the resource of a kind. It returns false if the cluster does not serve the kind or a is nil.
+// servedAs returns the resource of a kind. It returns false if the cluster does not serve the kind or if a is nil.
 func (a *apiServer) servedAs(gvk schema.GroupVersionKind) (served discovery.Served, ok bool) {
 	if a == nil {
 		return served, false
@@ -98,11 +99,11 @@ func (a *apiServer) servedAs(gvk schema.GroupVersionKind) (served discovery.Serv
 	return served, false
 }
 
-// maxOwners limits how many owners learn reads.
+// maxOwners is the maximum number of owners that learn reads.
 const maxOwners = 32
 
-// learn adds to the index what `bridge run` would know about a subject: the object itself and, if the API server can be
-// queried, its namespace, its owners and its involved object. It returns notes about what could not be read.
+// learn adds the objects that `bridge run` would know to the index: the object itself and, if the API server can be
+// queried, its namespace, its owners and its involved object. It returns notes about objects that could not be read.
 func (e *explainer) learn(ctx context.Context, index *enrich.Index, s *subject) (notes []string) {
 	ctx, cancel := context.WithTimeout(ctx, e.Timeout)
 	defer cancel()
@@ -131,7 +132,7 @@ func (e *explainer) learn(ctx context.Context, index *enrich.Index, s *subject) 
 		top := index.Context(s.resource, s.now, enrich.Needs{Owner: true, InvolvedObject: true}).Owner
 		served, ok := e.api.servedAs(schema.FromAPIVersionAndKind(top.APIVersion, top.Kind))
 		if top.UID == last || !ok {
-			break // `bridge run` does not know more than the reference either
+			break // `bridge run` does not know more than the owner reference either
 		}
 		last = top.UID
 		namespace := s.now.Namespace

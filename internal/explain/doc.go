@@ -1,6 +1,6 @@
-// Package explain reports what the bridge would do with one change of an object, as a table or as JSON.
+// Package explain reports how the bridge would handle one change to an object, as a table or as JSON.
 //
-// It makes no decisions of its own. It runs the change through an [engine.Trial], which uses the listener, the filters
-// and the encoder of `bridge run`, asks the destinations where the message would go, and collects the answers in a
-// [Report].
+// The package does not decide anything itself. It passes the change through an [engine.Trial], which uses the listener,
+// the filters and the encoder of `bridge run`. Then it asks the destinations where they would store the message. A
+// [Report] contains the results.
 package explain

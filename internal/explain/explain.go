@@ -21,18 +21,20 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/sinks/diagnose"
 )
 
-// Options say what to explain.
+// Options configures Reports.
 type Options struct {
-	Old       string        // file with the previous state, for an update
-	Operation string        // added, updated, deleted or restated; if empty, updated with Old and added without
-	Namespace string        // namespace of the object, if neither the file nor the name has one
-	Resource  string        // resource of an object from a file; if empty, the API server is asked
-	Offline   bool          // do not query the API server and the destinations
-	Timeout   time.Duration // limit for the API server and for each destination
+	Old string // file with the previous state, for updates
+	// Operation is added, updated, deleted or restated. If it is empty, the operation is updated if Old is set, and added
+	// otherwise.
+	Operation string
+	Namespace string        // namespace of the object if neither the file nor the argument specifies one
+	Resource  string        // resource of an object in a file; if empty, it is looked up at the API server
+	Offline   bool          // query neither the API server nor the destinations
+	Timeout   time.Duration // time limit for the API server and for each destination
 	Version   string        // version of the binary
 }
 
-// operation returns the operation to explain. It returns an error if the options cannot be combined.
+// operation returns the operation to explain. It returns an error if the options contradict each other.
 func (o *Options) operation() (event.Type, error) {
 	operations := []event.Type{event.Added, event.Updated, event.Deleted, event.Restated}
 	n := slices.IndexFunc(operations, func(t event.Type) bool { return t.String() == o.Operation })
@@ -51,16 +53,16 @@ func (o *Options) operation() (event.Type, error) {
 	return operations[n], nil
 }
 
-// explainer makes reports for one configuration.
+// explainer creates reports for one configuration.
 type explainer struct {
 	Options
 	cfg       *config.Config
-	scopes    []fleet.Scope // entries of `watch`
+	scopes    []fleet.Scope // the entries of `watch`
 	operation event.Type
 	api       *apiServer // nil if the API server is not queried
 }
 
-// Reports returns a report for each object that args name: either a file, where - is stdin, or a resource and the name
+// Reports returns one report per object. args is either one file (- for stdin) with objects, or a resource and the name
 // of an object in the cluster.
 func (o Options) Reports(
 	ctx context.Context,
@@ -106,13 +108,13 @@ func (e *explainer) explain(ctx context.Context, s *subject) (*Report, error) {
 		},
 		Operation: e.operation.String(), Watched: s.watched, Watch: s.watch, Notes: s.notes,
 	}
-	key := make([]byte, 32) // any key will do: fingerprints are not shown, and all have the same length
+	key := make([]byte, 32) // any key is sufficient, because fingerprints are not shown and all have the same length
 	_, _ = rand.Read(key)
 	redaction, err := assemble.RedactionWith(e.cfg, key)
 	if err != nil {
 		return nil, err
 	}
-	if hide := redaction.Transform(); hide != nil { // informers do the same
+	if hide := redaction.Transform(); hide != nil { // as in the informers
 		hide(s.resource, s.now)
 		if s.old != nil {
 			hide(s.resource, s.old)
@@ -147,7 +149,8 @@ func (e *explainer) explain(ctx context.Context, s *subject) (*Report, error) {
 	return r, nil
 }
 
-// explainSink runs the change through the filters and the encoder of one sink, and asks its destination.
+// explainSink passes the change through the filters and the encoder of one sink, and asks the destination where it
+// would store the message.
 func (e *explainer) explainSink(
 	ctx context.Context,
 	part engine.Sink,
@@ -185,8 +188,8 @@ func (e *explainer) explainSink(
 	return out, nil
 }
 
-// place adds to a message where the destination would store it. It returns an error if the destination would reject the
-// message.
+// place adds the place where the destination would store the message to out. It returns an error if the destination
+// would reject the message.
 func (e *explainer) place(ctx context.Context, sink sinks.Sink, m *event.Message, out *Message) (err error) {
 	previewer, ok := sink.(diagnose.Previewer)
 	if !ok {
@@ -201,7 +204,7 @@ func (e *explainer) place(ctx context.Context, sink sinks.Sink, m *event.Message
 	return err
 }
 
-// whenTooLarge describes what the sink does with an event that exceeds its destination's size limit.
+// whenTooLarge describes how the sink handles an event that exceeds the size limit of its destination.
 func whenTooLarge(s *config.Sink) string {
 	switch s.Oversize {
 	case sinks.OutcomeMetadata:

@@ -8,28 +8,28 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/sinks/diagnose"
 )
 
-// Report says what the bridge does with one change.
+// Report describes how the bridge handles one change.
 type Report struct {
 	Object    Object   `json:"object"`
-	Operation string   `json:"operation"` // operation at the API server
-	Watched   bool     `json:"watched"`   // an entry of `watch` covers the object
+	Operation string   `json:"operation"` // the operation at the API server
+	Watched   bool     `json:"watched"`   // whether an entry of `watch` covers the object
 	Watch     []Watch  `json:"watch"`
-	Notes     []string `json:"notes,omitempty"` // assumptions, and what could not be read
+	Notes     []string `json:"notes,omitempty"` // assumptions and failed requests
 	Sinks     []Sink   `json:"sinks"`
 }
 
-// Object is the object that changed.
+// Object identifies the changed object.
 type Object struct {
-	Resource        string `json:"resource"` // with the group, as in deployments.apps
+	Resource        string `json:"resource"` // includes the group, as in deployments.apps
 	APIVersion      string `json:"apiVersion"`
 	Kind            string `json:"kind"`
 	Namespace       string `json:"namespace,omitempty"`
 	Name            string `json:"name"`
 	ResourceVersion string `json:"resourceVersion,omitempty"`
-	Bytes           int    `json:"bytes"` // size as JSON, without managedFields
+	Bytes           int    `json:"bytes"` // size of the JSON without managedFields
 }
 
-// Watch says whether one entry of `watch` covers the object.
+// Watch describes whether one entry of `watch` covers the object.
 type Watch struct {
 	Entry  int    `json:"entry"` // index of the entry, from 0
 	Text   string `json:"text"`
@@ -37,27 +37,29 @@ type Watch struct {
 	Why    string `json:"why"`
 }
 
-// Sink says what one sink does with the change.
+// Sink describes how one sink handles the change.
 type Sink struct {
 	Name string `json:"name"`
-	Kind string `json:"kind"` // nats, kafka, stdout
-	// Sent is true if the change leads to a message. Operation is the operation in that message: a change across the
-	// border of the sink's filters is an addition or a leave. It is empty if the filters suppress the change.
+	Kind string `json:"kind"` // nats, kafka or stdout
+	// Sent reports whether the sink sends a message about the change. Operation is the operation in the message: if the
+	// change crosses the border of the sink's filters, Operation is an addition or a leave. It is empty if the filters
+	// suppress the change.
 	Sent      bool             `json:"sent"`
 	Operation string           `json:"operation,omitempty"`
 	Filters   []filter.Verdict `json:"filters"`
 	Message   *Message         `json:"message,omitempty"`
-	Error     string           `json:"error,omitempty"` // why the message cannot be encoded or would be rejected
+	Error     string           `json:"error,omitempty"` // why the message could not be encoded or would be rejected
 }
 
-// Message is the message that the sink would deliver.
+// Message describes the message that the sink would send.
 type Message struct {
 	ID         string            `json:"id"`
 	Attributes map[string]string `json:"attributes"`
 	diagnose.Placement
-	// Incomplete is the error that kept the destination from answering in full.
+	// Incomplete is the error because of which the preview of the destination is incomplete.
 	Incomplete string `json:"unknown,omitempty"`
-	// Oversize describes what the sink does with a message larger than Limit. It is empty if the message is not larger.
+	// Oversize describes how the sink handles a message larger than Limit. It is empty if the message does not exceed
+	// Limit.
 	Oversize string `json:"oversize,omitempty"`
 }
 

@@ -26,14 +26,14 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/object"
 )
 
-// subject is an object to explain, and what is known about it.
+// subject is an object to explain, together with everything that is known about the object.
 type subject struct {
-	old, now *object.Object // old is nil except for updates
-	live     bool           // now is the state in the cluster
+	old, now *object.Object // old is nil unless the operation is an update
+	live     bool           // whether now was read from the cluster
 	resource schema.GroupVersionResource
 	watch    []Watch
 	watched  bool
-	selected bool // the informer that watches the object has selectors
+	selected bool // whether the informer that watches the object has selectors
 	notes    []string
 }
 
@@ -104,7 +104,7 @@ func (e *explainer) readLive(ctx context.Context, resource, name string) (*subje
 	return s, e.finish(ctx, s, served, nil)
 }
 
-// servedOf returns the resource of an object from a file, and a note if the resource was guessed.
+// servedOf returns the resource of an object from a file. If the resource was guessed from the kind, note says so.
 func (e *explainer) servedOf(state *unstructured.Unstructured) (served discovery.Served, note []string, err error) {
 	gvk := state.GroupVersionKind()
 	if gvk.Kind == "" || gvk.Version == "" {
@@ -140,7 +140,7 @@ const (
 	unknownVersion = "<resourceVersion>"
 )
 
-// complete sets what the API server adds to a manifest: uid, resourceVersion and, if it is missing, the namespace.
+// complete adds the fields that the API server sets and a manifest may lack: uid, resourceVersion and namespace.
 func (e *explainer) complete(state *unstructured.Unstructured, served discovery.Served) (*object.Object, error) {
 	if served.Namespaced && state.GetNamespace() == "" {
 		state.SetNamespace(cmp.Or(e.Namespace, metav1.NamespaceDefault))
@@ -157,7 +157,8 @@ func (e *explainer) complete(state *unstructured.Unstructured, served discovery.
 	return o, nil
 }
 
-// watchedAs returns the resource in the version in which it is watched, or else in the preferred version.
+// watchedAs returns the resource with the version that the bridge watches. If the resource is not watched, the version
+// is the preferred one.
 func (e *explainer) watchedAs(served discovery.Served) schema.GroupVersionResource {
 	for n := range e.scopes {
 		if version, ok, _ := e.scopes[n].Covers(served, ""); ok {
@@ -167,7 +168,7 @@ func (e *explainer) watchedAs(served discovery.Served) schema.GroupVersionResour
 	return served.WithVersion(served.Versions[0])
 }
 
-// finish adds to a subject its previous state, and which entries of `watch` cover it.
+// finish adds the previous state and the matching entries of `watch` to a subject.
 func (e *explainer) finish(ctx context.Context, s *subject, served discovery.Served, stdin io.Reader) error {
 	s.resource = e.watchedAs(served)
 	if s.now.UID == unknownUID || s.now.ResourceVersion == unknownVersion {
@@ -189,7 +190,7 @@ func (e *explainer) finish(ctx context.Context, s *subject, served discovery.Ser
 	return nil
 }
 
-// readOld reads the previous state of a subject from the file in --old.
+// readOld reads the previous state of a subject from the file that --old specifies.
 func (e *explainer) readOld(s *subject, served discovery.Served, stdin io.Reader) error {
 	if e.Old == "" {
 		return nil
@@ -216,7 +217,7 @@ func (e *explainer) readOld(s *subject, served discovery.Served, stdin io.Reader
 	return nil
 }
 
-// covers reports whether an entry of `watch` covers the object, and why.
+// covers reports whether an entry of `watch` covers the object. The result contains the reason.
 func (e *explainer) covers(ctx context.Context, n int, s *subject, served discovery.Served) (entry Watch, err error) {
 	w := &e.cfg.Watch[n]
 	entry = Watch{Entry: n, Text: strings.Join(w.Resources, ", ")}
@@ -240,8 +241,8 @@ func (e *explainer) covers(ctx context.Context, n int, s *subject, served discov
 	return entry, err
 }
 
-// selects reports whether the selectors of an entry select the object, and why. The API server evaluates field
-// selectors.
+// selects reports whether the selectors of an entry select the object, and returns the reason. Field selectors are
+// evaluated by the API server.
 func (e *explainer) selects(ctx context.Context, scope *fleet.Scope, s *subject) (covers bool, why string, err error) {
 	if scope.LabelSelector == "" && scope.FieldSelector == "" {
 		return true, "covers the object", nil
@@ -273,7 +274,7 @@ func (e *explainer) selects(ctx context.Context, scope *fleet.Scope, s *subject)
 	return true, text + " selects it", nil
 }
 
-// readObjects reads the objects of a YAML or JSON file. It expands Lists.
+// readObjects reads the objects in a YAML or JSON file. Lists are replaced by their items.
 func readObjects(file string, stdin io.Reader) (all []*unstructured.Unstructured, err error) {
 	in := stdin
 	if file != "-" {

@@ -9,7 +9,7 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/filter"
 )
 
-// WriteTable writes the report as text.
+// WriteTable writes the report as formatted text.
 func (r *Report) WriteTable(w io.Writer, style console.Style) error {
 	t := &table{style: style}
 	name := r.Object.Name
@@ -54,11 +54,11 @@ type table struct {
 
 const (
 	minWidth = 20 // minimum width of wrapped text
-	// fieldWidth is the width of the names of conditions and of a message's fields.
+	// fieldWidth is the width of the column that contains the names of conditions and message fields.
 	fieldWidth = len("namespaces")
 )
 
-// row writes a label and a text. Further lines of the text are indented by the width of the label.
+// row writes a label and a text. If the text has several lines, the other lines are indented by the width of the label.
 func (t *table) row(label string, labelColor console.Color, text string, color console.Color) {
 	indent, width := console.Width(label), 0
 	label = t.style.Paint(labelColor, label)
@@ -71,7 +71,7 @@ func (t *table) row(label string, labelColor console.Color, text string, color c
 	}
 }
 
-// verdict writes yes or no, a name and its text.
+// verdict writes "yes" or "no", a name and a text.
 func (t *table) verdict(indent string, holds bool, name, text string) {
 	word, color := "no ", console.Red
 	if holds {
