@@ -12,8 +12,8 @@ import (
 
 const diffIndent = "    "
 
-// diff returns what an update changed, in lines, and remembers the new state. It returns an empty string for other
-// events.
+// diff returns the changes that an update contains, one per line, and remembers the new state. For other events it
+// returns an empty string.
 func (p *Printer) diff(r *diagnose.Record, s *states, style console.Style) string {
 	if r.Type().IsControl() {
 		return ""
@@ -38,7 +38,7 @@ func (p *Printer) diff(r *diagnose.Record, s *states, style console.Style) strin
 	var b strings.Builder
 	for _, change := range jsonpatch.Diff(before, s.object) {
 		path := change.Pointer()
-		if path == "/metadata/resourceVersion" { // the line above shows it
+		if path == "/metadata/resourceVersion" { // the event's line already shows the resourceVersion
 			continue
 		}
 		writeChange(&b, path, change.Old, change.Value, style)
@@ -46,8 +46,8 @@ func (p *Printer) diff(r *diagnose.Record, s *states, style console.Style) strin
 	return b.String()
 }
 
-// writeChange writes a removal and an addition at one path. For multi-line strings it writes only the range of lines
-// that differs.
+// writeChange writes the removed and the added value at one path. For multi-line strings, it writes only the lines that
+// differ.
 func writeChange(b *strings.Builder, path string, old, now json.RawMessage, style console.Style) {
 	before, isText := textLines(old)
 	after, stillText := textLines(now)
@@ -84,7 +84,7 @@ func textLines(value json.RawMessage) ([]string, bool) {
 	return strings.Split(strings.TrimSuffix(text, "\n"), "\n"), true
 }
 
-// diffLine writes an indented line, and truncates it to the width of the terminal.
+// diffLine writes an indented line. It truncates the line to the width of the terminal.
 func diffLine(b *strings.Builder, color console.Color, text string, style console.Style) {
 	text = console.Clean(text)
 	if style.Width > 0 {

@@ -1,7 +1,7 @@
-// Package tail prints the events of a stream for a terminal: one line for each event, as wide as the terminal, and
-// optionally what each update changed.
+// Package tail prints the events of a stream to a terminal. Every event is one line, which is as wide as the terminal.
+// Optionally, the changes in each update follow.
 //
-// [Printer.Print] must be called with the records in order, and writes each one immediately. Control characters in a
-// record are escaped. With Options.Diff the Printer remembers the last state of each object, up to a limit; otherwise
-// it remembers nothing.
+// [Printer.Print] must be called with the records in order. It writes each record immediately. Control characters in
+// records are escaped. If Options.Diff is set, the Printer keeps the last states of a limited number of objects.
+// Otherwise it keeps no states.
 package tail

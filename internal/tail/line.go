@@ -13,8 +13,8 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/sinks/diagnose"
 )
 
-// layout has the widths of the columns, in cells. 0 omits a column. A negative width -n pads to n cells and never
-// truncates.
+// layout contains the widths of the columns, in cells. A width of 0 omits the column. A negative width -n pads the
+// column to n cells without truncating it.
 type layout struct {
 	clock                            string // time format
 	resource, name, version, manager int
@@ -25,8 +25,8 @@ const (
 	gap            = 2 // cells between columns
 	operationWidth = len("updated")
 
-	narrow = 60  // narrower lines show only operation, resource and name
-	wide   = 120 // from this width on, lines show milliseconds and a wider manager
+	narrow = 60  // the minimum width for all columns; narrower lines contain only time, operation, resource and name
+	wide   = 120 // the minimum width for milliseconds and a wider manager column
 )
 
 func layoutFor(width int) layout {
@@ -45,7 +45,7 @@ func layoutFor(width int) layout {
 	return l
 }
 
-// line renders an event as one line, including the newline.
+// line renders an event as one line that ends with a newline.
 func line(r *diagnose.Record, style console.Style) string {
 	l := layoutFor(style.Width)
 	word, color := operation(r)
@@ -63,7 +63,7 @@ func line(r *diagnose.Record, style console.Style) string {
 	}
 	columns := []string{
 		at, style.Paint(color, word) + strings.Repeat(" ", max(operationWidth-len(word), 0)),
-		column(r.Resource(), l.resource, console.Cut), // the end of an API group says little
+		column(r.Resource(), l.resource, console.Cut), // the end of an API group is the least important part
 		column(name, l.name, console.CutMiddle),
 		column(r.Attributes["resourceversion"], l.version, console.CutMiddle),
 		column(r.Attributes["changedby"], l.manager, console.CutMiddle),
@@ -74,7 +74,7 @@ func line(r *diagnose.Record, style console.Style) string {
 	return strings.TrimRight(strings.Join(columns, "  "), " ") + "\n"
 }
 
-// column pads or truncates a text to the width of its column.
+// column pads or truncates a text to the given column width.
 func column(text string, width int, truncate func(string, int) string) string {
 	text = console.Clean(text)
 	switch {
@@ -86,8 +86,8 @@ func column(text string, width int, truncate func(string, int) string) string {
 	return console.Pad(truncate(text, width), width)
 }
 
-// notes returns additional attributes of an event. They are added to lines only if the output is not a terminal,
-// because such lines have no limit.
+// notes returns additional attributes of an event. They appear only if the output is not a terminal, because such lines
+// have no maximum width.
 func notes(r *diagnose.Record) string {
 	var all []string
 	for _, name := range []string{"initiallist", "finalstateunknown", "resent"} {
@@ -104,7 +104,7 @@ func notes(r *diagnose.Record) string {
 	return "(" + strings.Join(all, ", ") + ")"
 }
 
-// omitted describes which data an event lacks. It returns an empty string if the data is complete.
+// omitted describes the data that an event lacks. It returns an empty string if the data is complete.
 func omitted(r *diagnose.Record) string {
 	why := r.Attributes["dataomitted"]
 	if why == "" {
@@ -120,7 +120,7 @@ func omitted(r *diagnose.Record) string {
 	return console.Clean(text)
 }
 
-// control renders the content of a gap or synced event.
+// control renders the content of a gap event or synced event.
 func control(r *diagnose.Record) string {
 	if r.Type() == event.Synced {
 		var info event.SyncedInfo
@@ -143,7 +143,7 @@ func control(r *diagnose.Record) string {
 	}
 	text := info.Resource + "  " + info.Reason
 	switch {
-	case info.Event != "": // the gap is a single event
+	case info.Event != "": // the gap consists of a single event
 		text += ", " + info.Subject + " " + info.Operation
 	case info.Events > 0:
 		text += fmt.Sprintf(", %s events", console.Count(info.Events))
@@ -163,7 +163,8 @@ func control(r *diagnose.Record) string {
 	return text
 }
 
-// moment returns the event's time or, if it has none, when the destination stored it.
+// moment returns the time of the event. If the event has no time, moment returns the time at which the destination
+// stored the event.
 func moment(r *diagnose.Record) time.Time {
 	if at, err := time.Parse(time.RFC3339Nano, r.Attributes["time"]); err == nil {
 		return at
@@ -171,7 +172,7 @@ func moment(r *diagnose.Record) time.Time {
 	return r.Stored
 }
 
-// operation returns the word and the color that show what happened.
+// operation returns the word and the color for the operation of an event.
 func operation(r *diagnose.Record) (word string, color console.Color) {
 	switch r.Type() {
 	case event.Added:
@@ -188,7 +189,7 @@ func operation(r *diagnose.Record) (word string, color console.Color) {
 		return "deleted", console.Red
 	case event.Gap:
 		return "GAP", console.Alarm
-	case event.Restated: // not a change
+	case event.Restated: // restated events are not changes
 		return "again", console.Dim
 	}
 	return "SYNCED", console.Cyan

@@ -18,18 +18,19 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/sinks/diagnose"
 )
 
-// Options say what to print, and how.
+// Options configures a Printer.
 type Options struct {
-	Out io.Writer // gets the events
-	// Notes gets messages about the reader itself, such as how far it is behind. It may be the same writer as Out.
+	Out io.Writer // receives the events
+	// Notes receives messages about the reader itself, such as its lag. It may be the same writer as Out.
 	Notes io.Writer
-	// Style is called for each line, because the width of a terminal can change.
+	// Style is called for every line, because the width of the terminal can change.
 	Style func() console.Style
 
-	JSON bool // print each event as a line of JSON
-	Diff bool // print what updates changed
+	JSON bool // print each event as one line of JSON
+	Diff bool // print the changes that updates contain
 
-	// The zero value of each of the following selects all events. Namespaces and Selector do not apply to control events.
+	// The zero value of each of the following fields selects all events. Namespaces and Selector do not apply to control
+	// events.
 	Resources  []filter.ResourcePattern
 	Namespaces filter.NamespaceMatcher
 	Selector   labels.Selector
@@ -38,9 +39,9 @@ type Options struct {
 // Printer prints records. It is not safe for concurrent use.
 type Printer struct {
 	Options
-	states   *lru.Cache // json.RawMessage, the last state of each object, by uid
-	behind   bool       // the last note said that the reader is behind
-	lastNote time.Time  // when that note was written
+	states   *lru.Cache // the last state of each object as json.RawMessage, by uid
+	behind   bool       // whether the last note reported a lag
+	lastNote time.Time  // time of the last note
 	now      func() time.Time
 }
 
@@ -50,19 +51,20 @@ func New(o Options) *Printer {
 }
 
 const (
-	// farBehind is the number of unread messages from which on a note is written, noteInterval the time between notes.
+	// farBehind is the minimum number of unread messages for a note about the lag. noteInterval is the minimum time
+	// between two such notes.
 	farBehind    = 1000
 	noteInterval = 2 * time.Second
-	// maxStates is the number of objects whose last state is remembered for Options.Diff.
+	// maxStates is the maximum number of objects whose last state is kept for Options.Diff.
 	maxStates = 1 << 14
 )
 
-// Print prints a record if it is selected. It returns only errors of the writers.
+// Print prints a record if the options select it. It returns only write errors.
 func (p *Printer) Print(r *diagnose.Record) error {
 	if err := p.noteLag(r.Behind); err != nil {
 		return err
 	}
-	if r.Attributes == nil && r.Data == nil && r.Foreign == nil { // a tombstone: the deletion before it was printed
+	if r.Attributes == nil && r.Data == nil && r.Foreign == nil { // a tombstone; its deletion is already printed
 		return nil
 	}
 	if r.Foreign != nil || r.Type() == 0 {
@@ -79,7 +81,7 @@ func (p *Printer) Print(r *diagnose.Record) error {
 	style := p.Style()
 	text := line(r, style)
 	left := omitted(r)
-	if left != "" && style.Width > 0 { // without a terminal it is in the line itself
+	if left != "" && style.Width > 0 { // if the output is not a terminal, the line already contains this text
 		text += diffIndent + style.Paint(
 			console.Yellow,
 			console.Cut("("+left+")", max(style.Width-len(diffIndent), 8)),
@@ -110,7 +112,7 @@ func (p *Printer) selects(r *diagnose.Record, s *states) bool {
 	return p.Namespaces.Matches(r.Attributes["namespace"]) && (p.Selector == nil || p.Selector.Matches(s.labels()))
 }
 
-// printForeign prints a note about a message that is not an event of the bridge. With Options.JSON it prints nothing.
+// printForeign prints a note about a message that the bridge did not send. If Options.JSON is set, it prints nothing.
 func (p *Printer) printForeign(r *diagnose.Record) error {
 	if p.JSON {
 		return nil
@@ -130,7 +132,7 @@ func (p *Printer) printForeign(r *diagnose.Record) error {
 	return err
 }
 
-// noteLag writes a note when the reader is far behind the stream, and when it has caught up.
+// noteLag writes a note if the reader lags far behind the stream, and another note when the reader has caught up.
 func (p *Printer) noteLag(behind int64) error {
 	var text string
 	switch {
@@ -145,13 +147,13 @@ func (p *Printer) noteLag(behind int64) error {
 	return err
 }
 
-// states are the states of an object in the data of an event, independent of the sink's payload.
+// states contains the states of an object that an event's data includes, regardless of the payload type.
 type states struct {
-	object, old json.RawMessage // old is nil if the event does not have it
+	object, old json.RawMessage // old is nil if the data does not include the previous state
 }
 
-// statesOf decodes the data of an event. Data of the payload `change` has an `operation` and no `kind`; data of the
-// payload `object` has a `kind`.
+// statesOf decodes the data of an event. With the payload `change`, the data has an `operation` and no `kind`. With the
+// payload `object`, the data has a `kind`.
 func statesOf(r *diagnose.Record) *states {
 	var change struct {
 		Operation, Kind string
