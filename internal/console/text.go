@@ -9,16 +9,16 @@ import (
 	"github.com/mattn/go-runewidth"
 )
 
-// Style says how text is formatted.
+// Style configures how text is formatted.
 type Style struct {
-	Width int  // width of a line, in cells; 0 means unlimited
-	Color bool // use ANSI colors
+	Width int  // maximum width of a line, in cells; 0 means unlimited
+	Color bool // whether to use ANSI colors
 }
 
-// Color is an ANSI escape sequence.
+// Color is the ANSI escape sequence of a color or style.
 type Color string
 
-// The colors.
+// Colors and styles for Style.Paint.
 const (
 	Red    Color = "\x1b[31m"
 	Green  Color = "\x1b[32m"
@@ -33,7 +33,7 @@ const (
 	off = "\x1b[0m"
 )
 
-// Paint colors a text. It returns the text unchanged if the style has no colors.
+// Paint returns the text with the color applied. If the style has no colors, it returns the text unchanged.
 func (s Style) Paint(color Color, text string) string {
 	if !s.Color || color == Plain || text == "" {
 		return text
@@ -41,10 +41,10 @@ func (s Style) Paint(color Color, text string) string {
 	return string(color) + text + off
 }
 
-// Width returns the width of a text, in cells. The text must not contain control characters: see Clean.
+// Width returns the width of a text, in cells. The text must not contain control characters; use Clean to escape them.
 func Width(text string) int { return runewidth.StringWidth(text) }
 
-// Clean escapes control characters, including line ends, and replaces invalid UTF-8 with U+FFFD.
+// Clean escapes control characters, including line breaks, and replaces invalid UTF-8 with U+FFFD.
 func Clean(text string) string {
 	if utf8.ValidString(text) && !strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsGraphic(r) }) {
 		return text
@@ -61,12 +61,12 @@ func Clean(text string) string {
 	return b.String()
 }
 
-// Pad appends spaces to a text until it has the given width.
+// Pad appends spaces until the text has at least the given width.
 func Pad(text string, to int) string { return runewidth.FillRight(text, to) }
 
 const dots = ".."
 
-// Cut truncates a text to a width, at its end. A width of 0 means no limit.
+// Cut truncates the end of a text to fit the given width. A width of 0 means no limit.
 func Cut(text string, to int) string {
 	if to <= 0 || Width(text) <= to {
 		return text
@@ -74,8 +74,8 @@ func Cut(text string, to int) string {
 	return runewidth.Truncate(text, to, dots[:min(to, len(dots))])
 }
 
-// CutMiddle truncates a text to a width, in its middle, because both ends of a name identify it. A width of 0 means no
-// limit.
+// CutMiddle truncates the middle of a text to fit the given width, because both ends of a name are needed to recognize
+// it. A width of 0 means no limit.
 func CutMiddle(text string, to int) string {
 	if to <= len(dots)+2 || Width(text) <= to {
 		return Cut(text, to)
@@ -86,8 +86,8 @@ func CutMiddle(text string, to int) string {
 
 func head(text string, to int) string { return runewidth.Truncate(text, to, "") }
 
-// Wrap breaks a text between words into lines of at most the given width. A width of 0 means no limit. A word that is
-// longer than a line is not broken, because it may be an address that a user copies.
+// Wrap breaks a text between words into lines of at most the given width. A width of 0 means no limit. Words that are
+// longer than a line are not broken, because they may be addresses that a user copies.
 func Wrap(text string, to int) []string {
 	if to <= 0 || Width(text) <= to {
 		return []string{text}
@@ -108,7 +108,7 @@ func Wrap(text string, to int) []string {
 	return append(lines, line)
 }
 
-// Count formats a number with commas between groups of three digits.
+// Count formats a number with commas as thousands separators.
 func Count(n int64) string {
 	text := strconv.FormatInt(n, 10)
 	for i := len(text) - 3; i > 0 && text[i-1] != '-'; i -= 3 {
