@@ -26,7 +26,7 @@ import (
 const (
 	stepKubeconfig = "kubeconfig"
 	rbacRemedy     = "grant what `bridge rbac --config FILE` prints"
-	// expiresSoon is how long before its expiry a certificate leads to a warning.
+	// expiresSoon is the remaining validity of a certificate below which doctor warns.
 	expiresSoon = 7 * 24 * time.Hour
 )
 
@@ -36,7 +36,7 @@ func (e *examination) checkAPIServer(ctx context.Context) {
 		e.fail(stepKubeconfig, e.Config.Kubeconfig, err, "set `kubeconfig` to a file that the bridge can read")
 		return
 	}
-	kube.QPS = -1 // no limit for discovery
+	kube.QPS = -1 // no rate limit for discovery
 	name := e.kubeconfigName()
 	e.ok(stepKubeconfig, name, "API server "+kube.Host)
 	client, err := informer.NewClient(kube)
@@ -66,8 +66,8 @@ func (e *examination) kubeconfigName() string {
 	return "default of kubectl"
 }
 
-// connect requests the version of the API server. It reports the connection, its certificates and the version. It
-// returns false if there is no connection.
+// connect requests the version of the API server. It reports the connection, the certificates and the version. It
+// returns false if it cannot connect.
 func (e *examination) connect(ctx context.Context, kube *rest.Config, server *url.URL) bool {
 	client, err := rest.HTTPClientFor(kube)
 	if err != nil {
@@ -101,7 +101,7 @@ func (e *examination) connect(ctx context.Context, kube *rest.Config, server *ur
 	return true
 }
 
-// explainFailure returns the step at which a connection failed, the host or address, and a remedy.
+// explainFailure returns the step at which a connection failed, the host or address of the server, and a remedy.
 func explainFailure(server *url.URL, err error) (step, target, remedy string) {
 	var (
 		dns     *net.DNSError
@@ -130,7 +130,7 @@ func explainFailure(server *url.URL, err error) (step, target, remedy string) {
 	return step, target, remedy
 }
 
-// checkTLS checks whether the connection is encrypted and verified, and when the certificates expire.
+// checkTLS checks whether the connection is encrypted and verified, and reports when the certificates expire.
 func (e *examination) checkTLS(kube *rest.Config, address string, state *tls.ConnectionState) {
 	switch {
 	case state == nil:
@@ -157,7 +157,7 @@ func (e *examination) checkTLS(kube *rest.Config, address string, state *tls.Con
 	}
 }
 
-// checkExpiry reports until when a certificate is valid. It warns if that is soon.
+// checkExpiry reports the expiry date of a certificate. It warns if the certificate expires soon.
 func (e *examination) checkExpiry(step, target, prefix string, cert *x509.Certificate, remedy string) {
 	detail := prefix + "valid until " + cert.NotAfter.UTC().Format(time.RFC3339)
 	if time.Until(cert.NotAfter) < expiresSoon {
@@ -167,8 +167,8 @@ func (e *examination) checkExpiry(step, target, prefix string, cert *x509.Certif
 	e.ok(step, target, detail)
 }
 
-// authenticate asks the API server for the bridge's user name. It returns false if further checks of the API server are
-// impossible.
+// authenticate asks the API server for the user name of the bridge. It returns false if no further checks of the API
+// server are possible.
 func (e *examination) authenticate(ctx context.Context, client rest.Interface) bool {
 	ctx, cancel := context.WithTimeout(ctx, e.Step)
 	defer cancel()

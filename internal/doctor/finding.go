@@ -16,13 +16,13 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/sinks/diagnose"
 )
 
-// Finding is the outcome of one step.
+// Finding is the result of one step.
 type Finding struct {
 	Area string // "API server", "state", "process" or "sink NAME"
 	diagnose.Finding
 }
 
-// Result returns the result of a finding in one word.
+// Result returns "FAILED", "warning" or "ok".
 func (f *Finding) Result() string {
 	switch {
 	case f.Err != nil:
@@ -34,14 +34,14 @@ func (f *Finding) Result() string {
 	}
 }
 
-// text returns what was found: the detail, the error, or both.
+// text returns the detail, the error, or both.
 func (f *Finding) text() string {
 	if f.Err == nil {
 		return f.Detail
 	}
 	text := f.Err.Error()
-	if ce, ok := f.Err.(*sinks.ConnectError); ok { //nolint:errorlint // if it is wrapped, its context must not be lost
-		text = ce.Err.Error() // step, address and remedy have columns of their own
+	if ce, ok := f.Err.(*sinks.ConnectError); ok { //nolint:errorlint // a wrapped error must keep its context
+		text = ce.Err.Error() // the table shows step, address and remedy separately
 	}
 	if f.Detail != "" {
 		text = f.Detail + ": " + text
@@ -49,10 +49,10 @@ func (f *Finding) text() string {
 	return text
 }
 
-// Report is all findings, in the order of the steps.
+// Report contains all findings in the order of the steps.
 type Report []Finding
 
-// Count returns the number of findings by result.
+// Count returns the number of findings per result.
 func (r Report) Count() (ok, warnings, failed int) {
 	for n := range r {
 		switch {
@@ -105,41 +105,43 @@ func (r Report) WriteJSON(w io.Writer) error {
 	return encoder.Encode(out)
 }
 
-// NamedSink is a sink and its name.
+// NamedSink is a sink together with its name.
 type NamedSink struct {
 	Name string
 	sinks.Sink
-	// Additional are the other destinations of the sink: its object store for large data, and that of its dead letters.
+	// Additional contains the sink's other destinations: the object store for large data, and the destination for dead
+	// letters.
 	Additional []diagnose.Checker
 }
 
-// Options say what to check.
+// Options configures Examine.
 type Options struct {
 	Config *config.Config
-	// Kube returns the configuration of the client for the API server. Examine changes it.
+	// Kube returns the client configuration for the API server. Examine modifies the configuration.
 	Kube func() (*rest.Config, error)
-	// Scopes are what the bridge watches.
+	// Scopes are the scopes that the bridge watches.
 	Scopes []fleet.Scope
-	// Sinks must not be connected yet. A sink that does not implement [diagnose.Checker] is not checked.
+	// Sinks must not be connected yet. If a sink does not implement [diagnose.Checker], the checks of its destination are
+	// skipped.
 	Sinks []NamedSink
-	// Step limits each step at the API server. 0 means 10 seconds.
+	// Step is the time limit for each step at the API server. If it is 0, the limit is 10 seconds.
 	Step time.Duration
 }
 
-// examination collects findings.
+// examination runs the checks and collects their findings.
 type examination struct {
 	Options
 	report     Report
 	area       string
 	client     rest.Interface                       // nil if the API server is not available
-	cluster    string                               // uid of the cluster, or empty if it is unknown
+	cluster    string                               // uid of the cluster; empty if unknown
 	namespaced map[schema.GroupVersionResource]bool // whether a watched resource is namespaced
-	running    bool                                 // a bridge uses the state directory
-	// destinations are the sinks' destinations in the checkpoint, by sink.
+	running    bool                                 // whether a bridge is using the state directory
+	// destinations maps each sink to its destination in the checkpoint.
 	destinations map[string]string
 }
 
-// Examine runs all checks and returns their findings. It returns soon after ctx ends.
+// Examine runs all checks and returns their findings. If ctx ends, Examine returns soon.
 func Examine(ctx context.Context, o Options) Report {
 	o.Step = cmp.Or(o.Step, 10*time.Second)
 	e := &examination{Options: o, namespaced: map[schema.GroupVersionResource]bool{}}

@@ -30,8 +30,8 @@ func (e *examination) checkProcess() {
 		"set http.listen to another address, or stop the program that uses this one")
 }
 
-// checkMemory compares the memory limit with the size of the buffers. It warns if they can take more than half of it,
-// because the bridge also requires memory for its index.
+// checkMemory compares the memory limit with the total size of the buffers. It warns if the buffers can take more than
+// half of the limit, because the bridge also requires memory for its index.
 func (e *examination) checkMemory() {
 	var buffers int64
 	for n := range e.Config.Sinks {
@@ -51,7 +51,7 @@ func (e *examination) checkMemory() {
 	e.ok("memory", "", detail)
 }
 
-// memoryLimit returns the lowest memory limit and what sets it. The limit is 0 if there is none.
+// memoryLimit returns the lowest memory limit and its origin. If there is no memory limit, it returns 0.
 func memoryLimit() (limit int64, of string) {
 	if soft := debug.SetMemoryLimit(-1); soft != math.MaxInt64 {
 		limit, of = soft, "GOMEMLIMIT"
@@ -61,7 +61,7 @@ func memoryLimit() (limit int64, of string) {
 		if err != nil {
 			continue
 		}
-		// cgroups say "max" (v2) or a huge number (v1) if there is no limit.
+		// Without a limit, the file contains "max" (cgroup v2) or a huge number (cgroup v1).
 		n, err := strconv.ParseInt(strings.TrimSpace(string(data)), 10, 64)
 		if err == nil && n < 1<<50 && (limit == 0 || n < limit) {
 			limit, of = n, "the container's limit"

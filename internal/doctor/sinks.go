@@ -12,7 +12,7 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/sinks/diagnose"
 )
 
-// checkSinks checks all destinations at the same time.
+// checkSinks checks all destinations concurrently.
 func (e *examination) checkSinks(ctx context.Context) {
 	found := make([][]diagnose.Finding, len(e.Sinks))
 	var group sync.WaitGroup
@@ -52,7 +52,7 @@ func (e *examination) checkSink(ctx context.Context, s *NamedSink) (found []diag
 	return append(found, e.checkName(ctx, s)...)
 }
 
-// checkDestination warns if a sink's destination differs from the one in the checkpoint.
+// checkDestination warns if the destination of a sink differs from the destination in the checkpoint.
 func (e *examination) checkDestination(s *NamedSink) {
 	before := e.destinations[s.Name]
 	d, ok := s.Sink.(sinks.Identified)
@@ -67,8 +67,8 @@ func (e *examination) checkDestination(s *NamedSink) {
 	)
 }
 
-// checkName reports which cluster has registered the cluster's name at the destination of a sink. It returns nil if the
-// destination has no register of names.
+// checkName reports which cluster has registered this cluster's name at the destination of a sink. It returns nil if
+// the destination does not support registering names.
 func (e *examination) checkName(ctx context.Context, s *NamedSink) []diagnose.Finding {
 	reader, ok := s.Sink.(diagnose.NameReader)
 	if !ok {

@@ -4,7 +4,7 @@ package doctor
 
 import "golang.org/x/sys/unix"
 
-// freeSpace returns how many bytes the bridge can write in a directory.
+// freeSpace returns the number of bytes that the bridge can still write to a directory.
 func freeSpace(dir string) (int64, error) {
 	var s unix.Statfs_t
 	if err := unix.Statfs(dir, &s); err != nil {

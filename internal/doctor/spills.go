@@ -19,9 +19,9 @@ const (
 	earlierRemedy = "run the version that wrote it until its events are delivered, or re-sent (bridge dead-letters); or remove the file, which loses them"
 )
 
-// OrphanedEvents returns an error and a remedy if the state directory has spilled or parked events that the bridge
-// would never deliver: those of a sink that was removed or renamed, and a spill in the format of an earlier version. It
-// ignores files that it cannot read or that are in use.
+// OrphanedEvents returns an error and a remedy if the state directory contains spilled or parked events that the bridge
+// would never deliver. These are events of a removed or renamed sink, and spills in the format of an earlier version.
+// OrphanedEvents ignores files that it cannot read or that are in use.
 func OrphanedEvents(cfg *config.Config) (remedy string, err error) {
 	for _, pattern := range []string{"spill-*.db", "dead-letters-*.db"} {
 		if paths, _ := filepath.Glob(filepath.Join(cfg.State.Path, pattern)); len(paths) > 0 {
@@ -44,7 +44,7 @@ func OrphanedEvents(cfg *config.Config) (remedy string, err error) {
 			name := strings.TrimSuffix(strings.TrimPrefix(filepath.Base(path), kind.prefix), kind.suffix)
 			if strings.Contains(name, ".") ||
 				slices.ContainsFunc(cfg.Sinks, func(s config.Sink) bool { return s.Name == name }) {
-				continue // a quarantined file, or a sink of the configuration
+				continue // a quarantined file or a configured sink
 			}
 			if events, of := kind.peek(path, name); events > 0 {
 				errs = append(errs, fmt.Errorf("%s holds %d events%s for sink %s, which the configuration does not have",
@@ -59,7 +59,7 @@ func OrphanedEvents(cfg *config.Config) (remedy string, err error) {
 func spillBytes(state, sink string) (n int64) {
 	entries, err := os.ReadDir(filepath.Join(state, "spill-"+sink))
 	if err != nil {
-		return 0 // it has none
+		return 0 // the sink has no spill
 	}
 	for _, e := range entries {
 		if info, err := e.Info(); err == nil {

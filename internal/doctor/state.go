@@ -64,7 +64,7 @@ func stateRemedy(err error) string {
 	return "set state.path to a directory that the bridge can write to"
 }
 
-// nearestDirectory returns the directory itself or, if it does not exist, its nearest ancestor that does.
+// nearestDirectory returns the directory. If the directory does not exist, it returns the nearest ancestor that exists.
 func nearestDirectory(dir string) (string, error) {
 	for path := dir; ; path = filepath.Dir(path) {
 		info, err := os.Stat(path)
@@ -80,7 +80,7 @@ func nearestDirectory(dir string) (string, error) {
 	}
 }
 
-// tryToWrite writes a file in a directory and removes it.
+// tryToWrite writes a file to a directory and removes the file.
 func tryToWrite(dir string) error {
 	file, err := os.CreateTemp(dir, ".bridge-doctor-*")
 	if err != nil {
@@ -90,7 +90,7 @@ func tryToWrite(dir string) error {
 	return errors.Join(err, file.Sync(), file.Close(), os.Remove(file.Name()))
 }
 
-// checkSpace compares the free space with what the spills can take.
+// checkSpace compares the free disk space with the maximum size of the spills.
 func (e *examination) checkSpace(dir, existing string) {
 	free, err := freeSpace(existing)
 	if err != nil {
@@ -144,7 +144,7 @@ func (e *examination) checkCheckpoint(ctx context.Context, dir string) {
 	}
 }
 
-// checkResume checks whether watches can resume from the checkpoint. It tries the source with the lowest
+// checkResume checks whether watches can resume from the checkpoint. It tests only the source with the lowest
 // resourceVersion.
 func (e *examination) checkResume(ctx context.Context, s checkpoint.Summary) {
 	detail := fmt.Sprintf(
@@ -178,7 +178,7 @@ func (e *examination) checkResume(ctx context.Context, s checkpoint.Summary) {
 	}
 }
 
-// revision returns the number of a resourceVersion, or the maximum if it is not a number.
+// revision converts a resourceVersion to a number. If the resourceVersion is not a number, it returns the maximum.
 func revision(resourceVersion string) uint64 {
 	n, err := strconv.ParseUint(resourceVersion, 10, 64)
 	if err != nil {

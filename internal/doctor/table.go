@@ -8,11 +8,11 @@ import (
 	"github.com/deltabridge/deltabridge/internal/console"
 )
 
-// indent is the width of the column with the results.
+// indent is the width of the column that contains the results.
 const indent = 11
 
-// WriteTable writes one line for each finding, grouped by area. The remedy is on a line below. Lines are wrapped at the
-// width of the style.
+// WriteTable writes one line per finding, grouped by area. If a finding has a remedy, the remedy is on the next line.
+// Lines are wrapped at the width of the style.
 func (r Report) WriteTable(w io.Writer, style console.Style) error {
 	var out strings.Builder
 	area := ""
@@ -39,7 +39,7 @@ func (r Report) WriteTable(w io.Writer, style console.Style) error {
 	return err
 }
 
-// line returns the step, its target and what was found.
+// line returns the step, its target and the text of the finding.
 func (f *Finding) line() string {
 	line := strings.TrimSpace(f.Step + " " + f.Target)
 	if text := f.text(); text != "" {
@@ -59,7 +59,7 @@ func (f *Finding) color() console.Color {
 	}
 }
 
-// counted formats a number of things, in the plural if n is not 1.
+// counted formats a number and a noun. The noun is in the plural if n is not 1.
 func counted(n int, thing string) string {
 	if n == 1 {
 		return "1 " + thing

@@ -23,10 +23,10 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/sinks/diagnose"
 )
 
-// maxParallel limits how many resources are checked at the same time.
+// maxParallel is the maximum number of resources that are checked concurrently.
 const maxParallel = 8
 
-// checkWatches checks each watched resource and the optional rights.
+// checkWatches checks every watched resource and the optional permissions.
 func (e *examination) checkWatches(ctx context.Context, disco discovery.DiscoveryInterfaceWithContext) {
 	discovering, cancel := context.WithTimeout(ctx, 3*e.Step)
 	defer cancel()
@@ -59,11 +59,12 @@ func (e *examination) checkWatches(ctx context.Context, disco discovery.Discover
 			return nil
 		})
 	}
-	_ = group.Wait() // the findings have the errors
+	_ = group.Wait() // the findings contain the errors
 	e.add(found...)
 }
 
-// checkOwnRights checks the optional rights, with which the bridge detects some changes of the cluster sooner.
+// checkOwnRights checks the optional permissions. With these permissions, the bridge detects some changes in the
+// cluster sooner.
 func (e *examination) checkOwnRights(ctx context.Context) {
 	effects := map[string]string{
 		"customresourcedefinitions": "new custom resources are noticed after 30 seconds, not at once",
@@ -72,7 +73,7 @@ func (e *examination) checkOwnRights(ctx context.Context) {
 	for _, rule := range rbac.Own(e.Config.Watch) {
 		resource := rule.Resources[0]
 		if effects[resource] == "" {
-			continue // readClusterUID has checked the namespace
+			continue // readClusterUID has already checked this permission
 		}
 		gvr := schema.GroupVersionResource{Group: rule.APIGroups[0], Version: "v1", Resource: resource}
 		forbidden, _, err := e.try(ctx, &fleet.Watched{Resource: gvr}, rule.Verbs)
@@ -91,7 +92,7 @@ const checkLog = "check the API server's log"
 
 func notAllowed(verbs []string) string { return strings.Join(verbs, ", ") + " is not allowed" }
 
-// checkWatched checks one resource with the same requests as an informer.
+// checkWatched checks one resource with the requests of an informer.
 func (e *examination) checkWatched(ctx context.Context, w *fleet.Watched) diagnose.Finding {
 	f := diagnose.Finding{Step: "watch", Target: w.Resource.GroupResource().String()}
 	if w.Namespace != "" {
@@ -115,14 +116,15 @@ func (e *examination) checkWatched(ctx context.Context, w *fleet.Watched) diagno
 		f.Err = errors.New(notAllowed(forbidden))
 	case w.Auxiliary:
 		f.Warn, f.Detail = true, notAllowed(forbidden)+": a sink's `enrich` will lack it"
-	default: // the bridge runs without the resource and reports that it is ready
+	default: // the bridge runs without the resource and becomes ready
 		f.Warn, f.Detail = true, notAllowed(forbidden)+": it will be missing"
 		f.Remedy += ", or exclude it"
 	}
 	return f
 }
 
-// try sends the requests of an informer. It returns the verbs that are forbidden, and what the other requests found.
+// try sends the requests of an informer. It returns the forbidden verbs and the details that the successful requests
+// returned.
 func (e *examination) try(
 	ctx context.Context,
 	w *fleet.Watched,
@@ -147,7 +149,8 @@ func (e *examination) try(
 	return forbidden, found, nil
 }
 
-// getProbe requests the object with which the bridge asks whether the cluster has reached a resourceVersion.
+// getProbe requests the same object that the bridge requests to find out whether the cluster has reached a
+// resourceVersion.
 func (e *examination) getProbe(ctx context.Context, w *fleet.Watched) (string, error) {
 	namespace := w.Namespace
 	if w.Namespaced && namespace == "" {
@@ -173,7 +176,7 @@ func (e *examination) listWatch(w *fleet.Watched, fields string) *informer.Liste
 	})
 }
 
-// countObjects lists one object and returns how many there are, as text.
+// countObjects lists one object and returns the total number of objects as text.
 func (e *examination) countObjects(ctx context.Context, w *fleet.Watched) (string, error) {
 	answer, err := e.listWatch(w, "").ListWithContext(ctx, metav1.ListOptions{Limit: 1})
 	if err != nil {
@@ -183,13 +186,14 @@ func (e *examination) countObjects(ctx context.Context, w *fleet.Watched) (strin
 	count := len(list.Items)
 	if list.RemainingItemCount != nil {
 		count += int(*list.RemainingItemCount)
-	} else if list.Continue != "" { // with selectors, the API server does not count
+	} else if list.Continue != "" { // the API server does not count the remaining objects if there are selectors
 		return "some objects", nil
 	}
 	return counted(count, "object"), nil
 }
 
-// openWatch opens the same kind of watch as the bridge. It returns what the API server supports.
+// openWatch opens the same kind of watch as the bridge. It returns a description of the watch that the API server
+// supports.
 func (e *examination) openWatch(ctx context.Context, w *fleet.Watched) (string, error) {
 	if !w.Aggregated {
 		event, err := e.firstEvent(ctx, w, e.Step, metav1.ListOptions{
@@ -208,12 +212,12 @@ func (e *examination) openWatch(ctx context.Context, w *fleet.Watched) (string, 
 	return "watch, without watch-lists", err
 }
 
-// soon is how long an API server has to reject a watch that it has accepted.
+// soon is the maximum time to wait for the rejection of a watch that the API server has accepted.
 const soon = 2 * time.Second
 
-// firstEvent opens a watch for a name that does not exist, so that the API server sends only bookmarks and errors. It
-// returns the type of the first event, or an error for an error event. The type is empty if there is no event within
-// the time limit.
+// firstEvent opens a watch for a name that does not exist, so the API server sends only bookmarks and errors. It
+// returns the type of the first event, or an error if the first event is an error. The type is empty if no event
+// arrives within the time limit.
 func (e *examination) firstEvent(
 	ctx context.Context,
 	w *fleet.Watched,
@@ -238,7 +242,7 @@ func (e *examination) firstEvent(
 }
 
 // tryToResume opens a watch from a resourceVersion. It returns an error if the API server no longer has the changes
-// since then.
+// after this resourceVersion.
 func (e *examination) tryToResume(ctx context.Context, w *fleet.Watched, resourceVersion string) error {
 	ctx, cancel := context.WithTimeout(ctx, e.Step)
 	defer cancel()
