@@ -1,23 +1,25 @@
-// Package rbac computes the RBAC objects that grant the bridge what its configuration makes it read from the API
+// Package rbac computes the RBAC objects that the bridge requires to read the objects in its configuration from the API
 // server.
 //
-// The rules, which docs/operations.md explains and the Helm chart implements as a template:
+// The rules are as follows. docs/operations.md explains them, and the Helm chart implements them as a template.
 //
-//   - An entry of `watch` whose `namespaces` are all plain names is granted in these namespaces, by a Role and a
-//     RoleBinding in each. Every other entry is granted in the whole cluster.
-//   - A resource that is named is granted with get, list and watch, unless `exclude` names it.
-//   - `*.example.com` grants list and watch on all resources of that group.
-//   - `*` grants list and watch on all resources of the groups that are part of Kubernetes and of those in
-//     Options.Groups. In the core group it grants get, list and watch on each resource except Secrets. If the same
-//     entry names `secrets`, `*` grants list and watch on everything.
-//   - List and watch on a whole group come with get on one name: that of the object with which the bridge asks whether
-//     the cluster has reached a resourceVersion. Get on all names would grant subresources too: logs, and proxies to
-//     nodes.
-//   - In the whole cluster: get on the namespace kube-system, whose uid identifies the cluster. With wildcards: get,
-//     list and watch on customresourcedefinitions. With wildcards or a group with a dot in its name: list on
-//     apiservices, which say which APIs are aggregated.
-//   - Discovery is granted to all authenticated users by Kubernetes itself (system:discovery).
+//   - If all `namespaces` of an entry of `watch` are plain names, a Role and a RoleBinding in each namespace grant the
+//     access. For all other entries, access is granted in the whole cluster.
+//   - For a resource that is listed by name, get, list and watch are granted, unless `exclude` lists the resource.
+//   - `*.example.com` grants list and watch on all resources of the group.
+//   - `*` grants list and watch on all resources of the Kubernetes API groups and of the groups in Options.Groups. In
+//     the core group, it grants get, list and watch on each resource except Secrets. If the same entry also lists
+//     `secrets`, `*` grants list and watch on everything.
+//   - If list and watch are granted on a whole group, get is granted on a single name in this group: the name of the
+//     object that the bridge requests to find out whether the cluster has reached a resourceVersion. Get on all names
+//     would also grant access to subresources, such as logs and proxies to nodes.
+//   - Get on the namespace kube-system is always granted, because the uid of this namespace identifies the cluster. If
+//     an entry has wildcards, get, list and watch on customresourcedefinitions are granted too. If an entry has
+//     wildcards or a group whose name contains a dot, list on apiservices is granted, because APIServices show which
+//     APIs are aggregated.
+//   - Discovery needs no rule, because Kubernetes grants it to all authenticated users (system:discovery).
 //
-// RBAC has neither exclusions nor wildcards within a name. If Options.Served is set, wildcards are resolved to the
-// resources that the cluster serves. Otherwise what RBAC can't express is an error or a note.
+// RBAC supports neither exclusions nor wildcards within a name. If Options.Served is set, wildcards are replaced with
+// the resources that the cluster serves. Otherwise a part of the configuration that RBAC cannot express results in an
+// error or a note.
 package rbac

@@ -12,16 +12,16 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Names are the names to use in the objects.
+// Names contains the names to use in the objects.
 type Names struct {
-	// Name is the name of every role and binding.
+	// Name is the name of all roles and bindings.
 	Name string
-	// Namespace and ServiceAccount name the account to which the rights are granted.
+	// Namespace and ServiceAccount identify the service account that receives the permissions.
 	Namespace, ServiceAccount string
 }
 
-// Objects returns the roles and bindings that grant access: first those of the cluster, then those of the namespaces,
-// sorted by name. Each role is followed by its binding.
+// Objects returns the roles and bindings that grant access. The objects for the whole cluster precede the objects for
+// namespaces, which are sorted by name. Each role is followed by its binding.
 func Objects(access *Access, names Names) []any {
 	subjects := []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: names.Namespace, Name: names.ServiceAccount}}
 	meta := func(namespace string) metav1.ObjectMeta {
@@ -61,7 +61,7 @@ func Objects(access *Access, names Names) []any {
 	return objects
 }
 
-// Write writes the objects as YAML for kubectl apply. The notes are comments at the top.
+// Write writes the objects as YAML for kubectl apply. Notes are written as comments at the top.
 func Write(w io.Writer, access *Access, names Names) error {
 	var text strings.Builder
 	text.WriteString("# What the bridge may read: get, list and watch, and nothing else.\n")

@@ -17,25 +17,25 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/informer/discovery"
 )
 
-// Access is the access that the bridge requires.
+// Access describes the access that the bridge requires.
 type Access struct {
-	// Cluster holds the rules for the whole cluster.
+	// Cluster contains the rules for the whole cluster.
 	Cluster []rbacv1.PolicyRule
-	// Namespaces holds the rules for single namespaces, by name.
+	// Namespaces contains the rules for each namespace.
 	Namespaces map[string][]rbacv1.PolicyRule
-	// Notes explain where the rules grant more or less than the configuration asks for.
+	// Notes explain where the rules grant more or less access than the configuration requires.
 	Notes []string
 }
 
-// Options say how wildcards are resolved.
+// Options configures how wildcards are resolved.
 type Options struct {
-	// Groups are the API groups that `*` selects in addition to those of Kubernetes.
+	// Groups are the API groups that `*` selects in addition to the groups of Kubernetes.
 	Groups []string
-	// Served are the resources to which wildcards are resolved. If it is nil, they remain wildcards.
+	// Served contains the resources that replace wildcards. If it is nil, the rules contain wildcards.
 	Served *discovery.Catalog
 }
 
-// coreNamespaced returns the namespaced resources of the core group that can be listed and watched. The list is fixed
+// coreNamespaced returns the namespaced resources of the core group that can be listed and watched. The list is fixed,
 // because custom resources cannot be in the core group.
 func coreNamespaced() []string {
 	return []string{
@@ -46,7 +46,7 @@ func coreNamespaced() []string {
 
 func coreCluster() []string { return []string{"namespaces", "nodes", "persistentvolumes"} }
 
-// builtInGroups returns the API groups of Kubernetes that have resources which can be watched, except the core group.
+// builtInGroups returns the API groups of Kubernetes that contain watchable resources, except the core group.
 func builtInGroups() []string {
 	return []string{
 		"admissionregistration.k8s.io", "apiextensions.k8s.io", "apiregistration.k8s.io", "apps", "autoscaling", "batch",
@@ -58,8 +58,8 @@ func builtInGroups() []string {
 
 const secrets = "secrets"
 
-// For computes the access that the entries of `watch` require. The error names an entry that RBAC can't express, and
-// says what to do.
+// For computes the access that the entries of `watch` require. If RBAC cannot express an entry, the error identifies
+// the entry and contains a remedy.
 func For(watch []config.Watch, options Options) (*Access, error) {
 	if options.Served != nil {
 		for gv, err := range options.Served.Failed {
@@ -86,19 +86,19 @@ func For(watch []config.Watch, options Options) (*Access, error) {
 
 var errPart = errors.New("RBAC has no wildcards within a name; use --discover, or list the names")
 
-// computation collects grants.
+// computation collects grants for all entries of `watch`.
 type computation struct {
 	options   Options
-	scopes    map[string]*grants // by namespace, "" being the whole cluster
-	wildcards bool               // wildcards are used
-	foreign   bool               // custom or aggregated resources can be watched
+	scopes    map[string]*grants // by namespace; "" stands for the whole cluster
+	wildcards bool               // whether patterns contain wildcards
+	foreign   bool               // whether patterns can select custom or aggregated resources
 	notes     []string
 }
 
-// grants are the rights granted in one scope.
+// grants contains the resources to which access is granted in one scope.
 type grants struct {
-	named map[string][]string // resources that are granted by name, by group
-	whole []string            // groups that are granted as a whole
+	named map[string][]string // resources that are granted by name, by API group
+	whole []string            // API groups that are granted as a whole
 }
 
 func (c *computation) scope(namespace string) *grants {
@@ -110,9 +110,9 @@ func (c *computation) scope(namespace string) *grants {
 
 // entry is a parsed entry of `watch`.
 type entry struct {
-	namespaces []string // [""] is the whole cluster
+	namespaces []string // [""] stands for the whole cluster
 	exclude    config.Patterns
-	secrets    bool // a pattern names secrets, and they are not excluded
+	secrets    bool // whether a pattern names secrets and they are not excluded
 }
 
 func (c *computation) watch(w *config.Watch) error {
@@ -146,7 +146,8 @@ func (e *entry) excludes(group, version, resource string) bool {
 	return e.exclude.Match(schema.GroupVersionResource{Group: group, Version: version, Resource: resource})
 }
 
-// pattern grants the resources that a pattern selects in a namespace, or in the whole cluster if namespace is empty.
+// pattern grants the resources that p selects in a namespace. If namespace is empty, it grants them in the whole
+// cluster.
 func (c *computation) pattern(e *entry, namespace string, p filter.ResourcePattern) error {
 	g := c.scope(namespace)
 	switch {
@@ -181,7 +182,7 @@ func (c *computation) pattern(e *entry, namespace string, p filter.ResourcePatte
 	return nil
 }
 
-// resolve grants the served resources that match a pattern with wildcards. Secrets are granted only if the entry names
+// resolve grants the served resources that match a pattern with wildcards. It grants Secrets only if the entry names
 // them.
 func (c *computation) resolve(e *entry, namespace string, p filter.ResourcePattern) {
 	for _, s := range c.options.Served.Served {
@@ -198,7 +199,7 @@ func (c *computation) resolve(e *entry, namespace string, p filter.ResourcePatte
 	)
 }
 
-// whole grants all resources of a group, unless the entry excludes the group.
+// whole grants all resources in a group unless the entry excludes the group.
 func (c *computation) whole(e *entry, g *grants, group string) {
 	all := func(p filter.ResourcePattern) bool {
 		return p.Resource == "*" && p.Version == "" && matches(p.Group, group)
@@ -210,7 +211,7 @@ func (c *computation) whole(e *entry, g *grants, group string) {
 	c.noteExclusions(e, group)
 }
 
-// noteExclusions adds a note for each exclusion from a group that is granted as a whole.
+// noteExclusions adds a note for each exclusion that matches resources in a group that is granted as a whole.
 func (c *computation) noteExclusions(e *entry, group string) {
 	for _, p := range e.exclude {
 		if group == "*" || matches(p.Group, group) {
@@ -226,7 +227,7 @@ func (c *computation) note(format string, args ...any) {
 	c.notes = append(c.notes, fmt.Sprintf(format, args...))
 }
 
-// joinGroups returns the additional groups for a note, or an empty string if there are none.
+// joinGroups returns the additional groups as text for a note. If there are none, it returns an empty string.
 func joinGroups(groups []string) string {
 	if len(groups) == 0 {
 		return ""
@@ -276,8 +277,8 @@ func (g *grants) rules() []rbacv1.PolicyRule {
 	return rules
 }
 
-// Own returns the rules for what the bridge reads about the cluster in addition to the watched resources. The bridge
-// runs without them, but then notices some things later or not at all.
+// Own returns the rules for objects that the bridge reads in addition to the watched resources, to learn about the
+// cluster. The bridge runs without these permissions, but detects some changes late or not at all.
 func Own(watch []config.Watch) []rbacv1.PolicyRule {
 	c := &computation{}
 	for n := range watch {
@@ -286,7 +287,7 @@ func Own(watch []config.Watch) []rbacv1.PolicyRule {
 	return c.own()
 }
 
-// scan records whether patterns have wildcards, and whether they can select custom or aggregated resources.
+// scan records whether patterns contain wildcards, and whether they can select custom or aggregated resources.
 func (c *computation) scan(patterns config.Patterns) {
 	for _, p := range patterns {
 		wildcard := isGlob(p.Resource) || isGlob(p.Group)
@@ -322,7 +323,7 @@ func (c *computation) own() []rbacv1.PolicyRule {
 
 func isGlob(text string) bool { return strings.ContainsAny(text, `*?[`) }
 
-// isPart reports whether a pattern has wildcards within a name, which RBAC can't express.
+// isPart reports whether a glob contains wildcards within a name. RBAC cannot express such globs.
 func isPart(glob string) bool { return isGlob(glob) && glob != "*" }
 
 func matches(glob, name string) bool {
