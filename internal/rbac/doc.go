@@ -3,8 +3,8 @@
 //
 // The rules are as follows. docs/operations.md explains them, and the Helm chart implements them as a template.
 //
-//   - If the `namespaces` of a `watch` entry are a list of plain names, a Role and a RoleBinding in each namespace grant the
-//     access. For all other entries, access is granted in the whole cluster.
+//   - If the `namespaces` of a `watch` entry are a list of plain names, a Role and a RoleBinding in each of these
+//     namespaces grant access. For all other entries, access is granted in the whole cluster.
 //   - For a resource that is listed by name, get, list and watch are granted, unless `exclude` lists the resource.
 //   - `*.example.com` grants list and watch on all resources of the group.
 //   - `*` grants list and watch on all resources of the Kubernetes API groups and of the groups in Options.Groups. In
