@@ -90,7 +90,7 @@ type rule struct {
 	excluded   []ResourcePattern
 	namespaces NamespaceMatcher
 	operations operations
-	changes    *changes // nil if updates are sent whatever they change
+	changes    *changes // nil if there are no such conditions
 
 	// At most one of onObject and onChange is set, depending on the variables in `when`.
 	onObject *expression // decides whether an object belongs
