@@ -14,9 +14,9 @@ import (
 
 // Sizes of a record batch of format version 2. Source: the Kafka protocol guide, "Record Batch".
 const (
-	sizePrefix   = 4  // of the record set in the request, before the batch
-	lengthEnd    = 12 // of what comes behind the length of the batch, the length counts
-	checksumEnd  = 21 // what comes behind the checksum, it covers
+	sizePrefix   = 4  // the size of the record set in the request, which precedes the batch
+	lengthEnd    = 12 // the end of the length field, which counts the bytes after it
+	checksumEnd  = 21 // the end of the checksum field, which covers the bytes after it
 	batchHeader  = 61
 	recordsStart = sizePrefix + batchHeader
 )
@@ -24,20 +24,20 @@ const (
 const (
 	headerPrefix      = "ce_"
 	headerContentType = "content-type"
-	attrContentType   = "datacontenttype" // an attribute whose place is the header content-type
+	attrContentType   = "datacontenttype" // the attribute that is sent in the header content-type
 )
 
 // batch encodes the messages for one partition as one record batch. The zero value is ready for reset.
 type batch struct {
 	raw        []byte       // size prefix, batch header, records
-	packed     bytes.Buffer // the same with compressed records
+	packed     bytes.Buffer // raw, with compressed records
 	structured []byte       // the value of a message in structured mode
-	head, tail []byte       // of a record: the fields before its value, and its headers
+	head, tail []byte       // the parts of a record before and after its value: fields and headers
 	records    int32
-	time       int64 // the records' timestamp, Unix milliseconds
+	time       int64 // the timestamp of all records, in Unix milliseconds
 }
 
-// reset empties the batch. Its records will have the timestamp now.
+// reset empties the batch and sets the timestamp of its future records to now.
 func (b *batch) reset(now time.Time) {
 	if cap(b.raw) < recordsStart {
 		b.raw = make([]byte, recordsStart, 64<<10)
@@ -45,11 +45,11 @@ func (b *batch) reset(now time.Time) {
 	b.raw, b.records, b.time = b.raw[:recordsStart], 0, now.UnixMilli()
 }
 
-// size is the batch's size without compression, in bytes, as the broker's limits count it.
+// size returns the batch's uncompressed size in bytes, as the broker counts it for its limits.
 func (b *batch) size() int { return len(b.raw) - sizePrefix }
 
-// add appends a message, with a tombstone if required. If the batch would become larger than limit, it stays unchanged
-// and add returns false. The first message is always added.
+// add appends a message and, if tombstone is set, a tombstone after it. If the batch would become larger than limit,
+// add leaves the batch unchanged and returns false. It always accepts the first message.
 func (b *batch) add(m *event.Message, tombstone bool, limit int) bool {
 	before, n := len(b.raw), b.records
 	b.appendEvent(m, n)
@@ -72,7 +72,7 @@ func (b *batch) appendEvent(m *event.Message, offsetDelta int32) {
 		b.structured = m.AppendStructured(b.structured[:0])
 		value = b.structured
 	}
-	tail := append(b.tail[:0], 0) // number of headers: one byte as long as there are less than 64
+	tail := append(b.tail[:0], 0) // number of headers: one byte suffices for fewer than 64
 	tail = appendHeader(tail, "", headerContentType, m.ContentType())
 	headers := byte(1)
 	if !m.Structured {
@@ -84,7 +84,7 @@ func (b *batch) appendEvent(m *event.Message, offsetDelta int32) {
 			return true
 		})
 	}
-	tail[0] = headers << 1 // as a zigzag varint
+	tail[0] = headers << 1 // encoded as a zigzag varint
 	b.tail = tail
 	b.appendRecord(offsetDelta, m.PartitionKey, len(value), value)
 }
@@ -95,10 +95,10 @@ func (b *batch) appendTombstone(key string, offsetDelta int32) {
 	b.appendRecord(offsetDelta, key, -1, nil)
 }
 
-// appendRecord appends a record with the headers in tail. An empty key becomes null, which the broker rejects in a
+// appendRecord appends a record with the headers in b.tail. An empty key becomes null, which the broker rejects in a
 // compacted topic.
 func (b *batch) appendRecord(offsetDelta int32, key string, valueLen int, value []byte) {
-	head := append(b.head[:0], 0, 0) // attributes: none are defined; the difference to the batch's timestamp
+	head := append(b.head[:0], 0, 0) // the attributes (none are defined), and the difference from the batch's timestamp
 	head = binary.AppendVarint(head, int64(offsetDelta))
 	if key == "" {
 		head = binary.AppendVarint(head, -1)
@@ -120,16 +120,16 @@ func appendHeader(buf []byte, prefix, name, value string) []byte {
 	return append(buf, value...)
 }
 
-// producer is the id and epoch of the idempotent producer that writes a batch, and the number of the batch's first
-// record in that epoch.
+// producer contains the id and epoch of the idempotent producer that writes a batch, and the sequence number of the
+// batch's first record in this epoch.
 type producer struct {
 	id       int64
 	epoch    int16
 	sequence int32
 }
 
-// encode returns the record set for a produce request: its size as INT32, then the batch, with compressed records
-// where that makes it smaller. The result is valid until the next reset.
+// encode returns the record set for a produce request: its size as INT32, followed by the batch. The records are
+// compressed if that makes the batch smaller. The result is valid until the next reset.
 func (b *batch) encode(codec compress.Codec, p producer) ([]byte, error) {
 	out, attributes := b.raw, byte(0)
 	if codec != nil {
@@ -142,10 +142,10 @@ func (b *batch) encode(codec compress.Codec, p producer) ([]byte, error) {
 	}
 	be := binary.BigEndian
 	h := be.AppendUint32(out[:0], uint32(len(out)-sizePrefix))
-	h = be.AppendUint64(h, 0) // the broker sets the offset
+	h = be.AppendUint64(h, 0) // the base offset, which the broker sets
 	h = be.AppendUint32(h, uint32(len(out)-sizePrefix-lengthEnd))
-	h = be.AppendUint32(h, ^uint32(0)) // leader epoch -1: the broker sets it
-	h = append(h, 2, 0, 0, 0, 0)       // the version, and room for the checksum
+	h = be.AppendUint32(h, ^uint32(0)) // leader epoch -1, which the broker replaces
+	h = append(h, 2, 0, 0, 0, 0)       // the format version, and space for the checksum
 	h = append(h, 0, attributes)
 	h = be.AppendUint32(h, uint32(b.records-1))
 	h = be.AppendUint64(h, uint64(b.time)) // first timestamp
@@ -161,7 +161,7 @@ func (b *batch) encode(codec compress.Codec, p producer) ([]byte, error) {
 
 func (b *batch) compress(codec compress.Codec) error {
 	b.packed.Reset()
-	b.packed.Write(b.raw[:recordsStart]) // room for the header
+	b.packed.Write(b.raw[:recordsStart]) // space for the header
 	w := codec.NewWriter(&b.packed)
 	_, err := w.Write(b.raw[recordsStart:])
 	return errors.Join(err, w.Close())

@@ -12,7 +12,7 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/sinks/kafka/kafkaread"
 )
 
-// The methods in this file implement checks and reading with the packages kafkacheck and kafkaread.
+// The methods in this file implement checks and reading. They use the packages kafkacheck and kafkaread.
 
 var (
 	_ diagnose.Checker    = (*Sink)(nil)
@@ -21,9 +21,9 @@ var (
 	_ diagnose.NameReader = (*Sink)(nil)
 )
 
-const cleanupPolicy = "cleanup.policy" // Kafka's setting
+const cleanupPolicy = "cleanup.policy" // the topic setting of Kafka
 
-// wire returns the configuration of the connections.
+// wire returns the connection configuration.
 func (cfg *Config) wire() *wire.Config {
 	return &wire.Config{
 		Brokers: cfg.Brokers, TLS: cfg.TLS, SASL: cfg.SASL, RequestTimeout: cfg.RequestTimeout,
@@ -31,7 +31,7 @@ func (cfg *Config) wire() *wire.Config {
 	}
 }
 
-// newTopics returns how missing topics are created, nil if they are not created.
+// newTopics returns the settings for missing topics, or nil if the sink does not create topics.
 func (cfg *Config) newTopics() *wire.NewTopic {
 	if cfg.CreateTopics == nil {
 		return nil
@@ -39,13 +39,13 @@ func (cfg *Config) newTopics() *wire.NewTopic {
 	how := *cfg.CreateTopics
 	how.Config = make(map[string]string)
 	if cfg.Tombstones {
-		how.Config[cleanupPolicy] = "compact" // the last record of each key stays
+		how.Config[cleanupPolicy] = "compact" // Kafka keeps the last record of each key.
 	}
 	maps.Copy(how.Config, cfg.CreateTopics.Config)
 	return &how
 }
 
-// beside returns a sink with the same configuration and its own connections, so that both can be used at once.
+// beside returns a sink with the same configuration and separate connections, so both sinks can be used concurrently.
 func (s *Sink) beside() *Sink {
 	o := &Sink{cfg: s.cfg, template: s.template, volatile: s.volatile, single: s.single, parts: s.parts}
 	o.topics, o.client = make(map[string]*topic), wire.New(s.cfg.wire())
@@ -71,7 +71,7 @@ func (s *Sink) Read(ctx context.Context, o diagnose.ReadOptions, handle func(*di
 	return kafkaread.Read(ctx, s.client, s.template, o, handle)
 }
 
-// Destination implements [sinks.Identified]: the Kafka cluster's own id and the template of the topic.
+// Destination implements [sinks.Identified]. It returns the id of the Kafka cluster and the topic template.
 func (s *Sink) Destination() string {
 	if s.client.ClusterID == "" {
 		return ""

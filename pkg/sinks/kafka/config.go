@@ -18,62 +18,65 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/sinks/kafka/internal/wire"
 )
 
-// Defaults of zero values; those of the configuration file are in the tags.
+// Defaults for zero values. The defaults for the configuration file are in the struct tags.
 const (
-	// DefaultKey names an object of any cluster and resource, so that topics may be shared and compacted. It has the
-	// group, for there are resources of one name in several groups: services of the core and of Knative.
+	// DefaultKey identifies an object across clusters and resources, so topics can be shared and compacted. It includes
+	// the group, because several groups can have a resource of the same name: both the core group and Knative have
+	// services.
 	DefaultKey            = "{cluster}/{group}/{resource}/{namespace}/{name}"
 	DefaultCompression    = CompressionSnappy
 	DefaultRequestTimeout = 15 * time.Second
 )
 
-// MetadataMaxAge is how long the sink uses the metadata of a topic before it reads them again, if no request fails.
+// MetadataMaxAge is how long the sink uses a topic's metadata before it reads the metadata again if no request fails.
 const MetadataMaxAge = 5 * time.Minute
 
-// Config sends events to topics of a Kafka cluster.
+// Config configures a sink that sends events to topics of a Kafka cluster.
 type Config struct {
-	// The bootstrap brokers, as `host:port`.
+	// The bootstrap brokers, each as `host:port`.
 	Brokers []string `yaml:"brokers" required:"true" minItems:"1" pattern:":[0-9]+$" example:"[kafka-0:9092, kafka-1:9092]"`
-	// The topic of a message: a template with the same variables as `nats.subject`. Characters that a topic name cannot
-	// contain become `-`, the core group is `core`, and an empty value is `_`.
+	// The topic of a message. It is a template with the same variables as `nats.subject`. Characters that a topic name
+	// cannot contain are replaced by `-`, the core group becomes `core`, and an empty value becomes `_`.
 	Topic string `yaml:"topic" default:"\"k8s.{resource}\"" example:"\"k8s.{group}.{resource}\""`
-	// The key of a message, which selects the partition: a template with the same variables as `nats.subject`. Values
-	// are inserted unchanged. The key must be the same for all events of an object to keep their order, so it cannot
-	// contain `{operation}`.
+	// The key of a message, which selects the partition. It is a template with the same variables as `nats.subject`.
+	// Values are inserted unchanged. To preserve the order of an object's events, all of them must have the same key.
+	// Therefore the key cannot contain `{operation}`.
 	Key string `yaml:"key" default:"\"{cluster}/{group}/{resource}/{namespace}/{name}\"" example:"\"{uid}\""`
 	// The compression of messages.
 	Compression Compression `yaml:"compression" default:"snappy" enum:"none gzip snappy lz4 zstd" example:"zstd"`
-	// Sends a message without a value after each deletion, so that a compacted topic removes the object and holds the
-	// present state. `topic` and `key` together must identify an object: by `{group}`, `{resource}`, `{namespace}` and
-	// `{name}`, or by `{uid}`. Topics that the bridge creates are compacted (`cleanup.policy: compact`).
+	// Sends a message without a value after each deletion, so a compacted topic removes the deleted object and contains
+	// only the current state. `topic` and `key` together must identify an object: by `{group}`, `{resource}`,
+	// `{namespace}` and `{name}`, or by `{uid}`. Topics that the bridge creates are compacted (`cleanup.policy: compact`).
 	Tombstones bool `yaml:"tombstones" default:"false" example:"true"`
-	// Creates topics that do not exist. If it is not set, the topics must exist.
+	// Creates topics that do not exist. If this is not set, the topics must exist.
 	CreateTopics *CreateTopics `yaml:"createTopics"`
-	// The time limit for a request to a broker, including the connection.
+	// The maximum duration of a request to a broker, including opening the connection.
 	RequestTimeout time.Duration `yaml:"requestTimeout" default:"15s" min:"100ms" max:"10m" example:"30s"`
-	// TLS settings. The bridge opens new connections when a file with certificates, keys or passwords changes.
+	// TLS settings. The bridge opens new connections when a certificate, key or password file changes.
 	TLS access.TLS `yaml:"tls"`
 	// Authentication. It is disabled if no key is set.
 	SASL SASLConfig `yaml:"sasl"`
 
-	// Prober finds out when a broker is back. Sinks with the same brokers should share it. Nil: the sink's own.
+	// Prober detects when a broker is available again. Sinks with the same brokers should share it. If it is nil, the sink
+	// creates one.
 	Prober *reach.Prober
-	Logger *slog.Logger // nil: slog.Default()
+	Logger *slog.Logger // If it is nil, slog.Default() is used.
 
-	letters bool                                                              // the messages are dead letters
-	dial    func(ctx context.Context, network, addr string) (net.Conn, error) // nil: reach.Dial; tests set it
+	letters bool // reports whether the messages are dead letters
+	// If dial is nil, reach.Dial is used. Tests set dial.
+	dial func(ctx context.Context, network, addr string) (net.Conn, error)
 }
 
-// CreateTopics is how topics are created.
+// CreateTopics configures how topics are created.
 type CreateTopics = wire.NewTopic
 
-// SASLConfig is how the bridge authenticates to the brokers.
+// SASLConfig configures how the bridge authenticates to the brokers.
 type SASLConfig = wire.SASL
 
-// Compression of record batches.
+// Compression is the compression type of record batches.
 type Compression string
 
-// The kinds of compression.
+// The compression types.
 const (
 	CompressionNone   Compression = "none"
 	CompressionGzip   Compression = "gzip"
@@ -82,18 +85,18 @@ const (
 	CompressionZstd   Compression = "zstd"
 )
 
-// codec returns nil for none.
+// codec returns nil for CompressionNone.
 func (c Compression) codec() compress.Codec {
 	switch c {
 	case CompressionGzip:
 		return &compress.GzipCodec
 	case "", CompressionSnappy:
-		// The library's default level takes twice the time, a third of all that is spent on an event, for a few percent.
+		// The default level takes twice the time, a third of the total time for an event, and saves only a few percent.
 		return &snappy.Codec{Compression: snappy.FasterCompression}
 	case CompressionLZ4:
 		return &compress.Lz4Codec
 	case CompressionZstd:
-		// Level 1: on JSON within a few percent of the default level's size, for much less time.
+		// With JSON, level 1 is within a few percent of the default level's size and takes much less time.
 		return &zstd.Codec{Level: 1}
 	}
 	return nil
@@ -108,14 +111,14 @@ func (cfg *Config) NewSink(prober *reach.Prober, log *slog.Logger) (sinks.Sink, 
 	return New(c)
 }
 
-// Letters implements [sinks.Config]: it returns the configuration with the topic of the dead letters.
+// Letters implements [sinks.Config]. It returns the configuration for the dead-letter topic.
 func (cfg *Config) Letters(_ string, to *sinks.LetterPlace) sinks.Config {
 	if to.Topic == "" {
 		return nil
 	}
 	c := *cfg
 	c.Topic, c.Tombstones, c.letters = to.Topic, false, true
-	if c.CreateTopics != nil { // a compacted topic would forget letters
+	if c.CreateTopics != nil { // A compacted topic would lose dead letters.
 		c.CreateTopics = &CreateTopics{
 			Partitions: 1, ReplicationFactor: c.CreateTopics.ReplicationFactor,
 			Config: map[string]string{"max.message.bytes": deadLetterRecord},
@@ -124,7 +127,7 @@ func (cfg *Config) Letters(_ string, to *sinks.LetterPlace) sinks.Config {
 	return &c
 }
 
-// deadLetterRecord is max.message.bytes of a dead letter topic that the bridge creates: more than the largest change.
+// deadLetterRecord is max.message.bytes of dead-letter topics that the bridge creates. It exceeds the largest change.
 const deadLetterRecord = "16777216"
 
 // Client implements [sinks.Config].
@@ -143,7 +146,7 @@ func (cfg *Config) KeyTemplate() (*event.Template, error) {
 // LastOnly implements [sinks.Config].
 func (cfg *Config) LastOnly() bool { return cfg.Tombstones }
 
-// fill sets the defaults of zero values.
+// fill sets defaults for zero values.
 func (cfg *Config) fill() {
 	cfg.Key = cmp.Or(cfg.Key, DefaultKey)
 	cfg.RequestTimeout = cmp.Or(cfg.RequestTimeout, DefaultRequestTimeout)

@@ -16,8 +16,8 @@ import (
 
 var _ diagnose.Previewer = (*Sink)(nil)
 
-// Preview implements [diagnose.Previewer]. If a topic does not exist, the partition is known only if the topic would be
-// created with a configured number of partitions.
+// Preview implements [diagnose.Previewer]. If the topic does not exist, Preview returns a partition only if the topic
+// would be created with a configured number of partitions.
 func (s *Sink) Preview(ctx context.Context, m *event.Message, ask bool) (diagnose.Placement, error) {
 	p := diagnose.Placement{Topic: string(s.appendTopic(nil, m)), Key: m.PartitionKey}
 	if err := s.render(&p, m); err != nil {
@@ -42,7 +42,7 @@ func (s *Sink) Preview(ctx context.Context, m *event.Message, ask bool) (diagnos
 	return p, nil
 }
 
-// render encodes the message as Send does, and decodes the headers that a consumer would get.
+// render encodes the message as Send does, and decodes the headers that a consumer would receive.
 func (s *Sink) render(p *diagnose.Placement, m *event.Message) error {
 	var b batch
 	b.reset(time.Now())
@@ -70,7 +70,7 @@ func (s *Sink) render(p *diagnose.Placement, m *event.Message) error {
 	return nil
 }
 
-// limit asks for the largest batch that the topic takes, in bytes.
+// limit returns the size of the largest batch that the topic accepts, in bytes.
 func (s *Sink) limit(ctx context.Context, topic string) (int64, error) {
 	settings, err := s.client.TopicSettings(ctx, topic)
 	if err != nil {

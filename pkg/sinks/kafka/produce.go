@@ -17,7 +17,7 @@ import (
 
 const acksAll = -1
 
-// request sends the slots and records their results.
+// request sends the slots in one request and records the results.
 func (w *work) request(ctx context.Context, slots []slot) {
 	req := &rawproduce.Request{Acks: acksAll, Timeout: w.s.client.WriteTimeout()}
 	var sent []slot
@@ -63,9 +63,9 @@ func addToRequest(req *rawproduce.Request, p *partition, set []byte) {
 	})
 }
 
-// noteFailure records the failure of a request without an answer. The broker's other partitions are not tried.
+// noteFailure records that a request failed without a response. The broker's other partitions are not tried.
 func (w *work) noteFailure(err error, sent []slot) {
-	// If another broker answered recently, the cluster is reachable, and only the partitions of this leader have to wait.
+	// If another broker answered recently, the cluster is reachable, so only the partitions of this leader must wait.
 	of := func(p *partition, err error) error {
 		if w.s.client.WorksWithout(w.leader) {
 			return w.s.partUnavailable(p, err)
@@ -106,7 +106,7 @@ func (w *work) noteAnswer(sl slot, answer *produce.ResponsePartition) {
 	}
 	v := judge(code)
 	if code == kafkago.DuplicateSequenceNumber && sl.again {
-		v = written // by the first attempt
+		v = written // The first attempt wrote the batch.
 	}
 	if v == written {
 		w.noteWritten(sl)
@@ -116,7 +116,7 @@ func (w *work) noteAnswer(sl slot, answer *produce.ResponsePartition) {
 	switch {
 	case v == badTopic || v == badRecord:
 	case v == outOfStep:
-		err = w.s.partUnavailable(p, fmt.Errorf("%s: %w", p, code)) // the next attempt succeeds
+		err = w.s.partUnavailable(p, fmt.Errorf("%s: %w", p, code)) // The next attempt uses a new epoch and succeeds.
 	case code == kafkago.UnknownTopicOrPartition || code == kafkago.TopicAuthorizationFailed:
 		err = w.s.unavailable(p.topic, err)
 	default:
@@ -131,13 +131,13 @@ func (w *work) noteAnswer(sl slot, answer *produce.ResponsePartition) {
 		w.noteDoubt(sl, err)
 		w.fence(p)
 	case tooLarge, badRecord:
-		if sl.again { // it was perhaps written, and is now to be divided
+		if sl.again { // The batch was perhaps written and will be divided, so it will not be sent again unchanged.
 			w.fence(p)
 		}
 		switch {
 		case v == tooLarge:
 			w.halve(sl, code)
-		case sl.n > 1: // halving finds the bad ones; the broker has written nothing of the batch
+		case sl.n > 1: // Halving finds the bad messages. The broker has not written any part of the batch.
 			p.limit = sl.n / 2
 		default:
 			for _, e := range answer.RecordErrors {
@@ -160,8 +160,8 @@ func (w *work) noteWritten(sl slot) {
 	p.limit = min(2*p.limit, len(w.batch))
 }
 
-// noteNotWritten records that this request did not write the slot. If the slot was sent before, the result of that
-// attempt is still unknown.
+// noteNotWritten records that this request did not write the slot. If the slot was also sent earlier, the result of the
+// earlier attempt is still unknown.
 func (w *work) noteNotWritten(sl slot, err error) {
 	if sl.again {
 		w.noteDoubt(sl, err)
@@ -170,7 +170,8 @@ func (w *work) noteNotWritten(sl slot, err error) {
 	}
 }
 
-// noteDoubt records that the slot's messages were perhaps written. The partition's other messages stay not attempted.
+// noteDoubt records that the slot's messages were perhaps written. The result of the partition's other messages remains
+// ErrNotAttempted.
 func (w *work) noteDoubt(sl slot, err error) {
 	p := sl.p
 	if !sl.again {
@@ -184,15 +185,16 @@ func (w *work) noteDoubt(sl slot, err error) {
 	p.queue = p.queue[:0]
 }
 
-// fence must be called if a batch was perhaps written and will not be sent again unchanged. After it the broker rejects
-// that batch, so that the batch cannot be written after newer events.
+// fence must be called if a batch was perhaps written and will not be sent again unchanged. The broker then rejects
+// this batch, so it cannot be written after newer events.
 func (w *work) fence(p *partition) {
 	if !p.fence() {
 		w.exhausted = true
 	}
 }
 
-// halve divides a batch that is too large, or rejects its only message. The broker has written no part of the batch.
+// halve divides a batch that is too large, or rejects its message if it contains only one. The broker has not written
+// any part of the batch.
 func (w *work) halve(sl slot, code kafkago.Error) {
 	if sl.n > 1 {
 		sl.p.batchBytes = sl.b.size() / 2
@@ -202,8 +204,8 @@ func (w *work) halve(sl slot, code kafkago.Error) {
 		sinks.ErrOversize, sl.b.size(), sl.p.topic.name, code))
 }
 
-// fail records that the partition's queue was not sent. The first message gets err, the others stay not attempted; a
-// permanent error is the result of all.
+// fail records that the partition's queue was not sent. If err is permanent, it is the result of all queued messages.
+// Otherwise err is the result of the first message, and the result of the others remains ErrNotAttempted.
 func (w *work) fail(p *partition, err error) {
 	for k, i := range p.queue {
 		if k == 0 || sinks.IsPermanent(err) {
@@ -213,8 +215,8 @@ func (w *work) fail(p *partition, err error) {
 	p.queue = p.queue[:0]
 }
 
-// refuse rejects the next message of the partition and removes it from the queue, with all later messages of its
-// object: these stay not attempted.
+// refuse rejects the partition's next message and removes it from the queue. It also removes all later messages of the
+// same object, whose result remains ErrNotAttempted.
 func (w *work) refuse(p *partition, err error) {
 	w.results[p.queue[0]] = sinks.Permanent(err)
 	key := w.batch[p.queue[0]].Key()

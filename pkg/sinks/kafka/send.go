@@ -14,12 +14,12 @@ import (
 )
 
 const (
-	// maxRequestBytes bounds the record batches of one request. A broker closes the connection on a request larger
-	// than its socket.request.max.bytes: 100 MiB.
+	// maxRequestBytes limits the total size of the record batches in one request. A broker closes the connection if a
+	// request is larger than its socket.request.max.bytes (100 MiB).
 	maxRequestBytes = 32 << 20
-	// maxRecordBytes is the largest event that is sent, for the same reason.
+	// maxRecordBytes is the maximum size of an event that is sent, for the same reason.
 	maxRecordBytes = 64 << 20
-	// maxTopicName is how long the name of a topic may be, in bytes: Kafka's Topic.MAX_NAME_LENGTH.
+	// maxTopicName is the maximum length of a topic name in bytes. It is Topic.MAX_NAME_LENGTH of Kafka.
 	maxTopicName = 249
 )
 
@@ -40,13 +40,13 @@ func (s *Sink) Send(ctx context.Context, batch []*event.Message, results []error
 	for start := 0; start < len(batch); {
 		end := s.endOfRound(batch, start)
 		if !s.sendRound(ctx, batch, results, start, end) {
-			return // what follows may be of an object that failed
+			return // The remaining messages may belong to an object that failed.
 		}
 		start = end
 	}
 }
 
-// route sets s.routes to the partition of each message: topic.unroutable if the partitions of its topic are not known.
+// route sets s.routes to the partition of each message, or to topic.unroutable if the topic's partitions are unknown.
 func (s *Sink) route(ctx context.Context, batch []*event.Message) {
 	now := time.Now()
 	var due []*topic
@@ -69,14 +69,14 @@ func (s *Sink) route(ctx context.Context, batch []*event.Message) {
 	}
 }
 
-// tombstone reports whether a record without a value follows the message: it does if the message is a deletion, or the
-// gap event that replaces a rejected deletion and has the key of the object.
+// tombstone reports whether a record without a value must follow the message. This is the case for a deletion, and for
+// a gap event that replaces a rejected deletion and has the object's key.
 func (s *Sink) tombstone(m *event.Message) bool {
 	return s.cfg.Tombstones && (m.Type == event.Deleted || m.GapInfo != nil && m.GapInfo.Deletion != nil)
 }
 
-// object returns the message that identifies the object of m: for a gap event with a tombstone the rejected deletion,
-// because the tombstone must be in the object's own topic, and otherwise m.
+// object returns the message that identifies the object of m. For a gap event with a tombstone this is the rejected
+// deletion, because the tombstone must be in the object's topic. For all other messages it is m.
 func (s *Sink) object(m *event.Message) *event.Message {
 	if m.GapInfo != nil && s.tombstone(m) {
 		return m.GapInfo.Deletion
@@ -84,8 +84,9 @@ func (s *Sink) object(m *event.Message) *event.Message {
 	return m
 }
 
-// appendTopic appends the name of the message's topic. If the topic of a rejected deletion would have a name that is
-// too long, no event of the object was ever written, and the gap event goes to the topic of other gap events.
+// appendTopic appends the name of the message's topic. For a gap event that replaces a rejected deletion, this is the
+// object's topic. If that name is too long, no event of the object was ever written, and the gap event goes to the
+// topic of other gap events.
 func (s *Sink) appendTopic(dst []byte, m *event.Message) []byte {
 	start := len(dst)
 	dst = s.template.Append(dst, s.object(m))
@@ -118,7 +119,7 @@ func (s *Sink) endOfRound(batch []*event.Message, start int) (end int) {
 	return len(batch)
 }
 
-// sendRound sends batch[start:end] to the leaders of their partitions, in parallel. It reports whether all were
+// sendRound sends batch[start:end] to the leaders of the partitions, in parallel. It reports whether all messages were
 // written.
 func (s *Sink) sendRound(ctx context.Context, batch []*event.Message, results []error, start, end int) bool {
 	works := s.split(batch, results, start, end)
@@ -136,13 +137,13 @@ func (s *Sink) sendRound(ctx context.Context, batch []*event.Message, results []
 			t.stale = true
 		}
 		if w.exhausted {
-			s.producer = -1 // the next Send gets a new one
+			s.producer = -1 // The next Send requests a new producer id.
 		}
 	}
 	return !slices.ContainsFunc(results[start:end], func(err error) bool { return err != nil })
 }
 
-// split queues the messages at their partitions, and collects the partitions by leader.
+// split adds the messages to the queues of their partitions, and groups the partitions by leader.
 func (s *Sink) split(batch []*event.Message, results []error, start, end int) (works []*work) {
 	byLeader := make(map[string]*work)
 	for i := start; i < end; i++ {
@@ -162,27 +163,27 @@ func (s *Sink) split(batch []*event.Message, results []error, start, end int) (w
 	return works
 }
 
-// work is the messages of one round for one broker.
+// work contains one round's messages for one broker.
 type work struct {
 	s          *Sink
 	leader     string
-	partitions []*partition // the partitions with a queue; used by one goroutine only
+	partitions []*partition // the partitions with queued messages; only one goroutine uses them
 	batch      []*event.Message
-	results    []error // of the messages in those queues
+	results    []error // the results of the messages in batch
 
 	moved     []*topic // topics whose metadata must be read again
-	exhausted bool     // a new producer id is needed
+	exhausted bool     // reports whether a new producer id is required
 }
 
-// slot is a partition's part of a request.
+// slot is the part of a request that belongs to one partition.
 type slot struct {
 	p     *partition
 	b     *batch
-	n     int  // messages
-	again bool // the batch was sent before, and perhaps written
+	n     int  // the number of messages
+	again bool // reports whether the batch was sent before and perhaps written
 }
 
-// run sends requests until nothing is left to send or a request fails.
+// run sends requests until all messages are sent or a request fails.
 func (w *work) run(ctx context.Context) {
 	if w.leader == "" {
 		for _, p := range w.partitions {
@@ -205,7 +206,7 @@ func (w *work) run(ctx context.Context) {
 	}
 }
 
-// fill takes the next batch of each partition, up to the size of a request.
+// fill returns the next batch of each partition, up to the maximum size of a request.
 func (w *work) fill() (slots []slot) {
 	size := 0
 	for _, p := range w.partitions {
@@ -213,7 +214,7 @@ func (w *work) fill() (slots []slot) {
 			continue
 		}
 		if size > 0 && size+p.batchBytes > maxRequestBytes {
-			break // in the next request
+			break // The next request contains the remaining partitions.
 		}
 		sl := w.fillSlot(p)
 		size += sl.b.size()
@@ -222,7 +223,8 @@ func (w *work) fill() (slots []slot) {
 	return slots
 }
 
-// fillSlot takes the next batch of a partition. If the last batch was perhaps written, it is sent again unchanged.
+// fillSlot returns the next batch of a partition. If the previous batch was perhaps written, fillSlot returns the same
+// batch again.
 func (w *work) fillSlot(p *partition) slot {
 	sl := slot{p: p, b: w.s.batches.Get().(*batch)}
 	sl.b.reset(time.Now())

@@ -14,24 +14,24 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/sinks/kafka/internal/wire"
 )
 
-// Sink delivers events to Kafka. See the package comment. It implements [sinks.Sink].
+// Sink implements [sinks.Sink]. It delivers events to Kafka. See the package comment.
 type Sink struct {
 	cfg      Config
 	template *event.Template
-	volatile bool // an object's events may go to several partitions
-	single   bool // all events go to one topic
-	parts    bool // all events of an object go to one topic
+	volatile bool // reports whether an object's events may go to several partitions
+	single   bool // reports whether all events go to one topic
+	parts    bool // reports whether all events of an object go to one topic
 	codec    compress.Codec
 	client   *wire.Client
-	create   *wire.NewTopic // nil: missing topics are not created
+	create   *wire.NewTopic // If it is nil, missing topics are not created.
 
 	topics   map[string]*topic
-	producer int64 // id; -1 while there is none
+	producer int64 // the producer id, or -1 if the sink has none
 
 	balancer kafkago.Murmur2Balancer
-	batches  sync.Pool // of *batch
+	batches  sync.Pool // a pool of *batch
 
-	// Buffers that are reused by each Send.
+	// Every Send reuses these buffers.
 	buf    []byte
 	routes []*partition
 }
@@ -41,7 +41,7 @@ var (
 	_ sinks.Router = (*Sink)(nil)
 )
 
-// New checks the configuration and returns a sink that is not connected. The error holds every mistake.
+// New checks the configuration and returns a sink that is not connected. The error lists all mistakes.
 func New(cfg Config) (*Sink, error) {
 	cfg.fill()
 	if err := strictyaml.Check(&cfg); err != nil {
@@ -62,7 +62,7 @@ func New(cfg Config) (*Sink, error) {
 	s := &Sink{
 		cfg: cfg, template: template, codec: codec, producer: -1, create: cfg.newTopics(),
 		topics:   make(map[string]*topic),
-		balancer: kafkago.Murmur2Balancer{Consistent: true}, // an empty key too has one partition
+		balancer: kafkago.Murmur2Balancer{Consistent: true}, // Messages with an empty key also go to a single partition.
 		batches:  sync.Pool{New: func() any { return new(batch) }},
 	}
 	for _, variable := range []string{"version", "kind", "uid", "operation"} {
@@ -74,8 +74,8 @@ func New(cfg Config) (*Sink, error) {
 	return s, nil
 }
 
-// Connect returns nil when a broker has answered and authenticated the sink, and, where all events go to one topic,
-// that topic is there.
+// Connect returns nil when a broker has answered and has authenticated the sink. If all events go to one topic, this
+// topic must also exist.
 func (s *Sink) Connect(ctx context.Context) error {
 	if _, err := s.client.Topics(ctx); err != nil {
 		return err
@@ -90,7 +90,7 @@ func (s *Sink) Connect(ctx context.Context) error {
 	return s.ensureProducer(ctx)
 }
 
-// ensureProducer gets a producer id if there is none.
+// ensureProducer requests a producer id if the sink has none.
 func (s *Sink) ensureProducer(ctx context.Context) error {
 	if s.producer >= 0 {
 		return nil
@@ -108,7 +108,7 @@ func (s *Sink) ensureProducer(ctx context.Context) error {
 	return nil
 }
 
-// topic returns the topic with this name, and adds it if it is new.
+// topic returns the topic with this name. It adds the topic if it is new.
 func (s *Sink) topic(name []byte) *topic {
 	t := s.topics[string(name)]
 	if t == nil {
@@ -118,9 +118,9 @@ func (s *Sink) topic(name []byte) *topic {
 	return t
 }
 
-// Part implements [sinks.Router]. It returns the topic, followed by a slash and the partition if that is known. It
-// returns "" if the events of one object can go to several topics: events that are parked for one topic would arrive
-// after newer events in another.
+// Part implements [sinks.Router]. It returns the topic, followed by a slash and the partition if the partition is
+// known. It returns "" if the events of one object can go to several topics. Otherwise events that are parked for one
+// topic would arrive after newer events in another topic.
 func (s *Sink) Part(m *event.Message) string {
 	if !s.parts {
 		return ""

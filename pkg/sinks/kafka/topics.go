@@ -14,36 +14,38 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 )
 
-// defaultBatchBytes is the largest uncompressed record batch: just below the default of max.message.bytes.
+// defaultBatchBytes is the maximum size of an uncompressed record batch. It is just below the default of
+// max.message.bytes.
 const defaultBatchBytes = 1 << 20
 
-// topic is a topic that events were sent to, with its partitions.
+// topic is a topic that the sink has sent events to.
 type topic struct {
 	name       string
 	partitions []*partition
-	ids        []int // 0, 1, 2, …: what the balancer chooses from
+	ids        []int // 0, 1, 2, …: the partition ids that the balancer chooses from
 	fetched    time.Time
-	stale      bool  // a leader has moved, or the topic is not known yet
-	err        error // why it can't be written to, of the last refresh
+	stale      bool  // reports whether a leader has moved or the topic is not known yet
+	err        error // why the topic was not writable at the last refresh, or nil
 	unroutable partition
 }
 
-// partition is a partition's leader and the state of the idempotent producer there.
+// partition contains a partition's leader and the state of the idempotent producer for this partition.
 type partition struct {
 	topic    *topic
 	id       int32
-	leader   string // host:port; empty while there is none
+	leader   string // host:port, or empty if the partition has no leader
 	epoch    int16
 	sequence int32
-	// inDoubt are the ids of the messages in the last batch, if it was perhaps written. The broker writes the batch
-	// once if it is sent again unchanged with the same sequence number.
+	// inDoubt contains the ids of the messages in the last batch if that batch was perhaps written. If the batch is sent
+	// again unchanged with the same sequence number, the broker writes it only once.
 	inDoubt []string
-	// batchBytes is the largest uncompressed record batch. It becomes smaller if the broker rejects a batch as too large.
+	// batchBytes is the maximum size of an uncompressed record batch. It is reduced if the broker rejects a batch as too
+	// large.
 	batchBytes int
 
-	// Of one Send:
-	queue []int // indices in the batch of what is still to send
-	limit int   // how many messages the next record batch may hold
+	// The state of the current Send:
+	queue []int // the indices of the unsent messages in the batch
+	limit int   // the maximum number of messages in the next record batch
 }
 
 func newTopic(name string) *topic {
@@ -52,7 +54,7 @@ func newTopic(name string) *topic {
 	return t
 }
 
-// unreachable returns the reason why p has no leader.
+// unreachable returns the error for a partition without a leader.
 func (s *Sink) unreachable(p *partition) error {
 	if p.topic.err != nil {
 		return p.topic.err
@@ -67,7 +69,7 @@ func (p *partition) String() string {
 // destination returns the partition's name for [sinks.Router].
 func (p *partition) destination() string { return p.topic.name + "/" + strconv.Itoa(int(p.id)) }
 
-// unavailable marks err as an error of this topic only, unless the sink has only this topic.
+// unavailable marks err as specific to this topic, unless the sink has only one topic.
 func (s *Sink) unavailable(t *topic, err error) error {
 	if s.single || !s.parts || sinks.IsPermanent(err) {
 		return err
@@ -75,7 +77,7 @@ func (s *Sink) unavailable(t *topic, err error) error {
 	return sinks.Unavailable(t.name, err)
 }
 
-// partUnavailable marks err as an error of this partition only, if all events of its objects go to this partition.
+// partUnavailable marks err as specific to this partition if all events of its objects go to this partition.
 func (s *Sink) partUnavailable(p *partition, err error) error {
 	if s.volatile || !s.parts || p.id < 0 {
 		return s.unavailable(p.topic, err)
@@ -86,8 +88,8 @@ func (s *Sink) partUnavailable(p *partition, err error) error {
 // startOver resets the producer state for a new producer id.
 func (p *partition) startOver() { p.epoch, p.sequence, p.inDoubt = 0, 0, nil }
 
-// fence begins a new producer epoch: the broker then rejects all batches of older epochs. It returns false if the
-// producer id has no more epochs.
+// fence begins a new producer epoch. The broker then rejects all batches of older epochs. fence returns false if the
+// producer id has no epochs left.
 func (p *partition) fence() bool {
 	p.sequence, p.inDoubt = 0, nil
 	if p.epoch == math.MaxInt16 {
@@ -97,7 +99,7 @@ func (p *partition) fence() bool {
 	return true
 }
 
-// advance counts n records that were written. Sequence numbers start again at 0 after the largest int32.
+// advance adds n written records to the sequence number. After the maximum int32, sequence numbers start at 0 again.
 func (p *partition) advance(n int32) {
 	p.sequence = int32((uint32(p.sequence) + uint32(n)) & math.MaxInt32)
 }
@@ -106,8 +108,8 @@ func (t *topic) due(now time.Time) bool {
 	return t.stale || now.Sub(t.fetched) >= MetadataMaxAge
 }
 
-// refresh reads the topics' partitions and leaders, and creates missing topics if that is configured. It sets err of
-// each topic.
+// refresh reads the partitions and leaders of the topics, and creates missing topics if this is configured. It sets err
+// of each topic.
 func (s *Sink) refresh(ctx context.Context, topics []*topic) {
 	missing := s.fetch(ctx, topics)
 	if len(missing) == 0 || s.create == nil {
@@ -140,7 +142,7 @@ func (s *Sink) fetch(ctx context.Context, topics []*topic) (missing []*topic) {
 	found, err := s.client.Topics(ctx, namesOf(topics)...)
 	if err != nil {
 		for _, t := range topics {
-			if t.stale { // otherwise what is known of it may well be right
+			if t.stale { // If the metadata is not stale, it may still be correct.
 				t.err = fmt.Errorf("reading the metadata of topic %s: %w", t.name, err)
 			}
 		}
@@ -169,8 +171,8 @@ func (s *Sink) fetch(ctx context.Context, topics []*topic) (missing []*topic) {
 	return missing
 }
 
-// learn sets the partitions and their leaders. A partition keeps its producer state: if the topic was deleted and
-// created again, the broker rejects that state (outOfStep).
+// learn sets the partitions and their leaders. Partitions keep their producer state. If the topic was deleted and
+// re-created, the broker rejects this state (outOfStep).
 func (s *Sink) learn(t *topic, leaders []string) {
 	for len(t.partitions) < len(leaders) {
 		t.ids = append(t.ids, len(t.partitions))
@@ -178,7 +180,8 @@ func (s *Sink) learn(t *topic, leaders []string) {
 	}
 	t.partitions, t.ids = t.partitions[:len(leaders)], t.ids[:len(leaders)]
 	for i, p := range t.partitions {
-		if p.leader = leaders[i]; !t.stale || p.batchBytes == 0 { // now and then: the topic's limit may have been raised
+		// The size is reset occasionally, because the topic's limit may have been raised.
+		if p.leader = leaders[i]; !t.stale || p.batchBytes == 0 {
 			p.batchBytes = defaultBatchBytes
 		}
 	}

@@ -35,8 +35,8 @@ func (cfg *Config) Validate(at *strictyaml.Section) {
 
 func defaultTopic() string { return strictyaml.Default[Config]().Topic }
 
-// validateKey checks the key of records, which decides on their order, and on what a compacted topic keeps. topic is
-// nil if it is wrong.
+// validateKey checks the record key, which determines the order of records and which records a compacted topic keeps.
+// topic is nil if the topic template is invalid.
 func (cfg *Config) validateKey(at *strictyaml.Section, topic *event.Template) {
 	key := sinks.CheckTemplate(at, "key", cfg.Key, event.EscapeNone, DefaultKey)
 	if key == nil {
@@ -60,8 +60,8 @@ func (cfg *Config) validateKey(at *strictyaml.Section, topic *event.Template) {
 	}
 }
 
-// nameOneObject reports whether no two objects have the same key in the same topic. A name has to be in the key: what
-// the name of a topic can't hold becomes the same "-".
+// nameOneObject reports whether every object has a different key within a topic. The variable {name} must be in the
+// key, because characters that a topic name cannot contain are all replaced by "-".
 func nameOneObject(topic, key *event.Template) bool {
 	either := func(variable string) bool { return topic.Uses(variable) || key.Uses(variable) }
 	return either("uid") || key.Uses("name") && either("group") && either("resource") && either("namespace")
@@ -77,7 +77,8 @@ func (cfg *Config) ValidateLetters(at *strictyaml.Section, to *sinks.LetterPlace
 	}
 }
 
-// Conflict implements [sinks.Config]: dead letters are not sent to a topic with the events of another sink.
+// Conflict implements [sinks.Config]. It reports an error if dead letters would be sent to a topic that contains
+// another sink's events.
 func (cfg *Config) Conflict(at *strictyaml.Section, other sinks.Config, name string) bool {
 	theirs, ok := other.(*Config)
 	if !ok || !cfg.letters || theirs.letters || cfg.Topic != theirs.Topic {
@@ -95,7 +96,7 @@ func (cfg *Config) Conflict(at *strictyaml.Section, other sinks.Config, name str
 	return true
 }
 
-// canonicalBrokers is the brokers as host:port, in one spelling.
+// canonicalBrokers returns the brokers as host:port in canonical form.
 func (cfg *Config) canonicalBrokers() (brokers []string) {
 	for _, broker := range cfg.Brokers {
 		if host, port, err := net.SplitHostPort(broker); err == nil {

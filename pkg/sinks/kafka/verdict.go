@@ -2,22 +2,22 @@ package kafka
 
 import kafkago "github.com/segmentio/kafka-go"
 
-// verdict is what a partition's error code means for its batch.
+// verdict is the meaning of a partition's error code for its batch.
 type verdict uint8
 
 const (
 	written    verdict = iota
-	notWritten         // certainly not written; send it again
-	inDoubt            // perhaps written; send it again unchanged
-	outOfStep          // the broker and the sink disagree about epoch or sequence; begin a new epoch
-	tooLarge           // halve the batch
-	badRecord          // halving the batch finds the bad records
-	badTopic           // no event can be written to a topic of this name
+	notWritten         // The batch was certainly not written. Send it again.
+	inDoubt            // The batch was perhaps written. Send it again unchanged.
+	outOfStep          // The broker and the sink have different epochs or sequence numbers. Begin a new epoch.
+	tooLarge           // The batch is too large. Halve it.
+	badRecord          // The batch contains bad records. Halve it to find them.
+	badTopic           // No event can be written to a topic with this name.
 )
 
-// judge returns what a produce response's error code means for the batch.
-// Source: the Kafka protocol guide, "Error Codes". A leader appends a batch before it waits for the followers, so that
-// the batch stays in the leader's log if the wait fails.
+// judge returns the meaning of a produce response's error code for the batch. Source: the Kafka protocol guide, "Error
+// Codes". A leader appends a batch before it waits for the followers, so the batch stays in the leader's log even if
+// the wait fails.
 func judge(code kafkago.Error) verdict {
 	switch code {
 	case 0:

@@ -13,16 +13,16 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/sinks/kafka/internal/wire"
 )
 
-// Check is the configuration of a check.
+// Check configures a check of a Kafka sink.
 type Check struct {
 	Client     *wire.Client
-	Config     *wire.Config // of Client
+	Config     *wire.Config // the configuration of Client
 	Topic      *event.Template
-	Create     *wire.NewTopic // nil: missing topics are not created
-	Tombstones bool           // deletions are followed by tombstones
+	Create     *wire.NewTopic // If it is nil, missing topics are not created.
+	Tombstones bool           // reports whether deletions are followed by tombstones
 }
 
-// Run implements [diagnose.Checker]. It asks for a producer id, which uses up a number and nothing else.
+// Run implements [diagnose.Checker]. Its only side effect is that it requests a producer id, which uses up one id.
 func (c *Check) Run(ctx context.Context) (findings []diagnose.Finding) {
 	if names := c.Config.Files(); len(names) > 0 {
 		if err := c.Config.CheckFiles(); err != nil {
@@ -47,7 +47,7 @@ func (c *Check) Run(ctx context.Context) (findings []diagnose.Finding) {
 	return append(append(findings, c.producer(ctx)), c.topics(ctx)...)
 }
 
-// brokers tries all brokers in parallel, and reports whether one of them can be used.
+// brokers checks all brokers in parallel and reports whether at least one of them is usable.
 func (c *Check) brokers(ctx context.Context, addrs []string) (all []diagnose.Finding, reached bool) {
 	each := make([][]diagnose.Finding, len(addrs))
 	var wg sync.WaitGroup
@@ -93,7 +93,8 @@ func (c *Check) broker(ctx context.Context, addr string) (findings []diagnose.Fi
 	return findings
 }
 
-// producer checks whether this client can be an idempotent producer, which keeps the order over failures.
+// producer checks whether the client can be an idempotent producer, which the sink requires to preserve the order after
+// failures.
 func (c *Check) producer(ctx context.Context) diagnose.Finding {
 	const target = "idempotent producer"
 	if _, err := c.Client.ProducerID(ctx); err != nil {

@@ -1,3 +1,3 @@
-// Package kafkacheck tries step by step what the Kafka sink depends on, and changes nothing: the files, the way to each
-// broker, what the client may do, and whether the topics keep what the bridge promises.
+// Package kafkacheck checks the prerequisites of the Kafka sink step by step, without changing anything: the files, the
+// connection to each broker, the permissions of the client, and the settings of the topics.
 package kafkacheck

@@ -16,11 +16,12 @@ import (
 )
 
 const (
-	// largestObject is the largest request that etcd accepts by default, in bytes: about the size of the largest object.
+	// largestObject is the largest request that etcd accepts by default, in bytes. It approximates the size of the largest
+	// object.
 	largestObject = 3 << 19
-	// shortRetention is less than an ordinary outage of a consumer.
+	// shortRetention is shorter than an ordinary outage of a consumer.
 	shortRetention = time.Hour
-	// maxChecked is how many topics of a template are checked.
+	// maxChecked is the maximum number of topics that are checked for one template.
 	maxChecked = 100
 )
 
@@ -96,7 +97,7 @@ func (t *topic) run(ctx context.Context) {
 		t.fail(t.Client.CodeError(t.target, code, ""))
 		return
 	}
-	// Bits of the protocol guide's AclOperation. Brokers before 2.3 do not report them.
+	// These bits are defined by AclOperation in the protocol guide. Brokers before 2.3 do not report them.
 	const write, unknown = 1 << 4, -1 << 31
 	switch may := t.TopicAuthorizedOperations; {
 	case may == unknown || may == 0:
@@ -130,7 +131,7 @@ func (t *topic) checkCreation(ctx context.Context) {
 	t.pass(sinks.StepTopic, "it does not exist; the cluster would let the bridge create it")
 }
 
-// number returns a setting as a number, or -1.
+// number returns a setting as an integer, or -1 if it is not an integer.
 func (t *topic) number(setting string) int64 {
 	n, err := strconv.ParseInt(t.settings[setting], 10, 64)
 	if err != nil {
@@ -153,7 +154,7 @@ func (t *topic) describe() {
 	t.pass(sinks.StepTopic, "%d partitions, %d replicas, %s", len(t.Partitions), replicas, strings.Join(names, ", "))
 }
 
-// checkReplication compares the replicas with what acks=all promises.
+// checkReplication compares the topic's replicas with the guarantees of acks=all.
 func (t *topic) checkReplication() {
 	fail := func(remedy, format string, args ...any) {
 		t.fail(&sinks.ConnectError{
@@ -187,7 +188,8 @@ func (t *topic) checkReplication() {
 	}
 }
 
-// replication returns the smallest numbers of replicas over all partitions, and how many partitions have no leader.
+// replication returns the smallest numbers of replicas and in-sync replicas of any partition, and the number of
+// partitions without a leader.
 func (t *topic) replication() (replicas, inSync int64, leaderless int) {
 	for i, p := range t.Partitions {
 		all, synced := int64(len(p.ReplicaNodes)), int64(len(p.IsrNodes))
@@ -202,7 +204,7 @@ func (t *topic) replication() (replicas, inSync int64, leaderless int) {
 	return replicas, inSync, leaderless
 }
 
-// checkSettings compares the settings with what consumers expect of the topic.
+// checkSettings compares the topic's settings with the expectations of consumers.
 func (t *topic) checkSettings() {
 	if limit := t.number("max.message.bytes"); limit >= 0 && limit < largestObject {
 		t.warn("raise its max.message.bytes",

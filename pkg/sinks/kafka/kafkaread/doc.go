@@ -1,7 +1,7 @@
-// Package kafkaread reads topics back, without a consumer group: for bridge tail ([Read]), and for the register of
-// cluster names ([Register]), which is a topic that it also writes to.
+// Package kafkaread reads topics without a consumer group, for bridge tail ([Read]) and for the register of cluster
+// names ([Register]). The register is a topic that this package also writes to.
 //
-// It fetches on the connections of internal/wire, one partition after the other, and decodes with kafka-go. kafka-go's
-// Conn and Reader do not work here: they panic on what compaction leaves of batches, and a Reader waits for a record,
-// so that it can't tell that a partition has been read to its end. See ADR 25.
+// The package fetches over the connections of internal/wire, one partition after another, and decodes records with
+// kafka-go. It cannot use kafka-go's Conn and Reader, because both panic on compacted batches. In addition, a Reader
+// waits for the next record, so it cannot report that it has reached the end of a partition. See ADR 25.
 package kafkaread

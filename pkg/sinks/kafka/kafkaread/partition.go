@@ -16,19 +16,19 @@ import (
 )
 
 const (
-	fetchBytes = 4 << 20 // for one partition
+	fetchBytes = 4 << 20 // the maximum size of a fetch response for one partition
 
-	earliest, latest = -2, -1 // in place of a time
+	earliest, latest = -2, -1 // special values of the timestamp in a ListOffsets request
 )
 
-// partition is a partition that is being read.
+// partition is the state of reading one partition.
 type partition struct {
 	topic     string
 	id        int32
-	leader    string            // host:port; empty while there is none
-	next, end int64             // offsets: of the next fetch, and after the last record to read
-	follow    bool              // end moves with what is written
-	queue     []kafkago.Message // records that were fetched and not handled yet
+	leader    string            // host:port, or empty if the partition has no leader
+	next, end int64             // the offset of the next fetch, and the offset after the last record to read
+	follow    bool              // reports whether end advances when records are written
+	queue     []kafkago.Message // fetched records that are not handled yet
 }
 
 func (p *partition) isOpen() bool { return p.next < p.end }
@@ -42,7 +42,7 @@ func partitionsOf(t *wire.Topic) (all []*partition) {
 	return all
 }
 
-// send does one exchange with the partition's leader.
+// send sends a request to the partition's leader and returns the response.
 func (p *partition) send(ctx context.Context, c *wire.Client, req protocol.Message) (protocol.Message, error) {
 	if p.leader == "" {
 		return nil, fmt.Errorf("partition %d of topic %s: %w", p.id, p.topic, kafkago.LeaderNotAvailable)
@@ -50,7 +50,7 @@ func (p *partition) send(ctx context.Context, c *wire.Client, req protocol.Messa
 	return c.Send(ctx, p.leader, req)
 }
 
-// begin finds the first and the last offset to read.
+// begin determines the first and the last offset to read.
 func (p *partition) begin(ctx context.Context, c *wire.Client, since time.Time) error {
 	end, err := p.offset(ctx, c, latest)
 	if err != nil {
@@ -64,7 +64,7 @@ func (p *partition) begin(ctx context.Context, c *wire.Client, since time.Time) 
 	if err != nil {
 		return err
 	}
-	if start < 0 { // no record is as new as that
+	if start < 0 { // All records are older than since.
 		start = end
 	}
 	p.next, p.end = start, end
@@ -92,7 +92,7 @@ func (p *partition) offset(ctx context.Context, c *wire.Client, at int64) (int64
 	return found.Offset, nil
 }
 
-// fetch queues more records of the partition. It reports whether it has made progress.
+// fetch adds more records to the partition's queue. It reports whether it made progress.
 func (p *partition) fetch(ctx context.Context, c *wire.Client) (came bool, err error) {
 	msg, err := p.send(ctx, c, &fetch.Request{
 		ReplicaID: -1, MinBytes: 1, MaxBytes: fetchBytes, SessionEpoch: -1,
@@ -112,14 +112,14 @@ func (p *partition) fetch(ctx context.Context, c *wire.Client) (came bool, err e
 	switch code := kafkago.Error(found.ErrorCode); code {
 	case 0:
 		return p.take(found)
-	case kafkago.OffsetOutOfRange: // retention deleted it meanwhile
+	case kafkago.OffsetOutOfRange: // Retention deleted the record since the last fetch.
 		return true, p.begin(ctx, c, time.Time{})
 	default:
 		return false, c.CodeError("topic "+p.topic, code, "")
 	}
 }
 
-// take queues the records that were fetched. It reports whether it has made progress.
+// take adds the fetched records to the queue. It reports whether it made progress.
 func (p *partition) take(found *fetch.ResponsePartition) (came bool, err error) {
 	if p.follow {
 		p.end = max(p.end, found.HighWatermark)
@@ -137,7 +137,7 @@ func (p *partition) take(found *fetch.ResponsePartition) (came bool, err error) 
 		if err != nil {
 			return false, fmt.Errorf("read topic %s: %w", p.topic, err)
 		}
-		if m.Offset < p.next { // a batch is sent as a whole
+		if m.Offset < p.next { // The broker sends whole batches, which can begin before the requested offset.
 			continue
 		}
 		if p.next = m.Offset + 1; m.Offset < p.end {
@@ -145,12 +145,12 @@ func (p *partition) take(found *fetch.ResponsePartition) (came bool, err error) 
 		}
 	}
 	if p.next == before && p.isOpen() && found.RecordSet.Version > 0 {
-		p.next++ // the rest of a batch that compaction has emptied
+		p.next++ // Skip the rest of a batch whose records were removed by compaction.
 	}
 	return p.next > before, nil
 }
 
-// messageOf copies a record, because kafka-go reuses its bytes.
+// messageOf copies a record, because kafka-go reuses the record's buffer.
 func messageOf(record *protocol.Record) (m kafkago.Message, err error) {
 	m = kafkago.Message{Offset: record.Offset, Time: record.Time, Headers: record.Headers}
 	if m.Key, err = protocol.ReadAll(record.Key); err == nil {

@@ -17,15 +17,15 @@ import (
 const (
 	pollEvery = 250 * time.Millisecond
 	retryWait = time.Second
-	// lookEvery is how often a reader that follows looks for new topics and partitions.
+	// lookEvery is how often a reader in follow mode checks for new topics and partitions.
 	lookEvery = 10 * time.Second
 
 	headerPrefix      = "ce_"
 	headerContentType = "content-type"
-	attrContentType   = "datacontenttype" // the attribute in the header content-type
+	attrContentType   = "datacontenttype" // the attribute that is sent in the header content-type
 )
 
-// reading is one Read: the partitions of all topics that the template can make.
+// reading is the state of one Read: the partitions of all topics that match the template.
 type reading struct {
 	client   *wire.Client
 	template *event.Template
@@ -34,7 +34,7 @@ type reading struct {
 	looked     time.Time
 }
 
-// Read reads the topics that the template can make, see [diagnose.Reader].
+// Read reads the topics that match the template. See [diagnose.Reader].
 func Read(
 	ctx context.Context,
 	c *wire.Client,
@@ -65,7 +65,7 @@ func Read(
 		switch {
 		case err != nil:
 			wait(ctx, retryWait)
-			_ = r.look(ctx, time.Time{}) // if it fails, the next fetch fails too
+			_ = r.look(ctx, time.Time{}) // If look fails, the next fetch fails too.
 			if !o.Follow {
 				return unlessEnded(ctx, err)
 			}
@@ -93,7 +93,7 @@ func wait(ctx context.Context, d time.Duration) {
 	}
 }
 
-// look finds the topics, their partitions and leaders. A new partition is read from since on.
+// look updates the topics, partitions and leaders. It reads new partitions starting at since.
 func (r *reading) look(ctx context.Context, since time.Time) error {
 	names := []string{r.template.String()}
 	if r.template.Wildcard() != names[0] {
@@ -127,7 +127,7 @@ func (r *reading) look(ctx context.Context, since time.Time) error {
 	return nil
 }
 
-// fetch gets more records of each partition whose queue is empty. It reports whether it has made progress.
+// fetch reads more records from each partition whose queue is empty. It reports whether it made progress.
 func (r *reading) fetch(ctx context.Context) (progress bool, err error) {
 	for _, p := range r.partitions {
 		if len(p.queue) > 0 || !p.isOpen() && !r.Follow {
@@ -139,7 +139,7 @@ func (r *reading) fetch(ctx context.Context) (progress bool, err error) {
 	return progress, err
 }
 
-// oldest returns the partition whose next record was stored first, or nil if an older record may still arrive.
+// oldest returns the partition with the oldest queued record, or nil if an older record may still arrive.
 func (r *reading) oldest() (first *partition) {
 	for _, p := range r.partitions {
 		switch {
@@ -181,7 +181,7 @@ func recordOf(p *partition, m *kafkago.Message) *diagnose.Record {
 	return out
 }
 
-// attributeOf returns the name of the attribute that a header contains.
+// attributeOf returns the attribute name that corresponds to a header.
 func attributeOf(header string) (name string, ok bool) {
 	if strings.EqualFold(header, headerContentType) {
 		return attrContentType, true

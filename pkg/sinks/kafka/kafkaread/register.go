@@ -17,29 +17,29 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/sinks/kafka/internal/wire"
 )
 
-// RegisterTopic contains the names of the clusters that write to the topics of a Kafka cluster. It is compacted, so
-// that retention does not remove a name, and it has one partition, so that registrations have an order.
+// RegisterTopic contains the names of the clusters that write to topics of this Kafka cluster. It is compacted, so
+// retention does not remove names. It has one partition, so the registrations have a total order.
 const RegisterTopic = "deltabridge.clusters"
 
-// Register is the register of the clusters that write to the topics of a template.
+// Register records which clusters write to the topics of a template.
 type Register struct {
 	Client            *wire.Client
 	Template          string
-	ReplicationFactor int // of RegisterTopic, if it must be created; 0: the broker's
+	ReplicationFactor int // used if RegisterTopic must be created; 0 selects the broker's default
 }
 
-// entry is the value of a record of RegisterTopic. The record's key is <topic template>/<cluster>/<uid>, so that
-// compaction keeps one record of each cluster. A name belongs to the cluster with the lowest offset.
+// entry is the value of a record in RegisterTopic. The record's key is <topic template>/<cluster>/<uid>, so compaction
+// keeps one record per cluster. A name belongs to the cluster whose record has the lowest offset.
 type entry struct {
 	Cluster string    `json:"cluster"`
 	UID     string    `json:"uid"`
 	Since   time.Time `json:"since"`
-	Topic   string    `json:"topic"` // the template
+	Topic   string    `json:"topic"` // the topic template
 }
 
 func (r *Register) key(cluster, uid string) string { return r.Template + "/" + cluster + "/" + uid }
 
-// Lookup is [sinks.Identified.Registered].
+// Lookup implements the method Registered of [sinks.Identified].
 func (r *Register) Lookup(ctx context.Context, cluster string) (sinks.Registration, error) {
 	entries, err := r.entries(ctx, cluster)
 	if err != nil || len(entries) == 0 {
@@ -48,7 +48,7 @@ func (r *Register) Lookup(ctx context.Context, cluster string) (sinks.Registrati
 	return sinks.Registration{UID: entries[0].UID, Since: entries[0].Since}, nil
 }
 
-// Add is [sinks.Identified.Register].
+// Add implements the method Register of [sinks.Identified].
 func (r *Register) Add(ctx context.Context, owner sinks.Owner, replaced string) error {
 	entries, err := r.entries(ctx, owner.Cluster)
 	if err != nil {
@@ -61,7 +61,7 @@ func (r *Register) Add(ctx context.Context, owner sinks.Owner, replaced string) 
 	if err != nil {
 		return err
 	}
-	// One batch, which is written as a whole: it removes the other registrations and adds the new one.
+	// One batch, which Kafka writes atomically, removes the other registrations and adds the new one.
 	var records []protocol.Record
 	for _, e := range entries {
 		records = append(records, r.record(e.Cluster, e.UID, nil))
@@ -74,7 +74,8 @@ func (r *Register) Add(ctx context.Context, owner sinks.Owner, replaced string) 
 	if err = r.write(ctx, p, records...); err != nil || replaced != "" {
 		return err
 	}
-	// If another cluster was first, this record must not take effect when the name is handed over later.
+	// If another cluster registered the name first, remove this record. Otherwise it would take effect when that cluster's
+	// registration is removed later.
 	entries, err = r.entries(ctx, owner.Cluster)
 	if err == nil && len(entries) > 0 && entries[0].UID != owner.UID {
 		err = r.write(ctx, p, r.record(owner.Cluster, owner.UID, nil))
@@ -82,7 +83,7 @@ func (r *Register) Add(ctx context.Context, owner sinks.Owner, replaced string) 
 	return err
 }
 
-// record is a record of a cluster. A nil value removes what was registered.
+// record returns a record for a cluster. A record with a nil value removes the registration.
 func (r *Register) record(cluster, uid string, value []byte) protocol.Record {
 	record := protocol.Record{Time: time.Now(), Key: protocol.NewBytes([]byte(r.key(cluster, uid)))}
 	if value != nil {
@@ -91,7 +92,8 @@ func (r *Register) record(cluster, uid string, value []byte) protocol.Record {
 	return record
 }
 
-// partition finds the partition of RegisterTopic. If the topic is missing, it creates it, or returns nil.
+// partition returns the partition of RegisterTopic. If the topic does not exist, partition creates the topic if create
+// is set, and otherwise returns nil.
 func (r *Register) partition(ctx context.Context, create bool) (*partition, error) {
 	topics, err := r.Client.Topics(ctx, RegisterTopic)
 	switch {
@@ -120,7 +122,8 @@ func (r *Register) partition(ctx context.Context, create bool) (*partition, erro
 	return p, err
 }
 
-// noRegister marks an error of the topic itself that a retry does not fix: a missing permission, an invalid topic.
+// noRegister marks errors that a retry does not fix, such as a missing permission or an invalid topic, with
+// [sinks.ErrNoRegister].
 func noRegister(err error) error {
 	code, ok := errors.AsType[kafkago.Error](err)
 	if !ok || code.Temporary() {
@@ -129,7 +132,7 @@ func noRegister(err error) error {
 	return fmt.Errorf("%w in the topic %s: %w", sinks.ErrNoRegister, RegisterTopic, err)
 }
 
-// entries returns the clusters that registered a name, in the order of their registration.
+// entries returns the entries of the clusters that registered this name, in the order of registration.
 func (r *Register) entries(ctx context.Context, cluster string) (entries []entry, err error) {
 	p, err := r.partition(ctx, false)
 	if p == nil || err != nil {
@@ -154,7 +157,7 @@ func (r *Register) entries(ctx context.Context, cluster string) (entries []entry
 				entries = slices.Delete(entries, at, at+1)
 			case at < 0 && m.Value != nil:
 				var e entry
-				_ = json.Unmarshal(m.Value, &e) // the key says what counts
+				_ = json.Unmarshal(m.Value, &e) // The key contains the values that matter.
 				e.Cluster, e.UID = cluster, uid
 				entries = append(entries, e)
 			}
@@ -164,7 +167,7 @@ func (r *Register) entries(ctx context.Context, cluster string) (entries []entry
 	return entries, nil
 }
 
-// write appends the records in one batch.
+// write writes the records as one batch.
 func (r *Register) write(ctx context.Context, p *partition, records ...protocol.Record) error {
 	const acksAll = -1
 	msg, err := p.send(ctx, r.Client, &produce.Request{

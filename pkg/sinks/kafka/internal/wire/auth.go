@@ -21,7 +21,7 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/sinks/access"
 )
 
-// The SASL mechanisms.
+// The supported SASL mechanisms.
 const (
 	MechanismPlain       = "PLAIN"
 	MechanismScramSHA256 = "SCRAM-SHA-256"
@@ -35,22 +35,22 @@ const (
 	keyRegion    = "kafka.sasl.region"
 )
 
-// SASL is how the bridge authenticates to the brokers.
+// SASL configures how the bridge authenticates to the brokers.
 type SASL struct {
-	// The SASL mechanism. If it is empty, the bridge does not authenticate. `AWS_MSK_IAM` uses the credentials of the
-	// AWS environment: the role of a service account (IRSA), EKS Pod Identity, environment variables or files. The
-	// other mechanisms require `username` and `passwordFile`.
+	// The SASL mechanism. If it is empty, the bridge does not authenticate. `AWS_MSK_IAM` uses the credentials of the AWS
+	// environment: the role of a service account (IRSA), EKS Pod Identity, environment variables or files. The other
+	// mechanisms require `username` and `passwordFile`.
 	Mechanism string `yaml:"mechanism" enum:"PLAIN SCRAM-SHA-256 SCRAM-SHA-512 AWS_MSK_IAM" example:"SCRAM-SHA-512"`
 	// The user name.
 	Username string `yaml:"username" example:"bridge"`
-	// A file with the password of `username`. It is read again at each connection.
+	// The file that contains the password of `username`. The bridge reads it again for each connection.
 	PasswordFile string `yaml:"passwordFile" format:"file" example:"/etc/deltabridge/password"`
-	// The AWS region of the cluster, for `AWS_MSK_IAM`. If it is empty, the environment variable `AWS_REGION` is used,
-	// which IRSA sets.
+	// The AWS region of the cluster, for `AWS_MSK_IAM`. If it is empty, the bridge uses the environment variable
+	// `AWS_REGION`, which IRSA sets.
 	Region string `yaml:"region" example:"eu-central-1"`
 }
 
-// Validate reports the keys that do not go with the mechanism.
+// Validate reports keys that are missing for the mechanism or that the mechanism does not use.
 func (s *SASL) Validate(at *strictyaml.Section) {
 	names := []string{"mechanism", "username", "passwordFile"}
 	given := at.Given(names...)
@@ -77,7 +77,7 @@ func (s *SASL) Validate(at *strictyaml.Section) {
 	}
 }
 
-// Who returns the name of the client for messages.
+// Who returns a name for the client that is used in messages.
 func (s *SASL) Who() string {
 	switch s.Mechanism {
 	case "":
@@ -91,7 +91,7 @@ func (s *SASL) Who() string {
 // Password reads PasswordFile.
 func (s *SASL) Password() (string, error) { return access.Secret(keyPassword, s.PasswordFile) }
 
-// mechanism also returns the secret that no error may repeat.
+// mechanism returns the SASL mechanism, and the secret that must not appear in errors.
 func (s *SASL) mechanism(ctx context.Context, aws *awsCredentials) (m sasl.Mechanism, secret string, err error) {
 	if s.Mechanism == MechanismIAM {
 		m, err = aws.mechanism(ctx, s)
@@ -109,7 +109,7 @@ func (s *SASL) mechanism(ctx context.Context, aws *awsCredentials) (m sasl.Mecha
 	default:
 		m = plain.Mechanism{Username: s.Username, Password: password}
 	}
-	if err != nil { // a character that passwords cannot have
+	if err != nil { // The user name or the password contains an unsupported character.
 		return nil, "", &sinks.ConnectError{
 			Step: sinks.StepFiles, Key: keyPassword,
 			Err: errors.New("user or password hold characters that " + s.Mechanism + " does not take"),
@@ -118,7 +118,7 @@ func (s *SASL) mechanism(ctx context.Context, aws *awsCredentials) (m sasl.Mecha
 	return m, password, nil
 }
 
-// secretKey returns the configuration key of the credentials, and what to do if they are wrong.
+// secretKey returns the configuration key of the credentials, and the remedy if the credentials are wrong.
 func (s *SASL) secretKey() (key, remedy string) {
 	if s.Mechanism == MechanismIAM {
 		return keyRegion, "give the pod AWS credentials: annotate its service account with eks.amazonaws.com/role-arn, " +
@@ -127,8 +127,8 @@ func (s *SASL) secretKey() (key, remedy string) {
 	return keyPassword, "check kafka.sasl.username and the content of " + keyPassword
 }
 
-// authenticate runs the SASL exchange on a new connection. Source: KIP-43, KIP-152, and for the session's life
-// KIP-368.
+// authenticate performs the SASL exchange on a new connection. Source: KIP-43 and KIP-152, and KIP-368 for the session
+// lifetime.
 func (k *conn) authenticate(ctx context.Context, aws *awsCredentials, passed Passed) error {
 	s := &k.cfg.SASL
 	mechanism, secret, err := s.mechanism(ctx, aws)
@@ -139,7 +139,7 @@ func (k *conn) authenticate(ctx context.Context, aws *awsCredentials, passed Pas
 		return err
 	}
 	key, remedy := s.secretKey()
-	host, _, _ := net.SplitHostPort(k.addr) // AWS_MSK_IAM signs the host
+	host, _, _ := net.SplitHostPort(k.addr) // AWS_MSK_IAM signs the host name.
 	session, state, err := mechanism.Start(sasl.WithMetadata(ctx, &sasl.Metadata{Host: host}))
 	if err != nil {
 		if s.Mechanism == MechanismIAM {
@@ -151,7 +151,7 @@ func (k *conn) authenticate(ctx context.Context, aws *awsCredentials, passed Pas
 	for done := false; !done; {
 		msg, err := k.exchange(ctx, &saslauthenticate.Request{AuthBytes: state})
 		if access.Closed(err) {
-			// Old brokers answer a wrong password by closing the connection.
+			// If the password is wrong, old brokers close the connection instead of answering.
 			return k.rejected("it closed the connection")
 		} else if err != nil {
 			return k.fail(sinks.StepAuthenticate, "", "", fmt.Errorf("%s: %w", s.Mechanism, err))
@@ -182,7 +182,7 @@ func (k *conn) authenticate(ctx context.Context, aws *awsCredentials, passed Pas
 	return nil
 }
 
-// rejected returns the error of credentials that the broker does not accept.
+// rejected returns the error for credentials that the broker rejects.
 func (k *conn) rejected(message string) error {
 	s := &k.cfg.SASL
 	e := &sinks.ConnectError{Step: sinks.StepAuthenticate, Address: k.addr, Rejected: true}
@@ -219,8 +219,7 @@ func (k *conn) proposeMechanism(ctx context.Context, name string) error {
 	}
 }
 
-// demandsSASL returns a better error than err if the first exchange failed as it does with a listener that requires
-// SASL.
+// demandsSASL returns a more helpful error than err if a listener that requires SASL probably caused err.
 func (k *conn) demandsSASL(err error) error {
 	if k.cfg.SASL.Mechanism != "" || k.exchanges != 1 || !access.Closed(err) {
 		return err

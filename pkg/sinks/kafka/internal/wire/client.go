@@ -22,24 +22,24 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/sinks/access"
 )
 
-// Config is how to reach a Kafka cluster. All fields except TLS and SASL are required.
+// Config configures the connections to a Kafka cluster. All fields except TLS and SASL are required.
 type Config struct {
-	Brokers []string   // host:port of some brokers; the client finds the others through them
-	TLS     access.TLS // if it is not set, connections are plaintext
+	Brokers []string   // Each address is host:port. The client discovers the other brokers.
+	TLS     access.TLS // If it is not set, connections are plaintext.
 	SASL    SASL
-	// RequestTimeout bounds the opening of a connection, and each exchange.
+	// RequestTimeout is the time limit for opening a connection, and for each exchange.
 	RequestTimeout time.Duration
 	Prober         *reach.Prober
 	Logger         *slog.Logger
 	Dial           func(ctx context.Context, network, addr string) (net.Conn, error)
 }
 
-// Files returns the names of all files that a connection is opened with.
+// Files returns the names of all TLS and SASL files that are read when a connection is opened.
 func (cfg *Config) Files() []string {
 	return slices.DeleteFunc(append(cfg.TLS.Files(), cfg.SASL.PasswordFile), func(file string) bool { return file == "" })
 }
 
-// CheckFiles reports whether the files with certificates and the password can be read and understood.
+// CheckFiles returns an error if a certificate, key or password file is unreadable or invalid.
 func (cfg *Config) CheckFiles() error {
 	_, err := cfg.TLS.NewSession(tlsSection)
 	if cfg.SASL.PasswordFile != "" {
@@ -49,25 +49,25 @@ func (cfg *Config) CheckFiles() error {
 	return err
 }
 
-// Client knows the brokers of a cluster and keeps one connection to each that was used. [Client.Send] is safe for
-// concurrent use, the rest is not.
+// Client knows the brokers of a cluster and keeps one open connection to each broker that it has used. [Client.Send] is
+// safe for concurrent use. The other methods are not.
 type Client struct {
-	// CheckFiles is how often the files of a connection are compared with the ones that it was opened with.
+	// CheckFiles is the interval at which the client checks whether the files of an open connection have changed.
 	CheckFiles time.Duration
-	// ClusterID of the Kafka cluster, of the last metadata; empty: not known yet.
+	// ClusterID is the id of the Kafka cluster from the last metadata, or empty if it is not known yet.
 	ClusterID string
 
 	cfg        *Config
-	brokers    map[int32]string // id to host:port, of the last metadata
+	brokers    map[int32]string // maps broker ids to host:port, from the last metadata
 	controller int32
 
-	answered   string // the broker that answered the last question about the cluster
+	answered   string // the broker that last answered an Ask
 	answeredAt time.Time
 
 	aws awsCredentials
 
 	mu   sync.Mutex
-	idle map[string]*conn // by address
+	idle map[string]*conn // idle connections by address
 }
 
 // New returns a client that is not connected.
@@ -75,7 +75,8 @@ func New(cfg *Config) *Client {
 	return &Client{CheckFiles: 10 * time.Second, cfg: cfg, controller: -1, idle: make(map[string]*conn)}
 }
 
-// Send does one exchange with the broker at addr. See [Sent] for its error.
+// Send performs one exchange with the broker at addr. [Sent] reports whether a failed request may have reached the
+// broker.
 func (c *Client) Send(ctx context.Context, addr string, req protocol.Message) (protocol.Message, error) {
 	k := c.renew(ctx, c.take(addr))
 	if k == nil {
@@ -94,7 +95,8 @@ func (c *Client) Send(ctx context.Context, addr string, req protocol.Message) (p
 	return msg, nil
 }
 
-// sendAgain is Send for a request that may arrive twice: the broker may have closed a connection while it was idle.
+// sendAgain is like Send but retries once if the connection was reused, because the broker may have closed the idle
+// connection. The broker may therefore receive the request twice.
 func (c *Client) sendAgain(ctx context.Context, addr string, req protocol.Message) (protocol.Message, error) {
 	msg, err := c.Send(ctx, addr, req)
 	if b, ok := errors.AsType[*brokerError](err); ok && b.reused && ctx.Err() == nil {
@@ -115,8 +117,8 @@ func (c *Client) take(addr string) *conn {
 	return k
 }
 
-// renew replaces a connection if the files that it was opened with have changed. If that fails, k still works, and
-// serves until it ends by itself: a mistake in the new files must not stop what works.
+// renew returns a new connection if the files have changed since k was opened. If the new connection fails, renew
+// returns k, so a mistake in the new files does not interrupt a working connection.
 func (c *Client) renew(ctx context.Context, k *conn) *conn {
 	if k == nil || time.Since(k.checked) < c.CheckFiles {
 		return k
@@ -148,7 +150,7 @@ func (c *Client) put(addr string, k *conn) {
 	c.idle[addr] = k
 }
 
-// Close closes the connections. The client may be used again.
+// Close closes all idle connections. The client can be used again.
 func (c *Client) Close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -158,7 +160,8 @@ func (c *Client) Close() {
 	clear(c.idle)
 }
 
-// Ask sends a request that any broker can answer, and that may be sent twice, to one broker after the other.
+// Ask sends a request to one broker after another until a broker answers. Any broker must be able to answer the
+// request, and the request may be sent twice.
 func (c *Client) Ask(ctx context.Context, req protocol.Message) (protocol.Message, error) {
 	candidates, err := c.reachable(ctx)
 	if err != nil {
@@ -179,8 +182,8 @@ func (c *Client) Ask(ctx context.Context, req protocol.Message) (protocol.Messag
 	return nil, access.Join("", errs)
 }
 
-// askController asks the controller, where the cluster names one that clients can reach. (In KRaft mode every
-// broker passes such requests on.)
+// askController sends a request to the controller if the metadata contains the controller's address. Otherwise it sends
+// the request to any broker. (In KRaft mode, every broker forwards such requests.)
 func (c *Client) askController(ctx context.Context, req protocol.Message) (protocol.Message, error) {
 	if addr, ok := c.brokers[c.controller]; ok {
 		return c.sendAgain(ctx, addr, req)
@@ -188,8 +191,8 @@ func (c *Client) askController(ctx context.Context, req protocol.Message) (proto
 	return c.Ask(ctx, req)
 }
 
-// reachable returns candidates, with a broker that accepts connections first. If none does for a second, the error says
-// why.
+// reachable returns the candidates, beginning with a broker that accepts connections. If no broker accepts connections
+// within a second, reachable returns an error that contains the reason.
 func (c *Client) reachable(ctx context.Context) ([]string, error) {
 	all, connected := c.candidates()
 	if connected {
@@ -205,7 +208,8 @@ func (c *Client) reachable(ctx context.Context) ([]string, error) {
 	return slices.Insert(all, 0, addr), nil
 }
 
-// candidates returns the brokers in the order in which to ask them: connected ones, configured ones, others.
+// candidates returns all known brokers in the order in which they are tried: connected brokers, configured brokers,
+// other brokers.
 func (c *Client) candidates() (all []string, connected bool) {
 	c.mu.Lock()
 	idle := slices.Sorted(maps.Keys(c.idle))
@@ -218,34 +222,35 @@ func (c *Client) candidates() (all []string, connected bool) {
 	return all, len(idle) > 0
 }
 
-// WorksWithout reports whether a broker other than the one at addr answered recently.
+// WorksWithout reports whether a broker other than addr has answered recently.
 func (c *Client) WorksWithout(addr string) bool {
 	return c.answered != addr && time.Since(c.answeredAt) < c.cfg.RequestTimeout
 }
 
-// WriteTimeout is the broker's limit for the wait for followers, in milliseconds. It is less than the client's: the
-// broker's answer says more than silence.
+// WriteTimeout is the maximum time in milliseconds that the broker waits for followers. It is shorter than the client's
+// request timeout, because an error from the broker is more informative than a timeout.
 func (c *Client) WriteTimeout() int32 { return int32((c.cfg.RequestTimeout * 2 / 3).Milliseconds()) }
 
-// Addresses returns the addresses of all brokers in the last metadata.
+// Addresses returns the addresses of all brokers from the last metadata.
 func (c *Client) Addresses() []string { return slices.Sorted(maps.Values(c.brokers)) }
 
-// Topic is the metadata of a topic.
+// Topic contains the metadata of a topic.
 type Topic struct {
 	Name    string
-	Leaders []string // of each partition, as host:port; empty while it has none
+	Leaders []string // host:port of every partition's leader, or empty if the partition has none
 	Err     error    // wraps the broker's kafkago.Error
 }
 
-// Ready reports whether each partition has a leader.
+// Ready reports whether all partitions have a leader.
 func (t *Topic) Ready() bool {
 	return t.Err == nil && len(t.Leaders) > 0 && !slices.Contains(t.Leaders, "")
 }
 
-// Topics asks for the topics' partitions and leaders, and learns the brokers. Without names it asks for no topic.
+// Topics returns the partitions and leaders of the topics, and updates the known brokers. If names is empty, Topics
+// returns no topics.
 func (c *Client) Topics(ctx context.Context, names ...string) (topics []Topic, err error) {
 	if names == nil {
-		names = []string{} // nil means: all topics
+		names = []string{} // A nil slice would request all topics.
 	}
 	msg, err := c.Ask(ctx, &metadata.Request{TopicNames: names})
 	if err != nil {
@@ -276,7 +281,7 @@ func (c *Client) Topics(ctx context.Context, names ...string) (topics []Topic, e
 	return topics, nil
 }
 
-// ProducerID gets an id for an idempotent producer. The first epoch is 0.
+// ProducerID requests an id for an idempotent producer. The first epoch is 0.
 func (c *Client) ProducerID(ctx context.Context) (int64, error) {
 	msg, err := c.Ask(ctx, &initproducerid.Request{ProducerID: -1, ProducerEpoch: -1})
 	if err != nil {

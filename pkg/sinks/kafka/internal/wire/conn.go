@@ -23,35 +23,37 @@ import (
 
 const (
 	clientID = "deltabridge"
-	// tlsSection is where the configuration of a sink has its TLS.
+	// tlsSection is the TLS section in a sink's configuration.
 	tlsSection = "kafka.tls"
-	// maxIdle is less than what brokers (connections.max.idle.ms: 10 minutes) and most load balancers allow. A
-	// connection that was idle for longer is not used again: its end would look like a lost acknowledgement.
+	// maxIdle is shorter than the idle timeouts of brokers (connections.max.idle.ms: 10 minutes) and of most load
+	// balancers. A connection that was idle for longer is not reused: if the other side closed it, the failure would look
+	// like a lost acknowledgement.
 	maxIdle = 4 * time.Minute
 )
 
-// conn is a connection to one broker, past TLS, version exchange and authentication. One goroutine uses it at a time.
+// conn is an open connection to one broker, after TLS, version negotiation and authentication. Only one goroutine may
+// use it at a time.
 type conn struct {
 	addr  string
 	cfg   *Config
 	net   net.Conn
-	tls   *access.Session // nil: without
+	tls   *access.Session // nil if the connection does not use TLS
 	proto *protocol.Conn
 
-	used      time.Time // end of the last exchange
-	expires   time.Time // of the SASL session; zero: never
-	exchanges int       // since authentication
+	used      time.Time // the end of the last exchange
+	expires   time.Time // when the SASL session expires; zero if it does not expire
+	exchanges int       // the number of exchanges since authentication
 	broken    bool
 
-	files   [sha256.Size]byte // the stamp of the files that it was opened with
-	checked time.Time         // when they were last compared
-	warned  string            // the logged error of changed files
+	files   [sha256.Size]byte // the stamp of the files when the connection was opened
+	checked time.Time         // the time of the last comparison with the files
+	warned  string            // the last logged error about changed files
 }
 
-// Passed is called with each step of opening a connection that succeeded.
+// Passed is called with every successful step of opening a connection.
 type Passed func(step, detail string, warn bool)
 
-// dial connects to the broker at addr. If it fails, no request has reached the broker.
+// dial connects to the broker at addr. If dial fails, no request has reached the broker.
 func (c *Client) dial(ctx context.Context, addr string) (*conn, error) {
 	k, err := c.open(ctx, addr, func(string, string, bool) {})
 	if err != nil {
@@ -60,13 +62,13 @@ func (c *Client) dial(ctx context.Context, addr string) (*conn, error) {
 	return k, nil
 }
 
-// Try opens a connection to the broker at addr, as Send does, and keeps it for Send.
+// Try opens a connection to the broker at addr, as Send does, and keeps the connection for later calls to Send.
 func (c *Client) Try(ctx context.Context, addr string, passed Passed) error {
 	k, err := c.open(ctx, addr, passed)
 	if err != nil {
 		return err
 	}
-	// A listener that requires SASL shows it only now.
+	// If the listener requires SASL, only this request fails.
 	if _, err := k.exchange(ctx, &metadata.Request{TopicNames: []string{}}); err != nil {
 		k.close()
 		return k.demandsSASL(err)
@@ -109,7 +111,7 @@ func (c *Client) open(ctx context.Context, addr string, passed Passed) (_ *conn,
 	return k, nil
 }
 
-// DialError returns why there is no connection to addr. An address that is not configured comes from the metadata.
+// DialError explains why a connection to addr cannot be opened. If addr is not configured, it comes from the metadata.
 func (c *Client) DialError(ctx context.Context, addr string, err error) error {
 	err = access.DialError(ctx, addr, "kafka.brokers", min(reach.Timeout, c.cfg.RequestTimeout), err)
 	known, ok := errors.AsType[*sinks.ConnectError](err)
@@ -122,12 +124,12 @@ func (c *Client) DialError(ctx context.Context, addr string, err error) error {
 	return known
 }
 
-// fail returns the error of a step with this broker.
+// fail returns the error of a failed step with this broker.
 func (k *conn) fail(step, key, remedy string, err error) error {
 	return &sinks.ConnectError{Step: step, Address: k.addr, Key: key, Remedy: remedy, Err: err}
 }
 
-// negotiate learns the broker's API versions.
+// negotiate requests the API versions that the broker supports.
 func (k *conn) negotiate(ctx context.Context, passed Passed) error {
 	msg, err := k.exchange(ctx, new(apiversions.Request))
 	if err != nil {
@@ -154,7 +156,7 @@ func (k *conn) negotiate(ctx context.Context, passed Passed) error {
 	return nil
 }
 
-// negotiateError explains the error of the first exchange, which is where many mistakes in the configuration show.
+// negotiateError explains the error of the first exchange. Many configuration mistakes cause an error there.
 func (k *conn) negotiateError(ctx context.Context, err error) error {
 	const check = "see whether kafka.brokers names a Kafka broker"
 	switch {
@@ -162,7 +164,7 @@ func (k *conn) negotiateError(ctx context.Context, err error) error {
 		return context.Cause(ctx)
 	case k.tls != nil && k.tls.Refused(err):
 		return k.tls.Failure(k.addr, k.cfg.RequestTimeout, err)
-	case k.tls == nil && strings.Contains(err.Error(), "expecting TLS"): // kafka-go's words for a TLS alert
+	case k.tls == nil && strings.Contains(err.Error(), "expecting TLS"): // kafka-go's error message for a TLS alert
 		return k.fail(sinks.StepTLS, "kafka.tls",
 			"set kafka.tls.enabled: true, or connect to the port of the plaintext listener",
 			errors.New("it answers in TLS, and kafka.tls is not set"))
@@ -178,15 +180,15 @@ func (k *conn) negotiateError(ctx context.Context, err error) error {
 	return k.fail(sinks.StepProtocol, "kafka.brokers", check, fmt.Errorf("asked for its API versions: %w", err))
 }
 
-// exchange sends a request and waits for its answer, for the request timeout at most and not longer than ctx. After an
-// error the connection must be closed.
+// exchange sends a request and waits for the response until the request timeout expires or ctx is done. After an error,
+// the caller must close the connection.
 func (k *conn) exchange(ctx context.Context, req protocol.Message) (protocol.Message, error) {
 	if err := k.net.SetDeadline(time.Now().Add(k.cfg.RequestTimeout)); err != nil {
 		return nil, k.plainCause(ctx, err)
 	}
 	stop := context.AfterFunc(ctx, func() { _ = k.net.SetDeadline(time.Unix(1, 0)) })
 	res, err := k.proto.RoundTrip(req)
-	if !stop() { // the deadline is, or will be, in the past
+	if !stop() { // The deadline is in the past, or will be soon.
 		k.broken = true
 	}
 	k.used = time.Now()
@@ -197,14 +199,14 @@ func (k *conn) exchange(ctx context.Context, req protocol.Message) (protocol.Mes
 	return res, nil
 }
 
-// usable reports whether a request may be sent on the connection.
+// usable reports whether the connection can be used for another request.
 func (k *conn) usable(now time.Time) bool {
 	return !k.broken && now.Sub(k.used) < maxIdle && (k.expires.IsZero() || now.Before(k.expires))
 }
 
-func (k *conn) close() { _ = k.net.Close() } // even if it fails, the connection is gone
+func (k *conn) close() { _ = k.net.Close() } // Even if Close fails, the connection is closed.
 
-// plainCause returns err without the local port, so that its text is the same at each attempt.
+// plainCause returns err without the local port, so the error text is the same for every attempt.
 func (k *conn) plainCause(ctx context.Context, err error) error {
 	switch {
 	case ctx.Err() != nil && errors.Is(context.Cause(ctx), context.Canceled):

@@ -1,13 +1,16 @@
-// Package wire has the connections to the brokers of a Kafka cluster: TCP, TLS, versions and SASL, one exchange at a
-// time, and the questions about the cluster that more than one package asks. The producer, the reader and the check of
-// [github.com/deltabridge/deltabridge/pkg/sinks/kafka] share it.
+// Package wire manages the connections to the brokers of a Kafka cluster: TCP, TLS, version negotiation, SASL, and one
+// exchange at a time. It also implements the requests about the cluster that several packages use. The producer, the
+// reader and the check of [github.com/deltabridge/deltabridge/pkg/sinks/kafka] share this package.
 //
-// The bytes are kafka-go's: its packages protocol, sasl and compress. What stands in the place of its Transport and
-// Dialer is what they do not have, see ADR 25:
+// kafka-go's packages protocol, sasl and compress encode and decode the bytes. This package replaces kafka-go's
+// Transport and Dialer, which lack the following features (see ADR 25):
 //
-//   - The error of an exchange says whether the request was sent ([Sent]). Only then may a batch have been written.
-//   - Each step of opening a connection has a time limit, and its failure is a [sinks.ConnectError] with a remedy.
-//   - A connection is replaced before its SASL session ends (KIP-368), before the broker closes it as idle, and when
-//     the files that it was opened with have changed. If that fails, the one that works stays.
-//   - Metadata is read when the caller asks for it, of the topics that it names.
+//   - The error of an exchange reports whether the request was sent ([Sent]). A batch can have been written only if its
+//     request was sent.
+//   - Every step of opening a connection has a time limit. If a step fails, the error is a [sinks.ConnectError] with a
+//     remedy.
+//   - The client replaces a connection before its SASL session expires (KIP-368), before the broker closes it as idle,
+//     and when the TLS or SASL files have changed. If the new files do not work, the client keeps the working
+//     connection.
+//   - The client reads metadata only on request, and only of the requested topics.
 package wire

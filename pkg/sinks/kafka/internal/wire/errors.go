@@ -10,11 +10,11 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/sinks/access"
 )
 
-// brokerError is the error of an exchange with a broker.
+// brokerError is the error of a failed exchange with a broker.
 type brokerError struct {
 	addr   string
-	sent   bool // the request may have reached it
-	reused bool // on a connection that served requests before
+	sent   bool // reports whether the request may have reached the broker
+	reused bool // reports whether the connection had already served requests
 	err    error
 }
 
@@ -26,13 +26,13 @@ func (e *brokerError) Error() string {
 }
 func (e *brokerError) Unwrap() error { return e.err }
 
-// Sent reports whether a request may have reached the broker although it failed with err.
+// Sent reports whether a request may have reached the broker even though it failed with err.
 func Sent(err error) bool {
 	b, ok := errors.AsType[*brokerError](err)
 	return ok && b.sent
 }
 
-// MovesLeader reports whether the metadata must be read again after this code.
+// MovesLeader reports whether the metadata must be read again after this error code.
 func MovesLeader(code kafkago.Error) bool {
 	switch code {
 	case kafkago.UnknownTopicOrPartition, kafkago.LeaderNotAvailable, kafkago.NotLeaderForPartition,
@@ -43,18 +43,18 @@ func MovesLeader(code kafkago.Error) bool {
 	return false
 }
 
-// isTransient reports whether the cluster returns the code while it starts or elects a leader.
+// isTransient reports whether a cluster can return this code while it starts or elects a leader.
 func isTransient(code kafkago.Error) bool {
 	switch code {
 	case kafkago.RequestTimedOut, kafkago.BrokerNotAvailable, kafkago.GroupLoadInProgress,
 		kafkago.GroupCoordinatorNotAvailable, kafkago.NotCoordinatorForGroup, kafkago.NotController, kafkago.Unknown,
-		kafkago.InvalidReplicationFactor: // there are not enough brokers yet
+		kafkago.InvalidReplicationFactor: // Not enough brokers have started yet.
 		return true
 	}
 	return MovesLeader(code)
 }
 
-// remedy returns what an operator can do about a code.
+// remedy returns a hint for operators about a code, or "".
 func remedy(code kafkago.Error) string {
 	switch code {
 	case kafkago.UnsupportedCompressionType:
@@ -69,7 +69,7 @@ func remedy(code kafkago.Error) string {
 	return ""
 }
 
-// CodeError returns the error of a broker's error code about a topic or partition.
+// CodeError converts a broker's error code about a topic or partition into an error.
 func (c *Client) CodeError(where string, code kafkago.Error, message string) error {
 	if message != "" {
 		where += ": " + message
@@ -88,7 +88,7 @@ func (c *Client) CodeError(where string, code kafkago.Error, message string) err
 	return sinks.Rejected(err)
 }
 
-// NoTopic returns the error of a topic that does not exist.
+// NoTopic returns the error for a topic that does not exist.
 func NoTopic(name string) error {
 	return &sinks.ConnectError{
 		Step: sinks.StepTopic, Key: "kafka.createTopics",
@@ -97,7 +97,7 @@ func NoTopic(name string) error {
 	}
 }
 
-// notCreated returns the error of a topic that could not be created.
+// notCreated returns the error for a topic that the cluster did not create.
 func (c *Client) notCreated(name string, code kafkago.Error, message string) error {
 	e := &sinks.ConnectError{
 		Step: sinks.StepTopic, Key: "kafka.createTopics", Rejected: !isTransient(code),

@@ -14,8 +14,8 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 )
 
-// awsCredentials are those of the AWS environment, found at the first use. The SDK renews them before they expire, and
-// reads the token of the service account again then.
+// awsCredentials loads the credentials of the AWS environment at the first use. The SDK renews the credentials before
+// they expire, and then also reads the service-account token again.
 type awsCredentials struct {
 	mu     sync.Mutex
 	config *awssdk.Config
@@ -28,7 +28,7 @@ func (a *awsCredentials) mechanism(ctx context.Context, s *SASL) (sasl.Mechanism
 		return &sinks.ConnectError{Step: sinks.StepAuthenticate, Key: keyRegion, Remedy: remedy, Err: err}
 	}
 	if a.config == nil {
-		// An empty region is the environment's.
+		// If the region is empty, the SDK uses the region of the environment.
 		config, err := awsconfig.LoadDefaultConfig(ctx, awsconfig.WithRegion(s.Region))
 		if err != nil {
 			return nil, fail("", fmt.Errorf("reading the AWS environment: %w", err))

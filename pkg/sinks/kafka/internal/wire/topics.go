@@ -18,16 +18,16 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/event"
 )
 
-// createdPoll is how often CreateTopics asks whether a topic that it has created is there.
+// createdPoll is the interval at which CreateTopics checks whether the created topics are available.
 const createdPoll = 50 * time.Millisecond
 
-// TopicsLike returns the topics that the client may see and that the template can make.
+// TopicsLike returns the existing topics that match the template and that the client is allowed to see.
 func (c *Client) TopicsLike(ctx context.Context, template *event.Template) ([]string, error) {
-	msg, err := c.Ask(ctx, &metadata.Request{}) // all
+	msg, err := c.Ask(ctx, &metadata.Request{}) // all topics
 	if err != nil {
 		return nil, err
 	}
-	pattern := regexp.MustCompile(`\{[a-z]+\}`).ReplaceAllString(template.String(), "?*") // of package path
+	pattern := regexp.MustCompile(`\{[a-z]+\}`).ReplaceAllString(template.String(), "?*") // a pattern for path.Match
 	var names []string
 	for _, t := range msg.(*metadata.Response).Topics {
 		if matches, _ := path.Match(pattern, t.Name); matches && !t.IsInternal {
@@ -38,19 +38,19 @@ func (c *Client) TopicsLike(ctx context.Context, template *event.Template) ([]st
 	return names, nil
 }
 
-// NewTopic has the settings for new topics.
+// NewTopic configures new topics.
 type NewTopic struct {
 	// The number of partitions. 0 means the default of the brokers (`num.partitions`).
 	Partitions int `yaml:"partitions" default:"0" min:"0" max:"10000" example:"12"`
 	// The number of replicas. 0 means the default of the brokers (`default.replication.factor`).
 	ReplicationFactor int `yaml:"replicationFactor" default:"0" min:"0" max:"1000" example:"3"`
-	// The configuration of a topic, with the names of Kafka.
+	// The settings of a new topic, with Kafka's names.
 	Config map[string]string `yaml:"config" example:"{cleanup.policy: compact, min.insync.replicas: 2}"`
 }
 
-// CreateTopics creates the topics, and waits until they have leaders. One that exists already is left as it is. The
-// result has an error for each topic that could not be created. With dryRun the cluster only checks whether it would
-// create them.
+// CreateTopics creates the topics and waits until they have leaders. Existing topics stay unchanged. The result
+// contains an error for each topic that could not be created. With dryRun, the cluster only checks whether it would
+// create the topics.
 func (c *Client) CreateTopics(ctx context.Context, names []string, how *NewTopic, dryRun bool) map[string]error {
 	failed := make(map[string]error)
 	req := &createtopics.Request{TimeoutMs: int32(c.cfg.RequestTimeout.Milliseconds()), ValidateOnly: dryRun}
@@ -87,7 +87,8 @@ func (c *Client) CreateTopics(ctx context.Context, names []string, how *NewTopic
 	return failed
 }
 
-// awaitCreated waits until the topics have leaders: their creation is acknowledged before every broker knows them.
+// awaitCreated waits until the topics have leaders. Kafka acknowledges the creation of a topic before all brokers know
+// the topic.
 func (c *Client) awaitCreated(ctx context.Context, names []string) {
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.RequestTimeout)
 	defer cancel()
@@ -104,7 +105,7 @@ func (c *Client) awaitCreated(ctx context.Context, names []string) {
 	}
 }
 
-// TopicSettings reads what of a topic's configuration matters to the bridge.
+// TopicSettings reads the topic settings that are relevant to the bridge.
 func (c *Client) TopicSettings(ctx context.Context, name string) (map[string]string, error) {
 	const topicResource = 2
 	msg, err := c.Ask(ctx, &describeconfigs.Request{Resources: []describeconfigs.RequestResource{{
