@@ -2,8 +2,8 @@ package jsonpatch
 
 import "github.com/deltabridge/deltabridge/internal/jsonscan"
 
-// maxAlign limits the cost of aligning two lists: the product of their lengths. Longer lists are compared index by
-// index.
+// maxAlign limits the cost of aligning two lists, which is the product of the list lengths. Longer lists are compared
+// index by index.
 const maxAlign = 1 << 14
 
 // align matches the elements of two lists by identity and returns the pairs of indices of their longest common
@@ -48,8 +48,8 @@ func identities(elements [][]byte) []string {
 	return names
 }
 
-// identity returns what identifies an element of a list: the highest-ranking of its members that Kubernetes uses as
-// merge keys, or the whole element if it has none of them.
+// identity returns a string that identifies a list element. It uses the highest-ranking member that is a Kubernetes
+// merge key. If the element has no such member, identity returns the whole element.
 func identity(element []byte) string {
 	if element[0] != '{' {
 		return string(element)
@@ -71,7 +71,7 @@ func identity(element []byte) string {
 	return name
 }
 
-// ranks returns the members that can identify an element, with their quotes, the most specific first.
+// ranks returns the quoted names of the members that can identify an element, the most specific first.
 func ranks() [9]string {
 	return [...]string{
 		`"uid"`,

@@ -9,7 +9,7 @@ import (
 	"github.com/deltabridge/deltabridge/internal/jsonscan"
 )
 
-// Op is the name of an operation in RFC 6902.
+// Op is the name of a JSON Patch operation (RFC 6902).
 type Op string
 
 // The operations that Diff returns.
@@ -19,30 +19,30 @@ const (
 	Replace Op = "replace"
 )
 
-// Segment is one step of a path: into a member of an object, or into an element of a list.
+// Segment is one step of a path: a member of an object or an element of a list.
 type Segment struct {
-	// Name is the member's name. It is empty for an element.
+	// Name is the name of the member. It is empty if the segment is a list element.
 	Name string
-	// Element is the value of the element in the new document or, if it was removed, in the old one. It is nil for a
-	// member, and aliases the document.
+	// Element is the element's value in the new document, or in the old document if the element was removed. It is nil if
+	// the segment is an object member. Element aliases the document.
 	Element []byte
-	// Index is the element's index in that document.
+	// Index is the element's index in the document that Element aliases.
 	Index int
 }
 
-// Change is one operation.
+// Change is one JSON Patch operation.
 type Change struct {
 	Op Op
-	// Path leads to the changed value in the new document or, for a removal, in the old one. If it is empty, the whole
-	// document changed.
+	// Path is the path of the changed value in the new document, or in the old document if the value was removed. If it is
+	// empty, the whole document changed.
 	Path []Segment
-	// Old is the previous value. It is nil for an addition, and aliases the old document.
+	// Old is the previous value, or nil for an addition. It aliases the old document.
 	Old []byte
-	// Value is the new value. It is nil for a removal, and aliases the new document.
+	// Value is the new value, or nil for a removal. It aliases the new document.
 	Value []byte
 
-	// at is the index of the last segment when the preceding operations have been applied, or -1 if it equals the
-	// segment's Index. The two differ for elements that are removed from a list.
+	// at is the index of the last segment after the preceding operations have been applied, or -1 if this index equals the
+	// segment's Index. The two indices differ only for elements that are removed from a list.
 	at int
 }
 
@@ -64,7 +64,7 @@ func appendPointer(dst []byte, path []Segment, at int) []byte {
 	return dst
 }
 
-// escape escapes a member's name for a JSON pointer.
+// escape escapes a member name for a JSON pointer.
 func escape(name string) string {
 	if !strings.ContainsAny(name, "~/") {
 		return name
@@ -72,7 +72,7 @@ func escape(name string) string {
 	return strings.NewReplacer("~", "~0", "/", "~1").Replace(name)
 }
 
-// maxDepth limits how deep two documents are compared. Each level is scanned once more than the one above it, so that
+// maxDepth limits the depth to which documents are compared. Every level is scanned once more than the level above, so
 // the cost grows with the depth.
 const maxDepth = 500
 
@@ -85,7 +85,7 @@ func Diff(oldDoc, newDoc []byte) []Change {
 
 func trim(b []byte) []byte { return bytes.Trim(b, " \t\r\n") }
 
-// differ walks over two documents at once and collects the differences.
+// differ walks two documents in parallel and collects the differences.
 type differ struct {
 	path    []Segment
 	changes []Change
@@ -98,7 +98,7 @@ func (d *differ) emit(op Op, old, value []byte) {
 func (d *differ) enter(s Segment) { d.path = append(d.path, s) }
 func (d *differ) leave()          { d.path = d.path[:len(d.path)-1] }
 
-// value compares two values at one path.
+// value compares two values at the same path.
 func (d *differ) value(before, after []byte) {
 	if same(before, after) {
 		return
@@ -126,7 +126,7 @@ func (d *differ) value(before, after []byte) {
 	d.emit(Replace, before, after)
 }
 
-// same reports whether two values are equal byte for byte, or are the same string with different escapes.
+// same reports whether two values have equal bytes, or are the same string with different escapes.
 func same(a, b []byte) bool {
 	if bytes.Equal(a, b) {
 		return true
@@ -140,7 +140,7 @@ func same(a, b []byte) bool {
 	return errA == nil && errB == nil && x == y
 }
 
-// members are the members of an object, in document order.
+// members contains the members of an object in document order.
 type members struct {
 	names  []string
 	values map[string][]byte
@@ -189,8 +189,8 @@ func (d *differ) object(before, after members) {
 	}
 }
 
-// list compares two lists from left to right. Once the changes emitted so far are applied, the elements to the left of
-// the current one are those of the new list.
+// list compares two lists from left to right. After the changes emitted so far are applied, the elements to the left of
+// the current element equal those of the new list.
 func (d *differ) list(before, after [][]byte) {
 	start := 0
 	for start < len(before) && start < len(after) && same(before[start], after[start]) {
@@ -204,7 +204,7 @@ func (d *differ) list(before, after [][]byte) {
 	pairs := align(before[start:endBefore], after[start:endAfter])
 	for _, pair := range append(pairs, [2]int{endBefore - start, endAfter - start}) {
 		nextBefore, nextAfter := start+pair[0], start+pair[1]
-		for ; i < nextBefore && j < nextAfter; i, j = i+1, j+1 { // neither has a counterpart: a replacement
+		for ; i < nextBefore && j < nextAfter; i, j = i+1, j+1 { // Neither element has a counterpart.
 			d.element(before[i], after[j], j)
 		}
 		for ; i < nextBefore; i++ {
@@ -218,7 +218,7 @@ func (d *differ) list(before, after [][]byte) {
 			d.emit(Add, nil, after[j])
 			d.leave()
 		}
-		if i < endBefore { // the pair itself
+		if i < endBefore { // Compare the two paired elements.
 			d.element(before[i], after[j], j)
 			i, j = i+1, j+1
 		}

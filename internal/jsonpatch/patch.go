@@ -22,7 +22,7 @@ func AppendPatch(dst []byte, changes []Change) []byte {
 }
 
 // AppendMerge appends the JSON Merge Patch (RFC 7386) that turns oldDoc into newDoc. A merge patch cannot set a member
-// to null, because null means that the member is removed, and it replaces lists as a whole.
+// to null, because null removes the member. A merge patch replaces lists as a whole.
 func AppendMerge(dst, oldDoc, newDoc []byte) []byte {
 	oldDoc, newDoc = trim(oldDoc), trim(newDoc)
 	if len(oldDoc) == 0 || len(newDoc) == 0 {
@@ -58,7 +58,8 @@ func appendMerge(dst, before, after []byte, depth int) []byte {
 	return append(dst, '}')
 }
 
-// AppendKey appends the name of an object's next member, and the colon. dst must end with '{' or with the last member.
+// AppendKey appends a comma if required, the name of the next member, and a colon. dst must end with '{' or with the
+// previous member.
 func AppendKey(dst []byte, name string) []byte {
 	if dst[len(dst)-1] != '{' {
 		dst = append(dst, ',')
@@ -66,7 +67,7 @@ func AppendKey(dst []byte, name string) []byte {
 	return append(AppendString(dst, name), ':')
 }
 
-// AppendString appends s as a JSON string. Nearly all values are plain ASCII and need no escape.
+// AppendString appends s as a JSON string. Nearly all values are printable ASCII characters that need no escape.
 func AppendString(dst []byte, s string) []byte {
 	for i := range len(s) {
 		if c := s[i]; c < ' ' || c >= 0x7f || c == '"' || c == '\\' {

@@ -16,12 +16,12 @@ const (
 	deletedSuffix     = ".deleted"
 	leftSuffix        = ".left"
 	filterInfix       = ".filter."
-	controlNamePrefix = "_" // the name of a control event in templates: _gap, _synced
+	controlNamePrefix = "_" // prefix of a control event's name in templates: _gap, _synced
 )
 
 // CloudEventsType returns the value of the attribute "type".
 func (t Type) CloudEventsType() string {
-	switch t { // constants, because it is called for each event
+	switch t { // Constants avoid an allocation for each event.
 	case Added:
 		return objectTypePrefix + "added"
 	case Updated:
@@ -38,8 +38,9 @@ func (t Type) CloudEventsType() string {
 	return typePrefix + "unknown"
 }
 
-// Subject returns the value of the attribute "subject": <resource>[.<group>]/<namespace>/<name>. The namespace of a
-// cluster-scoped object is empty: "nodes//n1". A control event's subject is the resource alone.
+// Subject returns the value of the attribute "subject": <resource>[.<group>]/<namespace>/<name>. For a cluster-scoped
+// object the namespace is empty, as in "nodes//n1". For a control event the subject consists only of the resource and
+// group.
 func (m *Message) Subject() string {
 	if m.subject != "" {
 		return m.subject
@@ -50,9 +51,9 @@ func (m *Message) Subject() string {
 	return GroupResource(m.Resource) + "/" + m.Identity.Namespace + "/" + m.Identity.Name
 }
 
-// Attributes yields the CloudEvents context attributes, required ones first, each with its value in the string
-// form that the binary content mode uses. Attributes without a value are left out. The names carry no prefix.
-// It has the form of an iterator: for name, value := range m.Attributes.
+// Attributes yields the names (without a prefix) and values of the CloudEvents context attributes, required attributes
+// first. Values are strings, as in the binary content mode. Attributes without a value are omitted. Attributes can be
+// used as an iterator: for name, value := range m.Attributes.
 func (m *Message) Attributes(yield func(name, value string) bool) {
 	id := &m.Identity
 	flag := func(on bool) string {
@@ -112,7 +113,7 @@ func yieldSet(yield func(name, value string) bool, name, value string) bool {
 	return value == "" || yield(name, value)
 }
 
-// AppendStructured appends the CloudEvent in its JSON form (structured content mode) to dst.
+// AppendStructured appends the CloudEvent in structured content mode, as a JSON object, to dst.
 // Source: CloudEvents 1.0, JSON Event Format.
 func (m *Message) AppendStructured(dst []byte) []byte {
 	dst = append(dst, '{')
@@ -134,7 +135,7 @@ func appendAttribute(dst []byte, name, value string) []byte {
 	return jsonpatch.AppendString(dst, value)
 }
 
-// isBare reports whether the value of an attribute is a boolean or a number in JSON, and not a string.
+// isBare reports whether an attribute's value is a boolean or a number in JSON, rather than a string.
 func isBare(name, value string) bool {
 	switch name {
 	case "initiallist", "finalstateunknown", "leftfilter", "resent":

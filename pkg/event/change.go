@@ -6,22 +6,23 @@ import (
 	"github.com/deltabridge/deltabridge/internal/jsonpatch"
 )
 
-// Patch is the form of the difference between two states in the payload "change".
+// Patch is the patch format of the payload "change".
 type Patch string
 
 const (
 	// PatchJSON is a JSON Patch (RFC 6902): a list of operations. It is exact.
 	PatchJSON Patch = "json"
-	// PatchMerge is a JSON Merge Patch (RFC 7386): a partial document. It replaces lists as a whole, and cannot
-	// distinguish a member that became null from one that was removed.
+	// PatchMerge is a JSON Merge Patch (RFC 7386): a partial document. It replaces lists as a whole. It cannot distinguish
+	// a member that became null from a removed member.
 	PatchMerge Patch = "merge"
 )
 
-// changeOverhead is what the data of a change has besides its documents and its patch, in bytes: for the first
-// allocation.
+// changeOverhead estimates the size of a change's data without the documents and the patch, in bytes. It is used for
+// the initial allocation.
 const changeOverhead = 512
 
-// change returns the data of PayloadChange. It compares the redacted objects, so that a patch contains no secret value.
+// change returns the data for PayloadChange. It compares the redacted objects, so a patch never contains a secret
+// value.
 func (e *Encoder) change(ev *Event) ([]byte, error) {
 	object, err := e.bytes(ev.Resource, ev.Object)
 	if err != nil {
@@ -65,8 +66,8 @@ func (e *Encoder) change(ev *Event) ([]byte, error) {
 	return append(dst, '}'), nil
 }
 
-// visibleOld returns the redacted state before an update. It returns nil for other events, and if the bytes of that
-// state are not available: the change is then sent without them.
+// visibleOld returns the redacted state before an update. It returns nil for other events. It also returns nil if the
+// bytes of the old state are not available. The event is then sent without the old state.
 func (e *Encoder) visibleOld(ev *Event) ([]byte, error) {
 	if ev.Type != Updated || ev.Old == nil {
 		return nil, nil
@@ -81,15 +82,16 @@ func (e *Encoder) visibleOld(ev *Event) ([]byte, error) {
 	return nil, nil
 }
 
-// isResourceVersion reports whether path leads to metadata.resourceVersion, which differs after each change.
+// isResourceVersion reports whether path is metadata.resourceVersion, which differs after every change.
 func isResourceVersion(path []jsonpatch.Segment) bool {
 	return len(path) == 2 && path[0].Name == "metadata" && path[1].Name == "resourceVersion"
 }
 
-// operationMember is the beginning of the data of each change. The data of an object never begins so.
+// operationMember is the beginning of the data of every change. The data of an object never begins like this.
 const operationMember = `{"operation":"`
 
-// retold returns the data of a change with another operation. It returns other data unchanged.
+// retold returns a change's data with a different operation. If data is not a change with the operation from, retold
+// returns data unchanged.
 func retold(data []byte, from, to Type) []byte {
 	rest, ok := bytes.CutPrefix(data, []byte(operationMember+from.String()+`"`))
 	if !ok {

@@ -6,19 +6,20 @@ import (
 	"github.com/deltabridge/deltabridge/internal/jsonpatch"
 )
 
-// Context is information about an event's object from other objects, at the time of the event. Messages share it: it
-// must not be changed.
+// Context contains information from other objects about an event's object, at the time of the event. Several messages
+// share a Context, so it must not be modified.
 type Context struct {
-	// Owner is the top of the object's owners, as far as they are known; zero if it has none.
+	// Owner is the topmost known owner of the object, or zero if the object has no owner.
 	Owner Owner `json:"o,omitzero"`
-	// NamespaceLabels are those of the object's namespace, InvolvedLabels those of the object that a Kubernetes Event
-	// is about: as a=b,c=d in the order of their keys, without a character that would need an escape. Empty: there are
-	// none, or they are not known.
+	// NamespaceLabels contains the labels of the object's namespace. InvolvedLabels contains the labels of the object that
+	// a Kubernetes Event is about. The format is a=b,c=d, sorted by key, without characters that require an escape. The
+	// strings are empty if there are no labels or if the labels are not known.
 	NamespaceLabels string `json:"n,omitempty"`
 	InvolvedLabels  string `json:"i,omitempty"`
 }
 
-// Owner names an object as an owner reference does: it lies in the namespace of what it owns, or is cluster-scoped.
+// Owner identifies an object as an owner reference does. The owner is in the namespace of the owned object, or is
+// cluster-scoped.
 type Owner struct {
 	APIVersion string `json:"a,omitempty"`
 	Kind       string `json:"k,omitempty"`
@@ -26,7 +27,7 @@ type Owner struct {
 	UID        string `json:"u,omitempty"`
 }
 
-// String is <kind>[.<group>]/<name>, as in "Deployment.apps/web".
+// String returns <kind>[.<group>]/<name>, as in "Deployment.apps/web".
 func (o *Owner) String() string {
 	if group, _, grouped := strings.Cut(o.APIVersion, "/"); grouped {
 		return o.Kind + "." + group + "/" + o.Name
@@ -34,13 +35,13 @@ func (o *Owner) String() string {
 	return o.Kind + "/" + o.Name
 }
 
-// maxLabels is the largest attribute that contains labels, in bytes.
+// maxLabels is the maximum size of an attribute that contains labels, in bytes.
 const maxLabels = 2048
 
-// moreLabels ends an attribute whose last labels were left out.
+// moreLabels is the end of an attribute whose last labels were omitted.
 const moreLabels = ",..."
 
-// labelsAttribute returns the labels, without the last ones if all would be longer than maxLabels.
+// labelsAttribute returns the labels. If they are longer than maxLabels, it omits the last labels.
 func labelsAttribute(labels string) string {
 	if len(labels) <= maxLabels {
 		return labels
@@ -58,7 +59,7 @@ func (c *Context) attributes(yield func(name, value string) bool) bool {
 		yieldSet(yield, "involvedlabels", labelsAttribute(c.InvolvedLabels))
 }
 
-// size returns the context's share of a message's size in a queue.
+// size returns the number of bytes that the context adds to a message's size in a queue.
 func (c *Context) size() int {
 	if c == nil {
 		return 0
@@ -69,7 +70,7 @@ func (c *Context) size() int {
 // contextOverhead is the size of the struct in bytes. The owner's strings are shared.
 const contextOverhead = 96
 
-// appendJSON appends the context as it is written into the data.
+// appendJSON appends the context in its JSON form for the data.
 func (c *Context) appendJSON(dst []byte) []byte {
 	dst = append(dst, '{')
 	if c.Owner != (Owner{}) {
@@ -102,7 +103,8 @@ func appendLabels(dst []byte, labels string) []byte {
 	return append(dst, '}')
 }
 
-// withContext adds a last member "context" to a document, which must be a JSON object that nothing else uses.
+// withContext adds "context" as the last member of doc. doc must be a JSON object that nothing else uses, because
+// withContext modifies it.
 func (c *Context) withContext(doc []byte) []byte {
 	doc = jsonpatch.AppendKey(doc[:len(doc)-1], "context")
 	return append(c.appendJSON(doc), '}')

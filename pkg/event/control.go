@@ -7,14 +7,14 @@ import (
 	"github.com/deltabridge/deltabridge/internal/mutant"
 )
 
-// gapID: a gap between the same resourceVersions for the same reason is the same gap.
+// gapID returns the id of a gap event. Gaps with the same resourceVersions and reason have the same id.
 func gapID(cluster string, g *GapInfo) string {
 	return "gap." + cluster + "." + g.Resource + "." + g.Reason + "." + g.From + "." + g.To
 }
 
-// RefusalGap is the small gap event that takes the place of a message that the destination rejects, so that the hole is
-// in the stream and not only in a log. reason is one of the Reason constants; deadLetter says where the message is
-// kept, and is empty if it is not.
+// RefusalGap returns a small gap event that replaces a message that the destination rejected, so that consumers of the
+// stream can detect the missing message. reason is one of the Reason constants. deadLetter describes where the rejected
+// message is kept, and is empty if the message is not kept.
 func RefusalGap(m *Message, reason, message, deadLetter string) *Message {
 	info := &GapInfo{
 		Resource: GroupResource(m.Resource), From: m.Identity.ResourceVersion, To: m.Identity.ResourceVersion,
@@ -24,16 +24,18 @@ func RefusalGap(m *Message, reason, message, deadLetter string) *Message {
 		info.Event, info.Subject, info.Operation = m.ID, m.Subject(), m.Type.String()
 	}
 	gap := gapMessage(m, info)
-	// The object's own id leads: several objects can be refused at one resourceVersion of a list.
+	// The id begins with the id of the rejected message, because several objects can be rejected at the same
+	// resourceVersion of a list.
 	gap.ID = m.ID + ".gap"
-	if m.Type == Deleted { // what is deleted has no state that the gap could replace, and a tombstone may have to follow
+	if m.Type == Deleted { // The gap event keeps the deletion's key, because a tombstone may have to follow.
 		gap.PartitionKey, info.Deletion = m.PartitionKey, m
 	}
 	return gap
 }
 
-// FoldsInto reports whether FoldGap adds a message to a gap: that of its resource and source, and of its reason if it
-// is a gap itself.
+// FoldsInto reports whether FoldGap adds a dropped message to this gap event. Both must have the same resource and
+// source. If the dropped message is itself a gap event, both must also have the same reason. Otherwise the reason of
+// gap must be ReasonOverflow.
 func FoldsInto(gap, dropped *Message) bool {
 	reason := ReasonOverflow
 	if dropped.GapInfo != nil {
@@ -44,10 +46,10 @@ func FoldsInto(gap, dropped *Message) bool {
 		gap.GapInfo.Reason == reason
 }
 
-// FoldGap adds a message that the queue gave up to the gaps that stand in its place, one gap for each resource, source
-// and reason; gaps is changed in place. A gap takes over the origin of the first message that it stands for: until it
-// is delivered, a crash brings everything that it stands for again. FoldGap has the form that pkg/fifo's drop-oldest
-// policy asks for.
+// FoldGap adds a dropped message to the gap events that replace dropped messages. There is one gap event per resource,
+// source and reason. FoldGap modifies gaps in place. A gap event has the origin of the first message that it replaces.
+// If the bridge crashes before the gap event is delivered, it therefore processes all replaced messages again. The
+// signature of FoldGap is the one that the drop-oldest policy of pkg/fifo requires.
 func FoldGap(gaps []*Message, dropped *Message) []*Message {
 	add := GapInfo{
 		Resource: GroupResource(
@@ -59,7 +61,7 @@ func FoldGap(gaps []*Message, dropped *Message) []*Message {
 		Message: "the queue was full and its policy is drop-oldest",
 		Events:  1,
 	}
-	if dropped.GapInfo != nil { // a gap that was dropped itself: it must not vanish
+	if dropped.GapInfo != nil { // A dropped gap event must not be lost.
 		add = *dropped.GapInfo
 	}
 	i := slices.IndexFunc(gaps, func(g *Message) bool { return FoldsInto(g, dropped) })
@@ -95,24 +97,26 @@ func gapMessage(m *Message, info *GapInfo) *Message {
 	if m.PartitionKey != "" {
 		gap.PartitionKey = controlKey(gap)
 	}
-	gap.Data, _ = json.Marshal(info) // a struct of strings and a number always marshals
+	gap.Data, _ = json.Marshal(info) // A struct of strings and numbers can always be marshaled.
 	return gap
 }
 
-// controlKey is the Kafka key of a control event: one for each cluster, resource and type, which no object has. On a
-// compacted topic it must not take the place of an object's state, nor of what is said of another resource.
+// controlKey returns the Kafka key of a control event. It is unique per cluster, resource and type, and no object has
+// the same key. On a compacted topic, a control event therefore replaces neither an object's state nor a control event
+// about another resource.
 func controlKey(m *Message) string {
 	return m.Cluster + "/" + GroupResource(m.Resource) + "/" + controlNamePrefix + m.Type.String()
 }
 
-// Mergeable reports whether a waiting message may be merged with a later one of the same object: control events
-// never are.
+// Mergeable reports whether a queued message may be merged with a later message about the same object. Control events
+// are never merged.
 func Mergeable(m *Message) bool { return !m.Type.IsControl() }
 
-// Merge returns what remains of two messages about one object (one uid), older before newer, when the state between
-// them is given up: the newer state, as an addition if the older was one that the sink has not seen yet. It follows
-// client-go's DeltaFIFO, which keeps the last state and never loses a deletion. A restatement takes no change away:
-// what the older message says happened has happened, and is told with the newer state, at the newer time.
+// Merge merges two messages about the same object (with the same uid) and discards the state between them. It returns
+// the newer state. The result is an addition if the older message was an addition that the sink has not received yet.
+// Like client-go's DeltaFIFO, Merge keeps the last state and never loses a deletion. If the newer message is restated,
+// the result keeps the type of the older message, because that change did happen. The result then has the newer state
+// and the newer time.
 func Merge(older, newer *Message) *Message {
 	if mutant.On("merge-deletions-away") && newer.Type == Deleted {
 		return older
@@ -126,7 +130,7 @@ func Merge(older, newer *Message) *Message {
 	merged.Type, merged.InitialList = older.Type, older.InitialList
 	switch {
 	case newer.Type != Restated:
-	case older.Identity.ResourceVersion == newer.Identity.ResourceVersion: // the payload may say more than the state
+	case older.Identity.ResourceVersion == newer.Identity.ResourceVersion: // The payload may contain more than the state.
 		merged.Data, merged.Identity = older.Data, older.Identity
 	default:
 		merged.Data = retold(newer.Data, newer.Type, older.Type)

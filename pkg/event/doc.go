@@ -1,30 +1,33 @@
-// Package event defines the value that flows from the informers to the sinks: what happened to which object,
-// its deterministic id, and its CloudEvents 1.0 form.
+// Package event defines the events that flow from the informers to the sinks. An event contains the change and its
+// object, and has a deterministic id and a CloudEvents 1.0 form.
 //
 // # Identity
 //
-// The id of an event depends on the change alone, so that the same change has the same id over restarts,
-// re-lists and replicas:
+// An event's id depends only on the change. The same change therefore has the same id after restarts and re-lists, and
+// in all replicas:
 //
-//   - <uid>.<resourceVersion> for a state of an object (added, updated, and restated: telling it again makes no other);
-//   - <uid>.deleted for its deletion, whether the deletion was seen or inferred from a list;
-//   - <uid>.<resourceVersion>.deleted for a deletion under a labelSelector or fieldSelector, where it can also mean
-//     that the object is no longer selected, and happen more than once;
-//   - <uid>.<resourceVersion>.left where the object stopped passing a sink's filter, with the resourceVersion of
-//     the state that does not pass: never the id of the real deletion, which may still come;
-//   - the id of an addition or a leave that a changed filter, or a change of what is watched, causes ends in
-//     .filter.<change>, so that an object that comes back with it is not taken for what was sent before; <change> is
-//     the same over restarts;
-//   - gap.… and synced.… with cluster, resource and resourceVersions for control events; the synced event of a list of
-//     one namespace also with that, that of a resync with the time at which it began.
+//   - <uid>.<resourceVersion> identifies a state of an object (added, updated and restated events; re-sending a state
+//     does not change its id).
+//   - <uid>.deleted identifies the deletion of an object, whether the deletion was observed or inferred from a list.
+//   - <uid>.<resourceVersion>.deleted identifies a deletion if the source has a labelSelector or fieldSelector. Such a
+//     deletion can also mean that the object is no longer selected, and can happen more than once.
+//   - <uid>.<resourceVersion>.left identifies a leave: the object stopped passing a sink's filter. The resourceVersion
+//     is that of the first state that does not pass. The id always differs from the id of the actual deletion, which
+//     may follow.
+//   - If a changed filter or a changed `watch` configuration causes an addition or a leave, the id ends in
+//     .filter.<change>. The id of an object that passes the filter again therefore differs from the ids of earlier
+//     events. <change> stays the same after restarts.
+//   - gap.… and synced.… identify control events. They contain the cluster, the resource and resourceVersions. The id
+//     of a synced event also contains the namespace if the list was limited to one namespace. At the end of a resync,
+//     it also contains the time at which the resync began.
 //
 // # Ownership
 //
-// An Event is built by the listener of one sink and encoded at once. The Message that comes out is immutable, and
-// its Data may be the very bytes that the informer's index and other sinks hold: nobody writes to them.
+// The listener of one sink creates an Event and encodes it immediately. The resulting Message is immutable. Its Data
+// can share memory with the informer's index and with other sinks, so nothing may write to Data.
 //
 // # Order
 //
-// Two messages with equal [Message.Key] must reach the destination in the order in which they were encoded.
-// Nothing is promised between keys.
+// Two messages with equal [Message.Key] must reach the destination in the order in which they were encoded. Messages
+// with different keys have no guaranteed order.
 package event

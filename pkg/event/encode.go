@@ -17,12 +17,13 @@ import (
 type Payload string
 
 const (
-	// PayloadObject is the object as the API server sent it, less managedFields; for a deletion its last state.
+	// PayloadObject is the object as the API server sent it, without managedFields. For a deletion it is the object's last
+	// state.
 	PayloadObject Payload = "object"
-	// PayloadChange is what a change made of the object: the new and the old state, the difference between them as a patch
-	// and as paths, and who owns what changed.
+	// PayloadChange describes a change: the new and old states, the difference between them as a patch and as a list of
+	// paths, and the field managers that own the changed fields.
 	PayloadChange Payload = "change"
-	// PayloadMetadata is apiVersion, kind and metadata alone.
+	// PayloadMetadata contains only apiVersion, kind and metadata.
 	PayloadMetadata Payload = "metadata"
 )
 
@@ -30,40 +31,42 @@ const (
 type Content string
 
 const (
-	// ContentBinary puts the attributes into headers; the message body is the payload.
+	// ContentBinary sends the attributes as headers. The message body is the payload.
 	ContentBinary Content = "binary"
-	// ContentStructured puts attributes and payload into one JSON object.
+	// ContentStructured sends the attributes and the payload as one JSON object.
 	ContentStructured Content = "structured"
 )
 
-// Encoder turns events into messages for one sink. Its fields must not change after the first Encode; it is safe
-// for concurrent use.
+// Encoder encodes events as messages for one sink. Its fields must not change after the first call to Encode. It is
+// safe for concurrent use.
 type Encoder struct {
 	Cluster string
-	// ClusterUID becomes the attribute clusteruid; empty: there is none.
+	// ClusterUID is the value of the attribute clusteruid. If it is empty, the attribute is omitted.
 	ClusterUID string
-	Payload    Payload // empty: PayloadObject
-	Content    Content // empty: ContentBinary
-	Patch      Patch   // of PayloadChange; empty: PatchJSON
-	// PartitionKey is the template of the Kafka key; nil where the sink has none.
+	Payload    Payload // The default is PayloadObject.
+	Content    Content // The default is ContentBinary.
+	Patch      Patch   // the patch format for PayloadChange; the default is PatchJSON
+	// PartitionKey is the template of the Kafka key. It is nil if the sink does not use keys.
 	PartitionKey *Template
-	// ContextInData puts an event's Context into the data of PayloadChange and PayloadMetadata, instead of attributes.
-	// It has no meaning for PayloadObject.
+	// ContextInData adds an event's Context to the data, instead of to the attributes. It applies to PayloadChange and
+	// PayloadMetadata, and has no effect for PayloadObject.
 	ContextInData bool
-	// Redactor hides secret values; nil sends them in clear. What it has hidden before costs no more than a look.
+	// Redactor replaces secret values. If it is nil, secret values are sent unchanged. The Redactor caches the result for
+	// each object.
 	Redactor *redact.Redactor
-	// OnOldMissing is called where the state before an update can't be had, with the cause: the event is sent without it.
-	// Nil is allowed.
+	// OnOldMissing is called with the cause if the state before an update is not available. The event is then sent without
+	// the old state. OnOldMissing can be nil.
 	OnOldMissing func(error)
 
 	once   sync.Once
-	source string                 // the attribute, of Cluster
-	second atomic.Pointer[second] // of the last event
+	source string                 // the value of the attribute "source" for Cluster
+	second atomic.Pointer[second] // the second of the last event's time
 }
 
-// Encode makes the message. The event's objects are asked for their bytes and not kept, but the object's Raw may become
-// the message's Data. An error means that the object is not what the API server should send, or that its bytes can't be
-// had. It never quotes the object: it is logged, and a gap event says it to the sink.
+// Encode encodes an event as a message. Encode reads the bytes of the event's objects and does not retain the objects,
+// but the message's Data can share memory with the object's Raw. An error means that the object is not valid or that
+// its bytes are not available. Errors never contain parts of the object, because errors are logged and sent in gap
+// events.
 func (e *Encoder) Encode(ev Event) (*Message, error) {
 	m := &Message{
 		Type: ev.Type, Time: ev.Time, Resource: ev.Resource, Cluster: e.Cluster, ClusterUID: e.ClusterUID,
@@ -97,7 +100,7 @@ func (e *Encoder) Encode(ev Event) (*Message, error) {
 	return m, nil
 }
 
-// addContext puts the context into the data or the attributes, as configured.
+// addContext adds the context to the data or to the attributes, as configured.
 func (e *Encoder) addContext(m *Message, c *Context) {
 	if e.ContextInData && (e.Payload == PayloadChange || e.Payload == PayloadMetadata) {
 		m.Data = c.withContext(m.Data)
@@ -106,7 +109,7 @@ func (e *Encoder) addContext(m *Message, c *Context) {
 	}
 }
 
-// render sets the strings that consist of several parts, with one allocation for all.
+// render sets the composed strings of the message with a single allocation.
 func (e *Encoder) render(m *Message, ev *Event) {
 	var buffer [256]byte
 	text := append(append(buffer[:0], e.Cluster...), '/')
@@ -127,13 +130,14 @@ func (e *Encoder) render(m *Message, ev *Event) {
 	m.source = e.source
 }
 
-// second is a time without its fraction.
+// second is a time without fractional seconds.
 type second struct {
 	unix int64
 	text string
 }
 
-// appendTime appends t as time.RFC3339Nano has it, in UTC. Of the events of one second only the fraction differs.
+// appendTime appends t in UTC and in the format time.RFC3339Nano. It caches all but the fraction, because events within
+// the same second differ only in the fraction.
 func (e *Encoder) appendTime(dst []byte, t time.Time) []byte {
 	last := e.second.Load()
 	if unix := t.Unix(); last == nil || last.unix != unix {
@@ -143,7 +147,7 @@ func (e *Encoder) appendTime(dst []byte, t time.Time) []byte {
 	return append(t.AppendFormat(append(dst, last.text...), ".999999999"), 'Z')
 }
 
-// appendObjectID appends the id of a change: see the package comment.
+// appendObjectID appends the event id of a change. See the package comment for the format.
 func appendObjectID(dst []byte, m *Message, selected bool, change string) []byte {
 	dst = append(dst, m.Identity.UID...)
 	if m.Type != Deleted || m.LeftFilter || selected {
@@ -210,7 +214,8 @@ func (e *Encoder) payload(ev *Event) ([]byte, error) {
 	return metadata, nil
 }
 
-// bytes returns the object without the values that this sink must not see. Payloads are made of these bytes only.
+// bytes returns the object's bytes without the secret values that this sink must not receive. All payloads are based on
+// these bytes.
 func (e *Encoder) bytes(resource schema.GroupVersionResource, o *object.Object) ([]byte, error) {
 	raw, err := o.Bytes()
 	if err != nil || o.Hidden {

@@ -8,108 +8,110 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Type is the kind of an event. The zero value is not a valid type.
+// Type is the type of an event. The zero value is not valid.
 type Type uint8
 
-// The types of events. Gap and Synced are control events, which are about a resource and not about an object. The
-// numbers are stored on disk: add new types at the end.
+// The event types. Gap and Synced are control events, which are about a resource rather than an object. The numeric
+// values are stored on disk, so new types must be added at the end.
 const (
 	Added Type = iota + 1
 	Updated
 	Deleted
 	Gap
 	Synced
-	// Restated is not a change: it re-sends the present state of an object.
+	// Restated is not a change. A restated event re-sends the current state of an object.
 	Restated
 
 	lastType = Restated
 )
 
-// String returns the value of the attribute "operation" for changes, and the type's last word for control events.
+// String returns the value of the attribute "operation" for changes, and the last segment of the attribute "type" for
+// control events.
 func (t Type) String() string {
 	name := t.CloudEventsType()
 	return name[strings.LastIndexByte(name, '.')+1:]
 }
 
-// IsControl reports whether events of this type are about a resource as a whole.
+// IsControl reports whether this is the type of a control event.
 func (t Type) IsControl() bool { return t == Gap || t == Synced }
 
-// Event is what happened to which object, before it is encoded for a sink.
+// Event is a change or a control event that is not yet encoded for a sink.
 type Event struct {
 	Type     Type
-	Time     time.Time // when the bridge saw it
+	Time     time.Time // when the bridge observed the event
 	Resource schema.GroupVersionResource
 
-	// Object is the state that the event is about: the new one, or for a deletion the last one.
-	// Nil for control events.
+	// Object is the state that the event is about: the new state, or the last state for a deletion. It is nil for control
+	// events.
 	Object *object.Object
-	// Old is the state before an update; nil otherwise.
+	// Old is the state before an update. It is nil for other events.
 	Old *object.Object
 
-	InitialList bool // the object existed when the bridge first started
-	// LeftAt marks a Deleted that means: the object lives on, but no longer passes the sink's filter. It is the
-	// resourceVersion of the state that does not pass; Object is the last state that did.
+	InitialList bool // reports whether the object existed when the bridge first started
+	// LeftAt is set if a Deleted event is a leave: the object still exists, but no longer passes the sink's filter. LeftAt
+	// is the resourceVersion of the state that does not pass the filter. Object is the last state that passed.
 	LeftAt string
-	// Change names the change of the sink's filter, or of what is watched, that made an object enter or leave; empty:
-	// none did.
+	// Change identifies the change of the sink's filter or of the `watch` configuration that caused the object to enter or
+	// leave. It is empty if the event has another cause.
 	Change string
-	// Selected: the API server selects the objects by label or field. A deletion can then mean that the object ceased to
-	// be selected, and it can happen more than once.
+	// Selected reports whether the API server selects the objects by label or field. A deletion can then also mean that
+	// the object is no longer selected, and can happen more than once.
 	Selected bool
 
-	// Again: the destination has to take it although it may hold the event, under the same id.
+	// Again reports whether the destination must accept the event even if it already contains an event with this id.
 	Again bool
 
-	// Context is information about Object from other objects; nil if it is not configured.
+	// Context contains information about Object from other objects. It is nil if enrichment is not configured.
 	Context *Context
 
-	// GapInfo is set on Gap events, SyncedInfo on Synced events.
+	// GapInfo is set for Gap events, and SyncedInfo for Synced events.
 	GapInfo    *GapInfo
 	SyncedInfo *SyncedInfo
 }
 
-// GapInfo says where states may be missing from the stream, and why. It is the data of a gap event.
+// GapInfo describes where states may be missing from the stream, and the reason. It is the data of a gap event.
 type GapInfo struct {
-	Resource string `json:"resource"` // plural and group, as in "deployments.apps"
-	// From and To are resourceVersions: states after From and before To may be missing. Empty if unknown.
+	Resource string `json:"resource"` // the plural name and the group, as in "deployments.apps"
+	// From and To are resourceVersions. States after From and before To may be missing. Unknown values are empty.
 	From string `json:"from"`
 	To   string `json:"to"`
-	// Reason is one word of the set in the constants Reason…; Message is for people.
+	// Reason is one of the Reason constants. Message is a description for people.
 	Reason  string `json:"reason"`
 	Message string `json:"message,omitempty"`
-	// Events counts the events that are known to be missing; 0 where it can't be known.
+	// Events is the number of events that are known to be missing, or 0 if the number is unknown.
 	Events int64 `json:"events,omitempty"`
 
-	// Of a gap in the place of one event that the destination rejected: what it was, and where it is kept.
+	// The following fields are set if the gap replaces one event that the destination rejected.
 
-	Event      string `json:"event,omitempty"`      // its id
-	Subject    string `json:"subject,omitempty"`    // its object, as in the attribute "subject"
-	Operation  string `json:"operation,omitempty"`  // what happened to that
-	DeadLetter string `json:"deadLetter,omitempty"` // where the event is kept, in words; empty: nowhere
+	Event      string `json:"event,omitempty"`      // the id of the rejected event
+	Subject    string `json:"subject,omitempty"`    // the object of the rejected event, as in the attribute "subject"
+	Operation  string `json:"operation,omitempty"`  // the operation of the rejected event
+	DeadLetter string `json:"deadLetter,omitempty"` // describes where the rejected event is kept; empty if it is not kept
 
-	// Deletion is that event if it was a deletion, for a sink that has to make its readers forget the object: the gap
-	// event itself does not name it. It is not part of the data.
+	// Deletion is the rejected event if it was a deletion. A sink that sends tombstones uses Deletion to identify the
+	// object. It is not part of the data.
 	Deletion *Message `json:"-"`
 }
 
-// The reasons of gaps.
+// The reasons for gaps.
 const (
-	ReasonRelist   = "relist"   // the API server no longer had the history; final states and deletions were recovered
-	ReasonOverflow = "overflow" // the queue was full and its policy is drop-oldest
-	ReasonOversize = "oversize" // the broker takes no message of this size
-	ReasonRefused  = "refused"  // the broker rejected this message
-	ReasonDamaged  = "damaged"  // events that waited on the bridge's disk could not be read back
+	ReasonRelist   = "relist"   // The API server no longer had the history. Final states and deletions were recovered.
+	ReasonOverflow = "overflow" // The queue was full and its policy is drop-oldest.
+	ReasonOversize = "oversize" // The broker does not accept messages of this size.
+	ReasonRefused  = "refused"  // The broker rejected this message.
+	ReasonDamaged  = "damaged"  // Events that were queued on the bridge's disk could not be read.
 )
 
-// SyncedInfo says that all objects that existed at the start were handed over, or with Resync that all that exist were
-// restated. It is the data of a synced event.
+// SyncedInfo reports that all objects of the initial list were sent or, if Resync is true, that all existing objects
+// were restated. It is the data of a synced event.
 type SyncedInfo struct {
 	Resource        string `json:"resource"`
-	Namespace       string `json:"namespace,omitempty"` // of a list of one namespace; empty: of all that are watched
-	ResourceVersion string `json:"resourceVersion"`     // of the list; after a resync that up to which changes were sent
-	Objects         int    `json:"objects"`             // how many the list held; after a resync how many were restated
-	// Resync marks the end of a resync: what exists of the resource, and is for this sink, was told at Since or later.
+	Namespace       string `json:"namespace,omitempty"` // set if the list was limited to this namespace
+	ResourceVersion string `json:"resourceVersion"`     // of the list; after a resync, the position of the sent changes
+	Objects         int    `json:"objects"`             // the number of listed or, after a resync, restated objects
+	// Resync marks the end of a resync. All objects of the resource that pass the sink's filter were re-sent at or after
+	// Since.
 	Resync bool `json:"resync,omitempty"`
-	// Since is when the resync of the resource began; nil without Resync.
+	// Since is the time at which the resync of the resource began. It is nil if Resync is false.
 	Since *time.Time `json:"since,omitempty"`
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/deltabridge/deltabridge/internal/jsonscan"
 )
 
-// manager is an entry of metadata.managedFields, with the changed paths that it owns.
+// manager is an entry of metadata.managedFields, together with the changed paths that the manager owns.
 type manager struct {
 	Name        string   `json:"manager"`
 	Operation   string   `json:"operation"` // Apply or Update
@@ -21,7 +21,7 @@ type manager struct {
 	fields *fieldSet
 }
 
-// managersOf reads the managedFields without any paths. It leaves out entries that are not as expected.
+// managersOf parses managedFields. It returns managers without paths, and omits invalid entries.
 func managersOf(managedFields []byte) (managers []manager) {
 	if len(managedFields) == 0 || managedFields[0] != '[' {
 		return nil
@@ -40,7 +40,7 @@ func managersOf(managedFields []byte) (managers []manager) {
 	return managers
 }
 
-// text returns the value of a JSON string, and "" for all else.
+// text returns the value of a JSON string, or "" for any other value.
 func text(value []byte) string {
 	if len(value) == 0 || value[0] != '"' {
 		return ""
@@ -53,8 +53,8 @@ func text(value []byte) string {
 }
 
 // ownersOf returns the managers that own any of the changed paths in the new state. A manager that changes a field owns
-// it from then on, so that these are the ones who made the change. A field that was removed has no owner any more,
-// unless it was a part of one that is owned as a whole.
+// the field afterwards, so these are the managers that made the change. A removed field has no owner, unless it was
+// part of a value that is owned as a whole.
 func ownersOf(managedFields []byte, changes []jsonpatch.Change) (owners []manager) {
 	for _, m := range managersOf(managedFields) {
 		for n := range changes {
@@ -74,16 +74,16 @@ func appendManagers(dst []byte, managers []manager) []byte {
 	if len(managers) == 0 {
 		return append(dst, "[]"...)
 	}
-	data, _ := json.Marshal(managers) // strings always marshal
+	data, _ := json.Marshal(managers) // Strings can always be marshaled.
 	return append(dst, data...)
 }
 
-// fieldSet is a node of FieldsV1: a set of fields as server-side apply writes it. It is read when its children are
-// first asked for.
+// fieldSet is a node of FieldsV1, the set of fields that server-side apply writes. Its children are parsed when they
+// are first accessed.
 type fieldSet struct {
 	raw      []byte
-	children map[string]*fieldSet // by key: f:<name>, k:<keys>, v:<value>, i:<index>; nil until they are read
-	id       []byte               // of an element: the keys, the value or the index in this node's own key, as JSON
+	children map[string]*fieldSet // by key (f:<name>, k:<keys>, v:<value>, i:<index>); nil until they are parsed
+	id       []byte               // for an element: the keys, value or index from the node's key, as JSON
 }
 
 func (s *fieldSet) readChildren() {
@@ -97,7 +97,7 @@ func (s *fieldSet) readChildren() {
 		if err != nil {
 			continue
 		}
-		if kind, id, found := strings.Cut(name, ":"); found && (kind == "f" || id != "") { // "." is the node itself
+		if kind, id, found := strings.Cut(name, ":"); found && (kind == "f" || id != "") { // "." stands for the node itself.
 			child := &fieldSet{raw: value}
 			if kind != "f" {
 				child.id = []byte(id)
@@ -107,7 +107,7 @@ func (s *fieldSet) readChildren() {
 	}
 }
 
-// owns reports whether the set has the path itself, something below it, or a node above it that is owned as a whole.
+// owns reports whether the set contains the path, a descendant of the path, or an ancestor that is owned as a whole.
 func (s *fieldSet) owns(path []jsonpatch.Segment) bool {
 	for n := range path {
 		if n > 0 && string(s.raw) == "{}" {
@@ -135,7 +135,7 @@ func (s *fieldSet) child(step *jsonpatch.Segment) *fieldSet {
 	return nil
 }
 
-// isElement reports whether an element of a list has the keys (k), the value (v) or the index (i) of the set.
+// isElement reports whether a list element matches the keys (k), the value (v) or the index (i) of the set.
 func (s *fieldSet) isElement(kind byte, step *jsonpatch.Segment) bool {
 	switch kind {
 	case 'i':
@@ -167,7 +167,7 @@ func hasMember(object, name, want []byte) bool {
 	return false
 }
 
-// sameScalar compares strings after unescaping them, and everything else byte by byte.
+// sameScalar compares strings after unescaping them, and other values byte by byte.
 func sameScalar(a, b []byte) bool {
 	return bytes.Equal(a, b) || a[0] == '"' && b[0] == '"' && text(a) == text(b)
 }

@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// stored is a message on disk, without Data: the tagged fields of Message, and the parts of the others. The names are
-// short because each event has them.
+// stored is a message in its stored form, without Data. It contains the tagged fields of Message and the components of
+// the untagged fields. The JSON names are short because every stored message contains them.
 type stored struct {
 	Message
 	Group      string  `json:"g,omitempty"`
@@ -57,8 +57,8 @@ func (s *stored) message(data []byte) *Message {
 	return &m
 }
 
-// AppendStored appends the message in the form that is stored on disk: the length of the head as four bytes, the
-// head as JSON, the data. The number by which it is settled is not kept: it belongs to the process.
+// AppendStored appends the message in its stored form: the length of the header in four bytes, the header as JSON, and
+// the data. The sequence number for settling is not stored, because it is valid only within the process.
 func (m *Message) AppendStored(dst []byte) ([]byte, error) {
 	head, err := json.Marshal(m.stored())
 	if err != nil {
@@ -71,7 +71,7 @@ func (m *Message) AppendStored(dst []byte) ([]byte, error) {
 
 var errStored = errors.New("not a stored event")
 
-// ParseStored reads what AppendStored wrote. The message keeps data.
+// ParseStored parses a message that AppendStored wrote. The message retains data.
 func ParseStored(data []byte) (*Message, error) {
 	if len(data) < 4 || uint64(binary.BigEndian.Uint32(data)) > uint64(len(data)-4) {
 		return nil, errStored

@@ -7,69 +7,72 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Key names an object for the purpose of order: two messages with equal keys must not overtake each other.
-// Objects of one name that follow each other (delete, re-create) share it. Comparable.
+// Key identifies an object for ordering: two messages with equal keys must not overtake each other. If an object is
+// deleted and re-created with the same name, the old and new objects have the same Key. Key is comparable.
 type Key struct {
 	Group, Resource, Namespace, Name string
 }
 
-// Message is an event encoded for one sink. It is immutable after Encode. The tags are the names on disk, see
-// AppendStored.
+// Message is an event that is encoded for one sink. It is immutable after Encode. The struct tags are the names in the
+// stored form. See AppendStored.
 type Message struct {
 	Type     Type                        `json:"t"`
-	Time     time.Time                   `json:"at"` // when the bridge saw the change
+	Time     time.Time                   `json:"at"` // when the bridge observed the change
 	Resource schema.GroupVersionResource `json:"-"`
-	Cluster  string                      `json:"c,omitempty"` // the configured name
-	// ClusterUID is the uid of the namespace kube-system; empty if it is not known.
+	Cluster  string                      `json:"c,omitempty"` // the configured cluster name
+	// ClusterUID is the uid of the namespace kube-system, or empty if it is not known.
 	ClusterUID string `json:"cu,omitempty"`
-	// Identity of the object; in a control event only the ResourceVersion may be set.
+	// Identity identifies the object. For a control event, only ResourceVersion may be set.
 	Identity object.Identity `json:"-"`
 
 	InitialList       bool `json:"i,omitempty"`
 	FinalStateUnknown bool `json:"f,omitempty"`
 	LeftFilter        bool `json:"l,omitempty"`
-	// Resent: a person sent it again, long after it was rejected. Newer states may have come before it.
+	// Resent reports whether an operator re-sent the message after it was rejected. Newer states may have been sent
+	// earlier.
 	Resent bool `json:"-"`
 
-	// Again: the destination has to take it although it may hold the event, under the same id.
+	// Again reports whether the destination must accept the event even if it already contains an event with this id.
 	Again bool `json:"o,omitempty"`
 
-	// Context becomes attributes; nil if there is none, or if Data contains it.
+	// Context is sent as attributes. It is nil if the event has no context or if Data contains it.
 	Context *Context `json:"x,omitempty"`
 
 	// ID is the CloudEvents id (see the package comment). It is unique within one cluster.
 	ID string `json:"id"`
-	// PartitionKey is the Kafka key; empty on sinks that have none.
+	// PartitionKey is the Kafka key. It is empty for sinks without keys.
 	PartitionKey string `json:"pk,omitempty"`
-	// Data is the payload, one JSON document. It may be shared with the informer's index and with other sinks.
+	// Data is the payload, a JSON document. It can share memory with the informer's index and with other sinks.
 	Data []byte `json:"-"`
-	// Structured asks for the structured content mode. Sinks send Body, never Data.
+	// Structured selects the structured content mode. Sinks must send Body, never Data.
 	Structured bool `json:"s,omitempty"`
 
-	// Marks are further attributes, which few messages have; nil: none.
+	// Marks contains further attributes that few messages have. It is usually nil.
 	Marks *Marks `json:"-"`
 
-	// GapInfo of a gap event, kept so that a queue can widen it.
+	// GapInfo is set for gap events, so that a queue can extend the gap.
 	GapInfo *GapInfo `json:"gap,omitempty"`
 
-	// What Encode has rendered already, in one piece of memory; empty in messages that were made in another way.
+	// Strings that Encode has already rendered, in one allocation. They are empty if the message was not created by
+	// Encode.
 	subject, time, source, uniqueID string
 
-	// Origin is where the message stands in what it came from, for the checkpoint. Sinks do not use it.
+	// Origin is the message's position in its source, for the checkpoint. Sinks do not use it.
 	Origin Origin `json:"-"`
 }
 
-// Origin is the place of a message in the changes of its source.
+// Origin is the position of a message within the changes of its source.
 type Origin struct {
-	Source string // what one informer watches
-	// Position is the resourceVersion up to which its source had been handed over before this message.
+	Source string // identifies the source
+	// Position is the resourceVersion up to which all changes of the source were delivered before this message.
 	Position string
-	// Seq is the number under which the message is settled in this process; 0 if nobody waits for it.
+	// Seq is the number that is used to settle the message in this process, or 0 if nothing waits for the message to be
+	// settled.
 	Seq uint64
 }
 
-// Body returns the content that a sink sends: Data in binary mode, the whole CloudEvent as a JSON object
-// in structured mode. It is built on each call in structured mode; the caller must not write to it.
+// Body returns the content that a sink sends: Data in binary mode, or the whole CloudEvent as a JSON object in
+// structured mode. In structured mode, Body encodes the event on each call. The caller must not modify the result.
 func (m *Message) Body() []byte {
 	if !m.Structured {
 		return m.Data
@@ -77,7 +80,7 @@ func (m *Message) Body() []byte {
 	return m.AppendStructured(make([]byte, 0, len(m.Data)+1024))
 }
 
-// ContentType returns the media type of Body, as the CloudEvents protocol bindings require it.
+// ContentType returns the media type of Body that the CloudEvents protocol bindings require.
 func (m *Message) ContentType() string {
 	if m.Structured {
 		return "application/cloudevents+json; charset=UTF-8"
@@ -85,17 +88,18 @@ func (m *Message) ContentType() string {
 	return dataContentType
 }
 
-// Key is the message's order key. Control events have a key of their own for each resource.
+// Key returns the message's order key. Control events have a separate key per resource.
 func (m *Message) Key() Key {
 	return Key{m.Resource.Group, m.Resource.Resource, m.Identity.Namespace, m.Identity.Name}
 }
 
-// messageOverhead is the memory of a queued message in addition to its strings and data, in bytes: the struct itself
+// messageOverhead is the memory that a queued message uses in addition to its strings and data, in bytes: the struct
 // and its slot in the queue.
 const messageOverhead = 400
 
-// UniqueID is <cluster>/<id>: unique among all clusters that share a destination. A cluster that was restored from a
-// copy of another one has objects with the same uids and resourceVersions.
+// UniqueID returns <cluster>/<id>, which is unique among all clusters that share a destination. The id alone is not
+// unique: if a cluster was restored from a copy of another cluster, both have objects with the same uids and
+// resourceVersions.
 func (m *Message) UniqueID() string {
 	if n := len(m.uniqueID) - len(m.ID); n > 0 && m.uniqueID[n:] == m.ID {
 		return m.uniqueID
@@ -103,12 +107,12 @@ func (m *Message) UniqueID() string {
 	return m.Cluster + "/" + m.ID
 }
 
-// Size returns the message's size for a queue's limit in bytes: its data, its own strings and a fixed overhead.
+// Size returns the size that counts towards a queue's byte limit: the data, the message's strings and a fixed overhead.
 func (m *Message) Size() int64 {
 	return int64(len(m.Data) + len(m.ID) + len(m.PartitionKey) + len(m.Identity.Name) + m.Context.size() + messageOverhead)
 }
 
-// GroupResource renders the resource as "deployments.apps", or "pods" for the core group.
+// GroupResource formats the resource as "deployments.apps", or as "pods" for the core group.
 func GroupResource(r schema.GroupVersionResource) string {
 	if r.Group == "" {
 		return r.Resource

@@ -8,15 +8,15 @@ import (
 	"strings"
 )
 
-// Received is an event that was read back from a destination.
+// Received is an event that was read from a destination.
 type Received struct {
-	// Attributes are the CloudEvents context attributes, without prefix. Booleans are "true".
+	// Attributes contains the CloudEvents context attributes, without a prefix. Boolean attributes have the value "true".
 	Attributes map[string]string
-	// Data is the payload, one JSON document; empty if there is none.
+	// Data is the payload, a JSON document. It is empty if the event has no payload.
 	Data []byte
 }
 
-// ParseStructured reads an event of the structured content mode.
+// ParseStructured parses an event in structured content mode.
 func ParseStructured(body []byte) (Received, error) {
 	var members map[string]json.RawMessage
 	if err := json.Unmarshal(body, &members); err != nil {
@@ -36,7 +36,7 @@ func ParseStructured(body []byte) (Received, error) {
 	return r, nil
 }
 
-// Type returns the event's type, or 0 if the bridge sends no such type.
+// Type returns the event's type, or 0 if it is not a type that the bridge sends.
 func (r *Received) Type() Type {
 	for t := Added; t <= lastType; t++ {
 		if r.Attributes["type"] == t.CloudEventsType() {
@@ -46,14 +46,14 @@ func (r *Received) Type() Type {
 	return 0
 }
 
-// Resource returns the resource with its group, as in "deployments.apps".
+// Resource returns the resource and group, as in "deployments.apps".
 func (r *Received) Resource() string {
 	resource, _, _ := strings.Cut(r.Attributes["subject"], "/")
 	return resource
 }
 
-// AppendStructured appends the event in its JSON form to dst: as Message.AppendStructured does, with the attributes in
-// the order of their names.
+// AppendStructured appends the event as a JSON object to dst. The result is like that of Message.AppendStructured, but
+// the attributes are sorted by name.
 func (r *Received) AppendStructured(dst []byte) []byte {
 	dst = append(dst, '{')
 	for _, name := range slices.Sorted(maps.Keys(r.Attributes)) {

@@ -10,21 +10,22 @@ import (
 	"github.com/deltabridge/deltabridge/internal/jsonscan"
 )
 
-// Marks are attributes of messages that a destination rejected at first.
+// Marks contains the attributes of messages that a destination rejected at first.
 type Marks struct {
-	// Omitted is why Data is not all of the event's data: one of the constants Reason...; empty if it is all. Size is that
-	// of the whole data, in bytes.
+	// Omitted is the reason why Data is incomplete, one of the Reason constants. It is empty if Data is complete. Size is
+	// the size of the complete data in bytes.
 	Omitted string
 	Size    int64
-	// Ref is where the whole data is, as a URI, and Digest its "sha256:<hex>"; both are empty if it is nowhere.
+	// Ref is the URI of the complete data, and Digest is its digest in the form "sha256:<hex>". Both are empty if the
+	// complete data is not stored.
 	Ref, Digest string
 
-	// Refused is why this is a dead letter, one of the constants Reason..., and Cause what the destination said; empty
-	// if it is none.
+	// Refused is the reason why the message is a dead letter, one of the Reason constants. Cause is the destination's
+	// error message. Both are empty if the message is not a dead letter.
 	Refused, Cause string
 }
 
-// attributes yields the attributes.
+// attributes yields the names and values of the attributes.
 func (k *Marks) attributes(yield func(name, value string) bool) bool {
 	size := ""
 	if k.Omitted != "" {
@@ -40,12 +41,13 @@ func (k *Marks) attributes(yield func(name, value string) bool) bool {
 
 var (
 	errNotSmaller = errors.New("its data is metadata alone already")
-	errNoObject   = errors.New("its data has an unexpected form") // which is not quoted
+	errNoObject   = errors.New("its data has an unexpected form") // The error does not quote the data.
 )
 
-// Reduce returns m with the metadata of its object instead of the whole data, in the form of its payload: an object
-// with apiVersion, kind and metadata alone, or a change whose object has these alone, without the old state and the
-// patch. It is the same event with the same id, and says what is omitted. An error means that this makes it no smaller.
+// Reduce returns a copy of m whose data contains only the metadata of the object. An object is reduced to apiVersion,
+// kind and metadata. A change keeps an object that is reduced in the same way, and loses the old state and the patch.
+// The event and its id stay the same, and marks describes the omitted data. Reduce returns an error if the data cannot
+// be reduced or the result would not be smaller.
 func Reduce(m *Message, marks Marks) (*Message, error) {
 	if m.Type.IsControl() {
 		return nil, errNotSmaller
@@ -62,7 +64,8 @@ func Reduce(m *Message, marks Marks) (*Message, error) {
 	return &reduced, nil
 }
 
-// reducedData returns the payload with the metadata alone. An object has the member metadata, and a change does not.
+// reducedData returns the payload reduced to the metadata. It recognizes an object by the member "metadata", which a
+// change does not have.
 func reducedData(data []byte) ([]byte, error) {
 	found, err := membersOf(data, "metadata", "operation", "object", "changedPaths", "managers", "context")
 	if err != nil {
@@ -87,7 +90,7 @@ func reducedData(data []byte) ([]byte, error) {
 	return append(dst, '}'), nil
 }
 
-// metadataOf returns an object's apiVersion, kind and metadata. The error does not quote the object.
+// metadataOf returns an object's apiVersion, kind and metadata. Errors do not quote the object.
 func metadataOf(raw []byte) ([]byte, error) {
 	names := [...]string{"apiVersion", "kind", "metadata"}
 	values, err := membersOf(raw, names[:]...)
@@ -103,9 +106,9 @@ func metadataOf(raw []byte) ([]byte, error) {
 	return append(dst, '}'), nil
 }
 
-// membersOf returns the values of an object's members with these names, nil for a member that is missing. Unlike
-// encoding/json it does not take the member "Metadata" of a custom resource for "metadata". If a name occurs twice, the
-// last value counts. The error does not quote the object.
+// membersOf returns the values of the named members, and nil for missing members. Unlike encoding/json, membersOf is
+// case-sensitive: it does not confuse a custom resource's member "Metadata" with "metadata". If a name occurs twice,
+// membersOf uses the last value. Errors do not quote the object.
 func membersOf(raw []byte, names ...string) ([][]byte, error) {
 	raw = raw[jsonscan.Space(raw, 0):]
 	if len(raw) == 0 || raw[0] != '{' {

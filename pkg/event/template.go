@@ -6,29 +6,30 @@ import (
 	"strings"
 )
 
-// Escape is how the values in a template are escaped.
+// Escape specifies how a template escapes values.
 type Escape uint8
 
 const (
-	// EscapeNone inserts values as they are: Kafka keys.
+	// EscapeNone inserts values unchanged. It is used for Kafka keys.
 	EscapeNone Escape = iota
-	// EscapeSubject makes each value one NATS subject token: dots of a group become '_' (a group name has no '_' of
-	// its own), in other values what a token can't hold is percent-encoded; an empty value is "_", the core group "core".
+	// EscapeSubject converts each value to one token of a NATS subject. In a group, '.' becomes '_' (group names never
+	// contain '_'). In other values, characters that a token cannot contain are percent-encoded. An empty value becomes
+	// "_", and the core group becomes "core".
 	EscapeSubject
-	// EscapeTopic makes each value fit for a Kafka topic name ([a-zA-Z0-9._-]); other characters become '-'. An
-	// empty value is "_", the core group "core".
+	// EscapeTopic converts each value to characters that a Kafka topic name can contain ([a-zA-Z0-9._-]). Other characters
+	// become '-'. An empty value becomes "_", and the core group becomes "core".
 	EscapeTopic
-	// EscapeKey makes each value one token of a key in a NATS key-value bucket: as EscapeSubject, but what a key can't
-	// hold is '=' and two hexadecimal digits.
+	// EscapeKey converts each value to one token of a key in a NATS key-value bucket. It is like EscapeSubject, but
+	// characters that a key cannot contain become '=' and two hexadecimal digits.
 	EscapeKey
 )
 
-// variables returns the names that a template may contain.
+// variables returns the names of the template variables.
 func variables() []string {
 	return []string{"cluster", "group", "version", "resource", "kind", "namespace", "name", "uid", "operation"}
 }
 
-// Template is a compiled string with {variables} that are replaced by values of a message. It is immutable.
+// Template is a compiled string with {variables}, which are replaced by values from a message. It is immutable.
 type Template struct {
 	text   string
 	escape Escape
@@ -40,10 +41,10 @@ type templatePart struct {
 	variable string // used if literal is empty
 }
 
-// TemplateError is a mistake in a template.
+// TemplateError describes a mistake in a template.
 type TemplateError struct {
 	Text   string
-	Offset int // bytes from the start of Text
+	Offset int // offset in Text, in bytes
 	Reason string
 }
 
@@ -51,7 +52,7 @@ func (e *TemplateError) Error() string {
 	return fmt.Sprintf("template %q, character %d: %s", e.Text, e.Offset+1, e.Reason)
 }
 
-// ParseTemplate compiles text. Its error is a *TemplateError.
+// ParseTemplate compiles a template. All errors are of type *TemplateError.
 func ParseTemplate(text string, escape Escape) (*Template, error) {
 	t := &Template{text: text, escape: escape}
 	fail := func(offset int, format string, args ...any) (*Template, error) {
@@ -102,14 +103,14 @@ func (e Escape) allowsLiteral(r rune) bool {
 		return r > ' ' && r < 0x7f && r != '*' && r != '>'
 	case EscapeTopic:
 		return isTopicByte(byte(r)) && r < 0x7f
-	case EscapeKey: // the subjects of a bucket begin with $KV
+	case EscapeKey: // The subjects of a bucket begin with $KV.
 		return r < 0x7f && (isKeyByte(byte(r)) || r == '.' || r == '=' || r == '$')
 	default:
 		return true
 	}
 }
 
-// String returns the text of the template.
+// String returns the source text of the template.
 func (t *Template) String() string { return t.text }
 
 // Uses reports whether the template contains {variable}.
@@ -117,8 +118,8 @@ func (t *Template) Uses(variable string) bool {
 	return slices.ContainsFunc(t.parts, func(p templatePart) bool { return p.variable == variable })
 }
 
-// Wildcard is the template with each variable replaced by the NATS wildcard "*": the subjects that it can make.
-// A token that holds more than a variable becomes "*" as a whole.
+// Wildcard returns a NATS subject filter that matches all subjects that the template can produce. Every token that
+// contains a variable is replaced by the wildcard "*".
 func (t *Template) Wildcard() string {
 	var b strings.Builder
 	for _, p := range t.parts {
@@ -137,14 +138,14 @@ func (t *Template) Wildcard() string {
 	return strings.Join(tokens, ".")
 }
 
-// Expand replaces the variables by what m says. For a control event {namespace} is empty and {name} is "_gap" or
+// Expand replaces the variables by values from m. For a control event, {namespace} is empty and {name} is "_gap" or
 // "_synced".
 func (t *Template) Expand(m *Message) string {
 	var buf [160]byte
 	return string(t.Append(buf[:0], m))
 }
 
-// Append appends what Expand returns to dst.
+// Append appends the result of Expand to dst.
 func (t *Template) Append(dst []byte, m *Message) []byte {
 	for _, p := range t.parts {
 		if p.variable == "" {
@@ -211,12 +212,14 @@ func (e Escape) appendValue(dst []byte, variable, value string) []byte {
 
 const hexDigits = "0123456789ABCDEF"
 
-// isTokenByte: what a subject token may hold as it is. '%' is encoded too, which makes the encoding reversible.
+// isTokenByte reports whether a subject token can contain c unescaped. '%' is also encoded, which makes the encoding
+// reversible.
 func isTokenByte(c byte) bool {
 	return c > ' ' && c < 0x7f && c != '.' && c != '*' && c != '>' && c != '%'
 }
 
-// isKeyByte: what a token of a key may hold as it is. '=' is encoded too, which makes the encoding reversible.
+// isKeyByte reports whether a key token can contain c unescaped. '=' is also encoded, which makes the encoding
+// reversible.
 func isKeyByte(c byte) bool { return c != '.' && isTopicByte(c) || c == '/' }
 
 func isTopicByte(c byte) bool {
