@@ -19,7 +19,8 @@ type Bodies interface {
 	Stage() Stage
 }
 
-// Stage stores the objects of a first list until the list is complete and Record.FirstList is called.
+// Stage stores the objects of a first list while the list is being read. When the list is complete, Record.FirstList is
+// called.
 type Stage interface {
 	// Put stores an object's bytes. It may wait for the disk. If it returns an error, the object is not stored, and the
 	// caller calls Put again.
@@ -132,7 +133,8 @@ func (i *Informer) beginsWithList() bool {
 // first reports whether the handlers do not know any objects yet. The caller must hold mu.
 func (i *Informer) first() bool { return i.position == "" && !i.HasSynced() }
 
-// indexed returns the form of o that the index stores.
+// indexed returns the object to store in the index for o. If there is a Record, it is released; otherwise it is o
+// without its managedFields.
 func (i *Informer) indexed(o *object.Object) *object.Object {
 	if i.config.Record == nil || o.Name == "" {
 		return o.WithoutManagedFields()

@@ -96,7 +96,7 @@ func unreachable(err error) bool {
 	}
 	operation, network := errors.AsType[*net.OpError](err)
 	if network && operation.Op != "dial" && operation.Op != "read" && operation.Op != "write" {
-		return false // for "remote error", the server rejects the client certificate
+		return false // a "remote error": the server rejects the client certificate
 	}
 	_, unknown := errors.AsType[*net.DNSError](err)
 	return network || unknown || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||

@@ -19,12 +19,12 @@ type registration struct {
 // Leaver is an optional interface for handlers that distinguish objects that left the scope from deleted objects. For
 // other handlers, OnDelete is called.
 type Leaver interface {
-	// OnLeave is called with the last state that was in scope and with the first state that is not. If the scope itself
-	// has changed, both are the same state: the object has not changed as far as the informer knows.
+	// OnLeave is called with the last state that was in scope and the first state that is not. If the scope itself has
+	// changed, both are the same state, because as far as the informer knows the object has not changed.
 	OnLeave(last, now *object.Object)
 }
 
-// notify runs call for every handler that implements an optional interface.
+// notify calls call for every handler that implements the optional interface T.
 func notify[T any](handlers []*registration, call func(T)) {
 	for _, r := range handlers {
 		if h, ok := r.handler.(T); ok {

@@ -10,10 +10,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// history records, after the API server could not continue a watch, the oldest resourceVersion whose later changes the
-// server still has. If the informer lists the state at this resourceVersion and watches from there, it misses only
-// earlier changes. After a restart of the API server these are almost none, because the server's history begins when it
-// starts.
+// history is used after the API server could not continue a watch. It records the oldest resourceVersion from which the
+// server still has all later changes. If the informer lists the state at this resourceVersion and watches from there,
+// it misses only earlier changes. After a restart of the API server it misses almost none, because the server's history
+// begins when the server starts.
 type history struct {
 	mu     sync.Mutex
 	oldest string // resourceVersion at which a watch can be opened; empty if unknown
@@ -49,8 +49,8 @@ func (h *history) isKnown() bool {
 	return h.oldest != ""
 }
 
-// take returns the resourceVersion at which to list, and forgets it. It returns "" if the current state is to be
-// listed.
+// take returns the resourceVersion at which to list, and forgets it. It returns "" if the informer should list the
+// current state.
 func (h *history) take() string {
 	h.mu.Lock()
 	defer h.mu.Unlock()

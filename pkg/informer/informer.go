@@ -71,8 +71,8 @@ type Config struct {
 type Observer interface {
 	// OnSynced is called after the last object of the first list.
 	OnSynced(resourceVersion string, objects int)
-	// OnGap is called after a re-list, by this or another informer of the source, and before the changes that the list
-	// revealed. States after from and before to may be missing; final states and deletions are not.
+	// OnGap is called after this or another informer of the source has listed again, before the changes that the list
+	// revealed are delivered. States after from and before to may be missing, but no final states or deletions.
 	OnGap(from, to, why string)
 }
 
@@ -158,7 +158,7 @@ func New(config Config) *Informer {
 	return i
 }
 
-// know adds objects to the index. The informer compares the first list with the index.
+// know adds objects to the index, with which the first list will be compared.
 func (i *Informer) know(objects []*object.Object) {
 	for _, o := range objects {
 		if i.config.Record != nil {
@@ -238,8 +238,8 @@ func (i *Informer) Run(ctx context.Context) error {
 	return nil
 }
 
-// skip reports whether a change must not be delivered because the context of Run has ended, and records that a change
-// was skipped. A change is delivered to all handlers or to none. The caller must hold mu.
+// skip reports whether a change must not be delivered because the context of Run has ended. If so, it records that a
+// change was skipped. Every change is delivered to all handlers or to none. The caller must hold mu.
 func (i *Informer) skip() bool {
 	i.skipped = i.ctx != nil && (i.skipped || i.ctx.Err() != nil)
 	return i.skipped

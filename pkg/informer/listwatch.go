@@ -24,8 +24,8 @@ import (
 // It differs from client-go's ListWatch in how it handles broken watches:
 //
 //   - If a connection breaks before or after the response begins, the Reflector does not list everything again. It
-//     opens its next watch at the position where the last one ended. (It does list after a watch that brought no events
-//     and lasted less than a second.)
+//     opens its next watch at the position where the last one ended. (It does list after a watch that received no
+//     events and lasted less than a second.)
 //   - If the stream contains a document that is not a watch event (see package object), the watch ends, and the next
 //     watch starts at the same position, where the API server may send the document intact. If the next watch ends at
 //     the same position for the same reason, the Reflector receives an ERROR event and lists.
@@ -152,8 +152,8 @@ func (l *ListerWatcher) request(options metav1.ListOptions) *rest.Request {
 	return request
 }
 
-// failed records the error that ends a watch at a position. It reports whether the Reflector must receive the error,
-// which makes it list. Otherwise, the Reflector opens its watch again at the same position.
+// failed records the error that ends a watch at a position. It returns true if the Reflector must receive the error and
+// then list. If it returns false, the Reflector opens its watch again at the same position.
 func (l *ListerWatcher) failed(err error, position string) (tell bool) {
 	if tell = !errors.Is(err, object.ErrMalformed); !tell {
 		l.mu.Lock()
@@ -224,7 +224,8 @@ func (w *eventStream) run(each EachFunc) {
 var decodingErrors = apierrors.NewClientErrorReporter( //nolint:gochecknoglobals // constant in all but name
 	http.StatusInternalServerError, http.MethodGet, "ClientWatchDecoding")
 
-// at describes the position for failed. Within a list there is no position from which a watch could continue.
+// at returns a description of the position for failed. It distinguishes the initial list, because a watch cannot
+// continue within a list.
 func (w *eventStream) at() string {
 	if w.inList {
 		return "list at " + w.position
@@ -254,7 +255,7 @@ func (w *eventStream) pass(eventType watch.EventType, o *object.Object, each Eac
 // send delivers an event. It returns false if the watch was stopped.
 func (w *eventStream) send(event watch.Event) bool {
 	select {
-	case w.events <- event: // this select costs less than half as much as the one below
+	case w.events <- event: // on its own, this select costs less than half as much as the one below
 		return true
 	default:
 	}

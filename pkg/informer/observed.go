@@ -16,13 +16,13 @@ import (
 const verbList, verbWatch = "list", "watch"
 
 // observedListWatch lists and watches for the Reflector, which calls one method at a time. It records the results of
-// requests, and ends requests when the informer ends. The Reflector does not do that: the context of its LISTs is never
-// canceled, and after some errors of a watch-list it sleeps until its back-off ends.
+// requests, and ends all requests when the informer ends. The Reflector would not end them: the context of its LISTs is
+// never canceled, and after some errors of a watch-list it sleeps until its back-off ends.
 type observedListWatch struct {
 	informer  *Informer
 	runCtx    context.Context //nolint:containedctx // the context that the Reflector passes to a LIST never ends
 	resumeAt  string          // see resume; empty once the first list has begun
-	notBefore time.Time       // when the Retry-After of the last response ends
+	notBefore time.Time       // earliest time of the next request, from Retry-After
 }
 
 // errListInstead makes the Reflector send a LIST when it has requested a watch-list.
@@ -113,8 +113,8 @@ func (l *observedListWatch) WatchWithContext(ctx context.Context, options metav1
 		l.informer.watchOpened()
 	}
 	if list && (utilnet.IsConnectionRefused(err) || apierrors.IsTooManyRequests(err)) {
-		// This error has no cause, because for errors with this cause the Reflector would sleep even after its context has
-		// ended. Now it tries a LIST, and then waits until its context ends.
+		// The error must not wrap err, because for such errors the Reflector would sleep even after its context has ended.
+		// Without a cause, it tries a LIST, and then waits only until its context ends.
 		return nil, errors.New(err.Error())
 	}
 	return w, err

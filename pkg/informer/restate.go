@@ -18,7 +18,7 @@ type Restater interface {
 	OnRestate(o *object.Object)
 }
 
-// These errors explain why objects cannot be restated.
+// Errors that Restate and Turn return if objects cannot be restated.
 var (
 	ErrNotSynced = errors.New("its list is not handed over yet")
 	ErrEnded     = errors.New("it is not watched any more")

@@ -10,9 +10,9 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// store is the informer as the Reflector's store. One goroutine of the Reflector calls its methods, in the order of the
-// watch, and reads no more events until the call returns. The methods must not return errors that handlers cause: the
-// Reflector would only log them, and the change would be lost.
+// store is an Informer with the methods that the Reflector calls. One goroutine of the Reflector calls them in the
+// order of the watch, and reads no more events until the call returns. The methods must not return errors that handlers
+// cause, because the Reflector would only log them, and the change would be lost.
 type store Informer
 
 var (
@@ -142,7 +142,7 @@ func (i *Informer) selects(o *object.Object) bool {
 	return i.config.Select == nil || i.config.Select(o)
 }
 
-// selected splits a list into the selected objects and the known objects that are not selected any more.
+// selected returns the selected objects of a list, and those that are known but not selected any more.
 func (i *Informer) selected(list []*object.Object) (objects, others []*object.Object) {
 	objects = slices.DeleteFunc(list, func(o *object.Object) bool {
 		// An object without bytes was already checked when it was read, because only selected objects are released.
@@ -166,14 +166,14 @@ func (i *Informer) known(o *object.Object) *object.Object {
 	return obj.(*object.Object)
 }
 
-// upsert stores o and delivers the addition or update. The caller must hold mu.
+// upsert stores o in the index and delivers the addition or update. The caller must hold mu.
 func (i *Informer) upsert(o *object.Object, initial bool) {
 	if i.skip() {
 		return
 	}
 	known := i.known(o)
 	if known != nil && known.UID != o.UID {
-		i.handRemoval(known, unseen(known)) // the addition must follow, so this does not check skip
+		i.handRemoval(known, unseen(known)) // skip is not checked again, because the addition must follow
 		known = nil
 	}
 	if known != nil && known.ResourceVersion == o.ResourceVersion {
@@ -205,7 +205,7 @@ func (i *Informer) upsert(o *object.Object, initial bool) {
 	}
 }
 
-// remove deletes known from the index and delivers its deletion with last, its last state. The caller must hold mu.
+// remove deletes known from the index and calls OnDelete with last, the last state. The caller must hold mu.
 func (i *Informer) remove(known, last *object.Object) {
 	if !i.skip() {
 		i.handRemoval(known, last)
@@ -216,8 +216,8 @@ func (i *Informer) handRemoval(known, last *object.Object) {
 	i.take(known, last, func(h cache.ResourceEventHandler) { h.OnDelete(last) })
 }
 
-// take deletes known from the index, records the deletion with the state last, and calls the handlers that may know the
-// object.
+// take deletes known from the index, records the deletion with last as the last state, and calls the handlers that may
+// know the object.
 func (i *Informer) take(known, last *object.Object, call func(cache.ResourceEventHandler)) {
 	_ = i.indexer.Delete(known)
 	i.count.Add(-1)
@@ -255,9 +255,9 @@ func (i *Informer) drop(known, now *object.Object) {
 	}
 }
 
-// deleteMissing delivers the end of each known object that is not in list, a complete list of the selected objects. A
-// missing object has left if it is in others, which are the objects of the same list that are not selected, or if the
-// scope has changed. Otherwise it was deleted.
+// deleteMissing reports each known object that is not in list, a complete list of the selected objects, as deleted or
+// left. The object has left if it is in others, which contains the objects from the same response that are not
+// selected, or if the new scope excludes it. Otherwise it was deleted.
 func (i *Informer) deleteMissing(list, others []*object.Object) {
 	if i.count.Load() == 0 || mutant.On("no-missed-deletions") {
 		return

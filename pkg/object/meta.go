@@ -7,9 +7,10 @@ import (
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 )
 
-// These methods implement metav1.Object. Those for parts of the identity return its fields. The others decode their
-// part of Raw in every call and cache nothing. They return the zero value for a part that is absent, has an unexpected
-// type, or cannot be fetched. The setters do nothing, because an Object is immutable.
+// The following methods implement metav1.Object. The getters of namespace, name, uid and resourceVersion return fields
+// of Identity. The other getters decode their part of Raw in every call and cache nothing. They return the zero value
+// for a part that is absent, has an unexpected type, or cannot be fetched. The setters do nothing, because an Object is
+// immutable.
 
 // metadata decodes one member of the object's metadata.
 func metadata[T any](o *Object, name string) (part T) {

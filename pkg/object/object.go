@@ -18,8 +18,8 @@ type Identity struct {
 	UID       types.UID
 	// ResourceVersion is the version of this state. Versions can be compared only within one resource (KEP-5504).
 	ResourceVersion string
-	// Manager is the manager of the newest managedFields entry, which is probably the one that changed the object last. It
-	// is empty if the API server sent no managedFields.
+	// Manager is the manager of the newest managedFields entry, which is usually the client that changed the object last.
+	// It is empty if the API server sent no managedFields.
 	Manager string
 
 	gvk unique.Handle[schema.GroupVersionKind]
@@ -34,8 +34,8 @@ type Identity struct {
 type Object struct {
 	Identity
 
-	// Raw is the object's JSON, as compact as the API server sends it. It is nil if the object was released. Code that may
-	// receive released objects must call Bytes instead.
+	// Raw is the object's JSON in the compact form in which the API server sends it. It is nil if the object was released.
+	// Code that may receive released objects must call Bytes instead.
 	Raw []byte
 	// Owners contains the uids in metadata.ownerReferences, in the same order. It is nil if there are none.
 	Owners []types.UID

@@ -55,9 +55,9 @@ type pace struct {
 	failing wait.Backoff // back-off after failed discoveries; Duration is 0 after a success
 }
 
-// wait waits until the next discovery is due. It returns false if ctx ended. complete reports whether the last
-// discovery was complete. watched reports whether the fleet is notified of changes to definitions. Changes that occur
-// close together cause one discovery. While the later discoveries after a change are pending, further changes cause at
+// wait blocks until the next discovery is due. It returns false if ctx ends first. complete reports whether the last
+// discovery was complete, and watched reports whether definitions are being watched. If several changes occur close
+// together, they cause one discovery. While the later discoveries after a change are pending, further changes cause at
 // most one discovery per second, no matter how many definitions are edited.
 func (p *pace) wait(ctx context.Context, changes <-chan struct{}, complete, watched bool) bool {
 	pause := afterChange

@@ -42,8 +42,8 @@ func keyOfSource(source informer.Source) watchKey {
 const auxiliaryPrefix = "auxiliary "
 
 // resume configures an informer to begin with the stored state of its source. If the scope has changed, the informer
-// compares that state with a list. resume reports whether the informer continues from the changes that a predecessor in
-// this process delivered.
+// compares the stored state with a list. resume returns true if the informer continues where a predecessor in this
+// process ended.
 func (s *Fleet) resume(config *informer.Config) (goesOn bool) {
 	source := config.Source
 	memory := s.config.State.Resume(source)
@@ -65,10 +65,10 @@ func (s *Fleet) resume(config *informer.Config) (goesOn bool) {
 }
 
 const (
-	// mixed is the scope of a source that took over objects from other sources and was not listed since. No selection has
-	// this text.
+	// mixed is the scope of a source that has taken over objects from other sources and has not been listed since then. No
+	// selection has this text.
 	mixed = "(several)"
-	// none is the scope of a source that is no longer watched, until its objects were reported as left.
+	// none is the scope of a source that is no longer watched, until its objects have been reported as left.
 	none = "(none)"
 )
 
@@ -128,7 +128,7 @@ func (s *Fleet) reconcileRemembered(
 		)
 		switch {
 		case served && (p.open || len(found.Failed) > 0) || s.waits(key, p):
-			settled = false // undecided: resources are missing in the catalog, or informers have not started
+			settled = false // decide later, when discovery is complete and all informers run
 			continue
 		case !served && s.asksFor(key, source.Resource) && !source.Defined:
 			s.log.Info(

@@ -11,8 +11,8 @@ import (
 )
 
 // selection selects the objects of a resource that match at least one of its clauses. No two clauses have the same
-// selectors, and no clause covers another one. So the same scopes result in the same selection, regardless of their
-// order.
+// selectors, and no clause covers another one. Therefore, the same scopes always result in the same selection,
+// regardless of their order.
 type selection struct {
 	clauses []clause
 	except  []string // namespaces that have their own informers, sorted
@@ -31,7 +31,7 @@ func clauseOf(scope *Scope) clause {
 	c := clause{labels: canonicalLabels(scope.LabelSelector), fields: canonicalFields(scope.FieldSelector)}
 	if len(scope.Namespaces) == 0 && scope.Accept != nil {
 		c.texts = []string{scope.AcceptText}
-		if !strings.Contains(scope.AcceptText, "!") { // entries may share a union of globs in any way
+		if !strings.Contains(scope.AcceptText, "!") { // the globs form a union, which can be split over several entries
 			c.texts = slices.Compact(slices.Sorted(strings.SplitSeq(scope.AcceptText, ",")))
 		}
 		c.accepts = []func(string) bool{scope.Accept}
