@@ -115,7 +115,7 @@ func (r *sourceRecord) state(name string) ledger.State {
 	}
 }
 
-// A sealed value is
+// A sealed value consists of
 //
 //	CRC-32C (RFC 3720, 12.1) of key and content, little endian, 4 bytes
 //	content
@@ -185,7 +185,7 @@ func getRecord(tx *bbolt.Tx) (r storeRecord, err error) {
 	return r, err
 }
 
-// A row's content is
+// A row's content consists of
 //
 //	kind of the body, 1 byte
 //	length of the manager, unsigned varint; the manager

@@ -68,8 +68,8 @@ func (c *rowCodec) open(key string, sealed []byte) (kind byte, body []byte, err 
 	return sealed[0], redacted, nil
 }
 
-// rewrite replaces the file by a new file whose rows conform to the current Privacy. The new file contains no other
-// data of the old file, not even in free pages. If rewrite fails, the old file stays in place and must not be used.
+// rewrite replaces the file by a new file whose rows conform to the current Privacy. The free pages of the new file
+// contain no data of the old file. If rewrite fails, the old file stays in place and must not be used.
 func (s *Store) rewrite() error {
 	t := &transaction{store: s, codec: rowCodec{privacy: s.privacy}, record: s.record.clone()}
 	t.record.Privacy, t.record.Sources = s.privacy.Name, nil

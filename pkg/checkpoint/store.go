@@ -60,9 +60,9 @@ const (
 
 // Open opens the checkpoint in a directory, or creates one. Other processes cannot open it until Close is called.
 //
-// Open never fails because of the content of the file. A file that is corrupt, not a checkpoint, or of a newer format
-// is quarantined and replaced by an empty one. Open fails if the directory cannot be used, if the disk is full, or if
-// another process uses the checkpoint (files.ErrLocked, after a short wait). The error explains what to do.
+// Open never fails because of the content of the file. A file that is corrupt, is not a checkpoint, or has a newer
+// format is quarantined and replaced by an empty one. Open fails if the directory cannot be used, if the disk is full,
+// or if another process uses the checkpoint (files.ErrLocked, after a short wait). The error explains what to do.
 //
 // Open reads the whole file, and compacts the file if more than half of it is free.
 func Open(opts Options) (*Store, error) {
