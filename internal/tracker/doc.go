@@ -9,7 +9,7 @@
 //
 // The life of a source has these steps:
 //
-//  1. [Tracker.Resume] reads what the store holds of the source and opens its ledger. A source that has no rows begins
+//  1. [Tracker.Resume] loads the source from the store and opens its ledger. A source that has no rows begins
 //     with a list: its [informer.Record] stores the whole list before any object is sent to a sink.
 //  2. [Tracker.Known] returns, for a sink, the position up to which the sink knows the source,
 //     and the filters that applied.

@@ -31,7 +31,7 @@ func (t *Tracker) Remembered() []informer.Source {
 	return sources
 }
 
-// Resume implements informer.State: it opens the ledger of a source and returns what the store contains about the
+// Resume implements informer.State: it opens the ledger of a source and returns the content of the store about this
 // source. If the source was resumed before, it keeps its ledger.
 func (t *Tracker) Resume(of informer.Source) informer.Memory {
 	if t.keep(of.Name) {

@@ -25,7 +25,7 @@ type Options struct {
 	Sinks  []Sink
 	Queues Queues
 	// Reading ends when no more changes are read. After that, no call waits for the disk or for sinks.
-	Reading context.Context //nolint:containedctx // informers call without one
+	Reading context.Context //nolint:containedctx // informers call the tracker without a context
 	Logger  *slog.Logger
 }
 
@@ -37,7 +37,7 @@ type Queues interface {
 	Spilled(source string) map[string]string
 }
 
-// Sink describes a sink to the tracker.
+// Sink describes a sink for the tracker.
 type Sink struct {
 	Name string
 	// Filter is the sink's filter as a string. If it has changed, the sink must be sent the difference: see Known.
@@ -67,8 +67,8 @@ type Tracker struct {
 	change  string             // name of the last change to the watch configuration; empty if it never changed
 	sources map[string]*source // by name: the sources in the store, and the sources that were resumed
 	opened  uint64             // number of ledgers that were opened; it gives every ledger its own sequence numbers
-	failing string             // reason why the bridge is not ready; empty if the checkpoint works
-	lastErr error              // of the last commit
+	failing string             // reason why the checkpoint prevents readiness; empty if it does not
+	lastErr error              // error of the last commit; nil if it succeeded
 }
 
 // New returns a Tracker that uses the given store. The content of the store is not used before Identify.
