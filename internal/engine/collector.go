@@ -68,7 +68,7 @@ func (r rows) write(kind prometheus.ValueType, name, help string, value float64)
 	r.ch <- prometheus.MustNewConstMetric(desc, kind, value)
 }
 
-// version writes a resourceVersion if it is a number.
+// version writes a resourceVersion as a gauge. It writes nothing if the resourceVersion is not a number.
 func (r rows) version(name, help, resourceVersion string) {
 	if v, err := strconv.ParseFloat(resourceVersion, 64); err == nil {
 		r.gauge(name, help, v)

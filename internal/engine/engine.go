@@ -45,8 +45,7 @@ type Engine struct {
 	stopReading context.CancelFunc
 }
 
-// New builds all parts, opens the files in the state directory, and listens on the HTTP address. It does not start any
-// goroutine that reads or delivers changes; Run does.
+// New builds all parts, opens the files in the state directory, and listens on the HTTP address. Run starts the parts.
 func New(o Options) (*Engine, error) {
 	e := &Engine{log: o.Logger, state: o.State, shutdownTimeout: o.ShutdownTimeout}
 	e.reading, e.stopReading = context.WithCancel(context.Background())

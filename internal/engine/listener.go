@@ -34,7 +34,7 @@ type listener struct {
 	namespace string
 	selected  bool // whether the informer has a label or field selector
 	// floor is the resourceVersion up to which the sink had settled all events before a restart. Changes up to the floor
-	// are not sent again. It is empty once the informer has passed it.
+	// are not sent again. The field is empty once the informer has passed the floor.
 	floor string
 	// watchChange is the name of the last change to the watch configuration; empty if it never changed. It becomes part of
 	// the event ids for objects that this change adds or removes.
@@ -200,8 +200,8 @@ func (l *listener) enter(o *object.Object, initial bool) {
 	l.send(ev)
 }
 
-// deletion returns the event that ends an object for the sink. now is the state that does not pass the filter, or nil
-// if the object was deleted.
+// deletion returns the event that ends an object for the sink: a leave if now is set, or a deletion if now is nil. now
+// is the state that does not pass the filter.
 func (l *listener) deletion(last, now *object.Object) event.Event {
 	ev := event.Event{Type: event.Deleted, Object: last}
 	if now != nil {
@@ -260,8 +260,8 @@ func (l *listener) settledBefore(ev event.Event) bool {
 	return !tracker.Past(l.floor, stateVersion(ev)) || l.floor == stateVersion(ev)
 }
 
-// leftUnchanged reports whether an event is the leave of an object that, as far as is known, has not changed. The
-// object leaves because `watch` or the filter was changed.
+// leftUnchanged reports whether an event is a leave without a known change to the object. The object leaves because
+// `watch` or the filter was changed.
 func leftUnchanged(ev event.Event) bool {
 	return ev.LeftAt != "" && ev.LeftAt == ev.Object.ResourceVersion
 }

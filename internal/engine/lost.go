@@ -15,8 +15,8 @@ import (
 
 // lostGaps returns the gap events that replace events that the spill cannot read back. It is not known which events
 // were lost. Therefore there is one gap event for every resource that the lost events can belong to: every resource
-// with a position in the file. If the file cannot be read at all, these are all resources that the sink knows according
-// to the checkpoint.
+// that has a position in the file. If the file cannot be read at all, one gap event is returned for every resource that
+// the sink knows according to the checkpoint.
 func (p *pipeline) lostGaps(l fifo.Loss) (gaps []*event.Message) {
 	resources, upTo := map[string]schema.GroupVersionResource{}, map[string]string{}
 	for mark, position := range l.Positions {
@@ -32,7 +32,7 @@ func (p *pipeline) lostGaps(l fifo.Loss) (gaps []*event.Message) {
 		_, has := resources[name]
 		_, had := state.Sinks[p.name]
 		if has || l.Positions == nil && had {
-			resources[name] = state.Source.Resource // this name of the resource includes the version
+			resources[name] = state.Source.Resource // this value includes the version
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(resources)) {

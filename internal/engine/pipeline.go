@@ -61,8 +61,8 @@ type pipeline struct {
 	// if the spill was empty, because then the positions in the checkpoint are at least as new.
 	spilled map[string]string
 
-	delivering context.Context    //nolint:containedctx // context of the drain
-	stop       context.CancelFunc // ends the drain at once
+	delivering context.Context    //nolint:containedctx // the context of drain.Run
+	stop       context.CancelFunc // stops the drain immediately
 	drained    chan struct{}      // closed when the drain has ended
 	cut        bool               // whether the drain was stopped before it had delivered all events
 

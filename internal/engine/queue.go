@@ -35,8 +35,8 @@ var (
 	_ diskQueue = (*fifo.Lossy[*event.Message])(nil)
 )
 
-// openQueue creates the queue. The queue is a Spill. If the overflow policy drops or merges events, a queue for this
-// policy is placed in front of the Spill and uses half of the memory.
+// openQueue creates the queue, which is a Spill. If the overflow policy drops or merges events, it places a queue that
+// implements this policy in front of the Spill. The front queue then uses half of the memory.
 func (p *pipeline) openQueue(state string) error {
 	if err := os.MkdirAll(state, 0o700); err != nil {
 		return fmt.Errorf("state.path: %w", err)

@@ -35,9 +35,9 @@ func (r *refilter) isKnown(o *object.Object) bool {
 		!slices.ContainsFunc(r.earlier, func(f *filter.ResourceFilter) bool { return !f.Belongs(o) })
 }
 
-// refilterRemoval handles an object that is deleted, or leaves the watched scope, before the difference is sent. A
-// previous process may have sent a part of the difference. Therefore the sink may also know objects that pass only its
-// current filter.
+// refilterRemoval sends the event for an object that is deleted, or leaves the watched scope, before the difference is
+// sent. A previous process may have sent a part of the difference. Therefore the sink may also know objects that pass
+// only its current filter.
 func (l *listener) refilterRemoval(last, now *object.Object) {
 	if !l.refilter.sent[last.UID] && l.refilter.mayKnow(last) || l.filter.Belongs(last) {
 		l.leave(l.deletion(last, now))
@@ -60,9 +60,9 @@ func (l *listener) refilterChange(old, now *object.Object) {
 	l.difference(old, now, before, sure)
 }
 
-// difference sends the event, if any, by which the sink gets from its knowledge of an object to the result of the
-// current filter. mayKnow reports whether the sink may know the object, and isKnown whether it certainly does. If old
-// equals now, the object has not changed.
+// difference sends the event that an object requires under the current filter: an added or updated event if the object
+// passes, or a leave if it does not pass. It sends nothing if the sink is up to date. mayKnow reports whether the sink
+// may know the object, and isKnown whether the sink certainly knows it. If old equals now, the object has not changed.
 func (l *listener) difference(old, now *object.Object, mayKnow, isKnown bool) {
 	switch passes := l.filter.Belongs(now); {
 	case passes && isKnown && old != now:

@@ -112,7 +112,7 @@ const deliveredPause = 5 * time.Millisecond
 // they were pushed.
 type losses struct {
 	dropped, merged int64 // by the queue, for all resources
-	rejected        int64 // events of one resource that were replaced by a gap event or not replaced at all
+	rejected        int64 // rejected events of one resource that reached the stream only as a gap event
 }
 
 func (p *pipeline) lossesOf(c *metrics.Resource) losses {

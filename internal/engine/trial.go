@@ -71,7 +71,7 @@ func (t *Trial) Message(ctx context.Context, c Change) *event.Message {
 	return queue.message
 }
 
-// lastMessage is a queue that keeps the last message.
+// lastMessage is a queue that stores only the last message.
 type lastMessage struct {
 	diskQueue
 	message *event.Message
