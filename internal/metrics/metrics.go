@@ -113,8 +113,8 @@ type Resource struct {
 	// Suppressed counts suppressed changes, by the label "reason".
 	Suppressed *prometheus.CounterVec
 
-	// NotSent counts the rejected events that did not reach the stream in any form, not even as a replacement. It does not
-	// count control events.
+	// NotSent counts the rejected events that reached the stream in no form except a gap event. It does not count control
+	// events.
 	NotSent atomic.Int64
 }
 
