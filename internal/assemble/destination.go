@@ -12,7 +12,7 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 )
 
-// Destination is the destination of a configured sink, with the connections that the sink uses in addition to it.
+// Destination is the destination of a configured sink. It also contains the additional connections that the sink uses.
 type Destination struct {
 	sinks.Sink
 

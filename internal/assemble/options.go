@@ -81,8 +81,8 @@ func Enrichment(cfg *config.Config, r *Redaction) engine.Enrichment {
 	return e
 }
 
-// Places returns, by sink, the template of the place (for example the topic or subject) to which messages are sent, for
-// messages to users. It has no entry for a sink that sends all messages to one place.
+// Places returns a template per sink from which messages to users take the topic or subject of an event. It has no
+// entry for a sink that sends all messages to the same place.
 func Places(cfg *config.Config) map[string]*event.Template {
 	places := map[string]*event.Template{}
 	for n := range cfg.Sinks {
