@@ -17,10 +17,10 @@ import (
 // NewBatch returns an empty batch for this log.
 func (l *Log) NewBatch() *Batch { return &Batch{seed: l.seed, positions: map[string]string{}} }
 
-// Append writes the records of a batch, which must not be empty, to one segment. They are durable when it returns
-// nil; after an error the log does not have them. If the first number does not follow the newest one of the log, all
-// records in the log and all between must have been acknowledged. positions has the positions of sources whose
-// records were acknowledged and never written.
+// Append writes the records of a batch, which must not be empty, to one segment. If Append returns nil, the records are
+// durable. If it returns an error, the log does not contain them. If the first number of the batch does not follow the
+// last number of the log, all records in the log and all records that were skipped must have been acknowledged.
+// positions contains the positions of sources with records that were acknowledged but never written.
 func (l *Log) Append(b *Batch, positions map[string]string) error {
 	if err := l.create(); err != nil {
 		return err
@@ -39,7 +39,7 @@ func (l *Log) Append(b *Batch, positions map[string]string) error {
 	if err := l.write(b); err != nil {
 		return fmt.Errorf("write to the spill: %w", err)
 	}
-	_ = l.state.write(l.acked, l.last, false) // if this fails, so does the next Ack
+	_ = l.state.write(l.acked, l.last, false) // if this fails, the next Ack fails too
 	return nil
 }
 
@@ -62,7 +62,7 @@ func (l *Log) create() error {
 	return nil
 }
 
-// skipTo makes durable that all records up to a number are acknowledged, although the newest ones were never written.
+// skipTo makes the acknowledgement of all records up to number durable, although the newest of them were never written.
 func (l *Log) skipTo(number uint64) error {
 	if err := l.state.write(number, number, true); err != nil {
 		return fmt.Errorf("write the state of the spill: %w", err)
@@ -77,7 +77,7 @@ func (l *Log) skipTo(number uint64) error {
 // seal ends the active segment.
 func (l *Log) seal() {
 	if l.active != nil {
-		_ = l.active.Close() // it is synced
+		_ = l.active.Close() // the file is already synced
 		l.active = nil
 	}
 }
@@ -111,8 +111,8 @@ func (l *Log) write(b *Batch) (err error) {
 	return nil
 }
 
-// abandon ends a segment that could not be written or synced, because the system reports such a failure only once. It
-// truncates the file to its records to make room.
+// abandon ends a segment that could not be written or synced, because the operating system reports such a failure only
+// once. To make room, it truncates the file to the end of its last complete record.
 func (l *Log) abandon(s *segment) {
 	l.seal()
 	if s.failed = true; s.last < s.first {
@@ -123,7 +123,7 @@ func (l *Log) abandon(s *segment) {
 	_ = os.Truncate(s.path, s.size)
 }
 
-// begin creates the file of a segment, and writes a record with all positions.
+// begin creates the file of a segment and writes its first record, which contains all positions.
 func (l *Log) begin(s *segment) (err error) {
 	for n := len(l.segments) - 1; n >= 0 && l.segments[n].last < l.segments[n].first; n-- { // an earlier Append failed
 		if err := l.remove(l.segments[n]); err != nil {
@@ -146,7 +146,7 @@ func (l *Log) begin(s *segment) (err error) {
 	}
 	l.unsynced = true
 	l.mu.Lock()
-	l.segments = append(l.segments, s) // while it has no records, the next Append or Ack removes it
+	l.segments = append(l.segments, s) // if the segment gets no records, the next Append or Ack removes it
 	l.mu.Unlock()
 	head := l.NewBatch()
 	_, err = head.Add(l.acked, "", "", math.MaxInt64, func(dst []byte) ([]byte, error) {
@@ -162,7 +162,8 @@ func (l *Log) begin(s *segment) (err error) {
 	return err
 }
 
-// Ack makes durable that all records up to a number are acknowledged, and removes segments that have no others.
+// Ack makes the acknowledgement of all records up to upTo durable, and removes the segments that contain only
+// acknowledged records.
 func (l *Log) Ack(upTo uint64) error {
 	if upTo > l.acked {
 		if len(l.segments) > 0 {
@@ -180,7 +181,7 @@ func (l *Log) Ack(upTo uint64) error {
 	return l.removeAcked()
 }
 
-// removeAcked removes the segments whose records are all acknowledged.
+// removeAcked removes the segments that contain only acknowledged records.
 func (l *Log) removeAcked() error {
 	for len(l.segments) > 0 && l.segments[0].last <= l.acked {
 		if len(l.segments) == 1 {
@@ -199,8 +200,8 @@ func (l *Log) removeAcked() error {
 	return nil
 }
 
-// remove removes the file of a segment, or quarantines it if it is damaged. It closes the reader, which would keep
-// the file on disk.
+// remove removes the file of a segment, or quarantines the file if it is damaged. It closes the reader if the reader
+// uses the file, because an open file would still use disk space.
 func (l *Log) remove(s *segment) error {
 	l.reading.Lock()
 	if l.reader.segment == s {
@@ -223,7 +224,7 @@ func (l *Log) remove(s *segment) error {
 	return err
 }
 
-// syncDir makes durable which files exist.
+// syncDir makes the creation and removal of files durable.
 func (l *Log) syncDir() error {
 	err := files.SyncDir(l.dir)
 	l.unsynced = err != nil

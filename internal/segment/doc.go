@@ -1,33 +1,36 @@
-// Package segment is a log on disk: numbered records are appended at its end and acknowledged from its beginning.
+// Package segment implements a log on disk. Numbered records are appended at its end and acknowledged from its
+// beginning.
 //
-// A [Log] is a directory with segments, which are files of records, and a state file. Each record has a checksum, and
-// can have a source and a position in that source. A segment is removed when all its records are acknowledged.
-// Nothing in a segment is overwritten.
+// A [Log] is a directory that contains a state file and segments, which are files of records. Every record has a
+// checksum, and can have a source and a position in that source. A segment is removed when all its records are
+// acknowledged. Records in a segment are never overwritten.
 //
-// # What is durable
+// # Durability
 //
-// When [Log.Append] returns nil, its records are durable; when [Log.Ack] returns nil, so is the number up to which
-// records are acknowledged. [Log.Positions] returns the positions of the records in the log, and those that Append
-// was given for sources whose records were acknowledged before they were written. They are valid while the log has
-// records. After a crash at any moment the log has a prefix of the appended records, which includes all records for
-// which Append returned nil, and the positions of exactly that prefix. An Ack is durable before the next Append
-// begins. So if records were acknowledged and never written, that is durable before newer records are in the log.
+// When [Log.Append] returns nil, its records are durable. When [Log.Ack] returns nil, the number up to which records
+// are acknowledged is durable. [Log.Positions] returns the last position of every source. It includes positions that
+// were passed to Append for sources with records that were acknowledged before they were written. The positions are
+// valid while the log has records. After a crash at any time, the log contains a prefix of the appended records,
+// including all records for which Append returned nil, and the positions of exactly this prefix. An Ack is durable
+// before the next Append begins. Therefore, if records were acknowledged but never written, their acknowledgement is
+// durable before the log contains newer records.
 //
 // # Damage
 //
-// Damage to a record costs only that record: if its head cannot be read, the head of the next record is searched for.
-// [Log.Read] returns a run of lost records as one record with an error. Records that are missing at the end of the
-// log are a torn tail, which is ignored, unless the state file says that they were written: then they are lost. If
-// the state file cannot be used, [Open] quarantines the whole directory. Read errors of the disk count as damage.
-// Damaged segments are quarantined instead of removed.
+// If a record is damaged, only that record is lost: if the head of a record cannot be read, the log searches for the
+// head of the next record. [Log.Read] returns consecutive lost records as one record with an error. If records are
+// missing at the end of the log and the state file records that they were written, they are lost. Otherwise they are a
+// torn tail, which is ignored. If the state file cannot be used, [Open] quarantines the whole directory. Read errors of
+// the disk are treated as damage. Damaged segments are quarantined instead of removed.
 //
 // # Full disk
 //
-// The state is written in place, and acknowledged segments are removed before anything is written. After a failed
-// Append the segment is truncated to its records, and the next Append begins a new one.
+// The state file is overwritten in place, so records can be acknowledged, and their segments removed, even if the disk
+// is full. After a failed Append, the segment is truncated to the end of its last complete record, and the next Append
+// starts a new segment.
 //
 // # Concurrency
 //
-// One goroutine calls Append, Ack and Close, and one, which may be another, calls Read. Any goroutine may call the
-// other methods.
+// Only one goroutine at a time may call Append, Ack and Close, and only one goroutine at a time may call Read; these
+// may be different goroutines. Any goroutine may call the other methods.
 package segment

@@ -9,7 +9,7 @@ import (
 	"math"
 )
 
-// A record in a file; all numbers are big endian:
+// A record in a file has the following format. All numbers are big-endian.
 //
 //	uint32 checksum of the rest of the head
 //	uint32 checksum of the content
@@ -18,15 +18,15 @@ import (
 //	uint64 number
 //	the content: source, position, data
 //
-// Checksums are CRC-32C (Castagnoli, RFC 3720 appendix B.4) and begin with the seed of the log, so that a record of
-// another log is not taken for one of this log. The head has a checksum of its own, so that damage to the content
-// does not hide where the next record begins.
+// Checksums are CRC-32C (Castagnoli, RFC 3720 appendix B.4). Their initial value is the seed of the log, so a record of
+// another log is not mistaken for a record of this log. The head has its own checksum, so the start of the next record
+// can be found even if the content is damaged.
 const headBytes = 24
 
-// windowBytes is how much is read from a file at a time.
+// windowBytes is the number of bytes that are read from a file at a time.
 const windowBytes = 256 << 10
 
-// castagnoli returns the table of the polynomial, which the package crc32 makes only once.
+// castagnoli returns the table for CRC-32C. Package crc32 creates the table only once, so calling castagnoli is cheap.
 func castagnoli() *crc32.Table { return crc32.MakeTable(crc32.Castagnoli) }
 
 func checksum(seed uint32, data []byte) uint32 { return crc32.Update(seed, castagnoli(), data) }
@@ -35,7 +35,7 @@ func checksum(seed uint32, data []byte) uint32 { return crc32.Update(seed, casta
 type Batch struct {
 	seed        uint32
 	data        []byte
-	first, last uint64 // numbers of the records; 0: none
+	first, last uint64 // numbers of the first and last record; 0 if the batch is empty
 	positions   map[string]string
 }
 
@@ -45,14 +45,14 @@ func (b *Batch) Reset() {
 	b.data, b.first, b.last = b.data[:0], 0, 0
 }
 
-// Bytes returns the size of the records in a file.
+// Bytes returns the size of the encoded records.
 func (b *Batch) Bytes() int64 { return int64(len(b.data)) }
 
-// Last returns the number of the last record; 0 if there is none.
+// Last returns the number of the last record, or 0 if the batch is empty.
 func (b *Batch) Last() uint64 { return b.last }
 
-// Add adds a record; encode must append its data to its argument. Numbers must be consecutive. If the batch would
-// have more than room bytes, Add does not add the record.
+// Add adds a record. encode must append the record's data to its argument and return the result. Numbers must be
+// consecutive. If the batch would exceed room bytes, Add does not add the record.
 func (b *Batch) Add(
 	number uint64, source, position string, room int64, encode func([]byte) ([]byte, error),
 ) (added bool, err error) {
@@ -87,23 +87,23 @@ func (b *Batch) Add(
 	return true, nil
 }
 
-// frame is a record in a file. Its bytes are valid until the next use of the scanner.
+// frame is a record in a file. The byte slices are valid until the scanner is used again.
 type frame struct {
 	number           uint64
 	source, position []byte
 	data             []byte
-	bytes            int64 // in the file
-	err              error // the content is damaged
+	bytes            int64 // size in the file
+	err              error // set if the content is damaged
 }
 
 var errContent = errors.New("a record does not match its checksum")
 
-// scanner reads the records of a file one after the other.
+// scanner reads the records of a file sequentially.
 type scanner struct {
 	file io.ReaderAt
 	seed uint32
-	// low is the least number that the next record can have; off is the earliest offset at which it can begin; end is
-	// where the records end.
+	// low is the lowest number that the next record can have, off is the lowest offset at which the record can begin, and
+	// end is the offset at which the records end.
 	low      uint64
 	off, end int64
 
@@ -111,7 +111,8 @@ type scanner struct {
 	begin  int64 // offset of window in the file
 }
 
-// next returns the next record with a number up to high, and skips damage in front of it; ok is false at the end.
+// next returns the next record with a number up to high, and skips damaged bytes before it. ok is false if there is no
+// such record.
 func (s *scanner) next(high uint64) (f frame, ok bool) {
 	for ; s.off+headBytes <= s.end; s.off++ {
 		if f, ok = s.here(high); ok {
@@ -121,7 +122,7 @@ func (s *scanner) next(high uint64) (f frame, ok bool) {
 	return frame{}, false
 }
 
-// here returns the record that begins at off, if there is one with a number from low to high.
+// here returns the record that begins at off. ok is false if no record with a number from low to high begins there.
 func (s *scanner) here(high uint64) (f frame, ok bool) {
 	if s.off+headBytes > s.end {
 		return frame{}, false
@@ -133,7 +134,7 @@ func (s *scanner) here(high uint64) (f frame, ok bool) {
 		binary.BigEndian.Uint32(head) != checksum(s.seed, head[4:]) {
 		return frame{}, false
 	}
-	sum := binary.BigEndian.Uint32(head[4:]) // the window may move
+	sum := binary.BigEndian.Uint32(head[4:]) // read before s.bytes overwrites the window
 	content := s.bytes(s.off+headBytes, length)
 	f = frame{
 		number: number, source: content[:source], position: content[source : source+position],
@@ -146,7 +147,7 @@ func (s *scanner) here(high uint64) (f frame, ok bool) {
 	return f, true
 }
 
-// bytes returns n bytes of the file. Bytes that cannot be read are zero; no record begins with zeros.
+// bytes returns n bytes of the file. Bytes that cannot be read are returned as zeros, which are never a valid record.
 func (s *scanner) bytes(off int64, n int) []byte {
 	if off < s.begin || off+int64(n) > s.begin+int64(len(s.window)) {
 		size := int(min(s.end-off, int64(max(n, windowBytes))))

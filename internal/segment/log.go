@@ -21,9 +21,9 @@ import (
 )
 
 const (
-	// DefaultBytes is the maximum size of a segment that has more than one batch.
+	// DefaultBytes is the default maximum size of a segment. A segment with a single batch may be larger.
 	DefaultBytes = 16 << 20
-	// lockPatience is how long to wait for another process to close the log.
+	// lockPatience is the time to wait for another process to close the log.
 	lockPatience = 2 * time.Second
 
 	suffix = ".log"
@@ -32,18 +32,19 @@ const (
 // Log is a log on disk; see the package comment.
 type Log struct {
 	dir   string
-	bytes int64 // of a segment
+	bytes int64 // maximum size of a segment
 	seed  uint32
 	log   *slog.Logger
-	make  func(path string) (file, error) // makes the file of a segment
+	make  func(path string) (file, error) // creates the file of a segment
 
-	// Only the goroutine that writes uses:
+	// The following fields are used only by the goroutine that writes.
 	state    *stateFile // nil if the directory does not exist yet
-	active   file       // the last segment; nil if the next Append begins one
-	unsynced bool       // a file was created or removed, and this is not durable yet
+	active   file       // file of the last segment; nil if the next Append begins a segment
+	unsynced bool       // the creation or removal of a file is not durable yet
 
 	mu sync.Mutex // guards the following fields; not held during I/O
-	// segments are in order. Invariant: the number of each record in the log is from first to last of one of them.
+	// segments are in order. Invariant: the number of every record in the log is in the range from first to last of a
+	// segment.
 	segments    []*segment
 	acked, last uint64
 	positions   map[string]string
@@ -53,24 +54,24 @@ type Log struct {
 	reader  reader
 }
 
-// segment is a file.
+// segment is a file of records.
 type segment struct {
 	path        string
-	first, last uint64 // numbers of its records; last < first if it has none
-	size        int64  // where its records end
+	first, last uint64 // numbers of the first and last record; last < first if there are no records
+	size        int64  // offset at which the records end
 	damaged     bool
-	failed      bool // a write failed: the file can have records that do not count
+	failed      bool // a write failed, so records after size must be ignored
 }
 
-// Open opens the log in a directory, or begins a new one, which creates the directory with its first record. A log
-// that cannot be used is quarantined; then damage says why, and the new log is empty. An error is one that a person
-// has to fix: no permission, or another process uses the log.
+// Open opens the log in a directory, or starts a new log, which creates the directory when its first record is written.
+// If the log cannot be used, Open quarantines it, returns the reason as damage, and starts an empty log. If Open
+// returns an error, an operator has to fix the cause, such as missing permissions or another process that uses the log.
 func Open(dir string, segmentBytes int64, log *slog.Logger) (l *Log, damage, err error) {
 	l = newLog(dir, segmentBytes, log)
 	err = l.load(os.O_RDWR, lockPatience)
 	switch {
 	case err == nil:
-		if err := l.removeAcked(); err != nil { // tried again with each Ack
+		if err := l.removeAcked(); err != nil { // every Ack tries again
 			log.Warn("cannot remove an acknowledged segment", "err", err)
 		}
 		return l, nil, nil
@@ -92,7 +93,7 @@ func newLog(dir string, segmentBytes int64, log *slog.Logger) *Log {
 	}
 }
 
-// file is the file of a segment that is written to.
+// file is a segment file that is open for writing.
 type file interface {
 	io.WriterAt
 	io.Closer
@@ -103,8 +104,8 @@ func makeFile(path string) (file, error) {
 	return os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 }
 
-// Peek counts the records that are not acknowledged in a log that is not open, and changes nothing. It returns 0 if
-// there is no log.
+// Peek returns the number of unacknowledged records in a log that is not open. It does not change any file. It returns
+// 0 if the log does not exist.
 func Peek(dir string) (records int64, err error) {
 	l := newLog(dir, DefaultBytes, slog.New(slog.DiscardHandler))
 	if err := l.load(os.O_RDONLY, 0); err != nil {
@@ -116,7 +117,7 @@ func Peek(dir string) (records int64, err error) {
 	return int64(l.last - l.acked), nil
 }
 
-// load reads the state and the newest segments. After an error no file is open.
+// load reads the state and the newest segments. If it returns an error, it leaves no file open.
 func (l *Log) load(flags int, patience time.Duration) error {
 	info, err := os.Stat(l.dir)
 	switch {
@@ -147,7 +148,7 @@ func (l *Log) load(flags int, patience time.Duration) error {
 	return nil
 }
 
-// fresh reports whether the directory never had a record, if openState returned this error.
+// fresh reports whether the error of openState means that no record was ever written to the directory.
 func (l *Log) fresh(err error) bool {
 	if len(l.segments) > 0 {
 		return false
@@ -159,13 +160,13 @@ func (l *Log) fresh(err error) bool {
 	return errors.Is(err, errState) || errors.Is(err, fs.ErrNotExist)
 }
 
-// list finds the segments by their names.
+// list sets l.segments to the segment files in the directory.
 func (l *Log) list() error {
 	entries, err := os.ReadDir(l.dir)
 	if err != nil {
 		return err
 	}
-	for _, e := range entries { // sorted, and the names have one length
+	for _, e := range entries { // sorted by name; all segment names have the same length
 		digits, ok := strings.CutSuffix(e.Name(), suffix)
 		first, err := strconv.ParseUint(digits, 16, 64)
 		if !ok || err != nil || first == 0 || e.Name() != segmentName(first) {
@@ -186,7 +187,8 @@ func (l *Log) list() error {
 
 func segmentName(first uint64) string { return fmt.Sprintf("%016x%s", first, suffix) }
 
-// find reads the newest segments, back to one whose positions can be read.
+// find reads the newest segments, starting at the newest segment with readable positions, to find the last record and
+// the positions.
 func (l *Log) find() error {
 	begin, err := l.header()
 	if err != nil {
@@ -203,15 +205,16 @@ func (l *Log) find() error {
 			return err
 		}
 		if newest {
-			l.last = max(l.last, found, s.first-1) // a segment is made when all before it is durable
+			l.last = max(l.last, found, s.first-1) // a segment is created only when all earlier records are durable
 			s.last = l.last
-			s.damaged = s.damaged && s.last >= s.first // else it is a torn tail
+			s.damaged = s.damaged && s.last >= s.first // otherwise the damage is a torn tail
 		}
 	}
 	return nil
 }
 
-// header returns the index of the newest segment whose positions can be read, or else of the first one.
+// header reads the positions at the beginning of the newest segment where they are readable, and returns the index of
+// this segment. If no positions are readable, it returns 0.
 func (l *Log) header() (i int, err error) {
 	for i = len(l.segments) - 1; i >= 0; i-- {
 		s := l.segments[i]
@@ -248,7 +251,7 @@ func (l *Log) scan(s *segment) (last uint64, err error) {
 			break
 		}
 		if f.err != nil {
-			continue // at the end of the log it is a torn tail, otherwise Read finds it
+			continue // this is a torn tail at the end of the log; elsewhere, Read detects the damage
 		}
 		if last, end = f.number, records.off; len(f.source) > 0 {
 			l.positions[string(f.source)] = string(f.position)
@@ -265,14 +268,14 @@ func (l *Log) Acked() uint64 {
 	return l.acked
 }
 
-// Last returns the number of the newest record, acknowledged or not.
+// Last returns the number of the newest record, even if it is acknowledged.
 func (l *Log) Last() uint64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.last
 }
 
-// Positions returns the last positions of the sources.
+// Positions returns the last position of every source.
 func (l *Log) Positions() map[string]string {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -13,25 +13,25 @@ var (
 	errMissing = errors.New("records are missing or damaged")
 )
 
-// Record is a record that was read back or, if Err is set, a run of records that could not be read.
+// Record is a record that was read or, if Err is set, a range of consecutive records that could not be read.
 type Record struct {
 	First, Last uint64
 	Data        []byte
 	Err         error
 }
 
-// reader is where the last Read ended.
+// reader is the position at which the last Read ended.
 type reader struct {
 	segment *segment
 	file    *os.File
 	scanner
-	// lastLow and lastOff are low and off of the scanner before the last record: it may be read again.
+	// lastLow and lastOff are the values of low and off before the last record was read, because it may be read again.
 	lastLow uint64
 	lastOff int64
 }
 
-// Read returns the record with a number, which must be in the log and not acknowledged, or the run of lost records that
-// begins with it. After an error, it may work later.
+// Read returns the record with the given number, or the range of lost records that begins with this number. The number
+// must be in the log and not acknowledged. If Read returns an error, a later call may succeed.
 func (l *Log) Read(number uint64) (Record, error) {
 	l.reading.Lock()
 	defer l.reading.Unlock()
@@ -63,8 +63,9 @@ func (l *Log) Read(number uint64) (Record, error) {
 	}
 }
 
-// seek moves the reader to a record, or in front of it, and returns its segment and the number of the last record
-// there. It returns fs.ErrNotExist if the record is in no segment.
+// seek moves the reader to the record, or to a place before it, and returns the record's segment and the number of the
+// last record in that segment. If no segment contains the record, it returns fs.ErrNotExist and the number of the last
+// record that is missing.
 func (l *Log) seek(number uint64) (s *segment, last uint64, err error) {
 	s, last, end, err := l.segmentOf(number)
 	if err != nil {
@@ -89,7 +90,9 @@ func (l *Log) seek(number uint64) (s *segment, last uint64, err error) {
 	return s, last, nil
 }
 
-// segmentOf returns the segment of a record, the number of the last record there, and where the records end.
+// segmentOf returns the segment of a record, the number of the last record in that segment, and the offset at which the
+// records end. If no segment contains the record, it returns fs.ErrNotExist and the number of the last record that is
+// missing.
 func (l *Log) segmentOf(number uint64) (s *segment, last uint64, end int64, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -120,7 +123,7 @@ func (r *reader) close() {
 	*r = reader{}
 }
 
-// Close closes the log. Everything was durable before.
+// Close closes the log. All appended records are durable even without Close.
 func (l *Log) Close() (err error) {
 	l.reading.Lock()
 	defer l.reading.Unlock()

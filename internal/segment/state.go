@@ -10,8 +10,9 @@ import (
 	"github.com/deltabridge/deltabridge/internal/files"
 )
 
-// The state file is written in place, so that records can be acknowledged on a full disk. It has two slots in different
-// sectors; the one that was last made durable is never overwritten. All numbers are big endian:
+// The state file is overwritten in place, so that records can be acknowledged when the disk is full. It has two slots
+// in different sectors. The slot that was last made durable is never overwritten. A slot has the following format, with
+// big-endian numbers:
 //
 //	uint32 checksum of the rest
 //	uint32 magic, uint32 format
@@ -34,16 +35,16 @@ var errState = errors.New("the state is damaged")
 // state is a slot of the state file.
 type state struct {
 	Sum, Magic, Format, Seed uint32
-	Generation               uint64 // the slot with the higher generation is valid
+	Generation               uint64 // the valid slot with the higher generation is used
 	Acked                    uint64 // all records up to this number are acknowledged
-	Last                     uint64 // records up to this number were written; the files may have newer ones
+	Last                     uint64 // records up to this number were written; the segments may contain newer records
 }
 
 // stateFile is the state file, which is also used to lock the directory.
 type stateFile struct {
 	file *os.File
 	state
-	slot int // where to write next
+	slot int // index of the slot to write next
 }
 
 // openState opens and locks the state file. The error wraps errState if the file cannot be used.
@@ -57,7 +58,7 @@ func openState(path string, flags int, patience time.Duration) (s *stateFile, er
 		err = s.read()
 	}
 	if err == nil && flags == os.O_RDWR {
-		err = file.Sync() // what was read may not be durable, and the other slot is overwritten next
+		err = file.Sync() // the slot that was read may not be durable, and the other slot is overwritten next
 	}
 	if err != nil {
 		return nil, errors.Join(err, file.Close())
@@ -65,7 +66,7 @@ func openState(path string, flags int, patience time.Duration) (s *stateFile, er
 	return s, nil
 }
 
-// createState creates the state file, with room for both slots.
+// createState creates the state file with room for both slots.
 func createState(path string, seed uint32, acked, last uint64) (s *stateFile, err error) {
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -91,7 +92,7 @@ func createState(path string, seed uint32, acked, last uint64) (s *stateFile, er
 	return s, nil
 }
 
-// read reads both slots.
+// read reads both slots and uses the valid slot with the higher generation.
 func (s *stateFile) read() error {
 	found := false
 	for slot := range 2 {
@@ -100,7 +101,7 @@ func (s *stateFile) read() error {
 		if _, err := s.file.ReadAt(data[:], int64(slot)*slotDistance); err != nil {
 			continue
 		}
-		_, _ = binary.Decode(data[:], binary.BigEndian, &read) // has this size
+		_, _ = binary.Decode(data[:], binary.BigEndian, &read) // cannot fail: data has the size of state
 		if read.Sum != checksum(0, data[4:]) || read.Magic != stateMagic {
 			continue
 		}
@@ -117,7 +118,7 @@ func (s *stateFile) read() error {
 	return nil
 }
 
-// write writes the numbers; they are durable when it returns nil if sync is set.
+// write writes the numbers to the next slot. If sync is true and write returns nil, they are durable.
 func (s *stateFile) write(acked, last uint64, sync bool) error {
 	s.Generation++
 	next := state{Magic: stateMagic, Format: stateFormat, Seed: s.Seed, Generation: s.Generation, Acked: acked, Last: last}
