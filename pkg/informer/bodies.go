@@ -133,8 +133,8 @@ func (i *Informer) beginsWithList() bool {
 // first reports whether the handlers do not know any objects yet. The caller must hold mu.
 func (i *Informer) first() bool { return i.position == "" && !i.HasSynced() }
 
-// indexed returns the object to store in the index for o. If there is a Record, it is released; otherwise it is o
-// without its managedFields.
+// indexed returns the object to store in the index for o. If the informer has a Record and o has a name, this is o
+// without its bytes, which can be fetched. Otherwise, it is o without its managedFields.
 func (i *Informer) indexed(o *object.Object) *object.Object {
 	if i.config.Record == nil || o.Name == "" {
 		return o.WithoutManagedFields()
