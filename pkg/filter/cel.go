@@ -25,8 +25,8 @@ const (
 	// expression. An evaluation that reaches the limit takes about 0.1 s. CEL adds the cost of a function call only after
 	// the call returns.
 	costLimit = 1_000_000
-	// maxRange limits the length of a list that lists.range can allocate in one call, because its cost is counted only
-	// afterwards.
+	// maxRange limits the length of a list that lists.range can allocate in one call, because CEL adds the cost of a call
+	// only after the call.
 	maxRange = 10_000
 )
 
@@ -48,12 +48,12 @@ func (concatenation) CallCost(function, _ string, _ []ref.Val, result ref.Val) *
 	case types.Bytes:
 		size = len(r)
 	default:
-		return nil // joining lists does not copy them
+		return nil // lists are joined without copying
 	}
 	return new(uint64(1 + size/10)) // the cost of a "+" whose operand types are known
 }
 
-// environment compiles expressions. It has two CEL environments.
+// environment compiles expressions. It contains two CEL environments.
 type environment struct {
 	object *cel.Env // declares only the variable object
 	change *cel.Env // declares all variables

@@ -107,6 +107,6 @@
 // # Cost
 //
 // An expression reads the JSON of the object through a view, which decodes only the fields that the expression uses.
-// This takes a few microseconds for a Pod; decoding the whole Pod takes about 50. A whole structure is decoded if the
-// expression compares the structure or loops over its keys.
+// This takes a few microseconds for a Pod; decoding the whole Pod takes about 50 microseconds. A whole structure is
+// decoded if the expression compares the structure or loops over its keys.
 package filter

@@ -136,7 +136,7 @@ func (r *rule) excludes(gvr schema.GroupVersionResource) bool {
 }
 
 // belongs reports whether the rule's conditions on the object hold. It caches only the result of the expression,
-// because comparing namespaces is cheaper than a cache lookup.
+// because namespaces are cheap to compare.
 func (r *rule) belongs(resource schema.GroupVersionResource, o *object.Object) bool {
 	if !r.namespaces.Matches(o.Namespace) {
 		return false
