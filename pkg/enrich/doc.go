@@ -5,9 +5,9 @@
 // # Facts
 //
 // A fact contains the parts of one object that the Needs require: its labels and its owner. The owner is the controller
-// or, if there is none, the first owner reference. Objects that contribute neither have no fact. Owners and labels are
-// interned, so the Pods of a ReplicaSet share them. A fact uses a quarter of a kilobyte (BenchmarkMemory), regardless
-// of the size of the object.
+// or, if there is no controller, the first owner reference. An object without such parts has no fact. Owners and labels
+// are interned, so the Pods of a ReplicaSet share them. A fact uses a quarter of a kilobyte (BenchmarkMemory),
+// regardless of the size of the object.
 //
 // Facts of deleted objects are kept for some time, limited by number and age. The garbage collector deletes owners
 // first, and the deletion events of their dependents must name the same owner as all earlier events.

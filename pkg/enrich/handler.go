@@ -11,12 +11,12 @@ import (
 )
 
 // Handler adds the objects of one informer to the Index. The informer must call this handler before the handlers that
-// request contexts, so that events are enriched with the current state. The handler must also receive all objects that
-// the informer already knows (AddEventHandlerWithReplay).
+// request contexts, so that the context of an event already includes the new state. The handler must also receive all
+// objects that the informer already knows (AddEventHandlerWithReplay).
 type Handler struct {
 	// Held reports whether another informer still has an object that this informer reports as deleted. Such an object
-	// still exists, but this informer no longer selects it. Held must be set before the first event. If it is nil, no
-	// other informer has the object.
+	// still exists, but this informer no longer selects it. Held must be set before the first event. If Held is nil, the
+	// handler assumes that no other informer has the object.
 	Held func(*object.Object) bool
 
 	index    *Index

@@ -180,8 +180,7 @@ func (x *Index) Context(resource schema.GroupVersionResource, o *object.Object, 
 	return &c
 }
 
-// involved adds the labels of the object that an Event is about to c. If owner is set, it adds the top owner of this
-// object too.
+// involved adds the labels of an Event's involved object to c and, if owner is set, the top owner of this object.
 func (x *Index) involved(c *event.Context, resource schema.GroupVersionResource, o *object.Object, owner bool) {
 	raw, err := x.options.Bytes(resource, o)
 	if err != nil {
