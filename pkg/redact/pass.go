@@ -202,7 +202,7 @@ func (m *mac) appendFingerprint(dst, place []byte, kind byte, value []byte) []by
 	return hex.AppendEncode(append(dst, prefix...), sum)
 }
 
-// tag returns a proof that sum was computed with the key. The proof is in the second half of the buffer.
+// tag returns a proof that sum was computed with the key. The proof is stored in the second half of the buffer.
 func (m *mac) tag(sum []byte) []byte {
 	second := m.buffer[len(m.buffer)/2 : len(m.buffer)/2]
 	m.hash.Reset()
