@@ -20,8 +20,8 @@ import (
 	"github.com/deltabridge/deltabridge/internal/console"
 )
 
-// configVariable is the environment variable that contains the default of --config. In the chart, it contains the path
-// of the running bridge's configuration.
+// configVariable is the environment variable that contains the default of --config. The chart sets the variable to the
+// path of the running bridge's configuration.
 const configVariable = "DELTABRIDGE_CONFIG"
 
 // configFlag adds --config to the flags of a command.

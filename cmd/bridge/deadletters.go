@@ -75,7 +75,7 @@ func newDeadLettersCommand(stdout, stderr io.Writer) *cobra.Command {
 	return cmd
 }
 
-// deadLetter contains a dead letter without its message, the dead letter's sink, and the store of the dead letter.
+// deadLetter is a dead letter without its message, together with its sink and its store.
 type deadLetter struct {
 	Sink string `json:"sink"`
 	deadletter.Letter

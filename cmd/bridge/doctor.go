@@ -87,7 +87,8 @@ func doctorOptions(cfg *config.Config) (doctor.Options, error) {
 	return options, nil
 }
 
-// additional returns the destinations that receive messages which the sink's main destination rejects.
+// additional returns the additional destinations of a sink, which receive the messages that the main destination
+// rejects.
 func additional(r sinks.Rejections) (all []diagnose.Checker) {
 	if c, ok := r.Payloads.(diagnose.Checker); ok {
 		all = append(all, c)
