@@ -102,7 +102,7 @@ func (a *apiServer) servedAs(gvk schema.GroupVersionKind) (served discovery.Serv
 // maxOwners is the maximum number of owners that learn reads.
 const maxOwners = 32
 
-// learn adds the objects that `bridge run` would know to the index: the object itself and, if the API server can be
+// learn fills the index with the objects that `bridge run` would know: the object itself and, if the API server can be
 // queried, its namespace, its owners and its involved object. It returns notes about objects that could not be read.
 func (e *explainer) learn(ctx context.Context, index *enrich.Index, s *subject) (notes []string) {
 	ctx, cancel := context.WithTimeout(ctx, e.Timeout)

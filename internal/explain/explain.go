@@ -188,8 +188,8 @@ func (e *explainer) explainSink(
 	return out, nil
 }
 
-// place adds the place where the destination would store the message to out. It returns an error if the destination
-// would reject the message.
+// place sets out.Placement to the place where the destination would store the message. It returns an error if the
+// destination would reject the message.
 func (e *explainer) place(ctx context.Context, sink sinks.Sink, m *event.Message, out *Message) (err error) {
 	previewer, ok := sink.(diagnose.Previewer)
 	if !ok {

@@ -56,7 +56,7 @@ type Message struct {
 	ID         string            `json:"id"`
 	Attributes map[string]string `json:"attributes"`
 	diagnose.Placement
-	// Incomplete is the error because of which the preview of the destination is incomplete.
+	// Incomplete is the reason why Placement is incomplete. It is empty if Placement is complete.
 	Incomplete string `json:"unknown,omitempty"`
 	// Oversize describes how the sink handles a message larger than Limit. It is empty if the message does not exceed
 	// Limit.

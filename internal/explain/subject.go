@@ -104,7 +104,8 @@ func (e *explainer) readLive(ctx context.Context, resource, name string) (*subje
 	return s, e.finish(ctx, s, served, nil)
 }
 
-// servedOf returns the resource of an object from a file. If the resource was guessed from the kind, note says so.
+// servedOf returns the resource of an object from a file. If it has to guess the resource from the kind, it returns a
+// note.
 func (e *explainer) servedOf(state *unstructured.Unstructured) (served discovery.Served, note []string, err error) {
 	gvk := state.GroupVersionKind()
 	if gvk.Kind == "" || gvk.Version == "" {
@@ -157,8 +158,8 @@ func (e *explainer) complete(state *unstructured.Unstructured, served discovery.
 	return o, nil
 }
 
-// watchedAs returns the resource with the version that the bridge watches. If the resource is not watched, the version
-// is the preferred one.
+// watchedAs returns the resource with the version that the bridge watches. If the bridge does not watch the resource,
+// watchedAs returns the preferred version.
 func (e *explainer) watchedAs(served discovery.Served) schema.GroupVersionResource {
 	for n := range e.scopes {
 		if version, ok, _ := e.scopes[n].Covers(served, ""); ok {
