@@ -112,7 +112,7 @@ func (p *Printer) selects(r *diagnose.Record, s *states) bool {
 	return p.Namespaces.Matches(r.Attributes["namespace"]) && (p.Selector == nil || p.Selector.Matches(s.labels()))
 }
 
-// printForeign prints a note about a message that the bridge did not send. If Options.JSON is set, it prints nothing.
+// printForeign prints a note about a message that is not a known event. If Options.JSON is set, it prints nothing.
 func (p *Printer) printForeign(r *diagnose.Record) error {
 	if p.JSON {
 		return nil
