@@ -19,9 +19,9 @@ const (
 	earlierRemedy = "run the version that wrote it until its events are delivered, or re-sent (bridge dead-letters); or remove the file, which loses them"
 )
 
-// OrphanedEvents returns an error and a remedy if the state directory contains spilled or parked events that the bridge
-// would never deliver. These are events of a removed or renamed sink, and spills in the format of an earlier version.
-// OrphanedEvents ignores files that it cannot read or that are in use.
+// OrphanedEvents returns an error and a remedy if the state directory contains events that the bridge would never
+// deliver. These are spilled or parked events of a removed or renamed sink, and events in the format of an earlier
+// version. OrphanedEvents ignores files that it cannot read or that are in use.
 func OrphanedEvents(cfg *config.Config) (remedy string, err error) {
 	for _, pattern := range []string{"spill-*.db", "dead-letters-*.db"} {
 		if paths, _ := filepath.Glob(filepath.Join(cfg.State.Path, pattern)); len(paths) > 0 {

@@ -178,7 +178,7 @@ func (e *examination) checkResume(ctx context.Context, s checkpoint.Summary) {
 	}
 }
 
-// revision converts a resourceVersion to a number. If the resourceVersion is not a number, it returns the maximum.
+// revision converts a resourceVersion to a number. If the resourceVersion is not a number, it returns math.MaxUint64.
 func revision(resourceVersion string) uint64 {
 	n, err := strconv.ParseUint(resourceVersion, 10, 64)
 	if err != nil {
