@@ -14,9 +14,9 @@
 //     object that the bridge requests to find out whether the cluster has reached a resourceVersion. Get on all names
 //     would also grant access to subresources, such as logs and proxies to nodes.
 //   - Get on the namespace kube-system is always granted, because the uid of this namespace identifies the cluster. If
-//     an entry has wildcards, get, list and watch on customresourcedefinitions are granted too. If an entry has
-//     wildcards or a group whose name contains a dot, list on apiservices is granted, because APIServices show which
-//     APIs are aggregated.
+//     `resources` contains wildcards, get, list and watch on customresourcedefinitions are granted too. If `resources`
+//     contains wildcards or a group whose name has a dot, list on apiservices is granted, because APIServices show
+//     which APIs are aggregated.
 //   - Discovery needs no rule, because Kubernetes grants it to all authenticated users (system:discovery).
 //
 // RBAC supports neither exclusions nor wildcards within a name. If Options.Served is set, wildcards are replaced with
