@@ -94,7 +94,7 @@ func (t *transaction) setSinks(configs map[string]string) error {
 	return nil
 }
 
-// refilter records that a sink may know the source by an earlier configuration.
+// refilter records that a sink may know the source through an earlier filter.
 func (r *sourceRecord) refilter(sink, old string) {
 	if r.Refilters == nil {
 		r.Refilters = map[string]ledger.Refilter{}

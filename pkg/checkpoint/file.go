@@ -66,7 +66,7 @@ func readHeader(tx *bbolt.Tx) (storeRecord, error) {
 
 func (s *Store) fileOptions() boltfile.Options { return boltfile.Options{NoSync: s.opts.NoSync} }
 
-// begin opens the file. If the file is missing or unusable, begin replaces it by an empty one.
+// begin opens the file. If the file is missing or unusable, begin replaces it with an empty one.
 func (s *Store) begin() error {
 	file, record, err := openFile(s.path, s.fileOptions())
 	if why, ok := errors.AsType[*unusable](err); ok {
@@ -131,7 +131,7 @@ func (s *Store) sweep() error {
 	return nil
 }
 
-// prepareEmpty creates a checkpoint without rows. install then replaces the file by it.
+// prepareEmpty creates a checkpoint without rows. install then moves it into place.
 func (s *Store) prepareEmpty(clusterUID string) (storeRecord, error) {
 	record := storeRecord{ClusterName: s.opts.ClusterName, ClusterUID: clusterUID, Privacy: s.privacy.Name}
 	err := boltfile.Prepare(s.path, s.fileOptions(), func(db *bbolt.DB) error { return putEmpty(db, record) })
@@ -174,7 +174,7 @@ func (s *Store) quarantine(reason, clusterUID string, why error) error {
 	return s.install(record)
 }
 
-// install replaces the file in use by the prepared file.
+// install replaces the file in use with the prepared file.
 func (s *Store) install(record storeRecord) error {
 	file, err := boltfile.Install(s.path, s.fileOptions())
 	if err == nil {
@@ -183,7 +183,7 @@ func (s *Store) install(record storeRecord) error {
 	return err
 }
 
-// compact replaces the file by a copy without free pages. If the copy cannot be created, the file is kept.
+// compact replaces the file with a copy without free pages. If the copy cannot be created, the file is kept.
 func (s *Store) compact() error {
 	if err := boltfile.Prepare(s.path, s.fileOptions(), s.file.Load().Compact); err != nil {
 		s.logger.Warn("checkpoint could not be compacted and stays as it is", "path", s.path, "err", err)

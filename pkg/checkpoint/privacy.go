@@ -68,7 +68,7 @@ func (c *rowCodec) open(key string, sealed []byte) (kind byte, body []byte, err 
 	return sealed[0], redacted, nil
 }
 
-// rewrite replaces the file by a new file whose rows conform to the current Privacy. The free pages of the new file
+// rewrite replaces the file with a new file whose rows conform to the current Privacy. The free pages of the new file
 // contain no data of the old file. If rewrite fails, the old file stays in place and must not be used.
 func (s *Store) rewrite() error {
 	t := &transaction{store: s, codec: rowCodec{privacy: s.privacy}, record: s.record.clone()}

@@ -98,7 +98,7 @@ func (s *Store) Close() error {
 	return boltfile.Explain("close the checkpoint", s.path, err)
 }
 
-// use replaces the file in use by another file with the given store record, and closes the old file.
+// use replaces the file in use with another file, which has the given store record, and closes the old file.
 func (s *Store) use(file *boltfile.File, record storeRecord) {
 	old := s.file.Swap(file)
 	s.mu.Lock()
