@@ -111,14 +111,14 @@ type Knowledge struct {
 	Floor string
 	// Part reports whether the sink may have been sent only a part of the source.
 	Part bool
-	// Refilter is set if the sink may know the source by other filters than its current one. The sink is then sent the
-	// difference. If Floor is empty too, the sink may know any subset of the objects that these filters pass.
+	// Refilter is set if the sink may know the source through filters other than its current one. The sink is then sent
+	// the difference. If Floor is empty too, the sink may know any subset of the objects that these filters pass.
 	ledger.Refilter
 	// WatchChange is the name of the last change to the watch configuration; empty if it never changed.
 	WatchChange string
 }
 
-// Knows reports whether the sink knows the whole source, by its current filter or an earlier one.
+// Knows reports whether the sink knows the whole source, through its current filter or an earlier one.
 func (k Knowledge) Knows() bool { return k.Floor != "" }
 
 // Known returns how much a sink knows of a source. The result has a Refilter until FinishList is called for the sink.

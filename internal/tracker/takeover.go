@@ -99,8 +99,8 @@ func (t *Tracker) join(into informer.Source, shares []informer.Share) (state led
 	return state, rows
 }
 
-// joinRefilters adds to a state the filters by which a sink may know another source. If one of the two has no Refilter,
-// the sink may know that source by its current filter, which is then added.
+// joinRefilters adds to a state the filters through which a sink may know another source. If one of the two has no
+// Refilter, the sink may know that source through its current filter, which is then added.
 func (t *Tracker) joinRefilters(sink string, state, other *ledger.State) {
 	a, inOne := state.Refilters[sink]
 	b, inOther := other.Refilters[sink]

@@ -173,8 +173,8 @@ func (t *Tracker) load(uid string) error {
 	if err := t.store.BeginCluster(uid); err != nil {
 		return fmt.Errorf("checkpoint: %w", err)
 	}
-	// This commit must precede the first event that a new filter passes: once the sink has received such an event, the
-	// checkpoint must list the new filter as one that the sink may know objects by.
+	// Commit the new filters before any event passes them. Even if the filter of a sink is changed again later, the
+	// checkpoint then shows that the sink may know objects that this filter passes.
 	if err := t.store.Commit(nil, t.filters); err != nil {
 		return fmt.Errorf("checkpoint: %w", err)
 	}
