@@ -146,7 +146,7 @@ func (e *Engine) attach(i *informer.Informer) {
 	e.enrichment.attach(i)
 	for _, p := range e.pipelines {
 		if i.Auxiliary() {
-			ledger.FinishList(p.name) // sinks are not sent any of its objects
+			ledger.FinishList(p.name) // sinks are not sent objects that are watched only for enrichment
 			continue
 		}
 		known := e.tracker.Known(source.Name, p.name)

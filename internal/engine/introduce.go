@@ -43,10 +43,10 @@ func (r *resyncer) follow(p *pipeline, ready func() bool) {
 // case.
 const partOf = "part of "
 
-// arrive compares a sink's destination with the one in the checkpoint. If they differ, it sends the new destination an
-// initial list, and records the new destination in the checkpoint when the whole list was delivered. If the bridge is
-// restarted before that, the initial list begins again. If the destination changes during the initial list, arrive
-// returns the next destination.
+// arrive compares a sink's destination with the one in the checkpoint. If the checkpoint names another destination, it
+// sends the new destination an initial list, and records the new destination in the checkpoint when the whole list was
+// delivered. If the bridge is restarted before that, the initial list begins again. If the destination changes during
+// the initial list, arrive returns the next destination.
 func (r *resyncer) arrive(p *pipeline, name string, ready func() bool) (next string) {
 	if before := p.books.Destination(p.name); before != "" && before != name {
 		p.log.Warn(

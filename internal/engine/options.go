@@ -23,7 +23,8 @@ type Options struct {
 	// State is the directory for the checkpoint, the queues, the parked events and the control socket.
 	State string
 	HTTP  string // listen address for /metrics, /healthz and /readyz
-	// ShutdownTimeout is the maximum time that sinks may continue to deliver during shutdown.
+	// ShutdownTimeout is the maximum time that a sink may continue to deliver during shutdown. A sink that acknowledges
+	// nothing is stopped earlier.
 	ShutdownTimeout time.Duration
 	Build           Build
 	Kube            *rest.Config // connection to the API server

@@ -200,8 +200,8 @@ func (p *pipeline) attach(ctx context.Context, i *informer.Informer, ledger *led
 	}
 }
 
-// earlier compiles the filters, other than the current one, by which the sink may know a resource. A filter that can no
-// longer be compiled is left out. If no filter remains, the sink is sent an initial list.
+// earlier compiles the filters, other than the current one, through which the sink may know a resource. A filter that
+// can no longer be compiled is left out. If no filter remains, the sink is sent an initial list.
 func (p *pipeline) earlier(
 	resource schema.GroupVersionResource,
 	known tracker.Knowledge,
@@ -222,7 +222,8 @@ func (p *pipeline) earlier(
 	return earlier
 }
 
-// left returns the number of undelivered events that are on disk, and the number of those that are not stored anywhere.
+// left returns the number of undelivered events that are on disk, and the number of undelivered events that are not
+// stored anywhere.
 func (p *pipeline) left() (onDisk, lost int64) {
 	lost = int64(p.queue.Stats().Items) + p.abandoned.Load()
 	onDisk, _, _, _, _ = p.queue.SpillStats()

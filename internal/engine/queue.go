@@ -16,8 +16,8 @@ import (
 )
 
 // holdUp is the maximum time that pushes wait for the sink before the queue writes to disk. The wait begins when a
-// quarter of the queue's bounds is in use. It is far shorter than the history that the API server keeps, and short
-// enough to delay other sinks only slightly.
+// quarter of the queue's bounds is in use. The maximum is far shorter than the history that the API server keeps, and
+// short enough to delay other sinks only slightly.
 const holdUp = 250 * time.Millisecond
 
 // diskQueue is a queue that writes messages to disk if they wait for a long time or do not fit into memory.

@@ -31,8 +31,8 @@ type restating struct {
 var _ informer.Restater = (*restating)(nil)
 
 // MayRestate implements informer.Restater. It returns false if re-sent objects could fill the queue, because a full
-// queue delays or drops changes. It also returns false until the informer has passed the position that the sink had
-// settled before a restart.
+// queue delays or drops changes. It also returns false until the informer has passed the position up to which the sink
+// had settled all events before a restart.
 func (r *restating) MayRestate() bool {
 	return r.ctx.Err() == nil && r.refilter == nil && tracker.Past(r.floor, r.position) && r.pipeline.hasRoom()
 }
@@ -82,8 +82,8 @@ func (r *restating) finish(ctx context.Context, sources []source) error {
 	return last.informer.Turn(ctx, r, r.synced)
 }
 
-// synced sends the event that ends the re-sent objects of a resource. The informer calls it in the same goroutine as
-// its handlers.
+// synced sends the event that ends the re-sent objects of a resource. The informer calls it while no handler is
+// running.
 func (r *restating) synced(resourceVersion string) {
 	info := &event.SyncedInfo{
 		Resource: event.GroupResource(r.resource), ResourceVersion: resourceVersion, Objects: r.known,

@@ -162,7 +162,7 @@ func (p *pipeline) sourcesOf(informers []*informer.Informer) (all []source) {
 }
 
 // resyncResource re-sends the objects that all informers of one resource know, waits until the objects are delivered,
-// and sends a synced event. If it returns an error, it has not sent the synced event: consumers would conclude that
+// and sends a synced event. After an error it does not send the synced event, because consumers would conclude that
 // every object that was not re-sent was deleted.
 func (p *pipeline) resyncResource(ctx context.Context, group []*informer.Informer, report *control.ResyncReport) error {
 	sources := p.sourcesOf(group)
