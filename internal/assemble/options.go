@@ -70,7 +70,7 @@ func Sink(cfg *config.Config, s *config.Sink, r *Redaction, d *Destination) engi
 }
 
 // Enrichment returns the configuration of the enrichment index. The facts in the index are read from objects whose
-// secret values are replaced by fingerprints, so every sink may receive them.
+// secret values are replaced with fingerprints, so every sink may receive them.
 func Enrichment(cfg *config.Config, r *Redaction) engine.Enrichment {
 	e := engine.Enrichment{FactBytes: Seen(r.Redactor), Awaited: map[string]bool{}}
 	for _, w := range cfg.Auxiliary() {
@@ -81,8 +81,8 @@ func Enrichment(cfg *config.Config, r *Redaction) engine.Enrichment {
 	return e
 }
 
-// Places returns a template per sink from which messages to users take the topic or subject of an event. It has no
-// entry for a sink that sends all messages to the same place.
+// Places returns, by sink name, the template of the topic or subject that messages to users show for an event. It has
+// no entry for a sink that sends all messages to the same place.
 func Places(cfg *config.Config) map[string]*event.Template {
 	places := map[string]*event.Template{}
 	for n := range cfg.Sinks {

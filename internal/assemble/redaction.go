@@ -22,7 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Redaction configures where secret values are replaced by fingerprints. If no sink is configured to receive secret
+// Redaction configures where secret values are replaced with fingerprints. If no sink is configured to receive secret
 // values in clear text, they are replaced as soon as an object is read, and no later step has access to them. If at
 // least one sink receives them in clear text, objects pass through the process unchanged. In this case the filters and
 // encoders of all other sinks hide the values, and so do the rows of the checkpoint.
