@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 )
 
-// CountIn makes the ledger add what it holds (Held) to a total, until Discard.
+// CountIn makes the ledger add the size of its waiting changes (see Held) to total, until Discard is called.
 func (l *Ledger) CountIn(total *atomic.Int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -13,7 +13,7 @@ func (l *Ledger) CountIn(total *atomic.Int64) {
 	l.count()
 }
 
-// Discard subtracts what the ledger holds from the total. The ledger must not be used afterwards.
+// Discard removes all waiting changes and subtracts their size from the total. The ledger must not be used afterwards.
 func (l *Ledger) Discard() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -22,7 +22,7 @@ func (l *Ledger) Discard() {
 	l.count()
 }
 
-// count updates the total. The caller holds mu.
+// count updates the total. It must be called with mu held.
 func (l *Ledger) count() {
 	if l.total != nil {
 		held := l.held()
@@ -33,15 +33,15 @@ func (l *Ledger) count() {
 
 func (l *Ledger) held() int64 { return max(0, l.bytes-l.unreached) }
 
-// Held returns the size, in bytes, of the changes of rows that wait for sinks to settle events. Changes since the last
-// position, as in the middle of a list, do not count: they wait for the end of the list.
+// Held returns the size in bytes of the row changes that wait for sinks to settle events. Changes since the last
+// position (for example while a list is being processed) do not count, because they wait for the next position.
 func (l *Ledger) Held() int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.held()
 }
 
-// HeldBy returns the sinks for which the changes wait: those that are furthest behind.
+// HeldBy returns the names of the sinks that keep changes waiting, which are the sinks with the lowest watermark.
 func (l *Ledger) HeldBy() (sinks []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -55,21 +55,23 @@ func (l *Ledger) HeldBy() (sinks []string) {
 	return sinks
 }
 
-// GivingList reports whether a sink is still being sent its initial list, so that the source has to go on before the
-// watermark can move.
+// GivingList reports whether a sink is still being sent its initial list, or the difference between its filters. In
+// this case the watermark cannot move until the source has sent the rest of the events.
 func (l *Ledger) GivingList() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.ContainsFunc(l.all, func(s *sinkLedger) bool { return !s.caught })
 }
 
-// Squeeze drops waiting states that a restart can do without. Of an object that exists, the last state stays, and the
-// first one if it was created meanwhile; of an object that was created and deleted meanwhile, nothing stays. It is for
-// sinks that drop or merge events, and so hold the watermark while any number of changes is settled above it.
+// Squeeze drops waiting changes that a restart does not need. For an object that exists, the last change is kept and,
+// if the object was created after the watermark, the first change too. For an object that was created and deleted after
+// the watermark, nothing is kept. Squeeze is for sinks that drop or merge events, because such a sink can hold back the
+// watermark while any number of later changes is settled.
 //
-// It has a cost after a crash. A row can then be older than the watermark, so that an object's crossing of a filter's
-// border in between is not noticed. And an object that was deleted meanwhile can be missing, so that its deletion is
-// not sent if the API server's history does not reach back to the watermark.
+// Squeeze has two disadvantages after a crash. First, a row can be older than the watermark. If the object crossed a
+// filter's border between the row's state and the watermark, this is not detected. Second, the row of an object that
+// was created and then deleted can be missing, so its deletion is not sent if the API server's history does not reach
+// back to the watermark.
 func (l *Ledger) Squeeze() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -77,7 +79,7 @@ func (l *Ledger) Squeeze() {
 	for key, row := range l.pending {
 		reached, failed := before(*row, l.here.seq), 0
 		if (*row)[0].seq == 0 {
-			failed = 1 // it could not be written, so that it is unknown whether there is a row
+			failed = 1 // the change could not be written, so it is unknown whether the row exists
 		}
 		kept := append(slices.Clone((*row)[:failed]), squeeze((*row)[failed:reached])...)
 		if len(kept) == reached {
@@ -95,23 +97,23 @@ func (l *Ledger) Squeeze() {
 	}
 }
 
-// squeeze returns what is left of the changes of one row, in new memory.
+// squeeze returns the changes to one row that must be kept, in a new slice.
 func squeeze(changes []rowChange) (kept []rowChange) {
 	for _, c := range changes {
 		last := len(kept) - 1
 		switch {
 		case c.object != nil && last >= 0 && kept[last].object != nil && !kept[last].added:
-			kept[last] = c // replaces an older state
+			kept[last] = c // replace an older state
 		case c.object == nil && last >= 0 && kept[last].object != nil:
 			if last > 0 && kept[last-1].added {
-				last-- // the first and the last state of what was created
+				last-- // remove both the first and the last state of the created object
 			}
 			created := kept[last].added
 			kept = kept[:last]
-			if !created { // there is a row
+			if !created { // the row exists, so keep its deletion
 				kept = append(kept, c)
 			}
-		case c.object == nil && last >= 0: // it is deleted already
+		case c.object == nil && last >= 0: // the object is already deleted
 		default:
 			kept = append(kept, c)
 		}

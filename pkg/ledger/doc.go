@@ -1,15 +1,18 @@
-// Package ledger computes, in memory, what of a source is settled, and what may be written of it.
+// Package ledger computes, in memory, up to which position a source is settled, and which rows may be written to the
+// store.
 //
-// A [Ledger] belongs to one source. The informer's goroutine calls it for each change, in order (AddRow,
-// SetRow, Track, FinishList, Advance); sinks settle what they were sent, in any order (Settle); the committer collects
-// what may be written (Collect) and reports whether it was (Confirm, TakeBack). A Ledger neither waits nor writes.
+// A [Ledger] belongs to one source. The informer's goroutine records every change in order (AddRow, SetRow, Track,
+// FinishList, Advance). Sinks settle their events in any order (Settle). The committer collects the updates that may be
+// written (Collect) and reports whether they were written (Confirm or TakeBack). A Ledger does not block and does no
+// I/O.
 //
-// A position is a resourceVersion up to which everything was handed over. A sink's watermark is the last position
-// before its oldest change that is not settled; the source's watermark is the lowest of them. Rows follow the source's
-// watermark and are never ahead of it: if a row were removed too early, a deletion could be lost. A row that is too old
-// costs only a repetition.
+// A position is a resourceVersion up to which all changes were passed to the sinks. A sink's watermark is the last
+// position before the sink's oldest unsettled event. The source's watermark is the lowest watermark of its sinks. Rows
+// are written only up to the source's watermark: if a row were removed too early, a deletion could be lost. A row that
+// is too old only causes an event to be sent again.
 //
-// A sink that is new to the source is first sent the rows as its initial list. Until the list is settled, the sink has
-// no watermark, so that the list begins again after a crash, and it holds the source's watermark, so that the rows
-// stay. A sink whose filter changed does the same until it has settled the difference, but it keeps its watermark.
+// A sink that is new to the source is first sent the rows as its initial list. Until the initial list is settled, the
+// sink has no watermark, so the initial list is sent again after a crash. During this time, the source's watermark does
+// not move, so the rows are not changed. The same applies to a sink with a changed filter until the sink has settled
+// the difference between the filters, except that the sink keeps its watermark.
 package ledger

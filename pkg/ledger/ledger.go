@@ -14,26 +14,27 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/object"
 )
 
-// Ledger computes the watermark of one source, see the package's documentation. It is safe for concurrent use.
+// Ledger computes the watermark of one source; see the package documentation. It is safe for concurrent use.
 type Ledger struct {
 	source Source
 
 	mu      sync.Mutex
-	seq     uint64 // of the last call that changed something; it only grows
+	seq     uint64 // number of the last recorded change or event; it only grows
 	here    mark   // the last position
 	sinks   map[string]*sinkLedger
-	all     []*sinkLedger             // the values of sinks: each change reads them
-	pending map[string]*[]rowChange   // changes of rows that are not written, by key, oldest first; none is empty
-	writing map[string]*object.Object // rows that were collected, and are not known to be written
-	dirty   bool                      // something changed since the last Collect
-	bytes   int64                     // of pending
-	// unreached is how much of bytes came since the last position: none of it can be written before the next one.
+	all     []*sinkLedger             // the values of sinks, as a slice because every change iterates over them
+	pending map[string]*[]rowChange   // row changes that are not written, by key, oldest first; no slice is empty
+	writing map[string]*object.Object // rows that were collected, until Confirm or TakeBack
+	dirty   bool                      // a change may require a new update since the last Collect
+	bytes   int64                     // total size of pending
+	// unreached is the part of bytes that was added since the last position. It cannot be written before the next
+	// position.
 	unreached int64
-	total     *atomic.Int64 // see CountIn; nil: none
-	counted   int64         // how much of it is of this ledger
-	written   State         // of the last Collect
-	// scopeBefore is the scope of the rows at watermarks below scopeFrom, which is the first position that is reached. The
-	// rows at later watermarks are of the scope of source.
+	total     *atomic.Int64 // see CountIn; may be nil
+	counted   int64         // this ledger's part of total
+	written   State         // state that the last Collect returned
+	// scopeBefore is the scope of the rows while the watermark is below scopeFrom, which is the first position that this
+	// process reaches. From scopeFrom on, the rows have the scope of source.
 	scopeBefore string
 	scopeFrom   uint64
 }
@@ -46,13 +47,14 @@ type mark struct {
 
 type rowChange struct {
 	seq    uint64
-	object *object.Object // nil: the row goes
-	added  bool           // there was no row before
+	object *object.Object // nil if the row is removed
+	added  bool           // the row did not exist before
 }
 
-// New returns the ledger of a source whose state the store holds; the zero State if the source is new. If the state has
-// another scope, updates have that scope until the list that was compared with it is settled. sinks are the configured
-// sinks. Numbers begin above base, so that two ledgers of one source have different numbers.
+// New returns the ledger of a source. state is the source's state in the store, or the zero State if the source is new.
+// If state has another scope than source, updates have the scope of state until the list that was compared with state
+// is settled. sinks contains the names of the configured sinks. Numbers begin above base, so that two ledgers of the
+// same source have different numbers.
 func New(source Source, state State, sinks []string, base uint64) *Ledger {
 	l := &Ledger{
 		source:      source,
@@ -77,14 +79,14 @@ func New(source Source, state State, sinks []string, base uint64) *Ledger {
 	return l
 }
 
-// Begun reports whether the ledger has a position: it resumed, or its first list was stored.
+// Begun reports whether the ledger has a position. It has one if it resumed, or if the source's first list was stored.
 func (l *Ledger) Begun() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.here.resourceVersion != ""
 }
 
-// reaches reports whether a is resourceVersion b or a later one; false if they cannot be compared.
+// reaches reports whether resourceVersion a is equal to or later than b. It returns false if they cannot be compared.
 func reaches(a, b string) bool {
 	if a == "" {
 		return false
@@ -93,7 +95,8 @@ func reaches(a, b string) bool {
 	return err == nil && order >= 0
 }
 
-// Begin starts at the source's first list, which was stored with its rows before any of it is handed over.
+// Begin sets the position to the resourceVersion of the source's first list. The rows of the list must be in the store
+// before any of them is passed to a sink.
 func (l *Ledger) Begin(resourceVersion string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -104,8 +107,8 @@ func (l *Ledger) Begin(resourceVersion string) {
 	}
 }
 
-// StartOver drops what sinks had settled before the process began: resourceVersions went back, since etcd was
-// restored to an earlier revision.
+// StartOver drops the watermarks that the sinks had before the process started. It is called when etcd was restored to
+// an earlier revision, so that resourceVersions are lower than before.
 func (l *Ledger) StartOver() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -114,10 +117,10 @@ func (l *Ledger) StartOver() {
 	}
 }
 
-// AddRow adds the row of an object that was not there before.
+// AddRow adds the row of a new object.
 func (l *Ledger) AddRow(key string, o *object.Object) { l.change(key, o, true) }
 
-// SetRow changes a row: it becomes the object's new state, or is removed if o is nil.
+// SetRow sets an object's row to the new state o, or removes the row if o is nil.
 func (l *Ledger) SetRow(key string, o *object.Object) { l.change(key, o, false) }
 
 func (l *Ledger) change(key string, o *object.Object, added bool) {
@@ -128,7 +131,7 @@ func (l *Ledger) change(key string, o *object.Object, added bool) {
 	l.dirty = true
 }
 
-// rowOverhead is what a waiting change costs in addition to the object's JSON, in bytes.
+// rowOverhead is the memory that a waiting change uses in addition to the object's JSON, in bytes.
 const rowOverhead = 300
 
 func (c rowChange) size() int64 {
@@ -138,7 +141,7 @@ func (c rowChange) size() int64 {
 	return int64(len(c.object.Raw)) + rowOverhead
 }
 
-// append appends a change of a row.
+// append appends a change to a row's waiting changes.
 func (l *Ledger) append(key string, change rowChange) {
 	l.bytes += change.size()
 	l.unreached += change.size()
@@ -149,14 +152,14 @@ func (l *Ledger) append(key string, change rowChange) {
 	}
 }
 
-// drop subtracts changes from the number of bytes that wait.
+// drop subtracts the size of changes from l.bytes.
 func (l *Ledger) drop(changes ...rowChange) {
 	for _, c := range changes {
 		l.bytes -= c.size()
 	}
 }
 
-// before returns how many changes are not after seq.
+// before returns the number of waiting changes up to seq, including seq.
 func before(waiting []rowChange, seq uint64) (n int) {
 	for n < len(waiting) && waiting[n].seq <= seq {
 		n++
@@ -164,8 +167,9 @@ func before(waiting []rowChange, seq uint64) (n int) {
 	return n
 }
 
-// Find returns a state of an object that is not known to be written; nil if there is none. The last state of an
-// object, and until Advance follows it also the one before, is either found here or in the store.
+// Find returns the state of an object with this uid and resourceVersion if the state may not be in the store yet, and
+// otherwise nil. The last state of an object is either in the ledger or in the store. Until Advance is called, the same
+// is true for the state before the last one.
 func (l *Ledger) Find(key string, id object.Identity) *object.Object {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -185,8 +189,8 @@ func (l *Ledger) Find(key string, id object.Identity) *object.Object {
 	return nil
 }
 
-// Track counts an event that is sent to a sink, and returns the number under which the sink is to settle it; never 0.
-// Call it before the sink can settle the event. at is the time.
+// Track records an event that is sent to a sink at the time at. It returns the number that the sink must pass to
+// Settle, which is never 0. Track must be called before the sink can settle the event.
 func (l *Ledger) Track(sink string, at time.Time) uint64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -196,8 +200,8 @@ func (l *Ledger) Track(sink string, at time.Time) uint64 {
 	return s.track(entry{since: at.UnixNano(), before: s.here, fresh: !s.caught})
 }
 
-// Settle marks an event as done: the sink's destination acknowledged or rejected it, or it was written to disk, or
-// dropped by policy. Numbers that are settled already are ignored.
+// Settle marks an event as settled, because the destination acknowledged or rejected it, or because it was written to
+// disk, merged or dropped. Numbers that are already settled are ignored.
 func (l *Ledger) Settle(sink string, number uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -206,8 +210,8 @@ func (l *Ledger) Settle(sink string, number uint64) {
 	}
 }
 
-// FinishList notes that a sink was sent its whole initial list, or the difference between its filters. Further calls
-// change nothing.
+// FinishList records that a sink was sent its whole initial list, or the whole difference between its filters. Calling
+// it again has no effect.
 func (l *Ledger) FinishList(sink string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -217,8 +221,8 @@ func (l *Ledger) FinishList(sink string) {
 	}
 }
 
-// Advance moves the position: everything up to resourceVersion was handed over. It follows each change, each list as a
-// whole, and each bookmark.
+// Advance sets the position to resourceVersion, which means that all changes up to resourceVersion were passed to the
+// sinks. It must be called after every change, after a complete list, and after every bookmark.
 func (l *Ledger) Advance(resourceVersion string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -244,8 +248,8 @@ func (l *Ledger) least() mark {
 	return least
 }
 
-// Collect returns what may be written now; false if nothing changed since the last call. Call Confirm or TakeBack
-// before the next Collect.
+// Collect returns the update that may be written now, or false if there is nothing new to write since the last call.
+// Confirm or TakeBack must be called before the next Collect.
 func (l *Ledger) Collect() (Update, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -290,8 +294,8 @@ func (l *Ledger) Collect() (Update, bool) {
 	return u, true
 }
 
-// begin notes a sink that is still to be sent its initial list, or the difference between its filters: a restart begins
-// with that again.
+// begin adds a sink that has not settled its initial list, or the difference between its filters, to the update. After
+// a restart, the sink is sent the whole initial list or difference again.
 func (u *Update) begin(name string, s *sinkLedger) {
 	switch {
 	case s.refilter != nil && s.floor != "":
@@ -308,7 +312,8 @@ func (u *Update) begin(name string, s *sinkLedger) {
 	u.Refilters[name] = *s.refilter
 }
 
-// Refilter returns by which filters a sink may know the source, until FinishList.
+// Refilter returns the earlier filters with which a sink was sent the source's events. After FinishList it returns the
+// zero Refilter.
 func (l *Ledger) Refilter(sink string) Refilter {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -318,7 +323,7 @@ func (l *Ledger) Refilter(sink string) Refilter {
 	return Refilter{}
 }
 
-// Open returns how many events all sinks together have not settled.
+// Open returns the number of unsettled events of all sinks.
 func (l *Ledger) Open() (open int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -328,14 +333,14 @@ func (l *Ledger) Open() (open int) {
 	return open
 }
 
-// Confirm notes that what was collected is in the store.
+// Confirm records that the last update of Collect is in the store.
 func (l *Ledger) Confirm() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	clear(l.writing)
 }
 
-// collectRow moves the changes of one row that the watermark covers into the update.
+// collectRow moves the changes to one row into the update, up to the number covered.
 func (l *Ledger) collectRow(u *Update, key string, row *[]rowChange, covered uint64) {
 	waiting := *row
 	n := before(waiting, covered)
@@ -355,7 +360,7 @@ func (l *Ledger) collectRow(u *Update, key string, row *[]rowChange, covered uin
 	}
 }
 
-// TakeBack takes back an update that could not be written: the next one contains its rows.
+// TakeBack returns an update that could not be written to the ledger. The next update contains its rows again.
 func (l *Ledger) TakeBack(u Update) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

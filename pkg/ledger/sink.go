@@ -6,36 +6,37 @@ import (
 	"time"
 )
 
-// sinkLedger holds a sink's changes that are not settled, and for a while some that are.
+// sinkLedger contains the events of a sink that are not settled, and some settled events that are not removed yet.
 type sinkLedger struct {
 	here   mark
-	caught bool   // it was sent the rows, or knows them
-	began  bool   // it was sent an event, by this process or an earlier one
-	floor  string // what it had settled before the process began: its watermark is never lower
-	// refilter is set if it knows the source by other filters than its present one, and is to be sent the difference.
+	caught bool   // the sink was sent its whole initial list or difference, or did not need one
+	began  bool   // this process or an earlier process sent an event to the sink
+	floor  string // the sink's watermark when the process started; its watermark is never lower
+	// refilter is set if the sink was sent events according to other filters than its current filter, and has to be sent
+	// the difference.
 	refilter *Refilter
 
-	changes []entry // by number. The first one from start on is not settled.
+	changes []entry // sorted by number; the entries before start are settled, the entry at start is not
 	start   int
-	last    uint64 // number that was given
-	open    int    // how many are not settled
+	last    uint64 // the last number that track returned
+	open    int    // number of unsettled events
 }
 
-// entry is an event that a sink was sent, and the sink's position before it.
+// entry is an event that was sent to a sink, with the sink's position before the event.
 type entry struct {
 	number  uint64
-	since   int64 // when, in nanoseconds since 1970
+	since   int64 // time that was passed to Track, in nanoseconds since 1970
 	before  mark
-	fresh   bool // of the initial list: there is no watermark before it
+	fresh   bool // the event is part of the initial list, so there is no watermark before it
 	settled bool
 }
 
-// keepChanges is the least room for changes, in addition to the open ones.
+// keepChanges is the minimum room for settled entries in sinkLedger.changes.
 const keepChanges = 1024
 
-// track appends a change and returns its number.
+// track appends an event and returns its number.
 func (s *sinkLedger) track(c entry) uint64 {
-	if len(s.changes) == cap(s.changes) && len(s.changes) > 2*s.open+keepChanges { // make room instead of growing
+	if len(s.changes) == cap(s.changes) && len(s.changes) > 2*s.open+keepChanges { // reuse the room of settled entries
 		open := slices.DeleteFunc(s.changes[s.start:], func(c entry) bool { return c.settled })
 		n := copy(s.changes, open)
 		clear(s.changes[n:])
@@ -48,13 +49,13 @@ func (s *sinkLedger) track(c entry) uint64 {
 	return s.last
 }
 
-// settle reports whether the number was open.
+// settle marks an event as settled and reports whether it was unsettled before.
 func (s *sinkLedger) settle(number uint64) bool {
 	at, found := s.find(number)
 	if !found || s.changes[at].settled {
 		return false
 	}
-	s.changes[at].settled, s.changes[at].before = true, mark{} // releases the position
+	s.changes[at].settled, s.changes[at].before = true, mark{} // releases the memory of the position
 	s.open--
 	for s.start < len(s.changes) && s.changes[s.start].settled {
 		s.start++
@@ -68,7 +69,8 @@ func (s *sinkLedger) settle(number uint64) bool {
 	return true
 }
 
-// find returns the index of a number. It only searches if changes were left out.
+// find returns the index of the entry with this number. Numbers are consecutive unless track has removed settled
+// entries. Only in that case does find need a binary search.
 func (s *sinkLedger) find(number uint64) (at int, found bool) {
 	if s.start == len(s.changes) || number < s.changes[s.start].number {
 		return 0, false
@@ -85,7 +87,7 @@ func (s *sinkLedger) find(number uint64) (at int, found bool) {
 	return s.start + at, found
 }
 
-// oldest returns the oldest change that is not settled; nil if there is none.
+// oldest returns the oldest unsettled event, or nil if all events are settled.
 func (s *sinkLedger) oldest() *entry {
 	if s.start == len(s.changes) {
 		return nil
@@ -93,7 +95,8 @@ func (s *sinkLedger) oldest() *entry {
 	return &s.changes[s.start]
 }
 
-// watermark returns the watermark of the sink. fresh: the sink has not settled its initial list.
+// watermark returns the watermark of the sink. fresh is true if the sink has not settled its initial list or
+// difference.
 func (s *sinkLedger) watermark() (m mark, fresh bool) {
 	if c := s.oldest(); c != nil {
 		return c.before, c.fresh
@@ -101,14 +104,14 @@ func (s *sinkLedger) watermark() (m mark, fresh bool) {
 	return s.here, !s.caught
 }
 
-// Lag says how far a sink is behind.
+// Lag describes how far a sink is behind the source.
 type Lag struct {
-	Open            int       // events that are not settled
-	Since           time.Time // when the oldest of them was handed over; zero if there are none
-	ResourceVersion string    // the sink's watermark; empty while it has not settled its initial list
+	Open            int       // number of unsettled events
+	Since           time.Time // when the oldest unsettled event was sent to the sink; zero if all are settled
+	ResourceVersion string    // the sink's watermark; empty until the initial list is settled
 }
 
-// Lags returns the lag of each sink.
+// Lags returns the lag of every sink.
 func (l *Ledger) Lags() map[string]Lag {
 	l.mu.Lock()
 	defer l.mu.Unlock()

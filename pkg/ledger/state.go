@@ -6,48 +6,51 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/object"
 )
 
-// Source is what one informer watches.
+// Source describes the objects that one informer watches.
 type Source struct {
-	Name                                    string // any, unique; not empty
+	Name                                    string // any unique, non-empty name
 	Resource                                schema.GroupVersionResource
-	Namespace, LabelSelector, FieldSelector string // empty: all
-	// Scope says which of these objects are watched, as a string of the informer; empty: all.
+	Namespace, LabelSelector, FieldSelector string // empty means all
+	// Scope restricts the watched objects further. Its format is defined by the informer. Empty means no further
+	// restriction.
 	Scope string
-	// Defined says that a CustomResourceDefinition defines the resource.
+	// Defined reports whether a CustomResourceDefinition defines the resource.
 	Defined bool
 }
 
-// State is how far a source is settled.
+// State describes how far a source is settled.
 type State struct {
 	Source Source
-	// ResourceVersion is the watermark: everything up to it is settled. Empty: there is none, and no row is to be used.
+	// ResourceVersion is the watermark: all events up to it are settled. If it is empty, the source has no watermark and
+	// its rows must not be used.
 	ResourceVersion string
-	// Sinks holds the watermark of each sink, which is not lower than ResourceVersion. A sink that is missing was sent
-	// nothing; a sink whose watermark is empty may have been sent a part of its initial list.
+	// Sinks contains the watermarks of the sinks, which are not lower than ResourceVersion. If a sink is missing, no
+	// events were sent to it. If a sink's watermark is empty, a part of its initial list may have been sent.
 	Sinks map[string]string
-	// Refilters has the sinks whose filter changed, and that were not sent the difference yet.
+	// Refilters contains the sinks with a changed filter that have not settled the difference between the filters yet.
 	Refilters map[string]Refilter
 }
 
-// Refilter says by which filters a sink may know a source, if not by its present one.
+// Refilter describes the filters, other than the current filter, with which a sink may have been sent the events of a
+// source.
 type Refilter struct {
-	// Filters are the configurations that the sink had since it was last sent everything of the source, or the
+	// Filters contains the filter configurations of the sink since the sink was last sent the whole initial list or
 	// difference.
 	Filters []string `json:"filters"`
-	// Change names the last change of the configuration. No other change has the same name.
+	// Change is the unique name of the last change to the filter configuration.
 	Change string `json:"change"`
 }
 
-// Update is what became settled of one source, as it is written. Its State replaces the one before.
+// Update is a change to one source in the store. Its State replaces the stored State.
 type Update struct {
 	State
-	// ReplaceRows removes the rows that there are before anything else.
+	// ReplaceRows means that all existing rows are removed before Deletes and Upserts are applied.
 	ReplaceRows bool
 	Deletes     []string         // keys of rows
-	Upserts     []*object.Object // rows; they are written after Deletes, and of those with one key the last counts
+	Upserts     []*object.Object // rows to write after Deletes; if several have the same key, the last one is stored
 }
 
-// Share is a part of a source: the rows for whose keys Has is true.
+// Share is a part of a source. It consists of the rows for which Has returns true.
 type Share struct {
 	Source string
 	Has    func(key string) bool
