@@ -1,14 +1,14 @@
-// Package parked keeps, on disk, the events of parts of a destination that cannot take them now: of a topic that does
-// not exist, a partition without a leader, a subject that no stream takes. The rest of the destination goes on
-// meanwhile.
+// Package parked stores events on disk while their part of the destination cannot accept them, for example because a
+// topic does not exist, a partition has no leader, or no stream has the subject. The bridge continues to send events to
+// the other parts of the destination.
 //
-// A [Store] is one file for one sink. It has a queue for each such part, named by the sink (sinks.Router), and all
-// events are numbered in the order in which they were parked, so that an event that concerns several queues (a gap or
-// synced event) can be given its place among them. An event is durable when Park returns. Head gives the oldest
-// events of a queue without removing them, so that what is removed only after its delivery is delivered again after a
-// crash.
+// A [Store] is a file that contains the parked events of one sink. It has one queue per part of the destination; the
+// sink defines the queue's name (sinks.Router). All events are numbered in the order in which they were parked, so an
+// event that concerns several queues (a gap event or synced event) can be placed in the correct order. An event is
+// durable when Park returns nil. Head returns the oldest events of a queue without removing them. If the caller removes
+// an event only after delivering it, a crash cannot lose the event, but the event may be delivered again.
 //
-// The file is created with the first event and removed with the last one. A file that cannot be read is quarantined
-// (internal/boltfile) and the store begins with an empty one; an event that cannot be read back is skipped. Both are
-// logged and counted as lost.
+// The file is created when the first event is parked, and removed when no parked events are left. If the file cannot be
+// read, it is quarantined (internal/boltfile) and the store starts with an empty file. If an event cannot be read back,
+// it is skipped. In both cases, the loss is logged and counted.
 package parked

@@ -15,12 +15,13 @@ import (
 )
 
 const (
-	prefix, suffix = "parked-", ".db" // of files' names, around that of the sink
+	prefix, suffix = "parked-", ".db" // a file name is prefix, sink name, suffix
 	format         = "1"
 )
 
-// The buckets and keys of the file. The bucket of queues has one for each destination, which has a bucket of its
-// events. The key of an event is its number, the value a checksum and the stored event.
+// These are the names of the buckets and keys in the file. The bucket bucketQueues contains one bucket per destination,
+// which contains a bucket bucketEvents. An event's key is its number. Its value is a checksum followed by the stored
+// event.
 const (
 	bucketQueues = "queues"
 	bucketEvents = "events"
@@ -28,7 +29,7 @@ const (
 	sumBytes     = 4
 )
 
-// load reads all events, and counts them.
+// load reads and counts all events in the file.
 func (s *Store) load(file *boltfile.File) error {
 	return file.View(func(tx *bbolt.Tx) error {
 		queues := tx.Bucket([]byte(bucketQueues))
@@ -44,7 +45,7 @@ func (s *Store) load(file *boltfile.File) error {
 				if len(key) != 8 {
 					return fmt.Errorf("%w: queue %s: key of %d bytes", boltfile.ErrDamaged, name, len(key))
 				}
-				m, _ := parse(value) // Head skips it if it is damaged
+				m, _ := parse(value) // if the event is damaged, Head skips it later
 				s.count(string(name), binary.BigEndian.Uint64(key), len(value), m)
 				file.Release(tx, int64(len(value)))
 				return nil
@@ -53,12 +54,12 @@ func (s *Store) load(file *boltfile.File) error {
 	})
 }
 
-// eventsOf returns the bucket of the events of a destination that has some.
+// eventsOf returns the events bucket of a destination, which must have events.
 func eventsOf(tx *bbolt.Tx, destination string) *bbolt.Bucket {
 	return tx.Bucket([]byte(bucketQueues)).Bucket([]byte(destination)).Bucket([]byte(bucketEvents))
 }
 
-// put appends one event, and returns its number.
+// put appends an event and returns its number.
 func put(tx *bbolt.Tx, destination string, value []byte) (number uint64, err error) {
 	queues := tx.Bucket([]byte(bucketQueues))
 	bucket, err := queues.CreateBucketIfNotExists([]byte(destination))
@@ -76,7 +77,7 @@ func put(tx *bbolt.Tx, destination string, value []byte) (number uint64, err err
 	return number, events.Put(binary.BigEndian.AppendUint64(nil, number), value)
 }
 
-// encode returns the value of an event.
+// encode returns the value under which an event is stored.
 func encode(m *event.Message) ([]byte, error) {
 	value, err := m.AppendStored(make([]byte, sumBytes, sumBytes+len(m.Data)+512))
 	if err == nil {
@@ -85,7 +86,7 @@ func encode(m *event.Message) ([]byte, error) {
 	return value, err
 }
 
-// parse reads the value of an event. The message keeps value.
+// parse returns the event in a stored value. The message keeps a reference to value.
 func parse(value []byte) (*event.Message, error) {
 	if len(value) < sumBytes || binary.BigEndian.Uint32(value) != checksum(value[sumBytes:]) {
 		return nil, errors.New("wrong checksum")
@@ -95,7 +96,7 @@ func parse(value []byte) (*event.Message, error) {
 
 func checksum(data []byte) uint32 { return crc32.Checksum(data, crc32.MakeTable(crc32.Castagnoli)) }
 
-// create makes the file, if there is none, durable before anything is in it.
+// create creates the file if it does not exist. The file is durable before the first event is written.
 func (s *Store) create() error {
 	if s.file != nil {
 		return nil
@@ -115,14 +116,14 @@ func (s *Store) create() error {
 	return boltfile.Explain("create the file of parked events", s.path, err)
 }
 
-// removeFile gives the room on disk back when nothing is parked.
+// removeFile closes and removes the file, to free disk space when no events are parked.
 func (s *Store) removeFile() error {
 	err := s.file.Close()
 	s.file = nil
 	return errors.Join(err, os.Remove(s.path))
 }
 
-// Read gives the queues of a sink without changing anything. No process may have the file open for writing.
+// Read returns the queues of a sink without changing the file. No process may have the file open for writing.
 func Read(dir, sink string) ([]Queue, error) {
 	path := filepath.Join(dir, prefix+sink+suffix)
 	s := &Store{queues: map[string]*Queue{}}

@@ -19,38 +19,41 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/event"
 )
 
-// ErrFull is the error of Park when there is no room: MaxBytes is reached.
+// ErrFull is returned by Park if the events would exceed MaxBytes.
 var ErrFull = errors.New("no room for parked events: buffer.spill.maxBytes is reached")
 
-// Options of a Store.
+// Options configures a Store.
 type Options struct {
-	Dir  string // of the state; it must exist when the first event is parked
+	Dir  string // the state directory; it must exist when the first event is parked
 	Sink string
-	// MaxBytes bounds what the events take, together with what Used returns. 0: no bound. The file is larger.
+	// MaxBytes bounds the total size of the parked events and the bytes that Used returns. The file itself can be larger.
+	// 0 means no bound.
 	MaxBytes int64
-	Used     func() int64 // bytes that share the bound; nil: none
-	Logger   *slog.Logger // nil: slog.Default()
+	Used     func() int64 // returns other bytes that count against MaxBytes; may be nil
+	Logger   *slog.Logger // nil means slog.Default()
 }
 
-// Store is the parked events of one sink. Its methods may be called at once, except for Close, which is the last.
+// Store contains the parked events of one sink. Its methods are safe for concurrent use. No method may be called after
+// Close.
 type Store struct {
 	opts Options
 	path string
 
 	mu     sync.Mutex
-	file   *boltfile.File // nil: there is no file
+	file   *boltfile.File // nil if no file exists
 	queues map[string]*Queue
 	lost   int64
 }
 
-// Queue is the parked events of one part of the destination.
+// Queue describes the parked events of one part of the destination.
 type Queue struct {
 	Destination string
 	First       uint64 // the number of the oldest event
 	Events      int
 	Bytes       int64
-	Since       time.Time // when the first event was encoded
-	// Resources of the events, as in "pods" and "deployments.apps". They stay until the queue is empty.
+	Since       time.Time // time of the first event
+	// Resources contains the resources of the events, such as "pods" and "deployments.apps". A resource is not removed
+	// until the queue is empty.
 	Resources []string
 }
 
@@ -60,7 +63,8 @@ type Entry struct {
 	Message *event.Message
 }
 
-// Open makes a Store with what its file holds, if there is one. An error says that the file cannot be opened.
+// Open returns the Store of a sink with the events in its file, if the file exists. If the file is damaged, Open
+// quarantines it and returns an empty Store.
 func Open(opts Options) (*Store, error) {
 	if opts.Logger == nil {
 		opts.Logger = slog.Default()
@@ -98,7 +102,7 @@ func Open(opts Options) (*Store, error) {
 	return s, nil
 }
 
-// Queues are the queues that hold events, the oldest event first.
+// Queues returns the queues that contain events, sorted by the number of their oldest event.
 func (s *Store) Queues() []Queue {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -110,21 +114,21 @@ func (s *Store) Queues() []Queue {
 	return out
 }
 
-// Holds reports whether the queue of a destination holds events.
+// Holds reports whether events of a destination are parked.
 func (s *Store) Holds(destination string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.queues[destination] != nil
 }
 
-// Empty reports whether nothing is parked.
+// Empty reports whether no events are parked.
 func (s *Store) Empty() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.queues) == 0
 }
 
-// Bytes is what the events take. Lost counts events, and files, that could not be read.
+// Bytes returns the total size of the parked events, and the number of events and files that could not be read.
 func (s *Store) Bytes() (bytes, lost int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -138,14 +142,14 @@ func (s *Store) bytes() (n int64) {
 	return n
 }
 
-// Parking is an event and the part of the destination that cannot take it.
+// Parking is an event and the part of the destination that cannot accept it.
 type Parking struct {
 	Destination string
 	Message     *event.Message
 }
 
-// Park appends the events to the queues of their destinations. All are durable when it returns nil; after an error
-// none is.
+// Park appends the events to the queues of their destinations. If Park returns nil, all events are durable. If it
+// returns an error, none of them are stored.
 func (s *Store) Park(all []Parking) error {
 	values := make([][]byte, len(all))
 	var size int64
@@ -188,7 +192,7 @@ func (s *Store) Park(all []Parking) error {
 	return nil
 }
 
-// count counts an event that is in the file; m is nil if it cannot be read.
+// count adds an event that is in the file to its queue's numbers. m is nil if the event cannot be read.
 func (s *Store) count(destination string, number uint64, size int, m *event.Message) {
 	q := s.queues[destination]
 	if q == nil {
@@ -208,8 +212,8 @@ func (s *Store) count(destination string, number uint64, size int, m *event.Mess
 	}
 }
 
-// Head gives the oldest events of a queue: at most limit, of at most maxBytes, but one if there is any. They stay in
-// the queue. Events that cannot be read are removed.
+// Head returns the oldest events of a queue, up to limit events and maxBytes bytes, but at least one event if the queue
+// is not empty. The events stay in the queue. Events that cannot be read are removed from the queue.
 func (s *Store) Head(destination string, limit int, maxBytes int64) ([]Entry, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -257,7 +261,7 @@ func (s *Store) Head(destination string, limit int, maxBytes int64) ([]Entry, er
 	return out, nil
 }
 
-// Remove takes events out of a queue. A queue without events is gone, and so is the file without queues.
+// Remove removes events from a queue. It removes the queue if no events are left, and the file if no queues are left.
 func (s *Store) Remove(destination string, numbers []uint64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -303,7 +307,7 @@ func (s *Store) remove(destination string, numbers []uint64) error {
 	return s.removeFile()
 }
 
-// Close closes the file. What it holds is there at the next Open.
+// Close closes the file. The next Open returns its events again.
 func (s *Store) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
