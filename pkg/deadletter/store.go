@@ -23,20 +23,20 @@ import (
 // ErrFull is wrapped by the error of Keep if the message would exceed the store's limit.
 var ErrFull = errors.New("no room for dead letters: deadLetter.file.maxBytes is reached")
 
-// ErrNotFound is wrapped by the error of Get if no dead letter has the id.
+// ErrNotFound is wrapped by the error of Get if there is no dead letter with this id.
 var ErrNotFound = errors.New("no such dead letter")
 
-// suffix is that of the files. Files that are being written have another one.
+// suffix is the file name suffix of dead letters. Files that are being written have another suffix.
 const suffix = ".letter"
 
-// Letter is one dead letter: a message that a destination rejected, and why.
+// Letter is a dead letter: a message that a destination rejected, and the reason.
 type Letter struct {
-	ID        string    `json:"id"`        // id of the event
-	Subject   string    `json:"subject"`   // subject of the event: the object that changed
-	Operation string    `json:"operation"` // operation of the event: what happened to the object
+	ID        string    `json:"id"`        // the event id
+	Subject   string    `json:"subject"`   // the event's subject, which is the object that changed
+	Operation string    `json:"operation"` // the event's operation
 	Time      time.Time `json:"time"`      // when the message was rejected
 	Reason    string    `json:"reason"`    // event.ReasonOversize or event.ReasonRefused
-	Error     string    `json:"error"`     // error of the destination
+	Error     string    `json:"error"`     // the destination's error
 	Bytes     int       `json:"bytes"`     // size of the event's data
 
 	Message *event.Message `json:"-"`
@@ -48,16 +48,16 @@ type Store struct {
 	// MaxBytes limits the total size of the files. 0 means no limit, for callers that only read and remove.
 	MaxBytes int64
 
-	used int64 // at least what the files take; 0: not counted yet
+	used int64 // total size of the files or more; 0 if it must be counted first
 }
 
 var _ sinks.DeadLetters = (*Store)(nil)
 
-// Name returns the name of the directory of a sink's dead letters, in the state directory.
+// Name returns the name of a sink's dead-letter directory, which is in the state directory.
 func Name(sink string) string { return "dead-letters-" + sink }
 
-// Keep implements [sinks.DeadLetters]. Its error is permanent if the store has reached MaxBytes or the message cannot
-// be encoded; other errors, such as a full disk, are worth a retry.
+// Keep implements [sinks.DeadLetters]. The error is permanent if the store would exceed MaxBytes or the message cannot
+// be encoded. After any other error, such as a full disk, Keep can be retried.
 func (s *Store) Keep(_ context.Context, m *event.Message, reason string, cause error) (where string, err error) {
 	head, err := json.Marshal(&Letter{
 		ID: m.ID, Subject: m.Subject(), Operation: m.Type.String(), Time: time.Now().UTC(),
@@ -72,20 +72,20 @@ func (s *Store) Keep(_ context.Context, m *event.Message, reason string, cause e
 	}
 	where = "directory " + filepath.Base(s.Dir)
 	if _, err := os.Stat(s.file(m.ID)); err == nil {
-		return where, nil // the same event, stored before a crash
+		return where, nil // the same event was stored before a crash
 	}
 	if err := s.reserve(int64(len(data))); err != nil {
 		return "", err
 	}
 	if err := files.WriteFile(s.file(m.ID), data); err != nil {
-		s.used = 0 // the directory may be gone
+		s.used = 0 // the directory may have been removed
 		return "", fmt.Errorf("store a dead letter: %w", err)
 	}
 	s.used += int64(len(data))
 	return where, nil
 }
 
-// reserve makes the directory, and returns an error if a file of this size would exceed the limit.
+// reserve creates the directory if necessary, and returns an error if a file of this size would exceed the limit.
 func (s *Store) reserve(size int64) error {
 	if s.used > 0 && (s.MaxBytes == 0 || s.used+size <= s.MaxBytes) {
 		return nil
@@ -96,7 +96,7 @@ func (s *Store) reserve(size int64) error {
 	if err := files.SyncDir(filepath.Dir(s.Dir)); err != nil {
 		return err
 	}
-	_, used, err := s.Stats() // commands may have removed some
+	_, used, err := s.Stats() // count again, because commands may have removed dead letters
 	if err != nil {
 		return err
 	}
@@ -109,7 +109,8 @@ func (s *Store) reserve(size int64) error {
 	return nil
 }
 
-// file returns the path of a dead letter. Ids can have characters that names of files cannot have.
+// file returns the path of a dead letter. The id is hashed because it can contain characters that are not allowed in
+// file names.
 func (s *Store) file(id string) string {
 	sum := sha256.Sum256([]byte(id))
 	return filepath.Join(s.Dir, hex.EncodeToString(sum[:])+suffix)
@@ -126,7 +127,7 @@ func (s *Store) List() (letters []Letter, err error) {
 		switch {
 		case err == nil:
 			letters = append(letters, l)
-		case !errors.Is(err, fs.ErrNotExist): // else another process has removed it meanwhile
+		case !errors.Is(err, fs.ErrNotExist): // otherwise, another process has just removed the file
 			return nil, err
 		}
 	}
@@ -147,7 +148,7 @@ func readHead(path string) (l Letter, err error) {
 	return l, explain(path, err)
 }
 
-// explain says what to do about a file that cannot be read.
+// explain adds the path and the remedy to the error of a file that cannot be read.
 func explain(path string, err error) error {
 	if err != nil {
 		err = fmt.Errorf("dead letter %s cannot be read, remove it if it is damaged: %w", path, err)
@@ -172,7 +173,7 @@ func (s *Store) Get(id string) (l Letter, err error) {
 	return l, explain(path, err)
 }
 
-// Drop removes a dead letter. found is false if there was none with this id.
+// Drop removes a dead letter. found is false if there is no dead letter with this id.
 func (s *Store) Drop(id string) (found bool, err error) {
 	err = os.Remove(s.file(id))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -185,7 +186,7 @@ func (s *Store) Drop(id string) (found bool, err error) {
 func (s *Store) Stats() (letters int, size int64, err error) {
 	entries, err := s.entries()
 	for _, e := range entries {
-		if info, err := e.Info(); err == nil { // else another process has removed it meanwhile
+		if info, err := e.Info(); err == nil { // otherwise, another process has just removed the file
 			letters++
 			size += info.Size()
 		}
@@ -193,7 +194,7 @@ func (s *Store) Stats() (letters int, size int64, err error) {
 	return letters, size, err
 }
 
-// entries returns the files of the dead letters.
+// entries returns the dead-letter files in the directory.
 func (s *Store) entries() ([]fs.DirEntry, error) {
 	entries, err := os.ReadDir(s.Dir)
 	if errors.Is(err, fs.ErrNotExist) {
