@@ -33,7 +33,7 @@ func newClaimCommand(stdout io.Writer) *cobra.Command {
 			"If a bridge of the other cluster is still running, stop it first: it loses the name.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, err := loadConfig(path)
+			cfg, err := loadConfigOrDefault(path)
 			if err != nil {
 				return err
 			}

@@ -27,7 +27,7 @@ func newResyncCommand(stdout io.Writer) *cobra.Command {
 			"In a pod of the chart this is enough: `kubectl exec statefulset/deltabridge -- bridge resync`.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, err := loadConfig(path)
+			cfg, err := loadConfigOrDefault(path)
 			if err != nil {
 				return err
 			}
