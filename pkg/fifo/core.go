@@ -74,8 +74,8 @@ type core[T any] struct {
 	closed  bool // invariant: if closed is true, there are no waiters
 }
 
-// waiter is a push that waits for room. The goroutine that removes a waiter from core.waiters first queues the item or
-// sets err, and closes done, unless it is the waiting goroutine itself.
+// waiter is a push that waits for room. The goroutine that ends the wait queues the item or sets err, closes done, and
+// removes the waiter from core.waiters.
 type waiter[T any] struct {
 	v    T
 	size int64

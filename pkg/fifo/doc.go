@@ -58,7 +58,7 @@
 //
 // SpillOptions.HoldUp delays spilling. When a quarter of the bounds is in use, pushes wait for the consumer for up to
 // HoldUp. After that, they are accepted until memory is full, and then the queue spills at once. Once the queue has not
-// been empty for 20 times HoldUp, pushes do not wait any more.
+// been empty for 20 times HoldUp, pushes do not wait because of HoldUp until the queue has been empty again.
 //
 // Durability: at any time, there is a number up to which every item is acknowledged or in the log. For each source, the
 // log contains the position (SpillOptions.Mark) of the source's last item up to that number. After a crash, a source

@@ -6,8 +6,8 @@ import (
 	"sync/atomic"
 )
 
-// Lossy is a [Queue] that puts another queue, the front, in front of a [Spill]. When memory and disk are full, Lossy
-// applies the front's policy, while a Spill alone would make pushes wait. Items are pushed to the front, and Run moves
+// Lossy is a [Queue] that consists of a front queue and a [Spill]. When memory and disk are full, Lossy applies the
+// policy of the front queue, whereas a Spill alone would make pushes wait. Items are pushed to the front, and Run moves
 // them to the Spill. While the Spill has room on disk, a push to a full front waits. The front's policy applies only if
 // the Spill has no room or cannot write. All methods that Lossy does not define are the methods of the Spill.
 type Lossy[T any] struct {
@@ -38,7 +38,7 @@ const (
 
 var _ Queue[int] = (*Lossy[int])(nil)
 
-// NewLossy returns a [Lossy] queue that owns the queues front, a [Ring] or [Compacting] queue, and back.
+// NewLossy returns a [Lossy] queue that owns front, which must be a [Ring] or [Compacting] queue, and back.
 func NewLossy[T any](front Queue[T], back *Spill[T]) *Lossy[T] {
 	q := &Lossy[T]{front: front.(holder[T]), Spill: back} //nolint:forcetypeassert // documented
 	items, bytes := q.front.bounds()

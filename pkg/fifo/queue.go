@@ -33,7 +33,7 @@ type Queue[T any] interface {
 	Stats() Stats
 }
 
-// Stats describes a queue at one moment. Counters only grow.
+// Stats is a snapshot of a queue's numbers. The values from Pushed to Blocked are counters, which only grow.
 type Stats struct {
 	Items   int   // waiting and taken items
 	Bytes   int64 // total size of these items

@@ -57,8 +57,8 @@ type SpillOptions[T any] struct {
 	// HoldUp is the maximum time that pushes wait for the consumer when a quarter of the bounds is in use. Waiting can
 	// avoid spilling, which is expensive: writing items to disk and reading them back costs more than all other work.
 	// After HoldUp, pushes are accepted until memory is full, and then the queue spills at once. Once the queue has not
-	// been empty for twenty times HoldUp, pushes do not wait any more, so a slow consumer delays the source only for a
-	// short time. 0 means that pushes do not wait before the queue spills.
+	// been empty for 20 times HoldUp, pushes do not wait because of HoldUp until the queue has been empty again, so a slow
+	// consumer delays the source only for a short time. 0 means that pushes do not wait before the queue spills.
 	HoldUp time.Duration
 	// Since returns the time when an item was created. If Since is nil, MaxAge has no effect.
 	Since func(T) time.Time
@@ -70,7 +70,7 @@ type SpillOptions[T any] struct {
 	Logger       *slog.Logger // nil means slog.Default()
 }
 
-// Loss is a run of items that could not be read back.
+// Loss describes consecutive items that could not be read back.
 type Loss struct {
 	First, Last uint64            // numbers of the items; 0 if the whole log is lost
 	Positions   map[string]string // see [Spill.Positions]; nil if the whole log is lost
@@ -127,15 +127,15 @@ type Spill[T any] struct {
 	// succeeds. onFull is set only once.
 	onFull func(full bool)
 	wake   chan struct{} // capacity 1: wakes Run before the interval ends
-	// headShare bounds the taken items and, while the queue spills, all items in head. bufShare bounds buf. The sum of
-	// both is the bounds of the queue.
+	// headShare bounds the taken items and, while the queue spills, all items in head. bufShare bounds buf. Together, they
+	// are the bounds of the queue.
 	headShare, bufShare share
 	// commitBytes is the maximum total size (in memory) of the items that one commit writes. If items of this size wait, a
 	// commit starts at once. batchBytes is the maximum number of encoded bytes that a commit writes. Both are set only
 	// once.
 	commitBytes, batchBytes int64
 
-	// core.mu guards everything below.
+	// The following fields are guarded by core.mu.
 
 	// spilling is true while items are on disk or are about to be written. If it is false, buf is empty, no unacknowledged
 	// item is on disk, and headEnd == tail.
@@ -318,7 +318,8 @@ func (s *Spill[T]) isShallow() bool {
 	return s.items == 0 || s.items < s.maxItems/shallowPart && (s.maxBytes == 0 || s.bytes < s.maxBytes/shallowPart)
 }
 
-// Once the queue has not been empty for holdUpPart times HoldUp, pushes do not wait because of HoldUp any more.
+// Once the queue has not been empty for holdUpPart times HoldUp, pushes do not wait because of HoldUp until the queue
+// has been empty again.
 const holdUpPart = 20
 
 // holdUp reports whether a push must wait for the consumer. It returns false when pushes have waited long enough.
