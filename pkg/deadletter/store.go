@@ -48,7 +48,7 @@ type Store struct {
 	// MaxBytes limits the total size of the files. 0 means no limit, for callers that only read and remove.
 	MaxBytes int64
 
-	used int64 // total size of the files or more; 0 if it must be counted first
+	used int64 // upper limit of the files' total size; 0 if the files must be counted first
 }
 
 var _ sinks.DeadLetters = (*Store)(nil)
