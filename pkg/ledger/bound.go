@@ -56,7 +56,7 @@ func (l *Ledger) HeldBy() (sinks []string) {
 }
 
 // GivingList reports whether a sink is still being sent its initial list, or the difference between its filters. In
-// this case the watermark cannot move until the source has sent the rest of the events.
+// this case, the watermark cannot move until the rest of the list or difference has been sent.
 func (l *Ledger) GivingList() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -167,9 +167,9 @@ func before(waiting []rowChange, seq uint64) (n int) {
 	return n
 }
 
-// Find returns the state of an object with this uid and resourceVersion if the state may not be in the store yet, and
-// otherwise nil. The last state of an object is either in the ledger or in the store. Until Advance is called, the same
-// is true for the state before the last one.
+// Find searches the changes that may not be in the store yet, and returns the object's state with this uid and
+// resourceVersion, or nil if there is none. The last state of an object is always in the ledger or in the store. Until
+// Advance is called, the same is true for the state before the last one.
 func (l *Ledger) Find(key string, id object.Identity) *object.Object {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -312,8 +312,8 @@ func (u *Update) begin(name string, s *sinkLedger) {
 	u.Refilters[name] = *s.refilter
 }
 
-// Refilter returns the earlier filters with which a sink was sent the source's events. After FinishList it returns the
-// zero Refilter.
+// Refilter returns the earlier filters with which a sink may have been sent the source's events. After FinishList, it
+// returns the zero Refilter.
 func (l *Ledger) Refilter(sink string) Refilter {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -360,7 +360,7 @@ func (l *Ledger) collectRow(u *Update, key string, row *[]rowChange, covered uin
 	}
 }
 
-// TakeBack returns an update that could not be written to the ledger. The next update contains its rows again.
+// TakeBack must be called if an update could not be written. The next update contains its rows again.
 func (l *Ledger) TakeBack(u Update) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
