@@ -35,7 +35,7 @@ const (
 // Options configures how a file is opened.
 type Options struct {
 	ReadOnly bool
-	NoSync   bool // NoSync skips waiting for the disk; for tests and benchmarks only
+	NoSync   bool // do not wait for the disk; only for tests and benchmarks
 }
 
 // File is an open bbolt file. All methods except Update are safe for concurrent use.
