@@ -2,7 +2,8 @@ package config
 
 import "slices"
 
-// Auxiliary is what has to be watched for the sinks' `enrich`, besides `watch`. Entries may repeat what `watch` names.
+// Auxiliary returns the resources that must be watched for the sinks' `enrich` in addition to `watch`. The result may
+// overlap with `watch`.
 func (c *Config) Auxiliary() []Watch {
 	var needs Enrich
 	for n := range c.Sinks {
@@ -34,7 +35,7 @@ func (c *Config) Auxiliary() []Watch {
 	return watches
 }
 
-// owners are the resources of Kubernetes that own what others run.
+// owners returns the built-in resources whose objects own other objects.
 func owners() []string {
 	return []string{
 		"replicasets.apps",

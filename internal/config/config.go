@@ -12,18 +12,17 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/sinks/nats/embedded"
 )
 
-// maxFileSize bounds what is read: a ConfigMap holds no more.
+// maxFileSize is the maximum size of the configuration file in bytes. A ConfigMap cannot contain more.
 const maxFileSize = 1 << 20
 
-// Config is the whole file.
+// Config is the configuration of the bridge.
 type Config struct {
-	// The name of the cluster. Each event contains it, in `source` and in the attribute `cluster`, and templates can
-	// use it as `{cluster}`. It has at most 63 letters, digits, `-`, `_` and `.`, and begins and ends with a letter or
-	// digit.
+	// The name of the cluster. Each event contains it, in `source` and in the attribute `cluster`. Templates can use it as
+	// `{cluster}`. The name has at most 63 letters, digits, `-`, `_` and `.`, and begins and ends with a letter or digit.
 	Cluster string `yaml:"cluster" default:"local" pattern:"^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$" example:"prod-eu-1"`
-	// The kubeconfig file. If it is empty, the bridge uses the service account of its Pod. Outside of a Pod, it uses
-	// the file that the environment variable `KUBECONFIG` names, or `~/.kube/config`. A relative path is relative to
-	// the directory of the configuration file.
+	// The kubeconfig file. If it is empty, the bridge uses the service account of its Pod. Outside a Pod, it uses the file
+	// in the environment variable `KUBECONFIG`, or `~/.kube/config`. A relative path is relative to the directory of the
+	// configuration file.
 	Kubeconfig string `yaml:"kubeconfig" format:"file" default:"\"\"" example:"/etc/deltabridge/kubeconfig"`
 	// Where the bridge stores its state.
 	State State `yaml:"state"`
@@ -31,65 +30,66 @@ type Config struct {
 	HTTP HTTP `yaml:"http"`
 	// The log of the bridge.
 	Log Log `yaml:"log"`
-	// The maximum time to deliver queued events when the bridge stops. Events that are left are stored, and delivered
-	// after the next start.
+	// The maximum time that the bridge spends on delivering queued events when it stops. It stores the remaining events
+	// and delivers them after the next start.
 	ShutdownTimeout time.Duration `yaml:"shutdownTimeout" default:"30s" min:"0s" example:"1m"`
-	// Additional values to hide. The values in Secrets and in the annotation `last-applied-configuration` are hidden
-	// without a rule: see docs/secrets.md.
+	// Additional values to hide. The values in Secrets and in the annotation `last-applied-configuration` are always
+	// hidden: see docs/secrets.md.
 	Redact []Redact `yaml:"redact"`
-	// A file with the key for fingerprints. The key has at least 32 bytes: create one with `openssl rand -hex 32`. If
-	// it is not set, the bridge creates a key in the state directory. If the key changes, all fingerprints change.
+	// A file that contains the key for fingerprints. The key must have at least 32 bytes: create one with `openssl rand
+	// -hex 32`. If this is not set, the bridge creates a key in the state directory. If the key changes, all fingerprints
+	// change.
 	RedactionKeyFile string `yaml:"redactionKeyFile" format:"file" example:"/etc/deltabridge/credentials/redaction/key"`
-	// What to watch. If it is not set, the bridge watches all resources that can be listed and watched, in all
+	// The resources to watch. If this is not set, the bridge watches all resources that can be listed and watched, in all
 	// namespaces.
 	Watch []Watch `yaml:"watch" minItems:"1"`
-	// Where to send events. If it is not set, there is one sink, `nats`. It has an embedded JetStream server that
-	// stores its data in `./data/nats`.
+	// The sinks, to which the bridge sends events. If this is not set, there is one sink, `nats`, with an embedded
+	// JetStream server that stores its data in `./data/nats`.
 	Sinks []Sink `yaml:"sinks" minItems:"1"`
 }
 
-// State is the directory in which the bridge stores its checkpoint, its spilled events and its dead letters.
+// State configures the directory in which the bridge stores its checkpoint, spilled events and dead letters.
 type State struct {
 	// The directory. The bridge creates it if it does not exist. A relative path is relative to the working directory.
 	Path string `yaml:"path" pattern:"." default:"./state" example:"/var/lib/deltabridge"`
 }
 
-// HTTP is the server for `/metrics`, `/healthz` and `/readyz`.
+// HTTP configures the server for `/metrics`, `/healthz` and `/readyz`.
 type HTTP struct {
 	// The address to listen on, as `host:port`. Without a host, the server listens on all addresses. With port 0, the
-	// system chooses a free port, and the bridge logs it.
+	// system chooses a free port, and the bridge logs the port.
 	Listen string `yaml:"listen" pattern:":[0-9]+$" default:"\":8080\"" example:"127.0.0.1:8080"`
 }
 
-// Log is the log of the bridge. It is written to standard error.
+// Log configures the log of the bridge, which is written to standard error.
 type Log struct {
-	// The lowest level that is logged.
+	// The minimum level of logged messages.
 	Level LogLevel `yaml:"level" default:"info" enum:"debug info warn error" example:"debug"`
 	// The format of the log. `text` is for people, and `json` is for log collectors.
 	Format string `yaml:"format" default:"text" enum:"text json" example:"json"`
 }
 
-// LogJSON is the Log.Format for log collectors.
+// LogJSON is the value of Log.Format for log collectors.
 const LogJSON = "json"
 
-// LogLevel is the name of a level of log/slog in lower case.
+// LogLevel is the lower-case name of a log/slog level.
 type LogLevel string
 
-// Level makes a LogLevel a slog.Leveler. A name that is none means info.
+// Level implements slog.Leveler. It returns slog.LevelInfo for unknown names.
 func (l LogLevel) Level() slog.Level {
-	var level slog.Level // the zero value is info, and stays so if the text is no level
+	var level slog.Level // The zero value is info. It stays unchanged if the name is unknown.
 	_ = level.UnmarshalText([]byte(l))
 	return level
 }
 
-// Redact names values to hide in some resources. The bridge replaces each value with a keyed fingerprint.
+// Redact selects values to hide in some resources. The bridge replaces each value with a keyed fingerprint.
 type Redact struct {
 	// The resources in which values are hidden, in the notation of `watch[].resources`. If it is empty, values are
 	// hidden in all resources.
 	Resources []string `yaml:"resources" pattern:"^[a-z0-9*?\\[\\]^-]+(\\.[a-z0-9.*?\\[\\]^-]*[a-z0-9*?\\[\\]^-])?$" example:"[pods, \"*.apps\"]"`
-	// The paths of the values. A path consists of keys with dots between them. `[*]` stands for all elements of a list
-	// or all members of an object. `["a key"]` stands for a key that contains a dot or a space. If the value is a list
-	// or an object, all values in it are hidden.
+	// The paths of the values. A path consists of keys that are separated by dots. `[*]` stands for all elements of a list
+	// or all members of an object. `["a key"]` stands for a key that contains a dot or a space. If the value is a list or
+	// an object, all values in it are hidden.
 	Paths []string `yaml:"paths" required:"true" minItems:"1" example:"[\"spec.containers[*].env[*].value\", \"spec.template.spec.containers[*].env[*].value\"]"`
 }
 
@@ -101,38 +101,36 @@ type Watch struct {
 	// `*.example.com` (all resources of a group) or `*` (all resources). The bridge detects matching resources that are
 	// installed later.
 	Resources []string `yaml:"resources" required:"true" minItems:"1" pattern:"^[a-z0-9*?\\[\\]^-]+(\\.[a-z0-9.*?\\[\\]^-]*[a-z0-9*?\\[\\]^-])?$" example:"[pods, deployments.apps, \"*.example.com\"]"`
-	// Resources to leave out, in the notation of `resources`.
+	// Resources to exclude, in the notation of `resources`.
 	Exclude []string `yaml:"exclude" pattern:"^[a-z0-9*?\\[\\]^-]+(\\.[a-z0-9.*?\\[\\]^-]*[a-z0-9*?\\[\\]^-])?$" example:"[leases.coordination.k8s.io, events]"`
 	// The namespaces to watch. An entry is a name, a glob such as `team-*`, or an exclusion such as `!kube-system`.
 	// Exclusions have priority. If the list is empty, all namespaces are watched. If all entries are plain names, the
-	// bridge watches each namespace separately and does not require rights for the whole cluster. Cluster-scoped
-	// objects have the namespace "": they are selected if the list is empty, has only exclusions, or has the entry `*`
-	// or "".
+	// bridge watches each namespace separately and does not require cluster-wide permissions. Cluster-scoped objects have
+	// the namespace "". They are selected if the list is empty, contains only exclusions, or contains the entry `*` or "".
 	Namespaces []string `yaml:"namespaces" pattern:"^!?[a-z0-9*?\\[\\]^-]*$" example:"[\"team-*\", \"!kube-system\"]"`
-	// Selects objects by label, as in `kubectl get -l`. The API server evaluates the selector, so objects that it does
-	// not select cost nothing. If several entries select the same resource with different selectors in the same
-	// namespaces, the bridge reads all objects and evaluates the selectors itself.
+	// Selects objects by label, as in `kubectl get -l`. The API server evaluates the selector, so objects that are not
+	// selected cost nothing. If several entries select the same resource with different selectors in the same namespaces,
+	// the bridge reads all objects and evaluates the selectors itself.
 	LabelSelector string `yaml:"labelSelector" default:"\"\"" example:"app in (web, api), tier!=test"`
-	// Selects objects by field, as in `kubectl get --field-selector`. The API server evaluates the selector, and
-	// supports only a few fields of each resource. Entries that select the same objects must have the same field
-	// selector, or one of them must have no selector. Selectors that use only `metadata.name` and `metadata.namespace`
-	// may differ.
+	// Selects objects by field, as in `kubectl get --field-selector`. The API server evaluates the selector, and supports
+	// only a few fields per resource. Entries that select the same objects must have the same field selector, unless one
+	// of the entries has no selector. Selectors that use only `metadata.name` and `metadata.namespace` may differ.
 	FieldSelector string `yaml:"fieldSelector" default:"\"\"" example:"spec.nodeName=node-1"`
 }
 
-// Load reads the file at path. The error is *strictyaml.Errors.
+// Load reads the configuration file at path. All errors are of type *strictyaml.Errors.
 func Load(path string) (*Config, error) {
 	data, err := readFile(path)
 	if err != nil {
 		if p, ok := errors.AsType[*fs.PathError](err); ok {
-			err = p.Err // the message has the path already
+			err = p.Err // The message already contains the path.
 		}
 		return nil, wrong(path, "can't be read: "+err.Error(), "name the file with --config")
 	}
 	return Parse(path, data)
 }
 
-// wrong is an error about the file as a whole.
+// wrong returns an error about the whole file.
 func wrong(file, problem, remedy string) error {
 	return &strictyaml.Errors{Mistakes: []*strictyaml.Mistake{{File: file, Problem: problem, Remedy: remedy}}}
 }
@@ -153,8 +151,9 @@ func readFile(path string) ([]byte, error) {
 
 var errTooLarge = errors.New("it is larger than 1Mi")
 
-// Parse reads data, the content of the file called name: messages name it, and relative paths of files begin in its
-// directory. Those files are looked at. The error is *strictyaml.Errors.
+// Parse parses data, the content of the configuration file with this name. The name appears in messages, and relative
+// file paths are relative to its directory. Parse also checks whether the referenced files are readable. All errors are
+// of type *strictyaml.Errors.
 func Parse(name string, data []byte) (*Config, error) {
 	if len(data) > maxFileSize {
 		return nil, wrong(name, errTooLarge.Error(), "")
@@ -170,15 +169,16 @@ func Parse(name string, data []byte) (*Config, error) {
 	return c, nil
 }
 
-// Default is what an empty file means, and no file: everything is watched, and one sink feeds an embedded JetStream
-// server. The caller owns it.
+// Default returns the configuration that applies if the file is empty or does not exist: everything is watched, and one
+// sink sends the events to an embedded JetStream server. The caller may modify the result.
 func Default() *Config {
 	c := strictyaml.Default[Config]()
 	c.fill(func(string) bool { return false })
 	return &c
 }
 
-// fill sets what depends on whether a list was given, which a default for a key can't tell.
+// fill sets the defaults of lists that are not in the file. The default tag cannot distinguish a missing list from an
+// empty list.
 func (c *Config) fill(has func(key string) bool) {
 	if !has("watch") {
 		c.Watch = []Watch{{Resources: []string{"*"}}}

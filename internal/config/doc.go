@@ -1,29 +1,30 @@
-// Package config reads the configuration file of the bridge into defaulted and validated values, with every mistake of
-// the file reported at once, each with its line, its column and what to do about it.
+// Package config reads the bridge's configuration file, sets defaults and validates all values. It reports all mistakes
+// in the file at once, each with its line, its column and a remedy.
 //
-// # What is promised
+// # Guarantees
 //
-//   - Load and Parse return a Config that holds, or *strictyaml.Errors; never half of each. A Config that they return
-//     has its defaults filled in, its templates parse, its rules compile, its files are there and can be read.
-//   - A mistake is what package strictyaml takes for one, and values that contradict each other.
-//   - No secret is in the file. What is secret is named by a key that ends in File; a URL with a password in it is
-//     rejected, and not repeated in the message.
-//   - An empty file means the defaults, see Default.
+//   - Load and Parse return either a valid Config or an error of type *strictyaml.Errors, never both. In a valid
+//     Config, the defaults are set, the templates can be parsed, the rules can be compiled, and the referenced files
+//     exist and are readable.
+//   - In addition to the mistakes that package strictyaml reports, values that contradict each other are mistakes.
+//   - The file contains no secrets. Keys that end in File name the files that contain secrets. A URL that contains a
+//     password is rejected, and the message does not repeat the password.
+//   - If the file is empty, the defaults apply. See Default.
 //
 // # Paths
 //
-// The paths of files to read, `kubeconfig` among them, are relative to the directory of the configuration file, so that
-// the two can be moved together. The paths of what the bridge writes (`state.path`, `storeDir`) are relative to the
-// working directory.
+// Paths of input files, such as `kubeconfig`, are relative to the directory of the configuration file, so the files can
+// be moved together. Paths of data that the bridge writes (`state.path`, `storeDir`) are relative to the working
+// directory.
 //
-// # Where a key is
+// # Where a key is defined
 //
-// What a key means is at its struct field: the doc comment for people, and tags (package strictyaml). A part of the
-// file that is the business of one package is a struct of that package: a destination is the Config of its package
-// under pkg/sinks, which implements sinks.Config, and is registered as a field of Destinations; a filter is a
-// filter.Rule.
+// A key is defined by a struct field: the doc comment is the documentation, and the struct tags contain the rules (see
+// package strictyaml). If only one package uses a section of the file, the section is a struct of this package. For
+// example, a filter is a filter.Rule. The configuration of a destination is the type Config of its package under
+// pkg/sinks. This type implements sinks.Config and is the type of a field in Destinations.
 //
-// docs/configuration.md and schema.json are generated from them by `go test ./internal/config -update`, and tests
-// compare. The schema takes whatever Parse takes, and what it rejects Parse rejects too; contradictions and the
-// contents of strings are for Parse alone.
+// The command `go test ./internal/config -update` generates docs/configuration.md and schema.json from these structs,
+// and tests verify that the two files are current. The schema accepts every file that Parse accepts, and Parse rejects
+// every file that the schema rejects. Only Parse detects contradictions and mistakes within strings.
 package config

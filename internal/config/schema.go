@@ -7,7 +7,7 @@ import _ "embed"
 //go:embed schema.json
 var schema string
 
-// Schema is the JSON Schema (draft-07) of the configuration, for editors and for the Helm chart. It has no references,
-// so that it can be put inside of another one. A document that Parse takes is valid, and so may be one that Parse
-// refuses: contradictions, templates, rules and files are beyond a schema.
+// Schema returns the JSON Schema (draft-07) of the configuration, for editors and for the Helm chart. It contains no
+// references, so it can be embedded in another schema. Every document that Parse accepts is valid. A valid document can
+// still be rejected by Parse, because a schema cannot check contradictions, templates, rules and files.
 func Schema() string { return schema }

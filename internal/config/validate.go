@@ -16,7 +16,7 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 )
 
-// Validate reports what is wrong with values that have the right type.
+// Validate reports invalid values. The values must already have the correct type.
 func (c *Config) Validate(at *strictyaml.Section) {
 	if c.Cluster == "" || len(validation.IsValidLabelValue(c.Cluster)) > 0 {
 		at.Report("cluster", strictyaml.Quote(c.Cluster)+" can't be the name of a cluster",
@@ -127,7 +127,7 @@ func validateNamespaces(at *strictyaml.Section, entries []string) {
 	}
 }
 
-// validateFilters compiles the rules of a sink, each by itself, for the sake of its mistakes.
+// validateFilters compiles the rules of a sink separately and reports mistakes.
 func validateFilters(at *strictyaml.Section, rules []filter.Rule) {
 	_, mistakes := filter.Compile(rules, filter.Options{})
 	for _, m := range mistakes {
@@ -141,7 +141,7 @@ func validateFilters(at *strictyaml.Section, rules []filter.Rule) {
 	}
 }
 
-// remedyFor is what to do about a condition of a filter, and of a watch.
+// remedyFor returns the remedy for a mistake in a filter condition or a `watch` entry.
 func remedyFor(key string) string {
 	switch key {
 	case "resources":
@@ -164,7 +164,7 @@ func remedyFor(key string) string {
 
 func oneLine(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }
 
-// validateConflicts reports sinks, and dead letters, that would harm each other.
+// validateConflicts reports sinks and dead-letter destinations that conflict with each other.
 func validateConflicts(at *strictyaml.Section, all []Sink) {
 	type place struct {
 		at          *strictyaml.Section
@@ -186,7 +186,7 @@ func validateConflicts(at *strictyaml.Section, all []Sink) {
 			}
 		}
 	}
-	conflicts := func(p place, others []place) bool { // of several mistakes the first is reported alone
+	conflicts := func(p place, others []place) bool { // Only the first conflict is reported.
 		return slices.ContainsFunc(others, func(o place) bool { return p.destination.Conflict(p.at, o.destination, o.sink) })
 	}
 	for i, p := range events {

@@ -13,7 +13,8 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 )
 
-// leastResync is the least that makes sense.
+// leastResync is the minimum resync interval. With shorter intervals, the sink would re-send objects almost
+// continuously.
 const leastResync = time.Minute
 
 func (s *Sink) validate(at *strictyaml.Section) {
@@ -49,7 +50,7 @@ func (s *Sink) validateDestinations(at *strictyaml.Section) {
 	}
 }
 
-// validateEnrich reports what can't be added.
+// validateEnrich reports invalid combinations of enrich settings and payload.
 func (s *Sink) validateEnrich(at *strictyaml.Section) {
 	needs := []string{"enrich.owner", "enrich.namespaceLabels", "enrich.involvedObject"}
 	switch {
@@ -62,7 +63,7 @@ func (s *Sink) validateEnrich(at *strictyaml.Section) {
 	}
 }
 
-// validatePayload reports what does not go together with a payload.
+// validatePayload reports settings that are incompatible with the payload.
 func (s *Sink) validatePayload(at *strictyaml.Section) {
 	switch {
 	case !at.Fine("payload"):
@@ -74,7 +75,7 @@ func (s *Sink) validatePayload(at *strictyaml.Section) {
 	}
 }
 
-// validateRejections checks what is done with events that the destination rejects.
+// validateRejections checks the settings for events that the destination rejects.
 func (s *Sink) validateRejections(at *strictyaml.Section) {
 	if s.Stdout != nil {
 		for _, key := range []string{"oversize", "claimCheck", "deadLetter"} {

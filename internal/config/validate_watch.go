@@ -13,11 +13,10 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/filter"
 )
 
-// Patterns are parsed patterns of resources.
+// Patterns is a list of parsed resource patterns.
 type Patterns []filter.ResourcePattern
 
-// ParsePatterns parses the patterns of an entry of `watch` or `redact`. It leaves out invalid patterns, which [Parse]
-// reports.
+// ParsePatterns parses the patterns of a `watch` or `redact` entry. It omits invalid patterns, which [Parse] reports.
 func ParsePatterns(texts []string) Patterns {
 	var patterns Patterns
 	for _, text := range texts {
@@ -28,19 +27,19 @@ func ParsePatterns(texts []string) Patterns {
 	return patterns
 }
 
-// Match reports whether one of the patterns matches a resource.
+// Match reports whether at least one pattern matches a resource.
 func (p Patterns) Match(resource gvr.GroupVersionResource) bool {
 	return slices.ContainsFunc(p, func(pattern filter.ResourcePattern) bool { return pattern.Matches(resource) })
 }
 
-// entry is a parsed entry of `watch`.
+// entry is a parsed `watch` entry.
 type entry struct {
 	resources, exclude Patterns
 	namespaces         filter.NamespaceMatcher
-	named              []string // the namespaces if all are plain names, otherwise nil
+	named              []string // the namespaces if all entries are plain names, otherwise nil
 	text               string   // the namespaces in canonical form
-	labels, fields     string   // in canonical form
-	evaluable          bool     // the bridge can evaluate the field selector
+	labels, fields     string   // the selectors in canonical form
+	evaluable          bool     // reports whether the bridge can evaluate the field selector
 }
 
 func parseEntry(w *Watch) entry {
@@ -49,7 +48,7 @@ func parseEntry(w *Watch) entry {
 		text:   strings.Join(slices.Compact(slices.Sorted(slices.Values(w.Namespaces))), ","),
 		labels: w.LabelSelector, fields: w.FieldSelector,
 	}
-	e.namespaces, _ = filter.ParseNamespaces(w.Namespaces) // Watch.validate reports the error
+	e.namespaces, _ = filter.ParseNamespaces(w.Namespaces) // Watch.validate reports the error.
 	e.named, _ = e.namespaces.Literals()
 	if selector, err := labels.Parse(w.LabelSelector); err == nil {
 		e.labels = selector.String()
@@ -66,8 +65,9 @@ func parseEntry(w *Watch) entry {
 	return e
 }
 
-// validateOverlaps reports entries that may name the same object and have different field selectors. An object is
-// watched only once, and only the API server knows most fields, so it cannot evaluate both selectors.
+// validateOverlaps reports entries that may select the same object with different field selectors. The bridge watches
+// each object only once, and for most fields only the API server can evaluate a selector, so the bridge cannot apply
+// both selectors.
 func validateOverlaps(at *strictyaml.Section, watch []Watch) {
 	entries := make([]entry, len(watch))
 	for i := range watch {
@@ -101,13 +101,13 @@ func validateOverlaps(at *strictyaml.Section, watch []Watch) {
 	}
 }
 
-// conflicts reports whether one watch cannot select what both entries select.
+// conflicts reports whether a single watch cannot select the objects of both entries.
 func (e *entry) conflicts(o *entry) bool {
 	return e.fields != o.fields && !(e.evaluable && o.evaluable) && e.meets(o) && !e.covers(o) && !o.covers(e) &&
 		e.sharesResource(o)
 }
 
-// meets reports whether a namespace may be in both entries.
+// meets reports whether the two entries may have a namespace in common.
 func (e *entry) meets(o *entry) bool {
 	if e.named == nil {
 		e, o = o, e
@@ -115,13 +115,13 @@ func (e *entry) meets(o *entry) bool {
 	return e.named == nil || slices.ContainsFunc(e.named, o.namespaces.Matches)
 }
 
-// covers reports whether e selects everything that o selects in the namespaces that both have.
+// covers reports whether e selects all objects that o selects in the namespaces that both entries include.
 func (e *entry) covers(o *entry) bool {
 	return (e.labels == "" || e.labels == o.labels) && (e.fields == "" || e.fields == o.fields) &&
 		(e.namespaces.All() || e.text == o.text || e.named != nil || o.named != nil) // plain names are compared one by one
 }
 
-// names reports whether e names all resources that o names.
+// names reports whether e includes all resources that o includes.
 func (e *entry) names(o *entry) bool {
 	return !slices.ContainsFunc(o.resources, func(p filter.ResourcePattern) bool {
 		return !slices.ContainsFunc(e.resources, func(q filter.ResourcePattern) bool {
@@ -130,7 +130,7 @@ func (e *entry) names(o *entry) bool {
 	})
 }
 
-// sharesResource reports whether both entries may name the same resource.
+// sharesResource reports whether both entries may include the same resource.
 func (e *entry) sharesResource(o *entry) bool {
 	return slices.ContainsFunc(e.resources, func(p filter.ResourcePattern) bool {
 		return slices.ContainsFunc(o.resources, func(q filter.ResourcePattern) bool {
@@ -152,5 +152,5 @@ func (e *entry) sharesResource(o *entry) bool {
 
 func wildcard(glob string) bool { return strings.ContainsAny(glob, "*?[") }
 
-// mayMeet reports whether two globs may match the same name. Globs with wildcards always may.
+// mayMeet reports whether two globs may match the same name. It assumes that a glob with wildcards may match any name.
 func mayMeet(a, b string) bool { return wildcard(a) || wildcard(b) || a == b }

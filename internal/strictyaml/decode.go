@@ -11,19 +11,19 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// decoder walks a tree of YAML nodes and a struct type at the same time. It continues after a mistake, and it keeps the
-// node of each path for checks of the values.
+// decoder walks a tree of YAML nodes and a struct type in parallel. It continues after a mistake, and records the node
+// of each path for later checks.
 type decoder struct {
-	file string // the name in messages
-	dir  string // relative paths of files are relative to it
+	file string // the file name in messages
+	dir  string // the directory for relative file paths
 	text string
 	root reflect.Type
 
-	nodes      map[string]*yaml.Node // the value of each path; "" is the document
-	broken     map[string]bool       // paths that have a mistake; they do not get a second one
-	confused   map[string]bool       // paths whose key may be misspelled, and objects with unknown keys
+	nodes      map[string]*yaml.Node // maps each path to the node of its value; "" is the document
+	broken     map[string]bool       // the paths that already have a mistake; a second mistake is not reported
+	confused   map[string]bool       // the paths whose keys may be misspelled, and the objects with unknown keys
 	mistakes   []*Mistake
-	unreadable bool // the text is not YAML
+	unreadable bool // reports whether the text is not valid YAML
 }
 
 func newDecoder(file string, data []byte) *decoder {
@@ -33,14 +33,14 @@ func newDecoder(file string, data []byte) *decoder {
 	}
 }
 
-// normalize removes the byte order mark, and replaces everything that YAML takes for a line break by "\n".
+// normalize removes the byte order mark and replaces all YAML line breaks with "\n".
 func normalize(text string) string {
 	breaks := strings.NewReplacer("\r\n", "\n", "\r", "\n", "\u0085", "\n", "\u2028", "\n", "\u2029", "\n")
 	return breaks.Replace(strings.TrimPrefix(text, "\ufeff"))
 }
 
-// Decode decodes data, the content of the file called name, into a struct with its defaults. The returned section is
-// the whole file. It has the mistakes, and checks of the values add theirs.
+// Decode decodes data, the content of the file with this name, into a struct with defaults. The returned section
+// represents the whole file. It contains the mistakes, and later checks add further mistakes to it.
 func Decode[T any](name string, data []byte) (*T, *Section) {
 	d := newDecoder(name, data)
 	target := Default[T]()
@@ -63,8 +63,8 @@ func Decode[T any](name string, data []byte) (*T, *Section) {
 	return &target, &Section{d: d}
 }
 
-// report adds a mistake at the value of a path. If the file does not have the path, the place is that of the nearest
-// object around it.
+// report adds a mistake at the value of a path. If the file does not contain the path, the mistake is reported at the
+// nearest object that contains the path.
 func (d *decoder) report(path, problem, remedy string) {
 	at := path
 	for d.nodes[at] == nil && at != "" {
@@ -77,7 +77,7 @@ func (d *decoder) report(path, problem, remedy string) {
 	d.mistake(line, column, path, problem, remedy)
 }
 
-// mistake adds a mistake at a place, unless the path already has one.
+// mistake adds a mistake at a position, unless the path already has a mistake.
 func (d *decoder) mistake(line, column int, path, problem, remedy string) {
 	if path != "" && d.broken[path] {
 		return
@@ -86,7 +86,7 @@ func (d *decoder) mistake(line, column int, path, problem, remedy string) {
 	d.mistakes = append(d.mistakes, &Mistake{d.file, line, column, path, problem, remedy})
 }
 
-// keyMistake adds a mistake about a key. An object can have several of them.
+// keyMistake adds a mistake about a key. An object can have several mistakes of this kind.
 func (d *decoder) keyMistake(key *yaml.Node, path, problem, remedy string) {
 	d.mistakes = append(d.mistakes, &Mistake{d.file, key.Line, key.Column, path, problem, remedy})
 }
@@ -98,7 +98,7 @@ func join(path, key string) string {
 	return path + "." + key
 }
 
-// joinAny is join for a key that may be any string.
+// joinAny is like join, but key can be any string.
 func joinAny(path, key string) string {
 	if key != "" && strings.IndexFunc(key, func(r rune) bool { return !isWordRune(r) }) < 0 {
 		return join(path, key)
@@ -110,7 +110,7 @@ func isWordRune(r rune) bool {
 	return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '_' || r == '-'
 }
 
-// value decodes a node into v. The tag has the rules for v.
+// value decodes a node into v. The tag contains the rules for v.
 func (d *decoder) value(path string, node *yaml.Node, v reflect.Value, tag reflect.StructTag) {
 	d.nodes[path] = node
 	if !d.isPlain(path, node) {
@@ -138,7 +138,7 @@ func (d *decoder) value(path string, node *yaml.Node, v reflect.Value, tag refle
 	}
 }
 
-// wrongKind reports a node that is a list, an object or a single value, but must be something else.
+// wrongKind reports a node of the wrong kind, such as a list instead of an object.
 func (d *decoder) wrongKind(path string, node *yaml.Node, required, remedy string) {
 	article := "a "
 	if strings.ContainsRune("aeio", rune(required[0])) {
@@ -147,7 +147,7 @@ func (d *decoder) wrongKind(path string, node *yaml.Node, required, remedy strin
 	d.report(path, "is "+kindName(node)+" where "+article+required+" is required", remedy)
 }
 
-// isPlain returns false if the node uses a part of YAML that is not allowed, and reports it.
+// isPlain reports whether the node uses only allowed YAML features. It reports a mistake otherwise.
 func (d *decoder) isPlain(path string, node *yaml.Node) bool {
 	switch {
 	case node.Kind == yaml.AliasNode:
@@ -168,7 +168,7 @@ func (d *decoder) isPlain(path string, node *yaml.Node) bool {
 	return false
 }
 
-// object decodes the keys of a struct.
+// object decodes the members of an object into a struct.
 func (d *decoder) object(path string, node *yaml.Node, v reflect.Value) {
 	if node.Kind != yaml.MappingNode {
 		d.wrongKind(path, node, "object", "its keys are "+strings.Join(keyNames(v.Type()), ", "))
@@ -190,7 +190,7 @@ func (d *decoder) object(path string, node *yaml.Node, v reflect.Value) {
 	}
 }
 
-// eachKey calls do for each valid key, and reports the others. It returns the keys for which do was called.
+// eachKey calls do for each valid key and reports a mistake for each invalid key. It returns the valid keys.
 func (d *decoder) eachKey(path string, node *yaml.Node, do func(key, value *yaml.Node)) (seen map[string]*yaml.Node) {
 	seen = map[string]*yaml.Node{}
 	for i := 0; i+1 < len(node.Content); i += 2 {
@@ -220,14 +220,14 @@ func (d *decoder) list(path string, node *yaml.Node, v reflect.Value, tag reflec
 		d.wrongKind(path, node, "list", remedy)
 		return
 	}
-	// An entry with a mistake keeps its place, so that the indexes of the other entries are correct.
+	// An invalid entry keeps its position, so the indexes of the other entries stay correct.
 	v.Set(reflect.MakeSlice(v.Type(), len(node.Content), len(node.Content)))
 	for i, entry := range node.Content {
 		d.value(fmt.Sprintf("%s[%d]", path, i), entry, v.Index(i), tag)
 	}
 }
 
-// stringMap decodes an object whose keys may be any strings. Numbers and booleans become strings.
+// stringMap decodes an object with arbitrary keys. It converts numbers and booleans to strings.
 func (d *decoder) stringMap(path string, node *yaml.Node, v reflect.Value) {
 	if node.Kind != yaml.MappingNode {
 		d.wrongKind(path, node, "object", "write name: value")
@@ -248,7 +248,7 @@ func (d *decoder) stringMap(path string, node *yaml.Node, v reflect.Value) {
 	v.Set(reflect.ValueOf(texts))
 }
 
-// scalar decodes a single value, and checks it against its tags.
+// scalar decodes a single value and checks the value against its tags.
 func (d *decoder) scalar(path string, node *yaml.Node, v reflect.Value, tag reflect.StructTag) {
 	wrong := func(remedy string) {
 		d.report(path, Quote(node.Value)+" is not a valid "+typeName(v.Type(), tag), remedy)
@@ -284,7 +284,7 @@ func (d *decoder) scalar(path string, node *yaml.Node, v reflect.Value, tag refl
 	d.checkTags(path, v, tag)
 }
 
-// setText sets a string, a path or a list with commas.
+// setText sets a string, a path or a comma-separated list.
 func (d *decoder) setText(path, text string, v reflect.Value, tag reflect.StructTag) {
 	switch format := tag.Get("format"); {
 	case format == "commas":
@@ -308,11 +308,11 @@ func (d *decoder) setText(path, text string, v reflect.Value, tag reflect.Struct
 	v.SetString(text)
 }
 
-// checkTags checks a single value against its enum and its bounds.
+// checkTags checks a single value against its enum and limits.
 func (d *decoder) checkTags(path string, v reflect.Value, tag reflect.StructTag) {
 	switch v.Kind() {
 	case reflect.String:
-		_, hasDefault := tag.Lookup("default") // if there is no default, an empty value means that the key is not given
+		_, hasDefault := tag.Lookup("default") // Without a default, an empty value is equivalent to a missing key.
 		known := strings.Fields(tag.Get("enum"))
 		if len(known) > 0 && !slices.Contains(known, v.String()) && (hasDefault || v.String() != "") {
 			d.report(path, Quote(v.String())+" is not a valid value", "write "+OrList(known))
@@ -328,7 +328,7 @@ func (d *decoder) checkTags(path string, v reflect.Value, tag reflect.StructTag)
 	}
 }
 
-// Quote quotes a text for a message. Control characters are escaped, and long texts are shortened.
+// Quote quotes text for a message. It escapes control characters and shortens long text.
 func Quote(text string) string { return strconv.Quote(shorten(text)) }
 
 func shorten(text string) string {

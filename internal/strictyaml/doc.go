@@ -3,20 +3,20 @@
 //
 // # Guarantees
 //
-//   - A mistake is an unknown key, a key that is given twice, a value of the wrong type or out of its range, or a
-//     required key that is missing. A mistake does not hide others, except if the text is not YAML: then only the first
-//     error of syntax is reported. A value has at most one mistake.
+//   - Mistakes are unknown keys, duplicate keys, values of the wrong type or out of range, and missing required keys. A
+//     mistake does not hide other mistakes. The exception is a file that is not valid YAML: only the first syntax error
+//     is reported. At most one mistake is reported for each value.
 //   - Nothing is guessed. A key without a value is a mistake, and so is a number where a string is required.
-//   - The file contains no secrets. If `passwordFile` exists, the key `password` is rejected, and no message repeats
-//     its value.
-//   - Anchors, aliases, merge keys and tags are rejected: they give one value several places, and a message can name
-//     only one of them. The file has at most one document.
+//   - The file contains no secrets. If the key `passwordFile` exists, the key `password` is rejected, and messages do
+//     not repeat its value.
+//   - Anchors, aliases, merge keys and tags are rejected, because they could give one value several positions, and a
+//     message can report only one position. The file contains at most one document.
 //
 // # Structs
 //
-// A struct describes an object in the file. Its fields are strings, booleans, integers (int), sizes in bytes (int64),
-// durations (time.Duration), structs, pointers to structs (nil if not given), lists of strings or structs, and maps of
-// strings. Fields without the tag yaml are not in the file. The tags:
+// A struct describes an object in the file. Its fields can be strings, booleans, integers (int), sizes in bytes
+// (int64), durations (time.Duration), structs, pointers to structs (nil if the key is missing), lists of strings or
+// structs, and maps of strings. Fields without the yaml tag are ignored. The tags are:
 //
 //	yaml      the key; ",inline" for a struct whose keys belong to the struct around it
 //	default   the value if the key is not given, as YAML
@@ -31,12 +31,12 @@
 //	minItems  the minimum number of entries of a list; only for the schema
 //	oneOf     exactly one of the keys of the struct that have this tag must be given; only for the schema
 //
-// A struct checks everything else in a method Validate, whose argument is its [Section]. [Check] runs the same checks
-// on values that do not come from a file.
+// A struct checks everything else in its method Validate, which is called with a [Section]. [Check] performs the same
+// checks on values that do not come from a file.
 //
 // # How it works
 //
-// go.yaml.in/yaml/v4 parses the text into a tree of nodes that have a line and a column. A small decoder walks the tree
-// and the struct types at the same time, and keeps the node of each value. Neither yaml.v4 (KnownFields) nor
-// goccy/go-yaml reports all mistakes with line and column, or says where a value came from after it is decoded.
+// The package go.yaml.in/yaml/v4 parses the text into a tree of nodes, each with a line and a column. The decoder walks
+// the tree and the struct types in parallel, and records the node of each value. Neither yaml.v4 (KnownFields) nor
+// goccy/go-yaml reports all mistakes with line and column, or provides the position of a value after decoding.
 package strictyaml

@@ -10,15 +10,15 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// Field is a key of a struct.
+// Field describes a key of a struct.
 type Field struct {
 	Name  string
-	Index []int // for reflect.Value.FieldByIndex
+	Index []int // the argument for reflect.Value.FieldByIndex
 	Type  reflect.Type
 	Tag   reflect.StructTag
 }
 
-// Fields returns the keys of a struct, including those of inlined structs, in their order.
+// Fields returns the keys of a struct in declaration order, including the keys of inlined structs.
 func Fields(t reflect.Type) []Field {
 	var fields []Field
 	for i := range t.NumField() {
@@ -37,7 +37,7 @@ func Fields(t reflect.Type) []Field {
 	return fields
 }
 
-// TypeName returns the type of the key's value as the documentation names it.
+// TypeName returns the name of the value's type in the documentation.
 func (f *Field) TypeName() string { return typeName(f.Type, f.Tag) }
 
 func typeName(t reflect.Type, tag reflect.StructTag) string {
@@ -67,14 +67,14 @@ func keyNames(t reflect.Type) []string {
 	return names
 }
 
-// Default returns a struct with its defaults.
+// Default returns a struct with all defaults set.
 func Default[T any]() T {
 	var v T
 	SetDefaults(reflect.ValueOf(&v).Elem())
 	return v
 }
 
-// SetDefaults sets the defaults of the struct v and of the structs in it. A pointer stays nil.
+// SetDefaults sets the defaults of the struct v and of all nested structs. Pointers stay nil.
 func SetDefaults(v reflect.Value) {
 	for _, f := range Fields(v.Type()) {
 		if f.Type.Kind() == reflect.Struct {
@@ -83,13 +83,13 @@ func SetDefaults(v reflect.Value) {
 		}
 		if text, ok := f.Tag.Lookup("default"); ok {
 			if err := decodeText(text, v.FieldByIndex(f.Index), f.Tag); err != nil {
-				panic("default of " + f.Name + ": " + err.Error()) // the tag is wrong: tests find it
+				panic("default of " + f.Name + ": " + err.Error()) // The tag is invalid, which tests detect.
 			}
 		}
 	}
 }
 
-// decodeText decodes the YAML of one value.
+// decodeText decodes a single value from YAML.
 func decodeText(text string, v reflect.Value, tag reflect.StructTag) error {
 	var document yaml.Node
 	if err := yaml.Unmarshal([]byte(text), &document); err != nil {
@@ -100,7 +100,7 @@ func decodeText(text string, v reflect.Value, tag reflect.StructTag) error {
 	return sorted(d.mistakes)
 }
 
-// unknownKey reports a key that does not exist, and suggests another one.
+// unknownKey reports an unknown key and suggests a similar key.
 func (d *decoder) unknownKey(path string, key *yaml.Node, t reflect.Type) {
 	d.confused[path] = true
 	known := keyNames(t)
@@ -126,8 +126,8 @@ func (d *decoder) unknownKey(path string, key *yaml.Node, t reflect.Type) {
 	d.keyMistake(key, path, problem, remedy)
 }
 
-// secretFile returns the key that names a file with a secret, for a key that would be the secret itself. It returns an
-// empty string if there is none.
+// secretFile returns the key that names a secret's file if key would contain the secret itself. It returns "" if there
+// is no such key.
 func secretFile(key string, known []string) string {
 	lower := strings.ToLower(key)
 	if slices.Contains([]string{"pass", "passwd", "pwd", "secret"}, lower) {
@@ -141,7 +141,7 @@ func secretFile(key string, known []string) string {
 	return ""
 }
 
-// nearest returns the known key that is most similar to key, or an empty string if none is similar.
+// nearest returns the known key that is most similar to key, or "" if no known key is similar.
 func nearest(key string, known []string) string {
 	best, least := "", 3
 	if len(key) > 64 {
@@ -163,7 +163,7 @@ func nearest(key string, known []string) string {
 	return best
 }
 
-// distance returns the Levenshtein distance.
+// distance returns the Levenshtein distance between two strings.
 func distance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {
@@ -197,8 +197,8 @@ func placesOf(key, path string, t reflect.Type) []string {
 	return places
 }
 
-// Section returns the path and the type of the struct that is the value of the key. The type is nil if the value is not
-// a struct, a pointer to one or a list of them. path is that of the struct that has the key.
+// Section returns the path and type of the struct that is the key's value. The argument is the path of the struct that
+// contains the key. The returned type is nil if the value is not a struct, a pointer to a struct, or a list of structs.
 func (f *Field) Section(path string) (string, reflect.Type) {
 	child, typ := join(path, f.Name), f.Type
 	if typ.Kind() == reflect.Slice {
@@ -213,7 +213,7 @@ func (f *Field) Section(path string) (string, reflect.Type) {
 	return child, typ
 }
 
-// OrList formats alternatives: a, b or c.
+// OrList formats a list of alternatives, as in "a, b or c".
 func OrList(texts []string) string {
 	if len(texts) < 2 {
 		return strings.Join(texts, "")
@@ -221,7 +221,7 @@ func OrList(texts []string) string {
 	return strings.Join(texts[:len(texts)-1], ", ") + " or " + texts[len(texts)-1]
 }
 
-// kindName names the kind of a node for messages.
+// kindName returns the name of a node's kind for messages.
 func kindName(node *yaml.Node) string {
 	switch node.Kind {
 	case yaml.MappingNode:
@@ -233,7 +233,7 @@ func kindName(node *yaml.Node) string {
 	}
 }
 
-// tagName names the type of a scalar that is not a string, for messages.
+// tagName returns the name of a scalar's type for messages. The scalar is not a string.
 func tagName(tag string) string {
 	switch tag {
 	case "!!int", "!!float":

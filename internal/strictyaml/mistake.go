@@ -7,18 +7,18 @@ import (
 	"strings"
 )
 
-// Mistake is one thing that is wrong in a file.
+// Mistake describes one mistake in a file.
 type Mistake struct {
 	File string
-	// Line and Column count from 1. Columns are in characters. Both are 0 if the mistake is about the whole file, for
-	// example because the file cannot be read.
+	// Line and Column start at 1. Columns are counted in characters. Both are 0 if the mistake concerns the whole file,
+	// for example because the file cannot be read.
 	Line, Column int
-	Path         string // of the value, as in sinks[0].nats.subject; empty for the whole file
-	Problem      string // what is wrong
-	Remedy       string // how to correct it; may be empty
+	Path         string // the path of the value, as in sinks[0].nats.subject; empty for the whole file
+	Problem      string // describes the mistake
+	Remedy       string // describes how to correct the mistake; may be empty
 }
 
-// String returns the mistake on one line: file:line:column: path: problem (remedy).
+// String formats the mistake as a single line: file:line:column: path: problem (remedy).
 func (m *Mistake) String() string {
 	var b strings.Builder
 	if m.File != "" {
@@ -38,12 +38,12 @@ func (m *Mistake) String() string {
 	return b.String()
 }
 
-// Errors has all mistakes of a file, in the order of their places. It is never empty.
+// Errors contains all mistakes in a file, sorted by position. It always contains at least one mistake.
 type Errors struct { //nolint:errname // it has all errors of a file, not one
 	Mistakes []*Mistake
 }
 
-// Error returns one line for each mistake.
+// Error returns one line per mistake.
 func (e *Errors) Error() string {
 	lines := make([]string, len(e.Mistakes))
 	for i, m := range e.Mistakes {
@@ -52,7 +52,7 @@ func (e *Errors) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// sorted returns the mistakes as an error, or nil if there are none.
+// sorted returns the sorted mistakes as an error, or nil if there are none.
 func sorted(mistakes []*Mistake) error {
 	if len(mistakes) == 0 {
 		return nil

@@ -10,7 +10,7 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// parseYAML returns the tree of each document.
+// parseYAML returns the node tree of every document.
 func parseYAML(text string) ([]*yaml.Node, error) {
 	var documents []*yaml.Node
 	yamlDecoder := yaml.NewDecoder(strings.NewReader(text))
@@ -27,17 +27,17 @@ func parseYAML(text string) ([]*yaml.Node, error) {
 	}
 }
 
-// syntaxError reports that the text is not YAML.
+// syntaxError reports that the text is not valid YAML.
 func (d *decoder) syntaxError(err error) {
 	problem, line, column := err.Error(), 1, 1
 	if load, ok := errors.AsType[*yaml.LoadError](err); ok {
 		problem, line, column = load.Message, load.Mark.Line, load.Mark.Column
-		if strings.Contains(problem, "unexpected end of stream") { // the context is the quote that is not closed
+		if strings.Contains(problem, "unexpected end of stream") { // The context is the unclosed quote.
 			line, column = load.ContextMark.Line, load.ContextMark.Column
 		}
 	}
 	offset := Offset(d.text, line, column)
-	if line == 0 { // yaml does not say where the invalid character is
+	if line == 0 { // The parser does not report the position of the invalid character.
 		offset = max(0, strings.IndexFunc(d.text, isInvalid))
 	}
 	line, column = d.place(offset)
@@ -61,15 +61,15 @@ func isInvalid(r rune) bool {
 	return r == utf8.RuneError || unicode.IsControl(r) && r != '\t' && r != '\n'
 }
 
-// place returns the line and the column of a byte of the text.
+// place returns the line and column of a byte offset in the text.
 func (d *decoder) place(offset int) (line, column int) {
 	before := d.text[:offset]
 	start := strings.LastIndexByte(before, '\n') + 1
 	return strings.Count(before, "\n") + 1, utf8.RuneCountInString(before[start:]) + 1
 }
 
-// Offset returns the index of the byte at a line and a column, which count from 1. Columns are in characters. For a
-// place after the end of the text, Offset returns the length of the text.
+// Offset returns the byte offset of a line and column, which start at 1. Columns are counted in characters. If the
+// position is after the end of the text, Offset returns the length of the text.
 func Offset(text string, line, column int) int {
 	start := 0
 	for range line - 1 {
@@ -87,14 +87,14 @@ func Offset(text string, line, column int) int {
 	return len(text)
 }
 
-// placeIn returns the place in the file of the byte at an offset of a scalar's value. In every style of scalar, the
-// file has the characters of the value in the same order, with quotes, backslashes and white space between them. An
-// offset after the last character that is not white space is the place after it. If the scalar has an escape such as
-// \u0041 before that place, placeIn returns the place of the scalar.
+// placeIn converts a byte offset in a scalar's value to a line and column in the file. In all scalar styles, the file
+// contains the characters of the value in the same order, but can have quotes, backslashes and white space between
+// them. For an offset after the last non-space character, placeIn returns the position after that character. If the
+// scalar contains an escape such as \u0041 before the position, placeIn returns the position of the scalar.
 func (d *decoder) placeIn(node *yaml.Node, offset int) (line, column int) {
 	at := Offset(d.text, node.Line, node.Column)
 	switch {
-	case node.Style&(yaml.LiteralStyle|yaml.FoldedStyle) != 0: // the header ends with its line
+	case node.Style&(yaml.LiteralStyle|yaml.FoldedStyle) != 0: // Skip the header line.
 		at += strings.IndexByte(d.text[at:]+"\n", '\n')
 	case node.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle) != 0:
 		at++

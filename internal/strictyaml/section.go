@@ -9,18 +9,18 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// Section is an object in the file whose values are checked. Keys are relative to it: `stream.name`,
-// `watch[1].resources`. The empty key is the object itself.
+// Section represents an object in the file for checking its values. Keys are relative to this object, as in
+// `stream.name` or `watch[1].resources`. The empty key is the object itself.
 type Section struct {
 	d    *decoder
 	path string
 }
 
-// Validator checks the values of a struct.
+// Validator is implemented by structs that check their own values.
 type Validator interface{ Validate(at *Section) }
 
-// Check checks values that do not come from a file. A value that is zero or the default counts as not given. Check does
-// not look at files that are named in v.
+// Check checks values that do not come from a file. Zero values and defaults are treated as missing. Check does not
+// access the files that v refers to.
 func Check(v Validator) error {
 	d := newDecoder("", nil)
 	d.visit("", reflect.ValueOf(v).Elem(), "")
@@ -29,7 +29,7 @@ func Check(v Validator) error {
 	return sorted(d.mistakes)
 }
 
-// visit checks values against their tags, and records which are given.
+// visit checks values against their tags and records the paths of all values that are set.
 func (d *decoder) visit(path string, v reflect.Value, tag reflect.StructTag) {
 	if v.IsZero() {
 		return
@@ -53,28 +53,28 @@ func (d *decoder) visit(path string, v reflect.Value, tag reflect.StructTag) {
 	}
 }
 
-// Err returns the mistakes of the whole file as *Errors, or nil if there are none.
+// Err returns all mistakes in the file as *Errors, or nil if there are none.
 func (s *Section) Err() error { return sorted(s.d.mistakes) }
 
-// Unreadable reports whether the file is not YAML. Its values must not be checked then.
+// Unreadable reports whether the file is not valid YAML. In this case its values must not be checked.
 func (s *Section) Unreadable() bool { return s.d.unreadable }
 
-// At returns the object at a key.
+// At returns the section for the object at a key.
 func (s *Section) At(key string) *Section { return &Section{s.d, join(s.path, key)} }
 
 // Path returns the path of the section, as in sinks[0].nats.
 func (s *Section) Path() string { return s.path }
 
-// Has reports whether the file has the key.
+// Has reports whether the file contains the key.
 func (s *Section) Has(key string) bool { return s.d.nodes[join(s.path, key)] != nil }
 
-// Fine reports whether no mistake has been reported for the value of the key.
+// Fine reports whether the value of the key has no mistake so far.
 func (s *Section) Fine(key string) bool { return !s.d.broken[join(s.path, key)] }
 
-// HasUnknown reports whether the object has unknown keys. One of them may be a misspelled key.
+// HasUnknown reports whether the object has unknown keys, which may be misspelled known keys.
 func (s *Section) HasUnknown() bool { return s.d.confused[s.path] }
 
-// Given returns the keys that the file has with a value that is not empty, or that is wrong.
+// Given returns the keys that the file contains with a non-empty or invalid value.
 func (s *Section) Given(keys ...string) (given []string) {
 	for _, key := range keys {
 		node := s.d.nodes[join(s.path, key)]
@@ -85,17 +85,17 @@ func (s *Section) Given(keys ...string) (given []string) {
 	return given
 }
 
-// Report adds a mistake about the value of a key, unless the key already has a mistake.
+// Report adds a mistake about a key's value, unless the key already has a mistake.
 func (s *Section) Report(key, problem, remedy string) { s.d.report(join(s.path, key), problem, remedy) }
 
-// ReportMissing is Report for a key that is missing. It does nothing if an unknown key may be the misspelled key.
+// ReportMissing is like Report, for a missing key. It does nothing if an unknown key may be a misspelling of this key.
 func (s *Section) ReportMissing(key, problem, remedy string) {
 	if path := join(s.path, key); !s.d.confused[path] {
 		s.d.report(path, problem, remedy)
 	}
 }
 
-// ReportIn adds a mistake at a byte offset in a string. A string can have several of them.
+// ReportIn adds a mistake at a byte offset in a string. A string can have several mistakes of this kind.
 func (s *Section) ReportIn(key string, offset int, problem, remedy string) {
 	path := join(s.path, key)
 	node := s.d.nodes[path]
@@ -108,7 +108,7 @@ func (s *Section) ReportIn(key string, offset int, problem, remedy string) {
 	}
 }
 
-// NotEmpty reports text if it is empty.
+// NotEmpty reports a mistake if text is empty.
 func (s *Section) NotEmpty(key, text, remedy string) {
 	if text == "" {
 		s.Report(key, "is empty", remedy)
@@ -137,7 +137,8 @@ func (s *Section) Together(a, b string) {
 
 var hostName = regexp.MustCompile(`^[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_.])?$`)
 
-// Address reports text if it is not host:port. An address to connect to must have a host, and a port other than 0.
+// Address reports a mistake if text is not host:port. If connect is set, the address must have a host and a port other
+// than 0.
 func (s *Section) Address(key, text string, connect bool, remedy string) {
 	host, port, err := net.SplitHostPort(text)
 	number, portErr := strconv.ParseUint(port, 10, 16)

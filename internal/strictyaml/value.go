@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// parseNumber parses an integer, a size or a duration, depending on the type.
+// parseNumber parses an integer, a size or a duration, depending on typ.
 func parseNumber(typ reflect.Type, text string) (int64, error) {
 	switch {
 	case typ == reflect.TypeFor[time.Duration]():
@@ -32,7 +32,7 @@ func parseNumber(typ reflect.Type, text string) (int64, error) {
 
 var errNoInteger = errors.New("write it in decimal digits, without quotes")
 
-// formatNumber formats a number so that parseNumber can parse it.
+// formatNumber formats a number in the notation that parseNumber accepts.
 func formatNumber(v reflect.Value) string {
 	switch {
 	case v.Type() == reflect.TypeFor[time.Duration]():
@@ -43,7 +43,7 @@ func formatNumber(v reflect.Value) string {
 	return strconv.FormatInt(v.Int(), 10)
 }
 
-// FormatDuration formats a duration without zero parts: 1h30m, not 1h30m0s.
+// FormatDuration formats a duration without trailing zero components: 1h30m, not 1h30m0s.
 func FormatDuration(d time.Duration) string {
 	s := d.String()
 	if strings.HasSuffix(s, "m0s") {
@@ -75,7 +75,7 @@ var (
 	errNoSize = errors.New("write a number and a unit, as in 512Ki, 16Mi or 1Gi")
 )
 
-// ParseSize parses a number of bytes in the notation of Kubernetes: 16Mi (2^20), 16M (10^6), 16777216.
+// ParseSize parses a number of bytes in Kubernetes notation: 16Mi (2^20), 16M (10^6), 16777216.
 func ParseSize(text string) (int64, error) {
 	// ParseQuantity would take hours for 1e999999999.
 	if !sizeText.MatchString(text) {
@@ -116,7 +116,7 @@ func checkFile(path string) error {
 	return opened.Close()
 }
 
-// reason removes the path from an error, because the message has it already.
+// reason returns err without the path, because the message already contains the path.
 func reason(err error) error {
 	if p, ok := errors.AsType[*os.PathError](err); ok {
 		return p.Err

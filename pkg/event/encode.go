@@ -51,8 +51,7 @@ type Encoder struct {
 	// ContextInData adds an event's Context to the data, instead of to the attributes. It applies to PayloadChange and
 	// PayloadMetadata, and has no effect for PayloadObject.
 	ContextInData bool
-	// Redactor replaces secret values. If it is nil, secret values are sent unchanged. The Redactor caches the result for
-	// each object.
+	// Redactor replaces secret values with fingerprints. If it is nil, secret values are sent unchanged.
 	Redactor *redact.Redactor
 	// OnOldMissing is called with the cause if the state before an update is not available. The event is then sent without
 	// the old state. OnOldMissing can be nil.
