@@ -2,33 +2,35 @@ package sinks
 
 import "strings"
 
-// The values of ConnectError.Step: the steps of connecting, in their order.
+// The values of ConnectError.Step are the steps of connecting, in order. A step fails if the condition in its comment
+// is not met.
 const (
-	StepFiles        = "files"        // certificates, keys and passwords can be read and understood
-	StepResolve      = "resolve"      // the host has an address
-	StepConnect      = "connect"      // something listens there
-	StepTLS          = "TLS"          // both sides accept each other's certificates
-	StepProtocol     = "protocol"     // it speaks the broker's protocol, in a version that will do
-	StepAuthenticate = "authenticate" // it accepts the credentials
-	StepAuthorize    = "authorize"    // who they belong to may do what is needed
-	StepTopic        = "topic"        // Kafka: the topic is there and keeps what the bridge promises
-	StepStream       = "stream"       // NATS: so does the stream
-	StepName         = "cluster name" // no other cluster writes there under this one's name
+	StepFiles        = "files"        // certificates, keys and passwords can be read and parsed
+	StepResolve      = "resolve"      // the host name resolves to an address
+	StepConnect      = "connect"      // the address accepts connections
+	StepTLS          = "TLS"          // client and server accept each other's certificates
+	StepProtocol     = "protocol"     // the server speaks the broker's protocol in a supported version
+	StepAuthenticate = "authenticate" // the server accepts the credentials
+	StepAuthorize    = "authorize"    // the user has the required permissions
+	StepTopic        = "topic"        // Kafka: the topic exists, and its settings lose no events
+	StepStream       = "stream"       // NATS: the stream exists, and its settings lose no events
+	StepName         = "cluster name" // no other cluster writes to the destination under this cluster's name
 )
 
 // ConnectError explains to the operator why a destination can't be used. It contains no secret.
 type ConnectError struct {
 	Step    string // one of the Step constants
-	Address string // of the server or broker, as host:port; empty if the failure is not about one of them
-	// Key of the configuration to look at first, below sinks[], such as "kafka.tls.caFile"; empty if there is none.
+	Address string // host:port of the server or broker; empty if the failure is not about a particular one
+	// Key is the configuration key to look at first, relative to sinks[], such as "kafka.tls.caFile". It is empty if no
+	// key is involved.
 	Key    string
-	Remedy string // what to do, as an imperative clause; empty if Err and Key say enough
-	Err    error  // what was expected, and what came
-	// Rejected: the server answered, and its answer will not change soon; see [Rejected].
+	Remedy string // what to do, as an imperative clause; empty if Err and Key are sufficient
+	Err    error  // what was expected, and what was found instead
+	// Rejected reports whether the server answered and its answer will not change soon; see [Rejected].
 	Rejected bool
 }
 
-// Error returns one line: address, step, cause, remedy and key, as far as they are known.
+// Error returns one line with address, step, cause, remedy and key, as far as they are known.
 func (e *ConnectError) Error() string {
 	text := e.Step + ": " + e.Err.Error()
 	if e.Address != "" {
@@ -45,10 +47,10 @@ func (e *ConnectError) Error() string {
 
 func (e *ConnectError) Unwrap() error { return e.Err }
 
-// Is reports whether target is the class of [Rejected] errors and e belongs to it.
+// Is reports whether e is a [Rejected] error and target is the sentinel error of that class.
 func (e *ConnectError) Is(target error) bool { return e.Rejected && target == errRejected }
 
-// Advice returns Remedy and Key in one clause; empty if there is neither.
+// Advice returns Remedy and Key in one clause. It returns an empty string if both are empty.
 func (e *ConnectError) Advice() string {
 	switch {
 	case e.Key == "" || strings.Contains(e.Remedy, e.Key):

@@ -6,17 +6,17 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/event"
 )
 
-// DeadLetterSink delivers dead letters to a destination of their own: a topic, or a subject of another stream.
+// DeadLetterSink sends dead letters to a separate destination: a topic, or a subject of another stream.
 type DeadLetterSink struct {
-	Sink  Sink   // only used here; the caller closes it
-	Where string // describes the destination, as in "topic dead-letters"
+	Sink  Sink   // must not be used elsewhere; the caller closes it
+	Where string // a description of the destination, such as "topic dead-letters"
 
 	connected bool
 }
 
 var _ DeadLetters = (*DeadLetterSink)(nil)
 
-// Keep implements [DeadLetters]. The message is sent as it is, with the attributes that say why it is a dead letter.
+// Keep implements [DeadLetters]. It sends the message unchanged, with additional attributes that contain the reason.
 func (l *DeadLetterSink) Keep(
 	ctx context.Context,
 	m *event.Message,

@@ -1,37 +1,39 @@
-// Package sinks delivers encoded events to message brokers: the contract that a broker's package fulfils (Sink),
-// the classes of a failed delivery, and the one loop that acts on them (Drain).
+// Package sinks delivers encoded events to message brokers. It defines the contract of a broker's package (Sink), the
+// classes of failed deliveries, and the loop that delivers events and handles failures (Drain).
 //
-// # What the loop promises
+// # Guarantees of the loop
 //
-// A Drain belongs to one queue and one Sink. It takes a batch, sends it, and acknowledges to the queue what the
-// broker acknowledged to it. What it promises holds for every broker, since brokers' packages only say what
-// happened to each message, never what to do about it:
+// A Drain belongs to one queue and one Sink. It takes a batch from the queue, sends it, and acknowledges to the queue
+// the messages that the broker acknowledged. The guarantees hold for every broker, because a broker's package only
+// reports what happened to each message; the Drain decides what to do next:
 //
-//   - Every message that it takes ends in exactly one of two ways: delivered (Hooks.OnSettled), be it with less data
-//     than it had, or rejected (Hooks.OnRejected) with a gap event delivered in its place. Drain.Rejections says what
-//     comes in between: the payload store and dead letters. Nothing is given up because of time or number of attempts.
+//   - Every message ends in exactly one of two ways: it is delivered, possibly without a part of its data
+//     (Hooks.OnSettled), or it is rejected and a gap event is delivered in its place (Hooks.OnRejected). Before a gap
+//     event is sent, the payload store and the dead letters are tried as Drain.Rejections configures. The Drain never
+//     gives up a message because of time or the number of attempts.
 //
-//   - Two messages of one object are delivered in their order, whatever fails in between. A message can be
-//     repeated after an unclear failure (MaybeWritten), under the same id, but only before a later message of
-//     its object is sent: the last that the broker holds of an object is the newest. That holds for the event that
-//     takes the place of a rejected one too; a gap event, which is about a resource, may come later.
+//   - Two messages of one object are delivered in order, whichever attempts fail. After an unclear failure
+//     (MaybeWritten) a message can be repeated with the same id, but only before a later message of its object is sent.
+//     Therefore the last message of an object in the destination is always the newest. The same holds for the event
+//     that replaces a rejected message. A gap event may come later, because it is about a resource and not about an
+//     object.
 //
-//   - A control event (gap, synced) is sent when everything before it is settled, and nothing after it is sent
-//     before it is settled itself: "synced" is never ahead of what it speaks of.
+//   - A control event (gap, synced) is sent when all earlier events are settled, and no later event is sent before the
+//     control event is settled. Therefore a "synced" event never precedes the objects of its initial list.
 //
-//   - A broker that is away, at the start or for hours, ends nothing: the loop tries again at least every
-//     RetryInterval, or with exponential back-off up to ten seconds if the broker answers and rejects what it is asked.
-//     It logs once that the destination is away and once that it is back.
+//   - An unavailable broker never ends the loop, neither at startup nor after hours. The loop tries again at least
+//     every RetryInterval, or with exponential back-off up to ten seconds if the broker answers with errors. It logs
+//     once that the destination is unavailable and once that it is available again.
 //
-//   - A part of the destination (a topic, a partition, a subject) that takes no events does not hold up the others, if
-//     there is a place to park its events (Drain.Parked): they wait there, on disk, in order, and so does everything
-//     that follows for the same part, and control events of the same resource. When the part takes events again, they
-//     are delivered first.
+//   - A part of the destination (a topic, a partition, a subject) that takes no events does not delay the others if its
+//     events can be parked (Drain.Parked). Parked events wait on disk, in order. So do all later events for the same
+//     part, and control events of the same resource. When the part takes events again, the parked events are delivered
+//     first.
 //
-// # What a failure says
+// # Errors
 //
-// A destination that can't be used is a ConnectError: which server, which step, what came instead of what was expected,
-// and which key of the configuration to look at. Its text is for the person who has to fix it, the same from one
-// attempt to the next, and without secrets. What else a sink can say of its destination, for `bridge doctor`, `bridge
-// explain` and `bridge tail`, is in the package diagnose.
+// If a destination can't be used, the error is a ConnectError. It names the server, the failed step, the expected and
+// the actual result, and the configuration key to look at. Its text is written for operators, is the same after every
+// attempt, and contains no secrets. The package diagnose defines the other information that a sink can return about its
+// destination, for `bridge doctor`, `bridge explain` and `bridge tail`.
 package sinks

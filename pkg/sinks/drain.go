@@ -19,31 +19,31 @@ import (
 const (
 	// DefaultMaxBatch is the default of Drain.MaxBatch.
 	DefaultMaxBatch = 2048
-	// maxBatchBytes is how large the messages of one Send are together at most.
+	// maxBatchBytes is the maximum total size of the messages of one Send.
 	maxBatchBytes = 16 << 20
-	// RetryInterval is the longest pause before the next attempt at a destination that is away or not ready.
+	// RetryInterval is the longest pause before the next attempt if the destination is unavailable or not ready.
 	RetryInterval = 250 * time.Millisecond
-	// MaxBackoff is the longest pause before the next attempt at a destination that rejects what it is asked.
+	// MaxBackoff is the longest pause before the next attempt if the destination answers with errors.
 	MaxBackoff = 10 * time.Second
 	minBackoff = 100 * time.Millisecond
 )
 
-// Drain moves messages from a queue to a sink until the queue is closed and empty. The package comment says what
-// it promises. Set the fields, then call Run once; Connected and Status may be called at any time.
+// Drain moves messages from a queue to a sink until the queue is closed and empty. The package comment lists its
+// guarantees. Set the fields, then call Run once. Connected and Status may be called at any time.
 type Drain struct {
-	Name  string // of the sink, for logs
+	Name  string // name of the sink, for logs
 	Sink  Sink   // the caller closes it after Run
 	Queue fifo.Queue[*event.Message]
 
-	// MaxBatch is how many messages one Send gets at most; 0 is DefaultMaxBatch. A large batch costs no delay, because the
-	// queue gives what it has; it saves the pause between two Sends.
+	// MaxBatch is the maximum number of messages per Send; 0 means DefaultMaxBatch. A large batch causes no delay, because
+	// the queue returns the messages that it has without waiting for more. It saves the pause between two Sends.
 	MaxBatch   int
-	Rejections Rejections // what is done with messages that the destination rejects
-	// Parked keeps the events of parts of the destination that take no events. The caller closes it after Run. If it is
-	// nil, the other parts wait.
+	Rejections Rejections // Rejections configures how messages that the destination rejects are handled.
+	// Parked stores the events of parts of the destination that take no events. The caller closes it after Run. If Parked
+	// is nil, events of the other parts wait until the part takes events again.
 	Parked *parked.Store
 	Hooks  Hooks
-	Logger *slog.Logger // nil: slog.Default()
+	Logger *slog.Logger // if nil, slog.Default() is used
 
 	state       state
 	parking     parking
@@ -52,7 +52,7 @@ type Drain struct {
 	rejectedLog rate.Sometimes
 	lostLog     rate.Sometimes
 
-	// Memory that Send calls share.
+	// These buffers are reused by all Send calls.
 	taken   []*event.Message
 	items   []item
 	out     []*event.Message
@@ -60,32 +60,33 @@ type Drain struct {
 	results []error
 }
 
-// Hooks are called when something happens to a message. Each may be nil. They run in the goroutine of Run and delay it,
-// so they should only count, or pass on.
+// Hooks are functions that are called when something happens to a message. Each may be nil. They run in the goroutine
+// of Run and delay it, so they should only count messages or pass them on.
 type Hooks struct {
-	// OnSettled is called once for each message that was delivered, in the order of each object. A message that was parked
-	// is a copy. sent is when the Send that delivered it returned, latency is how long this Send took.
+	// OnSettled is called once for each delivered message. For one object, the calls are in order. A message that was
+	// parked is a copy. sent is the time when the Send that delivered m returned; latency is the duration of that Send.
 	OnSettled func(m *event.Message, sent time.Time, latency time.Duration)
-	// OnRetry is called each time that a message will be tried again, with the error of the sink.
+	// OnRetry is called every time a message will be tried again, with the error of the sink.
 	OnRetry func(m *event.Message, err error)
-	// OnRejected is called once for each message that was rejected, when its replacement was delivered, or when the gap
-	// event in its place was rejected too. If the replacement is the event in another form (OutcomeMetadata,
-	// OutcomeClaimCheck), OnSettled is called too. In any case the message is settled.
+	// OnRejected is called once for each rejected message, when its replacement was delivered or when the gap event in its
+	// place was rejected too. If the replacement is the same event in another form (OutcomeMetadata, OutcomeClaimCheck),
+	// OnSettled is called too. In all cases the message is then settled.
 	OnRejected func(m *event.Message, r Rejection)
 }
 
-// item is one message of a batch on its way.
+// item is one message of a batch that is being delivered.
 type item struct {
 	orig      *event.Message
-	send      *event.Message // orig, or its replacement; nil: the replacement must be found
+	send      *event.Message // orig or its replacement; nil if the replacement must be created
 	rejection error          // why orig was rejected
-	outcome   Outcome        // of the rejection
-	park      string         // the unavailable part for which it is to be parked; empty: it is to be sent
+	outcome   Outcome        // outcome of the rejection
+	park      string         // the unavailable part for which orig is to be parked; empty if orig is to be sent
 	done      bool
 }
 
-// Run connects, and then delivers until the queue is closed and empty. If ctx ends before, the error wraps its error,
-// and messages that were taken and not delivered stay unacknowledged in the queue.
+// Run connects and then delivers messages until the queue is closed and empty. If ctx ends first, the returned error
+// wraps the error of ctx. Messages that were taken from the queue and not delivered then stay unacknowledged in the
+// queue.
 func (d *Drain) Run(ctx context.Context) error {
 	d.init()
 	if err := d.connect(ctx); err != nil {
@@ -107,7 +108,7 @@ func (d *Drain) Run(ctx context.Context) error {
 			}
 			rest = rest[n:]
 		}
-		clear(batch) // a quiet queue must not keep the last batch in memory
+		clear(batch) // otherwise an idle drain would keep the last batch in memory
 		d.taken = batch[:0]
 	}
 }
@@ -126,7 +127,8 @@ func (d *Drain) init() {
 	d.parking.failing, d.parking.retries = make(map[string]time.Time), make(map[string]*retry)
 }
 
-// doubling returns pauses that begin with minBackoff and double up to longest, each spread by half in both directions.
+// doubling returns a back-off that begins with minBackoff and doubles up to longest. Every pause is randomized by up to
+// 50 % in both directions.
 func doubling(longest time.Duration) *backoff.ExponentialBackOff {
 	return backoff.NewExponentialBackOff(
 		backoff.WithInitialInterval(minBackoff),
@@ -136,7 +138,7 @@ func doubling(longest time.Duration) *backoff.ExponentialBackOff {
 	)
 }
 
-// resetBackoff makes the next pause the shortest again.
+// resetBackoff resets the next pause to the shortest.
 func (d *Drain) resetBackoff() {
 	d.rejected.Reset()
 	d.away.Reset()
@@ -146,7 +148,7 @@ func (d *Drain) unfinished(err error) error {
 	return fmt.Errorf("%d events left undelivered: %w", d.Queue.Stats().Items, err)
 }
 
-// connect returns nil once the sink is connected, or ctx's error.
+// connect returns nil once the sink is connected. It returns the error of ctx if ctx ends first.
 func (d *Drain) connect(ctx context.Context) error {
 	for {
 		err := d.Sink.Connect(ctx)
@@ -166,7 +168,7 @@ func (d *Drain) connect(ctx context.Context) error {
 	return nil
 }
 
-// upToControl returns how many messages of batch may be sent together. A control event is sent alone.
+// upToControl returns how many messages at the front of batch may be sent together. A control event is sent alone.
 func upToControl(batch []*event.Message) int {
 	for i, m := range batch {
 		if m.Type.IsControl() {
@@ -176,8 +178,8 @@ func upToControl(batch []*event.Message) int {
 	return len(batch)
 }
 
-// deliver sends batch until each of its messages is settled or parked, and acknowledges those at its front as it goes.
-// It returns an error only when ctx ended.
+// deliver sends batch until all messages are settled or parked. After every attempt it acknowledges the settled
+// messages at the front of the batch. It returns an error only if ctx ended.
 func (d *Drain) deliver(ctx context.Context, batch []*event.Message) error {
 	d.items = d.items[:0]
 	for _, m := range batch {
@@ -215,10 +217,10 @@ func (d *Drain) deliver(ctx context.Context, batch []*event.Message) error {
 			if err := d.pause(ctx); err != nil {
 				return err
 			}
-		} else if ctx.Err() != nil { // only gap events are new: nothing to wait for
+		} else if ctx.Err() != nil { // only gap events are left to send, so no pause is necessary
 			return ctx.Err()
 		}
-		if full != nil { // what is parked must go, or there will never be room
+		if full != nil { // parked events must be delivered first, otherwise there will never be room
 			items := d.items
 			d.items = nil
 			d.retryParked(ctx)
@@ -229,12 +231,12 @@ func (d *Drain) deliver(ctx context.Context, batch []*event.Message) error {
 
 // attempted is the outcome of one Send.
 type attempted struct {
-	progress bool             // something was settled, or rejected
-	err      error            // why something has to be tried again, except because of unavailable parts
-	parts    map[string]error // why parts of the destination take no events; nil if there are none
+	progress bool             // at least one message was settled or rejected
+	err      error            // why messages have to be tried again, if the cause is not an unavailable part
+	parts    map[string]error // errors of the parts of the destination that take no events; nil if all parts take events
 }
 
-// report updates the status of the destination.
+// report updates the status of the destination after an attempt.
 func (d *Drain) report(ctx context.Context, a attempted) {
 	if a.err == nil {
 		d.state.ok(d.Logger)
@@ -243,7 +245,7 @@ func (d *Drain) report(ctx context.Context, a attempted) {
 	}
 }
 
-// attempt sends what is not settled yet, in order, and records what became of it.
+// attempt sends the messages that are not settled yet, in order, and records the result of each.
 func (d *Drain) attempt(ctx context.Context) (a attempted) {
 	away := d.collect(ctx)
 	d.results = append(d.results[:0], make([]error, len(d.out))...)
@@ -253,7 +255,7 @@ func (d *Drain) attempt(ctx context.Context) (a attempted) {
 	}
 	sent := time.Now()
 
-	again := false // something has to be tried again
+	again := false // reports whether at least one message has to be tried again
 	for k, err := range d.results {
 		if mutant.On("settle-unsent") {
 			err = nil
@@ -280,10 +282,11 @@ func (d *Drain) attempt(ctx context.Context) (a attempted) {
 		}
 	}
 	clear(d.out)
-	if a.err == nil && again && !a.progress && len(a.parts) == 0 { // the sink does not name the cause
+	if a.err == nil && again && !a.progress && len(a.parts) == 0 { // the sink did not return a cause
 		a.err = ErrNotAttempted
 	}
-	if a.err != nil || len(a.parts) > 0 { // otherwise they waited for the replacement of an earlier event of their object
+	// Otherwise these messages only waited for the replacement of an earlier event of their object.
+	if a.err != nil || len(a.parts) > 0 {
 		d.retry()
 	}
 	if a.err == nil {
@@ -292,8 +295,8 @@ func (d *Drain) attempt(ctx context.Context) (a attempted) {
 	return a
 }
 
-// collect puts into d.out what is to be sent now: all messages that are not settled, up to the first one whose
-// replacement can't be made now. It returns the error of the replacement.
+// collect fills d.out with the messages to send now. These are all messages that are not settled, up to the first whose
+// replacement can't be created now. It returns the error of that replacement.
 func (d *Drain) collect(ctx context.Context) (away error) {
 	d.out, d.outItem = d.out[:0], d.outItem[:0]
 	for i := range d.items {
@@ -338,7 +341,7 @@ func (d *Drain) settle(it *item, sent time.Time, latency time.Duration) {
 	}
 }
 
-// pause waits before the next attempt, depending on why the last one failed.
+// pause waits before the next attempt. The duration depends on the cause of the last failure.
 func (d *Drain) pause(ctx context.Context) error {
 	var pause time.Duration
 	if IsRejected(d.state.lastCause()) {

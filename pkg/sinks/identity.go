@@ -11,43 +11,45 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/event"
 )
 
-// Owner is a cluster that writes to a destination: its configured name, and the uid of its namespace kube-system.
+// Owner is a cluster that writes to a destination. It consists of the configured name and the UID of the cluster's
+// kube-system namespace.
 type Owner struct{ Cluster, UID string }
 
-// Registration says to which cluster a name belongs at a destination.
+// Registration records which cluster a name belongs to at a destination.
 type Registration struct {
-	UID   string    // of the cluster; empty if the name belongs to none
-	Since time.Time // when it was registered
+	UID   string    // UID of the cluster; empty if the name is not registered
+	Since time.Time // time of the registration
 }
 
-// Identified is implemented by sinks whose destination has an identity, and can record which clusters write to it. The
-// goroutine that calls Connect and Send calls it.
+// Identified is implemented by sinks whose destination has an identity and can record which clusters write to it. Its
+// methods must be called by the goroutine that calls Connect and Send.
 type Identified interface {
-	// Destination returns the identity of what the sink writes to. It does not depend on the address. It is what the last
-	// Connect, Send or Check found; empty before.
+	// Destination returns the identity of the destination, which does not depend on its address. It is the identity that
+	// the last Connect, Send or Check found, and empty before the first of these calls.
 	Destination() string
-	// Registered returns the registration of a cluster's name, and creates nothing. An error that wraps ErrNoRegister
-	// means that it can't be read.
+	// Registered returns the registration of a cluster's name. It creates nothing. If the registration can't be read, the
+	// error wraps ErrNoRegister.
 	Registered(ctx context.Context, cluster string) (Registration, error)
-	// Register records that owner's name belongs to owner, and no longer to the uid replaced (empty: to none). If the name
-	// belongs to another cluster, nothing changes, and the error is nil: call Registered. An error that wraps
-	// ErrNoRegister means that nothing can be recorded.
+	// Register registers the name of owner for owner. replaced is the UID that the name belonged to until now, or empty if
+	// the name was not registered. If the name belongs to another cluster, Register changes nothing and returns nil; call
+	// Registered to see the owner. If nothing can be recorded, the error wraps ErrNoRegister.
 	Register(ctx context.Context, owner Owner, replaced string) error
 }
 
-// ErrNoRegister says that the destination has no place for the names of clusters, or the client may not use it.
+// ErrNoRegister means that the destination has no register of cluster names, or that the client has no permission to
+// use the register.
 var ErrNoRegister = errors.New("the destination cannot register cluster names")
 
 // ErrNameTaken is wrapped by the error of Claim if the name belongs to another cluster.
 var ErrNameTaken = errors.New("the cluster's name is taken")
 
-// Claim registers a cluster's name at the destination if it belongs to none. If it belongs to another cluster, the
-// error is a *ConnectError that wraps ErrNameTaken and mentions the name of the sink.
+// Claim registers a cluster's name at the destination if the name is not registered yet. If the name belongs to another
+// cluster, the error is a *ConnectError that wraps ErrNameTaken and mentions the name of the sink.
 func Claim(ctx context.Context, d Identified, sink string, owner Owner) error {
 	found, err := d.Registered(ctx, owner.Cluster)
 	if err == nil && found.UID == "" {
 		if err = d.Register(ctx, owner, ""); err == nil {
-			found, err = d.Registered(ctx, owner.Cluster) // another cluster may have been first
+			found, err = d.Registered(ctx, owner.Cluster) // another cluster may have registered the name first
 		}
 	}
 	if err != nil || found.UID == owner.UID {
@@ -56,7 +58,7 @@ func Claim(ctx context.Context, d Identified, sink string, owner Owner) error {
 	return NameTaken(d, sink, owner, found)
 }
 
-// NameTaken returns the error of a cluster whose name belongs to another one. It wraps ErrNameTaken.
+// NameTaken returns the error for a cluster whose name belongs to another cluster. The error wraps ErrNameTaken.
 func NameTaken(d Identified, sink string, owner Owner, found Registration) *ConnectError {
 	return &ConnectError{
 		Step: StepName, Rejected: true,
@@ -67,23 +69,24 @@ func NameTaken(d Identified, sink string, owner Owner, found Registration) *Conn
 	}
 }
 
-// Guard is a Sink that sends nothing under the name of another cluster, and reports which destination it writes to. A
-// sink that is not Identified is passed through. Set the fields before the first Connect.
+// Guard is a Sink that sends nothing while the cluster's name belongs to another cluster. It also reports the identity
+// of the destination. If the wrapped Sink is not Identified, Guard only forwards the calls. Set the fields before the
+// first Connect.
 type Guard struct {
 	Sink
-	Name string // of the sink
-	// Owner returns the cluster that writes. If its UID is not known, which it may be before the first message, nothing is
-	// checked.
+	Name string // name of the sink
+	// Owner returns the cluster that this bridge writes for. While its UID is unknown, which is possible before the first
+	// message, the name is not checked.
 	Owner func() Owner
-	// OnDestination is called when the destination is known, and when it becomes another one, by the goroutine of
-	// Connect and Send. Nil is allowed.
+	// OnDestination is called when the identity of the destination becomes known or changes. It is called by the goroutine
+	// of Connect and Send. It may be nil.
 	OnDestination func(name string)
 	Logger        *slog.Logger
 
-	claimed     Owner        // at destination
-	destination string       // as it was reported
-	warned      bool         // that nothing is checked
-	conflict    atomic.Value // string; see NameConflict
+	claimed     Owner        // the owner whose name was claimed at destination
+	destination string       // the identity that was reported last
+	warned      bool         // a warning that names are not checked was logged
+	conflict    atomic.Value // string that NameConflict returns
 }
 
 // Connect implements Sink.
@@ -95,7 +98,7 @@ func (g *Guard) Connect(ctx context.Context) error {
 	return g.identify(ctx)
 }
 
-// Send implements Sink. Nothing is sent as long as the name belongs to another cluster.
+// Send implements Sink. It sends nothing while the name belongs to another cluster.
 func (g *Guard) Send(ctx context.Context, batch []*event.Message, results []error) {
 	if err := g.identify(ctx); err != nil {
 		for i := range results {
@@ -109,7 +112,7 @@ func (g *Guard) Send(ctx context.Context, batch []*event.Message, results []erro
 	}
 }
 
-// identify reports the destination, and claims the name if that was not done there.
+// identify reports the destination, and claims the name unless it is already claimed at this destination.
 func (g *Guard) identify(ctx context.Context) error {
 	d, ok := g.Sink.(Identified)
 	if !ok {
@@ -134,7 +137,7 @@ func (g *Guard) identify(ctx context.Context) error {
 		}
 		err = nil
 	}
-	if e, ok := errors.AsType[*UnavailableError](err); ok { // nothing is sent to any part while names can't be read
+	if e, ok := errors.AsType[*UnavailableError](err); ok { // nothing is sent to any part while the register can't be read
 		err = e.Err
 	}
 	if err == nil {
@@ -148,14 +151,14 @@ func (g *Guard) identify(ctx context.Context) error {
 	return err
 }
 
-// NameConflict returns why nothing is sent because the cluster's name belongs to another one; empty if it does not. It
-// may be called at any time.
+// NameConflict returns the reason if nothing is sent because the cluster's name belongs to another cluster. Otherwise
+// it returns an empty string. It may be called at any time.
 func (g *Guard) NameConflict() string {
 	text, _ := g.conflict.Load().(string)
 	return text
 }
 
-// Part implements [Router], if the sink does.
+// Part implements [Router] if the wrapped sink does.
 func (g *Guard) Part(m *event.Message) string {
 	if router, ok := g.Sink.(Router); ok {
 		return router.Part(m)
@@ -163,8 +166,8 @@ func (g *Guard) Part(m *event.Message) string {
 	return ""
 }
 
-// report calls OnDestination if the destination is another one. A stream can be created again while the sink is
-// connected.
+// report calls OnDestination if the identity of the destination has changed. It can change while the sink is connected,
+// for example if a stream is deleted and created again.
 func (g *Guard) report(d Identified) {
 	name := d.Destination()
 	if name == "" || name == g.destination {

@@ -19,36 +19,36 @@ import (
 )
 
 const (
-	// parkAfter is how long a part of the destination may be unavailable before its events are parked, if that is
-	// likely to pass: a partition chooses a leader within a second or two.
+	// parkAfter is how long a part of the destination may fail before its events are parked, if the failure is likely to
+	// be short. A partition elects a new leader within a second or two.
 	parkAfter = 2 * time.Second
-	// batchesAtOnce is how many batches of a queue of parked events are delivered before the sink's own queue has its
-	// turn.
+	// batchesAtOnce is the maximum number of batches of one parked queue that are delivered before the drain continues
+	// with the sink's queue.
 	batchesAtOnce = 4
 )
 
 // parking is the state of the parts of the destination that take no events.
 type parking struct {
-	failing map[string]time.Time // since when a part has failed, without parked events
+	failing map[string]time.Time // for failing parts without parked events, the time of the first failure
 	mu      sync.Mutex           // guards retries against Unavailable
-	retries map[string]*retry    // of parts with parked events
+	retries map[string]*retry    // for parts with parked events
 }
 
-// retry is when the parked events of a part are tried again.
+// retry records when the parked events of a part are tried again.
 type retry struct {
-	at    time.Time // zero: at once
+	at    time.Time // time of the next attempt; zero means immediately
 	wait  *backoff.ExponentialBackOff
-	cause error // why the part takes no events; nil: it was not tried yet
+	cause error // why the part takes no events; nil before the first attempt
 }
 
 // UnavailablePart is a part of the destination that has parked events.
 type UnavailablePart struct {
 	parked.Queue
-	Cause error // why it takes no events; nil: they are being delivered, or were not tried yet
+	Cause error // why the part takes no events; nil if its events are being delivered or were not tried yet
 }
 
-// Unavailable returns the parts of the destination that have parked events, the longest-waiting first. It may be called
-// at any time.
+// Unavailable returns the parts of the destination that have parked events. The part that has waited longest comes
+// first. Unavailable may be called at any time.
 func (d *Drain) Unavailable() (parts []UnavailablePart) {
 	if d.Parked == nil {
 		return nil
@@ -65,7 +65,7 @@ func (d *Drain) Unavailable() (parts []UnavailablePart) {
 	return parts
 }
 
-// destination returns the part of the destination that takes m; empty if nothing can be parked.
+// destination returns the part of the destination that takes m. It returns an empty string if events can't be parked.
 func (d *Drain) destination(m *event.Message) string {
 	router, ok := d.Sink.(Router)
 	if !ok || d.Parked == nil {
@@ -74,8 +74,8 @@ func (d *Drain) destination(m *event.Message) string {
 	return router.Part(m)
 }
 
-// unavailablePart returns the part of the destination that takes m if err says that this part takes no events. If it is
-// empty, err is a failure of the whole destination.
+// unavailablePart returns the part of the destination that takes m if err means that this part takes no events. It
+// returns an empty string if err is a failure of the whole destination.
 func (d *Drain) unavailablePart(m *event.Message, err error) string {
 	e, ok := errors.AsType[*UnavailableError](err)
 	if !ok || d.Parked == nil || e.Destination == "" || !covers(e.Destination, d.destination(m)) {
@@ -84,13 +84,13 @@ func (d *Drain) unavailablePart(m *event.Message, err error) string {
 	return e.Destination
 }
 
-// covers reports whether a part is the given one, or a larger one that it belongs to.
+// covers reports whether part is equal to larger or belongs to it.
 func covers(larger, part string) bool {
 	return part == larger || strings.HasPrefix(part, larger) && part[len(larger)] == '/'
 }
 
-// parkedPart returns the part whose parked events m must not overtake; empty if there is none. A control event must not
-// overtake any event of its resource.
+// parkedPart returns the part whose parked events m must not overtake. It returns an empty string if m may be sent. A
+// control event must not overtake any event of its resource.
 func (d *Drain) parkedPart(m *event.Message) string {
 	if d.Parked == nil || d.Parked.Empty() {
 		return ""
@@ -99,12 +99,12 @@ func (d *Drain) parkedPart(m *event.Message) string {
 	if part == "" {
 		return ""
 	}
-	inside := "" // a queue of the larger part has all that is newer
+	inside := "" // if the larger part has a queue too, that queue contains all newer events
 	for _, q := range d.Parked.Queues() {
 		switch {
 		case covers(q.Destination, part) && (inside == "" || len(q.Destination) < len(inside)):
 			inside = q.Destination
-		case inside == "" && covers(part, q.Destination): // it is not known yet to which of the smaller parts m belongs
+		case inside == "" && covers(part, q.Destination): // the smaller part that takes m is not known yet
 			inside = part
 		case inside == "" && m.Type.IsControl() && slices.Contains(q.Resources, m.Resource.GroupResource().String()):
 			inside = part
@@ -113,7 +113,7 @@ func (d *Drain) parkedPart(m *event.Message) string {
 	return inside
 }
 
-// markAvailable forgets that the part of the destination that took m has failed.
+// markAvailable removes the recorded failures of the part that took m.
 func (d *Drain) markAvailable(m *event.Message) {
 	if len(d.parking.failing) > 0 {
 		part := d.destination(m)
@@ -121,8 +121,8 @@ func (d *Drain) markAvailable(m *event.Message) {
 	}
 }
 
-// markUnavailable marks for parking what can't be sent because parts of the destination take no events. It reports
-// whether there is any.
+// markUnavailable marks items for parking if their part of the destination takes no events. It reports whether it
+// marked any.
 func (d *Drain) markUnavailable(parts map[string]error) (marked bool) {
 	for part, cause := range parts {
 		if !IsRejected(cause) && !d.lasts(part) {
@@ -138,7 +138,7 @@ func (d *Drain) markUnavailable(parts map[string]error) (marked bool) {
 	return marked
 }
 
-// lasts reports whether a part has been failing for parkAfter. The first call notes the time.
+// lasts reports whether a part has been failing for at least parkAfter. The first call records the current time.
 func (d *Drain) lasts(part string) bool {
 	since, failing := d.parking.failing[part]
 	if !failing {
@@ -163,7 +163,7 @@ func (d *Drain) beginParking(part string, cause error) {
 	r.cause, r.at = cause, time.Now().Add(r.wait.NextBackOff())
 }
 
-// retryOf returns the retry of a part, and creates it if there is none.
+// retryOf returns the retry of a part. It creates the retry if none exists.
 func (d *Drain) retryOf(part string) *retry {
 	d.parking.mu.Lock()
 	defer d.parking.mu.Unlock()
@@ -175,7 +175,7 @@ func (d *Drain) retryOf(part string) *retry {
 	return r
 }
 
-// park parks the items that are marked for it. If there is no room, it returns an error and the items stay marked.
+// park parks the items that are marked for parking. If there is no room, it returns an error and the items stay marked.
 func (d *Drain) park() error {
 	var all []parked.Parking
 	var marked []*item
@@ -196,7 +196,7 @@ func (d *Drain) park() error {
 	return nil
 }
 
-// take takes a batch from the queue. It returns without messages when parked events are to be tried again.
+// take takes a batch from the queue. It returns without messages when parked events have to be tried again.
 func (d *Drain) take(ctx context.Context) ([]*event.Message, error) {
 	at, waiting := d.nextRetry()
 	if !waiting || d.Queue.Stats().Items > 0 {
@@ -214,7 +214,7 @@ func (d *Drain) take(ctx context.Context) ([]*event.Message, error) {
 	return batch, err
 }
 
-// nextRetry returns when the next parked events are to be tried again.
+// nextRetry returns the time when the next parked events have to be tried again.
 func (d *Drain) nextRetry() (at time.Time, waiting bool) {
 	if d.Parked == nil || d.Parked.Empty() {
 		return at, false
@@ -228,14 +228,15 @@ func (d *Drain) nextRetry() (at time.Time, waiting bool) {
 	return at, waiting
 }
 
-// isBehind reports whether a smaller part has older events.
+// isBehind reports whether events of a smaller part within q are parked too. Those events are older and must be
+// delivered first.
 func isBehind(q parked.Queue, queues []parked.Queue) bool {
 	return slices.ContainsFunc(queues, func(other parked.Queue) bool {
 		return other.Destination != q.Destination && covers(q.Destination, other.Destination)
 	})
 }
 
-// retryParked delivers parked events that are due, as long as their destination takes them.
+// retryParked delivers the parked events that are due, as long as their part takes events.
 func (d *Drain) retryParked(ctx context.Context) {
 	if d.Parked == nil || d.Parked.Empty() {
 		return
@@ -270,7 +271,7 @@ func (d *Drain) deliverParked(ctx context.Context, part string, r *retry) {
 	case err == nil:
 		r.at = time.Time{}
 		r.wait.Reset()
-	case isPart || IsRejected(err): // it will not pass soon
+	case isPart || IsRejected(err): // the failure will probably last
 		r.at = time.Now().Add(r.wait.NextBackOff())
 	default:
 		r.at = time.Now().Add(RetryInterval)
@@ -287,8 +288,9 @@ func (d *Drain) deliverParked(ctx context.Context, part string, r *retry) {
 	}
 }
 
-// ready returns which of the oldest events of a part may be sent now: the events before the first control event, or the
-// control event alone if no other part has older events of its resource.
+// ready returns the events at the front of head that may be sent now. These are the events before the first control
+// event. If a control event comes first, ready returns it alone, or nothing while other parts have older events of the
+// same resource.
 func (d *Drain) ready(part string, head []parked.Entry) []parked.Entry {
 	for i, e := range head {
 		if !e.Message.Type.IsControl() {
@@ -308,7 +310,7 @@ func (d *Drain) ready(part string, head []parked.Entry) []parked.Entry {
 	return head
 }
 
-// sendParked sends parked events and removes the delivered ones. The error says why some were not delivered.
+// sendParked sends parked events and removes the delivered ones. The error explains why the others were not delivered.
 func (d *Drain) sendParked(ctx context.Context, part string, head []parked.Entry) error {
 	d.items = d.items[:0]
 	for _, e := range head {
@@ -324,7 +326,7 @@ func (d *Drain) sendParked(ctx context.Context, part string, head []parked.Entry
 				done = append(done, head[i].Number)
 			}
 		}
-		if err := d.Parked.Remove(part, done); err != nil { // they will be sent again
+		if err := d.Parked.Remove(part, done); err != nil { // the events will be sent again
 			return err
 		}
 		for _, cause := range a.parts {

@@ -9,23 +9,24 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/event"
 )
 
-// Outcome is what became of a message that the destination rejected.
+// Outcome is the result of handling a rejected message.
 type Outcome string
 
-// The outcomes.
+// These are all outcomes.
 const (
-	OutcomeMetadata   Outcome = "metadata"   // it was sent with the metadata of its object instead of the data
-	OutcomeClaimCheck Outcome = "claimCheck" // the same, and its data is kept where the event says
-	OutcomeDeadLetter Outcome = "deadLetter" // it is kept as a dead letter, and a gap event took its place
-	OutcomeGap        Outcome = "gap"        // a gap event took its place
-	// OutcomeLost: it was to be kept as a dead letter and could not be; a gap event took its place.
+	OutcomeMetadata   Outcome = "metadata"   // the event was sent with only the metadata of its object
+	OutcomeClaimCheck Outcome = "claimCheck" // as OutcomeMetadata, and the payload store has the data
+	OutcomeDeadLetter Outcome = "deadLetter" // the message was kept as a dead letter, and a gap event was sent in its place
+	OutcomeGap        Outcome = "gap"        // a gap event was sent in its place
+	// OutcomeLost means that the message could not be kept as a dead letter; a gap event was sent in its place.
 	OutcomeLost Outcome = "lost"
 )
 
-// InStream reports whether the event itself is in the stream, in some form.
+// InStream reports whether the event was sent itself, in a reduced form.
 func (o Outcome) InStream() bool { return o == OutcomeMetadata || o == OutcomeClaimCheck }
 
-// Outcomes returns the possible outcomes of a rejection for a reason: event.ReasonOversize or event.ReasonRefused.
+// Outcomes returns the possible outcomes of a rejection with the given reason (event.ReasonOversize or
+// event.ReasonRefused).
 func Outcomes(reason string) []Outcome {
 	lasting := []Outcome{OutcomeDeadLetter, OutcomeGap, OutcomeLost}
 	if reason == event.ReasonOversize {
@@ -34,35 +35,37 @@ func Outcomes(reason string) []Outcome {
 	return lasting
 }
 
-// Rejections says what is done with messages that the destination rejects (a [Permanent] error). The zero value sends a
-// gap event in place of each.
+// Rejections configures how messages that the destination rejects (with a [Permanent] error) are handled. With the zero
+// value, a gap event is sent in place of each.
 type Rejections struct {
-	// Oversize is what is tried first with a message that is too large. After OutcomeMetadata and OutcomeClaimCheck,
-	// DeadLetters are tried, if there are any. OutcomeDeadLetter begins with them; OutcomeGap, the default, skips them.
+	// Oversize is the first outcome to try for a message that is too large. If OutcomeMetadata or OutcomeClaimCheck fails,
+	// DeadLetters is tried next, unless it is nil. With OutcomeDeadLetter, DeadLetters is tried first. With OutcomeGap,
+	// the default, it is not tried.
 	Oversize    Outcome
-	Payloads    PayloadStore // required with OutcomeClaimCheck
-	DeadLetters DeadLetters  // nil: there are none
+	Payloads    PayloadStore // required for OutcomeClaimCheck
+	DeadLetters DeadLetters  // if nil, no dead letters are kept
 }
 
-// PayloadStore keeps the data of messages that are too large for their destination. It is used by the drain's goroutine
-// alone.
+// PayloadStore stores the data of messages that are too large for their destination. Only the drain's goroutine calls
+// it.
 type PayloadStore interface {
-	// Store returns when the data is durable. ref is its URI, which is always the same for the same message. After an
-	// error that is not Permanent the drain tries again until it succeeds, and sends no later message.
+	// Store returns when the data is durable. ref is the URI of the data and is always the same for the same message.
+	// After an error that is not Permanent, the drain calls Store again until it succeeds, and sends no later message
+	// before that.
 	Store(ctx context.Context, m *event.Message) (ref, digest string, err error)
 }
 
-// DeadLetters keeps messages that are rejected. It is used by the drain's goroutine alone.
+// DeadLetters stores rejected messages. Only the drain's goroutine calls it.
 type DeadLetters interface {
-	// Keep returns when the message is durable. where describes the place. Errors are treated like errors of
-	// PayloadStore.Store; a Permanent one means that there is no room for the message.
+	// Keep returns when the message is durable. where describes the place. Errors are handled like errors of
+	// PayloadStore.Store. A Permanent error means that there is no room for the message.
 	Keep(ctx context.Context, m *event.Message, reason string, cause error) (where string, err error)
 }
 
-// Rejection is why a message was rejected, and what became of it.
+// Rejection records why a message was rejected and how the rejection was handled.
 type Rejection struct {
 	Reason  string // event.ReasonOversize or event.ReasonRefused
-	Err     error  // what the destination said
+	Err     error  // the error of the destination
 	Outcome Outcome
 }
 
@@ -74,7 +77,8 @@ func (it *item) reason() string {
 	return event.ReasonRefused
 }
 
-// reject records that the destination rejects what was sent for an item. A rejected gap event settles the item.
+// reject records that the destination rejected the message that was sent for an item. If that message was a gap event,
+// the item is settled.
 func (d *Drain) reject(it *item, err error) {
 	switch {
 	case it.rejection == nil:
@@ -90,7 +94,7 @@ func (d *Drain) reject(it *item, err error) {
 	it.send = nil
 }
 
-// next returns what to try next with a message that was rejected.
+// next returns the outcome to try next for a rejected message.
 func (r *Rejections) next(it *item) Outcome {
 	oversize := it.reason() == event.ReasonOversize
 	switch {
@@ -104,7 +108,7 @@ func (r *Rejections) next(it *item) Outcome {
 	return OutcomeGap
 }
 
-// replace makes the replacement of a rejected message. After an error it must be tried again.
+// replace creates the replacement of a rejected message. If it returns an error, it must be called again later.
 func (d *Drain) replace(ctx context.Context, it *item) error {
 	for it.send == nil {
 		if err := d.tryOutcome(ctx, it); IsPermanent(err) {
@@ -129,7 +133,8 @@ func (d *Drain) replace(ctx context.Context, it *item) error {
 	return nil
 }
 
-// tryOutcome makes what is sent for the item's outcome. A Permanent error means that the outcome is impossible.
+// tryOutcome creates the message that is sent for the item's outcome. A Permanent error means that the outcome is
+// impossible.
 func (d *Drain) tryOutcome(ctx context.Context, it *item) (err error) {
 	marks := event.Marks{Omitted: it.reason(), Size: int64(len(it.orig.Data))}
 	switch where := ""; it.outcome {

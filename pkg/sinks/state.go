@@ -7,21 +7,22 @@ import (
 	"time"
 )
 
-// sayAgain is the shortest time after which a lasting failure is logged again, if its cause has changed.
+// sayAgain is the minimum time before a lasting failure is logged again if its cause has changed.
 const sayAgain = time.Minute
 
-// state is the status of the destination. The goroutine of Run writes it; any goroutine may read it.
+// state is the status of the destination. Only the goroutine of Run writes it; any goroutine may read it.
 type state struct {
 	mu       sync.Mutex
 	once     bool      // Connect has succeeded
-	since    time.Time // of the failure; zero if there is none
-	attempts int       // that failed since then
+	since    time.Time // start of the failure; zero if the destination works
+	attempts int       // failed attempts since then
 	cause    error
 	logged   string    // the cause that was logged last
-	loggedAt time.Time // and when
+	loggedAt time.Time // when cause was logged last
 }
 
-// Connected reports whether the sink has been connected once. After that, the queue takes events while it is not.
+// Connected reports whether the sink has been connected at least once. From then on, the queue accepts events even
+// while the sink is not connected.
 func (d *Drain) Connected() bool {
 	d.state.mu.Lock()
 	defer d.state.mu.Unlock()
@@ -35,7 +36,7 @@ func (d *Drain) Delivering() bool {
 	return d.state.once && d.state.since.IsZero()
 }
 
-// Status returns "ok", or since when and why the destination takes no events.
+// Status returns "ok", or the reason why the destination takes no events and since when.
 func (d *Drain) Status() string {
 	status := d.connectionStatus()
 	if parts := d.Unavailable(); len(parts) > 0 {
@@ -73,14 +74,14 @@ func (s *state) connected(log *slog.Logger) {
 	s.ok(log)
 }
 
-// lastCause returns the error of the last attempt; nil if it succeeded.
+// lastCause returns the error of the last attempt. It returns nil if that attempt succeeded.
 func (s *state) lastCause() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.cause
 }
 
-// ok ends a failure, if there was one.
+// ok records that the destination works. It ends the failure if there was one.
 func (s *state) ok(log *slog.Logger) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -91,7 +92,7 @@ func (s *state) ok(log *slog.Logger) {
 	s.since, s.attempts, s.cause, s.logged = time.Time{}, 0, nil, ""
 }
 
-// failed begins or continues a failure. It is logged when it begins, and again when its cause changes, but not more
+// failed records a failed attempt. A failure is logged when it begins, and again when its cause changes, but not more
 // often than every sayAgain.
 func (s *state) failed(log *slog.Logger, err error) {
 	s.mu.Lock()

@@ -16,11 +16,12 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 )
 
-// reachTimeout is a little longer than a dial may take, so that the first dial of each address has a result.
+// reachTimeout is slightly longer than the timeout of a dial, so the first dial of every address has a result.
 const reachTimeout = reach.Timeout + reach.Interval/2
 
-// Reach returns the first of the addresses that accepts a connection. If none does for a second, explain makes the
-// error of each address; it is given the error of a net.Dialer or a net.Resolver.
+// Reach returns the first of the addresses that accepts a connection. If none does so within about a second, explain is
+// called with each address and the error of its net.Dialer or net.Resolver, and Reach returns the errors that explain
+// returned.
 func Reach(
 	ctx context.Context,
 	p *reach.Prober,
@@ -39,14 +40,14 @@ func Reach(
 			errs = append(errs, explain(f.Address, f.Err))
 		}
 	}
-	if len(errs) == 0 { // the DNS gives no answer, or there is no address
+	if len(errs) == 0 { // the DNS does not answer, or there are no addresses
 		errs = append(errs, explain(strings.Join(addrs, ","), err))
 	}
 	return "", Join("", errs)
 }
 
-// DialError explains err, the error of a net.Dialer or a net.Resolver for address. key is the configuration key of the
-// address, timeout how long the dial was allowed to take.
+// DialError explains err, which is the error of a net.Dialer or a net.Resolver for address. key is the configuration
+// key of the address; timeout is the timeout of the dial.
 func DialError(ctx context.Context, address, key string, timeout time.Duration, err error) error {
 	if canceled(ctx) {
 		return context.Cause(ctx)
@@ -76,13 +77,13 @@ func canceled(ctx context.Context) bool {
 	return ctx.Err() != nil && errors.Is(context.Cause(ctx), context.Canceled)
 }
 
-// TimedOut reports whether err says that time ran out.
+// TimedOut reports whether err is a timeout.
 func TimedOut(err error) bool {
 	return errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, context.DeadlineExceeded) ||
 		errors.Is(err, syscall.ETIMEDOUT)
 }
 
-// Closed reports whether err says that the other side closed the connection.
+// Closed reports whether err means that the other side closed the connection.
 func Closed(err error) bool {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return true
@@ -91,7 +92,7 @@ func Closed(err error) bool {
 	return errors.As(err, &op) && !op.Timeout() && (op.Op == "read" || op.Op == "write")
 }
 
-// Plain returns err without the local port, so that its text is the same at each attempt.
+// Plain returns err without the local port, so the text is the same for every attempt.
 func Plain(err error) error {
 	var op *net.OpError
 	if !errors.As(err, &op) || op.Source == nil {
@@ -100,7 +101,7 @@ func Plain(err error) error {
 	return &net.OpError{Op: op.Op, Net: op.Net, Err: op.Err}
 }
 
-// Redact replaces the secret in a text of another program.
+// Redact replaces the secret in a text from another program.
 func Redact(words, secret string) string {
 	if secret == "" {
 		return words
@@ -108,7 +109,7 @@ func Redact(words, secret string) string {
 	return strings.ReplaceAll(words, secret, "***")
 }
 
-// Words returns an error with another text than err. errors.Is and errors.As still find err.
+// Words returns an error with another text. errors.Is and errors.As still find err.
 func Words(err error, format string, args ...any) error {
 	return &worded{text: fmt.Sprintf(format, args...), err: err}
 }
@@ -121,7 +122,7 @@ type worded struct {
 func (w *worded) Error() string { return w.text }
 func (w *worded) Unwrap() error { return w.err }
 
-// Join returns several errors as one line, each distinct one once and after prefix.
+// Join joins errors into one error with a single line. Every distinct text occurs once, with the prefix.
 func Join(prefix string, errs []error) error {
 	var lines []string
 	for _, err := range errs {

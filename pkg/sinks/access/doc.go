@@ -1,7 +1,6 @@
-// Package access is what the packages of all brokers need to connect: it reads files with certificates and secrets, and
-// explains failed connections.
+// Package access contains the code that the packages of all brokers need to connect. It reads files with certificates
+// and secrets, and explains failed connections.
 //
-// Files are read each time that they are needed, so that they can be rotated while the bridge runs. Errors are
-// [sinks.ConnectError]: they name the step, the address and the configuration key, and never repeat the content of a
-// file.
+// Files are read every time they are needed, so they can be rotated while the bridge runs. Errors are
+// [sinks.ConnectError]: they contain the step, the address and the configuration key, but never the content of a file.
 package access

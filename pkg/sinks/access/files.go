@@ -10,7 +10,7 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 )
 
-// Secret returns the content of a file without the line ends at its end. key is the configuration key of the file.
+// Secret returns the content of a file without trailing line breaks. key is the configuration key that names the file.
 func Secret(key, file string) (string, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -34,8 +34,8 @@ func fileError(key string, err error) *sinks.ConnectError {
 	return e
 }
 
-// Stamp returns a hash of the contents of the files. It changes if a file is changed, created or removed. Empty names
-// are left out.
+// Stamp returns a hash of the contents of the files. The hash changes if a file is changed, created or removed. Empty
+// file names are ignored.
 func Stamp(files ...string) [sha256.Size]byte {
 	var all []byte
 	for _, file := range files {

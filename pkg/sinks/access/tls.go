@@ -17,12 +17,12 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 )
 
-// TLS is how a connection is encrypted. The certificate of the server is always verified.
+// TLS configures how a connection is encrypted. The server certificate is always verified.
 type TLS struct {
 	// Enables TLS. TLS is also enabled if another key of `tls` is set.
 	Enabled bool `yaml:"enabled" default:"false" example:"true"`
-	// A PEM file with the certificates of the trusted CAs. If it is not set, the CAs of the system are trusted. All
-	// files with certificates and keys are read again at each connection.
+	// A PEM file with the certificates of the trusted CAs. If it is not set, the CAs of the system are trusted. All files
+	// with certificates and keys are read again for every connection.
 	CAFile string `yaml:"caFile" format:"file" example:"/etc/deltabridge/tls/ca.crt"`
 	// A PEM file with the client certificate. It requires `keyFile`.
 	CertFile string `yaml:"certFile" format:"file" example:"/etc/deltabridge/tls/tls.crt"`
@@ -32,13 +32,13 @@ type TLS struct {
 	ServerName string `yaml:"serverName" example:"nats.example.com"`
 }
 
-// IsSet reports whether TLS is to be used: Enabled or any other field is set.
+// IsSet reports whether TLS is used, which is the case if any field is set.
 func (t *TLS) IsSet() bool { return *t != TLS{} }
 
-// Files returns the configured files; those that are not configured are empty.
+// Files returns the configured files. File names that are not configured are empty.
 func (t *TLS) Files() []string { return []string{t.CAFile, t.CertFile, t.KeyFile} }
 
-// Validate reports keys that contradict each other.
+// Validate reports contradictory keys.
 func (t *TLS) Validate(at *strictyaml.Section) {
 	at.Together("certFile", "keyFile")
 	if at.Has("enabled") && !t.Enabled && len(at.Given("caFile", "certFile", "keyFile", "serverName")) > 0 {
@@ -46,7 +46,7 @@ func (t *TLS) Validate(at *strictyaml.Section) {
 	}
 }
 
-// CanonicalHost returns the one spelling of a host with which hosts can be compared.
+// CanonicalHost returns a canonical spelling of a host, so hosts can be compared.
 func CanonicalHost(host string) string {
 	switch host {
 	case "", "0.0.0.0", "::", "::1", "localhost":
@@ -55,18 +55,18 @@ func CanonicalHost(host string) string {
 	return strings.ToLower(host)
 }
 
-// Session makes handshakes with the files as they are at that time. It is safe for concurrent use.
+// Session makes TLS handshakes with the current contents of the files. It is safe for concurrent use.
 type Session struct {
 	tls     TLS
 	section string
 
 	mu    sync.Mutex
-	asked bool              // the server asked for a client certificate
-	shown *x509.Certificate // the client certificate that it was shown
+	asked bool              // the server requested a client certificate
+	shown *x509.Certificate // the client certificate that was sent
 }
 
-// NewSession checks that the files can be read and parsed. section is the key of the configuration, such as
-// "kafka.tls".
+// NewSession checks that the files can be read and parsed. section is the configuration key of the TLS settings, such
+// as "kafka.tls".
 func (t *TLS) NewSession(section string) (*Session, error) {
 	s := &Session{tls: *t, section: section}
 	if _, err := s.RootCAs(); err != nil {
@@ -80,7 +80,7 @@ func (t *TLS) NewSession(section string) (*Session, error) {
 	return s, nil
 }
 
-// RootCAs reads CAFile. It returns nil, for the authorities of the system, if there is none.
+// RootCAs reads CAFile. If CAFile is not set, RootCAs returns nil, which means the CAs of the system.
 func (s *Session) RootCAs() (*x509.CertPool, error) {
 	if s.tls.CAFile == "" {
 		return nil, nil //nolint:nilnil // as in tls.Config
@@ -109,8 +109,8 @@ func (s *Session) certificate() (*tls.Certificate, error) {
 	return &cert, nil
 }
 
-// Config returns the configuration of a handshake with host. It contains the present authorities; the client
-// certificate is read at each handshake.
+// Config returns the TLS configuration for a handshake with host. It contains the current CAs. The client certificate
+// is read during each handshake.
 func (s *Session) Config(host string) (*tls.Config, error) {
 	roots, err := s.RootCAs()
 	if err != nil {
@@ -124,8 +124,8 @@ func (s *Session) Config(host string) (*tls.Config, error) {
 	}, nil
 }
 
-// clientCertificate implements tls.Config.GetClientCertificate. It shows the certificate even if the server does not
-// name its authority: the server's error is then about this certificate, not about a missing one.
+// clientCertificate implements tls.Config.GetClientCertificate. It returns the certificate even if the server does not
+// list the issuing CA. Then the server's error is about this certificate and not about a missing one.
 func (s *Session) clientCertificate(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -141,7 +141,8 @@ func (s *Session) clientCertificate(*tls.CertificateRequestInfo) (*tls.Certifica
 	return cert, nil
 }
 
-// Handshake returns a TLS connection over nc with address, a host:port. It closes nc if the handshake fails.
+// Handshake performs a TLS handshake over nc with the server at address (host:port). It closes nc if the handshake
+// fails.
 func (s *Session) Handshake(
 	ctx context.Context,
 	nc net.Conn,
@@ -168,8 +169,9 @@ func (s *Session) Handshake(
 	return tc, nil
 }
 
-// Failure explains why a handshake with address failed. With TLS 1.3, a server rejects a client certificate after the
-// handshake; the error of the first read then belongs here if [Session.Refused] says so.
+// Failure explains why a TLS handshake with address failed. With TLS 1.3, a server rejects a client certificate after
+// the handshake. Therefore Failure should also be called for the error of the first read if [Session.Refused] returns
+// true for it.
 func (s *Session) Failure(address string, timeout time.Duration, err error) error {
 	if known, ok := errors.AsType[*sinks.ConnectError](err); ok { // a file could not be read
 		return known
@@ -194,7 +196,7 @@ func (s *Session) Failure(address string, timeout time.Duration, err error) erro
 	return e
 }
 
-// explainUntrusted explains why the certificate of the server is not accepted.
+// explainUntrusted explains why the server certificate is not accepted.
 func (s *Session) explainUntrusted(e *sinks.ConnectError, err error) {
 	e.Key, e.Err = s.section+".caFile", err
 	var unknown x509.UnknownAuthorityError
@@ -208,20 +210,20 @@ func (s *Session) explainUntrusted(e *sinks.ConnectError, err error) {
 		e.Key = s.section + ".serverName"
 		e.Remedy = "connect by a name that the certificate has, or set " + e.Key
 	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
-		e.Key, e.Err = "", Words(err, "its certificate %s", validity(invalid.Cert)) // err's text has the present time
+		e.Key, e.Err = "", Words(err, "its certificate %s", validity(invalid.Cert)) // err's text contains the current time
 		e.Remedy = "renew the certificate of the server (or of its authority), or set the clock of this machine"
 	}
 }
 
-// Refused reports whether err says that the server rejects the client certificate or the handshake. It does so with an
-// alert, or by closing the connection after it asked for a client certificate.
+// Refused reports whether err means that the server rejected the client certificate or the handshake. A server rejects
+// with an alert, or by closing the connection after it requested a client certificate.
 func (s *Session) Refused(err error) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return alert(err) != "" || s.asked && Closed(err)
 }
 
-// alert returns the text of a TLS alert from the server; empty if err is none.
+// alert returns the text of the server's TLS alert. It returns an empty string if err is not an alert.
 func alert(err error) string {
 	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "remote error" {
 		return " (" + op.Err.Error() + ")"
@@ -229,7 +231,7 @@ func alert(err error) string {
 	return ""
 }
 
-// explainRefused explains why the server rejects the client certificate, or its absence.
+// explainRefused explains why the server rejected the client certificate or requires one.
 func (s *Session) explainRefused(e *sinks.ConnectError, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -243,13 +245,13 @@ func (s *Session) explainRefused(e *sinks.ConnectError, err error) {
 		e.Remedy = "set " + e.Key + " and " + s.section + ".keyFile"
 		return
 	}
-	// With TLS 1.3 the alert can be lost when the connection is closed.
+	// With TLS 1.3, the alert can get lost when the connection is closed.
 	e.Err = Words(err, "it refuses the client certificate of %q, signed by %q, which %s%s",
 		s.shown.Subject, s.shown.Issuer, validity(s.shown), alert(err))
 	e.Remedy = "renew it in " + e.Key + " if it expired, or let the server trust that authority"
 }
 
-// validity returns a clause that says when a certificate ends, or why it is not valid now.
+// validity returns a clause that states when a certificate expires, or why it is not valid now.
 func validity(c *x509.Certificate) string {
 	now := time.Now()
 	switch {
@@ -261,10 +263,10 @@ func validity(c *x509.Certificate) string {
 	return "is valid until " + c.NotAfter.UTC().Format(time.RFC3339)
 }
 
-// soon is how long before its end a certificate is reported: a week is enough to act.
+// soon is how long before its expiry a certificate is reported. One week is enough time to renew it.
 const soon = 7 * 24 * time.Hour
 
-// Details describes a connection for `bridge doctor`. warn is set if a certificate ends soon.
+// Details describes a connection for `bridge doctor`. warn reports whether a certificate expires soon.
 func (s *Session) Details(state tls.ConnectionState) (text string, warn bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -10,14 +10,17 @@ import (
 // Finding is the outcome of one step of a check.
 type Finding struct {
 	Step   string // one of the Step constants of package sinks
-	Target string // what was tried: a broker's address, a topic, a stream
-	Detail string // what was found, for people: versions, expiry of certificates, settings
-	Err    error  // why the step failed; nil if it passed. A *sinks.ConnectError where the cause is known.
-	Remedy string // what to do about Err, or about a warning
-	Warn   bool   // it works, but keeps less than the bridge promises, or soon will not work. Err is nil
+	Target string // the subject of the step: the address of a broker, a topic, a stream
+	Detail string // details for people, such as versions, expiry dates of certificates and settings
+	Err    error  // why the step failed; nil if it passed. It is a *sinks.ConnectError if the cause is known.
+	Remedy string // how to resolve Err or the warning
+	// Warn reports whether the step passed with a warning: the settings can lose events, or delivery will soon stop
+	// working. Err is then nil.
+	Warn bool
 }
 
-// Failed makes the Finding of an error. step and target hold where err is no *sinks.ConnectError that says better.
+// Failed returns a Finding for err. If err wraps a *sinks.ConnectError, its step and its address (if set) replace step
+// and target.
 func Failed(step, target string, err error) Finding {
 	f := Finding{Step: step, Target: target, Err: err}
 	if ce, ok := errors.AsType[*sinks.ConnectError](err); ok {
@@ -29,17 +32,17 @@ func Failed(step, target string, err error) Finding {
 	return f
 }
 
-// Checker is implemented by sinks that can be checked without changing anything.
+// Checker is implemented by sinks that can check their destination without changing it.
 type Checker interface {
-	// Check goes to the destination step by step, on connections of its own, and reports each step in order. It
-	// creates, changes and delivers nothing. A step that fails ends the check of that server, not of the others. The
-	// sink need not be connected, or closed afterwards. It returns soon after ctx ends.
+	// Check checks the destination step by step, on separate connections, and reports each step in order. It creates,
+	// changes and delivers nothing. A failed step ends the check of that server, but not of the others. The sink need not
+	// be connected, and need not be closed afterwards. Check returns soon after ctx ends.
 	Check(ctx context.Context) []Finding
 }
 
-// NameReader is implemented by sinks that can be asked for the owner of a cluster's name without being connected.
+// NameReader is implemented by sinks that can read the owner of a cluster's name without being connected.
 type NameReader interface {
-	// ReadName is [sinks.Identified].Registered on a connection of its own. Call it after a Check that found nothing
-	// wrong.
+	// ReadName is like [sinks.Identified].Registered but opens a separate connection. It must be called only after a Check
+	// without failures.
 	ReadName(ctx context.Context, cluster string) (sinks.Registration, error)
 }

@@ -1,5 +1,5 @@
-// Package diagnose is what `bridge doctor`, `bridge explain` and `bridge tail` ask of a sink, beside what delivery
-// needs: a broker's package implements these interfaces in addition to [sinks.Sink], as far as it can.
+// Package diagnose defines the interfaces that `bridge doctor`, `bridge explain` and `bridge tail` require of a sink. A
+// broker's package implements them in addition to [sinks.Sink], as far as possible.
 //
-// Nothing here changes the destination or disturbs a bridge that writes to it.
+// None of the methods changes the destination or disturbs a bridge that writes to it.
 package diagnose

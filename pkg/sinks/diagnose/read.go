@@ -10,32 +10,33 @@ import (
 // Record is a message that was read back from a destination.
 type Record struct {
 	event.Received
-	// Place is where it lies, for people: a stream and a sequence number, a topic with partition and offset.
+	// Place describes for people where the message is stored: a stream and a sequence number, or a topic with partition
+	// and offset.
 	Place string
-	// Stored is when the destination took it.
+	// Stored is the time when the destination stored the message.
 	Stored time.Time
-	// Behind counts the messages that are there and were not handed over yet.
+	// Behind is the number of messages in the destination that were not passed to the handler yet.
 	Behind int64
-	// Foreign says why it is no CloudEvent; nil if it is one. A Kafka tombstone is a record with neither attributes nor
-	// data, and no Foreign.
+	// Foreign is the reason why the message is not a CloudEvent; nil if it is one. For a Kafka tombstone, Foreign is nil,
+	// and the record has neither attributes nor data.
 	Foreign error
 }
 
-// ReadOptions say what to read.
+// ReadOptions select the messages to read.
 type ReadOptions struct {
-	Since  time.Time // of when it was stored; zero: everything that is there
-	Follow bool      // go on with what comes; otherwise end with what was there at the beginning
+	Since  time.Time // only messages stored since then; zero means all messages
+	Follow bool      // wait for new messages; if false, stop after the messages that existed at the beginning
 }
 
-// Reader is implemented by sinks whose destination can be read back.
+// Reader is implemented by sinks that can read the messages of their destination.
 type Reader interface {
-	// Read hands over what the destination holds, in its order: on Kafka that of each partition, with the partitions
-	// merged by time. It disturbs nobody: it leaves no trace in the destination once it has ended, acknowledges
-	// nothing, and belongs to no group. The record is handle's to keep; an error of handle ends the reading, and is
-	// returned.
+	// Read calls handle for the messages of the destination, in order. For Kafka, the order is kept within each partition,
+	// and the partitions are merged by time. Read does not affect other readers: it leaves nothing in the destination
+	// after it has ended, acknowledges nothing, and joins no consumer group. handle may keep the record. If handle returns
+	// an error, Read stops and returns that error.
 	//
-	// It goes on over failures of the connection once it has begun; before that they are returned, as Connect does. It
-	// returns nil at the end of what it was asked for, or soon after ctx ends. It works on a sink that is not
-	// connected, and that delivers nothing meanwhile; Close it afterwards.
+	// Once Read has begun, it continues after connection failures. Before that, it returns connection failures as Connect
+	// does. It returns nil after the last selected message, or soon after ctx ends. The sink need not be connected and
+	// must not be used for delivery during Read. Close the sink afterwards.
 	Read(ctx context.Context, o ReadOptions, handle func(*Record) error) error
 }

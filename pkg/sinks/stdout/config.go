@@ -18,13 +18,13 @@ var _ sinks.Config = (*Config)(nil)
 // NewSink implements [sinks.Config].
 func (*Config) NewSink(*reach.Prober, *slog.Logger) (sinks.Sink, error) { return New(os.Stdout), nil }
 
-// Validate implements [sinks.Config]. There is nothing to set.
+// Validate implements [sinks.Config]. There are no keys to check.
 func (*Config) Validate(*strictyaml.Section) {}
 
 // ValidateLetters implements [sinks.Config].
 func (*Config) ValidateLetters(*strictyaml.Section, *sinks.LetterPlace) {}
 
-// Conflict implements [sinks.Config]. Lines of several sinks do each other no harm.
+// Conflict implements [sinks.Config]. Lines of several sinks never conflict.
 func (*Config) Conflict(*strictyaml.Section, sinks.Config, string) bool { return false }
 
 // Letters implements [sinks.Config].

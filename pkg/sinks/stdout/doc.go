@@ -1,8 +1,9 @@
-// Package stdout writes events as JSON lines, for people and for pipes: one CloudEvent in its JSON form per line,
+// Package stdout writes events as JSON lines, for people and for pipes. Each line is one CloudEvent in its JSON form,
 // in both content modes.
 //
-// A line that was written is taken for delivered: there is nobody to acknowledge it. If a write fails in the
-// middle of a line (a full disk), that line and those behind it are tried again, on a new line, so that a reader
-// finds at most one torn line for each failure. A reader that does not read stops the sink, not the bridge; one that
-// is gone (a closed pipe) is an error that the sink reports again and again, since only an operator can mend it.
+// A written line counts as delivered, because readers do not acknowledge lines. If a write fails in the middle of a
+// line (for example because the disk is full), the sink writes that line and all later lines again, beginning on a new
+// line. Therefore a reader finds at most one incomplete line per failure. A reader that stops reading blocks the sink,
+// but not the rest of the bridge. If the reader has closed the pipe, the sink returns an error for every attempt,
+// because only an operator can fix that.
 package stdout

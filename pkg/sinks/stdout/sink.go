@@ -12,16 +12,16 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 )
 
-// chunk is about how many bytes are written at once.
+// chunk is the approximate number of bytes per write.
 const chunk = 256 << 10
 
-// Sink writes to one io.Writer. Like every sinks.Sink it is used by one goroutine.
+// Sink writes to an io.Writer. Like every sinks.Sink, it must be used by only one goroutine.
 type Sink struct {
 	w    io.Writer
 	buf  []byte
-	torn bool // the last line that was written is not complete
+	torn bool // the last written line is incomplete
 
-	// A write that hangs outlives its Send. The next Send, and Close, wait for it.
+	// A write that hangs can still be running after its Send has returned. The next Send and Close wait for it.
 	writing bool
 	writes  chan written // receives the result of the write
 }
@@ -33,13 +33,13 @@ type written struct {
 
 var _ sinks.Sink = (*Sink)(nil)
 
-// New returns a sink that writes to w, which it does not close.
+// New returns a sink that writes to w. The sink does not close w.
 func New(w io.Writer) *Sink { return &Sink{w: w, writes: make(chan written, 1)} }
 
 // Connect implements sinks.Sink. There is nothing to connect to.
 func (s *Sink) Connect(ctx context.Context) error { return ctx.Err() }
 
-// Close implements sinks.Sink. It waits for a write that is still under way until ctx ends.
+// Close implements sinks.Sink. It waits until the current write ends or ctx ends.
 func (s *Sink) Close(ctx context.Context) error {
 	if _, err := s.await(ctx); s.writing {
 		return fmt.Errorf("stdout: a write hangs: %w", err)
@@ -49,7 +49,7 @@ func (s *Sink) Close(ctx context.Context) error {
 
 // Send implements sinks.Sink.
 func (s *Sink) Send(ctx context.Context, batch []*event.Message, results []error) {
-	_, err := s.await(ctx) // the lines of an earlier Send are written again, because it has reported them
+	_, err := s.await(ctx) // the result is ignored: the lines of an earlier Send were reported as failed and are sent again
 	for err == nil && len(batch) > 0 {
 		n := s.fill(batch)
 		s.writing = true
@@ -68,7 +68,7 @@ func (s *Sink) Send(ctx context.Context, batch []*event.Message, results []error
 		}
 		batch, results = batch[settled:], results[settled:]
 	}
-	for i := range batch { // none of them may overtake the one that failed
+	for i := range batch { // later messages must not overtake the failed one
 		results[i] = sinks.ErrNotAttempted
 	}
 	if err != nil && len(batch) > 0 {
@@ -76,7 +76,7 @@ func (s *Sink) Send(ctx context.Context, batch []*event.Message, results []error
 	}
 }
 
-// fill puts lines into buf, one for each message, until it is large enough. It returns how many.
+// fill fills buf with lines, one per message, up to about the size of a chunk. It returns the number of lines.
 func (s *Sink) fill(batch []*event.Message) (n int) {
 	s.buf = s.buf[:0]
 	if s.torn {
@@ -92,7 +92,7 @@ func (s *Sink) fill(batch []*event.Message) (n int) {
 	return n
 }
 
-// oneLine replaces line breaks, which in valid JSON are only between tokens.
+// oneLine replaces line breaks with spaces. In valid JSON, line breaks can occur only between tokens.
 func oneLine(line []byte) {
 	for i := bytes.IndexAny(line, "\r\n"); i >= 0; i = bytes.IndexAny(line, "\r\n") {
 		line[i] = ' '
@@ -100,7 +100,7 @@ func oneLine(line []byte) {
 	}
 }
 
-// await waits for the write that is under way, if there is one. It returns how many lines were written completely.
+// await waits for the current write, if there is one. It returns the number of complete lines that were written.
 func (s *Sink) await(ctx context.Context) (lines int, err error) {
 	if !s.writing {
 		return 0, ctx.Err()
