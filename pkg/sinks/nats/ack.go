@@ -16,26 +16,27 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/sinks/nats/natscheck"
 )
 
-// errNoResponders: no stream takes the subject, so the message was written nowhere.
+// errNoResponders means that no stream takes the subject, so the message was not stored anywhere.
 var errNoResponders = errors.New("no stream takes this subject: was it deleted, or is JetStream off?")
 
-// errFullSubject: the stream takes no more messages of this subject.
+// errFullSubject means that the stream accepts no more messages with this subject.
 var errFullSubject = errors.New("the stream has as many messages of this subject as it takes")
 
-// ack is the answer of the server to one message.
+// ack is the server's answer to one message.
 type ack struct {
-	err     error // of one of the classes of package sinks
-	recheck bool  // the stream is not as it was: look at it again before the next batch
-	// otherSubject: no stream, or another one, takes the subject.
+	err     error // an error of one of the classes of package sinks, or nil
+	recheck bool  // the stream has changed and must be checked before the next batch
+	// otherSubject reports whether the subject belongs to no stream or to another stream.
 	otherSubject bool
 }
 
-// ackPrefix returns the beginning of a plain acknowledgement of this stream. A number and a brace follow.
+// ackPrefix returns the beginning of a plain acknowledgement from this stream. Only a number and a brace follow.
 func ackPrefix(stream string) []byte {
 	return []byte(`{"stream":` + strconv.Quote(stream) + `,"seq":`)
 }
 
-// readAck parses the answer of the server. Nearly all answers are plain acknowledgements, which need no decoder.
+// readAck parses the server's answer. Nearly all answers are plain acknowledgements, which can be recognized without a
+// JSON decoder.
 func readAck(m *natsgo.Msg, prefix []byte) ack {
 	if rest, ok := bytes.CutPrefix(m.Data, prefix); ok && isNumberAndBrace(rest) {
 		return ack{}
@@ -56,7 +57,7 @@ func readAck(m *natsgo.Msg, prefix []byte) ack {
 	if answer.Stream == "" {
 		return ack{err: sinks.MaybeWritten(errors.New("acknowledgement names no stream"))}
 	}
-	return ack{} // perhaps of a repetition
+	return ack{} // the message may have been dropped as a duplicate, which counts as stored
 }
 
 func isNumberAndBrace(b []byte) bool {
@@ -71,8 +72,8 @@ func isNumberAndBrace(b []byte) bool {
 	return true
 }
 
-// rejection classifies an error of the server. Only errors that depend on the message alone are permanent. The others
-// end when the stream is fixed or has room, or by themselves.
+// rejection classifies an error from the server. Only errors that depend on nothing but the message are permanent. All
+// other errors end when the stream is fixed, when it has room again, or without any action.
 func rejection(e *jetstream.APIError) ack {
 	switch server.ErrorIdentifier(e.ErrorCode) {
 	case server.JSStreamMessageExceedsMaximumErr:
@@ -85,7 +86,7 @@ func rejection(e *jetstream.APIError) ack {
 	case server.JSStreamNotFoundErr, server.JSMessageTTLDisabledErr:
 		return ack{err: e, recheck: true}
 	case server.JSStreamStoreFailedF:
-		if strings.Contains(e.Description, "per subject") { // discard: new and discard_new_per_subject
+		if strings.Contains(e.Description, "per subject") { // the stream has discard: new and discard_new_per_subject
 			return ack{err: fmt.Errorf("%w: %w", errFullSubject, e)}
 		}
 		return ack{err: sinks.Rejected(fmt.Errorf("the stream did not store it (full, with discard: new?): %w", e))}
@@ -96,19 +97,19 @@ func rejection(e *jetstream.APIError) ack {
 	return ack{err: sinks.Rejected(e)}
 }
 
-// publishError classifies an error of the client, before any answer.
+// publishError classifies an error from the client that prevents an answer of the server.
 func publishError(err error) error {
 	switch {
 	case errors.Is(err, natsgo.ErrMaxPayload):
 		return sinks.Permanent(fmt.Errorf("%w: more than the server's max_payload", sinks.ErrOversize))
 	case errors.Is(err, natsgo.ErrBadSubject):
 		return sinks.Permanent(err)
-	case errors.Is(err, natsgo.ErrReconnectBufExceeded): // its size is 0: so it says that the client is away
+	case errors.Is(err, natsgo.ErrReconnectBufExceeded): // the size is 0, so the client is disconnected
 		return fmt.Errorf("not sent: %w", natsgo.ErrDisconnected)
 	case errors.Is(err, natsgo.ErrConnectionClosed), errors.Is(err, natsgo.ErrConnectionDraining),
 		errors.Is(err, natsgo.ErrHeadersNotSupported):
 		return fmt.Errorf("not sent: %w", err)
-	default: // the socket failed, perhaps after the last byte
+	default: // writing to the socket failed, but all bytes may have been sent
 		return sinks.MaybeWritten(err)
 	}
 }

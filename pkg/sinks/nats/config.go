@@ -17,23 +17,23 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/sinks/nats/natsconn"
 )
 
-// Defaults of zero values; those of the configuration file are in the tags.
+// These are the defaults for zero values. The defaults of the configuration file are in the tags.
 const (
 	DefaultMaxInFlight     = 512
 	DefaultAckTimeout      = 10 * time.Second
 	DefaultDuplicateWindow = 2 * time.Minute
 )
 
-// Config sends events to NATS JetStream.
+// Config configures a sink that sends events to NATS JetStream.
 type Config struct {
 	Servers `yaml:",inline"`
 	// A NATS server inside the bridge, used instead of `url`.
 	Embedded *embedded.Config `yaml:"embedded"`
-	// The stream, and how to create it.
+	// The stream that the sink sends events to.
 	Stream StreamConfig `yaml:"stream"`
-	// The name of a key-value bucket that is used instead of a stream. It holds the present state of each object, so
-	// that you can use `nats kv get`, `ls` and `watch`. `subject` is then the key. Characters that a key cannot contain
-	// are replaced with `=` and two hexadecimal digits. The keys of `stream` say how to create the bucket, except for
+	// The name of a key-value bucket that is used instead of a stream. It contains the current state of each object, so
+	// you can use `nats kv get`, `ls` and `watch`. `subject` is then the key. Characters that a key cannot contain are
+	// replaced with `=` and two hexadecimal digits. The bucket is created with the settings in `stream`, except for
 	// `name`, `subjects` and `lastPerSubject`. An existing bucket must have a history of 1.
 	Bucket string `yaml:"bucket" pattern:"^[A-Za-z0-9_-]{1,240}$" example:"STATE"`
 	// The subject of a message: a template with the variables `{cluster}`, `{group}`, `{version}`, `{resource}`,
@@ -41,21 +41,23 @@ type Config struct {
 	// become `_`, the core group is `core`, and an empty value is `_`. Other characters that a token cannot contain are
 	// percent-encoded.
 	Subject string `yaml:"subject" default:"\"k8s.{cluster}.{group}.{resource}.{namespace}.{name}\"" example:"\"audit.{operation}.{resource}.{namespace}.{name}\""`
-	// The maximum number of messages that wait for an acknowledgement.
+	// The maximum number of messages that wait for an acknowledgement at the same time.
 	MaxInFlight int `yaml:"maxInFlight" default:"512" min:"1" max:"65536" example:"2048"`
-	// How long the bridge waits for an acknowledgement before it sends the waiting messages again. It may wait up to
-	// twice as long.
+	// How long the bridge waits for an acknowledgement before it sends the unacknowledged messages again. It may wait up
+	// to twice as long.
 	AckTimeout time.Duration `yaml:"ackTimeout" default:"10s" min:"100ms" max:"10m" example:"30s"`
 
-	// LettersOf is the sink of which the messages are dead letters; empty: they are none. A letter is an event of which a
-	// stream may hold another message, so it has a Nats-Msg-Id of its own.
+	// LettersOf is the name of the sink whose dead letters are sent. It is empty if the messages are not dead letters. The
+	// Nats-Msg-Id of a dead letter differs from that of its event, because the stream may already contain another message
+	// about the event.
 	LettersOf string
-	// Prober finds out when a server is back. Sinks with the same servers should share it. Nil: the sink's own.
+	// Prober detects when a server is available again. Sinks with the same servers should share it. If it is nil, the sink
+	// creates a prober.
 	Prober *reach.Prober
-	Logger *slog.Logger // nil: slog.Default()
+	Logger *slog.Logger // if nil, slog.Default() is used
 }
 
-// Servers is how to reach NATS servers.
+// Servers configures how to connect to NATS servers.
 type Servers struct {
 	// The URL of the server. Separate several servers of one cluster with commas. The schemes are `nats`, `tls`, `ws`
 	// and `wss`.
@@ -65,11 +67,11 @@ type Servers struct {
 	TLS access.TLS `yaml:"tls"`
 }
 
-// StreamConfig is the stream to which the sink sends events. The bridge checks an existing stream, but never changes
-// it: all keys except `name`, `create` and `lastPerSubject` are used only to create the stream.
+// StreamConfig configures the stream that the sink sends events to. The bridge checks an existing stream, but never
+// changes it. All keys except `name`, `create` and `lastPerSubject` are used only to create the stream.
 type StreamConfig struct {
 	// The name of the stream. Two sinks must not use the same stream of the same server, because JetStream would drop
-	// the events of one as duplicates of the other.
+	// events of one sink as duplicates of the other sink's events.
 	Name string `yaml:"name" default:"K8S" pattern:"^[^\\s.*>/\\\\]{1,255}$" example:"AUDIT"`
 	// Creates the stream if it does not exist.
 	Create bool `yaml:"create" default:"false" example:"true"`
@@ -80,8 +82,8 @@ type StreamConfig struct {
 	Replicas int `yaml:"replicas" default:"1" min:"1" max:"5" example:"3"`
 	// The storage type of the stream.
 	Storage string `yaml:"storage" default:"file" enum:"file memory" example:"memory"`
-	// What a full stream does. `old`: it removes the oldest messages, so slow consumers may miss them. `new`: it
-	// accepts no more messages, and the bridge waits.
+	// What happens when the stream is full. `old`: The stream removes the oldest messages, so slow consumers may miss
+	// messages. `new`: The stream accepts no more messages, and the bridge waits.
 	Discard string `yaml:"discard" default:"old" enum:"old new" example:"new"`
 	// The maximum size of the stream. 0 means no limit.
 	MaxBytes int64 `yaml:"maxBytes" default:"0" min:"0" example:"50Gi"`
@@ -92,16 +94,16 @@ type StreamConfig struct {
 	// How long the server remembers message ids to detect duplicates. 0s means two minutes, or `maxAge` if that is
 	// shorter.
 	DuplicateWindow time.Duration `yaml:"duplicateWindow" default:"0s" min:"0s" example:"10m"`
-	// Keeps only the last message of each subject, so that the stream holds the present state of each object. The
-	// template `subject` must identify an object: by `{group}`, `{resource}`, `{namespace}` and `{name}`, or by
-	// `{uid}`. An existing stream must have `max_msgs_per_subject` 1.
+	// Keeps only the last message of each subject, so the stream contains the current state of each object. The template
+	// `subject` must identify an object by `{group}`, `{resource}`, `{namespace}` and `{name}`, or by `{uid}`. An existing
+	// stream must have `max_msgs_per_subject` 1.
 	LastPerSubject bool `yaml:"lastPerSubject" default:"false" example:"true"`
 	// How long a stream with `lastPerSubject` keeps deletions for consumers that are not connected. 0s means forever.
 	// Expiry requires nats-server 2.11 or newer.
 	DeletionsKeptFor time.Duration `yaml:"deletionsKeptFor" default:"24h" min:"0s" example:"1h"`
 }
 
-// PayloadConfig is a JetStream object store for the data of events that are too large for the destination.
+// PayloadConfig configures a JetStream object store for the data of events that are too large for the destination.
 type PayloadConfig struct {
 	// The name of the object store. Several sinks can use the same object store.
 	Bucket string `yaml:"bucket" required:"true" pattern:"^[A-Za-z0-9_-]{1,200}$" example:"k8s-claims"`
@@ -127,7 +129,8 @@ func (cfg *Config) NewSink(prober *reach.Prober, log *slog.Logger) (sinks.Sink, 
 	return New(c)
 }
 
-// Letters implements [sinks.Config]: that of the events, with another subject and stream.
+// Letters implements [sinks.Config]. It returns the configuration of the sink with the subject and stream for dead
+// letters.
 func (cfg *Config) Letters(sink string, to *sinks.LetterPlace) sinks.Config {
 	if to.Subject == "" || to.Stream == "" || cfg.Embedded != nil {
 		return nil
@@ -135,7 +138,7 @@ func (cfg *Config) Letters(sink string, to *sinks.LetterPlace) sinks.Config {
 	c := *cfg
 	c.LettersOf, c.Subject, c.Bucket = sink, to.Subject, ""
 	c.Stream.Name, c.Stream.Subjects = to.Stream, nil
-	c.Stream.LastPerSubject, c.Stream.DeletionsKeptFor = false, 0 // it is no mirror, whatever the sink's is
+	c.Stream.LastPerSubject, c.Stream.DeletionsKeptFor = false, 0 // dead letters are not states
 	return &c
 }
 
@@ -159,7 +162,7 @@ func (cfg *Config) KeyTemplate() (*event.Template, error) { return nil, nil }
 // LastOnly implements [sinks.Config].
 func (cfg *Config) LastOnly() bool { return cfg.resolved().Stream.LastPerSubject }
 
-// escape is how values are made fit for Subject.
+// escape returns the escaping that Subject requires for values.
 func (cfg *Config) escape() event.Escape {
 	if cfg.Bucket != "" {
 		return event.EscapeKey
@@ -167,7 +170,7 @@ func (cfg *Config) escape() event.Escape {
 	return event.EscapeSubject
 }
 
-// resolved is cfg with a bucket written out as the stream that it is.
+// resolved returns a copy of cfg. If cfg has a bucket, the copy has the settings of the bucket's stream.
 func (cfg *Config) resolved() *Config {
 	c := *cfg
 	if c.Bucket != "" {
@@ -178,7 +181,7 @@ func (cfg *Config) resolved() *Config {
 	return &c
 }
 
-// complete checks cfg, fills in the defaults and compiles the subject. It reports every mistake that it finds.
+// complete sets defaults, validates cfg and parses the template of the subject. The error contains every mistake.
 func (cfg *Config) complete() (*event.Template, error) {
 	cfg.MaxInFlight = cmp.Or(cfg.MaxInFlight, DefaultMaxInFlight)
 	cfg.AckTimeout = cmp.Or(cfg.AckTimeout, DefaultAckTimeout)
@@ -195,7 +198,7 @@ func (cfg *Config) complete() (*event.Template, error) {
 	return event.ParseTemplate(cfg.Subject, cfg.escape())
 }
 
-// jetstream is the stream as it would be created, for messages whose subjects match wildcard.
+// jetstream returns the settings to create the stream with. wildcard matches the subjects of all messages.
 func (cfg *Config) jetstream(wildcard string) jetstream.StreamConfig {
 	s := &cfg.Stream
 	c := jetstream.StreamConfig{
@@ -209,7 +212,7 @@ func (cfg *Config) jetstream(wildcard string) jetstream.StreamConfig {
 		MaxMsgs:     int64(cmp.Or(s.MaxMsgs, -1)),
 		MaxAge:      s.MaxAge,
 		Duplicates:  s.DuplicateWindow,
-		AllowDirect: true, // lets readers get the last state of an object from any replica
+		AllowDirect: true, // any replica can return the last state of an object
 	}
 	if len(c.Subjects) == 0 {
 		c.Subjects = []string{wildcard}
@@ -222,7 +225,7 @@ func (cfg *Config) jetstream(wildcard string) jetstream.StreamConfig {
 	}
 	if c.Duplicates == 0 {
 		c.Duplicates = DefaultDuplicateWindow
-		if s.MaxAge > 0 { // the server refuses a window longer than the age
+		if s.MaxAge > 0 { // the server rejects a window that is longer than the maximum age
 			c.Duplicates = min(c.Duplicates, s.MaxAge)
 		}
 	}
@@ -230,7 +233,7 @@ func (cfg *Config) jetstream(wildcard string) jetstream.StreamConfig {
 		c.MaxMsgsPerSubject = 1
 		c.AllowMsgTTL = s.DeletionsKeptFor > 0
 	}
-	if cfg.Bucket != "" { // as clients create them
+	if cfg.Bucket != "" { // the same settings as for buckets that NATS clients create
 		c.Discard, c.AllowRollup, c.DenyDelete = jetstream.DiscardNew, true, true
 	}
 	return c

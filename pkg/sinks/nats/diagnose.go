@@ -12,7 +12,8 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/sinks/nats/embedded"
 )
 
-// Check implements [diagnose.Checker]. An embedded server is not started: it reports whether it could be.
+// Check implements [diagnose.Checker]. It does not start an embedded server, but checks whether the server could be
+// started.
 func (s *Sink) Check(ctx context.Context) (findings []diagnose.Finding) {
 	if s.cfg.Embedded != nil && s.server == nil {
 		return append(embedded.Check(*s.cfg.Embedded), s.stream.CheckConfigured(embedded.MaxPayload)...)
@@ -24,7 +25,7 @@ func (s *Sink) Check(ctx context.Context) (findings []diagnose.Finding) {
 	return findings
 }
 
-// Preview implements [diagnose.Previewer]. An embedded server is not started, and not asked.
+// Preview implements [diagnose.Previewer]. It neither starts an embedded server nor sends requests to it.
 func (s *Sink) Preview(ctx context.Context, m *event.Message, ask bool) (diagnose.Placement, error) {
 	subject, err := s.appendSubject(nil, m)
 	if err != nil {
@@ -50,8 +51,8 @@ func (s *Sink) Preview(ctx context.Context, m *event.Message, ask bool) (diagnos
 	return p, nil
 }
 
-// Read implements [diagnose.Reader]. In place of an embedded server it reads from the one that runs at its address, in
-// another process.
+// Read implements [diagnose.Reader]. If the server is embedded, Read connects to the address of the embedded server,
+// which must be running in another process.
 func (s *Sink) Read(ctx context.Context, o diagnose.ReadOptions, handle func(*diagnose.Record) error) error {
 	if e := s.cfg.Embedded; e != nil {
 		s.client.URLs = []string{"nats://" + e.Listen}

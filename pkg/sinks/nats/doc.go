@@ -1,53 +1,55 @@
 // Package nats delivers events to a NATS JetStream stream.
 //
-// # What it does with each event
+// # Messages
 //
-// It publishes with acknowledgement, with <cluster>/<the event's id> as Nats-Msg-Id and the stream's name as
-// Nats-Expected-Stream. In binary mode the CloudEvents attributes are headers, ce-<name>, percent-encoded where
-// needed; in structured mode there is the header content-type, and the body is the CloudEvent as JSON
-// (CloudEvents NATS Protocol Binding, working draft after 1.0.2, which added headers).
+// The sink publishes every event with acknowledgement. The header Nats-Msg-Id is <cluster>/<event id>, and
+// Nats-Expected-Stream is the name of the stream. In binary mode, the CloudEvents attributes are headers named
+// ce-<name>, percent-encoded where needed. In structured mode, the header content-type is set, and the body is the
+// CloudEvent as JSON (CloudEvents NATS Protocol Binding, working draft after 1.0.2, which added headers).
 //
-// A restatement, and what a new destination is sent, has another Nats-Msg-Id, which only this
-// process uses: the stream must take it although it holds the event.
+// Restated events, and events that are sent again to a new destination, have a different Nats-Msg-Id that only this
+// process uses. The stream must store such a message even if it already has the same event.
 //
 // # Latest-state streams
 //
-// With StreamConfig.LastPerSubject the stream keeps the last message of each subject, and so the present state of each
-// object. Then every message has a Nats-Msg-Id that only this process uses: after a crash the bridge repeats states,
-// and a stream that knows the id of a newer one but not that of an older one would end with the older. Deletions have a
-// TTL, where the stream allows it. With StreamConfig.KeyValue it is a key-value bucket, and a deletion deletes the key.
+// With StreamConfig.LastPerSubject, the stream keeps the last message of every subject and therefore the current state
+// of every object. Then every message has a Nats-Msg-Id that only this process uses. The reason is that the bridge
+// repeats states after a crash. If the stream remembered the id of a newer state but not the id of an older one, it
+// would store the older state again as the last message. Deletions have a TTL if the stream allows TTLs. With
+// Config.Bucket, the stream is a key-value bucket, and a deletion deletes the key.
 //
 // # Order
 //
-// Up to MaxInFlight messages wait for their acknowledgement at once, but never two of one object: the second
-// goes out when the first was acknowledged. A message that was perhaps written is sent again under the same id,
-// and the stream drops the repetition as long as it remembers the id (its duplicate window, two minutes by
-// default). The window also covers the one case in which order alone would not hold: a connection that broke
-// while the server still had unread messages of it.
+// Up to MaxInFlight messages wait for an acknowledgement at the same time, but never two messages of one object: the
+// second message is sent when the first one is acknowledged. After an unclear failure, a message is sent again with the
+// same id. The stream drops the repetition as long as it remembers the id, which it does during its duplicate window
+// (two minutes by default). The duplicate window also covers the one case in which sending in order is not sufficient:
+// the connection breaks while the server still has unread messages from that connection.
 //
 // # The connection
 //
-// The client (package natsconn) reconnects forever, and it buffers nothing while it is away: what was not acknowledged
-// when the connection broke is reported as perhaps written, at once, and the queue keeps the rest. Acknowledgements
-// come to an inbox of the sink's own and are read by Send itself. nats.go's PublishMsgAsync does the same with a future
-// and a map entry for each message, fails all that is pending at a reconnection, and costs a third more CPU time and
-// three times the allocations, the server's included (BenchmarkSend, BenchmarkPublishMsgAsync).
+// The client (package natsconn) reconnects until it succeeds and buffers nothing while it is disconnected. When the
+// connection breaks, messages that are not acknowledged are immediately reported as possibly written, and the queue
+// keeps all other messages. Acknowledgements are sent to an inbox of the sink and are read by Send itself. nats.go's
+// PublishMsgAsync needs a future and a map entry per message and fails all pending messages when it reconnects. It uses
+// a third more CPU time and three times the allocations, including the server's (BenchmarkSend,
+// BenchmarkPublishMsgAsync).
 //
 // # The stream
 //
-// A missing stream is created where the configuration says so, also when it goes missing while the bridge runs.
-// A stream that exists is never changed. It is checked instead: what makes delivery impossible is an error, what
-// can lose events behind the bridge's back is a warning.
+// A missing stream is created if the configuration allows it, even if the stream disappears while the bridge runs. An
+// existing stream is never changed, only checked. Settings that make delivery impossible are errors. Settings that can
+// lose events without an error are warnings.
 //
-// What is required of the stream, and what `bridge doctor` and `bridge tail` need, is in the package natscheck.
+// The package natscheck contains the requirements on the stream, and the code for `bridge doctor` and `bridge tail`.
 //
 // # Large data
 //
-// [PayloadStore] keeps data that a destination takes no message for in a JetStream object store, on the connection of a
-// sink or on one of its own.
+// [PayloadStore] stores data that is too large for a message of the destination in a JetStream object store. It uses
+// the connection of a sink or a separate one.
 //
 // # The embedded server
 //
-// With Config.Embedded the sink runs a nats-server in the process (package embedded). Connect starts it, Close stops
-// it.
+// With Config.Embedded, the sink runs a nats-server in the bridge process (package embedded). Connect starts the
+// server, and Close stops it.
 package nats

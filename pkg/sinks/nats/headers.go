@@ -11,37 +11,36 @@ import (
 )
 
 const (
-	// contentType is written in lower case, as the CloudEvents SDKs write and look for it: nats.go compares
-	// header names with their case.
+	// contentType is in lower case because the CloudEvents SDKs write and read it in lower case, and nats.go compares
+	// header names case-sensitively.
 	contentType     = "content-type"
 	attributePrefix = "ce-"
 )
 
-// headers builds the headers of one message after the other in one map. The messages of a sink have nearly the same
-// header names, so mostly only values are replaced. The map can be reused because nats.go copies the headers when it
-// publishes.
+// headers builds the headers of all messages in one map. The messages of a sink have nearly the same header names, so
+// usually only values change. The map can be reused because nats.go copies the headers when it publishes.
 type headers struct {
 	header natsgo.Header
-	slots  map[string]*slot // by name without prefix
-	round  uint64           // counts messages; a slot's 0 means never
-	used   []*slot          // of this round, in their order; before that, those of the last one
-	n      int              // how many of used are of this round
+	slots  map[string]*slot // by header name without prefix
+	round  uint64           // number of the current message; slot.round is 0 for a slot that was never used
+	used   []*slot          // slots of the current message, in order; from n on, slots of the previous message
+	n      int              // number of slots in used that belong to the current message
 
-	bucket bool   // it is a key-value bucket
-	latest bool   // it is a latest-state stream: it keeps the last message of each subject
-	ttl    string // of deletions; empty: they have none
-	run    string // for ownID: no other process has it
+	bucket bool   // the destination is a key-value bucket
+	latest bool   // the destination is a latest-state stream, which keeps only the last message of each subject
+	ttl    string // TTL of deletions; empty if they have no TTL
+	run    string // unique to this process; used by ownID
 
-	suffix string // of each Nats-Msg-Id
+	suffix string // added to every Nats-Msg-Id
 }
 
-// slot is a header that some message had.
+// slot is a header that at least one message had.
 type slot struct {
-	attribute string   // its name without prefix
-	name      string   // as on the wire
-	text      string   // what value is the encoded form of
-	value     []string // of length 1: what header holds under name
-	round     uint64   // of the last message that had it
+	attribute string   // header name without prefix
+	name      string   // complete header name
+	text      string   // value before encoding
+	value     []string // encoded value; the slice of length 1 that header contains under name
+	round     uint64   // number of the last message that had this header
 }
 
 func newHeaders(cfg *Config) *headers {
@@ -81,7 +80,7 @@ func (h *headers) set(m *event.Message) natsgo.Header {
 		})
 	}
 	h.used = h.used[:h.n]
-	if len(h.header) > h.n+1 { // one more is the expected stream's
+	if len(h.header) > h.n+1 { // the additional header is Nats-Expected-Stream
 		for _, s := range h.slots {
 			if s.round != h.round {
 				delete(h.header, s.name)
@@ -91,16 +90,17 @@ func (h *headers) set(m *event.Message) natsgo.Header {
 	return h.header
 }
 
-// ownID returns a Nats-Msg-Id that only this process uses, so that the server drops only repetitions of this process.
-// It is used for messages that must be stored although the stream has the event already:
-//   - A restated event has the id of the state that it repeats.
-//   - In a latest-state stream the last message must have the last state. With the ids of events, after a crash that
-//     repeats two states, the server could store the older one, whose id it has forgotten, and drop the newer one.
+// ownID returns a Nats-Msg-Id that only this process uses, so the server drops only repetitions from this process. It
+// is used for messages that the stream must store even if it already has the event:
+//   - A restated event has the id of the event whose state it repeats.
+//   - In a latest-state stream, the last message must be the last state. Suppose that the bridge repeats two states
+//     after a crash, and the server has forgotten the event id of only the older one. With event ids, the server would
+//     store the older state again and drop the newer one.
 func (h *headers) ownID(m *event.Message) string {
 	return m.UniqueID() + "." + h.run + "." + strconv.FormatInt(m.Time.UnixNano(), 36)
 }
 
-// putDeletion adds the headers of a deletion: its TTL, and for clients of a bucket the operation.
+// putDeletion adds the headers of a deletion: the TTL, and for a bucket the operation.
 func (h *headers) putDeletion() {
 	if h.ttl != "" {
 		h.put("", jetstream.MsgTTLHeader, h.ttl)
@@ -110,10 +110,10 @@ func (h *headers) putDeletion() {
 	}
 }
 
-// bucketOperation is the header by which clients of a bucket know that a key was deleted (NATS ADR-8).
+// bucketOperation is the header that marks deleted keys for the clients of a bucket (NATS ADR-8).
 const bucketOperation = "KV-Operation"
 
-// deletionTTL returns the TTL of deletions; empty if they stay.
+// deletionTTL returns the TTL of deletions. It returns an empty string if deletions never expire.
 func (s *StreamConfig) deletionTTL() string {
 	if !s.LastPerSubject || s.DeletionsKeptFor == 0 {
 		return ""
@@ -123,10 +123,10 @@ func (s *StreamConfig) deletionTTL() string {
 
 func (h *headers) put(prefix, name, value string) {
 	s := h.slot(prefix, name)
-	if s.round+1 != h.round { // the message before did not have it
+	if s.round+1 != h.round { // the previous message did not have this header
 		h.header[s.name] = s.value
 	}
-	if s.round = h.round; s.text != value { // nearly all messages have half of their values in common
+	if s.round = h.round; s.text != value { // about half of the values are the same as in the previous message
 		s.text = value
 		if prefix != "" {
 			value = encode(value)
@@ -135,7 +135,7 @@ func (h *headers) put(prefix, name, value string) {
 	}
 }
 
-// slot returns the slot of a name: mostly the slot that the previous message had at the same place.
+// slot returns the slot of a header. It is usually the slot that the previous message had at the same position.
 func (h *headers) slot(prefix, name string) *slot {
 	if h.n < len(h.used) && h.used[h.n].attribute == name {
 		h.n++
@@ -151,8 +151,9 @@ func (h *headers) slot(prefix, name string) *slot {
 	return s
 }
 
-// encode percent-encodes an attribute's value as section 3.1.3.2 of the NATS protocol binding asks: space, double
-// quote, percent, and whatever is not printable ASCII. Most values need none of it.
+// encode percent-encodes the value of an attribute as required by section 3.1.3.2 of the NATS protocol binding. It
+// encodes spaces, double quotes, percent signs, and all characters that are not printable ASCII. Most values contain
+// none of these.
 func encode(value string) string {
 	for i := range len(value) {
 		if mustEncode(value[i]) {

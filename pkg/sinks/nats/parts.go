@@ -9,8 +9,8 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 )
 
-// Part implements [sinks.Router]. It returns the subject with a wildcard for the name of the object, so that there are
-// fewer parts than objects. If all events have one subject, there are no parts.
+// Part implements [sinks.Router]. It returns the subject with a wildcard in place of the object's name, so there are
+// fewer parts than objects. If all events have the same subject, the destination has no parts.
 func (s *Sink) Part(m *event.Message) string {
 	if s.subject.Wildcard() == s.subject.String() {
 		return ""
@@ -22,7 +22,8 @@ func (s *Sink) Part(m *event.Message) string {
 	return strings.NewReplacer("%2A", wildcard, "=2A", wildcard).Replace(text)
 }
 
-// unavailable marks err as a failure of the part that takes m. Without parts it is a failure of the whole sink.
+// unavailable marks err as a failure of the part that takes m. If the destination has no parts, it returns err
+// unchanged, as a failure of the whole destination.
 func (s *Sink) unavailable(m *event.Message, err error) error {
 	part := s.Part(m)
 	if part == "" {
@@ -31,12 +32,13 @@ func (s *Sink) unavailable(m *event.Message, err error) error {
 	return sinks.Unavailable(part, sinks.Rejected(err))
 }
 
-// takes reports whether the stream took a subject when it was last checked.
+// takes reports whether the subjects of the stream included subject at the last check.
 func (s *Sink) takes(subject string) bool {
 	return slices.ContainsFunc(s.info.Config.Subjects, func(filter string) bool { return covers(filter, subject) })
 }
 
-// partError marks the error of an acknowledgement if it is only about the subject of the message.
+// partError marks the error of an acknowledgement as a failure of a part if the error concerns only the subject of the
+// message.
 func (s *Sink) partError(m *event.Message, subject string, a *ack) {
 	switch {
 	case a.err == nil || sinks.IsPermanent(a.err) || sinks.IsMaybeWritten(a.err):
@@ -45,7 +47,7 @@ func (s *Sink) partError(m *event.Message, subject string, a *ack) {
 	}
 }
 
-// forbid settles the messages of a subject that the server does not allow. They get no answer.
+// forbid settles the messages with a subject that the server denies. The server does not answer such messages.
 func (s *Sink) forbid(subject string) {
 	f := &s.flight
 	for token, i := range f.sent {

@@ -23,34 +23,36 @@ import (
 )
 
 const (
-	// payloadScheme begins the reference to an object in an object store: nats-object://BUCKET/NAME.
+	// payloadScheme is the URI scheme of a reference to an object in an object store: nats-object://BUCKET/NAME.
 	payloadScheme = "nats-object"
-	// payloadChunk is the size of an object's parts, in bytes, where the server takes that much.
+	// payloadChunk is the maximum size of an object's chunks in bytes. If max_payload of the server is small, chunks are
+	// smaller.
 	payloadChunk = 128 << 10
-	// payloadRate bounds how long an object may take, in bytes per second.
+	// payloadRate is the minimum transfer rate in bytes per second. It determines the timeout for storing an object.
 	payloadRate = 256 << 10
 )
 
-// PayloadStore keeps data of messages in a JetStream object store. Only the goroutine of the sink's drain uses it.
+// PayloadStore stores the data of messages in a JetStream object store. It must be used only by the goroutine of the
+// sink's drain.
 type PayloadStore struct {
 	cfg    PayloadConfig
 	client *natsconn.Client
-	own    bool // nobody else uses client
+	own    bool // client is not shared with a sink
 	log    *slog.Logger
 
 	store jetstream.ObjectStore
-	kept  jetstream.Stream // that has the objects of store
+	kept  jetstream.Stream // the stream that contains the objects of store
 }
 
 var _ sinks.PayloadStore = (*PayloadStore)(nil)
 
-// PayloadStore returns an object store on the sink's own connection.
+// PayloadStore returns a payload store that uses the sink's connection.
 func (s *Sink) PayloadStore(cfg PayloadConfig) *PayloadStore {
 	return &PayloadStore{cfg: cfg, client: &s.client, log: s.cfg.Logger}
 }
 
-// NewPayloadStore returns an object store on a connection of its own. The stream and the subject of connection are not
-// used. It does no I/O. The error names every mistake.
+// NewPayloadStore returns a payload store with a separate connection. It ignores the stream and the subject of
+// connection. It does no I/O. The error contains every mistake.
 func NewPayloadStore(connection Config, cfg PayloadConfig) (*PayloadStore, error) {
 	connection.Stream, connection.Subject = StreamConfig{Name: cfg.Bucket}, cfg.Bucket
 	s, err := New(connection)
@@ -62,7 +64,7 @@ func NewPayloadStore(connection Config, cfg PayloadConfig) (*PayloadStore, error
 	return p, nil
 }
 
-// Close closes the connection, if it is the store's own.
+// Close closes the connection, unless it belongs to a sink.
 func (c *PayloadStore) Close(ctx context.Context) error {
 	if c.own {
 		c.client.Close(ctx)
@@ -70,8 +72,9 @@ func (c *PayloadStore) Close(ctx context.Context) error {
 	return nil
 }
 
-// Store implements [sinks.PayloadStore]. The name of an object consists of the cluster's name, the event's id and the
-// beginning of the digest, so that a repetition finds the object, and a name never gets other data.
+// Store implements [sinks.PayloadStore]. The name of an object consists of the name of the cluster, the id of the event
+// and the beginning of the digest. Therefore a repeated call finds the object, and different data never has the same
+// name.
 func (c *PayloadStore) Store(ctx context.Context, m *event.Message) (ref, digest string, err error) {
 	sum := sha256.New()
 	sum.Write(m.Data)
@@ -84,15 +87,15 @@ func (c *PayloadStore) Store(ctx context.Context, m *event.Message) (ref, digest
 		return "", "", err
 	}
 	if err := c.put(ctx, name, jetstream.GetObjectDigestValue(sum), m); err != nil {
-		c.store = nil // look for it again
+		c.store = nil // the next call opens the object store again
 		return "", "", c.failure(err)
 	}
 	where := url.URL{Scheme: payloadScheme, Host: c.cfg.Bucket, Path: "/" + name}
 	return where.String(), "sha256:" + digest, nil
 }
 
-// put stores the data of m, unless it is there. After a timeout or a broken connection, parts can stay that no object
-// refers to: only the client library knows their names.
+// put stores the data of m unless the object store already has it. After a timeout or a broken connection, chunks can
+// remain that no object refers to. The bridge can't remove them, because only the client library knows their names.
 func (c *PayloadStore) put(ctx context.Context, name, digest string, m *event.Message) error {
 	if err := c.open(ctx); err != nil {
 		return err
@@ -105,7 +108,7 @@ func (c *PayloadStore) put(ctx context.Context, name, digest string, m *event.Me
 	if err == nil && (ttl == 0 || time.Since(info.ModTime) < ttl/2) {
 		whole, err := c.isWhole(ctx, info, digest, len(m.Data))
 		if err != nil || whole {
-			return err // from before a crash; storing it again would disturb its readers
+			return err // stored before a crash; storing it again would disturb readers of the object
 		}
 	}
 	_, err = c.store.Put(ctx, jetstream.ObjectMeta{
@@ -118,8 +121,9 @@ func (c *PayloadStore) put(ctx context.Context, name, digest string, m *event.Me
 	return err
 }
 
-// isWhole reports whether all parts of an object are there, and have this digest and size in bytes. The description of
-// an object does not prove that: a full bucket accepts it although it rejects the parts.
+// isWhole reports whether an object has the given digest and size in bytes, and whether all its chunks exist. The
+// metadata of an object does not prove that, because a full bucket can accept the metadata although it rejected the
+// chunks.
 func (c *PayloadStore) isWhole(ctx context.Context, info *jetstream.ObjectInfo, digest string, size int) (bool, error) {
 	if info.Digest != digest || info.Size != uint64(size) {
 		return false, nil
@@ -132,7 +136,7 @@ func (c *PayloadStore) isWhole(ctx context.Context, info *jetstream.ObjectInfo, 
 	return stream.State.Subjects[parts] == uint64(info.Chunks), nil
 }
 
-// open finds the bucket, or creates it if it is missing and the configuration says so.
+// open opens the object store. If the object store does not exist, open creates it if the configuration allows that.
 func (c *PayloadStore) open(ctx context.Context) error {
 	if c.store != nil {
 		return nil
@@ -161,7 +165,7 @@ func (c *PayloadStore) open(ctx context.Context) error {
 	return nil
 }
 
-// streamName returns the name of the stream that has the objects.
+// streamName returns the name of the stream that contains the objects.
 func (c *PayloadStore) streamName() string { return "OBJ_" + c.cfg.Bucket }
 
 // failure explains why the data could not be stored.
@@ -182,15 +186,15 @@ func (c *PayloadStore) failure(err error) error {
 
 var _ diagnose.Checker = (*PayloadStore)(nil)
 
-// Check implements [diagnose.Checker]: the servers, unless they are those of the sink, and the bucket. An embedded
-// server is not started, and has nothing to find.
+// Check implements [diagnose.Checker]. It checks the servers, unless they are the servers of the sink, and the bucket.
+// It does not start an embedded server and returns no findings for it.
 func (c *PayloadStore) Check(ctx context.Context) []diagnose.Finding {
 	if len(c.client.URLs) == 0 {
 		return nil
 	}
 	t, found, _ := c.client.First(ctx)
 	if !c.own {
-		found = nil // the check of the sink reports them
+		found = nil // the sink's own check reports these findings
 	}
 	if t == nil {
 		return found

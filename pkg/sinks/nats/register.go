@@ -18,10 +18,11 @@ import (
 )
 
 const (
-	// registerBucket holds the names of the clusters that write to the streams of an account: no retention of a stream
-	// removes them.
+	// registerBucket is the bucket with the names of the clusters that write to the streams of an account. Names are not
+	// stored in the streams, because retention could remove them.
 	registerBucket = "deltabridge-clusters"
-	// registerMetadata begins a member of a stream's metadata that says the same, where there is no bucket.
+	// registerMetadata is the prefix of a key in a stream's metadata. It is used if the bucket does not exist; the value
+	// has the same content.
 	registerMetadata = "deltabridge.cluster."
 )
 
@@ -30,20 +31,21 @@ var (
 	_ diagnose.NameReader = (*Sink)(nil)
 )
 
-// entry is the value of a name's key.
+// entry is the registration of a name, as it is stored in the bucket.
 type entry struct {
 	Cluster string    `json:"cluster"`
 	UID     string    `json:"uid"`
 	Since   time.Time `json:"since"`
-	// Stream is the destination for which it was registered: a stream that was created again knows no names.
+	// Stream is the identity of the stream that the name was registered for. If a stream is deleted and created again, its
+	// old registrations no longer apply.
 	Stream string `json:"stream"`
 }
 
-// Destination implements [sinks.Identified]: the stream's name and when it was created.
+// Destination implements [sinks.Identified]. It returns the name and the creation time of the stream.
 func (s *Sink) Destination() string { return s.destination }
 
-// ReadName implements [diagnose.NameReader]. A stream that does not exist knows no names, and an embedded server that
-// does not run can't be asked.
+// ReadName implements [diagnose.NameReader]. If the stream does not exist, no name is registered. If the embedded
+// server is not running, the error wraps [sinks.ErrNoRegister].
 func (s *Sink) ReadName(ctx context.Context, cluster string) (sinks.Registration, error) {
 	if s.cfg.Embedded != nil && s.server == nil {
 		return sinks.Registration{}, fmt.Errorf("%w: the embedded server does not run", sinks.ErrNoRegister)
@@ -61,7 +63,8 @@ func (s *Sink) ReadName(ctx context.Context, cluster string) (sinks.Registration
 	return found, err
 }
 
-// registerKey is the key of a cluster's name: '.' has a meaning in keys.
+// registerKey returns the bucket key of a cluster's name. Characters with a special meaning in keys, such as '.', are
+// encoded.
 func (s *Sink) registerKey(cluster string) string {
 	var b strings.Builder
 	for _, c := range []byte(s.cfg.Stream.Name + "/" + cluster) {
@@ -84,8 +87,8 @@ func (s *Sink) Registered(ctx context.Context, cluster string) (found sinks.Regi
 	return found, err
 }
 
-// entry returns what is known of a name, and the revision of its key: 0 if there is none. kv is nil if there is no
-// bucket.
+// entry returns the registration of a name and the revision of its key. The revision is 0 if the key does not exist. kv
+// is nil if the bucket does not exist or can't be used.
 func (s *Sink) entry(
 	ctx context.Context, js jetstream.JetStream, kv jetstream.KeyValue, cluster string,
 ) (e entry, revision uint64, err error) {
@@ -134,7 +137,7 @@ func (s *Sink) Register(ctx context.Context, owner sinks.Owner, replaced string)
 		default:
 			_, err = kv.Update(ctx, s.registerKey(owner.Cluster), text, revision)
 		}
-		if isConflict(err) { // another one was first
+		if isConflict(err) { // another cluster was faster
 			return nil
 		}
 		return err
@@ -144,11 +147,11 @@ func (s *Sink) Register(ctx context.Context, owner sinks.Owner, replaced string)
 func isConflict(err error) bool {
 	api, ok := errors.AsType[*jetstream.APIError](err)
 	return errors.Is(err, jetstream.ErrKeyExists) || ok && (api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence ||
-		api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequenceConstant) // of a bucket with replicas
+		api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequenceConstant) // the error of a bucket with replicas
 }
 
-// registerInMetadata adds a member to the stream's metadata. Of two clusters that do so at once the last one wins, and
-// the other one finds out when it connects again.
+// registerInMetadata adds the registration to the metadata of the stream. If two clusters register a name at the same
+// time, the last one wins, and the other one detects the conflict when it connects again.
 func (s *Sink) registerInMetadata(ctx context.Context, js jetstream.JetStream, cluster, text string) error {
 	stream, err := js.Stream(ctx, s.cfg.Stream.Name)
 	if err != nil {
@@ -164,8 +167,9 @@ func (s *Sink) registerInMetadata(ctx context.Context, js jetstream.JetStream, c
 	return err
 }
 
-// useRegister calls do with the bucket of names; nil if it is missing and not to be created, or can't be. What the
-// server denies is an error that wraps [sinks.ErrNoRegister].
+// useRegister calls do with the bucket of names. kv is nil if the bucket does not exist and create is false, or if the
+// client has no permission to use or create the bucket. If the server denies a request, the error wraps
+// [sinks.ErrNoRegister].
 func (s *Sink) useRegister(
 	ctx context.Context, create bool, do func(context.Context, jetstream.JetStream, jetstream.KeyValue) error,
 ) error {
@@ -181,13 +185,14 @@ func (s *Sink) useRegister(
 		return err
 	}
 	err = s.askRegister(ctx, func(ctx context.Context) error { return do(ctx, js, kv) })
-	if kv != nil && errors.Is(err, sinks.ErrNoRegister) { // the bucket is there, and is not for this user
+	if kv != nil && errors.Is(err, sinks.ErrNoRegister) { // the bucket exists, but the user has no permission to use it
 		err = s.askRegister(ctx, func(ctx context.Context) error { return do(ctx, js, nil) })
 	}
 	return err
 }
 
-// openRegister returns the bucket of names; nil if it is missing and not to be created, or can't be.
+// openRegister returns the bucket of names. It returns nil if the bucket does not exist and create is false, or if the
+// client has no permission to open or create the bucket.
 func (s *Sink) openRegister(
 	ctx context.Context,
 	js jetstream.JetStream,
@@ -202,7 +207,7 @@ func (s *Sink) openRegister(
 			Bucket: registerBucket, Replicas: max(1, s.info.Config.Replicas),
 			Description: "which cluster writes to which stream under which name; created by deltabridge",
 		})
-		if errors.Is(err, jetstream.ErrBucketExists) { // created meanwhile
+		if errors.Is(err, jetstream.ErrBucketExists) { // another client has just created it
 			kv, err = js.KeyValue(ctx, registerBucket)
 		}
 		return err
@@ -213,7 +218,7 @@ func (s *Sink) openRegister(
 	return kv, err
 }
 
-// askRegister calls do, and makes what the server denies meanwhile an error that wraps [sinks.ErrNoRegister].
+// askRegister calls do. If the server denies a request of do, the error wraps [sinks.ErrNoRegister].
 func (s *Sink) askRegister(ctx context.Context, do func(context.Context) error) error {
 	s.client.Forget()
 	defer s.client.Forget()
@@ -224,7 +229,7 @@ func (s *Sink) askRegister(ctx context.Context, do func(context.Context) error) 
 	return err
 }
 
-// isAPIError reports whether JetStream rejected something, and will do so again.
+// isAPIError reports whether err is an error of the JetStream API that will probably not change soon.
 func isAPIError(err error) bool {
 	api, ok := errors.AsType[jetstream.JetStreamError](err)
 	return ok && api.APIError() != nil && api.APIError().Code != http.StatusServiceUnavailable

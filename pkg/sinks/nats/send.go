@@ -14,34 +14,34 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 )
 
-// maxSubject bounds a subject's length in bytes. The server ends the connection of a client whose protocol line
-// is too long (max_control_line, 4096 by default), so the message would be sent again and again.
+// maxSubject is the maximum length of a subject in bytes. If a protocol line is too long (max_control_line, 4096 by
+// default), the server closes the connection. The message would then be sent again without end.
 const maxSubject = 2048
 
-// smallBatch is up to how many keys are deleted one by one.
+// smallBatch is the maximum number of keys that are deleted one by one.
 const smallBatch = 64
 
-// errNotSent is the result of messages that were ready to be sent when the batch was given up.
+// errNotSent is the error of messages that were ready to be sent when the batch was given up.
 var errNotSent = errors.New("not sent")
 
-// flight is one batch on its way. It belongs to Send's goroutine, which publishes and reads the answers in turn:
-// there is nothing to lock.
+// flight is a batch that is being sent. Only the goroutine of Send uses it, alternately to publish messages and to read
+// answers. Therefore it needs no lock.
 //
-// Messages of one object form a chain. Its first is ready at once; each further one becomes ready when the one
-// before it was acknowledged.
+// The messages of one object form a chain. The first message of the chain is ready immediately. Each later message
+// becomes ready when the message before it is acknowledged.
 type flight struct {
 	batch    []*event.Message
 	results  []error
 	status   []status
-	next     []int32 // next[i] follows batch[i] in its chain; -1: none
-	ready    []int32 // may be published, from readyAt on
+	next     []int32 // next[i] is the message after batch[i] in its chain; -1 if there is none
+	ready    []int32 // ready[readyAt:] are the messages that may be published now
 	readyAt  int
-	subjects []string // of sent
-	sent     []int32  // sent[k] is the message with reply token base+k
+	subjects []string // subjects[k] is the subject of the message sent[k]
+	sent     []int32  // sent[k] is the message whose reply token is base+k
 	base     uint64
-	flying   int                 // published and without a result
-	open     int                 // without a result
-	last     map[event.Key]int32 // the last message of each key so far
+	flying   int                 // number of published messages without a result
+	open     int                 // number of messages without a result
+	last     map[event.Key]int32 // the last message per key so far
 }
 
 type status uint8
@@ -54,7 +54,7 @@ const (
 
 func (f *flight) begin(batch []*event.Message, results []error) {
 	n := len(batch)
-	f.base += uint64(len(f.sent)) // tokens are never used twice: a late answer must not be taken for another
+	f.base += uint64(len(f.sent)) // tokens are never reused, so a late answer is never assigned to another message
 	f.batch, f.results, f.open, f.flying = batch, results, n, 0
 	f.status = append(f.status[:0], make([]status, n)...)
 	f.next = append(f.next[:0], make([]int32, n)...)
@@ -77,7 +77,7 @@ func (f *flight) begin(batch []*event.Message, results []error) {
 }
 
 func (f *flight) end() {
-	if len(f.batch) <= smallBatch { // to clear a map costs as much as it ever held
+	if len(f.batch) <= smallBatch { // clearing a map takes time proportional to its largest size so far
 		for _, m := range f.batch {
 			delete(f.last, m.Key())
 		}
@@ -87,7 +87,8 @@ func (f *flight) end() {
 	f.batch, f.results = nil, nil
 }
 
-// settle sets the result of message i. After an error it also sets the results of the later messages of its object.
+// settle sets the result of message i. If err is not nil, settle also sets the results of all later messages of the
+// same object.
 func (f *flight) settle(i int32, err error) {
 	if f.status[i] == flying {
 		f.flying--
@@ -108,8 +109,8 @@ func (f *flight) settle(i int32, err error) {
 	}
 }
 
-// giveUp sets the missing results: flying messages may have been written, ready ones were not sent, and the messages
-// behind them were not attempted.
+// giveUp sets all missing results. Flying messages may have been written. Ready messages were not sent. All other
+// messages were not attempted.
 func (f *flight) giveUp(err error) {
 	for _, i := range f.ready[f.readyAt:] {
 		f.status[i], f.results[i] = done, fmt.Errorf("%w: %w", errNotSent, err)
@@ -131,7 +132,7 @@ func (s *Sink) Send(ctx context.Context, batch []*event.Message, results []error
 	f := &s.flight
 	f.begin(batch, results)
 	defer f.end()
-	// A publish can block in the socket when the server reads nothing, and nats.go holds its lock meanwhile.
+	// If the server does not read, a publish can block in the socket while nats.go holds its lock.
 	defer context.AfterFunc(ctx, s.client.Interrupt)()
 	if err := s.prepare(ctx); err != nil {
 		f.giveUp(err)
@@ -139,7 +140,7 @@ func (s *Sink) Send(ctx context.Context, batch []*event.Message, results []error
 	}
 	silence := time.NewTicker(s.cfg.AckTimeout)
 	defer silence.Stop()
-	quiet := false // nothing was answered since the last tick
+	quiet := false // reports whether no answer has arrived since the last tick
 	for f.open > 0 {
 		s.fill(ctx)
 		if f.open == 0 {
@@ -168,7 +169,7 @@ func (s *Sink) Send(ctx context.Context, batch []*event.Message, results []error
 	}
 }
 
-// prepare waits for the connection and checks the stream again if necessary. If it fails, nothing was sent.
+// prepare waits for the connection and checks the stream again if necessary. If prepare fails, nothing was sent.
 func (s *Sink) prepare(ctx context.Context) error {
 	if s.answered != nil {
 		if err := s.client.Connect(ctx); err != nil {
@@ -180,9 +181,9 @@ func (s *Sink) prepare(ctx context.Context) error {
 			return err
 		}
 	}
-	discard(s.client.Lost)      // of a connection that is replaced already
-	discard(s.client.Forbidden) // of a batch that was given up
-	discard(s.acks)             // to messages that were given up
+	discard(s.client.Lost)      // errors of a connection that was already replaced
+	discard(s.client.Forbidden) // denials for a batch that was given up
+	discard(s.acks)             // answers to messages that were given up
 	if s.recheck {
 		if err := s.checkStream(ctx); err != nil {
 			return err
@@ -192,14 +193,14 @@ func (s *Sink) prepare(ctx context.Context) error {
 	return nil
 }
 
-// discard removes the values that are in a channel now.
+// discard removes all values that are currently in a channel.
 func discard[T any](ch chan T) {
 	for n := len(ch); n > 0; n-- {
 		<-ch
 	}
 }
 
-// fill publishes ready messages until MaxInFlight are flying.
+// fill publishes ready messages until MaxInFlight messages are flying.
 func (s *Sink) fill(ctx context.Context) {
 	f := &s.flight
 	for f.flying < s.cfg.MaxInFlight && f.readyAt < len(f.ready) {
@@ -214,7 +215,7 @@ func (s *Sink) fill(ctx context.Context) {
 		f.flying++
 		if err := s.publish(f.batch[i], token); err != nil {
 			f.settle(i, err)
-			if !sinks.IsPermanent(err) { // the connection failed: the others would fail too
+			if !sinks.IsPermanent(err) { // the connection failed, so all other messages would fail too
 				f.giveUp(fmt.Errorf("the connection broke: %w", err))
 			}
 		}
@@ -228,14 +229,14 @@ func (s *Sink) publish(m *event.Message, token uint64) error {
 	}
 	subject := len(text)
 	s.text = strconv.AppendUint(append(text, s.inbox...), token, 36)
-	both := string(s.text) // one allocation for both
+	both := string(s.text) // a single allocation for both strings
 	s.flight.subjects[len(s.flight.subjects)-1] = both[:subject]
 	s.msg = natsgo.Msg{Subject: both[:subject], Reply: both[subject:], Header: s.headers.set(m), Data: m.Data}
 	if m.Structured {
 		s.body = m.AppendStructured(s.body[:0])
 		s.msg.Data = s.body
 	}
-	err = s.answered.PublishMsg(&s.msg) // which copies all of it
+	err = s.answered.PublishMsg(&s.msg) // PublishMsg copies the whole message
 	s.msg.Data = nil
 	if err != nil {
 		return publishError(err)
@@ -243,7 +244,7 @@ func (s *Sink) publish(m *event.Message, token uint64) error {
 	return nil
 }
 
-// appendSubject appends the subject of m to dst. The error is Permanent.
+// appendSubject appends the subject of m to dst. Any error is Permanent.
 func (s *Sink) appendSubject(dst []byte, m *event.Message) ([]byte, error) {
 	dst = s.subject.Append(dst, m)
 	if len(dst) > maxSubject {
@@ -252,12 +253,12 @@ func (s *Sink) appendSubject(dst []byte, m *event.Message) ([]byte, error) {
 	return dst, nil
 }
 
-// answer settles the message that m acknowledges, if it is still flying.
+// answer settles the message that m is the answer to, if that message is still flying.
 func (s *Sink) answer(m *natsgo.Msg) {
 	f := &s.flight
 	token, err := strconv.ParseUint(strings.TrimPrefix(m.Subject, s.inbox), 36, 64)
 	if err != nil || token < f.base || token >= f.base+uint64(len(f.sent)) {
-		return // late: given up in an earlier batch
+		return // a late answer to a message of an earlier batch
 	}
 	i := f.sent[token-f.base]
 	if f.status[i] != flying {

@@ -15,29 +15,29 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/sinks/nats/natsconn"
 )
 
-// Sink publishes to one stream. Like every sinks.Sink it is used by one goroutine.
+// Sink publishes to one stream. Like every sinks.Sink, it must be used by only one goroutine.
 type Sink struct {
 	cfg     Config
 	subject *event.Template
 	client  natsconn.Client
-	server  *embedded.Server // with Config.Embedded, once it runs
-	stream  natscheck.Stream // as it is required
+	server  *embedded.Server // the running embedded server; nil without Config.Embedded
+	stream  natscheck.Stream // the requirements on the stream
 
-	answered  *natsgo.Conn     // the connection whose answers come to acks
+	answered  *natsgo.Conn     // the connection whose answers are sent to acks
 	inbox     string           // prefix of the reply subjects
-	acks      chan *natsgo.Msg // the server's answers
+	acks      chan *natsgo.Msg // answers of the server
 	ackPrefix []byte
-	recheck   bool // look at the stream before the next batch
+	recheck   bool // the stream must be checked before the next batch
 
-	info        *jetstream.StreamInfo // of the stream, as it was at the last check; nil before
-	destination string                // the stream, as it was at the last check
+	info        *jetstream.StreamInfo // the stream at the last check; nil before the first check
+	destination string                // identity of the stream at the last check
 
 	warned map[string]bool
 
 	flight     flight
 	headers    *headers
 	text, body []byte
-	msg        natsgo.Msg // of publish: memory that is used again
+	msg        natsgo.Msg // reused by publish
 }
 
 var (
@@ -48,7 +48,7 @@ var (
 	_ diagnose.Reader    = (*Sink)(nil)
 )
 
-// New checks cfg and returns a sink that is not connected yet. It does no I/O. The error names every mistake.
+// New validates cfg and returns a sink that is not connected yet. It does no I/O. The error contains every mistake.
 func New(cfg Config) (*Sink, error) {
 	subject, err := cfg.complete()
 	if err != nil {
@@ -57,7 +57,7 @@ func New(cfg Config) (*Sink, error) {
 	s := &Sink{
 		cfg: cfg, subject: subject,
 		ackPrefix: ackPrefix(cfg.Stream.Name),
-		// Room for every answer that can be on its way, late ones of a given up batch included.
+		// acks has room for all answers that can be on their way, including late answers to a batch that was given up.
 		acks:    make(chan *natsgo.Msg, 4*cfg.MaxInFlight),
 		warned:  make(map[string]bool),
 		headers: newHeaders(&cfg),
@@ -78,8 +78,8 @@ func New(cfg Config) (*Sink, error) {
 	return s, nil
 }
 
-// Connect implements sinks.Sink: it starts the embedded server if there is one, connects, and finds the stream fit
-// or creates it.
+// Connect implements sinks.Sink. It starts the embedded server if one is configured, connects, and checks the stream.
+// If the stream does not exist, Connect creates it if the configuration allows that.
 func (s *Sink) Connect(ctx context.Context) error {
 	if s.cfg.Embedded != nil && s.server == nil {
 		server, err := embedded.Start(*s.cfg.Embedded, s.cfg.Logger)
@@ -105,7 +105,7 @@ func (s *Sink) Connect(ctx context.Context) error {
 	return nil
 }
 
-// Close implements sinks.Sink. It stops the embedded server too.
+// Close implements sinks.Sink. It also stops the embedded server.
 func (s *Sink) Close(ctx context.Context) error {
 	s.client.Close(ctx)
 	if s.server != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/reach"
 )
 
-// checkStream checks the stream. It creates it if it is missing and the configuration says so.
+// checkStream checks the stream. If the stream does not exist, checkStream creates it if the configuration allows that.
 func (s *Sink) checkStream(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.AckTimeout)
 	defer cancel()
@@ -29,7 +29,7 @@ func (s *Sink) checkStream(ctx context.Context) error {
 		return err
 	}
 	for _, w := range s.stream.Warnings(&info.Config, s.client.Conn().MaxPayload()) {
-		if text := w.Detail + "; " + w.Remedy; !s.warned[text] { // once
+		if text := w.Detail + "; " + w.Remedy; !s.warned[text] { // every warning is logged only once
 			s.warned[text] = true
 			s.cfg.Logger.Warn("stream can lose events", "cause", text, "stream", s.cfg.Stream.Name)
 		}
@@ -49,7 +49,7 @@ func (s *Sink) findStream(ctx context.Context) (*jetstream.StreamInfo, error) {
 	name := s.cfg.Stream.Name
 	stream, err := lookUp(ctx, js, name)
 	if errors.Is(err, jetstream.ErrStreamNotFound) && s.cfg.Stream.Create {
-		// Not CreateOrUpdate: a stream that was created meanwhile is not changed.
+		// CreateOrUpdateStream would change a stream that someone else has created since the lookup.
 		stream, err = js.CreateStream(ctx, s.stream.Config)
 		if err == nil && s.info != nil {
 			s.cfg.Logger.Warn(
@@ -67,8 +67,8 @@ func (s *Sink) findStream(ctx context.Context) (*jetstream.StreamInfo, error) {
 	return stream.CachedInfo(), nil
 }
 
-// lookUp finds the stream. It repeats the request while there is no answer: a cluster without a leader never answers
-// it, but it answers requests that come later.
+// lookUp returns the stream. It repeats the request until there is an answer. A cluster without a leader never answers
+// a request, but once it has a leader, it answers new requests.
 func lookUp(ctx context.Context, js jetstream.JetStream, name string) (jetstream.Stream, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -98,14 +98,14 @@ func lookUp(ctx context.Context, js jetstream.JetStream, name string) (jetstream
 	}
 }
 
-// noAnswer returns the error of messages whose acknowledgement did not come.
+// noAnswer returns the error of messages that were not acknowledged in time.
 func (s *Sink) noAnswer() error {
 	err := fmt.Errorf("no acknowledgement within %s", s.cfg.AckTimeout.Round(time.Millisecond))
 	cause := s.client.LastError()
 	switch {
 	case cause == nil:
 		return err
-	case errors.Is(cause, natsgo.ErrPermissionViolation): // reported like this alone
+	case errors.Is(cause, natsgo.ErrPermissionViolation): // the server does not answer such messages
 		return s.client.Denied(err.Error(), cause, s.stream.Wildcard)
 	}
 	return fmt.Errorf("%w; the last error of the connection: %w", err, cause)

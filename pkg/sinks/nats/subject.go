@@ -6,7 +6,8 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 )
 
-// subjectProblem returns what is wrong with a subject of a stream; empty if nothing is.
+// subjectProblem returns why a subject can't be a subject of a stream. It returns an empty string if the subject is
+// valid.
 func subjectProblem(subject string) string {
 	switch {
 	case !server.IsValidSubject(subject):
@@ -17,13 +18,14 @@ func subjectProblem(subject string) string {
 	return ""
 }
 
-// covers reports whether every subject that matches pattern matches filter too. Both may contain the wildcards * and >.
+// covers reports whether every subject that matches pattern also matches filter. Both may contain the wildcards * and
+// >.
 func covers(filter, pattern string) bool { return server.SubjectMatchesFilter(pattern, filter) }
 
-// overlap reports whether some subject matches both. Both may contain the wildcards * and >.
+// overlap reports whether at least one subject matches both a and b. Both may contain the wildcards * and >.
 func overlap(a, b string) bool { return server.SubjectsCollide(a, b) }
 
-// overlapping returns the index of the first of the patterns that overlaps with subject; -1 if none does.
+// overlapping returns the index of the first pattern that overlaps with subject. It returns -1 if none does.
 func overlapping(subject string, patterns []string) int {
 	return slices.IndexFunc(patterns, func(p string) bool { return overlap(subject, p) })
 }

@@ -53,7 +53,7 @@ func (cfg *Config) Validate(at *strictyaml.Section) {
 
 func defaultSubject() string { return strictyaml.Default[Config]().Subject }
 
-// Validate reports invalid URLs, and keys that exclude each other.
+// Validate reports invalid URLs and keys that exclude each other.
 func (s *Servers) Validate(at *strictyaml.Section) {
 	for _, server := range s.URLs {
 		if addr, problem, remedy := parseURL(server); problem != "" {
@@ -67,7 +67,8 @@ func (s *Servers) Validate(at *strictyaml.Section) {
 	s.TLS.Validate(at.At("tls"))
 }
 
-// parseURL returns host:port of a server's URL, or what is wrong with it. The problem does not repeat credentials.
+// parseURL returns the address of a server as host:port, or a problem with the URL. The problem never contains
+// credentials.
 func parseURL(server string) (addr, problem, remedy string) {
 	if strings.Contains(server, "@") {
 		return "", "has credentials in it: secrets are not in this file",
@@ -86,7 +87,7 @@ func parseURL(server string) (addr, problem, remedy string) {
 	return addr, problem, remedy
 }
 
-// The rules of the server for names, which become directories too.
+// These are the server's rules for names. Names are also used as directory names.
 var (
 	streamName = regexp.MustCompile(`^[^\x00- .*>/\\\x7f-\x{10ffff}]{1,255}$`)
 	bucketName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,200}$`)
@@ -130,7 +131,7 @@ func (cfg *Config) validateStream(at *strictyaml.Section, template *event.Templa
 	}
 }
 
-// validateBucket reports keys that do not go with a bucket.
+// validateBucket reports keys that can't be combined with a bucket.
 func (cfg *Config) validateBucket(at *strictyaml.Section) {
 	for _, key := range []string{"stream.name", "stream.subjects", "stream.lastPerSubject", "stream.discard"} {
 		if at.Has(key) {
@@ -142,7 +143,8 @@ func (cfg *Config) validateBucket(at *strictyaml.Section) {
 	}
 }
 
-// validateMirror checks a stream that keeps the last message of each subject. template is nil if it is invalid.
+// validateMirror checks the settings of a stream that keeps only the last message of each subject. template is nil if
+// it is invalid.
 func (cfg *Config) validateMirror(at *strictyaml.Section, template *event.Template) {
 	s := &cfg.Stream
 	if s.DeletionsKeptFor > 0 && s.DeletionsKeptFor < time.Second {
@@ -162,7 +164,7 @@ func (cfg *Config) validateMirror(at *strictyaml.Section, template *event.Templa
 			"remove it",
 		)
 	}
-	if cfg.Bucket == "" && (s.MaxBytes > 0 || s.MaxMsgs > 0) && s.Discard != "new" { // a full bucket takes no more
+	if cfg.Bucket == "" && (s.MaxBytes > 0 || s.MaxMsgs > 0) && s.Discard != "new" { // a full bucket always accepts no more messages
 		at.Report(
 			"stream.discard",
 			"is not new, and a limit is given besides lastPerSubject: a full stream would forget objects",
@@ -171,9 +173,9 @@ func (cfg *Config) validateMirror(at *strictyaml.Section, template *event.Templa
 	}
 }
 
-// validateOneObject reports a subject that several objects can have, or a subject that changes with the events of an
-// object. The group is required because two groups can have resources of one name (services), whose objects often have
-// the same names.
+// validateOneObject reports a template that yields the same subject for several objects, or different subjects for the
+// events of one object. The group is required because two groups can have resources with the same name (services), and
+// their objects often have the same names.
 func validateOneObject(at *strictyaml.Section, t *event.Template) {
 	for _, changing := range []string{"operation", "version"} {
 		if t.Uses(changing) {
@@ -219,7 +221,7 @@ func (cfg *Config) Conflict(at *strictyaml.Section, other sinks.Config, name str
 	}
 	for _, c := range []*Config{cfg, theirs} {
 		if (len(c.URLs) > 0) == (c.Embedded != nil) {
-			return false // which server is meant is not known
+			return false // it is not known which server is used
 		}
 	}
 	a, b := cfg.resolved(), theirs.resolved()
@@ -242,7 +244,7 @@ func (cfg *Config) Conflict(at *strictyaml.Section, other sinks.Config, name str
 	return problem != ""
 }
 
-// streamConflict returns what is wrong with two streams on one server; the problem is empty if nothing is.
+// streamConflict returns the conflict between two streams on the same server. problem is empty if there is no conflict.
 func (cfg *Config) streamConflict(b *Config, name string) (key, problem, remedy string) {
 	nameKey, subjectKey, stream := "stream.name", "stream.subjects", strictyaml.Quote(cfg.Stream.Name)
 	letters := cfg.LettersOf != ""
@@ -256,7 +258,7 @@ func (cfg *Config) streamConflict(b *Config, name string) (key, problem, remedy 
 			"use two streams, with subjects that do not overlap"
 	case same && b.LettersOf == "":
 		return nameKey, stream + " is the stream of " + name + ": its readers would take dead letters for its events", "use a stream of its own"
-	case len(ours) == 0 || len(theirs) == 0: // a template is wrong
+	case len(ours) == 0 || len(theirs) == 0: // a template is invalid
 	case same && (cfg.Stream.Create && !covers(ours[0], theirs[0]) || b.Stream.Create && !covers(theirs[0], ours[0])):
 		return nameKey, fmt.Sprintf(
 				"%s is that of the dead letters of %s too, and is created for the subject of one of them: "+
@@ -286,7 +288,8 @@ func (cfg *Config) streamConflict(b *Config, name string) (key, problem, remedy 
 	return "", "", ""
 }
 
-// hosts returns the servers as host:port, in one spelling. No other server can have the port 0.
+// hosts returns the addresses of the servers as host:port in canonical spelling. Addresses with port 0 are left out,
+// because no other server can have the same address.
 func (cfg *Config) hosts() (hosts []string) {
 	var addresses []string
 	if cfg.Embedded != nil {
@@ -305,7 +308,7 @@ func (cfg *Config) hosts() (hosts []string) {
 	return hosts
 }
 
-// subjects returns the subjects of the stream as it would be created; none if the template is invalid.
+// subjects returns the subjects that the stream would be created with. It returns nil if the template is invalid.
 func (cfg *Config) subjects() []string {
 	if len(cfg.Stream.Subjects) > 0 {
 		return cfg.Stream.Subjects

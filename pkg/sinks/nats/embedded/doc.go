@@ -1,5 +1,6 @@
-// Package embedded runs a nats-server with JetStream in the process, which other clients can connect to. It has no
+// Package embedded runs a nats-server with JetStream in the bridge process. Other clients can connect to it, without
 // authentication.
 //
-// One process at a time uses the directory of its files: nats-server does not check that, and two would ruin them.
+// Only one process at a time may use the store directory. nats-server does not check that, and two processes would
+// destroy the files, so this package locks the directory.
 package embedded

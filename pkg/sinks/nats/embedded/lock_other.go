@@ -4,5 +4,5 @@ package embedded
 
 import "os"
 
-// lockFile does nothing where there is no flock.
+// lockFile does nothing on systems without flock.
 func lockFile(*os.File) error { return nil }

@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// lockFile takes f for this process. The lock ends with the file.
+// lockFile locks f for this process. Closing f releases the lock.
 func lockFile(f *os.File) error {
 	return syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 }

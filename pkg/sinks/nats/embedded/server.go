@@ -22,35 +22,35 @@ import (
 const (
 	// DefaultListen is the default of Config.Listen.
 	DefaultListen = "127.0.0.1:4222"
-	// MaxPayload holds the largest object that etcd takes, with its old state and headers.
+	// MaxPayload is large enough for the largest object that etcd accepts, together with its old state and headers.
 	MaxPayload = 8 << 20
 
 	readyWithin = 10 * time.Second
 	lockName    = "deltabridge.lock"
 )
 
-// Config is a NATS server with JetStream inside the bridge. It has no authentication: anyone who can connect to its
-// address can read and write.
+// Config configures a NATS server with JetStream inside the bridge. It has no authentication: anyone who can connect to
+// its address can read and write.
 type Config struct {
 	// The address to listen on, as `host:port`. With port 0, the system chooses a free port.
 	Listen string `yaml:"listen" pattern:":[0-9]+$" default:"127.0.0.1:4222" example:"127.0.0.1:14222"`
-	// The directory of the streams. The bridge creates it if it does not exist. Only one bridge at a time can use it. A
-	// relative path is relative to the working directory.
+	// The directory of the streams. The bridge creates it if it does not exist. Only one bridge at a time can use the
+	// directory. A relative path is relative to the working directory.
 	StoreDir string `yaml:"storeDir" pattern:"." default:"./data/nats" example:"/var/lib/deltabridge/nats"`
-	// The maximum size of all streams on disk. 0 means three quarters of the free space at the start.
+	// The maximum size of all streams on disk. 0 means three quarters of the space that is free when the server starts.
 	MaxStore int64 `yaml:"maxStore" default:"0" min:"0" example:"10Gi"`
-	// Writes each message to the disk before it is acknowledged. Otherwise a power failure or a crash of the machine
-	// can lose the messages of the last two minutes. A crash of the bridge loses no messages in either case.
+	// Writes each message to the disk before it is acknowledged. Otherwise a power failure or a crash of the machine can
+	// lose the messages of the last two minutes. A crash of the bridge process loses no messages in either case.
 	SyncAlways bool `yaml:"syncAlways" default:"false" example:"true"`
 }
 
-// Server is a running server. Its embedded methods are those of nats-server.
+// Server is a running server. It has all methods of the nats-server.
 type Server struct {
 	*server.Server
 	lock *os.File
 }
 
-// Start returns when the server takes connections.
+// Start starts the server. It returns when the server accepts connections.
 func Start(cfg Config, log *slog.Logger) (_ *Server, err error) {
 	address, err := checkListen(cfg.Listen)
 	if err != nil {
@@ -93,15 +93,15 @@ func Start(cfg Config, log *slog.Logger) (_ *Server, err error) {
 	return s, nil
 }
 
-// Stop returns when the server has ended and another process may use the directory.
+// Stop stops the server. When it returns, another process may use the store directory.
 func (s *Server) Stop() {
 	s.Shutdown()
 	s.WaitForShutdown()
 	_ = s.lock.Close()
 }
 
-// checkListen returns the TCP address to listen on. The error is a [sinks.ConnectError] if nothing can listen there:
-// nats-server does not report why it is not ready.
+// checkListen returns the TCP address to listen on. The error is a [sinks.ConnectError] if listening on the address is
+// impossible. nats-server itself does not report why it is not ready.
 func checkListen(address string) (*net.TCPAddr, error) {
 	l, err := net.Listen("tcp", address)
 	if err != nil {
@@ -114,8 +114,8 @@ func checkListen(address string) (*net.TCPAddr, error) {
 	return l.Addr().(*net.TCPAddr), l.Close()
 }
 
-// lockStore locks dir for this process: nats-server does not, and two processes would ruin the files. flag is
-// os.O_CREATE or 0.
+// lockStore locks dir for this process. nats-server does not lock it, and two processes would destroy the files. flag
+// is os.O_CREATE or 0.
 func lockStore(dir string, flag int) (*os.File, error) {
 	f, err := os.OpenFile(filepath.Join(dir, lockName), os.O_RDWR|flag, 0o600)
 	if err != nil {
@@ -160,7 +160,7 @@ func Check(cfg Config) []diagnose.Finding {
 	return []diagnose.Finding{store, port}
 }
 
-// serverLog passes the server's log on, without details, and keeps the last error.
+// serverLog forwards the log of the nats-server without debug and trace messages. It stores the last error.
 type serverLog struct {
 	log  *slog.Logger
 	last atomic.Pointer[string]

@@ -17,8 +17,8 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/sinks/nats/natsconn"
 )
 
-// Check tries the files, each server, the permissions, and the stream. destination is the identity of the stream; empty
-// if it is not known.
+// Check checks the files, every server, the permissions and the stream. destination is the identity of the stream;
+// empty if it is not known.
 func (s *Stream) Check(ctx context.Context) (findings []diagnose.Finding, destination string) {
 	files, err := s.Access.CheckFiles()
 	if err != nil {
@@ -41,7 +41,7 @@ func (s *Stream) Check(ctx context.Context) (findings []diagnose.Finding, destin
 	return append(findings, found...), destination
 }
 
-// find looks the stream up, without creating it.
+// find returns the stream info. It does not create the stream.
 func (s *Stream) find(
 	ctx context.Context,
 	t *natsconn.Attempt,
@@ -59,7 +59,8 @@ func (s *Stream) find(
 	return js, info, err
 }
 
-// checkStream compares the stream, or the one that would be created, with what the bridge promises.
+// checkStream checks whether the stream meets the requirements. If the stream does not exist, it checks the stream that
+// would be created.
 func (s *Stream) checkStream(ctx context.Context, t *natsconn.Attempt) ([]diagnose.Finding, string) {
 	ctx, cancel := context.WithTimeout(ctx, s.Access.Timeout)
 	defer cancel()
@@ -86,7 +87,7 @@ func (s *Stream) failed(err error) diagnose.Finding {
 	return diagnose.Failed(sinks.StepStream, "stream "+s.Config.Name, err)
 }
 
-// MaxMessage returns the largest message that the server and the stream take, in bytes.
+// MaxMessage returns the size in bytes of the largest message that the server and the stream accept.
 func (s *Stream) MaxMessage(ctx context.Context) (int64, error) {
 	t, _, err := s.Access.First(ctx)
 	if err != nil {
@@ -99,15 +100,15 @@ func (s *Stream) MaxMessage(ctx context.Context) (int64, error) {
 	_, info, err := s.find(ctx, t)
 	switch {
 	case errors.Is(err, jetstream.ErrStreamNotFound) && s.Create:
-		return limit, nil // what would be created has no limit of its own
+		return limit, nil // the stream would be created without a message size limit
 	case err != nil:
 		return limit, s.Error(err)
 	}
 	return maxMessage(&info.Config, limit), s.Unfit(&info.Config)
 }
 
-// allows reports whether a rule allows every subject of the pattern, and whether it allows some. An empty list allows
-// all.
+// allows reports whether a rule allows all subjects that match pattern, and whether it allows at least one. An empty
+// list allows all subjects.
 func allows(rule *server.SubjectPermission, pattern string) (all, some bool) {
 	if rule == nil {
 		return true, true
@@ -122,11 +123,11 @@ func allows(rule *server.SubjectPermission, pattern string) (all, some bool) {
 	return all, some
 }
 
-// expiresSoon is how long before the end of credentials to warn.
+// expiresSoon is how long before credentials expire a warning is reported.
 const expiresSoon = 7 * 24 * time.Hour
 
-// checkPermissions asks the server what the user may do. If the server does not answer, a missing permission shows only
-// when the stream is checked, or with the first event.
+// checkPermissions requests the user's permissions from the server. If the server does not answer, a missing permission
+// is detected only when the stream is checked or when the first event is sent.
 func (s *Stream) checkPermissions(ctx context.Context, t *natsconn.Attempt) []diagnose.Finding {
 	ctx, cancel := context.WithTimeout(ctx, min(permissionsTimeout, s.Access.Timeout))
 	defer cancel()
@@ -140,7 +141,7 @@ func (s *Stream) checkPermissions(ctx context.Context, t *natsconn.Attempt) []di
 		}
 		return json.Unmarshal(msg.Data, &answer)
 	})
-	t.Forget() // a denial of the question itself
+	t.Forget() // removes a denial of the request itself
 	f := diagnose.Finding{Step: sinks.StepAuthorize, Target: "subject " + s.Wildcard}
 	if err != nil {
 		f.Detail = "the server does not tell what the user may do"
@@ -155,15 +156,15 @@ func (s *Stream) checkPermissions(ctx context.Context, t *natsconn.Attempt) []di
 	}
 	denied := s.deniedOf(answer.Data.Permissions, f.Target)
 	if len(denied) > 0 && denied[0].Err != nil && !f.Warn {
-		return denied // "ok" above a failure of the same step would mislead
+		return denied // an "ok" before a failure of the same step would be misleading
 	}
 	return append([]diagnose.Finding{f}, denied...)
 }
 
-// permissionsTimeout is how long a server may take to answer what a user may do.
+// permissionsTimeout is the timeout for the server's answer about the user's permissions.
 const permissionsTimeout = 5 * time.Second
 
-// deniedOf returns the permissions that the sink requires and the user does not have.
+// deniedOf returns a failure for every permission that the sink requires and the user does not have.
 func (s *Stream) deniedOf(may *server.Permissions, target string) (findings []diagnose.Finding) {
 	if may == nil {
 		return nil
@@ -176,7 +177,8 @@ func (s *Stream) deniedOf(may *server.Permissions, target string) (findings []di
 	if all, _ := allows(may.Subscribe, "_INBOX.*.*"); !all {
 		denied("Subscription", "_INBOX.>")
 	}
-	if all, _ := allows(may.Publish, "$JS.API.STREAM.CREATE."+s.Config.Name); s.Create && !all { // INFO is tried
+	// The permission for INFO is not tested here, because checkStream sends that request.
+	if all, _ := allows(may.Publish, "$JS.API.STREAM.CREATE."+s.Config.Name); s.Create && !all {
 		denied("Publish", "$JS.API.STREAM.CREATE."+s.Config.Name)
 	}
 	switch all, some := allows(may.Publish, s.Wildcard); {

@@ -13,10 +13,11 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/sinks/nats/natsconn"
 )
 
-// shortAge is less than an ordinary outage of a consumer.
+// shortAge is a maximum message age that a usual outage of a consumer exceeds.
 const shortAge = time.Hour
 
-// doctorWarnings returns the warnings, and settings that lose no events but that an operator may not expect.
+// doctorWarnings returns all warnings. In addition to [Stream.Warnings], it reports settings that lose no events during
+// delivery but that an operator may not expect.
 func (s *Stream) doctorWarnings(c *jetstream.StreamConfig, maxPayload int64) []diagnose.Finding {
 	w := warnings{stream: s, found: s.Warnings(c, maxPayload)}
 	w.add(
@@ -54,13 +55,13 @@ func describe(c *jetstream.StreamConfig) string {
 	)
 }
 
-// CheckConfigured returns findings about the stream that would be created.
+// CheckConfigured returns findings about the stream as it would be created.
 func (s *Stream) CheckConfigured(maxPayload int64) []diagnose.Finding {
 	ok := s.finding("it is created at the start if it is not there: " + describe(&s.Config))
 	return append([]diagnose.Finding{ok}, s.doctorWarnings(&s.Config, maxPayload)...)
 }
 
-// checkCreation finds what would prevent the creation of the stream, without creating it.
+// checkCreation reports problems that would prevent the creation of the stream. It does not create the stream.
 func (s *Stream) checkCreation(ctx context.Context, js jetstream.JetStream, t *natsconn.Attempt) []diagnose.Finding {
 	name := s.Config.Name
 	var code server.ErrorIdentifier
@@ -70,7 +71,7 @@ func (s *Stream) checkCreation(ctx context.Context, js jetstream.JetStream, t *n
 		err = fmt.Errorf("%d replicas are asked for, and the server is in no cluster", s.Config.Replicas)
 	}
 	for _, subject := range s.Config.Subjects {
-		_ = t.Ask(ctx, func(ctx context.Context) error { // without the permission to ask, it is not known
+		_ = t.Ask(ctx, func(ctx context.Context) error { // without the permission for this request, an overlap stays unknown
 			other, unknown := js.StreamNameBySubject(ctx, subject)
 			if unknown == nil && other != name {
 				code = server.JSStreamSubjectOverlapErr

@@ -1,3 +1,3 @@
-// Package natscheck compares a JetStream stream, and the servers on the way to it, with what the bridge promises: for
-// the sink when it connects, and for the commands that diagnose. It changes nothing.
+// Package natscheck checks whether a JetStream stream and its servers meet the requirements of a sink. It is used by
+// the sink when it connects, and by the diagnostic commands. It changes nothing.
 package natscheck

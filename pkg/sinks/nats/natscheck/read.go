@@ -17,10 +17,10 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/sinks/nats/natsconn"
 )
 
-// forgotten is after how long the server removes a consumer that is not used.
+// forgotten is the time after which the server removes an unused consumer.
 const forgotten = time.Minute
 
-// deleteTimeout is how long Read waits for the removal of its consumer.
+// deleteTimeout is the timeout for removing the consumer of Read.
 const deleteTimeout = 5 * time.Second
 
 // Read implements [diagnose.Reader] with an ephemeral ordered consumer, which acknowledges nothing. It does not create
@@ -38,10 +38,10 @@ func (s *Stream) Read(
 	if err != nil {
 		return err
 	}
-	defer func() { // by its present name, which changes with each recovery
+	defer func() { // the current name is required because the name changes after every recovery
 		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), deleteTimeout)
 		defer cancel()
-		_ = stream.DeleteConsumer(last, consumer.CachedInfo().Name) // the server forgets it anyway
+		_ = stream.DeleteConsumer(last, consumer.CachedInfo().Name) // otherwise the server removes it later
 	}()
 	if !o.Follow && consumer.CachedInfo().NumPending == 0 {
 		return nil
@@ -75,7 +75,7 @@ func (s *Stream) Read(
 	}
 }
 
-// consumer finds the stream and makes the consumer.
+// consumer returns the stream and a new consumer.
 func (s *Stream) consumer(ctx context.Context, c *natsconn.Client, o diagnose.ReadOptions) (
 	stream jetstream.Stream, consumer jetstream.Consumer, err error,
 ) {
@@ -101,7 +101,7 @@ func (s *Stream) consumer(ctx context.Context, c *natsconn.Client, o diagnose.Re
 	return stream, consumer, nil
 }
 
-// record is a message as [diagnose.Record], with its sequence number.
+// record converts a message to a [diagnose.Record]. It also returns the sequence number of the message.
 func (s *Stream) record(m jetstream.Msg) (*diagnose.Record, uint64, error) {
 	meta, err := m.Metadata()
 	if err != nil {
@@ -128,7 +128,7 @@ func (s *Stream) record(m jetstream.Msg) (*diagnose.Record, uint64, error) {
 	return r, meta.Sequence.Stream, nil
 }
 
-// decode reverses the encoding of headers. It returns an invalid encoding unchanged.
+// decode decodes the value of a header. If the encoding is invalid, decode returns the value unchanged.
 func decode(value string) string {
 	if text, err := url.PathUnescape(value); err == nil {
 		return text

@@ -20,28 +20,30 @@ import (
 )
 
 const (
-	// largestObject is the largest request that etcd takes by default, and so about the largest object, in bytes.
+	// largestObject is the size in bytes of the largest request that etcd accepts by default. The largest object is about
+	// as large.
 	largestObject = 3 << 19
-	// shortWindow is the shortest duplicate window that covers messages that are sent again.
+	// shortWindow is the minimum duplicate window that covers messages that are sent again.
 	shortWindow = 2 * time.Minute
 )
 
-// Stream is what a sink requires of its stream.
+// Stream contains the requirements of a sink on its stream.
 type Stream struct {
 	Access *natsconn.Access
-	// Config is how it is created. If MaxMsgsPerSubject is 1, an existing one must have it too, and should have
-	// AllowMsgTTL.
+	// Config contains the settings to create the stream with. If MaxMsgsPerSubject is 1, it must be 1 in an existing
+	// stream too, and an existing stream should have AllowMsgTTL if Config has it.
 	Config   jetstream.StreamConfig
-	Create   bool   // create it if it does not exist
+	Create   bool   // create the stream if it does not exist
 	Wildcard string // matches the subjects of all events
-	// Embedded: its server is in the process, so that more replicas can't be expected.
+	// Embedded reports whether the server runs in this process. Then the stream can't have more than one replica.
 	Embedded bool
 }
 
-// isLatest reports whether the stream must keep the last message of each subject, and no others.
+// isLatest reports whether the stream must keep only the last message of each subject.
 func (s *Stream) isLatest() bool { return s.Config.MaxMsgsPerSubject == 1 }
 
-// Destination returns the identity of the stream: its name and creation time. info is nil if it does not exist yet.
+// Destination returns the identity of the stream, which consists of its name and creation time. info is nil if the
+// stream does not exist yet.
 func (s *Stream) Destination(info *jetstream.StreamInfo) string {
 	if info == nil {
 		return fmt.Sprintf("stream %s, not created yet", s.Config.Name)
@@ -49,7 +51,7 @@ func (s *Stream) Destination(info *jetstream.StreamInfo) string {
 	return fmt.Sprintf("stream %s, created %s", s.Config.Name, info.Created.UTC().Format(time.RFC3339Nano))
 }
 
-// Unfit returns why a stream can't take what the sink sends; nil if it can.
+// Unfit returns an error if a stream can't store the messages of the sink. It returns nil if the stream can store them.
 func (s *Stream) Unfit(c *jetstream.StreamConfig) error {
 	if err := s.unfit(c); err != nil {
 		return &sinks.ConnectError{
@@ -79,7 +81,7 @@ func (s *Stream) unfit(c *jetstream.StreamConfig) error {
 	if c.MaxMsgsPerSubject > 0 {
 		kept = fmt.Sprintf("%d messages", c.MaxMsgsPerSubject)
 	}
-	if s.Config.AllowRollup { // only buckets are created with it
+	if s.Config.AllowRollup { // only buckets are configured with AllowRollup
 		return fmt.Errorf("the bucket keeps %s of each key, and nats.bucket asks for one: set its history to 1 "+
 			"(nats kv edit %s --history=1)", kept, strings.TrimPrefix(c.Name, "KV_"))
 	}
@@ -105,8 +107,7 @@ func (w *warnings) add(applies bool, remedy, format string, args ...any) {
 	}
 }
 
-// Warnings returns the settings with which a stream loses events that the sink sends. maxPayload is the limit of the
-// server.
+// Warnings returns the settings that can lose events in the stream. maxPayload is the message size limit of the server.
 func (s *Stream) Warnings(c *jetstream.StreamConfig, maxPayload int64) []diagnose.Finding {
 	w := warnings{stream: s}
 	w.add(
@@ -151,7 +152,7 @@ func (s *Stream) Warnings(c *jetstream.StreamConfig, maxPayload int64) []diagnos
 	return w.found
 }
 
-// maxMessage returns the largest message that server and stream take, in bytes.
+// maxMessage returns the size in bytes of the largest message that both the server and the stream accept.
 func maxMessage(c *jetstream.StreamConfig, maxPayload int64) int64 {
 	if c.MaxMsgSize > 0 {
 		return min(maxPayload, int64(c.MaxMsgSize))
@@ -197,7 +198,7 @@ func isDisabled(err error) bool {
 	return errors.Is(err, jetstream.ErrJetStreamNotEnabled) || errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount)
 }
 
-// creationRemedy returns the key to look at, and what to do, if a stream can't be created.
+// creationRemedy returns the configuration key to look at and the remedy if a stream can't be created.
 func creationRemedy(code server.ErrorIdentifier) (key, remedy string) {
 	switch code {
 	case server.JSStreamSubjectOverlapErr:

@@ -13,22 +13,23 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/sinks/access"
 )
 
-// tlsSection is where the configuration of a sink has its TLS.
+// tlsSection is the configuration key of a sink's TLS settings.
 const tlsSection = "nats.tls"
 
-// connectTimeout is for one server: TCP, TLS and the greeting; TCP alone has reach.Timeout.
+// connectTimeout is the timeout for connecting to one server, which includes TCP, TLS and the server's greeting. The
+// timeout for TCP alone is reach.Timeout.
 const connectTimeout = 5 * time.Second
 
-// Access is how the servers of one cluster are reached.
+// Access configures how to connect to the servers of one cluster.
 type Access struct {
-	URLs []string // as in nats://host:4222, tls://host:4222 or wss://host
+	URLs []string // for example nats://host:4222, tls://host:4222 or wss://host
 	Auth Auth
-	TLS  access.TLS // TLS is used if it is set, or if a URL's scheme is tls or wss
-	// Timeout bounds each request, and how long one server may take to connect.
+	TLS  access.TLS // used if it is set, or if the scheme of a URL is tls or wss
+	// Timeout is the timeout of every request, and of connecting to one server.
 	Timeout time.Duration
 }
 
-// CheckFiles returns the files with certificates and secrets. The error is about the first that can't be read or
+// CheckFiles returns the files with certificates and secrets. The error is about the first file that can't be read or
 // parsed.
 func (a *Access) CheckFiles() (files []string, err error) {
 	secret, err := a.Auth.read()
@@ -39,16 +40,17 @@ func (a *Access) CheckFiles() (files []string, err error) {
 	return files, err
 }
 
-// options returns the options for authentication and TLS. They let nats.go read the files again at each handshake.
+// options returns the nats.go options for authentication and TLS. With these options, nats.go reads the files again for
+// every handshake.
 func (a *Access) options(session *access.Session) ([]natsgo.Option, error) {
 	opts, err := a.Auth.options()
 	if err != nil {
 		return nil, err
 	}
-	if !a.TLS.IsSet() && strings.HasPrefix(a.URLs[0], "ws:") { // nats.go would take them as a request for TLS
+	if !a.TLS.IsSet() && strings.HasPrefix(a.URLs[0], "ws:") { // with o.TLSConfig, nats.go would require TLS
 		return opts, nil
 	}
-	config, err := session.Config("") // nats.go fills in the host
+	config, err := session.Config("") // nats.go sets the host
 	if err != nil {
 		return nil, err
 	}
@@ -59,7 +61,7 @@ func (a *Access) options(session *access.Session) ([]natsgo.Option, error) {
 	}), nil
 }
 
-// addresses returns host:port of the servers.
+// addresses returns the addresses of the servers as host:port.
 func addresses(urls []string) []string {
 	out := make([]string, 0, len(urls))
 	for _, raw := range urls {
@@ -70,7 +72,8 @@ func addresses(urls []string) []string {
 	return out
 }
 
-// ServerAddress returns the URL of a server, and host:port with the default port of its scheme.
+// ServerAddress parses the URL of a server. It also returns the address as host:port, with the default port of the
+// scheme if the URL has none.
 func ServerAddress(raw string) (*url.URL, string, error) {
 	if !strings.Contains(raw, "://") { // as nats.go does
 		raw = "nats://" + raw
@@ -89,8 +92,8 @@ func ServerAddress(raw string) (*url.URL, string, error) {
 	return u, net.JoinHostPort(u.Hostname(), port), nil
 }
 
-// Denied returns the error of a permission violation. doing says what it prevented; wildcard matches all subjects that
-// the bridge publishes to.
+// Denied returns the error for a permission violation. doing describes the failed operation. wildcard matches all
+// subjects that the bridge publishes to.
 func (a *Access) Denied(doing string, err error, wildcard string) *sinks.ConnectError {
 	words := strings.TrimPrefix(err.Error(), natsgo.ErrPermissionViolation.Error()+": ")
 	e := &sinks.ConnectError{Step: sinks.StepAuthorize, Err: access.Words(err, "%s: %s", doing, words), Rejected: true}

@@ -19,11 +19,11 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/sinks/diagnose"
 )
 
-// Attempt is a connection to one server that does not reconnect, with the findings of each step.
+// Attempt is a connection to one server that does not reconnect. It contains a finding for each step.
 type Attempt struct {
-	Conn     *natsgo.Conn // nil if there is an Err; the caller closes it
+	Conn     *natsgo.Conn // nil if Err is set; the caller closes it
 	Err      error
-	Findings []diagnose.Finding // of each step, the failed one included
+	Findings []diagnose.Finding // one per step, including the failed one
 	Denials
 
 	servers *Access
@@ -34,8 +34,8 @@ type Attempt struct {
 	dial    dialer
 }
 
-// First tries all servers at once. It returns the first attempt that succeeded, and the findings of all servers. If
-// none succeeded, the error says why.
+// First tries all servers concurrently. It returns the first successful attempt in the order of the URLs, and the
+// findings of all servers. If no attempt succeeded, the error contains the causes.
 func (a *Access) First(ctx context.Context) (first *Attempt, findings []diagnose.Finding, err error) {
 	all := make([]*Attempt, len(a.URLs))
 	var wg sync.WaitGroup
@@ -79,7 +79,7 @@ func (t *Attempt) connect(ctx context.Context, raw string) (_ *natsgo.Conn, err 
 	if t.session, err = t.servers.TLS.NewSession(tlsSection); err != nil {
 		return nil, err
 	}
-	if t.url, t.addr, err = ServerAddress(raw); err != nil { // which repeats what the URL holds
+	if t.url, t.addr, err = ServerAddress(raw); err != nil { // err may contain credentials
 		return nil, &sinks.ConnectError{
 			Step:     sinks.StepResolve,
 			Key:      "nats.url",
@@ -115,7 +115,7 @@ func (t *Attempt) passed(step, detail string) *diagnose.Finding {
 	return &t.Findings[len(t.Findings)-1]
 }
 
-// report adds the steps after the TCP connection, all of which passed.
+// report adds the findings of the steps after the TCP connection. All these steps have passed.
 func (t *Attempt) report() {
 	detail := fmt.Sprintf("nats-server %s %q", t.Conn.ConnectedServerVersion(), t.Conn.ConnectedServerName())
 	if cluster := t.Conn.ConnectedClusterName(); cluster != "" {
@@ -140,9 +140,9 @@ func (t *Attempt) report() {
 	}
 }
 
-// explain turns an error of nats.go into a ConnectError.
+// explain converts an error from nats.go to a ConnectError.
 func (t *Attempt) explain(ctx context.Context, err error) error {
-	if known, ok := errors.AsType[*sinks.ConnectError](err); ok { // of a file
+	if known, ok := errors.AsType[*sinks.ConnectError](err); ok { // the error of a file
 		known.Address = cmp.Or(known.Address, t.addr)
 		return known
 	}
@@ -168,7 +168,7 @@ func (t *Attempt) explain(ctx context.Context, err error) error {
 		e.Address = t.addr
 		return e
 	case t.session.Refused(err), errors.Is(err, natsgo.ErrTLS):
-		if both, ok := err.(interface{ Unwrap() []error }); ok { // ErrTLS, and the cause
+		if both, ok := err.(interface{ Unwrap() []error }); ok { // ErrTLS and the cause
 			err = both.Unwrap()[1]
 		}
 		return t.session.Failure(t.addr, t.timeout, err)

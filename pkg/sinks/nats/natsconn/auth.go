@@ -13,11 +13,11 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/sinks/access"
 )
 
-// Auth names the files with credentials. They are read at each connection, so that they can be rotated. At most one of
-// CredentialsFile, NkeyFile, TokenFile and User is set.
+// Auth contains the names of the files with credentials. The files are read for every connection, so they can be
+// rotated. At most one of CredentialsFile, NkeyFile, TokenFile and User may be set.
 type Auth struct {
 	// A `.creds` file with a JWT and an nkey seed. Set at most one of `credentialsFile`, `nkeyFile`, `tokenFile` and
-	// `user`. All files with credentials are read again at each connection.
+	// `user`. All files with credentials are read again for every connection.
 	CredentialsFile string `yaml:"credentialsFile" format:"file" example:"/etc/deltabridge/bridge.creds"`
 	// A file with the seed of a user nkey. A seed begins with `SU`.
 	NkeyFile string `yaml:"nkeyFile" format:"file" example:"/etc/deltabridge/bridge.nk"`
@@ -29,16 +29,17 @@ type Auth struct {
 	PasswordFile string `yaml:"passwordFile" format:"file" example:"/etc/deltabridge/password"`
 }
 
-// credential is what a client authenticates with.
+// credential describes the credentials of a client.
 type credential struct {
-	file   string          // with the secret; empty without authentication
-	key    string          // of the configuration, that names the file
-	who    string          // the client, as the server knows it
-	remedy string          // if the server rejects it
-	claims *jwt.UserClaims // of a credentials file
+	file   string          // the file with the secret; empty without authentication
+	key    string          // the configuration key of the file
+	who    string          // the identity of the client as the server knows it
+	remedy string          // the remedy if the server rejects the credentials
+	claims *jwt.UserClaims // the claims in a credentials file; nil for other files
 }
 
-// read reads and checks the file with the secret. After an error, only the details of the file's content are missing.
+// read reads and checks the file with the secret. If it returns an error, c lacks only the details from the content of
+// the file.
 func (a *Auth) read() (c credential, err error) {
 	switch {
 	case a.CredentialsFile != "":
@@ -71,7 +72,7 @@ func (a *Auth) read() (c credential, err error) {
 	return c, err
 }
 
-// parse sets who, and the claims of a credentials file. Its errors do not repeat anything of the content.
+// parse sets who, and the claims of a credentials file. Its errors contain nothing from the content of the file.
 func (c *credential) parse(secret string) error {
 	if c.key == "nats.credentialsFile" {
 		token, err := jwt.ParseDecoratedJWT([]byte(secret))
@@ -96,19 +97,19 @@ func (c *credential) parse(secret string) error {
 	return err
 }
 
-// Who returns the client as the server knows it.
+// Who returns the identity of the client as the server knows it.
 func (a *Auth) Who() string {
-	c, _ := a.read() // who is set after an error too
+	c, _ := a.read() // who is set even if read fails
 	return c.who
 }
 
-// options checks the files, and lets nats.go read them again at each connection.
+// options checks the files. With the returned options, nats.go reads the files again for every connection.
 func (a *Auth) options() ([]natsgo.Option, error) {
 	c, err := a.read()
 	if err != nil {
 		return nil, err
 	}
-	read := func() string { // if the file is gone, the server rejects the empty secret
+	read := func() string { // if the file is missing, the secret is empty and the server rejects it
 		secret, _ := access.Secret(c.key, c.file)
 		return secret
 	}
@@ -126,9 +127,9 @@ func (a *Auth) options() ([]natsgo.Option, error) {
 	return nil, nil
 }
 
-// rejected returns the error of a server that rejects the credentials. err is from the server or from nats.go.
+// rejected returns the error for credentials that the server rejects. err is an error from the server or from nats.go.
 func (a *Auth) rejected(err error) *sinks.ConnectError {
-	c, _ := a.read() // after an error, only the claims are missing
+	c, _ := a.read() // if read fails, only the claims are missing
 	cause := "it refuses " + c.who
 	switch {
 	case c.file == "":

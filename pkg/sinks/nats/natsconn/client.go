@@ -17,31 +17,31 @@ import (
 )
 
 const (
-	reportAfter  = time.Second // that a connection was lost is reported when it is not back by then
+	reportAfter  = time.Second // a lost connection is reported if reconnecting takes longer
 	writeTimeout = 10 * time.Second
-	pingInterval = 10 * time.Second // two without an answer end the connection
+	pingInterval = 10 * time.Second // the connection ends after two pings without an answer
 )
 
-// Client is a connection that lasts. It is used by one goroutine. Set the fields before the first Connect.
+// Client is a long-lived connection. It must be used by only one goroutine. Set the fields before the first Connect.
 type Client struct {
 	Access
-	// Prober detects when a server is back. If it is nil, as for a server in this process, the client dials the servers
-	// itself.
+	// Prober detects when a server is available again. If it is nil, which is the case for an embedded server, the client
+	// dials the servers itself.
 	Prober *reach.Prober
-	// Lost receives the error that broke the connection, unless it is full. Nil is allowed.
+	// Lost receives the error that broke the connection, unless the channel is full. It may be nil.
 	Lost chan error
 
 	Denials
 
 	conn    *natsgo.Conn
-	current atomic.Pointer[natsgo.Conn] // conn, for nats.go's goroutine that reconnects
-	who     string                      // as the server knows conn
+	current atomic.Pointer[natsgo.Conn] // conn, for the reconnecting goroutine of nats.go
+	who     string                      // identity of the client of conn, as the server knows it
 	dial    dialer
-	up      chan struct{} // it is back
+	up      chan struct{} // receives a value after every reconnection
 }
 
-// Conn returns the connection. It is nil before the first Connect, may be closed, and is replaced by a Connect that
-// could not continue with it.
+// Conn returns the current connection. It is nil before the first Connect, and it may be closed. If Connect can't reuse
+// the connection, it replaces the connection.
 func (c *Client) Conn() *natsgo.Conn { return c.conn }
 
 // Connect returns nil once the client is connected.
@@ -73,13 +73,13 @@ func (c *Client) Connect(ctx context.Context) error {
 	return nil
 }
 
-// await waits for a reconnection. If there is none for a while, it also tries each server, and returns why none can be
-// used.
+// await waits until the connection is established again. If that takes too long, it also tries every server, and
+// returns the causes if no server can be used.
 func (c *Client) await(ctx context.Context) error {
 	if c.conn.IsConnected() {
 		return nil
 	}
-	if c.Auth.NkeyFile != "" && c.Auth.Who() != c.who { // nats.go reads all other files again
+	if c.Auth.NkeyFile != "" && c.Auth.Who() != c.who { // nats.go reads all other credentials again
 		c.conn.Close()
 		return c.Connect(ctx)
 	}
@@ -87,7 +87,7 @@ func (c *Client) await(ctx context.Context) error {
 	defer timeout.Stop()
 	trying, stop := context.WithCancel(ctx)
 	defer stop()
-	var diagnosis chan error // nil until the timeout
+	var diagnosis chan error // nil before the timeout
 	for {
 		select {
 		case <-c.up:
@@ -109,10 +109,10 @@ func (c *Client) await(ctx context.Context) error {
 	}
 }
 
-// Interrupt ends a read or write of the connection that blocks. The client then reconnects.
+// Interrupt ends a blocked read or write of the connection. The client then reconnects.
 func (c *Client) Interrupt() { c.dial.interrupt() }
 
-// LastError returns the last error; nil if there was none since the client connected.
+// LastError returns the last error. It returns nil if there was no error since the client connected.
 func (c *Client) LastError() error { return c.dial.lastError() }
 
 // Close ends the connection.
@@ -120,11 +120,11 @@ func (c *Client) Close(ctx context.Context) {
 	if c.conn == nil {
 		return
 	}
-	defer context.AfterFunc(ctx, c.Interrupt)() // closing flushes, which a hanging server would hold up
+	defer context.AfterFunc(ctx, c.Interrupt)() // Close flushes the connection, and a hanging server would block that
 	c.conn.Close()
 }
 
-// diagnose tries each server and returns why none can be used. If one can, that is err.
+// diagnose tries every server and returns the causes if no server can be used. If a server can be used, it returns err.
 func (c *Client) diagnose(ctx context.Context, err error) error {
 	t, _, cause := c.First(ctx)
 	if t == nil {
@@ -134,20 +134,20 @@ func (c *Client) diagnose(ctx context.Context, err error) error {
 	return cmp.Or(ctx.Err(), fmt.Errorf("not connected to %s: %w", strings.Join(addresses(c.URLs), ","), err))
 }
 
-// reconnectDelay is how long nats.go waits before it tries its servers again, after all of them failed. It waits until
-// one of them accepts a connection; ctx ends with the connection.
+// reconnectDelay returns how long nats.go waits before it tries its servers again after all of them failed. Before it
+// returns, it waits until a server accepts a connection. ctx ends when the connection is closed.
 func (c *Client) reconnectDelay(ctx context.Context, failed int) time.Duration {
 	if isAuthError(c.LastError()) {
 		return min(reach.Interval<<min(failed, 10), sinks.MaxBackoff)
 	}
 	urls := c.URLs
 	if conn := c.current.Load(); conn != nil {
-		urls = conn.Servers() // also those that a server named
+		urls = conn.Servers() // includes servers that the configured servers announced
 	}
 	if c.Prober == nil || len(urls) == 0 {
 		return reach.Interval
 	}
-	ctx, cancel := context.WithTimeout(ctx, sinks.MaxBackoff) // there may be another list by then
+	ctx, cancel := context.WithTimeout(ctx, sinks.MaxBackoff) // the list of servers may change during the wait
 	defer cancel()
 	start := time.Now()
 	if addr, err := c.Prober.Wait(ctx, addresses(urls)...); err == nil {
@@ -161,7 +161,8 @@ func isAuthError(err error) bool {
 		errors.Is(err, natsgo.ErrAuthRevoked) || errors.Is(err, natsgo.ErrAccountAuthExpired)
 }
 
-// options returns options with which nats.go never gives up, and buffers nothing while it is not connected.
+// options returns the nats.go options of a client that never gives up reconnecting, and that buffers nothing while it
+// is disconnected.
 func (c *Client) options() ([]natsgo.Option, error) {
 	session, err := c.TLS.NewSession(tlsSection)
 	if err != nil {
@@ -174,11 +175,11 @@ func (c *Client) options() ([]natsgo.Option, error) {
 	if c.up == nil {
 		c.up = make(chan struct{}, 1)
 	}
-	life, end := context.WithCancel(context.Background()) // of the connection
+	life, end := context.WithCancel(context.Background()) // ends when the connection is closed
 	return append(opts,
 		natsgo.Name("deltabridge"),
 		natsgo.MaxReconnects(-1),
-		natsgo.IgnoreAuthErrorAbort(), // credentials can be corrected while we run
+		natsgo.IgnoreAuthErrorAbort(), // credentials can be corrected while the bridge runs
 		natsgo.CustomReconnectDelay(func(failed int) time.Duration { return c.reconnectDelay(life, failed) }),
 		natsgo.ClosedHandler(func(*natsgo.Conn) { end() }),
 		natsgo.SkipHostLookup(), // the dialer tries all addresses of a host at once
@@ -186,7 +187,7 @@ func (c *Client) options() ([]natsgo.Option, error) {
 		natsgo.Timeout(connectTimeout),
 		natsgo.FlusherTimeout(writeTimeout),
 		natsgo.PingInterval(pingInterval),
-		natsgo.SkipSubjectValidation(), // the template escapes what a subject may not hold
+		natsgo.SkipSubjectValidation(), // the template already escapes characters that a subject can't contain
 		natsgo.DisconnectErrHandler(func(_ *natsgo.Conn, err error) {
 			if err == nil {
 				err = natsgo.ErrDisconnected
@@ -203,7 +204,7 @@ func (c *Client) options() ([]natsgo.Option, error) {
 	), nil
 }
 
-// Offer sends v unless a value is waiting already.
+// Offer sends v unless the channel is full.
 func Offer[T any](ch chan T, v T) {
 	select {
 	case ch <- v:

@@ -9,10 +9,11 @@ import (
 	natsgo "github.com/nats-io/nats.go"
 )
 
-// Denials are the permission violations of a connection. The server reports them separately: a request that is denied
-// gets no answer.
+// Denials records the permission violations of a connection. The server reports a violation separately from the
+// request, and the denied request gets no answer.
 type Denials struct {
-	// Forbidden receives the subjects to which the server did not let publish; it may lose some. Nil is allowed.
+	// Forbidden receives the subjects that the client has no permission to publish to. Subjects are lost while the channel
+	// is full. It may be nil.
 	Forbidden chan string
 
 	mu     sync.Mutex
@@ -20,7 +21,7 @@ type Denials struct {
 	cancel context.CancelFunc
 }
 
-// note takes the errors of a connection's ErrorHandler.
+// note records an error from the connection's ErrorHandler if the error is a permission violation.
 func (d *Denials) note(err error) {
 	if !errors.Is(err, natsgo.ErrPermissionViolation) {
 		return
@@ -37,15 +38,15 @@ func (d *Denials) note(err error) {
 	}
 }
 
-// Forget forgets the denials so far.
+// Forget removes all recorded denials.
 func (d *Denials) Forget() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.last = nil
 }
 
-// Ask calls do, which sends a request, with a context that ends when the server denies something. If do fails and there
-// is a denial, Ask returns the denial.
+// Ask calls do, which sends a request. The context of do ends when the server denies a request. If do fails and a
+// denial is recorded, Ask returns the denial.
 func (d *Denials) Ask(ctx context.Context, do func(context.Context) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

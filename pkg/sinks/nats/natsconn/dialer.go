@@ -13,17 +13,19 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/reach"
 )
 
-// dialer opens the TCP connections of a client. It keeps two things that nats.go does not expose: the connection, to
-// end a blocked write, and the cause of the last failure, which ErrNoServers hides.
+// dialer opens the TCP connections of a client. It stores two values that nats.go does not expose: the current
+// connection, which it can close to end a blocked write, and the cause of the last failure, which nats.go replaces with
+// ErrNoServers.
 type dialer struct {
 	mu   sync.Mutex
-	ctx  context.Context // of the Connect under way; the background while nats.go reconnects by itself
-	best atomic.Value    // string: the address that accepted a connection just now
+	ctx  context.Context // context of the current Connect; the background context while nats.go reconnects
+	best atomic.Value    // string: the address that accepted a connection most recently
 	conn net.Conn
 	err  error
 }
 
-// connect calls nats.go with ctx, whose end interrupts it. The error is the cause.
+// connect calls nats.go and interrupts it when ctx ends. If nats.go returns ErrNoServers, connect returns the cause
+// instead.
 func (d *dialer) connect(ctx context.Context, url string, opts []natsgo.Option) (*natsgo.Conn, error) {
 	d.set(ctx, nil)
 	defer context.AfterFunc(ctx, d.interrupt)()
@@ -32,7 +34,7 @@ func (d *dialer) connect(ctx context.Context, url string, opts []natsgo.Option) 
 	if cause != nil && errors.Is(err, natsgo.ErrNoServers) {
 		err = cause
 	}
-	d.set(context.Background(), cause) // of later connections, which are the client's own
+	d.set(context.Background(), cause) // used for later connections, which nats.go opens by itself
 	return conn, err
 }
 
@@ -47,7 +49,7 @@ func (d *dialer) Dial(network, address string) (net.Conn, error) {
 	d.mu.Lock()
 	ctx, timeout := d.ctx, connectTimeout
 	if best := d.best.Load(); best != nil && best != address {
-		// nats.go tries one server after the other: the best must not wait for one that is away
+		// nats.go tries the servers one after another, so an unavailable server must not delay the best one for long.
 		timeout = reach.Interval
 	}
 	d.mu.Unlock()
@@ -63,7 +65,7 @@ func (d *dialer) Dial(network, address string) (net.Conn, error) {
 	return conn, err
 }
 
-// interrupt closes the connection, which ends a blocked read or write. nats.go then reconnects.
+// interrupt closes the connection, which ends any blocked read or write. nats.go then reconnects.
 func (d *dialer) interrupt() {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -1,10 +1,9 @@
-// Package natsconn connects to the servers of a NATS cluster, and says why it can't.
+// Package natsconn connects to the servers of a NATS cluster and explains failed connections.
 //
-// An [Access] has all that it takes: addresses, credentials and certificates, whose files are read again at each
-// connection. A [Client] is a connection that lasts: it reconnects forever, as soon as a server accepts connections,
-// and it buffers nothing while it is away. An [Attempt] is one connection to one server, which reports each step on the
-// way; a Client that can't connect makes one to each server to find out why.
+// An [Access] contains all connection settings: addresses, credentials and certificates. Their files are read again for
+// every connection. A [Client] is a long-lived connection. It reconnects as soon as a server accepts connections, never
+// gives up, and buffers nothing while it is disconnected. An [Attempt] is one connection to one server, with a report
+// about each step. If a Client can't connect, it makes an Attempt at every server to find the cause.
 //
-// Every failure of a connection is a [sinks.ConnectError] that names the step, the address and the key of the
-// configuration.
+// Every connection failure is a [sinks.ConnectError] with the step, the address and the configuration key.
 package natsconn
