@@ -12,12 +12,12 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/sinks/diagnose"
 )
 
-// Blamed is what an error says to the person who has to mend it.
+// Blamed contains the parts of an error that an operator sees.
 type Blamed struct{ Step, Key, Text string }
 
-// Blame takes err apart, which has to be, or to wrap, a [sinks.ConnectError]. What differs from run to run is replaced:
-// the address addr by ADDR, times by DATE, and of paths below the test's folders the last part stays, and alerts of TLS
-// are left out.
+// Blame returns the parts of err, which must be or wrap a [sinks.ConnectError]. Values that differ between test runs
+// are replaced: the address addr by ADDR, times by DATE, and paths in the test's temporary directories by their last
+// element. TLS alerts are removed.
 func Blame(t testing.TB, err error, addr string) Blamed {
 	t.Helper()
 	ce, ok := errors.AsType[*sinks.ConnectError](err)
@@ -28,11 +28,11 @@ func Blame(t testing.TB, err error, addr string) Blamed {
 	text = regexp.MustCompile(`20\d\d-\d\d-\d\dT[0-9:]+Z`).ReplaceAllString(text, "DATE")
 	text = regexp.MustCompile(regexp.QuoteMeta(filepath.Dir(filepath.Dir(t.TempDir())))+`[^ :]*/`).
 		ReplaceAllString(text, "")
-	text = regexp.MustCompile(` \(tls: [a-z ]+\)`).ReplaceAllString(text, "") // an alert, which can get lost
+	text = regexp.MustCompile(` \(tls: [a-z ]+\)`).ReplaceAllString(text, "") // the alert can get lost
 	return Blamed{ce.Step, ce.Key, text}
 }
 
-// Table is the findings of a check, a line each: what a person sees, less the details of those that passed.
+// Table returns one line per finding of a check, as an operator sees it, but without the details of steps that passed.
 func Table(findings []diagnose.Finding, addr string) (lines []string) {
 	for _, f := range findings {
 		var line string
@@ -49,7 +49,7 @@ func Table(findings []diagnose.Finding, addr string) (lines []string) {
 	return lines
 }
 
-// Failures are the steps that failed.
+// Failures returns the failed steps.
 func Failures(findings []diagnose.Finding) (steps []string) {
 	for _, f := range findings {
 		if f.Err != nil {

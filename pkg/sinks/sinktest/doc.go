@@ -1,12 +1,13 @@
-// Package sinktest is what every sink must do, as tests.
+// Package sinktest is a test suite that every sink must pass.
 //
-// A sink's package describes its destination in a Harness and calls Run from one of its tests. The suite then
-// checks the contract of sinks.Sink from outside: it sends through the sink, alone or under a sinks.Drain, and
-// compares with what an independent client reads back from the destination. It knows no broker.
+// A sink's package describes its destination in a Harness and calls Run in one of its tests. The suite tests the
+// contract of sinks.Sink as a black box. It sends messages through the sink, with or without a sinks.Drain, and
+// compares them with the messages that an independent client reads from the destination. The suite contains no code for
+// particular brokers.
 //
-// What a destination can't do (stdout has no server that could be stopped), it leaves out: the interfaces
-// Stopper and Freezer are optional, and the tests that need them are then skipped with that reason.
+// The interfaces Stopper and Freezer are optional, because some destinations can't implement them. For example, stdout
+// has no server that could be stopped. The tests that require a missing interface are skipped with a reason.
 //
-// Proxy is a TCP proxy that can freeze: it accepts connections and passes nothing on, which is how a hanging
-// broker looks from outside.
+// Proxy is a TCP proxy that can be frozen. A frozen Proxy accepts connections but forwards nothing, so it behaves like
+// a hanging broker.
 package sinktest

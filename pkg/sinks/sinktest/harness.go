@@ -6,52 +6,52 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 )
 
-// Harness describes to the suite how to reach a kind of destination.
+// Harness describes a kind of destination to the suite.
 type Harness struct {
-	// New makes a fresh, empty destination for one test. What it must end, it registers with t.Cleanup.
+	// New creates a new, empty destination for one test. It registers the cleanup with t.Cleanup.
 	New func(t *testing.T) Destination
-	// Oversize is a size of an event's data, in bytes, that the destination rejects. With 0, which
-	// means that it takes every size, that test is skipped.
+	// Oversize is a size of event data, in bytes, that the destination rejects. 0 means that the destination accepts every
+	// size; the test of large events is then skipped.
 	Oversize int
 }
 
-// Destination is one broker, or what stands for it: a stream, a topic, a file.
+// Destination is a destination that the suite sends messages to: a stream, a topic or a file.
 //
-// It may implement Stopper and Freezer too.
+// It may also implement Stopper, Freezer, Divider and Observer.
 type Destination interface {
-	// NewSink returns a new sink for this destination, not yet connected. The suite closes it.
+	// NewSink returns a new sink for this destination that is not connected yet. The suite closes the sink.
 	NewSink(t testing.TB) sinks.Sink
-	// Records reads back everything that the destination holds, in its own order (for Kafka: partition by
-	// partition, by offset), with a client that shares no code with the sink.
+	// Records returns all messages in the destination, in the destination's order (for Kafka: partition by partition, by
+	// offset). It must use a client that shares no code with the sink.
 	Records(t testing.TB) []Record
 }
 
-// Record is one event as the destination holds it.
+// Record is one event that was read from the destination.
 type Record struct {
-	// Partition names the sequence within which the destination keeps order: a Kafka partition, say. Empty
-	// where the whole destination is one sequence.
+	// Partition is the sequence within which the destination keeps the order, for example a Kafka partition. It is empty
+	// if the whole destination is one sequence.
 	Partition string
-	// Key is what the destination sorts by: the Kafka key, the NATS subject. For messages of a failed test.
+	// Key is the Kafka key or the NATS subject. It is used in messages about failed tests.
 	Key string
-	// Attributes are the CloudEvents attributes and extensions under their own names, without a prefix,
-	// decoded (percent-encoding removed).
+	// Attributes are the CloudEvents attributes and extensions. The names have no prefix, and the values are decoded
+	// (without percent-encoding).
 	Attributes map[string]string
-	// Data is the payload alone, also where the event travelled in structured mode.
+	// Data is only the payload, even if the event was sent in structured mode.
 	Data []byte
 }
 
 // Stopper is a Destination whose server can be stopped and started again.
 type Stopper interface {
-	// Stop ends the server as a crash or a restart would, and returns when nothing listens any more.
+	// Stop stops the server as in a crash or restart. It returns when the server no longer accepts connections.
 	Stop(t testing.TB)
-	// Start starts it again, at the same address and on the same data, and returns when it serves.
+	// Start starts the server again with the same address and data. It returns when the server is ready.
 	Start(t testing.TB)
 }
 
-// Freezer is a Destination that can be made to hang. *Proxy implements it; embed one.
+// Freezer is a Destination that can be frozen. *Proxy implements Freezer and can be embedded.
 type Freezer interface {
-	// Freeze lets connections stand and new ones be accepted, but passes nothing on in either direction.
+	// Freeze stops all traffic in both directions. Existing connections stay open, and new ones are accepted.
 	Freeze()
-	// Thaw ends the freeze: what waited is passed on.
+	// Thaw ends the freeze. Delayed bytes are then forwarded.
 	Thaw()
 }

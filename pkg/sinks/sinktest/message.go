@@ -15,8 +15,8 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/event"
 )
 
-// Message is version v of an object of the given name, with data of about size bytes. The name may hold what a
-// subject or a header can't: sinks must encode it.
+// Message returns version v of an object with the given name. Its data has about size bytes. The name may contain
+// characters that a subject or a header can't contain; sinks must encode them.
 func Message(name string, v, size int) *event.Message {
 	m := &event.Message{
 		Type:     event.Updated,
@@ -35,7 +35,7 @@ func Message(name string, v, size int) *event.Message {
 	return m
 }
 
-// Messages are versions 1 to versions of each of so many objects, in turn: o0 v1, o1 v1, …, o0 v2, o1 v2, …
+// Messages returns versions 1 to versions of the given number of objects, in turn: o0 v1, o1 v1, …, o0 v2, o1 v2, …
 func Messages(objects, versions int) []*event.Message {
 	var out []*event.Message
 	for v := range versions {
@@ -46,19 +46,19 @@ func Messages(objects, versions int) []*event.Message {
 	return out
 }
 
-// Gap is a control event, for the same resource as Message.
+// Gap returns a control event for the same resource as Message.
 func Gap() *event.Message {
 	return event.RefusalGap(Message("o0", 1, 0), event.ReasonRefused, "because", "")
 }
 
-// Attributes of a message, as a destination should hold them.
+// Attributes returns the attributes of a message as a destination should contain them.
 func Attributes(m *event.Message) map[string]string {
 	return maps.Collect(m.Attributes)
 }
 
-// expect compares what a destination holds with the messages that were sent. Messages may be repeated if
-// repeats says so, directly, or after an unclear failure before a later message of their object was sent: with
-// the repetitions taken out each object's messages must be there in order.
+// expect compares the records of a destination with the messages that were sent. If repeats is true, a message may be
+// repeated directly, or after an unclear failure before a later message of the same object is sent. Without the
+// repetitions, the messages of each object must be complete and in order.
 func expect(t testing.TB, records []Record, sent []*event.Message, repeats bool) {
 	t.Helper()
 	byID := make(map[string]*event.Message, len(sent))

@@ -23,7 +23,7 @@ func identified(t *testing.T, d Destination) sinks.Identified {
 	return sink
 }
 
-// A destination has one name, whoever asks.
+// testDestination tests that two sinks see the same identity of a destination.
 func testDestination(t *testing.T, _ Harness, d Destination) {
 	one, other := identified(t, d), identified(t, d)
 	if one.Destination() == "" || one.Destination() != other.Destination() {
@@ -31,7 +31,7 @@ func testDestination(t *testing.T, _ Harness, d Destination) {
 	}
 }
 
-// belongsTo fails the test if a sink that is not connected reads another owner of a cluster's name.
+// belongsTo fails the test if a sink that is not connected reads an owner other than uid for a cluster's name.
 func belongsTo(t *testing.T, d Destination, cluster, uid string) {
 	t.Helper()
 	sink := newSink(t, d)
@@ -46,7 +46,8 @@ func belongsTo(t *testing.T, d Destination, cluster, uid string) {
 	}
 }
 
-// The name of a cluster belongs to the first that registered it, until it is handed over.
+// testClusterNames tests that the name of a cluster belongs to the first cluster that registers it, until the name is
+// transferred.
 func testClusterNames(t *testing.T, _ Harness, d Destination) {
 	one, other := identified(t, d), identified(t, d)
 	first, second := sinks.Owner{Cluster: "prod.eu-1", UID: "k1"}, sinks.Owner{Cluster: "prod.eu-1", UID: "k2"}
@@ -87,7 +88,8 @@ func testClusterNames(t *testing.T, _ Harness, d Destination) {
 	}
 }
 
-// Of several clusters that register one name at once, one gets it, and all agree which.
+// testClusterNamesAtOnce tests that only one of several clusters gets a name if all register it at the same time, and
+// that the register contains that cluster.
 func testClusterNamesAtOnce(t *testing.T, _ Harness, d Destination) {
 	const clusters = 8
 	var all []sinks.Identified
@@ -122,13 +124,14 @@ func testClusterNamesAtOnce(t *testing.T, _ Harness, d Destination) {
 	}
 }
 
-// A sink writes nothing under the name of another cluster, and begins by itself when the name is handed over.
+// testForeignNameWritesNothing tests that a sink writes nothing under the name of another cluster. When the name is
+// transferred to its cluster, the sink begins to write without a restart.
 func testForeignNameWritesNothing(t *testing.T, _ Harness, d Destination) {
 	if err := sinks.Claim(t.Context(), identified(t, d), "live", sinks.Owner{Cluster: "test", UID: "k1"}); err != nil {
 		t.Fatal(err)
 	}
 	sink := newSink(t, d)
-	owner := sinks.Owner{Cluster: "test"} // its uid is not known yet
+	owner := sinks.Owner{Cluster: "test"} // the UID is not known yet
 	var destinations []string
 	guard := &sinks.Guard{
 		Sink:          sink,

@@ -10,28 +10,29 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 )
 
-// Observer is a Destination of which another client can find out that it takes messages.
+// Observer is a Destination that can test with another client whether it accepts messages.
 type Observer interface {
-	// Takes makes one attempt to store a message with a connection of its own and code that the sink does not have. It
+	// Takes makes one attempt to store a message. It uses a separate connection and shares no code with the sink. It
 	// returns soon after ctx ends.
 	Takes(ctx context.Context) error
 }
 
 const (
-	outage     = 6 * time.Second        // long enough for back-off to show
-	tryEvery   = 50 * time.Millisecond  // of the observer
-	tryFor     = 500 * time.Millisecond // and how long one of its attempts may take
-	noticeSoon = time.Second            // after the observer's first success
+	outage     = 6 * time.Second        // long enough for back-off to have an effect
+	tryEvery   = 50 * time.Millisecond  // interval between the attempts of the observer
+	tryFor     = 500 * time.Millisecond // timeout of one attempt
+	noticeSoon = time.Second            // maximum delay after the observer's first success
 )
 
-// testNoticedAtOnce: a broker that comes back is used at once, whether it was away at the start or went away later.
+// testNoticedAtOnce tests that a broker is used immediately when it becomes available again, whether it was unavailable
+// at the start or became unavailable later.
 func testNoticedAtOnce(t *testing.T, _ Harness, d Destination) {
 	broker := stopper(t, d)
 	observer, ok := d.(Observer)
 	if !ok {
 		t.Skip("the destination has no other client")
 	}
-	sendAll(t, connected(t, d), []*event.Message{Message("a", 1, 100)}) // creates what is missing
+	sendAll(t, connected(t, d), []*event.Message{Message("a", 1, 100)}) // creates missing topics and streams
 	broker.Stop(t)
 	settled := make(chan time.Time, 16)
 	r := drain(t, d, func(d *sinks.Drain) {
@@ -48,8 +49,8 @@ func testNoticedAtOnce(t *testing.T, _ Harness, d Destination) {
 	r.finish(t)
 }
 
-// comesBack starts the broker after an outage, and compares when the event was delivered with when another client could
-// deliver.
+// comesBack starts the broker after an outage. It compares the time when the event was delivered with the time when
+// another client could deliver a message.
 func comesBack(t *testing.T, name string, broker Stopper, observer Observer, settled chan time.Time) {
 	t.Helper()
 	taken := make(chan time.Time, 1)
@@ -76,8 +77,8 @@ func comesBack(t *testing.T, name string, broker Stopper, observer Observer, set
 	}
 }
 
-// FirstSuccess is when an attempt succeeds first, or when ctx ends. One begins every 50 ms, whatever became of those
-// before; each has half a second.
+// FirstSuccess returns the time of the first successful attempt, or the current time when ctx ends. It starts an
+// attempt every 50 ms, even while earlier attempts are running. Every attempt has a timeout of half a second.
 func FirstSuccess(ctx context.Context, attempt func(context.Context) error) time.Time {
 	var tries sync.WaitGroup
 	defer tries.Wait()

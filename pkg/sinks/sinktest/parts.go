@@ -11,16 +11,17 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 )
 
-// Divider is a Destination that has parts, topics or subjects, one for each resource.
+// Divider is implemented by a Destination with one part (a topic or subject) per resource.
 type Divider interface {
-	// Divide makes the destination one whose parts are those of the resources, and no others. It comes before NewSink.
+	// Divide configures the destination so that it has parts for the given resources only. It must be called before
+	// NewSink.
 	Divide(t *testing.T, resources []string)
 	// Add adds the part of a resource.
 	Add(t *testing.T, resource string)
 }
 
-// testMissingPart: a part that does not exist holds up no other. Its events are parked, and delivered in order when it
-// exists, also after a restart.
+// testMissingPart tests that a missing part delays no other part. Its events are parked, and they are delivered in
+// order when the part exists, even after a restart.
 func testMissingPart(t *testing.T, _ Harness, d Destination) {
 	divider, ok := d.(Divider)
 	if !ok {

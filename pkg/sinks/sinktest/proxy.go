@@ -6,21 +6,21 @@ import (
 	"testing"
 )
 
-// Proxy is a TCP proxy on loopback between a sink and its broker. While it is frozen it accepts connections
-// and passes nothing on. It is safe for concurrent use.
+// Proxy is a TCP proxy on the loopback interface between a sink and its broker. While the proxy is frozen, it accepts
+// connections but forwards nothing. It is safe for concurrent use.
 type Proxy struct {
 	listener net.Listener
 	target   string
 	wg       sync.WaitGroup
 
 	mu     sync.Mutex
-	thawed chan struct{}         // closed while bytes may pass
-	conns  map[net.Conn]struct{} // both sides of every pair
+	thawed chan struct{}         // closed while the proxy is not frozen
+	conns  map[net.Conn]struct{} // both connections of every pair
 	closed bool
 }
 
-// NewProxy listens on a free port of 127.0.0.1 and passes connections on to target ("host:port"), which need
-// not listen yet. It ends with the test.
+// NewProxy listens on a free port of 127.0.0.1 and forwards connections to target ("host:port"), which need not be
+// listening yet. The proxy is closed at the end of the test.
 func NewProxy(t testing.TB, target string) *Proxy {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -34,10 +34,11 @@ func NewProxy(t testing.TB, target string) *Proxy {
 	return p
 }
 
-// Addr is where the sink connects to: "127.0.0.1:port".
+// Addr returns the address of the proxy: "127.0.0.1:port".
 func (p *Proxy) Addr() string { return p.listener.Addr().String() }
 
-// Freeze stops every byte in both directions until Thaw. Connections stand, and new ones are accepted.
+// Freeze stops all traffic in both directions until Thaw is called. Existing connections stay open, and new ones are
+// accepted.
 func (p *Proxy) Freeze() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -48,7 +49,7 @@ func (p *Proxy) Freeze() {
 	}
 }
 
-// Thaw ends a freeze. What was read before and during it is passed on.
+// Thaw ends a freeze. Bytes that were read before or during the freeze are then forwarded.
 func (p *Proxy) Thaw() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -59,7 +60,7 @@ func (p *Proxy) Thaw() {
 	}
 }
 
-// Cut closes every connection, as a network that lost its state would. New ones are accepted.
+// Cut closes all connections, as a network that has lost its state would do. New connections are accepted.
 func (p *Proxy) Cut() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -90,8 +91,8 @@ func (p *Proxy) accept() {
 	}
 }
 
-// serve pairs in with a connection to the target. A target that is not there closes in, so that a broker that
-// is away looks away through the proxy too.
+// serve pairs in with a connection to the target. If the target is unavailable, serve closes in, so the target also
+// appears unavailable through the proxy.
 func (p *Proxy) serve(in net.Conn) {
 	defer p.drop(in)
 	<-p.gate()
@@ -106,7 +107,7 @@ func (p *Proxy) serve(in net.Conn) {
 	wg.Wait()
 }
 
-// pass copies until either side ends, then closes both: no half-closed pairs.
+// pass copies bytes from src to dst until one of them is closed. Then it closes both, so no connection is half closed.
 func (p *Proxy) pass(dst, src net.Conn) {
 	defer func() { _, _ = src.Close(), dst.Close() }()
 	buf := make([]byte, 64<<10)
@@ -125,7 +126,7 @@ func (p *Proxy) gate() <-chan struct{} {
 	return p.thawed
 }
 
-// hold registers c for Cut; it closes c and returns false once the proxy is closed.
+// hold registers c for Cut. If the proxy is closed, hold closes c and returns false.
 func (p *Proxy) hold(c net.Conn) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -14,11 +14,10 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 )
 
-// patience bounds every wait in the suite. What takes longer is a failure.
+// patience is the timeout of every wait in the suite.
 const patience = 60 * time.Second
 
-// Run runs the suite against the harness's kind of destination, each test as a subtest with a destination of
-// its own.
+// Run runs the suite against the kind of destination that h describes. Every test is a subtest with a new destination.
 func Run(t *testing.T, h Harness) {
 	t.Helper()
 	tests := []struct {
@@ -50,7 +49,7 @@ func Run(t *testing.T, h Harness) {
 	}
 }
 
-// connected returns a connected sink that is closed at the end of the test.
+// connected returns a connected sink. The sink is closed at the end of the test.
 func connected(t *testing.T, d Destination) sinks.Sink {
 	t.Helper()
 	sink := newSink(t, d)
@@ -75,7 +74,7 @@ func newSink(t *testing.T, d Destination) sinks.Sink {
 	return sink
 }
 
-// send sends batch and gives the results; it fails the test if Send does not return.
+// send sends batch and returns the results. Send gets a context that ends after patience.
 func send(t *testing.T, sink sinks.Sink, batch []*event.Message) []error {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -97,7 +96,7 @@ func sendAll(t *testing.T, sink sinks.Sink, batch []*event.Message) {
 func testDelivery(t *testing.T, _ Harness, d Destination) {
 	sink := connected(t, d)
 	var sent []*event.Message
-	for round := range 4 { // several batches, each of a few hundred objects
+	for round := range 4 { // several batches with a few hundred objects each
 		var batch []*event.Message
 		for i := range 300 {
 			batch = append(batch, Message(fmt.Sprintf("o%d", i), round+1, 100+17*i))
@@ -129,7 +128,8 @@ func testControlEvent(t *testing.T, _ Harness, d Destination) {
 	expect(t, d.Records(t), sent, false)
 }
 
-// A message that is sent twice, as after an unclear failure, is there once or twice, but always under one id.
+// testDuplicateKeepsID tests that a message that is sent twice, as after an unclear failure, is stored once or twice,
+// but always with the same id.
 func testDuplicateKeepsID(t *testing.T, _ Harness, d Destination) {
 	sink := connected(t, d)
 	sent := Messages(20, 1)
@@ -142,8 +142,8 @@ func testDuplicateKeepsID(t *testing.T, _ Harness, d Destination) {
 	expect(t, records, sent, true)
 }
 
-// An event that is too large is rejected. It holds back the later ones of its object, in whose front something may be
-// sent in its place, and no others.
+// testOversize tests that a too large event is rejected. The later events of its object must wait, because a
+// replacement may have to be sent first. The events of other objects must not wait.
 func testOversize(t *testing.T, h Harness, d Destination) {
 	if h.Oversize == 0 {
 		t.Skip("the destination takes events of any size")
@@ -162,7 +162,7 @@ func testOversize(t *testing.T, h Harness, d Destination) {
 		t.Errorf("oversize event: %v, want a permanent ErrOversize", err)
 	}
 	expect(t, d.Records(t), []*event.Message{batch[0], batch[3]}, false)
-	sendAll(t, sink, []*event.Message{Message("a", 4, 100)}) // the connection took no harm
+	sendAll(t, sink, []*event.Message{Message("a", 4, 100)}) // the connection still works
 }
 
 func testEmptyBatch(t *testing.T, _ Harness, d Destination) {
@@ -171,7 +171,7 @@ func testEmptyBatch(t *testing.T, _ Harness, d Destination) {
 	expect(t, d.Records(t), nil, false)
 }
 
-// running is a Drain at work.
+// running is a Drain that is running.
 type running struct {
 	*sinks.Drain
 	queue fifo.Queue[*event.Message]
@@ -179,7 +179,8 @@ type running struct {
 	done  chan error
 }
 
-// drain runs a Drain over a new sink. It must be ended with finish, or by the test's end. edit changes it before.
+// drain starts a Drain for a new sink. It ends when finish is called or at the end of the test. The functions in edit
+// change the Drain before it starts.
 func drain(t *testing.T, d Destination, edit ...func(*sinks.Drain)) *running {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -203,7 +204,7 @@ func drain(t *testing.T, d Destination, edit ...func(*sinks.Drain)) *running {
 	return r
 }
 
-// push gives messages to the queue; it fails the test if the drain makes no room.
+// push adds messages to the queue. It fails the test if the drain does not make room in time.
 func (r *running) push(t *testing.T, ms []*event.Message) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -215,7 +216,7 @@ func (r *running) push(t *testing.T, ms []*event.Message) {
 	}
 }
 
-// finish closes the queue and waits until everything is delivered.
+// finish closes the queue and waits until all messages are delivered.
 func (r *running) finish(t *testing.T) {
 	t.Helper()
 	r.queue.Close()
@@ -229,7 +230,7 @@ func (r *running) finish(t *testing.T) {
 	}
 }
 
-// await polls until ok, which a real broker leaves no other way to see.
+// await polls until ok returns true. Real brokers offer no other way to wait for a condition.
 func await(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	deadline := time.After(patience)
@@ -299,7 +300,7 @@ func testRestartUnderLoad(t *testing.T, _ Harness, d Destination) {
 		acked := r.queue.Stats().Acked
 		load(60)
 		await(t, "events at the broker", func() bool { return r.queue.Stats().Acked > acked+100 })
-		broker.Stop(t) // in the middle: the queue is not empty, batches are on their way
+		broker.Stop(t) // at this time the queue is not empty, and batches are being sent
 		load(10)
 		broker.Start(t)
 		load(20)
@@ -308,7 +309,8 @@ func testRestartUnderLoad(t *testing.T, _ Harness, d Destination) {
 	expect(t, d.Records(t), sent, true)
 }
 
-// A Send to a broker that is away says so, for every message, without a panic or a hang; the next one works.
+// testStoppedBetweenSends tests that a Send to a stopped broker returns an error for every message and neither panics
+// nor hangs. The next Send after the broker's start must succeed.
 func testStoppedBetweenSends(t *testing.T, _ Harness, d Destination) {
 	broker := stopper(t, d)
 	sink := connected(t, d)
@@ -331,7 +333,7 @@ func testStoppedBetweenSends(t *testing.T, _ Harness, d Destination) {
 	expect(t, d.Records(t), append(first, second...), true)
 }
 
-// within fails the test if f takes longer than a cancelled call may.
+// within fails the test if f takes longer than a canceled call may take.
 func within(t *testing.T, what string, f func()) {
 	t.Helper()
 	const soon = 3 * time.Second
@@ -347,7 +349,7 @@ func testCancelHangingSend(t *testing.T, _ Harness, d Destination) {
 	sink := connected(t, d)
 	first := Messages(50, 1)
 	sendAll(t, sink, first)
-	// More than the sockets' buffers hold, so that writing blocks too.
+	// The messages must be larger than the buffers of the sockets, so that writes block too.
 	var big []*event.Message
 	for i := range 100 {
 		big = append(big, Message(fmt.Sprintf("o%d", i%50), 2+i/50, 200_000))
@@ -385,7 +387,7 @@ func testCancelHangingConnect(t *testing.T, _ Harness, d Destination) {
 	sendAll(t, sink, Messages(3, 1))
 }
 
-// A closed queue is delivered to its last message before Run returns.
+// testShutdownDrains tests that all messages of a closed queue are delivered before Run returns.
 func testShutdownDrains(t *testing.T, _ Harness, d Destination) {
 	r := drain(t, d)
 	sent := Messages(100, 9)
@@ -397,7 +399,8 @@ func testShutdownDrains(t *testing.T, _ Harness, d Destination) {
 	expect(t, d.Records(t), sent, true)
 }
 
-// At the end of its time Run returns soon, says how much is left, and has acknowledged nothing that it should not.
+// testShutdownWhileHanging tests that Run returns soon after its context ends, that the error contains the number of
+// undelivered events, and that only delivered events were acknowledged.
 func testShutdownWhileHanging(t *testing.T, _ Harness, d Destination) {
 	frozen := freezer(t, d)
 	r := drain(t, d)
@@ -414,7 +417,7 @@ func testShutdownWhileHanging(t *testing.T, _ Harness, d Destination) {
 		}
 	})
 	frozen.Thaw()
-	again := drain(t, d) // what was left comes again, as after a restart
+	again := drain(t, d) // the undelivered messages are sent again, as after a restart
 	again.push(t, sent[20:])
 	again.finish(t)
 	expect(t, d.Records(t), sent, true)
