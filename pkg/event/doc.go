@@ -12,11 +12,11 @@
 //   - <uid>.<resourceVersion>.deleted identifies a deletion if the source has a labelSelector or fieldSelector. Such a
 //     deletion can also mean that the object is no longer selected, and can happen more than once.
 //   - <uid>.<resourceVersion>.left identifies a leave: the object stopped passing a sink's filter. The resourceVersion
-//     is that of the first state that does not pass. The id always differs from the id of the actual deletion, which
+//     is that of the state that does not pass. The id always differs from the id of the actual deletion, which
 //     may follow.
 //   - If a changed filter or a changed `watch` configuration causes an addition or a leave, the id ends in
-//     .filter.<change>. The id of an object that passes the filter again therefore differs from the ids of earlier
-//     events. <change> stays the same after restarts.
+//     .filter.<change>. If an object passes the filter again, the id of its event therefore differs from the
+//     ids of earlier events. <change> stays the same after restarts.
 //   - gap.… and synced.… identify control events. They contain the cluster, the resource and resourceVersions. The id
 //     of a synced event also contains the namespace if the list was limited to one namespace. At the end of a resync,
 //     it also contains the time at which the resync began.

@@ -14,7 +14,7 @@ import (
 
 // Sizes of a record batch of format version 2. Source: the Kafka protocol guide, "Record Batch".
 const (
-	sizePrefix   = 4  // the size of the record set in the request, which precedes the batch
+	sizePrefix   = 4  // the length field that precedes the batch in the request
 	lengthEnd    = 12 // the end of the length field, which counts the bytes after it
 	checksumEnd  = 21 // the end of the checksum field, which covers the bytes after it
 	batchHeader  = 61

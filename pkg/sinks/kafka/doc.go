@@ -64,12 +64,12 @@
 // # Tombstones
 //
 // With Config.Tombstones, a deletion is two records in one batch: the event, followed by a record with the same key, a
-// null value and no headers. This is true even of a leave, and of a gap event that replaces a rejected deletion (it is
-// sent to the object's topic). In a topic with cleanup.policy=compact, Kafka keeps the last record of each key. The
-// tombstone must therefore come last: the state of existing objects stays, and a deleted object disappears after
-// delete.retention.ms. Consumers of the event stream receive the deletion event with or without tombstones. Topic and
-// key together must identify one object, as the defaults do. Control events have other keys. With Tombstones, the sink
-// creates topics with cleanup.policy=compact unless CreateTopics.Config contains another policy.
+// null value and no headers. This also applies to a leave and to a gap event that replaces a rejected deletion. Such a
+// gap event is sent to the object's topic. In a topic with cleanup.policy=compact, Kafka keeps the last record of each
+// key. The tombstone must therefore come last: the state of existing objects stays, and a deleted object disappears
+// after delete.retention.ms. Consumers of the event stream receive the deletion event with or without tombstones. Topic
+// and key together must identify one object, as the defaults do. Control events have other keys. With Tombstones, the
+// sink creates topics with cleanup.policy=compact unless CreateTopics.Config contains another policy.
 //
 // # Topics
 //
