@@ -12,8 +12,8 @@ const (
 	StepProtocol     = "protocol"     // the server speaks the broker's protocol in a supported version
 	StepAuthenticate = "authenticate" // the server accepts the credentials
 	StepAuthorize    = "authorize"    // the user has the required permissions
-	StepTopic        = "topic"        // Kafka: the topic exists, and its settings lose no events
-	StepStream       = "stream"       // NATS: the stream exists, and its settings lose no events
+	StepTopic        = "topic"        // Kafka: the topic exists and meets the requirements
+	StepStream       = "stream"       // NATS: the stream exists and meets the requirements
 	StepName         = "cluster name" // no other cluster writes to the destination under this cluster's name
 )
 
