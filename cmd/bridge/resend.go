@@ -43,7 +43,8 @@ func (o *deadLetterOptions) resend(ctx context.Context, ids []string) error {
 		letters = letters[end:]
 	}
 	if rejected > 0 {
-		return &exitError{fmt.Errorf("%d of %d events were rejected again and are kept", rejected, sent+rejected), stillRejected}
+		err := fmt.Errorf("%d of %d events were rejected again and are kept", rejected, sent+rejected)
+		return &exitError{err, stillRejected}
 	}
 	return nil
 }

@@ -164,7 +164,8 @@ func (cfg *Config) validateMirror(at *strictyaml.Section, template *event.Templa
 			"remove it",
 		)
 	}
-	if cfg.Bucket == "" && (s.MaxBytes > 0 || s.MaxMsgs > 0) && s.Discard != "new" { // a full bucket always accepts no more messages
+	if cfg.Bucket == "" && (s.MaxBytes > 0 || s.MaxMsgs > 0) &&
+		s.Discard != "new" { // a full bucket always accepts no more messages
 		at.Report(
 			"stream.discard",
 			"is not new, and a limit is given besides lastPerSubject: a full stream would forget objects",

@@ -49,7 +49,8 @@ func (s *Sink) Close(ctx context.Context) error {
 
 // Send implements sinks.Sink.
 func (s *Sink) Send(ctx context.Context, batch []*event.Message, results []error) {
-	_, err := s.await(ctx) // the result is ignored: the lines of an earlier Send were reported as failed and are sent again
+	// The result is ignored: the lines of an earlier Send were reported as failed and are sent again.
+	_, err := s.await(ctx)
 	for err == nil && len(batch) > 0 {
 		n := s.fill(batch)
 		s.writing = true
