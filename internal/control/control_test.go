@@ -40,7 +40,7 @@ func TestSocketInTheWay(t *testing.T) {
 	if err := os.WriteFile(path, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := listenUnix(path); err == nil || !strings.Contains(err.Error(), "which is no socket") {
+	if _, err := listenUnix(path); err == nil || !strings.Contains(err.Error(), "is not a socket") {
 		t.Errorf("a file: %v", err)
 	}
 	if _, err := listenUnix(
