@@ -75,10 +75,10 @@ func checkOutput(value string, allowed ...string) error {
 }
 
 // untilSignal returns a context that is canceled by the first SIGINT or SIGTERM. A second signal ends the process.
-func untilSignal(ctx context.Context) (context.Context, context.CancelFunc) {
-	ctx, cancel := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, cancel) // restores the default action of the signals
-	return ctx, cancel
+func untilSignal(ctx context.Context) context.Context {
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // restores the default action of the signals
+	return ctx
 }
 
 // closeTimeout is the maximum time for closing the connections of a command.

@@ -21,7 +21,7 @@ var (
 )
 
 func main() {
-	ctx, _ := untilSignal(context.Background())
+	ctx := untilSignal(context.Background())
 	klog.SetLogger(logr.Discard()) // commands return errors; `bridge run` sets its own logger
 	if err := newCommand(os.Stdout, os.Stderr).ExecuteContext(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "bridge:", err)

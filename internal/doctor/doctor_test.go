@@ -47,7 +47,7 @@ func findings() Report {
 					Remedy:  "not here",
 					Err:     errors.New("a-word-that-is-longer-than-the-line-has-room-for it"),
 				},
-				Remedy: "mend",
+				Remedy: "fix",
 			},
 		},
 		{"sink \u00e4", diagnose.Finding{Step: "stream", Err: errors.New("gone"), Remedy: "look"}},
@@ -69,7 +69,7 @@ sink ` + "\u00e4" + `
            a-broker-with-a-very-long-name.example.com:9093:
            once:
            a-word-that-is-longer-than-the-line-has-room-for it
-           -> mend
+           -> fix
   FAILED   stream: gone
            -> look
 
@@ -114,7 +114,7 @@ func TestWriteJSON(t *testing.T) {
 		"result": "failed",
 		"detail": "once",
 		"error":  "once: a-word-that-is-longer-than-the-line-has-room-for it",
-		"remedy": "mend",
+		"remedy": "fix",
 	}
 	if diff := cmp.Diff(want, got.Findings[2]); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)

@@ -145,13 +145,13 @@ func (s *Sink) newResource(name string) *Resource {
 	}
 	return &Resource{
 		Received:     counter("events_received_total", "Changes that an informer handed to the sink's filter."),
-		Filtered:     counter("events_filtered_total", "Changes that the sink's filter kept back."),
+		Filtered:     counter("events_filtered_total", "Changes that do not pass the sink's filter."),
 		Sent:         counter("events_sent_total", "Attempts to deliver an event to the sink's destination."),
 		Acknowledged: counter("events_acknowledged_total", "Events that the destination acknowledged."),
 		Retried:      counter("events_retried_total", "Failed attempts after which the event is tried again."),
 		Dropped: counter(
 			"events_dropped_total",
-			"Events that a full queue gave up (overflow: drop-oldest). A gap event stands in their place.",
+			"Events that a full queue dropped (overflow: drop-oldest). A gap event replaces them.",
 		),
 		Merged: counter(
 			"events_merged_total",
@@ -174,7 +174,7 @@ func (s *Sink) newResource(name string) *Resource {
 		Bytes:    gauge("queue_bytes", "Bytes of the events that wait or are in flight."),
 		Suppressed: register.NewCounterVec(prometheus.CounterOpts(opts(
 			"events_suppressed_total",
-			"Changes of objects that are for the sink which a condition on the change kept back: operations, when, onlyChanges, or the entry of ignoreChanges that took all of it. They are part of events_filtered_total.",
+			"Changes that a condition on the change suppressed, although the object passes the sink's filter, by condition: operations, when, onlyChanges, or the entry of ignoreChanges that covers the whole change. They are included in events_filtered_total.",
 			labels,
 		)), []string{"reason"}),
 	}

@@ -90,7 +90,7 @@ func ParseSize(text string) (int64, error) {
 	}
 	n := q.Value()
 	if q.Cmp(*resource.NewQuantity(n, resource.DecimalSI)) != 0 || n == math.MaxInt64 {
-		return 0, errors.New("write a whole number of bytes below 8Ei")
+		return 0, errors.New("use an integer number of bytes below 8Ei")
 	}
 	return n, nil
 }

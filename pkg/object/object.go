@@ -83,7 +83,7 @@ const Slots = 64
 // Decision returns the decision that SetDecision stored in a slot, 0 to Slots-1: whether the object belongs to the set
 // that the slot represents. known is false if no decision was stored or if the slot is out of range.
 func (o *Object) Decision(slot int) (belongs, known bool) {
-	bit := uint64(1) << uint(slot) //nolint:gosec // a slot that is out of range has no bit
+	bit := uint64(1) << uint(slot) // a slot that is out of range has no bit
 	known = atomic.LoadUint64(&o.known)&bit != 0
 	return known && atomic.LoadUint64(&o.belongs)&bit != 0, known
 }
@@ -91,7 +91,7 @@ func (o *Object) Decision(slot int) (belongs, known bool) {
 // SetDecision stores a decision for Decision. The decision about a state never changes, and evaluating it costs more
 // than storing it. If the slot is out of range, SetDecision does nothing.
 func (o *Object) SetDecision(slot int, belongs bool) {
-	bit := uint64(1) << uint(slot) //nolint:gosec // as in Decision
+	bit := uint64(1) << uint(slot)
 	if belongs {
 		atomic.OrUint64(&o.belongs, bit)
 	} else {

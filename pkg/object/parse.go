@@ -190,8 +190,8 @@ func (p *parser) object(b []byte, start, end int, prefix string) *Object {
 	o := &Object{
 		Identity:   Identity{gvk: p.handle()},
 		Raw:        p.raw(b, start, end, prefix),
-		LongestKey: int32(p.longestKey),
-	} //nolint:gosec // documents are smaller than 2 GiB
+		LongestKey: int32(p.longestKey), // documents are smaller than 2 GiB
+	}
 	if p.keepManaged && p.managed.end > 0 {
 		o.managed = new(bytes.Clone(b[p.managed.start:p.managed.end]))
 	}

@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -14,43 +13,26 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
+
+	"github.com/deltabridge/deltabridge/test/observe"
 )
 
 // bridge is a running binary.
 type bridge struct {
 	t             *testing.T
 	cmd           *exec.Cmd
-	log           *logBuffer
-	stdout        *logBuffer
+	log           *observe.LogBuffer
+	stdout        *observe.LogBuffer
 	addr          string // of its HTTP server
 	ended         chan error
 	relists       float64 // as reached saw them
 	commitsAtLast float64
-}
-
-// logBuffer collects output that is read while it is written.
-type logBuffer struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (l *logBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buf.Write(p)
-}
-
-func (l *logBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buf.String()
 }
 
 var httpAddress = regexp.MustCompile(`http=(\S+)`)
@@ -74,7 +56,7 @@ func startBridgeIn(t *testing.T, dir, kubeconfig, config string) *bridge {
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	b := &bridge{t: t, log: &logBuffer{}, stdout: &logBuffer{}, ended: make(chan error, 1)}
+	b := &bridge{t: t, log: &observe.LogBuffer{}, stdout: &observe.LogBuffer{}, ended: make(chan error, 1)}
 	b.cmd = exec.Command(bridgeBinary, "run", "--config", file)
 	b.cmd.Stdout, b.cmd.Stderr = b.stdout, b.log
 	b.cmd.SysProcAttr = childAttr()

@@ -27,6 +27,7 @@ import (
 	"github.com/deltabridge/deltabridge/docs/schemas"
 	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/test/kafka"
+	"github.com/deltabridge/deltabridge/test/observe"
 )
 
 // exampleConsumer is a program of examples/consumers.
@@ -36,14 +37,14 @@ type exampleConsumer struct {
 	args  []string // to run
 	show  []string // to print its state
 	cmd   *exec.Cmd
-	out   *logBuffer // of its present life
-	said  string     // of its earlier lives
+	out   *observe.LogBuffer // of its present life
+	said  string             // of its earlier lives
 	ended chan error
 }
 
 func (c *exampleConsumer) start() {
 	c.t.Helper()
-	c.out, c.ended = &logBuffer{}, make(chan error, 1)
+	c.out, c.ended = &observe.LogBuffer{}, make(chan error, 1)
 	c.cmd = exec.Command(c.args[0], c.args[1:]...)
 	c.cmd.Stdout, c.cmd.Stderr, c.cmd.SysProcAttr = c.out, c.out, childAttr()
 	if err := c.cmd.Start(); err != nil {

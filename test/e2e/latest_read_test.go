@@ -103,7 +103,7 @@ func present(entries map[string]received) map[string]any {
 	return objects
 }
 
-// swept are the entries without those that the last resync would have told, did they exist.
+// swept returns the entries without the objects that had no event since the last resync began.
 func swept(t *testing.T, entries map[string]received) map[string]received {
 	t.Helper()
 	var since time.Time

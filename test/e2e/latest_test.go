@@ -237,7 +237,7 @@ func (m *latestStates) purgeAndResync() {
 	m.equal("after a purge and a resync")
 	objects, err := strconv.Atoi(match[1])
 	if err != nil || objects != len(m.cluster()) {
-		t.Errorf("%s objects were told, the cluster holds %d", match[1], len(m.cluster()))
+		t.Errorf("%s objects were sent, the cluster holds %d", match[1], len(m.cluster()))
 	}
 	for key, e := range m.stream() {
 		var o struct {
@@ -257,7 +257,7 @@ func (m *latestStates) purgeAndResync() {
 	}
 }
 
-// resyncUnderLoad: while objects change, resyncs tell none of them in an older state than it was told before.
+// resyncUnderLoad: while objects change, no resync sends a state that is older than one sent before.
 func (m *latestStates) resyncUnderLoad() {
 	t := m.t
 	t.Helper()
@@ -295,7 +295,7 @@ func (m *latestStates) resyncUnderLoad() {
 	}
 }
 
-// loseTheCheckpoint: what is deleted while the bridge is down is never told. After a resync a reader knows what to
+// loseTheCheckpoint: deletions while the bridge is down are never sent. After a resync a reader knows what to
 // drop.
 func (m *latestStates) loseTheCheckpoint() {
 	t := m.t

@@ -21,6 +21,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/deltabridge/deltabridge/test/kafka"
+	"github.com/deltabridge/deltabridge/test/observe"
 )
 
 // tailed gives the ids that `bridge tail -o json` prints.
@@ -57,7 +58,7 @@ func onTerminal(
 	t *testing.T,
 	columns uint16,
 	args ...string,
-) (cmd *exec.Cmd, terminal *os.File, screen *logBuffer, ended chan error) {
+) (cmd *exec.Cmd, terminal *os.File, screen *observe.LogBuffer, ended chan error) {
 	t.Helper()
 	cmd = exec.Command(bridgeBinary, args...)
 	cmd.Env = append(os.Environ(), "TERM=xterm", "NO_COLOR=")
@@ -65,7 +66,7 @@ func onTerminal(
 	if err != nil {
 		t.Fatal(err)
 	}
-	screen, ended = &logBuffer{}, make(chan error, 1)
+	screen, ended = &observe.LogBuffer{}, make(chan error, 1)
 	go func() { // ends with the process, which closes its side of the terminal
 		_, _ = io.Copy(screen, terminal) // which then is an error
 		ended <- cmd.Wait()
@@ -79,7 +80,7 @@ func onTerminal(
 	return cmd, terminal, screen, ended
 }
 
-func shows(t *testing.T, screen *logBuffer, pattern string) {
+func shows(t *testing.T, screen *observe.LogBuffer, pattern string) {
 	t.Helper()
 	want := regexp.MustCompile(pattern)
 	eventually(t, 20*time.Second, func() error {

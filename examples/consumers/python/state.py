@@ -10,7 +10,7 @@ import sys
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS events (id TEXT PRIMARY KEY, time TEXT);
-CREATE TABLE IF NOT EXISTS objects (object TEXT PRIMARY KEY, uid TEXT, version INTEGER, deleted INTEGER, changes INTEGER, told TEXT, omitted TEXT,
+CREATE TABLE IF NOT EXISTS objects (object TEXT PRIMARY KEY, uid TEXT, version INTEGER, deleted INTEGER, changes INTEGER, last_event TEXT, omitted TEXT,
                                     data TEXT);
 CREATE TABLE IF NOT EXISTS keys (key TEXT PRIMARY KEY, object TEXT);
 CREATE TABLE IF NOT EXISTS gaps (id TEXT PRIMARY KEY, data TEXT);
@@ -55,7 +55,7 @@ class State:
         # The resourceVersions of one resource compare as numbers.
         version, time = int(a["resourceversion"]), comparable(a["time"])
         self.db.execute("INSERT OR IGNORE INTO objects VALUES (?, '', 0, 0, 0, '', NULL, NULL)", (name,))
-        self.db.execute("UPDATE objects SET told = max(told, ?) WHERE object = ?", (time, name))
+        self.db.execute("UPDATE objects SET last_event = max(last_event, ?) WHERE object = ?", (time, name))
         if key is not None:
             self.db.execute("INSERT OR REPLACE INTO keys VALUES (?, ?)", (key, name))
         # What is not older than what is known. The version of a leave can be the known one, if the filter changed and not the
@@ -90,22 +90,22 @@ class State:
             print("gap:", data.decode(), flush=True)
 
     def apply_synced(self, a, data):
-        """All objects of a resource were told: after a first list, or since a resync began. What was not told since is gone, and
+        """An initial list or a resync ended: every object of the resource has had an event since it began. All others are gone, and
         its deletion was missed."""
         print("synced:", data.decode(), flush=True)
         info = json.loads(data)
         if not info.get("resync") or not self.sweep:
             return
         prefix = a["source"] + "/" + a["subject"] + "/"
-        gone = "substr(object, 1, ?) = ? AND NOT deleted AND told < ?"
+        gone = "substr(object, 1, ?) = ? AND NOT deleted AND last_event < ?"
         values = (len(prefix), prefix, comparable(info["since"]))
         for (name,) in self.db.execute(f"SELECT object FROM objects WHERE {gone}", values):
             print("gone:", name, flush=True)
         self.db.execute(f"UPDATE objects SET deleted = 1, omitted = NULL, data = NULL WHERE {gone}", values)
 
     def print(self):
-        for name, uid, version, deleted, changes, told, omitted, data in self.db.execute("SELECT * FROM objects ORDER BY object"):
-            line = {"object": name, "uid": uid, "resourceVersion": version, "deleted": bool(deleted), "changes": changes, "told": told}
+        for name, uid, version, deleted, changes, last_event, omitted, data in self.db.execute("SELECT * FROM objects ORDER BY object"):
+            line = {"object": name, "uid": uid, "resourceVersion": version, "deleted": bool(deleted), "changes": changes, "lastEvent": last_event}
             if omitted is not None:
                 line["omitted"] = omitted
             if data is not None:

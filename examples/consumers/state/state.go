@@ -62,20 +62,20 @@ func New(attributes map[string]string, data []byte) (Event, error) {
 // Object is what is known of one object. Those that were deleted stay, without data, so that late repetitions of their
 // states are recognized.
 type Object struct {
-	Object  string          `json:"object"`
-	UID     string          `json:"uid"`
-	Version uint64          `json:"resourceVersion"`
-	Deleted bool            `json:"deleted"`
-	Changes int             `json:"changes"` // how many events there were about it: each counts once
-	Told    time.Time       `json:"told"`    // when the bridge spoke of it last
-	Omitted string          `json:"omitted,omitempty"`
-	Data    json.RawMessage `json:"data,omitempty"`
+	Object    string          `json:"object"`
+	UID       string          `json:"uid"`
+	Version   uint64          `json:"resourceVersion"`
+	Deleted   bool            `json:"deleted"`
+	Changes   int             `json:"changes"`   // how many events there were about it: each counts once
+	LastEvent time.Time       `json:"lastEvent"` // time of the last event about the object
+	Omitted   string          `json:"omitted,omitempty"`
+	Data      json.RawMessage `json:"data,omitempty"`
 }
 
 // Store is the file. It is safe for concurrent use.
 type Store struct {
-	// Sweep removes what the end of a resync shows to be gone. It is for who reads all of a stream in its order: in a
-	// topic with several partitions that end can overtake objects.
+	// Sweep removes objects that, as the end of a resync shows, no longer exist. Set it only if the stream is read as a
+	// whole and in order: in a topic with several partitions, the end of the resync can overtake objects.
 	Sweep bool
 
 	db *bolt.DB
@@ -119,8 +119,8 @@ func Open(path string) (*Store, error) {
 // Close closes the file.
 func (s *Store) Close() error { return s.db.Close() }
 
-// Apply takes in a batch of events, all or none of it, and says how many of them it knew before. Say is told what a
-// person should know.
+// Apply applies a batch of events, all of them or none, and returns how many of them were repetitions. It calls say
+// with messages for people.
 func (s *Store) Apply(batch []Event, say func(text string)) (repeated int, err error) {
 	err = s.db.Update(func(tx *bolt.Tx) error {
 		for _, e := range batch {
@@ -153,8 +153,8 @@ func applyObject(tx *bolt.Tx, e Event) (repeated bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	if e.Time.After(known.Told) {
-		known.Told = e.Time
+	if e.Time.After(known.LastEvent) {
+		known.LastEvent = e.Time
 	}
 	if current(known, e) {
 		known.UID, known.Version, known.Deleted, known.Omitted, known.Data = e.UID, e.Version, e.Deleted, e.Omitted, e.Data
@@ -179,8 +179,8 @@ func applyObject(tx *bolt.Tx, e Event) (repeated bool, err error) {
 }
 
 // current reports whether an event is not older than what is known. The resourceVersions of one resource compare as
-// numbers. That of a leave can be the known one, if the filter changed and not the object. And a deletion that was not
-// seen has that of the last state that the bridge remembers, but it is final all the same.
+// numbers. If only the filter changed, a leave has the known resourceVersion. A deletion that the bridge did not see
+// has the resourceVersion of the last known state, and counts as newer.
 func current(known Object, e Event) bool {
 	return e.Version >= known.Version || e.FinalStateUnknown && e.UID == known.UID
 }
@@ -227,8 +227,8 @@ func applyGap(tx *bolt.Tx, e Event, say func(text string)) error {
 	return gaps.of(tx).Put([]byte(e.ID), e.Data)
 }
 
-// applySynced notes that all objects of a resource were told: after a first list, or since a resync began. What was not
-// told since is gone, and its deletion was missed.
+// applySynced handles the end of an initial list or of a resync: every object of the resource has had an event since it
+// began. All other objects no longer exist, and their deletions were missed.
 func (s *Store) applySynced(tx *bolt.Tx, e Event, say func(text string)) error {
 	say("synced: " + string(e.Data))
 	var info struct {
@@ -246,7 +246,7 @@ func (s *Store) applySynced(tx *bolt.Tx, e Event, say func(text string)) error {
 		if err := json.Unmarshal(text, &o); err != nil {
 			return err
 		}
-		if !o.Deleted && o.Told.Before(info.Since) {
+		if !o.Deleted && o.LastEvent.Before(info.Since) {
 			gone = append(gone, o)
 		}
 	}
