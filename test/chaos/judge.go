@@ -315,7 +315,7 @@ func (j *sinkJudge) endedUnseen(last *Event, revs []*Rev) bool {
 	return n >= 0 && j.unseen(revs[n])
 }
 
-// final compares what a consumer of the destination takes for the present state with the cluster.
+// final compares what a consumer of the destination takes for the current state with the cluster.
 func (j *sinkJudge) final() {
 	config := j.Timeline.Processes[len(j.Timeline.Processes)-1].Config
 	if config.At(j.dest) == nil {

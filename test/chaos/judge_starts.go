@@ -117,7 +117,7 @@ func (j *sinkJudge) abrupt(p *Process) bool {
 }
 
 // unknown reports whether the bridge may have forgotten that it sent a state, because the API server had lost the
-// history too. The gap event covers it ("What cannot be had" in delivery.md).
+// history too. The gap event covers it ("Limits" in delivery.md).
 func (j *sinkJudge) unknown(last *Event) bool {
 	if last == nil {
 		return false
@@ -131,7 +131,7 @@ func (j *sinkJudge) unknown(last *Event) bool {
 }
 
 // uncommitted reports whether the bridge may have forgotten that it sent a state, and the next process that may write
-// its checkpoint had another configuration: then it counts as not sent ("What cannot be had" in delivery.md).
+// its checkpoint had another configuration: then it counts as not sent ("Limits" in delivery.md).
 func (j *sinkJudge) uncommitted(last *Event) bool {
 	if last == nil {
 		return false

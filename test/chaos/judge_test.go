@@ -340,7 +340,7 @@ func TestJudgeLostHistory(t *testing.T) {
 	}{
 		"all is well":               {[]string{"added 1", "added 2", "updated 20", "added 21", "gap relist 21 26", "updated 25", "unknown 2", "updated 27"}, nil},
 		"a deletion is missing":     {[]string{"added 1", "added 2", "updated 20", "added 21", "gap relist 21 26", "updated 25", "updated 27"}, []Class{StillThere}},
-		"the present state too":     {[]string{"added 1", "added 2", "updated 20", "added 21", "gap relist 21 26", "unknown 2", "updated 27"}, []Class{Missing}},
+		"the current state too":     {[]string{"added 1", "added 2", "updated 20", "added 21", "gap relist 21 26", "unknown 2", "updated 27"}, []Class{Missing}},
 		"no gap":                    {[]string{"added 1", "added 2", "updated 20", "added 21", "updated 25", "unknown 2", "updated 27"}, []Class{Missing, Missing}},
 		"wider than its cause":      {[]string{"added 1", "added 2", "updated 20", "added 21", "gap relist 2 26", "updated 25", "unknown 2", "updated 27"}, []Class{GapWidth}},
 		"wider, and a hole":         {[]string{"added 1", "added 2", "added 21", "gap relist 2 26", "updated 25", "unknown 2", "updated 27"}, []Class{GapWidth}},

@@ -55,7 +55,7 @@ type world struct {
 	mu    sync.Mutex
 	revs  map[string][]*Rev // by namespace
 	reach int64             // the last revision that was seen
-	objs  map[string]*Rev   // the present state, by key
+	objs  map[string]*Rev   // the current state, by key
 }
 
 // newWorld starts everything, and ends it with the test.

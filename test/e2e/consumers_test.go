@@ -173,7 +173,7 @@ func goExample(t *testing.T, name string) string {
 }
 
 // TestExampleConsumers: the examples are killed in the middle of their work, again and again, and are sent repetitions,
-// tombstones and control events. Each counts each change once, and knows the present state in the end.
+// tombstones and control events. Each counts each change once, and knows the current state in the end.
 func TestExampleConsumers(t *testing.T) {
 	t.Parallel()
 	c, js, k := sharedCluster(t), startJetStream(t), kafka.ForTest(t)
@@ -317,7 +317,7 @@ func TestExampleConsumers(t *testing.T) {
 }
 
 // healed takes changes out of the stream, asks for a resync, and expects those who read it in its order to know the
-// present state.
+// current state.
 func healed(
 	t *testing.T,
 	js *jetStream,

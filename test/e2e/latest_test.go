@@ -85,7 +85,7 @@ func (m *latestStates) settle() {
 	upTo(m.t, m.b, m.c, m.namespace)
 }
 
-// cluster is the present state, as the API server lists it: by name, without managedFields.
+// cluster is the current state, as the API server lists it: by name, without managedFields.
 func (m *latestStates) cluster() map[string]any {
 	m.t.Helper()
 	data, err := m.cs.CoreV1().

@@ -1,4 +1,4 @@
-// This program keeps the present state of what the bridge sends to JetStream, by a durable pull consumer: see README.md
+// This program keeps the current state of what the bridge sends to JetStream, by a durable pull consumer: see README.md
 // in the folder above.
 package main
 

@@ -1,4 +1,4 @@
-// This program keeps the present state of what the bridge sends to Kafka, as a member of a consumer group: see
+// This program keeps the current state of what the bridge sends to Kafka, as a member of a consumer group: see
 // README.md in the folder above.
 package main
 

@@ -1,4 +1,4 @@
-"""Keeps the present state of what the bridge sends to JetStream, by a durable pull consumer."""
+"""Keeps the current state of what the bridge sends to JetStream, by a durable pull consumer."""
 
 import argparse
 import asyncio

@@ -1,4 +1,4 @@
-"""Keeps the present state of what the bridge sends to Kafka, as a member of a consumer group."""
+"""Keeps the current state of what the bridge sends to Kafka, as a member of a consumer group."""
 
 import argparse
 import signal

@@ -1,4 +1,4 @@
-"""The present state of each object and how often it changed, in one SQLite file.
+"""The current state of each object and how often it changed, in one SQLite file.
 
 Events that come twice change nothing, and what a batch of events changes is written in one transaction, so that a consumer
 that is killed loses nothing and counts nothing twice. `python state.py FILE` prints the objects.
@@ -84,7 +84,7 @@ class State:
         )
 
     def apply_gap(self, a, data):
-        # The present state is right after a gap whose reason is relist, and to be restated after others. An audit trail has
+        # The current state is right after a gap whose reason is relist, and to be restated after others. An audit trail has
         # a hole either way.
         if self.db.execute("INSERT OR IGNORE INTO gaps VALUES (?, ?)", (a["source"] + "/" + a["id"], data.decode())).rowcount:
             print("gap:", data.decode(), flush=True)

@@ -1,4 +1,4 @@
-// Package state is what the example consumers make of the events: the present state of each object and how often it
+// Package state is what the example consumers make of the events: the current state of each object and how often it
 // changed, in one file. Events that come twice change nothing, and what a batch of events changes is written in one
 // transaction, so that a consumer that is killed loses nothing and counts nothing twice.
 package state
@@ -221,7 +221,7 @@ func applyGap(tx *bolt.Tx, e Event, say func(text string)) error {
 	if gaps.of(tx).Get([]byte(e.ID)) != nil {
 		return nil
 	}
-	// The present state is right after a gap whose reason is relist, and to be restated after others. An audit trail has a
+	// The current state is right after a gap whose reason is relist, and to be restated after others. An audit trail has a
 	// hole either way.
 	say("gap: " + string(e.Data))
 	return gaps.of(tx).Put([]byte(e.ID), e.Data)

@@ -229,7 +229,7 @@ func TestMirrorLosesTTLs(t *testing.T) {
 	expectHeld(t, b, "deleted uid-a.deleted")
 }
 
-// In a bucket the clients' own view of it is the present state.
+// In a bucket the clients' own view of it is the current state.
 func TestBucket(t *testing.T) {
 	b := newBroker(t)
 	b.edit = func(c *nats.Config) {
