@@ -1,13 +1,13 @@
 package informer
 
 import (
-	"context"
 	"errors"
 	"regexp"
 	"sync"
 
 	"github.com/deltabridge/deltabridge/pkg/object"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 )
 
 // history is used after the API server could not continue a watch. It records the oldest resourceVersion from which the
@@ -62,43 +62,21 @@ func (h *history) take() string {
 // historyPage is the page size, in objects, of a list of an earlier state.
 const historyPage = 500
 
-// listHistory lists the state at the beginning of the API server's history. It returns nil if that resourceVersion is
-// unknown or if the API server no longer has the state.
-func (l *observedListWatch) listHistory(ctx context.Context) *object.List {
+// listHistory lists the first page of the state at the beginning of the API server's history. It returns nil if that
+// resourceVersion is unknown or if the API server no longer has the state.
+func (l *observedListWatch) listHistory() runtime.Object {
 	at := l.informer.history.take()
 	if at == "" {
 		return nil
 	}
-	options := metav1.ListOptions{
+	list, err := l.list(metav1.ListOptions{
 		ResourceVersion:      at,
 		ResourceVersionMatch: metav1.ResourceVersionMatchExact,
 		Limit:                historyPage,
-	}
-	var all *object.List
-	for {
-		var page *object.List
-		err := l.reach(ctx, verbList, func() error {
-			list, err := l.informer.config.ListWatch.ListWithContext(ctx, options)
-			page, _ = list.(*object.List)
-			return err
-		})
-		switch {
-		case err != nil || page == nil:
-			l.informer.log.Debug("no list of an earlier state", "resourceVersion", at, "err", err)
-			return nil
-		case all == nil:
-			all = page
-		default:
-			all.Items = append(all.Items, page.Items...)
-		}
-		if page.Continue == "" {
-			break
-		}
-		options = metav1.ListOptions{Continue: page.Continue, Limit: historyPage}
-	}
-	if all.ResourceVersion != at {
+	})
+	if page, ok := list.(*object.List); !ok || page.ResourceVersion != at {
+		l.informer.log.Debug("cannot list an earlier state, listing the current one", "resourceVersion", at, "err", err)
 		return nil
 	}
-	all.ListMeta = metav1.ListMeta{ResourceVersion: at}
-	return all
+	return list
 }

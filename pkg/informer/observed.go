@@ -1,6 +1,7 @@
 package informer
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
 )
 
 const verbList, verbWatch = "list", "watch"
@@ -19,6 +21,8 @@ const verbList, verbWatch = "list", "watch"
 // requests, and ends all requests when the informer ends. The Reflector would not end them: the context of its LISTs is
 // never canceled, and after some errors of a watch-list it sleeps until its back-off ends.
 type observedListWatch struct {
+	cache.ListerWatcher // nil; the Reflector calls only the methods that have a context
+
 	informer  *Informer
 	runCtx    context.Context //nolint:containedctx // the context that the Reflector passes to a LIST never ends
 	resumeAt  string          // see resume; empty once the first list has begun
@@ -51,16 +55,6 @@ func (l *observedListWatch) IsWatchListSemanticsUnSupported() bool {
 	return l.informer.config.NoWatchList
 }
 
-// List implements cache.ListerWatcher; the Reflector uses ListWithContext.
-func (l *observedListWatch) List(options metav1.ListOptions) (runtime.Object, error) {
-	return l.ListWithContext(l.runCtx, options)
-}
-
-// Watch implements cache.ListerWatcher; the Reflector uses WatchWithContext.
-func (l *observedListWatch) Watch(options metav1.ListOptions) (watch.Interface, error) {
-	return l.WatchWithContext(l.runCtx, options)
-}
-
 // ListWithContext returns the empty list that replaces the first list after a restart (see resume), the state at the
 // beginning of the API server's history, or the current state.
 func (l *observedListWatch) ListWithContext(_ context.Context, options metav1.ListOptions) (runtime.Object, error) {
@@ -69,16 +63,21 @@ func (l *observedListWatch) ListWithContext(_ context.Context, options metav1.Li
 		// would count as deleted. An empty resourceVersion requests the current state.
 		options.ResourceVersion = ""
 	}
-	if options.Continue == "" {
+	if options.Continue != "" { // the Reflector sets no limit for the pages that follow the first page of listHistory
+		options.Limit = cmp.Or(options.Limit, historyPage)
+	} else {
 		if list, err := l.resume(l.runCtx); list != nil || err != nil {
 			return list, err
 		}
-		if list := l.listHistory(l.runCtx); list != nil {
+		if list := l.listHistory(); list != nil {
 			return list, nil
 		}
 	}
-	var list runtime.Object
-	err := l.reach(l.runCtx, verbList, func() (err error) {
+	return l.list(options)
+}
+
+func (l *observedListWatch) list(options metav1.ListOptions) (list runtime.Object, err error) {
+	err = l.reach(l.runCtx, verbList, func() (err error) {
 		list, err = l.informer.config.ListWatch.ListWithContext(l.runCtx, options)
 		return err
 	})

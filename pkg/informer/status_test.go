@@ -153,9 +153,9 @@ func TestFailuresAreNewsOnce(t *testing.T) {
 				s.answers = append(s.answers, r.err)
 				var err error
 				if r.verb == verbList {
-					_, err = lw.List(metav1.ListOptions{})
+					_, err = lw.ListWithContext(t.Context(), metav1.ListOptions{})
 				} else {
-					_, err = lw.Watch(metav1.ListOptions{})
+					_, err = lw.WatchWithContext(t.Context(), metav1.ListOptions{})
 				}
 				if !errors.Is(err, r.err) {
 					t.Errorf("%s: the Reflector is told %v, not %v", r.verb, err, r.err)
@@ -204,7 +204,7 @@ func TestWatchListErrors(t *testing.T) {
 		if tt.list {
 			options.SendInitialEvents = &initial
 		}
-		_, err := lw.Watch(options)
+		_, err := lw.WatchWithContext(t.Context(), options)
 		if err == nil || err.Error() != tt.err.Error() || errors.Is(err, tt.err) != tt.kept {
 			t.Errorf("%v, watch-list %t: %#v", tt.err, tt.list, err)
 		}
@@ -227,7 +227,7 @@ func TestMalformedDocuments(t *testing.T) {
 	}
 	lw := &observedListWatch{informer: i, runCtx: t.Context()}
 	i.config.ListWatch = &scripted{answers: []error{nil}}
-	_, err := lw.Watch(metav1.ListOptions{})
+	_, err := lw.WatchWithContext(t.Context(), metav1.ListOptions{})
 	do(t, err)
 	i.watchFailed(apierrors.NewResourceExpired("too old"))
 	if got := i.Status(); got.Errors != 2 || got.LastError != "" {
