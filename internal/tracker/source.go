@@ -35,7 +35,7 @@ func (t *Tracker) Remembered() []informer.Source {
 // source. If the source was resumed before, it keeps its ledger.
 func (t *Tracker) Resume(of informer.Source) informer.Memory {
 	if t.keep(of.Name) {
-		return informer.Memory{GoesOn: true} // the events that were sent before still count
+		return informer.Memory{} // the events that were sent before still count
 	}
 	state, known, err := t.store.Load(of.Name)
 	if err != nil {
@@ -168,21 +168,13 @@ func (t *Tracker) keep(name string) bool {
 	return s.ledger != nil
 }
 
-// Forget implements informer.State: it removes a source that is no longer watched, as soon as every sink has settled
-// all its events.
+// Forget implements informer.State: it removes a source that is no longer watched or served, as soon as every sink has
+// settled all its events.
 func (t *Tracker) Forget(name string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if s := t.sources[name]; s != nil {
 		s.leaving = true
-	}
-}
-
-// Removed implements informer.State: it removes a source whose resource no longer exists. If the informer still knows
-// objects, the source stays.
-func (t *Tracker) Removed(i *informer.Informer) {
-	if len(i.Objects()) == 0 {
-		t.Forget(i.Source().Name)
 	}
 }
 

@@ -13,14 +13,13 @@ type State interface {
 	// scope of all objects that the source knows afterwards. TakeOver is called before Resume of that source, and returns
 	// after the change is stored.
 	TakeOver(into Source, shares []Share)
-	// Resume returns the stored Memory of a source. It is called before handlers are added to the source's informer.
+	// Resume returns the stored Memory of a source, or an empty Memory if this process has resumed the source before. It is
+	// called before handlers are added to the source's informer.
 	Resume(Source) Memory
 	// Record returns the Record of a source that was resumed.
 	Record(Source) Record
-	// Removed is called after a resource was removed from the cluster and its informer has ended and delivered its last
-	// changes. Each call is made from its own goroutine.
-	Removed(*Informer)
-	// Forget is called for each remembered source that is no longer watched, after its last object was delivered.
+	// Forget is called for each source that is no longer watched, or whose definition was deleted, after the last change
+	// was delivered. Each call is made from its own goroutine.
 	Forget(source string)
 }
 
@@ -29,9 +28,6 @@ type Memory struct {
 	Known []*object.Object // objects that the handlers have received
 	At    string           // resourceVersion of the state in Known; empty if nothing is known
 	Scope string           // Source.Scope at that time
-	// GoesOn reports whether this process has resumed the source before, so the source can continue from the objects that
-	// were delivered since then.
-	GoesOn bool
 }
 
 // Share is a part of a remembered source: the objects in the namespaces for which In is true.

@@ -58,10 +58,9 @@ type Fleet struct {
 
 	mu         sync.Mutex
 	running    map[watchKey]*running
-	left       map[watchKey]*running // informers that have ended but whose objects may become available again
-	discovered bool                  // at least one discovery succeeded
-	problems   []string              // which selected resources cannot be watched, and why
-	failure    error                 // error of the last discovery; nil if it succeeded
+	discovered bool     // at least one discovery succeeded
+	problems   []string // which selected resources cannot be watched, and why
+	failure    error    // error of the last discovery; nil if it succeeded
 }
 
 type running struct {
@@ -69,7 +68,8 @@ type running struct {
 	wanted   *wanted
 	cancel   context.CancelFunc
 	ended    chan struct{}
-	removed  bool // the resource was removed from the cluster; guarded by Fleet.mu
+	ending   bool // the objects are being reported as deleted or left; guarded by Fleet.mu
+	absent   bool // no API server serves the resource; its objects may become available again; guarded by Fleet.mu
 }
 
 // startsPerSecond limits the rate at which informers start. Every start is a list, and if hundreds of lists started at
@@ -86,7 +86,7 @@ func New(config Config) *Fleet {
 		discovery: discovery.New(config.Discovery, config.Client),
 		starts:    rate.NewLimiter(startsPerSecond, startBurst),
 		changes:   make(chan struct{}, 1),
-		running:   map[watchKey]*running{}, left: map[watchKey]*running{}, settled: map[string]bool{},
+		running:   map[watchKey]*running{}, settled: map[string]bool{},
 	}
 }
 
@@ -124,12 +124,10 @@ func (s *Fleet) refresh(ctx context.Context, group *sync.WaitGroup) bool {
 	p := newPlan(s.config.Scopes, found)
 	s.report(p, found)
 	s.launching.Lock()
+	running := s.snapshot()
 	for _, key := range p.order() {
-		s.mu.Lock()
-		isRunning, before := s.running[key] != nil, s.left[key]
-		s.mu.Unlock()
-		if !isRunning {
-			s.launch(ctx, group, key, p, before)
+		if running[key] == nil {
+			s.launch(ctx, group, key, p, nil)
 		}
 	}
 	s.launching.Unlock()
@@ -165,13 +163,7 @@ func (s *Fleet) report(p *plan, found *discovery.Catalog) {
 	}
 	for gv, err := range found.Failed {
 		if s.silent[gv] == nil {
-			s.log.Warn(
-				"discovery of a group failed, trying again; what is watched of it stays watched",
-				"group",
-				gv.String(),
-				"err",
-				err,
-			)
+			s.log.Warn("discovery of an API group failed, retrying; its watches continue", "group", gv.String(), "err", err)
 		}
 	}
 	s.silent = found.Failed
@@ -205,23 +197,21 @@ func (s *Fleet) launch(ctx context.Context, group *sync.WaitGroup, key watchKey,
 	}
 	if predecessor == nil {
 		s.takeOver(source, key, p)
+		s.resume(&config)
 	}
-	goesOn := s.resume(&config)
+	config.Record = s.config.State.Record(source)
 	i := informer.New(config)
 	ctx, cancel := context.WithCancel(ctx)
 	r := &running{informer: i, wanted: w, cancel: cancel, ended: make(chan struct{})}
 	s.config.OnStart(i)
 	s.mu.Lock()
 	s.running[key] = r
-	delete(s.left, key)
 	s.mu.Unlock()
 	group.Go(func() {
 		defer close(r.ended)
 		if predecessor != nil {
 			<-predecessor.ended
-			if goesOn {
-				i.Succeed(predecessor.informer)
-			}
+			i.Succeed(predecessor.informer)
 		}
 		if s.starts.Wait(ctx) != nil {
 			return // ctx ended before the informer started
@@ -241,52 +231,44 @@ func (s *Fleet) reconcile(ctx context.Context, group *sync.WaitGroup, found *dis
 		w := p.informers[key]
 		gvr := r.informer.Resource()
 		switch {
-		case r.removed:
-			// Another discovery follows when the informer has ended.
+		case r.ending, r.absent && w == nil:
+			// If the informer is ending, another discovery follows.
+		case r.absent:
+			s.launch(ctx, group, key, p, r)
 		case w != nil && slices.Contains(w.served.Versions, gvr.Version):
 			// The version is still served. If the cluster now prefers another version, that is not a reason to restart the
 			// informer.
 		case w != nil:
-			s.log.Info(
-				"version is no longer served, watching another one",
-				"resource",
-				key.String(),
-				"from",
-				gvr.Version,
-				"to",
-				w.version,
-			)
+			s.log.Info("version is no longer served, watching another one",
+				"resource", key.String(), "from", gvr.Version, "to", w.version)
 			r.cancel()
 			s.launch(ctx, group, key, p, r)
 		case found.FailedGroup(gvr.Group) || !s.discovery.Gone(ctx, gvr, r.wanted.served.Aggregated):
 			settled = false
 		default:
-			s.remove(group, key, r)
+			s.log.Info("resource is gone from the cluster, ending its informer", "resource", key.String())
+			r.cancel()
+			s.mu.Lock()
+			r.ending, r.absent = r.wanted.served.Defined, !r.wanted.served.Defined
+			s.mu.Unlock()
+			if r.ending {
+				s.end(group, key, r, (*informer.Informer).DeleteAll)
+			}
 		}
 	}
 	return settled
 }
 
-// remove ends the informer of a resource that was removed from the cluster. If a CustomResourceDefinition defined the
-// resource, its objects are reported as deleted. Objects of other resources may become available again when their API
-// server does.
-func (s *Fleet) remove(group *sync.WaitGroup, key watchKey, r *running) {
-	s.mu.Lock()
-	r.removed = true
-	s.mu.Unlock()
-	r.cancel()
-	group.Go(func() {
+// end reports all objects of an informer as deleted or left, depending on handOn, when the informer has ended. The
+// source is then forgotten.
+func (s *Fleet) end(group *sync.WaitGroup, key watchKey, r *running, handOn func(*informer.Informer)) {
+	group.Go(func() { // in the background, because a handler may block
 		<-r.ended
-		s.log.Info("resource is gone from the cluster, informer ended", "resource", key.String())
-		defined := r.wanted.served.Defined
-		if defined {
-			r.informer.DeleteAll()
-		}
-		s.config.State.Removed(r.informer)
+		handOn(r.informer)
+		s.config.State.Forget(r.informer.Source().Name)
 		s.mu.Lock()
-		delete(s.running, key)
-		if !defined {
-			s.left[key] = r
+		if s.running[key] == r {
+			delete(s.running, key)
 		}
 		s.mu.Unlock()
 		s.lookAgain() // the resource may exist again
@@ -306,26 +288,27 @@ func (s *Fleet) Informers() []*informer.Informer {
 	var informers []*informer.Informer
 	s.launching.Lock()
 	s.mu.Lock()
-	for _, of := range []map[watchKey]*running{s.running, s.left} {
-		for _, r := range of {
-			informers = append(informers, r.informer)
-		}
+	for _, r := range s.running {
+		informers = append(informers, r.informer)
 	}
 	s.mu.Unlock()
 	s.launching.Unlock()
-	slices.SortFunc(
-		informers,
-		func(a, b *informer.Informer) int { return strings.Compare(a.Source().Name, b.Source().Name) },
-	)
+	slices.SortFunc(informers, func(a, b *informer.Informer) int {
+		return strings.Compare(a.Source().Name, b.Source().Name)
+	})
 	return informers
 }
 
 // Statuses returns the statuses of the running informers, sorted by resource and namespace.
 func (s *Fleet) Statuses() []informer.Status {
 	var statuses []informer.Status
-	for _, r := range s.snapshot() {
-		statuses = append(statuses, r.informer.Status())
+	s.mu.Lock()
+	for _, r := range s.running {
+		if !r.absent {
+			statuses = append(statuses, r.informer.Status())
+		}
 	}
+	s.mu.Unlock()
 	slices.SortFunc(statuses, func(a, b informer.Status) int {
 		return cmp.Or(
 			strings.Compare(a.Resource.GroupResource().String(), b.Resource.GroupResource().String()),
@@ -361,7 +344,7 @@ func (s *Fleet) NotReady() []string {
 func (r *running) notReady(name string) string {
 	status := r.informer.Status()
 	switch {
-	case r.removed, status.Forbidden && !r.wanted.named:
+	case r.ending, r.absent, status.Forbidden && !r.wanted.named:
 		return ""
 	case status.Forbidden:
 		return fmt.Sprintf("%s is forbidden: %s", name, status.LastError)

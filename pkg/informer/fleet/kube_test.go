@@ -43,7 +43,7 @@ type watching struct {
 	mu        sync.Mutex
 	informers map[string][]*informer.Informer
 	records   map[string]*observe.Record
-	removed   []string
+	removed   []string // sources that the fleet forgot
 }
 
 // watchScopes runs a fleet until the end of the test. edit may change its configuration first.
@@ -66,10 +66,10 @@ func watchScopes(t *testing.T, config *rest.Config, edit func(*fleet.Config), sc
 		OnStart: w.start,
 	}
 	state := newMemory()
-	state.removed = func(i *informer.Informer) {
+	state.removed = func(source string) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		w.removed = append(w.removed, i.Resource().GroupResource().String())
+		w.removed = append(w.removed, source)
 	}
 	sc.State = state
 	if edit != nil {

@@ -1,7 +1,6 @@
 package fleet
 
 import (
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -37,8 +36,8 @@ type Scope struct {
 	AcceptText string
 
 	// LabelSelector and FieldSelector are evaluated by the API server if all scopes of a resource and namespace have the
-	// same selector. Otherwise, they are evaluated in this process, which can evaluate no other fields than name and
-	// namespace.
+	// same selector. Otherwise, they are evaluated in this process. Fields other than name and namespace then count as
+	// matching, so the scopes of a resource and namespace should not differ in such fields.
 	LabelSelector, FieldSelector string
 
 	// Auxiliary reports whether the objects are watched only to enrich events about other objects. Informers of auxiliary
@@ -126,7 +125,6 @@ func newPlan(scopes []Scope, found *discovery.Catalog) *plan {
 	}
 	p.share()
 	p.dropAuxiliary()
-	p.evaluate()
 	slices.Sort(p.problems)
 	p.problems = slices.Compact(p.problems)
 	return p
@@ -181,19 +179,15 @@ func (scope *Scope) Covers(served discovery.Served, namespace string) (version s
 	return version, true, within
 }
 
-// order returns the keys of the informers in the order in which the informers start. Resources of auxiliary scopes come
-// first. For each resource, informers of single namespaces come before the one for all namespaces, because they may
-// take over objects from that source.
+// order returns the keys of the informers in the order in which the informers start. Informers of single namespaces
+// come before those for all namespaces, because they may take over objects from these sources. Informers that auxiliary
+// scopes select come before others.
 func (p *plan) order() []watchKey {
-	first := map[schema.GroupResource]bool{}
-	for key, w := range p.informers {
-		first[key.GroupResource] = first[key.GroupResource] || w.first
-	}
 	rank := func(key watchKey) (rank int) {
-		if !first[key.GroupResource] {
+		if key.namespace == "" {
 			rank = 2
 		}
-		if key.namespace == "" {
+		if !p.informers[key].first {
 			rank++
 		}
 		return rank
@@ -218,10 +212,8 @@ func (p *plan) add(scope *Scope, r resource, named bool) {
 	switch {
 	case !r.served.Namespaced && scope.outside():
 		if named {
-			p.problems = append(
-				p.problems,
-				r.served.String()+` is cluster-scoped, and `+"`namespaces`"+` does not include it; add "" to watch it`,
-			)
+			p.problems = append(p.problems,
+				r.served.String()+" is cluster-scoped, and `namespaces` does not include it; add \"\" to watch it")
 		}
 		return
 	case !r.served.Namespaced:
@@ -279,40 +271,12 @@ func (p *plan) dropAuxiliary() {
 		}
 		by := p.informers[other]
 		watched := by.selection
-		if key.namespace != "" && other.namespace == "" {
+		if key.namespace != other.namespace {
 			watched = watched.in(key.namespace)
-		} else {
-			watched = p.together(other)
 		}
 		if watched.covers(auxiliary.selection) {
 			by.named, by.first = by.named || auxiliary.named, true
 			delete(p.informers, key)
-		}
-	}
-}
-
-// together returns the selection of an informer. It includes the namespaces that other informers watch, if these
-// informers select at least the same objects there.
-func (p *plan) together(key watchKey) selection {
-	s := p.informers[key].selection
-	whole := selection{clauses: s.clauses}
-	if slices.ContainsFunc(s.except, func(namespace string) bool {
-		one := p.informers[watchKey{key.GroupResource, namespace, key.auxiliary}]
-		return one == nil || !one.selection.covers(whole.in(namespace))
-	}) {
-		return s
-	}
-	return whole
-}
-
-// evaluate removes selectors that cannot be evaluated from the plan, and reports them as problems.
-func (p *plan) evaluate() {
-	for key, w := range p.informers {
-		rest, dropped := w.selection.evaluable()
-		w.selection = rest
-		for _, by := range dropped {
-			p.problems = append(p.problems, fmt.Sprintf("%s is not watched with fields %s: other scopes select it differently, "+
-				"and only the API server can evaluate these fields", key.name(), by))
 		}
 	}
 }

@@ -218,21 +218,22 @@ func TestPlan(t *testing.T) {
 			},
 			want: []string{"pods@v1 with fields metadata.name=x or with fields metadata.namespace!=a (named)"},
 		}, {
-			name: "other fields are not",
+			name: "other fields cannot be, so all is watched",
 			scopes: []Scope{
 				{Patterns: patterns(t, "pods"), FieldSelector: "spec.nodeName=m"},
 				{Patterns: patterns(t, "pods"), FieldSelector: "spec.nodeName=n"},
 			},
-			want:     []string{"pods@v1 with fields spec.nodeName=m by spec.nodeName=m (named)"},
-			problems: []string{"pods is not watched with fields spec.nodeName=n: other scopes select it differently, and only the API server can evaluate these fields"},
+			want: []string{"pods@v1 with fields spec.nodeName=m or with fields spec.nodeName=n (named)"},
 		}, {
 			name: "fields and labels of different scopes neither",
 			scopes: []Scope{
 				{Patterns: patterns(t, "pods"), FieldSelector: "spec.nodeName=m", Namespaces: []string{"a", "b"}},
 				{Patterns: patterns(t, "pods"), LabelSelector: "app=x", Namespaces: []string{"b", "c"}},
 			},
-			want:     []string{"pods@v1 in a with fields spec.nodeName=m by spec.nodeName=m (named)", "pods@v1 in b with labels app=x by app=x (named)", "pods@v1 in c with labels app=x by app=x (named)"},
-			problems: []string{"pods in b is not watched with fields spec.nodeName=m: other scopes select it differently, and only the API server can evaluate these fields"},
+			want: []string{
+				"pods@v1 in a with fields spec.nodeName=m by spec.nodeName=m (named)",
+				"pods@v1 in b with fields spec.nodeName=m or with labels app=x (named)", "pods@v1 in c with labels app=x by app=x (named)",
+			},
 		}, {
 			name: "auxiliary ones are not watched twice, nor missed",
 			scopes: []Scope{

@@ -42,26 +42,16 @@ func keyOfSource(source informer.Source) watchKey {
 const auxiliaryPrefix = "auxiliary "
 
 // resume configures an informer to begin with the stored state of its source. If the scope has changed, the informer
-// compares the stored state with a list. resume returns true if the informer continues where a predecessor in this
-// process ended.
-func (s *Fleet) resume(config *informer.Config) (goesOn bool) {
+// compares the stored state with a list.
+func (s *Fleet) resume(config *informer.Config) {
 	source := config.Source
 	memory := s.config.State.Resume(source)
-	config.Record = s.config.State.Record(source)
 	config.Known, config.ResumeAt = memory.Known, memory.At
 	config.Relist = memory.At != "" && memory.Scope != source.Scope
 	if config.Relist {
-		s.log.Info(
-			"what is watched of a resource has changed, listing",
-			"source",
-			source.Name,
-			"was",
-			memory.Scope,
-			"is",
-			source.Scope,
-		)
+		s.log.Info("what is watched of a resource has changed, listing",
+			"source", source.Name, "was", memory.Scope, "is", source.Scope)
 	}
-	return memory.GoesOn
 }
 
 const (
@@ -122,20 +112,16 @@ func (s *Fleet) reconcileRemembered(
 		if s.settled[source.Name] || s.runs(key, source.Name) {
 			continue
 		}
-		served := slices.ContainsFunc(
-			found.Served,
-			func(served discovery.Served) bool { return served.GroupResource == key.GroupResource },
-		)
+		served := slices.ContainsFunc(found.Served, func(served discovery.Served) bool {
+			return served.GroupResource == key.GroupResource
+		})
 		switch {
 		case served && (p.open || len(found.Failed) > 0) || s.waits(key, p):
 			settled = false // decide later, when discovery is complete and all informers run
 			continue
 		case !served && s.asksFor(key, source.Resource) && !source.Defined:
-			s.log.Info(
-				"resource is not served; what is known of it stays known",
-				"source",
-				source.Name,
-			) // its objects may still exist
+			// The objects may still exist.
+			s.log.Info("resource is not served, its objects stay known", "source", source.Name)
 		case !served && s.asksFor(key, source.Resource):
 			if found.FailedGroup(source.Resource.Group) || !s.discovery.Gone(ctx, source.Resource, false) {
 				settled = false
@@ -146,7 +132,7 @@ func (s *Fleet) reconcileRemembered(
 		case key.auxiliary:
 			s.config.State.Forget(source.Name)
 		default:
-			s.log.Info("source is watched no more, handing on that its objects left", "source", source.Name)
+			s.log.Info("source is no longer watched, reporting that its objects left", "source", source.Name)
 			source.Scope = none
 			s.bury(group, key, source, (*informer.Informer).LeaveAll)
 		}
@@ -162,12 +148,12 @@ func (s *Fleet) waits(of watchKey, p *plan) bool {
 	defer s.mu.Unlock()
 	for key := range p.informers {
 		r := s.running[key]
-		if key.GroupResource == of.GroupResource && key.auxiliary == of.auxiliary && (r == nil || r.removed) {
+		if key.GroupResource == of.GroupResource && key.auxiliary == of.auxiliary && (r == nil || r.ending) {
 			return true
 		}
 	}
 	r := s.running[of]
-	return r != nil && r.removed
+	return r != nil && r.ending
 }
 
 // bury reports all known objects of a source that is no longer watched as deleted or left, depending on handOn.
@@ -178,21 +164,14 @@ func (s *Fleet) bury(group *sync.WaitGroup, key watchKey, source informer.Source
 		Record: s.config.State.Record(source), Known: memory.Known, ResumeAt: memory.At,
 	})
 	s.config.OnStart(i)
+	r := &running{informer: i, ended: make(chan struct{}), ending: true}
+	close(r.ended) // the informer does not run
 	s.mu.Lock()
 	if s.running[key] == nil {
-		s.running[key] = &running{informer: i, wanted: &wanted{}, cancel: func() {}, removed: true}
+		s.running[key] = r
 	}
 	s.mu.Unlock()
-	group.Go(func() { // in the background, because a handler may block
-		handOn(i)
-		s.config.State.Forget(source.Name)
-		s.mu.Lock()
-		if r := s.running[key]; r != nil && r.informer == i {
-			delete(s.running, key)
-		}
-		s.mu.Unlock()
-		s.lookAgain() // the resource may exist again
-	})
+	s.end(group, key, r, handOn)
 }
 
 // asksFor reports whether a scope selects the resource of a source.
@@ -207,5 +186,5 @@ func (s *Fleet) runs(key watchKey, source string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r := s.running[key]
-	return r != nil && r.informer.Source().Name == source || s.left[key] != nil
+	return r != nil && r.informer.Source().Name == source
 }

@@ -82,7 +82,7 @@ type memory struct {
 	mu      sync.Mutex
 	sources map[string]*remembered
 	resumed map[string]bool
-	removed func(*informer.Informer)
+	removed func(source string)
 }
 
 type remembered struct {
@@ -115,11 +115,11 @@ func (m *memory) Remembered() (sources []informer.Source) {
 func (m *memory) Resume(source informer.Source) informer.Memory {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	goesOn := m.resumed[source.Name]
+	before := m.resumed[source.Name]
 	m.resumed[source.Name] = true
 	s := m.sources[source.Name]
-	if s == nil || goesOn {
-		return informer.Memory{GoesOn: goesOn}
+	if s == nil || before {
+		return informer.Memory{}
 	}
 	return informer.Memory{Known: s.known, At: s.at, Scope: s.source.Scope}
 }
@@ -148,9 +148,8 @@ func (m *memory) TakeOver(into informer.Source, shares []informer.Share) {
 	}
 }
 
-func (m *memory) Removed(i *informer.Informer) { m.removed(i) }
-
 func (m *memory) Forget(source string) {
+	m.removed(source)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.sources, source)

@@ -42,16 +42,13 @@ func clauseOf(scope *Scope) clause {
 // with returns a selection of the objects that s or c selects.
 func (s selection) with(c clause) selection {
 	clauses := slices.Clone(s.clauses)
-	if n := slices.IndexFunc(
-		clauses,
-		func(o clause) bool { return o.labels == c.labels && o.fields == c.fields },
-	); n >= 0 {
+	same := func(o clause) bool { return o.labels == c.labels && o.fields == c.fields }
+	if n := slices.IndexFunc(clauses, same); n >= 0 {
 		c = clauses[n].union(c)
 		clauses = slices.Delete(clauses, n, n+1)
 	}
 	if !slices.ContainsFunc(clauses, func(o clause) bool { return o.covers(c) }) {
-		clauses = slices.DeleteFunc(clauses, c.covers)
-		clauses = append(clauses, c)
+		clauses = append(slices.DeleteFunc(clauses, c.covers), c)
 	}
 	slices.SortFunc(clauses, func(a, b clause) int { return strings.Compare(a.String(), b.String()) })
 	return selection{clauses, s.except}
@@ -154,26 +151,6 @@ func (s selection) server() (labels, fields string) {
 		}
 	}
 	return labels, fields
-}
-
-// evaluable returns the part of the selection that can be evaluated. If the clauses have different field selectors, it
-// drops clauses with fields that only the API server can evaluate. If that would drop all clauses, it keeps those with
-// the field selector of the first clause. dropped contains the field selectors of the dropped clauses.
-func (s selection) evaluable() (rest selection, dropped []string) {
-	keep := func(c clause) bool { return fieldsAreKnown(c.fields) }
-	if first := s.clauses[0].fields; !slices.ContainsFunc(s.clauses, keep) ||
-		!slices.ContainsFunc(s.clauses, func(c clause) bool { return c.fields != first }) {
-		keep = func(c clause) bool { return c.fields == first }
-	}
-	rest.except = s.except
-	for _, c := range s.clauses {
-		if keep(c) {
-			rest.clauses = append(rest.clauses, c)
-		} else if !slices.Contains(dropped, c.fields) {
-			dropped = append(dropped, c.fields)
-		}
-	}
-	return rest, dropped
 }
 
 // matcher returns a function that evaluates the selection in this process, or nil if nothing remains to be evaluated.
