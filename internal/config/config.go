@@ -1,8 +1,7 @@
 package config
 
 import (
-	"errors"
-	"io/fs"
+	"fmt"
 	"log/slog"
 	"os"
 	"time"
@@ -11,9 +10,6 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/sinks/nats"
 	"github.com/deltabridge/deltabridge/pkg/sinks/nats/embedded"
 )
-
-// maxFileSize is the maximum size of the configuration file in bytes. A ConfigMap cannot contain more.
-const maxFileSize = 1 << 20
 
 // Config is the configuration of the bridge.
 type Config struct {
@@ -118,46 +114,19 @@ type Watch struct {
 	FieldSelector string `yaml:"fieldSelector" default:"\"\"" example:"spec.nodeName=node-1"`
 }
 
-// Load reads the configuration file at path. All errors are of type *strictyaml.Errors.
+// Load reads the configuration file at path.
 func Load(path string) (*Config, error) {
-	data, err := readFile(path)
+	data, err := os.ReadFile(path)
 	if err != nil {
-		if p, ok := errors.AsType[*fs.PathError](err); ok {
-			err = p.Err // The message already contains the path.
-		}
-		return nil, wrong(path, "can't be read: "+err.Error(), "name the file with --config")
+		return nil, fmt.Errorf("configuration file: %w (name the file with --config)", err)
 	}
 	return Parse(path, data)
 }
 
-// wrong returns an error about the whole file.
-func wrong(file, problem, remedy string) error {
-	return &strictyaml.Errors{Mistakes: []*strictyaml.Mistake{{File: file, Problem: problem, Remedy: remedy}}}
-}
-
-func readFile(path string) ([]byte, error) {
-	info, err := os.Stat(path)
-	if err != nil {
-		return nil, err
-	}
-	if info.IsDir() {
-		return nil, errors.New("it is a directory")
-	}
-	if info.Size() > maxFileSize {
-		return nil, errTooLarge
-	}
-	return os.ReadFile(path)
-}
-
-var errTooLarge = errors.New("it is larger than 1Mi")
-
 // Parse parses data, the content of the configuration file with this name. The name appears in messages, and relative
-// file paths are relative to its directory. Parse also checks whether the referenced files are readable. All errors are
-// of type *strictyaml.Errors.
+// file paths are relative to its directory. Parse also checks whether the referenced files are readable. The error
+// joins all mistakes, each a *strictyaml.Mistake.
 func Parse(name string, data []byte) (*Config, error) {
-	if len(data) > maxFileSize {
-		return nil, wrong(name, errTooLarge.Error(), "")
-	}
 	c, at := strictyaml.Decode[Config](name, data)
 	c.fill(at.Has)
 	if !at.Unreadable() {

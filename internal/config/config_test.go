@@ -1,9 +1,7 @@
 package config
 
 import (
-	"errors"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"reflect"
 	"strings"
@@ -206,20 +204,10 @@ func merged(sinks reflect.Value) reflect.Value {
 }
 
 func TestLoadWithoutFile(t *testing.T) {
-	folder := t.TempDir()
-	large := filepath.Join(folder, "large.yaml")
-	if err := os.WriteFile(large, make([]byte, maxFileSize+1), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	for path, want := range map[string]string{
-		filepath.Join(folder, "none.yaml"): "no such file",
-		folder:                             "it is a directory",
-		large:                              "larger than 1Mi",
-	} {
+	dir := t.TempDir()
+	for path, want := range map[string]string{filepath.Join(dir, "none.yaml"): "no such file", dir: "is a directory"} {
 		_, err := Load(path)
-		errs, ok := errors.AsType[*strictyaml.Errors](err)
-		if !ok || len(errs.Mistakes) != 1 || !strings.Contains(err.Error(), want) ||
-			!strings.HasPrefix(err.Error(), path+": ") {
+		if err == nil || !strings.Contains(err.Error(), path+": "+want) || !strings.Contains(err.Error(), "--config") {
 			t.Errorf("Load(%s): %v, want %q", path, err, want)
 		}
 	}

@@ -3,9 +3,8 @@
 //
 // # Guarantees
 //
-//   - Load and Parse return either a valid Config or an error of type *strictyaml.Errors, never both. In a valid
-//     Config, the defaults are set, the templates can be parsed, the rules can be compiled, and the referenced files
-//     exist and are readable.
+//   - Load and Parse return either a valid Config or an error, never both. In a valid Config, the defaults are set, the
+//     templates can be parsed, the rules can be compiled, and the referenced files exist and are readable.
 //   - In addition to the mistakes that package strictyaml reports, values that contradict each other are mistakes.
 //   - The file contains no secrets. Keys that end in File name the files that contain secrets. A URL that contains a
 //     password is rejected, and the message does not repeat the password.

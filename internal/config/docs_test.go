@@ -169,10 +169,26 @@ func TestTags(t *testing.T) {
 func eachStruct(path string, typ reflect.Type, do func(path string, typ reflect.Type)) {
 	do(path, typ)
 	for _, f := range strictyaml.Fields(typ) {
-		if child, inner := f.Section(path); inner != nil {
+		if child, inner := sectionOf(f, path); inner != nil {
 			eachStruct(child, inner, do)
 		}
 	}
+}
+
+// sectionOf returns the path and type of the struct that is the value of a key in the struct at a path. The type is nil
+// if the value is not a struct, a pointer to a struct or a list of structs.
+func sectionOf(f strictyaml.Field, path string) (string, reflect.Type) {
+	child, typ := strings.TrimPrefix(path+"."+f.Name, "."), f.Type
+	if typ.Kind() == reflect.Slice {
+		child, typ = child+"[]", typ.Elem()
+	}
+	if typ.Kind() == reflect.Pointer {
+		typ = typ.Elem()
+	}
+	if typ.Kind() != reflect.Struct {
+		return "", nil
+	}
+	return child, typ
 }
 
 // readComments gives the doc comments of the types by package and name, and of their keys by these and key.
@@ -234,7 +250,7 @@ func (r *reference) section(path string, typ reflect.Type) {
 		r.key(path, typ, f)
 	}
 	for _, f := range strictyaml.Fields(typ) {
-		if child, inner := f.Section(path); inner != nil && inner.NumField() > 0 {
+		if child, inner := sectionOf(f, path); inner != nil && inner.NumField() > 0 {
 			r.section(child, inner)
 		}
 	}
@@ -252,7 +268,7 @@ func (r *reference) key(path string, typ reflect.Type, f strictyaml.Field) {
 	if example, ok := f.Tag.Lookup("example"); ok {
 		fmt.Fprintf(&r.out, "  \n  Example: `%s: %s`", f.Name, example)
 	}
-	if child, inner := f.Section(path); inner != nil && inner.NumField() > 0 {
+	if child, inner := sectionOf(f, path); inner != nil && inner.NumField() > 0 {
 		anchor := strings.Trim(regexp.MustCompile(`[^a-z]+`).ReplaceAllString(strings.ToLower(child), ""), "-")
 		fmt.Fprintf(&r.out, "  \n  Keys: [`%s`](#%s)", child, anchor)
 	}

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -35,23 +34,20 @@ func FuzzParse(f *testing.F) {
 		if err == nil {
 			return
 		}
-		errs, ok := errors.AsType[*strictyaml.Errors](err)
-		if !ok || len(errs.Mistakes) == 0 {
-			t.Fatalf("not the mistakes: %v", err)
-		}
+		mistakes := mistakesOf(t, err)
 		breaks := 1
 		for _, mark := range []string{"\n", "\r", "\u0085", "\u2028", "\u2029"} {
 			breaks += strings.Count(string(data), mark)
 		}
-		for _, m := range errs.Mistakes {
+		for _, m := range mistakes {
 			if m.Line < 1 || m.Column < 1 || m.Line > breaks {
 				t.Errorf("a mistake outside of the text: %v", m)
 			}
-			if m.File != "f" || m.Problem == "" || strings.ContainsAny(m.String(), "\n\r") {
+			if m.File != "f" || m.Problem == "" || strings.ContainsAny(m.Error(), "\n\r") {
 				t.Errorf("a mistake that is no line: %q", m)
 			}
 		}
-		inOrder := slices.IsSortedFunc(errs.Mistakes, func(a, b *strictyaml.Mistake) int {
+		inOrder := slices.IsSortedFunc(mistakes, func(a, b *strictyaml.Mistake) int {
 			if a.Line != b.Line {
 				return a.Line - b.Line
 			}
@@ -61,4 +57,22 @@ func FuzzParse(f *testing.F) {
 			t.Errorf("the mistakes are in no order:\n%v", err)
 		}
 	})
+}
+
+// mistakesOf returns the mistakes that Parse reports.
+func mistakesOf(t *testing.T, err error) []*strictyaml.Mistake {
+	t.Helper()
+	all, ok := err.(interface{ Unwrap() []error })
+	if !ok {
+		t.Fatalf("the error does not join mistakes: %v", err)
+	}
+	var mistakes []*strictyaml.Mistake
+	for _, err := range all.Unwrap() {
+		m, ok := err.(*strictyaml.Mistake)
+		if !ok {
+			t.Fatalf("%v is not a mistake", err)
+		}
+		mistakes = append(mistakes, m)
+	}
+	return mistakes
 }

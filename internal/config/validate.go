@@ -130,14 +130,19 @@ func validateNamespaces(at *strictyaml.Section, entries []string) {
 // validateFilters compiles the rules of a sink separately and reports mistakes.
 func validateFilters(at *strictyaml.Section, rules []filter.Rule) {
 	_, mistakes := filter.Compile(rules, filter.Options{})
+	problems := map[string][]string{}
 	for _, m := range mistakes {
-		key := fmt.Sprintf("filters[%d].%s", m.Rule, m.Field)
-		kind, _, _ := strings.Cut(m.Field, "[")
-		if m.Line == 0 {
-			at.Report(key, oneLine(m.Err), remedyFor(kind))
-			continue
+		problem := oneLine(m.Err)
+		if m.Line > 0 {
+			problem = fmt.Sprintf("line %d, column %d of the expression: %s", m.Line, m.Column, problem)
 		}
-		at.ReportIn(key, strictyaml.Offset(rules[m.Rule].When, m.Line, m.Column), oneLine(m.Err), remedyFor(kind))
+		key := fmt.Sprintf("filters[%d].%s", m.Rule, m.Field)
+		problems[key] = append(problems[key], problem)
+	}
+	for key, all := range problems {
+		_, field, _ := strings.Cut(key, ".")
+		kind, _, _ := strings.Cut(field, "[")
+		at.Report(key, strings.Join(all, "; "), remedyFor(kind))
 	}
 }
 

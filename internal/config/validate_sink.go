@@ -46,7 +46,7 @@ func (s *Sink) validateDestinations(at *strictyaml.Section) {
 	case len(given) > 1:
 		at.Report(given[1], "is a second destination besides "+given[0], "make a sink of its own for each")
 	case len(given) == 0 && s.Destination() == nil:
-		at.ReportMissing("", "has no destination", "add "+strictyaml.OrList(kinds))
+		at.Report("", "has no destination", "add "+strictyaml.OrList(kinds))
 	}
 }
 
@@ -54,7 +54,7 @@ func (s *Sink) validateDestinations(at *strictyaml.Section) {
 func (s *Sink) validateEnrich(at *strictyaml.Section) {
 	needs := []string{"enrich.owner", "enrich.namespaceLabels", "enrich.involvedObject"}
 	switch {
-	case !at.Has("enrich") || !at.Fine("enrich") || at.At("enrich").HasUnknown():
+	case !at.Has("enrich") || !at.Fine("enrich"):
 	case s.Enrich.Needs == (enrich.Needs{}) && len(at.Given(needs...)) == 0:
 		at.Report("enrich", "asks for nothing", "write owner: true, namespaceLabels: true or involvedObject: true")
 	case s.Enrich.As == EnrichData && s.Payload == event.PayloadObject && at.Fine("payload"):
@@ -86,7 +86,7 @@ func (s *Sink) validateRejections(at *strictyaml.Section) {
 		return
 	}
 	switch {
-	case !at.Fine("oversize") || at.HasUnknown():
+	case !at.Fine("oversize"):
 	case s.Oversize == sinks.OutcomeClaimCheck && !at.Has("claimCheck"):
 		at.Report(
 			"oversize",
@@ -102,7 +102,7 @@ func (s *Sink) validateRejections(at *strictyaml.Section) {
 		}
 		c.Validate(at.At("claimCheck"))
 		if s.Kafka != nil && !at.Has("claimCheck.nats") {
-			at.ReportMissing(
+			at.Report(
 				"claimCheck",
 				"has no NATS server, and the sink is one of Kafka",
 				"add nats: {url: nats://127.0.0.1:4222}",
@@ -120,7 +120,7 @@ func (s *Sink) validateDeadLetter(at *strictyaml.Section) {
 	case len(given) > 1:
 		at.Report(given[1], "is given besides "+given[0], "keep one of them")
 	case len(given) == 0:
-		at.ReportMissing("", "has no place", "add file: {}")
+		at.Report("", "has no place", "add file: {}")
 	}
 	if d.Topic != "" {
 		sinks.CheckTemplate(at, "topic", d.Topic, event.EscapeTopic, "dead-letters.{cluster}")

@@ -7,8 +7,8 @@
 //     mistake does not hide other mistakes. The exception is a file that is not valid YAML: only the first syntax error
 //     is reported. At most one mistake is reported for each value.
 //   - Nothing is guessed. A key without a value is a mistake, and so is a number where a string is required.
-//   - The file contains no secrets. If the key `passwordFile` exists, the key `password` is rejected, and messages do
-//     not repeat its value.
+//   - The file contains no secrets. If the key `passwordFile` exists, the key `password` is rejected, and the message
+//     names `passwordFile`. It does not repeat the value.
 //   - Anchors, aliases, merge keys and tags are rejected, because they could give one value several positions, and a
 //     message can report only one position. The file contains at most one document.
 //
@@ -37,6 +37,10 @@
 // # How it works
 //
 // The package go.yaml.in/yaml/v4 parses the text into a tree of nodes, each with a line and a column. The decoder walks
-// the tree and the struct types in parallel, and records the node of each value. Neither yaml.v4 (KnownFields) nor
-// goccy/go-yaml reports all mistakes with line and column, or provides the position of a value after decoding.
+// the tree and the struct types in parallel, and records the node of each value.
+//
+// Libraries do less: KnownFields of yaml.v4 accepts a number where a string is required, has no defaults for entries of
+// lists, and does not provide the position of a value after decoding. Strict of goccy/go-yaml stops at the first
+// mistake. A JSON Schema validator reports patterns rather than remedies, and leaves decoding, defaults and positions
+// to the caller.
 package strictyaml

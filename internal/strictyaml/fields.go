@@ -1,7 +1,6 @@
 package strictyaml
 
 import (
-	"cmp"
 	"reflect"
 	"slices"
 	"strings"
@@ -46,6 +45,8 @@ func typeName(t reflect.Type, tag reflect.StructTag) string {
 		return "duration"
 	case tag.Get("format") == "file":
 		return "path"
+	case tag.Get("format") == "commas":
+		return "string"
 	}
 	switch t.Kind() {
 	case reflect.Int64:
@@ -54,6 +55,10 @@ func typeName(t reflect.Type, tag reflect.StructTag) string {
 		return "integer"
 	case reflect.Bool:
 		return "boolean"
+	case reflect.Slice:
+		return "list"
+	case reflect.Struct, reflect.Map:
+		return "object"
 	default:
 		return "string"
 	}
@@ -95,68 +100,33 @@ func decodeText(text string, v reflect.Value, tag reflect.StructTag) error {
 	if err := yaml.Unmarshal([]byte(text), &document); err != nil {
 		return err
 	}
-	d := newDecoder("", nil)
+	d := newDecoder("")
 	d.value("", document.Content[0], v, tag)
-	return sorted(d.mistakes)
+	return joined(d.mistakes)
 }
 
 // unknownKey reports an unknown key and suggests a similar key.
 func (d *decoder) unknownKey(path string, key *yaml.Node, t reflect.Type) {
-	d.confused[path] = true
 	known := keyNames(t)
-	problem := "unknown key " + Quote(key.Value)
-	if file := secretFile(key.Value, known); file != "" {
-		d.confused[join(path, file)] = true
-		d.keyMistake(key, path, problem+": secrets and certificates are not allowed in this file",
-			"write the value to another file, and name that file with "+file)
-		return
-	}
-	remedy := "the keys are " + strings.Join(known, ", ")
-	if len(known) == 0 {
+	problem, remedy := "unknown key "+Quote(key.Value), "the keys are "+strings.Join(known, ", ")
+	near := nearest(key.Value, known)
+	switch {
+	case slices.Contains(known, key.Value+"File"):
+		problem += ": secrets and certificates are not allowed in this file"
+		remedy = "write the value to another file, and name that file with " + key.Value + "File"
+	case near != "":
+		remedy = "did you mean " + near + "?"
+	case len(known) == 0:
 		remedy = "there are no keys: write {}"
 	}
-	if near := nearest(key.Value, known); near != "" {
-		d.confused[join(path, near)] = true
-		remedy = "did you mean " + near + "?"
-	} else if places := placesOf(key.Value, "", d.root); len(places) > 0 && len(places) <= 3 {
-		remedy = "it is a key of " + OrList(places) + "; check the indentation"
-	} else if places := placesOf(key.Value+"File", "", d.root); len(places) > 0 {
-		remedy = "write the value to another file, and name that file with " + key.Value + "File in " + OrList(places)
-	}
-	d.keyMistake(key, path, problem, remedy)
-}
-
-// secretFile returns the key that names a secret's file if key would contain the secret itself. It returns "" if there
-// is no such key.
-func secretFile(key string, known []string) string {
-	lower := strings.ToLower(key)
-	if slices.Contains([]string{"pass", "passwd", "pwd", "secret"}, lower) {
-		lower = "password"
-	}
-	for _, name := range known {
-		if strings.HasSuffix(name, "File") && strings.ToLower(name) == lower+"file" {
-			return name
-		}
-	}
-	return ""
+	d.add(key.Line, key.Column, path, problem, remedy)
 }
 
 // nearest returns the known key that is most similar to key, or "" if no known key is similar.
 func nearest(key string, known []string) string {
-	best, least := "", 3
-	if len(key) > 64 {
-		return ""
-	}
+	best, least := "", min(3, len(key))
 	for _, name := range known {
-		a, b := strings.ToLower(key), strings.ToLower(name)
-		n := distance(a, b)
-		if slices.Equal(slices.Sorted(slices.Values([]byte(a))), slices.Sorted(slices.Values([]byte(b)))) { // as in ulr
-			n = min(n, 1)
-		}
-		if len(a) >= 3 && (strings.HasPrefix(a, b) || strings.HasPrefix(b, a)) {
-			n = min(n, 2)
-		}
-		if n < least && n <= len(b)/2 {
+		if n := distance(strings.ToLower(key), strings.ToLower(name)); n < least {
 			best, least = name, n
 		}
 	}
@@ -183,66 +153,10 @@ func distance(a, b string) int {
 	return row[len(b)]
 }
 
-// placesOf returns the paths of all structs that have the key.
-func placesOf(key, path string, t reflect.Type) []string {
-	var places []string
-	if slices.Contains(keyNames(t), key) {
-		places = append(places, cmp.Or(path, "the top level"))
-	}
-	for _, f := range Fields(t) {
-		if child, inner := f.Section(path); inner != nil {
-			places = append(places, placesOf(key, child, inner)...)
-		}
-	}
-	return places
-}
-
-// Section returns the path and type of the struct that is the key's value. The argument is the path of the struct that
-// contains the key. The returned type is nil if the value is not a struct, a pointer to a struct, or a list of structs.
-func (f *Field) Section(path string) (string, reflect.Type) {
-	child, typ := join(path, f.Name), f.Type
-	if typ.Kind() == reflect.Slice {
-		child, typ = child+"[]", typ.Elem()
-	}
-	if typ.Kind() == reflect.Pointer {
-		typ = typ.Elem()
-	}
-	if typ.Kind() != reflect.Struct {
-		return "", nil
-	}
-	return child, typ
-}
-
 // OrList formats a list of alternatives, as in "a, b or c".
 func OrList(texts []string) string {
 	if len(texts) < 2 {
 		return strings.Join(texts, "")
 	}
 	return strings.Join(texts[:len(texts)-1], ", ") + " or " + texts[len(texts)-1]
-}
-
-// kindName returns the name of a node's kind for messages.
-func kindName(node *yaml.Node) string {
-	switch node.Kind {
-	case yaml.MappingNode:
-		return "an object"
-	case yaml.SequenceNode:
-		return "a list"
-	default:
-		return "a single value"
-	}
-}
-
-// tagName returns the name of a scalar's type for messages. The scalar is not a string.
-func tagName(tag string) string {
-	switch tag {
-	case "!!int", "!!float":
-		return "a number"
-	case "!!bool":
-		return "a boolean"
-	case "!!timestamp":
-		return "a date"
-	default:
-		return "not a string"
-	}
 }

@@ -2,63 +2,40 @@ package strictyaml
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
-	"strings"
 )
 
 // Mistake describes one mistake in a file.
 type Mistake struct {
-	File string
-	// Line and Column start at 1. Columns are counted in characters. Both are 0 if the mistake concerns the whole file,
-	// for example because the file cannot be read.
-	Line, Column int
+	File         string // empty if the value does not come from a file
+	Line, Column int    // start at 1; columns are counted in characters
 	Path         string // the path of the value, as in sinks[0].nats.subject; empty for the whole file
 	Problem      string // describes the mistake
-	Remedy       string // describes how to correct the mistake; may be empty
+	Remedy       string // describes how to correct the mistake
 }
 
-// String formats the mistake as a single line: file:line:column: path: problem (remedy).
-func (m *Mistake) String() string {
-	var b strings.Builder
-	if m.File != "" {
-		b.WriteString(m.File)
-		if m.Line > 0 {
-			fmt.Fprintf(&b, ":%d:%d", m.Line, m.Column)
-		}
-		b.WriteString(": ")
-	}
+// Error formats the mistake as a single line: file:line:column: path: problem (remedy).
+func (m *Mistake) Error() string {
+	text := fmt.Sprintf("%s (%s)", m.Problem, m.Remedy)
 	if m.Path != "" {
-		b.WriteString(m.Path + ": ")
+		text = m.Path + ": " + text
 	}
-	b.WriteString(m.Problem)
-	if m.Remedy != "" {
-		b.WriteString(" (" + m.Remedy + ")")
+	if m.File != "" {
+		text = fmt.Sprintf("%s:%d:%d: %s", m.File, m.Line, m.Column, text)
 	}
-	return b.String()
+	return text
 }
 
-// Errors contains all mistakes in a file, sorted by position. It always contains at least one mistake.
-type Errors struct { //nolint:errname // it has all errors of a file, not one
-	Mistakes []*Mistake
-}
-
-// Error returns one line per mistake.
-func (e *Errors) Error() string {
-	lines := make([]string, len(e.Mistakes))
-	for i, m := range e.Mistakes {
-		lines[i] = m.String()
-	}
-	return strings.Join(lines, "\n")
-}
-
-// sorted returns the sorted mistakes as an error, or nil if there are none.
-func sorted(mistakes []*Mistake) error {
-	if len(mistakes) == 0 {
-		return nil
-	}
+// joined sorts the mistakes and joins them. It returns nil if there are none.
+func joined(mistakes []*Mistake) error {
 	slices.SortStableFunc(mistakes, func(a, b *Mistake) int {
 		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
 	})
-	return &Errors{mistakes}
+	var errs []error
+	for _, m := range mistakes {
+		errs = append(errs, m)
+	}
+	return errors.Join(errs...)
 }

@@ -1,6 +1,7 @@
 package strictyaml
 
 import (
+	"fmt"
 	"net"
 	"reflect"
 	"regexp"
@@ -22,11 +23,11 @@ type Validator interface{ Validate(at *Section) }
 // Check checks values that do not come from a file. Zero values and defaults are treated as missing. Check does not
 // access the files that v refers to.
 func Check(v Validator) error {
-	d := newDecoder("", nil)
+	d := newDecoder("")
 	d.visit("", reflect.ValueOf(v).Elem(), "")
 	d.nodes[""] = &yaml.Node{}
 	v.Validate(&Section{d: d})
-	return sorted(d.mistakes)
+	return joined(d.mistakes)
 }
 
 // visit checks values against their tags and records the paths of all values that are set.
@@ -40,7 +41,7 @@ func (d *decoder) visit(path string, v reflect.Value, tag reflect.StructTag) {
 			return
 		}
 	}
-	d.nodes[path] = &yaml.Node{Kind: yaml.ScalarNode, Value: "given"}
+	d.nodes[path] = &yaml.Node{Kind: yaml.ScalarNode, Value: fmt.Sprint(v)}
 	switch v.Kind() {
 	case reflect.Pointer:
 		d.visit(path, v.Elem(), tag)
@@ -53,8 +54,8 @@ func (d *decoder) visit(path string, v reflect.Value, tag reflect.StructTag) {
 	}
 }
 
-// Err returns all mistakes in the file as *Errors, or nil if there are none.
-func (s *Section) Err() error { return sorted(s.d.mistakes) }
+// Err returns all mistakes in the file, sorted by position and joined, or nil if there are none. Each is a *Mistake.
+func (s *Section) Err() error { return joined(s.d.mistakes) }
 
 // Unreadable reports whether the file is not valid YAML. In this case its values must not be checked.
 func (s *Section) Unreadable() bool { return s.d.unreadable }
@@ -71,9 +72,6 @@ func (s *Section) Has(key string) bool { return s.d.nodes[join(s.path, key)] != 
 // Fine reports whether the value of the key has no mistake so far.
 func (s *Section) Fine(key string) bool { return !s.d.broken[join(s.path, key)] }
 
-// HasUnknown reports whether the object has unknown keys, which may be misspelled known keys.
-func (s *Section) HasUnknown() bool { return s.d.confused[s.path] }
-
 // Given returns the keys that the file contains with a non-empty or invalid value.
 func (s *Section) Given(keys ...string) (given []string) {
 	for _, key := range keys {
@@ -87,26 +85,6 @@ func (s *Section) Given(keys ...string) (given []string) {
 
 // Report adds a mistake about a key's value, unless the key already has a mistake.
 func (s *Section) Report(key, problem, remedy string) { s.d.report(join(s.path, key), problem, remedy) }
-
-// ReportMissing is like Report, for a missing key. It does nothing if an unknown key may be a misspelling of this key.
-func (s *Section) ReportMissing(key, problem, remedy string) {
-	if path := join(s.path, key); !s.d.confused[path] {
-		s.d.report(path, problem, remedy)
-	}
-}
-
-// ReportIn adds a mistake at a byte offset in a string. A string can have several mistakes of this kind.
-func (s *Section) ReportIn(key string, offset int, problem, remedy string) {
-	path := join(s.path, key)
-	node := s.d.nodes[path]
-	if node == nil || node.Line == 0 {
-		s.d.report(path, problem, remedy)
-		return
-	}
-	if line, column := s.d.placeIn(node, offset); !s.d.broken[path] {
-		s.d.mistakes = append(s.d.mistakes, &Mistake{s.d.file, line, column, path, problem, remedy})
-	}
-}
 
 // NotEmpty reports a mistake if text is empty.
 func (s *Section) NotEmpty(key, text, remedy string) {
@@ -132,7 +110,7 @@ func (s *Section) Together(a, b string) {
 	if given[0] == a {
 		missing = b
 	}
-	s.ReportMissing(missing, "is missing, but "+given[0]+" is given", "give both or none")
+	s.Report(missing, "is missing, but "+given[0]+" is given", "give both or none")
 }
 
 var hostName = regexp.MustCompile(`^[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_.])?$`)

@@ -1,7 +1,6 @@
 package sinks
 
 import (
-	"errors"
 	"log/slog"
 
 	"github.com/deltabridge/deltabridge/internal/strictyaml"
@@ -63,8 +62,8 @@ func (p *LetterPlace) String() string {
 // the mistake and returns nil.
 func CheckTemplate(at *strictyaml.Section, key, text string, escape event.Escape, example string) *event.Template {
 	t, err := event.ParseTemplate(text, escape)
-	if mistake, ok := errors.AsType[*event.TemplateError](err); ok {
-		at.ReportIn(key, mistake.Offset, strictyaml.Quote(text)+": "+mistake.Reason, "as in "+example)
+	if err != nil {
+		at.Report(key, err.Error(), "as in "+example)
 		return nil
 	}
 	return t

@@ -22,9 +22,9 @@ func TestValidateReportsEveryMistake(t *testing.T) {
 		cfg  Config
 		want []string // starts of the lines
 	}{
-		{"zero", Config{}, []string{"brokers: is empty", `topic: "": it is empty`}},
+		{"zero", Config{}, []string{"brokers: is empty", `topic: template "", character 1: it is empty`}},
 		{"brokers", Config{Brokers: []string{"a:1", "b", ":9092"}, Topic: "t"}, []string{`brokers[1]: "b" is not an address`, `brokers[2]: ":9092" has no host`}},
-		{"templates", Config{Brokers: []string{"a:1"}, Topic: "a b", Key: "{nope}"}, []string{`topic: "a b": `, `key: "{nope}": there is no variable`}},
+		{"templates", Config{Brokers: []string{"a:1"}, Topic: "a b", Key: "{nope}"}, []string{`topic: template "a b", `, `key: template "{nope}", character 1: there is no variable`}},
 		{"compression", Config{Brokers: []string{"a:1"}, Topic: "t", Compression: "rar"}, []string{`compression: "rar"`}},
 		{
 			"numbers",

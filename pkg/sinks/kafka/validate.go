@@ -15,7 +15,7 @@ import (
 // Validate implements [sinks.Config].
 func (cfg *Config) Validate(at *strictyaml.Section) {
 	if len(cfg.Brokers) == 0 && at.Fine("brokers") {
-		at.ReportMissing("brokers", "is empty", "write [127.0.0.1:9092]")
+		at.Report("brokers", "is empty", "write [127.0.0.1:9092]")
 	}
 	for i, broker := range cfg.Brokers {
 		at.Address(fmt.Sprintf("brokers[%d]", i), broker, true, "write host:9092, without a scheme")

@@ -20,7 +20,7 @@ import (
 func (cfg *Config) Validate(at *strictyaml.Section) {
 	switch {
 	case len(cfg.URLs) == 0 && cfg.Embedded == nil:
-		at.ReportMissing("", "has no server", "add url: nats://127.0.0.1:4222, or embedded: {} for a server in the bridge")
+		at.Report("", "has no server", "add url: nats://127.0.0.1:4222, or embedded: {} for a server in the bridge")
 	case len(cfg.URLs) > 0 && cfg.Embedded != nil:
 		at.Report("embedded", "is given besides url", "keep one of them")
 	}
@@ -99,8 +99,8 @@ func (cfg *Config) validateStream(at *strictyaml.Section, template *event.Templa
 		at.Report("name", strictyaml.Quote(s.Name)+" can't be the name of a stream", "use letters, digits, - and _")
 	}
 	if s.MaxAge > 0 && s.DuplicateWindow > s.MaxAge {
-		at.Report("duplicateWindow", fmt.Sprintf("%s is longer than maxAge, %s", strictyaml.FormatDuration(s.DuplicateWindow),
-			strictyaml.FormatDuration(s.MaxAge)), "make it at most as long")
+		problem := fmt.Sprintf("%v is longer than maxAge, %v", s.DuplicateWindow, s.MaxAge)
+		at.Report("duplicateWindow", problem, "make it at most as long")
 	}
 	valid := at.Fine("subjects")
 	for i, subject := range s.Subjects {
@@ -204,7 +204,7 @@ func (cfg *Config) ValidateLetters(at *strictyaml.Section, to *sinks.LetterPlace
 	case cfg.Embedded != nil:
 		at.Report("subject", "is not for an embedded server", "write file: {}")
 	case to.Stream == "" && at.Fine("stream"):
-		at.ReportMissing("", "has a subject and no stream", "add the name of the stream that takes it, as in stream: DEAD")
+		at.Report("", "has a subject and no stream", "add the name of the stream that takes it, as in stream: DEAD")
 	case to.Stream == cfg.resolved().Stream.Name:
 		at.Report(
 			"stream",
@@ -332,7 +332,7 @@ func (c *PayloadConfig) Validate(at *strictyaml.Section) {
 	}
 	if c.NATS != nil && at.Fine("nats") {
 		if len(c.NATS.URLs) == 0 {
-			at.ReportMissing("nats.url", "is missing", "add url: nats://127.0.0.1:4222")
+			at.Report("nats.url", "is missing", "add url: nats://127.0.0.1:4222")
 		}
 		c.NATS.Validate(at.At("nats"))
 	}

@@ -72,7 +72,7 @@ func (s *SASL) Validate(at *strictyaml.Section) {
 	}
 	for _, name := range names {
 		if !slices.Contains(given, name) {
-			at.ReportMissing(name, "is missing besides "+given[0], "give mechanism, username and passwordFile, or none of them")
+			at.Report(name, "is missing besides "+given[0], "give mechanism, username and passwordFile, or none of them")
 		}
 	}
 }
