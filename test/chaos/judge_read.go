@@ -21,7 +21,8 @@ func (j *sinkJudge) read(events []*Event) {
 		last := j.newest[e.UID]
 		isThere := last != nil && last.Operation != "deleted"
 		changes := isThere == (e.Operation == "deleted")
-		gone := last != nil && last.Operation == "deleted" && j.History.byRV[last.RV].Deleted // not only for this sink
+		gone := last != nil && last.Operation == "deleted" &&
+			(last.Unknown || j.History.byRV[last.RV].Deleted) // not only for this sink
 		before := seen[e.ID]
 		if e.Operation != "restated" { // which has the id of the state
 			seen[e.ID] = e

@@ -316,6 +316,19 @@ func TestJudgeADeletionAfterAFirstListInPart(t *testing.T) {
 	}
 }
 
+// A killed process sent a deletion that it had not seen, and the successor of the object. The next process continues
+// from what was committed, and repeats all of it.
+func TestJudgeAMissedDeletionIsRepeated(t *testing.T) {
+	for how, want := range map[Action][]Class{Kill: nil, Term: {Repeated, Repeated, Repeated}} {
+		s := tell(t, "a a- a b b b", stream(Filter{}))
+		s.process(0, 1, Kill, s.config()).fault(Forget, "", 2, 2).process(3, 4, how, s.config())
+		s.fault(Forget, "", 4, 4).process(5, 0, "", s.config())
+		s.got("s", "added 1", "added 1@3.1", "gap relist 1 3@3.1", "unknown 1@3.2", "added 3@3.3", "added 4@3.4",
+			"added 1@5.1", "gap relist 1 5@5.1", "unknown 1@5.2", "added 3@5.3", "updated 5@5.4", "updated 6").
+			ends(want...)
+	}
+}
+
 // The bridge was killed in the initial lists with which it began: the next process sends them again.
 func TestJudgeAKillInTheInitialLists(t *testing.T) {
 	for how, want := range map[Action][]Class{Kill: nil, Term: {Operation}} {
