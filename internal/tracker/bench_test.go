@@ -37,7 +37,7 @@ func BenchmarkCommits(b *testing.B) {
 				e.Settle("s", send(e, pods, "s"))
 				r.Reached(o.ResourceVersion)
 				if n++; n%of.changes == 0 {
-					e.commit()
+					_ = e.Commit()
 				}
 			}
 			b.ReportMetric(float64(cpu(b)-before)/float64(n)/1000, "cpu-us/op")

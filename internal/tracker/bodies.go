@@ -3,7 +3,6 @@ package tracker
 import (
 	"context"
 	"errors"
-	"sync"
 	"time"
 
 	"github.com/deltabridge/deltabridge/pkg/informer"
@@ -18,7 +17,7 @@ func (r record) Fetch(o *object.Object) ([]byte, error) {
 	if found := r.ledger.Find(key, o.Identity); found != nil {
 		return found.Raw, nil
 	}
-	return r.tracker.store.Fetch(r.source.Name, key, o.Identity)
+	return r.tracker.store.Fetch(r.of.Name, key, o.Identity)
 }
 
 // partBytes is the number of object bytes of a list that are kept in memory before they are written.
@@ -34,9 +33,6 @@ type stage struct {
 	part  []*object.Object // objects that are not written yet
 	bytes int              // size of the objects in part
 	begun bool             // whether this stage has written something
-
-	mu         sync.Mutex // held during a write
-	superseded bool
 }
 
 // Stage implements informer.Bodies.
@@ -49,21 +45,10 @@ func (r record) Stage() informer.Stage {
 
 // newStage starts a new stage. The previous stage of the source, if there is one, writes nothing more.
 func (r record) newStage() *stage {
-	s := &stage{record: r}
-	if before := r.tracker.swapStage(r.source.Name, s); before != nil {
-		before.mu.Lock()
-		defer before.mu.Unlock()
-		before.superseded = true
-	}
-	return s
-}
-
-func (t *Tracker) swapStage(source string, s *stage) (before *stage) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	of := t.sources[source]
-	before, of.stage = of.stage, s
-	return before
+	r.tracker.staging.Lock()
+	defer r.tracker.staging.Unlock()
+	r.stage = &stage{record: r}
+	return r.stage
 }
 
 // Put implements informer.Stage.
@@ -79,17 +64,17 @@ func (s *stage) Put(o *object.Object) error {
 
 // Remove implements informer.Stage.
 func (s *stage) Remove(o *object.Object) error {
-	return s.write(ledger.Update{State: ledger.State{Source: ledger.Source(s.source)}, Deletes: []string{o.Key()}})
+	return s.write(ledger.Update{State: ledger.State{Source: s.of}, Deletes: []string{o.Key()}})
 }
 
 // write commits the objects that Put collected, followed by the updates in more, in one transaction.
 func (s *stage) write(more ...ledger.Update) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.superseded {
+	s.tracker.staging.Lock()
+	defer s.tracker.staging.Unlock()
+	if s.source.stage != s {
 		return errSuperseded
 	}
-	part := ledger.Update{State: ledger.State{Source: ledger.Source(s.source)}, ReplaceRows: !s.begun, Upserts: s.part}
+	part := ledger.Update{State: ledger.State{Source: s.of}, ReplaceRows: !s.begun, Upserts: s.part}
 	if err := s.tracker.store.Commit(append([]ledger.Update{part}, more...), s.tracker.filters); err != nil {
 		return err
 	}
@@ -108,7 +93,9 @@ func (r record) FirstList(objects []*object.Object, resourceVersion string) bool
 		return true
 	}
 	t := r.tracker
-	s := t.swapStage(r.source.Name, nil)
+	t.staging.Lock()
+	s := r.stage
+	t.staging.Unlock()
 	if s == nil { // the list was not staged, so the objects still have their bytes
 		s = r.newStage()
 		for _, o := range objects {
@@ -117,7 +104,7 @@ func (r record) FirstList(objects []*object.Object, resourceVersion string) bool
 			}
 		}
 	}
-	state := ledger.State{Source: ledger.Source(r.source), ResourceVersion: resourceVersion, Sinks: map[string]string{}}
+	state := ledger.State{Source: r.of, ResourceVersion: resourceVersion, Sinks: map[string]string{}}
 	for _, sink := range t.sinks {
 		state.Sinks[sink] = "" // the sink is sent a part of the list from now on
 	}
@@ -147,12 +134,10 @@ func (t *Tracker) retry(write func() error) bool {
 
 // pause waits for d. It returns false if ctx ends first.
 func pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	select {
 	case <-ctx.Done():
 		return false
-	case <-timer.C:
+	case <-time.After(d):
 		return true
 	}
 }

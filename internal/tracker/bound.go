@@ -45,14 +45,14 @@ func (t *Tracker) onlyLossy(sinks []string) bool {
 // settles these events, and commits again. If the ledgers still hold too much, it squeezes every ledger that only sinks
 // that drop or merge events hold up.
 func (t *Tracker) relieve(ctx context.Context) {
-	t.commit()
+	_ = t.Commit() // the error is logged
 	if t.held.Load() <= crowdedFrom {
 		t.reportFull(false)
 		return
 	}
 	t.queues.Persist()
 	pause(ctx, relieveInterval)
-	t.commit()
+	_ = t.Commit()
 	if t.held.Load() <= maxHeld {
 		return
 	}

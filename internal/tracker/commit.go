@@ -2,6 +2,7 @@ package tracker
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"slices"
 	"time"
@@ -21,25 +22,18 @@ func (t *Tracker) Run(ctx context.Context) error {
 	for {
 		select {
 		case <-ctx.Done():
-			return t.Flush()
+			return t.Commit()
 		case <-t.crowded:
 			t.relieve(ctx)
 		case <-ticker.C:
-			t.commit()
+			_ = t.Commit() // the error is logged and the rows are committed again
 		}
 	}
 }
 
-// Flush commits immediately and returns the error of the last commit.
-func (t *Tracker) Flush() error {
-	t.commit()
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.lastErr
-}
-
-// commit writes everything that was settled since the previous commit, in one transaction.
-func (t *Tracker) commit() {
+// Commit writes everything that was settled since the previous commit, in one transaction. Then it removes the sources
+// that are no longer watched.
+func (t *Tracker) Commit() error {
 	ledgers := t.ledgers()
 	var updates []ledger.Update
 	var from []*ledger.Ledger
@@ -48,19 +42,19 @@ func (t *Tracker) commit() {
 			updates, from = append(updates, u), append(from, ledgers[name])
 		}
 	}
-	defer t.finishLeaving()
 	if len(updates) == 0 {
-		return
+		return t.finishLeaving()
 	}
 	err := t.store.Commit(updates, t.filters)
-	for n, u := range updates {
+	for _, l := range from {
 		if err != nil {
-			from[n].TakeBack(u)
+			l.TakeBack()
 		} else {
-			from[n].Confirm()
+			l.Confirm()
 		}
 	}
 	t.report(err)
+	return errors.Join(err, t.finishLeaving())
 }
 
 // report records the result of a commit. It logs the result if commits begin to fail or succeed again.
@@ -69,18 +63,10 @@ func (t *Tracker) report(err error) {
 	if err != nil {
 		why = "checkpoint cannot be written: " + err.Error()
 	}
-	before := t.fail(why)
-	t.mu.Lock()
-	t.lastErr = err
-	t.mu.Unlock()
-	switch {
+	switch before := t.fail(why); {
 	case err == nil && before != "":
 		t.log.Info("checkpoint is written again")
 	case err != nil && before == "":
-		t.log.Error(
-			"checkpoint cannot be written, trying again: a restart would repeat more, and could miss deletions",
-			"err",
-			err,
-		)
+		t.log.Error("checkpoint cannot be written, retrying: a restart would repeat more, and could miss deletions", "err", err)
 	}
 }

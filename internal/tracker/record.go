@@ -10,16 +10,19 @@ import (
 // record implements informer.Record for one source. It records in the ledger how changes affect the rows, and which
 // position the informer has reached.
 type record struct {
+	*source
+
 	tracker *Tracker
-	source  informer.Source
-	ledger  *ledger.Ledger
+	of      ledger.Source
 }
 
 var _ informer.Record = record{}
 
 // Record implements informer.State.
 func (t *Tracker) Record(source informer.Source) informer.Record {
-	return record{t, source, t.Ledger(source.Name)}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return record{t.sources[source.Name], t, ledger.Source(source)}
 }
 
 // Entering implements informer.Record. It stores objects before they are sent to any sink, and waits until the store
@@ -27,15 +30,12 @@ func (t *Tracker) Record(source informer.Source) informer.Record {
 // would list again without knowing the object. It could then not notice that the object was deleted.
 func (r record) Entering(objects []*object.Object) bool {
 	t := r.tracker
-	t.mu.Lock()
-	state := t.sources[r.source.Name].state
-	t.mu.Unlock()
 	for len(objects) > 0 {
 		n := 0
 		for size := 0; n < len(objects) && size < partBytes; n++ {
 			size += len(objects[n].Raw)
 		}
-		part := []ledger.Update{{State: state, Upserts: objects[:n]}}
+		part := []ledger.Update{{State: r.state, Upserts: objects[:n]}}
 		if !t.retry(func() error { return t.store.Commit(part, t.filters) }) {
 			return false
 		}

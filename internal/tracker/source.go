@@ -13,7 +13,7 @@ import (
 type source struct {
 	state   ledger.State   // state in the store when the source was resumed, or at the start if it is not resumed yet
 	ledger  *ledger.Ledger // nil until the source is resumed
-	stage   *stage         // the initial list that is being read; nil if there is none
+	stage   *stage         // the last initial list that was staged; nil if there was none
 	leaving bool           // whether the source is removed as soon as all its events are settled
 }
 
@@ -180,13 +180,13 @@ func (t *Tracker) Forget(name string) {
 
 // finishLeaving removes the sources that Forget marked and that have no open events. It does not hold t.mu while the
 // store removes a source.
-func (t *Tracker) finishLeaving() {
+func (t *Tracker) finishLeaving() error {
 	t.forgetting.Lock()
 	defer t.forgetting.Unlock()
 	for name, s := range t.leaving() {
 		if err := t.store.Forget(name); err != nil {
 			t.report(err)
-			continue
+			return err
 		}
 		t.mu.Lock()
 		if s.ledger != nil {
@@ -195,6 +195,7 @@ func (t *Tracker) finishLeaving() {
 		delete(t.sources, name)
 		t.mu.Unlock()
 	}
+	return nil
 }
 
 // leaving returns the sources that can be removed now.

@@ -20,14 +20,12 @@ type Store interface {
 	// block.
 	ClusterUID() string
 	Commit(updates []ledger.Update, filters map[string]string) error
-	TakeOver(into ledger.State, shares []ledger.Share) error
 	Forget(source string) error
 	SetWatch(watch string) (change string, err error)
 	SetDestination(sink, name string) error
 
 	States() ([]ledger.State, error)
 	Load(source string) (ledger.State, []*object.Object, error)
-	Has(source string, in func(key string) bool) (bool, error)
 	Fetch(source, key string, id object.Identity) ([]byte, error)
 	Destination(sink string) string
 	Stats() checkpoint.Stats

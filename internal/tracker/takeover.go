@@ -7,21 +7,87 @@ import (
 
 	"github.com/deltabridge/deltabridge/pkg/informer"
 	"github.com/deltabridge/deltabridge/pkg/ledger"
+	"github.com/deltabridge/deltabridge/pkg/object"
 )
 
 // TakeOver implements informer.State: it moves shares of remembered sources to another source, which is resumed next.
-// It is called after `watch` was changed, so the objects stay known. It waits until the store has committed the move.
+// It is called after `watch` was changed, so the objects stay known. It waits until the store has committed the move. If
+// rows cannot be read, it removes the source that takes over, which is then listed as a new source.
 func (t *Tracker) TakeOver(into informer.Source, shares []informer.Share) {
-	state, rows := t.join(into, t.dropTaken(into.Name, shares))
-	if len(rows) == 0 {
+	state, shares := t.join(into, t.dropTaken(into.Name, shares))
+	if len(shares) == 0 {
 		return
 	}
-	if !t.retry(func() error { return t.store.TakeOver(state, rows) }) {
+	err := t.move(state, shares)
+	if err != nil {
+		t.log.Error("checkpoint of a resource cannot be read, listing", "source", into.Name, "err", err)
+		t.retry(func() error { return t.store.Forget(into.Name) })
+	}
+	if t.reading.Err() != nil {
 		return
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.sources[into.Name] = &source{state: state}
+	if err != nil {
+		delete(t.sources, into.Name)
+	} else {
+		t.sources[into.Name] = &source{state: state}
+	}
+}
+
+// scopeUnfinished is the scope of a source while rows are moved to it. No informer has this scope.
+const scopeUnfinished = "(unfinished)"
+
+// move moves the rows of shares to the source into.Source, and stores into as the state of this source. If both sources
+// have a row for an object, the later state is kept. move uses several transactions, so a share of any size requires
+// little memory. Before the last transaction, the source has a scope that equals no other scope. After a crash, the next
+// process calls TakeOver again, which moves the remaining rows.
+//
+// An error means that rows cannot be read. If Options.Reading ends before all rows are moved, move returns nil.
+func (t *Tracker) move(into ledger.State, shares []informer.Share) error {
+	_, known, err := t.store.Load(into.Source.Name)
+	if err != nil {
+		return err
+	}
+	versions := map[string]string{} // by key
+	for _, o := range known {
+		versions[o.Key()] = o.ResourceVersion
+	}
+	unfinished := into
+	unfinished.Source.Scope = scopeUnfinished
+	for _, share := range shares {
+		from, rows, err := t.loadShare(share)
+		if err != nil {
+			return err
+		}
+		for len(rows) > 0 {
+			to, left, n := ledger.Update{State: unfinished}, ledger.Update{State: from}, 0
+			for size := 0; n < len(rows) && size < partBytes; n++ {
+				o, key := rows[n], rows[n].Key()
+				left.Deletes = append(left.Deletes, key)
+				if before := versions[key]; before != "" && later(before, o.ResourceVersion) == before {
+					continue
+				}
+				if o.Raw, err = t.store.Fetch(share.Source, key, o.Identity); err != nil {
+					return err
+				}
+				to.Upserts, versions[key] = append(to.Upserts, o), o.ResourceVersion
+				size += len(o.Raw)
+			}
+			rows = rows[n:]
+			if !t.retry(func() error { return t.store.Commit([]ledger.Update{to, left}, t.filters) }) {
+				return nil
+			}
+		}
+	}
+	t.retry(func() error { return t.store.Commit([]ledger.Update{{State: into}}, t.filters) })
+	return nil
+}
+
+// loadShare returns the rows of a share, and the state of the source that they belong to.
+func (t *Tracker) loadShare(share informer.Share) (ledger.State, []*object.Object, error) {
+	state, rows, err := t.store.Load(share.Source)
+	return state, slices.DeleteFunc(rows, func(o *object.Object) bool { return !share.In(o.Namespace) }), err
 }
 
 // dropTaken removes the shares that have no rows if the source that takes over is already known. In this case a
@@ -34,26 +100,15 @@ func (t *Tracker) dropTaken(into string, shares []informer.Share) []informer.Sha
 		return shares
 	}
 	return slices.DeleteFunc(slices.Clone(shares), func(share informer.Share) bool {
-		has, err := t.store.Has(share.Source, keysIn(share))
-		return err == nil && !has
+		_, rows, err := t.loadShare(share)
+		return err == nil && len(rows) == 0
 	})
-}
-
-// keysIn returns a function that reports whether a row key belongs to a share.
-func keysIn(share informer.Share) func(key string) bool {
-	return func(key string) bool {
-		namespace, _, namespaced := strings.Cut(key, "/")
-		if !namespaced {
-			namespace = ""
-		}
-		return share.In(namespace)
-	}
 }
 
 // join returns the state of a source that takes over other sources. Its watermark is the lowest watermark of these
 // sources. The same applies to the watermark of each sink that knows all of them. A sink that knows only some of them
-// is sent an initial list again.
-func (t *Tracker) join(into informer.Source, shares []informer.Share) (state ledger.State, rows []ledger.Share) {
+// is sent an initial list again. The shares that join returns are those of sources that can be taken over.
+func (t *Tracker) join(into informer.Source, shares []informer.Share) (state ledger.State, taken []informer.Share) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	add := func(name string) bool {
@@ -92,11 +147,11 @@ func (t *Tracker) join(into informer.Source, shares []informer.Share) (state led
 	add(into.Name)
 	for _, share := range shares {
 		if add(share.Source) {
-			rows = append(rows, ledger.Share{Source: share.Source, Has: keysIn(share)})
+			taken = append(taken, share)
 		}
 	}
 	state.Source = ledger.Source(into)
-	return state, rows
+	return state, taken
 }
 
 // joinRefilters adds to a state the filters through which a sink may know another source. If one of the two has no

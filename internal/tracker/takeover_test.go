@@ -1,11 +1,16 @@
 package tracker
 
 import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/deltabridge/deltabridge/pkg/informer"
+	"github.com/deltabridge/deltabridge/pkg/ledger"
 	"github.com/deltabridge/deltabridge/pkg/object"
 )
 
@@ -121,5 +126,137 @@ func TestTakeOverOfASourceThatHasNoRowsLeft(t *testing.T) {
 		nobody.Scope = "(none)"
 		e.Resume(nobody)
 		kill(t, e)
+	}
+}
+
+// rowsOf returns the rows of a source in the store, and the state of the source.
+func rowsOf(t *testing.T, e *Tracker, source string) (rows []string, state ledger.State) {
+	t.Helper()
+	state, objects, err := e.store.Load(source)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range objects {
+		rows = append(rows, o.Key()+"@"+o.ResourceVersion)
+	}
+	return rows, state
+}
+
+// Of two rows of one object the later one counts. What is in no share stays where it is.
+func TestTakeOverOfTheSameObjects(t *testing.T) {
+	folder := t.TempDir()
+	e := start(t, folder, Sink{Name: "s"})
+	begin(t, e, pods, "10", in(t, "a", "x", 1), in(t, "b", "x", 2), in(t, "c", "x", 3))
+	begin(t, e, podsIn("alone"), "11", in(t, "a", "x", 7), in(t, "b", "x", 1), in(t, "b", "y", 5))
+	stop(t, e)
+	taken := func(namespace string) bool { return namespace != "c" }
+	shares := []informer.Share{
+		{Source: "pods", In: taken}, {Source: "pods in alone", In: taken}, {Source: "unknown", In: taken},
+	}
+	for range 2 { // the second time there is nothing left
+		e = start(t, folder, Sink{Name: "s"})
+		into := podsIn("new")
+		into.Scope, into.Defined = "a scope", true
+		e.TakeOver(into, shares)
+		rows, state := rowsOf(t, e, "pods in new")
+		if diff := cmp.Diff([]string{"a/x@7", "b/x@2", "b/y@5"}, rows); diff != "" {
+			t.Errorf("rows (-want +got):\n%s", diff)
+		}
+		want := ledger.State{
+			Source: ledger.Source(into), ResourceVersion: "10", Sinks: map[string]string{"s": "10"},
+		}
+		if diff := cmp.Diff(want, state); diff != "" {
+			t.Errorf("state (-want +got):\n%s", diff)
+		}
+		rows, state = rowsOf(t, e, "pods")
+		if diff := cmp.Diff([]string{"c/x@3"}, rows); diff != "" || state.ResourceVersion != "10" || state.Sinks["s"] != "10" {
+			t.Errorf("what is left: %s %v", diff, state)
+		}
+		if rows, _ = rowsOf(t, e, "pods in alone"); len(rows) != 0 {
+			t.Errorf("left: %v", rows)
+		}
+		kill(t, e)
+	}
+}
+
+// interrupted is a store whose process ends after some commits.
+type interrupted struct {
+	Store
+
+	commits int
+	end     context.CancelFunc
+}
+
+func (s *interrupted) Commit(updates []ledger.Update, filters map[string]string) error {
+	if s.commits--; s.commits < 0 {
+		s.end()
+		return errors.New("the process has ended")
+	}
+	return s.Store.Commit(updates, filters)
+}
+
+// Shares that do not fit into one transaction: after each of them all rows are there, once, and no scope is claimed too
+// early.
+func TestTakeOverOfMuch(t *testing.T) {
+	folder := t.TempDir()
+	e := start(t, folder, Sink{Name: "s"})
+	var objects []*object.Object
+	for n := range 10 {
+		o, err := object.New(fmt.Appendf(nil, `{"metadata":{"name":"o%d","namespace":"a","resourceVersion":"1","uid":"u%d"},"data":%q}`,
+			n, n, strings.Repeat("x", partBytes/4)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		objects = append(objects, o)
+	}
+	begin(t, e, pods, "10", objects...)
+	stop(t, e)
+	e = start(t, folder, Sink{Name: "s"})
+	ctx, cancel := context.WithCancel(t.Context())
+	e.reading, e.store = ctx, &interrupted{e.store, 2, cancel}
+	into := podsIn("a")
+	into.Scope = "a scope"
+	shares := []informer.Share{{Source: "pods", In: everything}}
+	e.TakeOver(into, shares)
+	old, _ := rowsOf(t, e, "pods")
+	moved, state := rowsOf(t, e, "pods in a")
+	if len(old) == 0 || len(moved) == 0 || len(old)+len(moved) != len(objects) || state.Source.Scope != scopeUnfinished {
+		t.Errorf("%d and %d rows, scope %q", len(old), len(moved), state.Source.Scope)
+	}
+	kill(t, e)
+	e = start(t, folder, Sink{Name: "s"})
+	e.TakeOver(into, shares)
+	moved, state = rowsOf(t, e, "pods in a")
+	if len(moved) != len(objects) || state.Source.Scope != "a scope" {
+		t.Errorf("%d rows, scope %q", len(moved), state.Source.Scope)
+	}
+}
+
+// unreadable is a store that cannot read one source.
+type unreadable struct {
+	Store
+
+	source string
+}
+
+func (s unreadable) Load(source string) (ledger.State, []*object.Object, error) {
+	if source == s.source {
+		return ledger.State{}, nil, errors.New("damaged")
+	}
+	return s.Store.Load(source)
+}
+
+// A source whose rows cannot all be taken over is new: nothing of it counts as known.
+func TestTakeOverOfADamagedSource(t *testing.T) {
+	folder := t.TempDir()
+	e := start(t, folder, Sink{Name: "s"})
+	begin(t, e, podsIn("a"), "10", in(t, "a", "x", 3))
+	begin(t, e, podsIn("b"), "10", in(t, "b", "y", 4))
+	stop(t, e)
+	e = start(t, folder, Sink{Name: "s"})
+	e.store = unreadable{e.store, "pods in b"}
+	e.TakeOver(pods, []informer.Share{{Source: "pods in a", In: everything}, {Source: "pods in b", In: everything}})
+	if memory := e.Resume(pods); memory.At != "" || len(memory.Known) > 0 || e.Known("pods", "s").Knows() {
+		t.Errorf("resumed at %q with %d rows", memory.At, len(memory.Known))
 	}
 }

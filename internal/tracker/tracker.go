@@ -58,6 +58,7 @@ type Tracker struct {
 	crowded chan struct{}
 	held    atomic.Int64      // bytes that all ledgers hold, see Ledger.Held
 	isFull  bool              // see reportFull
+	staging sync.Mutex        // held while a stage is begun or writes
 	filters map[string]string // by sink
 	watch   string            // Options.Watch
 
@@ -68,7 +69,6 @@ type Tracker struct {
 	sources map[string]*source // by name: the sources in the store, and the sources that were resumed
 	opened  uint64             // number of ledgers that were opened; it gives every ledger its own sequence numbers
 	failing string             // reason why the checkpoint prevents readiness; empty if it does not
-	lastErr error              // error of the last commit; nil if it succeeded
 }
 
 // New returns a Tracker that uses the given store. The content of the store is not used before Identify.

@@ -80,7 +80,7 @@ func (d *disk) Spilled(source string) map[string]string { return d.spilled[sourc
 // stop ends a process as SIGTERM does: with a last commit.
 func stop(t *testing.T, e *Tracker) {
 	t.Helper()
-	e.commit()
+	_ = e.Commit()
 	kill(t, e)
 }
 
@@ -137,7 +137,7 @@ func TestResume(t *testing.T) {
 	r.Deleted(pod(t, "b", 12))
 	e.Settle("fast", send(e, pods, "fast"))
 	r.Reached("12")
-	e.commit()
+	_ = e.Commit()
 	kill(t, e)
 
 	e = start(t, folder, Sink{Name: "fast"}, Sink{Name: "slow"}, Sink{Name: "new"})
@@ -178,7 +178,7 @@ func TestBodies(t *testing.T) {
 	fetch(pod(t, "a", 3))
 	fetch(pod(t, "a", 11))
 	e.Record(pods).Reached("11")
-	e.commit()
+	_ = e.Commit()
 	fetch(pod(t, "a", 11))
 }
 
@@ -189,7 +189,7 @@ func TestForget(t *testing.T) {
 	begin(t, e, pods, "10", pod(t, "a", 3))
 	deletion := send(e, pods, "s")
 	e.Forget("pods")
-	e.commit()
+	_ = e.Commit()
 	if e.Ledger("pods") == nil {
 		t.Fatal("the source went before its deletions were settled")
 	}
@@ -197,12 +197,12 @@ func TestForget(t *testing.T) {
 		t.Error("the source is not back")
 	}
 	e.Settle("s", deletion)
-	e.commit()
+	_ = e.Commit()
 	if e.Ledger("pods") == nil {
 		t.Fatal("a source that came back went")
 	}
 	e.Forget("pods")
-	e.commit()
+	_ = e.Commit()
 	if e.Ledger("pods") != nil || len(e.States()) != 0 {
 		t.Error("the source is still there")
 	}
@@ -212,14 +212,14 @@ func TestForget(t *testing.T) {
 		t.Errorf("remembered: %+v", got)
 	}
 	e.Forget("never seen")
-	e.commit()
+	_ = e.Commit()
 }
 
 // A source that is being forgotten is not resumed before that is done: the store would forget what it begins with.
 func TestResumeWhileASourceIsForgotten(t *testing.T) {
 	e := start(t, t.TempDir(), Sink{Name: "a"})
 	begin(t, e, pods, "10", pod(t, "a", 3))
-	e.commit()
+	_ = e.Commit()
 	e.Forget("pods")
 	resumed := make(chan informer.Memory, 1)
 	func() {

@@ -179,7 +179,7 @@ func (t *transaction) apply(u *ledger.Update) (err error) {
 		return err
 	}
 	t.store.release(t.Tx, (len(u.Upserts)+len(u.Deletes))*pageSize)
-	r.set(&u.State)
+	r.State = u.State
 	return t.putSource(name, r)
 }
 

@@ -54,22 +54,12 @@ func (r storeRecord) knows(source string) bool {
 	return found
 }
 
-// sourceRecord contains a State, and the tally of the source's rows. The tally connects the rows to the watermark: rows
+// sourceRecord is a State with the tally of the source's rows. The tally connects the rows to the watermark: rows
 // in a page that an earlier commit wrote have valid checksums, but do not add up to the tally.
 type sourceRecord struct {
-	Group           string            `json:"group"`
-	Version         string            `json:"version"`
-	Resource        string            `json:"resource"`
-	Namespace       string            `json:"namespace,omitempty"`
-	LabelSelector   string            `json:"labelSelector,omitempty"`
-	FieldSelector   string            `json:"fieldSelector,omitempty"`
-	Scope           string            `json:"scope,omitempty"`
-	Defined         bool              `json:"defined,omitempty"`
-	ResourceVersion string            `json:"resourceVersion"`
-	Sinks           map[string]string `json:"sinks"`
-	Rows            tally             `json:"rows"`
+	ledger.State
 
-	Refilters map[string]ledger.Refilter `json:"refilters,omitempty"`
+	Rows tally `json:"rows"`
 }
 
 // tally is the checksum of a set of rows. It can be updated row by row.
@@ -89,30 +79,6 @@ func (t *tally) add(sealed []byte) {
 func (t *tally) remove(sealed []byte) {
 	t.Count--
 	t.Sum -= uint64(checksumOf(sealed))
-}
-
-func (r *sourceRecord) set(s *ledger.State) {
-	of := s.Source
-	r.Group, r.Version, r.Resource = of.Resource.Group, of.Resource.Version, of.Resource.Resource
-	r.Namespace, r.LabelSelector, r.FieldSelector = of.Namespace, of.LabelSelector, of.FieldSelector
-	r.Scope, r.Defined = of.Scope, of.Defined
-	r.ResourceVersion, r.Sinks, r.Refilters = s.ResourceVersion, s.Sinks, s.Refilters
-}
-
-func (r *sourceRecord) state(name string) ledger.State {
-	sinks := r.Sinks
-	if sinks == nil {
-		sinks = map[string]string{}
-	}
-	return ledger.State{
-		Source: ledger.Source{
-			Name:      name,
-			Resource:  schema.GroupVersionResource{Group: r.Group, Version: r.Version, Resource: r.Resource},
-			Namespace: r.Namespace, LabelSelector: r.LabelSelector, FieldSelector: r.FieldSelector,
-			Scope: r.Scope, Defined: r.Defined,
-		},
-		ResourceVersion: r.ResourceVersion, Sinks: sinks, Refilters: r.Refilters,
-	}
 }
 
 // A sealed value consists of

@@ -28,7 +28,7 @@ func (s *Store) States() (states []ledger.State, err error) {
 func statesIn(tx *bbolt.Tx, record storeRecord) (states []ledger.State) {
 	for _, name := range record.Sources {
 		if r, err := getSource(tx, name); err == nil && r.ResourceVersion != "" {
-			states = append(states, r.state(name))
+			states = append(states, r.State)
 		}
 	}
 	return states
@@ -50,7 +50,7 @@ func (s *Store) Load(source string) (state ledger.State, rows []*object.Object, 
 		if err != nil || r.ResourceVersion == "" {
 			return err
 		}
-		state, rows = r.state(source), make([]*object.Object, 0, r.Rows.Count)
+		state, rows = r.State, make([]*object.Object, 0, r.Rows.Count)
 		return s.eachRow(tx, source, r.Rows, func(o *object.Object) error {
 			o.Raw = nil
 			rows = append(rows, o)
@@ -119,20 +119,4 @@ func (s *Store) Fetch(source, key string, id object.Identity) ([]byte, error) {
 		return nil, boltfile.Explain("read the checkpoint", s.path, err)
 	}
 	return o.Raw, nil
-}
-
-// Has reports whether a source has at least one row for whose key in returns true.
-func (s *Store) Has(source string, in func(key string) bool) (has bool, err error) {
-	err = s.view(func(tx *bbolt.Tx) error {
-		rows := tx.Bucket([]byte(bucketRows)).Bucket([]byte(source))
-		if rows == nil {
-			return nil
-		}
-		cursor := rows.Cursor()
-		for key, _ := cursor.First(); key != nil && !has; key, _ = cursor.Next() {
-			has = in(string(key))
-		}
-		return nil
-	})
-	return has, boltfile.Explain("read the checkpoint", s.path, err)
 }

@@ -99,6 +99,9 @@ func (s *Store) rewrite() error {
 	return s.install(t.record)
 }
 
+// moveBytes is the approximate number of row bytes that one transaction of rewrite writes.
+const moveBytes = 4 << 20
+
 // rewriteSource calls write with updates that together contain the state and all rows of a source.
 func (s *Store) rewriteSource(name string, write func(*ledger.Update) error) error {
 	return s.view(func(tx *bbolt.Tx) error {
@@ -106,7 +109,7 @@ func (s *Store) rewriteSource(name string, write func(*ledger.Update) error) err
 		if err != nil {
 			return err
 		}
-		u, size := ledger.Update{State: record.state(name), ReplaceRows: true}, 0
+		u, size := ledger.Update{State: record.State, ReplaceRows: true}, 0
 		err = s.eachRow(tx, name, record.Rows, func(o *object.Object) error {
 			if u.Upserts, size = append(u.Upserts, o), size+len(o.Raw); size < moveBytes {
 				return nil

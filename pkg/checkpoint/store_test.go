@@ -190,7 +190,7 @@ func TestSources(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []ledger.State{
-		{Source: nodes, ResourceVersion: "9", Sinks: map[string]string{}},
+		{Source: nodes, ResourceVersion: "9"},
 		{Source: pods, ResourceVersion: "10", Sinks: map[string]string{"x": "11"}},
 	}
 	if diff := cmp.Diff(want, states); diff != "" {

@@ -40,6 +40,7 @@ func BenchmarkLedger(b *testing.B) {
 				}
 				if n%len(versions) == 0 {
 					l.Collect()
+					l.Confirm()
 				}
 			}
 		})

@@ -77,10 +77,8 @@ func (l *Ledger) Squeeze() {
 	defer l.mu.Unlock()
 	defer l.count()
 	for key, row := range l.pending {
-		reached, failed := before(*row, l.here.seq), 0
-		if (*row)[0].seq == 0 {
-			failed = 1 // the change could not be written, so it is unknown whether the row exists
-		}
+		// If a change was collected but could not be written, it is unknown whether the row exists.
+		failed, reached := before(*row, l.covered), before(*row, l.here.seq)
 		kept := append(slices.Clone((*row)[:failed]), squeeze((*row)[failed:reached])...)
 		if len(kept) == reached {
 			continue

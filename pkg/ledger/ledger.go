@@ -22,11 +22,11 @@ type Ledger struct {
 	seq     uint64 // number of the last recorded change or event; it only grows
 	here    mark   // the last position
 	sinks   map[string]*sinkLedger
-	all     []*sinkLedger             // the values of sinks, as a slice because every change iterates over them
-	pending map[string]*[]rowChange   // row changes that are not written, by key, oldest first; no slice is empty
-	writing map[string]*object.Object // rows that were collected, until Confirm or TakeBack
-	dirty   bool                      // a change may require a new update since the last Collect
-	bytes   int64                     // total size of pending
+	all     []*sinkLedger           // the values of sinks, as a slice because every change iterates over them
+	pending map[string]*[]rowChange // row changes that are not written, by key, oldest first; no slice is empty
+	covered uint64                  // row changes up to this number were collected: at most the first one of a row
+	dirty   bool                    // a change may require a new update since the last Collect
+	bytes   int64                   // total size of pending
 	// unreached is the part of bytes that was added since the last position. It cannot be written before the next
 	// position.
 	unreached int64
@@ -60,7 +60,6 @@ func New(source Source, state State, sinks []string, base uint64) *Ledger {
 		source:      source,
 		sinks:       map[string]*sinkLedger{},
 		pending:     map[string]*[]rowChange{},
-		writing:     map[string]*object.Object{},
 		seq:         base,
 		here:        mark{base, state.ResourceVersion},
 		written:     state,
@@ -173,18 +172,12 @@ func before(waiting []rowChange, seq uint64) (n int) {
 func (l *Ledger) Find(key string, id object.Identity) *object.Object {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	is := func(o *object.Object) bool {
-		return o != nil && o.UID == id.UID && o.ResourceVersion == id.ResourceVersion
-	}
 	if row := l.pending[key]; row != nil {
 		for _, change := range slices.Backward(*row) {
-			if is(change.object) {
-				return change.object
+			if o := change.object; o != nil && o.UID == id.UID && o.ResourceVersion == id.ResourceVersion {
+				return o
 			}
 		}
-	}
-	if o := l.writing[key]; is(o) {
-		return o
 	}
 	return nil
 }
@@ -280,17 +273,15 @@ func (l *Ledger) Collect() (Update, bool) {
 	if least.seq < l.scopeFrom {
 		u.Source.Scope = l.scopeBefore
 	}
+	l.covered = least.seq
 	for key, row := range l.pending {
-		l.collectRow(&u, key, row, least.seq)
+		l.collectRow(&u, key, row)
 	}
 	l.count()
 	if len(u.Upserts)+len(u.Deletes) == 0 && reflect.DeepEqual(u.State, l.written) {
 		return Update{}, false
 	}
 	l.written = u.State
-	for _, o := range u.Upserts {
-		l.writing[o.Key()] = o
-	}
 	return u, true
 }
 
@@ -333,54 +324,38 @@ func (l *Ledger) Open() (open int) {
 	return open
 }
 
-// Confirm records that the last update of Collect is in the store.
-func (l *Ledger) Confirm() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	clear(l.writing)
-}
-
-// collectRow moves the changes to one row into the update, up to the number covered.
-func (l *Ledger) collectRow(u *Update, key string, row *[]rowChange, covered uint64) {
-	waiting := *row
-	n := before(waiting, covered)
+// collectRow adds the last covered change to a row to the update, and drops the changes before it.
+func (l *Ledger) collectRow(u *Update, key string, row *[]rowChange) {
+	n := before(*row, l.covered)
 	if n == 0 {
 		return
 	}
-	if o := waiting[n-1].object; o != nil {
+	if o := (*row)[n-1].object; o != nil {
 		u.Upserts = append(u.Upserts, o)
 	} else {
 		u.Deletes = append(u.Deletes, key)
 	}
-	l.drop(waiting[:n]...)
-	if n == len(waiting) {
-		delete(l.pending, key)
-	} else {
-		*row = waiting[n:]
+	l.drop((*row)[:n-1]...)
+	*row = (*row)[n-1:]
+}
+
+// Confirm records that the last update of Collect is in the store.
+func (l *Ledger) Confirm() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for key, row := range l.pending {
+		n := before(*row, l.covered)
+		l.drop((*row)[:n]...)
+		if *row = (*row)[n:]; len(*row) == 0 {
+			delete(l.pending, key)
+		}
 	}
+	l.count()
 }
 
 // TakeBack must be called if an update could not be written. The next update contains its rows again.
-func (l *Ledger) TakeBack(u Update) {
+func (l *Ledger) TakeBack() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	clear(l.writing)
-	back := func(key string, o *object.Object) {
-		change := rowChange{object: o}
-		l.bytes += change.size()
-		if row := l.pending[key]; row != nil {
-			*row = append([]rowChange{change}, *row...)
-		} else {
-			l.pending[key] = &[]rowChange{change}
-		}
-	}
-	for _, o := range u.Upserts {
-		back(o.Key(), o)
-	}
-	for _, key := range u.Deletes {
-		back(key, nil)
-	}
-	l.written = State{}
-	l.dirty = true
-	l.count()
+	l.written, l.dirty = State{}, true
 }

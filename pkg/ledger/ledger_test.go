@@ -28,6 +28,7 @@ func collected(t *testing.T, l *Ledger) (rv string, sinks map[string]string, ups
 	if !ok {
 		t.Fatal("there is nothing to write")
 	}
+	l.Confirm()
 	return u.ResourceVersion, u.Sinks, len(u.Upserts), len(u.Deletes)
 }
 
@@ -85,8 +86,8 @@ func TestAnUpdateThatCouldNotBeWritten(t *testing.T) {
 	l.SetRow("x", stateOf(t, "x", 2))
 	l.SetRow("gone", nil)
 	l.Advance("2")
-	u, _ := l.Collect()
-	l.TakeBack(u)
+	l.Collect()
+	l.TakeBack()
 	l.SetRow("x", stateOf(t, "x", 3))
 	l.Advance("3")
 	again, ok := l.Collect()
@@ -229,7 +230,7 @@ func (m *ledgerModel) collect(fails bool) {
 		return
 	}
 	if fails {
-		m.l.TakeBack(u)
+		m.l.TakeBack()
 		return
 	}
 	for _, key := range modelKeys {
@@ -330,7 +331,8 @@ func TestWhatIsSettledBehindAnOpenChangeIsLetGoOf(t *testing.T) {
 			if got := l.Lags()["a"]; got.Open != 0 || got.ResourceVersion != strconv.Itoa(rv) {
 				t.Errorf("in the end: %+v, want %d", got, rv)
 			}
-			if l.Collect(); total.Load() != 0 {
+			l.Collect()
+			if l.Confirm(); total.Load() != 0 {
 				t.Errorf("%d bytes are held of nothing", total.Load())
 			}
 		})

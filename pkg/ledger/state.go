@@ -8,27 +8,29 @@ import (
 
 // Source describes the objects that one informer watches.
 type Source struct {
-	Name                                    string // any unique, non-empty name
-	Resource                                schema.GroupVersionResource
-	Namespace, LabelSelector, FieldSelector string // empty means all
+	Name          string                      `json:"name"` // any unique, non-empty name
+	Resource      schema.GroupVersionResource `json:"resource"`
+	Namespace     string                      `json:"namespace,omitempty"` // empty means all, as for the selectors
+	LabelSelector string                      `json:"labelSelector,omitempty"`
+	FieldSelector string                      `json:"fieldSelector,omitempty"`
 	// Scope restricts the watched objects further. Its format is defined by the informer. Empty means no further
 	// restriction.
-	Scope string
+	Scope string `json:"scope,omitempty"`
 	// Defined reports whether a CustomResourceDefinition defines the resource.
-	Defined bool
+	Defined bool `json:"defined,omitempty"`
 }
 
-// State describes how far a source is settled.
+// State describes how far a source is settled. The store writes it as JSON.
 type State struct {
-	Source Source
+	Source Source `json:"source"`
 	// ResourceVersion is the watermark: all events up to it are settled. If it is empty, the source has no watermark and
 	// its rows must not be used.
-	ResourceVersion string
+	ResourceVersion string `json:"resourceVersion"`
 	// Sinks contains the watermarks of the sinks, which are not lower than ResourceVersion. If a sink is missing, no
 	// events were sent to it. If a sink's watermark is empty, a part of its initial list may have been sent.
-	Sinks map[string]string
+	Sinks map[string]string `json:"sinks"`
 	// Refilters contains the sinks with a changed filter that have not settled the difference between the filters yet.
-	Refilters map[string]Refilter
+	Refilters map[string]Refilter `json:"refilters,omitempty"`
 }
 
 // Refilter describes the filters, other than the current filter, with which a sink may have been sent the events of a
@@ -48,10 +50,4 @@ type Update struct {
 	ReplaceRows bool
 	Deletes     []string         // keys of rows
 	Upserts     []*object.Object // rows to write after Deletes; if several have the same key, the last one is stored
-}
-
-// Share is a part of a source. It consists of the rows for which Has returns true.
-type Share struct {
-	Source string
-	Has    func(key string) bool
 }
