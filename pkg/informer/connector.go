@@ -18,10 +18,8 @@ import (
 // the API server share one Connector, so one probe serves all waiting requests. A nil *Connector is valid: it retries
 // at fixed intervals.
 type Connector struct {
-	prober    reach.Prober
-	dialed    atomic.Pointer[string] // last dialed address, of the API server or of a proxy
-	probing   chan struct{}          // contains a value while a request probes the API server; has a buffer of one
-	reachedAt time.Time              // time of the last successful probe; only the request that probes may access it
+	prober reach.Prober
+	dialed atomic.Pointer[string] // last dialed address, of the API server or of a proxy
 }
 
 // NewConnector returns a connector for one API server. dial is the Dial function of a rest.Config. If dial is nil,
@@ -30,7 +28,7 @@ func NewConnector(dial func(ctx context.Context, network, address string) (net.C
 	if dial == nil {
 		dial = reach.Dial
 	}
-	return &Connector{prober: reach.Prober{Dial: dial}, probing: make(chan struct{}, 1)}
+	return &Connector{prober: reach.Prober{Dial: dial}}
 }
 
 // Dial implements the Dial function of a rest.Config.
@@ -47,30 +45,13 @@ func (c *Connector) reach(ctx context.Context, try func() error) error {
 			return err
 		}
 		if c != nil {
-			c.probe(ctx)
+			if address := c.dialed.Load(); address != nil {
+				_, _ = c.prober.Wait(ctx, *address)
+			}
 		}
 		pause(ctx, reach.Interval-time.Since(began)) // a server that accepts connections need not be the API server
 		if ctx.Err() != nil {
 			return err
-		}
-	}
-}
-
-// probe waits until the API server accepts connections or ctx ends. Only one request at a time dials the API server.
-func (c *Connector) probe(ctx context.Context) {
-	address, began := c.dialed.Load(), time.Now()
-	if address == nil {
-		return
-	}
-	select {
-	case c.probing <- struct{}{}:
-	case <-ctx.Done():
-		return
-	}
-	defer func() { <-c.probing }()
-	if c.reachedAt.Before(began) {
-		if _, err := c.prober.Wait(ctx, *address); err == nil {
-			c.reachedAt = time.Now()
 		}
 	}
 }
@@ -119,6 +100,7 @@ func unreachable(err error) bool {
 	}
 	_, unknown := errors.AsType[*net.DNSError](err)
 	return network || unknown || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
+		errors.Is(err, context.DeadlineExceeded) ||
 		utilnet.IsProbableEOF(err) ||
 		utilnet.IsTimeout(err) ||
 		utilnet.IsConnectionRefused(err) ||

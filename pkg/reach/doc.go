@@ -1,8 +1,11 @@
 // Package reach detects when an unavailable server can be reached again, and opens connections without spending long on
 // addresses that do not answer.
 //
-// While a caller waits for an address, a [Prober] dials the address every [Interval], even if earlier dials have not
-// ended yet. If packets were dropped, a new dial succeeds sooner than TCP's retransmission.
+// All waiting callers share one [Prober]: sinks that wait for their brokers, and watches that wait for the API server.
+// While at least one caller waits for an address, the Prober dials the address every [Interval], even if earlier dials
+// have not ended yet. If packets were dropped, a new dial succeeds sooner than TCP's retransmission. The first
+// successful dial wakes all callers that wait for the address. While no caller waits, the Prober has no goroutines and
+// no connections.
 //
 // An accepted connection proves only that something listens. A load balancer listens even if no server is behind it,
 // and a broker listens before it is ready. If a request fails after Wait has returned, the caller must therefore pause

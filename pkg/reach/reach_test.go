@@ -80,17 +80,27 @@ func TestDialsDoNotWaitForEachOther(t *testing.T) {
 	})
 }
 
-// The first of several addresses that can be reached ends the wait.
-func TestWaitForSeveralAddresses(t *testing.T) {
+// Many who wait for one address share its dials, and all of them are woken; whoever comes later starts anew.
+func TestWaitersShareAProbe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNetwork()
 		p := &Prober{Dial: n.dial}
-		time.AfterFunc(2*time.Second-time.Millisecond, func() { n.set("b:1", true) })
-		if addr, err := p.Wait(t.Context(), "a:1", "b:1"); err != nil || addr != "b:1" {
-			t.Error(addr, err)
+		var all sync.WaitGroup
+		for i := range 50 {
+			all.Go(func() {
+				time.Sleep(time.Duration(i) * 10 * time.Millisecond)
+				if addr, err := p.Wait(t.Context(), "a:1", "b:1"); err != nil || addr != "b:1" {
+					t.Error(addr, err)
+				}
+			})
 		}
+		time.AfterFunc(2*time.Second-time.Millisecond, func() { n.set("b:1", true) })
+		all.Wait()
 		if dials := len(n.dialed()); dials > 18 || dials < 16 {
 			t.Errorf("%d dials of two addresses in 2 s", dials)
+		}
+		if len(p.probes) != 0 {
+			t.Errorf("%d probes left", len(p.probes))
 		}
 		if addr, err := p.Wait(t.Context(), "b:1"); addr != "b:1" || err != nil {
 			t.Error(addr, err)
@@ -116,8 +126,8 @@ func TestWaitGivesUpWithItsContext(t *testing.T) {
 		synctest.Wait()
 		before := len(n.dialed())
 		time.Sleep(10 * time.Second)
-		if after := len(n.dialed()); after != before {
-			t.Errorf("%d dials while nobody waits", after-before)
+		if after := len(n.dialed()); after != before || len(p.probes) != 0 {
+			t.Errorf("%d dials while nobody waits, %d probes", after-before, len(p.probes))
 		}
 	})
 }

@@ -21,7 +21,8 @@ type Config interface {
 	// may be invalid.
 	Conflict(at *strictyaml.Section, other Config, name string) bool
 
-	// NewSink creates the sink. Its only I/O is to read files. If prober is nil, the sink creates a prober.
+	// NewSink creates the sink. Its only I/O is to read files. Sinks with the same servers should share the prober. If
+	// prober is nil, the sink creates a prober.
 	NewSink(prober *reach.Prober, log *slog.Logger) (Sink, error)
 	// Letters returns the configuration that sends the dead letters of a sink to a place. It returns nil if the sink can't
 	// send dead letters to that place.

@@ -57,7 +57,8 @@ type Config struct {
 	// Authentication. It is disabled if no key is set.
 	SASL SASLConfig `yaml:"sasl"`
 
-	// Prober detects when a broker is available again. If it is nil, the sink creates one.
+	// Prober detects when a broker is available again. Sinks with the same brokers should share it. If it is nil, the sink
+	// creates one.
 	Prober *reach.Prober
 	Logger *slog.Logger // If it is nil, slog.Default() is used.
 

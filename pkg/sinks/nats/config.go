@@ -51,7 +51,8 @@ type Config struct {
 	// Nats-Msg-Id of a dead letter differs from that of its event, because the stream may already contain another message
 	// about the event.
 	LettersOf string
-	// Prober detects when a server is available again. If it is nil, the sink creates a prober.
+	// Prober detects when a server is available again. Sinks with the same servers should share it. If it is nil, the sink
+	// creates a prober.
 	Prober *reach.Prober
 	Logger *slog.Logger // if nil, slog.Default() is used
 }
