@@ -91,16 +91,9 @@ func closeDestination(ctx context.Context, d *assemble.Destination) {
 	_ = d.Close(last) // an error on close does not change the result of the command
 }
 
-// consoleStyle returns the style for a terminal. If w is not a terminal, the style has no colors and no maximum width.
+// consoleStyle returns the style of the output. It has colors if w is a terminal that supports them.
 func consoleStyle(w io.Writer) console.Style {
-	if !isTerminal(w) {
-		return console.Style{}
-	}
-	style := console.Style{Color: os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"}
-	if width, _, err := term.GetSize(int(w.(*os.File).Fd())); err == nil {
-		style.Width = width
-	}
-	return style
+	return console.Style{Color: isTerminal(w) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"}
 }
 
 func isTerminal(w io.Writer) bool {

@@ -50,8 +50,8 @@ func newDoctorCommand(stdout io.Writer) *cobra.Command {
 			} else {
 				err = report.WriteTable(stdout, consoleStyle(stdout))
 			}
-			if _, _, failed := report.Count(); err == nil && failed > 0 {
-				err = fmt.Errorf("%d of %d steps failed", failed, len(report))
+			if err == nil && report.Failed > 0 {
+				err = fmt.Errorf("%d of %d steps failed", report.Failed, len(report.Findings))
 			}
 			return err
 		},

@@ -11,7 +11,6 @@ import (
 
 	"github.com/deltabridge/deltabridge/internal/assemble"
 	"github.com/deltabridge/deltabridge/internal/config"
-	"github.com/deltabridge/deltabridge/internal/console"
 	"github.com/deltabridge/deltabridge/internal/strictyaml"
 	"github.com/deltabridge/deltabridge/internal/tail"
 	"github.com/deltabridge/deltabridge/pkg/filter"
@@ -142,7 +141,7 @@ func (o *tailOptions) sinkConfig() (*config.Sink, error) {
 func (o *tailOptions) newPrinter(stdout, stderr io.Writer) (*tail.Printer, error) {
 	options := tail.Options{
 		Out: stdout, Notes: stderr, Diff: o.diff, JSON: o.output == "json",
-		Style: func() console.Style { return consoleStyle(stdout) },
+		Style: consoleStyle(stdout),
 	}
 	err := checkOutput(o.output, "line", "json")
 	switch {

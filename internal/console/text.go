@@ -5,13 +5,10 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
-
-	"github.com/mattn/go-runewidth"
 )
 
 // Style configures how text is formatted.
 type Style struct {
-	Width int  // maximum width of a line, in cells; 0 means unlimited
 	Color bool // whether to use ANSI colors
 }
 
@@ -41,9 +38,6 @@ func (s Style) Paint(color Color, text string) string {
 	return string(color) + text + off
 }
 
-// Width returns the width of a text, in cells. The text must not contain control characters; use Clean to escape them.
-func Width(text string) int { return runewidth.StringWidth(text) }
-
 // Clean escapes control characters, including line breaks, and replaces invalid UTF-8 with U+FFFD.
 func Clean(text string) string {
 	if utf8.ValidString(text) && !strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsGraphic(r) }) {
@@ -59,53 +53,6 @@ func Clean(text string) string {
 		}
 	}
 	return b.String()
-}
-
-// Pad appends spaces until the text has at least the given width.
-func Pad(text string, to int) string { return runewidth.FillRight(text, to) }
-
-const dots = ".."
-
-// Cut truncates the end of a text to fit the given width. A width of 0 means no limit.
-func Cut(text string, to int) string {
-	if to <= 0 || Width(text) <= to {
-		return text
-	}
-	return runewidth.Truncate(text, to, dots[:min(to, len(dots))])
-}
-
-// CutMiddle truncates the middle of a text to fit the given width, because both ends of a name are needed to recognize
-// it. A width of 0 means no limit.
-func CutMiddle(text string, to int) string {
-	if to <= len(dots)+2 || Width(text) <= to {
-		return Cut(text, to)
-	}
-	left := (to - len(dots)) / 2
-	return head(text, left) + dots + runewidth.TruncateLeft(text, Width(text)-(to-len(dots)-left), "")
-}
-
-func head(text string, to int) string { return runewidth.Truncate(text, to, "") }
-
-// Wrap breaks a text between words into lines of at most the given width. A width of 0 means no limit. Words that are
-// longer than a line are not broken, because they may be addresses that a user copies.
-func Wrap(text string, to int) []string {
-	if to <= 0 || Width(text) <= to {
-		return []string{text}
-	}
-	var lines []string
-	line := ""
-	for word := range strings.FieldsSeq(text) {
-		switch {
-		case line == "":
-			line = word
-		case Width(line)+1+Width(word) > to:
-			lines = append(lines, line)
-			line = word
-		default:
-			line += " " + word
-		}
-	}
-	return append(lines, line)
 }
 
 // Count formats a number with commas as thousands separators.

@@ -2,15 +2,10 @@ package doctor
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"net"
-	"net/http"
 	"net/url"
-	"syscall"
-	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -21,13 +16,12 @@ import (
 	"github.com/deltabridge/deltabridge/internal/tracker"
 	"github.com/deltabridge/deltabridge/pkg/informer"
 	"github.com/deltabridge/deltabridge/pkg/sinks"
+	"github.com/deltabridge/deltabridge/pkg/sinks/diagnose"
 )
 
 const (
 	stepKubeconfig = "kubeconfig"
 	rbacRemedy     = "grant what `bridge rbac --config FILE` prints"
-	// expiresSoon is the remaining validity of a certificate below which doctor warns.
-	expiresSoon = 7 * 24 * time.Hour
 )
 
 func (e *examination) checkAPIServer(ctx context.Context) {
@@ -49,7 +43,7 @@ func (e *examination) checkAPIServer(ctx context.Context) {
 		e.fail(stepKubeconfig, name, err, "correct the kubeconfig")
 		return
 	}
-	if e.connect(ctx, kube, client.Get().AbsPath("/version").URL()) && e.authenticate(ctx, client) {
+	if e.connect(ctx, client, kube.Insecure) && e.authenticate(ctx, client) {
 		e.client = client
 		e.readClusterUID(ctx)
 		e.checkWatches(ctx, disco)
@@ -66,105 +60,49 @@ func (e *examination) kubeconfigName() string {
 	return "default of kubectl"
 }
 
-// connect requests the version of the API server. It reports the connection, the certificates and the version. It
-// returns false if it cannot connect.
-func (e *examination) connect(ctx context.Context, kube *rest.Config, server *url.URL) bool {
-	client, err := rest.HTTPClientFor(kube)
-	if err != nil {
-		e.fail(stepKubeconfig, server.Host, err, "correct the certificates and credentials in the kubeconfig")
-		return false
-	}
-	defer client.CloseIdleConnections()
+// connect requests the version of the API server. It reports the connection and the version. It returns false if it
+// cannot connect.
+func (e *examination) connect(ctx context.Context, client rest.Interface, insecure bool) bool {
 	ctx, cancel := context.WithTimeout(ctx, e.Step)
 	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, server.String(), http.NoBody)
-	if err != nil {
-		e.fail(stepKubeconfig, server.Host, err, "correct the server in the kubeconfig")
+	request := client.Get().AbsPath("/version").MaxRetries(0)
+	server := request.URL()
+	data, err := request.DoRaw(ctx)
+	if noAnswer, ok := errors.AsType[*url.Error](err); ok {
+		e.add(explainFailure(server, noAnswer.Err))
 		return false
 	}
-	response, err := client.Do(request)
-	if err != nil {
-		if wrapped, ok := errors.AsType[*url.Error](err); ok {
-			err = wrapped.Err
-		}
-		step, target, remedy := explainFailure(server, err)
-		e.fail(step, target, err, remedy)
-		return false
-	}
-	defer response.Body.Close()
 	e.ok(sinks.StepConnect, server.Host, "connected")
-	e.checkTLS(kube, server.Host, response.TLS)
+	if server.Scheme != "https" || insecure {
+		e.warn(sinks.StepTLS, server.Host, "the connection is not encrypted, or the server certificate is not verified",
+			"use https and certificate-authority in the kubeconfig, without insecure-skip-tls-verify")
+	}
 	var info version.Info
-	if response.StatusCode == http.StatusOK && json.NewDecoder(response.Body).Decode(&info) == nil {
+	if err == nil && json.Unmarshal(data, &info) == nil {
 		e.ok("version", "", "Kubernetes "+info.GitVersion)
 	}
 	return true
 }
 
-// explainFailure returns the step at which a connection failed, the host or address of the server, and a remedy.
-func explainFailure(server *url.URL, err error) (step, target, remedy string) {
-	var (
-		dns     *net.DNSError
-		op      *net.OpError
-		unknown x509.UnknownAuthorityError
-		host    x509.HostnameError
-		invalid x509.CertificateInvalidError
-	)
-	step, target = sinks.StepTLS, server.Host
+// explainFailure returns the finding for a request to which the API server did not respond.
+func explainFailure(server *url.URL, err error) diagnose.Finding {
+	f := diagnose.Finding{
+		Step: sinks.StepTLS, Target: server.Host, Err: err,
+		Remedy: "check that the server certificate is valid now, and certificate-authority, tls-server-name and the client " +
+			"certificate in the kubeconfig",
+	}
+	var dns *net.DNSError
+	var op *net.OpError
 	switch {
 	case errors.As(err, &dns):
-		return sinks.StepResolve, server.Hostname(), "correct the server in the kubeconfig, or the DNS (egress to port 53)"
-	case errors.Is(err, syscall.ECONNREFUSED):
-		return sinks.StepConnect, target, "nothing listens there: start the API server, or correct the server in the kubeconfig"
+		f.Step, f.Target = sinks.StepResolve, server.Hostname()
+		f.Remedy = "correct the server in the kubeconfig, or the DNS (egress to port 53)"
 	case errors.Is(err, context.DeadlineExceeded) || errors.As(err, &op) && op.Op == "dial":
-		return sinks.StepConnect, target, "check firewalls, NetworkPolicies, proxies and the server in the kubeconfig"
-	case errors.As(err, &unknown):
-		remedy = "set certificate-authority or certificate-authority-data in the kubeconfig to the CA of the server certificate"
-	case errors.As(err, &host):
-		remedy = "use a server name that is in the certificate, or set tls-server-name in the kubeconfig"
-	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
-		remedy = "renew the certificate of the API server, or correct the clock of this machine"
-	default:
-		remedy = "check the port and the certificates in the kubeconfig"
+		f.Step = sinks.StepConnect
+		f.Remedy = "correct the server in the kubeconfig, or check that the API server is running, and firewalls, " +
+			"NetworkPolicies and proxies on the way"
 	}
-	return step, target, remedy
-}
-
-// checkTLS checks whether the connection is encrypted and verified, and reports when the certificates expire.
-func (e *examination) checkTLS(kube *rest.Config, address string, state *tls.ConnectionState) {
-	switch {
-	case state == nil:
-		e.warn(sinks.StepTLS, address, "the connection is not encrypted", "use https in the kubeconfig")
-		return
-	case kube.Insecure:
-		e.warn(sinks.StepTLS, address, tls.VersionName(state.Version)+"; the server certificate is not verified",
-			"replace insecure-skip-tls-verify in the kubeconfig with certificate-authority")
-	default:
-		e.checkExpiry(
-			sinks.StepTLS,
-			address,
-			tls.VersionName(state.Version)+"; server certificate ",
-			state.PeerCertificates[0],
-			"renew the certificate of the API server",
-		)
-	}
-	config, err := rest.TLSConfigFor(kube)
-	if err != nil || config == nil || config.GetClientCertificate == nil {
-		return
-	}
-	if own, err := config.GetClientCertificate(&tls.CertificateRequestInfo{}); err == nil && own.Leaf != nil {
-		e.checkExpiry(sinks.StepFiles, "client certificate", "", own.Leaf, "renew the certificate in the kubeconfig")
-	}
-}
-
-// checkExpiry reports the expiry date of a certificate. It warns if the certificate expires soon.
-func (e *examination) checkExpiry(step, target, prefix string, cert *x509.Certificate, remedy string) {
-	detail := prefix + "valid until " + cert.NotAfter.UTC().Format(time.RFC3339)
-	if time.Until(cert.NotAfter) < expiresSoon {
-		e.warn(step, target, detail, remedy)
-		return
-	}
-	e.ok(step, target, detail)
+	return f
 }
 
 // authenticate asks the API server for the user name of the bridge. It returns false if no further checks of the API
@@ -180,17 +118,13 @@ func (e *examination) authenticate(ctx context.Context, client rest.Interface) b
 	}
 	switch user := review.Status.UserInfo.Username; {
 	case apierrors.IsUnauthorized(err):
-		e.fail(
-			sinks.StepAuthenticate,
-			"",
-			err,
-			"renew the token or certificate in the kubeconfig, or create the service account",
-		)
+		e.fail(sinks.StepAuthenticate, "", err,
+			"renew the token or certificate in the kubeconfig, or create the service account")
 		return false
 	case apierrors.IsForbidden(err), apierrors.IsNotFound(err):
 		e.ok(sinks.StepAuthenticate, "", "the API server does not report the user name of the bridge")
 	case err != nil:
-		e.fail(sinks.StepAuthenticate, "", err, "check the API server's log")
+		e.fail(sinks.StepAuthenticate, "", err, checkLog)
 		return false
 	case user == "system:anonymous":
 		e.warn(sinks.StepAuthenticate, "", "the bridge is not authenticated: system:anonymous",

@@ -7,7 +7,6 @@ import (
 	"io"
 	"time"
 
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 
 	"github.com/deltabridge/deltabridge/internal/config"
@@ -16,93 +15,56 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/sinks/diagnose"
 )
 
+// The results of a step.
+const (
+	resultOK      = "ok"
+	resultWarning = "warning"
+	resultFailed  = "failed"
+)
+
 // Finding is the result of one step.
 type Finding struct {
-	Area string // "API server", "state", "process" or "sink NAME"
-	diagnose.Finding
+	Area   string `json:"area"` // "API server", "state", "process" or "sink NAME"
+	Step   string `json:"step"`
+	Target string `json:"target"`
+	Result string `json:"result"` // ok, warning or failed
+	Detail string `json:"detail,omitempty"`
+	Error  string `json:"error,omitempty"`
+	Remedy string `json:"remedy,omitempty"`
 }
 
-// Result returns "FAILED", "warning" or "ok".
-func (f *Finding) Result() string {
+// Report contains all findings in the order of the steps, and their number per result.
+type Report struct {
+	OK       int       `json:"ok"`
+	Warnings int       `json:"warnings"`
+	Failed   int       `json:"failed"`
+	Findings []Finding `json:"findings"`
+}
+
+func (r *Report) add(area string, f *diagnose.Finding) {
+	out := Finding{Area: area, Step: f.Step, Target: f.Target, Result: resultOK, Detail: f.Detail, Remedy: f.Remedy}
 	switch {
 	case f.Err != nil:
-		return "FAILED"
-	case f.Warn:
-		return "warning"
-	default:
-		return "ok"
-	}
-}
-
-// text returns the detail, the error, or both.
-func (f *Finding) text() string {
-	if f.Err == nil {
-		return f.Detail
-	}
-	text := f.Err.Error()
-	if ce, ok := f.Err.(*sinks.ConnectError); ok { //nolint:errorlint // a wrapped error must keep its context
-		text = ce.Err.Error() // the table shows step, address and remedy separately
-	}
-	if f.Detail != "" {
-		text = f.Detail + ": " + text
-	}
-	return text
-}
-
-// Report contains all findings in the order of the steps.
-type Report []Finding
-
-// Count returns the number of findings per result.
-func (r Report) Count() (ok, warnings, failed int) {
-	for n := range r {
-		switch {
-		case r[n].Err != nil:
-			failed++
-		case r[n].Warn:
-			warnings++
-		default:
-			ok++
+		r.Failed++
+		out.Result, out.Error = resultFailed, f.Err.Error()
+		if ce, ok := f.Err.(*sinks.ConnectError); ok { //nolint:errorlint // a wrapped error must keep its context
+			out.Error = ce.Err.Error() // the finding has the step, the address and the remedy in other fields
 		}
+	case f.Warn:
+		r.Warnings++
+		out.Result = resultWarning
+	default:
+		r.OK++
 	}
-	return ok, warnings, failed
+	r.Findings = append(r.Findings, out)
 }
 
 // WriteJSON writes the report as one JSON object.
-func (r Report) WriteJSON(w io.Writer) error {
-	type finding struct {
-		Area   string `json:"area"`
-		Step   string `json:"step"`
-		Target string `json:"target"`
-		Result string `json:"result"` // ok, warning, failed
-		Detail string `json:"detail,omitempty"`
-		Error  string `json:"error,omitempty"`
-		Remedy string `json:"remedy,omitempty"`
-	}
-	var out struct {
-		OK       int       `json:"ok"`
-		Warnings int       `json:"warnings"`
-		Failed   int       `json:"failed"`
-		Findings []finding `json:"findings"`
-	}
-	out.OK, out.Warnings, out.Failed = r.Count()
-	for n := range r {
-		f := finding{
-			Area:   r[n].Area,
-			Step:   r[n].Step,
-			Target: r[n].Target,
-			Result: r[n].Result(),
-			Detail: r[n].Detail,
-			Remedy: r[n].Remedy,
-		}
-		if r[n].Err != nil {
-			f.Result, f.Error = "failed", r[n].text()
-		}
-		out.Findings = append(out.Findings, f)
-	}
+func (r *Report) WriteJSON(w io.Writer) error {
 	encoder := json.NewEncoder(w)
 	encoder.SetEscapeHTML(false)
 	encoder.SetIndent("", "  ")
-	return encoder.Encode(out)
+	return encoder.Encode(r)
 }
 
 // NamedSink is a sink together with its name.
@@ -131,33 +93,31 @@ type Options struct {
 // examination runs the checks and collects their findings.
 type examination struct {
 	Options
-	report     Report
-	area       string
-	client     rest.Interface                       // nil if the API server is not available
-	cluster    string                               // uid of the cluster; empty if unknown
-	namespaced map[schema.GroupVersionResource]bool // whether a watched resource is namespaced
-	running    bool                                 // whether a bridge is using the state directory
+	report  Report
+	area    string
+	client  rest.Interface
+	cluster string // uid of the cluster; empty if unknown
+	running bool   // whether a bridge is using the state directory
 	// destinations maps each sink to its destination in the checkpoint.
 	destinations map[string]string
 }
 
 // Examine runs all checks and returns their findings. If ctx ends, Examine returns soon.
-func Examine(ctx context.Context, o Options) Report {
+func Examine(ctx context.Context, o Options) *Report {
 	o.Step = cmp.Or(o.Step, 10*time.Second)
-	e := &examination{Options: o, namespaced: map[schema.GroupVersionResource]bool{}}
-	e.area = "API server"
+	e := &examination{Options: o, area: "API server"}
 	e.checkAPIServer(ctx)
 	e.area = "state"
-	e.checkState(ctx)
+	e.checkState()
 	e.area = "process"
-	e.checkProcess()
+	e.checkMemory()
 	e.checkSinks(ctx)
-	return e.report
+	return &e.report
 }
 
 func (e *examination) add(f ...diagnose.Finding) {
-	for _, one := range f {
-		e.report = append(e.report, Finding{e.area, one})
+	for n := range f {
+		e.report.add(e.area, &f[n])
 	}
 }
 

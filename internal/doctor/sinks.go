@@ -59,12 +59,9 @@ func (e *examination) checkDestination(s *NamedSink) {
 	if !ok || before == "" || d.Destination() == "" || d.Destination() == before {
 		return
 	}
-	e.warn(
-		stepDestination,
-		d.Destination(),
-		"the destination has changed, it was "+before+": the sink will send its spilled events and then an initial list of all objects",
-		"no action needed if this is intended; nothing more will be sent to the previous destination",
-	)
+	e.warn(stepDestination, d.Destination(), "the destination has changed, it was "+before+
+		": the sink will send its spilled events and then an initial list of all objects",
+		"no action needed if this is intended; nothing more will be sent to the previous destination")
 }
 
 // checkName reports which cluster has registered this cluster's name at the destination of a sink. It returns nil if
@@ -77,11 +74,8 @@ func (e *examination) checkName(ctx context.Context, s *NamedSink) []diagnose.Fi
 	owner := sinks.Owner{Cluster: e.Config.Cluster, UID: e.cluster}
 	registered, err := reader.ReadName(ctx, owner.Cluster)
 	f := diagnose.Finding{Step: sinks.StepName, Target: owner.Cluster}
-	f.Detail = fmt.Sprintf(
-		"registered by the cluster with uid %s at %s",
-		registered.UID,
-		registered.Since.UTC().Format(time.RFC3339),
-	)
+	f.Detail = fmt.Sprintf("registered by the cluster with uid %s at %s",
+		registered.UID, registered.Since.UTC().Format(time.RFC3339))
 	switch {
 	case err != nil:
 		f.Warn, f.Detail = true, "cannot read which cluster has registered this name: "+err.Error()

@@ -1,24 +1,15 @@
 package doctor
 
 import (
-	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
-	"math"
 	"os"
 	"path/filepath"
-	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/deltabridge/deltabridge/internal/boltfile"
 	"github.com/deltabridge/deltabridge/pkg/checkpoint"
-	"github.com/deltabridge/deltabridge/pkg/informer"
-	"github.com/deltabridge/deltabridge/pkg/informer/fleet"
-	"github.com/deltabridge/deltabridge/pkg/ledger"
 )
 
 const (
@@ -33,7 +24,7 @@ const (
 	probeSize = 64 << 10
 )
 
-func (e *examination) checkState(ctx context.Context) {
+func (e *examination) checkState() {
 	dir := e.Config.State.Path
 	existing, err := nearestDirectory(dir)
 	if err != nil {
@@ -54,7 +45,7 @@ func (e *examination) checkState(ctx context.Context) {
 		e.fail(stepSpills, "", err, remedy)
 	}
 	e.checkSpace(dir, existing)
-	e.checkCheckpoint(ctx, dir)
+	e.checkCheckpoint(dir)
 }
 
 func stateRemedy(err error) string {
@@ -103,9 +94,9 @@ func (e *examination) checkSpace(dir, existing string) {
 		limit += s.Buffer.Spill.MaxBytes
 		used += spillBytes(dir, s.Name)
 	}
-	detail := fmt.Sprintf("%v free; spills can take up to %v", size(free), size(limit))
+	detail := fmt.Sprintf("%s free; spills can take up to %s", size(free), size(limit))
 	if used > 0 {
-		detail += fmt.Sprintf(" and use %v now", size(used))
+		detail += " and use " + size(used) + " now"
 	}
 	if free < limit-used {
 		e.warn(stepSpace, "", detail,
@@ -116,7 +107,7 @@ func (e *examination) checkSpace(dir, existing string) {
 }
 
 // checkCheckpoint checks whether the bridge can use the checkpoint of the previous process.
-func (e *examination) checkCheckpoint(ctx context.Context, dir string) {
+func (e *examination) checkCheckpoint(dir string) {
 	s, err := checkpoint.Peek(dir)
 	switch {
 	case err != nil:
@@ -128,76 +119,16 @@ func (e *examination) checkCheckpoint(ctx context.Context, dir string) {
 		e.warn(stepCheckpoint, "", fmt.Sprintf("a bridge uses it; last written %s ago", age(s.LastCommit)),
 			"if that is a different bridge, give each bridge its own state.path")
 	case s.Unusable != "":
-		e.warn(
-			stepCheckpoint,
-			"",
-			"it will be quarantined: "+s.Unusable,
-			"restore the file from a backup if there is one; without it, the bridge does not know what was deleted in the meantime",
-		)
+		e.warn(stepCheckpoint, "", "it will be quarantined: "+s.Unusable,
+			"restore the file from a backup if there is one; without it, the bridge does not know what was deleted meanwhile")
 	case e.cluster != "" && s.ClusterUID != "" && s.ClusterUID != checkpoint.UnknownCluster && s.ClusterUID != e.cluster:
 		e.warn(stepCheckpoint, "",
 			fmt.Sprintf("it belongs to another cluster (%q, uid %s) and will be quarantined", s.ClusterName, s.ClusterUID),
 			"give each cluster its own state.path, or correct the kubeconfig")
 	default:
 		e.destinations = s.Destinations
-		e.checkResume(ctx, s)
+		e.ok(stepCheckpoint, "", fmt.Sprintf("%d resources, last written %s ago", len(s.States), age(s.LastCommit)))
 	}
-}
-
-// checkResume checks whether watches can resume from the checkpoint. It tests only the source with the lowest
-// resourceVersion.
-func (e *examination) checkResume(ctx context.Context, s checkpoint.Summary) {
-	detail := fmt.Sprintf(
-		"%s, %v, last written %s ago",
-		counted(len(s.States), "resource"),
-		size(s.SizeBytes),
-		age(s.LastCommit),
-	)
-	if len(s.States) == 0 || e.client == nil {
-		e.ok(stepCheckpoint, "", detail)
-		return
-	}
-	oldest := slices.MinFunc(s.States, func(a, b ledger.State) int {
-		return cmp.Compare(revision(a.ResourceVersion), revision(b.ResourceVersion))
-	})
-	source := oldest.Source
-	err := e.tryToResume(ctx, &fleet.Watched{
-		Resource: source.Resource, Namespace: source.Namespace, Namespaced: e.namespaced[source.Resource],
-		LabelSelector: source.LabelSelector, FieldSelector: source.FieldSelector,
-	}, oldest.ResourceVersion)
-	switch {
-	case errors.Is(err, informer.ErrFutureVersion):
-		e.warn(stepCheckpoint, "", detail+": "+err.Error(),
-			"no action needed: the bridge will list everything and send gap events")
-	case err != nil:
-		e.warn(stepCheckpoint, "", fmt.Sprintf("%s: the API server's history does not reach back to it: %v", detail, err),
-			"no action needed: the bridge will list everything and send gap events; "+
-				"to keep more history, raise --etcd-compaction-interval of the API server")
-	default:
-		e.ok(stepCheckpoint, "", detail+"; the watch can resume from it")
-	}
-}
-
-// revision converts a resourceVersion to a number. If the resourceVersion is not a number, it returns math.MaxUint64.
-func revision(resourceVersion string) uint64 {
-	n, err := strconv.ParseUint(resourceVersion, 10, 64)
-	if err != nil {
-		return math.MaxUint64
-	}
-	return n
-}
-
-// size formats a number of bytes with a binary unit.
-func size(n int64) string {
-	units := []string{"Ki", "Mi", "Gi", "Ti", "Pi", "Ei"}
-	if n < 1<<10 {
-		return strconv.FormatInt(n, 10)
-	}
-	value, unit := float64(n)/1024, 0
-	for ; value >= 1024 && unit < len(units)-1; unit++ {
-		value /= 1024
-	}
-	return strings.TrimSuffix(strconv.FormatFloat(value, 'f', 1, 64), ".0") + units[unit]
 }
 
 func age(t time.Time) time.Duration { return max(time.Since(t), 0).Round(time.Second) }

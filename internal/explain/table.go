@@ -52,24 +52,16 @@ type table struct {
 	out   strings.Builder
 }
 
-const (
-	minWidth = 20 // minimum width of wrapped text
-	// fieldWidth is the width of the column that contains the names of conditions and message fields.
-	fieldWidth = len("namespaces")
-)
+// fieldWidth is the width of the column that contains the names of conditions and message fields.
+const fieldWidth = len("namespaces")
 
-// row writes a label and a text. If the text has several lines, the other lines are indented by the width of the label.
+// row writes a label and a text.
 func (t *table) row(label string, labelColor console.Color, text string, color console.Color) {
-	indent, width := console.Width(label), 0
-	label = t.style.Paint(labelColor, label)
-	if t.style.Width > 0 {
-		width = max(t.style.Width-indent, minWidth)
-	}
-	for _, part := range console.Wrap(console.Clean(text), width) {
-		t.out.WriteString(strings.TrimRight(label+t.style.Paint(color, part), " ") + "\n")
-		label = strings.Repeat(" ", indent)
-	}
+	line := t.style.Paint(labelColor, label) + t.style.Paint(color, console.Clean(text))
+	t.out.WriteString(strings.TrimRight(line, " ") + "\n")
 }
+
+func pad(field string) string { return fmt.Sprintf("%-*s", fieldWidth, field) }
 
 // verdict writes "yes" or "no", a name and a text.
 func (t *table) verdict(indent string, holds bool, name, text string) {
@@ -129,7 +121,7 @@ func (t *table) filter(v *filter.Verdict) {
 		case c.Found != "":
 			text += " (found: " + c.Found + ")"
 		}
-		t.verdict("       ", c.Holds, console.Pad(c.Field, fieldWidth), text)
+		t.verdict("       ", c.Holds, pad(c.Field), text)
 	}
 }
 
@@ -163,7 +155,7 @@ func (t *table) message(m *Message) {
 		{"unknown", m.Incomplete, console.Yellow},
 	} {
 		if field.text != "" {
-			t.row("  "+console.Pad(field.name, fieldWidth)+" ", console.Plain, field.text, field.color)
+			t.row("  "+pad(field.name)+" ", console.Plain, field.text, field.color)
 		}
 	}
 	for i, h := range m.Headers {
@@ -171,6 +163,6 @@ func (t *table) message(m *Message) {
 		if i > 0 {
 			name = ""
 		}
-		t.row("  "+console.Pad(name, fieldWidth)+" ", console.Plain, h.Name+": "+h.Value, console.Dim)
+		t.row("  "+pad(name)+" ", console.Plain, h.Name+": "+h.Value, console.Dim)
 	}
 }

@@ -14,7 +14,7 @@ const diffIndent = "    "
 
 // diff returns the changes that an update contains, one per line, and remembers the new state. For other events it
 // returns an empty string.
-func (p *Printer) diff(r *diagnose.Record, s *states, style console.Style) string {
+func (p *Printer) diff(r *diagnose.Record, s *states) string {
 	if r.Type().IsControl() {
 		return ""
 	}
@@ -33,7 +33,7 @@ func (p *Printer) diff(r *diagnose.Record, s *states, style console.Style) strin
 		before = s.old
 	}
 	if before == nil {
-		return diffIndent + style.Paint(console.Dim, "(previous state unknown)") + "\n"
+		return diffIndent + p.Style.Paint(console.Dim, "(previous state unknown)") + "\n"
 	}
 	var b strings.Builder
 	for _, change := range jsonpatch.Diff(before, s.object) {
@@ -41,7 +41,7 @@ func (p *Printer) diff(r *diagnose.Record, s *states, style console.Style) strin
 		if path == "/metadata/resourceVersion" { // the event's line already shows the resourceVersion
 			continue
 		}
-		writeChange(&b, path, change.Old, change.Value, style)
+		writeChange(&b, path, change.Old, change.Value, p.Style)
 	}
 	return b.String()
 }
@@ -84,11 +84,7 @@ func textLines(value json.RawMessage) ([]string, bool) {
 	return strings.Split(strings.TrimSuffix(text, "\n"), "\n"), true
 }
 
-// diffLine writes an indented line. It truncates the line to the width of the terminal.
+// diffLine writes an indented line.
 func diffLine(b *strings.Builder, color console.Color, text string, style console.Style) {
-	text = console.Clean(text)
-	if style.Width > 0 {
-		text = console.Cut(text, max(style.Width-len(diffIndent), 8))
-	}
-	b.WriteString(diffIndent + style.Paint(color, text) + "\n")
+	b.WriteString(diffIndent + style.Paint(color, console.Clean(text)) + "\n")
 }

@@ -13,81 +13,25 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/sinks/diagnose"
 )
 
-// layout contains the widths of the columns, in cells. A width of 0 omits the column. A negative width -n pads the
-// column to n cells without truncating it.
-type layout struct {
-	clock                            string // time format
-	resource, name, version, manager int
-}
-
-const (
-	millis         = "15:04:05.000"
-	gap            = 2 // cells between columns
-	operationWidth = len("updated")
-
-	narrow = 60  // the minimum width for all columns; narrower lines contain only time, operation, resource and name
-	wide   = 120 // the minimum width for milliseconds and a wider manager column
-)
-
-func layoutFor(width int) layout {
-	l, gaps := layout{clock: time.TimeOnly, version: 8, manager: 10}, 5*gap
-	switch {
-	case width <= 0: // the output is not a terminal
-		return layout{clock: millis, resource: -20, name: -32, version: -8, manager: -1}
-	case width < narrow:
-		l.version, l.manager, gaps = 0, 0, 3*gap
-	case width >= wide:
-		l.clock, l.version, l.manager = millis, 10, 26
-	}
-	rest := max(width-len(l.clock)-operationWidth-l.version-l.manager-gaps, 8)
-	l.resource = min(rest*9/20, 36)
-	l.name = min(rest-l.resource, 72)
-	return l
-}
-
 // line renders an event as one line that ends with a newline.
 func line(r *diagnose.Record, style console.Style) string {
-	l := layoutFor(style.Width)
 	word, color := operation(r)
-	at := moment(r).Local().Format(l.clock)
+	at := moment(r).Local().Format("15:04:05.000")
 	if r.Type().IsControl() {
-		text := console.Pad(word, operationWidth) + "  " + console.Clean(control(r))
-		if style.Width > 0 {
-			text = console.Cut(text, max(style.Width-len(at)-gap, 1))
-		}
+		text := fmt.Sprintf("%-7s  %s", word, console.Clean(control(r)))
 		return at + "  " + style.Paint(color, text) + "\n"
 	}
 	name := r.Attributes["name"]
 	if namespace := r.Attributes["namespace"]; namespace != "" {
 		name = namespace + "/" + name
 	}
-	columns := []string{
-		at, style.Paint(color, word) + strings.Repeat(" ", max(operationWidth-len(word), 0)),
-		column(r.Resource(), l.resource, console.Cut), // the end of an API group is the least important part
-		column(name, l.name, console.CutMiddle),
-		column(r.Attributes["resourceversion"], l.version, console.CutMiddle),
-		column(r.Attributes["changedby"], l.manager, console.CutMiddle),
-	}
-	if note := notes(r); note != "" && style.Width <= 0 {
-		columns = append(columns, note)
-	}
-	return strings.TrimRight(strings.Join(columns, "  "), " ") + "\n"
+	text := fmt.Sprintf("%s%*s  %-20s  %-32s  %-8s  %s  %s", style.Paint(color, word), len("updated")-len(word), "",
+		console.Clean(r.Resource()), console.Clean(name), console.Clean(r.Attributes["resourceversion"]),
+		console.Clean(r.Attributes["changedby"]), notes(r))
+	return at + "  " + strings.TrimRight(text, " ") + "\n"
 }
 
-// column pads or truncates a text to the given column width.
-func column(text string, width int, truncate func(string, int) string) string {
-	text = console.Clean(text)
-	switch {
-	case width == 0:
-		return ""
-	case width < 0:
-		return console.Pad(text, -width)
-	}
-	return console.Pad(truncate(text, width), width)
-}
-
-// notes returns additional attributes of an event. They appear only if the output is not a terminal, because such lines
-// have no maximum width.
+// notes returns additional attributes of an event in parentheses. It returns an empty string if there are none.
 func notes(r *diagnose.Record) string {
 	var all []string
 	for _, name := range []string{"initiallist", "finalstateunknown", "resent"} {

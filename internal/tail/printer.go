@@ -23,8 +23,7 @@ type Options struct {
 	Out io.Writer // receives the events
 	// Notes receives messages about the reader itself, such as its lag. It may be the same writer as Out.
 	Notes io.Writer
-	// Style is called for every line, because the width of the terminal can change.
-	Style func() console.Style
+	Style console.Style
 
 	JSON bool // print each event as one line of JSON
 	Diff bool // print the changes that updates contain
@@ -78,21 +77,13 @@ func (p *Printer) Print(r *diagnose.Record) error {
 		_, err := p.Out.Write(append(r.AppendStructured(nil), '\n'))
 		return err
 	}
-	style := p.Style()
-	text := line(r, style)
-	left := omitted(r)
-	if left != "" && style.Width > 0 { // if the output is not a terminal, the line already contains this text
-		text += diffIndent + style.Paint(
-			console.Yellow,
-			console.Cut("("+left+")", max(style.Width-len(diffIndent), 8)),
-		) + "\n"
-	}
+	text := line(r, p.Style)
 	switch {
 	case !p.Diff:
-	case left != "": // the state is incomplete, so neither this update nor the next one can be compared
+	case r.Attributes["dataomitted"] != "": // the state is incomplete, so neither this update nor the next one can be compared
 		p.states.Remove(r.Attributes["uid"])
 	default:
-		text += p.diff(r, s, style)
+		text += p.diff(r, s)
 	}
 	_, err := io.WriteString(p.Out, text)
 	return err
@@ -121,14 +112,8 @@ func (p *Printer) printForeign(r *diagnose.Record) error {
 	if r.Foreign != nil {
 		why = r.Foreign.Error()
 	}
-	style := p.Style()
-	text := fmt.Sprintf(
-		"%s  ?  %s: not an event of Deltabridge (%s)",
-		r.Stored.Local().Format(time.TimeOnly),
-		r.Place,
-		why,
-	)
-	_, err := io.WriteString(p.Out, style.Paint(console.Dim, console.Cut(console.Clean(text), style.Width))+"\n")
+	text := fmt.Sprintf("%s  ?  %s: not an event of Deltabridge (%s)", r.Stored.Local().Format(time.TimeOnly), r.Place, why)
+	_, err := io.WriteString(p.Out, p.Style.Paint(console.Dim, console.Clean(text))+"\n")
 	return err
 }
 
@@ -143,7 +128,7 @@ func (p *Printer) noteLag(behind int64) error {
 	default:
 		return nil
 	}
-	_, err := io.WriteString(p.Notes, p.Style().Paint(console.Dim, text)+"\n")
+	_, err := io.WriteString(p.Notes, p.Style.Paint(console.Dim, text)+"\n")
 	return err
 }
 

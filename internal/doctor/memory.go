@@ -1,0 +1,46 @@
+package doctor
+
+import (
+	"fmt"
+	"math"
+	"os"
+	"runtime/debug"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+)
+
+// checkMemory compares the memory limit with the total size of the buffers. It warns if the buffers can take more than
+// half of the limit, because the bridge also requires memory for its index.
+func (e *examination) checkMemory() {
+	var buffers int64
+	for n := range e.Config.Sinks {
+		buffers += e.Config.Sinks[n].Buffer.Bytes
+	}
+	limit, of := memoryLimit()
+	detail := "buffers can use " + size(buffers)
+	if limit == math.MaxInt64 {
+		e.ok("memory", "", detail+"; there is no memory limit")
+		return
+	}
+	detail += fmt.Sprintf(" of %s (%s)", size(limit), of)
+	if buffers > limit/2 {
+		e.warn("memory", "", detail, "raise the limit, or lower buffer.bytes: the watched objects require memory too")
+		return
+	}
+	e.ok("memory", "", detail)
+}
+
+// memoryLimit returns the lowest memory limit and its origin. If there is no memory limit, it returns math.MaxInt64.
+func memoryLimit() (limit int64, of string) {
+	limit, of = debug.SetMemoryLimit(-1), "GOMEMLIMIT"
+	data, _ := os.ReadFile("/sys/fs/cgroup/memory.max") // absent outside of a container; "max" without a limit
+	if n, err := strconv.ParseInt(strings.TrimSpace(string(data)), 10, 64); err == nil && n < limit {
+		limit, of = n, "the container's limit"
+	}
+	return limit, of
+}
+
+// size formats a number of bytes with a binary unit. It rounds down to mebibytes.
+func size(n int64) string { return resource.NewQuantity(n>>20<<20, resource.BinarySI).String() }
