@@ -3,10 +3,12 @@ package doctor
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/deltabridge/deltabridge/internal/config"
 	"github.com/deltabridge/deltabridge/pkg/event"
@@ -20,7 +22,9 @@ func TestOrphanedEvents(t *testing.T) {
 	dir := t.TempDir()
 	file := func(sink string, events, delivered int) {
 		q, err := fifo.NewSpill(fifo.SpillOptions[string]{
-			Path: filepath.Join(dir, "spill-"+sink), MaxItems: 100,
+			Path: filepath.Join(dir, "spill-"+sink), MaxItems: 100, Logger: slog.New(slog.DiscardHandler),
+			Mark: func(string) (source, position string) { return "", "" }, OnSettled: func([]string) {},
+			Receipt: func(v string) string { return v }, Since: func(string) time.Time { return time.Now() },
 			Encode: func(dst []byte, v string) ([]byte, error) { return append(dst, v...), nil },
 			Decode: func(data []byte) (string, error) { return string(data), nil },
 		})

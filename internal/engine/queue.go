@@ -54,7 +54,7 @@ func (p *pipeline) openQueue(state string) error {
 	case DropOldest:
 		front = fifo.NewRing(fifo.RingOptions[*event.Message]{
 			MaxItems: half, MaxBytes: halfSize, Size: (*event.Message).Size,
-			Overflow: fifo.DropOldest, Gap: p.foldGap, OnDrop: p.metrics.Drop,
+			Overflow: fifo.DropOldest, Gap: p.foldGap,
 		})
 	}
 	if front == nil {
@@ -122,7 +122,7 @@ func (p *pipeline) merged(older *event.Message) {
 	p.settle(older)
 }
 
-// foldGap calls event.FoldGap. It also counts the gap event in the queue and settles the dropped event.
+// foldGap calls event.FoldGap. It also counts both events. It settles the dropped event if gaps has a gap event for it.
 func (p *pipeline) foldGap(gaps []*event.Message, dropped *event.Message) []*event.Message {
 	same := func(g *event.Message) bool { return event.FoldsInto(g, dropped) }
 	counters := p.metrics.Of(dropped)
@@ -132,5 +132,6 @@ func (p *pipeline) foldGap(gaps []*event.Message, dropped *event.Message) []*eve
 	}
 	gaps = event.FoldGap(gaps, dropped)
 	counters.Queue(gaps[slices.IndexFunc(gaps, same)])
+	p.metrics.Drop(dropped)
 	return gaps
 }

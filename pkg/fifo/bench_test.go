@@ -46,6 +46,7 @@ func benchCompacting() Queue[*msg] {
 		Key:       func(m *msg) string { return m.uid },
 		Mergeable: func(m *msg) bool { return m.uid != "" },
 		Merge:     func(_, newer *msg) *msg { return newer },
+		OnMerge:   func(*msg) {},
 	})
 }
 
@@ -139,7 +140,8 @@ func BenchmarkMerge(b *testing.B) {
 			q := NewCompacting(CompactingOptions[*msg, string]{
 				MaxItems: benchItems, Size: msgSize,
 				Key:   func(m *msg) string { return m.uid },
-				Merge: func(_, newer *msg) *msg { return newer },
+				Merge: func(_, newer *msg) *msg { return newer }, OnMerge: func(*msg) {},
+				Mergeable: func(*msg) bool { return true },
 			})
 			msgs := benchMsgs(keys)
 			for i := range benchItems {

@@ -13,14 +13,13 @@ type CompactingOptions[T any, K comparable] struct {
 	// Key returns the same value for items that may be merged with each other, such as an object's uid. The value must not
 	// change while the item is queued. Required.
 	Key func(T) K
-	// Mergeable reports whether an item may be merged. Key is called only for items that may be merged. If Mergeable is
-	// nil, all items may be merged.
+	// Mergeable reports whether an item may be merged. Key is called only for items that may be merged. Required.
 	Mergeable func(T) bool
 	// Merge returns the item that replaces both arguments. The result takes the place of newer, must have the key of newer
 	// and must be mergeable. It should not be larger than both arguments together. Merge must not change its arguments.
 	// The queue may ignore the result and call Merge again later. Required.
 	Merge func(older, newer T) T
-	// OnMerge, if set, is called with every item that was merged into a newer item.
+	// OnMerge is called with every item that was merged into a newer item. Required.
 	OnMerge func(older T)
 }
 
@@ -50,11 +49,8 @@ type Compacting[T any, K comparable] struct {
 
 var _ Queue[int] = (*Compacting[int, int])(nil)
 
-// NewCompacting returns a [Compacting] queue. It panics if opts lacks a required field.
+// NewCompacting returns a [Compacting] queue. It panics if opts has no bound on items.
 func NewCompacting[T any, K comparable](opts CompactingOptions[T, K]) Queue[T] {
-	if opts.Key == nil || opts.Merge == nil {
-		panic("fifo: Key and Merge are required")
-	}
 	c := &Compacting[T, K]{
 		key: opts.Key, mergeable: opts.Mergeable, merge: opts.Merge, onMerge: opts.OnMerge,
 		latest: map[K]*node[T, K]{},
@@ -66,7 +62,7 @@ func NewCompacting[T any, K comparable](opts CompactingOptions[T, K]) Queue[T] {
 // offer implements policy.
 func (c *Compacting[T, K]) offer(v T, size int64, behind bool) bool {
 	var key K
-	keyed := c.mergeable == nil || c.mergeable(v)
+	keyed := c.mergeable(v)
 	if keyed {
 		key = c.key(v)
 	}
@@ -149,9 +145,7 @@ func (c *Compacting[T, K]) replaceLatest(key K, v T) bool {
 // mergedAway counts an item that was merged into a newer item, and calls OnMerge.
 func (c *Compacting[T, K]) mergedAway(older T) {
 	c.merged++
-	if c.onMerge != nil {
-		c.onMerge(older)
-	}
+	c.onMerge(older)
 }
 
 // unchain removes n from the waiting items.

@@ -257,9 +257,6 @@ func (c *core[T]) hold(on bool) {
 	c.admit()
 }
 
-// bounds returns MaxItems and MaxBytes of the queue. 0 bytes means no bound.
-func (c *core[T]) bounds() (items int, bytes int64) { return c.maxItems, c.maxBytes }
-
 // Stats implements [Queue]. Gap items are included in Items, Taken and Acked, but not in Bytes or Pushed.
 func (c *core[T]) Stats() Stats {
 	c.mu.Lock()

@@ -49,7 +49,7 @@
 //
 // # Spilling to disk
 //
-// A [Spill] keeps its items only in memory until a Push finds no room, an item has waited for longer than MaxAge,
+// A [Spill] keeps its items only in memory until a Push finds no room, an item has waited for ten seconds,
 // [Spill.Persist] is called, or Run ends. Then the queue spills: it writes all unacknowledged items, including taken
 // items, to a log on disk (internal/segment), the oldest first, followed by all items that are pushed later. Take
 // returns items from memory while they are there, and reads the others from disk. When all items on disk are
@@ -68,7 +68,7 @@
 // acknowledged or cannot be read. While the log has items, an item that was acknowledged before it was written becomes
 // settled only when its acknowledgement is durable.
 //
-// Commits: while the queue spills, [Spill.Run] commits every SyncInterval, and at once when a Push waits or enough
+// Commits: while the queue spills, [Spill.Run] commits every 200 ms, and at once when a Push waits or enough
 // items wait to be written. A commit makes the acknowledgements durable, removes files that are no longer required, and
 // then writes up to 4 MiB of items.
 //
@@ -89,9 +89,9 @@
 // # Concurrency
 //
 // Any goroutine may call Push, Close and Stats. Only the consumer may call Take and Ack. SpillOptions documents which
-// goroutine calls its functions. The functions in the other options (Gap, OnDrop, Merge, OnMerge, Key, Mergeable, Size)
+// goroutine calls its functions. The functions in the other options (Gap, Merge, OnMerge, Key, Mergeable, Size)
 // must be fast and must not call the queue. They are called with the queue locked (except Size for a pushed item), so
-// OnDrop and OnMerge are called in queue order. They are called by the goroutine that changes the queue: the goroutine
+// Gap and OnMerge are called in queue order. They are called by the goroutine that changes the queue: the goroutine
 // that pushes or, if the push had to wait, the goroutine whose Ack, Push or cancellation made room.
 //
 // After Close, Push returns [ErrClosed], even to producers that already wait in it; their items are not queued. Take

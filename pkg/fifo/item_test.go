@@ -55,7 +55,7 @@ func newTestRing(overflow Overflow, maxItems int, maxBytes int64) *Ring[item] {
 func newTestCompacting(maxItems int, maxBytes int64) *Compacting[item, int] {
 	return NewCompacting(CompactingOptions[item, int]{
 		MaxItems: maxItems, MaxBytes: maxBytes, Size: itemSize,
-		Key: func(v item) int { return v.Key }, Mergeable: mergeableItem, Merge: mergeItem,
+		Key: func(v item) int { return v.Key }, Mergeable: mergeableItem, Merge: mergeItem, OnMerge: func(item) {},
 	}).(*Compacting[item, int])
 }
 

@@ -48,6 +48,7 @@ func TestQueueLetsGo(t *testing.T) {
 		),
 		"compact": NewCompacting(CompactingOptions[*object, int]{
 			MaxItems: 2, Key: key, Merge: func(_, newer *object) *object { return newer },
+			Mergeable: func(*object) bool { return true }, OnMerge: func(*object) {},
 		}),
 	}
 	for name, q := range queues {
@@ -88,6 +89,7 @@ func TestNoAllocation(t *testing.T) {
 		"drop-oldest": NewRing(RingOptions[*item]{MaxItems: depth, Overflow: DropOldest, Gap: fold}),
 		"compact": NewCompacting(CompactingOptions[*item, int]{
 			MaxItems: depth, Key: func(v *item) int { return v.Key }, Merge: func(_, newer *item) *item { return newer },
+			Mergeable: func(*item) bool { return true }, OnMerge: func(*item) {},
 		}),
 	}
 	for name, q := range queues {

@@ -24,10 +24,8 @@ type RingOptions[T any] struct {
 	// Gap adds an item that DropOldest drops to the gap items in front of the oldest waiting item, and returns the new gap
 	// items. It may change gaps and its items and append to gaps, but must not keep gaps. When there are no gap items yet,
 	// or the previous gap items were taken, gaps is nil. The bounds do not apply to gap items, so there should be few, for
-	// example one per resource. If Gap is nil, there are no gap items.
+	// example one per resource. Gap is called once for every dropped item, in queue order. Required for DropOldest.
 	Gap func(gaps []T, dropped T) []T
-	// OnDrop, if set, is called after Gap with every item that DropOldest drops, in queue order.
-	OnDrop func(dropped T)
 }
 
 // entry is a waiting item and its size, so that Size is called once.
@@ -41,7 +39,6 @@ type Ring[T any] struct {
 	core[T]
 	overflow Overflow
 	gap      func([]T, T) []T
-	onDrop   func(T)
 
 	// waiting contains the waiting items, oldest first. Invariant: ledger.items is the number of waiting and taken items,
 	// without gap items.
@@ -58,7 +55,7 @@ func NewRing[T any](opts RingOptions[T]) Queue[T] {
 	if opts.Overflow > DropOldest {
 		panic("fifo: unknown overflow policy")
 	}
-	r := &Ring[T]{overflow: opts.Overflow, gap: opts.Gap, onDrop: opts.OnDrop}
+	r := &Ring[T]{overflow: opts.Overflow, gap: opts.Gap}
 	r.init(r, opts.MaxItems, opts.MaxBytes, opts.Size)
 	return r
 }
@@ -86,14 +83,9 @@ func (r *Ring[T]) offer(v T, size int64, behind bool) bool {
 // drop counts v as dropped and adds it to the gap items.
 func (r *Ring[T]) drop(v T) {
 	r.dropped++
-	if r.gap != nil {
-		before := len(r.gaps)
-		r.gaps = r.gap(r.gaps, v)
-		r.ledger.gaps += len(r.gaps) - before
-	}
-	if r.onDrop != nil {
-		r.onDrop(v)
-	}
+	before := len(r.gaps)
+	r.gaps = r.gap(r.gaps, v)
+	r.ledger.gaps += len(r.gaps) - before
 }
 
 // front implements policy.

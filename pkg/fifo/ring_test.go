@@ -35,7 +35,10 @@ func TestDropOldest(t *testing.T) {
 			var dropped []int
 			q := NewRing(RingOptions[item]{
 				MaxItems: tt.maxItems, MaxBytes: tt.maxBytes, Size: itemSize, Overflow: DropOldest,
-				Gap: foldItem, OnDrop: func(v item) { dropped = append(dropped, v.ID) },
+				Gap: func(gaps []item, v item) []item {
+					dropped = append(dropped, v.ID)
+					return foldItem(gaps, v)
+				},
 			})
 			id := 0
 			push := func(sizes []int64) {
@@ -51,7 +54,7 @@ func TestDropOldest(t *testing.T) {
 			push(tt.push)
 			checkRing(t, q.(*Ring[item]))
 			if s := q.Stats(); s.Dropped != tt.dropped || s.Taken != tt.taken || int64(len(dropped)) != tt.dropped {
-				t.Errorf("stats %+v and %d calls of OnDrop, want %d dropped", s, len(dropped), tt.dropped)
+				t.Errorf("stats %+v and %d calls of Gap, want %d dropped", s, len(dropped), tt.dropped)
 			}
 			for i := 1; i < len(dropped); i++ {
 				if dropped[i] < dropped[i-1] {
@@ -98,7 +101,9 @@ func TestGapsAreTakenAndStartAnew(t *testing.T) {
 }
 
 func TestDropOldestWithoutGap(t *testing.T) {
-	q := NewRing(RingOptions[int]{MaxItems: 1, Overflow: DropOldest})
+	q := NewRing(RingOptions[int]{
+		MaxItems: 1, Overflow: DropOldest, Gap: func(gaps []int, _ int) []int { return gaps },
+	})
 	for i := range 3 {
 		if err := q.Push(ended(t), i); err != nil {
 			t.Fatal(err)
@@ -182,14 +187,9 @@ func TestWrongUsePanics(t *testing.T) {
 		"ring without bound":       func() { NewRing(RingOptions[int]{}) },
 		"ring with negative bytes": func() { NewRing(RingOptions[int]{MaxItems: 1, MaxBytes: -1}) },
 		"unknown policy":           func() { NewRing(RingOptions[int]{MaxItems: 1, Overflow: 7}) },
-		"compacting without merge": func() {
-			NewCompacting(CompactingOptions[int, int]{MaxItems: 1, Key: func(v int) int { return v }})
-		},
-		"compacting without key": func() {
-			NewCompacting(CompactingOptions[int, int]{MaxItems: 1, Merge: func(_, v int) int { return v }})
-		},
-		"ack of nothing":    func() { newTestRing(Block, 1, 0).Ack(1) },
-		"ack of a negative": func() { newTestRing(Block, 1, 0).Ack(-1) },
+		"compacting without bound": func() { NewCompacting(CompactingOptions[int, int]{}) },
+		"ack of nothing":           func() { newTestRing(Block, 1, 0).Ack(1) },
+		"ack of a negative":        func() { newTestRing(Block, 1, 0).Ack(-1) },
 		"ack of waiting": func() {
 			q := newTestRing(Block, 2, 0)
 			mustPush(t, q, newItem(1, 1, 1))

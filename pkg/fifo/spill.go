@@ -1,29 +1,30 @@
 package fifo
 
 import (
-	"errors"
 	"log/slog"
 	"time"
 
 	"github.com/deltabridge/deltabridge/internal/segment"
 )
 
-// DefaultSyncInterval is the maximum time that a spilled item waits for the commit that makes the item durable.
-const DefaultSyncInterval = 200 * time.Millisecond
+const (
+	// syncInterval is the maximum time that a spilled item waits for the commit that makes the item durable.
+	syncInterval = 200 * time.Millisecond
+	// maxAge is the maximum time that an item waits for its acknowledgement before the queue spills, even if memory is
+	// nearly empty. It exists because a source may keep its history only for a limited time.
+	maxAge = 10 * time.Second
+	// readRetry is the time that Take waits before it tries again to open a file.
+	readRetry = time.Second
+)
 
-// DefaultMaxAge is the maximum time that an item waits for its acknowledgement before the item is written to disk.
-const DefaultMaxAge = 10 * time.Second
-
-// readRetry is the time that Take waits before it tries again to open a file.
-const readRetry = time.Second
-
-// SpillOptions configures a [Spill]. The functions must not call the queue. Size, Mark, Since, Receipt and OnCorrupt
-// are called with the queue locked. Encode is called by Run, Decode by the consumer's goroutine, and OnSettled by both.
+// SpillOptions configures a [Spill]. All fields without a documented default are required. The functions must not call
+// the queue. Size, Mark, Since, Receipt and OnCorrupt are called with the queue locked. Encode is called by Run, Decode
+// by the consumer's goroutine, and OnSettled by both.
 type SpillOptions[T any] struct {
 	// Path is the queue's directory. It is created when the queue first spills, with mode 0700, in a directory that must
-	// exist. Damaged files are renamed to Path+".damaged-"+time. Only one queue can use a directory at a time. Required.
+	// exist. Damaged files are renamed to Path+".damaged-"+time. Only one queue can use a directory at a time.
 	Path string
-	// MaxItems bounds the items in memory. Required, at least 2.
+	// MaxItems bounds the items in memory. It must be at least 2.
 	MaxItems int
 	// MaxBytes bounds the total size of the items in memory. 0 means no bound.
 	MaxBytes int64
@@ -31,16 +32,16 @@ type SpillOptions[T any] struct {
 	// items. If the bound is reached, pushes wait when memory is full. If no items are on disk, one item is written even
 	// if it is larger than the bound. The bound does not apply at the end of Run. 0 means no bound.
 	MaxDiskBytes int64
-	// Size returns an item's size in memory in bytes, which must not change while the item is queued. Nil means 0.
+	// Size returns an item's size in memory in bytes, which must not change while the item is queued.
 	Size func(T) int64
 	// Encode appends the stored form of v to dst. It may run while the consumer uses v. If Encode fails, the item is
-	// handled as if it could not be written: the item and all later items stay in memory. Required.
+	// handled as if it could not be written: the item and all later items stay in memory.
 	Encode func(dst []byte, v T) ([]byte, error)
-	// Decode returns the item that Encode encoded as data. It may keep data. Required.
+	// Decode returns the item that Encode encoded as data. It may keep data.
 	Decode func(data []byte) (T, error)
 	// Mark returns an item's source and the item's position in that source, or an empty source if the item does not have
 	// one. The items of a source must be pushed in the order of their positions. For every source, the queue stores the
-	// last position up to which all items are acknowledged or on disk. If Mark is nil, no positions are stored.
+	// last position up to which all items are acknowledged or on disk.
 	Mark func(T) (source, position string)
 	// OnSettled is called once for each item that is settled: the item was acknowledged or is on disk, so the source does
 	// not have to send it again after a crash. The consumer still takes an item that is on disk. While the log has items,
@@ -49,10 +50,10 @@ type SpillOptions[T any] struct {
 	// process pushed. OnSettled must not keep the slice.
 	OnSettled func(items []T)
 	// Receipt returns a small value that is passed to OnSettled instead of an acknowledged item, so that the whole item
-	// does not have to be kept until its acknowledgement is durable. If Receipt is nil, the item itself is kept.
+	// does not have to be kept until its acknowledgement is durable.
 	Receipt func(T) T
 	// OnCorrupt is called when items could not be read back. It returns the items that the consumer takes instead of the
-	// lost items. The returned items must not have a source (Mark). If OnCorrupt is nil, lost items are skipped.
+	// lost items. The returned items must not have a source (Mark).
 	OnCorrupt func(Loss) []T
 	// HoldUp is the maximum time that pushes wait for the consumer when a quarter of the bounds is in use. Waiting can
 	// avoid spilling, which is expensive: writing items to disk and reading them back costs more than all other work.
@@ -60,14 +61,9 @@ type SpillOptions[T any] struct {
 	// been empty for 20 times HoldUp, pushes do not wait because of HoldUp until the queue has been empty again, so a slow
 	// consumer delays the source only for a short time. 0 means that pushes do not wait before the queue spills.
 	HoldUp time.Duration
-	// Since returns the time when an item was created. If Since is nil, MaxAge has no effect.
-	Since func(T) time.Time
-	// MaxAge is the maximum time that an item waits for its acknowledgement before the queue spills, even if memory is
-	// nearly empty. It exists because a source may keep its history only for a limited time. 0 means DefaultMaxAge.
-	MaxAge time.Duration
-	// SyncInterval is the maximum time between two commits while the queue spills. 0 means DefaultSyncInterval.
-	SyncInterval time.Duration
-	Logger       *slog.Logger // nil means slog.Default()
+	// Since returns the time when an item was created. An item that is older than ten seconds makes the queue spill.
+	Since  func(T) time.Time
+	Logger *slog.Logger
 }
 
 // Loss describes consecutive items that could not be read back.
@@ -123,17 +119,17 @@ type Spill[T any] struct {
 	core[T]
 	opts SpillOptions[T]
 	log  *segment.Log
-	// Run calls onFull, if it is set, when a commit fails or finds no room on disk, and again when a later commit
-	// succeeds. onFull is set only once.
-	onFull func(full bool)
-	wake   chan struct{} // capacity 1: wakes Run before the interval ends
+	// Run calls onCommit, if it is set, after every attempt to commit. full is true if the commit failed or found no room
+	// on disk. onCommit is set only once.
+	onCommit func(full bool)
+	wake     chan struct{} // capacity 1: wakes Run before the interval ends
 	// headShare bounds the taken items and, while the queue spills, all items in head. bufShare bounds buf. Together, they
 	// are the bounds of the queue.
 	headShare, bufShare share
 	// commitBytes is the maximum total size (in memory) of the items that one commit writes. If items of this size wait, a
-	// commit starts at once. batchBytes is the maximum number of encoded bytes that a commit writes. Both are set only
-	// once.
+	// commit starts at once. batchBytes is the maximum number of encoded bytes that a commit writes.
 	commitBytes, batchBytes int64
+	syncInterval, maxAge    time.Duration // the constants of these names, except in tests
 
 	// The following fields are guarded by core.mu.
 
@@ -176,23 +172,8 @@ var _ Queue[int] = (*Spill[int])(nil)
 const segmentPart = 16
 
 // NewSpill returns a [Spill] that starts with the items on disk. Run closes the files. If the log cannot be used or has
-// an unknown format, it is quarantined. NewSpill returns an error if the options are invalid or Path cannot be opened.
+// an unknown format, it is quarantined. NewSpill returns an error if Path cannot be opened.
 func NewSpill[T any](opts SpillOptions[T]) (*Spill[T], error) {
-	switch {
-	case opts.Path == "" || opts.Encode == nil || opts.Decode == nil:
-		return nil, errors.New("fifo: Path, Encode and Decode are required")
-	case opts.MaxItems < 2 || opts.MaxBytes < 0 || opts.MaxDiskBytes < 0:
-		return nil, errors.New("fifo: MaxItems must be at least 2, MaxBytes and MaxDiskBytes at least 0")
-	}
-	if opts.SyncInterval <= 0 {
-		opts.SyncInterval = DefaultSyncInterval
-	}
-	if opts.MaxAge <= 0 {
-		opts.MaxAge = DefaultMaxAge
-	}
-	if opts.Logger == nil {
-		opts.Logger = slog.Default()
-	}
 	segmentBytes := int64(segment.DefaultBytes)
 	if opts.MaxDiskBytes > 0 {
 		segmentBytes = min(segmentBytes, max(1, opts.MaxDiskBytes/segmentPart))
@@ -206,18 +187,14 @@ func NewSpill[T any](opts SpillOptions[T]) (*Spill[T], error) {
 		opts: opts, log: log, wake: make(chan struct{}, 1),
 		headShare:   share{items: opts.MaxItems - opts.MaxItems/2, bytes: opts.MaxBytes - opts.MaxBytes/2},
 		bufShare:    share{items: opts.MaxItems / 2, bytes: opts.MaxBytes / 2},
-		commitBytes: commitBytes, batchBytes: min(commitBytes, segmentBytes), spilling: last > acked,
-		headEnd: acked, tail: last, durable: last, marks: map[string]mark{},
+		commitBytes: commitBytes, batchBytes: min(commitBytes, segmentBytes),
+		syncInterval: syncInterval, maxAge: maxAge, spilling: last > acked, headEnd: acked, tail: last, durable: last, marks: map[string]mark{},
 	}
 	s.init(s, opts.MaxItems, opts.MaxBytes, opts.Size)
 	if damage != nil {
-		for _, v := range s.replacements(Loss{Err: damage}) { // they are the first items of the new queue
-			size := s.sizeOf(v)
-			s.add(size)
-			s.tail++
-			s.head.push(spilled[T]{v, size, s.tail})
+		for _, v := range opts.OnCorrupt(Loss{Err: damage}) { // they are the first items of the new queue
+			s.keep(v, s.sizeOf(v))
 		}
-		s.headEnd = s.tail
 	}
 	return s, nil
 }
@@ -287,9 +264,7 @@ func (s *Spill[T]) offer(v T, size int64, behind bool) bool {
 			return false
 		}
 		if s.fits(size) {
-			s.accept(size)
-			s.head.push(spilled[T]{v, size, s.tail})
-			s.headEnd = s.tail
+			s.keep(v, size)
 			return true
 		}
 		s.begin()
@@ -333,6 +308,13 @@ func (s *Spill[T]) holdUp() bool {
 		s.kick() // Run offers the waiting items again after HoldUp
 	}
 	return now.Sub(s.heldSince) < s.opts.HoldUp && now.Sub(s.busySince) < holdUpPart*s.opts.HoldUp
+}
+
+// keep appends v to head. It must not be called while the queue spills.
+func (s *Spill[T]) keep(v T, size int64) {
+	s.accept(size)
+	s.head.push(spilled[T]{v, size, s.tail})
+	s.headEnd = s.tail
 }
 
 // enqueue appends v to buf.

@@ -4,12 +4,14 @@ package fifo
 
 import (
 	"context"
+	"log/slog"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 )
 
 // cpuTime is what this process used so far, in ns.
@@ -46,10 +48,13 @@ func BenchmarkSpill(b *testing.B) {
 	}
 	s, err := NewSpill(SpillOptions[[]byte]{
 		Path: filepath.Join(b.TempDir(), "q"), MaxItems: benchItems, MaxBytes: benchBytes,
-		Size:   func(v []byte) int64 { return int64(len(v)) },
-		Encode: func(dst, v []byte) ([]byte, error) { return append(dst, v...), nil },
-		Decode: func(data []byte) ([]byte, error) { return data, nil },
-		Mark:   func([]byte) (string, string) { return "pods", "12345" },
+		Size:      func(v []byte) int64 { return int64(len(v)) },
+		Encode:    func(dst, v []byte) ([]byte, error) { return append(dst, v...), nil },
+		Decode:    func(data []byte) ([]byte, error) { return data, nil },
+		Mark:      func([]byte) (string, string) { return "pods", "12345" },
+		OnSettled: func([][]byte) {}, Receipt: func([]byte) []byte { return nil },
+		OnCorrupt: func(Loss) [][]byte { return nil }, Since: func([]byte) time.Time { return time.Now() },
+		Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		b.Fatal(err)

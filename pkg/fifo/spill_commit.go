@@ -31,28 +31,23 @@ func (s *Spill[T]) Run(ctx context.Context) error {
 	defer s.log.Close() // all records are durable already
 	c := &committer[T]{Spill: s}
 	retry := retryMin
-	for {
-		if !c.wait(ctx) {
-			return c.last()
-		}
-		for {
+	for c.wait(ctx) {
+		for again := true; again && ctx.Err() == nil; {
 			progress, err := c.round(false)
-			c.reportFull(err != nil || c.cut)
+			if s.onCommit != nil {
+				s.onCommit(err != nil || c.cut)
+			}
 			if err == nil {
+				again = progress && (c.more || s.pressed())
 				retry = retryMin
-				if progress && (c.more || s.pressed()) && ctx.Err() == nil {
-					continue
-				}
-				break
+				continue
 			}
 			s.failed(err)
 			pause(ctx, retry)
 			retry = min(2*retry, retryMax)
-			if ctx.Err() != nil {
-				break
-			}
 		}
 	}
+	return c.last()
 }
 
 // committer is the state of Run's goroutine.
@@ -61,16 +56,7 @@ type committer[T any] struct {
 	entries []spilled[T]   // items that the current commit writes
 	batch   *segment.Batch // reused while the queue spills
 	cut     bool           // the last commit found no room on disk
-	full    bool           // last value that was passed to onFull
 	more    bool           // the last commit did not write everything
-}
-
-// reportFull calls onFull if full has changed.
-func (c *committer[T]) reportFull(full bool) {
-	if full != c.full && c.onFull != nil {
-		c.onFull(full)
-	}
-	c.full = full
 }
 
 // wait waits until a commit may be necessary. It returns false if ctx has ended.
@@ -91,25 +77,25 @@ func (c *committer[T]) interval() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.spilling {
-		return c.opts.SyncInterval
+		return c.syncInterval
 	}
 	c.batch, c.entries = nil, nil
 	if !c.heldSince.IsZero() {
 		return c.opts.HoldUp
 	}
-	return max(time.Millisecond, c.opts.MaxAge-c.age())
+	return max(time.Millisecond, c.maxAge-c.age())
 }
 
-// age returns the age of the oldest unacknowledged item, or 0 if it is not known.
+// age returns the age of the oldest unacknowledged item, or 0 if there is none.
 func (s *Spill[T]) age() time.Duration {
-	if s.opts.Since == nil || s.head.len() == 0 {
+	if s.head.len() == 0 {
 		return 0
 	}
 	return time.Since(s.opts.Since(s.head.front().v))
 }
 
 // review offers the waiting pushes again, because HoldUp may be over, and makes the queue spill if an item is older
-// than MaxAge.
+// than maxAge.
 func (s *Spill[T]) review() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -117,7 +103,7 @@ func (s *Spill[T]) review() {
 		return
 	}
 	s.admit()
-	if s.age() >= s.opts.MaxAge {
+	if s.age() >= s.maxAge {
 		s.persist()
 	}
 }
@@ -286,10 +272,7 @@ func (c *committer[T]) encode(final bool) error {
 		if c.opts.MaxDiskBytes > 0 && !final && (onDisk > 0 || i > 0) {
 			room = c.opts.MaxDiskBytes - onDisk
 		}
-		var source, position string
-		if c.opts.Mark != nil {
-			source, position = c.opts.Mark(e.v)
-		}
+		source, position := c.opts.Mark(e.v)
 		added, err := c.batch.Add(e.seq, source, position, room, func(dst []byte) ([]byte, error) {
 			return c.opts.Encode(dst, e.v)
 		})

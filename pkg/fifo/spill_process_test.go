@@ -73,7 +73,7 @@ func TestSpillKillChild(t *testing.T) {
 	}
 	out := &report{w: os.Stdout}
 	o := spillOptions(path)
-	o.MaxItems, o.SyncInterval, o.MaxDiskBytes = 40, 5*time.Millisecond, 2<<20
+	o.MaxItems, o.MaxDiskBytes = 40, 2<<20
 	o.OnSettled = func(items []item) { out.lines("settled", items) }
 	o.Receipt = func(v item) item { return item{ID: v.ID, Key: v.Key} }
 	o.OnCorrupt = func(l Loss) []item { t.Errorf("lost %d: %v", l.Items(), l.Err); return nil }
@@ -81,6 +81,7 @@ func TestSpillKillChild(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	s.syncInterval = 5 * time.Millisecond
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
 	go func() { done <- s.Run(ctx) }()
@@ -234,8 +235,9 @@ func TestSpillDiskFullChild(t *testing.T) {
 		t.Run(fmt.Sprint(size), func(t *testing.T) {
 			s := openSpill(t, path+fmt.Sprint(size), func(o *SpillOptions[item]) {
 				o.Logger = slog.New(slog.DiscardHandler)
-				o.SyncInterval = 10 * time.Millisecond
-			}).start()
+			})
+			s.syncInterval = 10 * time.Millisecond
+			s.start()
 			setLimit(size)
 			defer setLimit(limit.Cur)
 			const n = 1000

@@ -69,18 +69,11 @@ func (s *Spill[T]) load(r segment.Record, limit int, maxBytes int64) (wanted boo
 // lost item. Therefore the lost items count as acknowledged only when the last replacement is acknowledged. It must be
 // called with mu held.
 func (s *Spill[T]) replace(l Loss) {
-	for _, v := range s.replacements(l) {
+	for _, v := range s.opts.OnCorrupt(l) {
 		size := s.sizeOf(v)
 		s.add(size)
 		s.head.push(spilled[T]{v, size, l.First})
 	}
 	s.headEnd = l.Last
 	s.dropped += int64(l.Items())
-}
-
-func (s *Spill[T]) replacements(l Loss) []T {
-	if s.opts.OnCorrupt == nil {
-		return nil
-	}
-	return s.opts.OnCorrupt(l)
 }

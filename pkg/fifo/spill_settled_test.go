@@ -14,9 +14,11 @@ import (
 func TestSpillSettlesInTheOrderOfTheFile(t *testing.T) {
 	bubble(t, func(t *testing.T, path string) {
 		s := openSpill(t, path, func(o *SpillOptions[item]) {
-			o.MaxItems, o.SyncInterval = 4, time.Hour
+			o.MaxItems = 4
 			o.Receipt = func(v item) item { return item{ID: v.ID} }
-		}).start()
+		})
+		s.syncInterval = time.Hour
+		s.start()
 		s.push(1, 6)
 		s.Persist()
 		synctest.Wait()
@@ -35,13 +37,14 @@ func TestSpillSettlesInTheOrderOfTheFile(t *testing.T) {
 }
 
 // openAging is an empty queue for 8 items, which come to be when they are pushed.
-func openAging(t *testing.T, path string, maxAge time.Duration) *spillTest {
+func openAging(t *testing.T, path string, age time.Duration) *spillTest {
 	t.Helper()
 	began := time.Now()
 	s := openSpill(t, path, func(o *SpillOptions[item]) {
-		o.MaxAge, o.Since = maxAge, func(v item) time.Time { return began.Add(time.Duration(v.Size)) }
+		o.Since = func(v item) time.Time { return began.Add(time.Duration(v.Size)) }
 		o.Size = nil
 	})
+	s.maxAge = age
 	return s.start()
 }
 
@@ -56,23 +59,23 @@ func (s *spillTest) pushNow(id int, after time.Duration) {
 // What waits for too long goes to disk, however little it is, and with it what was pushed since.
 func TestSpillByAge(t *testing.T) {
 	bubble(t, func(t *testing.T, path string) {
-		s := openAging(t, path, 0)
+		s := openAging(t, path, maxAge)
 		passTime(time.Hour)
 		s.pushNow(1, time.Hour)
 		passTime(6 * time.Second)
 		s.pushNow(2, time.Hour+6*time.Second)
-		if passTime(DefaultMaxAge - 7*time.Second); fileExists(t, path) {
+		if passTime(maxAge - 7*time.Second); fileExists(t, path) {
 			t.Error("written before its time")
 		}
 		passTime(2 * time.Second)
 		s.wantIDs("settled", s.settledIDs(), 1, 2)
 		s.pushNow(3, time.Hour+11*time.Second)
-		passTime(DefaultSyncInterval)
+		passTime(syncInterval)
 		synctest.Wait()
 		s.wantIDs("settled", s.settledIDs(), 1, 3)
 		s.abandon()
 
-		s2 := openAging(t, path, 0)
+		s2 := openAging(t, path, maxAge)
 		s2.wantIDs("taken after a crash", s2.takeIDs(3), 1, 3)
 		if passTime(time.Second); s2.isSpilling() {
 			t.Error("still spilling, although everything was acknowledged")
@@ -100,7 +103,8 @@ func TestSpillByAgeOnlyWhatIsOld(t *testing.T) {
 // What a commit can't take goes with the next ones, at once.
 func TestSpillPersist(t *testing.T) {
 	bubble(t, func(t *testing.T, path string) {
-		s := openSpill(t, path, func(o *SpillOptions[item]) { o.MaxItems, o.SyncInterval = 100, time.Hour })
+		s := openSpill(t, path, func(o *SpillOptions[item]) { o.MaxItems = 100 })
+		s.syncInterval = time.Hour
 		s.commitBytes, s.batchBytes = 8, 8
 		s.start()
 		s.Persist() // nothing waits

@@ -121,7 +121,8 @@ func (s *Spill[T]) acknowledge(n int) []T {
 			s.released = append(s.released, e.v)
 		case e.seq > s.durable: // otherwise it was settled when it was written
 			s.note(e.v, e.seq)
-			s.keepReceipt(e)
+			e.v = s.opts.Receipt(e.v)
+			s.receipts.push(e)
 		}
 	}
 	s.acked += int64(n)
@@ -132,29 +133,15 @@ func (s *Spill[T]) acknowledge(n int) []T {
 	return s.released
 }
 
-// keepReceipt keeps an acknowledged item, or its receipt, until the acknowledgement is durable.
-func (s *Spill[T]) keepReceipt(e spilled[T]) {
-	if s.opts.OnSettled == nil {
-		return
-	}
-	if s.opts.Receipt != nil {
-		e.v = s.opts.Receipt(e.v)
-	}
-	s.receipts.push(e)
-}
-
 // report calls OnSettled, unless items is empty.
 func (s *Spill[T]) report(items []T) {
-	if len(items) > 0 && s.opts.OnSettled != nil {
+	if len(items) > 0 {
 		s.opts.OnSettled(items)
 	}
 }
 
 // note stores the position of an acknowledged item.
 func (s *Spill[T]) note(v T, seq uint64) {
-	if s.opts.Mark == nil {
-		return
-	}
 	if source, position := s.opts.Mark(v); source != "" && s.marks[source].seq < seq {
 		s.marks[source] = mark{position, seq}
 	}

@@ -41,8 +41,10 @@ func spillOptions(path string) SpillOptions[item] {
 			data, err := json.Marshal(v)
 			return append(dst, data...), err
 		},
-		Decode: func(data []byte) (v item, err error) { return v, json.Unmarshal(data, &v) },
-		Mark:   func(v item) (string, string) { return fmt.Sprint("source", v.Key), fmt.Sprint(v.ID) },
+		Decode:    func(data []byte) (v item, err error) { return v, json.Unmarshal(data, &v) },
+		Mark:      func(v item) (string, string) { return fmt.Sprint("source", v.Key), fmt.Sprint(v.ID) },
+		OnSettled: func([]item) {}, Receipt: func(v item) item { return v }, OnCorrupt: func(Loss) []item { return nil },
+		Since: func(item) time.Time { return time.Now() }, Logger: slog.New(slog.DiscardHandler),
 	}
 }
 
@@ -603,12 +605,6 @@ func segmentsOf(t *testing.T, path string) []string {
 func TestSpillOptionErrors(t *testing.T) {
 	ok := spillOptions(filepath.Join(t.TempDir(), "q"))
 	for name, change := range map[string]func(*SpillOptions[item]){
-		"no path":   func(o *SpillOptions[item]) { o.Path = "" },
-		"no encode": func(o *SpillOptions[item]) { o.Encode = nil },
-		"no decode": func(o *SpillOptions[item]) { o.Decode = nil },
-		"one item":  func(o *SpillOptions[item]) { o.MaxItems = 1 },
-		"bytes":     func(o *SpillOptions[item]) { o.MaxBytes = -1 },
-		"disk":      func(o *SpillOptions[item]) { o.MaxDiskBytes = -1 },
 		"below a file": func(o *SpillOptions[item]) {
 			file := filepath.Join(t.TempDir(), "file")
 			if err := os.WriteFile(file, nil, 0o600); err != nil {
