@@ -1,6 +1,7 @@
 package parked
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -16,65 +17,52 @@ import (
 
 const (
 	prefix, suffix = "parked-", ".db" // a file name is prefix, sink name, suffix
-	format         = "1"
+
+	// bucketEvents contains all events. An event's key is its destination, a zero byte and its number. Its value is a
+	// checksum followed by the stored event.
+	bucketEvents = "events"
+	numberBytes  = 8
+	sumBytes     = 4
+
+	// bucketEarlier is in files of earlier versions.
+	bucketEarlier = "queues"
 )
 
-// These are the names of the buckets and keys in the file. The bucket bucketQueues contains one bucket per destination,
-// which contains a bucket bucketEvents. An event's key is its number. Its value is a checksum followed by the stored
-// event.
-const (
-	bucketQueues = "queues"
-	bucketEvents = "events"
-	keyFormat    = "format"
-	sumBytes     = 4
-)
+var errEarlier = errors.New("the file is in the format of an earlier version: run that version until its events are " +
+	"delivered, or remove the file, which loses them")
 
 // load reads and counts all events in the file.
 func (s *Store) load(file *boltfile.File) error {
 	return file.View(func(tx *bbolt.Tx) error {
-		queues := tx.Bucket([]byte(bucketQueues))
-		if queues == nil || string(queues.Get([]byte(keyFormat))) != format {
-			return fmt.Errorf("%w: not a file of parked events, or of another version", boltfile.ErrDamaged)
+		if tx.Bucket([]byte(bucketEarlier)) != nil {
+			return errEarlier
 		}
-		return queues.ForEachBucket(func(name []byte) error {
-			events := eventsOf(tx, string(name))
-			if events == nil {
-				return fmt.Errorf("%w: queue %s has no events", boltfile.ErrDamaged, name)
+		events := tx.Bucket([]byte(bucketEvents))
+		if events == nil {
+			return fmt.Errorf("%w: not a file of parked events", boltfile.ErrDamaged)
+		}
+		return events.ForEach(func(key, value []byte) error {
+			end := len(key) - 1 - numberBytes
+			if end < 0 || key[end] != 0 {
+				return fmt.Errorf("%w: unknown key %q", boltfile.ErrDamaged, key)
 			}
-			return events.ForEach(func(key, value []byte) error {
-				if len(key) != 8 {
-					return fmt.Errorf("%w: queue %s: key of %d bytes", boltfile.ErrDamaged, name, len(key))
-				}
-				m, _ := parse(value) // if the event is damaged, Head skips it later
-				s.count(string(name), binary.BigEndian.Uint64(key), len(value), m)
-				file.Release(tx, int64(len(value)))
-				return nil
-			})
+			m, _ := parse(value) // if the event is damaged, Head skips it later
+			s.count(string(key[:end]), numberOf(key), len(value), m)
+			file.Release(tx, int64(len(value)))
+			return nil
 		})
 	})
 }
 
-// eventsOf returns the events bucket of a destination, which must have events.
-func eventsOf(tx *bbolt.Tx, destination string) *bbolt.Bucket {
-	return tx.Bucket([]byte(bucketQueues)).Bucket([]byte(destination)).Bucket([]byte(bucketEvents))
+func keyOf(destination string, number uint64) []byte {
+	return binary.BigEndian.AppendUint64(append([]byte(destination), 0), number)
 }
 
-// put appends an event and returns its number.
-func put(tx *bbolt.Tx, destination string, value []byte) (number uint64, err error) {
-	queues := tx.Bucket([]byte(bucketQueues))
-	bucket, err := queues.CreateBucketIfNotExists([]byte(destination))
-	if err != nil {
-		return 0, err
-	}
-	events, err := bucket.CreateBucketIfNotExists([]byte(bucketEvents))
-	if err != nil {
-		return 0, err
-	}
-	if number, err = queues.NextSequence(); err != nil {
-		return 0, err
-	}
-	events.FillPercent = 1 // keys only grow
-	return number, events.Put(binary.BigEndian.AppendUint64(nil, number), value)
+func numberOf(key []byte) uint64 { return binary.BigEndian.Uint64(key[len(key)-numberBytes:]) }
+
+// isOf reports whether key is the key of an event of the destination.
+func isOf(destination string, key []byte) bool {
+	return len(key) == len(destination)+1+numberBytes && bytes.HasPrefix(key, append([]byte(destination), 0))
 }
 
 // encode returns the value under which an event is stored.
@@ -103,11 +91,8 @@ func (s *Store) create() error {
 	}
 	err := boltfile.Prepare(s.path, boltfile.Options{}, func(db *bbolt.DB) error {
 		return db.Update(func(tx *bbolt.Tx) error {
-			queues, err := tx.CreateBucketIfNotExists([]byte(bucketQueues))
-			if err != nil {
-				return err
-			}
-			return queues.Put([]byte(keyFormat), []byte(format))
+			_, err := tx.CreateBucket([]byte(bucketEvents))
+			return err
 		})
 	})
 	if err == nil {
@@ -125,14 +110,22 @@ func (s *Store) removeFile() error {
 
 // Read returns the queues of a sink without changing the file. No process may have the file open for writing.
 func Read(dir, sink string) ([]Queue, error) {
-	path := filepath.Join(dir, prefix+sink+suffix)
-	s := &Store{queues: map[string]*Queue{}}
-	file, err := boltfile.Open(path, boltfile.Options{ReadOnly: true})
-	if err == nil {
-		err = errors.Join(s.load(file), file.Close())
+	s := &Store{path: filepath.Join(dir, prefix+sink+suffix), queues: map[string]*Queue{}}
+	if err := s.open(boltfile.Options{ReadOnly: true}); err != nil {
+		return nil, boltfile.Explain("read the parked events", s.path, err)
 	}
+	return s.Queues(), s.Close()
+}
+
+// open opens the file and counts its events.
+func (s *Store) open(o boltfile.Options) error {
+	file, err := boltfile.Open(s.path, o)
 	if err != nil {
-		return nil, boltfile.Explain("read the parked events", path, err)
+		return err
 	}
-	return s.Queues(), nil
+	if err := s.load(file); err != nil {
+		return errors.Join(err, file.Close())
+	}
+	s.file = file
+	return nil
 }

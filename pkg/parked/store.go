@@ -2,7 +2,6 @@ package parked
 
 import (
 	"cmp"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -64,24 +63,17 @@ type Entry struct {
 }
 
 // Open returns the Store of a sink with the events in its file, if the file exists. If the file is damaged, Open
-// quarantines it and returns an empty Store.
+// quarantines it and returns an empty Store. If the file is in the format of an earlier version, Open returns an error.
 func Open(opts Options) (*Store, error) {
 	if opts.Logger == nil {
 		opts.Logger = slog.Default()
 	}
 	s := &Store{opts: opts, path: filepath.Join(opts.Dir, prefix+opts.Sink+suffix), queues: map[string]*Queue{}}
-	file, err := boltfile.Open(s.path, boltfile.Options{})
-	if errors.Is(err, fs.ErrNotExist) {
+	err := s.open(boltfile.Options{})
+	switch {
+	case err == nil, errors.Is(err, fs.ErrNotExist):
 		return s, nil
-	}
-	if err == nil {
-		if err = s.load(file); err == nil {
-			s.file = file
-			return s, nil
-		}
-		_ = file.Close()
-	}
-	if !errors.Is(err, boltfile.ErrDamaged) {
+	case !errors.Is(err, boltfile.ErrDamaged):
 		return nil, boltfile.Explain("open the parked events", s.path, err)
 	}
 	renamedTo, renameErr := files.Quarantine(s.path, "corrupt")
@@ -90,15 +82,8 @@ func Open(opts Options) (*Store, error) {
 	}
 	s.lost++
 	clear(s.queues)
-	opts.Logger.Error(
-		"parked events cannot be read, the file was quarantined",
-		"path",
-		s.path,
-		"renamedTo",
-		renamedTo,
-		"err",
-		err,
-	)
+	opts.Logger.Error("parked events cannot be read, the file was quarantined",
+		"path", s.path, "renamedTo", renamedTo, "err", err)
 	return s, nil
 }
 
@@ -175,8 +160,12 @@ func (s *Store) Park(all []Parking) error {
 	}
 	numbers := make([]uint64, len(all))
 	err := s.file.Update(func(tx *bbolt.Tx) (err error) {
+		events := tx.Bucket([]byte(bucketEvents))
 		for i, p := range all {
-			if numbers[i], err = put(tx, p.Destination, values[i]); err != nil {
+			if numbers[i], err = events.NextSequence(); err != nil {
+				return err
+			}
+			if err := events.Put(keyOf(p.Destination, numbers[i]), values[i]); err != nil {
 				return err
 			}
 		}
@@ -224,18 +213,16 @@ func (s *Store) Head(destination string, limit int, maxBytes int64) ([]Entry, er
 	var damaged []uint64
 	err := s.file.View(func(tx *bbolt.Tx) error {
 		var size int64
-		c := eventsOf(tx, destination).Cursor()
-		for k, v := c.First(); k != nil && len(out) < limit; k, v = c.Next() {
+		c := tx.Bucket([]byte(bucketEvents)).Cursor()
+		for k, v := c.Seek(keyOf(destination, 0)); isOf(destination, k) && len(out) < limit; k, v = c.Next() {
 			if size += int64(len(v)); size > maxBytes && len(out) > 0 {
 				break
 			}
-			number := binary.BigEndian.Uint64(k)
-			m, err := parse(slices.Clone(v))
-			if err != nil {
-				damaged = append(damaged, number)
-				continue
+			if m, err := parse(slices.Clone(v)); err == nil {
+				out = append(out, Entry{numberOf(k), m})
+			} else {
+				damaged = append(damaged, numberOf(k))
 			}
-			out = append(out, Entry{number, m})
 		}
 		s.file.Release(tx, size)
 		return nil
@@ -245,15 +232,8 @@ func (s *Store) Head(destination string, limit int, maxBytes int64) ([]Entry, er
 	}
 	if len(damaged) > 0 {
 		s.lost += int64(len(damaged))
-		s.opts.Logger.Error(
-			"parked events are damaged and lost",
-			"path",
-			s.path,
-			"destination",
-			destination,
-			"events",
-			len(damaged),
-		)
+		s.opts.Logger.Error("parked events are damaged and lost",
+			"path", s.path, "destination", destination, "events", len(damaged))
 		if err := s.remove(destination, damaged); err != nil {
 			return nil, err
 		}
@@ -275,9 +255,9 @@ func (s *Store) remove(destination string, numbers []uint64) error {
 	}
 	after := *before
 	err := s.file.Update(func(tx *bbolt.Tx) error {
-		events := eventsOf(tx, destination)
+		events := tx.Bucket([]byte(bucketEvents))
 		for _, number := range numbers {
-			key := binary.BigEndian.AppendUint64(nil, number)
+			key := keyOf(destination, number)
 			value := events.Get(key)
 			if value == nil {
 				continue
@@ -288,11 +268,10 @@ func (s *Store) remove(destination string, numbers []uint64) error {
 				return err
 			}
 		}
-		if first, _ := events.Cursor().First(); first != nil {
-			after.First = binary.BigEndian.Uint64(first)
-			return nil
+		if first, _ := events.Cursor().Seek(keyOf(destination, 0)); isOf(destination, first) {
+			after.First = numberOf(first)
 		}
-		return tx.Bucket([]byte(bucketQueues)).DeleteBucket([]byte(destination))
+		return nil
 	})
 	if err != nil {
 		return fmt.Errorf("remove parked events: %w", err)

@@ -229,30 +229,58 @@ func TestAFileWithAFreeList(t *testing.T) {
 	}
 }
 
-// A file with descriptions of its queues, as earlier builds wrote them, is read, whatever they say.
-func TestAFileWithDescriptions(t *testing.T) {
-	opts := Options{Dir: t.TempDir()}
-	s := newStore(t, opts)
-	if err := s.Park([]Parking{{"a", message("pods", "p1", 10)}}); err != nil {
+// A file of an earlier version stays as it is, and the error says what to do.
+func TestAFileOfAnEarlierVersion(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "parked-live.db")
+	db, err := bbolt.Open(path, 0o600, nil)
+	if err != nil {
 		t.Fatal(err)
 	}
-	before := s.Queues()
-	err := s.file.Update(func(tx *bbolt.Tx) error {
-		return tx.Bucket([]byte(bucketQueues)).Bucket([]byte("a")).Put([]byte("queue"), []byte(`{"events":7,"bytes":1}`))
+	err = db.Update(func(tx *bbolt.Tx) error {
+		_, err := tx.CreateBucket([]byte(bucketEarlier))
+		return err
 	})
-	if err = errors.Join(err, s.Close()); err != nil {
+	if err = errors.Join(err, db.Close()); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		_, err := Open(Options{Dir: filepath.Dir(path), Sink: "live"})
+		if err == nil || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "run that version") {
+			t.Errorf("Open = %v", err)
+		}
+		if _, readErr := Read(filepath.Dir(path), "live"); !errors.Is(readErr, errEarlier) {
+			t.Errorf("Read = %v", readErr)
+		}
+	}
+}
+
+// Destinations whose names begin with the name of another one have queues of their own.
+func TestSimilarNames(t *testing.T) {
+	opts := Options{Dir: t.TempDir()}
+	s := newStore(t, opts)
+	names := []string{"a/1", "a", "a/10", "a/", "", "b"}
+	for n := range 3 {
+		for _, name := range names {
+			if err := s.Park([]Parking{{name, message("pods", fmt.Sprint(name, n), 10)}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
 	s = newStore(t, opts)
-	if diff := cmp.Diff(before, s.Queues()); diff != "" {
-		t.Errorf("queues (-before +opened):\n%s", diff)
-	}
-	_, numbers := ids(t, s, "a", 10, 1<<20)
-	if err := s.Remove("a", numbers); err != nil || !s.Empty() {
-		t.Errorf("%v, %+v", err, s.Queues())
-	}
-	if files, err := os.ReadDir(opts.Dir); err != nil || len(files) > 0 {
-		t.Errorf("left: %v, %v", files, err)
+	for _, name := range names {
+		got, numbers := ids(t, s, name, 10, 1<<20)
+		if diff := cmp.Diff([]string{name + "0", name + "1", name + "2"}, got); diff != "" {
+			t.Errorf("%q (-want +got):\n%s", name, diff)
+		}
+		if err := s.Remove(name, numbers[:1]); err != nil {
+			t.Fatal(err)
+		}
+		if q := s.queues[name]; q.First != numbers[1] || q.Events != 2 {
+			t.Errorf("%q: %+v, want %d to be the first", name, q, numbers[1])
+		}
 	}
 }
 
@@ -265,7 +293,7 @@ func TestADamagedEvent(t *testing.T) {
 		}
 	}
 	err := s.file.Update(func(tx *bbolt.Tx) error {
-		events := tx.Bucket([]byte(bucketQueues)).Bucket([]byte("a")).Bucket([]byte(bucketEvents))
+		events := tx.Bucket([]byte(bucketEvents))
 		key, value := events.Cursor().First()
 		value = bytes.Clone(value)
 		value[len(value)-1] ^= 1
