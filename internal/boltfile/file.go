@@ -168,13 +168,6 @@ func (f *File) Release(tx *bbolt.Tx, bytes int64) {
 	}
 }
 
-// Compact copies the file without its free pages to a file that Prepare has created.
-func (f *File) Compact(to *bbolt.DB) (err error) {
-	defer guard(&err)()
-	const inMemory = 8 << 20
-	return bbolt.Compact(to, f.db, inMemory)
-}
-
 // Close waits until all transactions have ended, and then closes the file. Transactions that start later return
 // ErrClosed.
 func (f *File) Close() error { return f.db.Close() }

@@ -203,7 +203,7 @@ func TestFaultsAreErrors(t *testing.T) {
 	}
 }
 
-func TestCompact(t *testing.T) {
+func TestUsage(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.db")
 	f := create(t, path, "v")
 	if err := f.Update(put("large", strings.Repeat("x", 4<<20))); err != nil {
@@ -222,18 +222,6 @@ func TestCompact(t *testing.T) {
 	defer f.Close()
 	if u := f.Usage(); u.Used > 10*pageSize || u.Total < 4<<20 {
 		t.Errorf("%+v", u)
-	}
-	if err := Prepare(path, quick, f.Compact); err != nil {
-		t.Fatal(err)
-	}
-	small, err := Install(path, quick)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer small.Close()
-	info, err := os.Stat(path)
-	if err != nil || info.Size() > 1<<20 || get(t, small, "k") != "v" {
-		t.Errorf("%d bytes, %v", info.Size(), err)
 	}
 }
 

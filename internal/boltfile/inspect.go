@@ -20,12 +20,11 @@ import (
 // The meta pages must have valid checksums. Every page that can be reached from the newest valid meta page must be
 // within the file, contain its own page number and be referenced only once. The page's elements must be within the
 // page, and its keys must be in ascending order and within the key range that the parent page defines. Values are not
-// checked, because they have their own checksums.
+// checked, because they have their own checksums. A list of free pages is not checked: only other tools write one.
 
 const (
-	boltMagic      = 0xED0CDAED
-	boltVersion    = 2
-	boltNoFreelist = ^uint64(0)
+	boltMagic   = 0xED0CDAED
+	boltVersion = 2
 
 	pageHeaderSize = 16 // id uint64, flags uint16, count uint16, overflow uint32
 	elementSize    = 16 // in a branch: pos, ksize uint32, pgid uint64; in a leaf: flags, pos, ksize, vsize uint32
@@ -33,10 +32,9 @@ const (
 	metaSize       = 64
 	metaSummed     = 56 // number of bytes that the checksum covers
 
-	pageBranch   = 0x01
-	pageLeaf     = 0x02
-	pageFreelist = 0x10
-	leafBucket   = 0x01 // flag of an element that is a bucket
+	pageBranch = 0x01
+	pageLeaf   = 0x02
+	leafBucket = 0x01 // flag of an element that is a bucket
 
 	maxDepth = 64 // maximum depth of the page tree; a valid tree of 2^31 rows has fewer than 32 levels
 )
@@ -84,11 +82,6 @@ func inspect(path string) (Usage, error) {
 	if err := in.tree(m.Root, nil, nil, 0); err != nil {
 		return Usage{}, err
 	}
-	if m.Freelist != boltNoFreelist { // a file that another tool created has a freelist
-		if err := in.freelist(m.Freelist); err != nil {
-			return Usage{}, err
-		}
-	}
 	return Usage{in.used * pageSize, int64(m.Pages) * pageSize}, nil
 }
 
@@ -113,7 +106,7 @@ func newestMeta(file *os.File) (newest boltMeta, err error) {
 		case err != nil:
 			return newest, err
 		case m.PageSize != pageSize:
-			return newest, damaged("pages of %d bytes", m.PageSize)
+			return newest, damaged("the pages have %d bytes", m.PageSize)
 		case newest.Magic == 0 || m.Txid > newest.Txid:
 			newest = m
 		}
@@ -189,31 +182,6 @@ func (in *inspection) read(b []byte, at int64) error {
 		return damaged("the file is too short")
 	}
 	return err
-}
-
-// freelist checks that no page in the list of free pages is in use. It must be called after the tree was checked.
-func (in *inspection) freelist(id uint64) error {
-	p, err := in.page(id, 0)
-	if err != nil {
-		return err
-	}
-	ids := p.b[pageHeaderSize:]
-	count := uint64(p.count)
-	if count == 0xFFFF { // the count did not fit into the header, so it precedes the ids
-		count = binary.NativeEndian.Uint64(ids)
-		ids = ids[8:]
-	}
-	if p.flags != pageFreelist || count > uint64(len(ids)/8) {
-		return damaged("page %d is not a list of free pages", id)
-	}
-	for i := range count {
-		free := binary.NativeEndian.Uint64(ids[8*i:])
-		if free < 2 || free >= in.pages || in.seen[free] {
-			return damaged("page %d says that page %d is free", id, free)
-		}
-		in.seen[free] = true
-	}
-	return nil
 }
 
 // tree checks a page and all pages below it. The keys must be at least low and less than high; nil means no bound.

@@ -82,28 +82,15 @@ func (s *Store) begin() error {
 		return err
 	}
 	s.use(file, record)
-	switch {
-	case record.Privacy != s.privacy.Name:
-		err = s.rewrite()
-	case isSparse(file.Usage()):
-		err = s.compact()
-	}
-	if err == nil {
+	if err = s.rewriteIfNecessary(); err == nil {
 		err = s.sweep()
 	}
 	if err != nil {
 		return errors.Join(err, s.file.Load().Close())
 	}
 	if record.ClusterName != s.opts.ClusterName {
-		s.logger.Warn(
-			"checkpoint was written under another name of the cluster; it is used as long as the cluster's uid is the same",
-			"was",
-			record.ClusterName,
-			"is",
-			s.opts.ClusterName,
-			"path",
-			s.path,
-		)
+		s.logger.Warn("the cluster had another name when the checkpoint was written; it is used if the cluster's uid is the same",
+			"was", record.ClusterName, "is", s.opts.ClusterName, "path", s.path)
 	}
 	return nil
 }
@@ -181,15 +168,4 @@ func (s *Store) install(record storeRecord) error {
 		s.use(file, record)
 	}
 	return err
-}
-
-// compact replaces the file with a copy without free pages. If the copy cannot be created, the file is kept.
-func (s *Store) compact() error {
-	if err := boltfile.Prepare(s.path, s.fileOptions(), s.file.Load().Compact); err != nil {
-		s.logger.Warn("checkpoint could not be compacted and stays as it is", "path", s.path, "err", err)
-		return nil
-	}
-	usage := s.file.Load().Usage()
-	s.logger.Info("checkpoint compacted", "path", s.path, "bytesBefore", usage.Total, "bytesUsed", usage.Used)
-	return s.install(s.record)
 }

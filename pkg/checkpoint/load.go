@@ -12,7 +12,7 @@ import (
 )
 
 // errNoState is wrapped by the error of Fetch if the store does not contain the requested state.
-var errNoState = errors.New("the checkpoint does not hold this state")
+var errNoState = errors.New("the checkpoint does not have this state")
 
 // States returns all sources without their rows, sorted by name. It omits sources whose record cannot be read, and
 // sources whose initial list is not complete.
@@ -105,15 +105,8 @@ func (s *Store) Fetch(source, key string, id object.Identity) ([]byte, error) {
 		return err
 	})
 	if err == nil && (o.UID != id.UID || o.ResourceVersion != id.ResourceVersion) {
-		err = fmt.Errorf(
-			"%w: row %q is %s@%s, not %s@%s",
-			errNoState,
-			key,
-			o.UID,
-			o.ResourceVersion,
-			id.UID,
-			id.ResourceVersion,
-		)
+		err = fmt.Errorf("%w: row %q is %s@%s, not %s@%s", errNoState,
+			key, o.UID, o.ResourceVersion, id.UID, id.ResourceVersion)
 	}
 	if err != nil {
 		return nil, boltfile.Explain("read the checkpoint", s.path, err)

@@ -68,9 +68,30 @@ func (c *rowCodec) open(key string, sealed []byte) (kind byte, body []byte, err 
 	return sealed[0], redacted, nil
 }
 
-// rewrite replaces the file with a new file whose rows conform to the current Privacy. The free pages of the new file
-// contain no data of the old file. If rewrite fails, the old file stays in place and must not be used.
-func (s *Store) rewrite() error {
+// rewriteIfNecessary replaces the file with a copy if the Privacy has changed or if the file is sparse. If a sparse file
+// cannot be copied, it stays in use.
+func (s *Store) rewriteIfNecessary() error {
+	usage, changed := s.file.Load().Usage(), s.record.Privacy != s.privacy.Name
+	if !changed && !isSparse(usage) {
+		return nil
+	}
+	record, err := s.prepareCopy()
+	switch {
+	case err == nil:
+		s.logger.Info("checkpoint rewritten", "path", s.path, "redactChanged", changed,
+			"bytesBefore", usage.Total, "bytesUsed", usage.Used)
+		return s.install(record)
+	case changed:
+		return fmt.Errorf("redact its rows as configured: %w", err)
+	default:
+		s.logger.Warn("checkpoint cannot be compacted and stays as it is", "path", s.path, "err", err)
+		return nil
+	}
+}
+
+// prepareCopy creates a file with the sources and rows of the current file, and without its free pages. The new rows
+// conform to the current Privacy.
+func (s *Store) prepareCopy() (storeRecord, error) {
 	t := &transaction{store: s, codec: rowCodec{privacy: s.privacy}, record: s.record.clone()}
 	t.record.Privacy, t.record.Sources = s.privacy.Name, nil
 	err := boltfile.Prepare(s.path, s.fileOptions(), func(to *bbolt.DB) error {
@@ -92,11 +113,7 @@ func (s *Store) rewrite() error {
 		}
 		return update(func() error { return putJSON(t.Tx, bucketStore, keyStore, t.record) })
 	})
-	if err != nil {
-		return fmt.Errorf("rewrite its rows as the configuration of redact says: %w", err)
-	}
-	s.logger.Info("redact configuration changed, checkpoint rewritten", "path", s.path)
-	return s.install(t.record)
+	return t.record, err
 }
 
 // moveBytes is the approximate number of row bytes that one transaction of rewrite writes.
