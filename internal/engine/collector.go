@@ -26,7 +26,7 @@ func (c *stateCollector) Describe(chan<- *prometheus.Desc) {}
 // Collect implements prometheus.Collector.
 func (c *stateCollector) Collect(ch chan<- prometheus.Metric) {
 	for _, p := range c.pipelines {
-		r := rows{ch, prometheus.Labels{"sink": p.name}}
+		r := rows{ch, prometheus.Labels{"sink": p.Name}}
 		r.gauge("sink_connected", "1 if the sink's destination takes events.", boolean(p.drain.Connected()))
 		r.counter("queue_blocked_total", "Pushes that had to wait because the queue was full.", p.queue.Stats().Blocked)
 		r.collectParked(p)
@@ -115,7 +115,7 @@ func (r rows) collectParked(p *pipeline) {
 	show := func(destination string, events int) {
 		rows{
 			r.ch,
-			prometheus.Labels{"sink": p.name, "destination": destination},
+			prometheus.Labels{"sink": p.Name, "destination": destination},
 		}.gauge(
 			"parked_events",
 			"Events that wait on disk because their destination, a topic, partition or subject, takes none: a row for each of the first 20 such destinations, and one for all others.",

@@ -80,13 +80,13 @@ func (e *Engine) openTracker(o Options) (*tracker.Tracker, error) {
 		}
 		of.Sinks = append(of.Sinks, tracker.Sink{Name: s.Name, Filter: text, Lossy: s.Buffer.lossy()})
 	}
-	store, err := checkpoint.Open(
+	var err error
+	of.Store, err = checkpoint.Open(
 		checkpoint.Options{Path: o.State, ClusterName: o.Cluster, Privacy: o.Privacy, Logger: o.Logger},
 	)
 	if err != nil {
 		return nil, err
 	}
-	of.Store = store
 	return tracker.New(of), nil
 }
 
@@ -99,11 +99,11 @@ func (e *Engine) buildPipelines(o Options, m *metrics.Metrics) error {
 		if err != nil {
 			return err
 		}
-		if err := p.open(o.State, s.Rejections, owner); err != nil {
+		if err := p.open(o.State, owner); err != nil {
 			return err
 		}
 		if o.OnSettled != nil {
-			p.onSettled(func(m *event.Message) { o.OnSettled(p.name, m) })
+			p.onSettled(func(m *event.Message) { o.OnSettled(p.Name, m) })
 		}
 		slot = min(slot+p.filter.Slots(), object.Slots) // filters that get no slots evaluate their decisions every time
 		e.pipelines = append(e.pipelines, p)
@@ -131,7 +131,7 @@ func (q queues) Spilled(source string) map[string]string {
 		// When the spill was written, the uid of the cluster may have been unknown.
 		for _, uid := range []string{checkpoint.UnknownCluster, q.engine.tracker.ClusterUID()} {
 			if position := p.spilled[uid+"/"+source]; position != "" {
-				spilled[p.name] = position
+				spilled[p.Name] = position
 			}
 		}
 	}
@@ -146,10 +146,10 @@ func (e *Engine) attach(i *informer.Informer) {
 	e.enrichment.attach(i)
 	for _, p := range e.pipelines {
 		if i.Auxiliary() {
-			ledger.FinishList(p.name) // sinks are not sent objects that are watched only for enrichment
+			ledger.FinishList(p.Name) // sinks are not sent objects that are watched only for enrichment
 			continue
 		}
-		known := e.tracker.Known(source.Name, p.name)
+		known := e.tracker.Known(source.Name, p.Name)
 		if i.ResumesAt() == "" { // the settled position counts only if the informer resumes there
 			known.Floor = ""
 		}
@@ -165,14 +165,14 @@ func (e *Engine) notReady() []string {
 	var reasons []string
 	for _, p := range e.pipelines {
 		if !p.drain.Connected() {
-			reasons = append(reasons, "sink "+p.name+": "+p.drain.Status())
+			reasons = append(reasons, "sink "+p.Name+": "+p.drain.Status())
 		} else if refused := p.guard.NameConflict(); refused != "" {
-			reasons = append(reasons, "sink "+p.name+": "+refused)
+			reasons = append(reasons, "sink "+p.Name+": "+refused)
 		}
 	}
 	for _, p := range e.pipelines {
 		if _, _, _, _, err := p.queue.SpillStats(); err != "" {
-			reasons = append(reasons, "sink "+p.name+": its spill can't be written: "+err)
+			reasons = append(reasons, "sink "+p.Name+": its spill can't be written: "+err)
 		}
 	}
 	if reason := e.tracker.NotReady(); reason != "" {
@@ -268,7 +268,7 @@ func (e *Engine) read() error {
 	}
 	group.Go(e.releaseStartupMemory)
 	for _, p := range e.pipelines {
-		p.encoder.ClusterUID = e.tracker.KnownUID()
+		p.Encoder.ClusterUID = e.tracker.KnownUID()
 		group.Go(func() { e.resyncs.follow(p, func() bool { return len(e.set.NotReady()) == 0 }) })
 	}
 	return e.set.Run(e.reading)

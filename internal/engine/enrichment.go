@@ -96,9 +96,8 @@ func (e *enrichment) heldByAnother(gone *informer.Informer, o *object.Object) bo
 		if source == gone.Source().Name {
 			continue
 		}
-		if known, exists, err := i.GetIndexer().
-			GetByKey(o.Key()); err == nil && exists &&
-			known.(*object.Object).UID == o.UID {
+		known, exists, err := i.GetIndexer().GetByKey(o.Key())
+		if err == nil && exists && known.(*object.Object).UID == o.UID {
 			return true
 		}
 	}

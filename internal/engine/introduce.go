@@ -48,16 +48,9 @@ const partOf = "part of "
 // delivered. If the bridge is restarted before that, the initial list begins again. If the destination changes during
 // the initial list, arrive returns the next destination.
 func (r *resyncer) arrive(p *pipeline, name string, ready func() bool) (next string) {
-	if before := p.books.Destination(p.name); before != "" && before != name {
-		p.log.Warn(
-			"destination has changed: it is sent what was spilled, and then everything that exists, as an initial list",
-			"before",
-			before,
-			"now",
-			name,
-			"waiting",
-			p.queue.Stats().Items,
-		)
+	if before := p.books.Destination(p.Name); before != "" && before != name {
+		p.log.Warn("destination has changed: it is sent the waiting events, and then all objects as an initial list",
+			"before", before, "now", name, "waiting", p.queue.Stats().Items)
 		r.note(p, partOf+name)
 		ctx, cancel := context.WithCancel(r.ctx)
 		defer cancel()
@@ -85,8 +78,8 @@ func (r *resyncer) arrive(p *pipeline, name string, ready func() bool) (next str
 }
 
 func (r *resyncer) note(p *pipeline, name string) {
-	if err := p.books.SetDestination(p.name, name); err != nil && r.ctx.Err() == nil {
-		p.log.Error("destination cannot be noted: after a restart it is sent everything again", "err", err)
+	if err := p.books.SetDestination(p.Name, name); err != nil && r.ctx.Err() == nil {
+		p.log.Error("cannot store the name of the destination: after a restart, it is sent all objects again", "err", err)
 	}
 }
 
@@ -121,7 +114,7 @@ func (r *resyncer) introduce(ctx context.Context, p *pipeline, ready func() bool
 	if err != nil {
 		return objects, err
 	}
-	return objects, p.awaitSettled(ctx)
+	return objects, p.awaitSettled(ctx, func() error { return nil })
 }
 
 // introduceResource sends a sink the objects that the informers of one resource know, followed by a synced event.

@@ -49,7 +49,7 @@ func TestANewDestination(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				p := pipelineFor(t, roomy, filter.Rule{When: "object.status.phase == 'Running' || operation == 'deleted'"})
-				p.bounds.Events, p.bounds.Bytes = roomy.Events, roomy.Bytes
+				p.Buffer.Events, p.Buffer.Bytes = roomy.Events, roomy.Bytes
 				p.destinations = make(chan string, 1) // of this bubble
 				p.restating = make(chan struct{}, 1)
 				a := watching(t, p, "a", nil, pod(t, 3, "Running"))
@@ -60,7 +60,7 @@ func TestANewDestination(t *testing.T) {
 				ctx, cancel := context.WithCancel(t.Context())
 				r := resyncerFor(ctx, p)
 				r.informers = func() []*informer.Informer { return []*informer.Informer{a, b, c} }
-				known, ended := map[string]string{p.name: tt.known}, make(chan struct{})
+				known, ended := map[string]string{p.Name: tt.known}, make(chan struct{})
 				p.books = destinations{of: known}
 				took := func() []*event.Message { return nil }
 				if !tt.stuck {
@@ -92,8 +92,8 @@ func TestANewDestination(t *testing.T) {
 				if diff := cmp.Diff(tt.want, got); diff != "" {
 					t.Errorf("events (-want +got):\n%s", diff)
 				}
-				if known[p.name] != tt.after {
-					t.Errorf("the checkpoint knows %q, want %q", known[p.name], tt.after)
+				if known[p.Name] != tt.after {
+					t.Errorf("the checkpoint knows %q, want %q", known[p.Name], tt.after)
 				}
 			})
 		})

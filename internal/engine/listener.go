@@ -62,21 +62,14 @@ var (
 
 // newListener returns a listener. at is the position from which the informer resumes. It is empty if the informer
 // begins with a list.
-func newListener(
-	ctx context.Context,
-	p *pipeline,
-	source informer.Source,
-	f *filter.ResourceFilter,
-	ledger *ledger.Ledger,
-	at string,
-) *listener {
+func newListener(ctx context.Context, p *pipeline, source informer.Source, to *ledger.Ledger, at string) *listener {
 	resource := source.Resource
 	return &listener{
 		ctx:       ctx,
 		pipeline:  p,
 		resource:  resource,
-		filter:    f,
-		ledger:    ledger,
+		filter:    p.filter.For(resource),
+		ledger:    to,
 		source:    source.Name,
 		namespace: source.Namespace,
 		selected:  source.LabelSelector != "" || source.FieldSelector != "",
@@ -164,7 +157,7 @@ func (l *listener) synced(resourceVersion string, objects int) {
 	l.push(event.Event{Type: event.Synced, SyncedInfo: &event.SyncedInfo{
 		Resource: event.GroupResource(l.resource), Namespace: l.namespace, ResourceVersion: resourceVersion, Objects: objects,
 	}})
-	l.ledger.FinishList(l.pipeline.name)
+	l.ledger.FinishList(l.pipeline.Name)
 }
 
 // OnPosition implements informer.Positioner.
@@ -234,11 +227,11 @@ func (l *listener) push(ev event.Event) (at time.Time) {
 		ev.Context = l.pipeline.enrich(l.resource, ev.Object)
 	}
 	at = ev.Time
-	m, err := l.pipeline.encoder.Encode(ev)
+	m, err := l.pipeline.Encoder.Encode(ev)
 	if err != nil {
 		m, at = l.unencodable(ev, err), time.Time{}
 	}
-	m.Origin = event.Origin{Source: l.source, Position: l.positionOf(ev), Seq: l.ledger.Track(l.pipeline.name, ev.Time)}
+	m.Origin = event.Origin{Source: l.source, Position: l.positionOf(ev), Seq: l.ledger.Track(l.pipeline.Name, ev.Time)}
 	l.counters.Queue(m)
 	if err = l.pipeline.queue.Push(l.ctx, m); err != nil { // only during shutdown, when the queue is closed
 		l.counters.Unqueue(m)
@@ -298,13 +291,13 @@ func (l *listener) unencodable(ev event.Event, cause error) *event.Message {
 		Type:       ev.Type,
 		Time:       ev.Time,
 		Resource:   ev.Resource,
-		Cluster:    l.pipeline.encoder.Cluster,
-		ClusterUID: l.pipeline.encoder.ClusterUID,
+		Cluster:    l.pipeline.Encoder.Cluster,
+		ClusterUID: l.pipeline.Encoder.ClusterUID,
 		Identity:   ev.Object.Identity,
 		ID:         string(ev.Object.UID) + "." + ev.Object.ResourceVersion,
-		Structured: l.pipeline.encoder.Content == event.ContentStructured,
+		Structured: l.pipeline.Encoder.Content == event.ContentStructured,
 	}
-	if key := l.pipeline.encoder.PartitionKey; key != nil {
+	if key := l.pipeline.Encoder.PartitionKey; key != nil {
 		m.PartitionKey = key.Expand(m)
 	}
 	return event.RefusalGap(m, event.ReasonRefused, cause.Error(), "")

@@ -73,8 +73,8 @@ func pipelineIn(t *testing.T, dir string, buffer Buffer, rules ...filter.Rule) (
 }
 
 func listen(ctx context.Context, p *pipeline) *listener {
-	ledger := ledger.New(ledger.Source{}, ledger.State{}, []string{p.name}, 0)
-	return newListener(ctx, p, informer.Source{Name: "pods", Resource: pods}, p.filter.For(pods), ledger, "")
+	ledger := ledger.New(ledger.Source{}, ledger.State{}, []string{p.Name}, 0)
+	return newListener(ctx, p, informer.Source{Name: "pods", Resource: pods}, ledger, "")
 }
 
 // taken gives what waits in the queue as "operation id".
@@ -142,9 +142,9 @@ func TestEachNamespaceSaysThatItsListWasSent(t *testing.T) {
 	p := pipelineFor(t, roomy)
 	var namespaces []string
 	for _, namespace := range []string{"shop", "web"} {
-		ledger := ledger.New(ledger.Source{}, ledger.State{}, []string{p.name}, 0)
+		ledger := ledger.New(ledger.Source{}, ledger.State{}, []string{p.Name}, 0)
 		source := informer.Source{Name: "pods in " + namespace, Resource: pods, Namespace: namespace}
-		newListener(t.Context(), p, source, p.filter.For(pods), ledger, "").OnSynced("9", 2)
+		newListener(t.Context(), p, source, ledger, "").OnSynced("9", 2)
 	}
 	batch, err := p.queue.Take(t.Context(), nil, 10, 1<<20)
 	if err != nil {
@@ -296,7 +296,7 @@ func TestDroppedEventsAreHeldBySource(t *testing.T) {
 // What is kept back is counted by what took it, and the next event has the state that it led to as its old one.
 func TestListenerSuppresses(t *testing.T) {
 	p := pipelineFor(t, roomy, filter.Rule{IgnoreChanges: []string{"status"}})
-	p.encoder.Payload = event.PayloadChange
+	p.Encoder.Payload = event.PayloadChange
 	l := listen(t.Context(), p)
 	states := []*object.Object{pod(t, 1, "Pending"), pod(t, 2, "Running"), pod(t, 3, "Running"), pod(t, 4, "Failed")}
 	moved, err := object.New(

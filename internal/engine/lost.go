@@ -30,7 +30,7 @@ func (p *pipeline) lostGaps(l fifo.Loss) (gaps []*event.Message) {
 	for _, state := range p.books.States() {
 		name := event.GroupResource(state.Source.Resource)
 		_, has := resources[name]
-		_, had := state.Sinks[p.name]
+		_, had := state.Sinks[p.Name]
 		if has || l.Positions == nil && had {
 			resources[name] = state.Source.Resource // this value includes the version
 		}
@@ -53,7 +53,7 @@ func (p *pipeline) lostGap(l fifo.Loss, resource schema.GroupVersionResource, to
 	if n := l.Items(); n > 0 {
 		info.Events, number = int64(n), strconv.FormatUint(l.First, 10)
 	}
-	gap, err := p.encoder.Encode(ev)
+	gap, err := p.Encoder.Encode(ev)
 	if err != nil { // gap events can always be encoded
 		p.log.Error("gap event cannot be encoded", "err", err)
 		return nil

@@ -34,18 +34,13 @@ type books interface {
 // pipeline contains all parts that work for one sink, in the order in which events pass them: filter, encoder, queue,
 // drain, sink.
 type pipeline struct {
-	name    string
+	Sink
+
 	filter  *filter.Filter
-	encoder *event.Encoder
 	queue   diskQueue
 	drain   *sinks.Drain
 	guard   *sinks.Guard
-	sink    sinks.Sink
 	letters *deadletter.Store // nil if the sink has no dead-letter file
-	closers []func(context.Context) error
-	resync  time.Duration
-	bounds  Buffer
-	seen    Bytes
 	// enrich returns the context of an object for enriched events. It is nil if the sink does not require enrichment.
 	enrich func(schema.GroupVersionResource, *object.Object) *event.Context
 	// destinations contains the latest destination that the sink reported, until the destination is read from the channel.
@@ -82,13 +77,7 @@ type shared struct {
 // slot that the pipeline's filter may use.
 func newPipeline(s Sink, of shared, slot int) (*pipeline, error) {
 	p := &pipeline{
-		name:         s.Name,
-		encoder:      s.Encoder,
-		sink:         s.Destination,
-		closers:      s.Closers,
-		resync:       s.Resync,
-		bounds:       s.Buffer,
-		seen:         s.Seen,
+		Sink:         s,
 		enrich:       of.enrichment.forSink(s.Enrich),
 		destinations: make(chan string, 1),
 		restating:    make(chan struct{}, 1),
@@ -99,7 +88,7 @@ func newPipeline(s Sink, of shared, slot int) (*pipeline, error) {
 		drained:      make(chan struct{}),
 	}
 	p.delivering, p.stop = context.WithCancel(context.Background())
-	p.encoder.OnOldMissing = func(err error) {
+	p.Encoder.OnOldMissing = func(err error) {
 		p.log.Error("state before an update cannot be read, the change is sent without it", "err", err)
 	}
 	p.letters, _ = s.Rejections.DeadLetters.(*deadletter.Store)
@@ -111,20 +100,20 @@ func newPipeline(s Sink, of shared, slot int) (*pipeline, error) {
 }
 
 // open opens the pipeline's files and creates its queue and drain. owner returns the cluster that sends the events.
-func (p *pipeline) open(state string, refusals sinks.Rejections, owner func() sinks.Owner) error {
+func (p *pipeline) open(state string, owner func() sinks.Owner) error {
 	if err := p.openQueue(state); err != nil {
-		return fmt.Errorf("sink %s: %w", p.name, err)
+		return fmt.Errorf("sink %s: %w", p.Name, err)
 	}
 	parking, err := p.openParked(state)
 	if err != nil {
-		return fmt.Errorf("sink %s: %w", p.name, err)
+		return fmt.Errorf("sink %s: %w", p.Name, err)
 	}
-	p.guard = &sinks.Guard{Sink: p.sink, Name: p.name, Logger: p.log, Owner: owner, OnDestination: p.arrived}
+	p.guard = &sinks.Guard{Sink: p.Destination, Name: p.Name, Logger: p.log, Owner: owner, OnDestination: p.arrived}
 	p.drain = &sinks.Drain{
-		Name:       p.name,
+		Name:       p.Name,
 		Sink:       p.guard,
 		Queue:      p.queue,
-		Rejections: refusals,
+		Rejections: p.Rejections,
 		Parked:     parking,
 		Hooks:      p.metrics.Hooks(),
 		Logger:     p.log,
@@ -135,7 +124,7 @@ func (p *pipeline) open(state string, refusals sinks.Rejections, owner func() si
 // compile compiles filter rules. The filter sees only the part of an object that the sink may see.
 func (p *pipeline) compile(rules []filter.Rule, slot int) (*filter.Filter, error) {
 	compiled, mistakes := filter.Compile(rules, filter.Options{
-		Slot: slot, Bytes: p.seen, Logger: p.log, OnError: func(int, error) { p.metrics.FilterErrors.Inc() },
+		Slot: slot, Bytes: p.Seen, Logger: p.log, OnError: func(int, error) { p.metrics.FilterErrors.Inc() },
 	})
 	if len(mistakes) > 0 { // never happens, because the configuration was validated
 		return nil, mistakes[0]
@@ -159,18 +148,17 @@ func (p *pipeline) compileOld(text string) (*filter.Filter, error) {
 }
 
 // settle records that the sink has settled a message.
-func (p *pipeline) settle(m *event.Message) { p.books.Settle(p.name, m) }
+func (p *pipeline) settle(m *event.Message) { p.books.Settle(p.Name, m) }
 
 // attach adds a listener to an informer. If no object of the informer's resource can pass the filter or an earlier
 // filter, it adds none. ctx ends when the process stops reading changes.
 func (p *pipeline) attach(ctx context.Context, i *informer.Informer, ledger *ledger.Ledger, known tracker.Knowledge) {
-	f := p.filter.For(i.Resource())
-	earlier := p.earlier(i.Resource(), known)
-	if f.Never() && len(earlier) == 0 {
-		ledger.FinishList(p.name) // none of the resource's objects are sent to this sink
+	earlier := p.earlier(i.Resource(), known.Filters)
+	if p.filter.For(i.Resource()).Never() && len(earlier) == 0 {
+		ledger.FinishList(p.Name) // none of the resource's objects are sent to this sink
 		return
 	}
-	l := newListener(ctx, p, i.Source(), f, ledger, i.ResumesAt())
+	l := newListener(ctx, p, i.Source(), ledger, i.ResumesAt())
 	l.inList = l.inList || i.Relists()
 	l.watchChange, l.entering = known.WatchChange, i.Relists() || !known.Knows()
 	if !i.Relists() { // otherwise the informer compares the list with states that are older than the floor
@@ -202,11 +190,8 @@ func (p *pipeline) attach(ctx context.Context, i *informer.Informer, ledger *led
 
 // earlier compiles the filters, other than the current one, through which the sink may know a resource. A filter that
 // can no longer be compiled is left out. If no filter remains, the sink is sent an initial list.
-func (p *pipeline) earlier(
-	resource schema.GroupVersionResource,
-	known tracker.Knowledge,
-) (earlier []*filter.ResourceFilter) {
-	for _, text := range known.Filters {
+func (p *pipeline) earlier(of schema.GroupVersionResource, filters []string) (earlier []*filter.ResourceFilter) {
+	for _, text := range filters {
 		compiled, ok := p.old[text]
 		if !ok {
 			var err error
@@ -216,7 +201,7 @@ func (p *pipeline) earlier(
 			p.old[text] = compiled
 		}
 		if compiled != nil {
-			earlier = append(earlier, compiled.For(resource))
+			earlier = append(earlier, compiled.For(of))
 		}
 	}
 	return earlier
@@ -243,23 +228,18 @@ func (p *pipeline) onSettled(f func(m *event.Message)) {
 // close closes the sink's connections and the store of parked events.
 func (p *pipeline) close(ctx context.Context) {
 	// The sink is closed last because an object store can use its connection.
-	for _, closer := range append(p.closers, p.sink.Close) {
+	for _, closer := range append(p.Closers, p.Destination.Close) {
 		if err := closer(ctx); err != nil {
-			p.log.Warn("sink did not close cleanly", "err", err)
+			p.log.Warn("cannot close a connection of the sink", "err", err)
 		}
 	}
 	for _, part := range p.drain.Unavailable() {
-		p.log.Warn(
-			"events are parked until their destination takes them",
-			"destination",
-			part.Destination,
-			"events",
-			part.Events,
-		)
+		p.log.Warn("events stay parked until their destination accepts events",
+			"destination", part.Destination, "events", part.Events)
 	}
 	if store := p.drain.Parked; store != nil {
 		if err := store.Close(); err != nil {
-			p.log.Error("parked events did not close cleanly", "err", err)
+			p.log.Error("cannot close the parked events", "err", err)
 		}
 	}
 }

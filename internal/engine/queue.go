@@ -42,7 +42,7 @@ func (p *pipeline) openQueue(state string) error {
 		return fmt.Errorf("state.path: %w", err)
 	}
 	var front fifo.Queue[*event.Message]
-	b := p.bounds
+	b := p.Buffer
 	half, halfSize := max(1, b.Events/2), b.Bytes/2
 	switch b.Overflow {
 	case Compact:
@@ -72,8 +72,8 @@ func (p *pipeline) openQueue(state string) error {
 
 func (p *pipeline) openSpill(events int, size int64, state string) (*fifo.Spill[*event.Message], error) {
 	spill, err := fifo.NewSpill(fifo.SpillOptions[*event.Message]{
-		Path:     filepath.Join(state, "spill-"+p.name),
-		MaxItems: max(2, events), MaxBytes: size, MaxDiskBytes: p.bounds.DiskBytes, Size: (*event.Message).Size,
+		Path:     filepath.Join(state, "spill-"+p.Name),
+		MaxItems: max(2, events), MaxBytes: size, MaxDiskBytes: p.Buffer.DiskBytes, Size: (*event.Message).Size,
 		Encode: func(dst []byte, m *event.Message) ([]byte, error) { return m.AppendStored(dst) },
 		Decode: event.ParseStored,
 		Mark: func(m *event.Message) (source, position string) {
@@ -108,7 +108,7 @@ func (p *pipeline) openSpill(events int, size int64, state string) (*fifo.Spill[
 // shares its disk limit with the spill.
 func (p *pipeline) openParked(state string) (*parked.Store, error) {
 	return parked.Open(parked.Options{
-		Dir: state, Sink: p.name, MaxBytes: p.bounds.DiskBytes, Logger: p.log,
+		Dir: state, Sink: p.Name, MaxBytes: p.Buffer.DiskBytes, Logger: p.log,
 		Used: func() int64 {
 			_, bytes, _, _, _ := p.queue.SpillStats()
 			return bytes

@@ -102,11 +102,8 @@ const restatedPart = 8
 // hasRoom reports whether a re-sent object may be pushed.
 func (p *pipeline) hasRoom() bool {
 	s := p.queue.Stats()
-	return s.Items == 0 || restatedPart*s.Items < p.bounds.Events && restatedPart*s.Bytes < p.bounds.Bytes
+	return s.Items == 0 || restatedPart*s.Items < p.Buffer.Events && restatedPart*s.Bytes < p.Buffer.Bytes
 }
-
-// deliveredPause is the interval at which delivered and awaitSettled check the queue.
-const deliveredPause = 5 * time.Millisecond
 
 // losses counts the events, since the process began, that did not reach the destination in the form and order in which
 // they were pushed.
@@ -120,36 +117,30 @@ func (p *pipeline) lossesOf(c *metrics.Resource) losses {
 	return losses{dropped: s.Dropped, merged: s.Merged, rejected: c.NotSent.Load()}
 }
 
-// delivered waits until all messages that are in the queue now are delivered. It returns an error if events were lost
-// since before was taken, or if ctx ends. If nothing is dropped or merged, the queue keeps its order, so it is
-// sufficient to count acknowledgements.
-func (p *pipeline) delivered(ctx context.Context, c *metrics.Resource, before losses) error {
-	fence := p.queue.Stats()
-	return wait.PollUntilContextCancel(ctx, deliveredPause, true, func(context.Context) (bool, error) {
-		s := p.queue.Stats() // read before the losses, because losses are counted before their acknowledgement
-		now := p.lossesOf(c)
-		switch {
-		case now.rejected > before.rejected:
-			return false, fmt.Errorf("no synced event was sent: %d of its events were rejected, gap events say which",
-				now.rejected-before.rejected)
-		case now.dropped > before.dropped:
-			return false, fmt.Errorf("no synced event was sent: the queue dropped %d events during the resync",
-				now.dropped-before.dropped)
-		case now.merged > before.merged:
-			return false, fmt.Errorf("no synced event was sent: the full queue merged %d events",
-				now.merged-before.merged)
-		}
-		return s.Items == 0 || s.Acked-fence.Acked >= int64(fence.Items), nil
-	})
+// since returns an error if events were lost since before was taken.
+func (l losses) since(before losses) error {
+	const none = "no synced event was sent: "
+	switch {
+	case l.rejected > before.rejected:
+		return fmt.Errorf(none+"%d of its events were rejected, gap events say which", l.rejected-before.rejected)
+	case l.dropped > before.dropped:
+		return fmt.Errorf(none+"the queue dropped %d events during the resync", l.dropped-before.dropped)
+	case l.merged > before.merged:
+		return fmt.Errorf(none+"the full queue merged %d events", l.merged-before.merged)
+	}
+	return nil
 }
 
-// awaitSettled waits until all messages that are in the queue now are settled in any way. It returns ctx's error if ctx
-// ends first.
-func (p *pipeline) awaitSettled(ctx context.Context) error {
+// settledPause is the interval at which awaitSettled checks the queue.
+const settledPause = 5 * time.Millisecond
+
+// awaitSettled waits until all messages that are in the queue now are settled in any way. It returns an error if check
+// does, or if ctx ends first. Without drops and merges the queue keeps its order, so it is sufficient to count.
+func (p *pipeline) awaitSettled(ctx context.Context, check func() error) error {
 	fence := p.queue.Stats()
-	return wait.PollUntilContextCancel(ctx, deliveredPause, true, func(context.Context) (bool, error) {
-		s := p.queue.Stats()
+	return wait.PollUntilContextCancel(ctx, settledPause, true, func(context.Context) (bool, error) {
+		s := p.queue.Stats() // read before the check, because losses are counted before their acknowledgement
 		gone := s.Acked + s.Dropped + s.Merged - fence.Acked - fence.Dropped - fence.Merged
-		return s.Items == 0 || gone >= int64(fence.Items), nil
+		return s.Items == 0 || gone >= int64(fence.Items), check()
 	})
 }

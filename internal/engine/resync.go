@@ -29,7 +29,7 @@ func (r *resyncer) Run() {
 	var group sync.WaitGroup
 	defer group.Wait()
 	for _, p := range r.pipelines {
-		if p.resync > 0 {
+		if p.Resync > 0 {
 			group.Go(func() { r.repeat(p) })
 		}
 	}
@@ -37,7 +37,7 @@ func (r *resyncer) Run() {
 }
 
 func (r *resyncer) repeat(p *pipeline) {
-	ticker := time.NewTicker(p.resync)
+	ticker := time.NewTicker(p.Resync)
 	defer ticker.Stop()
 	for {
 		select {
@@ -56,10 +56,10 @@ func (r *resyncer) find(sink string) ([]*pipeline, error) {
 	}
 	var names []string
 	for _, p := range r.pipelines {
-		if p.name == sink {
+		if p.Name == sink {
 			return []*pipeline{p}, nil
 		}
-		names = append(names, p.name)
+		names = append(names, p.Name)
 	}
 	return nil, fmt.Errorf("there is no sink %q; there are %s", sink, strings.Join(names, ", "))
 }
@@ -86,22 +86,16 @@ func (r *resyncer) resyncSink(p *pipeline, why string) control.ResyncReport {
 	log := p.log.With("why", why)
 	log.Info("resync begins")
 	began := time.Now()
-	report := control.ResyncReport{Sink: p.name}
+	report := control.ResyncReport{Sink: p.Name}
 	select {
 	case p.restating <- struct{}{}:
 		r.resyncResources(p, &report)
 		<-p.restating
 	default:
-		report.Error = "a resync is under way: ask again when it has ended"
+		report.Error = "a resync is already running: try again when it has ended"
 	}
-	log = log.With(
-		"objects",
-		report.Objects,
-		"resources",
-		report.Resources,
-		"took",
-		time.Since(began).Round(time.Millisecond),
-	)
+	log = log.With("objects", report.Objects, "resources", report.Resources,
+		"took", time.Since(began).Round(time.Millisecond))
 	switch {
 	case report.Error != "":
 		log.Warn("resync was not finished", "err", report.Error)
@@ -179,7 +173,7 @@ func (p *pipeline) resyncResource(ctx context.Context, group []*informer.Informe
 	case r.suppressed > 0:
 		return fmt.Errorf("operations or when of the sink's filters suppress %d of its objects", r.suppressed)
 	}
-	if err := p.delivered(ctx, counters, before); err != nil {
+	if err := p.awaitSettled(ctx, func() error { return p.lossesOf(counters).since(before) }); err != nil {
 		return err
 	}
 	if err := r.finish(ctx, sources); err != nil {

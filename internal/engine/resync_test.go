@@ -69,11 +69,11 @@ func TestRestating(t *testing.T) {
 // A restatement waits for room in the queue, and until the informer is past what the sink was told in an earlier life.
 func TestMayRestate(t *testing.T) {
 	p := pipelineFor(t, roomy)
-	p.bounds.Events, p.bounds.Bytes = 16, 1<<20
+	p.Buffer.Events, p.Buffer.Bytes = 16, 1<<20
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	ledger := ledger.New(ledger.Source{}, ledger.State{}, []string{p.name}, 0)
-	r := &restating{listener: newListener(ctx, p, informer.Source{Name: "pods", Resource: pods}, nil, ledger, "10")}
+	ledger := ledger.New(ledger.Source{}, ledger.State{}, []string{p.Name}, 0)
+	r := &restating{listener: newListener(ctx, p, informer.Source{Name: "pods", Resource: pods}, ledger, "10")}
 	want := func(may bool, when string) {
 		t.Helper()
 		if r.MayRestate() != may {
@@ -92,7 +92,7 @@ func TestMayRestate(t *testing.T) {
 		r.OnRestate(pod(t, 7, "Running"))
 	}
 	want(false, "an eighth full")
-	p.bounds.Events, p.bounds.Bytes = 100, 8*p.queue.Stats().Bytes
+	p.Buffer.Events, p.Buffer.Bytes = 100, 8*p.queue.Stats().Bytes
 	want(false, "an eighth full, in bytes")
 	if _, err := p.queue.Take(t.Context(), nil, 10, 1<<20); err != nil {
 		t.Fatal(err)
@@ -111,7 +111,7 @@ func TestOneResyncAtATime(t *testing.T) {
 	p := pipelineFor(t, roomy)
 	r := resyncerFor(t.Context(), p)
 	p.restating <- struct{}{}
-	if got := r.resyncSink(p, "test"); got.Error != "a resync is under way: ask again when it has ended" {
+	if got := r.resyncSink(p, "test"); got.Error != "a resync is already running: try again when it has ended" {
 		t.Errorf("%+v", got)
 	}
 	<-p.restating
@@ -127,7 +127,7 @@ func TestResyncAtIntervals(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		often, never := pipelineFor(t, roomy), pipelineFor(t, roomy)
-		often.resync, never.name = time.Hour, "never"
+		often.Resync, never.Name = time.Hour, "never"
 		r := resyncerFor(ctx, often, never)
 		ended := make(chan struct{})
 		go func() { r.Run(); close(ended) }()
@@ -228,8 +228,8 @@ func watching(t *testing.T, p *pipeline, namespace string, failure error, known 
 		c.Known, c.ResumeAt = known, "10"
 	}
 	i := informer.New(c)
-	ledger := ledger.New(ledger.Source{}, ledger.State{}, []string{p.name}, 0)
-	i.AddEventHandler(newListener(t.Context(), p, i.Source(), p.filter.For(pods), ledger, c.ResumeAt))
+	ledger := ledger.New(ledger.Source{}, ledger.State{}, []string{p.Name}, 0)
+	i.AddEventHandler(newListener(t.Context(), p, i.Source(), ledger, c.ResumeAt))
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- i.Run(ctx) }()
@@ -275,7 +275,7 @@ func TestEndOfAResync(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				p := pipelineFor(t, roomy, tt.rule)
-				p.bounds.Events, p.bounds.Bytes = roomy.Events, roomy.Bytes
+				p.Buffer.Events, p.Buffer.Bytes = roomy.Events, roomy.Bytes
 				a, b := watching(t, p, "a", nil, pod(t, 3, "Running")), watching(t, p, "b", tt.failure, pod(t, 4, "Pending"))
 				synctest.Wait()
 				r := resyncerFor(t.Context(), p)

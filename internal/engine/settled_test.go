@@ -38,7 +38,7 @@ func (s *pickySink) Send(_ context.Context, batch []*event.Message, results []er
 func draining(t *testing.T, p *pipeline, refuse string) (took func() []*event.Message) {
 	t.Helper()
 	sink := &pickySink{refuse: refuse}
-	drain := &sinks.Drain{Name: p.name, Sink: sink, Queue: p.queue, Hooks: p.metrics.Hooks(), Logger: p.log}
+	drain := &sinks.Drain{Name: p.Name, Sink: sink, Queue: p.queue, Hooks: p.metrics.Hooks(), Logger: p.log}
 	ended := make(chan error, 1)
 	go func() { ended <- drain.Run(t.Context()) }()
 	return func() []*event.Message {
@@ -71,9 +71,10 @@ func TestDelivered(t *testing.T) {
 					l.OnUpdate(pod(t, 3+n, "Running"), pod(t, 4+n, "Running"))
 				}
 				ended := make(chan error, 1)
+				check := func() error { return p.lossesOf(l.counters).since(before) }
 				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 				defer cancel()
-				go func() { ended <- p.delivered(ctx, l.counters, before) }()
+				go func() { ended <- p.awaitSettled(ctx, check) }()
 				time.Sleep(time.Minute)
 				if want != "" {
 					if err := <-ended; err == nil || !strings.HasPrefix(err.Error(), want) {
@@ -98,7 +99,7 @@ func TestDelivered(t *testing.T) {
 				}
 				l.OnUpdate(pod(t, 8, "Running"), pod(t, 9, "Running"))
 				cancel()
-				if err := p.delivered(ctx, l.counters, before); !errors.Is(err, context.Canceled) {
+				if err := p.awaitSettled(ctx, check); !errors.Is(err, context.Canceled) {
 					t.Errorf("cancelled: %v", err)
 				}
 			})
@@ -160,7 +161,7 @@ func TestUnencodable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.encoder.Payload, p.encoder.PartitionKey = event.PayloadMetadata, key
+	p.Encoder.Payload, p.Encoder.PartitionKey = event.PayloadMetadata, key
 	l := listen(t.Context(), p)
 	r := &restating{listener: l}
 	damaged := pod(t, 3, "Running")
@@ -187,7 +188,7 @@ func TestUnencodable(t *testing.T) {
 func TestFloorThatDoesNotCompare(t *testing.T) {
 	for _, floor := range []string{"x7", "12"} {
 		p := pipelineFor(t, roomy)
-		p.bounds.Events, p.bounds.Bytes = roomy.Events, roomy.Bytes
+		p.Buffer.Events, p.Buffer.Bytes = roomy.Events, roomy.Bytes
 		l := listen(t.Context(), p)
 		l.floor = floor
 		r := &restating{listener: l}

@@ -55,8 +55,8 @@ func (t *Trial) Message(ctx context.Context, c Change) *event.Message {
 		// Any selector works, because the caller has already decided which objects are selected.
 		source.LabelSelector = "selected"
 	}
-	ledger := ledger.New(ledger.Source{}, ledger.State{}, []string{p.name}, 0)
-	l := newListener(ctx, p, source, p.filter.For(c.Resource), ledger, "")
+	ledger := ledger.New(ledger.Source{}, ledger.State{}, []string{p.Name}, 0)
+	l := newListener(ctx, p, source, ledger, "")
 	switch {
 	case l.filter.Never():
 	case c.Type == event.Added:
