@@ -17,7 +17,7 @@ func (l *Ledger) CountIn(total *atomic.Int64) {
 func (l *Ledger) Discard() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.bytes, l.unreached = 0, 0
+	l.bytes, l.writing, l.unreached = 0, 0, 0
 	clear(l.pending)
 	l.count()
 }

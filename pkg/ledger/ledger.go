@@ -26,7 +26,8 @@ type Ledger struct {
 	pending map[string]*[]rowChange // row changes that are not written, by key, oldest first; no slice is empty
 	covered uint64                  // row changes up to this number were collected: at most the first one of a row
 	dirty   bool                    // a change may require a new update since the last Collect
-	bytes   int64                   // total size of pending
+	bytes   int64                   // total size of pending, without the changes that are being written
+	writing int64                   // total size of the changes that were collected, until Confirm or TakeBack
 	// unreached is the part of bytes that was added since the last position. It cannot be written before the next
 	// position.
 	unreached int64
@@ -335,8 +336,9 @@ func (l *Ledger) collectRow(u *Update, key string, row *[]rowChange) {
 	} else {
 		u.Deletes = append(u.Deletes, key)
 	}
-	l.drop((*row)[:n-1]...)
+	l.drop((*row)[:n]...)
 	*row = (*row)[n-1:]
+	l.writing += (*row)[0].size()
 }
 
 // Confirm records that the last update of Collect is in the store.
@@ -344,13 +346,11 @@ func (l *Ledger) Confirm() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for key, row := range l.pending {
-		n := before(*row, l.covered)
-		l.drop((*row)[:n]...)
-		if *row = (*row)[n:]; len(*row) == 0 {
+		if *row = (*row)[before(*row, l.covered):]; len(*row) == 0 {
 			delete(l.pending, key)
 		}
 	}
-	l.count()
+	l.writing = 0
 }
 
 // TakeBack must be called if an update could not be written. The next update contains its rows again.
@@ -358,4 +358,6 @@ func (l *Ledger) TakeBack() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.written, l.dirty = State{}, true
+	l.bytes, l.writing = l.bytes+l.writing, 0
+	l.count()
 }
