@@ -14,6 +14,7 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 
+	"github.com/deltabridge/deltabridge/internal/files"
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 	"github.com/deltabridge/deltabridge/pkg/sinks/access"
 	"github.com/deltabridge/deltabridge/pkg/sinks/diagnose"
@@ -121,7 +122,7 @@ func lockStore(dir string, flag int) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := lockFile(f); err != nil {
+	if err := files.LockFile(f, 0); err != nil {
 		_ = f.Close()
 		return nil, &sinks.ConnectError{
 			Step:   sinks.StepFiles,
