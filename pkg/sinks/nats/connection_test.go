@@ -234,7 +234,7 @@ func TestConfigMistakesAreReportedTogether(t *testing.T) {
 		Subject:  "k8s..{nme}", MaxInFlight: -1, AckTimeout: -1,
 	})
 	for _, want := range []string{
-		"embedded: is given besides url", `stream.name: "a.b" can't`, `stream.storage: "tape" is not a valid value`,
+		"embedded: cannot be used together with url", `stream.name: "a.b" is not a valid name`, `stream.storage: "tape" is not a valid value`,
 		`stream.discard: "all" is not a valid value`, "stream.replicas: 9 is too large", "subject: ", "maxInFlight: -1 is too small", "ackTimeout: -1ns is too small",
 		"tokenFile: cannot be used together with credentialsFile", "user: is missing, but passwordFile is given", "tls.keyFile: is missing, but certFile is given",
 	} {
@@ -249,7 +249,7 @@ func TestConfigMistakesAreReportedTogether(t *testing.T) {
 			Subject: "a",
 		},
 	)
-	if err == nil || !strings.Contains(err.Error(), "url: has credentials in it") ||
+	if err == nil || !strings.Contains(err.Error(), "url: contains credentials") ||
 		strings.Contains(err.Error(), "t0ken") {
 		t.Errorf("a URL with credentials: %v", err)
 	}

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/nats-io/nats-server/v2/server"
+
 	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 )
@@ -34,7 +36,9 @@ func (s *Sink) unavailable(m *event.Message, err error) error {
 
 // takes reports whether the subjects of the stream included subject at the last check.
 func (s *Sink) takes(subject string) bool {
-	return slices.ContainsFunc(s.info.Config.Subjects, func(filter string) bool { return covers(filter, subject) })
+	return slices.ContainsFunc(s.info.Config.Subjects, func(filter string) bool {
+		return server.SubjectMatchesFilter(subject, filter)
+	})
 }
 
 // partError marks the error of an acknowledgement as a failure of a part if the error concerns only the subject of the
