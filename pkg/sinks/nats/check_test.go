@@ -22,9 +22,9 @@ import (
 )
 
 const (
-	warnReplica = "warn stream stream K8S: it has one replica: what a lost server held is lost, acknowledged or not -> give it 3 replicas, on a cluster of 3 servers or more (num_replicas)"
+	warnReplica = "warn stream stream K8S: it has one replica: if the server loses its data, acknowledged messages are lost -> use 3 replicas, in a cluster of at least 3 servers (num_replicas)"
 	warnBare    = `warn authenticate ADDR: user "bridge", without TLS: whoever is on the way can read the secret -> enable TLS on the server, or use an nkey or credentials, which are never sent`
-	warnMemory  = "warn stream stream K8S: it is kept in memory: a restart of the server loses it -> use storage: file"
+	warnMemory  = "warn stream stream K8S: its storage is memory: a restart of the server removes its messages -> use storage: file"
 )
 
 // TestCheckStream: the stream against the promises, whether it is there or would be created. Nothing is created.
@@ -53,17 +53,17 @@ func TestCheckStream(t *testing.T) {
 		{
 			"would be created, but the subjects are taken",
 			with(func(c *jetstream.StreamConfig) { c.Name, c.Subjects = "OTHER", []string{"k8s.test.>"} }), nil,
-			[]string{`FAIL stream stream K8S: stream: stream K8S is not there, and can't be created: stream OTHER takes "k8s.>" already, or a part of it; name that stream in nats.stream.name, or choose other subjects (see nats.stream.subjects)` +
+			[]string{`FAIL stream stream K8S: stream: stream K8S can't be created: the subjects of stream OTHER overlap with "k8s.>"; name that stream in nats.stream.name, or choose other subjects (see nats.stream.subjects)` +
 				" -> name that stream in nats.stream.name, or choose other subjects (see nats.stream.subjects)"},
 		},
 		{
 			"would be created, but with too many replicas", nil, func(c *nats.Config) { c.Stream.Replicas = 3 },
-			[]string{"FAIL stream stream K8S: stream: stream K8S is not there, and can't be created: 3 replicas are asked for, and the server is in no cluster; ask for no more replicas than the cluster has servers with JetStream (see nats.stream.replicas)" +
+			[]string{"FAIL stream stream K8S: stream: stream K8S can't be created: 3 replicas are configured, and the server is not in a cluster; ask for no more replicas than the cluster has servers with JetStream (see nats.stream.replicas)" +
 				" -> ask for no more replicas than the cluster has servers with JetStream (see nats.stream.replicas)"},
 		},
 		{
 			"other subjects", with(func(c *jetstream.StreamConfig) { c.Subjects = []string{"orders.>"} }), nil,
-			[]string{`FAIL stream stream K8S: stream: stream K8S: its subjects ["orders.>"] take none of "k8s.*.*.*.*.*": add the subject to the stream, or change the sink's subject (see nats.stream) -> see nats.stream`},
+			[]string{`FAIL stream stream K8S: stream: stream K8S: its subjects ["orders.>"] include none of "k8s.*.*.*.*.*": add the subject to the stream, or change the sink's subject (see nats.stream) -> see nats.stream`},
 		},
 		{
 			"can lose events", with(func(c *jetstream.StreamConfig) {
@@ -71,12 +71,12 @@ func TestCheckStream(t *testing.T) {
 			}), nil,
 			[]string{
 				"ok stream stream K8S",
-				"warn stream stream K8S: when full (max_bytes -1, max_msgs 100) it drops its oldest messages, read or not -> with discard: new the bridge would wait instead",
-				"warn stream stream K8S: its retention is interest: what arrives while it has no consumer is gone at once -> use retention: limits",
-				"warn stream stream K8S: it remembers ids for 1s only (duplicate_window): what is sent again later than that is stored twice -> use 2m0s or more",
-				"warn stream stream K8S: it takes messages of 5000 bytes at most, and an object can have 1572864: what becomes of larger ones says the sink's oversize -> raise max_payload of the server (and max_msg_size of the stream)",
+				"warn stream stream K8S: when full (max_bytes -1, max_msgs 100), it removes its oldest messages -> with discard: new, the bridge waits instead",
+				"warn stream stream K8S: its retention is interest: it removes messages for which it has no consumer -> use retention: limits",
+				"warn stream stream K8S: its duplicate_window is only 1s: an event that is sent again later is stored twice -> use 2m0s or more",
+				"warn stream stream K8S: it takes messages of 5000 bytes at most, and an object can have 1572864: see oversize of the sink -> raise max_payload of the server, and max_msg_size of the stream",
 				warnReplica, warnMemory,
-				"warn stream stream K8S: it keeps messages for 30m0s: readers that are away for longer miss them -> raise max_age",
+				"warn stream stream K8S: it keeps messages for 30m0s: consumers that are away for longer miss them -> raise max_age",
 			},
 		},
 	} {

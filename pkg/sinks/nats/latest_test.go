@@ -134,24 +134,23 @@ func TestExistingMirror(t *testing.T) {
 	for name, test := range map[string]struct {
 		stream   jetstream.StreamConfig
 		err      string
-		findings []string // beside that it has one replica and is kept in memory
+		findings []string // beside that it has one replica and that its storage is memory
 	}{
 		"a mirror": {stream: jetstream.StreamConfig{MaxMsgsPerSubject: 1, AllowMsgTTL: true, Duplicates: 5 * time.Minute}},
 		"a short memory": {
 			stream: jetstream.StreamConfig{MaxMsgsPerSubject: 1, AllowMsgTTL: true, Duplicates: time.Second},
-			findings: []string{"it remembers ids for 1s only (duplicate_window): after a broken connection, a copy that arrives later than that can replace " +
-				"a newer state"},
+			findings: []string{"its duplicate_window is only 1s: an event that is sent again later can replace a newer state"},
 		},
 		"no TTLs": {
 			stream:   jetstream.StreamConfig{MaxMsgsPerSubject: 1},
-			findings: []string{"deletions stay in it, as the last messages of their subjects: it allows no TTL for single messages (allow_msg_ttl)"},
+			findings: []string{"it keeps deletions forever, because it allows no TTL for single messages (allow_msg_ttl)"},
 		},
 		"an age": {
 			stream:   jetstream.StreamConfig{MaxMsgsPerSubject: 1, AllowMsgTTL: true, MaxAge: time.Minute},
-			findings: []string{"it forgets an object that did not change for 1m0s (max_age)"},
+			findings: []string{"it removes objects that do not change for 1m0s (max_age)"},
 		},
-		"a log":     {stream: jetstream.StreamConfig{}, err: "it keeps all messages of each subject, and nats.stream.lastPerSubject asks for one: set its max_msgs_per_subject to 1"},
-		"a history": {stream: jetstream.StreamConfig{MaxMsgsPerSubject: 5}, err: "it keeps 5 messages of each subject"},
+		"a log":     {stream: jetstream.StreamConfig{}, err: "its max_msgs_per_subject is -1, and nats.stream.lastPerSubject requires 1"},
+		"a history": {stream: jetstream.StreamConfig{MaxMsgsPerSubject: 5}, err: "its max_msgs_per_subject is 5"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBroker(t)
@@ -192,7 +191,7 @@ func judged(t *testing.T, b *broker) (warnings []string, failed string) {
 		switch {
 		case f.Err != nil:
 			failed = f.Err.Error()
-		case f.Warn && !strings.Contains(f.Detail, "one replica") && !strings.Contains(f.Detail, "in memory"):
+		case f.Warn && !strings.Contains(f.Detail, "one replica") && !strings.Contains(f.Detail, "storage is memory"):
 			warnings = append(warnings, f.Detail)
 		}
 	}
@@ -300,7 +299,7 @@ func TestBucket(t *testing.T) {
 	); err == nil ||
 		!strings.Contains(
 			err.Error(),
-			"the bucket keeps 5 messages of each key, and nats.bucket asks for one: set its history to 1 (nats kv edit LONG --history=1)",
+			"the bucket has a history of 5, and nats.bucket requires 1: use nats kv edit LONG --history=1",
 		) {
 		t.Errorf("a bucket with a history: %v", err)
 	}

@@ -64,33 +64,22 @@ func (s *Stream) Unfit(c *jetstream.StreamConfig) error {
 func (s *Stream) unfit(c *jetstream.StreamConfig) error {
 	switch {
 	case c.Sealed:
-		return errors.New("it is sealed and takes no messages: name another, or create it anew")
+		return errors.New("it is sealed and accepts no messages: use another stream")
 	case c.NoAck:
-		return errors.New(
-			"it gives no acknowledgements (no_ack), without which no event is ever known to be delivered: turn no_ack off",
-		)
+		return errors.New("it sends no acknowledgements (no_ack): turn no_ack off")
 	case c.Mirror != nil:
-		return errors.New("it is a mirror and takes no messages: name the stream that it mirrors")
+		return errors.New("it is a mirror and accepts no messages: use the stream that it mirrors")
 	case !slices.ContainsFunc(c.Subjects, func(filter string) bool { return server.SubjectsCollide(filter, s.Wildcard) }):
-		return fmt.Errorf("its subjects %q take none of %q: add the subject to the stream, or change the sink's subject",
+		return fmt.Errorf("its subjects %q include none of %q: add the subject to the stream, or change the sink's subject",
 			c.Subjects, s.Wildcard)
 	case !s.isLatest() || c.MaxMsgsPerSubject == 1:
 		return nil
+	case s.Config.AllowRollup: // only buckets are configured with AllowRollup
+		return fmt.Errorf("the bucket has a history of %d, and nats.bucket requires 1: use nats kv edit %s --history=1",
+			c.MaxMsgsPerSubject, strings.TrimPrefix(c.Name, "KV_"))
 	}
-	kept := "all messages"
-	if c.MaxMsgsPerSubject > 0 {
-		kept = fmt.Sprintf("%d messages", c.MaxMsgsPerSubject)
-	}
-	if s.Config.AllowRollup { // only buckets are configured with AllowRollup
-		return fmt.Errorf("the bucket keeps %s of each key, and nats.bucket asks for one: set its history to 1 "+
-			"(nats kv edit %s --history=1)", kept, strings.TrimPrefix(c.Name, "KV_"))
-	}
-	return fmt.Errorf(
-		"it keeps %s of each subject, and nats.stream.lastPerSubject asks for one: set its max_msgs_per_subject to 1 "+
-			"(nats stream edit %s --max-msgs-per-subject=1), or leave lastPerSubject out",
-		kept,
-		c.Name,
-	)
+	return fmt.Errorf("its max_msgs_per_subject is %d, and nats.stream.lastPerSubject requires 1: "+
+		"use nats stream edit %s --max-msgs-per-subject=1, or remove lastPerSubject", c.MaxMsgsPerSubject, c.Name)
 }
 
 // warnings collects findings about a stream.
@@ -110,45 +99,28 @@ func (w *warnings) add(applies bool, remedy, format string, args ...any) {
 // Warnings returns the settings that can lose events in the stream. maxPayload is the message size limit of the server.
 func (s *Stream) Warnings(c *jetstream.StreamConfig, maxPayload int64) []diagnose.Finding {
 	w := warnings{stream: s}
-	w.add(
-		!slices.ContainsFunc(c.Subjects, func(filter string) bool { return server.SubjectMatchesFilter(s.Wildcard, filter) }),
-		fmt.Sprintf("add %q to its subjects", s.Wildcard),
-		"no subject of it covers all of %q (it has %q): events outside them are not delivered until the stream takes them",
-		s.Wildcard,
-		c.Subjects,
-	)
+	covers := func(filter string) bool { return server.SubjectMatchesFilter(s.Wildcard, filter) }
+	w.add(!slices.ContainsFunc(c.Subjects, covers), fmt.Sprintf("add %q to its subjects", s.Wildcard),
+		"its subjects %q include only a part of %q: other events are not delivered", c.Subjects, s.Wildcard)
 	old := c.Discard == jetstream.DiscardOld
-	w.add(old && (c.MaxBytes > 0 || c.MaxMsgs > 0), "with discard: new the bridge would wait instead",
-		"when full (max_bytes %d, max_msgs %d) it drops its oldest messages, read or not", c.MaxBytes, c.MaxMsgs)
-	w.add(
-		c.MaxMsgsPerSubject > 0 && old && !s.isLatest(),
-		"remove max_msgs_per_subject if each state matters, or set nats.stream.lastPerSubject: true if the last one does",
-		"it keeps the last %d messages of each subject (max_msgs_per_subject): readers that lag behind miss the states before",
-		c.MaxMsgsPerSubject,
-	)
+	w.add(old && (c.MaxBytes > 0 || c.MaxMsgs > 0), "with discard: new, the bridge waits instead",
+		"when full (max_bytes %d, max_msgs %d), it removes its oldest messages", c.MaxBytes, c.MaxMsgs)
+	w.add(c.MaxMsgsPerSubject > 0 && old && !s.isLatest(),
+		"remove max_msgs_per_subject, or set nats.stream.lastPerSubject: true to keep only last states",
+		"it keeps only the last %d messages of each subject (max_msgs_per_subject)", c.MaxMsgsPerSubject)
 	w.add(c.Retention == jetstream.InterestPolicy, "use retention: limits",
-		"its retention is interest: what arrives while it has no consumer is gone at once")
-	late := "what is sent again later than that is stored twice"
+		"its retention is interest: it removes messages for which it has no consumer")
+	effect := "an event that is sent again later is stored twice"
 	if s.isLatest() {
-		late = "after a broken connection, a copy that arrives later than that can replace a newer state"
+		effect = "an event that is sent again later can replace a newer state"
 	}
-	w.add(
-		c.Duplicates < shortWindow && (c.MaxAge == 0 || c.Duplicates < c.MaxAge),
-		fmt.Sprintf("use %s or more", shortWindow),
-		"it remembers ids for %s only (duplicate_window): %s",
-		c.Duplicates,
-		late,
-	)
+	w.add(c.Duplicates < shortWindow && (c.MaxAge == 0 || c.Duplicates < c.MaxAge),
+		fmt.Sprintf("use %s or more", shortWindow), "its duplicate_window is only %s: %s", c.Duplicates, effect)
 	limit := maxMessage(c, maxPayload)
-	w.add(
-		limit < largestObject,
-		"raise max_payload of the server (and max_msg_size of the stream)",
-		"it takes messages of %d bytes at most, and an object can have %d: what becomes of larger ones says the sink's oversize",
-		limit,
-		largestObject,
-	)
+	w.add(limit < largestObject, "raise max_payload of the server, and max_msg_size of the stream",
+		"it takes messages of %d bytes at most, and an object can have %d: see oversize of the sink", limit, largestObject)
 	w.add(s.isLatest() && c.MaxAge > 0, "set its max_age to 0",
-		"it forgets an object that did not change for %v (max_age)", c.MaxAge)
+		"it removes objects that do not change for %v (max_age)", c.MaxAge)
 	return w.found
 }
 

@@ -59,12 +59,12 @@ func TestUnfit(t *testing.T) {
 		{nil, func(c *jetstream.StreamConfig) { c.MaxMsgsPerSubject = 5 }, ""},
 		{nil, func(c *jetstream.StreamConfig) { c.Sealed = true }, "it is sealed"},
 		{nil, func(c *jetstream.StreamConfig) { c.NoAck = true }, "turn no_ack off"},
-		{nil, func(c *jetstream.StreamConfig) { c.Mirror = &jetstream.StreamSource{Name: "OTHER"} }, "name the stream that it mirrors"},
-		{nil, func(c *jetstream.StreamConfig) { c.Subjects = []string{"orders.>"} }, `its subjects ["orders.>"] take none of "k8s.*.*"`},
+		{nil, func(c *jetstream.StreamConfig) { c.Mirror = &jetstream.StreamSource{Name: "OTHER"} }, "use the stream that it mirrors"},
+		{nil, func(c *jetstream.StreamConfig) { c.Subjects = []string{"orders.>"} }, `its subjects ["orders.>"] include none of "k8s.*.*"`},
 		{latest, func(c *jetstream.StreamConfig) { c.MaxMsgsPerSubject = 1 }, ""},
-		{latest, nil, "it keeps all messages of each subject"},
+		{latest, nil, "its max_msgs_per_subject is -1"},
 		{latest, func(c *jetstream.StreamConfig) { c.MaxMsgsPerSubject = 5 }, "nats stream edit K8S --max-msgs-per-subject=1"},
-		{bucket, func(c *jetstream.StreamConfig) { c.Name, c.MaxMsgsPerSubject = "KV_STATE", 5 }, "keeps 5 messages of each key, and nats.bucket asks for one: set its history to 1 (nats kv edit STATE --history=1)"},
+		{bucket, func(c *jetstream.StreamConfig) { c.Name, c.MaxMsgsPerSubject = "KV_STATE", 5 }, "has a history of 5, and nats.bucket requires 1: use nats kv edit STATE --history=1"},
 	} {
 		err := required(c.sink).Unfit(fit(c.stream))
 		if (err != nil) != (c.want != "") || err != nil && !strings.Contains(err.Error(), c.want) {
@@ -88,12 +88,12 @@ func TestWarnings(t *testing.T) {
 		want       string
 	}{
 		{nil, nil, large, false, ""},
-		{nil, func(c *jetstream.StreamConfig) { c.Subjects = []string{"k8s.prod.*"} }, large, true, `no subject of it covers all of "k8s.*.*"`},
+		{nil, func(c *jetstream.StreamConfig) { c.Subjects = []string{"k8s.prod.*"} }, large, true, `include only a part of "k8s.*.*"`},
 		{nil, func(c *jetstream.StreamConfig) { c.MaxBytes = 100 }, large, true, "when full (max_bytes 100"},
 		{nil, func(c *jetstream.StreamConfig) { c.MaxBytes, c.Discard = 100, jetstream.DiscardNew }, large, false, ""},
-		{nil, func(c *jetstream.StreamConfig) { c.MaxMsgsPerSubject = 2 }, large, true, "it keeps the last 2 messages of each subject"},
+		{nil, func(c *jetstream.StreamConfig) { c.MaxMsgsPerSubject = 2 }, large, true, "it keeps only the last 2 messages of each subject"},
 		{nil, func(c *jetstream.StreamConfig) { c.Retention = jetstream.InterestPolicy }, large, true, "its retention is interest"},
-		{nil, func(c *jetstream.StreamConfig) { c.Duplicates = time.Second }, large, true, "what is sent again later than that is stored twice"},
+		{nil, func(c *jetstream.StreamConfig) { c.Duplicates = time.Second }, large, true, "an event that is sent again later is stored twice"},
 		{nil, func(c *jetstream.StreamConfig) { c.MaxMsgSize = 1000 }, large, true, "it takes messages of 1000 bytes at most"},
 		{nil, nil, 1 << 20, true, "it takes messages of 1048576 bytes at most"},
 		{nil, func(c *jetstream.StreamConfig) { c.MaxAge = time.Minute }, large, false, "it keeps messages for 1m0s"},
@@ -102,7 +102,7 @@ func TestWarnings(t *testing.T) {
 		{nil, func(c *jetstream.StreamConfig) { c.Storage = jetstream.MemoryStorage }, large, false, ""},
 		{latest, func(c *jetstream.StreamConfig) { c.MaxMsgsPerSubject, c.AllowMsgTTL = 1, true }, large, false, ""},
 		{latest, func(c *jetstream.StreamConfig) { c.MaxMsgsPerSubject = 1 }, large, false, "allow_msg_ttl"},
-		{latest, func(c *jetstream.StreamConfig) { c.MaxAge, c.AllowMsgTTL = time.Minute, true }, large, true, "it forgets an object that did not change for 1m0s"},
+		{latest, func(c *jetstream.StreamConfig) { c.MaxAge, c.AllowMsgTTL = time.Minute, true }, large, true, "it removes objects that do not change for 1m0s"},
 		{latest, func(c *jetstream.StreamConfig) { c.Duplicates, c.AllowMsgTTL = 0, true }, large, true, "can replace a newer state"},
 	} {
 		s, config := required(c.sink), fit(c.stream)
