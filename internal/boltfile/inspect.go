@@ -8,7 +8,6 @@ import (
 	"hash/fnv"
 	"io"
 	"os"
-	"slices"
 )
 
 // This file reads a bbolt file (format version 2, https://github.com/etcd-io/bbolt, internal/common) without bbolt, to
@@ -44,11 +43,10 @@ type Usage struct{ Used, Total int64 }
 
 // inspection is the state of one walk through a file.
 type inspection struct {
-	file    *os.File
-	pages   uint64 // number of pages
-	seen    []bool // by page number
-	used    int64  // number of pages
-	buffers [maxDepth][]byte
+	file  *os.File
+	pages uint64 // number of pages
+	seen  []bool // by page number
+	used  int64  // number of pages
 }
 
 // inspect walks through a bbolt file. If the content of the file is damaged, the error wraps ErrDamaged. Otherwise, the
@@ -150,13 +148,12 @@ func newPage(id uint64, b []byte) boltPage {
 	return boltPage{id, binary.NativeEndian.Uint16(b[8:]), int(binary.NativeEndian.Uint16(b[10:])), b}
 }
 
-// page reads a page. The page is valid until another page is read at the same depth.
-func (in *inspection) page(id uint64, depth int) (p boltPage, err error) {
+// page reads a page.
+func (in *inspection) page(id uint64) (p boltPage, err error) {
 	if id < 2 || id >= in.pages {
 		return p, damaged("page %d of %d", id, in.pages)
 	}
-	at := int64(id) * pageSize
-	b := slices.Grow(in.buffers[depth][:0], pageSize)[:pageSize]
+	at, b := int64(id)*pageSize, make([]byte, pageSize)
 	if err := in.read(b, at); err != nil {
 		return p, err
 	}
@@ -171,8 +168,7 @@ func (in *inspection) page(id uint64, depth int) (p boltPage, err error) {
 		in.seen[i] = true
 	}
 	in.used += int64(more) + 1
-	b = slices.Grow(b, int(more)*pageSize)[:(int(more)+1)*pageSize]
-	in.buffers[depth] = b
+	b = append(b, make([]byte, more*pageSize)...)
 	return newPage(id, b), in.read(b[pageSize:], at+pageSize)
 }
 
@@ -189,7 +185,7 @@ func (in *inspection) tree(id uint64, low, high []byte, depth int) error {
 	if depth == maxDepth {
 		return damaged("more than %d pages deep", maxDepth)
 	}
-	p, err := in.page(id, depth)
+	p, err := in.page(id)
 	if err != nil {
 		return err
 	}

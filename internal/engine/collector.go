@@ -93,11 +93,7 @@ func (r rows) collectInformer(s informer.Status) {
 	r.gauge("informer_objects", "Objects that the informer knows.", float64(s.Objects))
 	r.gauge("informer_synced", "1 if the initial list was handed to all sinks.", boolean(s.Synced))
 	r.gauge("informer_resumed", "1 if the watch continued where the checkpoint ended, without a list.", boolean(s.Resumed))
-	r.gauge(
-		"informer_checkpoint_refused",
-		"1 if the checkpoint was refused: the cluster has not reached its resourceVersion.",
-		boolean(s.Refused),
-	)
+	r.gauge("informer_checkpoint_refused", "1 if the checkpoint is ahead of the cluster.", boolean(s.Refused))
 	r.version("informer_resource_version", "Last resourceVersion that the informer saw.", s.ResourceVersion)
 	r.time("informer_last_contact_timestamp_seconds", "When the informer last heard of the API server.", s.LastContact)
 	r.counter("informer_relists_total", "Lists after the first one: the watch could not be continued.", s.Relists)
@@ -113,14 +109,9 @@ func (r rows) collectParked(p *pipeline) {
 		return
 	}
 	show := func(destination string, events int) {
-		rows{
-			r.ch,
-			prometheus.Labels{"sink": p.Name, "destination": destination},
-		}.gauge(
-			"parked_events",
-			"Events that wait on disk because their destination, a topic, partition or subject, takes none: a row for each of the first 20 such destinations, and one for all others.",
-			float64(events),
-		)
+		rows{r.ch, prometheus.Labels{"sink": p.Name, "destination": destination}}.gauge("parked_events",
+			"Events that wait on disk because their topic, partition or subject accepts none. "+
+				"There is a series for each of the first 20 such destinations, and one for all others.", float64(events))
 	}
 	others := 0
 	for n, part := range p.drain.Unavailable() {
@@ -135,20 +126,16 @@ func (r rows) collectParked(p *pipeline) {
 	}
 	bytes, lost := p.drain.Parked.Bytes()
 	r.gauge("parked_bytes", "Bytes of the parked events of the sink.", float64(bytes))
-	r.counter("parked_lost_events_total", "Parked events that could not be read back: the file was damaged.", lost)
+	r.counter("parked_lost_events_total", "Parked events that a damaged file has lost.", lost)
 }
 
 func (r rows) collectSpill(p *pipeline) {
 	items, bytes, fileBytes, errs, _ := p.queue.SpillStats()
-	r.gauge("spill_events", "Events that lie in the sink's spill.", float64(items))
-	r.gauge("spill_bytes", "Bytes of the events that lie in the sink's spill.", float64(bytes))
+	r.gauge("spill_events", "Events in the sink's spill.", float64(items))
+	r.gauge("spill_bytes", "Bytes of the events in the sink's spill.", float64(bytes))
 	r.gauge("spill_file_bytes", "Size of the files of the sink's spill.", float64(fileBytes))
 	r.counter("spill_errors_total", "Writes to the spill that failed and were tried again.", errs)
-	r.counter(
-		"spill_lost_events_total",
-		"Events in the spill that could not be read back: its files were damaged.",
-		p.unreadable.Load(),
-	)
+	r.counter("spill_lost_events_total", "Events that damaged files of the spill have lost.", p.unreadable.Load())
 }
 
 // collectLetters writes the number and size of the dead letters. It reads both from the file because commands change
@@ -159,7 +146,7 @@ func (r rows) collectLetters(p *pipeline) {
 	}
 	letters, size, err := p.letters.Stats()
 	if err != nil {
-		p.log.Warn("dead letters cannot be counted", "err", err)
+		p.log.Warn("cannot count the dead letters", "err", err)
 		return
 	}
 	r.gauge("dead_letters", "Dead letters in the sink's file.", float64(letters))
@@ -171,27 +158,16 @@ func (r rows) collectLag(lag ledger.Lag) {
 	if lag.Open > 0 {
 		seconds = time.Since(lag.Since).Seconds()
 	}
-	r.gauge(
-		"unsettled_events",
-		"Events of a source that the sink has not settled: acknowledged, spilled, dropped or refused.",
-		float64(lag.Open),
-	)
-	r.version(
-		"watermark_resource_version",
-		"The resourceVersion up to which the sink has settled everything of the source.",
-		lag.ResourceVersion,
-	)
-	r.gauge("watermark_lag_seconds", "For how long the oldest event that the sink has not settled waits.", seconds)
+	r.gauge("unsettled_events", "Events of the source that the sink has not settled.", float64(lag.Open))
+	r.version("watermark_resource_version", "ResourceVersion up to which the sink has settled all events of the source.",
+		lag.ResourceVersion)
+	r.gauge("watermark_lag_seconds", "Age of the oldest event of the source that the sink has not settled.", seconds)
 }
 
 func (r rows) collectCheckpoint(stats checkpoint.Stats) {
 	r.gauge("checkpoint_bytes", "Size of the checkpoint's file.", float64(stats.SizeBytes))
 	r.counter("checkpoint_commits_total", "Transactions of the checkpoint.", stats.Commits)
 	r.counter("checkpoint_errors_total", "Transactions of the checkpoint that failed.", stats.Errors)
-	r.counter(
-		"checkpoint_refused_total",
-		"Checkpoint files that were quarantined: corrupt, foreign, of a newer version or of another cluster.",
-		stats.Quarantined,
-	)
+	r.counter("checkpoint_refused_total", "Checkpoint files that were quarantined.", stats.Quarantined)
 	r.time("checkpoint_last_commit_timestamp_seconds", "When the checkpoint was last written.", stats.LastCommit)
 }

@@ -41,9 +41,9 @@ func (p *pipeline) openQueue(state string) error {
 	if err := os.MkdirAll(state, 0o700); err != nil {
 		return fmt.Errorf("state.path: %w", err)
 	}
-	var front fifo.Queue[*event.Message]
 	b := p.Buffer
 	half, halfSize := max(1, b.Events/2), b.Bytes/2
+	var front fifo.Queue[*event.Message]
 	switch b.Overflow {
 	case Compact:
 		front = fifo.NewCompacting(fifo.CompactingOptions[*event.Message, types.UID]{
@@ -57,23 +57,20 @@ func (p *pipeline) openQueue(state string) error {
 			Overflow: fifo.DropOldest, Gap: p.foldGap,
 		})
 	}
-	if front == nil {
-		spill, err := p.openSpill(b.Events, b.Bytes, state)
-		p.queue = spill
-		return err
+	if front != nil {
+		b.Events, b.Bytes = b.Events-half, b.Bytes-halfSize
 	}
-	spill, err := p.openSpill(b.Events-half, b.Bytes-halfSize, state)
-	if err != nil {
-		return err
+	spill, err := p.openSpill(b, state)
+	if p.queue = spill; front != nil && err == nil {
+		p.queue = fifo.NewLossy(front, spill)
 	}
-	p.queue = fifo.NewLossy(front, spill)
-	return nil
+	return err
 }
 
-func (p *pipeline) openSpill(events int, size int64, state string) (*fifo.Spill[*event.Message], error) {
+func (p *pipeline) openSpill(b Buffer, state string) (*fifo.Spill[*event.Message], error) {
 	spill, err := fifo.NewSpill(fifo.SpillOptions[*event.Message]{
 		Path:     filepath.Join(state, "spill-"+p.Name),
-		MaxItems: max(2, events), MaxBytes: size, MaxDiskBytes: p.Buffer.DiskBytes, Size: (*event.Message).Size,
+		MaxItems: max(2, b.Events), MaxBytes: b.Bytes, MaxDiskBytes: b.DiskBytes, Size: (*event.Message).Size,
 		Encode: func(dst []byte, m *event.Message) ([]byte, error) { return m.AppendStored(dst) },
 		Decode: event.ParseStored,
 		Mark: func(m *event.Message) (source, position string) {

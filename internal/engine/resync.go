@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/wait"
+
 	"github.com/deltabridge/deltabridge/internal/control"
 	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/informer"
@@ -23,29 +25,20 @@ type resyncer struct {
 	informers func() []*informer.Informer // the running informers
 }
 
-// Run starts resyncs at the configured intervals until ctx ends. It returns when all resyncs that it started have
-// ended.
+// Run resyncs sinks at the configured intervals until ctx ends. It returns when all resyncs that it started have ended.
 func (r *resyncer) Run() {
 	var group sync.WaitGroup
 	defer group.Wait()
 	for _, p := range r.pipelines {
-		if p.Resync > 0 {
-			group.Go(func() { r.repeat(p) })
+		if p.Resync == 0 {
+			continue
 		}
-	}
-	<-r.ctx.Done()
-}
-
-func (r *resyncer) repeat(p *pipeline) {
-	ticker := time.NewTicker(p.Resync)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-r.ctx.Done():
-			return
-		case <-ticker.C:
-			r.resyncSink(p, "interval")
-		}
+		group.Go(func() {
+			_ = wait.PollUntilContextCancel(r.ctx, p.Resync, false, func(context.Context) (bool, error) {
+				r.resyncSink(p, "interval")
+				return false, nil
+			})
+		})
 	}
 }
 

@@ -50,9 +50,6 @@ func (s *Store) Commit(updates []ledger.Update, sinkConfigs map[string]string) e
 func (s *Store) Forget(source string) error {
 	s.writing.Lock()
 	defer s.writing.Unlock()
-	if !s.record.knows(source) {
-		return nil
-	}
 	return s.write(func(t *transaction) error { return t.forget(source) })
 }
 
@@ -116,11 +113,8 @@ func newChange() string { return strconv.FormatInt(time.Now().UnixMilli(), 36) }
 func (s *Store) SetWatch(watch string) (change string, err error) {
 	s.writing.Lock()
 	defer s.writing.Unlock()
-	if s.record.Watch == watch {
-		return s.record.WatchChange, nil
-	}
 	err = s.write(func(t *transaction) error {
-		if t.record.Watch != "" {
+		if t.record.Watch != "" && t.record.Watch != watch {
 			t.record.WatchChange = newChange()
 		}
 		t.record.Watch, change = watch, t.record.WatchChange
@@ -134,9 +128,6 @@ func (s *Store) SetWatch(watch string) (change string, err error) {
 func (s *Store) SetDestination(sink, name string) error {
 	s.writing.Lock()
 	defer s.writing.Unlock()
-	if s.record.Destinations[sink] == name {
-		return nil
-	}
 	return s.write(func(t *transaction) error {
 		if t.record.Destinations == nil {
 			t.record.Destinations = map[string]string{}
