@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"strings"
 	"time"
@@ -16,9 +17,14 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/sinks/diagnose"
 )
 
-// registerBucket is the bucket with the names of the clusters that write to the streams of an account. Names are not
-// stored in the streams, because retention could remove them.
-const registerBucket = "deltabridge-clusters"
+const (
+	// registerBucket is the bucket with the names of the clusters that write to the streams of an account. Names are not
+	// stored in the streams, because retention could remove them.
+	registerBucket = "deltabridge-clusters"
+	// registerMetadata is the prefix of a key in a stream's metadata. It is used if the bucket does not exist; the value
+	// has the same content.
+	registerMetadata = "deltabridge.cluster."
+)
 
 var (
 	_ sinks.Identified    = (*Sink)(nil)
@@ -38,8 +44,8 @@ type entry struct {
 // Destination implements [sinks.Identified]. It returns the name and the creation time of the stream.
 func (s *Sink) Destination() string { return s.destination }
 
-// ReadName implements [diagnose.NameReader]. If the embedded server is not running, the error wraps
-// [sinks.ErrNoRegister].
+// ReadName implements [diagnose.NameReader]. If the stream does not exist, no name is registered. If the embedded
+// server is not running, the error wraps [sinks.ErrNoRegister].
 func (s *Sink) ReadName(ctx context.Context, cluster string) (sinks.Registration, error) {
 	if s.cfg.Embedded != nil && s.server == nil {
 		return sinks.Registration{}, fmt.Errorf("%w: the embedded server does not run", sinks.ErrNoRegister)
@@ -50,7 +56,11 @@ func (s *Sink) ReadName(ctx context.Context, cluster string) (sinks.Registration
 		return sinks.Registration{}, fmt.Errorf("%w: %w", sinks.ErrNoRegister, err)
 	}
 	defer reader.client.Close(ctx)
-	return reader.Registered(ctx, cluster)
+	found, err := reader.Registered(ctx, cluster)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		err = nil
+	}
+	return found, err
 }
 
 // registerKey returns the bucket key of a cluster's name. Characters with a special meaning in keys, such as '.', are
@@ -69,86 +79,100 @@ func (s *Sink) registerKey(cluster string) string {
 
 // Registered implements [sinks.Identified].
 func (s *Sink) Registered(ctx context.Context, cluster string) (found sinks.Registration, err error) {
-	err = s.useRegister(ctx, func(ctx context.Context, js jetstream.JetStream) error {
-		kv, err := js.KeyValue(ctx, registerBucket)
-		if errors.Is(err, jetstream.ErrBucketNotFound) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		e, _, err := s.entry(ctx, kv, cluster)
+	err = s.useRegister(ctx, false, func(ctx context.Context, js jetstream.JetStream, kv jetstream.KeyValue) error {
+		e, _, err := s.entry(ctx, js, kv, cluster)
 		found = sinks.Registration{UID: e.UID, Since: e.Since}
 		return err
 	})
 	return found, err
 }
 
-// entry returns the registration of a name at the current stream, and the revision of its key. The revision is 0 if the
-// key does not exist.
-func (s *Sink) entry(ctx context.Context, kv jetstream.KeyValue, cluster string) (e entry, revision uint64, err error) {
-	found, err := kv.Get(ctx, s.registerKey(cluster))
-	switch {
-	case errors.Is(err, jetstream.ErrKeyNotFound):
-		return e, 0, nil
-	case err != nil:
-		return e, 0, err
+// entry returns the registration of a name and the revision of its key. The revision is 0 if the key does not exist. kv
+// is nil if the bucket does not exist or can't be used.
+func (s *Sink) entry(
+	ctx context.Context, js jetstream.JetStream, kv jetstream.KeyValue, cluster string,
+) (e entry, revision uint64, err error) {
+	if kv != nil {
+		found, err := kv.Get(ctx, s.registerKey(cluster))
+		switch {
+		case errors.Is(err, jetstream.ErrKeyNotFound):
+		case err != nil:
+			return e, 0, err
+		default:
+			revision = found.Revision()
+			if err := json.Unmarshal(found.Value(), &e); err != nil {
+				return entry{}, revision, fmt.Errorf("bucket %s, key %s: %w", registerBucket, s.registerKey(cluster), err)
+			}
+		}
+		if e.Stream == s.destination {
+			return e, revision, nil
+		}
 	}
-	if err := json.Unmarshal(found.Value(), &e); err != nil {
-		return entry{}, 0, fmt.Errorf("bucket %s, key %s: %w", registerBucket, s.registerKey(cluster), err)
+	stream, err := js.Stream(ctx, s.cfg.Stream.Name)
+	if err != nil {
+		return entry{}, revision, err
 	}
-	if e.Stream != s.destination {
-		e = entry{}
+	e = entry{}
+	if text := stream.CachedInfo().Config.Metadata[registerMetadata+cluster]; text != "" {
+		err = json.Unmarshal([]byte(text), &e)
 	}
-	return e, found.Revision(), nil
+	return e, revision, err
 }
 
 // Register implements [sinks.Identified].
 func (s *Sink) Register(ctx context.Context, owner sinks.Owner, replaced string) error {
-	text, err := json.Marshal(entry{owner.Cluster, owner.UID, time.Now().UTC(), s.destination})
-	if err != nil {
-		return err
-	}
-	return s.useRegister(ctx, func(ctx context.Context, js jetstream.JetStream) error {
-		kv, err := s.createRegister(ctx, js)
-		if err != nil {
-			return err
-		}
-		now, revision, err := s.entry(ctx, kv, owner.Cluster)
+	return s.useRegister(ctx, true, func(ctx context.Context, js jetstream.JetStream, kv jetstream.KeyValue) error {
+		now, revision, err := s.entry(ctx, js, kv, owner.Cluster)
 		if err != nil || now.UID != replaced {
 			return err
 		}
-		if revision == 0 {
+		text, err := json.Marshal(entry{owner.Cluster, owner.UID, time.Now().UTC(), s.destination})
+		switch {
+		case err != nil:
+			return err
+		case kv == nil:
+			return s.registerInMetadata(ctx, js, owner.Cluster, string(text))
+		case revision == 0:
 			_, err = kv.Create(ctx, s.registerKey(owner.Cluster), text)
-		} else {
+		default:
 			_, err = kv.Update(ctx, s.registerKey(owner.Cluster), text, revision)
 		}
-		if errors.Is(err, jetstream.ErrKeyExists) || errors.Is(err, jetstream.ErrKeyRevisionMismatch) {
-			return nil // another cluster was faster
+		if isConflict(err) { // another cluster was faster
+			return nil
 		}
 		return err
 	})
 }
 
-// createRegister returns the bucket of names. If the bucket does not exist, createRegister creates it.
-func (s *Sink) createRegister(ctx context.Context, js jetstream.JetStream) (jetstream.KeyValue, error) {
-	kv, err := js.KeyValue(ctx, registerBucket)
-	if !errors.Is(err, jetstream.ErrBucketNotFound) {
-		return kv, err
-	}
-	kv, err = js.CreateKeyValue(ctx, jetstream.KeyValueConfig{
-		Bucket: registerBucket, Replicas: max(1, s.info.Config.Replicas),
-		Description: "which cluster writes to which stream under which name; created by deltabridge",
-	})
-	if errors.Is(err, jetstream.ErrBucketExists) { // another client has just created it
-		return js.KeyValue(ctx, registerBucket)
-	}
-	return kv, err
+func isConflict(err error) bool {
+	api, ok := errors.AsType[*jetstream.APIError](err)
+	return errors.Is(err, jetstream.ErrKeyExists) || ok && (api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence ||
+		api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequenceConstant) // the error of a bucket with replicas
 }
 
-// useRegister calls do, which uses the bucket of names. If the server rejects a request of do, the error wraps
+// registerInMetadata adds the registration to the metadata of the stream. If two clusters register a name at the same
+// time, the last one wins, and the other one detects the conflict when it connects again.
+func (s *Sink) registerInMetadata(ctx context.Context, js jetstream.JetStream, cluster, text string) error {
+	stream, err := js.Stream(ctx, s.cfg.Stream.Name)
+	if err != nil {
+		return err
+	}
+	config := stream.CachedInfo().Config
+	config.Metadata = maps.Clone(config.Metadata)
+	if config.Metadata == nil {
+		config.Metadata = map[string]string{}
+	}
+	config.Metadata[registerMetadata+cluster] = text
+	_, err = js.UpdateStream(ctx, config)
+	return err
+}
+
+// useRegister calls do with the bucket of names. kv is nil if the bucket does not exist and create is false, or if the
+// client has no permission to use or create the bucket. If the server denies a request, the error wraps
 // [sinks.ErrNoRegister].
-func (s *Sink) useRegister(ctx context.Context, do func(context.Context, jetstream.JetStream) error) error {
+func (s *Sink) useRegister(
+	ctx context.Context, create bool, do func(context.Context, jetstream.JetStream, jetstream.KeyValue) error,
+) error {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.AckTimeout)
 	defer cancel()
 	defer context.AfterFunc(ctx, s.client.Interrupt)()
@@ -156,10 +180,50 @@ func (s *Sink) useRegister(ctx context.Context, do func(context.Context, jetstre
 	if err != nil {
 		return err
 	}
+	kv, err := s.openRegister(ctx, js, create)
+	if err != nil {
+		return err
+	}
+	err = s.askRegister(ctx, func(ctx context.Context) error { return do(ctx, js, kv) })
+	if kv != nil && errors.Is(err, sinks.ErrNoRegister) { // the bucket exists, but the user has no permission to use it
+		err = s.askRegister(ctx, func(ctx context.Context) error { return do(ctx, js, nil) })
+	}
+	return err
+}
+
+// openRegister returns the bucket of names. It returns nil if the bucket does not exist and create is false, or if the
+// client has no permission to open or create the bucket.
+func (s *Sink) openRegister(
+	ctx context.Context,
+	js jetstream.JetStream,
+	create bool,
+) (kv jetstream.KeyValue, err error) {
+	err = s.askRegister(ctx, func(ctx context.Context) error {
+		kv, err = js.KeyValue(ctx, registerBucket)
+		if !create || !errors.Is(err, jetstream.ErrBucketNotFound) {
+			return err
+		}
+		kv, err = js.CreateKeyValue(ctx, jetstream.KeyValueConfig{
+			Bucket: registerBucket, Replicas: max(1, s.info.Config.Replicas),
+			Description: "which cluster writes to which stream under which name; created by deltabridge",
+		})
+		if errors.Is(err, jetstream.ErrBucketExists) { // another client has just created it
+			kv, err = js.KeyValue(ctx, registerBucket)
+		}
+		return err
+	})
+	if errors.Is(err, jetstream.ErrBucketNotFound) || errors.Is(err, sinks.ErrNoRegister) {
+		return nil, nil
+	}
+	return kv, err
+}
+
+// askRegister calls do. If the server denies a request of do, the error wraps [sinks.ErrNoRegister].
+func (s *Sink) askRegister(ctx context.Context, do func(context.Context) error) error {
 	s.client.Forget()
 	defer s.client.Forget()
-	err = s.client.Ask(ctx, func(ctx context.Context) error { return do(ctx, js) })
-	if errors.Is(err, natsgo.ErrPermissionViolation) || isAPIError(err) {
+	err := s.client.Ask(ctx, do)
+	if errors.Is(err, natsgo.ErrPermissionViolation) || isAPIError(err) && !errors.Is(err, jetstream.ErrBucketNotFound) {
 		return fmt.Errorf("%w: %w", sinks.ErrNoRegister, err)
 	}
 	return err
