@@ -69,7 +69,7 @@ func (e *examination) checkOwnRights(ctx context.Context) {
 			continue // readClusterUID has already checked this permission
 		}
 		gvr := schema.GroupVersionResource{Group: rule.APIGroups[0], Version: "v1", Resource: resource}
-		forbidden, _, err := e.try(ctx, &fleet.Watched{Resource: gvr}, rule.Verbs)
+		forbidden, _, err := e.try(ctx, &fleet.Watched{Source: informer.Source{Resource: gvr}}, rule.Verbs)
 		switch {
 		case err != nil && !apierrors.IsNotFound(err):
 			e.warn(sinks.StepAuthorize, resource, fmt.Sprintf("%v: %s", err, effects[resource]), checkLog)

@@ -100,22 +100,18 @@ func (i *Informer) beginList(ctx context.Context) EachFunc {
 // stage stores or removes an object of a first list. If that fails, for example because the disk is full, it retries
 // until ctx ends. While it retries, neither the list nor the connection to the API server makes progress.
 func (i *Informer) stage(ctx context.Context, stage Stage, eventType watch.EventType, o *object.Object) error {
+	store := stage.Put
+	if eventType == watch.Deleted {
+		store = stage.Remove
+	}
 	for failed := false; ; failed = true {
-		var err error
-		if eventType == watch.Deleted {
-			err = stage.Remove(o)
-		} else {
-			err = stage.Put(o)
-		}
-		if err == nil {
-			if failed {
-				i.status.requested(verbList, nil)
-				i.log.Info("the first list is stored again")
-			}
+		err := store(o)
+		if err == nil && !failed {
 			return nil
 		}
-		if i.status.requested(verbList, err) || !failed {
-			i.log.Warn("cannot store the first list, retrying", "err", err)
+		i.note(ctx, verbList, err)
+		if err == nil {
+			return nil
 		}
 		if pause(ctx, stageRetry); ctx.Err() != nil {
 			return err

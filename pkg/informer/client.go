@@ -15,20 +15,6 @@ import (
 //
 // NewClient does not change config. It ignores Timeout, which would end every watch.
 func NewClient(config *rest.Config) (rest.Interface, error) {
-	config = clientConfig(config)
-	config.Dial = buffered(config.Dial)
-	httpClient, err := rest.HTTPClientFor(config)
-	if err != nil {
-		return nil, fmt.Errorf("client for %s: %w", config.Host, err)
-	}
-	client, err := rest.UnversionedRESTClientForConfigAndClient(config, httpClient)
-	if err != nil {
-		return nil, fmt.Errorf("client for %s: %w", config.Host, err)
-	}
-	return client, nil
-}
-
-func clientConfig(config *rest.Config) *rest.Config {
 	c := rest.CopyConfig(config)
 	c.AcceptContentTypes, c.ContentType = runtime.ContentTypeJSON, runtime.ContentTypeJSON
 	c.NegotiatedSerializer = object.NegotiatedSerializer()
@@ -41,7 +27,16 @@ func clientConfig(config *rest.Config) *rest.Config {
 	if c.UserAgent == "" {
 		c.UserAgent = rest.DefaultKubernetesUserAgent()
 	}
-	return c
+	c.Dial = buffered(c.Dial)
+	httpClient, err := rest.HTTPClientFor(c)
+	if err != nil {
+		return nil, fmt.Errorf("client for %s: %w", config.Host, err)
+	}
+	client, err := rest.UnversionedRESTClientForConfigAndClient(c, httpClient)
+	if err != nil {
+		return nil, fmt.Errorf("client for %s: %w", config.Host, err)
+	}
+	return client, nil
 }
 
 // ResourcePath returns the URL path of a resource, in one namespace or, if namespace is empty, in all namespaces.

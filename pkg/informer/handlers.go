@@ -72,10 +72,10 @@ func (i *Informer) replay() {
 			r.replay = false
 		}
 	}
-	i.fetcher.forget()
 	if !i.config.Relist {
 		i.handReplay(i.config.ResumeAt)
 	}
+	i.fetcher.forget()
 }
 
 // handReplay delivers the known objects, which are the state at resourceVersion, to new handlers. The caller must hold
@@ -96,7 +96,6 @@ func (i *Informer) handReplay(resourceVersion string) {
 			}
 			r.handler.OnAdd(o, true)
 		}
-		i.fetcher.forget()
 		notify(i.handlers[n:n+1], func(o Observer) { o.OnSynced(resourceVersion, len(known)) })
 	}
 }

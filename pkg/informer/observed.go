@@ -39,7 +39,7 @@ func (l *observedListWatch) reach(ctx context.Context, verb string, request func
 	err := l.informer.config.Connector.reach(ctx, func() error {
 		err := request()
 		if err != nil {
-			l.note(verb, err)
+			l.informer.note(l.runCtx, verb, err)
 		}
 		return err
 	})
@@ -82,7 +82,7 @@ func (l *observedListWatch) list(options metav1.ListOptions) (list runtime.Objec
 		return err
 	})
 	if err == nil {
-		l.note(verbList, nil)
+		l.informer.note(l.runCtx, verbList, nil)
 	}
 	return list, err
 }
@@ -108,7 +108,7 @@ func (l *observedListWatch) WatchWithContext(ctx context.Context, options metav1
 	case ahead:
 		return nil, apierrors.NewResourceExpired(ErrFutureVersion.Error()) // the Reflector lists
 	case err == nil:
-		l.note(verbWatch, nil)
+		l.informer.note(l.runCtx, verbWatch, nil)
 		l.informer.watchOpened()
 	}
 	if list && (utilnet.IsConnectionRefused(err) || apierrors.IsTooManyRequests(err)) {
@@ -134,31 +134,28 @@ func (l *observedListWatch) isAhead(ctx context.Context, resourceVersion string)
 	case !errors.Is(err, ErrFutureVersion):
 		return false, nil
 	}
-	l.informer.log.Warn(
-		"checkpoint is refused, listing: was the cluster restored from a backup?",
-		"resourceVersion",
-		resourceVersion,
-	)
+	l.informer.log.Warn("checkpoint is refused, listing: was the cluster restored from a backup?",
+		"resourceVersion", resourceVersion)
 	l.informer.status.update(func(s *Status) { s.Refused = true })
 	return true, nil
 }
 
 // note records the result of a request, and logs it if it differs from the previous result. So a resource that remains
-// forbidden causes one warning and not one per retry.
-func (l *observedListWatch) note(verb string, err error) {
-	if l.runCtx.Err() != nil || errors.Is(err, context.Canceled) {
-		return // the informer is ending
+// forbidden causes one warning and not one per retry. It ignores errors after ctx has ended.
+func (i *Informer) note(ctx context.Context, verb string, err error) {
+	if ctx.Err() != nil || errors.Is(err, context.Canceled) {
+		return
 	}
 	if err != nil {
 		err = fmt.Errorf("%s: %w", verb, err)
 	}
-	news := l.informer.status.requested(verb, err)
+	news := i.status.requested(verb, err)
 	switch {
 	case news && err != nil:
-		l.informer.log.Warn("request failed, trying again with back-off", "err", err)
+		i.log.Warn("request failed, retrying", "err", err)
 	case news:
-		l.informer.log.Info("API server answers again")
+		i.log.Info("requests succeed again")
 	case err != nil:
-		l.informer.log.Debug("request failed again", "err", err)
+		i.log.Debug("request failed again", "err", err)
 	}
 }

@@ -20,8 +20,8 @@ type Restater interface {
 
 // Errors that Restate and Turn return if objects cannot be restated.
 var (
-	ErrNotSynced = errors.New("its list is not handed over yet")
-	ErrEnded     = errors.New("it is not watched any more")
+	ErrNotSynced = errors.New("the initial list is not delivered yet")
+	ErrEnded     = errors.New("the resource is no longer watched")
 )
 
 const (
@@ -43,69 +43,52 @@ func (i *Informer) Restate(ctx context.Context, r Restater) error {
 	if !i.HasSynced() {
 		return ErrNotSynced
 	}
-	return i.restate(ctx, r, sorted(i.indexer.List()), nil)
-}
-
-// Turn waits until r.MayRestate returns true, and then calls done with the position of the informer. No handler is
-// called at the same time. Turn returns early when ctx ends, and returns ErrEnded if the informer has ended.
-func (i *Informer) Turn(ctx context.Context, r Restater, done func(resourceVersion string)) error {
-	return i.restate(ctx, r, nil, done)
-}
-
-// restate calls r with the objects, and then calls done if it is not nil.
-func (i *Informer) restate(
-	ctx context.Context,
-	r Restater,
-	objects []*object.Object,
-	done func(resourceVersion string),
-) error {
-	for {
-		rest, finished, err := i.restateSome(r, objects, done)
-		if err != nil || finished {
+	for objects := sorted(i.indexer.List()); len(objects) > 0; {
+		err := i.Turn(ctx, r, func(string) { objects = i.restateSome(r, objects) })
+		if err != nil {
 			return err
 		}
-		pause := time.Duration(0)
-		if len(rest) == len(objects) {
-			pause = restatePause
-		}
-		objects = rest
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(pause):
-		}
 	}
+	return nil
 }
 
 // restateSome calls r with the next objects, at most restateSlice and only as long as r accepts them, and returns the
-// remaining ones.
-func (i *Informer) restateSome(
-	r Restater,
-	objects []*object.Object,
-	done func(string),
-) (rest []*object.Object, finished bool, err error) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	if i.phase == hasEnded {
-		return nil, false, ErrEnded
-	}
-	if i.phase == resuming || i.phase == catchingUp && time.Since(i.resumedAt) < resumeGrace {
-		return objects, false, nil
-	}
-	defer i.fetcher.forget()
+// remaining ones. The caller must hold mu.
+func (i *Informer) restateSome(r Restater, objects []*object.Object) (rest []*object.Object) {
 	for n, o := range objects {
 		if n == restateSlice || !r.MayRestate() {
-			return objects[n:], false, nil
+			return objects[n:]
 		}
 		if now := i.known(o); now != nil && now.UID == o.UID {
 			r.OnRestate(now)
 		}
 	}
-	if !r.MayRestate() {
-		return nil, false, nil
+	return nil
+}
+
+// Turn waits until r.MayRestate returns true, and then calls call with the position of the informer. No handler is
+// called at the same time. Turn returns early when ctx ends, and returns ErrEnded if the informer has ended.
+func (i *Informer) Turn(ctx context.Context, r Restater, call func(resourceVersion string)) error {
+	for ctx.Err() == nil {
+		if done, err := i.turn(r, call); done || err != nil {
+			return err
+		}
+		pause(ctx, restatePause)
 	}
-	if done != nil {
-		done(i.position)
+	return ctx.Err()
+}
+
+// turn calls call if objects may be restated now. It reports whether it did.
+func (i *Informer) turn(r Restater, call func(resourceVersion string)) (done bool, err error) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	switch {
+	case i.phase == hasEnded:
+		return false, ErrEnded
+	case i.phase == resuming, i.phase == catchingUp && time.Since(i.resumedAt) < resumeGrace, !r.MayRestate():
+		return false, nil
 	}
-	return nil, true, nil
+	call(i.position)
+	i.fetcher.forget()
+	return true, nil
 }

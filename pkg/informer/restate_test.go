@@ -93,12 +93,8 @@ func TestRestateInSlices(t *testing.T) {
 		for _, want := range []int{restateSlice, restateSlice, 10} {
 			j.take()
 			before := len(objects)
-			var finished bool
-			var err error
-			if objects, finished, err = i.restateSome(r, objects, nil); err != nil || finished != (want == 10) {
-				t.Fatalf("finished: %t, %v", finished, err)
-			}
-			if got := len(j.take()); got != want || before-len(objects) < want {
+			do(t, i.Turn(t.Context(), r, func(string) { objects = i.restateSome(r, objects) }))
+			if got := len(j.take()); got != want || before-len(objects) != want {
 				t.Errorf("%d objects at once, want %d", got, want)
 			}
 		}

@@ -87,9 +87,8 @@ func (i *Informer) resumes(resourceVersion string, items int) bool {
 	}
 	i.synced.Store(true)
 	i.phase = resuming
-	i.status.update(
-		func(s *Status) { s.Resumed, s.ResourceVersion, s.LastContact = true, resourceVersion, i.status.now() },
-	)
+	i.status.update(func(s *Status) { s.Resumed = true })
+	i.status.reached(resourceVersion)
 	i.log.Info("resumed from the checkpoint", "resourceVersion", resourceVersion, "objects", i.count.Load())
 	return true
 }

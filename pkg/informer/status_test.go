@@ -107,7 +107,7 @@ func TestFailuresAreNewsOnce(t *testing.T) {
 		{
 			name:     "the API server is away and comes back",
 			requests: []request{watch(refused(1)), list(refused(2)), watch(refused(3)), list(refused(4)), watch(nil), watch(nil)},
-			news:     []string{"WARN request failed", "INFO API server answers"}, errors: 4,
+			news:     []string{"WARN request failed", "INFO requests succeed"}, errors: 4,
 		},
 		{
 			name:     "all is forbidden for ever",
@@ -122,7 +122,7 @@ func TestFailuresAreNewsOnce(t *testing.T) {
 		{
 			name:     "lists are forbidden, watches are not",
 			requests: []request{list(forbidden), watch(nil), watch(nil)},
-			news:     []string{"WARN request failed", "INFO API server answers"}, errors: 1,
+			news:     []string{"WARN request failed", "INFO requests succeed"}, errors: 1,
 		},
 		{
 			name:     "another failure",

@@ -64,11 +64,13 @@ func (s *store) Replace(list []any, resourceVersion string) error {
 	}
 	first := i.first()
 	switch {
-	case first && !i.handFirstList(objects, resourceVersion):
+	case first && !i.record.FirstList(objects, resourceVersion):
 		return nil // the process is ending
 	case i.config.Relist && !i.HasSynced() && !i.record.Entering(i.entering(objects)):
 		return nil // the process is ending
-	case !first:
+	case first:
+		notify(i.handlers, func(l FirstLister) { l.OnFirstList(objects) })
+	default:
 		i.announceGap(resourceVersion)
 	}
 	i.deleteMissing(objects, others)
@@ -92,17 +94,6 @@ func (s *store) Replace(list []any, resourceVersion string) error {
 	i.fetcher.forget()
 	i.synced.Store(true)
 	return nil
-}
-
-// handFirstList records a first list as a whole and calls OnFirstList. It returns false if the process is ending. The
-// caller must hold mu.
-func (i *Informer) handFirstList(objects []*object.Object, resourceVersion string) bool {
-	if !i.record.FirstList(objects, resourceVersion) {
-		return false
-	}
-	notify(i.handlers, func(l FirstLister) { l.OnFirstList(objects) })
-	i.fetcher.forget()
-	return true
 }
 
 // entering returns the objects whose names are not known yet. For a known name, the predecessor's row is required until
@@ -199,7 +190,6 @@ func (i *Informer) upsert(o *object.Object, initial bool) {
 			}
 		}
 	}
-	i.fetcher.forget()
 	if entry != o {
 		entry.InheritDecisions(o)
 	}
@@ -227,7 +217,6 @@ func (i *Informer) take(known, last *object.Object, call func(cache.ResourceEven
 			call(r.handler)
 		}
 	}
-	i.fetcher.forget()
 }
 
 // leave deletes known from the index and reports to the handlers that the object has left. now is the current state, or
@@ -283,11 +272,12 @@ func (i *Informer) deleteMissing(list, others []*object.Object) {
 	}
 }
 
+// announceGap announces that states before to may be missing. The caller must hold mu.
 func (i *Informer) announceGap(to string) {
 	from := i.position
 	why := "the watch could not be continued at resourceVersion " + from + ", and the resource was listed again"
 	if i.config.Relist && !i.HasSynced() {
-		why = "what is watched of the resource is not what it was at resourceVersion " + from + ", and the resource was listed"
+		why = "what is watched of the resource has changed since resourceVersion " + from + ", and the resource was listed"
 	} else {
 		i.status.update(func(s *Status) { s.Relists++ })
 	}
@@ -299,13 +289,7 @@ func (i *Informer) announceGap(to string) {
 		i.status.update(func(s *Status) { s.Refused = true })
 		i.log.Warn("the cluster went back, listed again: was it restored from a backup?", "from", from, "to", to)
 	} else {
-		i.log.Warn(
-			"watch could not be continued; listed again, only intermediate states can be missing",
-			"from",
-			from,
-			"to",
-			to,
-		)
+		i.log.Warn("watch could not be continued; listed again, only intermediate states can be missing", "from", from, "to", to)
 	}
 	i.record.Gap(from, to)
 	notify(i.handlers, func(o Observer) { o.OnGap(from, to, why) })

@@ -296,7 +296,7 @@ sinks: [{name: jetstream, nats: {url: %q, stream: {name: E2E, create: true, subj
 	if relists := int(b.relists); gaps == 0 || gaps != relists {
 		t.Errorf("%d re-lists, %d gap events: there should be one for each", relists, gaps)
 	}
-	for _, word := range []string{"request failed, trying again", "API server answers again", "watch could not be continued"} {
+	for _, word := range []string{"request failed, retrying", "requests succeed again", "watch could not be continued"} {
 		if !strings.Contains(b.log.String(), word) {
 			t.Errorf("the log does not say %q", word)
 		}

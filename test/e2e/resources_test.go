@@ -155,7 +155,7 @@ func TestForbiddenResourcesHarmNoOther(t *testing.T) { // alone: it watches all 
 	}
 	if n := strings.Count(
 		b.log.String(),
-		"level=WARN msg=\"request failed, trying again with back-off\" resource=secrets",
+		"level=WARN msg=\"request failed, retrying\" resource=secrets",
 	); n != 1 {
 		t.Errorf("the forbidden resource was reported %d times", n)
 	}

@@ -1,7 +1,6 @@
 package fleet
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -299,21 +298,16 @@ func (s *Fleet) Informers() []*informer.Informer {
 	return informers
 }
 
-// Statuses returns the statuses of the running informers, sorted by resource and namespace.
+// Statuses returns the statuses of the running informers, in any order.
 func (s *Fleet) Statuses() []informer.Status {
-	var statuses []informer.Status
 	s.mu.Lock()
+	defer s.mu.Unlock()
+	var statuses []informer.Status
 	for _, r := range s.running {
 		if !r.absent {
 			statuses = append(statuses, r.informer.Status())
 		}
 	}
-	s.mu.Unlock()
-	slices.SortFunc(statuses, func(a, b informer.Status) int {
-		return cmp.Or(
-			strings.Compare(a.Resource.GroupResource().String(), b.Resource.GroupResource().String()),
-			strings.Compare(a.Namespace, b.Namespace))
-	})
 	return statuses
 }
 
@@ -351,7 +345,7 @@ func (r *running) notReady(name string) string {
 	case !status.Synced && status.LastError != "":
 		return fmt.Sprintf("%s has no initial list: %s", name, status.LastError)
 	case !status.Synced:
-		return name + ": initial list is not handed over yet"
+		return name + ": initial list is not delivered yet"
 	case status.Stale:
 		return fmt.Sprintf("%s: nothing was heard of its watch since %s", name, status.LastContact.UTC().Format(time.RFC3339))
 	}

@@ -492,6 +492,7 @@ func TestNamespacesAndForbiddenResources(t *testing.T) {
 			described = append(described, fmt.Sprintf("%s %t %t", name, s.Synced, s.Forbidden))
 		}
 	}
+	slices.Sort(described)
 	observe.CheckLog(
 		t,
 		"statuses",

@@ -207,7 +207,6 @@ func (p *plan) owner(resource schema.GroupResource, auxiliary bool, namespace st
 
 // add adds the informers for one scope and resource to the plan.
 func (p *plan) add(scope *Scope, r resource, named bool) {
-	c := clauseOf(scope)
 	namespaces := scope.Namespaces
 	switch {
 	case !r.served.Namespaced && scope.outside():
@@ -216,10 +215,7 @@ func (p *plan) add(scope *Scope, r resource, named bool) {
 				r.served.String()+" is cluster-scoped, and `namespaces` does not include it; add \"\" to watch it")
 		}
 		return
-	case !r.served.Namespaced:
-		c.accepts, c.texts = nil, nil
-		namespaces = []string{""}
-	case len(namespaces) == 0:
+	case !r.served.Namespaced, len(namespaces) == 0:
 		namespaces = []string{""}
 	}
 	for _, namespace := range namespaces {
@@ -229,7 +225,7 @@ func (p *plan) add(scope *Scope, r resource, named bool) {
 			w = &wanted{resource: r}
 			p.informers[key] = w
 		}
-		w.selection = w.selection.with(c)
+		w.selection = w.selection.with(clausesOf(scope, r.served.Namespaced)...)
 		w.named = w.named || named
 		w.first = w.first || scope.Auxiliary
 	}
@@ -253,9 +249,7 @@ func (p *plan) share() {
 			delete(p.informers, key)
 			continue
 		}
-		for _, c := range there.clauses {
-			one.selection = one.selection.with(c)
-		}
+		one.selection = one.selection.with(there.clauses...)
 		one.named = one.named || all.named
 		at, _ := slices.BinarySearch(all.selection.except, key.namespace)
 		all.selection.except = slices.Insert(slices.Clone(all.selection.except), at, key.namespace)

@@ -163,11 +163,11 @@ func TestPlan(t *testing.T) {
 		}, {
 			name:   "one that accepts the namespace too, no other does",
 			scopes: []Scope{{Patterns: patterns(t, "pods"), Namespaces: []string{"a", "b"}}, {Patterns: patterns(t, "pods"), Accept: only("b", "c"), AcceptText: "b,c"}},
-			want:   []string{`pods@v1 in a (named)`, `pods@v1 in b or c (named)`},
+			want:   []string{`pods@v1 in a (named)`, `pods@v1 in b or in c (named)`},
 		}, {
 			name:   "the union of what is accepted",
 			scopes: []Scope{{Patterns: patterns(t, "pods"), Accept: only("a"), AcceptText: "a"}, {Patterns: patterns(t, "pods"), Accept: only("c"), AcceptText: "c"}},
-			want:   []string{`pods@v1 in a or c (named)`},
+			want:   []string{`pods@v1 in a or in c (named)`},
 		}, {
 			name:   "all is the union with all",
 			scopes: []Scope{{Patterns: patterns(t, "pods"), Accept: only("a"), AcceptText: "a"}, {Patterns: patterns(t, "pods")}, {Patterns: patterns(t, "pods"), Accept: only("c"), AcceptText: "c"}},
@@ -203,13 +203,13 @@ func TestPlan(t *testing.T) {
 				{Patterns: patterns(t, "pods"), LabelSelector: "app=y", Namespaces: []string{"a", "c"}},
 			},
 			want: []string{
-				"pods@v1 in a or b with labels app=x except in a by app=x (named)", "pods@v1 in a with labels app=x or with labels app=y (named)",
+				"pods@v1 in a with labels app=x or in b with labels app=x except in a by app=x (named)", "pods@v1 in a with labels app=x or with labels app=y (named)",
 				"pods@v1 in c with labels app=y by app=y (named)",
 			},
 		}, {
 			name:   "globs are shared out among entries in any way",
 			scopes: []Scope{{Patterns: patterns(t, "pods"), Accept: only("c", "a"), AcceptText: "c,a"}, {Patterns: patterns(t, "pods"), Accept: only("b", "c"), AcceptText: "b,c"}},
-			want:   []string{"pods@v1 in a or b or c (named)"},
+			want:   []string{"pods@v1 in a or in b or in c (named)"},
 		}, {
 			name: "fields of the name and the namespace are selected here",
 			scopes: []Scope{
@@ -250,8 +250,8 @@ func TestPlan(t *testing.T) {
 				{Patterns: patterns(t, "deployments.apps"), Namespaces: []string{"a", "c"}, Auxiliary: true},
 			},
 			want: []string{
-				`deployments.apps@v1 in a (named)`, `deployments.apps@v1 in a or b (auxiliary) (first)`,
-				`deployments.apps@v1 in c (auxiliary) (first)`, `pods@v1 in a or b (auxiliary) (first)`, `pods@v1 with labels app=x by app=x (named)`,
+				`deployments.apps@v1 in a (named)`, `deployments.apps@v1 in a or in b (auxiliary) (first)`,
+				`deployments.apps@v1 in c (auxiliary) (first)`, `pods@v1 in a or in b (auxiliary) (first)`, `pods@v1 with labels app=x by app=x (named)`,
 			},
 		}, {
 			name: "auxiliary ones of the same namespaces",

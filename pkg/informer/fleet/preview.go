@@ -1,21 +1,19 @@
 package fleet
 
 import (
-	"cmp"
 	"context"
 	"slices"
+	"strings"
 
+	"github.com/deltabridge/deltabridge/pkg/informer"
 	"github.com/deltabridge/deltabridge/pkg/informer/discovery"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 // Watched describes the objects that one informer of a fleet watches.
 type Watched struct {
-	Resource   schema.GroupVersionResource
+	informer.Source
 	Namespaced bool
-	// Namespace is the watched namespace. It is empty for all namespaces.
-	Namespace                    string
-	LabelSelector, FieldSelector string
 	// Named reports whether a pattern without wildcards matches the resource. The fleet is not ready without this
 	// resource.
 	Named bool
@@ -28,7 +26,7 @@ type Watched struct {
 
 // Preview describes the resources that a fleet would watch if it ran now.
 type Preview struct {
-	// Watched is sorted by resource and namespace.
+	// Watched is sorted by the names of the sources.
 	Watched []Watched
 	// Problems explains which selected resources cannot be watched, and why.
 	Problems []string
@@ -46,30 +44,15 @@ func (s *Fleet) Preview(ctx context.Context) (Preview, error) {
 	p := newPlan(s.config.Scopes, found)
 	view := Preview{Problems: p.problems, Silent: found.Failed}
 	for key, w := range p.informers {
-		labels, fields := w.selection.server()
 		view.Watched = append(view.Watched, Watched{
-			Resource:      w.served.WithVersion(w.version),
-			Namespaced:    w.served.Namespaced,
-			Namespace:     key.namespace,
-			LabelSelector: labels,
-			FieldSelector: fields,
-			Named:         w.named,
-			Auxiliary:     key.auxiliary,
-			Aggregated:    w.served.Aggregated,
+			Source:     key.source(w),
+			Namespaced: w.served.Namespaced,
+			Named:      w.named,
+			Auxiliary:  key.auxiliary,
+			Aggregated: w.served.Aggregated,
 		})
 	}
-	slices.SortFunc(view.Watched, func(a, b Watched) int {
-		return cmp.Or(
-			cmp.Compare(a.Resource.Group, b.Resource.Group),
-			cmp.Compare(a.Resource.Resource, b.Resource.Resource),
-			cmp.Compare(
-				a.Namespace,
-				b.Namespace,
-			),
-			cmp.Compare(a.LabelSelector, b.LabelSelector),
-			cmp.Compare(a.FieldSelector, b.FieldSelector),
-		)
-	})
+	slices.SortFunc(view.Watched, func(a, b Watched) int { return strings.Compare(a.Name, b.Name) })
 	return view, nil
 }
 

@@ -65,33 +65,21 @@ const (
 // takeOver moves objects of remembered sources to a source that watches these objects from now on.
 func (s *Fleet) takeOver(source informer.Source, key watchKey, p *plan) {
 	var shares []informer.Share
-	source.Scope = mixed
-	known := false
 	for _, other := range s.config.State.Remembered() {
 		of := keyOfSource(other)
-		if of.GroupResource != key.GroupResource || of.auxiliary != key.auxiliary {
-			continue
-		}
-		if other.Name == source.Name {
-			known = true
+		if of.GroupResource != key.GroupResource || of.auxiliary != key.auxiliary || of == key {
 			continue
 		}
 		if owner, _ := p.owner(key.GroupResource, key.auxiliary, of.namespace); of.namespace != "" && owner != key {
 			continue
-		}
-		if of.namespace == "" && other.Scope == "" && other.LabelSelector == "" && other.FieldSelector == "" &&
-			key.namespace != "" {
-			source.Scope = "" // all objects in the namespace
 		}
 		shares = append(shares, informer.Share{Source: other.Name, In: func(namespace string) bool {
 			owner, found := p.owner(key.GroupResource, key.auxiliary, namespace)
 			return found && owner == key
 		}})
 	}
-	if known || len(shares) > 1 {
-		source.Scope = mixed
-	}
 	if len(shares) > 0 {
+		source.Scope = mixed
 		s.config.State.TakeOver(source, shares)
 	}
 }

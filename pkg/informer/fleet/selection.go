@@ -10,81 +10,60 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/object"
 )
 
-// selection selects the objects of a resource that match at least one of its clauses. No two clauses have the same
-// selectors, and no clause covers another one. Therefore, the same scopes always result in the same selection,
-// regardless of their order.
+// selection selects the objects of a resource that match at least one of its clauses. No clause covers another one.
+// Therefore, the same scopes always result in the same selection, regardless of their order.
 type selection struct {
 	clauses []clause
 	except  []string // namespaces that have their own informers, sorted
 }
 
-// clause selects the objects that scopes with equal selectors select.
+// clause selects the objects that a scope selects. If the namespaces of the scope are globs, it has a clause for each
+// glob.
 type clause struct {
-	accepts        []func(namespace string) bool // at least one must accept; if nil, all namespaces match
-	texts          []string                      // the accepted namespaces as globs, sorted
-	labels, fields string                        // canonical selectors; if empty, all objects match
+	accept         func(namespace string) bool // accepts the namespaces of the scope; if nil, all namespaces match
+	namespaces     string                      // the glob; if it is a part of a list with "!", the whole list
+	labels, fields string                      // canonical selectors; if empty, all objects match
 }
 
-// clauseOf returns the clause of a scope. If the scope names namespaces, the clause applies to each of these
-// namespaces.
-func clauseOf(scope *Scope) clause {
+// clausesOf returns the clauses of a scope. If the scope names namespaces, they apply to each of these namespaces.
+func clausesOf(scope *Scope, namespaced bool) (clauses []clause) {
 	c := clause{labels: canonicalLabels(scope.LabelSelector), fields: canonicalFields(scope.FieldSelector)}
-	if len(scope.Namespaces) == 0 && scope.Accept != nil {
-		c.texts = []string{scope.AcceptText}
-		if !strings.Contains(scope.AcceptText, "!") { // the globs form a union, which can be split over several entries
-			c.texts = slices.Compact(slices.Sorted(strings.SplitSeq(scope.AcceptText, ",")))
-		}
-		c.accepts = []func(string) bool{scope.Accept}
+	if !namespaced || len(scope.Namespaces) > 0 || scope.Accept == nil {
+		return []clause{c}
 	}
-	return c
+	globs := strings.Split(scope.AcceptText, ",")
+	if strings.Contains(scope.AcceptText, "!") {
+		globs = []string{scope.AcceptText} // not a union of the globs
+	}
+	for _, glob := range globs {
+		clauses = append(clauses, clause{scope.Accept, glob, c.labels, c.fields})
+	}
+	return clauses
 }
 
-// with returns a selection of the objects that s or c selects.
-func (s selection) with(c clause) selection {
+// with returns a selection of the objects that s or one of the clauses selects.
+func (s selection) with(added ...clause) selection {
 	clauses := slices.Clone(s.clauses)
-	same := func(o clause) bool { return o.labels == c.labels && o.fields == c.fields }
-	if n := slices.IndexFunc(clauses, same); n >= 0 {
-		c = clauses[n].union(c)
-		clauses = slices.Delete(clauses, n, n+1)
-	}
-	if !slices.ContainsFunc(clauses, func(o clause) bool { return o.covers(c) }) {
-		clauses = append(slices.DeleteFunc(clauses, c.covers), c)
+	for _, c := range added {
+		if !slices.ContainsFunc(clauses, func(o clause) bool { return o.covers(c) }) {
+			clauses = append(slices.DeleteFunc(clauses, c.covers), c)
+		}
 	}
 	slices.SortFunc(clauses, func(a, b clause) int { return strings.Compare(a.String(), b.String()) })
 	return selection{clauses, s.except}
 }
 
-// union returns a clause for the objects that c or o selects. Both must have the same selectors.
-func (c clause) union(o clause) clause {
-	if c.accepts == nil || o.accepts == nil {
-		c.accepts, c.texts = nil, nil
-		return c
-	}
-	if texts := slices.Compact(slices.Sorted(slices.Values(slices.Concat(c.texts, o.texts)))); len(texts) > len(c.texts) {
-		c.texts, c.accepts = texts, slices.Concat(c.accepts, o.accepts)
-	}
-	return c
-}
-
 // covers reports whether c is certain to select all objects that o selects.
 func (c clause) covers(o clause) bool {
-	if c.labels != "" && c.labels != o.labels || c.fields != "" && c.fields != o.fields {
-		return false
-	}
-	return c.accepts == nil ||
-		o.accepts != nil && !slices.ContainsFunc(o.texts, func(text string) bool { return !slices.Contains(c.texts, text) })
-}
-
-func (c clause) accept(namespace string) bool {
-	return c.accepts == nil ||
-		slices.ContainsFunc(c.accepts, func(accept func(string) bool) bool { return accept(namespace) })
+	return (c.labels == "" || c.labels == o.labels) && (c.fields == "" || c.fields == o.fields) &&
+		(c.accept == nil || o.accept != nil && c.namespaces == o.namespaces)
 }
 
 // in returns the selection restricted to one namespace.
 func (s selection) in(namespace string) selection {
 	var within selection
 	for _, c := range s.clauses {
-		if !slices.Contains(s.except, namespace) && c.accept(namespace) {
+		if !slices.Contains(s.except, namespace) && (c.accept == nil || c.accept(namespace)) {
 			within = within.with(clause{labels: c.labels, fields: c.fields})
 		}
 	}
@@ -114,8 +93,8 @@ func (s selection) String() string {
 
 func (c clause) String() string {
 	var texts []string
-	if len(c.texts) > 0 {
-		texts = append(texts, "in "+strings.Join(c.texts, " or "))
+	if c.accept != nil {
+		texts = append(texts, "in "+c.namespaces)
 	}
 	if c.labels != "" {
 		texts = append(texts, "with labels "+c.labels)
@@ -186,11 +165,11 @@ func (c clause) matcher(byLabels, byFields bool) func(*object.Object) bool {
 			field = parsed
 		}
 	}
-	if c.accepts == nil && label.Empty() && field.Empty() {
+	if c.accept == nil && label.Empty() && field.Empty() {
 		return nil
 	}
 	return func(o *object.Object) bool {
-		return c.accept(o.Namespace) &&
+		return (c.accept == nil || c.accept(o.Namespace)) &&
 			(field.Empty() || field.Matches(fields.Set{fieldName: o.Name, fieldNamespace: o.Namespace})) &&
 			(label.Empty() || label.Matches(labels.Set(o.GetLabels())))
 	}
