@@ -50,6 +50,9 @@ func (s *Store) Commit(updates []ledger.Update, sinkConfigs map[string]string) e
 func (s *Store) Forget(source string) error {
 	s.writing.Lock()
 	defer s.writing.Unlock()
+	if !s.record.knows(source) {
+		return nil
+	}
 	return s.write(func(t *transaction) error { return t.forget(source) })
 }
 
@@ -109,12 +112,15 @@ func newChange() string { return strconv.FormatInt(time.Now().UnixMilli(), 36) }
 
 // SetWatch stores the watch configuration and returns the name of its last change. If watch differs from the stored
 // configuration, this is a new name. If the configuration has never changed, the name is empty. The configuration is on
-// disk when SetWatch returns.
+// disk when SetWatch returns. If it is on disk already, nothing is written, so that a restart requires no free space.
 func (s *Store) SetWatch(watch string) (change string, err error) {
 	s.writing.Lock()
 	defer s.writing.Unlock()
+	if s.record.Watch == watch {
+		return s.record.WatchChange, nil
+	}
 	err = s.write(func(t *transaction) error {
-		if t.record.Watch != "" && t.record.Watch != watch {
+		if t.record.Watch != "" {
 			t.record.WatchChange = newChange()
 		}
 		t.record.Watch, change = watch, t.record.WatchChange
@@ -128,6 +134,9 @@ func (s *Store) SetWatch(watch string) (change string, err error) {
 func (s *Store) SetDestination(sink, name string) error {
 	s.writing.Lock()
 	defer s.writing.Unlock()
+	if s.record.Destinations[sink] == name {
+		return nil
+	}
 	return s.write(func(t *transaction) error {
 		if t.record.Destinations == nil {
 			t.record.Destinations = map[string]string{}

@@ -193,6 +193,9 @@ func (s *Store) BeginCluster(uid string) error {
 			noted.ClusterName, noted.ClusterUID, s.opts.ClusterName, uid))
 		return boltfile.Explain("begin the checkpoint of another cluster", s.path, err)
 	}
+	if noted.ClusterUID == uid && noted.ClusterName == s.opts.ClusterName {
+		return nil
+	}
 	return s.write(func(t *transaction) error {
 		t.record.ClusterUID, t.record.ClusterName = uid, s.opts.ClusterName
 		return nil

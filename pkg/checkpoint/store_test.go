@@ -161,6 +161,27 @@ func TestObjectsComeBackAsTheyWere(t *testing.T) {
 	}
 }
 
+// A restart that changes nothing writes nothing, so it succeeds on a full disk.
+func TestARestartWritesNothing(t *testing.T) {
+	folder := t.TempDir()
+	for restart := range 2 {
+		s := begin(t, folder)
+		do := func(_ string, err error) {
+			t.Helper()
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		do(s.SetWatch("pods"))
+		do("", s.SetDestination("x", "stream"))
+		do("", s.Forget("unknown"))
+		if commits := s.Stats().Commits; restart == 1 && commits > 0 {
+			t.Errorf("%d commits", commits)
+		}
+		s.Close()
+	}
+}
+
 func TestSources(t *testing.T) {
 	folder := t.TempDir()
 	s := begin(t, folder)
