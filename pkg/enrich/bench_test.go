@@ -106,8 +106,8 @@ func factBytes(t testing.TB, needs Needs, objects int) int {
 	}
 	runtime.GC()
 	runtime.ReadMemStats(&after)
-	if x.Len() != objects {
-		t.Fatalf("%d facts", x.Len())
+	if facts(x) != objects {
+		t.Fatalf("%d facts", facts(x))
 	}
 	runtime.KeepAlive(x)
 	return int(after.HeapAlloc-before.HeapAlloc) / objects

@@ -2,10 +2,10 @@ package enrich
 
 import (
 	"strings"
-	"time"
 	"unique"
 
 	"github.com/deltabridge/deltabridge/pkg/object"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/cache"
 )
@@ -26,7 +26,6 @@ type Handler struct {
 	labels  bool // whether labels are needed
 	owner   bool // whether owners are needed
 	listed  bool // OnFirstList was called, so OnAdd skips the initial objects
-	reader  reader
 }
 
 var _ cache.ResourceEventHandler = (*Handler)(nil)
@@ -69,12 +68,12 @@ func (h *Handler) OnDelete(obj any) {
 	if h.Held != nil && h.Held(o) {
 		return // the other informer reports the object's further changes and its deletion
 	}
-	if f := h.index.get(string(o.UID)); f != nil && !f.deleted.IsZero() {
+	if f, exists := h.index.get(string(o.UID)); f != nil && !exists {
 		return // another informer has already reported the deletion
 	}
 	h.learn(o) // the last state can be newer than the last update
-	if f := h.index.get(string(o.UID)); f != nil {
-		h.index.markDeleted(f, time.Now())
+	if f, exists := h.index.get(string(o.UID)); exists {
+		h.index.markDeleted(f)
 	}
 }
 
@@ -91,9 +90,8 @@ func (h *Handler) learn(o *object.Object) {
 	if uid == "" || !h.owner && !h.labels {
 		return
 	}
-	known := h.index.get(uid)
-	lives := known != nil && known.deleted.IsZero()
-	if !h.labels && (known == nil && len(o.Owners) == 0 || lives && h.sameOwner(known, o)) {
+	known, exists := h.index.get(uid)
+	if !h.labels && (known == nil && len(o.Owners) == 0 || exists && h.sameOwner(known, o)) {
 		return // nothing has changed, so the bytes are not needed
 	}
 	raw, err := h.index.options.Bytes(h.resource, o)
@@ -102,27 +100,24 @@ func (h *Handler) learn(o *object.Object) {
 	}
 	metadata := member(raw, "metadata")
 	var now fact
-	if h.owner && lives && h.sameOwner(known, o) {
+	switch {
+	case !h.owner || len(o.Owners) == 0:
+	case exists && h.sameOwner(known, o):
 		now.owner = known.owner
-	} else if h.owner && len(o.Owners) > 0 {
-		if by, found := owner(metadata); found {
-			now.owner = unique.Make(by)
-		}
+	default:
+		references := decode[[]metav1.OwnerReference](metadata, "ownerReferences")
+		now.owner = unique.Make(ownerOf(controller(references)))
 	}
 	if h.labels {
-		if labels := h.reader.labels(metadata); len(labels) > 0 {
-			now.labels = labelsOf(labels, known)
+		if labels := decode[map[string]string](metadata, "labels"); len(labels) > 0 {
+			now.labels = unique.Make(labelText(labels))
 		}
 	}
-	if lives && now.owner == known.owner && now.labels == known.labels {
+	if exists && now.owner == known.owner && now.labels == known.labels {
 		return
 	}
-	if known != nil {
-		now.uid, now.name = known.uid, known.name
-	} else {
-		now.uid, now.name = strings.Clone(uid), h.name(o) // uid is a substring of a longer string
-	}
-	h.index.set(&now, known)
+	now.uid, now.name = strings.Clone(uid), h.name(o) // uid is a substring of a longer string
+	h.index.set(&now)
 }
 
 // sameOwner reports whether the object has exactly one owner and this owner is already known. Comparing uids is
@@ -131,18 +126,10 @@ func (h *Handler) sameOwner(known *fact, o *object.Object) bool {
 	return len(o.Owners) == 1 && known.owner != (fact{}).owner && known.owner.Value().UID == string(o.Owners[0])
 }
 
-// name returns the object's key in the index byName, or an empty string if the object is not in this index.
+// name returns the name under which the index also stores the fact, or an empty string.
 func (h *Handler) name(o *object.Object) string {
 	if h.labels && h.resource.Group == "" && (h.resource.Resource == "namespaces" || h.resource.Resource == "nodes") {
 		return h.resource.Resource + "/" + o.Name
 	}
 	return ""
-}
-
-// labelsOf interns labels. If the labels have not changed, it returns the handle of the known fact.
-func labelsOf(text []byte, known *fact) unique.Handle[string] {
-	if known != nil && known.labels != (fact{}).labels && known.labels.Value() == string(text) {
-		return known.labels
-	}
-	return unique.Make(string(text))
 }

@@ -8,13 +8,14 @@ import (
 
 	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/object"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/tools/cache"
+	"k8s.io/apimachinery/pkg/util/cache"
 )
 
 const (
-	// maxDeleted is the maximum number of facts of deleted objects, and deletedFor is their maximum age. Most Pods
-	// terminate in less time than deletedFor.
+	// maxDeleted is the maximum number of keys of deleted objects, and deletedFor is the maximum age of their facts. Most
+	// Pods terminate in less time than deletedFor.
 	maxDeleted, deletedFor = 32768, time.Hour
 	// maxDepth limits the length of a chain of owners.
 	maxDepth = 32
@@ -53,32 +54,31 @@ type Options struct {
 }
 
 // Index stores facts. Use New to create an Index.
+//
+// A fact is stored by the uid of its object. The fact of a namespace or a node is also stored by its name, because no
+// reference contains the uid of a namespace, and the Events of kubelets do not contain the uid of the node.
 type Index struct {
 	options Options
-	facts   cache.Indexer  // contains *fact, by uid
 	none    *event.Context // the shared empty context
 
-	mu sync.Mutex
-	// deleted contains the facts of deleted objects, oldest first. Facts that exceed the limits are removed at the next
-	// deletion.
-	deleted []*fact
-
-	maxDeleted int
-	deletedFor time.Duration
+	mu      sync.RWMutex
+	facts   map[string]*fact      // of existing objects
+	deleted *cache.LRUExpireCache // *fact of deleted objects
 }
-
-// byName is the name of an index that contains only namespaces and nodes. No reference contains the uid of a namespace,
-// and the Events of kubelets do not contain the uid of the node. Other facts are not in this index, because an entry
-// takes as much memory as a fact.
-const byName = "name"
 
 // fact contains the known data about one object. It is immutable.
 type fact struct {
-	uid     string
-	name    string // key in the index byName, or empty if the fact is not in this index
-	owner   unique.Handle[event.Owner]
-	labels  unique.Handle[string]
-	deleted time.Time // zero if the object still exists
+	uid    string
+	name   string // the second key, such as "namespaces/shop"; empty for most resources
+	owner  unique.Handle[event.Owner]
+	labels unique.Handle[string]
+}
+
+func (f *fact) keys() []string {
+	if f.name == "" {
+		return []string{f.uid}
+	}
+	return []string{f.uid, f.name}
 }
 
 // New returns an empty index.
@@ -86,75 +86,47 @@ func New(options Options) *Index {
 	if options.Bytes == nil {
 		options.Bytes = func(_ schema.GroupVersionResource, o *object.Object) ([]byte, error) { return o.Bytes() }
 	}
-	key := func(obj any) (string, error) { return obj.(*fact).uid, nil }
-	names := func(obj any) ([]string, error) {
-		if name := obj.(*fact).name; name != "" {
-			return []string{name}, nil
-		}
-		return nil, nil
-	}
 	return &Index{
-		options: options, facts: cache.NewIndexer(key, cache.Indexers{byName: names}), none: &event.Context{},
-		maxDeleted: maxDeleted, deletedFor: deletedFor,
+		options: options, none: &event.Context{}, facts: map[string]*fact{}, deleted: cache.NewLRUExpireCache(maxDeleted),
 	}
 }
 
-// Len returns the number of facts, including the facts of deleted objects.
-func (x *Index) Len() int { return len(x.facts.ListKeys()) }
-
-func (x *Index) get(uid string) *fact {
-	if obj, exists, err := x.facts.GetByKey(uid); err == nil && exists {
-		return obj.(*fact)
+// get returns the fact with the given uid or name, and whether its object still exists. It returns nil if there is
+// none.
+func (x *Index) get(key string) (f *fact, exists bool) {
+	x.mu.RLock()
+	f, exists = x.facts[key]
+	x.mu.RUnlock()
+	if !exists {
+		deleted, _ := x.deleted.Get(key)
+		f, _ = deleted.(*fact)
 	}
-	return nil
+	return f, exists
 }
 
-// set replaces the known fact with f. If f has neither an owner nor labels, set only removes the known fact. known is
-// nil if the index has no fact about the object.
-func (x *Index) set(f, known *fact) {
-	switch { // the key and index functions never return an error
-	case f.owner != (fact{}).owner || f.labels != (fact{}).labels:
-		_ = x.facts.Update(f)
-	case known != nil:
-		_ = x.facts.Delete(known)
-	}
-}
-
-// markDeleted records that the object of a fact was deleted. It removes facts of deleted objects that exceed the
-// limits.
-func (x *Index) markDeleted(f *fact, now time.Time) {
-	dead := *f
-	dead.deleted = now
+// set replaces what is known about an object. It stores nothing if f has neither an owner nor labels.
+func (x *Index) set(f *fact) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	_ = x.facts.Update(&dead)
-	x.deleted = append(x.deleted, &dead)
-	end := max(0, len(x.deleted)-x.maxDeleted)
-	for end < len(x.deleted) && now.Sub(x.deleted[end].deleted) > x.deletedFor {
-		end++
-	}
-	for _, old := range x.deleted[:end] {
-		if x.get(old.uid) == old { // otherwise a handler has added the object again
-			_ = x.facts.Delete(old)
+	for _, key := range f.keys() {
+		delete(x.facts, key)
+		x.deleted.Remove(key)
+		if f.owner != (fact{}).owner || f.labels != (fact{}).labels {
+			x.facts[key] = f
 		}
 	}
-	x.deleted = slices.Delete(x.deleted, 0, end)
 }
 
-// named returns the fact with the given key in the index byName. If several facts have this key, named prefers the
-// object that still exists, and then the object that was deleted last. It returns nil if no fact has this key.
-func (x *Index) named(name string) (found *fact) {
-	all, err := x.facts.ByIndex(byName, name)
-	if err != nil {
-		return nil
-	}
-	for _, obj := range all {
-		f := obj.(*fact)
-		if found == nil || f.deleted.IsZero() || !found.deleted.IsZero() && f.deleted.After(found.deleted) {
-			found = f
+// markDeleted records that the object of a fact was deleted.
+func (x *Index) markDeleted(f *fact) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for _, key := range f.keys() {
+		x.deleted.Add(key, f, deletedFor)
+		if x.facts[key] == f { // otherwise another object has this name
+			delete(x.facts, key)
 		}
 	}
-	return found
 }
 
 // Context returns the parts of an object's context that are needed and known. A handler of the index must already have
@@ -165,12 +137,12 @@ func (x *Index) Context(resource schema.GroupVersionResource, o *object.Object, 
 	case needs.InvolvedObject && isEvent(resource):
 		x.involved(&c, resource, o, needs.Owner)
 	case needs.Owner:
-		if f := x.get(string(o.UID)); f != nil {
+		if f, _ := x.get(string(o.UID)); f != nil {
 			c.Owner = x.top(f)
 		}
 	}
 	if needs.NamespaceLabels && o.Namespace != "" {
-		if f := x.named("namespaces/" + o.Namespace); f != nil {
+		if f, _ := x.get("namespaces/" + o.Namespace); f != nil {
 			c.NamespaceLabels = f.labelText()
 		}
 	}
@@ -190,14 +162,14 @@ func (x *Index) involved(c *event.Context, resource schema.GroupVersionResource,
 	if resource.Group != "" {
 		name = "regarding"
 	}
-	about := parseReference(member(raw, name))
-	f := x.get(about.UID)
+	about := ownerOf(decode[metav1.OwnerReference](raw, name))
+	f, _ := x.get(about.UID)
 	switch {
 	case f != nil || about.APIVersion != "" && about.APIVersion != "v1":
 	case about.Kind == "Node":
-		f = x.named("nodes/" + about.Name)
+		f, _ = x.get("nodes/" + about.Name)
 	case about.Kind == "Namespace":
-		f = x.named("namespaces/" + about.Name)
+		f, _ = x.get("namespaces/" + about.Name)
 	}
 	if f != nil {
 		c.InvolvedLabels = f.labelText()
@@ -223,7 +195,8 @@ func (x *Index) top(f *fact) event.Owner {
 		if slices.Contains(seen[:depth+1], next.UID) {
 			break
 		}
-		last, f = next, x.get(next.UID)
+		last = next
+		f, _ = x.get(next.UID)
 	}
 	return last
 }

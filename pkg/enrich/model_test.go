@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"sync"
 	"testing"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -19,7 +18,7 @@ import (
 // model is what an Index should know, told in the simplest way.
 type model struct {
 	owner   map[string]string // by uid
-	deleted []string          // uids in the order of their deletion
+	deleted []string          // uids
 }
 
 func (m *model) top(uid string) string {
@@ -44,9 +43,8 @@ func (m *model) top(uid string) string {
 func TestModel(t *testing.T) {
 	for seed := range uint64(20) {
 		random := rand.New(rand.NewPCG(seed, 1))
-		const objects, kept = 12, 4
+		const objects = 12
 		x := New(Options{Needs: Needs{Owner: true}})
-		x.maxDeleted, x.deletedFor = kept, time.Hour
 		m := &model{owner: map[string]string{}}
 		handlers := []*Handler{handlerOf(x, "pods"), handlerOf(x, "replicasets.apps"), handlerOf(x, "widgets.example.com")}
 		last := map[string]*object.Object{}
@@ -61,10 +59,6 @@ func TestModel(t *testing.T) {
 				delete(last, uid)
 				if m.owner[uid] != "" {
 					m.deleted = append(m.deleted, uid)
-				}
-				if len(m.deleted) > kept {
-					delete(m.owner, m.deleted[0])
-					m.deleted = m.deleted[1:]
 				}
 			case dead >= 0: // an object does not come back
 			default:
@@ -144,7 +138,7 @@ func TestConcurrentInformers(t *testing.T) {
 		})
 	}
 	group.Wait()
-	if got, want := x.Len(), 2*4*300+7; got != want {
+	if got, want := facts(x), 2*4*300+7; got != want {
 		t.Errorf("%d facts are left, want %d", got, want)
 	}
 }
