@@ -34,26 +34,20 @@ func RequestResync(ctx context.Context, state, sink string, each func(*ResyncRep
 		}},
 	}
 	defer client.CloseIdleConnections()
-	request, err := http.NewRequestWithContext(
-		ctx,
-		http.MethodPost,
-		"http://bridge/resync?sink="+url.QueryEscape(sink),
-		nil,
-	)
+	target := "http://bridge/resync?sink=" + url.QueryEscape(sink)
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, target, http.NoBody)
 	if err != nil {
 		return err
 	}
 	response, err := client.Do(request)
 	switch {
 	case errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED):
-		return fmt.Errorf(
-			"no bridge runs with this state.path on this machine (nobody listens on %s): start it, or give the configuration that it runs with",
-			path,
-		)
+		return fmt.Errorf("no bridge runs with this state.path on this machine (no process listens on %s): start the "+
+			"bridge, or specify the configuration that it runs with", path)
 	case errors.Is(err, os.ErrPermission):
-		return fmt.Errorf("the socket of the bridge is for the user that it runs as: %w", err)
+		return fmt.Errorf("only the user that runs the bridge can open its socket: %w", err)
 	case err != nil:
-		return fmt.Errorf("the bridge gave no answer; it may have ended: %w", err)
+		return fmt.Errorf("the bridge did not respond; it may have ended: %w", err)
 	}
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusOK {
@@ -66,7 +60,7 @@ func RequestResync(ctx context.Context, state, sink string, each func(*ResyncRep
 		case errors.Is(err, io.EOF):
 			return nil
 		case err != nil:
-			return fmt.Errorf("the bridge ended meanwhile, or is of another version: %w", err)
+			return fmt.Errorf("the bridge ended during the resync, or has another version: %w", err)
 		}
 		if err := each(&report); err != nil {
 			return err

@@ -255,9 +255,7 @@ func (e *Engine) read() error {
 	var group sync.WaitGroup
 	defer group.Wait()
 	group.Go(e.resyncs.Run)
-	if c := control.Listen(e.state, e.resyncs.handler(), e.log); c != nil {
-		group.Go(func() { c.Run(e.reading) })
-	}
+	group.Go(func() { control.Serve(e.reading, e.state, e.resyncs.handler(), e.log) })
 	err := e.tracker.Identify(e.reading, e.connector, e.client)
 	switch {
 	case e.reading.Err() != nil:

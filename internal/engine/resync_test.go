@@ -145,14 +145,19 @@ func TestResyncAtIntervals(t *testing.T) {
 func serveControl(t *testing.T, r *resyncer) (state string) {
 	t.Helper()
 	state = t.TempDir()
-	c := control.Listen(state, r.handler(), slog.New(slog.NewTextHandler(t.Output(), nil)))
-	if c == nil {
-		t.Fatal("no socket")
-	}
 	ended := make(chan struct{})
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
-	go func() { c.Run(ctx); close(ended) }()
+	log := slog.New(slog.NewTextHandler(t.Output(), nil))
+	go func() { control.Serve(ctx, state, r.handler(), log); close(ended) }()
 	t.Cleanup(func() { cancel(); <-ended })
+	for info, err := os.Stat(control.Socket(state)); err != nil || info.Mode().Perm() != 0o600; {
+		select {
+		case <-ended:
+			t.Fatal("no socket")
+		case <-time.After(time.Millisecond):
+		}
+		info, err = os.Stat(control.Socket(state))
+	}
 	return state
 }
 

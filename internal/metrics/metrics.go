@@ -38,22 +38,40 @@ var delayBuckets = []float64{
 // and the metrics of the Go runtime and of the process.
 func New(version, commit string) *Metrics {
 	m := &Metrics{Registry: prometheus.NewRegistry(), started: time.Now()}
-	build := prometheus.Labels{"version": version, "commit": commit}
-	promauto.With(m.Registry).
-		NewGauge(prometheus.GaugeOpts(opts("build_info", "Always 1; the labels describe the build.", build))).
-		Set(1)
+	build := prometheus.GaugeOpts{Name: "build_info", Help: "Always 1; the labels describe the build."}
+	m.with(prometheus.Labels{"version": version, "commit": commit}).NewGauge(build).Set(1)
 	m.Registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
 
-func opts(name, help string, labels prometheus.Labels) prometheus.Opts {
-	return prometheus.Opts{Namespace: Namespace, Name: name, Help: help, ConstLabels: labels}
+// factory creates metrics that share the same labels, and registers them.
+type factory struct{ promauto.Factory }
+
+func (m *Metrics) with(labels prometheus.Labels) factory {
+	prefixed := prometheus.WrapRegistererWithPrefix(Namespace+"_", m.Registry)
+	return factory{promauto.With(prometheus.WrapRegistererWith(labels, prefixed))}
+}
+
+func (f factory) counter(name, help string) prometheus.Counter {
+	return f.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
+}
+
+func (f factory) counters(name, help string, labels ...string) *prometheus.CounterVec {
+	return f.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
+}
+
+func (f factory) gauge(name, help string) prometheus.Gauge {
+	return f.NewGauge(prometheus.GaugeOpts{Name: name, Help: help})
+}
+
+func (f factory) histogram(name, help string) prometheus.Observer {
+	return f.NewHistogram(prometheus.HistogramOpts{Name: name, Help: help, Buckets: delayBuckets})
 }
 
 // Sink contains the metrics of one sink. It is safe for concurrent use.
 type Sink struct {
 	all      *Metrics
-	labels   prometheus.Labels
+	name     string
 	send     prometheus.Observer
 	lag      prometheus.Observer
 	refusals *prometheus.CounterVec
@@ -68,31 +86,19 @@ type Sink struct {
 
 // ForSink creates and registers the metrics of one sink. Call it once per sink.
 func (m *Metrics) ForSink(name string) *Sink {
-	labels := prometheus.Labels{"sink": name}
-	register := promauto.With(m.Registry)
-	counter := func(name, help string) prometheus.CounterOpts {
-		return prometheus.CounterOpts(opts(name, help, labels))
-	}
-	histogram := func(name, help string) prometheus.Observer {
-		return register.NewHistogram(prometheus.HistogramOpts{
-			Namespace: Namespace, Name: name, Help: help, ConstLabels: labels, Buckets: delayBuckets,
-		})
-	}
+	f := m.with(prometheus.Labels{"sink": name})
 	s := &Sink{
 		all:       m,
-		labels:    labels,
+		name:      name,
 		resources: map[schema.GroupResource]*Resource{},
-		send:      histogram("send_duration_seconds", "Time from handing an event to the sink until its acknowledgement."),
-		lag:       histogram("event_lag_seconds", "Time from seeing a change until its acknowledgement."),
-		refusals: register.NewCounterVec(counter(
-			"refusals_total",
-			"Events that the destination rejected, by reason and by what was done: metadata, claimCheck, deadLetter, gap, or lost (a gap event, because the dead letters were full).",
-		),
-			[]string{"reason", "outcome"}),
-		FilterErrors: register.NewCounter(
-			counter("filter_errors_total", "Evaluations of a filter expression that failed on an object. The event passed."),
-		),
-		Resyncs: register.NewCounter(counter("resyncs_total", "Resyncs that were begun, at intervals and on request.")),
+		send:      f.histogram("send_duration_seconds", "Time from handing an event to the sink until its acknowledgement."),
+		lag:       f.histogram("event_lag_seconds", "Time from seeing a change until its acknowledgement."),
+		refusals: f.counters("refusals_total", "Events that the destination rejected, by reason and by what was done: "+
+			"metadata, claimCheck, deadLetter, gap, or lost (a gap event, because the dead letters were full).",
+			"reason", "outcome"),
+		FilterErrors: f.counter("filter_errors_total",
+			"Evaluations of a filter expression that failed on an object. The event passed."),
+		Resyncs: f.counter("resyncs_total", "Resyncs that were begun, at intervals and on request."),
 	}
 	// Every label combination is created at the start because increase() does not count the step from an absent series to
 	// its first value.
@@ -135,48 +141,29 @@ func (s *Sink) Resource(gr schema.GroupResource) *Resource {
 }
 
 func (s *Sink) newResource(name string) *Resource {
-	labels := prometheus.Labels{"sink": s.labels["sink"], "resource": name}
-	register := promauto.With(s.all.Registry)
-	counter := func(name, help string) prometheus.Counter {
-		return register.NewCounter(prometheus.CounterOpts(opts(name, help, labels)))
-	}
-	gauge := func(name, help string) prometheus.Gauge {
-		return register.NewGauge(prometheus.GaugeOpts(opts(name, help, labels)))
-	}
+	f := s.all.with(prometheus.Labels{"sink": s.name, "resource": name})
 	return &Resource{
-		Received:     counter("events_received_total", "Changes that an informer handed to the sink's filter."),
-		Filtered:     counter("events_filtered_total", "Changes that do not pass the sink's filter."),
-		Sent:         counter("events_sent_total", "Attempts to deliver an event to the sink's destination."),
-		Acknowledged: counter("events_acknowledged_total", "Events that the destination acknowledged."),
-		Retried:      counter("events_retried_total", "Failed attempts after which the event is tried again."),
-		Dropped: counter(
-			"events_dropped_total",
-			"Events that a full queue dropped (overflow: drop-oldest). A gap event replaces them.",
-		),
-		Merged: counter(
-			"events_merged_total",
-			"Events that a full queue merged into a later one of the same object (overflow: compact).",
-		),
-		Oversize: counter(
-			"events_oversize_total",
-			"Events that were larger than the destination accepts, whatever was done about them.",
-		),
-		Rejected: counter(
-			"events_refused_total",
-			"Events in whose place a gap event stands: they could not be encoded, or the destination rejected them.",
-		),
-		Gaps: counter(
-			"gap_events_total",
-			"Gap events that were delivered: places in the stream where states may be missing.",
-		),
-		Restated: counter("events_restated_total", "Objects that a resync re-sent, as they were then: no changes."),
-		Events:   gauge("queue_events", "Events that wait or are in flight."),
-		Bytes:    gauge("queue_bytes", "Bytes of the events that wait or are in flight."),
-		Suppressed: register.NewCounterVec(prometheus.CounterOpts(opts(
-			"events_suppressed_total",
-			"Changes that a condition on the change suppressed, although the object passes the sink's filter, by condition: operations, when, onlyChanges, or the entry of ignoreChanges that covers the whole change. They are included in events_filtered_total.",
-			labels,
-		)), []string{"reason"}),
+		Received:     f.counter("events_received_total", "Changes that an informer handed to the sink's filter."),
+		Filtered:     f.counter("events_filtered_total", "Changes that do not pass the sink's filter."),
+		Sent:         f.counter("events_sent_total", "Attempts to deliver an event to the sink's destination."),
+		Acknowledged: f.counter("events_acknowledged_total", "Events that the destination acknowledged."),
+		Retried:      f.counter("events_retried_total", "Failed attempts after which the event is tried again."),
+		Dropped: f.counter("events_dropped_total",
+			"Events that a full queue dropped (overflow: drop-oldest). A gap event replaces them."),
+		Merged: f.counter("events_merged_total",
+			"Events that a full queue merged into a later one of the same object (overflow: compact)."),
+		Oversize: f.counter("events_oversize_total",
+			"Events that were larger than the destination accepts, whatever was done about them."),
+		Rejected: f.counter("events_refused_total",
+			"Events in whose place a gap event stands: they could not be encoded, or the destination rejected them."),
+		Gaps: f.counter("gap_events_total",
+			"Gap events that were delivered: places in the stream where states may be missing."),
+		Restated: f.counter("events_restated_total", "Objects that a resync re-sent, as they were then: no changes."),
+		Events:   f.gauge("queue_events", "Events that wait or are in flight."),
+		Bytes:    f.gauge("queue_bytes", "Bytes of the events that wait or are in flight."),
+		Suppressed: f.counters("events_suppressed_total", "Changes that a condition on the change suppressed, although the "+
+			"object passes the sink's filter, by condition: operations, when, onlyChanges, or the entry of ignoreChanges "+
+			"that covers the whole change. They are included in events_filtered_total.", "reason"),
 	}
 }
 
