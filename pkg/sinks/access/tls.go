@@ -10,7 +10,7 @@ import (
 	"net"
 	"os"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/deltabridge/deltabridge/internal/strictyaml"
@@ -59,10 +59,7 @@ func CanonicalHost(host string) string {
 type Session struct {
 	tls     TLS
 	section string
-
-	mu    sync.Mutex
-	asked bool              // the server requested a client certificate
-	shown *x509.Certificate // the client certificate that was sent
+	asked   atomic.Bool // the server requested a client certificate
 }
 
 // NewSession checks that the files can be read and parsed. section is the configuration key of the TLS settings, such
@@ -127,18 +124,11 @@ func (s *Session) Config(host string) (*tls.Config, error) {
 // clientCertificate implements tls.Config.GetClientCertificate. It returns the certificate even if the server does not
 // list the issuing CA. Then the server's error is about this certificate and not about a missing one.
 func (s *Session) clientCertificate(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.asked, s.shown = true, nil
+	s.asked.Store(true)
 	if s.tls.CertFile == "" {
 		return new(tls.Certificate), nil
 	}
-	cert, err := s.certificate()
-	if err != nil {
-		return nil, err
-	}
-	s.shown = cert.Leaf
-	return cert, nil
+	return s.certificate()
 }
 
 // Handshake performs a TLS handshake over nc with the server at address (host:port). It closes nc if the handshake
@@ -186,10 +176,10 @@ func (s *Session) Failure(address string, timeout time.Duration, err error) erro
 		s.explainRefused(e, err)
 	case errors.As(err, &header), Closed(err):
 		e.Err = Words(err, "it does not answer in TLS")
-		e.Remedy = "leave " + s.section + " out, or connect to the port of the TLS listener"
+		e.Remedy = "remove " + s.section + ", or connect to the port of the TLS listener"
 	case TimedOut(err):
-		e.Err = Words(os.ErrDeadlineExceeded, "no answer to the handshake within %v", timeout)
-		e.Remedy = "see whether the port is a TLS listener, and whether " + s.section + " belongs there"
+		e.Err = Words(os.ErrDeadlineExceeded, "it does not answer the handshake within %v", timeout)
+		e.Remedy = "check that the port is a TLS listener, or remove " + s.section
 	default:
 		e.Err = Plain(err)
 	}
@@ -205,23 +195,19 @@ func (s *Session) explainUntrusted(e *sinks.ConnectError, err error) {
 	switch {
 	case errors.As(err, &unknown):
 		e.Err = fmt.Errorf("its certificate is signed by %q: %w", unknown.Cert.Issuer, err)
-		e.Remedy = "put the certificate of that authority into " + e.Key
+		e.Remedy = "add the certificate of that CA to " + e.Key
 	case errors.As(err, &host):
 		e.Key = s.section + ".serverName"
-		e.Remedy = "connect by a name that the certificate has, or set " + e.Key
+		e.Remedy = "connect by a name in the certificate, or set " + e.Key
 	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
 		e.Key, e.Err = "", Words(err, "its certificate %s", validity(invalid.Cert)) // err's text contains the current time
-		e.Remedy = "renew the certificate of the server (or of its authority), or set the clock of this machine"
+		e.Remedy = "renew the certificate of the server or its CA, or correct the clock of this machine"
 	}
 }
 
 // Refused reports whether err means that the server rejected the client certificate or the handshake. A server rejects
 // with an alert, or by closing the connection after it requested a client certificate.
-func (s *Session) Refused(err error) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return alert(err) != "" || s.asked && Closed(err)
-}
+func (s *Session) Refused(err error) bool { return alert(err) != "" || s.asked.Load() && Closed(err) }
 
 // alert returns the text of the server's TLS alert. It returns an empty string if err is not an alert.
 func alert(err error) string {
@@ -231,24 +217,19 @@ func alert(err error) string {
 	return ""
 }
 
-// explainRefused explains why the server rejected the client certificate or requires one.
+// explainRefused explains why the server rejected the client certificate or requires one. With TLS 1.3, the alert can
+// get lost when the connection is closed.
 func (s *Session) explainRefused(e *sinks.ConnectError, err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.asked {
-		e.Err = Words(err, "it refuses the handshake%s", alert(err))
-		return
+	switch certFile := s.section + ".certFile"; {
+	case !s.asked.Load():
+		e.Err = Words(err, "it rejects the handshake%s", alert(err))
+	case s.tls.CertFile == "":
+		e.Key, e.Err = certFile, Words(err, "it requires a client certificate")
+		e.Remedy = "set " + certFile + " and " + s.section + ".keyFile"
+	default:
+		e.Key, e.Err = certFile, Words(err, "it rejects the client certificate%s", alert(err))
+		e.Remedy = "check that " + certFile + " has not expired, and that the server trusts its CA"
 	}
-	e.Key = s.section + ".certFile"
-	if s.shown == nil {
-		e.Err = Words(err, "it demands a client certificate, and none is configured")
-		e.Remedy = "set " + e.Key + " and " + s.section + ".keyFile"
-		return
-	}
-	// With TLS 1.3, the alert can get lost when the connection is closed.
-	e.Err = Words(err, "it refuses the client certificate of %q, signed by %q, which %s%s",
-		s.shown.Subject, s.shown.Issuer, validity(s.shown), alert(err))
-	e.Remedy = "renew it in " + e.Key + " if it expired, or let the server trust that authority"
 }
 
 // validity returns a clause that states when a certificate expires, or why it is not valid now.
@@ -268,20 +249,18 @@ const soon = 7 * 24 * time.Hour
 
 // Details describes a connection for `bridge doctor`. warn reports whether a certificate expires soon.
 func (s *Session) Details(state tls.ConnectionState) (text string, warn bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	text = tls.VersionName(state.Version)
 	if len(state.PeerCertificates) > 0 {
 		leaf := state.PeerCertificates[0]
 		text += fmt.Sprintf("; the server's certificate (signed by %q) %s", leaf.Issuer, validity(leaf))
 		warn = time.Until(leaf.NotAfter) < soon
 	}
-	switch {
-	case s.shown != nil:
-		text += fmt.Sprintf("; the client's (%q) %s", s.shown.Subject, validity(s.shown))
-		warn = warn || time.Until(s.shown.NotAfter) < soon
-	case s.asked:
-		text += "; it asks for a client certificate; none is configured"
+	if s.tls.CertFile == "" {
+		return text, warn
+	}
+	if own, err := s.certificate(); err == nil {
+		text += fmt.Sprintf("; the client's (%q) %s", own.Leaf.Subject, validity(own.Leaf))
+		warn = warn || time.Until(own.Leaf.NotAfter) < soon
 	}
 	return text, warn
 }

@@ -225,47 +225,47 @@ func TestWrongAccess(t *testing.T) {
 	}{
 		{
 			"wrong password", password, func(c *nats.Config) { c.Auth = natsconn.Auth{User: "bridge", PasswordFile: wrong} },
-			blamed{sinks.StepAuthenticate, "nats.passwordFile", `nats server ADDR: authenticate: it refuses user "bridge": wrong user or password (nats: Authorization Violation); check nats.user and the content of nats.passwordFile, and that the server takes users with passwords`},
+			blamed{sinks.StepAuthenticate, "nats.passwordFile", `nats server ADDR: authenticate: it rejects user "bridge" (nats: Authorization Violation); check nats.user and the content of nats.passwordFile`},
 		},
 		{
 			"no credentials", password, func(*nats.Config) {},
-			blamed{sinks.StepAuthenticate, "nats.credentialsFile", "nats server ADDR: authenticate: it demands credentials, and none are configured (nats: Authorization Violation); set nats.credentialsFile, nats.nkeyFile, nats.tokenFile, or nats.user and nats.passwordFile"},
+			blamed{sinks.StepAuthenticate, "nats.credentialsFile", "nats server ADDR: authenticate: it requires credentials (nats: Authorization Violation); set nats.credentialsFile, nats.nkeyFile, nats.tokenFile, or nats.user and nats.passwordFile"},
 		},
 		{
 			"wrong token", token, func(c *nats.Config) { c.Auth.TokenFile = wrong },
-			blamed{sinks.StepAuthenticate, "nats.tokenFile", "nats server ADDR: authenticate: it refuses the token (nats: Authorization Violation); check the content of nats.tokenFile"},
+			blamed{sinks.StepAuthenticate, "nats.tokenFile", "nats server ADDR: authenticate: it rejects the token (nats: Authorization Violation); check the content of nats.tokenFile"},
 		},
 		{
 			"wrong nkey", nkey, func(c *nats.Config) { c.Auth.NkeyFile = writeFile(t, "bridge.nk", seed) },
-			blamed{sinks.StepAuthenticate, "nats.nkeyFile", "nats server ADDR: authenticate: it refuses the nkey NKEY (nats: Authorization Violation); add that public key to the server's users, or correct the seed in nats.nkeyFile"},
+			blamed{sinks.StepAuthenticate, "nats.nkeyFile", "nats server ADDR: authenticate: it rejects the nkey with the public key NKEY (nats: Authorization Violation); add that public key to the server's users, or correct the seed in nats.nkeyFile"},
 		},
 		{
 			"a file that is no nkey", nkey, func(c *nats.Config) { c.Auth.NkeyFile = wrong },
-			blamed{sinks.StepFiles, "nats.nkeyFile", "files: secret: it holds no seed of a user's nkey (which begins with SU) (see nats.nkeyFile)"},
+			blamed{sinks.StepFiles, "nats.nkeyFile", "files: secret contains no seed of a user nkey, which begins with SU (see nats.nkeyFile)"},
 		},
 		{
 			"nkey where a password is wanted", password, func(c *nats.Config) { c.Auth.NkeyFile = writeFile(t, "bridge.nk", seed) },
-			blamed{sinks.StepAuthenticate, "nats.nkeyFile", "nats server ADDR: authenticate: it takes no nkeys and no JWTs, and is shown the nkey NKEY (nats: nkeys not supported by the server); use what the server is configured for: nats.tokenFile, or nats.user and nats.passwordFile (see nats.nkeyFile)"},
+			blamed{sinks.StepAuthenticate, "nats.nkeyFile", "nats server ADDR: authenticate: it supports neither nkeys nor JWTs (nats: nkeys not supported by the server); use nats.tokenFile, or nats.user and nats.passwordFile (see nats.nkeyFile)"},
 		},
 		{
 			"credentials of another account", operated, func(c *nats.Config) {
 				c.Auth.CredentialsFile = writeFile(t, "bridge.creds", op.credentials(foreign, "bridge", 0))
 			},
-			blamed{sinks.StepAuthenticate, "nats.credentialsFile", `nats server ADDR: authenticate: it refuses user "bridge" of the credentials (NKEY) (nats: Authorization Violation); check that nats.credentialsFile belongs to an account of this server, and was not revoked`},
+			blamed{sinks.StepAuthenticate, "nats.credentialsFile", `nats server ADDR: authenticate: it rejects the credentials with the public key NKEY (nats: Authorization Violation); check that nats.credentialsFile is of an account of this server, and neither expired nor revoked`},
 		},
 		{
 			"expired credentials", operated, func(c *nats.Config) {
 				c.Auth.CredentialsFile = writeFile(t, "bridge.creds", op.credentials(op.account, "bridge", -time.Hour))
 			},
-			blamed{sinks.StepAuthenticate, "nats.credentialsFile", `nats server ADDR: authenticate: it refuses user "bridge" of the credentials (NKEY): the JWT expired on DATE (nats: Authorization Violation); issue new credentials, and put them into nats.credentialsFile`},
+			blamed{sinks.StepAuthenticate, "nats.credentialsFile", `nats server ADDR: authenticate: it rejects the credentials with the public key NKEY (nats: Authorization Violation); check that nats.credentialsFile is of an account of this server, and neither expired nor revoked`},
 		},
 		{
 			"a file that holds no credentials", operated, func(c *nats.Config) { c.Auth.CredentialsFile = wrong },
-			blamed{sinks.StepFiles, "nats.credentialsFile", "files: secret: it holds no JWT of a user (see nats.credentialsFile)"},
+			blamed{sinks.StepFiles, "nats.credentialsFile", "files: secret contains no seed of a user nkey, which begins with SU (see nats.credentialsFile)"},
 		},
 		{
 			"password where JWTs are wanted", operated, func(c *nats.Config) { c.Auth = natsconn.Auth{User: "bridge", PasswordFile: wrong} },
-			blamed{sinks.StepAuthenticate, "nats.passwordFile", `nats server ADDR: authenticate: it refuses user "bridge": wrong user or password (nats: Authorization Violation); check nats.user and the content of nats.passwordFile, and that the server takes users with passwords`},
+			blamed{sinks.StepAuthenticate, "nats.passwordFile", `nats server ADDR: authenticate: it rejects user "bridge" (nats: Authorization Violation); check nats.user and the content of nats.passwordFile`},
 		},
 		{
 			"missing file", password, func(c *nats.Config) { c.Auth = natsconn.Auth{User: "bridge", PasswordFile: wrong + ".gone"} },
@@ -273,42 +273,42 @@ func TestWrongAccess(t *testing.T) {
 		},
 		{
 			"wrong authority", secure, func(c *nats.Config) { c.TLS.CAFile = other.caFile },
-			blamed{sinks.StepTLS, "nats.tls.caFile", `nats server ADDR: TLS: its certificate is signed by "CN=authority": tls: failed to verify certificate: x509: certificate signed by unknown authority; put the certificate of that authority into nats.tls.caFile`},
+			blamed{sinks.StepTLS, "nats.tls.caFile", `nats server ADDR: TLS: its certificate is signed by "CN=authority": tls: failed to verify certificate: x509: certificate signed by unknown authority; add the certificate of that CA to nats.tls.caFile`},
 		},
 		{
 			"system authorities", secure, func(*nats.Config) {},
-			blamed{sinks.StepTLS, "nats.tls.caFile", `nats server ADDR: TLS: its certificate is signed by "CN=authority": tls: failed to verify certificate: x509: certificate signed by unknown authority; put the certificate of that authority into nats.tls.caFile`},
+			blamed{sinks.StepTLS, "nats.tls.caFile", `nats server ADDR: TLS: its certificate is signed by "CN=authority": tls: failed to verify certificate: x509: certificate signed by unknown authority; add the certificate of that CA to nats.tls.caFile`},
 		},
 		{
 			"wrong host", secure, func(c *nats.Config) { c.TLS = access.TLS{CAFile: p.caFile, ServerName: "other.example.com"} },
-			blamed{sinks.StepTLS, "nats.tls.serverName", "nats server ADDR: TLS: tls: failed to verify certificate: x509: certificate is valid for nats.example.com, not other.example.com; connect by a name that the certificate has, or set nats.tls.serverName"},
+			blamed{sinks.StepTLS, "nats.tls.serverName", "nats server ADDR: TLS: tls: failed to verify certificate: x509: certificate is valid for nats.example.com, not other.example.com; connect by a name in the certificate, or set nats.tls.serverName"},
 		},
 		{
 			"expired certificate of the server", expired, func(c *nats.Config) { c.TLS.CAFile = p.caFile },
-			blamed{sinks.StepTLS, "", "nats server ADDR: TLS: its certificate expired on DATE; renew the certificate of the server (or of its authority), or set the clock of this machine"},
+			blamed{sinks.StepTLS, "", "nats server ADDR: TLS: its certificate expired on DATE; renew the certificate of the server or its CA, or correct the clock of this machine"},
 		},
 		{
 			"no client certificate", mutual, func(c *nats.Config) { c.TLS.CAFile = p.caFile },
-			blamed{sinks.StepTLS, "nats.tls.certFile", "nats server ADDR: TLS: it demands a client certificate, and none is configured; set nats.tls.certFile and nats.tls.keyFile"},
+			blamed{sinks.StepTLS, "nats.tls.certFile", "nats server ADDR: TLS: it requires a client certificate; set nats.tls.certFile and nats.tls.keyFile"},
 		},
 		{
 			"expired client certificate", mutual, func(c *nats.Config) { c.TLS = p.client(t, certs.Options{Name: "bridge", Lifetime: -time.Hour}) },
-			blamed{sinks.StepTLS, "nats.tls.certFile", "nats server ADDR: TLS: it refuses the client certificate of \"CN=bridge\", signed by \"CN=authority\", which expired on DATE; renew it in nats.tls.certFile if it expired, or let the server trust that authority"},
+			blamed{sinks.StepTLS, "nats.tls.certFile", "nats server ADDR: TLS: it rejects the client certificate; check that nats.tls.certFile has not expired, and that the server trusts its CA"},
 		},
 		{
 			"client certificate of another authority", mutual, func(c *nats.Config) {
 				c.TLS = other.client(t, certs.Options{Name: "bridge"})
 				c.TLS.CAFile = p.caFile
 			},
-			blamed{sinks.StepTLS, "nats.tls.certFile", `nats server ADDR: TLS: it refuses the client certificate of "CN=bridge", signed by "CN=another authority", which is valid until DATE; renew it in nats.tls.certFile if it expired, or let the server trust that authority`},
+			blamed{sinks.StepTLS, "nats.tls.certFile", `nats server ADDR: TLS: it rejects the client certificate; check that nats.tls.certFile has not expired, and that the server trusts its CA`},
 		},
 		{
 			"TLS where there is none", plain, func(c *nats.Config) { c.TLS.CAFile = p.caFile },
-			blamed{sinks.StepTLS, "nats.tls", "nats server ADDR: TLS: it is configured, and the server offers none; leave nats.tls out, or enable TLS on the server"},
+			blamed{sinks.StepTLS, "nats.tls", "nats server ADDR: TLS: the server does not offer TLS; enable TLS on the server, or remove nats.tls and use nats:// in nats.url"},
 		},
 		{
 			"TLS by its scheme where there is none", plain, func(c *nats.Config) { c.URLs = []string{"tls://" + plain.Addr()} },
-			blamed{sinks.StepTLS, "nats.url", "nats server ADDR: TLS: it is configured, and the server offers none; write nats:// in nats.url, or enable TLS on the server"},
+			blamed{sinks.StepTLS, "nats.tls", "nats server ADDR: TLS: the server does not offer TLS; enable TLS on the server, or remove nats.tls and use nats:// in nats.url"},
 		},
 		{
 			"nobody there", plain, func(c *nats.Config) { c.URLs = []string{"nats://127.0.0.1:1"} },
@@ -320,11 +320,11 @@ func TestWrongAccess(t *testing.T) {
 		},
 		{
 			"silence", plain, func(c *nats.Config) { c.URLs = []string{"nats://" + silence}; c.AckTimeout = 300 * time.Millisecond },
-			blamed{sinks.StepProtocol, "nats.url", "nats server ADDR: protocol: it accepts the connection, and then gives no answer within 300ms; see whether nats.url names a NATS server, and whether it hangs, or requires TLS before its greeting (handshake_first)"},
+			blamed{sinks.StepProtocol, "nats.url", "nats server ADDR: protocol: it accepts the connection, but does not answer within 300ms; check that nats.url is the address of a NATS server that does not require TLS at once (handshake_first)"},
 		},
 		{
 			"another service", plain, func(c *nats.Config) { c.URLs = []string{"nats://" + web} },
-			blamed{sinks.StepProtocol, "nats.url", "nats server ADDR: protocol: it does not greet as a NATS server does; correct nats.url: the port is another service's"},
+			blamed{sinks.StepProtocol, "nats.url", "nats server ADDR: protocol: it is not a NATS server; correct the port in nats.url"},
 		},
 		{
 			"no WebSocket", plain, func(c *nats.Config) { c.URLs = []string{"ws://" + plain.Addr()} },

@@ -23,7 +23,7 @@ import (
 
 const (
 	warnReplica = "warn stream stream K8S: it has one replica: if the server loses its data, acknowledged messages are lost -> use 3 replicas, in a cluster of at least 3 servers (num_replicas)"
-	warnBare    = `warn authenticate ADDR: user "bridge", without TLS: whoever is on the way can read the secret -> enable TLS on the server, or use an nkey or credentials, which are never sent`
+	warnBare    = `warn authenticate ADDR: user "bridge": the secret is sent without encryption -> enable TLS on the server, or use an nkey or credentials, which are never sent`
 	warnMemory  = "warn stream stream K8S: its storage is memory: a restart of the server removes its messages -> use storage: file"
 )
 
@@ -133,8 +133,8 @@ func TestCheckPermissions(t *testing.T) {
 			"not to the subject",
 			server.SubjectPermission{Allow: []string{"$JS.API.>", "$SYS.REQ.USER.INFO"}},
 			[]string{
-				`FAIL authorize subject k8s.*.*.*.*.*: authorize: the user may not do what is needed: Permissions Violation for Publish to "k8s.*.*.*.*.*"; let user "bridge" publish to k8s.*.*.*.*.*, on the server, or change nats.subject` +
-					` -> let user "bridge" publish to k8s.*.*.*.*.*, on the server, or change nats.subject`,
+				`FAIL authorize subject k8s.*.*.*.*.*: authorize: the user may not do what is needed: Permissions Violation for Publish to "k8s.*.*.*.*.*"; on the server, allow user "bridge" to publish to k8s.*.*.*.*.*, or change nats.subject` +
+					` -> on the server, allow user "bridge" to publish to k8s.*.*.*.*.*, or change nats.subject`,
 				"ok stream stream K8S", warnReplica,
 			},
 			"",
@@ -144,7 +144,7 @@ func TestCheckPermissions(t *testing.T) {
 			server.SubjectPermission{Allow: []string{"k8s.test.>", "$JS.API.>", "$SYS.REQ.USER.INFO"}},
 			[]string{
 				"ok authorize subject k8s.*.*.*.*.*",
-				`warn authorize subject k8s.*.*.*.*.*: the user may publish to a part of "k8s.*.*.*.*.*" only: events outside are not delivered -> let user "bridge" publish to k8s.*.*.*.*.*, on the server, or change nats.subject`,
+				`warn authorize subject k8s.*.*.*.*.*: the user may publish to a part of "k8s.*.*.*.*.*" only: events outside are not delivered -> on the server, allow user "bridge" to publish to k8s.*.*.*.*.*, or change nats.subject`,
 				"ok stream stream K8S", warnReplica,
 			},
 			"",
@@ -153,12 +153,12 @@ func TestCheckPermissions(t *testing.T) {
 			"not to JetStream",
 			server.SubjectPermission{Allow: []string{"k8s.>", "$SYS.REQ.USER.INFO"}},
 			[]string{
-				`FAIL authorize subject k8s.*.*.*.*.*: authorize: the user may not do what is needed: Permissions Violation for Publish to "$JS.API.STREAM.CREATE.K8S"; let user "bridge" publish to $JS.API.STREAM.CREATE.K8S, on the server` +
-					` -> let user "bridge" publish to $JS.API.STREAM.CREATE.K8S, on the server`,
-				`FAIL authorize stream K8S: authorize: stream K8S can't be looked up or created: Permissions Violation for Publish to "$JS.API.STREAM.INFO.K8S"; let user "bridge" publish to $JS.API.STREAM.INFO.K8S, on the server` +
-					` -> let user "bridge" publish to $JS.API.STREAM.INFO.K8S, on the server`,
+				`FAIL authorize subject k8s.*.*.*.*.*: authorize: the user may not do what is needed: Permissions Violation for Publish to "$JS.API.STREAM.CREATE.K8S"; on the server, allow user "bridge" to publish to $JS.API.STREAM.CREATE.K8S` +
+					` -> on the server, allow user "bridge" to publish to $JS.API.STREAM.CREATE.K8S`,
+				`FAIL authorize stream K8S: authorize: stream K8S can't be looked up or created: Permissions Violation for Publish to "$JS.API.STREAM.INFO.K8S"; on the server, allow user "bridge" to publish to $JS.API.STREAM.INFO.K8S` +
+					` -> on the server, allow user "bridge" to publish to $JS.API.STREAM.INFO.K8S`,
 			},
-			`authorize: stream K8S can't be looked up or created: Permissions Violation for Publish to "$JS.API.STREAM.INFO.K8S"; let user "bridge" publish to $JS.API.STREAM.INFO.K8S, on the server`,
+			`authorize: stream K8S can't be looked up or created: Permissions Violation for Publish to "$JS.API.STREAM.INFO.K8S"; on the server, allow user "bridge" to publish to $JS.API.STREAM.INFO.K8S`,
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {

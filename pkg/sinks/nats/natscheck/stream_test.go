@@ -134,7 +134,7 @@ func TestError(t *testing.T) {
 	}{
 		{
 			fmt.Errorf(`%w: Permissions Violation for Publish to "$JS.API.INFO"`, natsgo.ErrPermissionViolation),
-			said{`authorize: stream K8S can't be looked up or created: Permissions Violation for Publish to "$JS.API.INFO"; let user "bridge" publish to $JS.API.INFO, on the server`, true},
+			said{`authorize: stream K8S can't be looked up or created: Permissions Violation for Publish to "$JS.API.INFO"; on the server, allow user "bridge" to publish to $JS.API.INFO`, true},
 		},
 		{natsgo.ErrNoResponders, said{`stream: the server, or this account, has no JetStream, or it is not up yet (nats: no responders available for request); enable JetStream on the server, and for the account of user "bridge"`, false}},
 		{jetstream.ErrStreamNotFound, said{"stream: stream K8S does not exist; create it, correct nats.stream.name, or set nats.stream.create: true", true}},

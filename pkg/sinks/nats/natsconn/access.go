@@ -96,17 +96,18 @@ func ServerAddress(raw string) (*url.URL, string, error) {
 // subjects that the bridge publishes to.
 func (a *Access) Denied(doing string, err error, wildcard string) *sinks.ConnectError {
 	words := strings.TrimPrefix(err.Error(), natsgo.ErrPermissionViolation.Error()+": ")
-	e := &sinks.ConnectError{Step: sinks.StepAuthorize, Err: access.Words(err, "%s: %s", doing, words), Rejected: true}
 	_, rest, _ := strings.Cut(words, ` to "`)
 	subject, _, _ := strings.Cut(rest, `"`)
+	e := &sinks.ConnectError{Step: sinks.StepAuthorize, Err: access.Words(err, "%s: %s", doing, words), Rejected: true}
+	e.Remedy = "on the server, allow " + a.Auth.Who() + " to "
 	switch {
 	case strings.HasPrefix(subject, "_INBOX."):
-		e.Remedy = "let " + a.Auth.Who() + " subscribe to _INBOX.>, on the server"
+		e.Remedy += "subscribe to _INBOX.>"
 	case strings.HasPrefix(subject, "$"):
-		e.Remedy = "let " + a.Auth.Who() + " publish to " + subject + ", on the server"
+		e.Remedy += "publish to " + subject
 	default:
 		e.Key = "nats.subject"
-		e.Remedy = "let " + a.Auth.Who() + " publish to " + wildcard + ", on the server, or change nats.subject"
+		e.Remedy += "publish to " + wildcard + ", or change nats.subject"
 	}
 	return e
 }

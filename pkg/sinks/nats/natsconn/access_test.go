@@ -80,9 +80,9 @@ func TestAsk(t *testing.T) {
 func TestDenied(t *testing.T) {
 	a := Access{Auth: Auth{User: "bridge"}}
 	for subject, want := range map[string]string{
-		"_INBOX.x.*":              `let user "bridge" subscribe to _INBOX.>, on the server`,
-		"$JS.API.STREAM.INFO.K8S": `let user "bridge" publish to $JS.API.STREAM.INFO.K8S, on the server`,
-		"k8s.a":                   `let user "bridge" publish to k8s.*, on the server, or change nats.subject`,
+		"_INBOX.x.*":              `on the server, allow user "bridge" to subscribe to _INBOX.>`,
+		"$JS.API.STREAM.INFO.K8S": `on the server, allow user "bridge" to publish to $JS.API.STREAM.INFO.K8S`,
+		"k8s.a":                   `on the server, allow user "bridge" to publish to k8s.*, or change nats.subject`,
 	} {
 		err := fmt.Errorf("%w: Permissions Violation for Publish to %q", natsgo.ErrPermissionViolation, subject)
 		e := a.Denied("not published", err, "k8s.*")
@@ -121,11 +121,11 @@ func TestCheckFiles(t *testing.T) {
 		cause string
 	}{
 		{"none", Auth{}, "a client without credentials", "", ""},
-		{"nkey", Auth{NkeyFile: nkey}, "the nkey " + public, "", ""},
+		{"nkey", Auth{NkeyFile: nkey}, "the nkey with the public key " + public, "", ""},
 		{"token", Auth{TokenFile: other}, "the token", "", ""},
 		{"password", Auth{User: "bridge", PasswordFile: other}, `user "bridge"`, "", ""},
-		{"no nkey", Auth{NkeyFile: other}, "the nkey", "nats.nkeyFile", "it holds no seed of a user's nkey"},
-		{"no credentials", Auth{CredentialsFile: other}, "the user of the credentials", "nats.credentialsFile", "it holds no JWT of a user"},
+		{"no nkey", Auth{NkeyFile: other}, "the nkey", "nats.nkeyFile", "contains no seed of a user nkey"},
+		{"no credentials", Auth{CredentialsFile: other}, "the credentials", "nats.credentialsFile", "contains no seed of a user nkey"},
 		{"empty", Auth{TokenFile: empty}, "the token", "nats.tokenFile", "is empty"},
 		{"missing", Auth{User: "bridge", PasswordFile: dir + "/gone"}, `user "bridge"`, "nats.passwordFile", "no such file"},
 	} {

@@ -80,12 +80,8 @@ func (t *Attempt) connect(ctx context.Context, raw string) (_ *natsgo.Conn, err 
 		return nil, err
 	}
 	if t.url, t.addr, err = ServerAddress(raw); err != nil { // err may contain credentials
-		return nil, &sinks.ConnectError{
-			Step:     sinks.StepResolve,
-			Key:      "nats.url",
-			Err:      errors.New("it is no URL"),
-			Rejected: true,
-		}
+		err = errors.New("it is not a valid URL")
+		return nil, &sinks.ConnectError{Step: sinks.StepResolve, Key: "nats.url", Err: err, Rejected: true}
 	}
 	opts, err := t.servers.options(t.session)
 	if err != nil {
@@ -100,8 +96,8 @@ func (t *Attempt) connect(ctx context.Context, raw string) (_ *natsgo.Conn, err 
 		return nil, t.explain(ctx, err)
 	case !conn.HeadersSupported():
 		conn.Close()
-		return nil, t.fail(sinks.StepProtocol, "", "use nats-server 2.2 or newer, and leave its headers enabled",
-			errors.New("the server takes no headers"))
+		return nil, t.fail(sinks.StepProtocol, "", "use nats-server 2.2 or newer, and enable headers",
+			errors.New("the server does not support headers"))
 	}
 	return conn, nil
 }
@@ -135,7 +131,7 @@ func (t *Attempt) report() {
 	}
 	f := t.passed(sinks.StepAuthenticate, auth.Who())
 	if err != nil && (auth.TokenFile != "" || auth.User != "") {
-		f.Warn, f.Detail = true, f.Detail+", without TLS: whoever is on the way can read the secret"
+		f.Warn, f.Detail = true, f.Detail+": the secret is sent without encryption"
 		f.Remedy = "enable TLS on the server, or use an nkey or credentials, which are never sent"
 	}
 }
@@ -146,7 +142,7 @@ func (t *Attempt) explain(ctx context.Context, err error) error {
 		known.Address = cmp.Or(known.Address, t.addr)
 		return known
 	}
-	const key = "nats.url"
+	const key, check = "nats.url", "check that nats.url is the address of a NATS server"
 	words := strings.ToLower(err.Error())
 	switch {
 	case ctx.Err() != nil && errors.Is(context.Cause(ctx), context.Canceled):
@@ -154,14 +150,10 @@ func (t *Attempt) explain(ctx context.Context, err error) error {
 	case t.dial.conn == nil:
 		return access.DialError(ctx, t.addr, key, min(reach.Timeout, t.timeout), err)
 	case errors.Is(err, natsgo.ErrNoInfoReceived):
-		return t.fail(sinks.StepProtocol, key, "correct nats.url: the port is another service's",
-			errors.New("it does not greet as a NATS server does"))
+		return t.fail(sinks.StepProtocol, key, "correct the port in nats.url", errors.New("it is not a NATS server"))
 	case errors.Is(err, natsgo.ErrSecureConnWanted):
-		key, remedy := "nats.tls", "leave nats.tls out, or enable TLS on the server"
-		if t.url.Scheme == "tls" {
-			key, remedy = "nats.url", "write nats:// in nats.url, or enable TLS on the server"
-		}
-		return t.fail(sinks.StepTLS, key, remedy, errors.New("it is configured, and the server offers none"))
+		return t.fail(sinks.StepTLS, "nats.tls", "enable TLS on the server, or remove nats.tls and use nats:// in nats.url",
+			errors.New("the server does not offer TLS"))
 	case strings.Contains(words, "authorization violation"), strings.Contains(words, "authentication expired"),
 		strings.Contains(words, "authentication revoked"), errors.Is(err, natsgo.ErrNkeysNotSupported):
 		e := t.servers.Auth.rejected(err)
@@ -173,20 +165,8 @@ func (t *Attempt) explain(ctx context.Context, err error) error {
 		}
 		return t.session.Failure(t.addr, t.timeout, err)
 	case access.TimedOut(err), errors.Is(err, natsgo.ErrTimeout):
-		return t.fail(
-			sinks.StepProtocol,
-			key,
-			"see whether nats.url names a NATS server, and whether it hangs, or requires TLS before its greeting (handshake_first)",
-			access.Words(os.ErrDeadlineExceeded, "it accepts the connection, and then gives no answer within %v", t.timeout),
-		)
-	case strings.HasPrefix(t.url.Scheme, "ws"):
-		return t.fail(sinks.StepProtocol, key, "see whether nats.url names the WebSocket port of a NATS server",
-			access.Words(err, "it does not answer as a WebSocket"))
+		err = access.Words(os.ErrDeadlineExceeded, "it accepts the connection, but does not answer within %v", t.timeout)
+		return t.fail(sinks.StepProtocol, key, check+" that does not require TLS at once (handshake_first)", err)
 	}
-	return t.fail(
-		sinks.StepProtocol,
-		key,
-		"see whether nats.url names a NATS server, and whether it has room for one more client",
-		access.Plain(err),
-	)
+	return t.fail(sinks.StepProtocol, key, check+" with room for another client", access.Plain(err))
 }

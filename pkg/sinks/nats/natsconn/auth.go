@@ -3,9 +3,7 @@ package natsconn
 import (
 	"errors"
 	"fmt"
-	"time"
 
-	"github.com/nats-io/jwt/v2"
 	natsgo "github.com/nats-io/nats.go"
 	"github.com/nats-io/nkeys"
 
@@ -31,20 +29,19 @@ type Auth struct {
 
 // credential describes the credentials of a client.
 type credential struct {
-	file   string          // the file with the secret; empty without authentication
-	key    string          // the configuration key of the file
-	who    string          // the identity of the client as the server knows it
-	remedy string          // the remedy if the server rejects the credentials
-	claims *jwt.UserClaims // the claims in a credentials file; nil for other files
+	file   string // the file with the secret; empty without authentication
+	key    string // the configuration key of the file
+	who    string // the identity of the client as the server knows it
+	remedy string // the remedy if the server rejects the credentials
 }
 
 // read reads and checks the file with the secret. If it returns an error, c lacks only the details from the content of
-// the file.
+// the file. The error contains nothing from the content of the file.
 func (a *Auth) read() (c credential, err error) {
 	switch {
 	case a.CredentialsFile != "":
-		c = credential{file: a.CredentialsFile, key: "nats.credentialsFile", who: "the user of the credentials"}
-		c.remedy = "check that nats.credentialsFile belongs to an account of this server, and was not revoked"
+		c = credential{file: a.CredentialsFile, key: "nats.credentialsFile", who: "the credentials"}
+		c.remedy = "check that nats.credentialsFile is of an account of this server, and neither expired nor revoked"
 	case a.NkeyFile != "":
 		c = credential{file: a.NkeyFile, key: "nats.nkeyFile", who: "the nkey"}
 		c.remedy = "add that public key to the server's users, or correct the seed in nats.nkeyFile"
@@ -53,48 +50,28 @@ func (a *Auth) read() (c credential, err error) {
 		c.remedy = "check the content of nats.tokenFile"
 	case a.User != "":
 		c = credential{file: a.PasswordFile, key: "nats.passwordFile", who: fmt.Sprintf("user %q", a.User)}
-		c.remedy = "check nats.user and the content of nats.passwordFile, and that the server takes users with passwords"
+		c.remedy = "check nats.user and the content of nats.passwordFile"
 	default:
 		c = credential{key: "nats.credentialsFile", who: "a client without credentials"}
 		c.remedy = "set nats.credentialsFile, nats.nkeyFile, nats.tokenFile, or nats.user and nats.passwordFile"
 		return c, nil
 	}
 	secret, err := access.Secret(c.key, c.file)
-	if err != nil {
+	if err != nil || a.CredentialsFile == "" && a.NkeyFile == "" {
 		return c, err
 	}
-	if a.CredentialsFile != "" || a.NkeyFile != "" {
-		err = c.parse(secret)
-	}
-	if err != nil {
-		err = &sinks.ConnectError{Step: sinks.StepFiles, Key: c.key, Err: fmt.Errorf("%s: %w", c.file, err), Rejected: true}
-	}
-	return c, err
-}
-
-// parse sets who, and the claims of a credentials file. Its errors contain nothing from the content of the file.
-func (c *credential) parse(secret string) error {
-	if c.key == "nats.credentialsFile" {
-		token, err := jwt.ParseDecoratedJWT([]byte(secret))
-		if err == nil {
-			c.claims, err = jwt.DecodeUserClaims(token)
-		}
-		if err != nil {
-			return errors.New("it holds no JWT of a user")
-		}
-		c.who = fmt.Sprintf("user %q of the credentials (%s)", c.claims.Name, c.claims.Subject)
-	}
+	public := ""
 	pair, err := nkeys.ParseDecoratedUserNKey([]byte(secret))
+	if err == nil {
+		public, err = pair.PublicKey()
+		pair.Wipe()
+	}
 	if err != nil {
-		return errors.New("it holds no seed of a user's nkey (which begins with SU)")
+		err = fmt.Errorf("%s contains no seed of a user nkey, which begins with SU", c.file)
+		return c, &sinks.ConnectError{Step: sinks.StepFiles, Key: c.key, Err: err, Rejected: true}
 	}
-	defer pair.Wipe()
-	if c.claims != nil {
-		return nil
-	}
-	public, err := pair.PublicKey()
-	c.who += " " + public
-	return err
+	c.who += " with the public key " + public
+	return c, nil
 }
 
 // Who returns the identity of the client as the server knows it.
@@ -129,25 +106,15 @@ func (a *Auth) options() ([]natsgo.Option, error) {
 
 // rejected returns the error for credentials that the server rejects. err is an error from the server or from nats.go.
 func (a *Auth) rejected(err error) *sinks.ConnectError {
-	c, _ := a.read() // if read fails, only the claims are missing
-	cause := "it refuses " + c.who
+	c, _ := a.read() // if read fails, only the public key is missing
+	cause := "it rejects " + c.who
 	switch {
 	case c.file == "":
-		cause = "it demands credentials, and none are configured"
+		cause = "it requires credentials"
 	case errors.Is(err, natsgo.ErrNkeysNotSupported):
-		cause = "it takes no nkeys and no JWTs, and is shown " + c.who
-		c.remedy = "use what the server is configured for: nats.tokenFile, or nats.user and nats.passwordFile"
-	case c.claims != nil && c.claims.Expires > 0 && time.Now().Unix() > c.claims.Expires:
-		cause += ": the JWT expired on " + time.Unix(c.claims.Expires, 0).UTC().Format(time.RFC3339)
-		c.remedy = "issue new credentials, and put them into nats.credentialsFile"
-	case a.User != "":
-		cause += ": wrong user or password"
+		cause = "it supports neither nkeys nor JWTs"
+		c.remedy = "use nats.tokenFile, or nats.user and nats.passwordFile"
 	}
-	return &sinks.ConnectError{
-		Step:     sinks.StepAuthenticate,
-		Key:      c.key,
-		Remedy:   c.remedy,
-		Err:      access.Words(err, "%s (%v)", cause, err),
-		Rejected: true,
-	}
+	err = access.Words(err, "%s (%v)", cause, err)
+	return &sinks.ConnectError{Step: sinks.StepAuthenticate, Key: c.key, Remedy: c.remedy, Err: err, Rejected: true}
 }
