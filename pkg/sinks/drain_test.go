@@ -102,7 +102,7 @@ func testTriesAgain(t *testing.T, cause error, away, least, most time.Duration) 
 		if got := strings.Count(text.String(), "level=WARN"); got != 1 {
 			t.Errorf("%d warnings, want 1:\n%s", got, text)
 		}
-		if !strings.Contains(text.String(), "destination is back") || !strings.Contains(text.String(), "sink=live") {
+		if !strings.Contains(text.String(), "destination available again") || !strings.Contains(text.String(), "sink=live") {
 			t.Errorf("log does not say that it is back:\n%s", text)
 		}
 	})
@@ -234,7 +234,7 @@ func TestDrainReplacesRefused(t *testing.T) {
 		if diff := cmp.Diff([]string{"c.1", "a.2"}, seen.settled); diff != "" {
 			t.Errorf("settled (-want +got):\n%s", diff)
 		}
-		if got := strings.Count(text.String(), "event rejected; something else"); got != 2 {
+		if got := strings.Count(text.String(), "event rejected, sending a replacement"); got != 2 {
 			t.Errorf("%d log lines of refusals, want 2:\n%s", got, text)
 		}
 	})

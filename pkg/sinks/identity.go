@@ -62,9 +62,9 @@ func Claim(ctx context.Context, d Identified, sink string, owner Owner) error {
 func NameTaken(d Identified, sink string, owner Owner, found Registration) *ConnectError {
 	return &ConnectError{
 		Step: StepName, Rejected: true,
-		Err: fmt.Errorf("%w: %s knows %q as the cluster with the uid %s, since %s, and this one has the uid %s",
+		Err: fmt.Errorf("%w: in %s, %q is the cluster with the uid %s, since %s, and this cluster has the uid %s",
 			ErrNameTaken, d.Destination(), owner.Cluster, found.UID, found.Since.UTC().Format(time.RFC3339), owner.UID),
-		Remedy: "give each cluster its own name (cluster), or, if this cluster was rebuilt, hand the name over: " +
+		Remedy: "give each cluster a unique name (cluster), or, if this cluster was rebuilt, transfer the name: " +
 			"bridge claim --config FILE --sink " + sink,
 	}
 }
@@ -127,13 +127,7 @@ func (g *Guard) identify(ctx context.Context) error {
 	if errors.Is(err, ErrNoRegister) {
 		if !g.warned {
 			g.warned = true
-			g.Logger.Warn(
-				"whether another cluster writes under this cluster's name is not checked",
-				"cluster",
-				owner.Cluster,
-				"err",
-				err,
-			)
+			g.Logger.Warn("cannot check whether another cluster has the same name", "cluster", owner.Cluster, "err", err)
 		}
 		err = nil
 	}

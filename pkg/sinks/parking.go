@@ -152,13 +152,7 @@ func (d *Drain) beginParking(part string, cause error) {
 	if d.Parked.Holds(part) {
 		return
 	}
-	d.Logger.Warn(
-		"destination takes no events, they are parked on disk; other destinations go on",
-		"destination",
-		part,
-		"err",
-		cause,
-	)
+	d.Logger.Warn("destination takes no events, parking them on disk", "destination", part, "err", cause)
 	r := d.retryOf(part)
 	r.cause, r.at = cause, time.Now().Add(r.wait.NextBackOff())
 }
@@ -201,9 +195,6 @@ func (d *Drain) take(ctx context.Context) ([]*event.Message, error) {
 	at, waiting := d.nextRetry()
 	if !waiting || d.Queue.Stats().Items > 0 {
 		return d.Queue.Take(ctx, d.taken, d.MaxBatch, maxBatchBytes)
-	}
-	if !time.Now().Before(at) && ctx.Err() == nil {
-		return nil, nil
 	}
 	short, cancel := context.WithDeadline(ctx, at)
 	defer cancel()
@@ -284,7 +275,7 @@ func (d *Drain) deliverParked(ctx context.Context, part string, r *retry) {
 	}
 	d.parking.mu.Unlock()
 	if delivered {
-		d.Logger.Info("destination takes events again, everything that was parked is delivered", "destination", part)
+		d.Logger.Info("destination takes events again, all parked events are delivered", "destination", part)
 	}
 }
 

@@ -127,7 +127,7 @@ func (d *Drain) replace(ctx context.Context, it *item) error {
 		}
 	}
 	d.rejectedLog.Do(func() {
-		d.Logger.Warn("event rejected; something else takes its place", "instead", it.outcome,
+		d.Logger.Warn("event rejected, sending a replacement", "outcome", it.outcome,
 			"id", it.orig.ID, "subject", it.orig.Subject(), "bytes", len(it.orig.Data), "err", it.rejection)
 	})
 	return nil

@@ -281,7 +281,7 @@ func TestClaimStoreAway(t *testing.T) {
 		if diff := cmp.Diff([]string{"b.1", "a.1", "a.2", "a.3"}, sink.ids()); diff != "" {
 			t.Errorf("at the broker (-want +got):\n%s", diff)
 		}
-		if tries != 4 || !strings.Contains(text.String(), "destination is back") {
+		if tries != 4 || !strings.Contains(text.String(), "destination available again") {
 			t.Errorf("%d tries, log:\n%s", tries, text)
 		}
 	})

@@ -88,7 +88,7 @@ func (s *state) ok(log *slog.Logger) {
 	if s.since.IsZero() {
 		return
 	}
-	log.Info("destination is back", "after", time.Since(s.since).Round(time.Millisecond), "failedAttempts", s.attempts)
+	log.Info("destination available again", "after", time.Since(s.since).Round(time.Millisecond), "failedAttempts", s.attempts)
 	s.since, s.attempts, s.cause, s.logged = time.Time{}, 0, nil, ""
 }
 
@@ -105,6 +105,6 @@ func (s *state) failed(log *slog.Logger, err error) {
 	s.cause = err
 	if s.logged == "" || (s.logged != err.Error() && now.Sub(s.loggedAt) >= sayAgain) {
 		s.logged, s.loggedAt = err.Error(), now
-		log.Warn("destination takes no events; trying again until it does", "err", err)
+		log.Warn("destination unavailable, retrying", "err", err)
 	}
 }

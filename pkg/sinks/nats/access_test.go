@@ -328,7 +328,7 @@ func TestWrongAccess(t *testing.T) {
 		},
 		{
 			"no WebSocket", plain, func(c *nats.Config) { c.URLs = []string{"ws://" + plain.Addr()} },
-			blamed{sinks.StepProtocol, "nats.url", "nats server ADDR: protocol: it does not answer as a WebSocket; see whether nats.url names the WebSocket port of a NATS server"},
+			blamed{sinks.StepProtocol, "nats.url", "nats server ADDR: protocol: it does not answer as a WebSocket; check that nats.url has the WebSocket port of a NATS server"},
 		},
 		{
 			"missing stream", plain, func(c *nats.Config) { c.Stream.Create = false },
