@@ -100,7 +100,6 @@ func unreachable(err error) bool {
 	}
 	_, unknown := errors.AsType[*net.DNSError](err)
 	return network || unknown || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
-		errors.Is(err, context.DeadlineExceeded) ||
 		utilnet.IsProbableEOF(err) ||
 		utilnet.IsTimeout(err) ||
 		utilnet.IsConnectionRefused(err) ||
