@@ -108,12 +108,8 @@ func claimName(ctx context.Context, s *config.Sink, owner sinks.Owner) (result s
 		return "", err
 	}
 	if before.UID == owner.UID {
-		return fmt.Sprintf(
-			"%q is already registered for this cluster (uid %s) in %s",
-			owner.Cluster,
-			owner.UID,
-			d.Destination(),
-		), nil
+		return fmt.Sprintf("%q is already registered for this cluster (uid %s) in %s",
+			owner.Cluster, owner.UID, d.Destination()), nil
 	}
 	if err := d.Register(ctx, owner, before.UID); err != nil {
 		return "", err

@@ -49,12 +49,8 @@ func newRBACCommand(stdout io.Writer) *cobra.Command {
 	flags.StringVarP(&names.Namespace, "namespace", "n", "deltabridge", "namespace of the service account")
 	flags.StringVar(&names.ServiceAccount, "service-account", "deltabridge", "`name` of the service account")
 	flags.StringVar(&names.Name, "name", "deltabridge", "`name` of the roles and bindings")
-	flags.StringSliceVar(
-		&options.Groups,
-		"group",
-		nil,
-		"API `group` of custom resources to include in \"*\" (can be repeated)",
-	)
+	flags.StringSliceVar(&options.Groups, "group", nil,
+		"API `group` of custom resources to include in \"*\" (can be repeated)")
 	flags.BoolVar(&discover, "discover", false, "replace wildcards by the resources that the cluster serves now")
 	cmd.MarkFlagsMutuallyExclusive("group", "discover")
 	return cmd
