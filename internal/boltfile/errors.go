@@ -36,26 +36,28 @@ func Explain(what, path string, err error) error {
 func Remedy(err error) string {
 	switch {
 	case is(err, syscall.ENOSPC), is(err, syscall.EDQUOT):
-		return "the disk or quota is full: make room or enlarge the volume; until then nothing is lost, but a restart repeats what was sent since the last commit"
+		return "the disk or quota is full: make room or enlarge the volume; " +
+			"until then nothing is lost, but a restart sends the events since the last commit again"
 	case is(err, syscall.EFBIG):
-		return "the file may not grow: raise the limit on the size of files (ulimit -f)"
+		return "the file must not grow further: raise the limit on the size of files (ulimit -f)"
 	case is(err, syscall.EROFS):
-		return "the volume is mounted read-only: mount it writable, or set state.path to a folder that is writable"
+		return "the volume is mounted read-only: mount it writable, or set state.path to a writable directory"
 	case errors.Is(err, fs.ErrPermission):
 		return fmt.Sprintf(
-			"make the folder and what is in it writable for user id %d (in Kubernetes: securityContext.fsGroup), or set state.path to another folder",
+			"make the directory and its content writable for user id %d (in Kubernetes: securityContext.fsGroup), "+
+				"or set state.path to another directory",
 			os.Geteuid(),
 		)
 	case errors.Is(err, files.ErrLocked):
-		return "another bridge uses this folder: stop it, or give each bridge a state.path of its own"
+		return "another bridge uses this directory: stop it, or give each bridge its own state.path"
 	case errors.Is(err, bolterrors.ErrTimeout):
 		return "another program has the file open: close it"
 	case is(err, syscall.ENOTDIR):
-		return "a part of the path is a file: set state.path to a folder"
+		return "a part of the path is a file: set state.path to a directory"
 	case errors.Is(err, ErrDamaged):
-		return "something else changed the file while it was in use: restart the bridge, which examines it and begins a new one if it must"
+		return "another program changed the file: restart the bridge, which checks the file and replaces it if necessary"
 	case is(err, syscall.EIO):
-		return "the disk fails: see the kernel's log, and move the folder to another volume"
+		return "the disk fails: read the kernel log, and move the directory to another volume"
 	}
 	return ""
 }

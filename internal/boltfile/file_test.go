@@ -288,7 +288,7 @@ func TestRemedy(t *testing.T) {
 		errors.New("write: file too large"):       "ulimit",
 		&fs.PathError{Err: syscall.EROFS}:         "mounted read-only",
 		&fs.PathError{Err: syscall.EACCES}:        "fsGroup",
-		files.ErrLocked:                           "another bridge uses this folder",
+		files.ErrLocked:                           "another bridge uses this directory",
 		&fs.PathError{Err: syscall.ENOTDIR}:       "a part of the path is a file",
 		errors.Join(errors.New("x"), syscall.EIO): "the disk fails",
 		errors.New("something else"):              "",

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/wait"
+
 	"github.com/deltabridge/deltabridge/pkg/informer"
 	"github.com/deltabridge/deltabridge/pkg/ledger"
 	"github.com/deltabridge/deltabridge/pkg/object"
@@ -24,7 +26,7 @@ func (r record) Fetch(o *object.Object) ([]byte, error) {
 const partBytes = 4 << 20
 
 // errSuperseded is returned by a stage after a newer stage was started for the same source.
-var errSuperseded = errors.New("the list was begun again")
+var errSuperseded = errors.New("a newer list of the source has begun")
 
 // stage stores an initial list in parts while the list is read, so a list of any length requires little memory. Until
 // FirstList is called, the source has rows but no watermark, and these rows are ignored after a restart.
@@ -120,16 +122,11 @@ const retryInterval = time.Second
 
 // retry calls write until it succeeds, and reports every result. It returns false if Options.Reading ends first.
 func (t *Tracker) retry(write func() error) bool {
-	for {
+	return wait.PollUntilContextCancel(t.reading, retryInterval, true, func(context.Context) (bool, error) {
 		err := write()
 		t.report(err)
-		if err == nil {
-			return true
-		}
-		if !pause(t.reading, retryInterval) {
-			return false
-		}
-	}
+		return err == nil, nil
+	}) == nil
 }
 
 // pause waits for d. It returns false if ctx ends first.

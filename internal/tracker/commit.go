@@ -2,7 +2,6 @@ package tracker
 
 import (
 	"context"
-	"errors"
 	"maps"
 	"slices"
 	"time"
@@ -32,7 +31,7 @@ func (t *Tracker) Run(ctx context.Context) error {
 }
 
 // Commit writes everything that was settled since the previous commit, in one transaction. Then it removes the sources
-// that are no longer watched.
+// that are no longer watched. It returns the error of the last write to the store.
 func (t *Tracker) Commit() error {
 	ledgers := t.ledgers()
 	var updates []ledger.Update
@@ -42,19 +41,21 @@ func (t *Tracker) Commit() error {
 			updates, from = append(updates, u), append(from, ledgers[name])
 		}
 	}
-	if len(updates) == 0 {
-		return t.finishLeaving()
-	}
-	err := t.store.Commit(updates, t.filters)
-	for _, l := range from {
-		if err != nil {
-			l.TakeBack()
-		} else {
-			l.Confirm()
+	if len(updates) > 0 {
+		err := t.store.Commit(updates, t.filters)
+		for _, l := range from {
+			if err != nil {
+				l.TakeBack()
+			} else {
+				l.Confirm()
+			}
 		}
+		t.report(err)
 	}
-	t.report(err)
-	return errors.Join(err, t.finishLeaving())
+	t.finishLeaving()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.lastErr
 }
 
 // report records the result of a commit. It logs the result if commits begin to fail or succeed again.
@@ -63,7 +64,11 @@ func (t *Tracker) report(err error) {
 	if err != nil {
 		why = "checkpoint cannot be written: " + err.Error()
 	}
-	switch before := t.fail(why); {
+	before := t.fail(why)
+	t.mu.Lock()
+	t.lastErr = err
+	t.mu.Unlock()
+	switch {
 	case err == nil && before != "":
 		t.log.Info("checkpoint is written again")
 	case err != nil && before == "":

@@ -180,13 +180,13 @@ func (t *Tracker) Forget(name string) {
 
 // finishLeaving removes the sources that Forget marked and that have no open events. It does not hold t.mu while the
 // store removes a source.
-func (t *Tracker) finishLeaving() error {
+func (t *Tracker) finishLeaving() {
 	t.forgetting.Lock()
 	defer t.forgetting.Unlock()
 	for name, s := range t.leaving() {
 		if err := t.store.Forget(name); err != nil {
 			t.report(err)
-			return err
+			continue
 		}
 		t.mu.Lock()
 		if s.ledger != nil {
@@ -195,7 +195,6 @@ func (t *Tracker) finishLeaving() error {
 		delete(t.sources, name)
 		t.mu.Unlock()
 	}
-	return nil
 }
 
 // leaving returns the sources that can be removed now.

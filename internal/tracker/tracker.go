@@ -69,6 +69,7 @@ type Tracker struct {
 	sources map[string]*source // by name: the sources in the store, and the sources that were resumed
 	opened  uint64             // number of ledgers that were opened; it gives every ledger its own sequence numbers
 	failing string             // reason why the checkpoint prevents readiness; empty if it does not
+	lastErr error              // error of the last write to the store; nil if it succeeded
 }
 
 // New returns a Tracker that uses the given store. The content of the store is not used before Identify.

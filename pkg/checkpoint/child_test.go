@@ -198,7 +198,7 @@ func TestLockedByAnotherProcess(t *testing.T) {
 		t.Fatal(lines.Text(), lines.Err())
 	}
 	_, err := Open(Options{Path: folder})
-	if !errors.Is(err, files.ErrLocked) || !strings.Contains(err.Error(), "another bridge uses this folder") ||
+	if !errors.Is(err, files.ErrLocked) || !strings.Contains(err.Error(), "another bridge uses this directory") ||
 		!strings.Contains(err.Error(), folder) {
 		t.Errorf("%v", err)
 	}
@@ -413,7 +413,7 @@ func TestFolderOfAnotherUser(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%v\n%s", err, out)
 		}
-		for _, want := range []string{"permission denied", "make the folder and what is in it writable for user id", "fsGroup"} {
+		for _, want := range []string{"permission denied", "make the directory and its content writable for user id", "fsGroup"} {
 			if !bytes.Contains(out, []byte(want)) {
 				t.Errorf("%q is missing: %s", want, out)
 			}
@@ -434,7 +434,7 @@ func TestPathsThatCannotBe(t *testing.T) {
 		t.Fatal(err)
 	}
 	for path, want := range map[string]string{
-		file: "not a directory", filepath.Join(file, "below"): "set state.path to a folder",
+		file: "not a directory", filepath.Join(file, "below"): "set state.path to a directory",
 		filepath.Join(folder, "taken"): "not a regular file",
 	} {
 		s, err := Open(Options{Path: path, Logger: slog.New(slog.DiscardHandler)})

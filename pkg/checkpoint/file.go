@@ -55,7 +55,7 @@ func readHeader(tx *bbolt.Tx) (storeRecord, error) {
 		return storeRecord{}, err
 	}
 	if version > formatVersion {
-		err := fmt.Errorf("it is of format %d, and this program knows none above %d", version, formatVersion)
+		err := fmt.Errorf("it has format %d, and this program supports formats up to %d", version, formatVersion)
 		return storeRecord{}, &unusable{"newer-format", err}
 	}
 	if tx.Bucket([]byte(bucketSources)) == nil || tx.Bucket([]byte(bucketRows)) == nil {

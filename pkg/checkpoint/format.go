@@ -246,7 +246,7 @@ func (c *rowCodec) decode(key string, sealed []byte) (*object.Object, error) {
 		return nil, fmt.Errorf("%w: row %q: %w", boltfile.ErrDamaged, key, err)
 	}
 	if o.Key() != key {
-		return nil, fmt.Errorf("%w: row %q holds %q", boltfile.ErrDamaged, key, o.Key())
+		return nil, fmt.Errorf("%w: row %q contains the object %q", boltfile.ErrDamaged, key, o.Key())
 	}
 	o.Manager = manager
 	return o, nil

@@ -57,7 +57,7 @@ func (c *rowCodec) open(key string, sealed []byte) (kind byte, body []byte, err 
 	}
 	length, n := binary.Uvarint(sealed[1:])
 	if n <= 0 || length > uint64(len(sealed)-1-n) {
-		return 0, nil, errors.New("sealed body has no end")
+		return 0, nil, errors.New("sealed body is truncated")
 	}
 	redacted, encrypted := sealed[1+n:1+n+int(length)], sealed[1+n+int(length):]
 	if c.privacy.Seal != nil {

@@ -79,11 +79,8 @@ func (s *sinkLedger) find(number uint64) (at int, found bool) {
 	if at < len(s.changes) && s.changes[at].number == number {
 		return at, true
 	}
-	at, found = slices.BinarySearchFunc(
-		s.changes[s.start:],
-		number,
-		func(c entry, n uint64) int { return cmp.Compare(c.number, n) },
-	)
+	byNumber := func(c entry, n uint64) int { return cmp.Compare(c.number, n) }
+	at, found = slices.BinarySearchFunc(s.changes[s.start:], number, byNumber)
 	return s.start + at, found
 }
 
