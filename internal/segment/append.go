@@ -115,7 +115,7 @@ func (l *Log) write(b *Batch) (err error) {
 // once. To make room, it truncates the file to the end of its last complete record.
 func (l *Log) abandon(s *segment) {
 	l.seal()
-	if s.failed = true; s.last < s.first {
+	if s.last < s.first {
 		l.mu.Lock()
 		s.size = 0
 		l.mu.Unlock()
@@ -211,7 +211,7 @@ func (l *Log) remove(s *segment) error {
 	l.mu.Lock()
 	damaged := s.damaged
 	l.mu.Unlock()
-	l.unsynced = l.unsynced || s.failed
+	l.unsynced = true // otherwise records of a failed write could come back after a crash
 	var err error
 	if name := files.QuarantineName(l.dir, "damaged", time.Now()); !damaged {
 		err = os.Remove(s.path)

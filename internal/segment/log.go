@@ -1,7 +1,6 @@
 package segment
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -60,7 +59,6 @@ type segment struct {
 	first, last uint64 // numbers of the first and last record; last < first if there are no records
 	size        int64  // offset at which the records end
 	damaged     bool
-	failed      bool // a write failed, so records after size must be ignored
 }
 
 // Open opens the log in a directory, or starts a new log, which creates the directory when its first record is written.
@@ -132,11 +130,11 @@ func (l *Log) load(flags int, patience time.Duration) error {
 		return err
 	}
 	state, err := openState(filepath.Join(l.dir, stateName), flags, patience)
-	if l.fresh(err) {
-		return nil // the first record was not written
-	}
 	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("%w: it is missing", errState)
+		err = fmt.Errorf("%w: it is missing", errState)
+	}
+	if errors.Is(err, errState) && len(l.segments) == 0 {
+		return nil // the first record was not written, or all records were acknowledged
 	}
 	if err != nil {
 		return err
@@ -148,18 +146,6 @@ func (l *Log) load(flags int, patience time.Duration) error {
 	return nil
 }
 
-// fresh reports whether the error of openState means that no record was ever written to the directory.
-func (l *Log) fresh(err error) bool {
-	if len(l.segments) > 0 {
-		return false
-	}
-	data, readErr := os.ReadFile(filepath.Join(l.dir, stateName))
-	if readErr == nil && len(data) >= slotBytes && len(bytes.Trim(data, "\x00")) > 0 {
-		return false
-	}
-	return errors.Is(err, errState) || errors.Is(err, fs.ErrNotExist)
-}
-
 // list sets l.segments to the segment files in the directory.
 func (l *Log) list() error {
 	entries, err := os.ReadDir(l.dir)
@@ -167,9 +153,8 @@ func (l *Log) list() error {
 		return err
 	}
 	for _, e := range entries { // sorted by name; all segment names have the same length
-		digits, ok := strings.CutSuffix(e.Name(), suffix)
-		first, err := strconv.ParseUint(digits, 16, 64)
-		if !ok || err != nil || first == 0 || e.Name() != segmentName(first) {
+		first, _ := strconv.ParseUint(strings.TrimSuffix(e.Name(), suffix), 16, 64)
+		if first == 0 || e.Name() != segmentName(first) {
 			continue
 		}
 		info, err := e.Info()
@@ -187,63 +172,54 @@ func (l *Log) list() error {
 
 func segmentName(first uint64) string { return fmt.Sprintf("%016x%s", first, suffix) }
 
-// find reads the newest segments, starting at the newest segment with readable positions, to find the last record and
-// the positions.
+// find finds the last record and the positions. It reads the newest segments, back to the newest one with readable
+// positions at its beginning.
 func (l *Log) find() error {
-	begin, err := l.header()
-	if err != nil {
-		return err
-	}
 	l.last = max(l.last, l.acked)
-	for i, s := range l.segments[begin:] {
-		newest := begin+i == len(l.segments)-1
+	for i := len(l.segments) - 1; i >= 0; i-- {
+		s := l.segments[i]
+		newest := i == len(l.segments)-1
 		if newest {
 			s.last = max(l.last, s.first+uint64(s.size)/headBytes)
 		}
-		found, err := l.scan(s)
+		positions, found, err := l.scan(s)
 		if err != nil {
 			return err
 		}
+		complete := !s.damaged
+		maps.Copy(positions, l.positions) // these are of newer segments
+		l.positions = positions
 		if newest {
 			l.last = max(l.last, found, s.first-1) // a segment is created only when all earlier records are durable
 			s.last = l.last
 			s.damaged = s.damaged && s.last >= s.first // otherwise the damage is a torn tail
 		}
-	}
-	return nil
-}
-
-// header reads the positions at the beginning of the newest segment where they are readable, and returns the index of
-// this segment. If no positions are readable, it returns 0.
-func (l *Log) header() (i int, err error) {
-	for i = len(l.segments) - 1; i >= 0; i-- {
-		s := l.segments[i]
-		file, err := os.Open(s.path)
-		if err != nil {
-			return 0, err
+		if complete {
+			return nil
 		}
-		f, ok := (&scanner{file: file, seed: l.seed, end: s.size}).here(s.first - 1)
-		_ = file.Close()
-		if ok && f.err == nil && json.Unmarshal(f.data, &l.positions) == nil {
-			l.acked = max(l.acked, f.number)
-			return i, nil
-		}
-		s.damaged = true
 	}
 	if l.last > l.acked && len(l.segments) > 0 {
 		l.log.Error("positions in the spill are damaged, their sources begin where they would without them", "path", l.dir)
 	}
-	return 0, nil
+	return nil
 }
 
-// scan reads the positions of a segment's records, and returns the number of the last one.
-func (l *Log) scan(s *segment) (last uint64, err error) {
+// scan returns the positions at the end of a segment and the number of its last record. It marks the segment as damaged
+// if the positions at its beginning cannot be read.
+func (l *Log) scan(s *segment) (positions map[string]string, last uint64, err error) {
 	file, err := os.Open(s.path)
 	if err != nil {
-		return 0, err
+		return nil, 0, err
 	}
 	defer file.Close()
-	records := scanner{file: file, seed: l.seed, low: s.first, end: s.size}
+	positions = map[string]string{}
+	records := scanner{file: file, seed: l.seed, end: s.size}
+	if f, ok := records.here(s.first - 1); ok && f.err == nil && json.Unmarshal(f.data, &positions) == nil {
+		l.acked = max(l.acked, f.number)
+	} else {
+		s.damaged = true
+	}
+	records.low = s.first
 	end := int64(0)
 	for {
 		f, ok := records.next(s.last)
@@ -254,11 +230,11 @@ func (l *Log) scan(s *segment) (last uint64, err error) {
 			continue // this is a torn tail at the end of the log; elsewhere, Read detects the damage
 		}
 		if last, end = f.number, records.off; len(f.source) > 0 {
-			l.positions[string(f.source)] = string(f.position)
+			positions[string(f.source)] = string(f.position)
 		}
 	}
 	s.size = end
-	return last, nil
+	return positions, last, nil
 }
 
 // Acked returns the number up to which all records are acknowledged.

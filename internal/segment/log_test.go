@@ -364,9 +364,12 @@ func TestTornState(t *testing.T) {
 	}
 }
 
-// A directory that was made and never had a record is as none; one of a newer format is renamed even so.
+// A directory without records is as none, whatever its state is; one of a newer format that has records is renamed.
 func TestFreshDirectory(t *testing.T) {
-	for name, state := range map[string][]byte{"empty": nil, "short": make([]byte, 10), "zeros": make([]byte, StateBytes)} {
+	for name, state := range map[string][]byte{
+		"empty": nil, "short": make([]byte, 10), "zeros": make([]byte, StateBytes),
+		"garbage": []byte(strings.Repeat("garbage", StateBytes/7+1)),
+	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
 			if state != nil {
@@ -377,12 +380,16 @@ func TestFreshDirectory(t *testing.T) {
 			l := open(t, dir, DefaultBytes)
 			appendTo(t, l, 1, 3)
 			wantRead(t, l, 1, 3)
+			if err := l.Close(); err != nil {
+				t.Fatal(err)
+			}
+			wantRead(t, open(t, dir, DefaultBytes), 1, 3)
 		})
 	}
 	dir := filepath.Join(t.TempDir(), "log")
 	l := open(t, dir, DefaultBytes)
 	appendTo(t, l, 1, 3)
-	if err := errors.Join(l.Ack(3), l.Close()); err != nil {
+	if err := errors.Join(l.Ack(2), l.Close()); err != nil {
 		t.Fatal(err)
 	}
 	name := filepath.Join(dir, stateName)

@@ -78,9 +78,6 @@ func createState(path string, seed uint32, acked, last uint64) (s *stateFile, er
 	}
 	s.state, s.slot = state{Seed: seed}, 0
 	if err == nil {
-		err = s.write(acked, last, false)
-	}
-	if err == nil {
 		_, err = file.WriteAt(make([]byte, slotBytes), slotDistance)
 	}
 	if err == nil {
