@@ -53,7 +53,7 @@ func (l *Log) create() error {
 	}
 	state, err := createState(filepath.Join(l.dir, stateName), l.seed, l.acked, max(l.acked, l.last))
 	if err != nil {
-		return fmt.Errorf("make the state of the spill: %w", err)
+		return fmt.Errorf("create the state of the spill: %w", err)
 	}
 	if err := files.SyncDir(filepath.Dir(l.dir)); err != nil {
 		return errors.Join(err, state.file.Close())
@@ -115,7 +115,7 @@ func (l *Log) write(b *Batch) (err error) {
 // once. To make room, it truncates the file to the end of its last complete record.
 func (l *Log) abandon(s *segment) {
 	l.seal()
-	if s.last < s.first {
+	if s.failed = true; s.last < s.first {
 		l.mu.Lock()
 		s.size = 0
 		l.mu.Unlock()
@@ -211,7 +211,7 @@ func (l *Log) remove(s *segment) error {
 	l.mu.Lock()
 	damaged := s.damaged
 	l.mu.Unlock()
-	l.unsynced = true // otherwise records of a failed write could come back after a crash
+	l.unsynced = l.unsynced || s.failed
 	var err error
 	if name := files.QuarantineName(l.dir, "damaged", time.Now()); !damaged {
 		err = os.Remove(s.path)

@@ -59,6 +59,7 @@ type segment struct {
 	first, last uint64 // numbers of the first and last record; last < first if there are no records
 	size        int64  // offset at which the records end
 	damaged     bool
+	failed      bool // a write failed, so records after size must be ignored
 }
 
 // Open opens the log in a directory, or starts a new log, which creates the directory when its first record is written.
@@ -80,7 +81,7 @@ func Open(dir string, segmentBytes int64, log *slog.Logger) (l *Log, damage, err
 	if renameErr != nil {
 		return nil, nil, fmt.Errorf("rename %s, which cannot be used (%w): %w", dir, err, renameErr)
 	}
-	log.Error("spill cannot be used and was renamed, the queue begins with an empty one",
+	log.Error("spill cannot be used and was renamed, the queue starts with an empty one",
 		"path", dir, "renamed", aside, "err", err)
 	return newLog(dir, segmentBytes, log), err, nil
 }
@@ -107,7 +108,7 @@ func makeFile(path string) (file, error) {
 func Peek(dir string) (records int64, err error) {
 	l := newLog(dir, DefaultBytes, slog.New(slog.DiscardHandler))
 	if err := l.load(os.O_RDONLY, 0); err != nil {
-		return 0, fmt.Errorf("look into %s: %w", dir, err)
+		return 0, fmt.Errorf("read %s: %w", dir, err)
 	}
 	if l.state != nil {
 		defer l.state.file.Close()
@@ -199,7 +200,7 @@ func (l *Log) find() error {
 		}
 	}
 	if l.last > l.acked && len(l.segments) > 0 {
-		l.log.Error("positions in the spill are damaged, their sources begin where they would without them", "path", l.dir)
+		l.log.Error("positions in the spill are damaged, their sources resume from the checkpoint", "path", l.dir)
 	}
 	return nil
 }

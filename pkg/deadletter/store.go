@@ -1,7 +1,6 @@
 package deadletter
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"crypto/sha256"
@@ -123,9 +122,10 @@ func (s *Store) List() (letters []Letter, err error) {
 		return nil, err
 	}
 	for _, e := range entries {
-		l, err := readHead(filepath.Join(s.Dir, e.Name()))
+		l, err := readLetter(filepath.Join(s.Dir, e.Name()))
 		switch {
 		case err == nil:
+			l.Message = nil
 			letters = append(letters, l)
 		case !errors.Is(err, fs.ErrNotExist): // otherwise, another process has just removed the file
 			return nil, err
@@ -135,42 +135,28 @@ func (s *Store) List() (letters []Letter, err error) {
 	return letters, nil
 }
 
-func readHead(path string) (l Letter, err error) {
-	file, err := os.Open(path)
-	if err != nil {
-		return l, err
-	}
-	defer file.Close()
-	head, err := bufio.NewReader(file).ReadBytes('\n')
+// readLetter reads a file. Its error contains the path and the remedy.
+func readLetter(path string) (l Letter, err error) {
+	data, err := os.ReadFile(path)
 	if err == nil {
-		err = json.Unmarshal(head, &l)
+		head, stored, _ := bytes.Cut(data, []byte{'\n'})
+		if err = json.Unmarshal(head, &l); err == nil {
+			l.Message, err = event.ParseStored(stored)
+		}
 	}
-	return l, explain(path, err)
-}
-
-// explain adds the path and the remedy to the error of a file that cannot be read.
-func explain(path string, err error) error {
 	if err != nil {
 		err = fmt.Errorf("dead letter %s cannot be read, remove it if it is damaged: %w", path, err)
 	}
-	return err
+	return l, err
 }
 
 // Get returns a dead letter with its message.
-func (s *Store) Get(id string) (l Letter, err error) {
-	path := s.file(id)
-	data, err := os.ReadFile(path)
+func (s *Store) Get(id string) (Letter, error) {
+	l, err := readLetter(s.file(id))
 	if errors.Is(err, fs.ErrNotExist) {
-		return l, fmt.Errorf("%w: %s", ErrNotFound, id)
+		err = fmt.Errorf("%w: %s", ErrNotFound, id)
 	}
-	head, stored, _ := bytes.Cut(data, []byte{'\n'})
-	if err == nil {
-		err = json.Unmarshal(head, &l)
-	}
-	if err == nil {
-		l.Message, err = event.ParseStored(stored)
-	}
-	return l, explain(path, err)
+	return l, err
 }
 
 // Drop removes a dead letter. found is false if there is no dead letter with this id.
