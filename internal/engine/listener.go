@@ -41,6 +41,9 @@ type listener struct {
 	watchChange string
 	// entering reports whether objects that a list adds are new to the sink or to the watched scope.
 	entering bool
+	// partial reports whether the sink may have been sent a part of the known objects, and waits for an initial list. Until
+	// then, it is only sent the objects that left its filter or were deleted since they became known.
+	partial bool
 	// refilter is set until the sink was sent the difference that its new filter makes.
 	refilter *refilter
 	log      *slog.Logger
@@ -102,6 +105,7 @@ func (l *listener) OnUpdate(oldObj, newObj any) {
 			return
 		}
 		switch passes, passed := l.filter.Belongs(now), l.filter.Belongs(old); {
+		case passes && l.partial: // the initial list contains the object
 		case passes && passed:
 			l.send(event.Event{Type: event.Updated, Object: now, Old: old})
 		case passes:
@@ -143,6 +147,7 @@ func (l *listener) pass(change func()) {
 // OnSynced sends the synced event that ends the initial list of the resource, or of the namespace that the informer
 // watches.
 func (l *listener) OnSynced(resourceVersion string, objects int) {
+	l.partial = false
 	if l.refilter != nil {
 		if !l.inList { // a list ends in OnPosition; until then, the known objects may belong to another scope
 			l.position = resourceVersion

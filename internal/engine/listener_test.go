@@ -331,3 +331,18 @@ func TestListenerSuppresses(t *testing.T) {
 		t.Errorf("%v filtered", f)
 	}
 }
+
+// A sink that may know a part of the objects is sent the ones that left its filter before it is sent the initial list.
+func TestAPartIsKnown(t *testing.T) {
+	p := pipelineFor(t, roomy, filter.Rule{When: `object.status.phase == "Running"`})
+	l := listen(t.Context(), p)
+	l.partial = true
+	l.OnUpdate(pod(t, 1, "Running"), pod(t, 2, "Running"))
+	l.OnUpdate(pod(t, 2, "Running"), pod(t, 3, "Failed"))
+	l.OnUpdate(pod(t, 3, "Failed"), pod(t, 4, "Running"))
+	expectTaken(t, p, "deleted u1.3.left left at 3")
+	l.OnAdd(pod(t, 4, "Running"), true)
+	l.OnSynced("5", 1)
+	l.OnUpdate(pod(t, 4, "Running"), pod(t, 6, "Running"))
+	expectTaken(t, p, "added u1.4 initial", "synced synced.c.pods.5", "updated u1.6")
+}

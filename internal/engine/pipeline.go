@@ -181,7 +181,7 @@ func (p *pipeline) attach(ctx context.Context, i *informer.Informer, ledger *led
 	case known.Floor != "" && len(known.Filters) == 0:
 		i.AddEventHandler(l)
 	case known.Part || len(known.Filters) > 0:
-		l.floor = ""
+		l.floor, l.partial = "", i.Relists()
 		i.AddEventHandlerWithReplay(l, true)
 	default:
 		i.AddEventHandlerWithReplay(l, false)

@@ -2,6 +2,7 @@ package informer
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -135,7 +136,7 @@ func TestAnotherScope(t *testing.T) {
 				"add a/comes(u4)@12 initial=true",
 				"synced 13, 3 objects",
 			}
-			expect(t, &changed.journal, append(all[:len(all)-2:len(all)-2], initial...)...)
+			expect(t, &changed.journal, slices.Concat(all[:len(all)-2], []string{comes}, initial)...)
 			expect(t, &fresh.journal, append([]string{"gap 10..13"}, initial...)...)
 			if status := i.Status(); status.Relists != 0 || status.Objects != 3 {
 				t.Errorf("%+v", status)

@@ -185,7 +185,7 @@ func (i *Informer) upsert(o *object.Object, initial bool) {
 	} else {
 		i.record.Updated(o.WithoutManagedFields())
 		for _, r := range i.handlers {
-			if !i.waits(r) {
+			if i.has(r) {
 				r.handler.OnUpdate(known, o)
 			}
 		}
