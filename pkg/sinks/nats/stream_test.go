@@ -312,19 +312,33 @@ func TestARecreatedStreamIsAnotherDestination(t *testing.T) {
 	}
 }
 
-// If the bucket of names cannot be created, names are not registered, and the sink can be used.
-func TestNoBucketForNames(t *testing.T) {
+// Without a bucket, names are registered in the metadata of the stream.
+func TestNamesInTheMetadata(t *testing.T) {
 	b := newBroker(t)
-	if _, err := b.js(t).CreateStream(
+	js := b.js(t)
+	if _, err := js.CreateStream(
 		t.Context(),
 		jetstream.StreamConfig{Name: "OTHER", Subjects: []string{"$KV.deltabridge-clusters.>"}},
 	); err != nil {
 		t.Fatal(err) // it takes the subjects of the bucket, so that there can be none
 	}
 	sink := connect(t, b)
-	err := sinks.Claim(t.Context(), sink, "live", sinks.Owner{Cluster: "prod", UID: "k1"})
-	if !errors.Is(err, sinks.ErrNoRegister) {
-		t.Errorf("Claim: %v", err)
+	if err := sinks.Claim(t.Context(), sink, "live", sinks.Owner{Cluster: "prod", UID: "k1"}); err != nil {
+		t.Fatal(err)
 	}
-	send(t, sink, sinktest.Message("a", 1, 100))
+	stream, err := js.Stream(t.Context(), streamName)
+	if err != nil || !strings.Contains(stream.CachedInfo().Config.Metadata["deltabridge.cluster.prod"], `"k1"`) {
+		t.Errorf("metadata %v, %v", stream.CachedInfo().Config.Metadata, err)
+	}
+	if err := sinks.Claim(
+		t.Context(),
+		connect(t, b),
+		"live",
+		sinks.Owner{Cluster: "prod", UID: "k2"},
+	); !errors.Is(
+		err,
+		sinks.ErrNameTaken,
+	) {
+		t.Errorf("a second cluster: %v", err)
+	}
 }
