@@ -114,7 +114,7 @@ func (o *deadLetterOptions) read() ([]deadLetter, error) {
 // choose returns the dead letters with the given ids. If --all is set, it returns all dead letters.
 func (o *deadLetterOptions) choose(ids []string) ([]deadLetter, error) {
 	if (len(ids) > 0) == o.all {
-		return nil, errors.New("specify either ids of events or --all")
+		return nil, errors.New("specify either event ids or --all")
 	}
 	all, err := o.read()
 	if err != nil || o.all {

@@ -177,7 +177,7 @@ func redactionKey(cfg *config.Config) ([]byte, error) {
 	}
 	if err != nil {
 		return nil, fmt.Errorf(
-			"key for the fingerprints of secret values: %w (state.path must be a folder that the bridge can write to)",
+			"key for the fingerprints of secret values: %w (state.path must be a directory that the bridge can write to)",
 			err,
 		)
 	}

@@ -80,7 +80,7 @@ func (s *Sink) validateRejections(at *strictyaml.Section) {
 	if s.Stdout != nil {
 		for _, key := range []string{"oversize", "claimCheck", "deadLetter"} {
 			if at.Has(key) {
-				at.Report(key, "has no meaning for stdout, which takes everything", "remove it")
+				at.Report(key, "has no meaning for stdout, which accepts every event", "remove it")
 			}
 		}
 		return

@@ -134,7 +134,7 @@ func TestTheOwnerOfAName(t *testing.T) {
 	}{
 		{"k1", "k1", nil, "ok", "this cluster"},
 		{"k1", "", nil, "ok", "no cluster has registered this name yet"},
-		{"k1", "k2", nil, "failed", "\"local\" is the cluster with the uid k2"},
+		{"k1", "k2", nil, "failed", "\"local\" is registered for the cluster with uid k2"},
 		{"", "k2", nil, "warning", "not known whether that is this cluster"},
 		{"k1", "", sinks.ErrNoRegister, "warning", "cannot read which cluster has registered this name: the destination cannot register cluster names"},
 	} {

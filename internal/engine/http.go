@@ -24,7 +24,7 @@ type httpServer struct {
 func listenHTTP(addr string, registry *prometheus.Registry, notReady func() []string) (*httpServer, error) {
 	listener, err := net.Listen("tcp", addr)
 	if err != nil {
-		return nil, fmt.Errorf("http.listen %s: %w (choose another address, or end the program that has it)", addr, err)
+		return nil, fmt.Errorf("http.listen %s: %w (choose another address, or stop the program that uses it)", addr, err)
 	}
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))

@@ -196,7 +196,7 @@ func (p *pipeline) earlier(of schema.GroupVersionResource, filters []string) (ea
 		if !ok {
 			var err error
 			if compiled, err = p.compileOld(text); err != nil {
-				p.log.Warn("cannot read a filter that the sink had before: objects that passed it are not sent as left", "err", err)
+				p.log.Warn("cannot compile an earlier filter of the sink: objects that passed it are not sent as left", "err", err)
 			}
 			p.old[text] = compiled
 		}

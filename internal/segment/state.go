@@ -30,7 +30,7 @@ const (
 const StateBytes = slotDistance + slotBytes
 
 // errState is wrapped by errors about a state file that cannot be used.
-var errState = errors.New("the state is damaged")
+var errState = errors.New("the spill's state file is damaged")
 
 // state is a slot of the state file.
 type state struct {
@@ -74,7 +74,7 @@ func createState(path string, seed uint32, acked, last uint64) (s *stateFile, er
 	}
 	s = &stateFile{file: file}
 	if err = files.LockFile(file, 0); err == nil && s.read() == nil {
-		err = errors.New("another process has created it meanwhile")
+		err = errors.New("another process has just created it")
 	}
 	s.state, s.slot = state{Seed: seed}, 0
 	if err == nil {
@@ -103,7 +103,7 @@ func (s *stateFile) read() error {
 			continue
 		}
 		if read.Format != stateFormat {
-			return fmt.Errorf("%w: it has format %d, known is %d", errState, read.Format, stateFormat)
+			return fmt.Errorf("%w: it has format %d, but only format %d is supported", errState, read.Format, stateFormat)
 		}
 		if !found || read.Generation > s.Generation {
 			s.state, s.slot, found = read, 1-slot, true

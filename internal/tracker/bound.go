@@ -70,7 +70,7 @@ func (t *Tracker) reportFull(now bool) {
 		return
 	}
 	if t.isFull = now; !now {
-		t.log.Info("changes that wait for sinks take little memory again")
+		t.log.Info("changes that wait for sinks no longer use too much memory")
 		return
 	}
 	waitFor := map[string]bool{}
@@ -79,6 +79,6 @@ func (t *Tracker) reportFull(now bool) {
 			waitFor[sink] = true
 		}
 	}
-	t.log.Warn("too many changes wait for sinks that can neither deliver nor spill events, reading may have to wait",
+	t.log.Warn("too many changes wait for sinks that can neither deliver nor spill events; the informers may have to wait",
 		"sinks", slices.Sorted(maps.Keys(waitFor)))
 }

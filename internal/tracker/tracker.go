@@ -133,7 +133,7 @@ func (t *Tracker) Identify(ctx context.Context, connector *informer.Connector, c
 	err := connector.Until(ctx, func() (err error) {
 		uid, err = ReadClusterUID(ctx, client)
 		if err != nil && ctx.Err() == nil && t.fail("the API server does not answer: "+err.Error()) == "" {
-			t.log.Warn("API server does not answer, trying again", "err", err)
+			t.log.Warn("API server does not respond, retrying", "err", err)
 		}
 		return err
 	})
@@ -198,7 +198,7 @@ func (t *Tracker) load(uid string) error {
 		}
 	}
 	for _, sink := range slices.Sorted(maps.Keys(changed)) {
-		t.log.Info("filter changed: the sink will be sent what enters and what leaves", "sink", sink)
+		t.log.Info("the filter has changed: the sink is sent the objects that now pass it and those that no longer do", "sink", sink)
 	}
 	return nil
 }

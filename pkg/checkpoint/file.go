@@ -155,7 +155,7 @@ func (s *Store) quarantine(reason, clusterUID string, why error) error {
 	s.mu.Lock()
 	s.stats.Quarantined++
 	s.mu.Unlock()
-	s.logger.Warn("checkpoint quarantined; an empty one is begun, and everything is listed",
+	s.logger.Warn("checkpoint quarantined; starting with an empty one, so everything is listed",
 		"reason", reason, "err", why, "renamedTo", renamedTo,
 		"remedy", "delete the renamed file when you no longer need it; the bridge does not read it again")
 	return s.install(record)

@@ -98,7 +98,7 @@ func seal(key string, b []byte) []byte {
 // unseal returns the content of a sealed value. The content shares memory with b.
 func unseal(key string, b []byte) ([]byte, error) {
 	if len(b) < sealSize {
-		return nil, fmt.Errorf("%w: %q has %d bytes", boltfile.ErrDamaged, key, len(b))
+		return nil, fmt.Errorf("%w: the value of %q is too short (%d bytes)", boltfile.ErrDamaged, key, len(b))
 	}
 	if checksumOf(b) != checksum(key, b[sealSize:]) {
 		return nil, fmt.Errorf("%w: checksum of %q is wrong", boltfile.ErrDamaged, key)

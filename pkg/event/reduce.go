@@ -40,7 +40,7 @@ func (k *Marks) attributes(yield func(name, value string) bool) bool {
 }
 
 var (
-	errNotSmaller = errors.New("its data is metadata alone already")
+	errNotSmaller = errors.New("its data contains only the metadata already")
 	errNoObject   = errors.New("its data has an unexpected form") // The error does not quote the data.
 )
 

@@ -134,7 +134,7 @@ func (l *observedListWatch) isAhead(ctx context.Context, resourceVersion string)
 	case !errors.Is(err, ErrFutureVersion):
 		return false, nil
 	}
-	l.informer.log.Warn("checkpoint is refused, listing: was the cluster restored from a backup?",
+	l.informer.log.Warn("checkpoint is ahead of the cluster, listing; was etcd restored from a backup?",
 		"resourceVersion", resourceVersion)
 	l.informer.status.update(func(s *Status) { s.Refused = true })
 	return true, nil

@@ -44,7 +44,7 @@ func cutStep(text string, first bool) (step, rest string, err error) {
 	}
 	text, dot := strings.CutPrefix(text, ".")
 	if !dot {
-		return "", "", errors.New("has no dot behind a bracket")
+		return "", "", errors.New("has no dot after a bracket")
 	}
 	end := strings.IndexAny(text, ".[")
 	if end < 0 {

@@ -62,7 +62,7 @@ func Claim(ctx context.Context, d Identified, sink string, owner Owner) error {
 func NameTaken(d Identified, sink string, owner Owner, found Registration) *ConnectError {
 	return &ConnectError{
 		Step: StepName, Rejected: true,
-		Err: fmt.Errorf("%w: in %s, %q is the cluster with the uid %s, since %s, and this cluster has the uid %s",
+		Err: fmt.Errorf("%w: in %s, %q is registered for the cluster with uid %s (since %s), but this cluster has uid %s",
 			ErrNameTaken, d.Destination(), owner.Cluster, found.UID, found.Since.UTC().Format(time.RFC3339), owner.UID),
 		Remedy: "give each cluster a unique name (cluster), or, if this cluster was rebuilt, transfer the name: " +
 			"bridge claim --config FILE --sink " + sink,

@@ -152,7 +152,7 @@ func (d *Drain) beginParking(part string, cause error) {
 	if d.Parked.Holds(part) {
 		return
 	}
-	d.Logger.Warn("destination takes no events, parking them on disk", "destination", part, "err", cause)
+	d.Logger.Warn("destination accepts no events, parking them on disk", "destination", part, "err", cause)
 	r := d.retryOf(part)
 	r.cause, r.at = cause, time.Now().Add(r.wait.NextBackOff())
 }
@@ -182,7 +182,7 @@ func (d *Drain) park() error {
 		return nil
 	}
 	if err := d.Parked.Park(all); err != nil {
-		return fmt.Errorf("destination %s takes no events: %w", all[0].Destination, err)
+		return fmt.Errorf("destination %s accepts no events: %w", all[0].Destination, err)
 	}
 	for _, it := range marked {
 		it.done = true
@@ -275,7 +275,7 @@ func (d *Drain) deliverParked(ctx context.Context, part string, r *retry) {
 	}
 	d.parking.mu.Unlock()
 	if delivered {
-		d.Logger.Info("destination takes events again, all parked events are delivered", "destination", part)
+		d.Logger.Info("destination accepts events again, all parked events are delivered", "destination", part)
 	}
 }
 

@@ -144,7 +144,7 @@ func (s *Fleet) failed(err error) {
 	s.failure = err
 	s.mu.Unlock()
 	if news {
-		s.log.Error("discovery failed, trying again", "err", err)
+		s.log.Error("discovery failed, retrying", "err", err)
 	}
 }
 

@@ -49,7 +49,7 @@ func (s *Fleet) resume(config *informer.Config) {
 	config.Known, config.ResumeAt = memory.Known, memory.At
 	config.Relist = memory.At != "" && memory.Scope != source.Scope
 	if config.Relist {
-		s.log.Info("what is watched of a resource has changed, listing",
+		s.log.Info("watch has changed for a resource, listing it",
 			"source", source.Name, "was", memory.Scope, "is", source.Scope)
 	}
 }

@@ -45,7 +45,7 @@ func (w *work) request(ctx context.Context, slots []slot) {
 		if answer := answerFor(msg.(*produce.Response), sl.p); answer != nil {
 			w.noteAnswer(sl, answer)
 		} else {
-			w.noteDoubt(sl, fmt.Errorf("kafka broker %s: no answer about %s", w.leader, sl.p))
+			w.noteDoubt(sl, fmt.Errorf("kafka broker %s: the produce response has no result for %s", w.leader, sl.p))
 		}
 	}
 }

@@ -17,10 +17,10 @@ import (
 )
 
 // errNoResponders means that no stream takes the subject, so the message was not stored anywhere.
-var errNoResponders = errors.New("no stream takes this subject: was it deleted, or is JetStream off?")
+var errNoResponders = errors.New("no stream has this subject: was the stream deleted, or is JetStream off?")
 
 // errFullSubject means that the stream accepts no more messages with this subject.
-var errFullSubject = errors.New("the stream has as many messages of this subject as it takes")
+var errFullSubject = errors.New("the stream has reached its maximum number of messages for this subject")
 
 // ack is the server's answer to one message.
 type ack struct {
@@ -81,7 +81,7 @@ func rejection(e *jetstream.APIError) ack {
 	case server.JSStreamHeaderExceedsMaximumErr:
 		return ack{err: sinks.Permanent(fmt.Errorf("%w: headers exceed the server's limit", sinks.ErrOversize))}
 	case server.JSStreamNotMatchErr:
-		err := fmt.Errorf("another stream takes this subject: give the subject to the expected stream alone: %w", e)
+		err := fmt.Errorf("another stream has this subject: assign the subject only to the expected stream: %w", e)
 		return ack{err: sinks.Rejected(err), recheck: true, otherSubject: true}
 	case server.JSStreamNotFoundErr, server.JSMessageTTLDisabledErr:
 		return ack{err: e, recheck: true}

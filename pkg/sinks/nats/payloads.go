@@ -217,7 +217,7 @@ func (c *PayloadStore) checkBucket(ctx context.Context, conn *natsgo.Conn) diagn
 		return f
 	}
 	if err == nil && stream.CachedInfo().Config.Sealed {
-		err = errors.New("it is sealed and takes nothing: name another")
+		err = errors.New("it is sealed and accepts no objects: use another bucket")
 	}
 	if err != nil {
 		return diagnose.Failed(f.Step, f.Target, c.failure(err))

@@ -48,7 +48,7 @@ func (s *Sink) Destination() string { return s.destination }
 // server is not running, the error wraps [sinks.ErrNoRegister].
 func (s *Sink) ReadName(ctx context.Context, cluster string) (sinks.Registration, error) {
 	if s.cfg.Embedded != nil && s.server == nil {
-		return sinks.Registration{}, fmt.Errorf("%w: the embedded server does not run", sinks.ErrNoRegister)
+		return sinks.Registration{}, fmt.Errorf("%w: the embedded server is not running", sinks.ErrNoRegister)
 	}
 	reader := &Sink{cfg: s.cfg, destination: s.destination}
 	reader.client.Access, reader.client.Prober = s.client.Access, s.client.Prober

@@ -51,7 +51,7 @@ func (s *Sink) findStream(ctx context.Context) (*jetstream.StreamInfo, error) {
 		stream, err = js.CreateStream(ctx, s.stream.Config)
 		if err == nil && s.info != nil {
 			s.cfg.Logger.Warn(
-				"the stream was gone, with all that it held; created it again; what exists will be sent to it",
+				"the stream did not exist any more, so it was created again; all existing objects will be sent to it",
 				"stream",
 				name,
 			)

@@ -161,7 +161,7 @@ func TestStreamDeletedWhileRunning(t *testing.T) {
 	}
 	err := try(t, sink, sinktest.Message("a", 2, 100))[0]
 	if err == nil || sinks.IsPermanent(err) || sinks.IsMaybeWritten(err) ||
-		!strings.Contains(err.Error(), "no stream takes this subject") {
+		!strings.Contains(err.Error(), "no stream has this subject") {
 		t.Errorf("without the stream: %v, want a plain error", err)
 	}
 	send(t, sink, sinktest.Message("a", 2, 100))
@@ -202,7 +202,7 @@ func TestSubjectOfAnotherStream(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := try(t, sink, sinktest.Message("a", 1, 100))[0]; err == nil || sinks.IsPermanent(err) ||
-		!strings.Contains(err.Error(), "another stream takes this subject") {
+		!strings.Contains(err.Error(), "another stream has this subject") {
 		t.Errorf("Send: %v", err)
 	}
 	info, err := other.Info(t.Context())

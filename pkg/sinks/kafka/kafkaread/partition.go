@@ -106,7 +106,7 @@ func (p *partition) fetch(ctx context.Context, c *wire.Client) (came bool, err e
 	}
 	res := msg.(*fetch.Response)
 	if len(res.Topics) != 1 || len(res.Topics[0].Partitions) != 1 {
-		return false, fmt.Errorf("kafka broker %s: no answer about topic %s", p.leader, p.topic)
+		return false, fmt.Errorf("kafka broker %s: the response does not have exactly one partition of topic %s", p.leader, p.topic)
 	}
 	found := &res.Topics[0].Partitions[0]
 	switch code := kafkago.Error(found.ErrorCode); code {

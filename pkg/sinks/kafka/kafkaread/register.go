@@ -181,7 +181,7 @@ func (r *Register) write(ctx context.Context, p *partition, records ...protocol.
 	}
 	res := msg.(*produce.Response)
 	if len(res.Topics) != 1 || len(res.Topics[0].Partitions) != 1 {
-		return fmt.Errorf("kafka broker %s: no answer about topic %s", p.leader, p.topic)
+		return fmt.Errorf("kafka broker %s: the response does not have exactly one partition of topic %s", p.leader, p.topic)
 	}
 	answer := res.Topics[0].Partitions[0]
 	if code := kafkago.Error(answer.ErrorCode); code != 0 {

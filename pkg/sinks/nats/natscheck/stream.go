@@ -149,7 +149,7 @@ func (s *Stream) Error(err error) error {
 		e.Err, e.Rejected = access.Words(err, "stream %s does not exist", name), true
 		e.Remedy = "create it, correct nats.stream.name, or set nats.stream.create: true"
 	case errors.Is(err, context.DeadlineExceeded):
-		e.Err = access.Words(err, "stream %s: JetStream gives no answer within %v", name, s.Access.Timeout)
+		e.Err = access.Words(err, "stream %s: JetStream does not respond within %v", name, s.Access.Timeout)
 		e.Remedy = "see whether the cluster has a JetStream leader (nats server report jetstream)"
 	case isAPI && api.APIError() != nil:
 		e.Err = access.Words(err, "stream %s can't be created: %s", name, api.APIError().Description)

@@ -124,11 +124,11 @@ func TestAccess(t *testing.T) {
 		{
 			"plaintext to a TLS port", broker.TLSAddr(), none,
 			SASL{},
-			&blamed{sinks.StepTLS, "kafka.tls", "kafka broker ADDR: TLS: it answers in TLS, and kafka.tls is not set; set kafka.tls.enabled: true, or connect to the port of the plaintext listener"},
+			&blamed{sinks.StepTLS, "kafka.tls", "kafka broker ADDR: TLS: it expects TLS, but kafka.tls is not set; set kafka.tls.enabled: true, or connect to the port of the plaintext listener"},
 		},
 		{
 			"SASL in plaintext to a TLS port", broker.SASLTLSAddr(), none, sasl("PLAIN", testkafka.User, right),
-			&blamed{sinks.StepTLS, "kafka.tls", "kafka broker ADDR: TLS: it answers in TLS, and kafka.tls is not set; set kafka.tls.enabled: true, or connect to the port of the plaintext listener"},
+			&blamed{sinks.StepTLS, "kafka.tls", "kafka broker ADDR: TLS: it expects TLS, but kafka.tls is not set; set kafka.tls.enabled: true, or connect to the port of the plaintext listener"},
 		},
 		{
 			"system authorities", broker.TLSAddr(),

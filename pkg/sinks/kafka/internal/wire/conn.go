@@ -148,7 +148,7 @@ func (k *conn) negotiate(ctx context.Context, passed Passed) error {
 	const headersSince = 3 // version of the Produce request with record headers: Kafka 0.11
 	if versions[protocol.Produce] < headersSince {
 		return k.fail(sinks.StepProtocol, "", "use a newer broker",
-			errors.New("it is older than Kafka 0.11 and takes no record headers"))
+			errors.New("it is older than Kafka 0.11 and does not support record headers"))
 	}
 	k.proto.SetVersions(versions)
 	passed(sinks.StepProtocol,
@@ -167,7 +167,7 @@ func (k *conn) negotiateError(ctx context.Context, err error) error {
 	case k.tls == nil && strings.Contains(err.Error(), "expecting TLS"): // kafka-go's error message for a TLS alert
 		return k.fail(sinks.StepTLS, "kafka.tls",
 			"set kafka.tls.enabled: true, or connect to the port of the plaintext listener",
-			errors.New("it answers in TLS, and kafka.tls is not set"))
+			errors.New("it expects TLS, but kafka.tls is not set"))
 	case k.tls == nil && access.Closed(err):
 		return k.fail(sinks.StepTLS, "kafka.tls",
 			"set kafka.tls.enabled: true if it is a TLS listener, or correct kafka.brokers",
