@@ -24,31 +24,18 @@ func (c *Config) Validate(at *strictyaml.Section) {
 	}
 	at.NotEmpty("state.path", c.State.Path, "write ./state")
 	at.Address("http.listen", c.HTTP.Listen, false, "write :8080 or 127.0.0.1:8080")
-	if len(c.Watch) == 0 {
-		at.Report("watch", "is empty: nothing would be watched", "remove the key to watch everything")
-	}
 	for i := range c.Watch {
 		c.Watch[i].validate(at.At(fmt.Sprintf("watch[%d]", i)))
 	}
 	validateOverlaps(at, c.Watch)
 	if path := c.RedactionKeyFile; path != "" {
 		if info, err := os.Stat(path); err == nil && info.Size() < redact.MinKey {
-			at.Report(
-				"redactionKeyFile",
-				fmt.Sprintf("%q has %d bytes, and the key must have at least %d", path, info.Size(), redact.MinKey),
-				"make one: openssl rand -hex 32",
-			)
+			problem := fmt.Sprintf("%q has %d bytes, and the key must have at least %d", path, info.Size(), redact.MinKey)
+			at.Report("redactionKeyFile", problem, "make one: openssl rand -hex 32")
 		}
 	}
 	for i := range c.Redact {
 		c.Redact[i].validate(at.At(fmt.Sprintf("redact[%d]", i)))
-	}
-	if len(c.Sinks) == 0 {
-		at.Report(
-			"sinks",
-			"is empty: the events would go nowhere",
-			"add a sink, or remove the key to get an embedded JetStream server",
-		)
 	}
 	names := map[string]int{}
 	for i := range c.Sinks {
@@ -58,11 +45,7 @@ func (c *Config) Validate(at *strictyaml.Section) {
 		}
 		c.Sinks[i].validate(at.At(key))
 		if first, ok := names[name]; ok && name != "" {
-			at.Report(
-				key+".name",
-				fmt.Sprintf("%q is the name of sinks[%d] too", name, first),
-				"give each sink a name of its own",
-			)
+			at.Report(key+".name", fmt.Sprintf("%q is the name of sinks[%d] too", name, first), "choose another name")
 		} else {
 			names[name] = i
 		}
@@ -74,21 +57,14 @@ func (w *Watch) validate(at *strictyaml.Section) {
 	if !at.Fine("") {
 		return
 	}
-	if len(w.Resources) == 0 && at.Has("resources") {
-		at.Report("resources", "is empty", "write [\"*\"] to watch everything")
-	}
 	validatePatterns(at, "resources", w.Resources)
 	validatePatterns(at, "exclude", w.Exclude)
 	validateNamespaces(at, w.Namespaces)
 	if _, err := labels.Parse(w.LabelSelector); err != nil {
-		at.Report("labelSelector", oneLine(err), "write it as for kubectl get -l, for instance app in (web, api),tier!=test")
+		at.Report("labelSelector", oneLine(err), "")
 	}
 	if _, err := fields.ParseSelector(w.FieldSelector); err != nil {
-		at.Report(
-			"fieldSelector",
-			oneLine(err),
-			"write it as for kubectl get --field-selector, for instance spec.nodeName=node-1",
-		)
+		at.Report("fieldSelector", oneLine(err), "")
 	}
 }
 
@@ -97,16 +73,9 @@ func (r *Redact) validate(at *strictyaml.Section) {
 		return
 	}
 	validatePatterns(at, "resources", r.Resources)
-	if len(r.Paths) == 0 && at.Has("paths") {
-		at.Report("paths", "is empty: nothing would be hidden", "write [\"spec.containers[*].env[*].value\"]")
-	}
 	for i, text := range r.Paths {
 		if _, err := redact.ParsePath(text); err != nil {
-			at.Report(
-				fmt.Sprintf("paths[%d]", i),
-				strictyaml.Quote(text)+" "+oneLine(err),
-				"write it as spec.containers[*].env[*].value",
-			)
+			at.Report(fmt.Sprintf("paths[%d]", i), strictyaml.Quote(text)+" "+oneLine(err), "")
 		}
 	}
 }
@@ -114,7 +83,7 @@ func (r *Redact) validate(at *strictyaml.Section) {
 func validatePatterns(at *strictyaml.Section, key string, texts []string) {
 	for i, text := range texts {
 		if _, err := filter.ParsePattern(text); err != nil {
-			at.Report(fmt.Sprintf("%s[%d]", key, i), strictyaml.Quote(text)+": "+oneLine(err), remedyFor("resources"))
+			at.Report(fmt.Sprintf("%s[%d]", key, i), strictyaml.Quote(text)+": "+oneLine(err), "")
 		}
 	}
 }
@@ -122,7 +91,7 @@ func validatePatterns(at *strictyaml.Section, key string, texts []string) {
 func validateNamespaces(at *strictyaml.Section, entries []string) {
 	for i, entry := range entries {
 		if err := new(filter.NamespaceMatcher).Add(entry); err != nil {
-			at.Report(fmt.Sprintf("namespaces[%d]", i), oneLine(err), remedyFor("namespaces"))
+			at.Report(fmt.Sprintf("namespaces[%d]", i), oneLine(err), "")
 		}
 	}
 }
@@ -140,30 +109,11 @@ func validateFilters(at *strictyaml.Section, rules []filter.Rule) {
 		problems[key] = append(problems[key], problem)
 	}
 	for key, all := range problems {
-		_, field, _ := strings.Cut(key, ".")
-		kind, _, _ := strings.Cut(field, "[")
-		at.Report(key, strings.Join(all, "; "), remedyFor(kind))
-	}
-}
-
-// remedyFor returns the remedy for a mistake in a filter condition or a `watch` entry.
-func remedyFor(key string) string {
-	switch key {
-	case "resources":
-		return "write pods, deployments.apps, deployments.v1.apps, *.example.com or *"
-	case "namespaces":
-		return "write names, globs as in team-*, exclusions as in !kube-system"
-	case "operations":
-		return "write added, updated, deleted or restated"
-	case "ignoreChanges":
-		return "write paths as in metadata.annotations or status.conditions[*].lastHeartbeatTime, or " + strings.Join(
-			filter.ChangePresets(),
-			", ",
-		)
-	case "onlyChanges":
-		return "write paths as in spec or metadata.labels"
-	default: // when
-		return "it is CEL over object, old and operation"
+		remedy := "" // the example of the key
+		if strings.HasSuffix(key, ".when") {
+			remedy = "it is CEL over object, old and operation"
+		}
+		at.Report(key, strings.Join(all, "; "), remedy)
 	}
 }
 

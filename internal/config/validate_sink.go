@@ -88,11 +88,7 @@ func (s *Sink) validateRejections(at *strictyaml.Section) {
 	switch {
 	case !at.Fine("oversize"):
 	case s.Oversize == sinks.OutcomeClaimCheck && !at.Has("claimCheck"):
-		at.Report(
-			"oversize",
-			"is claimCheck, and there is no claimCheck",
-			"add claimCheck: {bucket: k8s-claims, create: true}",
-		)
+		at.Report("oversize", "is claimCheck, and there is no claimCheck", "add claimCheck: {bucket: k8s-claims, create: true}")
 	case s.Oversize == sinks.OutcomeDeadLetter && !at.Has("deadLetter"):
 		at.Report("oversize", "is deadLetter, and there is no deadLetter", "add deadLetter: {file: {}}")
 	}
@@ -102,11 +98,7 @@ func (s *Sink) validateRejections(at *strictyaml.Section) {
 		}
 		c.Validate(at.At("claimCheck"))
 		if s.Kafka != nil && !at.Has("claimCheck.nats") {
-			at.Report(
-				"claimCheck",
-				"has no NATS server, and the sink is one of Kafka",
-				"add nats: {url: nats://127.0.0.1:4222}",
-			)
+			at.Report("claimCheck", "has no NATS server, and the sink is one of Kafka", "add nats: {url: nats://127.0.0.1:4222}")
 		}
 	}
 	if s.DeadLetter != nil && at.Fine("deadLetter") {

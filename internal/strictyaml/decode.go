@@ -16,13 +16,16 @@ import (
 type decoder struct {
 	file       string                // the file name in messages; relative file paths are relative to its directory
 	nodes      map[string]*yaml.Node // maps each path to the node of its value; "" is the document
-	broken     map[string]bool       // the paths that already have a mistake; a second mistake is not reported
+	tags       map[string]reflect.StructTag
+	broken     map[string]bool // the paths that already have a mistake; a second mistake is not reported
 	mistakes   []*Mistake
 	unreadable bool // reports whether the text is not valid YAML
 }
 
 func newDecoder(file string) *decoder {
-	return &decoder{file: file, nodes: map[string]*yaml.Node{}, broken: map[string]bool{}}
+	return &decoder{
+		file: file, nodes: map[string]*yaml.Node{}, tags: map[string]reflect.StructTag{}, broken: map[string]bool{},
+	}
 }
 
 // Decode decodes data, the content of the file with this name, into a struct with defaults. The returned section
@@ -46,12 +49,17 @@ func Decode[T any](name string, data []byte) (*T, *Section) {
 }
 
 // report adds a mistake at the value of a path, unless the value already has a mistake. If the file does not contain
-// the path, the mistake is reported at the nearest object that contains the path.
+// the path, the mistake is reported at the nearest object that contains the path. If remedy is empty, the remedy is the
+// example of the key.
 func (d *decoder) report(path, problem, remedy string) {
 	if path != "" && d.broken[path] {
 		return
 	}
 	d.broken[path] = true
+	if remedy == "" {
+		key, _, _ := strings.Cut(path[strings.LastIndexByte(path, '.')+1:], "[")
+		remedy = "as in " + key + ": " + d.tags[path].Get("example")
+	}
 	at := path
 	for d.nodes[at] == nil && at != "" {
 		at = at[:max(0, strings.LastIndexAny(at, ".["))]
@@ -76,7 +84,7 @@ func join(path, key string) string {
 
 // value decodes a node into v. The tag contains the rules for v.
 func (d *decoder) value(path string, node *yaml.Node, v reflect.Value, tag reflect.StructTag) {
-	d.nodes[path] = node
+	d.nodes[path], d.tags[path] = node, tag
 	if !d.isPlain(path, node) {
 		return
 	}
@@ -93,6 +101,9 @@ func (d *decoder) value(path string, node *yaml.Node, v reflect.Value, tag refle
 	case kind == reflect.Map && node.Kind == yaml.MappingNode:
 		d.stringMap(path, node, v)
 	case kind == reflect.Slice && node.Kind == yaml.SequenceNode && tag.Get("format") != "commas":
+		if len(node.Content) == 0 && tag.Get("minItems") != "" {
+			d.report(path, "is empty", "add an entry, or remove the key")
+		}
 		// An invalid entry keeps its position, so the indexes of the other entries stay correct.
 		v.Set(reflect.MakeSlice(v.Type(), len(node.Content), len(node.Content)))
 		for i, entry := range node.Content {
@@ -109,7 +120,7 @@ func (d *decoder) value(path string, node *yaml.Node, v reflect.Value, tag refle
 
 // wrongType reports a value that cannot be decoded into the type.
 func (d *decoder) wrongType(path string, node *yaml.Node, t reflect.Type, tag reflect.StructTag) {
-	found, isScalar := shorten(node.Value), node.Kind == yaml.ScalarNode
+	found := shorten(node.Value)
 	switch {
 	case node.Kind == yaml.MappingNode:
 		found = "an object"
@@ -120,26 +131,12 @@ func (d *decoder) wrongType(path string, node *yaml.Node, t reflect.Type, tag re
 	}
 	required, remedy := typeName(t, tag), ""
 	switch {
-	case required == "object" && t.Kind() == reflect.Struct:
+	case t.Kind() == reflect.Struct:
 		remedy = "the keys are " + strings.Join(keyNames(t), ", ")
-	case required == "object":
-		remedy = "write name: value"
-	case required == "list" && isScalar:
-		remedy = "write it as a list: [" + found + "]"
-	case required == "list":
+	case required == "list" && tag.Get("example") == "":
 		remedy = "begin each entry with \"- \""
-	case required == "integer":
-		remedy = "write it in decimal digits, without quotes"
-	case required == "size":
-		remedy = "write a number and a unit, as in 512Ki, 16Mi or 1Gi"
-	case required == "duration":
-		remedy = "write a number and a unit, as in 30s, 5m or 1h30m; write a day as 24h"
-	case required == "boolean":
-		remedy = "write true or false, without quotes"
-	case isScalar:
+	case t.Kind() == reflect.String && node.Kind == yaml.ScalarNode:
 		remedy = "quote it: " + Quote(node.Value)
-	default:
-		remedy = "write a single value, and quote a string that begins with { or ["
 	}
 	d.report(path, found+" is not a valid "+required, remedy)
 }
@@ -203,7 +200,7 @@ func (d *decoder) stringMap(path string, node *yaml.Node, v reflect.Value) {
 		switch {
 		case !d.isPlain(child, value):
 		case value.Kind != yaml.ScalarNode:
-			d.wrongType(child, value, v.Type().Elem(), "")
+			d.report(child, "is not a single value", "write name: value")
 		default:
 			texts[key.Value] = value.Value
 		}

@@ -94,7 +94,7 @@ more: [{x: 1}, {}]
 owner: o
 pair: p
 `)
-	if mistakes != `f:5:8: sides: 0x10 is not a valid integer (write it in decimal digits, without quotes)` {
+	if mistakes != `f:5:8: sides: 0x10 is not a valid integer (as in sides: 5)` {
 		t.Fatal(mistakes)
 	}
 	want := &shape{
@@ -130,8 +130,8 @@ func TestMistakes(t *testing.T) {
 	for text, want := range map[string]string{
 		"name: 42":                           `2:7: name: 42 is not a valid string (quote it: "42")`,
 		"name: 2026-01-01":                   `2:7: name: 2026-01-01 is not a valid string (quote it: "2026-01-01")`,
-		"name: [a]":                          `2:7: name: a list is not a valid string (write a single value, and quote a string that begins with { or [)`,
-		"name:\n  a: b":                      `3:3: name: an object is not a valid string (write a single value, and quote a string that begins with { or [)`,
+		"name: [a]":                          `2:7: name: a list is not a valid string (as in name: square)`,
+		"name:\n  a: b":                      `3:3: name: an object is not a valid string (as in name: square)`,
 		"name: ''":                           "2:7: name: is empty (write square)",
 		"name:":                              "2:6: name: has no value (add a value or remove the key, and check the indentation of the next line)",
 		"name: &a b":                         `2:7: name: has an anchor, an alias or a tag, which are not allowed (write the value itself, without &, * and !)`,
@@ -147,30 +147,30 @@ func TestMistakes(t *testing.T) {
 		"name: a\npoint: {z: 1}":             `3:9: point: unknown key "z" (the keys are x, y)`,
 		"name: a\npoint: [1]":                `3:8: point: a list is not a valid object (the keys are x, y)`,
 		"name: a\nmore: {x: 1}":              `3:7: more: an object is not a valid list (begin each entry with "- ")`,
-		"name: a\nmore: [{x: 1}, {x: a}]":    `3:20: more[1].x: "a" is not a valid integer (write it in decimal digits, without quotes)`,
-		"name: a\ntags: b":                   `3:7: tags: "b" is not a valid list (write it as a list: ["b"])`,
-		"name: a\nlabels: [b]":               `3:9: labels: a list is not a valid object (write name: value)`,
-		"name: a\nlabels: {a.b: [c]}":        `3:15: labels["a.b"]: a list is not a valid string (write a single value, and quote a string that begins with { or [)`,
+		"name: a\nmore: [{x: 1}, {x: a}]":    `3:20: more[1].x: "a" is not a valid integer (as in x: 8)`,
+		"name: a\ntags: b":                   `3:7: tags: "b" is not a valid list (as in tags: [a, b])`,
+		"name: a\nlabels: [b]":               `3:9: labels: a list is not a valid object (as in labels: {a: b})`,
+		"name: a\nlabels: {a.b: [c]}":        `3:15: labels["a.b"]: is not a single value (write name: value)`,
 		"name: a\ncolor: ''":                 `3:8: color: "" is not a valid value (write red or green)`,
 		"name: a\ncolor: pink":               `3:8: color: "pink" is not a valid value (write red or green)`,
 		"name: a\nhue: hot":                  `3:6: hue: "hot" is not a valid value (write warm or cold)`,
 		"name: a\nsides: 2":                  "3:8: sides: 2 is too small (the minimum is 3)",
 		"name: a\nsides: 101":                "3:8: sides: 101 is too large (the maximum is 100)",
-		"name: a\nsides: '5'":                `3:8: sides: "5" is not a valid integer (write it in decimal digits, without quotes)`,
+		"name: a\nsides: '5'":                `3:8: sides: "5" is not a valid integer (as in sides: 5)`,
 		"name: a\nweight: 0":                 "3:9: weight: 0 is too small (the minimum is 1)",
 		"name: a\nweight: 2Gi":               "3:9: weight: 2Gi is too large (the maximum is 1Gi)",
-		"name: a\nweight: many":              `3:9: weight: "many" is not a valid size (write a number and a unit, as in 512Ki, 16Mi or 1Gi)`,
+		"name: a\nweight: many":              `3:9: weight: "many" is not a valid size (as in weight: 2Mi)`,
 		"name: a\nage: 1ms":                  "3:6: age: 1ms is too small (the minimum is 1s)",
 		"name: a\nage: 2h":                   "3:6: age: 2h is too large (the maximum is 1h)",
-		"name: a\nage: 2d":                   `3:6: age: "2d" is not a valid duration (write a number and a unit, as in 30s, 5m or 1h30m; write a day as 24h)`,
-		"name: a\nsolid: yes":                `3:8: solid: "yes" is not a valid boolean (write true or false, without quotes)`,
+		"name: a\nage: 2d":                   `3:6: age: "2d" is not a valid duration (as in age: 2m)`,
+		"name: a\nsolid: yes":                `3:8: solid: "yes" is not a valid boolean (as in solid: true)`,
 		"name: a\npasswordFile: gone":        `3:15: passwordFile: stat gone: no such file or directory (name a file that the bridge can read)`,
 		"name: a\npasswordFile: .":           `3:15: passwordFile: . is not a regular file (name a file that the bridge can read)`,
 		"name: a\nowner: me":                 "1:1: pair: is missing, but owner is given (give both or none)",
 		"name: a\npair: me":                  "1:1: owner: is missing, but pair is given (give both or none)",
 		"name: a\ntags: [b]\nplaces: c":      "4:9: places: cannot be used together with tags (keep one of them)",
 		"name: a\nplaces: 'a''b! c'":         `3:9: places: has a ! (remove it)`,
-		"name: a\nplaces: [a]":               `3:9: places: a list is not a valid string (write a single value, and quote a string that begins with { or [)`,
+		"name: a\nplaces: [a]":               `3:9: places: a list is not a valid string (as in places: a,b)`,
 		"name: a\nowner: 1\npair: p":         `3:8: owner: 1 is not a valid string (quote it: "1")`,
 		"name: a\n---\nname: b":              "3:1: there is a second document (keep one, and remove the lines ---)",
 		"name: a\nmore: [&p {x: 1}, {y: 2}]": `3:8: more[0]: has an anchor, an alias or a tag, which are not allowed (write the value itself, without &, * and !)`,

@@ -20,7 +20,7 @@
 //
 //	yaml      the key; ",inline" for a struct whose keys belong to the struct around it
 //	default   the value if the key is not given, as YAML
-//	example   an example of a value, as YAML
+//	example   an example of a value, as YAML, which is also a remedy in messages
 //	required  the key must be given
 //	enum      the valid values
 //	min, max  the bounds of an integer, a size or a duration
@@ -28,7 +28,7 @@
 //	          YAML file. "commas": a list of strings that is written as one string with commas
 //	pattern   a regular expression that a string, or each entry of a list, must match; only for the schema
 //	entries   the valid entries of a list; only for the schema
-//	minItems  the minimum number of entries of a list; only for the schema
+//	minItems  "1": the list must have an entry
 //	oneOf     exactly one of the keys of the struct that have this tag must be given; only for the schema
 //
 // A struct checks everything else in its method Validate, which is called with a [Section]. [Check] performs the same

@@ -41,7 +41,7 @@ func (d *decoder) visit(path string, v reflect.Value, tag reflect.StructTag) {
 			return
 		}
 	}
-	d.nodes[path] = &yaml.Node{Kind: yaml.ScalarNode, Value: fmt.Sprint(v)}
+	d.nodes[path], d.tags[path] = &yaml.Node{Kind: yaml.ScalarNode, Value: fmt.Sprint(v)}, tag
 	switch v.Kind() {
 	case reflect.Pointer:
 		d.visit(path, v.Elem(), tag)
@@ -83,7 +83,8 @@ func (s *Section) Given(keys ...string) (given []string) {
 	return given
 }
 
-// Report adds a mistake about a key's value, unless the key already has a mistake.
+// Report adds a mistake about a key's value, unless the key already has a mistake. If remedy is empty, the file must
+// contain the key, and the remedy is the example in the tag of the key.
 func (s *Section) Report(key, problem, remedy string) { s.d.report(join(s.path, key), problem, remedy) }
 
 // NotEmpty reports a mistake if text is empty.

@@ -258,8 +258,8 @@ func TestNotes(t *testing.T) {
 func TestRefuses(t *testing.T) {
 	for values, want := range map[string]string{
 		"config.state.path=state":                   "absolute path",
-		"config.watch[0].resources[0]=pod*":         "RBAC knows no wildcards that are a part of a name",
-		"config.watch[0].resources[0]=*.*.k8s.io":   "RBAC knows no wildcards that are a part of a name",
+		"config.watch[0].resources[0]=pod*":         "RBAC has no wildcards within a name",
+		"config.watch[0].resources[0]=*.*.k8s.io":   "RBAC has no wildcards within a name",
 		"config.sinks[0].buffer.spill.maxBytes=1Xi": "maxBytes",
 	} {
 		if _, _, err := command(
