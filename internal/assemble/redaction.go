@@ -151,43 +151,27 @@ func rowCipher(r *redact.Redactor) (cipher.AEAD, error) {
 // name a key file.
 const fingerprintKeyFile = "fingerprint.key"
 
+// redactionKey reads the fingerprint key from the configured file, or from the state directory.
 func redactionKey(cfg *config.Config) ([]byte, error) {
-	if path := cfg.RedactionKeyFile; path != "" {
-		key, err := os.ReadFile(path)
-		if err != nil {
-			return nil, fmt.Errorf("redactionKeyFile: %w", err)
-		}
-		if trimmed := bytes.TrimRight(key, "\r\n"); len(trimmed) >= redact.MinKey { // editors add a newline at the end
-			key = trimmed
-		}
-		if len(key) < redact.MinKey {
-			return nil, fmt.Errorf(
-				"redactionKeyFile: %s has %d bytes, at least %d are needed (make one: openssl rand -hex 32)",
-				path,
-				len(key),
-				redact.MinKey,
-			)
-		}
-		return key, nil
+	path, setting, remedy := cfg.RedactionKeyFile, "redactionKeyFile", "create a key with openssl rand -hex 32"
+	if path == "" {
+		path, setting = filepath.Join(cfg.State.Path, fingerprintKeyFile), "state.path"
+		remedy = "restore the file, or remove it for a new key, which changes all fingerprints"
 	}
-	path := filepath.Join(cfg.State.Path, fingerprintKeyFile)
 	key, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
+	if cfg.RedactionKeyFile == "" && errors.Is(err, fs.ErrNotExist) {
 		key, err = makeKey(path)
 	}
 	if err != nil {
-		return nil, fmt.Errorf(
-			"key for the fingerprints of secret values: %w (state.path must be a directory that the bridge can write to)",
-			err,
-		)
+		return nil, fmt.Errorf("%s: key for the fingerprints of secret values: %w", setting, err)
+	}
+	// Editors add a newline at the end.
+	if text := bytes.TrimRight(key, "\r\n"); cfg.RedactionKeyFile != "" && len(text) >= redact.MinKey {
+		key = text
 	}
 	if len(key) < redact.MinKey {
-		return nil, fmt.Errorf(
-			"%s: the key has %d bytes, at least %d are needed (restore the file, or remove it for a new key: all fingerprints change then)",
-			path,
-			len(key),
-			redact.MinKey,
-		)
+		return nil, fmt.Errorf("%s: %s has %d bytes, at least %d are required; %s",
+			setting, path, len(key), redact.MinKey, remedy)
 	}
 	return key, nil
 }

@@ -47,10 +47,8 @@ func (d *Destination) buildPayloads(s *config.Sink) (sinks.PayloadStore, error) 
 	if s.ClaimCheck.NATS == nil {
 		return d.Sink.(*nats.Sink).PayloadStore(*s.ClaimCheck), nil // the configuration was validated
 	}
-	store, err := nats.NewPayloadStore(
-		nats.Config{Servers: *s.ClaimCheck.NATS, Prober: d.prober, Logger: d.log},
-		*s.ClaimCheck,
-	)
+	cfg := nats.Config{Servers: *s.ClaimCheck.NATS, Prober: d.prober, Logger: d.log}
+	store, err := nats.NewPayloadStore(cfg, *s.ClaimCheck)
 	if err != nil {
 		return nil, err
 	}
@@ -61,10 +59,7 @@ func (d *Destination) buildPayloads(s *config.Sink) (sinks.PayloadStore, error) 
 // buildDeadLetterSink builds a sink that writes dead letters to a topic or subject.
 func (d *Destination) buildDeadLetterSink(s *config.Sink) (sinks.DeadLetters, error) {
 	place := &s.DeadLetter.LetterPlace
-	sink, err := s.Destination().
-		Letters(s.Name, place).
-		NewSink(d.prober, d.log)
-		// the configuration was validated
+	sink, err := s.Destination().Letters(s.Name, place).NewSink(d.prober, d.log) // the configuration was validated
 	if err != nil {
 		return nil, err
 	}

@@ -1,6 +1,7 @@
 package explain
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -36,19 +37,19 @@ type Options struct {
 
 // operation returns the operation to explain. It returns an error if the options contradict each other.
 func (o *Options) operation() (event.Type, error) {
-	operations := []event.Type{event.Added, event.Updated, event.Deleted, event.Restated}
-	n := slices.IndexFunc(operations, func(t event.Type) bool { return t.String() == o.Operation })
-	switch {
-	case o.Operation == "" && o.Old == "":
+	if o.Operation == "" && o.Old == "" {
 		return event.Added, nil
-	case o.Operation == "":
-		return event.Updated, nil
+	}
+	name := cmp.Or(o.Operation, event.Updated.String())
+	operations := []event.Type{event.Added, event.Updated, event.Deleted, event.Restated}
+	n := slices.IndexFunc(operations, func(t event.Type) bool { return t.String() == name })
+	switch {
 	case n < 0:
-		return 0, fmt.Errorf("--operation %s: must be added, updated, deleted or restated", o.Operation)
+		return 0, fmt.Errorf("--operation %s: must be added, updated, deleted or restated", name)
 	case operations[n] == event.Updated && o.Old == "":
 		return 0, errors.New("--operation updated: set --old to a file with the previous state")
 	case operations[n] != event.Updated && o.Old != "":
-		return 0, fmt.Errorf("--old: only for an update, but --operation is %s", o.Operation)
+		return 0, fmt.Errorf("--old: only for an update, but --operation is %s", name)
 	}
 	return operations[n], nil
 }
@@ -183,7 +184,7 @@ func (e *explainer) explainSink(
 		out.Error = err.Error()
 	}
 	if p := out.Message.Placement; p.Limit > 0 && p.Size > p.Limit {
-		out.Message.Oversize = whenTooLarge(c)
+		out.Message.Oversize = "oversize: " + string(c.Oversize) + " applies"
 	}
 	return out, nil
 }
@@ -202,17 +203,4 @@ func (e *explainer) place(ctx context.Context, sink sinks.Sink, m *event.Message
 		out.Incomplete = out.Unknown.Error()
 	}
 	return err
-}
-
-// whenTooLarge describes how the sink handles an event that exceeds the size limit of its destination.
-func whenTooLarge(s *config.Sink) string {
-	switch s.Oversize {
-	case sinks.OutcomeMetadata:
-		return "sent with only the metadata of the object (oversize: metadata)"
-	case sinks.OutcomeClaimCheck:
-		return "sent with only the metadata of the object, and its data is stored in the object store " + s.ClaimCheck.Bucket
-	case sinks.OutcomeDeadLetter:
-		return "kept as a dead letter, and replaced by a gap event"
-	}
-	return "rejected by the destination, and replaced by a gap event"
 }

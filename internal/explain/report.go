@@ -58,7 +58,7 @@ type Message struct {
 	diagnose.Placement
 	// Incomplete is the reason why Placement is incomplete. It is empty if Placement is complete.
 	Incomplete string `json:"unknown,omitempty"`
-	// Oversize describes how the sink handles a message larger than Limit. It is empty if the message does not exceed
+	// Oversize names the setting of the sink for a message larger than Limit. It is empty if the message does not exceed
 	// Limit.
 	Oversize string `json:"oversize,omitempty"`
 }

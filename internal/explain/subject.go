@@ -250,13 +250,9 @@ func (e *explainer) selects(ctx context.Context, scope *fleet.Scope, s *subject)
 	}
 	selector, err := labels.Parse(scope.LabelSelector)
 	if err != nil {
-		return false, "", fmt.Errorf("labelSelector %s: %w", scope.LabelSelector, err)
+		return false, "", err
 	}
-	var o metav1.PartialObjectMetadata
-	if err := json.Unmarshal(s.now.Raw, &o); err != nil {
-		return false, "", fmt.Errorf("labels: %w", err)
-	}
-	covers = selector.Matches(labels.Set(o.Labels))
+	covers = selector.Matches(labels.Set(s.now.GetLabels()))
 	if covers && scope.FieldSelector != "" {
 		if !s.live {
 			return true, "covers the object if the fieldSelector " + scope.FieldSelector +
@@ -295,7 +291,7 @@ func readObjects(file string, stdin io.Reader) (all []*unstructured.Unstructured
 			break
 		}
 		if err == nil && len(doc) > 0 {
-			err = utiljson.Unmarshal(doc, &state.Object)
+			err = utiljson.Unmarshal(doc, &state.Object) // unlike encoding/json, it keeps large integers
 		}
 		switch {
 		case err != nil:
