@@ -42,14 +42,14 @@ func (s *Sink) Connect(ctx context.Context) error { return ctx.Err() }
 // Close implements sinks.Sink. It waits until the current write ends or ctx ends.
 func (s *Sink) Close(ctx context.Context) error {
 	if _, err := s.await(ctx); s.writing {
-		return fmt.Errorf("stdout: a write does not end: %w", err)
+		return fmt.Errorf("stdout: a write has not ended: %w", err)
 	}
 	return nil
 }
 
 // Send implements sinks.Sink.
 func (s *Sink) Send(ctx context.Context, batch []*event.Message, results []error) {
-	// The result is ignored: the lines of an earlier Send were reported as failed and are sent again.
+	// The number of lines is ignored: the lines of an earlier Send were reported as failed and are sent again.
 	_, err := s.await(ctx)
 	for err == nil && len(batch) > 0 {
 		n := s.fill(batch)
@@ -125,7 +125,7 @@ func (s *Sink) await(ctx context.Context) (lines int, err error) {
 
 func reason(err error) error {
 	if errors.Is(err, syscall.EPIPE) || errors.Is(err, io.ErrClosedPipe) {
-		return fmt.Errorf("no process reads the output any more: %w", err)
+		return fmt.Errorf("standard output is closed, nobody reads it: %w", err)
 	}
 	return err
 }
