@@ -241,14 +241,14 @@ func TestDoctorKafka(t *testing.T) {
 	}
 	kafka.CreateTopic(t, k.Addr(), "doctor-well", 1, map[string]string{"max.message.bytes": "4194304"})
 	kafka.CreateTopic(t, k.Addr(), "doctor-small", 1, map[string]string{"max.message.bytes": "1000"})
-	const replica = "topic | topic doctor-...warning...it has one replica...give it 3 replicas"
+	const replica = "topic | topic doctor-...warning...the topic has one replica...increase the number of replicas to 3"
 	for _, tt := range []struct {
 		name, kafka string
 		want        []string
 	}{
 		{"well", fmt.Sprintf("{brokers: [%q], topic: doctor-well}", k.Addr()), []string{replica}},
 		{"too small", fmt.Sprintf("{brokers: [%q], topic: doctor-small}", k.Addr()), []string{
-			replica, "sink kafka | topic | topic doctor-small | warning...it takes messages of 1000 bytes at most...raise its max.message.bytes",
+			replica, "sink kafka | topic | topic doctor-small | warning...the topic accepts at most 1000 bytes...increase max.message.bytes",
 		}},
 		{"missing", fmt.Sprintf("{brokers: [%q], topic: doctor-missing}", k.Addr()), []string{"sink kafka | topic | topic doctor-missing | failed...kafka.createTopics"}},
 		{"wrong CA", fmt.Sprintf("{brokers: [%q], topic: doctor-well, tls: {caFile: %q}}", k.TLSAddr(), ca), []string{

@@ -24,7 +24,7 @@ const (
 	// the group, because several groups can have a resource of the same name: both the core group and Knative have
 	// services.
 	DefaultKey            = "{cluster}/{group}/{resource}/{namespace}/{name}"
-	DefaultCompression    = CompressionSnappy
+	DefaultCompression    = "snappy"
 	DefaultRequestTimeout = 15 * time.Second
 )
 
@@ -43,7 +43,7 @@ type Config struct {
 	// Therefore the key cannot contain `{operation}`.
 	Key string `yaml:"key" default:"\"{cluster}/{group}/{resource}/{namespace}/{name}\"" example:"\"{uid}\""`
 	// The compression of messages.
-	Compression Compression `yaml:"compression" default:"snappy" enum:"none gzip snappy lz4 zstd" example:"zstd"`
+	Compression string `yaml:"compression" default:"snappy" enum:"none gzip snappy lz4 zstd" example:"zstd"`
 	// Sends a message without a value after each deletion, so a compacted topic removes the deleted object and contains
 	// only the current state. `topic` and `key` together must identify an object: by `{group}`, `{resource}`,
 	// `{namespace}` and `{name}`, or by `{uid}`. Topics that the bridge creates are compacted (`cleanup.policy: compact`).
@@ -73,29 +73,17 @@ type CreateTopics = wire.NewTopic
 // SASLConfig configures how the bridge authenticates to the brokers.
 type SASLConfig = wire.SASL
 
-// Compression is the compression type of record batches.
-type Compression string
-
-// The compression types.
-const (
-	CompressionNone   Compression = "none"
-	CompressionGzip   Compression = "gzip"
-	CompressionSnappy Compression = "snappy"
-	CompressionLZ4    Compression = "lz4"
-	CompressionZstd   Compression = "zstd"
-)
-
-// codec returns nil for CompressionNone.
-func (c Compression) codec() compress.Codec {
-	switch c {
-	case CompressionGzip:
+// codecOf returns the codec for a compression type, or nil for none.
+func codecOf(compression string) compress.Codec {
+	switch compression {
+	case "gzip":
 		return &compress.GzipCodec
-	case "", CompressionSnappy:
+	case "snappy":
 		// The default level takes twice the time, a third of the total time for an event, and saves only a few percent.
 		return &snappy.Codec{Compression: snappy.FasterCompression}
-	case CompressionLZ4:
+	case "lz4":
 		return &compress.Lz4Codec
-	case CompressionZstd:
+	case "zstd":
 		// With JSON, level 1 is within a few percent of the default level's size and takes much less time.
 		return &zstd.Codec{Level: 1}
 	}
@@ -149,6 +137,7 @@ func (cfg *Config) LastOnly() bool { return cfg.Tombstones }
 // fill sets defaults for zero values.
 func (cfg *Config) fill() {
 	cfg.Key = cmp.Or(cfg.Key, DefaultKey)
+	cfg.Compression = cmp.Or(cfg.Compression, DefaultCompression)
 	cfg.RequestTimeout = cmp.Or(cfg.RequestTimeout, DefaultRequestTimeout)
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()

@@ -34,7 +34,7 @@ func TestValidateReportsEveryMistake(t *testing.T) {
 		{"tls", Config{Brokers: []string{"a:1"}, Topic: "t", TLS: access.TLS{CAFile: missing}}, []string{"files: open "}},
 		{"tls, no certificate", Config{Brokers: []string{"a:1"}, Topic: "t", TLS: access.TLS{CAFile: empty}}, []string{"files: no PEM certificate in "}},
 		{"tls, no key", Config{Brokers: []string{"a:1"}, Topic: "t", TLS: access.TLS{CertFile: empty}}, []string{"tls.keyFile: is missing, but certFile is given"}},
-		{"sasl, no mechanism", Config{Brokers: []string{"a:1"}, Topic: "t", SASL: SASLConfig{Username: "u"}}, []string{"sasl.mechanism: is missing besides username", "sasl.passwordFile: is missing besides username"}},
+		{"sasl, no mechanism", Config{Brokers: []string{"a:1"}, Topic: "t", SASL: SASLConfig{Username: "u"}}, []string{"sasl.mechanism: is missing, but username is given", "sasl.passwordFile: is missing, but username is given"}},
 		{
 			"sasl",
 			Config{Brokers: []string{"a:1"}, Topic: "t", SASL: SASLConfig{Mechanism: "GSSAPI", PasswordFile: missing}},
@@ -69,7 +69,7 @@ func TestDefaults(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s.cfg.RequestTimeout != DefaultRequestTimeout || s.codec == nil || s.codec.Name() != string(DefaultCompression) {
+	if s.cfg.RequestTimeout != DefaultRequestTimeout || s.codec == nil || s.codec.Name() != DefaultCompression {
 		t.Errorf("request timeout %v, codec %v", s.cfg.RequestTimeout, s.codec)
 	}
 	key, err := s.cfg.KeyTemplate()

@@ -52,7 +52,7 @@ func (d *destination) NewSink(t testing.TB) sinks.Sink {
 	}
 	s, err := New(Config{
 		Brokers: []string{d.broker.Addr()}, Topic: topic, RequestTimeout: 5 * time.Second,
-		Compression: CompressionNone, // the suite's oversize events shrink to almost nothing
+		Compression: "none", // the suite's oversize events shrink to almost nothing
 		Logger:      slog.New(slog.NewTextHandler(t.Output(), nil)),
 		dial:        d.dial,
 	})

@@ -32,16 +32,16 @@ func TestErrorCodes(t *testing.T) {
 	}{
 		{kerr.NotLeaderForPartition, []string{"maybe", "maybe", "maybe"}, "[6]"},
 		{kerr.RequestTimedOut, []string{"maybe", "maybe", "maybe"}, "[7]"},
-		{kerr.NotEnoughReplicasAfterAppend, []string{"maybe", "maybe", "maybe"}, "min.insync.replicas"},
+		{kerr.NotEnoughReplicasAfterAppend, []string{"maybe", "maybe", "maybe"}, "in-sync replicas"},
 		{kerr.UnknownServerError, []string{"maybe", "maybe", "maybe"}, "[-1]"},
 		{kerr.KafkaStorageError, []string{"maybe", "maybe", "maybe"}, "[56]"},
-		{kerr.NotEnoughReplicas, []string{"retry", "not attempted", "not attempted"}, "min.insync.replicas"},
+		{kerr.NotEnoughReplicas, []string{"retry", "not attempted", "not attempted"}, "in-sync replicas"},
 		{kerr.LeaderNotAvailable, []string{"retry", "not attempted", "not attempted"}, "[5]"},
 		{kerr.UnknownTopicOrPartition, []string{"retry", "not attempted", "not attempted"}, "[3]"},
 		{kerr.TopicAuthorizationFailed, []string{"retry", "not attempted", "not attempted"}, "Describe and Write"},
 		{kerr.ClusterAuthorizationFailed, []string{"retry", "not attempted", "not attempted"}, "Describe and Write"},
-		{kerr.UnsupportedCompressionType, []string{"retry", "not attempted", "not attempted"}, "choose another"},
-		{kerr.InvalidTimestamp, []string{"retry", "not attempted", "not attempted"}, "clock"},
+		{kerr.UnsupportedCompressionType, []string{"retry", "not attempted", "not attempted"}, "compression type"},
+		{kerr.InvalidTimestamp, []string{"retry", "not attempted", "not attempted"}, "timestamp"},
 		{kerr.OutOfOrderSequenceNumber, []string{"maybe", "maybe", "maybe"}, "[45]"},
 		{kerr.InvalidProducerEpoch, []string{"maybe", "maybe", "maybe"}, "[47]"},
 		// Halved until each message is alone, and refused alone.
@@ -130,7 +130,7 @@ func TestRefusedAlone(t *testing.T) {
 	for _, err := range []*kerr.Error{kerr.MessageTooLarge, kerr.InvalidRecord} {
 		t.Run(err.Message, func(t *testing.T) {
 			fake := newFake(t, kfake.NumBrokers(1), kfake.SeedTopics(1, "events"))
-			s := connected(t, Config{Brokers: fake.ListenAddrs(), Compression: CompressionNone})
+			s := connected(t, Config{Brokers: fake.ListenAddrs(), Compression: "none"})
 			// The broker refuses every batch that holds "poison".
 			fake.Fault(kfake.Fault{Keys: keysProduce, Err: err, Count: -1, When: func(r kmsg.Request) bool {
 				return strings.Contains(string(r.(*kmsg.ProduceRequest).Topics[0].Partitions[0].Records), "poison")

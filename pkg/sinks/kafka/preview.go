@@ -10,7 +10,6 @@ import (
 	"github.com/segmentio/kafka-go/protocol"
 
 	"github.com/deltabridge/deltabridge/pkg/event"
-	"github.com/deltabridge/deltabridge/pkg/sinks"
 	"github.com/deltabridge/deltabridge/pkg/sinks/diagnose"
 )
 
@@ -23,10 +22,10 @@ func (s *Sink) Preview(ctx context.Context, m *event.Message, ask bool) (diagnos
 	if err := s.render(&p, m); err != nil {
 		return p, err
 	}
-	t := newTopic(p.Topic)
+	o := s.beside()
+	defer o.client.Close()
+	t := o.topic([]byte(p.Topic))
 	if ask {
-		o := s.beside()
-		defer o.client.Close()
 		missing := o.fetch(ctx, []*topic{t})
 		if p.Unknown = t.err; p.Unknown == nil {
 			p.Limit, p.Unknown = o.limit(ctx, p.Topic)
@@ -48,9 +47,6 @@ func (s *Sink) render(p *diagnose.Placement, m *event.Message) error {
 	b.reset(time.Now())
 	p.Tombstone = s.tombstone(m)
 	b.add(m, p.Tombstone, 0)
-	if b.size() > maxRecordBytes {
-		return sinks.Permanent(fmt.Errorf("%w: %d bytes", sinks.ErrOversize, b.size()))
-	}
 	out, err := b.encode(s.codec, producer{id: -1, epoch: -1, sequence: -1})
 	if err != nil {
 		return err
@@ -74,7 +70,7 @@ func (s *Sink) render(p *diagnose.Placement, m *event.Message) error {
 func (s *Sink) limit(ctx context.Context, topic string) (int64, error) {
 	settings, err := s.client.TopicSettings(ctx, topic)
 	if err != nil {
-		return 0, fmt.Errorf("the settings of topic %s can't be read: %w", topic, err)
+		return 0, fmt.Errorf("read the settings of topic %s: %w", topic, err)
 	}
 	return strconv.ParseInt(settings["max.message.bytes"], 10, 64)
 }

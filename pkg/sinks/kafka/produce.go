@@ -3,6 +3,7 @@ package kafka
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -17,20 +18,20 @@ import (
 
 const acksAll = -1
 
-// request sends the slots in one request and records the results.
-func (w *work) request(ctx context.Context, slots []slot) {
+// request sends the batches of the partitions in one request and records the results.
+func (w *work) request(ctx context.Context, partitions []*partition) {
 	req := &rawproduce.Request{Acks: acksAll, Timeout: w.s.client.WriteTimeout()}
-	var sent []slot
-	for _, sl := range slots {
-		set, err := sl.b.encode(w.s.codec, producer{w.s.producer, sl.p.epoch, sl.p.sequence})
+	var sent []*partition
+	for _, p := range partitions {
+		set, err := p.batch.encode(w.s.codec, producer{w.s.producer, p.epoch, p.sequence})
 		switch {
 		case err != nil:
-			w.fail(sl.p, fmt.Errorf("compressing with %s: %w", w.s.codec.Name(), err))
+			w.fail(p, fmt.Errorf("compress with %s: %w", w.s.codec.Name(), err))
 		case len(set) > maxRecordBytes:
-			w.refuse(sl.p, fmt.Errorf("%w: %d bytes", sinks.ErrOversize, len(set)))
+			w.refuse(p, fmt.Errorf("%w: %d bytes", sinks.ErrOversize, len(set)))
 		default:
-			addToRequest(req, sl.p, set)
-			sent = append(sent, sl)
+			addToRequest(req, p, set)
+			sent = append(sent, p)
 		}
 	}
 	if len(sent) == 0 {
@@ -41,11 +42,11 @@ func (w *work) request(ctx context.Context, slots []slot) {
 		w.noteFailure(err, sent)
 		return
 	}
-	for _, sl := range sent {
-		if answer := answerFor(msg.(*produce.Response), sl.p); answer != nil {
-			w.noteAnswer(sl, answer)
+	for _, p := range sent {
+		if answer := answerFor(msg.(*produce.Response), p); answer != nil {
+			w.noteAnswer(p, answer)
 		} else {
-			w.noteDoubt(sl, fmt.Errorf("kafka broker %s: the produce response has no result for %s", w.leader, sl.p))
+			w.noteDoubt(p, fmt.Errorf("kafka broker %s: the response does not contain %s", w.leader, p))
 		}
 	}
 }
@@ -64,7 +65,7 @@ func addToRequest(req *rawproduce.Request, p *partition, set []byte) {
 }
 
 // noteFailure records that a request failed without a response. The broker's other partitions are not tried.
-func (w *work) noteFailure(err error, sent []slot) {
+func (w *work) noteFailure(err error, sent []*partition) {
 	// If another broker answered recently, the cluster is reachable, so only the partitions of this leader must wait.
 	of := func(p *partition, err error) error {
 		if w.s.client.WorksWithout(w.leader) {
@@ -72,13 +73,13 @@ func (w *work) noteFailure(err error, sent []slot) {
 		}
 		return err
 	}
-	for _, sl := range sent {
+	for _, p := range sent {
+		p.moved = true
 		if wire.Sent(err) {
-			w.noteDoubt(sl, err)
+			w.noteDoubt(p, err)
 		} else {
-			w.noteNotWritten(sl, of(sl.p, err))
+			w.noteNotWritten(p, of(p, err))
 		}
-		w.moved = append(w.moved, sl.p.topic)
 	}
 	for _, p := range w.partitions {
 		w.fail(p, of(p, fmt.Errorf("another request failed: %w", err)))
@@ -99,109 +100,87 @@ func answerFor(res *produce.Response, p *partition) *produce.ResponsePartition {
 	return nil
 }
 
-func (w *work) noteAnswer(sl slot, answer *produce.ResponsePartition) {
-	p, code := sl.p, kafkago.Error(answer.ErrorCode)
-	if wire.MovesLeader(code) {
-		w.moved = append(w.moved, p.topic)
-	}
+func (w *work) noteAnswer(p *partition, answer *produce.ResponsePartition) {
+	code := kafkago.Error(answer.ErrorCode)
 	v := judge(code)
-	if code == kafkago.DuplicateSequenceNumber && sl.again {
-		v = written // The first attempt wrote the batch.
-	}
-	if v == written {
-		w.noteWritten(sl)
+	if v == written || code == kafkago.DuplicateSequenceNumber && p.again { // The first attempt wrote the batch.
+		w.noteWritten(p)
 		return
 	}
 	err := w.s.client.CodeError(p.String(), code, answer.ErrorMessage)
-	switch {
-	case v == badTopic || v == badRecord:
-	case v == outOfStep:
-		err = w.s.partUnavailable(p, fmt.Errorf("%s: %w", p, code)) // The next attempt uses a new epoch and succeeds.
-	case code == kafkago.UnknownTopicOrPartition || code == kafkago.TopicAuthorizationFailed:
-		err = w.s.unavailable(p.topic, err)
-	default:
-		err = w.s.partUnavailable(p, err)
-	}
 	switch v {
-	case notWritten:
-		w.noteNotWritten(sl, err)
-	case inDoubt:
-		w.noteDoubt(sl, err)
-	case outOfStep:
-		w.noteDoubt(sl, err)
-		w.fence(p)
-	case tooLarge, badRecord:
-		if sl.again { // The batch was perhaps written and will be divided, so it will not be sent again unchanged.
-			w.fence(p)
-		}
-		switch {
-		case v == tooLarge:
-			w.halve(sl, code)
-		case sl.n > 1: // Halving finds the bad messages. The broker has not written any part of the batch.
-			p.limit = sl.n / 2
-		default:
-			for _, e := range answer.RecordErrors {
-				err = fmt.Errorf("%w: %s", err, e.BatchIndexErrorMessage)
-			}
-			w.refuse(p, err)
-		}
 	case badTopic:
 		w.fail(p, sinks.Permanent(err))
+	case tooLarge:
+		w.divide(p, fmt.Errorf("%w: %d bytes, more than max.message.bytes of topic %s: %w",
+			sinks.ErrOversize, p.batch.size(), p.topic.name, code))
+	case badRecord:
+		for _, e := range answer.RecordErrors {
+			err = fmt.Errorf("%w: %s", err, e.BatchIndexErrorMessage)
+		}
+		w.divide(p, err)
+	case outOfStep: // The next attempt uses a new epoch and succeeds.
+		w.noteDoubt(p, w.s.partUnavailable(p, fmt.Errorf("%s: %w", p, code)))
+		p.fence()
+	default:
+		p.moved = true // The leader may have moved.
+		if code == kafkago.UnknownTopicOrPartition || code == kafkago.TopicAuthorizationFailed {
+			err = w.s.unavailable(p.topic, err)
+		} else {
+			err = w.s.partUnavailable(p, err)
+		}
+		if v == inDoubt {
+			w.noteDoubt(p, err)
+		} else {
+			w.noteNotWritten(p, err)
+		}
 	}
 }
 
-func (w *work) noteWritten(sl slot) {
-	p := sl.p
-	for _, i := range p.queue[:sl.n] {
+func (w *work) noteWritten(p *partition) {
+	for _, i := range p.queue[:p.n] {
 		w.results[i] = nil
 	}
-	p.queue, p.inDoubt = p.queue[sl.n:], nil
-	p.advance(sl.b.records)
-	p.limit = min(2*p.limit, len(w.batch))
+	p.queue, p.inDoubt = p.queue[p.n:], nil
+	p.advance(p.batch.records)
 }
 
-// noteNotWritten records that this request did not write the slot. If the slot was also sent earlier, the result of the
-// earlier attempt is still unknown.
-func (w *work) noteNotWritten(sl slot, err error) {
-	if sl.again {
-		w.noteDoubt(sl, err)
+// noteNotWritten records that this request did not write the batch. If the batch was also sent earlier, the result of
+// the earlier attempt is still unknown.
+func (w *work) noteNotWritten(p *partition, err error) {
+	if p.again {
+		w.noteDoubt(p, err)
 	} else {
-		w.fail(sl.p, err)
+		w.fail(p, err)
 	}
 }
 
-// noteDoubt records that the slot's messages were perhaps written. The result of the partition's other messages remains
+// noteDoubt records that the batch was perhaps written. The result of the partition's other messages remains
 // ErrNotAttempted.
-func (w *work) noteDoubt(sl slot, err error) {
-	p := sl.p
-	if !sl.again {
-		p.inDoubt = make([]string, sl.n)
-	}
+func (w *work) noteDoubt(p *partition, err error) {
 	err = sinks.MaybeWritten(err)
-	for k, i := range p.queue[:sl.n] {
+	p.inDoubt = nil
+	for _, i := range p.queue[:p.n] {
 		w.results[i] = err
-		p.inDoubt[k] = w.batch[i].ID
+		p.inDoubt = append(p.inDoubt, w.batch[i].ID)
 	}
 	p.queue = p.queue[:0]
 }
 
-// fence must be called if a batch was perhaps written and will not be sent again unchanged. The broker then rejects
-// this batch, so it cannot be written after newer events.
-func (w *work) fence(p *partition) {
-	if !p.fence() {
-		w.exhausted = true
+// divide halves a batch of which the broker has not written any part, because at least one message is too large or
+// bad. If the batch contains only one message, divide rejects the message with err.
+func (w *work) divide(p *partition, err error) {
+	if p.again { // The batch was perhaps written and will not be sent again unchanged.
+		p.fence()
 	}
-}
-
-// halve divides a batch that is too large, or rejects its message if it contains only one. The broker has not written
-// any part of the batch.
-func (w *work) halve(sl slot, code kafkago.Error) {
-	if sl.n > 1 {
-		sl.p.batchBytes = sl.b.size() / 2
+	if p.n > 1 {
+		p.batchBytes = p.batch.size() / 2
 		return
 	}
-	w.refuse(sl.p, fmt.Errorf("%w: %d bytes, more than max.message.bytes of topic %s: %w",
-		sinks.ErrOversize, sl.b.size(), sl.p.topic.name, code))
+	if !errors.Is(err, sinks.ErrOversize) {
+		p.batchBytes = defaultBatchBytes // The batches were not too large.
+	}
+	w.refuse(p, err)
 }
 
 // fail records that the partition's queue was not sent. If err is permanent, it is the result of all queued messages.

@@ -14,10 +14,8 @@ import (
 )
 
 const (
-	// maxRequestBytes limits the total size of the record batches in one request. A broker closes the connection if a
-	// request is larger than its socket.request.max.bytes (100 MiB).
-	maxRequestBytes = 32 << 20
-	// maxRecordBytes is the maximum size of an event that is sent, for the same reason.
+	// maxRecordBytes is the maximum size of an event that is sent. A broker closes the connection if a request is larger
+	// than its socket.request.max.bytes (100 MiB). A drain sends several events only if they are 16 MiB or less.
 	maxRecordBytes = 64 << 20
 	// maxTopicName is the maximum length of a topic name in bytes. It is Topic.MAX_NAME_LENGTH of Kafka.
 	maxTopicName = 249
@@ -133,11 +131,12 @@ func (s *Sink) sendRound(ctx context.Context, batch []*event.Message, results []
 		wg.Wait()
 	}
 	for _, w := range works {
-		for _, t := range w.moved {
-			t.stale = true
-		}
-		if w.exhausted {
-			s.producer = -1 // The next Send requests a new producer id.
+		for _, p := range w.partitions {
+			p.topic.stale = p.topic.stale || p.moved
+			p.moved = false
+			if p.epoch < 0 {
+				s.producer = -1 // The next Send requests a new producer id.
+			}
 		}
 	}
 	return !slices.ContainsFunc(results[start:end], func(err error) bool { return err != nil })
@@ -149,7 +148,6 @@ func (s *Sink) split(batch []*event.Message, results []error, start, end int) (w
 	for i := start; i < end; i++ {
 		p := s.routes[i]
 		if len(p.queue) == 0 {
-			p.limit = len(batch)
 			w := byLeader[p.leader]
 			if w == nil {
 				w = &work{s: s, leader: p.leader, batch: batch, results: results}
@@ -170,17 +168,6 @@ type work struct {
 	partitions []*partition // the partitions with queued messages; only one goroutine uses them
 	batch      []*event.Message
 	results    []error // the results of the messages in batch
-
-	moved     []*topic // topics whose metadata must be read again
-	exhausted bool     // reports whether a new producer id is required
-}
-
-// slot is the part of a request that belongs to one partition.
-type slot struct {
-	p     *partition
-	b     *batch
-	n     int  // the number of messages
-	again bool // reports whether the batch was sent before and perhaps written
 }
 
 // run sends requests until all messages are sent or a request fails.
@@ -192,13 +179,20 @@ func (w *work) run(ctx context.Context) {
 		return
 	}
 	for ctx.Err() == nil {
-		slots := w.fill()
-		if len(slots) == 0 {
+		var filled []*partition
+		for _, p := range w.partitions {
+			if len(p.queue) > 0 {
+				w.fill(p)
+				filled = append(filled, p)
+			}
+		}
+		if len(filled) == 0 {
 			return
 		}
-		w.request(ctx, slots)
-		for _, sl := range slots {
-			w.s.batches.Put(sl.b)
+		w.request(ctx, filled)
+		for _, p := range filled {
+			w.s.batches.Put(p.batch)
+			p.batch = nil
 		}
 	}
 	for _, p := range w.partitions {
@@ -206,44 +200,25 @@ func (w *work) run(ctx context.Context) {
 	}
 }
 
-// fill returns the next batch of each partition, up to the maximum size of a request.
-func (w *work) fill() (slots []slot) {
-	size := 0
-	for _, p := range w.partitions {
-		if len(p.queue) == 0 {
-			continue
-		}
-		if size > 0 && size+p.batchBytes > maxRequestBytes {
-			break // The next request contains the remaining partitions.
-		}
-		sl := w.fillSlot(p)
-		size += sl.b.size()
-		slots = append(slots, sl)
-	}
-	return slots
-}
-
-// fillSlot returns the next batch of a partition. If the previous batch was perhaps written, fillSlot returns the same
-// batch again.
-func (w *work) fillSlot(p *partition) slot {
-	sl := slot{p: p, b: w.s.batches.Get().(*batch)}
-	sl.b.reset(time.Now())
-	limit, limitBytes := min(len(p.queue), p.limit), p.batchBytes
+// fill sets the partition's next batch. If the previous batch was perhaps written, fill sets the same batch again.
+func (w *work) fill(p *partition) {
+	p.batch, p.n, p.again = w.s.batches.Get().(*batch), 0, false
+	p.batch.reset(time.Now())
+	limit, limitBytes := len(p.queue), p.batchBytes
 	if len(p.inDoubt) > 0 {
-		if sl.again = w.isSame(p); sl.again {
+		if p.again = w.isSame(p); p.again {
 			limit, limitBytes = len(p.inDoubt), math.MaxInt
 		} else {
-			w.fence(p)
+			p.fence()
 		}
 	}
-	for sl.n < limit {
-		m := w.batch[p.queue[sl.n]]
-		if !sl.b.add(m, w.s.tombstone(m), limitBytes) {
+	for p.n < limit {
+		m := w.batch[p.queue[p.n]]
+		if !p.batch.add(m, w.s.tombstone(m), limitBytes) {
 			break
 		}
-		sl.n++
+		p.n++
 	}
-	return sl
 }
 
 // isSame reports whether the partition's queue begins with the messages that were perhaps written.

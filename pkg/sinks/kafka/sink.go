@@ -50,7 +50,7 @@ func New(cfg Config) (*Sink, error) {
 	if err := cfg.wire().CheckFiles(); err != nil {
 		return nil, err
 	}
-	template, err := event.ParseTemplate(cfg.Topic, event.EscapeTopic)
+	template, err := cfg.Place()
 	if err != nil {
 		return nil, err
 	}
@@ -58,9 +58,8 @@ func New(cfg Config) (*Sink, error) {
 	if err != nil {
 		return nil, err
 	}
-	codec := cfg.Compression.codec()
 	s := &Sink{
-		cfg: cfg, template: template, codec: codec, producer: -1, create: cfg.newTopics(),
+		cfg: cfg, template: template, codec: codecOf(cfg.Compression), producer: -1, create: cfg.newTopics(),
 		topics:   make(map[string]*topic),
 		balancer: kafkago.Murmur2Balancer{Consistent: true}, // Messages with an empty key also go to a single partition.
 		batches:  sync.Pool{New: func() any { return new(batch) }},

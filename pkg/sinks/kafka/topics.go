@@ -44,8 +44,11 @@ type partition struct {
 	batchBytes int
 
 	// The state of the current Send:
-	queue []int // the indices of the unsent messages in the batch
-	limit int   // the maximum number of messages in the next record batch
+	queue []int  // the indices of the unsent messages
+	moved bool   // reports whether the metadata must be read again
+	batch *batch // the batch that is being sent
+	n     int    // the number of messages in batch
+	again bool   // reports whether batch was sent before and perhaps written
 }
 
 func newTopic(name string) *topic {
@@ -88,15 +91,12 @@ func (s *Sink) partUnavailable(p *partition, err error) error {
 // startOver resets the producer state for a new producer id.
 func (p *partition) startOver() { p.epoch, p.sequence, p.inDoubt = 0, 0, nil }
 
-// fence begins a new producer epoch. The broker then rejects all batches of older epochs. fence returns false if the
-// producer id has no epochs left.
-func (p *partition) fence() bool {
+// fence begins a new producer epoch. The broker then rejects all batches of older epochs. fence must be called if a
+// batch was perhaps written and will not be sent again unchanged, so that the batch cannot be written after newer
+// events. The epoch becomes negative if the producer id has no epochs left.
+func (p *partition) fence() {
 	p.sequence, p.inDoubt = 0, nil
-	if p.epoch == math.MaxInt16 {
-		return false
-	}
 	p.epoch++
-	return true
 }
 
 // advance adds n written records to the sequence number. After the maximum int32, sequence numbers start at 0 again.
@@ -112,49 +112,39 @@ func (t *topic) due(now time.Time) bool {
 // of each topic.
 func (s *Sink) refresh(ctx context.Context, topics []*topic) {
 	missing := s.fetch(ctx, topics)
-	if len(missing) == 0 || s.create == nil {
+	if s.create == nil {
 		return
 	}
-	failed := s.client.CreateTopics(ctx, namesOf(missing), s.create, false)
-	created := missing[:0]
 	for _, t := range missing {
-		if err := failed[t.name]; err != nil {
+		if err := s.client.CreateTopic(ctx, t.name, s.create, false); err != nil {
 			t.err = s.unavailable(t, err)
-		} else {
-			created = append(created, t)
-			s.cfg.Logger.Info("created Kafka topic", "topic", t.name)
+			continue
 		}
+		s.cfg.Logger.Info("created Kafka topic", "topic", t.name)
+		s.fetch(ctx, []*topic{t})
 	}
-	if len(created) > 0 {
-		s.fetch(ctx, created)
-	}
-}
-
-func namesOf(topics []*topic) (names []string) {
-	for _, t := range topics {
-		names = append(names, t.name)
-	}
-	return names
 }
 
 // fetch reads the metadata of the topics and returns those that do not exist.
 func (s *Sink) fetch(ctx context.Context, topics []*topic) (missing []*topic) {
-	found, err := s.client.Topics(ctx, namesOf(topics)...)
+	var names []string
+	for _, t := range topics {
+		names = append(names, t.name)
+	}
+	found, err := s.client.Topics(ctx, names...)
 	if err != nil {
 		for _, t := range topics {
 			if t.stale { // If the metadata is not stale, it may still be correct.
-				t.err = fmt.Errorf("reading the metadata of topic %s: %w", t.name, err)
+				t.err = fmt.Errorf("read the metadata of topic %s: %w", t.name, err)
 			}
 		}
 		return nil
 	}
 	for _, f := range found {
-		at := slices.IndexFunc(topics, func(t *topic) bool { return t.name == f.Name })
-		if at < 0 {
-			continue
-		}
-		t := topics[at]
+		t := s.topics[f.Name]
 		switch {
+		case t == nil:
+			continue
 		case f.Err == nil:
 			s.learn(t, f.Leaders)
 			continue

@@ -22,11 +22,8 @@ func (cfg *Config) Validate(at *strictyaml.Section) {
 	}
 	topic := sinks.CheckTemplate(at, "topic", cfg.Topic, event.EscapeTopic, defaultTopic())
 	if topic != nil && cfg.Tombstones && topic.Uses("operation") {
-		at.Report(
-			"topic",
-			"has {operation} in it: with tombstones, a deletion would leave the object's state in another topic",
-			"use "+defaultTopic(),
-		)
+		at.Report("topic", "contains {operation}: with tombstones, a deleted object would stay in another topic",
+			"use "+defaultTopic())
 	}
 	cfg.validateKey(at, topic)
 	cfg.TLS.Validate(at.At("tls"))
@@ -44,19 +41,18 @@ func (cfg *Config) validateKey(at *strictyaml.Section, topic *event.Template) {
 	}
 	switch {
 	case key.Uses("operation"):
-		at.Report("key", "has {operation} in it: the events of an object would come out of order",
-			"use what stays the same for an object, as in "+DefaultKey)
+		at.Report("key", "contains {operation}: the events of an object would be out of order",
+			"use only variables that do not change for an object, as in "+DefaultKey)
 	case cfg.Tombstones && topic != nil && !nameOneObject(topic, key):
-		at.Report("key", "is the same for several objects of one topic: with tombstones, one of them would be kept, "+
-			"and the deletion of one would take the others along",
-			"name them by {group}, {resource}, {namespace} and {name}, or by {uid}: use "+DefaultKey)
+		at.Report("key", "is the same for several objects: with tombstones, a topic would keep only one of them",
+			"use {group}, {resource}, {namespace} and {name}, or {uid}, as in "+DefaultKey)
 	}
 	if !cfg.Tombstones || cfg.CreateTopics == nil {
 		return
 	}
 	if policy, given := cfg.CreateTopics.Config[cleanupPolicy]; given && !strings.Contains(policy, "compact") {
 		at.Report("createTopics.config", "has cleanup.policy "+policy+", with which tombstones have no effect",
-			"write compact, or remove it to get that")
+			"write compact, or remove cleanup.policy, which is then compact")
 	}
 }
 
@@ -71,9 +67,9 @@ func nameOneObject(topic, key *event.Template) bool {
 func (cfg *Config) ValidateLetters(at *strictyaml.Section, to *sinks.LetterPlace) {
 	switch {
 	case to.Subject != "":
-		at.Report("subject", "is for a sink with nats", "write topic, or file: {}")
+		at.Report("subject", "is only for a sink with nats", "write topic, or file: {}")
 	case to.Topic != "" && to.Topic == cfg.Topic:
-		at.Report("topic", "is the topic of the sink", "choose another")
+		at.Report("topic", "is the topic of the sink", "choose another topic")
 	}
 }
 
@@ -88,11 +84,8 @@ func (cfg *Config) Conflict(at *strictyaml.Section, other sinks.Config, name str
 	if !slices.ContainsFunc(cfg.canonicalBrokers(), func(broker string) bool { return slices.Contains(brokers, broker) }) {
 		return false
 	}
-	at.Report(
-		"topic",
-		strictyaml.Quote(cfg.Topic)+" is the topic of "+name+": its readers would take dead letters for its events",
-		"choose another",
-	)
+	at.Report("topic", strictyaml.Quote(cfg.Topic)+" is the topic of "+name+
+		": its consumers would read dead letters as events", "choose another topic")
 	return true
 }
 

@@ -2,7 +2,6 @@ package kafkacheck
 
 import (
 	"context"
-	"net"
 	"slices"
 	"strings"
 	"sync"
@@ -52,7 +51,7 @@ func (c *Check) brokers(ctx context.Context, addrs []string) (all []diagnose.Fin
 	each := make([][]diagnose.Finding, len(addrs))
 	var wg sync.WaitGroup
 	for i, addr := range addrs {
-		wg.Go(func() { each[i] = c.broker(ctx, addr) })
+		wg.Go(func() { each[i] = c.Client.Try(ctx, addr) })
 	}
 	wg.Wait()
 	for _, findings := range each {
@@ -60,37 +59,6 @@ func (c *Check) brokers(ctx context.Context, addrs []string) (all []diagnose.Fin
 		reached = reached || findings[len(findings)-1].Err == nil
 	}
 	return all, reached
-}
-
-func (c *Check) broker(ctx context.Context, addr string) (findings []diagnose.Finding) {
-	passed := func(step, detail string, warn bool) {
-		f := diagnose.Finding{Step: step, Target: addr, Detail: detail, Warn: warn}
-		switch {
-		case warn && step == sinks.StepAuthenticate:
-			f.Remedy = "use kafka.tls, or a SCRAM mechanism"
-		case warn:
-			f.Remedy = "renew the certificate"
-		}
-		findings = append(findings, f)
-	}
-	ctx, cancel := context.WithTimeout(ctx, 2*c.Config.RequestTimeout)
-	defer cancel()
-	host, _, err := net.SplitHostPort(addr)
-	if err == nil && net.ParseIP(host) == nil {
-		var ips []string
-		if ips, err = net.DefaultResolver.LookupHost(ctx, host); err != nil {
-			err = c.Client.DialError(ctx, addr, err)
-		} else {
-			passed(sinks.StepResolve, strings.Join(ips, ", "), false)
-		}
-	}
-	if err == nil {
-		err = c.Client.Try(ctx, addr, passed)
-	}
-	if err != nil {
-		return append(findings, diagnose.Failed(sinks.StepConnect, addr, err))
-	}
-	return findings
 }
 
 // producer checks whether the client can be an idempotent producer, which the sink requires to preserve the order after

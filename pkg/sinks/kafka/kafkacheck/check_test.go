@@ -22,8 +22,8 @@ import (
 )
 
 const (
-	warnReplica = ": it has one replica: what a lost broker held is lost, acknowledged or not -> give it 3 replicas and min.insync.replicas 2"
-	warnSize    = ": it takes messages of %d bytes at most, and an object can have 1572864: larger ones (compressed) become gap events -> raise its max.message.bytes"
+	warnReplica = ": the topic has one replica: if a broker is lost, its acknowledged events are lost too -> increase the number of replicas to 3, and set min.insync.replicas to 2"
+	warnSize    = ": the topic accepts at most %d bytes (compressed), but an object can have 1572864: larger events become gap events -> increase max.message.bytes of the topic"
 )
 
 // TestCheck: each step of the way, and the topic's settings against the promises. Nothing is created.
@@ -64,24 +64,24 @@ func TestCheck(t *testing.T) {
 		{
 			"compacted",
 			kafka.Config{Topic: "check.compact"},
-			there("check.compact", replica, "warn : it is compacted: the last event of each object stays forever, also that of its deletion -> set kafka.tombstones: true"),
+			there("check.compact", replica, "warn : the topic is compacted: the last event of each object stays forever, even if it is a deletion -> set kafka.tombstones: true"),
 		},
 		{"compacted, with tombstones", kafka.Config{Topic: "check.compact", Tombstones: true}, there("check.compact", replica)},
 		{
 			"tombstones without effect",
 			kafka.Config{Topic: "check.well", Tombstones: true},
-			there("check.well", replica, "warn : kafka.tombstones is set, and its cleanup.policy is delete: the tombstones have no effect -> set its cleanup.policy to compact, or leave kafka.tombstones out"),
+			there("check.well", replica, "warn : kafka.tombstones is set, but cleanup.policy of the topic is delete: tombstones have no effect -> set cleanup.policy of the topic to compact, or remove kafka.tombstones"),
 		},
 		{
 			"acks can't be had",
 			kafka.Config{Topic: "check.insync"},
-			there("check.insync", "FAIL : topic: acks=all can't be had: min.insync.replicas is 2, and it has 1 replicas; set its min.insync.replicas to less than its replicas, or add replicas (see kafka.topic)"+
-				" -> set its min.insync.replicas to less than its replicas, or add replicas (see kafka.topic)", replica),
+			there("check.insync", "FAIL : topic: acks=all is impossible: min.insync.replicas is 2, but the topic has 1 replicas; reduce min.insync.replicas of the topic to less than its number of replicas, or add replicas (see kafka.topic)"+
+				" -> reduce min.insync.replicas of the topic to less than its number of replicas, or add replicas (see kafka.topic)", replica),
 		},
 		{
 			"short retention",
 			kafka.Config{Topic: "check.short"},
-			there("check.short", replica, "warn : it keeps events for 1m0s: consumers that are away for longer miss them -> raise its retention.ms"),
+			there("check.short", replica, "warn : the topic keeps events for 1m0s: a consumer that is down for longer misses events -> increase retention.ms of the topic"),
 		},
 		{
 			"missing",
@@ -93,7 +93,7 @@ func TestCheck(t *testing.T) {
 		{
 			"would be created, but with too many replicas",
 			kafka.Config{Topic: "check.missing", CreateTopics: &kafka.CreateTopics{ReplicationFactor: 3}},
-			append(slices.Clone(reached), "FAIL topic topic check.missing: topic: creating the topic check.missing: Invalid Replication Factor: "+
+			append(slices.Clone(reached), "FAIL topic topic check.missing: topic: create topic check.missing: Invalid Replication Factor: "+
 				"Unable to replicate the partition 3 time(s): The target replication factor of 3 cannot be reached because only 1 broker(s) are registered or some brokers have all their log directories cordoned. (see kafka.createTopics.replicationFactor)"+
 				" -> see kafka.createTopics.replicationFactor"),
 		},
@@ -105,7 +105,7 @@ func TestCheck(t *testing.T) {
 		{
 			"template without topics",
 			kafka.Config{Topic: "check.none.{name}"},
-			append(slices.Clone(reached), "warn topic check.none.{name}: 0 topics are there that it can make; events for others wait until they are there"+
+			append(slices.Clone(reached), "warn topic check.none.{name}: 0 existing topics match the template; events for other topics wait until these topics exist"+
 				" -> create a topic for each value of the template, or set kafka.createTopics"),
 		},
 	} {
@@ -232,7 +232,7 @@ func TestCheckAdvertised(t *testing.T) {
 	})
 	addr := cluster.ListenAddrs()[0]
 	got := sinktest.Table(newSink(t, kafka.Config{Brokers: []string{addr}}).Check(t.Context()), addr)
-	const remedy = "the cluster tells its clients to go there: set advertised.listeners of that broker to an address that can be reached from here"
+	const remedy = "the cluster advertises this address: set advertised.listeners of that broker to an address that is reachable from here"
 	const want = `FAIL resolve internal.invalid:9092: internal.invalid:9092: resolve: there is no host "internal.invalid"; ` + remedy + " -> " + remedy
 	if !slices.Contains(got, want) {
 		t.Errorf("got\n%s\nwithout\n%s", strings.Join(got, "\n"), want)

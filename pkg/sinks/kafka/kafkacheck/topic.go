@@ -2,13 +2,13 @@ package kafkacheck
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
 	"time"
 
 	kafkago "github.com/segmentio/kafka-go"
-	"github.com/segmentio/kafka-go/protocol/metadata"
 
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 	"github.com/deltabridge/deltabridge/pkg/sinks/diagnose"
@@ -21,8 +21,6 @@ const (
 	largestObject = 3 << 19
 	// shortRetention is shorter than an ordinary outage of a consumer.
 	shortRetention = time.Hour
-	// maxChecked is the maximum number of topics that are checked for one template.
-	maxChecked = 100
 )
 
 // topics checks the topic, or all existing topics that match the template.
@@ -35,16 +33,12 @@ func (c *Check) topics(ctx context.Context) (findings []diagnose.Finding) {
 			return []diagnose.Finding{diagnose.Failed(sinks.StepTopic, name, err)}
 		}
 		f := diagnose.Finding{Step: sinks.StepTopic, Target: name}
-		f.Detail = fmt.Sprintf("%d topics are there that it can make", len(names))
-		if len(names) > maxChecked {
-			names = names[:maxChecked]
-			f.Detail += fmt.Sprintf("; the first %d are looked at", maxChecked)
-		}
+		f.Detail = fmt.Sprintf("%d existing topics match the template", len(names))
 		if c.Create != nil {
-			f.Detail += "; others are created when the first event goes there"
+			f.Detail += "; other topics are created when they are needed"
 		} else {
 			f.Warn = len(names) == 0
-			f.Detail += "; events for others wait until they are there"
+			f.Detail += "; events for other topics wait until these topics exist"
 			f.Remedy = "create a topic for each value of the template, or set kafka.createTopics"
 		}
 		findings = append(findings, f)
@@ -52,12 +46,12 @@ func (c *Check) topics(ctx context.Context) (findings []diagnose.Finding) {
 	if len(names) == 0 {
 		return findings
 	}
-	msg, err := c.Client.Ask(ctx, &metadata.Request{TopicNames: names, IncludeTopicAuthorizedOperations: true})
+	found, err := c.Client.Topics(ctx, names...)
 	if err != nil {
 		return append(findings, diagnose.Failed(sinks.StepTopic, name, err))
 	}
-	for _, t := range msg.(*metadata.Response).Topics {
-		one := &topic{Check: c, target: "topic " + t.Name, ResponseTopic: t}
+	for _, t := range found {
+		one := &topic{Check: c, target: "topic " + t.Name, Topic: t}
 		one.run(ctx)
 		findings = append(findings, one.findings...)
 	}
@@ -67,7 +61,7 @@ func (c *Check) topics(ctx context.Context) (findings []diagnose.Finding) {
 // topic is the check of one topic.
 type topic struct {
 	*Check
-	metadata.ResponseTopic
+	wire.Topic
 	target   string
 	settings map[string]string
 	findings []diagnose.Finding
@@ -88,13 +82,11 @@ func (t *topic) fail(err error) {
 }
 
 func (t *topic) run(ctx context.Context) {
-	switch code := kafkago.Error(t.ErrorCode); code {
-	case 0:
-	case kafkago.UnknownTopicOrPartition:
+	if errors.Is(t.Err, kafkago.UnknownTopicOrPartition) {
 		t.checkCreation(ctx)
 		return
-	default:
-		t.fail(t.Client.CodeError(t.target, code, ""))
+	} else if t.Err != nil {
+		t.fail(t.Err)
 		return
 	}
 	// These bits are defined by AclOperation in the protocol guide. Brokers before 2.3 do not report them.
@@ -109,8 +101,8 @@ func (t *topic) run(ctx context.Context) {
 	}
 	var err error
 	if t.settings, err = t.Client.TopicSettings(ctx, t.Name); err != nil {
-		t.warn(fmt.Sprintf("give %s the permission DescribeConfigs on the topic, to have them checked", t.Config.SASL.Who()),
-			"its settings can't be read: %v", err)
+		t.warn(fmt.Sprintf("give %s the permission DescribeConfigs on the topic", t.Config.SASL.Who()),
+			"the settings of the topic cannot be read and are not checked: %v", err)
 		return
 	}
 	t.describe()
@@ -118,17 +110,28 @@ func (t *topic) run(ctx context.Context) {
 	t.checkSettings()
 }
 
+func (t *topic) describe() {
+	replicas, _, _ := t.replication()
+	text := fmt.Sprintf("%d partitions, %d replicas", len(t.Partitions), replicas)
+	for _, name := range []string{
+		"min.insync.replicas", "max.message.bytes", "cleanup.policy", "retention.ms", "retention.bytes",
+	} {
+		text += ", " + name + " " + t.settings[name]
+	}
+	t.pass(sinks.StepTopic, "%s", text)
+}
+
 // checkCreation asks the cluster whether it would create the topic, without creating it.
 func (t *topic) checkCreation(ctx context.Context) {
 	if t.Create == nil {
-		t.fail(wire.NoTopic(t.Name))
+		t.fail(t.Err)
 		return
 	}
-	if err := t.Client.CreateTopics(ctx, []string{t.Name}, t.Create, true)[t.Name]; err != nil {
+	if err := t.Client.CreateTopic(ctx, t.Name, t.Create, true); err != nil {
 		t.fail(err)
 		return
 	}
-	t.pass(sinks.StepTopic, "it does not exist; the cluster would let the bridge create it")
+	t.pass(sinks.StepTopic, "the topic does not exist; the cluster allows the bridge to create it")
 }
 
 // number returns a setting as an integer, or -1 if it is not an integer.
@@ -142,49 +145,37 @@ func (t *topic) number(setting string) int64 {
 
 func (t *topic) deletes() bool { return strings.Contains(t.settings["cleanup.policy"], "delete") }
 
-func (t *topic) describe() {
-	replicas, _, _ := t.replication()
-	names := []string{"min.insync.replicas", "max.message.bytes", "cleanup.policy"}
-	if t.deletes() {
-		names = append(names, "retention.ms", "retention.bytes")
-	}
-	for i, name := range names {
-		names[i] = name + " " + t.settings[name]
-	}
-	t.pass(sinks.StepTopic, "%d partitions, %d replicas, %s", len(t.Partitions), replicas, strings.Join(names, ", "))
-}
-
 // checkReplication compares the topic's replicas with the guarantees of acks=all.
 func (t *topic) checkReplication() {
-	fail := func(remedy, format string, args ...any) {
-		t.fail(&sinks.ConnectError{
-			Step: sinks.StepTopic, Key: "kafka.topic", Remedy: remedy, Err: fmt.Errorf(format, args...),
-		})
-	}
 	replicas, inSync, leaderless := t.replication()
 	need := t.number("min.insync.replicas")
+	e := &sinks.ConnectError{Step: sinks.StepTopic, Key: "kafka.topic"}
 	switch {
 	case leaderless > 0:
-		fail("bring the brokers back that hold them", "%d of its %d partitions have no leader and take no events",
-			leaderless, len(t.Partitions))
+		e.Err = fmt.Errorf("%d of %d partitions have no leader and accept no events", leaderless, len(t.Partitions))
+		e.Remedy = "start the brokers that have replicas of these partitions"
 	case replicas < need:
-		fail("set its min.insync.replicas to less than its replicas, or add replicas",
-			"acks=all can't be had: min.insync.replicas is %d, and it has %d replicas", need, replicas)
+		e.Err = fmt.Errorf("acks=all is impossible: min.insync.replicas is %d, but the topic has %d replicas", need, replicas)
+		e.Remedy = "reduce min.insync.replicas of the topic to less than its number of replicas, or add replicas"
 	case inSync < need:
-		fail("bring the brokers back that hold the others",
-			"acks=all can't be had at present: min.insync.replicas is %d, and %d of %d replicas are in sync",
+		e.Err = fmt.Errorf("acks=all is impossible now: min.insync.replicas is %d, but only %d of %d replicas are in sync",
 			need, inSync, replicas)
+		e.Remedy = "start the brokers that have the other replicas"
+	}
+	if e.Err != nil {
+		t.fail(e)
 	}
 	switch {
 	case replicas == 1:
-		t.warn("give it 3 replicas and min.insync.replicas 2",
-			"it has one replica: what a lost broker held is lost, acknowledged or not")
+		t.warn("increase the number of replicas to 3, and set min.insync.replicas to 2",
+			"the topic has one replica: if a broker is lost, its acknowledged events are lost too")
 	case need == 1:
-		t.warn("set its min.insync.replicas to 2",
-			"min.insync.replicas is 1: an acknowledgement can rest on a single broker, with which it is lost")
+		t.warn("set min.insync.replicas of the topic to 2",
+			"min.insync.replicas is 1: an acknowledged event can be on a single broker, and is lost with this broker")
 	case replicas == need:
-		t.warn("set its min.insync.replicas to one less, or add a replica",
-			"min.insync.replicas is as many as it has replicas, %d: events wait whenever one broker is away", replicas)
+		t.warn("reduce min.insync.replicas of the topic by one, or add a replica",
+			"min.insync.replicas is %d, and the topic has %d replicas: events wait while any of these brokers is down",
+			need, replicas)
 	}
 }
 
@@ -207,21 +198,22 @@ func (t *topic) replication() (replicas, inSync int64, leaderless int) {
 // checkSettings compares the topic's settings with the expectations of consumers.
 func (t *topic) checkSettings() {
 	if limit := t.number("max.message.bytes"); limit >= 0 && limit < largestObject {
-		t.warn("raise its max.message.bytes",
-			"it takes messages of %d bytes at most, and an object can have %d: larger ones (compressed) become gap events",
+		t.warn("increase max.message.bytes of the topic",
+			"the topic accepts at most %d bytes (compressed), but an object can have %d: larger events become gap events",
 			limit, largestObject)
 	}
 	policy := t.settings["cleanup.policy"]
 	switch compacts := strings.Contains(policy, "compact"); {
 	case compacts && !t.Tombstones:
 		t.warn("set kafka.tombstones: true",
-			"it is compacted: the last event of each object stays forever, also that of its deletion")
+			"the topic is compacted: the last event of each object stays forever, even if it is a deletion")
 	case !compacts && t.Tombstones:
-		t.warn("set its cleanup.policy to compact, or leave kafka.tombstones out",
-			"kafka.tombstones is set, and its cleanup.policy is %s: the tombstones have no effect", policy)
+		t.warn("set cleanup.policy of the topic to compact, or remove kafka.tombstones",
+			"kafka.tombstones is set, but cleanup.policy of the topic is %s: tombstones have no effect", policy)
 	}
 	keep := t.number("retention.ms")
 	if age := time.Duration(keep) * time.Millisecond; t.deletes() && keep >= 0 && age < shortRetention {
-		t.warn("raise its retention.ms", "it keeps events for %v: consumers that are away for longer miss them", age)
+		t.warn("increase retention.ms of the topic",
+			"the topic keeps events for %v: a consumer that is down for longer misses events", age)
 	}
 }

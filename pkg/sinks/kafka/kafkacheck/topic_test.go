@@ -22,13 +22,13 @@ func TestReplication(t *testing.T) {
 			"no leader",
 			[]metadata.ResponsePartition{{ReplicaNodes: three, IsrNodes: three}, {LeaderID: -1, ReplicaNodes: three, IsrNodes: three}},
 			"2",
-			[]string{"FAIL 1 of its 2 partitions have no leader"},
+			[]string{"FAIL 1 of 2 partitions have no leader"},
 		},
 		{
 			"replicas out of sync",
 			[]metadata.ResponsePartition{{ReplicaNodes: three, IsrNodes: three}, {ReplicaNodes: three, IsrNodes: three[:1]}},
 			"2",
-			[]string{"FAIL acks=all can't be had at present"},
+			[]string{"FAIL acks=all is impossible now"},
 		},
 		{
 			"one acknowledgement is enough",
@@ -40,7 +40,7 @@ func TestReplication(t *testing.T) {
 			"no broker may be away",
 			[]metadata.ResponsePartition{{ReplicaNodes: three, IsrNodes: three}},
 			"3",
-			[]string{"warn min.insync.replicas is as many as it has replicas, 3"},
+			[]string{"warn min.insync.replicas is 3, and the topic has 3 replicas"},
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {

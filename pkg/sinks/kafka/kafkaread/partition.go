@@ -35,13 +35,6 @@ func (p *partition) isOpen() bool { return p.next < p.end }
 
 func (p *partition) place() string { return fmt.Sprintf("%s/%d", p.topic, p.id) }
 
-func partitionsOf(t *wire.Topic) (all []*partition) {
-	for id, leader := range t.Leaders {
-		all = append(all, &partition{topic: t.Name, id: int32(id), leader: leader})
-	}
-	return all
-}
-
 // send sends a request to the partition's leader and returns the response.
 func (p *partition) send(ctx context.Context, c *wire.Client, req protocol.Message) (protocol.Message, error) {
 	if p.leader == "" {
@@ -51,24 +44,18 @@ func (p *partition) send(ctx context.Context, c *wire.Client, req protocol.Messa
 }
 
 // begin determines the first and the last offset to read.
-func (p *partition) begin(ctx context.Context, c *wire.Client, since time.Time) error {
-	end, err := p.offset(ctx, c, latest)
-	if err != nil {
-		return err
-	}
+func (p *partition) begin(ctx context.Context, c *wire.Client, since time.Time) (err error) {
 	at := int64(earliest)
 	if !since.IsZero() {
 		at = since.UnixMilli()
 	}
-	start, err := p.offset(ctx, c, at)
-	if err != nil {
+	if p.end, err = p.offset(ctx, c, latest); err != nil {
 		return err
 	}
-	if start < 0 { // All records are older than since.
-		start = end
+	if p.next, err = p.offset(ctx, c, at); p.next < 0 { // All records are older than since.
+		p.next = p.end
 	}
-	p.next, p.end = start, end
-	return nil
+	return err
 }
 
 func (p *partition) offset(ctx context.Context, c *wire.Client, at int64) (int64, error) {
@@ -83,7 +70,7 @@ func (p *partition) offset(ctx context.Context, c *wire.Client, at int64) (int64
 	}
 	topics := msg.(*listoffsets.Response).Topics
 	if len(topics) == 0 || len(topics[0].Partitions) == 0 {
-		return 0, fmt.Errorf("topic %s: the broker returns no offset of partition %d", p.topic, p.id)
+		return 0, fmt.Errorf("the response does not contain partition %d of topic %s", p.id, p.topic)
 	}
 	found := topics[0].Partitions[0]
 	if code := kafkago.Error(found.ErrorCode); code != 0 {
@@ -106,7 +93,7 @@ func (p *partition) fetch(ctx context.Context, c *wire.Client) (came bool, err e
 	}
 	res := msg.(*fetch.Response)
 	if len(res.Topics) != 1 || len(res.Topics[0].Partitions) != 1 {
-		return false, fmt.Errorf("kafka broker %s: the response does not have exactly one partition of topic %s", p.leader, p.topic)
+		return false, fmt.Errorf("kafka broker %s: the response does not contain topic %s", p.leader, p.topic)
 	}
 	found := &res.Topics[0].Partitions[0]
 	switch code := kafkago.Error(found.ErrorCode); code {
@@ -130,19 +117,20 @@ func (p *partition) take(found *fetch.ResponsePartition) (came bool, err error) 
 		if errors.Is(err, io.EOF) {
 			break
 		}
-		var m kafkago.Message
-		if err == nil {
-			m, err = messageOf(record)
-		}
 		if err != nil {
 			return false, fmt.Errorf("read topic %s: %w", p.topic, err)
 		}
-		if m.Offset < p.next { // The broker sends whole batches, which can begin before the requested offset.
+		if record.Offset < p.next { // The broker sends whole batches, which can begin before the requested offset.
 			continue
 		}
-		if p.next = m.Offset + 1; m.Offset < p.end {
-			p.queue = append(p.queue, m)
+		if p.next = record.Offset + 1; record.Offset >= p.end {
+			continue
 		}
+		m, err := messageOf(record)
+		if err != nil {
+			return false, fmt.Errorf("read topic %s: %w", p.topic, err)
+		}
+		p.queue = append(p.queue, m)
 	}
 	if p.next == before && p.isOpen() && found.RecordSet.Version > 0 {
 		p.next++ // Skip the rest of a batch whose records were removed by compaction.
@@ -151,15 +139,9 @@ func (p *partition) take(found *fetch.ResponsePartition) (came bool, err error) 
 }
 
 // messageOf copies a record, because kafka-go reuses the record's buffer.
-func messageOf(record *protocol.Record) (m kafkago.Message, err error) {
-	m = kafkago.Message{Offset: record.Offset, Time: record.Time, Headers: record.Headers}
-	if m.Key, err = protocol.ReadAll(record.Key); err == nil {
-		m.Value, err = protocol.ReadAll(record.Value)
-	}
-	for _, b := range []protocol.Bytes{record.Key, record.Value} {
-		if b != nil {
-			b.Close()
-		}
-	}
-	return m, err
+func messageOf(record *protocol.Record) (kafkago.Message, error) {
+	key, err := protocol.ReadAll(record.Key)
+	value, valueErr := protocol.ReadAll(record.Value)
+	m := kafkago.Message{Offset: record.Offset, Time: record.Time, Headers: record.Headers, Key: key, Value: value}
+	return m, errors.Join(err, valueErr)
 }

@@ -63,12 +63,11 @@ func Read(
 			}
 		}
 		switch {
+		case err != nil && !o.Follow:
+			return unlessEnded(ctx, err)
 		case err != nil:
 			wait(ctx, retryWait)
 			_ = r.look(ctx, time.Time{}) // If look fails, the next fetch fails too.
-			if !o.Follow {
-				return unlessEnded(ctx, err)
-			}
 		case !o.Follow && r.behind() == 0:
 			return nil
 		case !progress:
@@ -111,17 +110,16 @@ func (r *reading) look(ctx context.Context, since time.Time) error {
 		if t.Err != nil {
 			return t.Err
 		}
-		for _, p := range partitionsOf(&t) {
-			key := p.place()
-			if known := r.partitions[key]; known != nil {
-				known.leader = p.leader
+		for id, leader := range t.Leaders {
+			p := &partition{topic: t.Name, id: int32(id), leader: leader, follow: r.Follow}
+			if known := r.partitions[p.place()]; known != nil {
+				known.leader = leader
 				continue
 			}
 			if err := p.begin(ctx, r.client, since); err != nil {
 				return err
 			}
-			p.follow = r.Follow
-			r.partitions[key] = p
+			r.partitions[p.place()] = p
 		}
 	}
 	return nil
@@ -176,7 +174,7 @@ func recordOf(p *partition, m *kafkago.Message) *diagnose.Record {
 	case strings.HasPrefix(out.Attributes[attrContentType], "application/cloudevents+json"):
 		out.Received, out.Foreign = event.ParseStructured(m.Value)
 	case out.Attributes["id"] == "":
-		out.Foreign = errors.New("it has no header " + headerPrefix + "id")
+		out.Foreign = errors.New("the record has no header " + headerPrefix + "id")
 	}
 	return out
 }

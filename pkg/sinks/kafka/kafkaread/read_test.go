@@ -78,7 +78,7 @@ func TestRead(t *testing.T) {
 	}
 	structured := change(event.Updated, "structured", 1)
 	structured.Structured = true
-	other := kafka.Config{Brokers: one.Brokers, Topic: name + "-b", Compression: kafka.CompressionZstd}
+	other := kafka.Config{Brokers: one.Brokers, Topic: name + "-b", Compression: "zstd"}
 	mustSend(t, connected(t, other), structured, padded(change(event.Added, "large", 1), 300_000))
 
 	var want []string

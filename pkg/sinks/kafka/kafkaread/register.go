@@ -37,8 +37,6 @@ type entry struct {
 	Topic   string    `json:"topic"` // the topic template
 }
 
-func (r *Register) key(cluster, uid string) string { return r.Template + "/" + cluster + "/" + uid }
-
 // Lookup implements the method Registered of [sinks.Identified].
 func (r *Register) Lookup(ctx context.Context, cluster string) (sinks.Registration, error) {
 	entries, err := r.entries(ctx, cluster)
@@ -67,59 +65,41 @@ func (r *Register) Add(ctx context.Context, owner sinks.Owner, replaced string) 
 		records = append(records, r.record(e.Cluster, e.UID, nil))
 	}
 	records = append(records, r.record(owner.Cluster, owner.UID, value))
-	p, err := r.partition(ctx, true)
+	p, err := r.partition(ctx)
+	if errors.Is(err, kafkago.UnknownTopicOrPartition) {
+		how := &wire.NewTopic{
+			Partitions: 1, ReplicationFactor: r.ReplicationFactor, Config: map[string]string{"cleanup.policy": "compact"},
+		}
+		if err := r.Client.CreateTopic(ctx, RegisterTopic, how, false); err != nil {
+			return noRegister(err)
+		}
+		p, err = r.partition(ctx)
+	}
 	if err != nil {
 		return err
 	}
-	if err = r.write(ctx, p, records...); err != nil || replaced != "" {
-		return err
-	}
-	// If another cluster registered the name first, remove this record. Otherwise it would take effect when that cluster's
-	// registration is removed later.
-	entries, err = r.entries(ctx, owner.Cluster)
-	if err == nil && len(entries) > 0 && entries[0].UID != owner.UID {
-		err = r.write(ctx, p, r.record(owner.Cluster, owner.UID, nil))
-	}
-	return err
+	return r.write(ctx, p, records...)
 }
 
 // record returns a record for a cluster. A record with a nil value removes the registration.
 func (r *Register) record(cluster, uid string, value []byte) protocol.Record {
-	record := protocol.Record{Time: time.Now(), Key: protocol.NewBytes([]byte(r.key(cluster, uid)))}
-	if value != nil {
-		record.Value = protocol.NewBytes(value)
-	}
-	return record
+	key := r.Template + "/" + cluster + "/" + uid
+	return protocol.Record{Time: time.Now(), Key: protocol.NewBytes([]byte(key)), Value: protocol.NewBytes(value)}
 }
 
-// partition returns the partition of RegisterTopic. If the topic does not exist, partition creates the topic if create
-// is set, and otherwise returns nil.
-func (r *Register) partition(ctx context.Context, create bool) (*partition, error) {
+// partition returns the partition of RegisterTopic. If the topic does not exist, the error wraps
+// kafkago.UnknownTopicOrPartition.
+func (r *Register) partition(ctx context.Context) (*partition, error) {
 	topics, err := r.Client.Topics(ctx, RegisterTopic)
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("reading the metadata of topic %s: %w", RegisterTopic, err)
+		return nil, fmt.Errorf("read the metadata of topic %s: %w", RegisterTopic, err)
 	case len(topics) != 1 || topics[0].Err == nil && len(topics[0].Leaders) == 0:
 		return nil, fmt.Errorf("topic %s: %w", RegisterTopic, kafkago.LeaderNotAvailable)
-	case topics[0].Err == nil:
-		return partitionsOf(&topics[0])[0], nil
-	case !errors.Is(topics[0].Err, kafkago.UnknownTopicOrPartition):
+	case topics[0].Err != nil:
 		return nil, noRegister(topics[0].Err)
 	}
-	if !create {
-		return nil, nil
-	}
-	how := &wire.NewTopic{
-		Partitions: 1, ReplicationFactor: r.ReplicationFactor, Config: map[string]string{"cleanup.policy": "compact"},
-	}
-	if err := r.Client.CreateTopics(ctx, []string{RegisterTopic}, how, false)[RegisterTopic]; err != nil {
-		return nil, noRegister(err)
-	}
-	p, err := r.partition(ctx, false)
-	if p == nil && err == nil {
-		err = wire.NoTopic(RegisterTopic)
-	}
-	return p, err
+	return &partition{topic: RegisterTopic, leader: topics[0].Leaders[0]}, nil
 }
 
 // noRegister marks errors that a retry does not fix, such as a missing permission or an invalid topic, with
@@ -134,14 +114,16 @@ func noRegister(err error) error {
 
 // entries returns the entries of the clusters that registered this name, in the order of registration.
 func (r *Register) entries(ctx context.Context, cluster string) (entries []entry, err error) {
-	p, err := r.partition(ctx, false)
-	if p == nil || err != nil {
+	p, err := r.partition(ctx)
+	if errors.Is(err, kafkago.UnknownTopicOrPartition) {
+		return nil, nil
+	} else if err != nil {
 		return nil, err
 	}
 	if err := p.begin(ctx, r.Client, time.Time{}); err != nil {
 		return nil, noRegister(err)
 	}
-	prefix := r.key(cluster, "")
+	prefix := r.Template + "/" + cluster + "/"
 	for p.isOpen() {
 		if _, err := p.fetch(ctx, r.Client); err != nil {
 			return nil, noRegister(err)
@@ -181,7 +163,7 @@ func (r *Register) write(ctx context.Context, p *partition, records ...protocol.
 	}
 	res := msg.(*produce.Response)
 	if len(res.Topics) != 1 || len(res.Topics[0].Partitions) != 1 {
-		return fmt.Errorf("kafka broker %s: the response does not have exactly one partition of topic %s", p.leader, p.topic)
+		return fmt.Errorf("kafka broker %s: the response does not contain topic %s", p.leader, p.topic)
 	}
 	answer := res.Topics[0].Partitions[0]
 	if code := kafkago.Error(answer.ErrorCode); code != 0 {

@@ -83,34 +83,34 @@ func TestAccess(t *testing.T) {
 
 		{
 			"PLAIN, wrong password", broker.SASLAddr(), none, sasl("PLAIN", testkafka.User, wrong),
-			&blamed{sinks.StepAuthenticate, "kafka.sasl.passwordFile", `kafka broker ADDR: authenticate: it refuses user "alice" by PLAIN: wrong user name or password (Authentication failed: Invalid username or password); check kafka.sasl.username and the content of kafka.sasl.passwordFile`},
+			&blamed{sinks.StepAuthenticate, "kafka.sasl.passwordFile", `kafka broker ADDR: authenticate: the broker rejected the credentials of user "alice" for PLAIN (Authentication failed: Invalid username or password); check kafka.sasl.username and the content of kafka.sasl.passwordFile`},
 		},
 		{
 			"SCRAM, wrong password", broker.SASLTLSAddr(), tls, sasl("SCRAM-SHA-512", testkafka.User, wrong),
-			&blamed{sinks.StepAuthenticate, "kafka.sasl.passwordFile", `kafka broker ADDR: authenticate: it refuses user "alice" by SCRAM-SHA-512: wrong user name or password (Authentication failed during authentication due to invalid credentials with SASL mechanism SCRAM-SHA-512); check kafka.sasl.username and the content of kafka.sasl.passwordFile`},
+			&blamed{sinks.StepAuthenticate, "kafka.sasl.passwordFile", `kafka broker ADDR: authenticate: the broker rejected the credentials of user "alice" for SCRAM-SHA-512 (Authentication failed during authentication due to invalid credentials with SASL mechanism SCRAM-SHA-512); check kafka.sasl.username and the content of kafka.sasl.passwordFile`},
 		},
 		{
 			"SCRAM, unknown user", broker.SASLAddr(), none, sasl("SCRAM-SHA-256", "bob", right),
-			&blamed{sinks.StepAuthenticate, "kafka.sasl.passwordFile", `kafka broker ADDR: authenticate: it refuses user "bob" by SCRAM-SHA-256: wrong user name or password (Authentication failed during authentication due to invalid credentials with SASL mechanism SCRAM-SHA-256); check kafka.sasl.username and the content of kafka.sasl.passwordFile`},
+			&blamed{sinks.StepAuthenticate, "kafka.sasl.passwordFile", `kafka broker ADDR: authenticate: the broker rejected the credentials of user "bob" for SCRAM-SHA-256 (Authentication failed during authentication due to invalid credentials with SASL mechanism SCRAM-SHA-256); check kafka.sasl.username and the content of kafka.sasl.passwordFile`},
 		},
 		{
 			"a mechanism that the broker has not", broker.SASLAddr(), none,
 			SASL{Mechanism: "AWS_MSK_IAM", Region: "eu-central-1"},
-			&blamed{sinks.StepAuthenticate, "kafka.sasl.mechanism", "kafka broker ADDR: authenticate: it does not take AWS_MSK_IAM, but PLAIN, SCRAM-SHA-256, SCRAM-SHA-512; set kafka.sasl.mechanism to one of them"},
+			&blamed{sinks.StepAuthenticate, "kafka.sasl.mechanism", "kafka broker ADDR: authenticate: the broker does not support AWS_MSK_IAM, only PLAIN, SCRAM-SHA-256, SCRAM-SHA-512; set kafka.sasl.mechanism to one of them"},
 		},
 		{
 			"no SASL where it is demanded", broker.SASLAddr(), none,
 			SASL{},
-			&blamed{sinks.StepAuthenticate, "kafka.sasl", "kafka broker ADDR: authenticate: it closed the connection at the first request, as a listener that demands SASL does; set kafka.sasl.mechanism, username and passwordFile, or connect to the port of another listener"},
+			&blamed{sinks.StepAuthenticate, "kafka.sasl", "kafka broker ADDR: authenticate: the broker closed the connection at the first request, as a listener that requires SASL does; set kafka.sasl.mechanism, username and passwordFile, or connect to the port of another listener"},
 		},
 		{
 			"no SASL where it is demanded, over TLS", broker.SASLTLSAddr(), tls,
 			SASL{},
-			&blamed{sinks.StepAuthenticate, "kafka.sasl", "kafka broker ADDR: authenticate: it closed the connection at the first request, as a listener that demands SASL does; set kafka.sasl.mechanism, username and passwordFile, or connect to the port of another listener"},
+			&blamed{sinks.StepAuthenticate, "kafka.sasl", "kafka broker ADDR: authenticate: the broker closed the connection at the first request, as a listener that requires SASL does; set kafka.sasl.mechanism, username and passwordFile, or connect to the port of another listener"},
 		},
 		{
 			"SASL where there is none", broker.Addr(), none, sasl("PLAIN", testkafka.User, right),
-			&blamed{sinks.StepAuthenticate, "kafka.sasl", "kafka broker ADDR: authenticate: this listener uses no SASL; leave kafka.sasl out, or connect to the port of the listener that uses it"},
+			&blamed{sinks.StepAuthenticate, "kafka.sasl", "kafka broker ADDR: authenticate: this listener does not use SASL; remove kafka.sasl, or connect to the port of the listener that uses it"},
 		},
 		{
 			"TLS to a plaintext port", broker.Addr(), tls,
@@ -124,11 +124,11 @@ func TestAccess(t *testing.T) {
 		{
 			"plaintext to a TLS port", broker.TLSAddr(), none,
 			SASL{},
-			&blamed{sinks.StepTLS, "kafka.tls", "kafka broker ADDR: TLS: it expects TLS, but kafka.tls is not set; set kafka.tls.enabled: true, or connect to the port of the plaintext listener"},
+			&blamed{sinks.StepTLS, "kafka.tls", "kafka broker ADDR: TLS: the broker expects TLS, but kafka.tls is not set; set kafka.tls.enabled: true, or connect to the port of the plaintext listener"},
 		},
 		{
 			"SASL in plaintext to a TLS port", broker.SASLTLSAddr(), none, sasl("PLAIN", testkafka.User, right),
-			&blamed{sinks.StepTLS, "kafka.tls", "kafka broker ADDR: TLS: it expects TLS, but kafka.tls is not set; set kafka.tls.enabled: true, or connect to the port of the plaintext listener"},
+			&blamed{sinks.StepTLS, "kafka.tls", "kafka broker ADDR: TLS: the broker expects TLS, but kafka.tls is not set; set kafka.tls.enabled: true, or connect to the port of the plaintext listener"},
 		},
 		{
 			"system authorities", broker.TLSAddr(),
@@ -176,7 +176,7 @@ func TestAccess(t *testing.T) {
 		{
 			"silence", silent(t), none,
 			SASL{},
-			&blamed{sinks.StepProtocol, "kafka.brokers", "kafka broker ADDR: protocol: asked for its API versions, it gives no answer within 300ms; see whether kafka.brokers names a Kafka broker, and whether it is overloaded"},
+			&blamed{sinks.StepProtocol, "kafka.brokers", "kafka broker ADDR: protocol: no response to the API versions request within 300ms; check that kafka.brokers contains the address of a Kafka broker and that it is not overloaded"},
 		},
 		{
 			"silence for TLS", silent(t), tls,

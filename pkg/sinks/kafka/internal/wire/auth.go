@@ -9,10 +9,12 @@ import (
 	"strings"
 	"time"
 
+	awsconfig "github.com/aws/aws-sdk-go-v2/config"
 	kafkago "github.com/segmentio/kafka-go"
 	"github.com/segmentio/kafka-go/protocol/saslauthenticate"
 	"github.com/segmentio/kafka-go/protocol/saslhandshake"
 	"github.com/segmentio/kafka-go/sasl"
+	"github.com/segmentio/kafka-go/sasl/aws_msk_iam_v2"
 	"github.com/segmentio/kafka-go/sasl/plain"
 	"github.com/segmentio/kafka-go/sasl/scram"
 
@@ -21,12 +23,10 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/sinks/access"
 )
 
-// The supported SASL mechanisms.
+// SASL mechanisms that differ from the others.
 const (
-	MechanismPlain       = "PLAIN"
-	MechanismScramSHA256 = "SCRAM-SHA-256"
-	MechanismScramSHA512 = "SCRAM-SHA-512"
-	MechanismIAM         = "AWS_MSK_IAM"
+	MechanismPlain = "PLAIN"
+	MechanismIAM   = "AWS_MSK_IAM"
 )
 
 const (
@@ -52,27 +52,20 @@ type SASL struct {
 
 // Validate reports keys that are missing for the mechanism or that the mechanism does not use.
 func (s *SASL) Validate(at *strictyaml.Section) {
-	names := []string{"mechanism", "username", "passwordFile"}
-	given := at.Given(names...)
+	keys := []string{"mechanism", "username", "passwordFile"}
+	given := at.Given(keys...)
 	if s.Mechanism == MechanismIAM {
-		for _, name := range given[1:] {
-			at.Report(
-				name,
-				"is given besides mechanism AWS_MSK_IAM, which takes the credentials of the AWS environment",
-				"remove it",
-			)
+		for _, key := range given[1:] {
+			at.Report(key, "is not used by AWS_MSK_IAM, which uses the credentials of the AWS environment", "remove it")
 		}
 		return
 	}
 	if len(at.Given("region")) > 0 && at.Fine("mechanism") {
-		at.Report("region", "is for mechanism AWS_MSK_IAM alone", "remove it, or write mechanism: AWS_MSK_IAM")
+		at.Report("region", "is only for mechanism AWS_MSK_IAM", "remove it, or write mechanism: AWS_MSK_IAM")
 	}
-	if len(given) == 0 {
-		return
-	}
-	for _, name := range names {
-		if !slices.Contains(given, name) {
-			at.Report(name, "is missing besides "+given[0], "give mechanism, username and passwordFile, or none of them")
+	for _, key := range keys {
+		if len(given) > 0 && !slices.Contains(given, key) {
+			at.Report(key, "is missing, but "+given[0]+" is given", "give all of "+strings.Join(keys, ", ")+", or none")
 		}
 	}
 }
@@ -92,9 +85,10 @@ func (s *SASL) Who() string {
 func (s *SASL) Password() (string, error) { return access.Secret(keyPassword, s.PasswordFile) }
 
 // mechanism returns the SASL mechanism, and the secret that must not appear in errors.
-func (s *SASL) mechanism(ctx context.Context, aws *awsCredentials) (m sasl.Mechanism, secret string, err error) {
+func (c *Client) mechanism(ctx context.Context) (m sasl.Mechanism, secret string, err error) {
+	s := &c.cfg.SASL
 	if s.Mechanism == MechanismIAM {
-		m, err = aws.mechanism(ctx, s)
+		m, err = c.awsMechanism(ctx)
 		return m, "", err
 	}
 	password, err := s.Password()
@@ -102,9 +96,9 @@ func (s *SASL) mechanism(ctx context.Context, aws *awsCredentials) (m sasl.Mecha
 		return nil, "", err
 	}
 	switch s.Mechanism {
-	case MechanismScramSHA256:
+	case scram.SHA256.Name():
 		m, err = scram.Mechanism(scram.SHA256, s.Username, password)
-	case MechanismScramSHA512:
+	case scram.SHA512.Name():
 		m, err = scram.Mechanism(scram.SHA512, s.Username, password)
 	default:
 		m = plain.Mechanism{Username: s.Username, Password: password}
@@ -112,26 +106,45 @@ func (s *SASL) mechanism(ctx context.Context, aws *awsCredentials) (m sasl.Mecha
 	if err != nil { // The user name or the password contains an unsupported character.
 		return nil, "", &sinks.ConnectError{
 			Step: sinks.StepFiles, Key: keyPassword,
-			Err: errors.New("user or password hold characters that " + s.Mechanism + " does not take"),
+			Err: errors.New("user name or password contains characters that " + s.Mechanism + " does not support"),
 		}
 	}
 	return m, password, nil
 }
 
+// awsMechanism loads the AWS environment at the first call. The SDK renews the credentials before they expire, and then
+// also reads the service-account token again.
+func (c *Client) awsMechanism(ctx context.Context) (sasl.Mechanism, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.aws == nil {
+		// If the region is empty, the SDK uses the region of the environment.
+		config, err := awsconfig.LoadDefaultConfig(ctx, awsconfig.WithRegion(c.cfg.SASL.Region))
+		if err == nil && config.Region == "" {
+			err = errors.New("the AWS region is unknown: set " + keyRegion + ", for example to eu-central-1, or AWS_REGION")
+		}
+		if err != nil {
+			return nil, &sinks.ConnectError{Step: sinks.StepAuthenticate, Key: keyRegion, Err: err}
+		}
+		c.aws = &config
+	}
+	return aws_msk_iam_v2.NewMechanism(*c.aws), nil
+}
+
 // secretKey returns the configuration key of the credentials, and the remedy if the credentials are wrong.
 func (s *SASL) secretKey() (key, remedy string) {
 	if s.Mechanism == MechanismIAM {
-		return keyRegion, "give the pod AWS credentials: annotate its service account with eks.amazonaws.com/role-arn, " +
-			"or use EKS Pod Identity"
+		return keyRegion, "give the pod AWS credentials (annotate its service account with eks.amazonaws.com/role-arn, " +
+			"or use EKS Pod Identity), allow the IAM role kafka-cluster:Connect on the cluster, and check the clock"
 	}
 	return keyPassword, "check kafka.sasl.username and the content of " + keyPassword
 }
 
 // authenticate performs the SASL exchange on a new connection. Source: KIP-43 and KIP-152, and KIP-368 for the session
 // lifetime.
-func (k *conn) authenticate(ctx context.Context, aws *awsCredentials, passed Passed) error {
+func (k *conn) authenticate(ctx context.Context, c *Client) error {
 	s := &k.cfg.SASL
-	mechanism, secret, err := s.mechanism(ctx, aws)
+	mechanism, secret, err := c.mechanism(ctx)
 	if err != nil {
 		return err
 	}
@@ -152,7 +165,7 @@ func (k *conn) authenticate(ctx context.Context, aws *awsCredentials, passed Pas
 		msg, err := k.exchange(ctx, &saslauthenticate.Request{AuthBytes: state})
 		if access.Closed(err) {
 			// If the password is wrong, old brokers close the connection instead of answering.
-			return k.rejected("it closed the connection")
+			return k.rejected("the broker closed the connection")
 		} else if err != nil {
 			return k.fail(sinks.StepAuthenticate, "", "", fmt.Errorf("%s: %w", s.Mechanism, err))
 		}
@@ -171,14 +184,15 @@ func (k *conn) authenticate(ctx context.Context, aws *awsCredentials, passed Pas
 		}
 		if done, state, err = session.Next(ctx, res.AuthBytes); err != nil {
 			return k.fail(sinks.StepAuthenticate, key, remedy,
-				fmt.Errorf("%s: its proof that it knows the password is wrong: %w", s.Mechanism, err))
+				fmt.Errorf("%s: the response of the broker is invalid: %w", s.Mechanism, err))
 		}
 	}
-	detail, readable := s.Who()+" by "+s.Mechanism, s.Mechanism == MechanismPlain && k.tls == nil
-	if readable {
+	detail, warning := s.Who()+" by "+s.Mechanism, ""
+	if s.Mechanism == MechanismPlain && k.tls == nil {
 		detail += ", without TLS: anyone on the network path can read the password"
+		warning = "use kafka.tls, or a SCRAM mechanism"
 	}
-	passed(sinks.StepAuthenticate, detail, readable)
+	k.pass(sinks.StepAuthenticate, detail, warning)
 	return nil
 }
 
@@ -187,13 +201,8 @@ func (k *conn) rejected(message string) error {
 	s := &k.cfg.SASL
 	e := &sinks.ConnectError{Step: sinks.StepAuthenticate, Address: k.addr, Rejected: true}
 	e.Key, e.Remedy = s.secretKey()
-	if s.Mechanism == MechanismIAM {
-		e.Remedy = "allow the IAM role kafka-cluster:Connect on the cluster, and check " + keyRegion + " and the clock"
-		e.Err = access.Words(kafkago.SASLAuthenticationFailed, "it refuses the AWS credentials (%s)", message)
-		return e
-	}
-	e.Err = access.Words(kafkago.SASLAuthenticationFailed, "it refuses user %q by %s: wrong user name or password (%s)",
-		s.Username, s.Mechanism, message)
+	e.Err = access.Words(kafkago.SASLAuthenticationFailed, "the broker rejected the credentials of %s for %s (%s)",
+		s.Who(), s.Mechanism, message)
 	return e
 }
 
@@ -209,11 +218,11 @@ func (k *conn) proposeMechanism(ctx context.Context, name string) error {
 	case kafkago.UnsupportedSASLMechanism:
 		others := strings.Join(slices.Sorted(slices.Values(res.Mechanisms)), ", ")
 		return k.fail(sinks.StepAuthenticate, keyMechanism, "set "+keyMechanism+" to one of them",
-			access.Words(code, "it does not take %s, but %s", name, others))
+			access.Words(code, "the broker does not support %s, only %s", name, others))
 	case kafkago.IllegalSASLState:
 		return k.fail(sinks.StepAuthenticate, "kafka.sasl",
-			"leave kafka.sasl out, or connect to the port of the listener that uses it",
-			access.Words(code, "this listener uses no SASL"))
+			"remove kafka.sasl, or connect to the port of the listener that uses it",
+			access.Words(code, "this listener does not use SASL"))
 	default:
 		return k.fail(sinks.StepAuthenticate, keyMechanism, "", fmt.Errorf("offered %s: %w", name, code))
 	}
@@ -226,5 +235,5 @@ func (k *conn) demandsSASL(err error) error {
 	}
 	return k.fail(sinks.StepAuthenticate, "kafka.sasl",
 		"set kafka.sasl.mechanism, username and passwordFile, or connect to the port of another listener",
-		errors.New("it closed the connection at the first request, as a listener that demands SASL does"))
+		errors.New("the broker closed the connection at the first request, as a listener that requires SASL does"))
 }

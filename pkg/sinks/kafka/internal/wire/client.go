@@ -12,8 +12,10 @@ import (
 	"sync"
 	"time"
 
+	awssdk "github.com/aws/aws-sdk-go-v2/aws"
 	kafkago "github.com/segmentio/kafka-go"
 	"github.com/segmentio/kafka-go/protocol"
+	"github.com/segmentio/kafka-go/protocol/createtopics"
 	"github.com/segmentio/kafka-go/protocol/initproducerid"
 	"github.com/segmentio/kafka-go/protocol/metadata"
 
@@ -59,95 +61,81 @@ type Client struct {
 
 	cfg        *Config
 	brokers    map[int32]string // maps broker ids to host:port, from the last metadata
-	controller int32
+	controller string           // host:port, from the last metadata; empty if it is not known
 
 	answered   string // the broker that last answered an Ask
 	answeredAt time.Time
 
-	aws awsCredentials
-
 	mu   sync.Mutex
 	idle map[string]*conn // idle connections by address
+	aws  *awssdk.Config   // nil until it is used for the first time
 }
 
 // New returns a client that is not connected.
 func New(cfg *Config) *Client {
-	return &Client{CheckFiles: 10 * time.Second, cfg: cfg, controller: -1, idle: make(map[string]*conn)}
+	return &Client{CheckFiles: 10 * time.Second, cfg: cfg, idle: make(map[string]*conn)}
 }
 
 // Send performs one exchange with the broker at addr. [Sent] reports whether a failed request may have reached the
 // broker.
 func (c *Client) Send(ctx context.Context, addr string, req protocol.Message) (protocol.Message, error) {
-	k := c.renew(ctx, c.take(addr))
-	if k == nil {
-		var err error
-		if k, err = c.dial(ctx, addr); err != nil {
-			return nil, err
-		}
+	k, err := c.take(ctx, addr)
+	if err != nil {
+		return nil, err
 	}
-	reused := k.exchanges > 0
 	msg, err := k.exchange(ctx, req)
 	if err != nil {
 		k.close()
-		return nil, &brokerError{addr: addr, sent: true, reused: reused, err: k.demandsSASL(err)}
+		return nil, &brokerError{addr: addr, sent: true, err: k.demandsSASL(err)}
 	}
-	c.put(addr, k)
+	c.put(k)
 	return msg, nil
 }
 
-// sendAgain is like Send but retries once if the connection was reused, because the broker may have closed the idle
-// connection. The broker may therefore receive the request twice.
-func (c *Client) sendAgain(ctx context.Context, addr string, req protocol.Message) (protocol.Message, error) {
-	msg, err := c.Send(ctx, addr, req)
-	if b, ok := errors.AsType[*brokerError](err); ok && b.reused && ctx.Err() == nil {
-		return c.Send(ctx, addr, req)
-	}
-	return msg, err
-}
-
-func (c *Client) take(addr string) *conn {
+// take returns the idle connection to addr, or a new connection. If the files have changed since the connection was
+// opened, take replaces the connection. If the new connection fails, take returns the old one, so a mistake in the new
+// files does not interrupt a working connection. The same files are not tried again on that connection.
+func (c *Client) take(ctx context.Context, addr string) (*conn, error) {
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	k := c.idle[addr]
 	delete(c.idle, addr)
-	if k != nil && !k.usable(time.Now()) {
+	c.mu.Unlock()
+	now := time.Now()
+	if k == nil {
+		return c.dial(ctx, addr)
+	}
+	if !k.isUsable(now) {
 		k.close()
-		return nil
+		return c.dial(ctx, addr)
 	}
-	return k
+	if now.Sub(k.checked) < c.CheckFiles {
+		return k, nil
+	}
+	files := access.Stamp(c.cfg.Files()...)
+	if k.checked = now; k.files == files {
+		return k, nil
+	}
+	fresh, err := c.dial(ctx, addr)
+	switch {
+	case err == nil:
+		c.cfg.Logger.Info("TLS or SASL files rotated, reconnected", "broker", addr)
+		k.close()
+		return fresh, nil
+	case ctx.Err() == nil:
+		c.cfg.Logger.Warn("rotated TLS or SASL files rejected, keeping the current connection", "err", err)
+		k.files = files
+	}
+	return k, nil
 }
 
-// renew returns a new connection if the files have changed since k was opened. If the new connection fails, renew
-// returns k, so a mistake in the new files does not interrupt a working connection.
-func (c *Client) renew(ctx context.Context, k *conn) *conn {
-	if k == nil || time.Since(k.checked) < c.CheckFiles {
-		return k
-	}
-	k.checked = time.Now()
-	if access.Stamp(c.cfg.Files()...) == k.files {
-		return k
-	}
-	fresh, err := c.dial(ctx, k.addr)
-	if err != nil {
-		if ctx.Err() == nil && err.Error() != k.warned {
-			k.warned = err.Error()
-			c.cfg.Logger.Warn("rotated TLS or SASL files rejected, keeping the current connection", "err", err)
-		}
-		return k
-	}
-	c.cfg.Logger.Info("TLS or SASL files rotated, reconnected", "broker", k.addr)
-	k.close()
-	return fresh
-}
-
-func (c *Client) put(addr string, k *conn) {
+func (c *Client) put(k *conn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if k.broken || c.idle[addr] != nil {
+	if c.idle[k.addr] != nil {
 		k.close()
 		return
 	}
-	c.idle[addr] = k
+	c.idle[k.addr] = k
 }
 
 // Close closes all idle connections. The client can be used again.
@@ -163,13 +151,16 @@ func (c *Client) Close() {
 // Ask sends a request to one broker after another until a broker answers. Any broker must be able to answer the
 // request, and the request may be sent twice.
 func (c *Client) Ask(ctx context.Context, req protocol.Message) (protocol.Message, error) {
-	candidates, err := c.reachable(ctx)
+	candidates, err := c.candidates(ctx)
 	if err != nil {
 		return nil, err
 	}
+	if _, ok := req.(*createtopics.Request); ok && c.controller != "" { // With KRaft, any broker can create topics.
+		candidates = slices.Insert(candidates, 0, c.controller)
+	}
 	var errs []error
 	for _, addr := range candidates {
-		msg, err := c.sendAgain(ctx, addr, req)
+		msg, err := c.Send(ctx, addr, req)
 		if err == nil {
 			c.answered, c.answeredAt = addr, time.Now()
 			return msg, nil
@@ -182,44 +173,31 @@ func (c *Client) Ask(ctx context.Context, req protocol.Message) (protocol.Messag
 	return nil, access.Join("", errs)
 }
 
-// askController sends a request to the controller if the metadata contains the controller's address. Otherwise it sends
-// the request to any broker. (In KRaft mode, every broker forwards such requests.)
-func (c *Client) askController(ctx context.Context, req protocol.Message) (protocol.Message, error) {
-	if addr, ok := c.brokers[c.controller]; ok {
-		return c.sendAgain(ctx, addr, req)
+// candidates returns the brokers in the order in which they are asked. Brokers with an idle connection are first. They
+// occur a second time, because the broker may have closed the idle connection. If no connection is idle, the first
+// candidate is a broker that accepts connections. If no broker accepts connections within a second, candidates returns
+// an error that contains the reason.
+func (c *Client) candidates(ctx context.Context) ([]string, error) {
+	all := slices.Clone(c.cfg.Brokers)
+	for _, addr := range c.Addresses() {
+		if !slices.Contains(all, addr) {
+			all = append(all, addr)
+		}
 	}
-	return c.Ask(ctx, req)
-}
-
-// reachable returns the candidates, beginning with a broker that accepts connections. If no broker accepts connections
-// within a second, reachable returns an error that contains the reason.
-func (c *Client) reachable(ctx context.Context) ([]string, error) {
-	all, connected := c.candidates()
-	if connected {
-		return all, nil
+	c.mu.Lock()
+	idle := slices.Sorted(maps.Keys(c.idle))
+	c.mu.Unlock()
+	if len(idle) > 0 {
+		return append(idle, all...), nil
 	}
-	addr, err := access.Reach(ctx, c.cfg.Prober, all, func(addr string, err error) error {
+	first, err := access.Reach(ctx, c.cfg.Prober, all, func(addr string, err error) error {
 		return &brokerError{addr: addr, err: c.DialError(ctx, addr, err)}
 	})
 	if err != nil {
 		return nil, err
 	}
-	all = slices.DeleteFunc(all, func(other string) bool { return other == addr })
-	return slices.Insert(all, 0, addr), nil
-}
-
-// candidates returns all known brokers in the order in which they are tried: connected brokers, configured brokers,
-// other brokers.
-func (c *Client) candidates() (all []string, connected bool) {
-	c.mu.Lock()
-	idle := slices.Sorted(maps.Keys(c.idle))
-	c.mu.Unlock()
-	for _, addr := range slices.Concat(idle, c.cfg.Brokers, c.Addresses()) {
-		if !slices.Contains(all, addr) {
-			all = append(all, addr)
-		}
-	}
-	return all, len(idle) > 0
+	all = slices.DeleteFunc(all, func(addr string) bool { return addr == first })
+	return slices.Insert(all, 0, first), nil
 }
 
 // WorksWithout reports whether a broker other than addr has answered recently.
@@ -236,7 +214,7 @@ func (c *Client) Addresses() []string { return slices.Sorted(maps.Values(c.broke
 
 // Topic contains the metadata of a topic.
 type Topic struct {
-	Name    string
+	metadata.ResponseTopic
 	Leaders []string // host:port of every partition's leader, or empty if the partition has none
 	Err     error    // wraps the broker's kafkago.Error
 }
@@ -252,7 +230,7 @@ func (c *Client) Topics(ctx context.Context, names ...string) (topics []Topic, e
 	if names == nil {
 		names = []string{} // A nil slice would request all topics.
 	}
-	msg, err := c.Ask(ctx, &metadata.Request{TopicNames: names})
+	msg, err := c.Ask(ctx, &metadata.Request{TopicNames: names, IncludeTopicAuthorizedOperations: true})
 	if err != nil {
 		return nil, err
 	}
@@ -261,9 +239,9 @@ func (c *Client) Topics(ctx context.Context, names ...string) (topics []Topic, e
 	for _, b := range res.Brokers {
 		c.brokers[b.NodeID] = net.JoinHostPort(b.Host, strconv.Itoa(int(b.Port)))
 	}
-	c.controller, c.ClusterID = res.ControllerID, res.ClusterID
+	c.controller, c.ClusterID = c.brokers[res.ControllerID], res.ClusterID
 	for _, found := range res.Topics {
-		t := Topic{Name: found.Name, Leaders: make([]string, len(found.Partitions))}
+		t := Topic{ResponseTopic: found, Leaders: make([]string, len(found.Partitions))}
 		switch code := kafkago.Error(found.ErrorCode); code {
 		case 0:
 		case kafkago.UnknownTopicOrPartition:

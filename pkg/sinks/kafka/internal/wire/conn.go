@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"slices"
 	"strings"
@@ -19,6 +18,7 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/reach"
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 	"github.com/deltabridge/deltabridge/pkg/sinks/access"
+	"github.com/deltabridge/deltabridge/pkg/sinks/diagnose"
 )
 
 const (
@@ -34,81 +34,96 @@ const (
 // conn is an open connection to one broker, after TLS, version negotiation and authentication. Only one goroutine may
 // use it at a time.
 type conn struct {
-	addr  string
-	cfg   *Config
-	net   net.Conn
-	tls   *access.Session // nil if the connection does not use TLS
-	proto *protocol.Conn
+	*protocol.Conn
+
+	addr string
+	cfg  *Config
+	tls  *access.Session // nil if the connection does not use TLS
+
+	steps []diagnose.Finding // the successful steps of opening the connection
 
 	used      time.Time // the end of the last exchange
-	expires   time.Time // when the SASL session expires; zero if it does not expire
+	expires   time.Time // the end of the SASL session; zero if it has no end
 	exchanges int       // the number of exchanges since authentication
-	broken    bool
 
-	files   [sha256.Size]byte // the stamp of the files when the connection was opened
+	files   [sha256.Size]byte // the stamp of the files that were tried last
 	checked time.Time         // the time of the last comparison with the files
-	warned  string            // the last logged error about changed files
 }
 
-// Passed is called with every successful step of opening a connection.
-type Passed func(step, detail string, warn bool)
+func (c *Client) newConn(addr string) *conn {
+	return &conn{addr: addr, cfg: c.cfg, files: access.Stamp(c.cfg.Files()...), checked: time.Now()}
+}
 
 // dial connects to the broker at addr. If dial fails, no request has reached the broker.
 func (c *Client) dial(ctx context.Context, addr string) (*conn, error) {
-	k, err := c.open(ctx, addr, func(string, string, bool) {})
-	if err != nil {
+	k := c.newConn(addr)
+	if err := k.open(ctx, c); err != nil {
 		return nil, &brokerError{addr: addr, err: err}
 	}
 	return k, nil
 }
 
-// Try opens a connection to the broker at addr, as Send does, and keeps the connection for later calls to Send.
-func (c *Client) Try(ctx context.Context, addr string, passed Passed) error {
-	k, err := c.open(ctx, addr, passed)
+// Try opens a connection to the broker at addr, as Send does, and keeps the connection for later calls to Send. It
+// returns the steps. Only the last step can have failed.
+func (c *Client) Try(ctx context.Context, addr string) []diagnose.Finding {
+	k := c.newConn(addr)
+	err := k.open(ctx, c)
+	if err == nil {
+		// If the listener requires SASL, only this request fails.
+		if _, err = k.exchange(ctx, &metadata.Request{TopicNames: []string{}}); err != nil {
+			k.close()
+			err = k.demandsSASL(err)
+		}
+	}
 	if err != nil {
-		return err
+		return append(k.steps, diagnose.Failed(sinks.StepConnect, addr, err))
 	}
-	// If the listener requires SASL, only this request fails.
-	if _, err := k.exchange(ctx, &metadata.Request{TopicNames: []string{}}); err != nil {
-		k.close()
-		return k.demandsSASL(err)
-	}
-	c.put(addr, k)
-	return nil
+	c.put(k)
+	return k.steps
 }
 
-func (c *Client) open(ctx context.Context, addr string, passed Passed) (_ *conn, err error) {
-	ctx, cancel := context.WithTimeout(ctx, c.cfg.RequestTimeout)
+func (k *conn) open(ctx context.Context, c *Client) (err error) {
+	ctx, cancel := context.WithTimeout(ctx, k.cfg.RequestTimeout)
 	defer cancel()
-	k := &conn{addr: addr, cfg: c.cfg, files: access.Stamp(c.cfg.Files()...), checked: time.Now()}
-	if c.cfg.TLS.IsSet() {
-		if k.tls, err = c.cfg.TLS.NewSession(tlsSection); err != nil {
-			return nil, err
+	if k.cfg.TLS.IsSet() {
+		if k.tls, err = k.cfg.TLS.NewSession(tlsSection); err != nil {
+			return err
 		}
 	}
-	if k.net, err = c.cfg.Dial(ctx, "tcp", addr); err != nil {
-		return nil, c.DialError(ctx, addr, err)
+	nc, err := k.cfg.Dial(ctx, "tcp", k.addr)
+	if err != nil {
+		return c.DialError(ctx, k.addr, err)
 	}
-	passed(sinks.StepConnect, "to "+k.net.RemoteAddr().String(), false)
+	k.pass(sinks.StepConnect, "to "+nc.RemoteAddr().String(), "")
 	if k.tls != nil {
-		tc, err := k.tls.Handshake(ctx, k.net, addr, c.cfg.RequestTimeout)
+		tc, err := k.tls.Handshake(ctx, nc, k.addr, k.cfg.RequestTimeout)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		text, warn := k.tls.Details(tc.ConnectionState())
-		passed(sinks.StepTLS, text, warn)
-		k.net = tc
+		warning := ""
+		if warn {
+			warning = "renew the certificate"
+		}
+		k.pass(sinks.StepTLS, text, warning)
+		nc = tc
 	}
-	k.proto = protocol.NewConn(k.net, clientID)
-	if err = k.negotiate(ctx, passed); err == nil && c.cfg.SASL.Mechanism != "" {
-		err = k.authenticate(ctx, &c.aws, passed)
+	k.Conn = protocol.NewConn(nc, clientID)
+	if err = k.negotiate(ctx); err == nil && k.cfg.SASL.Mechanism != "" {
+		err = k.authenticate(ctx, c)
 	}
 	if err != nil {
 		k.close()
-		return nil, err
 	}
 	k.exchanges = 0
-	return k, nil
+	return err
+}
+
+// pass adds a successful step. If remedy is not empty, the step passed with a warning.
+func (k *conn) pass(step, detail, remedy string) {
+	k.steps = append(k.steps, diagnose.Finding{
+		Step: step, Target: k.addr, Detail: detail, Remedy: remedy, Warn: remedy != "",
+	})
 }
 
 // DialError explains why a connection to addr cannot be opened. If addr is not configured, it comes from the metadata.
@@ -119,8 +134,8 @@ func (c *Client) DialError(ctx context.Context, addr string, err error) error {
 		return err
 	}
 	known.Key = ""
-	known.Remedy = "the cluster tells its clients to go there: set advertised.listeners of that broker to an address " +
-		"that can be reached from here"
+	known.Remedy = "the cluster advertises this address: set advertised.listeners of that broker to an address " +
+		"that is reachable from here"
 	return known
 }
 
@@ -130,7 +145,7 @@ func (k *conn) fail(step, key, remedy string, err error) error {
 }
 
 // negotiate requests the API versions that the broker supports.
-func (k *conn) negotiate(ctx context.Context, passed Passed) error {
+func (k *conn) negotiate(ctx context.Context) error {
 	msg, err := k.exchange(ctx, new(apiversions.Request))
 	if err != nil {
 		return k.negotiateError(ctx, err)
@@ -138,7 +153,7 @@ func (k *conn) negotiate(ctx context.Context, passed Passed) error {
 	res := msg.(*apiversions.Response)
 	if res.ErrorCode != 0 {
 		return k.fail(sinks.StepProtocol, "kafka.brokers", "",
-			fmt.Errorf("asked for its API versions: %w", kafkago.Error(res.ErrorCode)))
+			fmt.Errorf("API versions request: %w", kafkago.Error(res.ErrorCode)))
 	}
 	versions := make(map[protocol.ApiKey]int16, len(res.ApiKeys))
 	for _, api := range res.ApiKeys {
@@ -148,17 +163,17 @@ func (k *conn) negotiate(ctx context.Context, passed Passed) error {
 	const headersSince = 3 // version of the Produce request with record headers: Kafka 0.11
 	if versions[protocol.Produce] < headersSince {
 		return k.fail(sinks.StepProtocol, "", "use a newer broker",
-			errors.New("it is older than Kafka 0.11 and does not support record headers"))
+			errors.New("the broker is older than Kafka 0.11 and does not support record headers"))
 	}
-	k.proto.SetVersions(versions)
-	passed(sinks.StepProtocol,
-		fmt.Sprintf("%d APIs, Produce up to version %d", len(versions), versions[protocol.Produce]), false)
+	k.SetVersions(versions)
+	k.pass(sinks.StepProtocol,
+		fmt.Sprintf("%d APIs, Produce up to version %d", len(versions), versions[protocol.Produce]), "")
 	return nil
 }
 
 // negotiateError explains the error of the first exchange. Many configuration mistakes cause an error there.
 func (k *conn) negotiateError(ctx context.Context, err error) error {
-	const check = "see whether kafka.brokers names a Kafka broker"
+	const check = "check that kafka.brokers contains the address of a Kafka broker"
 	switch {
 	case ctx.Err() != nil && errors.Is(context.Cause(ctx), context.Canceled):
 		return context.Cause(ctx)
@@ -167,29 +182,29 @@ func (k *conn) negotiateError(ctx context.Context, err error) error {
 	case k.tls == nil && strings.Contains(err.Error(), "expecting TLS"): // kafka-go's error message for a TLS alert
 		return k.fail(sinks.StepTLS, "kafka.tls",
 			"set kafka.tls.enabled: true, or connect to the port of the plaintext listener",
-			errors.New("it expects TLS, but kafka.tls is not set"))
+			errors.New("the broker expects TLS, but kafka.tls is not set"))
 	case k.tls == nil && access.Closed(err):
 		return k.fail(sinks.StepTLS, "kafka.tls",
 			"set kafka.tls.enabled: true if it is a TLS listener, or correct kafka.brokers",
-			errors.New("it closed the connection at the first request, as a TLS listener or another server does"))
+			errors.New("the server closed the connection at the first request, as a TLS listener does"))
 	case access.TimedOut(err):
-		return k.fail(sinks.StepProtocol, "kafka.brokers", check+", and whether it is overloaded",
-			access.Words(os.ErrDeadlineExceeded, "asked for its API versions, it gives no answer within %v",
+		return k.fail(sinks.StepProtocol, "kafka.brokers", check+" and that it is not overloaded",
+			access.Words(os.ErrDeadlineExceeded, "no response to the API versions request within %v",
 				k.cfg.RequestTimeout))
 	}
-	return k.fail(sinks.StepProtocol, "kafka.brokers", check, fmt.Errorf("asked for its API versions: %w", err))
+	return k.fail(sinks.StepProtocol, "kafka.brokers", check, fmt.Errorf("API versions request: %w", err))
 }
 
 // exchange sends a request and waits for the response until the request timeout expires or ctx is done. After an error,
 // the caller must close the connection.
 func (k *conn) exchange(ctx context.Context, req protocol.Message) (protocol.Message, error) {
-	if err := k.net.SetDeadline(time.Now().Add(k.cfg.RequestTimeout)); err != nil {
+	if err := k.SetDeadline(time.Now().Add(k.cfg.RequestTimeout)); err != nil {
 		return nil, k.plainCause(ctx, err)
 	}
-	stop := context.AfterFunc(ctx, func() { _ = k.net.SetDeadline(time.Unix(1, 0)) })
-	res, err := k.proto.RoundTrip(req)
+	stop := context.AfterFunc(ctx, func() { _ = k.SetDeadline(time.Unix(1, 0)) })
+	res, err := k.RoundTrip(req)
 	if !stop() { // The deadline is in the past, or will be soon.
-		k.broken = true
+		k.expires = time.Now()
 	}
 	k.used = time.Now()
 	k.exchanges++
@@ -199,12 +214,12 @@ func (k *conn) exchange(ctx context.Context, req protocol.Message) (protocol.Mes
 	return res, nil
 }
 
-// usable reports whether the connection can be used for another request.
-func (k *conn) usable(now time.Time) bool {
-	return !k.broken && now.Sub(k.used) < maxIdle && (k.expires.IsZero() || now.Before(k.expires))
+// isUsable reports whether the connection can be used for another request.
+func (k *conn) isUsable(now time.Time) bool {
+	return now.Sub(k.used) < maxIdle && (k.expires.IsZero() || now.Before(k.expires))
 }
 
-func (k *conn) close() { _ = k.net.Close() } // Even if Close fails, the connection is closed.
+func (k *conn) close() { _ = k.Close() } // Even if Close fails, the connection is closed.
 
 // plainCause returns err without the local port, so the error text is the same for every attempt.
 func (k *conn) plainCause(ctx context.Context, err error) error {

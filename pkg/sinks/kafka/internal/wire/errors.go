@@ -12,10 +12,9 @@ import (
 
 // brokerError is the error of a failed exchange with a broker.
 type brokerError struct {
-	addr   string
-	sent   bool // reports whether the request may have reached the broker
-	reused bool // reports whether the connection had already served requests
-	err    error
+	addr string
+	sent bool // reports whether the request may have reached the broker
+	err  error
 }
 
 func (e *brokerError) Error() string {
@@ -32,41 +31,18 @@ func Sent(err error) bool {
 	return ok && b.sent
 }
 
-// MovesLeader reports whether the metadata must be read again after this error code.
-func MovesLeader(code kafkago.Error) bool {
-	switch code {
-	case kafkago.UnknownTopicOrPartition, kafkago.LeaderNotAvailable, kafkago.NotLeaderForPartition,
-		kafkago.ReplicaNotAvailable, kafkago.KafkaStorageError, kafkago.FencedLeaderEpoch,
-		kafkago.UnknownLeaderEpoch, kafkago.UnknownTopicID, kafkago.InconsistentTopicID, kafkago.NetworkException:
-		return true
-	}
-	return false
-}
-
 // isTransient reports whether a cluster can return this code while it starts or elects a leader.
 func isTransient(code kafkago.Error) bool {
 	switch code {
-	case kafkago.RequestTimedOut, kafkago.BrokerNotAvailable, kafkago.GroupLoadInProgress,
+	case kafkago.UnknownTopicOrPartition, kafkago.LeaderNotAvailable, kafkago.NotLeaderForPartition,
+		kafkago.ReplicaNotAvailable, kafkago.KafkaStorageError, kafkago.FencedLeaderEpoch,
+		kafkago.UnknownLeaderEpoch, kafkago.UnknownTopicID, kafkago.InconsistentTopicID, kafkago.NetworkException,
+		kafkago.RequestTimedOut, kafkago.BrokerNotAvailable, kafkago.GroupLoadInProgress,
 		kafkago.GroupCoordinatorNotAvailable, kafkago.NotCoordinatorForGroup, kafkago.NotController, kafkago.Unknown,
 		kafkago.InvalidReplicationFactor: // Not enough brokers have started yet.
 		return true
 	}
-	return MovesLeader(code)
-}
-
-// remedy returns a hint for operators about a code, or "".
-func remedy(code kafkago.Error) string {
-	switch code {
-	case kafkago.UnsupportedCompressionType:
-		return " (the broker is too old for this compression; choose another)"
-	case kafkago.InvalidTimestamp:
-		return " (this clock and the broker's differ by more than message.timestamp.after.max.ms or before.max.ms)"
-	case kafkago.NotEnoughReplicas, kafkago.NotEnoughReplicasAfterAppend:
-		return " (fewer replicas are in sync than the topic's min.insync.replicas)"
-	case kafkago.UnsupportedForMessageFormat:
-		return " (the topic's message format is older than Kafka 0.11 and holds no headers)"
-	}
-	return ""
+	return false
 }
 
 // CodeError converts a broker's error code about a topic or partition into an error.
@@ -81,7 +57,7 @@ func (c *Client) CodeError(where string, code kafkago.Error, message string) err
 			Err:    access.Words(code, "%s: not allowed (%s)", where, code.Title()), Rejected: true,
 		}
 	}
-	err := fmt.Errorf("%s%s: %w", where, remedy(code), code)
+	err := fmt.Errorf("%s: %w", where, code)
 	if isTransient(code) {
 		return err
 	}
@@ -101,18 +77,16 @@ func NoTopic(name string) error {
 func (c *Client) notCreated(name string, code kafkago.Error, message string) error {
 	e := &sinks.ConnectError{
 		Step: sinks.StepTopic, Key: "kafka.createTopics", Rejected: !isTransient(code),
-		Err: access.Words(code, "creating the topic %s: %s: %s", name, code.Title(), message),
+		Err: access.Words(code, "create topic %s: %s: %s", name, code.Title(), message),
 	}
-	switch code {
-	case kafkago.TopicAuthorizationFailed, kafkago.ClusterAuthorizationFailed:
+	if code == kafkago.TopicAuthorizationFailed || code == kafkago.ClusterAuthorizationFailed {
 		e.Step = sinks.StepAuthorize
 		e.Remedy = fmt.Sprintf("give %s the permission Create on the topic, or create it", c.cfg.SASL.Who())
-	case kafkago.InvalidReplicationFactor:
-		e.Key += ".replicationFactor"
-	case kafkago.InvalidPartitionNumber:
-		e.Key += ".partitions"
-	case kafkago.InvalidConfiguration:
-		e.Key += ".config"
 	}
+	e.Key += map[kafkago.Error]string{
+		kafkago.InvalidReplicationFactor: ".replicationFactor",
+		kafkago.InvalidPartitionNumber:   ".partitions",
+		kafkago.InvalidConfiguration:     ".config",
+	}[code]
 	return e
 }

@@ -239,7 +239,7 @@ func TestIAMRefused(t *testing.T) {
 			map[string]string{"AWS_ACCESS_KEY_ID": "AKIDEXAMPLE", "AWS_SECRET_ACCESS_KEY": "wr0ng-secret"},
 			blamed{
 				sinks.StepAuthenticate, "kafka.sasl.region",
-				"kafka broker ADDR: authenticate: it refuses the AWS credentials (Access denied); allow the IAM role kafka-cluster:Connect on the cluster, and check kafka.sasl.region and the clock",
+				"kafka broker ADDR: authenticate: the broker rejected the credentials of the IAM role for AWS_MSK_IAM (Access denied); give the pod AWS credentials (annotate its service account with eks.amazonaws.com/role-arn, or use EKS Pod Identity), allow the IAM role kafka-cluster:Connect on the cluster, and check the clock (see kafka.sasl.region)",
 			},
 		},
 		{
@@ -247,14 +247,14 @@ func TestIAMRefused(t *testing.T) {
 			map[string]string{"AWS_ACCESS_KEY_ID": "AKIDEXAMPLE", "AWS_SECRET_ACCESS_KEY": "right-secret"},
 			blamed{
 				sinks.StepAuthenticate, "kafka.sasl.region",
-				"kafka broker ADDR: authenticate: the AWS region is not known: neither the configuration nor AWS_REGION names it; set kafka.sasl.region to the region of the cluster, as in eu-central-1",
+				"kafka broker ADDR: authenticate: the AWS region is unknown: set kafka.sasl.region, for example to eu-central-1, or AWS_REGION (see kafka.sasl.region)",
 			},
 		},
 		{
 			"no credentials", "eu-central-1", nil,
 			blamed{
 				sinks.StepAuthenticate, "kafka.sasl.region",
-				"kafka broker ADDR: authenticate: there are no AWS credentials: no EC2 IMDS role found, operation error ec2imds: GetMetadata, access disabled to EC2 IMDS via client option, or \"AWS_EC2_METADATA_DISABLED\" environment variable; give the pod AWS credentials: annotate its service account with eks.amazonaws.com/role-arn, or use EKS Pod Identity (see kafka.sasl.region)",
+				"kafka broker ADDR: authenticate: there are no AWS credentials: no EC2 IMDS role found, operation error ec2imds: GetMetadata, access disabled to EC2 IMDS via client option, or \"AWS_EC2_METADATA_DISABLED\" environment variable; give the pod AWS credentials (annotate its service account with eks.amazonaws.com/role-arn, or use EKS Pod Identity), allow the IAM role kafka-cluster:Connect on the cluster, and check the clock (see kafka.sasl.region)",
 			},
 		},
 	} {

@@ -1,10 +1,10 @@
 package wire
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"path"
 	"regexp"
 	"slices"
@@ -18,7 +18,7 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/event"
 )
 
-// createdPoll is the interval at which CreateTopics checks whether the created topics are available.
+// createdPoll is the interval at which CreateTopic checks whether the topic has leaders.
 const createdPoll = 50 * time.Millisecond
 
 // TopicsLike returns the existing topics that match the template and that the client is allowed to see.
@@ -48,71 +48,55 @@ type NewTopic struct {
 	Config map[string]string `yaml:"config" example:"{cleanup.policy: compact, min.insync.replicas: 2}"`
 }
 
-// CreateTopics creates the topics and waits until they have leaders. Existing topics stay unchanged. The result
-// contains an error for each topic that could not be created. With dryRun, the cluster only checks whether it would
-// create the topics.
-func (c *Client) CreateTopics(ctx context.Context, names []string, how *NewTopic, dryRun bool) map[string]error {
-	failed := make(map[string]error)
-	req := &createtopics.Request{TimeoutMs: int32(c.cfg.RequestTimeout.Milliseconds()), ValidateOnly: dryRun}
-	for _, name := range names {
-		t := createtopics.RequestTopic{Name: name, NumPartitions: -1, ReplicationFactor: -1}
-		if how.Partitions > 0 {
-			t.NumPartitions = int32(how.Partitions)
-		}
-		if how.ReplicationFactor > 0 {
-			t.ReplicationFactor = int16(how.ReplicationFactor)
-		}
-		for _, key := range slices.Sorted(maps.Keys(how.Config)) {
-			t.Configs = append(t.Configs, createtopics.RequestConfig{Name: key, Value: how.Config[key]})
-		}
-		req.Topics = append(req.Topics, t)
+// CreateTopic creates a topic and waits until it has leaders. An existing topic stays unchanged. With dryRun, the
+// cluster only checks whether it would create the topic.
+func (c *Client) CreateTopic(ctx context.Context, name string, how *NewTopic, dryRun bool) error {
+	const brokerDefault = -1
+	t := createtopics.RequestTopic{
+		Name: name, NumPartitions: int32(cmp.Or(how.Partitions, brokerDefault)),
+		ReplicationFactor: int16(cmp.Or(how.ReplicationFactor, brokerDefault)),
 	}
-	msg, err := c.askController(ctx, req)
+	for key, value := range how.Config {
+		t.Configs = append(t.Configs, createtopics.RequestConfig{Name: key, Value: value})
+	}
+	msg, err := c.Ask(ctx, &createtopics.Request{
+		Topics: []createtopics.RequestTopic{t}, TimeoutMs: int32(c.cfg.RequestTimeout.Milliseconds()), ValidateOnly: dryRun,
+	})
 	if err != nil {
-		for _, name := range names {
-			failed[name] = fmt.Errorf("create topic %s: %w", name, err)
-		}
-		return failed
+		return fmt.Errorf("create topic %s: %w", name, err)
 	}
 	for _, t := range msg.(*createtopics.Response).Topics {
 		if code := kafkago.Error(t.ErrorCode); code != 0 && code != kafkago.TopicAlreadyExists {
-			failed[t.Name] = c.notCreated(t.Name, code, t.ErrorMessage)
+			return c.notCreated(name, code, t.ErrorMessage)
 		}
 	}
 	if !dryRun {
-		c.awaitCreated(ctx, slices.DeleteFunc(slices.Clone(names), func(name string) bool {
-			return failed[name] != nil
-		}))
+		c.awaitLeaders(ctx, name)
 	}
-	return failed
+	return nil
 }
 
-// awaitCreated waits until the topics have leaders. Kafka acknowledges the creation of a topic before all brokers know
+// awaitLeaders waits until a new topic has leaders. Kafka acknowledges the creation of a topic before all brokers know
 // the topic.
-func (c *Client) awaitCreated(ctx context.Context, names []string) {
+func (c *Client) awaitLeaders(ctx context.Context, name string) {
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.RequestTimeout)
 	defer cancel()
-	for len(names) > 0 {
-		topics, err := c.Topics(ctx, names...)
-		if err == nil && !slices.ContainsFunc(topics, func(t Topic) bool { return !t.Ready() }) {
+	for ctx.Err() == nil {
+		if topics, err := c.Topics(ctx, name); err == nil && len(topics) == 1 && topics[0].Ready() {
 			return
 		}
 		select {
 		case <-ctx.Done():
-			return
 		case <-time.After(createdPoll):
 		}
 	}
 }
 
-// TopicSettings reads the topic settings that are relevant to the bridge.
+// TopicSettings reads the settings of a topic.
 func (c *Client) TopicSettings(ctx context.Context, name string) (map[string]string, error) {
 	const topicResource = 2
 	msg, err := c.Ask(ctx, &describeconfigs.Request{Resources: []describeconfigs.RequestResource{{
 		ResourceType: topicResource, ResourceName: name,
-		ConfigNames: []string{
-			"min.insync.replicas", "max.message.bytes", "cleanup.policy", "retention.ms", "retention.bytes",
-		},
 	}}})
 	if err != nil {
 		return nil, err
