@@ -144,13 +144,13 @@ func headersText(got jetstream.Msg, m *event.Message) string {
 func wrapped(document []byte) string {
 	const width = 120
 	text, line := "", ""
-	c := jsonscan.NewCursor(document)
-	for key, value, ok := c.Member(); ok; key, value, ok = c.Member() {
-		member := string(key) + ": " + string(value)
+	w := jsonscan.Open(document, 0, '{')
+	for key, value := range w.All {
+		member := strconv.Quote(string(key)) + ": " + string(value)
 		switch {
 		case line == "":
 			line = "  " + member
-		case len(line)+len(member) > width || string(key) == `"data"`:
+		case len(line)+len(member) > width || string(key) == "data":
 			text += line + ",\n"
 			line = "  " + member
 		default:

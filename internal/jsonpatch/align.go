@@ -51,13 +51,10 @@ func identities(elements [][]byte) []string {
 // identity returns a string that identifies a list element. It uses the highest-ranking member that is a Kubernetes
 // merge key. If the element has no such member, identity returns the whole element.
 func identity(element []byte) string {
-	if element[0] != '{' {
-		return string(element)
-	}
 	ranks := ranks()
 	best, name := len(ranks), ""
-	c := jsonscan.NewCursor(element)
-	for key, value, ok := c.Member(); ok; key, value, ok = c.Member() {
+	w := jsonscan.Open(element, 0, '{')
+	for key, value := range w.All {
 		for rank, candidate := range ranks[:best] {
 			if string(key) == candidate && value[0] != '{' && value[0] != '[' {
 				best, name = rank, candidate+string(value)
@@ -71,17 +68,17 @@ func identity(element []byte) string {
 	return name
 }
 
-// ranks returns the quoted names of the members that can identify an element, the most specific first.
+// ranks returns the names of the members that can identify an element, the most specific first.
 func ranks() [9]string {
 	return [...]string{
-		`"uid"`,
-		`"mountPath"`,
-		`"devicePath"`,
-		`"name"`,
-		`"type"`,
-		`"key"`,
-		`"containerPort"`,
-		`"port"`,
-		`"ip"`,
+		"uid",
+		"mountPath",
+		"devicePath",
+		"name",
+		"type",
+		"key",
+		"containerPort",
+		"port",
+		"ip",
 	}
 }

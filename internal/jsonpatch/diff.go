@@ -135,9 +135,8 @@ func same(a, b []byte) bool {
 		bytes.IndexByte(a, '\\') < 0 && bytes.IndexByte(b, '\\') < 0 {
 		return false
 	}
-	x, errA := jsonscan.Unquote(a)
-	y, errB := jsonscan.Unquote(b)
-	return errA == nil && errB == nil && x == y
+	x := jsonscan.Text(a)
+	return x != nil && bytes.Equal(x, jsonscan.Text(b))
 }
 
 // members contains the members of an object in document order.
@@ -149,25 +148,25 @@ type members struct {
 // membersOf returns the members of an object. ok is false if the value is not a valid object or has duplicate keys.
 func membersOf(object []byte) (m members, ok bool) {
 	m.values = map[string][]byte{}
-	c := jsonscan.NewCursor(object)
-	for key, value, ok := c.Member(); ok; key, value, ok = c.Member() {
-		name, err := jsonscan.Unquote(key)
-		if err != nil {
+	w := jsonscan.Open(object, 0, '{')
+	for key, value := range w.All {
+		if key == nil {
 			return m, false
 		}
+		name := string(key)
 		m.names = append(m.names, name)
 		m.values[name] = value
 	}
-	return m, !c.Bad && len(m.values) == len(m.names)
+	return m, !w.Bad && len(m.values) == len(m.names)
 }
 
 // elementsOf returns the elements of a list. ok is false if the value is not a valid list.
 func elementsOf(list []byte) (elements [][]byte, ok bool) {
-	c := jsonscan.NewCursor(list)
-	for value, ok := c.Element(); ok; value, ok = c.Element() {
+	w := jsonscan.Open(list, 0, '[')
+	for _, value := range w.All {
 		elements = append(elements, value)
 	}
-	return elements, !c.Bad
+	return elements, !w.Bad
 }
 
 func (d *differ) object(before, after members) {

@@ -16,5 +16,4 @@
 // List elements are aligned before they are compared. Objects are aligned by the members that identify elements in
 // Kubernetes lists, other elements by equal bytes. Inserting a container is therefore one addition, not a change of all
 // containers after it.
-// equal bytes. So an inserted container is one addition, and not a change of all containers after it.
 package jsonpatch

@@ -43,21 +43,17 @@ func String(b []byte, i int) int {
 // no byte of x is 0.
 const ones = 0x0101010101010101
 
-// IsPlain reports whether the content of a JSON string requires no decoding, because it is ASCII without escapes and
+// isPlain reports whether the content of a JSON string requires no decoding, because it is ASCII without escapes and
 // control characters.
-func IsPlain(inner []byte) bool {
+func isPlain(inner []byte) bool {
 	for len(inner) >= 8 {
 		x := binary.LittleEndian.Uint64(inner)
 		slash := x ^ '\\'*ones
 		if ((x-' '*ones)|(slash-ones)&^slash|x)&(ones<<7) != 0 {
-			return isPlain(inner) // check byte by byte: a borrow from a lower byte can cause a false match
+			break // check byte by byte: a borrow from a lower byte can cause a false match
 		}
 		inner = inner[8:]
 	}
-	return isPlain(inner)
-}
-
-func isPlain(inner []byte) bool {
 	for _, c := range inner {
 		if c == '\\' || c >= 0x80 || c < ' ' {
 			return false
@@ -84,19 +80,12 @@ func quote(b []byte) int {
 
 // Value returns the offset after the value that starts at b[i], or -1 if no value starts there or it does not end.
 func Value(b []byte, i int) int {
-	end, _ := Measure(b, i)
-	return end
-}
-
-// Measure returns the same offset as Value, and the length of the longest key in the value. The length does not include
-// the quotes, and counts escapes as they are written.
-func Measure(b []byte, i int) (end, longestKey int) {
 	if i >= len(b) {
-		return -1, 0
+		return -1
 	}
 	switch b[i] {
 	case '"':
-		return String(b, i), 0
+		return String(b, i)
 	case '{', '[':
 		return nested(b, i)
 	}
@@ -105,9 +94,9 @@ func Measure(b []byte, i int) (end, longestKey int) {
 		i++
 	}
 	if i == start {
-		return -1, 0
+		return -1
 	}
-	return i, 0
+	return i
 }
 
 // isDelimiter reports whether c ends a number, true, false or null.
@@ -119,34 +108,24 @@ func isDelimiter(c byte) bool {
 	return false
 }
 
-// nested implements Measure for the object or array that opens at b[i].
-func nested(b []byte, i int) (end, longestKey int) {
+// nested implements Value for the object or array that opens at b[i].
+func nested(b []byte, i int) int {
 	depth := 0
 	for i < len(b) {
 		switch b[i] {
 		case '"':
-			start := i
 			if i = String(b, i); i < 0 {
-				return -1, 0
-			}
-			if n := i - start - len(`""`); n > longestKey && isKey(b, i) {
-				longestKey = n
+				return -1
 			}
 			continue
 		case '{', '[':
 			depth++
 		case '}', ']':
 			if depth--; depth == 0 {
-				return i + 1, longestKey
+				return i + 1
 			}
 		}
 		i++
 	}
-	return -1, 0
-}
-
-// isKey reports whether the string that ends before b[i] is a key, which is the case if a colon follows.
-func isKey(b []byte, i int) bool {
-	i = Space(b, i)
-	return i < len(b) && b[i] == ':'
+	return -1
 }

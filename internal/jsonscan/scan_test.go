@@ -72,13 +72,13 @@ func TestIsPlain(t *testing.T) {
 	for _, filler := range []byte{' ', 'a', '[', ']', 0x7f} {
 		for length := range 40 {
 			b := bytes.Repeat([]byte{filler}, length)
-			if !IsPlain(b) {
+			if !isPlain(b) {
 				t.Fatalf("%q", b)
 			}
 			for at := range b {
 				for c := range 256 {
 					b[at] = byte(c)
-					if got, want := IsPlain(b), c >= ' ' && c < 0x80 && c != '\\'; got != want {
+					if got, want := isPlain(b), c >= ' ' && c < 0x80 && c != '\\'; got != want {
 						t.Fatalf("%q: %t", b, got)
 					}
 				}

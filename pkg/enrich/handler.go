@@ -4,6 +4,7 @@ import (
 	"strings"
 	"unique"
 
+	"github.com/deltabridge/deltabridge/internal/jsonscan"
 	"github.com/deltabridge/deltabridge/pkg/object"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -98,7 +99,7 @@ func (h *Handler) learn(o *object.Object) {
 	if err != nil {
 		return // the encoder reports the error
 	}
-	metadata := member(raw, "metadata")
+	metadata := jsonscan.Member(raw, "metadata")
 	var now fact
 	switch {
 	case !h.owner || len(o.Owners) == 0:

@@ -11,20 +11,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// member returns the value of a member of a JSON object. It returns nil if the object does not have the member.
-func member(object []byte, name string) []byte {
-	c := jsonscan.NewCursor(object)
-	for key, value, ok := c.Member(); ok; key, value, ok = c.Member() {
-		if string(key[1:len(key)-1]) == name {
-			return value
-		}
-	}
-	return nil
-}
-
 // decode decodes a member of a JSON object. It returns the zero value if the object does not have the member.
 func decode[T any](object []byte, name string) (value T) {
-	if raw := member(object, name); raw != nil {
+	if raw := jsonscan.Member(object, name); raw != nil {
 		_ = json.Unmarshal(raw, &value) // the API server has checked the object
 	}
 	return value

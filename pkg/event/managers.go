@@ -23,33 +23,19 @@ type manager struct {
 
 // managersOf parses managedFields. It returns managers without paths, and omits invalid entries.
 func managersOf(managedFields []byte) (managers []manager) {
-	if len(managedFields) == 0 || managedFields[0] != '[' {
-		return nil
-	}
-	entries := jsonscan.NewCursor(managedFields)
-	for entry, ok := entries.Element(); ok; entry, ok = entries.Element() {
+	w := jsonscan.Open(managedFields, 0, '[')
+	for _, entry := range w.All {
 		found, err := membersOf(entry, "manager", "operation", "subresource", "time", "fieldsV1")
 		if err != nil {
 			continue
 		}
 		managers = append(managers, manager{
-			Name: text(found[0]), Operation: text(found[1]), Subresource: text(found[2]), Time: text(found[3]),
+			Name: string(jsonscan.Text(found[0])), Operation: string(jsonscan.Text(found[1])),
+			Subresource: string(jsonscan.Text(found[2])), Time: string(jsonscan.Text(found[3])),
 			Paths: []string{}, fields: &fieldSet{raw: found[4]},
 		})
 	}
 	return managers
-}
-
-// text returns the value of a JSON string, or "" for any other value.
-func text(value []byte) string {
-	if len(value) == 0 || value[0] != '"' {
-		return ""
-	}
-	s, err := jsonscan.Unquote(value)
-	if err != nil {
-		return ""
-	}
-	return s
 }
 
 // ownersOf returns the managers that own any of the changed paths in the new state. A manager that changes a field owns
@@ -88,15 +74,9 @@ type fieldSet struct {
 
 func (s *fieldSet) readChildren() {
 	s.children = map[string]*fieldSet{}
-	if len(s.raw) == 0 || s.raw[0] != '{' {
-		return
-	}
-	c := jsonscan.NewCursor(s.raw)
-	for key, value, ok := c.Member(); ok; key, value, ok = c.Member() {
-		name, err := jsonscan.Unquote(key)
-		if err != nil {
-			continue
-		}
+	w := jsonscan.Open(s.raw, 0, '{')
+	for key, value := range w.All {
+		name := string(key)
 		if kind, id, found := strings.Cut(name, ":"); found && (kind == "f" || id != "") { // "." stands for the node itself.
 			child := &fieldSet{raw: value}
 			if kind != "f" {
@@ -143,31 +123,19 @@ func (s *fieldSet) isElement(kind byte, step *jsonpatch.Segment) bool {
 	case 'v':
 		return sameScalar(s.id, step.Element)
 	case 'k':
-		if s.id[0] != '{' || step.Element[0] != '{' {
-			return false
-		}
-		c := jsonscan.NewCursor(s.id)
-		for key, value, ok := c.Member(); ok; key, value, ok = c.Member() {
-			if !hasMember(step.Element, key, value) {
+		w := jsonscan.Open(s.id, 0, '{')
+		for key, want := range w.All {
+			if value := jsonscan.Member(step.Element, string(key)); value == nil || !sameScalar(value, want) {
 				return false
 			}
 		}
-		return !c.Bad
-	}
-	return false
-}
-
-func hasMember(object, name, want []byte) bool {
-	c := jsonscan.NewCursor(object)
-	for key, value, ok := c.Member(); ok; key, value, ok = c.Member() {
-		if bytes.Equal(key, name) {
-			return sameScalar(value, want)
-		}
+		return s.id[0] == '{' && !w.Bad
 	}
 	return false
 }
 
 // sameScalar compares strings after unescaping them, and other values byte by byte.
 func sameScalar(a, b []byte) bool {
-	return bytes.Equal(a, b) || a[0] == '"' && b[0] == '"' && text(a) == text(b)
+	x := jsonscan.Text(a)
+	return bytes.Equal(a, b) || x != nil && bytes.Equal(x, jsonscan.Text(b))
 }

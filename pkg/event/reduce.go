@@ -1,7 +1,6 @@
 package event
 
 import (
-	"bytes"
 	"errors"
 	"slices"
 	"strconv"
@@ -110,26 +109,15 @@ func metadataOf(raw []byte) ([]byte, error) {
 // case-sensitive: it does not confuse a custom resource's member "Metadata" with "metadata". If a name occurs twice,
 // membersOf uses the last value. Errors do not quote the object.
 func membersOf(raw []byte, names ...string) ([][]byte, error) {
-	raw = raw[jsonscan.Space(raw, 0):]
-	if len(raw) == 0 || raw[0] != '{' {
-		return nil, errNoObject
-	}
+	start := jsonscan.Space(raw, 0)
+	w := jsonscan.Open(raw, start, '{')
 	values := make([][]byte, len(names))
-	cursor := jsonscan.NewCursor(raw)
-	for key, value, ok := cursor.Member(); ok; key, value, ok = cursor.Member() {
-		name := key[1 : len(key)-1]
-		if bytes.IndexByte(name, '\\') >= 0 {
-			unquoted, err := jsonscan.Unquote(key)
-			if err != nil {
-				return nil, errNoObject
-			}
-			name = []byte(unquoted)
-		}
-		if i := slices.IndexFunc(names, func(n string) bool { return n == string(name) }); i >= 0 {
+	for key, value := range w.All {
+		if i := slices.IndexFunc(names, func(name string) bool { return name == string(key) }); i >= 0 {
 			values[i] = value
 		}
 	}
-	if cursor.Bad {
+	if w.Bad || raw[start] != '{' {
 		return nil, errNoObject
 	}
 	return values, nil

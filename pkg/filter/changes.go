@@ -90,8 +90,8 @@ type place struct {
 	depth         int
 }
 
-func (p place) member(name string) place {
-	return place{p.ignored.child(name), p.only.child(name), p.all, p.depth + 1}
+func (p place) member(key []byte) place {
+	return place{p.ignored.child(key), p.only.child(key), p.all, p.depth + 1}
 }
 
 func (p place) element() place {
@@ -121,7 +121,7 @@ func (c *comparison) differs(a, b []byte, p place) bool {
 	case p.ignored == nil && p.all, p.depth > maxNesting:
 		return true
 	}
-	switch x, y := opening(a), opening(b); {
+	switch x, y := first(a), first(b); {
 	case x == '{' && y == '{', x == '{' && y == 0, x == 0 && y == '{':
 		return c.members(a, b, p)
 	case x == '[' && y == '[':
@@ -132,31 +132,22 @@ func (c *comparison) differs(a, b []byte, p place) bool {
 	return p.all
 }
 
-// opening returns the first byte of a value, or 0 if the value is absent or null.
-func opening(v []byte) byte {
-	if i := jsonscan.Space(v, 0); i < len(v) && v[i] != 'n' {
-		return v[i]
+// first returns the first byte of a value, or 0 if the value is absent or null.
+func first(value []byte) byte {
+	if i := jsonscan.Space(value, 0); i < len(value) && value[i] != 'n' {
+		return value[i]
 	}
 	return 0
-}
-
-func (c *comparison) member(key, a, b []byte, p place) bool {
-	if bytes.Equal(a, b) {
-		return false
-	}
-	name, err := jsonscan.Unquote(key)
-	return err != nil || c.differs(a, b, p.member(name))
 }
 
 // members compares two objects, one of which may be absent. The API server usually writes the members of both in the
 // same order. After the first member whose position differs, members are matched by name.
 func (c *comparison) members(a, b []byte, p place) bool {
-	before, after := objectCursor(a), objectCursor(b)
+	before, after := membersOf(a), membersOf(b)
 	for {
-		keyA, valueA, okA := before.Member()
-		keyB, valueB, okB := after.Member()
-		if okA && okB && bytes.Equal(keyA, keyB) {
-			if c.member(keyA, valueA, valueB, p) {
+		okA, okB := before.Next(), after.Next()
+		if okA && okB && bytes.Equal(before.Key, after.Key) {
+			if c.differs(before.Value(), after.Value(), p.member(before.Key)) {
 				return true
 			}
 			continue
@@ -165,17 +156,17 @@ func (c *comparison) members(a, b []byte, p place) bool {
 			return before.Bad || after.Bad
 		}
 		rest := map[string][]byte{}
-		for ; okA; keyA, valueA, okA = before.Member() {
-			rest[string(keyA)] = valueA
+		for ; okA; okA = before.Next() {
+			rest[string(before.Key)] = before.Value()
 		}
-		for ; okB; keyB, valueB, okB = after.Member() {
-			if c.member(keyB, rest[string(keyB)], valueB, p) {
+		for ; okB; okB = after.Next() {
+			if c.differs(rest[string(after.Key)], after.Value(), p.member(after.Key)) {
 				return true
 			}
-			delete(rest, string(keyB))
+			delete(rest, string(after.Key))
 		}
 		for key, value := range rest {
-			if c.member([]byte(key), value, nil, p) {
+			if c.differs(value, nil, p.member([]byte(key))) {
 				return true
 			}
 		}
@@ -183,27 +174,23 @@ func (c *comparison) members(a, b []byte, p place) bool {
 	}
 }
 
-// objectCursor returns a cursor over the members of an object. If the object is absent or null, the cursor finds no
-// members.
-func objectCursor(v []byte) jsonscan.Cursor {
-	if opening(v) != '{' {
-		v = []byte("{}")
+// membersOf returns a walker over the members of an object. An absent object has no members.
+func membersOf(object []byte) jsonscan.Walker {
+	if object == nil {
+		object = []byte("null")
 	}
-	return jsonscan.NewCursor(v[jsonscan.Space(v, 0):])
+	return jsonscan.Open(object, 0, '{')
 }
 
 // elements compares two lists element by element. Lists with different lengths always differ.
 func (c *comparison) elements(a, b []byte, p place) bool {
-	before, after := jsonscan.NewCursor(a), jsonscan.NewCursor(b)
+	before, after := jsonscan.Open(a, 0, '['), jsonscan.Open(b, 0, '[')
 	for {
-		valueA, okA := before.Element()
-		valueB, okB := after.Element()
-		switch {
-		case before.Bad || after.Bad || okA != okB:
-			return true
-		case !okA:
-			return false
-		case c.differs(valueA, valueB, p.element()):
+		okA, okB := before.Next(), after.Next()
+		if !okA || !okB {
+			return okA != okB || before.Bad || after.Bad
+		}
+		if c.differs(before.Value(), after.Value(), p.element()) {
 			return true
 		}
 	}

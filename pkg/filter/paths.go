@@ -47,11 +47,11 @@ func newNode(paths []namedPath) *node {
 }
 
 // child returns the node of a member, or nil if no path leads there.
-func (n *node) child(name string) *node {
+func (n *node) child(key []byte) *node {
 	if n == nil {
 		return nil
 	}
-	if c := n.named[name]; c != nil {
+	if c := n.named[string(key)]; c != nil {
 		return c
 	}
 	return n.all

@@ -71,19 +71,14 @@ func (o *jsonObject) Find(key ref.Val) (ref.Val, bool) {
 // one, as encoding/json does.
 func (o *jsonObject) lookup(name string) (ref.Val, error) {
 	var last []byte
-	c := jsonscan.NewCursor(o.raw)
-	for key, value, ok := c.Member(); ok; key, value, ok = c.Member() {
-		inner := key[1 : len(key)-1]
-		if string(inner) == name {
+	w := jsonscan.Open(o.raw, 0, '{')
+	for key, value := range w.All {
+		if string(key) == name {
 			last = value
-		} else if !jsonscan.IsPlain(inner) {
-			if decoded, err := jsonscan.Unquote(key); err == nil && decoded == name {
-				last = value
-			}
 		}
 	}
 	switch {
-	case c.Bad:
+	case w.Bad:
 		return nil, errMalformed
 	case last == nil:
 		return nil, nil
@@ -125,11 +120,11 @@ func (o *jsonObject) Contains(key ref.Val) ref.Val {
 // duplicate keys separately; the API server does not send any.
 func (o *jsonObject) Size() ref.Val {
 	n := 0
-	c := jsonscan.NewCursor(o.raw)
-	for _, _, ok := c.Member(); ok; _, _, ok = c.Member() {
+	w := jsonscan.Open(o.raw, 0, '{')
+	for range w.All {
 		n++
 	}
-	if c.Bad {
+	if w.Bad {
 		return types.WrapErr(errMalformed)
 	}
 	return types.Int(n)
@@ -177,11 +172,11 @@ func jsonValue(raw []byte) ref.Val {
 	case '[':
 		return jsonArray(raw)
 	case '"':
-		s, err := jsonscan.Unquote(raw)
-		if err != nil {
-			return types.WrapErr(fmt.Errorf("%w: %w", errMalformed, err))
+		text := jsonscan.Text(raw)
+		if text == nil {
+			return types.WrapErr(errMalformed)
 		}
-		return types.String(s)
+		return types.String(text)
 	}
 	switch string(raw) {
 	case "null":
@@ -199,11 +194,13 @@ func jsonValue(raw []byte) ref.Val {
 
 func jsonArray(raw []byte) ref.Val {
 	var elements []ref.Val
-	c := jsonscan.NewCursor(raw)
-	for value, ok := c.Element(); ok; value, ok = c.Element() {
-		elements = append(elements, jsonValue(value))
+	w := jsonscan.Open(raw, 0, '[')
+	for w.Next() {
+		if value := w.Value(); !w.Bad {
+			elements = append(elements, jsonValue(value))
+		}
 	}
-	if c.Bad {
+	if w.Bad {
 		return types.WrapErr(errMalformed)
 	}
 	return types.NewRefValList(types.DefaultTypeAdapter, elements)

@@ -38,37 +38,25 @@ func (l *List) DeepCopyObject() runtime.Object {
 // decode reads the body of a LIST into l. It overwrites all fields except ManagedFields.
 func (l *List) decode(b []byte) error {
 	*l = List{ManagedFields: l.ManagedFields}
-	start := jsonscan.Space(b, 0)
-	if start == len(b) || b[start] != '{' {
-		return malformed("list is not a JSON object", len(b))
-	}
 	d := listDecoder{b: b, p: parser{keepManaged: l.ManagedFields}}
-	w := open(b, start)
-	for w.next() {
-		switch string(w.key) {
+	w := jsonscan.Open(b, 0, '{')
+	for w.Next() {
+		switch string(w.Key) {
 		case "apiVersion":
-			l.APIVersion = string(w.text())
+			l.APIVersion = string(w.Text())
 		case "kind":
-			l.Kind = string(w.text())
+			l.Kind = string(w.Text())
 		case "metadata":
-			at := w.pos
-			w.skip()
 			l.ListMeta = metav1.ListMeta{}
-			if !w.bad {
-				_ = utiljson.Unmarshal(b[at:w.pos], &l.ListMeta) // a member of an unexpected type counts as absent
-			}
+			_ = utiljson.Unmarshal(w.Value(), &l.ListMeta) // a member of an unexpected type counts as absent
 		case "items":
-			w.leave(d.items(w.pos, l.TypeMeta))
+			w.Leave(d.items(w.Pos, l.TypeMeta))
 		default:
-			w.skip()
+			w.Skip()
 		}
 	}
-	end := w.end()
-	if end < 0 {
-		return malformed("list without an end", len(b))
-	}
-	if jsonscan.Space(b, end) != len(b) {
-		return malformed("more than one JSON value", len(b))
+	if !isObject(b, jsonscan.Space(b, 0), w.End()) {
+		return malformed("the list is not one complete JSON object", len(b))
 	}
 	if d.at > 0 && d.list != l.TypeMeta {
 		d.items(d.at, l.TypeMeta) // the type of the list came after its items
@@ -95,23 +83,16 @@ type listDecoder struct {
 // several "items" keys, only the last one counts, so an earlier result is dropped.
 func (d *listDecoder) items(i int, list metav1.TypeMeta) int {
 	d.at, d.list, d.found = i, list, nil
-	if d.b[i] != '[' {
-		return jsonscan.Value(d.b, i)
-	}
 	d.setType(list)
-	w := open(d.b, i)
-	for w.next() {
-		if !w.opens('{') {
-			w.skip()
-			continue
-		}
-		start := w.pos
-		w.leave(d.p.parse(d.b, start))
-		if !w.bad {
-			d.found = append(d.found, d.p.object(d.b, start, w.pos, d.missing(start)))
+	w := jsonscan.Open(d.b, i, '[')
+	for w.Next() {
+		start := w.Pos
+		w.Leave(d.p.parse(d.b, start))
+		if !w.Bad && d.b[start] == '{' {
+			d.found = append(d.found, d.p.object(d.b, start, w.Pos, d.missing(start)))
 		}
 	}
-	return w.end()
+	return w.End()
 }
 
 // setType derives the type of the items from the type of their list.

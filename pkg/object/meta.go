@@ -18,27 +18,10 @@ func metadata[T any](o *Object, name string) (part T) {
 	if err != nil {
 		return part
 	}
-	if value := member(member(raw, "metadata"), name); value != nil {
+	if value := jsonscan.Member(jsonscan.Member(raw, "metadata"), name); value != nil {
 		_ = utiljson.Unmarshal(value, &part) // if an error occurs, the parts with the expected type are decoded anyway
 	}
 	return part
-}
-
-// member returns the value of the last member with this name, or nil if b is not an object or has no such member.
-func member(b []byte, name string) (value []byte) {
-	i := jsonscan.Space(b, 0)
-	if i >= len(b) || b[i] != '{' {
-		return nil
-	}
-	w := open(b, i)
-	for w.next() {
-		start := w.pos
-		w.skip()
-		if !w.bad && string(w.key) == name {
-			value = b[start:w.pos]
-		}
-	}
-	return value
 }
 
 // GetNamespace returns Identity.Namespace.

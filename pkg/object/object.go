@@ -45,9 +45,6 @@ type Object struct {
 	// Hidden reports whether the secret values in Raw were replaced when the object was read. It also applies to a Raw
 	// that is stored elsewhere.
 	Hidden bool
-	// LongestKey is the length in bytes of the longest key in Raw, with escapes counted as they are written. It is also
-	// set if Raw is stored elsewhere. It is 0 if the length is unknown.
-	LongestKey int32
 
 	keeper         Keeper  // keeper of Raw; nil if the object itself contains Raw
 	managed        *[]byte // result of ManagedFieldsJSON; a pointer, because nearly all objects have none
@@ -64,15 +61,9 @@ var (
 func New(raw []byte) (*Object, error) {
 	var p parser
 	start := jsonscan.Space(raw, 0)
-	if start == len(raw) || raw[start] != '{' {
-		return nil, malformed("not a JSON object", len(raw))
-	}
 	end := p.parse(raw, start)
-	if end < 0 {
-		return nil, malformed("JSON object without an end", len(raw))
-	}
-	if jsonscan.Space(raw, end) != len(raw) {
-		return nil, malformed("more than one JSON value", len(raw))
+	if !isObject(raw, start, end) {
+		return nil, malformed("not one complete JSON object", len(raw))
 	}
 	return p.object(raw, start, end, ""), nil
 }

@@ -3,7 +3,6 @@ package object
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
 	"reflect"
 	"slices"
 	"strings"
@@ -273,39 +272,5 @@ func TestConcurrentUse(t *testing.T) {
 		if belongs, known := c.Decision(slot); !known || belongs != (slot%2 == 0) {
 			t.Errorf("slot %d is inherited as %t, known %t", slot, belongs, known)
 		}
-	}
-}
-
-func TestLongestKey(t *testing.T) {
-	const longKey = 48
-	short := func(o *Object) bool { return o.LongestKey > 0 && o.LongestKey < longKey }
-	long := `"` + strings.Repeat("k", longKey) + `":{}`
-	escaped := `"` + strings.Repeat(`\u006b`, longKey/6) + `":{}`
-	for _, place := range []string{
-		`{%s}`, `{"metadata":{"name":"a",%s}}`, `{"metadata":{"annotations":{"a":"b",%s}}}`, `{"metadata":{"ownerReferences":[{"uid":"1",%s}]}}`,
-		`{"metadata":{"ownerReferences":{%s}}}`, `{"metadata":{"annotations":{%s}},"metadata":{}}`, `{"metadata":[{%s}]}`, `{"spec":{"template":[[{"a":[],%s}]]}}`, `{"a":{ %s }}`,
-	} {
-		for key, want := range map[string]bool{long: false, strings.Replace(long, "k", "", 1): true, strings.Replace(long, `":`, "\" :\n", 1): false, escaped: false, `"v":"` + long[1:longKey] + long[1:longKey] + `"`: true} {
-			doc := fmt.Sprintf(place, key)
-			o, err := New([]byte(doc))
-			if err != nil {
-				t.Fatalf("%s: %v", doc, err)
-			}
-			if short(o) != want {
-				t.Errorf("%s: %d", doc, o.LongestKey)
-			}
-			if short(o.Released(nil)) != want {
-				t.Errorf("%s: lost when it is released", doc)
-			}
-		}
-	}
-	if o, err := New(
-		[]byte(`{"metadata":{"managedFields":[{"fieldsV1":{"f:` + long[1:] + `}}]}}`),
-	); err != nil ||
-		!short(o) {
-		t.Errorf("within managedFields, which are cut out: %v, %v", o, err)
-	}
-	if new(Object).LongestKey != 0 {
-		t.Error("an object that was not parsed")
 	}
 }

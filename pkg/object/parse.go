@@ -20,6 +20,12 @@ func malformed(reason string, size int) error {
 	return fmt.Errorf("%w: %s (%d bytes)", ErrMalformed, reason, size)
 }
 
+// isObject reports whether b consists of one JSON value from start to end that is an object. end is negative if the
+// value does not end.
+func isObject(b []byte, start, end int) bool {
+	return end >= 0 && b[start] == '{' && jsonscan.Space(b, end) == len(b)
+}
+
 type span struct{ start, end int }
 
 // parser reads the parts of an API object's JSON that an Object requires, in one pass. Its fields alias the scanned
@@ -34,7 +40,6 @@ type parser struct {
 	owners                   [][]byte
 	managedFields            []span // parts to cut out, in ascending order
 	managed                  span   // value of the last managedFields
-	longestKey               int    // length in bytes as written, not counting keys within managedFields
 	text                     []byte // buffer of the method object
 	lastAPIVersion, lastKind string // arguments of the last handle, because most objects in a stream have the same kind
 	lastHandle               unique.Handle[schema.GroupVersionKind]
@@ -43,28 +48,23 @@ type parser struct {
 // parse reads the object that opens at b[i]. It returns the offset after the object, or -1 if the object does not end.
 func (p *parser) parse(b []byte, i int) int {
 	p.hasType, p.apiVersion, p.kind = false, nil, nil
-	p.managedFields, p.longestKey = p.managedFields[:0], 0
+	p.managedFields = p.managedFields[:0]
 	p.forgetMetadata()
-	w := open(b, i)
-	for w.next() {
-		switch string(w.key) {
+	w := jsonscan.Open(b, i, '{')
+	for w.Next() {
+		switch string(w.Key) {
 		case "apiVersion":
-			p.hasType, p.apiVersion = true, w.text()
+			p.hasType, p.apiVersion = true, w.Text()
 		case "kind":
-			p.hasType, p.kind = true, w.text()
+			p.hasType, p.kind = true, w.Text()
 		case "metadata":
 			p.forgetMetadata() // only the last of several equal keys counts
-			if w.opens('{') {
-				w.leave(p.metadata(b, w.pos))
-			} else {
-				w.skip()
-			}
+			w.Leave(p.metadata(b, w.Pos))
 		default:
-			w.skip()
+			w.Skip()
 		}
 	}
-	p.longestKey = max(p.longestKey, w.longestKey)
-	return w.end()
+	return w.End()
 }
 
 func (p *parser) forgetMetadata() {
@@ -75,106 +75,92 @@ func (p *parser) forgetMetadata() {
 
 func (p *parser) metadata(b []byte, i int) int {
 	kept := false // a member was passed that is not cut out
-	w := open(b, i)
-	for w.next() {
-		switch string(w.key) {
+	w := jsonscan.Open(b, i, '{')
+	for w.Next() {
+		switch string(w.Key) {
 		case "name":
-			p.name = w.text()
+			p.name = w.Text()
 		case "namespace":
-			p.namespace = w.text()
+			p.namespace = w.Text()
 		case "uid":
-			p.uid = w.text()
+			p.uid = w.Text()
 		case "resourceVersion":
-			p.resourceVersion = w.text()
+			p.resourceVersion = w.Text()
 		case "ownerReferences":
 			p.owners = p.owners[:0]
-			if w.opens('[') {
-				w.leave(p.ownerReferences(b, w.pos))
-			} else {
-				w.skip()
-			}
+			w.Leave(p.ownerReferences(b, w.Pos))
 		case "managedFields":
 			p.manager = nil
-			p.managed.start = w.pos
-			if w.opens('[') {
-				w.leave(p.newestManager(b, w.pos))
-			} else {
-				w.skip()
-			}
-			if !w.bad {
-				p.managed.end = w.pos
+			p.managed.start = w.Pos
+			w.Leave(p.newestManager(b, w.Pos))
+			if !w.Bad {
+				p.managed.end = w.Pos
 				p.managedFields = append(p.managedFields, memberSpan(b, &w, kept))
 			}
 			continue
 		default:
-			w.skip()
+			w.Skip()
 		}
 		kept = true
 	}
-	p.longestKey = max(p.longestKey, w.longestKey)
-	return w.end()
+	return w.End()
 }
 
 // memberSpan returns the bytes to cut to remove the member that w has just passed, together with one comma. That is the
 // comma before the member or, if no member before it is kept, the comma after it.
-func memberSpan(b []byte, w *walker, kept bool) span {
+func memberSpan(b []byte, w *jsonscan.Walker, kept bool) span {
 	if kept {
-		return span{w.comma, w.pos}
+		return span{w.Comma, w.Pos}
 	}
-	if next := jsonscan.Space(b, w.pos); next < len(b) && b[next] == ',' {
-		return span{w.keyAt, jsonscan.Space(b, next+1)}
+	if next := jsonscan.Space(b, w.Pos); next < len(b) && b[next] == ',' {
+		return span{w.KeyAt, jsonscan.Space(b, next+1)}
 	}
-	return span{w.keyAt, w.pos}
+	return span{w.KeyAt, w.Pos}
 }
 
 func (p *parser) ownerReferences(b []byte, i int) int {
-	w := open(b, i)
-	for w.next() {
-		if !w.opens('{') {
-			w.skip()
-			continue
-		}
+	w := jsonscan.Open(b, i, '[')
+	for w.Next() {
 		var uid []byte
-		reference := open(b, w.pos)
-		for reference.next() {
-			if string(reference.key) == "uid" {
-				uid = reference.text()
+		reference := jsonscan.Open(b, w.Pos, '{')
+		for reference.Next() {
+			if string(reference.Key) == "uid" {
+				uid = reference.Text()
 			} else {
-				reference.skip()
+				reference.Skip()
 			}
 		}
-		w.leave(reference.end())
-		p.longestKey = max(p.longestKey, reference.longestKey)
+		w.Leave(reference.End())
 		if len(uid) > 0 {
 			p.owners = append(p.owners, uid)
 		}
 	}
-	return w.end()
+	return w.End()
 }
 
 // newestManager records the manager of the entry with the latest time, or the last of several such entries. Entries
 // whose time is not in the format of kube-apiserver count as older than all others.
 func (p *parser) newestManager(b []byte, i int) int {
 	var newest []byte
-	w := open(b, i)
-	for w.next() {
-		if !w.opens('{') {
-			w.skip()
+	w := jsonscan.Open(b, i, '[')
+	for w.Next() {
+		if b[w.Pos] != '{' {
+			w.Skip()
 			continue
 		}
 		var manager, at []byte
-		entry := open(b, w.pos)
-		for entry.next() {
-			switch string(entry.key) {
+		entry := jsonscan.Open(b, w.Pos, '{')
+		for entry.Next() {
+			switch string(entry.Key) {
 			case "manager":
-				manager = entry.text()
+				manager = entry.Text()
 			case "time":
-				at = entry.text()
+				at = entry.Text()
 			default:
-				entry.skip()
+				entry.Skip()
 			}
 		}
-		w.leave(entry.end())
+		w.Leave(entry.End())
 		if len(at) != len("2006-01-02T15:04:05Z") { // in this format, the byte order is the time order
 			at = nil
 		}
@@ -182,16 +168,12 @@ func (p *parser) newestManager(b []byte, i int) int {
 			newest, p.manager = at, manager
 		}
 	}
-	return w.end()
+	return w.End()
 }
 
 // object returns an Object for the data that parse found in b[start:end]. It inserts prefix after the opening brace.
 func (p *parser) object(b []byte, start, end int, prefix string) *Object {
-	o := &Object{
-		Identity:   Identity{gvk: p.handle()},
-		Raw:        p.raw(b, start, end, prefix),
-		LongestKey: int32(p.longestKey), // documents are smaller than 2 GiB
-	}
+	o := &Object{Identity: Identity{gvk: p.handle()}, Raw: p.raw(b, start, end, prefix)}
 	if p.keepManaged && p.managed.end > 0 {
 		o.managed = new(bytes.Clone(b[p.managed.start:p.managed.end]))
 	}

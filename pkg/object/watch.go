@@ -106,31 +106,23 @@ func (d *WatchDecoder) line() ([]byte, error) {
 
 // event parses one document. It returns a nil object if the document is not a watch event.
 func (d *WatchDecoder) event(doc []byte) (watch.EventType, runtime.Object) {
-	start := jsonscan.Space(doc, 0)
-	if doc[start] != '{' {
-		return "", nil
-	}
 	var eventType watch.EventType
 	var object span
-	w := open(doc, start)
-	for w.next() {
-		switch string(w.key) {
+	w := jsonscan.Open(doc, 0, '{')
+	for w.Next() {
+		switch string(w.Key) {
 		case "type":
-			eventType = eventTypeOf(w.text())
+			eventType = eventTypeOf(w.Text())
 		case "object":
-			object = span{}
-			if at := w.pos; w.opens('{') {
-				w.leave(d.parser.parse(doc, at))
-				object = span{at, w.pos}
-			} else {
-				w.skip()
-			}
+			object.start = w.Pos
+			w.Leave(d.parser.parse(doc, w.Pos))
+			object.end = w.Pos
 		default:
-			w.skip()
+			w.Skip()
 		}
 	}
-	switch end := w.end(); {
-	case end < 0 || jsonscan.Space(doc, end) != len(doc), eventType == "", object.end == 0:
+	switch {
+	case !isObject(doc, jsonscan.Space(doc, 0), w.End()), eventType == "", doc[object.start] != '{' || object.end == 0:
 		return "", nil
 	case eventType == watch.Error:
 		return eventType, decodeStatus(doc[object.start:object.end])

@@ -5,7 +5,6 @@ import (
 	"crypto/hmac"
 	"encoding/binary"
 	"encoding/hex"
-	"encoding/json"
 	"hash"
 
 	"github.com/deltabridge/deltabridge/internal/jsonscan"
@@ -33,7 +32,7 @@ type pass struct {
 // document redacts the whole object. It returns false if raw is not a single JSON object.
 func (p *pass) document(paths []Path) ([]byte, bool) {
 	start := jsonscan.Space(p.raw, 0)
-	if p.at(start) != '{' {
+	if start == len(p.raw) || p.raw[start] != '{' {
 		return nil, false
 	}
 	end := p.entries(start, paths, false)
@@ -78,63 +77,24 @@ func (p *pass) value(i int, paths []Path, hide bool) int {
 // entries redacts the object or list that starts at raw[i]. It returns the offset after the object or list, or -1 if
 // the JSON is invalid.
 func (p *pass) entries(i int, paths []Path, hide bool) int {
-	list, end := p.raw[i] == '[', byte('}')
-	if list {
-		end = ']'
-	}
 	if p.depth > maxDepth {
 		return -1
 	}
-	i = jsonscan.Space(p.raw, i+1)
-	if p.at(i) == end {
-		return i + 1
-	}
-	for {
-		var key []byte
+	list := p.raw[i] == '['
+	w := jsonscan.Open(p.raw, i, p.raw[i])
+	for w.Next() {
 		place, hidden := len(p.place), hide
 		if list {
 			p.place = append(p.place, "/*"...)
 		} else {
-			if p.at(i) != '"' {
-				return -1
-			}
-			after := jsonscan.String(p.raw, i)
-			if after < 0 {
-				return -1
-			}
-			var valid bool
-			key, valid = unquote(p.raw[i:after])
-			hidden = hide || !valid || p.deep && bytes.EqualFold(key, p.redactor.applied)
-			p.place = append(binary.AppendUvarint(append(p.place, '.'), uint64(len(key))), key...)
-			if i = jsonscan.Space(p.raw, after); p.at(i) != ':' {
-				return -1
-			}
-			i = jsonscan.Space(p.raw, i+1)
+			hidden = hide || w.Key == nil || p.deep && bytes.EqualFold(w.Key, p.redactor.applied)
+			p.place = append(binary.AppendUvarint(append(p.place, '.'), uint64(len(w.Key))), w.Key...)
 		}
-		inner, ends := follow(paths, key, list)
-		hidden = hidden || ends
-		if i = p.value(i, inner, hidden); i < 0 {
-			return -1
-		}
+		inner, ends := follow(paths, w.Key, list)
+		w.Leave(p.value(w.Pos, inner, hidden || ends))
 		p.place = p.place[:place]
-		i = jsonscan.Space(p.raw, i)
-		switch p.at(i) {
-		case end:
-			return i + 1
-		case ',':
-			i = jsonscan.Space(p.raw, i+1)
-		default:
-			return -1
-		}
 	}
-}
-
-// at returns raw[i], or 0 if i is beyond the end.
-func (p *pass) at(i int) byte {
-	if i < len(p.raw) {
-		return p.raw[i]
-	}
-	return 0
+	return w.End()
 }
 
 // follow returns the remaining paths that lead further into a member or into list elements, and whether a path ends
@@ -154,27 +114,11 @@ func follow(paths []Path, key []byte, list bool) (inner []Path, ends bool) {
 	return inner, ends
 }
 
-// unquote returns the text of a JSON string. The result may alias the token. If the token is not a valid string,
-// unquote returns the token and false.
-func unquote(token []byte) ([]byte, bool) {
-	inner := token[1 : len(token)-1]
-	if jsonscan.IsPlain(inner) {
-		return inner, true
-	}
-	var s string
-	if json.Unmarshal(token, &s) != nil {
-		return token, false
-	}
-	return []byte(s), true
-}
-
 // replace replaces raw[start:end] with a fingerprint, unless the value already is a fingerprint.
 func (p *pass) replace(start, end int) {
 	value, kind := p.raw[start:end], byte('j')
-	if value[0] == '"' {
-		if text, ok := unquote(value); ok { // equal strings have equal fingerprints, however they are escaped
-			value, kind = text, 's'
-		}
+	if text := jsonscan.Text(value); text != nil { // equal strings have equal fingerprints, however they are escaped
+		value, kind = text, 's'
 	}
 	mac := p.redactor.macs.Get().(*mac)
 	defer p.redactor.macs.Put(mac)

@@ -76,7 +76,7 @@ func (r *Redactor) Redact(resource schema.GroupVersionResource, o *object.Object
 	}
 	secret := isSecret(resource, o)
 	paths := r.pathsOf(resource, secret)
-	deep := secret || !shortKeys(o) && mayHoldApplied(raw)
+	deep := secret || mayHoldApplied(raw)
 	if len(paths) == 0 && !deep {
 		return raw, nil
 	}
@@ -141,27 +141,9 @@ func (r *Redactor) pathsOf(resource schema.GroupVersionResource, secret bool) []
 	return slices.Concat(r.secret, paths)
 }
 
-// shortKeys reports whether all keys of the object are shorter than lastApplied. This is true for nearly all objects
-// that do not have the annotation.
-func shortKeys(o *object.Object) bool {
-	return o.LongestKey > 0 && int(o.LongestKey) < len(lastApplied)
-}
-
 // mayHoldApplied reports whether raw may contain lastApplied. It searches for the second part of the name, because this
-// part starts with a character that is rare in objects.
+// part starts with a character that is rare in objects, and for the escapes that can stand for a character of the name.
 func mayHoldApplied(raw []byte) bool {
-	if bytes.Contains(raw, []byte("/last-applied-configuration")) {
-		return true
-	}
-	// The name may contain escapes. Most escapes stand for newlines and quotes, which the name does not contain.
-	for rest := raw; ; {
-		at := bytes.IndexByte(rest, '\\')
-		if at < 0 || at+1 == len(rest) {
-			return false
-		}
-		if c := rest[at+1]; c == '/' || c == 'u' {
-			return true
-		}
-		rest = rest[at+2:]
-	}
+	contains := func(text string) bool { return bytes.Contains(raw, []byte(text)) }
+	return slices.ContainsFunc([]string{"/last-applied-configuration", `\/`, `\u`}, contains)
 }
