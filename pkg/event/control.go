@@ -51,31 +51,25 @@ func FoldsInto(gap, dropped *Message) bool {
 // If the bridge crashes before the gap event is delivered, it therefore processes all replaced messages again. The
 // signature of FoldGap is the one that the drop-oldest policy of pkg/fifo requires.
 func FoldGap(gaps []*Message, dropped *Message) []*Message {
-	add := GapInfo{
-		Resource: GroupResource(
-			dropped.Resource,
-		),
-		From:    dropped.Identity.ResourceVersion,
-		To:      dropped.Identity.ResourceVersion,
-		Reason:  ReasonOverflow,
-		Message: "the queue was full and its policy is drop-oldest",
-		Events:  1,
+	info := GapInfo{
+		Resource: GroupResource(dropped.Resource), From: dropped.Identity.ResourceVersion, Reason: ReasonOverflow,
+		To: dropped.Identity.ResourceVersion, Message: "the queue was full and its policy is drop-oldest", Events: 1,
 	}
 	if dropped.GapInfo != nil { // A dropped gap event must not be lost.
-		add = *dropped.GapInfo
+		info = *dropped.GapInfo
 	}
+	origin := dropped.Origin
 	i := slices.IndexFunc(gaps, func(g *Message) bool { return FoldsInto(g, dropped) })
 	if i < 0 {
-		gap := gapMessage(dropped, &add)
-		gap.Origin = dropped.Origin
-		return append(gaps, gap)
+		i, gaps = len(gaps), append(gaps, nil)
+	} else {
+		to, events := info.To, info.Events
+		info, origin = *gaps[i].GapInfo, gaps[i].Origin
+		info.To = to
+		if !mutant.On("uncounted-drops") {
+			info.Events += events
+		}
 	}
-	info := *gaps[i].GapInfo
-	info.To = add.To
-	if !mutant.On("uncounted-drops") {
-		info.Events += add.Events
-	}
-	origin := gaps[i].Origin
 	gaps[i] = gapMessage(dropped, &info)
 	gaps[i].Origin = origin
 	return gaps
@@ -84,14 +78,8 @@ func FoldGap(gaps []*Message, dropped *Message) []*Message {
 // gapMessage returns a gap event for the same sink, cluster and resource as m.
 func gapMessage(m *Message, info *GapInfo) *Message {
 	gap := &Message{
-		Type:       Gap,
-		Time:       m.Time,
-		Resource:   m.Resource,
-		Cluster:    m.Cluster,
-		ClusterUID: m.ClusterUID,
-		ID:         gapID(m.Cluster, info),
-		Structured: m.Structured,
-		GapInfo:    info,
+		Type: Gap, Time: m.Time, Resource: m.Resource, Cluster: m.Cluster, ClusterUID: m.ClusterUID,
+		ID: gapID(m.Cluster, info), Structured: m.Structured, GapInfo: info,
 	}
 	gap.Identity.ResourceVersion = info.To
 	if m.PartitionKey != "" {

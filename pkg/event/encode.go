@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/deltabridge/deltabridge/internal/mutant"
@@ -58,8 +57,7 @@ type Encoder struct {
 	OnOldMissing func(error)
 
 	once   sync.Once
-	source string                 // the value of the attribute "source" for Cluster
-	second atomic.Pointer[second] // the second of the last event's time
+	source string // the value of the attribute "source" for Cluster
 }
 
 // Encode encodes an event as a message. Encode reads the bytes of the event's objects and does not retain the objects,
@@ -122,28 +120,11 @@ func (e *Encoder) render(m *Message, ev *Event) {
 	text = append(append(text, '/'), m.Identity.Namespace...)
 	text = append(append(text, '/'), m.Identity.Name...)
 	subject := len(text)
-	text = e.appendTime(text, m.Time)
+	text = m.Time.UTC().AppendFormat(text, time.RFC3339Nano)
 	all := string(text)
 	m.ID, m.subject, m.time, m.uniqueID = all[cluster:id], all[id:subject], all[subject:], all[:id]
 	e.once.Do(func() { e.source = sourcePrefix + e.Cluster })
 	m.source = e.source
-}
-
-// second is a time without fractional seconds.
-type second struct {
-	unix int64
-	text string
-}
-
-// appendTime appends t in UTC and in the format time.RFC3339Nano. It caches all but the fraction, because events within
-// the same second differ only in the fraction.
-func (e *Encoder) appendTime(dst []byte, t time.Time) []byte {
-	last := e.second.Load()
-	if unix := t.Unix(); last == nil || last.unix != unix {
-		last = &second{unix, t.UTC().Format("2006-01-02T15:04:05")}
-		e.second.Store(last)
-	}
-	return append(t.AppendFormat(append(dst, last.text...), ".999999999"), 'Z')
 }
 
 // appendObjectID appends the event id of a change. See the package comment for the format.

@@ -39,8 +39,8 @@ func (k *Marks) attributes(yield func(name, value string) bool) bool {
 }
 
 var (
-	errNotSmaller = errors.New("its data contains only the metadata already")
-	errNoObject   = errors.New("its data has an unexpected form") // The error does not quote the data.
+	errNotSmaller = errors.New("its data already contains only metadata")
+	errNoObject   = errors.New("its data is not a JSON object") // The error does not quote the data.
 )
 
 // Reduce returns a copy of m whose data contains only the metadata of the object. An object is reduced to apiVersion,

@@ -11,33 +11,7 @@ import (
 // NamespaceMatcher matches namespaces against a list of globs and exclusions; the package comment describes the syntax.
 // The zero value matches every namespace.
 type NamespaceMatcher struct {
-	include, exclude []namespaceGlob
-}
-
-// namespaceGlob is a compiled glob. Most globs are literals or a prefix followed by "*", which are compared without
-// path.Match.
-type namespaceGlob struct {
-	text    string // for a prefix: without the trailing "*"
-	literal bool
-	prefix  bool
-}
-
-func newNamespaceGlob(glob string) namespaceGlob {
-	prefix, isPrefix := strings.CutSuffix(glob, "*")
-	if isPrefix && !hasMeta(prefix) {
-		return namespaceGlob{text: prefix, prefix: true}
-	}
-	return namespaceGlob{text: glob, literal: !hasMeta(glob)}
-}
-
-func (g namespaceGlob) matches(namespace string) bool {
-	switch {
-	case g.literal:
-		return g.text == namespace
-	case g.prefix:
-		return strings.HasPrefix(namespace, g.text) // "*" does not match "/", but namespaces have none
-	}
-	return matchGlob(g.text, namespace)
+	include, exclude []string
 }
 
 var namespaceText = regexp.MustCompile(`^[a-z0-9*?\[\]^-]*$`)
@@ -63,16 +37,16 @@ func (m *NamespaceMatcher) Add(entry string) error {
 		return fmt.Errorf("%q: not a valid glob: %w", entry, err)
 	}
 	if excluded {
-		m.exclude = append(m.exclude, newNamespaceGlob(glob))
+		m.exclude = append(m.exclude, glob)
 	} else {
-		m.include = append(m.include, newNamespaceGlob(glob))
+		m.include = append(m.include, glob)
 	}
 	return nil
 }
 
 // Matches reports whether the list includes the namespace. For cluster-scoped objects, the namespace is "".
 func (m NamespaceMatcher) Matches(namespace string) bool {
-	matches := func(g namespaceGlob) bool { return g.matches(namespace) }
+	matches := func(glob string) bool { return matchGlob(glob, namespace) }
 	return !slices.ContainsFunc(m.exclude, matches) &&
 		(len(m.include) == 0 || slices.ContainsFunc(m.include, matches))
 }
@@ -87,12 +61,12 @@ func (m NamespaceMatcher) Literals() (names []string, ok bool) {
 	if len(m.include) == 0 || len(m.exclude) > 0 {
 		return nil, false
 	}
-	for _, g := range m.include {
-		if !g.literal || g.text == "" {
+	for _, glob := range m.include {
+		if glob == "" || hasMeta(glob) {
 			return nil, false
 		}
-		if !slices.Contains(names, g.text) {
-			names = append(names, g.text)
+		if !slices.Contains(names, glob) {
+			names = append(names, glob)
 		}
 	}
 	return names, true

@@ -124,10 +124,13 @@ func namespacesModel(entries []string, namespace string) bool {
 func TestNamespaceGlobIsPathMatch(t *testing.T) {
 	names := []string{"", "a", "ab", "abc", "b", "team-", "team-a", "team", "kube-system", "-"}
 	for _, glob := range []string{"*", "a*", "ab*", "team-*", "**", "*-*", "?*", "[a-b]*", "*a", "a", "", "[a]", "a?"} {
-		g := newNamespaceGlob(glob)
+		m, err := ParseNamespaces([]string{glob})
+		if err != nil {
+			t.Fatal(err)
+		}
 		for _, name := range names {
-			if want, err := path.Match(glob, name); err != nil || g.matches(name) != want {
-				t.Errorf("%q of %q: %t, %v", name, glob, g.matches(name), err)
+			if want, err := path.Match(glob, name); err != nil || m.Matches(name) != want {
+				t.Errorf("%q of %q: %t, %v", name, glob, m.Matches(name), err)
 			}
 		}
 	}

@@ -16,8 +16,8 @@ func TestParsePath(t *testing.T) {
 		}
 	}
 	for text, problem := range map[string]string{
-		"": "empty part", "a..b": "empty part", ".a": "empty part", "a.": "empty part", "a[0]": "brackets", `a["b`: "bracket without", `a[""]`: "bracket without",
-		"a[*]b": "no dot", `a["b"]c`: "no dot", "*": "everything", "[*].a": "everything", "$.spec": "in it", "spec.a b": "in it", "/spec/a": "in it", "a[": "brackets",
+		"": `"."`, "a..b": `"..b"`, ".a": `"..a"`, "a.": `"."`, "a[0]": `"[0]"`, `a["b`: `"[\"b"`, `a[""]`: `"[\"\"]"`,
+		"a[*]b": `"b"`, `a["b"]c`: `"c"`, "*": "everything", "[*].a": "everything", "$.spec": `".$.spec"`, "spec.a b": `" b"`, "/spec/a": `"./spec/a"`, "a[": `"["`,
 	} {
 		if path, err := ParsePath(text); err == nil || !strings.Contains(err.Error(), problem) {
 			t.Errorf("%q: %q, %v", text, path, err)

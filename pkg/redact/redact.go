@@ -36,7 +36,6 @@ type Redactor struct {
 	secret  []Path    // paths to hide in every Secret
 	applied []byte    // lastApplied
 	macs    sync.Pool // contains *mac
-	paths   sync.Map  // maps schema.GroupVersionResource to []Path
 }
 
 // New returns a Redactor that computes fingerprints with a copy of key. The key should have at least MinKey random
@@ -65,7 +64,7 @@ func (r *Redactor) DeriveKey(purpose string) ([]byte, error) {
 	return key, nil
 }
 
-var errForm = errors.New("its JSON has an unexpected form") // does not quote the object
+var errForm = errors.New("its JSON is not valid") // does not quote the object
 
 // Redact replaces the secret values in raw with fingerprints and returns the result. raw is the JSON of o, or a part of
 // this JSON with the same top level. The package comment describes who owns the result. Redact returns an error if raw
@@ -118,27 +117,16 @@ func isSecret(resource schema.GroupVersionResource, o *object.Object) bool {
 }
 
 // pathsOf returns the paths to hide in the objects of the resource. The caller must not modify the result.
-func (r *Redactor) pathsOf(resource schema.GroupVersionResource, secret bool) []Path {
-	var paths []Path
-	if len(r.rules) > 0 { // avoids the allocation of a map lookup
-		found, ok := r.paths.Load(resource)
-		if !ok {
-			for _, rule := range r.rules {
-				if rule.Resources == nil || rule.Resources(resource) {
-					paths = append(paths, rule.Paths...)
-				}
-			}
-			found, _ = r.paths.LoadOrStore(resource, paths)
+func (r *Redactor) pathsOf(resource schema.GroupVersionResource, secret bool) (paths []Path) {
+	if secret {
+		paths = slices.Clip(r.secret)
+	}
+	for _, rule := range r.rules {
+		if rule.Resources == nil || rule.Resources(resource) {
+			paths = append(paths, rule.Paths...)
 		}
-		paths, _ = found.([]Path)
 	}
-	switch {
-	case !secret:
-		return paths
-	case len(paths) == 0:
-		return r.secret
-	}
-	return slices.Concat(r.secret, paths)
+	return paths
 }
 
 // mayHoldApplied reports whether raw may contain lastApplied. It searches for the second part of the name, because this

@@ -182,8 +182,8 @@ func TestHide(t *testing.T) {
 
 func TestParsePath(t *testing.T) {
 	for text, problem := range map[string]string{
-		"": "empty part", "*": "everything", "/spec/a": "in it", "[*].a": "everything", "kind": "identifies the object", "ApiVersion": "identifies the object", "metadata": "labels and annotations",
-		"metadata.name": "labels and annotations", "metadata.*": "labels and annotations", "metadata[*].x": "labels and annotations", "$.spec": "in it", "spec.a b": "in it",
+		"": "not a valid path", "*": "everything", "/spec/a": "not a valid path", "[*].a": "everything", "kind": "identifies the object", "ApiVersion": "identifies the object", "metadata": "labels and annotations",
+		"metadata.name": "labels and annotations", "metadata.*": "labels and annotations", "metadata[*].x": "labels and annotations", "$.spec": "not a valid path", "spec.a b": "not a valid path",
 	} {
 		if _, err := ParsePath(text); err == nil || !strings.Contains(err.Error(), problem) {
 			t.Errorf("%q: %v", text, err)
