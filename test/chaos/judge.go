@@ -198,7 +198,7 @@ func (j *sinkJudge) complete() {
 		case isState && states[r.RV] || isLeave && removals[r.RV] || !isState && !isLeave || j.excused(r):
 		case isState:
 			j.lost(r, Missing, "%s@%d (%s)", r.subject(), r.RV, r.At.Format("05.000"))
-		case j.shows(r) && !j.unseen(r):
+		case j.shows(r) && !j.unseen(r) && !j.endedUnseen(j.before(r), j.History.uids[r.UID]):
 			j.lost(r, StillThere, "the leave of %s@%d (%s)", r.subject(), r.RV, r.At.Format("05.000"))
 		}
 	}
@@ -246,13 +246,18 @@ func (j *sinkJudge) drops() {
 // shows reports whether the destination shows an object before a leave: what was never sent need not leave, and is
 // reported as missing if it had to be sent.
 func (j *sinkJudge) shows(leave *Rev) bool {
-	var last *Event
+	last := j.before(leave)
+	return last != nil && last.Operation != "deleted" && !j.unknown(last) && !j.uncommitted(j.entered[leave.UID])
+}
+
+// before returns the last event about an object before a revision; nil if there is none.
+func (j *sinkJudge) before(r *Rev) (last *Event) {
 	for _, e := range j.kept {
-		if e.UID == leave.UID && e.RV < leave.RV {
+		if e.UID == r.UID && e.RV < r.RV {
 			last = e
 		}
 	}
-	return last != nil && last.Operation != "deleted" && !j.unknown(last) && !j.uncommitted(j.entered[leave.UID])
+	return last
 }
 
 // take keeps an event: it is what the destination says of the object now.

@@ -463,6 +463,18 @@ func TestJudgeAForgottenSuccessor(t *testing.T) {
 	}
 }
 
+// An object left while the bridge was down and its checkpoint was lost. It came back and left again unseen: the
+// destination shows it since before the loss.
+func TestJudgeALeaveAfterALostCheckpoint(t *testing.T) {
+	for fault, want := range map[Action][]Class{Lose: nil, FreeDisk: {Operation, StillThere, StillThere, StillThere}} {
+		s := tell(t, "y:red x:red y x:blue y x:red x:blue y", stream(Filter{Team: "red"}))
+		s.process(0, 3, Term, s.config()).fault(fault, "", 4, 4).process(5, 5, Term, s.config())
+		s.fault(Forget, "", 6, 6).process(6, 0, "", s.config())
+		s.in.Timeline.Processes[1].End, s.in.Timeline.Processes[2].ReadyRev = second(5.5), 8
+		s.got("s", "added 1", "added 2", "updated 3", "initial 5@5.1", "gap relist 5 8", "updated 8").ends(want...)
+	}
+}
+
 func TestJudgeWhatCannotBeHadOfALatestState(t *testing.T) {
 	for from, want := range map[int64][]Class{2: nil, 3: {StillThere}} {
 		latest := stream(Filter{})
