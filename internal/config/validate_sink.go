@@ -97,8 +97,9 @@ func (s *Sink) validateRejections(at *strictyaml.Section) {
 			at.Report("claimCheck", "is given, and oversize is not claimCheck", "write oversize: claimCheck, or remove it")
 		}
 		c.Validate(at.At("claimCheck"))
-		if s.Kafka != nil && !at.Has("claimCheck.nats") {
-			at.Report("claimCheck", "has no NATS server, and the sink is one of Kafka", "add nats: {url: nats://127.0.0.1:4222}")
+		if s.NATS == nil && s.Destination() != nil && !at.Has("claimCheck.nats") {
+			at.Report("claimCheck", "has no NATS server, and the sink does not write to NATS",
+				"add nats: {url: nats://127.0.0.1:4222}")
 		}
 	}
 	if s.DeadLetter != nil && at.Fine("deadLetter") {

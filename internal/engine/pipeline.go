@@ -110,7 +110,6 @@ func (p *pipeline) open(state string, owner func() sinks.Owner) error {
 	}
 	p.guard = &sinks.Guard{Sink: p.Destination, Name: p.Name, Logger: p.log, Owner: owner, OnDestination: p.arrived}
 	p.drain = &sinks.Drain{
-		Name:       p.Name,
 		Sink:       p.guard,
 		Queue:      p.queue,
 		Rejections: p.Rejections,

@@ -38,7 +38,7 @@ func (s *pickySink) Send(_ context.Context, batch []*event.Message, results []er
 func draining(t *testing.T, p *pipeline, refuse string) (took func() []*event.Message) {
 	t.Helper()
 	sink := &pickySink{refuse: refuse}
-	drain := &sinks.Drain{Name: p.Name, Sink: sink, Queue: p.queue, Hooks: p.metrics.Hooks(), Logger: p.log}
+	drain := &sinks.Drain{Sink: sink, Queue: p.queue, Hooks: p.metrics.Hooks(), Logger: p.log}
 	ended := make(chan error, 1)
 	go func() { ended <- drain.Run(t.Context()) }()
 	return func() []*event.Message {

@@ -78,7 +78,7 @@ func TestFinishDelivery(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				p := pipelineFor(t, Buffer{Events: 100, Bytes: 1 << 20, Overflow: Block})
-				p.drain = &sinks.Drain{Name: p.Name, Sink: test.sink, Queue: p.queue, MaxBatch: 1, Logger: p.log}
+				p.drain = &sinks.Drain{Sink: test.sink, Queue: p.queue, MaxBatch: 1, Logger: p.log}
 				l := listen(t.Context(), p)
 				for n := range 10 {
 					l.OnUpdate(pod(t, n, "Running"), pod(t, n+1, "Running"))

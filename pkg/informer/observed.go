@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/tools/cache"
 )
 
 const verbList, verbWatch = "list", "watch"
@@ -21,8 +20,6 @@ const verbList, verbWatch = "list", "watch"
 // requests, and ends all requests when the informer ends. The Reflector would not end them: the context of its LISTs is
 // never canceled, and after some errors of a watch-list it sleeps until its back-off ends.
 type observedListWatch struct {
-	cache.ListerWatcher // nil; the Reflector calls only the methods that have a context
-
 	informer  *Informer
 	runCtx    context.Context //nolint:containedctx // the context that the Reflector passes to a LIST never ends
 	resumeAt  string          // see resume; empty once the first list has begun
@@ -53,6 +50,16 @@ func (l *observedListWatch) reach(ctx context.Context, verb string, request func
 // (k8s.io/client-go/util/watchlist).
 func (l *observedListWatch) IsWatchListSemanticsUnSupported() bool {
 	return l.informer.config.NoWatchList
+}
+
+// List implements cache.ListerWatcher. The Reflector calls ListWithContext instead.
+func (l *observedListWatch) List(options metav1.ListOptions) (runtime.Object, error) {
+	return l.ListWithContext(l.runCtx, options)
+}
+
+// Watch implements cache.ListerWatcher. The Reflector calls WatchWithContext instead.
+func (l *observedListWatch) Watch(options metav1.ListOptions) (watch.Interface, error) {
+	return l.WatchWithContext(l.runCtx, options)
 }
 
 // ListWithContext returns the empty list that replaces the first list after a restart (see resume), the state at the

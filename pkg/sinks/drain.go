@@ -31,8 +31,7 @@ const (
 // Drain moves messages from a queue to a sink until the queue is closed and empty. The package comment lists its
 // guarantees. Set the fields, then call Run once. Connected and Status may be called at any time.
 type Drain struct {
-	Name  string // name of the sink, for logs
-	Sink  Sink   // the caller closes it after Run
+	Sink  Sink // the caller closes it after Run
 	Queue fifo.Queue[*event.Message]
 
 	// MaxBatch is the maximum number of messages per Send; 0 means DefaultMaxBatch. A large batch causes no delay, because
@@ -43,7 +42,7 @@ type Drain struct {
 	// is nil, events of the other parts wait until the part takes events again.
 	Parked *parked.Store
 	Hooks  Hooks
-	Logger *slog.Logger // if nil, slog.Default() is used
+	Logger *slog.Logger // should name the sink; if nil, slog.Default() is used
 
 	state       state
 	parking     parking
@@ -120,7 +119,6 @@ func (d *Drain) init() {
 	if d.Logger == nil {
 		d.Logger = slog.Default()
 	}
-	d.Logger = d.Logger.With("sink", d.Name)
 	d.rejected, d.away = doubling(MaxBackoff), doubling(RetryInterval)
 	d.rejectedLog = rate.Sometimes{First: 3, Interval: 10 * time.Second}
 	d.lostLog = rate.Sometimes{First: 3, Interval: 10 * time.Second}

@@ -152,7 +152,7 @@ func TestUnavailableWithoutAPart(t *testing.T) {
 				log, text := logged()
 				failures := 0
 				d := &sinks.Drain{
-					Name: "live", Sink: sink, Queue: queueOf(t, message("a", 1), message("b", 1)), Parked: store, Logger: log,
+					Sink: sink, Queue: queueOf(t, message("a", 1), message("b", 1)), Parked: store, Logger: log,
 					Hooks: sinks.Hooks{OnRetry: func(*event.Message, error) { failures++ }},
 				}
 				stop := running(t, d)

@@ -95,7 +95,7 @@ func TestOrderOverFailures(t *testing.T) {
 	})
 	s := newSink(t, Config{Brokers: []string{broker.Addr()}, Topic: topic, RequestTimeout: 2 * time.Second})
 	drain := &sinks.Drain{
-		Name: "kafka", Sink: s, Queue: queue, Logger: slog.New(slog.DiscardHandler),
+		Sink: s, Queue: queue, Logger: slog.New(slog.DiscardHandler),
 		MaxBatch: 200,
 	}
 	drained := make(chan error, 1)
