@@ -88,7 +88,11 @@ func (s *Sink) validateRejections(at *strictyaml.Section) {
 	switch {
 	case !at.Fine("oversize"):
 	case s.Oversize == sinks.OutcomeClaimCheck && !at.Has("claimCheck"):
-		at.Report("oversize", "is claimCheck, and there is no claimCheck", "add claimCheck: {bucket: k8s-claims, create: true}")
+		at.Report(
+			"oversize",
+			"is claimCheck, and there is no claimCheck",
+			"add claimCheck: {bucket: k8s-claims, create: true}",
+		)
 	case s.Oversize == sinks.OutcomeDeadLetter && !at.Has("deadLetter"):
 		at.Report("oversize", "is deadLetter, and there is no deadLetter", "add deadLetter: {file: {}}")
 	}

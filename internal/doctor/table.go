@@ -3,6 +3,7 @@ package doctor
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/deltabridge/deltabridge/internal/console"
@@ -24,12 +25,9 @@ func (r *Report) WriteTable(w io.Writer, style console.Style) error {
 		case resultWarning:
 			color = console.Yellow
 		}
-		line := strings.TrimSpace(f.Step + " " + f.Target)
-		for _, text := range []string{f.Detail, f.Error} {
-			if text != "" {
-				line += ": " + text
-			}
-		}
+		parts := []string{strings.TrimSpace(f.Step + " " + f.Target), f.Detail, f.Error}
+		parts = slices.DeleteFunc(parts, func(part string) bool { return part == "" })
+		line := strings.Join(parts, ": ")
 		fmt.Fprintf(&out, "  %s  %s\n", style.Paint(color, fmt.Sprintf("%-7s", result)), line)
 		if f.Remedy != "" {
 			fmt.Fprintf(&out, "           -> %s\n", f.Remedy)

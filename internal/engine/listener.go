@@ -41,8 +41,8 @@ type listener struct {
 	watchChange string
 	// entering reports whether objects that a list adds are new to the sink or to the watched scope.
 	entering bool
-	// partial reports whether the sink may have been sent a part of the known objects, and waits for an initial list. Until
-	// then, it is only sent the objects that left its filter or were deleted since they became known.
+	// partial reports whether the sink may have been sent a part of the known objects, and waits for an initial list.
+	// Until then, it is only sent the objects that left its filter or were deleted since they became known.
 	partial bool
 	// refilter is set until the sink was sent the difference that its new filter makes.
 	refilter *refilter

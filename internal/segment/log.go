@@ -11,6 +11,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -177,8 +178,7 @@ func segmentName(first uint64) string { return fmt.Sprintf("%016x%s", first, suf
 // positions at its beginning.
 func (l *Log) find() error {
 	l.last = max(l.last, l.acked)
-	for i := len(l.segments) - 1; i >= 0; i-- {
-		s := l.segments[i]
+	for i, s := range slices.Backward(l.segments) {
 		newest := i == len(l.segments)-1
 		if newest {
 			s.last = max(l.last, s.first+uint64(s.size)/headBytes)

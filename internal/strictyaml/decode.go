@@ -145,7 +145,11 @@ func (d *decoder) wrongType(path string, node *yaml.Node, t reflect.Type, tag re
 func (d *decoder) isPlain(path string, node *yaml.Node) bool {
 	switch {
 	case node.Kind == yaml.AliasNode || node.Anchor != "" || node.Style&yaml.TaggedStyle != 0:
-		d.report(path, "has an anchor, an alias or a tag, which are not allowed", "write the value itself, without &, * and !")
+		d.report(
+			path,
+			"has an anchor, an alias or a tag, which are not allowed",
+			"write the value itself, without &, * and !",
+		)
 	case node.Tag == "!!null":
 		d.report(path, "has no value", "add a value or remove the key, and check the indentation of the next line")
 	default:
@@ -156,17 +160,17 @@ func (d *decoder) isPlain(path string, node *yaml.Node) bool {
 
 // object decodes the members of an object into a struct.
 func (d *decoder) object(path string, node *yaml.Node, v reflect.Value) {
-	fields := Fields(v.Type())
+	fields, meant := Fields(v.Type()), map[string]bool{} // meant has the keys that unknown keys are similar to
 	seen := d.eachKey(path, node, func(key, value *yaml.Node) {
 		n := slices.IndexFunc(fields, func(f Field) bool { return f.Name == key.Value })
 		if n < 0 {
-			d.unknownKey(path, key, v.Type())
+			meant[d.unknownKey(path, key, v.Type())] = true
 			return
 		}
 		d.value(join(path, key.Value), value, v.FieldByIndex(fields[n].Index), fields[n].Tag)
 	})
 	for _, f := range fields {
-		if f.Tag.Get("required") == "true" && seen[f.Name] == nil {
+		if f.Tag.Get("required") == "true" && seen[f.Name] == nil && !meant[f.Name] {
 			d.report(join(path, f.Name), "is missing", "add "+f.Name+": "+f.Tag.Get("example"))
 		}
 	}
@@ -179,7 +183,13 @@ func (d *decoder) eachKey(path string, node *yaml.Node, do func(key, value *yaml
 		key, value := node.Content[i], node.Content[i+1]
 		switch {
 		case key.Kind != yaml.ScalarNode || key.Tag == "!!merge" || key.Anchor != "" || key.Style&yaml.TaggedStyle != 0:
-			d.add(key.Line, key.Column, path, "has a key that is not a plain string", "write a word, without <<, brackets, & and !")
+			d.add(
+				key.Line,
+				key.Column,
+				path,
+				"has a key that is not a plain string",
+				"write a word, without <<, brackets, & and !",
+			)
 		case seen[key.Value] != nil:
 			problem := fmt.Sprintf("key %s is given twice, first in line %d", Quote(key.Value), seen[key.Value].Line)
 			d.add(key.Line, key.Column, path, problem, "keep one of them")

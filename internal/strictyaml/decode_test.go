@@ -137,7 +137,7 @@ func TestMistakes(t *testing.T) {
 		"name: &a b":                         `2:7: name: has an anchor, an alias or a tag, which are not allowed (write the value itself, without &, * and !)`,
 		"name: !!str b":                      `2:7: name: has an anchor, an alias or a tag, which are not allowed (write the value itself, without &, * and !)`,
 		"sides: 5":                           "1:1: name: is missing (add name: square)",
-		"nmae: a":                            "1:1: name: is missing (add name: square)\nf:2:1: unknown key \"nmae\" (did you mean name?)",
+		"nmae: a":                            `2:1: unknown key "nmae" (did you mean name?)`,
 		"name: a\nname: b":                   `3:1: key "name" is given twice, first in line 2 (keep one of them)`,
 		"name: a\n? [b]\n: c":                `3:3: has a key that is not a plain string (write a word, without <<, brackets, & and !)`,
 		"name: a\nx: 1":                      `3:1: unknown key "x" (the keys are name, color, hue, sides, weight, age, solid, tags, places, labels, passwordFile, point, inner, more, owner, pair)`,

@@ -105,11 +105,11 @@ func decodeText(text string, v reflect.Value, tag reflect.StructTag) error {
 	return joined(d.mistakes)
 }
 
-// unknownKey reports an unknown key and suggests a similar key.
-func (d *decoder) unknownKey(path string, key *yaml.Node, t reflect.Type) {
+// unknownKey reports an unknown key and suggests a similar key, which it returns. It returns "" if no key is similar.
+func (d *decoder) unknownKey(path string, key *yaml.Node, t reflect.Type) (near string) {
 	known := keyNames(t)
 	problem, remedy := "unknown key "+Quote(key.Value), "the keys are "+strings.Join(known, ", ")
-	near := nearest(key.Value, known)
+	near = nearest(key.Value, known)
 	switch {
 	case slices.Contains(known, key.Value+"File"):
 		problem += ": secrets and certificates are not allowed in this file"
@@ -120,6 +120,7 @@ func (d *decoder) unknownKey(path string, key *yaml.Node, t reflect.Type) {
 		remedy = "there are no keys: write {}"
 	}
 	d.add(key.Line, key.Column, path, problem, remedy)
+	return near
 }
 
 // nearest returns the known key that is most similar to key, or "" if no known key is similar.

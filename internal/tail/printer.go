@@ -112,7 +112,12 @@ func (p *Printer) printForeign(r *diagnose.Record) error {
 	if r.Foreign != nil {
 		why = r.Foreign.Error()
 	}
-	text := fmt.Sprintf("%s  ?  %s: not an event of Deltabridge (%s)", r.Stored.Local().Format(time.TimeOnly), r.Place, why)
+	text := fmt.Sprintf(
+		"%s  ?  %s: not an event of Deltabridge (%s)",
+		r.Stored.Local().Format(time.TimeOnly),
+		r.Place,
+		why,
+	)
 	_, err := io.WriteString(p.Out, p.Style.Paint(console.Dim, console.Clean(text))+"\n")
 	return err
 }

@@ -100,7 +100,8 @@ func TestANarrowFilterHoldsLittle(t *testing.T) {
 	if a.most > maxHeld+50_000 {
 		t.Errorf("%d bytes were held", a.most)
 	}
-	if err := a.Commit(); err != nil || a.held.Load() != 0 || a.Lags()["pods"]["away"].ResourceVersion != fmt.Sprint(a.at) {
+	if err := a.Commit(); err != nil || a.held.Load() != 0 ||
+		a.Lags()["pods"]["away"].ResourceVersion != fmt.Sprint(a.at) {
 		t.Errorf("in the end %d bytes are held, %+v, %v", a.held.Load(), a.Lags(), err)
 	}
 }

@@ -72,6 +72,10 @@ func (t *Tracker) report(err error) {
 	case err == nil && before != "":
 		t.log.Info("checkpoint is written again")
 	case err != nil && before == "":
-		t.log.Error("checkpoint cannot be written, retrying: a restart would repeat more, and could miss deletions", "err", err)
+		t.log.Error(
+			"checkpoint cannot be written, retrying: a restart would repeat more, and could miss deletions",
+			"err",
+			err,
+		)
 	}
 }

@@ -11,8 +11,8 @@ import (
 )
 
 // TakeOver implements informer.State: it moves shares of remembered sources to another source, which is resumed next.
-// It is called after `watch` was changed, so the objects stay known. It waits until the store has committed the move. If
-// rows cannot be read, it removes the source that takes over, which is then listed as a new source.
+// It is called after `watch` was changed, so the objects stay known. It waits until the store has committed the move.
+// If rows cannot be read, it removes the source that takes over, which is then listed as a new source.
 func (t *Tracker) TakeOver(into informer.Source, shares []informer.Share) {
 	state, shares := t.join(into, t.dropTaken(into.Name, shares))
 	if len(shares) == 0 {
@@ -40,8 +40,8 @@ const scopeUnfinished = "(unfinished)"
 
 // move moves the rows of shares to the source into.Source, and stores into as the state of this source. If both sources
 // have a row for an object, the later state is kept. move uses several transactions, so a share of any size requires
-// little memory. Before the last transaction, the source has a scope that equals no other scope. After a crash, the next
-// process calls TakeOver again, which moves the remaining rows.
+// little memory. Before the last transaction, the source has a scope that equals no other scope. After a crash, the
+// next process calls TakeOver again, which moves the remaining rows.
 //
 // An error means that rows cannot be read. If Options.Reading ends before all rows are moved, move returns nil.
 func (t *Tracker) move(into ledger.State, shares []informer.Share) error {

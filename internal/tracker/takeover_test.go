@@ -169,7 +169,11 @@ func TestTakeOverOfTheSameObjects(t *testing.T) {
 			t.Errorf("state (-want +got):\n%s", diff)
 		}
 		rows, state = rowsOf(t, e, "pods")
-		if diff := cmp.Diff([]string{"c/x@3"}, rows); diff != "" || state.ResourceVersion != "10" || state.Sinks["s"] != "10" {
+		if diff := cmp.Diff(
+			[]string{"c/x@3"},
+			rows,
+		); diff != "" || state.ResourceVersion != "10" ||
+			state.Sinks["s"] != "10" {
 			t.Errorf("what is left: %s %v", diff, state)
 		}
 		if rows, _ = rowsOf(t, e, "pods in alone"); len(rows) != 0 {
@@ -202,8 +206,10 @@ func TestTakeOverOfMuch(t *testing.T) {
 	e := start(t, folder, Sink{Name: "s"})
 	var objects []*object.Object
 	for n := range 10 {
-		o, err := object.New(fmt.Appendf(nil, `{"metadata":{"name":"o%d","namespace":"a","resourceVersion":"1","uid":"u%d"},"data":%q}`,
-			n, n, strings.Repeat("x", partBytes/4)))
+		o, err := object.New(
+			fmt.Appendf(nil, `{"metadata":{"name":"o%d","namespace":"a","resourceVersion":"1","uid":"u%d"},"data":%q}`,
+				n, n, strings.Repeat("x", partBytes/4)),
+		)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -198,7 +198,11 @@ func (t *Tracker) load(uid string) error {
 		}
 	}
 	for _, sink := range slices.Sorted(maps.Keys(changed)) {
-		t.log.Info("the filter has changed: the sink is sent the objects that now pass it and those that no longer do", "sink", sink)
+		t.log.Info(
+			"the filter has changed: the sink is sent the objects that now pass it and those that no longer do",
+			"sink",
+			sink,
+		)
 	}
 	return nil
 }

@@ -189,8 +189,12 @@ func (s *Store) BeginCluster(uid string) error {
 	defer s.writing.Unlock()
 	noted := s.record
 	if noted.ClusterUID != "" && noted.ClusterUID != UnknownCluster && noted.ClusterUID != uid {
-		err := s.quarantine("other-cluster", uid, fmt.Errorf("it belongs to cluster %q with uid %s, but this is cluster %q with uid %s",
-			noted.ClusterName, noted.ClusterUID, s.opts.ClusterName, uid))
+		err := s.quarantine(
+			"other-cluster",
+			uid,
+			fmt.Errorf("it belongs to cluster %q with uid %s, but this is cluster %q with uid %s",
+				noted.ClusterName, noted.ClusterUID, s.opts.ClusterName, uid),
+		)
 		return boltfile.Explain("begin the checkpoint of another cluster", s.path, err)
 	}
 	if noted.ClusterUID == uid && noted.ClusterName == s.opts.ClusterName {

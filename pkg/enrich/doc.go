@@ -6,8 +6,8 @@
 //
 // A fact contains the parts of one object that the Needs require: its labels and its owner. The owner is the controller
 // or, if there is no controller, the first owner reference. An object without such parts has no fact. Owners and labels
-// are interned, so the Pods of a ReplicaSet share them. A fact uses about 200 bytes (BenchmarkMemory), regardless of the
-// size of the object.
+// are interned, so the Pods of a ReplicaSet share them. A fact uses about 200 bytes (BenchmarkMemory), regardless of
+// the size of the object.
 //
 // Facts of deleted objects are kept for some time, limited by number and age (an LRU cache). The garbage collector
 // deletes owners first, and the deletion events of their dependents must name the same owner as all earlier events.

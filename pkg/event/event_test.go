@@ -498,7 +498,11 @@ func TestTimeIsRFC3339(t *testing.T) {
 		time.Unix(0, 0), time.Unix(1, 1), time.Unix(1, 999_999_999), time.Unix(1, 100_000_000), time.Unix(1, 120_300), time.Unix(0, 50),
 		time.Unix(-1, 5), time.Date(2026, 11, 20, 23, 59, 59, 1e6, time.FixedZone("", 3600)), time.Date(2026, 11, 20, 22, 59, 59, 2e6, time.UTC),
 	} {
-		m := encode(t, &Encoder{}, Event{Type: Added, Time: at, Resource: pods, Object: mustObject(t, `{"kind":"Pod","metadata":{"name":"a"}}`)})
+		m := encode(
+			t,
+			&Encoder{},
+			Event{Type: Added, Time: at, Resource: pods, Object: mustObject(t, `{"kind":"Pod","metadata":{"name":"a"}}`)},
+		)
 		if got, want := m.timeText(), at.UTC().Format(time.RFC3339Nano); got != want {
 			t.Errorf("%s, want %s", got, want)
 		}

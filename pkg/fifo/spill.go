@@ -184,11 +184,20 @@ func NewSpill[T any](opts SpillOptions[T]) (*Spill[T], error) {
 	}
 	acked, last := log.Acked(), log.Last()
 	s := &Spill[T]{
-		opts: opts, log: log, wake: make(chan struct{}, 1),
-		headShare:   share{items: opts.MaxItems - opts.MaxItems/2, bytes: opts.MaxBytes - opts.MaxBytes/2},
-		bufShare:    share{items: opts.MaxItems / 2, bytes: opts.MaxBytes / 2},
-		commitBytes: commitBytes, batchBytes: min(commitBytes, segmentBytes),
-		syncInterval: syncInterval, maxAge: maxAge, spilling: last > acked, headEnd: acked, tail: last, durable: last, marks: map[string]mark{},
+		opts:         opts,
+		log:          log,
+		wake:         make(chan struct{}, 1),
+		headShare:    share{items: opts.MaxItems - opts.MaxItems/2, bytes: opts.MaxBytes - opts.MaxBytes/2},
+		bufShare:     share{items: opts.MaxItems / 2, bytes: opts.MaxBytes / 2},
+		commitBytes:  commitBytes,
+		batchBytes:   min(commitBytes, segmentBytes),
+		syncInterval: syncInterval,
+		maxAge:       maxAge,
+		spilling:     last > acked,
+		headEnd:      acked,
+		tail:         last,
+		durable:      last,
+		marks:        map[string]mark{},
 	}
 	s.init(s, opts.MaxItems, opts.MaxBytes, opts.Size)
 	if damage != nil {

@@ -53,8 +53,8 @@ func (i *Informer) AddEventHandler(h cache.ResourceEventHandler) {
 
 // AddEventHandlerWithReplay adds a handler that does not know the objects in Config.Known. It must be called before
 // Run. The handler first receives these objects as its initial list, or, with Config.Relist, the objects of the first
-// list. knows reports whether the handler may have received some of the known objects before. If it is set, the handler is
-// also called for the known objects that changed, left or were deleted, before it receives the first list.
+// list. knows reports whether the handler may have received some of the known objects before. If it is set, the handler
+// is also called for the known objects that changed, left or were deleted, before it receives the first list.
 func (i *Informer) AddEventHandlerWithReplay(h cache.ResourceEventHandler, knows bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()

@@ -13,8 +13,8 @@ type State interface {
 	// scope of all objects that the source knows afterwards. TakeOver is called before Resume of that source, and returns
 	// after the change is stored.
 	TakeOver(into Source, shares []Share)
-	// Resume returns the stored Memory of a source, or an empty Memory if this process has resumed the source before. It is
-	// called before handlers are added to the source's informer.
+	// Resume returns the stored Memory of a source, or an empty Memory if this process has resumed the source before. It
+	// is called before handlers are added to the source's informer.
 	Resume(Source) Memory
 	// Record returns the Record of a source that was resumed.
 	Record(Source) Record

@@ -287,9 +287,21 @@ func (i *Informer) announceGap(to string) {
 	if order, err := resourceversion.CompareResourceVersion(to, from); err == nil && order < 0 {
 		why = "the cluster went back from resourceVersion " + from + ", and the resource was listed again: was it restored from a backup?"
 		i.status.update(func(s *Status) { s.Refused = true })
-		i.log.Warn("resourceVersion went backwards, so the resource was listed again; was etcd restored from a backup?", "from", from, "to", to)
+		i.log.Warn(
+			"resourceVersion went backwards, so the resource was listed again; was etcd restored from a backup?",
+			"from",
+			from,
+			"to",
+			to,
+		)
 	} else {
-		i.log.Warn("watch could not be continued; listed again, only intermediate states can be missing", "from", from, "to", to)
+		i.log.Warn(
+			"watch could not be continued; listed again, only intermediate states can be missing",
+			"from",
+			from,
+			"to",
+			to,
+		)
 	}
 	i.record.Gap(from, to)
 	notify(i.handlers, func(o Observer) { o.OnGap(from, to, why) })

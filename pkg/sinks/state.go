@@ -88,7 +88,13 @@ func (s *state) ok(log *slog.Logger) {
 	if s.since.IsZero() {
 		return
 	}
-	log.Info("destination available again", "after", time.Since(s.since).Round(time.Millisecond), "failedAttempts", s.attempts)
+	log.Info(
+		"destination available again",
+		"after",
+		time.Since(s.since).Round(time.Millisecond),
+		"failedAttempts",
+		s.attempts,
+	)
 	s.since, s.attempts, s.cause, s.logged = time.Time{}, 0, nil, ""
 }
 

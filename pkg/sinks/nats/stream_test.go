@@ -39,7 +39,10 @@ func TestExistingStreamIsChecked(t *testing.T) {
 		},
 		"drops old messages": {
 			stream: jetstream.StreamConfig{Subjects: []string{"k8s.>"}, MaxBytes: 1 << 20, MaxMsgsPerSubject: 3},
-			warns:  []string{"when full (max_bytes 1048576, max_msgs -1), it removes its oldest", "keeps only the last 3 messages"},
+			warns: []string{
+				"when full (max_bytes 1048576, max_msgs -1), it removes its oldest",
+				"keeps only the last 3 messages",
+			},
 		},
 		"full means wait": {
 			stream: jetstream.StreamConfig{Subjects: []string{"k8s.>"}, MaxBytes: 1 << 20, Discard: jetstream.DiscardNew},

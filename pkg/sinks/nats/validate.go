@@ -116,7 +116,10 @@ func (cfg *Config) validateStream(at *strictyaml.Section, template *event.Templa
 		return
 	}
 	wildcard := template.Wildcard()
-	if !slices.ContainsFunc(s.Subjects, func(filter string) bool { return server.SubjectMatchesFilter(wildcard, filter) }) {
+	if !slices.ContainsFunc(
+		s.Subjects,
+		func(filter string) bool { return server.SubjectMatchesFilter(wildcard, filter) },
+	) {
 		at.Report("subjects", "does not contain the subjects of the events, "+strictyaml.Quote(wildcard),
 			"add "+strictyaml.Quote(wildcard)+", or remove subjects to use only this one")
 	}
@@ -228,7 +231,12 @@ func (cfg *Config) streamConflict(b *Config, name string) (key, problem, remedy 
 	}
 	for _, subject := range ours {
 		if n := slices.IndexFunc(theirs, func(s string) bool { return server.SubjectsCollide(subject, s) }); n >= 0 {
-			problem = fmt.Sprintf("%q overlaps with %q of %s: two streams cannot have the same subject", subject, theirs[n], name)
+			problem = fmt.Sprintf(
+				"%q overlaps with %q of %s: two streams cannot have the same subject",
+				subject,
+				theirs[n],
+				name,
+			)
 			return subjectKey, problem, "begin the subjects of each stream with a different word"
 		}
 	}

@@ -112,13 +112,13 @@ func (t *topic) run(ctx context.Context) {
 
 func (t *topic) describe() {
 	replicas, _, _ := t.replication()
-	text := fmt.Sprintf("%d partitions, %d replicas", len(t.Partitions), replicas)
+	about := []string{fmt.Sprintf("%d partitions, %d replicas", len(t.Partitions), replicas)}
 	for _, name := range []string{
 		"min.insync.replicas", "max.message.bytes", "cleanup.policy", "retention.ms", "retention.bytes",
 	} {
-		text += ", " + name + " " + t.settings[name]
+		about = append(about, name+" "+t.settings[name])
 	}
-	t.pass(sinks.StepTopic, "%s", text)
+	t.pass(sinks.StepTopic, "%s", strings.Join(about, ", "))
 }
 
 // checkCreation asks the cluster whether it would create the topic, without creating it.

@@ -89,7 +89,11 @@ func Start(cfg Config, log *slog.Logger) (_ *Server, err error) {
 		return nil, err
 	}
 	if !address.IP.IsLoopback() {
-		log.Warn("embedded nats-server listens on other than loopback addresses, without authentication", "address", srv.Addr().String())
+		log.Warn(
+			"embedded nats-server listens on other than loopback addresses, without authentication",
+			"address",
+			srv.Addr().String(),
+		)
 	}
 	return s, nil
 }

@@ -76,7 +76,8 @@ func (c *Client) Connect(ctx context.Context) error {
 // await waits until the connection is established again. If that takes too long, it tries every server, and returns the
 // causes if no server can be used.
 func (c *Client) await(ctx context.Context) error {
-	if !c.conn.IsConnected() && c.Auth.NkeyFile != "" && c.Auth.Who() != c.who { // nats.go reads all other credentials again
+	if !c.conn.IsConnected() && c.Auth.NkeyFile != "" &&
+		c.Auth.Who() != c.who { // nats.go reads all other credentials again
 		c.conn.Close()
 		return c.Connect(ctx)
 	}
