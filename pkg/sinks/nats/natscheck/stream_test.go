@@ -138,7 +138,7 @@ func TestError(t *testing.T) {
 		},
 		{natsgo.ErrNoResponders, said{`stream: the server, or this account, has no JetStream, or it is not up yet (nats: no responders available for request); enable JetStream on the server, and for the account of user "bridge"`, false}},
 		{jetstream.ErrStreamNotFound, said{"stream: stream K8S does not exist; create it, correct nats.stream.name, or set nats.stream.create: true", true}},
-		{context.DeadlineExceeded, said{"stream: stream K8S: JetStream gives no answer within 1s; see whether the cluster has a JetStream leader (nats server report jetstream) (see nats.stream)", false}},
+		{context.DeadlineExceeded, said{"stream: stream K8S: JetStream does not respond within 1s; see whether the cluster has a JetStream leader (nats server report jetstream) (see nats.stream)", false}},
 		{
 			api(http.StatusBadRequest, server.JSMaximumStreamsLimitErr, "too many"),
 			said{"stream: stream K8S can't be created: too many; raise the account's limit of streams, or create it by hand (see nats.stream.create)", true},
