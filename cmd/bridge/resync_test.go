@@ -75,7 +75,7 @@ func TestResyncCommand(t *testing.T) {
 		"--config",
 		stateConfig(t),
 	); err == nil ||
-		!strings.HasPrefix(err.Error(), "no bridge runs with this state.path on this machine") {
+		!strings.HasPrefix(err.Error(), "no bridge is running with this state.path on this machine") {
 		t.Errorf("without a bridge: %v", err)
 	}
 	part := answering(t, `{"sink":"a","resources":2,"objects":12345,"skipped":["pods: forbidden"]}`)

@@ -35,7 +35,7 @@ func Kubeconfig(path string) (*rest.Config, error) {
 	cfg, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil).ClientConfig()
 	if clientcmd.IsEmptyConfig(err) {
 		return nil, errors.New(
-			"not in a Pod, and no kubeconfig found (set kubeconfig in the configuration, or KUBECONFIG, or create ~/.kube/config)",
+			"not in a Pod, and there is no kubeconfig (set kubeconfig in the configuration, or KUBECONFIG, or create ~/.kube/config)",
 		)
 	}
 	if err != nil {

@@ -42,7 +42,7 @@ func RequestResync(ctx context.Context, state, sink string, each func(*ResyncRep
 	response, err := client.Do(request)
 	switch {
 	case errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED):
-		return fmt.Errorf("no bridge runs with this state.path on this machine (no process listens on %s): start the "+
+		return fmt.Errorf("no bridge is running with this state.path on this machine (no process listens on %s): start the "+
 			"bridge, or specify the configuration that it runs with", path)
 	case errors.Is(err, os.ErrPermission):
 		return fmt.Errorf("only the user that runs the bridge can open its socket: %w", err)

@@ -49,8 +49,11 @@ func Serve(ctx context.Context, state string, handler http.Handler, log *slog.Lo
 // process left behind: no other process uses it, because the state directory is locked.
 func listenUnix(path string) (net.Listener, error) {
 	if len(path) > longestSocket {
-		return nil, fmt.Errorf("its path has %d bytes, and a socket's can have %d: choose a shorter state.path",
-			len(path), longestSocket)
+		return nil, fmt.Errorf(
+			"its path has %d bytes, but the path of a socket can have only %d: choose a shorter state.path",
+			len(path),
+			longestSocket,
+		)
 	}
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, err

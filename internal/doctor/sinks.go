@@ -59,7 +59,7 @@ func (e *examination) checkDestination(s *NamedSink) {
 	if !ok || before == "" || d.Destination() == "" || d.Destination() == before {
 		return
 	}
-	e.warn(stepDestination, d.Destination(), "the destination has changed, it was "+before+
+	e.warn(stepDestination, d.Destination(), "the destination has changed; it was "+before+
 		": the sink will send its spilled events and then an initial list of all objects",
 		"no action needed if this is intended; nothing more will be sent to the previous destination")
 }

@@ -26,7 +26,7 @@ func OrphanedEvents(cfg *config.Config) (remedy string, err error) {
 	for _, pattern := range []string{"spill-*.db", "dead-letters-*.db"} {
 		if paths, _ := filepath.Glob(filepath.Join(cfg.State.Path, pattern)); len(paths) > 0 {
 			return earlierRemedy, fmt.Errorf(
-				"%s has events in the format of an earlier version, which this one cannot read",
+				"%s has events in the format of an earlier version, which this version cannot read",
 				paths[0],
 			)
 		}
@@ -47,7 +47,7 @@ func OrphanedEvents(cfg *config.Config) (remedy string, err error) {
 				continue // a quarantined file or a configured sink
 			}
 			if events, of := kind.peek(path, name); events > 0 {
-				errs = append(errs, fmt.Errorf("%s holds %d events%s for sink %s, which the configuration does not have",
+				errs = append(errs, fmt.Errorf("%s contains %d events%s for sink %s, which is not in the configuration",
 					path, events, of, name))
 			}
 		}

@@ -49,7 +49,7 @@ const partOf = "part of "
 // the initial list, arrive returns the next destination.
 func (r *resyncer) arrive(p *pipeline, name string, ready func() bool) (next string) {
 	if before := p.books.Destination(p.Name); before != "" && before != name {
-		p.log.Warn("destination has changed: it is sent the waiting events, and then all objects as an initial list",
+		p.log.Warn("the destination has changed: the waiting events are sent to it, and then all objects as an initial list",
 			"before", before, "now", name, "waiting", p.queue.Stats().Items)
 		r.note(p, partOf+name)
 		ctx, cancel := context.WithCancel(r.ctx)
@@ -79,7 +79,11 @@ func (r *resyncer) arrive(p *pipeline, name string, ready func() bool) (next str
 
 func (r *resyncer) note(p *pipeline, name string) {
 	if err := p.books.SetDestination(p.Name, name); err != nil && r.ctx.Err() == nil {
-		p.log.Error("cannot store the name of the destination: after a restart, it is sent all objects again", "err", err)
+		p.log.Error(
+			"cannot store the name of the destination: after a restart, all objects are sent to the destination again",
+			"err",
+			err,
+		)
 	}
 }
 
@@ -94,7 +98,7 @@ func (r *resyncer) introduce(ctx context.Context, p *pipeline, ready func() bool
 	defer func() { <-p.restating }()
 	introduced := map[*informer.Informer]bool{}
 	err = wait.PollUntilContextCancel(ctx, introducePause, true, func(ctx context.Context) (all bool, _ error) {
-		all = ready() // called before the informers are read, so an informer that starts later is included
+		all = ready() // ready is called first, so an informer that starts between the two calls is in the list
 		for _, group := range byResource(r.informers()) {
 			if !slices.ContainsFunc(group, func(i *informer.Informer) bool { return !introduced[i] }) {
 				continue

@@ -39,7 +39,7 @@ type listener struct {
 	// watchChange is the name of the last change to the watch configuration; empty if it never changed. It becomes part of
 	// the event ids for objects that this change adds or removes.
 	watchChange string
-	// entering reports whether objects that a list adds are new to the sink or to the watched scope.
+	// entering reports whether objects that first appear in a list are new to the sink or to the watched scope.
 	entering bool
 	// partial reports whether the sink may have been sent a part of the known objects, and waits for an initial list.
 	// Until then, it is only sent the objects that left its filter or were deleted since they became known.
@@ -289,7 +289,7 @@ func (l *listener) positionOf(ev event.Event) string {
 
 // unencodable returns the gap event that replaces an event whose object has unusable JSON.
 func (l *listener) unencodable(ev event.Event, cause error) *event.Message {
-	l.log.Error("object cannot be encoded, a gap event is sent in its place", "err", cause)
+	l.log.Error("cannot encode the object, so a gap event is sent in its place", "err", cause)
 	l.counters.Rejected.Inc()
 	l.counters.NotSent.Add(1)
 	m := &event.Message{

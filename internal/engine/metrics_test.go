@@ -81,10 +81,10 @@ func TestMetricsPage(t *testing.T) {
 const metricsIntro = `# Metrics
 
 ` + "`/metrics`" + ` has these metrics, in addition to those of the Go runtime and the process. The labels name sinks, resources and
-watched namespaces, never objects. The counters of a sink and a resource exist, with the value zero, as soon as the resource
+watched namespaces, never objects. The counters for each pair of sink and resource are created, with the value zero, when the resource
 is watched.
 
-Use these for alerts. The Helm chart has rules for them and for more, each with a [runbook](operations.md#alerts):
+Use these for alerts. The Helm chart has alert rules for these and other metrics, each with a [runbook](operations.md#alerts):
 
 - ` + "`deltabridge_sink_connected == 0`" + ` for minutes: a broker is unavailable.
 - ` + "`histogram_quantile(0.99, rate(deltabridge_event_lag_seconds_bucket[5m]))`" + ` above what your consumers tolerate.

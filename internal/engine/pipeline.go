@@ -89,7 +89,7 @@ func newPipeline(s Sink, of shared, slot int) (*pipeline, error) {
 	}
 	p.delivering, p.stop = context.WithCancel(context.Background())
 	p.Encoder.OnOldMissing = func(err error) {
-		p.log.Error("state before an update cannot be read, the change is sent without it", "err", err)
+		p.log.Error("cannot read the state before an update, so the change is sent without it", "err", err)
 	}
 	p.letters, _ = s.Rejections.DeadLetters.(*deadletter.Store)
 	var err error
@@ -195,7 +195,11 @@ func (p *pipeline) earlier(of schema.GroupVersionResource, filters []string) (ea
 		if !ok {
 			var err error
 			if compiled, err = p.compileOld(text); err != nil {
-				p.log.Warn("cannot compile an earlier filter of the sink: objects that passed it are not sent as left", "err", err)
+				p.log.Warn(
+					"cannot compile an earlier filter of the sink: no leave is sent for objects that only that filter let through",
+					"err",
+					err,
+				)
 			}
 			p.old[text] = compiled
 		}

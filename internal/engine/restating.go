@@ -117,12 +117,12 @@ func (p *pipeline) lossesOf(c *metrics.Resource) losses {
 	return losses{dropped: s.Dropped, merged: s.Merged, rejected: c.NotSent.Load()}
 }
 
-// since returns an error if events were lost since before was taken.
+// since returns an error if events were lost after the snapshot `before` was taken.
 func (l losses) since(before losses) error {
 	const none = "no synced event was sent: "
 	switch {
 	case l.rejected > before.rejected:
-		return fmt.Errorf(none+"%d of its events were rejected, gap events say which", l.rejected-before.rejected)
+		return fmt.Errorf(none+"%d events of the resource were rejected; gap events say which", l.rejected-before.rejected)
 	case l.dropped > before.dropped:
 		return fmt.Errorf(none+"the queue dropped %d events during the resync", l.dropped-before.dropped)
 	case l.merged > before.merged:

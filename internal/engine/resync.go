@@ -164,7 +164,7 @@ func (p *pipeline) resyncResource(ctx context.Context, group []*informer.Informe
 	case err != nil:
 		return err
 	case r.suppressed > 0:
-		return fmt.Errorf("operations or when of the sink's filters suppress %d of its objects", r.suppressed)
+		return fmt.Errorf("operations or when in the sink's filters suppress %d objects of the resource", r.suppressed)
 	}
 	if err := p.awaitSettled(ctx, func() error { return p.lossesOf(counters).since(before) }); err != nil {
 		return err

@@ -190,7 +190,7 @@ func TestRequestResync(t *testing.T) {
 		t.TempDir(),
 		"",
 	); err == nil ||
-		!strings.HasPrefix(err.Error(), "no bridge runs with this state.path on this machine") {
+		!strings.HasPrefix(err.Error(), "no bridge is running with this state.path on this machine") {
 		t.Errorf("without a bridge: %v", err)
 	}
 	other := pipelineFor(t, roomy)

@@ -80,9 +80,9 @@ func Open(dir string, segmentBytes int64, log *slog.Logger) (l *Log, damage, err
 	}
 	aside, renameErr := files.Quarantine(dir, "damaged")
 	if renameErr != nil {
-		return nil, nil, fmt.Errorf("rename %s, which cannot be used (%w): %w", dir, err, renameErr)
+		return nil, nil, fmt.Errorf("%s cannot be used (%w), and renaming it failed: %w", dir, err, renameErr)
 	}
-	log.Error("spill cannot be used and was renamed, the queue starts with an empty one",
+	log.Error("cannot use the spill; it was renamed, and the queue starts with an empty one",
 		"path", dir, "renamed", aside, "err", err)
 	return newLog(dir, segmentBytes, log), err, nil
 }
@@ -200,7 +200,7 @@ func (l *Log) find() error {
 		}
 	}
 	if l.last > l.acked && len(l.segments) > 0 {
-		l.log.Error("positions in the spill are damaged, their sources resume from the checkpoint", "path", l.dir)
+		l.log.Error("positions in the spill are damaged; their sources resume from the checkpoint", "path", l.dir)
 	}
 	return nil
 }

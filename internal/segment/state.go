@@ -30,7 +30,7 @@ const (
 const StateBytes = slotDistance + slotBytes
 
 // errState is wrapped by errors about a state file that cannot be used.
-var errState = errors.New("the spill's state file is damaged")
+var errState = errors.New("the spill's state file cannot be used")
 
 // state is a slot of the state file.
 type state struct {

@@ -26,7 +26,7 @@ func (r record) Fetch(o *object.Object) ([]byte, error) {
 const partBytes = 4 << 20
 
 // errSuperseded is returned by a stage after a newer stage was started for the same source.
-var errSuperseded = errors.New("a newer list of the source has begun")
+var errSuperseded = errors.New("a newer list of the source has started")
 
 // stage stores an initial list in parts while the list is read, so a list of any length requires little memory. Until
 // FirstList is called, the source has rows but no watermark, and these rows are ignored after a restart.

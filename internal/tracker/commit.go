@@ -73,7 +73,7 @@ func (t *Tracker) report(err error) {
 		t.log.Info("checkpoint is written again")
 	case err != nil && before == "":
 		t.log.Error(
-			"checkpoint cannot be written, retrying: a restart would repeat more, and could miss deletions",
+			"cannot write the checkpoint, retrying: after a restart, more events would be repeated, and deletions could be missing",
 			"err",
 			err,
 		)

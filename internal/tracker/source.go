@@ -39,7 +39,13 @@ func (t *Tracker) Resume(of informer.Source) informer.Memory {
 	}
 	state, known, err := t.store.Load(of.Name)
 	if err != nil {
-		t.log.Error("checkpoint of a resource cannot be read, listing", "source", of.Name, "err", err)
+		t.log.Error(
+			"cannot read the rows of a source in the checkpoint; its objects are listed again",
+			"source",
+			of.Name,
+			"err",
+			err,
+		)
 		state, known = ledger.State{}, nil
 	}
 	if state.ResourceVersion == "" {
@@ -69,8 +75,11 @@ func (t *Tracker) rescope(state *ledger.State, scope string) {
 	}
 	target, interrupted := strings.CutPrefix(state.Source.Scope, changingTo)
 	if interrupted {
-		t.log.Info("previous process ended while a change of watch was being sent, all sinks are sent an initial list",
-			"source", state.Source.Name)
+		t.log.Info(
+			"the previous process ended before all effects of a changed watch were sent; all sinks are sent an initial list",
+			"source",
+			state.Source.Name,
+		)
 		beginAgain(state.Sinks)
 	}
 	if target == scope {

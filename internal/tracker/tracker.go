@@ -165,7 +165,7 @@ func ReadClusterUID(ctx context.Context, client rest.Interface) (string, error) 
 func (t *Tracker) load(uid string) error {
 	if uid == "" {
 		t.log.Warn(
-			"namespace kube-system cannot be read, so it is not checked whether the checkpoint is of this cluster, and whether another cluster uses its name",
+			"cannot read the namespace kube-system: the bridge cannot check whether the checkpoint belongs to this cluster and whether another cluster has the same name",
 		)
 		if uid = t.store.ClusterUID(); uid == "" {
 			uid = checkpoint.UnknownCluster

@@ -94,7 +94,7 @@ func (t *transaction) setSinks(configs map[string]string) error {
 	return nil
 }
 
-// refilter records that a sink may know the source through an earlier filter.
+// refilter records that a sink may have been sent the source's objects under an earlier filter.
 func (r *sourceRecord) refilter(sink, old string) {
 	if r.Refilters == nil {
 		r.Refilters = map[string]ledger.Refilter{}

@@ -108,7 +108,7 @@ func (h history) survives(t testing.TB, file []byte) {
 	}
 	defer s.Close()
 	got := contents(t, s)
-	removed := bytes.Count(log.Bytes(), []byte("source is removed from the checkpoint"))
+	removed := bytes.Count(log.Bytes(), []byte("removing a source from the checkpoint"))
 	if states, err := s.States(); err != nil || len(states)+removed < len(h.last) && s.Stats().Quarantined == 0 {
 		t.Errorf("sources are missing and nothing says so: %v, %v", states, err)
 	}

@@ -55,7 +55,7 @@ func readHeader(tx *bbolt.Tx) (storeRecord, error) {
 		return storeRecord{}, err
 	}
 	if version > formatVersion {
-		err := fmt.Errorf("it has format %d, and this program supports formats up to %d", version, formatVersion)
+		err := fmt.Errorf("it has format %d, but this program supports only formats up to %d", version, formatVersion)
 		return storeRecord{}, &unusable{"newer-format", err}
 	}
 	if tx.Bucket([]byte(bucketSources)) == nil || tx.Bucket([]byte(bucketRows)) == nil {
@@ -90,7 +90,7 @@ func (s *Store) begin() error {
 	}
 	if record.ClusterName != s.opts.ClusterName {
 		s.logger.Warn(
-			"the cluster had another name when the checkpoint was written; it is used if the cluster's uid is the same",
+			"the cluster had another name when the checkpoint was written; the checkpoint is used if the cluster's uid is the same",
 			"was",
 			record.ClusterName,
 			"is",
@@ -116,7 +116,7 @@ func (s *Store) sweep() error {
 		if usable[name] {
 			continue
 		}
-		s.logger.Warn("source is removed from the checkpoint: its first list was not completed, or its record is damaged",
+		s.logger.Warn("removing a source from the checkpoint: its first list was not completed, or its record is damaged",
 			"source", name, "path", s.path)
 		if err := s.Forget(name); err != nil {
 			return err

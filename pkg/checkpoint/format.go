@@ -101,7 +101,7 @@ func unseal(key string, b []byte) ([]byte, error) {
 		return nil, fmt.Errorf("%w: the value of %q is too short (%d bytes)", boltfile.ErrDamaged, key, len(b))
 	}
 	if checksumOf(b) != checksum(key, b[sealSize:]) {
-		return nil, fmt.Errorf("%w: checksum of %q is wrong", boltfile.ErrDamaged, key)
+		return nil, fmt.Errorf("%w: %q does not match its checksum", boltfile.ErrDamaged, key)
 	}
 	return b[sealSize:], nil
 }
@@ -256,7 +256,7 @@ func (c *rowCodec) decode(key string, sealed []byte) (*object.Object, error) {
 func parseFormat(b []byte) (int, error) {
 	version, err := strconv.Atoi(string(b))
 	if err != nil || version < 1 {
-		return 0, fmt.Errorf("%w: format version %q", boltfile.ErrDamaged, b)
+		return 0, fmt.Errorf("%w: invalid format version %q", boltfile.ErrDamaged, b)
 	}
 	return version, nil
 }

@@ -82,9 +82,9 @@ func (s *Store) rewriteIfNecessary() error {
 			"bytesBefore", usage.Total, "bytesUsed", usage.Used)
 		return s.install(record)
 	case changed:
-		return fmt.Errorf("redact its rows as configured: %w", err)
+		return fmt.Errorf("redact the checkpoint's rows as configured: %w", err)
 	default:
-		s.logger.Warn("checkpoint cannot be compacted and stays as it is", "path", s.path, "err", err)
+		s.logger.Warn("cannot compact the checkpoint, keeping it as it is", "path", s.path, "err", err)
 		return nil
 	}
 }
@@ -104,7 +104,13 @@ func (s *Store) prepareCopy() (storeRecord, error) {
 		for _, name := range s.record.Sources {
 			err := s.rewriteSource(name, func(u *ledger.Update) error { return update(func() error { return t.apply(u) }) })
 			if errors.Is(err, boltfile.ErrDamaged) {
-				s.logger.Warn("source is damaged and not in the rewritten checkpoint; it is listed", "source", name, "err", err)
+				s.logger.Warn(
+					"a source in the checkpoint is damaged; it is not copied to the rewritten checkpoint, and its objects are listed again",
+					"source",
+					name,
+					"err",
+					err,
+				)
 				err = update(func() error { return t.forget(name) })
 			}
 			if err != nil {

@@ -102,7 +102,7 @@ func (s *Store) reserve(size int64) error {
 	s.used = used
 	if s.MaxBytes > 0 && used+size > s.MaxBytes {
 		return sinks.Permanent(
-			fmt.Errorf("%w: %d of %d bytes are used, and this message needs %d", ErrFull, used, s.MaxBytes, size),
+			fmt.Errorf("%w: %d of %d bytes are in use, but this message requires %d", ErrFull, used, s.MaxBytes, size),
 		)
 	}
 	return nil
@@ -145,7 +145,7 @@ func readLetter(path string) (l Letter, err error) {
 		}
 	}
 	if err != nil {
-		err = fmt.Errorf("dead letter %s cannot be read, remove it if it is damaged: %w", path, err)
+		err = fmt.Errorf("cannot read dead letter %s; remove it if it is damaged: %w", path, err)
 	}
 	return l, err
 }

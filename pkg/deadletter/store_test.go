@@ -188,7 +188,7 @@ func TestDamaged(t *testing.T) {
 				t.Fatal(err)
 			}
 			if _, err := f.List(); err == nil ||
-				!strings.Contains(err.Error(), path+" cannot be read, remove it if it is damaged") {
+				!strings.Contains(err.Error(), "cannot read dead letter "+path+"; remove it if it is damaged") {
 				t.Errorf("%v", err)
 			}
 			if _, err := f.Get("uid.7"); err == nil || !strings.Contains(err.Error(), path) {

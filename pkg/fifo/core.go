@@ -30,7 +30,7 @@ type ledger struct {
 	maxBytes int64 // 0 means no bound
 	lifted   bool  // the bounds were removed
 
-	// items is the number of waiting and taken items, without gap items. Invariant: items <= maxItems.
+	// items is the number of waiting and taken items, excluding gap items. Invariant: items <= maxItems.
 	items int
 	// bytes is the total size of these items. Invariant: bytes <= maxBytes, unless items is 1 or a merge enlarged an item.
 	bytes int64

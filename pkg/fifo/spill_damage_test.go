@@ -116,7 +116,7 @@ func TestSpillDamagedItem(t *testing.T) {
 		if s.isSpilling() || s.Stats().Items != 0 || len(setAside(t, path)) < 3 { // two items can be in one file
 			t.Errorf("%+v: not all of the files were done with; renamed %v", s.Stats(), setAside(t, path))
 		}
-		if !strings.Contains(s.logged(), "cannot be read back") {
+		if !strings.Contains(s.logged(), "cannot read back") {
 			t.Errorf("log: %s", s.logged())
 		}
 	})

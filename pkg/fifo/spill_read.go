@@ -52,7 +52,7 @@ func (s *Spill[T]) load(r segment.Record, limit int, maxBytes int64) (wanted boo
 	case s.head.len() > 0 && !s.headShare.fits(s.head.len(), s.headBytes(), size):
 		return false
 	case r.Err != nil:
-		s.opts.Logger.Error("spilled items cannot be read back and are lost",
+		s.opts.Logger.Error("cannot read back spilled items, they are lost",
 			"lost", r.Last-r.First+1, "path", s.opts.Path, "err", r.Err)
 		s.replace(Loss{r.First, r.Last, s.log.Positions(), r.Err})
 	case mutant.On("lose-spilled") && r.Last%16 == 0:

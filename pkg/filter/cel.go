@@ -111,7 +111,7 @@ func wrongType(t *cel.Type) error {
 	if t.Kind() == cel.OpaqueKind && t.TypeName() == "optional_type" {
 		remedy = ": end it with .orValue(false) or .hasValue()"
 	}
-	return fmt.Errorf("the result must be true or false, not of type %s%s", cel.FormatCELType(t), remedy)
+	return fmt.Errorf("the result must be a boolean, not %s%s", cel.FormatCELType(t), remedy)
 }
 
 func issuesToErrors(issues *cel.Issues) []*RuleError {

@@ -28,11 +28,11 @@ type Rule struct {
 	// the condition counts as true. `has(object.status)` and `object.?status.?phase.orValue('')` are safe for missing
 	// fields.
 	When string `yaml:"when" default:"\"\"" example:"object.?status.?phase.orValue('') == 'Failed'"`
-	// Updates that change only these parts of an object are not sent. An entry is a path such as `status`,
-	// `metadata.annotations["example.com/at"]` or `spec.items[*].lastSeen`, or a name that stands for several paths:
-	// `status`, `metadata`, `managedFields` (`metadata.managedFields`, `resourceVersion` and `generation`, which this key
-	// and `onlyChanges` always ignore), `leases` (locks that their holder renews) or `heartbeats` (timestamps of checks,
-	// in `status.conditions` and on endpoints).
+	// Updates that change only these parts of an object are not sent. An entry is a path, such as `status`,
+	// `metadata.annotations["example.com/at"]` or `spec.items[*].lastSeen`, or one of these names: `metadata`; `leases`,
+	// which are locks that their holder renews; `heartbeats`, which are timestamps of checks, in `status.conditions` and on
+	// endpoints; and `managedFields`, which has no effect of its own, because changes to `metadata.managedFields`,
+	// `metadata.resourceVersion` and `metadata.generation` alone are never sent if a filter has this key or `onlyChanges`.
 	IgnoreChanges []string `yaml:"ignoreChanges" example:"[status, metadata.annotations]"`
 	// Updates are sent only if they change at least one of these parts of the object. Entries are paths as in
 	// `ignoreChanges`. If both keys match a part, `ignoreChanges` takes precedence. If empty, all changes are sent.

@@ -81,7 +81,7 @@ func (l *observedListWatch) listHistory() runtime.Object {
 		Limit:                historyPage,
 	})
 	if page, ok := list.(*object.List); !ok || page.ResourceVersion != at {
-		l.informer.log.Debug("cannot list an earlier state, listing the current one", "resourceVersion", at, "err", err)
+		l.informer.log.Debug("cannot list an earlier state, listing the current state", "resourceVersion", at, "err", err)
 		return nil
 	}
 	return list

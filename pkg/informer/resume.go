@@ -42,7 +42,7 @@ func NewProbe(
 		case err == nil || apierrors.IsNotFound(err) || apierrors.IsForbidden(err) || apierrors.IsMethodNotSupported(err):
 			return nil // the server has answered, or the watch will report the error
 		default:
-			return fmt.Errorf("ask whether the cluster has reached resourceVersion %s: %w", resourceVersion, err)
+			return fmt.Errorf("cannot find out whether the cluster has reached resourceVersion %s: %w", resourceVersion, err)
 		}
 	}
 }

@@ -288,7 +288,7 @@ func (i *Informer) announceGap(to string) {
 		why = "the cluster went back from resourceVersion " + from + ", and the resource was listed again: was it restored from a backup?"
 		i.status.update(func(s *Status) { s.Refused = true })
 		i.log.Warn(
-			"resourceVersion went backwards, so the resource was listed again; was etcd restored from a backup?",
+			"the resourceVersion went backwards, so the resource was listed again; was etcd restored from a backup?",
 			"from",
 			from,
 			"to",
@@ -296,7 +296,7 @@ func (i *Informer) announceGap(to string) {
 		)
 	} else {
 		i.log.Warn(
-			"watch could not be continued; listed again, only intermediate states can be missing",
+			"the watch could not be continued, so the resource was listed again; only intermediate states can be missing",
 			"from",
 			from,
 			"to",

@@ -28,8 +28,10 @@ const (
 	bucketEarlier = "queues"
 )
 
-var errEarlier = errors.New("the file is in the format of an earlier version: run that version until its events are " +
-	"delivered, or remove the file, which loses them")
+var errEarlier = errors.New(
+	"the file has the format of an earlier version: run that version until the file's events are " +
+		"delivered, or remove the file, which loses them",
+)
 
 // load reads and counts all events in the file.
 func (s *Store) load(file *boltfile.File) error {

@@ -82,7 +82,7 @@ func Open(opts Options) (*Store, error) {
 	}
 	s.lost++
 	clear(s.queues)
-	opts.Logger.Error("parked events cannot be read, the file was quarantined",
+	opts.Logger.Error("cannot read the parked events; the file was quarantined",
 		"path", s.path, "renamedTo", renamedTo, "err", err)
 	return s, nil
 }

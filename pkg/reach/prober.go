@@ -66,7 +66,7 @@ func (e *UnreachableError) Unwrap() error { return e.Err }
 // safe for concurrent use.
 func (p *Prober) Wait(ctx context.Context, addrs ...string) (string, error) {
 	if len(addrs) == 0 {
-		return "", errors.New("reach: no address to wait for")
+		return "", errors.New("reach: no address was given")
 	}
 	addrs = slices.Compact(slices.Sorted(slices.Values(addrs)))
 	w := make(waiter, 1)

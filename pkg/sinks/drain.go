@@ -253,7 +253,7 @@ func (d *Drain) attempt(ctx context.Context) (a attempted) {
 	}
 	sent := time.Now()
 
-	again := false // reports whether at least one message has to be tried again
+	again := false // whether at least one message must be sent again
 	for k, err := range d.results {
 		if mutant.On("settle-unsent") {
 			err = nil

@@ -15,7 +15,7 @@ var (
 	ErrOversize = errors.New("larger than the destination accepts")
 
 	errPermanent    = errors.New("rejected")
-	errMaybeWritten = errors.New("not acknowledged, perhaps written")
+	errMaybeWritten = errors.New("not acknowledged, but perhaps written")
 	errRejected     = errors.New("will not change soon")
 )
 

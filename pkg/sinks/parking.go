@@ -182,7 +182,7 @@ func (d *Drain) park() error {
 		return nil
 	}
 	if err := d.Parked.Park(all); err != nil {
-		return fmt.Errorf("destination %s accepts no events: %w", all[0].Destination, err)
+		return fmt.Errorf("cannot park events for %s: %w", all[0].Destination, err)
 	}
 	for _, it := range marked {
 		it.done = true

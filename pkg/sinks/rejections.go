@@ -84,9 +84,9 @@ func (d *Drain) reject(it *item, err error) {
 	case it.rejection == nil:
 		it.rejection = err
 	case it.outcome.InStream():
-		it.rejection = fmt.Errorf("%w; as %s: %w", it.rejection, it.outcome, err)
+		it.rejection = fmt.Errorf("%w; sent again as %s, it was rejected too: %w", it.rejection, it.outcome, err)
 	default:
-		it.rejection = errors.Join(it.rejection, fmt.Errorf("gap event in its place: %w", err))
+		it.rejection = errors.Join(it.rejection, fmt.Errorf("the gap event that replaced it was rejected too: %w", err))
 		d.settle(it, time.Time{}, 0)
 		return
 	}
@@ -116,7 +116,7 @@ func (d *Drain) replace(ctx context.Context, it *item) error {
 			if it.outcome == OutcomeDeadLetter {
 				it.outcome = OutcomeLost
 				d.lostLog.Do(func() {
-					d.Logger.Error("event rejected, and not kept as a dead letter",
+					d.Logger.Error("event rejected, but not kept as a dead letter",
 						"id", it.orig.ID, "subject", it.orig.Subject(), "err", err)
 				})
 				continue

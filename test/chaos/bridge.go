@@ -156,7 +156,7 @@ func (b *bridge) term() error {
 }
 
 // relist is what the bridge logs when it lists a resource again.
-var relist = regexp.MustCompile(`msg="watch could not be continued; [^"]*" resource=(\S+) from=(\d+) to=(\d+)`)
+var relist = regexp.MustCompile(`msg="the watch could not be continued, [^"]*" resource=(\S+) from=(\d+) to=(\d+)`)
 
 // relists are the lists again of which the log says that states before them can be missing.
 func (b *bridge) relists() (all []Gap) {

@@ -301,7 +301,7 @@ func TestRights(t *testing.T) {
 		if b.metric("deltabridge_informer_resumed", "resource=configmaps") != 1 {
 			t.Error("the second start has not resumed")
 		}
-		if strings.Contains(b.log.String(), "kube-system cannot be read") {
+		if strings.Contains(b.log.String(), "cannot read the namespace kube-system") {
 			t.Error("the cluster's uid is not known")
 		}
 		if err := oneLife(t.Context(), cs, namespace, strings.ToLower(stream)+"-again", 0, true); err != nil {

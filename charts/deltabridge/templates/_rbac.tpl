@@ -93,7 +93,7 @@ Takes watch, namespace, groups (those of custom resources that "*" reaches).
 {{- $granted = append $granted $p }}
 {{- end }}
 {{- else if or (and (ne $p.resource "*") (regexMatch "[*?\\[]" $p.resource)) (and (ne $p.group "*") (regexMatch "[*?\\[]" $p.group)) }}
-{{- fail (printf "config.watch: %q: RBAC knows no wildcards that are a part of a name (write the names out, or set rbac.create to false and apply what `bridge rbac --discover` prints)" .) }}
+{{- fail (printf "config.watch: %q: RBAC has no wildcards within a name (list the names, or set rbac.create to false and apply what `bridge rbac --discover` prints)" .) }}
 {{- else if ne $p.resource "*" }}
 {{- $granted = append $granted $p }}
 {{- else if and (eq $p.group "*") $secrets }}

@@ -49,7 +49,7 @@ func (s *Fleet) resume(config *informer.Config) {
 	config.Known, config.ResumeAt = memory.Known, memory.At
 	config.Relist = memory.At != "" && memory.Scope != source.Scope
 	if config.Relist {
-		s.log.Info("watch has changed for a resource, listing it",
+		s.log.Info("watch has changed for a resource, listing its objects",
 			"source", source.Name, "was", memory.Scope, "is", source.Scope)
 	}
 }

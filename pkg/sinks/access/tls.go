@@ -101,7 +101,7 @@ func (s *Session) certificate() (*tls.Certificate, error) {
 		if path, ok := errors.AsType[*os.PathError](err); ok && path.Path == s.tls.KeyFile {
 			key = s.section + ".keyFile"
 		}
-		return nil, fileError(key, fmt.Errorf("the pair %s, %s: %w", s.tls.CertFile, s.tls.KeyFile, err))
+		return nil, fileError(key, fmt.Errorf("certificate %s and key %s: %w", s.tls.CertFile, s.tls.KeyFile, err))
 	}
 	return &cert, nil
 }

@@ -166,7 +166,7 @@ func describe(results []error) []string {
 			words[i] = "not attempted"
 		case strings.HasPrefix(err.Error(), "rejected: "):
 			words[i] = "permanent"
-		case strings.HasPrefix(err.Error(), "not acknowledged, perhaps written"):
+		case strings.HasPrefix(err.Error(), "not acknowledged, but perhaps written"):
 			words[i] = "maybe"
 		default:
 			words[i] = "retry"

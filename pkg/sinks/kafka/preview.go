@@ -31,7 +31,7 @@ func (s *Sink) Preview(ctx context.Context, m *event.Message, ask bool) (diagnos
 			p.Limit, p.Unknown = o.limit(ctx, p.Topic)
 		}
 		if len(missing) > 0 && s.create != nil {
-			p.Unknown = fmt.Errorf("topic %s does not exist yet; it would be created", p.Topic)
+			p.Unknown = fmt.Errorf("topic %s does not exist yet; the bridge would create it", p.Topic)
 			o.learn(t, make([]string, s.create.Partitions))
 		}
 	}

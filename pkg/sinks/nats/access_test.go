@@ -320,7 +320,7 @@ func TestWrongAccess(t *testing.T) {
 		},
 		{
 			"silence", plain, func(c *nats.Config) { c.URLs = []string{"nats://" + silence}; c.AckTimeout = 300 * time.Millisecond },
-			blamed{sinks.StepProtocol, "nats.url", "nats server ADDR: protocol: it accepts the connection, but does not answer within 300ms; check that nats.url is the address of a NATS server that does not require TLS at once (handshake_first)"},
+			blamed{sinks.StepProtocol, "nats.url", "nats server ADDR: protocol: it accepts the connection, but does not respond within 300ms; check that nats.url is the address of a NATS server that does not require TLS at once (handshake_first)"},
 		},
 		{
 			"another service", plain, func(c *nats.Config) { c.URLs = []string{"nats://" + web} },
@@ -328,7 +328,7 @@ func TestWrongAccess(t *testing.T) {
 		},
 		{
 			"no WebSocket", plain, func(c *nats.Config) { c.URLs = []string{"ws://" + plain.Addr()} },
-			blamed{sinks.StepProtocol, "nats.url", "nats server ADDR: protocol: it does not answer as a WebSocket; check that nats.url has the WebSocket port of a NATS server"},
+			blamed{sinks.StepProtocol, "nats.url", "nats server ADDR: protocol: it does not respond as a WebSocket; check that nats.url has the WebSocket port of a NATS server"},
 		},
 		{
 			"missing stream", plain, func(c *nats.Config) { c.Stream.Create = false },

@@ -17,7 +17,7 @@ import (
 )
 
 // errNoResponders means that no stream takes the subject, so the message was not stored anywhere.
-var errNoResponders = errors.New("no stream has this subject: was the stream deleted, or is JetStream off?")
+var errNoResponders = errors.New("no stream has this subject: was the stream deleted, or is JetStream disabled?")
 
 // errFullSubject means that the stream accepts no more messages with this subject.
 var errFullSubject = errors.New("the stream has reached its maximum number of messages for this subject")
@@ -55,7 +55,7 @@ func readAck(m *natsgo.Msg, prefix []byte) ack {
 		return rejection(answer.Error)
 	}
 	if answer.Stream == "" {
-		return ack{err: sinks.MaybeWritten(errors.New("acknowledgement names no stream"))}
+		return ack{err: sinks.MaybeWritten(errors.New("the acknowledgement contains no stream name"))}
 	}
 	return ack{} // the message may have been dropped as a duplicate, which counts as stored
 }
@@ -79,7 +79,7 @@ func rejection(e *jetstream.APIError) ack {
 	case server.JSStreamMessageExceedsMaximumErr:
 		return ack{err: sinks.Permanent(fmt.Errorf("%w: more than the stream's maximum message size", sinks.ErrOversize))}
 	case server.JSStreamHeaderExceedsMaximumErr:
-		return ack{err: sinks.Permanent(fmt.Errorf("%w: headers exceed the server's limit", sinks.ErrOversize))}
+		return ack{err: sinks.Permanent(fmt.Errorf("%w: the headers exceed the server's limit", sinks.ErrOversize))}
 	case server.JSStreamNotMatchErr:
 		err := fmt.Errorf("another stream has this subject: assign the subject only to the expected stream: %w", e)
 		return ack{err: sinks.Rejected(err), recheck: true, otherSubject: true}
@@ -89,7 +89,9 @@ func rejection(e *jetstream.APIError) ack {
 		if strings.Contains(e.Description, "per subject") { // the stream has discard: new and discard_new_per_subject
 			return ack{err: fmt.Errorf("%w: %w", errFullSubject, e)}
 		}
-		return ack{err: sinks.Rejected(fmt.Errorf("the stream did not store it (full, with discard: new?): %w", e))}
+		return ack{
+			err: sinks.Rejected(fmt.Errorf("the stream did not store the message (is it full, with discard: new?): %w", e)),
+		}
 	}
 	if natscheck.IsTemporary(e) {
 		return ack{err: e}

@@ -88,5 +88,5 @@ func (s *Sink) noAnswer() error {
 	case errors.Is(cause, natsgo.ErrPermissionViolation): // the server does not answer such messages
 		return s.client.Denied(err.Error(), cause, s.stream.Wildcard)
 	}
-	return fmt.Errorf("%w; the last error of the connection: %w", err, cause)
+	return fmt.Errorf("%w; last connection error: %w", err, cause)
 }

@@ -82,7 +82,7 @@ func Start(cfg Config, log *slog.Logger) (_ *Server, err error) {
 	srv.Start()
 	if !srv.ReadyForConnections(readyWithin) || !srv.JetStreamEnabled() {
 		s.Stop()
-		err = fmt.Errorf("did not start on %s", address)
+		err = fmt.Errorf("the embedded server did not start on %s", address)
 		if last := logger.last.Load(); last != nil {
 			err = fmt.Errorf("%w: %s", err, *last)
 		}

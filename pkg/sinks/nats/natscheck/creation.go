@@ -53,7 +53,7 @@ func (s *Stream) checkCreation(ctx context.Context, js jetstream.JetStream, t *n
 		}
 	}
 	for _, subject := range s.Config.Subjects {
-		_ = t.Ask(ctx, func(ctx context.Context) error { // without the permission for this request, an overlap stays unknown
+		_ = t.Ask(ctx, func(ctx context.Context) error { // without permission for this request, an overlap goes undetected
 			if other, err := js.StreamNameBySubject(ctx, subject); err == nil && other != s.Config.Name {
 				problem = &jetstream.APIError{
 					ErrorCode:   jetstream.ErrorCode(server.JSStreamSubjectOverlapErr),

@@ -75,10 +75,10 @@ func (s *Stream) unfit(c *jetstream.StreamConfig) error {
 	case !s.isLatest() || c.MaxMsgsPerSubject == 1:
 		return nil
 	case s.Config.AllowRollup: // only buckets are configured with AllowRollup
-		return fmt.Errorf("the bucket has a history of %d, and nats.bucket requires 1: use nats kv edit %s --history=1",
+		return fmt.Errorf("the bucket has a history of %d, but nats.bucket requires 1: run nats kv edit %s --history=1",
 			c.MaxMsgsPerSubject, strings.TrimPrefix(c.Name, "KV_"))
 	}
-	return fmt.Errorf("its max_msgs_per_subject is %d, and nats.stream.lastPerSubject requires 1: "+
+	return fmt.Errorf("its max_msgs_per_subject is %d, but nats.stream.lastPerSubject requires 1: "+
 		"use nats stream edit %s --max-msgs-per-subject=1, or remove lastPerSubject", c.MaxMsgsPerSubject, c.Name)
 }
 
@@ -142,7 +142,11 @@ func (s *Stream) Error(err error) error {
 		return s.Access.Denied("stream "+name+" can't be looked up or created", err, s.Wildcard)
 	case errors.Is(err, natsgo.ErrNoResponders), isDisabled(err):
 		e.Key = ""
-		e.Err = access.Words(err, "the server, or this account, has no JetStream, or it is not up yet (%v)", err)
+		e.Err = access.Words(
+			err,
+			"JetStream is not enabled for the server or this account, or it has not started yet (%v)",
+			err,
+		)
 		e.Remedy = "enable JetStream on the server, and for the account of " + s.Access.Auth.Who()
 	case errors.Is(err, jetstream.ErrStreamNotFound):
 		e.Key = "nats.stream.create"
@@ -152,7 +156,7 @@ func (s *Stream) Error(err error) error {
 		e.Err = access.Words(err, "stream %s: JetStream does not respond within %v", name, s.Access.Timeout)
 		e.Remedy = "see whether the cluster has a JetStream leader (nats server report jetstream)"
 	case isAPI && api.APIError() != nil:
-		e.Err = access.Words(err, "stream %s can't be created: %s", name, api.APIError().Description)
+		e.Err = access.Words(err, "cannot create stream %s: %s", name, api.APIError().Description)
 		e.Key, e.Remedy = creationRemedy(server.ErrorIdentifier(api.APIError().ErrorCode))
 		e.Rejected = !IsTemporary(api.APIError())
 	}

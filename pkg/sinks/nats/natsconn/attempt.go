@@ -165,10 +165,10 @@ func (t *Attempt) explain(ctx context.Context, err error) error {
 		}
 		return t.session.Failure(t.addr, t.timeout, err)
 	case access.TimedOut(err), errors.Is(err, natsgo.ErrTimeout):
-		err = access.Words(os.ErrDeadlineExceeded, "it accepts the connection, but does not answer within %v", t.timeout)
+		err = access.Words(os.ErrDeadlineExceeded, "it accepts the connection, but does not respond within %v", t.timeout)
 		return t.fail(sinks.StepProtocol, key, check+" that does not require TLS at once (handshake_first)", err)
 	case strings.HasPrefix(t.url.Scheme, "ws"):
-		err = access.Words(err, "it does not answer as a WebSocket")
+		err = access.Words(err, "it does not respond as a WebSocket")
 		return t.fail(sinks.StepProtocol, key, "check that nats.url has the WebSocket port of a NATS server", err)
 	}
 	return t.fail(sinks.StepProtocol, key, check+" with room for another client", access.Plain(err))

@@ -67,7 +67,7 @@ func (a *Auth) read() (c credential, err error) {
 		pair.Wipe()
 	}
 	if err != nil {
-		err = fmt.Errorf("%s contains no seed of a user nkey, which begins with SU", c.file)
+		err = fmt.Errorf("%s does not contain the seed of a user nkey, which begins with SU", c.file)
 		return c, &sinks.ConnectError{Step: sinks.StepFiles, Key: c.key, Err: err, Rejected: true}
 	}
 	c.who += " with the public key " + public

@@ -101,12 +101,12 @@ func TestAccess(t *testing.T) {
 		{
 			"no SASL where it is demanded", broker.SASLAddr(), none,
 			SASL{},
-			&blamed{sinks.StepAuthenticate, "kafka.sasl", "kafka broker ADDR: authenticate: the broker closed the connection at the first request, as a listener that requires SASL does; set kafka.sasl.mechanism, username and passwordFile, or connect to the port of another listener"},
+			&blamed{sinks.StepAuthenticate, "kafka.sasl", "kafka broker ADDR: authenticate: the broker closed the connection after the first request, like a listener that requires SASL; set kafka.sasl.mechanism, username and passwordFile, or connect to the port of another listener"},
 		},
 		{
 			"no SASL where it is demanded, over TLS", broker.SASLTLSAddr(), tls,
 			SASL{},
-			&blamed{sinks.StepAuthenticate, "kafka.sasl", "kafka broker ADDR: authenticate: the broker closed the connection at the first request, as a listener that requires SASL does; set kafka.sasl.mechanism, username and passwordFile, or connect to the port of another listener"},
+			&blamed{sinks.StepAuthenticate, "kafka.sasl", "kafka broker ADDR: authenticate: the broker closed the connection after the first request, like a listener that requires SASL; set kafka.sasl.mechanism, username and passwordFile, or connect to the port of another listener"},
 		},
 		{
 			"SASL where there is none", broker.Addr(), none, sasl("PLAIN", testkafka.User, right),

@@ -235,5 +235,5 @@ func (k *conn) demandsSASL(err error) error {
 	}
 	return k.fail(sinks.StepAuthenticate, "kafka.sasl",
 		"set kafka.sasl.mechanism, username and passwordFile, or connect to the port of another listener",
-		errors.New("the broker closed the connection at the first request, as a listener that requires SASL does"))
+		errors.New("the broker closed the connection after the first request, like a listener that requires SASL"))
 }

@@ -274,9 +274,9 @@ func (c *Client) ProducerID(ctx context.Context) (int64, error) {
 			Step: sinks.StepAuthorize, Key: "kafka.topic", Rejected: true,
 			Remedy: fmt.Sprintf("give %s the permission Write on the topic; Kafka before 3.0 also requires IdempotentWrite "+
 				"on the cluster", c.cfg.SASL.Who()),
-			Err: access.Words(code, "the cluster grants no producer id (%s)", code.Title()),
+			Err: access.Words(code, "the cluster does not grant a producer id (%s)", code.Title()),
 		}
 	default:
-		return 0, fmt.Errorf("requesting a producer id: %w", code)
+		return 0, fmt.Errorf("request a producer id: %w", code)
 	}
 }

@@ -186,7 +186,7 @@ func (k *conn) negotiateError(ctx context.Context, err error) error {
 	case k.tls == nil && access.Closed(err):
 		return k.fail(sinks.StepTLS, "kafka.tls",
 			"set kafka.tls.enabled: true if it is a TLS listener, or correct kafka.brokers",
-			errors.New("the server closed the connection at the first request, as a TLS listener does"))
+			errors.New("the server closed the connection after the first request, like a TLS listener"))
 	case access.TimedOut(err):
 		return k.fail(sinks.StepProtocol, "kafka.brokers", check+" and that it is not overloaded",
 			access.Words(os.ErrDeadlineExceeded, "no response to the API versions request within %v",
@@ -227,7 +227,7 @@ func (k *conn) plainCause(ctx context.Context, err error) error {
 	case ctx.Err() != nil && errors.Is(context.Cause(ctx), context.Canceled):
 		return context.Cause(ctx)
 	case errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, context.DeadlineExceeded):
-		return fmt.Errorf("no answer within %v: %w", k.cfg.RequestTimeout, os.ErrDeadlineExceeded)
+		return fmt.Errorf("no response within %v: %w", k.cfg.RequestTimeout, os.ErrDeadlineExceeded)
 	}
 	return access.Plain(err)
 }
