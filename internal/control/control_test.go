@@ -24,7 +24,13 @@ func TestSocketInTheWay(t *testing.T) {
 	if err := left.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if err := RequestResync(t.Context(), dir, "", nil); err == nil || !strings.HasPrefix(err.Error(), "no bridge runs") {
+	if err := RequestResync(
+		t.Context(),
+		dir,
+		"",
+		nil,
+	); err == nil ||
+		!strings.HasPrefix(err.Error(), "no bridge is running") {
 		t.Errorf("nobody listens: %v", err)
 	}
 	listener, err := listenUnix(path)

@@ -55,7 +55,7 @@ func TestOrphanedEvents(t *testing.T) {
 	}
 	file("gone", 5, 5)
 	remedy, err := OrphanedEvents(cfg)
-	if err == nil || !strings.Contains(err.Error(), "spill-gone holds 5 events for sink gone") {
+	if err == nil || !strings.Contains(err.Error(), "spill-gone contains 5 events for sink gone") {
 		t.Errorf("OrphanedEvents = %v", err)
 	}
 	if !strings.Contains(remedy, "put the sink back") {
@@ -92,10 +92,10 @@ func TestOrphanedEvents(t *testing.T) {
 		}
 	}
 	_, err = OrphanedEvents(cfg)
-	if err == nil || !strings.Contains(err.Error(), "spill-gone holds 5 events for sink gone") ||
+	if err == nil || !strings.Contains(err.Error(), "spill-gone contains 5 events for sink gone") ||
 		!strings.Contains(
 			err.Error(),
-			"parked-left.db holds 3 events of k8s.pods, k8s.nodes for sink left",
+			"parked-left.db contains 3 events of k8s.pods, k8s.nodes for sink left",
 		) || strings.Contains(err.Error(), "here.db") {
 		t.Errorf("OrphanedEvents = %v", err)
 	}

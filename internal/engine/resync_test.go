@@ -266,11 +266,11 @@ func TestEndOfAResync(t *testing.T) {
 		},
 		"some are kept back": {
 			rule: filter.Rule{When: "operation == 'added' || object.status.phase == 'Running'"}, want: []string{"restated u1.3"},
-			report: control.ResyncReport{Sink: "test", Objects: 1, Skipped: []string{"pods: operations or when of the sink's filters suppress 1 of its objects"}},
+			report: control.ResyncReport{Sink: "test", Objects: 1, Skipped: []string{"pods: operations or when in the sink's filters suppress 1 objects of the resource"}},
 		},
 		"one is refused": {
 			refuse: "u1.4", want: []string{"restated u1.3", "gap u1.4.gap"},
-			report: control.ResyncReport{Sink: "test", Objects: 2, Skipped: []string{"pods: no synced event was sent: 1 of its events were rejected, gap events say which"}},
+			report: control.ResyncReport{Sink: "test", Objects: 2, Skipped: []string{"pods: no synced event was sent: 1 events of the resource were rejected; gap events say which"}},
 		},
 		"some are not for the sink": {
 			rule: filter.Rule{When: "object.status.phase == 'Running'"}, want: []string{"restated u1.3", "synced {pods 10 1}"},

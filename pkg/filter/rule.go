@@ -30,8 +30,8 @@ type Rule struct {
 	When string `yaml:"when" default:"\"\"" example:"object.?status.?phase.orValue('') == 'Failed'"`
 	// Updates that change only these parts of an object are not sent. An entry is a path, such as `status`,
 	// `metadata.annotations["example.com/at"]` or `spec.items[*].lastSeen`, or one of these names: `metadata`; `leases`,
-	// which are locks that their holder renews; `heartbeats`, which are timestamps of checks, in `status.conditions` and on
-	// endpoints; and `managedFields`, which has no effect of its own, because changes to `metadata.managedFields`,
+	// which are locks that their holder renews; `heartbeats`, which are timestamps of checks, in `status.conditions` and
+	// on endpoints; and `managedFields`, which has no effect of its own, because changes to `metadata.managedFields`,
 	// `metadata.resourceVersion` and `metadata.generation` alone are never sent if a filter has this key or `onlyChanges`.
 	IgnoreChanges []string `yaml:"ignoreChanges" example:"[status, metadata.annotations]"`
 	// Updates are sent only if they change at least one of these parts of the object. Entries are paths as in

@@ -42,9 +42,9 @@ type Config struct {
 	Known []*object.Object
 	// Source identifies the watched objects in a checkpoint. It is optional.
 	Source Source
-	// ResumeAt is the resourceVersion of the state in Known. The informer starts its watch at this version, without listing first. If the API
-	// server no longer has the history since then, the informer announces a gap, lists, and delivers the differences from
-	// Known. If ResumeAt is empty, the informer begins with a list.
+	// ResumeAt is the resourceVersion of the state in Known. The informer starts its watch at this version, without
+	// listing first. If the API server no longer has the history since then, the informer announces a gap, lists, and
+	// delivers the differences from Known. If ResumeAt is empty, the informer begins with a list.
 	ResumeAt string
 	// Relist makes the informer list although ResumeAt is set, because Known belongs to a different scope. The informer
 	// delivers the differences from Known. An object in Known that the list does not contain has left if Within returns

@@ -185,7 +185,7 @@ func TestLatestStates(t *testing.T) {
 		"--config",
 		filepath.Join(m.dir, "bridge.yaml"),
 	); err == nil ||
-		!strings.Contains(stderr, "no bridge runs with this state.path") {
+		!strings.Contains(stderr, "no bridge is running with this state.path") {
 		t.Errorf("without a bridge: %v, %s", err, stderr)
 	}
 }

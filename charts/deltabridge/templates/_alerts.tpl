@@ -81,7 +81,7 @@ broker or are lost, and somebody should be woken; `warning` that they soon may.
   expr: deltabridge_parked_events{ {{- $of -}} } > 0
   for: 2m
   severity: warning
-  summary: '{{`{{ $labels.destination }}`}} of {{`{{ $labels.sink }}`}} takes no events.'
+  summary: '{{`{{ $labels.destination }}`}} of {{`{{ $labels.sink }}`}} accepts no events.'
   description: '{{`{{ $value }}`}} events wait for it on disk; the rest of the sink goes on.'
 - alert: DeltabridgeParkedLost
   expr: increase(deltabridge_parked_lost_events_total{ {{- $of -}} }[1h]) > 0

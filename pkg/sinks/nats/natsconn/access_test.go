@@ -124,8 +124,8 @@ func TestCheckFiles(t *testing.T) {
 		{"nkey", Auth{NkeyFile: nkey}, "the nkey with the public key " + public, "", ""},
 		{"token", Auth{TokenFile: other}, "the token", "", ""},
 		{"password", Auth{User: "bridge", PasswordFile: other}, `user "bridge"`, "", ""},
-		{"no nkey", Auth{NkeyFile: other}, "the nkey", "nats.nkeyFile", "contains no seed of a user nkey"},
-		{"no credentials", Auth{CredentialsFile: other}, "the credentials", "nats.credentialsFile", "contains no seed of a user nkey"},
+		{"no nkey", Auth{NkeyFile: other}, "the nkey", "nats.nkeyFile", "does not contain the seed of a user nkey"},
+		{"no credentials", Auth{CredentialsFile: other}, "the credentials", "nats.credentialsFile", "does not contain the seed of a user nkey"},
 		{"empty", Auth{TokenFile: empty}, "the token", "nats.tokenFile", "is empty"},
 		{"missing", Auth{User: "bridge", PasswordFile: dir + "/gone"}, `user "bridge"`, "nats.passwordFile", "no such file"},
 	} {
