@@ -10,8 +10,8 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// Section represents an object in the file for checking its values. Keys are relative to this object, as in
-// `stream.name` or `watch[1].resources`. The empty key is the object itself.
+// Section is an object in the configuration file. Validators use it to check the object's values. Keys are relative to
+// this object, as in `stream.name` or `watch[1].resources`. The empty key is the object itself.
 type Section struct {
 	d    *decoder
 	path string

@@ -70,7 +70,8 @@ func (p *nodePool[T, K]) get() *node[T, K] {
 	return n
 }
 
-// put clears n and keeps it for reuse. It releases the nodes that exceed the limit for this number of waiting items.
+// put clears n and keeps it for reuse. It then frees the nodes beyond the limit, which depends on the number of waiting
+// items.
 // These are at most two nodes, because the limit changes by at most one between two calls.
 func (p *nodePool[T, K]) put(n *node[T, K], waiting int) {
 	*n = node[T, K]{newer: p.head}

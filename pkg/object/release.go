@@ -31,7 +31,7 @@ func (o *Object) WithoutManagedFields() *Object {
 func (o *Object) IsReleased() bool { return o.keeper != nil }
 
 // Bytes returns Raw, or fetches it from the keeper. Callers must not write to the result. If Bytes returns an error,
-// the bytes are not available now, but the identity is.
+// the bytes are currently unavailable, but the fields of Identity are valid.
 func (o *Object) Bytes() ([]byte, error) {
 	if o.Raw != nil || o.keeper == nil {
 		return o.Raw, nil

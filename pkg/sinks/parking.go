@@ -219,8 +219,8 @@ func (d *Drain) nextRetry() (at time.Time, waiting bool) {
 	return at, waiting
 }
 
-// isBehind reports whether events of a smaller part within q are parked too. Those events are older and must be
-// delivered first.
+// isBehind reports whether events of a part that lies within q's part, such as a partition of its topic, are parked
+// too. Those events are older and must be delivered first.
 func isBehind(q parked.Queue, queues []parked.Queue) bool {
 	return slices.ContainsFunc(queues, func(other parked.Queue) bool {
 		return other.Destination != q.Destination && covers(q.Destination, other.Destination)

@@ -15,8 +15,8 @@ type Pattern struct {
 	Text string
 	// Match reports whether the pattern matches a resource in a version.
 	Match func(schema.GroupVersionResource) bool
-	// Wildcard reports whether the pattern contains wildcards, so it can match resources that do not exist yet. If a
-	// pattern has no wildcards and the cluster does not serve its resource, the fleet reports a problem.
+	// Wildcard reports whether the pattern contains wildcards. Such a pattern can match resources that do not exist yet.
+	// If a pattern has no wildcards and the cluster does not serve its resource, the fleet reports a problem.
 	Wildcard bool
 }
 
@@ -231,9 +231,9 @@ func (p *plan) add(scope *Scope, r resource, named bool) {
 	}
 }
 
-// share decides which informer watches a namespace if both an informer of its own and one for all namespaces exist. If
-// the informer for all namespaces selects all required objects in the namespace, it also watches the namespace.
-// Otherwise, only the namespace's own informer does.
+// share decides which informer watches a namespace that has its own informer and is also covered by the informer for
+// all namespaces. If the informer for all namespaces selects all required objects in the namespace, it also watches the
+// namespace. Otherwise, only the namespace's own informer does.
 func (p *plan) share() {
 	for key, one := range p.informers {
 		all := p.informers[watchKey{key.GroupResource, "", key.auxiliary}]

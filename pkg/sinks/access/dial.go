@@ -46,8 +46,8 @@ func Reach(
 	return "", Join("", errs)
 }
 
-// DialError explains err, which is the error of a net.Dialer or a net.Resolver for address. key is the configuration
-// key of the address; timeout is the timeout of the dial.
+// DialError explains err, which a net.Dialer or a net.Resolver returned for address. key is the configuration key of
+// the address. timeout is the time limit that the dial had.
 func DialError(ctx context.Context, address, key string, timeout time.Duration, err error) error {
 	if canceled(ctx) {
 		return context.Cause(ctx)
