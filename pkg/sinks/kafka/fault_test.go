@@ -226,7 +226,7 @@ func TestSilentBroker(t *testing.T) {
 	if diff := cmp.Diff([]string{"maybe", "maybe"}, describe(results)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if !strings.Contains(results[0].Error(), "no answer within 150ms") {
+	if !strings.Contains(results[0].Error(), "no response within 150ms") {
 		t.Errorf("%v", results[0])
 	}
 	mustSend(t, s, change(event.Added, "a", 1), change(event.Added, "b", 1))

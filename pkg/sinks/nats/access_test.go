@@ -241,7 +241,7 @@ func TestWrongAccess(t *testing.T) {
 		},
 		{
 			"a file that is no nkey", nkey, func(c *nats.Config) { c.Auth.NkeyFile = wrong },
-			blamed{sinks.StepFiles, "nats.nkeyFile", "files: secret contains no seed of a user nkey, which begins with SU (see nats.nkeyFile)"},
+			blamed{sinks.StepFiles, "nats.nkeyFile", "files: secret does not contain the seed of a user nkey, which begins with SU (see nats.nkeyFile)"},
 		},
 		{
 			"nkey where a password is wanted", password, func(c *nats.Config) { c.Auth.NkeyFile = writeFile(t, "bridge.nk", seed) },
@@ -261,7 +261,7 @@ func TestWrongAccess(t *testing.T) {
 		},
 		{
 			"a file that holds no credentials", operated, func(c *nats.Config) { c.Auth.CredentialsFile = wrong },
-			blamed{sinks.StepFiles, "nats.credentialsFile", "files: secret contains no seed of a user nkey, which begins with SU (see nats.credentialsFile)"},
+			blamed{sinks.StepFiles, "nats.credentialsFile", "files: secret does not contain the seed of a user nkey, which begins with SU (see nats.credentialsFile)"},
 		},
 		{
 			"password where JWTs are wanted", operated, func(c *nats.Config) { c.Auth = natsconn.Auth{User: "bridge", PasswordFile: wrong} },
@@ -336,7 +336,7 @@ func TestWrongAccess(t *testing.T) {
 		},
 		{
 			"too many replicas", plain, func(c *nats.Config) { c.Stream.Replicas = 3 },
-			blamed{sinks.StepStream, "nats.stream.replicas", "stream: stream K8S can't be created: replicas > 1 not supported in non-clustered mode; ask for no more replicas than the cluster has servers with JetStream (see nats.stream.replicas)"},
+			blamed{sinks.StepStream, "nats.stream.replicas", "stream: cannot create stream K8S: replicas > 1 not supported in non-clustered mode; ask for no more replicas than the cluster has servers with JetStream (see nats.stream.replicas)"},
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {

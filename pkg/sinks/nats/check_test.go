@@ -53,12 +53,12 @@ func TestCheckStream(t *testing.T) {
 		{
 			"would be created, but the subjects are taken",
 			with(func(c *jetstream.StreamConfig) { c.Name, c.Subjects = "OTHER", []string{"k8s.test.>"} }), nil,
-			[]string{`FAIL stream stream K8S: stream: stream K8S can't be created: the subjects of stream OTHER overlap with "k8s.>"; name that stream in nats.stream.name, or choose other subjects (see nats.stream.subjects)` +
+			[]string{`FAIL stream stream K8S: stream: cannot create stream K8S: the subjects of stream OTHER overlap with "k8s.>"; name that stream in nats.stream.name, or choose other subjects (see nats.stream.subjects)` +
 				" -> name that stream in nats.stream.name, or choose other subjects (see nats.stream.subjects)"},
 		},
 		{
 			"would be created, but with too many replicas", nil, func(c *nats.Config) { c.Stream.Replicas = 3 },
-			[]string{"FAIL stream stream K8S: stream: stream K8S can't be created: 3 replicas are configured, and the server is not in a cluster; ask for no more replicas than the cluster has servers with JetStream (see nats.stream.replicas)" +
+			[]string{"FAIL stream stream K8S: stream: cannot create stream K8S: 3 replicas are configured, and the server is not in a cluster; ask for no more replicas than the cluster has servers with JetStream (see nats.stream.replicas)" +
 				" -> ask for no more replicas than the cluster has servers with JetStream (see nats.stream.replicas)"},
 		},
 		{

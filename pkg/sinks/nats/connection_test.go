@@ -141,7 +141,7 @@ func TestPermissionViolation(t *testing.T) {
 
 func TestNoJetStream(t *testing.T) {
 	b := secured(t, func(o *server.Options) { o.JetStream = false })
-	if err := tryConnect(t, b); err == nil || !strings.Contains(err.Error(), "has no JetStream") {
+	if err := tryConnect(t, b); err == nil || !strings.Contains(err.Error(), "JetStream is not enabled") {
 		t.Errorf("Connect: %v", err)
 	}
 }

@@ -149,7 +149,7 @@ func TestExistingMirror(t *testing.T) {
 			stream:   jetstream.StreamConfig{MaxMsgsPerSubject: 1, AllowMsgTTL: true, MaxAge: time.Minute},
 			findings: []string{"it removes objects that do not change for 1m0s (max_age)"},
 		},
-		"a log":     {stream: jetstream.StreamConfig{}, err: "its max_msgs_per_subject is -1, and nats.stream.lastPerSubject requires 1"},
+		"a log":     {stream: jetstream.StreamConfig{}, err: "its max_msgs_per_subject is -1, but nats.stream.lastPerSubject requires 1"},
 		"a history": {stream: jetstream.StreamConfig{MaxMsgsPerSubject: 5}, err: "its max_msgs_per_subject is 5"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -299,7 +299,7 @@ func TestBucket(t *testing.T) {
 	); err == nil ||
 		!strings.Contains(
 			err.Error(),
-			"the bucket has a history of 5, and nats.bucket requires 1: use nats kv edit LONG --history=1",
+			"the bucket has a history of 5, but nats.bucket requires 1: run nats kv edit LONG --history=1",
 		) {
 		t.Errorf("a bucket with a history: %v", err)
 	}

@@ -64,7 +64,7 @@ func TestUnfit(t *testing.T) {
 		{latest, func(c *jetstream.StreamConfig) { c.MaxMsgsPerSubject = 1 }, ""},
 		{latest, nil, "its max_msgs_per_subject is -1"},
 		{latest, func(c *jetstream.StreamConfig) { c.MaxMsgsPerSubject = 5 }, "nats stream edit K8S --max-msgs-per-subject=1"},
-		{bucket, func(c *jetstream.StreamConfig) { c.Name, c.MaxMsgsPerSubject = "KV_STATE", 5 }, "has a history of 5, and nats.bucket requires 1: use nats kv edit STATE --history=1"},
+		{bucket, func(c *jetstream.StreamConfig) { c.Name, c.MaxMsgsPerSubject = "KV_STATE", 5 }, "has a history of 5, but nats.bucket requires 1: run nats kv edit STATE --history=1"},
 	} {
 		err := required(c.sink).Unfit(fit(c.stream))
 		if (err != nil) != (c.want != "") || err != nil && !strings.Contains(err.Error(), c.want) {
@@ -136,20 +136,20 @@ func TestError(t *testing.T) {
 			fmt.Errorf(`%w: Permissions Violation for Publish to "$JS.API.INFO"`, natsgo.ErrPermissionViolation),
 			said{`authorize: stream K8S can't be looked up or created: Permissions Violation for Publish to "$JS.API.INFO"; on the server, allow user "bridge" to publish to $JS.API.INFO`, true},
 		},
-		{natsgo.ErrNoResponders, said{`stream: the server, or this account, has no JetStream, or it is not up yet (nats: no responders available for request); enable JetStream on the server, and for the account of user "bridge"`, false}},
+		{natsgo.ErrNoResponders, said{`stream: JetStream is not enabled for the server or this account, or it has not started yet (nats: no responders available for request); enable JetStream on the server, and for the account of user "bridge"`, false}},
 		{jetstream.ErrStreamNotFound, said{"stream: stream K8S does not exist; create it, correct nats.stream.name, or set nats.stream.create: true", true}},
 		{context.DeadlineExceeded, said{"stream: stream K8S: JetStream does not respond within 1s; see whether the cluster has a JetStream leader (nats server report jetstream) (see nats.stream)", false}},
 		{
 			api(http.StatusBadRequest, server.JSMaximumStreamsLimitErr, "too many"),
-			said{"stream: stream K8S can't be created: too many; raise the account's limit of streams, or create it by hand (see nats.stream.create)", true},
+			said{"stream: cannot create stream K8S: too many; raise the account's limit of streams, or create it by hand (see nats.stream.create)", true},
 		},
 		{
 			api(http.StatusServiceUnavailable, server.JSClusterNotAvailErr, "not available"),
-			said{"stream: stream K8S can't be created: not available (see nats.stream)", false},
+			said{"stream: cannot create stream K8S: not available (see nats.stream)", false},
 		},
 		{
 			api(http.StatusServiceUnavailable, server.JSInsufficientResourcesErr, "no room"),
-			said{"stream: stream K8S can't be created: no room; raise the limits of the server or the account, or ask for less (see nats.stream.maxBytes)", true},
+			said{"stream: cannot create stream K8S: no room; raise the limits of the server or the account, or ask for less (see nats.stream.maxBytes)", true},
 		},
 		{errors.New("anything"), said{"stream: stream K8S: anything (see nats.stream)", false}},
 	} {
