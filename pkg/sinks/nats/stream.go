@@ -8,6 +8,8 @@ import (
 
 	natsgo "github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/deltabridge/deltabridge/pkg/reach"
 )
 
 // checkStream checks the stream. If the stream does not exist, checkStream creates it if the configuration allows that.
@@ -65,15 +67,33 @@ func (s *Sink) findStream(ctx context.Context) (*jetstream.StreamInfo, error) {
 	return stream.CachedInfo(), nil
 }
 
-// lookUp returns the stream. It repeats the request until there is an answer. A cluster without a leader never answers
-// a request, but once it has a leader, it answers new requests.
+// lookUp returns the stream. It sends the request again every half second until there is a response. Requests that are
+// sent while a cluster has no leader are never answered, but later requests are.
 func lookUp(ctx context.Context, js jetstream.JetStream, name string) (jetstream.Stream, error) {
-	for timeout := time.Second; ; timeout *= 2 {
-		request, cancel := context.WithTimeout(ctx, timeout)
-		stream, err := js.Stream(request, name)
-		cancel()
-		if !errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil {
-			return stream, err
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	type answer struct {
+		stream jetstream.Stream
+		err    error
+	}
+	answers := make(chan answer)
+	tick := time.NewTicker(2 * reach.Interval)
+	defer tick.Stop()
+	for waiting := 0; ; {
+		go func() {
+			stream, err := js.Stream(ctx, name)
+			answers <- answer{stream, err}
+		}()
+		waiting++
+		select {
+		case <-tick.C:
+			continue
+		case a := <-answers:
+			cancel()
+			for range waiting - 1 {
+				<-answers
+			}
+			return a.stream, a.err
 		}
 	}
 }

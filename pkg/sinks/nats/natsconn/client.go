@@ -73,28 +73,41 @@ func (c *Client) Connect(ctx context.Context) error {
 	return nil
 }
 
-// await waits until the connection is established again. If that takes too long, it tries every server, and returns the
-// causes if no server can be used.
+// await waits until the connection is established again. If that takes too long, it also tries every server, and
+// returns the causes if no server can be used. It tries them in the background, because a server that does not respond
+// must not delay the return if another one does.
 func (c *Client) await(ctx context.Context) error {
-	if !c.conn.IsConnected() && c.Auth.NkeyFile != "" &&
-		c.Auth.Who() != c.who { // nats.go reads all other credentials again
+	if c.conn.IsConnected() {
+		return nil
+	}
+	if c.Auth.NkeyFile != "" && c.Auth.Who() != c.who { // nats.go reads all other credentials again
 		c.conn.Close()
 		return c.Connect(ctx)
 	}
 	timeout := time.NewTimer(min(reportAfter, c.Timeout))
 	defer timeout.Stop()
-	for !c.conn.IsConnected() {
+	trying, stop := context.WithCancel(ctx)
+	defer stop()
+	var diagnosis chan error // nil before the timeout
+	for {
 		select {
 		case <-c.up:
-		case <-timeout.C:
-			if err := c.diagnose(ctx, cmp.Or(c.LastError(), natsgo.ErrDisconnected)); !c.conn.IsConnected() {
-				return err
+			if !c.conn.IsConnected() {
+				continue
 			}
+			if stop(); diagnosis != nil {
+				<-diagnosis //nolint:errcheck // it does not matter any more
+			}
+			return nil
+		case <-timeout.C:
+			diagnosis = make(chan error, 1)
+			go func() { diagnosis <- c.diagnose(trying, cmp.Or(c.LastError(), natsgo.ErrDisconnected)) }()
+		case err := <-diagnosis:
+			return err
 		case <-ctx.Done():
 			return ctx.Err()
 		}
 	}
-	return nil
 }
 
 // Interrupt ends a blocked read or write of the connection. The client then reconnects.
