@@ -141,15 +141,24 @@ func (c rowChange) size() int64 {
 	return int64(len(c.object.Raw)) + rowOverhead
 }
 
-// append appends a change to a row's waiting changes.
+// append appends a change to a row's waiting changes. Of the settled ones, it keeps only the last, which is the one that
+// the next update contains.
 func (l *Ledger) append(key string, change rowChange) {
 	l.bytes += change.size()
 	l.unreached += change.size()
-	if row := l.pending[key]; row != nil {
-		*row = append(*row, change)
-	} else {
+	row := l.pending[key]
+	if row == nil {
 		l.pending[key] = &[]rowChange{change}
+		return
 	}
+	collected := before(*row, l.covered)
+	if settled := before(*row, l.least().seq); settled > collected+1 {
+		l.drop((*row)[collected : settled-1]...)
+		last := &(*row)[settled-1]
+		last.added = last.object != nil && (*row)[collected].added
+		*row = slices.Delete(*row, collected, settled-1)
+	}
+	*row = append(*row, change)
 }
 
 // drop subtracts the size of changes from l.bytes.

@@ -339,6 +339,44 @@ func TestWhatIsSettledBehindAnOpenChangeIsLetGoOf(t *testing.T) {
 	}
 }
 
+// An object that changes often holds no more than its last settled state, a state that is being written, and what is not
+// settled.
+func TestSettledStatesOfOneObjectAreHeldOnce(t *testing.T) {
+	l := New(Source{}, State{ResourceVersion: "0", Sinks: map[string]string{"a": "0"}}, []string{"a"}, 0)
+	var total atomic.Int64
+	l.CountIn(&total)
+	o := stateOf(t, "x", 1)
+	update := func(rv int, change func(string, *object.Object), o *object.Object) uint64 {
+		change("x", o)
+		number := l.Track("a", time.Now())
+		l.Advance(strconv.Itoa(rv))
+		return number
+	}
+	l.Settle("a", update(1, l.AddRow, o))
+	for rv := 2; rv <= 1000; rv++ {
+		if rv == 500 {
+			l.Collect()
+		}
+		l.Settle("a", update(rv, l.SetRow, stateOf(t, "x", rv)))
+	}
+	l.TakeBack()
+	if held := l.Held(); held > 3*(rowChange{object: stateOf(t, "x", 1000)}).size() || held != sizeOf(l) || held != total.Load() {
+		t.Errorf("%d bytes are held of %d states, the total says %d", held, len(*l.pending["x"]), total.Load())
+	}
+	if rv, _, upserts, _ := collected(t, l); rv != "1000" || upserts != 1 {
+		t.Errorf("the next update is at %s and has %d rows", rv, upserts)
+	}
+	// The row that was never written does not exist: an object that goes too leaves nothing to write.
+	l = New(Source{}, State{ResourceVersion: "0", Sinks: map[string]string{"a": "0"}}, []string{"a"}, 0)
+	l.Settle("a", update(1, l.AddRow, o))
+	l.Settle("a", update(2, l.SetRow, stateOf(t, "x", 2)))
+	update(3, l.SetRow, stateOf(t, "x", 3))
+	update(4, l.SetRow, nil)
+	if l.Squeeze(); l.Held() != 0 {
+		t.Errorf("%d bytes are held of an object that came and went", l.Held())
+	}
+}
+
 // sizeOf counts what waits.
 func sizeOf(l *Ledger) (size int64) {
 	for _, changes := range l.pending {

@@ -132,6 +132,17 @@ func (r *Redactor) pathsOf(resource schema.GroupVersionResource, secret bool) (p
 // mayHoldApplied reports whether raw may contain lastApplied. It searches for the second part of the name, because this
 // part starts with a character that is rare in objects, and for the escapes that can stand for a character of the name.
 func mayHoldApplied(raw []byte) bool {
-	contains := func(text string) bool { return bytes.Contains(raw, []byte(text)) }
-	return slices.ContainsFunc([]string{"/last-applied-configuration", `\/`, `\u`}, contains)
+	if bytes.Contains(raw, []byte("/last-applied-configuration")) {
+		return true
+	}
+	for {
+		at := bytes.IndexByte(raw, '\\')
+		if at < 0 || at+1 == len(raw) {
+			return false
+		}
+		if escaped := raw[at+1]; escaped == '/' || escaped == 'u' {
+			return true
+		}
+		raw = raw[at+2:]
+	}
 }
