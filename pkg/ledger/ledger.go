@@ -141,8 +141,7 @@ func (c rowChange) size() int64 {
 	return int64(len(c.object.Raw)) + rowOverhead
 }
 
-// append appends a change to a row's waiting changes. Of the settled ones, it keeps only the last, which is the one that
-// the next update contains.
+// append appends a change to a row's waiting changes.
 func (l *Ledger) append(key string, change rowChange) {
 	l.bytes += change.size()
 	l.unreached += change.size()
@@ -151,14 +150,26 @@ func (l *Ledger) append(key string, change rowChange) {
 		l.pending[key] = &[]rowChange{change}
 		return
 	}
-	collected := before(*row, l.covered)
-	if settled := before(*row, l.least().seq); settled > collected+1 {
-		l.drop((*row)[collected : settled-1]...)
-		last := &(*row)[settled-1]
-		last.added = last.object != nil && (*row)[collected].added
-		*row = slices.Delete(*row, collected, settled-1)
-	}
+	l.merge(row)
 	*row = append(*row, change)
+}
+
+// merge merges the settled changes to a row, except a change that was collected, into the last one, which is the one that
+// the next update contains.
+func (l *Ledger) merge(row *[]rowChange) {
+	from, to := before(*row, l.covered), before(*row, l.least().seq)
+	if to-from < 2 {
+		return
+	}
+	created, last := (*row)[from].added, (*row)[to-1]
+	l.drop((*row)[from:to]...)
+	if last.object == nil && created { // nothing to write
+		*row = slices.Delete(*row, from, to)
+		return
+	}
+	last.added = created
+	l.bytes += last.size()
+	*row = slices.Replace(*row, from, to, last)
 }
 
 // drop subtracts the size of changes from l.bytes.
