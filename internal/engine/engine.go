@@ -175,8 +175,8 @@ func (e *Engine) notReady() []string {
 			reasons = append(reasons, "sink "+p.Name+": its spill can't be written: "+err)
 		}
 	}
-	if reason := e.tracker.NotReady(); reason != "" {
-		reasons = append(reasons, reason)
+	if err := e.tracker.NotReady(); err != nil {
+		reasons = append(reasons, err.Error())
 	}
 	return append(reasons, e.set.NotReady()...)
 }

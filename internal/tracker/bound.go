@@ -2,7 +2,6 @@ package tracker
 
 import (
 	"context"
-	"maps"
 	"slices"
 	"time"
 
@@ -48,7 +47,6 @@ func (t *Tracker) onlyLossy(sinks []string) bool {
 func (t *Tracker) relieve(ctx context.Context) {
 	_ = t.Commit() // the error is logged
 	if t.held.Load() <= crowdedFrom {
-		t.reportFull(false)
 		return
 	}
 	t.queues.Persist()
@@ -62,24 +60,4 @@ func (t *Tracker) relieve(ctx context.Context) {
 			l.Squeeze()
 		}
 	}
-	t.reportFull(t.held.Load() > maxHeld)
-}
-
-// reportFull logs when the ledgers exceed their bound, and when they no longer do. Only Run may call it.
-func (t *Tracker) reportFull(now bool) {
-	if now == t.isFull {
-		return
-	}
-	if t.isFull = now; !now {
-		t.log.Info("changes that wait for sinks no longer use too much memory")
-		return
-	}
-	waitFor := map[string]bool{}
-	for _, l := range t.ledgers() {
-		for _, sink := range l.HeldBy() {
-			waitFor[sink] = true
-		}
-	}
-	t.log.Warn("too many changes wait for sinks that can neither deliver nor spill events; the informers may have to wait",
-		"sinks", slices.Sorted(maps.Keys(waitFor)))
 }

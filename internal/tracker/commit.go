@@ -2,6 +2,7 @@ package tracker
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -53,25 +54,19 @@ func (t *Tracker) Commit() error {
 		t.report(err)
 	}
 	t.finishLeaving()
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.lastErr
+	return t.NotReady()
 }
 
-// report records the result of a commit. It logs the result if commits begin to fail or succeed again.
+// report records the result of a write to the store. It logs when writes begin to fail, and when they succeed again.
 func (t *Tracker) report(err error) {
-	why := ""
+	var why error
 	if err != nil {
-		why = "checkpoint cannot be written: " + err.Error()
+		why = fmt.Errorf("checkpoint cannot be written: %w", err)
 	}
-	before := t.fail(why)
-	t.mu.Lock()
-	t.lastErr = err
-	t.mu.Unlock()
-	switch {
-	case err == nil && before != "":
+	switch before := t.fail(why); {
+	case err == nil && before != nil:
 		t.log.Info("checkpoint is written again")
-	case err != nil && before == "":
+	case err != nil && before == nil:
 		t.log.Error(
 			"cannot write the checkpoint, retrying: after a restart, more events would be repeated, and deletions could be missing",
 			"err",

@@ -144,12 +144,12 @@ func TestFirstListWaitsForTheDisk(t *testing.T) {
 				began := time.Now()
 				go func() { stored <- e.Record(pods).FirstList([]*object.Object{pod(t, "a", 3)}, "10") }()
 				synctest.Wait()
-				if e.NotReady() == "" || e.Ledger("pods").Begun() {
-					t.Errorf("not ready: %q, begun: %t", e.NotReady(), e.Ledger("pods").Begun())
+				if e.NotReady() == nil || e.Ledger("pods").Begun() {
+					t.Errorf("not ready: %v, begun: %t", e.NotReady(), e.Ledger("pods").Begun())
 				}
 				switch got, took := <-stored, time.Since(began); {
-				case failures == 2 && (!got || took != 2*retryInterval || e.NotReady() != "" || !e.Ledger("pods").Begun()):
-					t.Errorf("stored: %t after %s, not ready: %q", got, took, e.NotReady())
+				case failures == 2 && (!got || took != 2*retryInterval || e.NotReady() != nil || !e.Ledger("pods").Begun()):
+					t.Errorf("stored: %t after %s, not ready: %v", got, took, e.NotReady())
 				case failures > 2 && (got || took != time.Minute || e.Ledger("pods").Begun()):
 					t.Errorf("stored: %t after %s", got, took)
 				}

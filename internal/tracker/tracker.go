@@ -57,7 +57,6 @@ type Tracker struct {
 	// crowded receives a value when the ledgers hold more than crowdedFrom.
 	crowded chan struct{}
 	held    atomic.Int64      // bytes that all ledgers hold, see Ledger.Held
-	isFull  bool              // see reportFull
 	staging sync.Mutex        // held while a stage is begun or writes
 	filters map[string]string // by sink
 	watch   string            // Options.Watch
@@ -68,8 +67,7 @@ type Tracker struct {
 	change  string             // name of the last change to the watch configuration; empty if it never changed
 	sources map[string]*source // by name: the sources in the store, and the sources that were resumed
 	opened  uint64             // number of ledgers that were opened; it gives every ledger its own sequence numbers
-	failing string             // reason why the checkpoint prevents readiness; empty if it does not
-	lastErr error              // error of the last write to the store; nil if it succeeded
+	failure error              // why the checkpoint prevents readiness; nil if it does not
 }
 
 // New returns a Tracker that uses the given store. The content of the store is not used before Identify.
@@ -132,15 +130,19 @@ func (t *Tracker) Identify(ctx context.Context, connector *informer.Connector, c
 	var uid string
 	err := connector.Until(ctx, func() (err error) {
 		uid, err = ReadClusterUID(ctx, client)
-		if err != nil && ctx.Err() == nil && t.fail("the API server does not answer: "+err.Error()) == "" {
+		if err != nil && ctx.Err() == nil && t.fail(fmt.Errorf("the API server does not answer: %w", err)) == nil {
 			t.log.Warn("API server does not respond, retrying", "err", err)
 		}
 		return err
 	})
+	t.fail(nil)
 	if err != nil {
 		return ctx.Err()
 	}
-	return t.load(uid)
+	if err := t.load(uid); err != nil {
+		return fmt.Errorf("checkpoint: %w", err)
+	}
+	return nil
 }
 
 // ReadClusterUID returns the uid of the namespace kube-system, which exists as long as the cluster. It returns an empty
@@ -172,24 +174,24 @@ func (t *Tracker) load(uid string) error {
 		}
 	}
 	if err := t.store.BeginCluster(uid); err != nil {
-		return fmt.Errorf("checkpoint: %w", err)
+		return err
 	}
 	// Commit the new filters before any event passes them. Even if the filter of a sink is changed again later, the
 	// checkpoint then shows that the sink may know objects that this filter passes.
 	if err := t.store.Commit(nil, t.filters); err != nil {
-		return fmt.Errorf("checkpoint: %w", err)
+		return err
 	}
 	change, err := t.store.SetWatch(t.watch)
 	if err != nil {
-		return fmt.Errorf("checkpoint: %w", err)
+		return err
 	}
 	states, err := t.store.States()
 	if err != nil {
-		return fmt.Errorf("checkpoint: %w", err)
+		return err
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.failing, t.change = "", change
+	t.change = change
 	changed := map[string]bool{}
 	for _, s := range states {
 		t.sources[s.Source.Name] = &source{state: s}
@@ -207,17 +209,17 @@ func (t *Tracker) load(uid string) error {
 	return nil
 }
 
-// NotReady returns the reason why the checkpoint prevents readiness; empty if it does not.
-func (t *Tracker) NotReady() string {
+// NotReady returns why the checkpoint prevents readiness, or nil if it does not.
+func (t *Tracker) NotReady() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.failing
+	return t.failure
 }
 
 // fail records why the checkpoint prevents readiness, and returns the previous reason.
-func (t *Tracker) fail(why string) (before string) {
+func (t *Tracker) fail(why error) (before error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	before, t.failing = t.failing, why
+	before, t.failure = t.failure, why
 	return before
 }
