@@ -49,3 +49,29 @@ func TestAStopWithinAChange(t *testing.T) {
 		t.Errorf("position %s", i.position)
 	}
 }
+
+// A list after a watch that could not be continued is delivered as a whole: before its end there is no position, so the
+// next process would deliver its changes again, and not know what it added.
+func TestAStopWithinARelist(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	i, j := New(Config{Resource: configMaps}), &journal{}
+	i.AddEventHandler(j)
+	i.AddEventHandler(canceling{cancel: cancel})
+	i.ctx = ctx // as Run does
+	s := (*store)(i)
+	do(t, s.Replace(list(labelled(t, "x", "u1", 1, "a"), labelled(t, "y", "u2", 2, "a")), "3"))
+	j.take()
+	do(t, s.Replace(list(labelled(t, "x", "u1", 4, "a"), labelled(t, "z", "u3", 5, "a")), "6"))
+	expect(t, j,
+		"gap 3..6",
+		"delete a/y(u2)@2 unseen=true",
+		"update a/x(u1)@1 -> a/x(u1)@4",
+		"add a/z(u3)@5 initial=false",
+	)
+	if i.position != "6" {
+		t.Errorf("position %s", i.position)
+	}
+	do(t, s.Add(labelled(t, "v", "u4", 7, "a")))
+	expect(t, j)
+}

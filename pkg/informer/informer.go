@@ -114,6 +114,7 @@ type Informer struct {
 	phase     phase
 	ctx       context.Context // context of Run; nil while Run is not active
 	skipped   bool            // ctx has ended, and at least one change was not delivered
+	relisting bool            // a list that continues from known objects is being delivered; it is delivered as a whole
 	resumedAt time.Time       // start time of the catchingUp phase
 	replayed  bool            // new handlers have received the objects that the other handlers know
 	position  string          // all changes up to this resourceVersion were delivered by this process or the previous one
@@ -241,7 +242,7 @@ func (i *Informer) Run(ctx context.Context) error {
 // skip reports whether a change must not be delivered because the context of Run has ended. If so, it records that a
 // change was skipped. Every change is delivered to all handlers or to none. The caller must hold mu.
 func (i *Informer) skip() bool {
-	i.skipped = i.ctx != nil && (i.skipped || i.ctx.Err() != nil)
+	i.skipped = i.ctx != nil && !i.relisting && (i.skipped || i.ctx.Err() != nil)
 	return i.skipped
 }
 

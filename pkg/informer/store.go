@@ -71,6 +71,10 @@ func (s *store) Replace(list []any, resourceVersion string) error {
 	case first:
 		notify(i.handlers, func(l FirstLister) { l.OnFirstList(objects) })
 	default:
+		// The changes in a list have no position before the list ends. If a part of it was delivered, the next process would
+		// deliver this part again, and would not know the objects that it added.
+		i.relisting = i.HasSynced() || !i.config.Relist
+		defer func() { i.relisting = false }()
 		i.announceGap(resourceVersion)
 	}
 	i.deleteMissing(objects, others)
