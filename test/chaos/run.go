@@ -351,7 +351,7 @@ func (r *run) refused(ctx context.Context, b *bridge) error {
 	case r.fault(FillDisk, "") != nil:
 		r.note("the bridge does not start on a full disk: %s", text)
 		return nil
-	case strings.Contains(text, "which the configuration does not have") && !sameConfig(r.config, r.used):
+	case strings.Contains(text, "which is not in the configuration") && !sameConfig(r.config, r.used):
 		r.note("the configuration is refused, the one before is taken: %s", text)
 		r.config = r.used
 		return r.start(ctx)
