@@ -46,7 +46,7 @@ func TestSocketInTheWay(t *testing.T) {
 	if _, err := listenUnix(path); err == nil {
 		t.Error("a socket, although a directory is in its way")
 	}
-	Serve(t.Context(), dir, nil, slog.New(slog.DiscardHandler)) // returns, because it cannot listen
+	ServeSocket(t.Context(), dir, nil, slog.New(slog.DiscardHandler)) // returns, because it cannot listen
 	long := Socket(filepath.Join(dir, strings.Repeat("x", 100)))
 	if _, err := listenUnix(long); err == nil || !strings.Contains(err.Error(), "choose a shorter state.path") {
 		t.Errorf("a long path: %v", err)

@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"sync"
 	"time"
 )
 
@@ -19,30 +18,40 @@ const longestSocket = 103
 // Socket returns the socket path of the bridge that uses the given state directory.
 func Socket(state string) string { return filepath.Join(state, "bridge.sock") }
 
-// Serve serves commands on the socket until ctx ends. It then waits up to two seconds for open requests. If it cannot
-// open the socket, it logs the reason and returns, because the bridge can run without the socket. The caller must have
-// locked the state directory for this process.
-func Serve(ctx context.Context, state string, handler http.Handler, log *slog.Logger) {
+// ServeSocket serves commands on the socket until ctx ends; see Serve. If it cannot open the socket, it logs the reason
+// and returns, because the bridge can run without the socket. The caller must have locked the state directory for this
+// process.
+func ServeSocket(ctx context.Context, state string, handler http.Handler, log *slog.Logger) {
 	path := Socket(state)
 	listener, err := listenUnix(path)
 	if err != nil {
 		log.Warn("cannot listen on the control socket, bridge resync is unavailable", "path", path, "err", err)
 		return
 	}
-	server := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second}
-	var group sync.WaitGroup
-	defer group.Wait()
-	group.Go(func() {
-		<-ctx.Done()
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
-		defer cancel()
-		if err := server.Shutdown(ctx); err != nil {
-			log.Warn("control socket was closed while a command was served", "err", err)
-		}
-	})
-	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+	switch err := Serve(ctx, listener, handler); {
+	case ctx.Err() == nil:
 		log.Warn("control socket failed, bridge resync is unavailable", "err", err)
+	case err != nil:
+		log.Warn("control socket was closed while a command was served", "err", err)
 	}
+}
+
+// Serve serves HTTP until ctx ends. It then waits up to two seconds for open requests, and closes the listener. It
+// returns an error if it cannot serve any longer, or if requests are still open after that time.
+func Serve(ctx context.Context, listener net.Listener, handler http.Handler) error {
+	server := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second}
+	ended := make(chan error, 1)
+	go func() { ended <- server.Serve(listener) }()
+	select {
+	case err := <-ended:
+		return fmt.Errorf("HTTP server: %w", err)
+	case <-ctx.Done():
+	}
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+	defer cancel()
+	err := server.Shutdown(last)
+	<-ended
+	return err
 }
 
 // listenUnix listens on a socket that only the user of this process can open. It replaces a socket that a previous

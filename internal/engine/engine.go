@@ -3,7 +3,8 @@ package engine
 import (
 	"context"
 	"errors"
-	"log/slog"
+	"fmt"
+	"net"
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
@@ -27,17 +28,16 @@ import (
 // Engine watches a cluster and delivers its changes to sinks. It owns the informers, one pipeline per sink, the tracker
 // and the HTTP server.
 type Engine struct {
-	log             *slog.Logger
-	state           string
-	shutdownTimeout time.Duration
-	tracker         *tracker.Tracker
-	enrichment      *enrichment // nil if no sink requires enrichment
-	pipelines       []*pipeline
-	set             *fleet.Fleet
-	resyncs         *resyncer
-	connector       *informer.Connector
-	client          rest.Interface // client of the API server
-	http            *httpServer
+	options    Options
+	metrics    *metrics.Metrics
+	tracker    *tracker.Tracker
+	enrichment *enrichment // nil if no sink requires enrichment
+	pipelines  []*pipeline
+	set        *fleet.Fleet
+	resyncs    *resyncer
+	connector  *informer.Connector
+	client     rest.Interface // client of the API server
+	http       net.Listener
 
 	stopping atomic.Bool
 	// reading ends when no more changes are read. During shutdown, the end of reading ends a blocked push.
@@ -47,36 +47,31 @@ type Engine struct {
 
 // New builds all parts, opens the files in the state directory, and listens on the HTTP address. Run starts the parts.
 func New(o Options) (*Engine, error) {
-	e := &Engine{log: o.Logger, state: o.State, shutdownTimeout: o.ShutdownTimeout}
+	e := &Engine{options: o, metrics: metrics.New(o.Build.Version, o.Build.Commit)}
 	e.reading, e.stopReading = context.WithCancel(context.Background())
-	var err error
-	if e.tracker, err = e.openTracker(o); err != nil {
-		return nil, err
-	}
-	e.enrichment = newEnrichment(e.reading, o.Enrichment, o.Sinks)
-	counted := metrics.New(o.Build.Version, o.Build.Commit)
-	if err := e.buildPipelines(o, counted); err != nil {
-		return nil, err
-	}
-	if err = e.buildSet(o); err != nil {
-		return nil, err
+	for _, build := range []func() error{e.openTracker, e.buildPipelines, e.buildSet} {
+		if err := build(); err != nil {
+			return nil, err
+		}
 	}
 	e.resyncs = &resyncer{ctx: e.reading, pipelines: e.pipelines, informers: e.set.Informers}
-	counted.Registry.MustRegister(&stateCollector{e.pipelines, e.set.Statuses, e.tracker})
-	if e.http, err = listenHTTP(o.HTTP, counted.Registry, e.notReady); err != nil {
-		return nil, err
+	e.metrics.Registry.MustRegister(&stateCollector{e.pipelines, e.set.Statuses, e.tracker})
+	var err error
+	if e.http, err = net.Listen("tcp", o.HTTP); err != nil {
+		return nil, fmt.Errorf("http.listen %s: %w (choose another address, or stop the program that uses it)", o.HTTP, err)
 	}
 	return e, nil
 }
 
-// openTracker opens the checkpoint and returns a tracker for it.
-func (e *Engine) openTracker(o Options) (*tracker.Tracker, error) {
+// openTracker opens the checkpoint and creates the tracker.
+func (e *Engine) openTracker() error {
+	o := &e.options
 	of := tracker.Options{Watch: o.Watch, Queues: queues{e}, Reading: e.reading, Logger: o.Logger}
 	for n := range o.Sinks {
 		s := &o.Sinks[n]
 		text, err := filterText(s.Rules)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		of.Sinks = append(of.Sinks, tracker.Sink{Name: s.Name, Filter: text, Lossy: s.Buffer.lossy()})
 	}
@@ -85,13 +80,16 @@ func (e *Engine) openTracker(o Options) (*tracker.Tracker, error) {
 		checkpoint.Options{Path: o.State, ClusterName: o.Cluster, Privacy: o.Privacy, Logger: o.Logger},
 	)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return tracker.New(of), nil
+	e.tracker = tracker.New(of)
+	return nil
 }
 
-func (e *Engine) buildPipelines(o Options, m *metrics.Metrics) error {
-	of := shared{metrics: m, enrichment: e.enrichment, books: e.tracker, log: o.Logger}
+func (e *Engine) buildPipelines() error {
+	o := &e.options
+	e.enrichment = newEnrichment(e.reading, o.Enrichment, o.Sinks)
+	of := shared{metrics: e.metrics, enrichment: e.enrichment, books: e.tracker, log: o.Logger}
 	owner := func() sinks.Owner { return sinks.Owner{Cluster: o.Cluster, UID: e.tracker.KnownUID()} }
 	slot := 0
 	for _, s := range o.Sinks {
@@ -112,7 +110,7 @@ func (e *Engine) buildPipelines(o Options, m *metrics.Metrics) error {
 }
 
 // Addr returns the address of the HTTP server.
-func (e *Engine) Addr() string { return e.http.listener.Addr().String() }
+func (e *Engine) Addr() string { return e.http.Addr().String() }
 
 // queues implements tracker.Queues for all pipelines.
 type queues struct{ engine *Engine }
@@ -169,8 +167,6 @@ func (e *Engine) notReady() []string {
 		} else if refused := p.guard.NameConflict(); refused != "" {
 			reasons = append(reasons, "sink "+p.Name+": "+refused)
 		}
-	}
-	for _, p := range e.pipelines {
 		if _, _, _, _, err := p.queue.SpillStats(); err != "" {
 			reasons = append(reasons, "sink "+p.Name+": its spill can't be written: "+err)
 		}
@@ -204,7 +200,9 @@ func (e *Engine) Run(ctx context.Context) error {
 		})
 	}
 	var http, checkpoint, spills, drains, set errgroup.Group
-	start(&http, e.http.Run)
+	serving, stopServing := context.WithCancel(context.Background())
+	defer stopServing()
+	start(&http, func() error { return control.Serve(serving, e.http, e.endpoints(e.metrics.Registry)) })
 	background, stopBackground := context.WithCancel(context.Background())
 	defer stopBackground()
 	start(&checkpoint, func() error { return e.tracker.Run(background) })
@@ -226,7 +224,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	start(&set, e.read)
 
 	<-ctx.Done()
-	e.log.Info("stopping", "shutdownTimeout", e.shutdownTimeout)
+	e.options.Logger.Info("stopping", "shutdownTimeout", e.options.ShutdownTimeout)
 	e.stopping.Store(true)
 	e.endReading()
 	failure := set.Wait()
@@ -237,7 +235,9 @@ func (e *Engine) Run(ctx context.Context) error {
 	stopBackground()
 	failure = errors.Join(failure, checkpoint.Wait())
 	e.closeSinks()
-	return errors.Join(failure, e.tracker.Close(), e.http.Close(), http.Wait())
+	failure = errors.Join(failure, e.tracker.Close())
+	stopServing()
+	return errors.Join(failure, http.Wait())
 }
 
 // endReading stops the informers from passing on changes. If some sinks have already been sent a change, all other
@@ -255,7 +255,7 @@ func (e *Engine) read() error {
 	var group sync.WaitGroup
 	defer group.Wait()
 	group.Go(e.resyncs.Run)
-	group.Go(func() { control.Serve(e.reading, e.state, e.resyncs.handler(), e.log) })
+	group.Go(func() { control.ServeSocket(e.reading, e.options.State, e.resyncs.handler(), e.options.Logger) })
 	err := e.tracker.Identify(e.reading, e.connector, e.client)
 	switch {
 	case e.reading.Err() != nil:

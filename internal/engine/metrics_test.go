@@ -39,7 +39,7 @@ func TestMetricsPage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer e.http.listener.Close()
+	defer e.http.Close()
 	defer e.pipelines[0].stop()
 	store := e.pipelines[0].drain.Parked
 	if err := store.Park([]parked.Parking{{Destination: "k8s.pods", Message: &event.Message{}}}); err != nil {

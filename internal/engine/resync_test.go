@@ -148,7 +148,7 @@ func serveControl(t *testing.T, r *resyncer) (state string) {
 	ended := make(chan struct{})
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	log := slog.New(slog.NewTextHandler(t.Output(), nil))
-	go func() { control.Serve(ctx, state, r.handler(), log); close(ended) }()
+	go func() { control.ServeSocket(ctx, state, r.handler(), log); close(ended) }()
 	t.Cleanup(func() { cancel(); <-ended })
 	for info, err := os.Stat(control.Socket(state)); err != nil || info.Mode().Perm() != 0o600; {
 		select {

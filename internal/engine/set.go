@@ -11,7 +11,8 @@ import (
 )
 
 // buildSet creates the API server client and the set of informers.
-func (e *Engine) buildSet(o Options) error {
+func (e *Engine) buildSet() error {
+	o := &e.options
 	kube := rest.CopyConfig(o.Kube)
 	kube.WarningHandler = rest.NoWarnings{} // deprecation warnings are relevant only to clients that write objects
 	e.connector = informer.NewConnector(kube.Dial)
@@ -32,7 +33,7 @@ func (e *Engine) buildSet(o Options) error {
 		Scopes:        o.Scopes,
 		ManagedFields: o.ManagedFields,
 		Transform:     o.Transform,
-		Logger:        e.log,
+		Logger:        o.Logger,
 		State:         e.tracker,
 		OnStart:       e.attach,
 	})

@@ -20,7 +20,7 @@ const (
 // finishDelivery lets the drains deliver the queued events until the shutdown timeout. A drain whose destination does
 // not accept events is stopped at once. Events that a drain leaves are written to disk.
 func (e *Engine) finishDelivery() {
-	ctx, cancel := context.WithTimeout(context.Background(), e.shutdownTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), e.options.ShutdownTimeout)
 	defer cancel()
 	var group sync.WaitGroup
 	for _, p := range e.pipelines {

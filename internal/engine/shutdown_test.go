@@ -88,7 +88,7 @@ func TestFinishDelivery(t *testing.T) {
 					_ = p.drain.Run(p.delivering)
 				}()
 				time.Sleep(time.Millisecond)
-				e := &Engine{shutdownTimeout: test.timeout, pipelines: []*pipeline{p}}
+				e := &Engine{options: Options{ShutdownTimeout: test.timeout}, pipelines: []*pipeline{p}}
 				began := time.Now()
 				e.finishDelivery()
 				if took := time.Since(began); took > test.took {
