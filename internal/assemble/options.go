@@ -44,17 +44,16 @@ func Options(cfg *config.Config, kube *rest.Config, build engine.Build, log *slo
 		if sink.Rejections, err = d.Rejections(s, cfg.State.Path); err != nil {
 			return o, err
 		}
-		sink.Closers = d.Closers
 		o.Sinks = append(o.Sinks, sink)
 	}
 	return o, nil
 }
 
 // Sink builds the filter, encoder and buffer options of a sink. It does not set Rejections, which defines how rejected
-// messages are handled, nor Closers: Options sets both.
+// messages are handled.
 func Sink(cfg *config.Config, s *config.Sink, r *Redaction, d *Destination) engine.Sink {
 	return engine.Sink{
-		Name: s.Name, Seen: Seen(r.ForSink(s)), Destination: d.Sink, Resync: s.Resync,
+		Name: s.Name, Seen: Seen(r.ForSink(s)), Destination: d.Sink, Disconnect: d.Close, Resync: s.Resync,
 		Enrich: s.Enrich.Needs, Rules: s.Filters,
 		Encoder: &event.Encoder{
 			Cluster: cfg.Cluster, Payload: s.Payload, Content: s.Content, Redactor: r.ForSink(s),
@@ -64,7 +63,7 @@ func Sink(cfg *config.Config, s *config.Sink, r *Redaction, d *Destination) engi
 			Events:    s.Buffer.Events,
 			Bytes:     s.Buffer.Bytes,
 			DiskBytes: s.Buffer.Spill.MaxBytes,
-			Overflow:  engine.Overflow(s.Buffer.Overflow),
+			Overflow:  s.Buffer.Overflow,
 		},
 	}
 }

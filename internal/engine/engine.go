@@ -73,7 +73,7 @@ func (e *Engine) openTracker() error {
 		if err != nil {
 			return err
 		}
-		of.Sinks = append(of.Sinks, tracker.Sink{Name: s.Name, Filter: text, Lossy: s.Buffer.lossy()})
+		of.Sinks = append(of.Sinks, tracker.Sink{Name: s.Name, Filter: text, Lossy: s.Buffer.Overflow != Block})
 	}
 	var err error
 	of.Store, err = checkpoint.Open(

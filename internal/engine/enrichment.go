@@ -31,7 +31,7 @@ type enrichment struct {
 	needed map[string]bool
 
 	mu      sync.Mutex
-	sources map[schema.GroupResource]map[string]*informer.Informer // informers that are attached, by source
+	sources map[string]*informer.Informer // informers that are attached, by source
 	// informers of needed resources that have not reported their objects yet, by source
 	pending map[string]*informer.Informer
 	// end of the wait for pending informers; zero until the first informer has reported
@@ -49,8 +49,7 @@ func newEnrichment(ctx context.Context, of Enrichment, all []Sink) *enrichment {
 	}
 	return &enrichment{
 		index: enrich.New(enrich.Options{Needs: needs, Bytes: of.FactBytes}), ctx: ctx, needed: of.Awaited,
-		sources: map[schema.GroupResource]map[string]*informer.Informer{},
-		pending: map[string]*informer.Informer{},
+		sources: map[string]*informer.Informer{}, pending: map[string]*informer.Informer{},
 	}
 }
 
@@ -75,11 +74,7 @@ func (e *enrichment) attach(i *informer.Informer) {
 	i.AddEventHandlerWithReplay(handler, true) // the index may receive changes to objects that it does not know
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	resource := i.Resource().GroupResource()
-	if e.sources[resource] == nil {
-		e.sources[resource] = map[string]*informer.Informer{}
-	}
-	e.sources[resource][source] = i // replaces an earlier informer of the source, whose objects are no longer updated
+	e.sources[source] = i // replaces an earlier informer of the source, whose objects are no longer updated
 	if e.needed[event.GroupResource(i.Resource())] {
 		e.pending[source] = i
 	}
@@ -92,8 +87,8 @@ func (e *enrichment) attach(i *informer.Informer) {
 func (e *enrichment) heldByAnother(gone *informer.Informer, o *object.Object) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for source, i := range e.sources[gone.Resource().GroupResource()] {
-		if source == gone.Source().Name {
+	for source, i := range e.sources {
+		if source == gone.Source().Name || i.Resource().GroupResource() != gone.Resource().GroupResource() {
 			continue
 		}
 		known, exists, err := i.GetIndexer().GetByKey(o.Key())

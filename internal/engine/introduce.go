@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -26,14 +27,22 @@ const introducePause = 100 * time.Millisecond
 // follow sends an initial list to every destination of a sink that differs from the one in the checkpoint. It runs
 // until the context of the resyncer ends. ready reports whether all informers have finished their lists.
 func (r *resyncer) follow(p *pipeline, ready func() bool) {
+	var introduction sync.WaitGroup
+	defer introduction.Wait()
+	cancel := func() {}
 	for {
 		select {
 		case <-r.ctx.Done():
 			return
 		case name := <-p.destinations:
-			for name != "" {
-				name = r.arrive(p, name, ready)
-			}
+			cancel() // the initial list for the previous destination, if it is not complete
+			introduction.Wait()
+			var ctx context.Context
+			ctx, cancel = context.WithCancel(r.ctx)
+			introduction.Go(func() {
+				defer cancel()
+				r.arrive(ctx, p, name, ready)
+			})
 		}
 	}
 }
@@ -45,46 +54,25 @@ const partOf = "part of "
 
 // arrive compares a sink's destination with the one in the checkpoint. If the checkpoint names another destination, it
 // sends the new destination an initial list, and records the new destination in the checkpoint when the whole list was
-// delivered. If the bridge is restarted before that, the initial list begins again. If the destination changes during
-// the initial list, arrive returns the next destination.
-func (r *resyncer) arrive(p *pipeline, name string, ready func() bool) (next string) {
+// delivered. If the bridge is restarted before that, the initial list begins again.
+func (r *resyncer) arrive(ctx context.Context, p *pipeline, name string, ready func() bool) {
+	note := func(name string) {
+		if err := p.books.SetDestination(p.Name, name); err != nil && r.ctx.Err() == nil {
+			p.log.Error("cannot store the name of the destination: after a restart, all objects are sent to the destination "+
+				"again", "err", err)
+		}
+	}
 	if before := p.books.Destination(p.Name); before != "" && before != name {
 		p.log.Warn("the destination has changed: the waiting events are sent to it, and then all objects as an initial list",
 			"before", before, "now", name, "waiting", p.queue.Stats().Items)
-		r.note(p, partOf+name)
-		ctx, cancel := context.WithCancel(r.ctx)
-		defer cancel()
-		var objects int
-		var err error
-		done := make(chan struct{})
-		go func() {
-			defer close(done)
-			objects, err = r.introduce(ctx, p, ready)
-		}()
-		select {
-		case <-done:
-		case next = <-p.destinations:
-			cancel()
-			<-done
-			return next
-		}
-		if err != nil { // the process is shutting down
-			return ""
+		note(partOf + name)
+		objects, err := r.introduce(ctx, p, ready)
+		if err != nil { // the destination has changed again, or the process is shutting down
+			return
 		}
 		p.log.Info("initial list for the new destination was delivered", "destination", name, "objects", objects)
 	}
-	r.note(p, name)
-	return ""
-}
-
-func (r *resyncer) note(p *pipeline, name string) {
-	if err := p.books.SetDestination(p.Name, name); err != nil && r.ctx.Err() == nil {
-		p.log.Error(
-			"cannot store the name of the destination: after a restart, all objects are sent to the destination again",
-			"err",
-			err,
-		)
-	}
+	note(name)
 }
 
 // introduce sends a sink all objects as an initial list. It returns when all of them are settled, or returns ctx's
@@ -123,17 +111,15 @@ func (r *resyncer) introduce(ctx context.Context, p *pipeline, ready func() bool
 
 // introduceResource sends a sink the objects that the informers of one resource know, followed by a synced event.
 func (p *pipeline) introduceResource(ctx context.Context, group []*informer.Informer) (objects int, err error) {
-	sources := p.sourcesOf(group)
+	sources := p.listeners(group)
 	if len(sources) == 0 {
 		return 0, nil
 	}
-	for _, s := range sources {
-		if !s.informer.HasSynced() {
-			return 0, informer.ErrNotSynced
-		}
+	if slices.ContainsFunc(sources, func(l *listener) bool { return !l.informer.HasSynced() }) {
+		return 0, informer.ErrNotSynced
 	}
 	r := &restating{initial: true}
-	for _, step := range []func(context.Context, []source) error{r.restate, r.finish} {
+	for _, step := range []func(context.Context, []*listener) error{r.restate, r.finish} {
 		if err := step(ctx, sources); err != nil && !errors.Is(err, informer.ErrEnded) {
 			return 0, err
 		}

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"log/slog"
 	"time"
 
 	"github.com/deltabridge/deltabridge/internal/metrics"
@@ -13,7 +12,6 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/informer"
 	"github.com/deltabridge/deltabridge/pkg/ledger"
 	"github.com/deltabridge/deltabridge/pkg/object"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/cache"
 )
 
@@ -25,14 +23,11 @@ type listener struct {
 	// changes that are still being pushed (see fifo.Queue.Lift).
 	ctx      context.Context //nolint:containedctx // client-go's handlers are called without one
 	pipeline *pipeline
-	resource schema.GroupVersionResource
+	informer *informer.Informer // nil in a Trial
+	source   informer.Source
 	filter   *filter.ResourceFilter
 	counters *metrics.Resource
 	ledger   *ledger.Ledger
-	source   string
-	// namespace is the namespace that the informer watches; empty if it watches all namespaces.
-	namespace string
-	selected  bool // whether the informer has a label or field selector
 	// floor is the resourceVersion up to which the sink had settled all events before a restart. Changes up to the floor
 	// are not sent again. The field is empty once the informer has passed the floor.
 	floor string
@@ -46,7 +41,6 @@ type listener struct {
 	partial bool
 	// refilter is set until the sink was sent the difference that its new filter makes.
 	refilter *refilter
-	log      *slog.Logger
 
 	// sent reports whether the change that is being filtered was pushed.
 	sent bool
@@ -66,20 +60,15 @@ var (
 // newListener returns a listener. at is the position from which the informer resumes. It is empty if the informer
 // begins with a list.
 func newListener(ctx context.Context, p *pipeline, source informer.Source, to *ledger.Ledger, at string) *listener {
-	resource := source.Resource
 	return &listener{
-		ctx:       ctx,
-		pipeline:  p,
-		resource:  resource,
-		filter:    p.filter.For(resource),
-		ledger:    to,
-		source:    source.Name,
-		namespace: source.Namespace,
-		selected:  source.LabelSelector != "" || source.FieldSelector != "",
-		position:  at,
-		inList:    at == "",
-		counters:  p.metrics.Resource(resource.GroupResource()),
-		log:       p.log,
+		ctx:      ctx,
+		pipeline: p,
+		source:   source,
+		filter:   p.filter.For(source.Resource),
+		counters: p.metrics.Resource(source.Resource.GroupResource()),
+		ledger:   to,
+		position: at,
+		inList:   at == "",
 	}
 }
 
@@ -160,7 +149,8 @@ func (l *listener) OnSynced(resourceVersion string, objects int) {
 
 func (l *listener) synced(resourceVersion string, objects int) {
 	l.push(event.Event{Type: event.Synced, SyncedInfo: &event.SyncedInfo{
-		Resource: event.GroupResource(l.resource), Namespace: l.namespace, ResourceVersion: resourceVersion, Objects: objects,
+		Resource: event.GroupResource(l.source.Resource), Namespace: l.source.Namespace,
+		ResourceVersion: resourceVersion, Objects: objects,
 	}})
 	l.ledger.FinishList(l.pipeline.Name)
 }
@@ -185,7 +175,7 @@ func (l *listener) OnGap(from, to, why string) {
 		return
 	}
 	l.push(event.Event{Type: event.Gap, GapInfo: &event.GapInfo{
-		Resource: event.GroupResource(l.resource), From: from, To: to, Reason: event.ReasonRelist, Message: why,
+		Resource: event.GroupResource(l.source.Resource), From: from, To: to, Reason: event.ReasonRelist, Message: why,
 	}})
 }
 
@@ -227,16 +217,17 @@ func (l *listener) push(ev event.Event) (at time.Time) {
 	if l.settledBefore(ev) {
 		return at
 	}
-	ev.Time, ev.Resource, ev.Selected = time.Now(), l.resource, l.selected
+	ev.Time, ev.Resource = time.Now(), l.source.Resource
+	ev.Selected = l.source.LabelSelector != "" || l.source.FieldSelector != ""
 	if l.pipeline.enrich != nil && ev.Object != nil {
-		ev.Context = l.pipeline.enrich(l.resource, ev.Object)
+		ev.Context = l.pipeline.enrich(ev.Resource, ev.Object)
 	}
 	at = ev.Time
 	m, err := l.pipeline.Encoder.Encode(ev)
 	if err != nil {
 		m, at = l.unencodable(ev, err), time.Time{}
 	}
-	m.Origin = event.Origin{Source: l.source, Position: l.positionOf(ev), Seq: l.ledger.Track(l.pipeline.Name, ev.Time)}
+	m.Origin = event.Origin{Source: l.source.Name, Position: l.positionOf(ev), Seq: l.ledger.Track(l.pipeline.Name, ev.Time)}
 	l.counters.Queue(m)
 	if err = l.pipeline.queue.Push(l.ctx, m); err != nil { // only during shutdown, when the queue is closed
 		l.counters.Unqueue(m)
@@ -255,7 +246,7 @@ func (l *listener) settledBefore(ev event.Event) bool {
 		leftUnchanged(ev) {
 		return false
 	}
-	return !tracker.Past(l.floor, stateVersion(ev)) || l.floor == stateVersion(ev)
+	return !past(l.floor, stateVersion(ev))
 }
 
 // leftUnchanged reports whether an event is a leave without a known change to the object. The object leaves because
@@ -289,7 +280,7 @@ func (l *listener) positionOf(ev event.Event) string {
 
 // unencodable returns the gap event that replaces an event whose object has unusable JSON.
 func (l *listener) unencodable(ev event.Event, cause error) *event.Message {
-	l.log.Error("cannot encode the object, so a gap event is sent in its place", "err", cause)
+	l.pipeline.log.Error("cannot encode the object, so a gap event is sent in its place", "err", cause)
 	l.counters.Rejected.Inc()
 	l.counters.NotSent.Add(1)
 	m := &event.Message{

@@ -219,7 +219,7 @@ func TestQueueGaugesFollowThePolicies(t *testing.T) {
 }
 
 func gaugesFollow(t *testing.T, overflow string) {
-	p := pipelineFor(t, Buffer{Events: 6, Bytes: 1 << 20, Overflow: Overflow(overflow), DiskBytes: 1})
+	p := pipelineFor(t, Buffer{Events: 6, Bytes: 1 << 20, Overflow: overflow, DiskBytes: 1})
 	l := listen(t.Context(), p)
 	for rv := 1; rv <= 20; rv++ {
 		l.OnUpdate(pod(t, rv, "Running"), pod(t, rv+1, "Running"))

@@ -70,10 +70,9 @@ type Sink struct {
 	Buffer      Buffer
 	Destination sinks.Sink
 	Rejections  sinks.Rejections
-	// Closers close connections other than Destination's. They are called at the end of the shutdown, before Destination
-	// is closed.
-	Closers []func(context.Context) error
-	Resync  time.Duration // interval between resyncs; if it is 0, the sink is resynced only on request
+	// Disconnect closes all connections of the sink, also those of Rejections. It is called at the end of the shutdown.
+	Disconnect func(context.Context) error
+	Resync     time.Duration // interval between resyncs; if it is 0, the sink is resynced only on request
 }
 
 // Buffer sets the bounds of a sink's queue.
@@ -81,18 +80,12 @@ type Buffer struct {
 	Events    int
 	Bytes     int64
 	DiskBytes int64
-	Overflow  Overflow
+	Overflow  string // Block, Compact or DropOldest
 }
 
-// Overflow defines what happens when memory and disk are full.
-type Overflow string
-
-// The overflow policies. An empty Overflow means Block.
+// The values of Buffer.Overflow, which define what happens when memory and disk are full.
 const (
-	Block      Overflow = "block"
-	Compact    Overflow = "compact"
-	DropOldest Overflow = "drop-oldest"
+	Block      = "block"
+	Compact    = "compact"
+	DropOldest = "drop-oldest"
 )
-
-// lossy reports whether the queue drops or merges events when it is full.
-func (b Buffer) lossy() bool { return b.Overflow == Compact || b.Overflow == DropOldest }

@@ -158,7 +158,7 @@ func (p *pipeline) attach(ctx context.Context, i *informer.Informer, ledger *led
 		return
 	}
 	l := newListener(ctx, p, i.Source(), ledger, i.ResumesAt())
-	l.inList = l.inList || i.Relists()
+	l.informer, l.inList = i, l.inList || i.Relists()
 	l.watchChange, l.entering = known.WatchChange, i.Relists() || !known.Knows()
 	if !i.Relists() { // otherwise the informer compares the list with states that are older than the floor
 		l.floor = known.Floor
@@ -230,11 +230,8 @@ func (p *pipeline) onSettled(f func(m *event.Message)) {
 
 // close closes the sink's connections and the store of parked events.
 func (p *pipeline) close(ctx context.Context) {
-	// The sink is closed last because an object store can use its connection.
-	for _, closer := range append(p.Closers, p.Destination.Close) {
-		if err := closer(ctx); err != nil {
-			p.log.Warn("cannot close a connection of the sink", "err", err)
-		}
+	if err := p.Disconnect(ctx); err != nil {
+		p.log.Warn("cannot close a connection of the sink", "err", err)
 	}
 	for _, part := range p.drain.Unavailable() {
 		p.log.Warn("events stay parked until their destination accepts events",

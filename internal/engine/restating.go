@@ -62,12 +62,12 @@ func (r *restating) restated(at time.Time) {
 	r.counters.Restated.Inc()
 }
 
-// restate re-sends the objects that the informers of the given sources know. It continues after an error, and returns
+// restate re-sends the objects that the informers of the given listeners know. It continues after an error, and returns
 // the first error at the end.
-func (r *restating) restate(ctx context.Context, sources []source) (failed error) {
-	for _, s := range sources {
-		r.listener = s.listener
-		if err := s.informer.Restate(ctx, r); failed == nil {
+func (r *restating) restate(ctx context.Context, sources []*listener) (failed error) {
+	for _, l := range sources {
+		r.listener = l
+		if err := l.informer.Restate(ctx, r); failed == nil {
 			failed = err
 		}
 	}
@@ -76,17 +76,16 @@ func (r *restating) restate(ctx context.Context, sources []source) (failed error
 
 // finish sends a synced event through the informer of the last source. It waits until MayRestate returns true for this
 // source.
-func (r *restating) finish(ctx context.Context, sources []source) error {
-	last := sources[len(sources)-1]
-	r.listener = last.listener
-	return last.informer.Turn(ctx, r, r.synced)
+func (r *restating) finish(ctx context.Context, sources []*listener) error {
+	r.listener = sources[len(sources)-1]
+	return r.informer.Turn(ctx, r, r.synced)
 }
 
 // synced sends the event that ends the re-sent objects of a resource. The informer calls it while no handler is
 // running.
 func (r *restating) synced(resourceVersion string) {
 	info := &event.SyncedInfo{
-		Resource: event.GroupResource(r.resource), ResourceVersion: resourceVersion, Objects: r.known,
+		Resource: event.GroupResource(r.source.Resource), ResourceVersion: resourceVersion, Objects: r.known,
 	}
 	if !r.initial {
 		since := r.since.UTC()

@@ -57,22 +57,6 @@ func (r *resyncer) find(sink string) ([]*pipeline, error) {
 	return nil, fmt.Errorf("there is no sink %q; there are %s", sink, strings.Join(names, ", "))
 }
 
-// resync resyncs several sinks on request and concurrently, and returns when all resyncs have ended. It calls report
-// once per sink, as soon as the resync of that sink has ended. The calls do not overlap.
-func (r *resyncer) resync(pipelines []*pipeline, report func(control.ResyncReport)) {
-	var group sync.WaitGroup
-	var reporting sync.Mutex
-	for _, p := range pipelines {
-		group.Go(func() {
-			outcome := r.resyncSink(p, "request")
-			reporting.Lock()
-			defer reporting.Unlock()
-			report(outcome)
-		})
-	}
-	group.Wait()
-}
-
 // resyncSink resyncs one sink. If a resync of the sink is already running, it returns a report with an error. why is
 // the reason that is logged.
 func (r *resyncer) resyncSink(p *pipeline, why string) control.ResyncReport {
@@ -131,17 +115,12 @@ func byResource(informers []*informer.Informer) (groups [][]*informer.Informer) 
 	return groups
 }
 
-// source is an informer and the listener that connects it to one sink.
-type source struct {
-	informer *informer.Informer
-	listener *listener
-}
-
-func (p *pipeline) sourcesOf(informers []*informer.Informer) (all []source) {
+// listeners returns the listeners that connect informers to the pipeline.
+func (p *pipeline) listeners(informers []*informer.Informer) (all []*listener) {
 	for _, i := range informers {
 		for _, h := range i.Handlers() {
 			if l, ok := h.(*listener); ok && l.pipeline == p {
-				all = append(all, source{i, l})
+				all = append(all, l)
 			}
 		}
 	}
@@ -152,11 +131,11 @@ func (p *pipeline) sourcesOf(informers []*informer.Informer) (all []source) {
 // and sends a synced event. After an error it does not send the synced event, because consumers would conclude that
 // every object that was not re-sent was deleted.
 func (p *pipeline) resyncResource(ctx context.Context, group []*informer.Informer, report *control.ResyncReport) error {
-	sources := p.sourcesOf(group)
+	sources := p.listeners(group)
 	if len(sources) == 0 {
 		return nil
 	}
-	counters, r := sources[0].listener.counters, &restating{since: time.Now().Round(0)}
+	counters, r := sources[0].counters, &restating{since: time.Now().Round(0)}
 	before := p.lossesOf(counters)
 	err := r.restate(ctx, sources)
 	report.Objects += r.objects
@@ -183,8 +162,8 @@ func (r *resyncer) handler() http.Handler {
 	return mux
 }
 
-// serve handles a resync request. The response contains one line of JSON per sink, written when the resync of that sink
-// has ended. The resync continues if the client disconnects.
+// serve handles a resync request. It resyncs the sinks concurrently. The response contains one line of JSON per sink,
+// written when the resync of that sink has ended. The resync continues if the client disconnects.
 func (r *resyncer) serve(w http.ResponseWriter, request *http.Request) {
 	pipelines, err := r.find(request.URL.Query().Get("sink"))
 	if err != nil {
@@ -192,10 +171,14 @@ func (r *resyncer) serve(w http.ResponseWriter, request *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/jsonl")
+	reports := make(chan control.ResyncReport)
+	for _, p := range pipelines {
+		go func() { reports <- r.resyncSink(p, "request") }()
+	}
 	answer := json.NewEncoder(w)
-	r.resync(pipelines, func(report control.ResyncReport) {
-		if answer.Encode(report) == nil { // writing fails if the client has disconnected
+	for range pipelines {
+		if answer.Encode(<-reports) == nil { // writing fails if the client has disconnected
 			_ = http.NewResponseController(w).Flush()
 		}
-	})
+	}
 }

@@ -234,7 +234,9 @@ func watching(t *testing.T, p *pipeline, namespace string, failure error, known 
 	}
 	i := informer.New(c)
 	ledger := ledger.New(ledger.Source{}, ledger.State{}, []string{p.Name}, 0)
-	i.AddEventHandler(newListener(t.Context(), p, i.Source(), ledger, c.ResumeAt))
+	l := newListener(t.Context(), p, i.Source(), ledger, c.ResumeAt)
+	l.informer = i
+	i.AddEventHandler(l)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- i.Run(ctx) }()
@@ -286,9 +288,8 @@ func TestEndOfAResync(t *testing.T) {
 				r := resyncerFor(t.Context(), p)
 				r.informers = func() []*informer.Informer { return []*informer.Informer{a, b} }
 				took := draining(t, p, tt.refuse)
-				var report control.ResyncReport
 				began := time.Now()
-				r.resync(r.pipelines, func(r control.ResyncReport) { report = r })
+				report := r.resyncSink(p, "test")
 				if diff := cmp.Diff(tt.report, report); diff != "" {
 					t.Errorf("report (-want +got):\n%s", diff)
 				}

@@ -59,7 +59,7 @@ func TestDelivered(t *testing.T) {
 	} {
 		t.Run(overflow, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				p := pipelineFor(t, Buffer{Events: 12, Bytes: 1 << 20, Overflow: Overflow(overflow), DiskBytes: 1})
+				p := pipelineFor(t, Buffer{Events: 12, Bytes: 1 << 20, Overflow: overflow, DiskBytes: 1})
 				l := listen(t.Context(), p)
 				before := p.lossesOf(l.counters)
 				(&restating{listener: l}).OnRestate(pod(t, 3, "Running"))
@@ -109,7 +109,7 @@ func TestDelivered(t *testing.T) {
 
 // What waits at the end is delivered after a restart, in order, whatever the policy was and is.
 func TestWhatWaitsOutlivesTheQueue(t *testing.T) {
-	policies := []Overflow{Block, Compact, DropOldest}
+	policies := []string{Block, Compact, DropOldest}
 	for n, before := range policies {
 		after := policies[(n+1)%len(policies)]
 		t.Run(string(before+", then "+after), func(t *testing.T) {

@@ -80,7 +80,7 @@ type Sink struct {
 	// Resyncs counts the resyncs that were started.
 	Resyncs prometheus.Counter
 
-	mu        sync.RWMutex
+	mu        sync.Mutex
 	resources map[schema.GroupResource]*Resource
 }
 
@@ -126,12 +126,6 @@ type Resource struct {
 
 // Resource returns the metrics of one resource.
 func (s *Sink) Resource(gr schema.GroupResource) *Resource {
-	s.mu.RLock()
-	c := s.resources[gr]
-	s.mu.RUnlock()
-	if c != nil {
-		return c
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.resources[gr] == nil {
