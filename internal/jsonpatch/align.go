@@ -6,15 +6,33 @@ import "github.com/deltabridge/deltabridge/internal/jsonscan"
 // index by index.
 const maxAlign = 1 << 14
 
-// align matches the elements of two lists by identity and returns the pairs of indices of their longest common
-// subsequence, in ascending order. It returns nil if a list is empty or the lists are too long.
+// align matches the elements of two lists and returns the pairs of matching indices in ascending order: the equal
+// elements at the start, the longest common subsequence of identities in the middle, and the equal elements at the end.
+// It matches nothing in the middle if that part of the lists is too long.
 func align(before, after [][]byte) (pairs [][2]int) {
-	n, m := len(before), len(after)
-	if n == 0 || m == 0 || n*m > maxAlign {
+	start, n, m := 0, len(before), len(after)
+	for ; start < n && start < m && same(before[start], after[start]); start++ {
+		pairs = append(pairs, [2]int{start, start})
+	}
+	for n > start && m > start && same(before[n-1], after[m-1]) {
+		n, m = n-1, m-1
+	}
+	for _, pair := range common(identities(before[start:n]), identities(after[start:m])) {
+		pairs = append(pairs, [2]int{start + pair[0], start + pair[1]})
+	}
+	for ; n < len(before); n, m = n+1, m+1 {
+		pairs = append(pairs, [2]int{n, m})
+	}
+	return pairs
+}
+
+// common returns the pairs of indices of the longest common subsequence. It returns nil if the lists are too long.
+func common(a, b []string) (pairs [][2]int) {
+	n, m := len(a), len(b)
+	if n*m > maxAlign {
 		return nil
 	}
-	a, b := identities(before), identities(after)
-	// longest[at(i, j)] is the length of the longest common subsequence of before[i:] and after[j:].
+	// longest[at(i, j)] is the length of the longest common subsequence of a[i:] and b[j:].
 	longest := make([]uint16, (n+1)*(m+1))
 	at := func(i, j int) int { return i*(m+1) + j }
 	for i := n - 1; i >= 0; i-- {
@@ -48,37 +66,15 @@ func identities(elements [][]byte) []string {
 	return names
 }
 
-// identity returns a string that identifies a list element. It uses the highest-ranking member that is a Kubernetes
-// merge key. If the element has no such member, identity returns the whole element.
+// identity returns a string that identifies a list element: the first member that is a Kubernetes merge key, or the
+// whole element if it has no such member. The most specific keys are tried first.
 func identity(element []byte) string {
-	ranks := ranks()
-	best, name := len(ranks), ""
-	w := jsonscan.Open(element, 0, '{')
-	for key, value := range w.All {
-		for rank, candidate := range ranks[:best] {
-			if string(key) == candidate && value[0] != '{' && value[0] != '[' {
-				best, name = rank, candidate+string(value)
-				break
-			}
+	for _, key := range [...]string{
+		"uid", "mountPath", "devicePath", "name", "type", "key", "containerPort", "port", "ip",
+	} {
+		if value := jsonscan.Member(element, key); value != nil && value[0] != '{' && value[0] != '[' {
+			return key + string(value)
 		}
 	}
-	if name == "" {
-		return string(element)
-	}
-	return name
-}
-
-// ranks returns the names of the members that can identify an element, the most specific first.
-func ranks() [9]string {
-	return [...]string{
-		"uid",
-		"mountPath",
-		"devicePath",
-		"name",
-		"type",
-		"key",
-		"containerPort",
-		"port",
-		"ip",
-	}
+	return string(element)
 }

@@ -78,52 +78,44 @@ const maxDepth = 500
 
 // Diff returns the operations that turn oldDoc into newDoc, in the order in which they must be applied.
 func Diff(oldDoc, newDoc []byte) []Change {
-	d := differ{}
-	d.value(trim(oldDoc), trim(newDoc))
+	var d differ
+	d.value(nil, trim(oldDoc), trim(newDoc))
 	return d.changes
 }
 
 func trim(b []byte) []byte { return bytes.Trim(b, " \t\r\n") }
 
 // differ walks two documents in parallel and collects the differences.
-type differ struct {
-	path    []Segment
-	changes []Change
-}
+type differ struct{ changes []Change }
 
-func (d *differ) emit(op Op, old, value []byte) {
-	d.changes = append(d.changes, Change{Op: op, Path: slices.Clone(d.path), Old: old, Value: value, at: -1})
+func (d *differ) emit(op Op, path []Segment, old, value []byte, at int) {
+	d.changes = append(d.changes, Change{Op: op, Path: slices.Clone(path), Old: old, Value: value, at: at})
 }
-
-func (d *differ) enter(s Segment) { d.path = append(d.path, s) }
-func (d *differ) leave()          { d.path = d.path[:len(d.path)-1] }
 
 // value compares two values at the same path.
-func (d *differ) value(before, after []byte) {
+func (d *differ) value(path []Segment, before, after []byte) {
 	if same(before, after) {
 		return
 	}
-	if len(before) == 0 || len(after) == 0 || before[0] != after[0] || len(d.path) > maxDepth {
-		d.emit(Replace, before, after)
-		return
-	}
-	switch after[0] {
-	case '{':
-		a, okBefore := membersOf(before)
-		b, okAfter := membersOf(after)
-		if okBefore && okAfter {
-			d.object(a, b)
+	if len(path) <= maxDepth {
+		if a, b, ok := both(membersOf, before, after); ok {
+			d.object(path, a, b)
 			return
 		}
-	case '[':
-		a, okBefore := elementsOf(before)
-		b, okAfter := elementsOf(after)
-		if okBefore && okAfter {
-			d.list(a, b)
+		if a, b, ok := both(elementsOf, before, after); ok {
+			d.list(path, a, b)
 			return
 		}
 	}
-	d.emit(Replace, before, after)
+	d.emit(Replace, path, before, after, -1)
+}
+
+// both parses two values. It returns false if either of them is not valid.
+func both[T any](parse func([]byte) (T, bool), before, after []byte) (a, b T, ok bool) {
+	if a, ok = parse(before); ok {
+		b, ok = parse(after)
+	}
+	return a, b, ok
 }
 
 // same reports whether two values have equal bytes, or are the same string with different escapes.
@@ -131,12 +123,8 @@ func same(a, b []byte) bool {
 	if bytes.Equal(a, b) {
 		return true
 	}
-	if len(a) < 2 || len(b) < 2 || a[0] != '"' || b[0] != '"' ||
-		bytes.IndexByte(a, '\\') < 0 && bytes.IndexByte(b, '\\') < 0 {
-		return false
-	}
-	x := jsonscan.Text(a)
-	return x != nil && bytes.Equal(x, jsonscan.Text(b))
+	x, y := jsonscan.Text(a), jsonscan.Text(b)
+	return x != nil && y != nil && bytes.Equal(x, y)
 }
 
 // members contains the members of an object in document order.
@@ -147,6 +135,9 @@ type members struct {
 
 // membersOf returns the members of an object. ok is false if the value is not a valid object or has duplicate keys.
 func membersOf(object []byte) (m members, ok bool) {
+	if !bytes.HasPrefix(object, []byte("{")) {
+		return m, false
+	}
 	m.values = map[string][]byte{}
 	w := jsonscan.Open(object, 0, '{')
 	for key, value := range w.All {
@@ -162,6 +153,9 @@ func membersOf(object []byte) (m members, ok bool) {
 
 // elementsOf returns the elements of a list. ok is false if the value is not a valid list.
 func elementsOf(list []byte) (elements [][]byte, ok bool) {
+	if !bytes.HasPrefix(list, []byte("[")) {
+		return nil, false
+	}
 	w := jsonscan.Open(list, 0, '[')
 	for _, value := range w.All {
 		elements = append(elements, value)
@@ -169,63 +163,39 @@ func elementsOf(list []byte) (elements [][]byte, ok bool) {
 	return elements, !w.Bad
 }
 
-func (d *differ) object(before, after members) {
+func (d *differ) object(path []Segment, before, after members) {
 	for _, name := range before.names {
 		if _, stays := after.values[name]; !stays {
-			d.enter(Segment{Name: name})
-			d.emit(Remove, before.values[name], nil)
-			d.leave()
+			d.emit(Remove, append(path, Segment{Name: name}), before.values[name], nil, -1)
 		}
 	}
 	for _, name := range after.names {
-		d.enter(Segment{Name: name})
+		below := append(path, Segment{Name: name})
 		if old, was := before.values[name]; was {
-			d.value(old, after.values[name])
+			d.value(below, old, after.values[name])
 		} else {
-			d.emit(Add, nil, after.values[name])
+			d.emit(Add, below, nil, after.values[name], -1)
 		}
-		d.leave()
 	}
 }
 
 // list compares two lists from left to right. After the changes emitted so far are applied, the elements to the left of
 // the current element equal those of the new list.
-func (d *differ) list(before, after [][]byte) {
-	start := 0
-	for start < len(before) && start < len(after) && same(before[start], after[start]) {
-		start++
-	}
-	endBefore, endAfter := len(before), len(after)
-	for endBefore > start && endAfter > start && same(before[endBefore-1], after[endAfter-1]) {
-		endBefore, endAfter = endBefore-1, endAfter-1
-	}
-	i, j := start, start
-	pairs := align(before[start:endBefore], after[start:endAfter])
-	for _, pair := range append(pairs, [2]int{endBefore - start, endAfter - start}) {
-		nextBefore, nextAfter := start+pair[0], start+pair[1]
-		for ; i < nextBefore && j < nextAfter; i, j = i+1, j+1 { // Neither element has a counterpart.
-			d.element(before[i], after[j], j)
+func (d *differ) list(path []Segment, before, after [][]byte) {
+	i, j := 0, 0
+	for _, pair := range append(align(before, after), [2]int{len(before), len(after)}) {
+		for ; i < pair[0] && j < pair[1]; i, j = i+1, j+1 { // Neither element has a counterpart.
+			d.value(append(path, Segment{Element: after[j], Index: j}), before[i], after[j])
 		}
-		for ; i < nextBefore; i++ {
-			d.enter(Segment{Element: before[i], Index: i})
-			d.emit(Remove, before[i], nil)
-			d.changes[len(d.changes)-1].at = j
-			d.leave()
+		for ; i < pair[0]; i++ {
+			d.emit(Remove, append(path, Segment{Element: before[i], Index: i}), before[i], nil, j)
 		}
-		for ; j < nextAfter; j++ {
-			d.enter(Segment{Element: after[j], Index: j})
-			d.emit(Add, nil, after[j])
-			d.leave()
+		for ; j < pair[1]; j++ {
+			d.emit(Add, append(path, Segment{Element: after[j], Index: j}), nil, after[j], -1)
 		}
-		if i < endBefore { // Compare the two paired elements.
-			d.element(before[i], after[j], j)
+		if i < len(before) && j < len(after) { // Compare the two paired elements.
+			d.value(append(path, Segment{Element: after[j], Index: j}), before[i], after[j])
 			i, j = i+1, j+1
 		}
 	}
-}
-
-func (d *differ) element(before, after []byte, index int) {
-	d.enter(Segment{Element: after, Index: index})
-	d.value(before, after)
-	d.leave()
 }

@@ -24,20 +24,12 @@ func AppendPatch(dst []byte, changes []Change) []byte {
 // AppendMerge appends the JSON Merge Patch (RFC 7386) that turns oldDoc into newDoc. A merge patch cannot set a member
 // to null, because null removes the member. A merge patch replaces lists as a whole.
 func AppendMerge(dst, oldDoc, newDoc []byte) []byte {
-	oldDoc, newDoc = trim(oldDoc), trim(newDoc)
-	if len(oldDoc) == 0 || len(newDoc) == 0 {
-		return append(dst, newDoc...)
-	}
-	return appendMerge(dst, oldDoc, newDoc, 0)
+	return appendMerge(dst, trim(oldDoc), trim(newDoc), 0)
 }
 
 func appendMerge(dst, before, after []byte, depth int) []byte {
-	if before[0] != '{' || after[0] != '{' || depth > maxDepth {
-		return append(dst, after...)
-	}
-	a, okBefore := membersOf(before)
-	b, okAfter := membersOf(after)
-	if !okBefore || !okAfter {
+	a, b, ok := both(membersOf, before, after)
+	if !ok || depth > maxDepth {
 		return append(dst, after...)
 	}
 	dst = append(dst, '{')
