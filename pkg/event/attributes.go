@@ -8,8 +8,6 @@ import (
 )
 
 const (
-	typePrefix        = "dev.deltabridge."
-	objectTypePrefix  = typePrefix + "object."
 	sourcePrefix      = "/clusters/"
 	dataContentType   = "application/json"
 	specVersion       = "1.0"
@@ -21,21 +19,18 @@ const (
 
 // CloudEventsType returns the value of the attribute "type".
 func (t Type) CloudEventsType() string {
-	switch t { // Constants avoid an allocation for each event.
-	case Added:
-		return objectTypePrefix + "added"
-	case Updated:
-		return objectTypePrefix + "updated"
-	case Deleted:
-		return objectTypePrefix + "deleted"
-	case Gap:
-		return typePrefix + "gap"
-	case Synced:
-		return typePrefix + "synced"
-	case Restated:
-		return objectTypePrefix + "restated"
+	if t > lastType {
+		t = 0
 	}
-	return typePrefix + "unknown"
+	return [...]string{
+		"dev.deltabridge.unknown",
+		Added:    "dev.deltabridge.object.added",
+		Updated:  "dev.deltabridge.object.updated",
+		Deleted:  "dev.deltabridge.object.deleted",
+		Gap:      "dev.deltabridge.gap",
+		Synced:   "dev.deltabridge.synced",
+		Restated: "dev.deltabridge.object.restated",
+	}[t]
 }
 
 // Subject returns the value of the attribute "subject": <resource>[.<group>]/<namespace>/<name>. For a cluster-scoped
@@ -117,18 +112,15 @@ func yieldSet(yield func(name, value string) bool, name, value string) bool {
 // Source: CloudEvents 1.0, JSON Event Format.
 func (m *Message) AppendStructured(dst []byte) []byte {
 	dst = append(dst, '{')
-	m.Attributes(func(name, value string) bool {
-		dst = append(appendAttribute(dst, name, value), ',')
-		return true
-	})
-	dst = append(dst, `"data":`...)
-	dst = append(dst, m.Data...)
-	return append(dst, '}')
+	for name, value := range m.Attributes {
+		dst = appendAttribute(dst, name, value)
+	}
+	return append(append(jsonpatch.AppendKey(dst, "data"), m.Data...), '}')
 }
 
 // appendAttribute appends an attribute as a member of a JSON object.
 func appendAttribute(dst []byte, name, value string) []byte {
-	dst = append(jsonpatch.AppendString(dst, name), ':')
+	dst = jsonpatch.AppendKey(dst, name)
 	if isBare(name, value) {
 		return append(dst, value...)
 	}

@@ -37,7 +37,7 @@ func (e *Encoder) change(ev *Event) ([]byte, error) {
 	dst = append(append(dst, `","object":`...), object...)
 	if old == nil {
 		dst = append(dst, `,"old":null,"patch":null,"changedPaths":[],"managers":`...)
-		var managers []manager
+		managers := []manager{}
 		if ev.Type != Deleted { // the API server does not record who deletes; a restated object has no managedFields
 			managers = managersOf(ev.Object.ManagedFieldsJSON())
 		}

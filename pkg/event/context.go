@@ -1,9 +1,10 @@
 package event
 
 import (
+	"encoding/json"
 	"strings"
 
-	"github.com/deltabridge/deltabridge/internal/jsonpatch"
+	"k8s.io/apimachinery/pkg/labels"
 )
 
 // Context contains information from other objects about an event's object, at the time of the event. Several messages
@@ -42,12 +43,12 @@ const maxLabels = 2048
 const moreLabels = ",..."
 
 // labelsAttribute returns the labels. If they are longer than maxLabels, it omits the last labels.
-func labelsAttribute(labels string) string {
-	if len(labels) <= maxLabels {
-		return labels
+func labelsAttribute(text string) string {
+	if len(text) <= maxLabels {
+		return text
 	}
-	end := strings.LastIndexByte(labels[:maxLabels-len(moreLabels)+1], ',')
-	return labels[:max(0, end)] + moreLabels
+	end := strings.LastIndexByte(text[:maxLabels-len(moreLabels)+1], ',')
+	return text[:max(0, end)] + moreLabels
 }
 
 // attributes yields the extension attributes of the context.
@@ -70,42 +71,28 @@ func (c *Context) size() int {
 // contextOverhead is the size of the struct in bytes. The owner's strings are shared.
 const contextOverhead = 96
 
-// appendJSON appends the context in its JSON form for the data.
-func (c *Context) appendJSON(dst []byte) []byte {
-	dst = append(dst, '{')
-	if c.Owner != (Owner{}) {
-		dst = append(dst, `"owner":{`...)
-		for _, m := range [...]struct{ name, value string }{
-			{"apiVersion", c.Owner.APIVersion}, {"kind", c.Owner.Kind}, {"name", c.Owner.Name}, {"uid", c.Owner.UID},
-		} {
-			if m.value != "" {
-				dst = jsonpatch.AppendString(jsonpatch.AppendKey(dst, m.name), m.value)
-			}
-		}
-		dst = append(dst, '}')
-	}
-	if c.NamespaceLabels != "" {
-		dst = appendLabels(jsonpatch.AppendKey(dst, "namespaceLabels"), c.NamespaceLabels)
-	}
+// contextData is the form of a Context in the data.
+type contextData struct {
+	Owner           ownerData             `json:"owner,omitzero"`
+	NamespaceLabels labels.Set            `json:"namespaceLabels,omitempty"`
+	InvolvedObject  map[string]labels.Set `json:"involvedObject,omitempty"`
+}
+
+type ownerData struct {
+	APIVersion string `json:"apiVersion,omitempty"`
+	Kind       string `json:"kind,omitempty"`
+	Name       string `json:"name,omitempty"`
+	UID        string `json:"uid,omitempty"`
+}
+
+// json returns the context in its form in the data.
+func (c *Context) json() []byte {
+	data := contextData{Owner: ownerData(c.Owner)}
+	data.NamespaceLabels, _ = labels.ConvertSelectorToLabelsMap(c.NamespaceLabels) // the API server has checked labels
 	if c.InvolvedLabels != "" {
-		dst = append(jsonpatch.AppendKey(dst, "involvedObject"), `{"labels":`...)
-		dst = append(appendLabels(dst, c.InvolvedLabels), '}')
+		involved, _ := labels.ConvertSelectorToLabelsMap(c.InvolvedLabels)
+		data.InvolvedObject = map[string]labels.Set{"labels": involved}
 	}
-	return append(dst, '}')
-}
-
-func appendLabels(dst []byte, labels string) []byte {
-	dst = append(dst, '{')
-	for label := range strings.SplitSeq(labels, ",") {
-		key, value, _ := strings.Cut(label, "=")
-		dst = jsonpatch.AppendString(jsonpatch.AppendKey(dst, key), value)
-	}
-	return append(dst, '}')
-}
-
-// withContext adds "context" as the last member of doc. doc must be a JSON object that nothing else uses, because
-// withContext modifies it.
-func (c *Context) withContext(doc []byte) []byte {
-	doc = jsonpatch.AppendKey(doc[:len(doc)-1], "context")
-	return append(c.appendJSON(doc), '}')
+	text, _ := json.Marshal(data) // Strings can always be marshaled.
+	return text
 }

@@ -87,7 +87,7 @@ func TestContextOfReduced(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := string(testContext.appendJSON([]byte(`,"context":`))); !strings.HasSuffix(string(m.Data), want+"}") {
+	if want := `,"context":` + string(testContext.json()); !strings.HasSuffix(string(m.Data), want+"}") {
 		t.Errorf("%s, want %s", m.Data, want)
 	}
 }

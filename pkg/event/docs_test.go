@@ -101,7 +101,7 @@ func TestAttributesPage(t *testing.T) {
 	resource := schema.GroupVersionResource{Group: "<group>", Version: "v1", Resource: "<resource>"}
 	o := &object.Object{
 		Raw:      []byte("{}"),
-		Identity: object.NewIdentity(schema.GroupVersionKind{Group: "<group>", Version: "v1", Kind: "Pod"}),
+		Identity: new(object.Identity).WithKind(schema.GroupVersionKind{Group: "<group>", Version: "v1", Kind: "Pod"}),
 	}
 	o.Namespace, o.Name, o.UID, o.ResourceVersion, o.Manager = "<namespace>", "<name>", "<uid>", "<resourceVersion>", "kubectl"
 	unseen := *o
@@ -237,7 +237,7 @@ func TestEnrichmentPage(t *testing.T) {
 	_, example, _ := strings.Cut(section, "```json\n")
 	example, _, _ = strings.Cut(example, "\n```")
 	var want, got map[string]any
-	if err := json.Unmarshal(testContext.appendJSON(nil), &want); err != nil {
+	if err := json.Unmarshal(testContext.json(), &want); err != nil {
 		t.Fatal(err)
 	}
 	if err := json.Unmarshal([]byte(example), &got); err != nil {
@@ -314,11 +314,12 @@ func TestGapsPage(t *testing.T) {
 func TestTemplatesPage(t *testing.T) {
 	section := eventsPage(t, "Subjects, topics, keys")
 	first, _, _ := strings.Cut(section, ". ")
-	names := make([]string, 0, len(variables()))
+	variableNames := names(variables())
+	names := make([]string, 0, len(variableNames))
 	for _, name := range codes(first) {
 		names = append(names, strings.Trim(name, "{}"))
 	}
-	if diff := cmp.Diff(variables(), names); diff != "" {
+	if diff := cmp.Diff(variableNames, names); diff != "" {
 		t.Errorf("variables (-code +page):\n%s", diff)
 	}
 	subject, err := ParseTemplate("{name}.{group}.{namespace}", EscapeSubject)

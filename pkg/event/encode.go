@@ -3,9 +3,9 @@ package event
 import (
 	"encoding/json"
 	"fmt"
-	"sync"
 	"time"
 
+	"github.com/deltabridge/deltabridge/internal/jsonpatch"
 	"github.com/deltabridge/deltabridge/internal/mutant"
 	"github.com/deltabridge/deltabridge/pkg/object"
 	"github.com/deltabridge/deltabridge/pkg/redact"
@@ -55,9 +55,6 @@ type Encoder struct {
 	// OnOldMissing is called with the cause if the state before an update is not available. The event is then sent without
 	// the old state. OnOldMissing can be nil.
 	OnOldMissing func(error)
-
-	once   sync.Once
-	source string // the value of the attribute "source" for Cluster
 }
 
 // Encode encodes an event as a message. Encode reads the bytes of the event's objects and does not retain the objects,
@@ -100,7 +97,8 @@ func (e *Encoder) Encode(ev Event) (*Message, error) {
 // addContext adds the context to the data or to the attributes, as configured.
 func (e *Encoder) addContext(m *Message, c *Context) {
 	if e.ContextInData && (e.Payload == PayloadChange || e.Payload == PayloadMetadata) {
-		m.Data = c.withContext(m.Data)
+		// It becomes the last member. Nothing else uses the data of these payloads, so it can be modified.
+		m.Data = append(append(jsonpatch.AppendKey(m.Data[:len(m.Data)-1], "context"), c.json()...), '}')
 	} else {
 		m.Context = c
 	}
@@ -109,8 +107,10 @@ func (e *Encoder) addContext(m *Message, c *Context) {
 // render sets the composed strings of the message with a single allocation.
 func (e *Encoder) render(m *Message, ev *Event) {
 	var buffer [256]byte
-	text := append(append(buffer[:0], e.Cluster...), '/')
-	cluster := len(text)
+	text := append(append(buffer[:0], sourcePrefix...), e.Cluster...)
+	source := len(text)
+	text = append(text, '/')
+	start := len(text)
 	text = appendObjectID(text, m, ev.Selected, ev.Change)
 	id := len(text)
 	text = append(text, m.Resource.Resource...)
@@ -122,9 +122,8 @@ func (e *Encoder) render(m *Message, ev *Event) {
 	subject := len(text)
 	text = m.Time.UTC().AppendFormat(text, time.RFC3339Nano)
 	all := string(text)
-	m.ID, m.subject, m.time, m.uniqueID = all[cluster:id], all[id:subject], all[subject:], all[:id]
-	e.once.Do(func() { e.source = sourcePrefix + e.Cluster })
-	m.source = e.source
+	m.source, m.uniqueID, m.ID = all[:source], all[len(sourcePrefix):id], all[start:id]
+	m.subject, m.time = all[id:subject], all[subject:]
 }
 
 // appendObjectID appends the event id of a change. See the package comment for the format.

@@ -3,11 +3,13 @@ package event
 import (
 	"bytes"
 	"encoding/json"
-	"strconv"
-	"strings"
+	"iter"
+	"slices"
 
 	"github.com/deltabridge/deltabridge/internal/jsonpatch"
 	"github.com/deltabridge/deltabridge/internal/jsonscan"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+	"sigs.k8s.io/structured-merge-diff/v6/value"
 )
 
 // manager is an entry of metadata.managedFields, together with the changed paths that the manager owns.
@@ -18,22 +20,21 @@ type manager struct {
 	Time        string   `json:"time,omitempty"`
 	Paths       []string `json:"paths"`
 
-	fields *fieldSet
+	fields *fieldpath.Set
 }
 
 // managersOf parses managedFields. It returns managers without paths, and omits invalid entries.
-func managersOf(managedFields []byte) (managers []manager) {
+func managersOf(managedFields []byte) []manager {
+	managers := []manager{}
 	w := jsonscan.Open(managedFields, 0, '[')
 	for _, entry := range w.All {
-		found, err := membersOf(entry, "manager", "operation", "subresource", "time", "fieldsV1")
-		if err != nil {
+		var m manager
+		if json.Unmarshal(entry, &m) != nil {
 			continue
 		}
-		managers = append(managers, manager{
-			Name: string(jsonscan.Text(found[0])), Operation: string(jsonscan.Text(found[1])),
-			Subresource: string(jsonscan.Text(found[2])), Time: string(jsonscan.Text(found[3])),
-			Paths: []string{}, fields: &fieldSet{raw: found[4]},
-		})
+		m.Paths, m.fields = []string{}, &fieldpath.Set{}
+		_ = m.fields.FromJSON(bytes.NewReader(jsonscan.Member(entry, "fieldsV1"))) // what is not valid owns nothing
+		managers = append(managers, m)
 	}
 	return managers
 }
@@ -41,101 +42,74 @@ func managersOf(managedFields []byte) (managers []manager) {
 // ownersOf returns the managers that own any of the changed paths in the new state. A manager that changes a field owns
 // the field afterwards, so these are the managers that made the change. A removed field has no owner, unless it was
 // part of a value that is owned as a whole.
-func ownersOf(managedFields []byte, changes []jsonpatch.Change) (owners []manager) {
-	for _, m := range managersOf(managedFields) {
+func ownersOf(managedFields []byte, changes []jsonpatch.Change) []manager {
+	managers := managersOf(managedFields)
+	for i := range managers {
+		m := &managers[i]
 		for n := range changes {
 			c := &changes[n]
-			if !isResourceVersion(c.Path) && m.fields.owns(c.Path) {
+			if !isResourceVersion(c.Path) && owns(m.fields, c.Path) {
 				m.Paths = append(m.Paths, c.Pointer())
 			}
 		}
-		if len(m.Paths) > 0 {
-			owners = append(owners, m)
-		}
 	}
-	return owners
+	return slices.DeleteFunc(managers, func(m manager) bool { return len(m.Paths) == 0 })
 }
 
 func appendManagers(dst []byte, managers []manager) []byte {
-	if len(managers) == 0 {
-		return append(dst, "[]"...)
-	}
 	data, _ := json.Marshal(managers) // Strings can always be marshaled.
 	return append(dst, data...)
 }
 
-// fieldSet is a node of FieldsV1, the set of fields that server-side apply writes. Its children are parsed when they
-// are first accessed.
-type fieldSet struct {
-	raw      []byte
-	children map[string]*fieldSet // by key (f:<name>, k:<keys>, v:<value>, i:<index>); nil until they are parsed
-	id       []byte               // for an element: the keys, value or index from the node's key, as JSON
-}
-
-func (s *fieldSet) readChildren() {
-	s.children = map[string]*fieldSet{}
-	w := jsonscan.Open(s.raw, 0, '{')
-	for key, value := range w.All {
-		name := string(key)
-		if kind, id, found := strings.Cut(name, ":"); found && (kind == "f" || id != "") { // "." stands for the node itself.
-			child := &fieldSet{raw: value}
-			if kind != "f" {
-				child.id = []byte(id)
-			}
-			s.children[name] = child
-		}
-	}
-}
-
 // owns reports whether the set contains the path, a descendant of the path, or an ancestor that is owned as a whole.
-func (s *fieldSet) owns(path []jsonpatch.Segment) bool {
+func owns(set *fieldpath.Set, path []jsonpatch.Segment) bool {
 	for n := range path {
-		if n > 0 && string(s.raw) == "{}" {
-			return true
-		}
-		if s = s.child(&path[n]); s == nil {
+		element, found := find(set, &path[n])
+		if !found {
 			return false
 		}
-	}
-	return len(s.raw) > 0
-}
-
-func (s *fieldSet) child(step *jsonpatch.Segment) *fieldSet {
-	if s.children == nil {
-		s.readChildren()
-	}
-	if step.Element == nil {
-		return s.children["f:"+step.Name]
-	}
-	for name, set := range s.children {
-		if set.isElement(name[0], step) {
-			return set
+		below, found := set.Children.Get(element)
+		if !found {
+			return true // owned as a whole
 		}
+		set = below
 	}
-	return nil
+	return !set.Empty()
 }
 
-// isElement reports whether a list element matches the keys (k), the value (v) or the index (i) of the set.
-func (s *fieldSet) isElement(kind byte, step *jsonpatch.Segment) bool {
-	switch kind {
-	case 'i':
-		return string(s.id) == strconv.Itoa(step.Index)
-	case 'v':
-		return sameScalar(s.id, step.Element)
-	case 'k':
-		w := jsonscan.Open(s.id, 0, '{')
-		for key, want := range w.All {
-			if value := jsonscan.Member(step.Element, string(key)); value == nil || !sameScalar(value, want) {
-				return false
+// find returns the element of the set that stands for a step of a path.
+func find(set *fieldpath.Set, step *jsonpatch.Segment) (element fieldpath.PathElement, found bool) {
+	if step.Element == nil {
+		element = fieldpath.FieldNameElement(step.Name)
+		_, found = set.Children.Get(element)
+		return element, found || set.Members.Has(element)
+	}
+	for _, elements := range [...]iter.Seq[fieldpath.PathElement]{set.Children.All(), set.Members.All()} {
+		for element := range elements {
+			if standsFor(&element, step) {
+				return element, true
 			}
 		}
-		return s.id[0] == '{' && !w.Bad
+	}
+	return element, false
+}
+
+// standsFor reports whether an element of a set stands for a list element, by its keys, value or index.
+func standsFor(element *fieldpath.PathElement, step *jsonpatch.Segment) bool {
+	switch {
+	case element.Index != nil:
+		return *element.Index == step.Index
+	case element.Value != nil:
+		return equals(*element.Value, step.Element)
+	case element.Key != nil:
+		return !slices.ContainsFunc(*element.Key, func(key value.Field) bool {
+			return !equals(key.Value, jsonscan.Member(step.Element, key.Name))
+		})
 	}
 	return false
 }
 
-// sameScalar compares strings after unescaping them, and other values byte by byte.
-func sameScalar(a, b []byte) bool {
-	x := jsonscan.Text(a)
-	return bytes.Equal(a, b) || x != nil && bytes.Equal(x, jsonscan.Text(b))
+func equals(want value.Value, raw []byte) bool {
+	got, err := value.FromJSON(raw)
+	return err == nil && value.Equals(want, got)
 }

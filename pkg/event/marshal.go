@@ -8,34 +8,27 @@ import (
 
 	"github.com/deltabridge/deltabridge/pkg/object"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 )
 
-// stored is a message in its stored form, without Data. It contains the tagged fields of Message and the components of
-// the untagged fields. The JSON names are short because every stored message contains them.
+// stored is a message in its stored form, without Data. It contains the tagged fields of Message, of its Identity and of
+// its Origin, and the components of the other fields. The JSON names are short because every stored message contains
+// them.
 type stored struct {
 	Message
-	Group      string  `json:"g,omitempty"`
-	Version    string  `json:"v,omitempty"`
-	Resource   string  `json:"r"`
-	APIVersion string  `json:"av,omitempty"`
-	Kind       string  `json:"k,omitempty"`
-	Namespace  string  `json:"ns,omitempty"`
-	Name       string  `json:"n,omitempty"`
-	UID        string  `json:"u,omitempty"`
-	RV         string  `json:"rv,omitempty"`
-	Manager    string  `json:"m,omitempty"`
-	Source     string  `json:"src,omitempty"`
-	Position   string  `json:"pos,omitempty"`
-	Deletion   *stored `json:"del,omitempty"` // GapInfo.Deletion, without its data
+	Group      string `json:"g,omitempty"`
+	Version    string `json:"v,omitempty"`
+	Resource   string `json:"r"`
+	APIVersion string `json:"av,omitempty"`
+	Kind       string `json:"k,omitempty"`
+	object.Identity
+	Origin
+	Deletion *stored `json:"del,omitempty"` // GapInfo.Deletion, without its data
 }
 
 func (m *Message) stored() *stored {
-	id := &m.Identity
 	s := &stored{
 		Message: *m, Group: m.Resource.Group, Version: m.Resource.Version, Resource: m.Resource.Resource,
-		APIVersion: id.APIVersion(), Kind: id.Kind(), Namespace: id.Namespace, Name: id.Name, UID: string(id.UID),
-		RV: id.ResourceVersion, Manager: id.Manager, Source: m.Origin.Source, Position: m.Origin.Position,
+		APIVersion: m.Identity.APIVersion(), Kind: m.Identity.Kind(), Identity: m.Identity, Origin: m.Origin,
 	}
 	if m.GapInfo != nil && m.GapInfo.Deletion != nil {
 		s.Deletion = m.GapInfo.Deletion.stored()
@@ -45,12 +38,9 @@ func (m *Message) stored() *stored {
 
 func (s *stored) message(data []byte) *Message {
 	m := s.Message
-	m.Data = data
+	m.Data, m.Origin = data, s.Origin
 	m.Resource = schema.GroupVersionResource{Group: s.Group, Version: s.Version, Resource: s.Resource}
-	m.Origin = Origin{Source: s.Source, Position: s.Position}
-	m.Identity = object.NewIdentity(schema.FromAPIVersionAndKind(s.APIVersion, s.Kind))
-	m.Identity.Namespace, m.Identity.Name, m.Identity.UID = s.Namespace, s.Name, types.UID(s.UID)
-	m.Identity.ResourceVersion, m.Identity.Manager = s.RV, s.Manager
+	m.Identity = s.Identity.WithKind(schema.FromAPIVersionAndKind(s.APIVersion, s.Kind))
 	if m.GapInfo != nil && s.Deletion != nil {
 		m.GapInfo.Deletion = s.Deletion.message(nil)
 	}

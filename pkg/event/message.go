@@ -63,12 +63,12 @@ type Message struct {
 
 // Origin is the position of a message within the changes of its source.
 type Origin struct {
-	Source string // identifies the source
+	Source string `json:"src,omitempty"` // identifies the source
 	// Position is the resourceVersion up to which all changes of the source were delivered before this message.
-	Position string
+	Position string `json:"pos,omitempty"`
 	// Seq is the number that is used to settle the message in this process, or 0 if nothing waits for the message to be
 	// settled.
-	Seq uint64
+	Seq uint64 `json:"-"`
 }
 
 // Body returns the content that a sink sends: Data in binary mode, or the whole CloudEvent as a JSON object in

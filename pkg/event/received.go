@@ -6,6 +6,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/deltabridge/deltabridge/internal/jsonpatch"
 )
 
 // Received is an event that was read from a destination.
@@ -57,13 +59,11 @@ func (r *Received) Resource() string {
 func (r *Received) AppendStructured(dst []byte) []byte {
 	dst = append(dst, '{')
 	for _, name := range slices.Sorted(maps.Keys(r.Attributes)) {
-		dst = append(appendAttribute(dst, name, r.Attributes[name]), ',')
+		dst = appendAttribute(dst, name, r.Attributes[name])
 	}
-	dst = append(dst, `"data":`...)
-	if json.Valid(r.Data) {
-		dst = append(dst, r.Data...)
-	} else {
-		dst = append(dst, "null"...)
+	data := r.Data
+	if !json.Valid(data) {
+		data = []byte("null")
 	}
-	return append(dst, '}')
+	return append(append(jsonpatch.AppendKey(dst, "data"), data...), '}')
 }

@@ -1,6 +1,7 @@
 package event
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -24,9 +25,36 @@ const (
 	EscapeKey
 )
 
-// variables returns the names of the template variables.
-func variables() []string {
-	return []string{"cluster", "group", "version", "resource", "kind", "namespace", "name", "uid", "operation"}
+// variable is a variable of templates.
+type variable struct {
+	name  string
+	value func(*Message) string
+}
+
+func variables() []variable {
+	return []variable{
+		{"cluster", func(m *Message) string { return m.Cluster }},
+		{"group", func(m *Message) string { return m.Resource.Group }},
+		{"version", func(m *Message) string { return m.Resource.Version }},
+		{"resource", func(m *Message) string { return m.Resource.Resource }},
+		{"kind", func(m *Message) string { return m.Identity.Kind() }},
+		{"namespace", func(m *Message) string { return m.Identity.Namespace }},
+		{"name", func(m *Message) string {
+			if m.Type.IsControl() {
+				return controlNamePrefix + m.Type.String()
+			}
+			return m.Identity.Name
+		}},
+		{"uid", func(m *Message) string { return string(m.Identity.UID) }},
+		{"operation", func(m *Message) string { return m.Type.String() }},
+	}
+}
+
+func names(all []variable) (names []string) {
+	for _, v := range all {
+		names = append(names, v.name)
+	}
+	return names
 }
 
 // Template is a compiled string with {variables}, which are replaced by values from a message. It is immutable.
@@ -38,7 +66,7 @@ type Template struct {
 
 type templatePart struct {
 	literal  string
-	variable string // used if literal is empty
+	variable variable // used if literal is empty
 }
 
 // TemplateError describes a mistake in a template.
@@ -81,10 +109,12 @@ func ParseTemplate(text string, escape Escape) (*Template, error) {
 		if !closed {
 			return fail(offset, "'{' has no '}'")
 		}
-		if !slices.Contains(variables(), name) {
-			return fail(offset, "there is no variable %q; there are %s", name, strings.Join(variables(), ", "))
+		all := variables()
+		k := slices.Index(names(all), name)
+		if k < 0 {
+			return fail(offset, "there is no variable %q; there are %s", name, strings.Join(names(all), ", "))
 		}
-		t.parts = append(t.parts, templatePart{variable: name})
+		t.parts = append(t.parts, templatePart{variable: all[k]})
 		rest = after
 	}
 	if (escape == EscapeSubject || escape == EscapeKey) && slices.Contains(strings.Split(text, "."), "") {
@@ -115,7 +145,7 @@ func (t *Template) String() string { return t.text }
 
 // Uses reports whether the template contains {variable}.
 func (t *Template) Uses(variable string) bool {
-	return slices.ContainsFunc(t.parts, func(p templatePart) bool { return p.variable == variable })
+	return slices.ContainsFunc(t.parts, func(p templatePart) bool { return p.variable.name == variable })
 }
 
 // Wildcard returns a NATS subject filter that matches all subjects that the template can produce. Every token that
@@ -123,11 +153,7 @@ func (t *Template) Uses(variable string) bool {
 func (t *Template) Wildcard() string {
 	var b strings.Builder
 	for _, p := range t.parts {
-		if p.variable != "" {
-			b.WriteByte('*')
-		} else {
-			b.WriteString(p.literal)
-		}
+		b.WriteString(cmp.Or(p.literal, "*"))
 	}
 	tokens := strings.Split(b.String(), ".")
 	for i, token := range tokens {
@@ -148,39 +174,13 @@ func (t *Template) Expand(m *Message) string {
 // Append appends the result of Expand to dst.
 func (t *Template) Append(dst []byte, m *Message) []byte {
 	for _, p := range t.parts {
-		if p.variable == "" {
+		if p.literal != "" {
 			dst = append(dst, p.literal...)
-			continue
+		} else {
+			dst = t.escape.appendValue(dst, p.variable.name, p.variable.value(m))
 		}
-		dst = t.escape.appendValue(dst, p.variable, m.variable(p.variable))
 	}
 	return dst
-}
-
-func (m *Message) variable(name string) string {
-	switch name {
-	case "cluster":
-		return m.Cluster
-	case "group":
-		return m.Resource.Group
-	case "version":
-		return m.Resource.Version
-	case "resource":
-		return m.Resource.Resource
-	case "kind":
-		return m.Identity.Kind()
-	case "namespace":
-		return m.Identity.Namespace
-	case "name":
-		if m.Type.IsControl() {
-			return controlNamePrefix + m.Type.String()
-		}
-		return m.Identity.Name
-	case "uid":
-		return string(m.Identity.UID)
-	default: // operation
-		return m.Type.String()
-	}
 }
 
 func (e Escape) appendValue(dst []byte, variable, value string) []byte {

@@ -6,8 +6,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// NewIdentity returns an identity that contains only the kind. The caller sets the other fields.
-func NewIdentity(gvk schema.GroupVersionKind) Identity { return Identity{gvk: unique.Make(gvk)} }
+// WithKind returns a copy of the identity with the given kind.
+func (i *Identity) WithKind(gvk schema.GroupVersionKind) Identity {
+	changed := *i
+	changed.gvk = unique.Make(gvk)
+	return changed
+}
 
 // GroupVersionKind returns the GroupVersionKind of the object, or the zero value if the document contains none.
 func (i *Identity) GroupVersionKind() schema.GroupVersionKind {
