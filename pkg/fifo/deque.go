@@ -42,26 +42,10 @@ func (d *deque[E]) pop() E {
 	d.buf[d.head] = zero
 	d.head = (d.head + 1) & (len(d.buf) - 1)
 	d.n--
-	d.shrink()
-	return e
-}
-
-// popBack removes the newest element. The deque must not be empty.
-func (d *deque[E]) popBack() E {
-	var zero E
-	last := d.at(d.n - 1)
-	e := *last
-	*last = zero
-	d.n--
-	d.shrink()
-	return e
-}
-
-// shrink halves the buffer if less than a quarter of it is used.
-func (d *deque[E]) shrink() {
 	if len(d.buf) > keptDeque && d.n < len(d.buf)/4 {
 		d.resize(len(d.buf) / 2)
 	}
+	return e
 }
 
 // resize moves the content to a buffer of the given capacity, which must be a power of two and large enough.

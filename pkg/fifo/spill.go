@@ -113,8 +113,8 @@ func (s share) exceeded(items int, bytes int64) bool {
 // Spill is a [Queue] that writes items to disk when they do not fit in memory; see the package comment.
 //
 // Every unacknowledged item is in one of three places. From the oldest to the newest, these are: head, whose first
-// items are taken; the disk alone, for the items with the numbers headEnd+1 to diskEnd(); and buf. The core's ledger
-// counts the items in head and buf.
+// items are taken; the disk alone, for the items with the numbers headEnd+1 to diskEnd(); and buf. Items are pushed to
+// buf and taken from head. The core's ledger counts the items in head and buf.
 type Spill[T any] struct {
 	core[T]
 	opts SpillOptions[T]
@@ -123,8 +123,7 @@ type Spill[T any] struct {
 	// on disk. onCommit is set only once.
 	onCommit func(full bool)
 	wake     chan struct{} // capacity 1: wakes Run before the interval ends
-	// headShare bounds the taken items and, while the queue spills, all items in head. bufShare bounds buf. Together, they
-	// are the bounds of the queue.
+	// headShare bounds head. bufShare bounds buf while the queue spills. Together, they are the bounds of the queue.
 	headShare, bufShare share
 	// commitBytes is the maximum total size (in memory) of the items that one commit writes. If items of this size wait, a
 	// commit starts at once. batchBytes is the maximum number of encoded bytes that a commit writes.
@@ -133,8 +132,8 @@ type Spill[T any] struct {
 
 	// The following fields are guarded by core.mu.
 
-	// spilling is true while items are on disk or are about to be written. If it is false, buf is empty, no unacknowledged
-	// item is on disk, and headEnd == tail.
+	// spilling is true while items are on disk or are about to be written. If it is false, no unacknowledged item is on
+	// disk, and buf can use the whole bounds.
 	spilling bool
 	head     deque[spilled[T]] // invariant: the first taken.len() items are the taken items
 	headEnd  uint64            // all items up to this number are in head, acknowledged or lost
@@ -202,7 +201,7 @@ func NewSpill[T any](opts SpillOptions[T]) (*Spill[T], error) {
 	s.init(s, opts.MaxItems, opts.MaxBytes, opts.Size)
 	if damage != nil {
 		for _, v := range opts.OnCorrupt(Loss{Err: damage}) { // they are the first items of the new queue
-			s.keep(v, s.sizeOf(v))
+			s.enqueue(v, s.sizeOf(v))
 		}
 	}
 	return s, nil
@@ -273,13 +272,13 @@ func (s *Spill[T]) offer(v T, size int64, behind bool) bool {
 			return false
 		}
 		if s.fits(size) {
-			s.keep(v, size)
+			s.enqueue(v, size)
 			return true
 		}
 		s.begin()
 		s.kick()
 	}
-	if !s.lifted && !s.makeRoom(size) {
+	if !s.lifted && s.buf.len() > 0 && !s.bufShare.fits(s.buf.len(), s.bufBytes, size) {
 		if len(s.waiters) == 0 { // otherwise, the first waiter has already woken Run
 			s.kick()
 		}
@@ -319,16 +318,11 @@ func (s *Spill[T]) holdUp() bool {
 	return now.Sub(s.heldSince) < s.opts.HoldUp && now.Sub(s.busySince) < holdUpPart*s.opts.HoldUp
 }
 
-// keep appends v to head. It must not be called while the queue spills.
-func (s *Spill[T]) keep(v T, size int64) {
-	s.accept(size)
-	s.head.push(spilled[T]{v, size, s.tail})
-	s.headEnd = s.tail
-}
-
 // enqueue appends v to buf.
 func (s *Spill[T]) enqueue(v T, size int64) {
-	s.accept(size)
+	s.add(size)
+	s.pushed++
+	s.tail++
 	s.buf.push(spilled[T]{v, size, s.tail})
 	s.bufBytes += size
 }
@@ -354,30 +348,6 @@ func (s *Spill[T]) persist() {
 		s.due = s.tail
 		s.kick()
 	}
-}
-
-// accept counts a pushed item and increments tail, which is the item's number.
-func (s *Spill[T]) accept(size int64) {
-	s.add(size)
-	s.pushed++
-	s.tail++
-}
-
-// makeRoom reports whether buf has room for an item of this size. When the queue starts to spill, head can exceed its
-// share, so makeRoom first removes items from head that are on disk and not taken.
-func (s *Spill[T]) makeRoom(size int64) bool {
-	for s.headShare.exceeded(s.head.len(), s.headBytes()) && s.head.len() > s.taken.len() {
-		seq := s.head.at(s.head.len() - 1).seq
-		if seq > s.durable {
-			return false
-		}
-		s.headEnd = seq - 1
-		// Items that replace lost items share a number.
-		for s.head.len() > s.taken.len() && s.head.at(s.head.len()-1).seq == seq {
-			s.remove(s.head.popBack().size)
-		}
-	}
-	return s.buf.len() == 0 || s.bufShare.fits(s.buf.len(), s.bufBytes, size)
 }
 
 // pressing reports whether the next commit should start before the interval ends.

@@ -86,12 +86,16 @@ func (c *committer[T]) interval() time.Duration {
 	return max(time.Millisecond, c.maxAge-c.age())
 }
 
-// age returns the age of the oldest unacknowledged item, or 0 if there is none.
+// age returns the age of the oldest unacknowledged item, or 0 if there is none. The queue must not spill.
 func (s *Spill[T]) age() time.Duration {
+	oldest := &s.head
 	if s.head.len() == 0 {
+		oldest = &s.buf
+	}
+	if oldest.len() == 0 {
 		return 0
 	}
-	return time.Since(s.opts.Since(s.head.front().v))
+	return time.Since(s.opts.Since(oldest.front().v))
 }
 
 // review offers the waiting pushes again, because HoldUp may be over, and makes the queue spill if an item is older
@@ -310,10 +314,10 @@ func (c *committer[T]) finish(p plan, last uint64, final bool) (settled []T) {
 			settled = append(settled, e.v)
 		}
 	}
-	for c.buf.len() > 0 && (leave || c.buf.front().seq <= last) {
+	for c.buf.len() > 0 && c.buf.front().seq <= last { // keep the item in memory only if Take can return it next
 		e := c.buf.front()
-		fits := c.head.len() == 0 || c.headShare.fits(c.head.len(), c.headBytes(), e.size)
-		if leave || fits && c.headEnd+1 == e.seq {
+		fits := final || c.head.len() == 0 || c.headShare.fits(c.head.len(), c.headBytes(), e.size)
+		if fits && c.headEnd+1 == e.seq {
 			c.advance()
 			continue
 		}

@@ -34,9 +34,8 @@ func (s *Spill[T]) wants(limit int, maxBytes int64) bool {
 
 // load appends the item of a record to head, if there is room, and reports whether another record has to be read.
 //
-// headEnd cannot change while the record is read, because an item is then only on disk. Items move from buf to head
-// only if no item is only on disk. makeRoom removes items from the end of head only if head exceeds its share. That is
-// possible only when the queue starts to spill, before any item is only on disk.
+// headEnd cannot change while the record is read, because an item is then only on disk, and items move from buf to head
+// only if no item is only on disk.
 func (s *Spill[T]) load(r segment.Record, limit int, maxBytes int64) (wanted bool) {
 	var v T
 	var size int64
