@@ -42,9 +42,8 @@ type Compacting[T any, K comparable] struct {
 	latest map[K]*node[T, K]
 	// spread is at least the largest number of keys that the map in latest ever had, because maps do not shrink.
 	spread int
-	// free contains nodes for reuse. Invariant: their number is at most the number of waiting items, or minFree if that is
-	// larger.
-	free nodePool[T, K]
+	// free contains up to maxFree zero nodes for reuse, so that a queue in steady use does not allocate.
+	free []*node[T, K]
 }
 
 var _ Queue[int] = (*Compacting[int, int])(nil)
@@ -79,7 +78,12 @@ func (c *Compacting[T, K]) offer(v T, size int64, behind bool) bool {
 
 // enqueue appends v. There must be room.
 func (c *Compacting[T, K]) enqueue(v T, size int64, key K, keyed bool) {
-	n := c.free.get()
+	if len(c.free) == 0 {
+		c.free = append(c.free, new(node[T, K]))
+	}
+	last := len(c.free) - 1
+	n := c.free[last]
+	c.free = c.free[:last]
 	n.v, n.size, n.key, n.keyed = v, size, key, keyed
 	c.waiting.push(n)
 	if c.search == nil {
@@ -168,7 +172,10 @@ func (c *Compacting[T, K]) discard(n *node[T, K]) {
 			c.latest, c.spread = map[K]*node[T, K]{}, 0
 		}
 	}
-	c.free.put(n, c.waiting.n)
+	*n = node[T, K]{}
+	if len(c.free) < maxFree {
+		c.free = append(c.free, n)
+	}
 }
 
 // front implements policy.

@@ -70,7 +70,6 @@ type core[T any] struct {
 	waiters []*waiter[T]
 	// holding suspends the policy: if there is no room, a push waits.
 	holding bool
-	idle    bool // the consumer waits or is about to wait, so the next item must be announced on work
 	closed  bool // invariant: if closed is true, there are no waiters
 }
 
@@ -163,13 +162,8 @@ func (c *core[T]) abandon(w *waiter[T], err error) error {
 	return err
 }
 
-// announce wakes the consumer if it waits. The channel work has room for one token. If the consumer's context ended
-// before the consumer received the token, the consumer's next wait ends at once, which is harmless.
+// announce wakes the consumer if it waits. Otherwise, the consumer's next wait ends at once, which is harmless.
 func (c *core[T]) announce() {
-	if !c.idle {
-		return
-	}
-	c.idle = false
 	select {
 	case c.work <- struct{}{}:
 	default:
@@ -196,7 +190,7 @@ func (c *core[T]) Take(ctx context.Context, buf []T, limit int, maxBytes int64) 
 	}
 }
 
-// tryTake appends waiting items to buf, which must be empty. If no item waits, the next item will be announced.
+// tryTake appends waiting items to buf, which must be empty.
 func (c *core[T]) tryTake(buf []T, limit int, maxBytes int64) ([]T, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -210,18 +204,23 @@ func (c *core[T]) tryTake(buf []T, limit int, maxBytes int64) ([]T, error) {
 		c.taken.push(charge)
 		buf = append(buf, v)
 	}
-	c.idle = len(buf) == 0
-	if c.idle && c.closed {
+	if len(buf) == 0 && c.closed {
 		return buf, ErrClosed
 	}
 	return buf, nil
 }
 
-// Ack implements [Queue]. It panics if fewer than n items are taken, because a caller with a wrong count would
-// acknowledge items that were not delivered.
+// Ack implements [Queue].
 func (c *core[T]) Ack(n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.release(n)
+	c.admit()
+}
+
+// release removes the n oldest taken items. It panics if fewer are taken, because a caller with a wrong count would
+// acknowledge items that were not delivered.
+func (c *core[T]) release(n int) {
 	if n < 0 || n > c.taken.len() {
 		panic("fifo: Ack of items that are not taken")
 	}
@@ -233,7 +232,6 @@ func (c *core[T]) Ack(n int) {
 		}
 	}
 	c.acked += int64(n)
-	c.admit()
 }
 
 // Close implements [Queue]. Calling it again has no effect.

@@ -213,15 +213,13 @@ func checkCompacting(t *testing.T, c *Compacting[item, int]) {
 	if len(c.waiters) > 0 && superseded > 0 && !c.holding {
 		t.Fatal("a push waits although something can be merged")
 	}
-	free := 0
-	for n := c.free.head; n != nil; n = n.newer {
-		free++
-		if n.v != (item{}) || n.keyed || n.older != nil || n.prev != nil || n.next != nil {
+	for _, n := range c.free {
+		if *n != (node[item, int]{}) {
 			t.Fatalf("free node holds %+v", n)
 		}
 	}
-	if free != c.free.n || free > max(minFree, waiting) {
-		t.Fatalf("%d free nodes, %d counted, %d items wait", free, c.free.n, waiting)
+	if len(c.free) > maxFree {
+		t.Fatalf("%d free nodes", len(c.free))
 	}
 }
 

@@ -33,39 +33,34 @@ func NewLossy[T any](front Queue[T], back *Spill[T]) *Lossy[T] {
 // Run calls [Spill.Run] and moves items from the front to the Spill. When ctx ends, Run closes the queue, moves the
 // items that are left in the front, even if they exceed the bounds of the Spill, and writes all items to disk.
 func (q *Lossy[T]) Run(ctx context.Context) error {
+	defer context.AfterFunc(ctx, func() {
+		q.Close()
+		q.Spill.Lift()
+	})()
 	moving, moved := context.WithCancel(context.WithoutCancel(ctx))
 	var group sync.WaitGroup
 	group.Go(func() {
 		defer moved()
-		rest := q.move(ctx, nil)
+		q.move(moving)
 		<-ctx.Done()
-		q.front.Close()
-		q.Spill.Lift()
-		q.move(moving, rest)
 	})
 	err := q.Spill.Run(moving)
 	group.Wait()
 	return err
 }
 
-// move moves batch and all items of the front until ctx ends, or until the front is closed and empty; it then closes
-// the Spill. It returns the item that it took but did not move. Items are moved one by one, because the front's policy
-// does not apply to items that are being moved, although they use room in the front.
-func (q *Lossy[T]) move(ctx context.Context, batch []T) (rest []T) {
+// move moves all items of the front until the front is closed and empty, and then closes the Spill. Items are moved one
+// by one, because the front's policy does not apply to items that are being moved, although they use room in the front.
+func (q *Lossy[T]) move(ctx context.Context) {
+	defer q.Spill.Close()
+	batch := make([]T, 1)
 	for {
-		for _, v := range batch {
-			if q.Spill.Push(ctx, v) != nil {
-				return batch
-			}
-			q.front.Ack(1)
-		}
 		var err error
 		if batch, err = q.front.Take(ctx, batch, 1, 0); err != nil {
-			if ctx.Err() == nil { // closed and empty
-				q.Spill.Close()
-			}
-			return nil
+			return
 		}
+		_ = q.Spill.Push(ctx, batch[0]) // cannot fail: only move closes the Spill, and ctx ends after move
+		q.front.Ack(1)
 	}
 }
 

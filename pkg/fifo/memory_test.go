@@ -26,8 +26,8 @@ func TestIdleQueueIsSmall(t *testing.T) {
 			t.Errorf("%s: %d slots after a burst", name, n)
 		}
 	}
-	if c.free.n > minFree || c.spread > maxSpread {
-		t.Errorf("%d free nodes, a map for %d keys after a burst", c.free.n, c.spread)
+	if len(c.free) > maxFree || c.spread > maxSpread {
+		t.Errorf("%d free nodes, a map for %d keys after a burst", len(c.free), c.spread)
 	}
 	checkRing(t, r)
 	checkCompacting(t, c)

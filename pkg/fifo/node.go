@@ -1,8 +1,8 @@
 package fifo
 
 const (
-	// minFree is the maximum number of unused nodes that an empty Compacting queue keeps.
-	minFree = 256
+	// maxFree is the maximum number of unused nodes that a Compacting queue keeps.
+	maxFree = 256
 	// An empty Compacting queue keeps its map only if the map never had more than maxSpread keys.
 	maxSpread = 1024
 )
@@ -51,34 +51,4 @@ func (c *chain[T, K]) remove(n *node[T, K]) {
 	}
 	n.prev, n.next = nil, nil
 	c.n--
-}
-
-// nodePool keeps nodes for reuse, so a queue in steady use does not allocate. The nodes are linked by newer.
-type nodePool[T any, K comparable] struct {
-	head *node[T, K]
-	n    int
-}
-
-// get returns a zero node.
-func (p *nodePool[T, K]) get() *node[T, K] {
-	n := p.head
-	if n == nil {
-		return new(node[T, K])
-	}
-	p.head, n.newer = n.newer, nil
-	p.n--
-	return n
-}
-
-// put clears n and keeps it for reuse. It then frees the nodes beyond the limit, which depends on the number of waiting
-// items.
-// These are at most two nodes, because the limit changes by at most one between two calls.
-func (p *nodePool[T, K]) put(n *node[T, K], waiting int) {
-	*n = node[T, K]{newer: p.head}
-	p.head = n
-	p.n++
-	for p.n > max(minFree, waiting) {
-		p.head = p.head.newer
-		p.n--
-	}
 }

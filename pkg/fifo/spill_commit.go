@@ -210,20 +210,21 @@ func (s *Spill[T]) calm() bool {
 // collect sets c.entries to the next items to write, beginning with the number known+1.
 func (c *committer[T]) collect(known uint64) {
 	var bytes int64
-	take := func(d *deque[spilled[T]], from int) {
-		for i := from; i < d.len() && (bytes < c.commitBytes || len(c.entries) == 0); i++ {
-			c.entries = append(c.entries, *d.at(i))
-			bytes += d.at(i).size
-		}
+	next := known + 1
+	for ; next <= c.tail && (bytes < c.commitBytes || len(c.entries) == 0); next++ {
+		e := c.unwritten(next)
+		c.entries = append(c.entries, *e)
+		bytes += e.size
 	}
-	if c.headEnd > known { // these items were not read back, so their numbers are consecutive
-		take(&c.head, c.head.len()-int(c.headEnd-known))
-		known = c.headEnd
+	c.more = next <= c.tail
+}
+
+// unwritten returns an item that was not read back from disk, so its number follows the one of the item before it.
+func (s *Spill[T]) unwritten(seq uint64) *spilled[T] {
+	if seq <= s.headEnd {
+		return s.head.at(s.head.len() - 1 - int(s.headEnd-seq))
 	}
-	if c.buf.len() > 0 && (len(c.entries) == 0 || c.entries[len(c.entries)-1].seq == known) {
-		take(&c.buf, int(known+1-c.buf.front().seq))
-	}
-	c.more = bytes >= c.commitBytes
+	return s.buf.at(int(seq - s.buf.front().seq))
 }
 
 // round commits once and reports whether it wrote items or the queue stopped spilling. It makes acknowledgements

@@ -106,14 +106,10 @@ func (s *Spill[T]) Ack(n int) {
 func (s *Spill[T]) acknowledge(n int) []T {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if n < 0 || n > s.taken.len() {
-		panic("fifo: Ack of items that are not taken")
-	}
+	s.release(n)
 	s.released = s.released[:0]
 	for range n {
-		s.taken.pop()
 		e := s.head.pop()
-		s.remove(e.size)
 		s.takenBytes -= e.size
 		switch {
 		case !s.spilling:
@@ -125,7 +121,6 @@ func (s *Spill[T]) acknowledge(n int) []T {
 			s.receipts.push(e)
 		}
 	}
-	s.acked += int64(n)
 	s.admit()
 	if s.head.len() > s.taken.len() || s.headEnd < s.tail {
 		s.announce() // the consumer may be waiting because it had taken its maximum
