@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -114,17 +115,11 @@ func newChange() string { return strconv.FormatInt(time.Now().UnixMilli(), 36) }
 // configuration, this is a new name. If the configuration has never changed, the name is empty. The configuration is on
 // disk when SetWatch returns. If it is on disk already, nothing is written, so that a restart requires no free space.
 func (s *Store) SetWatch(watch string) (change string, err error) {
-	s.writing.Lock()
-	defer s.writing.Unlock()
-	if s.record.Watch == watch {
-		return s.record.WatchChange, nil
-	}
-	err = s.write(func(t *transaction) error {
-		if t.record.Watch != "" {
-			t.record.WatchChange = newChange()
+	err = s.note(func(r *storeRecord) {
+		if r.Watch != "" && r.Watch != watch {
+			r.WatchChange = newChange()
 		}
-		t.record.Watch, change = watch, t.record.WatchChange
-		return nil
+		r.Watch, change = watch, r.WatchChange
 	})
 	return change, err
 }
@@ -132,16 +127,24 @@ func (s *Store) SetWatch(watch string) (change string, err error) {
 // SetDestination stores the name of the destination that received the settled events of a sink. The name is on disk
 // when SetDestination returns.
 func (s *Store) SetDestination(sink, name string) error {
+	return s.note(func(r *storeRecord) {
+		if r.Destinations == nil {
+			r.Destinations = map[string]string{}
+		}
+		r.Destinations[sink] = name
+	})
+}
+
+// note changes the store record. If the record already is as the change makes it, nothing is written.
+func (s *Store) note(change func(*storeRecord)) error {
 	s.writing.Lock()
 	defer s.writing.Unlock()
-	if s.record.Destinations[sink] == name {
+	record := s.record.clone()
+	if change(&record); reflect.DeepEqual(record, s.record) {
 		return nil
 	}
 	return s.write(func(t *transaction) error {
-		if t.record.Destinations == nil {
-			t.record.Destinations = map[string]string{}
-		}
-		t.record.Destinations[sink] = name
+		t.record = record
 		return nil
 	})
 }

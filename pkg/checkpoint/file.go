@@ -89,15 +89,8 @@ func (s *Store) begin() error {
 		return errors.Join(err, s.file.Load().Close())
 	}
 	if record.ClusterName != s.opts.ClusterName {
-		s.logger.Warn(
-			"the cluster had another name when the checkpoint was written; the checkpoint is used if the cluster's uid is the same",
-			"was",
-			record.ClusterName,
-			"is",
-			s.opts.ClusterName,
-			"path",
-			s.path,
-		)
+		s.logger.Warn("the checkpoint has another name of the cluster; it is used if the cluster's uid is the same",
+			"was", record.ClusterName, "is", s.opts.ClusterName, "path", s.path)
 	}
 	return nil
 }

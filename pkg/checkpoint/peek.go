@@ -17,8 +17,7 @@ import (
 // Summary describes a checkpoint that the caller has not opened.
 type Summary struct {
 	Exists     bool
-	Locked     bool // whether another process uses the checkpoint; its content is then not read
-	SizeBytes  int64
+	Locked     bool      // whether another process uses the checkpoint; its content is then not read
 	LastCommit time.Time // when the file was last written
 
 	// Unusable is the reason why Open would quarantine the file; empty if Open would use it.
@@ -40,7 +39,7 @@ func Peek(dir string) (Summary, error) {
 	if err != nil {
 		return Summary{}, boltfile.Explain("look at the checkpoint", path, err)
 	}
-	s := Summary{Exists: true, SizeBytes: info.Size(), LastCommit: info.ModTime()}
+	s := Summary{Exists: true, LastCommit: info.ModTime()}
 	lockPath := filepath.Join(dir, lockName)
 	// Without a lock file no process uses the checkpoint, and Lock would create the file.
 	if _, err := os.Stat(lockPath); err == nil {

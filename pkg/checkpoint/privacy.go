@@ -104,13 +104,8 @@ func (s *Store) prepareCopy() (storeRecord, error) {
 		for _, name := range s.record.Sources {
 			err := s.rewriteSource(name, func(u *ledger.Update) error { return update(func() error { return t.apply(u) }) })
 			if errors.Is(err, boltfile.ErrDamaged) {
-				s.logger.Warn(
-					"a source in the checkpoint is damaged; it is not copied to the rewritten checkpoint, and its objects are listed again",
-					"source",
-					name,
-					"err",
-					err,
-				)
+				s.logger.Warn("a damaged source is left out of the rewritten checkpoint; its objects are listed again",
+					"source", name, "err", err)
 				err = update(func() error { return t.forget(name) })
 			}
 			if err != nil {

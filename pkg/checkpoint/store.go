@@ -185,23 +185,13 @@ const UnknownCluster = "unknown"
 // checkpoint belongs to another cluster, it is quarantined. If its uid is UnknownCluster, it is assumed to belong to
 // this cluster.
 func (s *Store) BeginCluster(uid string) error {
+	is, name := s.noted(), s.opts.ClusterName
+	if is.ClusterUID == "" || is.ClusterUID == UnknownCluster || is.ClusterUID == uid {
+		return s.note(func(r *storeRecord) { r.ClusterUID, r.ClusterName = uid, name })
+	}
 	s.writing.Lock()
 	defer s.writing.Unlock()
-	noted := s.record
-	if noted.ClusterUID != "" && noted.ClusterUID != UnknownCluster && noted.ClusterUID != uid {
-		err := s.quarantine(
-			"other-cluster",
-			uid,
-			fmt.Errorf("it belongs to cluster %q with uid %s, but this is cluster %q with uid %s",
-				noted.ClusterName, noted.ClusterUID, s.opts.ClusterName, uid),
-		)
-		return boltfile.Explain("begin the checkpoint of another cluster", s.path, err)
-	}
-	if noted.ClusterUID == uid && noted.ClusterName == s.opts.ClusterName {
-		return nil
-	}
-	return s.write(func(t *transaction) error {
-		t.record.ClusterUID, t.record.ClusterName = uid, s.opts.ClusterName
-		return nil
-	})
+	err := s.quarantine("other-cluster", uid, fmt.Errorf(
+		"it belongs to cluster %q with uid %s, but this is cluster %q with uid %s", is.ClusterName, is.ClusterUID, name, uid))
+	return boltfile.Explain("begin the checkpoint of another cluster", s.path, err)
 }
