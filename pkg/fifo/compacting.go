@@ -31,9 +31,9 @@ type Compacting[T any, K comparable] struct {
 	merge     func(older, newer T) T
 	onMerge   func(T)
 
-	// waiting contains the waiting items, oldest first.
-	waiting chain[T, K]
-	// search is the item at which the search for items to merge continues. If it is nil, the search continues at the next
+	// end is not an item. The oldest waiting item follows it, and the newest one precedes it.
+	end node[T, K]
+	// search is the item at which the search for items to merge continues. If it is &end, the search continues at the next
 	// item that is pushed. Invariant: for every item before search, no older item of the same key waits. While pushes wait
 	// and the policy is not suspended, this is true for all items.
 	search *node[T, K]
@@ -54,6 +54,7 @@ func NewCompacting[T any, K comparable](opts CompactingOptions[T, K]) Queue[T] {
 		key: opts.Key, mergeable: opts.Mergeable, merge: opts.Merge, onMerge: opts.OnMerge,
 		latest: map[K]*node[T, K]{},
 	}
+	c.end.prev, c.end.next, c.search = &c.end, &c.end, &c.end
 	c.init(c, opts.MaxItems, opts.MaxBytes, opts.Size)
 	return c
 }
@@ -85,8 +86,8 @@ func (c *Compacting[T, K]) enqueue(v T, size int64, key K, keyed bool) {
 	n := c.free[last]
 	c.free = c.free[:last]
 	n.v, n.size, n.key, n.keyed = v, size, key, keyed
-	c.waiting.push(n)
-	if c.search == nil {
+	n.insertBefore(&c.end)
+	if c.search == &c.end {
 		c.search = n
 	}
 	if keyed {
@@ -103,11 +104,11 @@ func (c *Compacting[T, K]) enqueue(v T, size int64, key K, keyed bool) {
 // mergeFirst merges the item that was superseded first into its successor. The successor is the first item for which an
 // older item of the same key waits. mergeFirst returns false if no items can be merged.
 func (c *Compacting[T, K]) mergeFirst() bool {
-	for c.search != nil && c.search.older == nil {
+	for c.search != &c.end && c.search.older == nil {
 		c.search = c.search.next
 	}
 	newer := c.search
-	if newer == nil {
+	if newer == &c.end {
 		return false
 	}
 	older := newer.older
@@ -140,7 +141,7 @@ func (c *Compacting[T, K]) replaceLatest(key K, v T) bool {
 	older := n.v
 	n.v, n.size = merged, size
 	c.unchain(n)
-	c.waiting.push(n)
+	n.insertBefore(&c.end)
 	c.pushed++
 	c.mergedAway(older)
 	return true
@@ -157,7 +158,7 @@ func (c *Compacting[T, K]) unchain(n *node[T, K]) {
 	if c.search == n {
 		c.search = n.next
 	}
-	c.waiting.remove(n)
+	n.unlink()
 }
 
 // discard removes n, which must be the oldest waiting item of its key or have no key.
@@ -180,15 +181,12 @@ func (c *Compacting[T, K]) discard(n *node[T, K]) {
 
 // front implements policy.
 func (c *Compacting[T, K]) front() (int64, bool) {
-	if c.waiting.head == nil {
-		return 0, false
-	}
-	return c.waiting.head.size, true
+	return c.end.next.size, c.end.next != &c.end
 }
 
 // pop implements policy.
 func (c *Compacting[T, K]) pop() (T, int64) {
-	n := c.waiting.head
+	n := c.end.next
 	v, size := n.v, n.size
 	c.discard(n)
 	return v, size

@@ -105,11 +105,6 @@ func (s share) fits(items int, bytes, size int64) bool {
 	return items < s.items && (s.bytes == 0 || size <= s.bytes-bytes)
 }
 
-// exceeded reports whether this number of items or bytes exceeds the share.
-func (s share) exceeded(items int, bytes int64) bool {
-	return items > s.items || s.bytes > 0 && bytes > s.bytes
-}
-
 // Spill is a [Queue] that writes items to disk when they do not fit in memory; see the package comment.
 //
 // Every unacknowledged item is in one of three places. From the oldest to the newest, these are: head, whose first

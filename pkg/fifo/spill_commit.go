@@ -204,7 +204,7 @@ func (c *committer[T]) plan(final bool) (p plan, ok bool) {
 
 // calm reports whether no push waits, all items fit in half of the bounds, and Persist has no items left to write.
 func (s *Spill[T]) calm() bool {
-	return len(s.waiters) == 0 && !s.headShare.exceeded(s.items, s.bytes) && s.due <= max(s.durable, s.ackedUpTo())
+	return len(s.waiters) == 0 && s.headShare.fits(s.items-1, s.bytes, 0) && s.due <= max(s.durable, s.ackedUpTo())
 }
 
 // collect sets c.entries to the next items to write, beginning with the number known+1.
