@@ -110,15 +110,13 @@ func (h *Handler) learn(o *object.Object) {
 		now.owner = unique.Make(ownerOf(controller(references)))
 	}
 	if h.labels {
-		if labels := decode[map[string]string](metadata, "labels"); len(labels) > 0 {
-			now.labels = unique.Make(labelText(labels))
-		}
+		now.labels = labelsOf(metadata, known)
 	}
 	if exists && now.owner == known.owner && now.labels == known.labels {
 		return
 	}
-	now.uid, now.name = strings.Clone(uid), h.name(o) // uid is a substring of a longer string
-	h.index.set(&now)
+	// uid is a substring of a longer string.
+	h.index.set(&fact{uid: strings.Clone(uid), name: h.name(o), owner: now.owner, labels: now.labels})
 }
 
 // sameOwner reports whether the object has exactly one owner and this owner is already known. Comparing uids is

@@ -3,9 +3,9 @@ package filter
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"reflect"
 	"strconv"
+	"strings"
 
 	"cel.dev/cel-go/common/types"
 	"cel.dev/cel-go/common/types/ref"
@@ -59,31 +59,22 @@ func (o *jsonObject) Find(key ref.Val) (ref.Val, bool) {
 			return field.value, field.value != nil
 		}
 	}
-	value, err := o.lookup(string(name))
-	if err != nil {
-		return types.WrapErr(err), false
-	}
-	o.found = append(o.found, jsonField{string(name), value})
-	return value, value != nil
-}
-
-// lookup returns nil if the object does not have the field. If the field occurs several times, lookup returns the last
-// one, as encoding/json does.
-func (o *jsonObject) lookup(name string) (ref.Val, error) {
-	var last []byte
+	field := jsonField{key: string(name)}
+	var last []byte // if a field occurs several times, the last one counts, as in encoding/json
 	w := jsonscan.Open(o.raw, 0, '{')
 	for key, value := range w.All {
-		if string(key) == name {
+		if string(key) == field.key {
 			last = value
 		}
 	}
-	switch {
-	case w.Bad:
-		return nil, errMalformed
-	case last == nil:
-		return nil, nil
+	if w.Bad {
+		return types.WrapErr(errMalformed), false
 	}
-	return jsonValue(last), nil
+	if last != nil {
+		field.value = jsonValue(last)
+	}
+	o.found = append(o.found, field)
+	return field.value, field.value != nil
 }
 
 // decoded returns the decoded map, or an empty map if the JSON is invalid.
@@ -186,35 +177,24 @@ func jsonValue(raw []byte) ref.Val {
 	case "false":
 		return types.False
 	}
-	if raw[0] != '-' && (raw[0] < '0' || raw[0] > '9') {
-		return types.WrapErr(errMalformed)
+	// As in apimachinery, a number is an Int if it is an integer that fits into an int64, otherwise a Double.
+	if i, err := strconv.ParseInt(string(raw), 10, 64); err == nil {
+		return types.Int(i)
 	}
-	return jsonNumber(string(raw))
+	if f, err := strconv.ParseFloat(string(raw), 64); err == nil && strings.IndexByte("-0123456789", raw[0]) >= 0 {
+		return types.Double(f)
+	}
+	return types.WrapErr(errMalformed)
 }
 
 func jsonArray(raw []byte) ref.Val {
 	var elements []ref.Val
 	w := jsonscan.Open(raw, 0, '[')
-	for w.Next() {
-		if value := w.Value(); !w.Bad {
-			elements = append(elements, jsonValue(value))
-		}
+	for _, value := range w.All {
+		elements = append(elements, jsonValue(value))
 	}
 	if w.Bad {
 		return types.WrapErr(errMalformed)
 	}
 	return types.NewRefValList(types.DefaultTypeAdapter, elements)
-}
-
-// jsonNumber returns an Int if the number is an integer that fits into an int64, and a Double otherwise, as
-// apimachinery does.
-func jsonNumber(text string) ref.Val {
-	if i, err := strconv.ParseInt(text, 10, 64); err == nil {
-		return types.Int(i)
-	}
-	f, err := strconv.ParseFloat(text, 64)
-	if err != nil {
-		return types.WrapErr(fmt.Errorf("%w: %w", errMalformed, err))
-	}
-	return types.Double(f)
 }
