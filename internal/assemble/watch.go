@@ -82,11 +82,8 @@ func Scopes(cfg *config.Config) []fleet.Scope {
 func NewScope(w *config.Watch) fleet.Scope {
 	scope := fleet.Scope{LabelSelector: w.LabelSelector, FieldSelector: w.FieldSelector}
 	for n, pattern := range config.ParsePatterns(w.Resources) {
-		text := w.Resources[n]
-		scope.Patterns = append(
-			scope.Patterns,
-			fleet.Pattern{Text: text, Match: pattern.Matches, Wildcard: strings.ContainsAny(text, "*?[")},
-		)
+		scope.Patterns = append(scope.Patterns,
+			fleet.Pattern{Text: w.Resources[n], Match: pattern.Matches, Wildcard: pattern.Wildcard()})
 	}
 	if excluded := config.ParsePatterns(w.Exclude); len(excluded) > 0 {
 		scope.Exclude = excluded.Match

@@ -134,10 +134,10 @@ func (e *entry) names(o *entry) bool {
 func (e *entry) sharesResource(o *entry) bool {
 	return slices.ContainsFunc(e.resources, func(p filter.ResourcePattern) bool {
 		return slices.ContainsFunc(o.resources, func(q filter.ResourcePattern) bool {
-			if wildcard(q.Resource) || wildcard(q.Group) {
+			if q.Wildcard() {
 				p, q = q, p
 			}
-			if wildcard(q.Resource) || wildcard(q.Group) {
+			if q.Wildcard() {
 				return mayMeet(p.Resource, q.Resource) && mayMeet(p.Group, q.Group)
 			}
 			named := gvr.GroupVersionResource{Group: q.Group, Version: q.Version, Resource: q.Resource}

@@ -20,55 +20,41 @@ type Names struct {
 	Namespace, ServiceAccount string
 }
 
-// Objects returns the roles and bindings that grant access. The objects for the whole cluster precede the objects for
-// namespaces, which are sorted by name. Each role is followed by its binding.
-func Objects(access *Access, names Names) []any {
-	subjects := []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: names.Namespace, Name: names.ServiceAccount}}
-	meta := func(namespace string) metav1.ObjectMeta {
-		return metav1.ObjectMeta{
-			Name:      names.Name,
-			Namespace: namespace,
-			Labels:    map[string]string{"app.kubernetes.io/name": "deltabridge"},
-		}
+// objects returns a role and its binding for a namespace. If namespace is empty, they are for the whole cluster.
+func objects(names Names, namespace string, rules []rbacv1.PolicyRule) []any {
+	role := "Role"
+	if namespace == "" {
+		role = "ClusterRole"
 	}
 	kind := func(kind string) metav1.TypeMeta {
 		return metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: kind}
 	}
-	ref := func(kind string) rbacv1.RoleRef {
-		return rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: kind, Name: names.Name}
+	meta := metav1.ObjectMeta{
+		Name: names.Name, Namespace: namespace, Labels: map[string]string{"app.kubernetes.io/name": "deltabridge"},
 	}
-	objects := []any{
-		&rbacv1.ClusterRole{TypeMeta: kind("ClusterRole"), ObjectMeta: meta(""), Rules: access.Cluster},
+	subject := rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: names.Namespace, Name: names.ServiceAccount}
+	return []any{ // the YAML of a Role or RoleBinding has the same fields
+		&rbacv1.ClusterRole{TypeMeta: kind(role), ObjectMeta: meta, Rules: rules},
 		&rbacv1.ClusterRoleBinding{
-			TypeMeta:   kind("ClusterRoleBinding"),
-			ObjectMeta: meta(""),
-			RoleRef:    ref("ClusterRole"),
-			Subjects:   subjects,
+			TypeMeta: kind(role + "Binding"), ObjectMeta: meta, Subjects: []rbacv1.Subject{subject},
+			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: role, Name: names.Name},
 		},
 	}
-	for _, namespace := range slices.Sorted(maps.Keys(access.Namespaces)) {
-		objects = append(
-			objects,
-			&rbacv1.Role{TypeMeta: kind("Role"), ObjectMeta: meta(namespace), Rules: access.Namespaces[namespace]},
-			&rbacv1.RoleBinding{
-				TypeMeta:   kind("RoleBinding"),
-				ObjectMeta: meta(namespace),
-				RoleRef:    ref("Role"),
-				Subjects:   subjects,
-			},
-		)
-	}
-	return objects
 }
 
-// Write writes the objects as YAML for kubectl apply. Notes are written as comments at the top.
+// Write writes the roles and bindings that grant access, as YAML for kubectl apply. Notes are written as comments at the
+// top. The objects for the whole cluster precede the objects for namespaces, which are sorted by name.
 func Write(w io.Writer, access *Access, names Names) error {
 	var text strings.Builder
 	text.WriteString("# What the bridge may read: get, list and watch, and nothing else.\n")
 	for _, note := range access.Notes {
 		fmt.Fprintf(&text, "# Note: %s.\n", note)
 	}
-	for _, object := range Objects(access, names) {
+	all := objects(names, "", access.Cluster)
+	for _, namespace := range slices.Sorted(maps.Keys(access.Namespaces)) {
+		all = append(all, objects(names, namespace, access.Namespaces[namespace])...)
+	}
+	for _, object := range all {
 		data, err := yaml.Marshal(object)
 		if err != nil {
 			return err

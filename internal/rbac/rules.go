@@ -10,6 +10,7 @@ import (
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/deltabridge/deltabridge/internal/config"
 	"github.com/deltabridge/deltabridge/pkg/filter"
@@ -66,77 +67,66 @@ func For(watch []config.Watch, options Options) (*Access, error) {
 			return nil, fmt.Errorf("discover the resources of %s: %w", gv, err)
 		}
 	}
-	c := &computation{options: options, scopes: map[string]*grants{}}
-	access := &Access{Namespaces: map[string][]rbacv1.PolicyRule{}}
+	scopes := map[string]grants{}
+	var notes []string
 	for n := range watch {
-		if err := c.watch(&watch[n]); err != nil {
+		e := &entry{Options: options, exclude: config.ParsePatterns(watch[n].Exclude)}
+		if err := e.grant(&watch[n], scopes); err != nil {
 			return nil, fmt.Errorf("watch[%d].%w", n, err)
 		}
+		notes = append(notes, e.notes...)
 	}
-	access.Cluster = append(c.scope("").rules(), c.own()...)
-	for namespace, g := range c.scopes {
-		if namespace != "" {
-			access.Namespaces[namespace] = g.rules()
-		}
+	slices.Sort(notes)
+	access := &Access{Namespaces: map[string][]rbacv1.PolicyRule{}, Notes: slices.Compact(notes)}
+	for namespace, resources := range scopes {
+		access.Namespaces[namespace] = rules(resources)
 	}
-	slices.Sort(c.notes)
-	access.Notes = slices.Compact(c.notes)
+	access.Cluster = append(access.Namespaces[""], Own(watch)...)
+	delete(access.Namespaces, "")
 	return access, nil
 }
 
 var errPart = errors.New("RBAC has no wildcards within a name; use --discover, or list the names")
 
-// computation collects grants for all entries of `watch`.
-type computation struct {
-	options   Options
-	scopes    map[string]*grants // by namespace; "" stands for the whole cluster
-	wildcards bool               // whether patterns contain wildcards
-	foreign   bool               // whether patterns can select custom or aggregated resources
-	notes     []string
-}
-
-// grants contains the resources to which access is granted in one scope.
-type grants struct {
-	named map[string][]string // resources that are granted by name, by API group
-	whole []string            // API groups that are granted as a whole
-}
-
-func (c *computation) scope(namespace string) *grants {
-	if c.scopes[namespace] == nil {
-		c.scopes[namespace] = &grants{named: map[string][]string{}}
-	}
-	return c.scopes[namespace]
-}
+// grants contains the resources to which access is granted in one scope. The resource `*` stands for a whole group.
+type grants = sets.Set[schema.GroupResource]
 
 // entry is a parsed entry of `watch`.
 type entry struct {
-	namespaces []string // [""] stands for the whole cluster
-	exclude    config.Patterns
-	secrets    bool // whether a pattern names secrets and they are not excluded
+	Options
+	exclude config.Patterns
+	secrets bool // whether a pattern names secrets and they are not excluded
+	notes   []string
 }
 
-func (c *computation) watch(w *config.Watch) error {
-	e := entry{namespaces: []string{""}, exclude: config.ParsePatterns(w.Exclude)}
+// grant adds the resources that an entry selects to the scopes of its namespaces. The scope "" is the whole cluster.
+func (e *entry) grant(w *config.Watch, scopes map[string]grants) error {
 	matcher, err := filter.ParseNamespaces(w.Namespaces)
 	if err != nil {
 		return fmt.Errorf("namespaces: %w", err)
 	}
-	if literals, ok := matcher.Literals(); ok {
-		e.namespaces = literals
-	} else if !matcher.All() {
-		c.note("namespaces: [%s] is watched and granted in the whole cluster, because not all entries are plain names",
+	namespaces, ok := matcher.Literals()
+	if !ok {
+		namespaces = []string{""}
+	}
+	if !ok && !matcher.All() {
+		e.note("namespaces: [%s] is watched and granted in the whole cluster, because not all entries are plain names",
 			strings.Join(w.Namespaces, ", "))
 	}
 	patterns := config.ParsePatterns(w.Resources)
-	for _, p := range patterns {
-		e.secrets = e.secrets || p.Resource == secrets && matches(p.Group, "") && !e.excludes("", p.Version, secrets)
-	}
-	c.scan(patterns)
-	for n, p := range patterns {
-		for _, namespace := range e.namespaces {
-			if err := c.pattern(&e, namespace, p); err != nil {
+	e.secrets = slices.ContainsFunc(patterns, func(p filter.ResourcePattern) bool {
+		return p.Resource == secrets && matches(p.Group, "") && !e.excludes("", p.Version, secrets)
+	})
+	for _, namespace := range namespaces {
+		if scopes[namespace] == nil {
+			scopes[namespace] = grants{}
+		}
+		for n, p := range patterns {
+			resources, err := e.resources(p, namespace)
+			if err != nil {
 				return fmt.Errorf("resources[%d]: %q: %w", n, w.Resources[n], err)
 			}
+			scopes[namespace].Insert(resources...)
 		}
 	}
 	return nil
@@ -146,185 +136,152 @@ func (e *entry) excludes(group, version, resource string) bool {
 	return e.exclude.Match(schema.GroupVersionResource{Group: group, Version: version, Resource: resource})
 }
 
-// pattern grants the resources that p selects in a namespace. If namespace is empty, it grants them in the whole
-// cluster.
-func (c *computation) pattern(e *entry, namespace string, p filter.ResourcePattern) error {
-	g := c.scope(namespace)
+// resources returns the resources that a pattern selects in a namespace. If namespace is empty, it returns those of the
+// whole cluster.
+func (e *entry) resources(p filter.ResourcePattern, namespace string) ([]schema.GroupResource, error) {
+	named := []schema.GroupResource{{Group: p.Group, Resource: p.Resource}}
 	switch {
-	case !isGlob(p.Resource) && !isGlob(p.Group):
-		if !e.excludes(p.Group, p.Version, p.Resource) {
-			g.add(p.Group, p.Resource)
-		}
-	case c.options.Served != nil:
-		c.resolve(e, namespace, p)
+	case !p.Wildcard() && e.excludes(p.Group, p.Version, p.Resource):
+		return nil, nil
+	case !p.Wildcard():
+		return named, nil
+	case e.Served != nil:
+		return e.served(p, namespace), nil
 	case isPart(p.Resource) || isPart(p.Group):
-		return errPart
+		return nil, errPart
 	case p.Resource != "*":
-		g.add(p.Group, p.Resource)
-	case p.Group == "*" && e.secrets:
-		g.whole = append(g.whole, "*")
-		c.noteExclusions(e, "*")
-	case p.Group == "*":
-		g.addCore(e, namespace)
-		for _, group := range slices.Concat(builtInGroups(), c.options.Groups) {
-			c.whole(e, g, group)
-		}
-		c.note(
-			"resources: \"*\" selects the API groups of Kubernetes%s, without Secrets; add other groups with --group, or use"+
-				" --discover; list secrets in resources to watch them too",
-			joinGroups(c.options.Groups),
-		)
+		return named, nil
 	case p.Group == "":
-		g.addCore(e, namespace)
-	default:
-		c.whole(e, g, p.Group)
+		return e.core(namespace), nil
+	case p.Group != "*" || e.secrets:
+		return e.groups(p.Group), nil
 	}
-	return nil
+	and := ""
+	if len(e.Groups) > 0 {
+		and = " and " + strings.Join(e.Groups, ", ")
+	}
+	e.note("resources: \"*\" selects the API groups of Kubernetes%s, without Secrets; add other groups with --group, or use"+
+		" --discover; list secrets in resources to watch them too", and)
+	return append(e.core(namespace), e.groups(slices.Concat(builtInGroups(), e.Groups)...)...), nil
 }
 
-// resolve grants the served resources that match a pattern with wildcards. It grants Secrets only if the entry names
+// served returns the served resources that match a pattern with wildcards. It returns Secrets only if the entry names
 // them.
-func (c *computation) resolve(e *entry, namespace string, p filter.ResourcePattern) {
-	for _, s := range c.options.Served.Served {
+func (e *entry) served(p filter.ResourcePattern, namespace string) (found []schema.GroupResource) {
+	for _, s := range e.Served.Served {
 		isSecret := s.Group == "" && s.Resource == secrets
 		selected := slices.ContainsFunc(s.Versions, func(version string) bool {
 			return p.Matches(s.WithVersion(version)) && !e.excludes(s.Group, version, s.Resource)
 		})
 		if selected && (namespace == "" || s.Namespaced) && (!isSecret || e.secrets) {
-			c.scope(namespace).add(s.Group, s.Resource)
+			found = append(found, s.GroupResource)
 		}
 	}
-	c.note(
-		"wildcards are resolved to the resources that the cluster serves now: run this command again when resources are added",
-	)
+	e.note("wildcards are resolved to the resources that the cluster serves now:" +
+		" run this command again when resources are added")
+	return found
 }
 
-// whole grants all resources in a group unless the entry excludes the group.
-func (c *computation) whole(e *entry, g *grants, group string) {
-	all := func(p filter.ResourcePattern) bool {
-		return p.Resource == "*" && p.Version == "" && matches(p.Group, group)
-	}
-	if slices.ContainsFunc(e.exclude, all) {
-		return
-	}
-	g.whole = append(g.whole, group)
-	c.noteExclusions(e, group)
-}
-
-// noteExclusions adds a note for each exclusion that matches resources in a group that is granted as a whole.
-func (c *computation) noteExclusions(e *entry, group string) {
-	for _, p := range e.exclude {
-		if group == "*" || matches(p.Group, group) {
-			c.note(
-				"exclude: the rules grant %q anyway, because RBAC has no exclusions; use --discover to leave it out",
-				p.String(),
-			)
+// groups returns the groups that the entry does not exclude, as a whole. It adds a note for each exclusion that matches
+// resources in one of these groups.
+func (e *entry) groups(names ...string) (all []schema.GroupResource) {
+	for _, group := range names {
+		excluded := func(p filter.ResourcePattern) bool {
+			return p.Resource == "*" && p.Version == "" && matches(p.Group, group)
+		}
+		if slices.ContainsFunc(e.exclude, excluded) {
+			continue
+		}
+		all = append(all, schema.GroupResource{Group: group, Resource: "*"})
+		for _, p := range e.exclude {
+			if group == "*" || matches(p.Group, group) {
+				e.note("exclude: the rules grant %q anyway, because RBAC has no exclusions; use --discover to leave it out",
+					p.String())
+			}
 		}
 	}
+	return all
 }
 
-func (c *computation) note(format string, args ...any) {
-	c.notes = append(c.notes, fmt.Sprintf(format, args...))
-}
-
-// joinGroups returns the additional groups as text for a note. If there are none, it returns an empty string.
-func joinGroups(groups []string) string {
-	if len(groups) == 0 {
-		return ""
-	}
-	return " and " + strings.Join(groups, ", ")
-}
-
-func (g *grants) add(group, resource string) {
-	if !slices.Contains(g.named[group], resource) {
-		g.named[group] = append(g.named[group], resource)
-	}
-}
-
-func (g *grants) addCore(e *entry, namespace string) {
+// core returns the resources of the core group that the entry does not exclude.
+func (e *entry) core(namespace string) (all []schema.GroupResource) {
 	resources := coreNamespaced()
 	if namespace == "" {
 		resources = append(resources, coreCluster()...)
 	}
 	for _, resource := range resources {
 		if !e.excludes("", "v1", resource) && (resource != secrets || e.secrets) {
-			g.add("", resource)
+			all = append(all, schema.GroupResource{Resource: resource})
 		}
 	}
+	return all
 }
 
-func (g *grants) rules() []rbacv1.PolicyRule {
-	var rules []rbacv1.PolicyRule
-	for _, group := range slices.Sorted(maps.Keys(g.named)) {
-		rules = append(rules, rbacv1.PolicyRule{
-			APIGroups: []string{group}, Resources: slices.Sorted(slices.Values(g.named[group])),
+func (e *entry) note(format string, args ...any) {
+	e.notes = append(e.notes, fmt.Sprintf(format, args...))
+}
+
+// rules returns the rules for the resources of one scope, sorted by group. Rules for whole groups are the last ones.
+func rules(resources grants) (all []rbacv1.PolicyRule) {
+	named, groups := map[string][]string{}, []string{}
+	for r := range resources {
+		if r.Resource == "*" {
+			groups = append(groups, r.Group)
+		} else {
+			named[r.Group] = append(named[r.Group], r.Resource)
+		}
+	}
+	for _, group := range slices.Sorted(maps.Keys(named)) {
+		all = append(all, rbacv1.PolicyRule{
+			APIGroups: []string{group}, Resources: slices.Sorted(slices.Values(named[group])),
 			Verbs: []string{"get", "list", "watch"},
 		})
 	}
-	groups := slices.Compact(slices.Sorted(slices.Values(g.whole)))
 	if slices.Contains(groups, "*") {
 		groups = []string{"*"}
 	}
-	if len(groups) > 0 {
-		rules = append(
-			rules,
+	if slices.Sort(groups); len(groups) > 0 {
+		all = append(
+			all,
 			rbacv1.PolicyRule{APIGroups: groups, Resources: []string{"*"}, Verbs: []string{"list", "watch"}},
 			rbacv1.PolicyRule{
 				APIGroups: groups, Resources: []string{"*"}, ResourceNames: []string{informer.ProbeName}, Verbs: []string{"get"},
 			},
 		)
 	}
-	return rules
+	return all
 }
 
 // Own returns the rules for objects that the bridge reads in addition to the watched resources, to learn about the
 // cluster. The bridge runs without these permissions, but detects some changes late or not at all.
 func Own(watch []config.Watch) []rbacv1.PolicyRule {
-	c := &computation{}
+	var wildcards, foreign bool // foreign: whether patterns can select custom or aggregated resources
 	for n := range watch {
-		c.scan(config.ParsePatterns(watch[n].Resources))
+		for _, p := range config.ParsePatterns(watch[n].Resources) {
+			wildcards = wildcards || p.Wildcard()
+			foreign = foreign || p.Wildcard() || strings.Contains(p.Group, ".")
+		}
 	}
-	return c.own()
-}
-
-// scan records whether patterns contain wildcards, and whether they can select custom or aggregated resources.
-func (c *computation) scan(patterns config.Patterns) {
-	for _, p := range patterns {
-		wildcard := isGlob(p.Resource) || isGlob(p.Group)
-		c.wildcards = c.wildcards || wildcard
-		c.foreign = c.foreign || wildcard || strings.Contains(p.Group, ".")
-	}
-}
-
-func (c *computation) own() []rbacv1.PolicyRule {
-	rules := []rbacv1.PolicyRule{
-		{
-			APIGroups: []string{
-				"",
-			},
-			Resources:     []string{"namespaces"},
-			ResourceNames: []string{"kube-system"},
-			Verbs:         []string{"get"},
-		},
-	}
-	if c.wildcards {
-		rules = append(rules, rbacv1.PolicyRule{
+	all := []rbacv1.PolicyRule{{
+		APIGroups: []string{""}, Resources: []string{"namespaces"}, ResourceNames: []string{"kube-system"},
+		Verbs: []string{"get"},
+	}}
+	if wildcards {
+		all = append(all, rbacv1.PolicyRule{
 			APIGroups: []string{"apiextensions.k8s.io"}, Resources: []string{"customresourcedefinitions"},
 			Verbs: []string{"get", "list", "watch"},
 		})
 	}
-	if c.foreign {
-		rules = append(rules, rbacv1.PolicyRule{
+	if foreign {
+		all = append(all, rbacv1.PolicyRule{
 			APIGroups: []string{"apiregistration.k8s.io"}, Resources: []string{"apiservices"}, Verbs: []string{"list"},
 		})
 	}
-	return rules
+	return all
 }
 
-func isGlob(text string) bool { return strings.ContainsAny(text, `*?[`) }
-
 // isPart reports whether a glob contains wildcards within a name. RBAC cannot express such globs.
-func isPart(glob string) bool { return isGlob(glob) && glob != "*" }
+func isPart(glob string) bool { return strings.ContainsAny(glob, `*?[`) && glob != "*" }
 
 func matches(glob, name string) bool {
 	matched, err := path.Match(glob, name)

@@ -64,6 +64,9 @@ func (p ResourcePattern) Matches(gvr schema.GroupVersionResource) bool {
 		matchGlob(p.Resource, gvr.Resource) && matchGlob(p.Group, gvr.Group)
 }
 
+// Wildcard reports whether the pattern has wildcards. Such a pattern can match resources that do not exist yet.
+func (p ResourcePattern) Wildcard() bool { return hasMeta(p.Resource) || hasMeta(p.Group) }
+
 // String returns the pattern in the notation of the configuration.
 func (p ResourcePattern) String() string {
 	text := p.Resource
